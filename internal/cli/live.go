@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
@@ -23,6 +24,7 @@ import (
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cli/consolecmd"
+	"github.com/nephele-io/nephele/internal/cli/releasecmd"
 	"github.com/nephele-io/nephele/internal/controller"
 	"github.com/nephele-io/nephele/internal/explain"
 	"github.com/nephele-io/nephele/internal/preview"
@@ -73,6 +75,11 @@ func consoleNeeds() consolecmd.Needs {
 		Register: f.register, Cluster: func() (*rest.Config, string, error) { return f.named() }, Version: Version(),
 		Log: func(cmd *cobra.Command) logr.Logger { return NewLogger(cmd.ErrOrStderr(), false) },
 	}
+}
+
+func releaseNeeds() releasecmd.Needs {
+	var f clusterFlags
+	return releasecmd.Needs{Register: f.register, Client: func() (client.Client, error) { return f.client() }, Printable: printable, Now: time.Now}
 }
 
 // client returns a client that reads the cluster as it is now.
@@ -143,6 +150,7 @@ func pointers[T any](items []T) []*T {
 func readInputs(ctx context.Context, c client.Reader) (*preview.Inputs, error) {
 	r := &reader{ctx: ctx, Reader: c}
 	in := &preview.Inputs{Objects: explain.Objects{
+		At:              time.Now(),
 		Namespaces:      pointers(list(r, &corev1.NamespaceList{}).Items),
 		Pods:            pointers(list(r, &corev1.PodList{}).Items),
 		Nodes:           pointers(list(r, &corev1.NodeList{}).Items),

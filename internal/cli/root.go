@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/nephele-io/nephele/internal/cli/consolecmd"
+	"github.com/nephele-io/nephele/internal/cli/releasecmd"
 	"github.com/nephele-io/nephele/internal/cli/rolecmd"
 )
 
@@ -99,7 +100,7 @@ Exit codes: 0 done; 1 the answer is "no", or something differs; 2 bad input or f
 		newVersionCommand(),
 	)
 	root.AddCommand(newStatusCommand(), newCheckCommand(), newUninstallCommand(), newSupportCommand(), newPluginCommand(), newHistoryCommand())
-	root.AddCommand(newEnrollCommand(), consolecmd.Command(consoleNeeds()))
+	root.AddCommand(newEnrollCommand(), consolecmd.Command(consoleNeeds()), releasecmd.Command(releaseNeeds()))
 	root.AddCommand(rolecmd.Commands(notes)...)
 	root.AddCommand(agentCommands()...)
 	root.AddCommand(extra...)

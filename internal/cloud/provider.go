@@ -38,6 +38,8 @@ type Limits struct {
 	// WholeGroups is true if the rules of a group are written as one, so that OpSetRules changes
 	// any number of them in one step.
 	WholeGroups bool
+	// Excepts is true if a rule can leave addresses out of a prefix list (Peer.Except).
+	Excepts bool
 }
 
 // Class is what an error means to the caller, decided once per adapter.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 )
 
@@ -50,7 +51,7 @@ type Match struct {
 	From, To int
 }
 
-// Peer is the other end of a rule. Exactly one field is set.
+// Peer is the other end of a rule. Exactly one of CIDR, GroupID, GroupName and PrefixListID is set.
 type Peer struct {
 	CIDR netip.Prefix
 	// GroupID is a security group that exists. GroupName stands for a group of this plan that is
@@ -61,6 +62,40 @@ type Peer struct {
 	// peering); else empty.
 	GroupOwner   string
 	PrefixListID string
+	// Except are addresses that the rule leaves out of the prefix list, whether or not it holds
+	// them. Only clouds with Limits.Excepts can say so.
+	Except Blocks
+}
+
+// Blocks is a list of prefixes as one comparable value: sorted, masked, joined by commas. Equal
+// sets are equal values only if both were written from the shortest list of prefixes.
+type Blocks string
+
+// BlocksOf writes a list of prefixes.
+func BlocksOf(prefixes []netip.Prefix) Blocks {
+	texts := make([]string, 0, len(prefixes))
+	for _, p := range slices.SortedFunc(slices.Values(prefixes), func(a, b netip.Prefix) int {
+		return cmp.Or(a.Addr().Compare(b.Addr()), cmp.Compare(a.Bits(), b.Bits()))
+	}) {
+		texts = append(texts, p.Masked().String())
+	}
+	return Blocks(strings.Join(texts, ","))
+}
+
+// Prefixes are those that BlocksOf was given. What is no prefix is left out.
+func (b Blocks) Prefixes() []netip.Prefix {
+	var out []netip.Prefix
+	for text := range strings.SplitSeq(string(b), ",") {
+		if p, err := netip.ParsePrefix(text); err == nil {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// Contains reports whether an address lies in one of the blocks.
+func (b Blocks) Contains(a netip.Addr) bool {
+	return slices.ContainsFunc(b.Prefixes(), func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
 // NewMatch returns the canonical form: ports are dropped where the cloud ignores them, so that
@@ -108,6 +143,7 @@ func (p Peer) Compare(o Peer) int {
 		cmp.Compare(p.GroupName, o.GroupName),
 		cmp.Compare(p.GroupOwner, o.GroupOwner),
 		cmp.Compare(p.PrefixListID, o.PrefixListID),
+		cmp.Compare(p.Except, o.Except),
 	)
 }
 
@@ -119,6 +155,8 @@ func (p Peer) String() string {
 		return p.GroupID
 	case p.GroupName != "":
 		return "group " + p.GroupName
+	case p.Except != "":
+		return p.PrefixListID + " except " + strings.ReplaceAll(string(p.Except), ",", ", ")
 	default:
 		return p.PrefixListID
 	}

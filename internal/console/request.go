@@ -15,8 +15,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// breakGlass is the annotation that releases VMs in an emergency.
-const breakGlass = "nephele.io/break-glass"
+// breakGlass is the annotation that releases VMs in an emergency, breakGlassUntil when that ends.
+const (
+	breakGlass      = "nephele.io/break-glass"
+	breakGlassUntil = "nephele.io/break-glass-until"
+)
 
 // pass answers a request with what the API server says to the person. Of the browser's request go
 // on: the path, the parameters of plainQuery, the media types, and the body.
@@ -133,7 +136,7 @@ func (s *Server) checked(r *http.Request) (call, *refusal) {
 			return call{}, refuse(http.StatusUnsupportedMediaType, "break-glass is a patch of the kind application/merge-patch+json")
 		}
 		if body, err = glassPatch(body); err != nil {
-			return call{}, refuse(http.StatusForbidden, "of %s the console changes the annotation %s and nothing else: %v", t, breakGlass, err)
+			return call{}, refuse(http.StatusForbidden, "of %s the console changes the annotations %s and %s and nothing else: %v", t, breakGlass, breakGlassUntil, err)
 		}
 	}
 	c.body = bytes.NewReader(body)
@@ -168,8 +171,14 @@ func glassPatch(body []byte) ([]byte, error) {
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return nil, errors.New("there is more than one value")
 	}
-	if _, ok := patch.Metadata.Annotations[breakGlass]; !ok || len(patch.Metadata.Annotations) != 1 {
-		return nil, errors.New("it is to have this annotation and no other one")
+	rest := len(patch.Metadata.Annotations)
+	for _, key := range []string{breakGlass, breakGlassUntil} {
+		if _, ok := patch.Metadata.Annotations[key]; ok {
+			rest--
+		}
+	}
+	if _, ok := patch.Metadata.Annotations[breakGlass]; !ok || rest > 0 {
+		return nil, errors.New("it is to have the first of these, and no other one")
 	}
 	return json.Marshal(patch)
 }

@@ -156,6 +156,8 @@ func TestBreakGlassAndNothingElse(t *testing.T) {
 		for _, good := range []string{
 			`{"metadata":{"annotations":{"nephele.io/break-glass":"the shop is down"}}}`,
 			`{"metadata":{"annotations":{"nephele.io/break-glass":null},"resourceVersion":"7"}}`,
+			`{"metadata":{"annotations":{"nephele.io/break-glass":"x","nephele.io/break-glass-until":"2026-01-02T15:04:05Z"}}}`,
+			`{"metadata":{"annotations":{"nephele.io/break-glass":null,"nephele.io/break-glass-until":null}}}`,
 		} {
 			n := r.cluster.count()
 			if a := r.do("PATCH", path, good, page...); a.code != http.StatusOK || r.cluster.since(n)[0].body != good {
@@ -168,6 +170,8 @@ func TestBreakGlassAndNothingElse(t *testing.T) {
 			`{"spec":{"mode":"released"}}`,
 			`{"metadata":{"annotations":{"nephele.io/break-glass":"x"}},"spec":{"mode":"released"}}`,
 			`{"metadata":{"annotations":{"nephele.io/break-glass":"x","nephele.io/account":"a"}}}`,
+			`{"metadata":{"annotations":{"nephele.io/break-glass":"x","nephele.io/break-glass-until":"","nephele.io/account":"a"}}}`,
+			`{"metadata":{"annotations":{"nephele.io/break-glass-until":"2026-01-02T15:04:05Z"}}}`,
 			`{"metadata":{"annotations":{"nephele.io/account":"a"}}}`,
 			`{"metadata":{"annotations":null}}`,
 			`{"metadata":{"annotations":{"nephele.io/break-glass":"x"},"labels":{"a":"b"}}}`,

@@ -298,6 +298,7 @@ func cloudsOf(accounts []explain.ObservedAccount) explain.Clouds {
 func (r *reviews) objects(ctx context.Context) (*explain.Objects, error) {
 	l, live := &lister{ctx: ctx, Reader: r.cached}, &lister{ctx: ctx, Reader: r.live}
 	out := &explain.Objects{
+		At:         r.clock.Now(),
 		Namespaces: listed[corev1.Namespace](l, &corev1.NamespaceList{}), Nodes: listed[corev1.Node](l, &corev1.NodeList{}),
 		Services: listed[corev1.Service](l, &corev1.ServiceList{}), Entities: listed[antreav1alpha2.ExternalEntity](l, &antreav1alpha2.ExternalEntityList{}),
 		ExternalNodes: listed[antreav1alpha1.ExternalNode](l, &antreav1alpha1.ExternalNodeList{}),

@@ -89,15 +89,15 @@ func (c *Computation) suspended(ref policy.EntityRef, account string) string {
 	}
 	vm := c.VMs[i]
 	say := c.hasSay(account, vm.Namespace)
-	if why, broken := vm.Annotations[cloudv1alpha1.AnnotationBreakGlass]; broken && say {
-		return fmt.Sprintf("break-glass (VirtualMachine %s/%s: %s)", vm.Namespace, vm.Name, inventory.BreakGlassReason(why))
+	if why, _, broken := inventory.BreakGlass(vm.Annotations, c.At); broken && say {
+		return fmt.Sprintf("break-glass (VirtualMachine %s/%s: %s)", vm.Namespace, vm.Name, why)
 	}
 	for _, s := range c.Selectors {
 		if s.Namespace != vm.Namespace || s.Name != vm.Labels[cloudv1alpha1.LabelCESName] || cloud.AccountKey(s.Spec.AccountNamespace, s.Spec.AccountName) != account {
 			continue
 		}
-		if why, broken := s.Annotations[cloudv1alpha1.AnnotationBreakGlass]; broken && say {
-			return fmt.Sprintf("break-glass (CloudEntitySelector %s/%s: %s)", s.Namespace, s.Name, inventory.BreakGlassReason(why))
+		if why, _, broken := inventory.BreakGlass(s.Annotations, c.At); broken && say {
+			return fmt.Sprintf("break-glass (CloudEntitySelector %s/%s: %s)", s.Namespace, s.Name, why)
 		}
 	}
 	if m := vm.Status.Mode; m != "" && m != string(cloudv1alpha1.ModeEnforce) {

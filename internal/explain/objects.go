@@ -1,6 +1,8 @@
 package explain
 
 import (
+	"time"
+
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -45,6 +47,8 @@ type Objects struct {
 
 	// Observed are the cloud accounts that were read.
 	Observed []ObservedAccount
+	// At is when it is asked, for releases that end by themselves; zero is before all ends.
+	At time.Time
 
 	// Partial tells that there may be more objects than these, as where manifests are read and not
 	// a cluster.

@@ -196,7 +196,7 @@ func (in *Inputs) ImportEntities(a *cloudv1alpha1.CloudProviderAccount, o *Obser
 
 // surroundings are the objects that decide what is imported of an account.
 func (in *Inputs) surroundings() inventory.Surroundings {
-	return inventory.Surroundings{Selectors: in.Selectors, VMs: in.VMs, Namespaces: in.Namespaces}
+	return inventory.Surroundings{Selectors: in.Selectors, VMs: in.VMs, Namespaces: in.Namespaces, At: in.At}
 }
 
 // Overlay replaces and adds objects, as applying manifests to a cluster does.

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/duration"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	upstreamv1alpha1 "sigs.k8s.io/network-policy-api/apis/v1alpha1"
 	upstreamv1alpha2 "sigs.k8s.io/network-policy-api/apis/v1alpha2"
@@ -117,13 +118,29 @@ func (g *gathering) vms(ctx context.Context) error {
 	return nil
 }
 
+// left says how long a release lasts that ends by itself. One that should be over is told as well:
+// then no controller has ended it.
+func (g *gathering) left(until *metav1.Time) string {
+	if until == nil {
+		return ""
+	}
+	left := until.Sub(g.now())
+	if left <= 0 {
+		return " (to end since " + until.UTC().Format(time.RFC3339) + ")"
+	}
+	if left >= time.Minute {
+		left = left.Truncate(time.Minute)
+	}
+	return fmt.Sprintf(" (until %s, %s left)", until.UTC().Format(time.RFC3339), duration.HumanDuration(left))
+}
+
 func (g *gathering) vm(vm *cloudv1.VirtualMachine) {
 	sum, name := &g.report.VMs, join(vm.Namespace, cmp.Or(vm.Status.CloudName, vm.Name))
 	sum.Total++
 	sum.ByMode[cmp.Or(vm.Status.Mode, string(cloudv1.ModeEnforce))]++
 	if vm.Status.Mode == string(cloudv1.ModeBreakGlass) {
 		if g.broken++; len(g.glass) < mostGlass {
-			g.glass = append(g.glass, name)
+			g.glass = append(g.glass, name+g.left(vm.Status.ModeUntil))
 		}
 	}
 	account := join(vm.Labels[cloudv1.LabelCPANamespace], vm.Labels[cloudv1.LabelCPAName])
@@ -253,7 +270,7 @@ func (g *gathering) conditions(a *cloudv1.CloudProviderAccount, out *Account) {
 			}
 		case cloudv1.ConditionBreakGlass:
 			if out.BreakGlass = is; is {
-				attention(c, "remove the annotation "+cloudv1.AnnotationBreakGlass+" when the emergency is over")
+				attention(c, "remove the annotation "+cloudv1.AnnotationBreakGlass+" when the emergency is over (nephele release NAMESPACE/VM --end)")
 			}
 		case cloudv1.ConditionDrift:
 			if out.Drift = is; is {

@@ -67,6 +67,12 @@ func vm(name string, mode cloudv1.EnforcementMode, phase cloudv1.PolicyPhase) *c
 				Message: "needs 73 ingress rules in one group, quota 60"}}}}
 }
 
+// until gives a release an end, so long after now.
+func until(vm *cloudv1.VirtualMachine, left time.Duration) *cloudv1.VirtualMachine {
+	vm.Status.ModeUntil = &metav1.Time{Time: clockAt().Add(left)}
+	return vm
+}
+
 func policy(name string, phase v1beta1.NetworkPolicyPhase, message string) *v1beta1.NetworkPolicy {
 	return &v1beta1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID(name), Generation: 3},
 		Status: v1beta1.NetworkPolicyStatus{Phase: phase, ObservedGeneration: 3, Conditions: []v1beta1.NetworkPolicyCondition{
@@ -126,19 +132,21 @@ func TestWhatNeedsAttention(t *testing.T) {
 		state  State
 		about  string
 	}{
-		"account cannot be read":      {condition(cloudv1.ConditionReady, metav1.ConditionFalse, "AuthFailed"), Attention, "CloudProviderAccount cloud/real Ready/AuthFailed because"},
-		"a change waits":              {condition(cloudv1.ConditionBraked, metav1.ConditionTrue, "ConfirmationNeeded"), Attention, "Braked/ConfirmationNeeded because"},
-		"a confirmed change":          {condition(cloudv1.ConditionBraked, metav1.ConditionFalse, "Confirmed"), UnderWay, ""},
-		"another instance":            {condition(cloudv1.ConditionSoleWriter, metav1.ConditionFalse, "AnotherInstance"), Attention, "SoleWriter/AnotherInstance because nephele take-over cloud/real"},
-		"break-glass":                 {condition(cloudv1.ConditionBreakGlass, metav1.ConditionTrue, "BreakGlass"), Attention, "BreakGlass/BreakGlass because"},
-		"break-glass on a VM":         {add(vm("glass", cloudv1.ModeBreakGlass, cloudv1.PolicyPhaseSuspended)), Attention, "takes 1 VMs out of all policies: shop/glass"},
-		"drift":                       {condition(cloudv1.ConditionDrift, metav1.ConditionTrue, "Repaired"), UnderWay, ""},
-		"authors are not checked":     {condition(cloudv1.ConditionAuthorsChecked, metav1.ConditionFalse, "PoliciesMissing"), Attention, "AuthorsChecked/PoliciesMissing"},
-		"the policy server is away":   {condition(cloudv1.ConditionPoliciesReceived, metav1.ConditionFalse, "PolicyServerAway"), Attention, "PoliciesReceived/PolicyServerAway because"},
-		"a policy is refused on a VM": {add(vm("db-2", "", cloudv1.PolicyPhaseFailed)), Attention, "refused on 1 VMs, for example shop/db-2: needs 73 ingress rules in one group, quota 60"},
-		"a policy is invalid":         {add(policy("bad", v1beta1.NetworkPolicyFailed, "no such tier")), Attention, "NetworkPolicy shop/bad Failed no such tier"},
-		"a policy has changed":        {add(old), UnderWay, ""},
-		"a policy of released VMs":    {add(given), Well, ""},
+		"account cannot be read":       {condition(cloudv1.ConditionReady, metav1.ConditionFalse, "AuthFailed"), Attention, "CloudProviderAccount cloud/real Ready/AuthFailed because"},
+		"a change waits":               {condition(cloudv1.ConditionBraked, metav1.ConditionTrue, "ConfirmationNeeded"), Attention, "Braked/ConfirmationNeeded because"},
+		"a confirmed change":           {condition(cloudv1.ConditionBraked, metav1.ConditionFalse, "Confirmed"), UnderWay, ""},
+		"another instance":             {condition(cloudv1.ConditionSoleWriter, metav1.ConditionFalse, "AnotherInstance"), Attention, "SoleWriter/AnotherInstance because nephele take-over cloud/real"},
+		"break-glass":                  {condition(cloudv1.ConditionBreakGlass, metav1.ConditionTrue, "BreakGlass"), Attention, "BreakGlass/BreakGlass because"},
+		"break-glass on a VM":          {add(vm("glass", cloudv1.ModeBreakGlass, cloudv1.PolicyPhaseSuspended)), Attention, "takes 1 VMs out of all policies: shop/glass"},
+		"break-glass that ends":        {add(until(vm("glass", cloudv1.ModeBreakGlass, cloudv1.PolicyPhaseSuspended), 119*time.Minute+30*time.Second)), Attention, "shop/glass (until 2026-03-01T13:59:30Z, 119m left)"},
+		"break-glass nobody has ended": {add(until(vm("glass", cloudv1.ModeBreakGlass, cloudv1.PolicyPhaseSuspended), -time.Minute)), Attention, "shop/glass (to end since "},
+		"drift":                        {condition(cloudv1.ConditionDrift, metav1.ConditionTrue, "Repaired"), UnderWay, ""},
+		"authors are not checked":      {condition(cloudv1.ConditionAuthorsChecked, metav1.ConditionFalse, "PoliciesMissing"), Attention, "AuthorsChecked/PoliciesMissing"},
+		"the policy server is away":    {condition(cloudv1.ConditionPoliciesReceived, metav1.ConditionFalse, "PolicyServerAway"), Attention, "PoliciesReceived/PolicyServerAway because"},
+		"a policy is refused on a VM":  {add(vm("db-2", "", cloudv1.PolicyPhaseFailed)), Attention, "refused on 1 VMs, for example shop/db-2: needs 73 ingress rules in one group, quota 60"},
+		"a policy is invalid":          {add(policy("bad", v1beta1.NetworkPolicyFailed, "no such tier")), Attention, "NetworkPolicy shop/bad Failed no such tier"},
+		"a policy has changed":         {add(old), UnderWay, ""},
+		"a policy of released VMs":     {add(given), Well, ""},
 		"nobody works": {func(o []client.Object) []client.Object {
 			return append(o[:len(o)-2:len(o)-2], o[len(o)-1])
 		}, Attention, "controller NotRunning"},

@@ -18,11 +18,12 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
-	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -45,6 +46,8 @@ const (
 	keyID        = "AKIACONTROLLER000000"
 	strangerKey  = "AKIASTRANGER00000000"
 	keySecret    = "secret-of-the-simulated-account"
+	// stranger is who changes things by hand.
+	stranger = "jo"
 
 	// hostile is the name of a VM, the value of a tag and the name of a rule.
 	hostile = `<img src=x onerror="window.pwned=1">`
@@ -130,8 +133,8 @@ func (p *place) cloud() (networks []string) {
 	t := p.t
 	w, err := world.New(world.State{Accounts: []world.Account{{ID: cloudAccount, Regions: []string{region}}}}, world.Options{})
 	must(t, err)
-	for _, key := range []string{keyID, strangerKey} {
-		must(t, w.AddCredential(world.Credential{AccessKeyID: key, Secret: keySecret, Account: cloudAccount}))
+	for key, user := range map[string]string{keyID: "controller", strangerKey: stranger} {
+		must(t, w.AddCredential(world.Credential{AccessKeyID: key, Secret: keySecret, Account: cloudAccount, User: user}))
 	}
 	r, err := w.Region(cloudAccount, region)
 	must(t, err)
@@ -358,7 +361,7 @@ func TestConsole(t *testing.T) {
 	t.Run("a policy that the cloud refuses", func(t *testing.T) { p.play(t, "refused", p.console(t, "", true), nil) })
 	t.Run("drift", func(t *testing.T) {
 		p.drift(t)
-		p.play(t, "drift", p.console(t, "", true), nil)
+		p.play(t, "drift", p.console(t, "", true), map[string]string{"author": "arn:aws:iam::" + cloudAccount + ":user/" + stranger})
 	})
 	t.Run("an auditor changes nothing", func(t *testing.T) { p.play(t, "auditor", p.console(t, "auditor", true), nil) })
 	t.Run("a person of one namespace", func(t *testing.T) { p.play(t, "namespace", p.console(t, "tenant", true), nil) })
@@ -367,7 +370,17 @@ func TestConsole(t *testing.T) {
 		p.play(t, "emergency", p.console(t, "", true), nil)
 		p.wait("web-2 has its own groups again", func(ctx context.Context) (bool, string) {
 			vm := p.vm(ctx, "web-2")
-			return vm != nil && vm.Annotations[cloudv1.AnnotationBreakGlass] == "nobody can log in, INC-4711" && vm.Status.Mode == string(cloudv1.ModeBreakGlass), fmt.Sprint(vm)
+			return vm != nil && vm.Annotations[cloudv1.AnnotationBreakGlass] == "nobody can log in, INC-4711" && vm.Status.Mode == string(cloudv1.ModeBreakGlass) &&
+				vm.Status.ModeUntil != nil && vm.Status.ModeUntil.After(time.Now().Add(20*time.Minute)), fmt.Sprint(vm)
+		})
+		// The time is brought forward, and nothing else is done.
+		soon := time.Now().Add(5 * time.Second).UTC().Format(time.RFC3339)
+		must(t, p.client.Patch(t.Context(), p.vm(t.Context(), "web-2"), client.RawPatch(types.MergePatchType, fmt.Appendf(nil,
+			`{"metadata":{"annotations":{"nephele.io/break-glass":"nobody can log in, INC-4711","nephele.io/break-glass-until":%q}}}`, soon))))
+		p.play(t, "over", p.console(t, "", true), nil)
+		p.wait("web-2 is enforced again", func(ctx context.Context) (bool, string) {
+			vm := p.vm(ctx, "web-2")
+			return vm != nil && vm.Status.Mode == "" && vm.Status.ModeUntil == nil && vm.Annotations[cloudv1.AnnotationBreakGlass] != "", fmt.Sprint(vm)
 		})
 	})
 }
@@ -412,7 +425,7 @@ func (p *place) drift(t *testing.T) {
 	must(t, err)
 	_, err = api.AuthorizeSecurityGroupIngress(t.Context(), &ec2.AuthorizeSecurityGroupIngressInput{
 		GroupId:       held.NetworkInterfaces[0].Groups[0].GroupId,
-		IpPermissions: []types.IpPermission{{IpProtocol: aws.String("tcp"), FromPort: aws.Int32(3389), ToPort: aws.Int32(3389), IpRanges: []types.IpRange{{CidrIp: aws.String("0.0.0.0/0")}}}},
+		IpPermissions: []ec2types.IpPermission{{IpProtocol: aws.String("tcp"), FromPort: aws.Int32(3389), ToPort: aws.Int32(3389), IpRanges: []ec2types.IpRange{{CidrIp: aws.String("0.0.0.0/0")}}}},
 	})
 	must(t, err)
 }

@@ -224,9 +224,8 @@ const scenes = {
   /** What somebody has changed by hand is shown, and that it was repaired. */
   async drift() {
     await go('/changes?tab=drift')
-    await page.getByRole('region', { name: 'Timeline of drift' }).getByText('3389').first().waitFor()
-    await page.getByRole('region', { name: 'Timeline of drift' }).getByText('changed by hand').first().waitFor()
-    await page.getByRole('region', { name: 'Timeline of drift' }).getByText('repaired').first().waitFor()
+    const timeline = page.getByRole('region', { name: 'Timeline of drift' })
+    for (const text of ['3389', 'changed by hand', 'repaired', what.author, 'AuthorizeSecurityGroupIngress']) await timeline.getByText(text).first().waitFor()
     await picture('drift')
     return {}
   },
@@ -271,11 +270,15 @@ const scenes = {
     const dialog = page.getByRole('dialog')
     must(await dialog.getByRole('button', { name: 'Release it' }).isDisabled(), 'a release needs no reason')
     await dialog.getByLabel(/Reason/).fill('nobody can log in, INC-4711')
+    await dialog.getByLabel('It ends by itself').selectOption('after 30 minutes')
+    await clean('the dialog of an emergency')
+    await picture('release')
     await dialog.getByRole('button', { name: 'Release it' }).click()
     await page.getByRole('alert').filter({ hasText: 'Released in an emergency' }).waitFor()
     for (const path of ['/', '/map', '/policies', '/changes']) {
       await go(path)
       await page.getByRole('alert').filter({ hasText: 'INC-4711' }).waitFor()
+      await page.getByRole('alert').filter({ hasText: /ends by itself in (30|2\d) min/ }).waitFor()
     }
     await go('/')
     await settled()
@@ -283,6 +286,16 @@ const scenes = {
     await picture('emergency')
     return {}
   },
+}
+
+/** A release ends by itself while one looks at it. */
+scenes.over = async () => {
+  const banner = page.getByRole('alert').filter({ hasText: 'Released in an emergency' })
+  await banner.waitFor({ state: 'detached' })
+  await go(await vmPath('web-2'))
+  await page.getByRole('button', { name: 'Release in an emergency' }).waitFor()
+  must((await banner.count()) === 0, 'the banner is there after the end')
+  return {}
 }
 
 async function nothingToChange(machine) {

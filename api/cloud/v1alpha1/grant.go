@@ -56,7 +56,7 @@ const (
 	// it if the tier asks for that.
 	VerbUse = "use"
 	// VerbBreakGlass on a VirtualMachine or CloudEntitySelector is needed to set, change or remove
-	// AnnotationBreakGlass on it.
+	// AnnotationBreakGlass or AnnotationBreakGlassUntil on it.
 	VerbBreakGlass = "breakglass"
 )
 

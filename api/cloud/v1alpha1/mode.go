@@ -25,8 +25,13 @@ const (
 // AnnotationBreakGlass on a VirtualMachine, or on a CloudEntitySelector for all that it selects,
 // releases at once and whatever the mode is, if its namespace has a say in that: the account's own
 // and its ReleaseNamespaces. Its value is the reason, for those who read the status. Removing it
-// enforces again.
+// enforces again, and so does the time of AnnotationBreakGlassUntil.
 const AnnotationBreakGlass = "nephele.io/break-glass"
+
+// AnnotationBreakGlassUntil beside AnnotationBreakGlass is when the release ends by itself: a time
+// like 2026-01-02T15:04:05Z (RFC 3339). From then on AnnotationBreakGlass counts no more, be it
+// there or not. What is no time ends nothing, and the status says so.
+const AnnotationBreakGlassUntil = "nephele.io/break-glass-until"
 
 // AnnotationFormerGroups on a CloudProviderAccount says which security groups interfaces had before
 // they were taken over, where the record of it is not to be believed:

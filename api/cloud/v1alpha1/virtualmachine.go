@@ -147,6 +147,9 @@ type VirtualMachineStatus struct {
 	// ModeReason says which object decides the mode, and for break-glass why.
 	// +optional
 	ModeReason string `json:"modeReason,omitempty"`
+	// ModeUntil is when break-glass ends by itself; absent if somebody has to end it.
+	// +optional
+	ModeUntil *metav1.Time `json:"modeUntil,omitempty"`
 
 	// Conditions: Observed, Realized; in mode plan, Planned; in mode break-glass, BreakGlass;
 	// Heeded if an annotation for break-glass is not; Agented if it is to be handed to its agent;

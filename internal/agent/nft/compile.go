@@ -40,6 +40,10 @@ const (
 	ReasonAddress       Reason = "Address"
 	ReasonAddressGroup  Reason = "AddressGroup"
 	ReasonManyEndpoints Reason = "SeveralEntities"
+	// ReasonAppliedToServices: the policy is applied to a Service.
+	ReasonAppliedToServices Reason = "AppliedToServices"
+	// ReasonBypass: packets of a Pod that the policy is applied to do not come by.
+	ReasonBypass Reason = "Bypass"
 )
 
 // Refusal says that a policy is not in a Program, and why.
@@ -62,7 +66,11 @@ func (r Refusal) String() string {
 	case ReasonL7:
 		what = "layer 7 protocols cannot be enforced by the agent"
 	case ReasonServices:
-		what = "Services as peers cannot be enforced on a VM"
+		what = "Services as peers cannot be enforced by the agent"
+	case ReasonAppliedToServices:
+		return "the policy is applied to Service " + r.Value + ", which the agent cannot enforce"
+	case ReasonBypass:
+		return "not enforceable on " + r.Value
 	case ReasonIdentities:
 		what = "label identities of other clusters cannot be enforced by the agent"
 	case ReasonManyEndpoints:
@@ -95,7 +103,10 @@ type Failsafe struct {
 // Input is what Compile makes a Program from.
 type Input struct {
 	Computed enforcer.Computed
+	// Failsafe are those of the host. They say nothing of Pods.
 	Failsafe []Failsafe
+	// Node is nil on a VM. Else the host is a Node, and its Pods are guarded as well.
+	Node *Node
 	// Names is what is known of domain names; nil if nothing is learned of them, and policies that
 	// name some are refused.
 	Names *Names
@@ -116,8 +127,13 @@ type Result struct {
 	Refusals []Refusal
 	// Ambiguous tells that several entities have the key, and so all policies are refused.
 	Ambiguous bool
-	// Isolated says, by direction, that what no rule allows is dropped.
+	// Isolated says of the host itself, by direction, that what no rule allows is dropped.
 	Isolated [2]bool
+	// Bypassed are policies that are in the Program, and that some Pods evade: one for each policy
+	// and Pod, sorted by policy.
+	Bypassed []Refusal
+	// Pods and Classes count the Pods that are guarded, and what different rules they have.
+	Pods, Classes int
 }
 
 // Compiler makes Programs and keeps what it has made of policies and groups, so that a change costs
@@ -125,11 +141,23 @@ type Result struct {
 // ready. It is not safe for concurrent use.
 type Compiler struct {
 	groups map[string]*groupParts
+	// classes are those of the last run, by their keys; that of the host itself has the key "".
+	classes map[string]*class
+	// run counts the calls of Compile.
+	run uint64
+}
+
+// class is what has the same rules: a host, or Pods.
+type class struct {
+	// name is in the names of its chains; empty for the host.
+	name string
+	// pods tells that they are Pods, allowIsolates that a direction is isolated by any rule that
+	// allows something, as on a VM. Else only NetworkPolicies of Kubernetes isolate.
+	pods, allowIsolates bool
 	// policies are what was made of policies for a host that was as host says, by their names.
 	policies map[string]*policyParts
 	host     host
-	// run counts the calls of Compile.
-	run uint64
+	run      uint64
 }
 
 // host is what rules depend on besides their policy and the groups that it names.
@@ -149,56 +177,139 @@ type groupParts struct {
 }
 
 // Compile makes the Program of a host. Everything that comes to the host or leaves it is the host's
-// traffic, by whatever address.
+// traffic, by whatever address; on a Node, what comes to the address of a Pod or leaves it is the
+// Pod's.
 func (c *Compiler) Compile(in Input) Result {
 	if c.groups == nil {
-		c.groups, c.policies = map[string]*groupParts{}, map[string]*policyParts{}
+		c.groups, c.classes = map[string]*groupParts{}, map[string]*class{}
 	}
 	c.run++
-	w := &work{Compiler: c, failsafe: in.Failsafe, names: in.Names, applied: map[string]bool{},
-		program: &Program{Chains: make(map[string]*Chain, 2*len(c.policies)), Parts: make(map[PartKey]*Part, 2*len(c.groups)), Ranges: map[SetName][]Range{}}}
+	w := &work{Compiler: c, failsafe: in.Failsafe, names: in.Names, program: &Program{
+		Chains: map[string]*Chain{}, Parts: make(map[PartKey]*Part, 2*len(c.groups)), Ranges: map[SetName][]Range{}, Dispatch: map[SetName]map[string]string{}}}
 	for _, g := range in.Computed.AddressGroups {
 		w.know(g)
-	}
-	refs := map[string]bool{}
-	for _, g := range in.Computed.AppliedToGroups {
-		for _, m := range g.GroupMembers {
-			refs[memberName(m)] = true
-			w.applied[g.Name] = true
-			w.ports = append(w.ports, m.Ports...)
-		}
-	}
-	if now := w.hostNow(); !now.equal(c.host) {
-		c.host = now
-		clear(c.policies)
 	}
 	// What was made of groups that are gone is forgotten, before it is looked which groups are
 	// known.
 	maps.DeleteFunc(c.groups, func(_ string, g *groupParts) bool { return g.run != c.run })
-	var accepted []*policyParts
+	members := w.members(in)
+	own := w.class("", members.host, in.Node == nil, false)
+	var accepted []*v1beta2.NetworkPolicy
 	for _, p := range in.Computed.Policies {
-		parts := w.policy(p)
-		refusal := w.check(parts)
-		if len(refs) > 1 {
+		refusal := w.check(w.policy(own, p))
+		switch service := members.service(p); {
+		case in.Node == nil && len(members.refs) > 1:
 			refusal = &Refusal{Policy: p.Name, Reason: ReasonManyEndpoints}
+		case refusal == nil && service != "":
+			refusal = &Refusal{Policy: p.Name, Reason: ReasonAppliedToServices, Value: service}
 		}
 		if refusal != nil {
 			w.refusals = append(w.refusals, *refusal)
 			continue
 		}
-		accepted = append(accepted, parts)
+		accepted = append(accepted, p)
 	}
-	out := Result{Program: w.program, Refusals: w.refusals, Ambiguous: len(refs) > 1}
+	out := Result{Program: w.program, Refusals: w.refusals, Ambiguous: in.Node == nil && len(members.refs) > 1}
+	parts := make([]*policyParts, 0, len(accepted))
+	for _, p := range accepted {
+		parts = append(parts, w.policy(own, p))
+	}
 	for _, d := range []Direction{Ingress, Egress} {
-		out.Isolated[d] = w.direction(d, accepted)
+		out.Isolated[d] = w.direction(own, d, parts)
+	}
+	if in.Node != nil {
+		w.node(in.Node, members, accepted, &out)
 	}
 	if len(w.program.Names) > 0 {
 		slices.Sort(w.program.Names)
 		w.program.Names = slices.Compact(w.program.Names)
 		w.hearResolvers()
 	}
-	// So is what was made of policies.
-	maps.DeleteFunc(c.policies, func(_ string, p *policyParts) bool { return p.run != c.run })
+	// So is what was made of classes and policies.
+	maps.DeleteFunc(c.classes, func(_ string, x *class) bool { return x.run != c.run })
+	for _, x := range c.classes {
+		maps.DeleteFunc(x.policies, func(_ string, p *policyParts) bool { return p.run != c.run })
+	}
+	return out
+}
+
+// class returns a class, of the last run if it is as it was then.
+func (w *work) class(key string, now host, allowIsolates, pods bool) *class {
+	c := w.classes[key]
+	if c == nil || !now.equal(c.host) || c.allowIsolates != allowIsolates {
+		c = &class{host: now, pods: pods, allowIsolates: allowIsolates, policies: map[string]*policyParts{}}
+		if key != "" {
+			id := sum(key)
+			c.name = "." + hex.EncodeToString(id[:8])
+		}
+		w.classes[key] = c
+	}
+	c.run = w.run
+	return c
+}
+
+// membership is who the members of applied-to groups are.
+type membership struct {
+	// refs are the members besides Pods and Services.
+	refs map[string]bool
+	// host is what the rules of the host itself depend on.
+	host host
+	// pods are what those of Pods depend on, by "NAMESPACE/NAME".
+	pods map[string]*host
+	// services are the Services in groups.
+	services map[string]string
+}
+
+// service returns a Service that the policy is applied to, if there is one.
+func (m *membership) service(p *v1beta2.NetworkPolicy) string {
+	for _, g := range p.AppliedToGroups {
+		if s := m.services[g]; s != "" {
+			return s
+		}
+	}
+	for i := range p.Rules {
+		for _, g := range p.Rules[i].AppliedToGroups {
+			if s := m.services[g]; s != "" {
+				return s
+			}
+		}
+	}
+	return ""
+}
+
+// members finds out who is in the applied-to groups. On a Node a Pod is a Pod, and who else is in
+// them is the Node. On a VM whoever is in them is the VM.
+func (w *work) members(in Input) *membership {
+	out := &membership{refs: map[string]bool{}, pods: map[string]*host{}, services: map[string]string{}}
+	join := func(h *host, group string, m *v1beta2.GroupMember) {
+		if !slices.Contains(h.applied, group) {
+			h.applied = append(h.applied, group)
+		}
+		h.ports = append(h.ports, m.Ports...)
+	}
+	for _, g := range in.Computed.AppliedToGroups {
+		for i := range g.GroupMembers {
+			m := &g.GroupMembers[i]
+			switch {
+			case m.Service != nil:
+				out.services[g.Name] = m.Service.Namespace + "/" + m.Service.Name
+			case in.Node != nil && m.Pod != nil:
+				name := m.Pod.Namespace + "/" + m.Pod.Name
+				if out.pods[name] == nil {
+					out.pods[name] = &host{}
+				}
+				join(out.pods[name], g.Name, m)
+			case in.Node != nil && m.Node == nil: // none of ours
+			default:
+				out.refs[memberName(*m)] = true
+				join(&out.host, g.Name, m)
+			}
+		}
+	}
+	out.host.normalize()
+	for _, h := range out.pods {
+		h.normalize()
+	}
 	return out
 }
 
@@ -223,9 +334,6 @@ type work struct {
 	refusals []Refusal
 	failsafe []Failsafe
 	names    *Names
-	// applied are the applied-to groups that the host is in, ports its named ports.
-	applied map[string]bool
-	ports   []v1beta2.NamedPort
 }
 
 func reference(p *v1beta2.NetworkPolicy) v1beta2.NetworkPolicyReference {
@@ -235,8 +343,33 @@ func reference(p *v1beta2.NetworkPolicy) v1beta2.NetworkPolicyReference {
 	return *p.SourceRef
 }
 
-// direction makes the chains of one direction, and reports whether it is isolated.
-func (w *work) direction(d Direction, policies []*policyParts) (isolated bool) {
+// direction makes the chains of one direction of the host, and reports whether it is isolated.
+func (w *work) direction(c *class, d Direction, policies []*policyParts) (isolated bool) {
+	base := &Chain{Rules: []Rule{
+		{Matches: []Match{{Kind: MatchDead}}, Action: Drop},
+		{Matches: []Match{{Kind: MatchEstablished}}, Action: Accept},
+		{Matches: []Match{{Kind: MatchLoopback, Source: d == Ingress}}, Action: Accept},
+		{Matches: []Match{{Kind: MatchNeighbour}}, Action: Accept},
+	}}
+	w.program.Chains[d.String()] = base
+	entries, isolated := w.lanes(c, d, policies)
+	if entries == nil {
+		return false
+	}
+	for _, f := range w.failsafe {
+		if f.Direction == d {
+			base.Rules = append(base.Rules, f.rules()...)
+		}
+	}
+	for i, f := range []Family{IPv4, IPv6} {
+		base.Rules = append(base.Rules, Rule{Matches: []Match{{Kind: MatchFamily, Lo: uint16(f)}}, Action: Goto, Target: entries[i]})
+	}
+	return isolated
+}
+
+// lanes makes the chains of one direction of a class, and returns those that packets of IPv4 and
+// IPv6 enter; none if no rule applies.
+func (w *work) lanes(c *class, d Direction, policies []*policyParts) (entries []string, isolated bool) {
 	var with []*policyParts
 	var kubernetes bool
 	for _, p := range policies {
@@ -246,28 +379,16 @@ func (w *work) direction(d Direction, policies []*policyParts) (isolated bool) {
 			isolated = isolated || p.isolates[d]
 		}
 	}
-	base := &Chain{Rules: []Rule{
-		{Matches: []Match{{Kind: MatchDead}}, Action: Drop},
-		{Matches: []Match{{Kind: MatchEstablished}}, Action: Accept},
-		{Matches: []Match{{Kind: MatchLoopback, Source: d == Ingress}}, Action: Accept},
-		{Matches: []Match{{Kind: MatchNeighbour}}, Action: Accept},
-	}}
-	w.program.Chains[d.String()] = base
 	if len(with) == 0 {
-		return false
+		return nil, false
 	}
 	runs := order(d, with)
-	for _, f := range w.failsafe {
-		if f.Direction == d {
-			base.Rules = append(base.Rules, f.rules()...)
-		}
-	}
 	for _, f := range []Family{IPv4, IPv6} {
-		l := lane{work: w, direction: d, family: f, isolated: isolated}
+		l := lane{work: w, class: c, direction: d, family: f, isolated: isolated}
 		l.compile(runs, kubernetes)
-		base.Rules = append(base.Rules, Rule{Matches: []Match{{Kind: MatchFamily, Lo: uint16(f)}}, Action: Goto, Target: l.chain("")})
+		entries = append(entries, l.chain(""))
 	}
-	return isolated
+	return entries, isolated
 }
 
 func (f Failsafe) rules() []Rule {
@@ -294,6 +415,7 @@ func (f Failsafe) rules() []Rule {
 // lane is one direction of one family.
 type lane struct {
 	*work
+	class     *class
 	direction Direction
 	family    Family
 	isolated  bool
@@ -303,7 +425,7 @@ type lane struct {
 
 // chain names a chain of the lane.
 func (l *lane) chain(suffix string) string {
-	return fmt.Sprintf("%s%d%s", [...]string{"in", "out"}[l.direction], l.family, suffix)
+	return fmt.Sprintf("%s%d%s%s", [...]string{"in", "out"}[l.direction], l.family, l.class.name, suffix)
 }
 
 // compile makes the chains of the lane: one for the tiers, from which Pass leads to one for the
@@ -443,12 +565,19 @@ func (l *lane) act(m []Match, action v1beta2.RuleAction, stage int, origin Origi
 		return one(Goto, l.chain("-pass"))
 	}
 	i := slices.IndexFunc(m, func(m Match) bool { return m.Kind == MatchProtocol })
+	// Where the destination was translated the reset does not find back.
+	reset := func(m []Match) []Rule {
+		out := []Rule{{Matches: m, Action: RejectReset, Origin: origin}}
+		if l.class.pods {
+			out = slices.Insert(out, 0, Rule{Matches: slices.Insert(slices.Clone(m), 0, Match{Kind: MatchTranslated}), Action: RejectICMP, Origin: origin})
+		}
+		return out
+	}
 	switch {
 	case i < 0: // a match of any protocol has no ports
-		reset := append([]Match{{Kind: MatchProtocol, Lo: uint16(TCP)}}, m...)
-		return append([]Rule{{Matches: reset, Action: RejectReset, Origin: origin}}, one(RejectICMP, "")...)
+		return append(reset(append([]Match{{Kind: MatchProtocol, Lo: uint16(TCP)}}, m...)), one(RejectICMP, "")...)
 	case m[i].Lo == uint16(TCP):
-		return one(RejectReset, "")
+		return reset(m)
 	}
 	return one(RejectICMP, "")
 }
@@ -496,7 +625,7 @@ func (l *lane) services(in []v1beta2.Service) (plain [][]Match, byName []named) 
 				case l.direction == Egress:
 					byName = append(byName, named{m, s.Port.StrVal})
 				default:
-					for _, p := range l.ports {
+					for _, p := range l.class.host.ports {
 						if p.Name == s.Port.StrVal && portProtocol(p) == protocol {
 							plain = append(plain, append(slices.Clone(m), portMatch(MatchPort, p.Port, nil)))
 						}

@@ -176,6 +176,12 @@ func flatten(p *nft.Program) flat {
 	for name, ranges := range p.Ranges {
 		out["ranges "+string(name)] = fmt.Sprint(ranges)
 	}
+	for name, elements := range p.Dispatch {
+		out["dispatch "+string(name)] = ""
+		for key, chain := range elements {
+			out[fmt.Sprintf("%s %x", name, key)] = chain
+		}
+	}
 	return out
 }
 
@@ -210,6 +216,22 @@ func apply(f flat, c *nft.Change) []string {
 	}
 	for _, name := range c.GoneRanges {
 		delete(f, "ranges "+string(name))
+	}
+	for _, name := range c.NewDispatch {
+		f["dispatch "+string(name)] = ""
+	}
+	for _, name := range c.GoneDispatch {
+		delete(f, "dispatch "+string(name))
+	}
+	for name, keys := range c.Unpoint {
+		for _, k := range keys {
+			delete(f, fmt.Sprintf("%s %x", name, k))
+		}
+	}
+	for name, list := range c.Point {
+		for _, p := range list {
+			f[fmt.Sprintf("%s %x", name, p.Key)] = p.Chain
+		}
 	}
 	return f.lines()
 }

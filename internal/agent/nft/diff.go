@@ -18,7 +18,16 @@ type Change struct {
 	// NewRanges and GoneRanges are sets of ranges, which never change.
 	NewRanges  map[SetName][]Range
 	GoneRanges []SetName
+	// NewDispatch and GoneDispatch are whole dispatches, both sorted. Point are their elements that
+	// are new or lead elsewhere, Unpoint the keys of those that are gone or led elsewhere, sorted.
+	NewDispatch  []SetName
+	GoneDispatch []SetName
+	Point        map[SetName][]Pointer
+	Unpoint      map[SetName][]string
 }
+
+// Pointer is an element of a dispatch.
+type Pointer struct{ Key, Chain string }
 
 // ChainChange is a chain that gets other rules.
 type ChainChange struct {
@@ -29,7 +38,8 @@ type ChainChange struct {
 
 // Empty reports whether nothing changes.
 func (c *Change) Empty() bool {
-	return len(c.Chains)+len(c.Gone)+len(c.Add)+len(c.Remove)+len(c.NewRanges)+len(c.GoneRanges) == 0
+	return len(c.Chains)+len(c.Gone)+len(c.Add)+len(c.Remove)+len(c.NewRanges)+len(c.GoneRanges) == 0 &&
+		len(c.NewDispatch)+len(c.GoneDispatch)+len(c.Point)+len(c.Unpoint) == 0
 }
 
 // String prints the change for people.
@@ -61,6 +71,12 @@ func (c *Change) String() string {
 			}
 		}
 	}
+	for _, name := range slices.Sorted(maps.Keys(c.Unpoint)) {
+		fmt.Fprintf(&b, "remove %d elements of %s\n", len(c.Unpoint[name]), name)
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Point)) {
+		fmt.Fprintf(&b, "add %d elements of %s\n", len(c.Point[name]), name)
+	}
 	return b.String()
 }
 
@@ -73,7 +89,7 @@ func Diff(from, to *Program) *Change {
 	if to == nil {
 		to = &Program{}
 	}
-	c := &Change{Add: map[SetName][]string{}, Remove: map[SetName][]string{}, NewRanges: map[SetName][]Range{}}
+	c := &Change{Add: map[SetName][]string{}, Remove: map[SetName][]string{}, NewRanges: map[SetName][]Range{}, Point: map[SetName][]Pointer{}, Unpoint: map[SetName][]string{}}
 	for name, now := range to.Chains {
 		// A Compiler uses the same chain again where nothing has changed.
 		if old := from.Chains[name]; old != now && (old == nil || !sameRules(old.Rules, now.Rules)) {
@@ -98,6 +114,7 @@ func Diff(from, to *Program) *Change {
 		}
 	}
 	slices.Sort(c.GoneRanges)
+	c.Dispatch(from.Dispatch, to.Dispatch)
 	var none Part
 	for key, now := range to.Parts {
 		old := from.Parts[key]
@@ -117,6 +134,40 @@ func Diff(from, to *Program) *Change {
 		}
 	}
 	return c
+}
+
+// Dispatch adds the difference of dispatches to the change.
+func (c *Change) Dispatch(from, to map[SetName]map[string]string) {
+	for _, name := range slices.Sorted(maps.Keys(to)) {
+		old, there := from[name]
+		if !there {
+			c.NewDispatch = append(c.NewDispatch, name)
+		}
+		for _, key := range slices.Sorted(maps.Keys(to[name])) {
+			chain := to[name][key]
+			led, found := old[key]
+			if found && led != chain {
+				c.Unpoint[name] = append(c.Unpoint[name], key)
+			}
+			if led != chain {
+				c.Point[name] = append(c.Point[name], Pointer{key, chain})
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(from)) {
+		now, there := to[name]
+		if !there {
+			c.GoneDispatch = append(c.GoneDispatch, name)
+		}
+		for _, key := range slices.Sorted(maps.Keys(from[name])) {
+			if _, still := now[key]; !still {
+				c.Unpoint[name] = append(c.Unpoint[name], key)
+			}
+		}
+	}
+	for _, keys := range c.Unpoint {
+		slices.Sort(keys)
+	}
 }
 
 // elements adds the difference of two parts, both sorted, to the change.

@@ -22,6 +22,8 @@ type Packet struct {
 	Loopback bool
 	// Established tells that the packet belongs to a connection, Dead that it was given up.
 	Established, Dead bool
+	// Translated tells that it was made to another destination.
+	Translated bool
 }
 
 func (p *Packet) family() Family {
@@ -41,13 +43,38 @@ type Judgement struct {
 // Allows reports whether the packet passes.
 func (j Judgement) Allows() bool { return j.Action == Accept }
 
-// Judge says what the program does with a packet, as the kernel would.
+// Judge says what the program does with a packet to or from the host itself, as the kernel would.
+// Whether a Pod may send it to its Node it does not say.
 func (p *Program) Judge(packet Packet) Judgement {
+	return p.JudgeIn(Base(packet.Direction.String()), packet)
+}
+
+// JudgeIn says what the rules that packets meet in one place do with one.
+func (p *Program) JudgeIn(base Base, packet Packet) Judgement {
 	packet.Source, packet.Destination = packet.Source.Unmap(), packet.Destination.Unmap()
-	if r := p.walk(packet.Direction.String(), &packet); r != nil {
+	if r := p.walk(string(base), &packet); r != nil {
 		return Judgement{r.Action, r.Origin}
 	}
 	return Judgement{Action: Accept, By: Origin{Kind: OriginNative}}
+}
+
+// JudgeWay says what becomes of a packet on its whole way: the first place that does not let it
+// pass decides. What passes all passes by what was said last.
+func (p *Program) JudgeWay(way Way, packet Packet) Judgement {
+	out := Judgement{Action: Accept, By: Origin{Kind: OriginNative}}
+	for _, b := range Bases() {
+		if p.Chains[string(b)] == nil || b.Way() != way {
+			continue
+		}
+		j := p.JudgeIn(b, packet)
+		if !j.Allows() {
+			return j
+		}
+		if j.By.Kind != OriginNative && j.By.Kind != OriginFrame {
+			out = j
+		}
+	}
+	return out
 }
 
 // walk returns the rule that ends the way of the packet through a chain and those that it leads to.
@@ -71,6 +98,11 @@ func (p *Program) walk(chain string, packet *Packet) *Rule {
 			}
 		case Goto:
 			return p.walk(r.Target, packet)
+		case Lookup:
+			name := SetName(r.Target)
+			if chain, found := p.Dispatch[name][name.dispatchKey(packet.Source, packet.Destination)]; found {
+				return p.walk(chain, packet)
+			}
 		default:
 			return r
 		}
@@ -100,6 +132,8 @@ func (p *Program) match(m *Match, packet *Packet) bool {
 		return packet.Established
 	case MatchLoopback:
 		return packet.Loopback
+	case MatchTranslated:
+		return packet.Translated
 	case MatchFamily:
 		return uint16(packet.family()) == m.Lo
 	case MatchNeighbour:

@@ -2,7 +2,6 @@ package nft
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
@@ -71,27 +70,31 @@ func (r partRef) family() int {
 	return 0
 }
 
-// hostNow returns what rules depend on now.
-func (w *work) hostNow() host {
-	return host{slices.Sorted(maps.Keys(w.applied)), slices.Clone(w.ports)}
+// normalize sorts what the order of does not count.
+func (h *host) normalize() {
+	slices.Sort(h.applied)
+	slices.SortFunc(h.ports, func(a, b v1beta2.NamedPort) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Protocol, b.Protocol), cmp.Compare(a.Port, b.Port))
+	})
+	h.ports = slices.Compact(h.ports)
 }
 
 func (h host) equal(o host) bool {
 	return slices.Equal(h.applied, o.applied) && slices.Equal(h.ports, o.ports)
 }
 
-// policy returns what a policy is on the host, found out now or before.
-func (w *work) policy(p *v1beta2.NetworkPolicy) *policyParts {
-	parts := w.policies[p.Name]
+// policy returns what a policy is in a class, found out now or before.
+func (w *work) policy(c *class, p *v1beta2.NetworkPolicy) *policyParts {
+	parts := c.policies[p.Name]
 	if parts == nil || parts.source != p {
-		parts = w.newPolicy(p)
-		w.policies[p.Name] = parts
+		parts = c.newPolicy(p)
+		c.policies[p.Name] = parts
 	}
 	parts.run = w.run
 	return parts
 }
 
-func (w *work) newPolicy(p *v1beta2.NetworkPolicy) *policyParts {
+func (c *class) newPolicy(p *v1beta2.NetworkPolicy) *policyParts {
 	out := &policyParts{source: p, reference: reference(p), stage: 1, segments: map[segmentKey]*segment{}}
 	if p.TierPriority != nil {
 		out.tier, out.stage = *p.TierPriority, 0
@@ -113,12 +116,12 @@ func (w *work) newPolicy(p *v1beta2.NetworkPolicy) *policyParts {
 		for _, g := range peerOf(r).AddressGroups {
 			out.groups = append(out.groups, namedGroup{g, r})
 		}
-		if !w.applies(p, r) {
+		if !c.applies(p, r) {
 			continue
 		}
 		d := directionOf(r)
 		out.rules[d] = append(out.rules[d], r)
-		out.isolates[d] = out.isolates[d] || out.stage == 1 || r.Action != nil && *r.Action == v1beta2.RuleActionAllow
+		out.isolates[d] = out.isolates[d] || out.stage == 1 || c.allowIsolates && r.Action != nil && *r.Action == v1beta2.RuleActionAllow
 	}
 	for d := range out.rules {
 		slices.SortStableFunc(out.rules[d], func(a, b *v1beta2.NetworkPolicyRule) int { return cmp.Compare(a.Priority, b.Priority) })
@@ -126,13 +129,16 @@ func (w *work) newPolicy(p *v1beta2.NetworkPolicy) *policyParts {
 	return out
 }
 
-// applies reports whether the rule is applied to the host.
-func (w *work) applies(p *v1beta2.NetworkPolicy, r *v1beta2.NetworkPolicyRule) bool {
+// applies reports whether the rule is applied to the class.
+func (c *class) applies(p *v1beta2.NetworkPolicy, r *v1beta2.NetworkPolicyRule) bool {
 	groups := r.AppliedToGroups
 	if len(groups) == 0 {
 		groups = p.AppliedToGroups
 	}
-	return slices.ContainsFunc(groups, func(g string) bool { return w.applied[g] })
+	return slices.ContainsFunc(groups, func(g string) bool {
+		_, in := slices.BinarySearch(c.host.applied, g)
+		return in
+	})
 }
 
 func directionOf(r *v1beta2.NetworkPolicyRule) Direction {

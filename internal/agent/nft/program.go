@@ -132,6 +132,8 @@ const (
 	MatchMember
 	// MatchNamedPort: Set holds ID with the address of the other end, the protocol and the port.
 	MatchNamedPort
+	// MatchTranslated: the connection was made to another destination, such as a Service.
+	MatchTranslated
 )
 
 // Match is one condition of a rule. It is comparable.
@@ -164,10 +166,13 @@ const (
 	// Log tells of the packet, a limited number of times a second, and the next rule goes on with
 	// it.
 	Log
+	// Lookup goes on in the chain that the dispatch of the name Target has for the packet, and does
+	// not come back. If it has none the next rule goes on.
+	Lookup
 )
 
 func (a Action) String() string {
-	return [...]string{"", "accept", "drop", "reject with tcp reset", "reject with icmpx admin-prohibited", "jump", "goto", "queue", "log"}[a]
+	return [...]string{"", "accept", "drop", "reject with tcp reset", "reject with icmpx admin-prohibited", "jump", "goto", "queue", "log", "lookup"}[a]
 }
 
 // OriginKind is why a rule is there.
@@ -185,6 +190,10 @@ const (
 	OriginNative
 	// OriginNames: answers of resolvers, by which the agent learns the addresses of names.
 	OriginNames
+	// OriginUnknown: the address is one for Pods, and none is known to have it.
+	OriginUnknown
+	// OriginItself: a Pod reaches itself through a Service.
+	OriginItself
 )
 
 // Origin tells where a rule comes from. It is comparable.
@@ -217,6 +226,10 @@ func (o Origin) String() string {
 		return "no policy"
 	case OriginNames:
 		return "answers of resolvers"
+	case OriginUnknown:
+		return "no Pod that is known"
+	case OriginItself:
+		return "the Pod itself"
 	case OriginPolicy:
 		name := o.Policy.Name
 		if o.Policy.Namespace != "" {
@@ -240,8 +253,8 @@ func (r *Rule) equal(s *Rule) bool {
 	return r.Action == s.Action && r.Target == s.Target && r.Origin == s.Origin && slices.Equal(r.Matches, s.Matches)
 }
 
-// Chain is a list of rules. The chains that packets enter are called as their Direction; what comes
-// to the end of these is accepted.
+// Chain is a list of rules. The chains that packets enter are those that Bases names; what comes to
+// the end of these is accepted.
 type Chain struct{ Rules []Rule }
 
 // Program is all that is in the kernel.
@@ -250,6 +263,8 @@ type Program struct {
 	Parts  map[PartKey]*Part
 	// Ranges are sorted and do not touch. Their names are made from them.
 	Ranges map[SetName][]Range
+	// Dispatch says by addresses, in the form of the kernel, in which chain a packet goes on.
+	Dispatch map[SetName]map[string]string
 	// Names are the domain names, and patterns of such, that rules name, sorted.
 	Names []string
 }
@@ -321,6 +336,12 @@ func (p *Program) String() string {
 		fmt.Fprintf(&b, "set %s\n", name)
 		for _, r := range p.Ranges[name] {
 			fmt.Fprintf(&b, "  %s-%s\n", r.From, r.To)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(p.Dispatch)) {
+		fmt.Fprintf(&b, "dispatch %s\n", name)
+		for _, key := range slices.Sorted(maps.Keys(p.Dispatch[name])) {
+			fmt.Fprintf(&b, "  %x goto %s\n", key, p.Dispatch[name][key])
 		}
 	}
 	keys := slices.SortedFunc(maps.Keys(p.Parts), func(a, b PartKey) int {
@@ -398,6 +419,8 @@ func (m Match) String() string {
 		return fmt.Sprintf("code %d", m.Lo)
 	case MatchIGMPGroup:
 		return "igmp group " + m.From.String()
+	case MatchTranslated:
+		return "translated"
 	case MatchPeer:
 		return fmt.Sprintf("%s %s-%s", peer, m.From, m.To)
 	case MatchPeerIn:

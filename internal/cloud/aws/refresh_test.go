@@ -16,6 +16,7 @@ import (
 
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/aws"
+	seeds "github.com/nephele-io/nephele/internal/seed"
 	"github.com/nephele-io/nephele/internal/sim"
 	"github.com/nephele-io/nephele/internal/sim/ec2"
 	"github.com/nephele-io/nephele/internal/sim/estate"
@@ -103,7 +104,7 @@ func TestRefreshIsObserve(t *testing.T) {
 	t.Parallel()
 	seed := *refreshSeed
 	if seed == 0 {
-		seed = uint64(time.Now().UnixNano())
+		seed = seeds.Of(t)
 	}
 	t.Logf("seed %d (repeat with -args -refresh-seed %d)", seed, seed)
 	narrowed, refreshed := 0, 0

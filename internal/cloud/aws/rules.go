@@ -208,6 +208,8 @@ func addPeer(perm *types.IpPermission, r cloud.Rule) error {
 			pair.UserId = awssdk.String(p.GroupOwner)
 		}
 		perm.UserIdGroupPairs = append(perm.UserIdGroupPairs, pair)
+	case p.Except != "":
+		return fmt.Errorf("the rule %q leaves addresses out of a prefix list, which security groups cannot say", r)
 	case p.PrefixListID != "":
 		perm.PrefixListIds = append(perm.PrefixListIds,
 			types.PrefixListId{PrefixListId: awssdk.String(p.PrefixListID), Description: description})

@@ -28,7 +28,10 @@ func roomOf(q *v1alpha1.AzureQuotas) room {
 // limits are those of an account. A group of ours is one of either kind, so the quota that is
 // counted with is the lower one.
 func limits(r room) cloud.Limits {
-	return cloud.Limits{RulesPerGroup: lower.RulesPerGroup, GroupsPerInterface: 1, GroupsPerRegion: min(r.nsgs, r.asgs), TagsPerResource: 50, WholeGroups: true}
+	return cloud.Limits{
+		RulesPerGroup: lower.RulesPerGroup, GroupsPerInterface: 1, GroupsPerRegion: min(r.nsgs, r.asgs), TagsPerResource: 50,
+		WholeGroups: true, Excepts: true,
+	}
 }
 
 // beside is how many groups count beside the pairs that a snapshot shows, so that what is left of

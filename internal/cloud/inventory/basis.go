@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
@@ -32,6 +33,13 @@ type basis struct {
 	counts    map[string]counts
 	inNetwork map[objectID]int32
 	clashes   map[types.NamespacedName]clash
+	// ends is when the first release ends by itself; zero if none does.
+	ends time.Time
+}
+
+// lasts reports whether no release has ended since.
+func (b *basis) lasts(now time.Time) bool {
+	return b != nil && (b.ends.IsZero() || now.Before(b.ends))
 }
 
 // version identifies an object at one moment. The sum over objects identifies them all.

@@ -170,6 +170,9 @@ func (d *desired) addMachine(v view, m machine) bool {
 		vm := m.virtualMachine(v, key, c)
 		selectable(vm.Labels, labels)
 		vm.Status.UnimportedTags, vm.Status.Mode, vm.Status.ModeReason = left, mode.mode, mode.by
+		if !mode.until.IsZero() {
+			vm.Status.ModeUntil = &metav1.Time{Time: mode.until}
+		}
 		if _, broken := v.modes.broken[key]; broken && !v.hasSay(namespace) {
 			vm.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionHeeded, Status: metav1.ConditionFalse,
 				Reason: reasonBreakGlassNotGranted, Message: glassUnheeded(v.account, namespace)}}

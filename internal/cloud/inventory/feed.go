@@ -132,10 +132,12 @@ func (a *account) hint(c cloud.Change) bool {
 	return first
 }
 
-// note remembers the author of a change, if it is not us. Events come in any order: the latest by
-// the cloud's clock counts.
+// note remembers the author of a change. Calls of this process do not come here, as their ids are
+// known; so who used our credentials is somebody who has them too, or a call of ours whose answer
+// was lost. He counts where nobody else is known. Events come in any order: the latest by the
+// cloud's clock counts.
 func (f *feed) note(c cloud.Change, now time.Time) {
-	if c.Author.Who == "" || c.Author.Ours {
+	if c.Author.Who == "" {
 		return
 	}
 	by := c.Author
@@ -147,7 +149,7 @@ func (f *feed) note(c cloud.Change, now time.Time) {
 	}
 	for _, id := range c.IDs {
 		key := objectID{c.Region, id}
-		if old, known := f.authors[key]; known && old.At.After(by.At) {
+		if old, known := f.authors[key]; known && (by.Ours && !old.Ours || by.Ours == old.Ours && old.At.After(by.At)) {
 			continue
 		}
 		f.authors[key] = by
@@ -197,9 +199,9 @@ func (h *hearing) Listening(queue string, err error) {
 	}
 }
 
-// ChangedBy tells who, other than us, was the last to change an object of a region, as far as
-// events have said; false if that is not known. The facts are kept in memory only and are bounded;
-// they are for messages to people.
+// ChangedBy tells who, other than this process, was the last to change an object of a region, as
+// far as events have said; false if that is not known. The facts are kept in memory only and are
+// bounded; they are for messages to people.
 func (i *Inventory) ChangedBy(key, regionName, id string) (cloud.Author, bool) {
 	a := i.lookup(key)
 	if a == nil {

@@ -261,8 +261,8 @@ func TestHints(t *testing.T) {
 	}
 }
 
-// TestAuthors: the last stranger by the cloud's clock counts, in whatever order events come, and
-// there is a bound.
+// TestAuthors: the last stranger by the cloud's clock counts, in whatever order events come, then
+// who has used our credentials, and there is a bound.
 func TestAuthors(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -274,6 +274,10 @@ func TestAuthors(t *testing.T) {
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		a.feed.note(cloud.Change{Region: oregon, IDs: []string{"sg-1"}, Author: cloud.Author{Who: who, At: at, Ours: ours}}, now)
+	}
+	note("ourselves", now.Add(-2*time.Minute), true)
+	if by, known := l.inv.ChangedBy("clouds/acc", oregon, "sg-1"); !known || by.Who != "ourselves" || !by.Ours {
+		t.Errorf("nobody else is known: %+v, %t", by, known)
 	}
 	note("late", now.Add(-time.Minute), false)
 	note("early", now.Add(-time.Hour), false)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -69,7 +70,7 @@ func glassUnheeded(account types.NamespacedName, namespace string) string {
 
 // unheeded is the verdict on what a selector asks for without a say in it; its status is empty if
 // all is heeded. n is on how many VMs its mode is not heeded.
-func unheeded(account types.NamespacedName, release []string, s *v1alpha1.CloudEntitySelector, n int32) verdict {
+func unheeded(account types.NamespacedName, release []string, s *v1alpha1.CloudEntitySelector, n int32, now time.Time) verdict {
 	if hasSay(account, release, s.Namespace) {
 		return verdict{}
 	}
@@ -79,7 +80,7 @@ func unheeded(account types.NamespacedName, release []string, s *v1alpha1.CloudE
 			s.Spec.Mode, s.Namespace, n, needsSay(account, s.Namespace))
 		v = no(reasonModeNotGranted, text)
 	}
-	if _, broken := s.Annotations[v1alpha1.AnnotationBreakGlass]; broken {
+	if _, broken := glassOn(s.Annotations, now); broken {
 		glass := glassUnheeded(account, s.Namespace)
 		if text != "" {
 			glass += "; " + text

@@ -2,7 +2,6 @@ package inventory
 
 import (
 	"context"
-	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -225,8 +224,12 @@ func TestNoStaleGrant(t *testing.T) {
 func (l *lab) setAnnotation(o client.Object, namespace, name, key, value string) {
 	l.Helper()
 	have := get(l, o, namespace, name)
-	annotations := maps.Clone(have.GetAnnotations())
-	annotations[key] = value
+	annotations := map[string]string{key: value}
+	for k, v := range have.GetAnnotations() {
+		if k != key {
+			annotations[k] = v
+		}
+	}
 	have.SetAnnotations(annotations)
 	l.update(have)
 }

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
@@ -18,24 +19,51 @@ import (
 type modes struct {
 	// fallback is the mode of selectors that name none.
 	fallback v1alpha1.EnforcementMode
-	// broken are the reasons on VirtualMachine objects with the annotation for break-glass.
-	broken map[types.NamespacedName]string
+	// broken are the VirtualMachine objects on which break-glass holds.
+	broken map[types.NamespacedName]glass
+	// now is when it is asked.
+	now time.Time
 	// release are the namespaces that have a say beside the account's own.
 	release []string
 }
 
 // modes collects what decides the modes of the account's VMs.
 func (p *pass) modes(s *syncer) modes {
-	out := modes{fallback: p.cpa.Spec.Mode, release: p.cpa.Spec.ReleaseNamespaces}
+	out := modes{fallback: p.cpa.Spec.Mode, release: p.cpa.Spec.ReleaseNamespaces, now: p.opts.Now()}
 	for key, vm := range s.vms {
-		if reason, ok := vm.Annotations[v1alpha1.AnnotationBreakGlass]; ok {
-			if out.broken == nil {
-				out.broken = map[types.NamespacedName]string{}
-			}
-			out.broken[key] = reason
-		}
+		out.look(key, vm)
 	}
 	return out
+}
+
+// look notes break-glass on a VirtualMachine.
+func (m *modes) look(key types.NamespacedName, vm *v1alpha1.VirtualMachine) {
+	g, holds := glassOn(vm.Annotations, m.now)
+	if !holds {
+		return
+	}
+	if m.broken == nil {
+		m.broken = map[types.NamespacedName]glass{}
+	}
+	m.broken[key] = g
+}
+
+// firstEnd is when the first release ends by itself; zero if none does.
+func (v view) firstEnd() time.Time {
+	var first time.Time
+	note := func(g glass) {
+		if !g.until.IsZero() && (first.IsZero() || g.until.Before(first)) {
+			first = g.until
+		}
+	}
+	for _, g := range v.modes.broken {
+		note(g)
+	}
+	for i := range v.selectors {
+		g, _ := glassOn(v.selectors[i].Annotations, v.modes.now)
+		note(g)
+	}
+	return first
 }
 
 // accountInputs is what the objects depend on and neither the configuration, nor a generation, nor
@@ -45,7 +73,7 @@ func (p *pass) accountInputs() string {
 	fmt.Fprintf(&b, "%s %q %s", p.cpa.Spec.Mode, p.cpa.Spec.ReleaseNamespaces, userTagsOf(p.cpa))
 	for i := range p.selectors {
 		if reason, ok := p.selectors[i].Annotations[v1alpha1.AnnotationBreakGlass]; ok {
-			fmt.Fprintf(&b, " %s %q", p.selectors[i].UID, reason)
+			fmt.Fprintf(&b, " %s %q %q", p.selectors[i].UID, reason, p.selectors[i].Annotations[v1alpha1.AnnotationBreakGlassUntil])
 		}
 	}
 	return b.String()
@@ -55,7 +83,7 @@ func (p *pass) accountInputs() string {
 func (v view) plain() bool {
 	return len(v.modes.broken) == 0 && (v.modes.fallback == "" || v.modes.fallback == v1alpha1.ModeEnforce) &&
 		!slices.ContainsFunc(v.selectors, func(s v1alpha1.CloudEntitySelector) bool {
-			_, broken := s.Annotations[v1alpha1.AnnotationBreakGlass]
+			_, broken := glassOn(s.Annotations, v.modes.now)
 			return broken || s.Spec.Mode != "" && s.Spec.Mode != v1alpha1.ModeEnforce
 		})
 }
@@ -81,6 +109,8 @@ type opinion struct {
 type decision struct {
 	// mode and by, who says so, are both empty if policies are simply enforced.
 	mode, by string
+	// until is when the mode break-glass ends by itself; zero if it does not.
+	until time.Time
 	// unheeded are the indices of selectors that ask for another mode and have no say in it.
 	unheeded []int
 }
@@ -97,11 +127,11 @@ func (v view) mode(m machine, chosen map[string]choice) decision {
 	if len(chosen) == 0 || v.plain() {
 		return decision{}
 	}
-	var broken []string
+	var broken []glass
 	for namespace := range chosen {
 		key := types.NamespacedName{Namespace: namespace, Name: m.objectName()}
-		if why, ok := v.modes.broken[key]; ok && v.hasSay(namespace) && v.means(key, m.vm.ID) {
-			broken = append(broken, fmt.Sprintf("VirtualMachine %s/%s: %s", namespace, m.objectName(), BreakGlassReason(why)))
+		if g, ok := v.modes.broken[key]; ok && v.hasSay(namespace) && v.means(key, m.vm.ID) {
+			broken = append(broken, glass{fmt.Sprintf("VirtualMachine %s/%s: %s", namespace, m.objectName(), g.why), g.until})
 		}
 	}
 	said := map[string]opinion{}
@@ -115,8 +145,8 @@ func (v view) mode(m machine, chosen map[string]choice) decision {
 			continue
 		}
 		name := s.Namespace + "/" + s.Name
-		if why, ok := s.Annotations[v1alpha1.AnnotationBreakGlass]; ok && v.hasSay(s.Namespace) {
-			broken = append(broken, fmt.Sprintf("CloudEntitySelector %s: %s", name, BreakGlassReason(why)))
+		if g, ok := glassOn(s.Annotations, v.modes.now); ok && v.hasSay(s.Namespace) {
+			broken = append(broken, glass{fmt.Sprintf("CloudEntitySelector %s: %s", name, g.why), g.until})
 		}
 		o := opinion{best, cmp.Or(s.Spec.Mode, v.modes.fallback, v1alpha1.ModeEnforce), "CloudEntitySelector " + name, i}
 		if old, ok := said[s.Namespace]; !ok || o.how > old.how || o.how == old.how && writes(o.mode) < writes(old.mode) {
@@ -124,7 +154,8 @@ func (v view) mode(m machine, chosen map[string]choice) decision {
 		}
 	}
 	if len(broken) > 0 {
-		return decision{mode: string(v1alpha1.ModeBreakGlass), by: slices.Min(broken)}
+		g := slices.MinFunc(broken, glass.compare)
+		return decision{mode: string(v1alpha1.ModeBreakGlass), by: g.why, until: g.until}
 	}
 	out := v.prevailing(said)
 	d := decision{}
@@ -161,10 +192,53 @@ func (v view) prevailing(said map[string]opinion) opinion {
 	return *cmp.Or(least, most)
 }
 
-// BreakGlassReason is the value of the annotation for break-glass, for people. A value that was
-// perhaps meant to end it does not: in an emergency nobody looks up how to spell yes. So it is
-// said.
-func BreakGlassReason(value string) string {
+// glass is a release in an emergency: why, for people, and when it ends by itself, zero if it does
+// not.
+type glass struct {
+	why   string
+	until time.Time
+}
+
+// compare puts first what lasts longest.
+func (g glass) compare(o glass) int {
+	switch {
+	case g.until.Equal(o.until):
+		return strings.Compare(g.why, o.why)
+	case g.until.IsZero() || !o.until.IsZero() && g.until.After(o.until):
+		return -1
+	}
+	return 1
+}
+
+// glassOn reads the annotations for break-glass; false if there is none, or if its time is over.
+func glassOn(annotations map[string]string, now time.Time) (glass, bool) {
+	value, broken := annotations[v1alpha1.AnnotationBreakGlass]
+	if !broken {
+		return glass{}, false
+	}
+	g := glass{why: glassReason(value)}
+	if end, ends := annotations[v1alpha1.AnnotationBreakGlassUntil]; ends {
+		until, err := time.Parse(time.RFC3339, end)
+		if err != nil {
+			g.why += fmt.Sprintf("; it does not end by itself, because %q is no time like 2026-01-02T15:04:05Z", cloud.Words(end))
+			return g, true
+		}
+		g.until = until.UTC().Truncate(time.Second)
+		g.why += " (until " + g.until.Format(time.RFC3339) + ")"
+	}
+	return g, g.until.IsZero() || now.Before(g.until)
+}
+
+// BreakGlass says whether the annotations of an object release in an emergency at a time: why, for
+// people, and when that ends by itself, zero if it does not.
+func BreakGlass(annotations map[string]string, now time.Time) (why string, until time.Time, broken bool) {
+	g, broken := glassOn(annotations, now)
+	return g.why, g.until, broken
+}
+
+// glassReason is the value of the annotation for break-glass, for people. A value that was perhaps
+// meant to end it does not: in an emergency nobody looks up how to spell yes. So it is said.
+func glassReason(value string) string {
 	text := strings.TrimSpace(cloud.Words(value))
 	switch strings.ToLower(text) {
 	case "":

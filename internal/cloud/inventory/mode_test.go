@@ -1,11 +1,14 @@
 package inventory
 
 import (
+	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
@@ -17,11 +20,21 @@ func TestModes(t *testing.T) {
 	all := v1alpha1.VirtualMachineSelector{VpcMatch: &v1alpha1.EntityMatch{MatchID: "vpc-1"}}
 	one := v1alpha1.VirtualMachineSelector{VMMatch: []v1alpha1.EntityMatch{{MatchID: "i-1"}}}
 	other := v1alpha1.VirtualMachineSelector{VMMatch: []v1alpha1.EntityMatch{{MatchID: "i-2"}}}
+	now := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
+	// Annotations are written REASON or REASON@UNTIL.
+	annotations := func(text string) map[string]string {
+		why, until, ends := strings.Cut(text, "@")
+		out := map[string]string{v1alpha1.AnnotationBreakGlass: why}
+		if ends {
+			out[v1alpha1.AnnotationBreakGlassUntil] = until
+		}
+		return out
+	}
 	selector := func(namespace, name string, mode v1alpha1.EnforcementMode, e v1alpha1.VirtualMachineSelector, glass ...string) v1alpha1.CloudEntitySelector {
 		s := v1alpha1.CloudEntitySelector{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 		s.Spec.Mode, s.Spec.VMSelector = mode, []v1alpha1.VirtualMachineSelector{e}
-		for _, why := range glass {
-			s.Annotations = map[string]string{v1alpha1.AnnotationBreakGlass: why}
+		for _, text := range glass {
+			s.Annotations = annotations(text)
 		}
 		return s
 	}
@@ -31,6 +44,7 @@ func TestModes(t *testing.T) {
 		selectors []v1alpha1.CloudEntitySelector
 		broken    map[types.NamespacedName]string
 		mode, by  string
+		until     string // RFC 3339
 		// unheeded are the selectors whose mode is not heeded for want of a say.
 		unheeded string
 	}{
@@ -83,12 +97,33 @@ func TestModes(t *testing.T) {
 			by: `VirtualMachine a/i-1: "False"; if it is to end, remove the annotation, any value releases the VM`},
 		"a reason of several lines": {selectors: []v1alpha1.CloudEntitySelector{selector("a", "x", "", all)},
 			broken: map[types.NamespacedName]string{{Namespace: "a", Name: "i-1"}: "fire\x1b[31m\n!"}, mode: "break-glass", by: "VirtualMachine a/i-1: fire[31m!"},
+		"that ends by itself": {selectors: []v1alpha1.CloudEntitySelector{selector("a", "x", "", all)},
+			broken: map[types.NamespacedName]string{{Namespace: "a", Name: "i-1"}: "fire@2026-01-02T15:00:00+02:00"}, mode: "break-glass",
+			by: "VirtualMachine a/i-1: fire (until 2026-01-02T13:00:00Z)", until: "2026-01-02T13:00:00Z"},
+		"that has ended this moment": {selectors: []v1alpha1.CloudEntitySelector{selector("a", "x", "", all)},
+			broken: map[types.NamespacedName]string{{Namespace: "a", Name: "i-1"}: "fire@2026-01-02T12:00:00Z"}},
+		"that has ended, on a selector": {selectors: []v1alpha1.CloudEntitySelector{selector("a", "x", "plan", all, "fire@2026-01-02T11:59:59Z")},
+			mode: "plan", by: "CloudEntitySelector a/x"},
+		"that has ended, without a say": {selectors: []v1alpha1.CloudEntitySelector{
+			selector("a", "x", "", all), selector("b", "y", "", all, "fire@2026-01-02T11:59:59Z")}},
+		"at no time": {selectors: []v1alpha1.CloudEntitySelector{selector("a", "x", "", all, "fire@tonight\x1b")}, mode: "break-glass",
+			by: `CloudEntitySelector a/x: fire; it does not end by itself, because "tonight" is no time like 2026-01-02T15:04:05Z`},
+		"of several the one that lasts longest": {selectors: []v1alpha1.CloudEntitySelector{
+			selector("a", "x", "", all, "a while@2026-01-02T12:30:00Z"), selector("a", "y", "", all, "longer@2026-01-02T14:00:00Z"), selector("a", "z", "", all, "over@2026-01-02T10:00:00Z")},
+			mode: "break-glass", by: "CloudEntitySelector a/y: longer (until 2026-01-02T14:00:00Z)", until: "2026-01-02T14:00:00Z"},
+		"and of all the one without an end": {selectors: []v1alpha1.CloudEntitySelector{
+			selector("a", "x", "", all, "a while@2026-01-02T12:30:00Z"), selector("a", "y", "", all, "for good")},
+			mode: "break-glass", by: "CloudEntitySelector a/y: for good"},
 		"break-glass on an object of a namespace that does not select it": {selectors: []v1alpha1.CloudEntitySelector{selector("a", "x", "", all)},
 			broken: map[types.NamespacedName]string{{Namespace: "b", Name: "i-1"}: ""}},
 	} {
 		sortSelectors(c.selectors)
+		m := modes{fallback: c.fallback, release: c.release, now: now}
+		for key, text := range c.broken {
+			m.look(key, &v1alpha1.VirtualMachine{ObjectMeta: metav1.ObjectMeta{Annotations: annotations(text)}})
+		}
 		v := view{account: types.NamespacedName{Namespace: "a", Name: "acc"}, provider: v1alpha1.CloudProviderAWS, selectors: c.selectors,
-			modes: modes{fallback: c.fallback, broken: c.broken, release: c.release}, snapshots: []*cloud.Snapshot{{Scope: cloud.Scope{Region: "r"},
+			modes: m, snapshots: []*cloud.Snapshot{{Scope: cloud.Scope{Region: "r"},
 				Networks: []cloud.Network{{ID: "vpc-1"}}, VMs: []cloud.VM{{ID: "i-1", NetworkID: "vpc-1"}}}}}
 		d := compute(v)
 		if len(d.refs) == 0 {
@@ -108,6 +143,68 @@ func TestModes(t *testing.T) {
 			if ref.Mode != c.mode || ref.ModeReason != c.by || vm.Status.Mode != c.mode || vm.Status.ModeReason != c.by {
 				t.Errorf("%s: %s has %q by %q, status %q by %q; want %q by %q", name, entity, ref.Mode, ref.ModeReason, vm.Status.Mode, vm.Status.ModeReason, c.mode, c.by)
 			}
+			until := ""
+			if vm.Status.ModeUntil != nil {
+				until = vm.Status.ModeUntil.UTC().Format(time.RFC3339)
+			}
+			if until != c.until {
+				t.Errorf("%s: until %q; want %q", name, until, c.until)
+			}
+		}
+	}
+}
+
+// TestReleaseEndsByItself: break-glass ends at its time and not before, on a VM and on a selector,
+// also if nothing else has changed and if the controller was away at the time; the pass that ends
+// it is asked for at that time.
+func TestReleaseEndsByItself(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []string{"VirtualMachine", "CloudEntitySelector"} {
+		for _, away := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, away %t", kind, away), func(t *testing.T) {
+				t.Parallel()
+				l := newLab(t)
+				l.create(l.secret(goodCreds), l.cpa(), l.ces(accountKey.Namespace, "all", wholeVPC(vpc1)))
+				l.reconcile()
+				var on client.Object = &v1alpha1.VirtualMachine{}
+				name := vm1
+				if kind == "CloudEntitySelector" {
+					on, name = &v1alpha1.CloudEntitySelector{}, "all"
+				}
+				end := l.clock().Add(20 * time.Second)
+				l.setAnnotation(on, accountKey.Namespace, name, v1alpha1.AnnotationBreakGlassUntil, end.Format(time.RFC3339))
+				l.setAnnotation(on, accountKey.Namespace, name, v1alpha1.AnnotationBreakGlass, "fire")
+				mode := func(when, want string) {
+					t.Helper()
+					vm := get(l, &v1alpha1.VirtualMachine{}, accountKey.Namespace, vm1)
+					if vm.Status.Mode != want || (want != "") != (vm.Status.ModeUntil != nil) {
+						t.Errorf("%s: mode %q (%s) until %v; want %q", when, vm.Status.Mode, vm.Status.ModeReason, vm.Status.ModeUntil, want)
+					}
+					for entity, ref := range l.inv.Entities(accountKey.Namespace + "/" + accountKey.Name) {
+						if ref.VMID == vm1 && ref.Mode != want {
+							t.Errorf("%s: the realizer is told %q of %s; want %q", when, ref.Mode, entity, want)
+						}
+					}
+				}
+				if wait := l.reconcile(); wait != 20*time.Second {
+					t.Errorf("the next pass is in %s, the end in 20s", wait)
+				}
+				mode("at once", "break-glass")
+				l.advance(19 * time.Second)
+				if wait := l.reconcile(); wait != time.Second {
+					t.Errorf("the next pass is in %s, the end in 1s", wait)
+				}
+				mode("a second before", "break-glass")
+				if away {
+					l.advance(time.Hour)
+					l.restart(nil)
+					mode("nobody was there", "break-glass")
+				} else {
+					l.advance(time.Second)
+				}
+				l.reconcile()
+				mode("at the end", "")
+			})
 		}
 	}
 }

@@ -37,6 +37,8 @@ type pass struct {
 	// quick says that nothing but named objects was read, and that no object of ours was touched
 	// since the last pass: then the objects need not all be looked at.
 	quick bool
+	// ends is when the first release in an emergency ends by itself; zero if none does.
+	ends time.Time
 }
 
 // problem is a fault of the account's configuration.
@@ -93,14 +95,17 @@ func (p *pass) run(ctx context.Context) (reconcile.Result, error) {
 	if s.again {
 		wait = min(wait, staleWait)
 	}
-	switch {
-	case !s.later:
-		p.account.leaving = time.Time{}
-	case p.account.leaving.IsZero():
-		p.account.leaving = p.opts.Now()
-		fallthrough
-	default:
+	if s.later {
 		wait = min(wait, laterWait)
+	}
+	if s.later != !p.account.leaving.IsZero() { // it begins or ends
+		p.account.leaving = time.Time{}
+		if s.later {
+			p.account.leaving = p.opts.Now()
+		}
+	}
+	if !p.ends.IsZero() {
+		wait = min(wait, max(p.ends.Sub(p.opts.Now()), time.Millisecond))
 	}
 	return reconcile.Result{RequeueAfter: wait}, nil
 }
@@ -222,6 +227,9 @@ func (p *pass) publish(ctx context.Context, s *syncer) (d desired, written, err 
 		v.selectors = p.selectors
 	}
 	inputs, last := p.inputsOf(s.stale), p.account.basis
+	if !last.lasts(p.opts.Now()) {
+		last = nil
+	}
 	keep := p.keep(v)
 	var changed map[string]bool
 	partly := false
@@ -248,6 +256,11 @@ func (p *pass) publish(ctx context.Context, s *syncer) (d desired, written, err 
 		return desired{}, nil, err
 	}
 	v.modes, v.holder = p.modes(s), s.holder
+	if partly {
+		p.ends = last.ends
+	} else {
+		p.ends = v.firstEnd()
+	}
 	switch {
 	case partly && len(changed) == 0:
 		d = desired{matched: last.matched, unheeded: last.unheeded, counts: last.counts, inNetwork: last.inNetwork, refs: last.refs, clashes: last.clashes}
@@ -270,7 +283,7 @@ func (p *pass) publish(ctx context.Context, s *syncer) (d desired, written, err 
 	written = s.sync(ctx, d, keep)
 	if written == nil && !s.again && !s.left && !s.later && len(s.taken) == 0 {
 		p.account.basis = &basis{objects: s.sum, inputs: inputs, snapshots: v.snapshots, refs: d.refs, matched: d.matched,
-			unheeded: d.unheeded, counts: d.counts, inNetwork: d.inNetwork, clashes: d.clashes}
+			unheeded: d.unheeded, counts: d.counts, inNetwork: d.inNetwork, clashes: d.clashes, ends: p.ends}
 	}
 	return d, written, nil
 }

@@ -3,6 +3,7 @@ package inventory
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -21,6 +22,8 @@ type Surroundings struct {
 	VMs []*v1alpha1.VirtualMachine
 	// Namespaces are those that exist, for their labels.
 	Namespaces []*corev1.Namespace
+	// At is when it is asked, for releases that end by themselves; zero is before all ends.
+	At time.Time
 }
 
 // Previewed is what the loop would know of an account.
@@ -49,14 +52,12 @@ func Preview(account *v1alpha1.CloudProviderAccount, provider v1alpha1.CloudProv
 	v := view{
 		account: types.NamespacedName{Namespace: account.Namespace, Name: account.Name}, provider: provider, snapshots: snapshots,
 		userTags: map[types.NamespacedName]map[string]string{}, mergeTags: userTagsOf(account) == v1alpha1.UserTagsMerge,
-		modes: modes{fallback: account.Spec.Mode, release: account.Spec.ReleaseNamespaces, broken: map[types.NamespacedName]string{}},
+		modes: modes{fallback: account.Spec.Mode, release: account.Spec.ReleaseNamespaces, now: around.At},
 	}
 	for _, vm := range around.VMs {
 		key := types.NamespacedName{Namespace: vm.Namespace, Name: vm.Name}
 		v.userTags[key] = vm.Spec.Tags
-		if reason, ok := vm.Annotations[v1alpha1.AnnotationBreakGlass]; ok {
-			v.modes.broken[key] = reason
-		}
+		v.modes.look(key, vm)
 	}
 	v.holder = holderAmong(around.VMs, v.account)
 	selectors, refused := selectorsFor(account, around)
@@ -112,7 +113,7 @@ func remarks(v view, d desired, refused []refused) []string {
 	}
 	for i := range v.selectors {
 		s := &v.selectors[i]
-		if verdict := unheeded(v.account, v.modes.release, s, d.unheeded[i]); verdict.status != "" {
+		if verdict := unheeded(v.account, v.modes.release, s, d.unheeded[i], v.modes.now); verdict.status != "" {
 			out = append(out, fmt.Sprintf("CloudEntitySelector %s/%s: %s", s.Namespace, s.Name, verdict.message))
 		}
 	}

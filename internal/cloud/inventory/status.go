@@ -80,7 +80,7 @@ func (p *pass) report(ctx context.Context, d desired, s *syncer, written error) 
 		for n := range p.selectors {
 			v := p.judgeSelector(&p.selectors[n], selectorFacts{matched: d.matched[n], all: total, account: ready, read: p.anyRead(), taken: untold(s.taken, d.clashes)})
 			v.deletion = deletionPolicyOf(p.cpa)
-			v.heeded = unheeded(p.key(), p.cpa.Spec.ReleaseNamespaces, &p.selectors[n], d.unheeded[n])
+			v.heeded = unheeded(p.key(), p.cpa.Spec.ReleaseNamespaces, &p.selectors[n], d.unheeded[n], p.opts.Now())
 			errs = append(errs, p.reportSelector(ctx, &p.selectors[n], v, p.account.told))
 		}
 		for n := range p.refused {

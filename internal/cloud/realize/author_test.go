@@ -23,12 +23,19 @@ func TestDriftAuthor(t *testing.T) {
 	by := func(who string, at time.Duration) cloud.Author {
 		return cloud.Author{Who: who, Call: "ModifyNetworkInterfaceAttribute", At: time.Unix(0, 0).Add(at)}
 	}
+	ours := func(at time.Duration) cloud.Author {
+		a := by("us", at)
+		a.Ours = true
+		return a
+	}
 	for _, c := range []struct {
 		name    string
 		authors map[string]cloud.Author // by object; the drift is between 1 h and 2 h
 		late    bool
 		want    string
 	}{
+		{"with our credentials", map[string]cloud.Author{"eni-1": ours(90 * time.Minute)}, false, "sg-9, by us, the controller's own identity (ModifyNetworkInterfaceAttribute at 1970-01-01T01:30:00Z)"},
+		{"a call of ours before all was well", map[string]cloud.Author{"eni-1": ours(60*time.Minute - 20*time.Second)}, false, "sg-9"},
 		{"nobody is known", nil, false, "sg-9"},
 		{"somebody", map[string]cloud.Author{"eni-1": by("ann", 90*time.Minute)}, false, "sg-9, by ann (ModifyNetworkInterfaceAttribute at 1970-01-01T01:30:00Z)"},
 		{"known late", map[string]cloud.Author{"eni-1": by("ann", 90*time.Minute)}, true, "sg-9, by ann (ModifyNetworkInterfaceAttribute at 1970-01-01T01:30:00Z)"},

@@ -82,13 +82,17 @@ func (s *StatusWriter) findOf(r Report, d plan.Drift) found {
 
 // ask asks who did it, unless that is known. Whoever changed the object at another time did
 // something else. The groups of a VM's only interface can also be changed by calls that name the
-// VM.
+// VM. A call with our own credentials counts only if all was well before it: else it is one of ours
+// that came before a restart.
 func (s *StatusWriter) ask(account string, f *found) {
 	if s.ChangedBy == nil || f.by.Who != "" {
 		return
 	}
 	for _, id := range []string{f.Object, f.vm} {
 		by, known := s.ChangedBy(account, f.Region, id)
+		if by.Ours && (f.after.IsZero() || by.At.Before(f.after.Truncate(time.Second))) {
+			continue
+		}
 		if known && by.At.After(f.after.Add(-maxSkew)) && by.At.Before(f.seen.Add(maxSkew)) && by.At.After(f.by.At) {
 			f.by = by
 		}
@@ -102,7 +106,11 @@ func (f found) String() string {
 		out += " (left as it is)"
 	}
 	if f.by.Who != "" {
-		out += fmt.Sprintf(", by %s (%s at %s)", f.by.Who, f.by.Call, f.by.At.UTC().Format(time.RFC3339))
+		who := f.by.Who
+		if f.by.Ours {
+			who += ", the controller's own identity"
+		}
+		out += fmt.Sprintf(", by %s (%s at %s)", who, f.by.Call, f.by.At.UTC().Format(time.RFC3339))
 	}
 	return out
 }

@@ -51,8 +51,8 @@ type StatusWriter struct {
 	Events   events.EventRecorder
 	Clock    clock.Clock
 	Log      logr.Logger
-	// ChangedBy, if set, tells who, other than us, was the last to change an object of an account's
-	// region; false if that is not known. It is set before anything is published.
+	// ChangedBy, if set, tells who, other than this process, was the last to change an object of an
+	// account's region; false if that is not known. It is set before anything is published.
 	ChangedBy func(account, region, id string) (cloud.Author, bool)
 	// Mine, if set, reports whether an account is this process's to tell about.
 	Mine func(account string) bool

@@ -362,7 +362,10 @@ func (c *Cloud) peer(self, other Point, seen netip.Addr, byAddress bool, p cloud
 		return within(seen, []netip.Prefix{p.CIDR})
 	case p.PrefixListID != "":
 		l := self.region.lists[p.PrefixListID]
-		if l == nil || !l.Known() {
+		switch {
+		case p.Except.Contains(seen):
+			return no
+		case l == nil || !l.Known():
 			return perhaps
 		}
 		return within(seen, l.Entries)

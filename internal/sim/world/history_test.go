@@ -8,6 +8,8 @@ import (
 	"reflect"
 	"testing"
 	"time"
+
+	seeds "github.com/nephele-io/nephele/internal/seed"
 )
 
 var seedFlag = flag.Uint64("seed", 0, "seed of the random tests; 0 = a new one")
@@ -18,7 +20,7 @@ var seedFlag = flag.Uint64("seed", 0, "seed of the random tests; 0 = a new one")
 func TestRandomHistories(t *testing.T) {
 	seed := *seedFlag
 	if seed == 0 {
-		seed = uint64(time.Now().UnixNano())
+		seed = seeds.Of(t)
 	}
 	t.Logf("seed %d (repeat with -args -seed %d)", seed, seed)
 	codes := map[string]int{}

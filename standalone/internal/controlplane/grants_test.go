@@ -145,7 +145,7 @@ func mustNot(t *testing.T, err error) {
 
 // refusedBy reports whether a policy has refused a request.
 func refusedBy(err error, policy string) bool {
-	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "ValidatingAdmissionPolicy '"+policy+"'")
+	return (apierrors.IsForbidden(err) || apierrors.IsInvalid(err)) && strings.Contains(err.Error(), "ValidatingAdmissionPolicy '"+policy+"'")
 }
 
 // mustRefuse checks that a policy refuses a request and that the answer has all parts. RBAC lags
@@ -418,6 +418,22 @@ func TestBreakGlassNeedsTheVerb(t *testing.T) {
 		mustNot(t, admin.Patch(t.Context(), o.DeepCopyObject().(client.Object), merge(`{"metadata":{"annotations":{"nephele.io/break-glass":"fire"}}}`)))
 		mustRefuse(t, kind+" change", policy, glass(`"smoke"`), how)
 		mustRefuse(t, kind+" remove", policy, glass(`null`), how)
+		end := func(c client.Client, why, until string) func(context.Context) error {
+			return func(ctx context.Context) error {
+				return c.Patch(ctx, o.DeepCopyObject().(client.Object), merge(`{"metadata":{"annotations":{"nephele.io/break-glass":%s,"nephele.io/break-glass-until":%s}}}`, why, until))
+			}
+		}
+		mustRefuse(t, kind+" end", policy, end(tenant, `"fire"`, `"2020-01-02T15:04:05Z"`), how)
+		for _, until := range []string{`"tomorrow"`, `""`, `"2026-01-02"`, `"2026-01-02T15:04:05"`, `"2026-01-02T15:04:05Zulu"`} {
+			mustRefuse(t, kind+" end "+until, policy, end(admin, `"fire"`, until), "is to be a time like")
+		}
+		mustNot(t, end(admin, `"fire"`, `"2026-01-02T15:04:05+02:00"`)(t.Context()))
+		mustRefuse(t, kind+" later end", policy, end(tenant, `"fire"`, `"2036-01-02T15:04:05Z"`), how)
+		mustRefuse(t, kind+" no end", policy, end(tenant, `"fire"`, `null`), how)
+		mustRefuse(t, kind+" new reason, former end", policy, end(admin, `"smoke"`, `"2026-01-02T15:04:05+02:00"`), "from a former release")
+		mustNot(t, end(admin, `null`, `"2026-01-02T15:04:05+02:00"`)(t.Context()))
+		mustRefuse(t, kind+" new release, former end", policy, end(admin, `"fire"`, `"2026-01-02T15:04:05+02:00"`), "from a former release")
+		mustNot(t, end(admin, `"fire"`, `null`)(t.Context()))
 		mustRefuse(t, kind+" delete", policy, func(ctx context.Context) error { return tenant.Delete(ctx, o.DeepCopyObject().(client.Object)) }, how)
 		mustRefuse(t, kind+" delete all", policy, func(ctx context.Context) error {
 			return tenant.DeleteAllOf(ctx, o.DeepCopyObject().(client.Object), client.InNamespace(ns))

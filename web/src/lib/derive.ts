@@ -1,4 +1,4 @@
-import { condition, ref, STAGE, vmName, type Account, type Event, type Policy, type Revision, type Selector, type Tier, type VM } from './k8s'
+import { BREAK_GLASS, BREAK_GLASS_UNTIL, condition, isTrue, ref, STAGE, vmName, type Account, type Event, type Policy, type Revision, type Selector, type Tier, type VM } from './k8s'
 
 // What screens show of objects, worked out without any state.
 
@@ -54,6 +54,32 @@ export function ringOf(vm: VM): Ring {
     return 'released'
   }
   return policies.every((p) => p.phase === 'Realized') ? 'enforced' : 'planned'
+}
+
+/** askedToRelease tells whether the machine itself is to be released in an emergency now. */
+export function askedToRelease(vm: VM, now: number): boolean {
+  const until = Date.parse(vm.metadata.annotations?.[BREAK_GLASS_UNTIL] ?? '')
+  return vm.metadata.annotations?.[BREAK_GLASS] !== undefined && !(until <= now)
+}
+
+/** inEmergency tells whether the machine is released in an emergency, or about to be. */
+export function inEmergency(vm: VM, now: number): boolean {
+  return vm.status?.mode === 'break-glass' || isTrue(vm, 'BreakGlass') || askedToRelease(vm, now)
+}
+
+/** lastEnd says when the last of these releases ends by itself; '' if one of them does not. */
+export function lastEnd(released: VM[]): string {
+  let last = ''
+  for (const vm of released) {
+    const until = vm.status?.mode === 'break-glass' ? vm.status.modeUntil : vm.metadata.annotations?.[BREAK_GLASS_UNTIL]
+    if (!until || Number.isNaN(Date.parse(until))) {
+      return ''
+    }
+    if (!last || Date.parse(until) > Date.parse(last)) {
+      last = until
+    }
+  }
+  return last
 }
 
 export interface Finding {

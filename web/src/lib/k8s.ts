@@ -82,6 +82,7 @@ export interface VM extends Obj {
     cloudVpcName?: string
     mode?: string
     modeReason?: string
+    modeUntil?: string
     conditions?: Condition[]
     lastSeen?: string
     unimportedTags?: { key: string; value?: string; reason: string }[]
@@ -213,3 +214,4 @@ export const LABEL_TAG = 'nephe.antrea.io/tag-'
 export const LABEL_USER_TAG = 'nephele.io/user-tag-'
 export const STAGE = 'nephele.io/stage'
 export const BREAK_GLASS = 'nephele.io/break-glass'
+export const BREAK_GLASS_UNTIL = 'nephele.io/break-glass-until'

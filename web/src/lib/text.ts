@@ -230,6 +230,23 @@ export function ago(then: string | undefined, now: number): string {
   return `${Math.round(s / 86400)} d`
 }
 
+/** left says how long it is until a time: "40 s", "1 h 59 min", "2 d 3 h"; '' if it is over. */
+export function left(until: string, now: number): string {
+  const s = Math.round((Date.parse(until) - now) / 1000)
+  if (!(s > 0)) {
+    return ''
+  }
+  if (s < 100) {
+    return `${s} s`
+  }
+  const min = Math.round(s / 60)
+  if (min < 60) {
+    return `${min} min`
+  }
+  const h = Math.floor(min / 60)
+  return h < 24 ? `${h} h ${min % 60} min` : `${Math.floor(h / 24)} d ${h % 24} h`
+}
+
 /** moment writes a time for people, in their own zone, to the second. */
 export function moment(t: string | undefined): string {
   const at = t ? new Date(t) : undefined

@@ -56,6 +56,9 @@ type Connections struct {
 	// Local returns the addresses of the host; by default those of the network namespace of the
 	// caller.
 	Local func() ([]netip.Addr, error)
+	// Through tells that connections that pass through the host are judged as well: on a Node they
+	// are those of its Pods.
+	Through bool
 }
 
 // OpenConnections opens the connections of the network namespace of the calling thread.
@@ -109,8 +112,8 @@ type connection struct {
 
 // Cut marks the connections that a program does not allow as dead, such that its rules drop them in
 // both directions, and takes the mark from those that it allows again. It returns how many it has
-// marked. Connections that belong to others, as expected by a helper of the kernel, and those that
-// only pass through the host, are left alone.
+// marked. Connections that belong to others, as expected by a helper of the kernel, are left alone,
+// and so are those that only pass through the host, unless Through says otherwise.
 func (c *Connections) Cut(ctx context.Context, p *nft.Program) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -128,11 +131,11 @@ func (c *Connections) Cut(ctx context.Context, p *nft.Program) (int, error) {
 		if err != nil || x.expected {
 			return err
 		}
-		packet, ours := x.packet(local)
-		if !ours {
+		packet, way := x.packet(local)
+		if packet.Loopback || way == nft.Passing && !c.Through {
 			return nil
 		}
-		switch allowed := p.Judge(packet).Allows(); {
+		switch allowed := p.JudgeWay(way, packet).Allows(); {
 		case !allowed && !x.dead:
 			kill = append(kill, x)
 		case allowed && x.dead:
@@ -171,14 +174,19 @@ func (c *Connections) Peers() (map[netip.Addr]bool, error) {
 
 // packet is the first packet of the connection as rules see it: after the destination was
 // translated, and before the source is.
-func (x *connection) packet(local map[netip.Addr]bool) (nft.Packet, bool) {
+func (x *connection) packet(local map[netip.Addr]bool) (nft.Packet, nft.Way) {
 	p := nft.Packet{Source: x.orig.source, Destination: x.reply.source, Protocol: x.orig.protocol, SourcePort: x.orig.sourcePort,
-		Port: x.reply.sourcePort, Type: x.orig.kind, Code: x.orig.code}
+		Port: x.reply.sourcePort, Type: x.orig.kind, Code: x.orig.code, Translated: x.orig.destination != x.reply.source}
 	from, to := local[p.Source], local[p.Destination]
-	if from {
+	p.Loopback = from && to
+	switch {
+	case from:
 		p.Direction = nft.Egress
+		return p, nft.Leaving
+	case to:
+		return p, nft.Arriving
 	}
-	return p, from != to
+	return p, nft.Passing
 }
 
 // label sets the dead label of connections, and returns of how many.

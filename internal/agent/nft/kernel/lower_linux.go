@@ -24,6 +24,10 @@ const (
 	loopbackType = 772
 	// nfAccept is NF_ACCEPT.
 	nfAccept = 1
+	// verdictGoto is NFT_GOTO, -4.
+	verdictGoto = 1<<32 - 4
+	// statusTranslated is IPS_DST_NAT.
+	statusTranslated = 1 << 5
 	// logRate and logBurst bound how often one rule of the kernel logs. A flood of packets so costs
 	// the agent little.
 	logRate  = 100
@@ -65,6 +69,8 @@ func expressions(r *nft.Rule, family nft.Family) []expr.Any {
 		return append(out, &expr.Reject{Type: unix.NFT_REJECT_TCP_RST})
 	case nft.RejectICMP:
 		return append(out, &expr.Reject{Type: unix.NFT_REJECT_ICMPX_UNREACH, Code: unix.NFT_REJECT_ICMPX_ADMIN_PROHIBITED})
+	case nft.Lookup:
+		return append(out, dispatching(nft.SetName(r.Target))...)
 	case nft.Jump:
 		return append(out, &expr.Verdict{Kind: expr.VerdictJump, Chain: r.Target})
 	case nft.Queue:
@@ -75,6 +81,20 @@ func expressions(r *nft.Rule, family nft.Family) []expr.Any {
 			&expr.Log{Key: 1<<unix.NFTA_LOG_GROUP | 1<<unix.NFTA_LOG_PREFIX | 1<<unix.NFTA_LOG_SNAPLEN, Group: LogGroup, Snaplen: logBytes, Data: []byte(r.LogID())})
 	}
 	return append(out, &expr.Verdict{Kind: expr.VerdictGoto, Chain: r.Target})
+}
+
+// dispatching goes on where a dispatch says.
+func dispatching(name nft.SetName) []expr.Any {
+	family, after := name.DispatchFamily(), uint32(key)
+	var out []expr.Any
+	source, destination := name.DispatchBy()
+	for _, which := range []struct{ looked, source bool }{{source, true}, {destination, false}} {
+		if which.looked {
+			out = append(out, address(&nft.Match{Source: which.source}, family, after))
+			after += uint32(addressSize(family) / 4)
+		}
+	}
+	return append(out, &expr.Lookup{SourceRegister: key, SetName: string(name), IsDestRegSet: true, DestRegister: unix.NFT_REG_VERDICT})
 }
 
 func matching(m *nft.Match, family nft.Family) []expr.Any {
@@ -103,6 +123,8 @@ func matching(m *nft.Match, family nft.Family) []expr.Any {
 	case nft.MatchEstablished:
 		state := binary.NativeEndian.AppendUint32(nil, expr.CtStateBitESTABLISHED|expr.CtStateBitRELATED)
 		return append([]expr.Any{&expr.Ct{Key: expr.CtKeySTATE, Register: register}}, anyBit(state)...)
+	case nft.MatchTranslated:
+		return append([]expr.Any{&expr.Ct{Key: expr.CtKeySTATUS, Register: register}}, anyBit(binary.NativeEndian.AppendUint32(nil, statusTranslated))...)
 	case nft.MatchLoopback:
 		k := expr.MetaKeyOIFTYPE
 		if m.Source {
@@ -383,10 +405,13 @@ func parseExpression(b []byte) (expr.Any, error) {
 	return e, expr.Unmarshal(unix.NFPROTO_INET, data, e)
 }
 
-// set describes a set of the kernel.
+// set describes a set of the kernel. dataType is 0 where elements lead nowhere.
 type set struct {
-	flags, keyType, keySize uint32
+	flags, keyType, keySize, dataType uint32
 }
+
+// verdictType is NFT_DATA_VERDICT: elements say how it goes on.
+const verdictType = 0xffffff00
 
 // Types of keys, as the nft program numbers them, for people who list the table with it. An ID
 // looks like an IPv6 address.
@@ -405,20 +430,30 @@ func concatenated(types ...uint32) (n uint32) {
 }
 
 func describe(name nft.SetName) set {
+	if name.IsDispatch() {
+		one, size := uint32(typeIPv4), uint32(4)
+		if name.DispatchFamily() == nft.IPv6 {
+			one, size = typeIPv6, 16
+		}
+		if source, destination := name.DispatchBy(); source && destination {
+			one, size = concatenated(one, one), 2*size
+		}
+		return set{unix.NFT_SET_MAP, one, size, verdictType}
+	}
 	switch name {
 	case nft.Members4:
-		return set{0, concatenated(typeIPv6, typeIPv4), 20}
+		return set{0, concatenated(typeIPv6, typeIPv4), 20, 0}
 	case nft.Members6:
-		return set{0, concatenated(typeIPv6, typeIPv6), 32}
+		return set{0, concatenated(typeIPv6, typeIPv6), 32, 0}
 	case nft.Ports4:
-		return set{0, concatenated(typeIPv6, typeIPv4, typeProtocol, typePort), 28}
+		return set{0, concatenated(typeIPv6, typeIPv4, typeProtocol, typePort), 28, 0}
 	case nft.Ports6:
-		return set{0, concatenated(typeIPv6, typeIPv6, typeProtocol, typePort), 40}
+		return set{0, concatenated(typeIPv6, typeIPv6, typeProtocol, typePort), 40, 0}
 	}
 	if strings.HasPrefix(string(name), "ranges4") {
-		return set{unix.NFT_SET_INTERVAL, typeIPv4, 4}
+		return set{unix.NFT_SET_INTERVAL, typeIPv4, 4, 0}
 	}
-	return set{unix.NFT_SET_INTERVAL, typeIPv6, 16}
+	return set{unix.NFT_SET_INTERVAL, typeIPv6, 16, 0}
 }
 
 // element is an element of a set.
@@ -426,15 +461,26 @@ type element struct {
 	key string
 	// end tells that a range ends before it.
 	end bool
+	// chain is where packets go on; empty in sets that are no dispatches.
+	chain string
+}
+
+// pointers are elements of a dispatch.
+func pointers(list []nft.Pointer) []element {
+	out := make([]element, len(list))
+	for i, p := range list {
+		out[i] = element{key: p.Key, chain: p.Chain}
+	}
+	return out
 }
 
 // rangeElements are ranges as elements.
 func rangeElements(ranges []nft.Range) []element {
 	var out []element
 	for _, r := range ranges {
-		out = append(out, element{string(r.From.AsSlice()), false})
+		out = append(out, element{key: string(r.From.AsSlice())})
 		if next := r.To.Next(); next.IsValid() { // the last address needs no end
-			out = append(out, element{string(next.AsSlice()), true})
+			out = append(out, element{key: string(next.AsSlice()), end: true})
 		}
 	}
 	return out
@@ -451,6 +497,10 @@ func elementMessages(kind uint16, table string, name nft.SetName, elements []ele
 			value := attrNest(nil, unix.NFTA_SET_ELEM_KEY, attr(nil, unix.NFTA_DATA_VALUE, []byte(e.key)))
 			if e.end {
 				value = attrNumber(value, unix.NFTA_SET_ELEM_FLAGS, unix.NFT_SET_ELEM_INTERVAL_END)
+			}
+			if e.chain != "" {
+				verdict := attrText(attrNumber(nil, unix.NFTA_VERDICT_CODE, verdictGoto), unix.NFTA_VERDICT_CHAIN, e.chain)
+				value = attrNest(value, unix.NFTA_SET_ELEM_DATA, attrNest(nil, unix.NFTA_DATA_VERDICT, verdict))
 			}
 			list = attrNest(list, unix.NFTA_LIST_ELEM, value)
 		}
@@ -481,16 +531,26 @@ func setMessage(table string, name nft.SetName, id uint32) message {
 	b = attrNumber(b, unix.NFTA_SET_FLAGS, d.flags)
 	b = attrNumber(b, unix.NFTA_SET_KEY_TYPE, d.keyType)
 	b = attrNumber(b, unix.NFTA_SET_KEY_LEN, d.keySize)
+	if d.dataType != 0 {
+		b = attrNumber(b, unix.NFTA_SET_DATA_TYPE, d.dataType)
+	}
 	b = attrNumber(b, unix.NFTA_SET_ID, id)
 	return message{unix.NFT_MSG_NEWSET, unix.NLM_F_CREATE, b}
 }
+
+// firstPriority is before 0, in the form of the kernel.
+const firstPriority = 1<<32 - 1
 
 // hook is where the packets of a chain come from.
 type hook struct{ number, priority uint32 }
 
 // hooks lists the chains that packets enter.
 func hooks() map[string]hook {
-	return map[string]hook{nft.Ingress.String(): {unix.NF_INET_LOCAL_IN, 0}, nft.Egress.String(): {unix.NF_INET_LOCAL_OUT, 0}}
+	return map[string]hook{
+		string(nft.PodsToNode): {unix.NF_INET_LOCAL_IN, firstPriority}, string(nft.ToHost): {unix.NF_INET_LOCAL_IN, 0},
+		string(nft.FromHost): {unix.NF_INET_LOCAL_OUT, 0},
+		string(nft.PodsOut):  {unix.NF_INET_FORWARD, firstPriority}, string(nft.PodsIn): {unix.NF_INET_FORWARD, 0},
+	}
 }
 
 func chainMessage(table, name string) message {

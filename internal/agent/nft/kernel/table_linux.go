@@ -173,6 +173,12 @@ func (t *Table) Verify(want *nft.Program) ([]string, error) {
 	for _, name := range c.GoneRanges {
 		out = append(out, "set "+string(name)+" besides")
 	}
+	for name, list := range c.Point {
+		out = append(out, fmt.Sprintf("dispatch %s in %d elements", name, len(list)))
+	}
+	for name, list := range c.Unpoint {
+		out = append(out, fmt.Sprintf("dispatch %s in %d elements besides", name, len(list)))
+	}
 	for _, name := range nft.KeyedSets() {
 		if n := len(c.Add[name]) + len(c.Remove[name]); n > 0 {
 			out = append(out, fmt.Sprintf("set %s in %d elements", name, n))
@@ -253,6 +259,10 @@ func (t *Table) change(c *nft.Change, w *Written) ([]message, error) {
 		out = append(out, setMessage(t.name, name, t.setID))
 		out = append(out, elementMessages(unix.NFT_MSG_NEWSETELEM, t.name, name, elements)...)
 	}
+	for _, name := range c.NewDispatch {
+		t.setID++
+		out = append(out, setMessage(t.name, name, t.setID))
+	}
 	for _, name := range nft.KeyedSets() {
 		w.Elements += len(c.Add[name]) + len(c.Remove[name])
 		out = append(out, elementMessages(unix.NFT_MSG_NEWSETELEM, t.name, name, keyed(c.Add[name]))...)
@@ -264,6 +274,17 @@ func (t *Table) change(c *nft.Change, w *Written) ([]message, error) {
 		} else {
 			out = append(out, named(unix.NFT_MSG_DELRULE, t.name, unix.NFTA_RULE_CHAIN, x.Name))
 		}
+	}
+	// Chains that dispatches lead to are there by now, and those that they led to still are.
+	for _, name := range slices.Sorted(maps.Keys(c.Unpoint)) {
+		if !slices.Contains(c.GoneDispatch, name) {
+			w.Elements += len(c.Unpoint[name])
+			out = append(out, elementMessages(unix.NFT_MSG_DELSETELEM, t.name, name, keyed(c.Unpoint[name]))...)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Point)) {
+		w.Elements += len(c.Point[name])
+		out = append(out, elementMessages(unix.NFT_MSG_NEWSETELEM, t.name, name, pointers(c.Point[name]))...)
 	}
 	for _, x := range c.Chains {
 		for i := range x.Rules {
@@ -278,6 +299,9 @@ func (t *Table) change(c *nft.Change, w *Written) ([]message, error) {
 	for _, name := range c.Gone {
 		w.Chains++
 		out = append(out, named(unix.NFT_MSG_DELRULE, t.name, unix.NFTA_RULE_CHAIN, name))
+	}
+	for _, name := range c.GoneDispatch {
+		out = append(out, named(unix.NFT_MSG_DELSET, t.name, unix.NFTA_SET_NAME, string(name)))
 	}
 	for _, name := range c.Gone {
 		out = append(out, named(unix.NFT_MSG_DELCHAIN, t.name, unix.NFTA_CHAIN_NAME, name))
@@ -417,6 +441,8 @@ func (t *Table) readOnce() (*image, error) {
 				s.keyType = ad.Uint32()
 			case unix.NFTA_SET_KEY_LEN:
 				s.keySize = ad.Uint32()
+			case unix.NFTA_SET_DATA_TYPE:
+				s.dataType = ad.Uint32()
 			}
 		})
 		img.sets[nft.SetName(name)] = s
@@ -452,6 +478,17 @@ func (s *readSet) parse(body []byte) error {
 				switch ad.Type() {
 				case unix.NFTA_SET_ELEM_KEY:
 					note(attributes(ad.Bytes(), func(ad *netlink.AttributeDecoder) { e.key = string(ad.Bytes()) }))
+				case unix.NFTA_SET_ELEM_DATA:
+					note(attributes(ad.Bytes(), func(ad *netlink.AttributeDecoder) {
+						if ad.Type() != unix.NFTA_DATA_VERDICT {
+							return
+						}
+						note(attributes(ad.Bytes(), func(ad *netlink.AttributeDecoder) {
+							if ad.Type() == unix.NFTA_VERDICT_CHAIN {
+								e.chain = ad.String()
+							}
+						}))
+					}))
 				case unix.NFTA_SET_ELEM_FLAGS:
 					e.end = ad.Uint32()&unix.NFT_SET_ELEM_INTERVAL_END != 0
 				}
@@ -470,7 +507,8 @@ type comparison struct {
 }
 
 func (img *image) compare(want *nft.Program) comparison {
-	c := comparison{Change: nft.Change{Add: map[nft.SetName][]string{}, Remove: map[nft.SetName][]string{}, NewRanges: map[nft.SetName][]nft.Range{}}}
+	c := comparison{Change: nft.Change{Add: map[nft.SetName][]string{}, Remove: map[nft.SetName][]string{}, NewRanges: map[nft.SetName][]nft.Range{},
+		Point: map[nft.SetName][]nft.Pointer{}, Unpoint: map[nft.SetName][]string{}}}
 	for _, name := range slices.Sorted(maps.Keys(want.Chains)) {
 		rules := want.Chains[name].Rules
 		there := img.chains[name]
@@ -516,6 +554,16 @@ func (img *image) compare(want *nft.Program) comparison {
 			c.foreign = append(c.foreign, "set "+string(name))
 		}
 	}
+	pointed := map[nft.SetName]map[string]string{}
+	for name, s := range img.sets {
+		if name.IsDispatch() {
+			pointed[name] = map[string]string{}
+			for e := range s.elements {
+				pointed[name][e.key] = e.chain
+			}
+		}
+	}
+	c.Dispatch(pointed, want.Dispatch)
 	for _, name := range slices.Sorted(maps.Keys(img.sets)) {
 		s := img.sets[name]
 		if ours := describe(name); s.set != ours {
@@ -529,7 +577,7 @@ func (img *image) compare(want *nft.Program) comparison {
 			}
 			slices.Sort(c.Remove[name])
 			slices.Sort(c.Add[name])
-		} else if _, needed := want.Ranges[name]; !needed {
+		} else if _, needed := want.Ranges[name]; !needed && !name.IsDispatch() {
 			c.GoneRanges = append(c.GoneRanges, name)
 		}
 	}

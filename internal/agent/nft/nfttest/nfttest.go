@@ -15,16 +15,27 @@ import (
 
 // Computed returns what concerns one entity, as if it alone had its enforcer key.
 func Computed(l *policy.Listing, ref policy.EntityRef) enforcer.Computed {
+	return computed(l, func(m *policy.Member) bool { return m.EntityRef == ref })
+}
+
+// ComputedFor returns what concerns an enforcer key.
+func ComputedFor(l *policy.Listing, key string) enforcer.Computed {
+	return computed(l, func(m *policy.Member) bool { return m.On(key) })
+}
+
+func computed(l *policy.Listing, on func(m *policy.Member) bool) enforcer.Computed {
 	var out enforcer.Computed
 	applied := map[string]bool{}
 	for _, g := range l.AppliedToGroups {
+		var members []v1beta2.GroupMember
 		for _, m := range g.Members {
-			if m.EntityRef == ref {
-				applied[g.Name] = true
-				out.AppliedToGroups = append(out.AppliedToGroups, &v1beta2.AppliedToGroup{
-					ObjectMeta: metav1.ObjectMeta{Name: g.Name}, GroupMembers: []v1beta2.GroupMember{convert.GroupMember(policy.AppliedToGroup, m)},
-				})
+			if on(m) {
+				members = append(members, convert.GroupMember(policy.AppliedToGroup, m))
 			}
+		}
+		if len(members) > 0 {
+			applied[g.Name] = true
+			out.AppliedToGroups = append(out.AppliedToGroups, &v1beta2.AppliedToGroup{ObjectMeta: metav1.ObjectMeta{Name: g.Name}, GroupMembers: members})
 		}
 	}
 	used := map[string]bool{}

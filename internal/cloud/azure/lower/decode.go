@@ -27,18 +27,34 @@ func Decode(all []Document, group GroupID) (rules []cloud.Rule, exact bool) {
 	}
 	for _, d := range []cloud.Direction{cloud.Ingress, cloud.Egress} {
 		end := map[string]bool{}
-		for _, r := range ordered(all, d) {
-			if slices.ContainsFunc(last(d), func(l Document) bool { return sameRule(parse(l), r) }) {
+		var pairs excepting
+		foreign := func(names ...string) {
+			for _, name := range names {
+				mark(d, name)
+			}
+		}
+		in := ordered(all, d)
+		for i, r := range in {
+			switch {
+			case slices.ContainsFunc(last(d), func(l Document) bool { return sameRule(parse(l), r) }):
 				end[r.name] = true
 				continue
+			case isProbes(r) && i+1 < len(in) && !in[i+1].allow:
+				continue // what is denied next may have the address of the probes
+			case !r.allow:
+				foreign(pairs.deny(r)...)
+				continue
 			}
-			list, known := r.expand(group)
+			except, others := pairs.allow(r)
+			foreign(others...)
+			list, known := r.expand(group, except)
 			if !known {
 				mark(d, r.name)
 				continue
 			}
 			rules = append(rules, list...)
 		}
+		foreign(pairs.end()...)
 		for _, l := range last(d) {
 			if !end[l.Name] {
 				mark(d, fmt.Sprintf("%s is missing", l.Name))
@@ -58,9 +74,9 @@ func sameRule(a, b parsed) bool {
 		a.ports.all && b.ports.all && a.own.any && b.own.any && a.peer.any == b.peer.any && strings.EqualFold(a.peer.tag, b.peer.tag) && !b.bad
 }
 
-// expand is an Allow rule as the port has it, one for each peer and range; false if it has none of
-// that form.
-func (r parsed) expand(group GroupID) ([]cloud.Rule, bool) {
+// expand is an Allow rule as the port has it, less what is left out of its tag, one for each peer
+// and range; false if it has none of that form.
+func (r parsed) expand(group GroupID, except cloud.Blocks) ([]cloud.Rule, bool) {
 	if r.bad || !r.allow || !r.sources.all {
 		return nil, false
 	}
@@ -73,7 +89,7 @@ func (r parsed) expand(group GroupID) ([]cloud.Rule, bool) {
 	case r.peer.any:
 		return nil, false // of ours, everything is written as two blocks
 	case r.peer.tag != "":
-		peers = []cloud.Peer{{PrefixListID: r.peer.tag}}
+		peers = []cloud.Peer{{PrefixListID: r.peer.tag, Except: except}}
 	case len(r.peer.groups) > 0:
 		for _, id := range r.peer.groups {
 			g := group(id)

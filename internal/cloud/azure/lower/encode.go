@@ -54,6 +54,7 @@ type kind struct {
 	own         string // the addresses of the interface itself that it is about
 	peers       peerKind
 	tag         string
+	except      cloud.Blocks // what is left out of the tag
 	description string
 }
 
@@ -82,7 +83,7 @@ func kindOf(r cloud.Rule) (kind, error) {
 	case p.GroupID != "":
 		k.peers = peersGroup
 	case p.PrefixListID != "":
-		k.peers, k.tag = peersTag, p.PrefixListID
+		k.peers, k.tag, k.except = peersTag, p.PrefixListID, p.Except
 	case p.GroupName != "":
 		return k, fmt.Errorf("the group %q that the rule %q refers to has no id yet", p.GroupName, r)
 	default:
@@ -161,12 +162,17 @@ func encode(rules []cloud.Rule, d cloud.Direction, peer GroupID) ([]Document, er
 	}
 	slices.SortFunc(blocks, compareBlocks)
 	var out []Document
-	for i := range blocks {
-		priority := firstPriority + i
-		if priority >= probesPriority {
-			return nil, errors.New("there are more rules than priorities")
+	for _, b := range blocks {
+		if b.except == "" {
+			out = append(out, b.document(d, firstPriority+len(out), peer))
 		}
-		out = append(out, blocks[i].document(d, priority, peer))
+	}
+	excepts, err := encodeExcepts(blocks, d, firstPriority+len(out))
+	if err != nil {
+		return nil, err
+	}
+	if out = append(out, excepts...); firstPriority+len(out) > probesPriority {
+		return nil, errors.New("there are more rules than priorities")
 	}
 	return append(out, last(d)...), nil
 }
@@ -263,7 +269,8 @@ next:
 
 func compareBlocks(a, b block) int {
 	return cmp.Or(
-		cmp.Compare(a.protocol, b.protocol), cmp.Compare(a.kind.peers, b.kind.peers), cmp.Compare(a.tag, b.tag), cmp.Compare(a.own, b.own),
+		cmp.Compare(a.protocol, b.protocol), cmp.Compare(a.kind.peers, b.kind.peers), cmp.Compare(a.tag, b.tag), cmp.Compare(a.except, b.except),
+		cmp.Compare(a.own, b.own),
 		slices.CompareFunc(a.ranges, b.ranges, func(x, y cloud.Match) int { return cmp.Or(cmp.Compare(x.From, y.From), cmp.Compare(x.To, y.To)) }),
 		slices.CompareFunc(a.peers, b.peers, cloud.Peer.Compare), cmp.Compare(a.description, b.description),
 	)

@@ -150,8 +150,10 @@ func (n *native) grant(rules []parsed, s flow.Service) flow.Grant {
 		case exact && peersKnown:
 			denied = denied.Union(peers.Intersect(left))
 			left = left.Minus(peers)
-		case exact && r.allow && r.peer.tag != "" && denied.Empty() && own.Equal(addrset.All()):
-			out.Opaque = append(out.Opaque, cloud.Peer{PrefixListID: r.peer.tag})
+		case exact && r.allow && r.peer.tag != "" && flow.Family(s.Protocol).Within(own):
+			if !flow.Family(s.Protocol).Within(denied) {
+				out.Opaque = append(out.Opaque, flow.Except(cloud.Peer{PrefixListID: r.peer.tag}, denied))
+			}
 		case r.allow:
 			// What it allows is left out. Later rules may allow it or not; that it is allowed is
 			// certain, so nothing is taken away.
@@ -171,8 +173,7 @@ func (n *native) grant(rules []parsed, s flow.Service) flow.Grant {
 			break
 		}
 	}
-	slices.SortFunc(out.Opaque, cloud.Peer.Compare)
-	out.Opaque = slices.Compact(out.Opaque)
+	out.Opaque = flow.Opaques(out.Opaque)
 	return out
 }
 
@@ -194,8 +195,6 @@ func (n *native) note(r *parsed, left addrset.Set) {
 		why = "it tells source ports apart"
 	case r.protocols[0] == cloud.AnyProtocol && !r.ports.all:
 		why = "it has ports and is about every protocol"
-	case r.peer.tag != "" && r.allow:
-		why = fmt.Sprintf("what %s means is not known, and an earlier rule may deny a part of it", r.peer.tag)
 	}
 	n.unread = append(n.unread, fmt.Sprintf("rule %s: %s", cloud.Words(r.name), why))
 }
@@ -253,8 +252,16 @@ func (n *native) ownFamily(s side) (addrset.Set, bool) {
 	return out, true
 }
 
-// expressible leaves out rules for protocols that Azure has no word for.
+// expressible leaves out rules for protocols that Azure has no word for, and of what is left out of
+// a tag the addresses that packets of the rule cannot have.
 func expressible(rules []cloud.Rule) []cloud.Rule {
+	for i := range rules {
+		if p := &rules[i].Peer; p.Except != "" {
+			p.Except = cloud.BlocksOf(flow.Excepted(*p).Intersect(flow.Family(rules[i].Match.Protocol)).Prefixes())
+		}
+	}
+	slices.SortFunc(rules, cloud.Rule.Compare)
+	rules = slices.CompactFunc(rules, cloud.Rule.Same)
 	return slices.DeleteFunc(rules, func(r cloud.Rule) bool { return !Holds(r.Match) })
 }
 

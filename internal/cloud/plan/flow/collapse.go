@@ -39,10 +39,10 @@ func (p Permit) CollapseProtocols() Permit {
 	named := map[int]bool{}
 	for _, c := range p.Grants[:last] {
 		common.All = common.All.Intersect(c.All.Union(addrset.All().Minus(Family(c.Service.Protocol))))
-		common.Opaque = slices.DeleteFunc(slices.Clone(common.Opaque), func(peer cloud.Peer) bool { return !slices.Contains(c.Opaque, peer) })
+		common.Opaque = inBoth(common.Opaque, c.Opaque)
 		named[c.Service.Protocol] = true
 	}
-	if common.All.Equal(rest.All) && len(common.Opaque) == len(rest.Opaque) {
+	if common.All.Equal(rest.All) && slices.Equal(common.Opaque, rest.Opaque) {
 		return p
 	}
 	common.Anonymous, common.Plain = rest.Anonymous.Intersect(common.All), rest.Plain.Intersect(common.All)

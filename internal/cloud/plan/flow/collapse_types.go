@@ -42,7 +42,7 @@ func (p *Permit) appendTypes(grants []Grant, kept map[int]int) {
 	common := alike(grants)
 	for _, c := range grants {
 		from, to := int(c.Service.From), int(c.Service.To)
-		if from == to || c.All.Equal(common.All) && len(c.Opaque) == len(common.Opaque) {
+		if from == to || c.All.Equal(common.All) && slices.Equal(c.Opaque, common.Opaque) {
 			p.Grants = append(p.Grants, c)
 			continue
 		}
@@ -71,7 +71,7 @@ func (p *Permit) appendCodes(c Grant, first, last, kept int, common Grant) {
 			p.append(c, at, at)
 			continue
 		}
-		p.Reduced = p.Reduced || !c.All.Equal(common.All) || len(c.Opaque) != len(common.Opaque)
+		p.Reduced = p.Reduced || !c.All.Equal(common.All) || !slices.Equal(c.Opaque, common.Opaque)
 		p.append(c.only(common), at, last)
 		return
 	}
@@ -82,7 +82,7 @@ func alike(grants []Grant) Grant {
 	common := grants[0]
 	for _, g := range grants[1:] {
 		common.All = common.All.Intersect(g.All)
-		common.Opaque = slices.DeleteFunc(slices.Clone(common.Opaque), func(peer cloud.Peer) bool { return !slices.Contains(g.Opaque, peer) })
+		common.Opaque = inBoth(common.Opaque, g.Opaque)
 	}
 	return common
 }

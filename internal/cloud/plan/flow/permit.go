@@ -26,7 +26,8 @@ type Grant struct {
 	All, Anonymous, Plain addrset.Set
 	// Opaque are allowed peers that rules can only name as they are: groups of other accounts and
 	// prefix lists whose members are not known, and prefix lists from which nothing is taken out,
-	// so that what their owners change takes effect by itself. Sorted.
+	// so that what their owners change takes effect by itself. Each is there once, perhaps with
+	// addresses that are left out of it. Sorted.
 	Opaque []cloud.Peer
 }
 
@@ -78,11 +79,7 @@ func (p Permit) Intersect(o Permit) Permit {
 	var out Permit
 	Overlay(p, o, func(s Service, x, y Grant) {
 		g := Grant{Service: s, All: x.All.Intersect(y.All), Anonymous: x.Anonymous.Intersect(y.Anonymous), Plain: x.Plain.Intersect(y.Plain)}
-		for _, peer := range x.Opaque {
-			if slices.Contains(y.Opaque, peer) {
-				g.Opaque = append(g.Opaque, peer)
-			}
-		}
+		g.Opaque = inBoth(x.Opaque, y.Opaque)
 		out.Grants = append(out.Grants, g)
 	})
 	return out
@@ -93,9 +90,7 @@ func (p Permit) Union(o Permit) Permit {
 	out := Permit{Reduced: p.Reduced || o.Reduced}
 	Overlay(p, o, func(s Service, x, y Grant) {
 		g := Grant{Service: s, All: x.All.Union(y.All), Anonymous: x.Anonymous.Union(y.Anonymous), Plain: x.Plain.Union(y.Plain)}
-		g.Opaque = slices.Concat(x.Opaque, y.Opaque)
-		slices.SortFunc(g.Opaque, cloud.Peer.Compare)
-		g.Opaque = slices.Compact(g.Opaque)
+		g.Opaque = Opaques(slices.Concat(x.Opaque, y.Opaque))
 		out.Grants = append(out.Grants, g)
 	})
 	return out

@@ -242,8 +242,7 @@ func (s *Region) Evaluate(rules []cloud.Rule, view *Network, members func(p clou
 		}
 		family := flow.Family(sv.Protocol)
 		cell.All, cell.Anonymous, cell.Plain = addrset.Union(all...).Intersect(family), addrset.Union(anonymous...).Intersect(family), addrset.Union(plain...).Intersect(family)
-		slices.SortFunc(cell.Opaque, cloud.Peer.Compare)
-		cell.Opaque = slices.Compact(cell.Opaque)
+		cell.Opaque = flow.Opaques(cell.Opaque)
 		out.Grants = append(out.Grants, cell)
 	}
 	return out

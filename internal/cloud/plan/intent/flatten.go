@@ -1,8 +1,6 @@
 package intent
 
 import (
-	"slices"
-
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
@@ -51,6 +49,7 @@ func (f Flattening) Flatten(c *Region) flow.Permit {
 func (f Flattening) cell(c *Region, s flow.Service, native []cloud.Rule) flow.Grant {
 	family := flow.Family(s.Protocol)
 	matched, named := c.walked(f.rules, s, f.View)
+	open := matched.left.Union(matched.allowed)
 	matched, named = matched.in(family), named.in(family)
 	all, anonymous, plain := matched.allowed, named.allowed, named.allowed
 	out := flow.Grant{Service: s}
@@ -60,10 +59,12 @@ func (f Flattening) cell(c *Region, s flow.Service, native []cloud.Rule) flow.Gr
 		}
 		addrs, byAddr, known := c.NativePeer(r.Peer, f.View)
 		switch {
-		case !known && f.mayBe(r.Peer).Intersect(family).Within(matched.left.Union(matched.allowed)):
-			out.Opaque = append(out.Opaque, r.Peer)
 		case !known:
-			c.opaqueDropped(f.View, r.Peer)
+			if p, whole := f.opaque(c, r.Peer, family, open); p.PrefixListID+p.GroupID != "" {
+				out.Opaque = append(out.Opaque, p)
+			} else if !whole {
+				c.opaqueDropped(f.View, r.Peer)
+			}
 		case f.whole[r.Key()]:
 			out.Opaque = append(out.Opaque, r.Peer)
 			anonymous = anonymous.Union(addrs.Intersect(named.left))
@@ -79,10 +80,25 @@ func (f Flattening) cell(c *Region, s flow.Service, native []cloud.Rule) flow.Gr
 	if kept := f.kept.At(s).All; !kept.Empty() {
 		all, anonymous, plain = all.Union(kept.Intersect(matched.left)), anonymous.Union(kept.Intersect(named.left)), plain.Union(kept.Intersect(named.left))
 	}
-	slices.SortFunc(out.Opaque, cloud.Peer.Compare)
-	out.Opaque = slices.Compact(out.Opaque)
+	out.Opaque = flow.Opaques(out.Opaque)
 	out.All, out.Anonymous, out.Plain = all, anonymous.Intersect(all), plain.Intersect(all)
 	return out
+}
+
+// opaque is what stays allowed of a peer whose addresses are not known, where rules leave only some
+// addresses open. It is no peer if nothing stays, which is the whole truth unless the cloud cannot
+// leave addresses out.
+func (f Flattening) opaque(c *Region, p cloud.Peer, family, open addrset.Set) (stays cloud.Peer, whole bool) {
+	may := f.mayBe(p).Intersect(family).Minus(flow.Excepted(p))
+	switch {
+	case may.Within(open):
+		return p, true
+	case p.PrefixListID == "" || !c.Limits.Excepts:
+		return cloud.Peer{}, false
+	case !may.Overlaps(open):
+		return cloud.Peer{}, true
+	}
+	return flow.Except(p, addrset.All().Minus(open)), true
 }
 
 // mayBe returns the addresses that a peer whose members are not known may have.

@@ -1,8 +1,6 @@
 package model
 
 import (
-	"slices"
-
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
@@ -56,8 +54,7 @@ func (u Unions) Permit(moment string, rules []cloud.Rule, addresses func(cloud.P
 			}
 		}
 		g.All = addrset.Union(sets...).Intersect(flow.Family(s.Protocol))
-		slices.SortFunc(g.Opaque, cloud.Peer.Compare)
-		g.Opaque = slices.Compact(g.Opaque)
+		g.Opaque = flow.Opaques(g.Opaque)
 		out.Grants = append(out.Grants, g)
 	}
 	return out

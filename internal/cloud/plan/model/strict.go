@@ -83,7 +83,7 @@ func (m *Model) refusesRules(op cloud.Op, limits cloud.Limits) error {
 		if at >= 0 {
 			return fmt.Errorf("InvalidPermission.Duplicate %s in %s", r, g.ID)
 		}
-		if err := m.refusesPeer(g, r.Peer, view); err != nil {
+		if err := m.refusesPeer(g, r.Peer, view, limits); err != nil {
 			return err
 		}
 		rules = append(rules, r)
@@ -97,8 +97,10 @@ func (m *Model) refusesRules(op cloud.Op, limits cloud.Limits) error {
 	return nil
 }
 
-func (m *Model) refusesPeer(g *cloud.Group, p cloud.Peer, view *View) error {
+func (m *Model) refusesPeer(g *cloud.Group, p cloud.Peer, view *View, limits cloud.Limits) error {
 	switch {
+	case p.Except != "" && (p.PrefixListID == "" || !limits.Excepts):
+		return fmt.Errorf("InvalidParameterValue: addresses are left out of %s", p)
 	case p.GroupName != "":
 		return fmt.Errorf("InvalidGroup.NotFound %s", p.GroupName)
 	case p.GroupID != "" && p.GroupOwner == "":

@@ -3,7 +3,6 @@ package model
 import (
 	"fmt"
 	"net/netip"
-	"slices"
 
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
@@ -125,8 +124,7 @@ func (v *View) Allowed(rules []cloud.Rule, network string, s flow.Service) (addr
 			opaque = append(opaque, r.Peer)
 		}
 	}
-	slices.SortFunc(opaque, cloud.Peer.Compare)
-	return addrset.Union(sets...).Intersect(flow.Family(s.Protocol)), slices.Compact(opaque)
+	return addrset.Union(sets...).Intersect(flow.Family(s.Protocol)), flow.Opaques(opaque)
 }
 
 // Fullest counts rules in the direction and address family that has most, as clouds count them: a

@@ -65,7 +65,7 @@ func (st *state) leaks(y *cohort, r cloud.Rule, groups []string) *Violation {
 	i, service := flow.Index(r.Direction), flow.ServiceOf(r.Match)
 	addrs, known := st.anyone(r.Peer, y.network)
 	if !known {
-		if !opaqueIn(y.now[i], service, r.Peer) && !opaqueIn(y.then[i], service, r.Peer) {
+		if !flow.AllowEither(y.now[i], y.then[i], service, r.Peer) {
 			return violation(Leak, y, i, service, addrs)
 		}
 		return nil
@@ -74,14 +74,6 @@ func (st *state) leaks(y *cohort, r cloud.Rule, groups []string) *Violation {
 		return nil
 	}
 	return violation(Leak, y, i, service, addrs)
-}
-
-// opaqueIn reports whether a peer whose members are not known is allowed for all of a service.
-func opaqueIn(p flow.Permit, s flow.Service, peer cloud.Peer) bool {
-	if s.Protocol == cloud.AnyProtocol {
-		return !slices.ContainsFunc(p.Grants, func(g flow.Grant) bool { return !slices.Contains(g.Opaque, peer) })
-	}
-	return !slices.ContainsFunc(p.Within(s), func(g flow.Grant) bool { return !slices.Contains(g.Opaque, peer) })
 }
 
 // lacks looks for a flow that a cohort must be allowed all the time, and is not by these rules.
@@ -102,7 +94,7 @@ func (st *state) lacks(y *cohort, i int, rules []cloud.Rule, towards *cohort) *V
 		}
 		if towards == nil {
 			for _, p := range want.Opaque {
-				if !slices.Contains(have.Opaque, p) {
+				if lost, known := have.Lacks(s, p); !known || !y.others(lost).Empty() {
 					found = violation(Gap, y, i, s, addrset.Set{})
 					return
 				}
@@ -164,7 +156,8 @@ func (st *state) lacksOf(y *cohort, r cloud.Rule, rules []cloud.Rule) bool {
 	lacks := false
 	flow.Overlay(y.least[i].Intersect(gives), has, func(s flow.Service, want, have flow.Grant) {
 		for _, p := range want.Opaque {
-			lacks = lacks || !slices.Contains(have.Opaque, p)
+			lost, known := have.Lacks(s, p)
+			lacks = lacks || !known || !y.others(lost).Empty()
 		}
 		if rest := y.others(want.All.Minus(have.All)); !lacks && !rest.Empty() {
 			lacks = st.missed(y, i, s, rest)

@@ -1,0 +1,248 @@
+package nft
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
+)
+
+// Node is what is known of a Node besides what was computed for it.
+type Node struct {
+	// Pods are those that have addresses of their own. If two have the same one it is that of the
+	// later in the list.
+	Pods []Pod `json:"pods,omitempty"`
+	// Ranges are the addresses that are given to Pods of this Node, as far as that is known. Who
+	// has one of them and is no Pod that is known is cut off.
+	Ranges []netip.Prefix `json:"ranges,omitempty"`
+}
+
+// Pod is a Pod with addresses of its own.
+type Pod struct {
+	Namespace string       `json:"namespace"`
+	Name      string       `json:"name"`
+	Addresses []netip.Addr `json:"addresses"`
+	// Bypass says why packets of the Pod do not come by; empty if they do.
+	Bypass string `json:"bypass,omitempty"`
+}
+
+// Base is a chain that packets enter.
+type Base string
+
+// The chains that packets enter, each in one place on their way.
+const (
+	// ToHost and FromHost are named as the directions of the host itself.
+	ToHost   Base = "ingress"
+	FromHost Base = "egress"
+	// PodsToNode is what Pods send to their Node.
+	PodsToNode Base = "pods-to-node"
+	// PodsOut and PodsIn are what Pods send to others, and receive from others than their Node.
+	PodsOut Base = "pods-egress"
+	PodsIn  Base = "pods-ingress"
+)
+
+// Bases lists them, those of one way in the order in which packets meet them.
+func Bases() []Base { return []Base{PodsToNode, ToHost, FromHost, PodsOut, PodsIn} }
+
+// Way is where a packet goes.
+type Way uint8
+
+// The ways.
+const (
+	// Arriving is what ends on the host, Leaving what begins there, Passing what goes through.
+	Arriving Way = iota
+	Leaving
+	Passing
+)
+
+// Way is the way of the packets that enter the chain.
+func (b Base) Way() Way {
+	switch b {
+	case PodsOut, PodsIn:
+		return Passing
+	case FromHost:
+		return Leaving
+	}
+	return Arriving
+}
+
+// The dispatches of a Node: by the destination, by the source, and by both.
+const (
+	podsIn4  SetName = "pods-in4"
+	podsIn6  SetName = "pods-in6"
+	podsOut4 SetName = "pods-out4"
+	podsOut6 SetName = "pods-out6"
+	self4    SetName = "pods-self4"
+	self6    SetName = "pods-self6"
+)
+
+// DispatchFamily is the family of the addresses in a dispatch.
+func (n SetName) DispatchFamily() Family {
+	if strings.HasSuffix(string(n), "6") {
+		return IPv6
+	}
+	return IPv4
+}
+
+// DispatchBy reports which addresses of a packet a dispatch looks at.
+func (n SetName) DispatchBy() (source, destination bool) {
+	both := strings.HasPrefix(string(n), "pods-self")
+	return both || strings.HasPrefix(string(n), "pods-out"), both || strings.HasPrefix(string(n), "pods-in")
+}
+
+// IsDispatch reports whether a name is that of a dispatch.
+func (n SetName) IsDispatch() bool { return strings.HasPrefix(string(n), "pods-") }
+
+func (n SetName) dispatchKey(source, destination netip.Addr) string {
+	var key []byte
+	bySource, byDestination := n.DispatchBy()
+	if bySource {
+		key = append(key, source.AsSlice()...)
+	}
+	if byDestination {
+		key = append(key, destination.AsSlice()...)
+	}
+	return string(key)
+}
+
+// chains of Pods that no rule decides about, and of those that reach themselves.
+const (
+	openChain = "pods-open"
+	selfChain = "pods-self"
+)
+
+// key tells classes of Pods apart.
+func (h *host) key() string {
+	words := slices.Clone(h.applied)
+	for _, p := range h.ports {
+		words = append(words, fmt.Sprintf("%s/%s/%d", p.Protocol, p.Name, p.Port))
+	}
+	id := sum(words...)
+	return string(id[:])
+}
+
+// node makes the chains of the Pods of a Node.
+func (w *work) node(n *Node, members *membership, policies []*v1beta2.NetworkPolicy, out *Result) {
+	byGroup := map[string][]*v1beta2.NetworkPolicy{}
+	for _, p := range policies {
+		for _, g := range appliedTo(p) {
+			byGroup[g] = append(byGroup[g], p)
+		}
+	}
+	for _, name := range []SetName{podsIn4, podsIn6, podsOut4, podsOut6, self4, self6} {
+		w.program.Dispatch[name] = map[string]string{}
+	}
+	w.program.Chains[openChain] = &Chain{Rules: []Rule{{Action: Accept, Origin: Origin{Kind: OriginNative}}}}
+	w.program.Chains[selfChain] = &Chain{Rules: []Rule{{Action: Accept, Origin: Origin{Kind: OriginItself}}}}
+	made := map[string]*guarded{}
+	for i := range n.Pods {
+		pod := &n.Pods[i]
+		at := members.pods[pod.Namespace+"/"+pod.Name]
+		if at == nil {
+			at = &host{}
+		}
+		key := at.key()
+		if made[key] == nil {
+			made[key] = w.guard(key, *at, byGroup)
+		}
+		made[key].point(w.program.Dispatch, pod)
+		if pod.Bypass != "" {
+			for _, p := range made[key].policies {
+				out.Bypassed = append(out.Bypassed, Refusal{Policy: p, Reason: ReasonBypass, Value: "Pod " + pod.Namespace + "/" + pod.Name + ": " + pod.Bypass})
+			}
+		}
+	}
+	slices.SortStableFunc(out.Bypassed, func(a, b Refusal) int { return cmp.Compare(a.Policy, b.Policy) })
+	out.Pods, out.Classes = len(n.Pods), len(made)
+	w.bases(n)
+}
+
+// appliedTo are the applied-to groups that a policy and its rules name.
+func appliedTo(p *v1beta2.NetworkPolicy) []string {
+	out := slices.Clone(p.AppliedToGroups)
+	for i := range p.Rules {
+		out = append(out, p.Rules[i].AppliedToGroups...)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// guarded is a class of Pods as it is in the program.
+type guarded struct {
+	// entries are the chains that packets enter, by direction and family.
+	entries [2][2]string
+	// policies are the names of those that apply.
+	policies []string
+}
+
+// guard makes the chains of a class of Pods.
+func (w *work) guard(key string, at host, byGroup map[string][]*v1beta2.NetworkPolicy) *guarded {
+	c := w.class(key, at, false, true)
+	applied := map[string]*v1beta2.NetworkPolicy{}
+	for _, g := range at.applied {
+		for _, p := range byGroup[g] {
+			applied[p.Name] = p
+		}
+	}
+	out := &guarded{policies: slices.Sorted(maps.Keys(applied))}
+	var parts []*policyParts
+	for _, name := range out.policies {
+		parts = append(parts, w.policy(c, applied[name]))
+	}
+	for _, d := range []Direction{Ingress, Egress} {
+		entries, _ := w.lanes(c, d, parts)
+		out.entries[d] = [2]string{openChain, openChain}
+		copy(out.entries[d][:], entries)
+	}
+	return out
+}
+
+// point leads packets of a Pod to the chains of its class.
+func (g *guarded) point(dispatch map[SetName]map[string]string, pod *Pod) {
+	for _, a := range pod.Addresses {
+		names := [...]SetName{podsIn4, podsOut4, self4}
+		family := 0
+		if a = a.Unmap(); a.Is6() {
+			names, family = [...]SetName{podsIn6, podsOut6, self6}, 1
+		}
+		for i, target := range []string{g.entries[Ingress][family], g.entries[Egress][family], selfChain} {
+			dispatch[names[i]][names[i].dispatchKey(a, a)] = target
+		}
+	}
+}
+
+// bases makes the chains that packets of Pods enter.
+func (w *work) bases(n *Node) {
+	for _, b := range []Base{PodsToNode, PodsOut, PodsIn} {
+		c := &Chain{Rules: []Rule{
+			{Matches: []Match{{Kind: MatchDead}}, Action: Drop},
+			{Matches: []Match{{Kind: MatchEstablished}}, Action: Accept},
+			{Matches: []Match{{Kind: MatchNeighbour}}, Action: Accept},
+		}}
+		lookups := []SetName{podsOut4, podsOut6}
+		switch b {
+		case PodsToNode:
+			c.Rules = append(c.Rules, Rule{Matches: []Match{{Kind: MatchLoopback, Source: true}}, Action: Accept})
+		case PodsIn:
+			lookups = []SetName{self4, self6, podsIn4, podsIn6}
+		}
+		for _, name := range lookups {
+			c.Rules = append(c.Rules, Rule{Matches: []Match{{Kind: MatchFamily, Lo: uint16(name.DispatchFamily())}}, Action: Lookup, Target: string(name)})
+		}
+		for _, p := range n.Ranges {
+			p = p.Masked()
+			family := IPv4
+			if p.Addr().Is6() {
+				family = IPv6
+			}
+			r := rangeOf(p)
+			c.Rules = append(c.Rules, Rule{Action: Drop, Origin: Origin{Kind: OriginUnknown},
+				Matches: []Match{{Kind: MatchFamily, Lo: uint16(family)}, {Kind: MatchPeer, From: r.From, To: r.To, Source: b != PodsIn}}})
+		}
+		w.program.Chains[string(b)] = c
+	}
+}

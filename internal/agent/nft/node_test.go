@@ -1,0 +1,188 @@
+package nft_test
+
+import (
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
+	"github.com/nephele-io/nephele/internal/agent/nft"
+	"github.com/nephele-io/nephele/internal/agent/nft/nfttest"
+	"github.com/nephele-io/nephele/internal/enforcer"
+	"github.com/nephele-io/nephele/internal/policy"
+	"github.com/nephele-io/nephele/internal/policy/policytest"
+)
+
+// TestNodesDecideAsPolicies holds the programs of Nodes in random worlds against the naive
+// evaluator: for each Pod and the Node itself, in both directions.
+func TestNodesDecideAsPolicies(t *testing.T) {
+	flows, kinds := 0, map[policy.Outcome]int{}
+	for seed := range uint64(150) {
+		random := rand.New(rand.NewPCG(seed, 11))
+		listing, node := nfttest.NodeWorld(random, 60)
+		got := new(nft.Compiler).Compile(nft.Input{Computed: nfttest.ComputedFor(listing, nfttest.NodeName), Node: node})
+		var refused []string
+		for _, r := range got.Refusals {
+			refused = append(refused, r.Policy)
+		}
+		rest := nfttest.Without(listing, refused)
+		for range 150 {
+			ref := nfttest.PodRef(random.IntN(nfttest.PodCount))
+			if random.IntN(5) == 0 {
+				ref = policy.EntityRef{Kind: policy.KindNode, Name: nfttest.NodeName}
+			}
+			f, p := drawFlow(random, ref)
+			base, d := atNode(random, ref, &f, &p)
+			want := policytest.Decide(rest, f, d)
+			kinds[want]++
+			flows++
+			judged := got.Program.JudgeIn(base, p)
+			if p.Translated && judged.Action == nft.RejectICMP {
+				judged.Action = nft.RejectReset
+				if p.Protocol != nft.TCP {
+					judged.Action = nft.RejectICMP
+				}
+			}
+			if now := outcome(judged, p); now != want {
+				t.Fatalf("seed %d, %v %s %v: the program says %v (%v), the policies %s\n%s", seed, ref, base, p, judged.Action, judged.By, want, got.Program)
+			}
+		}
+	}
+	for _, o := range []policy.Outcome{policy.OutcomeAllow, policy.OutcomeDrop, policy.OutcomeReject, policy.OutcomeNative} {
+		if kinds[o] < flows/200 {
+			t.Errorf("only %d of %d flows have the outcome %s", kinds[o], flows, o)
+		}
+	}
+	t.Logf("%d flows: %v", flows, kinds)
+}
+
+// atNode makes a flow, and its packet, one of a Pod of the Node or of the Node itself, and returns
+// where on its way it is judged.
+func atNode(random *rand.Rand, ref policy.EntityRef, f *policy.Flow, p *nft.Packet) (nft.Base, policy.Direction) {
+	pick := func(list []netip.Addr) netip.Addr {
+		if p.Source.Is6() {
+			return list[1]
+		}
+		return list[0]
+	}
+	here, there := &f.Destination, &f.Source
+	base, d := nft.PodsIn, policy.Ingress
+	if p.Direction == nft.Egress {
+		here, there, base, d = &f.Source, &f.Destination, nft.PodsOut, policy.Egress
+	}
+	here.Semantics = policy.PodSemantics
+	toNode := ref.Kind == policy.KindPod && d == policy.Egress && random.IntN(5) == 0
+	switch {
+	case ref.Kind == policy.KindNode:
+		here.Addr, base = pick(nfttest.NodeAddresses()), nft.ToHost
+		if d == policy.Egress {
+			base = nft.FromHost
+		}
+	default:
+		for n := range nfttest.PodCount {
+			if nfttest.PodRef(n) == ref {
+				here.Addr = pick(nfttest.PodAddresses(n))
+			}
+		}
+		p.Translated = random.IntN(3) == 0
+	}
+	if toNode {
+		base = nft.PodsToNode
+		there.EntityRef, there.Addr = policy.EntityRef{Kind: policy.KindNode, Name: nfttest.NodeName}, pick(nfttest.NodeAddresses())
+	} else if there.Addr == here.Addr {
+		there.Addr = there.Addr.Next().Next().Next().Next().Next().Next()
+	}
+	p.Source, p.Destination = f.Source.Addr, f.Destination.Addr
+	return base, d
+}
+
+// TestUnknownPodsAreCutOff asks about addresses for Pods that no Pod is known to have, and about a
+// Pod that reaches itself through a Service.
+func TestUnknownPodsAreCutOff(t *testing.T) {
+	node := &nft.Node{Pods: []nft.Pod{{Namespace: "n", Name: "p", Addresses: []netip.Addr{netip.MustParseAddr("10.244.1.5")}}},
+		Ranges: []netip.Prefix{netip.MustParsePrefix("10.244.1.0/24"), netip.MustParsePrefix("fd00:1::/64")}}
+	program := new(nft.Compiler).Compile(nft.Input{Node: node}).Program
+	for _, c := range []struct {
+		base     nft.Base
+		from, to string
+		passes   bool
+		by       nft.OriginKind
+	}{
+		{nft.PodsIn, "192.0.2.1", "10.244.1.5", true, nft.OriginNative},
+		{nft.PodsIn, "192.0.2.1", "10.244.1.6", false, nft.OriginUnknown},
+		{nft.PodsIn, "192.0.2.1", "10.244.2.6", true, nft.OriginNative},
+		{nft.PodsOut, "10.244.1.6", "192.0.2.1", false, nft.OriginUnknown},
+		{nft.PodsOut, "10.244.1.5", "10.244.1.6", true, nft.OriginNative},
+		{nft.PodsToNode, "10.244.1.6", "10.244.1.1", false, nft.OriginUnknown},
+		{nft.PodsToNode, "192.0.2.1", "10.244.1.1", true, nft.OriginNative},
+		{nft.PodsOut, "fd00:1::6", "fd00:2::1", false, nft.OriginUnknown},
+		{nft.PodsIn, "10.244.1.5", "10.244.1.5", true, nft.OriginItself},
+	} {
+		j := program.JudgeIn(c.base, nft.Packet{Source: netip.MustParseAddr(c.from), Destination: netip.MustParseAddr(c.to), Protocol: nft.TCP, Port: 80})
+		if j.Allows() != c.passes || j.By.Kind != c.by {
+			t.Errorf("%s: %s to %s: %s by %v", c.base, c.from, c.to, j.Action, j.By)
+		}
+	}
+	whole := program.JudgeWay(nft.Passing, nft.Packet{Source: netip.MustParseAddr("10.244.1.5"), Destination: netip.MustParseAddr("10.244.1.6"), Protocol: nft.TCP, Port: 80})
+	if whole.Allows() || whole.By.Kind != nft.OriginUnknown {
+		t.Errorf("on the whole way: %+v", whole)
+	}
+}
+
+// TestNodeRefusals wants policies on Services refused, and those on Pods that evade told and in
+// force for the others.
+func TestNodeRefusals(t *testing.T) {
+	drop, tier, priority := v1beta2.RuleActionDrop, int32(250), 1.0
+	rule := v1beta2.NetworkPolicyRule{Direction: v1beta2.DirectionIn, Action: &drop, From: v1beta2.NetworkPolicyPeer{IPBlocks: []v1beta2.IPBlock{
+		{CIDR: v1beta2.IPNet{IP: netip.IPv4Unspecified().AsSlice()}}}}}
+	computed := enforcer.Computed{
+		Policies: []*v1beta2.NetworkPolicy{
+			{AppliedToGroups: []string{"pods"}, Rules: []v1beta2.NetworkPolicyRule{rule}, TierPriority: &tier, Priority: &priority},
+			{AppliedToGroups: []string{"services"}, Rules: []v1beta2.NetworkPolicyRule{rule}, TierPriority: &tier, Priority: &priority},
+		},
+		AppliedToGroups: []*v1beta2.AppliedToGroup{
+			{GroupMembers: []v1beta2.GroupMember{{Pod: &v1beta2.PodReference{Namespace: "n", Name: "a"}}, {Pod: &v1beta2.PodReference{Namespace: "n", Name: "b"}}}},
+			{GroupMembers: []v1beta2.GroupMember{{Service: &v1beta2.ServiceReference{Namespace: "n", Name: "s"}}}},
+		},
+	}
+	computed.Policies[0].Name, computed.Policies[1].Name = "on-pods", "on-services"
+	computed.AppliedToGroups[0].Name, computed.AppliedToGroups[1].Name = "pods", "services"
+	pod := func(name, address, bypass string) nft.Pod {
+		return nft.Pod{Namespace: "n", Name: name, Addresses: []netip.Addr{netip.MustParseAddr(address)}, Bypass: bypass}
+	}
+	got := new(nft.Compiler).Compile(nft.Input{Computed: computed, Node: &nft.Node{Pods: []nft.Pod{pod("a", "10.0.0.1", ""), pod("b", "10.0.0.2", "it has a wire of its own")}}})
+	if len(got.Refusals) != 1 || got.Refusals[0].Policy != "on-services" || !strings.Contains(got.Refusals[0].String(), "Service n/s") {
+		t.Errorf("refused: %v", got.Refusals)
+	}
+	if len(got.Bypassed) != 1 || got.Bypassed[0].Policy != "on-pods" || !strings.Contains(got.Bypassed[0].String(), "n/b: it has a wire of its own") {
+		t.Errorf("evaded: %v", got.Bypassed)
+	}
+	if j := got.Program.JudgeIn(nft.PodsIn, nft.Packet{Source: netip.MustParseAddr("10.0.0.9"), Destination: netip.MustParseAddr("10.0.0.1")}); j.Action != nft.Drop {
+		t.Errorf("the other Pod: %v", j)
+	}
+	if got.Pods != 2 || got.Classes != 1 {
+		t.Errorf("%d Pods of %d classes", got.Pods, got.Classes)
+	}
+}
+
+// TestNodeCompilerRemembers changes the labels of Pods under one Compiler, and expects what a new
+// one makes, and that the difference leads there.
+func TestNodeCompilerRemembers(t *testing.T) {
+	var compiler nft.Compiler
+	var last *nft.Program
+	for seed := range uint64(40) {
+		listing, node := nfttest.NodeWorld(rand.New(rand.NewPCG(seed, 12)), 60)
+		in := nft.Input{Computed: nfttest.ComputedFor(listing, nfttest.NodeName), Node: node}
+		got, want := compiler.Compile(in), new(nft.Compiler).Compile(in)
+		if got.Program.String() != want.Program.String() {
+			t.Fatalf("seed %d: got\n%s\nwant\n%s", seed, got.Program, want.Program)
+		}
+		c := nft.Diff(last, got.Program)
+		if now := apply(flatten(last), c); !slices.Equal(now, flatten(got.Program).lines()) {
+			t.Fatalf("seed %d: got\n%v\nwant\n%v", seed, now, flatten(got.Program).lines())
+		}
+		last = got.Program
+	}
+}
