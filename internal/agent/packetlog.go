@@ -185,7 +185,8 @@ func (l *PacketLog) line(w *waiting) string {
 	if l.Format == LogJSON {
 		b, err := json.Marshal(
 			jsonLine{w.since.UTC(), l.Host, string(o.Policy.Type), o.Policy.Namespace, o.Policy.Name, o.Name, o.Kind == nft.OriginIsolation,
-				o.Logged.Direction.String(), string(o.Logged.Action), p.Source.String(), p.SourcePort, p.Destination.String(), p.Port, protocolName(p.Protocol), p.Length, w.packets, o.Logged.Label},
+				o.Logged.Direction.String(), string(o.Logged.Action), p.Source.String(), p.SourcePort, p.Destination.String(), p.Port,
+				protocolName(p.Protocol), p.Length, w.packets, o.Logged.Label},
 		)
 		if err != nil { // of no value that can be here
 			return ""

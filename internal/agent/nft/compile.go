@@ -392,8 +392,8 @@ func (w *work) lanes(c *class, d Direction, policies []*policyParts) (entries []
 	return entries, isolated
 }
 
-// isolationLog is the origin of what is logged of the packets that isolation drops: the first policy
-// that isolates and has a rule of the direction logged.
+// isolationLog is the origin of what is logged of the packets that isolation drops: the first
+// policy that isolates and has a rule of the direction logged.
 func isolationLog(d Direction, runs []run) *Origin {
 	for _, r := range runs {
 		if !r.policy.isolates[d] {
