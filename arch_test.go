@@ -115,7 +115,7 @@ var layers = []layer{
 	{
 		folder:  "internal/agent/nft/kernel",
 		own:     []string{"internal/agent/nft"},
-		foreign: []string{"github.com/google/nftables/", "github.com/mdlayher/netlink", "golang.org/x/sys/unix"},
+		foreign: []string{"github.com/google/nftables/", "github.com/mdlayher/netlink", "github.com/vishvananda/netlink", "golang.org/x/sys/unix"},
 		why:     "the loader knows programs and the kernel",
 	},
 	{folder: "internal/agent/nft/nfttest", own: []string{"api", "internal/agent/nft", "internal/control/convert", "internal/enforcer", "internal/policy", "internal/policy/policytest"},
@@ -156,6 +156,7 @@ var layers = []layer{
 		foreign: kubernetes, noStd: pureStd, why: "reviews are answered without I/O, from what was computed"},
 	{folder: "internal/console", foreign: append([]string{"golang.org/x/net/netutil", "golang.org/x/oauth2", "github.com/coreos/go-oidc/v3/oidc"}, kubernetes...),
 		why: "the console knows the wire of the Kubernetes API and nothing of what is behind it"},
+	{folder: "internal/seed", why: "tests of every package draw from it"},
 	{folder: "internal/expect", own: []string{"api", "internal/policy", "internal/cloud", "internal/cloud/plan/flow", "internal/explain", "internal/reach"},
 		foreign: kubernetes, noStd: pureStd, why: "tests of policies are judged without I/O, from what was computed"},
 	{

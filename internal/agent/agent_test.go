@@ -81,13 +81,16 @@ type fixture struct {
 	table       *kernel.Table
 	connections *kernel.Connections
 	port        uint16
+	// key is that of the agent, pods makes what follows the Pods of a Node; nil on a VM.
+	key  string
+	pods func() *agent.Pods
 }
 
 var hostAddr, peerAddr = netip.MustParseAddr("10.1.0.1"), netip.MustParseAddr("10.1.0.2")
 
 func newFixture(t *testing.T) *fixture {
 	f := &fixture{t: t, host: nfttest.NewHost(t), peer: nfttest.NewHost(t), engine: policy.New(policy.Options{}), source: &source{store: watchstore.New(watchstore.Options{})},
-		reports: &reports{last: map[string]v1beta2.NetworkPolicyNodeStatus{}}, dir: filepath.Join(t.TempDir(), "state"), port: 20000, clock: clock.RealClock{}}
+		reports: &reports{last: map[string]v1beta2.NetworkPolicyNodeStatus{}}, dir: filepath.Join(t.TempDir(), "state"), port: 20000, clock: clock.RealClock{}, key: hostKey}
 	f.from, f.to = f.source, f.reports
 	nfttest.Connect(t, f.host, f.peer, []netip.Prefix{netip.PrefixFrom(hostAddr, 24)}, []netip.Prefix{netip.PrefixFrom(peerAddr, 24)})
 	nfttest.Serve(t, f.host, 80, 82, hostAddr)
@@ -121,6 +124,7 @@ func (f *fixture) remove() {
 // start runs an agent until the returned function is called.
 func (f *fixture) start() (*agent.Agent, func()) {
 	f.t.Helper()
+	var pods *agent.Pods
 	err := f.host.Do(func() (err error) {
 		if f.table, err = kernel.Open(kernel.DefaultTable); err != nil {
 			return err
@@ -131,6 +135,9 @@ func (f *fixture) start() (*agent.Agent, func()) {
 	if err != nil {
 		f.t.Fatal(err)
 	}
+	if f.pods != nil {
+		pods, f.connections.Through = f.pods(), true
+	}
 	f.connections.Local = func() ([]netip.Addr, error) { return []netip.Addr{hostAddr}, nil }
 	store, err := agent.OpenStore(f.dir)
 	if err != nil {
@@ -138,7 +145,8 @@ func (f *fixture) start() (*agent.Agent, func()) {
 	}
 	a := agent.New(
 		agent.Options{
-			Key:           hostKey,
+			Key:           f.key,
+			Pods:          pods,
 			Reports:       f.to,
 			Table:         f.table,
 			Connections:   f.connections,
@@ -170,6 +178,15 @@ func (f *fixture) start() (*agent.Agent, func()) {
 	})
 	f.t.Cleanup(stop)
 	return a, stop
+}
+
+// wipe removes the rules, as a restart of the host does.
+func (f *fixture) wipe() error {
+	table, err := kernel.Open(kernel.DefaultTable)
+	if err != nil {
+		return err
+	}
+	return errors.Join(table.Delete(), table.Close())
 }
 
 func (f *fixture) eventually(what string, ok func() bool) {

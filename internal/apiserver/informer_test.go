@@ -3,7 +3,6 @@ package apiserver_test
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -14,6 +13,7 @@ import (
 
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
+	"github.com/nephele-io/nephele/internal/seed"
 )
 
 // Informers of client-go, of everything and of one key, have what a list returns, under churn,
@@ -22,8 +22,7 @@ import (
 // names.
 func TestInformersStayInSync(t *testing.T) {
 	t.Parallel()
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
+	seed := seed.Of(t)
 	w := newWorld(t)
 	network := newWire(t, w.address)
 	cfg, err := network.config(w)()

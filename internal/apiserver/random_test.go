@@ -9,6 +9,7 @@ import (
 	"github.com/nephele-io/nephele/internal/control/convert"
 	"github.com/nephele-io/nephele/internal/policy"
 	"github.com/nephele-io/nephele/internal/policy/policytest"
+	"github.com/nephele-io/nephele/internal/seed"
 )
 
 // TestRandomWorldsOverTheWire has the engine compute random histories of a world: the stream of
@@ -16,8 +17,7 @@ import (
 // connections.
 func TestRandomWorldsOverTheWire(t *testing.T) {
 	t.Parallel()
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
+	seed := seed.Of(t)
 	random := rand.New(rand.NewPCG(seed, 1))
 	draw := policytest.Draw(random.IntN)
 	w := newWorld(t)

@@ -18,6 +18,7 @@ import (
 	"github.com/nephele-io/nephele/internal/enforcer"
 	"github.com/nephele-io/nephele/internal/policy"
 	"github.com/nephele-io/nephele/internal/policy/policytest"
+	"github.com/nephele-io/nephele/internal/seed"
 )
 
 // TestExplainedAsEnforced holds what explain says against what the agent that is responsible for an
@@ -25,8 +26,7 @@ import (
 // the outcome, the deciding rule and what was passed on the way.
 func TestExplainedAsEnforced(t *testing.T) {
 	t.Parallel()
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
+	seed := seed.Of(t)
 	random := rand.New(rand.NewPCG(seed, 2))
 	draw := policytest.Draw(random.IntN)
 	w := newWorld(t)

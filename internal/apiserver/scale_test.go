@@ -27,6 +27,7 @@ import (
 	"github.com/nephele-io/nephele/internal/control/convert"
 	"github.com/nephele-io/nephele/internal/policy"
 	"github.com/nephele-io/nephele/internal/policy/policytest"
+	"github.com/nephele-io/nephele/internal/seed"
 )
 
 // TestMain lets the benchmark run its clients in a process of their own: this program again.
@@ -84,8 +85,7 @@ func TestNodesFollowLabels(t *testing.T) {
 	}
 	e, all := compute(objects)
 	w.store.Publish(all)
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
+	seed := seed.Of(t)
 	random := rand.New(rand.NewPCG(seed, 0))
 	for range 2 {
 		for _, a := range agents {

@@ -21,6 +21,7 @@ import (
 
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
+	"github.com/nephele-io/nephele/internal/seed"
 )
 
 // next returns the next event of a watch.
@@ -268,8 +269,7 @@ func (c *churn) step(generation int64) watchstore.Changes {
 // through restarts of the server.
 func TestAgentsStayInSync(t *testing.T) {
 	t.Parallel()
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
+	seed := seed.Of(t)
 	w := newWorld(t)
 	network := newWire(t, w.address)
 	var agents []*agent

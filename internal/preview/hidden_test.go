@@ -7,7 +7,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,6 +20,7 @@ import (
 	"github.com/nephele-io/nephele/internal/explain"
 	"github.com/nephele-io/nephele/internal/preview"
 	"github.com/nephele-io/nephele/internal/review"
+	"github.com/nephele-io/nephele/internal/seed"
 )
 
 // hiddenWorld is objects and clouds, in which whatever is of a Namespace has the word of the
@@ -121,8 +121,7 @@ func (w *hiddenWorld) policy(namespace, name string) string {
 // TestNothingHiddenIsToldWithClouds: with clouds that were read, no review tells anything by name
 // of Namespaces that somebody may not see, nor of the cluster.
 func TestNothingHiddenIsToldWithClouds(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
+	seed := seed.Of(t)
 	words := regexp.MustCompile(`word[0-9]`)
 	told, nodes, edges := 0, 0, 0
 	for n := range uint64(12) {

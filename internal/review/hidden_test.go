@@ -8,13 +8,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	"github.com/nephele-io/nephele/internal/explain"
 	"github.com/nephele-io/nephele/internal/policy"
 	"github.com/nephele-io/nephele/internal/policy/policytest"
 	"github.com/nephele-io/nephele/internal/review"
+	"github.com/nephele-io/nephele/internal/seed"
 )
 
 // randomComputation draws objects and computes them.
@@ -88,8 +88,7 @@ func leaks(t *testing.T, answer any, hidden []string, cluster bool) []string {
 // what an end of his decides is the same that one who sees everything is told, and where he sees
 // both ends, so is all the rest.
 func TestNothingHiddenIsTold(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
+	seed := seed.Of(t)
 	compared, hiddenEnds, told := 0, 0, 0
 	for n := range uint64(60) {
 		full := randomComputation(seed+n, 60)

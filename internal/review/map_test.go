@@ -7,20 +7,19 @@ import (
 	"net/netip"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	"github.com/nephele-io/nephele/internal/explain"
 	"github.com/nephele-io/nephele/internal/policy"
 	"github.com/nephele-io/nephele/internal/reach"
 	"github.com/nephele-io/nephele/internal/review"
+	"github.com/nephele-io/nephele/internal/seed"
 )
 
 // TestMapAgreesWithReach: between any two machines of any two classes the map says what a question
 // about the two says.
 func TestMapAgreesWithReach(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
+	seed := seed.Of(t)
 	compared, passed, grouped := 0, 0, 0
 	for n := range uint64(30) {
 		r := rand.New(rand.NewPCG(seed+n, 31))

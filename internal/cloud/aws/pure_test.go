@@ -17,6 +17,7 @@ import (
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/seed"
 )
 
 func TestParseCredential(t *testing.T) {
@@ -142,8 +143,7 @@ func TestClassify(t *testing.T) {
 // TestPermissionsRoundTrip makes random rules into permissions and back.
 func TestPermissionsRoundTrip(t *testing.T) {
 	t.Parallel()
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
+	seed := seed.Of(t)
 	random := rand.New(rand.NewPCG(seed, 0))
 	for range 500 {
 		var rules []cloud.Rule

@@ -27,6 +27,7 @@ const (
 	typePublicIP = "microsoft.network/publicipaddresses"
 	typeVM       = "microsoft.compute/virtualmachines"
 	typeSet      = "microsoft.compute/virtualmachinescalesets"
+	typeInstance = "microsoft.compute/virtualmachinescalesets/virtualmachines"
 )
 
 // row is one resource as Resource Graph tells it.
@@ -51,8 +52,10 @@ func kinds() []string {
 }
 
 // query asks for all resources of these types.
-func query(region string, types ...string) string {
-	return "Resources | where type in~ ('" + strings.Join(types, "', '") + "') and location =~ '" + region +
+func query(region string, types ...string) string { return queryOf("Resources", region, types...) }
+
+func queryOf(table, region string, types ...string) string {
+	return table + " | where type in~ ('" + strings.Join(types, "', '") + "') and location =~ '" + region +
 		"' | project id, name, type, location, tags, sku, properties | order by id asc"
 }
 
@@ -81,6 +84,9 @@ func (a *Account) Observe(ctx context.Context, s cloud.Scope) (*cloud.Snapshot, 
 		if err := w.add(&rows[i]); err != nil {
 			return nil, &cloud.Error{Class: cloud.Unavailable, Call: callGraph, Err: fmt.Errorf("%s: %w", cloud.Words(rows[i].ID), err)}
 		}
+	}
+	if err := a.readSets(ctx, w, region); err != nil {
+		return nil, err
 	}
 	if err := a.complete(ctx, w); err != nil {
 		return nil, err

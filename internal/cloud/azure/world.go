@@ -22,12 +22,16 @@ type world struct {
 	asgs         map[string]*row
 	publics      map[string]*public
 	vms          map[string]*vm
+	sets         map[string]bool // scale sets whose instances have no resources of their own
 	room         room
 	former       map[string][]string // groups that interfaces may have had
 }
 
 func newWorld(subscription string, r room) *world {
-	return &world{strings.ToLower(subscription), map[string]*vnet{}, map[string]*nic{}, map[string]*nsg{}, map[string]*row{}, map[string]*public{}, map[string]*vm{}, r, nil}
+	return &world{
+		subscription: strings.ToLower(subscription), networks: map[string]*vnet{}, nics: map[string]*nic{}, groups: map[string]*nsg{}, asgs: map[string]*row{},
+		publics: map[string]*public{}, vms: map[string]*vm{}, sets: map[string]bool{}, room: r,
+	}
 }
 
 type reference struct {
@@ -150,7 +154,15 @@ func (w *world) add(r *row) error {
 		return read(g)
 	case typeASG:
 		w.asgs[key] = &row{ID: r.ID, Name: r.Name, Tags: r.Tags}
-	case typeVM:
+	case typeSet:
+		var p struct {
+			Mode string `json:"orchestrationMode"`
+		}
+		if err := read(&p); err != nil {
+			return err
+		}
+		w.sets[key] = !strings.EqualFold(p.Mode, "Flexible")
+	case typeVM, typeInstance:
 		v := &vm{row: *r}
 		w.vms[key] = v
 		return read(v)
@@ -181,7 +193,7 @@ func (w *world) missing() []string {
 	for _, v := range w.vms {
 		for _, n := range v.NetworkProfile.Interfaces {
 			id := strings.ToLower(n.ID)
-			need(id, w.nics[id] != nil)
+			need(id, w.nics[id] != nil || ofSet(id)) // the latter are read with their sets
 		}
 	}
 	for _, n := range w.nics {
@@ -285,6 +297,9 @@ func (w *world) snapshot() *cloud.Snapshot {
 			i.VMID = w.nics[k].VM.key()
 		}
 		v.interfaceGroups(&i, w.nics[k])
+		if ofSet(k) {
+			i.Untouchable = "it is of an instance of a scale set in Uniform orchestration, whose interfaces are all as the model of the set says; instances in Flexible orchestration can be guarded"
+		}
 		snap.Interfaces = append(snap.Interfaces, i)
 	}
 	snap.Networks = w.portNetworks()

@@ -12,6 +12,7 @@ import (
 
 	antreav1alpha2 "github.com/nephele-io/nephele/api/antrea/v1alpha2"
 	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	"github.com/nephele-io/nephele/internal/seed"
 	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
@@ -19,8 +20,7 @@ import (
 // changed only, an inventory that remembers nothing looks at everything and finds nothing to write.
 func TestPartIsWhole(t *testing.T) {
 	t.Parallel()
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
+	seed := seed.Of(t)
 	l := newFeedLab(t)
 	named := l.ces("db", "named", v1alpha1.VirtualMachineSelector{TagMatch: []v1alpha1.TagMatch{{Key: "role", Values: []string{"db"}}}})
 	named.Spec.Mode = v1alpha1.ModePlan // not heeded where web selects too

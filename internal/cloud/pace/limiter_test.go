@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/seed"
 )
 
 const edit = "ModifyNetworkInterfaceAttribute"
@@ -106,8 +107,7 @@ func TestBucketArithmetic(t *testing.T) {
 // TestLearning: whatever the real bucket is, and however full it is at first, the calls of ten
 // minutes come near to what it gives, and few are refused.
 func TestLearning(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
+	seed := seed.Of(t)
 	rnd := rand.New(rand.NewPCG(seed, 1))
 	for range 40 {
 		real := Rate{Burst: 5 + float64(rnd.IntN(200)), PerSecond: 0.5 + 20*rnd.Float64()}

@@ -50,6 +50,11 @@ func (c *planning) routes(revision string) []*route {
 				r.holdRevision(&r.change)
 				r.order, r.found = r.survey.Plan(), true
 			}
+			if r.outgrow() {
+				r.Settle()
+				r.survey, r.end, again = nil, nil, true
+				continue
+			}
 			if len(r.order.Apart) == 0 {
 				continue
 			}
@@ -60,6 +65,30 @@ func (c *planning) routes(revision string) []*route {
 		}
 	}
 	return out
+}
+
+// outgrow finds the groups that hold up everything because neither all of their new rules fit in
+// beside the old ones nor one after the other: their classes shall have groups beside them, which
+// their interfaces join before they leave the old ones. It reports whether there are any.
+func (r *route) outgrow() (found bool) {
+	if r.moves() {
+		return false
+	}
+	for _, v := range r.order.Blocked {
+		g := r.ByKey[v.Group]
+		full := v.Kind == transition.Room && v.Rule.Direction != ""
+		if full && g != nil && g.Existing != nil && !g.Class.Gathers && !r.Outgrown[v.Group] {
+			r.Outgrown[v.Group], found = true, true
+		}
+	}
+	return found
+}
+
+// moves reports whether anything changes by the order but tags and descriptions.
+func (r *route) moves() bool {
+	return slices.ContainsFunc(r.order.Steps, func(st transition.Step) bool {
+		return st.Op.Kind != cloud.OpTag && st.Op.Kind != cloud.OpUntag && !describes(st.Op)
+	})
 }
 
 // holdBack surveys regions, and has interfaces wait in a state in between where they have to.
@@ -134,7 +163,6 @@ func (r *route) transit() (steps []Step, dirty map[string]bool, later bool) {
 	s, order := r.regional, r.order
 	e := &emitter{regional: s, dirty: map[string]bool{}}
 	byID := s.byID()
-	moving := map[string]bool{} // networks
 	for _, st := range order.Steps {
 		e.stage = st.Stage
 		was := e.dirty[st.Op.Target]
@@ -145,16 +173,12 @@ func (r *route) transit() (steps []Step, dirty map[string]bool, later bool) {
 		case cloud.OpTag, cloud.OpUntag:
 			s.sign(&e.steps[len(e.steps)-1].Op, byID)
 		case cloud.OpReplaceRules:
-			if !describes(st.Op) {
-				moving[st.Network] = true
-				continue
+			if describes(st.Op) {
+				e.dirty[st.Op.Target] = was // nobody has to wait for it
 			}
-			e.dirty[st.Op.Target] = was // nobody has to wait for it
-		default:
-			moving[st.Network] = true
 		}
 	}
-	if len(moving) == 0 {
+	if !r.moves() {
 		s.blocked(order.Blocked)
 	}
 	for _, id := range r.survey.Hasty() {

@@ -60,6 +60,28 @@ func TestFullGroupIsEditedInPlace(t *testing.T) {
 	}
 }
 
+// TestOutgrownGroupIsReplaced: sixty addresses with one range of ports become anybody with sixty
+// ports of it. Each old rule says a part of what each new one says, and the group is full, so no
+// rule can become another where it is: the VM goes to another group by one edit.
+func TestOutgrownGroupIsReplaced(t *testing.T) {
+	e := full(60)
+	rules := e.History[0].Policies[0].Rules
+	for i := range rules {
+		rules[i].Services[0].From, rules[i].Services[0].To = 1000, 1999
+	}
+	f := e.cloud()
+	settle(t, e, f, nil)
+	group := f.nic(nicID(0)).GroupIDs
+	for i := range rules {
+		rules[i].Blocks[0].CIDR = "0.0.0.0/0"
+		rules[i].Services[0].From, rules[i].Services[0].To = int32(1000+2*i), int32(1000+2*i)
+	}
+	res := settle(t, e, f, nil)
+	if is := f.nic(nicID(0)).GroupIDs; len(res.Refusals) > 0 || len(is) != 1 || slices.Equal(is, group) || f.group(group[0]) != nil {
+		t.Errorf("%v, was %v; %+v", is, group, res.Refusals)
+	}
+}
+
 func TestReplacedRulesArePrinted(t *testing.T) {
 	e := full(2)
 	f := e.cloud()

@@ -66,6 +66,49 @@ func TestAzureOddInterfaces(t *testing.T) {
 	l.live(history())
 }
 
+// TestAzureScaleSet: policies are not enforced on an instance of a scale set in Uniform
+// orchestration, which says why; for others it is a peer by its address, and nothing of the set is
+// ever written.
+func TestAzureScaleSet(t *testing.T) {
+	t.Parallel()
+	var nics []string
+	l := newAzureLab(t, azureConfig{more: func(b *simazure.Builder) {
+		nics = b.ScaleSet("shop", "front", azureVNet+"/subnets/web", "", "10.1.1.50", "10.1.1.51")
+	}})
+	before := l.documents()
+	l.relabel("front_0", "web")
+	l.relabel("front_1", "ops")
+	l.publish()
+	l.start()
+	l.engine.PutPolicy(webIn())
+	l.engine.PutPolicy(dbNoShell())
+	l.publish()
+	l.until("the instance says why it is not guarded", func() bool {
+		p, found := l.policyOn("front_0", "web-in")
+		return found && !p.Realized && strings.Contains(p.Message, "scale set in Uniform orchestration")
+	})
+	without := func(v verdicts) verdicts { return v.without("front_0").without("front_1") }
+	l.until("the others are enforced", func() bool { return compare(without(l.actual()), without(l.wanted())) == "" })
+	for p, want := range l.wanted() {
+		// What the other end says of an instance as a peer.
+		if in := strings.HasPrefix(p.from, "front"); in != strings.HasPrefix(p.to, "front") {
+			if got := l.half(p, !in).Allowed; !got && want {
+				t.Errorf("%s is cut at the other end", p)
+			}
+		}
+	}
+	for _, id := range nics {
+		if key := strings.ToLower(id); l.documents()[key] != before[key] {
+			t.Errorf("%s was changed", id)
+		}
+	}
+	l.engine.DeletePolicy(webIn().UID)
+	l.engine.DeletePolicy(dbNoShell().UID)
+	l.publish()
+	l.settle()
+	l.unchanged(before)
+}
+
 // TestAzureRefusedInterfaces: a lock or a policy of Azure on one interface stops nobody else, its
 // VM says so in the cloud's words, and it follows when it may.
 func TestAzureRefusedInterfaces(t *testing.T) {
@@ -307,7 +350,7 @@ func TestAzureFullGroup(t *testing.T) {
 // the policies say.
 func TestAzureNarrowing(t *testing.T) {
 	t.Parallel()
-	_, seed := seeded()
+	_, seed := seeded(t)
 	random := rand.New(rand.NewPCG(seed, 99))
 	l := newAzureLab(t, azureConfig{})
 	l.options.Tighten = func(v1beta2.NetworkPolicyReference) bool { return true }

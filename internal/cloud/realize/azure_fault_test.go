@@ -79,7 +79,7 @@ func (l *azureLab) counting() func() int {
 // all.
 func TestAzureFaults(t *testing.T) {
 	t.Parallel()
-	_, seed := seeded()
+	_, seed := seeded(t)
 	t.Logf("seed %d", seed)
 	for i, s := range azureStories() {
 		t.Run(s.name, func(t *testing.T) {

@@ -14,13 +14,14 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/nephele-io/nephele/internal/cloud/plan"
+	seeds "github.com/nephele-io/nephele/internal/seed"
 	"github.com/nephele-io/nephele/internal/sim/ec2"
 	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 var (
 	allFaults = flag.Bool("all-faults", false, "disturb every call in every way instead of a sample")
-	faultSeed = flag.Uint64("fault-seed", 0, "seed of the sample of disturbed calls; 0 takes the time, which is printed")
+	faultSeed = flag.Uint64("fault-seed", 0, "seed of the sample of disturbed calls; 0 takes that of internal/seed")
 )
 
 // disturbance is one way in which a call can go wrong.
@@ -259,10 +260,10 @@ func (l *lab) revive() {
 }
 
 // seeded returns the source of a sample and its seed.
-func seeded() (*rand.Rand, uint64) {
+func seeded(t testing.TB) (*rand.Rand, uint64) {
 	seed := *faultSeed
 	if seed == 0 {
-		seed = uint64(time.Now().UnixNano())
+		seed = seeds.Of(t)
 	}
 	return rand.New(rand.NewPCG(seed, 0)), seed
 }
@@ -272,7 +273,7 @@ func seeded() (*rand.Rand, uint64) {
 // allow.
 func TestFaults(t *testing.T) {
 	t.Parallel()
-	_, seed := seeded()
+	_, seed := seeded(t)
 	ways := disturbances()
 	m := &matrix{ways: ways}
 	t.Run("stories", func(t *testing.T) {
@@ -367,7 +368,7 @@ func TestSlowlyVisible(t *testing.T) {
 // TestManyFaults disturbs many calls of one history.
 func TestManyFaults(t *testing.T) {
 	t.Parallel()
-	random, seed := seeded()
+	random, seed := seeded(t)
 	runs := 2
 	if *allFaults {
 		runs = 200

@@ -499,7 +499,7 @@ func TestRegionWithACopy(t *testing.T) {
 // side for longer than a heartbeat.
 func TestCopiesAtRandom(t *testing.T) {
 	t.Parallel()
-	_, seed := seeded()
+	_, seed := seeded(t)
 	t.Logf("seed %d (repeat with -args -fault-seed %d)", seed, seed)
 	random := rand.New(rand.NewPCG(seed, 7))
 	first, copied := newTwins(t, labConfig{})
@@ -587,7 +587,7 @@ func (b *blinded) Networks(ctx context.Context, s cloud.Scope) ([]cloud.Network,
 // them, as TestFaults does for those without.
 func TestFaultsWithMarks(t *testing.T) {
 	t.Parallel()
-	random, seed := seeded()
+	random, seed := seeded(t)
 	t.Logf("seed %d", seed)
 	for i, d := range disturbances() {
 		if !*allFaults && random.IntN(3) > 0 {

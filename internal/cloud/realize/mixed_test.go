@@ -276,7 +276,7 @@ func randomPolicy(r *rand.Rand, i int) policy.Policy {
 // two, and in the end both clouds are as they were.
 func TestMixedWorlds(t *testing.T) {
 	t.Parallel()
-	_, seed := seeded()
+	_, seed := seeded(t)
 	for i := range *mixedWorlds {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			t.Parallel()

@@ -49,7 +49,7 @@ func (p *proofreader) Refresh(ctx context.Context, last *cloud.Snapshot, ids []s
 // would know by reading everything, in every story and in random ones.
 func TestRereadAsWhole(t *testing.T) {
 	t.Parallel()
-	random, seed := seeded()
+	random, seed := seeded(t)
 	told := func(l *lab, names ...string) {
 		for _, name := range names {
 			l.relabel(name, []string{"web", "db", "ops"}[random.IntN(3)])

@@ -7,11 +7,13 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	seeds "github.com/nephele-io/nephele/internal/seed"
 )
 
 var (
 	histories   = flag.Int("tenure-histories", 400, "how many random histories of instances are played")
-	historySeed = flag.Uint64("tenure-seed", 0, "the first seed; 0 takes the time")
+	historySeed = flag.Uint64("tenure-seed", 0, "the first seed; 0 takes that of internal/seed")
 )
 
 // tick is the grain of the played time.
@@ -302,7 +304,7 @@ func each(t *testing.T, one func(*rand.Rand) string) {
 	t.Helper()
 	first := *historySeed
 	if first == 0 {
-		first = uint64(time.Now().UnixNano())
+		first = seeds.Of(t)
 	}
 	for i := range uint64(*histories) {
 		if wrong := one(rand.New(rand.NewPCG(first+i, 0))); wrong != "" {

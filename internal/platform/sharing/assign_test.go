@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"github.com/nephele-io/nephele/internal/seed"
 )
 
 // TestAssign: in random sets of seats every shard has one of them, whatever their order; a seat
@@ -12,8 +14,7 @@ import (
 // more than his part.
 func TestAssign(t *testing.T) {
 	t.Parallel()
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
+	seed := seed.Of(t)
 	rng := rand.New(rand.NewPCG(seed, 0))
 	for range 200 {
 		const shards = 64

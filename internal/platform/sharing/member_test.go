@@ -12,6 +12,8 @@ import (
 
 	"github.com/go-logr/logr"
 	testclock "k8s.io/utils/clock/testing"
+
+	"github.com/nephele-io/nephele/internal/seed"
 )
 
 var runs = flag.Int("sharing-runs", 10, "how many random histories TestNeverTwo plays")
@@ -140,7 +142,7 @@ type request struct {
 func TestNeverTwo(t *testing.T) {
 	t.Parallel()
 	for n := range *runs {
-		seed := rand.Uint64()
+		seed := seed.Of(t) + uint64(n)
 		if n == 0 {
 			seed = *firstSeed
 		}

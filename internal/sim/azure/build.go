@@ -126,6 +126,34 @@ func (b *Builder) ApplicationGroup(group, name string) string {
 	return b.Add(group, "Microsoft.Network/applicationSecurityGroups", name, nil, nil)
 }
 
+// ScaleSet adds a scale set in Uniform orchestration with one running instance for each address.
+// nsg may be empty. It returns the ids of the interfaces.
+func (b *Builder) ScaleSet(group, name, subnet, nsg string, addresses ...string) (nics []string) {
+	const kind = "Microsoft.Compute/virtualMachineScaleSets"
+	set := b.Add(group, kind, name, map[string]any{"orchestrationMode": "Uniform"}, nil)
+	for i, address := range addresses {
+		instance := fmt.Sprintf("%s/virtualMachines/%d", set, i)
+		p := map[string]any{
+			"virtualMachine": map[string]any{"id": instance},
+			"ipConfigurations": []any{map[string]any{"name": "ipconfig1", "properties": map[string]any{
+				"primary": true, "privateIPAddress": address, "privateIPAllocationMethod": "Dynamic", "privateIPAddressVersion": "IPv4", "subnet": map[string]any{"id": subnet},
+			}}},
+		}
+		if nsg != "" {
+			p["networkSecurityGroup"] = map[string]any{"id": nsg}
+		}
+		nic := instance + "/networkInterfaces/nic"
+		b.State.Resources = append(b.State.Resources,
+			Resource{ID: instance, Type: kind + "/virtualMachines", Location: b.location, Power: "running", Properties: map[string]any{
+				"vmId": GUIDOf("vm " + instance), "instanceId": fmt.Sprint(i),
+				"networkProfile": map[string]any{"networkInterfaces": []any{map[string]any{"id": nic, "properties": map[string]any{"primary": true}}}},
+			}},
+			Resource{ID: nic, Type: kind + "/virtualMachines/networkInterfaces", Properties: p})
+		nics = append(nics, nic)
+	}
+	return nics
+}
+
 // Machine adds a running virtual machine with one interface. nsg may be empty.
 func (b *Builder) Machine(group, name, subnet, address, nsg string, asgs ...string) (machine, nic string) {
 	c := map[string]any{

@@ -49,8 +49,12 @@ func (c *Cloud) graphRow(r *Resource, x *index, s *Subscription) map[string]any 
 			"code": "PowerState/" + r.Power, "level": "Info", "displayStatus": "VM " + r.Power,
 		}}}
 	}
+	name := r.id.Name()
+	if r.id.Type() == typeInstance {
+		name = r.id.Names[0] + "_" + name
+	}
 	row := map[string]any{
-		"id": r.ID, "name": r.id.Name(), "type": strings.ToLower(r.Type), "tenantId": s.Tenant, "kind": "", "location": r.Location,
+		"id": r.ID, "name": name, "type": strings.ToLower(r.Type), "tenantId": s.Tenant, "kind": "", "location": r.Location,
 		"resourceGroup": strings.ToLower(r.id.Group), "subscriptionId": s.ID, "managedBy": "", "sku": nil, "plan": nil, "properties": properties,
 		"tags": doc["tags"], "identity": nil, "zones": nil, "extendedLocation": nil,
 	}

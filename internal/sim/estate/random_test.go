@@ -8,8 +8,8 @@ import (
 	"reflect"
 	"slices"
 	"testing"
-	"time"
 
+	seeds "github.com/nephele-io/nephele/internal/seed"
 	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
@@ -18,7 +18,7 @@ var seedFlag = flag.Uint64("seed", 0, "seed of the random tests; 0 = a new one")
 func testSeed(t *testing.T) uint64 {
 	seed := *seedFlag
 	if seed == 0 {
-		seed = uint64(time.Now().UnixNano())
+		seed = seeds.Of(t)
 	}
 	t.Logf("seed %d (repeat with -args -seed %d)", seed, seed)
 	return seed

@@ -8,6 +8,8 @@ import (
 	"reflect"
 	"testing"
 	"time"
+
+	seeds "github.com/nephele-io/nephele/internal/seed"
 )
 
 var seedFlag = flag.Uint64("seed", 0, "seed of the random tests; 0 = a new one")
@@ -18,7 +20,7 @@ var seedFlag = flag.Uint64("seed", 0, "seed of the random tests; 0 = a new one")
 func TestRandomHistories(t *testing.T) {
 	seed := *seedFlag
 	if seed == 0 {
-		seed = uint64(time.Now().UnixNano())
+		seed = seeds.Of(t)
 	}
 	t.Logf("seed %d (repeat with -args -seed %d)", seed, seed)
 	codes := map[string]int{}
@@ -106,7 +108,7 @@ func (h *history) permission() Permission {
 		case 3:
 			p.Groups = append(p.Groups, GroupRef{GroupID: h.aGroup()})
 		case 4:
-			lists, _ := h.b.r.PrefixLists()
+			lists, _ := h.b.r.Lists().PrefixLists()
 			if l, ok := pickOne(h, lists); ok {
 				p.PrefixLists = append(p.PrefixLists, PrefixListPeer{PrefixListID: l.ID})
 			}
@@ -211,14 +213,14 @@ func (h *history) power() (string, error) {
 }
 
 func (h *history) list() (string, error) {
-	lists, _ := h.b.r.PrefixLists()
+	lists, _ := h.b.r.Lists().PrefixLists()
 	l, ok := pickOne(h, lists)
 	if !ok || h.IntN(4) == 0 {
-		_, err := h.b.r.CreatePrefixList(CreatePrefixListInput{Name: "l", Family: []string{"IPv4", "IPv6"}[h.IntN(2)], MaxEntries: 1 + h.IntN(3)})
+		_, err := h.b.r.Lists().CreatePrefixList(CreatePrefixListInput{Name: "l", Family: []string{"IPv4", "IPv6"}[h.IntN(2)], MaxEntries: 1 + h.IntN(3)})
 		return "create a list", err
 	}
 	size := 1 + h.IntN(5)
-	_, err := h.b.r.ModifyPrefixList(ModifyPrefixListInput{PrefixListID: l.ID, MaxEntries: &size})
+	_, err := h.b.r.Lists().ModifyPrefixList(ModifyPrefixListInput{PrefixListID: l.ID, MaxEntries: &size})
 	return "resize a list", err
 }
 

@@ -26,6 +26,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/nephele-io/nephele/internal/platform/certs"
+	"github.com/nephele-io/nephele/internal/seed"
 )
 
 func TestDataOutlivesARestart(t *testing.T) {
@@ -256,8 +257,7 @@ func TestSurvivesSIGKILL(t *testing.T) {
 	if err := stopShared(); err != nil {
 		t.Fatal(err)
 	}
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
+	seed := seed.Of(t)
 	random := rand.New(rand.NewPCG(seed, 0))
 	dir := t.TempDir()
 	acknowledged := map[string]bool{}

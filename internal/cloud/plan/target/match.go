@@ -16,6 +16,8 @@ type matcher struct {
 	*design
 	byHeld  map[string][]*NIC // group -> interfaces that hold it now
 	literal map[string]bool   // classes that keep their rules as they are, word for word
+	// outgrown are existing groups that no class goes on using.
+	outgrown map[string]bool
 }
 
 // matchGroups gives every class the existing groups it goes on using: the one that most of its
@@ -63,7 +65,7 @@ func (s *matcher) matchGroups(full bool) {
 func (s *matcher) reuse(taken map[string]bool) {
 	var idle []*cloud.Group
 	for i := range s.Snap.Groups {
-		if g := &s.Snap.Groups[i]; s.Owned(g) && !taken[g.ID] && len(s.byHeld[g.ID]) == 0 && g.Tags[cloud.TagKind] == cloud.KindClass {
+		if g := &s.Snap.Groups[i]; s.Owned(g) && !taken[g.ID] && !s.outgrown[g.ID] && len(s.byHeld[g.ID]) == 0 && g.Tags[cloud.TagKind] == cloud.KindClass {
 			idle = append(idle, g)
 		}
 	}
@@ -106,7 +108,7 @@ func (s *matcher) candidates(c *Class, first, spilled []match) (_, _ []match) {
 		}
 	}
 	for _, g := range s.reusable(c, overlap) {
-		if g.NetworkID != c.Network.ID {
+		if g.NetworkID != c.Network.ID || s.outgrown[g.ID] {
 			continue
 		}
 		held, kind := overlap[g.ID], g.Tags[cloud.TagKind]

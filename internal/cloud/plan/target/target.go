@@ -28,6 +28,9 @@ type Target struct {
 	Refused  map[*NIC]*intent.Reason  // interfaces that are not taken over, with the reason
 	Frozen   map[*NIC]*intent.Reason  // interfaces that stay as they are, with the reason
 	Waiting  map[*NIC]bool            // those of refused and frozen that need only wait for others
+	// Outgrown are groups, by ID, whose rules cannot become others where they are, for want of room
+	// for both: their classes get groups beside them.
+	Outgrown map[string]bool
 	// tightened are the classes that allow as much as fits, by key; see tighten.
 	tightened map[string]*tightening
 	// unlisted are address groups whose members rules name by address, for want of groups; see
@@ -74,9 +77,9 @@ func New(r *intent.Region, lower Lowerer, o Options) *Target {
 	s := &Target{
 		Region: r, Lower: lower, options: o, memo: newMemo(r.In.Recall), byFormer: map[string][]*NIC{}, byHeld: map[string][]*NIC{},
 		Restrict: map[*NIC][2]bool{}, literal: map[string]bool{}, Refused: map[*NIC]*intent.Reason{}, Frozen: map[*NIC]*intent.Reason{}, Waiting: map[*NIC]bool{},
-		Dependents: dependents{unfollowed: map[string]*intent.Reason{}},
+		Outgrown: map[string]bool{}, Dependents: dependents{unfollowed: map[string]*intent.Reason{}},
 	}
-	s.matcher = matcher{Region: r, design: &s.design, byHeld: s.byHeld, literal: s.literal}
+	s.matcher = matcher{Region: r, design: &s.design, byHeld: s.byHeld, literal: s.literal, outgrown: s.Outgrown}
 	s.fitter = fitter{Region: r, design: &s.design, lower: lower, memo: s.memo}
 	at := map[*intent.NIC]*NIC{}
 	for _, i := range r.NICs {

@@ -17,6 +17,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
 
+	"github.com/nephele-io/nephele/internal/seed"
 	"github.com/nephele-io/nephele/internal/sim/ec2/sigv4"
 )
 
@@ -73,8 +74,7 @@ func sign(t *testing.T, rng *rand.Rand, now time.Time) (*http.Request, []byte, a
 }
 
 func TestAgreesWithTheSDK(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
+	seed := seed.Of(t)
 	rng := rand.New(rand.NewPCG(seed, 0))
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	for range 200 {

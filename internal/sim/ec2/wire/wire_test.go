@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/nephele-io/nephele/internal/seed"
 	"github.com/nephele-io/nephele/internal/sim/ec2/wire"
 )
 
@@ -145,8 +146,7 @@ func TestMatch(t *testing.T) {
 
 // TestMatchAgainstRegexp compares with regular expressions on many small cases.
 func TestMatchAgainstRegexp(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
+	seed := seed.Of(t)
 	rng := rand.New(rand.NewPCG(seed, 0))
 	draw := func(alphabet string, n int) string {
 		var b strings.Builder
