@@ -89,9 +89,9 @@ func TestEachWithHisOwnToken(t *testing.T) {
 	}
 }
 
-// TestAnotherReplica: a process in which a session has not begun asks its person to log in, whatever
-// is asked for, lets nothing through to the cluster and leaves the cookie alone, so that the session
-// goes on where it began.
+// TestAnotherReplica: a process in which a session has not begun asks its person to log in,
+// whatever is asked for, lets nothing through to the cluster and leaves the cookie alone, so that
+// the session goes on where it began.
 func TestAnotherReplica(t *testing.T) {
 	r := newRig(t, func(o *Options) { o.Mode, o.Tokens, o.Cluster.BearerToken = Cluster, true, "" })
 	page := r.enterToken("mine")
