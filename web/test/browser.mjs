@@ -454,7 +454,6 @@ scenes.measure = async () => {
   }
   const out = {}
   const nodes = () => page.waitForFunction(() => (document.querySelector('.canvas')?.cy?.nodes().length ?? 0) > 3)
-  // The process of a page goes with its document; what is counted begins with the new one.
   out.overview = await took(async () => {
     await go('/')
     await page.getByLabel('Machines').getByText(Number(what.vms).toLocaleString('en')).waitFor()
