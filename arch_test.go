@@ -115,7 +115,7 @@ var layers = []layer{
 	{
 		folder:  "internal/agent/nft/kernel",
 		own:     []string{"internal/agent/nft"},
-		foreign: []string{"github.com/google/nftables/", "github.com/mdlayher/netlink", "golang.org/x/sys/unix"},
+		foreign: []string{"github.com/google/nftables/", "github.com/mdlayher/netlink", "github.com/vishvananda/netlink", "golang.org/x/sys/unix"},
 		why:     "the loader knows programs and the kernel",
 	},
 	{folder: "internal/agent/nft/nfttest", own: []string{"api", "internal/agent/nft", "internal/control/convert", "internal/enforcer", "internal/policy", "internal/policy/policytest"},

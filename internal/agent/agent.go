@@ -3,9 +3,11 @@ package agent
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -33,6 +35,8 @@ const (
 	infoInterval = time.Minute
 	infoAgain    = 2 * time.Second
 	infoLimit    = 10 * time.Second
+	// mostTold is of how many Pods the status of a policy tells.
+	mostTold = 3
 )
 
 // ErrNoInfo: the controller has not made the object in which an agent tells about itself.
@@ -67,11 +71,13 @@ type Reports interface {
 	Report(ctx context.Context, s *v1beta2.NetworkPolicyStatus) error
 }
 
-// Options are what an Agent needs. Connections, Failsafe, Names, PacketLog, Probe and Info may be
-// nil.
+// Options are what an Agent needs. Pods, Connections, Failsafe, Names, PacketLog, Probe and Info
+// may be nil.
 type Options struct {
-	// Key is that of the ExternalNode, NAMESPACE/NAME.
-	Key      string
+	// Key is that of the ExternalNode, NAMESPACE/NAME, or the name of the Node.
+	Key string
+	// Pods are those of the Node. Nil on a VM.
+	Pods     *Pods
 	Follower enforcer.Follower
 	Reports  Reports
 	Table    Table
@@ -137,7 +143,9 @@ type Agent struct {
 	// tried is the version that the last trial was about; 0 to try the same one again.
 	tried uint64
 	// names is the version of what is known of names that the program is made with.
-	names    uint64
+	names uint64
+	// pods is the version of the Pods of the Node that the program is made with.
+	pods     uint64
 	counting counting
 	// heed is what is known of the cloud around the host.
 	heed heed
@@ -182,6 +190,11 @@ func (a *Agent) Run(ctx context.Context) error {
 	if a.Names != nil {
 		names = a.Names.news
 	}
+	var pods chan struct{}
+	if a.Pods != nil {
+		pods = a.Pods.news
+		running.Go(func() { a.Pods.Run(ctx) })
+	}
 	for {
 		select {
 		case <-ctx.Done():
@@ -189,8 +202,13 @@ func (a *Agent) Run(ctx context.Context) error {
 			return nil
 		case <-a.wake:
 		case <-names:
+		case <-pods:
+			a.Pods.refresh()
 		case <-look.C():
 			a.look()
+			if a.Pods != nil {
+				a.Pods.settle()
+			}
 			a.forgetNames()
 			a.survey()
 			a.probe(ctx)
@@ -199,6 +217,9 @@ func (a *Agent) Run(ctx context.Context) error {
 		case <-info.C():
 			a.lookUp(ctx)
 			a.surveyNow()
+			if a.Pods != nil { // how their packets go may have changed
+				a.Pods.refresh()
+			}
 		case t := <-a.telling.results:
 			a.wasTold(t)
 		case c := <-a.counting.results:
@@ -251,6 +272,12 @@ func (a *Agent) restore(ctx context.Context) {
 	a.mu.Unlock()
 	if a.Names != nil {
 		a.Names.restore(kept.Names)
+	}
+	if a.Pods != nil {
+		a.Pods.restore(kept.Node)
+	}
+	if a.Failsafe != nil && a.Status().FailsafeError != "" {
+		a.failsafe = former(a.failsafe, kept.Failsafe)
 	}
 	if kept.Computed == nil {
 		return
@@ -333,6 +360,18 @@ func (a *Agent) lookUp(ctx context.Context) {
 	}
 }
 
+// former returns what was found and, of those that the agent finds out by itself, what was kept and
+// not found.
+func former(found, kept []nft.Failsafe) []nft.Failsafe {
+	out := slices.Clone(found)
+	for _, k := range kept {
+		if k.Name == controllerFlow && !slices.ContainsFunc(found, func(f nft.Failsafe) bool { return sameFailsafe(f, k) }) {
+			out = append(out, k)
+		}
+	}
+	return out
+}
+
 func sameFailsafe(f, g nft.Failsafe) bool {
 	same := f.Name == g.Name && f.Direction == g.Direction && f.Protocol == g.Protocol && f.SourcePort == g.SourcePort && f.Port == g.Port
 	return same && slices.Equal(f.CIDRs, g.CIDRs)
@@ -349,8 +388,14 @@ func (a *Agent) step(ctx context.Context) {
 			a.dirty = true
 		}
 	}
+	ready := a.wanted != nil
+	if a.Pods != nil {
+		node, version := a.Pods.current()
+		a.dirty = a.dirty || version != a.pods
+		ready = ready && node != nil
+	}
 	a.dirty = a.dirty || !a.applied.Equal(a.releasedUntil())
-	if a.dirty && a.wanted != nil {
+	if a.dirty && ready {
 		a.enforce(ctx)
 	} else if !a.cutAt.IsZero() && !a.Clock.Now().Before(a.cutAt) {
 		a.cutAt = time.Time{}
@@ -395,7 +440,12 @@ func (a *Agent) enforce(ctx context.Context) {
 	if a.Names != nil {
 		known, knownVersion = a.Names.current()
 	}
-	effective, result := a.compile(known)
+	var node *nft.Node
+	var podsVersion uint64
+	if a.Pods != nil {
+		node, podsVersion = a.Pods.current()
+	}
+	effective, result := a.compile(known, node)
 	program := result.Program
 	released := a.releasedUntil()
 	if !released.IsZero() {
@@ -408,7 +458,7 @@ func (a *Agent) enforce(ctx context.Context) {
 	}
 	if !a.mayOpen(ctx, was, isolates) {
 		if !released.IsZero() {
-			a.report(ctx, result.Refusals) // so that the cloud guards the host first
+			a.report(ctx, result) // so that the cloud guards the host first
 		}
 		return
 	}
@@ -416,7 +466,7 @@ func (a *Agent) enforce(ctx context.Context) {
 	if a.Names != nil {
 		names = a.Names.kept()
 	}
-	a.Store.Keep(a.Key, effective, released, names)
+	a.Store.Keep(Kept{Key: a.Key, Computed: &effective, ReleasedUntil: released, Names: names, Node: node, Failsafe: a.failsafe})
 	a.save(false)
 	change := nft.Diff(a.program, program)
 	repair := a.program != nil && change.Empty()
@@ -436,7 +486,7 @@ func (a *Agent) enforce(ctx context.Context) {
 	if !released.IsZero() {
 		a.probing.trial = nil
 	}
-	a.dirty, a.program, a.applied, a.effective = false, program, released, &effective
+	a.dirty, a.program, a.applied, a.effective, a.pods = false, program, released, &effective, podsVersion
 	if a.Names != nil {
 		a.names = knownVersion
 		a.Names.inForce(result.Program.Names, knownVersion)
@@ -460,6 +510,7 @@ func (a *Agent) enforce(ctx context.Context) {
 	s.Owned = a.Table.Owned()
 	s.Rules, s.Elements = program.Rules(), program.Elements()
 	s.IsolatedIngress, s.IsolatedEgress = isolates[0], isolates[1]
+	s.Pods = podsStatus(node, result)
 	if w.Messages > 0 {
 		s.LastWrite = metav1.NewTime(a.audited)
 		s.LastWriteMilliseconds = a.audited.Sub(begun).Milliseconds()
@@ -469,7 +520,7 @@ func (a *Agent) enforce(ctx context.Context) {
 	}
 	s.ReleasedUntil = metav1.NewTime(released)
 	a.mu.Unlock()
-	a.report(ctx, result.Refusals)
+	a.report(ctx, result)
 	if w.Messages > 0 {
 		// A second time for connections that were being made while the rules changed.
 		a.cutAt = a.Clock.Now().Add(cutAgain)
@@ -514,13 +565,17 @@ func (a *Agent) save(now bool) {
 
 // report tells what became of every policy, where that is new, and everything after a watch of
 // policies has begun anew.
-func (a *Agent) report(ctx context.Context, refusals []nft.Refusal) {
+func (a *Agent) report(ctx context.Context, result nft.Result) {
 	if a.loaded { // the server has not said that these are still wanted
 		return
 	}
 	refused := map[string]nft.Refusal{}
-	for _, r := range refusals {
+	for _, r := range result.Refusals {
 		refused[r.Policy] = r
+	}
+	evaded := map[string][]string{}
+	for _, r := range result.Bypassed {
+		evaded[r.Policy] = append(evaded[r.Policy], r.String())
 	}
 	released := a.releasedUntil()
 	told := map[string]v1beta2.NetworkPolicyNodeStatus{}
@@ -537,6 +592,11 @@ func (a *Agent) report(ctx context.Context, refusals []nft.Refusal) {
 			n.RealizationFailure, n.Message = true, r.String()
 			if _, former := a.good[p.Name]; former {
 				n.Message += "; its former version stays in force"
+			}
+		case len(evaded[p.Name]) > 0:
+			n.RealizationFailure, n.Message = true, strings.Join(evaded[p.Name][:min(len(evaded[p.Name]), mostTold)], "; ")
+			if more := len(evaded[p.Name]) - mostTold; more > 0 {
+				n.Message += fmt.Sprintf("; and %d more Pods", more)
 			}
 		}
 		told[p.Name] = n

@@ -14,6 +14,13 @@ func (n *Names) Current() (*nft.Names, uint64) { return n.current() }
 
 func (n *Names) Forget(connected func(netip.Addr) bool) { n.forget(connected) }
 
+// Settled takes in what there is and returns it; nil while it is not known.
+func (p *Pods) Settled() *nft.Node {
+	p.settle()
+	node, _ := p.current()
+	return node
+}
+
 // Patterns are the names in force.
 func (n *Names) Patterns() []string {
 	n.mu.Lock()

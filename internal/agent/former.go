@@ -19,13 +19,13 @@ type good struct {
 // compile makes a program of what is wanted. A policy that is refused is replaced by its former
 // version, if there was one; the refusals are those of what is wanted. It also returns what the
 // program was made of.
-func (a *Agent) compile(names *nft.Names) (enforcer.Computed, nft.Result) {
+func (a *Agent) compile(names *nft.Names, node *nft.Node) (enforcer.Computed, nft.Result) {
 	if a.held() {
 		former := a.probing.trial.former
-		return former, a.compiler.Compile(nft.Input{Computed: former, Failsafe: a.failsafe, Names: names})
+		return former, a.compiler.Compile(nft.Input{Computed: former, Failsafe: a.failsafe, Names: names, Node: node})
 	}
 	effective := *a.wanted
-	result := a.compiler.Compile(nft.Input{Computed: effective, Failsafe: a.failsafe, Names: names})
+	result := a.compiler.Compile(nft.Input{Computed: effective, Failsafe: a.failsafe, Names: names, Node: node})
 	refused := map[string]bool{}
 	for _, r := range result.Refusals {
 		refused[r.Policy] = true
@@ -35,7 +35,7 @@ func (a *Agent) compile(names *nft.Names) (enforcer.Computed, nft.Result) {
 		if effective = (enforcer.Computed{}); a.effective != nil {
 			effective = *a.effective
 		}
-		result = a.compiler.Compile(nft.Input{Computed: effective, Failsafe: a.failsafe, Names: names})
+		result = a.compiler.Compile(nft.Input{Computed: effective, Failsafe: a.failsafe, Names: names, Node: node})
 		result.Refusals = refusals
 		return effective, result
 	}
@@ -47,7 +47,7 @@ func (a *Agent) compile(names *nft.Names) (enforcer.Computed, nft.Result) {
 	if former {
 		effective = a.withFormer(refused)
 		refusals := result.Refusals
-		result = a.compiler.Compile(nft.Input{Computed: effective, Failsafe: a.failsafe, Names: names})
+		result = a.compiler.Compile(nft.Input{Computed: effective, Failsafe: a.failsafe, Names: names, Node: node})
 		result.Refusals = refusals
 	}
 	a.remember(refused)

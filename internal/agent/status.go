@@ -1,6 +1,8 @@
 package agent
 
 import (
+	"slices"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
@@ -69,6 +71,8 @@ type Status struct {
 	Foreign []string `json:"foreign,omitempty"`
 	// Names counts what is known of domain names; nil if nothing is learned of them.
 	Names *NamesStatus `json:"names,omitempty"`
+	// Pods counts those of the Node; nil on a VM.
+	Pods *PodsStatus `json:"pods,omitempty"`
 	// Log counts what policies want logged; nil without a log.
 	Log *PacketLogStatus `json:"log,omitempty"`
 	// What goes wrong, each until it is right again.
@@ -80,8 +84,38 @@ type Status struct {
 	// ProbeError is why the owner's probes fail.
 	ProbeError string `json:"probeError,omitempty"`
 	InfoError  string `json:"infoError,omitempty"`
+	// PodsError is why something is not known about Pods of the Node.
+	PodsError string `json:"podsError,omitempty"`
 	// StatisticsError is why what was counted could not be read or sent.
 	StatisticsError string `json:"statisticsError,omitempty"`
+}
+
+// PodsStatus counts the Pods of a Node.
+type PodsStatus struct {
+	// Known are those with addresses of their own, Classes how many different rules these have.
+	Known   int `json:"known"`
+	Classes int `json:"classes"`
+	// Ranges are the addresses that are closed but for the Pods that are known.
+	Ranges []string `json:"ranges,omitempty"`
+	// NotEnforceable are Pods whose packets do not come by, each with the reason, sorted.
+	NotEnforceable []string `json:"notEnforceable,omitempty"`
+}
+
+func podsStatus(node *nft.Node, result nft.Result) *PodsStatus {
+	if node == nil {
+		return nil
+	}
+	out := &PodsStatus{Known: result.Pods, Classes: result.Classes}
+	for _, r := range node.Ranges {
+		out.Ranges = append(out.Ranges, r.String())
+	}
+	for _, p := range node.Pods {
+		if p.Bypass != "" {
+			out.NotEnforceable = append(out.NotEnforceable, p.Namespace+"/"+p.Name+": "+p.Bypass)
+		}
+	}
+	slices.Sort(out.NotEnforceable)
+	return out
 }
 
 // Status returns how the agent stands.
@@ -96,6 +130,9 @@ func (a *Agent) Status() Status {
 	if a.PacketLog != nil {
 		counts := a.PacketLog.Status()
 		out.Log = &counts
+	}
+	if a.Pods != nil {
+		out.PodsError = a.Pods.state()
 	}
 	return out
 }
@@ -165,6 +202,9 @@ func (a *Agent) Explain(p nft.Packet) (nft.Judgement, bool) {
 	a.mu.Unlock()
 	if program == nil {
 		return nft.Judgement{}, false
+	}
+	if a.Pods != nil {
+		return program.JudgeWay(a.Pods.way(p.Source, p.Destination), p), true
 	}
 	return program.Judge(p), true
 }

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/nephele-io/nephele/internal/agent/nft"
 	"github.com/nephele-io/nephele/internal/enforcer"
 )
 
@@ -35,6 +36,11 @@ type Kept struct {
 	ReleasedUntil time.Time `json:"releasedUntil,omitzero"`
 	// Names are the addresses of names as they were known.
 	Names map[string][]NameAddress `json:"names,omitempty"`
+	// Node is what was known of the Node; nil on a VM.
+	Node *nft.Node `json:"node,omitempty"`
+	// Failsafe are the failsafe flows as they were: by them the agent reaches who tells it where
+	// the servers are now.
+	Failsafe []nft.Failsafe `json:"failsafe,omitempty"`
 }
 
 // Store keeps what is enforced in a directory, of which it is the only user. It is safe for
@@ -89,10 +95,10 @@ func (s *Store) Load() (*Kept, error) {
 }
 
 // Keep takes what is to be kept. Save writes it.
-func (s *Store) Keep(key string, c enforcer.Computed, released time.Time, names map[string][]NameAddress) {
+func (s *Store) Keep(k Kept) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.kept, s.dirty = Kept{Key: key, Computed: &c, ReleasedUntil: released, Names: names}, true
+	s.kept, s.dirty = k, true
 }
 
 // Release keeps until when nothing is enforced, and writes it.

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,6 +13,7 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -21,6 +23,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/clock"
@@ -42,6 +45,9 @@ const (
 	defaultAgentLog    = "/var/log/nephele/policies.log"
 	// agentAnswerLimit bounds the wait for the agent on this host.
 	agentAnswerLimit = 10 * time.Second
+	// endpointsLimit bounds the wait for the addresses of the API server. Nothing else is done
+	// meanwhile.
+	endpointsLimit = time.Second
 )
 
 // agentFlags are those of the agent.
@@ -49,6 +55,8 @@ type agentFlags struct {
 	cluster         clusterFlags
 	server          string
 	node            string
+	kubeNode        string
+	podRanges       []string
 	stateDir        string
 	failsafe        []string
 	keepEstablished bool
@@ -84,8 +92,10 @@ func (f *agentFlags) registerHost(flags *pflag.FlagSet) {
 		&f.config,
 		"config",
 		"",
-		"YAML file that says what flags say, by the names externalNode, kubeconfig, policyKubeconfig, stateDir, failsafe, probes, resolvers, keepEstablished, logFile, logFormat; flags that are given count before it",
+		"YAML file that says what flags say, by the names externalNode, node, podCIDRs, kubeconfig, policyKubeconfig, stateDir, failsafe, probes, resolvers, keepEstablished, logFile, logFormat; flags that are given count before it",
 	)
+	flags.StringVar(&f.kubeNode, "node", "", "the Kubernetes Node that this host is, whose Pods are guarded as well; in the place of --external-node")
+	flags.StringArrayVar(&f.podRanges, "pod-cidr", nil, "addresses of Pods of this Node, besides spec.podCIDRs of the Node; may be repeated. Who has one of them and is no Pod that is known is cut off")
 	flags.StringVar(&f.node, "external-node", "", "the ExternalNode that this host is: NAMESPACE/NAME")
 	flags.StringVar(&f.stateDir, "state-dir", defaultAgentState, "directory for what was enforced last")
 	flags.StringArrayVar(&f.failsafe, "failsafe", nil, `flow that no policy can cut, such as "in tcp 22 10.0.0.0/8"; may be repeated`)
@@ -132,7 +142,41 @@ func (f *agentFlags) servers() ([]string, error) {
 			out = append(out, host)
 		}
 	}
+	if f.kubeNode != "" {
+		behind, err := f.behindService()
+		out, errs = append(out, behind...), append(errs, err)
+	}
 	return out, errors.Join(errs...)
+}
+
+// behindService returns where the API server of the Node's cluster really is. An agent in a Pod
+// reaches it by its Service, and rules see what that is translated to.
+func (f *agentFlags) behindService() ([]string, error) {
+	cfg, err := f.cluster.config()
+	if err != nil {
+		return nil, err
+	}
+	cfg = rest.CopyConfig(cfg)
+	cfg.Timeout = endpointsLimit
+	c, err := kubernetes.NewForConfig(cfg)
+	if err != nil {
+		return nil, err
+	}
+	slice, err := c.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault).Get(context.Background(), "kubernetes", metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("where the API server is: %w", err)
+	}
+	var out []string
+	for _, e := range slice.Endpoints {
+		for _, a := range e.Addresses {
+			for _, p := range slice.Ports {
+				if p.Port != nil {
+					out = append(out, "https://"+net.JoinHostPort(a, strconv.Itoa(int(*p.Port))))
+				}
+			}
+		}
+	}
+	return out, nil
 }
 
 // findResolvers returns the resolvers of the host: those of its configuration, also where a
@@ -156,10 +200,27 @@ func (f *agentFlags) findResolvers() ([]netip.Addr, error) {
 	return out, nil
 }
 
-func (f *agentFlags) options(log logr.Logger) (agent.Options, error) {
+// key is the enforcer key.
+func (f *agentFlags) key() string { return cmp.Or(f.kubeNode, f.node) }
+
+func (f *agentFlags) checkKey() error {
 	namespace, name, ok := strings.Cut(f.node, "/")
-	if !ok || namespace == "" || name == "" || strings.Contains(name, "/") {
-		return agent.Options{}, fmt.Errorf("--external-node %q: want NAMESPACE/NAME", f.node)
+	switch {
+	case f.kubeNode != "" && f.node != "":
+		return errors.New("give --node or --external-node, and not both")
+	case f.kubeNode != "":
+		if strings.Contains(f.kubeNode, "/") {
+			return fmt.Errorf("--node %q: want the name of a Node", f.kubeNode)
+		}
+	case !ok || namespace == "" || name == "" || strings.Contains(name, "/"):
+		return fmt.Errorf("--external-node %q: want NAMESPACE/NAME", f.node)
+	}
+	return nil
+}
+
+func (f *agentFlags) options(log logr.Logger) (agent.Options, error) {
+	if err := f.checkKey(); err != nil {
+		return agent.Options{}, err
 	}
 	flows, err := f.flows()
 	if err != nil {
@@ -173,7 +234,7 @@ func (f *agentFlags) options(log logr.Logger) (agent.Options, error) {
 	if err != nil {
 		return agent.Options{}, err
 	}
-	return agent.Options{Key: f.node, Table: table, Store: store, Failsafe: flows.All, Clock: clock.RealClock{}, Log: log}, nil
+	return agent.Options{Key: f.key(), Table: table, Store: store, Failsafe: flows.All, Clock: clock.RealClock{}, Log: log}, nil
 }
 
 // agentCommands are the commands of hosts with an agent.
@@ -182,14 +243,16 @@ func agentCommands() []*cobra.Command {
 	var socket string
 	cmd := &cobra.Command{
 		Use:   "agent",
-		Short: "Guard this host: enforce what is computed for its ExternalNode, by nftables",
-		Long: `Guard this host: enforce what is computed for its ExternalNode, by nftables.
+		Short: "Guard this host: enforce what is computed for its ExternalNode or Node, by nftables",
+		Long: `Guard this host: enforce what is computed for its ExternalNode, by nftables; or with --node, what is computed for the Pods
+of a Kubernetes Node and the Node itself, beside whatever CNI plugin there is.
 
 The rules are in a table of their own, "inet nephele". They stay in force when the agent stops, and without a server; they
 go by "nephele agent uninstall". Flows that no policy can cut: to the servers that the agent talks to, to the host's
 resolvers, DHCP, and those given with --failsafe.`,
-		Example: `  nephele agent --external-node vms/web-1 --kubeconfig /etc/nephele/kubeconfig --failsafe "in tcp 22 10.0.0.0/8"`,
-		Args:    noSuchCommand,
+		Example: `  nephele agent --external-node vms/web-1 --kubeconfig /etc/nephele/kubeconfig --failsafe "in tcp 22 10.0.0.0/8"
+  nephele agent --node worker-1`,
+		Args: noSuchCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.readConfig(cmd.Flags()); err != nil {
 				return err
@@ -218,18 +281,26 @@ func runAgent(ctx context.Context, f *agentFlags, socket string, log logr.Logger
 	o.Follower = enforcer.Follower{Source: policies, Clock: clock.RealClock{}, Random: mathrand.Float64, Quiet: controller.AntreaQuiet, Log: log.WithName("enforcer")}
 	reporter := enforcer.NewReporter(enforcer.ReporterOptions{Client: policies, Clock: clock.RealClock{}, Random: mathrand.Float64, Log: log.WithName("reports")})
 	o.Reports = reporter
-	o.Info, o.Yield, o.Statistics = agentInfo(f), yield(f), policies.Statistics
+	o.Info, o.Statistics = agentInfo(f), policies.Statistics
 	if !f.keepEstablished {
 		connections, err := kernel.OpenConnections()
 		if err != nil {
 			return err
 		}
+		connections.Through = f.kubeNode != ""
 		o.Connections = connections
+	}
+	if f.kubeNode != "" {
+		if o.Pods, err = f.pods(log); err != nil {
+			return err
+		}
+	} else {
+		o.Yield = yield(f)
+		o.Names = agent.NewNames(agent.NamesOptions{Resolvers: f.findResolvers, LookUp: agent.LookUp, Clock: clock.RealClock{}})
 	}
 	if o.PacketLog, err = f.packetLog(); err != nil {
 		return err
 	}
-	o.Names = agent.NewNames(agent.NamesOptions{Resolvers: f.findResolvers, LookUp: agent.LookUp, Clock: clock.RealClock{}})
 	var probes []func(context.Context) error
 	for _, text := range f.probes {
 		probe, err := agent.ParseProbe(text)
@@ -243,10 +314,12 @@ func runAgent(ctx context.Context, f *agentFlags, socket string, log logr.Logger
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	parts := []func(context.Context) error{a.Run, reporter.Start, func(ctx context.Context) error { return a.Serve(ctx, socket) }}
-	if path := f.cluster.kubeconfig; path != "" {
+	if path := f.cluster.kubeconfig; path != "" && f.kubeNode == "" {
 		parts = append(parts, func(ctx context.Context) error { keepEnrolled(ctx, path, clock.RealClock{}, log); return nil })
 	}
-	parts = append(parts, func(ctx context.Context) error { learnNames(ctx, o.Names, log); return nil })
+	if o.Names != nil {
+		parts = append(parts, func(ctx context.Context) error { learnNames(ctx, o.Names, log); return nil })
+	}
 	if l := o.PacketLog; l != nil {
 		l.Rule = a.LoggedRule
 		parts = append(parts, func(ctx context.Context) error { writeLog(ctx, l, log); return nil })
@@ -277,6 +350,9 @@ func agentInfo(f *agentFlags) func(context.Context, *agent.Status) error {
 			return err
 		}
 		namespace, name, _ := strings.Cut(f.node, "/")
+		if f.kubeNode != "" {
+			name = f.kubeNode
+		}
 		info := &v1beta1.AntreaAgentInfo{}
 		if err := c.Get(ctx, client.ObjectKey{Name: name}, info); apierrors.IsNotFound(err) {
 			return agent.ErrNoInfo // of a server that makes none, or not yet
@@ -328,9 +404,16 @@ func fillAgentInfo(info *v1beta1.AntreaAgentInfo, s *agent.Status, namespace, na
 	if info.Labels == nil {
 		info.Labels = map[string]string{}
 	}
-	info.Labels[cloudv1alpha1.LabelAllowIsolates], info.Labels[cloudv1alpha1.LabelHeedsCloud] = "true", "true"
-	metav1.SetMetaDataAnnotation(&info.ObjectMeta, cloudv1alpha1.AnnotationIsolates, handover.Directions{s.IsolatedIngress, s.IsolatedEgress}.String())
-	info.NodeRef = v1beta1.ObjectReference{Kind: "ExternalNode", Namespace: namespace, Name: name}
+	if namespace != "" {
+		info.Labels[cloudv1alpha1.LabelAllowIsolates], info.Labels[cloudv1alpha1.LabelHeedsCloud] = "true", "true"
+		metav1.SetMetaDataAnnotation(&info.ObjectMeta, cloudv1alpha1.AnnotationIsolates, handover.Directions{s.IsolatedIngress, s.IsolatedEgress}.String())
+		info.NodeRef = v1beta1.ObjectReference{Kind: "ExternalNode", Namespace: namespace, Name: name}
+	} else {
+		info.NodeRef = v1beta1.ObjectReference{Kind: "Node", Name: name}
+		if s.Pods != nil {
+			info.LocalPodNum, info.NodeSubnets = int32(s.Pods.Known), s.Pods.Ranges
+		}
+	}
 	info.NetworkPolicyControllerInfo = v1beta1.NetworkPolicyControllerInfo{
 		NetworkPolicyNum: int32(len(s.Policies)), AddressGroupNum: int32(s.AddressGroups), AppliedToGroupNum: int32(s.AppliedToGroups),
 	}
@@ -372,6 +455,9 @@ func newAgentLoadCommand() *cobra.Command {
 			}
 			// There is no network to look anything up.
 			flows.Servers = func() ([]string, error) { return nil, nil }
+			if f.kubeNode != "" {
+				o.Pods = agent.KeptPods()
+			}
 			o.Failsafe, o.Reports, o.Follower.Clock = flows.All, nil, o.Clock
 			return agent.New(o).Load(cmd.Context())
 		},
@@ -467,6 +553,12 @@ func printAgentStatus(w io.Writer, s *agent.Status) {
 	}
 	fmt.Fprintf(w, "in the kernel: %d rules, %d elements of sets; others can change them: %t; repaired %d times\n", s.Rules, s.Elements, !s.Owned, s.Repairs)
 	fmt.Fprintf(w, "isolated: ingress %t, egress %t; connections ended by changes: %d\n", s.IsolatedIngress, s.IsolatedEgress, s.ConnectionsCut)
+	if s.Pods != nil {
+		fmt.Fprintf(w, "Pods: %d, of %d kinds; closed but for them: %s\n", s.Pods.Known, s.Pods.Classes, cmp.Or(strings.Join(s.Pods.Ranges, " "), "nothing, because it is not known where Pods have their addresses"))
+		for _, p := range s.Pods.NotEnforceable {
+			fmt.Fprintf(w, "NOT enforceable on Pod %s\n", printable(p))
+		}
+	}
 	for _, f := range s.Foreign {
 		fmt.Fprintf(w, "somebody else's firewall: %s\n", printable(f))
 	}
@@ -494,7 +586,7 @@ func printAgentStatus(w io.Writer, s *agent.Status) {
 	for _, e := range []struct{ what, text string }{
 		{"names", names.Error}, {"the answers of resolvers", names.Unheard}, {"the log", logged.Error}, {"what is to be logged", logged.Unread},
 		{"server", s.ServerError}, {"kernel", s.Error}, {"disk", s.StoreError}, {"failsafe flows", s.FailsafeError}, {"connections", s.ConnectionsError}, {"agent info", s.InfoError},
-		{"firewalls of others", s.ForeignError}, {"the probes", s.ProbeError},
+		{"firewalls of others", s.ForeignError}, {"Pods", s.PodsError}, {"the probes", s.ProbeError},
 	} {
 		if e.text != "" {
 			fmt.Fprintf(w, "trouble with %s: %s\n", e.what, printable(e.text))
@@ -512,7 +604,8 @@ func newAgentExplainCommand(socket *string) *cobra.Command {
 
 It asks nothing but our own table; whatever else filters on this host decides besides.`,
 		Example: `  nephele agent explain --from 10.0.0.7 --port 443
-  nephele agent explain --to 192.0.2.1 --protocol udp --port 53`,
+  nephele agent explain --to 192.0.2.1 --protocol udp --port 53
+  nephele agent explain --from 10.244.1.7 --to 10.244.1.9 --port 80`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			q, err := agentQuestion(from, to, protocol, port)
@@ -530,25 +623,30 @@ It asks nothing but our own table; whatever else filters on this host decides be
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&from, "from", "", "address that connects to this host")
-	cmd.Flags().StringVar(&to, "to", "", "address that this host connects to")
+	cmd.Flags().StringVar(&from, "from", "", "address that connects to this host; on a Node also one that connects to --to")
+	cmd.Flags().StringVar(&to, "to", "", "address that this host, or --from, connects to")
 	cmd.Flags().StringVar(&protocol, "protocol", "tcp", "tcp, udp, sctp, or icmp for an echo request")
 	cmd.Flags().Uint16Var(&port, "port", 0, "destination port")
 	return cmd
 }
 
 func agentQuestion(from, to, protocol string, port uint16) (agent.Question, error) {
-	if (from == "") == (to == "") {
-		return agent.Question{}, errors.New("give --from or --to, and not both")
+	if from == "" && to == "" {
+		return agent.Question{}, errors.New("give --from or --to; on a Node also both")
 	}
-	text := from + to
+	text := cmp.Or(from, to)
 	peer, err := netip.ParseAddr(text)
 	if err != nil {
 		return agent.Question{}, fmt.Errorf("%q is not an IP address", text)
 	}
-	q := agent.Question{Peer: peer.Unmap(), Local: netip.IPv4Unspecified(), Egress: to != "", Port: port}
+	q := agent.Question{Peer: peer.Unmap(), Local: netip.IPv4Unspecified(), Egress: from == "", Port: port}
 	if q.Peer.Is6() {
 		q.Local = netip.IPv6Unspecified()
+	}
+	if from != "" && to != "" {
+		if q.Local, err = netip.ParseAddr(to); err != nil {
+			return agent.Question{}, fmt.Errorf("%q is not an IP address", to)
+		}
 	}
 	switch strings.ToLower(protocol) {
 	case "tcp":

@@ -11,6 +11,8 @@ import (
 // agentConfig is what a file says in the place of flags.
 type agentConfig struct {
 	ExternalNode     string   `json:"externalNode,omitempty"`
+	Node             string   `json:"node,omitempty"`
+	PodCIDRs         []string `json:"podCIDRs,omitempty"`
 	Kubeconfig       string   `json:"kubeconfig,omitempty"`
 	PolicyKubeconfig string   `json:"policyKubeconfig,omitempty"`
 	StateDir         string   `json:"stateDir,omitempty"`
@@ -40,7 +42,7 @@ func (f *agentFlags) readConfig(flags *pflag.FlagSet) error {
 		flag, value string
 		into        *string
 	}{
-		{"external-node", c.ExternalNode, &f.node}, {"kubeconfig", c.Kubeconfig, &f.cluster.kubeconfig}, {"policy-kubeconfig", c.PolicyKubeconfig, &f.server},
+		{"external-node", c.ExternalNode, &f.node}, {"node", c.Node, &f.kubeNode}, {"kubeconfig", c.Kubeconfig, &f.cluster.kubeconfig}, {"policy-kubeconfig", c.PolicyKubeconfig, &f.server},
 		{"state-dir", c.StateDir, &f.stateDir}, {"log-format", c.LogFormat, &f.logFormat},
 	} {
 		if t.value != "" && !flags.Changed(t.flag) {
@@ -52,6 +54,9 @@ func (f *agentFlags) readConfig(flags *pflag.FlagSet) error {
 	}
 	if c.KeepEstablished != nil && !flags.Changed("keep-established") {
 		f.keepEstablished = *c.KeepEstablished
+	}
+	if !flags.Changed("pod-cidr") {
+		f.podRanges = c.PodCIDRs
 	}
 	if !flags.Changed("failsafe") {
 		f.failsafe = c.Failsafe

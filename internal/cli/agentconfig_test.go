@@ -26,6 +26,8 @@ func TestAgentConfig(t *testing.T) {
 	}{
 		"as shipped": {text: string(shipped), want: agentFlags{cluster: clusterFlags{kubeconfig: "/etc/nephele/kubeconfig"}, stateDir: defaultAgentState, logFile: defaultAgentLog,
 			logFormat: "json", failsafe: []string{}, probes: []string{}}},
+		"a Node": {text: "node: w\npodCIDRs: [10.0.0.0/24]\n", flags: []string{"--pod-cidr", "10.1.0.0/24"},
+			want: agentFlags{kubeNode: "w", podRanges: []string{"10.1.0.0/24"}, stateDir: defaultAgentState, logFile: defaultAgentLog, logFormat: "json"}},
 		"all of it": {text: "externalNode: vms/web\nkubeconfig: a\npolicyKubeconfig: b\nstateDir: c\nfailsafe: [in tcp 22 10.0.0.0/8]\nprobes: [tcp 10.0.0.1:1]\nkeepEstablished: true\nresolvers: [10.0.0.53]\nlogFile: ''\nlogFormat: antrea\n",
 			want: agentFlags{cluster: clusterFlags{kubeconfig: "a"}, node: "vms/web", server: "b", stateDir: "c", failsafe: []string{"in tcp 22 10.0.0.0/8"}, probes: []string{"tcp 10.0.0.1:1"}, resolvers: []string{"10.0.0.53"},
 				keepEstablished: true, logFormat: "antrea"}},

@@ -3,10 +3,12 @@ package cli
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"sync"
 
 	"github.com/go-logr/logr"
 	"gopkg.in/natefinch/lumberjack.v2"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
 
 	"github.com/nephele-io/nephele/internal/agent"
@@ -32,6 +34,31 @@ func learnNames(ctx context.Context, n *agent.Names, log logr.Logger) {
 	}
 }
 
+// pods returns what follows the Pods of the Node.
+func (f *agentFlags) pods(log logr.Logger) (*agent.Pods, error) {
+	cfg, err := f.cluster.config()
+	if err != nil {
+		return nil, fmt.Errorf("finding the cluster of the Node: %w", err)
+	}
+	c, err := kubernetes.NewForConfig(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("reaching the cluster of the Node: %w", err)
+	}
+	var ranges []netip.Prefix
+	for _, text := range f.podRanges {
+		r, err := netip.ParsePrefix(text)
+		if err != nil {
+			return nil, fmt.Errorf("--pod-cidr %q: %w", text, err)
+		}
+		ranges = append(ranges, r.Masked())
+	}
+	wiring, err := kernel.OpenWiring()
+	if err != nil {
+		return nil, err
+	}
+	return agent.NewPods(agent.PodsOptions{Node: f.kubeNode, Client: c, Ranges: ranges, Bypass: wiring.Bypass, Log: log.WithName("pods")}), nil
+}
+
 // packetLog returns what writes the log; nil for none.
 func (f *agentFlags) packetLog() (*agent.PacketLog, error) {
 	format := agent.LogFormat(f.logFormat)
@@ -42,7 +69,7 @@ func (f *agentFlags) packetLog() (*agent.PacketLog, error) {
 		return nil, nil
 	}
 	out := &lumberjack.Logger{Filename: f.logFile, MaxSize: 100, MaxBackups: 3} // of mode 0600
-	return &agent.PacketLog{Host: f.node, Format: format, Out: out, Clock: clock.RealClock{}}, nil
+	return &agent.PacketLog{Host: f.key(), Format: format, Out: out, Clock: clock.RealClock{}}, nil
 }
 
 // writeLog receives and writes what is logged until ctx ends. Policies are enforced also where that

@@ -170,6 +170,7 @@ func Switches() []Switch {
 		{"serviceMonitor", true, []map[string]any{nil, on("serviceMonitor", map[string]any{"serviceAccount": map[string]any{"namespace": "monitoring", "name": "prometheus"}})}},
 		{"dashboards", true, []map[string]any{nil, on("dashboards", nil)}},
 		{"alerts", true, []map[string]any{nil, on("alerts", nil)}},
+		{"nodeAgents", true, []map[string]any{nil, on("nodeAgents", map[string]any{"podCIDRs": []any{"10.244.0.0/16", "fd00:10::/48"}, "keepEstablished": true})}},
 		{"console", true, []map[string]any{nil, on("console", map[string]any{
 			"url": "https://nephele.example.com", "allowEdit": true, "tls": map[string]any{"secretName": "console-tls"},
 			"oidc": map[string]any{"issuer": "https://login.example.com", "clientID": "nephele", "clientSecret": map[string]any{"name": "console-oidc"},

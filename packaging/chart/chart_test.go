@@ -129,6 +129,7 @@ func TestChartsAreTheManifests(t *testing.T) {
 		"config":                                "",
 		"config/overlays/secrets-per-namespace": "secrets: {namespaces: [cloud-accounts]}",
 		"config/overlays/console":               "console: {enabled: true, url: 'https://nephele.example.com'}",
+		"config/overlays/nodes":                 "nodeAgents: {enabled: true}",
 		"config/overlays/shared-accounts":       "{sharedAccounts: {enabled: true}, replicas: 2}",
 	} {
 		want := kustomized(t, dir)
@@ -205,6 +206,8 @@ func TestRefused(t *testing.T) {
 		"console: {enabled: true, url: 'https://x', tokenLogin: false}":           "nobody could log in",
 		"console: {enabled: true, url: 'https://x', oidc: {issuer: 'https://y'}}": "clientID",
 		"console: {networkPolicy: {from: {}}}":                                    "",
+		"nodeAgents: {podCIDRs: [10.0.0.0]}":                                      "podCIDRs",
+		"nodeAgents: {podCIDRs: ['--node=other']}":                                "podCIDRs",
 		"serviceMonitor: {enabled: true, serviceAccount: {name: prometheus}}":     "serviceMonitor.serviceAccount.namespace",
 	} {
 		var v map[string]any
@@ -265,6 +268,9 @@ func TestCombinations(t *testing.T) {
 			"Service " + namespace(values) + "/nephele-console":                values["console"] != nil,
 			"NetworkPolicy " + namespace(values) + "/nephele-console":          values["console"] != nil,
 			"Ingress " + namespace(values) + "/nephele-console":                values["console"] != nil,
+			"DaemonSet " + namespace(values) + "/nephele-node-agent":           values["nodeAgents"] != nil,
+			"ServiceAccount " + namespace(values) + "/nephele-node-agent":      values["nodeAgents"] != nil,
+			"ValidatingAdmissionPolicy /nephele-node-agent":                    values["nodeAgents"] != nil,
 			"PrometheusRule " + namespace(values) + "/nephele":                 values["alerts"] != nil,
 		} {
 			if seen[what] != want {

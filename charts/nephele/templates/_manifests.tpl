@@ -58,7 +58,7 @@ The chart is config/ with switches: what it installs is read from the files ther
 {{- $_ := set $o "rules" (get (include "nephele.kept" (dict "root" $root "rules" $o.rules) | fromYaml) "rules") }}
 {{- end }}
 {{- range $subject := get $o "subjects" | default list }}
-{{- if eq $subject.name "nephele-controller" }}{{ $_ := set $subject "namespace" $root.Values.namespace }}{{ end }}
+{{- if has $subject.name (list "nephele-controller" "nephele-node-agent") }}{{ $_ := set $subject "namespace" $root.Values.namespace }}{{ end }}
 {{- end }}
 {{- if and (hasKey $o "webhooks") (not $root.Values.webhooks.enabled) }}{{ $_ := unset $o "webhooks" }}{{ end }}
 {{- if and (eq $o.kind "Secret") (eq $o.metadata.name "nephele-record-key") }}
@@ -69,6 +69,7 @@ The chart is config/ with switches: what it installs is read from the files ther
 {{- $_ := set $o.metadata "namespace" $root.Values.namespace }}
 {{- with $root.Values.serviceAccount.annotations }}{{ $_ := set $o.metadata "annotations" . }}{{ end }}
 {{- end }}
+{{- if and (eq $o.kind "ServiceAccount") (eq $o.metadata.name "nephele-node-agent") }}{{ $_ := set $o.metadata "namespace" $root.Values.namespace }}{{ end }}
 ---
 {{ toYaml $o }}
 {{ end }}

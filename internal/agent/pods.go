@@ -1,0 +1,251 @@
+package agent
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"sync"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/nephele-io/nephele/internal/agent/nft"
+)
+
+// PodsOptions are what Pods need.
+type PodsOptions struct {
+	// Node is the name of the Node.
+	Node   string
+	Client kubernetes.Interface
+	// Ranges are where Pods of the Node have their addresses, besides what the Node itself says.
+	Ranges []netip.Prefix
+	// Bypass returns why packets of an address do not come by; empty if they do. Nil knows of none.
+	Bypass func(a netip.Addr) (string, error)
+	Log    logr.Logger
+}
+
+// Pods follows the Pods of a Node. It is safe for concurrent use.
+type Pods struct {
+	PodsOptions
+	pods, nodes       cache.Store
+	runPods, runNodes cache.Controller
+	news              chan struct{}
+
+	mu   sync.Mutex
+	node *nft.Node
+	// own are the addresses of the Node.
+	own     map[netip.Addr]bool
+	version uint64
+	trouble string
+	// complete tells that all was taken in once.
+	complete bool
+}
+
+// NewPods returns what follows the Pods of a Node once it runs.
+func NewPods(o PodsOptions) *Pods {
+	p := &Pods{PodsOptions: o, news: make(chan struct{}, 1)}
+	changed := cache.ResourceEventHandlerFuncs{
+		AddFunc: func(any) { p.poke() }, UpdateFunc: func(_, _ any) { p.poke() }, DeleteFunc: func(any) { p.poke() },
+	}
+	pods, nodes := o.Client.CoreV1().Pods(metav1.NamespaceAll), o.Client.CoreV1().Nodes()
+	ofNode := func(field string, in metav1.ListOptions) metav1.ListOptions {
+		in.FieldSelector = fields.OneTermEqualSelector(field, o.Node).String()
+		return in
+	}
+	follow := func(kind runtime.Object, trim cache.TransformFunc, from *cache.ListWatch) (cache.Store, cache.Controller) {
+		lw := cache.ToListWatcherWithWatchListSemantics(from, o.Client)
+		return cache.NewInformerWithOptions(cache.InformerOptions{ObjectType: kind, Handler: changed, Transform: trim, ListerWatcher: lw})
+	}
+	p.pods, p.runPods = follow(&corev1.Pod{}, trimPod, &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, l metav1.ListOptions) (runtime.Object, error) {
+			return pods.List(ctx, ofNode("spec.nodeName", l))
+		},
+		WatchFuncWithContext: func(ctx context.Context, l metav1.ListOptions) (watch.Interface, error) {
+			return pods.Watch(ctx, ofNode("spec.nodeName", l))
+		},
+	})
+	p.nodes, p.runNodes = follow(&corev1.Node{}, trimNode, &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, l metav1.ListOptions) (runtime.Object, error) {
+			return nodes.List(ctx, ofNode("metadata.name", l))
+		},
+		WatchFuncWithContext: func(ctx context.Context, l metav1.ListOptions) (watch.Interface, error) {
+			return nodes.Watch(ctx, ofNode("metadata.name", l))
+		},
+	})
+	return p
+}
+
+// KeptPods returns Pods of which nothing is known but what was kept.
+func KeptPods() *Pods { return &Pods{news: make(chan struct{}, 1)} }
+
+// trimPod drops of a Pod what the agent does not need.
+func trimPod(o any) (any, error) {
+	p, ok := o.(*corev1.Pod)
+	if !ok {
+		return o, nil
+	}
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name, UID: p.UID, ResourceVersion: p.ResourceVersion, CreationTimestamp: p.CreationTimestamp},
+		Spec:       corev1.PodSpec{HostNetwork: p.Spec.HostNetwork},
+		Status:     corev1.PodStatus{Phase: p.Status.Phase, PodIP: p.Status.PodIP, PodIPs: p.Status.PodIPs},
+	}, nil
+}
+
+func trimNode(o any) (any, error) {
+	n, ok := o.(*corev1.Node)
+	if !ok {
+		return o, nil
+	}
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: n.Name, UID: n.UID, ResourceVersion: n.ResourceVersion},
+		Spec:       corev1.NodeSpec{PodCIDR: n.Spec.PodCIDR, PodCIDRs: n.Spec.PodCIDRs},
+		Status:     corev1.NodeStatus{Addresses: n.Status.Addresses},
+	}, nil
+}
+
+func (p *Pods) poke() {
+	select {
+	case p.news <- struct{}{}:
+	default:
+	}
+}
+
+// Run follows the Pods until ctx ends.
+func (p *Pods) Run(ctx context.Context) {
+	var running sync.WaitGroup
+	running.Go(func() { p.runPods.RunWithContext(ctx) })
+	running.Go(func() { p.runNodes.RunWithContext(ctx) })
+	running.Wait()
+}
+
+// restore takes what was known of the Node when it was kept. It counts until more is known.
+func (p *Pods) restore(n *nft.Node) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if n != nil && p.node == nil {
+		p.node = n
+		p.version++
+	}
+}
+
+// settle takes in what there is at first, if it was not yet.
+func (p *Pods) settle() {
+	p.mu.Lock()
+	complete := p.complete
+	p.mu.Unlock()
+	if !complete {
+		p.refresh()
+	}
+}
+
+// refresh takes in what is known now, and looks how packets of each Pod go.
+func (p *Pods) refresh() {
+	if p.runPods == nil || !p.runPods.HasSynced() || !p.runNodes.HasSynced() {
+		return
+	}
+	node := &nft.Node{Ranges: slices.Clone(p.Ranges)}
+	own := map[netip.Addr]bool{}
+	for _, o := range p.nodes.List() {
+		n, ok := o.(*corev1.Node)
+		if !ok {
+			continue
+		}
+		for _, text := range n.Spec.PodCIDRs {
+			if c, err := netip.ParsePrefix(text); err == nil {
+				node.Ranges = append(node.Ranges, c.Masked())
+			}
+		}
+		for _, a := range n.Status.Addresses {
+			if ip, err := netip.ParseAddr(a.Address); err == nil {
+				own[ip.Unmap()] = true
+			}
+		}
+	}
+	slices.SortFunc(node.Ranges, netip.Prefix.Compare)
+	node.Ranges = slices.Compact(node.Ranges)
+	var list []*corev1.Pod
+	for _, o := range p.pods.List() {
+		if pod, ok := o.(*corev1.Pod); ok && !pod.Spec.HostNetwork && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {
+			list = append(list, pod)
+		}
+	}
+	// Of two Pods that claim an address the younger has it: the other is about to go.
+	slices.SortFunc(list, func(a, b *corev1.Pod) int {
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	trouble := ""
+	for _, pod := range list {
+		x := nft.Pod{Namespace: pod.Namespace, Name: pod.Name}
+		for _, ip := range pod.Status.PodIPs {
+			a, err := netip.ParseAddr(ip.IP)
+			// The Node's own addresses are the Node's, whatever is claimed.
+			if err != nil || own[a.Unmap()] {
+				continue
+			}
+			x.Addresses = append(x.Addresses, a.Unmap())
+			why, err := p.bypass(a.Unmap())
+			if err != nil {
+				trouble = fmt.Sprintf("how packets of Pod %s/%s go is not known: %v", pod.Namespace, pod.Name, err)
+			}
+			x.Bypass = cmp.Or(x.Bypass, why)
+		}
+		if len(x.Addresses) > 0 {
+			node.Pods = append(node.Pods, x)
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.trouble, p.own, p.complete = trouble, own, true
+	if p.node == nil || !sameNode(p.node, node) {
+		p.node = node
+		p.version++
+	}
+}
+
+func (p *Pods) bypass(a netip.Addr) (string, error) {
+	if p.Bypass == nil {
+		return "", nil
+	}
+	return p.Bypass(a)
+}
+
+func sameNode(a, b *nft.Node) bool {
+	return slices.Equal(a.Ranges, b.Ranges) && slices.EqualFunc(a.Pods, b.Pods, func(x, y nft.Pod) bool {
+		return x.Namespace == y.Namespace && x.Name == y.Name && x.Bypass == y.Bypass && slices.Equal(x.Addresses, y.Addresses)
+	})
+}
+
+// current returns what is known, nil if nothing is, and its version.
+func (p *Pods) current() (*nft.Node, uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.node, p.version
+}
+
+// way is where a packet between two addresses goes. An address that is not said is the Node's.
+func (p *Pods) way(from, to netip.Addr) nft.Way {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case from.IsUnspecified() || p.own[from]:
+		return nft.Leaving
+	case to.IsUnspecified() || p.own[to]:
+		return nft.Arriving
+	}
+	return nft.Passing
+}
+
+// state returns what goes wrong.
+func (p *Pods) state() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.trouble
+}

@@ -1,0 +1,202 @@
+package agent_test
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
+
+	"github.com/nephele-io/nephele/internal/agent"
+	"github.com/nephele-io/nephele/internal/agent/nft"
+	"github.com/nephele-io/nephele/internal/agent/nft/nfttest"
+	"github.com/nephele-io/nephele/internal/control/convert"
+	"github.com/nephele-io/nephele/internal/policy"
+)
+
+// onNode makes the host of a fixture a Node with the Pods of a lab.
+func onNode(f *fixture, bypass func(netip.Addr) (string, error)) (*nfttest.Lab, *fake.Clientset) {
+	l := nfttest.NewLab(f.t)
+	f.host, f.key = l.Node, nfttest.NodeName
+	client := fake.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nfttest.NodeName}, Spec: corev1.NodeSpec{PodCIDRs: []string{"10.0.0.0/29"}},
+		Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: nfttest.NodeAddresses()[0].String()}}}})
+	f.pods = func() *agent.Pods {
+		return agent.NewPods(agent.PodsOptions{Node: nfttest.NodeName, Client: client, Bypass: bypass, Log: logr.Discard()})
+	}
+	f.engine.PutNamespace(policy.Namespace{Name: "n1"})
+	f.engine.PutNamespace(policy.Namespace{Name: "n2"})
+	f.engine.PutEntity(policy.Entity{EntityRef: policy.EntityRef{Kind: policy.KindNode, Name: nfttest.NodeName}, Labels: map[string]string{"role": "worker"}, Addresses: nfttest.NodeAddresses()})
+	for n := range nfttest.PodCount {
+		f.engine.PutEntity(policy.Entity{EntityRef: nfttest.PodRef(n), Labels: map[string]string{"app": fmt.Sprint(n)}, Addresses: nfttest.PodAddresses(n), Host: nfttest.NodeName})
+	}
+	f.source.store.Publish(convert.Delta(f.engine.Commit()))
+	return l, client
+}
+
+func pod(n int) *corev1.Pod {
+	ref := nfttest.PodRef(n)
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: ref.Namespace, Name: ref.Name}, Spec: corev1.PodSpec{NodeName: nfttest.NodeName}, Status: corev1.PodStatus{Phase: corev1.PodRunning}}
+	for _, a := range nfttest.PodAddresses(n) {
+		p.Status.PodIPs = append(p.Status.PodIPs, corev1.PodIP{IP: a.String()})
+	}
+	return p
+}
+
+// denies puts a policy that drops what comes to TCP port 80 of whoever it is applied to.
+func (f *fixture) denies(name string, generation int64, to policy.AppliedTo) {
+	f.engine.PutPolicy(policy.Policy{Kind: policy.AntreaClusterNetworkPolicy, Name: name, UID: name, Generation: generation, Priority: 5, AppliedTo: []policy.AppliedTo{to},
+		Ingress: []policy.Rule{{Name: "no", Action: policy.Drop, Ports: []policy.Port{{Protocol: policy.TCP, Port: &policy.PortRef{Number: 80}}}}}})
+	f.source.store.Publish(convert.Delta(f.engine.Commit()))
+}
+
+// TestNode runs an agent on a Node: Pods are closed until they are known, obey policies, and so
+// does the Node; probes pass; what was enforced is kept when the agent and then the server go.
+func TestNode(t *testing.T) {
+	f := newFixture(t)
+	var odd netip.Addr
+	l, client := onNode(f, func(a netip.Addr) (string, error) {
+		if a == odd {
+			return "it has a wire of its own", nil
+		}
+		return "", nil
+	})
+	odd = nfttest.PodAddresses(3)[0]
+	port := uint16(30000)
+	reaches := func(from *nfttest.Host, source, to netip.Addr, at uint16) bool {
+		t.Helper()
+		port++
+		got, err := nfttest.Attempt{From: from, Network: "tcp", Source: netip.AddrPortFrom(source, port), Destination: netip.AddrPortFrom(to, at)}.Run(200 * time.Millisecond)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got == nfttest.Passed
+	}
+	addr := func(n int) netip.Addr { return nfttest.PodAddresses(n)[0] }
+	outside := func(n int, at uint16) bool { return reaches(l.Peers, l.Peers4[3], addr(n), at) }
+	node := nfttest.NodeAddresses()[0]
+
+	a, stop := f.start()
+	f.eventually("in force with no Pod", func() bool { return a.Status().State == agent.StateEnforcing })
+	f.eventually("nobody is known, so nobody is reached", func() bool { return !outside(0, 81) && !outside(2, 81) })
+	for n := range nfttest.PodCount {
+		if _, err := client.CoreV1().Pods(nfttest.PodRef(n).Namespace).Create(t.Context(), pod(n), metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.eventually("all are known", func() bool { s := a.Status(); return s.Pods != nil && s.Pods.Known == nfttest.PodCount })
+	f.eventually("all are reached", func() bool { return outside(0, 80) && outside(1, 80) && outside(2, 80) })
+
+	f.denies("pods", 1, policy.AppliedTo{PodSelector: &policy.Selector{MatchLabels: map[string]string{"app": "0"}}})
+	f.denies("nodes", 1, policy.AppliedTo{NodeSelector: &policy.Selector{MatchLabels: map[string]string{"role": "worker"}}})
+	f.denies("odd", 1, policy.AppliedTo{PodSelector: &policy.Selector{MatchLabels: map[string]string{"app": "3"}}})
+	f.eventually("reported", func() bool {
+		return f.reports.of("pods").Generation == 1 && f.reports.of("nodes").Generation == 1 && f.reports.of("odd").Generation == 1
+	})
+	if r := f.reports.of("pods"); r.RealizationFailure || r.NodeName != nfttest.NodeName {
+		t.Errorf("reported %+v", r)
+	}
+	if r := f.reports.of("odd"); !r.RealizationFailure || !strings.Contains(r.Message, "n2/here3: it has a wire of its own") {
+		t.Errorf("of a Pod that evades: %+v", r)
+	}
+	enforced := func(when string) {
+		t.Helper()
+		for _, c := range []struct {
+			what      string
+			got, want bool
+		}{
+			{"port 80 of Pod 0", outside(0, 80), false},
+			{"port 81 of Pod 0", outside(0, 81), true},
+			{"port 80 of Pod 0 from Pod 1, over the bridge", reaches(l.Pods[1], addr(1), addr(0), 80), false},
+			{"port 80 of Pod 1 from Pod 0", reaches(l.Pods[0], addr(0), addr(1), 80), true},
+			{"a probe of port 80 of Pod 0", reaches(l.Node, node, addr(0), 80), true},
+			{"port 80 of the Node", reaches(l.Peers, l.Peers4[3], node, 80), false},
+			{"port 81 of the Node from Pod 2", reaches(l.Pods[2], addr(2), node, 81), true},
+			{"port 80 of the Node from Pod 2", reaches(l.Pods[2], addr(2), node, 80), false},
+		} {
+			if c.got != c.want {
+				t.Errorf("%s: %s: %t, want %t", when, c.what, c.got, c.want)
+			}
+		}
+	}
+	enforced("enforced")
+	if j, ok := a.Explain(nft.Packet{Source: addr(1), Destination: addr(0), Protocol: nft.TCP, Port: 80}); !ok || j.Allows() || j.By.Policy.Name != "pods" {
+		t.Errorf("explained as %+v", j)
+	}
+	if j, ok := a.Explain(nft.Packet{Source: addr(1), Destination: netip.IPv4Unspecified(), Protocol: nft.TCP, Port: 80}); !ok || j.Allows() || j.By.Policy.Name != "nodes" {
+		t.Errorf("explained as %+v", j)
+	}
+
+	// A Pod that is gone leaves an address that nobody has.
+	if err := client.CoreV1().Pods(nfttest.PodRef(1).Namespace).Delete(t.Context(), nfttest.PodRef(1).Name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	f.eventually("closed once the Pod is gone", func() bool { return !outside(1, 81) })
+	if _, err := client.CoreV1().Pods(nfttest.PodRef(1).Namespace).Create(t.Context(), pod(1), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	f.eventually("open again with it", func() bool { return outside(1, 81) })
+
+	stop()
+	enforced("without an agent")
+	f.source.away.Store(true)
+	if err := l.Node.Do(func() error { return f.wipe() }); err != nil {
+		t.Fatal(err)
+	}
+	if !outside(0, 80) {
+		t.Fatal("the rules are still there")
+	}
+	a, _ = f.start()
+	f.eventually("what was kept is loaded", func() bool { return a.Status().State == agent.StateKept && a.Status().Pods != nil })
+	enforced("without a server")
+}
+
+// TestPodsWithOneAddress has an address that two Pods claim, those of Pods that have ended or are
+// in the network of the Node, and one that is the Node's own.
+func TestPodsWithOneAddress(t *testing.T) {
+	now := time.Now()
+	named := func(name, address string, age time.Duration, change func(p *corev1.Pod)) *corev1.Pod {
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: name, CreationTimestamp: metav1.NewTime(now.Add(-age))},
+			Status: corev1.PodStatus{Phase: corev1.PodRunning, PodIPs: []corev1.PodIP{{IP: address}}}}
+		if change != nil {
+			change(p)
+		}
+		return p
+	}
+	client := fake.NewClientset(
+		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "w"}, Spec: corev1.NodeSpec{PodCIDRs: []string{"10.0.0.0/24", "nonsense"}},
+			Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Address: "192.0.2.1"}, {Address: "w.example.com"}}}},
+		named("young", "10.0.0.1", time.Minute, nil), named("old", "10.0.0.1", time.Hour, nil),
+		named("ended", "10.0.0.2", time.Minute, func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }),
+		named("host", "10.0.0.3", time.Minute, func(p *corev1.Pod) { p.Spec.HostNetwork = true }),
+		named("thief", "192.0.2.1", time.Minute, nil),
+		named("mapped", "::ffff:10.0.0.4", time.Minute, nil),
+	)
+	p := agent.NewPods(agent.PodsOptions{Node: "w", Client: client, Log: logr.Discard()})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		p.Run(ctx)
+	}()
+	defer func() { cancel(); <-done }()
+	var got *nft.Node
+	for deadline := time.Now().Add(20 * time.Second); got == nil; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("nothing is known")
+		}
+		got = p.Settled()
+	}
+	var list []string
+	for _, x := range got.Pods {
+		list = append(list, fmt.Sprint(x.Name, x.Addresses))
+	}
+	if text := strings.Join(list, " "); text != "old[10.0.0.1] mapped[10.0.0.4] young[10.0.0.1]" || len(got.Ranges) != 1 {
+		t.Errorf("known are %s in %v", text, got.Ranges)
+	}
+}

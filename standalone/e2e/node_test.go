@@ -1,0 +1,188 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nephele-io/nephele/api/antrea/v1beta1"
+	"github.com/nephele-io/nephele/internal/agent/nft/nfttest"
+)
+
+// TestNodeAgent runs an agent on a Node with the rights that config/nodes gives to its DaemonSet
+// and the token of its Pod: policies of Kubernetes and of Antrea are enforced on Pods and on the
+// Node, and told so; and it speaks for no other Node.
+func TestNodeAgent(t *testing.T) {
+	lab := nfttest.NewLab(t)
+	pod := nfttest.PodAddresses(0)[0]
+	a := &agented{host: lab.Node, peer: lab.Peers, files: t.TempDir(), port: 20000, addr: pod, peerAddr: netip.MustParseAddr("10.9.9.1")}
+	a.cluster = newCluster(t)
+	for _, dir := range []string{"../../config/agents", "../../config/nodes"} {
+		for _, o := range built(t, dir) {
+			if o.GetKind() == "DaemonSet" { // its Pod is below
+				continue
+			}
+			if err := a.client.Create(t.Context(), o); err != nil && !apierrors.IsAlreadyExists(err) {
+				t.Fatalf("%s %s: %v", o.GetKind(), o.GetName(), err)
+			}
+		}
+	}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nfttest.NodeName, Labels: map[string]string{"role": "worker"}}, Spec: corev1.NodeSpec{PodCIDR: "10.0.0.0/30", PodCIDRs: []string{"10.0.0.0/30"}}}
+	a.apply(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "n2"}}, node,
+		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "other"}})
+	a.status(node, func() {
+		node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: nfttest.NodeAddresses()[0].String()}}
+	})
+	for n := range nfttest.PodCount {
+		ref := nfttest.PodRef(n)
+		a.pod(ref.Namespace, ref.Name, "default", map[string]string{"app": fmt.Sprint(n)}, nfttest.PodAddresses(n))
+	}
+	a.pod("kube-system", "nephele-node-agent-1", "nephele-node-agent", nil, nil)
+	kubeconfig, own := a.nodeToken("nephele-node-agent-1")
+	config := filepath.Join(a.files, "agent.yaml")
+	text := fmt.Sprintf("node: %s\nkubeconfig: %s\nstateDir: %s\nlogFile: %s\n", nfttest.NodeName, kubeconfig, filepath.Join(a.files, "state"), filepath.Join(a.files, "policies.log"))
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	stop := a.startAgent(config)
+
+	info := &v1beta1.AntreaAgentInfo{}
+	eventually(t, time.Minute, "the agent tells about itself", func(ctx context.Context) (bool, string) {
+		err := a.client.Get(ctx, client.ObjectKey{Name: nfttest.NodeName}, info)
+		return err == nil && info.LocalPodNum == nfttest.PodCount && info.NodeRef.Kind == "Node" && len(info.NodeSubnets) == 1, fmt.Sprintf("%+v %v", info, err)
+	})
+	a.sees("no policy", true, true)
+	kubernetesPolicy := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "n1", Name: "in"}, Spec: networkingv1.NetworkPolicySpec{
+		PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"app": "0"}},
+		Ingress: []networkingv1.NetworkPolicyIngressRule{{Ports: []networkingv1.NetworkPolicyPort{{Port: ptr(intstr.FromInt(81))}},
+			From: []networkingv1.NetworkPolicyPeer{{IPBlock: &networkingv1.IPBlock{CIDR: "10.9.9.0/24"}}}}},
+	}}
+	a.apply(kubernetesPolicy)
+	a.sees("a policy of Kubernetes", false, true)
+
+	drop := v1beta1.RuleActionDrop
+	antrea := &v1beta1.ClusterNetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "no"}, Spec: v1beta1.NetworkPolicySpec{Priority: 5,
+		AppliedTo: []v1beta1.AppliedTo{{PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "0"}}}, {NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"role": "worker"}}}},
+		Ingress:   []v1beta1.Rule{{Name: "no", Action: drop, Ports: []v1beta1.NetworkPolicyPort{{Port: ptr(intstr.FromInt(81))}}}},
+	}}
+	a.apply(antrea)
+	a.sees("a policy on Pods and Nodes", false, false)
+	eventually(t, time.Minute, "the status says so", func(ctx context.Context) (bool, string) {
+		err := a.client.Get(ctx, client.ObjectKeyFromObject(antrea), antrea)
+		return err == nil && antrea.Status.Phase == v1beta1.NetworkPolicyRealized && antrea.Status.CurrentNodesRealized == 1, fmt.Sprintf("%+v %v", antrea.Status, err)
+	})
+	a.addr = nfttest.NodeAddresses()[0]
+	a.sees("it holds for the Node, too", true, false)
+	a.addr = pod
+	out, err := exec.Command(binary, "agent", "explain", "--socket", filepath.Join(a.files, "agent.sock"),
+		"--from", nfttest.PodAddresses(1)[0].String(), "--to", pod.String(), "--port", "81").CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "drop: AntreaClusterNetworkPolicy no rule 0 no") {
+		t.Errorf("explained: %s %v", out, err)
+	}
+
+	// Its token is for its own Node.
+	other := &v1beta1.AntreaAgentInfo{}
+	eventually(t, time.Minute, "the other Node has an info", func(ctx context.Context) (bool, string) {
+		err := own.Get(ctx, client.ObjectKey{Name: "other"}, other)
+		return err == nil, fmt.Sprint(err)
+	})
+	eventually(t, time.Minute, "it may not speak for another Node", func(ctx context.Context) (bool, string) {
+		other.Version = "forged"
+		err := own.Update(ctx, other)
+		return apierrors.IsInvalid(err) || apierrors.IsForbidden(err) && strings.Contains(err.Error(), "its own Node only"), fmt.Sprint(err)
+	})
+
+	stop(syscall.SIGKILL)
+	a.sees("without an agent", false, false)
+	stop = a.startAgent(config)
+	if err := a.client.Delete(t.Context(), antrea); err != nil {
+		t.Fatal(err)
+	}
+	a.sees("the next one goes on", false, true)
+	stop(syscall.SIGTERM)
+}
+
+// pod makes a Pod on the Node, with addresses if it has some of its own.
+func (a *agented) pod(namespace, name, account string, labels map[string]string, addresses []netip.Addr) {
+	a.t.Helper()
+	no := false
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels}, Spec: corev1.PodSpec{NodeName: nfttest.NodeName, ServiceAccountName: account,
+		AutomountServiceAccountToken: &no, HostNetwork: addresses == nil, Containers: []corev1.Container{{Name: "c", Image: "none"}}}}
+	eventually(a.t, time.Minute, "Pod "+name, func(ctx context.Context) (bool, string) {
+		err := a.client.Create(ctx, p)
+		return err == nil || apierrors.IsAlreadyExists(err), fmt.Sprint(err)
+	})
+	a.status(p, func() {
+		p.Status.Phase = corev1.PodRunning
+		for i, x := range addresses {
+			if i == 0 {
+				p.Status.PodIP, p.Status.PodIPs = x.String(), nil
+			}
+			p.Status.PodIPs = append(p.Status.PodIPs, corev1.PodIP{IP: x.String()})
+		}
+	})
+}
+
+// status changes the status of an object.
+func (a *agented) status(o client.Object, change func()) {
+	a.t.Helper()
+	if err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		if err := a.client.Get(a.t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
+			return err
+		}
+		change()
+		return a.client.Status().Update(a.t.Context(), o)
+	}); err != nil {
+		a.t.Fatal(err)
+	}
+}
+
+// nodeToken returns a kubeconfig with the token of a Pod of the agent, by which the Node reaches
+// the API server, and a client with the same rights.
+func (a *agented) nodeToken(pod string) (kubeconfig string, own client.Client) {
+	a.t.Helper()
+	admin, err := clientcmd.BuildConfigFromFlags("", filepath.Join(a.cluster.dir, "kubeconfig"))
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	kube, err := kubernetes.NewForConfig(admin)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	answer, err := kube.CoreV1().ServiceAccounts("kube-system").CreateToken(a.t.Context(), "nephele-node-agent",
+		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{BoundObjectRef: &authenticationv1.BoundObjectReference{Kind: "Pod", APIVersion: "v1", Name: pod}}}, metav1.CreateOptions{})
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	cfg := clientcmdapi.NewConfig()
+	cfg.Clusters["c"] = &clientcmdapi.Cluster{Server: "https://" + a.proxy(), TLSServerName: "127.0.0.1", CertificateAuthorityData: admin.CAData, CertificateAuthority: admin.CAFile}
+	cfg.AuthInfos["u"] = &clientcmdapi.AuthInfo{Token: answer.Status.Token}
+	cfg.Contexts["x"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "u"}
+	cfg.CurrentContext = "x"
+	kubeconfig = filepath.Join(a.files, "kubeconfig")
+	if err := clientcmd.WriteToFile(*cfg, kubeconfig); err != nil {
+		a.t.Fatal(err)
+	}
+	direct := *admin
+	direct.BearerToken, direct.BearerTokenFile, direct.CertData, direct.KeyData, direct.CertFile, direct.KeyFile = answer.Status.Token, "", nil, nil, "", ""
+	return kubeconfig, newClient(a.t, &direct)
+}
