@@ -395,7 +395,14 @@ scenes.attacks = async () => {
 scenes.look = async () => {
   const pictures = {}
   // What differs from one moment to the next is a map's layout, and nothing else.
-  const shot = async (name) => (pictures[name] = (await page.screenshot({ mask: [page.locator('.canvas')], maskColor: '#808080' })).toString('base64'))
+  const take = async () => (await page.screenshot({ mask: [page.locator('.canvas')], maskColor: '#808080' })).toString('base64')
+  // An answer that comes late changes the picture once more: it counts when it stays.
+  const shot = async (name) => {
+    for (let former = '', n = 0; n < 20 && former !== (pictures[name] = await take()); n++) {
+      former = pictures[name]
+      await page.waitForTimeout(name.includes(' without ') ? 0 : 600)
+    }
+  }
   const all = {
     overview: ['/', 'Needs attention'],
     map: ['/map', 'Choose one, or an edge'],
@@ -454,7 +461,6 @@ scenes.measure = async () => {
   }
   const out = {}
   const nodes = () => page.waitForFunction(() => (document.querySelector('.canvas')?.cy?.nodes().length ?? 0) > 3)
-  // The process of a page goes with its document; what is counted begins with the new one.
   out.overview = await took(async () => {
     await go('/')
     await page.getByLabel('Machines').getByText(Number(what.vms).toLocaleString('en')).waitFor()
