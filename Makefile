@@ -3,7 +3,7 @@
 SHELL := /usr/bin/env bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help build build-slim deb image release demo test screens web verify-web fmt vet generate verify-generated staticcheck race bench scale cost accounts az matrix worlds clean
+.PHONY: help build build-slim deb image release demo test screens web verify-web fmt vet generate verify-generated staticcheck race bench scale cost accounts console-figures az matrix worlds clean
 
 # Its version and its checksum are in go.tools.mod and go.tools.sum.
 STATICCHECK := go tool -modfile=$(CURDIR)/go.tools.mod staticcheck
@@ -114,6 +114,10 @@ REPLICAS ?= 1
 ACCOUNT_VMS ?= 200
 accounts: ## Measure what accounts cost replicas that share them (ACCOUNTS=1,50,500 REPLICAS=1 ACCOUNT_VMS=200; up to an hour)
 	cd standalone && go test ./cmd/nephele -run 'TestAccountsCost$$' -v -timeout 3h -args -accounts $(ACCOUNTS) -account-vms $(ACCOUNT_VMS) -replicas $(REPLICAS) -quiet 60s
+
+FIGURE_VMS ?= 2000,10000
+console-figures: ## Measure the page of the console with many VMs in a browser (FIGURE_VMS=2000,10000; 2 minutes)
+	cd standalone && go test ./browser -run 'TestFigures$$' -v -count=1 -args -figure-vms $(FIGURE_VMS)
 
 clean: ## Remove what was built
 	rm -rf bin dist

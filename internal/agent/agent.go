@@ -276,6 +276,9 @@ func (a *Agent) restore(ctx context.Context) {
 	if a.Pods != nil {
 		a.Pods.restore(kept.Node)
 	}
+	if a.Failsafe != nil && a.Status().FailsafeError != "" {
+		a.failsafe = former(a.failsafe, kept.Failsafe)
+	}
 	if kept.Computed == nil {
 		return
 	}
@@ -355,6 +358,18 @@ func (a *Agent) lookUp(ctx context.Context) {
 	if !slices.EqualFunc(flows, a.failsafe, sameFailsafe) {
 		a.failsafe, a.dirty = flows, true
 	}
+}
+
+// former returns what was found and, of those that the agent finds out by itself, what was kept and
+// not found.
+func former(found, kept []nft.Failsafe) []nft.Failsafe {
+	out := slices.Clone(found)
+	for _, k := range kept {
+		if k.Name == controllerFlow && !slices.ContainsFunc(found, func(f nft.Failsafe) bool { return sameFailsafe(f, k) }) {
+			out = append(out, k)
+		}
+	}
+	return out
 }
 
 func sameFailsafe(f, g nft.Failsafe) bool {
@@ -451,7 +466,7 @@ func (a *Agent) enforce(ctx context.Context) {
 	if a.Names != nil {
 		names = a.Names.kept()
 	}
-	a.Store.Keep(Kept{Key: a.Key, Computed: &effective, ReleasedUntil: released, Names: names, Node: node})
+	a.Store.Keep(Kept{Key: a.Key, Computed: &effective, ReleasedUntil: released, Names: names, Node: node, Failsafe: a.failsafe})
 	a.save(false)
 	change := nft.Diff(a.program, program)
 	repair := a.program != nil && change.Empty()

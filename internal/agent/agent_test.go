@@ -14,6 +14,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 	"github.com/nephele-io/nephele/internal/agent"
@@ -84,6 +85,8 @@ type fixture struct {
 	// key is that of the agent, pods makes what follows the Pods of a Node; nil on a VM.
 	key  string
 	pods func() *agent.Pods
+	// failsafe finds the failsafe flows; nil for none.
+	failsafe func(context.Context) ([]nft.Failsafe, error)
 }
 
 var hostAddr, peerAddr = netip.MustParseAddr("10.1.0.1"), netip.MustParseAddr("10.1.0.2")
@@ -147,6 +150,7 @@ func (f *fixture) start() (*agent.Agent, func()) {
 		agent.Options{
 			Key:           f.key,
 			Pods:          pods,
+			Failsafe:      f.failsafe,
 			Reports:       f.to,
 			Table:         f.table,
 			Connections:   f.connections,
@@ -310,6 +314,78 @@ func TestKeepsWithoutServer(t *testing.T) {
 	if f.open(80) || !f.open(81) {
 		t.Error("the new version is not in force")
 	}
+}
+
+// TestFailsafeFlowsAreKept restarts the agent while nobody tells where its servers are: the way
+// there that it knew is open all the same.
+func TestFailsafeFlowsAreKept(t *testing.T) {
+	f := newFixture(t)
+	known := true
+	f.failsafe = func(context.Context) ([]nft.Failsafe, error) {
+		own := nft.Failsafe{Name: "own", Direction: nft.Ingress, Protocol: nft.TCP, Port: 9, CIDRs: []netip.Prefix{netip.PrefixFrom(peerAddr, 32)}}
+		if !known {
+			return []nft.Failsafe{own}, errors.New("nobody answers")
+		}
+		controller := own
+		controller.Name, controller.Port = "controller", 82
+		return []nft.Failsafe{own, controller}, nil
+	}
+	f.allow(80, 1, "")
+	_, stop := f.start()
+	f.eventually("reported", func() bool { return f.reports.of("p").Generation == 1 })
+	if !f.open(82) || f.open(81) {
+		t.Fatal("the failsafe flow is not open, or more than it")
+	}
+	stop()
+	known = false
+	f.source.away.Store(true)
+	a, _ := f.start()
+	f.eventually("kept", func() bool { return a.Status().State == agent.StateKept && a.Status().FailsafeError != "" })
+	if !f.open(82) || f.open(81) {
+		t.Error("the failsafe flow is not open, or more than it")
+	}
+}
+
+// TestClocks moves the clock while the server is away, by an hour and back by a day: what is in
+// force stays, a foreign change is put right, and the next policy is enforced.
+func TestClocks(t *testing.T) {
+	f := newFixture(t)
+	now := time.Now()
+	moved := clocktesting.NewFakeClock(now)
+	f.clock = moved
+	ticking := make(chan struct{})
+	defer close(ticking)
+	go func() {
+		pace := time.NewTicker(20 * time.Millisecond)
+		defer pace.Stop()
+		for {
+			select {
+			case <-ticking:
+				return
+			case <-pace.C:
+				moved.Step(20 * time.Millisecond)
+			}
+		}
+	}()
+	f.allow(80, 1, "")
+	a, stop := f.start()
+	f.eventually("reported", func() bool { return f.reports.of("p").Generation == 1 })
+	f.source.away.Store(true)
+	for _, by := range []time.Duration{time.Hour, -24 * time.Hour, 48 * time.Hour} {
+		moved.SetTime(moved.Now().Add(by))
+		for range 5 {
+			if !f.open(80) || f.open(81) {
+				t.Fatalf("by %s: not as the policy says", by)
+			}
+		}
+		if s := a.Status(); s.Error+s.StoreError != "" {
+			t.Errorf("by %s: %+v", by, s)
+		}
+	}
+	f.source.away.Store(false)
+	f.allow(81, 2, "")
+	f.eventually("the next policy is enforced", func() bool { return f.open(81) && !f.open(80) })
+	stop()
 }
 
 func TestRelease(t *testing.T) {

@@ -14,6 +14,9 @@ import (
 	"github.com/nephele-io/nephele/internal/agent/nft"
 )
 
+// controllerFlow is the name of the flows to the servers that the agent talks to.
+const controllerFlow = "controller"
+
 // Flows makes the failsafe flows of a host: those that an agent cannot do without, and those of its
 // owner.
 type Flows struct {
@@ -66,7 +69,7 @@ func (f Flows) All(ctx context.Context) ([]nft.Failsafe, error) {
 			errs = append(errs, fmt.Errorf("server %q: %w", s, err))
 			continue
 		}
-		out = append(out, nft.Failsafe{Name: "controller", Direction: nft.Egress, Protocol: nft.TCP, Port: uint16(n), CIDRs: prefixes(addrs)})
+		out = append(out, nft.Failsafe{Name: controllerFlow, Direction: nft.Egress, Protocol: nft.TCP, Port: uint16(n), CIDRs: prefixes(addrs)})
 	}
 	return out, errors.Join(errs...)
 }

@@ -167,6 +167,7 @@ type jsonLine struct {
 	Namespace   string    `json:"namespace,omitempty"`
 	Policy      string    `json:"policy"`
 	Rule        string    `json:"rule,omitempty"`
+	Isolated    bool      `json:"isolated,omitempty"`
 	Direction   string    `json:"direction"`
 	Action      string    `json:"action"`
 	Source      string    `json:"source"`
@@ -183,8 +184,9 @@ func (l *PacketLog) line(w *waiting) string {
 	o, p := w.origin, w.first
 	if l.Format == LogJSON {
 		b, err := json.Marshal(
-			jsonLine{w.since.UTC(), l.Host, string(o.Policy.Type), o.Policy.Namespace, o.Policy.Name, o.Name, o.Logged.Direction.String(), string(o.Logged.Action),
-				p.Source.String(), p.SourcePort, p.Destination.String(), p.Port, protocolName(p.Protocol), p.Length, w.packets, o.Logged.Label},
+			jsonLine{w.since.UTC(), l.Host, string(o.Policy.Type), o.Policy.Namespace, o.Policy.Name, o.Name, o.Kind == nft.OriginIsolation,
+				o.Logged.Direction.String(), string(o.Logged.Action), p.Source.String(), p.SourcePort, p.Destination.String(), p.Port,
+				protocolName(p.Protocol), p.Length, w.packets, o.Logged.Label},
 		)
 		if err != nil { // of no value that can be here
 			return ""

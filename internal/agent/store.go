@@ -38,6 +38,9 @@ type Kept struct {
 	Names map[string][]NameAddress `json:"names,omitempty"`
 	// Node is what was known of the Node; nil on a VM.
 	Node *nft.Node `json:"node,omitempty"`
+	// Failsafe are the failsafe flows as they were: by them the agent reaches who tells it where
+	// the servers are now.
+	Failsafe []nft.Failsafe `json:"failsafe,omitempty"`
 }
 
 // Store keeps what is enforced in a directory, of which it is the only user. It is safe for

@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -22,6 +23,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/clock"
@@ -43,6 +45,9 @@ const (
 	defaultAgentLog    = "/var/log/nephele/policies.log"
 	// agentAnswerLimit bounds the wait for the agent on this host.
 	agentAnswerLimit = 10 * time.Second
+	// endpointsLimit bounds the wait for the addresses of the API server. Nothing else is done
+	// meanwhile.
+	endpointsLimit = time.Second
 )
 
 // agentFlags are those of the agent.
@@ -137,7 +142,41 @@ func (f *agentFlags) servers() ([]string, error) {
 			out = append(out, host)
 		}
 	}
+	if f.kubeNode != "" {
+		behind, err := f.behindService()
+		out, errs = append(out, behind...), append(errs, err)
+	}
 	return out, errors.Join(errs...)
+}
+
+// behindService returns where the API server of the Node's cluster really is. An agent in a Pod
+// reaches it by its Service, and rules see what that is translated to.
+func (f *agentFlags) behindService() ([]string, error) {
+	cfg, err := f.cluster.config()
+	if err != nil {
+		return nil, err
+	}
+	cfg = rest.CopyConfig(cfg)
+	cfg.Timeout = endpointsLimit
+	c, err := kubernetes.NewForConfig(cfg)
+	if err != nil {
+		return nil, err
+	}
+	slice, err := c.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault).Get(context.Background(), "kubernetes", metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("where the API server is: %w", err)
+	}
+	var out []string
+	for _, e := range slice.Endpoints {
+		for _, a := range e.Addresses {
+			for _, p := range slice.Ports {
+				if p.Port != nil {
+					out = append(out, "https://"+net.JoinHostPort(a, strconv.Itoa(int(*p.Port))))
+				}
+			}
+		}
+	}
+	return out, nil
 }
 
 // findResolvers returns the resolvers of the host: those of its configuration, also where a

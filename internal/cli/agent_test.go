@@ -4,7 +4,11 @@ package cli
 
 import (
 	"errors"
+	"net/http"
+	"net/http/httptest"
+	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -37,6 +41,8 @@ func TestAgentFlagsRefused(t *testing.T) {
 		"may not be running": {"agent", "status", "--socket", filepath.Join(dir, "none")},
 		"--for":              {"agent", "release"},
 		"unknown command":    {"agent", "stop"},
+		"and not both":       {"agent", "load", "--state-dir", dir, "--external-node", "a/b", "--node", "w"},
+		"name of a Node":     {"agent", "load", "--state-dir", dir, "--node", "a/b"},
 	} {
 		root := NewRoot()
 		root.SetArgs(args)
@@ -64,5 +70,34 @@ func TestAgentStatusAndInfo(t *testing.T) {
 	}
 	if info.APIPort != 7 || info.NodeRef.Name != "web" || info.NetworkPolicyControllerInfo.NetworkPolicyNum != 1 {
 		t.Errorf("%+v", info)
+	}
+}
+
+// TestAgentFindsTheServerBehindItsService: on a Node the failsafe flows lead to where the API
+// server is, and not only to the address of its Service.
+func TestAgentFindsTheServerBehindItsService(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/kubernetes" {
+			http.NotFound(w, r)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write([]byte(`{"kind":"EndpointSlice","apiVersion":"discovery.k8s.io/v1","metadata":{"name":"kubernetes"},"addressType":"IPv6","ports":[{"port":6443}],
+			"endpoints":[{"addresses":["2001:db8::1"]},{"addresses":["2001:db8::2"]}]}`))
+	}))
+	defer server.Close()
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	text := "apiVersion: v1\nkind: Config\nclusters: [{name: c, cluster: {server: '" + server.URL + "'}}]\ncontexts: [{name: x, context: {cluster: c}}]\ncurrent-context: x\n"
+	if err := os.WriteFile(kubeconfig, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f := agentFlags{kubeNode: "w", cluster: clusterFlags{kubeconfig: kubeconfig}}
+	got, err := f.servers()
+	if want := []string{server.URL, server.URL, "https://[2001:db8::1]:6443", "https://[2001:db8::2]:6443"}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("%q, %v, want %q", got, err, want)
+	}
+	f.kubeNode = ""
+	if got, err := f.servers(); err != nil || len(got) != 2 {
+		t.Errorf("on a VM: %q, %v", got, err)
 	}
 }

@@ -45,3 +45,14 @@ func GroupObject(id string) string {
 	}
 	return object
 }
+
+// GroupObjects are the ids of groups as their cloud has them.
+func GroupObjects(ids []string) []string {
+	var out []string
+	for _, id := range ids {
+		if object := GroupObject(id); object != "" {
+			out = append(out, object)
+		}
+	}
+	return out
+}

@@ -3,6 +3,7 @@ package console
 import (
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -85,6 +86,48 @@ func TestEachWithHisOwnToken(t *testing.T) {
 	}
 	if strings.Join(got, ",") != "Bearer mine,Bearer hers" {
 		t.Errorf("asked as %v", got)
+	}
+}
+
+// TestAnotherReplica: a process in which a session has not begun asks its person to log in,
+// whatever is asked for, lets nothing through to the cluster and leaves the cookie alone, so that
+// the session goes on where it began.
+func TestAnotherReplica(t *testing.T) {
+	r := newRig(t, func(o *Options) { o.Mode, o.Tokens, o.Cluster.BearerToken = Cluster, true, "" })
+	page := r.enterToken("mine")
+	other, err := New(r.o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(other.Close)
+	const policies = "/api/k8s/apis/crd.antrea.io/v1beta1/networkpolicies"
+	n := r.cluster.count()
+	for _, path := range []string{"/api/session", policies, "/api/stream?watch=annp", "/api/logout"} {
+		method := http.MethodGet
+		if path == "/api/logout" {
+			method = http.MethodPost
+		}
+		req := httptest.NewRequestWithContext(t.Context(), method, r.http.URL+path, nil)
+		for i := 0; i < len(page); i += 2 {
+			req.Header.Set(page[i], page[i+1])
+		}
+		for _, c := range r.browser.Jar.Cookies(req.URL) {
+			req.AddCookie(c)
+		}
+		if len(req.Cookies()) == 0 {
+			t.Fatal("the browser has no cookie")
+		}
+		answer := httptest.NewRecorder()
+		other.ServeHTTP(answer, req)
+		if answer.Code != http.StatusUnauthorized || !strings.Contains(answer.Body.String(), `"token":true`) || answer.Header().Get("Set-Cookie") != "" {
+			t.Errorf("%s %s at the other one: %d %s, cookie %q", method, path, answer.Code, answer.Body, answer.Header().Get("Set-Cookie"))
+		}
+	}
+	if asked := r.cluster.since(n); len(asked) != 0 {
+		t.Errorf("the cluster was asked: %v", asked)
+	}
+	if a := r.do("GET", policies, ""); a.code != http.StatusOK {
+		t.Errorf("the session does not go on where it began: %d %s", a.code, a.body)
 	}
 }
 

@@ -236,11 +236,13 @@ func assemble(ctx context.Context, mgr manager.Manager, id string, parts *shares
 	authors.look(ctx)
 	agents := newVMAgents(mgr.GetClient(), clk)
 	agents.divided = parts != nil
+	var status *realize.StatusWriter // what it owes, the inventory need not write
 	inv := inventory.New(inventory.Options{
 		Client: mgr.GetClient(), Secrets: mgr.GetAPIReader(), Events: mgr.GetEventRecorder("nephele-inventory"),
 		Clouds:     clouds,
 		ExternalID: externalIDs(o.metrics.clouds, id), SecretNamespaces: o.SecretNamespaces, AuthorsUnchecked: authors.Unchecked,
 		Mine: parts.mine(), Releaser: released, LetsIn: agents.LetsIn, Now: clk.Now, Random: rand.Float64,
+		Told: func(account string) bool { return status.Owes(account) },
 	})
 	authors.changed, o.clouds = inv.Revisit, inv
 	if err := o.metrics.show(o.metrics.realize, o.metrics.audit); err != nil {
@@ -254,7 +256,7 @@ func assemble(ctx context.Context, mgr manager.Manager, id string, parts *shares
 			return err
 		}
 	}
-	status := realize.NewStatusWriter(mgr.GetClient(), policies.reports, mgr.GetEventRecorder("nephele-realize"), clk, log.WithName("status"))
+	status = realize.NewStatusWriter(mgr.GetClient(), policies.reports, mgr.GetEventRecorder("nephele-realize"), clk, log.WithName("status"))
 	status.ChangedBy, status.Mine = inv.ChangedBy, parts.mine()
 	instance, err := o.Instance.instance(mgr, o.epoch)
 	if err != nil {

@@ -236,6 +236,10 @@ func (p plannedAccount) answer(provisional bool) AccountPlan {
 			closures, changes = append(closures, gone...), append(changes, changed...)
 		}
 		a.ReachabilityTold = toldOf(closures, changes)
+	} else {
+		for _, region := range o.Regions {
+			a.Quotas = append(a.Quotas, forecast.Standing(region.Snapshot, region.Limits)...)
+		}
 	}
 	a.Unread = o.unread
 	a.Planned = p.outlook()

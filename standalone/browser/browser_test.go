@@ -3,9 +3,11 @@ package browser
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"flag"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -33,7 +35,6 @@ import (
 
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
-	"github.com/nephele-io/nephele/internal/cli/consolecmd"
 	"github.com/nephele-io/nephele/internal/console"
 	"github.com/nephele-io/nephele/internal/sim"
 	"github.com/nephele-io/nephele/internal/sim/sqs"
@@ -299,26 +300,48 @@ func (p *place) realized(kind, namespace, name string) {
 // console opens a console of somebody and returns its link. Nobody is the administrator.
 func (p *place) console(t *testing.T, user string, edit bool) string {
 	t.Helper()
+	return p.links(t, user, edit, 1)[0]
+}
+
+// links opens a console of somebody and returns several links of it.
+func (p *place) links(t *testing.T, user string, edit bool, n int) []string {
+	t.Helper()
 	cfg := rest.CopyConfig(p.admin)
 	if user != "" {
 		cfg.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:authenticated"}}
 	}
-	link, serve, err := consolecmd.Open("127.0.0.1:0", console.Options{Cluster: cfg, Edit: edit, Name: "browser test", Version: "v0", Log: logr.Discard()})
+	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
+	o := console.Options{Mode: console.Local, Cluster: cfg, Edit: edit, Name: "browser test", Version: "v0", Log: logr.Discard(), Now: time.Now, Random: rand.Reader}
+	o.Origins, err = console.LocalOrigins(l.Addr())
+	must(t, err)
+	s, err := console.New(o)
+	must(t, err)
+	links := make([]string, n)
+	for i := range links {
+		links[i], err = s.Link()
+		must(t, err)
+	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan error, 1)
-	go func() { ended <- serve(ctx) }()
+	go func() { ended <- s.Serve(ctx, l) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
 	})
-	return link
+	return links
+}
+
+// play runs a scene and returns what it says.
+func (p *place) play(t *testing.T, scene, link string, more map[string]string) map[string]any {
+	t.Helper()
+	return play(t, p.web, scene, link, more)
 }
 
 // play runs a scene of web/test/browser.mjs and returns what it says.
-func (p *place) play(t *testing.T, scene, link string, more map[string]string) map[string]any {
+func play(t *testing.T, web, scene, link string, more map[string]string) map[string]any {
 	t.Helper()
 	in := map[string]string{"scene": scene, "link": link, "browser": browser(), "hostile": hostile, "pictures": *pictures, "failures": os.Getenv("NEPHELE_BROWSER_FAILURES")}
 	for k, v := range more {
@@ -328,7 +351,7 @@ func (p *place) play(t *testing.T, scene, link string, more map[string]string) m
 	must(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "node", filepath.Join(p.web, "test", "browser.mjs"))
+	cmd := exec.CommandContext(ctx, "node", filepath.Join(web, "test", "browser.mjs"))
 	cmd.Stdin = bytes.NewReader(raw)
 	var out, problems bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &problems
@@ -362,6 +385,10 @@ func TestConsole(t *testing.T) {
 	t.Run("drift", func(t *testing.T) {
 		p.drift(t)
 		p.play(t, "drift", p.console(t, "", true), map[string]string{"author": "arn:aws:iam::" + cloudAccount + ":user/" + stranger})
+	})
+	t.Run("pages of others", func(t *testing.T) {
+		links := p.links(t, "", true, 4)
+		p.play(t, "attacks", links[0], map[string]string{"link2": links[1], "link3": links[2], "link4": links[3]})
 	})
 	t.Run("an auditor changes nothing", func(t *testing.T) { p.play(t, "auditor", p.console(t, "auditor", true), nil) })
 	t.Run("a person of one namespace", func(t *testing.T) { p.play(t, "namespace", p.console(t, "tenant", true), nil) })

@@ -158,3 +158,84 @@ func TestAzureTakeOver(t *testing.T) {
 		}
 	})
 }
+
+// TestAzureManyPolicies is TestManyPolicies: one network security group holds them all, and one
+// write brings all of what is changed at once.
+func TestAzureManyPolicies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newAzureFleet(t, 60, 60, latency)
+		f.start()
+		for i := range 50 {
+			f.engine.PutPolicy(admit(fmt.Sprintf("p%02d", i), role("r0"), fmt.Sprintf("r%d", 1+i), int32(1000+i)))
+		}
+		f.publish()
+		took := f.settle(time.Hour)
+		f.azureRow("50 policies on one VM", took)
+		// The VM and its 50 peers, which are members by name from now on.
+		if n := f.calls.total("Microsoft.Network/networkInterfaces/write"); n > 52 {
+			t.Errorf("%d edits of interfaces", n)
+		}
+		if r, _ := f.realizer.Report(account); len(r.Result.Refusals) > 0 {
+			t.Errorf("refused: %+v", r.Result.Refusals)
+		}
+		time.Sleep(time.Hour)
+		f.calls.reset()
+		for i := range 10 {
+			f.engine.PutPolicy(admit(fmt.Sprintf("q%02d", i), role("r0"), fmt.Sprintf("r%d", 1+i), int32(2000+i)))
+		}
+		f.publish()
+		took = f.settle(time.Hour)
+		f.azureRow("10 more policies on that VM", took)
+		if n := f.calls.total("Microsoft.Network/networkSecurityGroups/write"); n != 1 {
+			t.Errorf("%d writes of groups, want one", n)
+		}
+	})
+}
+
+// TestAzureChurn changes labels for a while, then gives the whole fleet back: one edit of each
+// interface again.
+func TestAzureChurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, perSecond, seconds := sized(1000, 40), 2, sized(60, 10)
+		f := newAzureFleet(t, n, 10, latency)
+		changes, took := f.azureChurn(perSecond, seconds)
+		edits := f.calls.total("Microsoft.Network/networkInterfaces/write")
+		f.azureRow(fmt.Sprintf("%d label changes per second for %d s, %d VMs", perSecond, seconds, n), took)
+		if edits > 2*changes || took > time.Duration(seconds+20)*time.Second {
+			t.Errorf("%d edits for %d changes, settled after %s: want at most 2 for each, and 20 s after the last", edits, changes, took)
+		}
+		time.Sleep(time.Hour)
+		f.calls.reset()
+		for i := range 20 {
+			f.engine.DeletePolicy(fmt.Sprintf("uid-p%02d", i))
+		}
+		f.publish()
+		took = f.settle(time.Hour)
+		f.azureRow(fmt.Sprintf("all %d VMs are given back", n), took)
+		if edits := f.calls.total("Microsoft.Network/networkInterfaces/write"); edits != n {
+			t.Errorf("%d edits of %d interfaces", edits, n)
+		}
+	})
+}
+
+func (f *fleet) azureChurn(perSecond, seconds int) (changes int, took time.Duration) {
+	f.Helper()
+	f.start()
+	f.twenty()
+	f.publish()
+	f.settle(24 * time.Hour)
+	time.Sleep(time.Hour)
+	f.calls.reset()
+	start := time.Now()
+	changes = seconds * perSecond
+	for i := range changes {
+		if i > 0 {
+			time.Sleep(time.Second / time.Duration(perSecond))
+		}
+		name := f.names[i*37%len(f.names)]
+		f.relabel(name, fmt.Sprintf("r%d", (i*37+1+i%3)%10))
+		f.publish()
+	}
+	f.settle(24 * time.Hour)
+	return changes, time.Since(start)
+}

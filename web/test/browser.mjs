@@ -5,6 +5,7 @@
 import { mkdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { createRequire } from 'node:module'
+import { createServer } from 'node:http'
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { chromium } from 'playwright-core'
@@ -111,6 +112,7 @@ const scenes = {
           if (name === 'map') await page.waitForFunction(() => (document.querySelector('.canvas')?.cy?.nodes().length ?? 0) > 3)
           await clean(`${name} ${width} ${dark ? 'dark' : 'light'}`)
           must((await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth)) === true, `${name} is wider than the window at ${width}`)
+          if (name === 'overview') must((await page.getByRole('region', { name: 'Quotas' }).getByRole('meter').count()) >= 3, 'no bars of quotas where nothing is to be done')
           if (width === 1280) await picture(name)
           if (dark && (name === 'overview' || name === 'map')) await picture(name + '-dark')
         }
@@ -296,6 +298,202 @@ scenes.over = async () => {
   await page.getByRole('button', { name: 'Release in an emergency' }).waitFor()
   must((await banner.count()) === 0, 'the banner is there after the end')
   return {}
+}
+
+/** What another page in the same browser can do: nothing, be it of another site or another port. */
+scenes.attacks = async () => {
+  const name = 'nephele-session-' + new URL(origin).port
+  const own = async () => (await context.cookies(origin)).find((c) => c.name === name)
+  const mine = await own()
+  must(mine?.httpOnly && mine.sameSite === 'Strict', 'the cookie can be read by scripts, or is sent from other sites')
+  must(!(await page.evaluate(() => document.cookie)).includes('nephele'), 'a script of the page reads the cookie')
+  // Fixation: whoever has planted an id knows nothing of the session that begins with it there.
+  for (const planted of ['planted-by-somebody-else', mine.value]) {
+    const browser = await chromium.launch({ executablePath: what.browser, args: ['--no-sandbox', '--disable-gpu'] })
+    const victim = await browser.newContext()
+    await victim.addCookies([{ name, value: planted, url: origin, httpOnly: true, sameSite: 'Strict' }])
+    const tab = await victim.newPage()
+    await tab.goto(planted === mine.value ? what.link3 : what.link2)
+    await tab.getByRole('status').filter({ hasText: 'live' }).first().waitFor()
+    const theirs = (await victim.cookies(origin)).find((c) => c.name === name)
+    must(theirs && theirs.value !== planted, 'the session has the id that somebody planted')
+    await victim.clearCookies()
+    await victim.addCookies([{ name, value: planted, url: origin, httpOnly: true, sameSite: 'Strict' }])
+    must((await tab.evaluate(async () => (await fetch('/api/session')).status)) === 401, 'the planted id is that of a session')
+    await browser.close()
+  }
+  // The former session of that browser, whose id was planted, is over; this one begins anew.
+  await page.goto(what.link4)
+  await page.getByRole('status').filter({ hasText: 'live' }).first().waitFor()
+  const path = '/api/k8s/apis/crd.antrea.io/v1beta1/namespaces/shop/networkpolicies/web'
+  const version = () => page.evaluate(async (path) => { const o = await (await fetch(path)).json(); return o.metadata.uid + o.metadata.resourceVersion }, path)
+  const before = await version()
+  const evil = createServer((req, res) => {
+    res.writeHead(200, { 'Content-Type': 'text/html' })
+    res.end('<!doctype html><title>evil</title><body>')
+  })
+  await new Promise((done) => evil.listen(0, '127.0.0.1', done))
+  const answers = []
+  const tab = await context.newPage()
+  tab.on('response', (r) => r.url().startsWith(origin) && answers.push([r.request().method(), r.url(), r.status()]))
+  // What the browser keeps from the page has no answer here. That it changed nothing is seen in the end.
+  let kept = 0
+  tab.on('requestfailed', (r) => r.url().startsWith(origin + '/api/') && kept++)
+  for (const host of ['127.0.0.1', 'localhost']) {
+    await tab.goto(`http://${host}:${evil.address().port}/`)
+    const seen = await tab.evaluate(async ([origin, path]) => {
+      const tries = []
+      const headers = { 'Content-Type': 'application/json', 'X-Nephele-Csrf': 'guessed' }
+      for (const method of ['DELETE', 'PUT', 'PATCH', 'POST']) {
+        tries.push(fetch(origin + path, { method, credentials: 'include', headers, body: '{}' }))
+        if (method === 'POST') tries.push(fetch(origin + path, { method, credentials: 'include', mode: 'no-cors', headers: { 'Content-Type': 'text/plain' }, body: '{}' }).then(() => 'sent'))
+      }
+      for (const p of ['/api/session', '/api/stream?watch=annp', path]) tries.push(fetch(origin + p, { credentials: 'include' }).then((r) => 'read ' + r.status))
+      tries.push(fetch(origin + '/api/logout', { method: 'POST', credentials: 'include', mode: 'no-cors' }).then(() => 'sent'))
+      const results = (await Promise.allSettled(tries)).map((r) => (r.status === 'fulfilled' ? String(r.value) : 'refused'))
+      const frame = document.createElement('iframe')
+      frame.src = origin + '/policies'
+      document.body.append(frame)
+      await new Promise((done) => (frame.onload = frame.onerror = done))
+      let framed = 'refused'
+      try { framed = frame.contentDocument?.body?.innerText ?? 'refused' } catch { /* of another origin */ }
+      const opened = window.open(origin + '/')
+      await new Promise((done) => setTimeout(done, 500))
+      let reach = 'nothing'
+      try { reach = opened?.document?.title ?? 'nothing' } catch { reach = 'nothing' }
+      opened?.close()
+      return { results, framed, reach }
+    }, [origin, path])
+    must(seen.results.every((r) => r === 'refused' || r === 'sent'), `a page of ${host} reads: ${seen.results}`)
+    must(!/no-ssh|Policies/.test(seen.framed) && seen.reach === 'nothing', `a page of ${host} frames or reaches the console: ${seen.framed} ${seen.reach}`)
+    // A form goes without asking before. It takes the page away, so it is the last.
+    await tab.evaluate(([origin, path]) => {
+      const form = document.createElement('form')
+      Object.assign(form, { method: 'POST', enctype: 'text/plain', action: origin + path })
+      const field = document.createElement('input')
+      Object.assign(field, { name: '{"kind":"NetworkPolicy","a":"', value: '"}' })
+      form.append(field)
+      document.body.append(form)
+      form.submit()
+    }, [origin, path])
+    await tab.waitForURL(origin + '/**')
+    must(!/"spec"/.test(await tab.locator('body').innerText()), 'the answer to a form tells a policy')
+  }
+  const api = answers.filter(([, url]) => url.includes('/api/'))
+  must(api.length >= 2 && kept >= 16, `the attacks were not made: ${kept} were kept back, ${JSON.stringify(answers)}`)
+  for (const [method, url, status] of api) must(status === 403 || (method === 'OPTIONS' && status >= 400), `${method} ${url} from another page: ${status}`)
+  await tab.close()
+  evil.close()
+  // He is still logged in, nothing was changed, and his own page may.
+  must((await version()) === before, 'a page of another origin has changed a policy')
+  must((await write('PUT')) === 200, 'the page itself cannot change anything, so the attacks prove nothing')
+  problems.length = 0 // what the browser said about the attacks
+  return {}
+}
+
+/** The screens as they look, as pictures; of the first ones also without each of their panels. */
+scenes.look = async () => {
+  const pictures = {}
+  // What differs from one moment to the next is a map's layout, and nothing else.
+  const take = async () => (await page.screenshot({ mask: [page.locator('.canvas')], maskColor: '#808080' })).toString('base64')
+  // An answer that comes late changes the picture once more: it counts when it stays.
+  const shot = async (name) => {
+    for (let former = '', n = 0; n < 20 && former !== (pictures[name] = await take()); n++) {
+      former = pictures[name]
+      await page.waitForTimeout(name.includes(' without ') ? 0 : 600)
+    }
+  }
+  const all = {
+    overview: ['/', 'Needs attention'],
+    map: ['/map', 'Choose one, or an edge'],
+    reachability: ['/reach', 'web-1'],
+    policies: ['/policies', 'no-ssh-from-outside'],
+    editor: ['/policies/annp/shop/db-from-app', 'What comes in'],
+    changes: ['/changes', 'What is still to be done'],
+    workload: [await vmPath('db-1'), 'Rules that hold'],
+  }
+  for (const scheme of ['light', 'dark']) {
+    await page.emulateMedia({ colorScheme: scheme, reducedMotion: 'reduce' })
+    for (const [width, height] of [[1280, 800], [1920, 1080]]) {
+      await page.setViewportSize({ width, height })
+      for (const [name, [path, text]] of Object.entries(all)) {
+        await go(path)
+        await page.getByText(text).first().waitFor()
+        await settled()
+        if (name === 'map') await page.waitForFunction(() => (document.querySelector('.canvas')?.cy?.nodes().length ?? 0) > 3)
+        await page.evaluate(() => document.fonts.ready)
+        const key = `${name}-${width}-${scheme}`
+        await shot(key)
+        if (scheme !== 'light' || width !== 1280 || !['overview', 'workload'].includes(name)) continue
+        const panels = page.locator('main .panel')
+        for (let i = 0; i < (await panels.count()); i++) {
+          const box = await panels.nth(i).boundingBox()
+          if (!box || box.y + box.height / 2 > height) continue // not on the picture
+          // At once: the page gives changes of style the time of a transition.
+          await panels.nth(i).evaluate((el) => new Promise((done) => {
+            el.style.transition = 'none'
+            el.style.opacity = '0'
+            requestAnimationFrame(() => requestAnimationFrame(done))
+          }))
+          await shot(`${key} without ${(await panels.nth(i).getAttribute('aria-label')) ?? (await panels.nth(i).getAttribute('aria-labelledby')) ?? i}`)
+          await panels.nth(i).evaluate((el) => (el.style.opacity = ''))
+        }
+      }
+    }
+  }
+  return { pictures }
+}
+
+/** How long things take with many machines, by the clock and in time of the page's processor. */
+scenes.measure = async () => {
+  const cdp = await context.newCDPSession(page)
+  await cdp.send('Performance.enable', { timeDomain: 'threadTicks' })
+  const spent = async () => (await cdp.send('Performance.getMetrics')).metrics.find((m) => m.name === 'TaskDuration').value * 1000
+  const took = async (what) => {
+    const [cpu, at] = [await spent(), Date.now()]
+    await what()
+    await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => setTimeout(done))))
+    return { ms: Date.now() - at, cpu: Math.round((await spent()) - cpu) }
+  }
+  const heap = async () => {
+    await cdp.send('HeapProfiler.collectGarbage')
+    return Math.round((await cdp.send('Runtime.getHeapUsage')).usedSize / 1e6)
+  }
+  const out = {}
+  const nodes = () => page.waitForFunction(() => (document.querySelector('.canvas')?.cy?.nodes().length ?? 0) > 3)
+  out.overview = await took(async () => {
+    await go('/')
+    await page.getByLabel('Machines').getByText(Number(what.vms).toLocaleString('en')).waitFor()
+  })
+  out.map = await took(async () => {
+    await go('/map')
+    await nodes()
+  })
+  out.nodes = await page.evaluate(() => document.querySelector('.canvas').cy.nodes().length)
+  // Frames while the map is moved, for two seconds.
+  const canvas = await page.locator('.canvas').boundingBox()
+  await page.mouse.move(canvas.x + canvas.width / 2, canvas.y + canvas.height / 2)
+  const frames = page.evaluate(() => new Promise((done) => {
+    let n = 0
+    const begin = performance.now()
+    const next = () => (n++, performance.now() - begin < 2000 ? requestAnimationFrame(next) : done((n * 1000) / (performance.now() - begin)))
+    requestAnimationFrame(next)
+  }))
+  for (let i = 0; i < 40; i++) await page.evaluate((i) => void document.querySelector('.canvas').cy.panBy({ x: i % 2 ? 9 : -7, y: i % 3 ? 5 : -8 }), i)
+  out.fps = Math.round(await frames)
+  out.filterMap = await took(async () => {
+    await page.getByRole('searchbox', { name: 'Filter the map' }).fill('web')
+    await settled()
+  })
+  out.heapMap = await heap()
+  await go('/workload')
+  await page.getByRole('table').waitFor()
+  out.filter = await took(async () => {
+    await page.getByRole('searchbox', { name: 'Filter' }).fill('db-17')
+    await page.waitForFunction(() => [...document.querySelectorAll('tbody tr td:first-child a')].every((a) => a.textContent.includes('db-17')))
+  })
+  out.heap = await heap()
+  return out
 }
 
 async function nothingToChange(machine) {

@@ -58,5 +58,6 @@ export function serve(port, options) {
 }
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
-  serve(Number(process.argv[2] ?? 8089), { vms: Number(process.argv[3] ?? 24) })
+  const server = serve(Number(process.argv[2] ?? 8089), { vms: Number(process.argv[3] ?? 24) })
+  server.on('listening', () => console.log(`http://127.0.0.1:${server.address().port}/`))
 }

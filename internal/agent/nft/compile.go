@@ -383,12 +383,29 @@ func (w *work) lanes(c *class, d Direction, policies []*policyParts) (entries []
 		return nil, false
 	}
 	runs := order(d, with)
+	logged := isolationLog(d, runs)
 	for _, f := range []Family{IPv4, IPv6} {
-		l := lane{work: w, class: c, direction: d, family: f, isolated: isolated}
+		l := lane{work: w, class: c, direction: d, family: f, isolated: isolated, logged: logged}
 		l.compile(runs, kubernetes)
 		entries = append(entries, l.chain(""))
 	}
 	return entries, isolated
+}
+
+// isolationLog is the origin of what is logged of the packets that isolation drops: the first
+// policy that isolates and has a rule of the direction logged.
+func isolationLog(d Direction, runs []run) *Origin {
+	for _, r := range runs {
+		if !r.policy.isolates[d] {
+			continue
+		}
+		for _, rule := range r.policy.rules[d] {
+			if rule.EnableLogging {
+				return &Origin{Kind: OriginIsolation, Policy: r.policy.reference, Index: -1, Logged: Logged{d, v1beta2.RuleActionDrop, rule.LogLabel}}
+			}
+		}
+	}
+	return nil
 }
 
 func (f Failsafe) rules() []Rule {
@@ -419,6 +436,8 @@ type lane struct {
 	direction Direction
 	family    Family
 	isolated  bool
+	// logged says of which policy it is logged what isolation drops; nil for none.
+	logged *Origin
 	// made is the segment that is being made.
 	made *segment
 }
@@ -439,6 +458,9 @@ func (l *lane) compile(runs []run, kubernetes bool) {
 		end = Rule{Action: Drop, Origin: Origin{Kind: OriginIsolation}}
 	}
 	l.program.Chains[l.chain("-end")] = &Chain{Rules: []Rule{end}}
+	if l.isolated && l.logged != nil {
+		l.program.Chains[l.chain("-end")] = &Chain{Rules: []Rule{{Action: Log, Origin: *l.logged}, end}}
+	}
 	for _, r := range runs {
 		into := tiers
 		if r.policy.stage > 0 {

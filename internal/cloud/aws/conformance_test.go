@@ -129,7 +129,7 @@ func (l *lab) region() *world.Region {
 }
 
 func (l *lab) world() cloudtest.World {
-	list, err := l.region().CreatePrefixList(world.CreatePrefixListInput{
+	list, err := l.region().Lists().CreatePrefixList(world.CreatePrefixListInput{
 		Name: "offices", Family: "IPv4", MaxEntries: 5, Entries: []world.EntrySpec{{CIDR: "203.0.113.0/24"}},
 	})
 	if err != nil {

@@ -15,7 +15,7 @@ func TestPrefixLists(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, sim.Options{})
 	const s3 = "pl-68a54001"
-	own, err := l.region().CreatePrefixList(world.CreatePrefixListInput{Name: "offices", Family: "IPv4", MaxEntries: 5, Entries: []world.EntrySpec{{CIDR: "203.0.113.0/24"}}})
+	own, err := l.region().Lists().CreatePrefixList(world.CreatePrefixListInput{Name: "offices", Family: "IPv4", MaxEntries: 5, Entries: []world.EntrySpec{{CIDR: "203.0.113.0/24"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +45,7 @@ func TestPrefixLists(t *testing.T) {
 	}
 	version := own.Version()
 	if _, err := l.region().
-		ModifyPrefixList(world.ModifyPrefixListInput{PrefixListID: own.ID, CurrentVersion: &version, Add: []world.EntrySpec{{CIDR: "192.0.2.0/24"}}}); err != nil {
+		Lists().ModifyPrefixList(world.ModifyPrefixListInput{PrefixListID: own.ID, CurrentVersion: &version, Add: []world.EntrySpec{{CIDR: "192.0.2.0/24"}}}); err != nil {
 		t.Fatal(err)
 	}
 	part, err := l.provider.Refresh(t.Context(), snap, []string{own.ID})

@@ -281,7 +281,7 @@ func (h *estateHistory) rule() (string, error) {
 	g, r := h.group(), h.lab.region()
 	perm := world.Permission{Protocol: "-1", CIDRs: []world.CIDRPeer{{CIDR: fmt.Sprintf("10.%d.0.0/16", h.IntN(200))}}}
 	if h.IntN(3) == 0 {
-		lists, err := r.PrefixLists()
+		lists, err := r.Lists().PrefixLists()
 		if l := oneOf(h, lists, err); l.ID != "" {
 			perm = world.Permission{Protocol: "-1", PrefixLists: []world.PrefixListPeer{{PrefixListID: l.ID}}}
 		}
@@ -297,21 +297,21 @@ func (h *estateHistory) rule() (string, error) {
 
 func (h *estateHistory) list() (string, error) {
 	r := h.lab.region()
-	lists, err := r.PrefixLists()
+	lists, err := r.Lists().PrefixLists()
 	l := oneOf(h, lists, err)
 	if l.ID == "" || h.IntN(3) == 0 {
-		l, err := r.CreatePrefixList(world.CreatePrefixListInput{Name: fmt.Sprintf("l%d", h.names), Family: "IPv4", MaxEntries: 9})
+		l, err := r.Lists().CreatePrefixList(world.CreatePrefixListInput{Name: fmt.Sprintf("l%d", h.names), Family: "IPv4", MaxEntries: 9})
 		return "new list " + l.ID, err
 	}
 	version := l.Version()
-	_, err = r.ModifyPrefixList(world.ModifyPrefixListInput{PrefixListID: l.ID, CurrentVersion: &version,
+	_, err = r.Lists().ModifyPrefixList(world.ModifyPrefixListInput{PrefixListID: l.ID, CurrentVersion: &version,
 		Add: []world.EntrySpec{{CIDR: fmt.Sprintf("203.0.%d.0/24", h.IntN(250))}}})
 	return "edit list " + l.ID, err
 }
 
 func (h *estateHistory) peering() (string, error) {
 	r, w := h.lab.region(), h.lab.server.World()
-	all, err := r.PeeringConnections()
+	all, err := r.Peerings().PeeringConnections()
 	if p := oneOf(h, all, err); p.ID != "" && h.IntN(2) == 0 {
 		status := []string{world.PeeringActive, "deleted"}[h.IntN(2)]
 		return status + " " + p.ID, w.SetPeeringStatus(p.ID, status)

@@ -2,6 +2,7 @@ package forecast
 
 import (
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -167,6 +168,33 @@ func TestApplyRefusesWhatDoesNotFit(t *testing.T) {
 		if _, err := Apply(small(), []plan.Step{s}); err == nil {
 			t.Errorf("%s: no error", name)
 		}
+	}
+}
+
+// TestStanding: where nothing is to be done, the fullest group of ours and the interface with most
+// groups beside one of ours are told.
+func TestStanding(t *testing.T) {
+	limits := cloud.Limits{RulesPerGroup: 60, GroupsPerInterface: 5, GroupsPerRegion: 2500}
+	now := small()
+	groups := Quota{Region: "r", Name: "security groups", Before: len(now.Groups), After: len(now.Groups), Limit: 2500}
+	if got := Standing(now, limits); len(got) != 1 || got[0] != groups {
+		t.Errorf("where nothing is ours: %+v", got)
+	}
+	for i := range now.Groups {
+		if g := &now.Groups[i]; g.ID == "sg-db" {
+			g.Tags = map[string]string{cloud.TagAccount: "shop/cloud"}
+			g.Rules = []cloud.Rule{rule(cloud.Ingress, ssh, "192.0.2.0/24"), rule(cloud.Ingress, ssh, "198.51.100.0/24"), rule(cloud.Egress, ssh, "192.0.2.0/24")}
+		} else {
+			g.Rules = []cloud.Rule{rule(cloud.Ingress, ssh, "192.0.2.0/24"), rule(cloud.Ingress, ssh, "198.51.100.0/24"), rule(cloud.Ingress, ssh, "203.0.113.0/24")}
+		}
+	}
+	now.Interfaces[0].GroupIDs = []string{"sg-db"}
+	want := []Quota{groups,
+		{Region: "r", Name: "rules of a group, per direction and family", Before: 2, After: 2, Limit: 60, Where: "db, ingress IPv4"},
+		{Region: "r", Name: "groups of an interface", Before: 1, After: 1, Limit: 5, Where: now.Interfaces[0].ID},
+	}
+	if got := Standing(now, limits); !slices.Equal(got, want) {
+		t.Errorf("%+v; want %+v", got, want)
 	}
 }
 

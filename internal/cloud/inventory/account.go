@@ -49,6 +49,9 @@ type account struct {
 	handed bool
 	// interval is the poll interval.
 	interval time.Duration
+	// leaving is since when groups of interfaces have been left to others to write; zero if they
+	// are not. Only Reconcile uses it.
+	leaving time.Time
 }
 
 // credentials is a key of a Secret and what was there.

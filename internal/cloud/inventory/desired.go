@@ -250,7 +250,7 @@ func (m machine) virtualMachine(v view, key types.NamespacedName, c choice) *v1a
 	setIfLegal(vm.Labels, v1alpha1.LabelCloudVPCUID, m.networkUID())
 	for _, nic := range m.nics {
 		out := v1alpha1.NetworkInterface{
-			Name: nic.ID, MAC: nic.MAC, SecurityGroupIds: groupObjects(nic.GroupIDs), FormerSecurityGroupIds: groupObjects(cloud.FormerGroups(nic.Tags)),
+			Name: nic.ID, MAC: nic.MAC, SecurityGroupIds: cloud.GroupObjects(nic.GroupIDs), FormerSecurityGroupIds: cloud.GroupObjects(cloud.FormerGroups(nic.Tags)),
 		}
 		for _, a := range nic.PrivateIPs {
 			out.IPs = append(out.IPs, v1alpha1.IPAddress{AddressType: v1alpha1.AddressTypeInternalIP, Address: a.String()})
@@ -262,17 +262,6 @@ func (m machine) virtualMachine(v view, key types.NamespacedName, c choice) *v1a
 	}
 	vm.Status.Addresses = inShort(m.addresses())
 	return vm
-}
-
-// groupObjects are the ids of groups as their cloud has them.
-func groupObjects(ids []string) []string {
-	var out []string
-	for _, id := range ids {
-		if object := cloud.GroupObject(id); object != "" {
-			out = append(out, object)
-		}
-	}
-	return out
 }
 
 // accountLabels leaves out a name that is too long for a label; AnnotationAccount always has it.

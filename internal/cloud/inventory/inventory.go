@@ -29,6 +29,10 @@ const releasePoll = 2 * time.Second
 // staleWait is how long to wait for the cache when the API server has newer objects than it.
 const staleWait = 200 * time.Millisecond
 
+// Groups of interfaces are left to others to write for at most two poll intervals; every laterWait
+// it is looked whether that was done.
+const laterWait = 10 * time.Second
+
 // Releaser gives back what we hold in the cloud accounts.
 type Releaser interface {
 	// Released reports that nothing of ours is left in the account, "namespace/name", as a snapshot
@@ -103,6 +107,11 @@ type Options struct {
 	// Mine reports whether an account, "namespace/name", is this process's to read and to write the
 	// objects of; nil means that all are. It must not block. Who answers otherwise calls Divide.
 	Mine func(account string) bool
+
+	// Told reports whether somebody is about to write the statuses of an account's VMs, and with
+	// them the groups of their interfaces as they were read: so that one write does for both. It
+	// must not block; nil means that nobody is.
+	Told func(account string) bool
 
 	// Now is the clock, nil the real one. Random returns a number in [0,1); nil means no jitter.
 	Now    func() time.Time

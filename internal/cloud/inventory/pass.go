@@ -65,7 +65,7 @@ func (p *pass) run(ctx context.Context) (reconcile.Result, error) {
 	var s *syncer
 	var d desired
 	publish := func() (written error) {
-		s = &syncer{Inventory: p.Inventory, account: p.key()}
+		s = &syncer{Inventory: p.Inventory, account: p.key(), toOthers: p.leavesGroups()}
 		d, written, err = p.publish(ctx, s)
 		return written
 	}
@@ -94,6 +94,15 @@ func (p *pass) run(ctx context.Context) (reconcile.Result, error) {
 	}
 	if s.again {
 		wait = min(wait, staleWait)
+	}
+	if s.later {
+		wait = min(wait, laterWait)
+	}
+	if s.later != !p.account.leaving.IsZero() { // it begins or ends
+		p.account.leaving = time.Time{}
+		if s.later {
+			p.account.leaving = p.opts.Now()
+		}
 	}
 	if !p.ends.IsZero() {
 		wait = min(wait, max(p.ends.Sub(p.opts.Now()), time.Millisecond))
@@ -200,6 +209,13 @@ func (p *pass) config(ctx context.Context) (AccountConfig, error) {
 	return c, nil
 }
 
+// leavesGroups reports whether the groups of interfaces are left to others to write.
+func (p *pass) leavesGroups() bool {
+	since := p.account.leaving
+	return p.opts.Told != nil && !p.deleting() && p.opts.Told(cloud.AccountKey(p.cpa.Namespace, p.cpa.Name)) &&
+		(since.IsZero() || p.opts.Now().Sub(since) < 2*p.interval())
+}
+
 // publish computes what there should be from what is known, lets the subscribers know and writes
 // the objects. What has not changed since the last time is left alone: if nothing has, nothing is
 // computed or compared. written is what went wrong with the writing; err that the objects could not
@@ -265,7 +281,7 @@ func (p *pass) publish(ctx context.Context, s *syncer) (d desired, written, err 
 	p.tellRefs(d.refs)
 	p.account.basis = nil
 	written = s.sync(ctx, d, keep)
-	if written == nil && !s.again && !s.left && len(s.taken) == 0 {
+	if written == nil && !s.again && !s.left && !s.later && len(s.taken) == 0 {
 		p.account.basis = &basis{objects: s.sum, inputs: inputs, snapshots: v.snapshots, refs: d.refs, matched: d.matched,
 			unheeded: d.unheeded, counts: d.counts, inNetwork: d.inNetwork, clashes: d.clashes, ends: p.ends}
 	}

@@ -116,6 +116,7 @@ func (s *syncer) putVM(ctx context.Context, want, have *v1alpha1.VirtualMachine)
 		before := live.Status
 		// What policies do to the VM is not ours to write.
 		live.Status = *want.Status.DeepCopy()
+		s.leaveGroups(&live.Status, &before)
 		live.Status.Policies, live.Status.PolicySummary = before.Policies, before.PolicySummary
 		live.Status.Conditions = append([]metav1.Condition(nil), before.Conditions...)
 		live.Status.LastSeen = before.LastSeen
@@ -131,6 +132,29 @@ func (s *syncer) putVM(ctx context.Context, want, have *v1alpha1.VirtualMachine)
 		s.opts.Events.Eventf(want, nil, corev1.EventTypeWarning, c.Reason, "Import", "%s", c.Message)
 	}
 	return err
+}
+
+// leaveGroups keeps the groups of a VM's interfaces as they are shown, if nothing else about these
+// has changed and what is shown is younger, or if somebody else is about to write them.
+func (s *syncer) leaveGroups(status, shown *v1alpha1.VirtualMachineStatus) {
+	older := shown.LastSeen != nil && status.LastSeen != nil && status.LastSeen.Before(shown.LastSeen)
+	if !older && !s.toOthers || !sameButGroups(status.NetworkInterfaces, shown.NetworkInterfaces) {
+		return
+	}
+	if !equality.Semantic.DeepEqual(status.NetworkInterfaces, shown.NetworkInterfaces) {
+		status.NetworkInterfaces = shown.NetworkInterfaces
+		s.mu.Lock()
+		s.later = true
+		s.mu.Unlock()
+	}
+}
+
+// sameButGroups reports whether two VMs have the same interfaces, whichever groups these hold.
+func sameButGroups(a, b []v1alpha1.NetworkInterface) bool {
+	return slices.EqualFunc(a, b, func(x, y v1alpha1.NetworkInterface) bool {
+		x.SecurityGroupIds, x.FormerSecurityGroupIds = y.SecurityGroupIds, y.FormerSecurityGroupIds
+		return equality.Semantic.DeepEqual(x, y)
+	})
 }
 
 func (s *syncer) putVpc(ctx context.Context, want, have *v1alpha1.Vpc) error {

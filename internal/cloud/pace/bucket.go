@@ -173,6 +173,13 @@ func (b *bucket) pause(until time.Time) {
 	}
 }
 
+// left is how many tokens there are.
+func (b *bucket) left(now time.Time) float64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.tokens.TokensAt(now)
+}
+
 // empty takes all tokens out.
 func (b *bucket) empty(now time.Time) { b.tokens.AllowN(now, int(max(0, b.tokens.TokensAt(now)))) }
 

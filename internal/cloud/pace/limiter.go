@@ -5,11 +5,12 @@
 // how EC2 counts, and others that several actions share, because that is how Azure does. Two
 // Nephele accounts with credentials of the same cloud account share their buckets, as do the
 // inventory and the realizer. A bucket begins full and at its documented size (Options.Rate). A
-// throttled call empties it and slows it down by a fifth; while there is more to call than the
-// bucket lets through, every second without throttling gives a twentieth back, until just below the
-// rate that was too much. Beyond that, and beyond the documented rate, it feels its way only after
-// a while without throttling. So it comes to rest near the real rate where others use the account
-// too, where the limits of the account are raised, and at the documented rate elsewhere.
+// throttled call empties it and slows it down by a fifth (of several that it takes from, the one
+// with the fewest tokens); while there is more to call than the bucket lets through, every second
+// without throttling gives a twentieth back, until just below the rate that was too much. Beyond
+// that, and beyond the documented rate, it feels its way only after a while without throttling. So
+// it comes to rest near the real rate where others use the account too, where the limits of the
+// account are raised, and at the documented rate elsewhere.
 //
 // It promises that calls of the same purpose are let through in the order in which they came, that
 // enforcement goes before inventory, and that inventory nevertheless gets every tenth turn: nobody
@@ -98,13 +99,28 @@ func (l *Limiter) Admit(ctx context.Context, k Key, shared ...Key) (done func(cl
 	}
 	start := l.opts.Now()
 	return func(class cloud.Class) {
+		now := l.opts.Now()
+		blamed := scarcest(taken, now)
 		for _, b := range taken {
-			b.ended(start, l.opts.Now(), class == cloud.Throttled)
+			b.ended(start, now, class == cloud.Throttled && b == blamed)
 		}
 		if l.opts.Ended != nil {
 			l.opts.Ended(Event{Key: k, Waited: max(0, start.Sub(asked)), Class: class})
 		}
 	}, nil
+}
+
+// scarcest is the bucket with the fewest tokens, the first of several; nil without any. A cloud
+// does not say which bucket has let a call down. To empty a full one besides would cost all that it
+// holds; to blame the wrong one slows down the same calls until they pass.
+func scarcest(buckets []*bucket, now time.Time) (out *bucket) {
+	least := 0.0
+	for _, b := range buckets {
+		if n := b.left(now); out == nil || n < least {
+			out, least = b, n
+		}
+	}
+	return out
 }
 
 // take waits for a token of a bucket.

@@ -366,3 +366,44 @@ func TestPause(t *testing.T) {
 		})
 	}
 }
+
+// TestTheScarcestIsBlamed: of several buckets that a throttled call takes from, the one that was
+// nearly empty is slowed down; what another one has saved up is not lost.
+func TestTheScarcestIsBlamed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		few, many := Key{Action: "few"}, Key{Action: "many"}
+		l := newLimiter(func(action string) Rate {
+			return map[string]Rate{"few": {10, 1}, "many": {1000, 1}}[action]
+		})
+		for i := range 8 {
+			done, err := l.Admit(t.Context(), Key{Action: "none"}, many, few)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if done(""); i == 7 {
+				done, err = l.Admit(t.Context(), Key{Action: "none"}, many, few)
+				if err != nil {
+					t.Fatal(err)
+				}
+				done(cloud.Throttled)
+			}
+		}
+		if is := l.PerSecond(few); is >= 1 {
+			t.Errorf("the empty bucket goes on with %v a second", is)
+		}
+		if is := l.PerSecond(many); is != 1 {
+			t.Errorf("the full bucket is slowed down to %v a second", is)
+		}
+		begin := time.Now()
+		for range 900 { // what it has left comes at once
+			done, err := l.Admit(t.Context(), Key{Action: "none"}, many)
+			if err != nil {
+				t.Fatal(err)
+			}
+			done("")
+		}
+		if took := time.Since(begin); took > time.Second {
+			t.Errorf("the full bucket was emptied: 900 calls took %s", took)
+		}
+	})
+}

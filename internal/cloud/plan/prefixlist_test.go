@@ -115,7 +115,7 @@ func (e *estate) editLists(f *fakeCloud, r *rand.Rand) error {
 }
 
 func (m *mirror) editList(id string, before, after []string) error {
-	found, err := m.region.PrefixLists(id)
+	found, err := m.region.Lists().PrefixLists(id)
 	if err != nil {
 		return err
 	}
@@ -134,7 +134,7 @@ func (m *mirror) editList(id string, before, after []string) error {
 	if len(in.Add)+len(in.Remove) == 0 {
 		return nil
 	}
-	_, err = m.region.ModifyPrefixList(in)
+	_, err = m.region.Lists().ModifyPrefixList(in)
 	return err
 }
 

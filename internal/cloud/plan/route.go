@@ -69,15 +69,18 @@ func (c *planning) routes(revision string) []*route {
 
 // outgrow finds the groups that hold up everything because neither all of their new rules fit in
 // beside the old ones nor one after the other: their classes shall have groups beside them, which
-// their interfaces join before they leave the old ones. It reports whether there are any.
+// their interfaces join before they leave the old ones. It reports whether there are any. In a
+// region that has no room for further groups the change stays blocked: to do without something for
+// the sake of a group that is there for a moment would come and go for ever.
 func (r *route) outgrow() (found bool) {
 	if r.moves() {
 		return false
 	}
+	free := r.Limits.GroupsPerRegion - r.Snap.CountedGroups()
 	for _, v := range r.order.Blocked {
 		g := r.ByKey[v.Group]
 		full := v.Kind == transition.Room && v.Rule.Direction != ""
-		if full && g != nil && g.Existing != nil && !g.Class.Gathers && !r.Outgrown[v.Group] {
+		if full && g != nil && g.Existing != nil && !g.Class.Gathers && !r.Outgrown[v.Group] && len(r.Outgrown) < free {
 			r.Outgrown[v.Group], found = true, true
 		}
 	}

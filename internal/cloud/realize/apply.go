@@ -33,7 +33,12 @@ func (w *worker) apply(ctx context.Context, t task, pl plan.Plan) (map[string][]
 		runs[i] = &execution{worker: w, task: t, start: start, total: len(steps[name]), slots: slots[name.region], ids: map[string]string{}, touched: map[string]bool{}}
 		wg.Go(func() { errs[i] = runs[i].stages(ctx, steps[name]) })
 	}
-	wg.Wait()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		wg.Wait()
+	}()
+	w.attend(ctx, t, ended)
 	touched := map[string][]string{}
 	for i, name := range names {
 		touched[name.region] = append(touched[name.region], sortedKeys(runs[i].touched)...)

@@ -14,7 +14,7 @@ func TestPrefixListsChange(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, labConfig{})
 	region := l.region(home)
-	list, err := region.CreatePrefixList(world.CreatePrefixListInput{Name: "partners", Family: "IPv4", MaxEntries: 10, Entries: []world.EntrySpec{{CIDR: "203.0.113.0/24"}}})
+	list, err := region.Lists().CreatePrefixList(world.CreatePrefixListInput{Name: "partners", Family: "IPv4", MaxEntries: 10, Entries: []world.EntrySpec{{CIDR: "203.0.113.0/24"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,7 +30,7 @@ func TestPrefixListsChange(t *testing.T) {
 	version := list.Version()
 	add := func(cidr string) {
 		t.Helper()
-		if _, err := region.ModifyPrefixList(world.ModifyPrefixListInput{PrefixListID: list.ID, CurrentVersion: &version, Add: []world.EntrySpec{{CIDR: cidr}}}); err != nil {
+		if _, err := region.Lists().ModifyPrefixList(world.ModifyPrefixListInput{PrefixListID: list.ID, CurrentVersion: &version, Add: []world.EntrySpec{{CIDR: cidr}}}); err != nil {
 			t.Fatal(err)
 		}
 		version++

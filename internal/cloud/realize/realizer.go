@@ -198,6 +198,7 @@ func (r *Realizer) touch(ctx context.Context, key string) {
 		w.presence.notice(acct)
 		w.news.Add(1)
 		put(w.touched)
+		put(w.sighted)
 	case w != nil:
 		w.cancel()
 		<-w.done

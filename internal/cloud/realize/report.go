@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/handover"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 )
@@ -20,6 +21,10 @@ type Report struct {
 	Waiting string
 	// Result is the last plan with its statuses; nil before the first one.
 	Result *plan.Result
+	// Seen are the snapshots that Result was made of, by region.
+	Seen map[string]*cloud.Snapshot
+	// Underway is true while the plan of Result is being carried out: another report will follow.
+	Underway bool
 	// Unread are the regions that were not read for Result.
 	Unread map[string]Unread
 	// AsPlanned says of regions when they were observed that were last seen to be as planned,
@@ -102,8 +107,9 @@ func (w *worker) publish(ctx context.Context, acct Account, res *plan.Result, er
 	}
 	w.report.Modes, w.report.Failsafe, w.report.Agents = acct.Modes, acct.Failsafe, w.agents
 	w.report.NotSigned, w.report.ConfirmedProblem = w.notSigned, acct.ConfirmedProblem
-	w.report.Sole = w.presence.report()
+	w.report.Sole, w.report.Underway = w.presence.report(), w.underway
 	if res != nil {
+		w.report.Seen = w.sight
 		w.report.Result, w.report.Would, w.report.Claims, w.report.ClusterID = res, w.would, w.claims, w.r.ClusterID
 		w.report.AsPlanned, w.report.Unread, w.report.Brake = w.asPlanned, w.unread, w.brake.state
 		if err == nil && res.Plan.Empty() && w.brake.state.Waiting == nil {
@@ -124,7 +130,7 @@ func (w *worker) publish(ctx context.Context, acct Account, res *plan.Result, er
 // fail records a failure without a new plan and hands it on.
 func (w *worker) fail(ctx context.Context, err error) {
 	w.mu.Lock()
-	w.report.Err, w.report.Sole = err, w.presence.report()
+	w.report.Err, w.report.Sole, w.report.Underway = err, w.presence.report(), false
 	report := w.report
 	w.mu.Unlock()
 	report.Changes = w.books.takeChanges()

@@ -40,9 +40,11 @@ type PolicyStatuses interface {
 // for what a person must know.
 //
 // It owns status.policies, status.policySummary and the condition Realized of VirtualMachine
-// objects; the rest of the status is the inventory's. Publish only keeps the report; Start writes
-// the newest one of each account, repeats what failed and what VMChanged shows to be written over,
-// and returns when its context ends.
+// objects; the rest of the status is the inventory's, but for the groups of interfaces: whoever of
+// the two writes an object brings these as he knows them, unless it shows a younger reading.
+//
+// Publish only keeps the report; Start writes the newest one of each account, repeats what failed
+// and what VMChanged shows to be written over, and returns when its context ends.
 type StatusWriter struct {
 	Client   client.Client
 	Policies PolicyStatuses
@@ -57,7 +59,9 @@ type StatusWriter struct {
 
 	mu      sync.Mutex
 	pending map[string]Report
-	wake    chan struct{}
+	// owing are the accounts of which reports are to be written, or will come.
+	owing map[string]bool
+	wake  chan struct{}
 	// drifting is the drift of every account, and untold what is still to be told of it: repairs
 	// are quick, and the report that shows a difference may never be written.
 	drifting map[string]drifting
@@ -103,9 +107,11 @@ type StatusWriter struct {
 	spoilt map[string]bool
 	last   map[string]Report
 	seed   maphash.Seed
-	// chorus counts what VMs were told in the report that is being written; only Start's goroutine
-	// uses it.
-	chorus map[string]int
+	// chorus counts what VMs were told in the report that is being written, and in those before it
+	// about a plan that was underway, which choruses holds per account; only Start's goroutine uses
+	// them.
+	chorus   map[string]int
+	choruses map[string]map[string]int
 }
 
 // NewStatusWriter returns a StatusWriter without pending reports.
@@ -117,6 +123,7 @@ func NewStatusWriter(c client.Client, p PolicyStatuses, e events.EventRecorder, 
 		Clock:       clk,
 		Log:         log,
 		pending:     map[string]Report{},
+		owing:       map[string]bool{},
 		wake:        make(chan struct{}, 1),
 		untold:      map[string][]telling{},
 		drifting:    map[string]drifting{},
@@ -133,6 +140,7 @@ func NewStatusWriter(c client.Client, p PolicyStatuses, e events.EventRecorder, 
 		sole:        map[string]Sole{},
 		wrote:       map[written]string{},
 		guarded:     map[string]*guards{},
+		choruses:    map[string]map[string]int{},
 		shown:       map[string]map[client.ObjectKey]uint64{},
 		spoilt:      map[string]bool{},
 		last:        map[string]Report{},
@@ -144,7 +152,7 @@ func NewStatusWriter(c client.Client, p PolicyStatuses, e events.EventRecorder, 
 func (s *StatusWriter) Publish(_ context.Context, r Report) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.pending[r.Account] = r
+	s.pending[r.Account], s.owing[r.Account] = r, true
 	s.noteChanges(r)
 	if r.Result != nil {
 		s.noteDrift(r)
@@ -185,6 +193,8 @@ func (s *StatusWriter) Start(ctx context.Context) error {
 			}
 			if r.pause = s.attempt(ctx, r); r.pause > 0 {
 				putOff(key, r)
+			} else {
+				s.paid(r.report)
 			}
 		}
 		for key, r := range s.takeSpoilt() {
@@ -192,6 +202,23 @@ func (s *StatusWriter) Start(ctx context.Context) error {
 				putOff(key, repetition{report: r, pause: correctPause})
 			}
 		}
+	}
+}
+
+// Owes reports whether the statuses of an account's VMs are about to be written: a report was not
+// written whole yet, or another one will follow the last.
+func (s *StatusWriter) Owes(account string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.owing[account]
+}
+
+// paid notes that a report was written.
+func (s *StatusWriter) paid(r Report) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, newer := s.pending[r.Account]; !newer && !r.Underway {
+		delete(s.owing, r.Account)
 	}
 }
 
@@ -215,7 +242,8 @@ func (s *StatusWriter) write(ctx context.Context, r Report) (behind bool, err er
 			errs = append(errs, err)
 		}
 	}
-	s.chorus = nil
+	s.chorus = s.choruses[r.Account]
+	delete(s.choruses, r.Account)
 	note(s.reportFailure(ctx, r))
 	note(s.reportBlocked(ctx, r))
 	note(s.reportDrift(ctx, r))
@@ -261,7 +289,11 @@ func (s *StatusWriter) write(ctx context.Context, r Report) (behind bool, err er
 	}
 	note(s.writeModes(ctx, r, bySelector, all))
 	note(s.writeGuards(ctx, r, held))
-	note(s.sumUp(ctx, r))
+	if r.Underway {
+		s.choruses[r.Account] = s.chorus
+	} else {
+		note(s.sumUp(ctx, r))
+	}
 	s.looked(r, seen)
 	return behind, errors.Join(errs...)
 }
@@ -342,6 +374,31 @@ func obstructedCondition(vm plan.VMStatus) *metav1.Condition {
 	}
 }
 
+// showGroups brings the groups of a VM's interfaces, as a snapshot has them, into its status, and
+// reports whether that changes it.
+func showGroups(status *cloudv1.VirtualMachineStatus, seen *cloud.Snapshot) (changed bool) {
+	if seen == nil || status.LastSeen != nil && seen.ObservedAt.Before(status.LastSeen.Time) {
+		return false
+	}
+	for i := range status.NetworkInterfaces {
+		shown := &status.NetworkInterfaces[i]
+		at, found := slices.BinarySearchFunc(seen.Interfaces, shown.Name, func(n cloud.Interface, id string) int { return strings.Compare(n.ID, id) })
+		if !found {
+			continue
+		}
+		groups, former := cloud.GroupObjects(seen.Interfaces[at].GroupIDs), cloud.GroupObjects(cloud.FormerGroups(seen.Interfaces[at].Tags))
+		if slices.Equal(shown.SecurityGroupIds, groups) && slices.Equal(shown.FormerSecurityGroupIds, former) {
+			continue
+		}
+		shown.SecurityGroupIds, shown.FormerSecurityGroupIds, changed = groups, former, true
+	}
+	if changed {
+		at := metav1.NewTime(seen.ObservedAt)
+		status.LastSeen = &at
+	}
+	return changed
+}
+
 // writeVM brings a VM's status to the VirtualMachine object behind an entity. It returns the name
 // of the selector that imports it.
 func (s *StatusWriter) writeVM(ctx context.Context, r Report, ref plan.EntityRef, vm plan.VMStatus, outlooks map[plan.VMRef]render.Outlook) (string, error) {
@@ -370,6 +427,7 @@ func (s *StatusWriter) writeVM(ctx context.Context, r Report, ref plan.EntityRef
 		changed = setOrRemove(&obj.Status.Conditions, cloudv1.ConditionRecordsSigned, vmRecordsCondition(vm)) || changed
 		changed = setOrRemove(&obj.Status.Conditions, cloudv1.ConditionAgented, agentedCondition(r, vm.VM)) || changed
 		changed = setOrRemove(&obj.Status.Conditions, cloudv1.ConditionObstructed, obstructedCondition(vm)) || changed
+		changed = showGroups(&obj.Status, r.Seen[obj.Status.Region]) || changed
 		changed = changed || obj.Status.PolicySummary != summary || !equality.Semantic.DeepEqual(before, policies)
 		obj.Status.Policies, obj.Status.PolicySummary = policies, summary
 		s.shows(r.Account, &obj)

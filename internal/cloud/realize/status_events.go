@@ -19,7 +19,7 @@ const (
 	eventReleased = "Released"
 )
 
-// mostTold is how many VMs get an event for the same reason because of one report. Of more, the
+// mostTold is how many VMs get an event for the same reason because of one plan. Of more, the
 // account gets one that sums up: thousands of events that say the same bury the others, and cost as
 // much as the statuses, which say it anyway.
 const mostTold = 50

@@ -90,6 +90,13 @@ type worker struct {
 	// traced are the generations of the policies as the last round knew them, if anybody wants
 	// traces; only run's goroutine uses it.
 	traced map[string]int64
+	// planned is what the last computation was made of, sight its snapshots, and underway whether
+	// its plan is being carried out; only run's goroutine uses them.
+	planned  plan.Input
+	sight    map[string]*cloud.Snapshot
+	underway bool
+	// sighted has room for a token: something about the account may have been read.
+	sighted chan struct{}
 	// books keep count of what is done.
 	books bookkeeping
 	// presence decides whether anything may be written at all; nil decides nothing.
@@ -105,7 +112,7 @@ type worker struct {
 }
 
 func newWorker(r *Realizer, acct Account) *worker {
-	w := &worker{r: r, key: acct.Key, wake: make(chan struct{}, 1), touched: make(chan struct{}, 1), report: Report{Account: acct.Key}}
+	w := &worker{r: r, key: acct.Key, wake: make(chan struct{}, 1), touched: make(chan struct{}, 1), sighted: make(chan struct{}, 1), report: Report{Account: acct.Key}}
 	w.presence = newPresence(w, r)
 	w.mirror = r.Follower.Mirror(acct.EnforcerKey, func() { put(w.wake) })
 	return w
@@ -358,7 +365,9 @@ func (w *worker) realize(ctx context.Context, t task, res *plan.Result, permitte
 	if err := errors.Join(w.noteSigned(ctx, t, res), w.announceWider(ctx, t)); err != nil {
 		return nil, err
 	}
+	w.underway = true
 	w.publish(ctx, t.acct, res, nil)
+	w.underway = false
 	w.written(permitted.Steps)
 	w.books.ledgers = ledgers(seen)
 	// Where the glass is broken, nothing else comes before that, neither a limit nor a claim. If it
@@ -510,6 +519,7 @@ func (w *worker) compute(ctx context.Context, t task, regions []plan.Region) *pl
 	if in, res = w.hold(t, in, res); res.Stopped {
 		return res
 	}
+	w.planned, w.sight = in, sightOf(regions)
 	w.stillBlocked(res)
 	w.noteLimits(regions)
 	w.r.Metrics.observed(w.key, regions)

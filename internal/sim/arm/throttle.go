@@ -105,7 +105,8 @@ func (t *Throttle) Set(name string, b Bucket) {
 // keys are the buckets that a call takes from.
 func keys(req *request, kind callKind) []bucketKey {
 	subscription := strings.ToLower(req.id.Subscription)
-	own, network := subscription+" "+req.by.ObjectID, strings.EqualFold(req.id.Provider, "Microsoft.Network")
+	// Tags of a network resource are written at Microsoft.Resources.
+	own, network := subscription+" "+req.by.ObjectID, strings.HasPrefix(strings.ToLower(req.call.Action), "microsoft.network/")
 	switch {
 	case kind == kindGraph:
 		return []bucketKey{{BucketGraph, req.by.ObjectID}}

@@ -13,7 +13,7 @@ func aclActions() map[string]action {
 	return map[string]action{
 		"DescribeNetworkAcls":          describeNetworkACLs,
 		"CreateNetworkAcl":             createNetworkACL,
-		"DeleteNetworkAcl":             byOneID("NetworkAclId", func(r *request, id string) error { return r.region.DeleteNetworkACL(id) }),
+		"DeleteNetworkAcl":             byOneID("NetworkAclId", func(r *request, id string) error { return r.region.ACLs().DeleteNetworkACL(id) }),
 		"CreateNetworkAclEntry":        putACLEntry(false),
 		"ReplaceNetworkAclEntry":       putACLEntry(true),
 		"DeleteNetworkAclEntry":        deleteACLEntry,
@@ -30,7 +30,7 @@ func createNetworkACL(r *request) ([]wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
-	a, err := r.region.CreateNetworkACL(vpc, tags, r.params.String("ClientToken"))
+	a, err := r.region.ACLs().CreateNetworkACL(vpc, tags, r.params.String("ClientToken"))
 	if err != nil {
 		return nil, err
 	}
@@ -47,7 +47,7 @@ func putACLEntry(replace bool) action {
 		if err != nil {
 			return nil, err
 		}
-		return done(r.region.PutNetworkACLEntry(id, e, replace))
+		return done(r.region.ACLs().PutNetworkACLEntry(id, e, replace))
 	}
 }
 
@@ -137,7 +137,7 @@ func deleteACLEntry(r *request) ([]wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
-	return done(r.region.DeleteNetworkACLEntry(id, number, egress))
+	return done(r.region.ACLs().DeleteNetworkACLEntry(id, number, egress))
 }
 
 func replaceACLAssociation(r *request) ([]wire.Element, error) {
@@ -149,7 +149,7 @@ func replaceACLAssociation(r *request) ([]wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
-	id, err := r.region.ReplaceNetworkACLAssociation(association, acl)
+	id, err := r.region.ACLs().ReplaceNetworkACLAssociation(association, acl)
 	if err != nil {
 		return nil, err
 	}
@@ -157,7 +157,7 @@ func replaceACLAssociation(r *request) ([]wire.Element, error) {
 }
 
 func describeNetworkACLs(r *request) ([]wire.Element, error) {
-	acls, err := r.region.NetworkACLs(r.params.Strings("NetworkAclId")...)
+	acls, err := r.region.ACLs().NetworkACLs(r.params.Strings("NetworkAclId")...)
 	if err != nil {
 		return nil, err
 	}

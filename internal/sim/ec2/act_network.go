@@ -236,7 +236,7 @@ func createSubnet(r *request) ([]wire.Element, error) {
 }
 
 func describePeerings(r *request) ([]wire.Element, error) {
-	peerings, err := r.region.PeeringConnections(r.params.Strings("VpcPeeringConnectionId")...)
+	peerings, err := r.region.Peerings().PeeringConnections(r.params.Strings("VpcPeeringConnectionId")...)
 	if err != nil {
 		return nil, err
 	}

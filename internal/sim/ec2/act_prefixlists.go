@@ -8,7 +8,7 @@ import (
 )
 
 func describeManagedPrefixLists(r *request) ([]wire.Element, error) {
-	lists, err := r.region.PrefixLists(r.params.Strings("PrefixListId")...)
+	lists, err := r.region.Lists().PrefixLists(r.params.Strings("PrefixListId")...)
 	if err != nil {
 		return nil, err
 	}
@@ -39,7 +39,7 @@ func getManagedPrefixListEntries(r *request) ([]wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
-	entries, err := r.region.PrefixListEntries(id, version)
+	entries, err := r.region.Lists().PrefixListEntries(id, version)
 	if err != nil {
 		return nil, err
 	}
@@ -75,7 +75,7 @@ func createManagedPrefixList(r *request) ([]wire.Element, error) {
 	if in.Entries, err = entryChanges(r, "Entry"); err != nil {
 		return nil, err
 	}
-	created, err := r.region.CreatePrefixList(in)
+	created, err := r.region.Lists().CreatePrefixList(in)
 	if err != nil {
 		return nil, err
 	}
@@ -113,7 +113,7 @@ func modifyManagedPrefixList(r *request) ([]wire.Element, error) {
 	for _, e := range removed {
 		in.Remove = append(in.Remove, e.CIDR)
 	}
-	changed, err := r.region.ModifyPrefixList(in)
+	changed, err := r.region.Lists().ModifyPrefixList(in)
 	if err != nil {
 		return nil, err
 	}
@@ -133,7 +133,7 @@ func deleteManagedPrefixList(r *request) ([]wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
-	deleted, err := r.region.DeletePrefixList(id)
+	deleted, err := r.region.Lists().DeletePrefixList(id)
 	if err != nil {
 		return nil, err
 	}

@@ -14,13 +14,13 @@ func routeActions() map[string]action {
 	return map[string]action{
 		"DescribeRouteTables":          describeRouteTables,
 		"CreateRouteTable":             createRouteTable,
-		"DeleteRouteTable":             byOneID("RouteTableId", func(r *request, id string) error { return r.region.DeleteRouteTable(id) }),
+		"DeleteRouteTable":             byOneID("RouteTableId", func(r *request, id string) error { return r.region.Routes().DeleteRouteTable(id) }),
 		"AssociateRouteTable":          associateRouteTable,
-		"DisassociateRouteTable":       byOneID("AssociationId", func(r *request, id string) error { return r.region.DisassociateRouteTable(id) }),
+		"DisassociateRouteTable":       byOneID("AssociationId", func(r *request, id string) error { return r.region.Routes().DisassociateRouteTable(id) }),
 		"ReplaceRouteTableAssociation": replaceRouteTableAssociation,
-		"CreateRoute":                  onRoute(func(r *request, in world.RouteInput) error { return r.region.CreateRoute(in) }),
-		"ReplaceRoute":                 onRoute(func(r *request, in world.RouteInput) error { return r.region.ReplaceRoute(in) }),
-		"DeleteRoute":                  onRoute(func(r *request, in world.RouteInput) error { return r.region.DeleteRoute(in) }),
+		"CreateRoute":                  onRoute(func(r *request, in world.RouteInput) error { return r.region.Routes().CreateRoute(in) }),
+		"ReplaceRoute":                 onRoute(func(r *request, in world.RouteInput) error { return r.region.Routes().ReplaceRoute(in) }),
+		"DeleteRoute":                  onRoute(func(r *request, in world.RouteInput) error { return r.region.Routes().DeleteRoute(in) }),
 	}
 }
 
@@ -75,7 +75,7 @@ func createRouteTable(r *request) ([]wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
-	t, err := r.region.CreateRouteTable(vpc, tags, r.params.String("ClientToken"))
+	t, err := r.region.Routes().CreateRouteTable(vpc, tags, r.params.String("ClientToken"))
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +91,7 @@ func associateRouteTable(r *request) ([]wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
-	id, err := r.region.AssociateRouteTable(table, subnet)
+	id, err := r.region.Routes().AssociateRouteTable(table, subnet)
 	if err != nil {
 		return nil, err
 	}
@@ -111,7 +111,7 @@ func replaceRouteTableAssociation(r *request) ([]wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
-	id, err := r.region.ReplaceRouteTableAssociation(association, table)
+	id, err := r.region.Routes().ReplaceRouteTableAssociation(association, table)
 	if err != nil {
 		return nil, err
 	}
@@ -119,7 +119,7 @@ func replaceRouteTableAssociation(r *request) ([]wire.Element, error) {
 }
 
 func describeRouteTables(r *request) ([]wire.Element, error) {
-	tables, err := r.region.RouteTables(r.params.Strings("RouteTableId")...)
+	tables, err := r.region.Routes().RouteTables(r.params.Strings("RouteTableId")...)
 	if err != nil {
 		return nil, err
 	}

@@ -57,7 +57,7 @@ func createLaunchTemplate(r *request) ([]wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
-	t, err := r.region.CreateLaunchTemplate(name, r.caller.ARN(), first, tags, r.params.String("ClientToken"))
+	t, err := r.region.Templates().CreateLaunchTemplate(name, r.caller.ARN(), first, tags, r.params.String("ClientToken"))
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +70,7 @@ func createLaunchTemplateVersion(r *request) ([]wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
-	t, number, err := r.region.CreateLaunchTemplateVersion(id, name, r.params.String("SourceVersion"), next, r.params.String("ClientToken"))
+	t, number, err := r.region.Templates().CreateLaunchTemplateVersion(id, name, r.params.String("SourceVersion"), next, r.params.String("ClientToken"))
 	if err != nil {
 		return nil, err
 	}
@@ -89,7 +89,7 @@ func modifyLaunchTemplate(r *request) ([]wire.Element, error) {
 	}
 	// A repetition sets the same version again: the token is not needed.
 	_ = r.params.String("ClientToken")
-	t, err := r.region.ModifyLaunchTemplate(id, name, version)
+	t, err := r.region.Templates().ModifyLaunchTemplate(id, name, version)
 	if err != nil {
 		return nil, err
 	}
@@ -98,7 +98,7 @@ func modifyLaunchTemplate(r *request) ([]wire.Element, error) {
 
 func deleteLaunchTemplate(r *request) ([]wire.Element, error) {
 	id, name := namedTemplate(r)
-	t, err := r.region.DeleteLaunchTemplate(id, name)
+	t, err := r.region.Templates().DeleteLaunchTemplate(id, name)
 	if err != nil {
 		return nil, err
 	}
@@ -108,13 +108,13 @@ func deleteLaunchTemplate(r *request) ([]wire.Element, error) {
 func describeLaunchTemplates(r *request) ([]wire.Element, error) {
 	ids, names := r.params.Strings("LaunchTemplateId"), r.params.Strings("LaunchTemplateName")
 	for _, name := range names {
-		t, err := r.region.LaunchTemplate("", name)
+		t, err := r.region.Templates().LaunchTemplate("", name)
 		if err != nil {
 			return nil, err
 		}
 		ids = append(ids, t.ID)
 	}
-	templates, err := r.region.LaunchTemplates(ids...)
+	templates, err := r.region.Templates().LaunchTemplates(ids...)
 	if err != nil {
 		return nil, err
 	}
@@ -134,7 +134,7 @@ func describeLaunchTemplates(r *request) ([]wire.Element, error) {
 }
 
 func describeLaunchTemplateVersions(r *request) ([]wire.Element, error) {
-	t, err := r.region.LaunchTemplate(namedTemplate(r))
+	t, err := r.region.Templates().LaunchTemplate(namedTemplate(r))
 	if err != nil {
 		return nil, err
 	}
@@ -220,7 +220,7 @@ func launchWith(r *request) error {
 	if !r.params.Has("LaunchTemplate") {
 		return nil
 	}
-	t, err := r.region.LaunchTemplate(r.params.String("LaunchTemplate.LaunchTemplateId"), r.params.String("LaunchTemplate.LaunchTemplateName"))
+	t, err := r.region.Templates().LaunchTemplate(r.params.String("LaunchTemplate.LaunchTemplateId"), r.params.String("LaunchTemplate.LaunchTemplateName"))
 	if err != nil {
 		return err
 	}

@@ -19,17 +19,17 @@ func vpcActions() map[string]action {
 		"ModifySubnetAttribute":      modifySubnetAttribute,
 		"CreateVpcPeeringConnection": createPeering,
 		"AcceptVpcPeeringConnection": acceptPeering,
-		"RejectVpcPeeringConnection": byOneID("VpcPeeringConnectionId", func(r *request, id string) error { return r.region.RejectPeering(id) }),
-		"DeleteVpcPeeringConnection": byOneID("VpcPeeringConnectionId", func(r *request, id string) error { return r.region.DeletePeering(id) }),
+		"RejectVpcPeeringConnection": byOneID("VpcPeeringConnectionId", func(r *request, id string) error { return r.region.Peerings().RejectPeering(id) }),
+		"DeleteVpcPeeringConnection": byOneID("VpcPeeringConnectionId", func(r *request, id string) error { return r.region.Peerings().DeletePeering(id) }),
 		"CreateInternetGateway":      createInternetGateway,
 		"DescribeInternetGateways":   describeInternetGateways,
 		"AttachInternetGateway": byOneID("InternetGatewayId", func(r *request, id string) error {
-			return r.region.AttachInternetGateway(id, r.params.String("VpcId"))
+			return r.region.Routes().AttachInternetGateway(id, r.params.String("VpcId"))
 		}),
 		"DetachInternetGateway": byOneID("InternetGatewayId", func(r *request, id string) error {
-			return r.region.DetachInternetGateway(id, r.params.String("VpcId"))
+			return r.region.Routes().DetachInternetGateway(id, r.params.String("VpcId"))
 		}),
-		"DeleteInternetGateway": byOneID("InternetGatewayId", func(r *request, id string) error { return r.region.DeleteInternetGateway(id) }),
+		"DeleteInternetGateway": byOneID("InternetGatewayId", func(r *request, id string) error { return r.region.Routes().DeleteInternetGateway(id) }),
 	}
 }
 
@@ -166,7 +166,7 @@ func createPeering(r *request) ([]wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := r.region.CreatePeering(vpc, world.PeeringVPC{
+	p, err := r.region.Peerings().CreatePeering(vpc, world.PeeringVPC{
 		VPCID: r.params.String("PeerVpcId"), Account: r.params.String("PeerOwnerId"), Region: r.params.String("PeerRegion"),
 	}, tags)
 	if err != nil {
@@ -184,7 +184,7 @@ func acceptPeering(r *request) ([]wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := r.region.AcceptPeering(id)
+	p, err := r.region.Peerings().AcceptPeering(id)
 	if err != nil {
 		return nil, err
 	}
@@ -197,7 +197,7 @@ func createInternetGateway(r *request) ([]wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
-	g, err := r.region.CreateInternetGateway(tags)
+	g, err := r.region.Routes().CreateInternetGateway(tags)
 	if err != nil {
 		return nil, err
 	}
@@ -205,7 +205,7 @@ func createInternetGateway(r *request) ([]wire.Element, error) {
 }
 
 func describeInternetGateways(r *request) ([]wire.Element, error) {
-	gateways, err := r.region.InternetGateways(r.params.Strings("InternetGatewayId")...)
+	gateways, err := r.region.Routes().InternetGateways(r.params.Strings("InternetGatewayId")...)
 	if err != nil {
 		return nil, err
 	}

@@ -352,7 +352,7 @@ func TestPeeredRegions(t *testing.T) {
 	if err != nil || len(g[0].Rules) != 3 || g[0].Rules[0].Group.UserID != "210987654321" || g[0].Rules[0].Group.PeeringStatus != "active" {
 		t.Errorf("group %+v (%v)", g, err)
 	}
-	if p, err := region.PeeringConnections(); err != nil || len(p) != 1 || p[0].Accepter.Account != "210987654321" || p[0].Accepter.CIDRs[0].String() != "10.9.0.0/16" {
+	if p, err := region.Peerings().PeeringConnections(); err != nil || len(p) != 1 || p[0].Accepter.Account != "210987654321" || p[0].Accepter.CIDRs[0].String() != "10.9.0.0/16" {
 		t.Errorf("peerings %+v (%v)", p, err)
 	}
 	if len(r.Ignored) != 3 || !strings.Contains(r.String(), "pl-12345678: the dump does not hold its entries") {

@@ -167,7 +167,7 @@ func (e *Emitter) peering(m world.Mutation) {
 			if err != nil {
 				continue
 			}
-			sides, err := r.PeeringConnections(m.Resources...)
+			sides, err := r.Peerings().PeeringConnections(m.Resources...)
 			if err != nil || len(sides) == 0 {
 				continue
 			}

@@ -144,20 +144,20 @@ func (d *regionData) aclOf(s *Subnet) *NetworkACL {
 	return d.defaultACL(s.VPCID)
 }
 
-func (r *Region) acl(id string, now time.Time) (*NetworkACL, error) {
+func (r ACLs) acl(id string, now time.Time) (*NetworkACL, error) {
 	return lookUp("acl", id, r.data.acls, func(a *NetworkACL) time.Time { return a.Visible }, now)
 }
 
 // NetworkACLs is DescribeNetworkAcls: with every subnet that uses it, and without the entries at
 // the end.
-func (r *Region) NetworkACLs(ids ...string) (out []NetworkACL, err error) {
+func (r ACLs) NetworkACLs(ids ...string) (out []NetworkACL, err error) {
 	r.w.read(func(now time.Time) {
 		out, err = byID("acl", r.data.acls, ids, func(a *NetworkACL) bool { return seen(a.Visible, now) }, r.describedACL)
 	})
 	return out, err
 }
 
-func (r *Region) describedACL(a *NetworkACL) NetworkACL {
+func (r ACLs) describedACL(a *NetworkACL) NetworkACL {
 	c := cloneACL(a)
 	c.Associations = nil
 	for _, s := range r.data.subnets {
@@ -184,7 +184,7 @@ func (d *regionData) aclAssociation(s *Subnet) string {
 }
 
 // CreateNetworkACL makes an ACL without entries: it denies everything to whoever uses it.
-func (r *Region) CreateNetworkACL(vpcID string, tags Tags, token string) (NetworkACL, error) {
+func (r ACLs) CreateNetworkACL(vpcID string, tags Tags, token string) (NetworkACL, error) {
 	var out NetworkACL
 	err := r.mutate("CreateNetworkAcl", func(now time.Time) ([]string, error) {
 		if x := repeated(&r.data.fabric, "CreateNetworkAcl", token, r.data.acls); x != nil {
@@ -208,7 +208,7 @@ func (r *Region) CreateNetworkACL(vpcID string, tags Tags, token string) (Networ
 }
 
 // DeleteNetworkACL deletes an ACL that no subnet uses and that is not the default one.
-func (r *Region) DeleteNetworkACL(id string) error {
+func (r ACLs) DeleteNetworkACL(id string) error {
 	return r.mutate("DeleteNetworkAcl", func(now time.Time) ([]string, error) {
 		a, err := r.acl(id, now)
 		if err != nil {
@@ -226,7 +226,7 @@ func (r *Region) DeleteNetworkACL(id string) error {
 }
 
 // PutNetworkACLEntry adds an entry, or with replace writes one anew.
-func (r *Region) PutNetworkACLEntry(id string, e ACLEntry, replace bool) error {
+func (r ACLs) PutNetworkACLEntry(id string, e ACLEntry, replace bool) error {
 	action := "CreateNetworkAclEntry"
 	if replace {
 		action = "ReplaceNetworkAclEntry"
@@ -279,7 +279,7 @@ func missingEntry(a *NetworkACL, k entryKey) error {
 }
 
 // DeleteNetworkACLEntry deletes an entry.
-func (r *Region) DeleteNetworkACLEntry(id string, number int, egress bool) error {
+func (r ACLs) DeleteNetworkACLEntry(id string, number int, egress bool) error {
 	return r.mutate("DeleteNetworkAclEntry", func(now time.Time) ([]string, error) {
 		a, err := r.acl(id, now)
 		if err != nil {
@@ -296,7 +296,7 @@ func (r *Region) DeleteNetworkACLEntry(id string, number int, egress bool) error
 }
 
 // ReplaceNetworkACLAssociation lets the subnet of an association use another ACL.
-func (r *Region) ReplaceNetworkACLAssociation(association, id string) (replaced string, err error) {
+func (r ACLs) ReplaceNetworkACLAssociation(association, id string) (replaced string, err error) {
 	err = r.mutate("ReplaceNetworkAclAssociation", func(now time.Time) ([]string, error) {
 		to, err := r.acl(id, now)
 		if err != nil {

@@ -15,9 +15,9 @@ type Cause struct {
 
 // For returns a handle to the same region whose mutations carry the cause.
 func (r *Region) For(c *Cause) *Region {
-	out := *r
+	out := *r.site
 	out.cause = c
-	return &out
+	return &Region{&out}
 }
 
 // OnTransition adds a hook that sees every change that the cloud makes by itself, such as the end

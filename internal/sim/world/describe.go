@@ -116,7 +116,7 @@ func (w *World) fillPeering(rule *SecurityGroupRule) {
 
 // PeeringConnections is DescribeVpcPeeringConnections: those with a side in this account and
 // region.
-func (r *Region) PeeringConnections(ids ...string) (out []PeeringConnection, err error) {
+func (r Peerings) PeeringConnections(ids ...string) (out []PeeringConnection, err error) {
 	r.w.read(func(time.Time) {
 		out, err = byID("pcx", r.w.peerings, ids, func(p *PeeringConnection) bool {
 			return sideScope(p.Requester) == r.at || sideScope(p.Accepter) == r.at
@@ -126,7 +126,7 @@ func (r *Region) PeeringConnections(ids ...string) (out []PeeringConnection, err
 }
 
 // PrefixLists is DescribeManagedPrefixLists: the account's own lists and those of the cloud.
-func (r *Region) PrefixLists(ids ...string) (out []PrefixList, err error) {
+func (r PrefixListCalls) PrefixLists(ids ...string) (out []PrefixList, err error) {
 	r.w.read(func(now time.Time) {
 		out, err = byID("pl", r.data.prefixLists, ids, func(p *PrefixList) bool { return seen(p.Visible, now) }, clonePrefixList)
 	})
@@ -134,7 +134,7 @@ func (r *Region) PrefixLists(ids ...string) (out []PrefixList, err error) {
 }
 
 // PrefixListEntries is GetManagedPrefixListEntries. Version 0 means the current one.
-func (r *Region) PrefixListEntries(id string, version int) (out []PrefixListEntry, err error) {
+func (r PrefixListCalls) PrefixListEntries(id string, version int) (out []PrefixListEntry, err error) {
 	lists, err := r.PrefixLists(id)
 	if err != nil {
 		return nil, err

@@ -210,7 +210,7 @@ func lookUp[T any](prefix, id string, all map[string]*T, visible func(*T) time.T
 }
 
 // ownVPC finds a VPC that the account itself has.
-func (r *Region) ownVPC(id string, now time.Time) (*VPC, error) {
+func (r *site) ownVPC(id string, now time.Time) (*VPC, error) {
 	if id == "" {
 		return nil, refuse("MissingParameter", "The request must contain the parameter vpcId")
 	}
@@ -218,7 +218,7 @@ func (r *Region) ownVPC(id string, now time.Time) (*VPC, error) {
 }
 
 // ownSubnet finds a subnet that the account itself has.
-func (r *Region) ownSubnet(id string, now time.Time) (*Subnet, error) {
+func (r *site) ownSubnet(id string, now time.Time) (*Subnet, error) {
 	return lookUp("subnet", id, r.data.subnets, func(s *Subnet) time.Time { return s.Visible }, now)
 }
 
@@ -237,12 +237,12 @@ func cloneGateway(g *InternetGateway) InternetGateway {
 	return c
 }
 
-func (r *Region) gateway(id string, now time.Time) (*InternetGateway, error) {
+func (r Routes) gateway(id string, now time.Time) (*InternetGateway, error) {
 	return lookUp("igw", id, r.data.gateways, func(g *InternetGateway) time.Time { return g.Visible }, now)
 }
 
 // InternetGateways is DescribeInternetGateways.
-func (r *Region) InternetGateways(ids ...string) (out []InternetGateway, err error) {
+func (r Routes) InternetGateways(ids ...string) (out []InternetGateway, err error) {
 	r.w.read(func(now time.Time) {
 		out, err = byID("igw", r.data.gateways, ids, func(g *InternetGateway) bool { return seen(g.Visible, now) }, cloneGateway)
 	})
@@ -250,7 +250,7 @@ func (r *Region) InternetGateways(ids ...string) (out []InternetGateway, err err
 }
 
 // CreateInternetGateway makes a gateway that is attached to nothing.
-func (r *Region) CreateInternetGateway(tags Tags) (InternetGateway, error) {
+func (r Routes) CreateInternetGateway(tags Tags) (InternetGateway, error) {
 	var out InternetGateway
 	err := r.mutate("CreateInternetGateway", func(now time.Time) ([]string, error) {
 		if err := r.checkNewTags(tags); err != nil {
@@ -265,7 +265,7 @@ func (r *Region) CreateInternetGateway(tags Tags) (InternetGateway, error) {
 }
 
 // AttachInternetGateway joins a gateway and a VPC, each of which has one other at most.
-func (r *Region) AttachInternetGateway(id, vpcID string) error {
+func (r Routes) AttachInternetGateway(id, vpcID string) error {
 	return r.mutate("AttachInternetGateway", func(now time.Time) ([]string, error) {
 		g, err := r.gateway(id, now)
 		if err != nil {
@@ -290,7 +290,7 @@ func (r *Region) AttachInternetGateway(id, vpcID string) error {
 
 // DetachInternetGateway takes a gateway from its VPC. Routes through it become black holes; it is
 // refused while an interface of the VPC has a public address.
-func (r *Region) DetachInternetGateway(id, vpcID string) error {
+func (r Routes) DetachInternetGateway(id, vpcID string) error {
 	return r.mutate("DetachInternetGateway", func(now time.Time) ([]string, error) {
 		g, err := r.gateway(id, now)
 		if err != nil {
@@ -317,7 +317,7 @@ func (r *Region) DetachInternetGateway(id, vpcID string) error {
 }
 
 // DeleteInternetGateway deletes a gateway that is attached to nothing.
-func (r *Region) DeleteInternetGateway(id string) error {
+func (r Routes) DeleteInternetGateway(id string) error {
 	return r.mutate("DeleteInternetGateway", func(now time.Time) ([]string, error) {
 		g, err := r.gateway(id, now)
 		if err != nil {

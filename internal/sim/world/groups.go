@@ -124,6 +124,6 @@ func (r *Region) inUse(g *SecurityGroup) bool {
 }
 
 // mutate is World.mutate in the scope of the region.
-func (r *Region) mutate(action string, f func(now time.Time) ([]string, error)) error {
+func (r *site) mutate(action string, f func(now time.Time) ([]string, error)) error {
 	return r.w.mutateFor(r.cause, r.at, action, f)
 }

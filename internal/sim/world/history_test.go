@@ -108,7 +108,7 @@ func (h *history) permission() Permission {
 		case 3:
 			p.Groups = append(p.Groups, GroupRef{GroupID: h.aGroup()})
 		case 4:
-			lists, _ := h.b.r.PrefixLists()
+			lists, _ := h.b.r.Lists().PrefixLists()
 			if l, ok := pickOne(h, lists); ok {
 				p.PrefixLists = append(p.PrefixLists, PrefixListPeer{PrefixListID: l.ID})
 			}
@@ -213,14 +213,14 @@ func (h *history) power() (string, error) {
 }
 
 func (h *history) list() (string, error) {
-	lists, _ := h.b.r.PrefixLists()
+	lists, _ := h.b.r.Lists().PrefixLists()
 	l, ok := pickOne(h, lists)
 	if !ok || h.IntN(4) == 0 {
-		_, err := h.b.r.CreatePrefixList(CreatePrefixListInput{Name: "l", Family: []string{"IPv4", "IPv6"}[h.IntN(2)], MaxEntries: 1 + h.IntN(3)})
+		_, err := h.b.r.Lists().CreatePrefixList(CreatePrefixListInput{Name: "l", Family: []string{"IPv4", "IPv6"}[h.IntN(2)], MaxEntries: 1 + h.IntN(3)})
 		return "create a list", err
 	}
 	size := 1 + h.IntN(5)
-	_, err := h.b.r.ModifyPrefixList(ModifyPrefixListInput{PrefixListID: l.ID, MaxEntries: &size})
+	_, err := h.b.r.Lists().ModifyPrefixList(ModifyPrefixListInput{PrefixListID: l.ID, MaxEntries: &size})
 	return "resize a list", err
 }
 

@@ -15,7 +15,7 @@ const keepTerminated = time.Hour
 const stateGone = "gone"
 
 // instance finds a visible instance.
-func (r *Region) instance(id string, now time.Time) (*Instance, error) {
+func (r *site) instance(id string, now time.Time) (*Instance, error) {
 	if err := CheckID("i", id); err != nil {
 		return nil, err
 	}

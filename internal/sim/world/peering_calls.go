@@ -17,7 +17,7 @@ const (
 // CreatePeering asks the owner of another VPC for a connection. Empty account and region of the
 // other side are the caller's. A connection that cannot be is made all the same, with the status
 // failed, as the cloud does.
-func (r *Region) CreatePeering(vpcID string, other PeeringVPC, tags Tags) (PeeringConnection, error) {
+func (r Peerings) CreatePeering(vpcID string, other PeeringVPC, tags Tags) (PeeringConnection, error) {
 	var out PeeringConnection
 	err := r.mutate("CreateVpcPeeringConnection", func(now time.Time) ([]string, error) {
 		v, err := r.ownVPC(vpcID, now)
@@ -76,7 +76,7 @@ func (v *VPC) overlaps(o *VPC) bool {
 
 // AcceptPeering makes a connection that was asked for active. Only the asked side can, in its
 // region.
-func (r *Region) AcceptPeering(id string) (PeeringConnection, error) {
+func (r Peerings) AcceptPeering(id string) (PeeringConnection, error) {
 	return r.answerPeering("AcceptVpcPeeringConnection", id, func(p *PeeringConnection) {
 		p.Status, p.Message = PeeringActive, "Active"
 		if far := r.w.vpcOf(p.Accepter); far != nil {
@@ -86,14 +86,14 @@ func (r *Region) AcceptPeering(id string) (PeeringConnection, error) {
 }
 
 // RejectPeering declines a connection that was asked for.
-func (r *Region) RejectPeering(id string) error {
+func (r Peerings) RejectPeering(id string) error {
 	_, err := r.answerPeering("RejectVpcPeeringConnection", id, func(p *PeeringConnection) {
 		p.Status, p.Message = peeringRejected, "Rejected by "+r.at.account
 	})
 	return err
 }
 
-func (r *Region) answerPeering(action, id string, answer func(*PeeringConnection)) (PeeringConnection, error) {
+func (r Peerings) answerPeering(action, id string, answer func(*PeeringConnection)) (PeeringConnection, error) {
 	var out PeeringConnection
 	err := r.mutate(action, func(time.Time) ([]string, error) {
 		p, err := r.peering(id)
@@ -114,7 +114,7 @@ func (r *Region) answerPeering(action, id string, answer func(*PeeringConnection
 }
 
 // DeletePeering ends a connection; either side can. Rules that refer across it become stale.
-func (r *Region) DeletePeering(id string) error {
+func (r Peerings) DeletePeering(id string) error {
 	return r.mutate("DeleteVpcPeeringConnection", func(time.Time) ([]string, error) {
 		p, err := r.peering(id)
 		if err != nil {
@@ -129,7 +129,7 @@ func (r *Region) DeletePeering(id string) error {
 }
 
 // peering finds a connection with a side in this account and region.
-func (r *Region) peering(id string) (*PeeringConnection, error) {
+func (r Peerings) peering(id string) (*PeeringConnection, error) {
 	if err := CheckID("pcx", id); err != nil {
 		return nil, err
 	}

@@ -198,7 +198,7 @@ func (r *Region) checkPeer(g *SecurityGroup, rule *SecurityGroupRule, now time.T
 // list its size.
 type ruleCount struct{ v4, v6 int }
 
-func (r *Region) countRules(rules []SecurityGroupRule, egress bool) ruleCount {
+func (r *site) countRules(rules []SecurityGroupRule, egress bool) ruleCount {
 	var n ruleCount
 	for i := range rules {
 		x := &rules[i]

@@ -21,7 +21,7 @@ const (
 
 // CreatePrefixList makes a customer-managed prefix list. A repeated ClientToken returns the first
 // list.
-func (r *Region) CreatePrefixList(in CreatePrefixListInput) (PrefixList, error) {
+func (r PrefixListCalls) CreatePrefixList(in CreatePrefixListInput) (PrefixList, error) {
 	var out PrefixList
 	err := r.mutate("CreateManagedPrefixList", func(now time.Time) ([]string, error) {
 		if id, ok := r.data.listTokens[in.ClientToken]; ok && in.ClientToken != "" && r.data.prefixLists[id] != nil {
@@ -51,7 +51,7 @@ func (r *Region) CreatePrefixList(in CreatePrefixListInput) (PrefixList, error) 
 	return out, err
 }
 
-func (r *Region) checkNewList(in CreatePrefixListInput) ([]PrefixListEntry, error) {
+func (r PrefixListCalls) checkNewList(in CreatePrefixListInput) ([]PrefixListEntry, error) {
 	q := r.w.quotas(r.at.account)
 	own := 0
 	for _, p := range r.data.prefixLists {
@@ -102,7 +102,7 @@ func addEntries(have []PrefixListEntry, add []EntrySpec, family string, limit in
 }
 
 // list finds a visible list that the account owns and that no operation is running on.
-func (r *Region) list(id string, now time.Time) (*PrefixList, error) {
+func (r PrefixListCalls) list(id string, now time.Time) (*PrefixList, error) {
 	if err := CheckID("pl", id); err != nil {
 		return nil, err
 	}
@@ -122,7 +122,7 @@ func (r *Region) list(id string, now time.Time) (*PrefixList, error) {
 // version and makes the next one; it takes effect for every group that references the list. The
 // size cannot be changed together with entries, and not beyond the rule quota of any referencing
 // group.
-func (r *Region) ModifyPrefixList(in ModifyPrefixListInput) (PrefixList, error) {
+func (r PrefixListCalls) ModifyPrefixList(in ModifyPrefixListInput) (PrefixList, error) {
 	var out PrefixList
 	err := r.mutate("ModifyManagedPrefixList", func(now time.Time) ([]string, error) {
 		p, err := r.list(in.PrefixListID, now)
@@ -181,7 +181,7 @@ func changedEntries(p *PrefixList, in ModifyPrefixListInput) ([]PrefixListEntry,
 	return addEntries(kept, in.Add, p.Family, p.MaxEntries)
 }
 
-func (r *Region) checkResize(p *PrefixList, in ModifyPrefixListInput) error {
+func (r PrefixListCalls) checkResize(p *PrefixList, in ModifyPrefixListInput) error {
 	size, q := *in.MaxEntries, r.w.quotas(r.at.account)
 	if size < 1 || size > q.EntriesPerPrefixList || size < len(p.Entries()) {
 		return invalidValue("Invalid value '%d' for maxEntries. It must be between %d and %d.", size, max(1, len(p.Entries())), q.EntriesPerPrefixList)
@@ -209,7 +209,7 @@ func (r *Region) checkResize(p *PrefixList, in ModifyPrefixListInput) error {
 }
 
 // DeletePrefixList deletes a list that no rule references.
-func (r *Region) DeletePrefixList(id string) (PrefixList, error) {
+func (r PrefixListCalls) DeletePrefixList(id string) (PrefixList, error) {
 	var out PrefixList
 	err := r.mutate("DeleteManagedPrefixList", func(now time.Time) ([]string, error) {
 		p, err := r.list(id, now)

@@ -82,19 +82,19 @@ func (d *regionData) tableOf(s *Subnet) *RouteTable {
 	return d.mainTable(s.VPCID)
 }
 
-func (r *Region) table(id string, now time.Time) (*RouteTable, error) {
+func (r Routes) table(id string, now time.Time) (*RouteTable, error) {
 	return lookUp("rtb", id, r.data.tables, func(t *RouteTable) time.Time { return t.Visible }, now)
 }
 
 // RouteTables is DescribeRouteTables: with the routes to the VPC itself, first.
-func (r *Region) RouteTables(ids ...string) (out []RouteTable, err error) {
+func (r Routes) RouteTables(ids ...string) (out []RouteTable, err error) {
 	r.w.read(func(now time.Time) {
 		out, err = byID("rtb", r.data.tables, ids, func(t *RouteTable) bool { return seen(t.Visible, now) }, r.described)
 	})
 	return out, err
 }
 
-func (r *Region) described(t *RouteTable) RouteTable {
+func (r Routes) described(t *RouteTable) RouteTable {
 	c := cloneTable(t)
 	var local []Route
 	if v := r.data.vpcs[t.VPCID]; v != nil {
@@ -132,7 +132,7 @@ func (w *World) routeState(d *regionData, vpc string, route *Route) string {
 }
 
 // CreateRouteTable makes a table that leads to the VPC itself only.
-func (r *Region) CreateRouteTable(vpcID string, tags Tags, token string) (RouteTable, error) {
+func (r Routes) CreateRouteTable(vpcID string, tags Tags, token string) (RouteTable, error) {
 	var out RouteTable
 	err := r.mutate("CreateRouteTable", func(now time.Time) ([]string, error) {
 		if x := repeated(&r.data.fabric, "CreateRouteTable", token, r.data.tables); x != nil {
@@ -156,7 +156,7 @@ func (r *Region) CreateRouteTable(vpcID string, tags Tags, token string) (RouteT
 }
 
 // DeleteRouteTable deletes a table that is neither a VPC's main one nor used by a subnet.
-func (r *Region) DeleteRouteTable(id string) error {
+func (r Routes) DeleteRouteTable(id string) error {
 	return r.mutate("DeleteRouteTable", func(now time.Time) ([]string, error) {
 		t, err := r.table(id, now)
 		if err != nil {
@@ -172,7 +172,7 @@ func (r *Region) DeleteRouteTable(id string) error {
 
 // AssociateRouteTable lets a subnet use a table and returns the id of the association. A subnet
 // that uses another one already is refused.
-func (r *Region) AssociateRouteTable(id, subnetID string) (association string, err error) {
+func (r Routes) AssociateRouteTable(id, subnetID string) (association string, err error) {
 	err = r.mutate("AssociateRouteTable", func(now time.Time) ([]string, error) {
 		t, err := r.table(id, now)
 		if err != nil {
@@ -205,7 +205,7 @@ func (r *Region) AssociateRouteTable(id, subnetID string) (association string, e
 }
 
 // DisassociateRouteTable ends an association with a subnet, which uses the main table then.
-func (r *Region) DisassociateRouteTable(association string) error {
+func (r Routes) DisassociateRouteTable(association string) error {
 	return r.mutate("DisassociateRouteTable", func(now time.Time) ([]string, error) {
 		t, at, err := r.association(association)
 		if err != nil {
@@ -222,7 +222,7 @@ func (r *Region) DisassociateRouteTable(association string) error {
 
 // ReplaceRouteTableAssociation lets a subnet, or the VPC for its main association, use another
 // table.
-func (r *Region) ReplaceRouteTableAssociation(association, id string) (replaced string, err error) {
+func (r Routes) ReplaceRouteTableAssociation(association, id string) (replaced string, err error) {
 	err = r.mutate("ReplaceRouteTableAssociation", func(now time.Time) ([]string, error) {
 		from, at, err := r.association(association)
 		if err != nil {
@@ -249,7 +249,7 @@ func (r *Region) ReplaceRouteTableAssociation(association, id string) (replaced 
 }
 
 // association finds an association: its table and its place there, -1 for the main one.
-func (r *Region) association(id string) (*RouteTable, int, error) {
+func (r Routes) association(id string) (*RouteTable, int, error) {
 	for _, t := range r.data.tables {
 		if t.Main == id && id != "" {
 			return t, -1, nil
@@ -262,7 +262,7 @@ func (r *Region) association(id string) (*RouteTable, int, error) {
 }
 
 // CreateRoute adds a route to a table.
-func (r *Region) CreateRoute(in RouteInput) error {
+func (r Routes) CreateRoute(in RouteInput) error {
 	return r.route("CreateRoute", in, func(t *RouteTable, at int, route Route) error {
 		if at >= 0 {
 			if t.Routes[at].Target == route.Target {
@@ -276,7 +276,7 @@ func (r *Region) CreateRoute(in RouteInput) error {
 }
 
 // ReplaceRoute gives a route of a table another target.
-func (r *Region) ReplaceRoute(in RouteInput) error {
+func (r Routes) ReplaceRoute(in RouteInput) error {
 	return r.route("ReplaceRoute", in, func(t *RouteTable, at int, route Route) error {
 		if at < 0 {
 			return invalidValue("There is no route defined for '%s' in the route table. Use CreateRoute instead.", route.to())
@@ -286,7 +286,7 @@ func (r *Region) ReplaceRoute(in RouteInput) error {
 	})
 }
 
-func (r *Region) route(action string, in RouteInput, change func(t *RouteTable, at int, route Route) error) error {
+func (r Routes) route(action string, in RouteInput, change func(t *RouteTable, at int, route Route) error) error {
 	return r.mutate(action, func(now time.Time) ([]string, error) {
 		t, err := r.table(in.TableID, now)
 		if err != nil {
@@ -314,7 +314,7 @@ func (r *Region) route(action string, in RouteInput, change func(t *RouteTable, 
 }
 
 // DeleteRoute takes a route out of a table.
-func (r *Region) DeleteRoute(in RouteInput) error {
+func (r Routes) DeleteRoute(in RouteInput) error {
 	return r.mutate("DeleteRoute", func(now time.Time) ([]string, error) {
 		t, err := r.table(in.TableID, now)
 		if err != nil {
@@ -356,7 +356,7 @@ func (in *RouteInput) destination() (Route, error) {
 
 // target checks what a route leads to. What the simulator has none of (a NAT gateway, a transit
 // gateway, ...) is taken as it is named.
-func (r *Region) target(t *RouteTable, id string, now time.Time) (string, error) {
+func (r Routes) target(t *RouteTable, id string, now time.Time) (string, error) {
 	switch ResourceType(id) {
 	case "internet-gateway":
 		g, err := r.gateway(id, now)

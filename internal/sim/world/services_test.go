@@ -76,14 +76,14 @@ func TestTags(t *testing.T) {
 func TestPrefixLists(t *testing.T) {
 	b := newBench(t, Options{TransitionDelay: time.Minute})
 	in := CreatePrefixListInput{Name: "l", Family: "IPv4", MaxEntries: 3, ClientToken: "c", Entries: []EntrySpec{{CIDR: "192.0.2.1/24", Description: "x"}}}
-	l := must[PrefixList](t)(b.r.CreatePrefixList(in))
-	if again := must[PrefixList](t)(b.r.CreatePrefixList(in)); again.ID != l.ID {
+	l := must[PrefixList](t)(b.r.Lists().CreatePrefixList(in))
+	if again := must[PrefixList](t)(b.r.Lists().CreatePrefixList(in)); again.ID != l.ID {
 		t.Errorf("the same token made %s and %s", l.ID, again.ID)
 	}
 	one, two := 1, 2
 	change := func(m ModifyPrefixListInput) error {
 		m.PrefixListID = l.ID
-		_, err := b.r.ModifyPrefixList(m)
+		_, err := b.r.Lists().ModifyPrefixList(m)
 		return err
 	}
 	wantRefusal(t, "while creating", change(ModifyPrefixListInput{CurrentVersion: &one, Add: []EntrySpec{{CIDR: "10.0.0.0/8"}}}), "IncorrectState", "(create-in-progress)")
@@ -102,7 +102,7 @@ func TestPrefixLists(t *testing.T) {
 	}
 	wantRefusal(t, "while modifying", change(ModifyPrefixListInput{MaxEntries: &two}), "IncorrectState", "(modify-in-progress)")
 	b.clock.advance(time.Minute)
-	now, was := must[[]PrefixListEntry](t)(b.r.PrefixListEntries(l.ID, 0)), must[[]PrefixListEntry](t)(b.r.PrefixListEntries(l.ID, 1))
+	now, was := must[[]PrefixListEntry](t)(b.r.Lists().PrefixListEntries(l.ID, 0)), must[[]PrefixListEntry](t)(b.r.Lists().PrefixListEntries(l.ID, 1))
 	if fmt.Sprint(now) != "[{10.0.0.0/8 }]" || fmt.Sprint(was) != "[{192.0.2.0/24 x}]" {
 		t.Errorf("entries %v, before %v", now, was)
 	}
@@ -110,12 +110,12 @@ func TestPrefixLists(t *testing.T) {
 	if err := b.allow(g, Permission{Protocol: "-1", PrefixLists: []PrefixListPeer{{PrefixListID: l.ID}}}); err != nil {
 		t.Fatal(err)
 	}
-	_, err := b.r.DeletePrefixList(l.ID)
+	_, err := b.r.Lists().DeletePrefixList(l.ID)
 	wantRefusal(t, "delete a referenced list", err, "DependencyViolation", "")
 	must[string](t)(b.r.DeleteSecurityGroup(g, ""))
-	must[PrefixList](t)(b.r.DeletePrefixList(l.ID))
+	must[PrefixList](t)(b.r.Lists().DeletePrefixList(l.ID))
 	b.clock.advance(time.Minute)
-	_, err = b.r.PrefixLists(l.ID)
+	_, err = b.r.Lists().PrefixLists(l.ID)
 	wantRefusal(t, "after the deletion", err, "InvalidPrefixListID.NotFound", "")
 }
 
@@ -141,7 +141,7 @@ func TestPeering(t *testing.T) {
 	if err := refer(acctB); err != nil {
 		t.Fatal(err)
 	}
-	if got := must[[]PeeringConnection](t)(rb.PeeringConnections()); len(got) != 1 || got[0].Accepter.CIDRs[0].String() != "10.7.0.0/16" {
+	if got := must[[]PeeringConnection](t)(rb.Peerings().PeeringConnections()); len(got) != 1 || got[0].Accepter.CIDRs[0].String() != "10.7.0.0/16" {
 		t.Errorf("the other account sees %+v", got)
 	}
 	server := b.run(RunInstancesInput{GroupIDs: []string{mine}}).NetworkInterfaces[0]

@@ -34,7 +34,7 @@ func checkTag(key, value string) error {
 }
 
 // checkNewTags checks the tags of a resource that is being created.
-func (r *Region) checkNewTags(t Tags) error {
+func (r *site) checkNewTags(t Tags) error {
 	for k, v := range t {
 		if err := checkTag(k, v); err != nil {
 			return err
@@ -43,7 +43,7 @@ func (r *Region) checkNewTags(t Tags) error {
 	return r.checkTagCount(t)
 }
 
-func (r *Region) checkTagCount(t Tags) error {
+func (r *site) checkTagCount(t Tags) error {
 	n := 0
 	for k := range t {
 		if !strings.HasPrefix(k, "aws:") {

@@ -74,7 +74,7 @@ func (t *LaunchTemplate) Version(name string) (TemplateVersion, error) {
 }
 
 // template finds a template by id or, if that is empty, by name.
-func (r *Region) template(id, name string, now time.Time) (*LaunchTemplate, error) {
+func (r Templates) template(id, name string, now time.Time) (*LaunchTemplate, error) {
 	if id != "" {
 		return lookUp("lt", id, r.data.templates, func(t *LaunchTemplate) time.Time { return t.Visible }, now)
 	}
@@ -90,7 +90,7 @@ func (r *Region) template(id, name string, now time.Time) (*LaunchTemplate, erro
 }
 
 // LaunchTemplates is DescribeLaunchTemplates by ids.
-func (r *Region) LaunchTemplates(ids ...string) (out []LaunchTemplate, err error) {
+func (r Templates) LaunchTemplates(ids ...string) (out []LaunchTemplate, err error) {
 	r.w.read(func(now time.Time) {
 		out, err = byID("lt", r.data.templates, ids, func(t *LaunchTemplate) bool { return seen(t.Visible, now) }, cloneTemplate)
 	})
@@ -98,7 +98,7 @@ func (r *Region) LaunchTemplates(ids ...string) (out []LaunchTemplate, err error
 }
 
 // LaunchTemplate finds one by id or name.
-func (r *Region) LaunchTemplate(id, name string) (out LaunchTemplate, err error) {
+func (r Templates) LaunchTemplate(id, name string) (out LaunchTemplate, err error) {
 	r.w.read(func(now time.Time) {
 		t, e := r.template(id, name, now)
 		if err = e; e == nil {
@@ -109,7 +109,7 @@ func (r *Region) LaunchTemplate(id, name string) (out LaunchTemplate, err error)
 }
 
 // CreateLaunchTemplate makes a template with its first version.
-func (r *Region) CreateLaunchTemplate(name, by string, first TemplateVersion, tags Tags, token string) (LaunchTemplate, error) {
+func (r Templates) CreateLaunchTemplate(name, by string, first TemplateVersion, tags Tags, token string) (LaunchTemplate, error) {
 	var out LaunchTemplate
 	err := r.mutate("CreateLaunchTemplate", func(now time.Time) ([]string, error) {
 		if x := repeated(&r.data.fabric, "CreateLaunchTemplate", token, r.data.templates); x != nil {
@@ -142,7 +142,7 @@ func (r *Region) CreateLaunchTemplate(name, by string, first TemplateVersion, ta
 
 // CreateLaunchTemplateVersion adds a version and returns its number. A source version gives what
 // the new one does not say.
-func (r *Region) CreateLaunchTemplateVersion(id, name, source string, next TemplateVersion, token string) (LaunchTemplate, int, error) {
+func (r Templates) CreateLaunchTemplateVersion(id, name, source string, next TemplateVersion, token string) (LaunchTemplate, int, error) {
 	var out LaunchTemplate
 	number := 0
 	err := r.mutate("CreateLaunchTemplateVersion", func(now time.Time) ([]string, error) {
@@ -176,7 +176,7 @@ func (r *Region) CreateLaunchTemplateVersion(id, name, source string, next Templ
 }
 
 // ModifyLaunchTemplate sets the default version.
-func (r *Region) ModifyLaunchTemplate(id, name, version string) (LaunchTemplate, error) {
+func (r Templates) ModifyLaunchTemplate(id, name, version string) (LaunchTemplate, error) {
 	var out LaunchTemplate
 	err := r.mutate("ModifyLaunchTemplate", func(now time.Time) ([]string, error) {
 		t, err := r.template(id, name, now)
@@ -195,7 +195,7 @@ func (r *Region) ModifyLaunchTemplate(id, name, version string) (LaunchTemplate,
 }
 
 // DeleteLaunchTemplate deletes a template with all its versions.
-func (r *Region) DeleteLaunchTemplate(id, name string) (LaunchTemplate, error) {
+func (r Templates) DeleteLaunchTemplate(id, name string) (LaunchTemplate, error) {
 	var out LaunchTemplate
 	err := r.mutate("DeleteLaunchTemplate", func(now time.Time) ([]string, error) {
 		t, err := r.template(id, name, now)

@@ -97,7 +97,13 @@ func newRegionData(zones []Zone) *regionData {
 
 // Region is a handle to the objects of one account in one region. Handles are cheap and stay good
 // as long as their World.
-type Region struct {
+//
+// The calls are its own methods where they are about instances, interfaces, security groups,
+// networks and tags; the others are those of its parts.
+type Region struct{ *site }
+
+// site is what all parts of a region work on.
+type site struct {
 	w     *World
 	at    scope
 	data  *regionData
@@ -118,7 +124,7 @@ func (w *World) Region(account, region string) (*Region, error) {
 	if !ok || !slices.Contains(a.Regions, region) {
 		return nil, &Error{"OptInRequired", "You are not subscribed to this service. Region '" + region + "' is not enabled for account " + account + ".", 401}
 	}
-	return &Region{w: w, at: at, data: data}, nil
+	return &Region{&site{w: w, at: at, data: data}}, nil
 }
 
 // Account is the id of the owning account.

@@ -290,13 +290,13 @@ func TestRuleQuota(t *testing.T) {
 	wantRefusal(t, "fifth IPv6", b.allow(web, tcp(81, "2001:db8::/32")), code, "")
 	// A prefix list counts with its size, not with its entries; egress is counted apart and has one
 	// rule already.
-	list := must[PrefixList](t)(b.r.CreatePrefixList(CreatePrefixListInput{Name: "l", Family: "IPv4", MaxEntries: 3, Entries: []EntrySpec{{CIDR: "192.0.2.0/24"}}}))
+	list := must[PrefixList](t)(b.r.Lists().CreatePrefixList(CreatePrefixListInput{Name: "l", Family: "IPv4", MaxEntries: 3, Entries: []EntrySpec{{CIDR: "192.0.2.0/24"}}}))
 	perm := Permission{Protocol: "-1", PrefixLists: []PrefixListPeer{{PrefixListID: list.ID}}}
 	must[[]SecurityGroupRule](t)(b.r.AuthorizeSecurityGroup(AuthorizeInput{GroupID: db, Egress: true, Permissions: []Permission{perm}}))
 	_, err := b.r.AuthorizeSecurityGroup(AuthorizeInput{GroupID: db, Egress: true, Permissions: []Permission{tcp(80, "10.0.0.0/8")}})
 	wantRefusal(t, "beside a list of three", err, code, "")
 	four := 4
-	_, err = b.r.ModifyPrefixList(ModifyPrefixListInput{PrefixListID: list.ID, MaxEntries: &four})
+	_, err = b.r.Lists().ModifyPrefixList(ModifyPrefixListInput{PrefixListID: list.ID, MaxEntries: &four})
 	wantRefusal(t, "grow a referenced list", err, code, "")
 	wantRefusal(t, "third group", func() error {
 		_, err := b.r.RunInstances(RunInstancesInput{ImageID: "ami-0", MinCount: 1, MaxCount: 1, SubnetID: b.subnet[0].ID, GroupIDs: []string{web, db, peer}})

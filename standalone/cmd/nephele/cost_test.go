@@ -280,9 +280,9 @@ func TestCost(t *testing.T) {
 	if bound := 60 + int(20*time.Since(m.begin).Minutes()); m.describing > bound {
 		t.Errorf("%d describing calls, more than %d", m.describing, bound)
 	}
-	// When it is imported, when policies come to apply, when it has other groups, when they are in
-	// force; and twice more, for not all policies come at once.
-	if bound := 6 * *costVMs; m.statuses > bound {
+	// When it is imported, when policies come to apply, and when it has other groups and they are
+	// in force; and once more, for not all policies come at once.
+	if bound := 4 * *costVMs; m.statuses > bound {
 		t.Errorf("the statuses of %d VMs were written %d times, more than %d", *costVMs, m.statuses, bound)
 	}
 }

@@ -1,0 +1,108 @@
+package realize
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/plan"
+)
+
+// A plan for thousands of interfaces takes minutes, and whoever reads the account meanwhile sees
+// what is done of it. A report on that comes at most every progressPause, and not before
+// progressShare times as long as the last one took to make.
+const (
+	progressPause = 15 * time.Second
+	progressShare = 20
+)
+
+// sightOf are the snapshots of regions.
+func sightOf(regions []plan.Region) map[string]*cloud.Snapshot {
+	out := map[string]*cloud.Snapshot{}
+	for _, r := range regions {
+		out[r.Snapshot.Region] = r.Snapshot
+	}
+	return out
+}
+
+// attend waits until a plan is carried out, and reports on it as often as it is seen how far that
+// is.
+func (w *worker) attend(ctx context.Context, t task, ended <-chan struct{}) {
+	next := w.r.Clock.Now().Add(progressPause)
+	for {
+		select {
+		case <-ended:
+			return
+		case <-w.sighted:
+		}
+		begin := w.r.Clock.Now()
+		if begin.Before(next) || ctx.Err() != nil {
+			continue
+		}
+		if w.progress(ctx, t) {
+			end := w.r.Clock.Now()
+			next = end.Add(max(progressPause, progressShare*end.Sub(begin)))
+		}
+	}
+}
+
+// progress reports which VMs are seen to be as planned, though the plan is not at its end, and
+// returns whether there was anything new to look at. What else the last report says stays: it is
+// about the plan as a whole.
+func (w *worker) progress(ctx context.Context, t task) bool {
+	acct, ok := w.r.Accounts.Account(w.key)
+	if !ok {
+		return false
+	}
+	in, newer := w.planned, false
+	in.Regions = slices.Clone(in.Regions)
+	for i := range in.Regions {
+		r := &in.Regions[i]
+		latest := acct.Snapshots[r.Snapshot.Region]
+		if latest == nil {
+			return false
+		}
+		if latest.ObservedAt.After(r.Snapshot.ObservedAt) {
+			r.Snapshot, newer = latest, true
+		}
+	}
+	if !newer {
+		return false
+	}
+	in.Stop = func() bool { return ctx.Err() != nil }
+	w.planned.Regions = in.Regions
+	res := plan.Compute(in, w.r.lowerer(t.acct))
+	if res.Stopped {
+		return false
+	}
+	done := map[plan.VMRef]plan.VMStatus{}
+	for _, vm := range res.VMs {
+		if isRealized(vm) {
+			done[vm.VM] = vm
+		}
+	}
+	w.mu.Lock()
+	if w.report.Result == nil {
+		w.mu.Unlock()
+		return true
+	}
+	shown := *w.report.Result
+	shown.VMs = slices.Clone(shown.VMs)
+	for i, vm := range shown.VMs {
+		if now, is := done[vm.VM]; is {
+			shown.VMs[i] = now
+		}
+	}
+	w.report.Result, w.report.Seen = &shown, sightOf(in.Regions)
+	report := w.report
+	w.mu.Unlock()
+	w.tell(ctx, report)
+	return true
+}
+
+// isRealized reports whether policies apply to a VM and all of them are in force on it.
+func isRealized(vm plan.VMStatus) bool {
+	return vm.Mode == plan.Enforce && len(vm.Policies) > 0 &&
+		!slices.ContainsFunc(vm.Policies, func(p plan.VMPolicy) bool { return !p.Realized })
+}
