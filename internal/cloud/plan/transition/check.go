@@ -146,24 +146,50 @@ func (st *state) misses(k *cohort) map[*cohort]bool {
 	return out
 }
 
-// lacksOf reports whether something that a rule gives a cohort, and that it must be allowed all the
-// time, is missed without it.
-func (st *state) lacksOf(y *cohort, r cloud.Rule, rules []cloud.Rule) bool {
+// lack is a flow that a cohort would miss: with addresses, or with a peer whose members are not
+// known.
+type lack struct {
+	service flow.Service
+	addrs   addrset.Set
+	opaque  cloud.Peer
+}
+
+// lacksOf returns what a rule gives a cohort, and what it must be allowed all the time, as far as
+// it is missed with some other rules alone.
+func (st *state) lacksOf(y *cohort, r cloud.Rule, rules []cloud.Rule) (lacks []lack) {
 	i := flow.Index(r.Direction)
 	service := flow.ServiceOf(r.Match)
 	rules = slices.DeleteFunc(slices.Clone(rules), func(o cloud.Rule) bool { return !service.MayOverlap(flow.ServiceOf(o.Match)) })
 	gives, has := st.always([]cloud.Rule{r}, y.network), st.always(rules, y.network)
-	lacks := false
 	flow.Overlay(y.least[i].Intersect(gives), has, func(s flow.Service, want, have flow.Grant) {
 		for _, p := range want.Opaque {
-			lost, known := have.Lacks(s, p)
-			lacks = lacks || !known || !y.others(lost).Empty()
+			if !slices.Contains(have.Opaque, p) {
+				lacks = append(lacks, lack{service: s, opaque: p})
+			}
 		}
-		if rest := y.others(want.All.Minus(have.All)); !lacks && !rest.Empty() {
-			lacks = st.missed(y, i, s, rest)
+		if rest := y.others(want.All.Minus(have.All)); !rest.Empty() && st.missed(y, i, s, rest) {
+			lacks = append(lacks, lack{service: s, addrs: rest})
 		}
 	})
 	return lacks
+}
+
+// fills reports whether a rule gives a cohort what it lacks while nobody moves; sure is false if it
+// gives a part of the service.
+func (st *state) fills(y *cohort, r cloud.Rule, l lack) (fills, sure bool) {
+	switch service := flow.ServiceOf(r.Match); {
+	case !service.MayOverlap(l.service):
+		return false, true
+	case l.opaque != cloud.Peer{} && r.Peer != l.opaque:
+		return false, true
+	case !service.Covers(l.service):
+		return false, false
+	case l.opaque != cloud.Peer{}:
+		return true, true
+	}
+	addrs, _ := st.addresses(r.Peer, y.network, before)
+	rest := l.addrs.Minus(addrs)
+	return rest.Empty() || !st.missed(y, flow.Index(r.Direction), l.service, rest), true
 }
 
 // missed reports whether somebody misses a flow to or from the addresses: an address that no

@@ -234,7 +234,7 @@ func (w *worklist) replace() (done bool) {
 // new one and by rules that no pair touches.
 func (w *worklist) pairs(id string, old, wanted []cloud.Rule, crowded bool) (olds, news []cloud.Rule) {
 	taken := map[cloud.Rule]bool{}
-	base := missing(w.rules[id], old)
+	t := turning{worklist: w, id: id, base: missing(w.rules[id], old), may: map[cloud.Rule]bool{}, short: map[cloud.Rule]map[*cohort][]lack{}}
 	for i, similar := range []func(a, b cloud.Rule) bool{
 		func(a, b cloud.Rule) bool { return a.Peer == b.Peer && a.Match.Protocol == b.Match.Protocol },
 		func(a, b cloud.Rule) bool { return a.Match == b.Match || a.Peer == b.Peer },
@@ -247,8 +247,9 @@ func (w *worklist) pairs(id string, old, wanted []cloud.Rule, crowded bool) (old
 			if taken[o] {
 				continue
 			}
+			w.stop()
 			for _, n := range wanted {
-				if taken[n] || o.Direction != n.Direction || kindOf(o.Peer) != kindOf(n.Peer) || !similar(o, n) || !w.turns(id, o, n, base) {
+				if taken[n] || o.Direction != n.Direction || kindOf(o.Peer) != kindOf(n.Peer) || !similar(o, n) || !t.turns(o, n) {
 					continue
 				}
 				taken[o], taken[n] = true, true
@@ -263,18 +264,58 @@ func (w *worklist) pairs(id string, old, wanted []cloud.Rule, crowded bool) (old
 	return olds, news
 }
 
+// turning answers which rules of a group can be turned into which others, beside rules that stay.
+// What does not depend on both is worked out once: there are thousands of pairs in a full group.
+type turning struct {
+	*worklist
+	id   string
+	base []cloud.Rule
+	// may says of wanted rules whether they may be there now, and short who would lack what of an
+	// old rule.
+	may   map[cloud.Rule]bool
+	short map[cloud.Rule]map[*cohort][]lack
+}
+
 // turns reports whether a rule can be turned into another one.
-func (w *worklist) turns(id string, o, n cloud.Rule, base []cloud.Rule) bool {
-	if v := w.checkAdd(id, n); v != nil && (v.Kind != Room || v.Needed == 0) {
+func (t *turning) turns(o, n cloud.Rule) bool {
+	may, known := t.may[n]
+	if !known {
+		v := t.checkAdd(t.id, n)
+		may = v == nil || v.Kind == Room && v.Needed > 0
+		t.may[n] = may
+	}
+	if !may {
 		return false
 	}
-	for _, y := range w.holders[id] {
-		rules := slices.Concat(w.rulesOf(without(y.at, id), o.Direction), inDirection(base, o.Direction), []cloud.Rule{n})
-		if w.lacksOf(y, o, rules) {
+	short, known := t.short[o]
+	if !known {
+		short = map[*cohort][]lack{}
+		for _, y := range t.holders[t.id] {
+			if lacks := t.lacksOf(y, o, t.staying(y, o)); len(lacks) > 0 {
+				short[y] = lacks
+			}
+		}
+		t.short[o] = short
+	}
+	for y, lacks := range short {
+		exact := true
+		for _, l := range lacks {
+			fills, sure := t.fills(y, n, l)
+			if sure && !fills {
+				return false
+			}
+			exact = exact && sure
+		}
+		if !exact && len(t.lacksOf(y, o, append(t.staying(y, o), n))) > 0 {
 			return false
 		}
 	}
 	return true
+}
+
+// staying are the rules of a cohort that stay whatever the rule becomes.
+func (t *turning) staying(y *cohort, o cloud.Rule) []cloud.Rule {
+	return slices.Concat(t.rulesOf(without(y.at, t.id), o.Direction), inDirection(t.base, o.Direction))
 }
 
 // kindOf is what a rule cannot change about its peer in place.
