@@ -184,9 +184,10 @@ func TestConsole(t *testing.T) {
 	own.want(http.StatusCreated, `"dry"`, "POST", otherPolicies+"?dryRun=All", policyOf("dry"))
 	own.want(http.StatusForbidden, "--allow-edit", "POST", otherPolicies, policyOf("real"))
 	own.want(http.StatusNotFound, "", "GET", otherPolicies+"/dry", "")
-	if kind, data := own.first("watch=tiers"); kind != "snapshot" || !strings.Contains(data, `"name":"application"`) {
-		t.Errorf("tiers: %s %s", kind, data)
-	}
+	eventually(t, time.Minute, "the tiers that the controller makes when it starts", func(context.Context) (bool, string) {
+		kind, data := own.first("watch=tiers")
+		return kind == "snapshot" && strings.Contains(data, `"name":"application"`), kind + " " + data
+	})
 
 	cfg, err := clientcmd.BuildConfigFromFlags("", filepath.Join(c.dir, "kubeconfig"))
 	if err != nil {

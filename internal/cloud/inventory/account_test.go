@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -156,6 +157,34 @@ func TestDeletion(t *testing.T) {
 	}
 	if condition(ces.Conditions, "Ready") != "False AccountNotFound" || ces.Error != "there is no CloudProviderAccount clouds/acc" || ces.MatchedVMs != nil {
 		t.Errorf("selector %+v", ces)
+	}
+}
+
+// TestConditionsOfOthersStay: what somebody else has written since a status was read is not undone.
+func TestConditionsOfOthersStay(t *testing.T) {
+	t.Parallel()
+	l := newFeedLab(t)
+	l.reconcile()
+	var list v1alpha1.CloudEntitySelectorList
+	if err := l.api.List(t.Context(), &list); err != nil || len(list.Items) == 0 {
+		t.Fatalf("%d selectors (%v)", len(list.Items), err)
+	}
+	live := &list.Items[0]
+	meta.SetStatusCondition(&live.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionBreakGlass, Status: metav1.ConditionTrue, Reason: "OK"})
+	if err := l.api.Status().Update(t.Context(), live); err != nil {
+		t.Fatal(err)
+	}
+	read := live.DeepCopy()
+	meta.RemoveStatusCondition(&live.Status.Conditions, v1alpha1.ConditionBreakGlass)
+	if err := l.api.Status().Update(t.Context(), live); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.inv.reportSelector(t.Context(), read, selectorVerdict{ready: no("Because", "of this test")}, map[subject]string{}); !apierrors.IsConflict(err) {
+		t.Errorf("a conflict is expected: %v", err)
+	}
+	is := get(l, &v1alpha1.CloudEntitySelector{}, live.Namespace, live.Name)
+	if meta.FindStatusCondition(is.Status.Conditions, v1alpha1.ConditionBreakGlass) != nil {
+		t.Error("the condition is back")
 	}
 }
 

@@ -267,7 +267,7 @@ func (p *pass) reportAccount(ctx context.Context, regions []v1alpha1.RegionStatu
 	if equality.Semantic.DeepEqual(base.Status, live.Status) {
 		return nil
 	}
-	if err := p.opts.Client.Status().Patch(ctx, live, client.MergeFrom(base)); err != nil {
+	if err := p.opts.Client.Status().Patch(ctx, live, client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})); err != nil {
 		if client.IgnoreNotFound(err) == nil {
 			return nil
 		}
@@ -400,7 +400,8 @@ func (i *Inventory) reportSelector(
 	if equality.Semantic.DeepEqual(s.Status, live.Status) {
 		return nil
 	}
-	if err := i.opts.Client.Status().Patch(ctx, live, client.MergeFrom(s)); client.IgnoreNotFound(err) != nil {
+	patch := client.MergeFromWithOptions(s, client.MergeFromWithOptimisticLock{}) // others write conditions, too
+	if err := i.opts.Client.Status().Patch(ctx, live, patch); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("write the status of selector %s: %w", client.ObjectKeyFromObject(s), err)
 	}
 	if news {
