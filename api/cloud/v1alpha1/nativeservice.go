@@ -12,8 +12,8 @@ type NativeServiceKind string
 const (
 	// NativeServiceRDSInstance is a database instance of RDS, those of Aurora clusters included.
 	NativeServiceRDSInstance NativeServiceKind = "RDSInstance"
-	// NativeServiceElastiCacheCluster is a cache cluster of ElastiCache: of a replication group, one
-	// of its members.
+	// NativeServiceElastiCacheCluster is a cache cluster of ElastiCache: one member of a
+	// replication group.
 	NativeServiceElastiCacheCluster      NativeServiceKind = "ElastiCacheCluster"
 	NativeServiceApplicationLoadBalancer NativeServiceKind = "ApplicationLoadBalancer"
 	NativeServiceNetworkLoadBalancer     NativeServiceKind = "NetworkLoadBalancer"

@@ -78,8 +78,8 @@ type CloudEntitySelectorSpec struct {
 	// +optional
 	VMSelector []VirtualMachineSelector `json:"vmSelector,omitempty"`
 	// NativeSelector lists which native services to import: databases, load balancers, endpoints;
-	// one is imported if any entry selects it. While no selector of an account has any, the cloud is
-	// asked nothing about them.
+	// one is imported if any entry selects it. While no selector of an account has any, the cloud
+	// is asked nothing about them.
 	// +kubebuilder:validation:MaxItems=128
 	// +listType=atomic
 	// +optional

@@ -140,8 +140,8 @@ type maker struct {
 	arn, name string
 }
 
-// makers has a row for each kind. Requesters, types and descriptions are those of "Requester-managed
-// network interfaces" in the user guide of EC2, and of its API reference.
+// makers has a row for each kind. Requesters, types and descriptions are those of
+// "Requester-managed network interfaces" in the user guide of EC2, and of its API reference.
 var makers = []maker{
 	{kind: cloud.RDSInstance, requester: "amazon-rds", ifType: "interface", description: regexp.MustCompile(`^RDSNetworkInterface$`)},
 	{kind: cloud.ElastiCacheCluster, requester: "amazon-elasticache", ifType: "interface", description: regexp.MustCompile(`^ElastiCache ([A-Za-z0-9-]+)$`),

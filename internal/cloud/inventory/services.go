@@ -223,7 +223,7 @@ func (n native) object(v view, key types.NamespacedName, selector string) *v1alp
 		out.Status.NetworkInterfaces = append(out.Status.NetworkInterfaces, shownInterface(nic))
 	}
 	for _, p := range n.Ports {
-		out.Status.Ports = append(out.Status.Ports, v1alpha1.NativeServicePort{Name: p.Name, Protocol: cloud.ProtocolName(p.Protocol), Port: int32(p.Port)})
+		out.Status.Ports = append(out.Status.Ports, v1alpha1.NativeServicePort{Name: p.Name, Protocol: strings.ToUpper(cloud.ProtocolName(p.Protocol)), Port: int32(p.Port)})
 	}
 	return out
 }
@@ -247,7 +247,8 @@ func (n native) entity(meta metav1.ObjectMeta, enforcer string) *antreav1alpha2.
 		e.Spec.Endpoints = append(e.Spec.Endpoints, antreav1alpha2.Endpoint{IP: a.String()})
 	}
 	for _, p := range n.Ports {
-		e.Spec.Ports = append(e.Spec.Ports, antreav1alpha2.NamedPort{Name: p.Name, Protocol: antreav1alpha2.Protocol(strings.ToUpper(cloud.ProtocolName(p.Protocol))), Port: int32(p.Port)})
+		protocol := antreav1alpha2.Protocol(strings.ToUpper(cloud.ProtocolName(p.Protocol)))
+		e.Spec.Ports = append(e.Spec.Ports, antreav1alpha2.NamedPort{Name: p.Name, Protocol: protocol, Port: int32(p.Port)})
 	}
 	return e
 }
