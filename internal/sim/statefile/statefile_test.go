@@ -8,13 +8,14 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/nephele-io/nephele/internal/sim/statefile"
 	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 func TestSaveAndLoad(t *testing.T) {
-	w, err := world.New(world.State{Accounts: []world.Account{{ID: "111111111111", Regions: []string{"eu-west-1"}}}}, world.Options{Seed: 7})
+	w, err := world.New(world.State{Accounts: []world.Account{{ID: "111111111111", Regions: []string{"eu-west-1"}}}}, world.Options{Seed: 7, Clock: func() time.Time { return time.Unix(1_800_000_000, 0).UTC() }})
 	if err != nil {
 		t.Fatal(err)
 	}
