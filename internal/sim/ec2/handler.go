@@ -70,8 +70,8 @@ type request struct {
 
 	// keys are the tag keys of a REST call.
 	keys []string
-	// body is the JSON body of an SQS or REST call, answer what it is answered with, endpoint the URL that
-	// it came to.
+	// body is the JSON body of an SQS or REST call, answer what it is answered with, endpoint the
+	// URL that it came to.
 	body     []byte
 	answer   any
 	endpoint string

@@ -74,8 +74,8 @@ var restCodes = map[string]string{
 	"InvalidAction": "UnknownOperationException",
 }
 
-// respondREST writes an answer as JSON, or an error with its code in a header and in the body, under
-// the name that each of the services has for it.
+// respondREST writes an answer as JSON, or an error with its code in a header and in the body,
+// under the name that each of the services has for it.
 func respondREST(w http.ResponseWriter, req *request, err error) {
 	status, answer := http.StatusOK, req.answer
 	w.Header().Set("Content-Type", "application/json")

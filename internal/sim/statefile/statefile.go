@@ -13,9 +13,9 @@ import (
 	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
-// Save writes the state of a world to a file so that a crash at any instant leaves either the old or the new
-// content: to a temporary file beside it, which is synced and then renamed. It may be called from
-// a hook of World.OnMutation.
+// Save writes the state of a world to a file so that a crash at any instant leaves either the old
+// or the new content: to a temporary file beside it, which is synced and then renamed. It may be
+// called from a hook of World.OnMutation.
 func Save(w *world.World, path string) (err error) {
 	data, err := json.MarshalIndent(w.State(), "", " ")
 	if err != nil {
