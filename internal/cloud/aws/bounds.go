@@ -63,6 +63,15 @@ func itemCosts(call string) []int64 {
 	return []int64{352, 192}
 }
 
+// ofElements reports whether the lists in the answer to a call have items of any name.
+func ofElements(call string) bool {
+	switch call {
+	case "DescribeDBInstances", "DescribeCacheClusters", "DescribeLoadBalancers", "DescribeListeners", "DescribeTags":
+		return true
+	}
+	return false
+}
+
 // bound returns the body of an answer with an end. What it holds is counted as it is when it is
 // unpacked and decoded: bytes, and for what takes more memory than bytes (items of lists, elements
 // that are not closed) that much. The reading fails at the bound.
@@ -75,6 +84,10 @@ func (a *answers) bound(ctx context.Context, resp *http.Response, call string) i
 	case call == "ReceiveMessage" || call == "DeleteMessageBatch":
 		b.most(queueBytes)
 		b.scan = jsonScan{}
+	case call == "DescribeFileSystems" || call == "ListFunctions":
+		b.scan = jsonScan{}
+	case ofElements(call):
+		b.scan = &elementScan{}
 	default:
 		b.scan = newXMLScan(itemCosts(call))
 	}

@@ -12,6 +12,11 @@ import (
 	awssdk "github.com/aws/aws-sdk-go-v2/aws"
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/efs"
+	"github.com/aws/aws-sdk-go-v2/service/elasticache"
+	"github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2"
+	"github.com/aws/aws-sdk-go-v2/service/lambda"
+	"github.com/aws/aws-sdk-go-v2/service/rds"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/aws/aws-sdk-go-v2/service/sts"
 
@@ -60,7 +65,9 @@ func newReach(cfg Config) (reach, error) {
 func operatorEndpoints(ambient awssdk.Config) []string {
 	var out []string
 	for _, endpoint := range []*string{ec2.NewFromConfig(ambient).Options().BaseEndpoint, sts.NewFromConfig(ambient).Options().BaseEndpoint,
-		sqs.NewFromConfig(ambient).Options().BaseEndpoint} {
+		sqs.NewFromConfig(ambient).Options().BaseEndpoint, rds.NewFromConfig(ambient).Options().BaseEndpoint,
+		elasticache.NewFromConfig(ambient).Options().BaseEndpoint, elasticloadbalancingv2.NewFromConfig(ambient).Options().BaseEndpoint,
+		efs.NewFromConfig(ambient).Options().BaseEndpoint, lambda.NewFromConfig(ambient).Options().BaseEndpoint} {
 		if u, err := url.Parse(awssdk.ToString(endpoint)); err == nil && u.Host != "" {
 			out = append(out, u.Host)
 		}
@@ -122,7 +129,7 @@ const (
 )
 
 var (
-	serviceHost = regexp.MustCompile(`^((ec2|sts|sqs)(-fips)?\.` + regionForm + `|sts)\.` + suffixForm + `$`)
+	serviceHost = regexp.MustCompile(`^((ec2|sts|sqs|rds|elasticache|elasticloadbalancing|elasticfilesystem|lambda)(-fips)?\.` + regionForm + `|sts)\.` + suffixForm + `$`)
 	queueHost   = regexp.MustCompile(`^(sqs(-fips)?\.` + regionForm + `|` + regionForm + `\.queue|queue|vpce-[0-9a-z-]+\.sqs\.` + regionForm + `\.vpce)\.` + suffixForm + `$`)
 	cloudHost   = regexp.MustCompile(`\.` + suffixForm + `$`)
 )

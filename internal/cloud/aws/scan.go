@@ -139,6 +139,27 @@ func (s *xmlScan) isItem(open bool) int64 {
 	return cost
 }
 
+// elementScan reckons with every element as if it were an item of the largest type that there is in
+// the answers of services, a database.
+type elementScan struct {
+	// opened is set behind a "<".
+	opened bool
+}
+
+// elementCost is what such an item takes in memory, with a list that is copied while it grows.
+const elementCost = 2560
+
+// feed implements scan.
+func (s *elementScan) feed(p []byte) (cost int64, ok bool) {
+	for _, c := range p {
+		if s.opened && c != '/' {
+			cost += elementCost
+		}
+		s.opened = c == '<'
+	}
+	return cost, true
+}
+
 // jsonScan reckons with every value, which may take more memory than the two bytes that it is
 // written in.
 type jsonScan struct{}

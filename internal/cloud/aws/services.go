@@ -52,10 +52,28 @@ func newShown(p *Provider, inner interface {
 
 // Observe implements cloud.Provider.
 func (s *Shown) Observe(ctx context.Context, scope cloud.Scope) (*cloud.Snapshot, error) {
+	if _, err := s.OwnerID(ctx); err != nil {
+		return nil, err
+	}
+	var d *described
+	var wg sync.WaitGroup
+	services, cancel := context.WithCancel(ctx)
+	defer cancel()
+	wg.Go(func() { d = s.describe(services, scope.Region) })
 	snap, err := s.inner.Observe(ctx, scope)
+	if err != nil {
+		cancel()
+	}
+	wg.Wait()
 	if err != nil {
 		return nil, err
 	}
+	if ctx.Err() != nil {
+		return nil, classify("Observe", ctx.Err(), s.cfg.Now())
+	}
+	s.mu.Lock()
+	s.described[scope.Region] = d
+	s.mu.Unlock()
 	return s.with(scope.Region, snap)
 }
 
@@ -110,7 +128,7 @@ type description struct {
 // claims reports whether an interface may be one of the service.
 func (d *description) claims(n *cloud.Interface, m made) bool {
 	switch {
-	case m.kind != d.Kind || n.NetworkID != d.NetworkID:
+	case m.kind != d.Kind || d.NetworkID != "" && n.NetworkID != d.NetworkID:
 		return false
 	case d.nics != nil:
 		return slices.Contains(d.nics, n.ID)
@@ -298,8 +316,9 @@ func settle(s *cloud.Service, nics []*cloud.Interface) {
 		s.Interfaces = append(s.Interfaces, n.ID)
 		s.Private, s.Public = addAddrs(s.Private, n.PrivateIPs), addAddrs(s.Public, n.PublicIPs)
 		groups = append(slices.Clip(groups), n.GroupIDs...)
+		s.NetworkID = cmp.Or(s.NetworkID, n.NetworkID)
 	}
-	slices.Sort(groups)
+	groups = slices.Sorted(slices.Values(groups))
 	s.GroupIDs = slices.Compact(groups)
 }
 

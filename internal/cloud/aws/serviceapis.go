@@ -1,0 +1,413 @@
+package aws
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	awssdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	"github.com/aws/aws-sdk-go-v2/service/efs"
+	"github.com/aws/aws-sdk-go-v2/service/elasticache"
+	elb "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2"
+	elbtypes "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2/types"
+	"github.com/aws/aws-sdk-go-v2/service/lambda"
+	"github.com/aws/aws-sdk-go-v2/service/rds"
+
+	"github.com/nephele-io/nephele/internal/cloud"
+)
+
+const (
+	// serviceTime bounds the reading of all services of a region: VMs do not wait longer for it.
+	serviceTime = 30 * time.Second
+	// recordsPerPage is how many databases, caches and functions are asked for at once.
+	recordsPerPage = 50
+	// balancersOfTags is how many balancers one call tells the tags of; the cloud takes no more.
+	balancersOfTags = 20
+)
+
+// serviceAPI is an API that describes services.
+type serviceAPI struct {
+	name string
+	// right is what has to be permitted to read it.
+	right string
+	kinds []cloud.ServiceKind
+	read  func(r *serviceReader, ctx context.Context) error
+}
+
+// serviceAPIs are all that there are, sorted by name.
+func serviceAPIs() []serviceAPI {
+	return []serviceAPI{
+		{"EC2 VPC endpoints", "ec2:DescribeVpcEndpoints", []cloud.ServiceKind{cloud.VPCEndpoint}, (*serviceReader).endpoints},
+		{"EFS", "elasticfilesystem:DescribeFileSystems", []cloud.ServiceKind{cloud.EFSFileSystem}, (*serviceReader).fileSystems},
+		{"ElastiCache", "elasticache:DescribeCacheClusters", []cloud.ServiceKind{cloud.ElastiCacheCluster}, (*serviceReader).caches},
+		{"Elastic Load Balancing", "elasticloadbalancing:DescribeLoadBalancers (with DescribeListeners and DescribeTags)",
+			[]cloud.ServiceKind{cloud.ApplicationLoadBalancer, cloud.NetworkLoadBalancer, cloud.GatewayLoadBalancer}, (*serviceReader).balancers},
+		{"Lambda", "lambda:ListFunctions", []cloud.ServiceKind{cloud.LambdaFunction}, (*serviceReader).functions},
+		{"RDS", "rds:DescribeDBInstances", []cloud.ServiceKind{cloud.RDSInstance}, (*serviceReader).databases},
+	}
+}
+
+// serviceReader reads one API in one region.
+type serviceReader struct {
+	p      *Provider
+	region string
+	found  []description
+}
+
+// describe reads the APIs of the kinds beside one another. What one that fails has said before, as
+// far as there is any, stays.
+func (s *Shown) describe(ctx context.Context, region string) *described {
+	ctx, cancel := context.WithTimeout(ctx, serviceTime)
+	defer cancel()
+	s.mu.Lock()
+	before := s.described[region]
+	s.mu.Unlock()
+	type answer struct {
+		found []description
+		err   error
+	}
+	apis := slices.DeleteFunc(serviceAPIs(), func(a serviceAPI) bool {
+		return !slices.ContainsFunc(a.kinds, func(k cloud.ServiceKind) bool { return s.kinds[k] })
+	})
+	answers := make([]answer, len(apis))
+	var wg sync.WaitGroup
+	for i, api := range apis {
+		wg.Go(func() {
+			r := &serviceReader{p: s.Provider, region: region}
+			err := api.read(r, ctx)
+			answers[i] = answer{r.found, err}
+		})
+	}
+	wg.Wait()
+	out := &described{}
+	for i, api := range apis {
+		if err := answers[i].err; err != nil {
+			out.faults = append(out.faults, cloud.ServiceFault{API: api.name, Right: api.right, Kinds: api.kinds, Err: err})
+			if before != nil {
+				for _, d := range before.services {
+					if slices.Contains(api.kinds, d.Kind) {
+						out.services = append(out.services, d)
+					}
+				}
+			}
+			continue
+		}
+		for _, d := range answers[i].found {
+			if s.kinds[d.Kind] {
+				out.services = append(out.services, d)
+			}
+		}
+	}
+	slices.SortStableFunc(out.services, func(a, b description) int { return cmp.Compare(a.ID, b.ID) })
+	return out
+}
+
+// add keeps a service; it fails if there are too many.
+func (r *serviceReader) add(d description) error {
+	d.Fixed = fixed(d.Kind)
+	slices.Sort(d.GroupIDs)
+	r.found = append(r.found, d)
+	if bound := r.p.cfg.Bounds.Objects; len(r.found) > bound {
+		return &cloud.BoundError{What: "the account has", Bound: int64(bound), Unit: "services of a kind", Flag: flagObjects}
+	}
+	return nil
+}
+
+// paged calls for pages until there is no further one; next returns the mark of the next page.
+func (r *serviceReader) paged(call string, next func(mark *string) (*string, error)) error {
+	var mark *string
+	for n := 0; ; n++ {
+		if bound := r.p.cfg.Bounds.Pages; n == bound {
+			return classify(call, &cloud.BoundError{What: "the listing has", Bound: int64(bound), Unit: "pages", Flag: flagPages}, r.p.cfg.Now())
+		}
+		var err error
+		if mark, err = next(mark); err != nil {
+			return classify(call, err, r.p.cfg.Now())
+		}
+		if awssdk.ToString(mark) == "" {
+			return nil
+		}
+	}
+}
+
+func (r *serviceReader) databases(ctx context.Context) error {
+	api := rds.NewFromConfig(r.p.base, func(o *rds.Options) { o.Region = r.region })
+	return r.paged("DescribeDBInstances", func(mark *string) (*string, error) {
+		out, err := api.DescribeDBInstances(ctx, &rds.DescribeDBInstancesInput{Marker: mark, MaxRecords: awssdk.Int32(recordsPerPage)})
+		if err != nil {
+			return nil, err
+		}
+		for _, x := range out.DBInstances {
+			if x.DBSubnetGroup == nil {
+				continue
+			}
+			d := description{Service: cloud.Service{
+				ID: awssdk.ToString(x.DBInstanceArn), Kind: cloud.RDSInstance, Name: awssdk.ToString(x.DBInstanceIdentifier), NetworkID: awssdk.ToString(x.DBSubnetGroup.VpcId),
+			}, subnets: []string{}}
+			zones := []string{awssdk.ToString(x.AvailabilityZone), awssdk.ToString(x.SecondaryAvailabilityZone)}
+			for _, subnet := range x.DBSubnetGroup.Subnets {
+				if zones[0] == "" || subnet.SubnetAvailabilityZone == nil || slices.Contains(zones, awssdk.ToString(subnet.SubnetAvailabilityZone.Name)) {
+					d.subnets = append(d.subnets, awssdk.ToString(subnet.SubnetIdentifier))
+				}
+			}
+			for _, g := range x.VpcSecurityGroups {
+				d.GroupIDs = append(d.GroupIDs, awssdk.ToString(g.VpcSecurityGroupId))
+			}
+			for _, t := range x.TagList {
+				d.tag(t.Key, t.Value)
+			}
+			if x.Endpoint != nil {
+				d.DNSName = awssdk.ToString(x.Endpoint.Address)
+				d.listens(portName(awssdk.ToString(x.Engine)), cloud.TCP, awssdk.ToInt32(x.Endpoint.Port))
+			}
+			if err := r.add(d); err != nil {
+				return nil, err
+			}
+		}
+		return out.Marker, nil
+	})
+}
+
+// portName is the name of the port of a database or cache, by its engine.
+func portName(engine string) string {
+	for _, e := range []struct{ part, name string }{
+		{"postgres", "postgres"}, {"aurora", "mysql"}, {"mysql", "mysql"}, {"mariadb", "mysql"}, {"oracle", "oracle"}, {"sqlserver", "sqlserver"},
+		{"docdb", "mongodb"}, {"valkey", "redis"}, {"redis", "redis"}, {"memcached", "memcached"},
+	} {
+		if strings.Contains(engine, e.part) {
+			return e.name
+		}
+	}
+	return "service"
+}
+
+func (r *serviceReader) caches(ctx context.Context) error {
+	api := elasticache.NewFromConfig(r.p.base, func(o *elasticache.Options) { o.Region = r.region })
+	return r.paged("DescribeCacheClusters", func(mark *string) (*string, error) {
+		out, err := api.DescribeCacheClusters(ctx, &elasticache.DescribeCacheClustersInput{
+			Marker: mark, MaxRecords: awssdk.Int32(recordsPerPage), ShowCacheNodeInfo: awssdk.Bool(true),
+		})
+		if err != nil {
+			return nil, err
+		}
+		for _, x := range out.CacheClusters {
+			d := description{Service: cloud.Service{ID: awssdk.ToString(x.ARN), Kind: cloud.ElastiCacheCluster, Name: awssdk.ToString(x.CacheClusterId)}}
+			for _, g := range x.SecurityGroups {
+				d.GroupIDs = append(d.GroupIDs, awssdk.ToString(g.SecurityGroupId))
+			}
+			endpoint := x.ConfigurationEndpoint
+			if endpoint == nil && len(x.CacheNodes) > 0 {
+				endpoint = x.CacheNodes[0].Endpoint
+			}
+			if endpoint != nil {
+				d.DNSName = awssdk.ToString(endpoint.Address)
+				d.listens(portName(awssdk.ToString(x.Engine)), cloud.TCP, awssdk.ToInt32(endpoint.Port))
+			}
+			if err := r.add(d); err != nil {
+				return nil, err
+			}
+		}
+		return out.Marker, nil
+	})
+}
+
+func (r *serviceReader) balancers(ctx context.Context) error {
+	api := elb.NewFromConfig(r.p.base, func(o *elb.Options) { o.Region = r.region })
+	kinds := map[elbtypes.LoadBalancerTypeEnum]cloud.ServiceKind{
+		elbtypes.LoadBalancerTypeEnumApplication: cloud.ApplicationLoadBalancer, elbtypes.LoadBalancerTypeEnumNetwork: cloud.NetworkLoadBalancer,
+		elbtypes.LoadBalancerTypeEnumGateway: cloud.GatewayLoadBalancer,
+	}
+	err := r.paged("DescribeLoadBalancers", func(mark *string) (*string, error) {
+		out, err := api.DescribeLoadBalancers(ctx, &elb.DescribeLoadBalancersInput{Marker: mark})
+		if err != nil {
+			return nil, err
+		}
+		for _, x := range out.LoadBalancers {
+			kind, known := kinds[x.Type]
+			if !known {
+				continue
+			}
+			if err := r.add(description{Service: cloud.Service{
+				ID: awssdk.ToString(x.LoadBalancerArn), Kind: kind, Name: awssdk.ToString(x.LoadBalancerName), NetworkID: awssdk.ToString(x.VpcId),
+				DNSName: awssdk.ToString(x.DNSName), GroupIDs: slices.Clone(x.SecurityGroups),
+			}}); err != nil {
+				return nil, err
+			}
+		}
+		return out.NextMarker, nil
+	})
+	if err != nil {
+		return err
+	}
+	at := map[string]*description{}
+	var arns []string
+	for i := range r.found {
+		at[r.found[i].ID], arns = &r.found[i], append(arns, r.found[i].ID)
+	}
+	for chunk := range slices.Chunk(arns, balancersOfTags) {
+		out, err := api.DescribeTags(ctx, &elb.DescribeTagsInput{ResourceArns: chunk})
+		if err != nil {
+			return classify("DescribeTags", err, r.p.cfg.Now())
+		}
+		for _, of := range out.TagDescriptions {
+			if d := at[awssdk.ToString(of.ResourceArn)]; d != nil {
+				for _, t := range of.Tags {
+					d.tag(t.Key, t.Value)
+				}
+			}
+		}
+	}
+	for _, id := range arns {
+		if err := r.listeners(ctx, api, at[id]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// listeners reads the ports of a balancer. Each has a name with its number; one without is that of
+// the only one of its protocol.
+func (r *serviceReader) listeners(ctx context.Context, api *elb.Client, d *description) error {
+	only := map[string]cloud.ServicePort{}
+	count := map[string]int{}
+	err := r.paged("DescribeListeners", func(mark *string) (*string, error) {
+		out, err := api.DescribeListeners(ctx, &elb.DescribeListenersInput{LoadBalancerArn: &d.ID, Marker: mark})
+		if err != nil {
+			return nil, err
+		}
+		for _, x := range out.Listeners {
+			name := strings.ReplaceAll(strings.ToLower(string(x.Protocol)), "_", "-")
+			for _, protocol := range protocolsOf(x.Protocol) {
+				if port := awssdk.ToInt32(x.Port); d.listens(fmt.Sprintf("%s-%d", name, port), protocol, port) {
+					count[name]++
+					only[name] = d.Ports[len(d.Ports)-1]
+				}
+				name = "udp" // beside TCP
+			}
+		}
+		return out.NextMarker, nil
+	})
+	for name, p := range only {
+		if count[name] == 1 {
+			d.listens(name, p.Protocol, int32(p.Port))
+		}
+	}
+	slices.SortFunc(d.Ports, func(a, b cloud.ServicePort) int {
+		return cmp.Or(cmp.Compare(a.Port, b.Port), cmp.Compare(a.Name, b.Name))
+	})
+	return err
+}
+
+// protocolsOf are those that a listener takes; none if it has no port.
+func protocolsOf(p elbtypes.ProtocolEnum) []int {
+	switch p {
+	case elbtypes.ProtocolEnumUdp:
+		return []int{cloud.UDP}
+	case elbtypes.ProtocolEnumTcpUdp:
+		return []int{cloud.TCP, cloud.UDP}
+	case elbtypes.ProtocolEnumGeneve:
+		return nil
+	}
+	return []int{cloud.TCP}
+}
+
+func (r *serviceReader) endpoints(ctx context.Context) error {
+	api := r.p.region(r.region)
+	return r.paged("DescribeVpcEndpoints", func(mark *string) (*string, error) {
+		out, err := api.DescribeVpcEndpoints(ctx, &ec2.DescribeVpcEndpointsInput{
+			NextToken: mark, MaxResults: awssdk.Int32(r.p.cfg.PageSize), Filters: []types.Filter{filter("vpc-endpoint-type", string(types.VpcEndpointTypeInterface))},
+		})
+		if err != nil {
+			return nil, err
+		}
+		for _, x := range out.VpcEndpoints {
+			id := awssdk.ToString(x.VpcEndpointId)
+			d := description{Service: cloud.Service{
+				ID: arn("ec2", r.region, cmp.Or(awssdk.ToString(x.OwnerId), r.p.knownOwner()), "vpc-endpoint/"+id), Kind: cloud.VPCEndpoint,
+				NetworkID: awssdk.ToString(x.VpcId), Tags: tagMap(x.Tags),
+			}, nics: append([]string{}, x.NetworkInterfaceIds...)}
+			d.Name = cmp.Or(d.Tags[nameTag], id)
+			for _, g := range x.Groups {
+				d.GroupIDs = append(d.GroupIDs, awssdk.ToString(g.GroupId))
+			}
+			if len(x.DnsEntries) > 0 {
+				d.DNSName = awssdk.ToString(x.DnsEntries[0].DnsName)
+			}
+			// Those of the cloud's own services listen there; others listen where their owners like.
+			if service := awssdk.ToString(x.ServiceName); strings.HasPrefix(service, "com.amazonaws.") && !strings.Contains(service, ".vpce.") {
+				d.listens("https", cloud.TCP, 443)
+			}
+			if err := r.add(d); err != nil {
+				return nil, err
+			}
+		}
+		return out.NextToken, nil
+	})
+}
+
+func (r *serviceReader) fileSystems(ctx context.Context) error {
+	api := efs.NewFromConfig(r.p.base, func(o *efs.Options) { o.Region = r.region })
+	return r.paged("DescribeFileSystems", func(mark *string) (*string, error) {
+		out, err := api.DescribeFileSystems(ctx, &efs.DescribeFileSystemsInput{Marker: mark})
+		if err != nil {
+			return nil, err
+		}
+		for _, x := range out.FileSystems {
+			d := description{Service: cloud.Service{ID: awssdk.ToString(x.FileSystemArn), Kind: cloud.EFSFileSystem}}
+			d.Name = cmp.Or(awssdk.ToString(x.Name), awssdk.ToString(x.FileSystemId))
+			for _, t := range x.Tags {
+				d.tag(t.Key, t.Value)
+			}
+			d.listens("nfs", cloud.TCP, 2049)
+			if err := r.add(d); err != nil {
+				return nil, err
+			}
+		}
+		return out.NextMarker, nil
+	})
+}
+
+func (r *serviceReader) functions(ctx context.Context) error {
+	api := lambda.NewFromConfig(r.p.base, func(o *lambda.Options) { o.Region = r.region })
+	return r.paged("ListFunctions", func(mark *string) (*string, error) {
+		out, err := api.ListFunctions(ctx, &lambda.ListFunctionsInput{Marker: mark, MaxItems: awssdk.Int32(recordsPerPage)})
+		if err != nil {
+			return nil, err
+		}
+		for _, x := range out.Functions {
+			if x.VpcConfig == nil || awssdk.ToString(x.VpcConfig.VpcId) == "" {
+				continue
+			}
+			if err := r.add(description{Service: cloud.Service{
+				ID: awssdk.ToString(x.FunctionArn), Kind: cloud.LambdaFunction, Name: awssdk.ToString(x.FunctionName), NetworkID: awssdk.ToString(x.VpcConfig.VpcId),
+				GroupIDs: slices.Clone(x.VpcConfig.SecurityGroupIds),
+			}, subnets: append([]string{}, x.VpcConfig.SubnetIds...), shared: true}); err != nil {
+				return nil, err
+			}
+		}
+		return out.NextMarker, nil
+	})
+}
+
+// tag gives a service a tag.
+func (d *description) tag(key, value *string) {
+	if d.Tags == nil {
+		d.Tags = map[string]string{}
+	}
+	d.Tags[awssdk.ToString(key)] = awssdk.ToString(value)
+}
+
+// listens gives a service a port, and reports whether it is one that the service did not have.
+func (d *description) listens(name string, protocol int, port int32) bool {
+	if port < 1 || port > 0xffff || slices.ContainsFunc(d.Ports, func(p cloud.ServicePort) bool { return p.Name == name }) {
+		return false
+	}
+	d.Ports = append(d.Ports, cloud.ServicePort{Name: name, Protocol: protocol, Port: uint16(port)})
+	return true
+}
