@@ -28,6 +28,7 @@ func (s *story) natives() {
 	s.balancers(group)
 	s.files(group)
 	s.functions(group)
+	s.endpoints(group)
 }
 
 // holds fails unless all interfaces of a service have exactly this group.

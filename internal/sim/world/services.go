@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/nephele-io/nephele/internal/sim/native"
@@ -100,7 +101,11 @@ func (r *Region) equip(s *native.Service, now time.Time) error {
 		}
 		n.InterfaceType, n.RequesterID, n.RequesterManaged, n.SourceDestCheck = looks.Type, looks.RequesterID, true, looks.SourceDestCheck
 		n.Status = StatusInUse
-		n.Attachment = &Attachment{ID: r.w.newID("eni-attach"), DeviceIndex: 1, Status: "attached", AttachTime: now.UTC().Truncate(time.Second)}
+		if now.IsZero() {
+			// What a State does not tell has ids that depend on its name alone.
+			n.ID = "eni-" + shortHash(s.ARN()+"/"+strconv.Itoa(i))
+		}
+		n.Attachment = &Attachment{ID: "eni-attach-" + shortHash(n.ID), DeviceIndex: 1, Status: "attached", AttachTime: now.UTC().Truncate(time.Second)}
 		nodes[i].NIC, made[i] = n.ID, n
 	}
 	s.Nodes = nodes
@@ -352,8 +357,14 @@ func (s Services) Scale(ref native.Ref, perSubnet int) (native.Service, error) {
 			x.Nodes = before
 			return nil, err
 		}
-		touched := x.NICs()
+		var touched []string
+		for _, n := range x.Nodes {
+			if !slices.Contains(before, n) {
+				touched = append(touched, n.NIC)
+			}
+		}
 		for _, n := range x.Nodes[:surplus] {
+			touched = append(touched, n.NIC)
 			delete(s.r.data.nics, n.NIC)
 		}
 		x.Nodes = x.Nodes[surplus:]
