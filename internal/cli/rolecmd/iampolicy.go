@@ -17,7 +17,7 @@ const (
 func newIAMPolicyCommand(notes Notes) *cobra.Command {
 	pins, mode := rights.Pins{}, string(rights.Enforce)
 	c := &cobra.Command{
-		Use:   "iam-policy --cluster ID [--vpc ID...] [--region NAME...] [--mode plan|enforce]",
+		Use:   "iam-policy --cluster ID [--vpc ID...] [--region NAME...] [--mode plan|enforce] [--services]",
 		Short: "Print the IAM policy that an AWS account needs",
 		Long: `Print an IAM policy with the fewest rights that Nephele works with, for the user whose keys an account's Secret holds, or for the
 role that it names. The flags narrow it to a cluster, to VPCs and to regions.
@@ -59,6 +59,7 @@ docs/aws-rights.md explains each statement.`,
 	f.StringSliceVar(&pins.Networks, "vpc", nil, "VPCs in which something may be changed (default all)")
 	f.StringSliceVar(&pins.Regions, "region", nil, "regions in which anything may be done (default all)")
 	f.StringVar(&pins.Account, "account-id", "", "number of the AWS account that security groups and interfaces belong to (default any)")
+	f.BoolVar(&pins.Services, "services", false, "also read native services: databases, load balancers, endpoints and the like")
 	f.StringVar(&mode, "mode", mode, "plan to look only, or enforce")
 	return c
 }

@@ -34,6 +34,11 @@ func rights(t *testing.T, name string) *iam.Policy {
 	return p
 }
 
+// serviceRights are the prefixes of the rights of services, by the packages that call them.
+var serviceRights = map[string]string{
+	"rds": "rds", "elasticache": "elasticache", "elb": "elasticloadbalancing", "efs": "elasticfilesystem", "lambda": "lambda",
+}
+
 // onlyExplained is asked by "nephele explain" alone, which says what it does not know where it is
 // not permitted.
 const onlyExplained = "ec2:DescribeNetworkAcls"
@@ -46,7 +51,7 @@ func TestRightsAreWhatIsCalled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var calls []string
+	var calls, serving []string
 	for _, f := range files {
 		if !strings.HasSuffix(f.Name(), ".go") || strings.HasSuffix(f.Name(), "_test.go") {
 			continue
@@ -57,8 +62,15 @@ func TestRightsAreWhatIsCalled(t *testing.T) {
 		}
 		ast.Inspect(parsed, func(n ast.Node) bool {
 			if input, ok := n.(*ast.SelectorExpr); ok && strings.HasSuffix(input.Sel.Name, "Input") {
-				if pkg, ok := input.X.(*ast.Ident); ok && pkg.Name == "ec2" {
-					calls = append(calls, "ec2:"+strings.TrimSuffix(input.Sel.Name, "Input"))
+				pkg, ok := input.X.(*ast.Ident)
+				call := strings.TrimSuffix(input.Sel.Name, "Input")
+				switch {
+				case ok && serviceRights[pkg.Name] != "":
+					serving = append(serving, serviceRights[pkg.Name]+":"+call)
+				case ok && pkg.Name == "ec2" && call == "DescribeVpcEndpoints":
+					serving = append(serving, "ec2:"+call)
+				case ok && pkg.Name == "ec2":
+					calls = append(calls, "ec2:"+call)
 				}
 			}
 			return true
@@ -68,6 +80,10 @@ func TestRightsAreWhatIsCalled(t *testing.T) {
 	calls = slices.DeleteFunc(slices.Compact(calls), func(c string) bool { return c == onlyExplained })
 	if have := rights(t, "enforce.json").Actions(); !slices.Equal(have, calls) {
 		t.Errorf("enforce.json permits\n%q\nand the adapter calls\n%q", have, calls)
+	}
+	slices.Sort(serving)
+	if have := slices.DeleteFunc(written(t, policies.Pins{Mode: policies.Plan, Services: true}).Actions(), func(c string) bool { return slices.Contains(calls, c) }); !slices.Equal(have, serving) {
+		t.Errorf("of services the command permits\n%q\nand the adapter calls\n%q", have, serving)
 	}
 	reading := slices.DeleteFunc(slices.Clone(calls), func(c string) bool {
 		return !strings.HasPrefix(c, "ec2:Describe") && !strings.HasPrefix(c, "ec2:Get")

@@ -39,6 +39,9 @@ type Pins struct {
 	// Networks are the VPCs in which something may be changed, Regions those in which anything may
 	// be done.
 	Networks, Regions []string
+	// Services also permits to read native services. Without it, or a part of it, they are known by
+	// their interfaces only.
+	Services bool
 }
 
 var (
@@ -140,6 +143,9 @@ func (c conditions) with(operator, key string, v ...string) conditions {
 // Document returns the policy as JSON. p.Check must have found nothing wrong.
 func Document(p Pins) ([]byte, error) {
 	d := document{Version: "2012-10-17", Statement: []statement{p.read()}}
+	if p.Services {
+		d.Statement = append(d.Statement, readServices())
+	}
 	if p.Mode == Enforce {
 		d.Statement = append(d.Statement, p.write()...)
 	}
@@ -235,6 +241,16 @@ func (p Pins) read() statement {
 	return allow("Read", nil, values{"*"},
 		"DescribeInstances", "DescribeManagedPrefixLists", "DescribeNetworkInterfaces", "DescribeRegions", "DescribeSecurityGroupReferences",
 		"DescribeSecurityGroupRules", "DescribeSecurityGroups", "DescribeVpcPeeringConnections", "DescribeVpcs", "GetManagedPrefixListEntries")
+}
+
+// readServices permits to read native services. Each right is for one kind of them, and each may be
+// left out.
+func readServices() statement {
+	return statement{Sid: "ReadServices", Effect: "Allow", Resource: values{"*"}, Action: values{
+		"ec2:DescribeVpcEndpoints", "elasticache:DescribeCacheClusters", "elasticfilesystem:DescribeFileSystems",
+		"elasticloadbalancing:DescribeListeners", "elasticloadbalancing:DescribeLoadBalancers", "elasticloadbalancing:DescribeTags",
+		"lambda:ListFunctions", "rds:DescribeDBInstances",
+	}}
 }
 
 func (p Pins) write() []statement {
