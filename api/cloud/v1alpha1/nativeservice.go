@@ -103,8 +103,7 @@ type CloudNativeServiceStatus struct {
 	// NotSettable says why the security groups cannot be set; empty if they can.
 	// +optional
 	NotSettable string `json:"notSettable,omitempty"`
-	// Conditions: Observed; Addressed, whether its addresses are known; and Realized, False while
-	// policies apply to it, which are not enforced there.
+	// Conditions: Observed, and Addressed, whether its addresses are known.
 	// +listType=map
 	// +listMapKey=type
 	// +optional

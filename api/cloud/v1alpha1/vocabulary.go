@@ -88,8 +88,7 @@ const (
 	ConditionServicesRead = "ServicesRead"
 	// ConditionAddressed (native service): its addresses are known.
 	ConditionAddressed = "Addressed"
-	// ConditionRealized (virtual machine): every policy that applies is realized. (Native service:
-	// False while policies apply to it.)
+	// ConditionRealized (virtual machine): every policy that applies is realized.
 	ConditionRealized = "Realized"
 	// ConditionPlanned (virtual machine, selector): what would be done if the mode were enforce.
 	// True: it can all be done.
