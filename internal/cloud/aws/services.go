@@ -240,7 +240,7 @@ func servicesOf(snap *cloud.Snapshot, d *described, kinds map[cloud.ServiceKind]
 					if other == i {
 						other = by[1]
 					}
-					told[k], s.Ambiguous = true, "interface "+nics[k].ID+" may be its or that of "+cmp.Or(d.services[other].Name, d.services[other].ID)
+					told[k], s.Ambiguous = true, "interface "+nics[k].ID+" may be its or that of "+cloud.Words(cmp.Or(d.services[other].Name, d.services[other].ID))
 				default:
 					told[k], mine = true, append(mine, nics[k])
 				}

@@ -159,8 +159,10 @@ func Unmatched(s *v1alpha1.CloudEntitySelector, snapshots []*cloud.Snapshot) []s
 			out = append(out, fmt.Sprintf("spec.vmSelector[%d] selects no VM", i))
 		}
 	}
+	// Before somebody asks for services, snapshots show none.
+	shown := slices.ContainsFunc(snapshots, func(snap *cloud.Snapshot) bool { return len(snap.Services) > 0 })
 	for i, e := range s.Spec.NativeSelector {
-		if !slices.ContainsFunc(snapshots, func(snap *cloud.Snapshot) bool {
+		if shown && !slices.ContainsFunc(snapshots, func(snap *cloud.Snapshot) bool {
 			return slices.ContainsFunc(snap.Services, func(x cloud.Service) bool { return selectService(e, &x, networks[x.NetworkID]) })
 		}) {
 			out = append(out, fmt.Sprintf("spec.nativeSelector[%d] selects no native service", i))
