@@ -176,11 +176,7 @@ func TestServicesFollow(t *testing.T) {
 	was := orders(first)
 	before := len(l.server.Journal().Calls(0))
 	l.failover("orders")
-	var ids []string
-	for _, n := range l.nics() {
-		ids = append(ids, n)
-	}
-	next, err := p.(cloud.Refresher).Refresh(t.Context(), first, append(ids, was.Interfaces...))
+	next, err := p.(cloud.Refresher).Refresh(t.Context(), first, append(l.nics(), was.Interfaces...))
 	if err != nil {
 		t.Fatal(err)
 	}
