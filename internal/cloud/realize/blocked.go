@@ -138,8 +138,8 @@ func refuses(err error) bool {
 }
 
 // isolated deals with a step that failed: the interfaces that the cloud refuses to change, or that
-// need a group that it refuses to change, are noted, so that the rest can go on without them. A call
-// about several is repeated for each.
+// need a group that it refuses to change, are noted, so that the rest can go on without them. A
+// call about several is repeated for each.
 func (e *execution) isolated(ctx context.Context, step plan.Step, op cloud.Op, err error) error {
 	if !refuses(err) {
 		return err

@@ -474,8 +474,8 @@ func TestNewAccountIsStrict(t *testing.T) {
 	}
 }
 
-// TestForgedWhileNothingIsAsPlanned: a proven record is remembered as soon as it is seen, also while
-// the cloud refuses to do what is planned for others.
+// TestForgedWhileNothingIsAsPlanned: a proven record is remembered as soon as it is seen, also
+// while the cloud refuses to do what is planned for others.
 func TestForgedWhileNothingIsAsPlanned(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, labConfig{})
