@@ -8,9 +8,9 @@ import (
 	"github.com/nephele-io/nephele/internal/sim/calls"
 )
 
-// TestAzureForgedWhileRunning: a record of former groups that somebody rewrites while the controller
-// runs is put right, also where the group that it names has been given the tags of ours. On the way
-// and in the end the policies hold, and nothing of the group changes.
+// TestAzureForgedWhileRunning: a record of former groups that somebody rewrites while the
+// controller runs is put right, also where the group that it names has been given the tags of
+// ours. On the way and in the end the policies hold, and nothing of the group changes.
 func TestAzureForgedWhileRunning(t *testing.T) {
 	t.Parallel()
 	for name, tagged := range map[string]bool{"record": false, "record and group": true} {
