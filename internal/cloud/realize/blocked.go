@@ -192,33 +192,13 @@ func (e *execution) withoutGroup(step plan.Step, op cloud.Op, err error) error {
 	case op.Kind != cloud.OpSetRules && op.Kind != cloud.OpAddRules && op.Kind != cloud.OpReplaceRules:
 		return err
 	}
-	need, others := map[string]bool{}, false
-	if s := e.sight[step.Scope.Region]; s != nil {
-		for i := range s.Interfaces {
-			if n := &s.Interfaces[i]; slices.Contains(n.GroupIDs, op.Target) {
-				need[n.ID] = true
-			}
-		}
-	}
-	for _, s := range e.steps {
-		if s.Op.Kind == cloud.OpSetInterfaceGroups && (slices.Contains(s.Op.GroupIDs, op.Target) || step.Op.Target == "" && slices.Contains(s.Op.GroupNames, step.Op.Group.Name)) {
-			need[s.Op.Target] = true
-		}
-	}
-	for _, s := range e.steps {
-		switch s.Op.Kind {
-		case cloud.OpSetRules, cloud.OpAddRules, cloud.OpReplaceRules, cloud.OpRemoveRules:
-			others = others || s.Subject() != step.Subject()
-		case cloud.OpSetInterfaceGroups:
-			others = others || !need[s.Op.Target]
-		}
-	}
+	need, others := plan.Needing(e.steps, step, op.Target, e.sight[step.Scope.Region])
 	if !others || len(need) == 0 {
 		return err
 	}
 	e.r.Log.Error(err, "The cloud refuses the rules of a group, whose interfaces are left alone for a while", "account", e.key, "region", step.Scope.Region, "group", op.Subject(),
 		"interfaces", len(need))
-	for _, id := range sortedKeys(need) {
+	for _, id := range need {
 		e.block(step, id, "the rules of its group "+op.Subject()+": "+failureText(err))
 	}
 	if e.blocks.count() {

@@ -1,7 +1,6 @@
 package realize
 
 import (
-	"cmp"
 	"slices"
 
 	"github.com/nephele-io/nephele/internal/cloud"
@@ -38,7 +37,9 @@ func (w *worker) remembering(regions []plan.Region, seal *plan.Seal) []plan.Regi
 				views = append(views, f.views...)
 			}
 		}
-		r.Snapshot = showing(r.Snapshot, views)
+		if len(views) > 0 {
+			r.Snapshot = r.Snapshot.WithGroups(views)
+		}
 	}
 	return out
 }
@@ -113,20 +114,4 @@ func credible(seal *plan.Seal, region string, n *cloud.Interface, ours func(grou
 		return slices.ContainsFunc(n.GroupIDs, func(id string) bool { return !ours(id) })
 	}
 	return seal.Believes(region, n)
-}
-
-// showing returns the snapshot with those of the groups that it lacks.
-func showing(s *cloud.Snapshot, groups []cloud.Group) *cloud.Snapshot {
-	there := map[string]bool{}
-	for i := range s.Groups {
-		there[s.Groups[i].ID] = true
-	}
-	groups = slices.DeleteFunc(groups, func(g cloud.Group) bool { return there[g.ID] })
-	if len(groups) == 0 {
-		return s
-	}
-	out := *s
-	out.Groups = append(slices.Clone(s.Groups), groups...)
-	slices.SortFunc(out.Groups, func(a, b cloud.Group) int { return cmp.Compare(a.ID, b.ID) })
-	return &out
 }
