@@ -15,15 +15,18 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/nephele-io/nephele/api/antrea/v1alpha1"
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	"github.com/nephele-io/nephele/internal/agent/nft/nfttest"
 )
@@ -108,8 +111,9 @@ func TestNodeAgent(t *testing.T) {
 	eventually(t, time.Minute, "it may not speak for another Node", func(ctx context.Context) (bool, string) {
 		other.Version = "forged"
 		err := own.Update(ctx, other)
-		return apierrors.IsInvalid(err) || apierrors.IsForbidden(err) && strings.Contains(err.Error(), "its own Node only"), fmt.Sprint(err)
+		return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "its own host only"), fmt.Sprint(err)
 	})
+	a.speaksForItself(own)
 
 	stop(syscall.SIGKILL)
 	a.sees("without an agent", false, false)
@@ -119,6 +123,59 @@ func TestNodeAgent(t *testing.T) {
 	}
 	a.sees("the next one goes on", false, true)
 	stop(syscall.SIGTERM)
+}
+
+// speaksForItself: with the ClusterRole that all agents share, nobody speaks for a VM but who may
+// enforce for it.
+func (a *agented) speaksForItself(node client.Client) {
+	t := a.t
+	t.Helper()
+	subject := func(name string) []rbacv1.Subject {
+		return []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "vms", Name: name}}
+	}
+	object := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "vms", Name: name} }
+	a.apply(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "vms"}}, &v1alpha1.ExternalNode{ObjectMeta: object("web"),
+		Spec: v1alpha1.ExternalNodeSpec{Interfaces: []v1alpha1.NetworkInterface{{IPs: []string{"10.7.0.1"}}}}},
+		&corev1.ServiceAccount{ObjectMeta: object("agent-of-all")}, &corev1.ServiceAccount{ObjectMeta: object("agent-of-web")},
+		&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "agents-of-vms"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "nephele-agent"},
+			Subjects: append(subject("agent-of-all"), subject("agent-of-web")...)},
+		&rbacv1.Role{ObjectMeta: object("web"), Rules: []rbacv1.PolicyRule{
+			{APIGroups: []string{"controlplane.antrea.io"}, Resources: []string{"enforcers"}, ResourceNames: []string{"web"}, Verbs: []string{"enforce"}}}},
+		&rbacv1.RoleBinding{ObjectMeta: object("web"), RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "web"}, Subjects: subject("agent-of-web")})
+	as := func(account string) client.Client {
+		admin, err := clientcmd.BuildConfigFromFlags("", filepath.Join(a.cluster.dir, "kubeconfig"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		admin.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:vms:" + account, Groups: []string{"system:serviceaccounts", "system:serviceaccounts:vms", "system:authenticated"}}
+		return newClient(t, admin)
+	}
+	tell := func(ctx context.Context, c client.Client, name string, ref v1beta1.ObjectReference) error {
+		return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+			info := &v1beta1.AntreaAgentInfo{}
+			if err := c.Get(ctx, client.ObjectKey{Name: name}, info); err != nil {
+				return err
+			}
+			info.Version, info.NodeRef = "told", ref
+			return c.Update(ctx, info)
+		})
+	}
+	web := v1beta1.ObjectReference{Kind: "ExternalNode", Namespace: "vms", Name: "web"}
+	eventually(t, time.Minute, "the agent of a VM tells about it", func(ctx context.Context) (bool, string) {
+		err := tell(ctx, as("agent-of-web"), "web", web)
+		return err == nil, fmt.Sprint(err)
+	})
+	for what, err := range map[string]error{
+		"who has the ClusterRole":                 tell(t.Context(), as("agent-of-all"), "web", web),
+		"the same, without saying for whom":       tell(t.Context(), as("agent-of-all"), "web", v1beta1.ObjectReference{}),
+		"an agent on a Node":                      tell(t.Context(), node, "web", web),
+		"the agent of a VM for a Node":            tell(t.Context(), as("agent-of-web"), "other", v1beta1.ObjectReference{Kind: "Node", Name: "other"}),
+		"an agent on a Node for a VM of its name": tell(t.Context(), node, nfttest.NodeName, v1beta1.ObjectReference{Kind: "ExternalNode", Namespace: "vms", Name: nfttest.NodeName}),
+	} {
+		if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "its own host only") {
+			t.Errorf("%s speaks for another: %v", what, err)
+		}
+	}
 }
 
 // pod makes a Pod on the Node, with addresses if it has some of its own.
