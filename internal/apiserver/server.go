@@ -72,7 +72,8 @@ type Options struct {
 	// learn from them which tiers and groups there are, and nothing else; they change nothing. It
 	// may be empty.
 	Webhooks map[string]http.Handler
-	// Hosts are those with certificates of our own, which Access.WithHosts recognizes; nil for none.
+	// Hosts are those with certificates of our own, which Access.WithHosts recognizes; nil for
+	// none.
 	Hosts *Hosts
 	// Metrics are those of Store; they may be nil.
 	Metrics *Metrics

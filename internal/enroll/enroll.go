@@ -7,10 +7,10 @@
 // account of the cluster.
 //
 // For those who reach kube-apiserver only, a host is a ServiceAccount in the Namespace of its
-// ExternalNode. It may do what an agent must, for the key of this one host: receive what is computed
-// for it, report, tell about itself, and renew its own token. It may nothing of another host, and
-// nothing else of the cluster. Its first token is short-lived; the agent renews it long before it
-// ends. Revoke removes the account, and with it every token ends at once.
+// ExternalNode. It may do what an agent must, for the key of this one host: receive what is
+// computed for it, report, tell about itself, and renew its own token. It may nothing of another
+// host, and nothing else of the cluster. Its first token is short-lived; the agent renews it long
+// before it ends. Revoke removes the account, and with it every token ends at once.
 //
 // Concurrency: functions keep nothing, and a Desk guards itself: all may be called from anywhere.
 package enroll

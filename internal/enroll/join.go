@@ -30,7 +30,8 @@ const (
 )
 
 const (
-	// joinLimit bounds a request for a certificate, mostAnswer what is read of its answer, in bytes.
+	// joinLimit bounds a request for a certificate, mostAnswer what is read of its answer, in
+	// bytes.
 	joinLimit  = 30 * time.Second
 	mostAnswer = 64 << 10
 )

@@ -56,7 +56,11 @@ type agentFlags struct {
 	probes          []string
 	config          string
 	resolvers       []string
+	metrics         string
 }
+
+// defaultAgentMetrics is where metrics are served. Nobody else than the host reaches it.
+const defaultAgentMetrics = "127.0.0.1:10351"
 
 func (f *agentFlags) register(flags *pflag.FlagSet) {
 	f.cluster.Register(flags)
@@ -66,6 +70,7 @@ func (f *agentFlags) register(flags *pflag.FlagSet) {
 		"A change with which it is not for a minute is taken back")
 	flags.StringVar(&f.logFile, "log-file", defaultAgentLog, "file for what policies want logged; it is rotated at 100 MB, and three old ones are kept. Empty: nothing is logged")
 	flags.StringVar(&f.logFormat, "log-format", string(agent.LogJSON), `form of its lines: "json", or "antrea" as Antrea Agents write them`)
+	flags.StringVar(&f.metrics, "metrics", defaultAgentMetrics, "HOST:PORT of the Prometheus metrics, over HTTP and to everybody who reaches it; 0 for none")
 	flags.BoolVarP(&f.verbose, "verbose", "v", false, "log more")
 	f.registerHost(flags)
 }
@@ -82,7 +87,7 @@ func (f *agentFlags) registerHost(flags *pflag.FlagSet) {
 		&f.config,
 		"config",
 		"",
-		"YAML file that says what flags say, by the names externalNode, node, podCIDRs, kubeconfig, policyKubeconfig, stateDir, failsafe, probes, resolvers, keepEstablished, logFile, logFormat; flags that are given count before it",
+		"YAML file that says what flags say, by the names externalNode, node, podCIDRs, kubeconfig, policyKubeconfig, stateDir, failsafe, probes, resolvers, keepEstablished, logFile, logFormat, metrics; flags that are given count before it",
 	)
 	flags.StringVar(&f.kubeNode, "node", "", "the Kubernetes Node that this host is, whose Pods are guarded as well; in the place of --external-node")
 	flags.StringArrayVar(&f.podRanges, "pod-cidr", nil, "addresses of Pods of this Node, besides spec.podCIDRs of the Node; may be repeated. Who has one of them and is no Pod that is known is cut off")
@@ -252,7 +257,8 @@ resolvers, DHCP, and those given with --failsafe.`,
 	}
 	f.register(cmd.Flags())
 	cmd.PersistentFlags().StringVar(&socket, "socket", defaultAgentSocket, "where the agent answers on this host")
-	cmd.AddCommand(newAgentLoadCommand(n), newAgentStatusCommand(n, &socket), newAgentExplainCommand(n, &socket), newAgentReleaseCommand(&socket), newAgentUninstallCommand(), newAgentEnrollCommand())
+	cmd.AddCommand(newAgentLoadCommand(n), newAgentStatusCommand(n, &socket), newAgentExplainCommand(n, &socket))
+	cmd.AddCommand(newAgentReleaseCommand(&socket), newAgentUninstallCommand(), newAgentEnrollCommand())
 	return []*cobra.Command{cmd}
 }
 
@@ -268,8 +274,11 @@ func runAgent(ctx context.Context, f *agentFlags, socket string, log logr.Logger
 	if err != nil {
 		return err
 	}
-	o.Follower = enforcer.Follower{Source: policies, Clock: clock.RealClock{}, Random: mathrand.Float64, Quiet: controller.AntreaQuiet, Log: log.WithName("enforcer")}
-	reporter := enforcer.NewReporter(enforcer.ReporterOptions{Client: policies, Clock: clock.RealClock{}, Random: mathrand.Float64, Log: log.WithName("reports")})
+	counted := enforcer.NewMetrics()
+	o.Follower = enforcer.Follower{
+		Source: policies, Clock: clock.RealClock{}, Random: mathrand.Float64, Quiet: controller.AntreaQuiet, Metrics: counted, Log: log.WithName("enforcer"),
+	}
+	reporter := enforcer.NewReporter(enforcer.ReporterOptions{Client: policies, Clock: clock.RealClock{}, Random: mathrand.Float64, Metrics: counted, Log: log.WithName("reports")})
 	o.Reports = reporter
 	o.Info, o.Statistics = agentInfo(f), policies.Statistics
 	if !f.keepEstablished {
@@ -304,6 +313,9 @@ func runAgent(ctx context.Context, f *agentFlags, socket string, log logr.Logger
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	parts := []func(context.Context) error{a.Run, reporter.Start, func(ctx context.Context) error { return a.Serve(ctx, socket) }}
+	if f.metrics != "" && f.metrics != "0" {
+		parts = append(parts, func(ctx context.Context) error { serveMetrics(ctx, f.metrics, log, a.Metrics(), counted); return nil })
+	}
 	if path := *f.cluster.Kubeconfig; path != "" && f.kubeNode == "" {
 		parts = append(parts, func(ctx context.Context) error {
 			keepEnrolled(ctx, renewer{path, f.needs.Client}, clock.RealClock{}, log)

@@ -100,23 +100,15 @@ func printAgentStatus(w io.Writer, s *agent.Status, printable func(string) strin
 		}
 		fmt.Fprintf(w, "%s %s generation %d: %s %s\n", p.Policy.Type, printable(name), p.Generation, word, printable(p.Message))
 	}
-	var names agent.NamesStatus
 	if s.Names != nil {
-		names = *s.Names
-		fmt.Fprintf(w, "domain names: %d, with %d addresses; %d more were too many for their name\n", names.Names, names.Addresses, names.Refused)
+		fmt.Fprintf(w, "domain names: %d, with %d addresses; %d more were too many for their name\n", s.Names.Names, s.Names.Addresses, s.Names.Refused)
 	}
-	var logged agent.PacketLogStatus
 	if s.Log != nil {
-		logged = *s.Log
-		fmt.Fprintf(w, "log: %d lines; %d packets came too fast\n", logged.Lines, logged.Lost)
+		fmt.Fprintf(w, "log: %d lines; %d packets came too fast\n", s.Log.Lines, s.Log.Lost)
 	}
-	for _, e := range []struct{ what, text string }{
-		{"names", names.Error}, {"the answers of resolvers", names.Unheard}, {"the log", logged.Error}, {"what is to be logged", logged.Unread},
-		{"server", s.ServerError}, {"kernel", s.Error}, {"disk", s.StoreError}, {"failsafe flows", s.FailsafeError}, {"connections", s.ConnectionsError}, {"agent info", s.InfoError},
-		{"firewalls of others", s.ForeignError}, {"Pods", s.PodsError}, {"the probes", s.ProbeError},
-	} {
-		if e.text != "" {
-			fmt.Fprintf(w, "trouble with %s: %s\n", e.what, printable(e.text))
+	for _, t := range s.Troubles() {
+		if t.Text != "" {
+			fmt.Fprintf(w, "trouble with %s: %s\n", t.With, printable(t.Text))
 		}
 	}
 }

@@ -122,19 +122,42 @@ func fillAgentInfo(info *v1beta1.AntreaAgentInfo, s *agent.Status, namespace, na
 		NetworkPolicyNum: int32(len(s.Policies)), AddressGroupNum: int32(s.AddressGroups), AppliedToGroupNum: int32(s.AppliedToGroups),
 	}
 	condition := func(t v1beta1.AgentConditionType, ok bool, reason, message string) v1beta1.AgentCondition {
-		c := v1beta1.AgentCondition{Type: t, Status: metav1.ConditionTrue, LastHeartbeatTime: now}
+		c := v1beta1.AgentCondition{Type: t, Status: metav1.ConditionTrue, LastHeartbeatTime: now, Message: message}
 		if !ok {
-			c.Status, c.Reason, c.Message = metav1.ConditionFalse, reason, message
+			c.Status, c.Reason = metav1.ConditionFalse, reason
 		}
 		return c
 	}
 	healthy := s.State == agent.StateEnforcing || s.State == agent.StateKept
-	trouble := s.Error
-	if s.State == agent.StateReleased {
-		trouble = "released on the host until " + s.ReleasedUntil.UTC().Format(time.RFC3339)
+	says := s.Error
+	switch {
+	case s.State == agent.StateReleased:
+		says = "released on the host until " + s.ReleasedUntil.UTC().Format(time.RFC3339)
+	case healthy:
+		says = summary(s)
 	}
 	info.AgentConditions = []v1beta1.AgentCondition{
-		condition(v1beta1.AgentHealthy, healthy, string(s.State), trouble),
+		condition(v1beta1.AgentHealthy, healthy, string(s.State), says),
 		condition(v1beta1.ControllerConnectionUp, s.Connected, "NotInSync", s.ServerError),
 	}
+}
+
+// summary is what an agent that is healthy tells about itself.
+func summary(s *agent.Status) string {
+	refused := 0
+	for _, p := range s.Policies {
+		if !p.Enforced {
+			refused++
+		}
+	}
+	text := fmt.Sprintf("nftables: %d rules, %d elements of sets; %d of %d policies enforced", s.Rules, s.Elements, len(s.Policies)-refused, len(s.Policies))
+	if !s.LastWrite.IsZero() {
+		text += fmt.Sprintf("; the last change took %d ms, at %s", s.LastWriteMilliseconds, s.LastWrite.UTC().Format(time.RFC3339))
+	}
+	for _, t := range s.Troubles() {
+		if t.Text != "" {
+			text += "; trouble with " + t.With
+		}
+	}
+	return text
 }
