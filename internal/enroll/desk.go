@@ -232,19 +232,17 @@ func (d *Desk) Redeem(ctx context.Context, h Host, secret string, request []byte
 	if client.IgnoreNotFound(err) != nil {
 		return Papers{}, err
 	}
-	if err != nil || invited(&node, secret, now) != nil {
-		// Made a moment ago, or nobody's. Only so many may make us find out.
-		if !d.strangers.Allow() {
-			return Papers{}, apierrors.NewTooManyRequests("too many tokens that are not valid; try again", 1)
-		}
-		if err := d.o.Live.Get(ctx, key, &node); apierrors.IsNotFound(err) {
-			return Papers{}, fmt.Errorf("%w: %w", ErrRefused, errNotInvited)
-		} else if err != nil {
-			return Papers{}, err
-		}
-		if err := invited(&node, secret, now); err != nil {
-			return Papers{}, fmt.Errorf("%w: %w", ErrRefused, err)
-		}
+	// The token was made a moment ago, or it is nobody's. Only so many may make us find out.
+	if (err != nil || invited(&node, secret, now) != nil) && !d.strangers.Allow() {
+		return Papers{}, apierrors.NewTooManyRequests("too many tokens that are not valid; try again", 1)
+	}
+	if err := d.o.Live.Get(ctx, key, &node); apierrors.IsNotFound(err) {
+		return Papers{}, fmt.Errorf("%w: %w", ErrRefused, errNotInvited)
+	} else if err != nil {
+		return Papers{}, err
+	}
+	if err := invited(&node, secret, now); err != nil {
+		return Papers{}, fmt.Errorf("%w: %w", ErrRefused, err)
 	}
 	if _, err := requestedKey(request); err != nil { // before the token is gone
 		return Papers{}, apierrors.NewBadRequest(err.Error())
