@@ -18,6 +18,9 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/handover"
 )
 
+// mostNotEnforceable is of how many Pods on which policies cannot be enforced the agent tells.
+const mostNotEnforceable = 100
+
 // infoClient reads and writes AntreaAgentInfos, at kube-apiserver or at a server of hosts, which
 // serves nothing by which a client could find out more.
 type infoClient struct{ rest *rest.RESTClient }
@@ -116,6 +119,8 @@ func fillAgentInfo(info *v1beta1.AntreaAgentInfo, s *agent.Status, namespace, na
 		info.NodeRef = v1beta1.ObjectReference{Kind: "Node", Name: name}
 		if s.Pods != nil {
 			info.LocalPodNum, info.NodeSubnets = int32(s.Pods.Known), s.Pods.Ranges
+			told := s.Pods.NotEnforceable[:min(len(s.Pods.NotEnforceable), mostNotEnforceable)]
+			metav1.SetMetaDataAnnotation(&info.ObjectMeta, cloudv1alpha1.AnnotationNotEnforceable, strings.Join(told, "\n"))
 		}
 	}
 	info.NetworkPolicyControllerInfo = v1beta1.NetworkPolicyControllerInfo{
