@@ -14,7 +14,7 @@ import (
 
 // The bounds of --instance-heartbeat.
 const (
-	DefaultHeartbeat  = 15 * time.Second
+	DefaultHeartbeat  = 20 * time.Second
 	shortestHeartbeat = time.Second
 )
 

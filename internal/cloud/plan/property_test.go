@@ -274,6 +274,9 @@ type phase struct {
 	// edited. What only that made possible may pause while it is undone, even if it will be allowed
 	// in the end for another reason.
 	drifted map[int]bool
+	// told are the flows of VMs that the rounds have said not to allow, because only what fits is
+	// enforced. What fits is more when peers turn out to stay as they are.
+	told map[int][]string
 }
 
 func (p *phase) verdicts(f *fakeCloud) []bool {
@@ -333,6 +336,7 @@ func (p *phase) converge(f *fakeCloud, record bool) error {
 		if p.strict.take(res) {
 			p.st.Hasty++
 		}
+		p.tells(res)
 		if res.Plan.Empty() {
 			if err := p.waitsForNothing(res); err != nil {
 				return err
@@ -560,11 +564,56 @@ func (p *phase) between(got, final, old []bool, end *fakeCloud) error {
 		if got[i] {
 			return fmt.Errorf("opens %s, which neither the old nor the new state allows", fl)
 		}
-		if !p.drifted[fl.src] && !p.drifted[fl.dst] && fl.blindly(p.start) == fl.blindly(end) {
+		if !p.drifted[fl.src] && !p.drifted[fl.dst] && fl.blindly(p.start) == fl.blindly(end) && !p.toldOf(fl) {
 			return fmt.Errorf("blocks %s, which both the old and the new state allow", fl)
 		}
 	}
 	return nil
+}
+
+// tells takes note of the flows that a round says not to allow.
+func (p *phase) tells(res *plan.Result) {
+	for i := range p.VMs {
+		for _, r := range res.Refusals {
+			if r.Tightened && r.VM.ID == vmID(i) {
+				if p.told == nil {
+					p.told = map[int][]string{}
+				}
+				p.told[i] = append(p.told[i], r.Lost...)
+			}
+		}
+	}
+}
+
+// toldOf reports whether one of the ends was said not to allow the flow.
+func (p *phase) toldOf(fl connection) bool {
+	return fl.src >= 0 && p.saidOf(fl.src, cloud.Egress, fl.dstAddr, fl.packet) || fl.dst >= 0 && p.saidOf(fl.dst, cloud.Ingress, fl.srcAddr, fl.packet)
+}
+
+func (p *phase) saidOf(nic int, d cloud.Direction, remote netip.Addr, k packet) bool {
+	if p.NICs[nic].VM < 0 {
+		return false
+	}
+	return slices.ContainsFunc(p.told[p.NICs[nic].VM], func(text string) bool {
+		words := strings.Fields(text) // such as: egress tcp 80-81 to 10.0.0.0/8
+		if !netip.MustParsePrefix(words[len(words)-1]).Contains(remote) {
+			return false
+		}
+		ports, ok := strings.CutPrefix(text, string(d)+" "+cloud.ProtocolName(k.protocol)+" ")
+		if !ok {
+			return strings.HasPrefix(text, string(d)+" any protocol ")
+		}
+		first, last, _ := strings.Cut(strings.Fields(ports)[0], "-")
+		from, err := strconv.Atoi(first)
+		if err != nil {
+			return true // all of the protocol
+		}
+		to, err := strconv.Atoi(last)
+		if err != nil {
+			to = from
+		}
+		return from <= k.port && k.port <= to
+	})
 }
 
 // restarts forgets everything at some operations and plans anew from there.

@@ -150,6 +150,24 @@ func (w *worklist) join() bool {
 	return false
 }
 
+// leave has one cohort leave the groups of others that it shall not hold in the end, before it
+// leaves ours: whom somebody has put into a group that the own groups of its peers admit holds up
+// all of these, and where they are several, they hold up one another.
+func (w *worklist) leave() bool {
+	for _, k := range w.movers {
+		w.stop()
+		kept := slices.DeleteFunc(slices.Clone(k.at), func(g string) bool { return !w.owns(g) && !slices.Contains(k.to, g) })
+		if k.atomic || len(kept) == 0 || len(kept) == len(k.at) || slices.Equal(kept, k.to) {
+			continue
+		}
+		if w.checkMove(k, kept) == nil {
+			w.depart([]*cohort{k})
+			return true
+		}
+	}
+	return false
+}
+
 // mostLeft bounds how many groups too many there may be.
 const mostLeft = 2
 

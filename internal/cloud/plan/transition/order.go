@@ -70,7 +70,7 @@ func (s *Survey) Plan() Order {
 		if done || w.bridge() || w.remove() {
 			continue
 		}
-		if len(w.unfinished()) == 0 || !w.split() && !w.join() && !w.discard(nil) {
+		if len(w.unfinished()) == 0 || !w.split() && !w.join() && !w.leave() && !w.discard(nil) {
 			break
 		}
 	}
