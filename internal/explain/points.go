@@ -50,7 +50,8 @@ type Means string
 const (
 	// MeansGroups: the security groups of a cloud.
 	MeansGroups Means = "SecurityGroups"
-	// MeansHostAgent: an agent on the host. MeansNodeAgent: one on the Node, for its Pods and itself.
+	// MeansHostAgent: an agent on the host. MeansNodeAgent: one on the Node, for its Pods and for
+	// itself.
 	MeansHostAgent Means = "HostAgent"
 	MeansNodeAgent Means = "NodeAgent"
 	// MeansNodes: every Node that may be the first that the packet comes to.
@@ -114,8 +115,8 @@ func (c *Computation) pointsOf(from, to end, via *corev1.Service, f *Flow, asked
 }
 
 // hidesSource reports whether a Node may put its own address in the place of the source, and which
-// one: with what a Pod sends to somebody outside of the cluster, and with what comes from outside to
-// a Service.
+// one: with what a Pod sends to somebody outside of the cluster, and with what comes from outside
+// to a Service.
 func (c *Computation) hidesSource(from, to end, via *corev1.Service) (bool, end) {
 	inside := func(e end) bool { return e.ref.Kind == policy.KindPod || e.ref.Kind == policy.KindNode }
 	switch {
@@ -140,7 +141,8 @@ func (c *Computation) nodeOf(e end) end {
 	return end{ref: ref, at: ref, enforcer: name}
 }
 
-// otherNode is the first Node by name that is another one: what comes from outside may come to any.
+// otherNode is the first Node by name that is another one: what comes from outside may come to
+// any.
 func (c *Computation) otherNode(own end) end {
 	out, found := own, false
 	for ref, e := range c.Ends {
