@@ -34,6 +34,10 @@ type Snapshot struct {
 	// References are what rules of other cloud accounts refer to, over peerings. They may be older
 	// than the rest, by as much as the slow full reading is.
 	References []Reference
+	// Services are the native services, sorted by ID, if the provider shows them; ServiceFaults say
+	// which of them could not be read, sorted by API.
+	Services      []Service
+	ServiceFaults []ServiceFault
 	// ACLs are the filters of subnets, where they come with the reading of a region; see ACLReader
 	// for the others. No plan changes because of them.
 	ACLs []NetworkACL
@@ -140,6 +144,10 @@ type Interface struct {
 	// Managed is true if a service of the cloud owns the interface (load balancer, database, ...)
 	// and its groups cannot be set here.
 	Managed bool
+	// Requester is who made an interface of a service, in the cloud's own words, and Type what the
+	// cloud calls it; both are empty for interfaces of VMs, and where the cloud does not tell. Only
+	// the cloud itself can set them.
+	Requester, Type string
 	// Untouchable says why its groups cannot be taken over although no service owns it, in words
 	// for people; empty if they can.
 	Untouchable string

@@ -16,12 +16,13 @@ import (
 // oneAccount is a knowledge of an account of a cloud.
 type oneAccount struct{ kind cloudv1.CloudProvider }
 
-func (oneAccount) Keys() []string                                           { return []string{"n/a"} }
-func (oneAccount) Regions(string) []string                                  { return nil }
-func (oneAccount) Latest(string, string) (*cloud.Snapshot, error)           { return nil, nil }
-func (oneAccount) Deleting(string) bool                                     { return false }
-func (oneAccount) Entities(string) map[types.NamespacedName]inventory.VMRef { return nil }
-func (a oneAccount) Settings(string) inventory.Settings                     { return inventory.Settings{Cloud: a.kind} }
+func (oneAccount) Keys() []string                                                { return []string{"n/a"} }
+func (oneAccount) Regions(string) []string                                       { return nil }
+func (oneAccount) Latest(string, string) (*cloud.Snapshot, error)                { return nil, nil }
+func (oneAccount) Deleting(string) bool                                          { return false }
+func (oneAccount) Entities(string) map[types.NamespacedName]inventory.VMRef      { return nil }
+func (oneAccount) Services(string) map[types.NamespacedName]inventory.ServiceRef { return nil }
+func (a oneAccount) Settings(string) inventory.Settings                          { return inventory.Settings{Cloud: a.kind} }
 
 // TestClouds: every row is whole, and what an account names decides which row counts.
 func TestClouds(t *testing.T) {

@@ -23,6 +23,7 @@ type Knowledge interface {
 	Regions(key string) []string
 	Latest(key, region string) (*cloud.Snapshot, error)
 	Entities(key string) map[types.NamespacedName]inventory.VMRef
+	Services(key string) map[types.NamespacedName]inventory.ServiceRef
 	Settings(key string) inventory.Settings
 	Deleting(key string) bool
 }
@@ -63,6 +64,12 @@ func Describe(k Knowledge, key string, lowerers Lowerers) realize.Account {
 			}
 			out.Modes[at] = realize.VMMode{Mode: plan.Mode(vm.Mode), Reason: vm.ModeReason}
 		}
+	}
+	for ref, service := range k.Services(key) {
+		if out.Services == nil {
+			out.Services = map[plan.EntityRef]string{}
+		}
+		out.Services[plan.EntityRef{Namespace: ref.Namespace, Name: ref.Name}] = service.Region
 	}
 	out.Shared = shared(k, key, out.Snapshots)
 	settings := k.Settings(key)

@@ -100,6 +100,11 @@ func (o ObservedAccounts) Latest(key, region string) (*cloud.Snapshot, error) {
 	return o.find(key).snapshot(region), nil
 }
 
+// Services implements knowledge.
+func (o ObservedAccounts) Services(key string) map[types.NamespacedName]inventory.ServiceRef {
+	return o.find(key).Preview.Services
+}
+
 // Entities implements knowledge.
 func (o ObservedAccounts) Entities(key string) map[types.NamespacedName]inventory.VMRef {
 	return o.find(key).Preview.Refs
@@ -146,6 +151,9 @@ func (p *Planner) Observe(ctx context.Context, a *cloudv1alpha1.CloudProviderAcc
 		return nil, fmt.Errorf("account %s: %w", o.Key, err)
 	}
 	o.provider = provider
+	if shown, can := provider.(cloud.Provider); can && p.In != nil {
+		provider = inventory.Showing(shown, inventory.SelectorsOf(a, p.In.surroundings()))
+	}
 	for _, name := range config.Regions {
 		scope := cloud.Scope{Account: o.Key, Region: name}
 		region := plan.Region{}
@@ -171,8 +179,8 @@ func (p *Planner) Observe(ctx context.Context, a *cloudv1alpha1.CloudProviderAcc
 
 // ImportEntities adds what the selectors make of an account as it was read, as the inventory does.
 // Entities of the account that no selector selects any more, or none that the account lets select,
-// are left out, as the inventory removes them. The ports that others have stay: the cloud knows
-// none.
+// are left out, as the inventory removes them. The ports that others have stay where the
+// cloud tells none.
 func (in *Inputs) ImportEntities(a *cloudv1alpha1.CloudProviderAccount, o *ObservedAccount) {
 	snapshots := make([]*cloud.Snapshot, len(o.Regions))
 	for i, r := range o.Regions {
@@ -185,11 +193,14 @@ func (in *Inputs) ImportEntities(a *cloudv1alpha1.CloudProviderAccount, o *Obser
 		ports[client.ObjectKeyFromObject(x)] = x.Spec.Ports
 	}
 	for _, x := range o.Preview.Entities {
-		x.Spec.Ports = ports[client.ObjectKeyFromObject(x)]
+		if len(x.Spec.Ports) == 0 {
+			x.Spec.Ports = ports[client.ObjectKeyFromObject(x)]
+		}
 	}
 	in.Entities = slices.DeleteFunc(slices.Clone(in.Entities), func(x *v1alpha2.ExternalEntity) bool {
 		_, again := o.Preview.Refs[client.ObjectKeyFromObject(x)]
-		return again || x.Spec.ExternalNode == o.EnforcerKey && (o.snapshot(x.Labels[cloudv1alpha1.LabelCloudRegion]) != nil || !o.Preview.Selecting[x.Namespace])
+		_, service := o.Preview.Services[client.ObjectKeyFromObject(x)]
+		return again || service || x.Spec.ExternalNode == o.EnforcerKey && (o.snapshot(x.Labels[cloudv1alpha1.LabelCloudRegion]) != nil || !o.Preview.Selecting[x.Namespace])
 	})
 	in.Entities = append(in.Entities, o.Preview.Entities...)
 }

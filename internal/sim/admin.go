@@ -48,6 +48,7 @@ func (s *Server) admin() http.Handler {
 	handle("POST /_sim/run", s.postRun)
 	handle("POST /_sim/terminate", s.postTerminate)
 	handle("POST /_sim/tags", s.postTags)
+	s.adminServices(handle)
 	s.adminAzure(mux, handle)
 	return localOnly(mux)
 }

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/nephele-io/nephele/internal/sim/statefile"
 	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
@@ -26,7 +27,7 @@ type saver struct {
 // once.
 func newSaver(w *world.World, path string) (*saver, error) {
 	s := &saver{world: w, path: path}
-	if err := w.Save(path); err != nil {
+	if err := statefile.Save(w, path); err != nil {
 		return nil, fmt.Errorf("save the state: %w", err)
 	}
 	s.stop = w.OnMutation(func(m world.Mutation) { s.latest.Store(m.Seq) })
@@ -43,7 +44,7 @@ func (s *saver) flush() error {
 		return nil
 	}
 	now := s.latest.Load()
-	if err := s.world.Save(s.path); err != nil {
+	if err := statefile.Save(s.world, s.path); err != nil {
 		return fmt.Errorf("save the state: %w", err)
 	}
 	s.saved = now
@@ -54,7 +55,7 @@ func (s *saver) flush() error {
 // changed, too.
 func (s *saver) close() error {
 	s.stop()
-	if err := s.world.Save(s.path); err != nil {
+	if err := statefile.Save(s.world, s.path); err != nil {
 		return fmt.Errorf("save the state: %w", err)
 	}
 	return nil

@@ -20,8 +20,10 @@ import (
 	"time"
 
 	"github.com/nephele-io/nephele/internal/sim/ec2"
+	"github.com/nephele-io/nephele/internal/sim/ec2/nativeapi"
 	"github.com/nephele-io/nephele/internal/sim/events"
 	"github.com/nephele-io/nephele/internal/sim/sqs"
+	"github.com/nephele-io/nephele/internal/sim/statefile"
 	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
@@ -157,7 +159,7 @@ func loadWorld(o Options, now func() time.Time) (*world.World, error) {
 		_, err := os.Stat(o.StateFile)
 		switch {
 		case err == nil:
-			w, err := world.Load(o.StateFile, wo)
+			w, err := statefile.Load(o.StateFile, wo)
 			if err != nil {
 				return nil, fmt.Errorf("load the state: %w", err)
 			}
@@ -181,6 +183,9 @@ func (s *Server) serve(ctx context.Context, o Options) {
 	mux := http.NewServeMux()
 	mux.Handle("/_sim/", s.admin())
 	mux.Handle("/{$}", handler)
+	for _, prefix := range nativeapi.Prefixes() {
+		mux.Handle(prefix, handler)
+	}
 	if s.azure != nil {
 		// The metadata service has no TLS.
 		mux.Handle("/metadata/", localOnly(s.azure.handler))

@@ -105,27 +105,34 @@ func (s *Server) postTags(r *http.Request) (any, error) {
 // getAllowed: src and dst are an address, an interface id, an instance id or the Name tag of an
 // instance; proto is tcp, udp, icmp, icmpv6 or a number; port, type and code belong to it.
 func (s *Server) getAllowed(r *http.Request) (any, error) {
-	var flow world.Flow
-	var err error
-	if flow.Src, err = s.end(r, "src"); err != nil {
+	flow, err := s.flow(r)
+	if err != nil {
 		return nil, err
-	}
-	if flow.Dst, err = s.end(r, "dst"); err != nil {
-		return nil, err
-	}
-	if flow.Protocol, err = protocol(r.FormValue("proto")); err != nil {
-		return nil, err
-	}
-	for key, field := range map[string]*int{"port": &flow.Port, "type": &flow.ICMPType, "code": &flow.ICMPCode} {
-		if *field, err = formInt(r, key); err != nil {
-			return nil, err
-		}
 	}
 	verdict, err := s.world.Allowed(flow)
 	if err != nil {
 		return nil, badRequest{err}
 	}
 	return verdict, nil
+}
+
+// flow reads a flow: src, dst, proto, port, type and code.
+func (s *Server) flow(r *http.Request) (flow world.Flow, err error) {
+	if flow.Src, err = s.end(r, "src"); err != nil {
+		return flow, err
+	}
+	if flow.Dst, err = s.end(r, "dst"); err != nil {
+		return flow, err
+	}
+	if flow.Protocol, err = protocol(r.FormValue("proto")); err != nil {
+		return flow, err
+	}
+	for key, field := range map[string]*int{"port": &flow.Port, "type": &flow.ICMPType, "code": &flow.ICMPCode} {
+		if *field, err = formInt(r, key); err != nil {
+			return flow, err
+		}
+	}
+	return flow, nil
 }
 
 func formInt(r *http.Request, key string) (int, error) {

@@ -120,8 +120,10 @@ func TestManifestInExistingCluster(t *testing.T) {
 	x.ready(p)
 	p.end()
 	// Equal events about one and the same version of an object become a series, which is a patch;
-	// too rare to bring about. What an agent is told of the cloud needs an agent (TestAgented).
-	rare := []string{"patch events.events.k8s.io", "breakglass virtualmachines.crd.cloud.antrea.io", "patch antreaagentinfos.crd.antrea.io"}
+	// too rare to bring about. What an agent is told of the cloud needs an agent (TestAgented), and
+	// there is no native service here (TestNativeServices).
+	rare := []string{"create cloudnativeservices.crd.cloud.antrea.io", "patch cloudnativeservices.crd.cloud.antrea.io", "delete cloudnativeservices.crd.cloud.antrea.io",
+		"update cloudnativeservices/status.crd.cloud.antrea.io", "patch events.events.k8s.io", "breakglass virtualmachines.crd.cloud.antrea.io", "patch antreaagentinfos.crd.antrea.io"}
 	for _, u := range x.recorder.unused(t, x.objects) {
 		if !slices.Contains(rare, u) {
 			t.Errorf("the manifest gives a right that nobody uses: %s", u)

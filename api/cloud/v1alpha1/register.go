@@ -22,6 +22,7 @@ func AddToScheme(s *runtime.Scheme) error {
 		&CloudEntitySelector{}, &CloudEntitySelectorList{},
 		&VirtualMachine{}, &VirtualMachineList{},
 		&Vpc{}, &VpcList{},
+		&CloudNativeService{}, &CloudNativeServiceList{},
 	)
 	metav1.AddToGroupVersion(s, gv)
 	return nil

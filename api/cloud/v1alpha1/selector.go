@@ -57,8 +57,9 @@ type VirtualMachineSelector struct {
 	Agented bool `json:"agented,omitempty"`
 }
 
-// CloudEntitySelectorSpec says which virtual machines of an account to import into the namespace of
-// the selector.
+// CloudEntitySelectorSpec says which virtual machines and native services of an account to import
+// into the namespace of the selector.
+// +kubebuilder:validation:XValidation:rule="has(self.vmSelector) || (has(self.nativeSelector) && size(self.nativeSelector) > 0)",message="one of vmSelector and nativeSelector must be set",reason=FieldValueRequired,fieldPath=".vmSelector"
 type CloudEntitySelectorSpec struct {
 	// AccountName is the name of the CloudProviderAccount.
 	// +kubebuilder:validation:MinLength=1
@@ -74,7 +75,15 @@ type CloudEntitySelectorSpec struct {
 	// +kubebuilder:validation:MaxItems=128
 	// +kubebuilder:validation:XValidation:rule="self.all(a, !has(a.vpcMatch) || !has(a.vpcMatch.matchID) || size(a.vpcMatch.matchID) == 0 || has(a.vmMatch) || has(a.tagMatch) || self.exists_one(b, has(b.vpcMatch) && has(b.vpcMatch.matchID) && b.vpcMatch.matchID == a.vpcMatch.matchID && !has(b.vmMatch) && !has(b.tagMatch)))",message="vmSelector must not select the same whole VPC twice"
 	// +listType=atomic
-	VMSelector []VirtualMachineSelector `json:"vmSelector"`
+	// +optional
+	VMSelector []VirtualMachineSelector `json:"vmSelector,omitempty"`
+	// NativeSelector lists which native services to import: databases, load balancers, endpoints;
+	// one is imported if any entry selects it. While no selector of an account has any, the cloud
+	// is asked nothing about them.
+	// +kubebuilder:validation:MaxItems=128
+	// +listType=atomic
+	// +optional
+	NativeSelector []NativeServiceSelector `json:"nativeSelector,omitempty"`
 	// Mode says what may be done to the virtual machines in the cloud. Empty means the mode of the
 	// account.
 	// +optional
@@ -96,6 +105,10 @@ type CloudEntitySelectorStatus struct {
 	// account was read.
 	// +optional
 	MatchedVMs *int32 `json:"matchedVMs,omitempty"`
+	// MatchedServices is the number of native services that the selector selects; absent while it
+	// asks for none, and until the account was read.
+	// +optional
+	MatchedServices *int32 `json:"matchedServices,omitempty"`
 	// GuardedVMs is the number of virtual machines imported by the selector that hold security
 	// groups of ours; absent before that is known.
 	// +optional
@@ -106,8 +119,8 @@ type CloudEntitySelectorStatus struct {
 	DeletionPolicy DeletionPolicy `json:"deletionPolicy,omitempty"`
 }
 
-// CloudEntitySelector selects the virtual machines of an account that are imported into its
-// namespace.
+// CloudEntitySelector selects the virtual machines and native services of an account that are
+// imported into its namespace.
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:shortName=ces,scope=Namespaced

@@ -20,7 +20,7 @@ const (
 
 // Labels of ExternalEntity and ExternalNode objects, beside LabelCloudVMUID and LabelCloudVPCUID.
 const (
-	// LabelKind always holds LabelKindVirtualMachine.
+	// LabelKind holds LabelKindVirtualMachine or LabelKindNativeService.
 	LabelKind = LabelPrefix + "kind"
 	// LabelOwnerVM holds the name of the VirtualMachine object, in lower case.
 	LabelOwnerVM = LabelPrefix + "owner-vm"
@@ -38,9 +38,26 @@ const (
 	// LabelTagPrefix followed by the key of a tag holds the value of the tag.
 	LabelTagPrefix = LabelPrefix + "tag-"
 
-	// LabelKindVirtualMachine is the value of LabelKind.
+	// LabelKindVirtualMachine and LabelKindNativeService are the values of LabelKind.
 	LabelKindVirtualMachine = "virtualmachine"
+	LabelKindNativeService  = "cloudnativeservice"
 )
+
+// Labels of the ExternalEntity of a native service, beside LabelKind, LabelNamespace, LabelVPCName,
+// LabelCloudVPCUID, LabelCloudVPCName, LabelCloudRegion and those of its tags.
+const (
+	// LabelOwnerService holds the name of the CloudNativeService object, in lower case.
+	LabelOwnerService = LabelPrefix + "owner-service"
+	// LabelCloudServiceKind holds its kind, for example RDSInstance.
+	LabelCloudServiceKind = LabelPrefix + "cloud-service-kind"
+	// LabelCloudServiceName holds its name in the cloud, in lower case, if it is a legal label
+	// value.
+	LabelCloudServiceName = LabelPrefix + "cloud-service-name"
+)
+
+// ServiceEntityNamePrefix followed by the name of a CloudNativeService is the name of its
+// ExternalEntity.
+const ServiceEntityNamePrefix = "cloudnativeservice-"
 
 // EntityNamePrefix followed by the name of a VirtualMachine is the name of its ExternalEntity or
 // ExternalNode.
@@ -59,12 +76,20 @@ const (
 	// ConditionEventsReceived (account): every event queue was read at the latest attempt. While it
 	// is False, changes are found by polling. The account has it only if it names queues.
 	ConditionEventsReceived = "EventsReceived"
-	// ConditionMatched (selector): the selector selects at least one virtual machine.
+	// ConditionMatched (selector): the selector selects at least one virtual machine or native
+	// service.
 	ConditionMatched = "Matched"
 	// ConditionObserved (virtual machine, VPC): the cloud showed the object when the account was
 	// last read.
 	ConditionObserved = "Observed"
-	// ConditionRealized (virtual machine): every policy that applies is realized.
+	// ConditionServicesRead (account): every API of the cloud about native services that selectors
+	// ask for was read. While it is False, the message names the API and the right that is missing,
+	// and its services are known by their interfaces only. Absent while no selector asks.
+	ConditionServicesRead = "ServicesRead"
+	// ConditionAddressed (native service): its addresses are known.
+	ConditionAddressed = "Addressed"
+	// ConditionRealized (virtual machine): every policy that applies is realized. (Native service:
+	// False while policies apply to it.)
 	ConditionRealized = "Realized"
 	// ConditionPlanned (virtual machine, selector): what would be done if the mode were enforce.
 	// True: it can all be done.
@@ -129,6 +154,10 @@ const (
 	ReasonNoMatch = "NoMatch"
 	// ReasonStale: what is shown is the last that was known.
 	ReasonStale = "Stale"
+	// ReasonAmbiguous: the cloud does not tell which of several interfaces belong to it.
+	ReasonAmbiguous = "Ambiguous"
+	// ReasonNoInterface: it has no interface of which the cloud tells.
+	ReasonNoInterface = "NoInterface"
 	// ReasonPolicyFailed: at least one policy cannot be realized.
 	ReasonPolicyFailed = "PolicyFailed"
 	// ReasonWouldBeRefused (condition Planned): all is as it should be, and at least one policy

@@ -72,6 +72,9 @@ func TestSelectorRules(t *testing.T) {
 	spec := func(entries string) string {
 		return `{accountName: a, accountNamespace: ns, vmSelector: [` + entries + `]}`
 	}
+	native := func(entries string) string {
+		return `{accountName: a, accountNamespace: ns, nativeSelector: [` + entries + `]}`
+	}
 	runSpecCases(t, cloudVersion, "CloudEntitySelector", []specCase{
 		{"vpc by id", spec(`{vpcMatch: {matchID: vpc-1}}`), ""},
 		{"vpc by name", spec(`{vpcMatch: {matchName: main}}`), ""},
@@ -96,6 +99,15 @@ func TestSelectorRules(t *testing.T) {
 		{"vm name twice", spec(`{vmMatch: [{matchName: web}, {matchName: db}, {matchName: web}]}`), ""},
 		{"tag key twice", spec(`{tagMatch: [{key: env}, {key: env, values: [a]}]}`), "spec.vmSelector[0].tagMatch[1]: Duplicate value"},
 		{"tag without key", spec(`{tagMatch: [{values: [a]}]}`), "spec.vmSelector[0].tagMatch[0].key: Required value"},
+		{"services by kind", native(`{kind: RDSInstance}`), ""},
+		{"services by all", native(`{kind: VPCEndpoint, vpcMatch: {matchName: main}, serviceMatch: [{matchName: orders}, {matchID: "arn:aws:rds:eu-west-1:1:db:orders"}], tagMatch: [{key: env}]}`), ""},
+		{"services beside VMs", `{accountName: a, accountNamespace: ns, vmSelector: [{vpcMatch: {matchID: vpc-1}}], nativeSelector: [{kind: RDSInstance}]}`, ""},
+		{"no service", native(``), "spec.vmSelector: Required value: one of vmSelector and nativeSelector must be set"},
+		{"empty entry for services", native(`{}`), "spec.nativeSelector[0]: Invalid value: one of kind, vpcMatch, serviceMatch and tagMatch must be set"},
+		{"unknown kind", native(`{kind: Database}`), "spec.nativeSelector[0].kind: Unsupported value"},
+		{"id and name of a service", native(`{serviceMatch: [{matchID: a, matchName: b}]}`), "spec.nativeSelector[0].serviceMatch[0]: Invalid value: exactly one of matchID and matchName"},
+		{"empty serviceMatch", native(`{serviceMatch: []}`), "one of kind, vpcMatch, serviceMatch and tagMatch must be set"},
+		{"tag of a service twice", native(`{tagMatch: [{key: env}, {key: env}]}`), "spec.nativeSelector[0].tagMatch[1]: Duplicate value"},
 	})
 }
 

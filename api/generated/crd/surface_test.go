@@ -45,6 +45,7 @@ func TestSurface(t *testing.T) {
 		"cloudprovideraccounts.crd.cloud.antrea.io":             {"v1alpha1", "Namespaced", "CloudProviderAccount", []string{"cpa"}, []string{"Ready", "Break-Glass", "Braked", "Sole-Writer", "Last-Sync", "Age"}, true},
 		"cloudentityselectors.crd.cloud.antrea.io":              {"v1alpha1", "Namespaced", "CloudEntitySelector", []string{"ces"}, []string{"Account", "Account-Namespace", "Mode", "VMs", "Ready", "Break-Glass", "Age"}, true},
 		"virtualmachines.crd.cloud.antrea.io":                   {"v1alpha1", "Namespaced", "VirtualMachine", []string{"vm"}, []string{"VM", "Addresses", "State", "Mode", "Policies", "Age"}, true},
+		"cloudnativeservices.crd.cloud.antrea.io":               {"v1alpha1", "Namespaced", "CloudNativeService", []string{"cns"}, []string{"Service", "Kind", "Addresses", "Port", "Age"}, true},
 		"clusterpolicyrevisions.nephele.io":                     {"v1alpha1", "Cluster", "ClusterPolicyRevision", []string{"cprev"}, revision, true},
 		"policyrevisions.nephele.io":                            {"v1alpha1", "Namespaced", "PolicyRevision", []string{"prev"}, revision, true},
 		"vpcs.crd.cloud.antrea.io":                              {"v1alpha1", "Namespaced", "Vpc", []string{"vpc"}, []string{"Cloud Provider", "Region", "Managed", "Age"}, true},

@@ -140,6 +140,9 @@ func netInterface(n types.NetworkInterface) (cloud.Interface, error) {
 	if n.Attachment != nil {
 		i.VMID = awssdk.ToString(n.Attachment.InstanceId)
 	}
+	if awssdk.ToBool(n.RequesterManaged) {
+		i.Requester, i.Type = awssdk.ToString(n.RequesterId), string(n.InterfaceType)
+	}
 	addrs, public, err := addresses(n)
 	if err != nil {
 		return i, fmt.Errorf("%s: %w", i.ID, err)

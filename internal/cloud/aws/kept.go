@@ -120,7 +120,7 @@ func weight(object any) int {
 	case *cloud.VM:
 		return objects(textBytes(x.ID, x.Name, x.NetworkID) + tagsBytes(x.Tags) + textBytes(x.Interfaces...) + len(x.Interfaces)*listBytes)
 	case *cloud.Interface:
-		return objects(textBytes(x.ID, x.NetworkID, x.SubnetID, x.OwnerID, x.VMID, x.MAC, x.Description) + textBytes(x.GroupIDs...) +
+		return objects(textBytes(x.ID, x.NetworkID, x.SubnetID, x.OwnerID, x.VMID, x.MAC, x.Description, x.Requester, x.Type) + textBytes(x.GroupIDs...) +
 			(len(x.PrivateIPs)+len(x.PublicIPs)+len(x.GroupIDs))*listBytes + tagsBytes(x.Tags))
 	case *cloud.Group:
 		n := textBytes(x.ID, x.Name, x.NetworkID, x.OwnerID, x.Description) + tagsBytes(x.Tags)
@@ -131,6 +131,9 @@ func weight(object any) int {
 		return objects(n)
 	case *cloud.PrefixList:
 		return objects(textBytes(x.ID, x.Name, x.OwnerID) + len(x.Entries)*listBytes)
+	case *cloud.Service:
+		return objects(textBytes(x.ID, x.Name, x.NetworkID, x.DNSName, x.Fixed, x.Ambiguous) + textBytes(x.Interfaces...) + textBytes(x.GroupIDs...) +
+			(len(x.Interfaces)+len(x.GroupIDs)+len(x.Private)+len(x.Public)+len(x.Ports))*listBytes + tagsBytes(x.Tags))
 	case *cloud.Reference:
 		return objects(textBytes(x.GroupID, x.NetworkID, x.OwnerID, x.PeeringID))
 	}

@@ -23,6 +23,7 @@ type account struct {
 	provider cloud.Provider
 	regions  map[string]*region
 	refs     map[types.NamespacedName]VMRef
+	services map[types.NamespacedName]ServiceRef
 	deleting bool
 	settings Settings
 	// triggered asks for an observation at once.
@@ -35,10 +36,12 @@ type account struct {
 	// secret is what was last found where the account says that its credentials are. Only Reconcile
 	// uses it.
 	secret credentials
-	// whole is the provider as it was opened; provider is it, narrowed to what the selectors need.
+	// whole is the provider as it was opened; provider is it, showing what the selectors need.
 	whole  cloud.Provider
 	narrow []cloud.NetworkMatch
-	feed   feed
+	// shown are the kinds of services that provider shows.
+	shown []cloud.ServiceKind
+	feed  feed
 	// basis is what the objects were last brought in line with; nil if that is not known. Only
 	// Reconcile uses it.
 	basis *basis

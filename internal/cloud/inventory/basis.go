@@ -29,6 +29,11 @@ type basis struct {
 	snapshots []*cloud.Snapshot
 	refs      map[types.NamespacedName]VMRef
 	matched   []int32
+
+	serviceRefs     map[types.NamespacedName]ServiceRef
+	services        map[string]int
+	matchedServices []int32
+
 	unheeded  []int32
 	counts    map[string]counts
 	inNetwork map[objectID]int32
@@ -50,6 +55,8 @@ func version(o client.Object) uint64 {
 		kind = "v"
 	case *v1alpha1.Vpc:
 		kind = "n"
+	case *v1alpha1.CloudNativeService:
+		kind = "s"
 	case *antreav1alpha2.ExternalEntity:
 		kind = "e"
 	case *antreav1alpha1.ExternalNode:
@@ -127,6 +134,7 @@ func (b *basis) part(v view, changed map[string]bool) (d, gone desired) {
 		inNetwork[id] += n
 	}
 	d.counts, d.inNetwork = total, inNetwork
+	d.serviceRefs, d.services, d.matchedServices = b.serviceRefs, b.services, b.matchedServices
 	d.addNetworks(v)
 	refs := maps.Clone(b.refs)
 	for key := range gone.refs {
@@ -187,6 +195,7 @@ func (s *syncer) only(a, b desired) {
 			rest[types.NamespacedName{Namespace: key.Namespace, Name: v1alpha1.EntityNamePrefix + key.Name}] = true
 		}
 	}
+	s.natives = nil
 	s.vms, s.entities, s.nodes = pickKeys(s.vms, vms), pickKeys(s.entities, rest), pickKeys(s.nodes, rest)
 }
 

@@ -43,6 +43,8 @@ type view struct {
 	// holder returns the id of the VM that a VirtualMachine object of the account stands for
 	// already; empty if there is none. Nil means that there are none.
 	holder func(types.NamespacedName) string
+	// kept are services that the snapshots do not show, by region; see keptServices.
+	kept map[string][]cloud.Service
 }
 
 // desired is what there should be for an account, as far as its regions are known. Objects carry
@@ -54,6 +56,13 @@ type desired struct {
 	nodes    map[types.NamespacedName]*antreav1alpha1.ExternalNode
 	// refs maps the entities to the VMs they stand for.
 	refs map[types.NamespacedName]VMRef
+	// natives are the objects of native services, which serviceRefs maps their entities to, by
+	// region and id. services counts those of each region, selected or not.
+	natives     map[types.NamespacedName]*v1alpha1.CloudNativeService
+	serviceRefs map[types.NamespacedName]ServiceRef
+	services    map[string]int
+	// matchedServices counts the native services that each selector selects; as matched.
+	matchedServices []int32
 	// matched counts the VMs that each selector selects; it runs parallel to view.selectors.
 	matched []int32
 	// unheeded counts the VMs on which each selector's mode is not heeded, because its namespace
@@ -81,6 +90,11 @@ func newDesired(selectors int) desired {
 		counts:    map[string]counts{},
 		inNetwork: map[objectID]int32{},
 		clashes:   map[types.NamespacedName]clash{},
+
+		natives:         map[types.NamespacedName]*v1alpha1.CloudNativeService{},
+		serviceRefs:     map[types.NamespacedName]ServiceRef{},
+		services:        map[string]int{},
+		matchedServices: make([]int32, selectors),
 	}
 }
 
@@ -89,6 +103,7 @@ func compute(v view) desired {
 	d := newDesired(len(v.selectors))
 	for _, snap := range v.snapshots {
 		d.addMachines(v, snap, nil)
+		d.addServices(v, snap)
 	}
 	d.addNetworks(v)
 	return d
@@ -249,19 +264,24 @@ func (m machine) virtualMachine(v view, key types.NamespacedName, c choice) *v1a
 	setIfLegal(vm.Labels, v1alpha1.LabelCloudVMUID, cmp.Or(m.vm.UID, m.vm.ID))
 	setIfLegal(vm.Labels, v1alpha1.LabelCloudVPCUID, m.networkUID())
 	for _, nic := range m.nics {
-		out := v1alpha1.NetworkInterface{
-			Name: nic.ID, MAC: nic.MAC, SecurityGroupIds: cloud.GroupObjects(nic.GroupIDs), FormerSecurityGroupIds: cloud.GroupObjects(cloud.FormerGroups(nic.Tags)),
-		}
-		for _, a := range nic.PrivateIPs {
-			out.IPs = append(out.IPs, v1alpha1.IPAddress{AddressType: v1alpha1.AddressTypeInternalIP, Address: a.String()})
-		}
-		for _, a := range nic.PublicIPs {
-			out.IPs = append(out.IPs, v1alpha1.IPAddress{AddressType: v1alpha1.AddressTypeExternalIP, Address: a.String()})
-		}
-		vm.Status.NetworkInterfaces = append(vm.Status.NetworkInterfaces, out)
+		vm.Status.NetworkInterfaces = append(vm.Status.NetworkInterfaces, shownInterface(nic))
 	}
 	vm.Status.Addresses = inShort(m.addresses())
 	return vm
+}
+
+// shownInterface is an interface as statuses have it.
+func shownInterface(nic *cloud.Interface) v1alpha1.NetworkInterface {
+	out := v1alpha1.NetworkInterface{
+		Name: nic.ID, MAC: nic.MAC, SecurityGroupIds: cloud.GroupObjects(nic.GroupIDs), FormerSecurityGroupIds: cloud.GroupObjects(cloud.FormerGroups(nic.Tags)),
+	}
+	for _, a := range nic.PrivateIPs {
+		out.IPs = append(out.IPs, v1alpha1.IPAddress{AddressType: v1alpha1.AddressTypeInternalIP, Address: a.String()})
+	}
+	for _, a := range nic.PublicIPs {
+		out.IPs = append(out.IPs, v1alpha1.IPAddress{AddressType: v1alpha1.AddressTypeExternalIP, Address: a.String()})
+	}
+	return out
 }
 
 // accountLabels leaves out a name that is too long for a label; AnnotationAccount always has it.

@@ -12,7 +12,21 @@ func sameContent(a, b *cloud.Snapshot) bool {
 	return a.Scope == b.Scope && a.OwnerID == b.OwnerID && a.GroupsBeside == b.GroupsBeside && slices.EqualFunc(a.Networks, b.Networks, sameNetwork) &&
 		slices.EqualFunc(a.Peerings, b.Peerings, samePeering) && sameSlice(a.VMs, b.VMs, sameVM) && sameSlice(a.Interfaces, b.Interfaces, sameInterface) &&
 		sameSlice(a.Groups, b.Groups, sameGroup) && slices.EqualFunc(a.PrefixLists, b.PrefixLists, samePrefixList) && slices.Equal(a.References, b.References) &&
-		slices.EqualFunc(a.ACLs, b.ACLs, sameACL)
+		slices.EqualFunc(a.ACLs, b.ACLs, sameACL) && sameServices(a, b)
+}
+
+func sameServices(a, b *cloud.Snapshot) bool {
+	return sameSlice(a.Services, b.Services, sameService) && slices.EqualFunc(a.ServiceFaults, b.ServiceFaults, sameFault)
+}
+
+func sameService(x, y *cloud.Service) bool {
+	return x.ID == y.ID && x.Kind == y.Kind && x.Name == y.Name && x.NetworkID == y.NetworkID && x.DNSName == y.DNSName && x.Fixed == y.Fixed &&
+		x.Ambiguous == y.Ambiguous && maps.Equal(x.Tags, y.Tags) && slices.Equal(x.Ports, y.Ports) && slices.Equal(x.Interfaces, y.Interfaces) &&
+		slices.Equal(x.Private, y.Private) && slices.Equal(x.Public, y.Public) && slices.Equal(x.GroupIDs, y.GroupIDs)
+}
+
+func sameFault(x, y cloud.ServiceFault) bool {
+	return x.API == y.API && x.Right == y.Right && slices.Equal(x.Kinds, y.Kinds) && x.Err.Error() == y.Err.Error()
 }
 
 func sameACL(x, y cloud.NetworkACL) bool {
@@ -70,7 +84,8 @@ func sameVM(x, y *cloud.VM) bool {
 
 func sameInterface(x, y *cloud.Interface) bool {
 	return x.ID == y.ID && x.NetworkID == y.NetworkID && x.SubnetID == y.SubnetID && x.OwnerID == y.OwnerID && x.VMID == y.VMID &&
-		x.MAC == y.MAC && x.Managed == y.Managed && x.Untouchable == y.Untouchable && x.Description == y.Description && slices.Equal(x.PrivateIPs, y.PrivateIPs) &&
+		x.MAC == y.MAC && x.Managed == y.Managed && x.Requester == y.Requester && x.Type == y.Type &&
+		x.Untouchable == y.Untouchable && x.Description == y.Description && slices.Equal(x.PrivateIPs, y.PrivateIPs) &&
 		slices.Equal(x.PublicIPs, y.PublicIPs) && slices.Equal(x.GroupIDs, y.GroupIDs) && maps.Equal(x.Tags, y.Tags)
 }
 
@@ -84,7 +99,7 @@ func samePrefixList(x, y cloud.PrefixList) bool {
 }
 
 // changedVMs notes the ids of the VMs that are not shown alike, with their interfaces, and reports
-// whether the networks are alike. It takes the time of a walk over both.
+// whether the networks and the services are alike. It takes the time of a walk over both.
 func changedVMs(before, after *cloud.Snapshot, into map[string]bool) (sameFrame bool) {
 	eachDifference(before.VMs, after.VMs, func(v *cloud.VM) string { return v.ID }, sameVM, func(v *cloud.VM) { into[v.ID] = true })
 	eachDifference(before.Interfaces, after.Interfaces, func(n *cloud.Interface) string { return n.ID }, sameInterface, func(n *cloud.Interface) {
@@ -92,7 +107,7 @@ func changedVMs(before, after *cloud.Snapshot, into map[string]bool) (sameFrame 
 			into[n.VMID] = true
 		}
 	})
-	return before.OwnerID == after.OwnerID && slices.EqualFunc(before.Networks, after.Networks, sameNetwork)
+	return before.OwnerID == after.OwnerID && slices.EqualFunc(before.Networks, after.Networks, sameNetwork) && sameServices(before, after)
 }
 
 // eachDifference walks two sorted lists and calls tell for each object that is not in both alike,

@@ -29,6 +29,7 @@ type syncer struct {
 
 	vms      map[types.NamespacedName]*v1alpha1.VirtualMachine
 	vpcs     map[types.NamespacedName]*v1alpha1.Vpc
+	natives  map[types.NamespacedName]*v1alpha1.CloudNativeService
 	entities map[types.NamespacedName]*antreav1alpha2.ExternalEntity
 	nodes    map[types.NamespacedName]*antreav1alpha1.ExternalNode
 
@@ -51,6 +52,7 @@ type syncer struct {
 // reset forgets all objects.
 func (s *syncer) reset() {
 	s.vms, s.vpcs = map[types.NamespacedName]*v1alpha1.VirtualMachine{}, map[types.NamespacedName]*v1alpha1.Vpc{}
+	s.natives = map[types.NamespacedName]*v1alpha1.CloudNativeService{}
 	s.entities = map[types.NamespacedName]*antreav1alpha2.ExternalEntity{}
 	s.nodes = map[types.NamespacedName]*antreav1alpha1.ExternalNode{}
 	s.taken = map[types.NamespacedName]string{}
@@ -62,12 +64,16 @@ func (s *syncer) list(ctx context.Context) error {
 	var vms v1alpha1.VirtualMachineList
 	var entities antreav1alpha2.ExternalEntityList
 	var nodes antreav1alpha1.ExternalNodeList
-	err := errors.Join(s.listOf(ctx, &vms), s.listOf(ctx, &entities), s.listOf(ctx, &nodes), s.listVpcs(ctx))
+	var natives v1alpha1.CloudNativeServiceList
+	err := errors.Join(s.listOf(ctx, &vms), s.listOf(ctx, &natives), s.listOf(ctx, &entities), s.listOf(ctx, &nodes), s.listVpcs(ctx))
 	if err != nil {
 		return err
 	}
 	for i := range vms.Items {
 		pick(s, s.vms, &vms.Items[i])
+	}
+	for i := range natives.Items {
+		pick(s, s.natives, &natives.Items[i])
 	}
 	for i := range entities.Items {
 		pick(s, s.entities, &entities.Items[i])
@@ -154,6 +160,7 @@ func (s *syncer) sync(ctx context.Context, d desired, keep func(region, namespac
 	run(sortedKeys(d.entities), func(k types.NamespacedName) error { return s.putEntity(ctx, d.entities[k], s.entities[k]) })
 	run(sortedKeys(d.nodes), func(k types.NamespacedName) error { return s.putNode(ctx, d.nodes[k], s.nodes[k]) })
 	run(sortedKeys(d.vpcs), func(k types.NamespacedName) error { return s.putVpc(ctx, d.vpcs[k], s.vpcs[k]) })
+	run(sortedKeys(d.natives), func(k types.NamespacedName) error { return s.putNative(ctx, d.natives[k], s.natives[k]) })
 	run(sortedKeys(d.vms), func(k types.NamespacedName) error { return s.putVM(ctx, d.vms[k], s.vms[k]) })
 	run(sortedKeys(s.vms), func(k types.NamespacedName) error {
 		switch vm := s.vms[k]; {
@@ -163,6 +170,16 @@ func (s *syncer) sync(ctx context.Context, d desired, keep func(region, namespac
 			return s.markVMStale(ctx, vm)
 		default:
 			return s.remove(ctx, vm)
+		}
+	})
+	run(sortedKeys(s.natives), func(k types.NamespacedName) error {
+		switch n := s.natives[k]; {
+		case d.natives[k] != nil:
+			return nil
+		case keep(n.Status.Region, k.Namespace):
+			return s.markNativeStale(ctx, n)
+		default:
+			return s.remove(ctx, n)
 		}
 	})
 	run(sortedKeys(s.vpcs), func(k types.NamespacedName) error {

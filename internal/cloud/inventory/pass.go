@@ -263,9 +263,10 @@ func (p *pass) publish(ctx context.Context, s *syncer) (d desired, written, err 
 	}
 	switch {
 	case partly && len(changed) == 0:
-		d = desired{matched: last.matched, unheeded: last.unheeded, counts: last.counts, inNetwork: last.inNetwork, refs: last.refs, clashes: last.clashes}
+		d = desired{matched: last.matched, unheeded: last.unheeded, counts: last.counts, inNetwork: last.inNetwork, refs: last.refs, clashes: last.clashes,
+			serviceRefs: last.serviceRefs, services: last.services, matchedServices: last.matchedServices}
 		last.snapshots = v.snapshots
-		p.tellRefs(d.refs)
+		p.tellRefs(d)
 		return d, nil, nil
 	case partly:
 		v.userTags = s.userTags(changed)
@@ -273,22 +274,23 @@ func (p *pass) publish(ctx context.Context, s *syncer) (d desired, written, err 
 		d, gone = last.part(v, changed)
 		s.only(d, gone)
 	default:
-		v.userTags = s.userTags(nil)
+		v.userTags, v.kept = s.userTags(nil), s.keptServices(v.snapshots)
 		d = compute(v)
 		d.yield(s.vms, keep)
 		s.keepRefs(d, keep)
 	}
-	p.tellRefs(d.refs)
+	p.tellRefs(d)
 	p.account.basis = nil
 	written = s.sync(ctx, d, keep)
 	if written == nil && !s.again && !s.left && !s.later && len(s.taken) == 0 {
 		p.account.basis = &basis{objects: s.sum, inputs: inputs, snapshots: v.snapshots, refs: d.refs, matched: d.matched,
-			unheeded: d.unheeded, counts: d.counts, inNetwork: d.inNetwork, clashes: d.clashes, ends: p.ends}
+			unheeded: d.unheeded, counts: d.counts, inNetwork: d.inNetwork, clashes: d.clashes, ends: p.ends,
+			serviceRefs: d.serviceRefs, services: d.services, matchedServices: d.matchedServices}
 	}
 	return d, written, nil
 }
 
-// keepRefs adds to d.refs the entities that are kept although nothing shows their VMs.
+// keepRefs adds the entities that are kept although nothing shows their VMs and services.
 func (s *syncer) keepRefs(d desired, keep func(region, namespace string) bool) {
 	for key, vm := range s.vms {
 		if d.vms[key] == nil && keep(vm.Status.Region, key.Namespace) && vm.Status.CloudId != "" {
@@ -296,14 +298,19 @@ func (s *syncer) keepRefs(d desired, keep func(region, namespace string) bool) {
 			d.refs[entity] = VMRef{VMID: vm.Status.CloudId, Region: vm.Status.Region, Mode: vm.Status.Mode, ModeReason: vm.Status.ModeReason}
 		}
 	}
+	for key, n := range s.natives {
+		if d.natives[key] == nil && keep(n.Status.Region, key.Namespace) && n.Status.CloudId != "" {
+			d.serviceRefs[types.NamespacedName{Namespace: key.Namespace, Name: v1alpha1.ServiceEntityNamePrefix + key.Name}] = ServiceRef{n.Status.CloudId, n.Status.Region}
+		}
+	}
 }
 
-// tellRefs keeps the entities' VMs, and lets subscribers know if they or anything else have
-// changed. The map is not changed any more.
-func (p *pass) tellRefs(refs map[types.NamespacedName]VMRef) {
+// tellRefs keeps the entities' VMs and services, and lets subscribers know if they or anything else
+// have changed. The maps are not changed any more.
+func (p *pass) tellRefs(d desired) {
 	p.account.mu.Lock()
-	p.news = p.news || !maps.Equal(p.account.refs, refs)
-	p.account.refs = refs
+	p.news = p.news || !maps.Equal(p.account.refs, d.refs) || !maps.Equal(p.account.services, d.serviceRefs)
+	p.account.refs, p.account.services = d.refs, d.serviceRefs
 	p.account.mu.Unlock()
 	if p.news {
 		p.news = false

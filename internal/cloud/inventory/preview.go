@@ -32,6 +32,9 @@ type Previewed struct {
 	Entities []*antreav1alpha2.ExternalEntity
 	// Refs maps their names to the VMs that they stand for, as Inventory.Entities does.
 	Refs map[types.NamespacedName]VMRef
+	// Services maps the others to the native services that they stand for, as Inventory.Services
+	// does.
+	Services map[types.NamespacedName]ServiceRef
 	// Selecting are the namespaces with a selector that the account lets select. Elsewhere nothing
 	// is imported, and nothing is kept.
 	Selecting map[string]bool
@@ -69,6 +72,7 @@ func Preview(account *v1alpha1.CloudProviderAccount, provider v1alpha1.CloudProv
 		}
 	}
 	d := compute(v)
+	out.Services = d.serviceRefs
 	out.Refs, out.Remarks = d.refs, remarks(v, d, refused)
 	for _, key := range sortedKeys(d.clashes) {
 		out.Unimported = append(out.Unimported, d.clashes[key].message(key))
@@ -103,6 +107,12 @@ func selectorsFor(account *v1alpha1.CloudProviderAccount, around Surroundings) (
 	sortSelectors(all)
 	may, not, _ := granted(account, all, among(around.Namespaces)) // labels that are at hand are read without error
 	return may, not
+}
+
+// SelectorsOf are the selectors of an account that it lets select.
+func SelectorsOf(account *v1alpha1.CloudProviderAccount, around Surroundings) []v1alpha1.CloudEntitySelector {
+	may, _ := selectorsFor(account, around)
+	return may
 }
 
 // remarks are about what is not granted.
@@ -147,6 +157,13 @@ func Unmatched(s *v1alpha1.CloudEntitySelector, snapshots []*cloud.Snapshot) []s
 	for i, e := range s.Spec.VMSelector {
 		if !selects(e) {
 			out = append(out, fmt.Sprintf("spec.vmSelector[%d] selects no VM", i))
+		}
+	}
+	for i, e := range s.Spec.NativeSelector {
+		if !slices.ContainsFunc(snapshots, func(snap *cloud.Snapshot) bool {
+			return slices.ContainsFunc(snap.Services, func(x cloud.Service) bool { return selectService(e, &x, networks[x.NetworkID]) })
+		}) {
+			out = append(out, fmt.Sprintf("spec.nativeSelector[%d] selects no native service", i))
 		}
 	}
 	return out

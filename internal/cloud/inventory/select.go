@@ -96,7 +96,7 @@ func checkSelector(s *v1alpha1.CloudEntitySelector) string {
 			}
 		}
 	}
-	return ""
+	return checkNative(s)
 }
 
 // choice is what the selectors of one namespace decide about one VM.
@@ -143,18 +143,29 @@ func sortSelectors(s []v1alpha1.CloudEntitySelector) {
 	})
 }
 
-// networksOf returns the networks that selectors name; false if one of them may select VMs
+// networksOf returns the networks that selectors name; false if one of them may select something
 // anywhere.
 func networksOf(selectors []v1alpha1.CloudEntitySelector) ([]cloud.NetworkMatch, bool) {
 	out := []cloud.NetworkMatch{}
+	add := func(match *v1alpha1.EntityMatch) bool {
+		if match == nil {
+			return false
+		}
+		m := cloud.NetworkMatch{ID: match.MatchID, Name: match.MatchName}
+		if m != (cloud.NetworkMatch{}) && !slices.Contains(out, m) {
+			out = append(out, m)
+		}
+		return true
+	}
 	for i := range selectors {
 		for _, e := range selectors[i].Spec.VMSelector {
-			if e.VpcMatch == nil {
+			if !add(e.VpcMatch) {
 				return nil, false
 			}
-			m := cloud.NetworkMatch{ID: e.VpcMatch.MatchID, Name: e.VpcMatch.MatchName}
-			if m != (cloud.NetworkMatch{}) && !slices.Contains(out, m) {
-				out = append(out, m)
+		}
+		for _, e := range selectors[i].Spec.NativeSelector {
+			if !add(e.VpcMatch) {
+				return nil, false
 			}
 		}
 	}
@@ -165,11 +176,26 @@ func networksOf(selectors []v1alpha1.CloudEntitySelector) ([]cloud.NetworkMatch,
 // deleted is read whole: nothing of ours may be overlooked. The caller holds the account's lock.
 func (p *pass) narrow(a *account) {
 	networks, narrow := networksOf(p.selectors)
+	kinds := kindsAsked(p.selectors)
 	n, can := a.whole.(cloud.Narrower)
-	switch {
-	case !narrow || !can || p.deleting():
-		a.provider, a.narrow = a.whole, nil
-	case a.provider == nil || a.narrow == nil || !slices.Equal(a.narrow, networks):
-		a.provider, a.narrow = n.Narrow(networks), networks
+	if !narrow || !can || p.deleting() {
+		networks = nil
+	}
+	if p.deleting() {
+		kinds = nil
+	}
+	if a.whole == nil {
+		a.provider, a.narrow, a.shown = nil, nil, nil
+		return
+	}
+	if a.provider != nil && (a.narrow == nil) == (networks == nil) && slices.Equal(a.narrow, networks) && slices.Equal(a.shown, kinds) {
+		return
+	}
+	a.provider, a.narrow, a.shown = a.whole, networks, kinds
+	if networks != nil {
+		a.provider = n.Narrow(networks)
+	}
+	if shower, shows := a.provider.(cloud.ServiceShower); shows && len(kinds) > 0 {
+		a.provider = shower.Show(kinds)
 	}
 }

@@ -73,12 +73,15 @@ func (p *pass) report(ctx context.Context, d desired, s *syncer, written error) 
 	}
 	errs := []error{p.reportAccount(ctx, regions, []verdict{ready, credentials, reachable})}
 	if !p.deleting() {
-		total := 0
+		total, services := 0, 0
 		for _, snap := range p.account.snapshots() {
 			total += len(snap.VMs)
+			services += d.services[snap.Region]
 		}
+		_, shows := p.account.whole.(cloud.ServiceShower)
 		for n := range p.selectors {
-			v := p.judgeSelector(&p.selectors[n], selectorFacts{matched: d.matched[n], all: total, account: ready, read: p.anyRead(), taken: untold(s.taken, d.clashes)})
+			v := p.judgeSelector(&p.selectors[n], selectorFacts{matched: d.matched[n], all: total, matchedServices: d.matchedServices[n], allServices: services,
+				noServices: p.problem == nil && !shows, account: ready, read: p.anyRead(), taken: untold(s.taken, d.clashes)})
 			v.deletion = deletionPolicyOf(p.cpa)
 			v.heeded = unheeded(p.key(), p.cpa.Spec.ReleaseNamespaces, &p.selectors[n], d.unheeded[n], p.opts.Now())
 			errs = append(errs, p.reportSelector(ctx, &p.selectors[n], v, p.account.told))
@@ -254,6 +257,13 @@ func (p *pass) reportAccount(ctx context.Context, regions []v1alpha1.RegionStatu
 	} else {
 		meta.RemoveStatusCondition(&st.Conditions, v1alpha1.ConditionEventsReceived)
 	}
+	servicesNews := false
+	services, asked := p.judgeServices()
+	if asked {
+		servicesNews = p.set(&st.Conditions, v1alpha1.ConditionServicesRead, services, live.Generation) && services.status == metav1.ConditionFalse
+	} else {
+		meta.RemoveStatusCondition(&st.Conditions, v1alpha1.ConditionServicesRead)
+	}
 	unchecked := ""
 	if p.opts.AuthorsUnchecked != nil {
 		unchecked = p.opts.AuthorsUnchecked()
@@ -276,6 +286,9 @@ func (p *pass) reportAccount(ctx context.Context, regions []v1alpha1.RegionStatu
 	p.cpa = live
 	if news {
 		p.tell(live, v1alpha1.ConditionReady, ready, "Observe", p.account.told)
+	}
+	if servicesNews {
+		p.tell(live, v1alpha1.ConditionServicesRead, services, "Observe", p.account.told)
 	}
 	if unprotected {
 		p.tell(live, v1alpha1.ConditionDeletionProtected, notProtected(), "Observe", p.account.told)
@@ -318,6 +331,11 @@ type selectorFacts struct {
 	// matched and all count VMs: selected by this selector, and in the account.
 	matched int32
 	all     int
+	// matchedServices and allServices count native services; noServices says that the cloud has
+	// none that can be selected.
+	matchedServices int32
+	allServices     int
+	noServices      bool
 	// account is the verdict on the account, read whether any of its regions was ever read.
 	account verdict
 	read    bool
@@ -330,6 +348,8 @@ type selectorVerdict struct {
 	// heeded has no status if all that the selector asks for is.
 	heeded verdict
 	count  *int32
+	// services is what count is, of native services.
+	services *int32
 	// deletion is the policy of the account; empty if there is none.
 	deletion v1alpha1.DeletionPolicy
 	// orphaned: there is no account, and nobody else says any more what becomes of its VMs.
@@ -341,12 +361,15 @@ func (p *pass) judgeSelector(s *v1alpha1.CloudEntitySelector, f selectorFacts) s
 	v := selectorVerdict{matched: pending("account " + account + " was not read yet")}
 	if f.read {
 		v.count = &f.matched
-		v.matched = ok(fmt.Sprintf("%d of the %d virtual machines of account %s", f.matched, f.all, account))
-		if f.matched == 0 {
-			v.matched = no(v1alpha1.ReasonNoMatch, fmt.Sprintf("selects none of the %d virtual machines of account %s", f.all, account))
+		v.matched = f.found(s, account)
+		if len(s.Spec.NativeSelector) > 0 {
+			v.services = &f.matchedServices
 		}
 	}
 	invalid := checkSelector(s)
+	if invalid == "" && f.noServices && len(s.Spec.NativeSelector) > 0 {
+		invalid = fmt.Sprintf("spec.nativeSelector: native services of %s cannot be selected", p.cloud())
+	}
 	taken := f.takenIn(s.Namespace)
 	switch {
 	case invalid != "":
@@ -361,6 +384,23 @@ func (p *pass) judgeSelector(s *v1alpha1.CloudEntitySelector, f selectorFacts) s
 		v.ready = ok(v.matched.message)
 	}
 	return v
+}
+
+// found says how much a selector selects of what it asks for.
+func (f selectorFacts) found(s *v1alpha1.CloudEntitySelector, account string) verdict {
+	var some, none []string
+	if len(s.Spec.VMSelector) > 0 || len(s.Spec.NativeSelector) == 0 {
+		some = append(some, fmt.Sprintf("%d of the %d virtual machines", f.matched, f.all))
+		none = append(none, fmt.Sprintf("none of the %d virtual machines", f.all))
+	}
+	if len(s.Spec.NativeSelector) > 0 {
+		some = append(some, fmt.Sprintf("%d of the %d native services", f.matchedServices, f.allServices))
+		none = append(none, fmt.Sprintf("none of the %d native services", f.allServices))
+	}
+	if f.matched == 0 && f.matchedServices == 0 {
+		return no(v1alpha1.ReasonNoMatch, fmt.Sprintf("selects %s of account %s", strings.Join(none, " and "), account))
+	}
+	return ok(fmt.Sprintf("%s of account %s", strings.Join(some, " and "), account))
 }
 
 // takenIn returns what is to be said about the objects of a namespace that are not ours; "" if
@@ -383,7 +423,7 @@ func (i *Inventory) reportSelector(
 	ctx context.Context, s *v1alpha1.CloudEntitySelector, v selectorVerdict, told map[subject]string,
 ) error {
 	live := s.DeepCopy()
-	live.Status.MatchedVMs, live.Status.Error, live.Status.DeletionPolicy = v.count, "", v.deletion
+	live.Status.MatchedVMs, live.Status.MatchedServices, live.Status.Error, live.Status.DeletionPolicy = v.count, v.services, "", v.deletion
 	if v.deletion == "" {
 		live.Status.GuardedVMs = nil // nobody counts any more
 	}

@@ -75,10 +75,12 @@ func (s *syncer) putEntity(ctx context.Context, want, have *antreav1alpha2.Exter
 		s.tellApart(want, have)
 	}
 	return put(ctx, s, want, have, have != nil, func(live *antreav1alpha2.ExternalEntity) bool {
-		ports := live.Spec.Ports // the cloud knows no ports; whoever named some keeps them
+		ports := live.Spec.Ports
 		before := live.Spec
 		live.Spec = *want.Spec.DeepCopy()
-		live.Spec.Ports = ports
+		if len(live.Spec.Ports) == 0 { // the cloud tells none; whoever named some keeps them
+			live.Spec.Ports = ports
+		}
 		return !equality.Semantic.DeepEqual(before, live.Spec)
 	}, nil)
 }
@@ -165,6 +167,27 @@ func (s *syncer) putVpc(ctx context.Context, want, have *v1alpha1.Vpc) error {
 		s.setObserved(&live.Status.Conditions, want.Status.Region, live.Generation)
 		return !equality.Semantic.DeepEqual(before, live.Status)
 	})
+}
+
+func (s *syncer) putNative(ctx context.Context, want, have *v1alpha1.CloudNativeService) error {
+	return put(ctx, s, want, have, have != nil, nil, func(live *v1alpha1.CloudNativeService) bool {
+		before := live.Status
+		live.Status = *want.Status.DeepCopy()
+		live.Status.Conditions = append([]metav1.Condition(nil), before.Conditions...)
+		for _, c := range want.Status.Conditions {
+			s.set(&live.Status.Conditions, c.Type, verdict{c.Status, c.Reason, c.Message}, live.Generation)
+		}
+		s.setObserved(&live.Status.Conditions, want.Status.Region, live.Generation)
+		return !equality.Semantic.DeepEqual(before, live.Status)
+	})
+}
+
+func (s *syncer) markNativeStale(ctx context.Context, have *v1alpha1.CloudNativeService) error {
+	live := have.DeepCopy()
+	if s.stale[live.Status.Region] == "" || !s.setObserved(&live.Status.Conditions, live.Status.Region, live.Generation) {
+		return nil
+	}
+	return s.patch(ctx, live, have, true)
 }
 
 // setObserved sets the condition Observed of an object of a region.

@@ -64,6 +64,6 @@ func (c *planning) hold(planned *Result, why *intent.Reason) *Result {
 		}
 	}
 	out.Plan.Partial = len(out.Plan.Steps) > 0
-	out.Policies = report.Tally(c.Policies, out.VMs)
+	out.Policies = report.Tally(c.Policies, out.VMs, c.Unguarded)
 	return out
 }

@@ -74,6 +74,8 @@ type (
 	Obstruction = report.Obstruction
 	// PolicyStatus is the state of one policy in the account.
 	PolicyStatus = report.PolicyStatus
+	// UnguardedService is a native service on which a policy is refused.
+	UnguardedService = report.UnguardedService
 	// FailedVM is a VM on which a policy is refused.
 	FailedVM = report.FailedVM
 	// Refusal is something that cannot be done as wanted.

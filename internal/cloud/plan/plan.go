@@ -58,6 +58,10 @@ type Input struct {
 	// VMs that are not this account's.
 	Shared map[intent.EntityRef]string
 
+	// Services maps the ExternalEntities that stand for native services of this account to their
+	// regions. They are peers by the addresses of their members; policies on them are refused.
+	Services map[intent.EntityRef]string
+
 	// Tighten holds the UIDs of the policies of which as much is to be enforced as fits, where not
 	// all of it does. Others are left out there, or kept as they were last realized.
 	Tighten map[string]bool

@@ -35,7 +35,8 @@ func newPlanning(in Input, lower target.Lowerer) *planning {
 func (in Input) facts() intent.Facts {
 	return intent.Facts{
 		ClusterID: in.ClusterID, Account: in.Account, Policies: in.Policies, AddressGroups: in.AddressGroups, AppliedToGroups: in.AppliedToGroups,
-		Entities: in.Entities, Shared: in.Shared, Seal: in.Seal, Confirmed: in.Confirmed, Failsafe: in.Failsafe, Modes: in.Modes, Agents: in.Agents, Blocked: in.Blocked,
+		Entities: in.Entities, Shared: in.Shared, Services: in.Services,
+		Seal: in.Seal, Confirmed: in.Confirmed, Failsafe: in.Failsafe, Modes: in.Modes, Agents: in.Agents, Blocked: in.Blocked,
 		Regions: in.Regions, Tighten: in.Tighten, Stop: in.Stop, Recall: in.recall, Effort: in.effort,
 	}
 }

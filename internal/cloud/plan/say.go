@@ -23,6 +23,10 @@ func (r *Result) say() {
 			f := &r.Policies[i].Failed[k]
 			f.Message = words.Of(f.Why)
 		}
+		for k := range r.Policies[i].Unguarded {
+			s := &r.Policies[i].Unguarded[k]
+			s.Message = words.Of(s.Why)
+		}
 	}
 	for i := range r.Refusals {
 		r.Refusals[i].Message = words.Of(r.Refusals[i].Why)

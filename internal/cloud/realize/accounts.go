@@ -59,6 +59,9 @@ type Account struct {
 	// Shared maps the ExternalEntity objects of other accounts to the networks of their VMs that
 	// this account sees too.
 	Shared map[plan.EntityRef]string
+	// Services maps the ExternalEntity objects of the account that stand for native services to
+	// their regions.
+	Services map[plan.EntityRef]string
 	// Modes names the VMs that are not simply enforced.
 	Modes map[plan.VMRef]VMMode
 	// Agents names the VMs that selectors hand to the agents in them.

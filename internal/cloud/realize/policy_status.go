@@ -10,6 +10,7 @@ import (
 
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
+	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 )
 
@@ -55,7 +56,8 @@ func nodeStatus(r Report, p plan.PolicyStatus, modes map[plan.VMRef]plan.Mode, w
 	if len(p.Pending) > 0 && r.Err == nil {
 		return node, false
 	}
-	all := len(p.Failed) + len(p.Realized) + len(p.Pending) + len(p.Suspended)
+	vms := len(p.Failed) + len(p.Realized) + len(p.Pending) + len(p.Suspended)
+	all := vms + len(p.Unguarded)
 	var planned, suspended []plan.VMRef
 	for _, vm := range p.Suspended {
 		if modes[vm] == plan.Planned {
@@ -67,16 +69,19 @@ func nodeStatus(r Report, p plan.PolicyStatus, modes map[plan.VMRef]plan.Mode, w
 	node.Workloads, node.WorkloadsRealized, node.WorkloadsPlanned = int32(all), int32(len(p.Realized)), int32(len(planned))
 	var why []string
 	if len(suspended) > 0 { // first, for it is short, and long messages are cut
-		why = append(why, fmt.Sprintf("not enforced on %d of %d VMs: %s", len(suspended), all, countModes(suspended, modes)))
+		why = append(why, fmt.Sprintf("not enforced on %d of %d VMs: %s", len(suspended), vms, countModes(suspended, modes)))
 	}
 	if len(planned) > 0 {
 		why = append(why, would.text(len(planned)))
 	}
 	switch {
 	case len(p.Failed) > 0:
-		why = append(why, fmt.Sprintf("refused on %d of %d VMs: %s", len(p.Failed), all, p.Failed[0].Message))
+		why = append(why, fmt.Sprintf("refused on %d of %d VMs: %s", len(p.Failed), vms, p.Failed[0].Message))
 	case len(p.Pending) > 0:
 		why = append(why, failureText(r.Err))
+	}
+	if len(p.Unguarded) > 0 {
+		why = append(why, fmt.Sprintf("not enforced on %s: %s", cloud.Counted(len(p.Unguarded), "native service"), p.Unguarded[0].Message))
 	}
 	node.RealizationFailure, node.Message = len(why) > 0, strings.Join(why, "; ")
 	return node, true

@@ -191,7 +191,8 @@ func (w *worker) accountChanged() bool {
 	}
 	now, ok := w.r.Accounts.Account(w.key)
 	changed := !ok || now.Provider != w.last.Provider || now.Releasing != w.last.Releasing || !slices.Equal(now.Regions, w.last.Regions) ||
-		!maps.Equal(now.Entities, w.last.Entities) || !maps.Equal(now.Shared, w.last.Shared) || !maps.Equal(now.Modes, w.last.Modes) || !maps.Equal(now.Agents, w.last.Agents) ||
+		!maps.Equal(now.Entities, w.last.Entities) || !maps.Equal(now.Shared, w.last.Shared) || !maps.Equal(now.Services, w.last.Services) ||
+		!maps.Equal(now.Modes, w.last.Modes) || !maps.Equal(now.Agents, w.last.Agents) ||
 		!maps.EqualFunc(now.Confirmed, w.last.Confirmed, slices.Equal) || now.brakesOtherwise(w.last)
 	if !changed {
 		w.unmoved.Store(news)

@@ -16,7 +16,8 @@ type Fault struct {
 	// Times is how many matching calls in a row are disturbed; 0 means 1, a negative number all
 	// from Nth on.
 	Times int `json:"times,omitempty"`
-	// Account and Region restrict the fault; "" means any.
+	// Service, Account and Region restrict the fault; "" means any.
+	Service string `json:"service,omitempty"`
 	Account string `json:"account,omitempty"`
 	Region  string `json:"region,omitempty"`
 	// Params restricts the fault to calls that carry exactly these wire parameters (others may be
@@ -121,6 +122,7 @@ func (f *Faults) Strike(c Call) Fault {
 
 func (f Fault) matches(c Call) bool {
 	if f.Action != "*" && f.Action != c.Action ||
+		f.Service != "" && f.Service != c.Service ||
 		f.Account != "" && f.Account != c.Account ||
 		f.Region != "" && f.Region != c.Region {
 		return false

@@ -49,7 +49,7 @@ func ec2Actions() map[string]action {
 		"ModifyManagedPrefixList":     modifyManagedPrefixList,
 		"DeleteManagedPrefixList":     deleteManagedPrefixList,
 	}
-	for _, more := range []map[string]action{interfaceActions(), vpcActions(), routeActions(), aclActions(), templateActions()} {
+	for _, more := range []map[string]action{interfaceActions(), vpcActions(), routeActions(), aclActions(), templateActions(), endpointActions()} {
 		maps.Copy(all, more)
 	}
 	return all

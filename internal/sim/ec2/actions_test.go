@@ -58,6 +58,7 @@ func TestEveryAction(t *testing.T) {
 		{"places", s.places}, {"network", s.network}, {"groups", s.groups}, {"rules", s.rules}, {"modify", s.modify},
 		{"instances", s.machines}, {"interfaces", s.interfaces}, {"tags", s.tags}, {"prefix lists", s.prefixLists},
 		{"revoke", s.revoke}, {"power", s.power}, {"delete", s.delete}, {"identity", s.identity}, {"terraform", s.terraform},
+		{"native services", s.natives},
 	} {
 		part.tell()
 		if t.Failed() {
@@ -67,7 +68,7 @@ func TestEveryAction(t *testing.T) {
 	succeeded := map[string]bool{}
 	for _, call := range f.Journal().Calls(0) {
 		if call.Code == "" {
-			succeeded[call.Action] = true
+			succeeded[call.Service+" "+call.Action] = true
 		}
 		if len(call.Ignored) > 0 && call.Action != "RunInstances" {
 			t.Errorf("%s ignores %q", call.Action, call.Ignored)
@@ -75,7 +76,7 @@ func TestEveryAction(t *testing.T) {
 	}
 	for service, names := range ec2.NewHandler(ec2.Config{World: f.World()}).Actions() {
 		for _, name := range names {
-			if !succeeded[name] {
+			if !succeeded[service+" "+name] {
 				t.Errorf("%s %s was never called with success", service, name)
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 
+	"github.com/nephele-io/nephele/internal/sim/ec2/nativeapi"
 	"github.com/nephele-io/nephele/internal/sim/ec2/sigv4"
 	"github.com/nephele-io/nephele/internal/sim/world"
 )
@@ -16,8 +17,9 @@ func (h *Handler) authenticate(r *http.Request, req *request, body []byte) error
 	signed, err := sigv4.Parse(r)
 	if err == nil {
 		req.call.Region = signed.Region
-		// The two query protocols are told apart by the signature, SQS by its own protocol.
-		if (signed.Service == serviceSQS) != (req.call.Service == serviceSQS) || h.actions[signed.Service] == nil {
+		// Services of the query protocol are told apart by the signature, the others by their own
+		// protocols.
+		if speaks(signed.Service) != speaks(req.call.Service) || h.actions[signed.Service] == nil {
 			return signatureRefused(req.call.Service, "Credential should be scoped to correct service: '"+req.call.Service+"'.")
 		}
 		req.call.Service = signed.Service
@@ -44,6 +46,9 @@ func (h *Handler) authenticate(r *http.Request, req *request, body []byte) error
 func serviceByVersion(version string) string {
 	if version == "2011-06-15" {
 		return serviceSTS
+	}
+	if service := nativeapi.ServiceOfVersion(version); service != "" {
+		return service
 	}
 	return serviceEC2
 }

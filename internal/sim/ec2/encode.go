@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/nephele-io/nephele/internal/sim/ec2/wire"
 	"github.com/nephele-io/nephele/internal/sim/world"
@@ -195,6 +196,9 @@ func attachment(n world.NetworkInterface, withInstance bool) wire.Element {
 		owner := n.Account
 		if a.InstanceID == "" {
 			owner = "amazon-aws"
+			if strings.HasPrefix(n.RequesterID, "amazon-") {
+				owner = n.RequesterID
+			}
 		}
 		e.Children = append(e.Children, wire.Text("instanceId", a.InstanceID), wire.Text("instanceOwnerId", owner))
 	}

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/nephele-io/nephele/internal/sim/ec2/nativeapi"
 	"github.com/nephele-io/nephele/internal/sim/ec2/wire"
 	"github.com/nephele-io/nephele/internal/sim/sqs"
 	"github.com/nephele-io/nephele/internal/sim/world"
@@ -67,8 +68,10 @@ type request struct {
 	// region is nil for STS calls.
 	region *world.Region
 
-	// body is the JSON body of an SQS call, answer what it is answered with, endpoint the URL that
-	// it came to.
+	// keys are the tag keys of a REST call.
+	keys []string
+	// body is the JSON body of an SQS or REST call, answer what it is answered with, endpoint the
+	// URL that it came to.
 	body     []byte
 	answer   any
 	endpoint string
@@ -89,6 +92,9 @@ func NewHandler(cfg Config) *Handler {
 		cfg.Journal = NewJournal(1)
 	}
 	h := &Handler{cfg: cfg, actions: map[string]map[string]action{serviceEC2: ec2Actions(), serviceSTS: stsActions()}}
+	for _, service := range nativeapi.Services() {
+		h.actions[service] = h.nativeActions(service)
+	}
 	if cfg.Queues != nil {
 		h.actions[serviceSQS] = h.sqsActions()
 	}
@@ -109,6 +115,9 @@ func (h *Handler) Actions() map[string][]string {
 // ServeHTTP answers one call.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	read := readFormCall
+	if r.URL.Path != "/" {
+		read = readRESTCall
+	}
 	if target := r.Header.Get("X-Amz-Target"); target != "" {
 		read = func(r *http.Request) (*request, []byte, error) { return readJSONCall(r, target) }
 	}
@@ -188,10 +197,12 @@ func (h *Handler) process(r *http.Request, req *request, body []byte) ([]wire.El
 		return nil, fault, fail(CodeDropped, "cut off before execution")
 	case fault.Code != "":
 		return nil, fault, &APIError{Code: fault.Code, Message: fault.Message, Status: fault.Status}
+	case isNative(req.call.Service) && !h.cfg.Throttle.take(h.demand(req)):
+		return nil, fault, nativeapi.Throttled(req.call.Service)
 	case req.call.Service == serviceEC2 && !h.cfg.Throttle.take(h.demand(req)):
 		return nil, fault, fail("RequestLimitExceeded", "Request limit exceeded.")
 	}
-	if err := permit(req); err != nil {
+	if err := permit(h, req); err != nil {
 		return nil, fault, err
 	}
 	if err := dryRun(req); err != nil {
@@ -224,9 +235,9 @@ func dryRun(req *request) error {
 
 // demand says what the call costs its buckets.
 func (h *Handler) demand(req *request) demand {
-	d := demand{account: req.call.Account, region: req.call.Region, action: req.call.Action}
+	d := demand{account: req.call.Account, region: req.call.Region, service: req.call.Service, action: req.call.Action}
 	// A describe call with no parameter of its own reads everything.
-	d.bare = len(req.call.Params) == 0
+	d.bare = len(req.call.Params) == 0 && req.call.Service == serviceEC2
 	switch req.call.Action {
 	case "StartInstances", "StopInstances", "TerminateInstances":
 		d.instances = len(req.params.Strings("InstanceId"))
@@ -267,8 +278,12 @@ func asAPIError(err error) *APIError {
 
 // respond writes the answer or the error in the form of the service.
 func (h *Handler) respond(w http.ResponseWriter, req *request, answer []wire.Element, err error) {
-	if req.call.Service == serviceSQS {
+	switch {
+	case req.call.Service == serviceSQS:
 		respondJSON(w, req, err)
+		return
+	case nativeapi.IsREST(req.call.Service):
+		respondREST(w, req, err)
 		return
 	}
 	id := req.call.RequestID()
@@ -287,10 +302,10 @@ func (h *Handler) respond(w http.ResponseWriter, req *request, answer []wire.Ele
 }
 
 func answerRoot(c Call, answer []wire.Element, id string) wire.Element {
-	if c.Service == serviceSTS {
+	if c.Service != serviceEC2 {
 		root := wire.Node(c.Action+"Response", wire.Node(c.Action+"Result", answer...),
 			wire.Node("ResponseMetadata", wire.Text("RequestId", id)))
-		root.Attr = namespaceSTS
+		root.Attr = namespaceOf(c.Service)
 		return root
 	}
 	root := wire.Node(c.Action+"Response", append([]wire.Element{wire.Text("requestId", id)}, answer...)...)
@@ -300,16 +315,24 @@ func answerRoot(c Call, answer []wire.Element, id string) wire.Element {
 
 func errorRoot(service string, e *APIError, id string) wire.Element {
 	code, message := wire.Text("Code", e.Code), wire.Text("Message", e.Message)
-	if service == serviceSTS {
+	if service != serviceEC2 {
 		kind := "Sender"
 		if e.HTTPStatus() >= http.StatusInternalServerError {
 			kind = "Receiver"
 		}
 		root := wire.Node("ErrorResponse", wire.Node("Error", wire.Text("Type", kind), code, message), wire.Text("RequestId", id))
-		root.Attr = namespaceSTS
+		root.Attr = namespaceOf(service)
 		return root
 	}
 	return wire.Node("Response", wire.Node("Errors", wire.Node("Error", code, message)), wire.Text("RequestID", id))
+}
+
+// namespaceOf is the XML namespace of a service other than EC2.
+func namespaceOf(service string) string {
+	if service == serviceSTS {
+		return namespaceSTS
+	}
+	return nativeapi.Namespace(service)
 }
 
 // wait sleeps; the error is that of the context, if the call or the server ends first.

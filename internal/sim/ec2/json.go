@@ -41,13 +41,18 @@ func readJSONCall(r *http.Request, target string) (*request, []byte, error) {
 		return nil, nil, fmt.Errorf("the body is not a JSON object: %w", err)
 	}
 	for k, v := range members {
-		text := string(v)
-		if json.Unmarshal(v, &text) != nil {
-			text = string(v) // a number, a list or an object
-		}
-		req.call.Params[k] = text
+		req.call.Params[k] = plainJSON(v)
 	}
 	return req, body, nil
+}
+
+// plainJSON is a text by itself, and a number, a list or an object as JSON.
+func plainJSON(v json.RawMessage) string {
+	text := string(v)
+	if json.Unmarshal(v, &text) != nil {
+		return string(v)
+	}
+	return text
 }
 
 // cause is what the world is told about who asks for a mutation.

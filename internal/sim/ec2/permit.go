@@ -2,6 +2,7 @@ package ec2
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"net/url"
 	"path"
@@ -18,26 +19,33 @@ import (
 //
 // A resource that is not there, or not visible yet, has no tags: a permission that asks for one is
 // refused where the unconditional one would be answered with NotFound.
-func permit(req *request) error {
+func permit(h *Handler, req *request) error {
 	policy := req.caller.Policy
 	if policy == nil || req.call.Service == serviceSTS {
 		return nil
 	}
-	for _, asked := range req.permissions() {
+	for _, asked := range req.permissions(h) {
 		if !policy.Allows(asked) {
 			code := "UnauthorizedOperation"
 			if req.call.Service != serviceEC2 {
 				code = "AccessDenied"
 			}
-			return fail(code, "You are not authorized to perform this operation. User: %s is not authorized to perform: %s on resource: %s "+
-				"because no identity-based policy allows the %s action", req.caller.ARN(), asked.Action, asked.Resource, asked.Action)
+			text := fmt.Sprintf("User: %s is not authorized to perform: %s on resource: %s because no identity-based policy allows the %s action",
+				req.caller.ARN(), asked.Action, asked.Resource, asked.Action)
+			if !isNative(req.call.Service) {
+				text = "You are not authorized to perform this operation. " + text
+			}
+			return fail(code, "%s", text)
 		}
 	}
 	return nil
 }
 
 // permissions lists what the request needs.
-func (r *request) permissions() []iam.Request {
+func (r *request) permissions(h *Handler) []iam.Request {
+	if isNative(r.call.Service) {
+		return r.native(h).Permissions()
+	}
 	if r.call.Service == serviceSQS {
 		return []iam.Request{{Action: "sqs:" + strings.TrimSuffix(r.call.Action, "Batch"), Resource: r.queueARN()}}
 	}

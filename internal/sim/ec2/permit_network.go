@@ -24,6 +24,7 @@ var concerns = map[string][]string{
 	"CreateRoute": {"RouteTableId"}, "ReplaceRoute": {"RouteTableId"}, "DeleteRoute": {"RouteTableId"},
 	"DeleteNetworkAcl": {"NetworkAclId"}, "CreateNetworkAclEntry": {"NetworkAclId"}, "ReplaceNetworkAclEntry": {"NetworkAclId"},
 	"DeleteNetworkAclEntry": {"NetworkAclId"}, "ReplaceNetworkAclAssociation": {"NetworkAclId"},
+	"ModifyVpcEndpoint":           {"VpcEndpointId", "AddSecurityGroupId", "RemoveSecurityGroupId"},
 	"CreateLaunchTemplateVersion": {"LaunchTemplateId"}, "ModifyLaunchTemplate": {"LaunchTemplateId"}, "DeleteLaunchTemplate": {"LaunchTemplateId"},
 }
 

@@ -27,7 +27,7 @@ type Throttle struct {
 }
 
 type bucketKey struct {
-	account, region, name string
+	account, region, service, name string
 }
 
 // NewThrottle returns a throttle with all buckets full. Buckets refill speed times as fast as the
@@ -54,7 +54,7 @@ func (t *Throttle) Set(action string, b Bucket) {
 
 // demand is what one call takes.
 type demand struct {
-	account, region, action string
+	account, region, service, action string
 	// bare marks a describe call with neither ids, filters nor paging.
 	bare bool
 	// instances is the number of instances that the call starts, stops or terminates.
@@ -72,10 +72,10 @@ func (t *Throttle) take(d demand) bool {
 	if _, replaced := t.custom[d.action]; !replaced && d.bare && hasBareBucket(d.action) {
 		name += "/unfiltered"
 	}
-	calls := t.level(bucketKey{d.account, d.region, name}, size)
+	calls := t.level(bucketKey{d.account, d.region, d.service, name}, size)
 	resources := (*rate.Limiter)(nil)
 	if b, ok := resourceBucket(d.action); ok && d.instances > 0 {
-		resources = t.level(bucketKey{d.account, d.region, d.action + "/resources"}, b)
+		resources = t.level(bucketKey{d.account, d.region, d.service, d.action + "/resources"}, b)
 	}
 	now := t.now()
 	if calls.TokensAt(now) < 1 || resources != nil && !resources.AllowN(now, d.instances) {
@@ -111,7 +111,7 @@ func (t *Throttle) bucketOf(d demand) Bucket {
 }
 
 func isRead(action string) bool {
-	return strings.HasPrefix(action, "Describe") || strings.HasPrefix(action, "Get")
+	return strings.HasPrefix(action, "Describe") || strings.HasPrefix(action, "Get") || strings.HasPrefix(action, "List")
 }
 
 // hasBareBucket reports whether the action has a second, smaller bucket for calls that read

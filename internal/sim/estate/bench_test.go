@@ -3,6 +3,7 @@ package estate
 import (
 	"testing"
 
+	"github.com/nephele-io/nephele/internal/sim/statefile"
 	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
@@ -37,7 +38,7 @@ func BenchmarkSave(b *testing.B) {
 	}
 	path := b.TempDir() + "/state.json"
 	for b.Loop() {
-		if err := w.Save(path); err != nil {
+		if err := statefile.Save(w, path); err != nil {
 			b.Fatal(err)
 		}
 	}

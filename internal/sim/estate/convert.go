@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/nephele-io/nephele/internal/sim/native"
 	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
@@ -111,6 +112,10 @@ type builder struct {
 	renamed   map[string]int // kinds of ids that were not wire ids
 	fabric    world.FabricState
 	fabricIDs map[string]bool
+	// services are the native services, claimed the interfaces that one of them has.
+	services     []native.Service
+	targetGroups []native.TargetGroup
+	claimed      map[string]bool
 }
 
 func (b *builder) warn(member, object, format string, args ...any) {
@@ -163,6 +168,7 @@ func (b *builder) build() error {
 		}
 	}
 	b.defaultGroups()
+	b.buildServices()
 	b.applyTags()
 	b.checkAddresses()
 	b.fillZones()
@@ -181,7 +187,8 @@ func (b *builder) state() world.RegionState {
 		Account: b.account, Name: b.raw.name, Zones: b.zones,
 		VPCs: sorted(b.vpcs), Subnets: sorted(b.subnets), SecurityGroups: sorted(b.groups),
 		NetworkInterfaces: sorted(b.nics), Instances: sorted(b.instances), PrefixLists: sorted(b.lists),
-		FabricState: b.fabric,
+		FabricState:  b.fabric,
+		ServiceState: world.ServiceState{Services: b.services, TargetGroups: b.targetGroups},
 	}
 }
 

@@ -17,6 +17,9 @@ var calls = map[string]string{
 	"security-groups": "SecurityGroups", "vpc-peering-connections": "VpcPeeringConnections",
 	"prefix-lists": "PrefixLists", "managed-prefix-lists": "PrefixLists", "availability-zones": "AvailabilityZones",
 	"tags": "Tags", "route-tables": "RouteTables", "network-acls": "NetworkAcls", "internet-gateways": "InternetGateways",
+	"db-instances": "DBInstances", "db-clusters": "DBClusters", "cache-clusters": "CacheClusters", "replication-groups": "ReplicationGroups",
+	"cache-subnet-groups": "CacheSubnetGroups", "load-balancers": "LoadBalancers", "listeners": "Listeners", "target-groups": "TargetGroups",
+	"vpc-endpoints": "VpcEndpoints", "file-systems": "FileSystems", "mount-targets": "MountTargets", "functions": "Functions",
 }
 
 // memberOf returns the member that a file of this name must hold, or "" if the simulator has no use
@@ -31,9 +34,13 @@ func memberOf(file string) string {
 			return member
 		}
 	}
-	stem = strings.TrimPrefix(stem, "ec2-")
-	if call, ok := strings.CutPrefix(stem, "describe-"); ok {
-		return calls[call]
+	for _, service := range []string{"ec2-", "rds-", "elasticache-", "elbv2-", "efs-", "lambda-"} {
+		stem = strings.TrimPrefix(stem, service)
+	}
+	for _, verb := range []string{"describe-", "list-"} {
+		if call, ok := strings.CutPrefix(stem, verb); ok {
+			return calls[call]
+		}
 	}
 	return ""
 }
@@ -114,6 +121,9 @@ func (r *rawRegion) decode(file, member string, content json.RawMessage) error {
 		"SecurityGroups": &r.groups, "VpcPeeringConnections": &r.peerings,
 		"AvailabilityZones": &r.zones, "Tags": &r.tags, "RouteTables": &r.tables, "NetworkAcls": &r.acls, "InternetGateways": &r.gateways,
 	}[member]
+	if into == nil {
+		into = r.serviceMembers()[member]
+	}
 	return decode(file, member, content, into)
 }
 

@@ -130,6 +130,7 @@ type rawRegion struct {
 	zones        []rawZone
 	tags         []rawResourceTag
 	rawFabric
+	rawServices
 	files   map[string]string // member name -> file, for messages
 	present map[string]bool   // members that were there, even if empty
 }

@@ -70,6 +70,9 @@ type yamlVPC struct {
 	Groups  []yamlGroup  `json:"groups"`
 	VMs     []yamlVM     `json:"vms"`
 	NICs    []yamlNIC    `json:"nics"`
+	// Services are native services, TargetGroups what balancers hand their flows to.
+	Services     []yamlService     `json:"services"`
+	TargetGroups []yamlTargetGroup `json:"targetGroups"`
 }
 
 type yamlSubnet struct {
@@ -223,6 +226,9 @@ func (d *drawing) draw() error {
 			return err
 		}
 		if err := p.hosts(); err != nil {
+			return err
+		}
+		if err := p.services(); err != nil {
 			return err
 		}
 	}

@@ -163,6 +163,9 @@ func (p *place) hosts() error {
 	for _, n := range p.spec.NICs {
 		p.reserve(n.IP)
 	}
+	for _, s := range p.spec.Services {
+		p.reserve(s.IP)
+	}
 	for i := range p.spec.VMs {
 		if err := p.vm(fmt.Sprintf("%s.vms[%d]", p.at, i), &p.spec.VMs[i]); err != nil {
 			return err

@@ -11,6 +11,7 @@
 package events
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -82,6 +83,7 @@ type envelope struct {
 type place struct {
 	account, region string
 	at              time.Time
+	source          string // the service; "" is EC2
 }
 
 func (e *Emitter) send(p place, kind string, resources []string, detail func(id string) any) {
@@ -97,7 +99,7 @@ func (e *Emitter) send(p place, kind string, resources []string, detail func(id 
 		resources = []string{}
 	}
 	body, err := json.Marshal(envelope{
-		Version: "0", ID: id, DetailType: kind, Source: "aws.ec2", Account: p.account, Region: p.region,
+		Version: "0", ID: id, DetailType: kind, Source: "aws." + cmp.Or(p.source, "ec2"), Account: p.account, Region: p.region,
 		Time: stamp(p.at), Resources: resources, Detail: detail(id),
 	})
 	if err != nil {
@@ -116,7 +118,7 @@ func (e *Emitter) transition(t world.Transition) {
 		return
 	}
 	if _, known := world.ParseInstanceState(t.To); known {
-		e.state(place{t.Account, t.Region, t.At}, t.ID, t.To)
+		e.state(place{t.Account, t.Region, t.At, ""}, t.ID, t.To)
 	}
 }
 
@@ -148,7 +150,11 @@ func (e *Emitter) mutation(m world.Mutation) {
 		e.peering(m)
 		return
 	}
-	p := place{m.Account, m.Region, m.Time}
+	p := place{m.Account, m.Region, m.Time, ""}
+	if len(m.Resources) > 0 && strings.HasPrefix(m.Resources[0], "arn:") {
+		e.service(p, m)
+		return
+	}
 	e.send(p, "AWS API Call via CloudTrail", nil, func(id string) any { return record(m, id) })
 	if state := stateAfter(m.Action); state != "" {
 		for _, id := range m.Resources {
@@ -156,6 +162,45 @@ func (e *Emitter) mutation(m world.Mutation) {
 				e.state(p, id, state)
 			}
 		}
+	}
+}
+
+// serviceOf is the service whose API a mutation is of: that of the ARN that it names first.
+func serviceOf(m world.Mutation) string {
+	if len(m.Resources) > 0 {
+		if parts := strings.Split(m.Resources[0], ":"); len(parts) > 2 && parts[0] == "arn" {
+			return parts[2]
+		}
+	}
+	return "ec2"
+}
+
+// service tells of a call to the API of a native service, and of what that service then does to its
+// interfaces, which is recorded as calls of its own to EC2.
+func (e *Emitter) service(p place, m world.Mutation) {
+	if m.Cause != nil {
+		p.source = serviceOf(m)
+		e.send(p, "AWS API Call via CloudTrail", nil, func(id string) any { return record(m, id) })
+		p.source = ""
+	}
+	region, err := e.w.Region(m.Account, m.Region)
+	if err != nil {
+		return
+	}
+	for _, nic := range m.Resources[1:] {
+		own := m
+		own.Cause, own.Resources, own.Action = nil, []string{nic}, "DeleteNetworkInterface"
+		if _, err := region.NetworkInterfaces(nic); err == nil {
+			own.Action = "CreateNetworkInterface"
+			if m.Cause != nil {
+				own.Action = "ModifyNetworkInterfaceAttribute"
+			}
+		}
+		e.send(p, "AWS API Call via CloudTrail", nil, func(id string) any {
+			out := record(own, id)
+			out["userIdentity"] = object{"type": "AWSService", "invokedBy": serviceOf(m) + ".amazonaws.com"}
+			return out
+		})
 	}
 }
 
@@ -176,7 +221,7 @@ func (e *Emitter) peering(m world.Mutation) {
 			if sides[0].Status != world.PeeringActive {
 				here.Action = "DeleteVpcPeeringConnection"
 			}
-			e.send(place{a.ID, info.Name, m.Time}, "AWS API Call via CloudTrail", nil, func(id string) any { return record(here, id) })
+			e.send(place{a.ID, info.Name, m.Time, ""}, "AWS API Call via CloudTrail", nil, func(id string) any { return record(here, id) })
 		}
 	}
 }

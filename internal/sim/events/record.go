@@ -16,7 +16,7 @@ type object = map[string]any
 func record(m world.Mutation, id string) object {
 	request, response := parameters(m)
 	out := object{
-		"eventVersion": "1.10", "userIdentity": identity(m), "eventTime": stamp(m.Time), "eventSource": "ec2.amazonaws.com",
+		"eventVersion": "1.10", "userIdentity": identity(m), "eventTime": stamp(m.Time), "eventSource": serviceOf(m) + ".amazonaws.com",
 		"eventName": m.Action, "awsRegion": m.Region, "sourceIPAddress": "127.0.0.1", "userAgent": "nephele-simulator",
 		"requestParameters": request, "responseElements": response, "requestID": id, "eventID": id, "readOnly": false,
 		"eventType": "AwsApiCall", "managementEvent": true, "recipientAccountId": m.Account, "eventCategory": "Management",
@@ -95,6 +95,10 @@ func parameters(m world.Mutation) (request, response object) {
 		return object{"networkInterfaceId": first(m.Resources, "eni-"), "groupSet": set(listed(m, "SecurityGroupId", "groupId")...)}, ok
 	case "ModifyInstanceAttribute":
 		return object{"instanceId": first(m.Resources, "i-"), "groupSet": set(listed(m, "GroupId", "groupId")...)}, ok
+	case "CreateNetworkInterface":
+		return object{"subnetId": param(m, "SubnetId")}, object{"requestId": "", "networkInterface": object{"networkInterfaceId": first(m.Resources, "eni-")}}
+	case "DeleteNetworkInterface":
+		return object{"networkInterfaceId": first(m.Resources, "eni-")}, ok
 	case "CreateSecurityGroup":
 		return object{"groupName": param(m, "GroupName"), "groupDescription": param(m, "GroupDescription"), "vpcId": param(m, "VpcId")},
 			object{"requestId": "", "_return": true, "groupId": first(m.Resources, "sg-")}
@@ -114,6 +118,9 @@ func parameters(m world.Mutation) (request, response object) {
 		}
 		return object{"groupId": first(m.Resources, "sg-"), "ipPermissions": object{}},
 			object{"requestId": "", "_return": true, "securityGroupRuleSet": set(rules...)}
+	}
+	if len(m.Resources) > 0 && strings.HasPrefix(m.Resources[0], "arn:") {
+		return object{"resourceArn": m.Resources[0]}, ok
 	}
 	if g := first(m.Resources, "sg-"); g != "" {
 		return object{"groupId": g}, ok

@@ -49,6 +49,7 @@ func (c *checker) region(r *RegionState, vpcs map[string]*VPC, subnets map[strin
 		}
 	}
 	c.fabric(&r.FabricState, vpcs, subnets)
+	c.services(r, subnets)
 	for i := range r.NetworkInterfaces {
 		c.nic(&r.NetworkInterfaces[i], subnets, groups, instances)
 	}
@@ -128,7 +129,7 @@ func (c *checker) nic(n *NetworkInterface, subnets map[string]*Subnet, groups ma
 	if s := subnets[n.SubnetID]; s == nil || s.VPCID != n.VPCID {
 		c.bad("%s: there is no subnet %s in VPC %s", n.ID, n.SubnetID, n.VPCID)
 	}
-	if len(n.Groups) == 0 {
+	if len(n.Groups) == 0 && !n.RequesterManaged {
 		c.bad("%s: expected at least one security group", n.ID)
 	}
 	for _, name := range n.Groups {

@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/nephele-io/nephele/internal/sim/native"
 )
 
 // AvailabilityZones lists the zones of the region, by name.
@@ -208,6 +210,11 @@ func (r *Region) Tags() []ResourceTag {
 			add(id, i.Tags, i.Visible)
 		}
 		r.data.eachTags(add)
+		for _, e := range r.data.services {
+			if e.Kind == native.Endpoint {
+				add(e.Name, e.Tags, time.Time{})
+			}
+		}
 		for id, t := range r.data.sharedTags {
 			add(id, *t, time.Time{})
 		}

@@ -55,6 +55,8 @@ var kinds = []kind{
 		"The networkAcl ID '%s' does not exist", "The networkAcl ID '%s' is malformed"},
 	{"igw", "internet-gateway", "InvalidInternetGatewayID.NotFound", "InvalidInternetGatewayId.Malformed",
 		"The internetGateway ID '%s' does not exist", "The internetGateway ID '%s' is malformed"},
+	{"vpce", "vpc-endpoint", "InvalidVpcEndpointId.NotFound", "InvalidVpcEndpointId.Malformed",
+		"The Vpc Endpoint Id '%s' does not exist", "The Vpc Endpoint Id '%s' is malformed"},
 	{"lt", "launch-template", "InvalidLaunchTemplateId.NotFound", "InvalidLaunchTemplateId.Malformed",
 		"The specified launch template, with template ID %s, does not exist.", "The launch template ID '%s' is malformed"},
 }

@@ -203,7 +203,8 @@ func (x *addressIndex) nicParty(p placed, addr netip.Addr, v6 bool) (party, erro
 
 // half judges one end: the rules of its groups in one direction against the other end.
 func (x *addressIndex) half(self, other party, egress bool, f Flow) Half {
-	if self.nic == nil {
+	// A balancer that was made without groups is not filtered.
+	if self.nic == nil || len(self.nic.Groups) == 0 && self.nic.RequesterManaged {
 		return Half{Allowed: true}
 	}
 	h := Half{Filtered: true, NIC: self.nic.ID}

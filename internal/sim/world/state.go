@@ -49,6 +49,7 @@ type RegionState struct {
 	// SharedTags are the account's own tags on VPCs and subnets that others share with it, by id.
 	SharedTags map[string]Tags `json:"sharedTags,omitempty"`
 	FabricState
+	ServiceState
 }
 
 // New builds a World from a State, which it copies. Every inconsistency is reported, joined in one
@@ -90,6 +91,9 @@ func New(s State, o Options) (*World, error) {
 	for i := range s.Regions {
 		w.fill(&s.Regions[i])
 	}
+	if err := w.equipAll(); err != nil {
+		return nil, err
+	}
 	if err := w.fillAzure(s.Azure, azure.Settings{Delay: o.OperationDelay, Lag: o.GraphLag}); err != nil {
 		return nil, err
 	}
@@ -114,6 +118,7 @@ func (w *World) fill(r *RegionState) {
 	index(d.instances, r.Instances, cloneInstance, func(i *Instance) string { return i.ID })
 	index(d.prefixLists, r.PrefixLists, clonePrefixList, func(p *PrefixList) string { return p.ID })
 	d.fillFabric(&r.FabricState)
+	d.fillServices(&r.ServiceState)
 	maps.Copy(d.runTokens, r.RunTokens)
 	maps.Copy(d.listTokens, r.ListTokens)
 	for id, t := range r.SharedTags {
@@ -171,7 +176,7 @@ func (w *World) State() State {
 					Instances:         ordered(d.instances, cloneInstance),
 					PrefixLists:       ordered(d.prefixLists, clonePrefixList),
 					RunTokens:         maps.Clone(d.runTokens), ListTokens: maps.Clone(d.listTokens),
-					SharedTags: d.cloneSharedTags(), FabricState: d.fabric.state(),
+					SharedTags: d.cloneSharedTags(), FabricState: d.fabric.state(), ServiceState: d.serviceData.state(),
 				})
 			}
 		}

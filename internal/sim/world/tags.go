@@ -4,6 +4,8 @@ import (
 	"maps"
 	"strings"
 	"time"
+
+	"github.com/nephele-io/nephele/internal/sim/native"
 )
 
 // Tag is one tag of a CreateTags request.
@@ -93,6 +95,10 @@ func (r *Region) tagsOf(id string, now time.Time) (*Tags, error) {
 	case "vpc-peering-connection":
 		if p := r.w.peerings[id]; p != nil && (sideScope(p.Requester) == r.at || sideScope(p.Accepter) == r.at) {
 			tags = &p.Tags
+		}
+	case "vpc-endpoint":
+		if e := d.services[serviceKey(native.Ref{Kind: native.Endpoint, Name: id})]; e != nil {
+			tags = (*Tags)(&e.Tags)
 		}
 	default:
 		tags, visible = d.fabric.tagsOf(id)

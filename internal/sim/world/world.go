@@ -76,6 +76,7 @@ type regionData struct {
 	runTokens   map[string]runToken
 	sharedTags  map[string]*Tags // the account's own tags on what others share with it
 	fabric
+	serviceData
 }
 
 // runToken remembers a RunInstances call for its ClientToken.
@@ -91,7 +92,7 @@ func newRegionData(zones []Zone) *regionData {
 		vpcs:  map[string]*VPC{}, subnets: map[string]*Subnet{}, groups: map[string]*SecurityGroup{},
 		nics: map[string]*NetworkInterface{}, instances: map[string]*Instance{}, prefixLists: map[string]*PrefixList{},
 		listTokens: map[string]string{}, runTokens: map[string]runToken{}, sharedTags: map[string]*Tags{},
-		fabric: newFabric(),
+		fabric: newFabric(), serviceData: newServices(),
 	}
 }
 

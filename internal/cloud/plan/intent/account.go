@@ -1,12 +1,11 @@
 package intent
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
-	"github.com/nephele-io/nephele/internal/cloud"
-	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
 )
 
 // Account is one call of Compute.
@@ -16,8 +15,19 @@ type Account struct {
 	Policies      []*Policy
 	addressGroups map[string]*v1beta2.AddressGroup
 	observed      map[string]bool // regions
-	Regions       []*Region
+	// Unguarded are the native services that policies apply to, sorted.
+	Unguarded []Unguarded
+	Regions   []*Region
 }
+
+// Unguarded is a native service that policies apply to, which are not enforced there.
+type Unguarded struct {
+	Entity   EntityRef
+	Policies []*Policy // in the order of evaluation
+}
+
+// Why says why they are not.
+func (u Unguarded) Why() *Reason { return Why(ServiceUnguarded, u.Entity.String()) }
 
 // Stopped is what the computation panics with if nobody wants its result any more. It never leaves
 // Compute.
@@ -36,7 +46,7 @@ func New(in Facts, lower capability) *Account {
 	for _, g := range in.AddressGroups {
 		c.addressGroups[g.Name] = g
 	}
-	c.Policies = parsePolicies(in.Policies, lower, in.Tighten)
+	c.Policies = c.parsePolicies(in.Policies, lower, in.Tighten)
 	c.findMissingGroups()
 	c.observeRegions()
 	c.bindVMs()
@@ -108,12 +118,13 @@ func (c *Account) applyRules(find func(*v1beta2.GroupMember) *VM) {
 			}
 		}
 	}
-	hits := map[*VM]map[*rule]*Bound{}
+	hits, services := map[*VM]map[*rule]*Bound{}, map[EntityRef][]*Policy{}
 	for _, g := range c.In.AppliedToGroups {
 		for i := range g.GroupMembers {
 			m := &g.GroupMembers[i]
 			vm := find(m)
 			if vm == nil {
+				c.meet(services, m, rulesOf[g.Name])
 				continue
 			}
 			if hits[vm] == nil {
@@ -124,10 +135,29 @@ func (c *Account) applyRules(find func(*v1beta2.GroupMember) *VM) {
 			}
 		}
 	}
+	for _, e := range slices.SortedFunc(maps.Keys(services), EntityRef.Compare) {
+		c.Unguarded = append(c.Unguarded, Unguarded{e, slices.SortedFunc(slices.Values(services[e]), ComparePolicies)})
+	}
 	for vm, rules := range hits {
 		vm.apply(rules)
 		if let, left := c.In.Agents[vm.Ref]; left {
 			vm.leave(let)
+		}
+	}
+}
+
+// meet notes the policies of rules that apply to a native service.
+func (c *Account) meet(services map[EntityRef][]*Policy, m *v1beta2.GroupMember, rules []*rule) {
+	if m.ExternalEntity == nil {
+		return
+	}
+	e := EntityRef{m.ExternalEntity.Namespace, m.ExternalEntity.Name}
+	if _, ours := c.In.Services[e]; !ours {
+		return
+	}
+	for _, r := range rules {
+		if !slices.Contains(services[e], r.Policy) {
+			services[e] = append(services[e], r.Policy)
 		}
 	}
 }
@@ -141,16 +171,11 @@ func bind(rules map[*rule]*Bound, r *rule, m *v1beta2.GroupMember) {
 	}
 	for _, named := range r.Named {
 		for _, p := range m.Ports {
-			protocol := p.Protocol
-			if protocol == "" {
-				protocol = v1beta2.ProtocolTCP
-			}
-			number := map[v1beta2.Protocol]int{v1beta2.ProtocolTCP: cloud.TCP, v1beta2.ProtocolUDP: cloud.UDP}[protocol]
-			if p.Name != named.name || named.protocol != "" && named.protocol != protocol || number == 0 {
+			s, ok := named.service(p)
+			if !ok {
 				continue
 			}
 			b.resolved = true
-			s := flow.Service{Protocol: number, From: uint16(p.Port), To: uint16(p.Port)}
 			if !slices.Contains(b.services, s) {
 				b.services = append(slices.Clip(b.services), s)
 			}

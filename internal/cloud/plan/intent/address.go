@@ -60,6 +60,9 @@ func (s *Region) memberAddrs(out []netip.Addr, m *v1beta2.GroupMember, view *Net
 			}
 			return out
 		}
+		if region, ok := s.In.Services[entity]; ok {
+			return s.serviceAddrs(out, m, view, region)
+		}
 		ref, ok := s.In.Entities[entity]
 		if ok && s.observed[ref.Region] {
 			vm := s.vms[ref.ID]
@@ -91,6 +94,36 @@ func (s *Region) memberAddrs(out []netip.Addr, m *v1beta2.GroupMember, view *Net
 		}
 	}
 	return out
+}
+
+// serviceAddrs adds the addresses of a native service as they are seen from a network. An address
+// of a network in reach counts only while an interface of a service holds it: what was said of the
+// service may be older than the snapshot, and the address somebody else's.
+func (s *Region) serviceAddrs(out []netip.Addr, m *v1beta2.GroupMember, view *Network, region string) []netip.Addr {
+	for _, raw := range m.IPs {
+		a, ok := netip.AddrFromSlice(raw)
+		a = a.Unmap()
+		if ok && (!view.local.Contains(a) || region == s.Snap.Region && s.heldByService(a, view)) {
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
+// heldByService reports whether an interface of a service of the cloud, in reach of a network, has
+// an address.
+func (s *Region) heldByService(a netip.Addr, view *Network) bool {
+	if s.serviceNICs == nil {
+		s.serviceNICs = map[netip.Addr][]*NIC{}
+		for _, n := range s.NICs {
+			if n.Managed {
+				for _, ip := range n.PrivateIPs {
+					s.serviceNICs[ip] = append(s.serviceNICs[ip], n)
+				}
+			}
+		}
+	}
+	return slices.ContainsFunc(s.serviceNICs[a], func(n *NIC) bool { return view.Reaches(n.Network) })
 }
 
 // NativePeer returns the addresses that the peer of a native rule means, and whether it names them

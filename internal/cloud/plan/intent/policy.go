@@ -69,7 +69,8 @@ type rule struct {
 	Services []flow.Service
 	// void tells that services were left out, so that none do not mean any.
 	void bool
-	// named are ports that every VM resolves with the named ports of its entities; ingress only.
+	// Named are ports that every VM resolves with the named ports of its entities. In egress rules
+	// they are those of the peers, and divideByPorts leaves none.
 	Named []namedService
 	// groups are the address groups of the peer, blocks its addresses.
 	Groups []string
@@ -86,10 +87,12 @@ type namedService struct {
 
 // parsePolicies returns the policies in the order of evaluation, with all their rules numbered in
 // that order.
-func parsePolicies(in []*v1beta2.NetworkPolicy, lower capability, tighten map[string]bool) []*Policy {
+func (c *Account) parsePolicies(in []*v1beta2.NetworkPolicy, lower capability, tighten map[string]bool) []*Policy {
 	out := make([]*Policy, 0, len(in))
 	for _, np := range in {
-		out = append(out, parsePolicy(np, lower, tighten[string(np.UID)]))
+		p := parsePolicy(np, lower, tighten[string(np.UID)])
+		c.divideByPorts(p)
+		out = append(out, p)
 	}
 	slices.SortStableFunc(out, ComparePolicies)
 	var rules []*rule
@@ -247,9 +250,6 @@ func (p *Policy) parseService(r *rule, in *v1beta2.NetworkPolicyRule, s *v1beta2
 		protocol = *s.Protocol
 	}
 	if s.Port != nil && s.Port.StrVal != "" {
-		if r.Direction == cloud.Egress {
-			p.refuse(in, Why(NamedPortOfPeer, s.Port.StrVal))
-		}
 		r.Named = append(r.Named, namedService{protocol, s.Port.StrVal})
 		return
 	}

@@ -143,6 +143,8 @@ const (
 	BadPrefixLength  Code = "BadPrefixLength"  // the address; counts the length
 	SourcePort       Code = "SourcePort"       // counts the port
 	NamedPortOfPeer  Code = "NamedPortOfPeer"  // the name
+	ServiceUnguarded Code = "ServiceUnguarded" // the entity
+	NamedPortVaries  Code = "NamedPortVaries"  // the name; counts how many numbers it may mean
 	IGMPDetails      Code = "IGMPDetails"      //
 	BadPortRange     Code = "BadPortRange"     // counts the first and the last port
 	UnknownProtocol  Code = "UnknownProtocol"  // the protocol

@@ -11,6 +11,13 @@ import (
 // EntityRef names an ExternalEntity.
 type EntityRef struct{ Namespace, Name string }
 
+func (e EntityRef) String() string { return e.Namespace + "/" + e.Name }
+
+// Compare orders by namespace and name.
+func (e EntityRef) Compare(o EntityRef) int {
+	return cmp.Or(cmp.Compare(e.Namespace, o.Namespace), cmp.Compare(e.Name, o.Name))
+}
+
 // VMRef names a VM of the account.
 type VMRef struct{ Region, ID string }
 

@@ -48,8 +48,9 @@ func Of(of *target.Target, dirty map[string]bool) (out Region) {
 	return out
 }
 
-// Tally returns the states of the policies from those on the VMs.
-func Tally(policies []*intent.Policy, vms []VMStatus) []PolicyStatus {
+// Tally returns the states of the policies from those on the VMs, and the native services that they
+// apply to.
+func Tally(policies []*intent.Policy, vms []VMStatus, services []intent.Unguarded) []PolicyStatus {
 	if len(policies) == 0 {
 		return nil
 	}
@@ -66,6 +67,22 @@ func Tally(policies []*intent.Policy, vms []VMStatus) []PolicyStatus {
 			} else {
 				p.Suspended = append(p.Suspended, vm.VM)
 			}
+		}
+	}
+	for _, s := range services {
+		for _, policy := range s.Policies {
+			p := &out[at[policy.Ref]]
+			p.Unguarded = append(p.Unguarded, UnguardedService{Entity: s.Entity, Why: s.Why()})
+		}
+	}
+	return out
+}
+
+// OfServices are the refusals of policies on native services.
+func OfServices(in intent.Facts, services []intent.Unguarded) (out []Refusal) {
+	for _, s := range services {
+		for _, p := range s.Policies {
+			out = append(out, Refusal{Policy: p.Ref, Region: in.Services[s.Entity], Why: s.Why()})
 		}
 	}
 	return out

@@ -129,16 +129,25 @@ func (a Authorization) Verify(r *http.Request, body []byte, secret string, now t
 
 func canonicalRequest(r *http.Request, signed []string, payload string) string {
 	var b strings.Builder
-	path := r.URL.EscapedPath()
-	if path == "" {
-		path = "/"
-	}
+	path := canonicalPath(r.URL.EscapedPath())
 	b.WriteString(r.Method + "\n" + path + "\n" + canonicalQuery(r.URL.Query()) + "\n")
 	for _, name := range signed {
 		b.WriteString(name + ":" + headerValue(r, name) + "\n")
 	}
 	b.WriteString("\n" + strings.Join(signed, ";") + "\n" + payload)
 	return b.String()
+}
+
+// canonicalPath escapes the path as it was sent once more, as all services but S3 want it.
+func canonicalPath(sent string) string {
+	if sent == "" {
+		return "/"
+	}
+	segments := strings.Split(sent, "/")
+	for i, s := range segments {
+		segments[i] = escape(s)
+	}
+	return strings.Join(segments, "/")
 }
 
 // headerValue takes Host and Content-Length from the request itself, because net/http moves them

@@ -31,6 +31,9 @@ type Paging struct {
 	Size int
 }
 
+// pageKeys are the parameters of all services that choose a page. It is never written to.
+var pageKeys = []string{"NextToken", "MaxResults", "Marker", "MaxRecords", "PageSize", "MaxItems", "Action", "Version"}
+
 // Fingerprint digests who asks for what: a token may be used again only with the same parameters,
 // but with another page size.
 func Fingerprint(p Params, scope ...string) string {
@@ -38,7 +41,7 @@ func Fingerprint(p Params, scope ...string) string {
 	h := sha256.New()
 	h.Write([]byte(strings.Join(scope, "\x00")))
 	for _, key := range slices.Sorted(maps.Keys(values)) {
-		if key != "NextToken" && key != "MaxResults" {
+		if !slices.Contains(pageKeys, key) {
 			h.Write([]byte("\x00" + key + "\x00" + values[key]))
 		}
 	}

@@ -1,4 +1,7 @@
-package world
+// Package statefile keeps the state of a simulated cloud in a file. What it promises is in Save: a
+// crash at any instant leaves a whole state behind. It holds nothing, and its functions may be
+// called from any number of goroutines, for different files.
+package statefile
 
 import (
 	"encoding/json"
@@ -6,12 +9,14 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+
+	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
-// Save writes the state to a file so that a crash at any instant leaves either the old or the new
-// content: to a temporary file beside it, which is synced and then renamed. It may be called from
-// an OnMutation hook.
-func (w *World) Save(path string) (err error) {
+// Save writes the state of a world to a file so that a crash at any instant leaves either the old
+// or the new content: to a temporary file beside it, which is synced and then renamed. It may be
+// called from a hook of World.OnMutation.
+func Save(w *world.World, path string) (err error) {
 	data, err := json.MarshalIndent(w.State(), "", " ")
 	if err != nil {
 		return fmt.Errorf("encode the state: %w", err)
@@ -51,19 +56,19 @@ func syncDir(dir string) error {
 
 // Load reads what Save has written. The error tells a file that is missing (fs.ErrNotExist) from
 // one that is not a state.
-func Load(path string, o Options) (*World, error) {
+func Load(path string, o world.Options) (*world.World, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("load the state: %w", err)
 	}
-	var s State
+	var s world.State
 	if err := json.Unmarshal(data, &s); err != nil {
 		return nil, fmt.Errorf("load the state: %s is not a saved state: %w", path, err)
 	}
 	if s.Version == 0 || len(s.Accounts) == 0 && s.Azure == nil {
-		return nil, fmt.Errorf("load the state: %s is not a saved state: expected \"version\": %d and accounts", path, StateVersion)
+		return nil, fmt.Errorf("load the state: %s is not a saved state: expected \"version\": %d and accounts", path, world.StateVersion)
 	}
-	w, err := New(s, o)
+	w, err := world.New(s, o)
 	if err != nil {
 		return nil, fmt.Errorf("load the state from %s: %w", path, err)
 	}

@@ -1,0 +1,148 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// NativeServiceKind says what a native service is.
+// +kubebuilder:validation:Enum=RDSInstance;ElastiCacheCluster;ApplicationLoadBalancer;NetworkLoadBalancer;GatewayLoadBalancer;VPCEndpoint;EFSFileSystem;LambdaFunction
+type NativeServiceKind string
+
+// The kinds of native services.
+const (
+	// NativeServiceRDSInstance is a database instance of RDS, those of Aurora clusters included.
+	NativeServiceRDSInstance NativeServiceKind = "RDSInstance"
+	// NativeServiceElastiCacheCluster is a cache cluster of ElastiCache: one member of a
+	// replication group.
+	NativeServiceElastiCacheCluster      NativeServiceKind = "ElastiCacheCluster"
+	NativeServiceApplicationLoadBalancer NativeServiceKind = "ApplicationLoadBalancer"
+	NativeServiceNetworkLoadBalancer     NativeServiceKind = "NetworkLoadBalancer"
+	NativeServiceGatewayLoadBalancer     NativeServiceKind = "GatewayLoadBalancer"
+	// NativeServiceVPCEndpoint is an interface endpoint of a VPC.
+	NativeServiceVPCEndpoint NativeServiceKind = "VPCEndpoint"
+	// NativeServiceEFSFileSystem is a file system of EFS with its mount targets.
+	NativeServiceEFSFileSystem NativeServiceKind = "EFSFileSystem"
+	// NativeServiceLambdaFunction is a function of Lambda that is attached to a VPC.
+	NativeServiceLambdaFunction NativeServiceKind = "LambdaFunction"
+)
+
+// NativeServiceSelector selects native services. What is set narrows; at least one of kind,
+// vpcMatch, serviceMatch and tagMatch is.
+// +kubebuilder:validation:XValidation:rule="has(self.kind) || has(self.vpcMatch) || (has(self.serviceMatch) && size(self.serviceMatch) > 0) || (has(self.tagMatch) && size(self.tagMatch) > 0)",message="one of kind, vpcMatch, serviceMatch and tagMatch must be set"
+type NativeServiceSelector struct {
+	// Kind selects the native services of one kind.
+	// +optional
+	Kind NativeServiceKind `json:"kind,omitempty"`
+	// VpcMatch selects the native services of one VPC.
+	// +optional
+	VpcMatch *EntityMatch `json:"vpcMatch,omitempty"`
+	// ServiceMatch selects the native services that any of the entries matches. None means all. The
+	// id is status.cloudId of a CloudNativeService, on AWS an ARN.
+	// +kubebuilder:validation:MaxItems=256
+	// +listType=atomic
+	// +optional
+	ServiceMatch []EntityMatch `json:"serviceMatch,omitempty"`
+	// TagMatch selects the native services that all of the entries match. None means all.
+	// +kubebuilder:validation:MaxItems=50
+	// +listType=map
+	// +listMapKey=key
+	// +optional
+	TagMatch []TagMatch `json:"tagMatch,omitempty"`
+}
+
+// NativeServicePort is a port that a native service listens at.
+type NativeServicePort struct {
+	// Name by which policies may name the port, for example postgres.
+	Name string `json:"name"`
+	// Protocol is TCP or UDP.
+	Protocol string `json:"protocol"`
+	// Port is the number.
+	Port int32 `json:"port"`
+}
+
+// CloudNativeServiceStatus is what is known of the native service.
+type CloudNativeServiceStatus struct {
+	// Provider is the cloud.
+	Provider CloudProvider `json:"provider,omitempty"`
+	// Kind says what it is.
+	Kind NativeServiceKind `json:"kind,omitempty"`
+	// CloudId is its id in the cloud: on AWS the ARN, or that of its interface where nothing else
+	// is known.
+	CloudId string `json:"cloudId,omitempty"`
+	// CloudName is its name there.
+	CloudName string `json:"cloudName,omitempty"`
+	// Region it is in.
+	Region string `json:"region,omitempty"`
+	// CloudVpcId is the id of its VPC.
+	CloudVpcId string `json:"cloudVpcId,omitempty"`
+	// CloudVpcName is the name of its VPC.
+	CloudVpcName string `json:"cloudVpcName,omitempty"`
+	// Tags of the service in the cloud.
+	Tags map[string]string `json:"tags,omitempty"`
+	// DNSName is the name that clients use.
+	// +optional
+	DNSName string `json:"dnsName,omitempty"`
+	// NetworkInterfaces are those that the cloud has made for it.
+	// +listType=atomic
+	// +optional
+	NetworkInterfaces []NetworkInterface `json:"networkInterfaces,omitempty"`
+	// Addresses are those of all interfaces in short, for people.
+	// +optional
+	Addresses string `json:"addresses,omitempty"`
+	// Ports that it listens at, as far as the cloud tells.
+	// +listType=atomic
+	// +optional
+	Ports []NativeServicePort `json:"ports,omitempty"`
+	// SecurityGroupIds are the security groups of the service.
+	// +listType=atomic
+	// +optional
+	SecurityGroupIds []string `json:"securityGroupIds,omitempty"`
+	// Settable says that the cloud lets the security groups of the service be set.
+	// +optional
+	Settable bool `json:"settable"`
+	// NotSettable says why the security groups cannot be set; empty if they can.
+	// +optional
+	NotSettable string `json:"notSettable,omitempty"`
+	// Conditions: Observed; Addressed, whether its addresses are known; and Realized, False while
+	// policies apply to it, which are not enforced there.
+	// +listType=map
+	// +listMapKey=type
+	// +optional
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+	// UnimportedTags are the tags that are no legal label, sorted by key.
+	// +listType=atomic
+	// +optional
+	UnimportedTags []UnimportedTag `json:"unimportedTags,omitempty"`
+}
+
+// CloudNativeService is an imported service of the cloud that has addresses in a VPC: a database, a
+// load balancer, a private endpoint.
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:shortName=cns,scope=Namespaced
+// +kubebuilder:printcolumn:name="Service",type=string,JSONPath=`.status.cloudName`
+// +kubebuilder:printcolumn:name="Kind",type=string,JSONPath=`.status.kind`
+// +kubebuilder:printcolumn:name="Addresses",type=string,JSONPath=`.status.addresses`
+// +kubebuilder:printcolumn:name="Port",type=string,JSONPath=`.status.ports[0].name`
+// +kubebuilder:printcolumn:name="Region",type=string,priority=1,JSONPath=`.status.region`
+// +kubebuilder:printcolumn:name="Virtual-Private-Cloud",type=string,priority=1,JSONPath=`.status.cloudVpcId`
+// +kubebuilder:printcolumn:name="DNS",type=string,priority=1,JSONPath=`.status.dnsName`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:selectablefield:JSONPath=`.status.cloudId`
+// +kubebuilder:selectablefield:JSONPath=`.status.kind`
+// +kubebuilder:selectablefield:JSONPath=`.status.region`
+type CloudNativeService struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Status CloudNativeServiceStatus `json:"status,omitempty"`
+}
+
+// CloudNativeServiceList is a list of CloudNativeService.
+// +kubebuilder:object:root=true
+type CloudNativeServiceList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	Items []CloudNativeService `json:"items"`
+}

@@ -1,0 +1,324 @@
+package aws
+
+import (
+	"cmp"
+	"context"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/nephele-io/nephele/internal/cloud"
+)
+
+// This file makes native services of interfaces and of what the APIs of services describe. Of
+// whose service an interface is nobody is believed but the cloud: the requester and the type of an
+// interface are its to set, and so is the description of an interface that it has made itself.
+
+// Show implements cloud.ServiceShower.
+func (p *Provider) Show(kinds []cloud.ServiceKind) cloud.Provider { return newShown(p, p, kinds) }
+
+// Show implements cloud.ServiceShower.
+func (n *Narrowed) Show(kinds []cloud.ServiceKind) cloud.Provider {
+	return newShown(n.Provider, n, kinds)
+}
+
+// Shown is a Provider that shows services; see cloud.ServiceShower. It remembers what the APIs of
+// services have described: an API that fails is no reason to forget, and an event about an
+// interface none to ask again.
+type Shown struct {
+	*Provider
+	inner interface {
+		cloud.Provider
+		cloud.Refresher
+	}
+	kinds map[cloud.ServiceKind]bool
+
+	mu        sync.Mutex
+	described map[string]*described // by region
+}
+
+func newShown(p *Provider, inner interface {
+	cloud.Provider
+	cloud.Refresher
+}, kinds []cloud.ServiceKind) *Shown {
+	s := &Shown{Provider: p, inner: inner, kinds: map[cloud.ServiceKind]bool{}, described: map[string]*described{}}
+	for _, k := range kinds {
+		s.kinds[k] = true
+	}
+	return s
+}
+
+// Observe implements cloud.Provider.
+func (s *Shown) Observe(ctx context.Context, scope cloud.Scope) (*cloud.Snapshot, error) {
+	snap, err := s.inner.Observe(ctx, scope)
+	if err != nil {
+		return nil, err
+	}
+	return s.with(scope.Region, snap)
+}
+
+// Refresh implements cloud.Refresher. What the APIs of services say is as old as the last reading
+// of the whole region; which interfaces there are, and what addresses they have, is not.
+func (s *Shown) Refresh(ctx context.Context, last *cloud.Snapshot, ids []string) (*cloud.Snapshot, error) {
+	snap, err := s.inner.Refresh(ctx, last, ids)
+	if err != nil {
+		return nil, err
+	}
+	return s.with(last.Region, snap)
+}
+
+// with adds the services to a snapshot.
+func (s *Shown) with(region string, snap *cloud.Snapshot) (*cloud.Snapshot, error) {
+	s.mu.Lock()
+	d := s.described[region]
+	s.mu.Unlock()
+	out := *snap
+	out.Services, out.ServiceFaults = servicesOf(snap, d, s.kinds), nil
+	if d != nil {
+		out.ServiceFaults = d.faults
+	}
+	n := 0
+	for i := range out.Services {
+		n += weight(&out.Services[i])
+	}
+	if bound := s.cfg.Bounds.Objects; n > bound {
+		return nil, &cloud.Error{Class: cloud.Terminal, Call: "Observe", Err: &cloud.BoundError{What: "the services of the account are", Bound: int64(bound), Unit: "objects", Flag: flagObjects}}
+	}
+	return &out, nil
+}
+
+// described is what the APIs of services have said of a region.
+type described struct {
+	services []description
+	faults   []cloud.ServiceFault
+}
+
+// description is a service without its interfaces, and how to know these.
+type description struct {
+	cloud.Service
+	// nics are the IDs of its interfaces, if the API tells them.
+	nics []string
+	// subnets, if the API tells no interfaces, are those in which its interfaces may be; these hold
+	// exactly its groups then. Others may look the same.
+	subnets []string
+	// shared is true if services with the same subnets and groups have the same interfaces.
+	shared bool
+}
+
+// claims reports whether an interface may be one of the service.
+func (d *description) claims(n *cloud.Interface, m made) bool {
+	switch {
+	case m.kind != d.Kind || n.NetworkID != d.NetworkID:
+		return false
+	case d.nics != nil:
+		return slices.Contains(d.nics, n.ID)
+	case d.subnets != nil:
+		return slices.Contains(d.subnets, n.SubnetID) && slices.Equal(n.GroupIDs, d.GroupIDs)
+	}
+	return m.id == d.ID
+}
+
+// made is what an interface says of the service that it is made for.
+type made struct {
+	kind cloud.ServiceKind
+	// id is the ARN of the service, and name its name; both are empty if the interface does not
+	// tell, or not surely.
+	id, name string
+}
+
+// maker is how the interfaces of a kind of services look.
+type maker struct {
+	kind cloud.ServiceKind
+	// requester is who makes them, empty if that differs from region to region; ifType is what they
+	// are called then, which nobody can choose who makes one himself.
+	requester, ifType string
+	description       *regexp.Regexp
+	// arn is the service and the resource of the ARN, and name the name, of what the description
+	// says; arn is empty if the description does not say which service it is.
+	arn, name string
+}
+
+// makers has a row for each kind. Requesters, types and descriptions are those of
+// "Requester-managed network interfaces" in the user guide of EC2, and of its API reference.
+var makers = []maker{
+	{kind: cloud.RDSInstance, requester: "amazon-rds", ifType: "interface", description: regexp.MustCompile(`^RDSNetworkInterface$`)},
+	{kind: cloud.ElastiCacheCluster, requester: "amazon-elasticache", ifType: "interface", description: regexp.MustCompile(`^ElastiCache ([A-Za-z0-9-]+)$`),
+		arn: "elasticache:cluster:$1", name: "$1"},
+	{kind: cloud.ApplicationLoadBalancer, requester: "amazon-elb", ifType: "interface", description: regexp.MustCompile(`^ELB (app/([A-Za-z0-9-]+)/[0-9a-f]+)$`),
+		arn: "elasticloadbalancing:loadbalancer/$1", name: "$2"},
+	{kind: cloud.NetworkLoadBalancer, ifType: "network_load_balancer", description: regexp.MustCompile(`^ELB (net/([A-Za-z0-9-]+)/[0-9a-f]+)$`),
+		arn: "elasticloadbalancing:loadbalancer/$1", name: "$2"},
+	{kind: cloud.GatewayLoadBalancer, ifType: "gateway_load_balancer", description: regexp.MustCompile(`^ELB (gwy/([A-Za-z0-9-]+)/[0-9a-f]+)$`),
+		arn: "elasticloadbalancing:loadbalancer/$1", name: "$2"},
+	{kind: cloud.VPCEndpoint, ifType: "vpc_endpoint", description: regexp.MustCompile(`^VPC Endpoint Interface (vpce-[0-9a-f]+)$`),
+		arn: "ec2:vpc-endpoint/$1", name: "$1"},
+	{kind: cloud.EFSFileSystem, ifType: "efs", description: regexp.MustCompile(`^EFS mount target for (fs-[0-9a-f]+) \(fsmt-[0-9a-f]+\)$`),
+		arn: "elasticfilesystem:file-system/$1", name: "$1"},
+	{kind: cloud.LambdaFunction, ifType: "lambda", description: regexp.MustCompile(`^AWS Lambda VPC ENI-[A-Za-z0-9-_]+$`)},
+}
+
+// makerOf says which service an interface is made for; false if none that we know.
+func makerOf(n *cloud.Interface, region string) (made, bool) {
+	if !n.Managed || n.Requester == "" {
+		return made{}, false
+	}
+	for _, m := range makers {
+		if n.Type != m.ifType || m.requester != "" && n.Requester != m.requester {
+			continue
+		}
+		parts := m.description.FindStringSubmatchIndex(n.Description)
+		if parts == nil {
+			continue
+		}
+		out := made{kind: m.kind}
+		if m.arn != "" {
+			service, resource, _ := strings.Cut(m.arn, ":")
+			out.id = arn(service, region, n.OwnerID, string(m.description.ExpandString(nil, resource, n.Description, parts)))
+			out.name = string(m.description.ExpandString(nil, m.name, n.Description, parts))
+		}
+		return out, true
+	}
+	return made{}, false
+}
+
+// arn is the ARN of a resource.
+func arn(service, region, account, resource string) string {
+	partition := "aws"
+	switch {
+	case strings.HasPrefix(region, "cn-"):
+		partition = "aws-cn"
+	case strings.HasPrefix(region, "us-gov-"):
+		partition = "aws-us-gov"
+	}
+	return strings.Join([]string{"arn", partition, service, region, account, resource}, ":")
+}
+
+// servicesOf returns the services of the kinds in a region, sorted by ID: those that APIs have
+// described, and those of which only interfaces tell.
+func servicesOf(snap *cloud.Snapshot, d *described, kinds map[cloud.ServiceKind]bool) []cloud.Service {
+	var nics []*cloud.Interface
+	var madeFor []made
+	for i := range snap.Interfaces {
+		if m, ok := makerOf(&snap.Interfaces[i], snap.Region); ok && kinds[m.kind] {
+			nics, madeFor = append(nics, &snap.Interfaces[i]), append(madeFor, m)
+		}
+	}
+	var out []cloud.Service
+	known := map[string]bool{} // IDs of described services
+	told := make([]bool, len(nics))
+	if d != nil {
+		claimed := claimsOn(d, nics, madeFor)
+		for i := range d.services {
+			known[d.services[i].ID] = true
+			s := d.services[i].Service
+			var mine []*cloud.Interface
+			for k, by := range claimed {
+				switch {
+				case !slices.Contains(by, i):
+				case len(by) > 1 && !d.services[i].shared:
+					other := by[0]
+					if other == i {
+						other = by[1]
+					}
+					told[k], s.Ambiguous = true, "interface "+nics[k].ID+" may be its or that of "+cmp.Or(d.services[other].Name, d.services[other].ID)
+				default:
+					told[k], mine = true, append(mine, nics[k])
+				}
+			}
+			if s.Ambiguous != "" {
+				mine = nil
+			}
+			settle(&s, mine)
+			out = append(out, s)
+		}
+	}
+	at := map[string]int{}
+	for k, nic := range nics {
+		if told[k] {
+			continue
+		}
+		m := madeFor[k]
+		id := cmp.Or(m.id, nic.ID)
+		if known[id] {
+			continue
+		}
+		i, seen := at[id]
+		if !seen {
+			i = len(out)
+			at[id] = i
+			out = append(out, cloud.Service{ID: id, Kind: m.kind, Name: m.name, NetworkID: nic.NetworkID, Fixed: fixed(m.kind)})
+		}
+		mine := []*cloud.Interface{nic}
+		for _, known := range out[i].Interfaces {
+			mine = append(mine, nics[slices.IndexFunc(nics, func(n *cloud.Interface) bool { return n.ID == known })])
+		}
+		settle(&out[i], mine)
+	}
+	slices.SortFunc(out, func(a, b cloud.Service) int { return cmp.Compare(a.ID, b.ID) })
+	return out
+}
+
+// claimsOn returns, for every interface, the places of the descriptions whose it may be.
+func claimsOn(d *described, nics []*cloud.Interface, madeFor []made) [][]int {
+	byNIC, byID, byPlace := map[string][]int{}, map[string][]int{}, map[string][]int{}
+	for i := range d.services {
+		s := &d.services[i]
+		switch {
+		case s.nics != nil:
+			for _, id := range s.nics {
+				byNIC[id] = append(byNIC[id], i)
+			}
+		case s.subnets != nil:
+			for _, id := range s.subnets {
+				byPlace[id] = append(byPlace[id], i)
+			}
+		default:
+			byID[s.ID] = append(byID[s.ID], i)
+		}
+	}
+	out := make([][]int, len(nics))
+	for k, nic := range nics {
+		for _, i := range slices.Concat(byNIC[nic.ID], byID[madeFor[k].id], byPlace[nic.SubnetID]) {
+			if d.services[i].claims(nic, madeFor[k]) {
+				out[k] = append(out[k], i)
+			}
+		}
+	}
+	return out
+}
+
+// settle gives a service its interfaces, and what follows from them.
+func settle(s *cloud.Service, nics []*cloud.Interface) {
+	slices.SortFunc(nics, func(a, b *cloud.Interface) int { return cmp.Compare(a.ID, b.ID) })
+	s.Interfaces, s.Private, s.Public = nil, nil, nil
+	groups := s.GroupIDs
+	for _, n := range nics {
+		s.Interfaces = append(s.Interfaces, n.ID)
+		s.Private, s.Public = addAddrs(s.Private, n.PrivateIPs), addAddrs(s.Public, n.PublicIPs)
+		groups = append(slices.Clip(groups), n.GroupIDs...)
+	}
+	slices.Sort(groups)
+	s.GroupIDs = slices.Compact(groups)
+}
+
+func addAddrs(to, from []netip.Addr) []netip.Addr {
+	for _, a := range from {
+		if !slices.Contains(to, a) {
+			to = append(to, a)
+		}
+	}
+	return to
+}
+
+// fixed says why the groups of services of a kind cannot be set; empty if they can.
+func fixed(k cloud.ServiceKind) string {
+	switch k {
+	case cloud.GatewayLoadBalancer:
+		return "gateway load balancers have no security groups"
+	case cloud.LambdaFunction:
+		return "the security groups of a function are part of its configuration, and functions with the same ones share interfaces"
+	}
+	return ""
+}

@@ -1,0 +1,352 @@
+package inventory
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	antreav1alpha2 "github.com/nephele-io/nephele/api/antrea/v1alpha2"
+	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	"github.com/nephele-io/nephele/internal/cloud"
+)
+
+// ServiceRef names a native service of an account.
+type ServiceRef struct {
+	ID     string
+	Region string
+}
+
+// native is a native service with what belongs to it.
+type native struct {
+	*cloud.Service
+	network *cloud.Network
+	nics    []*cloud.Interface
+	region  string
+}
+
+// selectService reports whether an entry selects a native service. network is the service's; it may
+// be nil if the snapshot does not show it.
+func selectService(e v1alpha1.NativeServiceSelector, s *cloud.Service, network *cloud.Network) bool {
+	if e.Kind == "" && e.VpcMatch == nil && len(e.ServiceMatch) == 0 && len(e.TagMatch) == 0 {
+		return false
+	}
+	if e.Kind != "" && cloud.ServiceKind(e.Kind) != s.Kind {
+		return false
+	}
+	if e.VpcMatch != nil {
+		name := ""
+		if network != nil {
+			name = network.Name
+		}
+		if !matches(*e.VpcMatch, s.NetworkID, name) {
+			return false
+		}
+	}
+	if len(e.ServiceMatch) > 0 && !slices.ContainsFunc(e.ServiceMatch, func(m v1alpha1.EntityMatch) bool { return matches(m, s.ID, s.Name) }) {
+		return false
+	}
+	return !slices.ContainsFunc(e.TagMatch, func(t v1alpha1.TagMatch) bool {
+		value, ok := s.Tags[t.Key]
+		return !ok || len(t.Values) > 0 && !slices.Contains(t.Values, value)
+	})
+}
+
+// chooseService returns for each namespace with a selector that selects the service the name of the
+// first such selector.
+func chooseService(selectors []v1alpha1.CloudEntitySelector, s *cloud.Service, network *cloud.Network, count func(selector int)) map[string]string {
+	chosen := map[string]string{}
+	for i := range selectors {
+		selects := func(e v1alpha1.NativeServiceSelector) bool { return selectService(e, s, network) }
+		if !slices.ContainsFunc(selectors[i].Spec.NativeSelector, selects) {
+			continue
+		}
+		count(i)
+		if _, known := chosen[selectors[i].Namespace]; !known {
+			chosen[selectors[i].Namespace] = selectors[i].Name
+		}
+	}
+	return chosen
+}
+
+// kindsAsked are the kinds of services that selectors ask for, in the order of cloud.ServiceKinds.
+func kindsAsked(selectors []v1alpha1.CloudEntitySelector) []cloud.ServiceKind {
+	asked := map[cloud.ServiceKind]bool{}
+	for i := range selectors {
+		for _, e := range selectors[i].Spec.NativeSelector {
+			asked[cloud.ServiceKind(e.Kind)] = true
+		}
+	}
+	if asked[""] {
+		return cloud.ServiceKinds()
+	}
+	return slices.DeleteFunc(cloud.ServiceKinds(), func(k cloud.ServiceKind) bool { return !asked[k] })
+}
+
+// Showing returns a provider whose snapshots show the native services that selectors ask for; the
+// provider itself if they ask for none, or if it cannot.
+func Showing(provider cloud.Provider, selectors []v1alpha1.CloudEntitySelector) cloud.Provider {
+	kinds := kindsAsked(selectors)
+	if shower, can := provider.(cloud.ServiceShower); can && len(kinds) > 0 {
+		return shower.Show(kinds)
+	}
+	return provider
+}
+
+// checkNative returns what is wrong with the entries for native services of a selector, in words;
+// "" if nothing is.
+func checkNative(s *v1alpha1.CloudEntitySelector) string {
+	for i, e := range s.Spec.NativeSelector {
+		at := fmt.Sprintf("spec.nativeSelector[%d]", i)
+		if e.Kind == "" && e.VpcMatch == nil && len(e.ServiceMatch) == 0 && len(e.TagMatch) == 0 {
+			return at + ": one of kind, vpcMatch, serviceMatch and tagMatch must be set"
+		}
+		if e.VpcMatch != nil && *e.VpcMatch == (v1alpha1.EntityMatch{}) {
+			return at + ".vpcMatch: one of matchID and matchName must be set"
+		}
+		for j, m := range e.ServiceMatch {
+			if m == (v1alpha1.EntityMatch{}) {
+				return fmt.Sprintf("%s.serviceMatch[%d]: one of matchID and matchName must be set", at, j)
+			}
+		}
+	}
+	return ""
+}
+
+// addServices adds the objects of the native services of a snapshot, and of those that are kept.
+func (d *desired) addServices(v view, snap *cloud.Snapshot) {
+	kept := map[string]bool{}
+	for i := range v.kept[snap.Region] {
+		s := &v.kept[snap.Region][i]
+		for _, id := range s.Interfaces {
+			kept[id] = true
+		}
+		d.addService(v, snap, s)
+	}
+	for i := range snap.Services {
+		if s := &snap.Services[i]; !kept[s.ID] { // what is known by an interface only is known better
+			d.addService(v, snap, s)
+		}
+	}
+}
+
+// addService adds the objects of a service, one set per namespace that selects it.
+func (d *desired) addService(v view, snap *cloud.Snapshot, s *cloud.Service) {
+	n := native{Service: s, network: find(snap.Networks, s.NetworkID, func(n *cloud.Network) string { return n.ID }), region: snap.Region}
+	for _, id := range s.Interfaces {
+		if nic := find(snap.Interfaces, id, func(n *cloud.Interface) string { return n.ID }); nic != nil {
+			n.nics = append(n.nics, nic)
+		}
+	}
+	d.services[snap.Region]++
+	for namespace, selector := range chooseService(v.selectors, s, n.network, func(i int) { d.matchedServices[i]++ }) {
+		key := types.NamespacedName{Namespace: namespace, Name: n.objectName()}
+		if d.natives[key] != nil {
+			continue // two with one name, of which the sum of the id is a part: the first one has it
+		}
+		labels, left := tagLabels(s.Tags, nil, false)
+		n.labels(labels, key)
+		object := n.object(v, key, selector)
+		selectable(object.Labels, labels)
+		object.Status.UnimportedTags = left
+		d.natives[key] = object
+		entity := types.NamespacedName{Namespace: namespace, Name: v1alpha1.ServiceEntityNamePrefix + key.Name}
+		d.entities[entity] = n.entity(metav1.ObjectMeta{
+			Namespace: namespace, Name: entity.Name, Labels: labels, Annotations: mark(v.account),
+		}, cloud.EnforcerKey(v.account.Namespace, v.account.Name))
+		d.serviceRefs[entity] = ServiceRef{s.ID, snap.Region}
+	}
+}
+
+// The name of an object is made of the kind, the name and the sum of the id, of which these many
+// characters are taken.
+const (
+	nameOfName = 63
+	nameOfSum  = 10
+)
+
+// objectName is the name of the CloudNativeService object. Names of services are unique in a region
+// and kind only, and ids are long; so it is for people, with a part of the sum of the id.
+func (n native) objectName() string {
+	sum := sha256.Sum256([]byte(n.ID))
+	name := strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '-' {
+			return r
+		}
+		return '-'
+	}, strings.ToLower(cmp.Or(n.Name, n.ID[strings.LastIndexAny(n.ID, ":/")+1:])))
+	name = strings.Trim(name[:min(len(name), nameOfName)], "-")
+	return strings.ToLower(string(n.Kind)) + "-" + strings.TrimPrefix(name+"-"+hex.EncodeToString(sum[:])[:nameOfSum], "-")
+}
+
+// labels adds all labels of the entity but those of the tags.
+func (n native) labels(labels map[string]string, key types.NamespacedName) {
+	labels[v1alpha1.LabelKind] = v1alpha1.LabelKindNativeService
+	labels[v1alpha1.LabelNamespace] = key.Namespace
+	labels[v1alpha1.LabelCloudServiceKind] = string(n.Kind)
+	setIfLegal(labels, v1alpha1.LabelOwnerService, key.Name)
+	setIfLegal(labels, v1alpha1.LabelCloudServiceName, strings.ToLower(n.Name))
+	setIfLegal(labels, v1alpha1.LabelVPCName, cloud.ObjectName(n.NetworkID))
+	setIfLegal(labels, v1alpha1.LabelCloudRegion, n.region)
+	if n.network == nil {
+		setIfLegal(labels, v1alpha1.LabelCloudVPCUID, n.NetworkID)
+		return
+	}
+	setIfLegal(labels, v1alpha1.LabelCloudVPCUID, cmp.Or(n.network.UID, n.network.ID))
+	setIfLegal(labels, v1alpha1.LabelCloudVPCName, n.network.Name)
+}
+
+// addresses are all of the service, the private ones first.
+func (n native) addresses() []netip.Addr { return slices.Concat(n.Private, n.Public) }
+
+func (n native) object(v view, key types.NamespacedName, selector string) *v1alpha1.CloudNativeService {
+	out := &v1alpha1.CloudNativeService{
+		ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, Labels: accountLabels(v.account), Annotations: mark(v.account)},
+		Status: v1alpha1.CloudNativeServiceStatus{
+			Provider: v.provider, Kind: v1alpha1.NativeServiceKind(n.Kind), CloudId: n.ID, CloudName: n.Name, Region: n.region, CloudVpcId: n.NetworkID,
+			Tags: n.Tags, DNSName: n.DNSName, Addresses: inShort(n.addresses()), SecurityGroupIds: cloud.GroupObjects(n.GroupIDs),
+			Settable: n.Fixed == "", NotSettable: n.Fixed, Conditions: []metav1.Condition{n.addressed()},
+		},
+	}
+	setIfLegal(out.Labels, v1alpha1.LabelCESName, selector)
+	setIfLegal(out.Labels, v1alpha1.LabelCESNamespace, key.Namespace)
+	if n.network != nil {
+		out.Status.CloudVpcName = n.network.Name
+	}
+	for _, nic := range n.nics {
+		out.Status.NetworkInterfaces = append(out.Status.NetworkInterfaces, shownInterface(nic))
+	}
+	for _, p := range n.Ports {
+		out.Status.Ports = append(out.Status.Ports, v1alpha1.NativeServicePort{Name: p.Name, Protocol: strings.ToUpper(cloud.ProtocolName(p.Protocol)), Port: int32(p.Port)})
+	}
+	return out
+}
+
+// addressed says whether the addresses of a service are known.
+func (n native) addressed() metav1.Condition {
+	c := metav1.Condition{Type: v1alpha1.ConditionAddressed, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonOK, Message: "its interfaces are known"}
+	switch {
+	case n.Ambiguous != "":
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, v1alpha1.ReasonAmbiguous, "no rule names it: "+n.Ambiguous
+	case len(n.Private)+len(n.Public) == 0:
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, v1alpha1.ReasonNoInterface, "no rule names it: no interface of it is shown"
+	}
+	return c
+}
+
+// entity has all addresses of the service, the private ones first, and its ports.
+func (n native) entity(meta metav1.ObjectMeta, enforcer string) *antreav1alpha2.ExternalEntity {
+	e := &antreav1alpha2.ExternalEntity{ObjectMeta: meta, Spec: antreav1alpha2.ExternalEntitySpec{ExternalNode: enforcer}}
+	for _, a := range n.addresses() {
+		e.Spec.Endpoints = append(e.Spec.Endpoints, antreav1alpha2.Endpoint{IP: a.String()})
+	}
+	for _, p := range n.Ports {
+		protocol := antreav1alpha2.Protocol(strings.ToUpper(cloud.ProtocolName(p.Protocol)))
+		e.Spec.Ports = append(e.Spec.Ports, antreav1alpha2.NamedPort{Name: p.Name, Protocol: protocol, Port: int32(p.Port)})
+	}
+	return e
+}
+
+// keptServices are services that are known from their objects only, because the API that has shown
+// them cannot be read now, and was not read since the start. What they have of addresses is what
+// their interfaces have, as far as these are there.
+func (s *syncer) keptServices(snapshots []*cloud.Snapshot) map[string][]cloud.Service {
+	out := map[string][]cloud.Service{}
+	for _, snap := range snapshots {
+		if len(snap.ServiceFaults) == 0 {
+			continue
+		}
+		seen := map[string]bool{}
+		for i := range snap.Services {
+			seen[snap.Services[i].ID] = true
+		}
+		for _, key := range sortedKeys(s.natives) {
+			have := &s.natives[key].Status
+			if have.Region != snap.Region || seen[have.CloudId] || !faulty(snap, cloud.ServiceKind(have.Kind)) {
+				continue
+			}
+			seen[have.CloudId] = true
+			if kept, there := keptService(have, snap); there {
+				out[snap.Region] = append(out[snap.Region], kept)
+			}
+		}
+	}
+	return out
+}
+
+// faulty reports whether the services of a kind could not all be read.
+func faulty(snap *cloud.Snapshot, kind cloud.ServiceKind) bool {
+	return slices.ContainsFunc(snap.ServiceFaults, func(f cloud.ServiceFault) bool { return slices.Contains(f.Kinds, kind) })
+}
+
+// keptService is the service that a status is about; false if none of its interfaces is there any
+// more, or if all that is known of it are these.
+func keptService(st *v1alpha1.CloudNativeServiceStatus, snap *cloud.Snapshot) (cloud.Service, bool) {
+	out := cloud.Service{
+		ID: st.CloudId, Kind: cloud.ServiceKind(st.Kind), Name: st.CloudName, NetworkID: st.CloudVpcId, Tags: st.Tags, DNSName: st.DNSName,
+		GroupIDs: st.SecurityGroupIds, Fixed: st.NotSettable,
+	}
+	for _, n := range st.NetworkInterfaces {
+		nic := find(snap.Interfaces, n.Name, func(n *cloud.Interface) string { return n.ID })
+		if nic == nil || !nic.Managed || nic.NetworkID != st.CloudVpcId || n.Name == st.CloudId {
+			continue
+		}
+		out.Interfaces = append(out.Interfaces, nic.ID)
+		out.Private, out.Public = append(out.Private, nic.PrivateIPs...), append(out.Public, nic.PublicIPs...)
+	}
+	for _, p := range st.Ports {
+		number := cloud.TCP
+		if strings.EqualFold(p.Protocol, cloud.ProtocolName(cloud.UDP)) {
+			number = cloud.UDP
+		}
+		out.Ports = append(out.Ports, cloud.ServicePort{Name: p.Name, Protocol: number, Port: uint16(p.Port)})
+	}
+	return out, len(out.Interfaces) > 0
+}
+
+// Services returns the native service of every ExternalEntity of the account that stands for one.
+// The map must not be changed.
+func (i *Inventory) Services(key string) map[types.NamespacedName]ServiceRef {
+	a := i.lookup(key)
+	if a == nil {
+		return nil
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.services
+}
+
+// judgeServices decides the condition ServicesRead; false if nothing is asked about services.
+func (p *pass) judgeServices() (verdict, bool) {
+	if p.problem != nil || len(kindsAsked(p.selectors)) == 0 {
+		return verdict{}, false
+	}
+	var failing []string
+	reason := ""
+	snapshots := p.account.snapshots()
+	for _, snap := range snapshots {
+		for _, f := range snap.ServiceFaults {
+			why := reasonOf(f.Err)
+			if cloud.ClassOf(f.Err) == cloud.Auth {
+				why = v1alpha1.ReasonNotPermitted
+			}
+			if reason == "" || why == v1alpha1.ReasonNotPermitted {
+				reason = why
+			}
+			failing = append(failing, fmt.Sprintf("%s: %s cannot be read, which takes the right %s: %v", snap.Region, f.API, f.Right, f.Err))
+		}
+	}
+	switch {
+	case len(failing) > 0:
+		return no(reason, "these services are known as they were when they could last be read, and others by their interfaces only: "+strings.Join(failing, "; ")), true
+	case len(snapshots) == 0:
+		return pending("no region was read yet"), true
+	}
+	return ok("the services that selectors ask for are read"), true
+}

@@ -1,0 +1,76 @@
+package cloud
+
+import "net/netip"
+
+// ServiceKind says what a Service is, in the words of the CloudNativeService API.
+type ServiceKind string
+
+// The kinds of services.
+const (
+	RDSInstance             ServiceKind = "RDSInstance"
+	ElastiCacheCluster      ServiceKind = "ElastiCacheCluster"
+	ApplicationLoadBalancer ServiceKind = "ApplicationLoadBalancer"
+	NetworkLoadBalancer     ServiceKind = "NetworkLoadBalancer"
+	GatewayLoadBalancer     ServiceKind = "GatewayLoadBalancer"
+	VPCEndpoint             ServiceKind = "VPCEndpoint"
+	EFSFileSystem           ServiceKind = "EFSFileSystem"
+	LambdaFunction          ServiceKind = "LambdaFunction"
+)
+
+// ServiceKinds are all kinds.
+func ServiceKinds() []ServiceKind {
+	return []ServiceKind{RDSInstance, ElastiCacheCluster, ApplicationLoadBalancer, NetworkLoadBalancer, GatewayLoadBalancer, VPCEndpoint, EFSFileSystem, LambdaFunction}
+}
+
+// Service is a native service: something of the cloud's own that has addresses in a network.
+type Service struct {
+	// ID is unique over regions and accounts (AWS: the ARN, or the ID of the interface where that
+	// is all that is known).
+	ID   string
+	Kind ServiceKind
+	// Name is what its owner calls it; it may be empty.
+	Name      string
+	NetworkID string
+	Tags      map[string]string
+	// DNSName is the name that clients use; empty if it has none, or it is not known.
+	DNSName string
+	// Ports are those that it listens at, as far as the cloud tells. No two have the same name.
+	Ports []ServicePort
+	// Interfaces are the IDs of its interfaces, sorted; Private and Public are their addresses.
+	Interfaces      []string
+	Private, Public []netip.Addr
+	// GroupIDs are its security groups, sorted.
+	GroupIDs []string
+	// Fixed says why the cloud does not let its groups be set, in words for people; empty if it
+	// does.
+	Fixed string
+	// Ambiguous says why it is not known which interfaces are its, in words for people, so that
+	// there are none; empty if it is.
+	Ambiguous string
+}
+
+// ServicePort is a port with the name by which policies may name it.
+type ServicePort struct {
+	Name string
+	// Protocol is TCP or UDP.
+	Protocol int
+	Port     uint16
+}
+
+// ServiceFault says that an API about services could not be read, so that these are known as they
+// were when it last could, and otherwise by their interfaces only.
+type ServiceFault struct {
+	// API is its name, Right what has to be permitted.
+	API, Right string
+	// Kinds are those that are concerned.
+	Kinds []ServiceKind
+	Err   error
+}
+
+// ServiceShower is a Provider that can show services in its snapshots.
+type ServiceShower interface {
+	// Show returns the same account, whose snapshots show the services of these kinds, in the
+	// networks whose interfaces they show. Reading them needs rights of its own: where one is
+	// missing, the snapshot says so in ServiceFaults and is whole otherwise.
+	Show(kinds []ServiceKind) Provider
+}

@@ -1,0 +1,122 @@
+package ec2
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/nephele-io/nephele/internal/sim/ec2/wire"
+	"github.com/nephele-io/nephele/internal/sim/native"
+	"github.com/nephele-io/nephele/internal/sim/world"
+)
+
+// endpointActions are those on the interface endpoints of a VPC, the one native service that EC2
+// itself has.
+func endpointActions() map[string]action {
+	return map[string]action{"DescribeVpcEndpoints": describeVPCEndpoints, "ModifyVpcEndpoint": modifyVPCEndpoint}
+}
+
+func describeVPCEndpoints(r *request) ([]wire.Element, error) {
+	all := r.region.Services().List(native.Endpoint)
+	if ids := r.params.Strings("VpcEndpointId"); len(ids) > 0 {
+		for _, id := range ids {
+			if err := world.CheckID("vpce", id); err != nil {
+				return nil, err
+			}
+			if !slices.ContainsFunc(all, func(s native.Service) bool { return s.Name == id }) {
+				return nil, world.NotFound(id)
+			}
+		}
+		all = slices.DeleteFunc(all, func(s native.Service) bool { return !slices.Contains(ids, s.Name) })
+	}
+	page, err := list(r, listing[native.Service]{
+		items: all,
+		key:   func(s native.Service) string { return s.Name },
+		known: wire.Attributes[native.Service]{
+			"vpc-endpoint-id":    func(s native.Service) []string { return []string{s.Name} },
+			"vpc-id":             func(s native.Service) []string { return []string{s.VPCID} },
+			"service-name":       func(s native.Service) []string { return []string{s.Engine} },
+			"vpc-endpoint-type":  func(native.Service) []string { return []string{"Interface"} },
+			"vpc-endpoint-state": func(native.Service) []string { return []string{"available"} },
+		},
+		tags: func(s native.Service) map[string]string { return s.Tags },
+		page: pageRule{min: 5, max: 1000},
+	})
+	if err != nil {
+		return nil, err
+	}
+	groups, err := r.region.SecurityGroups()
+	if err != nil {
+		return nil, err
+	}
+	names := map[string]string{}
+	for i := range groups {
+		names[groups[i].ID] = groups[i].Name
+	}
+	return pageOf("vpcEndpointSet", page, func(s native.Service) []wire.Element { return endpointBody(s, names) }), nil
+}
+
+func endpointBody(s native.Service, names map[string]string) []wire.Element {
+	ids := func(name string, values []string) wire.Element {
+		out := wire.Node(name)
+		for _, v := range values {
+			out.Children = append(out.Children, wire.Text("item", v))
+		}
+		return out
+	}
+	held := make([]world.GroupName, 0, len(s.Groups))
+	for _, id := range s.Groups {
+		held = append(held, world.GroupName{ID: id, Name: names[id]})
+	}
+	return []wire.Element{
+		wire.Text("vpcEndpointId", s.Name), wire.Text("vpcEndpointType", "Interface"), wire.Text("vpcId", s.VPCID),
+		wire.Text("serviceName", s.Engine), wire.Text("state", "available"), wire.Text("ownerId", s.Account),
+		wire.Bool("privateDnsEnabled", false), wire.Bool("requesterManaged", false), wire.Text("ipAddressType", "ipv4"),
+		ids("routeTableIdSet", nil), ids("subnetIdSet", s.Subnets), ids("networkInterfaceIdSet", s.NICs()), groupSet(held),
+		wire.List("dnsEntrySet", []string{s.HostName()}, func(host string) []wire.Element { return []wire.Element{wire.Text("dnsName", host)} }),
+		wire.Time("creationTimestamp", s.Created), tagSet(s.Tags),
+	}
+}
+
+// modifyVPCEndpoint adds and removes security groups, of which one must be left. It changes nothing
+// else.
+func modifyVPCEndpoint(r *request) ([]wire.Element, error) {
+	id, err := need(r, "VpcEndpointId")
+	if err != nil {
+		return nil, err
+	}
+	if err := world.CheckID("vpce", id); err != nil {
+		return nil, err
+	}
+	ref := native.Ref{Kind: native.Endpoint, Name: id}
+	s, err := r.region.Services().Get(ref)
+	if err != nil {
+		return nil, world.NotFound(id)
+	}
+	add, remove := r.params.Strings("AddSecurityGroupId"), r.params.Strings("RemoveSecurityGroupId")
+	after := slices.Clone(s.Groups)
+	for _, g := range remove {
+		if !slices.Contains(after, g) {
+			return nil, fail("InvalidParameter", "The security group %s is not associated with the VPC endpoint %s", g, id)
+		}
+		after = slices.DeleteFunc(after, func(x string) bool { return x == g })
+	}
+	for _, g := range add {
+		if !slices.Contains(after, g) {
+			after = append(after, g)
+		}
+	}
+	if len(add)+len(remove) == 0 {
+		return done(nil)
+	}
+	_, err = r.region.Services().SetGroups(r.call.Action, ref, after)
+	refused := (*world.Error)(nil)
+	if errors.As(err, &refused) {
+		switch refused.Code {
+		case "ServiceInvalid", "DifferentNetworks":
+			return nil, fail("InvalidParameter", "%s", refused.Message)
+		case "ServiceBusy":
+			return nil, fail("IncorrectState", "The VPC endpoint %s is being modified.", id)
+		}
+	}
+	return done(err)
+}
