@@ -20,8 +20,9 @@ type Cell struct {
 	Addrs addrset.Set
 	// Groups are the allowed security groups and opaque prefix lists, sorted.
 	Groups []cloud.Peer
-	// Idle are groups for which it makes no difference whether the service is allowed: their members
-	// cannot send or receive it (an address family they do not have), or other rules allow it.
+	// Idle are groups for which it makes no difference whether the service is allowed: their
+	// members cannot send or receive it (an address family they do not have), or other rules allow
+	// it.
 	Idle []cloud.Peer
 }
 
