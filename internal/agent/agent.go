@@ -114,6 +114,7 @@ type Agent struct {
 	mirror   *enforcer.Mirror
 	compiler nft.Compiler
 	wake     chan struct{}
+	metrics  *Metrics
 
 	// The rest up to mu is of the goroutine of Run.
 
@@ -154,8 +155,10 @@ type Agent struct {
 
 	mu       sync.Mutex
 	released time.Time
-	status   Status
-	judge    *nft.Program
+	// heard is when something was heard that is not in force yet; zero for nothing.
+	heard  time.Time
+	status Status
+	judge  *nft.Program
 	// logs are the rules that log, formerLogs those before the last change.
 	logs, formerLogs map[string]nft.Origin
 }
@@ -163,7 +166,8 @@ type Agent struct {
 // New returns an agent that does nothing before Run.
 func New(o Options) *Agent {
 	a := &Agent{Options: o, wake: make(chan struct{}, 1), good: map[string]good{}, published: map[string]v1beta2.NetworkPolicyNodeStatus{}}
-	a.mirror = o.Follower.Mirror(o.Key, a.poke)
+	a.metrics = newMetrics(a)
+	a.mirror = o.Follower.Mirror(o.Key, a.hear)
 	a.probing.results, a.telling.results, a.counting.results = make(chan probed, 1), make(chan told, 1), make(chan counted, 1)
 	a.status = Status{Key: o.Key, State: StateStarting}
 	return a
@@ -379,6 +383,7 @@ func sameFailsafe(f, g nft.Failsafe) bool {
 
 // step brings the kernel to what is wanted now.
 func (a *Agent) step(ctx context.Context) {
+	heard := a.heardSince()
 	if c, version, err := a.mirror.Current(); err == nil && version != a.version {
 		a.wanted, a.version, a.dirty, a.loaded = &c, version, true, false
 	}
@@ -396,7 +401,7 @@ func (a *Agent) step(ctx context.Context) {
 	}
 	a.dirty = a.dirty || !a.applied.Equal(a.releasedUntil())
 	if a.dirty && ready {
-		a.enforce(ctx)
+		a.enforce(ctx, heard)
 	} else if !a.cutAt.IsZero() && !a.Clock.Now().Before(a.cutAt) {
 		a.cutAt = time.Time{}
 		a.cut(ctx)
@@ -432,8 +437,8 @@ func (a *Agent) releasedUntil() time.Time {
 	return a.released
 }
 
-// enforce compiles and writes.
-func (a *Agent) enforce(ctx context.Context) {
+// enforce compiles and writes what was first heard of at a time; zero if it was not heard of.
+func (a *Agent) enforce(ctx context.Context, heard time.Time) {
 	begun := a.Clock.Now()
 	var known *nft.Names
 	var knownVersion uint64
@@ -476,6 +481,7 @@ func (a *Agent) enforce(ctx context.Context) {
 	w, err := a.Table.Apply(program)
 	if err != nil {
 		a.change(func(s *Status) { s.Error = err.Error() })
+		a.hearAgain(heard)
 		a.Log.Error(err, "Writing the rules of the kernel failed, what was in force stays, trying again")
 		return
 	}
@@ -514,6 +520,7 @@ func (a *Agent) enforce(ctx context.Context) {
 	if w.Messages > 0 {
 		s.LastWrite = metav1.NewTime(a.audited)
 		s.LastWriteMilliseconds = a.audited.Sub(begun).Milliseconds()
+		a.measure(heard, begun, a.audited)
 		if repair {
 			s.Repairs++
 		}

@@ -29,6 +29,11 @@ const (
 	StateFailing State = "Failing"
 )
 
+// states are all states.
+func states() []State {
+	return []State{StateStarting, StateEnforcing, StateKept, StateReleased, StateHeld, StateFailing}
+}
+
 // PolicyState is what became of a policy.
 type PolicyState struct {
 	Policy     v1beta2.NetworkPolicyReference `json:"policy"`
@@ -88,6 +93,26 @@ type Status struct {
 	PodsError string `json:"podsError,omitempty"`
 	// StatisticsError is why what was counted could not be read or sent.
 	StatisticsError string `json:"statisticsError,omitempty"`
+}
+
+// Trouble is what goes wrong with something; without a text nothing does.
+type Trouble struct{ With, Text string }
+
+// Troubles are all that can be told of, whether there is any or not.
+func (s *Status) Troubles() []Trouble {
+	var names NamesStatus
+	if s.Names != nil {
+		names = *s.Names
+	}
+	var log PacketLogStatus
+	if s.Log != nil {
+		log = *s.Log
+	}
+	return []Trouble{
+		{"names", names.Error}, {"the answers of resolvers", names.Unheard}, {"the log", log.Error}, {"what is to be logged", log.Unread},
+		{"server", s.ServerError}, {"kernel", s.Error}, {"disk", s.StoreError}, {"failsafe flows", s.FailsafeError}, {"connections", s.ConnectionsError}, {"agent info", s.InfoError},
+		{"firewalls of others", s.ForeignError}, {"Pods", s.PodsError}, {"the probes", s.ProbeError}, {"statistics", s.StatisticsError},
+	}
 }
 
 // PodsStatus counts the Pods of a Node.

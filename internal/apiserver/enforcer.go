@@ -82,10 +82,16 @@ func (g gate) counted(what schema.GroupResource, err error) error {
 }
 
 func (g gate) decide(ctx context.Context, what schema.GroupResource, name, key string) error {
+	caller, ok := request.UserFrom(ctx)
+	if host, is := hostOf(caller); is { // whatever others may
+		if key == host.id.Host.String() {
+			return nil
+		}
+		return apierrors.NewForbidden(what, name, fmt.Errorf("the certificate is that of host %q, which may not act for enforcer %q", host.id.Host, key))
+	}
 	if g.access == AnyKey {
 		return nil
 	}
-	caller, ok := request.UserFrom(ctx)
 	if !ok {
 		return apierrors.NewForbidden(what, name, errors.New("nobody knows who asks"))
 	}

@@ -2,10 +2,13 @@ package apiserver
 
 import (
 	"context"
+	"maps"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/nephele-io/nephele/internal/enroll"
 )
 
 // CAConfigMap and CAKey are where Antrea Agents look for the CA bundle of the server that they
@@ -15,19 +18,25 @@ const (
 	CAKey       = "ca.crt"
 )
 
-// ensureCA keeps the ConfigMap with the CA bundle.
+// ensureCA keeps the ConfigMap with the CA bundle, and the authority for hosts.
 func (r *Registration) ensureCA(ctx context.Context, bundle []byte) error {
 	want := &corev1.ConfigMap{
 		ObjectMeta: r.caMeta(),
 		Data:       map[string]string{CAKey: string(bundle)},
 	}
+	if len(r.HostAuthority) > 0 {
+		want.Data[enroll.AuthorityKey] = string(r.HostAuthority)
+	}
 	present := &corev1.ConfigMap{}
 	return r.keep(ctx, want, present, func() bool {
-		same := present.Data[CAKey] == want.Data[CAKey]
+		same := true
+		for key, value := range want.Data {
+			same = same && present.Data[key] == value
+		}
 		if present.Data == nil {
 			present.Data = map[string]string{}
 		}
-		present.Data[CAKey] = want.Data[CAKey]
+		maps.Copy(present.Data, want.Data)
 		return same
 	})
 }

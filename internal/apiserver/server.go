@@ -30,6 +30,7 @@ import (
 
 	"github.com/nephele-io/nephele/internal/apiserver/stats"
 	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
+	"github.com/nephele-io/nephele/internal/enroll"
 )
 
 const (
@@ -41,7 +42,7 @@ const (
 )
 
 // Options are what a Server needs. All fields but Queries, Reviews, Statistics, Enforcers, Version,
-// Pod, Service, Node, Webhooks, Metrics, Limits, Stall and Logger are required.
+// Pod, Service, Node, Webhooks, Hosts, Metrics, Limits, Stall and Logger are required.
 type Options struct {
 	// Listener is where it serves, over TCP. It is closed when Start returns.
 	Listener net.Listener
@@ -71,6 +72,9 @@ type Options struct {
 	// learn from them which tiers and groups there are, and nothing else; they change nothing. It
 	// may be empty.
 	Webhooks map[string]http.Handler
+	// Hosts are those with certificates of our own, which Access.WithHosts recognizes; nil for
+	// none.
+	Hosts *Hosts
 	// Metrics are those of Store; they may be nil.
 	Metrics *Metrics
 	// Limits bound what is held for callers.
@@ -103,6 +107,9 @@ func asked(o Options) (authorizer.Authorizer, error) {
 	strangers := authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
 		if u := a.GetUser(); u == nil || u.GetName() != user.Anonymous || !a.IsResourceRequest() && slices.Contains(healthPaths, a.GetPath()) {
 			return authorizer.DecisionNoOpinion, "", nil
+		}
+		if o.Hosts != nil && !a.IsResourceRequest() && a.GetPath() == enroll.JoinPath {
+			return authorizer.DecisionAllow, "", nil // a token is shown there
 		}
 		return authorizer.DecisionDeny, "nobody does this without saying who he is", nil
 	})
@@ -153,6 +160,9 @@ func New(o Options) (*Server, error) {
 	}
 	// The default is the request timeout, a minute, which any open connection would use up.
 	generic.ShutdownTimeout = stopGrace
+	if o.Hosts != nil {
+		installHosts(generic, o)
+	}
 	if err := install(generic, o, scheme, codecs); err != nil {
 		return nil, fmt.Errorf("API server: %w", err)
 	}
@@ -179,6 +189,11 @@ func genericConfig(o Options, codecs serializer.CodecFactory) (*server.Config, e
 		ClientCA:      o.Access.ClientCA,
 		MinTLSVersion: tls.VersionTLS12,
 	}
+	if o.Hosts != nil {
+		if c.SecureServing.SNICerts, err = o.Hosts.serving(); err != nil {
+			return nil, err
+		}
+	}
 	c.ExternalAddress = o.Listener.Addr().String()
 	c.Authentication.Authenticator = o.askers()
 	c.Authorization.Authorizer = access
@@ -189,6 +204,9 @@ func genericConfig(o Options, codecs serializer.CodecFactory) (*server.Config, e
 	c.MinRequestTimeout = int(watchLife / time.Second)
 	c.ShutdownWatchTerminationGracePeriod = stopGrace
 	c.BuildHandlerChainFunc = func(h http.Handler, c *server.Config) http.Handler {
+		if o.Hosts != nil {
+			h = o.Hosts.staying(h)
+		}
 		return bounded(server.DefaultBuildHandlerChain(h, c), o)
 	}
 	namer := openapi.NewDefinitionNamer(external)

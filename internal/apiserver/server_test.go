@@ -54,6 +54,7 @@ type world struct {
 	reviews   apiserver.Reviews
 	book      *stats.Book
 	metrics   *apiserver.Metrics
+	hosts     *apiserver.Hosts
 	// dialled are the connections of all clients.
 	mu      sync.Mutex
 	dialled []net.Conn
@@ -133,6 +134,12 @@ func (w *world) start(t testing.TB, address string) {
 	if w.access != nil {
 		access = *w.access
 	}
+	if w.hosts != nil {
+		var err error
+		if access, err = access.WithHosts(w.hosts.Desk); err != nil {
+			t.Fatal(err)
+		}
+	}
 	dir, err := certs.Open(w.dir, w.clock.Now)
 	if err != nil {
 		t.Fatal(err)
@@ -146,7 +153,7 @@ func (w *world) start(t testing.TB, address string) {
 	w.address = l.Addr().String()
 	s, err := apiserver.New(
 		apiserver.Options{Listener: l, Certificate: cert, Access: access, Store: w.store, Reports: w.reports, Stall: w.stall, Limits: w.limits, Webhooks: w.webhooks,
-			Enforcers: w.enforcers, Queries: w.queries, Reviews: w.reviews, Statistics: w.book, Version: "v1", Metrics: w.metrics},
+			Enforcers: w.enforcers, Queries: w.queries, Reviews: w.reviews, Statistics: w.book, Version: "v1", Metrics: w.metrics, Hosts: w.hosts},
 	)
 	if err != nil {
 		t.Fatal(err)

@@ -29,6 +29,7 @@ func explanationText(x *explain.Explanation) string {
 	}
 	if x.Egress != nil {
 		writeDecisions(&b, "  ", x.From, x.To, x.Egress, x.AtService, x.Ingress)
+		writePoints(&b, "  ", x.Points)
 	}
 	for _, f := range x.Flows {
 		to := f.To
@@ -44,6 +45,7 @@ func explanationText(x *explain.Explanation) string {
 			at = *f.At
 		}
 		writeDecisions(&b, "    ", x.From, at, f.Egress, f.AtService, f.Ingress)
+		writePoints(&b, "    ", f.Points)
 	}
 	return printableLines(b.String())
 }
@@ -110,6 +112,48 @@ func writeDecision(b *strings.Builder, d *explain.Decision, indent, direction st
 	}
 }
 
+// writePoints tells where policies are enforced, if there is more to say of it than that a cloud
+// does, which the decisions tell.
+func writePoints(b *strings.Builder, indent string, points []explain.Point) {
+	for _, p := range points {
+		if text := pointText(p); text != "" {
+			fmt.Fprintf(b, "%s%s at %s: %s\n", indent, p.Stage, printable(p.At), text)
+		}
+	}
+}
+
+func pointText(p explain.Point) string {
+	if p.Lost == explain.LossSource {
+		text := "the source may be hidden behind an address of the Node from here on, and rules for who really sends do not match then"
+		if p.Otherwise != "" {
+			text += fmt.Sprintf("; ingress would be %s", p.Otherwise)
+		}
+		return text
+	}
+	by := map[explain.Means]string{
+		explain.MeansGroups: "by security groups", explain.MeansHostAgent: "by the agent on the host", explain.MeansNodeAgent: "by the agent on the Node",
+		explain.MeansNodes: "by every Node",
+	}[p.By]
+	why := ""
+	if p.Why != "" {
+		why = ": " + printable(p.Why)
+	}
+	switch p.State {
+	case explain.PointEnforced:
+		if p.By == explain.MeansGroups && p.Why == "" {
+			return ""
+		}
+		return "enforced " + by + why
+	case explain.PointNotEnforceable:
+		return "NOT ENFORCEABLE" + why
+	case explain.PointNotEnforced:
+		return "to be enforced " + by + ", which says that not all is well" + why
+	case explain.PointUntold:
+		return strings.TrimSpace("to be enforced "+by) + why
+	}
+	return ""
+}
+
 // reason says why a decision is as it is.
 func reason(d *explain.Decision, at explain.End) string {
 	text := because(d, at)
@@ -133,6 +177,8 @@ func because(d *explain.Decision, at explain.End) string {
 	switch {
 	case d.Default == explain.DefaultGroups:
 		return today(d, at)
+	case d.Default == explain.DefaultUnguarded:
+		return "NOT ENFORCEABLE there, and nothing else filters it"
 	case d.Default == explain.DefaultHidden:
 		return "you may not see what decides there; it counts as open"
 	case d.NotEnforced != "":

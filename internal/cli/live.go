@@ -23,6 +23,7 @@ import (
 	"github.com/nephele-io/nephele/api/antrea/v1alpha2"
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	"github.com/nephele-io/nephele/internal/cli/agentcmd"
 	"github.com/nephele-io/nephele/internal/cli/consolecmd"
 	"github.com/nephele-io/nephele/internal/cli/releasecmd"
 	"github.com/nephele-io/nephele/internal/controller"
@@ -74,6 +75,17 @@ func consoleNeeds() consolecmd.Needs {
 	return consolecmd.Needs{
 		Register: f.register, Cluster: func() (*rest.Config, string, error) { return f.named() }, Version: Version(),
 		Log: func(cmd *cobra.Command) logr.Logger { return NewLogger(cmd.ErrOrStderr(), false) },
+	}
+}
+
+// agentNeeds are the cluster, the log and the manners of the commands about hosts.
+func agentNeeds() agentcmd.Needs {
+	return agentcmd.Needs{
+		Cluster: func() agentcmd.Cluster {
+			f := &clusterFlags{}
+			return agentcmd.Cluster{Register: f.register, Config: func() (*rest.Config, error) { return f.config() }, Kubeconfig: &f.kubeconfig}
+		},
+		Client: newClient, Log: NewLogger, Printable: printable, NoSuchCommand: noSuchCommand, No: ErrNo, Version: buildVersion().Version,
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/nephele-io/nephele/internal/cli/agentcmd"
 	"github.com/nephele-io/nephele/internal/cli/consolecmd"
 	"github.com/nephele-io/nephele/internal/cli/releasecmd"
 	"github.com/nephele-io/nephele/internal/cli/rolecmd"
@@ -100,9 +101,9 @@ Exit codes: 0 done; 1 the answer is "no", or something differs; 2 bad input or f
 		newVersionCommand(),
 	)
 	root.AddCommand(newStatusCommand(), newCheckCommand(), newUninstallCommand(), newSupportCommand(), newPluginCommand(), newHistoryCommand())
-	root.AddCommand(newEnrollCommand(), consolecmd.Command(consoleNeeds()), releasecmd.Command(releaseNeeds()))
+	root.AddCommand(consolecmd.Command(consoleNeeds()), releasecmd.Command(releaseNeeds()))
 	root.AddCommand(rolecmd.Commands(notes)...)
-	root.AddCommand(agentCommands()...)
+	root.AddCommand(agentcmd.Commands(agentNeeds())...)
 	root.AddCommand(extra...)
 	completeValues(root)
 	return root

@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
@@ -16,6 +17,7 @@ import (
 	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
 	"github.com/nephele-io/nephele/internal/apiserver/webhook"
 	"github.com/nephele-io/nephele/internal/control"
+	"github.com/nephele-io/nephele/internal/enroll"
 	"github.com/nephele-io/nephele/internal/platform/certs"
 )
 
@@ -105,6 +107,17 @@ func serveAPI(ctx context.Context, mgr manager.Manager, policies *control.Contro
 		}
 	}
 	clk := clock.RealClock{}
+	hosts, err := serveHosts(ctx, mgr, clk, o)
+	if err != nil {
+		return err
+	}
+	var hostAuthority []byte
+	if hosts != nil {
+		if access, err = access.WithHosts(hosts.Desk); err != nil {
+			return err
+		}
+		hostAuthority = hosts.Desk.Authority().CertPEM()
+	}
 	cert, err := apiCertificate(o.API, clk)
 	if err != nil {
 		return fmt.Errorf("certificate of the computed API: %w", err)
@@ -143,6 +156,7 @@ func serveAPI(ctx context.Context, mgr manager.Manager, policies *control.Contro
 		Reviews:     reviews,
 		Statistics:  book,
 		Enforcers:   o.API.Enforcers,
+		Hosts:       hosts,
 		Metrics:     o.metrics.api,
 		Version:     o.Version,
 		Service:     types.NamespacedName{Namespace: APINamespace, Name: APIService},
@@ -166,7 +180,7 @@ func serveAPI(ctx context.Context, mgr manager.Manager, policies *control.Contro
 	}
 	registration := &apiserver.Registration{
 		Client: client, Service: types.NamespacedName{Namespace: APINamespace, Name: APIService}, Port: port, Local: o.API.Local,
-		CABundle: cert.CABundle, Changed: cert.Changed(), Hooks: o.API.hooks(), Registered: o.Ready, Clock: clk, Logger: o.Log.WithName("register"),
+		CABundle: cert.CABundle, HostAuthority: hostAuthority, Changed: cert.Changed(), Hooks: o.API.hooks(), Registered: o.Ready, Clock: clk, Logger: o.Log.WithName("register"),
 	}
 	infos := apiserver.NewInfos(apiserver.Infos{
 		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Server: api, Clock: clk, Logger: o.Log.WithName("infos"),
@@ -180,4 +194,24 @@ func serveAPI(ctx context.Context, mgr manager.Manager, policies *control.Contro
 		}
 	}
 	return nil
+}
+
+// serveHosts opens the desk for hosts with certificates of their own. Without the right to keep the
+// authority for them, as after an upgrade of the program alone, there are none, and all else goes
+// on.
+func serveHosts(ctx context.Context, mgr manager.Manager, clk clock.PassiveClock, o Options) (*apiserver.Hosts, error) {
+	desk, err := enroll.OpenDesk(ctx, enroll.DeskOptions{
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Namespace: APINamespace, Clock: clk, Log: o.Log.WithName("hosts"),
+	})
+	if apierrors.IsForbidden(err) {
+		o.Log.Info("No host can enroll by a token: apply config/controller again, which lets the controller keep an authority for hosts", "reason", err.Error())
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := desk.Follow(ctx, mgr.GetCache()); err != nil {
+		return nil, err
+	}
+	return &apiserver.Hosts{Desk: desk, Client: mgr.GetClient(), Reader: mgr.GetAPIReader()}, nil
 }

@@ -1,12 +1,18 @@
 // Package enroll gives hosts with an agent an identity of their own, and takes it back.
 //
-// A host is a ServiceAccount in the Namespace of its ExternalNode. It may do what an agent must,
-// for the key of this one host: receive what is computed for it, report, tell about itself, and
-// renew its own token. It may nothing of another host, and nothing else of the cluster. Its first
-// token is short-lived; the agent renews it long before it ends. Revoke removes the account, and
-// with it every token ends at once.
+// There are two kinds. With the server of computed policies itself a host proves itself by a client
+// certificate of a few days, which it renews: Invite makes a token that can be used once, for one
+// ExternalNode; Join uses it, on the host; a Desk, in the server, signs. What a certificate counts
+// for is looked up with every request, so that it ends with the ExternalNode. Who has one needs no
+// account of the cluster.
 //
-// Concurrency: the functions keep nothing and may be called from anywhere.
+// For those who reach kube-apiserver only, a host is a ServiceAccount in the Namespace of its
+// ExternalNode. It may do what an agent must, for the key of this one host: receive what is
+// computed for it, report, tell about itself, and renew its own token. It may nothing of another
+// host, and nothing else of the cluster. Its first token is short-lived; the agent renews it long
+// before it ends. Revoke removes the account, and with it every token ends at once.
+//
+// Concurrency: functions keep nothing, and a Desk guards itself: all may be called from anywhere.
 package enroll
 
 import (
@@ -21,10 +27,10 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nephele-io/nephele/api/antrea/v1alpha1"
@@ -54,6 +60,9 @@ func ParseHost(text string) (Host, error) {
 	}
 	return Host{namespace, name}, nil
 }
+
+// String is NAMESPACE/NAME, the key of the host.
+func (h Host) String() string { return h.Namespace + "/" + h.Name }
 
 // account is the name of the host's ServiceAccount, and of its Role.
 func (h Host) account() string { return prefix + h.Name }
@@ -98,13 +107,11 @@ func Token(ctx context.Context, c client.Client, h Host, lifetime time.Duration)
 	if lifetime < Shortest {
 		return "", fmt.Errorf("a token lasts at least %s", Shortest)
 	}
-	var node v1alpha1.ExternalNode
-	if err := c.Get(ctx, client.ObjectKey{Namespace: h.Namespace, Name: h.Name}, &node); apierrors.IsNotFound(err) {
-		return "", fmt.Errorf("there is no ExternalNode %s/%s: make it first, then its host can be enrolled", h.Namespace, h.Name)
-	} else if err != nil {
-		return "", fmt.Errorf("find ExternalNode %s/%s: %w", h.Namespace, h.Name, err)
+	node, err := find(ctx, c, h)
+	if err != nil {
+		return "", err
 	}
-	for _, o := range h.objects(&node) {
+	for _, o := range h.objects(node) {
 		if err := apply(ctx, c, o); err != nil {
 			return "", fmt.Errorf("enroll %s/%s: make %T %s: %w", h.Namespace, h.Name, o, o.GetName(), err)
 		}
@@ -137,10 +144,13 @@ func request(ctx context.Context, c client.Client, namespace, account string, li
 	return r.Status.Token, nil
 }
 
-// Revoke takes back what the host has. Its tokens end at once. What has the names but not our
-// labels is somebody else's and stays.
+// Revoke takes back what the host has. Its tokens and certificates end at once. What has the names
+// but not our labels is somebody else's and stays.
 func Revoke(ctx context.Context, c client.Client, h Host) error {
 	var errs []error
+	if err := retry.RetryOnConflict(retry.DefaultBackoff, func() error { return disown(ctx, c, h) }); err != nil {
+		errs = append(errs, fmt.Errorf("revoke the certificates of %s: %w", h, err))
+	}
 	for _, o := range h.objects(nil) {
 		err := c.Get(ctx, client.ObjectKeyFromObject(o), o)
 		if err == nil && o.GetLabels()[componentLabel] != component {

@@ -43,12 +43,16 @@ type Explanation struct {
 	Egress    *Decision `json:"egress,omitempty"`
 	AtService *Decision `json:"atService,omitempty"`
 	Ingress   *Decision `json:"ingress,omitempty"`
+	// Points are the places on the way where policies are enforced, or where something is lost,
+	// absent if there are Flows.
+	Points []Point `json:"points,omitempty"`
 	// Flows are the answers for single pairs of addresses, and Pods behind a Service, if these are
 	// not all treated alike.
 	Flows []Flow `json:"flows,omitempty"`
 
-	c      *Computation
-	source end
+	c         *Computation
+	source    end
+	evaluator *policy.Evaluator
 }
 
 // The verdicts besides the outcomes of decisions.
@@ -107,6 +111,7 @@ type Flow struct {
 	Egress    *Decision `json:"egress"`
 	AtService *Decision `json:"atService,omitempty"`
 	Ingress   *Decision `json:"ingress"`
+	Points    []Point   `json:"points,omitempty"`
 
 	// At is the end that the packet comes to, if the destination is a Service.
 	At *End `json:"at,omitempty"`
@@ -137,6 +142,8 @@ const (
 	DefaultNative = "native"
 	// DefaultNone: there is nobody to enforce a policy.
 	DefaultNone = "none"
+	// DefaultUnguarded: policies cannot be enforced there, and nothing filters the packet.
+	DefaultUnguarded = "unguarded"
 	// DefaultGroups: the groups of the interface decide, whatever policies say.
 	DefaultGroups = "groups"
 )
@@ -265,7 +272,7 @@ func (c *Computation) explainEnd(e end) End {
 
 // add takes what policies want of a packet from one address to another, whose destination is the
 // end given. P is how it goes, which differs from that if a Service hands it on.
-func (x *Explanation) add(source, destination netip.Addr, p passage, to end, v policy.Verdict) {
+func (x *Explanation) add(source, destination netip.Addr, p passage, to end, via *corev1.Service, v policy.Verdict) {
 	f, at := Flow{Path: pathOf(p)}, x.c.explainEnd(to)
 	out := x.c.accountOf(x.source, cloud.Egress, p.sent, p.sent.Destination.Addr, v.Egress)
 	in := x.c.accountOf(to, cloud.Ingress, p.come, p.come.Source.Addr, v.Ingress)
@@ -284,6 +291,12 @@ func (x *Explanation) add(source, destination netip.Addr, p passage, to end, v p
 	if v.Service != nil {
 		f.AtService = x.c.wanted(end{}, End{Enforcer: "every Node"}, *v.Service, byAccount{}, nil)
 	}
+	f.Points = x.c.pointsOf(x.source, to, via, &f, func(seen end) policy.Outcome {
+		come := p.come
+		come.Source = seen.seenFrom(p.come.Source.Addr)
+		return x.evaluator.Evaluate(come).Ingress.Outcome
+	})
+	x.c.unguarded(&f)
 	f.Verdict = f.Path.verdict(together(f.Egress, f.AtService, f.Ingress))
 	f.Wanted = f.Path.verdict(together(f.Egress.ifEnforced(), f.AtService, f.Ingress.ifEnforced()))
 	if source.IsValid() {
@@ -315,8 +328,8 @@ func together(egress, service, ingress *Decision) string {
 }
 
 // addBackend takes the verdict on a packet to a Service that is handed to the backend.
-func (x *Explanation) addBackend(source, destination netip.Addr, p passage, b backend, v policy.Verdict) {
-	x.add(source, destination, p, b.end, v)
+func (x *Explanation) addBackend(source, destination netip.Addr, p passage, b backend, via *corev1.Service, v policy.Verdict) {
+	x.add(source, destination, p, b.end, via, v)
 	f := &x.Flows[len(x.Flows)-1]
 	at := x.c.explainEnd(b.end)
 	f.At, f.Backend = &at, &Backend{Kind: at.Kind, Namespace: at.Namespace, Name: at.Name, Address: b.address.String(), Port: b.port}
@@ -338,11 +351,11 @@ func (x *Explanation) finish() {
 	first := x.Flows[0]
 	for _, f := range x.Flows[1:] {
 		if !reflect.DeepEqual(f.Egress, first.Egress) || !reflect.DeepEqual(f.AtService, first.AtService) || !reflect.DeepEqual(f.Ingress, first.Ingress) ||
-			!reflect.DeepEqual(f.Path, first.Path) {
+			!reflect.DeepEqual(f.Path, first.Path) || !reflect.DeepEqual(f.Points, first.Points) {
 			return
 		}
 	}
-	x.Egress, x.AtService, x.Ingress, x.Path, x.Flows = first.Egress, first.AtService, first.Ingress, first.Path, nil
+	x.Egress, x.AtService, x.Ingress, x.Path, x.Points, x.Flows = first.Egress, first.AtService, first.Ingress, first.Path, first.Points, nil
 }
 
 // judge sums up the verdicts on the flows: whom a Service chooses only the enforcer knows, which

@@ -162,10 +162,12 @@ func (c *Computation) explain(from, to end, flow policy.Flow, packets []passage)
 	}
 	evaluator := policy.NewEvaluator(c.Listing).WithServices(c.mayLead)
 	out := c.newExplanation(from, to, packets)
+	out.evaluator = evaluator
 	if note != "" {
 		out.Notes = append(out.Notes, note)
 	}
 	out.Notes = append(out.Notes, agentNotes(c.shown(from, to)...)...)
+	out.Notes = append(out.Notes, balancerNotes(packets)...)
 	for _, p := range packets {
 		if through != nil {
 			c.explainThrough(out, evaluator, through, from, p)
@@ -173,7 +175,7 @@ func (c *Computation) explain(from, to end, flow policy.Flow, packets []passage)
 		}
 		direct := to.byAddress && to.ref != (policy.EntityRef{})
 		p.sent.Direct, p.come.Direct = direct, direct
-		out.add(p.sent.Source.Addr, p.sent.Destination.Addr, p, to, evaluated(evaluator, p))
+		out.add(p.sent.Source.Addr, p.sent.Destination.Addr, p, to, nil, evaluated(evaluator, p))
 	}
 	if through != nil {
 		c.tellOfService(out, through)
@@ -207,7 +209,7 @@ func (c *Computation) explainThrough(out *Explanation, evaluator *policy.Evaluat
 			dst = c.located(chosen, to.src.Network())[0]
 		}
 		p := c.passageOf(pair{to.src, dst}, from, b.end, one)
-		out.addBackend(to.sent.Source.Addr, to.sent.Destination.Addr, p, b, evaluated(evaluator, p))
+		out.addBackend(to.sent.Source.Addr, to.sent.Destination.Addr, p, b, via.service, evaluated(evaluator, p))
 	}
 }
 

@@ -303,7 +303,8 @@ func (u *run) rest(ctx context.Context) error {
 	for _, named := range []struct {
 		kind schema.GroupVersionKind
 		name string
-	}{{kind("", "v1", "ConfigMap"), "nephele-instance"}, {kind("", "v1", "Secret"), "nephele-record-key"}, {kind("coordination.k8s.io", "v1", "Lease"), "nephele-controller"},
+	}{{kind("", "v1", "ConfigMap"), "nephele-instance"}, {kind("", "v1", "Secret"), "nephele-record-key"}, {kind("", "v1", "Secret"), "nephele-host-authority"},
+		{kind("coordination.k8s.io", "v1", "Lease"), "nephele-controller"},
 		{kind("coordination.k8s.io", "v1", "Lease"), "nephele-policies"}} {
 		o := &metav1.PartialObjectMetadata{}
 		o.SetGroupVersionKind(named.kind)

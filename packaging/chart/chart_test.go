@@ -270,7 +270,8 @@ func TestCombinations(t *testing.T) {
 			"Ingress " + namespace(values) + "/nephele-console":                values["console"] != nil,
 			"DaemonSet " + namespace(values) + "/nephele-node-agent":           values["nodeAgents"] != nil,
 			"ServiceAccount " + namespace(values) + "/nephele-node-agent":      values["nodeAgents"] != nil,
-			"ValidatingAdmissionPolicy /nephele-node-agent":                    values["nodeAgents"] != nil,
+			"ValidatingAdmissionPolicy /nephele-agent":                         served,
+			"Secret kube-system/nephele-host-authority":                        served,
 			"PrometheusRule " + namespace(values) + "/nephele":                 values["alerts"] != nil,
 		} {
 			if seen[what] != want {

@@ -60,6 +60,12 @@ func (a *agented) enroll(node string) (config string) {
 	if out, err := a.nephele("enroll", node, "--server", "https://"+a.proxy(), "--tls-server-name", "127.0.0.1", "--output", kubeconfig); err != nil {
 		a.t.Fatal(err, out)
 	}
+	return a.configure(node, kubeconfig)
+}
+
+// configure writes the file that configures the agent of an ExternalNode.
+func (a *agented) configure(node, kubeconfig string) (config string) {
+	a.t.Helper()
 	config = filepath.Join(a.files, "agent.yaml")
 	text := fmt.Sprintf("externalNode: %s\nkubeconfig: %s\nstateDir: %s\nlogFile: %s\n", node, kubeconfig, filepath.Join(a.files, "state"), filepath.Join(a.files, "policies.log"))
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
@@ -174,6 +180,12 @@ func (a *agented) proxy() string {
 	if err != nil {
 		a.t.Fatal(err)
 	}
+	return a.proxyTo(server.Host)
+}
+
+// proxyTo lets the host reach a server of this machine by an address of its peer, and returns that.
+func (a *agented) proxyTo(server string) string {
+	a.t.Helper()
 	var l net.Listener
 	if err := a.peer.Do(func() (err error) { l, err = net.Listen("tcp", a.peerAddr.String()+":6443"); return err }); err != nil {
 		a.t.Fatal(err)
@@ -186,7 +198,7 @@ func (a *agented) proxy() string {
 				return
 			}
 			go func() {
-				to, err := net.Dial("tcp", server.Host)
+				to, err := net.Dial("tcp", server)
 				if err != nil {
 					_ = from.Close()
 					return
@@ -237,3 +249,98 @@ func (a *agented) startAgent(config string) (stop func(os.Signal)) {
 }
 
 func ptr[T any](v T) *T { return &v }
+
+// TestAgentEnrollsByToken: a host that reaches nothing but the server of computed policies enrolls
+// by a token, enforces, reports and tells about itself; and when its ExternalNode is gone it is
+// served no more, and what was in force stays.
+func TestAgentEnrollsByToken(t *testing.T) {
+	a := newAgented(t, agentAddr, agentPeer)
+	node := &v1alpha1.ExternalNode{ObjectMeta: metav1.ObjectMeta{Namespace: "vms", Name: "web", Labels: map[string]string{"role": "web"}},
+		Spec: v1alpha1.ExternalNodeSpec{Interfaces: []v1alpha1.NetworkInterface{{IPs: []string{agentAddr.String()}}}}}
+	a.apply(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "vms"}}, node)
+	server := "https://" + a.proxyTo(a.policyServer())
+	kubeconfig := filepath.Join(a.files, "kubeconfig")
+	token := a.enrollToken("vms/web")
+	enroll := func() (string, error) {
+		var out bytes.Buffer
+		cmd := exec.Command(binary, "agent", "enroll", "--server", server, "--output", kubeconfig, "-")
+		cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(token+"\n"), &out, &out
+		err := a.host.Do(cmd.Run)
+		return out.String(), err
+	}
+	if out, err := enroll(); err != nil {
+		t.Fatal(err, out)
+	}
+	if info, err := os.Stat(kubeconfig); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v %v", info, err)
+	}
+	before, err := os.ReadFile(kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, err := enroll(); err == nil || !strings.Contains(out, "it was used") {
+		t.Errorf("the token works twice: %s %v", out, err)
+	}
+	if after, err := os.ReadFile(kubeconfig); err != nil || !bytes.Equal(before, after) {
+		t.Errorf("a failure changes the credentials: %v", err)
+	}
+
+	stop := a.startAgent(a.configure("vms/web", kubeconfig))
+	allow := &v1beta1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "vms", Name: "in"}, Spec: v1beta1.NetworkPolicySpec{
+		Priority:  5,
+		AppliedTo: []v1beta1.AppliedTo{{ExternalEntitySelector: &metav1.LabelSelector{MatchLabels: map[string]string{"role": "web"}}}},
+		Ingress:   []v1beta1.Rule{{Name: "web", Action: v1beta1.RuleActionAllow, Ports: []v1beta1.NetworkPolicyPort{{Port: ptr(intstr.FromInt(80))}}}},
+	}}
+	a.apply(allow)
+	a.sees("the policy is enforced", true, false)
+	eventually(t, time.Minute, "the status says so", func(ctx context.Context) (bool, string) {
+		err := a.client.Get(ctx, client.ObjectKeyFromObject(allow), allow)
+		return err == nil && allow.Status.Phase == v1beta1.NetworkPolicyRealized, fmt.Sprintf("%+v %v", allow.Status, err)
+	})
+	info := &v1beta1.AntreaAgentInfo{}
+	eventually(t, 2*time.Minute, "the agent tells about itself", func(ctx context.Context) (bool, string) {
+		err := a.client.Get(ctx, client.ObjectKey{Name: "web"}, info)
+		healthy := false
+		for _, c := range info.AgentConditions {
+			healthy = healthy || c.Type == v1beta1.AgentHealthy && c.Status == metav1.ConditionTrue
+		}
+		return err == nil && healthy && info.NodeRef.Kind == "ExternalNode" && info.NodeRef.Namespace == "vms", fmt.Sprintf("%+v %v", info, err)
+	})
+	if err := a.client.Delete(t.Context(), node); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, time.Minute, "it is served no more", func(context.Context) (bool, string) {
+		out, err := exec.Command(binary, "agent", "status", "--socket", filepath.Join(a.files, "agent.sock")).CombinedOutput()
+		return strings.Contains(string(out), "vms/web: Kept") && strings.Contains(string(out), "trouble with server"), fmt.Sprintf("%s %v", out, err)
+	})
+	a.sees("what was in force stays", true, false)
+	stop(syscall.SIGTERM)
+}
+
+// enrollToken makes a token for a host.
+func (a *agented) enrollToken(host string) string {
+	a.t.Helper()
+	out, err := a.nephele("enroll-token", host, "--for", "10m")
+	lines := strings.Split(strings.TrimSpace(out), "\n")
+	token := lines[len(lines)-1]
+	if err != nil || !strings.HasPrefix(token, host+":") {
+		a.t.Fatal(err, out)
+	}
+	return token
+}
+
+// policyServer is where the server of computed policies listens.
+func (a *agented) policyServer() string {
+	a.t.Helper()
+	api := &unstructured.Unstructured{}
+	api.SetAPIVersion("apiregistration.k8s.io/v1")
+	api.SetKind("APIService")
+	if err := a.client.Get(a.t.Context(), client.ObjectKey{Name: "v1beta2.controlplane.antrea.io"}, api); err != nil {
+		a.t.Fatal(err)
+	}
+	port, _, err := unstructured.NestedInt64(api.Object, "spec", "service", "port")
+	if err != nil || port == 0 {
+		a.t.Fatal(port, err)
+	}
+	return fmt.Sprintf("127.0.0.1:%d", port)
+}

@@ -21,6 +21,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/kustomize/api/krusty"
@@ -30,6 +32,7 @@ import (
 	"github.com/nephele-io/nephele/api/antrea/v1alpha1"
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	"github.com/nephele-io/nephele/internal/enroll"
 	"github.com/nephele-io/nephele/internal/sim"
 	"github.com/nephele-io/nephele/internal/sim/estate"
 )
@@ -210,6 +213,7 @@ func (x *existing) served(p *pod) {
 	if code, answer, err := p.ask(ctx, http.MethodGet, computedPath+"addressgroups?fieldSelector=nodeName%3Dvm-2", token, nil); code != http.StatusForbidden {
 		x.t.Errorf("the part of somebody else: %d %s %v", code, answer, err)
 	}
+	x.enrolled(p)
 	review := fromText(x.t, `
 apiVersion: admission.k8s.io/v1
 kind: AdmissionReview
@@ -230,6 +234,40 @@ request:
 	if err != nil || code != http.StatusOK || !strings.Contains(string(answer), "missing") || !strings.Contains(string(answer), `"allowed":false`) {
 		x.t.Errorf("webhook: %d %s %v", code, answer, err)
 	}
+}
+
+// enrolled lets a host enroll by a token, which then tells about itself.
+func (x *existing) enrolled(p *pod) {
+	ctx, host := x.t.Context(), enroll.Host{Namespace: "default", Name: "enrolled"}
+	x.must(x.admin.Create(ctx, &v1alpha1.ExternalNode{ObjectMeta: metav1.ObjectMeta{Namespace: host.Namespace, Name: host.Name},
+		Spec: v1alpha1.ExternalNodeSpec{Interfaces: []v1alpha1.NetworkInterface{{IPs: []string{"10.9.0.1"}}}}}))
+	key, err := enroll.NewKey()
+	x.must(err)
+	var papers enroll.Papers
+	eventually(x.t, time.Minute, "a host enrolls", func(ctx context.Context) (bool, string) {
+		i, _, err := enroll.Invite(ctx, x.admin, host, time.Hour, time.Now())
+		if err == nil {
+			papers, err = enroll.Join(ctx, "https://"+p.api, i, key)
+		}
+		return err == nil, fmt.Sprint(err)
+	})
+	gv := v1beta1.GroupVersion()
+	scheme := runtime.NewScheme()
+	x.must(v1beta1.AddToScheme(scheme))
+	c, err := rest.RESTClientFor(&rest.Config{Host: "https://" + p.api, APIPath: "/apis",
+		TLSClientConfig: rest.TLSClientConfig{CAData: []byte(papers.Authority), ServerName: enroll.ServerName, CertData: []byte(papers.Certificate), KeyData: key.Private},
+		ContentConfig:   rest.ContentConfig{GroupVersion: &gv, NegotiatedSerializer: serializer.NewCodecFactory(scheme).WithoutConversion(), ContentType: runtime.ContentTypeJSON}})
+	x.must(err)
+	eventually(x.t, time.Minute, "it tells about itself", func(ctx context.Context) (bool, string) {
+		info := &v1beta1.AntreaAgentInfo{}
+		err := c.Get().Resource("antreaagentinfos").Name(host.Name).Do(ctx).Into(info)
+		if err == nil {
+			info.Version = "v1"
+			err = c.Put().Resource("antreaagentinfos").Name(host.Name).Body(info).Do(ctx).Error()
+		}
+		return err == nil, fmt.Sprint(err)
+	})
+	x.must(x.admin.Delete(ctx, &v1alpha1.ExternalNode{ObjectMeta: metav1.ObjectMeta{Namespace: host.Namespace, Name: host.Name}}))
 }
 
 // scraped asks for the metrics as a stranger, as somebody who may not read them, and as somebody

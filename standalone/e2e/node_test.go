@@ -15,15 +15,18 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/nephele-io/nephele/api/antrea/v1alpha1"
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	"github.com/nephele-io/nephele/internal/agent/nft/nfttest"
 )
@@ -108,7 +111,7 @@ func TestNodeAgent(t *testing.T) {
 	eventually(t, time.Minute, "it may not speak for another Node", func(ctx context.Context) (bool, string) {
 		other.Version = "forged"
 		err := own.Update(ctx, other)
-		return apierrors.IsInvalid(err) || apierrors.IsForbidden(err) && strings.Contains(err.Error(), "its own Node only"), fmt.Sprint(err)
+		return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "its own host only"), fmt.Sprint(err)
 	})
 
 	stop(syscall.SIGKILL)
@@ -119,6 +122,96 @@ func TestNodeAgent(t *testing.T) {
 	}
 	a.sees("the next one goes on", false, true)
 	stop(syscall.SIGTERM)
+}
+
+// TestAgentsSpeakForThemselves: with the ClusterRole that all agents share, nobody tells about a
+// host but its own agent: on a Node the one whose token is bound to that, elsewhere the one that
+// may enforce for it.
+func TestAgentsSpeakForThemselves(t *testing.T) {
+	c := newCluster(t)
+	for _, o := range built(t, "../../config/agents") {
+		if err := c.client.Create(t.Context(), o); err != nil && !apierrors.IsAlreadyExists(err) {
+			t.Fatalf("%s %s: %v", o.GetKind(), o.GetName(), err)
+		}
+	}
+	object := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "vms", Name: name} }
+	subject := func(name string) rbacv1.Subject {
+		return rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: "vms", Name: name}
+	}
+	vm := func(name string) *v1alpha1.ExternalNode {
+		return &v1alpha1.ExternalNode{ObjectMeta: object(name), Spec: v1alpha1.ExternalNodeSpec{Interfaces: []v1alpha1.NetworkInterface{{IPs: []string{"10.7.0.1"}}}}}
+	}
+	for _, o := range []client.Object{
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "vms"}}, vm("web"), vm("db"),
+		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n2"}},
+		&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "agents-of-vms"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "nephele-agent"},
+			Subjects: []rbacv1.Subject{subject("all"), subject("web"), subject("node")}},
+		&rbacv1.Role{ObjectMeta: object("web"), Rules: []rbacv1.PolicyRule{
+			{APIGroups: []string{"controlplane.antrea.io"}, Resources: []string{"enforcers"}, ResourceNames: []string{"web"}, Verbs: []string{"enforce"}}}},
+		&rbacv1.RoleBinding{ObjectMeta: object("web"), RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "web"}, Subjects: []rbacv1.Subject{subject("web")}},
+	} {
+		must(t, c.client.Create(t.Context(), o))
+	}
+	as := func(account, node string) client.Client {
+		cfg, err := clientcmd.BuildConfigFromFlags("", filepath.Join(c.dir, "kubeconfig"))
+		must(t, err)
+		cfg.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:vms:" + account, Groups: []string{"system:serviceaccounts", "system:serviceaccounts:vms", "system:authenticated"}}
+		if node != "" { // as kube-apiserver says of the token of a Pod
+			cfg.Impersonate.Extra = map[string][]string{"authentication.kubernetes.io/node-name": {node}}
+		}
+		return newClient(t, cfg)
+	}
+	ref := func(kind, name string) v1beta1.ObjectReference {
+		if kind == "ExternalNode" {
+			return v1beta1.ObjectReference{Kind: kind, Namespace: "vms", Name: name}
+		}
+		return v1beta1.ObjectReference{Kind: kind, Name: name}
+	}
+	tell := func(ctx context.Context, who client.Client, name string, of v1beta1.ObjectReference) error {
+		return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+			info := &v1beta1.AntreaAgentInfo{}
+			if err := who.Get(ctx, client.ObjectKey{Name: name}, info); err != nil {
+				return err
+			}
+			info.Version, info.NodeRef = info.Version+"+", of
+			return who.Update(ctx, info)
+		})
+	}
+	all, web, node := as("all", ""), as("web", ""), as("node", "n1")
+	eventually(t, time.Minute, "the policy is in force, and the infos are there", func(ctx context.Context) (bool, string) {
+		for _, name := range []string{"db", "n1", "n2"} {
+			if err := c.client.Get(ctx, client.ObjectKey{Name: name}, &v1beta1.AntreaAgentInfo{}); err != nil {
+				return false, err.Error()
+			}
+		}
+		err := tell(ctx, all, "web", ref("ExternalNode", "web"))
+		return apierrors.IsForbidden(err), fmt.Sprint(err)
+	})
+	for what, err := range map[string]error{
+		"the agent of a VM":                       tell(t.Context(), web, "web", ref("ExternalNode", "web")),
+		"the same, by the namespace of its token": tell(t.Context(), web, "web", v1beta1.ObjectReference{}),
+		"the agent of a Node":                     tell(t.Context(), node, "n1", ref("Node", "n1")),
+		"an administrator":                        tell(t.Context(), c.client, "db", ref("ExternalNode", "db")),
+	} {
+		if err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	for what, err := range map[string]error{
+		"who has the ClusterRole":                  tell(t.Context(), all, "web", ref("ExternalNode", "web")),
+		"the same, without saying for whom":        tell(t.Context(), all, "web", v1beta1.ObjectReference{}),
+		"the same, for a Node":                     tell(t.Context(), all, "n1", ref("Node", "n1")),
+		"the agent of a VM for another":            tell(t.Context(), web, "db", ref("ExternalNode", "db")),
+		"the agent of a VM, as if it was its own":  tell(t.Context(), web, "db", ref("ExternalNode", "web")),
+		"the agent of a VM for a Node":             tell(t.Context(), web, "n1", ref("Node", "n1")),
+		"the agent of a Node for another":          tell(t.Context(), node, "n2", ref("Node", "n2")),
+		"the agent of a Node for a VM":             tell(t.Context(), node, "web", ref("ExternalNode", "web")),
+		"the agent of a Node for a VM of its name": tell(t.Context(), node, "n1", ref("ExternalNode", "n1")),
+	} {
+		if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "its own host only") {
+			t.Errorf("%s tells about another: %v", what, err)
+		}
+	}
 }
 
 // pod makes a Pod on the Node, with addresses if it has some of its own.

@@ -57,6 +57,29 @@ type Flow struct {
 	Egress    *Decision `json:"egress"`
 	AtService *Decision `json:"atService,omitempty"`
 	Ingress   *Decision `json:"ingress"`
+	Points    []Point   `json:"points,omitempty"`
+}
+
+// Point is a place on the way of a packet where policies are enforced, or where something is lost
+// that policies further on need.
+type Point struct {
+	// At names the place for people.
+	At string `json:"at"`
+	// Stage is egress, service, translation or ingress.
+	Stage string `json:"stage"`
+	// Enforcer is the key of who enforces there, By what kind it is: SecurityGroups, HostAgent,
+	// NodeAgent or EveryNode.
+	Enforcer string `json:"enforcer,omitempty"`
+	By       string `json:"by,omitempty"`
+	// State says how far policies are enforced there: Enforced, NotEnforceable, NotEnforced, Untold
+	// or Nobody; Why what is known of the reason.
+	State string `json:"state,omitempty"`
+	Why   string `json:"why,omitempty"`
+	// Lost is what does not get further: Source, if rules for who really sends may not match any
+	// more.
+	Lost string `json:"lost,omitempty"`
+	// Otherwise is what the next end decides if that is lost, where that differs.
+	Otherwise string `json:"otherwise,omitempty"`
 }
 
 // Service is a Service that the packet is sent to.

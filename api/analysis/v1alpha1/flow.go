@@ -63,6 +63,9 @@ type FlowReviewStatus struct {
 	Egress    *Decision `json:"egress,omitempty"`
 	AtService *Decision `json:"atService,omitempty"`
 	Ingress   *Decision `json:"ingress,omitempty"`
+	// Points are the places on the way where policies are enforced, or where something is lost,
+	// absent if there are Flows.
+	Points []Point `json:"points,omitempty"`
 	// Flows are the answers for single pairs of addresses, and Pods behind a Service, if these are
 	// not all treated alike.
 	Flows []Flow `json:"flows,omitempty"`

@@ -13,6 +13,9 @@ const (
 	LabelHeedsCloud = "nephele.io/heeds-cloud"
 	// AnnotationIsolates is set by the agent: the directions in which it drops what no rule allows.
 	AnnotationIsolates = "nephele.io/isolates"
+	// AnnotationNotEnforceable is set by the agent of a Node: a line "NAMESPACE/NAME: REASON" for
+	// each of the first Pods on which policies cannot be enforced.
+	AnnotationNotEnforceable = "nephele.io/not-enforceable"
 	// AnnotationCloudLetsIn is set by the controller: the account, and the directions in which the
 	// groups of the VM let in, or may let in soon, whatever the agent decides.
 	AnnotationCloudLetsIn = "nephele.io/cloud-lets-in"

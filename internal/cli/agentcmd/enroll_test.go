@@ -1,4 +1,4 @@
-package cli
+package agentcmd
 
 import (
 	"encoding/base64"
@@ -76,7 +76,7 @@ func TestRenewToken(t *testing.T) {
 		if err := writePrivate(path, text); err != nil {
 			t.Fatal(err)
 		}
-		renewed, err := renewToken(t.Context(), path, now)
+		renewed, err := renewer{path, testNeeds().Client}.renew(t.Context(), now)
 		if renewed != (c.want != "") || (err != nil) != c.refuse || (asked > 0) != (c.want != "" || c.refuse) {
 			t.Errorf("%s: renewed %t, %v, asked %d times", c.what, renewed, err, asked)
 		}
@@ -95,7 +95,7 @@ func TestRenewToken(t *testing.T) {
 			t.Errorf("%s: %v %v", c.what, info.Mode(), err)
 		}
 	}
-	if _, err := renewToken(t.Context(), filepath.Join(t.TempDir(), "none"), now); err == nil {
+	if _, err := (renewer{filepath.Join(t.TempDir(), "none"), testNeeds().Client}).renew(t.Context(), now); err == nil {
 		t.Error("no file is no error")
 	}
 }

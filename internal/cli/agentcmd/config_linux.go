@@ -1,4 +1,4 @@
-package cli
+package agentcmd
 
 import (
 	"fmt"
@@ -22,6 +22,7 @@ type agentConfig struct {
 	KeepEstablished  *bool    `json:"keepEstablished,omitempty"`
 	LogFile          *string  `json:"logFile,omitempty"`
 	LogFormat        string   `json:"logFormat,omitempty"`
+	Metrics          string   `json:"metrics,omitempty"`
 }
 
 // readConfig takes from the file what no flag says. What a command has no flag for does not concern
@@ -42,8 +43,8 @@ func (f *agentFlags) readConfig(flags *pflag.FlagSet) error {
 		flag, value string
 		into        *string
 	}{
-		{"external-node", c.ExternalNode, &f.node}, {"node", c.Node, &f.kubeNode}, {"kubeconfig", c.Kubeconfig, &f.cluster.kubeconfig}, {"policy-kubeconfig", c.PolicyKubeconfig, &f.server},
-		{"state-dir", c.StateDir, &f.stateDir}, {"log-format", c.LogFormat, &f.logFormat},
+		{"external-node", c.ExternalNode, &f.node}, {"node", c.Node, &f.kubeNode}, {"kubeconfig", c.Kubeconfig, f.cluster.Kubeconfig}, {"policy-kubeconfig", c.PolicyKubeconfig, &f.server},
+		{"state-dir", c.StateDir, &f.stateDir}, {"log-format", c.LogFormat, &f.logFormat}, {"metrics", c.Metrics, &f.metrics},
 	} {
 		if t.value != "" && !flags.Changed(t.flag) {
 			*t.into = t.value

@@ -1,4 +1,4 @@
-package cli
+package agentcmd
 
 import (
 	"context"
@@ -36,7 +36,7 @@ func learnNames(ctx context.Context, n *agent.Names, log logr.Logger) {
 
 // pods returns what follows the Pods of the Node.
 func (f *agentFlags) pods(log logr.Logger) (*agent.Pods, error) {
-	cfg, err := f.cluster.config()
+	cfg, err := f.cluster.Config()
 	if err != nil {
 		return nil, fmt.Errorf("finding the cluster of the Node: %w", err)
 	}

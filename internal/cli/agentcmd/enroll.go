@@ -1,4 +1,4 @@
-package cli
+package agentcmd
 
 import (
 	"context"
@@ -14,15 +14,16 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nephele-io/nephele/internal/enroll"
 )
 
-// renewInterval is how often an agent looks whether its token is to be renewed.
+// renewInterval is how often an agent looks whether its credentials are to be renewed.
 const renewInterval = time.Minute
 
-func newEnrollCommand() *cobra.Command {
-	var cluster clusterFlags
+func newEnrollCommand(n Needs) *cobra.Command {
+	cluster := n.Cluster()
 	var lifetime time.Duration
 	var server, serverName, output string
 	var revoke bool
@@ -31,8 +32,10 @@ func newEnrollCommand() *cobra.Command {
 		Short: "Give the host of an ExternalNode credentials of its own, or take them back",
 		Long: `Give the host of an ExternalNode credentials of its own: a kubeconfig for its agent, with the rights of this one host and no others.
 
+This is for hosts that reach the API server of the cluster. Others enroll with "nephele enroll-token".
+
 The token in it is short-lived. The agent renews it as soon as it runs, and long before it ends; keep the file on the host for root only. --revoke
-takes the credentials back: every token of the host ends at once.`,
+takes the credentials back: every token and every certificate of the host ends at once.`,
 		Example: `  nephele enroll vms/web-1 --output web-1.kubeconfig
   nephele enroll vms/web-1 --server https://10.0.0.10:6443 | ssh root@web-1 'umask 077; cat > /etc/nephele/kubeconfig'
   nephele enroll vms/web-1 --revoke`,
@@ -42,11 +45,11 @@ takes the credentials back: every token of the host ends at once.`,
 			if err != nil {
 				return err
 			}
-			cfg, err := cluster.config()
+			cfg, err := cluster.Config()
 			if err != nil {
 				return err
 			}
-			c, err := newClient(cfg)
+			c, err := n.Client(cfg)
 			if err != nil {
 				return err
 			}
@@ -73,7 +76,7 @@ takes the credentials back: every token of the host ends at once.`,
 		},
 	}
 	f := cmd.Flags()
-	cluster.register(f)
+	cluster.Register(f)
 	f.DurationVar(&lifetime, "for", time.Hour, "how long the first token lasts, at least 10m: the time to bring it to the host")
 	f.StringVar(&server, "server", "", "URL by which the host reaches the API server (default: that of the kubeconfig in use)")
 	f.StringVar(&serverName, "tls-server-name", "", "name in the certificate of the API server, if the host reaches it by another")
@@ -127,48 +130,84 @@ func writePrivate(path string, content []byte) error {
 	return nil
 }
 
-// renewToken renews the token of an enrolled host in its kubeconfig, if it is due. A kubeconfig
-// with other credentials is left alone.
-func renewToken(ctx context.Context, path string, now time.Time) (renewed bool, err error) {
-	file, err := clientcmd.LoadFromFile(path)
+// renewer renews the credentials of an enrolled host in its kubeconfig.
+type renewer struct {
+	path   string
+	client func(*rest.Config) (client.Client, error)
+}
+
+// renew renews what is due. A kubeconfig with credentials of another kind is left alone.
+func (r renewer) renew(ctx context.Context, now time.Time) (renewed bool, err error) {
+	file, err := clientcmd.LoadFromFile(r.path)
 	if err != nil {
-		return false, fmt.Errorf("renew the token of the host: %w", err)
+		return false, fmt.Errorf("renew the credentials of the host: %w", err)
 	}
 	at := file.Contexts[file.CurrentContext]
-	if at == nil || file.AuthInfos[at.AuthInfo] == nil {
+	if at == nil || file.AuthInfos[at.AuthInfo] == nil || file.Clusters[at.Cluster] == nil {
 		return false, nil
 	}
 	user := file.AuthInfos[at.AuthInfo]
-	claims, enrolled := enroll.ParseToken(user.Token)
-	if !enrolled || !claims.Due(now) {
+	claims, hasToken := enroll.ParseToken(user.Token)
+	held, hasCertificate := enroll.ParseCertificate(user.ClientCertificateData)
+	switch {
+	case hasCertificate && held.Due(now), !hasCertificate && hasToken && claims.Due(now):
+	default:
 		return false, nil
 	}
 	cfg, err := clientcmd.NewDefaultClientConfig(*file, nil).ClientConfig()
 	if err != nil {
-		return false, fmt.Errorf("renew the token of the host: %w", err)
+		return false, fmt.Errorf("renew the credentials of the host: %w", err)
 	}
-	c, err := newClient(cfg)
+	if hasCertificate {
+		err = renewCertificate(ctx, cfg, file.Clusters[at.Cluster], user)
+	} else {
+		err = r.renewToken(ctx, cfg, claims, user)
+	}
 	if err != nil {
-		return false, err
-	}
-	if user.Token, err = enroll.Renew(ctx, c, claims); err != nil {
-		return false, fmt.Errorf("renew the token of the host: %w", err)
+		return false, fmt.Errorf("renew the credentials of the host: %w", err)
 	}
 	text, err := clientcmd.Write(*file)
 	if err == nil {
-		err = writePrivate(path, text)
+		err = writePrivate(r.path, text)
 	}
 	if err != nil {
-		return false, fmt.Errorf("keep the new token of the host: %w", err)
+		return false, fmt.Errorf("keep the new credentials of the host: %w", err)
 	}
 	return true, nil
 }
 
-// keepEnrolled renews the token of the host until ctx ends.
-func keepEnrolled(ctx context.Context, path string, c clock.Clock, log logr.Logger) {
+func (r renewer) renewToken(ctx context.Context, cfg *rest.Config, claims enroll.Claims, user *clientcmdapi.AuthInfo) error {
+	c, err := r.client(cfg)
+	if err != nil {
+		return err
+	}
+	user.Token, err = enroll.Renew(ctx, c, claims)
+	return err
+}
+
+func renewCertificate(ctx context.Context, cfg *rest.Config, server *clientcmdapi.Cluster, user *clientcmdapi.AuthInfo) error {
+	c, err := rest.HTTPClientFor(cfg)
+	if err != nil {
+		return err
+	}
+	key, err := enroll.NewKey()
+	if err != nil {
+		return err
+	}
+	papers, err := enroll.Renewal(ctx, c, server.Server, key)
+	if err != nil {
+		return err
+	}
+	user.ClientCertificateData, user.ClientKeyData = []byte(papers.Certificate), key.Private
+	server.CertificateAuthorityData = []byte(papers.Authority)
+	return nil
+}
+
+// keepEnrolled renews the credentials of the host until ctx ends.
+func keepEnrolled(ctx context.Context, r renewer, c clock.Clock, log logr.Logger) {
 	for {
 		limited, cancel := context.WithTimeout(ctx, 30*time.Second)
-		renewed, err := renewToken(limited, path, c.Now())
+		renewed, err := r.renew(limited, c.Now())
 		cancel()
 		switch {
 		case err != nil && ctx.Err() == nil:

@@ -1,8 +1,8 @@
 //go:build !linux
 
-package cli
+package agentcmd
 
 import "github.com/spf13/cobra"
 
 // agentCommands are none where there is no nftables.
-func agentCommands() []*cobra.Command { return nil }
+func agentCommands(Needs) []*cobra.Command { return nil }

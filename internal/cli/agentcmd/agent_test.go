@@ -1,6 +1,6 @@
 //go:build linux
 
-package cli
+package agentcmd
 
 import (
 	"errors"
@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
@@ -44,9 +45,10 @@ func TestAgentFlagsRefused(t *testing.T) {
 		"and not both":       {"agent", "load", "--state-dir", dir, "--external-node", "a/b", "--node", "w"},
 		"name of a Node":     {"agent", "load", "--state-dir", dir, "--node", "a/b"},
 	} {
-		root := NewRoot()
+		root := &cobra.Command{Use: "nephele", SilenceUsage: true, SilenceErrors: true}
+		root.AddCommand(Commands(testNeeds())...)
 		root.SetArgs(args)
-		if err := root.ExecuteContext(t.Context()); err == nil || errors.Is(err, ErrNo) || !strings.Contains(err.Error(), want) {
+		if err := root.ExecuteContext(t.Context()); err == nil || errors.Is(err, errNo) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want something about %s", args, err, want)
 		}
 	}
@@ -57,7 +59,7 @@ func TestAgentStatusAndInfo(t *testing.T) {
 		{Policy: v1beta2.NetworkPolicyReference{Type: v1beta2.AntreaNetworkPolicy, Namespace: "vms", Name: "p"}, Generation: 2, Message: "because"},
 	}}
 	var b strings.Builder
-	printAgentStatus(&b, s)
+	printAgentStatus(&b, s, testNeeds().Printable)
 	for _, want := range []string{"vms/web: Failing", "vms/p generation 2: NOT enforced because", "trouble with kernel: no room"} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("%q is not in\n%s", want, b.String())
@@ -91,7 +93,8 @@ func TestAgentFindsTheServerBehindItsService(t *testing.T) {
 	if err := os.WriteFile(kubeconfig, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	f := agentFlags{kubeNode: "w", cluster: clusterFlags{kubeconfig: kubeconfig}}
+	f := agentFlags{kubeNode: "w", cluster: testNeeds().Cluster()}
+	*f.cluster.Kubeconfig = kubeconfig
 	got, err := f.servers()
 	if want := []string{server.URL, server.URL, "https://[2001:db8::1]:6443", "https://[2001:db8::2]:6443"}; err != nil || !slices.Equal(got, want) {
 		t.Errorf("%q, %v, want %q", got, err, want)

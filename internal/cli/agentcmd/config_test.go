@@ -1,6 +1,6 @@
 //go:build linux
 
-package cli
+package agentcmd
 
 import (
 	"os"
@@ -9,12 +9,13 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/spf13/pflag"
 )
 
 // TestAgentConfig reads the file that the package for hosts installs, and others.
 func TestAgentConfig(t *testing.T) {
-	shipped, err := os.ReadFile("../../packaging/agent/agent.yaml")
+	shipped, err := os.ReadFile("../../../packaging/agent/agent.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -22,17 +23,19 @@ func TestAgentConfig(t *testing.T) {
 		text  string
 		flags []string
 		want  agentFlags
-		wrong string
+		// kubeconfig is the cluster's.
+		kubeconfig string
+		wrong      string
 	}{
-		"as shipped": {text: string(shipped), want: agentFlags{cluster: clusterFlags{kubeconfig: "/etc/nephele/kubeconfig"}, stateDir: defaultAgentState, logFile: defaultAgentLog,
-			logFormat: "json", failsafe: []string{}, probes: []string{}}},
+		"as shipped": {text: string(shipped), kubeconfig: defaultAgentKubeconfig, want: agentFlags{stateDir: defaultAgentState, logFile: defaultAgentLog,
+			logFormat: "json", metrics: defaultAgentMetrics, failsafe: []string{}, probes: []string{}}},
 		"a Node": {text: "node: w\npodCIDRs: [10.0.0.0/24]\n", flags: []string{"--pod-cidr", "10.1.0.0/24"},
-			want: agentFlags{kubeNode: "w", podRanges: []string{"10.1.0.0/24"}, stateDir: defaultAgentState, logFile: defaultAgentLog, logFormat: "json"}},
-		"all of it": {text: "externalNode: vms/web\nkubeconfig: a\npolicyKubeconfig: b\nstateDir: c\nfailsafe: [in tcp 22 10.0.0.0/8]\nprobes: [tcp 10.0.0.1:1]\nkeepEstablished: true\nresolvers: [10.0.0.53]\nlogFile: ''\nlogFormat: antrea\n",
-			want: agentFlags{cluster: clusterFlags{kubeconfig: "a"}, node: "vms/web", server: "b", stateDir: "c", failsafe: []string{"in tcp 22 10.0.0.0/8"}, probes: []string{"tcp 10.0.0.1:1"}, resolvers: []string{"10.0.0.53"},
-				keepEstablished: true, logFormat: "antrea"}},
+			want: agentFlags{kubeNode: "w", podRanges: []string{"10.1.0.0/24"}, stateDir: defaultAgentState, logFile: defaultAgentLog, logFormat: "json", metrics: defaultAgentMetrics}},
+		"all of it": {text: "externalNode: vms/web\nkubeconfig: a\npolicyKubeconfig: b\nstateDir: c\nfailsafe: [in tcp 22 10.0.0.0/8]\nprobes: [tcp 10.0.0.1:1]\nkeepEstablished: true\nresolvers: [10.0.0.53]\nlogFile: ''\nlogFormat: antrea\nmetrics: '0'\n",
+			kubeconfig: "a", want: agentFlags{node: "vms/web", server: "b", stateDir: "c", failsafe: []string{"in tcp 22 10.0.0.0/8"}, probes: []string{"tcp 10.0.0.1:1"}, resolvers: []string{"10.0.0.53"},
+				keepEstablished: true, logFormat: "antrea", metrics: "0"}},
 		"flags count before it": {text: "externalNode: vms/web\nfailsafe: [in tcp 22 10.0.0.0/8]\nlogFile: x\n", flags: []string{"--external-node", "vms/db", "--failsafe", "in udp 1 0.0.0.0/0", "--log-file", "y"},
-			want: agentFlags{node: "vms/db", stateDir: defaultAgentState, failsafe: []string{"in udp 1 0.0.0.0/0"}, logFile: "y", logFormat: "json"}},
+			want: agentFlags{node: "vms/db", stateDir: defaultAgentState, failsafe: []string{"in udp 1 0.0.0.0/0"}, logFile: "y", logFormat: "json", metrics: defaultAgentMetrics}},
 		"a word that is none": {text: "externalnodes: vms/web\n", wrong: "externalnodes"},
 		"a wrong type":        {text: "failsafe: yes\n", wrong: "failsafe"},
 	} {
@@ -41,7 +44,7 @@ func TestAgentConfig(t *testing.T) {
 			if err := os.WriteFile(file, []byte(c.text), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			var f agentFlags
+			f := agentFlags{cluster: testNeeds().Cluster()}
 			flags := pflag.NewFlagSet("agent", pflag.ContinueOnError)
 			f.register(flags)
 			if err := flags.Parse(append(c.flags, "--config", file)); err != nil {
@@ -54,8 +57,10 @@ func TestAgentConfig(t *testing.T) {
 				}
 				return
 			}
-			f.config = ""
-			if d := cmp.Diff(c.want, f, cmp.AllowUnexported(agentFlags{}, clusterFlags{})); err != nil || d != "" {
+			if f.config = ""; *f.cluster.Kubeconfig != c.kubeconfig {
+				t.Errorf("the kubeconfig is %q", *f.cluster.Kubeconfig)
+			}
+			if d := cmp.Diff(c.want, f, cmp.AllowUnexported(agentFlags{}), cmpopts.IgnoreFields(agentFlags{}, "needs", "cluster")); err != nil || d != "" {
 				t.Error(err, d)
 			}
 		})
@@ -66,7 +71,7 @@ func TestAgentConfig(t *testing.T) {
 // folders that it writes are those that they leave writable.
 func TestUnits(t *testing.T) {
 	for unit, use := range map[string]string{"nephele-agent.service": "agent", "nephele-agent-boot.service": "load"} {
-		text, err := os.ReadFile("../../packaging/agent/" + unit)
+		text, err := os.ReadFile("../../../packaging/agent/" + unit)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -75,7 +80,7 @@ func TestUnits(t *testing.T) {
 		if !found {
 			t.Fatalf("%s starts nothing", unit)
 		}
-		root := agentCommands()[0]
+		root := agentCommands(testNeeds())[0]
 		words := strings.Fields(line)
 		cmd, rest, err := root.Find(words[1:])
 		if err != nil || words[0] != "agent" || cmd.Name() != use {

@@ -1,0 +1,342 @@
+package apiserver
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authentication/request/anonymous"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/authorization/union"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nephele-io/nephele/api/antrea/v1alpha1"
+	"github.com/nephele-io/nephele/api/antrea/v1beta1"
+	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
+	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
+	"github.com/nephele-io/nephele/internal/enroll"
+)
+
+// What hosts may send at most, in bytes: the request for a certificate, and what an agent tells
+// about itself.
+const (
+	mostEnrolment = 16 << 10
+	mostHostInfo  = 64 << 10
+)
+
+// hostGroup is the group of hosts with certificates. Neither it nor their names give any right.
+const hostGroup = "nephele:hosts"
+
+// Hosts are those that prove themselves by certificates of our own, of a Desk. Each is served what
+// is computed for its own key, and takes no part in the cluster: kube-apiserver does not know it.
+type Hosts struct {
+	Desk *enroll.Desk
+	// Client reads Nodes and ExternalNodes, from a cache if it likes, and writes AntreaAgentInfos.
+	Client client.Client
+	// Reader reads AntreaAgentInfos as they are now.
+	Reader client.Reader
+}
+
+// hostUser is a host that has shown a certificate. Who has the same name is none.
+type hostUser struct {
+	user.DefaultInfo
+	id enroll.Identity
+}
+
+// hostOf returns the host that asks.
+func hostOf(u user.Info) (*hostUser, bool) {
+	h, ok := u.(*hostUser)
+	return h, ok
+}
+
+// WithHosts returns an Access that takes those for hosts that show a certificate of theirs. They
+// may do what agents do, for themselves, and nothing else, whatever the cluster says of their
+// names.
+func (a Access) WithHosts(d *enroll.Desk) (Access, error) {
+	next, stranger := a.Authenticator, anonymous.NewAuthenticator(nil)
+	a.Authenticator = authenticator.RequestFunc(func(r *http.Request) (*authenticator.Response, bool, error) {
+		if r.URL.Path == enroll.JoinPath { // who has a token has nothing else
+			return stranger.AuthenticateRequest(r)
+		}
+		if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
+			return next.AuthenticateRequest(r)
+		}
+		id, ours, err := d.Identify(r.Context(), r.TLS.PeerCertificates[0])
+		if !ours {
+			return next.AuthenticateRequest(r)
+		}
+		if err != nil {
+			return nil, false, err
+		}
+		return &authenticator.Response{User: &hostUser{
+			user.DefaultInfo{Name: "nephele:host:" + id.Host.String(), UID: string(id.UID), Groups: []string{user.AllAuthenticated, hostGroup}}, id,
+		}}, true, nil
+	})
+	a.Authorizer = union.New(authorizer.AuthorizerFunc(func(_ context.Context, r authorizer.Attributes) (authorizer.Decision, string, error) {
+		h, ok := hostOf(r.GetUser())
+		switch {
+		case !ok:
+			return authorizer.DecisionNoOpinion, "", nil
+		case h.may(r):
+			return authorizer.DecisionAllow, "", nil
+		}
+		return authorizer.DecisionDeny, "a host watches what is computed for it, and reports", nil
+	}), a.Authorizer)
+	own, err := dynamiccertificates.NewStaticCAContent("hosts", d.Authority().CertPEM())
+	if err != nil {
+		return a, fmt.Errorf("certificates of hosts: %w", err)
+	}
+	if a.ClientCA != nil {
+		own = dynamiccertificates.NewUnionCAContentProvider(a.ClientCA, own)
+	}
+	a.ClientCA = own
+	return a, nil
+}
+
+// may reports whether a request is one that the agent of a host makes.
+func (h *hostUser) may(r authorizer.Attributes) bool {
+	if !r.IsResourceRequest() {
+		return r.GetPath() == enroll.RenewPath && r.GetVerb() == "post" || slices.Contains(healthPaths, r.GetPath())
+	}
+	resource, verb := r.GetResource(), r.GetVerb()
+	if r.GetSubresource() != "" {
+		resource += "/" + r.GetSubresource()
+	}
+	switch r.GetAPIGroup() {
+	case v1beta2.GroupName:
+		switch resource {
+		case string(watchstore.NetworkPolicies), string(watchstore.AddressGroups), string(watchstore.AppliedToGroups):
+			return verb == "list" || verb == "watch" // which of them is for the gate to decide
+		case "networkpolicies/status", "nodestatssummaries":
+			return verb == "create"
+		}
+	case v1beta1.GroupName:
+		return resource == "antreaagentinfos" && (verb == "get" || verb == "update") && r.GetName() == h.id.Host.Name
+	}
+	return false
+}
+
+// installHosts serves what hosts need besides the API.
+func installHosts(generic *server.GenericAPIServer, o Options) {
+	mux := generic.Handler.NonGoRestfulMux
+	mux.HandleFunc(enroll.JoinPath, o.Hosts.join)
+	mux.HandleFunc(enroll.RenewPath, o.Hosts.renew)
+	mux.HandlePrefix(enroll.InfosPath, http.HandlerFunc(o.Hosts.info))
+}
+
+// serving is the certificate for those who ask by the name that hosts know the server by.
+func (h *Hosts) serving() ([]dynamiccertificates.SNICertKeyContentProvider, error) {
+	cert, key, err := h.Desk.Serve()
+	if err != nil {
+		return nil, fmt.Errorf("certificate for hosts: %w", err)
+	}
+	content, err := dynamiccertificates.NewStaticSNICertKeyContent("hosts", cert, key, enroll.ServerName)
+	if err != nil {
+		return nil, fmt.Errorf("certificate for hosts: %w", err)
+	}
+	return []dynamiccertificates.SNICertKeyContentProvider{content}, nil
+}
+
+// staying makes the long requests of hosts end when their certificates do not count any more.
+func (h *Hosts) staying(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if u, ok := request.UserFrom(r.Context()); ok {
+			if host, is := hostOf(u); is {
+				ctx, leave := h.Desk.Stay(r.Context(), host.id)
+				defer leave()
+				r = r.WithContext(ctx)
+			}
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// join gives a host that has a token its first certificate.
+func (h *Hosts) join(w http.ResponseWriter, r *http.Request) {
+	var asked enroll.Asked
+	if !readJSON(w, r, mostEnrolment, &asked) {
+		return
+	}
+	host, err := enroll.ParseHost(asked.Host)
+	if err != nil {
+		answerError(w, apierrors.NewBadRequest(err.Error()))
+		return
+	}
+	papers, err := h.Desk.Redeem(r.Context(), host, asked.Secret, []byte(asked.Request))
+	answer(w, papers, err)
+}
+
+// renew gives a host that shows a certificate its next one.
+func (h *Hosts) renew(w http.ResponseWriter, r *http.Request) {
+	host, ok := asker(r)
+	if !ok {
+		answerError(w, apierrors.NewUnauthorized("this is for hosts, which show their certificate"))
+		return
+	}
+	var asked enroll.Asked
+	if !readJSON(w, r, mostEnrolment, &asked) {
+		return
+	}
+	papers, err := h.Desk.Renew(r.Context(), host.id, []byte(asked.Request))
+	answer(w, papers, err)
+}
+
+func asker(r *http.Request) (*hostUser, bool) {
+	u, ok := request.UserFrom(r.Context())
+	if !ok {
+		return nil, false
+	}
+	return hostOf(u)
+}
+
+var infoResource = schema.GroupResource{Group: v1beta1.GroupName, Resource: "antreaagentinfos"}
+
+// info lets a host read and fill in its own AntreaAgentInfo. What the controller has written there,
+// and who the agent is, are not the host's to say.
+func (h *Hosts) info(w http.ResponseWriter, r *http.Request) {
+	host, ok := asker(r)
+	if !ok {
+		answerError(w, apierrors.NewForbidden(infoResource, "", errors.New("here only hosts with certificates are served; ask kube-apiserver")))
+		return
+	}
+	name := host.id.Host.Name
+	if r.URL.Path != enroll.InfosPath+name {
+		answerError(w, apierrors.NewNotFound(infoResource, strings.TrimPrefix(r.URL.Path, enroll.InfosPath)))
+		return
+	}
+	info, err := h.ownInfo(r.Context(), host.id.Host)
+	if err != nil || r.Method == http.MethodGet {
+		answer(w, info, err)
+		return
+	}
+	var said v1beta1.AntreaAgentInfo
+	if !readJSON(w, r, mostHostInfo, &said) {
+		return
+	}
+	info, err = h.fill(r.Context(), info, &said, host.id.Host)
+	answer(w, info, err)
+}
+
+// ownInfo returns the info of a host as it is now. One that is named as well as another host's, or
+// a Node's, is the one's that it speaks of.
+func (h *Hosts) ownInfo(ctx context.Context, host enroll.Host) (*v1beta1.AntreaAgentInfo, error) {
+	info := &v1beta1.AntreaAgentInfo{}
+	if err := h.Reader.Get(ctx, client.ObjectKey{Name: host.Name}, info); err != nil {
+		return nil, err
+	}
+	info.ManagedFields = nil
+	if info.NodeRef == nodeRef(host) {
+		return info, nil
+	}
+	err := h.Client.Get(ctx, client.ObjectKey{Name: host.Name}, &corev1.Node{})
+	if err == nil {
+		return nil, apierrors.NewForbidden(infoResource, host.Name, errors.New("a Node has the same name"))
+	}
+	if !apierrors.IsNotFound(err) {
+		return nil, err
+	}
+	var nodes v1alpha1.ExternalNodeList
+	if err := h.Client.List(ctx, &nodes); err != nil {
+		return nil, err
+	}
+	for _, n := range nodes.Items {
+		if n.Name == host.Name && n.Namespace != host.Namespace {
+			return nil, apierrors.NewForbidden(infoResource, host.Name, errors.New("an ExternalNode of another namespace has the same name"))
+		}
+	}
+	return info, nil
+}
+
+func nodeRef(host enroll.Host) v1beta1.ObjectReference {
+	return v1beta1.ObjectReference{Kind: "ExternalNode", Namespace: host.Namespace, Name: host.Name}
+}
+
+// fill writes what a host says about itself, if the info is still the one that it has read.
+func (h *Hosts) fill(ctx context.Context, info, said *v1beta1.AntreaAgentInfo, host enroll.Host) (*v1beta1.AntreaAgentInfo, error) {
+	if said.Name != host.Name || said.ResourceVersion == "" {
+		return nil, apierrors.NewBadRequest("want the object as it was read, with its name and resourceVersion")
+	}
+	out := said.DeepCopy()
+	out.ObjectMeta = *info.ObjectMeta.DeepCopy()
+	out.ResourceVersion = said.ResourceVersion
+	for _, key := range []string{cloudv1.LabelAllowIsolates, cloudv1.LabelHeedsCloud} {
+		out.Labels = taken(out.Labels, said.Labels, key)
+	}
+	out.Annotations = taken(out.Annotations, said.Annotations, cloudv1.AnnotationIsolates)
+	out.NodeRef = nodeRef(host)
+	if err := h.Client.Update(ctx, out); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// taken makes one entry what another map says of it.
+func taken(into, from map[string]string, key string) map[string]string {
+	value, ok := from[key]
+	if !ok {
+		delete(into, key)
+		return into
+	}
+	if into == nil {
+		into = map[string]string{}
+	}
+	into[key] = value
+	return into
+}
+
+// readJSON reads a request of limited size. It is false if it has answered.
+func readJSON(w http.ResponseWriter, r *http.Request, most int64, into any) bool {
+	if r.Method != http.MethodPost && r.Method != http.MethodPut {
+		answerError(w, apierrors.NewMethodNotSupported(schema.GroupResource{Resource: r.URL.Path}, r.Method))
+		return false
+	}
+	raw, err := io.ReadAll(http.MaxBytesReader(w, r.Body, most))
+	if err == nil {
+		err = json.Unmarshal(raw, into)
+	}
+	if err != nil {
+		answerError(w, apierrors.NewBadRequest(err.Error()))
+		return false
+	}
+	return true
+}
+
+func answer(w http.ResponseWriter, v any, err error) {
+	if err != nil {
+		answerError(w, err)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(v) // who asked is gone
+}
+
+// answerError answers as the Kubernetes API does.
+func answerError(w http.ResponseWriter, err error) {
+	status := metav1.Status{Status: metav1.StatusFailure, Reason: metav1.StatusReasonInternalError, Code: http.StatusInternalServerError, Message: "the server failed to answer"}
+	var known apierrors.APIStatus
+	switch {
+	case errors.Is(err, enroll.ErrRefused):
+		status.Reason, status.Code, status.Message = metav1.StatusReasonForbidden, http.StatusForbidden, err.Error()
+	case errors.As(err, &known):
+		status = known.Status()
+	}
+	status.Kind, status.APIVersion = "Status", "v1"
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(int(status.Code))
+	_ = json.NewEncoder(w).Encode(status)
+}

@@ -1,0 +1,402 @@
+package agentcmd
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	mathrand "math/rand/v2"
+	"net"
+	"net/netip"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/utils/clock"
+
+	"github.com/nephele-io/nephele/internal/agent"
+	"github.com/nephele-io/nephele/internal/agent/nft/kernel"
+	"github.com/nephele-io/nephele/internal/controller"
+	"github.com/nephele-io/nephele/internal/enforcer"
+)
+
+const (
+	defaultAgentState  = "/var/lib/nephele/agent"
+	defaultAgentSocket = "/run/nephele/agent.sock"
+	defaultAgentLog    = "/var/log/nephele/policies.log"
+	// agentAnswerLimit bounds the wait for the agent on this host.
+	agentAnswerLimit = 10 * time.Second
+	// endpointsLimit bounds the wait for the addresses of the API server. Nothing else is done
+	// meanwhile.
+	endpointsLimit = time.Second
+)
+
+// agentFlags are those of the agent.
+type agentFlags struct {
+	needs           Needs
+	cluster         Cluster
+	server          string
+	node            string
+	kubeNode        string
+	podRanges       []string
+	stateDir        string
+	failsafe        []string
+	keepEstablished bool
+	verbose         bool
+	logFile         string
+	logFormat       string
+	probes          []string
+	config          string
+	resolvers       []string
+	metrics         string
+}
+
+// defaultAgentMetrics is where metrics are served. Nobody else than the host reaches it.
+const defaultAgentMetrics = "127.0.0.1:10351"
+
+func (f *agentFlags) register(flags *pflag.FlagSet) {
+	f.cluster.Register(flags)
+	flags.StringVar(&f.server, "policy-kubeconfig", "", "kubeconfig file that leads to the server of computed policies, if that is not the cluster's own API server")
+	flags.BoolVar(&f.keepEstablished, "keep-established", false, "let established connections go on that a changed policy does not allow any more")
+	flags.StringArrayVar(&f.probes, "probe", nil, `what must be reachable from this host whatever policies say: "tcp HOST:PORT" or a URL; may be repeated. `+
+		"A change with which it is not for a minute is taken back")
+	flags.StringVar(&f.logFile, "log-file", defaultAgentLog, "file for what policies want logged; it is rotated at 100 MB, and three old ones are kept. Empty: nothing is logged")
+	flags.StringVar(&f.logFormat, "log-format", string(agent.LogJSON), `form of its lines: "json", or "antrea" as Antrea Agents write them`)
+	flags.StringVar(&f.metrics, "metrics", defaultAgentMetrics, "HOST:PORT of the Prometheus metrics, over HTTP and to everybody who reaches it; 0 for none")
+	flags.BoolVarP(&f.verbose, "verbose", "v", false, "log more")
+	f.registerHost(flags)
+}
+
+// registerHost adds the flags that are needed without a server as well.
+func (f *agentFlags) registerHost(flags *pflag.FlagSet) {
+	flags.StringArrayVar(
+		&f.resolvers,
+		"resolver",
+		nil,
+		"address of a resolver that the host asks, besides those that its configuration names; may be repeated. Answers of others tell nothing about names in policies",
+	)
+	flags.StringVar(
+		&f.config,
+		"config",
+		"",
+		"YAML file that says what flags say, by the names externalNode, node, podCIDRs, kubeconfig, policyKubeconfig, stateDir, failsafe, probes, resolvers, keepEstablished, logFile, logFormat, metrics; flags that are given count before it",
+	)
+	flags.StringVar(&f.kubeNode, "node", "", "the Kubernetes Node that this host is, whose Pods are guarded as well; in the place of --external-node")
+	flags.StringArrayVar(&f.podRanges, "pod-cidr", nil, "addresses of Pods of this Node, besides spec.podCIDRs of the Node; may be repeated. Who has one of them and is no Pod that is known is cut off")
+	flags.StringVar(&f.node, "external-node", "", "the ExternalNode that this host is: NAMESPACE/NAME")
+	flags.StringVar(&f.stateDir, "state-dir", defaultAgentState, "directory for what was enforced last")
+	flags.StringArrayVar(&f.failsafe, "failsafe", nil, `flow that no policy can cut, such as "in tcp 22 10.0.0.0/8"; may be repeated`)
+}
+
+// policies returns the configuration for the server of computed policies. It is read anew each
+// time, because credentials are replaced.
+func (f *agentFlags) policies() (*rest.Config, error) {
+	if f.server == "" {
+		return f.cluster.Config()
+	}
+	cfg, err := clientcmd.BuildConfigFromFlags("", f.server)
+	if err != nil {
+		return nil, fmt.Errorf("--policy-kubeconfig %s: %w", f.server, err)
+	}
+	return cfg, nil
+}
+
+// flows returns how to find the failsafe flows.
+func (f *agentFlags) flows() (agent.Flows, error) {
+	out := agent.Flows{LookUp: agent.LookUp, Servers: f.servers, Resolvers: f.findResolvers}
+	for _, text := range f.failsafe {
+		flow, err := agent.ParseFailsafe(text)
+		if err != nil {
+			return out, fmt.Errorf("--failsafe: %w", err)
+		}
+		out.Own = append(out.Own, flow)
+	}
+	return out, nil
+}
+
+func (f *agentFlags) servers() ([]string, error) {
+	var out []string
+	var errs []error
+	for _, config := range []func() (*rest.Config, error){f.policies, f.cluster.Config} {
+		cfg, err := config()
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		if host := cfg.Host; !strings.Contains(host, "://") {
+			out = append(out, "https://"+host)
+		} else {
+			out = append(out, host)
+		}
+	}
+	if f.kubeNode != "" {
+		behind, err := f.behindService()
+		out, errs = append(out, behind...), append(errs, err)
+	}
+	return out, errors.Join(errs...)
+}
+
+// behindService returns where the API server of the Node's cluster really is. An agent in a Pod
+// reaches it by its Service, and rules see what that is translated to.
+func (f *agentFlags) behindService() ([]string, error) {
+	cfg, err := f.cluster.Config()
+	if err != nil {
+		return nil, err
+	}
+	cfg = rest.CopyConfig(cfg)
+	cfg.Timeout = endpointsLimit
+	c, err := kubernetes.NewForConfig(cfg)
+	if err != nil {
+		return nil, err
+	}
+	slice, err := c.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault).Get(context.Background(), "kubernetes", metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("where the API server is: %w", err)
+	}
+	var out []string
+	for _, e := range slice.Endpoints {
+		for _, a := range e.Addresses {
+			for _, p := range slice.Ports {
+				if p.Port != nil {
+					out = append(out, "https://"+net.JoinHostPort(a, strconv.Itoa(int(*p.Port))))
+				}
+			}
+		}
+	}
+	return out, nil
+}
+
+// findResolvers returns the resolvers of the host: those of its configuration, also where a
+// resolver on the host asks them.
+func (f *agentFlags) findResolvers() ([]netip.Addr, error) {
+	var out []netip.Addr
+	for _, text := range f.resolvers {
+		a, err := netip.ParseAddr(text)
+		if err != nil {
+			return nil, fmt.Errorf("--resolver %q: want an address", text)
+		}
+		out = append(out, a.Unmap())
+	}
+	for _, file := range []string{"/etc/resolv.conf", "/run/systemd/resolve/resolv.conf"} {
+		text, err := os.ReadFile(file)
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return nil, err
+		}
+		out = append(out, agent.ParseResolvers(string(text))...)
+	}
+	return out, nil
+}
+
+// key is the enforcer key.
+func (f *agentFlags) key() string { return cmp.Or(f.kubeNode, f.node) }
+
+func (f *agentFlags) checkKey() error {
+	namespace, name, ok := strings.Cut(f.node, "/")
+	switch {
+	case f.kubeNode != "" && f.node != "":
+		return errors.New("give --node or --external-node, and not both")
+	case f.kubeNode != "":
+		if strings.Contains(f.kubeNode, "/") {
+			return fmt.Errorf("--node %q: want the name of a Node", f.kubeNode)
+		}
+	case !ok || namespace == "" || name == "" || strings.Contains(name, "/"):
+		return fmt.Errorf("--external-node %q: want NAMESPACE/NAME", f.node)
+	}
+	return nil
+}
+
+func (f *agentFlags) options(log logr.Logger) (agent.Options, error) {
+	if err := f.checkKey(); err != nil {
+		return agent.Options{}, err
+	}
+	flows, err := f.flows()
+	if err != nil {
+		return agent.Options{}, err
+	}
+	store, err := agent.OpenStore(f.stateDir)
+	if err != nil {
+		return agent.Options{}, err
+	}
+	table, err := kernel.Open(kernel.DefaultTable)
+	if err != nil {
+		return agent.Options{}, err
+	}
+	return agent.Options{Key: f.key(), Table: table, Store: store, Failsafe: flows.All, Clock: clock.RealClock{}, Log: log}, nil
+}
+
+// agentCommands are the commands of hosts with an agent.
+func agentCommands(n Needs) []*cobra.Command {
+	f := agentFlags{needs: n, cluster: n.Cluster()}
+	var socket string
+	cmd := &cobra.Command{
+		Use:   "agent",
+		Short: "Guard this host: enforce what is computed for its ExternalNode or Node, by nftables",
+		Long: `Guard this host: enforce what is computed for its ExternalNode, by nftables; or with --node, what is computed for the Pods
+of a Kubernetes Node and the Node itself, beside whatever CNI plugin there is.
+
+The rules are in a table of their own, "inet nephele". They stay in force when the agent stops, and without a server; they
+go by "nephele agent uninstall". Flows that no policy can cut: to the servers that the agent talks to, to the host's
+resolvers, DHCP, and those given with --failsafe.`,
+		Example: `  nephele agent --external-node vms/web-1 --kubeconfig /etc/nephele/kubeconfig --failsafe "in tcp 22 10.0.0.0/8"
+  nephele agent --node worker-1`,
+		Args: n.NoSuchCommand,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := f.readConfig(cmd.Flags()); err != nil {
+				return err
+			}
+			return runAgent(cmd.Context(), &f, socket, n.Log(cmd.ErrOrStderr(), f.verbose))
+		},
+	}
+	f.register(cmd.Flags())
+	cmd.PersistentFlags().StringVar(&socket, "socket", defaultAgentSocket, "where the agent answers on this host")
+	cmd.AddCommand(newAgentLoadCommand(n), newAgentStatusCommand(n, &socket), newAgentExplainCommand(n, &socket))
+	cmd.AddCommand(newAgentReleaseCommand(&socket), newAgentUninstallCommand(), newAgentEnrollCommand())
+	return []*cobra.Command{cmd}
+}
+
+func runAgent(ctx context.Context, f *agentFlags, socket string, log logr.Logger) error {
+	o, err := f.options(log)
+	if err != nil {
+		return err
+	}
+	if _, err := f.policies(); err != nil {
+		return fmt.Errorf("finding the server of computed policies: %w", err)
+	}
+	policies, err := enforcer.NewClient(enforcer.ClientOptions{Config: f.policies})
+	if err != nil {
+		return err
+	}
+	counted := enforcer.NewMetrics()
+	o.Follower = enforcer.Follower{
+		Source: policies, Clock: clock.RealClock{}, Random: mathrand.Float64, Quiet: controller.AntreaQuiet, Metrics: counted, Log: log.WithName("enforcer"),
+	}
+	reporter := enforcer.NewReporter(enforcer.ReporterOptions{Client: policies, Clock: clock.RealClock{}, Random: mathrand.Float64, Metrics: counted, Log: log.WithName("reports")})
+	o.Reports = reporter
+	o.Info, o.Statistics = agentInfo(f), policies.Statistics
+	if !f.keepEstablished {
+		connections, err := kernel.OpenConnections()
+		if err != nil {
+			return err
+		}
+		connections.Through = f.kubeNode != ""
+		o.Connections = connections
+	}
+	if f.kubeNode != "" {
+		if o.Pods, err = f.pods(log); err != nil {
+			return err
+		}
+	} else {
+		o.Yield = yield(f)
+		o.Names = agent.NewNames(agent.NamesOptions{Resolvers: f.findResolvers, LookUp: agent.LookUp, Clock: clock.RealClock{}})
+	}
+	if o.PacketLog, err = f.packetLog(); err != nil {
+		return err
+	}
+	var probes []func(context.Context) error
+	for _, text := range f.probes {
+		probe, err := agent.ParseProbe(text)
+		if err != nil {
+			return fmt.Errorf("--probe: %w", err)
+		}
+		probes = append(probes, probe)
+	}
+	o.Probe = agent.Probes(probes...)
+	a := agent.New(o)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	parts := []func(context.Context) error{a.Run, reporter.Start, func(ctx context.Context) error { return a.Serve(ctx, socket) }}
+	if f.metrics != "" && f.metrics != "0" {
+		parts = append(parts, func(ctx context.Context) error { serveMetrics(ctx, f.metrics, log, a.Metrics(), counted); return nil })
+	}
+	if path := *f.cluster.Kubeconfig; path != "" && f.kubeNode == "" {
+		parts = append(parts, func(ctx context.Context) error {
+			keepEnrolled(ctx, renewer{path, f.needs.Client}, clock.RealClock{}, log)
+			return nil
+		})
+	}
+	if o.Names != nil {
+		parts = append(parts, func(ctx context.Context) error { learnNames(ctx, o.Names, log); return nil })
+	}
+	if l := o.PacketLog; l != nil {
+		l.Rule = a.LoggedRule
+		parts = append(parts, func(ctx context.Context) error { writeLog(ctx, l, log); return nil })
+	}
+	failed := make(chan error, len(parts))
+	for _, run := range parts {
+		go func() {
+			failed <- run(ctx)
+			cancel()
+		}()
+	}
+	var errs []error
+	for range parts {
+		errs = append(errs, <-failed)
+	}
+	return errors.Join(errs...)
+}
+
+func newAgentLoadCommand(n Needs) *cobra.Command {
+	f := agentFlags{needs: n, cluster: n.Cluster()}
+	cmd := &cobra.Command{
+		Use:   "load",
+		Short: "Enforce what was enforced last, and end; for the time before there is a network",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := f.readConfig(cmd.Flags()); err != nil {
+				return err
+			}
+			o, err := f.options(n.Log(cmd.ErrOrStderr(), false))
+			if err != nil {
+				return err
+			}
+			flows, err := f.flows()
+			if err != nil {
+				return err
+			}
+			// There is no network to look anything up.
+			flows.Servers = func() ([]string, error) { return nil, nil }
+			if f.kubeNode != "" {
+				o.Pods = agent.KeptPods()
+			}
+			o.Failsafe, o.Reports, o.Follower.Clock = flows.All, nil, o.Clock
+			return agent.New(o).Load(cmd.Context())
+		},
+	}
+	f.registerHost(cmd.Flags())
+	return cmd
+}
+
+func newAgentUninstallCommand() *cobra.Command {
+	var stateDir string
+	cmd := &cobra.Command{
+		Use:   "uninstall",
+		Short: "Remove the rules and what was kept; nothing is enforced on this host from then on",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			table, err := kernel.Open(kernel.DefaultTable)
+			if err != nil {
+				return err
+			}
+			if err := table.Delete(); errors.Is(err, kernel.ErrOwned) {
+				return errors.New("the agent is running: stop it first")
+			} else if err != nil {
+				return err
+			}
+			store, err := agent.OpenStore(stateDir)
+			if err != nil {
+				return err
+			}
+			return store.Remove()
+		},
+	}
+	cmd.Flags().StringVar(&stateDir, "state-dir", defaultAgentState, "directory for what was enforced last")
+	return cmd
+}

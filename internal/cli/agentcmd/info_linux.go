@@ -1,0 +1,168 @@
+package agentcmd
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/client-go/rest"
+
+	"github.com/nephele-io/nephele/api/antrea/v1beta1"
+	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	"github.com/nephele-io/nephele/internal/agent"
+	"github.com/nephele-io/nephele/internal/cloud/handover"
+)
+
+// mostNotEnforceable is of how many Pods on which policies cannot be enforced the agent tells.
+const mostNotEnforceable = 100
+
+// infoClient reads and writes AntreaAgentInfos, at kube-apiserver or at a server of hosts, which
+// serves nothing by which a client could find out more.
+type infoClient struct{ rest *rest.RESTClient }
+
+// infos returns a client with the present credentials.
+func (f *agentFlags) infos() (infoClient, error) {
+	given, err := f.cluster.Config()
+	if err != nil {
+		return infoClient{}, err
+	}
+	scheme := runtime.NewScheme()
+	if err := v1beta1.AddToScheme(scheme); err != nil {
+		return infoClient{}, fmt.Errorf("agent info: %w", err)
+	}
+	cfg, gv := rest.CopyConfig(given), v1beta1.GroupVersion()
+	cfg.APIPath, cfg.GroupVersion, cfg.NegotiatedSerializer = "/apis", &gv, serializer.NewCodecFactory(scheme).WithoutConversion()
+	cfg.ContentType, cfg.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
+	c, err := rest.RESTClientFor(cfg)
+	if err != nil {
+		return infoClient{}, fmt.Errorf("agent info: %w", err)
+	}
+	return infoClient{c}, nil
+}
+
+func (c infoClient) get(ctx context.Context, name string) (*v1beta1.AntreaAgentInfo, error) {
+	info := &v1beta1.AntreaAgentInfo{}
+	return info, c.rest.Get().Resource("antreaagentinfos").Name(name).Do(ctx).Into(info)
+}
+
+func (c infoClient) update(ctx context.Context, info *v1beta1.AntreaAgentInfo) error {
+	return c.rest.Put().Resource("antreaagentinfos").Name(info.Name).Body(info).Do(ctx).Error()
+}
+
+// agentInfo fills in the AntreaAgentInfo of the host, which the controller has made.
+func agentInfo(f *agentFlags) func(context.Context, *agent.Status) error {
+	return func(ctx context.Context, s *agent.Status) error {
+		c, err := f.infos()
+		if err != nil {
+			return err
+		}
+		namespace, name, _ := strings.Cut(f.node, "/")
+		if f.kubeNode != "" {
+			name = f.kubeNode
+		}
+		info, err := c.get(ctx, name)
+		if apierrors.IsNotFound(err) {
+			return agent.ErrNoInfo // of a server that makes none, or not yet
+		} else if err != nil {
+			return err
+		}
+		info.Version = f.needs.Version
+		fillAgentInfo(info, s, namespace, name, metav1.Now())
+		return c.update(ctx, info)
+	}
+}
+
+// yield agrees with the controller that the host isolates no other directions any more. Both write
+// the AntreaAgentInfo as they have read it, so that of the two, to open here and to open in the
+// cloud, only one can be.
+func yield(f *agentFlags) func(context.Context, agent.Isolated) (bool, error) {
+	return func(ctx context.Context, isolates agent.Isolated) (bool, error) {
+		c, err := f.infos()
+		if err != nil {
+			return false, err
+		}
+		_, name, _ := strings.Cut(f.node, "/")
+		info, err := c.get(ctx, name)
+		if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
+			return true, nil // then nothing was ever left to this agent
+		}
+		if err != nil {
+			return false, err
+		}
+		_, directions, _ := strings.Cut(info.Annotations[cloudv1alpha1.AnnotationCloudLetsIn], " ")
+		open, keeps := handover.ParseDirections(directions), handover.Directions(isolates)
+		if open.And(keeps) != open {
+			return false, nil
+		}
+		if info.Annotations[cloudv1alpha1.AnnotationIsolates] == keeps.String() {
+			return true, nil
+		}
+		metav1.SetMetaDataAnnotation(&info.ObjectMeta, cloudv1alpha1.AnnotationIsolates, keeps.String())
+		return true, c.update(ctx, info)
+	}
+}
+
+func fillAgentInfo(info *v1beta1.AntreaAgentInfo, s *agent.Status, namespace, name string, now metav1.Time) {
+	if info.Labels == nil {
+		info.Labels = map[string]string{}
+	}
+	if namespace != "" {
+		info.Labels[cloudv1alpha1.LabelAllowIsolates], info.Labels[cloudv1alpha1.LabelHeedsCloud] = "true", "true"
+		metav1.SetMetaDataAnnotation(&info.ObjectMeta, cloudv1alpha1.AnnotationIsolates, handover.Directions{s.IsolatedIngress, s.IsolatedEgress}.String())
+		info.NodeRef = v1beta1.ObjectReference{Kind: "ExternalNode", Namespace: namespace, Name: name}
+	} else {
+		info.NodeRef = v1beta1.ObjectReference{Kind: "Node", Name: name}
+		if s.Pods != nil {
+			info.LocalPodNum, info.NodeSubnets = int32(s.Pods.Known), s.Pods.Ranges
+			told := s.Pods.NotEnforceable[:min(len(s.Pods.NotEnforceable), mostNotEnforceable)]
+			metav1.SetMetaDataAnnotation(&info.ObjectMeta, cloudv1alpha1.AnnotationNotEnforceable, strings.Join(told, "\n"))
+		}
+	}
+	info.NetworkPolicyControllerInfo = v1beta1.NetworkPolicyControllerInfo{
+		NetworkPolicyNum: int32(len(s.Policies)), AddressGroupNum: int32(s.AddressGroups), AppliedToGroupNum: int32(s.AppliedToGroups),
+	}
+	condition := func(t v1beta1.AgentConditionType, ok bool, reason, message string) v1beta1.AgentCondition {
+		c := v1beta1.AgentCondition{Type: t, Status: metav1.ConditionTrue, LastHeartbeatTime: now, Message: message}
+		if !ok {
+			c.Status, c.Reason = metav1.ConditionFalse, reason
+		}
+		return c
+	}
+	healthy := s.State == agent.StateEnforcing || s.State == agent.StateKept
+	says := s.Error
+	switch {
+	case s.State == agent.StateReleased:
+		says = "released on the host until " + s.ReleasedUntil.UTC().Format(time.RFC3339)
+	case healthy:
+		says = summary(s)
+	}
+	info.AgentConditions = []v1beta1.AgentCondition{
+		condition(v1beta1.AgentHealthy, healthy, string(s.State), says),
+		condition(v1beta1.ControllerConnectionUp, s.Connected, "NotInSync", s.ServerError),
+	}
+}
+
+// summary is what an agent that is healthy tells about itself.
+func summary(s *agent.Status) string {
+	refused := 0
+	for _, p := range s.Policies {
+		if !p.Enforced {
+			refused++
+		}
+	}
+	text := fmt.Sprintf("nftables: %d rules, %d elements of sets; %d of %d policies enforced", s.Rules, s.Elements, len(s.Policies)-refused, len(s.Policies))
+	if !s.LastWrite.IsZero() {
+		text += fmt.Sprintf("; the last change took %d ms, at %s", s.LastWriteMilliseconds, s.LastWrite.UTC().Format(time.RFC3339))
+	}
+	for _, t := range s.Troubles() {
+		if t.Text != "" {
+			text += "; trouble with " + t.With
+		}
+	}
+	return text
+}

@@ -1,0 +1,289 @@
+package enroll
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"golang.org/x/time/rate"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/retry"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nephele-io/nephele/api/antrea/v1alpha1"
+)
+
+// AuthorityName is the name of the Secret with the authority for hosts. What is in it is to stay:
+// with another authority all hosts have to enroll again.
+const AuthorityName = "nephele-host-authority"
+
+// What the Secret holds.
+const authorityCert, authorityKey = "tls.crt", "tls.key"
+
+// Strangers may make the desk ask the API server this often: for a token that was made a moment
+// ago, which the cache does not have yet.
+const (
+	strangersPerSecond = 5
+	strangersAtOnce    = 20
+)
+
+// ErrRefused is wrapped by errors that tell a host that what it shows does not count.
+var ErrRefused = errors.New("refused")
+
+// DeskOptions are what a Desk needs. All fields are required.
+type DeskOptions struct {
+	// Client reads ExternalNodes from a cache and Secrets from the API server, and writes. Live
+	// reads from the API server.
+	Client client.Client
+	Live   client.Reader
+	// Namespace is that of the Secret.
+	Namespace string
+	Clock     clock.PassiveClock
+	Log       logr.Logger
+}
+
+// Desk gives certificates to hosts, and says whom certificates are of.
+type Desk struct {
+	o         DeskOptions
+	authority *Authority
+	strangers *rate.Limiter
+
+	mu sync.Mutex
+	// guests are the long requests of hosts that are being answered.
+	guests map[Host]map[*guest]bool
+}
+
+// guest is a long request.
+type guest struct {
+	id   Identity
+	send context.CancelFunc
+}
+
+// OpenDesk reads the authority from its Secret, and makes one if there is none.
+func OpenDesk(ctx context.Context, o DeskOptions) (*Desk, error) {
+	d := &Desk{o: o, strangers: rate.NewLimiter(strangersPerSecond, strangersAtOnce), guests: map[Host]map[*guest]bool{}}
+	// Several replicas may be the first at the same time.
+	err := retry.OnError(retry.DefaultBackoff, func(err error) bool { return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) },
+		func() (err error) { d.authority, err = d.load(ctx); return err })
+	if err != nil {
+		return nil, fmt.Errorf("the authority for hosts, Secret %s/%s: %w", o.Namespace, AuthorityName, err)
+	}
+	return d, nil
+}
+
+func (d *Desk) load(ctx context.Context) (*Authority, error) {
+	var s corev1.Secret
+	err := d.o.Client.Get(ctx, client.ObjectKey{Namespace: d.o.Namespace, Name: AuthorityName}, &s)
+	absent := apierrors.IsNotFound(err)
+	if err != nil && !absent {
+		return nil, err
+	}
+	if len(s.Data[authorityCert]) > 0 || len(s.Data[authorityKey]) > 0 {
+		return parseAuthority(s.Data[authorityCert], s.Data[authorityKey])
+	}
+	made, err := newAuthority(d.o.Clock.Now())
+	if err != nil {
+		return nil, err
+	}
+	key, err := made.keyPEM()
+	if err != nil {
+		return nil, err
+	}
+	s.Namespace, s.Name, s.Data = d.o.Namespace, AuthorityName, map[string][]byte{authorityCert: made.CertPEM(), authorityKey: key}
+	if absent {
+		s.Type = corev1.SecretTypeOpaque
+		err = d.o.Client.Create(ctx, &s)
+	} else {
+		err = d.o.Client.Update(ctx, &s)
+	}
+	if err == nil {
+		d.o.Log.Info("A new authority signs the certificates of hosts", "secret", d.o.Namespace+"/"+AuthorityName, "sha256", fingerprint(made.cert))
+	}
+	return made, err
+}
+
+// Authority is the one of the desk.
+func (d *Desk) Authority() *Authority { return d.authority }
+
+// Serve makes a certificate and a key for a server of hosts, in PEM.
+func (d *Desk) Serve() (cert, key []byte, err error) { return d.authority.serving(d.o.Clock.Now()) }
+
+// Follow listens for ExternalNodes that go or change, so that requests of their hosts end.
+func (d *Desk) Follow(ctx context.Context, informers interface {
+	GetInformer(ctx context.Context, obj client.Object, opts ...cache.InformerGetOption) (cache.Informer, error)
+}) error {
+	informer, err := informers.GetInformer(ctx, &v1alpha1.ExternalNode{}, cache.BlockUntilSynced(false))
+	if err == nil {
+		_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+			UpdateFunc: func(_, o any) { d.heard(o) },
+			DeleteFunc: func(o any) {
+				if last, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
+					o = last.Obj
+				}
+				if n, ok := o.(*v1alpha1.ExternalNode); ok {
+					d.sendHome(Host{n.Namespace, n.Name}, nil)
+				}
+			},
+		})
+	}
+	if err != nil {
+		return fmt.Errorf("certificates of hosts: watch ExternalNodes: %w", err)
+	}
+	return nil
+}
+
+func (d *Desk) heard(o any) {
+	if n, ok := o.(*v1alpha1.ExternalNode); ok {
+		d.sendHome(Host{n.Namespace, n.Name}, n)
+	}
+}
+
+// sendHome ends the requests that do not count any more.
+func (d *Desk) sendHome(h Host, node *v1alpha1.ExternalNode) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for g := range d.guests[h] {
+		if node == nil || counts(g.id, node) != nil {
+			g.send()
+		}
+	}
+}
+
+// counts fails unless certificates of this enrolment count for the ExternalNode.
+func counts(id Identity, node *v1alpha1.ExternalNode) error {
+	switch {
+	case node.UID != id.UID || !node.DeletionTimestamp.IsZero():
+		return fmt.Errorf("%w: the ExternalNode %s that the certificate is of is gone", ErrRefused, id.Host)
+	case node.Annotations[AnnotationIdentity] != id.Enrolment:
+		return fmt.Errorf("%w: the certificate of host %s was revoked, or the host has enrolled again", ErrRefused, id.Host)
+	}
+	return nil
+}
+
+// Known fails unless an identity counts now, as far as the cache knows.
+func (d *Desk) Known(ctx context.Context, id Identity) error {
+	var node v1alpha1.ExternalNode
+	if err := d.o.Client.Get(ctx, client.ObjectKey{Namespace: id.Host.Namespace, Name: id.Host.Name}, &node); apierrors.IsNotFound(err) {
+		return fmt.Errorf("%w: there is no ExternalNode %s any more", ErrRefused, id.Host)
+	} else if err != nil {
+		return err
+	}
+	return counts(id, &node)
+}
+
+// Identify says whom a certificate is of. ours is false for those that somebody else has signed;
+// then there is no error.
+func (d *Desk) Identify(ctx context.Context, cert *x509.Certificate) (id Identity, ours bool, err error) {
+	id, ours, err = d.authority.verify(cert, d.o.Clock.Now())
+	if !ours {
+		return Identity{}, false, nil
+	}
+	if err != nil {
+		return Identity{}, true, fmt.Errorf("%w: %w", ErrRefused, err)
+	}
+	return id, true, d.Known(ctx, id)
+}
+
+// Stay returns a context for a long request, which ends when the identity does not count any more,
+// and what ends it otherwise.
+func (d *Desk) Stay(ctx context.Context, id Identity) (context.Context, func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	g := &guest{id, cancel}
+	d.mu.Lock()
+	if d.guests[id.Host] == nil {
+		d.guests[id.Host] = map[*guest]bool{}
+	}
+	d.guests[id.Host][g] = true
+	d.mu.Unlock()
+	if d.Known(ctx, id) != nil { // since it was let in
+		cancel()
+	}
+	return ctx, func() {
+		cancel()
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if delete(d.guests[id.Host], g); len(d.guests[id.Host]) == 0 {
+			delete(d.guests, id.Host)
+		}
+	}
+}
+
+// Papers are what a host proves itself with, and by what it knows the server, in PEM.
+type Papers struct {
+	Certificate string `json:"certificate"`
+	Authority   string `json:"authority"`
+}
+
+// Redeem gives a host its first certificate for a secret of Invite, which can then not be used
+// again. Certificates of the host from before do not count any more.
+func (d *Desk) Redeem(ctx context.Context, h Host, secret string, request []byte) (Papers, error) {
+	var node v1alpha1.ExternalNode
+	key, now := client.ObjectKey{Namespace: h.Namespace, Name: h.Name}, d.o.Clock.Now()
+	err := d.o.Client.Get(ctx, key, &node)
+	if client.IgnoreNotFound(err) != nil {
+		return Papers{}, err
+	}
+	// The token was made a moment ago, or it is nobody's. Only so many may make us find out.
+	if (err != nil || invited(&node, secret, now) != nil) && !d.strangers.Allow() {
+		return Papers{}, apierrors.NewTooManyRequests("too many tokens that are not valid; try again", 1)
+	}
+	if err := d.o.Live.Get(ctx, key, &node); apierrors.IsNotFound(err) {
+		return Papers{}, fmt.Errorf("%w: %w", ErrRefused, errNotInvited)
+	} else if err != nil {
+		return Papers{}, err
+	}
+	if err := invited(&node, secret, now); err != nil {
+		return Papers{}, fmt.Errorf("%w: %w", ErrRefused, err)
+	}
+	if _, err := requestedKey(request); err != nil { // before the token is gone
+		return Papers{}, apierrors.NewBadRequest(err.Error())
+	}
+	id := Identity{h, node.UID, rand.Text()}
+	err = retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		err := annotate(ctx, d.o.Client, node.DeepCopy(), map[string]any{AnnotationToken: nil, AnnotationIdentity: id.Enrolment})
+		if !apierrors.IsConflict(err) {
+			return err
+		}
+		// Somebody else has written it; perhaps with the same token.
+		if err := d.o.Live.Get(ctx, key, &node); err != nil {
+			return err
+		}
+		if wrong := invited(&node, secret, now); wrong != nil {
+			return fmt.Errorf("%w: %w", ErrRefused, wrong)
+		}
+		return err
+	})
+	if apierrors.IsNotFound(err) {
+		return Papers{}, fmt.Errorf("%w: %w", ErrRefused, errNotInvited)
+	}
+	if err != nil {
+		return Papers{}, err
+	}
+	d.o.Log.Info("A host has enrolled", "externalNode", h.String())
+	return d.papers(id, request, now)
+}
+
+// Renew gives a host with a certificate that counts its next one.
+func (d *Desk) Renew(ctx context.Context, id Identity, request []byte) (Papers, error) {
+	if err := d.Known(ctx, id); err != nil {
+		return Papers{}, err
+	}
+	if _, err := requestedKey(request); err != nil {
+		return Papers{}, apierrors.NewBadRequest(err.Error())
+	}
+	return d.papers(id, request, d.o.Clock.Now())
+}
+
+func (d *Desk) papers(id Identity, request []byte, now time.Time) (Papers, error) {
+	cert, err := d.authority.certify(id, request, now)
+	return Papers{string(cert), string(d.authority.CertPEM())}, err
+}

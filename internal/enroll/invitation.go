@@ -1,0 +1,169 @@
+package enroll
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"crypto/x509"
+	"encoding/hex"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nephele-io/nephele/api/antrea/v1alpha1"
+)
+
+// What an ExternalNode carries of the identity of its host. Who may write an ExternalNode may so
+// decide which host it is; who may read one learns nothing that helps.
+const (
+	// AnnotationToken is the hash of the one token by which a host can enroll, and its end. It goes
+	// when it is used.
+	AnnotationToken = "nephele.io/host-token"
+	// AnnotationIdentity names the enrolment whose certificates count. Without it none do.
+	AnnotationIdentity = "nephele.io/host-identity"
+)
+
+// Where the certificate of the authority for hosts is published, for those who invite.
+const (
+	authorityNamespace, authorityConfigMap = "kube-system", "antrea-ca"
+	// AuthorityKey is the key of that ConfigMap.
+	AuthorityKey = "hosts.crt"
+)
+
+// The bounds of how long a token can be used.
+const (
+	ShortestInvitation = time.Minute
+	LongestInvitation  = 7 * 24 * time.Hour
+)
+
+// Invitation is what a host enrolls with: which host it is, a secret that can be used once, and by
+// what it knows the server.
+type Invitation struct {
+	Host   Host
+	Secret string
+	// Authority is the SHA-256 of the certificate of the authority for hosts, in hex.
+	Authority string
+}
+
+// String is the token, in one word.
+func (i Invitation) String() string {
+	return i.Host.Namespace + "/" + i.Host.Name + ":" + i.Secret + ":" + i.Authority
+}
+
+// ParseInvitation reads a token. Its errors do not repeat the secret.
+func ParseInvitation(text string) (Invitation, error) {
+	parts := strings.Split(strings.TrimSpace(text), ":")
+	if len(parts) != 3 || parts[1] == "" {
+		return Invitation{}, errors.New("this is not a token of nephele enroll-token: want NAMESPACE/NAME:SECRET:HASH")
+	}
+	host, err := ParseHost(parts[0])
+	if err != nil {
+		return Invitation{}, fmt.Errorf("this is not a token of nephele enroll-token: %w", err)
+	}
+	if sum, err := hex.DecodeString(parts[2]); err != nil || len(sum) != sha256.Size {
+		return Invitation{}, errors.New("this is not a token of nephele enroll-token: its end is not a SHA-256 in hex")
+	}
+	return Invitation{host, parts[1], parts[2]}, nil
+}
+
+// fingerprint is how an authority is named in tokens.
+func fingerprint(cert *x509.Certificate) string {
+	sum := sha256.Sum256(cert.Raw)
+	return hex.EncodeToString(sum[:])
+}
+
+// mark is the value of AnnotationToken. The hash is that of this one ExternalNode, so that it means
+// nothing on another, nor on a later one of the same name.
+func mark(uid types.UID, h Host, secret string, end time.Time) string {
+	sum := sha256.Sum256([]byte("nephele host token\n" + string(uid) + "\n" + h.String() + "\n" + secret))
+	return hex.EncodeToString(sum[:]) + " " + end.UTC().Format(time.RFC3339)
+}
+
+// errNotInvited does not tell why, because that is for the owner of the token to know.
+var errNotInvited = errors.New("the token is not valid for this host: it was used, it was replaced by another, or it is for another ExternalNode")
+
+// invited fails unless the ExternalNode carries the mark of this secret, and its time is not over.
+func invited(node *v1alpha1.ExternalNode, secret string, now time.Time) error {
+	hash, until, _ := strings.Cut(node.Annotations[AnnotationToken], " ")
+	end, err := time.Parse(time.RFC3339, until)
+	if hash == "" || err != nil || !node.DeletionTimestamp.IsZero() {
+		return errNotInvited
+	}
+	want := mark(node.UID, Host{node.Namespace, node.Name}, secret, end)
+	if subtle.ConstantTimeCompare([]byte(want), []byte(hash+" "+until)) != 1 {
+		return errNotInvited
+	}
+	if !now.Before(end) {
+		return fmt.Errorf("the token ended at %s", until)
+	}
+	return nil
+}
+
+// Invite makes the one token by which the host of an ExternalNode can enroll, in place of one made
+// before. It can be used once, for as long as is said.
+func Invite(ctx context.Context, c client.Client, h Host, lifetime time.Duration, now time.Time) (Invitation, time.Time, error) {
+	if lifetime < ShortestInvitation || lifetime > LongestInvitation {
+		return Invitation{}, time.Time{}, fmt.Errorf("a token lasts from %s to %s", ShortestInvitation, LongestInvitation)
+	}
+	node, err := find(ctx, c, h)
+	if err != nil {
+		return Invitation{}, time.Time{}, err
+	}
+	var published corev1.ConfigMap
+	if err := c.Get(ctx, client.ObjectKey{Namespace: authorityNamespace, Name: authorityConfigMap}, &published); err != nil {
+		return Invitation{}, time.Time{}, fmt.Errorf("by what hosts know the server: %w", err)
+	}
+	block, _ := pem.Decode([]byte(published.Data[AuthorityKey]))
+	if block == nil {
+		return Invitation{}, time.Time{}, fmt.Errorf("ConfigMap %s/%s has no %q: the controller does not give certificates to hosts", authorityNamespace, authorityConfigMap, AuthorityKey)
+	}
+	authority, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		return Invitation{}, time.Time{}, fmt.Errorf("ConfigMap %s/%s: %w", authorityNamespace, authorityConfigMap, err)
+	}
+	out, end := Invitation{h, rand.Text(), fingerprint(authority)}, now.Add(lifetime)
+	err = annotate(ctx, c, node, map[string]any{AnnotationToken: mark(node.UID, h, out.Secret, end)})
+	return out, end, err
+}
+
+// find returns the ExternalNode of a host.
+func find(ctx context.Context, c client.Reader, h Host) (*v1alpha1.ExternalNode, error) {
+	var node v1alpha1.ExternalNode
+	if err := c.Get(ctx, client.ObjectKey{Namespace: h.Namespace, Name: h.Name}, &node); apierrors.IsNotFound(err) {
+		return nil, fmt.Errorf("there is no ExternalNode %s: make it first, then its host can be enrolled", h)
+	} else if err != nil {
+		return nil, fmt.Errorf("find ExternalNode %s: %w", h, err)
+	}
+	return &node, nil
+}
+
+// annotate changes annotations of the ExternalNode that this one was read as; nil removes one.
+func annotate(ctx context.Context, c client.Client, node *v1alpha1.ExternalNode, values map[string]any) error {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": node.UID, "resourceVersion": node.ResourceVersion, "annotations": values}})
+	if err != nil {
+		return err
+	}
+	if err := c.Patch(ctx, node, client.RawPatch(types.MergePatchType, patch)); err != nil {
+		return fmt.Errorf("annotate ExternalNode %s/%s: %w", node.Namespace, node.Name, err)
+	}
+	return nil
+}
+
+// disown takes from an ExternalNode what its host could enroll and prove itself with.
+func disown(ctx context.Context, c client.Client, h Host) error {
+	var node v1alpha1.ExternalNode
+	err := c.Get(ctx, client.ObjectKey{Namespace: h.Namespace, Name: h.Name}, &node)
+	if err != nil || node.Annotations[AnnotationToken] == "" && node.Annotations[AnnotationIdentity] == "" {
+		return client.IgnoreNotFound(err)
+	}
+	return annotate(ctx, c, &node, map[string]any{AnnotationToken: nil, AnnotationIdentity: nil})
+}

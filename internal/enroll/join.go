@@ -1,0 +1,165 @@
+package enroll
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Where a server of hosts answers: for tokens, for certificates, and for what agents tell about
+// themselves, with the name of the host behind it.
+const (
+	JoinPath  = "/nephele/hosts/join"
+	RenewPath = "/nephele/hosts/renew"
+	InfosPath = "/apis/crd.antrea.io/v1beta1/antreaagentinfos/"
+)
+
+const (
+	// joinLimit bounds a request for a certificate, mostAnswer what is read of its answer, in
+	// bytes.
+	joinLimit  = 30 * time.Second
+	mostAnswer = 64 << 10
+)
+
+// Asked is a request for a certificate. With a certificate there is no need for host and secret.
+type Asked struct {
+	Host   string `json:"host,omitempty"`
+	Secret string `json:"secret,omitempty"`
+	// Request is a certificate request in PEM. Only its key counts.
+	Request string `json:"request"`
+}
+
+// Key is a new key of a host, in PEM, with the request for a certificate.
+type Key struct{ Private, Request []byte }
+
+// NewKey makes a key.
+func NewKey() (Key, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return Key{}, err
+	}
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return Key{}, err
+	}
+	request, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
+	return Key{
+		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: request}),
+	}, err
+}
+
+// Join uses an invitation at the server with a URL, which has to prove first that it is the one
+// that the invitation is from. The token is then used up, also if the answer is lost.
+func Join(ctx context.Context, server string, i Invitation, key Key) (Papers, error) {
+	c := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{
+		ServerName: ServerName, MinVersion: tls.VersionTLS12,
+		// What is shown is checked below, against the hash.
+		InsecureSkipVerify: true,
+		VerifyConnection:   func(s tls.ConnectionState) error { return proven(s.PeerCertificates, i.Authority, time.Now()) },
+	}}}
+	return ask(ctx, c, server, JoinPath, Asked{i.Host.String(), i.Secret, string(key.Request)})
+}
+
+// Renewal asks for the next certificate, with a client that shows the one there is.
+func Renewal(ctx context.Context, c *http.Client, server string, key Key) (Papers, error) {
+	return ask(ctx, c, server, RenewPath, Asked{Request: string(key.Request)})
+}
+
+// proven fails unless a server shows the authority with this hash, and a certificate that it has
+// signed for servers of hosts.
+func proven(chain []*x509.Certificate, hash string, now time.Time) error {
+	roots := x509.NewCertPool()
+	found := false
+	for _, c := range chain {
+		if fingerprint(c) == hash {
+			roots.AddCert(c)
+			found = true
+		}
+	}
+	if !found {
+		return errors.New("this is not the server that the token is from: it does not show the authority that the token names")
+	}
+	if _, err := chain[0].Verify(x509.VerifyOptions{Roots: roots, DNSName: ServerName, CurrentTime: now}); err != nil {
+		return fmt.Errorf("this is not the server that the token is from: %w", err)
+	}
+	return nil
+}
+
+func ask(ctx context.Context, c *http.Client, server, path string, asked Asked) (Papers, error) {
+	at, err := url.Parse(server)
+	if err != nil || at.Scheme != "https" || at.Host == "" {
+		return Papers{}, fmt.Errorf("the server %q: want https://HOST:PORT", server)
+	}
+	body, err := json.Marshal(asked)
+	if err != nil {
+		return Papers{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, joinLimit)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, at.JoinPath(path).String(), bytes.NewReader(body))
+	if err != nil {
+		return Papers{}, err
+	}
+	r.Header.Set("Content-Type", "application/json")
+	response, err := c.Do(r)
+	if err != nil {
+		return Papers{}, fmt.Errorf("ask for a certificate: %w", err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	text, err := io.ReadAll(io.LimitReader(response.Body, mostAnswer))
+	if err != nil {
+		return Papers{}, fmt.Errorf("ask for a certificate: %w", err)
+	}
+	if response.StatusCode != http.StatusOK {
+		var s metav1.Status
+		if json.Unmarshal(text, &s) != nil || s.Message == "" {
+			s.Message = strings.TrimSpace(string(text))
+		}
+		return Papers{}, fmt.Errorf("the server gives no certificate (%s): %s", response.Status, s.Message)
+	}
+	var papers Papers
+	if err := json.Unmarshal(text, &papers); err != nil || papers.Certificate == "" || papers.Authority == "" {
+		return Papers{}, errors.New("the server's answer holds no certificate")
+	}
+	return papers, nil
+}
+
+// Certificate is what a certificate of a host says of itself. It is not checked.
+type Certificate struct {
+	Host            Host
+	Issued, Expires time.Time
+}
+
+// ParseCertificate reads the first certificate in PEM. It is false for those that are of no host.
+func ParseCertificate(text []byte) (Certificate, bool) {
+	block, _ := pem.Decode(text)
+	if block == nil {
+		return Certificate{}, false
+	}
+	cert, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		return Certificate{}, false
+	}
+	id, err := identityOf(cert)
+	return Certificate{id.Host, cert.NotBefore, cert.NotAfter}, err == nil
+}
+
+// Due reports whether it is time to renew: after two thirds of its life.
+func (c Certificate) Due(now time.Time) bool {
+	return now.After(c.Issued.Add(c.Expires.Sub(c.Issued) * 2 / 3))
+}

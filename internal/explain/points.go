@@ -1,0 +1,238 @@
+package explain
+
+import (
+	"net/netip"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/nephele-io/nephele/api/antrea/v1beta1"
+	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/policy"
+)
+
+// Point is a place on the way of a packet where policies are enforced, or where something is lost
+// that policies further on need.
+type Point struct {
+	// At names the place for people.
+	At string `json:"at"`
+	// Stage is "egress", "service", "translation" or "ingress".
+	Stage Stage `json:"stage"`
+	// Enforcer is the key of who enforces there, By what kind it is.
+	Enforcer string `json:"enforcer,omitempty"`
+	By       Means  `json:"by,omitempty"`
+	// State says how far policies are enforced there, Why what is known of the reason.
+	State PointState `json:"state,omitempty"`
+	Why   string     `json:"why,omitempty"`
+	// Lost is what does not get further.
+	Lost Loss `json:"lost,omitempty"`
+	// Otherwise is what the next end decides if that is lost, where that differs.
+	Otherwise policy.Outcome `json:"otherwise,omitempty"`
+}
+
+// Stage is where on its way a packet is.
+type Stage string
+
+// The stages.
+const (
+	StageEgress      Stage = "egress"
+	StageService     Stage = "service"
+	StageTranslation Stage = "translation"
+	StageIngress     Stage = "ingress"
+)
+
+// Means is by what policies are enforced.
+type Means string
+
+// The means.
+const (
+	// MeansGroups: the security groups of a cloud.
+	MeansGroups Means = "SecurityGroups"
+	// MeansHostAgent: an agent on the host. MeansNodeAgent: one on the Node, for its Pods and for
+	// itself.
+	MeansHostAgent Means = "HostAgent"
+	MeansNodeAgent Means = "NodeAgent"
+	// MeansNodes: every Node that may be the first that the packet comes to.
+	MeansNodes Means = "EveryNode"
+)
+
+// PointState is how far policies are enforced at a point.
+type PointState string
+
+// The states.
+const (
+	// PointEnforced: as far as those tell who enforce there.
+	PointEnforced PointState = "Enforced"
+	// PointNotEnforceable: its packets go where no rule meets them.
+	PointNotEnforceable PointState = "NotEnforceable"
+	// PointNotEnforced: who enforces there says that it does not, or not all.
+	PointNotEnforced PointState = "NotEnforced"
+	// PointUntold: nobody has told whether somebody enforces there.
+	PointUntold PointState = "Untold"
+	// PointNobody: nobody enforces policies there.
+	PointNobody PointState = "Nobody"
+)
+
+// Loss is what a packet has no more after a point.
+type Loss string
+
+// LossSource: the source may be seen as an address of a Node, so that rules for who really sends do
+// not match further on.
+const LossSource Loss = "Source"
+
+// pointsOf are the points on the way from one end to another. Asked tells what the destination
+// decides about a packet with another source.
+func (c *Computation) pointsOf(from, to end, via *corev1.Service, f *Flow, asked func(source end) policy.Outcome) []Point {
+	var out []Point
+	if from.ref != (policy.EntityRef{}) {
+		out = append(out, c.pointAt(from, StageEgress))
+	}
+	if f.AtService != nil {
+		out = append(out, Point{At: serviceText(nameOf(via)), Stage: StageService, By: MeansNodes, State: PointUntold, Why: "what applies to a Service is for the agents of all Nodes"})
+	}
+	if hides, where := c.hidesSource(from, to, via); hides {
+		p := Point{At: where.String(), Stage: StageTranslation, Lost: LossSource}
+		if c.hides(where, false) {
+			p.At = "the Node"
+		}
+		if to.ref != (policy.EntityRef{}) && !c.hides(to, false) {
+			o := asked(where)
+			if o == policy.OutcomeNative && !to.isCloudVM() {
+				o = policy.OutcomeAllow
+			}
+			if o != f.Ingress.ifEnforced().Outcome {
+				p.Otherwise = o
+			}
+		}
+		out = append(out, p)
+	}
+	if to.ref != (policy.EntityRef{}) {
+		out = append(out, c.pointAt(to, StageIngress))
+	}
+	return out
+}
+
+// hidesSource reports whether a Node may put its own address in the place of the source, and which
+// one: with what a Pod sends to somebody outside of the cluster, and with what comes from outside
+// to a Service.
+func (c *Computation) hidesSource(from, to end, via *corev1.Service) (bool, end) {
+	inside := func(e end) bool { return e.ref.Kind == policy.KindPod || e.ref.Kind == policy.KindNode }
+	switch {
+	case from.ref.Kind == policy.KindPod && from.at == from.ref && !inside(to):
+		return true, c.nodeOf(from)
+	case via != nil && !inside(from) && inside(to) && via.Spec.ExternalTrafficPolicy != corev1.ServiceExternalTrafficPolicyLocal:
+		return true, c.otherNode(c.nodeOf(to))
+	}
+	return false, end{}
+}
+
+// nodeOf is the Node that a Pod is on, or one of which only the name is known.
+func (c *Computation) nodeOf(e end) end {
+	name := e.enforcer
+	if e.at.Kind == policy.KindNode {
+		name = e.at.Name
+	}
+	ref := policy.EntityRef{Kind: policy.KindNode, Name: name}
+	if known, ok := c.Ends[ref]; ok {
+		return c.endOf(known)
+	}
+	return end{ref: ref, at: ref, enforcer: name}
+}
+
+// otherNode is the first Node by name that is another one: what comes from outside may come to
+// any.
+func (c *Computation) otherNode(own end) end {
+	out, found := own, false
+	for ref, e := range c.Ends {
+		if ref.Kind == policy.KindNode && ref != own.ref && (!found || ref.Name < out.ref.Name) {
+			out, found = c.endOf(e), true
+		}
+	}
+	return out
+}
+
+// pointAt says who enforces policies at an end, and how far.
+func (c *Computation) pointAt(e end, stage Stage) Point {
+	out := Point{At: c.title(e), Stage: stage, Enforcer: e.enforcer, State: PointEnforced}
+	switch {
+	case c.hides(e, false):
+		return Point{At: "somebody else", Stage: stage}
+	case e.enforcer == "":
+		out.State = PointNobody
+	case e.isCloudVM():
+		out.By = MeansGroups
+		if vm := c.vmObject(e.ref); vm != nil {
+			if told := meta.FindStatusCondition(vm.Status.Conditions, cloudv1alpha1.ConditionAgented); told != nil && told.Status == "True" {
+				out.By, out.Why = MeansHostAgent, "handed to the agent in the VM; the security groups let in what it decides"
+			} else if told != nil {
+				out.Why = "the agent in the VM does not guard it alone: " + told.Message
+			}
+		}
+		if !strings.HasPrefix(e.enforcer, cloud.EnforcerPrefix) {
+			out.By, out.State = "", PointUntold
+		}
+	case e.agent != "":
+		out.By = MeansHostAgent
+		c.told(&out, "ExternalNode", e.enforcer, "")
+	default:
+		out.By = MeansNodeAgent
+		pod := ""
+		if e.ref.Kind == policy.KindPod && e.at == e.ref {
+			pod = e.ref.Namespace + "/" + e.ref.Name
+		}
+		c.told(&out, "Node", e.enforcer, pod)
+	}
+	return out
+}
+
+// told fills in what an agent has told about a host and a Pod on it.
+func (c *Computation) told(p *Point, kind, key, pod string) {
+	for _, i := range c.AgentInfos {
+		name := i.NodeRef.Name
+		if kind == "ExternalNode" {
+			name = i.NodeRef.Namespace + "/" + name
+		}
+		if i.NodeRef.Kind != kind || name != key || i.Version == "" {
+			continue
+		}
+		for line := range strings.Lines(i.Annotations[cloudv1alpha1.AnnotationNotEnforceable]) {
+			if of, why, ok := strings.Cut(strings.TrimSpace(line), ": "); ok && pod != "" && of == pod {
+				p.State, p.Why = PointNotEnforceable, why
+				return
+			}
+		}
+		for _, cond := range i.AgentConditions {
+			if cond.Type == v1beta1.AgentHealthy && cond.Status == "False" {
+				p.State, p.Why = PointNotEnforced, strings.TrimSpace(cond.Reason+" "+cond.Message)
+			}
+		}
+		return
+	}
+	p.State, p.Why = PointUntold, "no agent has told about itself there"
+}
+
+// unguarded puts what is so in the place of what policies want at an end where they cannot be
+// enforced.
+func (c *Computation) unguarded(f *Flow) {
+	for _, p := range f.Points {
+		d := &f.Egress
+		if p.Stage == StageIngress {
+			d = &f.Ingress
+		}
+		if p.State == PointNotEnforceable && *d != nil && (*d).Outcome != policy.OutcomeAllow {
+			*d = &Decision{Outcome: policy.OutcomeAllow, Default: DefaultUnguarded, IfEnforced: *d}
+		}
+	}
+}
+
+// seenFrom is a source as a destination sees it that is another than the one that sends.
+func (e end) seenFrom(like netip.Addr) policy.Endpoint {
+	for _, a := range e.addresses {
+		if !like.IsValid() || a.Is4() == like.Is4() {
+			return e.endpoint(a)
+		}
+	}
+	return e.endpoint(netip.Addr{})
+}
