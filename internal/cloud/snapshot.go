@@ -1,7 +1,9 @@
 package cloud
 
 import (
+	"cmp"
 	"net/netip"
+	"slices"
 	"time"
 )
 
@@ -41,6 +43,16 @@ type Snapshot struct {
 	// ACLs are the filters of subnets, where they come with the reading of a region; see ACLReader
 	// for the others. No plan changes because of them.
 	ACLs []NetworkACL
+}
+
+// WithGroups returns the snapshot with those of the groups that it lacks.
+func (s *Snapshot) WithGroups(groups []Group) *Snapshot {
+	byID := func(a, b Group) int { return cmp.Compare(a.ID, b.ID) }
+	there := func(g Group) bool { _, found := slices.BinarySearchFunc(s.Groups, g, byID); return found }
+	out := *s
+	out.Groups = slices.Concat(s.Groups, slices.DeleteFunc(slices.Clone(groups), there))
+	slices.SortFunc(out.Groups, byID)
+	return &out
 }
 
 // CountedGroups is how many groups count against Limits.GroupsPerRegion. Views are none.

@@ -167,6 +167,7 @@ func (c *Computation) explain(from, to end, flow policy.Flow, packets []passage)
 		out.Notes = append(out.Notes, note)
 	}
 	out.Notes = append(out.Notes, agentNotes(c.shown(from, to)...)...)
+	out.Notes = append(out.Notes, balancerNotes(packets)...)
 	for _, p := range packets {
 		if through != nil {
 			c.explainThrough(out, evaluator, through, from, p)

@@ -28,6 +28,7 @@ const (
 	azureTenantID       = "11111111-2222-4333-8444-555555555555"
 	azureSubscriptionID = "aaaaaaaa-bbbb-4ccc-8ddd-eeeeeeeeeeee"
 	azureRegion         = "westeurope"
+	azureShop           = "/subscriptions/" + azureSubscriptionID + "/resourceGroups/shop/providers/Microsoft.Network/"
 )
 
 // azureOwner is what the owner has in Kubernetes: the account, what it imports, and a policy.
@@ -85,6 +86,7 @@ func newAzureArena(t *testing.T) *azureArena {
 	client := b.Principal("nephele", "secret", simazure.Assignment{Scope: "/subscriptions/" + azureSubscriptionID + "/resourceGroups/shop", Role: role})
 	everything := simazure.Rule("all", "Inbound", 100, "Allow", "", "", "", "")
 	own := b.SecurityGroup("shop", "nsg-own", everything)
+	b.SecurityGroup("shop", "nsg-bad", everything)
 	vnet := b.Network("shop", "shop", []string{"10.1.0.0/16"}, []string{"all", "10.1.1.0/24"})
 	a := &azureArena{nics: map[string]string{}}
 	for i, name := range []string{"web", "db", "ops"} {
@@ -208,7 +210,8 @@ func (a *azureArena) groupOf(vm string) string {
 }
 
 // TestAzure goes the way of an account of Azure with "nephele up": import, policy, verdict, a
-// change by hand, attacks of somebody with rights in one Namespace, and release.
+// change by hand, attacks of somebody with rights in one Namespace and of somebody with rights in
+// the subscription, and release.
 func TestAzure(t *testing.T) {
 	a := newAzureArena(t)
 	a.enforced(t, "the policy")
@@ -232,6 +235,34 @@ func TestAzure(t *testing.T) {
 			t.Fatal("the change opens nothing, so this shows nothing")
 		}
 		a.enforced(t, "it is put right")
+	})
+	t.Run("forged tags", func(t *testing.T) {
+		before := a.resources()[strings.ToLower(a.nics["db"])].Tags
+		a.byHand(a.nics["db"], func(doc map[string]any) {
+			tags, _ := doc["tags"].(map[string]any)
+			for k, v := range tags {
+				tags[k] = strings.ReplaceAll(fmt.Sprint(v), "nsg-own", "nsg-bad")
+			}
+		})
+		// Another one's group, with the tags of ours.
+		tags := map[string]any{}
+		for k, v := range a.resources()[group].Tags {
+			tags[k] = v
+		}
+		a.byHand(azureShop+"networkSecurityGroups/nsg-bad", func(doc map[string]any) { doc["tags"] = tags })
+		eventually(t, 2*time.Minute, "the record is as it was", func(context.Context) (bool, string) {
+			now := a.resources()[strings.ToLower(a.nics["db"])].Tags
+			for k, v := range now {
+				if strings.Contains(v, "nsg-bad") {
+					return false, k + "=" + v
+				}
+			}
+			return len(now) == len(before), fmt.Sprint(now)
+		})
+		if _, there := a.resources()[strings.ToLower(azureShop+"networkSecurityGroups/nsg-bad")]; !there {
+			t.Error("somebody else's group was deleted")
+		}
+		a.enforced(t, "the policy holds on")
 	})
 	t.Run("a tenant", func(t *testing.T) {
 		who := a.as(mallory)

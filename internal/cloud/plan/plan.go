@@ -32,6 +32,8 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
 	"github.com/nephele-io/nephele/internal/cloud/plan/report"
 	"github.com/nephele-io/nephele/internal/cloud/plan/target"
+	"maps"
+	"slices"
 )
 
 // Input is everything that one computation depends on: one account with all its regions.
@@ -169,6 +171,35 @@ func (s Step) Interfaces() []string {
 		return s.Op.Subjects()
 	}
 	return nil
+}
+
+// Needing tells which interfaces of a snapshot hold a group or are to hold it by the steps, and
+// whether the steps are about anything else. changes is the step among them that changes the group,
+// whose id is given, for the step may only know its name.
+func Needing(steps []Step, changes Step, group string, on *cloud.Snapshot) (interfaces []string, others bool) {
+	need := map[string]bool{}
+	if on != nil {
+		for i := range on.Interfaces {
+			if n := &on.Interfaces[i]; slices.Contains(n.GroupIDs, group) {
+				need[n.ID] = true
+			}
+		}
+	}
+	for _, s := range steps {
+		named := changes.Op.Target == "" && slices.Contains(s.Op.GroupNames, changes.Op.Group.Name)
+		if s.Op.Kind == cloud.OpSetInterfaceGroups && (named || slices.Contains(s.Op.GroupIDs, group)) {
+			need[s.Op.Target] = true
+		}
+	}
+	for _, s := range steps {
+		switch s.Op.Kind {
+		case cloud.OpSetRules, cloud.OpAddRules, cloud.OpReplaceRules, cloud.OpRemoveRules:
+			others = others || s.Subject() != changes.Subject()
+		case cloud.OpSetInterfaceGroups:
+			others = others || !need[s.Op.Target]
+		}
+	}
+	return slices.Sorted(maps.Keys(need)), others
 }
 
 // Plan is an ordered list of steps. They are to be applied in this order, and not beyond a failed

@@ -30,7 +30,7 @@ func (w *worker) apply(ctx context.Context, t task, pl plan.Plan) (map[string][]
 	start := w.r.Clock.Now()
 	var wg sync.WaitGroup
 	for i, name := range names {
-		runs[i] = &execution{worker: w, task: t, start: start, total: len(steps[name]), slots: slots[name.region], ids: map[string]string{}, touched: map[string]bool{}}
+		runs[i] = &execution{worker: w, task: t, start: start, steps: steps[name], slots: slots[name.region], ids: map[string]string{}, touched: map[string]bool{}}
 		wg.Go(func() { errs[i] = runs[i].stages(ctx, steps[name]) })
 	}
 	ended := make(chan struct{})
@@ -90,7 +90,7 @@ type execution struct {
 	*worker
 	task  task
 	start time.Time
-	total int
+	steps []plan.Step
 	// slots bound the operations that are on their way, together with other parts of the region.
 	slots chan struct{}
 
@@ -179,14 +179,14 @@ func (e *execution) step(ctx context.Context, step plan.Step) (failed error) {
 				e.unmarkable.changed(step.Scope.Region, []string{step.Network})
 			}
 		} else {
-			err = e.withoutMark(step, e.isolated(ctx, step, err))
+			err = e.withoutMark(step, e.isolated(ctx, step, op, err))
 		}
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.ended++
 	if err != nil {
-		return fmt.Errorf("%s: step %d of %d, %s: %w", step.Scope.Region, e.ended, e.total, op, err)
+		return fmt.Errorf("%s: step %d of %d, %s: %w", step.Scope.Region, e.ended, len(e.steps), op, err)
 	}
 	e.books.done(step, op)
 	for _, subject := range append(op.Subjects(), id) {

@@ -17,8 +17,8 @@ const (
 	// longestBlock is how long an interface that the cloud refuses to change is left alone at most.
 	// What puts it right, such as another policy in the cloud, does not tell us.
 	longestBlock = 10 * time.Minute
-	// mostBlocked is how many interfaces may be found to be blocked in one round. If there are
-	// more, something is wrong that is no matter of single interfaces.
+	// mostBlocked is how many interfaces and groups the cloud may refuse to change in one round. If
+	// there are more, something is wrong that is no matter of single ones.
 	mostBlocked = 64
 )
 
@@ -38,7 +38,7 @@ type blocked struct {
 type blocks struct {
 	mu sync.Mutex
 	at map[plan.InterfaceKey]*blocked
-	// fresh counts those that were found in this round.
+	// fresh counts the refusals in this round.
 	fresh int
 }
 
@@ -67,8 +67,16 @@ func (b *blocks) words(of func(*blocked) bool) map[plan.InterfaceKey]string {
 	return out
 }
 
-// add notes a refusal. It reports whether there are too many of them.
-func (b *blocks) add(key plan.InterfaceKey, why string, now time.Time, most time.Duration) (tooMany bool) {
+// count counts a refusal in this round, and reports whether there are too many of them.
+func (b *blocks) count() (tooMany bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.fresh++
+	return b.fresh > mostBlocked
+}
+
+// add notes that an interface is refused.
+func (b *blocks) add(key plan.InterfaceKey, why string, now time.Time, most time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.at == nil {
@@ -81,8 +89,6 @@ func (b *blocks) add(key plan.InterfaceKey, why string, now time.Time, most time
 	}
 	x.why, x.pause = why, min(max(2*x.pause, firstPause), most)
 	x.until = now.Add(x.pause)
-	b.fresh++
-	return b.fresh > mostBlocked
 }
 
 // changed forgets interfaces that were changed.
@@ -131,34 +137,71 @@ func refuses(err error) bool {
 	return c == cloud.Auth || c == cloud.Quota || c == cloud.Terminal
 }
 
-// isolated deals with a step about interfaces that failed: those that the cloud refuses to change
-// are noted, so that the rest can go on without them. A call about several is repeated for each.
-func (e *execution) isolated(ctx context.Context, step plan.Step, err error) error {
-	ids := step.Interfaces()
-	if len(ids) == 0 || !refuses(err) {
+// isolated deals with a step that failed: the interfaces that the cloud refuses to change, or that
+// need a group that it refuses to change, are noted, so that the rest can go on without them. A
+// call about several is repeated for each.
+func (e *execution) isolated(ctx context.Context, step plan.Step, op cloud.Op, err error) error {
+	if !refuses(err) {
 		return err
+	}
+	ids := step.Interfaces()
+	if len(ids) == 0 {
+		return e.withoutGroup(step, op, err)
 	}
 	tooMany := false
 	for _, id := range ids {
 		why := err
 		if len(ids) > 1 {
-			op := step.Op
-			op.Target, op.Others = id, nil
-			if _, why = e.patiently(ctx, step.Scope, op); why == nil {
+			one := step.Op
+			one.Target, one.Others = id, nil
+			if _, why = e.patiently(ctx, step.Scope, one); why == nil {
 				continue
 			}
 			if !refuses(why) {
 				return why
 			}
 		}
-		most := longestBlock
-		if step.Urgent {
-			most = longestWait
-		}
 		e.r.Log.Error(why, "The cloud refuses to change an interface, which is left alone for a while", "account", e.key, "region", step.Scope.Region, "interface", id)
-		tooMany = e.blocks.add(plan.InterfaceKey{Region: step.Scope.Region, ID: id}, failureText(why), e.r.Clock.Now(), most) || tooMany
+		e.block(step, id, failureText(why))
+		tooMany = e.blocks.count() || tooMany
 	}
 	if tooMany {
+		return err
+	}
+	return errBlocked
+}
+
+// block leaves an interface alone for a while.
+func (e *execution) block(step plan.Step, id, why string) {
+	most := longestBlock
+	if step.Urgent {
+		most = longestWait
+	}
+	e.blocks.add(plan.InterfaceKey{Region: step.Scope.Region, ID: id}, why, e.r.Clock.Now(), most)
+}
+
+// withoutGroup deals with the rules of a group that the cloud refuses, as a policy of the cloud may
+// do for what they allow: the interfaces that hold the group, or are to hold it, stay as they are,
+// and the rest goes on. Where the plan is about nothing else, that the group is refused is what is
+// to be said of the account.
+func (e *execution) withoutGroup(step plan.Step, op cloud.Op, err error) error {
+	var x *cloud.Error
+	switch {
+	case errors.As(err, &x) && x.Class == cloud.Auth && !x.Denied, op.Target == "":
+		return err
+	case op.Kind != cloud.OpSetRules && op.Kind != cloud.OpAddRules && op.Kind != cloud.OpReplaceRules:
+		return err
+	}
+	need, others := plan.Needing(e.steps, step, op.Target, e.sight[step.Scope.Region])
+	if !others || len(need) == 0 {
+		return err
+	}
+	e.r.Log.Error(err, "The cloud refuses the rules of a group, whose interfaces are left alone for a while", "account", e.key, "region", step.Scope.Region, "group", op.Subject(),
+		"interfaces", len(need))
+	for _, id := range need {
+		e.block(step, id, "the rules of its group "+op.Subject()+": "+failureText(err))
+	}
+	if e.blocks.count() {
 		return err
 	}
 	return errBlocked

@@ -69,13 +69,14 @@ func (w *worker) owns(g *cloud.Group) bool {
 // remainAsPlanned notes that the regions are as planned. Of what is left as somebody has changed
 // it, it is remembered how it was, so that it is a difference for as long as it lasts, and no new
 // one when it is undone.
-func (w *worker) remainAsPlanned(regions []plan.Region) {
+func (w *worker) remainAsPlanned(regions []plan.Region, seal *plan.Seal) {
 	if w.settled == nil {
 		w.settled = map[string]*cloud.Snapshot{}
 	}
 	for _, r := range regions {
 		name := r.Snapshot.Region
 		w.settled[name] = asItWas(r.Snapshot, w.settled[name], w.left[name])
+		w.remember(w.settled[name], seal, true)
 	}
 }
 
@@ -84,6 +85,7 @@ func (w *worker) remainAsPlanned(regions []plan.Region) {
 func (w *worker) written(steps []plan.Step) {
 	touched := map[string]map[string]bool{}
 	for _, s := range steps {
+		w.memory[s.Scope.Region].recorded(s.Op)
 		if touched[s.Scope.Region] == nil {
 			touched[s.Scope.Region] = map[string]bool{}
 		}
@@ -152,38 +154,6 @@ func only(s *cloud.Snapshot, ids map[string]bool) *cloud.Snapshot {
 		}
 	}
 	return out
-}
-
-// formers returns the groups that interfaces under control had before, as far as they are
-// remembered from when all was as planned. A record in tags that says something else, or is not
-// believed any more, was changed by somebody; it is remembered until it is put right, even if we
-// write something else first.
-func (w *worker) formers(s *cloud.Snapshot, seal *plan.Seal) map[string][]string {
-	out := map[string][]string{}
-	maps.Copy(out, w.forged[s.Region])
-	if base := w.settled[s.Region]; base != nil {
-		ours := w.ours(base)
-		for i := range base.Interfaces {
-			n := &base.Interfaces[i]
-			if slices.ContainsFunc(n.GroupIDs, ours) && w.remembers(seal, s.Region, n, ours) {
-				out[n.ID] = plan.Former(n)
-			}
-		}
-	}
-	ours := w.ours(s)
-	forged := map[string][]string{}
-	for i := range s.Interfaces {
-		n := &s.Interfaces[i]
-		known, ok := out[n.ID]
-		if ok && slices.ContainsFunc(n.GroupIDs, ours) && (!slices.Equal(known, plan.Former(n)) || known != nil && !seal.Believes(s.Region, n)) {
-			forged[n.ID] = known
-		}
-	}
-	if w.forged == nil {
-		w.forged = map[string]map[string][]string{}
-	}
-	w.forged[s.Region] = forged
-	return forged
 }
 
 // ours returns a function that reports whether a group of the snapshot is ours.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"maps"
-	"slices"
 
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
@@ -77,16 +76,4 @@ func (e *execution) unsigned(ctx context.Context, s plan.Step, op cloud.Op, refu
 	e.r.Records.NotPermitted(e.key)
 	e.r.Log.Info("RECORDS OF FORMER GROUPS ARE NOT SIGNED in this account: its rights do not allow the tag "+cloud.TagSignature, "account", e.key, "error", refused.Error())
 	return op.Target, nil
-}
-
-// remembers reports whether what an interface records is worth to be remembered: what is believed
-// now is believed later, whatever somebody writes.
-func (w *worker) remembers(seal *plan.Seal, region string, n *cloud.Interface, ours func(group string) bool) bool {
-	switch {
-	case seal == nil:
-		return true
-	case plan.Former(n) == nil: // it needs no record as long as it has groups of its own
-		return slices.ContainsFunc(n.GroupIDs, func(id string) bool { return !ours(id) })
-	}
-	return seal.Believes(region, n)
 }

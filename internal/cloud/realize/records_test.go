@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,6 +20,8 @@ import (
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
+	"github.com/nephele-io/nephele/internal/policy"
+	"github.com/nephele-io/nephele/internal/sim/ec2"
 	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
@@ -468,5 +471,44 @@ func TestNewAccountIsStrict(t *testing.T) {
 	l.settle()
 	if !noted {
 		t.Error("not noted")
+	}
+}
+
+// TestForgedWhileNothingIsAsPlanned: a proven record is remembered as soon as it is seen, also
+// while the cloud refuses to do what is planned for others.
+func TestForgedWhileNothingIsAsPlanned(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, labConfig{})
+	l.engine.PutPolicy(webIn())
+	l.publish()
+	l.start()
+	l.settle()
+	before := l.tagsOf("web-1")
+	var refused atomic.Int64
+	fault := l.server.Faults().Add(ec2.Fault{Action: "*", Code: "UnauthorizedOperation", Message: "no right", Times: -1, Match: func(c ec2.Call) bool {
+		if !mutating(c) || strings.Contains(c.Action, "Tags") {
+			return false
+		}
+		refused.Add(1)
+		return true
+	}})
+	p := clusterPolicy("ops-in", 1, 20)
+	p.AppliedTo = applied("ops")
+	p.Ingress = []policy.Rule{{Action: policy.Drop, Peers: from("web"), Ports: ports(22)}}
+	l.engine.PutPolicy(p)
+	l.publish()
+	l.until("it is refused", func() bool { return refused.Load() > 0 })
+	l.tag(l.vms["web-1"].nic, world.Tags{cloud.TagFormer: l.groupNamed("ops")})
+	l.accounts.observe(t.Context())
+	tried := refused.Load()
+	l.until("it is tried again", func() bool { return refused.Load() > tried+2 })
+	l.server.Faults().Remove(fault)
+	l.until("the record is put right", func() bool { return gocmp.Equal(l.tagsOf("web-1"), before) })
+	l.settle()
+	if r := l.records(); len(r.Unproven) > 0 {
+		t.Errorf("%+v", r)
+	}
+	if d := compare(l.actual(), l.wanted()); d != "" {
+		t.Error(d)
 	}
 }

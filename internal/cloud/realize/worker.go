@@ -53,11 +53,11 @@ type worker struct {
 	// settled are the snapshots on which the account was last seen to be as planned, without
 	// regions that we have written to since. Only run's goroutine uses it.
 	settled map[string]*cloud.Snapshot
-	// left are the objects that somebody has changed and that are left so, by region, and forged
-	// the former groups of interfaces whose record somebody has changed. Only run's goroutine uses
-	// them.
-	left   map[string]map[string]bool
-	forged map[string]map[string][]string
+	// left are the objects that somebody has changed and that are left so, by region. Only run's
+	// goroutine uses them.
+	left map[string]map[string]bool
+	// memory is what interfaces under control had before, by region; only run's goroutine uses it.
+	memory map[string]memory
 	// notSigned is Report.NotSigned; only run's goroutine uses it.
 	notSigned bool
 	// asPlanned is Report.AsPlanned of the last computation; only run's goroutine uses it.
@@ -248,7 +248,7 @@ func (w *worker) task() (t task, ok bool) {
 	}
 	t.urgent = w.takeUp(t.acct)
 	if t.acct.Provider != w.last.Provider {
-		w.settled, w.forged = nil, nil // another provider may show another part of the account
+		w.settled, w.memory = nil, nil // another provider may show another part of the account
 	}
 	w.last = t.acct
 	if t.acct.Releasing {
@@ -503,9 +503,7 @@ func (w *worker) planOnLatest(ctx context.Context, t task) (*plan.Result, bool) 
 
 // compute plans, and notes what the result says. It stops when the context ends.
 func (w *worker) compute(ctx context.Context, t task, regions []plan.Region) *plan.Result {
-	for i := range regions {
-		regions[i].Former = w.formers(regions[i].Snapshot, t.seal)
-	}
+	regions = w.remembering(regions, t.seal)
 	in := w.input(t, regions)
 	in.Agents = w.handOver(t)
 	in.Stop = func() bool { return ctx.Err() != nil }
@@ -530,7 +528,7 @@ func (w *worker) compute(ctx context.Context, t task, regions []plan.Region) *pl
 	}
 	w.drift(t, in.Modes, res, regions)
 	if res.Plan.Empty() {
-		w.remainAsPlanned(regions)
+		w.remainAsPlanned(regions, t.seal)
 	}
 	return res
 }

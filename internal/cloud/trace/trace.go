@@ -113,6 +113,21 @@ func (p Point) Network() string {
 	return p.Interface.NetworkID
 }
 
+// Service is the native service that has the interface; nil if none does, or the snapshot does not
+// show it.
+func (p Point) Service() *cloud.Service {
+	if p.Interface == nil || p.region == nil {
+		return nil
+	}
+	services := p.region.snapshot.Services
+	for i := range services {
+		if slices.Contains(services[i].Interfaces, p.Interface.ID) {
+			return &services[i]
+		}
+	}
+	return nil
+}
+
 // Region is the region of the interface; empty for others.
 func (p Point) Region() string {
 	if p.region == nil {

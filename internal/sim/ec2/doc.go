@@ -1,7 +1,9 @@
 // Package ec2 speaks the EC2 and STS query protocols over a world.World: it authenticates requests
 // (Signature Version 4), reads their parameters, runs the action on the world and writes the answer
 // in the XML of the service, with its error codes, HTTP statuses and pages. At the same door it
-// speaks the JSON protocol of SQS over sqs.Queues, which events of the world are put into.
+// speaks the JSON protocol of SQS over sqs.Queues, which events of the world are put into, and the
+// protocols of native services (RDS, ElastiCache, Elastic Load Balancing, EFS, Lambda), whose
+// actions package nativeapi knows.
 //
 // One Handler serves all accounts and regions: the access key in the credential scope of a request
 // tells the account, the scope tells region and service. Beyond the protocol it can throttle like

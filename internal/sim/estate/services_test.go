@@ -1,11 +1,14 @@
 package estate_test
 
 import (
+	"errors"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/nephele-io/nephele/internal/sim/estate"
@@ -289,6 +292,50 @@ func TestDocumentedServices(t *testing.T) {
 		if !have[k] && k != native.GatewayBalancer {
 			t.Errorf("the example has no %s", k)
 		}
+	}
+}
+
+// TestServicesAtOnce changes, reads and judges services from many goroutines; it is for the race
+// detector.
+func TestServicesAtOnce(t *testing.T) {
+	w, r := shop(t)
+	vpc := vpcOf(t, r)
+	groups, err := r.SecurityGroups()
+	if err != nil {
+		t.Fatal(err)
+	}
+	balancers := r.Services().List(native.AppBalancer)
+	cluster, err := r.Services().Get(native.Ref{Kind: native.DatabaseCluster, Name: "sales"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	flow := world.Flow{
+		Src: world.End{VPC: vpc, Addr: netip.MustParseAddr("10.1.1.50")}, Dst: world.End{VPC: vpc, Addr: netip.MustParseAddr("10.1.2.80")}, Protocol: 6, Port: 80,
+	}
+	var wg sync.WaitGroup
+	for k := range 4 {
+		wg.Go(func() {
+			for n := range 20 {
+				_, err1 := r.Services().SetGroups("SetSecurityGroups", balancers[0].Ref(), []string{groups[(k+n)%len(groups)].ID})
+				_, err2 := r.Services().Failover(cluster.Ref())
+				_, err3 := r.Services().Scale(balancers[0].Ref(), 1+n%3)
+				_, ok, err4 := w.Through(flow)
+				if err := errors.Join(err1, err2, err3, err4); err != nil || !ok {
+					t.Errorf("%v %v", ok, err)
+				}
+				if got := w.LookUp(cluster.HostName()); len(got) != 1 {
+					t.Errorf("the writer is at %v", got)
+				}
+				if err := r.Services().SetTags("AddTags", balancers[0].Ref(), map[string]string{"n": strconv.Itoa(n)}, nil); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	state := w.State()
+	if err := state.Check(); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -88,7 +88,7 @@ func (s *Service) ListenerARN(l Listener) string {
 }
 
 // HostName is the name that clients find the service by: of a cluster and of a replication group
-// the one that leads to the writer. Functions have none.
+// the one that leads to the writer. Functions, mount targets and gateway load balancers have none.
 func (s *Service) HostName() string {
 	if s.Host != "" {
 		return s.Host
@@ -103,7 +103,7 @@ func (s *Service) HostName() string {
 		return s.Name + "." + own[:6] + ".0001." + shortRegion(s.Region) + ".cache.amazonaws.com"
 	case ReplicationGroup:
 		return s.Name + "." + own[:6] + ".ng.0001." + shortRegion(s.Region) + ".cache.amazonaws.com"
-	case AppBalancer, NetBalancer, GatewayBalancer:
+	case AppBalancer, NetBalancer:
 		return s.balancerHost()
 	case Endpoint:
 		service := s.Engine[strings.LastIndex(s.Engine, ".")+1:]
@@ -127,7 +127,7 @@ func (s *Service) ReaderHost() string {
 }
 
 // balancerHost is NAME-HEX.REGION.elb.amazonaws.com for application load balancers and
-// NAME-HEX.elb.REGION.amazonaws.com for the others; names of internal ones say so.
+// NAME-HEX.elb.REGION.amazonaws.com for network load balancers; those of internal ones say so.
 func (s *Service) balancerHost() string {
 	parts := strings.Split(s.Name, "/")
 	name, id := parts[len(parts)-1], ""
@@ -141,18 +141,6 @@ func (s *Service) balancerHost() string {
 		name = "internal-" + name
 	}
 	return strings.ToLower(name) + "-" + digits(s.Name) + "." + s.Region + ".elb.amazonaws.com"
-}
-
-// Answers reports whether a host name is that of the service, and if so whether it asks for the
-// readers.
-func (s *Service) Answers(host string) (ok, readers bool) {
-	switch {
-	case host == "":
-		return false, false
-	case strings.EqualFold(host, s.HostName()):
-		return true, false
-	}
-	return strings.EqualFold(host, s.ReaderHost()), true
 }
 
 // shortRegion is a region's name as caches write it: eu-west-1 is euw1.

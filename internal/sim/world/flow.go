@@ -15,6 +15,7 @@ type addressIndex struct {
 	peers   map[string][]string // VPC -> VPCs of active peerings, any region
 	sameReg map[[2]string]bool  // pairs of VPCs with an active peering within one region
 	borders map[string]border   // subnet -> its ACL and route table, where they say something
+	hosts   map[string]hosted   // host name of a service, in small letters
 }
 
 type vpcAddress struct {
@@ -33,8 +34,12 @@ func (w *World) addresses() *addressIndex {
 		return x
 	}
 	x := &addressIndex{map[vpcAddress]*NetworkInterface{}, map[netip.Addr]*NetworkInterface{}, map[string]placed{},
-		map[string][]string{}, map[[2]string]bool{}, w.borders()}
+		map[string][]string{}, map[[2]string]bool{}, w.borders(), map[string]hosted{}}
 	for _, d := range w.regions {
+		for _, s := range d.services {
+			x.hosts[strings.ToLower(s.HostName())], x.hosts[strings.ToLower(s.ReaderHost())] = hosted{s, d, false}, hosted{s, d, true}
+		}
+		delete(x.hosts, "")
 		for _, n := range d.nics {
 			x.nics[n.ID] = placed{n, d}
 			for _, p := range n.PrivateIPs {

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/nephele-io/nephele/internal/sim/native"
@@ -377,22 +378,24 @@ func (s Services) Scale(ref native.Ref, perSubnet int) (native.Service, error) {
 // names that no service has.
 func (w *World) LookUp(host string) (out []netip.Addr) {
 	w.read(func(time.Time) {
-		for at, d := range w.inOrder() {
-			region := Services{&Region{&site{w: w, at: at, data: d}}}
-			for _, x := range d.services {
-				ok, readers := x.Answers(host)
-				if !ok {
-					continue
-				}
-				behind := native.Behind(x, region.members(x.Ref()), readers)
-				for _, s := range behind {
-					out = append(out, d.addressesOf(s)...)
-				}
-			}
+		at, ok := w.addresses().hosts[strings.ToLower(host)]
+		if !ok {
+			return
+		}
+		region := Services{&Region{&site{w: w, data: at.data}}}
+		for _, x := range native.Behind(at.service, region.members(at.service.Ref()), at.readers) {
+			out = append(out, at.data.addressesOf(x)...)
 		}
 	})
 	slices.SortFunc(out, netip.Addr.Compare)
 	return out
+}
+
+// hosted is whose a host name is.
+type hosted struct {
+	service *native.Service
+	data    *regionData
+	readers bool
 }
 
 func (d *regionData) addressesOf(s *native.Service) (out []netip.Addr) {

@@ -129,6 +129,20 @@ func TestInstallCRDs(t *testing.T) {
 
 // TestSharedCRDsAreLeftAlone: a definition that somebody else has installed stays as it is where
 // its group is shared, and is put right where it is not.
+// TestOpenAPI: the kinds of Kubernetes and those of definitions are described by version 3.
+func TestOpenAPI(t *testing.T) {
+	widgetClient(t, newNamespace(t, "openapi"))
+	for path, kind := range map[string]string{"api/v1": "io.k8s.api.core.v1.ConfigMap", "apis/" + widgets.GroupVersion().String(): "example.nephele.test.v1.Widget"} {
+		eventually(t, path, func(ctx context.Context) error {
+			text, err := clientset(t).Discovery().RESTClient().Get().AbsPath("/openapi/v3/" + path).DoRaw(ctx)
+			if err == nil && !strings.Contains(string(text), `"`+kind+`"`) {
+				err = fmt.Errorf("%d bytes without %s", len(text), kind)
+			}
+			return err
+		})
+	}
+}
+
 func TestSharedCRDsAreLeftAlone(t *testing.T) {
 	widgetClient(t, newNamespace(t, "shared"))
 	cp := server(t)

@@ -45,6 +45,10 @@ func newAPIServer(ctx context.Context, l net.Listener, etcdURL string, creds *cr
 	if err != nil {
 		return nil, nil, fmt.Errorf("configure kube-apiserver: %w", err)
 	}
+	// OpenAPI v2 is one document of all kinds, which takes much memory, and which clients of the
+	// last years do not ask for: version 3 goes by groups. What is left of version 2 is what tells
+	// of CustomResourceDefinitions. Without that there would be no version 3 of these.
+	config.KubeAPIs.ControlPlane.Generic.OpenAPIConfig, config.Aggregator.GenericConfig.OpenAPIConfig = nil, nil
 	completedConfig, err := config.Complete()
 	if err != nil {
 		return nil, nil, fmt.Errorf("configure kube-apiserver: %w", err)

@@ -269,7 +269,7 @@ func (c *compiler) matches(needs []need) []cloud.Match {
 	return out
 }
 
-// runs merges adjacent cells of one protocol.
+// runs merges adjacent cells of one protocol, also over cells that do no harm.
 func (c *compiler) runs(i, j int, needs []need) []cloud.Match {
 	var out []cloud.Match
 	whole := slices.Contains(needs[i:j], always) && !slices.Contains(needs[i:j], never)
@@ -277,19 +277,46 @@ func (c *compiler) runs(i, j int, needs []need) []cloud.Match {
 		return encode(flow.Service{Protocol: c.cells[i].Service.Protocol, From: 0, To: 0xffff})
 	}
 	for ; i < j; i++ {
-		if needs[i] != always {
+		if needs[i] == never {
 			continue
 		}
-		last := i
-		for k := i; k < j && needs[k] != never; k++ {
-			if needs[k] == always {
-				last = k
+		begin, first, last, end := i, -1, -1, i
+		for ; end < j && needs[end] != never; end++ {
+			if needs[end] == always {
+				if last = end; first < 0 {
+					first = end
+				}
 			}
 		}
-		out = append(out, encode(flow.Service{
-			Protocol: c.cells[i].Service.Protocol, From: c.cells[i].Service.From, To: c.cells[last].Service.To,
-		})...)
-		i = last
+		if i = end; first < 0 {
+			continue
+		}
+		run := c.between(first, last)
+		out = append(out, fewerTypes(run, c.between(begin, end-1))...)
+	}
+	return out
+}
+
+// between is the service of adjacent cells of one protocol.
+func (c *compiler) between(first, last int) flow.Service {
+	return flow.Service{Protocol: c.cells[first].Service.Protocol, From: c.cells[first].Service.From, To: c.cells[last].Service.To}
+}
+
+// fewerTypes writes a service as matches, and types of ICMP of which some codes are in it as a
+// whole, if that takes fewer matches and all codes are in another service.
+func fewerTypes(s, within flow.Service) []cloud.Match {
+	out, wider := encode(s), s
+	if s.Protocol != cloud.ICMP && s.Protocol != cloud.ICMPv6 {
+		return out
+	}
+	if from := s.From &^ 0xff; from >= within.From {
+		wider.From = from
+	}
+	if to := s.To | 0xff; to <= within.To {
+		wider.To = to
+	}
+	if types := encode(wider); len(types) < len(out) {
+		return types
 	}
 	return out
 }

@@ -143,6 +143,15 @@ func TestLowerMerges(t *testing.T) {
 		}
 		return c
 	}
+	peer := []cloud.Peer{{GroupID: "sg-a"}}
+	byGroup := func(c flow.Cell) flow.Cell { c.Groups = peer; return c }
+	idle := func(c flow.Cell) flow.Cell { c.Idle = peer; return c }
+	codes := func(text string, from, to int) (out []string) {
+		for code := from; code <= to; code++ {
+			out = append(out, fmt.Sprintf(text, code))
+		}
+		return out
+	}
 	for name, c := range map[string]struct {
 		cells []flow.Cell
 		want  []string
@@ -166,6 +175,14 @@ func TestLowerMerges(t *testing.T) {
 		"a whole ICMP type": {
 			[]flow.Cell{cell(1, 0, 0x07ff), cell(1, 0x0800, 0x08ff, "10.0.0.0/8"), cell(1, 0x0900, 0xffff), cell(-1, 0, 0xffff)},
 			[]string{"ingress icmp type 8 from 10.0.0.0/8"},
+		},
+		"all codes of a type, one of them by another rule": {
+			[]flow.Cell{cell(1, 0, 0x07ff), idle(cell(1, 0x0800, 0x0800, "0.0.0.0/0")), byGroup(cell(1, 0x0801, 0x08ff)), cell(1, 0x0900, 0xffff), cell(-1, 0, 0xffff)},
+			[]string{"ingress icmp type 8 from sg-a", "ingress icmp type 8 code 0 from 0.0.0.0/0"},
+		},
+		"one code of a type, the others by another rule": {
+			[]flow.Cell{byGroup(cell(1, 0, 0)), idle(cell(1, 1, 0x00ff, "0.0.0.0/0")), cell(1, 0x0100, 0xffff), cell(-1, 0, 0xffff)},
+			append([]string{"ingress icmp type 0 code 0 from sg-a"}, codes("ingress icmp type 0 code %d from 0.0.0.0/0", 1, 0xff)...),
 		},
 		"everything for some, one port for all": {
 			[]flow.Cell{cell(6, 0, 21, "10.0.0.0/8"), cell(6, 22, 22, "0.0.0.0/0"), cell(6, 23, 0xffff, "10.0.0.0/8"), cell(-1, 0, 0xffff, "10.0.0.0/8")},

@@ -20,8 +20,9 @@ type Cell struct {
 	Addrs addrset.Set
 	// Groups are the allowed security groups and opaque prefix lists, sorted.
 	Groups []cloud.Peer
-	// Idle are groups whose members cannot send or receive the service at all (an address family
-	// they do not have): allowing them is as good as not allowing them. Sorted.
+	// Idle are groups for which it makes no difference whether the service is allowed: their
+	// members cannot send or receive it (an address family they do not have), or other rules allow
+	// it.
 	Idle []cloud.Peer
 }
 

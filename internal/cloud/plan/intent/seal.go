@@ -82,8 +82,12 @@ func (s *Seal) Sign(region string, nics []*NIC) string {
 	return b.String()
 }
 
-// proves reports whether the tags of an interface prove what they record.
-func (s *Seal) proves(region string, n *cloud.Interface) (found bool) {
+// Proves reports whether the tags of an interface prove what they record. Without a seal nothing is
+// proven.
+func (s *Seal) Proves(region string, n *cloud.Interface) (found bool) {
+	if s == nil {
+		return false
+	}
 	proofs, ok := strings.CutPrefix(n.Tags[cloud.TagSignature], SealPrefix)
 	if !ok || len(proofs) > Sealed*proofLength {
 		return false
@@ -97,7 +101,7 @@ func (s *Seal) proves(region string, n *cloud.Interface) (found bool) {
 
 // Believes reports whether what an interface that we hold records as its former groups is believed.
 func (s *Seal) Believes(region string, n *cloud.Interface) bool {
-	return s == nil || formerFromTags(n.Tags) != nil && (s.Lenient || s.proves(region, n))
+	return s == nil || formerFromTags(n.Tags) != nil && (s.Lenient || s.Proves(region, n))
 }
 
 // judge decides whether what the tags of an interface say of its former groups is believed. What is
@@ -108,7 +112,7 @@ func (s *Region) judge(n *NIC) {
 	if seal == nil || n.Alien != nil || n.Forged {
 		return
 	}
-	proven := n.Recorded != nil && seal.proves(s.Snap.Region, n.Interface)
+	proven := n.Recorded != nil && seal.Proves(s.Snap.Region, n.Interface)
 	switch {
 	case len(n.Ours) == 0:
 		// What it holds is what it had, unless we have left it so ourselves.

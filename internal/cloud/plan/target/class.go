@@ -70,9 +70,9 @@ type design struct {
 	WantHeld map[string][]*NIC // group key -> interfaces that shall hold it, native groups included
 	memory   memory
 	// memberships are the gatherings that an interface belongs to; gathered and dispersed what this
-	// computation has decided about some.
-	memberships         map[*NIC][]*Class
-	gathered, dispersed map[membershipGroup]bool
+	// computation has decided about some, and decided those of them that this attempt has.
+	memberships                  map[*NIC][]*Class
+	gathered, dispersed, decided map[membershipGroup]bool
 }
 
 // open tells which directions of the interface its former groups decide.
@@ -129,7 +129,7 @@ func (s *Target) formClasses() {
 	used, native := s.usedPeers()
 	byKey := map[string]*Class{}
 	s.memory.reset()
-	s.Classes = nil
+	s.Classes, s.decided = nil, nil
 	for _, n := range s.NICs {
 		if n.State == Untouched {
 			continue

@@ -123,9 +123,13 @@ func (s *fitter) cover(view *intent.Network, want flow.Permit, natives []candida
 		if f.counts {
 			continue
 		}
-		cell.Groups = append(cell.Groups, found[k].peers...)
+		if len(cell.Groups) == 0 {
+			cell.Groups = slices.Clip(found[k].peers) // as it is: there may be hundreds
+		} else {
+			cell.Groups = append(cell.Groups, found[k].peers...)
+			slices.SortFunc(cell.Groups, cloud.Peer.Compare)
+		}
 		cell.Addrs = cell.Addrs.Union(found[k].rest)
-		slices.SortFunc(cell.Groups, cloud.Peer.Compare)
 		out = append(out, cell)
 	}
 	f.count(referred)
@@ -134,29 +138,64 @@ func (s *fitter) cover(view *intent.Network, want flow.Permit, natives []candida
 	}
 	nameEverywhere(out, want)
 	s.idleLists(out, want)
-	for i, used := range referred {
-		if !used {
-			continue
-		}
-		for k, h := range want.Grants {
-			c, here := candidate{}, false
-			if i < len(natives) {
-				c = natives[i]
-				here = slices.Contains(out[k].Groups, c.peer)
-			} else {
-				c = classes[i-len(natives)]
-				_, here = slices.BinarySearch(found[k].used, i-len(natives))
+	for k, h := range want.Grants {
+		family := flow.Family(h.Service.Protocol)
+		within := s.classesWithin(view, h.All, family)
+		for i, used := range referred {
+			switch at := i - len(natives); {
+			case !used:
+			case at < 0:
+				if c := natives[i]; !slices.Contains(out[k].Groups, c.peer) && c.within(h.All, family) {
+					out[k].Idle = append(out[k].Idle, c.peer)
+				}
+			case within(at):
+				if _, here := slices.BinarySearch(found[k].used, at); !here {
+					out[k].Idle = append(out[k].Idle, classes[at].peer)
+				}
 			}
-			if !here && c.within(h.All, flow.Family(h.Service.Protocol)) {
-				out[k].Idle = append(out[k].Idle, c.peer)
-			}
 		}
-	}
-	for k := range out {
-		slices.SortFunc(out[k].Idle, cloud.Peer.Compare)
 	}
 	return out
 }
+
+// classesWithin tells of class candidates whether everything that a reference to them may come to
+// mean in a family is in the set. Many classes allow the same sets, so it is remembered.
+func (s *fitter) classesWithin(view *intent.Network, set, family addrset.Set) func(class int) bool {
+	_, all := s.In.Recall.Set(set)
+	_, of := s.In.Recall.Set(family)
+	key := withinKey{view, all, of}
+	known := s.memory.within[key]
+	if known == nil {
+		if s.memory.within == nil {
+			s.memory.within = map[withinKey][]answer{}
+		}
+		known = make([]answer, len(s.classCandidates(view)))
+		s.memory.within[key] = known
+	}
+	return func(class int) bool {
+		if known[class] == unasked {
+			if known[class] = no; s.classCandidates(view)[class].within(set, family) {
+				known[class] = yes
+			}
+		}
+		return known[class] == yes
+	}
+}
+
+// withinKey is a question that classesWithin answers: the numbers of a set and of a family.
+type withinKey struct {
+	view        *intent.Network
+	set, family int
+}
+
+// answer is what is known of a question.
+type answer uint8
+
+const (
+	unasked answer = iota
+	no
+	yes
+)
 
 // nameEverywhere has the addresses that a rule must name for all protocols named for every single
 // service, too, where a group would do: the one rule for all of it covers them, and without that it

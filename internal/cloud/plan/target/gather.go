@@ -169,20 +169,19 @@ func (s *Target) gather(c *Class, held [][]cloud.Rule) bool {
 	}
 	members := s.gatherable()
 	var keys []membershipGroup
-	known := 0 // those that this attempt has decided on already, which come first
 	for k, m := range members {
 		if !used[k.group] || s.unlisted[k.group] || s.dispersed[k] || !c.Network.Reaches(k.network) || s.lapses(m.classes) {
 			continue
 		}
+		if s.decided[k] {
+			return true // and perhaps it fits then
+		}
 		if present := slices.ContainsFunc(s.Classes, func(o *Class) bool { return o.Gathers && o.key == k.key() }); !present {
 			keys = append(keys, k)
-			if s.gathered[k] {
-				known++
-			}
 		}
 	}
 	slices.SortFunc(keys, func(a, b membershipGroup) int {
-		return cmp.Or(b2i(s.gathered[b])-b2i(s.gathered[a]), cmp.Compare(members[b].classes, members[a].classes), strings.Compare(a.key(), b.key()))
+		return cmp.Or(cmp.Compare(members[b].classes, members[a].classes), strings.Compare(a.key(), b.key()))
 	})
 	all := forms{}
 	for _, k := range keys {
@@ -197,14 +196,11 @@ func (s *Target) gather(c *Class, held [][]cloud.Rule) bool {
 			f.slots++
 		}
 		f.trial = append(f.trial, s.trial(k, c.Network))
-		if i+1 < known || !s.fitter.fits(c, c.Want, held, f) {
+		if !s.fitter.fits(c, c.Want, held, f) {
 			continue
 		}
-		if s.gathered == nil {
-			s.gathered = map[membershipGroup]bool{}
-		}
 		for _, k := range keys[:i+1] {
-			s.gathered[k] = true
+			s.decide(&s.gathered, k)
 		}
 		return true
 	}
@@ -215,14 +211,26 @@ func (s *Target) gather(c *Class, held [][]cloud.Rule) bool {
 // without them.
 func (s *Target) disperse(c *Class, held [][]cloud.Rule) bool {
 	in := s.memberships[c.NICs[0]]
+	if slices.ContainsFunc(in, func(o *Class) bool { return s.decided[o.members] }) {
+		return true // and perhaps it fits then
+	}
 	if len(in) == 0 || !s.fitter.fits(c, c.Want, held, forms{slots: -len(in)}) {
 		return false
 	}
-	if s.dispersed == nil {
-		s.dispersed = map[membershipGroup]bool{}
-	}
 	for _, o := range in {
-		s.dispersed[o.members] = true
+		s.decide(&s.dispersed, o.members)
 	}
 	return true
+}
+
+// decide takes note of a gathering that the next attempt makes or gives up. Until then it need not
+// be found out what it is good for to other classes.
+func (s *Target) decide(about *map[membershipGroup]bool, k membershipGroup) {
+	if *about == nil {
+		*about = map[membershipGroup]bool{}
+	}
+	if s.decided == nil {
+		s.decided = map[membershipGroup]bool{}
+	}
+	(*about)[k], s.decided[k] = true, true
 }

@@ -25,11 +25,13 @@ type memory struct {
 	// divisions are those of the addresses that are referable.
 	divisions map[*intent.Network]division
 	trials    map[trialKey]candidate
+	// within tells which classes allowed addresses contain.
+	within map[withinKey][]answer
 }
 
 // reset forgets what belongs to an attempt.
 func (m *memory) reset() {
-	m.then, m.classes, m.covers, m.crews, m.referable, m.unions, m.divisions, m.trials = nil, nil, nil, nil, nil, nil, nil, nil
+	m.then, m.classes, m.covers, m.crews, m.referable, m.unions, m.divisions, m.trials, m.within = nil, nil, nil, nil, nil, nil, nil, nil, nil
 }
 
 // thenAddrs returns the addresses that a reference to the group will mean.

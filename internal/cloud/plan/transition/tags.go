@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sort"
 	"strings"
 
 	"github.com/nephele-io/nephele/internal/cloud"
@@ -55,7 +56,7 @@ func (t *tagger) tagInterfaces(kind cloud.OpKind, interfaces []*cloud.Interface)
 	}
 	var out []tagged
 	for _, n := range interfaces {
-		i, ok := slices.BinarySearchFunc(t.To.Interfaces, n.ID, func(n cloud.Interface, id string) int { return strings.Compare(n.ID, id) })
+		i, ok := sort.Find(len(t.To.Interfaces), func(i int) int { return strings.Compare(n.ID, t.To.Interfaces[i].ID) })
 		if ok {
 			out = append(out, tagged{n.ID, n.NetworkID, n.Tags, t.To.Interfaces[i].Tags})
 		}
@@ -134,7 +135,15 @@ func (t *tagger) present(id string, observed map[string]string) map[string]strin
 func (t *tagger) tag(kind cloud.OpKind, objects []tagged) {
 	at := map[string]int{}
 	for _, o := range objects {
-		is, tags := t.present(o.id, o.is), map[string]string{}
+		is, changed := t.written[o.id]
+		if !changed {
+			is = o.is
+		}
+		if maps.Equal(is, o.want) { // most are
+			continue
+		}
+		tags := map[string]string{}
+		is = t.present(o.id, o.is)
 		if kind == cloud.OpTag {
 			for k, v := range o.want {
 				if old, ok := is[k]; !ok || old != v {

@@ -87,13 +87,14 @@ func describeCacheClusters(c *Call) (Answer, error) {
 
 // cacheWriter writes caches.
 type cacheWriter struct {
-	c    *Call
-	zone func(subnet string) string
+	c       *Call
+	zone    func(subnet string) string
+	members []native.Service // all caches
 }
 
 func (c *Call) cacheWriter() (cacheWriter, error) {
 	zones, err := c.zones()
-	return cacheWriter{c, func(subnet string) string { return zones[subnet].Name }}, err
+	return cacheWriter{c, func(subnet string) string { return zones[subnet].Name }, c.Region.Services().List(native.Cache)}, err
 }
 
 func (w cacheWriter) status(s native.Service) string {
@@ -165,7 +166,7 @@ func describeReplicationGroups(c *Call) (Answer, error) {
 }
 
 func (w cacheWriter) group(s native.Service) []wire.Element {
-	members := native.MembersOf(s.Ref(), w.c.Region.Services().List(native.Cache))
+	members := native.MembersOf(s.Ref(), w.members)
 	names := make([]string, 0, len(members))
 	for _, m := range members {
 		names = append(names, m.Name)

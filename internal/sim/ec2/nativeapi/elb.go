@@ -167,18 +167,21 @@ func describeListeners(c *Call) (Answer, error) {
 	}), wire.Text("NextMarker", p.Next)}}, nil
 }
 
-// balancersOf are the ARNs of the balancers that hand traffic to a target group.
-func (c *Call) balancersOf(group string) (out []string) {
+// feeding are the ARNs of the balancers that hand traffic to each target group.
+func (c *Call) feeding() map[string][]string {
+	out := map[string][]string{}
 	for _, s := range c.Region.Services().List(balancerKinds()...) {
-		if slices.ContainsFunc(s.Listeners, func(l native.Listener) bool { return l.Target == group }) {
-			out = append(out, s.ARN())
+		for _, l := range s.Listeners {
+			if !slices.Contains(out[l.Target], s.ARN()) {
+				out[l.Target] = append(out[l.Target], s.ARN())
+			}
 		}
 	}
 	return out
 }
 
 func describeTargetGroups(c *Call) (Answer, error) {
-	all := c.Region.Services().TargetGroups()
+	all, feeding := c.Region.Services().TargetGroups(), c.feeding()
 	if wanted := c.Params.Strings("TargetGroupArns.member"); len(wanted) > 0 {
 		all = slices.DeleteFunc(all, func(g native.TargetGroup) bool { return !slices.Contains(wanted, g.ARN()) })
 		if len(all) < len(wanted) {
@@ -189,7 +192,7 @@ func describeTargetGroups(c *Call) (Answer, error) {
 		if _, there := c.byARN(arn, balancerKinds()...); !there {
 			return Answer{}, refuse("LoadBalancerNotFound", "One or more load balancers not found")
 		}
-		all = slices.DeleteFunc(all, func(g native.TargetGroup) bool { return !slices.Contains(c.balancersOf(g.Name), arn) })
+		all = slices.DeleteFunc(all, func(g native.TargetGroup) bool { return !slices.Contains(feeding[g.Name], arn) })
 	}
 	p, err := page(c, all, func(g native.TargetGroup) string { return g.Name }, balancerPaging, badValue)
 	if err != nil {
@@ -205,7 +208,7 @@ func describeTargetGroups(c *Call) (Answer, error) {
 			wire.Text("TargetGroupArn", g.ARN()), wire.Text("TargetGroupName", name), wire.Text("Protocol", g.Protocol),
 			wire.Int("Port", g.Port), wire.Text("VpcId", g.VPCID), wire.Text("TargetType", g.Type), wire.Bool("HealthCheckEnabled", true),
 			wire.Text("HealthCheckProtocol", g.HealthProtocolOf()), health, wire.Text("IpAddressType", "ipv4"),
-			texts("LoadBalancerArns", "member", c.balancersOf(g.Name)),
+			texts("LoadBalancerArns", "member", feeding[g.Name]),
 		}
 	}), wire.Text("NextMarker", p.Next)}}, nil
 }

@@ -107,13 +107,14 @@ func describeDBInstances(c *Call) (Answer, error) {
 
 // dbWriter writes databases.
 type dbWriter struct {
-	c     *Call
-	zones func(subnet string) string
+	c       *Call
+	zones   func(subnet string) string
+	members []native.Service // all databases
 }
 
 func (c *Call) dbWriter() (dbWriter, error) {
 	zones, err := c.zones()
-	return dbWriter{c, func(subnet string) string { return zones[subnet].Name }}, err
+	return dbWriter{c, func(subnet string) string { return zones[subnet].Name }, c.Region.Services().List(native.Database)}, err
 }
 
 // resourceID is a DbiResourceId or DbClusterResourceId, which never changes.
@@ -195,7 +196,7 @@ func describeDBClusters(c *Call) (Answer, error) {
 }
 
 func (d dbWriter) cluster(s native.Service) []wire.Element {
-	members := native.MembersOf(s.Ref(), d.c.Region.Services().List(native.Database))
+	members := native.MembersOf(s.Ref(), d.members)
 	zones := map[string]bool{}
 	for _, id := range s.Subnets {
 		zones[d.zones(id)] = true
