@@ -1,0 +1,166 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nephele-io/nephele/api/antrea/v1alpha2"
+	"github.com/nephele-io/nephele/api/antrea/v1beta1"
+	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	"github.com/nephele-io/nephele/internal/sim"
+	"github.com/nephele-io/nephele/internal/sim/ec2"
+	"github.com/nephele-io/nephele/internal/sim/estate"
+	"github.com/nephele-io/nephele/internal/sim/sqs"
+	"github.com/nephele-io/nephele/internal/sim/world"
+)
+
+const nativeEstate = `
+accounts:
+- id: "111122223333"
+  regions:
+  - name: eu-west-1
+    vpcs:
+    - name: shop
+      id: vpc-00000001
+      cidrs: [10.1.0.0/16]
+      groups:
+      - {name: app, rules: ["tcp 22 from 10.1.0.0/16"]}
+      - {name: web, rules: ["tcp 80 from any"]}
+      - {name: db, rules: ["tcp 1-65535 from 10.1.0.0/16"]}
+      vms:
+      - {name: app-1, ip: 10.1.1.10, groups: [app], tags: {role: app}}
+      - {name: job-1, ip: 10.1.1.11, groups: [app], tags: {role: job}}
+      targetGroups:
+      - {name: web, protocol: HTTP, port: 8080, targets: [app-1]}
+      services:
+      - {kind: database, name: orders, engine: postgres, multiZone: true, groups: [db]}
+      - {kind: cache, name: pages, engine: memcached, groups: [db]}
+      - {kind: application-load-balancer, name: front, groups: [web], listeners: [HTTP 80 to web]}
+`
+
+// TestNativeServices: a policy lets a VM reach a database by its name and the port postgres, and
+// nothing else; a failover is followed; a policy on the database is refused with the reason; and a
+// right that is missing is told, while everything goes on.
+func TestNativeServices(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "native.yaml")
+	must(t, os.WriteFile(file, []byte(nativeEstate), 0o600))
+	state, _, err := estate.Load(file)
+	must(t, err)
+	server, err := sim.Start(context.WithoutCancel(t.Context()), sim.Options{State: state, Events: sim.EventOptions{Queue: sim.DefaultEventQueue}})
+	must(t, err)
+	t.Cleanup(func() { must(t, server.Close()) })
+	im := &imported{t: t, c: newCluster(t), server: server, guard: &guard{}, oracle: oracle{native: map[string][]string{}}, vpcs: []string{"vpc-00000001"}}
+	objects := accountObjects(server.URL(), []string{"eu-west-1"}, im.vpcs)
+	ref := sqs.Ref{Account: "111122223333", Region: "eu-west-1", Name: sim.DefaultEventQueue}
+	account := objects[3].(*cloudv1.CloudProviderAccount)
+	account.Spec.AWSConfig.EventQueue = []cloudv1.AWSEventQueue{{URL: server.URL() + ref.Path()}}
+	seconds := cloudv1.MinPollIntervalInSeconds
+	account.Spec.PollIntervalInSeconds = &seconds
+	im.apply(objects...)
+	im.waitForEntities(2)
+	services := &cloudv1.CloudEntitySelector{ObjectMeta: metav1.ObjectMeta{Namespace: vmNamespace, Name: "services"}}
+	services.Spec.AccountNamespace, services.Spec.AccountName = "cloud", "real"
+	services.Spec.NativeSelector = []cloudv1.NativeServiceSelector{{VpcMatch: &cloudv1.EntityMatch{MatchID: "vpc-00000001"}}}
+	im.apply(services)
+
+	database := &cloudv1.CloudNativeService{}
+	find := func(ctx context.Context) (bool, string) {
+		var list cloudv1.CloudNativeServiceList
+		err := im.c.client.List(ctx, &list, client.InNamespace(vmNamespace))
+		for i := range list.Items {
+			if list.Items[i].Status.CloudName == "orders" {
+				*database = list.Items[i]
+			}
+		}
+		return len(list.Items) == 3 && database.Status.DNSName != "" && len(database.Status.NetworkInterfaces) == 1, fmt.Sprintf("%+v %v", list.Items, err)
+	}
+	eventually(t, time.Minute, "the services are imported", find)
+	at := func() netip.Addr { return netip.MustParseAddr(database.Status.NetworkInterfaces[0].IPs[0].Address) }
+	entity := &v1alpha2.ExternalEntity{}
+	must(t, im.c.client.Get(t.Context(), client.ObjectKey{Namespace: vmNamespace, Name: cloudv1.ServiceEntityNamePrefix + database.Name}, entity))
+	if len(entity.Spec.Ports) != 1 || entity.Spec.Ports[0].Name != "postgres" || entity.Spec.Ports[0].Port != 5432 {
+		t.Errorf("%+v", entity.Spec)
+	}
+
+	policies := decodePolicies(t, `
+apiVersion: crd.antrea.io/v1beta1
+kind: NetworkPolicy
+metadata: {namespace: `+vmNamespace+`, name: app-to-db}
+spec:
+  priority: 5
+  tier: application
+  appliedTo: [{externalEntitySelector: {matchLabels: {nephe.antrea.io/tag-role: app}}}]
+  egress:
+  - action: Allow
+    to: [{externalEntitySelector: {matchLabels: {nephe.antrea.io/cloud-service-name: orders}}}]
+    ports: [{protocol: TCP, port: postgres}]
+---
+apiVersion: crd.antrea.io/v1beta1
+kind: NetworkPolicy
+metadata: {namespace: `+vmNamespace+`, name: on-db}
+spec:
+  priority: 6
+  tier: application
+  appliedTo: [{externalEntitySelector: {matchLabels: {nephe.antrea.io/cloud-service-kind: RDSInstance}}}]
+  ingress:
+  - {action: Drop, from: [{ipBlock: {cidr: 10.1.1.11/32}}]}
+`)
+	im.create(policies[0])
+	allowed := func(from string, to netip.Addr, port int) bool {
+		end := func(a netip.Addr) world.End { return world.End{Addr: a, VPC: "vpc-00000001"} }
+		v, err := server.World().Allowed(world.Flow{Src: end(netip.MustParseAddr(from)), Dst: end(to), Protocol: 6, Port: port})
+		must(t, err)
+		return v.Allowed
+	}
+	reaches := func(what string, database, not netip.Addr) {
+		t.Helper()
+		eventually(t, 2*time.Minute, what, func(context.Context) (bool, string) {
+			got := []bool{allowed("10.1.1.10", database, 5432), allowed("10.1.1.10", database, 22), allowed("10.1.1.10", not, 5432),
+				allowed("10.1.1.10", netip.MustParseAddr("10.1.1.11"), 22), allowed("10.1.1.11", database, 5432)}
+			return fmt.Sprint(got) == "[true false false false true]", fmt.Sprint(got)
+		})
+	}
+	was := at()
+	reaches("app-1 reaches the database and nothing else", was, netip.MustParseAddr("10.1.200.200"))
+
+	// Failover: the database has another address.
+	answer, err := http.Post(server.URL()+"/_sim/failover?kind=database&name=orders", "", nil)
+	must(t, err)
+	must(t, answer.Body.Close())
+	eventually(t, 2*time.Minute, "the database is seen elsewhere", func(ctx context.Context) (bool, string) {
+		ok, why := find(ctx)
+		return ok && at() != was, why
+	})
+	reaches("app-1 follows the database", at(), was)
+
+	// A policy on the database is not enforced, and says so.
+	im.create(policies[1])
+	eventually(t, time.Minute, "the policy on the database is refused", func(ctx context.Context) (bool, string) {
+		p := &v1beta1.NetworkPolicy{}
+		err := im.c.client.Get(ctx, client.ObjectKeyFromObject(policies[1]), p)
+		text := fmt.Sprintf("%+v", p.Status)
+		return err == nil && p.Status.Phase == v1beta1.NetworkPolicyFailed && strings.Contains(text, "is a native service, whose security groups policies do not change"), text
+	})
+
+	// A right that is missing.
+	server.Faults().Add(ec2.Fault{Action: "DescribeDBInstances", Code: "AccessDenied", Message: "not authorized to perform rds:DescribeDBInstances", Status: 403, Times: -1})
+	eventually(t, 2*time.Minute, "the missing right is told", func(ctx context.Context) (bool, string) {
+		a := &cloudv1.CloudProviderAccount{}
+		err := im.c.client.Get(ctx, client.ObjectKeyFromObject(account), a)
+		c := meta.FindStatusCondition(a.Status.Conditions, cloudv1.ConditionServicesRead)
+		return err == nil && c != nil && c.Status == metav1.ConditionFalse && c.Reason == cloudv1.ReasonNotPermitted && strings.Contains(c.Message, "rds:DescribeDBInstances") &&
+			meta.IsStatusConditionTrue(a.Status.Conditions, cloudv1.ConditionReady), fmt.Sprintf("%+v %v", a.Status.Conditions, err)
+	})
+	reaches("the database stays known", at(), was)
+}
