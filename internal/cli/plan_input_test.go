@@ -184,6 +184,8 @@ func TestPlanInputIsTheControllers(t *testing.T) {
 		strings.Replace(shopManifests, "{name: web, namespace: vms}", "{name: web, namespace: vms, annotations: {nephele.io/on-refusal: tighten}}", 1)+
 			"---\napiVersion: crd.cloud.antrea.io/v1alpha1\nkind: CloudEntitySelector\nmetadata: {name: b, namespace: vms}\n"+
 			"spec: {accountName: b, accountNamespace: vms, vmSelector: [{vmMatch: [{matchID: i-b}]}]}\n"+
+			"---\napiVersion: crd.cloud.antrea.io/v1alpha1\nkind: CloudEntitySelector\nmetadata: {name: services, namespace: vms}\n"+
+			"spec: {accountName: a, accountNamespace: vms, nativeSelector: [{vpcMatch: {matchID: vpc-1}}]}\n"+
 			"---\napiVersion: crd.antrea.io/v1beta1\nkind: NetworkPolicy\nmetadata: {name: peers, namespace: vms}\nspec: {priority: 6, "+
 			"appliedTo: [{externalEntitySelector: {}}], ingress: [{name: p, action: Allow, from: [{externalEntitySelector: {}}]}]}\n"))
 	if err != nil || len(in.Refused) > 0 {
@@ -197,6 +199,7 @@ func TestPlanInputIsTheControllers(t *testing.T) {
 			VMs:      []cloud.VM{{ID: vm, NetworkID: "vpc-1", Interfaces: []string{"eni-" + vm}, Tags: map[string]string{"app": "web"}}},
 			Interfaces: []cloud.Interface{{ID: "eni-" + vm, NetworkID: "vpc-1", VMID: vm, OwnerID: "owner-" + name},
 				{ID: "eni-of-another", NetworkID: "vpc-1", OwnerID: "owner-c"}},
+			Services: []cloud.Service{{ID: "arn:aws:rds:eu-west-1:1:db:orders", Kind: cloud.RDSInstance, NetworkID: "vpc-1"}},
 		}
 		o := &preview.ObservedAccount{Key: key, EnforcerKey: cloud.EnforcerKey("vms", name), Regions: []plan.Region{{Snapshot: snap}}}
 		in.ImportEntities(account(name), o)
