@@ -3,7 +3,6 @@ package e2e
 import (
 	"context"
 	"maps"
-	"net"
 	"os"
 	"path/filepath"
 	"testing"
@@ -28,14 +27,7 @@ type standIn struct {
 
 func newStandIn(t *testing.T, c *cluster) *standIn {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return &standIn{t: t, cluster: c, address: l.Addr().String(), dir: t.TempDir()}
+	return &standIn{t: t, cluster: c, address: freeAddress(t), dir: t.TempDir()}
 }
 
 // start runs the controller until stop, or the end of the test.

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/cookiejar"
 	"os/exec"
@@ -132,14 +131,7 @@ func policyOf(name string) string {
 // administrator's kubeconfig, which no caller may profit from.
 func consoleFor(t *testing.T, c *cluster, args ...string) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	at := l.Addr().String()
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	at := freeAddress(t)
 	out := &safeBuffer{}
 	cmd := exec.Command(binary, append([]string{"console", "--kubeconfig", filepath.Join(c.dir, "kubeconfig"), "--url", "https://" + at, "--listen", at}, args...)...)
 	cmd.Stdout, cmd.Stderr = out, out

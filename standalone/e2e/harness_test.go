@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -105,6 +106,26 @@ type cluster struct {
 // heartbeat is for how long an instance waits after one that was killed.
 const heartbeat = 2 * time.Second
 
+// freeAddress is an address for a process that is started with it. Its port is below those that the
+// kernel gives to outgoing connections, so that none of them takes it before the process does; and
+// every call tries another one.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	const first, ports = 20000, 12000
+	for range ports {
+		at := fmt.Sprintf("127.0.0.1:%d", first+(os.Getpid()*61+int(triedPorts.Add(1)))%ports)
+		if l, err := net.Listen("tcp", at); err == nil {
+			must(t, l.Close())
+			return at
+		}
+	}
+	t.Fatal("no port is free")
+	return ""
+}
+
+// triedPorts counts the ports that this process has tried.
+var triedPorts atomic.Int64
+
 // newCluster starts a process on a new data directory and waits until it is ready. The process ends
 // with the test.
 func newCluster(t *testing.T, args ...string) *cluster {
@@ -115,14 +136,7 @@ func newCluster(t *testing.T, args ...string) *cluster {
 // newClusterOf is newCluster with another program.
 func newClusterOf(t *testing.T, program string, args ...string) *cluster {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := &cluster{t: t, dir: t.TempDir(), listen: l.Addr().String(), args: args, program: program}
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	c := &cluster{t: t, dir: t.TempDir(), listen: freeAddress(t), args: args, program: program}
 	t.Cleanup(func() {
 		if t.Failed() {
 			c.printLogs()

@@ -3,7 +3,6 @@ package e2e
 import (
 	"context"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -21,14 +20,7 @@ import (
 // running either.
 func (c *cluster) copied() *cluster {
 	c.t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	twin := &cluster{t: c.t, dir: filepath.Join(c.t.TempDir(), "copy"), listen: l.Addr().String(), args: c.args}
-	if err := l.Close(); err != nil {
-		c.t.Fatal(err)
-	}
+	twin := &cluster{t: c.t, dir: filepath.Join(c.t.TempDir(), "copy"), listen: freeAddress(c.t), args: c.args}
 	if err := os.CopyFS(twin.dir, os.DirFS(c.dir)); err != nil {
 		c.t.Fatal(err)
 	}
