@@ -12,7 +12,6 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 
-	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 	"github.com/nephele-io/nephele/internal/policy"
 	"github.com/nephele-io/nephele/internal/sim/estate"
@@ -52,10 +51,6 @@ func realName(path string) string {
 	return filepath.Base(path)
 }
 
-// followed are groups of the published accounts whose owner lets us follow: an endpoint and a task
-// of a container service, which policies cannot be applied to, name those of VMs.
-var followed = map[string][]string{"web-tier": {"sg-00000006", "sg-00000008"}}
-
 func newRealAccount(t *testing.T, path string) *realAccount {
 	t.Helper()
 	state, _, err := estate.HybridCloud()
@@ -71,17 +66,7 @@ func newRealAccount(t *testing.T, path string) *realAccount {
 			regions = append(regions, r.Name)
 		}
 	}
-	for i := range state.Regions {
-		for k := range state.Regions[i].SecurityGroups {
-			if g := &state.Regions[i].SecurityGroups[k]; slices.Contains(followed[realName(path)], g.ID) {
-				g.Tags = world.Tags{cloud.TagFollow: ""}
-			}
-		}
-	}
 	a := &realAccount{lab: newLab(t, labConfig{regions: regions, state: &state}), vmOf: map[string]string{}, refers: map[string]bool{}}
-	if len(followed[realName(path)]) > 0 {
-		a.accounts.account.Dependents.Default = plan.FollowDependents
-	}
 	n := 0
 	for _, r := range state.Regions {
 		addrs := map[string][]netip.Addr{}

@@ -148,10 +148,20 @@ func (b *builder) buildServices() {
 		for _, g := range raw.Groups {
 			groups = append(groups, g.GroupId)
 		}
+		// An endpoint names its interfaces, so none is made up for those that the dump lacks.
+		own := func(n *world.NetworkInterface) bool { return slices.Contains(raw.NetworkInterfaceIds, b.rawID(n.ID)) }
+		there := 0
+		for _, n := range b.nics {
+			if own(n) {
+				there++
+			}
+		}
+		if there == 0 {
+			b.warn("VpcEndpoints", raw.VpcEndpointId, "none of its interfaces is in the dump; left out")
+			continue
+		}
 		s := native.Service{Kind: native.Endpoint, Name: raw.VpcEndpointId, Engine: raw.ServiceName, Tags: tagsOf(raw.Tags)}
-		b.add("VpcEndpoints", s, raw.VpcId, raw.SubnetIds, groups, len(raw.SubnetIds), func(n *world.NetworkInterface) bool {
-			return slices.Contains(raw.NetworkInterfaceIds, b.rawID(n.ID))
-		})
+		b.add("VpcEndpoints", s, raw.VpcId, raw.SubnetIds, groups, there, own)
 	}
 	for i := range b.raw.fileSystems {
 		raw := &b.raw.fileSystems[i]

@@ -88,6 +88,7 @@ func TestRealAccounts(t *testing.T) {
 			"i-00000000000000001: its interface eni-00000000 has the id of another one; it is given the id eni-72e3fa47dfda9f08d",
 			"i-00000000000000002: its interface eni-00000000 has the id of another one; it is given the id eni-daeb0b4256284c108",
 			"sg-00000002: block 2.2.2.2/28 has host bits set; taken as 2.2.2.0/28",
+			"vpce-00000000000000002: none of its interfaces is in the dump; left out",
 			"eni-00000001: address 172.31.48.168 is not in its subnet subnet-00000001 (10.0.0.0/24); it is kept",
 			"1 objects say that they belong to account 653711331788; taken as of 123456789012",
 		}},
