@@ -182,7 +182,7 @@ const scenes = {
     // Its phase comes by itself.
     await page.locator('.head').getByText('Realized').waitFor()
     await page.getByRole('link', { name: 'Map', exact: true }).click()
-    await page.waitForFunction((b) => (document.querySelector('.canvas')?.cy?.elements().map((e) => e.id()).sort().join() ?? b) !== b, before)
+    await page.waitForFunction((b) => (document.querySelector('.canvas')?.cy?.elements().map((e) => e.id()).sort().join() ?? b) !== b, before, { timeout: 240_000 })
     return {}
   },
 
