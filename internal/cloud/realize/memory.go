@@ -27,6 +27,10 @@ func (w *worker) remembering(regions []plan.Region, seal *plan.Seal) []plan.Regi
 	out := slices.Clone(regions)
 	for i := range out {
 		r := &out[i]
+		if !w.presence.may(r.Snapshot.Region) {
+			delete(w.memory, r.Snapshot.Region) // somebody else may write records now
+			continue
+		}
 		known := w.remember(r.Snapshot, seal, false)
 		r.Former = map[string][]string{}
 		var views []cloud.Group
@@ -50,13 +54,10 @@ func (w *worker) changed(known formerly, n *cloud.Interface, region string, seal
 }
 
 // remember keeps what the interfaces of a snapshot that hold groups of ours record, and forgets
-// those that hold none. What is remembered stays, for a record that is proven may be an older one.
-// Of the others, a proven record is remembered at once, and one that is only believed when all is
-// as planned.
+// those that hold none, and all of a region while we may not write to it. What is remembered
+// stays, for a record that is proven may be an older one. Of the others, a proven record is
+// remembered at once, and one that is only believed when all is as planned.
 func (w *worker) remember(s *cloud.Snapshot, seal *plan.Seal, asPlanned bool) memory {
-	if w.memory == nil {
-		w.memory = map[string]memory{}
-	}
 	before, ours := w.memory[s.Region], w.ours(s)
 	shown := map[string]*cloud.Group{}
 	for i := range s.Groups {

@@ -112,7 +112,8 @@ type worker struct {
 }
 
 func newWorker(r *Realizer, acct Account) *worker {
-	w := &worker{r: r, key: acct.Key, wake: make(chan struct{}, 1), touched: make(chan struct{}, 1), sighted: make(chan struct{}, 1), report: Report{Account: acct.Key}}
+	w := &worker{r: r, key: acct.Key, wake: make(chan struct{}, 1), touched: make(chan struct{}, 1), sighted: make(chan struct{}, 1),
+		report: Report{Account: acct.Key}, memory: map[string]memory{}}
 	w.presence = newPresence(w, r)
 	w.mirror = r.Follower.Mirror(acct.EnforcerKey, func() { put(w.wake) })
 	return w
@@ -248,7 +249,7 @@ func (w *worker) task() (t task, ok bool) {
 	}
 	t.urgent = w.takeUp(t.acct)
 	if t.acct.Provider != w.last.Provider {
-		w.settled, w.memory = nil, nil // another provider may show another part of the account
+		w.settled, w.memory = nil, map[string]memory{} // another provider may show another part of the account
 	}
 	w.last = t.acct
 	if t.acct.Releasing {
