@@ -94,6 +94,11 @@ func (w *work) policy(c *class, p *v1beta2.NetworkPolicy) *policyParts {
 	return parts
 }
 
+// names reports whether a rule that applies has domain names.
+func (p *policyParts) names() bool {
+	return p.named != nil && slices.ContainsFunc(p.rules[Egress], func(r *v1beta2.NetworkPolicyRule) bool { return len(r.To.FQDNs) > 0 })
+}
+
 func (c *class) newPolicy(p *v1beta2.NetworkPolicy) *policyParts {
 	out := &policyParts{source: p, reference: reference(p), stage: 1, segments: map[segmentKey]*segment{}}
 	if p.TierPriority != nil {
