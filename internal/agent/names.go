@@ -107,11 +107,12 @@ func (n *Names) Answer(p kernel.Queued, release func()) {
 		release()
 		return
 	}
-	messages := [][]byte{p.Payload}
+	messages, wait := [][]byte{p.Payload}, false
 	if p.Protocol == nft.TCP {
 		messages = n.streams.messages(p, n.Clock.Now())
+		// It may be a segment sent again, because the same one is held.
+		wait = len(p.Payload) > 0 && n.enforced != n.version
 	}
-	wait := false
 	for _, m := range messages {
 		if name, found := parseAnswer(m); name != "" {
 			wait = n.learn(name, found) || n.enforced != n.version || wait

@@ -84,6 +84,27 @@ func TestAnswersInSegments(t *testing.T) {
 	}
 }
 
+// TestSegmentSentAgain: what a resolver sends again because we hold it is held as well.
+func TestSegmentSentAgain(t *testing.T) {
+	f := newNames(t, "*.example")
+	m := framed(message(t, 1, "a.example", 60, record{"a.example", "192.0.2.1"}))
+	f.segment(asker, 0, nil, begins)
+	for _, c := range []struct {
+		what string
+		part []byte
+		at   uint32
+		gone bool
+	}{{"the first half", m[:20], 1, true}, {"the rest", m[20:], 21, false}, {"the rest again", m[20:], 21, false}, {"nothing but an acknowledgement", nil, 1 + uint32(len(m)), true}} {
+		if gone := f.segment(asker, c.at, c.part, nil); gone != c.gone {
+			t.Errorf("%s: let go: %t", c.what, gone)
+		}
+	}
+	f.enforce()
+	if !f.segment(asker, 21, m[20:], nil) {
+		t.Error("held although its addresses are in force")
+	}
+}
+
 // TestStreamsAreBounded: who opens many connections to a resolver, or leaves messages unfinished,
 // has his own forgotten, and no one else's.
 func TestStreamsAreBounded(t *testing.T) {
