@@ -74,6 +74,14 @@ type Compiler struct {
 	classes map[string]*class
 	// run counts the calls of Compile.
 	run uint64
+	// parts are those of the last Program, segments what it has of policies, and refers counts how
+	// many of these refer to each of parts.
+	parts    *Parts
+	segments []*segment
+	refers   map[PartKey]int
+	// last is what was compiled last, and what came of it.
+	last   Input
+	result Result
 }
 
 // class is what has the same rules: a host, or Pods.
@@ -102,7 +110,14 @@ type groupParts struct {
 	// run is the last one that knew the group.
 	run     uint64
 	members [2]*Part
-	ports   map[PartKey]*Part
+	// ports are those of members that have a name, by their keys.
+	ports map[PartKey]*namedPorts
+}
+
+// namedPorts are the ports that members of a group have by a name.
+type namedPorts struct {
+	name string
+	*Part
 }
 
 // Compile makes the Program of a host. Everything that comes to the host or leaves it is the host's
@@ -110,11 +125,22 @@ type groupParts struct {
 // Pod's.
 func (c *Compiler) Compile(in Input) Result {
 	if c.groups == nil {
-		c.groups, c.classes = map[string]*groupParts{}, map[string]*class{}
+		c.groups, c.classes, c.refers = map[string]*groupParts{}, map[string]*class{}, map[PartKey]int{}
 	}
 	c.run++
-	w := &work{Compiler: c, failsafe: in.Failsafe, names: in.Names, named: map[string]bool{}, program: &Program{
-		Chains: map[string]*Chain{}, Parts: make(map[PartKey]*Part, 2*len(c.groups)), Ranges: map[SetName][]Range{}, Dispatch: map[SetName]map[string]string{}}}
+	w := &work{Compiler: c, failsafe: in.Failsafe, names: in.Names, named: map[string]bool{}, parts: change(c.parts), program: &Program{
+		Chains: make(map[string]*Chain, len(c.segments)), Ranges: map[SetName][]Range{}, Dispatch: map[SetName]map[string]string{}}}
+	if c.onlyMembers(&in) {
+		for i, g := range in.Computed.AddressGroups {
+			if g != c.last.Computed.AddressGroups[i] {
+				w.know(g)
+			}
+		}
+		*w.program = *c.result.Program
+		return w.done(in, c.result)
+	}
+	w.parts.put(PartKey{Members4, idOf(asking)}, nil)
+	w.parts.put(PartKey{Members6, idOf(asking)}, nil)
 	for _, g := range in.Computed.AddressGroups {
 		w.know(g)
 	}
@@ -161,6 +187,41 @@ func (c *Compiler) Compile(in Input) Result {
 	for _, x := range c.classes {
 		maps.DeleteFunc(x.policies, func(_ string, p *policyParts) bool { return p.run != c.run })
 	}
+	for _, s := range c.segments {
+		if s.run != c.run {
+			w.release(s)
+		}
+	}
+	c.segments = w.segments
+	return w.done(in, out)
+}
+
+// onlyMembers reports whether nothing differs from what was compiled last but the members of
+// address groups.
+func (c *Compiler) onlyMembers(in *Input) bool {
+	if c.result.Program == nil {
+		return false
+	}
+	now, last := &in.Computed, &c.last.Computed
+	names := func(a, b *Names) bool {
+		return a == nil && b == nil || a != nil && b != nil && slices.Equal(a.Resolvers, b.Resolvers) &&
+			maps.EqualFunc(a.Addresses, b.Addresses, func(x, y []netip.Addr) bool { return slices.Equal(x, y) })
+	}
+	return in.Node == c.last.Node && slices.Equal(now.Policies, last.Policies) && slices.Equal(now.AppliedToGroups, last.AppliedToGroups) &&
+		slices.EqualFunc(in.Failsafe, c.last.Failsafe, Failsafe.equal) && names(in.Names, c.last.Names) &&
+		slices.EqualFunc(now.AddressGroups, last.AddressGroups, func(a, b *v1beta2.AddressGroup) bool { return a == b || a.Name == b.Name })
+}
+
+func (f Failsafe) equal(g Failsafe) bool {
+	return f.Name == g.Name && f.Direction == g.Direction && f.Protocol == g.Protocol && f.SourcePort == g.SourcePort && f.Port == g.Port && slices.Equal(f.CIDRs, g.CIDRs)
+}
+
+// done ends a run: what it has made of parts is that of the program, and the next one begins with
+// it.
+func (w *work) done(in Input, out Result) Result {
+	w.program.Parts = w.parts.Parts
+	out.Program = w.program
+	w.Compiler.parts, w.last, w.result = w.parts.Parts, in, out
 	return out
 }
 
@@ -269,6 +330,9 @@ type work struct {
 	// are the keys of the classes of the Pods of a Node, in their order.
 	named    map[string]bool
 	podClass []string
+	// parts are those of the program, segments what is in it of policies.
+	parts    *changing
+	segments []*segment
 }
 
 func reference(p *v1beta2.NetworkPolicy) v1beta2.NetworkPolicyReference {
@@ -437,16 +501,33 @@ func (l *lane) add(into *Chain, s *segment) {
 	l.program.Chains[s.name] = s.chain
 	into.Rules = append(into.Rules, Rule{Action: Jump, Target: s.name})
 	maps.Copy(l.program.Ranges, s.ranges)
-	for _, g := range s.members {
-		l.program.Parts[g.key] = l.groups[g.group].members[g.family()]
-	}
-	for _, p := range s.ports {
-		l.program.Parts[p.key] = l.portsOf(p)
-	}
 	for _, n := range s.names {
 		l.program.Names = append(l.program.Names, n.group)
-		if l.program.Parts[n.key] == nil {
-			l.program.Parts[n.key] = l.addressesOf(n)
+		l.parts.put(n.key, l.addressesOf(n))
+	}
+	l.work.segments = append(l.work.segments, s)
+	if s.run = l.run; s.live {
+		return
+	}
+	s.live = true
+	for r := range s.refs() {
+		l.refers[r.key]++
+	}
+	for _, g := range s.members {
+		l.parts.put(g.key, l.groups[g.group].members[g.family()])
+	}
+	for _, p := range s.ports {
+		l.parts.put(p.key, l.portsOf(p))
+	}
+}
+
+// release takes back what a segment refers to that is in no program any more.
+func (w *work) release(s *segment) {
+	s.live = false
+	for r := range s.refs() {
+		if w.refers[r.key]--; w.refers[r.key] == 0 {
+			delete(w.refers, r.key)
+			w.parts.put(r.key, nil)
 		}
 	}
 }

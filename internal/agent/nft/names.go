@@ -33,7 +33,9 @@ func (w *work) hearResolvers(n *Node) {
 	}
 	for set, part := range parts {
 		part.normalize()
-		w.program.Parts[PartKey{set, idOf(asking)}] = part
+		if len(part.Keys) > 0 {
+			w.parts.put(PartKey{set, idOf(asking)}, part)
+		}
 	}
 	if len(parts[Members4].Keys)+len(parts[Members6].Keys) > 0 {
 		w.hear(FromHost, true)

@@ -2,6 +2,7 @@ package nft
 
 import (
 	"cmp"
+	"iter"
 	"slices"
 
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
@@ -53,6 +54,23 @@ type segment struct {
 	members []partRef
 	ports   []partRef
 	names   []partRef
+	// run is the last one that had it in its program. live tells that what it refers to is counted
+	// in Compiler.refers.
+	run  uint64
+	live bool
+}
+
+// refs are all that the rules refer to.
+func (s *segment) refs() iter.Seq[partRef] {
+	return func(yield func(partRef) bool) {
+		for _, list := range [][]partRef{s.members, s.ports, s.names} {
+			for _, r := range list {
+				if !yield(r) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // partRef is an element list that rules refer to: the members of a group, those of its ports that
