@@ -79,7 +79,8 @@ type Compiler struct {
 	parts    *Parts
 	segments []*segment
 	refers   map[PartKey]int
-	// last is what was compiled last, and what came of it.
+	// last is what was compiled last, in slices that belong to the Compiler, and result what came of
+	// it.
 	last   Input
 	result Result
 }
@@ -221,6 +222,9 @@ func (f Failsafe) equal(g Failsafe) bool {
 func (w *work) done(in Input, out Result) Result {
 	w.program.Parts = w.parts.Parts
 	out.Program = w.program
+	last := &w.last.Computed
+	in.Computed = enforcer.Computed{Policies: append(last.Policies[:0], in.Computed.Policies...), AddressGroups: append(last.AddressGroups[:0], in.Computed.AddressGroups...),
+		AppliedToGroups: append(last.AppliedToGroups[:0], in.Computed.AppliedToGroups...)}
 	w.Compiler.parts, w.last, w.result = w.parts.Parts, in, out
 	return out
 }
