@@ -79,8 +79,7 @@ type Compiler struct {
 	parts    *Parts
 	segments []*segment
 	refers   map[PartKey]int
-	// last is what was compiled last, in slices that belong to the Compiler, and result what came of
-	// it.
+	// last is what was compiled last, in slices of the Compiler's own, and result what came of it.
 	last   Input
 	result Result
 }

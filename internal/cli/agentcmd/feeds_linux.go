@@ -61,7 +61,7 @@ func (f *agentFlags) pods(log logr.Logger) (*agent.Pods, error) {
 	return agent.NewPods(agent.PodsOptions{Node: f.kubeNode, Client: c, Ranges: ranges, Bypass: wiring.Bypass, Log: log.WithName("pods")}), nil
 }
 
-// clusterResolvers returns what follows who answers the Pods of the Node; nil if that is not wanted.
+// clusterResolvers returns what follows who answers Pods about names; nil if that is not wanted.
 func (f *agentFlags) clusterResolvers() (*agent.ClusterResolvers, error) {
 	if f.dnsService == "" {
 		return nil, nil
