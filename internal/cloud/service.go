@@ -39,8 +39,8 @@ type Service struct {
 	DNSName string
 	// Ports are those that it listens at, as far as the cloud tells. No two have the same name.
 	Ports []ServicePort
-	// Listeners are, of a load balancer, how it hands on what comes to its ports, sorted by protocol
-	// and port; nil of others, and while they are not known.
+	// Listeners are, of a load balancer, how it hands on what comes to its ports, sorted by
+	// protocol and port; nil of others, and while they are not known.
 	Listeners []ServiceListener
 	// Interfaces are the IDs of its interfaces, sorted; Private and Public are their addresses.
 	Interfaces      []string
@@ -109,8 +109,8 @@ func (t Target) Compare(o Target) int {
 type ServiceFault struct {
 	// API is its name, Right what has to be permitted.
 	API, Right string
-	// Kinds are those that are concerned; empty if services are known, and only something about them
-	// is not.
+	// Kinds are those that are concerned; empty if services are known, and only something about
+	// them is not.
 	Kinds []ServiceKind
 	Err   error
 }

@@ -164,8 +164,8 @@ const (
 	// DiffersByAddress: the packet goes by a public address, and the rules for VMs that policies
 	// select name their private ones.
 	DiffersByAddress Difference = "PublicAddress"
-	// DiffersBalanced: a load balancer hands it on with the client's address, and the rule names the
-	// group of the client, which the balancer does not hold.
+	// DiffersBalanced: a load balancer hands it on with the client's address, and the rule names
+	// the group of the client, which the balancer does not hold.
 	DiffersBalanced Difference = "Balanced"
 	// DiffersChanged: somebody has changed the groups, or the cloud was read before or after what
 	// the statuses tell of.
