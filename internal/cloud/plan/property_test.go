@@ -670,8 +670,11 @@ func kept(r *plan.Result) bool {
 	return slices.ContainsFunc(r.Refusals, func(r plan.Refusal) bool { return r.Kept || r.Tightened || forGroups(r) })
 }
 
-// forGroups reports whether something is refused for want of groups: who has one keeps it.
-func forGroups(r plan.Refusal) bool { return r.Why.Is(intent.GroupsShort) }
+// forGroups reports whether something is refused for want of groups, in the end or on the way
+// there: who has one keeps it.
+func forGroups(r plan.Refusal) bool {
+	return r.Why.Is(intent.GroupsShort) || r.Why.Is(intent.BetweenGroups)
+}
 
 // shape describes the classes without the names of their groups and without the distribution of
 // rules over them: which interfaces hold each, and its rules with the peers named by their holders.

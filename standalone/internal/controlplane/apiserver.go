@@ -38,7 +38,9 @@ type preparedServer interface {
 // newAPIServer builds kube-apiserver with the aggregator on l, backed by the etcd at etcdURL. It
 // also returns how the server reaches itself, which no role restricts. What it knows of kinds is
 // put into kinds.
-func newAPIServer(ctx context.Context, l net.Listener, etcdURL string, creds *credentials, secrets *encryption, kinds *knownKinds, podless bool) (preparedServer, *rest.Config, error) {
+func newAPIServer(
+	ctx context.Context, l net.Listener, etcdURL string, creds *credentials, secrets *encryption, kinds *knownKinds, podless bool,
+) (preparedServer, *rest.Config, error) {
 	completed, err := serverOptions(ctx, l, etcdURL, creds, secrets, kinds, podless)
 	if err != nil {
 		return nil, nil, err
@@ -73,7 +75,9 @@ func newAPIServer(ctx context.Context, l net.Listener, etcdURL string, creds *cr
 	return prepared, rest.CopyConfig(server.GenericAPIServer.LoopbackClientConfig), nil
 }
 
-func serverOptions(ctx context.Context, l net.Listener, etcdURL string, creds *credentials, secrets *encryption, kinds *knownKinds, podless bool) (options.CompletedOptions, error) {
+func serverOptions(
+	ctx context.Context, l net.Listener, etcdURL string, creds *credentials, secrets *encryption, kinds *knownKinds, podless bool,
+) (options.CompletedOptions, error) {
 	none := options.CompletedOptions{}
 	admission, err := creds.writeAdmission()
 	if err != nil {
@@ -166,7 +170,8 @@ var unserved = []string{
 	"policy/v1=false", "resource.k8s.io/v1=false", "scheduling.k8s.io/v1=false", "storage.k8s.io/v1=false",
 }
 
-// pointless are the admission plugins that read kinds of these groups, or decide of objects of them.
+// pointless are the admission plugins that read kinds of these groups, or decide about objects of
+// them.
 var pointless = []string{
 	"CertificateApproval", "CertificateSigning", "CertificateSubjectRestriction", "DefaultIngressClass", "DefaultStorageClass",
 	"PersistentVolumeClaimResize", "PodTopologyLabels", "Priority", "RuntimeClass", "StorageObjectInUseProtection", "TaintNodesByCondition",
