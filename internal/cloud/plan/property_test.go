@@ -670,9 +670,9 @@ func kept(r *plan.Result) bool {
 	return slices.ContainsFunc(r.Refusals, func(r plan.Refusal) bool { return r.Kept || r.Tightened || forGroups(r) })
 }
 
-// blockedByRules reports whether an interface stays as it is because the state in between takes more
-// rules than the quotas permit, which is said with the numbers. An address that is taken out of
-// ::/0 takes 128 of them, so that happens with the quotas that clouds give by default, too.
+// blockedByRules reports whether an interface stays as it is because the state in between takes
+// more rules than the quotas permit, which is said with the numbers. An address that is taken out
+// of ::/0 takes 128 of them, so that happens with the quotas that clouds give by default, too.
 func blockedByRules(r *plan.Result) bool {
 	return slices.ContainsFunc(r.Refusals, func(r plan.Refusal) bool {
 		return r.Kept && r.Why.Is(intent.InterfaceStays) && r.Why.Is(intent.RulesShort) && r.Lack != nil && r.Lack.Needed > r.Lack.Available
