@@ -23,7 +23,9 @@ const (
 
 // ServiceKinds are all kinds.
 func ServiceKinds() []ServiceKind {
-	return []ServiceKind{RDSInstance, ElastiCacheCluster, ApplicationLoadBalancer, NetworkLoadBalancer, GatewayLoadBalancer, VPCEndpoint, EFSFileSystem, LambdaFunction, PrivateEndpoint}
+	return []ServiceKind{
+		RDSInstance, ElastiCacheCluster, ApplicationLoadBalancer, NetworkLoadBalancer, GatewayLoadBalancer, VPCEndpoint, EFSFileSystem, LambdaFunction, PrivateEndpoint,
+	}
 }
 
 // Service is a native service: something of the cloud's own that has addresses in a network.

@@ -56,7 +56,7 @@ type vnet struct {
 		Name       string `json:"name"`
 		Properties struct {
 			NSG *reference `json:"networkSecurityGroup"`
-			// EndpointPolicies says whether the group, and routes, are about private endpoints, too.
+			// EndpointPolicies says whether the group is about private endpoints, too.
 			EndpointPolicies string `json:"privateEndpointNetworkPolicies"`
 		} `json:"properties"`
 	} `json:"subnets"`
