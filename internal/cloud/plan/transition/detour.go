@@ -1,6 +1,7 @@
 package transition
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 
@@ -190,7 +191,7 @@ func (w *worklist) bridges(k *cohort, v *Violation) (out []bridging) {
 	} else {
 		names = k.to
 	}
-	names = slices.Compact(sortedStrings(slices.Clone(names)))
+	names = w.narrowFirst(slices.Compact(sortedStrings(slices.Clone(names))))
 	var peers []cloud.Peer
 	for _, name := range names {
 		p := cloud.Peer{GroupID: name}
@@ -220,6 +221,22 @@ func (w *worklist) bridges(k *cohort, v *Violation) (out []bridging) {
 		}
 	}
 	return out
+}
+
+// narrowFirst sorts groups by how many cohorts hold them now or in the end. A rule that names a
+// group that others come to hold would give these something away later, and they would wait for it
+// to go.
+func (w *worklist) narrowFirst(groups []string) []string {
+	holders := map[string]int{}
+	for _, x := range w.cohorts {
+		for _, g := range groups {
+			if slices.Contains(x.at, g) || slices.Contains(x.to, g) {
+				holders[g]++
+			}
+		}
+	}
+	slices.SortStableFunc(groups, func(a, b string) int { return cmp.Compare(holders[a], holders[b]) })
+	return groups
 }
 
 // maxBridges is how many addresses are named for as long as others move.
