@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"net/netip"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
@@ -33,6 +34,8 @@ const (
 	infoInterval = time.Minute
 	infoAgain    = 2 * time.Second
 	infoLimit    = 10 * time.Second
+	// largeWrite is from how many messages on the memory that a transaction took is given back.
+	largeWrite = 5000
 	// mostTold is of how many Pods the status of a policy tells.
 	mostTold = 3
 )
@@ -513,6 +516,9 @@ func (a *Agent) enforce(ctx context.Context, heard time.Time) {
 		a.hearAgain(heard)
 		a.Log.Error(err, "Writing the rules of the kernel failed, what was in force stays, trying again")
 		return
+	}
+	if w.Messages > largeWrite {
+		go debug.FreeOSMemory() // that of the transaction, which the next one of the kind may never need
 	}
 	if w.Messages > 0 && released.IsZero() && a.tried != a.version {
 		a.changed(a.effective)
