@@ -561,8 +561,8 @@ func (a *Agent) enforce(ctx context.Context, heard time.Time) {
 	a.mu.Unlock()
 	a.report(ctx, result)
 	if w.Messages > 0 {
-		// A second time for connections that were being made while the rules changed. Of changes that
-		// come fast only the first and the last are worth reading all connections.
+		// A second time for connections that were being made while the rules changed. Where changes
+		// come fast, all connections are read once a second.
 		a.cutAt = a.Clock.Now().Add(cutAgain)
 		if since := a.Clock.Now().Sub(a.lastCut); since < 0 || since >= cutAgain {
 			a.cut(ctx)

@@ -83,8 +83,8 @@ type grouping interface {
 // groups are the groups of one kind. They begin whole and are changed by patches.
 type groups[T grouping] struct {
 	byName map[string]*group[T]
-	// built is what was handed out last; nil if a group has come or gone since. Of what is in it the
-	// groups that changed have changed since.
+	// built is what was handed out last; nil if a group has come or gone since. changed are those
+	// that were patched since.
 	built   *[]*T
 	changed map[string]bool
 }

@@ -36,14 +36,15 @@ type Shown struct {
 	kinds map[cloud.ServiceKind]bool
 
 	mu        sync.Mutex
-	described map[string]*described // by region
+	described map[string]*described    // by region
+	books     map[string]*balancerBook // by region
 }
 
 func newShown(p *Provider, inner interface {
 	cloud.Provider
 	cloud.Refresher
 }, kinds []cloud.ServiceKind) *Shown {
-	s := &Shown{Provider: p, inner: inner, kinds: map[cloud.ServiceKind]bool{}, described: map[string]*described{}}
+	s := &Shown{Provider: p, inner: inner, kinds: map[cloud.ServiceKind]bool{}, described: map[string]*described{}, books: map[string]*balancerBook{}}
 	for _, k := range kinds {
 		s.kinds[k] = true
 	}
