@@ -138,8 +138,8 @@ type Agent struct {
 	dirty      bool
 	generation uint32
 	audited    time.Time
-	// surveyed is the generation at which the filters of others were read; unsurveyed tells that they
-	// must be read in any case.
+	// surveyed is the generation at which the filters of others were read; unsurveyed tells that
+	// they must be read in any case.
 	surveyed   uint32
 	unsurveyed bool
 	// applied is the release that the program is made for.
