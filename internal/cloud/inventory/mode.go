@@ -19,7 +19,8 @@ import (
 type modes struct {
 	// fallback is the mode of selectors that name none.
 	fallback v1alpha1.EnforcementMode
-	// broken are the VirtualMachine objects on which break-glass holds.
+	// broken are the VirtualMachine and CloudNativeService objects on which break-glass holds; the
+	// names of the ones are never those of the others.
 	broken map[types.NamespacedName]glass
 	// now is when it is asked.
 	now time.Time
@@ -31,14 +32,17 @@ type modes struct {
 func (p *pass) modes(s *syncer) modes {
 	out := modes{fallback: p.cpa.Spec.Mode, release: p.cpa.Spec.ReleaseNamespaces, now: p.opts.Now()}
 	for key, vm := range s.vms {
-		out.look(key, vm)
+		out.look(key, vm.Annotations)
+	}
+	for key, n := range s.natives {
+		out.look(key, n.Annotations)
 	}
 	return out
 }
 
-// look notes break-glass on a VirtualMachine.
-func (m *modes) look(key types.NamespacedName, vm *v1alpha1.VirtualMachine) {
-	g, holds := glassOn(vm.Annotations, m.now)
+// look notes break-glass on a VirtualMachine or CloudNativeService.
+func (m *modes) look(key types.NamespacedName, annotations map[string]string) {
+	g, holds := glassOn(annotations, m.now)
 	if !holds {
 		return
 	}
@@ -115,7 +119,17 @@ type decision struct {
 	unheeded []int
 }
 
-// mode decides what may be done to a VM that selectors select.
+// guarded is what a mode is decided for: a VM or a native service that selectors select.
+type guarded struct {
+	// kind and name are those of its objects, id is its own.
+	kind, name, id string
+	// namespaces are those with a selector that selects it.
+	namespaces []string
+	// how is how much a selector means it.
+	how func(*v1alpha1.CloudEntitySelector) specificity
+}
+
+// mode decides what may be done to a VM or a native service that selectors select.
 //
 // Break-glass goes before everything, on any object of a namespace that has a say. In a namespace
 // the most specific entry decides, as it does about agents, and of equally specific ones that which
@@ -123,24 +137,21 @@ type decision struct {
 // only if none with a say selects the VM: then none writes more than the account wants, and the one
 // that writes most decides, so that nobody stops what another one enforces.
 // docs/decisions/0011-grants.md has the reasons.
-func (v view) mode(m machine, chosen map[string]choice) decision {
-	if len(chosen) == 0 || v.plain() {
+func (v view) mode(of guarded) decision {
+	if len(of.namespaces) == 0 || v.plain() {
 		return decision{}
 	}
 	var broken []glass
-	for namespace := range chosen {
-		key := types.NamespacedName{Namespace: namespace, Name: m.objectName()}
-		if g, ok := v.modes.broken[key]; ok && v.hasSay(namespace) && v.means(key, m.vm.ID) {
-			broken = append(broken, glass{fmt.Sprintf("VirtualMachine %s/%s: %s", namespace, m.objectName(), g.why), g.until})
+	for _, namespace := range of.namespaces {
+		key := types.NamespacedName{Namespace: namespace, Name: of.name}
+		if g, ok := v.modes.broken[key]; ok && v.hasSay(namespace) && v.means(key, of.id) {
+			broken = append(broken, glass{fmt.Sprintf("%s %s/%s: %s", of.kind, namespace, of.name, g.why), g.until})
 		}
 	}
 	said := map[string]opinion{}
 	for i := range v.selectors {
 		s := &v.selectors[i]
-		best := notSelected
-		for _, e := range s.Spec.VMSelector {
-			best = max(best, selectEntry(e, m.vm, m.network))
-		}
+		best := of.how(s)
 		if best == notSelected {
 			continue
 		}
