@@ -172,7 +172,7 @@ type machine struct {
 // any does.
 func (d *desired) addMachine(v view, m machine) bool {
 	chosen := choose(v.selectors, m.vm, m.network, func(i int) { d.matched[i]++ })
-	mode := v.mode(guarded{kind: "VirtualMachine", name: m.objectName(), id: m.vm.ID, namespaces: slices.Collect(maps.Keys(chosen)), how: m.how})
+	mode := v.mode(guarded{vm: m.objectName(), id: m.vm.ID, namespaces: slices.Collect(maps.Keys(chosen)), how: m.how})
 	for _, i := range mode.unheeded {
 		d.unheeded[i]++
 	}

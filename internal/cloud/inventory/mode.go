@@ -19,8 +19,7 @@ import (
 type modes struct {
 	// fallback is the mode of selectors that name none.
 	fallback v1alpha1.EnforcementMode
-	// broken are the VirtualMachine and CloudNativeService objects on which break-glass holds; the
-	// names of the ones are never those of the others.
+	// broken are the VirtualMachine objects on which break-glass holds.
 	broken map[types.NamespacedName]glass
 	// now is when it is asked.
 	now time.Time
@@ -32,17 +31,14 @@ type modes struct {
 func (p *pass) modes(s *syncer) modes {
 	out := modes{fallback: p.cpa.Spec.Mode, release: p.cpa.Spec.ReleaseNamespaces, now: p.opts.Now()}
 	for key, vm := range s.vms {
-		out.look(key, vm.Annotations)
-	}
-	for key, n := range s.natives {
-		out.look(key, n.Annotations)
+		out.look(key, vm)
 	}
 	return out
 }
 
-// look notes break-glass on a VirtualMachine or CloudNativeService.
-func (m *modes) look(key types.NamespacedName, annotations map[string]string) {
-	g, holds := glassOn(annotations, m.now)
+// look notes break-glass on a VirtualMachine.
+func (m *modes) look(key types.NamespacedName, vm *v1alpha1.VirtualMachine) {
+	g, holds := glassOn(vm.Annotations, m.now)
 	if !holds {
 		return
 	}
@@ -121,8 +117,9 @@ type decision struct {
 
 // guarded is what a mode is decided for: a VM or a native service that selectors select.
 type guarded struct {
-	// kind and name are those of its objects, id is its own.
-	kind, name, id string
+	// vm is the name of the VirtualMachine objects of a VM, on which the glass may be broken; empty
+	// for a native service, for which selectors alone may do that. id is its own.
+	vm, id string
 	// namespaces are those with a selector that selects it.
 	namespaces []string
 	// how is how much a selector means it.
@@ -143,9 +140,9 @@ func (v view) mode(of guarded) decision {
 	}
 	var broken []glass
 	for _, namespace := range of.namespaces {
-		key := types.NamespacedName{Namespace: namespace, Name: of.name}
-		if g, ok := v.modes.broken[key]; ok && v.hasSay(namespace) && v.means(key, of.id) {
-			broken = append(broken, glass{fmt.Sprintf("%s %s/%s: %s", of.kind, namespace, of.name, g.why), g.until})
+		key := types.NamespacedName{Namespace: namespace, Name: of.vm}
+		if g, ok := v.modes.broken[key]; ok && of.vm != "" && v.hasSay(namespace) && v.means(key, of.id) {
+			broken = append(broken, glass{fmt.Sprintf("VirtualMachine %s/%s: %s", namespace, of.vm, g.why), g.until})
 		}
 	}
 	said := map[string]opinion{}

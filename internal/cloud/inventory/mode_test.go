@@ -120,7 +120,7 @@ func TestModes(t *testing.T) {
 		sortSelectors(c.selectors)
 		m := modes{fallback: c.fallback, release: c.release, now: now}
 		for key, text := range c.broken {
-			m.look(key, annotations(text))
+			m.look(key, &v1alpha1.VirtualMachine{ObjectMeta: metav1.ObjectMeta{Annotations: annotations(text)}})
 		}
 		v := view{account: types.NamespacedName{Namespace: "a", Name: "acc"}, provider: v1alpha1.CloudProviderAWS, selectors: c.selectors,
 			modes: m, snapshots: []*cloud.Snapshot{{Scope: cloud.Scope{Region: "r"},

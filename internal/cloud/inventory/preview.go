@@ -60,7 +60,7 @@ func Preview(account *v1alpha1.CloudProviderAccount, provider v1alpha1.CloudProv
 	for _, vm := range around.VMs {
 		key := types.NamespacedName{Namespace: vm.Namespace, Name: vm.Name}
 		v.userTags[key] = vm.Spec.Tags
-		v.modes.look(key, vm.Annotations)
+		v.modes.look(key, vm)
 	}
 	v.holder = holderAmong(around.VMs, v.account)
 	selectors, refused := selectorsFor(account, around)

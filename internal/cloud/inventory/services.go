@@ -186,7 +186,7 @@ func (d *desired) addService(v view, snap *cloud.Snapshot, s *cloud.Service) {
 	}
 	d.services[snap.Region]++
 	chosen := chooseService(v.selectors, n.Service, n.network, func(i int) { d.matchedServices[i]++ })
-	mode := v.mode(guarded{kind: "CloudNativeService", name: n.objectName(), id: n.ID, namespaces: slices.Collect(maps.Keys(chosen)), how: n.how})
+	mode := v.mode(guarded{id: n.ID, namespaces: slices.Collect(maps.Keys(chosen)), how: n.how})
 	for namespace, selector := range chosen {
 		key := types.NamespacedName{Namespace: namespace, Name: n.objectName()}
 		if d.natives[key] != nil {
