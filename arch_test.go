@@ -164,8 +164,8 @@ var layers = []layer{
 	{
 		folder: "internal/preview",
 		own: []string{
-			"api", "internal/manifest", "internal/policy", "internal/policy/admission", "internal/control/convert", "internal/apiserver/watchstore",
-			"internal/apiserver/webhook", "internal/cloud", "internal/cloud/forecast", "internal/cloud/inventory", "internal/cloud/plan", "internal/cloud/plan/flow",
+			"api", "internal/agent/nft", "internal/manifest", "internal/policy", "internal/policy/admission", "internal/control/convert", "internal/apiserver/watchstore",
+			"internal/apiserver/webhook", "internal/cloud/handover", "internal/cloud", "internal/cloud/forecast", "internal/cloud/inventory", "internal/cloud/plan", "internal/cloud/plan/flow",
 			"internal/cloud/plan/render", "internal/cloud/realize", "internal/cloud/signs", "internal/enforcer", "internal/expect", "internal/explain", "internal/reach",
 			"internal/review",
 		},

@@ -123,7 +123,9 @@ type Agent struct {
 	// version is that of the mirror of which wanted is; 0 if it was loaded.
 	version uint64
 	// good are the policies that were expressed last, as they were then.
-	good      map[string]good
+	good map[string]*v1beta2.NetworkPolicy
+	// compiled is what a program was made of last, with the groups that these policies name.
+	compiled  enforcer.Computed
 	failsafe  []nft.Failsafe
 	loaded    bool
 	program   *nft.Program
@@ -165,7 +167,7 @@ type Agent struct {
 
 // New returns an agent that does nothing before Run.
 func New(o Options) *Agent {
-	a := &Agent{Options: o, wake: make(chan struct{}, 1), good: map[string]good{}, published: map[string]v1beta2.NetworkPolicyNodeStatus{}}
+	a := &Agent{Options: o, wake: make(chan struct{}, 1), good: map[string]*v1beta2.NetworkPolicy{}, published: map[string]v1beta2.NetworkPolicyNodeStatus{}}
 	a.metrics = newMetrics(a)
 	a.mirror = o.Follower.Mirror(o.Key, a.hear)
 	a.probing.results, a.telling.results, a.counting.results = make(chan probed, 1), make(chan told, 1), make(chan counted, 1)

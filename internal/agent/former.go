@@ -1,20 +1,13 @@
 package agent
 
 import (
-	"maps"
 	"slices"
+	"strings"
 
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 	"github.com/nephele-io/nephele/internal/agent/nft"
 	"github.com/nephele-io/nephele/internal/enforcer"
 )
-
-// good is a policy that was expressed, with the groups that it names.
-type good struct {
-	policy  *v1beta2.NetworkPolicy
-	address []*v1beta2.AddressGroup
-	applied []*v1beta2.AppliedToGroup
-}
 
 // compile makes a program of what is wanted. A policy that is refused is replaced by its former
 // version, if there was one; the refusals are those of what is wanted. It also returns what the
@@ -51,87 +44,67 @@ func (a *Agent) compile(names *nft.Names, node *nft.Node) (enforcer.Computed, nf
 		result.Refusals = refusals
 	}
 	a.remember(refused)
+	a.compiled = effective
 	return effective, result
 }
 
 // withFormer returns what is wanted with the former versions of the refused policies, and the
-// groups of these as they are now, or were.
+// groups of these as they are now, or were when they were compiled last.
 func (a *Agent) withFormer(refused map[string]bool) enforcer.Computed {
 	out := enforcer.Computed{AddressGroups: slices.Clone(a.wanted.AddressGroups), AppliedToGroups: slices.Clone(a.wanted.AppliedToGroups)}
-	address, applied := map[string]bool{}, map[string]bool{}
-	for _, g := range out.AddressGroups {
-		address[g.Name] = true
-	}
-	for _, g := range out.AppliedToGroups {
-		applied[g.Name] = true
-	}
+	address, applied := byName(out.AddressGroups), byName(out.AppliedToGroups)
+	formerAddress, formerApplied := byName(a.compiled.AddressGroups), byName(a.compiled.AppliedToGroups)
 	for _, p := range a.wanted.Policies {
 		if !refused[p.Name] {
 			out.Policies = append(out.Policies, p)
 			continue
 		}
-		f, had := a.good[p.Name]
-		if !had {
+		former := a.good[p.Name]
+		if former == nil {
 			continue
 		}
-		out.Policies = append(out.Policies, f.policy)
-		for _, g := range f.address {
-			if !address[g.Name] {
-				address[g.Name] = true
-				out.AddressGroups = append(out.AddressGroups, g)
+		out.Policies = append(out.Policies, former)
+		to := slices.Clone(former.AppliedToGroups)
+		for i := range former.Rules {
+			r := &former.Rules[i]
+			to = append(to, r.AppliedToGroups...)
+			for _, name := range slices.Concat(r.From.AddressGroups, r.To.AddressGroups) {
+				if g := formerAddress[name]; address[name] == nil && g != nil {
+					address[name], out.AddressGroups = g, append(out.AddressGroups, g)
+				}
 			}
 		}
-		for _, g := range f.applied {
-			if !applied[g.Name] {
-				applied[g.Name] = true
-				out.AppliedToGroups = append(out.AppliedToGroups, g)
+		slices.Sort(to)
+		for _, name := range to {
+			if g := formerApplied[name]; applied[name] == nil && g != nil {
+				applied[name], out.AppliedToGroups = g, append(out.AppliedToGroups, g)
 			}
 		}
 	}
 	return out
 }
 
+func byName[T any, P interface {
+	*T
+	GetName() string
+}](list []P) map[string]P {
+	out := make(map[string]P, len(list))
+	for _, o := range list {
+		out[o.GetName()] = o
+	}
+	return out
+}
+
 // remember keeps the policies that were expressed, and forgets those that are gone.
 func (a *Agent) remember(refused map[string]bool) {
-	address := map[string]*v1beta2.AddressGroup{}
-	for _, g := range a.wanted.AddressGroups {
-		address[g.Name] = g
+	for name := range a.good {
+		if _, there := slices.BinarySearchFunc(a.wanted.Policies, name, func(p *v1beta2.NetworkPolicy, name string) int { return strings.Compare(p.Name, name) }); !there {
+			delete(a.good, name)
+		}
 	}
-	applied := map[string]*v1beta2.AppliedToGroup{}
-	for _, g := range a.wanted.AppliedToGroups {
-		applied[g.Name] = g
-	}
-	present := map[string]bool{}
 	for _, p := range a.wanted.Policies {
-		present[p.Name] = true
-		if refused[p.Name] {
-			continue
+		if !refused[p.Name] {
+			a.good[p.Name] = p
 		}
-		g := good{policy: p}
-		names := map[string]bool{}
-		for _, r := range p.Rules {
-			for _, n := range slices.Concat(r.From.AddressGroups, r.To.AddressGroups) {
-				if x := address[n]; x != nil && !names[n] {
-					names[n] = true
-					g.address = append(g.address, x)
-				}
-			}
-		}
-		to := map[string]bool{}
-		for _, r := range p.Rules {
-			for _, n := range r.AppliedToGroups {
-				to[n] = true
-			}
-		}
-		for _, n := range p.AppliedToGroups {
-			to[n] = true
-		}
-		for _, n := range slices.Sorted(maps.Keys(to)) {
-			if x := applied[n]; x != nil {
-				g.applied = append(g.applied, x)
-			}
-		}
-		a.good[p.Name] = g
 	}
-	maps.DeleteFunc(a.good, func(name string, _ good) bool { return !present[name] })
 }

@@ -2,7 +2,6 @@ package agent
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"net/netip"
 	"slices"
@@ -14,6 +13,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/nephele-io/nephele/internal/agent/nft"
+	"github.com/nephele-io/nephele/internal/agent/nft/kernel"
 )
 
 const (
@@ -57,6 +57,7 @@ type Names struct {
 	version, enforced uint64
 	// waiting are the answers that are held, each until a version is in force.
 	waiting []held
+	streams streams
 	stats   NamesStatus
 }
 
@@ -98,26 +99,33 @@ type NamesStatus struct {
 }
 
 // Answer takes in what a packet of a resolver carries, and lets the packet go once what it says is
-// in force.
-func (n *Names) Answer(source netip.Addr, protocol uint8, payload []byte, release func()) {
-	if protocol == nft.TCP {
-		if len(payload) < 2 || int(binary.BigEndian.Uint16(payload)) != len(payload)-2 { // no answer, or one in several packets
-			release()
-			return
-		}
-		payload = payload[2:]
-	}
-	name, found := parseAnswer(payload)
+// in force. Of an answer in several packets of TCP that is the one with which it is whole.
+func (n *Names) Answer(p kernel.Queued, release func()) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if name == "" || !slices.Contains(n.resolvers, source) || !n.learn(name, found) && n.enforced == n.version || len(n.waiting) >= answersHeld {
+	if !slices.Contains(n.resolvers, p.Source.Addr()) {
+		release()
+		return
+	}
+	messages, wait := [][]byte{p.Payload}, false
+	if p.Protocol == nft.TCP {
+		messages = n.streams.messages(p, n.Clock.Now())
+		// It may be a segment sent again, because the same one is held.
+		wait = len(p.Payload) > 0 && n.enforced != n.version
+	}
+	for _, m := range messages {
+		if name, found := parseAnswer(m); name != "" {
+			wait = n.learn(name, found) || n.enforced != n.version || wait
+		}
+	}
+	if !wait || len(n.waiting) >= answersHeld {
 		release()
 		return
 	}
 	n.waiting = append(n.waiting, held{n.version, release})
-	wait := n.Clock.NewTimer(answerHeld)
+	limit := n.Clock.NewTimer(answerHeld)
 	go func() {
-		<-wait.C()
+		<-limit.C()
 		release()
 	}()
 	n.wake()
@@ -285,7 +293,8 @@ func (n *Names) findResolvers() {
 	defer n.mu.Unlock()
 	n.stats.Error = textOf(err)
 	slices.SortFunc(found, netip.Addr.Compare)
-	if found = slices.Compact(found); err == nil && !slices.Equal(found, n.resolvers) {
+	// While not all can be found, those that were found before count, or else some.
+	if found = slices.Compact(found); (err == nil || len(n.resolvers) == 0) && !slices.Equal(found, n.resolvers) {
 		n.resolvers = found
 		n.version++
 		n.wake()

@@ -85,7 +85,7 @@ func (f *namesFixture) enforce() {
 // answer gives an answer and reports whether it was let go at once.
 func (f *namesFixture) answer(source netip.Addr, b []byte) *atomic.Bool {
 	var gone atomic.Bool
-	f.Names.Answer(source, nft.UDP, b, func() { gone.Store(true) })
+	f.Names.Answer(kernel.Queued{Source: netip.AddrPortFrom(source, 53), Protocol: nft.UDP, Payload: b}, func() { gone.Store(true) })
 	return &gone
 }
 

@@ -1,12 +1,14 @@
 package agent
 
 import (
+	"bufio"
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -124,26 +126,70 @@ func (s *Store) Save(at time.Time, now bool) error {
 
 // write puts a whole new file in the place of the old one. It needs mu.
 func (s *Store) write() error {
-	body, err := json.Marshal(s.kept)
-	if err != nil {
-		return fmt.Errorf("keep the state of the agent: %w", err)
-	}
-	sum := sha256.Sum256(body)
-	err = replaceFile(s.dir, stateFile, append(append([]byte(hex.EncodeToString(sum[:])), '\n'), body...))
-	if err != nil {
+	if err := replaceFile(s.dir, stateFile, s.kept.write); err != nil {
 		return fmt.Errorf("keep the state of the agent: %w", err)
 	}
 	s.dirty = false
 	return nil
 }
 
+// write writes a checksum and what it is of, as JSON. That is done piece by piece: the whole is as
+// large as all that the agent knows.
+func (k Kept) write(f *os.File) error {
+	head := make([]byte, hex.EncodedLen(sha256.Size)+1)
+	if _, err := f.Write(head); err != nil {
+		return err
+	}
+	sum := sha256.New()
+	w := bufio.NewWriterSize(io.MultiWriter(f, sum), 1<<16)
+	computed := k.Computed
+	k.Computed = nil
+	rest, err := json.Marshal(k)
+	if err != nil {
+		return err
+	}
+	if computed != nil {
+		_, _ = w.WriteString(`{"computed":{"Policies":`) // w keeps its errors
+		err = writeList(w, computed.Policies)
+		_, _ = w.WriteString(`,"AddressGroups":`)
+		err = errors.Join(err, writeList(w, computed.AddressGroups))
+		_, _ = w.WriteString(`,"AppliedToGroups":`)
+		err = errors.Join(err, writeList(w, computed.AppliedToGroups))
+		_, _ = w.WriteString(`},`)
+		rest = rest[1:] // the key is always there
+	}
+	_, _ = w.Write(rest)
+	if err := errors.Join(err, w.Flush()); err != nil {
+		return err
+	}
+	hex.Encode(head, sum.Sum(nil))
+	head[len(head)-1] = '\n'
+	_, err = f.WriteAt(head, 0)
+	return err
+}
+
+func writeList[T any](w *bufio.Writer, list []T) error {
+	_ = w.WriteByte('[')
+	for i, x := range list {
+		if i > 0 {
+			_ = w.WriteByte(',')
+		}
+		text, err := json.Marshal(x)
+		if err != nil {
+			return err
+		}
+		_, _ = w.Write(text)
+	}
+	return w.WriteByte(']')
+}
+
 // replaceFile writes a file such that after a crash there is the old one or the new one.
-func replaceFile(dir, name string, content []byte) error {
+func replaceFile(dir, name string, write func(*os.File) error) error {
 	f, err := os.CreateTemp(dir, name+".*")
 	if err != nil {
 		return err
 	}
-	_, err = f.Write(content)
+	err = write(f)
 	if err == nil {
 		err = f.Sync()
 	}

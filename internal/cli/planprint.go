@@ -68,6 +68,7 @@ func (t *planText) account(a *preview.AccountPlan) error {
 		t.line("Mode plan: nothing of this is done. %s", a.Planned.Message)
 	}
 	t.policies(a)
+	t.agents(a.Agents)
 	t.refusals(a.Refusals)
 	for _, r := range a.Remedies {
 		t.line("  # %s", r.Message)
@@ -163,6 +164,9 @@ func policyText(p preview.PlannedPolicy) string {
 	add(p.Refused, "%d refused")
 	add(p.Released, "%d released")
 	out := cloud.Counted(p.VMs, "VM") + ": " + strings.Join(parts, ", ")
+	if p.Agents > 0 {
+		out += fmt.Sprintf("; by the agents in %d of them", p.Agents)
+	}
 	switch p.PlanMode {
 	case 0:
 		return out
@@ -170,6 +174,24 @@ func policyText(p preview.PlannedPolicy) string {
 		return "planned on " + out
 	}
 	return out + fmt.Sprintf("; only planned on %d of them, whose mode is plan", p.PlanMode)
+}
+
+// agents says which VMs are left to the agents in them, and which of those that are to be are not.
+func (t *planText) agents(agents []preview.PlannedAgent) {
+	if len(agents) == 0 {
+		return
+	}
+	t.line("Handed to agents:")
+	for _, a := range agents {
+		t.line("  %s (ExternalNode %s): %s", cmp.Or(a.VMName, a.VM), a.ExternalNode, a.Message)
+		for _, p := range a.Policies {
+			if p.Refused != "" {
+				t.line("    ! %s: the agent refuses it: %s", p.Policy, p.Refused)
+				continue
+			}
+			t.line("    %s: %s and %d for egress on the host", p.Policy, cloud.Counted(p.Ingress, "rule")+" for ingress", p.Egress)
+		}
+	}
 }
 
 // refusedPolicies counts what is refused.

@@ -8,8 +8,8 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 )
 
-// TestJoined: the interfaces of a service whose groups can be set are one, with its ID and tags; the
-// others stay what they are, and so does the snapshot.
+// TestJoined: the interfaces of a service whose groups can be set are one, with its ID and tags;
+// the others stay what they are, and so does the snapshot.
 func TestJoined(t *testing.T) {
 	addr := netip.MustParseAddr
 	tags := map[string]string{"team": "shop"}

@@ -71,8 +71,9 @@ type ServiceFault struct {
 
 // ServiceShower is a Provider that can show services in its snapshots.
 type ServiceShower interface {
-	// Show returns the same account, whose snapshots show the services of these kinds, and all those
-	// that hold a group of a controller of ours, in the networks whose interfaces they show. Reading them needs rights of its own: where one is
-	// missing, the snapshot says so in ServiceFaults and is whole otherwise.
+	// Show returns the same account, whose snapshots show the services of these kinds, and those
+	// that hold a group of a controller of ours, in the networks whose interfaces they show.
+	// Reading them needs rights of its own: where one is missing, the snapshot says so in
+	// ServiceFaults and is whole otherwise.
 	Show(kinds []ServiceKind) Provider
 }

@@ -180,16 +180,20 @@ func (m *Mirror) incomplete() error {
 		return fmt.Errorf("waiting until no more comes of what was computed for %s", m.key)
 	}
 	for _, p := range m.policies {
-		applied := slices.Clone(p.AppliedToGroups)
-		for _, r := range p.Rules {
-			applied = append(applied, r.AppliedToGroups...)
-			for _, g := range slices.Concat(r.From.AddressGroups, r.To.AddressGroups) {
-				if m.address[g] == nil {
-					return fmt.Errorf("policy %s names address group %s, which has not arrived", sourceName(p), g)
+		arrived := func(g string) bool { return m.applied.byName[g] != nil }
+		applied := slices.ContainsFunc(p.AppliedToGroups, arrived)
+		for i := range p.Rules { // this is done for every event, so it allocates nothing
+			r := &p.Rules[i]
+			applied = applied || slices.ContainsFunc(r.AppliedToGroups, arrived)
+			for _, groups := range [...][]string{r.From.AddressGroups, r.To.AddressGroups} {
+				for _, g := range groups {
+					if m.address.byName[g] == nil {
+						return fmt.Errorf("policy %s names address group %s, which has not arrived", sourceName(p), g)
+					}
 				}
 			}
 		}
-		if !slices.ContainsFunc(applied, func(g string) bool { return m.applied[g] != nil }) {
+		if !applied {
 			return fmt.Errorf("no applied-to group of policy %s has arrived", sourceName(p))
 		}
 	}

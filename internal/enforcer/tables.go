@@ -26,9 +26,9 @@ type table interface {
 func newTable(r Resource) table {
 	switch r {
 	case AddressGroups:
-		return groups[v1beta2.AddressGroup]{}
+		return newGroups[v1beta2.AddressGroup]()
 	case AppliedToGroups:
-		return groups[v1beta2.AppliedToGroup]{}
+		return newGroups[v1beta2.AppliedToGroup]()
 	default:
 		return policies{}
 	}
@@ -81,7 +81,15 @@ type grouping interface {
 }
 
 // groups are the groups of one kind. They begin whole and are changed by patches.
-type groups[T grouping] map[string]*group[T]
+type groups[T grouping] struct {
+	byName map[string]*group[T]
+	// names are those of all, sorted; nil if one has come or gone since.
+	names *[]string
+}
+
+func newGroups[T grouping]() groups[T] {
+	return groups[T]{map[string]*group[T]{}, new([]string)}
+}
 
 type group[T grouping] struct {
 	meta metav1.ObjectMeta
@@ -107,7 +115,10 @@ func (t groups[T]) put(o runtime.Object) error {
 	for _, m := range members {
 		g.members[memberKey(m)] = m
 	}
-	t[g.meta.Name] = g
+	if t.byName[g.meta.Name] == nil {
+		*t.names = nil
+	}
+	t.byName[g.meta.Name] = g
 	return nil
 }
 
@@ -126,7 +137,7 @@ func (t groups[T]) modify(o runtime.Object) error {
 	if _, fits := own.(*T); !fits {
 		return unexpected(o, "a patch of the group")
 	}
-	g := t[meta.Name]
+	g := t.byName[meta.Name]
 	if g == nil {
 		return fmt.Errorf("a patch for the unknown group %s", meta.Name)
 	}
@@ -146,15 +157,22 @@ func (t groups[T]) remove(o runtime.Object) error {
 	if !ok {
 		return unexpected(o, fmt.Sprintf("%T", x))
 	}
-	delete(t, any(x).(metav1.Object).GetName())
+	delete(t.byName, any(x).(metav1.Object).GetName())
+	*t.names = nil
 	return nil
 }
 
 // all returns the groups sorted by name, with their members sorted by identity.
 func (t groups[T]) all() []*T {
-	out := make([]*T, 0, len(t))
-	for _, name := range slices.Sorted(maps.Keys(t)) {
-		g := t[name]
+	if t.byName == nil {
+		return []*T{}
+	}
+	if *t.names == nil {
+		*t.names = slices.Sorted(maps.Keys(t.byName))
+	}
+	out := make([]*T, 0, len(t.byName))
+	for _, name := range *t.names {
+		g := t.byName[name]
 		if g.built == nil {
 			g.built = g.build()
 		}

@@ -57,6 +57,8 @@ type AccountPlan struct {
 	// ReachabilityTold says the same in sentences, with less to read.
 	ReachabilityTold []ToldChange `json:"reachabilityTold,omitempty"`
 
+	// Agents are the VMs that selectors hand to the agents in them.
+	Agents   []PlannedAgent   `json:"agents,omitempty"`
 	Policies []PlannedPolicy  `json:"policies"`
 	Refusals []PlannedRefusal `json:"refusals"`
 	// Remedies are what makes room for what is refused for want of a quota.
@@ -92,6 +94,8 @@ type PlannedPolicy struct {
 	Released int `json:"released"`
 	// PlanMode are those of the others that are in mode plan, where nothing is done.
 	PlanMode int `json:"planMode"`
+	// Agents are those of the realized and pending that are left to the agents in them.
+	Agents int `json:"agents,omitempty"`
 }
 
 type PlannedRefusal struct {
@@ -243,6 +247,12 @@ func (p plannedAccount) answer(provisional bool) AccountPlan {
 	}
 	a.Unread = o.unread
 	a.Planned = p.outlook()
+	names := o.objectNames()
+	for _, x := range p.agented.told {
+		_, id, _ := strings.Cut(x.VM, "/")
+		x.VMName = names[id]
+		a.Agents = append(a.Agents, x)
+	}
 	p.remarks(&a)
 	a.Remedies = remedies(a.Refusals)
 	a.Warnings = append(a.Warnings, closesAccess(a.Reachability, o.snapshot)...)
@@ -359,6 +369,9 @@ func (p plannedAccount) policies(tagsOnly bool) (out []PlannedPolicy) {
 		for _, vm := range touched {
 			if p.modes[vm].Mode == plan.Planned {
 				c.PlanMode++
+			}
+			if _, left := p.agented.left[vm]; left {
+				c.Agents++
 			}
 		}
 		c.VMs = len(touched) + c.Released

@@ -41,6 +41,8 @@ type plannedAccount struct {
 	failsafe []plan.FailsafeFlow
 	// maxPerWave bounds what is done of the plan at once; 0 means nothing does.
 	maxPerWave int
+	// agented are the VMs that selectors hand to agents.
+	agented agented
 	// brake is what would wait for a confirmation, and live what the controller says to wait for.
 	brake *PlannedBrake
 	live  string
@@ -106,7 +108,12 @@ func (p *Planner) Plan(ctx context.Context) (plans, error) {
 		if err != nil {
 			return plans{}, err
 		}
-		planned := plannedAccount{ObservedAccount: o, modes: acct.Modes, failsafe: in.Failsafe, maxPerWave: acct.MaxPerWave}
+		handed, err := p.agents(acct, store)
+		if err != nil {
+			return plans{}, err
+		}
+		in.Agents = handed.left
+		planned := plannedAccount{ObservedAccount: o, agented: handed, modes: acct.Modes, failsafe: in.Failsafe, maxPerWave: acct.MaxPerWave}
 		actual := in
 		in = in.WithoutPlanned()
 		in.Stop = func() bool { return ctx.Err() != nil }

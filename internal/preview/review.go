@@ -154,6 +154,13 @@ func (a *AccountPlan) bound() {
 	cut(more, "reachability", &a.Reachability, mostChanges)
 	cut(more, "reachabilityTold", &a.ReachabilityTold, mostChanges)
 	cut(more, "policies", &a.Policies, mostChanges)
+	cut(more, "agents", &a.Agents, mostRemarks)
+	a.Agents = slices.Clone(a.Agents)
+	for i := range a.Agents {
+		if n := len(a.Agents[i].Policies) - mostLost; n > 0 {
+			a.Agents[i].Policies, more["agents.policies"] = a.Agents[i].Policies[:mostLost], more["agents.policies"]+n
+		}
+	}
 	cut(more, "refusals", &a.Refusals, mostChanges)
 	a.Refusals = slices.Clone(a.Refusals)
 	lost := 0

@@ -53,9 +53,9 @@ accounts:
 `
 
 // TestNativeServices: a policy lets a VM reach a database by its name and the port postgres, and
-// nothing else; a failover is followed; a policy on the database guards it, through another failover,
-// and gives it back as it was; a policy on a cache is refused with the reason; and a right that is
-// missing is told, while everything goes on.
+// nothing else; a failover is followed; a policy on the database guards it, through another
+// failover, and gives it back as it was; a policy on a cache is refused with the reason; and a
+// right that is missing is told, while everything goes on.
 func TestNativeServices(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "native.yaml")
 	must(t, os.WriteFile(file, []byte(nativeEstate), 0o600))

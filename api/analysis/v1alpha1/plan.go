@@ -117,6 +117,8 @@ type AccountPlan struct {
 	Reachability     []ReachChange `json:"reachability"`
 	ReachabilityTold []ToldChange  `json:"reachabilityTold,omitempty"`
 
+	// Agents are the VMs that selectors hand to the agents in them.
+	Agents   []PlannedAgent  `json:"agents,omitempty"`
 	Policies []PlannedPolicy `json:"policies"`
 	Refusals []PlanRefusal   `json:"refusals"`
 	// Remedies are what makes room for what is refused for want of a quota.
@@ -281,6 +283,33 @@ type PlannedPolicy struct {
 	Refused   int32  `json:"refused"`
 	Released  int32  `json:"released"`
 	PlanMode  int32  `json:"planMode"`
+	Agents    int32  `json:"agents,omitempty"`
+}
+
+// PlannedAgent is a VM that a selector hands to the agent in it.
+type PlannedAgent struct {
+	// VM is REGION/ID.
+	VM     string `json:"vm"`
+	VMName string `json:"vmName,omitempty"`
+	// ExternalNode is that of the agent, NAMESPACE/NAME.
+	ExternalNode string `json:"externalNode"`
+	// Enforces is true if the agent enforces in place of the cloud. Message says why.
+	Enforces bool   `json:"enforces"`
+	Message  string `json:"message"`
+	// LetsIn are the directions in which the cloud then lets in whatever the agent decides.
+	LetsIn []string `json:"letsIn"`
+	// Policies are those at the agent.
+	Policies []AgentPolicy `json:"policies"`
+}
+
+// AgentPolicy is a policy at an agent.
+type AgentPolicy struct {
+	Policy string `json:"policy"`
+	// Ingress and Egress count its rules that apply to the host.
+	Ingress int32 `json:"ingress"`
+	Egress  int32 `json:"egress"`
+	// Refused is why the agent does not enforce it.
+	Refused string `json:"refused,omitempty"`
 }
 
 // PlanRefusal is what cannot be done.

@@ -7,8 +7,6 @@ import (
 	"net/netip"
 	"slices"
 
-	"k8s.io/apimachinery/pkg/util/intstr"
-
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 	"github.com/nephele-io/nephele/internal/enforcer"
 )
@@ -16,77 +14,8 @@ import (
 // baselineTier is the first tier priority that comes after Kubernetes NetworkPolicies.
 const baselineTier = 253
 
-// dnsPort is where resolvers answer.
-const dnsPort = 53
-
 // maxRanges is up to how many ranges of addresses a rule holds by itself; more are a set.
 const maxRanges = 4
-
-// Reason says why a policy is refused.
-type Reason string
-
-// The reasons.
-const (
-	ReasonFQDN          Reason = "FQDN"
-	ReasonL7            Reason = "L7Protocols"
-	ReasonServices      Reason = "ToServices"
-	ReasonIdentities    Reason = "LabelIdentities"
-	ReasonAction        Reason = "Action"
-	ReasonDirection     Reason = "Direction"
-	ReasonProtocol      Reason = "Protocol"
-	ReasonPort          Reason = "Port"
-	ReasonICMP          Reason = "ICMP"
-	ReasonIGMPGroup     Reason = "IGMPGroup"
-	ReasonAddress       Reason = "Address"
-	ReasonAddressGroup  Reason = "AddressGroup"
-	ReasonManyEndpoints Reason = "SeveralEntities"
-	// ReasonAppliedToServices: the policy is applied to a Service.
-	ReasonAppliedToServices Reason = "AppliedToServices"
-	// ReasonBypass: packets of a Pod that the policy is applied to do not come by.
-	ReasonBypass Reason = "Bypass"
-)
-
-// Refusal says that a policy is not in a Program, and why.
-type Refusal struct {
-	// Policy is the name of the computed policy, which is the UID of its source.
-	Policy string
-	// Rule is the rule that cannot be expressed; empty if it is the whole policy.
-	Rule   string
-	Reason Reason
-	// Value is what is not understood, where that helps.
-	Value string
-}
-
-// String is the message for people.
-func (r Refusal) String() string {
-	var what string
-	switch r.Reason {
-	case ReasonFQDN:
-		what = "domain names as peers cannot be enforced by this agent, which does not see the answers of resolvers"
-	case ReasonL7:
-		what = "layer 7 protocols cannot be enforced by the agent"
-	case ReasonServices:
-		what = "Services as peers cannot be enforced by the agent"
-	case ReasonAppliedToServices:
-		return "the policy is applied to Service " + r.Value + ", which the agent cannot enforce"
-	case ReasonBypass:
-		return "not enforceable on " + r.Value
-	case ReasonIdentities:
-		what = "label identities of other clusters cannot be enforced by the agent"
-	case ReasonManyEndpoints:
-		return "several entities have the key of this host, so it is not known which of them it is"
-	case ReasonAddressGroup:
-		what = "the address group " + r.Value + " is not known"
-	case ReasonIGMPGroup:
-		what = "a group address matches IGMP messages of versions 1 and 2 only, so igmpType must be one of these"
-	default:
-		what = fmt.Sprintf("%s %q is not understood", r.Reason, r.Value)
-	}
-	if r.Rule != "" {
-		return "rule " + r.Rule + ": " + what
-	}
-	return what
-}
 
 // Failsafe is a flow that no policy can cut.
 type Failsafe struct {
@@ -145,6 +74,14 @@ type Compiler struct {
 	classes map[string]*class
 	// run counts the calls of Compile.
 	run uint64
+	// parts are those of the last Program, segments what it has of policies, and refers counts how
+	// many of these refer to each of parts.
+	parts    *Parts
+	segments []*segment
+	refers   map[PartKey]int
+	// last is what was compiled last, in slices of the Compiler's own, and result what came of it.
+	last   Input
+	result Result
 }
 
 // class is what has the same rules: a host, or Pods.
@@ -173,7 +110,14 @@ type groupParts struct {
 	// run is the last one that knew the group.
 	run     uint64
 	members [2]*Part
-	ports   map[PartKey]*Part
+	// ports are those of members that have a name, by their keys.
+	ports map[PartKey]*namedPorts
+}
+
+// namedPorts are the ports that members of a group have by a name.
+type namedPorts struct {
+	name string
+	*Part
 }
 
 // Compile makes the Program of a host. Everything that comes to the host or leaves it is the host's
@@ -181,11 +125,22 @@ type groupParts struct {
 // Pod's.
 func (c *Compiler) Compile(in Input) Result {
 	if c.groups == nil {
-		c.groups, c.classes = map[string]*groupParts{}, map[string]*class{}
+		c.groups, c.classes, c.refers = map[string]*groupParts{}, map[string]*class{}, map[PartKey]int{}
 	}
 	c.run++
-	w := &work{Compiler: c, failsafe: in.Failsafe, names: in.Names, program: &Program{
-		Chains: map[string]*Chain{}, Parts: make(map[PartKey]*Part, 2*len(c.groups)), Ranges: map[SetName][]Range{}, Dispatch: map[SetName]map[string]string{}}}
+	w := &work{Compiler: c, failsafe: in.Failsafe, names: in.Names, named: map[string]bool{}, parts: change(c.parts), program: &Program{
+		Chains: make(map[string]*Chain, len(c.segments)), Ranges: map[SetName][]Range{}, Dispatch: map[SetName]map[string]string{}}}
+	if c.onlyMembers(&in) {
+		for i, g := range in.Computed.AddressGroups {
+			if g != c.last.Computed.AddressGroups[i] {
+				w.know(g)
+			}
+		}
+		*w.program = *c.result.Program
+		return w.done(in, c.result)
+	}
+	w.parts.put(PartKey{Members4, idOf(asking)}, nil)
+	w.parts.put(PartKey{Members6, idOf(asking)}, nil)
 	for _, g := range in.Computed.AddressGroups {
 		w.know(g)
 	}
@@ -212,7 +167,9 @@ func (c *Compiler) Compile(in Input) Result {
 	out := Result{Program: w.program, Refusals: w.refusals, Ambiguous: in.Node == nil && len(members.refs) > 1}
 	parts := make([]*policyParts, 0, len(accepted))
 	for _, p := range accepted {
-		parts = append(parts, w.policy(own, p))
+		part := w.policy(own, p)
+		parts = append(parts, part)
+		w.named[""] = w.named[""] || part.names()
 	}
 	for _, d := range []Direction{Ingress, Egress} {
 		out.Isolated[d] = w.direction(own, d, parts)
@@ -223,13 +180,51 @@ func (c *Compiler) Compile(in Input) Result {
 	if len(w.program.Names) > 0 {
 		slices.Sort(w.program.Names)
 		w.program.Names = slices.Compact(w.program.Names)
-		w.hearResolvers()
+		w.hearResolvers(in.Node)
 	}
 	// So is what was made of classes and policies.
 	maps.DeleteFunc(c.classes, func(_ string, x *class) bool { return x.run != c.run })
 	for _, x := range c.classes {
 		maps.DeleteFunc(x.policies, func(_ string, p *policyParts) bool { return p.run != c.run })
 	}
+	for _, s := range c.segments {
+		if s.run != c.run {
+			w.release(s)
+		}
+	}
+	c.segments = w.segments
+	return w.done(in, out)
+}
+
+// onlyMembers reports whether nothing differs from what was compiled last but the members of
+// address groups.
+func (c *Compiler) onlyMembers(in *Input) bool {
+	if c.result.Program == nil {
+		return false
+	}
+	now, last := &in.Computed, &c.last.Computed
+	names := func(a, b *Names) bool {
+		return a == nil && b == nil || a != nil && b != nil && slices.Equal(a.Resolvers, b.Resolvers) &&
+			maps.EqualFunc(a.Addresses, b.Addresses, func(x, y []netip.Addr) bool { return slices.Equal(x, y) })
+	}
+	return in.Node == c.last.Node && slices.Equal(now.Policies, last.Policies) && slices.Equal(now.AppliedToGroups, last.AppliedToGroups) &&
+		slices.EqualFunc(in.Failsafe, c.last.Failsafe, Failsafe.equal) && names(in.Names, c.last.Names) &&
+		slices.EqualFunc(now.AddressGroups, last.AddressGroups, func(a, b *v1beta2.AddressGroup) bool { return a == b || a.Name == b.Name })
+}
+
+func (f Failsafe) equal(g Failsafe) bool {
+	return f.Name == g.Name && f.Direction == g.Direction && f.Protocol == g.Protocol && f.SourcePort == g.SourcePort && f.Port == g.Port && slices.Equal(f.CIDRs, g.CIDRs)
+}
+
+// done ends a run: what it has made of parts is that of the program, and the next one begins with
+// it.
+func (w *work) done(in Input, out Result) Result {
+	w.program.Parts = w.parts.Parts
+	out.Program = w.program
+	last := &w.last.Computed
+	in.Computed = enforcer.Computed{Policies: append(last.Policies[:0], in.Computed.Policies...), AddressGroups: append(last.AddressGroups[:0], in.Computed.AddressGroups...),
+		AppliedToGroups: append(last.AppliedToGroups[:0], in.Computed.AppliedToGroups...)}
+	w.Compiler.parts, w.last, w.result = w.parts.Parts, in, out
 	return out
 }
 
@@ -334,6 +329,13 @@ type work struct {
 	refusals []Refusal
 	failsafe []Failsafe
 	names    *Names
+	// named are the classes, by their keys, that rules with domain names apply to, and podClass
+	// are the keys of the classes of the Pods of a Node, in their order.
+	named    map[string]bool
+	podClass []string
+	// parts are those of the program, segments what is in it of policies.
+	parts    *changing
+	segments []*segment
 }
 
 func reference(p *v1beta2.NetworkPolicy) v1beta2.NetworkPolicyReference {
@@ -502,206 +504,33 @@ func (l *lane) add(into *Chain, s *segment) {
 	l.program.Chains[s.name] = s.chain
 	into.Rules = append(into.Rules, Rule{Action: Jump, Target: s.name})
 	maps.Copy(l.program.Ranges, s.ranges)
-	for _, g := range s.members {
-		l.program.Parts[g.key] = l.groups[g.group].members[g.family()]
-	}
-	for _, p := range s.ports {
-		l.program.Parts[p.key] = l.portsOf(p)
-	}
 	for _, n := range s.names {
 		l.program.Names = append(l.program.Names, n.group)
-		if l.program.Parts[n.key] == nil {
-			l.program.Parts[n.key] = l.addressesOf(n)
-		}
+		l.parts.put(n.key, l.addressesOf(n))
+	}
+	l.work.segments = append(l.work.segments, s)
+	if s.run = l.run; s.live {
+		return
+	}
+	s.live = true
+	for r := range s.refs() {
+		l.refers[r.key]++
+	}
+	for _, g := range s.members {
+		l.parts.put(g.key, l.groups[g.group].members[g.family()])
+	}
+	for _, p := range s.ports {
+		l.parts.put(p.key, l.portsOf(p))
 	}
 }
 
-// hearResolvers lets the agent see the answers of resolvers before whoever has asked.
-func (w *work) hearResolvers() {
-	var rules []Rule
-	for _, a := range w.names.Resolvers {
-		family := IPv4
-		if a.Is6() {
-			family = IPv6
-		}
-		for _, protocol := range []uint8{UDP, TCP} {
-			rules = append(rules, Rule{Action: Queue, Origin: Origin{Kind: OriginNames}, Matches: []Match{{Kind: MatchEstablished}, {Kind: MatchFamily, Lo: uint16(family)},
-				{Kind: MatchProtocol, Lo: uint16(protocol)}, {Kind: MatchSourcePort, Lo: dnsPort, Hi: dnsPort}, {Kind: MatchPeer, From: a, To: a, Source: true}}})
+// release takes back what a segment refers to that is in no program any more.
+func (w *work) release(s *segment) {
+	s.live = false
+	for r := range s.refs() {
+		if w.refers[r.key]--; w.refers[r.key] == 0 {
+			delete(w.refers, r.key)
+			w.parts.put(r.key, nil)
 		}
 	}
-	base := w.program.Chains[Ingress.String()]
-	base.Rules = slices.Insert(base.Rules, 1, rules...) // behind that for connections that were given up
-}
-
-// rule makes the rules of the kernel for one of a policy: one for each combination of a peer and a
-// service.
-func (l *lane) rule(policy *policyParts, r *v1beta2.NetworkPolicyRule) []Rule {
-	if r.Action == nil {
-		return nil // it only isolates
-	}
-	peer := &r.From
-	if l.direction == Egress {
-		peer = &r.To
-	}
-	services, named := l.services(r.Services)
-	origin := Origin{Kind: OriginPolicy, Policy: policy.reference, Name: r.Name, Index: r.Priority}
-	var out []Rule
-	add := func(m []Match) {
-		if r.EnableLogging {
-			told := origin
-			told.Logged = Logged{l.direction, *r.Action, r.LogLabel}
-			out = append(out, Rule{Matches: m, Action: Log, Origin: told})
-		}
-		out = append(out, l.act(m, *r.Action, policy.stage, origin)...)
-	}
-	for _, p := range l.peers(peer) {
-		for _, s := range services {
-			add(slices.Concat(s, p))
-		}
-	}
-	for _, s := range named { // of the peer's members, which so are peers
-		for _, group := range peer.AddressGroups {
-			m := slices.Clone(s.matches)
-			key := l.namedPort(group, s.name)
-			m = append(m, Match{Kind: MatchNamedPort, Set: key.Set, ID: key.ID, Source: l.direction == Ingress})
-			add(m)
-		}
-	}
-	return out
-}
-
-// act makes the rules that act on what matches.
-func (l *lane) act(m []Match, action v1beta2.RuleAction, stage int, origin Origin) []Rule {
-	one := func(a Action, target string) []Rule {
-		return []Rule{{Matches: m, Action: a, Target: target, Origin: origin}}
-	}
-	switch action {
-	case v1beta2.RuleActionAllow:
-		return one(Accept, "")
-	case v1beta2.RuleActionDrop:
-		return one(Drop, "")
-	case v1beta2.RuleActionPass:
-		if stage == 2 {
-			return one(Goto, l.chain("-end"))
-		}
-		return one(Goto, l.chain("-pass"))
-	}
-	i := slices.IndexFunc(m, func(m Match) bool { return m.Kind == MatchProtocol })
-	// Where the destination was translated the reset does not find back.
-	reset := func(m []Match) []Rule {
-		out := []Rule{{Matches: m, Action: RejectReset, Origin: origin}}
-		if l.class.pods {
-			out = slices.Insert(out, 0, Rule{Matches: slices.Insert(slices.Clone(m), 0, Match{Kind: MatchTranslated}), Action: RejectICMP, Origin: origin})
-		}
-		return out
-	}
-	switch {
-	case i < 0: // a match of any protocol has no ports
-		return append(reset(append([]Match{{Kind: MatchProtocol, Lo: uint16(TCP)}}, m...)), one(RejectICMP, "")...)
-	case m[i].Lo == uint16(TCP):
-		return reset(m)
-	}
-	return one(RejectICMP, "")
-}
-
-// named is a service with a port that has a name at the peer.
-type named struct {
-	matches []Match
-	name    string
-}
-
-// services returns what each service matches in this family; those whose port has a name at the
-// peer apart.
-func (l *lane) services(in []v1beta2.Service) (plain [][]Match, byName []named) {
-	if len(in) == 0 {
-		return [][]Match{nil}, nil
-	}
-	for i := range in {
-		s := &in[i]
-		switch {
-		case s.Protocol != nil && *s.Protocol == v1beta2.ProtocolICMP:
-			protocol := ICMP
-			if l.family == IPv6 {
-				protocol = ICMPv6
-			}
-			plain = append(plain, octets(protocol, s.ICMPType, s.ICMPCode))
-		case s.Protocol != nil && *s.Protocol == v1beta2.ProtocolIGMP:
-			if l.family == IPv4 {
-				m := octets(IGMP, s.IGMPType, nil)
-				if a, err := netip.ParseAddr(s.GroupAddress); err == nil {
-					m = append(m, Match{Kind: MatchIGMPGroup, From: a.Unmap()})
-				}
-				plain = append(plain, m)
-			}
-		default:
-			for _, protocol := range protocols(s.Protocol) {
-				m := []Match{{Kind: MatchProtocol, Lo: uint16(protocol)}}
-				if s.SrcPort != nil {
-					m = append(m, portMatch(MatchSourcePort, *s.SrcPort, s.SrcEndPort))
-				}
-				switch {
-				case s.Port == nil:
-					plain = append(plain, m)
-				case s.Port.Type == intstr.Int:
-					plain = append(plain, append(m, portMatch(MatchPort, s.Port.IntVal, s.EndPort)))
-				case l.direction == Egress:
-					byName = append(byName, named{m, s.Port.StrVal})
-				default:
-					for _, p := range l.class.host.ports {
-						if p.Name == s.Port.StrVal && portProtocol(p) == protocol {
-							plain = append(plain, append(slices.Clone(m), portMatch(MatchPort, p.Port, nil)))
-						}
-					}
-				}
-			}
-		}
-	}
-	return plain, byName
-}
-
-func octets(protocol uint8, typ, code *int32) []Match {
-	m := []Match{{Kind: MatchProtocol, Lo: uint16(protocol)}}
-	if typ != nil {
-		m = append(m, Match{Kind: MatchType, Lo: uint16(*typ)})
-	}
-	if code != nil {
-		m = append(m, Match{Kind: MatchCode, Lo: uint16(*code)})
-	}
-	return m
-}
-
-func portMatch(kind MatchKind, first int32, last *int32) Match {
-	m := Match{Kind: kind, Lo: uint16(first), Hi: uint16(first)}
-	if last != nil {
-		m.Hi = uint16(*last)
-	}
-	return m
-}
-
-func portProtocol(p v1beta2.NamedPort) uint8 {
-	switch p.Protocol {
-	case v1beta2.ProtocolUDP:
-		return UDP
-	case v1beta2.ProtocolSCTP:
-		return SCTP
-	case v1beta2.ProtocolTCP, "":
-		return TCP
-	}
-	return 0
-}
-
-// protocols are those with ports that a service is about.
-func protocols(p *v1beta2.Protocol) []uint8 {
-	if p == nil {
-		return []uint8{TCP, UDP, SCTP}
-	}
-	switch *p {
-	case v1beta2.ProtocolTCP:
-		return []uint8{TCP}
-	case v1beta2.ProtocolUDP:
-		return []uint8{UDP}
-	case v1beta2.ProtocolSCTP:
-		return []uint8{SCTP}
-	}
-	return nil
 }

@@ -168,7 +168,7 @@ func flatten(p *nft.Program) flat {
 	for name, c := range p.Chains {
 		out["chain "+name] = fmt.Sprint(c.Rules)
 	}
-	for key, part := range p.Parts {
+	for key, part := range p.Parts.All() {
 		for _, k := range part.Keys {
 			out[fmt.Sprintf("%s %x", key.Set, string(key.ID[:])+k)] = ""
 		}

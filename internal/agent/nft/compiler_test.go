@@ -31,6 +31,8 @@ func TestCompilerRemembers(t *testing.T) {
 		ref := refs[random.IntN(len(refs))]
 		var compiler nft.Compiler
 		var last enforcer.Computed
+		var before *nft.Program
+		var text string
 		for step := range 15 {
 			for range random.IntN(4) {
 				world.Put(draw.Object())
@@ -44,6 +46,13 @@ func TestCompilerRemembers(t *testing.T) {
 			last = now
 			got, want := compiler.Compile(nft.Input{Computed: now}), new(nft.Compiler).Compile(nft.Input{Computed: now})
 			refused += len(want.Refusals)
+			if before != nil && before.String() != text {
+				t.Fatalf("seed %d, step %d: the program of the step before has changed:\n%s\nit was\n%s", seed, step, before, text)
+			}
+			before, text = got.Program, got.Program.String()
+			if got.Program.Elements() != want.Program.Elements() || !nft.Diff(got.Program, want.Program).Empty() || !nft.Diff(want.Program, got.Program).Empty() {
+				t.Fatalf("seed %d, step %d: %d elements, want %d", seed, step, got.Program.Elements(), want.Program.Elements())
+			}
 			if got.Program.String() != want.Program.String() || !slices.Equal(got.Refusals, want.Refusals) || got.Isolated != want.Isolated {
 				t.Fatalf("seed %d, step %d: got %v\n%s\nwant %v\n%s", seed, step, got.Refusals, got.Program, want.Refusals, want.Program)
 			}

@@ -116,18 +116,15 @@ func Diff(from, to *Program) *Change {
 	slices.Sort(c.GoneRanges)
 	c.Dispatch(from.Dispatch, to.Dispatch)
 	var none Part
-	for key, now := range to.Parts {
-		old := from.Parts[key]
+	differences(from.Parts, to.Parts, func(key PartKey, old, now *Part) {
 		if old == nil {
 			old = &none
 		}
-		c.elements(key, old, now)
-	}
-	for key, old := range from.Parts {
-		if to.Parts[key] == nil {
-			c.elements(key, old, &none)
+		if now == nil {
+			now = &none
 		}
-	}
+		c.elements(key, old, now)
+	})
 	for _, lists := range []map[SetName][]string{c.Add, c.Remove} {
 		for _, keys := range lists {
 			slices.Sort(keys)

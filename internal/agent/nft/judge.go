@@ -160,10 +160,10 @@ func (p *Program) match(m *Match, packet *Packet) bool {
 		}
 		return false
 	case MatchMember:
-		part := p.Parts[PartKey{m.Set, m.ID}]
+		part := p.Parts.Get(PartKey{m.Set, m.ID})
 		return part != nil && part.has(string(peer.AsSlice()))
 	case MatchNamedPort:
-		part := p.Parts[PartKey{m.Set, m.ID}]
+		part := p.Parts.Get(PartKey{m.Set, m.ID})
 		var key strings.Builder
 		key.Write(peer.AsSlice())
 		key.Write([]byte{packet.Protocol, 0, 0, 0, byte(packet.Port >> 8), byte(packet.Port), 0, 0})

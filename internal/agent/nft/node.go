@@ -150,6 +150,7 @@ func (w *work) node(n *Node, members *membership, policies []*v1beta2.NetworkPol
 			made[key] = w.guard(key, *at, byGroup)
 		}
 		made[key].point(w.program.Dispatch, pod)
+		w.podClass = append(w.podClass, key)
 		if pod.Bypass != "" {
 			for _, p := range made[key].policies {
 				out.Bypassed = append(out.Bypassed, Refusal{Policy: p, Reason: ReasonBypass, Value: "Pod " + pod.Namespace + "/" + pod.Name + ": " + pod.Bypass})
@@ -191,7 +192,9 @@ func (w *work) guard(key string, at host, byGroup map[string][]*v1beta2.NetworkP
 	out := &guarded{policies: slices.Sorted(maps.Keys(applied))}
 	var parts []*policyParts
 	for _, name := range out.policies {
-		parts = append(parts, w.policy(c, applied[name]))
+		part := w.policy(c, applied[name])
+		parts = append(parts, part)
+		w.named[key] = w.named[key] || part.names()
 	}
 	for _, d := range []Direction{Ingress, Egress} {
 		entries, _ := w.lanes(c, d, parts)

@@ -157,31 +157,37 @@ func (l *lane) namedPort(group, port string) PartKey {
 // portsOf returns the ports that members of a group have by a name.
 func (l *lane) portsOf(r partRef) *Part {
 	of := l.groups[r.group]
-	part := of.ports[r.key]
-	if part == nil {
-		part = &Part{Of: r.group + " port " + r.port}
-		for _, m := range of.source.GroupMembers {
-			for _, p := range m.Ports {
-				protocol := portProtocol(p)
-				if p.Name != r.port || protocol == 0 {
-					continue
-				}
-				for _, a := range addresses(m, l.family) {
-					part.Keys = append(part.Keys, a+string([]byte{protocol, 0, 0, 0, byte(p.Port >> 8), byte(p.Port), 0, 0}))
-				}
+	if of.ports[r.key] == nil {
+		of.ports[r.key] = &namedPorts{r.port, portsNamed(of.source, r.port, l.family)}
+	}
+	return of.ports[r.key].Part
+}
+
+// portsNamed returns the ports that members of a group have by a name.
+func portsNamed(g *v1beta2.AddressGroup, name string, f Family) *Part {
+	part := &Part{Of: g.Name + " port " + name}
+	for _, m := range g.GroupMembers {
+		for _, p := range m.Ports {
+			protocol := portProtocol(p)
+			if p.Name != name || protocol == 0 {
+				continue
+			}
+			for _, a := range addresses(m, f) {
+				part.Keys = append(part.Keys, a+string([]byte{protocol, 0, 0, 0, byte(p.Port >> 8), byte(p.Port), 0, 0}))
 			}
 		}
-		part.normalize()
-		of.ports[r.key] = part
 	}
+	part.normalize()
 	return part
 }
 
-// know takes in what a group is in the sets, made now or before.
+// know takes in what a group is in the sets, made now or before. What is in the program of a group
+// that has changed is that of now.
 func (w *work) know(g *v1beta2.AddressGroup) {
 	parts := w.groups[g.Name]
 	if parts == nil || parts.source != g {
-		parts = &groupParts{source: g, ports: map[PartKey]*Part{}}
+		former := parts
+		parts = &groupParts{source: g, ports: map[PartKey]*namedPorts{}}
 		for i, f := range []Family{IPv4, IPv6} {
 			part := &Part{Of: g.Name}
 			for _, m := range g.GroupMembers {
@@ -191,8 +197,32 @@ func (w *work) know(g *v1beta2.AddressGroup) {
 			parts.members[i] = part
 		}
 		w.groups[g.Name] = parts
+		if former != nil {
+			w.replace(former, parts)
+		}
 	}
 	parts.run = w.run
+}
+
+// replace puts a group as it is now into the place of what it was, where that is referred to.
+func (w *work) replace(former, now *groupParts) {
+	id := idOf("members", now.source.Name)
+	for i, key := range []PartKey{{Members4, id}, {Members6, id}} {
+		if w.refers[key] > 0 {
+			w.parts.put(key, now.members[i])
+		}
+	}
+	for key, p := range former.ports {
+		if w.refers[key] == 0 {
+			continue
+		}
+		family := IPv4
+		if key.Set == Ports6 {
+			family = IPv6
+		}
+		now.ports[key] = &namedPorts{p.name, portsNamed(now.source, p.name, family)}
+		w.parts.put(key, now.ports[key].Part)
+	}
 }
 
 // addresses are the addresses of a member in a family, as bytes.

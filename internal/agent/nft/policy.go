@@ -2,6 +2,7 @@ package nft
 
 import (
 	"cmp"
+	"iter"
 	"slices"
 
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
@@ -53,6 +54,23 @@ type segment struct {
 	members []partRef
 	ports   []partRef
 	names   []partRef
+	// run is the last one that had it in its program. live tells that what it refers to is counted
+	// in Compiler.refers.
+	run  uint64
+	live bool
+}
+
+// refs are all that the rules refer to.
+func (s *segment) refs() iter.Seq[partRef] {
+	return func(yield func(partRef) bool) {
+		for _, list := range [][]partRef{s.members, s.ports, s.names} {
+			for _, r := range list {
+				if !yield(r) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // partRef is an element list that rules refer to: the members of a group, those of its ports that
@@ -92,6 +110,11 @@ func (w *work) policy(c *class, p *v1beta2.NetworkPolicy) *policyParts {
 	}
 	parts.run = w.run
 	return parts
+}
+
+// names reports whether a rule that applies has domain names.
+func (p *policyParts) names() bool {
+	return p.named != nil && slices.ContainsFunc(p.rules[Egress], func(r *v1beta2.NetworkPolicyRule) bool { return len(r.To.FQDNs) > 0 })
 }
 
 func (c *class) newPolicy(p *v1beta2.NetworkPolicy) *policyParts {

@@ -260,7 +260,7 @@ type Chain struct{ Rules []Rule }
 // Program is all that is in the kernel.
 type Program struct {
 	Chains map[string]*Chain
-	Parts  map[PartKey]*Part
+	Parts  *Parts
 	// Ranges are sorted and do not touch. Their names are made from them.
 	Ranges map[SetName][]Range
 	// Dispatch says by addresses, in the form of the kernel, in which chain a packet goes on.
@@ -316,11 +316,10 @@ func (p *Program) Rules() int {
 
 // Elements counts the elements of the keyed sets.
 func (p *Program) Elements() int {
-	n := 0
-	for _, part := range p.Parts {
-		n += len(part.Keys)
+	if p.Parts == nil {
+		return 0
 	}
-	return n
+	return p.Parts.elements
 }
 
 // String prints the program for people, always in the same order.
@@ -344,12 +343,13 @@ func (p *Program) String() string {
 			fmt.Fprintf(&b, "  %x goto %s\n", key, p.Dispatch[name][key])
 		}
 	}
-	keys := slices.SortedFunc(maps.Keys(p.Parts), func(a, b PartKey) int {
-		return strings.Compare(string(a.Set)+p.Parts[a].Of, string(b.Set)+p.Parts[b].Of)
+	parts := maps.Collect(p.Parts.All())
+	keys := slices.SortedFunc(maps.Keys(parts), func(a, b PartKey) int {
+		return strings.Compare(string(a.Set)+parts[a].Of, string(b.Set)+parts[b].Of)
 	})
 	for _, k := range keys {
-		fmt.Fprintf(&b, "set %s of %s\n", k.Set, p.Parts[k].Of)
-		for _, e := range p.Parts[k].Keys {
+		fmt.Fprintf(&b, "set %s of %s\n", k.Set, parts[k].Of)
+		for _, e := range parts[k].Keys {
 			fmt.Fprintf(&b, "  %s\n", keyText(k.Set, e))
 		}
 	}

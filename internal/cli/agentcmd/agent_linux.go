@@ -56,8 +56,12 @@ type agentFlags struct {
 	probes          []string
 	config          string
 	resolvers       []string
+	dnsService      string
 	metrics         string
 }
+
+// defaultDNSService is what the DNS of a cluster is called, whatever serves it.
+const defaultDNSService = "kube-system/kube-dns"
 
 // defaultAgentMetrics is where metrics are served. Nobody else than the host reaches it.
 const defaultAgentMetrics = "127.0.0.1:10351"
@@ -71,6 +75,7 @@ func (f *agentFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.logFile, "log-file", defaultAgentLog, "file for what policies want logged; it is rotated at 100 MB, and three old ones are kept. Empty: nothing is logged")
 	flags.StringVar(&f.logFormat, "log-format", string(agent.LogJSON), `form of its lines: "json", or "antrea" as Antrea Agents write them`)
 	flags.StringVar(&f.metrics, "metrics", defaultAgentMetrics, "HOST:PORT of the Prometheus metrics, over HTTP and to everybody who reaches it; 0 for none")
+	flags.StringVar(&f.dnsService, "dns-service", defaultDNSService, "with --node, the Service NAMESPACE/NAME that Pods ask about names; empty for none. Who answers behind it is believed")
 	flags.BoolVarP(&f.verbose, "verbose", "v", false, "log more")
 	f.registerHost(flags)
 }
@@ -87,7 +92,7 @@ func (f *agentFlags) registerHost(flags *pflag.FlagSet) {
 		&f.config,
 		"config",
 		"",
-		"YAML file that says what flags say, by the names externalNode, node, podCIDRs, kubeconfig, policyKubeconfig, stateDir, failsafe, probes, resolvers, keepEstablished, logFile, logFormat, metrics; flags that are given count before it",
+		"YAML file that says what flags say, by the names externalNode, node, podCIDRs, kubeconfig, policyKubeconfig, stateDir, failsafe, probes, resolvers, dnsService, keepEstablished, logFile, logFormat, metrics; flags that are given count before it",
 	)
 	flags.StringVar(&f.kubeNode, "node", "", "the Kubernetes Node that this host is, whose Pods are guarded as well; in the place of --external-node")
 	flags.StringArrayVar(&f.podRanges, "pod-cidr", nil, "addresses of Pods of this Node, besides spec.podCIDRs of the Node; may be repeated. Who has one of them and is no Pod that is known is cut off")
@@ -289,14 +294,22 @@ func runAgent(ctx context.Context, f *agentFlags, socket string, log logr.Logger
 		connections.Through = f.kubeNode != ""
 		o.Connections = connections
 	}
+	resolvers, follow := f.findResolvers, []func(context.Context){}
 	if f.kubeNode != "" {
 		if o.Pods, err = f.pods(log); err != nil {
 			return err
 		}
+		behind, err := f.clusterResolvers()
+		if err != nil {
+			return err
+		}
+		if behind != nil {
+			resolvers, follow = withCluster(resolvers, behind), append(follow, behind.Run)
+		}
 	} else {
 		o.Yield = yield(f)
-		o.Names = agent.NewNames(agent.NamesOptions{Resolvers: f.findResolvers, LookUp: agent.LookUp, Clock: clock.RealClock{}})
 	}
+	o.Names = agent.NewNames(agent.NamesOptions{Resolvers: resolvers, LookUp: agent.LookUp, Clock: clock.RealClock{}})
 	if o.PacketLog, err = f.packetLog(); err != nil {
 		return err
 	}
@@ -322,8 +335,8 @@ func runAgent(ctx context.Context, f *agentFlags, socket string, log logr.Logger
 			return nil
 		})
 	}
-	if o.Names != nil {
-		parts = append(parts, func(ctx context.Context) error { learnNames(ctx, o.Names, log); return nil })
+	for _, run := range append(follow, func(ctx context.Context) { learnNames(ctx, o.Names, log) }) {
+		parts = append(parts, func(ctx context.Context) error { run(ctx); return nil })
 	}
 	if l := o.PacketLog; l != nil {
 		l.Rule = a.LoggedRule

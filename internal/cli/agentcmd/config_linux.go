@@ -19,6 +19,7 @@ type agentConfig struct {
 	Failsafe         []string `json:"failsafe,omitempty"`
 	Probes           []string `json:"probes,omitempty"`
 	Resolvers        []string `json:"resolvers,omitempty"`
+	DNSService       *string  `json:"dnsService,omitempty"`
 	KeepEstablished  *bool    `json:"keepEstablished,omitempty"`
 	LogFile          *string  `json:"logFile,omitempty"`
 	LogFormat        string   `json:"logFormat,omitempty"`
@@ -52,6 +53,9 @@ func (f *agentFlags) readConfig(flags *pflag.FlagSet) error {
 	}
 	if c.LogFile != nil && !flags.Changed("log-file") {
 		f.logFile = *c.LogFile
+	}
+	if c.DNSService != nil && !flags.Changed("dns-service") {
+		f.dnsService = *c.DNSService
 	}
 	if c.KeepEstablished != nil && !flags.Changed("keep-established") {
 		f.keepEstablished = *c.KeepEstablished

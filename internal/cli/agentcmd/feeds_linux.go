@@ -2,8 +2,10 @@ package agentcmd
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
+	"strings"
 	"sync"
 
 	"github.com/go-logr/logr"
@@ -57,6 +59,35 @@ func (f *agentFlags) pods(log logr.Logger) (*agent.Pods, error) {
 		return nil, err
 	}
 	return agent.NewPods(agent.PodsOptions{Node: f.kubeNode, Client: c, Ranges: ranges, Bypass: wiring.Bypass, Log: log.WithName("pods")}), nil
+}
+
+// clusterResolvers returns what follows who answers Pods about names; nil if that is not wanted.
+func (f *agentFlags) clusterResolvers() (*agent.ClusterResolvers, error) {
+	if f.dnsService == "" {
+		return nil, nil
+	}
+	namespace, name, ok := strings.Cut(f.dnsService, "/")
+	if !ok || namespace == "" || name == "" {
+		return nil, fmt.Errorf("--dns-service %q: want NAMESPACE/NAME", f.dnsService)
+	}
+	cfg, err := f.cluster.Config()
+	if err != nil {
+		return nil, fmt.Errorf("finding the cluster of the Node: %w", err)
+	}
+	c, err := kubernetes.NewForConfig(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("reaching the cluster of the Node: %w", err)
+	}
+	return agent.NewClusterResolvers(c, namespace, name), nil
+}
+
+// withCluster returns the resolvers of the host and those of the cluster.
+func withCluster(own func() ([]netip.Addr, error), cluster *agent.ClusterResolvers) func() ([]netip.Addr, error) {
+	return func() ([]netip.Addr, error) {
+		found, err := own()
+		behind, missing := cluster.Addresses()
+		return append(found, behind...), errors.Join(err, missing)
+	}
 }
 
 // packetLog returns what writes the log; nil for none.

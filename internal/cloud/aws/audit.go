@@ -27,8 +27,8 @@ type Auditor interface {
 	Begin(cloud.Call) (end func(cloud.Outcome))
 }
 
-// changes reports whether a call of EC2, or one for an op, changes something. What is not known to read only counts as
-// a change.
+// changes reports whether a call of EC2, or one for an op, changes something. What is not known to
+// read only counts as a change.
 func changes(action string) bool {
 	return !strings.HasPrefix(action, "Describe") && !strings.HasPrefix(action, "Get")
 }

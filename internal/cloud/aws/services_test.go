@@ -134,8 +134,8 @@ func TestWhoseInterface(t *testing.T) {
 		!slices.Equal(got["eni-4"], []string{"eni-4"}) || got["eni-1"] != nil {
 		t.Errorf("%v", got)
 	}
-	// The groups of one are being changed: its interface may hold anything, so nobody has any there,
-	// but for those that are known from before.
+	// The groups of one are being changed: its interface may hold anything, so nobody has any
+	// there, but for those that are known from before.
 	changing := database("moving", both[:1], []string{"sg-7"})
 	changing.changing = true
 	got = names(database("orders", both, []string{"sg-1"}), changing)

@@ -191,8 +191,8 @@ func TestServiceFaults(t *testing.T) {
 }
 
 // TestServiceReplacesTwins: while nobody selects a database whose group names that of VMs under
-// control, twins stand in its group. When it is selected it gets a group of ours, and its own one is
-// again what its owner has made it.
+// control, twins stand in its group. When it is selected it gets a group of ours, and its own one
+// is again what its owner has made it.
 func TestServiceReplacesTwins(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, labConfig{served: true, follows: []string{"orders"}})

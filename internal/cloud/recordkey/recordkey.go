@@ -1,5 +1,5 @@
-// Package recordkey keeps the key by which the records of what interfaces had before they were taken
-// over are signed, and which accounts have nothing but signed ones, in a Secret.
+// Package recordkey keeps the key by which the records of what interfaces had before they were
+// taken over are signed, and which accounts have nothing but signed ones, in a Secret.
 //
 // It owns that Secret. It promises that the key is never shown, that a key that somebody else has
 // put there is never overwritten, and that what others have noted in it stays. A Key may be used
@@ -62,8 +62,8 @@ type Options struct {
 	Log    logr.Logger
 }
 
-// Key keeps the key in a Secret. It reads it once, when it is needed first, and makes one if there is
-// none: that is then the first time, or somebody has deleted it, and whatever records say is
+// Key keeps the key in a Secret. It reads it once, when it is needed first, and makes one if there
+// is none: that is then the first time, or somebody has deleted it, and whatever records say is
 // believed once more and signed with the new key. What its methods promise says realize.Records.
 type Key struct {
 	o Options

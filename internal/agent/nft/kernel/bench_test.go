@@ -1,71 +1,21 @@
 package kernel_test
 
 import (
-	"fmt"
-	"net/netip"
 	"runtime"
 	"slices"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
 
-	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 	"github.com/nephele-io/nephele/internal/agent/nft"
 	"github.com/nephele-io/nephele/internal/agent/nft/nfttest"
 	"github.com/nephele-io/nephele/internal/enforcer"
 )
 
-// The world of the benchmarks.
-const (
-	benchPolicies = 1000
-	benchRules    = 10 // of each policy
-	benchGroups   = 20000
-	benchMembers  = 5 // of each group
-	// benchEvents are in each round of a benchmark, because it takes long to begin one. Run them
-	// with -benchtime 1x.
-	benchEvents = 30
-)
-
-// benchWorld is what a host receives in a large world. Every rule names two groups.
-func benchWorld() enforcer.Computed {
-	var out enforcer.Computed
-	for g := range benchGroups {
-		out.AddressGroups = append(out.AddressGroups, benchGroup(g, 0))
-	}
-	out.AppliedToGroups = []*v1beta2.AppliedToGroup{{ObjectMeta: metav1.ObjectMeta{Name: "host"},
-		GroupMembers: []v1beta2.GroupMember{{ExternalEntity: &v1beta2.ExternalEntityReference{Namespace: "vms", Name: "web"}}}}}
-	for p := range benchPolicies {
-		out.Policies = append(out.Policies, benchPolicy(p, 8000))
-	}
-	return out
-}
-
-func benchGroup(g, shift int) *v1beta2.AddressGroup {
-	out := &v1beta2.AddressGroup{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("group-%d", g)}}
-	for m := range benchMembers {
-		n := g*benchMembers + m + shift<<20
-		a := netip.AddrFrom4([4]byte{10 + byte(n>>24), byte(n >> 16), byte(n >> 8), byte(n)}).As16()
-		out.GroupMembers = append(out.GroupMembers, v1beta2.GroupMember{Pod: &v1beta2.PodReference{Namespace: "n", Name: fmt.Sprint(n)}, IPs: []v1beta2.IPAddress{a[:]}})
-	}
-	return out
-}
-
-func benchPolicy(p, port int) *v1beta2.NetworkPolicy {
-	tier, priority, allow, tcp := int32(250), float64(p), v1beta2.RuleActionAllow, v1beta2.ProtocolTCP
-	out := &v1beta2.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("policy-%d", p)}, TierPriority: &tier, Priority: &priority, AppliedToGroups: []string{"host"},
-		SourceRef: &v1beta2.NetworkPolicyReference{Type: v1beta2.AntreaNetworkPolicy, Namespace: "vms", Name: fmt.Sprintf("policy-%d", p)}}
-	for r := range benchRules {
-		n := intstr.FromInt(port + r)
-		g := (p*benchRules + r) * 2 % benchGroups
-		out.Rules = append(out.Rules, v1beta2.NetworkPolicyRule{Direction: v1beta2.DirectionIn, Priority: int32(r), Action: &allow, Name: fmt.Sprintf("r%d", r),
-			From:     v1beta2.NetworkPolicyPeer{AddressGroups: []string{fmt.Sprintf("group-%d", g), fmt.Sprintf("group-%d", g+1)}},
-			Services: []v1beta2.Service{{Protocol: &tcp, Port: &n}}})
-	}
-	return out
-}
+// benchEvents are in each round of a benchmark, because it takes long to begin one. Run them with
+// -benchtime 1x.
+const benchEvents = 30
 
 // processor returns the processor time that this process has used, that of the kernel on its behalf
 // included. Other than the clock it does not count what else runs on the machine.
@@ -87,7 +37,7 @@ func percentiles(b *testing.B, took []time.Duration) {
 }
 
 func BenchmarkColdStart(b *testing.B) {
-	world := benchWorld()
+	world := nfttest.World()
 	var took []time.Duration
 	for range b.N {
 		table := open(b, nfttest.NewHost(b))
@@ -109,21 +59,21 @@ func BenchmarkColdStart(b *testing.B) {
 // BenchmarkMemberEvent changes the addresses of one group, from the event to the kernel.
 func BenchmarkMemberEvent(b *testing.B) {
 	benchmarkEvent(b, func(world *enforcer.Computed, i int) {
-		g := i * 7919 % benchGroups
-		world.AddressGroups[g] = benchGroup(g, 1+i%3)
+		g := i * 7919 % nfttest.WorldGroups
+		world.AddressGroups[g] = nfttest.WorldGroup(g, 1+i%3)
 	})
 }
 
 // BenchmarkPolicyChange changes the rules of one policy, from the event to the kernel.
 func BenchmarkPolicyChange(b *testing.B) {
 	benchmarkEvent(b, func(world *enforcer.Computed, i int) {
-		p := i * 7 % benchPolicies
-		world.Policies[p] = benchPolicy(p, 9000+i%5*100)
+		p := i * 7 % nfttest.WorldPolicies
+		world.Policies[p] = nfttest.WorldPolicy(p, 9000+i%5*100)
 	})
 }
 
 func benchmarkEvent(b *testing.B, change func(world *enforcer.Computed, i int)) {
-	world := benchWorld()
+	world := nfttest.World()
 	table := open(b, nfttest.NewHost(b))
 	var compiler nft.Compiler
 	if _, err := table.Apply(compiler.Compile(nft.Input{Computed: world}).Program); err != nil {
@@ -148,7 +98,7 @@ func benchmarkEvent(b *testing.B, change func(world *enforcer.Computed, i int)) 
 
 // BenchmarkRestart opens a table as it was left, which must not be written.
 func BenchmarkRestart(b *testing.B) {
-	world := benchWorld()
+	world := nfttest.World()
 	host := nfttest.NewHost(b)
 	table := open(b, host)
 	if _, err := table.Apply(new(nft.Compiler).Compile(nft.Input{Computed: world}).Program); err != nil {

@@ -57,6 +57,18 @@ func (f Filter) String() string {
 	return out
 }
 
+// Queued is a packet that waits to be let go.
+type Queued struct {
+	Source, Destination netip.AddrPort
+	Protocol            uint8
+	// Payload is what it carries behind the headers of UDP or TCP.
+	Payload []byte
+	// Sequence is the number of the first byte of Payload in a stream of TCP, or the one before the
+	// first byte of the stream if it begins with this packet. Ends tells that nothing follows.
+	Sequence     uint32
+	Begins, Ends bool
+}
+
 // Logged is a packet that a rule has logged.
 type Logged struct {
 	// Rule is the LogID of the rule.

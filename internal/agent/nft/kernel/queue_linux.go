@@ -92,10 +92,9 @@ func OpenQueue() (*Queue, error) {
 // Close ends Run.
 func (q *Queue) Close() { q.once.Do(func() { close(q.closed) }) }
 
-// Run calls each for every packet until Close, one after the other: with the address that it is
-// from, what it carries behind the headers of UDP or TCP, and what lets it go, which may be called
-// later and from any goroutine.
-func (q *Queue) Run(each func(source netip.Addr, protocol uint8, payload []byte, release func())) error {
+// Run calls each for every packet until Close, one after the other, with what lets it go, which may
+// be called later and from any goroutine.
+func (q *Queue) Run(each func(p Queued, release func())) error {
 	defer func() {
 		q.send.Lock()
 		defer q.send.Unlock()
@@ -117,8 +116,7 @@ func (q *Queue) Run(each func(source netip.Addr, protocol uint8, payload []byte,
 				return err
 			}
 			release := sync.OnceFunc(func() { q.release(id) })
-			source, protocol, payload := content(packet)
-			each(source, protocol, payload, release)
+			each(content(packet), release)
 			return nil
 		})
 		if err != nil && !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.ENOBUFS) {
@@ -156,30 +154,40 @@ func (q *Queue) release(id []byte) {
 	_ = q.socket.send(b) // it fails for a packet that is gone
 }
 
-// content returns what a packet of UDP or TCP carries; nothing for others and for those with
-// extensions of IPv6.
-func content(b []byte) (source netip.Addr, protocol uint8, payload []byte) {
+// Flags of TCP.
+const (
+	tcpFin = 1
+	tcpSyn = 2
+	tcpRst = 4
+)
+
+// content reads a packet of UDP or TCP. Of others, of fragments, and of those with extensions of
+// IPv6 it tells nothing but the addresses.
+func content(b []byte) (out Queued) {
 	var p Logged
 	if p.parse(b) != nil {
-		return netip.Addr{}, 0, nil
+		return Queued{}
 	}
+	out.Protocol = p.Protocol
+	out.Source, out.Destination = netip.AddrPortFrom(p.Source, p.SourcePort), netip.AddrPortFrom(p.Destination, p.Port)
 	rest := 40
 	if b[0]>>4 == 4 {
 		rest = int(b[0]&15) * 4
 		if binary.BigEndian.Uint16(b[6:])&0x3fff != 0 { // a fragment
-			return p.Source, p.Protocol, nil
+			return out
 		}
 	}
 	size := 8
 	if p.Protocol == unix.IPPROTO_TCP {
-		if len(b) < rest+13 {
-			return p.Source, p.Protocol, nil
+		if len(b) < rest+20 {
+			return out
 		}
 		size = int(b[rest+12]>>4) * 4
+		flags := b[rest+13]
+		out.Sequence, out.Begins, out.Ends = binary.BigEndian.Uint32(b[rest+4:]), flags&tcpSyn != 0, flags&(tcpFin|tcpRst) != 0
 	}
-	end := min(len(b), max(p.Length, 0))
-	if rest+size > end {
-		return p.Source, p.Protocol, nil
+	if end := min(len(b), max(p.Length, 0)); rest+size <= end {
+		out.Payload = b[rest+size : end]
 	}
-	return p.Source, p.Protocol, b[rest+size : end]
+	return out
 }

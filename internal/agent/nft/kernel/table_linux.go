@@ -533,7 +533,7 @@ func (img *image) compare(want *nft.Program) comparison {
 	for _, name := range nft.KeyedSets() {
 		wanted[name] = map[string]bool{}
 	}
-	for k, part := range want.Parts {
+	for k, part := range want.Parts.All() {
 		for _, rest := range part.Keys {
 			whole := string(k.ID[:]) + rest
 			wanted[k.Set][whole] = true

@@ -1,0 +1,212 @@
+package agent_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"golang.org/x/sys/unix"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apiruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/utils/clock"
+
+	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
+	"github.com/nephele-io/nephele/internal/agent"
+	"github.com/nephele-io/nephele/internal/agent/nft"
+	"github.com/nephele-io/nephele/internal/agent/nft/kernel"
+	"github.com/nephele-io/nephele/internal/agent/nft/nfttest"
+	"github.com/nephele-io/nephele/internal/enforcer"
+)
+
+// played is a source whose events a benchmark sends.
+type played map[enforcer.Resource]chan watch.Event
+
+func (p played) Watch(_ context.Context, r enforcer.Resource, _ string) (enforcer.Stream, error) {
+	return playing(p[r]), nil
+}
+
+type playing chan watch.Event
+
+func (p playing) Next(ctx context.Context) (watch.Event, error) {
+	select {
+	case ev := <-p:
+		return ev, nil
+	case <-ctx.Done():
+		return watch.Event{}, ctx.Err()
+	}
+}
+
+func (p playing) Stop() {}
+
+// watched is a table that tells when something was written.
+type watched struct {
+	*kernel.Table
+	written chan struct{}
+}
+
+func (w watched) Apply(want *nft.Program) (kernel.Written, error) {
+	out, err := w.Table.Apply(want)
+	if err == nil && out.Messages > 0 {
+		w.written <- struct{}{}
+	}
+	return out, err
+}
+
+// benched is an agent in the large world, with all that one on a VM has but a server.
+type benched struct {
+	source  played
+	written chan struct{}
+	world   enforcer.Computed
+}
+
+func newBenched(b *testing.B) *benched {
+	b.Helper()
+	out := &benched{played{}, make(chan struct{}, 1), nfttest.World()}
+	for _, r := range enforcer.Resources() {
+		out.source[r] = make(chan watch.Event, 100)
+	}
+	host := nfttest.NewHost(b)
+	var table *kernel.Table
+	var connections *kernel.Connections
+	if err := host.Do(func() (err error) {
+		if table, err = kernel.Open(kernel.DefaultTable); err == nil {
+			connections, err = kernel.OpenConnections()
+		}
+		return err
+	}); err != nil {
+		b.Fatal(err)
+	}
+	store, err := agent.OpenStore(filepath.Join(b.TempDir(), "state"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	a := agent.New(agent.Options{
+		Key: hostKey, Reports: &reports{last: map[string]v1beta2.NetworkPolicyNodeStatus{}}, Table: watched{table, out.written}, Connections: connections,
+		Store: store, Clock: clock.RealClock{}, Log: logr.Discard(), Follower: enforcer.Follower{Source: out.source, Clock: clock.RealClock{}, Log: logr.Discard()},
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- a.Run(ctx) }()
+	b.Cleanup(func() {
+		cancel()
+		for running := true; running; {
+			select {
+			case <-out.written:
+			case err := <-done:
+				running = false
+				if err != nil {
+					b.Error(err)
+				}
+			}
+		}
+		_, _ = table.Close(), connections.Close()
+	})
+	begin := func(r enforcer.Resource, kind apiruntime.Object, objects ...apiruntime.Object) {
+		for _, o := range objects {
+			out.source[r] <- watch.Event{Type: watch.Added, Object: o}
+		}
+		out.source[r] <- watch.Event{Type: watch.Bookmark, Object: kind}
+	}
+	begin(enforcer.AppliedToGroups, &v1beta2.AppliedToGroup{}, objects(out.world.AppliedToGroups)...)
+	begin(enforcer.AddressGroups, &v1beta2.AddressGroup{}, objects(out.world.AddressGroups)...)
+	begin(enforcer.NetworkPolicies, &v1beta2.NetworkPolicy{}, objects(out.world.Policies)...)
+	<-out.written
+	return out
+}
+
+func objects[T apiruntime.Object](list []T) []apiruntime.Object {
+	out := make([]apiruntime.Object, len(list))
+	for i, o := range list {
+		out[i] = o
+	}
+	return out
+}
+
+// usage returns the processor time of this process, and how much of its memory is resident now.
+func usage(b *testing.B) (time.Duration, float64) {
+	var u unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
+		b.Fatal(err)
+	}
+	text, err := os.ReadFile("/proc/self/statm")
+	if err != nil {
+		b.Fatal(err)
+	}
+	var size, resident int64
+	if _, err := fmt.Sscan(string(text), &size, &resident); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano()), float64(resident*int64(os.Getpagesize())) / 1e6
+}
+
+// events sends events one after the other, and reports how long it takes until each is in the
+// kernel, and what processor time that costs, collections of garbage included.
+func (x *benched) events(b *testing.B, resource enforcer.Resource, event func(i int) apiruntime.Object) {
+	const each = 300
+	var took, cpu []time.Duration
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for i := range each * b.N {
+		busy, _ := usage(b)
+		begun := time.Now()
+		x.source[resource] <- watch.Event{Type: watch.Modified, Object: event(i)}
+		<-x.written
+		took = append(took, time.Since(begun))
+		now, _ := usage(b)
+		cpu = append(cpu, now-busy)
+	}
+	runtime.ReadMemStats(&after)
+	ms := func(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+	for name, list := range map[string][]time.Duration{"ms": took, "cpu-ms": cpu} {
+		slices.Sort(list)
+		b.ReportMetric(ms(list[len(list)/2]), "p50-"+name)
+		b.ReportMetric(ms(list[len(list)*99/100]), "p99-"+name)
+	}
+	_, resident := usage(b)
+	b.ReportMetric(resident, "resident-MB")
+	b.ReportMetric(float64(after.TotalAlloc-before.TotalAlloc)/float64(each*b.N)/1e3, "KB/event")
+	b.ReportMetric(float64(after.NumGC-before.NumGC), "collections")
+	b.ReportMetric(0, "ns/op")
+}
+
+// BenchmarkAgentMembers changes the addresses of one group after the other, from the event of the
+// watch to the kernel, through the whole agent.
+func BenchmarkAgentMembers(b *testing.B) {
+	x := newBenched(b)
+	x.events(b, enforcer.AddressGroups, func(i int) apiruntime.Object {
+		g := i * 7919 % nfttest.WorldGroups
+		from, to := nfttest.WorldGroup(g, 0), nfttest.WorldGroup(g, 1+i%3)
+		return &v1beta2.AddressGroupPatch{ObjectMeta: metav1.ObjectMeta{Name: to.Name}, AddedGroupMembers: to.GroupMembers, RemovedGroupMembers: from.GroupMembers}
+	})
+}
+
+// BenchmarkAgentPolicies changes the rules of one policy after the other.
+func BenchmarkAgentPolicies(b *testing.B) {
+	x := newBenched(b)
+	x.events(b, enforcer.NetworkPolicies, func(i int) apiruntime.Object {
+		p := nfttest.WorldPolicy(i*7%nfttest.WorldPolicies, 9000+i%5*100)
+		p.Generation = int64(i + 2)
+		return p
+	})
+}
+
+// BenchmarkAgentIdle lets the agent be for half a minute.
+func BenchmarkAgentIdle(b *testing.B) {
+	newBenched(b)
+	for range b.N {
+		<-time.After(10 * time.Second) // until what has come is kept
+		busy, _ := usage(b)
+		<-time.After(30 * time.Second)
+		now, resident := usage(b)
+		b.ReportMetric(float64(now-busy)/float64(30*time.Second)*100, "percent")
+		b.ReportMetric(resident, "resident-MB")
+	}
+	b.ReportMetric(0, "ns/op")
+}

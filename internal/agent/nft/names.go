@@ -1,0 +1,65 @@
+package nft
+
+import "slices"
+
+// dnsPort is where resolvers answer.
+const dnsPort = 53
+
+// asking is what the ID stands for of the addresses of Pods that rules with domain names apply to.
+const asking = "asking"
+
+// hearResolvers lets the agent see the answers of resolvers before whoever has asked: the host, or
+// the Pods of a Node that have rules with names. These get their answers from Pods and others, or
+// from a resolver on the Node.
+func (w *work) hearResolvers(n *Node) {
+	if n == nil || w.named[""] {
+		w.hear(ToHost, false)
+	}
+	if n == nil {
+		return
+	}
+	parts := map[SetName]*Part{Members4: {Of: asking}, Members6: {Of: asking}}
+	for i := range n.Pods {
+		if !w.named[w.podClass[i]] {
+			continue
+		}
+		for _, a := range n.Pods[i].Addresses {
+			set := Members4
+			if a = a.Unmap(); a.Is6() {
+				set = Members6
+			}
+			parts[set].Keys = append(parts[set].Keys, string(a.AsSlice()))
+		}
+	}
+	for set, part := range parts {
+		part.normalize()
+		if len(part.Keys) > 0 {
+			w.parts.put(PartKey{set, idOf(asking)}, part)
+		}
+	}
+	if len(parts[Members4].Keys)+len(parts[Members6].Keys) > 0 {
+		w.hear(FromHost, true)
+		w.hear(PodsIn, true)
+	}
+}
+
+// hear queues the answers of resolvers that enter a chain, all or those to Pods that ask.
+func (w *work) hear(at Base, toPods bool) {
+	var rules []Rule
+	for _, a := range w.names.Resolvers {
+		family, set := IPv4, Members4
+		if a.Is6() {
+			family, set = IPv6, Members6
+		}
+		for _, protocol := range []uint8{UDP, TCP} {
+			m := []Match{{Kind: MatchEstablished}, {Kind: MatchFamily, Lo: uint16(family)}, {Kind: MatchProtocol, Lo: uint16(protocol)},
+				{Kind: MatchSourcePort, Lo: dnsPort, Hi: dnsPort}, {Kind: MatchPeer, From: a, To: a, Source: true}}
+			if toPods {
+				m = append(m, Match{Kind: MatchMember, Set: set, ID: idOf(asking)})
+			}
+			rules = append(rules, Rule{Action: Queue, Origin: Origin{Kind: OriginNames}, Matches: m})
+		}
+	}
+	base := w.program.Chains[string(at)]
+	base.Rules = slices.Insert(base.Rules, 1, rules...) // behind that for connections that were given up
+}

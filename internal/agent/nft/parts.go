@@ -1,0 +1,125 @@
+package nft
+
+import (
+	"iter"
+	"maps"
+)
+
+// shards is into how many pieces Parts are cut: what changes one key copies one of them.
+const shards = 256
+
+// Parts are the elements of the keyed sets, by what they are of. They never change; those of one
+// Program share with those of another what is the same. Nil has none.
+type Parts struct {
+	shards   [shards]*shard
+	elements int
+}
+
+type shard map[PartKey]*Part
+
+// PartsOf returns Parts with what a map has.
+func PartsOf(m map[PartKey]*Part) *Parts {
+	c := change(nil)
+	for key, part := range m {
+		c.put(key, part)
+	}
+	return c.Parts
+}
+
+// Get returns the elements of a key; nil for none.
+func (p *Parts) Get(key PartKey) *Part {
+	if p == nil {
+		return nil
+	}
+	if s := p.shards[key.ID[0]]; s != nil {
+		return (*s)[key]
+	}
+	return nil
+}
+
+// All returns all of them, in no order.
+func (p *Parts) All() iter.Seq2[PartKey, *Part] {
+	return func(yield func(PartKey, *Part) bool) {
+		if p == nil {
+			return
+		}
+		for _, s := range p.shards {
+			if s == nil {
+				continue
+			}
+			for key, part := range *s {
+				if !yield(key, part) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// differences calls each for the keys of which the elements may differ; nil stands for none.
+func differences(from, to *Parts, each func(key PartKey, old, now *Part)) {
+	if from == nil {
+		from = &Parts{}
+	}
+	if to == nil {
+		to = &Parts{}
+	}
+	for i := range shards {
+		a, b := from.shards[i], to.shards[i]
+		if a == b {
+			continue
+		}
+		if b != nil {
+			for key, now := range *b {
+				each(key, from.Get(key), now)
+			}
+		}
+		if a != nil {
+			for key, old := range *a {
+				if to.Get(key) == nil {
+					each(key, old, nil)
+				}
+			}
+		}
+	}
+}
+
+// changing makes Parts of others. Each piece is copied when it is changed first.
+type changing struct {
+	*Parts
+	own [shards]bool
+}
+
+// change begins to make Parts that are as p but for what is changed.
+func change(p *Parts) *changing {
+	next := &Parts{}
+	if p != nil {
+		*next = *p
+	}
+	return &changing{Parts: next}
+}
+
+// put gives a key other elements; nil removes it.
+func (c *changing) put(key PartKey, part *Part) {
+	old := c.Get(key)
+	if old == part {
+		return
+	}
+	i := key.ID[0]
+	if !c.own[i] {
+		next := shard{}
+		if c.shards[i] != nil {
+			next = maps.Clone(*c.shards[i])
+		}
+		c.shards[i], c.own[i] = &next, true
+	}
+	if old != nil {
+		c.elements -= len(old.Keys)
+	}
+	if part == nil {
+		delete(*c.shards[i], key)
+		return
+	}
+	c.elements += len(part.Keys)
+	(*c.shards[i])[key] = part
+}
