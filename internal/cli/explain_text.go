@@ -30,6 +30,7 @@ func explanationText(x *explain.Explanation) string {
 	if x.Egress != nil {
 		writeDecisions(&b, "  ", x.From, x.To, x.Egress, x.AtService, x.Ingress)
 		writePoints(&b, "  ", x.Points)
+		writeBalanced(&b, "  ", packetText(x), x.Balanced)
 	}
 	for _, f := range x.Flows {
 		to := f.To
@@ -46,6 +47,7 @@ func explanationText(x *explain.Explanation) string {
 		}
 		writeDecisions(&b, "    ", x.From, at, f.Egress, f.AtService, f.Ingress)
 		writePoints(&b, "    ", f.Points)
+		writeBalanced(&b, "    ", packetText(x), f.Balanced)
 	}
 	return printableLines(b.String())
 }
@@ -122,6 +124,51 @@ func writePoints(b *strings.Builder, indent string, points []explain.Point) {
 	}
 }
 
+// writeBalanced tells how a load balancer hands a packet on.
+func writeBalanced(b *strings.Builder, indent, packet string, x *explain.Balanced) {
+	if x == nil {
+		return
+	}
+	protocol, _, _ := strings.Cut(packet, " ")
+	fmt.Fprintf(b, "%sload balancer %s hands it on:\n", indent, printable(x.Balancer))
+	for _, u := range x.Unknown {
+		fmt.Fprintf(b, "%s  to target group %s\n", indent, printable(u))
+	}
+	for i := range x.Targets {
+		t := &x.Targets[i]
+		whose := "the balancer's address"
+		if t.Preserved {
+			whose = "the client's address, which is preserved"
+		}
+		fmt.Fprintf(b, "%s  to %s (target group %s), %s port %d, from %s: %s\n", indent, printable(t.At.Title), printable(t.Group), protocol, t.Traffic.Port,
+			strings.TrimSpace(t.Traffic.From+" ("+whose+")"), t.Traffic.Verdict)
+		writeHop(b, indent+"    ", t.At, &t.Traffic)
+		if t.Health != nil {
+			fmt.Fprintf(b, "%s    health checks, TCP port %d, from %s (the balancer's address): %s\n", indent, t.Health.Port, t.Health.From, t.Health.Verdict)
+			if t.Health.Verdict != t.Traffic.Verdict || t.Health.Wanted != t.Traffic.Wanted || t.Preserved || t.Health.Port != t.Traffic.Port {
+				writeHop(b, indent+"      ", t.At, t.Health)
+			}
+		}
+		if !t.InUse {
+			fmt.Fprintf(b, "%s    the health checks fail, so the balancer sends it nothing as long as they reach others of the group\n", indent)
+		}
+		if t.Further {
+			fmt.Fprintf(b, "%s    it is a load balancer itself: ask about the way from there\n", indent)
+		}
+	}
+}
+
+// writeHop tells the way from a balancer to a target, and what decides there.
+func writeHop(b *strings.Builder, indent string, at explain.End, h *explain.Hop) {
+	if h.Wanted != h.Verdict {
+		fmt.Fprintf(b, "%sif everything were enforced: %s\n", indent, h.Wanted)
+	}
+	for _, w := range wayText(h.Path) {
+		fmt.Fprintf(b, "%s%s\n", indent, w)
+	}
+	writeDecisions(b, indent, explain.End{}, at, h.Egress, nil, h.Ingress)
+}
+
 func pointText(p explain.Point) string {
 	if p.Lost == explain.LossSource {
 		text := "the source may be hidden behind an address of the Node from here on, and rules for who really sends do not match then"
@@ -195,6 +242,8 @@ func because(d *explain.Decision, at explain.End) string {
 		return "no policy decides, the machine's own groups do: " + groupsText(d.Native)
 	case d.Outcome == policy.OutcomeUnknown:
 		return "only the enforcer knows: " + joined(d.Possible, " or ")
+	case d.Default == explain.DefaultNobody:
+		return "there is no machine of this target"
 	case d.Default == string(policy.ExemptItself):
 		return "it goes to where it comes from; no policy is asked"
 	case d.Default == string(policy.ExemptOwnNode):
@@ -230,6 +279,9 @@ func differenceText(d explain.Difference) string {
 	switch d {
 	case explain.DiffersUnreleased:
 		return "no policy applies to this VM any more, and what was enforced is not yet given back"
+	case explain.DiffersBalanced:
+		return "it comes from the load balancer with the client's address, and a rule for VMs that a policy selects names their group, which the balancer " +
+			"does not hold; allow the client by its address (ipBlock)"
 	case explain.DiffersByAddress:
 		return "the packet goes by a public address, and rules for VMs that policies select name their private ones"
 	}

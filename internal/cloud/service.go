@@ -1,6 +1,9 @@
 package cloud
 
-import "net/netip"
+import (
+	"cmp"
+	"net/netip"
+)
 
 // ServiceKind says what a Service is, in the words of the CloudNativeService API.
 type ServiceKind string
@@ -36,6 +39,9 @@ type Service struct {
 	DNSName string
 	// Ports are those that it listens at, as far as the cloud tells. No two have the same name.
 	Ports []ServicePort
+	// Listeners are, of a load balancer, how it hands on what comes to its ports, sorted by
+	// protocol and port; nil of others, and while they are not known.
+	Listeners []ServiceListener
 	// Interfaces are the IDs of its interfaces, sorted; Private and Public are their addresses.
 	Interfaces      []string
 	Private, Public []netip.Addr
@@ -59,12 +65,54 @@ type ServicePort struct {
 	Port     uint16
 }
 
+// ServiceListener is a port of a load balancer, with those to whom it hands on what comes there.
+type ServiceListener struct {
+	// Protocol is TCP or UDP.
+	Protocol int
+	Port     uint16
+	// Groups are those of which it chooses a target, sorted by ID.
+	Groups []TargetGroup
+}
+
+// TargetGroup is a set of targets that are alike to a load balancer.
+type TargetGroup struct {
+	// ID is the cloud's (AWS: the ARN), Name what its owner calls it.
+	ID, Name string
+	// NetworkID is the network in which the addresses of targets are.
+	NetworkID string
+	// Preserved is true if targets see the address of the client, false if they see the balancer's.
+	Preserved bool
+	// Unknown says why the targets are not known, in words for people; empty if they are.
+	Unknown string
+	Targets []Target
+}
+
+// Target is one of those to whom a load balancer hands on traffic. One of VMID, Addr and ServiceID
+// is set: it is the first interface of a VM, an address, or a further balancer.
+type Target struct {
+	VMID      string
+	Addr      netip.Addr
+	ServiceID string
+	// Port is the one that traffic is sent to, HealthPort the one of the health checks, which come
+	// over TCP; 0 if there are none.
+	Port, HealthPort uint16
+}
+
+// Compare orders targets by who they are, and by their ports.
+func (t Target) Compare(o Target) int {
+	return cmp.Or(
+		cmp.Compare(t.VMID, o.VMID), t.Addr.Compare(o.Addr), cmp.Compare(t.ServiceID, o.ServiceID), cmp.Compare(t.Port, o.Port),
+		cmp.Compare(t.HealthPort, o.HealthPort),
+	)
+}
+
 // ServiceFault says that an API about services could not be read, so that these are known as they
 // were when it last could, and otherwise by their interfaces only.
 type ServiceFault struct {
 	// API is its name, Right what has to be permitted.
 	API, Right string
-	// Kinds are those that are concerned.
+	// Kinds are those that are concerned; empty if services are known, and only something about
+	// them is not.
 	Kinds []ServiceKind
 	Err   error
 }

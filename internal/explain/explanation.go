@@ -46,6 +46,9 @@ type Explanation struct {
 	// Points are the places on the way where policies are enforced, or where something is lost,
 	// absent if there are Flows.
 	Points []Point `json:"points,omitempty"`
+	// Balanced is how the load balancer that the destination belongs to hands the packet on, absent
+	// if it does not, if that is not known, or if there are Flows.
+	Balanced *Balanced `json:"balanced,omitempty"`
 	// Flows are the answers for single pairs of addresses, and Pods behind a Service, if these are
 	// not all treated alike.
 	Flows []Flow `json:"flows,omitempty"`
@@ -112,6 +115,7 @@ type Flow struct {
 	AtService *Decision `json:"atService,omitempty"`
 	Ingress   *Decision `json:"ingress"`
 	Points    []Point   `json:"points,omitempty"`
+	Balanced  *Balanced `json:"balanced,omitempty"`
 
 	// At is the end that the packet comes to, if the destination is a Service.
 	At *End `json:"at,omitempty"`
@@ -146,6 +150,8 @@ const (
 	DefaultUnguarded = "unguarded"
 	// DefaultGroups: the groups of the interface decide, whatever policies say.
 	DefaultGroups = "groups"
+	// DefaultNobody: a load balancer has a target that is not there.
+	DefaultNobody = "nobody"
 )
 
 // Difference is why groups do otherwise than policies that count as enforced.
@@ -158,6 +164,9 @@ const (
 	// DiffersByAddress: the packet goes by a public address, and the rules for VMs that policies
 	// select name their private ones.
 	DiffersByAddress Difference = "PublicAddress"
+	// DiffersBalanced: a load balancer hands it on with the client's address, and the rule names
+	// the group of the client, which the balancer does not hold.
+	DiffersBalanced Difference = "Balanced"
 	// DiffersChanged: somebody has changed the groups, or the cloud was read before or after what
 	// the statuses tell of.
 	DiffersChanged Difference = "Changed"
@@ -299,6 +308,7 @@ func (x *Explanation) add(source, destination netip.Addr, p passage, to end, via
 	x.c.unguarded(&f)
 	f.Verdict = f.Path.verdict(together(f.Egress, f.AtService, f.Ingress))
 	f.Wanted = f.Path.verdict(together(f.Egress.ifEnforced(), f.AtService, f.Ingress.ifEnforced()))
+	x.throughBalancer(&f, p, to)
 	if source.IsValid() {
 		f.From = source.String()
 	}
@@ -351,11 +361,11 @@ func (x *Explanation) finish() {
 	first := x.Flows[0]
 	for _, f := range x.Flows[1:] {
 		if !reflect.DeepEqual(f.Egress, first.Egress) || !reflect.DeepEqual(f.AtService, first.AtService) || !reflect.DeepEqual(f.Ingress, first.Ingress) ||
-			!reflect.DeepEqual(f.Path, first.Path) || !reflect.DeepEqual(f.Points, first.Points) {
+			!reflect.DeepEqual(f.Path, first.Path) || !reflect.DeepEqual(f.Points, first.Points) || !reflect.DeepEqual(f.Balanced, first.Balanced) {
 			return
 		}
 	}
-	x.Egress, x.AtService, x.Ingress, x.Path, x.Points, x.Flows = first.Egress, first.AtService, first.Ingress, first.Path, first.Points, nil
+	x.Egress, x.AtService, x.Ingress, x.Path, x.Points, x.Balanced, x.Flows = first.Egress, first.AtService, first.Ingress, first.Path, first.Points, first.Balanced, nil
 }
 
 // judge sums up the verdicts on the flows: whom a Service chooses only the enforcer knows, which

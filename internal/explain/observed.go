@@ -3,6 +3,7 @@ package explain
 import (
 	"cmp"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -32,13 +33,18 @@ type clouds struct {
 	now, native *trace.Cloud
 	borders     trace.Borders
 	vms         map[policy.EntityRef]inventory.VMRef
+	// entities are those that stand for a VM, sorted.
+	entities map[vmKey][]policy.EntityRef
 }
+
+// vmKey names a VM.
+type vmKey struct{ region, id string }
 
 func cloudsOf(accounts []ObservedAccount) *clouds {
 	if len(accounts) == 0 {
 		return nil
 	}
-	out := &clouds{vms: map[policy.EntityRef]inventory.VMRef{}}
+	out := &clouds{vms: map[policy.EntityRef]inventory.VMRef{}, entities: map[vmKey][]policy.EntityRef{}}
 	var all []*cloud.Snapshot
 	var acls []cloud.NetworkACL
 	for _, a := range accounts {
@@ -48,8 +54,15 @@ func cloudsOf(accounts []ObservedAccount) *clouds {
 		}
 		acls = append(acls, a.ACLs...)
 		for name, vm := range a.VMs {
-			out.vms[policy.EntityRef{Kind: policy.KindExternalEntity, Namespace: name.Namespace, Name: name.Name}] = vm
+			ref := policy.EntityRef{Kind: policy.KindExternalEntity, Namespace: name.Namespace, Name: name.Name}
+			out.vms[ref] = vm
+			out.entities[vmKey{vm.Region, vm.VMID}] = append(out.entities[vmKey{vm.Region, vm.VMID}], ref)
 		}
+	}
+	for _, refs := range out.entities {
+		slices.SortFunc(refs, func(a, b policy.EntityRef) int {
+			return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+		})
 	}
 	out.now, out.native, out.borders = trace.New(all), trace.Native(all), trace.BordersOf(acls)
 	return out

@@ -68,6 +68,9 @@ type Flow struct {
 	// Direct tells that the packet is not sent to the address of a Service. If neither is set this
 	// is not known.
 	Direct bool
+	// Relayed tells that somebody between sends it on with the address of the source, so that it
+	// comes from outside even to who has that address.
+	Relayed bool
 }
 
 // RuleRef points at a rule of a computed policy.

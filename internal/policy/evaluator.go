@@ -200,6 +200,9 @@ func (f *Flow) service() Endpoint {
 
 // exemptions returns the exemptions from egress and ingress policies.
 func (v *Evaluator) exemptions(f *Flow) [2]Exemption {
+	if f.Relayed {
+		return [2]Exemption{}
+	}
 	from, to := &f.Source, &f.Destination
 	switch {
 	case staysThere(from, to):

@@ -39,6 +39,9 @@ const (
 	WarnNotExact WarningReason = "NotExact"
 	// warnSubnetDenies: the filter of a subnet denies what a policy allows.
 	warnSubnetDenies WarningReason = "SubnetDenies"
+	// warnCutsBalancer: policies do not let the health checks of a load balancer, or what it hands
+	// on, get to its targets.
+	warnCutsBalancer WarningReason = "CutsBalancer"
 	// WarnManyClusters: a snapshot shows VPCs of several clusters, and nobody says which is meant.
 	WarnManyClusters WarningReason = "ManyClusters"
 )
@@ -46,6 +49,7 @@ const (
 // warningReasons are all of them.
 var WarningReasons = []WarningReason{
 	warnClosesAccess,
+	warnCutsBalancer,
 	warnHostBits,
 	WarnManyClusters,
 	warnNameTaken,

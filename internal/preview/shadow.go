@@ -25,11 +25,7 @@ func (p *Planner) shadowed(made plans) (out []Warning) {
 	if made.computation == nil {
 		return nil
 	}
-	world := made.computation.World(made.clouds(), true)
-	given := func(x explain.Policy) bool {
-		kind := kindOf(policy.Policy{Namespace: x.Namespace})
-		return x.Type != policy.KubernetesNetworkPolicy && p.In.Documents[objectKey(v1beta1.GroupName, kind, x.Namespace, x.Name)] != nil
-	}
+	world, given := made.computation.World(made.clouds(), true), p.given
 	all := len(p.In.Documents) == 0
 	for _, u := range world.RuleUses() {
 		rule := explain.RuleOf(u.RuleRef)
@@ -70,6 +66,46 @@ func (p *Planner) shadowed(made plans) (out []Warning) {
 		)
 	}
 	return out
+}
+
+// given reports whether a policy is one of the manifests.
+func (p *Planner) given(x explain.Policy) bool {
+	kind := kindOf(policy.Policy{Namespace: x.Namespace})
+	return x.Type != policy.KubernetesNetworkPolicy && p.In.Documents[objectKey(v1beta1.GroupName, kind, x.Namespace, x.Name)] != nil
+}
+
+// cut warns of policies, of the manifests if there are any, that keep load balancers from their
+// targets.
+func (p *Planner) cut(made plans) (out []Warning) {
+	if made.computation == nil {
+		return nil
+	}
+	for _, c := range made.computation.Cuts(made.clouds()) {
+		if len(p.In.Documents) > 0 && !slices.ContainsFunc(c.Policies, p.given) {
+			continue
+		}
+		out = append(out, Warning{warnCutsBalancer, cutText(c)})
+	}
+	return out
+}
+
+func cutText(c explain.Cut) string {
+	names, from := make([]string, len(c.Policies)), make([]string, len(c.From))
+	for i, by := range c.Policies {
+		names[i] = policyRef(by)
+	}
+	for i, a := range c.From {
+		from[i] = a.String()
+	}
+	what, then := "the health checks of the load balancer %s are", ": it takes them for dead then, and sends them nothing as long as others of the group live"
+	switch {
+	case c.Health && c.Traffic:
+		what, then = "what the load balancer %s hands on and its health checks are", ""
+	case c.Traffic:
+		what, then = "what the load balancer %s hands on is", ""
+	}
+	return fmt.Sprintf("%s: %s not let in to %s (target group %s), %s port %d from %s%s", strings.Join(names, ", "), fmt.Sprintf(what, c.Balancer),
+		strings.TrimSpace(cloud.Listed(c.Targets, false)), c.Group, c.Protocol, c.Port, strings.TrimSpace(cloud.Listed(from, false)), then)
 }
 
 // Suspension says in which mode policies are not enforced on a VM, and who says so.

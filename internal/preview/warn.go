@@ -36,7 +36,7 @@ func (p *Planner) warnings(made plans) []Warning {
 		return out // who a policy selects may be unknown
 	}
 	out = append(out, withDetails(p.In.Mistakes(), made.computed.selectingNobody())...)
-	return append(out, p.shadowed(made)...)
+	return append(append(out, p.shadowed(made)...), p.cut(made)...)
 }
 
 func (p *Planner) selectorWarnings(s *cloudv1alpha1.CloudEntitySelector, made plans) []Warning {

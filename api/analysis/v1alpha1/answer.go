@@ -58,6 +58,51 @@ type Flow struct {
 	AtService *Decision `json:"atService,omitempty"`
 	Ingress   *Decision `json:"ingress"`
 	Points    []Point   `json:"points,omitempty"`
+	Balanced  *Balanced `json:"balanced,omitempty"`
+}
+
+// Balanced is how a load balancer hands on a packet that has come to its front end. Cross-zone
+// balancing is taken to be on: every interface of the balancer sends to every target.
+type Balanced struct {
+	// Balancer is its name, Kind what it is.
+	Balancer string `json:"balancer"`
+	Kind     string `json:"kind"`
+	// Unknown are the target groups of which it is not known who is in them, with the reason.
+	Unknown []string         `json:"unknown,omitempty"`
+	Targets []BalancedTarget `json:"targets,omitempty"`
+}
+
+// BalancedTarget is one of those whom the balancer may choose.
+type BalancedTarget struct {
+	// Group is the name of the target group.
+	Group string `json:"group"`
+	At    End    `json:"at"`
+	// Preserved tells that the target sees the client's address, so that this is what a policy on
+	// it must allow; else it is the balancer's. It has to be allowed by address: a rule of a
+	// security group that names the group of the client does not match.
+	Preserved bool `json:"preserved,omitempty"`
+	// Traffic is the way of the packet, and Health that of a health check, which comes from the
+	// balancer always; absent if there are none.
+	Traffic Hop  `json:"traffic"`
+	Health  *Hop `json:"health,omitempty"`
+	// InUse tells that the balancer sends traffic to it today, as far as it is known: health checks
+	// reach it, or no target of its group.
+	InUse bool `json:"inUse"`
+	// Further tells that it is a load balancer itself, whose targets have to be asked about.
+	Further bool `json:"further,omitempty"`
+}
+
+// Hop is the way from a balancer to a target.
+type Hop struct {
+	// From is the address that the target sees; empty if that is not known.
+	From    string    `json:"from,omitempty"`
+	To      string    `json:"to,omitempty"`
+	Port    int32     `json:"port"`
+	Verdict string    `json:"verdict"`
+	Wanted  string    `json:"wanted"`
+	Path    *Path     `json:"path,omitempty"`
+	Egress  *Decision `json:"egress"`
+	Ingress *Decision `json:"ingress"`
 }
 
 // Point is a place on the way of a packet where policies are enforced, or where something is lost
@@ -108,7 +153,7 @@ type Decision struct {
 	// Policies are those that decide, or would, and are not enforced as they stand.
 	Policies []PolicyState `json:"policies,omitempty"`
 	// Differs says why the groups do otherwise than policies that count as enforced: Unreleased,
-	// PublicAddress or Changed.
+	// PublicAddress, Balanced or Changed.
 	Differs string `json:"differs,omitempty"`
 	// IfEnforced is what would be so if everything were enforced as it stands, where that is not
 	// what is so.
@@ -123,8 +168,9 @@ type Decision struct {
 	// DecidedBy is the rule; without it the default decided: Default says which one.
 	DecidedBy *Rule `json:"decidedBy,omitempty"`
 	// Default is "isolated", "native", "none" or "groups", or "itself" (the packet goes to who
-	// sends it), "ownNode" (it comes to a Pod from its own Node) or "hidden" (the caller may not
-	// see what decides, and it counts as open).
+	// sends it), "ownNode" (it comes to a Pod from its own Node), "nobody" (a load balancer has a
+	// target that is not there) or "hidden" (the caller may not see what decides, and it counts as
+	// open).
 	Default string `json:"default,omitempty"`
 	// IsolatedBy are the policies that make Drop the default.
 	IsolatedBy []Policy `json:"isolatedBy,omitempty"`

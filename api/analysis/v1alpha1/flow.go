@@ -66,6 +66,9 @@ type FlowReviewStatus struct {
 	// Points are the places on the way where policies are enforced, or where something is lost,
 	// absent if there are Flows.
 	Points []Point `json:"points,omitempty"`
+	// Balanced is how the load balancer that the destination belongs to hands the packet on, absent
+	// if it does not, if that is not known, or if there are Flows.
+	Balanced *Balanced `json:"balanced,omitempty"`
 	// Flows are the answers for single pairs of addresses, and Pods behind a Service, if these are
 	// not all treated alike.
 	Flows []Flow `json:"flows,omitempty"`

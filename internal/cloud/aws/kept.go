@@ -110,6 +110,18 @@ func textBytes(texts ...string) (n int) {
 	return n
 }
 
+// targetsOf counts the listeners, target groups and targets of a load balancer. Groups of several
+// listeners are kept once, and count again.
+func targetsOf(s *cloud.Service) int {
+	n := len(s.Listeners)
+	for _, l := range s.Listeners {
+		for _, g := range l.Groups {
+			n += 1 + len(g.Targets)
+		}
+	}
+	return n
+}
+
 // weight is the number of objects that one of a snapshot counts as.
 func weight(object any) int {
 	switch x := object.(type) {
@@ -133,7 +145,7 @@ func weight(object any) int {
 		return objects(textBytes(x.ID, x.Name, x.OwnerID) + len(x.Entries)*listBytes)
 	case *cloud.Service:
 		return objects(textBytes(x.ID, x.Name, x.NetworkID, x.DNSName, x.Fixed, x.Ambiguous) + textBytes(x.Interfaces...) + textBytes(x.GroupIDs...) +
-			(len(x.Interfaces)+len(x.GroupIDs)+len(x.Private)+len(x.Public)+len(x.Ports))*listBytes + tagsBytes(x.Tags))
+			(len(x.Interfaces)+len(x.GroupIDs)+len(x.Private)+len(x.Public)+len(x.Ports)+targetsOf(x))*listBytes + tagsBytes(x.Tags))
 	case *cloud.Reference:
 		return objects(textBytes(x.GroupID, x.NetworkID, x.OwnerID, x.PeeringID))
 	}

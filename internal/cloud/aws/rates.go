@@ -8,8 +8,9 @@ import (
 
 // Documented returns the bucket that EC2 documents for an action, per account and region. Every
 // action has a bucket of its own, of the size of its category. Reads are taken to be filtered or
-// paged, as all of ours are. Actions of other services, which document none, get that of a filtered
-// read.
+// paged, as all of ours are. Elastic Load Balancing documents 40 reads at once; which of them share
+// a bucket, and how fast it is filled again, comes out by calling. Actions of other services, which
+// document none, get that of a filtered read.
 func Documented(action string) pace.Rate {
 	switch action {
 	case "ModifyNetworkInterfaceAttribute", "CreateNetworkInterface", "DeleteNetworkInterface":
@@ -18,6 +19,8 @@ func Documented(action string) pace.Rate {
 		return pace.Rate{Burst: 100, PerSecond: 10}
 	case "DescribeSecurityGroupReferences", "DescribeStaleSecurityGroups":
 		return pace.Rate{Burst: 20, PerSecond: 5}
+	case "DescribeLoadBalancers", "DescribeListeners", "DescribeTargetGroups", "DescribeTargetGroupAttributes", "DescribeTargetHealth":
+		return pace.Rate{Burst: 40, PerSecond: 10}
 	}
 	for _, mutating := range []string{"Create", "Delete", "Modify", "Authorize", "Revoke", "Update", "Associate", "Disassociate"} {
 		if strings.HasPrefix(action, mutating) {

@@ -3,7 +3,6 @@ package aws
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -14,8 +13,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	"github.com/aws/aws-sdk-go-v2/service/efs"
 	"github.com/aws/aws-sdk-go-v2/service/elasticache"
-	elb "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2"
-	elbtypes "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2/types"
 	"github.com/aws/aws-sdk-go-v2/service/lambda"
 	"github.com/aws/aws-sdk-go-v2/service/rds"
 
@@ -27,8 +24,6 @@ const (
 	serviceTime = 30 * time.Second
 	// recordsPerPage is how many databases, caches and functions are asked for at once.
 	recordsPerPage = 50
-	// balancersOfTags is how many balancers one call tells the tags of; the cloud takes no more.
-	balancersOfTags = 20
 )
 
 // serviceAPI is an API that describes services.
@@ -46,7 +41,7 @@ func serviceAPIs() []serviceAPI {
 		{"EC2 VPC endpoints", "ec2:DescribeVpcEndpoints", []cloud.ServiceKind{cloud.VPCEndpoint}, (*serviceReader).endpoints},
 		{"EFS", "elasticfilesystem:DescribeFileSystems", []cloud.ServiceKind{cloud.EFSFileSystem}, (*serviceReader).fileSystems},
 		{"ElastiCache", "elasticache:DescribeCacheClusters", []cloud.ServiceKind{cloud.ElastiCacheCluster}, (*serviceReader).caches},
-		{"Elastic Load Balancing", "elasticloadbalancing:DescribeLoadBalancers (with DescribeListeners and DescribeTags)",
+		{balancersAPI, balancersRight,
 			[]cloud.ServiceKind{cloud.ApplicationLoadBalancer, cloud.NetworkLoadBalancer, cloud.GatewayLoadBalancer}, (*serviceReader).balancers},
 		{"Lambda", "lambda:ListFunctions", []cloud.ServiceKind{cloud.LambdaFunction}, (*serviceReader).functions},
 		{"RDS", "rds:DescribeDBInstances", []cloud.ServiceKind{cloud.RDSInstance}, (*serviceReader).databases},
@@ -58,6 +53,12 @@ type serviceReader struct {
 	p      *Provider
 	region string
 	found  []description
+	// faults are what could not be read although the services could.
+	faults []cloud.ServiceFault
+	// book is what is known of single balancers; answers guards it while several calls about them
+	// are under way.
+	book    *balancerBook
+	answers sync.Mutex
 }
 
 // describe reads the APIs of the kinds beside one another. What one that fails has said before, as
@@ -66,11 +67,12 @@ func (s *Shown) describe(ctx context.Context, region string, kinds map[cloud.Ser
 	ctx, cancel := context.WithTimeout(ctx, serviceTime)
 	defer cancel()
 	s.mu.Lock()
-	before, start := s.regions[region].described, s.writings
+	before, start, book := s.regions[region].described, s.writings, s.book(region)
 	s.mu.Unlock()
 	type answer struct {
-		found []description
-		err   error
+		found  []description
+		faults []cloud.ServiceFault
+		err    error
 	}
 	apis := slices.DeleteFunc(serviceAPIs(), func(a serviceAPI) bool {
 		return !slices.ContainsFunc(a.kinds, func(k cloud.ServiceKind) bool { return kinds[k] })
@@ -79,9 +81,9 @@ func (s *Shown) describe(ctx context.Context, region string, kinds map[cloud.Ser
 	var wg sync.WaitGroup
 	for i, api := range apis {
 		wg.Go(func() {
-			r := &serviceReader{p: s.Provider, region: region}
+			r := &serviceReader{p: s.Provider, region: region, book: book}
 			err := api.read(r, ctx)
-			answers[i] = answer{r.found, err}
+			answers[i] = answer{r.found, r.faults, err}
 		})
 	}
 	wg.Wait()
@@ -101,6 +103,7 @@ func (s *Shown) describe(ctx context.Context, region string, kinds map[cloud.Ser
 			}
 			continue
 		}
+		out.faults = append(out.faults, answers[i].faults...)
 		for _, d := range answers[i].found {
 			if kinds[d.Kind] {
 				s.seen(d.ID, start)
@@ -110,6 +113,33 @@ func (s *Shown) describe(ctx context.Context, region string, kinds map[cloud.Ser
 	}
 	slices.SortStableFunc(out.services, func(a, b description) int { return cmp.Compare(a.ID, b.ID) })
 	return out
+}
+
+// book is what is kept about single balancers of a region. The caller holds the lock.
+func (s *Shown) book(region string) *balancerBook {
+	b := s.books[region]
+	if b == nil {
+		b = &balancerBook{}
+		s.books[region] = b
+	}
+	return b
+}
+
+// wrote notes that services are, or were, written to: whatever was read of them before the end of
+// that may be older.
+func (s *Shown) wrote(region string, ids []string) {
+	s.mu.Lock()
+	s.writings++
+	for _, id := range ids {
+		s.written[id] = s.writings
+	}
+	book := s.book(region)
+	s.mu.Unlock()
+	book.mu.Lock() // after a reading that is under way
+	defer book.mu.Unlock()
+	for _, id := range ids {
+		delete(book.tags.said, id)
+	}
 }
 
 // stale reports whether we have written to a service that was not described since.
@@ -240,110 +270,6 @@ func (r *serviceReader) caches(ctx context.Context) error {
 		}
 		return out.Marker, nil
 	})
-}
-
-func (r *serviceReader) balancers(ctx context.Context) error {
-	api := elb.NewFromConfig(r.p.base, func(o *elb.Options) { o.Region = r.region })
-	kinds := map[elbtypes.LoadBalancerTypeEnum]cloud.ServiceKind{
-		elbtypes.LoadBalancerTypeEnumApplication: cloud.ApplicationLoadBalancer, elbtypes.LoadBalancerTypeEnumNetwork: cloud.NetworkLoadBalancer,
-		elbtypes.LoadBalancerTypeEnumGateway: cloud.GatewayLoadBalancer,
-	}
-	err := r.paged("DescribeLoadBalancers", func(mark *string) (*string, error) {
-		out, err := api.DescribeLoadBalancers(ctx, &elb.DescribeLoadBalancersInput{Marker: mark})
-		if err != nil {
-			return nil, err
-		}
-		for _, x := range out.LoadBalancers {
-			kind, known := kinds[x.Type]
-			if !known {
-				continue
-			}
-			d := description{Service: cloud.Service{
-				ID: awssdk.ToString(x.LoadBalancerArn), Kind: kind, Name: awssdk.ToString(x.LoadBalancerName), NetworkID: awssdk.ToString(x.VpcId),
-				DNSName: awssdk.ToString(x.DNSName), GroupIDs: slices.Clone(x.SecurityGroups),
-			}}
-			if len(d.GroupIDs) == 0 {
-				d.Fixed = "it was made without security groups, and can never have any"
-			}
-			if err := r.add(d); err != nil {
-				return nil, err
-			}
-		}
-		return out.NextMarker, nil
-	})
-	if err != nil {
-		return err
-	}
-	at := map[string]*description{}
-	var arns []string
-	for i := range r.found {
-		at[r.found[i].ID], arns = &r.found[i], append(arns, r.found[i].ID)
-	}
-	for chunk := range slices.Chunk(arns, balancersOfTags) {
-		out, err := api.DescribeTags(ctx, &elb.DescribeTagsInput{ResourceArns: chunk})
-		if err != nil {
-			return classify("DescribeTags", err, r.p.cfg.Now())
-		}
-		for _, of := range out.TagDescriptions {
-			if d := at[awssdk.ToString(of.ResourceArn)]; d != nil {
-				for _, t := range of.Tags {
-					d.tag(t.Key, t.Value)
-				}
-			}
-		}
-	}
-	for _, id := range arns {
-		if err := r.listeners(ctx, api, at[id]); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// listeners reads the ports of a balancer. Each has a name with its number; one without is that of
-// the only one of its protocol.
-func (r *serviceReader) listeners(ctx context.Context, api *elb.Client, d *description) error {
-	only := map[string]cloud.ServicePort{}
-	count := map[string]int{}
-	err := r.paged("DescribeListeners", func(mark *string) (*string, error) {
-		out, err := api.DescribeListeners(ctx, &elb.DescribeListenersInput{LoadBalancerArn: &d.ID, Marker: mark})
-		if err != nil {
-			return nil, err
-		}
-		for _, x := range out.Listeners {
-			name := strings.ReplaceAll(strings.ToLower(string(x.Protocol)), "_", "-")
-			for _, protocol := range protocolsOf(x.Protocol) {
-				if port := awssdk.ToInt32(x.Port); d.listens(fmt.Sprintf("%s-%d", name, port), protocol, port) {
-					count[name]++
-					only[name] = d.Ports[len(d.Ports)-1]
-				}
-				name = "udp" // beside TCP
-			}
-		}
-		return out.NextMarker, nil
-	})
-	for name, p := range only {
-		if count[name] == 1 {
-			d.listens(name, p.Protocol, int32(p.Port))
-		}
-	}
-	slices.SortFunc(d.Ports, func(a, b cloud.ServicePort) int {
-		return cmp.Or(cmp.Compare(a.Port, b.Port), cmp.Compare(a.Name, b.Name))
-	})
-	return err
-}
-
-// protocolsOf are those that a listener takes; none if it has no port.
-func protocolsOf(p elbtypes.ProtocolEnum) []int {
-	switch p {
-	case elbtypes.ProtocolEnumUdp:
-		return []int{cloud.UDP}
-	case elbtypes.ProtocolEnumTcpUdp:
-		return []int{cloud.TCP, cloud.UDP}
-	case elbtypes.ProtocolEnumGeneve:
-		return nil
-	}
-	return []int{cloud.TCP}
 }
 
 func (r *serviceReader) endpoints(ctx context.Context) error {

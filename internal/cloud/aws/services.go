@@ -39,6 +39,7 @@ type Shown struct {
 
 	mu      sync.Mutex
 	regions map[string]knowledge
+	books   map[string]*balancerBook // by region
 	// written are the services that were written to and not described since, by ID, with the number
 	// of the last writing; writings counts these.
 	written  map[string]int
@@ -59,7 +60,7 @@ func newShown(p *Provider, inner interface {
 	cloud.Provider
 	cloud.Refresher
 }, kinds []cloud.ServiceKind) *Shown {
-	s := &Shown{Provider: p, inner: inner, kinds: map[cloud.ServiceKind]bool{}, regions: map[string]knowledge{}, written: map[string]int{}}
+	s := &Shown{Provider: p, inner: inner, kinds: map[cloud.ServiceKind]bool{}, regions: map[string]knowledge{}, written: map[string]int{}, books: map[string]*balancerBook{}}
 	for _, k := range kinds {
 		s.kinds[k] = true
 	}

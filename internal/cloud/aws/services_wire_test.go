@@ -34,9 +34,11 @@ accounts:
       vms:
       - {name: web-1, ip: 10.1.1.10, groups: [web]}
       targetGroups:
-      - {name: web, protocol: HTTP, port: 8080, targets: [web-1]}
+      - {name: web, protocol: HTTP, port: 8080, targets: [web-1], healthPort: 8081}
+      - {name: plain, protocol: TCP, port: 9000, targets: [10.1.1.10], preserveClientIP: true}
       services:
       - {kind: application-load-balancer, name: front, groups: [web], listeners: [HTTP 80 to web], tags: {tier: edge}}
+      - {kind: network-load-balancer, name: pass, listeners: [TCP_UDP 53 to plain]}
       - {kind: database, name: orders, engine: postgres, multiZone: true, groups: [db], tags: {team: shop}}
       - {kind: database, name: left, engine: mysql, groups: [twins]}
       - {kind: database, name: right, engine: mysql, groups: [twins]}
@@ -100,7 +102,7 @@ func TestServicesOverTheWire(t *testing.T) {
 			t.Errorf("%s: %q, want %q", name, got[name], want)
 		}
 	}
-	if len(got) != 8 {
+	if len(got) != 9 {
 		t.Errorf("%q", got)
 	}
 	for _, x := range snap.Services {
@@ -126,6 +128,82 @@ func TestServicesOverTheWire(t *testing.T) {
 	}
 	if !asked["DescribeDBInstances"] || asked["DescribeLoadBalancers"] || asked["ListFunctions"] || asked["DescribeVpcEndpoints"] {
 		t.Errorf("%v", asked)
+	}
+}
+
+// handsOn are the listeners of a load balancer in short.
+func handsOn(s *cloud.Snapshot, name string) (out []string) {
+	for _, x := range s.Services {
+		if x.Name != name {
+			continue
+		}
+		for _, l := range x.Listeners {
+			for _, g := range l.Groups {
+				text := fmt.Sprintf("%d %d to %s %t %s", l.Protocol, l.Port, g.Name, g.Preserved, g.Unknown)
+				for _, t := range g.Targets {
+					text += fmt.Sprintf(" [%s%v%s:%d/%d]", t.VMID[:min(2, len(t.VMID))], t.Addr, t.ServiceID, t.Port, t.HealthPort)
+				}
+				out = append(out, text)
+			}
+		}
+	}
+	return out
+}
+
+// TestTargetsOverTheWire: listeners with their target groups and targets, from whom these see
+// traffic come, and where their health is checked; without the rights the balancers are known all
+// the same, and it is told which right is missing.
+func TestTargetsOverTheWire(t *testing.T) {
+	t.Parallel()
+	document, err := policies.Document(policies.Pins{Mode: policies.Plan, Services: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	application, network := []string{"6 80 to web false  [i-invalid IP:8080/8081]"}, []string{"6 53 to plain true  [10.1.1.10:9000/9000]", "17 53 to plain true  [10.1.1.10:9000/9000]"}
+	unread := func(list []string) (out []string) {
+		for _, text := range list {
+			out = append(out, text[:strings.Index(text, " to ")]+map[bool]string{true: " to web", false: " to plain"}[strings.Contains(text, " web")]+" false its targets were not read")
+		}
+		return out
+	}
+	for _, c := range []struct {
+		lacks                string
+		application, network []string
+	}{
+		{"", application, network},
+		{"DescribeTargetGroups", unread(application), unread(network)},
+		{"DescribeTargetHealth", unread(application), unread(network)},
+		{"DescribeTargetGroupAttributes", application, unread(network)},
+	} {
+		text := string(document)
+		if c.lacks != "" {
+			text = strings.Replace(text, `"elasticloadbalancing:`+c.lacks+`"`, `"elasticloadbalancing:Nothing"`, 1)
+		}
+		rights, err := iam.Parse([]byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := servedLab(t, rights)
+		provider := l.provider.Show(cloud.ServiceKinds())
+		for range 2 {
+			snap, err := provider.Observe(t.Context(), l.scope())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if faults := snap.ServiceFaults; (len(faults) > 0) != (c.lacks != "") || len(faults) > 0 && (faults[0].API != "Elastic Load Balancing targets" ||
+				!strings.Contains(faults[0].Right, c.lacks) || cloud.ClassOf(faults[0].Err) != cloud.Auth || len(faults[0].Kinds) > 0) {
+				t.Errorf("without %s: %+v", c.lacks, faults)
+			}
+			if got := handsOn(snap, "pass"); !slices.Equal(got, c.network) {
+				t.Errorf("without %s: %q, want %q", c.lacks, got, c.network)
+			}
+			if got := readServices(snap)["ApplicationLoadBalancer front"]; !strings.HasPrefix(got, "http=80 http-80=80; map[tier:edge]; ") {
+				t.Errorf("without %s: %q", c.lacks, got)
+			}
+			if got := handsOn(snap, "front"); !slices.Equal(got, c.application) {
+				t.Errorf("without %s: %q, want %q", c.lacks, got, c.application)
+			}
+		}
 	}
 }
 

@@ -220,12 +220,8 @@ func (w writer) untagDatabase(ctx context.Context, _ string) error {
 // the op is done when its interfaces hold them.
 func (s *Shown) Apply(ctx context.Context, scope cloud.Scope, op cloud.Op) (string, error) {
 	if isService(op.Target) {
-		s.mu.Lock()
-		s.writings++
-		for _, id := range op.Subjects() {
-			s.written[id] = s.writings
-		}
-		s.mu.Unlock()
+		s.wrote(scope.Region, op.Subjects())
+		defer s.wrote(scope.Region, op.Subjects())
 	}
 	id, err := s.Provider.Apply(ctx, scope, op)
 	if err == nil && op.Kind == cloud.OpSetInterfaceGroups && isService(op.Target) {

@@ -22,7 +22,14 @@ func sameServices(a, b *cloud.Snapshot) bool {
 func sameService(x, y *cloud.Service) bool {
 	return x.ID == y.ID && x.Kind == y.Kind && x.Name == y.Name && x.NetworkID == y.NetworkID && x.DNSName == y.DNSName && x.Fixed == y.Fixed &&
 		x.Ambiguous == y.Ambiguous && maps.Equal(x.Tags, y.Tags) && slices.Equal(x.Ports, y.Ports) && slices.Equal(x.Interfaces, y.Interfaces) &&
-		slices.Equal(x.Private, y.Private) && slices.Equal(x.Public, y.Public) && slices.Equal(x.GroupIDs, y.GroupIDs)
+		slices.Equal(x.Private, y.Private) && slices.Equal(x.Public, y.Public) && slices.Equal(x.GroupIDs, y.GroupIDs) &&
+		slices.EqualFunc(x.Listeners, y.Listeners, sameListener)
+}
+
+func sameListener(x, y cloud.ServiceListener) bool {
+	return x.Protocol == y.Protocol && x.Port == y.Port && slices.EqualFunc(x.Groups, y.Groups, func(a, b cloud.TargetGroup) bool {
+		return a.ID == b.ID && a.Name == b.Name && a.NetworkID == b.NetworkID && a.Preserved == b.Preserved && a.Unknown == b.Unknown && slices.Equal(a.Targets, b.Targets)
+	})
 }
 
 func sameFault(x, y cloud.ServiceFault) bool {

@@ -128,6 +128,19 @@ func (p Point) Service() *cloud.Service {
 	return nil
 }
 
+// FrontOf is an address of a further service of the region, by its ID; not valid if there is none.
+func (p Point) FrontOf(service string) netip.Addr {
+	if p.region == nil {
+		return netip.Addr{}
+	}
+	for i := range p.region.snapshot.Services {
+		if s := &p.region.snapshot.Services[i]; s.ID == service && len(s.Private) > 0 {
+			return s.Private[0]
+		}
+	}
+	return netip.Addr{}
+}
+
 // Region is the region of the interface; empty for others.
 func (p Point) Region() string {
 	if p.region == nil {
@@ -349,6 +362,9 @@ const (
 // filter judges a packet at one of its ends by the rules of its groups: other is the other end,
 // which is seen by an address.
 func (c *Cloud) filter(self, other Point, seen netip.Addr, byAddress bool, d cloud.Direction, s flow.Service) *Filter {
+	if self.Interface.Managed && len(self.Interface.GroupIDs) == 0 { // as of load balancers that were made without any
+		return c.unfiltered(self)
+	}
 	out := &Filter{Interface: self.Interface, Held: held(self)}
 	for _, g := range out.Held {
 		for i := range g.Rules {

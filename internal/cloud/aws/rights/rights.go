@@ -256,6 +256,7 @@ func readServices() statement {
 	return statement{Sid: "ReadServices", Effect: "Allow", Resource: values{"*"}, Action: values{
 		"ec2:DescribeVpcEndpoints", "elasticache:DescribeCacheClusters", "elasticfilesystem:DescribeFileSystems",
 		"elasticloadbalancing:DescribeListeners", "elasticloadbalancing:DescribeLoadBalancers", "elasticloadbalancing:DescribeTags",
+		"elasticloadbalancing:DescribeTargetGroupAttributes", "elasticloadbalancing:DescribeTargetGroups", "elasticloadbalancing:DescribeTargetHealth",
 		"lambda:ListFunctions", "rds:DescribeDBInstances",
 	}}
 }

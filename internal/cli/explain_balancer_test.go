@@ -1,0 +1,421 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/aws"
+	"github.com/nephele-io/nephele/internal/controller"
+	"github.com/nephele-io/nephele/internal/explain"
+	"github.com/nephele-io/nephele/internal/preview"
+	"github.com/nephele-io/nephele/internal/seed"
+	"github.com/nephele-io/nephele/internal/sim"
+	"github.com/nephele-io/nephele/internal/sim/estate"
+	"github.com/nephele-io/nephele/internal/sim/world"
+)
+
+// TestThroughBalancersIsWhatTheCloudDoes holds what explain says of every hop of flows to load
+// balancers against the simulator: on random accounts, before and after random policies on their
+// targets are enforced, with client addresses preserved and not.
+func TestThroughBalancersIsWhatTheCloudDoes(t *testing.T) {
+	t.Parallel()
+	random := rand.New(rand.NewPCG(seed.Of(t), 16))
+	seen := map[string]int{}
+	for range 6 {
+		w := newBalancedWorld(t, random)
+		policies := w.policies(2)
+		for _, when := range []string{"before", "enforced"} {
+			w.wantAll(t, policies)
+			w.compareHops(t, when, seen)
+			w.wantAll(t, policies)
+			w.perform(t, -1)
+		}
+		if t.Failed() {
+			return
+		}
+	}
+	t.Logf("%v", seen)
+	for what, least := range map[string]int{"Allow": 20, "Drop": 20, "Unknown": 5, "preserved": 20, "not preserved": 20, "not in use": 20, "health cut": 20} {
+		if seen[what] < least {
+			t.Errorf("%d times %s, want at least %d: %v", seen[what], what, least, seen)
+		}
+	}
+}
+
+// balancedWorld is a VPC with load balancers before its VMs.
+type balancedWorld struct{ *explainWorld }
+
+func newBalancedWorld(t *testing.T, random *rand.Rand) *balancedWorld {
+	t.Helper()
+	var b strings.Builder
+	pick := func(of ...string) string { return of[random.IntN(len(of))] }
+	b.WriteString("accounts:\n- id: \"111122223333\"\n  regions:\n  - name: us-west-2\n    vpcs:\n    - name: shop\n      id: vpc-00000001\n      cidrs: [10.1.0.0/16]\n      groups:\n")
+	machines, fronts := []string{"g0", "g1"}, []string{"g2", "g3"}
+	for _, g := range slices.Concat(machines, fronts) {
+		rules, from := []string{}, []string{"any", "10.1.0.0/16", "10.1.1.0/24"}
+		if slices.Contains(machines, g) { // what groups of balancers refer to keeps machines from being taken over
+			from = append(from, "g0", "g2", "g3")
+		}
+		for range 1 + random.IntN(3) {
+			rules = append(rules, strconv.Quote(pick("tcp 80", "tcp 8080", "tcp 8000-9000", "all", "all")+" from "+pick(from...)))
+		}
+		if random.IntN(3) == 0 {
+			rules = append(rules, strconv.Quote(pick("tcp 8080", "all")+" to "+pick("any", "10.1.0.0/17", "10.1.1.0/24")))
+		}
+		slices.Sort(rules)
+		fmt.Fprintf(&b, "      - {name: %s, rules: [%s]}\n", g, strings.Join(slices.Compact(rules), ", "))
+	}
+	b.WriteString("      vms:\n")
+	for i := range 5 {
+		fmt.Fprintf(&b, "      - {name: vm-%d, ip: 10.1.1.%d, groups: [%s], tags: {app: %s}}\n", i, 10+i, pick(machines...), pick("web", "db"))
+	}
+	b.WriteString("      targetGroups:\n")
+	for i := range 6 {
+		protocol, targets := "HTTP", []string{}
+		if i >= 2 {
+			protocol = pick("TCP", "TCP", "UDP")
+		}
+		ip := random.IntN(2) == 0
+		for k := range 5 {
+			switch {
+			case random.IntN(2) == 0:
+			case ip:
+				targets = append(targets, fmt.Sprintf("10.1.1.%d", 10+k))
+			default:
+				targets = append(targets, fmt.Sprintf("vm-%d", k))
+			}
+		}
+		more := pick("", ", healthPort: 8081", ", healthPort: 8080")
+		if i >= 2 {
+			more += pick("", "", ", preserveClientIP: true", ", preserveClientIP: false")
+		}
+		fmt.Fprintf(&b, "      - {name: t%d, protocol: %s, port: %s, targets: [%s]%s}\n", i, protocol, pick("80", "8080"), strings.Join(targets, ", "), more)
+	}
+	b.WriteString("      services:\n")
+	for i := range 2 {
+		fmt.Fprintf(&b, "      - {kind: application-load-balancer, name: app-%d, groups: [%s], listeners: [HTTP 80 to t%d]}\n", i, pick(fronts...), i)
+		holds := ""
+		if random.IntN(2) == 0 {
+			holds = "groups: [" + pick(fronts...) + "], "
+		}
+		fmt.Fprintf(&b, "      - {kind: network-load-balancer, name: net-%d, %slisteners: [TCP_UDP 80 to t%d, TCP_UDP 81 to t%d]}\n", i, holds, 2+2*i, 3+2*i)
+	}
+	file := filepath.Join(t.TempDir(), "estate.yaml")
+	if err := os.WriteFile(file, []byte(b.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	state, _, err := estate.Load(file)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, b.String())
+	}
+	server, err := sim.Start(t.Context(), sim.Options{State: state, Seed: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = server.Close() })
+	provider, err := aws.New(aws.Config{
+		Credential: cloudv1alpha1.AWSCredential{AccessKeyID: estate.DefaultAccessKeyID, AccessKeySecret: estate.DefaultSecret},
+		Region:     "us-west-2", Endpoint: server.URL(), UserAgent: "test",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &balancedWorld{&explainWorld{Rand: random, server: server, provider: provider, tags: []string{"web", "db"}}}
+}
+
+func (w *balancedWorld) policies(n int) []string {
+	var out []string
+	for i := range n {
+		var rules []string
+		for range 1 + w.IntN(2) {
+			peer := []string{
+				"externalEntitySelector: {matchLabels: {nephe.antrea.io/kind: cloudnativeservice}}", "ipBlock: {cidr: 10.1.1.0/24}",
+				"externalEntitySelector: {matchLabels: {nephe.antrea.io/tag-app: web}}", "ipBlock: {cidr: 0.0.0.0/0}",
+				"externalEntitySelector: {matchLabels: {nephe.antrea.io/tag-app: db}}",
+			}[w.IntN(5)]
+			port := []string{"port: 80", "port: 8080", "port: 8000, endPort: 9000"}[w.IntN(3)]
+			rules = append(rules, fmt.Sprintf("{action: %s, from: [{%s}], ports: [{protocol: TCP, %s}]}", []string{"Allow", "Allow", "Drop"}[w.IntN(3)], peer, port))
+		}
+		out = append(out, fmt.Sprintf("---\napiVersion: crd.antrea.io/v1beta1\nkind: NetworkPolicy\nmetadata: {name: p%d, namespace: vms}\nspec:\n  priority: %d\n"+
+			"  appliedTo: [{externalEntitySelector: {matchLabels: {nephe.antrea.io/tag-app: %s}}}]\n  ingress: [%s]\n", i, i+1, w.tags[w.IntN(2)], strings.Join(rules, ", ")))
+	}
+	return out
+}
+
+// wantAll makes what is wanted the policies, on all VMs, and imports the services.
+func (w *balancedWorld) wantAll(t *testing.T, policies []string) {
+	t.Helper()
+	manifests := `
+apiVersion: v1
+kind: Namespace
+metadata: {name: vms}
+---
+apiVersion: crd.cloud.antrea.io/v1alpha1
+kind: CloudProviderAccount
+metadata: {name: a, namespace: vms}
+spec:
+  awsConfig: {region: [us-west-2], secretRef: {name: s, namespace: vms, key: k}}
+---
+apiVersion: crd.cloud.antrea.io/v1alpha1
+kind: CloudEntitySelector
+metadata: {name: all, namespace: vms}
+spec:
+  accountName: a
+  accountNamespace: vms
+  vmSelector: [{vpcMatch: {matchID: vpc-00000001}}]
+  nativeSelector: [{vpcMatch: {matchID: vpc-00000001}}]
+` + strings.Join(policies, "")
+	in, err := preview.LoadInputs([]string{"-"}, strings.NewReader(manifests))
+	if err != nil || len(in.Refused) > 0 {
+		t.Fatalf("%v, refused %v\n%s", err, in.Refused, manifests)
+	}
+	w.planner = &preview.Planner{In: in, ClusterID: "test", Lowerers: controller.LowererOf, Open: func(context.Context, *cloudv1alpha1.CloudProviderAccount) (preview.Reader, error) {
+		return w.provider, nil
+	}}
+}
+
+// compareHops asks about flows from every VM to every front end.
+func (w *balancedWorld) compareHops(t *testing.T, when string, seen map[string]int) {
+	t.Helper()
+	c, err := w.planner.ReadAll(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	snap := c.Observed[0].Snapshots[0]
+	for _, n := range snap.Interfaces {
+		if n.VMID == "" {
+			continue
+		}
+		for _, s := range snap.Services {
+			for _, front := range s.Private {
+				protocol, port := []string{"TCP", "UDP"}[w.IntN(4)/3], []int{80, 81}[w.IntN(2)]
+				q := explain.Question{From: n.PrivateIPs[0].String(), To: front.String(), Protocol: protocol, Port: strconv.Itoa(port)}
+				flow := world.Flow{Src: world.End{NIC: n.ID, Addr: n.PrivateIPs[0]}, Dst: world.End{VPC: s.NetworkID, Addr: front}, Protocol: map[string]int{"TCP": 6, "UDP": 17}[protocol], Port: port}
+				truth, through, err := w.server.World().Through(flow)
+				if err != nil {
+					t.Fatal(err)
+				}
+				got, err := c.Answer(q)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if wrong := differs(got, truth, through, seen); wrong != "" {
+					t.Errorf("%s, %s -> %s (%s): %s\nthe simulator: %+v\n%s", when, q.From, q.To, s.Name, wrong, truth, explanationText(got))
+					return
+				}
+			}
+		}
+	}
+}
+
+// differs says in what an answer is not what the simulator says.
+func differs(got *explain.Explanation, truth world.Passage, through bool, seen map[string]int) string {
+	b := got.Balanced
+	if !through || b == nil {
+		if through != (b != nil) {
+			return fmt.Sprintf("through a balancer: %t", b != nil)
+		}
+		return ""
+	}
+	seen[got.Verdict]++
+	if entry := got.Egress.Outcome == "Allow" && got.Ingress.Outcome == "Allow"; entry != truth.Entry.Allowed {
+		return "the way to the front end"
+	}
+	if len(b.Targets) != len(truth.Targets) {
+		return "the number of targets"
+	}
+	used := map[bool]bool{}
+	for _, have := range truth.Targets {
+		i := slices.IndexFunc(b.Targets, func(x explain.BalancedTarget) bool { return sameTarget(x, have) })
+		if i < 0 {
+			return "no target " + have.Target.ID
+		}
+		x := b.Targets[i]
+		switch {
+		case x.Preserved != truth.Preserved || x.Traffic.From != have.From.String() || int(x.Traffic.Port) != have.Port:
+			return "from where " + have.Target.ID + " sees it come"
+		case (x.Traffic.Verdict == "Allow") != have.Verdict.Allowed:
+			return "the way to " + have.Target.ID + ": " + have.Verdict.Reason
+		case (x.Health.Verdict == "Allow") != have.Health.Allowed:
+			return "health checks of " + have.Target.ID + ": " + have.Health.Reason
+		case x.InUse != have.InUse:
+			return "in use: " + have.Target.ID
+		}
+		if x.InUse {
+			used[have.Verdict.Allowed] = true
+		} else {
+			seen["not in use"]++
+		}
+		if !have.Health.Allowed {
+			seen["health cut"]++
+		}
+		seen[string(x.Traffic.Ingress.Differs)]++
+	}
+	seen[map[bool]string{true: "preserved", false: "not preserved"}[truth.Preserved]]++
+	want := "Drop"
+	switch {
+	case !truth.Entry.Allowed || !used[true]:
+	case used[false]:
+		want = "Unknown"
+	default:
+		want = "Allow"
+	}
+	if got.Verdict != want {
+		return "the verdict is " + got.Verdict + ", want " + want
+	}
+	if truth.Allowed != (want != "Drop") {
+		return "the simulator lets it through otherwise"
+	}
+	return ""
+}
+
+// sameTarget reports whether an answer is about a target of the simulator.
+func sameTarget(x explain.BalancedTarget, have world.TargetPassage) bool {
+	if a, err := netip.ParseAddr(have.Target.ID); err == nil {
+		return x.Traffic.To == a.String()
+	}
+	return x.At.VM != nil && x.At.VM.ID == have.Target.ID
+}
+
+// TestPlanWarnsOfCutBalancers: a policy on the targets of a load balancer that lets in their
+// clients and not the balancer is warned of, with all that it takes to mend it; one that lets in
+// the balancer is not.
+func TestPlanWarnsOfCutBalancers(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "estate.yaml")
+	if err := os.WriteFile(file, []byte(balancedEstate), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	state, _, err := estate.Load(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, err := sim.Start(t.Context(), sim.Options{State: state, Seed: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = server.Close() })
+	provider, err := aws.New(aws.Config{
+		Credential: cloudv1alpha1.AWSCredential{AccessKeyID: estate.DefaultAccessKeyID, AccessKeySecret: estate.DefaultSecret},
+		Region:     "us-west-2", Endpoint: server.URL(), UserAgent: "test",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &balancedWorld{&explainWorld{server: server, provider: provider}}
+	policy := func(peer string, ports ...string) []string {
+		var text []string
+		for _, p := range ports {
+			text = append(text, "{protocol: TCP, port: "+p+"}")
+		}
+		return []string{"---\napiVersion: crd.antrea.io/v1beta1\nkind: NetworkPolicy\nmetadata: {name: web, namespace: vms}\nspec:\n  priority: 5\n" +
+			"  appliedTo: [{externalEntitySelector: {matchLabels: {nephe.antrea.io/tag-app: web}}}]\n  ingress: [{action: Allow, from: [" + peer + "], ports: [" + strings.Join(text, ", ") + "]}]\n"}
+	}
+	clients := "{externalEntitySelector: {matchLabels: {nephe.antrea.io/tag-app: client}}}"
+	balancer := "{externalEntitySelector: {matchLabels: {nephe.antrea.io/kind: cloudnativeservice}}}"
+	for _, c := range []struct {
+		name   string
+		policy []string
+		want   []string
+	}{
+		{"clients only", policy(clients, "8080"), []string{
+			"NetworkPolicy vms/web: what the load balancer front hands on is not let in to", "TCP port 8080 from 10.1.", "the health checks of the load balancer front",
+			"the health checks of the load balancer pass", "target group direct",
+		}},
+		{"the port of the traffic only", policy(balancer+", "+clients, "8080"), []string{"the health checks of the load balancer front", "the health checks of the load balancer pass"}},
+		{"the balancer", policy(balancer+", "+clients, "8080", "8081"), nil},
+	} {
+		w.wantAll(t, c.policy)
+		made, err := w.planner.Plan(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		answer := w.planner.Answer(made)
+		for i, text := range answer.Warnings {
+			if answer.WarningReasons[i] == "CutsBalancer" {
+				got = append(got, text)
+			}
+		}
+		all := strings.Join(got, "\n")
+		for _, part := range c.want {
+			if !strings.Contains(all, part) {
+				t.Errorf("%s: no %q in\n%s", c.name, part, all)
+			}
+		}
+		if len(c.want) == 0 && all != "" {
+			t.Errorf("%s: %s", c.name, all)
+		}
+		if strings.Contains(all, "what the load balancer pass hands on") {
+			t.Errorf("%s: its targets see the client\n%s", c.name, all)
+		}
+	}
+	// What explain says of the same, in words.
+	w.wantAll(t, policy(clients, "8080"))
+	w.perform(t, -1)
+	w.wantAll(t, policy(clients, "8080"))
+	computed, err := w.planner.ReadAll(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	snap := computed.Observed[0].Snapshots[0]
+	for name, parts := range map[string][]string{
+		"front": {
+			"TCP port 80: Drop", "the load balancer front takes it, and none of its targets does", "load balancer front hands it on:", "to VM vms/web-1 (target group web), TCP port 8080, from 10.1.",
+			"(the balancer's address): Drop", "isolated by AntreaNetworkPolicy vms/web", "health checks, TCP port 8081",
+		},
+		// The policy lets the client in by its label, which becomes a rule that names its group.
+		"pass": {"to VM vms/web-1 (target group direct), TCP port 8080, from 10.1.1.20 (the client's address, which is preserved): Drop", "if everything were enforced: Allow", "allow the client by its address"},
+	} {
+		i := slices.IndexFunc(snap.Services, func(s cloud.Service) bool { return s.Name == name })
+		answer, err := computed.Answer(explain.Question{From: "vms/client", To: snap.Services[i].Private[0].String(), Protocol: "TCP", Port: "80"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := explanationText(answer)
+		for _, part := range parts {
+			if !strings.Contains(text, part) {
+				t.Errorf("no %q in\n%s", part, text)
+			}
+		}
+	}
+	i := slices.IndexFunc(snap.Services, func(s cloud.Service) bool { return s.Name == "front" })
+	nobody, err := computed.Answer(explain.Question{From: "vms/client", To: snap.Services[i].Private[0].String(), Protocol: "TCP", Port: "443"})
+	if err != nil || nobody.Balanced != nil || !strings.Contains(explanationText(nobody), "does not listen at TCP port 443") {
+		t.Errorf("%v %s", err, explanationText(nobody))
+	}
+}
+
+// balancedEstate has a web tier behind an application and a network load balancer.
+const balancedEstate = `
+accounts:
+- id: "111122223333"
+  regions:
+  - name: us-west-2
+    vpcs:
+    - name: shop
+      id: vpc-00000001
+      cidrs: [10.1.0.0/16]
+      groups:
+      - {name: web, rules: ["tcp 1-65535 from any"]}
+      vms:
+      - {name: web-1, ip: 10.1.1.10, groups: [web], tags: {app: web}}
+      - {name: web-2, ip: 10.1.1.11, groups: [web], tags: {app: web}}
+      - {name: client, ip: 10.1.1.20, groups: [web], tags: {app: client}}
+      targetGroups:
+      - {name: web, protocol: HTTP, port: 8080, targets: [web-1, web-2], healthPort: 8081}
+      - {name: direct, protocol: TCP, port: 8080, targets: [web-1], healthPort: 8081}
+      services:
+      - {kind: application-load-balancer, name: front, groups: [web], listeners: [HTTP 80 to web]}
+      - {kind: network-load-balancer, name: pass, listeners: [TCP 80 to direct]}
+`
