@@ -9,8 +9,9 @@ import (
 // Joined returns the snapshot in which a native service whose groups can be set is what a VM is:
 // one machine with one interface. The interface has the ID, the tags and all addresses of the
 // service, and stands for those that the cloud has made for it, which hold one list of groups
-// between them. Services of which that cannot be said stay what they are, interfaces that are
-// managed. The snapshot itself does not change; one without such services is returned as it is.
+// between them. One whose tags are not known at present says so (Interface.Unread). Services of
+// which none of that can be said stay what they are, interfaces that are managed. The snapshot
+// itself does not change; one without such services is returned as it is.
 //
 // Where the interfaces do not hold the same, because one is new or a change is under way, the one
 // that stands for them holds what any of them holds.
@@ -18,11 +19,13 @@ func (s *Snapshot) Joined() *Snapshot {
 	in := map[string]*Service{} // by the ID of an interface
 	for i := range s.Services {
 		x := &s.Services[i]
-		if x.Fixed != "" || x.Ambiguous != "" {
+		if x.Fixed != "" && !x.Unread || x.Ambiguous != "" {
 			continue
 		}
 		for _, id := range x.Interfaces {
-			in[id] = x
+			if id != x.ID { // else nothing is known of it but the interface
+				in[id] = x
+			}
 		}
 	}
 	if len(in) == 0 {
@@ -41,7 +44,7 @@ func (s *Snapshot) Joined() *Snapshot {
 			continue
 		case joined[x] == nil:
 			joined[x] = &Interface{
-				ID: x.ID, NetworkID: n.NetworkID, SubnetID: n.SubnetID, OwnerID: n.OwnerID, VMID: x.ID, Tags: x.Tags, Service: x.Kind, Alone: x.Alone, Description: n.Description,
+				ID: x.ID, NetworkID: n.NetworkID, SubnetID: n.SubnetID, OwnerID: n.OwnerID, VMID: x.ID, Tags: x.Tags, Service: x.Kind, Alone: x.Alone, Unread: x.Fixed, Description: n.Description,
 			}
 			made = append(made, joined[x])
 			out.VMs = append(out.VMs, VM{ID: x.ID, Name: x.Name, NetworkID: n.NetworkID, State: VMRunning, Tags: x.Tags, Interfaces: []string{x.ID}})

@@ -28,6 +28,8 @@ func TestJoined(t *testing.T) {
 			{ID: "arn:b", Kind: cloud.LambdaFunction, Interfaces: []string{"eni-3"}, Fixed: "it is a function"},
 			{ID: "arn:c", Kind: cloud.RDSInstance, Interfaces: []string{"eni-4"}, Ambiguous: "it may be another's"},
 			{ID: "arn:d", Kind: cloud.RDSInstance},
+			{ID: "eni-8", Kind: cloud.RDSInstance, Interfaces: []string{"eni-8"}, Fixed: "not read", Unread: true},
+			{ID: "eni-9", Kind: cloud.RDSInstance, Interfaces: []string{"eni-9"}, Fixed: "not read", Unread: true},
 		},
 	}
 	before := *s

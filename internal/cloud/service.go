@@ -50,6 +50,9 @@ type Service struct {
 	// Fixed says why its groups cannot be set, in words for people; empty if they can, by Apply
 	// with the ID of the service in place of that of an interface. Its tags are known then.
 	Fixed string
+	// Unread is true if Fixed is only because its tags are not known at present. It may hold groups
+	// of ours then.
+	Unread bool
 	// Alone is true if it is told apart from others by its groups, so that it shares none of ours.
 	Alone bool
 	// Ambiguous says why it is not known which interfaces are its, in words for people, so that

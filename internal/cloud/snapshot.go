@@ -159,6 +159,8 @@ type Interface struct {
 	// Service is the kind of the native service that the interface stands for, all interfaces of
 	// which hold its groups; see Snapshot.Joined. Empty for every other one.
 	Service ServiceKind
+	// Unread says why it is not known what it records, in words for people; empty if it is.
+	Unread string
 	// Alone is true if no other interface may hold the groups of ours that this one holds.
 	Alone bool
 	// Requester is who made an interface of a service, in the cloud's own words, and Type what the

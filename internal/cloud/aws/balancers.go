@@ -403,7 +403,7 @@ func (r *serviceReader) equip(groups map[string]elbtypes.TargetGroup) error {
 		d := &r.found[i]
 		var told bool
 		if d.Tags, told = r.book.tags.get(d.ID); !told {
-			d.Fixed = cmp.Or(d.Fixed, unread)
+			d.unknown()
 		}
 		listeners, asked := r.book.listeners.get(d.ID)
 		if !asked {

@@ -95,7 +95,7 @@ func (s *Shown) describe(ctx context.Context, region string, kinds map[cloud.Ser
 				for _, d := range before.services {
 					if slices.Contains(api.kinds, d.Kind) && kinds[d.Kind] {
 						if s.stale(d.ID) {
-							d.Fixed = cmp.Or(d.Fixed, unread)
+							d.unknown()
 						}
 						out.services = append(out.services, d)
 					}
@@ -351,6 +351,13 @@ func (r *serviceReader) functions(ctx context.Context) error {
 		}
 		return out.NextMarker, nil
 	})
+}
+
+// unknown notes that the tags of a service are not known.
+func (d *description) unknown() {
+	if d.Fixed == "" {
+		d.Fixed, d.Unread = unread, true
+	}
 }
 
 // tag gives a service a tag.

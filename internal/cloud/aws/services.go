@@ -382,7 +382,7 @@ func servicesOf(snap *cloud.Snapshot, d *described, whose map[string]string) []c
 		if !seen {
 			i = len(out)
 			at[id] = i
-			out = append(out, cloud.Service{ID: id, Kind: m.kind, Name: m.name, NetworkID: nic.NetworkID, Fixed: cmp.Or(fixed(m.kind), unread)})
+			out = append(out, cloud.Service{ID: id, Kind: m.kind, Name: m.name, NetworkID: nic.NetworkID, Fixed: cmp.Or(fixed(m.kind), unread), Unread: fixed(m.kind) == ""})
 		}
 		mine := []*cloud.Interface{nic}
 		for _, known := range out[i].Interfaces {

@@ -78,9 +78,9 @@ func TestServicesOfInterfaces(t *testing.T) {
 	got := servicesOf(snap, &described{kinds: allKinds()}, nil)
 	want := []cloud.Service{
 		{ID: "arn:aws-cn:elasticloadbalancing:cn-north-1:111122223333:loadbalancer/app/front/50dc6c495c0c9188", Kind: cloud.ApplicationLoadBalancer, Name: "front", NetworkID: "vpc-1",
-			Interfaces: []string{"eni-1", "eni-2"}, Private: []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.1.1")}, GroupIDs: []string{"sg-1"}, Fixed: unread},
-		{ID: "eni-3", Kind: cloud.RDSInstance, NetworkID: "vpc-1", Interfaces: []string{"eni-3"}, Private: []netip.Addr{netip.MustParseAddr("10.0.0.3")}, GroupIDs: []string{"sg-2"}, Fixed: unread},
-		{ID: "eni-4", Kind: cloud.RDSInstance, NetworkID: "vpc-1", Interfaces: []string{"eni-4"}, Private: []netip.Addr{netip.MustParseAddr("10.0.0.4")}, GroupIDs: []string{"sg-2"}, Fixed: unread},
+			Interfaces: []string{"eni-1", "eni-2"}, Private: []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.1.1")}, GroupIDs: []string{"sg-1"}, Fixed: unread, Unread: true},
+		{ID: "eni-3", Kind: cloud.RDSInstance, NetworkID: "vpc-1", Interfaces: []string{"eni-3"}, Private: []netip.Addr{netip.MustParseAddr("10.0.0.3")}, GroupIDs: []string{"sg-2"}, Fixed: unread, Unread: true},
+		{ID: "eni-4", Kind: cloud.RDSInstance, NetworkID: "vpc-1", Interfaces: []string{"eni-4"}, Private: []netip.Addr{netip.MustParseAddr("10.0.0.4")}, GroupIDs: []string{"sg-2"}, Fixed: unread, Unread: true},
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v", got)

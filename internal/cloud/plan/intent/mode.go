@@ -57,7 +57,7 @@ func (s *Region) pin() {
 	s.Pinned = map[string]bool{}
 	for i := range s.Snap.Interfaces {
 		in := &s.Snap.Interfaces[i]
-		still := in.Managed || in.VMID != "" && s.In.Modes[VMRef{s.Snap.Region, in.VMID}].Still()
+		still := in.VMID != "" && s.In.Modes[VMRef{s.Snap.Region, in.VMID}].Still()
 		if !still && (s.In.Blocked[InterfaceKey{s.Snap.Region, in.ID}] == "" || Former(in) != nil) {
 			continue
 		}

@@ -21,7 +21,7 @@ func (s *Target) keepRules(c *Class) {
 func (s *Target) Stays() map[string]bool {
 	out := map[string]bool{}
 	for _, n := range s.NICs {
-		if n.Class != nil && s.literal[n.Class.key] || n.Managed && len(n.Ours) > 0 {
+		if n.Class != nil && s.literal[n.Class.key] {
 			out[n.ID] = true
 		}
 	}
