@@ -44,7 +44,8 @@ func (s *Snapshot) Joined() *Snapshot {
 			continue
 		case joined[x] == nil:
 			joined[x] = &Interface{
-				ID: x.ID, NetworkID: n.NetworkID, SubnetID: n.SubnetID, OwnerID: n.OwnerID, VMID: x.ID, Tags: x.Tags, Service: x.Kind, Alone: x.Alone, Unread: x.Fixed, Description: n.Description,
+				ID: x.ID, NetworkID: n.NetworkID, SubnetID: n.SubnetID, OwnerID: n.OwnerID, VMID: x.ID, Tags: x.Tags, Description: n.Description,
+				Service: x.Kind, Alone: x.Alone, Unread: x.Fixed,
 			}
 			made = append(made, joined[x])
 			out.VMs = append(out.VMs, VM{ID: x.ID, Name: x.Name, NetworkID: n.NetworkID, State: VMRunning, Tags: x.Tags, Interfaces: []string{x.ID}})
