@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -25,6 +26,7 @@ import (
 	"github.com/nephele-io/nephele/api/generated/crd"
 	deployment "github.com/nephele-io/nephele/config/controller"
 	"github.com/nephele-io/nephele/config/grants"
+	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/inventory"
 	"github.com/nephele-io/nephele/internal/controller"
 	"github.com/nephele-io/nephele/internal/platform/egress"
@@ -140,6 +142,12 @@ func preflightOptions(ctx context.Context, cfg *rest.Config, rights string, acce
 		p, err := open(config)
 		if err != nil {
 			return nil, err
+		}
+		var selectors cloudv1.CloudEntitySelectorList
+		if shown, can := p.(cloud.Provider); can && o.Client.List(ctx, &selectors) == nil {
+			p = inventory.Showing(shown, slices.DeleteFunc(selectors.Items, func(s cloudv1.CloudEntitySelector) bool {
+				return s.Spec.AccountNamespace != a.Namespace || s.Spec.AccountName != a.Name
+			}))
 		}
 		account, ok := p.(preflight.Account)
 		if !ok {

@@ -18,11 +18,14 @@ const (
 	VPCEndpoint             ServiceKind = "VPCEndpoint"
 	EFSFileSystem           ServiceKind = "EFSFileSystem"
 	LambdaFunction          ServiceKind = "LambdaFunction"
+	PrivateEndpoint         ServiceKind = "PrivateEndpoint"
 )
 
 // ServiceKinds are all kinds.
 func ServiceKinds() []ServiceKind {
-	return []ServiceKind{RDSInstance, ElastiCacheCluster, ApplicationLoadBalancer, NetworkLoadBalancer, GatewayLoadBalancer, VPCEndpoint, EFSFileSystem, LambdaFunction}
+	return []ServiceKind{
+		RDSInstance, ElastiCacheCluster, ApplicationLoadBalancer, NetworkLoadBalancer, GatewayLoadBalancer, VPCEndpoint, EFSFileSystem, LambdaFunction, PrivateEndpoint,
+	}
 }
 
 // Service is a native service: something of the cloud's own that has addresses in a network.

@@ -511,11 +511,29 @@ func (r *run) region(about string, s cloud.Scope, a Account, used map[string]boo
 	default:
 		r.say(OK, about+" rights", "", "all %d that were tried are there", allowed)
 	}
+	if snap != nil {
+		r.services(about+" services", snap)
+	}
 	for _, u := range untried {
 		r.say(Skipped, about+" rights", "", "%s", u)
 	}
 	if limits, err := a.Limits(r.ctx, s); err == nil && snap != nil {
 		r.quotas(about+" quotas", snap, limits)
+	}
+}
+
+// services says what of native services cannot be read: nothing else fails for want of these
+// rights.
+func (r *run) services(about string, snap *cloud.Snapshot) {
+	for _, f := range snap.ServiceFaults {
+		do := "look at it again later"
+		if cloud.ClassOf(f.Err) == cloud.Auth {
+			do = "give the right " + f.Right + ", or do without"
+		}
+		r.say(Warn, about, do, "%s cannot be read: %v", f.API, f.Err)
+	}
+	if len(snap.ServiceFaults) == 0 && len(snap.Services) > 0 {
+		r.say(OK, about, "", "all %d are read", len(snap.Services))
 	}
 }
 

@@ -37,6 +37,9 @@ type trial struct {
 	used   int
 	clock  time.Time
 	fails  error
+	// services are those that are read, faults what of them is not.
+	services []cloud.Service
+	faults   []cloud.ServiceFault
 }
 
 func (a *trial) Observe(context.Context, cloud.Scope) (*cloud.Snapshot, error) {
@@ -44,7 +47,7 @@ func (a *trial) Observe(context.Context, cloud.Scope) (*cloud.Snapshot, error) {
 	for range a.used {
 		g.Rules = append(g.Rules, cloud.Rule{Direction: cloud.Ingress})
 	}
-	return &cloud.Snapshot{Networks: []cloud.Network{{ID: "vpc-1"}}, Groups: []cloud.Group{g}}, nil
+	return &cloud.Snapshot{Networks: []cloud.Network{{ID: "vpc-1"}}, Groups: []cloud.Group{g}, Services: a.services, ServiceFaults: a.faults}, nil
 }
 
 func (*trial) Apply(context.Context, cloud.Scope, cloud.Op) (string, error) {
@@ -195,7 +198,11 @@ func TestFindings(t *testing.T) {
 			"FAIL account cloud/real eu-west-1 rights: denied: ec2:CreateTags on VPC vpc-1, ec2:CreateSecurityGroup on VPC vpc-1"},
 		"credentials are refused": {func(b *bench) { b.account.fails = errors.New("AuthFailure") }, "FAIL account cloud/real eu-west-1: the credentials are not accepted: AuthFailure"},
 		"another quota":           {func(b *bench) { b.account.used = 61 }, "WARN account cloud/real eu-west-1 quotas: there are 61 rules in a group and direction, more than the quota 60"},
-		"the Secret is missing":   {func(b *bench) { b.remove("keys") }, "FAIL account cloud/real credentials: the Secret cloud/keys cannot be read"},
+		"services are read":       {func(b *bench) { b.account.services = make([]cloud.Service, 3) }, "OK account cloud/real eu-west-1 services: all 3 are read"},
+		"services are not read": {func(b *bench) {
+			b.account.faults = []cloud.ServiceFault{{API: "RDS", Right: "rds:DescribeDBInstances", Err: &cloud.Error{Class: cloud.Auth, Err: errors.New("denied")}}}
+		}, "WARN account cloud/real eu-west-1 services: RDS cannot be read:"},
+		"the Secret is missing": {func(b *bench) { b.remove("keys") }, "FAIL account cloud/real credentials: the Secret cloud/keys cannot be read"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t)

@@ -5,7 +5,7 @@ import (
 )
 
 // NativeServiceKind says what a native service is.
-// +kubebuilder:validation:Enum=RDSInstance;ElastiCacheCluster;ApplicationLoadBalancer;NetworkLoadBalancer;GatewayLoadBalancer;VPCEndpoint;EFSFileSystem;LambdaFunction
+// +kubebuilder:validation:Enum=RDSInstance;ElastiCacheCluster;ApplicationLoadBalancer;NetworkLoadBalancer;GatewayLoadBalancer;VPCEndpoint;EFSFileSystem;LambdaFunction;PrivateEndpoint
 type NativeServiceKind string
 
 // The kinds of native services.
@@ -24,6 +24,9 @@ const (
 	NativeServiceEFSFileSystem NativeServiceKind = "EFSFileSystem"
 	// NativeServiceLambdaFunction is a function of Lambda that is attached to a VPC.
 	NativeServiceLambdaFunction NativeServiceKind = "LambdaFunction"
+	// NativeServicePrivateEndpoint is a private endpoint of Azure, by which a database, storage or
+	// another service is reached from a virtual network.
+	NativeServicePrivateEndpoint NativeServiceKind = "PrivateEndpoint"
 )
 
 // NativeServiceSelector selects native services. What is set narrows; at least one of kind,

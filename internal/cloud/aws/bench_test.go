@@ -7,7 +7,11 @@ import (
 	"io"
 	"net/http"
 	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,6 +20,7 @@ import (
 	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/aws"
+	"github.com/nephele-io/nephele/internal/cloud/pace"
 	"github.com/nephele-io/nephele/internal/sim"
 	"github.com/nephele-io/nephele/internal/sim/estate"
 	"github.com/nephele-io/nephele/internal/sim/world"
@@ -164,4 +169,82 @@ func BenchmarkObserve(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
+}
+
+// BenchmarkImportServices reads an account of 1,000 services for the first time, at the rates that
+// the cloud documents: a mixture of all kinds, and load balancers only.
+func BenchmarkImportServices(b *testing.B) {
+	for name, balancers := range map[string]int{"mixed": 200, "balancers": 1000} {
+		b.Run(name, func(b *testing.B) {
+			server, err := sim.Start(context.Background(), sim.Options{State: serving(b, 1000, balancers)})
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer func() { _ = server.Close() }()
+			calls, ports := 0, 0
+			for b.Loop() {
+				limiter := pace.New(pace.Options{Now: time.Now, After: time.After, Rate: aws.Documented})
+				var made atomic.Int64
+				p, err := aws.New(aws.Config{
+					Region: region, Endpoint: server.URL(),
+					Credential: v1alpha1.AWSCredential{AccessKeyID: estate.DefaultAccessKeyID, AccessKeySecret: estate.DefaultSecret},
+					Admit: func(ctx context.Context, owner, region, action string) (func(cloud.Class), error) {
+						made.Add(1)
+						return limiter.Admit(ctx, pace.Key{Account: owner, Region: region, Action: action})
+					},
+				})
+				if err != nil {
+					b.Fatal(err)
+				}
+				snap, err := p.Show(cloud.ServiceKinds()).Observe(b.Context(), cloud.Scope{Account: "ns/account", Region: region})
+				if err != nil || len(snap.Services) != 1000 || len(snap.ServiceFaults) > 0 {
+					b.Fatalf("%v: %d services, %+v", err, len(snap.Services), snap.ServiceFaults)
+				}
+				calls, ports = int(made.Load()), 0
+				for i := range snap.Services {
+					if len(snap.Services[i].Private) == 0 && snap.Services[i].Ambiguous == "" {
+						b.Fatalf("%s has no address", snap.Services[i].ID)
+					}
+					if len(snap.Services[i].Ports) > 0 {
+						ports++
+					}
+				}
+			}
+			b.ReportMetric(float64(calls), "calls")
+			b.ReportMetric(float64(ports), "with-ports")
+		})
+	}
+}
+
+// serving is an account with so many services, of which some are load balancers with a target each.
+func serving(b *testing.B, services, balancers int) world.State {
+	b.Helper()
+	var y strings.Builder
+	y.WriteString("accounts:\n- id: \"111122223333\"\n  regions:\n  - name: " + region + "\n    vpcs:\n    - name: shop\n      id: vpc-00000001\n      cidrs: [10.0.0.0/16]\n" +
+		"      groups:\n      - {name: web, rules: [\"tcp 80 from any\"]}\n      targetGroups:\n")
+	for i := range balancers {
+		fmt.Fprintf(&y, "      - {name: t%d, protocol: HTTP, port: 80, targets: [10.0.%d.%d]}\n", i, 200+i/250, 1+i%250)
+	}
+	y.WriteString("      services:\n")
+	for i := range services {
+		switch {
+		case i < balancers:
+			fmt.Fprintf(&y, "      - {kind: application-load-balancer, name: b%d, groups: [web], listeners: [HTTP 80 to t%d], tags: {app: a%d}}\n", i, i, i%20)
+		case i%3 == 0:
+			fmt.Fprintf(&y, "      - {kind: cache, name: c%d, engine: memcached, groups: [web]}\n", i)
+		case i%3 == 1:
+			fmt.Fprintf(&y, "      - {kind: endpoint, name: e%d, service: com.amazonaws.us-west-2.sqs, groups: [web]}\n", i)
+		default:
+			fmt.Fprintf(&y, "      - {kind: file-system, name: f%d, groups: [web]}\n", i)
+		}
+	}
+	file := filepath.Join(b.TempDir(), "estate.yaml")
+	if err := os.WriteFile(file, []byte(y.String()), 0o600); err != nil {
+		b.Fatal(err)
+	}
+	state, _, err := estate.Load(file)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return state
 }

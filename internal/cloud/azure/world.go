@@ -56,6 +56,8 @@ type vnet struct {
 		Name       string `json:"name"`
 		Properties struct {
 			NSG *reference `json:"networkSecurityGroup"`
+			// EndpointPolicies says whether the group is about private endpoints, too.
+			EndpointPolicies string `json:"privateEndpointNetworkPolicies"`
 		} `json:"properties"`
 	} `json:"subnets"`
 	Peerings []struct {
@@ -336,7 +338,27 @@ func (w *world) port(key string, n *nic) cloud.Interface {
 			out.PublicIPs = append(out.PublicIPs, x.addrs...)
 		}
 	}
+	if n.PrivateEndpoint.key() != "" && !w.filtersEndpoints(out.SubnetID) {
+		out.SubnetID = "" // no filter of a subnet is about it
+	}
 	return out
+}
+
+// filtersEndpoints reports whether the group of a subnet is about private endpoints in it, which it
+// is not unless somebody has said so.
+func (w *world) filtersEndpoints(subnet string) bool {
+	network, name, _ := strings.Cut(subnet, "/subnets/")
+	v := w.networks[network]
+	if v == nil {
+		return false
+	}
+	for i := range v.Subnets {
+		if strings.EqualFold(v.Subnets[i].Name, name) {
+			p := v.Subnets[i].Properties.EndpointPolicies
+			return strings.EqualFold(p, "Enabled") || strings.EqualFold(p, "NetworkSecurityGroupEnabled")
+		}
+	}
+	return false
 }
 
 // powerState is the state of a virtual machine by the code of its power state.

@@ -118,21 +118,28 @@ func policyName(p policySpec, i int) string {
 }
 
 func (v naive) matches(nic int, rule ruleSpec, r remote, k packet) bool {
-	if len(rule.Services) > 0 && !slices.ContainsFunc(rule.Services, func(s serviceSpec) bool { return v.matchesService(nic, s, k) }) {
-		return false
+	// A name of a port is the receiver's: the interface's own coming in, that of the member going
+	// out. An address has none.
+	named := func(vm int) bool {
+		return slices.ContainsFunc(rule.Services, func(s serviceSpec) bool { return v.matchesService(vm, s, k) })
 	}
+	receiver := v.NICs[nic].VM
+	if rule.Out {
+		receiver = -1
+	}
+	service := len(rule.Services) == 0 || named(receiver)
 	for _, b := range rule.Blocks {
 		in := netip.MustParsePrefix(b.CIDR).Contains(r.addr)
 		for _, x := range b.Except {
 			in = in && !netip.MustParsePrefix(x).Contains(r.addr)
 		}
-		if in {
+		if in && service {
 			return true
 		}
 	}
 	for _, a := range rule.Address {
 		for m := range len(v.VMs) + len(outsiders) {
-			if slices.Contains(v.of(m).set.Address[a], m) && v.isMember(nic, m, r) {
+			if slices.Contains(v.of(m).set.Address[a], m) && (service || rule.Out && named(m)) && v.isMember(nic, m, r) {
 				return true
 			}
 		}
@@ -140,9 +147,10 @@ func (v naive) matches(nic int, rule ruleSpec, r remote, k packet) bool {
 	return false
 }
 
-// matchesService reports whether a packet to the interface is of a service.
-func (v naive) matchesService(nic int, s serviceSpec, k packet) bool {
-	return slices.ContainsFunc(v.resolve(s, v.NICs[nic].VM), func(s serviceSpec) bool { return s.matches(k) })
+// matchesService reports whether a packet is of a service, the names of whose ports are those of
+// the VM; of no VM, if that is none of the account's.
+func (v naive) matchesService(vm int, s serviceSpec, k packet) bool {
+	return slices.ContainsFunc(v.resolve(s, vm), func(s serviceSpec) bool { return s.matches(k) })
 }
 
 func (s serviceSpec) matches(k packet) bool {

@@ -156,6 +156,9 @@ func (e *estate) resolve(s serviceSpec, vm int) []serviceSpec {
 		return []serviceSpec{s}
 	}
 	var out []serviceSpec
+	if vm < 0 || vm >= len(e.VMs) {
+		return nil
+	}
 	for _, p := range e.VMs[vm].Ports {
 		if p.Name == s.Name && (p.Protocol == s.Protocol || p.Protocol == "" && s.Protocol == "TCP") {
 			out = append(out, serviceSpec{Protocol: s.Protocol, From: p.Number, To: p.Number, Type: -1, Code: -1})

@@ -21,7 +21,8 @@ type route struct {
 	end    *cloud.Snapshot    // what is wanted when nobody waits any more
 	held   map[string][2]bool // its conflicts within the region
 	order  transition.Order
-	found  bool // set if order is that of survey
+	found  bool            // set if order is that of survey
+	stays  map[string]bool // groups that nothing would leave if they had others beside them
 }
 
 // routes finds the ways of all regions. Where some of what is wanted has to wait for something
@@ -30,7 +31,7 @@ func (c *planning) routes(revision string) []*route {
 	var out []*route
 	for _, s := range c.regions {
 		s.Settle()
-		r := &route{regional: s, change: transition.Change{
+		r := &route{regional: s, stays: map[string]bool{}, change: transition.Change{
 			From: s.Whole, Limits: s.Limits, Ours: s.Owned, Extended: s.Extended, Relabels: s.relabels(revision),
 			Fits:   func(rules []cloud.Rule) bool { return s.Lower.Fits(rules, target.QuotaOf(s.Region)) },
 			Stop:   func() { s.MayStop(); s.In.Effort.Spend(surveyEffort) },
@@ -50,7 +51,7 @@ func (c *planning) routes(revision string) []*route {
 				r.holdRevision(&r.change)
 				r.order, r.found = r.survey.Plan(), true
 			}
-			if r.outgrow() {
+			if r.inVain() || r.outgrow() {
 				r.Settle()
 				r.survey, r.end, again = nil, nil, true
 				continue
@@ -80,8 +81,35 @@ func (r *route) outgrow() (found bool) {
 	for _, v := range r.order.Blocked {
 		g := r.ByKey[v.Group]
 		full := v.Kind == transition.Room && v.Rule.Direction != ""
-		if full && g != nil && g.Existing != nil && !g.Class.Gathers && !r.Outgrown[v.Group] && len(r.Outgrown) < free {
+		if full && g != nil && g.Existing != nil && !g.Class.Gathers && !r.Outgrown[v.Group] && !r.stays[v.Group] && len(r.Outgrown) < free {
 			r.Outgrown[v.Group], found = true, true
+		}
+	}
+	return found
+}
+
+// inVain finds the outgrown groups that somebody would still hold after all steps. Their classes do
+// without groups beside them: the next plan, which sees room where this one has made some, would
+// remove these. It reports whether there are any.
+func (r *route) inVain() (found bool) {
+	if len(r.Outgrown) == 0 {
+		return false
+	}
+	holds := map[string][]string{}
+	for i := range r.Snap.Interfaces {
+		holds[r.Snap.Interfaces[i].ID] = r.Snap.Interfaces[i].GroupIDs
+	}
+	for _, st := range r.order.Steps {
+		if st.Op.Kind == cloud.OpSetInterfaceGroups {
+			holds[st.Op.Target] = st.Op.GroupIDs
+		}
+	}
+	for _, groups := range holds {
+		for _, id := range groups {
+			if r.Outgrown[id] {
+				delete(r.Outgrown, id)
+				r.stays[id], found = true, true
+			}
 		}
 	}
 	return found

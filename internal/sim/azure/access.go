@@ -88,7 +88,7 @@ func (c *Cloud) admitChange(by *Principal, action string, id ID) error {
 var canonical = map[string]string{
 	typeNSG: "Microsoft.Network/networkSecurityGroups", typeASG: "Microsoft.Network/applicationSecurityGroups", typeNIC: "Microsoft.Network/networkInterfaces",
 	typeVNet: "Microsoft.Network/virtualNetworks", typeSubnet: "Microsoft.Network/virtualNetworks/subnets", typePeering: "Microsoft.Network/virtualNetworks/virtualNetworkPeerings",
-	typeRule: "Microsoft.Network/networkSecurityGroups/securityRules", typePublicIP: "Microsoft.Network/publicIPAddresses",
+	typeEndpoint: "Microsoft.Network/privateEndpoints", typeRule: "Microsoft.Network/networkSecurityGroups/securityRules", typePublicIP: "Microsoft.Network/publicIPAddresses",
 	typeVM: "Microsoft.Compute/virtualMachines", typeSet: "Microsoft.Compute/virtualMachineScaleSets", typeInstance: "Microsoft.Compute/virtualMachineScaleSets/virtualMachines",
 	typeSetNIC: "Microsoft.Compute/virtualMachineScaleSets/virtualMachines/networkInterfaces",
 }

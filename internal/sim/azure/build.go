@@ -154,6 +154,23 @@ func (b *Builder) ScaleSet(group, name, subnet, nsg string, addresses ...string)
 	return nics
 }
 
+// Endpoint adds a private endpoint with its interface. It leads to the part of a service that
+// groupID names, such as sqlServer or blob.
+func (b *Builder) Endpoint(group, name, subnet, address, groupID string, tags map[string]string) (endpoint, nic string) {
+	endpoint = b.Add(group, "Microsoft.Network/privateEndpoints", name, map[string]any{
+		"subnet": map[string]any{"id": subnet}, "customDnsConfigs": []any{map[string]any{"fqdn": name + ".privatelink.example", "ipAddresses": []any{address}}},
+		"privateLinkServiceConnections": []any{map[string]any{"name": name, "properties": map[string]any{"groupIds": []any{groupID}}}},
+	}, tags)
+	nic = b.Add(group, "Microsoft.Network/networkInterfaces", name+".nic", map[string]any{
+		"privateEndpoint": map[string]any{"id": endpoint},
+		"ipConfigurations": []any{map[string]any{"name": "privateEndpointIpConfig", "properties": map[string]any{
+			"primary": true, "privateIPAddress": address, "privateIPAllocationMethod": "Dynamic", "privateIPAddressVersion": "IPv4", "subnet": map[string]any{"id": subnet},
+		}}},
+	}, nil)
+	b.find(endpoint).Properties["networkInterfaces"] = []any{map[string]any{"id": nic}}
+	return endpoint, nic
+}
+
 // Machine adds a running virtual machine with one interface. nsg may be empty.
 func (b *Builder) Machine(group, name, subnet, address, nsg string, asgs ...string) (machine, nic string) {
 	c := map[string]any{

@@ -18,6 +18,7 @@ const (
 	typeVM       = "microsoft.compute/virtualmachines"
 	typeSet      = "microsoft.compute/virtualmachinescalesets"
 	typeInstance = "microsoft.compute/virtualmachinescalesets/virtualmachines"
+	typeEndpoint = "microsoft.network/privateendpoints"
 	typeSetNIC   = "microsoft.compute/virtualmachinescalesets/virtualmachines/networkinterfaces"
 )
 
@@ -32,6 +33,8 @@ type subnet struct {
 	name     string
 	prefixes []netip.Prefix
 	nsg      string // key; empty if there is none
+	// endpoints tells that the group is about private endpoints as well.
+	endpoints bool
 }
 
 type peering struct {
@@ -43,6 +46,7 @@ type peering struct {
 type nic struct {
 	configurations []configuration
 	nsg            string // key; empty if there is none
+	endpoint       string // key of the private endpoint that it is of; empty for others
 }
 
 type configuration struct {
@@ -112,6 +116,7 @@ func parseNetwork(id ID, properties map[string]any) (*network, error) {
 				AddressPrefix   string     `json:"addressPrefix"`
 				AddressPrefixes []string   `json:"addressPrefixes"`
 				NSG             *reference `json:"networkSecurityGroup"`
+				Endpoints       string     `json:"privateEndpointNetworkPolicies"`
 			} `json:"properties"`
 		} `json:"subnets"`
 		Peerings []struct {
@@ -164,7 +169,9 @@ func parseNetwork(id ID, properties map[string]any) (*network, error) {
 				}
 			}
 		}
-		out.subnets = append(out.subnets, subnet{s.Name, prefixes, s.Properties.NSG.key()})
+		out.subnets = append(out.subnets, subnet{
+			s.Name, prefixes, s.Properties.NSG.key(), s.Properties.Endpoints == "Enabled" || s.Properties.Endpoints == "NetworkSecurityGroupEnabled",
+		})
 	}
 	for _, p := range d.Peerings {
 		if p.Properties.Remote.key() == "" {
@@ -178,6 +185,7 @@ func parseNetwork(id ID, properties map[string]any) (*network, error) {
 func parseNIC(id ID, properties map[string]any) (*nic, error) {
 	var d struct {
 		NSG            *reference `json:"networkSecurityGroup"`
+		Endpoint       *reference `json:"privateEndpoint"`
 		Configurations []struct {
 			Name       string `json:"name"`
 			Properties struct {
@@ -193,7 +201,7 @@ func parseNIC(id ID, properties map[string]any) (*nic, error) {
 	if err := decode(properties, &d); err != nil {
 		return nil, err
 	}
-	out := &nic{nsg: d.NSG.key()}
+	out := &nic{nsg: d.NSG.key(), endpoint: d.Endpoint.key()}
 	if len(d.Configurations) == 0 {
 		return nil, bad("NetworkInterfaceMustHaveAtLeastOneIpConfiguration", "Network interface %s must have at least one IP configuration.", id)
 	}

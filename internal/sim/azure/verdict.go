@@ -120,7 +120,7 @@ func (c *Cloud) half(v *Verdict, src, dst party, f Flow, direction string) {
 		own, other = dst, src
 	}
 	var groups []string
-	if s := c.subnetOf(own.at.subnet); s != nil && s.nsg != "" {
+	if s := c.subnetOf(own.at.subnet); s != nil && s.nsg != "" && (own.nic.endpoint == "" || s.endpoints) {
 		groups = append(groups, s.nsg)
 	}
 	if own.nic.nsg != "" {

@@ -127,8 +127,6 @@ func TestInstallCRDs(t *testing.T) {
 	}
 }
 
-// TestSharedCRDsAreLeftAlone: a definition that somebody else has installed stays as it is where
-// its group is shared, and is put right where it is not.
 // TestOpenAPI: the kinds of Kubernetes and those of definitions are described by version 3.
 func TestOpenAPI(t *testing.T) {
 	widgetClient(t, newNamespace(t, "openapi"))
@@ -143,6 +141,40 @@ func TestOpenAPI(t *testing.T) {
 	}
 }
 
+// TestPodless: without Pods that run, the groups that manage them are not served, and everything
+// that policies are about is.
+func TestPodless(t *testing.T) {
+	groups, err := clientset(t).Discovery().ServerGroups()
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := map[string]bool{}
+	for _, g := range groups.Groups {
+		served[g.Name] = true
+	}
+	for _, group := range unserved {
+		if name, _, _ := strings.Cut(group, "/"); served[name] {
+			t.Errorf("%s is served", name)
+		}
+	}
+	for _, name := range []string{
+		"", "admissionregistration.k8s.io", "apiextensions.k8s.io", "apiregistration.k8s.io", "authentication.k8s.io", "authorization.k8s.io",
+		"coordination.k8s.io", "discovery.k8s.io", "events.k8s.io", "flowcontrol.apiserver.k8s.io", "networking.k8s.io", "rbac.authorization.k8s.io",
+	} {
+		if !served[name] {
+			t.Errorf("%q is not served", name)
+		}
+	}
+	ns := newNamespace(t, "podless")
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}}
+	eventually(t, "a Pod", func(ctx context.Context) error {
+		_, err := clientset(t).CoreV1().Pods(ns).Create(ctx, pod, create)
+		return err
+	})
+}
+
+// TestSharedCRDsAreLeftAlone: a definition that somebody else has installed stays as it is where
+// its group is shared, and is put right where it is not.
 func TestSharedCRDsAreLeftAlone(t *testing.T) {
 	widgetClient(t, newNamespace(t, "shared"))
 	cp := server(t)

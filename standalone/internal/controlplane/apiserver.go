@@ -4,9 +4,11 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
+	extensions "k8s.io/apiextensions-apiserver/pkg/generated/openapi"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	apimachineryversion "k8s.io/apimachinery/pkg/version"
 	"k8s.io/apiserver/pkg/util/compatibility"
@@ -36,8 +38,10 @@ type preparedServer interface {
 // newAPIServer builds kube-apiserver with the aggregator on l, backed by the etcd at etcdURL. It
 // also returns how the server reaches itself, which no role restricts. What it knows of kinds is
 // put into kinds.
-func newAPIServer(ctx context.Context, l net.Listener, etcdURL string, creds *credentials, secrets *encryption, kinds *knownKinds) (preparedServer, *rest.Config, error) {
-	completed, err := serverOptions(ctx, l, etcdURL, creds, secrets, kinds)
+func newAPIServer(
+	ctx context.Context, l net.Listener, etcdURL string, creds *credentials, secrets *encryption, kinds *knownKinds, podless bool,
+) (preparedServer, *rest.Config, error) {
+	completed, err := serverOptions(ctx, l, etcdURL, creds, secrets, kinds, podless)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -49,6 +53,11 @@ func newAPIServer(ctx context.Context, l net.Listener, etcdURL string, creds *cr
 	// last years do not ask for: version 3 goes by groups. What is left of version 2 is what tells
 	// of CustomResourceDefinitions. Without that there would be no version 3 of these.
 	config.KubeAPIs.ControlPlane.Generic.OpenAPIConfig, config.Aggregator.GenericConfig.OpenAPIConfig = nil, nil
+	// The server of definitions would keep a description of all kinds of Kubernetes for itself.
+	definitions := config.ApiExtensions.GenericConfig
+	v2, v3 := *definitions.OpenAPIConfig, *definitions.OpenAPIV3Config
+	v2.GetDefinitions, v3.GetDefinitions = extensions.GetOpenAPIDefinitions, extensions.GetOpenAPIDefinitions
+	definitions.OpenAPIConfig, definitions.OpenAPIV3Config = &v2, &v3
 	completedConfig, err := config.Complete()
 	if err != nil {
 		return nil, nil, fmt.Errorf("configure kube-apiserver: %w", err)
@@ -66,7 +75,9 @@ func newAPIServer(ctx context.Context, l net.Listener, etcdURL string, creds *cr
 	return prepared, rest.CopyConfig(server.GenericAPIServer.LoopbackClientConfig), nil
 }
 
-func serverOptions(ctx context.Context, l net.Listener, etcdURL string, creds *credentials, secrets *encryption, kinds *knownKinds) (options.CompletedOptions, error) {
+func serverOptions(
+	ctx context.Context, l net.Listener, etcdURL string, creds *credentials, secrets *encryption, kinds *knownKinds, podless bool,
+) (options.CompletedOptions, error) {
 	none := options.CompletedOptions{}
 	admission, err := creds.writeAdmission()
 	if err != nil {
@@ -85,7 +96,11 @@ func serverOptions(ctx context.Context, l net.Listener, etcdURL string, creds *c
 	for _, named := range o.Flags().FlagSets {
 		flags.AddFlagSet(named)
 	}
-	if err := flags.Parse(append(serverFlags(l, etcdURL, creds), "--encryption-provider-config="+secrets.path, "--admission-control-config-file="+admission)); err != nil {
+	args := append(serverFlags(l, etcdURL, creds), "--encryption-provider-config="+secrets.path, "--admission-control-config-file="+admission)
+	if podless {
+		args = append(args, "--runtime-config="+strings.Join(unserved, ","), "--disable-admission-plugins="+strings.Join(pointless, ","))
+	}
+	if err := flags.Parse(args); err != nil {
 		return none, fmt.Errorf("kube-apiserver flags: %w", err)
 	}
 	if err := registry.Set(); err != nil {
@@ -147,6 +162,19 @@ func serverFlags(l net.Listener, etcdURL string, creds *credentials) []string {
 		"--etcd-compaction-interval=1m",
 		"--shutdown-watch-termination-grace-period=" + shutdownGrace.String(),
 	}
+}
+
+// unserved are the API groups of Kubernetes that mean nothing where no Pod runs.
+var unserved = []string{
+	"apps/v1=false", "autoscaling/v1=false", "autoscaling/v2=false", "batch/v1=false", "certificates.k8s.io/v1=false", "node.k8s.io/v1=false",
+	"policy/v1=false", "resource.k8s.io/v1=false", "scheduling.k8s.io/v1=false", "storage.k8s.io/v1=false",
+}
+
+// pointless are the admission plugins that read kinds of these groups, or decide about objects of
+// them.
+var pointless = []string{
+	"CertificateApproval", "CertificateSigning", "CertificateSubjectRestriction", "DefaultIngressClass", "DefaultStorageClass",
+	"PersistentVolumeClaimResize", "PodTopologyLabels", "Priority", "RuntimeClass", "StorageObjectInUseProtection", "TaintNodesByCondition",
 }
 
 // versionRegistry is what the API server takes its version and feature gates from: the defaults,

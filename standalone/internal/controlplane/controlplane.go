@@ -116,7 +116,7 @@ func (cp *ControlPlane) start(ctx context.Context) error {
 	cp.opts.Progress("starting kube-apiserver")
 	serverCtx, endServer := context.WithCancel(context.WithoutCancel(ctx))
 	cp.endServer = endServer
-	server, loopback, err := newAPIServer(serverCtx, cp.listener, etcdURL(cp.etcd), cp.creds, cp.secrets, &cp.kinds)
+	server, loopback, err := newAPIServer(serverCtx, cp.listener, etcdURL(cp.etcd), cp.creds, cp.secrets, &cp.kinds, cp.opts.Podless)
 	if err != nil {
 		return err
 	}

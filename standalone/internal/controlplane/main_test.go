@@ -70,7 +70,7 @@ func runChild(dir string) int {
 func server(t *testing.T) *ControlPlane {
 	t.Helper()
 	if shared.cp == nil {
-		cp, err := Start(t.Context(), Options{DataDir: shared.dir, Listen: "127.0.0.1:0"})
+		cp, err := Start(t.Context(), Options{DataDir: shared.dir, Listen: "127.0.0.1:0", Podless: true})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -25,6 +25,10 @@ type Options struct {
 	Progress func(step string)
 	// Now is the clock by which certificates are issued and renewed. Nil means time.Now.
 	Now func() time.Time
+	// Podless leaves out the API groups that mean nothing where no Pod runs: apps, autoscaling,
+	// batch, certificates, node, policy, resource, scheduling and storage. Pods themselves are
+	// served. Describing these groups takes a tenth of the memory that a control plane needs.
+	Podless bool
 	// Space is how many bytes must be free below DataDir at the start. Zero means 256 MiB.
 	Space uint64
 }

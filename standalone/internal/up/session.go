@@ -72,7 +72,7 @@ func Run(ctx context.Context, cfg Config, during func(ctx context.Context, s Ses
 	begin := time.Now()
 	steps := progress.New(cfg.Progress, cfg.Terminal)
 	defer steps.Close()
-	cp, err := controlplane.Start(ctx, controlplane.Options{DataDir: cfg.DataDir, Listen: cfg.Listen, Progress: steps.Step})
+	cp, err := controlplane.Start(ctx, controlplane.Options{DataDir: cfg.DataDir, Listen: cfg.Listen, Progress: steps.Step, Podless: true})
 	if err != nil {
 		return unlessInterrupted(ctx, err)
 	}

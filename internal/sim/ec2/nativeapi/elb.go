@@ -274,10 +274,13 @@ func (c *Call) taggedBalancers() ([]tagged, error) {
 	if len(arns) > maxDescribedTags {
 		return nil, badValue("Cannot have more than %d resources described", maxDescribedTags)
 	}
-	groups := c.Region.Services().TargetGroups()
+	groups, balancers := c.Region.Services().TargetGroups(), map[string]native.Service{}
+	for _, s := range c.Region.Services().List(balancerKinds()...) {
+		balancers[s.ARN()] = s
+	}
 	var out []tagged
 	for _, arn := range arns {
-		s, ok := c.byARN(arn, balancerKinds()...)
+		s, ok := balancers[arn]
 		at := slices.IndexFunc(groups, func(g native.TargetGroup) bool { return g.ARN() == arn })
 		switch {
 		case ok:
