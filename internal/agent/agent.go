@@ -3,11 +3,10 @@ package agent
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"net/netip"
+	"runtime/debug"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -35,6 +34,8 @@ const (
 	infoInterval = time.Minute
 	infoAgain    = 2 * time.Second
 	infoLimit    = 10 * time.Second
+	// largeWrite is from how many messages on the memory that a transaction took is given back.
+	largeWrite = 5000
 	// mostTold is of how many Pods the status of a policy tells.
 	mostTold = 3
 )
@@ -130,13 +131,17 @@ type Agent struct {
 	loaded    bool
 	program   *nft.Program
 	published map[string]v1beta2.NetworkPolicyNodeStatus
-	begun     int
+	// reported is what published was made of.
+	reported reported
+	begun    int
 	// dirty tells that the table must be written, or that it is not known what it holds.
 	dirty      bool
 	generation uint32
 	audited    time.Time
-	// surveyed is the generation at which the filters of others were read.
-	surveyed uint32
+	// surveyed is the generation at which the filters of others were read; unsurveyed tells that
+	// they must be read in any case.
+	surveyed   uint32
+	unsurveyed bool
 	// applied is the release that the program is made for.
 	applied time.Time
 	// effective is what the program is made of, released or not.
@@ -152,8 +157,11 @@ type Agent struct {
 	counting counting
 	// heed is what is known of the cloud around the host.
 	heed heed
-	// cutAt is when connections are to be judged again; zero for not at all.
-	cutAt time.Time
+	// cutAt is when connections are to be judged again, zero for not at all, and lastCut when they
+	// were judged last.
+	cutAt, lastCut time.Time
+	// saving is what writes to the disk meanwhile.
+	saving saving
 
 	mu       sync.Mutex
 	released time.Time
@@ -170,6 +178,7 @@ func New(o Options) *Agent {
 	a := &Agent{Options: o, wake: make(chan struct{}, 1), good: map[string]*v1beta2.NetworkPolicy{}, published: map[string]v1beta2.NetworkPolicyNodeStatus{}}
 	a.metrics = newMetrics(a)
 	a.mirror = o.Follower.Mirror(o.Key, a.hear)
+	a.saving.results = make(chan error, 1)
 	a.probing.results, a.telling.results, a.counting.results = make(chan probed, 1), make(chan told, 1), make(chan counted, 1)
 	a.status = Status{Key: o.Key, State: StateStarting}
 	return a
@@ -206,6 +215,8 @@ func (a *Agent) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			a.save(true)
 			return nil
+		case err := <-a.saving.results:
+			a.wasSaved(err)
 		case <-a.wake:
 		case <-names:
 		case <-pods:
@@ -240,6 +251,9 @@ func (a *Agent) Run(ctx context.Context) error {
 // Load enforces what was kept, once, and returns. Hosts do this before there is a network.
 func (a *Agent) Load(ctx context.Context) error {
 	a.restore(ctx)
+	if a.saving.running {
+		a.wasSaved(<-a.saving.results)
+	}
 	return errors.Join(a.loadError(), a.applyError())
 }
 
@@ -306,9 +320,24 @@ func (a *Agent) look() {
 	}
 }
 
-// survey reads the filters of others, if somebody else has changed something since.
+// generationAfter notes the generation after a write of our own, which is one change. What others
+// have changed at the same moment is still to be looked at.
+func (a *Agent) generationAfter(w kernel.Written) {
+	before := a.generation
+	if w.Messages > 0 {
+		before++
+	}
+	now, err := a.Table.Generation()
+	if a.generation = now; err != nil {
+		a.dirty = true
+	}
+	a.unsurveyed = a.unsurveyed || err != nil || now != before
+}
+
+// survey reads the filters of others, if somebody else has changed something since, or reading them
+// has failed.
 func (a *Agent) survey() {
-	if generation, err := a.Table.Generation(); err == nil && (generation == a.generation || generation == a.surveyed) {
+	if generation, err := a.Table.Generation(); err == nil && !a.unsurveyed && (generation == a.generation || generation == a.surveyed) {
 		return
 	} else if err == nil {
 		a.surveyed = generation
@@ -318,6 +347,7 @@ func (a *Agent) survey() {
 
 func (a *Agent) surveyNow() {
 	found, err := a.Table.Foreign()
+	a.unsurveyed = err != nil
 	var texts []string
 	for _, f := range found {
 		texts = append(texts, f.String())
@@ -474,7 +504,7 @@ func (a *Agent) enforce(ctx context.Context, heard time.Time) {
 		names = a.Names.kept()
 	}
 	a.Store.Keep(Kept{Key: a.Key, Computed: &effective, ReleasedUntil: released, Names: names, Node: node, Failsafe: a.failsafe})
-	a.save(false)
+	a.saveSoon()
 	change := nft.Diff(a.program, program)
 	repair := a.program != nil && change.Empty()
 	if !repair {
@@ -486,6 +516,9 @@ func (a *Agent) enforce(ctx context.Context, heard time.Time) {
 		a.hearAgain(heard)
 		a.Log.Error(err, "Writing the rules of the kernel failed, what was in force stays, trying again")
 		return
+	}
+	if w.Messages > largeWrite {
+		go debug.FreeOSMemory() // that of the transaction, which the next one of the kind may never need
 	}
 	if w.Messages > 0 && released.IsZero() && a.tried != a.version {
 		a.changed(a.effective)
@@ -500,10 +533,7 @@ func (a *Agent) enforce(ctx context.Context, heard time.Time) {
 		a.Names.inForce(result.Program.Names, knownVersion)
 	}
 	a.audited = a.Clock.Now()
-	a.generation, err = a.Table.Generation()
-	if err != nil {
-		a.dirty = true
-	}
+	a.generationAfter(w)
 	if repair && w.Messages > 0 {
 		a.Log.Info("Somebody else has changed our table, it is as it was again", "chains", w.Chains, "rules", w.Rules, "elements", w.Elements)
 	}
@@ -531,9 +561,12 @@ func (a *Agent) enforce(ctx context.Context, heard time.Time) {
 	a.mu.Unlock()
 	a.report(ctx, result)
 	if w.Messages > 0 {
-		// A second time for connections that were being made while the rules changed.
+		// A second time for connections that were being made while the rules changed. Where changes
+		// come fast, all connections are read once a second.
 		a.cutAt = a.Clock.Now().Add(cutAgain)
-		a.cut(ctx)
+		if since := a.Clock.Now().Sub(a.lastCut); since < 0 || since >= cutAgain {
+			a.cut(ctx)
+		}
 	}
 }
 
@@ -542,6 +575,7 @@ func (a *Agent) cut(ctx context.Context) {
 	if a.Connections == nil || a.program == nil {
 		return
 	}
+	a.lastCut = a.Clock.Now()
 	n, err := a.Connections.Cut(ctx, a.program)
 	if err != nil && !errors.Is(err, kernel.ErrUnlabelled) {
 		a.cutAt = a.Clock.Now().Add(cutAgain)
@@ -561,122 +595,4 @@ func textOf(err error) string {
 		return ""
 	}
 	return err.Error()
-}
-
-// save writes what is kept to the disk, if it is time for that.
-func (a *Agent) save(now bool) {
-	err := a.Store.Save(a.Clock.Now(), now)
-	if err != nil {
-		a.Log.Error(err, "What is enforced cannot be kept for a restart of the host")
-	}
-	a.change(func(s *Status) { s.StoreError = textOf(err) })
-}
-
-// report tells what became of every policy, where that is new, and everything after a watch of
-// policies has begun anew.
-func (a *Agent) report(ctx context.Context, result nft.Result) {
-	if a.loaded { // the server has not said that these are still wanted
-		return
-	}
-	refused := map[string]nft.Refusal{}
-	for _, r := range result.Refusals {
-		refused[r.Policy] = r
-	}
-	evaded := map[string][]string{}
-	for _, r := range result.Bypassed {
-		evaded[r.Policy] = append(evaded[r.Policy], r.String())
-	}
-	released := a.releasedUntil()
-	told := map[string]v1beta2.NetworkPolicyNodeStatus{}
-	var states []PolicyState
-	for _, p := range a.wanted.Policies {
-		n := v1beta2.NetworkPolicyNodeStatus{NodeName: a.Key, Generation: p.Generation}
-		r, isRefused := refused[p.Name]
-		switch {
-		case !released.IsZero():
-			n.RealizationFailure, n.Message = true, "released on the host until "+released.UTC().Format(time.RFC3339)
-		case a.held():
-			n.RealizationFailure, n.Message = true, "the host stays as it was before policies changed, because then this fails: "+a.probing.trial.because
-		case isRefused:
-			n.RealizationFailure, n.Message = true, r.String()
-			if _, former := a.good[p.Name]; former {
-				n.Message += "; its former version stays in force"
-			}
-		case len(evaded[p.Name]) > 0:
-			n.RealizationFailure, n.Message = true, strings.Join(evaded[p.Name][:min(len(evaded[p.Name]), mostTold)], "; ")
-			if more := len(evaded[p.Name]) - mostTold; more > 0 {
-				n.Message += fmt.Sprintf("; and %d more Pods", more)
-			}
-		}
-		told[p.Name] = n
-		states = append(states, PolicyState{Policy: *reference(p), Generation: p.Generation, Enforced: !n.RealizationFailure, Message: n.Message})
-	}
-	for name, n := range told {
-		if a.published[name] == n {
-			continue
-		}
-		if err := a.Reports.Report(ctx, &v1beta2.NetworkPolicyStatus{ObjectMeta: metav1.ObjectMeta{Name: name}, Nodes: []v1beta2.NetworkPolicyNodeStatus{n}}); err != nil {
-			a.Log.Error(err, "A report was not taken", "policy", name)
-		}
-	}
-	a.published = told
-	a.change(func(s *Status) { s.Policies = states })
-}
-
-func reference(p *v1beta2.NetworkPolicy) *v1beta2.NetworkPolicyReference {
-	if p.SourceRef == nil {
-		return &v1beta2.NetworkPolicyReference{Name: p.Name, UID: p.UID}
-	}
-	return p.SourceRef
-}
-
-// telling is what the controller was told about the agent.
-type telling struct {
-	results chan told
-	running bool
-	// state and isolates are what it was told last, at when it was tried last.
-	state    State
-	isolates Isolated
-	at       time.Time
-}
-
-type told struct {
-	state    State
-	isolates Isolated
-	err      error
-}
-
-// tell tells the controller that the agent lives, now and then and when its state has changed. It
-// does not wait for the answer.
-func (a *Agent) tell(ctx context.Context) {
-	if a.Info == nil || a.telling.running {
-		return
-	}
-	s, now := a.Status(), a.Clock.Now()
-	since := now.Sub(a.telling.at)
-	if since < infoAgain || s.State == a.telling.state && s.isolates() == a.telling.isolates && since < infoInterval {
-		return
-	}
-	a.telling.running, a.telling.at = true, now
-	go func() {
-		ctx, cancel := context.WithTimeout(ctx, infoLimit)
-		defer cancel()
-		a.telling.results <- told{s.State, s.isolates(), a.Info(ctx, &s)}
-	}()
-}
-
-// wasTold takes in how that went.
-func (a *Agent) wasTold(t told) {
-	a.telling.running = false
-	if t.err == nil {
-		a.heed.told = true
-		a.telling.state, a.telling.isolates = t.state, t.isolates
-	}
-	if errors.Is(t.err, ErrNoInfo) {
-		t.err = nil
-	}
-	if t.err != nil {
-		a.Log.Info("Telling the controller about the agent failed", "reason", t.err.Error())
-	}
-	a.change(func(s *Status) { s.InfoError = textOf(t.err) })
 }

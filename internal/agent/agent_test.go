@@ -85,6 +85,8 @@ type fixture struct {
 	// key is that of the agent, pods makes what follows the Pods of a Node; nil on a VM.
 	key  string
 	pods func() *agent.Pods
+	// wrap stands between the agent and its table; nil for nothing.
+	wrap func(*kernel.Table) agent.Table
 	// failsafe finds the failsafe flows; nil for none.
 	failsafe func(context.Context) ([]nft.Failsafe, error)
 }
@@ -142,6 +144,11 @@ func (f *fixture) start() (*agent.Agent, func()) {
 		pods, f.connections.Through = f.pods(), true
 	}
 	f.connections.Local = func() ([]netip.Addr, error) { return []netip.Addr{hostAddr}, nil }
+	own, connections := f.table, f.connections
+	var table agent.Table = own
+	if f.wrap != nil {
+		table = f.wrap(own)
+	}
 	store, err := agent.OpenStore(f.dir)
 	if err != nil {
 		f.t.Fatal(err)
@@ -152,7 +159,7 @@ func (f *fixture) start() (*agent.Agent, func()) {
 			Pods:          pods,
 			Failsafe:      f.failsafe,
 			Reports:       f.to,
-			Table:         f.table,
+			Table:         table,
 			Connections:   f.connections,
 			Store:         store,
 			Clock:         f.clock,
@@ -177,8 +184,8 @@ func (f *fixture) start() (*agent.Agent, func()) {
 	stop := sync.OnceFunc(func() {
 		cancel()
 		<-done
-		_ = f.table.Close()
-		_ = f.connections.Close()
+		_ = own.Close()
+		_ = connections.Close()
 	})
 	f.t.Cleanup(stop)
 	return a, stop

@@ -64,76 +64,6 @@ func askFrom(t *testing.T, from *nfttest.Host, network string, at netip.Addr, na
 	})
 }
 
-// serveZone answers questions about names on port 53 of an address of a host; by TCP in two
-// segments, some time apart.
-func serveZone(t *testing.T, h *nfttest.Host, at netip.Addr, zone map[string]string) {
-	t.Helper()
-	answer := func(question []byte) []byte {
-		var p dnsmessage.Parser
-		head, err := p.Start(question)
-		if err != nil {
-			return nil
-		}
-		q, err := p.Question()
-		if err != nil {
-			return nil
-		}
-		name := q.Name.String()
-		name = name[:len(name)-1]
-		return message(t, head.ID, name, 60, record{name, zone[name]})
-	}
-	place := netip.AddrPortFrom(at, 53).String()
-	err := h.Do(func() error {
-		u, err := net.ListenPacket("udp", place)
-		if err != nil {
-			return err
-		}
-		l, err := net.Listen("tcp", place)
-		if err != nil {
-			return err
-		}
-		t.Cleanup(func() { _, _ = u.Close(), l.Close() })
-		go func() {
-			b := make([]byte, 1500)
-			for {
-				n, from, err := u.ReadFrom(b)
-				if err != nil {
-					return
-				}
-				_, _ = u.WriteTo(answer(b[:n]), from)
-			}
-		}()
-		go func() {
-			for {
-				c, err := l.Accept()
-				if err != nil {
-					return
-				}
-				go func() {
-					defer func() { _ = c.Close() }()
-					var size [2]byte
-					if _, err := io.ReadFull(c, size[:]); err != nil {
-						return
-					}
-					question := make([]byte, binary.BigEndian.Uint16(size[:]))
-					if _, err := io.ReadFull(c, question); err != nil {
-						return
-					}
-					out := answer(question)
-					out = append(binary.BigEndian.AppendUint16(nil, uint16(len(out))), out...)
-					_, _ = c.Write(out[:len(out)/2])
-					time.Sleep(50 * time.Millisecond) // so that these are two segments
-					_, _ = c.Write(out[len(out)/2:])
-				}()
-			}
-		}()
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // TestNamesOfPods asks resolvers for names that policies on Pods name, from Pods on a bridge and
 // behind routes, by UDP and by TCP in segments, and connects at once: to a resolver elsewhere, to
 // one that is a Pod of the same Node, and to one on the Node.
@@ -147,7 +77,7 @@ func TestNamesOfPods(t *testing.T) {
 	}
 	outside, inPod, onHost := l.Peers4[3], nfttest.PodAddresses(1)[0], nfttest.NodeAddresses()[0]
 	target, other := netip.MustParseAddr("192.168.0.2"), netip.MustParseAddr("192.168.0.3") // of the peers
-	zone := map[string]string{"x.evil.example": other.String()}
+	zone := map[string][]record{"x.evil.example": {{"x.evil.example", other.String()}}}
 	type round struct {
 		who      int
 		network  string
@@ -161,7 +91,8 @@ func TestNamesOfPods(t *testing.T) {
 				name := fmt.Sprintf("%d-%s-%d.good.example", where, network, who)
 				rounds = append(rounds, round{who, network, resolver, name})
 				for try := range 5 {
-					zone[fmt.Sprintf("a%d.%s", try, name)] = target.String()
+					asked := fmt.Sprintf("a%d.%s", try, name)
+					zone[asked] = []record{{asked, target.String()}}
 				}
 			}
 		}

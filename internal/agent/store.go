@@ -49,6 +49,8 @@ type Kept struct {
 // concurrent use.
 type Store struct {
 	dir string
+	// writing is held while the file is written, and taken before mu.
+	writing sync.Mutex
 
 	mu    sync.Mutex
 	kept  Kept
@@ -105,31 +107,52 @@ func (s *Store) Keep(k Kept) {
 
 // Release keeps until when nothing is enforced, and writes it.
 func (s *Store) Release(key string, until time.Time) error {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	s.mu.Lock()
+	s.kept.Key, s.kept.ReleasedUntil = key, until
+	kept := s.kept
+	s.mu.Unlock()
+	return s.write(kept)
+}
+
+// Due reports whether Save would write now.
+func (s *Store) Due(at time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.kept.Key, s.kept.ReleasedUntil = key, until
-	return s.write()
+	return s.due(at, false)
+}
+
+// due needs mu.
+func (s *Store) due(at time.Time, now bool) bool {
+	since := at.Sub(s.saved)
+	return s.dirty && (now || since < 0 || since >= saveInterval)
 }
 
 // Save writes what is kept, unless it is written already or, if that can wait, was written a moment
 // ago.
 func (s *Store) Save(at time.Time, now bool) error {
+	s.writing.Lock()
+	defer s.writing.Unlock()
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	since := at.Sub(s.saved)
-	if !s.dirty || !now && since >= 0 && since < saveInterval {
+	if !s.due(at, now) {
+		s.mu.Unlock()
 		return nil
 	}
-	s.saved = at
-	return s.write()
+	s.saved, s.dirty = at, false
+	kept := s.kept
+	s.mu.Unlock()
+	return s.write(kept)
 }
 
-// write puts a whole new file in the place of the old one. It needs mu.
-func (s *Store) write() error {
-	if err := replaceFile(s.dir, stateFile, s.kept.write); err != nil {
+// write puts a whole new file in the place of the old one. It needs writing.
+func (s *Store) write(kept Kept) error {
+	if err := replaceFile(s.dir, stateFile, kept.write); err != nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.dirty = true
 		return fmt.Errorf("keep the state of the agent: %w", err)
 	}
-	s.dirty = false
 	return nil
 }
 

@@ -26,7 +26,6 @@ import (
 	"github.com/nephele-io/nephele/api/generated/crd"
 	deployment "github.com/nephele-io/nephele/config/controller"
 	"github.com/nephele-io/nephele/config/grants"
-	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/inventory"
 	"github.com/nephele-io/nephele/internal/controller"
 	"github.com/nephele-io/nephele/internal/platform/egress"
@@ -144,8 +143,8 @@ func preflightOptions(ctx context.Context, cfg *rest.Config, rights string, acce
 			return nil, err
 		}
 		var selectors cloudv1.CloudEntitySelectorList
-		if shown, can := p.(cloud.Provider); can && o.Client.List(ctx, &selectors) == nil {
-			p = inventory.Showing(shown, slices.DeleteFunc(selectors.Items, func(s cloudv1.CloudEntitySelector) bool {
+		if o.Client.List(ctx, &selectors) == nil {
+			p = inventory.Showing(p, slices.DeleteFunc(selectors.Items, func(s cloudv1.CloudEntitySelector) bool {
 				return s.Spec.AccountNamespace != a.Namespace || s.Spec.AccountName != a.Name
 			}))
 		}

@@ -82,8 +82,12 @@ type Mirror struct {
 	synced   chan struct{}
 	streams  map[Resource]*StreamState
 	policies policies
-	address  groups[v1beta2.AddressGroup]
-	applied  groups[v1beta2.AppliedToGroup]
+	// arrived tells that every group that a policy names is there; sorted are the policies by name,
+	// nil if they have changed since.
+	arrived bool
+	sorted  []*v1beta2.NetworkPolicy
+	address groups[v1beta2.AddressGroup]
+	applied groups[v1beta2.AppliedToGroup]
 }
 
 // StreamState is how the watch of one kind stands.
@@ -140,11 +144,13 @@ func (m *Mirror) Known() Computed {
 
 // computed needs mu.
 func (m *Mirror) computed() Computed {
-	c := Computed{Policies: make([]*v1beta2.NetworkPolicy, 0, len(m.policies)), AddressGroups: m.address.all(), AppliedToGroups: m.applied.all()}
-	for _, name := range slices.Sorted(maps.Keys(m.policies)) {
-		c.Policies = append(c.Policies, m.policies[name])
+	if m.sorted == nil {
+		m.sorted = make([]*v1beta2.NetworkPolicy, 0, len(m.policies))
+		for _, name := range slices.Sorted(maps.Keys(m.policies)) {
+			m.sorted = append(m.sorted, m.policies[name])
+		}
 	}
-	return c
+	return Computed{Policies: m.sorted, AddressGroups: m.address.all(), AppliedToGroups: m.applied.all()}
 }
 
 // Unchanged reports whether the objects are still those of a version that Current returned.
@@ -179,23 +185,35 @@ func (m *Mirror) incomplete() error {
 	if !m.believed {
 		return fmt.Errorf("waiting until no more comes of what was computed for %s", m.key)
 	}
+	if m.arrived {
+		return nil
+	}
 	for _, p := range m.policies {
-		arrived := func(g string) bool { return m.applied.byName[g] != nil }
-		applied := slices.ContainsFunc(p.AppliedToGroups, arrived)
-		for i := range p.Rules { // this is done for every event, so it allocates nothing
-			r := &p.Rules[i]
-			applied = applied || slices.ContainsFunc(r.AppliedToGroups, arrived)
-			for _, groups := range [...][]string{r.From.AddressGroups, r.To.AddressGroups} {
-				for _, g := range groups {
-					if m.address.byName[g] == nil {
-						return fmt.Errorf("policy %s names address group %s, which has not arrived", sourceName(p), g)
-					}
+		if err := m.missing(p); err != nil {
+			return err
+		}
+	}
+	m.arrived = true
+	return nil
+}
+
+// missing says which group of a policy is not there. It needs mu.
+func (m *Mirror) missing(p *v1beta2.NetworkPolicy) error {
+	arrived := func(g string) bool { return m.applied.byName[g] != nil }
+	applied := slices.ContainsFunc(p.AppliedToGroups, arrived)
+	for i := range p.Rules {
+		r := &p.Rules[i]
+		applied = applied || slices.ContainsFunc(r.AppliedToGroups, arrived)
+		for _, groups := range [...][]string{r.From.AddressGroups, r.To.AddressGroups} {
+			for _, g := range groups {
+				if m.address.byName[g] == nil {
+					return fmt.Errorf("policy %s names address group %s, which has not arrived", sourceName(p), g)
 				}
 			}
 		}
-		if !applied {
-			return fmt.Errorf("no applied-to group of policy %s has arrived", sourceName(p))
-		}
+	}
+	if !applied {
+		return fmt.Errorf("no applied-to group of policy %s has arrived", sourceName(p))
 	}
 	return nil
 }
@@ -210,6 +228,7 @@ func (m *Mirror) replace(r Resource, initial []runtime.Object) error {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.arrived, m.sorted = false, nil
 	switch t := next.(type) {
 	case policies:
 		m.policies = t
@@ -246,6 +265,12 @@ func (m *Mirror) change(r Resource, ev watch.Event) error {
 	defer m.mu.Unlock()
 	m.version++
 	m.latest = m.how.Clock.Now()
+	// A patch of a group is of one that is there, and a policy that is changed names what it names.
+	m.arrived = m.arrived && (ev.Type == watch.Modified || r == NetworkPolicies)
+	if p, ok := ev.Object.(*v1beta2.NetworkPolicy); ok {
+		m.sorted = nil
+		m.arrived = m.arrived && (ev.Type == watch.Deleted || m.missing(p) == nil)
+	}
 	switch r {
 	case AddressGroups:
 		return change(m.address, ev)

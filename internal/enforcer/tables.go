@@ -83,18 +83,22 @@ type grouping interface {
 // groups are the groups of one kind. They begin whole and are changed by patches.
 type groups[T grouping] struct {
 	byName map[string]*group[T]
-	// names are those of all, sorted; nil if one has come or gone since.
-	names *[]string
+	// built is what was handed out last; nil if a group has come or gone since. changed are those
+	// that were patched since.
+	built   *[]*T
+	changed map[string]bool
 }
 
 func newGroups[T grouping]() groups[T] {
-	return groups[T]{map[string]*group[T]{}, new([]string)}
+	return groups[T]{map[string]*group[T]{}, new([]*T), map[string]bool{}}
 }
 
 type group[T grouping] struct {
 	meta metav1.ObjectMeta
 	// members by identity.
 	members map[string]v1beta2.GroupMember
+	// at is the place among those that were handed out last.
+	at int
 	// built is the group as it is handed out; nil if a patch has come since.
 	built *T
 }
@@ -115,9 +119,7 @@ func (t groups[T]) put(o runtime.Object) error {
 	for _, m := range members {
 		g.members[memberKey(m)] = m
 	}
-	if t.byName[g.meta.Name] == nil {
-		*t.names = nil
-	}
+	*t.built = nil
 	t.byName[g.meta.Name] = g
 	return nil
 }
@@ -149,6 +151,7 @@ func (t groups[T]) modify(o runtime.Object) error {
 	}
 	g.meta.ResourceVersion = meta.ResourceVersion
 	g.built = nil
+	t.changed[meta.Name] = true
 	return nil
 }
 
@@ -158,7 +161,7 @@ func (t groups[T]) remove(o runtime.Object) error {
 		return unexpected(o, fmt.Sprintf("%T", x))
 	}
 	delete(t.byName, any(x).(metav1.Object).GetName())
-	*t.names = nil
+	*t.built = nil
 	return nil
 }
 
@@ -167,17 +170,26 @@ func (t groups[T]) all() []*T {
 	if t.byName == nil {
 		return []*T{}
 	}
-	if *t.names == nil {
-		*t.names = slices.Sorted(maps.Keys(t.byName))
-	}
-	out := make([]*T, 0, len(t.byName))
-	for _, name := range *t.names {
-		g := t.byName[name]
-		if g.built == nil {
-			g.built = g.build()
+	var out []*T
+	if *t.built == nil {
+		out = make([]*T, 0, len(t.byName))
+		for i, name := range slices.Sorted(maps.Keys(t.byName)) {
+			g := t.byName[name]
+			if g.at = i; g.built == nil {
+				g.built = g.build()
+			}
+			out = append(out, g.built)
 		}
-		out = append(out, g.built)
+	} else if out = *t.built; len(t.changed) > 0 {
+		out = slices.Clone(out) // the former one is somebody else's
+		for name := range t.changed {
+			g := t.byName[name]
+			g.built = g.build()
+			out[g.at] = g.built
+		}
 	}
+	clear(t.changed)
+	*t.built = out
 	return out
 }
 

@@ -29,7 +29,7 @@ type Query struct{ Expr, Legend string }
 
 // Dashboards are those of the chart.
 func Dashboards() []Dashboard {
-	return []Dashboard{overview(), clouds(), policies()}
+	return []Dashboard{overview(), clouds(), policies(), agents()}
 }
 
 func overview() Dashboard {
@@ -84,6 +84,28 @@ func policies() Dashboard {
 			{"sum by (resource) (rate(nephele_api_refused_total[5m]))", "not allowed: {{resource}}"}, {"sum by (what) (rate(nephele_api_limited_total[5m]))", "too much: {{what}}"},
 		}},
 		{"Webhooks", "Answers by code.", "reqps", []Query{{"sum by (code) (rate(nephele_api_reviews_total[5m]))", "{{code}}"}}},
+	}}
+}
+
+func agents() Dashboard {
+	return Dashboard{"agents", "Nephele: agents on VMs and Nodes", []Panel{
+		{"Agents by state", "Kept: without a server, what was received last is in force.", "short", []Query{{"sum by (state) (nephele_agent_state)", "{{state}}"}}},
+		{"Without a server", "They hear of no change.", "short", []Query{{"nephele_agent_connected == 0", "{{instance}}"}}},
+		{"Trouble", "nephele agent status, on the host, has the text.", "short", []Query{{"sum by (with) (nephele_agent_trouble)", "{{with}}"}}},
+		{"Policies that are not enforced", "By host; their statuses say why.", "short", []Query{{`sum by (instance) (nephele_agent_policies{enforced="false"}) > 0`, "{{instance}}"}}},
+		{"From hearing of a change to the kernel", "Of all hosts together.", "s", []Query{
+			{"histogram_quantile(0.5, sum by (le) (rate(nephele_agent_change_seconds_bucket[30m])))", "half of the changes"},
+			{"histogram_quantile(0.99, sum by (le) (rate(nephele_agent_change_seconds_bucket[30m])))", "99 of 100"},
+		}},
+		{"In the kernel", "The largest host.", "short", []Query{{"max(nephele_agent_rules)", "rules"}, {"max(nephele_agent_elements)", "elements"}}},
+		{"Changes of others", "Tables that were put right, and firewalls besides.", "short", []Query{
+			{"sum(increase(nephele_agent_repairs_total[1h]))", "repairs"}, {"sum(nephele_agent_foreign_filters)", "filters of others"},
+		}},
+		{"Connections that changes ended", "A burst follows a policy that was tightened.", "ops", []Query{{"sum(rate(nephele_agent_connections_cut_total[5m]))", "connections"}}},
+		{"Pods", "Those that evade netfilter are not enforceable.", "short", []Query{{"sum by (enforceable) (nephele_agent_pods)", "enforceable: {{enforceable}}"}}},
+		{"Log of policies", "Lines, and packets that came too fast.", "ops", []Query{
+			{"sum(rate(nephele_agent_log_lines_total[5m]))", "lines"}, {"sum(rate(nephele_agent_log_lost_total[5m]))", "lost"},
+		}},
 	}}
 }
 

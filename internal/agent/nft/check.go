@@ -19,11 +19,15 @@ func (w *work) check(p *policyParts) *Refusal {
 	if p.named != nil && w.names == nil {
 		return refuse(p.source, p.named, Refusal{Reason: ReasonFQDN})
 	}
+	if p.complete == w.gathered && w.gathered > 0 {
+		return nil
+	}
 	for _, g := range p.groups {
 		if w.groups[g.group] == nil {
 			return refuse(p.source, g.rule, Refusal{Reason: ReasonAddressGroup, Value: g.group})
 		}
 	}
+	p.complete = w.gathered
 	return nil
 }
 

@@ -72,8 +72,8 @@ type Compiler struct {
 	groups map[string]*groupParts
 	// classes are those of the last run, by their keys; that of the host itself has the key "".
 	classes map[string]*class
-	// run counts the calls of Compile.
-	run uint64
+	// run counts the calls of Compile, gathered those in which groups have come or gone.
+	run, gathered uint64
 	// parts are those of the last Program, segments what it has of policies, and refers counts how
 	// many of these refer to each of parts.
 	parts    *Parts
@@ -141,12 +141,7 @@ func (c *Compiler) Compile(in Input) Result {
 	}
 	w.parts.put(PartKey{Members4, idOf(asking)}, nil)
 	w.parts.put(PartKey{Members6, idOf(asking)}, nil)
-	for _, g := range in.Computed.AddressGroups {
-		w.know(g)
-	}
-	// What was made of groups that are gone is forgotten, before it is looked which groups are
-	// known.
-	maps.DeleteFunc(c.groups, func(_ string, g *groupParts) bool { return g.run != c.run })
+	w.knowAll(in.Computed.AddressGroups)
 	members := w.members(in)
 	own := w.class("", members.host, in.Node == nil, false)
 	var accepted []*v1beta2.NetworkPolicy
@@ -196,6 +191,28 @@ func (c *Compiler) Compile(in Input) Result {
 	return w.done(in, out)
 }
 
+// knowAll takes in all groups. What was made of groups that are gone is forgotten, before it is
+// looked which groups are known.
+func (w *work) knowAll(groups []*v1beta2.AddressGroup) {
+	if last := w.last.Computed.AddressGroups; sameNames(groups, last) {
+		for i, g := range groups {
+			if g != last[i] {
+				w.know(g)
+			}
+		}
+		return
+	}
+	w.gathered++
+	for _, g := range groups {
+		w.know(g)
+	}
+	maps.DeleteFunc(w.groups, func(_ string, g *groupParts) bool { return g.run != w.run })
+}
+
+func sameNames(a, b []*v1beta2.AddressGroup) bool {
+	return slices.EqualFunc(a, b, func(a, b *v1beta2.AddressGroup) bool { return a == b || a.Name == b.Name })
+}
+
 // onlyMembers reports whether nothing differs from what was compiled last but the members of
 // address groups.
 func (c *Compiler) onlyMembers(in *Input) bool {
@@ -209,7 +226,7 @@ func (c *Compiler) onlyMembers(in *Input) bool {
 	}
 	return in.Node == c.last.Node && slices.Equal(now.Policies, last.Policies) && slices.Equal(now.AppliedToGroups, last.AppliedToGroups) &&
 		slices.EqualFunc(in.Failsafe, c.last.Failsafe, Failsafe.equal) && names(in.Names, c.last.Names) &&
-		slices.EqualFunc(now.AddressGroups, last.AddressGroups, func(a, b *v1beta2.AddressGroup) bool { return a == b || a.Name == b.Name })
+		sameNames(now.AddressGroups, last.AddressGroups)
 }
 
 func (f Failsafe) equal(g Failsafe) bool {

@@ -25,6 +25,8 @@ type policyParts struct {
 	named *v1beta2.NetworkPolicyRule
 	// groups are the address groups that it names, sorted, each with a rule that names it.
 	groups []namedGroup
+	// complete is the Compiler.gathered at which all of them were there.
+	complete uint64
 	// rules are those that apply to the host, by direction, in the order of evaluation.
 	rules [2][]*v1beta2.NetworkPolicyRule
 	// isolates tells that what no rule allows is dropped because of it.

@@ -1,0 +1,280 @@
+package kernel_test
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nephele-io/nephele/internal/agent/nft"
+	"github.com/nephele-io/nephele/internal/agent/nft/kernel"
+	"github.com/nephele-io/nephele/internal/agent/nft/nfttest"
+)
+
+// wired are two hosts on one link, the first with a table of ours.
+type wired struct {
+	host, peer     *nfttest.Host
+	table          *kernel.Table
+	address, other netip.Addr
+}
+
+func newWired(b *testing.B) *wired {
+	w := &wired{host: nfttest.NewHost(b), peer: nfttest.NewHost(b), address: netip.MustParseAddr("172.30.0.1"), other: netip.MustParseAddr("172.30.0.2")}
+	nfttest.Connect(b, w.host, w.peer, []netip.Prefix{netip.PrefixFrom(w.address, 24)}, []netip.Prefix{netip.PrefixFrom(w.other, 24)})
+	w.table = open(b, w.host)
+	return w
+}
+
+// port is where the host serves. Only the last rule of each program allows that.
+const port = 5001
+
+// rulesBefore is a program with rules of the ordinary kind before the one that allows what is
+// measured: as a list that each packet walks, or in chains of policies.
+func (w *wired) rulesBefore(n int) *nft.Program {
+	var rules []nft.Rule
+	for i := range n {
+		rules = append(rules, nft.Rule{Action: nft.Accept, Matches: []nft.Match{{Kind: nft.MatchProtocol, Lo: uint16(nft.TCP)}, {Kind: nft.MatchPort, Lo: uint16(10000 + i), Hi: uint16(10000 + i)},
+			{Kind: nft.MatchMember, Set: nft.Members4, ID: nft.ID{1}, Source: true}}})
+	}
+	rules = append(rules,
+		nft.Rule{Action: nft.Accept, Matches: []nft.Match{{Kind: nft.MatchPort, Lo: port, Hi: port}, {Kind: nft.MatchMember, Set: nft.Members4, ID: nft.ID{1}, Source: true}}},
+		nft.Rule{Action: nft.Drop})
+	return &nft.Program{
+		Chains: map[string]*nft.Chain{
+			"in4": {Rules: rules},
+			"ingress": {Rules: []nft.Rule{
+				{Matches: []nft.Match{{Kind: nft.MatchDead}}, Action: nft.Drop}, {Matches: []nft.Match{{Kind: nft.MatchEstablished}}, Action: nft.Accept},
+				{Matches: []nft.Match{{Kind: nft.MatchFamily, Lo: uint16(nft.IPv4)}}, Action: nft.Goto, Target: "in4"},
+			}},
+		},
+		Parts: nft.PartsOf(map[nft.PartKey]*nft.Part{{Set: nft.Members4, ID: nft.ID{1}}: {Keys: []string{string(w.other.AsSlice())}}}),
+	}
+}
+
+// compared are the programs that packets are measured with, besides none.
+func (w *wired) compared() []struct {
+	name    string
+	program *nft.Program
+} {
+	return []struct {
+		name    string
+		program *nft.Program
+	}{{"none", &nft.Program{}}, {"10-rules", w.rulesBefore(10)}, {"100-rules", w.rulesBefore(100)}, {"10000-rules", w.rulesBefore(10000)}}
+}
+
+// rates measures something with each program, five times in turn because other work on the machine
+// comes and goes, and reports the best of each, and that in percent of the one without rules.
+func (w *wired) rates(b *testing.B, unit string, once func() float64) {
+	best := map[string]float64{}
+	for range 5 * b.N {
+		for _, c := range w.compared() {
+			if _, err := w.table.Apply(c.program); err != nil {
+				b.Fatal(err)
+			}
+			best[c.name] = max(best[c.name], once())
+		}
+	}
+	for name, rate := range best {
+		b.ReportMetric(rate, name+"-"+unit)
+		b.ReportMetric(100*rate/best["none"], name+"-%")
+	}
+	b.ReportMetric(0, "ns/op")
+}
+
+// serve takes connections to the host until the benchmark ends.
+func (w *wired) serve(b *testing.B, each func(c net.Conn)) {
+	b.Helper()
+	var l net.Listener
+	if err := w.host.Do(func() (err error) {
+		l, err = net.Listen("tcp", netip.AddrPortFrom(w.address, port).String())
+		return err
+	}); err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer func() { _ = c.Close() }()
+				each(c)
+			}()
+		}
+	}()
+}
+
+// BenchmarkNewConnections opens connections to the host, one after the other by four at once.
+func BenchmarkNewConnections(b *testing.B) {
+	w := newWired(b)
+	w.serve(b, func(net.Conn) {})
+	const each, workers = 750, 4
+	source := 0
+	w.rates(b, "conn/s", func() float64 {
+		begun := time.Now()
+		var running sync.WaitGroup
+		source++
+		for worker := range workers {
+			running.Go(func() {
+				err := w.peer.Do(func() error {
+					for range each {
+						c, err := net.Dial("tcp", netip.AddrPortFrom(w.address, port).String())
+						if err != nil {
+							return err
+						}
+						_ = c.(*net.TCPConn).SetLinger(0) // so that ports are free again at once
+						if err := c.Close(); err != nil {
+							return err
+						}
+					}
+					return nil
+				})
+				if err != nil {
+					b.Errorf("worker %d: %v", worker, err)
+				}
+			})
+		}
+		running.Wait()
+		return each * workers / time.Since(begun).Seconds()
+	})
+}
+
+// BenchmarkThroughput sends 512 MB over one connection.
+func BenchmarkThroughput(b *testing.B) {
+	w := newWired(b)
+	const size = 512 << 20
+	received := make(chan error)
+	w.serve(b, func(c net.Conn) {
+		_, err := io.CopyN(io.Discard, c, size)
+		received <- err
+	})
+	chunk := make([]byte, 1<<20)
+	w.rates(b, "MB/s", func() float64 {
+		var c net.Conn
+		if err := w.peer.Do(func() (err error) { c, err = net.Dial("tcp", netip.AddrPortFrom(w.address, port).String()); return err }); err != nil {
+			b.Fatal(err)
+		}
+		defer func() { _ = c.Close() }()
+		begun := time.Now()
+		for range size / len(chunk) {
+			if _, err := c.Write(chunk); err != nil {
+				b.Fatal(err)
+			}
+		}
+		if err := <-received; err != nil {
+			b.Fatal(err)
+		}
+		return size / 1e6 / time.Since(begun).Seconds()
+	})
+}
+
+// BenchmarkRoundTrip measures round trips over one connection, with nothing else, and while all
+// rules of the large world are replaced again and again.
+func BenchmarkRoundTrip(b *testing.B) {
+	w := newWired(b)
+	w.serve(b, func(c net.Conn) { _, _ = io.Copy(c, c) })
+	if _, err := w.table.Apply(w.rulesBefore(100)); err != nil {
+		b.Fatal(err)
+	}
+	var c net.Conn
+	if err := w.peer.Do(func() (err error) { c, err = net.Dial("tcp", netip.AddrPortFrom(w.address, port).String()); return err }); err != nil {
+		b.Fatal(err)
+	}
+	defer func() { _ = c.Close() }()
+	trips := func(until func() bool) []time.Duration {
+		var took []time.Duration
+		one := make([]byte, 1)
+		for !until() {
+			begun := time.Now()
+			if _, err := c.Write(one); err != nil {
+				b.Fatal(err)
+			}
+			if _, err := io.ReadFull(c, one); err != nil {
+				b.Fatal(err)
+			}
+			took = append(took, time.Since(begun))
+		}
+		return took
+	}
+	report := func(name string, took []time.Duration) {
+		slices.Sort(took)
+		for word, at := range map[string]int{"p50": len(took) / 2, "p99": len(took) * 99 / 100, "p999": len(took) * 999 / 1000} {
+			b.ReportMetric(float64(took[at].Nanoseconds())/1000, fmt.Sprintf("%s-%s-us", name, word))
+		}
+	}
+	quiet := time.Now().Add(3 * time.Second)
+	report("quiet", trips(func() bool { return time.Now().After(quiet) }))
+	world := nfttest.World()
+	first := new(nft.Compiler).Compile(nft.Input{Computed: world}).Program
+	for p := range world.Policies {
+		world.Policies[p] = nfttest.WorldPolicy(p, 9000)
+	}
+	second := new(nft.Compiler).Compile(nft.Input{Computed: world}).Program
+	done, commits := make(chan struct{}), 0
+	go func() {
+		defer close(done)
+		for range 2 * b.N {
+			for _, p := range []*nft.Program{first, second} {
+				if _, err := w.table.Apply(p); err != nil {
+					b.Error(err)
+					return
+				}
+				commits++
+			}
+		}
+	}()
+	report("replaced", trips(func() bool {
+		select {
+		case <-done:
+			return true
+		default:
+			return false
+		}
+	}))
+	b.ReportMetric(float64(commits), "replacements")
+	b.ReportMetric(0, "ns/op")
+}
+
+// BenchmarkCut ends 50,000 flows that a policy does not allow any more.
+func BenchmarkCut(b *testing.B) {
+	const flows = 50_000
+	w := newWired(b)
+	if _, err := w.table.Apply(w.rulesBefore(10)); err != nil {
+		b.Fatal(err)
+	}
+	var cutter *kernel.Connections
+	var sender net.PacketConn
+	if err := w.host.Do(func() (err error) {
+		if cutter, err = kernel.OpenConnections(); err == nil {
+			sender, err = net.ListenPacket("udp", netip.AddrPortFrom(w.address, 0).String())
+		}
+		return err
+	}); err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _, _ = cutter.Close(), sender.Close() })
+	cutter.Local = func() ([]netip.Addr, error) { return []netip.Addr{w.address}, nil }
+	for i := range flows {
+		to := netip.AddrPortFrom(w.other, uint16(1024+i))
+		if _, err := sender.WriteTo([]byte("x"), net.UDPAddrFromAddrPort(to)); err != nil && i == 0 {
+			b.Fatal(err)
+		}
+	}
+	closed := w.rulesBefore(10)
+	closed.Chains["egress"] = &nft.Chain{Rules: []nft.Rule{{Matches: []nft.Match{{Kind: nft.MatchDead}}, Action: nft.Drop}, {Action: nft.Drop}}}
+	begun, busy := time.Now(), processor(b)
+	n, err := cutter.Cut(b.Context(), closed)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportMetric(float64(n), "flows")
+	b.ReportMetric(time.Since(begun).Seconds(), "s")
+	b.ReportMetric((processor(b) - busy).Seconds(), "cpu-s")
+	b.ReportMetric(0, "ns/op")
+}

@@ -1,0 +1,144 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
+	"github.com/nephele-io/nephele/internal/agent/nft"
+)
+
+// report tells what became of every policy, where that is new, and everything after a watch of
+// policies has begun anew.
+func (a *Agent) report(ctx context.Context, result nft.Result) {
+	if a.loaded { // the server has not said that these are still wanted
+		return
+	}
+	now := reported{policies: a.wanted.Policies, refusals: result.Refusals, bypassed: result.Bypassed, released: a.releasedUntil()}
+	if a.held() {
+		now.held = a.probing.trial.because
+	}
+	if len(a.published) > 0 && now.equal(a.reported) {
+		return
+	}
+	a.reported = now
+	refused := map[string]nft.Refusal{}
+	for _, r := range result.Refusals {
+		refused[r.Policy] = r
+	}
+	evaded := map[string][]string{}
+	for _, r := range result.Bypassed {
+		evaded[r.Policy] = append(evaded[r.Policy], r.String())
+	}
+	told := map[string]v1beta2.NetworkPolicyNodeStatus{}
+	var states []PolicyState
+	for _, p := range a.wanted.Policies {
+		n := v1beta2.NetworkPolicyNodeStatus{NodeName: a.Key, Generation: p.Generation}
+		r, isRefused := refused[p.Name]
+		switch {
+		case !now.released.IsZero():
+			n.RealizationFailure, n.Message = true, "released on the host until "+now.released.UTC().Format(time.RFC3339)
+		case now.held != "":
+			n.RealizationFailure, n.Message = true, "the host stays as it was before policies changed, because then this fails: "+now.held
+		case isRefused:
+			n.RealizationFailure, n.Message = true, r.String()
+			if _, former := a.good[p.Name]; former {
+				n.Message += "; its former version stays in force"
+			}
+		case len(evaded[p.Name]) > 0:
+			n.RealizationFailure, n.Message = true, strings.Join(evaded[p.Name][:min(len(evaded[p.Name]), mostTold)], "; ")
+			if more := len(evaded[p.Name]) - mostTold; more > 0 {
+				n.Message += fmt.Sprintf("; and %d more Pods", more)
+			}
+		}
+		told[p.Name] = n
+		states = append(states, PolicyState{Policy: *reference(p), Generation: p.Generation, Enforced: !n.RealizationFailure, Message: n.Message})
+	}
+	for name, n := range told {
+		if a.published[name] == n {
+			continue
+		}
+		if err := a.Reports.Report(ctx, &v1beta2.NetworkPolicyStatus{ObjectMeta: metav1.ObjectMeta{Name: name}, Nodes: []v1beta2.NetworkPolicyNodeStatus{n}}); err != nil {
+			a.Log.Error(err, "A report was not taken", "policy", name)
+		}
+	}
+	a.published = told
+	a.change(func(s *Status) { s.Policies = states })
+}
+
+// reported is what reports are made of.
+type reported struct {
+	policies           []*v1beta2.NetworkPolicy
+	refusals, bypassed []nft.Refusal
+	released           time.Time
+	// held is why a change is held; empty if none is.
+	held string
+}
+
+func (r reported) equal(o reported) bool {
+	return slices.Equal(r.policies, o.policies) && slices.Equal(r.refusals, o.refusals) && slices.Equal(r.bypassed, o.bypassed) && r.released.Equal(o.released) && r.held == o.held
+}
+
+func reference(p *v1beta2.NetworkPolicy) *v1beta2.NetworkPolicyReference {
+	if p.SourceRef == nil {
+		return &v1beta2.NetworkPolicyReference{Name: p.Name, UID: p.UID}
+	}
+	return p.SourceRef
+}
+
+// telling is what the controller was told about the agent.
+type telling struct {
+	results chan told
+	running bool
+	// state and isolates are what it was told last, at when it was tried last.
+	state    State
+	isolates Isolated
+	at       time.Time
+}
+
+type told struct {
+	state    State
+	isolates Isolated
+	err      error
+}
+
+// tell tells the controller that the agent lives, now and then and when its state has changed. It
+// does not wait for the answer.
+func (a *Agent) tell(ctx context.Context) {
+	if a.Info == nil || a.telling.running {
+		return
+	}
+	s, now := a.Status(), a.Clock.Now()
+	since := now.Sub(a.telling.at)
+	if since < infoAgain || s.State == a.telling.state && s.isolates() == a.telling.isolates && since < infoInterval {
+		return
+	}
+	a.telling.running, a.telling.at = true, now
+	go func() {
+		ctx, cancel := context.WithTimeout(ctx, infoLimit)
+		defer cancel()
+		a.telling.results <- told{s.State, s.isolates(), a.Info(ctx, &s)}
+	}()
+}
+
+// wasTold takes in how that went.
+func (a *Agent) wasTold(t told) {
+	a.telling.running = false
+	if t.err == nil {
+		a.heed.told = true
+		a.telling.state, a.telling.isolates = t.state, t.isolates
+	}
+	if errors.Is(t.err, ErrNoInfo) {
+		t.err = nil
+	}
+	if t.err != nil {
+		a.Log.Info("Telling the controller about the agent failed", "reason", t.err.Error())
+	}
+	a.change(func(s *Status) { s.InfoError = textOf(t.err) })
+}

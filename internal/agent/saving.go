@@ -1,0 +1,29 @@
+package agent
+
+// saving is a write to the disk that is under way.
+type saving struct {
+	results chan error
+	running bool
+}
+
+// saveSoon writes what is kept to the disk, if it is time for that, and does not wait until that is
+// done.
+func (a *Agent) saveSoon() {
+	now := a.Clock.Now()
+	if a.saving.running || !a.Store.Due(now) {
+		return
+	}
+	a.saving.running = true
+	go func() { a.saving.results <- a.Store.Save(now, false) }()
+}
+
+func (a *Agent) wasSaved(err error) {
+	a.saving.running = false
+	if err != nil {
+		a.Log.Error(err, "What is enforced cannot be kept for a restart of the host")
+	}
+	a.change(func(s *Status) { s.StoreError = textOf(err) })
+}
+
+// save writes what is kept to the disk, if it is time for that, and waits until it is there.
+func (a *Agent) save(now bool) { a.wasSaved(a.Store.Save(a.Clock.Now(), now)) }
