@@ -77,6 +77,8 @@ var layers = []layer{
 		why: "what groups mean as policies is pure, and knows no planner"},
 	{folder: "internal/cloud/tenure", noStd: []string{"context", "log", "log/slog", "net", "net/http", "os", "sync", "sync/atomic"},
 		why: "who may write is decided without I/O, clock and goroutines"},
+	{folder: "internal/cloud/recordkey", own: []string{"api", "internal/cloud", "internal/cloud/plan"}, foreign: kubernetes,
+		why: "whoever writes records needs the key, and the key knows none of them"},
 	{folder: "internal/cloud/handover", noStd: []string{"context", "log", "log/slog", "net", "net/http", "os", "sync", "sync/atomic"},
 		why: "who guards a VM is decided without I/O, clock and goroutines"},
 	{folder: "internal/cloud/aws/lower", own: []string{"internal/cloud", "internal/cloud/plan", "internal/cloud/plan/addrset", "internal/cloud/plan/flow"},

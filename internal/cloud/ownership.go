@@ -33,6 +33,10 @@ const (
 	// names a group which interfaces under control give up, a twin that names theirs. Its owner
 	// writes it; the value has no meaning.
 	TagFollow = "nephele.io/follow"
+	// TagGuard on a native service lets us set its security groups, where the right to do so lets
+	// much else be done, too: the published rights ask for it. Its owner writes it; the value has
+	// no meaning, and nothing else looks at it.
+	TagGuard = "nephele.io/guard"
 	// TagClaim on a network holds the id of the controller that may enforce in it.
 	TagClaim = "nephele.io/claimed-by"
 	// TagInstance on a claimed network holds the mark of the process that enforces in it; see

@@ -50,9 +50,14 @@ type Service struct {
 	Private, Public []netip.Addr
 	// GroupIDs are its security groups, sorted.
 	GroupIDs []string
-	// Fixed says why the cloud does not let its groups be set, in words for people; empty if it
-	// does.
+	// Fixed says why its groups cannot be set, in words for people; empty if they can, by Apply
+	// with the ID of the service in place of that of an interface. Its tags are known then.
 	Fixed string
+	// Unread is true if Fixed is only because its tags are not known at present. It may hold groups
+	// of ours then.
+	Unread bool
+	// Alone is true if it is told apart from others by its groups, so that it shares none of ours.
+	Alone bool
 	// Ambiguous says why it is not known which interfaces are its, in words for people, so that
 	// there are none; empty if it is.
 	Ambiguous string
@@ -120,8 +125,9 @@ type ServiceFault struct {
 
 // ServiceShower is a Provider that can show services in its snapshots.
 type ServiceShower interface {
-	// Show returns the same account, whose snapshots show the services of these kinds, in the
-	// networks whose interfaces they show. Reading them needs rights of its own: where one is
-	// missing, the snapshot says so in ServiceFaults and is whole otherwise.
+	// Show returns the same account, whose snapshots show the services of these kinds, and those
+	// that hold a group of a controller of ours, in the networks whose interfaces they show.
+	// Reading them needs rights of its own: where one is missing, the snapshot says so in
+	// ServiceFaults and is whole otherwise.
 	Show(kinds []ServiceKind) Provider
 }

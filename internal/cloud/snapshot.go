@@ -156,6 +156,13 @@ type Interface struct {
 	// Managed is true if a service of the cloud owns the interface (load balancer, database, ...)
 	// and its groups cannot be set here.
 	Managed bool
+	// Service is the kind of the native service that the interface stands for, all interfaces of
+	// which hold its groups; see Snapshot.Joined. Empty for every other one.
+	Service ServiceKind
+	// Unread says why it is not known what it records, in words for people; empty if it is.
+	Unread string
+	// Alone is true if no other interface may hold the groups of ours that this one holds.
+	Alone bool
 	// Requester is who made an interface of a service, in the cloud's own words, and Type what the
 	// cloud calls it; both are empty for interfaces of VMs, and where the cloud does not tell. Only
 	// the cloud itself can set them.

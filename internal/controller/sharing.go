@@ -21,6 +21,7 @@ import (
 	"github.com/nephele-io/nephele/internal/apiserver"
 	"github.com/nephele-io/nephele/internal/cloud/inventory"
 	"github.com/nephele-io/nephele/internal/cloud/realize"
+	"github.com/nephele-io/nephele/internal/cloud/recordkey"
 	"github.com/nephele-io/nephele/internal/cloud/tenure"
 	"github.com/nephele-io/nephele/internal/platform/egress"
 	"github.com/nephele-io/nephele/internal/platform/sharing"
@@ -171,7 +172,7 @@ func (s *shares) barred(ctx context.Context, _ []string) (string, error) {
 }
 
 // follow lets the inventory know whenever other accounts are this process's.
-func (s *shares) follow(ctx context.Context, inv *inventory.Inventory, key *realize.RecordKey, o Options) error {
+func (s *shares) follow(ctx context.Context, inv *inventory.Inventory, key *recordkey.Key, o Options) error {
 	for {
 		select {
 		case <-ctx.Done():

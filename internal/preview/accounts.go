@@ -58,18 +58,15 @@ func Describe(k Knowledge, key string, lowerers Lowerers) realize.Account {
 			out.Agents[at] = realize.VMAgent{Node: vm.Agent, Denied: vm.AgentDenied}
 			out.Aliases[plan.EntityRef{Namespace: ref.Namespace, Name: vm.AgentEntity}] = at
 		}
-		if vm.Mode != "" {
-			if out.Modes == nil {
-				out.Modes = map[plan.VMRef]realize.VMMode{}
-			}
-			out.Modes[at] = realize.VMMode{Mode: plan.Mode(vm.Mode), Reason: vm.ModeReason}
-		}
+		setMode(&out, at, vm.Mode, vm.ModeReason)
 	}
 	for ref, service := range k.Services(key) {
 		if out.Services == nil {
-			out.Services = map[plan.EntityRef]string{}
+			out.Services = map[plan.EntityRef]plan.VMRef{}
 		}
-		out.Services[plan.EntityRef{Namespace: ref.Namespace, Name: ref.Name}] = service.Region
+		at := plan.VMRef{Region: service.Region, ID: service.ID}
+		out.Services[plan.EntityRef{Namespace: ref.Namespace, Name: ref.Name}] = at
+		setMode(&out, at, service.Mode, service.ModeReason)
 	}
 	out.Shared = shared(k, key, out.Snapshots)
 	settings := k.Settings(key)
@@ -81,6 +78,17 @@ func Describe(k Knowledge, key string, lowerers Lowerers) realize.Account {
 	out.Confirmed, out.ConfirmedProblem = plan.ParseConfirmed(settings.FormerGroups)
 	out.TakeOver, out.Dependents = settings.TakeOver, plan.ParseDependents(settings.Dependents, settings.DependentGroups)
 	return out
+}
+
+// setMode notes the mode of a VM or native service, if it is not simply enforced.
+func setMode(a *realize.Account, at plan.VMRef, mode, reason string) {
+	if mode == "" {
+		return
+	}
+	if a.Modes == nil {
+		a.Modes = map[plan.VMRef]realize.VMMode{}
+	}
+	a.Modes[at] = realize.VMMode{Mode: plan.Mode(mode), Reason: reason}
 }
 
 // shared returns the entities of other accounts whose VMs are in networks that these snapshots show

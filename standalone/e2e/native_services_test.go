@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -18,9 +19,11 @@ import (
 	"github.com/nephele-io/nephele/api/antrea/v1alpha2"
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/sim"
 	"github.com/nephele-io/nephele/internal/sim/ec2"
 	"github.com/nephele-io/nephele/internal/sim/estate"
+	"github.com/nephele-io/nephele/internal/sim/native"
 	"github.com/nephele-io/nephele/internal/sim/sqs"
 	"github.com/nephele-io/nephele/internal/sim/world"
 )
@@ -50,7 +53,8 @@ accounts:
 `
 
 // TestNativeServices: a policy lets a VM reach a database by its name and the port postgres, and
-// nothing else; a failover is followed; a policy on the database is refused with the reason; and a
+// nothing else; a failover is followed; a policy on the database guards it, through another
+// failover, and gives it back as it was; a policy on a cache is refused with the reason; and a
 // right that is missing is told, while everything goes on.
 func TestNativeServices(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "native.yaml")
@@ -108,6 +112,16 @@ spec:
 ---
 apiVersion: crd.antrea.io/v1beta1
 kind: NetworkPolicy
+metadata: {namespace: `+vmNamespace+`, name: on-cache}
+spec:
+  priority: 7
+  tier: application
+  appliedTo: [{externalEntitySelector: {matchLabels: {nephe.antrea.io/cloud-service-kind: ElastiCacheCluster}}}]
+  ingress:
+  - {action: Drop, from: [{ipBlock: {cidr: 10.1.1.11/32}}]}
+---
+apiVersion: crd.antrea.io/v1beta1
+kind: NetworkPolicy
 metadata: {namespace: `+vmNamespace+`, name: on-db}
 spec:
   priority: 6
@@ -123,34 +137,64 @@ spec:
 		must(t, err)
 		return v.Allowed
 	}
+	job := true // whether the other VM may reach the database
 	reaches := func(what string, database, not netip.Addr) {
 		t.Helper()
 		eventually(t, 2*time.Minute, what, func(context.Context) (bool, string) {
 			got := []bool{allowed("10.1.1.10", database, 5432), allowed("10.1.1.10", database, 22), allowed("10.1.1.10", not, 5432),
 				allowed("10.1.1.10", netip.MustParseAddr("10.1.1.11"), 22), allowed("10.1.1.11", database, 5432)}
-			return fmt.Sprint(got) == "[true false false false true]", fmt.Sprint(got)
+			return fmt.Sprint(got) == fmt.Sprint([]bool{true, false, false, false, job}), fmt.Sprint(got)
 		})
 	}
 	was := at()
 	reaches("app-1 reaches the database and nothing else", was, netip.MustParseAddr("10.1.200.200"))
 
 	// Failover: the database has another address.
-	answer, err := http.Post(server.URL()+"/_sim/failover?kind=database&name=orders", "", nil)
-	must(t, err)
-	must(t, answer.Body.Close())
-	eventually(t, 2*time.Minute, "the database is seen elsewhere", func(ctx context.Context) (bool, string) {
-		ok, why := find(ctx)
-		return ok && at() != was, why
-	})
+	failover := func() {
+		t.Helper()
+		was = at()
+		answer, err := http.Post(server.URL()+"/_sim/failover?kind=database&name=orders", "", nil)
+		must(t, err)
+		must(t, answer.Body.Close())
+		eventually(t, 2*time.Minute, "the database is seen elsewhere", func(ctx context.Context) (bool, string) {
+			ok, why := find(ctx)
+			return ok && at() != was, why
+		})
+	}
+	failover()
 	reaches("app-1 follows the database", at(), was)
 
-	// A policy on the database is not enforced, and says so.
+	// A policy on the database is enforced there, wherever the database is.
+	own := database.Status.SecurityGroupIds
+	im.create(policies[2])
+	job = false
+	reaches("the database is guarded", at(), was)
+	eventually(t, time.Minute, "the database says what it had", func(ctx context.Context) (bool, string) {
+		ok, why := find(ctx)
+		return ok && slices.Equal(database.Status.FormerSecurityGroupIds, own) && !slices.Equal(database.Status.SecurityGroupIds, own) && database.Status.Settable, why
+	})
+	failover()
+	reaches("the database is guarded elsewhere", at(), was)
+
+	// A policy on the cache is not enforced, and says so.
 	im.create(policies[1])
-	eventually(t, time.Minute, "the policy on the database is refused", func(ctx context.Context) (bool, string) {
+	eventually(t, time.Minute, "the policy on the cache is refused", func(ctx context.Context) (bool, string) {
 		p := &v1beta1.NetworkPolicy{}
 		err := im.c.client.Get(ctx, client.ObjectKeyFromObject(policies[1]), p)
 		text := fmt.Sprintf("%+v", p.Status)
-		return err == nil && p.Status.Phase == v1beta1.NetworkPolicyFailed && strings.Contains(text, "is a native service, whose security groups policies do not change"), text
+		return err == nil && p.Status.Phase == v1beta1.NetworkPolicyFailed && strings.Contains(text, "is a native service whose security groups cannot be set"), text
+	})
+
+	// The policy goes, and the database has its own group, and no tag of ours.
+	must(t, im.c.client.Delete(t.Context(), policies[2]))
+	job = true
+	reaches("the database is given back", at(), was)
+	eventually(t, 2*time.Minute, "nothing is left on the database", func(context.Context) (bool, string) {
+		r, err := server.World().Region("111122223333", "eu-west-1")
+		must(t, err)
+		s, err := r.Services().Get(native.Ref{Kind: native.Database, Name: "orders"})
+		must(t, err)
+		return slices.Equal(s.Groups, own) && s.Tags[cloud.TagFormer] == "" && s.Tags[cloud.TagSignature] == "", fmt.Sprintf("%v %v, had %v", s.Groups, s.Tags, own)
 	})
 
 	// A right that is missing.

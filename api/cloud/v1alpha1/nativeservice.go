@@ -100,7 +100,19 @@ type CloudNativeServiceStatus struct {
 	// +listType=atomic
 	// +optional
 	SecurityGroupIds []string `json:"securityGroupIds,omitempty"`
-	// Settable says that the cloud lets the security groups of the service be set.
+	// FormerSecurityGroupIds are those that it had of its own, while policies guard it by others.
+	// +listType=atomic
+	// +optional
+	FormerSecurityGroupIds []string `json:"formerSecurityGroupIds,omitempty"`
+	// Mode is what may be done to the service, all selectors and annotations considered; empty if
+	// policies are enforced on it.
+	// +optional
+	Mode string `json:"mode,omitempty"`
+	// ModeReason says which object decides the mode, and for break-glass why.
+	// +optional
+	ModeReason string `json:"modeReason,omitempty"`
+	// Settable says that the security groups of the service can be set, so that policies may apply
+	// to it.
 	// +optional
 	Settable bool `json:"settable"`
 	// NotSettable says why the security groups cannot be set; empty if they can.

@@ -334,6 +334,11 @@ func (in *CloudNativeServiceStatus) DeepCopyInto(out *CloudNativeServiceStatus) 
 		*out = make([]string, len(*in))
 		copy(*out, *in)
 	}
+	if in.FormerSecurityGroupIds != nil {
+		in, out := &in.FormerSecurityGroupIds, &out.FormerSecurityGroupIds
+		*out = make([]string, len(*in))
+		copy(*out, *in)
+	}
 	if in.Conditions != nil {
 		in, out := &in.Conditions, &out.Conditions
 		*out = make([]v1.Condition, len(*in))

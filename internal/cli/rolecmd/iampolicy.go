@@ -59,7 +59,7 @@ docs/aws-rights.md explains each statement.`,
 	f.StringSliceVar(&pins.Networks, "vpc", nil, "VPCs in which something may be changed (default all)")
 	f.StringSliceVar(&pins.Regions, "region", nil, "regions in which anything may be done (default all)")
 	f.StringVar(&pins.Account, "account-id", "", "number of the AWS account that security groups and interfaces belong to (default any)")
-	f.BoolVar(&pins.Services, "services", false, "also read native services: databases, load balancers, endpoints and the like")
+	f.BoolVar(&pins.Services, "services", false, "also read native services: databases, load balancers, endpoints and the like; to enforce, also set their security groups")
 	f.StringVar(&mode, "mode", mode, "plan to look only, or enforce")
 	return c
 }

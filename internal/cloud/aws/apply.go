@@ -32,8 +32,14 @@ func (p *Provider) Apply(ctx context.Context, s cloud.Scope, op cloud.Op) (strin
 	if err != nil {
 		return "", err
 	}
-	ctx = withOp(ctx, s, op)
 	id := op.Target
+	if isService(op.Target) {
+		if err := w.eachService(ctx); err != nil {
+			return "", p.explainAuth(ctx, s.Region, err)
+		}
+		return id, nil
+	}
+	ctx = withOp(ctx, s, op)
 	switch op.Kind {
 	case cloud.OpCreateGroup:
 		id, err = w.createGroup(ctx)
@@ -264,12 +270,20 @@ func (w writer) convert(g types.SecurityGroup) (*cloud.Group, error) {
 	return &group, nil
 }
 
-func (w writer) setInterfaceGroups(ctx context.Context) error {
+// checkGroups refuses groups that cannot be given to what it is.
+func (w writer) checkGroups(what string) error {
 	if len(w.op.GroupNames) > 0 {
 		return refuse(w.op, "the groups %s have no id yet", strings.Join(w.op.GroupNames, ", "))
 	}
 	if len(w.op.GroupIDs) == 0 {
-		return refuse(w.op, "an interface cannot be without a group")
+		return refuse(w.op, "%s cannot be without a group", what)
+	}
+	return nil
+}
+
+func (w writer) setInterfaceGroups(ctx context.Context) error {
+	if err := w.checkGroups("an interface"); err != nil {
+		return err
 	}
 	return w.visible(ctx, "ModifyNetworkInterfaceAttribute", w.op.GroupIDs, func() error {
 		_, err := w.api.ModifyNetworkInterfaceAttribute(ctx, &ec2.ModifyNetworkInterfaceAttributeInput{

@@ -27,8 +27,8 @@ type Auditor interface {
 	Begin(cloud.Call) (end func(cloud.Outcome))
 }
 
-// changes reports whether a call of EC2 changes something. What is not known to read only counts as
-// a change.
+// changes reports whether a call of EC2, or one for an op, changes something. What is not known to
+// read only counts as a change.
 func changes(action string) bool {
 	return !strings.HasPrefix(action, "Describe") && !strings.HasPrefix(action, "Get")
 }
@@ -52,8 +52,8 @@ type callKey struct{}
 func (p *Provider) describeCall(ctx context.Context, in middleware.InitializeInput, next middleware.InitializeHandler) (
 	middleware.InitializeOutput, middleware.Metadata, error,
 ) {
-	if name := awsmiddleware.GetOperationName(ctx); awsmiddleware.GetServiceID(ctx) == ec2.ServiceID && changes(name) {
-		op, _ := ctx.Value(opKey{}).(scopedOp)
+	op, _ := ctx.Value(opKey{}).(scopedOp)
+	if name := awsmiddleware.GetOperationName(ctx); (awsmiddleware.GetServiceID(ctx) == ec2.ServiceID || isService(op.Target)) && changes(name) {
 		c := callOf(name, in.Parameters, op.Op, cloud.CauseOf(ctx))
 		c.Scope, c.OwnerID = op.Scope, p.knownOwner()
 		if c.Region == "" {
@@ -107,6 +107,18 @@ func (p *Provider) outcome(call string, result any, metadata middleware.Metadata
 // callOf says what a call changes. The input tells most of it, the op and its cause the rest.
 func callOf(name string, input any, op cloud.Op, cause cloud.Cause) cloud.Call {
 	c := cloud.Call{Name: name, Policies: cause.Policies, Reason: cmp.Or(op.Reason, "as planned")}
+	if isService(op.Target) {
+		c.Objects = op.Subjects()
+		switch op.Kind {
+		case cloud.OpSetInterfaceGroups:
+			c.Before.Groups, c.After.Groups = cause.Groups, slices.Sorted(slices.Values(op.GroupIDs))
+		case cloud.OpTag:
+			c.Before.Tags, c.After.Tags = only(cause.Tags, c.Objects), map[string]map[string]string{op.Target: op.Tags}
+		case cloud.OpUntag:
+			c.Before.Tags = only(cause.Tags, c.Objects)
+		}
+		return c
+	}
 	switch in := input.(type) {
 	case *ec2.CreateSecurityGroupInput:
 		group := awssdk.ToString(in.GroupName)

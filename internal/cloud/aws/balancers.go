@@ -153,10 +153,14 @@ func (r *serviceReader) listBalancers(ctx context.Context, api *elb.Client) erro
 			if !known {
 				continue
 			}
-			if err := r.add(description{Service: cloud.Service{
+			d := description{Service: cloud.Service{
 				ID: awssdk.ToString(x.LoadBalancerArn), Kind: kind, Name: awssdk.ToString(x.LoadBalancerName), NetworkID: awssdk.ToString(x.VpcId),
 				DNSName: awssdk.ToString(x.DNSName), GroupIDs: slices.Clone(x.SecurityGroups),
-			}}); err != nil {
+			}}
+			if len(d.GroupIDs) == 0 {
+				d.Fixed = "it was made without security groups, and can never have any"
+			}
+			if err := r.add(d); err != nil {
 				return nil, err
 			}
 		}
@@ -397,7 +401,10 @@ func (r *serviceReader) equip(groups map[string]elbtypes.TargetGroup) error {
 	n, bound := 0, r.p.cfg.Bounds.Objects
 	for i := range r.found {
 		d := &r.found[i]
-		d.Tags, _ = r.book.tags.get(d.ID)
+		var told bool
+		if d.Tags, told = r.book.tags.get(d.ID); !told {
+			d.unknown()
+		}
 		listeners, asked := r.book.listeners.get(d.ID)
 		if !asked {
 			continue

@@ -62,16 +62,12 @@ type serviceReader struct {
 }
 
 // describe reads the APIs of the kinds beside one another. What one that fails has said before, as
-// far as there is any, stays.
-func (s *Shown) describe(ctx context.Context, region string) *described {
+// far as there is any, stays; what we have written to since is not known then.
+func (s *Shown) describe(ctx context.Context, region string, kinds map[cloud.ServiceKind]bool) *described {
 	ctx, cancel := context.WithTimeout(ctx, serviceTime)
 	defer cancel()
 	s.mu.Lock()
-	before, book := s.described[region], s.books[region]
-	if book == nil {
-		book = &balancerBook{}
-		s.books[region] = book
-	}
+	before, start, book := s.regions[region].described, s.writings, s.book(region)
 	s.mu.Unlock()
 	type answer struct {
 		found  []description
@@ -79,7 +75,7 @@ func (s *Shown) describe(ctx context.Context, region string) *described {
 		err    error
 	}
 	apis := slices.DeleteFunc(serviceAPIs(), func(a serviceAPI) bool {
-		return !slices.ContainsFunc(a.kinds, func(k cloud.ServiceKind) bool { return s.kinds[k] })
+		return !slices.ContainsFunc(a.kinds, func(k cloud.ServiceKind) bool { return kinds[k] })
 	})
 	answers := make([]answer, len(apis))
 	var wg sync.WaitGroup
@@ -91,13 +87,16 @@ func (s *Shown) describe(ctx context.Context, region string) *described {
 		})
 	}
 	wg.Wait()
-	out := &described{}
+	out := &described{kinds: kinds}
 	for i, api := range apis {
 		if err := answers[i].err; err != nil {
 			out.faults = append(out.faults, cloud.ServiceFault{API: api.name, Right: api.right, Kinds: api.kinds, Err: err})
 			if before != nil {
 				for _, d := range before.services {
-					if slices.Contains(api.kinds, d.Kind) {
+					if slices.Contains(api.kinds, d.Kind) && kinds[d.Kind] {
+						if s.stale(d.ID) {
+							d.unknown()
+						}
 						out.services = append(out.services, d)
 					}
 				}
@@ -106,7 +105,8 @@ func (s *Shown) describe(ctx context.Context, region string) *described {
 		}
 		out.faults = append(out.faults, answers[i].faults...)
 		for _, d := range answers[i].found {
-			if s.kinds[d.Kind] {
+			if kinds[d.Kind] {
+				s.seen(d.ID, start)
 				out.services = append(out.services, d)
 			}
 		}
@@ -115,9 +115,52 @@ func (s *Shown) describe(ctx context.Context, region string) *described {
 	return out
 }
 
+// book is what is kept about single balancers of a region. The caller holds the lock.
+func (s *Shown) book(region string) *balancerBook {
+	b := s.books[region]
+	if b == nil {
+		b = &balancerBook{}
+		s.books[region] = b
+	}
+	return b
+}
+
+// wrote notes that services are, or were, written to: whatever was read of them before the end of
+// that may be older.
+func (s *Shown) wrote(region string, ids []string) {
+	s.mu.Lock()
+	s.writings++
+	for _, id := range ids {
+		s.written[id] = s.writings
+	}
+	book := s.book(region)
+	s.mu.Unlock()
+	book.mu.Lock() // after a reading that is under way
+	defer book.mu.Unlock()
+	for _, id := range ids {
+		delete(book.tags.said, id)
+	}
+}
+
+// stale reports whether we have written to a service that was not described since.
+func (s *Shown) stale(id string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.written[id] > 0
+}
+
+// seen notes that a service was described after so many writings.
+func (s *Shown) seen(id string, writings int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.written[id] <= writings {
+		delete(s.written, id)
+	}
+}
+
 // add keeps a service; it fails if there are too many.
 func (r *serviceReader) add(d description) error {
-	d.Fixed = fixed(d.Kind)
+	d.Fixed = cmp.Or(fixed(d.Kind), d.Fixed)
 	slices.Sort(d.GroupIDs)
 	r.found = append(r.found, d)
 	if bound := r.p.cfg.Bounds.Objects; len(r.found) > bound {
@@ -156,7 +199,11 @@ func (r *serviceReader) databases(ctx context.Context) error {
 			}
 			d := description{Service: cloud.Service{
 				ID: awssdk.ToString(x.DBInstanceArn), Kind: cloud.RDSInstance, Name: awssdk.ToString(x.DBInstanceIdentifier), NetworkID: awssdk.ToString(x.DBSubnetGroup.VpcId),
+				Alone: true,
 			}, subnets: []string{}}
+			if cluster := awssdk.ToString(x.DBClusterIdentifier); cluster != "" {
+				d.Fixed = "its security groups are those of its cluster " + cloud.Words(cluster)
+			}
 			zones := []string{awssdk.ToString(x.AvailabilityZone), awssdk.ToString(x.SecondaryAvailabilityZone)}
 			for _, subnet := range x.DBSubnetGroup.Subnets {
 				if zones[0] == "" || subnet.SubnetAvailabilityZone == nil || slices.Contains(zones, awssdk.ToString(subnet.SubnetAvailabilityZone.Name)) {
@@ -165,6 +212,7 @@ func (r *serviceReader) databases(ctx context.Context) error {
 			}
 			for _, g := range x.VpcSecurityGroups {
 				d.GroupIDs = append(d.GroupIDs, awssdk.ToString(g.VpcSecurityGroupId))
+				d.changing = d.changing || awssdk.ToString(g.Status) != "active"
 			}
 			for _, t := range x.TagList {
 				d.tag(t.Key, t.Value)
@@ -240,6 +288,9 @@ func (r *serviceReader) endpoints(ctx context.Context) error {
 				NetworkID: awssdk.ToString(x.VpcId), Tags: tagMap(x.Tags),
 			}, nics: append([]string{}, x.NetworkInterfaceIds...)}
 			d.Name = cmp.Or(d.Tags[nameTag], id)
+			if awssdk.ToBool(x.RequesterManaged) {
+				d.Fixed = "a service of AWS manages it"
+			}
 			for _, g := range x.Groups {
 				d.GroupIDs = append(d.GroupIDs, awssdk.ToString(g.GroupId))
 			}
@@ -300,6 +351,13 @@ func (r *serviceReader) functions(ctx context.Context) error {
 		}
 		return out.NextMarker, nil
 	})
+}
+
+// unknown notes that the tags of a service are not known.
+func (d *description) unknown() {
+	if d.Fixed == "" {
+		d.Fixed, d.Unread = unread, true
+	}
 }
 
 // tag gives a service a tag.

@@ -3,6 +3,7 @@ package aws
 import (
 	"cmp"
 	"context"
+	"maps"
 	"net/netip"
 	"regexp"
 	"slices"
@@ -24,9 +25,10 @@ func (n *Narrowed) Show(kinds []cloud.ServiceKind) cloud.Provider {
 	return newShown(n.Provider, n, kinds)
 }
 
-// Shown is a Provider that shows services; see cloud.ServiceShower. It remembers what the APIs of
-// services have described: an API that fails is no reason to forget, and an event about an
-// interface none to ask again.
+// Shown is a Provider that shows services; see cloud.ServiceShower. Those that hold a group of a
+// controller of ours are shown whatever was asked for. It remembers what the APIs of services have
+// described: an API that fails is no reason to forget, and an event about an interface none to ask
+// again.
 type Shown struct {
 	*Provider
 	inner interface {
@@ -35,16 +37,30 @@ type Shown struct {
 	}
 	kinds map[cloud.ServiceKind]bool
 
-	mu        sync.Mutex
-	described map[string]*described    // by region
-	books     map[string]*balancerBook // by region
+	mu      sync.Mutex
+	regions map[string]knowledge
+	books   map[string]*balancerBook // by region
+	// written are the services that were written to and not described since, by ID, with the number
+	// of the last writing; writings counts these.
+	written  map[string]int
+	writings int
+}
+
+// knowledge is what is remembered of a region. It is never written to, but replaced.
+type knowledge struct {
+	described *described // nil before the first reading
+	// held are the kinds of the services that hold a group of ours, or remember former ones.
+	held map[cloud.ServiceKind]bool
+	// whose are the services that interfaces were found to be of, by ID: an interface is never that
+	// of another one later.
+	whose map[string]string
 }
 
 func newShown(p *Provider, inner interface {
 	cloud.Provider
 	cloud.Refresher
 }, kinds []cloud.ServiceKind) *Shown {
-	s := &Shown{Provider: p, inner: inner, kinds: map[cloud.ServiceKind]bool{}, described: map[string]*described{}, books: map[string]*balancerBook{}}
+	s := &Shown{Provider: p, inner: inner, kinds: map[cloud.ServiceKind]bool{}, regions: map[string]knowledge{}, written: map[string]int{}, books: map[string]*balancerBook{}}
 	for _, k := range kinds {
 		s.kinds[k] = true
 	}
@@ -60,7 +76,7 @@ func (s *Shown) Observe(ctx context.Context, scope cloud.Scope) (*cloud.Snapshot
 	var wg sync.WaitGroup
 	services, cancel := context.WithCancel(ctx)
 	defer cancel()
-	wg.Go(func() { d = s.describe(services, scope.Region) })
+	wg.Go(func() { d = s.describe(services, scope.Region, s.asked(scope.Region)) })
 	snap, err := s.inner.Observe(ctx, scope)
 	if err != nil {
 		cancel()
@@ -72,32 +88,103 @@ func (s *Shown) Observe(ctx context.Context, scope cloud.Scope) (*cloud.Snapshot
 	if ctx.Err() != nil {
 		return nil, classify("Observe", ctx.Err(), s.cfg.Now())
 	}
-	s.mu.Lock()
-	s.described[scope.Region] = d
-	s.mu.Unlock()
-	return s.with(scope.Region, snap)
+	held := kindsHeld(snap)
+	maps.DeleteFunc(held, func(k cloud.ServiceKind, _ bool) bool { return d.kinds[k] })
+	if len(held) > 0 {
+		d = d.and(s.describe(ctx, scope.Region, held))
+	}
+	return s.with(scope.Region, snap, d)
 }
 
 // Refresh implements cloud.Refresher. What the APIs of services say is as old as the last reading
-// of the whole region; which interfaces there are, and what addresses they have, is not.
+// of the whole region, but for the services that are named; which interfaces there are, and what
+// addresses they have, is not.
 func (s *Shown) Refresh(ctx context.Context, last *cloud.Snapshot, ids []string) (*cloud.Snapshot, error) {
-	snap, err := s.inner.Refresh(ctx, last, ids)
+	known := s.known(last.Region)
+	d, again := known.described, map[cloud.ServiceKind]bool{}
+	if d == nil {
+		d, again = &described{}, s.asked(last.Region)
+	}
+	var objects []string
+	for _, id := range ids {
+		if !isService(id) {
+			objects = append(objects, id)
+			continue
+		}
+		for nic, of := range known.whose {
+			if of == id {
+				objects = append(objects, nic)
+			}
+		}
+		for i := range d.services {
+			if d.services[i].ID == id {
+				again[d.services[i].Kind] = true
+			}
+		}
+	}
+	snap, err := s.inner.Refresh(ctx, last, objects)
 	if err != nil {
 		return nil, err
 	}
-	return s.with(last.Region, snap)
+	if len(again) > 0 {
+		d = d.and(s.describe(ctx, last.Region, again))
+	}
+	if ctx.Err() != nil {
+		return nil, classify("Refresh", ctx.Err(), s.cfg.Now())
+	}
+	return s.with(last.Region, snap, d)
+}
+
+func (s *Shown) known(region string) knowledge {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.regions[region]
+}
+
+// asked are the kinds to be read in a region.
+func (s *Shown) asked(region string) map[cloud.ServiceKind]bool {
+	out := maps.Clone(s.kinds)
+	maps.Copy(out, s.known(region).held)
+	return out
+}
+
+// kindsHeld are the kinds of the services whose interfaces hold a group of a controller of ours.
+func kindsHeld(snap *cloud.Snapshot) map[cloud.ServiceKind]bool {
+	ours, out := map[string]bool{}, map[cloud.ServiceKind]bool{}
+	for i := range snap.Groups {
+		if snap.Groups[i].Tags[cloud.TagCluster] != "" {
+			ours[snap.Groups[i].ID] = true
+		}
+	}
+	for i := range snap.Interfaces {
+		n := &snap.Interfaces[i]
+		if !n.Managed || !slices.ContainsFunc(n.GroupIDs, func(id string) bool { return ours[id] }) {
+			continue
+		}
+		if m, ok := makerOf(n, snap.Region); ok {
+			out[m.kind] = true
+		}
+	}
+	return out
 }
 
 // with adds the services to a snapshot.
-func (s *Shown) with(region string, snap *cloud.Snapshot) (*cloud.Snapshot, error) {
-	s.mu.Lock()
-	d := s.described[region]
-	s.mu.Unlock()
+func (s *Shown) with(region string, snap *cloud.Snapshot, d *described) (*cloud.Snapshot, error) {
 	out := *snap
-	out.Services, out.ServiceFaults = servicesOf(snap, d, s.kinds), nil
-	if d != nil {
-		out.ServiceFaults = d.faults
+	out.Services, out.ServiceFaults = servicesOf(snap, d, s.known(region).whose), d.faults
+	k := knowledge{described: d, held: kindsHeld(snap), whose: map[string]string{}}
+	for i := range out.Services {
+		x := &out.Services[i]
+		if cloud.FormerGroups(x.Tags) != nil {
+			k.held[x.Kind] = true
+		}
+		for _, id := range x.Interfaces {
+			k.whose[id] = x.ID
+		}
 	}
+	s.mu.Lock()
+	s.regions[region] = k
+	s.mu.Unlock()
 	n := 0
 	for i := range out.Services {
 		n += weight(&out.Services[i])
@@ -110,8 +197,30 @@ func (s *Shown) with(region string, snap *cloud.Snapshot) (*cloud.Snapshot, erro
 
 // described is what the APIs of services have said of a region.
 type described struct {
-	services []description
+	kinds    map[cloud.ServiceKind]bool // that were asked for
+	services []description              // sorted by ID
 	faults   []cloud.ServiceFault
+}
+
+// and returns what is described, with other kinds, or the same ones as they are described later.
+func (d *described) and(later *described) *described {
+	out := &described{kinds: maps.Clone(later.kinds), services: slices.Clone(later.services), faults: slices.Clone(later.faults)}
+	for k := range d.kinds {
+		out.kinds[k] = true
+	}
+	for i := range d.services {
+		if !later.kinds[d.services[i].Kind] {
+			out.services = append(out.services, d.services[i])
+		}
+	}
+	for _, f := range d.faults {
+		if !slices.ContainsFunc(f.Kinds, func(k cloud.ServiceKind) bool { return later.kinds[k] }) {
+			out.faults = append(out.faults, f)
+		}
+	}
+	slices.SortStableFunc(out.services, func(a, b description) int { return cmp.Compare(a.ID, b.ID) })
+	slices.SortFunc(out.faults, func(a, b cloud.ServiceFault) int { return cmp.Compare(a.API, b.API) })
+	return out
 }
 
 // description is a service without its interfaces, and how to know these.
@@ -124,17 +233,22 @@ type description struct {
 	subnets []string
 	// shared is true if services with the same subnets and groups have the same interfaces.
 	shared bool
+	// changing is true if its groups are being changed, so that its interfaces may hold any.
+	changing bool
 }
 
-// claims reports whether an interface may be one of the service.
-func (d *description) claims(n *cloud.Interface, m made) bool {
+// claims reports whether an interface may be one of the service. whose is the service that it was
+// found to be of before, empty if none.
+func (d *description) claims(n *cloud.Interface, m made, whose string) bool {
 	switch {
 	case m.kind != d.Kind || d.NetworkID != "" && n.NetworkID != d.NetworkID:
 		return false
 	case d.nics != nil:
 		return slices.Contains(d.nics, n.ID)
+	case d.subnets != nil && whose != "" && !d.shared:
+		return whose == d.ID
 	case d.subnets != nil:
-		return slices.Contains(d.subnets, n.SubnetID) && slices.Equal(n.GroupIDs, d.GroupIDs)
+		return slices.Contains(d.subnets, n.SubnetID) && (d.changing || slices.Equal(n.GroupIDs, d.GroupIDs))
 	}
 	return m.id == d.ID
 }
@@ -214,44 +328,45 @@ func arn(service, region, account, resource string) string {
 	return strings.Join([]string{"arn", partition, service, region, account, resource}, ":")
 }
 
-// servicesOf returns the services of the kinds in a region, sorted by ID: those that APIs have
-// described, and those of which only interfaces tell.
-func servicesOf(snap *cloud.Snapshot, d *described, kinds map[cloud.ServiceKind]bool) []cloud.Service {
+// unread says why the groups of a service are not set whose API was not read.
+const unread = "its API is not read now, so what it remembers of its own groups is not known"
+
+// servicesOf returns the services of a region that were asked for, sorted by ID: those that APIs
+// have described, and those of which only interfaces tell.
+func servicesOf(snap *cloud.Snapshot, d *described, whose map[string]string) []cloud.Service {
 	var nics []*cloud.Interface
 	var madeFor []made
 	for i := range snap.Interfaces {
-		if m, ok := makerOf(&snap.Interfaces[i], snap.Region); ok && kinds[m.kind] {
+		if m, ok := makerOf(&snap.Interfaces[i], snap.Region); ok && d.kinds[m.kind] {
 			nics, madeFor = append(nics, &snap.Interfaces[i]), append(madeFor, m)
 		}
 	}
 	var out []cloud.Service
 	known := map[string]bool{} // IDs of described services
 	told := make([]bool, len(nics))
-	if d != nil {
-		claimed := claimsOn(d, nics, madeFor)
-		for i := range d.services {
-			known[d.services[i].ID] = true
-			s := d.services[i].Service
-			var mine []*cloud.Interface
-			for k, by := range claimed {
-				switch {
-				case !slices.Contains(by, i):
-				case len(by) > 1 && !d.services[i].shared:
-					other := by[0]
-					if other == i {
-						other = by[1]
-					}
-					told[k], s.Ambiguous = true, "interface "+nics[k].ID+" may be its or that of "+cloud.Words(cmp.Or(d.services[other].Name, d.services[other].ID))
-				default:
-					told[k], mine = true, append(mine, nics[k])
+	claimed := claimsOn(d, nics, madeFor, whose)
+	for i := range d.services {
+		known[d.services[i].ID] = true
+		s := d.services[i].Service
+		var mine []*cloud.Interface
+		for k, by := range claimed {
+			switch {
+			case !slices.Contains(by, i):
+			case len(by) > 1 && !d.services[i].shared:
+				other := by[0]
+				if other == i {
+					other = by[1]
 				}
+				told[k], s.Ambiguous = true, "interface "+nics[k].ID+" may be its or that of "+cloud.Words(cmp.Or(d.services[other].Name, d.services[other].ID))
+			default:
+				told[k], mine = true, append(mine, nics[k])
 			}
-			if s.Ambiguous != "" {
-				mine = nil
-			}
-			settle(&s, mine)
-			out = append(out, s)
 		}
+		if s.Ambiguous != "" {
+			mine = nil
+		}
+		settle(&s, mine)
+		out = append(out, s)
 	}
 	at := map[string]int{}
 	for k, nic := range nics {
@@ -267,7 +382,7 @@ func servicesOf(snap *cloud.Snapshot, d *described, kinds map[cloud.ServiceKind]
 		if !seen {
 			i = len(out)
 			at[id] = i
-			out = append(out, cloud.Service{ID: id, Kind: m.kind, Name: m.name, NetworkID: nic.NetworkID, Fixed: fixed(m.kind)})
+			out = append(out, cloud.Service{ID: id, Kind: m.kind, Name: m.name, NetworkID: nic.NetworkID, Fixed: cmp.Or(fixed(m.kind), unread), Unread: fixed(m.kind) == ""})
 		}
 		mine := []*cloud.Interface{nic}
 		for _, known := range out[i].Interfaces {
@@ -280,7 +395,7 @@ func servicesOf(snap *cloud.Snapshot, d *described, kinds map[cloud.ServiceKind]
 }
 
 // claimsOn returns, for every interface, the places of the descriptions whose it may be.
-func claimsOn(d *described, nics []*cloud.Interface, madeFor []made) [][]int {
+func claimsOn(d *described, nics []*cloud.Interface, madeFor []made, whose map[string]string) [][]int {
 	byNIC, byID, byPlace := map[string][]int{}, map[string][]int{}, map[string][]int{}
 	for i := range d.services {
 		s := &d.services[i]
@@ -300,7 +415,7 @@ func claimsOn(d *described, nics []*cloud.Interface, madeFor []made) [][]int {
 	out := make([][]int, len(nics))
 	for k, nic := range nics {
 		for _, i := range slices.Concat(byNIC[nic.ID], byID[madeFor[k].id], byPlace[nic.SubnetID]) {
-			if d.services[i].claims(nic, madeFor[k]) {
+			if d.services[i].claims(nic, madeFor[k], whose[nic.ID]) {
 				out[k] = append(out[k], i)
 			}
 		}
@@ -332,11 +447,16 @@ func addAddrs(to, from []netip.Addr) []netip.Addr {
 	return to
 }
 
-// fixed says why the groups of services of a kind cannot be set; empty if they can.
+// fixed says why the groups of services of a kind cannot be set; empty if they can, by the calls of
+// setters.
 func fixed(k cloud.ServiceKind) string {
 	switch k {
 	case cloud.GatewayLoadBalancer:
 		return "gateway load balancers have no security groups"
+	case cloud.EFSFileSystem:
+		return "each of its mount targets has security groups of its own"
+	case cloud.ElastiCacheCluster:
+		return "the tags of caches are not read, so what one had could not be remembered"
 	case cloud.LambdaFunction:
 		return "the security groups of a function are part of its configuration, and functions with the same ones share interfaces"
 	}

@@ -75,17 +75,17 @@ func TestServicesOfInterfaces(t *testing.T) {
 		nicOf("eni-4", "subnet-1", "10.0.0.4", "interface", "amazon-rds", "RDSNetworkInterface", "sg-2"),
 		{ID: "eni-5", NetworkID: "vpc-1", Description: "RDSNetworkInterface", PrivateIPs: []netip.Addr{netip.MustParseAddr("10.0.0.5")}},
 	}}
-	got := servicesOf(snap, nil, allKinds())
+	got := servicesOf(snap, &described{kinds: allKinds()}, nil)
 	want := []cloud.Service{
 		{ID: "arn:aws-cn:elasticloadbalancing:cn-north-1:111122223333:loadbalancer/app/front/50dc6c495c0c9188", Kind: cloud.ApplicationLoadBalancer, Name: "front", NetworkID: "vpc-1",
-			Interfaces: []string{"eni-1", "eni-2"}, Private: []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.1.1")}, GroupIDs: []string{"sg-1"}},
-		{ID: "eni-3", Kind: cloud.RDSInstance, NetworkID: "vpc-1", Interfaces: []string{"eni-3"}, Private: []netip.Addr{netip.MustParseAddr("10.0.0.3")}, GroupIDs: []string{"sg-2"}},
-		{ID: "eni-4", Kind: cloud.RDSInstance, NetworkID: "vpc-1", Interfaces: []string{"eni-4"}, Private: []netip.Addr{netip.MustParseAddr("10.0.0.4")}, GroupIDs: []string{"sg-2"}},
+			Interfaces: []string{"eni-1", "eni-2"}, Private: []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.1.1")}, GroupIDs: []string{"sg-1"}, Fixed: unread, Unread: true},
+		{ID: "eni-3", Kind: cloud.RDSInstance, NetworkID: "vpc-1", Interfaces: []string{"eni-3"}, Private: []netip.Addr{netip.MustParseAddr("10.0.0.3")}, GroupIDs: []string{"sg-2"}, Fixed: unread, Unread: true},
+		{ID: "eni-4", Kind: cloud.RDSInstance, NetworkID: "vpc-1", Interfaces: []string{"eni-4"}, Private: []netip.Addr{netip.MustParseAddr("10.0.0.4")}, GroupIDs: []string{"sg-2"}, Fixed: unread, Unread: true},
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v", got)
 	}
-	if got := servicesOf(snap, nil, map[cloud.ServiceKind]bool{cloud.VPCEndpoint: true}); len(got) > 0 {
+	if got := servicesOf(snap, &described{kinds: map[cloud.ServiceKind]bool{cloud.VPCEndpoint: true}}, nil); len(got) > 0 {
 		t.Errorf("not asked for: %+v", got)
 	}
 }
@@ -109,9 +109,10 @@ func TestWhoseInterface(t *testing.T) {
 		rds("eni-4", "subnet-9", "10.0.9.4", "sg-1"),
 		nicOf("eni-5", "subnet-1", "10.0.0.5", "interface", "amazon-elasticache", "ElastiCache x", "sg-1"),
 	}}
+	var whose map[string]string
 	names := func(d ...description) map[string][]string {
 		out := map[string][]string{}
-		for _, s := range servicesOf(snap, &described{services: d}, map[cloud.ServiceKind]bool{cloud.RDSInstance: true}) {
+		for _, s := range servicesOf(snap, &described{services: d, kinds: map[cloud.ServiceKind]bool{cloud.RDSInstance: true}}, whose) {
 			name := s.Name
 			if name == "" {
 				name = s.ID
@@ -131,6 +132,19 @@ func TestWhoseInterface(t *testing.T) {
 	got = names(database("orders", both, []string{"sg-1"}), database("twin", both[:1], []string{"sg-1"}))
 	if want := "interface eni-1 may be its or that of "; !reflect.DeepEqual(got["orders"], []string{want + "twin"}) || !reflect.DeepEqual(got["twin"], []string{want + "orders"}) ||
 		!slices.Equal(got["eni-4"], []string{"eni-4"}) || got["eni-1"] != nil {
+		t.Errorf("%v", got)
+	}
+	// The groups of one are being changed: its interface may hold anything, so nobody has any
+	// there, but for those that are known from before.
+	changing := database("moving", both[:1], []string{"sg-7"})
+	changing.changing = true
+	got = names(database("orders", both, []string{"sg-1"}), changing)
+	if want := "interface eni-1 may be its or that of "; !reflect.DeepEqual(got["orders"], []string{want + "moving"}) || len(got["moving"]) != 1 {
+		t.Errorf("%v", got)
+	}
+	whose = map[string]string{"eni-1": database("orders", nil, nil).ID, "eni-2": database("orders", nil, nil).ID, "eni-3": changing.ID}
+	got = names(database("orders", both, []string{"sg-8"}), changing)
+	if !reflect.DeepEqual(got["orders"], []string{"eni-1", "eni-2"}) || !reflect.DeepEqual(got["moving"], []string{"eni-3"}) {
 		t.Errorf("%v", got)
 	}
 }

@@ -14,7 +14,7 @@ import (
 // cloud would not take, for example one on a group that does not exist, is an error: the plan does
 // not fit the snapshot.
 func Apply(s *cloud.Snapshot, steps []plan.Step) (*cloud.Snapshot, error) {
-	m := model.New(s)
+	m := model.New(s.Joined())
 	for _, st := range steps {
 		if st.Scope.Region != s.Region {
 			continue

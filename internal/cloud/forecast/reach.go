@@ -93,6 +93,7 @@ type comparison struct {
 func Reach(before, after *cloud.Snapshot) []Change { return compare(before, after).reach() }
 
 func compare(before, after *cloud.Snapshot) *comparison {
+	before, after = before.Joined(), after.Joined()
 	c := &comparison{before: model.NewView(before), after: model.NewView(after), names: names(before)}
 	c.changes.region = before.Region
 	c.findKinds()

@@ -2,6 +2,7 @@ package inventory
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 
@@ -171,7 +172,7 @@ type machine struct {
 // any does.
 func (d *desired) addMachine(v view, m machine) bool {
 	chosen := choose(v.selectors, m.vm, m.network, func(i int) { d.matched[i]++ })
-	mode := v.mode(m, chosen)
+	mode := v.mode(guarded{vm: m.objectName(), id: m.vm.ID, namespaces: slices.Collect(maps.Keys(chosen)), how: m.how})
 	for _, i := range mode.unheeded {
 		d.unheeded[i]++
 	}
@@ -210,6 +211,15 @@ func (d *desired) addMachine(v view, m machine) bool {
 		d.refs[entity] = ref
 	}
 	return len(chosen) > 0
+}
+
+// how is how much a selector means the VM.
+func (m machine) how(s *v1alpha1.CloudEntitySelector) specificity {
+	best := notSelected
+	for _, e := range s.Spec.VMSelector {
+		best = max(best, selectEntry(e, m.vm, m.network))
+	}
+	return best
 }
 
 // objectName is the name of the VirtualMachine object.

@@ -91,7 +91,7 @@ func sameVM(x, y *cloud.VM) bool {
 
 func sameInterface(x, y *cloud.Interface) bool {
 	return x.ID == y.ID && x.NetworkID == y.NetworkID && x.SubnetID == y.SubnetID && x.OwnerID == y.OwnerID && x.VMID == y.VMID &&
-		x.MAC == y.MAC && x.Managed == y.Managed && x.Requester == y.Requester && x.Type == y.Type &&
+		x.Service == y.Service && x.Alone == y.Alone && x.Unread == y.Unread && x.MAC == y.MAC && x.Managed == y.Managed && x.Requester == y.Requester && x.Type == y.Type &&
 		x.Untouchable == y.Untouchable && x.Description == y.Description && slices.Equal(x.PrivateIPs, y.PrivateIPs) &&
 		slices.Equal(x.PublicIPs, y.PublicIPs) && slices.Equal(x.GroupIDs, y.GroupIDs) && maps.Equal(x.Tags, y.Tags)
 }

@@ -115,7 +115,18 @@ type decision struct {
 	unheeded []int
 }
 
-// mode decides what may be done to a VM that selectors select.
+// guarded is what a mode is decided for: a VM or a native service that selectors select.
+type guarded struct {
+	// vm is the name of the VirtualMachine objects of a VM, on which the glass may be broken; empty
+	// for a native service, for which selectors alone may do that. id is its own.
+	vm, id string
+	// namespaces are those with a selector that selects it.
+	namespaces []string
+	// how is how much a selector means it.
+	how func(*v1alpha1.CloudEntitySelector) specificity
+}
+
+// mode decides what may be done to a VM or a native service that selectors select.
 //
 // Break-glass goes before everything, on any object of a namespace that has a say. In a namespace
 // the most specific entry decides, as it does about agents, and of equally specific ones that which
@@ -123,24 +134,21 @@ type decision struct {
 // only if none with a say selects the VM: then none writes more than the account wants, and the one
 // that writes most decides, so that nobody stops what another one enforces.
 // docs/decisions/0011-grants.md has the reasons.
-func (v view) mode(m machine, chosen map[string]choice) decision {
-	if len(chosen) == 0 || v.plain() {
+func (v view) mode(of guarded) decision {
+	if len(of.namespaces) == 0 || v.plain() {
 		return decision{}
 	}
 	var broken []glass
-	for namespace := range chosen {
-		key := types.NamespacedName{Namespace: namespace, Name: m.objectName()}
-		if g, ok := v.modes.broken[key]; ok && v.hasSay(namespace) && v.means(key, m.vm.ID) {
-			broken = append(broken, glass{fmt.Sprintf("VirtualMachine %s/%s: %s", namespace, m.objectName(), g.why), g.until})
+	for _, namespace := range of.namespaces {
+		key := types.NamespacedName{Namespace: namespace, Name: of.vm}
+		if g, ok := v.modes.broken[key]; ok && of.vm != "" && v.hasSay(namespace) && v.means(key, of.id) {
+			broken = append(broken, glass{fmt.Sprintf("VirtualMachine %s/%s: %s", namespace, of.vm, g.why), g.until})
 		}
 	}
 	said := map[string]opinion{}
 	for i := range v.selectors {
 		s := &v.selectors[i]
-		best := notSelected
-		for _, e := range s.Spec.VMSelector {
-			best = max(best, selectEntry(e, m.vm, m.network))
-		}
+		best := of.how(s)
 		if best == notSelected {
 			continue
 		}

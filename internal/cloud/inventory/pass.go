@@ -300,7 +300,8 @@ func (s *syncer) keepRefs(d desired, keep func(region, namespace string) bool) {
 	}
 	for key, n := range s.natives {
 		if d.natives[key] == nil && keep(n.Status.Region, key.Namespace) && n.Status.CloudId != "" {
-			d.serviceRefs[types.NamespacedName{Namespace: key.Namespace, Name: v1alpha1.ServiceEntityNamePrefix + key.Name}] = ServiceRef{n.Status.CloudId, n.Status.Region}
+			entity := types.NamespacedName{Namespace: key.Namespace, Name: v1alpha1.ServiceEntityNamePrefix + key.Name}
+			d.serviceRefs[entity] = ServiceRef{n.Status.CloudId, n.Status.Region, n.Status.Mode, n.Status.ModeReason}
 		}
 	}
 }

@@ -195,7 +195,7 @@ func (p *pass) narrow(a *account) {
 	if networks != nil {
 		a.provider = n.Narrow(networks)
 	}
-	if shower, shows := a.provider.(cloud.ServiceShower); shows && len(kinds) > 0 {
+	if shower, shows := a.provider.(cloud.ServiceShower); shows {
 		a.provider = shower.Show(kinds)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -21,6 +22,9 @@ import (
 type ServiceRef struct {
 	ID     string
 	Region string
+	// Mode is how policies are carried out on it, and ModeReason who says so; both are empty if
+	// they are simply enforced.
+	Mode, ModeReason string
 }
 
 // native is a native service with what belongs to it.
@@ -29,6 +33,41 @@ type native struct {
 	network *cloud.Network
 	nics    []*cloud.Interface
 	region  string
+	// former are the groups that it had of its own, if it remembers them.
+	former []string
+}
+
+// how is how much a selector means the service.
+func (n native) how(s *v1alpha1.CloudEntitySelector) specificity {
+	best := notSelected
+	for _, e := range s.Spec.NativeSelector {
+		switch {
+		case !selectService(e, n.Service, n.network):
+		case len(e.ServiceMatch) > 0:
+			best = max(best, byName)
+		case e.VpcMatch != nil:
+			best = max(best, byVPC)
+		default:
+			best = max(best, byTag)
+		}
+	}
+	return best
+}
+
+// withoutRecord are the tags of a service but for those in which we remember what it had, which are
+// neither its owner's nor labels.
+func withoutRecord(tags map[string]string) map[string]string {
+	ours := func(key, _ string) bool {
+		return key == cloud.TagSignature || key == cloud.TagFormer || strings.HasPrefix(key, cloud.TagFormer+".")
+	}
+	for k := range tags {
+		if ours(k, "") {
+			out := maps.Clone(tags)
+			maps.DeleteFunc(out, ours)
+			return out
+		}
+	}
+	return tags
 }
 
 // selectService reports whether an entry selects a native service. network is the service's; it may
@@ -89,12 +128,11 @@ func kindsAsked(selectors []v1alpha1.CloudEntitySelector) []cloud.ServiceKind {
 	return slices.DeleteFunc(cloud.ServiceKinds(), func(k cloud.ServiceKind) bool { return !asked[k] })
 }
 
-// Showing returns a provider whose snapshots show the native services that selectors ask for; the
-// provider itself if they ask for none, or if it cannot.
+// Showing returns a provider whose snapshots show the native services that selectors ask for, and
+// those that hold something of ours; the provider itself if it cannot.
 func Showing(provider cloud.Provider, selectors []v1alpha1.CloudEntitySelector) cloud.Provider {
-	kinds := kindsAsked(selectors)
-	if shower, can := provider.(cloud.ServiceShower); can && len(kinds) > 0 {
-		return shower.Show(kinds)
+	if shower, can := provider.(cloud.ServiceShower); can {
+		return shower.Show(kindsAsked(selectors))
 	}
 	return provider
 }
@@ -138,29 +176,33 @@ func (d *desired) addServices(v view, snap *cloud.Snapshot) {
 
 // addService adds the objects of a service, one set per namespace that selects it.
 func (d *desired) addService(v view, snap *cloud.Snapshot, s *cloud.Service) {
-	n := native{Service: s, network: find(snap.Networks, s.NetworkID, func(n *cloud.Network) string { return n.ID }), region: snap.Region}
+	own := *s
+	own.Tags = withoutRecord(s.Tags)
+	n := native{Service: &own, former: cloud.FormerGroups(s.Tags), network: find(snap.Networks, s.NetworkID, func(n *cloud.Network) string { return n.ID }), region: snap.Region}
 	for _, id := range s.Interfaces {
 		if nic := find(snap.Interfaces, id, func(n *cloud.Interface) string { return n.ID }); nic != nil {
 			n.nics = append(n.nics, nic)
 		}
 	}
 	d.services[snap.Region]++
-	for namespace, selector := range chooseService(v.selectors, s, n.network, func(i int) { d.matchedServices[i]++ }) {
+	chosen := chooseService(v.selectors, n.Service, n.network, func(i int) { d.matchedServices[i]++ })
+	mode := v.mode(guarded{id: n.ID, namespaces: slices.Collect(maps.Keys(chosen)), how: n.how})
+	for namespace, selector := range chosen {
 		key := types.NamespacedName{Namespace: namespace, Name: n.objectName()}
 		if d.natives[key] != nil {
 			continue // two with one name, of which the sum of the id is a part: the first one has it
 		}
-		labels, left := tagLabels(s.Tags, nil, false)
+		labels, left := tagLabels(n.Tags, nil, false)
 		n.labels(labels, key)
 		object := n.object(v, key, selector)
 		selectable(object.Labels, labels)
-		object.Status.UnimportedTags = left
+		object.Status.UnimportedTags, object.Status.Mode, object.Status.ModeReason = left, mode.mode, mode.by
 		d.natives[key] = object
 		entity := types.NamespacedName{Namespace: namespace, Name: v1alpha1.ServiceEntityNamePrefix + key.Name}
 		d.entities[entity] = n.entity(metav1.ObjectMeta{
 			Namespace: namespace, Name: entity.Name, Labels: labels, Annotations: mark(v.account),
 		}, cloud.EnforcerKey(v.account.Namespace, v.account.Name))
-		d.serviceRefs[entity] = ServiceRef{s.ID, snap.Region}
+		d.serviceRefs[entity] = ServiceRef{s.ID, snap.Region, mode.mode, mode.by}
 	}
 }
 
@@ -211,7 +253,8 @@ func (n native) object(v view, key types.NamespacedName, selector string) *v1alp
 		Status: v1alpha1.CloudNativeServiceStatus{
 			Provider: v.provider, Kind: v1alpha1.NativeServiceKind(n.Kind), CloudId: n.ID, CloudName: n.Name, Region: n.region, CloudVpcId: n.NetworkID,
 			Tags: n.Tags, DNSName: n.DNSName, Addresses: inShort(n.addresses()), SecurityGroupIds: cloud.GroupObjects(n.GroupIDs),
-			Settable: n.Fixed == "", NotSettable: n.Fixed, Conditions: []metav1.Condition{n.addressed()},
+			FormerSecurityGroupIds: n.former,
+			Settable:               n.Fixed == "", NotSettable: n.Fixed, Conditions: []metav1.Condition{n.addressed()},
 		},
 	}
 	setIfLegal(out.Labels, v1alpha1.LabelCESName, selector)

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -98,7 +99,7 @@ func TestServices(t *testing.T) {
 	name := strings.TrimPrefix(objects[0], "apps/")
 	object := get(l, &v1alpha1.CloudNativeService{}, "apps", name)
 	st := object.Status
-	if st.CloudName != "front" || st.Kind != v1alpha1.NativeServiceApplicationLoadBalancer || st.CloudVpcId != vpc1 || st.Region != oregon || !st.Settable || len(st.NetworkInterfaces) != 1 ||
+	if st.CloudName != "front" || st.Kind != v1alpha1.NativeServiceApplicationLoadBalancer || st.CloudVpcId != vpc1 || st.Region != oregon || st.Settable || !strings.Contains(st.NotSettable, "its API is not read") || len(st.NetworkInterfaces) != 1 ||
 		st.NetworkInterfaces[0].Name != balancerNIC || len(st.SecurityGroupIds) == 0 || condition(st.Conditions, v1alpha1.ConditionAddressed) != "True OK" || condition(st.Conditions, v1alpha1.ConditionObserved) != "True OK" {
 		t.Errorf("%+v", st)
 	}
@@ -243,5 +244,36 @@ func TestKeptServices(t *testing.T) {
 		if got := s.keptServices([]*cloud.Snapshot{&other}); len(got[oregon]) > 0 {
 			t.Errorf("%s: %+v", what, got)
 		}
+	}
+}
+
+// TestServiceMode: what may be done to a service say the selectors that select it, as for VMs, and
+// what it remembers of its own groups is neither a label nor its owner's tag.
+func TestServiceMode(t *testing.T) {
+	plan := v1alpha1.CloudEntitySelector{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "plan"}, Spec: v1alpha1.CloudEntitySelectorSpec{
+		Mode: v1alpha1.ModePlan, NativeSelector: []v1alpha1.NativeServiceSelector{{Kind: v1alpha1.NativeServiceRDSInstance}}}}
+	vms := v1alpha1.CloudEntitySelector{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "vms"}, Spec: v1alpha1.CloudEntitySelectorSpec{
+		Mode: v1alpha1.ModeReleased, VMSelector: []v1alpha1.VirtualMachineSelector{{VpcMatch: &v1alpha1.EntityMatch{MatchID: "vpc-1"}}}}}
+	d := compute(view{account: types.NamespacedName{Namespace: "a", Name: "acc"}, provider: v1alpha1.CloudProviderAWS,
+		selectors: []v1alpha1.CloudEntitySelector{plan, vms},
+		snapshots: []*cloud.Snapshot{{Scope: cloud.Scope{Region: "eu-west-1"}, Services: []cloud.Service{
+			{ID: "arn:db", Kind: cloud.RDSInstance, Name: "db", NetworkID: "vpc-1", Tags: map[string]string{
+				"team": "shop", cloud.TagFormer: "sg-1", cloud.TagFormer + ".1": " sg-2", cloud.TagSignature: "v1 x", cloud.TagGuard: ""}},
+		}}}})
+	for key, ref := range d.serviceRefs {
+		if ref.Mode != string(v1alpha1.ModePlan) || ref.ModeReason != "CloudEntitySelector a/plan" {
+			t.Errorf("%+v", ref)
+		}
+		if labels := d.entities[key].Labels; labels[v1alpha1.LabelTagPrefix+"team"] != "shop" || len(labels) == 0 {
+			t.Errorf("%v", labels)
+		}
+	}
+	for _, n := range d.natives {
+		if n.Status.Mode != "plan" || len(n.Status.Tags) != 2 || !slices.Equal(n.Status.FormerSecurityGroupIds, []string{"sg-1", "sg-2"}) {
+			t.Errorf("%+v", n.Status)
+		}
+	}
+	if len(d.serviceRefs) != 1 || len(d.natives) != 1 {
+		t.Errorf("%+v", d.serviceRefs)
 	}
 }

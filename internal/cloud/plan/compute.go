@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
+	"slices"
 
 	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
 	"github.com/nephele-io/nephele/internal/cloud/plan/report"
@@ -23,6 +24,10 @@ func Compute(in Input, lower target.Lowerer) (out *Result) {
 			panic(r)
 		}
 	}()
+	in.Regions = slices.Clone(in.Regions)
+	for i := range in.Regions {
+		in.Regions[i].Snapshot = in.Regions[i].Snapshot.Joined()
+	}
 	in.recall, in.effort = intent.NewRecall(), &intent.Effort{}
 	if in.ClusterID == "" {
 		out = &Result{Plan: Plan{Account: in.Account}, Refusals: []report.Refusal{{Why: intent.Why(intent.NoClusterID)}}}

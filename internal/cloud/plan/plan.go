@@ -60,9 +60,10 @@ type Input struct {
 	// VMs that are not this account's.
 	Shared map[intent.EntityRef]string
 
-	// Services maps the ExternalEntities that stand for native services of this account to their
-	// regions. They are peers by the addresses of their members; policies on them are refused.
-	Services map[intent.EntityRef]string
+	// Services maps the ExternalEntities of this account that stand for native services to these,
+	// by region and ID. They are peers by the addresses of their members. One whose groups can be
+	// set is guarded as a VM is; policies on others are refused.
+	Services map[intent.EntityRef]intent.VMRef
 
 	// Tighten holds the UIDs of the policies of which as much is to be enforced as fits, where not
 	// all of it does. Others are left out there, or kept as they were last realized.

@@ -30,7 +30,7 @@ func withDatabases() *estate {
 func databases(in *plan.Input, ports map[string]int32) {
 	g := *in.AddressGroups[0]
 	g.GroupMembers = nil
-	in.Services = map[plan.EntityRef]string{}
+	in.Services = map[plan.EntityRef]plan.VMRef{}
 	for _, name := range slices.Sorted(func(yield func(string) bool) {
 		for name := range ports {
 			if !yield(name) {
@@ -45,7 +45,7 @@ func databases(in *plan.Input, ports map[string]int32) {
 			m.Ports = []v1beta2.NamedPort{{Name: "postgres", Port: ports[name], Protocol: v1beta2.ProtocolTCP}}
 		}
 		g.GroupMembers = append(g.GroupMembers, m)
-		in.Services[plan.EntityRef{Namespace: "vms", Name: name}] = in.Regions[0].Snapshot.Region
+		in.Services[plan.EntityRef{Namespace: "vms", Name: name}] = plan.VMRef{Region: in.Regions[0].Snapshot.Region, ID: "arn:" + name}
 	}
 	in.AddressGroups[0] = &g
 }
@@ -152,7 +152,7 @@ func TestServiceAsSubject(t *testing.T) {
 	f := e.cloud()
 	db := plan.EntityRef{Namespace: "vms", Name: "db"}
 	res := settle(t, e, f, func(in *plan.Input) {
-		in.Services = map[plan.EntityRef]string{db: in.Regions[0].Snapshot.Region}
+		in.Services = map[plan.EntityRef]plan.VMRef{db: {Region: in.Regions[0].Snapshot.Region, ID: "arn:db"}}
 		g := *in.AppliedToGroups[0]
 		g.GroupMembers = append(slices.Clip(g.GroupMembers), v1beta2.GroupMember{ExternalEntity: &v1beta2.ExternalEntityReference{Namespace: db.Namespace, Name: db.Name}})
 		in.AppliedToGroups[0] = &g

@@ -60,8 +60,8 @@ type Account struct {
 	// this account sees too.
 	Shared map[plan.EntityRef]string
 	// Services maps the ExternalEntity objects of the account that stand for native services to
-	// their regions.
-	Services map[plan.EntityRef]string
+	// these.
+	Services map[plan.EntityRef]plan.VMRef
 	// Modes names the VMs that are not simply enforced.
 	Modes map[plan.VMRef]VMMode
 	// Agents names the VMs that selectors hand to the agents in them.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
+	"github.com/nephele-io/nephele/internal/sim/ec2"
 )
 
 // attempt is what an auditor was told of one.
@@ -66,7 +67,7 @@ func (l *lab) unaudited() (wrong []string) {
 	}
 	seen := map[string]int{}
 	for _, c := range l.server.Journal().Calls(0) {
-		if !mutating(c) || c.Service != "ec2" {
+		if !mutating(c) || !slices.Contains([]string{"ec2", "rds", "elasticloadbalancing"}, c.Service) {
 			continue
 		}
 		seen[c.Action]++
@@ -75,7 +76,7 @@ func (l *lab) unaudited() (wrong []string) {
 		switch {
 		case known && (at.Name != c.Action || (at.outcome.Err == nil) != (c.Code == "")):
 			wrong = append(wrong, fmt.Sprintf("the cloud has seen %s with code %q, the record says %+v", c.Action, c.Code, at))
-		case known && !slices.Contains(slices.Collect(maps.Values(c.Params)), strings.Split(at.Objects[0], "/")[0]):
+		case known && !named(c, at.Objects[0]):
 			wrong = append(wrong, fmt.Sprintf("the cloud has seen %s of %v, the record says %v", c.Action, c.Params, at.Objects))
 		}
 	}
@@ -88,6 +89,14 @@ func (l *lab) unaudited() (wrong []string) {
 		}
 	}
 	return wrong
+}
+
+// named reports whether a call names an object, a native service perhaps by the last part of its
+// ARN only.
+func named(c ec2.Call, object string) bool {
+	return slices.ContainsFunc(slices.Collect(maps.Values(c.Params)), func(v string) bool {
+		return v == strings.Split(object, "/")[0] || strings.HasPrefix(object, "arn:") && v != "" && strings.HasSuffix(object, v)
+	})
 }
 
 // TestRecordOfChanges: what the record says of a life of policies: before is what the call before

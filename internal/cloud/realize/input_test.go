@@ -19,7 +19,7 @@ func TestPlanInputIsWhole(t *testing.T) {
 		Key:      "vms/a",
 		Entities: map[plan.EntityRef]plan.VMRef{{Namespace: "vms", Name: "vm"}: ref},
 		Shared:   map[plan.EntityRef]string{{Namespace: "other", Name: "vm"}: "vpc-1"},
-		Services: map[plan.EntityRef]string{{Namespace: "vms", Name: "db"}: "eu-west-1"},
+		Services: map[plan.EntityRef]plan.VMRef{{Namespace: "vms", Name: "db"}: {Region: "eu-west-1", ID: "arn:db"}},
 		Modes:    map[plan.VMRef]VMMode{ref: {Mode: plan.Released, Reason: "because"}},
 		Failsafe: []plan.FailsafeFlow{{Direction: "ingress"}}, MaxPerWave: 1,
 		Confirmed: map[string][]string{"eni-1": {"sg-1"}}, Dependents: plan.DependentsRule{Default: plan.CutDependents},

@@ -32,6 +32,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/aws/lower"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 	"github.com/nephele-io/nephele/internal/cloud/plan/render"
+	"github.com/nephele-io/nephele/internal/cloud/recordkey"
 	"github.com/nephele-io/nephele/internal/control/convert"
 	"github.com/nephele-io/nephele/internal/enforcer"
 	"github.com/nephele-io/nephele/internal/policy"
@@ -116,6 +117,9 @@ type labVM struct {
 	nic, id, region string
 	addr, addr6     netip.Addr
 	labels          map[string]string
+	// of is the native service of which this is a further interface; empty for what has a name of
+	// its own.
+	of string
 }
 
 // storeSource lets the realizer watch the store, as the command wires them.
@@ -170,6 +174,10 @@ type labConfig struct {
 	follows, stay []string
 	// policy is that of the account's credentials; nil means the documented rights.
 	policy *iam.Policy
+	// services are the native services that somebody selects, by name; if there are any, or if
+	// served is set, the provider shows all.
+	services []string
+	served   bool
 	// book, if set, is the record of the cluster's instances; every start is that of another one
 	// then.
 	book *notebook
@@ -179,6 +187,9 @@ func newLab(t *testing.T, cfg labConfig) *lab {
 	t.Helper()
 	if cfg.regions == nil {
 		cfg.regions = []string{home}
+	}
+	if cfg.served = cfg.served || len(cfg.services) > 0; cfg.served {
+		cfg.estate, cfg.policy = cmp.Or(cfg.estate, "testdata/served.yaml"), cmp.Or(cfg.policy, rightsOverServices(t))
 	}
 	w := newWarp()
 	pause := time.Duration(0)
@@ -209,7 +220,7 @@ func newLab(t *testing.T, cfg labConfig) *lab {
 	})
 	l := &lab{T: t, server: server, account: server.World().Accounts()[0].ID, engine: policy.New(policy.Options{}),
 		store: watchstore.New(watchstore.Options{}), sink: &reports{next: cfg.next}, audit: &auditor{}, vms: map[string]labVM{}, book: cfg.book,
-		marksPermitted: cfg.policy == nil}
+		marksPermitted: cfg.policy == nil || cfg.served}
 	l.newProvider = func() cloud.Provider {
 		provider, err := aws.New(aws.Config{
 			Credential: cloudv1.AWSCredential{AccessKeyID: estate.DefaultAccessKeyID, AccessKeySecret: estate.DefaultSecret},
@@ -225,12 +236,18 @@ func newLab(t *testing.T, cfg labConfig) *lab {
 		if err != nil {
 			t.Fatal(err)
 		}
+		if cfg.served {
+			return provider.Show(cloud.ServiceKinds())
+		}
 		return provider
 	}
 	l.accounts = &labAccounts{subs: map[int]func(string){}, account: Account{
 		Key: labAccount, EnforcerKey: cloud.EnforcerKey(labNamespace, "shop"), Provider: l.newProvider(), Regions: cfg.regions,
 		Snapshots: map[string]*cloud.Snapshot{}, Entities: map[plan.EntityRef]plan.VMRef{}, MaxPerWave: cfg.maxPerWave, Failsafe: cfg.failsafe,
 	}}
+	if cfg.served {
+		l.findServices(cfg.services)
+	}
 	if cfg.state == nil {
 		l.findVMs(cfg.regions)
 		l.probes = l.allProbes()
@@ -342,7 +359,7 @@ func (l *lab) start() {
 	l.accounts.observe(l.Context())
 	l.options.Records = nil
 	if l.cluster != nil {
-		l.options.Records = NewRecordKey(RecordKeyOptions{Client: l.cluster, Namespace: "kube-system", ClusterID: l.options.ClusterID,
+		l.options.Records = recordkey.New(recordkey.Options{Client: l.cluster, Namespace: "kube-system", ClusterID: l.options.ClusterID,
 			Random: rand.Reader, Clock: l.options.Clock, Log: l.options.Log})
 	}
 	if l.book != nil {

@@ -14,7 +14,9 @@ import (
 
 // observation is what was read of an account at one moment.
 type observation struct {
+	// regions have their snapshots joined, and read are these as they were read.
 	regions []plan.Region
+	read    []*cloud.Snapshot
 	// unread are the regions that could not be read, with the reason.
 	unread map[string]error
 	// provider is what it was read with, and touched what we have changed since, by region; nil if
@@ -67,7 +69,7 @@ func (w *worker) reread(ctx context.Context, acct Account, known observation) (o
 			return observation{}, false
 		}
 	}
-	out := observation{regions: slices.Clone(known.regions), provider: known.provider}
+	out := observation{regions: slices.Clone(known.regions), read: slices.Clone(known.read), provider: known.provider}
 	errs := make([]error, len(out.regions))
 	var wg sync.WaitGroup
 	for i := range out.regions {
@@ -76,7 +78,9 @@ func (w *worker) reread(ctx context.Context, acct Account, known observation) (o
 			continue
 		}
 		wg.Go(func() {
-			out.regions[i].Snapshot, errs[i] = refresher.Refresh(ctx, out.regions[i].Snapshot, ids)
+			if out.read[i], errs[i] = refresher.Refresh(ctx, out.read[i], ids); errs[i] == nil {
+				out.regions[i].Snapshot = out.read[i].Joined()
+			}
 		})
 	}
 	wg.Wait()
@@ -137,6 +141,8 @@ func (w *worker) observe(ctx context.Context, acct Account) (observation, error)
 			out.unread[name] = errs[i]
 			continue
 		}
+		out.read = append(out.read, regions[i].Snapshot)
+		regions[i].Snapshot = regions[i].Snapshot.Joined()
 		out.regions = append(out.regions, regions[i])
 	}
 	if len(out.regions) == 0 || acct.Releasing && len(out.unread) > 0 {

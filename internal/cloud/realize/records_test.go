@@ -20,6 +20,7 @@ import (
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
+	"github.com/nephele-io/nephele/internal/cloud/recordkey"
 	"github.com/nephele-io/nephele/internal/policy"
 	"github.com/nephele-io/nephele/internal/sim/ec2"
 	"github.com/nephele-io/nephele/internal/sim/world"
@@ -48,7 +49,7 @@ func (l *lab) records() plan.Records {
 func (l *lab) keySecret() *corev1.Secret {
 	l.Helper()
 	s := &corev1.Secret{}
-	if err := l.cluster.Get(l.Context(), client.ObjectKey{Namespace: "kube-system", Name: RecordKeyName}, s); err != nil {
+	if err := l.cluster.Get(l.Context(), client.ObjectKey{Namespace: "kube-system", Name: recordkey.SecretName}, s); err != nil {
 		l.Fatal(err)
 	}
 	return s
@@ -215,7 +216,7 @@ func TestUpgradeSigns(t *testing.T) {
 	if n := now["CreateTags"] - edits["CreateTags"]; n != 1 {
 		t.Errorf("%d calls to sign three records", n)
 	}
-	if list := string(l.keySecret().Data[signedData]); !strings.Contains(list, "\n"+labAccount) {
+	if list := string(l.keySecret().Data["signed"]); !strings.Contains(list, "\n"+labAccount) {
 		t.Errorf("the Secret says %q", list)
 	}
 	l.halt()
@@ -252,7 +253,7 @@ func TestKeyIsLost(t *testing.T) {
 		return now != signed && now != "" && l.records().Signed == 3
 	})
 	l.settle()
-	if slices.Equal(l.keySecret().Data[recordKeyData], old.Data[recordKeyData]) {
+	if slices.Equal(l.keySecret().Data["key"], old.Data["key"]) {
 		t.Error("the key is the same")
 	}
 	if d := compare(l.actual(), l.wanted()); d != "" {
@@ -288,7 +289,7 @@ func TestSigningIsNotPermitted(t *testing.T) {
 	if l.tagsOf("web-1")[cloud.TagSignature] != "" || !r.NotSigned {
 		t.Errorf("tags %v, said to be not signed: %v", l.tagsOf("web-1"), r.NotSigned)
 	}
-	if list := string(l.keySecret().Data[signedData]); strings.Contains(list, labAccount) {
+	if list := string(l.keySecret().Data["signed"]); strings.Contains(list, labAccount) {
 		t.Errorf("the Secret says that all are signed: %q", list)
 	}
 	refused := func(key string) (n int) {
@@ -324,7 +325,7 @@ func TestSigningIsNotPermitted(t *testing.T) {
 	}
 	hours(2)
 	l.until("all are signed", func() bool { r := l.records(); return r.Signed == 3 && r.Unsigned == 0 })
-	if list := string(l.keySecret().Data[signedData]); !strings.Contains(list, labAccount) {
+	if list := string(l.keySecret().Data["signed"]); !strings.Contains(list, labAccount) {
 		t.Errorf("the Secret does not say that all are signed: %q", list)
 	}
 }
@@ -458,8 +459,8 @@ func TestNewAccountIsStrict(t *testing.T) {
 	noted := false
 	remove := l.server.World().OnMutation(func(world.Mutation) {
 		var s corev1.Secret
-		err := l.cluster.Get(context.Background(), client.ObjectKey{Namespace: "kube-system", Name: RecordKeyName}, &s)
-		noted = noted || err == nil && strings.Contains(string(s.Data[signedData]), labAccount)
+		err := l.cluster.Get(context.Background(), client.ObjectKey{Namespace: "kube-system", Name: recordkey.SecretName}, &s)
+		noted = noted || err == nil && strings.Contains(string(s.Data["signed"]), labAccount)
 		if !noted {
 			t.Error("something is written before it is noted")
 		}

@@ -29,7 +29,7 @@ func (w *worker) owe(touched map[string][]string) {
 
 // share lets everybody know what was read, so that nobody else reads it.
 func (w *worker) share(acct Account, seen observation) {
-	if len(seen.unread) == 0 && w.r.Accounts.Observed(w.key, acct.Provider, seen.snapshots()) {
+	if len(seen.unread) == 0 && w.r.Accounts.Observed(w.key, acct.Provider, seen.read) {
 		w.owed = nil
 		return
 	}

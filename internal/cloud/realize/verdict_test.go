@@ -10,6 +10,7 @@ import (
 
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 	"github.com/nephele-io/nephele/internal/policy"
+	"github.com/nephele-io/nephele/internal/sim/native"
 	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
@@ -47,7 +48,7 @@ func (l *lab) allProbes() []probe {
 	for _, from := range ends {
 		for _, to := range ends {
 			x, y := l.vms[strings.TrimSuffix(from, overIPv6)], l.vms[strings.TrimSuffix(to, overIPv6)]
-			if l.address(from).Is4() != l.address(to).Is4() || from == to || x.nic == "" && y.nic == "" || x.region != y.region && x.nic != "" && y.nic != "" ||
+			if l.address(from).Is4() != l.address(to).Is4() || from == to || cmp.Or(x.of, from) == cmp.Or(y.of, to) || x.nic == "" && y.nic == "" || x.region != y.region && x.nic != "" && y.nic != "" ||
 				l.address(from).Is6() && (x.nic != "" && !x.addr6.IsValid() || y.nic != "" && !y.addr6.IsValid()) {
 				continue
 			}
@@ -74,7 +75,7 @@ func (l *lab) ask(p probe) world.Verdict {
 
 func (l *lab) endpoint(name string) policy.Endpoint {
 	if vm := strings.TrimSuffix(name, overIPv6); l.vms[vm].nic != "" {
-		return policy.Endpoint{EntityRef: entityRef(vm), Addr: l.address(name), Semantics: policy.VMSemantics}
+		return policy.Endpoint{EntityRef: entityRef(cmp.Or(l.vms[vm].of, vm)), Addr: l.address(name), Semantics: policy.VMSemantics}
 	}
 	return policy.Endpoint{Addr: l.address(name)}
 }
@@ -98,7 +99,7 @@ func (l *lab) wanted() verdicts {
 // what the policies say.
 func (l *lab) half(end string, d policy.Decision, native bool) bool {
 	end = strings.TrimSuffix(end, overIPv6)
-	if m := l.modes[end]; l.deleted || m == plan.Released || m == plan.BreakGlass {
+	if m := l.modes[cmp.Or(l.vms[end].of, end)]; l.deleted || m == plan.Released || m == plan.BreakGlass {
 		return native || l.vms[end].nic == ""
 	}
 	return passes(d, native)
@@ -172,6 +173,10 @@ func (l *lab) holdings() holdings {
 		}
 		for _, v := range vpcs {
 			h.tags(v.ID, v.Tags)
+		}
+		for _, s := range r.Services().List(native.Kinds()...) {
+			h.tags(s.ARN(), s.Tags)
+			h.NICs[s.ARN()] = slices.Sorted(slices.Values(s.Groups))
 		}
 	}
 	return h

@@ -491,7 +491,7 @@ func replannable(err error) bool {
 func (w *worker) planOnLatest(ctx context.Context, t task) (*plan.Result, bool) {
 	var regions []plan.Region
 	for _, name := range sortedKeys(t.acct.Snapshots) {
-		snap := t.acct.Snapshots[name]
+		snap := t.acct.Snapshots[name].Joined()
 		limits, err := t.acct.Provider.Limits(ctx, snap.Scope)
 		if err != nil || t.acct.Pending[name] {
 			return nil, false

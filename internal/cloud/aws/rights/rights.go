@@ -39,8 +39,9 @@ type Pins struct {
 	// Networks are the VPCs in which something may be changed, Regions those in which anything may
 	// be done.
 	Networks, Regions []string
-	// Services also permits to read native services. Without it, or a part of it, they are known by
-	// their interfaces only.
+	// Services also permits to read native services, and in mode Enforce to set their security
+	// groups. Without it, or a part of it, they are known by their interfaces only, or are peers of
+	// policies only.
 	Services bool
 }
 
@@ -148,6 +149,9 @@ func Document(p Pins) ([]byte, error) {
 	}
 	if p.Mode == Enforce {
 		d.Statement = append(d.Statement, p.write()...)
+		if p.Services {
+			d.Statement = append(d.Statement, p.writeServices()...)
+		}
 	}
 	if len(p.Regions) > 0 {
 		for i := range d.Statement {
@@ -179,8 +183,11 @@ func Length(policy []byte) int {
 	return compact.Len()
 }
 
-// arn is a pattern of resources of a kind. owner is the account that they belong to.
-func (p Pins) arn(kind, id, owner string) string {
+// arn is a pattern of resources of EC2 of a kind. owner is the account that they belong to.
+func (p Pins) arn(kind, id, owner string) string { return p.arnOf("ec2", kind+"/"+id, owner) }
+
+// arnOf is a pattern of resources of a service.
+func (p Pins) arnOf(service, resource, owner string) string {
 	partition := "aws"
 	if parts := p.partitions(); len(parts) > 0 {
 		partition = parts[0]
@@ -188,7 +195,7 @@ func (p Pins) arn(kind, id, owner string) string {
 	if owner == "" {
 		owner = "*"
 	}
-	return "arn:" + partition + ":ec2:*:" + owner + ":" + kind + "/" + id
+	return "arn:" + partition + ":" + service + ":*:" + owner + ":" + resource
 }
 
 // networks are the VPCs. One that is shared belongs to another account.
@@ -252,6 +259,25 @@ func readServices() statement {
 		"elasticloadbalancing:DescribeTargetGroupAttributes", "elasticloadbalancing:DescribeTargetGroups", "elasticloadbalancing:DescribeTargetHealth",
 		"lambda:ListFunctions", "rds:DescribeDBInstances",
 	}}
+}
+
+// writeServices permits to set the security groups of native services, and to remember in their
+// tags what they had. Each statement but the last is for one kind of them, and each may be left
+// out. Where a right lets more be done than that, the service must have its owner's tag.
+func (p Pins) writeServices() []statement {
+	endpoint, database := values{p.arn("vpc-endpoint", "*", p.Account)}, values{p.arnOf("rds", "db:*", p.Account)}
+	balancers := values{p.arnOf("elasticloadbalancing", "loadbalancer/app/*", p.Account), p.arnOf("elasticloadbalancing", "loadbalancer/net/*", p.Account)}
+	guarded := func() conditions { return conditions{}.with("Null", ofResource+"/"+cloud.TagGuard, "false") }
+	record := func() conditions { return tagged(conditions{}, "nephele.io/former-*") }
+	return []statement{
+		{"GuardBalancers", "Allow", values{"elasticloadbalancing:SetSecurityGroups"}, balancers, nil},
+		{"RememberInBalancers", "Allow", values{"elasticloadbalancing:AddTags", "elasticloadbalancing:RemoveTags"}, balancers, record()},
+		{"GuardDatabases", "Allow", values{"rds:ModifyDBInstance"}, database, guarded()},
+		{"RememberInDatabases", "Allow", values{"rds:AddTagsToResource", "rds:RemoveTagsFromResource"}, database, record()},
+		allow("GuardEndpoints", guarded(), endpoint, "ModifyVpcEndpoint"),
+		allow("RememberInEndpoints", record(), endpoint, "CreateTags", "DeleteTags"),
+		allow("UseGroupsForEndpoints", nil, values{p.arn("security-group", "*", "")}, "ModifyVpcEndpoint"),
+	}
 }
 
 func (p Pins) write() []statement {

@@ -1,11 +1,13 @@
 package intent
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
 
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
+	"github.com/nephele-io/nephele/internal/cloud"
 )
 
 // Account is one call of Compute.
@@ -24,10 +26,12 @@ type Account struct {
 type Unguarded struct {
 	Entity   EntityRef
 	Policies []*Policy // in the order of evaluation
+	// Fixed is why its groups cannot be set, in words.
+	Fixed string
 }
 
 // Why says why they are not.
-func (u Unguarded) Why() *Reason { return Why(ServiceUnguarded, u.Entity.String()) }
+func (u Unguarded) Why() *Reason { return Why(ServiceUnguarded, u.Entity.String()).Quoting(u.Fixed) }
 
 // Stopped is what the computation panics with if nobody wants its result any more. It never leaves
 // Compute.
@@ -83,11 +87,11 @@ func (c *Account) bindVMs() {
 	for _, s := range c.Regions {
 		byRegion[s.Snap.Region] = s
 	}
-	find := func(m *v1beta2.GroupMember) *VM {
+	find := func(m *v1beta2.GroupMember, among map[EntityRef]VMRef) *VM {
 		if m.ExternalEntity == nil {
 			return nil
 		}
-		ref, ok := c.In.Entities[EntityRef{m.ExternalEntity.Namespace, m.ExternalEntity.Name}]
+		ref, ok := among[EntityRef{m.ExternalEntity.Namespace, m.ExternalEntity.Name}]
 		if s := byRegion[ref.Region]; ok && s != nil {
 			return s.vms[ref.ID]
 		}
@@ -98,14 +102,15 @@ func (c *Account) bindVMs() {
 	}
 	for _, name := range sortedKeys(c.addressGroups) {
 		for i := range c.addressGroups[name].GroupMembers {
-			if vm := find(&c.addressGroups[name].GroupMembers[i]); vm != nil {
+			// A native service is a peer by its addresses, for whose sake nothing of it changes.
+			if vm := find(&c.addressGroups[name].GroupMembers[i], c.In.Entities); vm != nil {
 				if k := len(vm.Groups); k == 0 || vm.Groups[k-1] != name {
 					vm.Groups = append(vm.Groups, name)
 				}
 			}
 		}
 	}
-	c.applyRules(find)
+	c.applyRules(func(m *v1beta2.GroupMember) *VM { return cmp.Or(find(m, c.In.Entities), find(m, c.In.Services)) })
 }
 
 // applyRules gives every VM the rules that apply to it.
@@ -136,7 +141,7 @@ func (c *Account) applyRules(find func(*v1beta2.GroupMember) *VM) {
 		}
 	}
 	for _, e := range slices.SortedFunc(maps.Keys(services), EntityRef.Compare) {
-		c.Unguarded = append(c.Unguarded, Unguarded{e, slices.SortedFunc(slices.Values(services[e]), ComparePolicies)})
+		c.Unguarded = append(c.Unguarded, Unguarded{e, slices.SortedFunc(slices.Values(services[e]), ComparePolicies), c.fixed(c.In.Services[e])})
 	}
 	for vm, rules := range hits {
 		vm.apply(rules)
@@ -144,6 +149,21 @@ func (c *Account) applyRules(find func(*v1beta2.GroupMember) *VM) {
 			vm.leave(let)
 		}
 	}
+}
+
+// fixed says why the groups of a native service cannot be set.
+func (c *Account) fixed(ref VMRef) string {
+	for _, r := range c.Regions {
+		if r.Snap.Region != ref.Region {
+			continue
+		}
+		at, there := slices.BinarySearchFunc(r.Snap.Services, ref.ID, func(s cloud.Service, id string) int { return strings.Compare(s.ID, id) })
+		if there {
+			return cmp.Or(r.Snap.Services[at].Fixed, r.Snap.Services[at].Ambiguous, "no interface of it is shown")
+		}
+		return "it is not shown"
+	}
+	return "its region was not read"
 }
 
 // meet notes the policies of rules that apply to a native service.
@@ -208,9 +228,11 @@ func (vm *VM) apply(rules map[*rule]*Bound) {
 // selectVMs makes the VMs that have an entity known, with their interfaces.
 func (s *Region) selectVMs() {
 	entities := map[string][]EntityRef{}
-	for e, ref := range s.In.Entities {
-		if ref.Region == s.Snap.Region {
-			entities[ref.ID] = append(entities[ref.ID], e)
+	for _, among := range []map[EntityRef]VMRef{s.In.Entities, s.In.Services} {
+		for e, ref := range among {
+			if ref.Region == s.Snap.Region {
+				entities[ref.ID] = append(entities[ref.ID], e)
+			}
 		}
 	}
 	byVM := map[string][]*NIC{}

@@ -60,8 +60,8 @@ func (s *Region) memberAddrs(out []netip.Addr, m *v1beta2.GroupMember, view *Net
 			}
 			return out
 		}
-		if region, ok := s.In.Services[entity]; ok {
-			return s.serviceAddrs(out, m, view, region)
+		if ref, ok := s.In.Services[entity]; ok {
+			return s.serviceAddrs(out, m, view, ref.Region)
 		}
 		ref, ok := s.In.Entities[entity]
 		if ok && s.observed[ref.Region] {
@@ -116,7 +116,7 @@ func (s *Region) heldByService(a netip.Addr, view *Network) bool {
 	if s.serviceNICs == nil {
 		s.serviceNICs = map[netip.Addr][]*NIC{}
 		for _, n := range s.NICs {
-			if n.Managed {
+			if n.Managed || n.Service != "" {
 				for _, ip := range n.PrivateIPs {
 					s.serviceNICs[ip] = append(s.serviceNICs[ip], n)
 				}

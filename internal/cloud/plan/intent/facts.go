@@ -20,9 +20,9 @@ type Facts struct {
 	// to the network of their VMs.
 	Entities map[EntityRef]VMRef
 	Shared   map[EntityRef]string
-	// Services maps the ExternalEntities that stand for native services of this account to their
-	// regions.
-	Services map[EntityRef]string
+	// Services maps the ExternalEntities of this account that stand for native services to these,
+	// by region and ID.
+	Services map[EntityRef]VMRef
 	// Tighten holds the UIDs of the policies of which as much is to be enforced as can be.
 	Tighten map[string]bool
 	// Seal signs and checks the records of former groups; nil if they are neither signed nor

@@ -143,7 +143,7 @@ const (
 	BadPrefixLength  Code = "BadPrefixLength"  // the address; counts the length
 	SourcePort       Code = "SourcePort"       // counts the port
 	NamedPortOfPeer  Code = "NamedPortOfPeer"  // the name
-	ServiceUnguarded Code = "ServiceUnguarded" // the entity
+	ServiceUnguarded Code = "ServiceUnguarded" // the entity; Quoted is why its groups cannot be set
 	NamedPortVaries  Code = "NamedPortVaries"  // the name; counts how many numbers it may mean
 	IGMPDetails      Code = "IGMPDetails"      //
 	BadPortRange     Code = "BadPortRange"     // counts the first and the last port

@@ -268,8 +268,14 @@ func (s *Region) sortGroups(n *NIC) {
 			n.Foreign = append(n.Foreign, id)
 		}
 	}
-	if n.Managed {
+	switch {
+	case n.Alien != nil || !n.Managed && n.Unread == "":
+	case len(n.Ours) > 0: // a service that we guard, whose record cannot be read
+		n.Unproven = Why(OfService, n.ID)
+	case n.Managed:
 		n.Alien = Why(OfService, n.ID)
+	default:
+		n.Alien = Why(Untouchable, n.ID).Quoting(n.Unread)
 	}
 	if n.Untouchable != "" && n.Alien == nil {
 		n.Alien = Why(Untouchable, n.ID).Quoting(n.Untouchable)
@@ -280,7 +286,14 @@ func (s *Region) sortGroups(n *NIC) {
 		(!slices.Equal(known, n.Recorded) || known != nil && !s.In.Seal.Believes(s.Snap.Region, n.Interface)) {
 		n.Recorded, n.Forged = known, true
 	}
-	s.judge(n)
+	if n.Forged && n.Recorded != nil || s.In.Seal.Proves(s.Snap.Region, n.Interface) {
+		n.Unproven = nil // it is remembered, or was read before
+	}
+	if n.Unproven == nil {
+		s.judge(n)
+	} else {
+		n.Recorded = []string{}
+	}
 	n.Former = n.Foreign
 	if n.Recorded != nil && n.Alien == nil && (len(n.Ours) > 0 || !slices.Equal(n.Recorded, n.Foreign)) {
 		n.Former = n.Recorded

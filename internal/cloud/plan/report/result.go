@@ -82,7 +82,7 @@ func Tally(policies []*intent.Policy, vms []VMStatus, services []intent.Unguarde
 func OfServices(in intent.Facts, services []intent.Unguarded) (out []Refusal) {
 	for _, s := range services {
 		for _, p := range s.Policies {
-			out = append(out, Refusal{Policy: p.Ref, Region: in.Services[s.Entity], Why: s.Why()})
+			out = append(out, Refusal{Policy: p.Ref, Region: in.Services[s.Entity].Region, Why: s.Why()})
 		}
 	}
 	return out

@@ -205,6 +205,9 @@ func (s *Target) classKey(n *NIC, used, native map[string]bool) string {
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s|%s|", n.Network.ID, n.State)
+	if n.Alone {
+		b.WriteString(n.ID + " ")
+	}
 	if n.VM != nil {
 		for _, g := range n.VM.Groups {
 			if used[g] {

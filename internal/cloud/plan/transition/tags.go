@@ -47,6 +47,7 @@ type tagger struct {
 // tagged is one object whose tags change.
 type tagged struct {
 	id, network string
+	service     cloud.ServiceKind // of an interface; a call tags those of one kind only
 	is, want    map[string]string
 }
 
@@ -58,7 +59,7 @@ func (t *tagger) tagInterfaces(kind cloud.OpKind, interfaces []*cloud.Interface)
 	for _, n := range interfaces {
 		i, ok := sort.Find(len(t.To.Interfaces), func(i int) int { return strings.Compare(n.ID, t.To.Interfaces[i].ID) })
 		if ok {
-			out = append(out, tagged{n.ID, n.NetworkID, n.Tags, t.To.Interfaces[i].Tags})
+			out = append(out, tagged{n.ID, n.NetworkID, n.Service, n.Tags, t.To.Interfaces[i].Tags})
 		}
 	}
 	t.tag(kind, out)
@@ -69,7 +70,7 @@ func (t *tagger) tagGroups(kind cloud.OpKind, left map[string]bool) {
 	for i := range t.From.Groups {
 		g := &t.From.Groups[i]
 		if to := t.toGroup(g.ID); to != nil && !left[g.NetworkID] {
-			out = append(out, tagged{g.ID, g.NetworkID, g.Tags, to.Tags})
+			out = append(out, tagged{g.ID, g.NetworkID, "", g.Tags, to.Tags})
 		}
 	}
 	t.tag(kind, out)
@@ -94,7 +95,7 @@ func (w *worklist) unmark() {
 		if mark, ok := is.Tags[w.Mark]; ok && left[is.ID] && mark != w.To.Networks[i].Tags[w.Mark] {
 			want := maps.Clone(w.tags.present(is.ID, is.Tags))
 			delete(want, w.Mark)
-			out = append(out, tagged{is.ID, is.ID, is.Tags, want})
+			out = append(out, tagged{is.ID, is.ID, "", is.Tags, want})
 		}
 	}
 	w.tags.tag(cloud.OpUntag, out)
@@ -115,7 +116,7 @@ func (t *tagger) tagNetworks(kind cloud.OpKind, which func(key string) bool, lef
 				want[k] = v
 			}
 		}
-		out = append(out, tagged{is.ID, is.ID, is.Tags, want})
+		out = append(out, tagged{is.ID, is.ID, "", is.Tags, want})
 	}
 	t.tag(kind, out)
 }
@@ -168,7 +169,7 @@ func (t *tagger) tag(kind cloud.OpKind, objects []tagged) {
 		if len(tags) == 0 {
 			continue
 		}
-		key := fmt.Sprint(o.network, tags) // maps are printed in order
+		key := fmt.Sprint(o.network, o.service, tags) // maps are printed in order
 		if i, ok := at[key]; ok && len(t.steps[i].Op.Others)+1 < t.Batch {
 			t.steps[i].Op.Others = append(t.steps[i].Op.Others, o.id)
 			continue

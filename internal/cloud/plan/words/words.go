@@ -24,7 +24,7 @@ var sentences = map[intent.Code]string{
 	intent.BadAddress:       "an address of %d bytes in an ipBlock",
 	intent.SourcePort:       "security groups do not match source ports (%d)",
 	intent.NamedPortOfPeer:  "named port %q is not a port of any of the peers; use the number, or name the port at the peer's entity",
-	intent.ServiceUnguarded: "%s is a native service, whose security groups policies do not change: let policies on its peers say what may flow",
+	intent.ServiceUnguarded: "%s is a native service whose security groups cannot be set: %s. Let policies on its peers say what may flow",
 	intent.NamedPortVaries:  "named port %q means more than %d numbers to the peers; use the numbers",
 	intent.IGMPDetails:      "security groups do not match IGMP types and multicast groups",
 	intent.BadPortRange:     "port range %d-%d is not valid",

@@ -298,6 +298,16 @@ func requestTags(p wire.Params, list string) map[string]string {
 	return out
 }
 
+// namedTags are the tags that a call of the query protocol sets or, without values, removes, as IAM
+// knows them.
+func namedTags(p wire.Params, list string) map[string]string {
+	out := requestTags(p, list)
+	for _, k := range p.Strings("TagKeys.member") {
+		out[k] = ""
+	}
+	return out
+}
+
 // tagKeys are the keys that a REST call removes.
 func (c *Call) tagKeys() []string {
 	c.Params.String("tagKeys") // the same, of which Params has one

@@ -47,7 +47,7 @@ func (c *Call) cachePermissions() []iam.Request {
 	case "DescribeCacheSubnetGroups":
 		return []iam.Request{c.ask("arn:aws:elasticache:"+c.Region.Name()+":"+c.Region.Account()+":subnetgroup:*", nil, nil)}
 	}
-	return []iam.Request{c.askByARN(c.Params.String("ResourceName"), requestTags(c.Params, "Tags.Tag"), native.Cache, native.ReplicationGroup)}
+	return []iam.Request{c.askByARN(c.Params.String("ResourceName"), namedTags(c.Params, "Tags.Tag"), native.Cache, native.ReplicationGroup)}
 }
 
 // chosen returns the services of a kind, or the one that is named.

@@ -60,7 +60,7 @@ func (c *Call) balancerPermissions() []iam.Request {
 	}
 	var out []iam.Request
 	for _, arn := range c.Params.Strings("ResourceArns.member") {
-		out = append(out, c.askByARN(arn, requestTags(c.Params, "Tags.member"), balancerKinds()...))
+		out = append(out, c.askByARN(arn, namedTags(c.Params, "Tags.member"), balancerKinds()...))
 	}
 	if len(out) == 0 {
 		out = append(out, c.ask("*", nil, nil))

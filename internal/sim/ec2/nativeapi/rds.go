@@ -52,7 +52,7 @@ func (c *Call) rdsPermissions() []iam.Request {
 	case strings.HasSuffix(c.Action, "DBInstance") || c.Action == "DescribeDBInstances":
 		return []iam.Request{c.askFor(native.Database, c.Params.String("DBInstanceIdentifier"), nil)}
 	}
-	return []iam.Request{c.askByARN(c.Params.String("ResourceName"), requestTags(c.Params, "Tags.Tag"), native.Database, native.DatabaseCluster)}
+	return []iam.Request{c.askByARN(c.Params.String("ResourceName"), namedTags(c.Params, "Tags.Tag"), native.Database, native.DatabaseCluster)}
 }
 
 // askByARN is ask for whatever the ARN names.

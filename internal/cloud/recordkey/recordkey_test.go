@@ -1,4 +1,4 @@
-package realize
+package recordkey
 
 import (
 	"bytes"
@@ -14,21 +14,41 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 )
 
-// vault is a RecordKey with everything around it.
+const (
+	labAccount = "vms/shop"
+	labCluster = "11111111-2222-3333-4444-555555555555"
+)
+
+// labObjects is an API server with the account.
+func labObjects(t *testing.T) client.Client {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, cloudv1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	account := &cloudv1.CloudProviderAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "vms", Name: "shop"}}
+	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(account).Build()
+}
+
+// vault is a Key with everything around it.
 type vault struct {
 	*testing.T
 	client client.Client
 	clock  *clocktesting.FakeClock
-	*RecordKey
+	*Key
 }
 
 func newVault(t *testing.T) *vault {
@@ -39,7 +59,7 @@ func newVault(t *testing.T) *vault {
 
 // restart forgets what is not in the cluster.
 func (v *vault) restart() {
-	v.RecordKey = NewRecordKey(RecordKeyOptions{Client: v.client, Namespace: "kube-system", ClusterID: labCluster, Random: rand.Reader, Clock: v.clock, Log: logr.Discard()})
+	v.Key = New(Options{Client: v.client, Namespace: "kube-system", ClusterID: labCluster, Random: rand.Reader, Clock: v.clock, Log: logr.Discard()})
 }
 
 func (v *vault) lenient() bool {
@@ -54,7 +74,7 @@ func (v *vault) lenient() bool {
 func (v *vault) secret() *corev1.Secret {
 	v.Helper()
 	var s corev1.Secret
-	if err := v.client.Get(v.Context(), client.ObjectKey{Namespace: "kube-system", Name: RecordKeyName}, &s); err != nil {
+	if err := v.client.Get(v.Context(), client.ObjectKey{Namespace: "kube-system", Name: SecretName}, &s); err != nil {
 		v.Fatal(err)
 	}
 	return &s
@@ -68,7 +88,7 @@ func (v *vault) must(err error) {
 }
 
 func emptySecret() *corev1.Secret {
-	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: RecordKeyName}}
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: SecretName}}
 }
 
 // TestRecordKeyIsMadeOnce: the key is made if there is none, with a Secret or without, and stays;
@@ -183,7 +203,7 @@ func TestRecordKeyErrors(t *testing.T) {
 	other := emptySecret()
 	other.Data = map[string][]byte{recordKeyData: bytes.Repeat([]byte{9}, plan.SealKeySize)}
 	first := true
-	v.RecordKey.o.Client = interceptor.NewClient(v.client.(client.WithWatch), interceptor.Funcs{
+	v.Key.o.Client = interceptor.NewClient(v.client.(client.WithWatch), interceptor.Funcs{
 		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
 			if first {
 				first = false
@@ -197,16 +217,16 @@ func TestRecordKeyErrors(t *testing.T) {
 		t.Error("not the key of who was first")
 	}
 	v = newVault(t)
-	v.RecordKey.o.Client = interceptor.NewClient(v.client.(client.WithWatch), interceptor.Funcs{
+	v.Key.o.Client = interceptor.NewClient(v.client.(client.WithWatch), interceptor.Funcs{
 		Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error {
-			return apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, RecordKeyName, nil)
+			return apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, SecretName, nil)
 		},
 	})
 	_, err := v.Seal(t.Context(), labAccount)
 	if err == nil || !strings.Contains(err.Error(), "the Secret kube-system/nephele-record-key has to exist, if empty, and the controller to be allowed to get and update it") {
 		t.Error(err)
 	}
-	v.RecordKey.o.Client = v.client
+	v.Key.o.Client = v.client
 	v.lenient() // and goes on when it may
 }
 

@@ -1,4 +1,10 @@
-package realize
+// Package recordkey keeps the key by which the records of what interfaces had before they were
+// taken over are signed, and which accounts have nothing but signed ones, in a Secret.
+//
+// It owns that Secret. It promises that the key is never shown, that a key that somebody else has
+// put there is never overwritten, and that what others have noted in it stays. A Key may be used
+// from any number of goroutines.
+package recordkey
 
 import (
 	"bytes"
@@ -26,9 +32,9 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 )
 
-// RecordKeyName is the name of the Secret with the key by which records of former groups are
+// SecretName is the name of the Secret with the key by which records of former groups are
 // signed.
-const RecordKeyName = "nephele-record-key"
+const SecretName = "nephele-record-key"
 
 // What the Secret holds.
 const (
@@ -44,8 +50,8 @@ const (
 // signatures.
 const permissionPause = time.Hour
 
-// RecordKeyOptions is what a RecordKey needs. All fields are required.
-type RecordKeyOptions struct {
+// Options is what a Key needs. All fields are required.
+type Options struct {
 	// Client reads and writes the Secret, uncached, and lists accounts.
 	Client    client.Client
 	Namespace string
@@ -56,12 +62,11 @@ type RecordKeyOptions struct {
 	Log    logr.Logger
 }
 
-// RecordKey keeps the key in a Secret. It reads it once, when it is needed first, and makes one if
-// there is none: that is then the first time, or somebody has deleted it, and whatever records say
-// is believed once more and signed with the new key. It implements Records and may be used from any
-// number of goroutines.
-type RecordKey struct {
-	o RecordKeyOptions
+// Key keeps the key in a Secret. It reads it once, when it is needed first, and makes one if there
+// is none: that is then the first time, or somebody has deleted it, and whatever records say is
+// believed once more and signed with the new key. What its methods promise says realize.Records.
+type Key struct {
+	o Options
 
 	mu     sync.Mutex
 	key    []byte // nil until it is read
@@ -69,15 +74,14 @@ type RecordKey struct {
 	unable map[string]time.Time // accounts whose rights do not allow signatures, and since when
 }
 
-var _ Records = (*RecordKey)(nil)
-
-// NewRecordKey returns a RecordKey that has read nothing yet.
-func NewRecordKey(o RecordKeyOptions) *RecordKey {
-	return &RecordKey{o: o, unable: map[string]time.Time{}}
+// New returns a Key that has read nothing yet.
+func New(o Options) *Key {
+	return &Key{o: o, unable: map[string]time.Time{}}
 }
 
-// Seal implements Records.
-func (k *RecordKey) Seal(ctx context.Context, account string) (*plan.Seal, error) {
+// Seal returns what the records of an account are signed and checked with; nil if they are neither,
+// because signing is not permitted there.
+func (k *Key) Seal(ctx context.Context, account string) (*plan.Seal, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.key == nil {
@@ -96,35 +100,35 @@ func (k *RecordKey) Seal(ctx context.Context, account string) (*plan.Seal, error
 	return s, nil
 }
 
-// Signed implements Records.
-func (k *RecordKey) Signed(ctx context.Context, account string) error {
+// Signed notes that all records of the account were seen to be signed.
+func (k *Key) Signed(ctx context.Context, account string) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.note(ctx, account, true)
 }
 
-// Unsigned implements Records.
-func (k *RecordKey) Unsigned(ctx context.Context, account string) error {
+// Unsigned takes that back: a record of the account is about to be written without a signature.
+func (k *Key) Unsigned(ctx context.Context, account string) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.note(ctx, account, false)
 }
 
-// NotPermitted implements Records.
-func (k *RecordKey) NotPermitted(account string) {
+// NotPermitted notes that the account's rights do not allow signatures.
+func (k *Key) NotPermitted(account string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.unable[account] = k.o.Clock.Now()
 }
 
 // note writes down whether all records of an account are signed. It needs mu.
-func (k *RecordKey) note(ctx context.Context, account string, signed bool) error {
+func (k *Key) note(ctx context.Context, account string, signed bool) error {
 	if k.signed[account] == signed {
 		return nil
 	}
 	next, err := k.write(ctx, account, signed)
 	if err != nil {
-		return fmt.Errorf("note in Secret %s/%s of which accounts all records are signed: %w", k.o.Namespace, RecordKeyName, err)
+		return fmt.Errorf("note in Secret %s/%s of which accounts all records are signed: %w", k.o.Namespace, SecretName, err)
 	}
 	k.signed = next
 	return nil
@@ -132,14 +136,14 @@ func (k *RecordKey) note(ctx context.Context, account string, signed bool) error
 
 // Reread makes the Secret be read again before it is used next: another process may have noted
 // something of accounts that are this one's now.
-func (k *RecordKey) Reread() {
+func (k *Key) Reread() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.key = nil
 }
 
 // load reads the key, or makes one. It needs mu.
-func (k *RecordKey) load(ctx context.Context) error {
+func (k *Key) load(ctx context.Context) error {
 	err := k.tryLoad(ctx)
 	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
 		err = k.tryLoad(ctx) // somebody else was first
@@ -147,14 +151,14 @@ func (k *RecordKey) load(ctx context.Context) error {
 	switch {
 	case apierrors.IsForbidden(err):
 		return fmt.Errorf("the records of former groups cannot be signed or checked, so nothing is changed: the Secret %s/%s has to exist, if empty, "+
-			"and the controller to be allowed to get and update it: %w", k.o.Namespace, RecordKeyName, err)
+			"and the controller to be allowed to get and update it: %w", k.o.Namespace, SecretName, err)
 	case err != nil:
 		return fmt.Errorf("read the key of the records of former groups: %w", err)
 	}
 	return nil
 }
 
-func (k *RecordKey) tryLoad(ctx context.Context) error {
+func (k *Key) tryLoad(ctx context.Context) error {
 	var s corev1.Secret
 	err := k.o.Client.Get(ctx, k.name(), &s)
 	absent := apierrors.IsNotFound(err)
@@ -175,12 +179,12 @@ func (k *RecordKey) tryLoad(ctx context.Context) error {
 }
 
 // make puts a new key into the Secret. It needs mu.
-func (k *RecordKey) make(ctx context.Context, s *corev1.Secret, absent bool) ([]byte, error) {
+func (k *Key) make(ctx context.Context, s *corev1.Secret, absent bool) ([]byte, error) {
 	key := make([]byte, plan.SealKeySize)
 	if _, err := io.ReadFull(k.o.Random, key); err != nil {
 		return nil, fmt.Errorf("make a key: %w", err)
 	}
-	s.Namespace, s.Name = k.o.Namespace, RecordKeyName
+	s.Namespace, s.Name = k.o.Namespace, SecretName
 	s.Data = map[string][]byte{recordKeyData: key}
 	if absent {
 		s.Type = corev1.SecretTypeOpaque
@@ -199,7 +203,7 @@ var errOtherKey = errors.New("its key is another one than before; it is read aga
 
 // write notes in the Secret whether all records of an account are signed, and leaves out accounts
 // that are gone. What others have noted stays. It returns what the Secret says then. It needs mu.
-func (k *RecordKey) write(ctx context.Context, account string, signed bool) (map[string]bool, error) {
+func (k *Key) write(ctx context.Context, account string, signed bool) (map[string]bool, error) {
 	var accounts cloudv1.CloudProviderAccountList
 	if err := k.o.Client.List(ctx, &accounts); err != nil {
 		return nil, err
@@ -226,7 +230,7 @@ func (k *RecordKey) write(ctx context.Context, account string, signed bool) (map
 		switch {
 		case apierrors.IsNotFound(err): // deleted while we have the key: it is the same key still
 			s = corev1.Secret{Type: corev1.SecretTypeOpaque, Data: map[string][]byte{recordKeyData: k.key, signedData: list(nil)}}
-			s.Namespace, s.Name = k.o.Namespace, RecordKeyName
+			s.Namespace, s.Name = k.o.Namespace, SecretName
 			return k.o.Client.Create(ctx, &s)
 		case err != nil:
 			return err
@@ -252,8 +256,8 @@ func signedIn(list, key []byte) map[string]bool {
 	return out
 }
 
-func (k *RecordKey) name() client.ObjectKey {
-	return client.ObjectKey{Namespace: k.o.Namespace, Name: RecordKeyName}
+func (k *Key) name() client.ObjectKey {
+	return client.ObjectKey{Namespace: k.o.Namespace, Name: SecretName}
 }
 
 // keyName tells a key from others and says nothing about it.

@@ -1,0 +1,271 @@
+package aws
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	awssdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	elb "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2"
+	elbtypes "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2/types"
+	"github.com/aws/aws-sdk-go-v2/service/rds"
+	rdstypes "github.com/aws/aws-sdk-go-v2/service/rds/types"
+
+	"github.com/nephele-io/nephele/internal/cloud"
+)
+
+// This file sets the groups of native services, and writes what they had into their tags. Nobody
+// but the service itself may do either to its interfaces.
+
+// arriveTime is how long the interfaces of a service may take to hold the groups that it was given.
+const arriveTime = 3 * time.Minute
+
+// setter is how the groups and tags of one kind of services are set. name is what the calls of the
+// service take: the last part of the ARN, or the ARN itself.
+type setter struct {
+	// prefix is that of the ARNs, behind the partition: service, and after a slash the resource.
+	service, resource string
+	set               func(w writer, ctx context.Context, name string) error
+	tag               func(w writer, ctx context.Context, name string) error
+	untag             func(w writer, ctx context.Context, name string) error
+}
+
+// setters has a row for each kind of services that fixed lets be changed.
+func setters() []setter {
+	return []setter{
+		{"ec2", "vpc-endpoint/", writer.setEndpoint, writer.tagEndpoint, writer.untagEndpoint},
+		{"elasticloadbalancing", "loadbalancer/app/", writer.setBalancer, writer.tagBalancer, writer.untagBalancer},
+		{"elasticloadbalancing", "loadbalancer/net/", writer.setBalancer, writer.tagBalancer, writer.untagBalancer},
+		{"rds", "db:", writer.setDatabase, writer.tagDatabase, writer.untagDatabase},
+	}
+}
+
+// isService reports whether an ID is that of a native service.
+func isService(id string) bool { return strings.HasPrefix(id, "arn:") }
+
+// eachService does the op for one service after the other, and returns the error of the first one
+// that fails.
+func (w writer) eachService(ctx context.Context) (first error) {
+	for _, id := range w.op.Subjects() {
+		one := w
+		one.op.Target, one.op.Others = id, nil
+		if err := one.service(withOp(ctx, w.scope, one.op)); err != nil && first == nil {
+			first = err
+		}
+	}
+	return first
+}
+
+func (w writer) service(ctx context.Context) error {
+	parts := strings.SplitN(w.op.Target, ":", 6)
+	if len(parts) != 6 {
+		return refuse(w.op, "%q is not the ARN of a service", w.op.Target)
+	}
+	for _, s := range setters() {
+		if s.service != parts[2] || !strings.HasPrefix(parts[5], s.resource) {
+			continue
+		}
+		name := strings.TrimPrefix(parts[5], s.resource)
+		switch w.op.Kind {
+		case cloud.OpSetInterfaceGroups:
+			if err := w.checkGroups("a service"); err != nil {
+				return err
+			}
+			return w.lasting(s.set(w, ctx, name))
+		case cloud.OpTag:
+			if len(w.op.Tags) == 0 {
+				return nil
+			}
+			return s.tag(w, ctx, name)
+		case cloud.OpUntag:
+			if len(w.op.Tags) == 0 { // some APIs would remove all
+				return nil
+			}
+			if err := s.untag(w, ctx, name); cloud.ClassOf(err) != cloud.NotFound {
+				return err
+			}
+			return nil
+		}
+	}
+	return refuse(w.op, "%s: the groups of this service cannot be set", w.op.Target)
+}
+
+// lasting is the error of a service that is in no state to be changed: it may stay so for long, and
+// nothing else waits for it.
+func (w writer) lasting(err error) error {
+	var refused *cloud.Error
+	if errors.As(err, &refused) && refused.Class == cloud.Conflict {
+		out := *refused
+		out.Class = cloud.Terminal
+		return &out
+	}
+	return err
+}
+
+// given repeats a call that gives groups to a service while it does not see one of them that this
+// provider has created moments ago. Services call that by other names than EC2.
+func (w writer) given(ctx context.Context, call string, do func() error) error {
+	return w.visible(ctx, call, w.op.GroupIDs, func() error {
+		err := w.classify(call, do())
+		if code := codeOf(err); (code == "InvalidSecurityGroup" || code == "InvalidParameterValue") && w.p.isFresh(w.op.GroupIDs) {
+			return &cloud.Error{Class: cloud.NotFound, Call: call, Code: code, Err: err}
+		}
+		return err
+	})
+}
+
+// setEndpoint gives an endpoint the groups, which EC2 only takes as additions and removals.
+func (w writer) setEndpoint(ctx context.Context, id string) error {
+	out, err := w.api.DescribeVpcEndpoints(ctx, &ec2.DescribeVpcEndpointsInput{VpcEndpointIds: []string{id}})
+	if err != nil {
+		return w.classify("DescribeVpcEndpoints", err)
+	}
+	if len(out.VpcEndpoints) != 1 {
+		return &cloud.Error{Class: cloud.NotFound, Call: "DescribeVpcEndpoints", Err: fmt.Errorf("the endpoint %s is not there", id)}
+	}
+	var has []string
+	for _, g := range out.VpcEndpoints[0].Groups {
+		has = append(has, awssdk.ToString(g.GroupId))
+	}
+	in := &ec2.ModifyVpcEndpointInput{VpcEndpointId: awssdk.String(id), AddSecurityGroupIds: beside(w.op.GroupIDs, has), RemoveSecurityGroupIds: beside(has, w.op.GroupIDs)}
+	if len(in.AddSecurityGroupIds)+len(in.RemoveSecurityGroupIds) == 0 {
+		return nil
+	}
+	return w.given(ctx, "ModifyVpcEndpoint", func() error {
+		_, err := w.api.ModifyVpcEndpoint(ctx, in)
+		return err
+	})
+}
+
+// beside are the elements of a that are not in b.
+func beside(a, b []string) []string {
+	return slices.DeleteFunc(slices.Clone(a), func(x string) bool { return slices.Contains(b, x) })
+}
+
+func (w writer) tagEndpoint(ctx context.Context, id string) error {
+	_, err := w.api.CreateTags(ctx, &ec2.CreateTagsInput{Resources: []string{id}, Tags: tagList(w.op.Tags)})
+	return w.classify("CreateTags", err)
+}
+
+func (w writer) untagEndpoint(ctx context.Context, id string) error {
+	var keys []types.Tag
+	for _, k := range w.keys() {
+		keys = append(keys, types.Tag{Key: awssdk.String(k)})
+	}
+	_, err := w.api.DeleteTags(ctx, &ec2.DeleteTagsInput{Resources: []string{id}, Tags: keys})
+	return w.classify("DeleteTags", err)
+}
+
+// keys are those of the op's tags, sorted.
+func (w writer) keys() []string { return slices.Sorted(maps.Keys(w.op.Tags)) }
+
+func (w writer) balancers() *elb.Client {
+	return elb.NewFromConfig(w.p.base, func(o *elb.Options) { o.Region = w.scope.Region })
+}
+
+func (w writer) setBalancer(ctx context.Context, _ string) error {
+	return w.given(ctx, "SetSecurityGroups", func() error {
+		_, err := w.balancers().SetSecurityGroups(ctx, &elb.SetSecurityGroupsInput{LoadBalancerArn: awssdk.String(w.op.Target), SecurityGroups: w.op.GroupIDs})
+		return err
+	})
+}
+
+func (w writer) tagBalancer(ctx context.Context, _ string) error {
+	var tags []elbtypes.Tag
+	for _, k := range w.keys() {
+		tags = append(tags, elbtypes.Tag{Key: awssdk.String(k), Value: awssdk.String(w.op.Tags[k])})
+	}
+	_, err := w.balancers().AddTags(ctx, &elb.AddTagsInput{ResourceArns: []string{w.op.Target}, Tags: tags})
+	return w.classify("AddTags", err)
+}
+
+func (w writer) untagBalancer(ctx context.Context, _ string) error {
+	_, err := w.balancers().RemoveTags(ctx, &elb.RemoveTagsInput{ResourceArns: []string{w.op.Target}, TagKeys: w.keys()})
+	return w.classify("RemoveTags", err)
+}
+
+func (w writer) rds() *rds.Client {
+	return rds.NewFromConfig(w.p.base, func(o *rds.Options) { o.Region = w.scope.Region })
+}
+
+func (w writer) setDatabase(ctx context.Context, name string) error {
+	return w.given(ctx, "ModifyDBInstance", func() error {
+		_, err := w.rds().ModifyDBInstance(ctx, &rds.ModifyDBInstanceInput{
+			DBInstanceIdentifier: awssdk.String(name), VpcSecurityGroupIds: w.op.GroupIDs, ApplyImmediately: awssdk.Bool(true)})
+		return err
+	})
+}
+
+func (w writer) tagDatabase(ctx context.Context, _ string) error {
+	var tags []rdstypes.Tag
+	for _, k := range w.keys() {
+		tags = append(tags, rdstypes.Tag{Key: awssdk.String(k), Value: awssdk.String(w.op.Tags[k])})
+	}
+	_, err := w.rds().AddTagsToResource(ctx, &rds.AddTagsToResourceInput{ResourceName: awssdk.String(w.op.Target), Tags: tags})
+	return w.classify("AddTagsToResource", err)
+}
+
+func (w writer) untagDatabase(ctx context.Context, _ string) error {
+	_, err := w.rds().RemoveTagsFromResource(ctx, &rds.RemoveTagsFromResourceInput{ResourceName: awssdk.String(w.op.Target), TagKeys: w.keys()})
+	return w.classify("RemoveTagsFromResource", err)
+}
+
+// Apply implements cloud.Provider. What sets the groups of a service says only that it will do so;
+// the op is done when its interfaces hold them.
+func (s *Shown) Apply(ctx context.Context, scope cloud.Scope, op cloud.Op) (string, error) {
+	if isService(op.Target) {
+		s.wrote(scope.Region, op.Subjects())
+		defer s.wrote(scope.Region, op.Subjects())
+	}
+	id, err := s.Provider.Apply(ctx, scope, op)
+	if err == nil && op.Kind == cloud.OpSetInterfaceGroups && isService(op.Target) {
+		err = s.arrive(ctx, scope.Region, op)
+	}
+	return id, err
+}
+
+// arrive waits until the interfaces of a service hold its groups. Those that go meanwhile do not
+// count; new ones are made with what it has.
+func (s *Shown) arrive(ctx context.Context, region string, op cloud.Op) error {
+	var nics []string
+	for nic, of := range s.known(region).whose {
+		if of == op.Target {
+			nics = append(nics, nic)
+		}
+	}
+	slices.Sort(nics)
+	wait, deadline := firstWait, s.cfg.Now().Add(arriveTime)
+	for len(nics) > 0 {
+		out, err := s.region(region).DescribeNetworkInterfaces(ctx, &ec2.DescribeNetworkInterfacesInput{Filters: []types.Filter{filter("network-interface-id", nics...)}})
+		if err != nil {
+			return classify("DescribeNetworkInterfaces", err, s.cfg.Now())
+		}
+		behind := ""
+		for _, n := range out.NetworkInterfaces {
+			var has []string
+			for _, g := range n.Groups {
+				has = append(has, awssdk.ToString(g.GroupId))
+			}
+			if len(has) != len(op.GroupIDs) || len(beside(has, op.GroupIDs)) > 0 {
+				behind = awssdk.ToString(n.NetworkInterfaceId)
+			}
+		}
+		if behind == "" {
+			return nil
+		}
+		if !s.cfg.Now().Before(deadline) {
+			return &cloud.Error{Class: cloud.Unavailable, Call: "DescribeNetworkInterfaces", Err: fmt.Errorf("%s has taken its groups, and its interface %s does not hold them after %s", op.Target, behind, arriveTime)}
+		}
+		if err := s.cfg.Sleep(ctx, wait); err != nil {
+			return classify("DescribeNetworkInterfaces", err, s.cfg.Now())
+		}
+		wait = min(2*wait, maxWait)
+	}
+	return nil
+}
