@@ -219,6 +219,33 @@ func TestServiceReplacesTwins(t *testing.T) {
 	}
 }
 
+// TestDatabaseKeepsWhatIsPutOff: the groups of a database are set by calls that leave alone what its
+// owner has put off to the next maintenance window, which may be a restart.
+func TestDatabaseKeepsWhatIsPutOff(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, labConfig{services: []string{"orders"}})
+	l.engine.PutPolicy(onService("on-orders", 1, 5432, from("web"), "orders"))
+	l.publish()
+	l.start()
+	l.settle()
+	l.as(l.wanted())
+	edits := 0
+	for _, c := range l.server.Journal().Calls(0) {
+		if c.Action != "ModifyDBInstance" {
+			continue
+		}
+		edits++
+		for name := range c.Params {
+			if name != "DBInstanceIdentifier" && !strings.HasPrefix(name, "VpcSecurityGroupIds.") {
+				t.Errorf("it sets %s", name)
+			}
+		}
+	}
+	if edits == 0 {
+		t.Error("its groups were not set")
+	}
+}
+
 // TestServiceRightIsMissing: where a right over one kind of services is missing, its service stays
 // as it is and says so, and everything else is enforced.
 func TestServiceRightIsMissing(t *testing.T) {
