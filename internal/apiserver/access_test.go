@@ -196,7 +196,11 @@ func TestCertificateIsRenewed(t *testing.T) {
 	}
 	first := expiry()
 	eventually(t, "a new certificate is served", func() error {
-		clk.Step(5 * 24 * time.Hour)
+		// Not beyond the present: the client's clock, by which the new one must be valid, stands
+		// still meanwhile.
+		if step := 5 * 24 * time.Hour; clk.Now().Add(step).Before(time.Now()) {
+			clk.Step(step)
+		}
 		if now := expiry(); !now.After(first) {
 			return os.ErrNotExist
 		}
