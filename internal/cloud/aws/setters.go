@@ -195,8 +195,8 @@ func (w writer) rds() *rds.Client {
 }
 
 // setDatabase gives a database the groups. RDS applies that as soon as possible in any case.
-// ApplyImmediately would apply, too, what the owner has put off to the next maintenance window, such
-// as a restart.
+// ApplyImmediately would apply, too, what the owner has put off to the next maintenance window,
+// such as a restart.
 func (w writer) setDatabase(ctx context.Context, name string) error {
 	return w.given(ctx, "ModifyDBInstance", func() error {
 		_, err := w.rds().ModifyDBInstance(ctx, &rds.ModifyDBInstanceInput{DBInstanceIdentifier: awssdk.String(name), VpcSecurityGroupIds: w.op.GroupIDs})

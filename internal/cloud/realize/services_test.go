@@ -219,8 +219,8 @@ func TestServiceReplacesTwins(t *testing.T) {
 	}
 }
 
-// TestDatabaseKeepsWhatIsPutOff: the groups of a database are set by calls that leave alone what its
-// owner has put off to the next maintenance window, which may be a restart.
+// TestDatabaseKeepsWhatIsPutOff: the groups of a database are set by calls that leave alone what
+// its owner has put off to the next maintenance window, which may be a restart.
 func TestDatabaseKeepsWhatIsPutOff(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, labConfig{services: []string{"orders"}})
