@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"net/netip"
 	"runtime"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -106,28 +108,42 @@ func BenchmarkManyClasses(b *testing.B) {
 }
 
 // BenchmarkAccounts compiles and plans 50 accounts of 2,000 VMs and 20 policies each, one after the
-// other.
+// other, and side by side on all processors, as workers do of which each has one account.
 func BenchmarkAccounts(b *testing.B) {
 	const accounts = 50
 	inputs := make([]plan.Input, accounts)
 	for i := range inputs {
 		inputs[i], _ = bigInput(2000, byRole)
 	}
-	results := make([]*plan.Result, accounts)
-	var mem runtime.MemStats
-	for b.Loop() {
-		for i, in := range inputs {
-			results[i] = plan.Compute(in, lower.AWS{})
-		}
-	}
-	runtime.GC()
-	runtime.ReadMemStats(&mem)
-	b.ReportMetric(float64(mem.HeapAlloc)/1e6, "MB-inputs+plans")
-	b.ReportMetric(float64(mem.Sys)/1e6, "MB-process")
-	for _, r := range results {
-		if r.Plan.Summary().InterfaceEdits != 2000 {
-			b.Fatal(r.Plan.Summary())
-		}
+	for _, c := range []struct {
+		name    string
+		workers int
+	}{{"one after the other", 1}, {"side by side", runtime.GOMAXPROCS(0)}} {
+		b.Run(c.name, func(b *testing.B) {
+			results := make([]*plan.Result, accounts)
+			for b.Loop() {
+				var next atomic.Int64
+				var planning sync.WaitGroup
+				for range c.workers {
+					planning.Go(func() {
+						for i := next.Add(1) - 1; i < accounts; i = next.Add(1) - 1 {
+							results[i] = plan.Compute(inputs[i], lower.AWS{})
+						}
+					})
+				}
+				planning.Wait()
+			}
+			var mem runtime.MemStats
+			runtime.GC()
+			runtime.ReadMemStats(&mem)
+			b.ReportMetric(float64(mem.HeapAlloc)/1e6, "MB-inputs+plans")
+			b.ReportMetric(float64(mem.Sys)/1e6, "MB-process")
+			for _, r := range results {
+				if r.Plan.Summary().InterfaceEdits != 2000 {
+					b.Fatal(r.Plan.Summary())
+				}
+			}
+		})
 	}
 }
 
