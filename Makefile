@@ -3,7 +3,7 @@
 SHELL := /usr/bin/env bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help build build-slim deb image release demo test screens web verify-web fmt vet generate verify-generated staticcheck race bench scale cost accounts console-figures az matrix worlds clean
+.PHONY: help build build-slim deb image release demo test screens web verify-web fmt vet generate verify-generated staticcheck race bench scale cost accounts console-figures az matrix worlds cluster clean
 
 # Its version and its checksum are in go.tools.mod and go.tools.sum.
 STATICCHECK := go tool -modfile=$(CURDIR)/go.tools.mod staticcheck
@@ -118,6 +118,10 @@ accounts: ## Measure what accounts cost replicas that share them (ACCOUNTS=1,50,
 FIGURE_VMS ?= 2000,10000
 console-figures: ## Measure the page of the console with many VMs in a browser (FIGURE_VMS=2000,10000; 2 minutes)
 	cd standalone && go test ./browser -run 'TestFigures$$' -v -count=1 -args -figure-vms $(FIGURE_VMS)
+
+PROXIES ?= nftables,iptables
+cluster: build-slim ## Play upstream's cases about network policies on a real cluster, as root (PROXIES=nftables,iptables FOCUS=regexp CLUSTER_CACHE=dir CLUSTER_LOGS=dir; the first time compiles Kubernetes)
+	cd test/cluster && go vet ./... && go test -count=1 -timeout 6h -v -run 'TestUpstreamCases$$' . -args -nephele "$(CURDIR)/bin/nephele-slim" -proxies "$(PROXIES)" $(if $(FOCUS),-focus "$(FOCUS)") $(if $(CLUSTER_CACHE),-cache "$(abspath $(CLUSTER_CACHE))") $(if $(CLUSTER_LOGS),-logs "$(abspath $(CLUSTER_LOGS))")
 
 clean: ## Remove what was built
 	rm -rf bin dist

@@ -25,7 +25,7 @@ func TestDependenciesAreExplained(t *testing.T) {
 		return strings.Split(string(raw), "\n")
 	}
 	required := map[string]string{}
-	for _, file := range []string{"go.mod", "standalone/go.mod", "packaging/go.mod"} {
+	for _, file := range []string{"go.mod", "standalone/go.mod", "packaging/go.mod", "test/cluster/go.mod"} {
 		for _, line := range read(file) {
 			m := requirement.FindStringSubmatch(strings.TrimSpace(line))
 			if m != nil && !strings.Contains(m[2], "// indirect") && m[1] != module {

@@ -142,6 +142,8 @@ type Agent struct {
 	// they must be read in any case.
 	surveyed   uint32
 	unsurveyed bool
+	// filters are those of others that the log has told, without their numbers of rules.
+	filters []kernel.Filter
 	// applied is the release that the program is made for.
 	applied time.Time
 	// effective is what the program is made of, released or not.
@@ -348,17 +350,24 @@ func (a *Agent) survey() {
 func (a *Agent) surveyNow() {
 	found, err := a.Table.Foreign()
 	a.unsurveyed = err != nil
-	var texts []string
-	for _, f := range found {
-		texts = append(texts, f.String())
+	if err != nil {
+		a.change(func(s *Status) { s.ForeignError = textOf(err) })
+		return
 	}
-	a.change(func(s *Status) {
-		if err == nil && !slices.Equal(s.Foreign, texts) {
-			a.Log.Info("Others filter the traffic of this host, too; what they drop stays dropped whatever policies allow", "filters", texts)
-			s.Foreign = texts
-		}
-		s.ForeignError = textOf(err)
-	})
+	var texts []string
+	for i := range found {
+		texts = append(texts, found[i].String())
+		found[i].Rules = 0
+	}
+	// How many rules they have is for the status alone: on a Node the proxy of Services changes its
+	// rules all the time.
+	if changed := !slices.Equal(a.filters, found); changed && len(found) == 0 {
+		a.Log.Info("Nobody else filters the traffic of this host any more")
+	} else if changed {
+		a.Log.Info("Others filter the traffic of this host, too; what they drop stays dropped whatever policies allow", "filters", texts)
+	}
+	a.filters = found
+	a.change(func(s *Status) { s.Foreign, s.ForeignError = texts, "" })
 }
 
 // forgetNames drops addresses of names that count no more, but for those that the host still has

@@ -75,6 +75,7 @@ type fixture struct {
 	probe       func(context.Context) error
 	statistics  func(context.Context, *v1beta2.NodeStatsSummary) error
 	clock       clock.WithTicker
+	log         logr.Logger // discards unless a test sets it
 	yield       func(context.Context, agent.Isolated) (bool, error)
 	info        func(context.Context, *agent.Status) error
 	names       *agent.Names
@@ -164,7 +165,7 @@ func (f *fixture) start() (*agent.Agent, func()) {
 			Store:         store,
 			Clock:         f.clock,
 			Statistics:    f.statistics,
-			Log:           logr.Discard(),
+			Log:           f.log,
 			Names:         f.names,
 			Probe:         f.probe,
 			Yield:         f.yield,

@@ -3,6 +3,7 @@ package agent_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"net/netip"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
@@ -272,6 +274,47 @@ func TestFirewallsOfOthers(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 	stop()
+}
+
+// TestRulesOfOthersAreNoNews: the status counts the rules of another's filter as they come, and the
+// log names the filter once.
+func TestRulesOfOthersAreNoNews(t *testing.T) {
+	f := newFixture(t)
+	var told atomic.Int32
+	f.log = funcr.New(func(_, args string) {
+		if strings.Contains(args, "Others filter") || strings.Contains(args, "Nobody else filters") {
+			told.Add(1)
+		}
+	}, funcr.Options{})
+	a, _ := f.start()
+	var o others
+	if err := f.host.Do(func() (err error) { o.Conn, err = nftables.New(nftables.AsLasting()); return err }); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = o.CloseLasting() })
+	if err := o.ufw(); err != nil {
+		t.Fatal(err)
+	}
+	is := func(text string) func() bool {
+		return func() bool { return strings.Contains(strings.Join(a.Status().Foreign, "; "), text) }
+	}
+	f.eventually("it is told", is("with 2 rules"))
+	table := &nftables.Table{Family: nftables.TableFamilyIPv4, Name: "filter"}
+	for n := 3; n < 6; n++ {
+		o.AddRule(&nftables.Rule{Table: table, Chain: &nftables.Chain{Table: table, Name: "ufw-before-input"}, Exprs: []expr.Any{&expr.Verdict{Kind: expr.VerdictReturn}}})
+		if err := o.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		f.eventually("its rules are counted", is(fmt.Sprintf("with %d rules", n)))
+	}
+	if n := told.Load(); n != 1 {
+		t.Errorf("told %d times", n)
+	}
+	if err := o.flush(); err != nil {
+		t.Fatal(err)
+	}
+	f.eventually("it is gone", func() bool { return len(a.Status().Foreign) == 0 })
+	f.eventually("that is told", func() bool { return told.Load() == 2 })
 }
 
 // TestBoot restarts a host as its units do: without a network what was enforced last is loaded, and

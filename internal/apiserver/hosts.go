@@ -7,10 +7,10 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/netip"
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -24,7 +24,6 @@ import (
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/nephele-io/nephele/api/antrea/v1alpha1"
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
@@ -126,9 +125,15 @@ func (h *hostUser) may(r authorizer.Attributes) bool {
 			return verb == "create"
 		}
 	case v1beta1.GroupName:
-		return resource == "antreaagentinfos" && (verb == "get" || verb == "update") && r.GetName() == h.id.Host.Name
+		return resource == "antreaagentinfos" && (verb == "get" || verb == "update") && h.calls(r.GetName())
 	}
 	return false
+}
+
+// calls reports whether a name is one by which a host asks for its own info. It need not know which
+// of the two that has.
+func (h *hostUser) calls(name string) bool {
+	return name == h.id.Host.Name || name == h.id.Host.InfoName()
 }
 
 // installHosts serves what hosts need besides the API.
@@ -166,18 +171,19 @@ func (h *Hosts) staying(next http.Handler) http.Handler {
 	})
 }
 
-// join gives a host that has a token its first certificate.
+// join gives a host that proves itself otherwise its first certificate.
 func (h *Hosts) join(w http.ResponseWriter, r *http.Request) {
 	var asked enroll.Asked
 	if !readJSON(w, r, mostEnrolment, &asked) {
 		return
 	}
-	host, err := enroll.ParseHost(asked.Host)
+	// Who really asks; what a proxy says about it is not believed.
+	from, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
-		answerError(w, apierrors.NewBadRequest(err.Error()))
+		answerError(w, apierrors.NewInternalError(err))
 		return
 	}
-	papers, err := h.Desk.Redeem(r.Context(), host, asked.Secret, []byte(asked.Request))
+	papers, err := h.Desk.Redeem(r.Context(), asked, from.Addr().Unmap())
 	answer(w, papers, err)
 }
 
@@ -214,9 +220,8 @@ func (h *Hosts) info(w http.ResponseWriter, r *http.Request) {
 		answerError(w, apierrors.NewForbidden(infoResource, "", errors.New("here only hosts with certificates are served; ask kube-apiserver")))
 		return
 	}
-	name := host.id.Host.Name
-	if r.URL.Path != enroll.InfosPath+name {
-		answerError(w, apierrors.NewNotFound(infoResource, strings.TrimPrefix(r.URL.Path, enroll.InfosPath)))
+	if name := strings.TrimPrefix(r.URL.Path, enroll.InfosPath); !host.calls(name) {
+		answerError(w, apierrors.NewNotFound(infoResource, name))
 		return
 	}
 	info, err := h.ownInfo(r.Context(), host.id.Host)
@@ -232,33 +237,33 @@ func (h *Hosts) info(w http.ResponseWriter, r *http.Request) {
 	answer(w, info, err)
 }
 
-// ownInfo returns the info of a host as it is now. One that is named as well as another host's, or
-// a Node's, is the one's that it speaks of.
+// ownInfo returns the info of a host as it is now. That of a namesake is not its own.
 func (h *Hosts) ownInfo(ctx context.Context, host enroll.Host) (*v1beta1.AntreaAgentInfo, error) {
-	info := &v1beta1.AntreaAgentInfo{}
-	if err := h.Reader.Get(ctx, client.ObjectKey{Name: host.Name}, info); err != nil {
+	b, err := listBearers(ctx, h.Client)
+	if err != nil {
 		return nil, err
+	}
+	infos := map[string]*v1beta1.AntreaAgentInfo{}
+	var errs []error
+	read := func(name string) *v1beta1.AntreaAgentInfo {
+		if infos[name] == nil {
+			infos[name] = &v1beta1.AntreaAgentInfo{}
+			errs = append(errs, client.IgnoreNotFound(h.Reader.Get(ctx, client.ObjectKey{Name: name}, infos[name])))
+		}
+		return infos[name]
+	}
+	name := b.infoName(host, func(n string) bool { return read(n).Name != "" }, func(n string) v1beta1.ObjectReference { return read(n).NodeRef })
+	if name == "" {
+		return nil, apierrors.NewForbidden(infoResource, host.Name, errors.New("a Node or an ExternalNode of another namespace has the same name"))
+	}
+	info := read(name)
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	if info.Name == "" {
+		return nil, apierrors.NewNotFound(infoResource, name)
 	}
 	info.ManagedFields = nil
-	if info.NodeRef == nodeRef(host) {
-		return info, nil
-	}
-	err := h.Client.Get(ctx, client.ObjectKey{Name: host.Name}, &corev1.Node{})
-	if err == nil {
-		return nil, apierrors.NewForbidden(infoResource, host.Name, errors.New("a Node has the same name"))
-	}
-	if !apierrors.IsNotFound(err) {
-		return nil, err
-	}
-	var nodes v1alpha1.ExternalNodeList
-	if err := h.Client.List(ctx, &nodes); err != nil {
-		return nil, err
-	}
-	for _, n := range nodes.Items {
-		if n.Name == host.Name && n.Namespace != host.Namespace {
-			return nil, apierrors.NewForbidden(infoResource, host.Name, errors.New("an ExternalNode of another namespace has the same name"))
-		}
-	}
 	return info, nil
 }
 
@@ -268,7 +273,7 @@ func nodeRef(host enroll.Host) v1beta1.ObjectReference {
 
 // fill writes what a host says about itself, if the info is still the one that it has read.
 func (h *Hosts) fill(ctx context.Context, info, said *v1beta1.AntreaAgentInfo, host enroll.Host) (*v1beta1.AntreaAgentInfo, error) {
-	if said.Name != host.Name || said.ResourceVersion == "" {
+	if said.Name != info.Name || said.ResourceVersion == "" {
 		return nil, apierrors.NewBadRequest("want the object as it was read, with its name and resourceVersion")
 	}
 	out := said.DeepCopy()

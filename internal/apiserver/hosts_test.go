@@ -100,7 +100,7 @@ func (h *hotel) enroll(namespace, name string) (enroll.Papers, enroll.Key) {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	papers, err := enroll.Join(h.t.Context(), "https://"+h.address, i, key)
+	papers, err := enroll.Join(h.t.Context(), "https://"+h.address, i, nil, key)
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -276,14 +276,33 @@ func TestHostsTellAboutThemselves(t *testing.T) {
 	if err := put(large); !apierrors.IsBadRequest(err) {
 		t.Errorf("a large one: %v", err)
 	}
-	if _, _, err := info("vms", "n1"); !apierrors.IsForbidden(err) {
-		t.Errorf("that of a Node of the same name: %v", err)
+	// Whoever had the name first keeps it; others have infos of their own, when the controller has
+	// made them.
+	for namespace, name := range map[string]string{"vms": "n1", "b": "twin"} {
+		if _, got, err := info(namespace, name); !apierrors.IsNotFound(err) {
+			t.Errorf("%s/%s gets that of another: %+v %v", namespace, name, got, err)
+		}
+		own := namespace + "." + name
+		if err := h.cluster.Create(t.Context(), &v1beta1.AntreaAgentInfo{ObjectMeta: metav1.ObjectMeta{Name: own}}); err != nil {
+			t.Fatal(err)
+		}
+		c, got, err := info(namespace, name)
+		if err != nil || got.Name != own {
+			t.Fatalf("%s/%s gets %+v %v", namespace, name, got, err)
+		}
+		got.Version = "v3"
+		if err := c.Put().Resource("antreaagentinfos").Name(own).Body(got).Do(t.Context()).Error(); err != nil {
+			t.Error(err)
+		}
+		if err := c.Get().Resource("antreaagentinfos").Name("a.twin").Do(t.Context()).Error(); err == nil {
+			t.Errorf("%s/%s gets the info of a/twin", namespace, name)
+		}
+		if err := h.cluster.Get(t.Context(), client.ObjectKey{Name: own}, &stored); err != nil || stored.Version != "v3" || stored.NodeRef.Namespace != namespace {
+			t.Errorf("%+v %v", stored, err)
+		}
 	}
-	if _, _, err := info("b", "twin"); !apierrors.IsForbidden(err) {
-		t.Errorf("that of another host of the same name: %v", err)
-	}
-	if _, _, err := info("a", "twin"); err != nil {
-		t.Errorf("its own, though there is another host of the name: %v", err)
+	if _, got, err := info("a", "twin"); err != nil || got.Name != "twin" || got.Version != "" {
+		t.Errorf("its own, though there is another host of the name: %+v %v", got, err)
 	}
 }
 
@@ -393,7 +412,7 @@ func TestHostsEnrollOverTheNetwork(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = enroll.Join(t.Context(), "https://"+l.Addr().String(), i, next)
+		_, err = enroll.Join(t.Context(), "https://"+l.Addr().String(), i, nil, next)
 		_ = l.Close()
 		if err == nil || !strings.Contains(err.Error(), "not the server that the token is from") || len(asked) > 0 {
 			t.Errorf("%s: %v, asked %d times", what, err, len(asked))
@@ -405,7 +424,7 @@ func TestHostsEnrollOverTheNetwork(t *testing.T) {
 			t.Errorf("%s: %v", what, raw)
 		}
 	}
-	if _, err := enroll.Join(t.Context(), "http://"+h.address, enroll.Invitation{}, next); err == nil {
+	if _, err := enroll.Join(t.Context(), "http://"+h.address, enroll.Invitation{}, nil, next); err == nil {
 		t.Error("without TLS")
 	}
 	var said bytes.Buffer

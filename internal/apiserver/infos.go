@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -20,6 +21,7 @@ import (
 	"github.com/nephele-io/nephele/api/antrea/v1alpha1"
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	systemv1beta1 "github.com/nephele-io/nephele/api/system/v1beta1"
+	"github.com/nephele-io/nephele/internal/enroll"
 )
 
 const (
@@ -166,28 +168,88 @@ func lastHeartbeat(info *v1beta1.AntreaControllerInfo) time.Time {
 	return last
 }
 
-// keepAgents makes the infos of agents be those of the Nodes and ExternalNodes.
-func (i *Infos) keepAgents(ctx context.Context) error {
-	wanted := map[string]bool{}
+// bearers counts the Nodes and ExternalNodes of each name. nodes are the names of the former.
+type bearers struct {
+	count map[string]int
+	nodes map[string]bool
+	hosts []enroll.Host
+}
+
+// listBearers lists those that are there to stay.
+func listBearers(ctx context.Context, c client.Reader) (bearers, error) {
+	b := bearers{count: map[string]int{}, nodes: map[string]bool{}}
 	for _, list := range []client.ObjectList{&corev1.NodeList{}, &v1alpha1.ExternalNodeList{}} {
-		if err := i.Client.List(ctx, list); err != nil {
-			return fmt.Errorf("keep the infos of agents: %w", err)
+		if err := c.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+			return b, err
 		}
 		if err := meta.EachListItem(list, func(o runtime.Object) error {
-			if n := o.(client.Object); n.GetDeletionTimestamp().IsZero() {
-				wanted[n.GetName()] = true
+			n := o.(client.Object)
+			if !n.GetDeletionTimestamp().IsZero() {
+				return nil
+			}
+			b.count[n.GetName()]++
+			if n.GetNamespace() == "" {
+				b.nodes[n.GetName()] = true
+			} else {
+				b.hosts = append(b.hosts, enroll.Host{Namespace: n.GetNamespace(), Name: n.GetName()})
 			}
 			return nil
 		}); err != nil {
-			return fmt.Errorf("keep the infos of agents: %w", err)
+			return b, err
 		}
+	}
+	return b, nil
+}
+
+// infoName is how the info of a host is called: as the host, if nobody else is called so, or was
+// when the host came. Else it is called NAMESPACE.NAME, and stays so. No two hosts ever share one.
+// there tells which infos there are, and ref of whom one is; it is empty if there is none. The name
+// is empty if somebody is called NAMESPACE.NAME.
+func (b bearers) infoName(h enroll.Host, there func(string) bool, ref func(string) v1beta1.ObjectReference) string {
+	own := h.InfoName()
+	switch {
+	case b.count[own] == 0 && there(own):
+		return own
+	case b.count[h.Name] == 1 || !b.nodes[h.Name] && ref(h.Name) == nodeRef(h):
+		return h.Name
+	case b.count[own] == 0:
+		return own
+	}
+	return ""
+}
+
+// keepAgents makes the infos of agents be those of the Nodes and ExternalNodes.
+func (i *Infos) keepAgents(ctx context.Context) error {
+	b, err := listBearers(ctx, i.Client)
+	if err != nil {
+		return fmt.Errorf("keep the infos of agents: %w", err)
 	}
 	present := &metav1.PartialObjectMetadataList{}
 	present.SetGroupVersionKind(v1beta1.GroupVersion().WithKind("AntreaAgentInfoList"))
 	if err := i.Reader.List(ctx, present); err != nil {
 		return fmt.Errorf("keep the infos of agents: %w", err)
 	}
+	there := map[string]bool{}
+	for k := range present.Items {
+		there[present.Items[k].Name] = true
+	}
 	var errs []error
+	wanted := maps.Clone(b.nodes)
+	for _, h := range b.hosts {
+		name := b.infoName(h, func(n string) bool { return there[n] }, func(n string) v1beta1.ObjectReference {
+			info := &v1beta1.AntreaAgentInfo{}
+			if err := i.Reader.Get(ctx, client.ObjectKey{Name: n}, info); client.IgnoreNotFound(err) != nil {
+				errs = append(errs, err)
+			}
+			return info.NodeRef
+		})
+		if name != "" {
+			wanted[name] = true
+		}
+	}
+	if err := errors.Join(errs...); err != nil { // nothing goes because of what we could not read
+		return fmt.Errorf("keep the infos of agents: %w", err)
+	}
 	for k := range present.Items {
 		o := &present.Items[k]
 		if !wanted[o.Name] {

@@ -161,3 +161,34 @@ func TestInfosOfAgents(t *testing.T) {
 	i.changed <- struct{}{}
 	soon(t, clk, agentsSettle, has("n1", "n2", "n3"))
 }
+
+// TestInfosOfNamesakes gives each of several hosts of one name an info of its own, and leaves to
+// one that it has had, whoever comes or goes.
+func TestInfosOfNamesakes(t *testing.T) {
+	t.Parallel()
+	host := func(namespace, name string) *v1alpha1.ExternalNode {
+		return &v1alpha1.ExternalNode{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	}
+	i, clk := newInfos(t, host("a", "first"),
+		&v1beta1.AntreaAgentInfo{ObjectMeta: metav1.ObjectMeta{Name: "first"}, Version: "a's", NodeRef: v1beta1.ObjectReference{Kind: "ExternalNode", Namespace: "a", Name: "first"}},
+		host("b", "first"),
+		host("a", "twin"), host("b", "twin"),
+		host("a", "n1"), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}},
+		host("c", "x"), host("d", "x"), host("e", "c.x"), // whose name is as d's namesake would be called
+	)
+	started(t, i)
+	has := func(names ...string) func() bool { return func() bool { return slices.Equal(i.agents(t), names) } }
+	all := []string{"a.n1", "a.twin", "b.first", "b.twin", "c.x", "d.x", "first", "n1"}
+	soon(t, clk, 0, has(all...))
+	var kept v1beta1.AntreaAgentInfo
+	if err := i.Client.Get(t.Context(), client.ObjectKey{Name: "first"}, &kept); err != nil || kept.Version != "a's" {
+		t.Fatalf("%v: %+v", err, kept)
+	}
+	for _, gone := range []client.Object{host("a", "first"), host("a", "twin"), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}} {
+		if err := i.Client.Delete(t.Context(), gone); err != nil {
+			t.Fatal(err)
+		}
+	}
+	i.changed <- struct{}{}
+	soon(t, clk, agentsSettle, has("a.n1", "b.first", "b.twin", "c.x", "d.x"))
+}

@@ -1,26 +1,17 @@
 package cli
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
-	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
-	"github.com/nephele-io/nephele/internal/cloud/aws"
-	"github.com/nephele-io/nephele/internal/controller"
 	"github.com/nephele-io/nephele/internal/explain"
-	"github.com/nephele-io/nephele/internal/preview"
 	"github.com/nephele-io/nephele/internal/seed"
-	"github.com/nephele-io/nephele/internal/sim"
-	"github.com/nephele-io/nephele/internal/sim/estate"
 	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
@@ -110,26 +101,8 @@ func newBalancedWorld(t *testing.T, random *rand.Rand) *balancedWorld {
 		}
 		fmt.Fprintf(&b, "      - {kind: network-load-balancer, name: net-%d, %slisteners: [TCP_UDP 80 to t%d, TCP_UDP 81 to t%d]}\n", i, holds, 2+2*i, 3+2*i)
 	}
-	file := filepath.Join(t.TempDir(), "estate.yaml")
-	if err := os.WriteFile(file, []byte(b.String()), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	state, _, err := estate.Load(file)
-	if err != nil {
-		t.Fatalf("%v\n%s", err, b.String())
-	}
-	server, err := sim.Start(t.Context(), sim.Options{State: state, Seed: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = server.Close() })
-	provider, err := aws.New(aws.Config{
-		Credential: cloudv1alpha1.AWSCredential{AccessKeyID: estate.DefaultAccessKeyID, AccessKeySecret: estate.DefaultSecret},
-		Region:     "us-west-2", Endpoint: server.URL(), UserAgent: "test",
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	server := simulated(t, loaded(t, file(t, "estate.yaml", b.String())), 1)
+	provider := awsOn(t, server)
 	return &balancedWorld{&explainWorld{Rand: random, server: server, provider: provider, tags: []string{"web", "db"}}}
 }
 
@@ -175,13 +148,7 @@ spec:
   vmSelector: [{vpcMatch: {matchID: vpc-00000001}}]
   nativeSelector: [{vpcMatch: {matchID: vpc-00000001}}]
 ` + strings.Join(policies, "")
-	in, err := preview.LoadInputs([]string{"-"}, strings.NewReader(manifests))
-	if err != nil || len(in.Refused) > 0 {
-		t.Fatalf("%v, refused %v\n%s", err, in.Refused, manifests)
-	}
-	w.planner = &preview.Planner{In: in, ClusterID: "test", Lowerers: controller.LowererOf, Open: func(context.Context, *cloudv1alpha1.CloudProviderAccount) (preview.Reader, error) {
-		return w.provider, nil
-	}}
+	w.planner = plannerOf(t, w.provider, manifests)
 }
 
 // compareHops asks about flows from every VM to every front end.
@@ -292,26 +259,8 @@ func sameTarget(x explain.BalancedTarget, have world.TargetPassage) bool {
 // the balancer is not.
 func TestPlanWarnsOfCutBalancers(t *testing.T) {
 	t.Parallel()
-	file := filepath.Join(t.TempDir(), "estate.yaml")
-	if err := os.WriteFile(file, []byte(balancedEstate), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	state, _, err := estate.Load(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	server, err := sim.Start(t.Context(), sim.Options{State: state, Seed: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = server.Close() })
-	provider, err := aws.New(aws.Config{
-		Credential: cloudv1alpha1.AWSCredential{AccessKeyID: estate.DefaultAccessKeyID, AccessKeySecret: estate.DefaultSecret},
-		Region:     "us-west-2", Endpoint: server.URL(), UserAgent: "test",
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	server := simulated(t, loaded(t, file(t, "estate.yaml", balancedEstate)), 1)
+	provider := awsOn(t, server)
 	w := &balancedWorld{&explainWorld{server: server, provider: provider}}
 	policy := func(peer string, ports ...string) []string {
 		var text []string

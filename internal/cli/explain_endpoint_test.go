@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"context"
 	"net/netip"
 	"strings"
 	"testing"
@@ -9,9 +8,7 @@ import (
 
 	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud/azure"
-	"github.com/nephele-io/nephele/internal/controller"
 	"github.com/nephele-io/nephele/internal/explain"
-	"github.com/nephele-io/nephele/internal/preview"
 	"github.com/nephele-io/nephele/internal/sim"
 	simazure "github.com/nephele-io/nephele/internal/sim/azure"
 	"github.com/nephele-io/nephele/internal/sim/world"
@@ -44,7 +41,7 @@ func TestPolicyNamesPrivateEndpoint(t *testing.T) {
 	w := &explainWorld{server: server, provider: account}
 	want := func() {
 		t.Helper()
-		in, err := preview.LoadInputs([]string{"-"}, strings.NewReader(`
+		w.planner = plannerOf(t, account, `
 apiVersion: v1
 kind: Namespace
 metadata: {name: vms}
@@ -82,13 +79,7 @@ spec:
   priority: 6
   appliedTo: [{externalEntitySelector: {matchLabels: {nephe.antrea.io/cloud-service-name: orders}}}]
   ingress: [{action: Drop}]
-`))
-		if err != nil || len(in.Refused) > 0 {
-			t.Fatalf("%v, refused %v", err, in.Refused)
-		}
-		w.planner = &preview.Planner{In: in, ClusterID: "test", Lowerers: controller.LowererOf, Open: func(context.Context, *cloudv1alpha1.CloudProviderAccount) (preview.Reader, error) {
-			return account, nil
-		}}
+`)
 	}
 	want()
 	made, err := w.planner.Plan(t.Context())

@@ -15,7 +15,6 @@ import (
 	"github.com/nephele-io/nephele/internal/explain"
 	"github.com/nephele-io/nephele/internal/manifest"
 	"github.com/nephele-io/nephele/internal/preview"
-	"github.com/nephele-io/nephele/internal/sim"
 	"github.com/nephele-io/nephele/internal/sim/estate"
 )
 
@@ -100,15 +99,7 @@ metadata: {name: i-0837c877110427f2b, namespace: vms, annotations: {nephele.io/b
 // TestExplainLive: in a cluster the statuses say what is not enforced, and the cloud what is in its
 // place.
 func TestExplainLive(t *testing.T) {
-	state, _, err := estate.Load(realAccount)
-	if err != nil {
-		t.Fatal(err)
-	}
-	server, err := sim.Start(t.Context(), sim.Options{State: state})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = server.Close() })
+	server := simulated(t, loaded(t, realAccount), 0)
 	set, err := manifest.Load([]string{"-"}, strings.NewReader(strings.Replace(cloudManifests, "  awsConfig:\n", "  awsConfig:\n    endpoint: "+server.URL()+"\n", 1)+halfDone+`---
 apiVersion: crd.cloud.antrea.io/v1alpha1
 kind: VirtualMachine

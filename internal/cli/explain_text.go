@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/explain"
 	"github.com/nephele-io/nephele/internal/policy"
 )
@@ -144,7 +145,7 @@ func writeBalanced(b *strings.Builder, indent, packet string, x *explain.Balance
 			strings.TrimSpace(t.Traffic.From+" ("+whose+")"), t.Traffic.Verdict)
 		writeHop(b, indent+"    ", t.At, &t.Traffic)
 		if t.Health != nil {
-			fmt.Fprintf(b, "%s    health checks, TCP port %d, from %s (the balancer's address): %s\n", indent, t.Health.Port, t.Health.From, t.Health.Verdict)
+			fmt.Fprintf(b, "%s    health checks, TCP port %d, from %s (%s address): %s\n", indent, t.Health.Port, t.Health.From, proberText(x), t.Health.Verdict)
 			if t.Health.Verdict != t.Traffic.Verdict || t.Health.Wanted != t.Traffic.Wanted || t.Preserved || t.Health.Port != t.Traffic.Port {
 				writeHop(b, indent+"      ", t.At, t.Health)
 			}
@@ -156,6 +157,14 @@ func writeBalanced(b *strings.Builder, indent, packet string, x *explain.Balance
 			fmt.Fprintf(b, "%s    it is a load balancer itself: ask about the way from there\n", indent)
 		}
 	}
+}
+
+// proberText says whose address health checks of a target come from.
+func proberText(x *explain.Balanced) string {
+	if x.Kind == cloud.LoadBalancer {
+		return "the cloud's"
+	}
+	return "the balancer's"
 }
 
 // writeHop tells the way from a balancer to a target, and what decides there.
@@ -242,6 +251,10 @@ func because(d *explain.Decision, at explain.End) string {
 		return "no policy decides, the machine's own groups do: " + groupsText(d.Native)
 	case d.Outcome == policy.OutcomeUnknown:
 		return "only the enforcer knows: " + joined(d.Possible, " or ")
+	case d.Default == explain.DefaultPlatform:
+		return "the cloud's own health checks are always let in"
+	case d.Default == explain.DefaultReturns:
+		return "it would come back to its sender, and the cloud does not carry that"
 	case d.Default == explain.DefaultNobody:
 		return "there is no machine of this target"
 	case d.Default == string(policy.ExemptItself):

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
@@ -10,10 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
-	"github.com/nephele-io/nephele/internal/cloud/aws"
-	"github.com/nephele-io/nephele/internal/controller"
 	"github.com/nephele-io/nephele/internal/explain"
 	"github.com/nephele-io/nephele/internal/preview"
 	"github.com/nephele-io/nephele/internal/sim"
@@ -74,18 +70,8 @@ func newExplainWorld(t *testing.T, seed uint64) *explainWorld {
 		t.Fatal(err)
 	}
 	putACLs(&state, rand.New(rand.NewPCG(seed, 11)))
-	server, err := sim.Start(t.Context(), sim.Options{State: state, Seed: seed})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = server.Close() })
-	provider, err := aws.New(aws.Config{
-		Credential: cloudv1alpha1.AWSCredential{AccessKeyID: estate.DefaultAccessKeyID, AccessKeySecret: estate.DefaultSecret},
-		Region:     "us-west-2", Endpoint: server.URL(), UserAgent: "test",
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	server := simulated(t, state, seed)
+	provider := awsOn(t, server)
 	w := &explainWorld{Rand: rand.New(rand.NewPCG(seed, 7)), seed: seed, server: server, provider: provider, tags: []string{"web", "db", "api", "batch"}}
 	for _, r := range state.Regions {
 		for _, v := range r.VPCs {
@@ -231,13 +217,7 @@ kind: CloudEntitySelector
 metadata: {name: all, namespace: vms}
 spec: {accountName: a, accountNamespace: vms, mode: %s, vmSelector: [%s]}
 `, mode, strings.Join(matches, ", ")) + strings.Join(policies, "")
-	in, err := preview.LoadInputs([]string{"-"}, strings.NewReader(manifests))
-	if err != nil || len(in.Refused) > 0 {
-		t.Fatalf("seed %d: %v, refused %v\n%s", w.seed, err, in.Refused, manifests)
-	}
-	w.planner = &preview.Planner{In: in, ClusterID: "test", Lowerers: controller.LowererOf, Open: func(context.Context, *cloudv1alpha1.CloudProviderAccount) (preview.Reader, error) {
-		return w.provider, nil
-	}}
+	w.planner = plannerOf(t, w.provider, manifests)
 }
 
 // perform applies plans until nothing is left to do, or so many steps are done. It stops where

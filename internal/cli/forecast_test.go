@@ -1,21 +1,14 @@
 package cli
 
 import (
-	"context"
 	"fmt"
 	"net/netip"
 	"slices"
-	"strings"
 	"testing"
 
-	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
-	"github.com/nephele-io/nephele/internal/cloud/aws"
 	"github.com/nephele-io/nephele/internal/cloud/forecast"
-	"github.com/nephele-io/nephele/internal/controller"
 	"github.com/nephele-io/nephele/internal/preview"
-	"github.com/nephele-io/nephele/internal/sim"
-	"github.com/nephele-io/nephele/internal/sim/estate"
 	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
@@ -46,29 +39,9 @@ spec:
 // TestForecastIsWhatHappens does what plans say on the simulator and asks it which flows have
 // changed: exactly those that were told.
 func TestForecastIsWhatHappens(t *testing.T) {
-	state, _, err := estate.Load(realAccount)
-	if err != nil {
-		t.Fatal(err)
-	}
-	server, err := sim.Start(t.Context(), sim.Options{State: state})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = server.Close() })
-	provider, err := aws.New(aws.Config{
-		Credential: cloudv1alpha1.AWSCredential{AccessKeyID: estate.DefaultAccessKeyID, AccessKeySecret: estate.DefaultSecret},
-		Region:     "us-west-2", Endpoint: server.URL(), UserAgent: "test",
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	in, err := preview.LoadInputs([]string{"-"}, strings.NewReader(cloudManifests+"---"+mixedPolicies))
-	if err != nil || len(in.Refused) > 0 {
-		t.Fatalf("%v, refused %v", err, in.Refused)
-	}
-	p := &preview.Planner{In: in, ClusterID: "test", Lowerers: controller.LowererOf, Open: func(context.Context, *cloudv1alpha1.CloudProviderAccount) (preview.Reader, error) {
-		return provider, nil
-	}}
+	server := simulated(t, loaded(t, realAccount), 0)
+	provider := awsOn(t, server)
+	p := plannerOf(t, provider, cloudManifests+"---"+mixedPolicies)
 	planned, err := p.Plan(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -17,7 +17,6 @@ import (
 	"github.com/nephele-io/nephele/internal/controller"
 	"github.com/nephele-io/nephele/internal/manifest"
 	"github.com/nephele-io/nephele/internal/preview"
-	"github.com/nephele-io/nephele/internal/sim"
 	"github.com/nephele-io/nephele/internal/sim/estate"
 )
 
@@ -200,15 +199,7 @@ func TestPlanOverCluster(t *testing.T) {
 // TestPlanBeforeAnythingIsApplied: the manifests bring the account, its Secret and the Namespace
 // themselves.
 func TestPlanBeforeAnythingIsApplied(t *testing.T) {
-	state, _, err := estate.Load(realAccount)
-	if err != nil {
-		t.Fatal(err)
-	}
-	server, err := sim.Start(t.Context(), sim.Options{State: state})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = server.Close() })
+	server := simulated(t, loaded(t, realAccount), 0)
 	scheme, err := controller.Scheme()
 	if err != nil {
 		t.Fatal(err)

@@ -158,11 +158,7 @@ func bringToLife(t *testing.T, text, manifests string) *livingEstate {
 	if err != nil {
 		t.Fatalf("%v in\n%s", err, text)
 	}
-	server, err := sim.Start(t.Context(), sim.Options{State: state})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = server.Close() })
+	server := simulated(t, state, 0)
 	provider, err := aws.New(aws.Config{
 		Credential: cloudv1alpha1.AWSCredential{AccessKeyID: "AKIAREACHTEST0000000", AccessKeySecret: "reach-secret-of-any-length"},
 		Region:     "eu-west-1", Endpoint: server.URL(), UserAgent: "test",

@@ -11,6 +11,7 @@ type ServiceKind string
 // The kinds of services.
 const (
 	RDSInstance             ServiceKind = "RDSInstance"
+	RDSCluster              ServiceKind = "RDSCluster"
 	ElastiCacheCluster      ServiceKind = "ElastiCacheCluster"
 	ApplicationLoadBalancer ServiceKind = "ApplicationLoadBalancer"
 	NetworkLoadBalancer     ServiceKind = "NetworkLoadBalancer"
@@ -19,12 +20,15 @@ const (
 	EFSFileSystem           ServiceKind = "EFSFileSystem"
 	LambdaFunction          ServiceKind = "LambdaFunction"
 	PrivateEndpoint         ServiceKind = "PrivateEndpoint"
+	LoadBalancer            ServiceKind = "LoadBalancer"
+	ApplicationGateway      ServiceKind = "ApplicationGateway"
 )
 
 // ServiceKinds are all kinds.
 func ServiceKinds() []ServiceKind {
 	return []ServiceKind{
-		RDSInstance, ElastiCacheCluster, ApplicationLoadBalancer, NetworkLoadBalancer, GatewayLoadBalancer, VPCEndpoint, EFSFileSystem, LambdaFunction, PrivateEndpoint,
+		RDSInstance, RDSCluster, ElastiCacheCluster, ApplicationLoadBalancer, NetworkLoadBalancer, GatewayLoadBalancer, VPCEndpoint, EFSFileSystem, LambdaFunction,
+		PrivateEndpoint, LoadBalancer, ApplicationGateway,
 	}
 }
 
@@ -56,6 +60,9 @@ type Service struct {
 	// Unread is true if Fixed is only because its tags are not known at present. It may hold groups
 	// of ours then.
 	Unread bool
+	// Behind is true if it is Unread since somebody has written to it by this provider: it is to be
+	// read again soon.
+	Behind bool
 	// Alone is true if it is told apart from others by its groups, so that it shares none of ours.
 	Alone bool
 	// Ambiguous says why it is not known which interfaces are its, in words for people, so that
@@ -75,7 +82,10 @@ type ServicePort struct {
 type ServiceListener struct {
 	// Protocol is TCP or UDP.
 	Protocol int
-	Port     uint16
+	// Port is 0 for all ports.
+	Port uint16
+	// Addrs are the addresses of the balancer at which it listens, sorted; nil for all of them.
+	Addrs []netip.Addr
 	// Groups are those of which it chooses a target, sorted by ID.
 	Groups []TargetGroup
 }
@@ -88,6 +98,12 @@ type TargetGroup struct {
 	NetworkID string
 	// Preserved is true if targets see the address of the client, false if they see the balancer's.
 	Preserved bool
+	// Transparent is true if rules that name a group match clients that are preserved, as if there
+	// were no balancer.
+	Transparent bool
+	// Probes are the addresses that health checks come from, which groups of ours always let in;
+	// nil if they come from the addresses of the balancer.
+	Probes []netip.Addr
 	// Unknown says why the targets are not known, in words for people; empty if they are.
 	Unknown string
 	Targets []Target
@@ -99,8 +115,8 @@ type Target struct {
 	VMID      string
 	Addr      netip.Addr
 	ServiceID string
-	// Port is the one that traffic is sent to, HealthPort the one of the health checks, which come
-	// over TCP; 0 if there are none.
+	// Port is the one that traffic is sent to, 0 for the one that it has come to. HealthPort is
+	// that of the health checks, which come over TCP; 0 if there are none.
 	Port, HealthPort uint16
 }
 

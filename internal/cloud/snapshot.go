@@ -156,6 +156,9 @@ type Interface struct {
 	// Managed is true if a service of the cloud owns the interface (load balancer, database, ...)
 	// and its groups cannot be set here.
 	Managed bool
+	// Front is true if this is no interface, but stands for addresses of a service that has none of
+	// its own, such as a front end of a load balancer of Azure. No selector of interfaces means it.
+	Front bool
 	// Service is the kind of the native service that the interface stands for, all interfaces of
 	// which hold its groups; see Snapshot.Joined. Empty for every other one.
 	Service ServiceKind
@@ -172,6 +175,8 @@ type Interface struct {
 	Untouchable string
 	// Description is the cloud's free text, for messages to people.
 	Description string
+	// DNSName is the private name that the cloud gave it; empty if none is known.
+	DNSName string
 }
 
 // Group is a security group. Where the meaning of a group depends on who holds it, an adapter shows

@@ -251,16 +251,26 @@ func (a *vmAgents) Agent(node string) handover.Agent {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if len(a.namespaces[name]) > 1 {
-		return handover.Agent{Denied: "ExternalNodes of several namespaces have the name " + name + ", and one AntreaAgentInfo"}
+		return handover.Agent{Denied: "ExternalNodes of several namespaces have the name " + name + ", and the rights of agents go by it"}
 	}
 	if a.reported == nil {
 		return handover.Agent{Denied: "policies are computed by a controller that does not tell what agents report"}
 	}
-	i := a.infos[name]
+	i := a.infos[a.named(node)]
 	if i.node != node {
 		return handover.Agent{}
 	}
 	return i.agent
+}
+
+// named is how the info of an ExternalNode is called, which is NAMESPACE.NAME if somebody had its
+// name before. The caller holds the lock.
+func (a *vmAgents) named(node string) string {
+	_, name, _ := strings.Cut(node, "/")
+	if own := strings.Replace(node, "/", ".", 1); a.infos[name].node != node && a.infos[own].node == node {
+		return own
+	}
+	return name
 }
 
 // Reported implements realize.Agents.
@@ -296,17 +306,17 @@ func (a *vmAgents) Announced(account string) map[string]handover.Directions {
 
 // LetsIn reports whether anything is announced for an agent.
 func (a *vmAgents) LetsIn(node string) bool {
-	_, name, _ := strings.Cut(node, "/")
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	name := a.named(node)
 	return a.infos[name].node == node && a.letsOf(name) != ""
 }
 
 // Announce implements realize.Agents. More is only announced of an info as it was read, in which
 // the agent says that it isolates that: an agent that is about to end that writes it there first.
 func (a *vmAgents) Announce(ctx context.Context, account, node string, open handover.Directions) error {
-	_, name, _ := strings.Cut(node, "/")
 	a.mu.Lock()
+	name := a.named(node)
 	i, lets := a.infos[name], a.letsOf(name)
 	a.mu.Unlock()
 	of, directions, _ := strings.Cut(lets, " ")

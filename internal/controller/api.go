@@ -10,12 +10,16 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/apiserver"
 	"github.com/nephele-io/nephele/internal/apiserver/stats"
 	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
 	"github.com/nephele-io/nephele/internal/apiserver/webhook"
+	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/inventory"
 	"github.com/nephele-io/nephele/internal/control"
 	"github.com/nephele-io/nephele/internal/enroll"
 	"github.com/nephele-io/nephele/internal/platform/certs"
@@ -202,6 +206,12 @@ func serveAPI(ctx context.Context, mgr manager.Manager, policies *control.Contro
 func serveHosts(ctx context.Context, mgr manager.Manager, clk clock.PassiveClock, o Options) (*apiserver.Hosts, error) {
 	desk, err := enroll.OpenDesk(ctx, enroll.DeskOptions{
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Namespace: APINamespace, Clock: clk, Log: o.Log.WithName("hosts"),
+		Machines: func(ctx context.Context, account types.NamespacedName) ([]cloudv1.VirtualMachine, error) {
+			var vms cloudv1.VirtualMachineList
+			// They are only read, and many.
+			err := mgr.GetClient().List(ctx, &vms, client.MatchingFields{inventory.FieldAccount: cloud.AccountKey(account.Namespace, account.Name)}, client.UnsafeDisableDeepCopy)
+			return vms.Items, err
+		},
 	})
 	if apierrors.IsForbidden(err) {
 		o.Log.Info("No host can enroll by a token: apply config/controller again, which lets the controller keep an authority for hosts", "reason", err.Error())

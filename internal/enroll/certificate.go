@@ -127,18 +127,22 @@ func (a *Authority) serving(now time.Time) (cert, key []byte, err error) {
 	return append(certPEM(made), a.CertPEM()...), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), err
 }
 
+// until is when certificates of hosts end that are made now.
+func (a *Authority) until(now time.Time) time.Time {
+	if end := now.Add(CertificateLife); end.Before(a.cert.NotAfter) {
+		return end
+	}
+	return a.cert.NotAfter
+}
+
 // certify signs for the key of a request, whatever else that says.
 func (a *Authority) certify(id Identity, request []byte, now time.Time) ([]byte, error) {
 	key, err := requestedKey(request)
 	if err != nil {
 		return nil, err
 	}
-	end := now.Add(CertificateLife)
-	if end.After(a.cert.NotAfter) {
-		end = a.cert.NotAfter
-	}
 	made, err := sign(&x509.Certificate{
-		Subject: pkix.Name{CommonName: "nephele host"}, URIs: []*url.URL{id.uri()}, NotBefore: now.Add(-clockSlack), NotAfter: end,
+		Subject: pkix.Name{CommonName: "nephele host"}, URIs: []*url.URL{id.uri()}, NotBefore: now.Add(-clockSlack), NotAfter: a.until(now),
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}, BasicConstraintsValid: true,
 	}, a.cert, key, a.key)
 	if err != nil {

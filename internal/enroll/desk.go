@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/retry"
 	"k8s.io/utils/clock"
@@ -20,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nephele-io/nephele/api/antrea/v1alpha1"
+	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 )
 
 // AuthorityName is the name of the Secret with the authority for hosts. What is in it is to stay:
@@ -39,12 +42,22 @@ const (
 // ErrRefused is wrapped by errors that tell a host that what it shows does not count.
 var ErrRefused = errors.New("refused")
 
-// DeskOptions are what a Desk needs. All fields are required.
+// A signature is believed after a search and some arithmetic, which hosts of an account may make us
+// do this often.
+const (
+	signaturesPerSecond = 20
+	signaturesAtOnce    = 100
+)
+
+// DeskOptions are what a Desk needs. All fields but Machines are required.
 type DeskOptions struct {
 	// Client reads ExternalNodes from a cache and Secrets from the API server, and writes. Live
 	// reads from the API server.
 	Client client.Client
 	Live   client.Reader
+	// Machines returns what is known of the virtual machines of a CloudProviderAccount. Without it
+	// nobody enrolls by a signature of a cloud.
+	Machines func(ctx context.Context, account types.NamespacedName) ([]cloudv1.VirtualMachine, error)
 	// Namespace is that of the Secret.
 	Namespace string
 	Clock     clock.PassiveClock
@@ -56,6 +69,7 @@ type Desk struct {
 	o         DeskOptions
 	authority *Authority
 	strangers *rate.Limiter
+	signed    *rate.Limiter
 
 	mu sync.Mutex
 	// guests are the long requests of hosts that are being answered.
@@ -70,7 +84,10 @@ type guest struct {
 
 // OpenDesk reads the authority from its Secret, and makes one if there is none.
 func OpenDesk(ctx context.Context, o DeskOptions) (*Desk, error) {
-	d := &Desk{o: o, strangers: rate.NewLimiter(strangersPerSecond, strangersAtOnce), guests: map[Host]map[*guest]bool{}}
+	d := &Desk{
+		o: o, strangers: rate.NewLimiter(strangersPerSecond, strangersAtOnce), signed: rate.NewLimiter(signaturesPerSecond, signaturesAtOnce),
+		guests: map[Host]map[*guest]bool{},
+	}
 	// Several replicas may be the first at the same time.
 	err := retry.OnError(retry.DefaultBackoff, func(err error) bool { return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) },
 		func() (err error) { d.authority, err = d.load(ctx); return err })
@@ -223,53 +240,55 @@ type Papers struct {
 	Authority   string `json:"authority"`
 }
 
-// Redeem gives a host its first certificate for a secret of Invite, which can then not be used
-// again. Certificates of the host from before do not count any more.
-func (d *Desk) Redeem(ctx context.Context, h Host, secret string, request []byte) (Papers, error) {
+// Redeem gives a host its first certificate for what it proves itself with, as often as that can
+// be used. from is the address that it asks from. Certificates of the host from before do not count
+// any more.
+func (d *Desk) Redeem(ctx context.Context, asked Asked, from netip.Addr) (Papers, error) {
+	now, find := d.o.Clock.Now(), d.byToken
+	if asked.Account != "" {
+		find = d.bySignature
+	}
+	p, err := find(ctx, asked, from, now)
+	if err != nil {
+		return Papers{}, err
+	}
 	var node v1alpha1.ExternalNode
-	key, now := client.ObjectKey{Namespace: h.Namespace, Name: h.Name}, d.o.Clock.Now()
-	err := d.o.Client.Get(ctx, key, &node)
-	if client.IgnoreNotFound(err) != nil {
+	key := client.ObjectKey{Namespace: p.host.Namespace, Name: p.host.Name}
+	read := func() error {
+		if err := d.o.Live.Get(ctx, key, &node); apierrors.IsNotFound(err) {
+			return p.absent
+		} else if err != nil {
+			return err
+		}
+		return p.holds(&node)
+	}
+	if err := read(); err != nil {
 		return Papers{}, err
 	}
-	// The token was made a moment ago, or it is nobody's. Only so many may make us find out.
-	if (err != nil || invited(&node, secret, now) != nil) && !d.strangers.Allow() {
-		return Papers{}, apierrors.NewTooManyRequests("too many tokens that are not valid; try again", 1)
-	}
-	if err := d.o.Live.Get(ctx, key, &node); apierrors.IsNotFound(err) {
-		return Papers{}, fmt.Errorf("%w: %w", ErrRefused, errNotInvited)
-	} else if err != nil {
-		return Papers{}, err
-	}
-	if err := invited(&node, secret, now); err != nil {
-		return Papers{}, fmt.Errorf("%w: %w", ErrRefused, err)
-	}
-	if _, err := requestedKey(request); err != nil { // before the token is gone
+	if _, err := requestedKey([]byte(asked.Request)); err != nil { // before the token is gone
 		return Papers{}, apierrors.NewBadRequest(err.Error())
 	}
-	id := Identity{h, node.UID, rand.Text()}
+	id := Identity{p.host, node.UID, rand.Text()}
 	err = retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-		err := annotate(ctx, d.o.Client, node.DeepCopy(), map[string]any{AnnotationToken: nil, AnnotationIdentity: id.Enrolment})
+		enrolled := map[string]any{AnnotationToken: nil, AnnotationIdentity: id.Enrolment, AnnotationEnds: d.end(now)}
+		err := annotate(ctx, d.o.Client, node.DeepCopy(), node.GetResourceVersion(), enrolled)
 		if !apierrors.IsConflict(err) {
 			return err
 		}
-		// Somebody else has written it; perhaps with the same token.
-		if err := d.o.Live.Get(ctx, key, &node); err != nil {
-			return err
-		}
-		if wrong := invited(&node, secret, now); wrong != nil {
-			return fmt.Errorf("%w: %w", ErrRefused, wrong)
+		// Somebody else has written it; perhaps with the same proof.
+		if wrong := read(); wrong != nil {
+			return wrong
 		}
 		return err
 	})
 	if apierrors.IsNotFound(err) {
-		return Papers{}, fmt.Errorf("%w: %w", ErrRefused, errNotInvited)
+		return Papers{}, p.absent
 	}
 	if err != nil {
 		return Papers{}, err
 	}
-	d.o.Log.Info("A host has enrolled", "externalNode", h.String())
-	return d.papers(id, request, now)
+	d.o.Log.Info("A host has enrolled", "externalNode", p.host.String(), "by", p.kind, "from", from.String())
+	return d.papers(id, []byte(asked.Request), now)
 }
 
 // Renew gives a host with a certificate that counts its next one.
@@ -280,8 +299,26 @@ func (d *Desk) Renew(ctx context.Context, id Identity, request []byte) (Papers, 
 	if _, err := requestedKey(request); err != nil {
 		return Papers{}, apierrors.NewBadRequest(err.Error())
 	}
-	return d.papers(id, request, d.o.Clock.Now())
+	now := d.o.Clock.Now()
+	// Written down before it is given: as long as it lasts nobody else enrolls by a signature.
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		var node v1alpha1.ExternalNode
+		if err := d.o.Live.Get(ctx, client.ObjectKey{Namespace: id.Host.Namespace, Name: id.Host.Name}, &node); err != nil {
+			return err
+		}
+		if err := counts(id, &node); err != nil {
+			return err
+		}
+		return annotate(ctx, d.o.Client, &node, node.GetResourceVersion(), map[string]any{AnnotationEnds: d.end(now)})
+	})
+	if err != nil {
+		return Papers{}, err
+	}
+	return d.papers(id, request, now)
 }
+
+// end is when certificates end that are made now, as AnnotationEnds has it.
+func (d *Desk) end(now time.Time) string { return d.authority.until(now).UTC().Format(time.RFC3339) }
 
 func (d *Desk) papers(id Identity, request []byte, now time.Time) (Papers, error) {
 	cert, err := d.authority.certify(id, request, now)

@@ -10,6 +10,7 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"errors"
+	"net/netip"
 	"strings"
 	"sync"
 	"testing"
@@ -27,6 +28,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/nephele-io/nephele/api/antrea/v1alpha1"
+	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 )
 
 // office is a desk with a cluster of two hosts, and a clock that the test moves.
@@ -41,7 +43,7 @@ var web, db = Host{"vms", "web"}, Host{"vms", "db"}
 
 func newOffice(t *testing.T) *office {
 	s := runtime.NewScheme()
-	if err := errors.Join(corev1.AddToScheme(s), rbacv1.AddToScheme(s), v1alpha1.AddToScheme(s)); err != nil {
+	if err := errors.Join(corev1.AddToScheme(s), rbacv1.AddToScheme(s), v1alpha1.AddToScheme(s), cloudv1.AddToScheme(s)); err != nil {
 		t.Fatal(err)
 	}
 	o := &office{T: t, client: fake.NewClientBuilder().WithScheme(s).Build(), clock: clocktesting.NewFakeClock(time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC))}
@@ -104,10 +106,15 @@ func (o *office) key() Key {
 	return k
 }
 
+// redeem uses a token.
+func (o *office) redeem(h Host, secret string, request []byte) (Papers, error) {
+	return o.desk.Redeem(context.Background(), Asked{Host: h.String(), Secret: secret, Request: string(request)}, netip.Addr{})
+}
+
 // enroll gives a host its first certificate.
 func (o *office) enroll(h Host) *x509.Certificate {
 	o.Helper()
-	p, err := o.desk.Redeem(o.Context(), h, o.invite(h).Secret, o.key().Request)
+	p, err := o.redeem(h, o.invite(h).Secret, o.key().Request)
 	if err != nil {
 		o.Fatal(err)
 	}
@@ -141,18 +148,18 @@ func TestTokensCountOnceForOneHost(t *testing.T) {
 	o := newOffice(t)
 	i := o.invite(web)
 	for what, try := range map[string]func() (Papers, error){
-		"another host": func() (Papers, error) { return o.desk.Redeem(t.Context(), db, i.Secret, o.key().Request) },
+		"another host": func() (Papers, error) { return o.redeem(db, i.Secret, o.key().Request) },
 		"a host that is none": func() (Papers, error) {
-			return o.desk.Redeem(t.Context(), Host{"vms", "no"}, i.Secret, o.key().Request)
+			return o.redeem(Host{"vms", "no"}, i.Secret, o.key().Request)
 		},
-		"another secret": func() (Papers, error) { return o.desk.Redeem(t.Context(), web, "A"+i.Secret[1:]+"A", o.key().Request) },
-		"no secret":      func() (Papers, error) { return o.desk.Redeem(t.Context(), web, "", o.key().Request) },
+		"another secret": func() (Papers, error) { return o.redeem(web, "A"+i.Secret[1:]+"A", o.key().Request) },
+		"no secret":      func() (Papers, error) { return o.redeem(web, "", o.key().Request) },
 		"the stored hash": func() (Papers, error) {
-			return o.desk.Redeem(t.Context(), web, strings.Fields(o.node(web).Annotations[AnnotationToken])[0], o.key().Request)
+			return o.redeem(web, strings.Fields(o.node(web).Annotations[AnnotationToken])[0], o.key().Request)
 		},
-		"no key": func() (Papers, error) { return o.desk.Redeem(t.Context(), web, i.Secret, nil) },
+		"no key": func() (Papers, error) { return o.redeem(web, i.Secret, nil) },
 		"an answer for no key": func() (Papers, error) {
-			return o.desk.Redeem(t.Context(), web, i.Secret, []byte(o.desk.Authority().CertPEM()))
+			return o.redeem(web, i.Secret, []byte(o.desk.Authority().CertPEM()))
 		},
 	} {
 		p, err := try()
@@ -169,10 +176,10 @@ func TestTokensCountOnceForOneHost(t *testing.T) {
 	if err := o.client.Update(t.Context(), copied); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := o.desk.Redeem(t.Context(), db, i.Secret, o.key().Request); !errors.Is(err, ErrRefused) {
+	if _, err := o.redeem(db, i.Secret, o.key().Request); !errors.Is(err, ErrRefused) {
 		t.Errorf("a copied mark: %v", err)
 	}
-	p, err := o.desk.Redeem(t.Context(), web, i.Secret, o.key().Request)
+	p, err := o.redeem(web, i.Secret, o.key().Request)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -183,7 +190,7 @@ func TestTokensCountOnceForOneHost(t *testing.T) {
 	if life := cert.NotAfter.Sub(o.clock.Now()); life != CertificateLife {
 		t.Errorf("it lasts %s", life)
 	}
-	if _, err := o.desk.Redeem(t.Context(), web, i.Secret, o.key().Request); !errors.Is(err, ErrRefused) {
+	if _, err := o.redeem(web, i.Secret, o.key().Request); !errors.Is(err, ErrRefused) {
 		t.Errorf("used twice: %v", err)
 	}
 	n := o.node(web)
@@ -196,12 +203,12 @@ func TestTokensEnd(t *testing.T) {
 	o := newOffice(t)
 	i := o.invite(web)
 	o.clock.Step(time.Hour)
-	if _, err := o.desk.Redeem(t.Context(), web, i.Secret, o.key().Request); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "ended") {
+	if _, err := o.redeem(web, i.Secret, o.key().Request); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "ended") {
 		t.Errorf("expired: %v", err)
 	}
 	former := o.invite(web)
 	next := o.invite(web)
-	if _, err := o.desk.Redeem(t.Context(), web, former.Secret, o.key().Request); !errors.Is(err, ErrRefused) {
+	if _, err := o.redeem(web, former.Secret, o.key().Request); !errors.Is(err, ErrRefused) {
 		t.Errorf("replaced: %v", err)
 	}
 	// The ExternalNode is made anew, with the same name and by a copy of its manifest.
@@ -211,7 +218,7 @@ func TestTokensEnd(t *testing.T) {
 	}
 	n.UID, n.ResourceVersion = "3", ""
 	o.create(n)
-	if _, err := o.desk.Redeem(t.Context(), web, next.Secret, o.key().Request); !errors.Is(err, ErrRefused) {
+	if _, err := o.redeem(web, next.Secret, o.key().Request); !errors.Is(err, ErrRefused) {
 		t.Errorf("for a former ExternalNode of the name: %v", err)
 	}
 	for _, lifetime := range []time.Duration{0, time.Second, 8 * 24 * time.Hour} {
@@ -233,7 +240,7 @@ func TestTokensCountOnceAtTheSameTime(t *testing.T) {
 	var certs []*x509.Certificate
 	for range 8 {
 		all.Go(func() {
-			p, err := o.desk.Redeem(context.Background(), web, i.Secret, key.Request)
+			p, err := o.redeem(web, i.Secret, key.Request)
 			if err != nil {
 				return
 			}
@@ -420,7 +427,7 @@ func TestStrangersDoNotLoadTheServer(t *testing.T) {
 	o := newOffice(t)
 	refused, sentAway := 0, 0
 	for range 10 * strangersAtOnce {
-		_, err := o.desk.Redeem(t.Context(), web, "guess", o.key().Request)
+		_, err := o.redeem(web, "guess", o.key().Request)
 		switch {
 		case errors.Is(err, ErrRefused):
 			refused++
@@ -432,7 +439,7 @@ func TestStrangersDoNotLoadTheServer(t *testing.T) {
 		t.Errorf("%d refused, %d sent away", refused, sentAway)
 	}
 	// Who has a token that the cache knows is not kept out by them.
-	if _, err := o.desk.Redeem(t.Context(), web, o.invite(web).Secret, o.key().Request); err != nil {
+	if _, err := o.redeem(web, o.invite(web).Secret, o.key().Request); err != nil {
 		t.Error(err)
 	}
 }
@@ -481,7 +488,7 @@ func TestDamagedAuthority(t *testing.T) {
 
 func TestParseInvitation(t *testing.T) {
 	sum := strings.Repeat("ab", 32)
-	if i, err := ParseInvitation(" vms/web:S:" + sum + "\n"); err != nil || i != (Invitation{web, "S", sum}) || i.String() != "vms/web:S:"+sum {
+	if i, err := ParseInvitation(" vms/web:S:" + sum + "\n"); err != nil || i != (Invitation{Host: web, Secret: "S", Authority: sum}) || i.String() != "vms/web:S:"+sum {
 		t.Errorf("%+v %v", i, err)
 	}
 	for _, text := range []string{"", "vms/web", "vms/web:S", "web:S:" + sum, "vms/web::" + sum, "vms/web:S:" + sum[:62], "vms/web:S:" + sum + ":", "vms/web:S:xyz"} {

@@ -64,6 +64,10 @@ func ParseHost(text string) (Host, error) {
 // String is NAMESPACE/NAME, the key of the host.
 func (h Host) String() string { return h.Namespace + "/" + h.Name }
 
+// InfoName is how the AntreaAgentInfo of the host is called where its own name is taken. Namespaces
+// hold no dot, so that no two hosts share it.
+func (h Host) InfoName() string { return h.Namespace + "." + h.Name }
+
 // account is the name of the host's ServiceAccount, and of its Role.
 func (h Host) account() string { return prefix + h.Name }
 
@@ -94,7 +98,7 @@ func (h Host) objects(owner *v1alpha1.ExternalNode) []client.Object {
 		&rbacv1.ClusterRole{ObjectMeta: whole, Rules: []rbacv1.PolicyRule{
 			{APIGroups: []string{"controlplane.antrea.io"}, Resources: []string{"networkpolicies", "addressgroups", "appliedtogroups"}, Verbs: []string{"get", "list", "watch"}},
 			{APIGroups: []string{"controlplane.antrea.io"}, Resources: []string{"networkpolicies/status", "nodestatssummaries"}, Verbs: []string{"create"}},
-			{APIGroups: []string{"crd.antrea.io"}, Resources: []string{"antreaagentinfos"}, ResourceNames: []string{h.Name}, Verbs: []string{"get", "update"}},
+			{APIGroups: []string{"crd.antrea.io"}, Resources: []string{"antreaagentinfos"}, ResourceNames: []string{h.Name, h.InfoName()}, Verbs: []string{"get", "update"}},
 		}},
 		&rbacv1.ClusterRoleBinding{ObjectMeta: whole, Subjects: subjects, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: h.cluster()}},
 		&rbacv1.RoleBinding{ObjectMeta: bundle, Subjects: subjects, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: bundleReader}},

@@ -20,16 +20,20 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nephele-io/nephele/api/antrea/v1alpha1"
+	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 )
 
-// What an ExternalNode carries of the identity of its host. Who may write an ExternalNode may so
-// decide which host it is; who may read one learns nothing that helps.
+// What an ExternalNode carries of the identity of its host, and an account of a token for its
+// machines. Who may write an ExternalNode may so decide which host it is; who may read one learns
+// nothing that helps.
 const (
 	// AnnotationToken is the hash of the one token by which a host can enroll, and its end. It goes
-	// when it is used.
+	// when it is used; that of an account does not.
 	AnnotationToken = "nephele.io/host-token"
 	// AnnotationIdentity names the enrolment whose certificates count. Without it none do.
 	AnnotationIdentity = "nephele.io/host-identity"
+	// AnnotationEnds is when the latest certificate of that enrolment ends, in RFC 3339.
+	AnnotationEnds = "nephele.io/host-certificate-ends"
 )
 
 // Where the certificate of the authority for hosts is published, for those who invite.
@@ -46,22 +50,34 @@ const (
 )
 
 // Invitation is what a host enrolls with: which host it is, a secret that can be used once, and by
-// what it knows the server.
+// what it knows the server; or the same for all virtual machines of an account, which then say by a
+// signature of the cloud which of them they are.
 type Invitation struct {
-	Host   Host
-	Secret string
+	// Host is the ExternalNode, Account the CloudProviderAccount. One of them is set.
+	Host, Account Host
+	Secret        string
 	// Authority is the SHA-256 of the certificate of the authority for hosts, in hex.
 	Authority string
 }
 
+// accountToken begins tokens for accounts.
+const accountToken = "account"
+
 // String is the token, in one word.
 func (i Invitation) String() string {
+	if i.Account != (Host{}) {
+		return accountToken + ":" + i.Account.String() + ":" + i.Secret + ":" + i.Authority
+	}
 	return i.Host.Namespace + "/" + i.Host.Name + ":" + i.Secret + ":" + i.Authority
 }
 
 // ParseInvitation reads a token. Its errors do not repeat the secret.
 func ParseInvitation(text string) (Invitation, error) {
 	parts := strings.Split(strings.TrimSpace(text), ":")
+	account := parts[0] == accountToken && len(parts) == 4
+	if account {
+		parts = parts[1:]
+	}
 	if len(parts) != 3 || parts[1] == "" {
 		return Invitation{}, errors.New("this is not a token of nephele enroll-token: want NAMESPACE/NAME:SECRET:HASH")
 	}
@@ -72,7 +88,10 @@ func ParseInvitation(text string) (Invitation, error) {
 	if sum, err := hex.DecodeString(parts[2]); err != nil || len(sum) != sha256.Size {
 		return Invitation{}, errors.New("this is not a token of nephele enroll-token: its end is not a SHA-256 in hex")
 	}
-	return Invitation{host, parts[1], parts[2]}, nil
+	if account {
+		return Invitation{Account: host, Secret: parts[1], Authority: parts[2]}, nil
+	}
+	return Invitation{Host: host, Secret: parts[1], Authority: parts[2]}, nil
 }
 
 // fingerprint is how an authority is named in tokens.
@@ -91,14 +110,15 @@ func mark(uid types.UID, h Host, secret string, end time.Time) string {
 // errNotInvited does not tell why, because that is for the owner of the token to know.
 var errNotInvited = errors.New("the token is not valid for this host: it was used, it was replaced by another, or it is for another ExternalNode")
 
-// invited fails unless the ExternalNode carries the mark of this secret, and its time is not over.
-func invited(node *v1alpha1.ExternalNode, secret string, now time.Time) error {
-	hash, until, _ := strings.Cut(node.Annotations[AnnotationToken], " ")
+// invited fails unless the ExternalNode or account carries the mark of this secret, and its time is
+// not over.
+func invited(node client.Object, secret string, now time.Time) error {
+	hash, until, _ := strings.Cut(node.GetAnnotations()[AnnotationToken], " ")
 	end, err := time.Parse(time.RFC3339, until)
-	if hash == "" || err != nil || !node.DeletionTimestamp.IsZero() {
+	if hash == "" || err != nil || !node.GetDeletionTimestamp().IsZero() {
 		return errNotInvited
 	}
-	want := mark(node.UID, Host{node.Namespace, node.Name}, secret, end)
+	want := mark(node.GetUID(), Host{node.GetNamespace(), node.GetName()}, secret, end)
 	if subtle.ConstantTimeCompare([]byte(want), []byte(hash+" "+until)) != 1 {
 		return errNotInvited
 	}
@@ -111,12 +131,30 @@ func invited(node *v1alpha1.ExternalNode, secret string, now time.Time) error {
 // Invite makes the one token by which the host of an ExternalNode can enroll, in place of one made
 // before. It can be used once, for as long as is said.
 func Invite(ctx context.Context, c client.Client, h Host, lifetime time.Duration, now time.Time) (Invitation, time.Time, error) {
-	if lifetime < ShortestInvitation || lifetime > LongestInvitation {
-		return Invitation{}, time.Time{}, fmt.Errorf("a token lasts from %s to %s", ShortestInvitation, LongestInvitation)
-	}
 	node, err := find(ctx, c, h)
 	if err != nil {
 		return Invitation{}, time.Time{}, err
+	}
+	return invite(ctx, c, Invitation{Host: h}, node, lifetime, now)
+}
+
+// InviteAll makes the one token by which the virtual machines of a CloudProviderAccount can enroll,
+// in place of one made before. It can be used for as long as is said, by those who also show what
+// the cloud has signed about them.
+func InviteAll(ctx context.Context, c client.Client, account Host, lifetime time.Duration, now time.Time) (Invitation, time.Time, error) {
+	var found cloudv1.CloudProviderAccount
+	if err := c.Get(ctx, client.ObjectKey{Namespace: account.Namespace, Name: account.Name}, &found); err != nil {
+		return Invitation{}, time.Time{}, fmt.Errorf("find CloudProviderAccount %s: %w", account, err)
+	}
+	if found.Spec.HostIdentity == nil {
+		return Invitation{}, time.Time{}, fmt.Errorf("CloudProviderAccount %s has no spec.hostIdentity: it says which signatures are believed", account)
+	}
+	return invite(ctx, c, Invitation{Account: account}, &found, lifetime, now)
+}
+
+func invite(ctx context.Context, c client.Client, i Invitation, to client.Object, lifetime time.Duration, now time.Time) (Invitation, time.Time, error) {
+	if lifetime < ShortestInvitation || lifetime > LongestInvitation {
+		return Invitation{}, time.Time{}, fmt.Errorf("a token lasts from %s to %s", ShortestInvitation, LongestInvitation)
 	}
 	var published corev1.ConfigMap
 	if err := c.Get(ctx, client.ObjectKey{Namespace: authorityNamespace, Name: authorityConfigMap}, &published); err != nil {
@@ -130,9 +168,10 @@ func Invite(ctx context.Context, c client.Client, h Host, lifetime time.Duration
 	if err != nil {
 		return Invitation{}, time.Time{}, fmt.Errorf("ConfigMap %s/%s: %w", authorityNamespace, authorityConfigMap, err)
 	}
-	out, end := Invitation{h, rand.Text(), fingerprint(authority)}, now.Add(lifetime)
-	err = annotate(ctx, c, node, map[string]any{AnnotationToken: mark(node.UID, h, out.Secret, end)})
-	return out, end, err
+	i.Secret, i.Authority = rand.Text(), fingerprint(authority)
+	end := now.Add(lifetime)
+	err = annotate(ctx, c, to, "", map[string]any{AnnotationToken: mark(to.GetUID(), Host{to.GetNamespace(), to.GetName()}, i.Secret, end)})
+	return i, end, err
 }
 
 // find returns the ExternalNode of a host.
@@ -146,14 +185,20 @@ func find(ctx context.Context, c client.Reader, h Host) (*v1alpha1.ExternalNode,
 	return &node, nil
 }
 
-// annotate changes annotations of the ExternalNode that this one was read as; nil removes one.
-func annotate(ctx context.Context, c client.Client, node *v1alpha1.ExternalNode, values map[string]any) error {
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": node.UID, "resourceVersion": node.ResourceVersion, "annotations": values}})
+// annotate changes annotations of the object that this one was read as; nil removes one. With a
+// version it does so only if nothing else was written since. What says nothing that others write
+// takes none: controllers write the status of the same object at any time.
+func annotate(ctx context.Context, c client.Client, node client.Object, version string, values map[string]any) error {
+	metadata := map[string]any{"uid": node.GetUID(), "annotations": values}
+	if version != "" {
+		metadata["resourceVersion"] = version
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": metadata})
 	if err != nil {
 		return err
 	}
 	if err := c.Patch(ctx, node, client.RawPatch(types.MergePatchType, patch)); err != nil {
-		return fmt.Errorf("annotate ExternalNode %s/%s: %w", node.Namespace, node.Name, err)
+		return fmt.Errorf("annotate %T %s/%s: %w", node, node.GetNamespace(), node.GetName(), err)
 	}
 	return nil
 }
@@ -165,5 +210,5 @@ func disown(ctx context.Context, c client.Client, h Host) error {
 	if err != nil || node.Annotations[AnnotationToken] == "" && node.Annotations[AnnotationIdentity] == "" {
 		return client.IgnoreNotFound(err)
 	}
-	return annotate(ctx, c, &node, map[string]any{AnnotationToken: nil, AnnotationIdentity: nil})
+	return annotate(ctx, c, &node, "", map[string]any{AnnotationToken: nil, AnnotationIdentity: nil, AnnotationEnds: nil})
 }

@@ -19,6 +19,8 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nephele-io/nephele/internal/enroll/identity"
 )
 
 // Where a server of hosts answers: for tokens, for certificates, and for what agents tell about
@@ -36,10 +38,16 @@ const (
 	mostAnswer = 64 << 10
 )
 
-// Asked is a request for a certificate. With a certificate there is no need for host and secret.
+// ErrNotYet is wrapped by errors of requests that may succeed later as they are.
+var ErrNotYet = errors.New("not yet")
+
+// Asked is a request for a certificate. With a certificate only the key is needed; else a secret,
+// of a host, or of an account together with what the cloud has signed.
 type Asked struct {
-	Host   string `json:"host,omitempty"`
-	Secret string `json:"secret,omitempty"`
+	Host    string          `json:"host,omitempty"`
+	Account string          `json:"account,omitempty"`
+	Secret  string          `json:"secret,omitempty"`
+	Signed  *identity.Proof `json:"signed,omitempty"`
 	// Request is a certificate request in PEM. Only its key counts.
 	Request string `json:"request"`
 }
@@ -64,15 +72,22 @@ func NewKey() (Key, error) {
 }
 
 // Join uses an invitation at the server with a URL, which has to prove first that it is the one
-// that the invitation is from. The token is then used up, also if the answer is lost.
-func Join(ctx context.Context, server string, i Invitation, key Key) (Papers, error) {
+// that the invitation is from. The token of a host is then used up, also if the answer is lost.
+// signed is needed for the invitation of an account.
+func Join(ctx context.Context, server string, i Invitation, signed *identity.Proof, key Key) (Papers, error) {
 	c := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{
 		ServerName: ServerName, MinVersion: tls.VersionTLS12,
 		// What is shown is checked below, against the hash.
 		InsecureSkipVerify: true,
 		VerifyConnection:   func(s tls.ConnectionState) error { return proven(s.PeerCertificates, i.Authority, time.Now()) },
 	}}}
-	return ask(ctx, c, server, JoinPath, Asked{i.Host.String(), i.Secret, string(key.Request)})
+	asked := Asked{Secret: i.Secret, Request: string(key.Request)}
+	if i.Account != (Host{}) {
+		asked.Account, asked.Signed = i.Account.String(), signed
+	} else {
+		asked.Host = i.Host.String()
+	}
+	return ask(ctx, c, server, JoinPath, asked)
 }
 
 // Renewal asks for the next certificate, with a client that shows the one there is.
@@ -130,7 +145,11 @@ func ask(ctx context.Context, c *http.Client, server, path string, asked Asked) 
 		if json.Unmarshal(text, &s) != nil || s.Message == "" {
 			s.Message = strings.TrimSpace(string(text))
 		}
-		return Papers{}, fmt.Errorf("the server gives no certificate (%s): %s", response.Status, s.Message)
+		err := fmt.Errorf("the server gives no certificate (%s): %s", response.Status, s.Message)
+		if response.StatusCode == http.StatusServiceUnavailable || response.StatusCode == http.StatusTooManyRequests {
+			err = fmt.Errorf("%w: %w", ErrNotYet, err)
+		}
+		return Papers{}, err
 	}
 	var papers Papers
 	if err := json.Unmarshal(text, &papers); err != nil || papers.Certificate == "" || papers.Authority == "" {

@@ -32,7 +32,7 @@ type BalancedTarget struct {
 	// security group that names the group of the client does not match.
 	Preserved bool `json:"preserved,omitempty"`
 	// Traffic is the way of the packet, and Health that of a health check, which comes from the
-	// balancer always; absent if there are none.
+	// balancer, or from an address of the cloud for all; absent if there are none.
 	Traffic Hop  `json:"traffic"`
 	Health  *Hop `json:"health,omitempty"`
 	// InUse tells that the balancer sends traffic to it today, as far as it is known: health checks
@@ -66,8 +66,10 @@ func balancerNotes(packets []passage) []string {
 		}
 		note := ""
 		switch {
-		case s.Listeners != nil && listenerOf(s, &p.sent) == nil:
+		case s.Listeners != nil && listenerOf(s, frontAddr(p.dst), &p.sent) == nil:
 			note = "The load balancer " + s.Name + " does not listen at " + flowText(p.sent) + ": it hands on nothing that comes there."
+		case s.Listeners != nil && s.Kind == cloud.ApplicationGateway:
+			note = "The application gateway " + s.Name + " sends from addresses of its subnet, and Azure does not tell from which: " + ownPoint(p.dst, false).Addr.String() + " stands for them."
 		case s.Listeners != nil:
 		case s.Kind == cloud.ApplicationLoadBalancer:
 			note = "This is the way to the load balancer " + s.Name + " only, whose targets are not known. They see its own addresses, not the client's: " +
@@ -90,20 +92,33 @@ func balancerAt(p trace.Point) *cloud.Service {
 		return nil
 	}
 	switch s.Kind {
-	case cloud.ApplicationLoadBalancer, cloud.NetworkLoadBalancer, cloud.GatewayLoadBalancer:
+	case cloud.ApplicationLoadBalancer, cloud.NetworkLoadBalancer, cloud.GatewayLoadBalancer, cloud.LoadBalancer, cloud.ApplicationGateway:
 		return s
 	}
 	return nil
 }
 
-// listenerOf is the listener that takes a packet; nil if none does, or is known.
-func listenerOf(s *cloud.Service, f *policy.Flow) *cloud.ServiceListener {
-	protocol := serviceOf(f, false).Protocol
-	i := slices.IndexFunc(s.Listeners, func(l cloud.ServiceListener) bool { return l.Protocol == protocol && l.Port == f.Port })
-	if i < 0 {
-		return nil
+// frontAddr is the address at which a front end is asked for.
+func frontAddr(p trace.Point) netip.Addr {
+	if p.Public.IsValid() {
+		return p.Public
 	}
-	return &s.Listeners[i]
+	return p.Addr
+}
+
+// listenerOf is the listener that takes a packet to an address; nil if none does, or is known. One
+// for the very port goes before one for all ports.
+func listenerOf(s *cloud.Service, to netip.Addr, f *policy.Flow) *cloud.ServiceListener {
+	protocol := serviceOf(f, false).Protocol
+	for _, port := range []uint16{f.Port, 0} {
+		i := slices.IndexFunc(s.Listeners, func(l cloud.ServiceListener) bool {
+			return l.Protocol == protocol && l.Port == port && (l.Addrs == nil || slices.Contains(l.Addrs, to))
+		})
+		if i >= 0 {
+			return &s.Listeners[i]
+		}
+	}
+	return nil
 }
 
 // handedOn follows a packet that has come to the front end of a load balancer; nil if it has not,
@@ -114,7 +129,7 @@ func (x *Explanation) handedOn(p passage, front end) *Balanced {
 	if s == nil || c.hides(front, true) {
 		return nil
 	}
-	listener := listenerOf(s, &p.sent)
+	listener := listenerOf(s, frontAddr(p.dst), &p.sent)
 	if listener == nil {
 		return nil
 	}
@@ -171,9 +186,28 @@ func (x *Explanation) toTarget(p passage, front end, g *cloud.TargetGroup, t clo
 	if g.Preserved {
 		seen.Addr, source = p.come.Source.Addr, x.source
 	}
-	out.Traffic = x.hop(seen, target, front, source, at, policy.Flow{Protocol: p.sent.Protocol, Port: t.Port})
+	if g.Transparent && p.src.Interface != nil && seen.Addr == p.src.Addr {
+		// Rules see the client itself. The filter of its subnet has been asked already.
+		client := *p.src.Interface
+		client.SubnetID = ""
+		seen = p.src
+		seen.Interface = &client
+	}
+	f := policy.Flow{Protocol: p.sent.Protocol, Port: cmp.Or(t.Port, p.sent.Port)}
+	if g.Transparent && p.src.Interface != nil && target.Interface != nil && p.src.Interface.ID == target.Interface.ID {
+		out.Traffic = stopped(DefaultReturns, f.Port)
+		if !c.hides(at, true) {
+			out.Traffic.To, out.Traffic.From = target.Addr.String(), seen.Addr.String()
+		}
+	} else {
+		out.Traffic = x.hop(hop{own: own, seen: seen, target: target, front: front, source: source, at: at, transparent: g.Transparent}, f)
+	}
 	if t.HealthPort != 0 {
-		h := x.hop(own, target, front, front, at, policy.Flow{Protocol: policy.TCP, Port: t.HealthPort})
+		check := hop{own: own, seen: own, target: target, front: front, source: front, at: at}
+		if len(g.Probes) > 0 {
+			check.seen.Addr, check.source, check.admitted = g.Probes[0], end{}, true
+		}
+		h := x.hop(check, policy.Flow{Protocol: policy.TCP, Port: t.HealthPort})
 		out.Health = &h
 	}
 	return out
@@ -225,19 +259,31 @@ func (c *Computation) target(front trace.Point, g *cloud.TargetGroup, t cloud.Ta
 	return end{addresses: []netip.Addr{at.Addr}, byAddress: true}, at
 }
 
-// hop follows a packet from an interface of a balancer, by whose address it seems to come and from
-// whom, to a target.
-func (x *Explanation) hop(seen, target trace.Point, front, source, at end, f policy.Flow) Hop {
+// hop is the way of a packet from a balancer to a target.
+type hop struct {
+	// own is the interface of the balancer, seen who the target sees, and target the target.
+	own, seen, target trace.Point
+	// front is the end of the balancer, source that of who is seen, and at that of the target.
+	front, source, at end
+	// transparent tells that rules see the client as if there were no balancer, admitted that
+	// groups of ours let the packet in whatever policies say.
+	transparent, admitted bool
+}
+
+// hop follows a packet on a hop.
+func (x *Explanation) hop(h hop, f policy.Flow) Hop {
 	c := x.c
-	out := Hop{Port: f.Port}
-	if !target.Addr.IsValid() { // a machine that is not there
-		gone := &Decision{Outcome: policy.OutcomeDrop, Default: DefaultNobody}
-		out.Verdict, out.Wanted, out.Egress, out.Ingress = string(policy.OutcomeDrop), string(policy.OutcomeDrop), gone, gone
-		return out
+	if !h.target.Addr.IsValid() { // a machine that is not there
+		return stopped(DefaultNobody, f.Port)
 	}
-	p := c.passageOf(pair{seen, target}, front, at, f)
-	p.come.Source, p.come.Relayed = source.endpoint(seen.Addr), true
-	if !seen.Addr.IsValid() {
+	out := Hop{Port: f.Port}
+	p := c.passageOf(pair{h.seen, h.target}, h.front, h.at, f)
+	if h.seen.Interface != h.own.Interface && p.now != nil { // the groups of the client have been asked already
+		free := trace.Filter{Interface: h.own.Interface, Allowed: true}
+		p.now.Egress, p.native.Egress = &free, &free
+	}
+	p.come.Source, p.come.Relayed = h.source.endpoint(h.seen.Addr), true
+	if !h.seen.Addr.IsValid() {
 		p.come.Source = policy.Endpoint{Addr: somewhere()}
 	}
 	p.sent.Relayed = true
@@ -247,22 +293,47 @@ func (x *Explanation) hop(seen, target trace.Point, front, source, at end, f pol
 	if p.now != nil {
 		now, native = *p.now, *p.native
 	}
-	flow.Egress = c.decide(front, c.explainEnd(front), v.Egress, c.accountOf(front, cloud.Egress, p.sent, p.sent.Destination.Addr, v.Egress), now.Egress, native.Egress)
-	flow.Ingress = c.decide(at, c.explainEnd(at), v.Ingress, c.accountOf(at, cloud.Ingress, p.come, p.come.Source.Addr, v.Ingress), now.Ingress, native.Ingress)
-	if d := flow.Ingress; d.Differs == DiffersChanged && source.ref != front.ref {
+	account := c.accountOf(h.at, cloud.Ingress, p.come, p.come.Source.Addr, v.Ingress)
+	flow.Egress = c.decide(h.front, c.explainEnd(h.front), v.Egress, c.accountOf(h.front, cloud.Egress, p.sent, p.sent.Destination.Addr, v.Egress), now.Egress, native.Egress)
+	flow.Ingress = c.decide(h.at, c.explainEnd(h.at), v.Ingress, account, now.Ingress, native.Ingress)
+	if h.admitted && h.at.isCloudVM() && c.selected(h.at.ref) {
+		flow.Ingress = admitted(flow.Ingress, account.suspended, now.Ingress)
+	}
+	if d := flow.Ingress; d.Differs == DiffersChanged && h.source.ref != h.front.ref && !h.transparent {
 		d.Differs = DiffersBalanced
 	}
-	c.hide(&flow, front, at, p)
-	if !c.hides(at, p.dst.Interface != nil) {
-		out.To = target.Addr.String()
+	c.hide(&flow, h.front, h.at, p)
+	if !c.hides(h.at, p.dst.Interface != nil) {
+		out.To = h.target.Addr.String()
 	}
-	if seen.Addr.IsValid() {
-		out.From = seen.Addr.String()
+	if h.seen.Addr.IsValid() {
+		out.From = h.seen.Addr.String()
 	}
 	out.Path, out.Egress, out.Ingress = flow.Path, flow.Egress, flow.Ingress
 	out.Verdict = out.Path.verdict(together(out.Egress, nil, out.Ingress))
 	out.Wanted = out.Path.verdict(together(out.Egress.ifEnforced(), nil, out.Ingress.ifEnforced()))
 	return out
+}
+
+// stopped is a hop on which nothing gets through, whatever groups and policies say.
+func stopped(why string, port uint16) Hop {
+	d := &Decision{Outcome: policy.OutcomeDrop, Default: why}
+	return Hop{Port: port, Verdict: string(policy.OutcomeDrop), Wanted: string(policy.OutcomeDrop), Egress: d, Ingress: d}
+}
+
+// admitted is what is so of a packet that groups of ours let in whatever policies say, at a VM that
+// policies are enforced on, or will be.
+func admitted(d *Decision, suspended string, now *trace.Filter) *Decision {
+	in := &Decision{Outcome: policy.OutcomeAllow, Default: DefaultPlatform}
+	switch {
+	case suspended != "":
+		return d
+	case now == nil, slices.ContainsFunc(groupsOf(now).Held, func(g Group) bool { return g.Ours }):
+		return in
+	}
+	out := *d
+	out.IfEnforced = in
+	return &out
 }
 
 // verdict is what the sender sees of a packet that is handed on, if the way to the front end has a

@@ -126,19 +126,23 @@ func (f *cutFinder) target(s *cloud.Service, l *cloud.ServiceListener, g *cloud.
 	if l.Protocol == cloud.UDP {
 		protocol = policy.UDP
 	}
-	if t.HealthPort != 0 {
-		f.ask(s, g, ref, to, policy.TCP, t.HealthPort, func(c *Cut) { c.Health = true })
+	// What our own groups always let in is cut only by agents on hosts.
+	if checks := s.Private; t.HealthPort != 0 && (g.Probes == nil || !f.endOf(f.Ends[ref]).isCloudVM()) {
+		if g.Probes != nil {
+			checks = g.Probes
+		}
+		f.ask(s, g, checks, ref, to, policy.TCP, t.HealthPort, func(c *Cut) { c.Health = true })
 	}
 	if !g.Preserved {
-		f.ask(s, g, ref, to, protocol, t.Port, func(c *Cut) { c.Traffic = true })
+		f.ask(s, g, s.Private, ref, to, protocol, t.Port, func(c *Cut) { c.Traffic = true })
 	}
 }
 
-func (f *cutFinder) ask(s *cloud.Service, g *cloud.TargetGroup, ref policy.EntityRef, to netip.Addr, protocol policy.Protocol, port uint16, what func(*Cut)) {
+func (f *cutFinder) ask(s *cloud.Service, g *cloud.TargetGroup, sources []netip.Addr, ref policy.EntityRef, to netip.Addr, protocol policy.Protocol, port uint16, what func(*Cut)) {
 	at := f.endOf(f.Ends[ref])
 	var from []netip.Addr
 	var by []Policy
-	for _, a := range s.Private {
+	for _, a := range sources {
 		if a.Is4() != to.Is4() {
 			continue
 		}

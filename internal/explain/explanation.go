@@ -152,6 +152,10 @@ const (
 	DefaultGroups = "groups"
 	// DefaultNobody: a load balancer has a target that is not there.
 	DefaultNobody = "nobody"
+	// DefaultPlatform: it comes from the cloud itself, and our groups always let it in.
+	DefaultPlatform = "platform"
+	// DefaultReturns: a load balancer hands it back to its sender, which the cloud does not carry.
+	DefaultReturns = "returns"
 )
 
 // Difference is why groups do otherwise than policies that count as enforced.

@@ -143,7 +143,8 @@ func (c *Computation) located(e end, network string) []trace.Point {
 	}
 	var out []trace.Point
 	for _, p := range points(e) {
-		cloudy := known || e.ref == (policy.EntityRef{}) || network != "" // a Pod may have an address that a VPC has too
+		// A Pod may have an address that a VPC has too. What an account imports has only its own.
+		cloudy := known || e.ref == (policy.EntityRef{}) || network != "" || strings.HasPrefix(e.enforcer, cloud.EnforcerPrefix)
 		if p.Addr.IsValid() && cloudy {
 			p = c.clouds.now.At(p.Addr, network)
 			if known && (p.VM == nil || p.VM.ID != vm.VMID) { // somebody else there has the address

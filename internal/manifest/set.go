@@ -182,6 +182,7 @@ func kinds() map[schema.GroupVersionKind]func() Object {
 		cloud.WithKind("VirtualMachine"):                          func() Object { return &cloudv1alpha1.VirtualMachine{} },
 		expect.GroupVersion().WithKind(expect.Kind):               func() Object { return &expect.PolicyTest{} },
 		cloud.WithKind("CloudNativeService"):                      func() Object { return &cloudv1alpha1.CloudNativeService{} },
+		cloud.WithKind("NetworkInterface"):                        func() Object { return &cloudv1alpha1.NetworkInterface{} },
 		cloud.WithKind("Vpc"):                                     func() Object { return &cloudv1alpha1.Vpc{} },
 	}
 }

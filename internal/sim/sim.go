@@ -22,6 +22,7 @@ import (
 	"github.com/nephele-io/nephele/internal/sim/ec2"
 	"github.com/nephele-io/nephele/internal/sim/ec2/nativeapi"
 	"github.com/nephele-io/nephele/internal/sim/events"
+	"github.com/nephele-io/nephele/internal/sim/imds"
 	"github.com/nephele-io/nephele/internal/sim/sqs"
 	"github.com/nephele-io/nephele/internal/sim/statefile"
 	"github.com/nephele-io/nephele/internal/sim/world"
@@ -98,6 +99,7 @@ type Server struct {
 	queues   *sqs.Queues
 	emitter  *events.Emitter
 	azure    *azureSide // nil if the world has no Azure
+	signer   func() (*imds.Signer, error)
 
 	listener net.Listener
 	http     *http.Server
@@ -120,6 +122,7 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 		s.clock.base = time.Now
 	}
 	var err error
+	s.signer = sync.OnceValues(func() (*imds.Signer, error) { return imds.NewSigner(s.Now()) })
 	if s.world, err = loadWorld(o, s.clock.now); err != nil {
 		return nil, err
 	}

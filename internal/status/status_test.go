@@ -62,7 +62,7 @@ func healthy() []client.Object {
 func vm(name string, mode cloudv1.EnforcementMode, phase cloudv1.PolicyPhase) *cloudv1.VirtualMachine {
 	return &cloudv1.VirtualMachine{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "i-" + name,
 		Labels: map[string]string{cloudv1.LabelCPANamespace: "cloud", cloudv1.LabelCPAName: "real"}},
-		Status: cloudv1.VirtualMachineStatus{CloudName: name, Mode: string(mode), NetworkInterfaces: []cloudv1.NetworkInterface{{SecurityGroupIds: []string{"sg-1", "sg-2"}}},
+		Status: cloudv1.VirtualMachineStatus{CloudName: name, Mode: string(mode), NetworkInterfaces: []cloudv1.AttachedInterface{{SecurityGroupIds: []string{"sg-1", "sg-2"}}},
 			Policies: []cloudv1.VirtualMachinePolicyStatus{{Name: "db-from-app", Namespace: "shop", Kind: "AntreaNetworkPolicy", UID: "db-from-app", Phase: phase,
 				Message: "needs 73 ingress rules in one group, quota 60"}}}}
 }

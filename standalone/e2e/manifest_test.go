@@ -124,9 +124,10 @@ func TestManifestInExistingCluster(t *testing.T) {
 	p.end()
 	// Equal events about one and the same version of an object become a series, which is a patch;
 	// too rare to bring about. What an agent is told of the cloud needs an agent (TestAgented), and
-	// there is no native service here.
+	// there is no native service here, nor is an interface selected.
 	rare := []string{"create cloudnativeservices.crd.cloud.antrea.io", "patch cloudnativeservices.crd.cloud.antrea.io", "delete cloudnativeservices.crd.cloud.antrea.io",
-		"update cloudnativeservices/status.crd.cloud.antrea.io", "patch events.events.k8s.io", "breakglass virtualmachines.crd.cloud.antrea.io", "patch antreaagentinfos.crd.antrea.io"}
+		"update cloudnativeservices/status.crd.cloud.antrea.io", "create networkinterfaces.crd.cloud.antrea.io", "patch networkinterfaces.crd.cloud.antrea.io",
+		"delete networkinterfaces.crd.cloud.antrea.io", "update networkinterfaces/status.crd.cloud.antrea.io", "patch events.events.k8s.io", "breakglass virtualmachines.crd.cloud.antrea.io", "patch antreaagentinfos.crd.antrea.io"}
 	for _, u := range x.recorder.unused(t, x.objects) {
 		if !slices.Contains(rare, u) {
 			t.Errorf("the manifest gives a right that nobody uses: %s", u)
@@ -247,7 +248,7 @@ func (x *existing) enrolled(p *pod) {
 	eventually(x.t, time.Minute, "a host enrolls", func(ctx context.Context) (bool, string) {
 		i, _, err := enroll.Invite(ctx, x.admin, host, time.Hour, time.Now())
 		if err == nil {
-			papers, err = enroll.Join(ctx, "https://"+p.api, i, key)
+			papers, err = enroll.Join(ctx, "https://"+p.api, i, nil, key)
 		}
 		return err == nil, fmt.Sprint(err)
 	})

@@ -225,12 +225,37 @@ type CloudProviderAccountSpec struct {
 	// +listMapKey=group
 	// +optional
 	DependentGroups []DependentGroup `json:"dependentGroups,omitempty"`
+	// HostIdentity lets virtual machines that selectors hand to the agents in them enroll by what
+	// the cloud signs about them. Absent means that each needs a token of its own.
+	// +optional
+	HostIdentity *HostIdentity `json:"hostIdentity,omitempty"`
 	// AWSConfig is set for an AWS account.
 	// +optional
 	AWSConfig *CloudProviderAccountAWSConfig `json:"awsConfig,omitempty"`
 	// AzureConfig is set for an Azure subscription.
 	// +optional
 	AzureConfig *CloudProviderAccountAzureConfig `json:"azureConfig,omitempty"`
+}
+
+// DefaultLaunchedWithinSeconds is what HostIdentity.LaunchedWithinSeconds is if it is left out.
+const DefaultLaunchedWithinSeconds int32 = 3600
+
+// HostIdentity says what is believed of virtual machines that enroll by a signature of the cloud.
+type HostIdentity struct {
+	// Certificates in PEM that what the cloud signs is checked by. AWS publishes them per region;
+	// those for RSA-2048 are meant.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=262144
+	Certificates string `json:"certificates"`
+	// LaunchedWithinSeconds is how long after its launch a virtual machine can enroll so, by
+	// default an hour. Every process in it can read what the cloud signs, at any time.
+	// +kubebuilder:validation:Minimum=60
+	// +optional
+	LaunchedWithinSeconds *int32 `json:"launchedWithinSeconds,omitempty"`
+	// AnySource also takes requests that do not come from an address of the virtual machine, for
+	// servers that are reached through address translation.
+	// +optional
+	AnySource bool `json:"anySource,omitempty"`
 }
 
 // RegionStatus says how current the inventory of one region is.

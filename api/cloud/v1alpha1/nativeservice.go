@@ -5,13 +5,16 @@ import (
 )
 
 // NativeServiceKind says what a native service is.
-// +kubebuilder:validation:Enum=RDSInstance;ElastiCacheCluster;ApplicationLoadBalancer;NetworkLoadBalancer;GatewayLoadBalancer;VPCEndpoint;EFSFileSystem;LambdaFunction;PrivateEndpoint
+// +kubebuilder:validation:Enum=RDSInstance;RDSCluster;ElastiCacheCluster;ApplicationLoadBalancer;NetworkLoadBalancer;GatewayLoadBalancer;VPCEndpoint;EFSFileSystem;LambdaFunction;PrivateEndpoint;LoadBalancer;ApplicationGateway
 type NativeServiceKind string
 
 // The kinds of native services.
 const (
 	// NativeServiceRDSInstance is a database instance of RDS, those of Aurora clusters included.
 	NativeServiceRDSInstance NativeServiceKind = "RDSInstance"
+	// NativeServiceRDSCluster is an Aurora or Multi-AZ cluster of RDS: all of its instances, which
+	// share its security groups.
+	NativeServiceRDSCluster NativeServiceKind = "RDSCluster"
 	// NativeServiceElastiCacheCluster is a cache cluster of ElastiCache: one member of a
 	// replication group.
 	NativeServiceElastiCacheCluster      NativeServiceKind = "ElastiCacheCluster"
@@ -27,6 +30,10 @@ const (
 	// NativeServicePrivateEndpoint is a private endpoint of Azure, by which a database, storage or
 	// another service is reached from a virtual network.
 	NativeServicePrivateEndpoint NativeServiceKind = "PrivateEndpoint"
+	// NativeServiceLoadBalancer is a load balancer of Azure, internal or public.
+	NativeServiceLoadBalancer NativeServiceKind = "LoadBalancer"
+	// NativeServiceApplicationGateway is an application gateway of Azure.
+	NativeServiceApplicationGateway NativeServiceKind = "ApplicationGateway"
 )
 
 // NativeServiceSelector selects native services. What is set narrows; at least one of kind,
@@ -88,7 +95,7 @@ type CloudNativeServiceStatus struct {
 	// NetworkInterfaces are those that the cloud has made for it.
 	// +listType=atomic
 	// +optional
-	NetworkInterfaces []NetworkInterface `json:"networkInterfaces,omitempty"`
+	NetworkInterfaces []AttachedInterface `json:"networkInterfaces,omitempty"`
 	// Addresses are those of all interfaces in short, for people.
 	// +optional
 	Addresses string `json:"addresses,omitempty"`

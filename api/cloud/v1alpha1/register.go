@@ -23,6 +23,7 @@ func AddToScheme(s *runtime.Scheme) error {
 		&VirtualMachine{}, &VirtualMachineList{},
 		&Vpc{}, &VpcList{},
 		&CloudNativeService{}, &CloudNativeServiceList{},
+		&NetworkInterface{}, &NetworkInterfaceList{},
 	)
 	metav1.AddToGroupVersion(s, gv)
 	return nil

@@ -57,9 +57,9 @@ type VirtualMachineSelector struct {
 	Agented bool `json:"agented,omitempty"`
 }
 
-// CloudEntitySelectorSpec says which virtual machines and native services of an account to import
-// into the namespace of the selector.
-// +kubebuilder:validation:XValidation:rule="has(self.vmSelector) || (has(self.nativeSelector) && size(self.nativeSelector) > 0)",message="one of vmSelector and nativeSelector must be set",reason=FieldValueRequired,fieldPath=".vmSelector"
+// CloudEntitySelectorSpec says which virtual machines, native services and network interfaces of an
+// account to import into the namespace of the selector.
+// +kubebuilder:validation:XValidation:rule="has(self.vmSelector) || (has(self.nativeSelector) && size(self.nativeSelector) > 0) || (has(self.interfaceSelector) && size(self.interfaceSelector) > 0)",message="one of vmSelector, nativeSelector and interfaceSelector must be set",reason=FieldValueRequired,fieldPath=".vmSelector"
 type CloudEntitySelectorSpec struct {
 	// AccountName is the name of the CloudProviderAccount.
 	// +kubebuilder:validation:MinLength=1
@@ -84,6 +84,13 @@ type CloudEntitySelectorSpec struct {
 	// +listType=atomic
 	// +optional
 	NativeSelector []NativeServiceSelector `json:"nativeSelector,omitempty"`
+	// InterfaceSelector lists which network interfaces to import as entities of their own; one is
+	// imported if any entry selects it. It asks the cloud nothing beside what is read for virtual
+	// machines.
+	// +kubebuilder:validation:MaxItems=128
+	// +listType=atomic
+	// +optional
+	InterfaceSelector []NetworkInterfaceSelector `json:"interfaceSelector,omitempty"`
 	// Mode says what may be done to the virtual machines in the cloud. Empty means the mode of the
 	// account.
 	// +optional
@@ -109,6 +116,10 @@ type CloudEntitySelectorStatus struct {
 	// asks for none, and until the account was read.
 	// +optional
 	MatchedServices *int32 `json:"matchedServices,omitempty"`
+	// MatchedInterfaces is the number of network interfaces that the selector selects; absent while
+	// it asks for none, and until the account was read.
+	// +optional
+	MatchedInterfaces *int32 `json:"matchedInterfaces,omitempty"`
 	// GuardedVMs is the number of virtual machines imported by the selector that hold security
 	// groups of ours; absent before that is known.
 	// +optional
@@ -119,8 +130,8 @@ type CloudEntitySelectorStatus struct {
 	DeletionPolicy DeletionPolicy `json:"deletionPolicy,omitempty"`
 }
 
-// CloudEntitySelector selects the virtual machines and native services of an account that are
-// imported into its namespace.
+// CloudEntitySelector selects the virtual machines, native services and network interfaces of an
+// account that are imported into its namespace.
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:shortName=ces,scope=Namespaced

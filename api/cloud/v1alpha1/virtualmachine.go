@@ -36,8 +36,9 @@ type IPAddress struct {
 	Address string `json:"address"`
 }
 
-// NetworkInterface is a network interface of a virtual machine.
-type NetworkInterface struct {
+// AttachedInterface is a network interface of a virtual machine or a native service, as the status
+// of that shows it.
+type AttachedInterface struct {
 	// Name is the cloud id of the interface.
 	Name string `json:"name,omitempty"`
 	// MAC is the hardware address.
@@ -117,7 +118,7 @@ type VirtualMachineStatus struct {
 	Tags map[string]string `json:"tags,omitempty"`
 	// NetworkInterfaces, the primary one first.
 	// +listType=atomic
-	NetworkInterfaces []NetworkInterface `json:"networkInterfaces,omitempty"`
+	NetworkInterfaces []AttachedInterface `json:"networkInterfaces,omitempty"`
 	// Addresses are those of all interfaces in short, for people: the private ones first, of many
 	// the first and how many more there are.
 	// +optional

@@ -20,7 +20,7 @@ const (
 
 // Labels of ExternalEntity and ExternalNode objects, beside LabelCloudVMUID and LabelCloudVPCUID.
 const (
-	// LabelKind holds LabelKindVirtualMachine or LabelKindNativeService.
+	// LabelKind holds LabelKindVirtualMachine, LabelKindNativeService or LabelKindNetworkInterface.
 	LabelKind = LabelPrefix + "kind"
 	// LabelOwnerVM holds the name of the VirtualMachine object, in lower case.
 	LabelOwnerVM = LabelPrefix + "owner-vm"
@@ -38,9 +38,10 @@ const (
 	// LabelTagPrefix followed by the key of a tag holds the value of the tag.
 	LabelTagPrefix = LabelPrefix + "tag-"
 
-	// LabelKindVirtualMachine and LabelKindNativeService are the values of LabelKind.
-	LabelKindVirtualMachine = "virtualmachine"
-	LabelKindNativeService  = "cloudnativeservice"
+	// LabelKindVirtualMachine and the others are the values of LabelKind.
+	LabelKindVirtualMachine   = "virtualmachine"
+	LabelKindNativeService    = "cloudnativeservice"
+	LabelKindNetworkInterface = "networkinterface"
 )
 
 // Labels of the ExternalEntity of a native service, beside LabelKind, LabelNamespace, LabelVPCName,
@@ -54,6 +55,22 @@ const (
 	// value.
 	LabelCloudServiceName = LabelPrefix + "cloud-service-name"
 )
+
+// Labels of the ExternalEntity of a network interface, beside LabelKind, LabelNamespace,
+// LabelVPCName, LabelCloudVPCUID, LabelCloudVPCName, LabelCloudRegion and those of its tags.
+const (
+	// LabelOwnerInterface holds the name of the NetworkInterface object, in lower case.
+	LabelOwnerInterface = LabelPrefix + "owner-interface"
+	// LabelCloudInterfaceUID holds the id of the interface, if it is a legal label value.
+	LabelCloudInterfaceUID = LabelPrefix + "cloud-interface-uid"
+	// LabelCloudInterfaceName holds its name in the cloud, in lower case, if it is a legal label
+	// value.
+	LabelCloudInterfaceName = LabelPrefix + "cloud-interface-name"
+)
+
+// InterfaceEntityNamePrefix followed by the name of a NetworkInterface is the name of its
+// ExternalEntity.
+const InterfaceEntityNamePrefix = "networkinterface-"
 
 // ServiceEntityNamePrefix followed by the name of a CloudNativeService is the name of its
 // ExternalEntity.
@@ -76,8 +93,8 @@ const (
 	// ConditionEventsReceived (account): every event queue was read at the latest attempt. While it
 	// is False, changes are found by polling. The account has it only if it names queues.
 	ConditionEventsReceived = "EventsReceived"
-	// ConditionMatched (selector): the selector selects at least one virtual machine or native
-	// service.
+	// ConditionMatched (selector): the selector selects at least one virtual machine, native
+	// service or network interface.
 	ConditionMatched = "Matched"
 	// ConditionObserved (virtual machine, VPC): the cloud showed the object when the account was
 	// last read.

@@ -75,6 +75,9 @@ func TestSelectorRules(t *testing.T) {
 	native := func(entries string) string {
 		return `{accountName: a, accountNamespace: ns, nativeSelector: [` + entries + `]}`
 	}
+	interfaces := func(entries string) string {
+		return `{accountName: a, accountNamespace: ns, interfaceSelector: [` + entries + `]}`
+	}
 	runSpecCases(t, cloudVersion, "CloudEntitySelector", []specCase{
 		{"vpc by id", spec(`{vpcMatch: {matchID: vpc-1}}`), ""},
 		{"vpc by name", spec(`{vpcMatch: {matchName: main}}`), ""},
@@ -102,10 +105,13 @@ func TestSelectorRules(t *testing.T) {
 		{"services by kind", native(`{kind: RDSInstance}`), ""},
 		{"services by all", native(`{kind: VPCEndpoint, vpcMatch: {matchName: main}, serviceMatch: [{matchName: orders}, {matchID: "arn:aws:rds:eu-west-1:1:db:orders"}], tagMatch: [{key: env}]}`), ""},
 		{"services beside VMs", `{accountName: a, accountNamespace: ns, vmSelector: [{vpcMatch: {matchID: vpc-1}}], nativeSelector: [{kind: RDSInstance}]}`, ""},
-		{"no service", native(``), "spec.vmSelector: Required value: one of vmSelector and nativeSelector must be set"},
+		{"no service", native(``), "spec.vmSelector: Required value: one of vmSelector, nativeSelector and interfaceSelector must be set"},
 		{"empty entry for services", native(`{}`), "spec.nativeSelector[0]: Invalid value: one of kind, vpcMatch, serviceMatch and tagMatch must be set"},
 		{"unknown kind", native(`{kind: Database}`), "spec.nativeSelector[0].kind: Unsupported value"},
 		{"id and name of a service", native(`{serviceMatch: [{matchID: a, matchName: b}]}`), "spec.nativeSelector[0].serviceMatch[0]: Invalid value: exactly one of matchID and matchName"},
+		{"interfaces by id and tag", interfaces(`{vpcMatch: {matchID: vpc-1}, interfaceMatch: [{matchID: eni-1}], tagMatch: [{key: env}]}`), ""},
+		{"empty entry for interfaces", interfaces(`{}`), "spec.interfaceSelector[0]: Invalid value: one of vpcMatch, interfaceMatch and tagMatch must be set"},
+		{"empty interfaceMatch", interfaces(`{interfaceMatch: []}`), "one of vpcMatch, interfaceMatch and tagMatch must be set"},
 		{"empty serviceMatch", native(`{serviceMatch: []}`), "one of kind, vpcMatch, serviceMatch and tagMatch must be set"},
 		{"tag of a service twice", native(`{tagMatch: [{key: env}, {key: env}]}`), "spec.nativeSelector[0].tagMatch[1]: Duplicate value"},
 	})

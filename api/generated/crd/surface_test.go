@@ -46,6 +46,7 @@ func TestSurface(t *testing.T) {
 		"cloudentityselectors.crd.cloud.antrea.io":              {"v1alpha1", "Namespaced", "CloudEntitySelector", []string{"ces"}, []string{"Account", "Account-Namespace", "Mode", "VMs", "Ready", "Break-Glass", "Age"}, true},
 		"virtualmachines.crd.cloud.antrea.io":                   {"v1alpha1", "Namespaced", "VirtualMachine", []string{"vm"}, []string{"VM", "Addresses", "State", "Mode", "Policies", "Age"}, true},
 		"cloudnativeservices.crd.cloud.antrea.io":               {"v1alpha1", "Namespaced", "CloudNativeService", []string{"cns"}, []string{"Service", "Kind", "Addresses", "Port", "Age"}, true},
+		"networkinterfaces.crd.cloud.antrea.io":                 {"v1alpha1", "Namespaced", "NetworkInterface", []string{"nic"}, []string{"Interface", "Addresses", "Attached-To", "Settable", "Age"}, true},
 		"clusterpolicyrevisions.nephele.io":                     {"v1alpha1", "Cluster", "ClusterPolicyRevision", []string{"cprev"}, revision, true},
 		"policyrevisions.nephele.io":                            {"v1alpha1", "Namespaced", "PolicyRevision", []string{"prev"}, revision, true},
 		"vpcs.crd.cloud.antrea.io":                              {"v1alpha1", "Namespaced", "Vpc", []string{"vpc"}, []string{"Cloud Provider", "Region", "Managed", "Age"}, true},
@@ -235,7 +236,7 @@ func cloudObjects(meta metav1.ObjectMeta, now metav1.Time, ready metav1.Conditio
 			Status: cloudv1alpha1.VirtualMachineStatus{
 				Provider: "AWS", Tags: map[string]string{"a": "b"}, State: "running", Region: "r", Agented: true,
 				CloudId: "i", CloudName: "n", CloudVpcId: "v", CloudVpcName: "vn", Conditions: []metav1.Condition{ready}, LastSeen: &now,
-				NetworkInterfaces: []cloudv1alpha1.NetworkInterface{{
+				NetworkInterfaces: []cloudv1alpha1.AttachedInterface{{
 					Name: "eni-1", MAC: "02:00:00:00:00:01", IPs: []cloudv1alpha1.IPAddress{{AddressType: "InternalIP", Address: "10.0.0.1"}},
 					SecurityGroupIds: []string{"sg-1"}, FormerSecurityGroupIds: []string{"sg-2"}, Groups: []string{"asg"},
 				}},

@@ -26,6 +26,7 @@ import (
 	"github.com/nephele-io/nephele/internal/agent/nft/kernel"
 	"github.com/nephele-io/nephele/internal/controller"
 	"github.com/nephele-io/nephele/internal/enforcer"
+	"github.com/nephele-io/nephele/internal/enroll"
 )
 
 const (
@@ -96,7 +97,7 @@ func (f *agentFlags) registerHost(flags *pflag.FlagSet) {
 	)
 	flags.StringVar(&f.kubeNode, "node", "", "the Kubernetes Node that this host is, whose Pods are guarded as well; in the place of --external-node")
 	flags.StringArrayVar(&f.podRanges, "pod-cidr", nil, "addresses of Pods of this Node, besides spec.podCIDRs of the Node; may be repeated. Who has one of them and is no Pod that is known is cut off")
-	flags.StringVar(&f.node, "external-node", "", "the ExternalNode that this host is: NAMESPACE/NAME")
+	flags.StringVar(&f.node, "external-node", "", "the ExternalNode that this host is: NAMESPACE/NAME (default: the one that its certificate names)")
 	flags.StringVar(&f.stateDir, "state-dir", defaultAgentState, "directory for what was enforced last")
 	flags.StringArrayVar(&f.failsafe, "failsafe", nil, `flow that no policy can cut, such as "in tcp 22 10.0.0.0/8"; may be repeated`)
 }
@@ -200,10 +201,31 @@ func (f *agentFlags) findResolvers() ([]netip.Addr, error) {
 	return out, nil
 }
 
+// certified is the ExternalNode that the credentials are of, if they say so.
+func (f *agentFlags) certified() string {
+	for _, path := range []string{f.server, *f.cluster.Kubeconfig} {
+		file, err := clientcmd.LoadFromFile(path)
+		if err != nil {
+			continue // who needs it says what is wrong with it
+		}
+		at := file.Contexts[file.CurrentContext]
+		if at == nil || file.AuthInfos[at.AuthInfo] == nil {
+			continue
+		}
+		if held, ok := enroll.ParseCertificate(file.AuthInfos[at.AuthInfo].ClientCertificateData); ok {
+			return held.Host.String()
+		}
+	}
+	return ""
+}
+
 // key is the enforcer key.
 func (f *agentFlags) key() string { return cmp.Or(f.kubeNode, f.node) }
 
 func (f *agentFlags) checkKey() error {
+	if f.key() == "" {
+		f.node = f.certified()
+	}
 	namespace, name, ok := strings.Cut(f.node, "/")
 	switch {
 	case f.kubeNode != "" && f.node != "":
@@ -212,6 +234,8 @@ func (f *agentFlags) checkKey() error {
 		if strings.Contains(f.kubeNode, "/") {
 			return fmt.Errorf("--node %q: want the name of a Node", f.kubeNode)
 		}
+	case f.node == "":
+		return errors.New("say which ExternalNode this host is: --external-node NAMESPACE/NAME; the credentials are no certificate that does")
 	case !ok || namespace == "" || name == "" || strings.Contains(name, "/"):
 		return fmt.Errorf("--external-node %q: want NAMESPACE/NAME", f.node)
 	}

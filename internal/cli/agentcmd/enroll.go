@@ -1,6 +1,7 @@
 package agentcmd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -45,11 +46,7 @@ takes the credentials back: every token and every certificate of the host ends a
 			if err != nil {
 				return err
 			}
-			cfg, err := cluster.Config()
-			if err != nil {
-				return err
-			}
-			c, err := n.Client(cfg)
+			cfg, c, err := n.reach(cluster)
 			if err != nil {
 				return err
 			}
@@ -64,7 +61,11 @@ takes the credentials back: every token and every certificate of the host ends a
 			if err != nil {
 				return err
 			}
-			text, err := hostKubeconfig(cfg, server, serverName, host, token)
+			to, err := sameServer(cfg, server, serverName)
+			if err != nil {
+				return err
+			}
+			text, err := hostKubeconfig(host, to, &clientcmdapi.AuthInfo{Token: token})
 			if err != nil {
 				return err
 			}
@@ -85,16 +86,20 @@ takes the credentials back: every token and every certificate of the host ends a
 	return cmd
 }
 
-// hostKubeconfig is a kubeconfig for the same server with the token of a host.
-func hostKubeconfig(cfg *rest.Config, server, serverName string, host enroll.Host, token string) ([]byte, error) {
+// reach returns the configuration that the flags lead to, and a client.
+func (n Needs) reach(cluster Cluster) (*rest.Config, client.Client, error) {
+	cfg, err := cluster.Config()
+	if err != nil {
+		return nil, nil, err
+	}
+	c, err := n.Client(cfg)
+	return cfg, c, err
+}
+
+// sameServer is the server of a configuration, as a host reaches it.
+func sameServer(cfg *rest.Config, server, serverName string) (*clientcmdapi.Cluster, error) {
 	to := clientcmdapi.NewCluster()
-	to.Server, to.TLSServerName, to.InsecureSkipTLSVerify = cfg.Host, cfg.ServerName, cfg.Insecure
-	if server != "" {
-		to.Server = server
-	}
-	if serverName != "" {
-		to.TLSServerName = serverName
-	}
+	to.Server, to.TLSServerName, to.InsecureSkipTLSVerify = cmp.Or(server, cfg.Host), cmp.Or(serverName, cfg.ServerName), cfg.Insecure
 	to.CertificateAuthorityData = cfg.CAData
 	if len(cfg.CAData) == 0 && cfg.CAFile != "" {
 		data, err := os.ReadFile(cfg.CAFile)
@@ -103,12 +108,14 @@ func hostKubeconfig(cfg *rest.Config, server, serverName string, host enroll.Hos
 		}
 		to.CertificateAuthorityData = data
 	}
-	out := clientcmdapi.NewConfig()
-	user := clientcmdapi.NewAuthInfo()
-	user.Token = token
-	name := host.Namespace + "-" + host.Name
-	out.Clusters["cluster"], out.AuthInfos[name] = to, user
-	out.Contexts[name] = &clientcmdapi.Context{Cluster: "cluster", AuthInfo: name, Namespace: host.Namespace}
+	return to, nil
+}
+
+// hostKubeconfig is a kubeconfig for a host, by which it proves itself to a server.
+func hostKubeconfig(host enroll.Host, server *clientcmdapi.Cluster, user *clientcmdapi.AuthInfo) ([]byte, error) {
+	out, name := clientcmdapi.NewConfig(), host.Namespace+"-"+host.Name
+	out.Clusters["nephele"], out.AuthInfos[name] = server, user
+	out.Contexts[name] = &clientcmdapi.Context{Cluster: "nephele", AuthInfo: name, Namespace: host.Namespace}
 	out.CurrentContext = name
 	return clientcmd.Write(*out)
 }

@@ -15,6 +15,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/nephele-io/nephele/internal/enroll"
 )
@@ -69,7 +70,11 @@ func TestRenewToken(t *testing.T) {
 	} {
 		asked, refuse = 0, c.refuse
 		path := filepath.Join(t.TempDir(), "kubeconfig")
-		text, err := hostKubeconfig(cfg, "", "", enroll.Host{Namespace: "vms", Name: "web"}, c.token)
+		to, err := sameServer(cfg, "", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := hostKubeconfig(enroll.Host{Namespace: "vms", Name: "web"}, to, &clientcmdapi.AuthInfo{Token: c.token})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -16,6 +16,7 @@ import (
 	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/agent"
 	"github.com/nephele-io/nephele/internal/cloud/handover"
+	"github.com/nephele-io/nephele/internal/enroll"
 )
 
 // mostNotEnforceable is of how many Pods on which policies cannot be enforced the agent tells.
@@ -45,9 +46,18 @@ func (f *agentFlags) infos() (infoClient, error) {
 	return infoClient{c}, nil
 }
 
-func (c infoClient) get(ctx context.Context, name string) (*v1beta1.AntreaAgentInfo, error) {
+// get returns the info of a host; of the Node of the name, if it has no namespace. Where somebody
+// else has the name, it is called otherwise.
+func (c infoClient) get(ctx context.Context, host enroll.Host) (*v1beta1.AntreaAgentInfo, error) {
 	info := &v1beta1.AntreaAgentInfo{}
-	return info, c.rest.Get().Resource("antreaagentinfos").Name(name).Do(ctx).Into(info)
+	err := c.rest.Get().Resource("antreaagentinfos").Name(host.Name).Do(ctx).Into(info)
+	own := v1beta1.ObjectReference{Kind: "ExternalNode", Namespace: host.Namespace, Name: host.Name}
+	others := err == nil && info.NodeRef != (v1beta1.ObjectReference{}) && info.NodeRef != own
+	if host.Namespace == "" || err == nil && !others || err != nil && !apierrors.IsNotFound(err) {
+		return info, err
+	}
+	info = &v1beta1.AntreaAgentInfo{}
+	return info, c.rest.Get().Resource("antreaagentinfos").Name(host.InfoName()).Do(ctx).Into(info)
 }
 
 func (c infoClient) update(ctx context.Context, info *v1beta1.AntreaAgentInfo) error {
@@ -65,7 +75,7 @@ func agentInfo(f *agentFlags) func(context.Context, *agent.Status) error {
 		if f.kubeNode != "" {
 			name = f.kubeNode
 		}
-		info, err := c.get(ctx, name)
+		info, err := c.get(ctx, enroll.Host{Namespace: namespace, Name: name})
 		if apierrors.IsNotFound(err) {
 			return agent.ErrNoInfo // of a server that makes none, or not yet
 		} else if err != nil {
@@ -86,8 +96,8 @@ func yield(f *agentFlags) func(context.Context, agent.Isolated) (bool, error) {
 		if err != nil {
 			return false, err
 		}
-		_, name, _ := strings.Cut(f.node, "/")
-		info, err := c.get(ctx, name)
+		namespace, name, _ := strings.Cut(f.node, "/")
+		info, err := c.get(ctx, enroll.Host{Namespace: namespace, Name: name})
 		if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
 			return true, nil // then nothing was ever left to this agent
 		}

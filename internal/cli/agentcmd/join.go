@@ -2,16 +2,21 @@ package agentcmd
 
 import (
 	"bufio"
+	"context"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/feature/ec2/imds"
 	"github.com/spf13/cobra"
-	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/nephele-io/nephele/internal/enroll"
+	"github.com/nephele-io/nephele/internal/enroll/identity"
 )
 
 // defaultAgentKubeconfig is where the package for hosts looks for the credentials.
@@ -20,31 +25,42 @@ const defaultAgentKubeconfig = "/etc/nephele/kubeconfig"
 func newEnrollTokenCommand(n Needs) *cobra.Command {
 	cluster := n.Cluster()
 	var lifetime time.Duration
+	var account string
 	cmd := &cobra.Command{
-		Use:   "enroll-token NAMESPACE/NAME",
-		Short: "Make a token by which the host of an ExternalNode can enroll, once",
+		Use:   "enroll-token {NAMESPACE/NAME | --account NAMESPACE/NAME}",
+		Short: "Make a token by which the host of an ExternalNode, or the VMs of an account, can enroll",
 		Long: `Make a token by which the host of an ExternalNode can enroll with the server of computed policies, once. It replaces one that was made before.
 The host gets a certificate of its own, which lasts a week and which its agent renews. It needs no account of the cluster, and does not reach
 the Kubernetes API. The certificate ends with the ExternalNode, by "nephele enroll --revoke", and when the host enrolls again.
 
-The cluster stores a hash of the token. Who makes one needs the right to patch the ExternalNode, and to read the ConfigMap antrea-ca in kube-system.`,
+With --account it is for all VMs of a CloudProviderAccount that selectors hand to their agents. Each can enroll once, and proves which one it is by
+what its cloud has signed (spec.hostIdentity of the account; AWS only).
+
+The cluster stores a hash of the token. Who makes one needs the right to patch the ExternalNode or account, and to read the ConfigMap antrea-ca in
+kube-system.`,
 		Example: `  nephele enroll-token vms/web-1 --for 15m
-  nephele enroll-token vms/web-1 | ssh root@web-1 nephele agent enroll --server https://10.0.0.10:10349 -`,
-		Args: cobra.ExactArgs(1),
+  nephele enroll-token vms/web-1 | ssh root@web-1 nephele agent enroll --server https://10.0.0.10:10349 -
+  nephele enroll-token --account cloud/prod --for 168h`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if account != "" {
+				return cobra.NoArgs(cmd, args)
+			}
+			return cobra.ExactArgs(1)(cmd, args)
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			host, err := enroll.ParseHost(args[0])
+			invite := enroll.InviteAll
+			if account == "" {
+				invite, account = enroll.Invite, args[0]
+			}
+			whom, err := enroll.ParseHost(account)
 			if err != nil {
 				return err
 			}
-			cfg, err := cluster.Config()
+			_, c, err := n.reach(cluster)
 			if err != nil {
 				return err
 			}
-			c, err := n.Client(cfg)
-			if err != nil {
-				return err
-			}
-			i, end, err := enroll.Invite(cmd.Context(), c, host, lifetime, time.Now())
+			i, end, err := invite(cmd.Context(), c, whom, lifetime, time.Now())
 			if err != nil {
 				return err
 			}
@@ -56,16 +72,21 @@ The cluster stores a hash of the token. Who makes one needs the right to patch t
 	f := cmd.Flags()
 	cluster.Register(f)
 	f.DurationVar(&lifetime, "for", time.Hour, fmt.Sprintf("how long the token can be used, from %s to %s", enroll.ShortestInvitation, enroll.LongestInvitation))
+	f.StringVar(&account, "account", "", "the CloudProviderAccount NAMESPACE/NAME whose VMs the token is for, in the place of an ExternalNode")
 	return cmd
 }
 
 func newAgentEnrollCommand() *cobra.Command {
 	var server, output string
+	var wait time.Duration
 	cmd := &cobra.Command{
 		Use:   "enroll TOKEN",
 		Short: "Enroll this host with a token of nephele enroll-token",
 		Long: `Enroll this host with a token of nephele enroll-token: make a key, have it certified, and write both into a kubeconfig for the agent. The
-server has to prove first that the token is from it. TOKEN "-" reads the token from standard input, where other users of the host do not see it.`,
+server has to prove first that the token is from it. TOKEN "-" reads the token from standard input, where other users of the host do not see it.
+
+With a token of an account the host also shows its identity document, which it asks the cloud for (169.254.169.254), and waits until the server
+knows this VM.`,
 		Example: `  nephele agent enroll --server https://10.0.0.10:10349 -`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -89,34 +110,90 @@ server has to prove first that the token is from it. TOKEN "-" reads the token f
 			if err != nil {
 				return err
 			}
-			papers, err := enroll.Join(cmd.Context(), server, i, key)
+			papers, err := join(cmd.Context(), server, i, key, wait)
 			if err != nil {
 				return err
 			}
-			kubeconfig, err := clientcmd.Write(*certifiedKubeconfig(server, i.Host, papers, key))
+			host, ok := enroll.ParseCertificate([]byte(papers.Certificate))
+			if !ok || i.Host != (enroll.Host{}) && host.Host != i.Host {
+				return errors.New("the certificate is not one of this host")
+			}
+			kubeconfig, err := hostKubeconfig(host.Host,
+				&clientcmdapi.Cluster{Server: server, TLSServerName: enroll.ServerName, CertificateAuthorityData: []byte(papers.Authority)},
+				&clientcmdapi.AuthInfo{ClientCertificateData: []byte(papers.Certificate), ClientKeyData: key.Private})
 			if err != nil {
 				return err
 			}
 			if err := writePrivate(output, kubeconfig); err != nil {
 				return fmt.Errorf("keep the credentials of the host; make a new token: %w", err)
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "This host is %s; its credentials are in %s.\n", i.Host, output)
+			fmt.Fprintf(cmd.OutOrStdout(), "This host is %s; its credentials are in %s.\n", host.Host, output)
 			return nil
 		},
 	}
 	f := cmd.Flags()
 	f.StringVar(&server, "server", "", "URL by which this host reaches the server of computed policies")
 	f.StringVarP(&output, "output", "o", defaultAgentKubeconfig, "file for the kubeconfig, of mode 0600")
+	f.DurationVar(&wait, "wait", 5*time.Minute, "how long to ask again while the server does not know this VM yet, with a token of an account")
 	_ = cmd.MarkFlagRequired("server") // the flag is there
 	return cmd
 }
 
-// certifiedKubeconfig is a kubeconfig with the certificate of a host.
-func certifiedKubeconfig(server string, host enroll.Host, papers enroll.Papers, key enroll.Key) *clientcmdapi.Config {
-	out, name := clientcmdapi.NewConfig(), host.Namespace+"-"+host.Name
-	out.Clusters["nephele"] = &clientcmdapi.Cluster{Server: server, TLSServerName: enroll.ServerName, CertificateAuthorityData: []byte(papers.Authority)}
-	out.AuthInfos[name] = &clientcmdapi.AuthInfo{ClientCertificateData: []byte(papers.Certificate), ClientKeyData: key.Private}
-	out.Contexts[name] = &clientcmdapi.Context{Cluster: "nephele", AuthInfo: name, Namespace: host.Namespace}
-	out.CurrentContext = name
-	return out
+// askAgain is how often a host asks that is not known yet.
+const askAgain = 5 * time.Second
+
+// join uses an invitation. That of an account may be too early, because clouds are read from time
+// to time.
+func join(ctx context.Context, server string, i enroll.Invitation, key enroll.Key, wait time.Duration) (enroll.Papers, error) {
+	if i.Account == (enroll.Host{}) {
+		return enroll.Join(ctx, server, i, nil, key)
+	}
+	end := time.NewTimer(wait)
+	defer end.Stop()
+	for {
+		signed, err := signedByAWS(ctx)
+		if err != nil {
+			return enroll.Papers{}, err
+		}
+		papers, err := enroll.Join(ctx, server, i, &signed, key)
+		if !errors.Is(err, enroll.ErrNotYet) {
+			return papers, err
+		}
+		select {
+		case <-ctx.Done():
+			return enroll.Papers{}, errors.Join(err, ctx.Err())
+		case <-end.C:
+			return enroll.Papers{}, err
+		case <-time.After(askAgain):
+		}
+	}
+}
+
+// mostSigned bounds what is read of each answer of the metadata service, in bytes; metadataLimit
+// how long each may take.
+const (
+	mostSigned    = 16 << 10
+	metadataLimit = 10 * time.Second
+)
+
+// signedByAWS asks the metadata service of AWS who this machine is, by its version 2.
+func signedByAWS(ctx context.Context) (out identity.Proof, err error) {
+	ctx, cancel := context.WithTimeout(ctx, metadataLimit)
+	defer cancel()
+	c := imds.New(imds.Options{EnableFallback: aws.FalseTernary})
+	for _, part := range []struct {
+		name string
+		into *string
+	}{{"rsa2048", &out.PKCS7}, {"document", &out.Document}, {"signature", &out.Signature}} {
+		answer, err := c.GetDynamicData(ctx, &imds.GetDynamicDataInput{Path: "instance-identity/" + part.name})
+		if err != nil {
+			return out, fmt.Errorf("ask the metadata service for the %s of this VM: %w", part.name, err)
+		}
+		text, err := io.ReadAll(io.LimitReader(answer.Content, mostSigned))
+		if err = errors.Join(err, answer.Content.Close()); err != nil {
+			return out, fmt.Errorf("ask the metadata service for the %s of this VM: %w", part.name, err)
+		}
+		*part.into = string(text)
+	}
+	return out, nil
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"testing"
@@ -16,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -52,7 +54,7 @@ func TestRenewCertificate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	papers, err := desk.Redeem(t.Context(), web, invitation.Secret, key.Request)
+	papers, err := desk.Redeem(t.Context(), enroll.Asked{Host: web.String(), Secret: invitation.Secret, Request: string(key.Request)}, netip.Addr{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +89,8 @@ func TestRenewCertificate(t *testing.T) {
 	defer server.Close()
 
 	path := filepath.Join(t.TempDir(), "kubeconfig")
-	text, err := clientcmd.Write(*certifiedKubeconfig(server.URL, web, papers, key))
+	text, err := hostKubeconfig(web, &clientcmdapi.Cluster{Server: server.URL, TLSServerName: enroll.ServerName, CertificateAuthorityData: []byte(papers.Authority)},
+		&clientcmdapi.AuthInfo{ClientCertificateData: []byte(papers.Certificate), ClientKeyData: key.Private})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,7 +17,7 @@ const (
 func newIAMPolicyCommand(notes Notes) *cobra.Command {
 	pins, mode := rights.Pins{}, string(rights.Enforce)
 	c := &cobra.Command{
-		Use:   "iam-policy --cluster ID [--vpc ID...] [--region NAME...] [--mode plan|enforce] [--services]",
+		Use:   "iam-policy --cluster ID [--vpc ID...] [--region NAME...] [--mode plan|enforce] [--services|--only-services]",
 		Short: "Print the IAM policy that an AWS account needs",
 		Long: `Print an IAM policy with the fewest rights that Nephele works with, for the user whose keys an account's Secret holds, or for the
 role that it names. The flags narrow it to a cluster, to VPCs and to regions.
@@ -60,6 +60,7 @@ docs/aws-rights.md explains each statement.`,
 	f.StringSliceVar(&pins.Regions, "region", nil, "regions in which anything may be done (default all)")
 	f.StringVar(&pins.Account, "account-id", "", "number of the AWS account that security groups and interfaces belong to (default any)")
 	f.BoolVar(&pins.Services, "services", false, "also read native services: databases, load balancers, endpoints and the like; to enforce, also set their security groups")
+	f.BoolVar(&pins.OnlyServices, "only-services", false, "only what --services adds, as a second policy beside the one without it")
 	f.StringVar(&mode, "mode", mode, "plan to look only, or enforce")
 	return c
 }
@@ -74,10 +75,11 @@ func notesOnPolicy(p rights.Pins, length int) []string {
 		out = append(out, "the policy permits to change the security groups of every cluster: --cluster ID narrows it to one")
 	}
 	if length > longestManagedPolicy {
-		out = append(
-			out,
-			fmt.Sprintf("the policy has %d characters, and AWS takes %d in a managed policy: attach it as an inline policy of the role", length, longestManagedPolicy),
-		)
+		note := fmt.Sprintf("the policy has %d characters, and AWS takes %d in a managed policy: attach it as an inline policy of the role", length, longestManagedPolicy)
+		if p.Services {
+			note += ", or print two policies, one without --services and one with --only-services in its place"
+		}
+		out = append(out, note)
 	}
 	return out
 }

@@ -66,7 +66,7 @@ func itemCosts(call string) []int64 {
 // ofElements reports whether the lists in the answer to a call have items of any name.
 func ofElements(call string) bool {
 	switch call {
-	case "DescribeDBInstances", "DescribeCacheClusters", "DescribeLoadBalancers", "DescribeListeners", "DescribeTags":
+	case "DescribeDBClusters", "DescribeDBInstances", "DescribeCacheClusters", "DescribeLoadBalancers", "DescribeListeners", "DescribeTags":
 		return true
 	}
 	return false

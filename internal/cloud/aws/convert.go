@@ -134,8 +134,8 @@ func netInterface(n types.NetworkInterface) (cloud.Interface, error) {
 	i := cloud.Interface{
 		ID: awssdk.ToString(n.NetworkInterfaceId), NetworkID: awssdk.ToString(n.VpcId), SubnetID: awssdk.ToString(n.SubnetId),
 		OwnerID: awssdk.ToString(n.OwnerId), MAC: awssdk.ToString(n.MacAddress), Tags: tagMap(n.TagSet),
-		Description: awssdk.ToString(n.Description),
-		Managed:     awssdk.ToBool(n.RequesterManaged) || !ordinary(n.InterfaceType),
+		Description: awssdk.ToString(n.Description), DNSName: awssdk.ToString(n.PrivateDnsName),
+		Managed: awssdk.ToBool(n.RequesterManaged) || !ordinary(n.InterfaceType),
 	}
 	if n.Attachment != nil {
 		i.VMID = awssdk.ToString(n.Attachment.InstanceId)

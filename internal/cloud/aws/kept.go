@@ -132,7 +132,7 @@ func weight(object any) int {
 	case *cloud.VM:
 		return objects(textBytes(x.ID, x.Name, x.NetworkID) + tagsBytes(x.Tags) + textBytes(x.Interfaces...) + len(x.Interfaces)*listBytes)
 	case *cloud.Interface:
-		return objects(textBytes(x.ID, x.NetworkID, x.SubnetID, x.OwnerID, x.VMID, x.MAC, x.Description, x.Requester, x.Type) + textBytes(x.GroupIDs...) +
+		return objects(textBytes(x.ID, x.NetworkID, x.SubnetID, x.OwnerID, x.VMID, x.MAC, x.Description, x.DNSName, x.Requester, x.Type) + textBytes(x.GroupIDs...) +
 			(len(x.PrivateIPs)+len(x.PublicIPs)+len(x.GroupIDs))*listBytes + tagsBytes(x.Tags))
 	case *cloud.Group:
 		n := textBytes(x.ID, x.Name, x.NetworkID, x.OwnerID, x.Description) + tagsBytes(x.Tags)

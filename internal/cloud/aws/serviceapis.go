@@ -3,6 +3,7 @@ package aws
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -44,7 +45,7 @@ func serviceAPIs() []serviceAPI {
 		{balancersAPI, balancersRight,
 			[]cloud.ServiceKind{cloud.ApplicationLoadBalancer, cloud.NetworkLoadBalancer, cloud.GatewayLoadBalancer}, (*serviceReader).balancers},
 		{"Lambda", "lambda:ListFunctions", []cloud.ServiceKind{cloud.LambdaFunction}, (*serviceReader).functions},
-		{"RDS", "rds:DescribeDBInstances", []cloud.ServiceKind{cloud.RDSInstance}, (*serviceReader).databases},
+		{"RDS", "rds:DescribeDBInstances", []cloud.ServiceKind{cloud.RDSInstance, cloud.RDSCluster}, (*serviceReader).databases},
 	}
 }
 
@@ -55,6 +56,8 @@ type serviceReader struct {
 	found  []description
 	// faults are what could not be read although the services could.
 	faults []cloud.ServiceFault
+	// missed are kinds that could not be read although the others of the API could.
+	missed map[cloud.ServiceKind]bool
 	// book is what is known of single balancers; answers guards it while several calls about them
 	// are under way.
 	book    *balancerBook
@@ -66,12 +69,17 @@ type serviceReader struct {
 func (s *Shown) describe(ctx context.Context, region string, kinds map[cloud.ServiceKind]bool) *described {
 	ctx, cancel := context.WithTimeout(ctx, serviceTime)
 	defer cancel()
+	if kinds[cloud.RDSInstance] || kinds[cloud.RDSCluster] { // an interface does not tell which it is of
+		kinds = maps.Clone(kinds)
+		kinds[cloud.RDSInstance], kinds[cloud.RDSCluster] = true, true
+	}
 	s.mu.Lock()
 	before, start, book := s.regions[region].described, s.writings, s.book(region)
 	s.mu.Unlock()
 	type answer struct {
 		found  []description
 		faults []cloud.ServiceFault
+		missed map[cloud.ServiceKind]bool
 		err    error
 	}
 	apis := slices.DeleteFunc(serviceAPIs(), func(a serviceAPI) bool {
@@ -83,33 +91,41 @@ func (s *Shown) describe(ctx context.Context, region string, kinds map[cloud.Ser
 		wg.Go(func() {
 			r := &serviceReader{p: s.Provider, region: region, book: book}
 			err := api.read(r, ctx)
-			answers[i] = answer{r.found, r.faults, err}
+			answers[i] = answer{r.found, r.faults, r.missed, err}
 		})
 	}
 	wg.Wait()
 	out := &described{kinds: kinds}
 	for i, api := range apis {
-		if err := answers[i].err; err != nil {
-			out.faults = append(out.faults, cloud.ServiceFault{API: api.name, Right: api.right, Kinds: api.kinds, Err: err})
-			if before != nil {
-				for _, d := range before.services {
-					if slices.Contains(api.kinds, d.Kind) && kinds[d.Kind] {
-						if s.stale(d.ID) {
-							d.unknown()
-						}
-						out.services = append(out.services, d)
+		got := answers[i]
+		if got.err != nil {
+			out.faults = append(out.faults, cloud.ServiceFault{API: api.name, Right: api.right, Kinds: api.kinds, Err: got.err})
+		} else {
+			out.faults = append(out.faults, got.faults...)
+		}
+		lost := func(k cloud.ServiceKind) bool { return got.err != nil || got.missed[k] }
+		if before != nil {
+			for _, d := range before.services {
+				if slices.Contains(api.kinds, d.Kind) && kinds[d.Kind] && lost(d.Kind) {
+					if s.stale(d.ID) {
+						d.unknown()
 					}
+					out.services = append(out.services, d)
 				}
 			}
-			continue
 		}
-		out.faults = append(out.faults, answers[i].faults...)
-		for _, d := range answers[i].found {
-			if kinds[d.Kind] {
-				s.seen(d.ID, start)
+		for _, d := range got.found {
+			if kinds[d.Kind] && !lost(d.Kind) {
+				if !d.Unread {
+					s.seen(d.ID, start)
+				}
 				out.services = append(out.services, d)
 			}
 		}
+	}
+	for i := range out.services {
+		d := &out.services[i]
+		d.Behind = d.Unread && s.stale(d.ID)
 	}
 	slices.SortStableFunc(out.services, func(a, b description) int { return cmp.Compare(a.ID, b.ID) })
 	return out
@@ -188,6 +204,50 @@ func (r *serviceReader) paged(call string, next func(mark *string) (*string, err
 
 func (r *serviceReader) databases(ctx context.Context) error {
 	api := rds.NewFromConfig(r.p.base, func(o *rds.Options) { o.Region = r.region })
+	networks := map[string]string{} // of clusters, by their IDs
+	if err := r.instances(ctx, api, networks); err != nil || len(networks) == 0 {
+		return err
+	}
+	n := len(r.found)
+	if err := r.clusters(ctx, api, networks); err != nil {
+		r.found = r.found[:n]
+		r.missed = map[cloud.ServiceKind]bool{cloud.RDSCluster: true}
+		r.faults = append(r.faults, cloud.ServiceFault{API: "RDS clusters", Right: "rds:DescribeDBClusters", Kinds: []cloud.ServiceKind{cloud.RDSCluster}, Err: err})
+	}
+	return nil
+}
+
+// clusters reads the clusters that databases are members of.
+func (r *serviceReader) clusters(ctx context.Context, api *rds.Client, networks map[string]string) error {
+	return r.paged("DescribeDBClusters", func(mark *string) (*string, error) {
+		out, err := api.DescribeDBClusters(ctx, &rds.DescribeDBClustersInput{Marker: mark, MaxRecords: awssdk.Int32(recordsPerPage)})
+		if err != nil {
+			return nil, err
+		}
+		for _, x := range out.DBClusters {
+			d := description{Service: cloud.Service{
+				ID: awssdk.ToString(x.DBClusterArn), Kind: cloud.RDSCluster, Name: awssdk.ToString(x.DBClusterIdentifier), DNSName: awssdk.ToString(x.Endpoint), Alone: true,
+			}}
+			if d.NetworkID = networks[d.ID]; d.NetworkID == "" {
+				continue
+			}
+			for _, g := range x.VpcSecurityGroups {
+				d.GroupIDs = append(d.GroupIDs, awssdk.ToString(g.VpcSecurityGroupId))
+			}
+			for _, t := range x.TagList {
+				d.tag(t.Key, t.Value)
+			}
+			d.listens(portName(awssdk.ToString(x.Engine)), cloud.TCP, awssdk.ToInt32(x.Port))
+			if err := r.add(d); err != nil {
+				return nil, err
+			}
+		}
+		return out.Marker, nil
+	})
+}
+
+// instances reads databases, and notes the networks of the clusters that they are members of.
+func (r *serviceReader) instances(ctx context.Context, api *rds.Client, networks map[string]string) error {
 	return r.paged("DescribeDBInstances", func(mark *string) (*string, error) {
 		out, err := api.DescribeDBInstances(ctx, &rds.DescribeDBInstancesInput{Marker: mark, MaxRecords: awssdk.Int32(recordsPerPage)})
 		if err != nil {
@@ -202,7 +262,9 @@ func (r *serviceReader) databases(ctx context.Context) error {
 				Alone: true,
 			}, subnets: []string{}}
 			if cluster := awssdk.ToString(x.DBClusterIdentifier); cluster != "" {
-				d.Fixed = "its security groups are those of its cluster " + cloud.Words(cluster)
+				d.Fixed = "its security groups are those of its cluster " + cloud.Words(cluster) + ", which is a service of its own"
+				d.cluster = strings.TrimSuffix(d.ID, "db:"+d.Name) + "cluster:" + cluster
+				networks[d.cluster] = d.NetworkID
 			}
 			zones := []string{awssdk.ToString(x.AvailabilityZone), awssdk.ToString(x.SecondaryAvailabilityZone)}
 			for _, subnet := range x.DBSubnetGroup.Subnets {

@@ -52,8 +52,10 @@ type knowledge struct {
 	// held are the kinds of the services that hold a group of ours, or remember former ones.
 	held map[cloud.ServiceKind]bool
 	// whose are the services that interfaces were found to be of, by ID: an interface is never that
-	// of another one later.
+	// of another one later. It is the cluster where only that is known. nics are the interfaces of
+	// each service.
 	whose map[string]string
+	nics  map[string][]string
 }
 
 func newShown(p *Provider, inner interface {
@@ -111,11 +113,7 @@ func (s *Shown) Refresh(ctx context.Context, last *cloud.Snapshot, ids []string)
 			objects = append(objects, id)
 			continue
 		}
-		for nic, of := range known.whose {
-			if of == id {
-				objects = append(objects, nic)
-			}
-		}
+		objects = append(objects, known.nics[id]...)
 		for i := range d.services {
 			if d.services[i].ID == id {
 				again[d.services[i].Kind] = true
@@ -172,14 +170,17 @@ func kindsHeld(snap *cloud.Snapshot) map[cloud.ServiceKind]bool {
 func (s *Shown) with(region string, snap *cloud.Snapshot, d *described) (*cloud.Snapshot, error) {
 	out := *snap
 	out.Services, out.ServiceFaults = servicesOf(snap, d, s.known(region).whose), d.faults
-	k := knowledge{described: d, held: kindsHeld(snap), whose: map[string]string{}}
+	k := knowledge{described: d, held: kindsHeld(snap), whose: map[string]string{}, nics: map[string][]string{}}
 	for i := range out.Services {
 		x := &out.Services[i]
 		if cloud.FormerGroups(x.Tags) != nil {
 			k.held[x.Kind] = true
 		}
+		k.nics[x.ID] = x.Interfaces
 		for _, id := range x.Interfaces {
-			k.whose[id] = x.ID
+			if x.Kind != cloud.RDSCluster || k.whose[id] == "" {
+				k.whose[id] = x.ID
+			}
 		}
 	}
 	s.mu.Lock()
@@ -233,6 +234,8 @@ type description struct {
 	subnets []string
 	// shared is true if services with the same subnets and groups have the same interfaces.
 	shared bool
+	// cluster is the ID of the cluster whose groups it has; empty if it has its own.
+	cluster string
 	// changing is true if its groups are being changed, so that its interfaces may hold any.
 	changing bool
 }
@@ -246,7 +249,7 @@ func (d *description) claims(n *cloud.Interface, m made, whose string) bool {
 	case d.nics != nil:
 		return slices.Contains(d.nics, n.ID)
 	case d.subnets != nil && whose != "" && !d.shared:
-		return whose == d.ID
+		return whose == d.ID || whose == d.cluster
 	case d.subnets != nil:
 		return slices.Contains(d.subnets, n.SubnetID) && (d.changing || slices.Equal(n.GroupIDs, d.GroupIDs))
 	}
@@ -350,6 +353,9 @@ func servicesOf(snap *cloud.Snapshot, d *described, whose map[string]string) []c
 		s := d.services[i].Service
 		var mine []*cloud.Interface
 		for k, by := range claimed {
+			if s.Kind == cloud.RDSCluster {
+				by = d.ofCluster(s.ID, by, i)
+			}
 			switch {
 			case !slices.Contains(by, i):
 			case len(by) > 1 && !d.services[i].shared:
@@ -391,6 +397,21 @@ func servicesOf(snap *cloud.Snapshot, d *described, whose map[string]string) []c
 		settle(&out[i], mine)
 	}
 	slices.SortFunc(out, func(a, b cloud.Service) int { return cmp.Compare(a.ID, b.ID) })
+	return out
+}
+
+// ofCluster are those who claim an interface, where the members of a cluster are one: the cluster,
+// at place i.
+func (d *described) ofCluster(id string, by []int, i int) []int {
+	var out []int
+	for _, x := range by {
+		if d.services[x].cluster == id {
+			x = i
+		}
+		if !slices.Contains(out, x) {
+			out = append(out, x)
+		}
+	}
 	return out
 }
 

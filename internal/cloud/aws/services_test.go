@@ -148,3 +148,33 @@ func TestWhoseInterface(t *testing.T) {
 		t.Errorf("%v", got)
 	}
 }
+
+// TestClusterHasTheInterfacesOfItsMembers: the interfaces of a cluster are those of its members,
+// also where it is not known which of them has which. One that may be somebody else's leaves it
+// without any.
+func TestClusterHasTheInterfacesOfItsMembers(t *testing.T) {
+	rds := func(id, subnet, ip string, groups ...string) cloud.Interface {
+		return nicOf(id, subnet, ip, "interface", "amazon-rds", "RDSNetworkInterface", groups...)
+	}
+	snap := &cloud.Snapshot{Scope: cloud.Scope{Region: "eu-west-1"}, Interfaces: []cloud.Interface{
+		rds("eni-1", "subnet-1", "10.0.0.1", "sg-1"), rds("eni-2", "subnet-1", "10.0.0.2", "sg-1"), rds("eni-3", "subnet-2", "10.0.1.1", "sg-1"), rds("eni-4", "subnet-2", "10.0.1.4", "sg-2"),
+	}}
+	sales := description{Service: cloud.Service{ID: "arn:aws:rds:eu-west-1:111122223333:cluster:sales", Kind: cloud.RDSCluster, Name: "sales", NetworkID: "vpc-1", GroupIDs: []string{"sg-1"}}}
+	member := func(name, subnet string) description {
+		d := database(name, []string{subnet}, []string{"sg-1"})
+		d.cluster = sales.ID
+		return d
+	}
+	find := func(others ...description) cloud.Service {
+		t.Helper()
+		d := &described{services: append([]description{sales, member("sales-1", "subnet-1"), member("sales-2", "subnet-1"), member("sales-3", "subnet-2")}, others...), kinds: allKinds()}
+		all := servicesOf(snap, d, nil)
+		return all[slices.IndexFunc(all, func(s cloud.Service) bool { return s.ID == sales.ID })]
+	}
+	if got := find(database("other", []string{"subnet-2"}, []string{"sg-2"})); !slices.Equal(got.Interfaces, []string{"eni-1", "eni-2", "eni-3"}) || got.Ambiguous != "" {
+		t.Errorf("%+v", got)
+	}
+	if got := find(database("other", []string{"subnet-2"}, []string{"sg-1"})); len(got.Interfaces) > 0 || got.Ambiguous == "" {
+		t.Errorf("%+v", got)
+	}
+}

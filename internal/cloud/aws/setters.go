@@ -42,6 +42,7 @@ func setters() []setter {
 		{"ec2", "vpc-endpoint/", writer.setEndpoint, writer.tagEndpoint, writer.untagEndpoint},
 		{"elasticloadbalancing", "loadbalancer/app/", writer.setBalancer, writer.tagBalancer, writer.untagBalancer},
 		{"elasticloadbalancing", "loadbalancer/net/", writer.setBalancer, writer.tagBalancer, writer.untagBalancer},
+		{"rds", "cluster:", writer.setCluster, writer.tagDatabase, writer.untagDatabase},
 		{"rds", "db:", writer.setDatabase, writer.tagDatabase, writer.untagDatabase},
 	}
 }
@@ -204,6 +205,14 @@ func (w writer) setDatabase(ctx context.Context, name string) error {
 	})
 }
 
+// setCluster gives a cluster, and so all its members, the groups; see setDatabase.
+func (w writer) setCluster(ctx context.Context, name string) error {
+	return w.given(ctx, "ModifyDBCluster", func() error {
+		_, err := w.rds().ModifyDBCluster(ctx, &rds.ModifyDBClusterInput{DBClusterIdentifier: awssdk.String(name), VpcSecurityGroupIds: w.op.GroupIDs})
+		return err
+	})
+}
+
 func (w writer) tagDatabase(ctx context.Context, _ string) error {
 	var tags []rdstypes.Tag
 	for _, k := range w.keys() {
@@ -235,13 +244,7 @@ func (s *Shown) Apply(ctx context.Context, scope cloud.Scope, op cloud.Op) (stri
 // arrive waits until the interfaces of a service hold its groups. Those that go meanwhile do not
 // count; new ones are made with what it has.
 func (s *Shown) arrive(ctx context.Context, region string, op cloud.Op) error {
-	var nics []string
-	for nic, of := range s.known(region).whose {
-		if of == op.Target {
-			nics = append(nics, nic)
-		}
-	}
-	slices.Sort(nics)
+	nics := s.known(region).nics[op.Target]
 	wait, deadline := firstWait, s.cfg.Now().Add(arriveTime)
 	for len(nics) > 0 {
 		out, err := s.region(region).DescribeNetworkInterfaces(ctx, &ec2.DescribeNetworkInterfacesInput{Filters: []types.Filter{filter("network-interface-id", nics...)}})

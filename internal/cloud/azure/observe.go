@@ -70,11 +70,11 @@ func checkRegion(region string) error {
 
 // Observe reads one region: the whole snapshot, or an error. It never returns part of the truth.
 func (a *Account) Observe(ctx context.Context, s cloud.Scope) (*cloud.Snapshot, error) {
-	return a.observe(ctx, s, false)
+	return a.observe(ctx, s, nil)
 }
 
-// observe reads one region, and its services as well if it is asked to.
-func (a *Account) observe(ctx context.Context, s cloud.Scope, services bool) (*cloud.Snapshot, error) {
+// observe reads one region, and its services of these kinds.
+func (a *Account) observe(ctx context.Context, s cloud.Scope, services []serviceKind) (*cloud.Snapshot, error) {
 	region := strings.ToLower(strings.ReplaceAll(s.Region, " ", ""))
 	if err := checkRegion(region); err != nil {
 		return nil, err
@@ -97,12 +97,10 @@ func (a *Account) observe(ctx context.Context, s cloud.Scope, services bool) (*c
 		return nil, err
 	}
 	snap := w.snapshot()
-	if services {
-		endpoints, err := a.readEndpoints(ctx, region)
-		if err != nil {
-			snap.ServiceFaults = []cloud.ServiceFault{{API: "private endpoints", Right: "Microsoft.Network/privateEndpoints/read", Err: err}}
+	if len(services) > 0 {
+		if err := a.readServices(ctx, w, snap, region, services); err != nil {
+			return nil, err
 		}
-		snap.Services = w.services(snap, endpoints)
 	}
 	snap.Scope, snap.OwnerID, snap.ObservedAt = s, strings.ToLower(a.cfg.Credential.SubscriptionID), a.cfg.Now()
 	return snap, nil

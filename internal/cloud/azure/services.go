@@ -11,28 +11,49 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 )
 
-// This file makes native services of private endpoints: the interfaces by which databases, storage
-// and other services of Azure are reached from a virtual network. Whose an interface is, it says
-// itself, which only the cloud can set; what service it leads to, the endpoint says.
+// This file reads native services, and makes those of private endpoints: the interfaces by which
+// databases, storage and other services of Azure are reached from a virtual network. Whose an
+// interface is, it says itself, which only the cloud can set; what service it leads to, the
+// endpoint says.
 
 const typePrivateEndpoint = "microsoft.network/privateendpoints"
 
 const fixedEndpoint = "a private endpoint has no network security group of its own; that of its subnet filters it where the subnet has network policies for private endpoints"
 
+// serviceKind is what is read of a kind of services: the type of its resources, and the right that
+// it takes.
+type serviceKind struct {
+	kind             cloud.ServiceKind
+	name, typ, right string
+}
+
+// serviceKinds are all of Azure.
+func serviceKinds() []serviceKind {
+	return []serviceKind{
+		{cloud.PrivateEndpoint, "private endpoints", typePrivateEndpoint, "Microsoft.Network/privateEndpoints/read"},
+		{cloud.LoadBalancer, "load balancers", typeBalancer, "Microsoft.Network/loadBalancers/read"},
+		{cloud.ApplicationGateway, "application gateways", typeGateway, "Microsoft.Network/applicationGateways/read"},
+	}
+}
+
 // Show implements cloud.ServiceShower.
 func (a *Account) Show(kinds []cloud.ServiceKind) cloud.Provider {
-	if !slices.Contains(kinds, cloud.PrivateEndpoint) {
+	asked := slices.DeleteFunc(serviceKinds(), func(k serviceKind) bool { return !slices.Contains(kinds, k.kind) })
+	if len(asked) == 0 {
 		return a
 	}
-	return &shown{a}
+	return &shown{a, asked}
 }
 
 // shown is an account whose snapshots show services.
-type shown struct{ *Account }
+type shown struct {
+	*Account
+	kinds []serviceKind
+}
 
 // Observe implements cloud.Provider.
 func (s *shown) Observe(ctx context.Context, scope cloud.Scope) (*cloud.Snapshot, error) {
-	return s.observe(ctx, scope, true)
+	return s.observe(ctx, scope, s.kinds)
 }
 
 // endpoint is a private endpoint.
@@ -68,29 +89,119 @@ func https() cloud.ServicePort {
 	return cloud.ServicePort{Name: "https", Protocol: cloud.TCP, Port: 443}
 }
 
-// readEndpoints reads the private endpoints of a region. Resource Graph leaves out those that the
-// role may not read, without a word: these are known by their interfaces.
-func (a *Account) readEndpoints(ctx context.Context, region string) (map[string]*endpoint, error) {
-	rows, err := a.rows(ctx, query(region, typePrivateEndpoint))
+// readServices adds the services of a region to a snapshot. Resource Graph leaves out those that
+// the role may not read, without a word. Of private endpoints the interfaces tell; that there must
+// be load balancers and gateways, interfaces behind them tell. An answer that fails fails the whole
+// region, which is then known as it was: nothing else would tell the addresses of balancers, and a
+// rule that drops what comes from one would drop nothing.
+func (a *Account) readServices(ctx context.Context, w *world, snap *cloud.Snapshot, region string, kinds []serviceKind) error {
+	types := make([]string, len(kinds))
+	for i, k := range kinds {
+		types[i] = k.typ
+	}
+	rows, err := a.rows(ctx, query(region, types...))
 	if err != nil {
-		return nil, err
+		return err
 	}
-	out := map[string]*endpoint{}
-	for i := range rows {
-		e := &endpoint{row: rows[i]}
-		if len(e.Properties) > 0 {
-			if err := json.Unmarshal(e.Properties, e); err != nil {
-				return nil, &cloud.Error{Class: cloud.Unavailable, Call: callGraph, Err: fmt.Errorf("%s: %w", cloud.Words(e.ID), err)}
-			}
+	for _, k := range kinds {
+		fault := w.addServices(snap, k.kind, rows)
+		if fault == nil {
+			continue
 		}
-		out[strings.ToLower(e.ID)] = e
+		f := cloud.ServiceFault{API: k.name, Right: k.right, Err: fault}
+		if k.kind != cloud.PrivateEndpoint {
+			f.Kinds = []cloud.ServiceKind{k.kind}
+		}
+		snap.ServiceFaults = append(snap.ServiceFaults, f)
 	}
-	return out, nil
+	slices.SortFunc(snap.Services, func(a, b cloud.Service) int { return cmp.Compare(a.ID, b.ID) })
+	slices.SortFunc(snap.Interfaces, func(a, b cloud.Interface) int { return cmp.Compare(a.ID, b.ID) })
+	return nil
 }
 
-// services are the private endpoints that interfaces of a snapshot belong to, sorted by ID. One
-// without an interface in sight has no address, and is not told.
-func (w *world) services(snap *cloud.Snapshot, endpoints map[string]*endpoint) []cloud.Service {
+// addServices adds the services of a kind that rows tell. It returns why some are missing.
+func (w *world) addServices(snap *cloud.Snapshot, kind cloud.ServiceKind, rows []row) error {
+	switch kind {
+	case cloud.LoadBalancer:
+		return w.addBalancers(snap, rows)
+	case cloud.ApplicationGateway:
+		return w.addGateways(snap, rows)
+	}
+	endpoints, err := partsOf[endpoint](rows, typePrivateEndpoint, func(e *endpoint) *row { return &e.row })
+	snap.Services = append(snap.Services, w.endpointServices(snap, endpoints)...)
+	return err
+}
+
+func (w *world) addBalancers(snap *cloud.Snapshot, rows []row) error {
+	all, err := partsOf[balancer](rows, typeBalancer, func(b *balancer) *row { return &b.row })
+	behind := w.backends()
+	for _, k := range sortedKeys(all) {
+		s, stands := all[k].service(w, behind)
+		snap.Services, snap.Interfaces = append(snap.Services, s), append(snap.Interfaces, stands...)
+	}
+	return cmp.Or(err, w.unseen(func(c *ipAddress) []reference { return c.Properties.Pools }, func(id string) bool { return all[id] != nil }))
+}
+
+func (w *world) addGateways(snap *cloud.Snapshot, rows []row) error {
+	all, err := partsOf[gateway](rows, typeGateway, func(g *gateway) *row { return &g.row })
+	behind, count := w.backends(), map[string]int{}
+	for _, g := range all {
+		for _, s := range g.subnets() {
+			count[s]++
+		}
+	}
+	shared := map[string]bool{}
+	for s, n := range count {
+		shared[s] = n > 1
+	}
+	for _, k := range sortedKeys(all) {
+		s, stands := all[k].service(w, behind, shared)
+		snap.Services, snap.Interfaces = append(snap.Services, s), append(snap.Interfaces, stands...)
+	}
+	return cmp.Or(err, w.unseen(func(c *ipAddress) []reference { return c.Properties.GatewayPools }, func(id string) bool { return all[id] != nil }))
+}
+
+// unseen is an error if an interface is behind a service of the subscription that is not told.
+func (w *world) unseen(pools func(*ipAddress) []reference, told func(id string) bool) error {
+	for _, k := range sortedKeys(w.nics) {
+		n := w.nics[k]
+		for i := range n.Configurations {
+			for _, p := range pools(&n.Configurations[i]) {
+				id, _, found := strings.Cut(p.key(), "/backendaddresspools/")
+				if found && !told(id) && strings.HasPrefix(id, "/subscriptions/"+w.subscription+"/") {
+					return &cloud.Error{Class: cloud.Auth, Denied: true, Call: callGraph, Err: fmt.Errorf("%s names %s, which the answer leaves out", k, cloud.Words(id))}
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// partsOf reads those rows that are of a type, by their ids in lower case. It goes on after one
+// that cannot be read, and returns its error.
+func partsOf[T any](rows []row, typ string, header func(*T) *row) (map[string]*T, error) {
+	out := map[string]*T{}
+	var bad error
+	for i := range rows {
+		if !strings.EqualFold(rows[i].Type, typ) {
+			continue
+		}
+		x := new(T)
+		*header(x) = rows[i]
+		if len(rows[i].Properties) > 0 {
+			if err := json.Unmarshal(rows[i].Properties, x); err != nil {
+				bad = cmp.Or(bad, error(&cloud.Error{Class: cloud.Unavailable, Call: callGraph, Err: fmt.Errorf("%s: %w", cloud.Words(rows[i].ID), err)}))
+				continue
+			}
+		}
+		out[strings.ToLower(rows[i].ID)] = x
+	}
+	return out, bad
+}
+
+// endpointServices are the private endpoints that interfaces of a snapshot belong to, sorted by ID.
+// One without an interface in sight has no address, and is not told.
+func (w *world) endpointServices(snap *cloud.Snapshot, endpoints map[string]*endpoint) []cloud.Service {
 	at := map[string]*cloud.Service{}
 	for i := range snap.Interfaces {
 		nic := &snap.Interfaces[i]

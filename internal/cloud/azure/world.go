@@ -55,7 +55,9 @@ type vnet struct {
 	Subnets []struct {
 		Name       string `json:"name"`
 		Properties struct {
-			NSG *reference `json:"networkSecurityGroup"`
+			Prefix   string     `json:"addressPrefix"`
+			Prefixes []string   `json:"addressPrefixes"`
+			NSG      *reference `json:"networkSecurityGroup"`
 			// EndpointPolicies says whether the group is about private endpoints, too.
 			EndpointPolicies string `json:"privateEndpointNetworkPolicies"`
 		} `json:"properties"`
@@ -87,6 +89,7 @@ type nic struct {
 }
 
 type ipAddress struct {
+	ID         string `json:"id"`
 	Properties struct {
 		Primary *bool       `json:"primary"`
 		Address string      `json:"privateIPAddress"`
@@ -94,6 +97,8 @@ type ipAddress struct {
 		Public  *reference  `json:"publicIPAddress"`
 		ASGs    []reference `json:"applicationSecurityGroups"`
 		Pools   []reference `json:"loadBalancerBackendAddressPools"`
+		// GatewayPools are those of application gateways.
+		GatewayPools []reference `json:"applicationGatewayBackendAddressPools"`
 	} `json:"properties"`
 }
 

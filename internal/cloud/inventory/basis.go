@@ -34,6 +34,9 @@ type basis struct {
 	services        map[string]int
 	matchedServices []int32
 
+	interfaces        map[string]int
+	matchedInterfaces []int32
+
 	unheeded  []int32
 	counts    map[string]counts
 	inNetwork map[objectID]int32
@@ -57,6 +60,8 @@ func version(o client.Object) uint64 {
 		kind = "n"
 	case *v1alpha1.CloudNativeService:
 		kind = "s"
+	case *v1alpha1.NetworkInterface:
+		kind = "i"
 	case *antreav1alpha2.ExternalEntity:
 		kind = "e"
 	case *antreav1alpha1.ExternalNode:
@@ -94,13 +99,13 @@ func (p *pass) inputsOf(stale map[string]string) string {
 
 // changes returns the VMs that are not shown as in the basis; false if more than VMs differs, so
 // that everything has to be looked at.
-func (b *basis) changes(objects uint64, inputs string, snapshots []*cloud.Snapshot) (map[string]bool, bool) {
-	if b == nil || b.objects != objects || b.inputs != inputs || len(b.snapshots) != len(snapshots) {
+func (b *basis) changes(objects uint64, inputs string, v view) (map[string]bool, bool) {
+	if b == nil || b.objects != objects || b.inputs != inputs || len(b.snapshots) != len(v.snapshots) {
 		return nil, false
 	}
 	changed := map[string]bool{}
-	for i, snap := range snapshots {
-		if b.snapshots[i].Scope != snap.Scope || !changedVMs(b.snapshots[i], snap, changed) {
+	for i, snap := range v.snapshots {
+		if b.snapshots[i].Scope != snap.Scope || !changedVMs(b.snapshots[i], snap, changed) || v.touches(b.snapshots[i], snap, changed) {
 			return nil, false
 		}
 	}
@@ -135,6 +140,7 @@ func (b *basis) part(v view, changed map[string]bool) (d, gone desired) {
 	}
 	d.counts, d.inNetwork = total, inNetwork
 	d.serviceRefs, d.services, d.matchedServices = b.serviceRefs, b.services, b.matchedServices
+	d.interfaces, d.matchedInterfaces = b.interfaces, b.matchedInterfaces
 	d.addNetworks(v)
 	refs := maps.Clone(b.refs)
 	for key := range gone.refs {
@@ -195,7 +201,7 @@ func (s *syncer) only(a, b desired) {
 			rest[types.NamespacedName{Namespace: key.Namespace, Name: v1alpha1.EntityNamePrefix + key.Name}] = true
 		}
 	}
-	s.natives = nil
+	s.natives, s.ports = nil, nil
 	s.vms, s.entities, s.nodes = pickKeys(s.vms, vms), pickKeys(s.entities, rest), pickKeys(s.nodes, rest)
 }
 

@@ -64,6 +64,12 @@ type desired struct {
 	services    map[string]int
 	// matchedServices counts the native services that each selector selects; as matched.
 	matchedServices []int32
+	// ports are the objects of interfaces that are entities of their own, whose entities are among
+	// serviceRefs. interfaces counts those of each region, selected or not, and matchedInterfaces
+	// those that each selector selects; as matched.
+	ports             map[types.NamespacedName]*v1alpha1.NetworkInterface
+	interfaces        map[string]int
+	matchedInterfaces []int32
 	// matched counts the VMs that each selector selects; it runs parallel to view.selectors.
 	matched []int32
 	// unheeded counts the VMs on which each selector's mode is not heeded, because its namespace
@@ -96,6 +102,10 @@ func newDesired(selectors int) desired {
 		serviceRefs:     map[types.NamespacedName]ServiceRef{},
 		services:        map[string]int{},
 		matchedServices: make([]int32, selectors),
+
+		ports:             map[types.NamespacedName]*v1alpha1.NetworkInterface{},
+		interfaces:        map[string]int{},
+		matchedInterfaces: make([]int32, selectors),
 	}
 }
 
@@ -105,6 +115,7 @@ func compute(v view) desired {
 	for _, snap := range v.snapshots {
 		d.addMachines(v, snap, nil)
 		d.addServices(v, snap)
+		d.addInterfaces(v, snap)
 	}
 	d.addNetworks(v)
 	return d
@@ -281,8 +292,8 @@ func (m machine) virtualMachine(v view, key types.NamespacedName, c choice) *v1a
 }
 
 // shownInterface is an interface as statuses have it.
-func shownInterface(nic *cloud.Interface) v1alpha1.NetworkInterface {
-	out := v1alpha1.NetworkInterface{
+func shownInterface(nic *cloud.Interface) v1alpha1.AttachedInterface {
+	out := v1alpha1.AttachedInterface{
 		Name: nic.ID, MAC: nic.MAC, SecurityGroupIds: cloud.GroupObjects(nic.GroupIDs), FormerSecurityGroupIds: cloud.GroupObjects(cloud.FormerGroups(nic.Tags)),
 	}
 	for _, a := range nic.PrivateIPs {

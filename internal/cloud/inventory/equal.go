@@ -21,14 +21,15 @@ func sameServices(a, b *cloud.Snapshot) bool {
 
 func sameService(x, y *cloud.Service) bool {
 	return x.ID == y.ID && x.Kind == y.Kind && x.Name == y.Name && x.NetworkID == y.NetworkID && x.DNSName == y.DNSName && x.Fixed == y.Fixed &&
-		x.Ambiguous == y.Ambiguous && maps.Equal(x.Tags, y.Tags) && slices.Equal(x.Ports, y.Ports) && slices.Equal(x.Interfaces, y.Interfaces) &&
+		x.Behind == y.Behind && x.Ambiguous == y.Ambiguous && maps.Equal(x.Tags, y.Tags) && slices.Equal(x.Ports, y.Ports) && slices.Equal(x.Interfaces, y.Interfaces) &&
 		slices.Equal(x.Private, y.Private) && slices.Equal(x.Public, y.Public) && slices.Equal(x.GroupIDs, y.GroupIDs) &&
 		slices.EqualFunc(x.Listeners, y.Listeners, sameListener)
 }
 
 func sameListener(x, y cloud.ServiceListener) bool {
-	return x.Protocol == y.Protocol && x.Port == y.Port && slices.EqualFunc(x.Groups, y.Groups, func(a, b cloud.TargetGroup) bool {
-		return a.ID == b.ID && a.Name == b.Name && a.NetworkID == b.NetworkID && a.Preserved == b.Preserved && a.Unknown == b.Unknown && slices.Equal(a.Targets, b.Targets)
+	return x.Protocol == y.Protocol && x.Port == y.Port && slices.Equal(x.Addrs, y.Addrs) && slices.EqualFunc(x.Groups, y.Groups, func(a, b cloud.TargetGroup) bool {
+		return a.ID == b.ID && a.Name == b.Name && a.NetworkID == b.NetworkID && a.Preserved == b.Preserved && a.Transparent == b.Transparent && a.Unknown == b.Unknown &&
+			slices.Equal(a.Probes, b.Probes) && slices.Equal(a.Targets, b.Targets)
 	})
 }
 
@@ -91,8 +92,9 @@ func sameVM(x, y *cloud.VM) bool {
 
 func sameInterface(x, y *cloud.Interface) bool {
 	return x.ID == y.ID && x.NetworkID == y.NetworkID && x.SubnetID == y.SubnetID && x.OwnerID == y.OwnerID && x.VMID == y.VMID &&
-		x.Service == y.Service && x.Alone == y.Alone && x.Unread == y.Unread && x.MAC == y.MAC && x.Managed == y.Managed && x.Requester == y.Requester && x.Type == y.Type &&
-		x.Untouchable == y.Untouchable && x.Description == y.Description && slices.Equal(x.PrivateIPs, y.PrivateIPs) &&
+		x.Service == y.Service && x.Alone == y.Alone && x.Unread == y.Unread && x.MAC == y.MAC && x.Managed == y.Managed && x.Front == y.Front &&
+		x.Requester == y.Requester && x.Type == y.Type &&
+		x.Untouchable == y.Untouchable && x.Description == y.Description && x.DNSName == y.DNSName && slices.Equal(x.PrivateIPs, y.PrivateIPs) &&
 		slices.Equal(x.PublicIPs, y.PublicIPs) && slices.Equal(x.GroupIDs, y.GroupIDs) && maps.Equal(x.Tags, y.Tags)
 }
 

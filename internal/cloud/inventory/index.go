@@ -25,7 +25,10 @@ func AccountOf(o client.Object) []string {
 
 // Indexed are the kinds of objects that are found by FieldAccount.
 func Indexed() []client.Object {
-	return []client.Object{&v1alpha1.VirtualMachine{}, &v1alpha1.Vpc{}, &v1alpha1.CloudNativeService{}, &antreav1alpha2.ExternalEntity{}, &antreav1alpha1.ExternalNode{}}
+	return []client.Object{
+		&v1alpha1.VirtualMachine{}, &v1alpha1.Vpc{}, &v1alpha1.CloudNativeService{}, &v1alpha1.NetworkInterface{},
+		&antreav1alpha2.ExternalEntity{}, &antreav1alpha1.ExternalNode{},
+	}
 }
 
 // index makes a client find objects by FieldAccount.

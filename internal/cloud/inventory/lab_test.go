@@ -123,7 +123,7 @@ func newLabWith(t *testing.T, o sim.Options) *lab {
 		builder.WithIndex(o, FieldAccount, AccountOf)
 	}
 	l.api = builder.WithStatusSubresource(&v1alpha1.CloudProviderAccount{},
-		&v1alpha1.CloudEntitySelector{}, &v1alpha1.VirtualMachine{}, &v1alpha1.Vpc{}, &v1alpha1.CloudNativeService{}).
+		&v1alpha1.CloudEntitySelector{}, &v1alpha1.VirtualMachine{}, &v1alpha1.Vpc{}, &v1alpha1.CloudNativeService{}, &v1alpha1.NetworkInterface{}).
 		WithInterceptorFuncs(interceptor.Funcs{Create: func(
 			ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption,
 		) error {

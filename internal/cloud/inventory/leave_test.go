@@ -36,7 +36,7 @@ func TestGroupsAreLeftToWhoTells(t *testing.T) {
 	shown := func() []string {
 		t.Helper()
 		vm := get(l, &v1alpha1.VirtualMachine{}, "web", nic.Attachment.InstanceID)
-		i := slices.IndexFunc(vm.Status.NetworkInterfaces, func(n v1alpha1.NetworkInterface) bool { return n.Name == nic.ID })
+		i := slices.IndexFunc(vm.Status.NetworkInterfaces, func(n v1alpha1.AttachedInterface) bool { return n.Name == nic.ID })
 		return vm.Status.NetworkInterfaces[i].SecurityGroupIds
 	}
 	put := func(group string) {

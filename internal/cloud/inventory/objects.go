@@ -30,6 +30,7 @@ type syncer struct {
 	vms      map[types.NamespacedName]*v1alpha1.VirtualMachine
 	vpcs     map[types.NamespacedName]*v1alpha1.Vpc
 	natives  map[types.NamespacedName]*v1alpha1.CloudNativeService
+	ports    map[types.NamespacedName]*v1alpha1.NetworkInterface
 	entities map[types.NamespacedName]*antreav1alpha2.ExternalEntity
 	nodes    map[types.NamespacedName]*antreav1alpha1.ExternalNode
 
@@ -53,6 +54,7 @@ type syncer struct {
 func (s *syncer) reset() {
 	s.vms, s.vpcs = map[types.NamespacedName]*v1alpha1.VirtualMachine{}, map[types.NamespacedName]*v1alpha1.Vpc{}
 	s.natives = map[types.NamespacedName]*v1alpha1.CloudNativeService{}
+	s.ports = map[types.NamespacedName]*v1alpha1.NetworkInterface{}
 	s.entities = map[types.NamespacedName]*antreav1alpha2.ExternalEntity{}
 	s.nodes = map[types.NamespacedName]*antreav1alpha1.ExternalNode{}
 	s.taken = map[types.NamespacedName]string{}
@@ -65,7 +67,8 @@ func (s *syncer) list(ctx context.Context) error {
 	var entities antreav1alpha2.ExternalEntityList
 	var nodes antreav1alpha1.ExternalNodeList
 	var natives v1alpha1.CloudNativeServiceList
-	err := errors.Join(s.listOf(ctx, &vms), s.listOf(ctx, &natives), s.listOf(ctx, &entities), s.listOf(ctx, &nodes), s.listVpcs(ctx))
+	var ports v1alpha1.NetworkInterfaceList
+	err := errors.Join(s.listOf(ctx, &vms), s.listOf(ctx, &natives), s.listOf(ctx, &ports), s.listOf(ctx, &entities), s.listOf(ctx, &nodes), s.listVpcs(ctx))
 	if err != nil {
 		return err
 	}
@@ -74,6 +77,9 @@ func (s *syncer) list(ctx context.Context) error {
 	}
 	for i := range natives.Items {
 		pick(s, s.natives, &natives.Items[i])
+	}
+	for i := range ports.Items {
+		pick(s, s.ports, &ports.Items[i])
 	}
 	for i := range entities.Items {
 		pick(s, s.entities, &entities.Items[i])
@@ -161,6 +167,7 @@ func (s *syncer) sync(ctx context.Context, d desired, keep func(region, namespac
 	run(sortedKeys(d.nodes), func(k types.NamespacedName) error { return s.putNode(ctx, d.nodes[k], s.nodes[k]) })
 	run(sortedKeys(d.vpcs), func(k types.NamespacedName) error { return s.putVpc(ctx, d.vpcs[k], s.vpcs[k]) })
 	run(sortedKeys(d.natives), func(k types.NamespacedName) error { return s.putNative(ctx, d.natives[k], s.natives[k]) })
+	run(sortedKeys(d.ports), func(k types.NamespacedName) error { return s.putInterface(ctx, d.ports[k], s.ports[k]) })
 	run(sortedKeys(d.vms), func(k types.NamespacedName) error { return s.putVM(ctx, d.vms[k], s.vms[k]) })
 	run(sortedKeys(s.vms), func(k types.NamespacedName) error {
 		switch vm := s.vms[k]; {
@@ -178,6 +185,16 @@ func (s *syncer) sync(ctx context.Context, d desired, keep func(region, namespac
 			return nil
 		case keep(n.Status.Region, k.Namespace):
 			return s.markNativeStale(ctx, n)
+		default:
+			return s.remove(ctx, n)
+		}
+	})
+	run(sortedKeys(s.ports), func(k types.NamespacedName) error {
+		switch n := s.ports[k]; {
+		case d.ports[k] != nil:
+			return nil
+		case keep(n.Status.Region, k.Namespace):
+			return s.markInterfaceStale(ctx, n)
 		default:
 			return s.remove(ctx, n)
 		}

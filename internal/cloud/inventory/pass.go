@@ -234,13 +234,13 @@ func (p *pass) publish(ctx context.Context, s *syncer) (d desired, written, err 
 	var changed map[string]bool
 	partly := false
 	if p.quick && last != nil {
-		if changed, partly = last.changes(last.objects, inputs, v.snapshots); partly {
+		if changed, partly = last.changes(last.objects, inputs, v); partly {
 			err = s.fetch(ctx, v, changed, last.objects)
 		}
 	}
 	if !partly {
 		if err = s.list(ctx); err == nil {
-			changed, partly = last.changes(s.sum, inputs, v.snapshots)
+			changed, partly = last.changes(s.sum, inputs, v)
 		}
 	}
 	if err == nil && partly && len(changed) > 0 && s.contested(v, last, changed) {
@@ -264,7 +264,8 @@ func (p *pass) publish(ctx context.Context, s *syncer) (d desired, written, err 
 	switch {
 	case partly && len(changed) == 0:
 		d = desired{matched: last.matched, unheeded: last.unheeded, counts: last.counts, inNetwork: last.inNetwork, refs: last.refs, clashes: last.clashes,
-			serviceRefs: last.serviceRefs, services: last.services, matchedServices: last.matchedServices}
+			serviceRefs: last.serviceRefs, services: last.services, matchedServices: last.matchedServices,
+			interfaces: last.interfaces, matchedInterfaces: last.matchedInterfaces}
 		last.snapshots = v.snapshots
 		p.tellRefs(d)
 		return d, nil, nil
@@ -285,12 +286,14 @@ func (p *pass) publish(ctx context.Context, s *syncer) (d desired, written, err 
 	if written == nil && !s.again && !s.left && !s.later && len(s.taken) == 0 {
 		p.account.basis = &basis{objects: s.sum, inputs: inputs, snapshots: v.snapshots, refs: d.refs, matched: d.matched,
 			unheeded: d.unheeded, counts: d.counts, inNetwork: d.inNetwork, clashes: d.clashes, ends: p.ends,
-			serviceRefs: d.serviceRefs, services: d.services, matchedServices: d.matchedServices}
+			serviceRefs: d.serviceRefs, services: d.services, matchedServices: d.matchedServices,
+			interfaces: d.interfaces, matchedInterfaces: d.matchedInterfaces}
 	}
 	return d, written, nil
 }
 
-// keepRefs adds the entities that are kept although nothing shows their VMs and services.
+// keepRefs adds the entities that are kept although nothing shows their VMs, services and
+// interfaces.
 func (s *syncer) keepRefs(d desired, keep func(region, namespace string) bool) {
 	for key, vm := range s.vms {
 		if d.vms[key] == nil && keep(vm.Status.Region, key.Namespace) && vm.Status.CloudId != "" {
@@ -301,6 +304,12 @@ func (s *syncer) keepRefs(d desired, keep func(region, namespace string) bool) {
 	for key, n := range s.natives {
 		if d.natives[key] == nil && keep(n.Status.Region, key.Namespace) && n.Status.CloudId != "" {
 			entity := types.NamespacedName{Namespace: key.Namespace, Name: v1alpha1.ServiceEntityNamePrefix + key.Name}
+			d.serviceRefs[entity] = ServiceRef{n.Status.CloudId, n.Status.Region, n.Status.Mode, n.Status.ModeReason}
+		}
+	}
+	for key, n := range s.ports {
+		if d.ports[key] == nil && keep(n.Status.Region, key.Namespace) && n.Status.CloudId != "" {
+			entity := types.NamespacedName{Namespace: key.Namespace, Name: v1alpha1.InterfaceEntityNamePrefix + key.Name}
 			d.serviceRefs[entity] = ServiceRef{n.Status.CloudId, n.Status.Region, n.Status.Mode, n.Status.ModeReason}
 		}
 	}

@@ -32,8 +32,8 @@ type Previewed struct {
 	Entities []*antreav1alpha2.ExternalEntity
 	// Refs maps their names to the VMs that they stand for, as Inventory.Entities does.
 	Refs map[types.NamespacedName]VMRef
-	// Services maps the others to the native services that they stand for, as Inventory.Services
-	// does.
+	// Services maps the others to the native services and interfaces that they stand for, as
+	// Inventory.Services does.
 	Services map[types.NamespacedName]ServiceRef
 	// Selecting are the namespaces with a selector that the account lets select. Elsewhere nothing
 	// is imported, and nothing is kept.
@@ -166,6 +166,13 @@ func Unmatched(s *v1alpha1.CloudEntitySelector, snapshots []*cloud.Snapshot) []s
 			return slices.ContainsFunc(snap.Services, func(x cloud.Service) bool { return selectService(e, &x, networks[x.NetworkID]) })
 		}) {
 			out = append(out, fmt.Sprintf("spec.nativeSelector[%d] selects no native service", i))
+		}
+	}
+	for i, e := range s.Spec.InterfaceSelector {
+		if !slices.ContainsFunc(snapshots, func(snap *cloud.Snapshot) bool {
+			return slices.ContainsFunc(snap.Interfaces, func(n cloud.Interface) bool { return selectInterface(e, &n, networks[n.NetworkID]) != notSelected })
+		}) {
+			out = append(out, fmt.Sprintf("spec.interfaceSelector[%d] selects no network interface", i))
 		}
 	}
 	return out

@@ -76,7 +76,7 @@ func (l *lab) compare(r world.RegionState, i world.Instance) {
 			continue
 		}
 		nics++
-		at := slices.IndexFunc(vm.NetworkInterfaces, func(x v1alpha1.NetworkInterface) bool { return x.Name == n.ID })
+		at := slices.IndexFunc(vm.NetworkInterfaces, func(x v1alpha1.AttachedInterface) bool { return x.Name == n.ID })
 		if at < 0 {
 			l.Errorf("%s: no interface %s", i.ID, n.ID)
 			continue

@@ -96,7 +96,7 @@ func checkSelector(s *v1alpha1.CloudEntitySelector) string {
 			}
 		}
 	}
-	return checkNative(s)
+	return cmp.Or(checkNative(s), checkInterfaces(s))
 }
 
 // choice is what the selectors of one namespace decide about one VM.
@@ -164,6 +164,11 @@ func networksOf(selectors []v1alpha1.CloudEntitySelector) ([]cloud.NetworkMatch,
 			}
 		}
 		for _, e := range selectors[i].Spec.NativeSelector {
+			if !add(e.VpcMatch) {
+				return nil, false
+			}
+		}
+		for _, e := range selectors[i].Spec.InterfaceSelector {
 			if !add(e.VpcMatch) {
 				return nil, false
 			}

@@ -18,7 +18,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 )
 
-// ServiceRef names a native service of an account.
+// ServiceRef names a native service of an account, or an interface that is an entity of its own.
 type ServiceRef struct {
 	ID     string
 	Region string
@@ -353,7 +353,8 @@ func keptService(st *v1alpha1.CloudNativeServiceStatus, snap *cloud.Snapshot) (c
 	return out, len(out.Interfaces) > 0
 }
 
-// Services returns the native service of every ExternalEntity of the account that stands for one.
+// Services returns the native service or interface of every ExternalEntity of the account that
+// stands for one.
 // The map must not be changed.
 func (i *Inventory) Services(key string) map[types.NamespacedName]ServiceRef {
 	a := i.lookup(key)

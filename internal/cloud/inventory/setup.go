@@ -56,6 +56,7 @@ func (i *Inventory) SetupWithManager(ctx context.Context, mgr manager.Manager) e
 		Watches(&v1alpha1.VirtualMachine{}, marked, changed).
 		Watches(&v1alpha1.Vpc{}, marked, changed).
 		Watches(&v1alpha1.CloudNativeService{}, marked, changed).
+		Watches(&v1alpha1.NetworkInterface{}, marked, changed).
 		Watches(&antreav1alpha2.ExternalEntity{}, marked, changed).
 		Watches(&antreav1alpha1.ExternalNode{}, marked, changed).
 		WatchesRawSource(source.Func(func(_ context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {

@@ -73,14 +73,16 @@ func (p *pass) report(ctx context.Context, d desired, s *syncer, written error) 
 	}
 	errs := []error{p.reportAccount(ctx, regions, []verdict{ready, credentials, reachable})}
 	if !p.deleting() {
-		total, services := 0, 0
+		total, services, interfaces := 0, 0, 0
 		for _, snap := range p.account.snapshots() {
 			total += len(snap.VMs)
 			services += d.services[snap.Region]
+			interfaces += d.interfaces[snap.Region]
 		}
 		_, shows := p.account.whole.(cloud.ServiceShower)
 		for n := range p.selectors {
 			v := p.judgeSelector(&p.selectors[n], selectorFacts{matched: d.matched[n], all: total, matchedServices: d.matchedServices[n], allServices: services,
+				matchedInterfaces: d.matchedInterfaces[n], allInterfaces: interfaces,
 				noServices: p.problem == nil && !shows, account: ready, read: p.anyRead(), taken: untold(s.taken, d.clashes)})
 			v.deletion = deletionPolicyOf(p.cpa)
 			v.heeded = unheeded(p.key(), p.cpa.Spec.ReleaseNamespaces, &p.selectors[n], d.unheeded[n], p.opts.Now())
@@ -336,6 +338,9 @@ type selectorFacts struct {
 	matchedServices int32
 	allServices     int
 	noServices      bool
+	// matchedInterfaces and allInterfaces count network interfaces.
+	matchedInterfaces int32
+	allInterfaces     int
 	// account is the verdict on the account, read whether any of its regions was ever read.
 	account verdict
 	read    bool
@@ -350,6 +355,8 @@ type selectorVerdict struct {
 	count  *int32
 	// services is what count is, of native services.
 	services *int32
+	// interfaces is what count is, of network interfaces.
+	interfaces *int32
 	// deletion is the policy of the account; empty if there is none.
 	deletion v1alpha1.DeletionPolicy
 	// orphaned: there is no account, and nobody else says any more what becomes of its VMs.
@@ -364,6 +371,9 @@ func (p *pass) judgeSelector(s *v1alpha1.CloudEntitySelector, f selectorFacts) s
 		v.matched = f.found(s, account)
 		if len(s.Spec.NativeSelector) > 0 {
 			v.services = &f.matchedServices
+		}
+		if len(s.Spec.InterfaceSelector) > 0 {
+			v.interfaces = &f.matchedInterfaces
 		}
 	}
 	invalid := checkSelector(s)
@@ -389,7 +399,7 @@ func (p *pass) judgeSelector(s *v1alpha1.CloudEntitySelector, f selectorFacts) s
 // found says how much a selector selects of what it asks for.
 func (f selectorFacts) found(s *v1alpha1.CloudEntitySelector, account string) verdict {
 	var some, none []string
-	if len(s.Spec.VMSelector) > 0 || len(s.Spec.NativeSelector) == 0 {
+	if len(s.Spec.VMSelector) > 0 || len(s.Spec.NativeSelector)+len(s.Spec.InterfaceSelector) == 0 {
 		some = append(some, fmt.Sprintf("%d of the %d virtual machines", f.matched, f.all))
 		none = append(none, fmt.Sprintf("none of the %d virtual machines", f.all))
 	}
@@ -397,7 +407,11 @@ func (f selectorFacts) found(s *v1alpha1.CloudEntitySelector, account string) ve
 		some = append(some, fmt.Sprintf("%d of the %d native services", f.matchedServices, f.allServices))
 		none = append(none, fmt.Sprintf("none of the %d native services", f.allServices))
 	}
-	if f.matched == 0 && f.matchedServices == 0 {
+	if len(s.Spec.InterfaceSelector) > 0 {
+		some = append(some, fmt.Sprintf("%d of the %d network interfaces", f.matchedInterfaces, f.allInterfaces))
+		none = append(none, fmt.Sprintf("none of the %d network interfaces", f.allInterfaces))
+	}
+	if f.matched == 0 && f.matchedServices == 0 && f.matchedInterfaces == 0 {
 		return no(v1alpha1.ReasonNoMatch, fmt.Sprintf("selects %s of account %s", strings.Join(none, " and "), account))
 	}
 	return ok(fmt.Sprintf("%s of account %s", strings.Join(some, " and "), account))
@@ -423,6 +437,7 @@ func (i *Inventory) reportSelector(
 	ctx context.Context, s *v1alpha1.CloudEntitySelector, v selectorVerdict, told map[subject]string,
 ) error {
 	live := s.DeepCopy()
+	live.Status.MatchedInterfaces = v.interfaces
 	live.Status.MatchedVMs, live.Status.MatchedServices, live.Status.Error, live.Status.DeletionPolicy = v.count, v.services, "", v.deletion
 	if v.deletion == "" {
 		live.Status.GuardedVMs = nil // nobody counts any more

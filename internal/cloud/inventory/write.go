@@ -152,8 +152,8 @@ func (s *syncer) leaveGroups(status, shown *v1alpha1.VirtualMachineStatus) {
 }
 
 // sameButGroups reports whether two VMs have the same interfaces, whichever groups these hold.
-func sameButGroups(a, b []v1alpha1.NetworkInterface) bool {
-	return slices.EqualFunc(a, b, func(x, y v1alpha1.NetworkInterface) bool {
+func sameButGroups(a, b []v1alpha1.AttachedInterface) bool {
+	return slices.EqualFunc(a, b, func(x, y v1alpha1.AttachedInterface) bool {
 		x.SecurityGroupIds, x.FormerSecurityGroupIds = y.SecurityGroupIds, y.FormerSecurityGroupIds
 		return equality.Semantic.DeepEqual(x, y)
 	})

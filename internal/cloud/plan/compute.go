@@ -24,10 +24,7 @@ func Compute(in Input, lower target.Lowerer) (out *Result) {
 			panic(r)
 		}
 	}()
-	in.Regions = slices.Clone(in.Regions)
-	for i := range in.Regions {
-		in.Regions[i].Snapshot = in.Regions[i].Snapshot.Joined()
-	}
+	in.Regions = Apart(in.Regions, in.Entities, in.Services)
 	in.recall, in.effort = intent.NewRecall(), &intent.Effort{}
 	if in.ClusterID == "" {
 		out = &Result{Plan: Plan{Account: in.Account}, Refusals: []report.Refusal{{Why: intent.Why(intent.NoClusterID)}}}
@@ -38,6 +35,33 @@ func Compute(in Input, lower target.Lowerer) (out *Result) {
 		out = in.undecided(lower)
 	}
 	out.say()
+	return out
+}
+
+// Apart returns the regions as they are planned: services whose groups can be set are machines, and
+// so are interfaces that are entities of their own. Entities name the VMs that are selected, to
+// which their interfaces belong.
+func Apart(regions []Region, entities, services map[EntityRef]VMRef) []Region {
+	vms, named := map[VMRef]bool{}, map[VMRef]bool{}
+	for _, ref := range services {
+		named[ref] = true
+	}
+	if len(named) > 0 {
+		for _, ref := range entities {
+			vms[ref] = true
+		}
+	}
+	out := slices.Clone(regions)
+	for i, r := range out {
+		snap := r.Snapshot.Joined()
+		if len(named) > 0 {
+			in := func(set map[VMRef]bool) func(string) bool {
+				return func(id string) bool { return set[VMRef{Region: snap.Region, ID: id}] }
+			}
+			snap = snap.Apart(in(named), in(vms))
+		}
+		out[i].Snapshot = snap
+	}
 	return out
 }
 

@@ -31,9 +31,11 @@ func (s *regional) unmarked(network string) bool {
 	return s.plan.in.Unmarked[intent.NetworkKey{Region: s.Snap.Region, ID: network}]
 }
 
-// mark is the key of the tag of networks that identifies the policies of the account that are in
+func (s *regional) mark() string { return Mark(s.In.Account) }
+
+// Mark is the key of the tag of networks that identifies the policies of an account that are in
 // force there.
-func (s *regional) mark() string { return cloud.TagRevision + "." + intent.Shortened(s.In.Account) }
+func Mark(account string) string { return cloud.TagRevision + "." + intent.Shortened(account) }
 
 // goal is the region as it shall be.
 func (s *regional) goal(revision string) *cloud.Snapshot {

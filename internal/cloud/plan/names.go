@@ -74,7 +74,7 @@ type (
 	Obstruction = report.Obstruction
 	// PolicyStatus is the state of one policy in the account.
 	PolicyStatus = report.PolicyStatus
-	// UnguardedService is a native service on which a policy is refused.
+	// UnguardedService is a native service or interface on which a policy is refused.
 	UnguardedService = report.UnguardedService
 	// FailedVM is a VM on which a policy is refused.
 	FailedVM = report.FailedVM
@@ -104,6 +104,9 @@ const (
 	Released   = intent.Released
 	BreakGlass = intent.BreakGlass
 )
+
+// InterfaceUnguarded is the reason for a policy on an interface that it cannot apply to.
+const InterfaceUnguarded = intent.InterfaceUnguarded
 
 // The states of an interface.
 const (

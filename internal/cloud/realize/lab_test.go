@@ -178,6 +178,8 @@ type labConfig struct {
 	// served is set, the provider shows all.
 	services []string
 	served   bool
+	// apart are VMs that nobody selects, whose interfaces somebody selects in their place.
+	apart []string
 	// book, if set, is the record of the cluster's instances; every start is that of another one
 	// then.
 	book *notebook
@@ -259,6 +261,16 @@ func newLab(t *testing.T, cfg labConfig) *lab {
 	for _, vm := range cfg.stay {
 		delete(l.accounts.account.Entities, plan.EntityRef{Namespace: labNamespace, Name: vm})
 		l.engine.DeleteEntity(entityRef(vm))
+	}
+	for _, name := range cfg.apart {
+		ref, vm := plan.EntityRef{Namespace: labNamespace, Name: name}, l.vms[name]
+		delete(l.accounts.account.Entities, ref)
+		vm.id = vm.nic
+		l.vms[name] = vm
+		if l.accounts.account.Services == nil {
+			l.accounts.account.Services = map[plan.EntityRef]plan.VMRef{}
+		}
+		l.accounts.account.Services[ref] = plan.VMRef{Region: vm.region, ID: vm.nic}
 	}
 	l.native = map[probe][2]bool{}
 	for _, p := range l.probes {
@@ -452,11 +464,14 @@ func (l *lab) unsettled() string {
 		}
 	}
 	for _, region := range sortedKeys(acct.Snapshots) {
+		if id := behind(acct.Snapshots[region]); id != "" {
+			return "written to and not read since: " + id
+		}
 		limits, err := acct.Provider.Limits(l.Context(), acct.Snapshots[region].Scope)
 		if err != nil {
 			return err.Error()
 		}
-		in.Regions = append(in.Regions, plan.Region{Snapshot: acct.Snapshots[region], Limits: limits})
+		in.Regions = append(in.Regions, plan.Region{Snapshot: acct.Snapshots[region].Joined(), Limits: limits})
 	}
 	if res := plan.Compute(in, l.options.Lowerer); !res.Plan.Empty() {
 		return "the snapshots are not as planned:\n" + printed(res.Plan)

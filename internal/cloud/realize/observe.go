@@ -87,6 +87,23 @@ func (w *worker) reread(ctx context.Context, acct Account, known observation) (o
 	return out, errors.Join(errs...) == nil
 }
 
+// whole reports whether everything is known that has to be. If not, another reading is needed, and
+// nobody else may be about to make one.
+func (o observation) whole() bool {
+	return len(o.unread) == 0 && !slices.ContainsFunc(o.read, func(s *cloud.Snapshot) bool { return behind(s) != "" })
+}
+
+// behind is a service that we have written to and that could not be read since, so that it is left
+// as it is whatever is wanted; empty if there is none.
+func behind(s *cloud.Snapshot) string {
+	for i := range s.Services {
+		if s.Services[i].Behind {
+			return s.Services[i].ID
+		}
+	}
+	return ""
+}
+
 func (o observation) snapshots() []*cloud.Snapshot {
 	var out []*cloud.Snapshot
 	for _, r := range o.regions {

@@ -10,8 +10,8 @@ import (
 
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
-	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
+	"github.com/nephele-io/nephele/internal/cloud/plan/render"
 )
 
 // writePolicies posts the statuses of all policies of a report.
@@ -81,7 +81,7 @@ func nodeStatus(r Report, p plan.PolicyStatus, modes map[plan.VMRef]plan.Mode, w
 		why = append(why, failureText(r.Err))
 	}
 	if len(p.Unguarded) > 0 {
-		why = append(why, fmt.Sprintf("not enforced on %s: %s", cloud.Counted(len(p.Unguarded), "native service"), p.Unguarded[0].Message))
+		why = append(why, render.Unguarded(p.Unguarded))
 	}
 	node.RealizationFailure, node.Message = len(why) > 0, strings.Join(why, "; ")
 	return node, true

@@ -112,7 +112,7 @@ func TestGroupsWithTheReport(t *testing.T) {
 	at := metav1.NewTime(time.Now().Truncate(time.Second))
 	vm := d.vm()
 	vm.Status.Region, vm.Status.LastSeen = home, &at
-	vm.Status.NetworkInterfaces = []cloudv1.NetworkInterface{{Name: "eni-1", SecurityGroupIds: []string{"sg-own"}}}
+	vm.Status.NetworkInterfaces = []cloudv1.AttachedInterface{{Name: "eni-1", SecurityGroupIds: []string{"sg-own"}}}
 	if err := d.client.Status().Update(t.Context(), &vm); err != nil {
 		t.Fatal(err)
 	}

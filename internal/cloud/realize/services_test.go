@@ -43,9 +43,16 @@ func (l *lab) findServices(selected []string) {
 	if err != nil {
 		l.Fatal(err)
 	}
-	for _, s := range l.region(home).Services().List(native.Kinds()...) {
-		display := cmp.Or(s.Tags["Name"], s.Display())
-		for i, id := range s.NICs() {
+	all := l.region(home).Services().List(native.Kinds()...)
+	for _, s := range all {
+		display, ids := cmp.Or(s.Tags["Name"], s.Display()), s.NICs()
+		for _, m := range native.MembersOf(s.Ref(), all) {
+			ids = append(ids, m.NICs()...)
+		}
+		if s.Parent != "" {
+			continue // it is its cluster that is guarded
+		}
+		for i, id := range ids {
 			at := slices.IndexFunc(nics, func(n world.NetworkInterface) bool { return n.ID == id })
 			vm := labVM{nic: id, id: s.ARN(), region: home, addr: nics[at].PrimaryIP().Addr, labels: map[string]string{"role": display}}
 			name := display
@@ -116,35 +123,37 @@ func frontDrops() policy.Policy {
 }
 
 func noServicePolicies(l *lab) {
-	for _, name := range []string{"web-in", "on-orders", "on-queue", "on-audit", "front-drops"} {
+	for _, name := range []string{"web-in", "on-orders", "on-queue", "on-audit", "on-sales", "front-drops"} {
 		l.engine.DeletePolicy("uid-" + name)
 	}
 }
 
 // servedStories are lives of native services under policies.
 func servedStories() []story {
-	all := []string{"front", "orders", "audit", "queue"}
+	all := []string{"front", "orders", "audit", "sales", "queue"}
 	return []story{
 		{"services guarded", labConfig{services: all}, []event{
 			{name: "guarded", do: func(l *lab) {
 				l.engine.PutPolicy(onService("on-orders", 1, 5432, from("web"), "orders"))
 				l.engine.PutPolicy(onService("on-queue", 1, 443, from("web", "ops"), "queue"))
+				l.engine.PutPolicy(onService("on-sales", 1, 5432, from("web"), "sales"))
 				l.engine.PutPolicy(frontDrops())
 			}},
 			{name: "their peers guarded as well", do: func(l *lab) { l.engine.PutPolicy(webIn()) }},
 			{name: "edited, and one more", do: func(l *lab) {
 				l.engine.PutPolicy(onService("on-orders", 2, 5432, from("web", "queue"), "orders"))
 				l.engine.PutPolicy(onService("on-audit", 1, 5432, from("ops"), "audit", "orders"))
+				l.engine.PutPolicy(onService("on-sales", 2, 5432, from("ops"), "sales"))
 				l.relabel("ops-1", "web")
 			}},
 			{name: "all out", do: noServicePolicies},
 		}},
 		{"service modes", labConfig{services: all}, []event{
 			{name: "guarded", do: func(l *lab) {
-				l.engine.PutPolicy(onService("on-orders", 1, 5432, from("web"), "orders"))
+				l.engine.PutPolicy(onService("on-orders", 1, 5432, from("web"), "orders", "sales"))
 				l.engine.PutPolicy(frontDrops())
 			}},
-			{name: "one released, one by breaking the glass", modes: map[string]plan.Mode{"orders": plan.Released, "front": plan.BreakGlass}},
+			{name: "some released, one by breaking the glass", modes: map[string]plan.Mode{"orders": plan.Released, "sales": plan.Released, "front": plan.BreakGlass}},
 			{name: "enforced again", modes: map[string]plan.Mode{}},
 			{name: "the account deleted", release: true},
 		}},
@@ -223,26 +232,26 @@ func TestServiceReplacesTwins(t *testing.T) {
 // its owner has put off to the next maintenance window, which may be a restart.
 func TestDatabaseKeepsWhatIsPutOff(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, labConfig{services: []string{"orders"}})
-	l.engine.PutPolicy(onService("on-orders", 1, 5432, from("web"), "orders"))
+	l := newLab(t, labConfig{services: []string{"orders", "sales"}})
+	l.engine.PutPolicy(onService("on-orders", 1, 5432, from("web"), "orders", "sales"))
 	l.publish()
 	l.start()
 	l.settle()
 	l.as(l.wanted())
-	edits := 0
+	edits := map[string]int{}
 	for _, c := range l.server.Journal().Calls(0) {
-		if c.Action != "ModifyDBInstance" {
+		if !strings.HasPrefix(c.Action, "ModifyDB") {
 			continue
 		}
-		edits++
+		edits[c.Action]++
 		for name := range c.Params {
-			if name != "DBInstanceIdentifier" && !strings.HasPrefix(name, "VpcSecurityGroupIds.") {
+			if name != "DBInstanceIdentifier" && name != "DBClusterIdentifier" && !strings.HasPrefix(name, "VpcSecurityGroupIds.") {
 				t.Errorf("it sets %s", name)
 			}
 		}
 	}
-	if edits == 0 {
-		t.Error("its groups were not set")
+	if edits["ModifyDBInstance"] == 0 || edits["ModifyDBCluster"] == 0 {
+		t.Errorf("the groups were not set: %v", edits)
 	}
 }
 
@@ -293,6 +302,85 @@ func TestServiceForged(t *testing.T) {
 	l.publish()
 	l.settle()
 	if d := gocmp.Diff(before, l.holdings()); d != "" {
+		t.Errorf("not given back as it was:\n%s", d)
+	}
+}
+
+// TestServiceIsReadAgain: a database that was written to and cannot be read after that is left
+// alone for as long, and no longer: nobody else has to read the account for it to be guarded again.
+func TestServiceIsReadAgain(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, labConfig{services: []string{"front", "orders"}})
+	l.engine.PutPolicy(onService("on-orders", 1, 5432, from("web"), "orders"))
+	l.engine.PutPolicy(frontDrops())
+	l.publish()
+	l.start()
+	l.settle()
+	l.as(l.wanted())
+	l.fault(ec2.Fault{Action: "DescribeDBInstances", Code: "Unavailable", Status: 503, Times: 4}) // the first one is before it is written to
+	l.turn(map[string]plan.Mode{"orders": plan.Released})
+	l.until("the database has its own group", func() bool {
+		return slices.Equal(l.holdings().NICs[l.vms["orders"].nic], []string{l.groupNamed("orders")})
+	})
+	l.turn(map[string]plan.Mode{})
+	l.until("it is guarded again", func() bool { return compare(l.actual(), l.wanted()) == "" })
+	l.settle()
+	l.as(l.wanted())
+}
+
+// TestFailoverLeavesNoGap: a database that fails over comes back with another interface and another
+// address. The interface holds our groups at once, so nothing opens, and after one event the policy
+// names the new address as well.
+func TestFailoverLeavesNoGap(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, labConfig{services: []string{"front", "orders", "audit"}})
+	before := l.holdings()
+	out := clusterPolicy("web-out", 1, 6)
+	out.AppliedTo = applied("web")
+	out.Egress = []policy.Rule{{Action: policy.Allow, Peers: from("audit"), Ports: ports(5432)}}
+	l.engine.PutPolicy(out)
+	l.engine.PutPolicy(onService("on-audit", 1, 5432, from("web"), "audit"))
+	l.publish()
+	l.start()
+	l.settle()
+	l.as(l.wanted())
+	held := l.holdings().NICs[l.vms["audit"].nic]
+	was := l.vms["audit"]
+	after, err := l.region(home).Services().Failover(native.Ref{Kind: native.Database, Name: "audit"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	nics, err := l.region(home).NetworkInterfaces()
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := was
+	now.nic = after.NICs()[0]
+	now.addr = nics[slices.IndexFunc(nics, func(n world.NetworkInterface) bool { return n.ID == now.nic })].PrimaryIP().Addr
+	l.vms["audit"] = now
+	if got := l.holdings().NICs[now.nic]; now.nic == was.nic || now.addr == was.addr || len(held) == 0 || !slices.Equal(got, held) {
+		t.Fatalf("the interface %s at %s holds %v; %s at %s held %v", now.nic, now.addr, got, was.nic, was.addr, held)
+	}
+	l.putService("audit")
+	news := l.engine.Commit()
+	want := l.wanted()
+	for p, open := range l.actual() {
+		if open && !want[p] {
+			t.Errorf("opened by the failover: %s", p)
+		}
+	}
+	l.publishDelta(news)
+	l.accounts.Trigger(labAccount) // the event
+	l.settle()
+	l.as(l.wanted())
+	l.engine.DeletePolicy("uid-web-out")
+	noServicePolicies(l)
+	l.publish()
+	l.settle()
+	left := l.holdings()
+	before.NICs[now.nic] = before.NICs[was.nic]
+	delete(before.NICs, was.nic)
+	if d := gocmp.Diff(before, left); d != "" {
 		t.Errorf("not given back as it was:\n%s", d)
 	}
 }

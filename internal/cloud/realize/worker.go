@@ -327,7 +327,7 @@ func (w *worker) round(ctx context.Context) (_ bool, failed error) {
 		w.complete(ctx, t, res, seen)
 		if res.Plan.Empty() {
 			done, err := w.done(ctx, t, res, seen.snapshots())
-			return done && len(seen.unread) == 0, err
+			return done && seen.whole(), err
 		}
 		if n == 0 && t.acct.MaxPerWave > 0 {
 			allowed += len(res.Plan.Steps) // every wave has a step
@@ -335,7 +335,7 @@ func (w *worker) round(ctx context.Context) (_ bool, failed error) {
 		permitted, why := w.presence.permitted(res.Plan, seen)
 		if len(permitted.Steps) == 0 {
 			w.publish(ctx, t.acct, res, why) // the presence wakes us
-			return len(seen.unread) == 0, nil
+			return seen.whole(), nil
 		}
 		seen.touched, last = w.realize(ctx, t, res, permitted, seen)
 		switch {
@@ -437,7 +437,7 @@ func (w *worker) done(ctx context.Context, t task, res *plan.Result, on []*cloud
 	return true, nil
 }
 
-// leftover says which group of ours is still there and why it stays, as far as the planner tells.
+// leftover says what of ours is still there and why it stays, as far as that is known.
 func (w *worker) leftover(on []*cloud.Snapshot, res *plan.Result) error {
 	var ids []string
 	why := ""
@@ -457,10 +457,23 @@ func (w *worker) leftover(on []*cloud.Snapshot, res *plan.Result) error {
 	}
 	refused := w.blocks.all()
 	for _, s := range on {
+		if id := behind(s); id != "" {
+			ids, why = append(ids, s.Region+"/"+id), ": what it remembers was changed, and it cannot be read since"
+		}
 		for i := range s.Interfaces {
 			n := &s.Interfaces[i]
 			if _, is := refused[plan.InterfaceKey{Region: s.Region, ID: n.ID}]; is && plan.Former(n) != nil {
 				ids = append(ids, s.Region+"/"+n.ID)
+			}
+		}
+	}
+	unmarkable := w.unmarkable.all()
+	for _, s := range on {
+		for i := range s.Networks {
+			n := &s.Networks[i]
+			_, marked := n.Tags[plan.Mark(w.key)]
+			if words, refused := unmarkable[plan.InterfaceKey{Region: s.Region, ID: n.ID}]; marked && refused {
+				ids, why = append(ids, s.Region+"/"+n.ID), ": the cloud refuses to remove its tag "+plan.Mark(w.key)+": "+words
 			}
 		}
 	}
@@ -493,7 +506,7 @@ func (w *worker) planOnLatest(ctx context.Context, t task) (*plan.Result, bool) 
 	for _, name := range sortedKeys(t.acct.Snapshots) {
 		snap := t.acct.Snapshots[name].Joined()
 		limits, err := t.acct.Provider.Limits(ctx, snap.Scope)
-		if err != nil || t.acct.Pending[name] {
+		if err != nil || t.acct.Pending[name] || behind(snap) != "" {
 			return nil, false
 		}
 		regions = append(regions, plan.Region{Snapshot: snap, Limits: limits})
@@ -504,7 +517,7 @@ func (w *worker) planOnLatest(ctx context.Context, t task) (*plan.Result, bool) 
 
 // compute plans, and notes what the result says. It stops when the context ends.
 func (w *worker) compute(ctx context.Context, t task, regions []plan.Region) *plan.Result {
-	regions = w.remembering(regions, t.seal)
+	regions = w.remembering(plan.Apart(regions, t.acct.Entities, t.acct.Services), t.seal)
 	in := w.input(t, regions)
 	in.Agents = w.handOver(t)
 	in.Stop = func() bool { return ctx.Err() != nil }

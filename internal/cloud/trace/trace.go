@@ -192,6 +192,8 @@ func (c *Cloud) At(a netip.Addr, network string) Point {
 			case slices.Contains(n.PublicIPs, a):
 				if own := private(n, a); own.IsValid() {
 					public = add(public, r.point(n, own, a))
+				} else if n.Managed { // the front end of a balancer, which has no other address
+					public = add(public, r.point(n, a, a))
 				}
 			}
 		}

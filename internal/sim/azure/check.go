@@ -150,6 +150,15 @@ func (c *Cloud) checkNIC(w Write, prev, next *Resource, n *nic) error {
 				return bad("PublicIPAddressInUse", "Resource %s is referencing public IP address %s that is already allocated to resource %s.", at, p.ID, user)
 			}
 		}
+		for _, pool := range x.pools {
+			id, ok := ParseID(pool)
+			if !ok || len(id.Types) != 2 {
+				return missingReference(pool, at.String())
+			}
+			if err := w.By.link(action(id.Parent(), "backendAddressPools/join/action"), next.ID, pool); err != nil {
+				return err
+			}
+		}
 		if err := c.checkAddress(next, x, where); err != nil {
 			return err
 		}

@@ -2,6 +2,7 @@ package azure
 
 import (
 	"net/netip"
+	"slices"
 	"strings"
 )
 
@@ -19,6 +20,8 @@ const (
 	typeSet      = "microsoft.compute/virtualmachinescalesets"
 	typeInstance = "microsoft.compute/virtualmachinescalesets/virtualmachines"
 	typeEndpoint = "microsoft.network/privateendpoints"
+	typeBalancer = "microsoft.network/loadbalancers"
+	typeGateway  = "microsoft.network/applicationgateways"
 	typeSetNIC   = "microsoft.compute/virtualmachinescalesets/virtualmachines/networkinterfaces"
 )
 
@@ -56,6 +59,7 @@ type configuration struct {
 	subnet  string     // key
 	public  string     // key of the public address; empty if there is none
 	asgs    []string   // keys
+	pools   []string   // keys of backend pools of load balancers and application gateways
 	v6      bool
 }
 
@@ -195,6 +199,8 @@ func parseNIC(id ID, properties map[string]any) (*nic, error) {
 				Subnet  *reference  `json:"subnet"`
 				Public  *reference  `json:"publicIPAddress"`
 				ASGs    []reference `json:"applicationSecurityGroups"`
+				Pools   []reference `json:"loadBalancerBackendAddressPools"`
+				Gateway []reference `json:"applicationGatewayBackendAddressPools"`
 			} `json:"properties"`
 		} `json:"ipConfigurations"`
 	}
@@ -231,6 +237,9 @@ func parseNIC(id ID, properties map[string]any) (*nic, error) {
 		for i := range p.ASGs {
 			x.asgs = append(x.asgs, p.ASGs[i].key())
 		}
+		for _, pool := range slices.Concat(p.Pools, p.Gateway) {
+			x.pools = append(x.pools, pool.key())
+		}
 		out.configurations = append(out.configurations, x)
 	}
 	return out, nil
@@ -263,6 +272,10 @@ func parse(id ID, properties map[string]any) (any, error) {
 		return parseNIC(id, properties)
 	case typeVM, typeInstance:
 		return parseMachine(properties)
+	case typeBalancer:
+		return parseBalancer(properties)
+	case typeGateway:
+		return parseGateway(properties)
 	}
 	return nil, nil
 }

@@ -47,7 +47,7 @@ func TestPersonas(t *testing.T) {
 		}
 		return out
 	}
-	readAll := slices.Concat(read(cloud, "cloudprovideraccounts", "cloudentityselectors", "virtualmachines", "vpcs", "cloudnativeservices"),
+	readAll := slices.Concat(read(cloud, "cloudprovideraccounts", "cloudentityselectors", "virtualmachines", "vpcs", "cloudnativeservices", "networkinterfaces"),
 		read(antrea, "networkpolicies", "groups", "externalentities", "externalnodes"), read("nephele.io", "policyrevisions"))
 	policies := slices.Concat(verbs(antrea, "networkpolicies", write...), verbs(antrea, "groups", write...))
 	accounts := verbs(cloud, "cloudprovideraccounts", append(slices.Clone(write), "use")...)
@@ -60,6 +60,8 @@ func TestPersonas(t *testing.T) {
 		verbs(cloud, "vpcs", write...),
 		verbs(cloud, "cloudnativeservices", write...),
 		verbs(cloud, "cloudnativeservices/status", "update", "patch"),
+		verbs(cloud, "networkinterfaces", write...),
+		verbs(cloud, "networkinterfaces/status", "update", "patch"),
 		verbs(antrea, "externalentities", write...),
 		verbs(antrea, "externalnodes", write...),
 		verbs(antrea, "tiers", append(slices.Clone(write), "use")...),

@@ -43,6 +43,9 @@ type Pins struct {
 	// groups. Without it, or a part of it, they are known by their interfaces only, or are peers of
 	// policies only.
 	Services bool
+	// OnlyServices leaves out everything else, so that these rights are a policy of their own: all
+	// in one may be longer than AWS takes.
+	OnlyServices bool
 }
 
 var (
@@ -143,15 +146,18 @@ func (c conditions) with(operator, key string, v ...string) conditions {
 
 // Document returns the policy as JSON. p.Check must have found nothing wrong.
 func Document(p Pins) ([]byte, error) {
-	d := document{Version: "2012-10-17", Statement: []statement{p.read()}}
-	if p.Services {
+	d := document{Version: "2012-10-17"}
+	if !p.OnlyServices {
+		d.Statement = append(d.Statement, p.read())
+	}
+	if p.Services || p.OnlyServices {
 		d.Statement = append(d.Statement, readServices())
 	}
-	if p.Mode == Enforce {
+	if p.Mode == Enforce && !p.OnlyServices {
 		d.Statement = append(d.Statement, p.write()...)
-		if p.Services {
-			d.Statement = append(d.Statement, p.writeServices()...)
-		}
+	}
+	if p.Mode == Enforce && (p.Services || p.OnlyServices) {
+		d.Statement = append(d.Statement, p.writeServices()...)
 	}
 	if len(p.Regions) > 0 {
 		for i := range d.Statement {
@@ -257,7 +263,7 @@ func readServices() statement {
 		"ec2:DescribeVpcEndpoints", "elasticache:DescribeCacheClusters", "elasticfilesystem:DescribeFileSystems",
 		"elasticloadbalancing:DescribeListeners", "elasticloadbalancing:DescribeLoadBalancers", "elasticloadbalancing:DescribeTags",
 		"elasticloadbalancing:DescribeTargetGroupAttributes", "elasticloadbalancing:DescribeTargetGroups", "elasticloadbalancing:DescribeTargetHealth",
-		"lambda:ListFunctions", "rds:DescribeDBInstances",
+		"lambda:ListFunctions", "rds:DescribeDBClusters", "rds:DescribeDBInstances",
 	}}
 }
 
@@ -265,14 +271,14 @@ func readServices() statement {
 // tags what they had. Each statement but the last is for one kind of them, and each may be left
 // out. Where a right lets more be done than that, the service must have its owner's tag.
 func (p Pins) writeServices() []statement {
-	endpoint, database := values{p.arn("vpc-endpoint", "*", p.Account)}, values{p.arnOf("rds", "db:*", p.Account)}
+	endpoint, database := values{p.arn("vpc-endpoint", "*", p.Account)}, values{p.arnOf("rds", "cluster:*", p.Account), p.arnOf("rds", "db:*", p.Account)}
 	balancers := values{p.arnOf("elasticloadbalancing", "loadbalancer/app/*", p.Account), p.arnOf("elasticloadbalancing", "loadbalancer/net/*", p.Account)}
 	guarded := func() conditions { return conditions{}.with("Null", ofResource+"/"+cloud.TagGuard, "false") }
 	record := func() conditions { return tagged(conditions{}, "nephele.io/former-*") }
 	return []statement{
 		{"GuardBalancers", "Allow", values{"elasticloadbalancing:SetSecurityGroups"}, balancers, nil},
 		{"RememberInBalancers", "Allow", values{"elasticloadbalancing:AddTags", "elasticloadbalancing:RemoveTags"}, balancers, record()},
-		{"GuardDatabases", "Allow", values{"rds:ModifyDBInstance"}, database, guarded()},
+		{"GuardDatabases", "Allow", values{"rds:ModifyDBCluster", "rds:ModifyDBInstance"}, database, guarded()},
 		{"RememberInDatabases", "Allow", values{"rds:AddTagsToResource", "rds:RemoveTagsFromResource"}, database, record()},
 		allow("GuardEndpoints", guarded(), endpoint, "ModifyVpcEndpoint"),
 		allow("RememberInEndpoints", record(), endpoint, "CreateTags", "DeleteTags"),

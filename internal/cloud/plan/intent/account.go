@@ -17,21 +17,23 @@ type Account struct {
 	Policies      []*Policy
 	addressGroups map[string]*v1beta2.AddressGroup
 	observed      map[string]bool // regions
-	// Unguarded are the native services that policies apply to, sorted.
+	// Unguarded are the native services and interfaces that policies apply to in vain, sorted.
 	Unguarded []Unguarded
 	Regions   []*Region
 }
 
-// Unguarded is a native service that policies apply to, which are not enforced there.
+// Unguarded is a native service, or an interface that is an entity of its own, that policies apply
+// to, which are not enforced there.
 type Unguarded struct {
 	Entity   EntityRef
 	Policies []*Policy // in the order of evaluation
-	// Fixed is why its groups cannot be set, in words.
+	// Fixed is why its groups cannot be set, in words, and Code what it is.
 	Fixed string
+	Code  Code
 }
 
 // Why says why they are not.
-func (u Unguarded) Why() *Reason { return Why(ServiceUnguarded, u.Entity.String()).Quoting(u.Fixed) }
+func (u Unguarded) Why() *Reason { return Why(u.Code, u.Entity.String()).Quoting(u.Fixed) }
 
 // Stopped is what the computation panics with if nobody wants its result any more. It never leaves
 // Compute.
@@ -141,7 +143,8 @@ func (c *Account) applyRules(find func(*v1beta2.GroupMember) *VM) {
 		}
 	}
 	for _, e := range slices.SortedFunc(maps.Keys(services), EntityRef.Compare) {
-		c.Unguarded = append(c.Unguarded, Unguarded{e, slices.SortedFunc(slices.Values(services[e]), ComparePolicies), c.fixed(c.In.Services[e])})
+		code, fixed := c.fixed(c.In.Services[e])
+		c.Unguarded = append(c.Unguarded, Unguarded{e, slices.SortedFunc(slices.Values(services[e]), ComparePolicies), fixed, code})
 	}
 	for vm, rules := range hits {
 		vm.apply(rules)
@@ -151,22 +154,38 @@ func (c *Account) applyRules(find func(*v1beta2.GroupMember) *VM) {
 	}
 }
 
-// fixed says why the groups of a native service cannot be set.
-func (c *Account) fixed(ref VMRef) string {
+// fixed says why the groups of a native service or an interface cannot be set.
+func (c *Account) fixed(ref VMRef) (Code, string) {
 	for _, r := range c.Regions {
 		if r.Snap.Region != ref.Region {
 			continue
 		}
 		at, there := slices.BinarySearchFunc(r.Snap.Services, ref.ID, func(s cloud.Service, id string) int { return strings.Compare(s.ID, id) })
 		if there {
-			return cmp.Or(r.Snap.Services[at].Fixed, r.Snap.Services[at].Ambiguous, "no interface of it is shown")
+			return ServiceUnguarded, cmp.Or(r.Snap.Services[at].Fixed, r.Snap.Services[at].Ambiguous, "no interface of it is shown")
 		}
-		return "it is not shown"
+		if n := r.interfaceOf(ref); n != nil {
+			return InterfaceUnguarded, cmp.Or(n.Unsettable(r.Snap.OwnerID), "it is of the virtual machine "+cloud.Words(n.VMID)+", which is selected, and has what applies to that")
+		}
+		return ServiceUnguarded, "it is not shown"
 	}
-	return "its region was not read"
+	return ServiceUnguarded, "its region was not read"
 }
 
-// meet notes the policies of rules that apply to a native service.
+// interfaceOf returns the interface that an entity stands for; nil if it stands for something else,
+// or if none is shown.
+func (s *Region) interfaceOf(ref VMRef) *cloud.Interface {
+	if ref.Region != s.Snap.Region {
+		return nil
+	}
+	at, there := slices.BinarySearchFunc(s.Snap.Interfaces, ref.ID, func(n cloud.Interface, id string) int { return strings.Compare(n.ID, id) })
+	if !there || s.Snap.Interfaces[at].Service != "" {
+		return nil
+	}
+	return &s.Snap.Interfaces[at]
+}
+
+// meet notes the policies of rules that apply to a native service, or to an interface.
 func (c *Account) meet(services map[EntityRef][]*Policy, m *v1beta2.GroupMember, rules []*rule) {
 	if m.ExternalEntity == nil {
 		return

@@ -61,6 +61,9 @@ func (s *Region) memberAddrs(out []netip.Addr, m *v1beta2.GroupMember, view *Net
 			return out
 		}
 		if ref, ok := s.In.Services[entity]; ok {
+			if n := s.interfaceOf(ref); n != nil && view.Reaches(s.Networks[n.NetworkID]) {
+				return append(out, n.PrivateIPs...)
+			}
 			return s.serviceAddrs(out, m, view, ref.Region)
 		}
 		ref, ok := s.In.Entities[entity]

@@ -52,10 +52,16 @@ func (s *Region) flattened(n *NIC, rules []*Bound) (out [2]flow.Permit) {
 	return out
 }
 
+// meaningOf is what NativeMeaning is asked for.
+type meaningOf struct {
+	former string // the IDs of the groups
+	open   [2]bool
+}
+
 // NativeMeaning identifies what former groups allow in the open directions. Groups with equal rules
 // mean the same, so that interfaces with copies of one group need not be told apart.
 func (s *Region) NativeMeaning(former []string, open [2]bool) string {
-	key := fmt.Sprint(former, open)
+	key := meaningOf{strings.Join(former, " "), open}
 	if id, ok := s.meanings[key]; ok {
 		return id
 	}

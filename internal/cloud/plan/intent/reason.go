@@ -144,13 +144,15 @@ const (
 	SourcePort       Code = "SourcePort"       // counts the port
 	NamedPortOfPeer  Code = "NamedPortOfPeer"  // the name
 	ServiceUnguarded Code = "ServiceUnguarded" // the entity; Quoted is why its groups cannot be set
-	NamedPortVaries  Code = "NamedPortVaries"  // the name; counts how many numbers it may mean
-	IGMPDetails      Code = "IGMPDetails"      //
-	BadPortRange     Code = "BadPortRange"     // counts the first and the last port
-	UnknownProtocol  Code = "UnknownProtocol"  // the protocol
-	Unsupported      Code = "Unsupported"      // Quoted is what the cloud cannot do
-	NamedPortUnknown Code = "NamedPortUnknown" // the name
-	GroupUnknown     Code = "GroupUnknown"     // the address group
+	// InterfaceUnguarded is the same of an interface.
+	InterfaceUnguarded Code = "InterfaceUnguarded"
+	NamedPortVaries    Code = "NamedPortVaries"  // the name; counts how many numbers it may mean
+	IGMPDetails        Code = "IGMPDetails"      //
+	BadPortRange       Code = "BadPortRange"     // counts the first and the last port
+	UnknownProtocol    Code = "UnknownProtocol"  // the protocol
+	Unsupported        Code = "Unsupported"      // Quoted is what the cloud cannot do
+	NamedPortUnknown   Code = "NamedPortUnknown" // the name
+	GroupUnknown       Code = "GroupUnknown"     // the address group
 
 	// Why an interface cannot be controlled.
 	ModePlanned     Code = "ModePlanned"     // the VM

@@ -52,8 +52,8 @@ type Region struct {
 	entryCache  map[string]addrset.Set // of prefix lists
 	actualCache map[string][2]flow.Permit
 	permitCache map[string][2]flow.Permit
-	meanings    map[string]string // see nativeMeaning
-	Noted       map[string][]Note // by object
+	meanings    map[meaningOf]string // see NativeMeaning
+	Noted       map[string][]Note    // by object
 }
 
 type peerKey struct {
@@ -155,7 +155,7 @@ func newRegion(c *Account, r Observed) *Region {
 		vms: map[string]*VM{}, ByFormer: map[string][]*NIC{}, ByHeld: map[string][]*NIC{},
 		peerCache: map[peerKey]addrset.Set{}, nativeCache: map[nativeKey]addrset.Set{}, groupCache: map[nativeKey]addrset.Set{}, entryCache: map[string]addrset.Set{},
 		heldCache: map[nativeKey]addrset.Set{}, formerCache: map[nativeKey]addrset.Set{}, strangerCache: map[*Network]addrset.Set{},
-		actualCache: map[string][2]flow.Permit{}, permitCache: map[string][2]flow.Permit{}, meanings: map[string]string{}, Noted: map[string][]Note{},
+		actualCache: map[string][2]flow.Permit{}, permitCache: map[string][2]flow.Permit{}, meanings: map[meaningOf]string{}, Noted: map[string][]Note{},
 	}
 	s.Snap, s.TwinsNow = c.withoutTwins(r.Snapshot)
 	s.indexNetworks()
@@ -323,9 +323,17 @@ func numbered(key string, i int) string {
 
 // FormerTags are the tags that record the groups.
 func FormerTags(groups []string) map[string]string {
-	value := strings.Join(groups, " ")
 	out := map[string]string{}
-	for i := 0; i == 0 || value != ""; i++ {
+	for i, part := range formerParts(groups) {
+		out[FormerTagKey(i)] = part
+	}
+	return out
+}
+
+// formerParts are the values of the tags that record the groups; there is at least one.
+func formerParts(groups []string) (out []string) {
+	value := strings.Join(groups, " ")
+	for len(out) == 0 || value != "" {
 		part := value[:min(len(value), formerTagSize-1)]
 		if cut := strings.LastIndexByte(part, ' '); len(part) < len(value) && cut > 0 {
 			part = part[:cut+1]
@@ -335,7 +343,7 @@ func FormerTags(groups []string) map[string]string {
 		if trimmed := strings.TrimRight(part, " "); trimmed != part {
 			part, value = trimmed, " "+value
 		}
-		out[FormerTagKey(i)] = part
+		out = append(out, part)
 	}
 	return out
 }

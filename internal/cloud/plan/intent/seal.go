@@ -145,7 +145,7 @@ func (s *Region) SignatureSize(n *NIC) int {
 }
 
 // RecordSize is how many tags more an interface has when its groups are recorded.
-func (s *Region) RecordSize(n *NIC) int { return len(FormerTags(n.Former)) + s.SignatureSize(n) }
+func (s *Region) RecordSize(n *NIC) int { return len(formerParts(n.Former)) + s.SignatureSize(n) }
 
 // unproven says why the record of an interface is not believed, and what is wrong with what an
 // annotation says instead.

@@ -206,3 +206,16 @@ func Cut(c plan.Cut) string {
 	}
 	return fmt.Sprintf("%s loses what its group %s gives it by %q, because policies take out of that group %s", who, c.Group, c.Rule, cloud.Listed(c.Lost, false))
 }
+
+// Unguarded says on how many a policy is refused, and the reason of the first.
+func Unguarded(all []plan.UnguardedService) string {
+	what := "native service"
+	switch n := len(slices.DeleteFunc(slices.Clone(all), func(u plan.UnguardedService) bool { return u.Why.Code != plan.InterfaceUnguarded })); n {
+	case 0:
+	case len(all):
+		what = "network interface"
+	default:
+		what = "service and interface"
+	}
+	return fmt.Sprintf("not enforced on %s: %s", cloud.Counted(len(all), what), all[0].Message)
+}

@@ -72,11 +72,13 @@ type PolicyStatus struct {
 	Failed   []FailedVM
 	// Suspended are the selected VMs that it would apply to if their mode let it. Sorted.
 	Suspended []intent.VMRef
-	// Unguarded are the native services that it applies to, where it is not enforced. Sorted.
+	// Unguarded are the native services and interfaces that it applies to, where it is not
+	// enforced. Sorted.
 	Unguarded []UnguardedService
 }
 
-// UnguardedService is a native service on which a policy is refused.
+// UnguardedService is a native service, or an interface that is an entity of its own, on which a
+// policy is refused.
 type UnguardedService struct {
 	Entity intent.EntityRef
 	Why    *intent.Reason

@@ -204,7 +204,7 @@ func (s *Target) classKey(n *NIC, used, native map[string]bool) string {
 		return n.Network.ID + "|frozen " + strings.Join(n.GroupIDs, " ")
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s|%s|", n.Network.ID, n.State)
+	b.WriteString(n.Network.ID + "|" + string(n.State) + "|")
 	if n.Alone {
 		b.WriteString(n.ID + " ")
 	}

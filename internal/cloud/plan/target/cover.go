@@ -63,8 +63,12 @@ func (s *fitter) classCandidates(view *intent.Network) []candidate {
 }
 
 // nativeCandidates are the groups that the native rules of the class refer to and that are still
-// held.
+// held, in a direction in which these rules decide. Where policies alone do, none of them is named:
+// its owner may give it to anybody, who would be let in until the next reading (decision 0026).
 func (s *fitter) nativeCandidates(c *Class, d cloud.Direction) []candidate {
+	if !c.frozen && !c.NICs[0].open()[flow.Index(d)] {
+		return nil
+	}
 	ids := map[string]bool{}
 	collect := func(g *cloud.Group) {
 		if g == nil {

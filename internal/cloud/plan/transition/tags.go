@@ -1,10 +1,10 @@
 package transition
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"sort"
+	"strconv"
 	"strings"
 
 	"github.com/nephele-io/nephele/internal/cloud"
@@ -132,9 +132,26 @@ func (t *tagger) present(id string, observed map[string]string) map[string]strin
 	return t.written[id]
 }
 
+// retag is what one call does to the tags of many objects.
+type retag struct {
+	network string
+	service cloud.ServiceKind
+	tags    string
+}
+
+// listed writes tags into a string that no other ones make.
+func listed(tags map[string]string) string {
+	var b []byte
+	for _, k := range slices.Sorted(maps.Keys(tags)) {
+		b = strconv.AppendQuote(b, k)
+		b = strconv.AppendQuote(b, tags[k])
+	}
+	return string(b)
+}
+
 // tag sets or removes tags, many of the same by one call; what was done already is not done again.
 func (t *tagger) tag(kind cloud.OpKind, objects []tagged) {
-	at := map[string]int{}
+	at := map[retag]int{}
 	for _, o := range objects {
 		is, changed := t.written[o.id]
 		if !changed {
@@ -169,7 +186,7 @@ func (t *tagger) tag(kind cloud.OpKind, objects []tagged) {
 		if len(tags) == 0 {
 			continue
 		}
-		key := fmt.Sprint(o.network, o.service, tags) // maps are printed in order
+		key := retag{o.network, o.service, listed(tags)}
 		if i, ok := at[key]; ok && len(t.steps[i].Op.Others)+1 < t.Batch {
 			t.steps[i].Op.Others = append(t.steps[i].Op.Others, o.id)
 			continue

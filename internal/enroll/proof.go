@@ -1,0 +1,204 @@
+package enroll
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nephele-io/nephele/api/antrea/v1alpha1"
+	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	"github.com/nephele-io/nephele/internal/enroll/identity"
+)
+
+// proof is what a host has shown: which ExternalNode it says to be, and whether that is so.
+type proof struct {
+	kind string
+	host Host
+	// holds fails unless it proves this for the ExternalNode as it is now. absent is the error if
+	// there is none.
+	holds  func(*v1alpha1.ExternalNode) error
+	absent error
+}
+
+// byToken is the proof of those who have a token of an ExternalNode.
+func (d *Desk) byToken(ctx context.Context, asked Asked, _ netip.Addr, now time.Time) (proof, error) {
+	h, err := ParseHost(asked.Host)
+	if err != nil {
+		return proof{}, apierrors.NewBadRequest(err.Error())
+	}
+	if err := d.known(ctx, h, &v1alpha1.ExternalNode{}, asked.Secret, now); err != nil {
+		return proof{}, err
+	}
+	return proof{"token", h, func(node *v1alpha1.ExternalNode) error { return refused(invited(node, asked.Secret, now)) }, refused(errNotInvited)}, nil
+}
+
+// known fails if somebody shows too often what the cache does not know as a token of the object.
+// It may have been made a moment ago, or it is nobody's. Only so many may make us find out.
+func (d *Desk) known(ctx context.Context, key Host, into client.Object, secret string, now time.Time) error {
+	err := d.o.Client.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: key.Name}, into)
+	if client.IgnoreNotFound(err) != nil {
+		return err
+	}
+	if (err != nil || invited(into, secret, now) != nil) && !d.strangers.Allow() {
+		return apierrors.NewTooManyRequests("too many tokens that are not valid; try again", 1)
+	}
+	return nil
+}
+
+// refused makes an error one of those that tell a host that what it shows does not count.
+func refused(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%w: %w", ErrRefused, err)
+}
+
+// notYet is the answer to those who may be known in a moment, when the account is read again.
+func notYet(format string, args ...any) error {
+	return apierrors.NewServiceUnavailable(fmt.Sprintf(format, args...))
+}
+
+// bySignature is the proof of those who have a token of an account, and what its cloud has signed
+// about the virtual machine that they are.
+func (d *Desk) bySignature(ctx context.Context, asked Asked, from netip.Addr, now time.Time) (proof, error) {
+	key, err := ParseHost(asked.Account)
+	if err != nil || asked.Signed == nil {
+		return proof{}, apierrors.NewBadRequest("want the account as NAMESPACE/NAME, and what the cloud has signed")
+	}
+	var account cloudv1.CloudProviderAccount
+	if err := d.known(ctx, key, &account, asked.Secret, now); err != nil {
+		return proof{}, err
+	}
+	if err := d.o.Live.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: key.Name}, &account); apierrors.IsNotFound(err) {
+		return proof{}, refused(errNotInvited)
+	} else if err != nil {
+		return proof{}, err
+	}
+	if err := invited(&account, asked.Secret, now); err != nil {
+		return proof{}, refused(err)
+	}
+	if !d.signed.Allow() {
+		return proof{}, apierrors.NewTooManyRequests("too many hosts enroll at once; try again", 1)
+	}
+	if account.Status.CloudAccountID == "" {
+		return proof{}, notYet("the account %s has not been read yet", key)
+	}
+	instance, err := believed(&account, *asked.Signed, now)
+	if err != nil {
+		return proof{}, refused(err)
+	}
+	vm, err := d.machine(ctx, &account, instance)
+	if err != nil {
+		return proof{}, err
+	}
+	if err := asks(&account, vm, instance, from); err != nil {
+		return proof{}, refused(err)
+	}
+	h := Host{vm.Namespace, cloudv1.EntityNamePrefix + vm.Name}
+	return proof{"signature", h, func(node *v1alpha1.ExternalNode) error { return refused(unclaimed(node, now)) },
+		notYet("there is no ExternalNode %s yet", h)}, nil
+}
+
+// believed returns the machine that the cloud has signed something about, if that is of the
+// account, and new.
+func believed(account *cloudv1.CloudProviderAccount, signed identity.Proof, now time.Time) (identity.Instance, error) {
+	terms := account.Spec.HostIdentity
+	if terms == nil || account.Spec.AWSConfig == nil {
+		return identity.Instance{}, errors.New("the account takes no identities: it has no spec.hostIdentity, or is of no cloud with which this can be done")
+	}
+	certificates, err := identity.ParseCertificates(terms.Certificates)
+	if err != nil {
+		return identity.Instance{}, fmt.Errorf("spec.hostIdentity.certificates of the account: %w", err)
+	}
+	instance, err := identity.AWS(signed, certificates, now)
+	if err != nil {
+		return identity.Instance{}, err
+	}
+	seconds := cloudv1.DefaultLaunchedWithinSeconds
+	if terms.LaunchedWithinSeconds != nil {
+		seconds = *terms.LaunchedWithinSeconds
+	}
+	age := now.Sub(instance.Launched)
+	switch {
+	case instance.Account != account.Status.CloudAccountID:
+		return identity.Instance{}, errors.New("the virtual machine belongs to another account of the cloud")
+	case age > time.Duration(seconds)*time.Second || age < -clockSlack:
+		return identity.Instance{}, fmt.Errorf("the virtual machine was launched at %s; it can enroll by its identity within %s of that, and by a token of its own always",
+			instance.Launched.UTC().Format(time.RFC3339), time.Duration(seconds)*time.Second)
+	}
+	return instance, nil
+}
+
+// machine finds the one object of a virtual machine that is handed to the agent in it, by somebody
+// who has a say in that.
+func (d *Desk) machine(ctx context.Context, account *cloudv1.CloudProviderAccount, i identity.Instance) (*cloudv1.VirtualMachine, error) {
+	if d.o.Machines == nil {
+		return nil, refused(errors.New("this server knows no virtual machines"))
+	}
+	all, err := d.o.Machines(ctx, types.NamespacedName{Namespace: account.Namespace, Name: account.Name})
+	if err != nil {
+		return nil, err
+	}
+	var found []*cloudv1.VirtualMachine
+	for k := range all {
+		vm := &all[k]
+		say := vm.Namespace == account.Namespace || slices.Contains(account.Spec.ReleaseNamespaces, vm.Namespace)
+		if vm.Status.CloudId == i.ID && vm.Status.Agented && say {
+			found = append(found, vm)
+		}
+	}
+	switch {
+	case len(found) == 0:
+		return nil, notYet("no selector with a say in it hands the virtual machine %s to its agent, as far as is known", i.ID)
+	case len(found) > 1:
+		return nil, refused(fmt.Errorf("selectors of several namespaces hand the virtual machine %s to its agent", i.ID))
+	case found[0].Status.Region != i.Region:
+		return nil, refused(fmt.Errorf("the virtual machine %s is in another region", i.ID))
+	case found[0].Status.State != cloudv1.VMStateRunning:
+		return nil, notYet("the virtual machine %s does not run, as far as is known: %s", i.ID, found[0].Status.State)
+	}
+	return found[0], nil
+}
+
+// asks fails unless a request comes from the machine that it is about, as far as addresses tell.
+func asks(account *cloudv1.CloudProviderAccount, vm *cloudv1.VirtualMachine, i identity.Instance, from netip.Addr) error {
+	has := func(a netip.Addr) bool {
+		for _, n := range vm.Status.NetworkInterfaces {
+			for _, ip := range n.IPs {
+				if own, err := netip.ParseAddr(ip.Address); err == nil && own.Unmap() == a {
+					return true
+				}
+			}
+		}
+		return false
+	}
+	switch {
+	case i.Address.IsValid() && !has(i.Address):
+		return fmt.Errorf("the virtual machine %s does not have the address that is signed", i.ID)
+	case !account.Spec.HostIdentity.AnySource && !has(from):
+		return fmt.Errorf("%s is no address of the virtual machine %s; spec.hostIdentity.anySource of the account allows that", from, i.ID)
+	}
+	return nil
+}
+
+// unclaimed fails if a host has enrolled as this ExternalNode, and its certificates can still
+// count.
+func unclaimed(node *v1alpha1.ExternalNode, now time.Time) error {
+	if !node.DeletionTimestamp.IsZero() {
+		return errors.New("the ExternalNode is being deleted")
+	}
+	if node.Annotations[AnnotationIdentity] == "" {
+		return nil
+	}
+	if end, err := time.Parse(time.RFC3339, node.Annotations[AnnotationEnds]); err == nil && now.After(end.Add(clockSlack)) {
+		return nil
+	}
+	return fmt.Errorf("a host has enrolled as ExternalNode %s/%s already; nephele enroll --revoke ends that", node.Namespace, node.Name)
+}

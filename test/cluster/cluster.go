@@ -1,0 +1,454 @@
+package cluster
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+const (
+	// controlAddress is where the control plane is, in the network that it shares with the Nodes.
+	controlAddress = "198.18.0.1"
+	podNetwork     = "10.244.0.0/16"
+	serviceNetwork = "10.96.0.0/16"
+	// apiPort is that of the computed API of Nephele.
+	apiPort = 10349
+	// patience is how long anything may take that a cluster does of itself, on a busy machine.
+	patience = 5 * time.Minute
+)
+
+// Options are what Start needs.
+type Options struct {
+	Tools Tools
+	// Nephele is the program to test.
+	Nephele string
+	// Manifests is the directory config of the project.
+	Manifests string
+	// Dir is a directory of its own, where keys, configuration and logs go.
+	Dir string
+	// Images are the names under which Pods get agnhost.
+	Images []string
+	// Proxy is the mode of kube-proxy: nftables or iptables.
+	Proxy string
+	// Nodes is how many there are.
+	Nodes int
+}
+
+// Cluster is a running cluster.
+type Cluster struct {
+	// Kubeconfig is that of an administrator.
+	Kubeconfig string
+	Client     kubernetes.Interface
+
+	o        Options
+	programs []*program
+}
+
+// Start starts a cluster in the namespaces that Enter has made, and returns when its Nodes are
+// ready and their agents enforce. There is one at a time in a network; Stop ends it. What has been
+// started ends with the process at the latest.
+func Start(ctx context.Context, o Options) (*Cluster, error) {
+	runtime.LockOSThread() // Nodes end with the thread that has started them; it is not given back
+	c := &Cluster{o: o, Kubeconfig: filepath.Join(o.Dir, "admin.kubeconfig")}
+	ctx, cancel := context.WithTimeout(ctx, 2*patience)
+	defer cancel()
+	if err := c.start(ctx); err != nil {
+		err = errors.Join(err, c.Failed())
+		c.Stop()
+		return nil, err
+	}
+	return c, nil
+}
+
+func (c *Cluster) start(ctx context.Context) error {
+	if err := c.fabric(); err != nil {
+		return err
+	}
+	if err := c.control(ctx); err != nil {
+		return err
+	}
+	images := filepath.Join(c.o.Dir, "images.tar")
+	if err := writeImages(c.o.Tools, images, c.o.Images); err != nil {
+		return err
+	}
+	for i := range c.o.Nodes {
+		if err := c.node(i, images); err != nil {
+			return fmt.Errorf("node %d: %w", i, err)
+		}
+	}
+	if err := c.install(ctx); err != nil {
+		return err
+	}
+	for i := range c.o.Nodes {
+		if err := c.guard(ctx, i); err != nil {
+			return fmt.Errorf("agent of node %d: %w", i, err)
+		}
+	}
+	return nil
+}
+
+// Failed says what has ended that must not; nil if everything runs.
+func (c *Cluster) Failed() error {
+	var all []error
+	for _, p := range c.programs {
+		all = append(all, p.failed())
+	}
+	return errors.Join(all...)
+}
+
+// Stop ends everything.
+func (c *Cluster) Stop() {
+	for _, p := range slices.Backward(c.programs) {
+		_ = p.cmd.Process.Kill() // it may have ended
+		<-p.done
+	}
+	if link, err := netlink.LinkByName("fabric"); err == nil {
+		_ = netlink.LinkDel(link) // the network goes with the process
+	}
+}
+
+func writeImages(t Tools, path string, names []string) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(t.Image(f, append(slices.Clone(names), pauseImage)...), f.Close())
+}
+
+// eventually waits until ok returns nil.
+func (c *Cluster) eventually(ctx context.Context, what string, ok func(ctx context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for {
+		err := ok(ctx)
+		if err == nil {
+			return nil
+		}
+		if failed := c.Failed(); failed != nil || ctx.Err() != nil {
+			return fmt.Errorf("%s: %w", what, errors.Join(failed, err))
+		}
+		time.Sleep(300 * time.Millisecond)
+	}
+}
+
+// fabric makes the network between the control plane and the Nodes.
+func (c *Cluster) fabric() error {
+	lo, err := netlink.LinkByName("lo")
+	if err != nil {
+		return err
+	}
+	bridge := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "fabric"}}
+	if err := errors.Join(netlink.LinkSetUp(lo), netlink.LinkAdd(bridge)); err != nil {
+		return fmt.Errorf("make the network of the nodes: %w", err)
+	}
+	address, err := netlink.ParseAddr(controlAddress + "/24")
+	if err != nil {
+		return err
+	}
+	return errors.Join(netlink.AddrAdd(bridge, address), netlink.LinkSetUp(bridge))
+}
+
+func nodeName(i int) string    { return fmt.Sprintf("node-%d", i) }
+func nodeAddress(i int) string { return fmt.Sprintf("198.18.0.%d", 10+i) }
+func nodePods(i int) string    { return fmt.Sprintf("10.244.%d.0/24", i) }
+
+// program starts a program of the control plane.
+func (c *Cluster) program(name, path string, args ...string) error {
+	p, err := run(c.o.Dir, name, c.o.Tools.env(), path, args...)
+	if err == nil {
+		c.programs = append(c.programs, p)
+	}
+	return err
+}
+
+// control starts what Kubernetes runs once.
+func (c *Cluster) control(ctx context.Context) error {
+	dir := c.o.Dir
+	file := func(name string) string { return filepath.Join(dir, name) }
+	ca, err := newAuthority(dir, "ca")
+	if err != nil {
+		return err
+	}
+	front, err := newAuthority(dir, "front-ca")
+	if err != nil {
+		return err
+	}
+	err = errors.Join(
+		ca.issue("server", "kube-apiserver", nil, []net.IP{net.ParseIP(controlAddress), net.IPv4(10, 96, 0, 1)}, []string{"kubernetes.default.svc"}),
+		ca.issue("admin", "admin", []string{"system:masters"}, nil, nil),
+		ca.issue("account", "service-accounts", nil, nil, nil),
+		front.issue("front", "front-proxy", nil, nil, nil),
+		c.writeKubeconfig(c.Kubeconfig, fmt.Sprintf("client-certificate: %s\n    client-key: %s", file("admin.crt"), file("admin.key"))),
+	)
+	if err != nil {
+		return err
+	}
+	const etcd = "http://127.0.0.1:2379"
+	if err := c.program("etcd", c.o.Tools.Path("etcd"), "--data-dir="+file("etcd"), "--unsafe-no-fsync", "--listen-client-urls="+etcd, "--advertise-client-urls="+etcd); err != nil {
+		return err
+	}
+	err = c.program("kube-apiserver", c.o.Tools.Path("kube-apiserver"),
+		"--etcd-servers="+etcd, "--bind-address=0.0.0.0", "--secure-port=6443", "--advertise-address="+controlAddress, "--allow-privileged=true",
+		"--tls-cert-file="+file("server.crt"), "--tls-private-key-file="+file("server.key"), "--client-ca-file="+file("ca.crt"),
+		"--authorization-mode=Node,RBAC", "--service-cluster-ip-range="+serviceNetwork, "--service-account-issuer=https://kubernetes.default.svc",
+		"--service-account-key-file="+file("account.crt"), "--service-account-signing-key-file="+file("account.key"),
+		"--requestheader-client-ca-file="+file("front-ca.crt"), "--requestheader-allowed-names=front-proxy", "--requestheader-username-headers=X-Remote-User",
+		"--requestheader-group-headers=X-Remote-Group", "--requestheader-extra-headers-prefix=X-Remote-Extra-",
+		"--proxy-client-cert-file="+file("front.crt"), "--proxy-client-key-file="+file("front.key"),
+		// Nobody resolves the names of Nodes here.
+		"--kubelet-preferred-address-types=InternalIP",
+		// There is no kube-proxy where the API server is.
+		"--enable-aggregator-routing=true",
+	)
+	if err != nil {
+		return err
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", c.Kubeconfig)
+	if err != nil {
+		return err
+	}
+	config.QPS, config.Burst = 200, 400
+	if c.Client, err = kubernetes.NewForConfig(config); err != nil {
+		return err
+	}
+	err = c.eventually(ctx, "the API server is ready", func(ctx context.Context) error {
+		return c.Client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
+	})
+	if err != nil {
+		return err
+	}
+	return errors.Join(
+		c.program("kube-controller-manager", c.o.Tools.Path("kube-controller-manager"), "--kubeconfig="+c.Kubeconfig, "--secure-port=0", "--leader-elect=false",
+			"--use-service-account-credentials=true", "--service-account-private-key-file="+file("account.key"), "--root-ca-file="+file("ca.crt")),
+		c.program("kube-scheduler", c.o.Tools.Path("kube-scheduler"), "--kubeconfig="+c.Kubeconfig, "--secure-port=0", "--leader-elect=false"),
+	)
+}
+
+// writeKubeconfig writes a kubeconfig file for a user.
+func (c *Cluster) writeKubeconfig(path, user string) error {
+	return os.WriteFile(path, fmt.Appendf(nil, `apiVersion: v1
+kind: Config
+clusters:
+- name: cluster
+  cluster:
+    server: https://%s:6443
+    certificate-authority: %s
+users:
+- name: user
+  user:
+    %s
+contexts:
+- name: context
+  context: {cluster: cluster, user: user}
+current-context: context
+`, controlAddress, filepath.Join(c.o.Dir, "ca.crt"), user), 0o600)
+}
+
+// as writes a kubeconfig file for a ServiceAccount of kube-system, with a token that is bound to a
+// Node, as those of its Pods are; "" for none.
+func (c *Cluster) as(ctx context.Context, account, node string) (path string, err error) {
+	lifetime := int64((12 * time.Hour).Seconds())
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &lifetime}}
+	if node != "" {
+		request.Spec.BoundObjectRef = &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Node", Name: node}
+	}
+	got, err := c.Client.CoreV1().ServiceAccounts(system).CreateToken(ctx, account, request, metav1.CreateOptions{})
+	if err != nil {
+		return "", err
+	}
+	path = filepath.Join(c.o.Dir, account+"-"+node+".kubeconfig")
+	return path, c.writeKubeconfig(path, "token: "+got.Status.Token)
+}
+
+// node starts a Node, wires it, and waits until its programs run.
+func (c *Cluster) node(i int, images string) error {
+	dir := filepath.Join(c.o.Dir, nodeName(i))
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	n := node{Name: nodeName(i), Address: nodeAddress(i), Pods: nodePods(i), Dir: dir, Tools: c.o.Tools, Kubeconfig: c.Kubeconfig, Proxy: c.o.Proxy, Images: images}
+	raw, err := json.Marshal(n)
+	if err != nil {
+		return err
+	}
+	description := filepath.Join(dir, "node.json")
+	if err := os.WriteFile(description, raw, 0o644); err != nil {
+		return err
+	}
+	log, err := os.Create(filepath.Join(dir, "node.log"))
+	if err != nil {
+		return err
+	}
+	cmd := inNamespaces(nil, NodeEnv+"="+description)
+	cmd.Stderr = log
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(cmd.Start(), log.Close()); err != nil {
+		return err
+	}
+	p := &program{name: n.Name, cmd: cmd, done: make(chan struct{})}
+	c.programs = append(c.programs, p)
+	said := make(chan string, 1)
+	go func() {
+		defer close(p.done)
+		line, _ := bufio.NewReader(out).ReadString('\n') // how it ends is what counts
+		said <- line
+		p.err = cmd.Wait()
+	}()
+	if err := c.wire(i, cmd.Process.Pid); err != nil {
+		return fmt.Errorf("wire: %w", err)
+	}
+	if _, err := in.Write([]byte("\n")); err != nil {
+		return err
+	}
+	select {
+	case line := <-said:
+		if line != ready+"\n" {
+			<-p.done
+			text, err := os.ReadFile(log.Name())
+			return errors.Join(fmt.Errorf("it did not start: %s", text), err)
+		}
+	case <-time.After(patience):
+		return errors.New("it does not start")
+	}
+	return nil
+}
+
+// wire connects the network of a process with the fabric, and makes routes to its Pods.
+func (c *Cluster) wire(i, pid int) error {
+	theirs, err := netns.GetFromPid(pid)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = theirs.Close() }()
+	inside, err := netlink.NewHandleAt(theirs)
+	if err != nil {
+		return err
+	}
+	defer inside.Close()
+	fabric, err := netlink.LinkByName("fabric")
+	if err != nil {
+		return err
+	}
+	pair := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: nodeName(i), MasterIndex: fabric.Attrs().Index}, PeerName: "eth0", PeerNamespace: netlink.NsFd(int(theirs))}
+	if err := errors.Join(netlink.LinkAdd(pair), netlink.LinkSetUp(pair)); err != nil {
+		return err
+	}
+	lo, err := inside.LinkByName("lo")
+	if err != nil {
+		return err
+	}
+	eth0, err := inside.LinkByName("eth0")
+	if err != nil {
+		return err
+	}
+	address, err := netlink.ParseAddr(nodeAddress(i) + "/24")
+	if err != nil {
+		return err
+	}
+	gateway := &netlink.Route{LinkIndex: eth0.Attrs().Index, Gw: net.ParseIP(controlAddress)}
+	if err := errors.Join(inside.LinkSetUp(lo), inside.AddrAdd(eth0, address), inside.LinkSetUp(eth0), inside.RouteAdd(gateway)); err != nil {
+		return err
+	}
+	route := func(h *netlink.Handle, to int) error {
+		_, pods, err := net.ParseCIDR(nodePods(to))
+		if err != nil {
+			return err
+		}
+		return h.RouteAdd(&netlink.Route{Dst: pods, Gw: net.ParseIP(nodeAddress(to))})
+	}
+	here, err := netlink.NewHandle()
+	if err != nil {
+		return err
+	}
+	defer here.Close()
+	if err := route(here, i); err != nil {
+		return err
+	}
+	for j := range c.o.Nodes {
+		if j != i {
+			if err := route(inside, j); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// guard starts the agent of a Node, in its namespaces, with the rights of the DaemonSet, and waits
+// until the Node is ready and guarded.
+func (c *Cluster) guard(ctx context.Context, i int) error {
+	name := nodeName(i)
+	err := c.eventually(ctx, name+" is ready", func(ctx context.Context) error {
+		n, err := c.Client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		for _, condition := range n.Status.Conditions {
+			if condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionTrue {
+				return nil
+			}
+		}
+		return fmt.Errorf("%v", n.Status.Conditions)
+	})
+	if err != nil {
+		return err
+	}
+	ranges := encode(object{"spec": object{"podCIDR": nodePods(i), "podCIDRs": []string{nodePods(i)}}})
+	if _, err := c.Client.CoreV1().Nodes().Patch(ctx, name, types.MergePatchType, ranges, metav1.PatchOptions{}); err != nil {
+		return err
+	}
+	kubeconfig, err := c.as(ctx, "nephele-node-agent", name)
+	if err != nil {
+		return err
+	}
+	// The directories in memory are those of the Node: the agent joins its namespaces.
+	pid := 0
+	for _, p := range c.programs {
+		if p.name == name {
+			pid = p.cmd.Process.Pid
+		}
+	}
+	err = c.program("agent-"+name, "nsenter", "--target", fmt.Sprint(pid), "--net", "--mount", "--pid", "--",
+		c.o.Nephele, "agent", "--node="+name, "--kubeconfig="+kubeconfig, "--verbose")
+	if err != nil {
+		return err
+	}
+	return c.eventually(ctx, "the agent of "+name+" enforces", func(ctx context.Context) error {
+		text, err := output(ctx, "", "nsenter", "--target", fmt.Sprint(pid), "--net", "--mount", "--", c.o.Nephele, "agent", "status", "-o", "json")
+		if err != nil {
+			return err
+		}
+		var status struct{ State string }
+		if err := json.Unmarshal([]byte(text), &status); err != nil {
+			return err
+		}
+		if status.State != "Enforcing" {
+			return errors.New(text)
+		}
+		return nil
+	})
+}

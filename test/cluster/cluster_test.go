@@ -1,0 +1,253 @@
+package cluster_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/onsi/ginkgo/v2"
+	"github.com/onsi/ginkgo/v2/types"
+	"k8s.io/kubernetes/test/e2e/framework"
+	e2econfig "k8s.io/kubernetes/test/e2e/framework/config"
+	_ "k8s.io/kubernetes/test/e2e/framework/debug/init"
+	_ "k8s.io/kubernetes/test/e2e/network/netpol"
+	imageutils "k8s.io/kubernetes/test/utils/image"
+
+	"github.com/nephele-io/nephele/test/cluster"
+)
+
+var (
+	nephele = flag.String("nephele", "", "the program to test")
+	cache   = flag.String("cache", "", "directory of the programs that are built and fetched (default: nephele-cluster in the user's cache directory)")
+	proxies = flag.String("proxies", "nftables,iptables", "modes of kube-proxy, each with a cluster of its own")
+	nodes   = flag.Int("nodes", 2, "how many Nodes there are")
+	shards  = flag.Int("shards", 3, "how many cases run at a time")
+	focus   = flag.String("focus", "", "expression: only cases whose names it matches")
+	logs    = flag.String("logs", "", "directory for the logs of everything; it is made (default: a temporary one)")
+)
+
+// insideEnv tells a process that it is in the namespaces, and has the tools as JSON; casesEnv that
+// it is to play cases, and has a batch as JSON.
+const (
+	insideEnv = "NEPHELE_CLUSTER_TOOLS"
+	casesEnv  = "NEPHELE_CLUSTER_CASES"
+)
+
+// batch are cases for one process.
+type batch struct {
+	Names  []string
+	Report string
+}
+
+func TestMain(m *testing.M) {
+	if description := os.Getenv(cluster.NodeEnv); description != "" {
+		fmt.Fprintln(os.Stderr, cluster.RunNode(description))
+		os.Exit(1)
+	}
+	e2econfig.CopyFlags(e2econfig.Flags, flag.CommandLine)
+	framework.RegisterCommonFlags(flag.CommandLine)
+	framework.RegisterClusterFlags(flag.CommandLine)
+	flag.Parse()
+	if os.Getenv(insideEnv) != "" {
+		if os.Getenv(casesEnv) == "" {
+			if err := cluster.Settle(); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				os.Exit(1)
+			}
+		}
+		os.Exit(m.Run())
+	}
+	if err := outside(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// outside finds the tools, for which there must be a network, and runs the tests in namespaces.
+func outside() error {
+	if *nephele == "" {
+		return errors.New("no program to test: run \"make cluster\"")
+	}
+	if *cache == "" {
+		dir, err := os.UserCacheDir()
+		if err != nil {
+			return err
+		}
+		*cache = filepath.Join(dir, "nephele-cluster")
+	}
+	tools, err := cluster.Find(context.Background(), *cache, func(format string, args ...any) { fmt.Printf(format+"\n", args...) })
+	if err != nil {
+		return err
+	}
+	raw, err := json.Marshal(tools)
+	if err != nil {
+		return err
+	}
+	return cluster.Enter(insideEnv + "=" + string(raw))
+}
+
+// TestUpstreamCases plays the cases about network policies of Kubernetes' own end-to-end tests, all
+// but those that need connections by SCTP, against clusters whose policies Nephele enforces.
+func TestUpstreamCases(t *testing.T) {
+	if os.Getenv(casesEnv) != "" {
+		return
+	}
+	names, without := selected(t)
+	t.Logf("%d cases; not played, because they need SCTP in the kernel: %d", len(names), without)
+	var tools cluster.Tools
+	if err := json.Unmarshal([]byte(os.Getenv(insideEnv)), &tools); err != nil {
+		t.Fatal(err)
+	}
+	dir := *logs
+	if dir == "" {
+		dir = t.TempDir()
+	}
+	for _, proxy := range strings.Split(*proxies, ",") {
+		t.Run(proxy, func(t *testing.T) {
+			dir := filepath.Join(dir, proxy)
+			if err := errors.Join(os.RemoveAll(dir), os.MkdirAll(dir, 0o755)); err != nil {
+				t.Fatal(err)
+			}
+			began := time.Now()
+			c, err := cluster.Start(t.Context(), cluster.Options{Tools: tools, Nephele: *nephele, Manifests: "../../config", Dir: dir,
+				Images: []string{imageutils.GetE2EImage(imageutils.Agnhost)}, Proxy: proxy, Nodes: *nodes})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Stop()
+			t.Logf("%d Nodes, ready after %s", *nodes, time.Since(began).Round(time.Second))
+			count(t, play(t, c.Kubeconfig, dir, names))
+			if err := c.Failed(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// selected returns the names of the cases to play, and how many are left out for SCTP.
+func selected(t *testing.T) (names []string, without int) {
+	wanted, err := regexp.Compile(*focus)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range ginkgo.PreviewSpecs("cases").SpecReports {
+		switch name := s.FullText(); {
+		case s.LeafNodeType != types.NodeTypeIt || !wanted.MatchString(name):
+		case slices.Contains(s.Labels(), "Feature:SCTPConnectivity"):
+			without++
+		default:
+			names = append(names, name)
+		}
+	}
+	if len(names) == 0 {
+		t.Fatal("no case has such a name")
+	}
+	return names, without
+}
+
+// play has processes play the cases and returns their reports.
+func play(t *testing.T, kubeconfig, dir string, names []string) []types.SpecReport {
+	var mu sync.Mutex
+	var all []types.SpecReport
+	var running sync.WaitGroup
+	for i := range *shards {
+		b := batch{Report: filepath.Join(dir, fmt.Sprintf("cases-%d.json", i))}
+		for j, name := range names {
+			if j%*shards == i {
+				b.Names = append(b.Names, name)
+			}
+		}
+		if len(b.Names) == 0 {
+			continue
+		}
+		raw, err := json.Marshal(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		log, err := os.Create(filepath.Join(dir, fmt.Sprintf("cases-%d.log", i)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run=^TestCases$", "-test.timeout=0", "-kubeconfig="+kubeconfig)
+		cmd.Env, cmd.Stdout, cmd.Stderr = append(os.Environ(), casesEnv+"="+string(raw)), log, log
+		running.Go(func() {
+			_ = cmd.Run() // it fails when a case does; the report tells
+			_ = log.Close()
+			got, err := reports(b.Report)
+			if err != nil {
+				t.Errorf("%v; see %s", err, log.Name())
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			all = append(all, got...)
+		})
+	}
+	running.Wait()
+	return all
+}
+
+func reports(path string) ([]types.SpecReport, error) {
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	var suites []types.Report
+	if err := json.Unmarshal(raw, &suites); err != nil {
+		return nil, err
+	}
+	var out []types.SpecReport
+	for _, s := range suites {
+		for _, r := range s.SpecReports {
+			if r.LeafNodeType == types.NodeTypeIt && r.State != types.SpecStateSkipped || r.Failure.Message != "" {
+				out = append(out, r)
+			}
+		}
+	}
+	return out, nil
+}
+
+// count says what became of the cases.
+func count(t *testing.T, all []types.SpecReport) {
+	slices.SortFunc(all, func(a, b types.SpecReport) int { return strings.Compare(a.FullText(), b.FullText()) })
+	counts := map[types.SpecState]int{}
+	for _, r := range all {
+		counts[r.State]++
+		t.Logf("%-8s %4.0f s  %s", r.State, r.RunTime.Seconds(), r.FullText())
+		if r.State != types.SpecStatePassed {
+			t.Errorf("%s: %s: %s", r.FullText(), r.State, r.Failure.Message)
+		}
+	}
+	t.Logf("counts: %v", counts)
+}
+
+// TestCases plays the cases of a batch; TestUpstreamCases starts it.
+func TestCases(t *testing.T) {
+	raw := os.Getenv(casesEnv)
+	if raw == "" {
+		return
+	}
+	var b batch
+	if err := json.Unmarshal([]byte(raw), &b); err != nil {
+		t.Fatal(err)
+	}
+	framework.TestContext.Provider = "skeleton"
+	framework.AfterReadingAllFlags(&framework.TestContext)
+	suite, reporter := ginkgo.GinkgoConfiguration()
+	for _, name := range b.Names {
+		suite.FocusStrings = append(suite.FocusStrings, regexp.QuoteMeta(name)+"$")
+	}
+	suite.Timeout = 3 * time.Hour
+	reporter.JSONReport, reporter.NoColor, reporter.Succinct = b.Report, true, true
+	ginkgo.RunSpecs(t, "cases", suite, reporter)
+}

@@ -1,0 +1,100 @@
+package cluster
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+)
+
+// Image writes an OCI archive with one image, agnhost, under every name of names. It is made by us
+// so that no registry is needed; what upstream's image has besides agnhost, a shell and some tools,
+// the cases about policies do not use.
+func (t Tools) Image(w io.Writer, names ...string) error {
+	program, err := os.ReadFile(t.Path(agnhost))
+	if err != nil {
+		return err
+	}
+	var layer bytes.Buffer
+	lw := tar.NewWriter(&layer)
+	for _, f := range []struct {
+		header tar.Header
+		data   []byte
+	}{
+		{tar.Header{Typeflag: tar.TypeReg, Name: agnhost, Mode: 0o755, Size: int64(len(program))}, program},
+		{tar.Header{Typeflag: tar.TypeDir, Name: "tmp/", Mode: 0o1777}, nil},
+		{tar.Header{Typeflag: tar.TypeDir, Name: "uploads/", Mode: 0o777}, nil},
+	} {
+		if err := lw.WriteHeader(&f.header); err != nil {
+			return err
+		}
+		if _, err := lw.Write(f.data); err != nil {
+			return err
+		}
+	}
+	if err := lw.Close(); err != nil {
+		return err
+	}
+	var packed bytes.Buffer
+	zw := gzip.NewWriter(&packed)
+	if _, err := zw.Write(layer.Bytes()); err != nil {
+		return err
+	}
+	if err := zw.Close(); err != nil {
+		return err
+	}
+
+	blobs := map[string][]byte{}
+	add := func(mediaType string, data []byte) object {
+		digest := fmt.Sprintf("%x", sha256.Sum256(data))
+		blobs["blobs/sha256/"+digest] = data
+		return object{"mediaType": mediaType, "digest": "sha256:" + digest, "size": len(data)}
+	}
+	config := add("application/vnd.oci.image.config.v1+json", encode(object{
+		"architecture": runtime.GOARCH, "os": "linux",
+		"config": object{"Entrypoint": []string{"/" + agnhost}, "Cmd": []string{"pause"}},
+		"rootfs": object{"type": "layers", "diff_ids": []string{fmt.Sprintf("sha256:%x", sha256.Sum256(layer.Bytes()))}},
+	}))
+	manifest := add("application/vnd.oci.image.manifest.v1+json", encode(object{
+		"schemaVersion": 2, "mediaType": "application/vnd.oci.image.manifest.v1+json", "config": config,
+		"layers": []object{add("application/vnd.oci.image.layer.v1.tar+gzip", packed.Bytes())},
+	}))
+	var index []object
+	for _, name := range names {
+		index = append(index, object{
+			"mediaType": manifest["mediaType"], "digest": manifest["digest"], "size": manifest["size"],
+			"annotations": object{"io.containerd.image.name": name},
+		})
+	}
+	blobs["oci-layout"] = encode(object{"imageLayoutVersion": "1.0.0"})
+	blobs["index.json"] = encode(object{"schemaVersion": 2, "manifests": index})
+
+	out := tar.NewWriter(w)
+	for name, data := range blobs {
+		if err := out.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o644, Size: int64(len(data))}); err != nil {
+			return err
+		}
+		if _, err := out.Write(data); err != nil {
+			return err
+		}
+	}
+	return out.Close()
+}
+
+// object is a JSON object.
+type object = map[string]any
+
+// encode returns v as JSON. What it is called with consists of maps, lists, strings and numbers,
+// which can always be encoded.
+func encode(v any) []byte {
+	data, err := json.Marshal(v)
+	if err != nil {
+		panic(err)
+	}
+	return data
+}
