@@ -48,9 +48,9 @@ func (g *guard) onCall(_ context.Context, c ec2.Call) error {
 	for i, f := range g.flows {
 		switch {
 		case got[i] && !g.old[i] && !g.next[i]:
-			g.violations = append(g.violations, fmt.Sprintf("call %d %s opened %s, which neither the old nor the new policies allow", c.Seq, c.Action, f))
+			g.violations = append(g.violations, fmt.Sprintf("after call %d %s it is open: %s, which neither the old nor the new policies allow", c.Seq, c.Action, f))
 		case !got[i] && g.old[i] && g.next[i]:
-			g.violations = append(g.violations, fmt.Sprintf("call %d %s cut %s, which both the old and the new policies allow", c.Seq, c.Action, f))
+			g.violations = append(g.violations, fmt.Sprintf("after call %d %s it is cut: %s, which both the old and the new policies allow", c.Seq, c.Action, f))
 		}
 	}
 	return nil

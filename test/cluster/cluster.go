@@ -70,9 +70,7 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*patience)
 	defer cancel()
 	if err := c.start(ctx); err != nil {
-		err = errors.Join(err, c.Failed())
-		c.Stop()
-		return nil, err
+		return nil, errors.Join(err, c.Failed(), c.Stop())
 	}
 	return c, nil
 }
@@ -113,15 +111,21 @@ func (c *Cluster) Failed() error {
 	return errors.Join(all...)
 }
 
-// Stop ends everything.
-func (c *Cluster) Stop() {
+// Stop ends everything, and says what cannot be ended.
+func (c *Cluster) Stop() error {
+	var all []error
 	for _, p := range slices.Backward(c.programs) {
 		_ = p.cmd.Process.Kill() // it may have ended
-		<-p.done
+		select {
+		case <-p.done:
+		case <-time.After(patience):
+			all = append(all, fmt.Errorf("%s was killed and does not end", p.name))
+		}
 	}
 	if link, err := netlink.LinkByName("fabric"); err == nil {
-		_ = netlink.LinkDel(link) // the network goes with the process
+		all = append(all, netlink.LinkDel(link)) // the wires to the Nodes go with it
 	}
+	return errors.Join(all...)
 }
 
 func writeImages(t Tools, path string, names []string) error {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/onsi/ginkgo/v2"
 	"github.com/onsi/ginkgo/v2/types"
+	"github.com/onsi/gomega"
 	"k8s.io/kubernetes/test/e2e/framework"
 	e2econfig "k8s.io/kubernetes/test/e2e/framework/config"
 	_ "k8s.io/kubernetes/test/e2e/framework/debug/init"
@@ -51,6 +52,10 @@ type batch struct {
 }
 
 func TestMain(m *testing.M) {
+	if err := cluster.Reap(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
 	if description := os.Getenv(cluster.NodeEnv); description != "" {
 		fmt.Fprintln(os.Stderr, cluster.RunNode(description))
 		os.Exit(1)
@@ -125,7 +130,11 @@ func TestUpstreamCases(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer c.Stop()
+			defer func() {
+				if err := c.Stop(); err != nil {
+					t.Error(err)
+				}
+			}()
 			t.Logf("%d Nodes, ready after %s", *nodes, time.Since(began).Round(time.Second))
 			count(t, play(t, c.Kubeconfig, dir, names))
 			if err := c.Failed(); err != nil {
@@ -248,6 +257,7 @@ func TestCases(t *testing.T) {
 		suite.FocusStrings = append(suite.FocusStrings, regexp.QuoteMeta(name)+"$")
 	}
 	suite.Timeout = 3 * time.Hour
+	gomega.RegisterFailHandler(framework.Fail)
 	reporter.JSONReport, reporter.NoColor, reporter.Succinct = b.Report, true, true
 	ginkgo.RunSpecs(t, "cases", suite, reporter)
 }

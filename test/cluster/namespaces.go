@@ -21,13 +21,45 @@ func Enter(env ...string) error {
 	return cmd.Run()
 }
 
-// inNamespaces is this program in namespaces of its own. The thread that starts it must be locked
-// and live on: the kernel ends the child with it.
+// inNamespaces is this program in namespaces of its own, below a first process that reaps. The
+// thread that starts it must be locked and live on: the kernel ends the child with it.
 func inNamespaces(args []string, env ...string) *exec.Cmd {
 	cmd := exec.Command("/proc/self/exe", args...)
-	cmd.Env = append(os.Environ(), env...)
+	cmd.Env = append(append(os.Environ(), env...), reaperEnv+"=1")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET | unix.CLONE_NEWNS | unix.CLONE_NEWPID, Pdeathsig: unix.SIGKILL}
 	return cmd
+}
+
+// reaperEnv tells a process that it is the first of a tree of processes.
+const reaperEnv = "NEPHELE_CLUSTER_REAPER"
+
+// Reap must be called before anything else in the program that calls Enter or Start. In the first
+// process of a tree it runs the program as a child, ends as that one does, and meanwhile takes in
+// what is orphaned, such as the shims of containerd: the kernel ends a tree only when somebody has
+// waited for each of its processes, and nobody else waits for orphans.
+func Reap() error {
+	if os.Getenv(reaperEnv) == "" {
+		return nil
+	}
+	if err := os.Unsetenv(reaperEnv); err != nil {
+		return err
+	}
+	child, err := os.StartProcess("/proc/self/exe", os.Args, &os.ProcAttr{Files: []*os.File{os.Stdin, os.Stdout, os.Stderr}})
+	if err != nil {
+		return err
+	}
+	for {
+		var status unix.WaitStatus
+		switch pid, err := unix.Wait4(-1, &status, 0, nil); {
+		case errors.Is(err, unix.EINTR):
+		case err != nil:
+			return fmt.Errorf("wait: %w", err)
+		case pid == child.Pid && status.Exited():
+			os.Exit(status.ExitStatus())
+		case pid == child.Pid:
+			return fmt.Errorf("ended by a signal: %v", status.Signal())
+		}
+	}
 }
 
 // Settle makes mounts and /proc those of a process that Enter has started.
