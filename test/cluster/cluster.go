@@ -15,6 +15,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -122,8 +123,18 @@ func (c *Cluster) Stop() error {
 			all = append(all, fmt.Errorf("%s was killed and does not end", p.name))
 		}
 	}
-	if link, err := netlink.LinkByName("fabric"); err == nil {
-		all = append(all, netlink.LinkDel(link)) // the wires to the Nodes go with it
+	// The kernel takes a dead Node's end of its wire away in its own time; the next cluster has wires
+	// of the same names.
+	links := []string{"fabric"}
+	for i := range c.o.Nodes {
+		links = append(links, nodeName(i))
+	}
+	for _, name := range links {
+		if link, err := netlink.LinkByName(name); err == nil {
+			if err := netlink.LinkDel(link); err != nil && !errors.Is(err, unix.ENODEV) {
+				all = append(all, fmt.Errorf("remove the link %s: %w", name, err))
+			}
+		}
 	}
 	return errors.Join(all...)
 }
