@@ -123,8 +123,8 @@ func (c *Cluster) Stop() error {
 			all = append(all, fmt.Errorf("%s was killed and does not end", p.name))
 		}
 	}
-	// The kernel takes a dead Node's end of its wire away in its own time; the next cluster has wires
-	// of the same names.
+	// The kernel takes a dead Node's end of its wire away in its own time; the next cluster has
+	// wires of the same names.
 	links := []string{"fabric"}
 	for i := range c.o.Nodes {
 		links = append(links, nodeName(i))
