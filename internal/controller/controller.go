@@ -287,7 +287,7 @@ func assemble(ctx context.Context, mgr manager.Manager, id string, parts *shares
 	if err := followTightening(ctx, mgr.GetCache(), realizer.Reconsider); err != nil {
 		return err
 	}
-	if err := followVMs(ctx, mgr.GetCache(), status.VMChanged); err != nil {
+	if err := followSubjects(ctx, mgr.GetCache(), status.Changed); err != nil {
 		return err
 	}
 	if err := inv.SetupWithManager(ctx, mgr); err != nil {

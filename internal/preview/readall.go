@@ -115,10 +115,10 @@ func (in *Inputs) virtualMachine(entity types.NamespacedName) *cloudv1alpha1.Vir
 }
 
 // foreseen says how far the policies of a VM are enforced.
-func foreseen(vm plan.VMStatus) []cloudv1alpha1.VirtualMachinePolicyStatus {
-	var out []cloudv1alpha1.VirtualMachinePolicyStatus
+func foreseen(vm plan.VMStatus) []cloudv1alpha1.AppliedPolicy {
+	var out []cloudv1alpha1.AppliedPolicy
 	for _, p := range vm.Policies {
-		st := cloudv1alpha1.VirtualMachinePolicyStatus{
+		st := cloudv1alpha1.AppliedPolicy{
 			Kind: string(p.Kind), Namespace: p.Namespace, Name: p.Name, UID: types.UID(p.UID), Message: p.Message, Phase: cloudv1alpha1.PolicyPhaseRealizing,
 		}
 		switch {

@@ -63,7 +63,7 @@ func vm(name string, mode cloudv1.EnforcementMode, phase cloudv1.PolicyPhase) *c
 	return &cloudv1.VirtualMachine{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "i-" + name,
 		Labels: map[string]string{cloudv1.LabelCPANamespace: "cloud", cloudv1.LabelCPAName: "real"}},
 		Status: cloudv1.VirtualMachineStatus{CloudName: name, Mode: string(mode), NetworkInterfaces: []cloudv1.AttachedInterface{{SecurityGroupIds: []string{"sg-1", "sg-2"}}},
-			Policies: []cloudv1.VirtualMachinePolicyStatus{{Name: "db-from-app", Namespace: "shop", Kind: "AntreaNetworkPolicy", UID: "db-from-app", Phase: phase,
+			Policies: []cloudv1.AppliedPolicy{{Name: "db-from-app", Namespace: "shop", Kind: "AntreaNetworkPolicy", UID: "db-from-app", Phase: phase,
 				Message: "needs 73 ingress rules in one group, quota 60"}}}}
 }
 
@@ -228,7 +228,7 @@ func (p *pages) List(ctx context.Context, l client.ObjectList, opts ...client.Li
 		for n := range 10 {
 			m.Status.Policies = append(
 				m.Status.Policies,
-				cloudv1.VirtualMachinePolicyStatus{Name: fmt.Sprint("p", n), UID: types.UID(fmt.Sprint("p", n, "-", at%100)), Phase: cloudv1.PolicyPhaseRealized},
+				cloudv1.AppliedPolicy{Name: fmt.Sprint("p", n), UID: types.UID(fmt.Sprint("p", n, "-", at%100)), Phase: cloudv1.PolicyPhaseRealized},
 			)
 		}
 		list.Items = append(list.Items, *m)

@@ -125,7 +125,9 @@ type CloudNativeServiceStatus struct {
 	// NotSettable says why the security groups cannot be set; empty if they can.
 	// +optional
 	NotSettable string `json:"notSettable,omitempty"`
-	// Conditions: Observed, and Addressed, whether its addresses are known.
+	// Conditions: Observed; Addressed, whether its addresses are known; Realized, once a policy
+	// applies; in mode plan, Planned; in mode break-glass, BreakGlass; RecordsSigned if the record
+	// of its own groups is not believed.
 	// +listType=map
 	// +listMapKey=type
 	// +optional
@@ -134,6 +136,14 @@ type CloudNativeServiceStatus struct {
 	// +listType=atomic
 	// +optional
 	UnimportedTags []UnimportedTag `json:"unimportedTags,omitempty"`
+	// Policies that apply to the service, sorted by kind, namespace and name.
+	// +listType=map
+	// +listMapKey=uid
+	// +optional
+	Policies []AppliedPolicy `json:"policies,omitempty"`
+	// PolicySummary is "realized/all" of Policies, for example 2/3; empty when no policy applies.
+	// +optional
+	PolicySummary string `json:"policySummary,omitempty"`
 }
 
 // CloudNativeService is an imported service of the cloud that has addresses in a VPC: a database, a
@@ -145,6 +155,7 @@ type CloudNativeServiceStatus struct {
 // +kubebuilder:printcolumn:name="Kind",type=string,JSONPath=`.status.kind`
 // +kubebuilder:printcolumn:name="Addresses",type=string,JSONPath=`.status.addresses`
 // +kubebuilder:printcolumn:name="Port",type=string,JSONPath=`.status.ports[0].name`
+// +kubebuilder:printcolumn:name="Policies",type=string,JSONPath=`.status.policySummary`
 // +kubebuilder:printcolumn:name="Region",type=string,priority=1,JSONPath=`.status.region`
 // +kubebuilder:printcolumn:name="Virtual-Private-Cloud",type=string,priority=1,JSONPath=`.status.cloudVpcId`
 // +kubebuilder:printcolumn:name="DNS",type=string,priority=1,JSONPath=`.status.dnsName`

@@ -111,7 +111,8 @@ type NetworkInterfaceStatus struct {
 	// NotSettable says why policies cannot apply; empty if they can.
 	// +optional
 	NotSettable string `json:"notSettable,omitempty"`
-	// Conditions: Observed.
+	// Conditions: Observed; Realized, once a policy applies; in mode plan, Planned; in mode
+	// break-glass, BreakGlass; RecordsSigned if the record of its own groups is not believed.
 	// +listType=map
 	// +listMapKey=type
 	// +optional
@@ -120,6 +121,14 @@ type NetworkInterfaceStatus struct {
 	// +listType=atomic
 	// +optional
 	UnimportedTags []UnimportedTag `json:"unimportedTags,omitempty"`
+	// Policies that apply to the interface, sorted by kind, namespace and name.
+	// +listType=map
+	// +listMapKey=uid
+	// +optional
+	Policies []AppliedPolicy `json:"policies,omitempty"`
+	// PolicySummary is "realized/all" of Policies, for example 2/3; empty when no policy applies.
+	// +optional
+	PolicySummary string `json:"policySummary,omitempty"`
 }
 
 // NetworkInterface is an imported network interface that policies name by itself: a free one, one
@@ -131,6 +140,7 @@ type NetworkInterfaceStatus struct {
 // +kubebuilder:printcolumn:name="Addresses",type=string,JSONPath=`.status.addresses`
 // +kubebuilder:printcolumn:name="Attached-To",type=string,JSONPath=`.status.attachedTo.cloudId`
 // +kubebuilder:printcolumn:name="Settable",type=boolean,JSONPath=`.status.settable`
+// +kubebuilder:printcolumn:name="Policies",type=string,JSONPath=`.status.policySummary`
 // +kubebuilder:printcolumn:name="Region",type=string,priority=1,JSONPath=`.status.region`
 // +kubebuilder:printcolumn:name="Virtual-Private-Cloud",type=string,priority=1,JSONPath=`.status.cloudVpcId`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`

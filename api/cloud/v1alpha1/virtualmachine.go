@@ -68,21 +68,22 @@ type UnimportedTag struct {
 	Reason string `json:"reason"`
 }
 
-// PolicyPhase says how far a policy is realized on a virtual machine.
+// PolicyPhase says how far a policy is realized on a virtual machine, service or interface.
 // +kubebuilder:validation:Enum=Realized;Realizing;Failed;Suspended
 type PolicyPhase string
 
-// The phases of a policy on a virtual machine.
+// The phases of a policy on a virtual machine, service or interface.
 const (
 	PolicyPhaseRealized  PolicyPhase = "Realized"
 	PolicyPhaseRealizing PolicyPhase = "Realizing"
 	PolicyPhaseFailed    PolicyPhase = "Failed"
-	// PolicyPhaseSuspended: the mode of the virtual machine does not let policies be enforced.
+	// PolicyPhaseSuspended: its mode does not let policies be enforced on it.
 	PolicyPhaseSuspended PolicyPhase = "Suspended"
 )
 
-// VirtualMachinePolicyStatus says how far one policy is realized on the virtual machine.
-type VirtualMachinePolicyStatus struct {
+// AppliedPolicy says how far one policy is realized on the virtual machine, native service or
+// network interface that shows it.
+type AppliedPolicy struct {
 	// Name of the policy.
 	Name string `json:"name"`
 	// Namespace of the policy; empty for a cluster-wide one.
@@ -172,7 +173,7 @@ type VirtualMachineStatus struct {
 	// +listType=map
 	// +listMapKey=uid
 	// +optional
-	Policies []VirtualMachinePolicyStatus `json:"policies,omitempty"`
+	Policies []AppliedPolicy `json:"policies,omitempty"`
 	// PolicySummary is "realized/all" of Policies, for example 2/3; empty when no policy applies.
 	// +optional
 	PolicySummary string `json:"policySummary,omitempty"`

@@ -105,7 +105,8 @@ const (
 	ConditionServicesRead = "ServicesRead"
 	// ConditionAddressed (native service): its addresses are known.
 	ConditionAddressed = "Addressed"
-	// ConditionRealized (virtual machine): every policy that applies is realized.
+	// ConditionRealized (virtual machine, native service, network interface): every policy that
+	// applies is realized.
 	ConditionRealized = "Realized"
 	// ConditionPlanned (virtual machine, selector): what would be done if the mode were enforce.
 	// True: it can all be done.

@@ -241,7 +241,7 @@ func cloudObjects(meta metav1.ObjectMeta, now metav1.Time, ready metav1.Conditio
 					SecurityGroupIds: []string{"sg-1"}, FormerSecurityGroupIds: []string{"sg-2"}, Groups: []string{"asg"},
 				}},
 				UnimportedTags: []cloudv1alpha1.UnimportedTag{{Key: "a b", Value: "c", Reason: "r"}},
-				Policies:       []cloudv1alpha1.VirtualMachinePolicyStatus{{Name: "p", Namespace: "ns", Kind: "AntreaNetworkPolicy", UID: "u", Generation: 2, Phase: "Failed", Message: "m"}},
+				Policies:       []cloudv1alpha1.AppliedPolicy{{Name: "p", Namespace: "ns", Kind: "AntreaNetworkPolicy", UID: "u", Generation: 2, Phase: "Failed", Message: "m"}},
 				PolicySummary:  "0/1",
 			},
 		},

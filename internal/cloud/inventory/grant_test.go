@@ -424,7 +424,7 @@ func TestSharedAccountOfOldStaysEnforced(t *testing.T) {
 	for _, key := range before {
 		ns, name, _ := strings.Cut(key, "/")
 		vm := get(l, &v1alpha1.VirtualMachine{}, ns, name)
-		vm.Status.Policies, vm.Status.PolicySummary = []v1alpha1.VirtualMachinePolicyStatus{
+		vm.Status.Policies, vm.Status.PolicySummary = []v1alpha1.AppliedPolicy{
 			{Name: "p", Kind: "AntreaNetworkPolicy", UID: "u", Phase: v1alpha1.PolicyPhaseRealized},
 		}, "1/1"
 		if err := l.api.Status().Update(t.Context(), vm); err != nil {

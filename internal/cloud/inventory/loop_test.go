@@ -140,7 +140,7 @@ func TestStatusOfOthersStays(t *testing.T) {
 	l.reconcile()
 	vm := get(l, &v1alpha1.VirtualMachine{}, "web", vm1)
 	vm.Status.PolicySummary = "1/1"
-	vm.Status.Policies = []v1alpha1.VirtualMachinePolicyStatus{{Name: "p", UID: "u", Kind: "k", Phase: v1alpha1.PolicyPhaseRealized}}
+	vm.Status.Policies = []v1alpha1.AppliedPolicy{{Name: "p", UID: "u", Kind: "k", Phase: v1alpha1.PolicyPhaseRealized}}
 	vm.Status.Conditions = append(vm.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionRealized, Status: "True", Reason: "OK"})
 	if err := l.api.Status().Update(t.Context(), vm); err != nil {
 		t.Fatal(err)

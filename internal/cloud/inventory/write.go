@@ -172,7 +172,9 @@ func (s *syncer) putVpc(ctx context.Context, want, have *v1alpha1.Vpc) error {
 func (s *syncer) putNative(ctx context.Context, want, have *v1alpha1.CloudNativeService) error {
 	return put(ctx, s, want, have, have != nil, nil, func(live *v1alpha1.CloudNativeService) bool {
 		before := live.Status
+		// What policies do to the service is not ours to write.
 		live.Status = *want.Status.DeepCopy()
+		live.Status.Policies, live.Status.PolicySummary = before.Policies, before.PolicySummary
 		live.Status.Conditions = append([]metav1.Condition(nil), before.Conditions...)
 		for _, c := range want.Status.Conditions {
 			s.set(&live.Status.Conditions, c.Type, verdict{c.Status, c.Reason, c.Message}, live.Generation)

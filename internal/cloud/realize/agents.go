@@ -266,14 +266,14 @@ func agentedCondition(r Report, vm plan.VMRef) *metav1.Condition {
 }
 
 // tellAgented writes an event when a VM is handed to its agent or comes back.
-func (s *StatusWriter) tellAgented(vm *cloudv1.VirtualMachine, before []metav1.Condition) {
-	was, is := meta.IsStatusConditionTrue(before, cloudv1.ConditionAgented), meta.FindStatusCondition(vm.Status.Conditions, cloudv1.ConditionAgented)
+func (s *StatusWriter) tellAgented(on subject, before []metav1.Condition) {
+	was, is := meta.IsStatusConditionTrue(before, cloudv1.ConditionAgented), meta.FindStatusCondition(*on.conditions, cloudv1.ConditionAgented)
 	switch now := is != nil && is.Status == metav1.ConditionTrue; {
 	case now && !was:
-		s.Events.Eventf(vm, nil, corev1.EventTypeNormal, "HandedToAgent", "Realize", "%s", note(is.Message))
+		s.Events.Eventf(on.Object, nil, corev1.EventTypeNormal, "HandedToAgent", "Realize", "%s", note(is.Message))
 	case was && !now && is != nil:
-		s.Events.Eventf(vm, nil, corev1.EventTypeWarning, "BackFromAgent", "Realize", "%s", note(is.Message))
+		s.Events.Eventf(on.Object, nil, corev1.EventTypeWarning, "BackFromAgent", "Realize", "%s", note(is.Message))
 	case was && !now:
-		s.Events.Eventf(vm, nil, corev1.EventTypeNormal, "BackFromAgent", "Realize", "the cloud guards the VM: no selector hands it to an agent")
+		s.Events.Eventf(on.Object, nil, corev1.EventTypeNormal, "BackFromAgent", "Realize", "the cloud guards the VM: no selector hands it to an agent")
 	}
 }

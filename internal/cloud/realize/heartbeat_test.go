@@ -77,7 +77,7 @@ func TestStatusWrittenOver(t *testing.T) {
 	d.events()
 	// told tells of a VM that is as it should be.
 	told := func(what string, vm *cloudv1.VirtualMachine) {
-		d.writer.VMChanged(vm)
+		d.writer.Changed(vm)
 		d.writer.mu.Lock()
 		defer d.writer.mu.Unlock()
 		if d.writer.spoilt[labAccount] {
@@ -95,13 +95,15 @@ func TestStatusWrittenOver(t *testing.T) {
 		if err := d.client.Status().Update(t.Context(), &vm); err != nil {
 			t.Fatal(err)
 		}
-		d.writer.VMChanged(&vm)
+		d.writer.Changed(&vm)
 		if !eventually(func() bool {
 			if d.clock.HasWaiters() {
 				d.clock.Step(correctPause)
 			}
 			vm = d.vm()
-			return d.writer.sum(&vm.Status) == d.writer.sum(&right.Status)
+			now, _ := subjectOf(&vm)
+			wanted, _ := subjectOf(&right)
+			return d.writer.sum(now) == d.writer.sum(wanted)
 		}) {
 			t.Errorf("%s: not put right: %+v", name, vm.Status)
 		}

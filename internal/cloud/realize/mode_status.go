@@ -12,9 +12,9 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan/render"
 )
 
-// suspendedCondition is the condition Realized of a VM whose mode does not let policies be
-// enforced.
-func suspendedCondition(policies int, vm plan.VMStatus, r Report) metav1.Condition {
+// suspendedCondition is the condition Realized of a VM, or whatever the word says it is, whose mode
+// does not let policies be enforced.
+func suspendedCondition(policies int, vm plan.VMStatus, r Report, word string) metav1.Condition {
 	by, remarks := r.Modes[vm.VM].Reason, ""
 	for _, n := range vm.Interfaces {
 		for _, remark := range r.Result.Notes {
@@ -30,7 +30,7 @@ func suspendedCondition(policies int, vm plan.VMStatus, r Report) metav1.Conditi
 		cond.Message = fmt.Sprintf("mode plan (%s): nothing is written; policies that would apply: %d", by, policies)
 	case plan.Braked:
 		cond.Reason = cloudv1.ReasonConfirmationNeeded
-		cond.Message = fmt.Sprintf("%s; until then the VM stays as it is; policies that apply: %d", brakedText(r.Account), policies)
+		cond.Message = fmt.Sprintf("%s; until then the %s stays as it is; policies that apply: %d", brakedText(r.Account), word, policies)
 	case plan.BreakGlass:
 		cond.Reason = cloudv1.ReasonBreakGlass
 		cond.Message = fmt.Sprintf("BREAK-GLASS (%s): policies that are not enforced: %d", by, policies)
@@ -39,7 +39,7 @@ func suspendedCondition(policies int, vm plan.VMStatus, r Report) metav1.Conditi
 		cond.Message = fmt.Sprintf("mode %s (%s): policies that are not enforced: %d", vm.Mode, by, policies)
 	}
 	if how := givenBack(r, vm); !vm.Mode.Still() && how != released {
-		cond.Message += "; the VM is " + how
+		cond.Message += "; the " + word + " is " + how
 	}
 	cond.Message += remarks
 	return cond
@@ -104,14 +104,14 @@ func plannedCondition(o render.Outlook, text string) metav1.Condition {
 }
 
 // tellMode writes the events about break-glass: one for each step of it, one when it is over.
-func (s *StatusWriter) tellMode(vm *cloudv1.VirtualMachine, before []metav1.Condition, policies int) {
+func (s *StatusWriter) tellMode(on subject, before []metav1.Condition, policies int) {
 	was := meta.FindStatusCondition(before, cloudv1.ConditionBreakGlass)
-	is := meta.FindStatusCondition(vm.Status.Conditions, cloudv1.ConditionBreakGlass)
+	is := meta.FindStatusCondition(*on.conditions, cloudv1.ConditionBreakGlass)
 	switch {
 	case is != nil && (was == nil || was.Message != is.Message):
-		s.Events.Eventf(vm, nil, corev1.EventTypeWarning, "BreakGlass", "Realize", "%s",
+		s.Events.Eventf(on.Object, nil, corev1.EventTypeWarning, "BreakGlass", "Realize", "%s",
 			note(fmt.Sprintf("%s; policies that are not enforced: %d", is.Message, policies)))
 	case is == nil && was != nil:
-		s.Events.Eventf(vm, nil, corev1.EventTypeNormal, "BreakGlassOver", "Realize", "policies are enforced again as far as the mode says so")
+		s.Events.Eventf(on.Object, nil, corev1.EventTypeNormal, "BreakGlassOver", "Realize", "policies are enforced again as far as the mode says so")
 	}
 }

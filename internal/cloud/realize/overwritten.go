@@ -4,7 +4,6 @@ import (
 	"hash/maphash"
 	"maps"
 	"strconv"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -14,35 +13,35 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 )
 
-// This file puts right what somebody writes over the status of VMs: the next report may be far away
-// if nothing happens.
+// This file puts right what somebody writes over statuses: the next report may be far away if
+// nothing happens.
 
 // correctPause is how long a status stays wrong, so that somebody who writes again and again does
 // not keep us busy.
 const correctPause = time.Second
 
-// vmKey names the VirtualMachine behind an entity.
-func vmKey(ref plan.EntityRef) client.ObjectKey {
-	return client.ObjectKey{Namespace: ref.Namespace, Name: strings.TrimPrefix(ref.Name, cloudv1.EntityNamePrefix)}
-}
-
-// VMChanged tells of a VirtualMachine as it is now. If it does not show what was written into its
-// status, the last report of its account is brought to the objects again. It may be called at any
-// time and by anyone who watches the objects; it does not block.
-func (s *StatusWriter) VMChanged(vm *cloudv1.VirtualMachine) {
-	key, sum := client.ObjectKeyFromObject(vm), s.sum(&vm.Status)
+// Changed tells of a VirtualMachine, CloudNativeService or NetworkInterface as it is now. If it
+// does not show what was written into its status, the last report of its account is brought to the
+// objects again. It may be called at any time and by anyone who watches the objects; it does not
+// block.
+func (s *StatusWriter) Changed(obj client.Object) {
+	on, is := subjectOf(obj)
+	if !is {
+		return
+	}
+	ref, sum := on.ref(), s.sum(on)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for account, vms := range s.shown {
-		if want, known := vms[key]; known && want != sum && !s.spoilt[account] {
+	for account, shown := range s.shown {
+		if want, known := shown[ref]; known && want != sum && !s.spoilt[account] {
 			s.spoilt[account] = true
 			put(s.wake)
 		}
 	}
 }
 
-// sum identifies the part of a VM's status that we own.
-func (s *StatusWriter) sum(status *cloudv1.VirtualMachineStatus) uint64 {
+// sum identifies the part of a status that we own.
+func (s *StatusWriter) sum(on subject) uint64 {
 	var h maphash.Hash
 	h.SetSeed(s.seed)
 	add := func(parts ...string) {
@@ -51,45 +50,45 @@ func (s *StatusWriter) sum(status *cloudv1.VirtualMachineStatus) uint64 {
 			_ = h.WriteByte(0)
 		}
 	}
-	add(status.PolicySummary)
-	for _, p := range status.Policies {
+	add(*on.summary)
+	for _, p := range *on.policies {
 		add(p.Kind, p.Namespace, p.Name, string(p.UID), strconv.FormatInt(p.Generation, 10), string(p.Phase), p.Message)
 	}
 	for _, kind := range []string{cloudv1.ConditionRealized, cloudv1.ConditionBreakGlass, cloudv1.ConditionPlanned, cloudv1.ConditionRecordsSigned,
 		cloudv1.ConditionAgented, cloudv1.ConditionObstructed} {
-		if c := meta.FindStatusCondition(status.Conditions, kind); c != nil {
+		if c := meta.FindStatusCondition(*on.conditions, kind); c != nil {
 			add(kind, string(c.Status), c.Reason, c.Message)
 		}
 	}
 	return h.Sum64()
 }
 
-// shows notes what a VM shows from now on. It is called before that is written, so that the news of
-// it finds it noted.
-func (s *StatusWriter) shows(account string, vm *cloudv1.VirtualMachine) {
-	sum := s.sum(&vm.Status)
+// shows notes what an object shows from now on. It is called before that is written, so that the
+// news of it finds it noted.
+func (s *StatusWriter) shows(account string, on subject) {
+	sum := s.sum(on)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.shown[account] == nil {
-		s.shown[account] = map[client.ObjectKey]uint64{}
+		s.shown[account] = map[plan.EntityRef]uint64{}
 	}
-	s.shown[account][client.ObjectKeyFromObject(vm)] = sum
+	s.shown[account][on.ref()] = sum
 }
 
-// look begins to bring a report to the VMs; what was found to be overwritten before is put right by
-// that.
-func (s *StatusWriter) look(r Report) (seen map[client.ObjectKey]bool) {
+// look begins to bring a report to the objects; what was found to be overwritten before is put
+// right by that.
+func (s *StatusWriter) look(r Report) (seen map[plan.EntityRef]bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.spoilt, r.Account)
-	return map[client.ObjectKey]bool{}
+	return map[plan.EntityRef]bool{}
 }
 
-// looked ends it: other VMs are none of the account any more.
-func (s *StatusWriter) looked(r Report, seen map[client.ObjectKey]bool) {
+// looked ends it: other objects are none of the account any more.
+func (s *StatusWriter) looked(r Report, seen map[plan.EntityRef]bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	maps.DeleteFunc(s.shown[r.Account], func(key client.ObjectKey, _ uint64) bool { return !seen[key] })
+	maps.DeleteFunc(s.shown[r.Account], func(ref plan.EntityRef, _ uint64) bool { return !seen[ref] })
 	s.last[r.Account] = r
 	if len(seen) == 0 {
 		delete(s.shown, r.Account)
@@ -97,8 +96,8 @@ func (s *StatusWriter) looked(r Report, seen map[client.ObjectKey]bool) {
 	}
 }
 
-// takeSpoilt returns the last reports of the accounts some of whose VMs were written over since the
-// last call.
+// takeSpoilt returns the last reports of the accounts some of whose objects were written over since
+// the last call.
 func (s *StatusWriter) takeSpoilt() map[string]Report {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -14,9 +14,11 @@ import (
 type Report struct {
 	// Account is "namespace/name".
 	Account string
-	// EnforcerKey is the key whose policies were realized, and Entities the VMs they may apply to.
+	// EnforcerKey is the key whose policies were realized, Entities the VMs they may apply to, and
+	// Services the native services and interfaces.
 	EnforcerKey string
 	Entities    map[plan.EntityRef]plan.VMRef
+	Services    map[plan.EntityRef]plan.VMRef
 	// Waiting says what the worker waits for before it may plan; empty once it has planned.
 	Waiting string
 	// Result is the last plan with its statuses; nil before the first one.
@@ -100,7 +102,7 @@ func (w *worker) count() {
 // publish records a plan or failure and hands it on.
 func (w *worker) publish(ctx context.Context, acct Account, res *plan.Result, err error) {
 	w.mu.Lock()
-	w.report.EnforcerKey, w.report.Entities = acct.EnforcerKey, acct.Entities
+	w.report.EnforcerKey, w.report.Entities, w.report.Services = acct.EnforcerKey, acct.Entities, acct.Services
 	w.report.Waiting, w.report.Err, w.report.Blocked, w.report.Stuck = "", err, w.blocks.all(), nil
 	if err != nil {
 		w.report.Stuck = w.stuckNetworks()

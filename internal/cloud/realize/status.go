@@ -36,15 +36,15 @@ type PolicyStatuses interface {
 }
 
 // StatusWriter is the Sink that writes reports into the cluster: which policies apply to each
-// VirtualMachine and how far they are realized, the realization status of each policy, and events
-// for what a person must know.
+// VirtualMachine, CloudNativeService and NetworkInterface and how far they are realized, the
+// realization status of each policy, and events for what a person must know.
 //
-// It owns status.policies, status.policySummary and the condition Realized of VirtualMachine
-// objects; the rest of the status is the inventory's, but for the groups of interfaces: whoever of
-// the two writes an object brings these as he knows them, unless it shows a younger reading.
+// It owns status.policies, status.policySummary and the condition Realized of these objects; the
+// rest of the status is the inventory's, but for the groups of interfaces: whoever of the two
+// writes an object brings these as he knows them, unless it shows a younger reading.
 //
 // Publish only keeps the report; Start writes the newest one of each account, repeats what failed
-// and what VMChanged shows to be written over, and returns when its context ends.
+// and what Changed shows to be written over, and returns when its context ends.
 type StatusWriter struct {
 	Client   client.Client
 	Policies PolicyStatuses
@@ -101,9 +101,10 @@ type StatusWriter struct {
 	// wrote holds the resource versions of what was written and not read since; only Start's
 	// goroutine uses it.
 	wrote map[written]string
-	// shown holds, per account, the sums of what its VMs show, spoilt the accounts some of whose
-	// VMs show something else, and last the report that was brought to the objects last.
-	shown  map[string]map[client.ObjectKey]uint64
+	// shown holds, per account, the sums of what its objects show by their entities, spoilt the
+	// accounts some of whose objects show something else, and last the report that was brought to
+	// the objects last.
+	shown  map[string]map[plan.EntityRef]uint64
 	spoilt map[string]bool
 	last   map[string]Report
 	seed   maphash.Seed
@@ -141,7 +142,7 @@ func NewStatusWriter(c client.Client, p PolicyStatuses, e events.EventRecorder, 
 		wrote:       map[written]string{},
 		guarded:     map[string]*guards{},
 		choruses:    map[string]map[string]int{},
-		shown:       map[string]map[client.ObjectKey]uint64{},
+		shown:       map[string]map[plan.EntityRef]uint64{},
 		spoilt:      map[string]bool{},
 		last:        map[string]Report{},
 		seed:        maphash.MakeSeed(),
@@ -267,13 +268,20 @@ func (s *StatusWriter) write(ctx context.Context, r Report) (behind bool, err er
 		outlooks = render.Outlooks(r.Would)
 	}
 	seen, held := s.look(r), guardsOf(r)
-	for ref, target := range r.Entities {
+	untouched := unguardedOf(r.Result)
+	for ref, target := range r.subjects() {
 		vm, observed := vms[target]
+		if at, is := untouched[ref]; is && !observed {
+			vm, observed = plan.VMStatus{VM: target, Mode: plan.Enforce, Policies: at}, true
+		}
+		if _, ours := r.Services[ref]; ours && !observed && r.Unread[target.Region].Err == nil {
+			vm, observed = plan.VMStatus{VM: target, Mode: plan.Enforce}, true // nothing applies any more
+		}
 		if !observed {
 			continue
 		}
-		selector, err := s.writeVM(ctx, r, ref, vm, outlooks)
-		seen[vmKey(ref)] = true
+		selector, err := s.writeSubject(ctx, r, ref, vm, outlooks)
+		seen[ref] = true
 		note(err)
 		all.add(r, vm, outlooks)
 		if selector != "" && holds(vm) {
@@ -301,10 +309,10 @@ func (s *StatusWriter) write(ctx context.Context, r Report) (behind bool, err er
 // vmPolicies is the part of a VirtualMachine's status that says which policies apply, sorted by
 // kind, namespace and name. Of a VM that was never read, what a former process has said before
 // stays: nobody knows better.
-func vmPolicies(r Report, vm plan.VMStatus, before []cloudv1.VirtualMachinePolicyStatus) []cloudv1.VirtualMachinePolicyStatus {
-	var out []cloudv1.VirtualMachinePolicyStatus
+func vmPolicies(r Report, vm plan.VMStatus, before []cloudv1.AppliedPolicy) []cloudv1.AppliedPolicy {
+	var out []cloudv1.AppliedPolicy
 	for _, p := range vm.Policies {
-		st := cloudv1.VirtualMachinePolicyStatus{
+		st := cloudv1.AppliedPolicy{
 			Name: p.Name, Namespace: p.Namespace, Kind: string(p.Kind), UID: types.UID(p.UID), Generation: p.Generation,
 			Phase: cloudv1.PolicyPhaseRealizing, Message: p.Warning,
 		}
@@ -324,21 +332,21 @@ func vmPolicies(r Report, vm plan.VMStatus, before []cloudv1.VirtualMachinePolic
 		}
 		out = append(out, st)
 	}
-	slices.SortFunc(out, func(a, b cloudv1.VirtualMachinePolicyStatus) int {
+	slices.SortFunc(out, func(a, b cloudv1.AppliedPolicy) int {
 		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
 	})
 	return out
 }
 
 // wasRealized reports whether a status says that this version of the policy is realized.
-func wasRealized(status []cloudv1.VirtualMachinePolicyStatus, p plan.VMPolicy) bool {
-	return slices.ContainsFunc(status, func(st cloudv1.VirtualMachinePolicyStatus) bool {
+func wasRealized(status []cloudv1.AppliedPolicy, p plan.VMPolicy) bool {
+	return slices.ContainsFunc(status, func(st cloudv1.AppliedPolicy) bool {
 		return string(st.UID) == p.UID && st.Generation == p.Generation && st.Phase == cloudv1.PolicyPhaseRealized
 	})
 }
 
 // realizedCondition sums the policies of a VM up.
-func realizedCondition(policies []cloudv1.VirtualMachinePolicyStatus) (cond metav1.Condition, summary string) {
+func realizedCondition(policies []cloudv1.AppliedPolicy) (cond metav1.Condition, summary string) {
 	cond = metav1.Condition{Type: cloudv1.ConditionRealized, Status: metav1.ConditionTrue, Reason: cloudv1.ReasonOK, Message: "no policy applies"}
 	if len(policies) == 0 {
 		return cond, ""
@@ -399,54 +407,57 @@ func showGroups(status *cloudv1.VirtualMachineStatus, seen *cloud.Snapshot) (cha
 	return changed
 }
 
-// writeVM brings a VM's status to the VirtualMachine object behind an entity. It returns the name
-// of the selector that imports it.
-func (s *StatusWriter) writeVM(ctx context.Context, r Report, ref plan.EntityRef, vm plan.VMStatus, outlooks map[plan.VMRef]render.Outlook) (string, error) {
-	key := vmKey(ref)
-	var before, policies []cloudv1.VirtualMachinePolicyStatus
+// writeSubject brings a status to the object behind an entity. It returns the name of the selector
+// that imports it.
+func (s *StatusWriter) writeSubject(ctx context.Context, r Report, ref plan.EntityRef, vm plan.VMStatus, outlooks map[plan.VMRef]render.Outlook) (string, error) {
+	var before, policies []cloudv1.AppliedPolicy
 	var conditions []metav1.Condition
-	var obj cloudv1.VirtualMachine
+	on := subjectBehind(ref)
+	key := client.ObjectKeyFromObject(on.Object)
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-		obj = cloudv1.VirtualMachine{}
-		if err := s.get(ctx, key, &obj); err != nil {
+		on = subjectBehind(ref)
+		if err := s.get(ctx, key, on.Object); err != nil {
 			return err
 		}
-		before, conditions = obj.Status.Policies, slices.Clone(obj.Status.Conditions)
+		before, conditions = *on.policies, slices.Clone(*on.conditions)
 		policies = vmPolicies(r, vm, before)
 		cond, summary := realizedCondition(policies)
 		if vm.Mode != plan.Enforce {
-			cond = suspendedCondition(len(policies), vm, r)
+			cond = suspendedCondition(len(policies), vm, r, on.word)
 		} else if flows := failsafeText(r.Failsafe); flows != "" && len(policies) > 0 {
 			cond.Message += "; allowed before them by failsafe of the account: " + flows
 		}
 		changed := false
 		if vm.Mode != plan.Enforce || len(policies)+len(before) > 0 || meta.FindStatusCondition(conditions, cond.Type) != nil {
-			changed = meta.SetStatusCondition(&obj.Status.Conditions, cond)
+			changed = meta.SetStatusCondition(on.conditions, cond)
 		} // else there is nothing to say, of which there may be thousands
-		changed = s.setModeConditions(&obj.Status.Conditions, r, vm, outlooks) || changed
-		changed = setOrRemove(&obj.Status.Conditions, cloudv1.ConditionRecordsSigned, vmRecordsCondition(vm)) || changed
-		changed = setOrRemove(&obj.Status.Conditions, cloudv1.ConditionAgented, agentedCondition(r, vm.VM)) || changed
-		changed = setOrRemove(&obj.Status.Conditions, cloudv1.ConditionObstructed, obstructedCondition(vm)) || changed
-		changed = showGroups(&obj.Status, r.Seen[obj.Status.Region]) || changed
-		changed = changed || obj.Status.PolicySummary != summary || !equality.Semantic.DeepEqual(before, policies)
-		obj.Status.Policies, obj.Status.PolicySummary = policies, summary
-		s.shows(r.Account, &obj)
+		changed = s.setModeConditions(on.conditions, r, vm, outlooks) || changed
+		changed = setOrRemove(on.conditions, cloudv1.ConditionRecordsSigned, vmRecordsCondition(vm)) || changed
+		changed = setOrRemove(on.conditions, cloudv1.ConditionAgented, agentedCondition(r, vm.VM)) || changed
+		changed = setOrRemove(on.conditions, cloudv1.ConditionObstructed, obstructedCondition(vm)) || changed
+		if obj, is := on.Object.(*cloudv1.VirtualMachine); is {
+			changed = showGroups(&obj.Status, r.Seen[obj.Status.Region]) || changed
+		} // what services and other interfaces hold is read again after a change, as a whole
+		changed = changed || *on.summary != summary || !equality.Semantic.DeepEqual(before, policies)
+		*on.policies, *on.summary = policies, summary
+		s.shows(r.Account, on)
 		if !changed {
 			return nil
 		}
-		return s.update(ctx, &obj)
+		return s.update(ctx, on.Object)
 	})
 	if apierrors.IsNotFound(err) {
 		return "", errBehind // not written yet; or deselected or gone in the meantime, then there will be another report
 	}
+	selector := on.GetLabels()[cloudv1.LabelCESName]
 	if errors.Is(err, errBehind) {
-		return obj.Labels[cloudv1.LabelCESName], err
+		return selector, err
 	}
 	if err != nil {
-		return "", fmt.Errorf("status of VirtualMachine %s: %w", key, err)
+		return "", fmt.Errorf("status of %s %s: %w", on.kind(), key, err)
 	}
-	s.tellVM(&obj, conditions, before, policies)
-	s.tellMode(&obj, conditions, len(policies))
-	s.tellAgented(&obj, conditions)
-	return obj.Labels[cloudv1.LabelCESName], nil
+	s.tellPolicies(on, conditions, before, policies)
+	s.tellMode(on, conditions, len(policies))
+	s.tellAgented(on, conditions)
+	return selector, nil
 }

@@ -24,11 +24,11 @@ const (
 // much as the statuses, which say it anyway.
 const mostTold = 50
 
-// tellVM writes the events of a change of a VM's policies: each version of a policy is reported
-// once as realized, and whenever it begins to fail or fails for another reason. That a VM is
-// released is told when nothing waits for a confirmation any more.
-func (s *StatusWriter) tellVM(vm *cloudv1.VirtualMachine, conditions []metav1.Condition, before, after []cloudv1.VirtualMachinePolicyStatus) {
-	known := map[types.UID]cloudv1.VirtualMachinePolicyStatus{}
+// tellPolicies writes the events of a change of the policies of a VM, service or interface: each
+// version of a policy is reported once as realized, and whenever it begins to fail or fails for
+// another reason. That a VM is released is told when nothing waits for a confirmation any more.
+func (s *StatusWriter) tellPolicies(on subject, conditions []metav1.Condition, before, after []cloudv1.AppliedPolicy) {
+	known := map[types.UID]cloudv1.AppliedPolicy{}
 	for _, p := range before {
 		known[p.UID] = p
 	}
@@ -36,7 +36,7 @@ func (s *StatusWriter) tellVM(vm *cloudv1.VirtualMachine, conditions []metav1.Co
 	var failed, realized []string
 	for _, p := range after {
 		old, name := known[p.UID], strings.TrimPrefix(p.Namespace+"/"+p.Name, "/")
-		reported := s.told[vm.UID][p.UID]
+		reported := s.told[on.GetUID()][p.UID]
 		if old.Phase == cloudv1.PolicyPhaseRealized {
 			reported = max(reported, old.Generation) // by a former process
 		}
@@ -54,32 +54,32 @@ func (s *StatusWriter) tellVM(vm *cloudv1.VirtualMachine, conditions []metav1.Co
 		}
 		told[p.UID] = reported
 	}
-	s.told[vm.UID] = told
+	s.told[on.GetUID()] = told
 	// One event for all policies: a second one with the same reason would only be counted, and its
 	// text would be lost.
 	if len(failed) > 0 {
-		s.say(vm, corev1.EventTypeWarning, eventFailed, strings.Join(failed, "; "))
+		s.say(on, corev1.EventTypeWarning, eventFailed, strings.Join(failed, "; "))
 	}
 	if len(realized) == 1 {
-		s.say(vm, corev1.EventTypeNormal, eventRealized, realized[0]+" is enforced on this VM")
+		s.say(on, corev1.EventTypeNormal, eventRealized, realized[0]+" is enforced on this "+on.word)
 	} else if len(realized) > 1 {
-		s.say(vm, corev1.EventTypeNormal, eventRealized, strings.Join(realized, ", ")+" are enforced on this VM")
+		s.say(on, corev1.EventTypeNormal, eventRealized, strings.Join(realized, ", ")+" are enforced on this "+on.word)
 	}
-	if len(after) == 0 && !isBraked(vm.Status.Conditions) && (len(before) > 0 || isBraked(conditions)) {
-		delete(s.told, vm.UID)
-		s.say(vm, corev1.EventTypeNormal, eventReleased, "no policy applies any more; the VM is under its own security groups")
+	if len(after) == 0 && !isBraked(*on.conditions) && (len(before) > 0 || isBraked(conditions)) {
+		delete(s.told, on.GetUID())
+		s.say(on, corev1.EventTypeNormal, eventReleased, "no policy applies any more; the "+on.word+" is under its own security groups")
 	}
 }
 
-// say writes an event of a VM, unless many VMs have had one for the same reason.
-func (s *StatusWriter) say(vm *cloudv1.VirtualMachine, kind, reason, text string) {
+// say writes an event of a VM, service or interface, unless many have had one for the same reason.
+func (s *StatusWriter) say(on subject, kind, reason, text string) {
 	if s.chorus == nil {
 		s.chorus = map[string]int{}
 	}
 	if s.chorus[reason]++; s.chorus[reason] > mostTold {
 		return
 	}
-	s.Events.Eventf(vm, nil, kind, reason, "Realize", "%s", note(text))
+	s.Events.Eventf(on.Object, nil, kind, reason, "Realize", "%s", note(text))
 }
 
 // sumUp tells the account what was not told of each VM.

@@ -33,7 +33,7 @@ func TestManyVMsAreSummedUp(t *testing.T) {
 		}
 		return out
 	}
-	after := []cloudv1.VirtualMachinePolicyStatus{
+	after := []cloudv1.AppliedPolicy{
 		{Name: "a", UID: "a", Generation: 1, Phase: cloudv1.PolicyPhaseRealized}, {Name: "b", UID: "b", Generation: 1, Phase: cloudv1.PolicyPhaseRealized},
 		{Name: "c", UID: "c", Generation: 1, Phase: cloudv1.PolicyPhaseFailed, Message: "no room"},
 	}
@@ -41,8 +41,8 @@ func TestManyVMsAreSummedUp(t *testing.T) {
 		t.Helper()
 		s.chorus = nil
 		for i := range n {
-			vm := &cloudv1.VirtualMachine{ObjectMeta: metav1.ObjectMeta{Namespace: labNamespace, Name: fmt.Sprint("vm-", i), UID: types.UID(fmt.Sprint("uid-", i))}}
-			s.tellVM(vm, nil, nil, after)
+			vm, _ := subjectOf(&cloudv1.VirtualMachine{ObjectMeta: metav1.ObjectMeta{Namespace: labNamespace, Name: fmt.Sprint("vm-", i), UID: types.UID(fmt.Sprint("uid-", i))}})
+			s.tellPolicies(vm, nil, nil, after)
 		}
 		if err := s.sumUp(t.Context(), Report{Account: labNamespace + "/shop"}); err != nil {
 			t.Fatal(err)

@@ -91,7 +91,7 @@ func newDesk(t *testing.T, funcs interceptor.Funcs) *desk {
 		client: fake.NewClientBuilder().
 			WithScheme(scheme).
 			WithObjects(vm, account).
-			WithStatusSubresource(vm, &cloudv1.CloudEntitySelector{}, &cloudv1.Vpc{}, account).
+			WithStatusSubresource(vm, &cloudv1.CloudEntitySelector{}, &cloudv1.Vpc{}, account, &cloudv1.CloudNativeService{}, &cloudv1.NetworkInterface{}).
 			WithInterceptorFuncs(funcs).
 			Build(),
 	}

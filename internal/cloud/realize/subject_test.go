@@ -1,0 +1,83 @@
+package realize
+
+import (
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	"github.com/nephele-io/nephele/internal/cloud/plan"
+)
+
+// TestStatusOfServices: a service and an interface say which policies apply to them and how far
+// each is realized, as a VM does; also where their groups cannot be set. What somebody writes over
+// it is put right, and what no longer applies goes.
+func TestStatusOfServices(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t, interceptor.Funcs{})
+	database := &cloudv1.CloudNativeService{ObjectMeta: metav1.ObjectMeta{Namespace: labNamespace, Name: "same-name", UID: "database"}}
+	nic := &cloudv1.NetworkInterface{ObjectMeta: metav1.ObjectMeta{Namespace: labNamespace, Name: "same-name", UID: "nic"}}
+	fixed := &cloudv1.CloudNativeService{ObjectMeta: metav1.ObjectMeta{Namespace: labNamespace, Name: "fixed", UID: "fixed"}}
+	refs := map[client.Object]plan.EntityRef{}
+	for _, o := range []client.Object{database, nic, fixed} {
+		if err := d.client.Create(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+		on, _ := subjectOf(o)
+		refs[o] = on.ref()
+	}
+	is := func(o client.Object, status metav1.ConditionStatus, summary, message string, phases ...cloudv1.PolicyPhase) {
+		t.Helper()
+		if err := d.client.Get(t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
+			t.Fatal(err)
+		}
+		on, _ := subjectOf(o)
+		c := meta.FindStatusCondition(*on.conditions, cloudv1.ConditionRealized)
+		var got []cloudv1.PolicyPhase
+		for _, p := range *on.policies {
+			got = append(got, p.Phase)
+		}
+		if c == nil || c.Status != status || c.Message != message || *on.summary != summary || len(got) != len(phases) || len(got) > 0 && got[0] != phases[0] {
+			t.Errorf("%s %s: %+v, %s, %v", on.kind(), on.GetName(), c, *on.summary, got)
+		}
+	}
+	report := reportOf(nil, nil)
+	report.Services = map[plan.EntityRef]plan.VMRef{refs[database]: {Region: home, ID: "db"}, refs[nic]: {Region: home, ID: "eni"}, refs[fixed]: {Region: home, ID: "fixed"}}
+	report.Result.VMs = append(report.Result.VMs,
+		plan.VMStatus{VM: plan.VMRef{Region: home, ID: "db"}, Policies: []plan.VMPolicy{onVM("a", 1, true, "")}},
+		plan.VMStatus{VM: plan.VMRef{Region: home, ID: "eni"}, Policies: []plan.VMPolicy{onVM("a", 1, false, "")}})
+	refused := plan.PolicyStatus{PolicyRef: onVM("a", 1, false, "").PolicyRef}
+	refused.Unguarded = []plan.UnguardedService{{Entity: refs[fixed], Why: &plan.Reason{Code: plan.InterfaceUnguarded}, Message: "it has no groups"}}
+	report.Result.Policies = append(report.Result.Policies, refused)
+	d.write(report)
+	is(database, metav1.ConditionTrue, "1/1", "1 of 1 policies are realized", cloudv1.PolicyPhaseRealized)
+	is(nic, metav1.ConditionFalse, "0/1", "0 of 1 policies are realized", cloudv1.PolicyPhaseRealizing)
+	is(fixed, metav1.ConditionFalse, "0/1", "0 of 1 policies are realized; failed: a", cloudv1.PolicyPhaseFailed)
+	if got := fixed.Status.Policies[0].Message; got != "it has no groups" {
+		t.Errorf("the reason is %q", got)
+	}
+
+	database.Status.PolicySummary = "7/7"
+	if err := d.client.Status().Update(t.Context(), database); err != nil {
+		t.Fatal(err)
+	}
+	d.writer.Changed(database)
+	if !eventually(func() bool {
+		if d.clock.HasWaiters() {
+			d.clock.Step(correctPause)
+		}
+		return d.client.Get(t.Context(), client.ObjectKeyFromObject(database), database) == nil && database.Status.PolicySummary == "1/1"
+	}) {
+		t.Errorf("not put right: %+v", database.Status)
+	}
+
+	report = reportOf(nil, nil)
+	report.Services = map[plan.EntityRef]plan.VMRef{refs[database]: {Region: home, ID: "db"}, refs[fixed]: {Region: home, ID: "fixed"}}
+	d.write(report)
+	is(database, metav1.ConditionTrue, "", "no policy applies")
+	is(fixed, metav1.ConditionTrue, "", "no policy applies")
+	is(nic, metav1.ConditionFalse, "0/1", "0 of 1 policies are realized", cloudv1.PolicyPhaseRealizing)
+}
