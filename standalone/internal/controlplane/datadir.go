@@ -22,7 +22,10 @@ type dataDir struct {
 func (d *dataDir) kubeconfig() string { return filepath.Join(d.path, "kubeconfig") }
 func (d *dataDir) pki() string        { return filepath.Join(d.path, "pki") }
 func (d *dataDir) etcd() string       { return filepath.Join(d.path, "etcd") }
-func (d *dataDir) logs() string       { return filepath.Join(d.path, "logs") }
+
+// unfounded is where the database is while it is made.
+func (d *dataDir) unfounded() string { return d.etcd() + ".new" }
+func (d *dataDir) logs() string      { return filepath.Join(d.path, "logs") }
 
 // hasDatabase reports whether there is a database already.
 func (d *dataDir) hasDatabase() (bool, error) {

@@ -2,8 +2,10 @@ package controlplane
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
+	"os"
 	"time"
 
 	"go.etcd.io/etcd/client/pkg/v3/transport"
@@ -13,9 +15,44 @@ import (
 
 // startEtcd starts a cluster of one member on a free loopback port and waits until it serves.
 func startEtcd(ctx context.Context, dir *dataDir, creds *credentials, logger *zap.Logger) (*embed.Etcd, error) {
+	there, err := dir.hasDatabase()
+	if err == nil && !there {
+		err = foundEtcd(ctx, dir, creds, logger)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("start etcd: %w", err)
+	}
+	return serveEtcd(ctx, dir.etcd(), creds, logger)
+}
+
+// foundEtcd makes the database. A member that is killed between making its log and writing itself
+// into it never elects itself again. So the first one comes up beside the place where a database is
+// looked for, and its directory is moved there once it has served and ended: what a process leaves
+// that was killed before has never been written to, and is made anew.
+func foundEtcd(ctx context.Context, dir *dataDir, creds *credentials, logger *zap.Logger) error {
+	if err := os.RemoveAll(dir.unfounded()); err != nil {
+		return err
+	}
+	e, err := serveEtcd(ctx, dir.unfounded(), creds, logger)
+	if err != nil {
+		return err
+	}
+	e.Close()
+	if err := errors.Join(os.Remove(dir.etcd()), os.Rename(dir.unfounded(), dir.etcd())); err != nil {
+		return err
+	}
+	parent, err := os.Open(dir.path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(parent.Sync(), parent.Close())
+}
+
+// serveEtcd starts the member whose data is at path and waits until it serves.
+func serveEtcd(ctx context.Context, path string, creds *credentials, logger *zap.Logger) (*embed.Etcd, error) {
 	cfg := embed.NewConfig()
 	cfg.Name = "nephele"
-	cfg.Dir = dir.etcd()
+	cfg.Dir = path
 	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(logger)
 	cfg.Logger = "zap"
 	cfg.EnableGRPCGateway = false

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -19,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"go.etcd.io/etcd/server/v3/storage/wal"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -288,6 +290,39 @@ func TestSurvivesSIGKILL(t *testing.T) {
 	}
 	if err := last.cmd.Wait(); err != nil {
 		t.Errorf("orderly end after all: %v", err)
+	}
+}
+
+// TestSurvivesAFirstStartCutShort: a process that was killed while etcd wrote its first log has left
+// a log without a member, which never elects itself. The next one comes up all the same.
+func TestSurvivesAFirstStartCutShort(t *testing.T) {
+	if err := stopShared(); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	left := &dataDir{path: dir}
+	for _, part := range []string{left.etcd(), filepath.Join(left.unfounded(), "member", "snap")} {
+		if err := os.MkdirAll(part, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	log, err := wal.Create(zap.NewNop(), filepath.Join(left.unfounded(), "member", "wal"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := log.Close(); err != nil {
+		t.Fatal(err)
+	}
+	last := startChild(t, dir)
+	last.awaitReady(t)
+	if _, err := os.Stat(left.unfounded()); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("it is still there: %v", err)
+	}
+	if err := last.stdin.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := last.cmd.Wait(); err != nil {
+		t.Errorf("orderly end: %v", err)
 	}
 }
 
