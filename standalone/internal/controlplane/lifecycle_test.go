@@ -293,8 +293,8 @@ func TestSurvivesSIGKILL(t *testing.T) {
 	}
 }
 
-// TestSurvivesAFirstStartCutShort: a process that was killed while etcd wrote its first log has left
-// a log without a member, which never elects itself. The next one comes up all the same.
+// TestSurvivesAFirstStartCutShort: a process that was killed while etcd wrote its first log has
+// left a log without a member, which never elects itself. The next one comes up all the same.
 func TestSurvivesAFirstStartCutShort(t *testing.T) {
 	if err := stopShared(); err != nil {
 		t.Fatal(err)
