@@ -271,11 +271,10 @@ func (s *StatusWriter) write(ctx context.Context, r Report) (behind bool, err er
 	untouched := unguardedOf(r.Result)
 	for ref, target := range r.subjects() {
 		vm, observed := vms[target]
-		if at, is := untouched[ref]; is && !observed {
-			vm, observed = plan.VMStatus{VM: target, Mode: plan.Enforce, Policies: at}, true
-		}
-		if _, ours := r.Services[ref]; ours && !observed && r.Unread[target.Region].Err == nil {
-			vm, observed = plan.VMStatus{VM: target, Mode: plan.Enforce}, true // nothing applies any more
+		_, unread := r.Unread[target.Region]
+		if _, service := r.Services[ref]; service && !observed && !unread {
+			// It cannot be set, or nothing applies to it. Of an unread region neither is known.
+			vm, observed = plan.VMStatus{VM: target, Mode: plan.Enforce, Policies: untouched[ref]}, true
 		}
 		if !observed {
 			continue

@@ -74,6 +74,18 @@ func TestStatusOfServices(t *testing.T) {
 		t.Errorf("not put right: %+v", database.Status)
 	}
 
+	blind := reportOf(nil, nil)
+	blind.Services, blind.Unread = report.Services, map[string]Unread{home: {Never: true}}
+	blind.Result.Policies = append(blind.Result.Policies, plan.PolicyStatus{PolicyRef: refused.PolicyRef, Unguarded: []plan.UnguardedService{
+		{Entity: refs[database], Why: &plan.Reason{Code: plan.InterfaceUnguarded}, Message: "its region was not read"}}})
+	d.events()
+	d.write(blind)
+	is(database, metav1.ConditionTrue, "1/1", "1 of 1 policies are realized", cloudv1.PolicyPhaseRealized)
+	is(fixed, metav1.ConditionFalse, "0/1", "0 of 1 policies are realized; failed: a", cloudv1.PolicyPhaseFailed)
+	if got := d.events(); len(got) > 0 {
+		t.Errorf("events about services of a region that was not read: %q", got)
+	}
+
 	report = reportOf(nil, nil)
 	report.Services = map[plan.EntityRef]plan.VMRef{refs[database]: {Region: home, ID: "db"}, refs[fixed]: {Region: home, ID: "fixed"}}
 	d.write(report)
