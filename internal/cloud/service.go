@@ -10,24 +10,25 @@ type ServiceKind string
 
 // The kinds of services.
 const (
-	RDSInstance             ServiceKind = "RDSInstance"
-	RDSCluster              ServiceKind = "RDSCluster"
-	ElastiCacheCluster      ServiceKind = "ElastiCacheCluster"
-	ApplicationLoadBalancer ServiceKind = "ApplicationLoadBalancer"
-	NetworkLoadBalancer     ServiceKind = "NetworkLoadBalancer"
-	GatewayLoadBalancer     ServiceKind = "GatewayLoadBalancer"
-	VPCEndpoint             ServiceKind = "VPCEndpoint"
-	EFSFileSystem           ServiceKind = "EFSFileSystem"
-	LambdaFunction          ServiceKind = "LambdaFunction"
-	PrivateEndpoint         ServiceKind = "PrivateEndpoint"
-	LoadBalancer            ServiceKind = "LoadBalancer"
-	ApplicationGateway      ServiceKind = "ApplicationGateway"
+	RDSInstance                 ServiceKind = "RDSInstance"
+	RDSCluster                  ServiceKind = "RDSCluster"
+	ElastiCacheCluster          ServiceKind = "ElastiCacheCluster"
+	ElastiCacheReplicationGroup ServiceKind = "ElastiCacheReplicationGroup"
+	ApplicationLoadBalancer     ServiceKind = "ApplicationLoadBalancer"
+	NetworkLoadBalancer         ServiceKind = "NetworkLoadBalancer"
+	GatewayLoadBalancer         ServiceKind = "GatewayLoadBalancer"
+	VPCEndpoint                 ServiceKind = "VPCEndpoint"
+	EFSFileSystem               ServiceKind = "EFSFileSystem"
+	LambdaFunction              ServiceKind = "LambdaFunction"
+	PrivateEndpoint             ServiceKind = "PrivateEndpoint"
+	LoadBalancer                ServiceKind = "LoadBalancer"
+	ApplicationGateway          ServiceKind = "ApplicationGateway"
 )
 
 // ServiceKinds are all kinds.
 func ServiceKinds() []ServiceKind {
 	return []ServiceKind{
-		RDSInstance, RDSCluster, ElastiCacheCluster, ApplicationLoadBalancer, NetworkLoadBalancer, GatewayLoadBalancer, VPCEndpoint, EFSFileSystem, LambdaFunction,
+		RDSInstance, RDSCluster, ElastiCacheCluster, ElastiCacheReplicationGroup, ApplicationLoadBalancer, NetworkLoadBalancer, GatewayLoadBalancer, VPCEndpoint, EFSFileSystem, LambdaFunction,
 		PrivateEndpoint, LoadBalancer, ApplicationGateway,
 	}
 }

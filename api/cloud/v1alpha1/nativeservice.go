@@ -5,7 +5,7 @@ import (
 )
 
 // NativeServiceKind says what a native service is.
-// +kubebuilder:validation:Enum=RDSInstance;RDSCluster;ElastiCacheCluster;ApplicationLoadBalancer;NetworkLoadBalancer;GatewayLoadBalancer;VPCEndpoint;EFSFileSystem;LambdaFunction;PrivateEndpoint;LoadBalancer;ApplicationGateway
+// +kubebuilder:validation:Enum=RDSInstance;RDSCluster;ElastiCacheCluster;ElastiCacheReplicationGroup;ApplicationLoadBalancer;NetworkLoadBalancer;GatewayLoadBalancer;VPCEndpoint;EFSFileSystem;LambdaFunction;PrivateEndpoint;LoadBalancer;ApplicationGateway
 type NativeServiceKind string
 
 // The kinds of native services.
@@ -17,10 +17,13 @@ const (
 	NativeServiceRDSCluster NativeServiceKind = "RDSCluster"
 	// NativeServiceElastiCacheCluster is a cache cluster of ElastiCache: one member of a
 	// replication group.
-	NativeServiceElastiCacheCluster      NativeServiceKind = "ElastiCacheCluster"
-	NativeServiceApplicationLoadBalancer NativeServiceKind = "ApplicationLoadBalancer"
-	NativeServiceNetworkLoadBalancer     NativeServiceKind = "NetworkLoadBalancer"
-	NativeServiceGatewayLoadBalancer     NativeServiceKind = "GatewayLoadBalancer"
+	NativeServiceElastiCacheCluster NativeServiceKind = "ElastiCacheCluster"
+	// NativeServiceElastiCacheReplicationGroup is a replication group of ElastiCache: all of its
+	// members, which share its security groups.
+	NativeServiceElastiCacheReplicationGroup NativeServiceKind = "ElastiCacheReplicationGroup"
+	NativeServiceApplicationLoadBalancer     NativeServiceKind = "ApplicationLoadBalancer"
+	NativeServiceNetworkLoadBalancer         NativeServiceKind = "NetworkLoadBalancer"
+	NativeServiceGatewayLoadBalancer         NativeServiceKind = "GatewayLoadBalancer"
 	// NativeServiceVPCEndpoint is an interface endpoint of a VPC.
 	NativeServiceVPCEndpoint NativeServiceKind = "VPCEndpoint"
 	// NativeServiceEFSFileSystem is a file system of EFS with its mount targets.

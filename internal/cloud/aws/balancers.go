@@ -121,12 +121,12 @@ func (r *serviceReader) balancers(ctx context.Context) error {
 		return err
 	}
 	groups, unread := r.listTargetGroups(ctx, api)
-	r.book.mu.Lock()
-	defer r.book.mu.Unlock()
+	r.book.balancers.mu.Lock()
+	defer r.book.balancers.mu.Unlock()
 	if unread != nil {
-		groups = r.book.groups
+		groups = r.book.balancers.groups
 	}
-	r.book.groups = groups
+	r.book.balancers.groups = groups
 	failed, untold := r.askAll(ctx, r.questions(api, groups))
 	if failed != nil {
 		return failed
@@ -213,12 +213,12 @@ func (r *serviceReader) questions(api *elb.Client, groups map[string]elbtypes.Ta
 			out = append(out, question{call, []string{id}, targets, ask})
 		}
 	}
-	for chunk := range slices.Chunk(r.book.tags.next(balancers, askedAgain*balancersOfTags), balancersOfTags) {
+	for chunk := range slices.Chunk(r.book.balancers.tags.next(balancers, askedAgain*balancersOfTags), balancersOfTags) {
 		out = append(out, question{"DescribeTags", chunk, false, func(ctx context.Context, ids []string) error { return r.askTags(ctx, api, ids) }})
 	}
-	single("DescribeListeners", r.book.listeners.next(balancers, askedAgain), false, func(ctx context.Context, ids []string) error { return r.askListeners(ctx, api, ids[0]) })
-	single("DescribeTargetGroupAttributes", r.book.preserves.next(preserving, askedAgain), true, func(ctx context.Context, ids []string) error { return r.askAttributes(ctx, api, ids[0]) })
-	single("DescribeTargetHealth", r.book.targets.next(targets, askedAgain), true, func(ctx context.Context, ids []string) error { return r.askTargets(ctx, api, ids[0]) })
+	single("DescribeListeners", r.book.balancers.listeners.next(balancers, askedAgain), false, func(ctx context.Context, ids []string) error { return r.askListeners(ctx, api, ids[0]) })
+	single("DescribeTargetGroupAttributes", r.book.balancers.preserves.next(preserving, askedAgain), true, func(ctx context.Context, ids []string) error { return r.askAttributes(ctx, api, ids[0]) })
+	single("DescribeTargetHealth", r.book.balancers.targets.next(targets, askedAgain), true, func(ctx context.Context, ids []string) error { return r.askTargets(ctx, api, ids[0]) })
 	return out
 }
 
@@ -295,7 +295,7 @@ func (r *serviceReader) askTags(ctx context.Context, api *elb.Client, ids []stri
 		for _, t := range of.Tags {
 			d.tag(t.Key, t.Value)
 		}
-		r.book.tags.put(awssdk.ToString(of.ResourceArn), d.Tags)
+		r.book.balancers.tags.put(awssdk.ToString(of.ResourceArn), d.Tags)
 	}
 	return nil
 }
@@ -317,7 +317,7 @@ func (r *serviceReader) askListeners(ctx context.Context, api *elb.Client, id st
 	}
 	r.answers.Lock()
 	defer r.answers.Unlock()
-	r.book.listeners.put(id, found)
+	r.book.balancers.listeners.put(id, found)
 	return nil
 }
 
@@ -368,7 +368,7 @@ func (r *serviceReader) askTargets(ctx context.Context, api *elb.Client, id stri
 	slices.SortFunc(found, cloud.Target.Compare)
 	r.answers.Lock()
 	defer r.answers.Unlock()
-	r.book.targets.put(id, found)
+	r.book.balancers.targets.put(id, found)
 	return nil
 }
 
@@ -385,7 +385,7 @@ func (r *serviceReader) askAttributes(ctx context.Context, api *elb.Client, id s
 	}
 	r.answers.Lock()
 	defer r.answers.Unlock()
-	r.book.preserves.put(id, preserved)
+	r.book.balancers.preserves.put(id, preserved)
 	return nil
 }
 
@@ -402,10 +402,10 @@ func (r *serviceReader) equip(groups map[string]elbtypes.TargetGroup) error {
 	for i := range r.found {
 		d := &r.found[i]
 		var told bool
-		if d.Tags, told = r.book.tags.get(d.ID); !told {
+		if d.Tags, told = r.book.balancers.tags.get(d.ID); !told {
 			d.unknown()
 		}
-		listeners, asked := r.book.listeners.get(d.ID)
+		listeners, asked := r.book.balancers.listeners.get(d.ID)
 		if !asked {
 			continue
 		}
@@ -452,8 +452,8 @@ func (r *serviceReader) targetGroup(balancer cloud.ServiceKind, id string, group
 		out.Unknown = "it is a function, which is called and gets no packets"
 		return out
 	}
-	targets, told := r.book.targets.get(id)
-	preserved, asked := r.book.preserves.get(id)
+	targets, told := r.book.balancers.targets.get(id)
+	preserved, asked := r.book.balancers.preserves.get(id)
 	if !listed || !told || overNetwork(&g) && !asked {
 		out.Unknown = "its targets were not read"
 		return out

@@ -13,7 +13,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	"github.com/aws/aws-sdk-go-v2/service/efs"
-	"github.com/aws/aws-sdk-go-v2/service/elasticache"
 	"github.com/aws/aws-sdk-go-v2/service/lambda"
 	"github.com/aws/aws-sdk-go-v2/service/rds"
 
@@ -41,12 +40,19 @@ func serviceAPIs() []serviceAPI {
 	return []serviceAPI{
 		{"EC2 VPC endpoints", "ec2:DescribeVpcEndpoints", []cloud.ServiceKind{cloud.VPCEndpoint}, (*serviceReader).endpoints},
 		{"EFS", "elasticfilesystem:DescribeFileSystems", []cloud.ServiceKind{cloud.EFSFileSystem}, (*serviceReader).fileSystems},
-		{"ElastiCache", "elasticache:DescribeCacheClusters", []cloud.ServiceKind{cloud.ElastiCacheCluster}, (*serviceReader).caches},
+		{"ElastiCache", "elasticache:DescribeCacheClusters",
+			[]cloud.ServiceKind{cloud.ElastiCacheCluster, cloud.ElastiCacheReplicationGroup}, (*serviceReader).caches},
 		{balancersAPI, balancersRight,
 			[]cloud.ServiceKind{cloud.ApplicationLoadBalancer, cloud.NetworkLoadBalancer, cloud.GatewayLoadBalancer}, (*serviceReader).balancers},
 		{"Lambda", "lambda:ListFunctions", []cloud.ServiceKind{cloud.LambdaFunction}, (*serviceReader).functions},
 		{"RDS", "rds:DescribeDBInstances", []cloud.ServiceKind{cloud.RDSInstance, cloud.RDSCluster}, (*serviceReader).databases},
 	}
+}
+
+// serviceBook is what calls about single services of a region have said.
+type serviceBook struct {
+	balancers balancerBook
+	caches    cacheBook
 }
 
 // serviceReader reads one API in one region.
@@ -58,9 +64,9 @@ type serviceReader struct {
 	faults []cloud.ServiceFault
 	// missed are kinds that could not be read although the others of the API could.
 	missed map[cloud.ServiceKind]bool
-	// book is what is known of single balancers; answers guards it while several calls about them
+	// book is what is known of single services; answers guards it while several calls about them
 	// are under way.
-	book    *balancerBook
+	book    *serviceBook
 	answers sync.Mutex
 }
 
@@ -69,9 +75,11 @@ type serviceReader struct {
 func (s *Shown) describe(ctx context.Context, region string, kinds map[cloud.ServiceKind]bool) *described {
 	ctx, cancel := context.WithTimeout(ctx, serviceTime)
 	defer cancel()
-	if kinds[cloud.RDSInstance] || kinds[cloud.RDSCluster] { // an interface does not tell which it is of
-		kinds = maps.Clone(kinds)
-		kinds[cloud.RDSInstance], kinds[cloud.RDSCluster] = true, true
+	kinds = maps.Clone(kinds)
+	for _, whole := range []cloud.ServiceKind{cloud.RDSCluster, cloud.ElastiCacheReplicationGroup} {
+		if part := partOf(whole); kinds[part] || kinds[whole] { // an interface does not tell which it is of
+			kinds[part], kinds[whole] = true, true
+		}
 	}
 	s.mu.Lock()
 	before, start, book := s.regions[region].described, s.writings, s.book(region)
@@ -131,11 +139,11 @@ func (s *Shown) describe(ctx context.Context, region string, kinds map[cloud.Ser
 	return out
 }
 
-// book is what is kept about single balancers of a region. The caller holds the lock.
-func (s *Shown) book(region string) *balancerBook {
+// book is what is kept about single services of a region. The caller holds the lock.
+func (s *Shown) book(region string) *serviceBook {
 	b := s.books[region]
 	if b == nil {
-		b = &balancerBook{}
+		b = &serviceBook{}
 		s.books[region] = b
 	}
 	return b
@@ -151,10 +159,13 @@ func (s *Shown) wrote(region string, ids []string) {
 	}
 	book := s.book(region)
 	s.mu.Unlock()
-	book.mu.Lock() // after a reading that is under way
-	defer book.mu.Unlock()
+	book.balancers.mu.Lock() // after a reading that is under way
+	defer book.balancers.mu.Unlock()
+	book.caches.mu.Lock()
+	defer book.caches.mu.Unlock()
 	for _, id := range ids {
-		delete(book.tags.said, id)
+		delete(book.balancers.tags.said, id)
+		delete(book.caches.tags.said, id)
 	}
 }
 
@@ -302,36 +313,6 @@ func portName(engine string) string {
 		}
 	}
 	return "service"
-}
-
-func (r *serviceReader) caches(ctx context.Context) error {
-	api := elasticache.NewFromConfig(r.p.base, func(o *elasticache.Options) { o.Region = r.region })
-	return r.paged("DescribeCacheClusters", func(mark *string) (*string, error) {
-		out, err := api.DescribeCacheClusters(ctx, &elasticache.DescribeCacheClustersInput{
-			Marker: mark, MaxRecords: awssdk.Int32(recordsPerPage), ShowCacheNodeInfo: awssdk.Bool(true),
-		})
-		if err != nil {
-			return nil, err
-		}
-		for _, x := range out.CacheClusters {
-			d := description{Service: cloud.Service{ID: awssdk.ToString(x.ARN), Kind: cloud.ElastiCacheCluster, Name: awssdk.ToString(x.CacheClusterId)}}
-			for _, g := range x.SecurityGroups {
-				d.GroupIDs = append(d.GroupIDs, awssdk.ToString(g.SecurityGroupId))
-			}
-			endpoint := x.ConfigurationEndpoint
-			if endpoint == nil && len(x.CacheNodes) > 0 {
-				endpoint = x.CacheNodes[0].Endpoint
-			}
-			if endpoint != nil {
-				d.DNSName = awssdk.ToString(endpoint.Address)
-				d.listens(portName(awssdk.ToString(x.Engine)), cloud.TCP, awssdk.ToInt32(endpoint.Port))
-			}
-			if err := r.add(d); err != nil {
-				return nil, err
-			}
-		}
-		return out.Marker, nil
-	})
 }
 
 func (r *serviceReader) endpoints(ctx context.Context) error {

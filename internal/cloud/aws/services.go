@@ -39,7 +39,7 @@ type Shown struct {
 
 	mu      sync.Mutex
 	regions map[string]knowledge
-	books   map[string]*balancerBook // by region
+	books   map[string]*serviceBook // by region
 	// written are the services that were written to and not described since, by ID, with the number
 	// of the last writing; writings counts these.
 	written  map[string]int
@@ -62,7 +62,7 @@ func newShown(p *Provider, inner interface {
 	cloud.Provider
 	cloud.Refresher
 }, kinds []cloud.ServiceKind) *Shown {
-	s := &Shown{Provider: p, inner: inner, kinds: map[cloud.ServiceKind]bool{}, regions: map[string]knowledge{}, written: map[string]int{}, books: map[string]*balancerBook{}}
+	s := &Shown{Provider: p, inner: inner, kinds: map[cloud.ServiceKind]bool{}, regions: map[string]knowledge{}, written: map[string]int{}, books: map[string]*serviceBook{}}
 	for _, k := range kinds {
 		s.kinds[k] = true
 	}
@@ -178,7 +178,7 @@ func (s *Shown) with(region string, snap *cloud.Snapshot, d *described) (*cloud.
 		}
 		k.nics[x.ID] = x.Interfaces
 		for _, id := range x.Interfaces {
-			if x.Kind != cloud.RDSCluster || k.whose[id] == "" {
+			if partOf(x.Kind) == "" || k.whose[id] == "" {
 				k.whose[id] = x.ID
 			}
 		}
@@ -353,7 +353,7 @@ func servicesOf(snap *cloud.Snapshot, d *described, whose map[string]string) []c
 		s := d.services[i].Service
 		var mine []*cloud.Interface
 		for k, by := range claimed {
-			if s.Kind == cloud.RDSCluster {
+			if partOf(s.Kind) != "" {
 				by = d.ofCluster(s.ID, by, i)
 			}
 			switch {
@@ -476,10 +476,20 @@ func fixed(k cloud.ServiceKind) string {
 		return "gateway load balancers have no security groups"
 	case cloud.EFSFileSystem:
 		return "each of its mount targets has security groups of its own"
-	case cloud.ElastiCacheCluster:
-		return "the tags of caches are not read, so what one had could not be remembered"
 	case cloud.LambdaFunction:
 		return "the security groups of a function are part of its configuration, and functions with the same ones share interfaces"
+	}
+	return ""
+}
+
+// partOf is the kind of the members of services of a kind: these have the interfaces, and the whole
+// has what sets their groups. It is empty if services of the kind have no members.
+func partOf(k cloud.ServiceKind) cloud.ServiceKind {
+	switch k {
+	case cloud.RDSCluster:
+		return cloud.RDSInstance
+	case cloud.ElastiCacheReplicationGroup:
+		return cloud.ElastiCacheCluster
 	}
 	return ""
 }

@@ -40,6 +40,8 @@ type setter struct {
 func setters() []setter {
 	return []setter{
 		{"ec2", "vpc-endpoint/", writer.setEndpoint, writer.tagEndpoint, writer.untagEndpoint},
+		{"elasticache", "cluster:", writer.setCache, writer.tagCache, writer.untagCache},
+		{"elasticache", "replicationgroup:", writer.setReplicationGroup, writer.tagCache, writer.untagCache},
 		{"elasticloadbalancing", "loadbalancer/app/", writer.setBalancer, writer.tagBalancer, writer.untagBalancer},
 		{"elasticloadbalancing", "loadbalancer/net/", writer.setBalancer, writer.tagBalancer, writer.untagBalancer},
 		{"rds", "cluster:", writer.setCluster, writer.tagDatabase, writer.untagDatabase},

@@ -280,6 +280,40 @@ func (c *Call) cache() (native.Service, error) {
 	return s, refuse("InvalidARN", "%s is no ARN of ElastiCache", arn)
 }
 
+// tagged finds what a call about tags names. A cache that is being changed is refused (API reference,
+// ListTagsForResource: "If the cluster is not in the available state, ListTagsForResource returns an
+// error").
+func (c *Call) tagged() (native.Service, error) {
+	s, err := c.cache()
+	switch {
+	case err != nil || !c.busy(s):
+		return s, err
+	case s.Kind == native.ReplicationGroup:
+		return s, refuse("InvalidReplicationGroupState", "Replication group %s is not in a valid state to be processed.", s.Name)
+	}
+	return s, withStatus(http.StatusNotFound, "CacheClusterNotFound", "%s is either not present or not available.", s.Name)
+}
+
+// setCacheTags sets and removes tags of a cache. Those of a replication group go to its members as
+// well (API reference, AddTagsToResource).
+func (c *Call) setCacheTags(set map[string]string, remove []string) (Answer, error) {
+	s, err := c.tagged()
+	if err != nil {
+		return Answer{}, err
+	}
+	services := c.Region.Services()
+	refs := []native.Ref{s.Ref()}
+	for _, m := range native.MembersOf(s.Ref(), services.List(native.Cache)) {
+		refs = append(refs, m.Ref())
+	}
+	for _, ref := range refs {
+		if err = services.SetTags(c.Action, ref, set, remove); err != nil {
+			break
+		}
+	}
+	return c.tagAnswer(s.Ref(), err)
+}
+
 // tagAnswer is that of all calls about tags: what the service has then.
 func (c *Call) tagAnswer(ref native.Ref, err error) (Answer, error) {
 	if err != nil {
@@ -290,22 +324,14 @@ func (c *Call) tagAnswer(ref native.Ref, err error) (Answer, error) {
 }
 
 func cacheTags(c *Call) (Answer, error) {
-	s, err := c.cache()
+	s, err := c.tagged()
 	return c.tagAnswer(s.Ref(), err)
 }
 
 func cacheAddTags(c *Call) (Answer, error) {
-	s, err := c.cache()
-	if err == nil {
-		err = c.Region.Services().SetTags(c.Action, s.Ref(), requestTags(c.Params, "Tags.Tag"), nil)
-	}
-	return c.tagAnswer(s.Ref(), err)
+	return c.setCacheTags(requestTags(c.Params, "Tags.Tag"), nil)
 }
 
 func cacheRemoveTags(c *Call) (Answer, error) {
-	s, err := c.cache()
-	if err == nil {
-		err = c.Region.Services().SetTags(c.Action, s.Ref(), nil, c.Params.Strings("TagKeys.member"))
-	}
-	return c.tagAnswer(s.Ref(), err)
+	return c.setCacheTags(nil, c.Params.Strings("TagKeys.member"))
 }
