@@ -43,7 +43,7 @@ func TestTurns(t *testing.T) {
 // all listeners, are an error before they are memory.
 func TestTargetsAreBounded(t *testing.T) {
 	t.Parallel()
-	r := &serviceReader{p: &Provider{cfg: Config{Bounds: cloud.Bounds{Objects: 10_000}}}, book: &balancerBook{}}
+	r := &serviceReader{p: &Provider{cfg: Config{Bounds: cloud.Bounds{Objects: 10_000}}}, book: &serviceBook{}}
 	groups := map[string]elbtypes.TargetGroup{}
 	for i := range 1000 {
 		groups[fmt.Sprintf("arn:g/%d", i)] = elbtypes.TargetGroup{LoadBalancerArns: []string{"b"}, Protocol: elbtypes.ProtocolEnumHttp}
@@ -53,7 +53,7 @@ func TestTargetsAreBounded(t *testing.T) {
 		listeners[i] = listener{protocol: elbtypes.ProtocolEnumHttp, port: int32(i + 1)}
 	}
 	r.found = []description{{Service: cloud.Service{ID: "b", Kind: cloud.ApplicationLoadBalancer}}}
-	r.book.listeners.put("b", listeners)
+	r.book.balancers.listeners.put("b", listeners)
 	var bound *cloud.BoundError
 	if err := r.equip(groups); !errors.As(err, &bound) {
 		t.Errorf("%v", err)

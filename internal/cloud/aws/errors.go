@@ -38,7 +38,8 @@ func classOfCode(code string) (cloud.Class, bool) {
 		"CannotDelete", "IncorrectState", "IncorrectInstanceState", "ConcurrentMutationLimitExceeded",
 		"PrefixListVersionMismatch", "InvalidGroup.InUse", "ResourceInUse", "OperationNotPermitted":
 		return cloud.Conflict, true
-	case "LoadBalancerNotFound", "DBInstanceNotFound", "DBClusterNotFoundFault", "InvalidGroup.NotFound", "InvalidInstanceID", "InvalidID", "InvalidVpcID", "NoSuchEntity":
+	case "LoadBalancerNotFound", "DBInstanceNotFound", "DBClusterNotFoundFault", "CacheClusterNotFound", "ReplicationGroupNotFoundFault", "FileSystemNotFound",
+		"MountTargetNotFound", "InvalidGroup.NotFound", "InvalidInstanceID", "InvalidID", "InvalidVpcID", "NoSuchEntity":
 		return cloud.NotFound, true
 	case "RulesPerSecurityGroupLimitExceeded", "SecurityGroupsPerInterfaceLimitExceeded",
 		"SecurityGroupsPerInstanceLimitExceeded", "SecurityGroupLimitExceeded", "TagLimitExceeded", "FilterLimitExceeded",

@@ -12,7 +12,6 @@ import (
 	awssdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
-	"github.com/aws/aws-sdk-go-v2/service/efs"
 	"github.com/aws/aws-sdk-go-v2/service/lambda"
 	"github.com/aws/aws-sdk-go-v2/service/rds"
 
@@ -349,28 +348,6 @@ func (r *serviceReader) endpoints(ctx context.Context) error {
 			}
 		}
 		return out.NextToken, nil
-	})
-}
-
-func (r *serviceReader) fileSystems(ctx context.Context) error {
-	api := efs.NewFromConfig(r.p.base, func(o *efs.Options) { o.Region = r.region })
-	return r.paged("DescribeFileSystems", func(mark *string) (*string, error) {
-		out, err := api.DescribeFileSystems(ctx, &efs.DescribeFileSystemsInput{Marker: mark})
-		if err != nil {
-			return nil, err
-		}
-		for _, x := range out.FileSystems {
-			d := description{Service: cloud.Service{ID: awssdk.ToString(x.FileSystemArn), Kind: cloud.EFSFileSystem}}
-			d.Name = cmp.Or(awssdk.ToString(x.Name), awssdk.ToString(x.FileSystemId))
-			for _, t := range x.Tags {
-				d.tag(t.Key, t.Value)
-			}
-			d.listens("nfs", cloud.TCP, 2049)
-			if err := r.add(d); err != nil {
-				return nil, err
-			}
-		}
-		return out.NextMarker, nil
 	})
 }
 

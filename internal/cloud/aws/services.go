@@ -457,6 +457,9 @@ func settle(s *cloud.Service, nics []*cloud.Interface) {
 	}
 	groups = slices.Sorted(slices.Values(groups))
 	s.GroupIDs = slices.Compact(groups)
+	if s.Kind == cloud.EFSFileSystem && s.Fixed == "" && differ(s, nics) {
+		s.Fixed = differing
+	}
 }
 
 func addAddrs(to, from []netip.Addr) []netip.Addr {
@@ -474,8 +477,6 @@ func fixed(k cloud.ServiceKind) string {
 	switch k {
 	case cloud.GatewayLoadBalancer:
 		return "gateway load balancers have no security groups"
-	case cloud.EFSFileSystem:
-		return "each of its mount targets has security groups of its own"
 	case cloud.LambdaFunction:
 		return "the security groups of a function are part of its configuration, and functions with the same ones share interfaces"
 	}

@@ -42,6 +42,7 @@ func setters() []setter {
 		{"ec2", "vpc-endpoint/", writer.setEndpoint, writer.tagEndpoint, writer.untagEndpoint},
 		{"elasticache", "cluster:", writer.setCache, writer.tagCache, writer.untagCache},
 		{"elasticache", "replicationgroup:", writer.setReplicationGroup, writer.tagCache, writer.untagCache},
+		{"elasticfilesystem", "file-system/", writer.setFileSystem, writer.tagFileSystem, writer.untagFileSystem},
 		{"elasticloadbalancing", "loadbalancer/app/", writer.setBalancer, writer.tagBalancer, writer.untagBalancer},
 		{"elasticloadbalancing", "loadbalancer/net/", writer.setBalancer, writer.tagBalancer, writer.untagBalancer},
 		{"rds", "cluster:", writer.setCluster, writer.tagDatabase, writer.untagDatabase},
@@ -116,7 +117,7 @@ func (w writer) lasting(err error) error {
 func (w writer) given(ctx context.Context, call string, do func() error) error {
 	return w.visible(ctx, call, w.op.GroupIDs, func() error {
 		err := w.classify(call, do())
-		if code := codeOf(err); (code == "InvalidSecurityGroup" || code == "InvalidParameterValue") && w.p.isFresh(w.op.GroupIDs) {
+		if code := codeOf(err); (code == "InvalidSecurityGroup" || code == "InvalidParameterValue" || code == "SecurityGroupNotFound") && w.p.isFresh(w.op.GroupIDs) {
 			return &cloud.Error{Class: cloud.NotFound, Call: call, Code: code, Err: err}
 		}
 		return err

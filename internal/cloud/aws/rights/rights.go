@@ -260,7 +260,8 @@ func (p Pins) read() statement {
 // left out.
 func readServices() statement {
 	return statement{Sid: "ReadServices", Effect: "Allow", Resource: values{"*"}, Action: values{
-		"ec2:DescribeVpcEndpoints", "elasticache:DescribeCacheClusters", "elasticfilesystem:DescribeFileSystems",
+		"ec2:DescribeVpcEndpoints", "elasticache:DescribeCacheClusters", "elasticache:DescribeReplicationGroups",
+		"elasticache:ListTagsForResource", "elasticfilesystem:DescribeFileSystems",
 		"elasticloadbalancing:DescribeListeners", "elasticloadbalancing:DescribeLoadBalancers", "elasticloadbalancing:DescribeTags",
 		"elasticloadbalancing:DescribeTargetGroupAttributes", "elasticloadbalancing:DescribeTargetGroups", "elasticloadbalancing:DescribeTargetHealth",
 		"lambda:ListFunctions", "rds:DescribeDBClusters", "rds:DescribeDBInstances",
@@ -273,11 +274,17 @@ func readServices() statement {
 func (p Pins) writeServices() []statement {
 	endpoint, database := values{p.arn("vpc-endpoint", "*", p.Account)}, values{p.arnOf("rds", "cluster:*", p.Account), p.arnOf("rds", "db:*", p.Account)}
 	balancers := values{p.arnOf("elasticloadbalancing", "loadbalancer/app/*", p.Account), p.arnOf("elasticloadbalancing", "loadbalancer/net/*", p.Account)}
+	caches := values{p.arnOf("elasticache", "cluster:*", p.Account), p.arnOf("elasticache", "replicationgroup:*", p.Account)}
+	files := values{p.arnOf("elasticfilesystem", "file-system/*", p.Account)}
 	guarded := func() conditions { return conditions{}.with("Null", ofResource+"/"+cloud.TagGuard, "false") }
 	record := func() conditions { return tagged(conditions{}, "nephele.io/former-*") }
 	return []statement{
 		{"GuardBalancers", "Allow", values{"elasticloadbalancing:SetSecurityGroups"}, balancers, nil},
 		{"RememberInBalancers", "Allow", values{"elasticloadbalancing:AddTags", "elasticloadbalancing:RemoveTags"}, balancers, record()},
+		{"GuardCaches", "Allow", values{"elasticache:ModifyCacheCluster", "elasticache:ModifyReplicationGroup"}, caches, guarded()},
+		{"RememberInCaches", "Allow", values{"elasticache:AddTagsToResource", "elasticache:RemoveTagsFromResource"}, caches, record()},
+		{"GuardFileSystems", "Allow", values{"elasticfilesystem:DescribeMountTargets", "elasticfilesystem:ModifyMountTargetSecurityGroups"}, files, nil},
+		{"RememberInFileSystems", "Allow", values{"elasticfilesystem:TagResource", "elasticfilesystem:UntagResource"}, files, record()},
 		{"GuardDatabases", "Allow", values{"rds:ModifyDBCluster", "rds:ModifyDBInstance"}, database, guarded()},
 		{"RememberInDatabases", "Allow", values{"rds:AddTagsToResource", "rds:RemoveTagsFromResource"}, database, record()},
 		allow("GuardEndpoints", guarded(), endpoint, "ModifyVpcEndpoint"),
