@@ -30,7 +30,7 @@ type Auditor interface {
 // changes reports whether a call of EC2, or one for an op, changes something. What is not known to
 // read only counts as a change.
 func changes(action string) bool {
-	return !strings.HasPrefix(action, "Describe") && !strings.HasPrefix(action, "Get")
+	return !strings.HasPrefix(action, "Describe") && !strings.HasPrefix(action, "Get") && !strings.HasPrefix(action, "List")
 }
 
 type opKey struct{}

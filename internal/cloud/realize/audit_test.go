@@ -15,6 +15,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 	"github.com/nephele-io/nephele/internal/sim/ec2"
+	"github.com/nephele-io/nephele/internal/sim/native"
 )
 
 // attempt is what an auditor was told of one.
@@ -67,7 +68,7 @@ func (l *lab) unaudited() (wrong []string) {
 	}
 	seen := map[string]int{}
 	for _, c := range l.server.Journal().Calls(0) {
-		if !mutating(c) || !slices.Contains([]string{"ec2", "rds", "elasticloadbalancing"}, c.Service) {
+		if !mutating(c) || !slices.Contains([]string{"ec2", "rds", "elasticache", "elasticfilesystem", "elasticloadbalancing"}, c.Service) {
 			continue
 		}
 		seen[c.Action]++
@@ -76,7 +77,7 @@ func (l *lab) unaudited() (wrong []string) {
 		switch {
 		case known && (at.Name != c.Action || (at.outcome.Err == nil) != (c.Code == "")):
 			wrong = append(wrong, fmt.Sprintf("the cloud has seen %s with code %q, the record says %+v", c.Action, c.Code, at))
-		case known && !named(c, at.Objects[0]):
+		case known && !l.named(c, at.Objects[0]):
 			wrong = append(wrong, fmt.Sprintf("the cloud has seen %s of %v, the record says %v", c.Action, c.Params, at.Objects))
 		}
 	}
@@ -92,8 +93,12 @@ func (l *lab) unaudited() (wrong []string) {
 }
 
 // named reports whether a call names an object, a native service perhaps by the last part of its
-// ARN only.
-func named(c ec2.Call, object string) bool {
+// ARN only, or by one of its mount targets.
+func (l *lab) named(c ec2.Call, object string) bool {
+	if id := c.Params["MountTargetId"]; id != "" {
+		target, err := l.region(home).Services().Get(native.Ref{Kind: native.MountTarget, Name: id})
+		return err == nil && strings.HasSuffix(object, "/"+target.Parent)
+	}
 	return slices.ContainsFunc(slices.Collect(maps.Values(c.Params)), func(v string) bool {
 		return v == strings.Split(object, "/")[0] || strings.HasPrefix(object, "arn:") && v != "" && strings.HasSuffix(object, v)
 	})

@@ -27,7 +27,7 @@ func (l *lab) mutations() int {
 }
 
 func mutating(c ec2.Call) bool {
-	return !strings.HasPrefix(c.Action, "Describe") && !strings.HasPrefix(c.Action, "Get")
+	return !strings.HasPrefix(c.Action, "Describe") && !strings.HasPrefix(c.Action, "Get") && !strings.HasPrefix(c.Action, "List")
 }
 
 // count returns a function that tells how many calls the realizer has made since.

@@ -123,7 +123,7 @@ func frontDrops() policy.Policy {
 }
 
 func noServicePolicies(l *lab) {
-	for _, name := range []string{"web-in", "on-orders", "on-queue", "on-audit", "on-sales", "front-drops"} {
+	for _, name := range []string{"web-in", "on-orders", "on-queue", "on-audit", "on-sales", "on-sessions", "on-scratch", "on-papers", "front-drops"} {
 		l.engine.DeletePolicy("uid-" + name)
 	}
 }
@@ -156,6 +156,20 @@ func servedStories() []story {
 			{name: "some released, one by breaking the glass", modes: map[string]plan.Mode{"orders": plan.Released, "sales": plan.Released, "front": plan.BreakGlass}},
 			{name: "enforced again", modes: map[string]plan.Mode{}},
 			{name: "the account deleted", release: true},
+		}},
+		{"caches and files guarded", labConfig{services: []string{"sessions", "scratch", "papers"}, follows: []string{"orders"}}, []event{
+			{name: "guarded", do: func(l *lab) {
+				l.engine.PutPolicy(onService("on-sessions", 1, 6379, from("web"), "sessions"))
+				l.engine.PutPolicy(onService("on-scratch", 1, 11211, from("ops"), "scratch"))
+				l.engine.PutPolicy(onService("on-papers", 1, 2049, from("web", "ops"), "papers"))
+			}},
+			{name: "edited, and their peers guarded", do: func(l *lab) {
+				l.engine.PutPolicy(onService("on-sessions", 2, 6379, from("web", "scratch"), "sessions"))
+				l.engine.PutPolicy(onService("on-papers", 2, 2049, from("ops"), "papers", "scratch"))
+				l.engine.PutPolicy(webIn())
+			}},
+			{name: "one released", modes: map[string]plan.Mode{"sessions": plan.Released, "papers": plan.Released}},
+			{name: "all out", do: noServicePolicies, modes: map[string]plan.Mode{}},
 		}},
 		{"service selected later", labConfig{served: true, follows: []string{"orders"}}, []event{
 			{name: "its peers guarded", do: func(l *lab) { l.engine.PutPolicy(webIn()) }},

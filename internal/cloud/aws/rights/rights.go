@@ -261,7 +261,7 @@ func (p Pins) read() statement {
 func readServices() statement {
 	return statement{Sid: "ReadServices", Effect: "Allow", Resource: values{"*"}, Action: values{
 		"ec2:DescribeVpcEndpoints", "elasticache:DescribeCacheClusters", "elasticache:DescribeReplicationGroups",
-		"elasticache:ListTagsForResource", "elasticfilesystem:DescribeFileSystems",
+		"elasticache:ListTagsForResource", "elasticfilesystem:DescribeFileSystems", "elasticfilesystem:DescribeMountTargets",
 		"elasticloadbalancing:DescribeListeners", "elasticloadbalancing:DescribeLoadBalancers", "elasticloadbalancing:DescribeTags",
 		"elasticloadbalancing:DescribeTargetGroupAttributes", "elasticloadbalancing:DescribeTargetGroups", "elasticloadbalancing:DescribeTargetHealth",
 		"lambda:ListFunctions", "rds:DescribeDBClusters", "rds:DescribeDBInstances",
@@ -283,7 +283,7 @@ func (p Pins) writeServices() []statement {
 		{"RememberInBalancers", "Allow", values{"elasticloadbalancing:AddTags", "elasticloadbalancing:RemoveTags"}, balancers, record()},
 		{"GuardCaches", "Allow", values{"elasticache:ModifyCacheCluster", "elasticache:ModifyReplicationGroup"}, caches, guarded()},
 		{"RememberInCaches", "Allow", values{"elasticache:AddTagsToResource", "elasticache:RemoveTagsFromResource"}, caches, record()},
-		{"GuardFileSystems", "Allow", values{"elasticfilesystem:DescribeMountTargets", "elasticfilesystem:ModifyMountTargetSecurityGroups"}, files, nil},
+		{"GuardFileSystems", "Allow", values{"elasticfilesystem:ModifyMountTargetSecurityGroups"}, files, nil},
 		{"RememberInFileSystems", "Allow", values{"elasticfilesystem:TagResource", "elasticfilesystem:UntagResource"}, files, record()},
 		{"GuardDatabases", "Allow", values{"rds:ModifyDBCluster", "rds:ModifyDBInstance"}, database, guarded()},
 		{"RememberInDatabases", "Allow", values{"rds:AddTagsToResource", "rds:RemoveTagsFromResource"}, database, record()},

@@ -57,6 +57,12 @@ func (c *Call) filePermissions() []iam.Request {
 				sets[t.Key] = t.Value
 			}
 		}
+		if c.Action == "UntagResource" {
+			sets = map[string]string{}
+			for _, k := range c.tagKeys() {
+				sets[k] = ""
+			}
+		}
 		return []iam.Request{c.askFor(native.FileSystem, id[strings.LastIndex(id, "/")+1:], sets)}
 	}
 	id := c.Params.String("MountTargetId")

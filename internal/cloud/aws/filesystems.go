@@ -1,0 +1,97 @@
+package aws
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	awssdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/efs"
+	efstypes "github.com/aws/aws-sdk-go-v2/service/efs/types"
+
+	"github.com/nephele-io/nephele/internal/cloud"
+)
+
+// This file reads and sets file systems. Each mount target has an interface with groups of its own;
+// we set all of them alike, and the file system's tags remember what they had. One whose mount
+// targets differ is therefore left to its owner.
+
+// differing says why the groups of a file system are not set.
+const differing = "its mount targets have different security groups: give all of them the same ones"
+
+func (r *serviceReader) fileSystems(ctx context.Context) error {
+	api := efs.NewFromConfig(r.p.base, func(o *efs.Options) { o.Region = r.region })
+	return r.paged("DescribeFileSystems", func(mark *string) (*string, error) {
+		out, err := api.DescribeFileSystems(ctx, &efs.DescribeFileSystemsInput{Marker: mark})
+		if err != nil {
+			return nil, err
+		}
+		for _, x := range out.FileSystems {
+			d := description{Service: cloud.Service{ID: awssdk.ToString(x.FileSystemArn), Kind: cloud.EFSFileSystem}}
+			d.Name = cmp.Or(awssdk.ToString(x.Name), awssdk.ToString(x.FileSystemId))
+			for _, t := range x.Tags {
+				d.tag(t.Key, t.Value)
+			}
+			d.listens("nfs", cloud.TCP, 2049)
+			if err := r.add(d); err != nil {
+				return nil, err
+			}
+		}
+		return out.NextMarker, nil
+	})
+}
+
+// differ reports whether a service has interfaces whose groups differ. Those of a service that we
+// have taken over may: what was added, or changed by hand, is then put right.
+func differ(s *cloud.Service, nics []*cloud.Interface) bool {
+	return cloud.FormerGroups(s.Tags) == nil && slices.ContainsFunc(nics, func(n *cloud.Interface) bool { return !slices.Equal(n.GroupIDs, nics[0].GroupIDs) })
+}
+
+func (w writer) efs() *efs.Client {
+	return efs.NewFromConfig(w.p.base, func(o *efs.Options) { o.Region = w.scope.Region })
+}
+
+// setFileSystem gives all mount targets of a file system the groups, one after the other.
+func (w writer) setFileSystem(ctx context.Context, id string) error {
+	api := w.efs()
+	var targets []string
+	in := &efs.DescribeMountTargetsInput{FileSystemId: awssdk.String(id)}
+	for n := 0; n == 0 || awssdk.ToString(in.Marker) != ""; n++ {
+		if bound := w.p.cfg.Bounds.Pages; n == bound {
+			return w.classify("DescribeMountTargets", &cloud.BoundError{What: "the listing has", Bound: int64(bound), Unit: "pages", Flag: flagPages})
+		}
+		out, err := api.DescribeMountTargets(ctx, in)
+		if err != nil {
+			return w.classify("DescribeMountTargets", err)
+		}
+		for _, x := range out.MountTargets {
+			if x.LifeCycleState != efstypes.LifeCycleStateDeleting && x.LifeCycleState != efstypes.LifeCycleStateDeleted {
+				targets = append(targets, awssdk.ToString(x.MountTargetId))
+			}
+		}
+		in.Marker = out.NextMarker
+	}
+	for _, target := range targets {
+		if err := w.given(ctx, "ModifyMountTargetSecurityGroups", func() error {
+			_, err := api.ModifyMountTargetSecurityGroups(ctx, &efs.ModifyMountTargetSecurityGroupsInput{MountTargetId: awssdk.String(target), SecurityGroups: w.op.GroupIDs})
+			return err
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w writer) tagFileSystem(ctx context.Context, id string) error {
+	var tags []efstypes.Tag
+	for _, k := range w.keys() {
+		tags = append(tags, efstypes.Tag{Key: awssdk.String(k), Value: awssdk.String(w.op.Tags[k])})
+	}
+	_, err := w.efs().TagResource(ctx, &efs.TagResourceInput{ResourceId: awssdk.String(id), Tags: tags})
+	return w.classify("TagResource", err)
+}
+
+func (w writer) untagFileSystem(ctx context.Context, id string) error {
+	_, err := w.efs().UntagResource(ctx, &efs.UntagResourceInput{ResourceId: awssdk.String(id), TagKeys: w.keys()})
+	return w.classify("UntagResource", err)
+}
