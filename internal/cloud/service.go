@@ -28,7 +28,8 @@ const (
 // ServiceKinds are all kinds.
 func ServiceKinds() []ServiceKind {
 	return []ServiceKind{
-		RDSInstance, RDSCluster, ElastiCacheCluster, ElastiCacheReplicationGroup, ApplicationLoadBalancer, NetworkLoadBalancer, GatewayLoadBalancer, VPCEndpoint, EFSFileSystem, LambdaFunction,
+		RDSInstance, RDSCluster, ElastiCacheCluster, ElastiCacheReplicationGroup, ApplicationLoadBalancer, NetworkLoadBalancer, GatewayLoadBalancer,
+		VPCEndpoint, EFSFileSystem, LambdaFunction,
 		PrivateEndpoint, LoadBalancer, ApplicationGateway,
 	}
 }

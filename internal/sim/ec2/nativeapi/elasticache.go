@@ -280,9 +280,9 @@ func (c *Call) cache() (native.Service, error) {
 	return s, refuse("InvalidARN", "%s is no ARN of ElastiCache", arn)
 }
 
-// tagged finds what a call about tags names. A cache that is being changed is refused (API reference,
-// ListTagsForResource: "If the cluster is not in the available state, ListTagsForResource returns an
-// error").
+// tagged finds what a call about tags names. A cache that is being changed is refused (API
+// reference, ListTagsForResource: "If the cluster is not in the available state,
+// ListTagsForResource returns an error").
 func (c *Call) tagged() (native.Service, error) {
 	s, err := c.cache()
 	switch {
