@@ -126,7 +126,7 @@ func (d *Description) add(source string, total int64, rows []row) error {
 			d.totals[total].ids[key] = true
 		}
 		at, ok := parsePlace(r.ID)
-		if !ok || !slices.Contains(kinds(), at.kind) {
+		if !ok || !slices.Contains(kinds(), at.kind) && !isService(at.kind) {
 			continue // of a kind that no snapshot is made of
 		}
 		if !bytes.HasPrefix(bytes.TrimSpace(r.Properties), []byte("{")) || r.Location == "" {
@@ -184,7 +184,7 @@ func (d *Description) Subscriptions() []string {
 // Account returns a subscription as a provider that can be observed and nothing else. The quotas
 // are those of the account, nil for Azure's own.
 func (d *Description) Account(subscription string, quotas *v1alpha1.AzureQuotas, now func() time.Time) cloud.Provider {
-	return &described{d, strings.ToLower(subscription), roomOf(quotas), now}
+	return &described{Description: d, subscription: strings.ToLower(subscription), room: roomOf(quotas), now: now}
 }
 
 type described struct {
@@ -192,6 +192,15 @@ type described struct {
 	subscription string
 	room         room
 	now          func() time.Time
+	// services are the kinds of those that snapshots show.
+	services []serviceKind
+}
+
+// Show implements cloud.ServiceShower.
+func (d *described) Show(kinds []cloud.ServiceKind) cloud.Provider {
+	out := *d
+	out.services = among(kinds)
+	return &out
 }
 
 // Apply implements cloud.Provider. Nothing is changed.
@@ -222,8 +231,15 @@ func (d *described) Observe(_ context.Context, s cloud.Scope) (*cloud.Snapshot, 
 		}
 		return nil
 	}
+	var services []row
 	for _, key := range sortedKeys(d.rows) {
 		if subscriptionOf(key) != d.subscription {
+			continue
+		}
+		if r := d.rows[key]; isService(r.Type) {
+			if regionName(r.Location) == region {
+				services = append(services, r)
+			}
 			continue
 		}
 		regions[regionName(d.rows[key].Location)] = true
@@ -256,6 +272,9 @@ func (d *described) Observe(_ context.Context, s cloud.Scope) (*cloud.Snapshot, 
 		}
 	}
 	snap := w.snapshot()
+	if len(d.services) > 0 {
+		w.addAll(snap, d.services, services)
+	}
 	snap.Scope, snap.OwnerID, snap.ObservedAt = s, d.subscription, d.now()
 	return snap, nil
 }

@@ -130,6 +130,35 @@ func TestDescription(t *testing.T) {
 	}
 }
 
+// TestDescriptionOfServices: so it is with load balancers, gateways and private endpoints.
+func TestDescriptionOfServices(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, func(b *simazure.Builder) {
+		relays(b)
+		b.Endpoint("shop", "sql", "/subscriptions/"+subscription+"/resourceGroups/shop/providers/Microsoft.Network/virtualNetworks/vnet-a/subnets/web", "10.1.1.99", "sqlServer", nil)
+	})
+	want, err := l.account().Show(cloud.ServiceKinds()).Observe(t.Context(), inRegion)
+	if err != nil || len(want.Services) != 7 || len(want.ServiceFaults) > 0 {
+		t.Fatalf("%v %+v", err, want)
+	}
+	rows := l.dump()
+	for name, documents := range map[string][]any{"served": {map[string]any{"totalRecords": len(rows), "data": rows}}, "az": byKind(printed(t, rows))} {
+		d := &azure.Description{}
+		for _, x := range documents {
+			if err := d.Add(name, encoded(t, x)); err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+		}
+		got, err := d.Account(subscription, nil, func() time.Time { return l.now }).(cloud.ServiceShower).Show(cloud.ServiceKinds()).Observe(t.Context(), inRegion)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !reflect.DeepEqual(got.Services, want.Services) {
+			t.Errorf("%s: %+v\nwant\n%+v", name, got.Services, want.Services)
+		}
+	}
+}
+
 // TestDescriptionIsWhole: what is not whole, or not what it should be, is refused with its name.
 func TestDescriptionIsWhole(t *testing.T) {
 	l := newLab(t, nil)

@@ -17,7 +17,11 @@ func envelope() []string {
 
 // partLists are the lists of resources within resources.
 func partLists() []string {
-	return []string{"subnets", "virtualnetworkpeerings", "securityrules", "ipconfigurations", "networkinterfaces"}
+	return []string{
+		"subnets", "virtualnetworkpeerings", "securityrules", "ipconfigurations", "networkinterfaces", "frontendipconfigurations", "backendaddresspools",
+		"loadbalancerbackendaddresses", "loadbalancingrules", "probes", "inboundnatrules", "gatewayipconfigurations", "frontendports", "httplisteners",
+		"backendhttpsettingscollection", "requestroutingrules", "urlpathmaps", "pathrules", "privatelinkserviceconnections", "manualprivatelinkserviceconnections",
+	}
 }
 
 // fromPrinted returns a resource as Resource Graph tells it; what has properties is returned as it

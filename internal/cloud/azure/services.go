@@ -38,11 +38,21 @@ func serviceKinds() []serviceKind {
 
 // Show implements cloud.ServiceShower.
 func (a *Account) Show(kinds []cloud.ServiceKind) cloud.Provider {
-	asked := slices.DeleteFunc(serviceKinds(), func(k serviceKind) bool { return !slices.Contains(kinds, k.kind) })
+	asked := among(kinds)
 	if len(asked) == 0 {
 		return a
 	}
 	return &shown{a, asked}
+}
+
+// among are those of the kinds that Azure has.
+func among(kinds []cloud.ServiceKind) []serviceKind {
+	return slices.DeleteFunc(serviceKinds(), func(k serviceKind) bool { return !slices.Contains(kinds, k.kind) })
+}
+
+// isService reports whether resources of a type, in lower case, are services.
+func isService(typ string) bool {
+	return slices.ContainsFunc(serviceKinds(), func(k serviceKind) bool { return k.typ == typ })
 }
 
 // shown is an account whose snapshots show services.
@@ -103,6 +113,12 @@ func (a *Account) readServices(ctx context.Context, w *world, snap *cloud.Snapsh
 	if err != nil {
 		return err
 	}
+	w.addAll(snap, kinds, rows)
+	return nil
+}
+
+// addAll adds the services of some kinds that rows tell, and what is missing of them.
+func (w *world) addAll(snap *cloud.Snapshot, kinds []serviceKind, rows []row) {
 	for _, k := range kinds {
 		fault := w.addServices(snap, k.kind, rows)
 		if fault == nil {
@@ -116,7 +132,6 @@ func (a *Account) readServices(ctx context.Context, w *world, snap *cloud.Snapsh
 	}
 	slices.SortFunc(snap.Services, func(a, b cloud.Service) int { return cmp.Compare(a.ID, b.ID) })
 	slices.SortFunc(snap.Interfaces, func(a, b cloud.Interface) int { return cmp.Compare(a.ID, b.ID) })
-	return nil
 }
 
 // addServices adds the services of a kind that rows tell. It returns why some are missing.

@@ -132,8 +132,11 @@ func (l *azureLoader) table(v map[string]any) {
 func (l *azureLoader) resource(doc map[string]any) {
 	text, _ := doc["id"].(string)
 	id, ok := azure.ParseID(text)
-	properties, _ := doc["properties"].(map[string]any)
 	kind, known := azure.Spelling(id.Type())
+	if ok && known {
+		doc = unflattened(doc)
+	}
+	properties, _ := doc["properties"].(map[string]any)
 	if !ok || !known || properties == nil || len(id.Types) == 2 && !strings.EqualFold(id.Types[0], "virtualMachineScaleSets") {
 		return
 	}
