@@ -271,10 +271,9 @@ func (d *described) Observe(_ context.Context, s cloud.Scope) (*cloud.Snapshot, 
 			return fail("%d resources that others name are not told, the first is %s: want the whole subscription", len(missing), cloud.Words(missing[0]))
 		}
 	}
+	w.join(services)
 	snap := w.snapshot()
-	if len(d.services) > 0 {
-		w.addAll(snap, d.services, services)
-	}
+	w.addAll(snap, d.services, services)
 	snap.Scope, snap.OwnerID, snap.ObservedAt = s, d.subscription, d.now()
 	return snap, nil
 }

@@ -96,11 +96,23 @@ func TestNativeIsWhatTheCloudDecides(t *testing.T) {
 					c["privateIPAddress"] = "10.1.1.5"
 				}
 			}
+			b.Endpoint("shop", "pages", l0vnet(b)+"/subnets/web", "10.1.1.99", "blob", nil)
+			for i := range b.State.Resources {
+				if res := &b.State.Resources[i]; strings.HasSuffix(res.ID, "/privateEndpoints/pages") {
+					res.Properties["applicationSecurityGroups"] = []any{map[string]any{"id": asgs[seed%2]}}
+				}
+			}
 		})
-		s := l.observe(l.account())
+		s, err := l.account().Show([]cloud.ServiceKind{cloud.PrivateEndpoint}).Observe(t.Context(), inRegion)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i := slices.IndexFunc(s.Services, func(x cloud.Service) bool { return x.Name == "pages" }); i < 0 || len(s.Services[i].GroupIDs) != 1 {
+			t.Fatalf("%+v", s.Services)
+		}
 		nic := s.Interfaces[slices.IndexFunc(s.Interfaces, func(i cloud.Interface) bool { return strings.HasSuffix(i.ID, "/web-1-nic") })]
 		view := s.Groups[slices.IndexFunc(s.Groups, func(g cloud.Group) bool { return g.ID == nic.GroupIDs[0] })]
-		for _, far := range []string{"10.1.1.5", "10.2.1.9", "10.1.2.200", "198.51.100.7", "192.0.2.1", "168.63.129.16"} {
+		for _, far := range []string{"10.1.1.5", "10.1.1.99", "10.2.1.9", "10.1.2.200", "198.51.100.7", "192.0.2.1", "168.63.129.16"} {
 			for _, d := range []cloud.Direction{cloud.Ingress, cloud.Egress} {
 				if far == "168.63.129.16" && d == cloud.Egress {
 					continue // outside of groups

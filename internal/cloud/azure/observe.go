@@ -96,12 +96,13 @@ func (a *Account) observe(ctx context.Context, s cloud.Scope, services []service
 	if err := a.complete(ctx, w); err != nil {
 		return nil, err
 	}
-	snap := w.snapshot()
-	if len(services) > 0 {
-		if err := a.readServices(ctx, w, snap, region, services); err != nil {
-			return nil, err
-		}
+	told, err := a.readServices(ctx, region, services)
+	if err != nil {
+		return nil, err
 	}
+	w.join(told)
+	snap := w.snapshot()
+	w.addAll(snap, services, told)
 	snap.Scope, snap.OwnerID, snap.ObservedAt = s, strings.ToLower(a.cfg.Credential.SubscriptionID), a.cfg.Now()
 	return snap, nil
 }

@@ -69,8 +69,10 @@ func (s *shown) Observe(ctx context.Context, scope cloud.Scope) (*cloud.Snapshot
 // endpoint is a private endpoint.
 type endpoint struct {
 	row
-	Links  []link `json:"privateLinkServiceConnections"`
-	Manual []link `json:"manualPrivateLinkServiceConnections"`
+	Links []link `json:"privateLinkServiceConnections"`
+	// ASGs are the application security groups that its addresses are members of.
+	ASGs   []reference `json:"applicationSecurityGroups"`
+	Manual []link      `json:"manualPrivateLinkServiceConnections"`
 	DNS    []struct {
 		FQDN string `json:"fqdn"`
 	} `json:"customDnsConfigs"`
@@ -99,22 +101,41 @@ func https() cloud.ServicePort {
 	return cloud.ServicePort{Name: "https", Protocol: cloud.TCP, Port: 443}
 }
 
-// readServices adds the services of a region to a snapshot. Resource Graph leaves out those that
+// readServices returns the services of some kinds in a region. Resource Graph leaves out those that
 // the role may not read, without a word. Of private endpoints the interfaces tell; that there must
 // be load balancers and gateways, interfaces behind them tell. An answer that fails fails the whole
 // region, which is then known as it was: nothing else would tell the addresses of balancers, and a
 // rule that drops what comes from one would drop nothing.
-func (a *Account) readServices(ctx context.Context, w *world, snap *cloud.Snapshot, region string, kinds []serviceKind) error {
+func (a *Account) readServices(ctx context.Context, region string, kinds []serviceKind) ([]row, error) {
+	if len(kinds) == 0 {
+		return nil, nil
+	}
 	types := make([]string, len(kinds))
 	for i, k := range kinds {
 		types[i] = k.typ
 	}
-	rows, err := a.rows(ctx, query(region, types...))
-	if err != nil {
-		return err
+	return a.rows(ctx, query(region, types...))
+}
+
+// join puts interfaces of private endpoints into the application security groups that their
+// endpoints name, so that rules which name these groups are read to mean them.
+func (w *world) join(rows []row) {
+	// What cannot be read of an endpoint is told when its service is added.
+	endpoints, _ := partsOf[endpoint](rows, typePrivateEndpoint, func(e *endpoint) *row { return &e.row })
+	for _, n := range w.nics {
+		e := endpoints[n.PrivateEndpoint.key()]
+		if e == nil {
+			continue
+		}
+		for i := range n.Configurations {
+			p := &n.Configurations[i].Properties
+			for _, g := range e.ASGs {
+				if w.asgs[g.key()] != nil && !slices.ContainsFunc(p.ASGs, func(o reference) bool { return o.key() == g.key() }) {
+					p.ASGs = append(p.ASGs, g)
+				}
+			}
+		}
 	}
-	w.addAll(snap, kinds, rows)
-	return nil
 }
 
 // addAll adds the services of some kinds that rows tell, and what is missing of them.
@@ -234,6 +255,12 @@ func (w *world) endpointServices(snap *cloud.Snapshot, endpoints map[string]*end
 		}
 		s.Interfaces = append(s.Interfaces, nic.ID)
 		s.Private = append(s.Private, nic.PrivateIPs...)
+		for _, g := range nic.GroupIDs {
+			if !slices.Contains(s.GroupIDs, g) {
+				s.GroupIDs = append(s.GroupIDs, g)
+			}
+		}
+		slices.Sort(s.GroupIDs)
 	}
 	var out []cloud.Service
 	for _, id := range sortedKeys(at) {

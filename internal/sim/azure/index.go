@@ -62,6 +62,22 @@ func buildIndex(resources map[string]*Resource) *index {
 	return x
 }
 
+// groupsOf are the keys of the application security groups that a private endpoint is in.
+func groupsOf(endpoint *Resource) (out []string) {
+	if endpoint == nil {
+		return nil
+	}
+	list, _ := endpoint.Properties["applicationSecurityGroups"].([]any)
+	for _, x := range list {
+		at, _ := x.(map[string]any)
+		text, _ := at["id"].(string)
+		if id, ok := ParseID(text); ok {
+			out = append(out, id.Key())
+		}
+	}
+	return out
+}
+
 func (x *index) addNIC(r *Resource, n *nic, resources map[string]*Resource) {
 	if n.nsg != "" {
 		x.groupNICs[n.nsg] = append(x.groupNICs[n.nsg], r.ID)
@@ -75,7 +91,7 @@ func (x *index) addNIC(r *Resource, n *nic, resources map[string]*Resource) {
 		if c.addr.IsValid() {
 			x.private[networkAddress{network, c.addr}] = at
 		}
-		for _, g := range c.asgs {
+		for _, g := range slices.Concat(c.asgs, groupsOf(resources[n.endpoint])) {
 			x.members[g] = append(x.members[g], at)
 		}
 		if c.public != "" {

@@ -179,7 +179,9 @@ func (c *Cloud) matches(s side, p, own party) bool {
 	case s.any:
 		return true
 	case len(s.groups) > 0:
-		return p.inside() && !p.public && slices.ContainsFunc(s.groups, func(g string) bool { return slices.Contains(p.at.asgs, g) })
+		return p.inside() && !p.public && slices.ContainsFunc(s.groups, func(g string) bool {
+			return slices.Contains(p.at.asgs, g) || p.nic.endpoint != "" && slices.Contains(groupsOf(c.resources[p.nic.endpoint]), g)
+		})
 	case s.tag == tagVirtualNetwork:
 		return c.inNetwork(p.addr, own.nic.network())
 	case s.tag == tagLoadBalancer:
