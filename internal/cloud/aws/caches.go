@@ -217,10 +217,7 @@ func (w writer) setReplicationGroup(ctx context.Context, name string) error {
 }
 
 func (w writer) tagCache(ctx context.Context, name string) error {
-	var tags []cachetypes.Tag
-	for _, k := range w.keys() {
-		tags = append(tags, cachetypes.Tag{Key: awssdk.String(k), Value: awssdk.String(w.op.Tags[k])})
-	}
+	tags := tagsOf(w, func(k, v *string) cachetypes.Tag { return cachetypes.Tag{Key: k, Value: v} })
 	return w.whenAvailable(ctx, "AddTagsToResource", name, func() error {
 		_, err := w.elastiCache().AddTagsToResource(ctx, &elasticache.AddTagsToResourceInput{ResourceName: awssdk.String(w.op.Target), Tags: tags})
 		return err

@@ -83,10 +83,7 @@ func (w writer) setFileSystem(ctx context.Context, id string) error {
 }
 
 func (w writer) tagFileSystem(ctx context.Context, id string) error {
-	var tags []efstypes.Tag
-	for _, k := range w.keys() {
-		tags = append(tags, efstypes.Tag{Key: awssdk.String(k), Value: awssdk.String(w.op.Tags[k])})
-	}
+	tags := tagsOf(w, func(k, v *string) efstypes.Tag { return efstypes.Tag{Key: k, Value: v} })
 	_, err := w.efs().TagResource(ctx, &efs.TagResourceInput{ResourceId: awssdk.String(id), Tags: tags})
 	return w.classify("TagResource", err)
 }

@@ -169,6 +169,15 @@ func (w writer) untagEndpoint(ctx context.Context, id string) error {
 // keys are those of the op's tags, sorted.
 func (w writer) keys() []string { return slices.Sorted(maps.Keys(w.op.Tags)) }
 
+// tagsOf are the op's tags in the form of a service's API, sorted.
+func tagsOf[T any](w writer, made func(key, value *string) T) []T {
+	var out []T
+	for _, k := range w.keys() {
+		out = append(out, made(awssdk.String(k), awssdk.String(w.op.Tags[k])))
+	}
+	return out
+}
+
 func (w writer) balancers() *elb.Client {
 	return elb.NewFromConfig(w.p.base, func(o *elb.Options) { o.Region = w.scope.Region })
 }
@@ -181,10 +190,7 @@ func (w writer) setBalancer(ctx context.Context, _ string) error {
 }
 
 func (w writer) tagBalancer(ctx context.Context, _ string) error {
-	var tags []elbtypes.Tag
-	for _, k := range w.keys() {
-		tags = append(tags, elbtypes.Tag{Key: awssdk.String(k), Value: awssdk.String(w.op.Tags[k])})
-	}
+	tags := tagsOf(w, func(k, v *string) elbtypes.Tag { return elbtypes.Tag{Key: k, Value: v} })
 	_, err := w.balancers().AddTags(ctx, &elb.AddTagsInput{ResourceArns: []string{w.op.Target}, Tags: tags})
 	return w.classify("AddTags", err)
 }
@@ -217,10 +223,7 @@ func (w writer) setCluster(ctx context.Context, name string) error {
 }
 
 func (w writer) tagDatabase(ctx context.Context, _ string) error {
-	var tags []rdstypes.Tag
-	for _, k := range w.keys() {
-		tags = append(tags, rdstypes.Tag{Key: awssdk.String(k), Value: awssdk.String(w.op.Tags[k])})
-	}
+	tags := tagsOf(w, func(k, v *string) rdstypes.Tag { return rdstypes.Tag{Key: k, Value: v} })
 	_, err := w.rds().AddTagsToResource(ctx, &rds.AddTagsToResourceInput{ResourceName: awssdk.String(w.op.Target), Tags: tags})
 	return w.classify("AddTagsToResource", err)
 }
