@@ -77,6 +77,8 @@ type Account struct {
 	tags    *tagsClient
 	// turns lets one write at a time at a group: the cloud takes no more.
 	turns turns
+	// lastTold is what was last told of balancers and gateways.
+	lastTold lastTold
 }
 
 var _ cloud.Provider = (*Account)(nil)

@@ -121,6 +121,88 @@ func TestBalancersAndGateways(t *testing.T) {
 	}
 }
 
+// TestWithdrawnRight: when the right to read a kind is withdrawn, what interfaces are behind stays
+// as it was last told, which is said; what is deleted then goes, others are read anew, and of two
+// gateways in a subnet the one that stays has no address after as before.
+func TestWithdrawnRight(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, func(b *simazure.Builder) {
+		relays(b)
+		for _, r := range b.State.Resources {
+			if strings.HasSuffix(r.ID, "/db-1-nic") {
+				b.Behind(r.ID, "/subscriptions/"+subscription+"/resourceGroups/shop/providers/Microsoft.Network/applicationGateways/one/backendAddressPools/web", true)
+			}
+		}
+	})
+	may := func(not ...string) {
+		l.change(func(c *simazure.Cloud) {
+			p := c.Principals()[0]
+			p.Assignments = []simazure.Assignment{{Scope: "/subscriptions/" + subscription, Role: simazure.Role{Name: "less", Actions: []string{"*/read"}, NotActions: not}}}
+			c.SetPrincipal(p)
+		})
+	}
+	account := l.account()
+	read := func() *cloud.Snapshot {
+		s, err := account.Show(cloud.ServiceKinds()).Observe(t.Context(), inRegion)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	const balancers, gateways = "Microsoft.Network/loadBalancers/read", "Microsoft.Network/applicationGateways/read"
+	may()
+	before := read()
+	behind := func(s string) bool { return !strings.Contains(s, " wide ") && !strings.Contains(s, " other ") }
+	want := slices.DeleteFunc(inShort(before), func(s string) bool { return !behind(s) })
+	may(balancers, gateways)
+	for range 2 { // what was kept is kept again
+		less := read()
+		if got := inShort(less); !slices.Equal(got, want) || len(got) != 4 {
+			t.Errorf("%q, want %q", got, want)
+		}
+		if len(less.ServiceFaults) != 2 {
+			t.Errorf("%+v", less.ServiceFaults)
+		}
+		for i := range less.Services {
+			s := &less.Services[i]
+			then := before.Services[slices.IndexFunc(before.Services, func(o cloud.Service) bool { return o.ID == s.ID })]
+			if s.Ambiguous != then.Ambiguous || !slices.Equal(handsOn(s), handsOn(&then)) || !slices.Equal(s.Interfaces, then.Interfaces) {
+				t.Errorf("%+v, want %+v", s, then)
+			}
+			for _, id := range s.Interfaces {
+				if !slices.ContainsFunc(less.Interfaces, func(n cloud.Interface) bool { return n.ID == id && n.Front }) {
+					t.Errorf("%s is not there", id)
+				}
+			}
+		}
+	}
+	// What nothing is behind any more is not kept: it may have been deleted.
+	l.change(func(c *simazure.Cloud) {
+		p := c.Principals()[0]
+		p.Assignments = []simazure.Assignment{{Scope: "/subscriptions/" + subscription, Role: simazure.Role{Name: "all", Actions: []string{"*"}}}}
+		at, _ := simazure.ParseID(l.webNIC)
+		doc, err := c.Get(&p, at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, x := range doc["properties"].(map[string]any)["ipConfigurations"].([]any) {
+			of := x.(map[string]any)["properties"].(map[string]any)
+			delete(of, "loadBalancerBackendAddressPools")
+			delete(of, "applicationGatewayBackendAddressPools")
+		}
+		if _, err := c.Put(simazure.Write{By: &p, Now: l.now}, at, doc); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if got := inShort(read()); len(got) != 1 || !strings.HasPrefix(got[0], "ApplicationGateway one ") {
+		t.Errorf("%q", got)
+	}
+	may()
+	if s := read(); len(s.ServiceFaults) > 0 || !slices.Equal(inShort(s), inShort(before)) {
+		t.Errorf("%q %+v", inShort(s), s.ServiceFaults)
+	}
+}
+
 // TestServicesThatCannotBeReadFailTheRegion: a region whose services cannot be read stays as it was
 // known. Without them a policy would neither admit nor drop what comes from a balancer.
 func TestServicesThatCannotBeReadFailTheRegion(t *testing.T) {

@@ -273,7 +273,7 @@ func (d *described) Observe(_ context.Context, s cloud.Scope) (*cloud.Snapshot, 
 	}
 	w.join(services)
 	snap := w.snapshot()
-	w.addAll(snap, d.services, services)
+	w.addAll(snap, d.services, services, nil)
 	snap.Scope, snap.OwnerID, snap.ObservedAt = s, d.subscription, d.now()
 	return snap, nil
 }

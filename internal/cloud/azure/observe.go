@@ -41,6 +41,8 @@ type row struct {
 	SKU        *struct {
 		Name string `json:"name"`
 	} `json:"sku"`
+	// shared is true of a gateway that had others in its subnet when it was last told.
+	shared bool
 }
 
 // pageRows is how many resources are asked for at a time; Resource Graph gives no more.
@@ -102,7 +104,7 @@ func (a *Account) observe(ctx context.Context, s cloud.Scope, services []service
 	}
 	w.join(told)
 	snap := w.snapshot()
-	w.addAll(snap, services, told)
+	w.addAll(snap, services, told, a.lastTold.keep(w, region, services, told))
 	snap.Scope, snap.OwnerID, snap.ObservedAt = s, strings.ToLower(a.cfg.Credential.SubscriptionID), a.cfg.Now()
 	return snap, nil
 }

@@ -138,10 +138,11 @@ func (w *world) join(rows []row) {
 	}
 }
 
-// addAll adds the services of some kinds that rows tell, and what is missing of them.
-func (w *world) addAll(snap *cloud.Snapshot, kinds []serviceKind, rows []row) {
+// addAll adds the services of some kinds that rows tell, and what is missing of them. kept are rows
+// of an earlier answer that this one leaves out: they are shown, and missing none the less.
+func (w *world) addAll(snap *cloud.Snapshot, kinds []serviceKind, rows, kept []row) {
 	for _, k := range kinds {
-		fault := w.addServices(snap, k.kind, rows)
+		fault := w.addServices(snap, k.kind, rows, kept)
 		if fault == nil {
 			continue
 		}
@@ -156,12 +157,12 @@ func (w *world) addAll(snap *cloud.Snapshot, kinds []serviceKind, rows []row) {
 }
 
 // addServices adds the services of a kind that rows tell. It returns why some are missing.
-func (w *world) addServices(snap *cloud.Snapshot, kind cloud.ServiceKind, rows []row) error {
+func (w *world) addServices(snap *cloud.Snapshot, kind cloud.ServiceKind, rows, kept []row) error {
 	switch kind {
 	case cloud.LoadBalancer:
-		return w.addBalancers(snap, rows)
+		return cmp.Or(w.addBalancers(snap, slices.Concat(rows, kept)), w.leftOut(typeBalancer, rows))
 	case cloud.ApplicationGateway:
-		return w.addGateways(snap, rows)
+		return cmp.Or(w.addGateways(snap, slices.Concat(rows, kept)), w.leftOut(typeGateway, rows))
 	}
 	endpoints, err := partsOf[endpoint](rows, typePrivateEndpoint, func(e *endpoint) *row { return &e.row })
 	snap.Services = append(snap.Services, w.endpointServices(snap, endpoints)...)
@@ -175,42 +176,63 @@ func (w *world) addBalancers(snap *cloud.Snapshot, rows []row) error {
 		s, stands := all[k].service(w, behind)
 		snap.Services, snap.Interfaces = append(snap.Services, s), append(snap.Interfaces, stands...)
 	}
-	return cmp.Or(err, w.unseen(func(c *ipAddress) []reference { return c.Properties.Pools }, func(id string) bool { return all[id] != nil }))
+	return err
 }
 
 func (w *world) addGateways(snap *cloud.Snapshot, rows []row) error {
 	all, err := partsOf[gateway](rows, typeGateway, func(g *gateway) *row { return &g.row })
-	behind, count := w.backends(), map[string]int{}
-	for _, g := range all {
-		for _, s := range g.subnets() {
-			count[s]++
-		}
-	}
-	shared := map[string]bool{}
-	for s, n := range count {
-		shared[s] = n > 1
-	}
+	behind, shared := w.backends(), sharedSubnets(all)
 	for _, k := range sortedKeys(all) {
 		s, stands := all[k].service(w, behind, shared)
 		snap.Services, snap.Interfaces = append(snap.Services, s), append(snap.Interfaces, stands...)
 	}
-	return cmp.Or(err, w.unseen(func(c *ipAddress) []reference { return c.Properties.GatewayPools }, func(id string) bool { return all[id] != nil }))
+	return err
 }
 
-// unseen is an error if an interface is behind a service of the subscription that is not told.
-func (w *world) unseen(pools func(*ipAddress) []reference, told func(id string) bool) error {
+// sharedSubnets are the subnets with several gateways, also if some of these are not told any more.
+func sharedSubnets(all map[string]*gateway) map[string]bool {
+	seen, out := map[string]bool{}, map[string]bool{}
+	for _, g := range all {
+		for _, s := range g.subnets() {
+			out[s] = out[s] || seen[s] || g.shared
+			seen[s] = true
+		}
+	}
+	return out
+}
+
+// leftOut is an error if an interface is behind a service of a type that rows do not tell.
+func (w *world) leftOut(typ string, rows []row) error {
+	out := w.unseen(typ, rows)
+	for _, id := range sortedKeys(out) {
+		return &cloud.Error{Class: cloud.Auth, Denied: true, Call: callGraph, Err: fmt.Errorf("%s names %s, which the answer leaves out", out[id], cloud.Words(id))}
+	}
+	return nil
+}
+
+// unseen are the services of a type and of the subscription that interfaces are behind and rows do
+// not tell, each with such an interface.
+func (w *world) unseen(typ string, rows []row) map[string]string {
+	told, out := map[string]bool{}, map[string]string{}
+	for i := range rows {
+		told[strings.ToLower(rows[i].ID)] = true
+	}
 	for _, k := range sortedKeys(w.nics) {
 		n := w.nics[k]
 		for i := range n.Configurations {
-			for _, p := range pools(&n.Configurations[i]) {
+			pools := n.Configurations[i].Properties.Pools
+			if typ == typeGateway {
+				pools = n.Configurations[i].Properties.GatewayPools
+			}
+			for _, p := range pools {
 				id, _, found := strings.Cut(p.key(), "/backendaddresspools/")
-				if found && !told(id) && strings.HasPrefix(id, "/subscriptions/"+w.subscription+"/") {
-					return &cloud.Error{Class: cloud.Auth, Denied: true, Call: callGraph, Err: fmt.Errorf("%s names %s, which the answer leaves out", k, cloud.Words(id))}
+				if found && !told[id] && out[id] == "" && strings.HasPrefix(id, "/subscriptions/"+w.subscription+"/") {
+					out[id] = k
 				}
 			}
 		}
 	}
-	return nil
+	return out
 }
 
 // partsOf reads those rows that are of a type, by their ids in lower case. It goes on after one
