@@ -98,6 +98,7 @@ func (r *serviceReader) cacheClusters(ctx context.Context, api *elasticache.Clie
 				d.Fixed = "its security groups are those of its replication group " + cloud.Words(of) + ", which is a service of its own"
 				d.cluster = strings.TrimSuffix(d.ID, "cluster:"+d.Name) + "replicationgroup:" + of
 				members[of] = append(members[of], len(r.found))
+				tagged[d.cluster] = false // until it is described
 			} else {
 				tagged[d.ID] = awssdk.ToString(x.CacheClusterStatus) == available
 			}
@@ -189,8 +190,8 @@ func (r *serviceReader) tagCaches() {
 			}
 			continue
 		}
-		tags, _ := r.book.caches.tags.get(d.cluster)
-		d.Tags = maps.Clone(tags)
+		tags, told := r.book.caches.tags.get(d.cluster)
+		d.Tags, d.untold = maps.Clone(tags), !told
 		maps.DeleteFunc(d.Tags, func(k, _ string) bool { return strings.HasPrefix(k, formerPrefix) })
 	}
 }

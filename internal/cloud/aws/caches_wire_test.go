@@ -1,6 +1,7 @@
 package aws_test
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -57,15 +58,38 @@ func storedLab(t *testing.T, rights *iam.Policy) *lab {
 // service reads the services of the account, and returns one of them.
 func (l *lab) service(p cloud.Provider, kind cloud.ServiceKind, name string) cloud.Service {
 	l.Helper()
+	all := l.shown(p)
+	i := slices.IndexFunc(all, func(x cloud.Service) bool { return x.Kind == kind && x.Name == name })
+	if i < 0 {
+		l.Fatalf("no %s %s among %+v", kind, name, all)
+	}
+	return all[i]
+}
+
+// shown are the services of the account.
+func (l *lab) shown(p cloud.Provider) []cloud.Service {
+	l.Helper()
 	snap, err := p.Observe(l.Context(), l.scope())
 	if err != nil {
 		l.Fatal(err)
 	}
-	i := slices.IndexFunc(snap.Services, func(x cloud.Service) bool { return x.Kind == kind && x.Name == name })
-	if i < 0 {
-		l.Fatalf("no %s %s among %+v", kind, name, snap.Services)
+	return snap.Services
+}
+
+// TestCacheKeepsTags: while replication groups cannot be read their members keep their tags.
+func TestCacheKeepsTags(t *testing.T) {
+	t.Parallel()
+	l := storedLab(t, nil)
+	p := l.provider.Show([]cloud.ServiceKind{cloud.ElastiCacheCluster})
+	before := l.shown(p)
+	l.server.Faults().Add(ec2.Fault{Times: 3, Action: "DescribeReplicationGroups", Code: "InternalFailure", Status: 500})
+	for range 3 {
+		for i, s := range l.shown(p) {
+			if !maps.Equal(s.Tags, before[i].Tags) || len(s.Tags) == 0 {
+				t.Errorf("%s has %v, had %v", s.Name, s.Tags, before[i].Tags)
+			}
+		}
 	}
-	return snap.Services[i]
 }
 
 func (l *lab) groupNamed(name string) string {
@@ -167,6 +191,12 @@ func TestCacheIsChanging(t *testing.T) {
 		l.done(p, cloud.Op{Kind: cloud.OpSetInterfaceGroups, Target: x.ID, GroupIDs: []string{l.groupNamed("other")}})
 		if got := l.service(p, c.kind, c.name); !got.Unread || !got.Behind || !slices.Equal(got.GroupIDs, []string{l.groupNamed("other")}) {
 			t.Errorf("while it is being changed: %+v", got)
+		}
+		// What it is selected by stays as it was told.
+		for _, s := range l.shown(p) {
+			if guard, there := s.Tags[cloud.TagGuard]; !there || guard != "" || s.Kind != c.kind && s.Tags[cloud.TagFormer] != "" {
+				t.Errorf("while it is being changed: %s has %v", s.Name, s.Tags)
+			}
 		}
 		l.done(p, cloud.Op{Kind: cloud.OpUntag, Target: x.ID, Tags: record})
 		if got := l.service(p, c.kind, c.name); got.Unread || got.Behind || got.Tags[cloud.TagFormer] != "" || len(got.Tags) != len(x.Tags) {

@@ -123,6 +123,9 @@ func (s *Shown) describe(ctx context.Context, region string, kinds map[cloud.Ser
 		}
 		for _, d := range got.found {
 			if kinds[d.Kind] && !lost(d.Kind) {
+				if d.untold {
+					d.Tags = before.tagsOf(d.ID)
+				}
 				if !d.Unread {
 					s.seen(d.ID, start)
 				}
@@ -136,6 +139,18 @@ func (s *Shown) describe(ctx context.Context, region string, kinds map[cloud.Ser
 	}
 	slices.SortStableFunc(out.services, func(a, b description) int { return cmp.Compare(a.ID, b.ID) })
 	return out
+}
+
+// tagsOf are the tags that a service was described with, nil if it was not.
+func (d *described) tagsOf(id string) map[string]string {
+	if d == nil {
+		return nil
+	}
+	i, found := slices.BinarySearchFunc(d.services, id, func(x description, id string) int { return cmp.Compare(x.ID, id) })
+	if !found {
+		return nil
+	}
+	return d.services[i].Tags
 }
 
 // book is what is kept about single services of a region. The caller holds the lock.
@@ -375,6 +390,7 @@ func (r *serviceReader) functions(ctx context.Context) error {
 
 // unknown notes that the tags of a service are not known.
 func (d *description) unknown() {
+	d.untold = true
 	if d.Fixed == "" {
 		d.Fixed, d.Unread = unread, true
 	}

@@ -236,6 +236,8 @@ type description struct {
 	shared bool
 	// cluster is the ID of the cluster whose groups it has; empty if it has its own.
 	cluster string
+	// untold is true if its tags are not known at present: they stay as they were last told.
+	untold bool
 	// changing is true if its groups are being changed, so that its interfaces may hold any.
 	changing bool
 }
