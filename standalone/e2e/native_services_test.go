@@ -46,16 +46,19 @@ accounts:
       - {name: job-1, ip: 10.1.1.11, groups: [app], tags: {role: job}}
       targetGroups:
       - {name: web, protocol: HTTP, port: 8080, targets: [app-1]}
+      - {name: raw, protocol: TCP, port: 8081, targets: [app-1]}
       services:
       - {kind: database, name: orders, engine: postgres, multiZone: true, groups: [db]}
       - {kind: cache, name: pages, engine: memcached, groups: [db]}
       - {kind: application-load-balancer, name: front, groups: [web], listeners: [HTTP 80 to web]}
+      - {kind: network-load-balancer, name: pass, listeners: [TCP 81 to raw]}
 `
 
 // TestNativeServices: a policy lets a VM reach a database by its name and the port postgres, and
 // nothing else; a failover is followed; a policy on the database guards it, through another
-// failover, and gives it back as it was; a policy on a cache is refused with the reason; and a
-// right that is missing is told, while everything goes on.
+// failover, and gives it back as it was; so does one on a cache; a policy on a load balancer that
+// takes no groups is refused with the reason; and a right that is missing is told, while
+// everything goes on.
 func TestNativeServices(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "native.yaml")
 	must(t, os.WriteFile(file, []byte(nativeEstate), 0o600))
@@ -78,19 +81,26 @@ func TestNativeServices(t *testing.T) {
 	services.Spec.NativeSelector = []cloudv1.NativeServiceSelector{{VpcMatch: &cloudv1.EntityMatch{MatchID: "vpc-00000001"}}}
 	im.apply(services)
 
-	database := &cloudv1.CloudNativeService{}
+	database, cache := &cloudv1.CloudNativeService{}, &cloudv1.CloudNativeService{}
 	find := func(ctx context.Context) (bool, string) {
 		var list cloudv1.CloudNativeServiceList
 		err := im.c.client.List(ctx, &list, client.InNamespace(vmNamespace))
 		for i := range list.Items {
-			if list.Items[i].Status.CloudName == "orders" {
+			switch list.Items[i].Status.CloudName {
+			case "orders":
 				*database = list.Items[i]
+			case "pages":
+				*cache = list.Items[i]
 			}
 		}
-		return len(list.Items) == 3 && database.Status.DNSName != "" && len(database.Status.NetworkInterfaces) == 1, fmt.Sprintf("%+v %v", list.Items, err)
+		return len(list.Items) == 4 && database.Status.DNSName != "" && len(database.Status.NetworkInterfaces) == 1 && len(cache.Status.NetworkInterfaces) == 1,
+			fmt.Sprintf("%+v %v", list.Items, err)
 	}
 	eventually(t, time.Minute, "the services are imported", find)
-	at := func() netip.Addr { return netip.MustParseAddr(database.Status.NetworkInterfaces[0].IPs[0].Address) }
+	addr := func(s *cloudv1.CloudNativeService) netip.Addr {
+		return netip.MustParseAddr(s.Status.NetworkInterfaces[0].IPs[0].Address)
+	}
+	at := func() netip.Addr { return addr(database) }
 	entity := &v1alpha2.ExternalEntity{}
 	must(t, im.c.client.Get(t.Context(), client.ObjectKey{Namespace: vmNamespace, Name: cloudv1.ServiceEntityNamePrefix + database.Name}, entity))
 	if len(entity.Spec.Ports) != 1 || entity.Spec.Ports[0].Name != "postgres" || entity.Spec.Ports[0].Port != 5432 {
@@ -127,6 +137,16 @@ spec:
   priority: 6
   tier: application
   appliedTo: [{externalEntitySelector: {matchLabels: {nephe.antrea.io/cloud-service-kind: RDSInstance}}}]
+  ingress:
+  - {action: Drop, from: [{ipBlock: {cidr: 10.1.1.11/32}}]}
+---
+apiVersion: crd.antrea.io/v1beta1
+kind: NetworkPolicy
+metadata: {namespace: `+vmNamespace+`, name: on-pass}
+spec:
+  priority: 8
+  tier: application
+  appliedTo: [{externalEntitySelector: {matchLabels: {nephe.antrea.io/cloud-service-name: pass}}}]
   ingress:
   - {action: Drop, from: [{ipBlock: {cidr: 10.1.1.11/32}}]}
 `)
@@ -176,11 +196,41 @@ spec:
 	failover()
 	reaches("the database is guarded elsewhere", at(), was)
 
-	// A policy on the cache is not enforced, and says so.
+	// A policy on the cache is enforced there.
+	stored := func(kind native.Kind, name string) native.Service {
+		r, err := server.World().Region("111122223333", "eu-west-1")
+		must(t, err)
+		s, err := r.Services().Get(native.Ref{Kind: kind, Name: name})
+		must(t, err)
+		return s
+	}
+	cacheHad := stored(native.Cache, "pages").Groups
+	cacheReached := func(what string, fromJob bool) {
+		t.Helper()
+		eventually(t, 2*time.Minute, what, func(context.Context) (bool, string) {
+			got := []bool{allowed("10.1.1.12", addr(cache), 11211), allowed("10.1.1.11", addr(cache), 11211)}
+			return got[0] && got[1] == fromJob, fmt.Sprint(got)
+		})
+	}
+	cacheReached("the cache is open to its VPC", true)
 	im.create(policies[1])
-	eventually(t, time.Minute, "the policy on the cache is refused", func(ctx context.Context) (bool, string) {
+	cacheReached("the cache is guarded", false)
+	must(t, im.c.client.Delete(t.Context(), policies[1]))
+	cacheReached("the cache is given back", true)
+	givenBack := func(kind native.Kind, name string, had []string) {
+		t.Helper()
+		eventually(t, 2*time.Minute, "nothing is left on "+name, func(context.Context) (bool, string) {
+			s := stored(kind, name)
+			return slices.Equal(s.Groups, had) && s.Tags[cloud.TagFormer] == "" && s.Tags[cloud.TagSignature] == "", fmt.Sprintf("%v %v, had %v", s.Groups, s.Tags, had)
+		})
+	}
+	givenBack(native.Cache, "pages", cacheHad)
+
+	// A policy on a load balancer that was made without groups is not enforced, and says so.
+	im.create(policies[3])
+	eventually(t, time.Minute, "the policy on the load balancer is refused", func(ctx context.Context) (bool, string) {
 		p := &v1beta1.NetworkPolicy{}
-		err := im.c.client.Get(ctx, client.ObjectKeyFromObject(policies[1]), p)
+		err := im.c.client.Get(ctx, client.ObjectKeyFromObject(policies[3]), p)
 		text := fmt.Sprintf("%+v", p.Status)
 		return err == nil && p.Status.Phase == v1beta1.NetworkPolicyFailed && strings.Contains(text, "is a native service whose security groups cannot be set"), text
 	})
@@ -189,13 +239,7 @@ spec:
 	must(t, im.c.client.Delete(t.Context(), policies[2]))
 	job = true
 	reaches("the database is given back", at(), was)
-	eventually(t, 2*time.Minute, "nothing is left on the database", func(context.Context) (bool, string) {
-		r, err := server.World().Region("111122223333", "eu-west-1")
-		must(t, err)
-		s, err := r.Services().Get(native.Ref{Kind: native.Database, Name: "orders"})
-		must(t, err)
-		return slices.Equal(s.Groups, own) && s.Tags[cloud.TagFormer] == "" && s.Tags[cloud.TagSignature] == "", fmt.Sprintf("%v %v, had %v", s.Groups, s.Tags, own)
-	})
+	givenBack(native.Database, "orders", own)
 
 	// A right that is missing.
 	server.Faults().Add(ec2.Fault{Action: "DescribeDBInstances", Code: "AccessDenied", Message: "not authorized to perform rds:DescribeDBInstances", Status: 403, Times: -1})
