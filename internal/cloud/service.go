@@ -23,9 +23,12 @@ const (
 	PrivateEndpoint             ServiceKind = "PrivateEndpoint"
 	LoadBalancer                ServiceKind = "LoadBalancer"
 	ApplicationGateway          ServiceKind = "ApplicationGateway"
+	// ServiceTag is a list of addresses that the cloud keeps under a name. Snapshots have it in
+	// ServiceTags, not in Services.
+	ServiceTag ServiceKind = "ServiceTag"
 )
 
-// ServiceKinds are all kinds.
+// ServiceKinds are all kinds of Services.
 func ServiceKinds() []ServiceKind {
 	return []ServiceKind{
 		RDSInstance, RDSCluster, ElastiCacheCluster, ElastiCacheReplicationGroup, ApplicationLoadBalancer, NetworkLoadBalancer, GatewayLoadBalancer,

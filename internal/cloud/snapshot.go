@@ -40,6 +40,10 @@ type Snapshot struct {
 	// which of them could not be read, sorted by API.
 	Services      []Service
 	ServiceFaults []ServiceFault
+	// ServiceTags are the lists of addresses that the cloud keeps under a name, each sorted, if the
+	// provider shows them and has ever read them. They are the same for all regions, which share
+	// the map: it is never written to.
+	ServiceTags map[string][]netip.Prefix
 	// ACLs are the filters of subnets, where they come with the reading of a region; see ACLReader
 	// for the others. No plan changes because of them.
 	ACLs []NetworkACL

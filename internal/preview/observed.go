@@ -203,6 +203,7 @@ func (in *Inputs) ImportEntities(a *cloudv1alpha1.CloudProviderAccount, o *Obser
 		return again || service || x.Spec.ExternalNode == o.EnforcerKey && (o.snapshot(x.Labels[cloudv1alpha1.LabelCloudRegion]) != nil || !o.Preview.Selecting[x.Namespace])
 	})
 	in.Entities = append(in.Entities, o.Preview.Entities...)
+	in.Groups = overlaid(in.Groups, o.Preview.Groups)
 }
 
 // surroundings are the objects that decide what is imported of an account.

@@ -13,12 +13,15 @@ import (
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
+	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/sim"
 	simazure "github.com/nephele-io/nephele/internal/sim/azure"
 	"github.com/nephele-io/nephele/internal/sim/world"
@@ -98,6 +101,7 @@ func newAzureArena(t *testing.T) *azureArena {
 			}
 		}
 	}
+	b.State.ServiceTags = map[string][]netip.Prefix{"Sql.WestEurope": {netip.MustParsePrefix("198.51.100.0/25")}}
 	a.server, err = sim.Start(context.WithoutCancel(t.Context()), sim.Options{State: world.State{Azure: &b.State}})
 	must(t, err)
 	t.Cleanup(func() {
@@ -225,6 +229,7 @@ func TestAzure(t *testing.T) {
 		t.Fatalf("db holds %s, ops %s", group, a.groupOf("ops"))
 	}
 
+	t.Run("a service tag", a.serviceTag)
 	t.Run("a change by hand", func(t *testing.T) {
 		a.byHand(group, func(doc map[string]any) {
 			p, _ := doc["properties"].(map[string]any)
@@ -317,6 +322,87 @@ func TestAzure(t *testing.T) {
 		}
 		return true, ""
 	})
+}
+
+// taggedPolicy lets the addresses of a service tag to the database, by their Group.
+const taggedPolicy = `
+apiVersion: crd.antrea.io/v1beta1
+kind: NetworkPolicy
+metadata: {namespace: ns-a, name: from-sql}
+spec:
+  priority: 6
+  appliedTo: [{externalEntitySelector: {matchLabels: {nephe.antrea.io/tag-role: db}}}]
+  ingress:
+  - action: Allow
+    from: [{group: GROUP}]
+    ports: [{protocol: TCP, port: 5432}]
+`
+
+// serviceTag lets a service tag be a peer: without the right, which the role has in the resource
+// group only, the account says so; with it the tag becomes a Group, whose addresses come through,
+// and no others. With the selector it goes.
+func (a *azureArena) serviceTag(t *testing.T) {
+	selector := a.objectsOf(`
+apiVersion: crd.cloud.antrea.io/v1alpha1
+kind: CloudEntitySelector
+metadata: {namespace: ns-a, name: tags}
+spec: {accountNamespace: ns-a, accountName: azure, nativeSelector: [{kind: ServiceTag, serviceMatch: [{matchName: Sql.WestEurope}]}]}
+`)[0]
+	a.create(selector)
+	const right = "Microsoft.Network/locations/serviceTags/read"
+	eventually(t, 2*time.Minute, "the right is missing, and named", func(ctx context.Context) (bool, string) {
+		var account cloudv1.CloudProviderAccount
+		err := a.c.client.Get(ctx, client.ObjectKey{Namespace: ownerNS, Name: "azure"}, &account)
+		c := meta.FindStatusCondition(account.Status.Conditions, cloudv1.ConditionServicesRead)
+		return err == nil && c != nil && c.Reason == cloudv1.ReasonNotPermitted && strings.Contains(c.Message, right), fmt.Sprintf("%v %+v", err, c)
+	})
+	must(t, a.wrong())
+	must(t, a.server.World().ChangeAzure("", "", "by hand", func(c *simazure.Cloud, _ time.Time) ([]string, error) {
+		p := c.Principals()[0]
+		p.Assignments = append(slices.Clone(p.Assignments), simazure.Assignment{
+			Scope: "/subscriptions/" + azureSubscriptionID, Role: simazure.Role{Name: "Nephele Service Tags", Actions: []string{right}},
+		})
+		c.SetPrincipal(p)
+		return nil, nil
+	}))
+	var group string
+	eventually(t, 2*time.Minute, "the service tag is imported", func(ctx context.Context) (bool, string) {
+		var all cloudv1.CloudNativeServiceList
+		err := a.c.client.List(ctx, &all, client.InNamespace(ownerNS))
+		if err != nil || len(all.Items) != 1 {
+			return false, fmt.Sprintf("%v %+v", err, all.Items)
+		}
+		group = all.Items[0].Status.Group
+		return group != "" && slices.Equal(all.Items[0].Status.Cidrs, []string{"198.51.100.0/25"}), fmt.Sprintf("%+v", all.Items[0].Status)
+	})
+	policy := a.objectsOf(strings.ReplaceAll(taggedPolicy, "GROUP", group))[0]
+	a.create(policy)
+	flows := func(open bool) error {
+		if got := a.passes("198.51.100.9", "db", 5432); got != open {
+			return fmt.Errorf("an address of the service tag passes: %t", got)
+		}
+		if a.passes("198.51.100.9", "db", 22) || a.passes("198.51.100.129", "db", 5432) {
+			return errors.New("something else passes")
+		}
+		return a.wrong()
+	}
+	eventuallyNil(t, "the service tag's addresses pass, and no others", func(context.Context) error { return flows(true) })
+	// Somebody empties the Group: it is put right.
+	var g v1beta1.Group
+	must(t, a.c.client.Get(t.Context(), client.ObjectKey{Namespace: ownerNS, Name: group}, &g))
+	must(t, a.c.client.Patch(t.Context(), &g, client.RawPatch("application/merge-patch+json", []byte(`{"spec": {"ipBlocks": [{"cidr": "0.0.0.0/0"}]}}`))))
+	eventually(t, 2*time.Minute, "the Group is put right", func(ctx context.Context) (bool, string) {
+		err := a.c.client.Get(ctx, client.ObjectKey{Namespace: ownerNS, Name: group}, &g)
+		return err == nil && len(g.Spec.IPBlocks) == 1 && g.Spec.IPBlocks[0].CIDR == "198.51.100.0/25", fmt.Sprintf("%v %+v", err, g.Spec)
+	})
+	eventuallyNil(t, "its flows, too", func(context.Context) error { return flows(true) })
+	must(t, a.c.client.Delete(t.Context(), policy))
+	must(t, a.c.client.Delete(t.Context(), selector))
+	eventually(t, 2*time.Minute, "the Group is gone", func(ctx context.Context) (bool, string) {
+		err := a.c.client.Get(ctx, client.ObjectKey{Namespace: ownerNS, Name: group}, &g)
+		return apierrors.IsNotFound(err), fmt.Sprint(err)
+	})
+	eventuallyNil(t, "and what it has let in", func(context.Context) error { return flows(false) })
 }
 
 // keysOfNobody is the tenant's Secret: keys of nobody.

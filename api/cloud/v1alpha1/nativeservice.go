@@ -5,7 +5,7 @@ import (
 )
 
 // NativeServiceKind says what a native service is.
-// +kubebuilder:validation:Enum=RDSInstance;RDSCluster;ElastiCacheCluster;ElastiCacheReplicationGroup;ApplicationLoadBalancer;NetworkLoadBalancer;GatewayLoadBalancer;VPCEndpoint;EFSFileSystem;LambdaFunction;PrivateEndpoint;LoadBalancer;ApplicationGateway
+// +kubebuilder:validation:Enum=RDSInstance;RDSCluster;ElastiCacheCluster;ElastiCacheReplicationGroup;ApplicationLoadBalancer;NetworkLoadBalancer;GatewayLoadBalancer;VPCEndpoint;EFSFileSystem;LambdaFunction;PrivateEndpoint;LoadBalancer;ApplicationGateway;ServiceTag
 type NativeServiceKind string
 
 // The kinds of native services.
@@ -37,6 +37,9 @@ const (
 	NativeServiceLoadBalancer NativeServiceKind = "LoadBalancer"
 	// NativeServiceApplicationGateway is an application gateway of Azure.
 	NativeServiceApplicationGateway NativeServiceKind = "ApplicationGateway"
+	// NativeServiceServiceTag is a service tag of Azure: a list of addresses, for example
+	// Sql.WestEurope, which becomes a Group. Only a selector that names it selects it.
+	NativeServiceServiceTag NativeServiceKind = "ServiceTag"
 )
 
 // NativeServiceSelector selects native services. What is set narrows; at least one of kind,
@@ -102,6 +105,14 @@ type CloudNativeServiceStatus struct {
 	// Addresses are those of all interfaces in short, for people.
 	// +optional
 	Addresses string `json:"addresses,omitempty"`
+	// Cidrs are all addresses of a service tag.
+	// +kubebuilder:validation:MaxItems=10000
+	// +listType=atomic
+	// +optional
+	Cidrs []string `json:"cidrs,omitempty"`
+	// Group is the name of the Group with these addresses, for policies of this namespace.
+	// +optional
+	Group string `json:"group,omitempty"`
 	// Ports that it listens at, as far as the cloud tells.
 	// +listType=atomic
 	// +optional

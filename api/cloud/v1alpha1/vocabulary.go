@@ -175,6 +175,8 @@ const (
 	ReasonAmbiguous = "Ambiguous"
 	// ReasonNoInterface: it has no interface of which the cloud tells.
 	ReasonNoInterface = "NoInterface"
+	// ReasonNoAddress: a service tag has no address at present.
+	ReasonNoAddress = "NoAddress"
 	// ReasonPolicyFailed: at least one policy cannot be realized.
 	ReasonPolicyFailed = "PolicyFailed"
 	// ReasonWouldBeRefused (condition Planned): all is as it should be, and at least one policy

@@ -386,6 +386,11 @@ func (in *CloudNativeServiceStatus) DeepCopyInto(out *CloudNativeServiceStatus) 
 			(*in)[i].DeepCopyInto(&(*out)[i])
 		}
 	}
+	if in.Cidrs != nil {
+		in, out := &in.Cidrs, &out.Cidrs
+		*out = make([]string, len(*in))
+		copy(*out, *in)
+	}
 	if in.Ports != nil {
 		in, out := &in.Ports, &out.Ports
 		*out = make([]NativeServicePort, len(*in))

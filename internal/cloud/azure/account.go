@@ -79,6 +79,8 @@ type Account struct {
 	turns turns
 	// lastTold is what was last told of balancers and gateways.
 	lastTold lastTold
+	// serviceTags are those of the whole cloud, as last read.
+	serviceTags serviceTags
 }
 
 var _ cloud.Provider = (*Account)(nil)

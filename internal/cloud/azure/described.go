@@ -7,11 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/network/armnetwork/v8"
 
 	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
@@ -26,6 +29,8 @@ type Description struct {
 	sources map[string]string // the documents that tell them
 	// totals are the answers that come in several documents, by how much they say that there is.
 	totals map[int64]*parts
+	// tags are the service tags, by name; nil if no document tells any.
+	tags map[string][]netip.Prefix
 }
 
 // parts is an answer of Resource Graph that comes in several documents.
@@ -43,6 +48,9 @@ type graphDocument struct {
 	Truncated string          `json:"resultTruncated"`
 	Value     json.RawMessage `json:"value"`
 	NextLink  string          `json:"nextLink"`
+	// Cloud and Values are what a list of service tags has.
+	Cloud  string          `json:"cloud"`
+	Values json.RawMessage `json:"values"`
 }
 
 // ReadDescription reads a file, or all .json files of a folder and below. They must be whole.
@@ -77,6 +85,8 @@ func (d *Description) Add(source string, document []byte) error {
 			return fmt.Errorf("%s: %w", source, err)
 		}
 		switch {
+		case a.Cloud != "" && a.Values != nil:
+			return d.addTags(source, a.Values)
 		case a.NextLink != "":
 			return fmt.Errorf("%s: it goes on at its nextLink, so it is not whole", source)
 		case a.Data != nil:
@@ -107,6 +117,44 @@ func (d *Description) Add(source string, document []byte) error {
 		}
 	}
 	return d.add(source, total, rows)
+}
+
+// addTags takes an answer about service tags, as "az network list-service-tags" prints it.
+func (d *Description) addTags(source string, values json.RawMessage) error {
+	var tags []*printedTag
+	if err := json.Unmarshal(values, &tags); err != nil {
+		return fmt.Errorf("%s: it is not a list of service tags: %w", source, err)
+	}
+	if d.tags == nil {
+		d.tags = map[string][]netip.Prefix{}
+	}
+	for _, t := range tags {
+		name, blocks, err := blocksOf(t.information())
+		if err != nil {
+			return fmt.Errorf("%s: %w", source, err)
+		}
+		d.tags[name] = blocks
+	}
+	return nil
+}
+
+// printedTag is a service tag as the az command line prints it, which may leave out the member
+// "properties" and put its members in its place.
+type printedTag struct {
+	Name       string      `json:"name"`
+	Properties *printedTag `json:"properties"`
+	Prefixes   []*string   `json:"addressPrefixes"`
+}
+
+func (t *printedTag) information() *armnetwork.ServiceTagInformation {
+	if t == nil {
+		return nil
+	}
+	prefixes := t.Prefixes
+	if t.Properties != nil {
+		prefixes = t.Properties.Prefixes
+	}
+	return &armnetwork.ServiceTagInformation{Name: &t.Name, Properties: &armnetwork.ServiceTagInformationPropertiesFormat{AddressPrefixes: prefixes}}
 }
 
 func cmpOr(a, b *int64) *int64 {
@@ -194,12 +242,14 @@ type described struct {
 	now          func() time.Time
 	// services are the kinds of those that snapshots show.
 	services []serviceKind
+	// shownTags says that they show service tags.
+	shownTags bool
 }
 
 // Show implements cloud.ServiceShower.
 func (d *described) Show(kinds []cloud.ServiceKind) cloud.Provider {
 	out := *d
-	out.services = among(kinds)
+	out.services, out.shownTags = among(kinds), slices.Contains(kinds, cloud.ServiceTag)
 	return &out
 }
 
@@ -274,6 +324,15 @@ func (d *described) Observe(_ context.Context, s cloud.Scope) (*cloud.Snapshot, 
 	w.join(services)
 	snap := w.snapshot()
 	w.addAll(snap, d.services, services, nil)
+	if d.shownTags {
+		snap.ServiceTags = d.tags
+		if d.tags == nil {
+			snap.ServiceFaults = append(snap.ServiceFaults, cloud.ServiceFault{
+				API: "service tags", Right: callServiceTags, Kinds: []cloud.ServiceKind{cloud.ServiceTag},
+				Err: &cloud.Error{Class: cloud.Unavailable, Call: callServiceTags, Err: errors.New("no file has what az network list-service-tags prints")},
+			})
+		}
+	}
 	snap.Scope, snap.OwnerID, snap.ObservedAt = s, d.subscription, d.now()
 	return snap, nil
 }

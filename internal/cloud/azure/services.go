@@ -38,11 +38,11 @@ func serviceKinds() []serviceKind {
 
 // Show implements cloud.ServiceShower.
 func (a *Account) Show(kinds []cloud.ServiceKind) cloud.Provider {
-	asked := among(kinds)
-	if len(asked) == 0 {
+	asked, tags := among(kinds), slices.Contains(kinds, cloud.ServiceTag)
+	if len(asked) == 0 && !tags {
 		return a
 	}
-	return &shown{a, asked}
+	return &shown{a, asked, tags}
 }
 
 // among are those of the kinds that Azure has.
@@ -59,11 +59,23 @@ func isService(typ string) bool {
 type shown struct {
 	*Account
 	kinds []serviceKind
+	// tags says that service tags are shown, too.
+	tags bool
 }
 
 // Observe implements cloud.Provider.
 func (s *shown) Observe(ctx context.Context, scope cloud.Scope) (*cloud.Snapshot, error) {
-	return s.observe(ctx, scope, s.kinds)
+	snap, err := s.observe(ctx, scope, s.kinds)
+	if err != nil || !s.tags {
+		return snap, err
+	}
+	snap.ServiceTags, err = s.serviceTags.get(ctx, s.Account, regionName(scope.Region))
+	if err != nil {
+		snap.ServiceFaults = append(snap.ServiceFaults, cloud.ServiceFault{
+			API: "service tags", Right: callServiceTags, Kinds: []cloud.ServiceKind{cloud.ServiceTag}, Err: err,
+		})
+	}
+	return snap, nil
 }
 
 // endpoint is a private endpoint.

@@ -201,7 +201,7 @@ func (s *syncer) only(a, b desired) {
 			rest[types.NamespacedName{Namespace: key.Namespace, Name: v1alpha1.EntityNamePrefix + key.Name}] = true
 		}
 	}
-	s.natives, s.ports = nil, nil
+	s.natives, s.ports, s.groups = nil, nil, nil
 	s.vms, s.entities, s.nodes = pickKeys(s.vms, vms), pickKeys(s.entities, rest), pickKeys(s.nodes, rest)
 }
 

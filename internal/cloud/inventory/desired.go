@@ -11,6 +11,7 @@ import (
 
 	antreav1alpha1 "github.com/nephele-io/nephele/api/antrea/v1alpha1"
 	antreav1alpha2 "github.com/nephele-io/nephele/api/antrea/v1alpha2"
+	antreav1beta1 "github.com/nephele-io/nephele/api/antrea/v1beta1"
 	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
 )
@@ -46,6 +47,8 @@ type view struct {
 	holder func(types.NamespacedName) string
 	// kept are services that the snapshots do not show, by region; see keptServices.
 	kept map[string][]cloud.Service
+	// keptTags are the service tags as they were.
+	keptTags []native
 }
 
 // desired is what there should be for an account, as far as its regions are known. Objects carry
@@ -62,6 +65,8 @@ type desired struct {
 	natives     map[types.NamespacedName]*v1alpha1.CloudNativeService
 	serviceRefs map[types.NamespacedName]ServiceRef
 	services    map[string]int
+	// groups are the addresses of the service tags among natives.
+	groups map[types.NamespacedName]*antreav1beta1.Group
 	// matchedServices counts the native services that each selector selects; as matched.
 	matchedServices []int32
 	// ports are the objects of interfaces that are entities of their own, whose entities are among
@@ -101,6 +106,7 @@ func newDesired(selectors int) desired {
 		natives:         map[types.NamespacedName]*v1alpha1.CloudNativeService{},
 		serviceRefs:     map[types.NamespacedName]ServiceRef{},
 		services:        map[string]int{},
+		groups:          map[types.NamespacedName]*antreav1beta1.Group{},
 		matchedServices: make([]int32, selectors),
 
 		ports:             map[types.NamespacedName]*v1alpha1.NetworkInterface{},
@@ -117,6 +123,7 @@ func compute(v view) desired {
 		d.addServices(v, snap)
 		d.addInterfaces(v, snap)
 	}
+	d.addTags(v)
 	d.addNetworks(v)
 	return d
 }

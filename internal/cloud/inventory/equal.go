@@ -1,6 +1,8 @@
 package inventory
 
 import (
+	"net/netip"
+
 	"maps"
 	"slices"
 
@@ -16,7 +18,8 @@ func sameContent(a, b *cloud.Snapshot) bool {
 }
 
 func sameServices(a, b *cloud.Snapshot) bool {
-	return sameSlice(a.Services, b.Services, sameService) && slices.EqualFunc(a.ServiceFaults, b.ServiceFaults, sameFault)
+	return sameSlice(a.Services, b.Services, sameService) && slices.EqualFunc(a.ServiceFaults, b.ServiceFaults, sameFault) &&
+		maps.EqualFunc(a.ServiceTags, b.ServiceTags, func(x, y []netip.Prefix) bool { return slices.Equal(x, y) })
 }
 
 func sameService(x, y *cloud.Service) bool {

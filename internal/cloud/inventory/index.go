@@ -8,6 +8,7 @@ import (
 
 	antreav1alpha1 "github.com/nephele-io/nephele/api/antrea/v1alpha1"
 	antreav1alpha2 "github.com/nephele-io/nephele/api/antrea/v1alpha2"
+	antreav1beta1 "github.com/nephele-io/nephele/api/antrea/v1beta1"
 	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
 )
 
@@ -27,7 +28,7 @@ func AccountOf(o client.Object) []string {
 func Indexed() []client.Object {
 	return []client.Object{
 		&v1alpha1.VirtualMachine{}, &v1alpha1.Vpc{}, &v1alpha1.CloudNativeService{}, &v1alpha1.NetworkInterface{},
-		&antreav1alpha2.ExternalEntity{}, &antreav1alpha1.ExternalNode{},
+		&antreav1alpha2.ExternalEntity{}, &antreav1alpha1.ExternalNode{}, &antreav1beta1.Group{},
 	}
 }
 

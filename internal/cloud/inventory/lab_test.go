@@ -21,6 +21,7 @@ import (
 
 	antreav1alpha1 "github.com/nephele-io/nephele/api/antrea/v1alpha1"
 	antreav1alpha2 "github.com/nephele-io/nephele/api/antrea/v1alpha2"
+	antreav1beta1 "github.com/nephele-io/nephele/api/antrea/v1beta1"
 	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/aws"
@@ -112,7 +113,7 @@ func newLabWith(t *testing.T, o sim.Options) *lab {
 	})
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
-		corev1.AddToScheme, v1alpha1.AddToScheme, antreav1alpha1.AddToScheme, antreav1alpha2.AddToScheme,
+		corev1.AddToScheme, v1alpha1.AddToScheme, antreav1alpha1.AddToScheme, antreav1alpha2.AddToScheme, antreav1beta1.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)

@@ -13,6 +13,7 @@ import (
 
 	antreav1alpha1 "github.com/nephele-io/nephele/api/antrea/v1alpha1"
 	antreav1alpha2 "github.com/nephele-io/nephele/api/antrea/v1alpha2"
+	antreav1beta1 "github.com/nephele-io/nephele/api/antrea/v1beta1"
 	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
 )
@@ -33,6 +34,7 @@ type syncer struct {
 	ports    map[types.NamespacedName]*v1alpha1.NetworkInterface
 	entities map[types.NamespacedName]*antreav1alpha2.ExternalEntity
 	nodes    map[types.NamespacedName]*antreav1alpha1.ExternalNode
+	groups   map[types.NamespacedName]*antreav1beta1.Group
 
 	mu sync.Mutex
 	// sum identifies the objects as they stand, what was written included.
@@ -57,6 +59,7 @@ func (s *syncer) reset() {
 	s.ports = map[types.NamespacedName]*v1alpha1.NetworkInterface{}
 	s.entities = map[types.NamespacedName]*antreav1alpha2.ExternalEntity{}
 	s.nodes = map[types.NamespacedName]*antreav1alpha1.ExternalNode{}
+	s.groups = map[types.NamespacedName]*antreav1beta1.Group{}
 	s.taken = map[types.NamespacedName]string{}
 }
 
@@ -68,7 +71,11 @@ func (s *syncer) list(ctx context.Context) error {
 	var nodes antreav1alpha1.ExternalNodeList
 	var natives v1alpha1.CloudNativeServiceList
 	var ports v1alpha1.NetworkInterfaceList
-	err := errors.Join(s.listOf(ctx, &vms), s.listOf(ctx, &natives), s.listOf(ctx, &ports), s.listOf(ctx, &entities), s.listOf(ctx, &nodes), s.listVpcs(ctx))
+	var groups antreav1beta1.GroupList
+	err := s.listVpcs(ctx)
+	for _, into := range []client.ObjectList{&vms, &natives, &ports, &entities, &nodes, &groups} {
+		err = errors.Join(err, s.listOf(ctx, into))
+	}
 	if err != nil {
 		return err
 	}
@@ -86,6 +93,9 @@ func (s *syncer) list(ctx context.Context) error {
 	}
 	for i := range nodes.Items {
 		pick(s, s.nodes, &nodes.Items[i])
+	}
+	for i := range groups.Items {
+		pick(s, s.groups, &groups.Items[i])
 	}
 	return nil
 }
@@ -163,8 +173,16 @@ func (s *syncer) sync(ctx context.Context, d desired, keep func(region, namespac
 		}
 		return s.remove(ctx, n)
 	})
+	run(sortedKeys(s.groups), func(k types.NamespacedName) error {
+		g := s.groups[k]
+		if d.groups[k] != nil || d.natives[k] == nil && keep(g.Labels[v1alpha1.LabelCloudRegion], k.Namespace) {
+			return nil
+		}
+		return s.remove(ctx, g)
+	})
 	run(sortedKeys(d.entities), func(k types.NamespacedName) error { return s.putEntity(ctx, d.entities[k], s.entities[k]) })
 	run(sortedKeys(d.nodes), func(k types.NamespacedName) error { return s.putNode(ctx, d.nodes[k], s.nodes[k]) })
+	run(sortedKeys(d.groups), func(k types.NamespacedName) error { return s.putGroup(ctx, d.groups[k], s.groups[k]) })
 	run(sortedKeys(d.vpcs), func(k types.NamespacedName) error { return s.putVpc(ctx, d.vpcs[k], s.vpcs[k]) })
 	run(sortedKeys(d.natives), func(k types.NamespacedName) error { return s.putNative(ctx, d.natives[k], s.natives[k]) })
 	run(sortedKeys(d.ports), func(k types.NamespacedName) error { return s.putInterface(ctx, d.ports[k], s.ports[k]) })

@@ -275,7 +275,7 @@ func (p *pass) publish(ctx context.Context, s *syncer) (d desired, written, err 
 		d, gone = last.part(v, changed)
 		s.only(d, gone)
 	default:
-		v.userTags, v.kept = s.userTags(nil), s.keptServices(v.snapshots)
+		v.userTags, v.kept, v.keptTags = s.userTags(nil), s.keptServices(v.snapshots), s.keptTags()
 		d = compute(v)
 		d.yield(s.vms, keep)
 		s.keepRefs(d, keep)

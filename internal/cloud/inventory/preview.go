@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	antreav1alpha2 "github.com/nephele-io/nephele/api/antrea/v1alpha2"
+	antreav1beta1 "github.com/nephele-io/nephele/api/antrea/v1beta1"
 	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
 )
@@ -35,6 +36,8 @@ type Previewed struct {
 	// Services maps the others to the native services and interfaces that they stand for, as
 	// Inventory.Services does.
 	Services map[types.NamespacedName]ServiceRef
+	// Groups are the addresses of service tags, sorted by namespace and name.
+	Groups []*antreav1beta1.Group
 	// Selecting are the namespaces with a selector that the account lets select. Elsewhere nothing
 	// is imported, and nothing is kept.
 	Selecting map[string]bool
@@ -80,6 +83,9 @@ func Preview(account *v1alpha1.CloudProviderAccount, provider v1alpha1.CloudProv
 	out.Entities = make([]*antreav1alpha2.ExternalEntity, 0, len(d.entities))
 	for _, key := range sortedKeys(d.entities) {
 		out.Entities = append(out.Entities, d.entities[key])
+	}
+	for _, key := range sortedKeys(d.groups) {
+		out.Groups = append(out.Groups, d.groups[key])
 	}
 	return out
 }

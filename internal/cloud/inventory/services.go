@@ -35,6 +35,8 @@ type native struct {
 	region  string
 	// former are the groups that it had of its own, if it remembers them.
 	former []string
+	// blocks are the addresses of a service tag.
+	blocks []netip.Prefix
 }
 
 // how is how much a selector means the service.
@@ -73,7 +75,7 @@ func withoutRecord(tags map[string]string) map[string]string {
 // selectService reports whether an entry selects a native service. network is the service's; it may
 // be nil if the snapshot does not show it.
 func selectService(e v1alpha1.NativeServiceSelector, s *cloud.Service, network *cloud.Network) bool {
-	if e.Kind == "" && e.VpcMatch == nil && len(e.ServiceMatch) == 0 && len(e.TagMatch) == 0 {
+	if e.Kind == "" && (s.Kind == cloud.ServiceTag || e.VpcMatch == nil && len(e.ServiceMatch) == 0 && len(e.TagMatch) == 0) {
 		return false
 	}
 	if e.Kind != "" && cloud.ServiceKind(e.Kind) != s.Kind {
@@ -114,7 +116,8 @@ func chooseService(selectors []v1alpha1.CloudEntitySelector, s *cloud.Service, n
 	return chosen
 }
 
-// kindsAsked are the kinds of services that selectors ask for, in the order of cloud.ServiceKinds.
+// kindsAsked are the kinds of services that selectors ask for, in the order of cloud.ServiceKinds,
+// service tags last. These are asked for by their kind only.
 func kindsAsked(selectors []v1alpha1.CloudEntitySelector) []cloud.ServiceKind {
 	asked := map[cloud.ServiceKind]bool{}
 	for i := range selectors {
@@ -122,10 +125,11 @@ func kindsAsked(selectors []v1alpha1.CloudEntitySelector) []cloud.ServiceKind {
 			asked[cloud.ServiceKind(e.Kind)] = true
 		}
 	}
-	if asked[""] {
-		return cloud.ServiceKinds()
+	out := slices.DeleteFunc(cloud.ServiceKinds(), func(k cloud.ServiceKind) bool { return !asked[""] && !asked[k] })
+	if asked[cloud.ServiceTag] {
+		out = append(out, cloud.ServiceTag)
 	}
-	return slices.DeleteFunc(cloud.ServiceKinds(), func(k cloud.ServiceKind) bool { return !asked[k] })
+	return out
 }
 
 // Showing returns a provider whose snapshots show the native services that selectors ask for, and
@@ -147,6 +151,9 @@ func checkNative(s *v1alpha1.CloudEntitySelector) string {
 		}
 		if e.VpcMatch != nil && *e.VpcMatch == (v1alpha1.EntityMatch{}) {
 			return at + ".vpcMatch: one of matchID and matchName must be set"
+		}
+		if cloud.ServiceKind(e.Kind) == cloud.ServiceTag && (len(e.ServiceMatch) == 0 || e.VpcMatch != nil || len(e.TagMatch) > 0) {
+			return at + ": want serviceMatch with the names of service tags, and neither vpcMatch nor tagMatch: a service tag is in no network, and Azure has thousands"
 		}
 		for j, m := range e.ServiceMatch {
 			if m == (v1alpha1.EntityMatch{}) {
@@ -277,6 +284,8 @@ func (n native) addressed() metav1.Condition {
 	switch {
 	case n.Ambiguous != "":
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, v1alpha1.ReasonAmbiguous, "no rule names it: "+n.Ambiguous
+	case n.Kind == cloud.ServiceTag:
+		c = n.tagAddressed()
 	case len(n.Private)+len(n.Public) == 0:
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, v1alpha1.ReasonNoInterface, "no rule names it: no interface of it is shown"
 	}
@@ -311,7 +320,8 @@ func (s *syncer) keptServices(snapshots []*cloud.Snapshot) map[string][]cloud.Se
 		}
 		for _, key := range sortedKeys(s.natives) {
 			have := &s.natives[key].Status
-			if have.Region != snap.Region || seen[have.CloudId] || !faulty(snap, cloud.ServiceKind(have.Kind)) {
+			kind := cloud.ServiceKind(have.Kind)
+			if have.Region != snap.Region || seen[have.CloudId] || kind == cloud.ServiceTag || !faulty(snap, kind) {
 				continue
 			}
 			seen[have.CloudId] = true

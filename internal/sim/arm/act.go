@@ -3,8 +3,11 @@ package arm
 import (
 	"encoding/base64"
 	"fmt"
+	"maps"
 	"net/http"
+	"net/netip"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -298,6 +301,29 @@ func (h *Handler) locations(req *request) (out answer, err error) {
 			})
 		}
 		out = values(all)
+	})
+	return out, err
+}
+
+// serviceTags are those of the whole cloud: a location only says where they are asked for.
+func (h *Handler) serviceTags(req *request, location string) (out answer, err error) {
+	h.read(func(c *azure.Cloud) {
+		var tags map[string][]netip.Prefix
+		if tags, err = c.ServiceTags(&req.by, req.id.Subscription, location); err != nil {
+			return
+		}
+		all := []any{}
+		for _, name := range slices.Sorted(maps.Keys(tags)) {
+			service, region, _ := strings.Cut(name, ".")
+			all = append(all, map[string]any{
+				"name": name, "id": name,
+				"properties": map[string]any{"changeNumber": "1", "region": strings.ToLower(region), "systemService": service, "addressPrefixes": tags[name]},
+			})
+		}
+		out = ok(map[string]any{
+			"name": "Public", "id": "/subscriptions/" + req.id.Subscription + "/providers/Microsoft.Network/serviceTags/Public", "type": "Microsoft.Network/serviceTags",
+			"changeNumber": "1", "cloud": "Public", "values": all,
+		})
 	})
 	return out, err
 }

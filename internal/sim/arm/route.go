@@ -105,6 +105,9 @@ func (h *Handler) routeProvider(r *http.Request, out route, parts, lower []strin
 	case len(lower) == 5 && lower[4] == "register":
 		out.name, out.run = parts[3]+"/register/action", func(req *request) (answer, error) { return h.provider(req, parts[3], true) }
 		return out, only(r, http.MethodPost)
+	case len(lower) == 7 && lower[3] == "microsoft.network" && lower[4] == "locations" && lower[6] == "servicetags":
+		out.name, out.run = "Microsoft.Network/locations/serviceTags/read", func(req *request) (answer, error) { return h.serviceTags(req, lower[5]) }
+		return out, only(r, http.MethodGet)
 	case len(lower) == 8 && lower[4] == "locations" && (lower[6] == "operations" || lower[6] == "operationresults"):
 		out.name, out.kind = parts[3]+"/locations/"+lower[6]+"/read", kindRead
 		out.run = func(req *request) (answer, error) { return h.operation(req, lower[7], lower[6] == "operationresults") }

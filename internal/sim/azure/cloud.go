@@ -33,7 +33,9 @@ type Cloud struct {
 	locks         []Lock
 	denials       []Denial
 	operations    map[string]*Operation
-	serviceTags   map[string][]netip.Prefix
+	// serviceTags are by name in lower case; tagNames are their names.
+	serviceTags map[string][]netip.Prefix
+	tagNames    map[string]string
 
 	// graph is what Resource Graph knows, and news what it will know later, in the order of time.
 	graph   map[string]*Resource
@@ -57,7 +59,10 @@ func New(s State, settings Settings, guid func() string) (*Cloud, error) {
 	c := &Cloud{
 		settings: settings, guid: guid, tenants: slices.Clone(s.Tenants), subscriptions: map[string]*Subscription{}, groups: map[string]*ResourceGroup{},
 		resources: map[string]*Resource{}, locks: slices.Clone(s.Locks), denials: slices.Clone(s.Denials), operations: map[string]*Operation{},
-		serviceTags: maps.Clone(s.ServiceTags), graph: map[string]*Resource{},
+		tagNames: map[string]string{}, serviceTags: map[string][]netip.Prefix{}, graph: map[string]*Resource{},
+	}
+	for name, blocks := range s.ServiceTags {
+		c.tagNames[strings.ToLower(name)], c.serviceTags[strings.ToLower(name)] = name, slices.Clone(blocks)
 	}
 	for _, p := range s.Principals {
 		c.principals = append(c.principals, &p)
@@ -87,9 +92,21 @@ func New(s State, settings Settings, guid func() string) (*Cloud, error) {
 	return c, nil
 }
 
+// namedTags are the service tags by their names; nil if there are none.
+func (c *Cloud) namedTags() map[string][]netip.Prefix {
+	var out map[string][]netip.Prefix
+	for key, blocks := range c.serviceTags {
+		if out == nil {
+			out = map[string][]netip.Prefix{}
+		}
+		out[c.tagNames[key]] = slices.Clone(blocks)
+	}
+	return out
+}
+
 // State returns a copy of everything. It is a read.
 func (c *Cloud) State() State {
-	out := State{Tenants: slices.Clone(c.tenants), Locks: slices.Clone(c.locks), Denials: slices.Clone(c.denials), ServiceTags: maps.Clone(c.serviceTags)}
+	out := State{Tenants: slices.Clone(c.tenants), Locks: slices.Clone(c.locks), Denials: slices.Clone(c.denials), ServiceTags: c.namedTags()}
 	for _, p := range c.principals {
 		out.Principals = append(out.Principals, *p)
 	}

@@ -2,6 +2,7 @@ package azure
 
 import (
 	"net/http"
+	"net/netip"
 	"slices"
 	"strings"
 )
@@ -313,4 +314,27 @@ func (c *Cloud) Tags(by *Principal, id ID) (map[string]string, error) {
 		return r.Tags, nil
 	}
 	return nil, notFound(id)
+}
+
+// ServiceTags are the service tags with their addresses, as a location tells them: all do the same.
+// It is a read.
+func (c *Cloud) ServiceTags(by *Principal, subscription, location string) (map[string][]netip.Prefix, error) {
+	if err := c.admit(by, "Microsoft.Network/locations/serviceTags/read", ID{Subscription: subscription, Provider: "Microsoft.Network"}); err != nil {
+		return nil, err
+	}
+	if !slices.Contains(Locations(), location) {
+		return nil, Refuse(http.StatusBadRequest, "LocationNotAvailableForResourceType", "The provided location '%s' is not available for resource type 'serviceTags'.", location)
+	}
+	return c.namedTags(), nil
+}
+
+// SetServiceTag gives a service tag other addresses; none take it away. It is a change.
+func (c *Cloud) SetServiceTag(name string, blocks []netip.Prefix) {
+	key := strings.ToLower(name)
+	if len(blocks) == 0 {
+		delete(c.serviceTags, key)
+		delete(c.tagNames, key)
+		return
+	}
+	c.tagNames[key], c.serviceTags[key] = name, slices.Clone(blocks)
 }

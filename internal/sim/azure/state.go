@@ -22,8 +22,8 @@ type State struct {
 	Locks         []Lock          `json:"locks,omitempty"`
 	Denials       []Denial        `json:"denials,omitempty"`
 	Operations    []Operation     `json:"operations,omitempty"`
-	// ServiceTags are the addresses of service tags, by name in lower case. A tag that is not here
-	// holds no address.
+	// ServiceTags are the addresses of service tags, by name, which means the same in any case. A
+	// tag that is not here holds no address.
 	ServiceTags map[string][]netip.Prefix `json:"serviceTags,omitempty"`
 }
 

@@ -42,7 +42,7 @@ func LoadAzure(name string) (azure.State, Report, error) {
 	if dir == "" {
 		dir = "."
 	}
-	l := &azureLoader{report: Report{Source: name, Format: "answers of Resource Manager"}, resources: map[string]azure.Resource{}, tenants: map[string]string{}}
+	l := &azureLoader{report: Report{Source: name, Format: "answers of Resource Manager"}, resources: map[string]azure.Resource{}, serviceTags: map[string][]netip.Prefix{}, tenants: map[string]string{}}
 	fsys := os.DirFS(dir)
 	err = fs.WalkDir(fsys, base, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".json") {
@@ -56,9 +56,9 @@ func LoadAzure(name string) (azure.State, Report, error) {
 		if err := json.Unmarshal(raw, &doc); err != nil {
 			return fmt.Errorf("%s: %w", filepath.Join(dir, path), err)
 		}
-		before := len(l.resources)
+		before := len(l.resources) + len(l.serviceTags)
 		l.read(doc)
-		if len(l.resources) == before {
+		if len(l.resources)+len(l.serviceTags) == before {
 			l.report.Ignored = append(l.report.Ignored, path)
 			return nil
 		}
@@ -85,6 +85,8 @@ type azureLoader struct {
 	report    Report
 	resources map[string]azure.Resource // by key
 	tenants   map[string]string         // of subscriptions, as Resource Graph tells them
+	// serviceTags are by name.
+	serviceTags map[string][]netip.Prefix
 }
 
 // read takes every resource that it finds in a document of any form.
@@ -102,10 +104,40 @@ func (l *azureLoader) read(doc any) {
 			l.read(v["value"])
 		case v["data"] != nil:
 			l.read(v["data"])
+		case v["values"] != nil && v["cloud"] != nil:
+			l.tags(v)
 		case v["uri"] != nil:
 			l.read(v["body"])
 		default:
 			l.resource(v)
+		}
+	}
+}
+
+// tags reads an answer about service tags, as "az network list-service-tags" prints it. What is no
+// block of addresses is left out, and said.
+func (l *azureLoader) tags(v map[string]any) {
+	values, _ := v["values"].([]any)
+	for _, x := range values {
+		tag, _ := x.(map[string]any)
+		name, _ := tag["name"].(string)
+		properties, whole := tag["properties"].(map[string]any)
+		if !whole {
+			properties = tag
+		}
+		texts, _ := properties["addressPrefixes"].([]any)
+		var blocks []netip.Prefix
+		for _, t := range texts {
+			text, _ := t.(string)
+			p, err := netip.ParsePrefix(text)
+			if err != nil {
+				l.gap(name, "the blocks of addresses of a service tag, not "+text, "nothing", false)
+				continue
+			}
+			blocks = append(blocks, p)
+		}
+		if name != "" && len(blocks) > 0 {
+			l.serviceTags[name] = blocks
 		}
 	}
 }
@@ -200,7 +232,7 @@ func (l *azureLoader) state() (azure.State, error) {
 		}
 	}
 	l.makeSubnets(subnets)
-	var s azure.State
+	s := azure.State{ServiceTags: l.serviceTags}
 	for _, k := range l.keys() {
 		r := l.resources[k]
 		id, _ := azure.ParseID(r.ID)
