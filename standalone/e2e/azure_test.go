@@ -79,7 +79,9 @@ type azureArena struct {
 	nics   map[string]string
 }
 
-func newAzureArena(t *testing.T) *azureArena {
+// newAzureArena starts the control plane. more may add to the resource group shop, in whose network
+// vnet is a subnet for each kind of service.
+func newAzureArena(t *testing.T, more func(a *azureArena, b *simazure.Builder, vnet string)) *azureArena {
 	t.Helper()
 	b := simazure.NewBuilder(azureTenantID, azureSubscriptionID, azureRegion)
 	raw, err := os.ReadFile("../../config/azure/role.json")
@@ -90,7 +92,8 @@ func newAzureArena(t *testing.T) *azureArena {
 	everything := simazure.Rule("all", "Inbound", 100, "Allow", "", "", "", "")
 	own := b.SecurityGroup("shop", "nsg-own", everything)
 	b.SecurityGroup("shop", "nsg-bad", everything)
-	vnet := b.Network("shop", "shop", []string{"10.1.0.0/16"}, []string{"all", "10.1.1.0/24"})
+	vnet := b.Network("shop", "shop", []string{"10.1.0.0/16"}, []string{"all", "10.1.1.0/24"},
+		[]string{"gate", "10.1.2.0/26"}, []string{"fronts", "10.1.3.0/24"}, []string{"links", "10.1.4.0/24"})
 	a := &azureArena{nics: map[string]string{}}
 	for i, name := range []string{"web", "db", "ops"} {
 		machine, nic := b.Machine("shop", name, vnet+"/subnets/all", fmt.Sprintf("10.1.1.%d", 11+i), own)
@@ -100,6 +103,9 @@ func newAzureArena(t *testing.T) *azureArena {
 				b.State.Resources[k].Tags = map[string]string{"role": name}
 			}
 		}
+	}
+	if more != nil {
+		more(a, b, vnet)
 	}
 	b.State.ServiceTags = map[string][]netip.Prefix{"Sql.WestEurope": {netip.MustParsePrefix("198.51.100.0/25")}}
 	a.server, err = sim.Start(context.WithoutCancel(t.Context()), sim.Options{State: world.State{Azure: &b.State}})
@@ -217,7 +223,7 @@ func (a *azureArena) groupOf(vm string) string {
 // change by hand, attacks of somebody with rights in one Namespace and of somebody with rights in
 // the subscription, and release.
 func TestAzure(t *testing.T) {
-	a := newAzureArena(t)
+	a := newAzureArena(t, nil)
 	a.enforced(t, "the policy")
 	eventually(t, time.Minute, "status of the policy", func(ctx context.Context) (bool, string) {
 		var p v1beta1.NetworkPolicy
@@ -309,6 +315,12 @@ func TestAzure(t *testing.T) {
 	})
 
 	must(t, a.c.client.Delete(t.Context(), a.objectsOf(azureOwner)[3]))
+	a.givenBack(t)
+}
+
+// givenBack waits until every VM holds its own group again, and nothing of ours is left.
+func (a *azureArena) givenBack(t *testing.T) {
+	t.Helper()
 	eventually(t, 2*time.Minute, "the VMs are given back", func(context.Context) (bool, string) {
 		for _, vm := range []string{"web", "db", "ops"} {
 			if g := a.groupOf(vm); !strings.HasSuffix(g, "/nsg-own") {
