@@ -113,11 +113,24 @@ func TestAzureServices(t *testing.T) {
 	a.withdraw(t, "Microsoft.Network/loadBalancers/read")
 	a.servicesRead(t, metav1.ConditionFalse, "Microsoft.Network/loadBalancers/read")
 	must(t, a.hops())
+	// A new process has never read them, and knows them none the less.
+	a.restart()
+	must(t, a.c.client.Delete(t.Context(), objects[3]))
+	eventually(t, time.Minute, "the new process is at work", func(ctx context.Context) (bool, string) {
+		s, err := a.service(ctx, "orders")
+		return err == nil && len(s.Status.Policies) == 0, fmt.Sprintf("%v %+v", err, s.Status)
+	})
+	must(t, a.hops())
+	for name, at := range map[string]string{"front": "10.1.3.10", "gate": "10.1.2."} {
+		if s, err := a.service(t.Context(), name); err != nil || !strings.HasPrefix(s.Status.Addresses, at) {
+			t.Errorf("%s: %v %+v", name, err, s.Status)
+		}
+	}
 	a.withdraw(t)
 	a.servicesRead(t, metav1.ConditionTrue, "")
 	must(t, a.hops())
 
-	for _, o := range slices.Concat(objects[1:], a.objectsOf(azureOwner)[3:]) {
+	for _, o := range slices.Concat(objects[1:3], a.objectsOf(azureOwner)[3:]) {
 		must(t, a.c.client.Delete(t.Context(), o))
 	}
 	a.givenBack(t)

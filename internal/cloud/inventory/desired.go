@@ -46,7 +46,7 @@ type view struct {
 	// already; empty if there is none. Nil means that there are none.
 	holder func(types.NamespacedName) string
 	// kept are services that the snapshots do not show, by region; see keptServices.
-	kept map[string][]cloud.Service
+	kept map[string][]native
 	// keptTags are the service tags as they were.
 	keptTags []native
 }

@@ -167,31 +167,39 @@ func checkNative(s *v1alpha1.CloudEntitySelector) string {
 // addServices adds the objects of the native services of a snapshot, and of those that are kept.
 func (d *desired) addServices(v view, snap *cloud.Snapshot) {
 	kept := map[string]bool{}
-	for i := range v.kept[snap.Region] {
-		s := &v.kept[snap.Region][i]
-		for _, id := range s.Interfaces {
+	for _, n := range v.kept[snap.Region] {
+		for _, id := range n.Interfaces {
 			kept[id] = true
 		}
-		d.addService(v, snap, s)
+		d.addService(v, n)
 	}
 	for i := range snap.Services {
 		if s := &snap.Services[i]; !kept[s.ID] { // what is known by an interface only is known better
-			d.addService(v, snap, s)
+			d.addService(v, nativeOf(snap, *s))
 		}
 	}
 }
 
-// addService adds the objects of a service, one set per namespace that selects it.
-func (d *desired) addService(v view, snap *cloud.Snapshot, s *cloud.Service) {
-	own := *s
-	own.Tags = withoutRecord(s.Tags)
-	n := native{Service: &own, former: cloud.FormerGroups(s.Tags), network: find(snap.Networks, s.NetworkID, func(n *cloud.Network) string { return n.ID }), region: snap.Region}
+// nativeOf is a service of a snapshot with what belongs to it.
+func nativeOf(snap *cloud.Snapshot, s cloud.Service) native {
+	former := cloud.FormerGroups(s.Tags)
+	s.Tags = withoutRecord(s.Tags)
+	n := native{Service: &s, former: former, network: networkIn(snap, s.NetworkID), region: snap.Region}
 	for _, id := range s.Interfaces {
 		if nic := find(snap.Interfaces, id, func(n *cloud.Interface) string { return n.ID }); nic != nil {
 			n.nics = append(n.nics, nic)
 		}
 	}
-	d.services[snap.Region]++
+	return n
+}
+
+func networkIn(snap *cloud.Snapshot, id string) *cloud.Network {
+	return find(snap.Networks, id, func(n *cloud.Network) string { return n.ID })
+}
+
+// addService adds the objects of a service, one set per namespace that selects it.
+func (d *desired) addService(v view, n native) {
+	d.services[n.region]++
 	chosen := chooseService(v.selectors, n.Service, n.network, func(i int) { d.matchedServices[i]++ })
 	mode := v.mode(guarded{id: n.ID, namespaces: slices.Collect(maps.Keys(chosen)), how: n.how})
 	for namespace, selector := range chosen {
@@ -209,7 +217,7 @@ func (d *desired) addService(v view, snap *cloud.Snapshot, s *cloud.Service) {
 		d.entities[entity] = n.entity(metav1.ObjectMeta{
 			Namespace: namespace, Name: entity.Name, Labels: labels, Annotations: mark(v.account),
 		}, cloud.EnforcerKey(v.account.Namespace, v.account.Name))
-		d.serviceRefs[entity] = ServiceRef{s.ID, snap.Region, mode.mode, mode.by}
+		d.serviceRefs[entity] = ServiceRef{n.ID, n.region, mode.mode, mode.by}
 	}
 }
 
@@ -308,8 +316,8 @@ func (n native) entity(meta metav1.ObjectMeta, enforcer string) *antreav1alpha2.
 // keptServices are services that are known from their objects only, because the API that has shown
 // them cannot be read now, and was not read since the start. What they have of addresses is what
 // their interfaces have, as far as these are there.
-func (s *syncer) keptServices(snapshots []*cloud.Snapshot) map[string][]cloud.Service {
-	out := map[string][]cloud.Service{}
+func (s *syncer) keptServices(snapshots []*cloud.Snapshot) map[string][]native {
+	out := map[string][]native{}
 	for _, snap := range snapshots {
 		if len(snap.ServiceFaults) == 0 {
 			continue
@@ -340,17 +348,21 @@ func faulty(snap *cloud.Snapshot, kind cloud.ServiceKind) bool {
 
 // keptService is the service that a status is about; false if none of its interfaces is there any
 // more, or if all that is known of it are these.
-func keptService(st *v1alpha1.CloudNativeServiceStatus, snap *cloud.Snapshot) (cloud.Service, bool) {
-	out := cloud.Service{
+func keptService(st *v1alpha1.CloudNativeServiceStatus, snap *cloud.Snapshot) (native, bool) {
+	out := native{region: snap.Region, network: networkIn(snap, st.CloudVpcId), Service: &cloud.Service{
 		ID: st.CloudId, Kind: cloud.ServiceKind(st.Kind), Name: st.CloudName, NetworkID: st.CloudVpcId, Tags: st.Tags, DNSName: st.DNSName,
 		GroupIDs: st.SecurityGroupIds, Fixed: st.NotSettable,
-	}
-	for _, n := range st.NetworkInterfaces {
-		nic := find(snap.Interfaces, n.Name, func(n *cloud.Interface) string { return n.ID })
-		if nic == nil || !nic.Managed || nic.NetworkID != st.CloudVpcId || n.Name == st.CloudId {
+	}}
+	for i := range st.NetworkInterfaces {
+		shown := &st.NetworkInterfaces[i]
+		nic := find(snap.Interfaces, shown.Name, func(n *cloud.Interface) string { return n.ID })
+		switch {
+		case out.Kind == cloud.LoadBalancer || out.Kind == cloud.ApplicationGateway:
+			nic = frontOf(shown, st.CloudVpcId) // their front ends are told by nobody else
+		case nic == nil || !nic.Managed || nic.NetworkID != st.CloudVpcId || nic.ID == st.CloudId:
 			continue
 		}
-		out.Interfaces = append(out.Interfaces, nic.ID)
+		out.nics, out.Interfaces = append(out.nics, nic), append(out.Interfaces, nic.ID)
 		out.Private, out.Public = append(out.Private, nic.PrivateIPs...), append(out.Public, nic.PublicIPs...)
 	}
 	for _, p := range st.Ports {
@@ -361,6 +373,22 @@ func keptService(st *v1alpha1.CloudNativeServiceStatus, snap *cloud.Snapshot) (c
 		out.Ports = append(out.Ports, cloud.ServicePort{Name: p.Name, Protocol: number, Port: uint16(p.Port)})
 	}
 	return out, len(out.Interfaces) > 0
+}
+
+// frontOf is what stands for the front ends of a load balancer, as a status has it.
+func frontOf(shown *v1alpha1.AttachedInterface, network string) *cloud.Interface {
+	out := &cloud.Interface{ID: shown.Name, NetworkID: network, Managed: true}
+	for _, a := range shown.IPs {
+		addr, err := netip.ParseAddr(a.Address)
+		switch {
+		case err != nil: // somebody has written it; it is told anew with the next reading
+		case a.AddressType == v1alpha1.AddressTypeExternalIP:
+			out.PublicIPs = append(out.PublicIPs, addr)
+		default:
+			out.PrivateIPs = append(out.PrivateIPs, addr)
+		}
+	}
+	return out
 }
 
 // Services returns the native service or interface of every ExternalEntity of the account that

@@ -231,6 +231,17 @@ func TestKeptServices(t *testing.T) {
 		!slices.Equal(got[0].Ports, []cloud.ServicePort{{Name: "postgres", Protocol: cloud.TCP, Port: 5432}}) {
 		t.Errorf("%+v", got)
 	}
+	// The front ends of a load balancer of Azure are nobody's interfaces: its object tells them.
+	object.Status.Kind, object.Status.NetworkInterfaces = v1alpha1.NativeServiceLoadBalancer, []v1alpha1.AttachedInterface{{Name: "front", IPs: []v1alpha1.IPAddress{
+		{AddressType: v1alpha1.AddressTypeInternalIP, Address: "10.0.3.10"}, {AddressType: v1alpha1.AddressTypeExternalIP, Address: "203.0.113.10"}, {Address: "forged"},
+	}}}
+	unread := *snap
+	unread.ServiceFaults = []cloud.ServiceFault{{API: "load balancers", Kinds: []cloud.ServiceKind{cloud.LoadBalancer}}}
+	got = s.keptServices([]*cloud.Snapshot{&unread})[oregon]
+	if len(got) != 1 || !slices.Equal(got[0].Private, addr("10.0.3.10")) || !slices.Equal(got[0].Public, addr("203.0.113.10")) || len(got[0].nics) != 1 {
+		t.Errorf("%+v", got)
+	}
+	object.Status.Kind, object.Status.NetworkInterfaces = v1alpha1.NativeServiceRDSInstance, []v1alpha1.AttachedInterface{{Name: "eni-1"}}
 	for what, change := range map[string]func(*cloud.Snapshot){
 		"read again": func(s *cloud.Snapshot) { s.ServiceFaults = nil },
 		"another API fails": func(s *cloud.Snapshot) {
