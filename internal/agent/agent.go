@@ -72,13 +72,16 @@ type Reports interface {
 	Report(ctx context.Context, s *v1beta2.NetworkPolicyStatus) error
 }
 
-// Options are what an Agent needs. Pods, Connections, Failsafe, Names, PacketLog, Probe and Info
-// may be nil.
+// Options are what an Agent needs. Pods, Services, Connections, Failsafe, Names, PacketLog, Probe
+// and Info may be nil.
 type Options struct {
 	// Key is that of the ExternalNode, NAMESPACE/NAME, or the name of the Node.
 	Key string
 	// Pods are those of the Node. Nil on a VM.
-	Pods     *Pods
+	Pods *Pods
+	// Services are those of the cluster of the Node. Nil where none are known; policies that have
+	// some as peers are refused there.
+	Services *Services
 	Follower enforcer.Follower
 	Reports  Reports
 	Table    Table
@@ -155,7 +158,9 @@ type Agent struct {
 	// names is the version of what is known of names that the program is made with.
 	names uint64
 	// pods is the version of the Pods of the Node that the program is made with.
-	pods     uint64
+	pods uint64
+	// services is where Services are reached that the program is made with.
+	services map[string][]nft.Frontend
 	counting counting
 	// heed is what is known of the cloud around the host.
 	heed heed
@@ -212,6 +217,11 @@ func (a *Agent) Run(ctx context.Context) error {
 		pods = a.Pods.news
 		running.Go(func() { a.Pods.Run(ctx) })
 	}
+	var services chan struct{}
+	if a.Services != nil {
+		services = a.Services.news
+		running.Go(func() { a.Services.Run(ctx) })
+	}
 	for {
 		select {
 		case <-ctx.Done():
@@ -221,6 +231,7 @@ func (a *Agent) Run(ctx context.Context) error {
 			a.wasSaved(err)
 		case <-a.wake:
 		case <-names:
+		case <-services:
 		case <-pods:
 			a.Pods.refresh()
 		case <-look.C():
@@ -297,6 +308,9 @@ func (a *Agent) restore(ctx context.Context) {
 	}
 	if a.Pods != nil {
 		a.Pods.restore(kept.Node)
+	}
+	if a.Services != nil {
+		a.Services.restore(kept.Services)
 	}
 	if a.Failsafe != nil && a.Status().FailsafeError != "" {
 		a.failsafe = former(a.failsafe, kept.Failsafe)
@@ -440,7 +454,7 @@ func (a *Agent) step(ctx context.Context) {
 		a.dirty = a.dirty || version != a.pods
 		ready = ready && node != nil
 	}
-	a.dirty = a.dirty || !a.applied.Equal(a.releasedUntil())
+	a.dirty = a.dirty || !a.applied.Equal(a.releasedUntil()) || !sameFrontends(a.frontends(), a.services)
 	if a.dirty && ready {
 		a.enforce(ctx, heard)
 	} else if !a.cutAt.IsZero() && !a.Clock.Now().Before(a.cutAt) {
@@ -491,7 +505,8 @@ func (a *Agent) enforce(ctx context.Context, heard time.Time) {
 	if a.Pods != nil {
 		node, podsVersion = a.Pods.current()
 	}
-	effective, result := a.compile(known, node)
+	services := a.frontends()
+	effective, result := a.compile(nft.Input{Failsafe: a.failsafe, Names: known, Node: node, Services: services})
 	program := result.Program
 	released := a.releasedUntil()
 	if !released.IsZero() {
@@ -512,7 +527,7 @@ func (a *Agent) enforce(ctx context.Context, heard time.Time) {
 	if a.Names != nil {
 		names = a.Names.kept()
 	}
-	a.Store.Keep(Kept{Key: a.Key, Computed: &effective, ReleasedUntil: released, Names: names, Node: node, Failsafe: a.failsafe})
+	a.Store.Keep(Kept{Key: a.Key, Computed: &effective, ReleasedUntil: released, Names: names, Node: node, Services: services, Failsafe: a.failsafe})
 	a.saveSoon()
 	change := nft.Diff(a.program, program)
 	repair := a.program != nil && change.Empty()
@@ -536,7 +551,7 @@ func (a *Agent) enforce(ctx context.Context, heard time.Time) {
 	if !released.IsZero() {
 		a.probing.trial = nil
 	}
-	a.dirty, a.program, a.applied, a.effective, a.pods = false, program, released, &effective, podsVersion
+	a.dirty, a.program, a.applied, a.effective, a.pods, a.services = false, program, released, &effective, podsVersion, services
 	if a.Names != nil {
 		a.names = knownVersion
 		a.Names.inForce(result.Program.Names, knownVersion)

@@ -86,6 +86,8 @@ type fixture struct {
 	// key is that of the agent, pods makes what follows the Pods of a Node; nil on a VM.
 	key  string
 	pods func() *agent.Pods
+	// services make those of its cluster.
+	services func() *agent.Services
 	// wrap stands between the agent and its table; nil for nothing.
 	wrap func(*kernel.Table) agent.Table
 	// failsafe finds the failsafe flows; nil for none.
@@ -144,6 +146,10 @@ func (f *fixture) start() (*agent.Agent, func()) {
 	if f.pods != nil {
 		pods, f.connections.Through = f.pods(), true
 	}
+	var services *agent.Services
+	if f.services != nil {
+		services = f.services()
+	}
 	f.connections.Local = func() ([]netip.Addr, error) { return []netip.Addr{hostAddr}, nil }
 	own, connections := f.table, f.connections
 	var table agent.Table = own
@@ -158,6 +164,7 @@ func (f *fixture) start() (*agent.Agent, func()) {
 		agent.Options{
 			Key:           f.key,
 			Pods:          pods,
+			Services:      services,
 			Failsafe:      f.failsafe,
 			Reports:       f.to,
 			Table:         table,

@@ -1,7 +1,10 @@
 package agent
 
 import (
+	"fmt"
 	"net/netip"
+
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/nephele-io/nephele/internal/agent/nft"
 )
@@ -28,6 +31,15 @@ func (n *Names) Patterns() []string {
 	var out []string
 	for name := range n.patterns {
 		out = append(out, name)
+	}
+	return out
+}
+
+// FrontendsOf says where a Service is reached, as ADDRESS/PROTOCOL/PORT.
+func FrontendsOf(s *corev1.Service, node []netip.Addr) []string {
+	var out []string
+	for _, f := range frontendsOf(s, node) {
+		out = append(out, fmt.Sprintf("%s/%d/%d", f.Address, f.Protocol, f.Port))
 	}
 	return out
 }

@@ -9,16 +9,20 @@ import (
 	"github.com/nephele-io/nephele/internal/enforcer"
 )
 
-// compile makes a program of what is wanted. A policy that is refused is replaced by its former
-// version, if there was one; the refusals are those of what is wanted. It also returns what the
-// program was made of.
-func (a *Agent) compile(names *nft.Names, node *nft.Node) (enforcer.Computed, nft.Result) {
+// compile makes a program of what is wanted and of what is known besides. A policy that is refused
+// is replaced by its former version, if there was one; the refusals are those of what is wanted. It
+// also returns what the program was made of.
+func (a *Agent) compile(known nft.Input) (enforcer.Computed, nft.Result) {
+	compile := func(c enforcer.Computed) nft.Result {
+		known.Computed = c
+		return a.compiler.Compile(known)
+	}
 	if a.held() {
 		former := a.probing.trial.former
-		return former, a.compiler.Compile(nft.Input{Computed: former, Failsafe: a.failsafe, Names: names, Node: node})
+		return former, compile(former)
 	}
 	effective := *a.wanted
-	result := a.compiler.Compile(nft.Input{Computed: effective, Failsafe: a.failsafe, Names: names, Node: node})
+	result := compile(effective)
 	refused := map[string]bool{}
 	for _, r := range result.Refusals {
 		refused[r.Policy] = true
@@ -28,7 +32,7 @@ func (a *Agent) compile(names *nft.Names, node *nft.Node) (enforcer.Computed, nf
 		if effective = (enforcer.Computed{}); a.effective != nil {
 			effective = *a.effective
 		}
-		result = a.compiler.Compile(nft.Input{Computed: effective, Failsafe: a.failsafe, Names: names, Node: node})
+		result = compile(effective)
 		result.Refusals = refusals
 		return effective, result
 	}
@@ -40,7 +44,7 @@ func (a *Agent) compile(names *nft.Names, node *nft.Node) (enforcer.Computed, nf
 	if former {
 		effective = a.withFormer(refused)
 		refusals := result.Refusals
-		result = a.compiler.Compile(nft.Input{Computed: effective, Failsafe: a.failsafe, Names: names, Node: node})
+		result = compile(effective)
 		result.Refusals = refusals
 	}
 	a.remember(refused)

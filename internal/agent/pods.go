@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"sync"
@@ -228,6 +229,13 @@ func (p *Pods) current() (*nft.Node, uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.node, p.version
+}
+
+// addresses are those of the Node, as far as they are known, sorted.
+func (p *Pods) addresses() []netip.Addr {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.SortedFunc(maps.Keys(p.own), netip.Addr.Compare)
 }
 
 // way is where a packet between two addresses goes. An address that is not said is the Node's.

@@ -40,6 +40,8 @@ type Kept struct {
 	Names map[string][]NameAddress `json:"names,omitempty"`
 	// Node is what was known of the Node; nil on a VM.
 	Node *nft.Node `json:"node,omitempty"`
+	// Services are where Services were reached that policies have as peers.
+	Services map[string][]nft.Frontend `json:"services,omitempty"`
 	// Failsafe are the failsafe flows as they were: by them the agent reaches who tells it where
 	// the servers are now.
 	Failsafe []nft.Failsafe `json:"failsafe,omitempty"`

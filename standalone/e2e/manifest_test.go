@@ -123,8 +123,8 @@ func TestManifestInExistingCluster(t *testing.T) {
 	x.ready(p)
 	p.end()
 	// Equal events about one and the same version of an object become a series, which is a patch;
-	// too rare to bring about. What an agent is told of the cloud needs an agent (TestAgented), there
-	// is no native service here, nor a service tag of Azure, nor is an interface selected.
+	// too rare to bring about. What an agent is told of the cloud needs an agent (TestAgented).
+	// There is no native service here and no service tag of Azure, and no interface is selected.
 	rare := []string{"create cloudnativeservices.crd.cloud.antrea.io", "patch cloudnativeservices.crd.cloud.antrea.io", "delete cloudnativeservices.crd.cloud.antrea.io",
 		"update cloudnativeservices/status.crd.cloud.antrea.io", "create networkinterfaces.crd.cloud.antrea.io", "patch networkinterfaces.crd.cloud.antrea.io",
 		"delete networkinterfaces.crd.cloud.antrea.io", "update networkinterfaces/status.crd.cloud.antrea.io", "patch events.events.k8s.io", "breakglass virtualmachines.crd.cloud.antrea.io", "patch antreaagentinfos.crd.antrea.io",

@@ -19,6 +19,9 @@ func (w *work) check(p *policyParts) *Refusal {
 	if p.named != nil && w.names == nil {
 		return refuse(p.source, p.named, Refusal{Reason: ReasonFQDN})
 	}
+	if p.services != nil && w.services == nil {
+		return refuse(p.source, p.services, Refusal{Reason: ReasonServices})
+	}
 	if p.complete == w.gathered && w.gathered > 0 {
 		return nil
 	}
@@ -61,7 +64,7 @@ func invalidRule(p *v1beta2.NetworkPolicy, r *v1beta2.NetworkPolicyRule) *Refusa
 	switch {
 	case len(peer.FQDNs) > 0 && directionOf(r) == Ingress:
 		return &Refusal{Reason: ReasonFQDN}
-	case len(peer.ToServices) > 0:
+	case len(peer.ToServices) > 0 && directionOf(r) == Ingress:
 		return &Refusal{Reason: ReasonServices}
 	case len(peer.LabelIdentities) > 0:
 		return &Refusal{Reason: ReasonIdentities}

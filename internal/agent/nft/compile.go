@@ -39,6 +39,17 @@ type Input struct {
 	// Names is what is known of domain names; nil if nothing is learned of them, and policies that
 	// name some are refused.
 	Names *Names
+	// Services are where Services are reached, by "NAMESPACE/NAME", at least those that policies
+	// have as peers; nil if none are known, and such policies are refused.
+	Services map[string][]Frontend
+}
+
+// Frontend is a place where a Service is reached, before the proxy of Services leads on from there.
+type Frontend struct {
+	Address netip.Addr `json:"address"`
+	// Protocol is TCP, UDP or SCTP.
+	Protocol uint8  `json:"protocol"`
+	Port     uint16 `json:"port"`
 }
 
 // Names is what is known of domain names.
@@ -128,7 +139,7 @@ func (c *Compiler) Compile(in Input) Result {
 		c.groups, c.classes, c.refers = map[string]*groupParts{}, map[string]*class{}, map[PartKey]int{}
 	}
 	c.run++
-	w := &work{Compiler: c, failsafe: in.Failsafe, names: in.Names, named: map[string]bool{}, parts: change(c.parts), program: &Program{
+	w := &work{Compiler: c, failsafe: in.Failsafe, names: in.Names, services: in.Services, named: map[string]bool{}, parts: change(c.parts), program: &Program{
 		Chains: make(map[string]*Chain, len(c.segments)), Ranges: map[SetName][]Range{}, Dispatch: map[SetName]map[string]string{}}}
 	if c.onlyMembers(&in) {
 		for i, g := range in.Computed.AddressGroups {
@@ -225,8 +236,12 @@ func (c *Compiler) onlyMembers(in *Input) bool {
 			maps.EqualFunc(a.Addresses, b.Addresses, func(x, y []netip.Addr) bool { return slices.Equal(x, y) })
 	}
 	return in.Node == c.last.Node && slices.Equal(now.Policies, last.Policies) && slices.Equal(now.AppliedToGroups, last.AppliedToGroups) &&
-		slices.EqualFunc(in.Failsafe, c.last.Failsafe, Failsafe.equal) && names(in.Names, c.last.Names) &&
+		slices.EqualFunc(in.Failsafe, c.last.Failsafe, Failsafe.equal) && names(in.Names, c.last.Names) && sameServices(in.Services, c.last.Services) &&
 		sameNames(now.AddressGroups, last.AddressGroups)
+}
+
+func sameServices(a, b map[string][]Frontend) bool {
+	return (a == nil) == (b == nil) && maps.EqualFunc(a, b, func(x, y []Frontend) bool { return slices.Equal(x, y) })
 }
 
 func (f Failsafe) equal(g Failsafe) bool {
@@ -346,6 +361,7 @@ type work struct {
 	refusals []Refusal
 	failsafe []Failsafe
 	names    *Names
+	services map[string][]Frontend
 	// named are the classes, by their keys, that rules with domain names apply to, and podClass
 	// are the keys of the classes of the Pods of a Node, in their order.
 	named    map[string]bool
@@ -524,6 +540,9 @@ func (l *lane) add(into *Chain, s *segment) {
 	for _, n := range s.names {
 		l.program.Names = append(l.program.Names, n.group)
 		l.parts.put(n.key, l.addressesOf(n))
+	}
+	for _, s := range s.services {
+		l.parts.put(s.key, l.frontendsOf(s))
 	}
 	l.work.segments = append(l.work.segments, s)
 	if s.run = l.run; s.live {

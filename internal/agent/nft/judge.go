@@ -2,7 +2,6 @@ package nft
 
 import (
 	"net/netip"
-	"strings"
 )
 
 // Packet is what Judge decides about.
@@ -22,8 +21,9 @@ type Packet struct {
 	Loopback bool
 	// Established tells that the packet belongs to a connection, Dead that it was given up.
 	Established, Dead bool
-	// Translated tells that it was made to another destination.
+	// Translated tells that it was made to another destination, and Original to which one.
 	Translated bool
+	Original   netip.AddrPort
 }
 
 func (p *Packet) family() Family {
@@ -164,10 +164,14 @@ func (p *Program) match(m *Match, packet *Packet) bool {
 		return part != nil && part.has(string(peer.AsSlice()))
 	case MatchNamedPort:
 		part := p.Parts.Get(PartKey{m.Set, m.ID})
-		var key strings.Builder
-		key.Write(peer.AsSlice())
-		key.Write([]byte{packet.Protocol, 0, 0, 0, byte(packet.Port >> 8), byte(packet.Port), 0, 0})
-		return part != nil && part.has(key.String())
+		return part != nil && part.has(portKey(peer, packet.Protocol, packet.Port))
+	case MatchService:
+		to := netip.AddrPortFrom(packet.Destination, packet.Port)
+		if packet.Translated {
+			to = packet.Original
+		}
+		part := p.Parts.Get(PartKey{m.Set, m.ID})
+		return part != nil && part.has(portKey(to.Addr().Unmap(), packet.Protocol, to.Port()))
 	}
 	return false
 }

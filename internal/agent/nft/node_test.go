@@ -22,7 +22,7 @@ func TestNodesDecideAsPolicies(t *testing.T) {
 	for seed := range uint64(150) {
 		random := rand.New(rand.NewPCG(seed, 11))
 		listing, node := nfttest.NodeWorld(random, 60)
-		got := new(nft.Compiler).Compile(nft.Input{Computed: nfttest.ComputedFor(listing, nfttest.NodeName), Node: node})
+		got := new(nft.Compiler).Compile(nft.Input{Computed: nfttest.ComputedFor(listing, nfttest.NodeName), Node: node, Services: nfttest.Frontends(servicePorts()...)})
 		var refused []string
 		for _, r := range got.Refusals {
 			refused = append(refused, r.Policy)
@@ -88,6 +88,7 @@ func atNode(random *rand.Rand, ref policy.EntityRef, f *policy.Flow, p *nft.Pack
 		}
 		p.Translated = random.IntN(3) == 0
 	}
+	f.Direct = true
 	if toNode {
 		base = nft.PodsToNode
 		there.EntityRef, there.Addr = policy.EntityRef{Kind: policy.KindNode, Name: nfttest.NodeName}, pick(nfttest.NodeAddresses())
@@ -95,7 +96,30 @@ func atNode(random *rand.Rand, ref policy.EntityRef, f *policy.Flow, p *nft.Pack
 		there.Addr = there.Addr.Next().Next().Next().Next().Next().Next()
 	}
 	p.Source, p.Destination = f.Source.Addr, f.Destination.Addr
+	if p.Translated {
+		through(random, f, p)
+	}
 	return base, d
+}
+
+// servicePorts are those of Services in random worlds.
+func servicePorts() []uint16 { return []uint16{1000, 1001, 1002, 1003} }
+
+// through makes a flow, and its packet, one that was sent to a Service, or somewhere that is none.
+func through(random *rand.Rand, f *policy.Flow, p *nft.Packet) {
+	at := nfttest.ServiceAddress4
+	if p.Source.Is6() {
+		at = nfttest.ServiceAddress6
+	}
+	port := servicePorts()[random.IntN(len(servicePorts()))]
+	p.Original = netip.AddrPortFrom(at, port)
+	switch {
+	case p.Protocol != nft.TCP && p.Protocol != nft.UDP:
+	case random.IntN(4) == 0:
+		p.Original = netip.AddrPortFrom(at, port+100)
+	default:
+		f.Service, f.Direct = nfttest.ServiceOf(port), false
+	}
 }
 
 // TestUnknownPodsAreCutOff asks about addresses for Pods that no Pod is known to have, and about a
@@ -174,7 +198,7 @@ func TestNodeCompilerRemembers(t *testing.T) {
 	var last *nft.Program
 	for seed := range uint64(40) {
 		listing, node := nfttest.NodeWorld(rand.New(rand.NewPCG(seed, 12)), 60)
-		in := nft.Input{Computed: nfttest.ComputedFor(listing, nfttest.NodeName), Node: node}
+		in := nft.Input{Computed: nfttest.ComputedFor(listing, nfttest.NodeName), Node: node, Services: nfttest.Frontends(uint16(seed%3), uint16(seed%5))}
 		got, want := compiler.Compile(in), new(nft.Compiler).Compile(in)
 		if got.Program.String() != want.Program.String() {
 			t.Fatalf("seed %d: got\n%s\nwant\n%s", seed, got.Program, want.Program)

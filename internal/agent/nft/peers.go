@@ -37,6 +37,10 @@ func (l *lane) peers(in *v1beta2.NetworkPolicyPeer) [][]Match {
 		key := l.name(name)
 		out = append(out, []Match{{Kind: MatchMember, Set: key.Set, ID: key.ID, Source: source}})
 	}
+	for _, s := range in.ToServices {
+		key := l.service(s.Namespace + "/" + s.Name)
+		out = append(out, []Match{{Kind: MatchService, Set: key.Set, ID: key.ID}})
+	}
 	return out
 }
 
@@ -141,6 +145,34 @@ func (l *lane) addressesOf(r partRef) *Part {
 	}
 	part.normalize()
 	return part
+}
+
+// service makes the segment refer to where a Service is reached.
+func (l *lane) service(name string) PartKey {
+	set := Ports4
+	if l.family == IPv6 {
+		set = Ports6
+	}
+	key := PartKey{set, idOf("service", name)}
+	l.made.services = append(l.made.services, partRef{key: key, group: name})
+	return key
+}
+
+// frontendsOf returns where a Service is reached.
+func (l *lane) frontendsOf(r partRef) *Part {
+	part := &Part{Of: "Service " + r.group}
+	for _, f := range l.work.services[r.group] {
+		if a := f.Address.Unmap(); a.Is4() == (l.family == IPv4) {
+			part.Keys = append(part.Keys, portKey(a, f.Protocol, f.Port))
+		}
+	}
+	part.normalize()
+	return part
+}
+
+// portKey is an address with a protocol and a port, as keys of sets have them.
+func portKey(a netip.Addr, protocol uint8, port uint16) string {
+	return string(a.AsSlice()) + string([]byte{protocol, 0, 0, 0, byte(port >> 8), byte(port), 0, 0})
 }
 
 // namedPort makes the segment refer to the ports that members of a group have by a name.

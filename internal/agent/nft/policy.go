@@ -23,6 +23,8 @@ type policyParts struct {
 	invalid *Refusal
 	// named is a rule with domain names; nil if there is none.
 	named *v1beta2.NetworkPolicyRule
+	// services is a rule with Services as peers; nil if there is none.
+	services *v1beta2.NetworkPolicyRule
 	// groups are the address groups that it names, sorted, each with a rule that names it.
 	groups []namedGroup
 	// complete is the Compiler.gathered at which all of them were there.
@@ -56,6 +58,8 @@ type segment struct {
 	members []partRef
 	ports   []partRef
 	names   []partRef
+	// services are the Services that are peers.
+	services []partRef
 	// run is the last one that had it in its program. live tells that what it refers to is counted
 	// in Compiler.refers.
 	run  uint64
@@ -65,7 +69,7 @@ type segment struct {
 // refs are all that the rules refer to.
 func (s *segment) refs() iter.Seq[partRef] {
 	return func(yield func(partRef) bool) {
-		for _, list := range [][]partRef{s.members, s.ports, s.names} {
+		for _, list := range [][]partRef{s.members, s.ports, s.names, s.services} {
 			for _, r := range list {
 				if !yield(r) {
 					return
@@ -76,7 +80,8 @@ func (s *segment) refs() iter.Seq[partRef] {
 }
 
 // partRef is an element list that rules refer to: the members of a group, those of its ports that
-// have a name, or the addresses of a domain name, which then is the group.
+// have a name, the addresses of a domain name, or where a Service is reached; these two then are
+// the group.
 type partRef struct {
 	key         PartKey
 	group, port string
@@ -137,6 +142,9 @@ func (c *class) newPolicy(p *v1beta2.NetworkPolicy) *policyParts {
 		r := &p.Rules[i]
 		if len(peerOf(r).FQDNs) > 0 {
 			out.named = r
+		}
+		if len(peerOf(r).ToServices) > 0 {
+			out.services = r
 		}
 		for _, g := range peerOf(r).AddressGroups {
 			out.groups = append(out.groups, namedGroup{g, r})

@@ -42,9 +42,9 @@ const (
 	SCTP   uint8 = 132
 )
 
-// ID stands for a group, or a named port of one, in the keys of sets. It is made from the name, so
-// that it is the same in every process, and long enough that nobody finds two names with the same
-// ID.
+// ID stands for a group, a named port of one, a domain name or a Service, in the keys of sets. It
+// is made from the name, so that it is the same in every process, and long enough that nobody finds
+// two names with the same ID.
 type ID [16]byte
 
 func idOf(parts ...string) ID {
@@ -132,6 +132,9 @@ const (
 	MatchMember
 	// MatchNamedPort: Set holds ID with the address of the other end, the protocol and the port.
 	MatchNamedPort
+	// MatchService: Set holds ID with the address, protocol and port that the connection was made
+	// to, before that was translated.
+	MatchService
 	// MatchTranslated: the connection was made to another destination, such as a Service.
 	MatchTranslated
 )
@@ -425,6 +428,8 @@ func (m Match) String() string {
 		return fmt.Sprintf("%s %s-%s", peer, m.From, m.To)
 	case MatchPeerIn:
 		return fmt.Sprintf("%s @%s", peer, m.Set)
+	case MatchService:
+		return fmt.Sprintf("original destination @%s of %s", m.Set, hex.EncodeToString(m.ID[:4]))
 	case MatchMember, MatchNamedPort:
 		return fmt.Sprintf("%s @%s of %s", peer, m.Set, hex.EncodeToString(m.ID[:4]))
 	}

@@ -46,7 +46,7 @@ func (r Refusal) String() string {
 	case ReasonL7:
 		what = "layer 7 protocols cannot be enforced by the agent"
 	case ReasonServices:
-		what = "Services as peers cannot be enforced by the agent"
+		what = "Services as peers cannot be enforced where the agent knows no Services, which it does on Nodes only, and in egress rules"
 	case ReasonAppliedToServices:
 		return "the policy is applied to Service " + r.Value + ", which the agent cannot enforce"
 	case ReasonBypass:

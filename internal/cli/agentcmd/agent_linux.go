@@ -320,10 +320,15 @@ func runAgent(ctx context.Context, f *agentFlags, socket string, log logr.Logger
 	}
 	resolvers, follow := f.findResolvers, []func(context.Context){}
 	if f.kubeNode != "" {
-		if o.Pods, err = f.pods(log); err != nil {
+		cluster, err := f.ofNode()
+		if err != nil {
 			return err
 		}
-		behind, err := f.clusterResolvers()
+		if o.Pods, err = f.pods(cluster, log); err != nil {
+			return err
+		}
+		o.Services = agent.NewServices(cluster)
+		behind, err := f.clusterResolvers(cluster)
 		if err != nil {
 			return err
 		}
@@ -401,7 +406,7 @@ func newAgentLoadCommand(n Needs) *cobra.Command {
 			// There is no network to look anything up.
 			flows.Servers = func() ([]string, error) { return nil, nil }
 			if f.kubeNode != "" {
-				o.Pods = agent.KeptPods()
+				o.Pods, o.Services = agent.KeptPods(), agent.KeptServices()
 			}
 			o.Failsafe, o.Reports, o.Follower.Clock = flows.All, nil, o.Clock
 			return agent.New(o).Load(cmd.Context())

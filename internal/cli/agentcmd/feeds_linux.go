@@ -36,8 +36,8 @@ func learnNames(ctx context.Context, n *agent.Names, log logr.Logger) {
 	}
 }
 
-// pods returns what follows the Pods of the Node.
-func (f *agentFlags) pods(log logr.Logger) (*agent.Pods, error) {
+// ofNode returns a client of the cluster of the Node.
+func (f *agentFlags) ofNode() (kubernetes.Interface, error) {
 	cfg, err := f.cluster.Config()
 	if err != nil {
 		return nil, fmt.Errorf("finding the cluster of the Node: %w", err)
@@ -46,6 +46,11 @@ func (f *agentFlags) pods(log logr.Logger) (*agent.Pods, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reaching the cluster of the Node: %w", err)
 	}
+	return c, nil
+}
+
+// pods returns what follows the Pods of the Node.
+func (f *agentFlags) pods(c kubernetes.Interface, log logr.Logger) (*agent.Pods, error) {
 	var ranges []netip.Prefix
 	for _, text := range f.podRanges {
 		r, err := netip.ParsePrefix(text)
@@ -62,21 +67,13 @@ func (f *agentFlags) pods(log logr.Logger) (*agent.Pods, error) {
 }
 
 // clusterResolvers returns what follows who answers Pods about names; nil if that is not wanted.
-func (f *agentFlags) clusterResolvers() (*agent.ClusterResolvers, error) {
+func (f *agentFlags) clusterResolvers(c kubernetes.Interface) (*agent.ClusterResolvers, error) {
 	if f.dnsService == "" {
 		return nil, nil
 	}
 	namespace, name, ok := strings.Cut(f.dnsService, "/")
 	if !ok || namespace == "" || name == "" {
 		return nil, fmt.Errorf("--dns-service %q: want NAMESPACE/NAME", f.dnsService)
-	}
-	cfg, err := f.cluster.Config()
-	if err != nil {
-		return nil, fmt.Errorf("finding the cluster of the Node: %w", err)
-	}
-	c, err := kubernetes.NewForConfig(cfg)
-	if err != nil {
-		return nil, fmt.Errorf("reaching the cluster of the Node: %w", err)
 	}
 	return agent.NewClusterResolvers(c, namespace, name), nil
 }

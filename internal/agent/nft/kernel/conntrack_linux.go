@@ -176,7 +176,8 @@ func (c *Connections) Peers() (map[netip.Addr]bool, error) {
 // translated, and before the source is.
 func (x *connection) packet(local map[netip.Addr]bool) (nft.Packet, nft.Way) {
 	p := nft.Packet{Source: x.orig.source, Destination: x.reply.source, Protocol: x.orig.protocol, SourcePort: x.orig.sourcePort,
-		Port: x.reply.sourcePort, Type: x.orig.kind, Code: x.orig.code, Translated: x.orig.destination != x.reply.source}
+		Port: x.reply.sourcePort, Type: x.orig.kind, Code: x.orig.code, Translated: x.orig.destination != x.reply.source || x.orig.destinationPort != x.reply.sourcePort,
+		Original: netip.AddrPortFrom(x.orig.destination, x.orig.destinationPort)}
 	from, to := local[p.Source], local[p.Destination]
 	p.Loopback = from && to
 	switch {

@@ -160,8 +160,15 @@ func matching(m *nft.Match, family nft.Family) []expr.Any {
 	case nft.MatchPeerIn:
 		return []expr.Any{address(m, family, register), &expr.Lookup{SourceRegister: register, SetName: string(m.Set)}}
 	}
-	// Members and named ports.
+	// Members, named ports and Services.
 	after := uint32(key + 4)
+	if m.Kind == nft.MatchService {
+		// Of IPv4 the kernel says that the address takes 16 bytes, and writes 4.
+		protocol := after + uint32(addressSize(family)/4)
+		return []expr.Any{&expr.Immediate{Register: key, Data: m.ID[:]}, &expr.Ct{Key: expr.CtKeyDST, Register: after},
+			&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: protocol}, &expr.Ct{Key: expr.CtKeyPROTODST, Register: protocol + 1},
+			&expr.Lookup{SourceRegister: key, SetName: string(m.Set)}}
+	}
 	out := []expr.Any{&expr.Immediate{Register: key, Data: m.ID[:]}, address(m, family, after)}
 	if m.Kind == nft.MatchNamedPort {
 		after += uint32(addressSize(family) / 4)
@@ -222,7 +229,7 @@ func canonical(list []expr.Any, comment string) string {
 		case *expr.Meta:
 			fmt.Fprintf(&b, "meta %d to %d;", e.Key, at(e.Register))
 		case *expr.Ct:
-			fmt.Fprintf(&b, "ct %d to %d;", e.Key, at(e.Register))
+			fmt.Fprintf(&b, "ct %d of %d to %d;", e.Key, e.Direction, at(e.Register))
 		case *expr.Cmp:
 			fmt.Fprintf(&b, "cmp %d %d %x;", e.Op, at(e.Register), e.Data)
 		case *expr.Range:
@@ -290,7 +297,7 @@ func canonicalRule(chain string, r *nft.Rule) string {
 func ruleMessage(table, chain string, r *nft.Rule) (message, error) {
 	var list []byte
 	for _, e := range expressions(r, familyOf(chain)) {
-		data, err := expr.Marshal(unix.NFPROTO_INET, e)
+		data, err := marshal(e)
 		if err != nil {
 			return message{}, fmt.Errorf("chain %s: rule %s: %w", chain, r, err)
 		}
@@ -306,6 +313,33 @@ func ruleMessage(table, chain string, r *nft.Rule) (message, error) {
 		return message{}, fmt.Errorf("chain %s: rule %s is too long", chain, r)
 	}
 	return message{unix.NFT_MSG_NEWRULE, unix.NLM_F_CREATE | unix.NLM_F_APPEND, b}, nil
+}
+
+// marshal returns an expression in the form of the kernel.
+func marshal(e expr.Any) ([]byte, error) {
+	ct, is := e.(*expr.Ct)
+	if !is || ct.Key != expr.CtKeyDST && ct.Key != expr.CtKeyPROTODST {
+		return expr.Marshal(unix.NFPROTO_INET, e)
+	}
+	// The library writes the direction with four bytes, of which the kernel reads the first.
+	data := attrNumber(attrNumber(nil, unix.NFTA_CT_KEY, uint32(ct.Key)), unix.NFTA_CT_DREG, ct.Register)
+	data = attr(data, unix.NFTA_CT_DIRECTION, []byte{byte(ct.Direction)})
+	return attrNest(attrText(nil, unix.NFTA_EXPR_NAME, "ct"), unix.NFTA_EXPR_DATA, data), nil
+}
+
+// parseCt reads what marshal has written.
+func parseCt(b []byte) (*expr.Ct, error) {
+	e := &expr.Ct{}
+	return e, attributes(b, func(ad *netlink.AttributeDecoder) {
+		switch ad.Type() {
+		case unix.NFTA_CT_KEY:
+			e.Key = expr.CtKey(ad.Uint32())
+		case unix.NFTA_CT_DREG:
+			e.Register = ad.Uint32()
+		case unix.NFTA_CT_DIRECTION:
+			e.Direction = uint32(ad.Uint8())
+		}
+	})
 }
 
 // parseRule returns the canonical text of a rule of the kernel, and its chain.
@@ -369,7 +403,7 @@ func parseExpression(b []byte) (expr.Any, error) {
 	case "meta":
 		e = &expr.Meta{}
 	case "ct":
-		e = &expr.Ct{}
+		return parseCt(data)
 	case "cmp":
 		e = &expr.Cmp{}
 	case "range":

@@ -82,7 +82,7 @@ func (c *cluster) draw(random *rand.Rand) (policy.Flow, nfttest.Attempt) {
 	for from.index == to.index && (from.index < 0 || random.IntN(4) > 0) {
 		to = c.end(random, six)
 	}
-	f := policy.Flow{Source: from.Endpoint, Destination: to.Endpoint, Port: uint16(nfttest.FirstPort + random.IntN(nfttest.LastPort-nfttest.FirstPort+1)), SourcePort: uint16(c.port.Add(1))}
+	f := policy.Flow{Direct: true, Source: from.Endpoint, Destination: to.Endpoint, Port: uint16(nfttest.FirstPort + random.IntN(nfttest.LastPort-nfttest.FirstPort+1)), SourcePort: uint16(c.port.Add(1))}
 	a := nfttest.Attempt{From: from.host}
 	switch random.IntN(5) {
 	case 0:
@@ -107,7 +107,7 @@ func (c *cluster) draw(random *rand.Rand) (policy.Flow, nfttest.Attempt) {
 				if six {
 					service = nfttest.ServiceAddress6
 				}
-				f.Service = policy.NamespacedName{Namespace: "n0", Name: "any"}
+				f.Service, f.Direct = nfttest.ServiceOf(s.Port), false
 				a.Destination = netip.AddrPortFrom(service, s.Port)
 			}
 		}
@@ -131,12 +131,16 @@ func decide(l *policy.Listing, f policy.Flow) nfttest.Result {
 	return nfttest.Passed
 }
 
-// nodeScenes draws worlds in which something is enforced on the Node.
-func nodeScenes(seed uint64, n int) []scene {
+// scenes draws worlds in which something is enforced on the Node.
+func (c *cluster) scenes(seed uint64, n int) []scene {
+	var ports []uint16
+	for _, s := range c.services {
+		ports = append(ports, s.Port)
+	}
 	var out []scene
 	for ; len(out) < n; seed++ {
 		listing, node := nfttest.NodeWorld(rand.New(rand.NewPCG(seed, 13)), 70)
-		got := new(nft.Compiler).Compile(nft.Input{Computed: nfttest.ComputedFor(listing, nfttest.NodeName), Node: node})
+		got := new(nft.Compiler).Compile(nft.Input{Computed: nfttest.ComputedFor(listing, nfttest.NodeName), Node: node, Services: nfttest.Frontends(ports...)})
 		var refused []string
 		for _, r := range got.Refusals {
 			refused = append(refused, r.Policy)
@@ -154,7 +158,7 @@ func TestPodsDecideAsPolicies(t *testing.T) {
 	c := newCluster(t)
 	var mu sync.Mutex
 	seen, through, made := map[nfttest.Result]int{}, map[nfttest.Result]int{}, 0
-	for _, s := range nodeScenes(1, 20) {
+	for _, s := range c.scenes(1, 20) {
 		if _, err := c.table.Apply(s.program); err != nil {
 			t.Fatal(err)
 		}
@@ -215,7 +219,7 @@ func TestPodsDecideAsPolicies(t *testing.T) {
 // must. The Node reaches its Pods all the while, as kubelet does with probes.
 func TestPodsUnderChangesOpenAndCutNothing(t *testing.T) {
 	c := newCluster(t)
-	list := nodeScenes(500, 6)
+	list := c.scenes(500, 6)
 	if _, err := c.table.Apply(list[0].program); err != nil {
 		t.Fatal(err)
 	}

@@ -26,6 +26,32 @@ func PodAddresses(n int) []netip.Addr {
 	return []netip.Addr{netip.AddrFrom4([4]byte{10, 0, 0, byte(1 + n)}), netip.MustParseAddr(fmt.Sprintf("2001:db8::%d", 1+n))}
 }
 
+// ServiceAddress4 and ServiceAddress6 are those of Services, which no host has. Each of their ports
+// is one of the Service that ServiceOf names.
+var (
+	ServiceAddress4 = netip.MustParseAddr("10.96.0.1")
+	ServiceAddress6 = netip.MustParseAddr("2001:db8:96::1")
+)
+
+// ServiceOf names the Service that has a port. But for one, random policies name them.
+func ServiceOf(port uint16) policy.NamespacedName {
+	return []policy.NamespacedName{{Namespace: "n0", Name: "any"}, {Namespace: "n0", Name: "s"}, {Namespace: "n1", Name: "s"}, {Namespace: "n2", Name: "s"}}[port%4]
+}
+
+// Frontends says where the Services are reached that have these ports, each for TCP and UDP.
+func Frontends(ports ...uint16) map[string][]nft.Frontend {
+	out := map[string][]nft.Frontend{}
+	for _, port := range ports {
+		name := ServiceOf(port)
+		for _, a := range []netip.Addr{ServiceAddress4, ServiceAddress6} {
+			for _, protocol := range []uint8{nft.TCP, nft.UDP} {
+				out[name.Namespace+"/"+name.Name] = append(out[name.Namespace+"/"+name.Name], nft.Frontend{Address: a, Protocol: protocol, Port: port})
+			}
+		}
+	}
+	return out
+}
+
 // NodeWorld draws a world in which a Node has some Pods, to which policies that select Pods and
 // Nodes apply, and returns what is computed with the Node as its agent knows it.
 func NodeWorld(random *rand.Rand, objects int) (*policy.Listing, *nft.Node) {

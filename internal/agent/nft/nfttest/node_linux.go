@@ -26,12 +26,6 @@ type Lab struct {
 // FirstPort and LastPort are where everybody in a Lab serves: around what random rules are about.
 const FirstPort, LastPort = 78, 93
 
-// ServiceAddress4 and ServiceAddress6 are those of Services, which no host has.
-var (
-	ServiceAddress4 = netip.MustParseAddr("10.96.0.1")
-	ServiceAddress6 = netip.MustParseAddr("2001:db8:96::1")
-)
-
 // NewLab makes a Lab.
 func NewLab(t testing.TB) *Lab {
 	t.Helper()

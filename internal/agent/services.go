@@ -1,0 +1,181 @@
+package agent
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"net/netip"
+	"slices"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
+	"github.com/nephele-io/nephele/internal/agent/nft"
+)
+
+// Services follows where the Services of a cluster are reached: by their own addresses, by those of
+// load balancers, and by the ports of the Node. It is safe for concurrent use.
+type Services struct {
+	services cache.Store
+	run      cache.Controller
+	news     chan struct{}
+
+	mu sync.Mutex
+	// kept is what was known before anything was read.
+	kept map[string][]nft.Frontend
+}
+
+// NewServices returns what follows the Services of a cluster once it runs.
+func NewServices(client kubernetes.Interface) *Services {
+	s := &Services{news: make(chan struct{}, 1)}
+	changed := cache.ResourceEventHandlerFuncs{
+		AddFunc: func(any) { s.poke() }, UpdateFunc: func(_, _ any) { s.poke() }, DeleteFunc: func(any) { s.poke() },
+	}
+	all := client.CoreV1().Services(metav1.NamespaceAll)
+	s.services, s.run = cache.NewInformerWithOptions(cache.InformerOptions{
+		ObjectType: &corev1.Service{}, Handler: changed, Transform: trimService,
+		ListerWatcher: cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
+			ListWithContextFunc: func(ctx context.Context, l metav1.ListOptions) (runtime.Object, error) {
+				return all.List(ctx, l)
+			},
+			WatchFuncWithContext: func(ctx context.Context, l metav1.ListOptions) (watch.Interface, error) {
+				return all.Watch(ctx, l)
+			},
+		}, client),
+	})
+	return s
+}
+
+// KeptServices returns Services of which nothing is known but what was kept.
+func KeptServices() *Services { return &Services{news: make(chan struct{}, 1)} }
+
+// trimService drops of a Service what the agent does not need.
+func trimService(o any) (any, error) {
+	s, ok := o.(*corev1.Service)
+	if !ok {
+		return o, nil
+	}
+	return &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: s.Name, UID: s.UID, ResourceVersion: s.ResourceVersion},
+		Spec:       corev1.ServiceSpec{Type: s.Spec.Type, ClusterIP: s.Spec.ClusterIP, ClusterIPs: s.Spec.ClusterIPs, ExternalIPs: s.Spec.ExternalIPs, Ports: s.Spec.Ports},
+		Status:     corev1.ServiceStatus{LoadBalancer: s.Status.LoadBalancer},
+	}, nil
+}
+
+func (s *Services) poke() {
+	select {
+	case s.news <- struct{}{}:
+	default:
+	}
+}
+
+// Run follows the Services until ctx ends.
+func (s *Services) Run(ctx context.Context) { s.run.RunWithContext(ctx) }
+
+// restore takes what was known when it was kept. It counts until more is known.
+func (s *Services) restore(kept map[string][]nft.Frontend) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.kept = kept
+}
+
+// frontends returns where those that policies have as peers are reached, nil if no Services are
+// known. A Service that is not there is reached nowhere.
+func (s *Services) frontends(node []netip.Addr, policies ...*v1beta2.NetworkPolicy) map[string][]nft.Frontend {
+	synced := s.run != nil && s.run.HasSynced()
+	s.mu.Lock()
+	kept := s.kept
+	s.mu.Unlock()
+	if !synced {
+		return kept
+	}
+	out := map[string][]nft.Frontend{}
+	for _, p := range policies {
+		for i := range p.Rules {
+			for _, peer := range p.Rules[i].To.ToServices {
+				name := peer.Namespace + "/" + peer.Name
+				if _, known := out[name]; known {
+					continue
+				}
+				out[name] = nil
+				if o, found, err := s.services.GetByKey(name); err == nil && found {
+					if service, ok := o.(*corev1.Service); ok {
+						out[name] = frontendsOf(service, node)
+					}
+				}
+			}
+		}
+	}
+	return out
+}
+
+// frontendsOf returns where a Service is reached from a Node with these addresses, sorted. A
+// headless one, or one that is a name, is reached nowhere.
+func frontendsOf(s *corev1.Service, node []netip.Addr) []nft.Frontend {
+	if s.Spec.Type == corev1.ServiceTypeExternalName || s.Spec.ClusterIP == corev1.ClusterIPNone {
+		return nil
+	}
+	texts := append(slices.Clone(s.Spec.ClusterIPs), s.Spec.ExternalIPs...)
+	if len(s.Spec.ClusterIPs) == 0 {
+		texts = append(texts, s.Spec.ClusterIP)
+	}
+	for _, i := range s.Status.LoadBalancer.Ingress {
+		// With the mode Proxy the balancer sends to where it likes, and is no place of the cluster.
+		if i.IPMode == nil || *i.IPMode == corev1.LoadBalancerIPModeVIP {
+			texts = append(texts, i.IP)
+		}
+	}
+	var at []netip.Addr
+	for _, text := range texts {
+		if a, err := netip.ParseAddr(text); err == nil {
+			at = append(at, a.Unmap())
+		}
+	}
+	var out []nft.Frontend
+	for _, p := range s.Spec.Ports {
+		protocol, known := map[corev1.Protocol]uint8{"": nft.TCP, corev1.ProtocolTCP: nft.TCP, corev1.ProtocolUDP: nft.UDP, corev1.ProtocolSCTP: nft.SCTP}[p.Protocol]
+		if !known {
+			continue
+		}
+		for _, a := range at {
+			out = append(out, nft.Frontend{Address: a, Protocol: protocol, Port: uint16(p.Port)})
+		}
+		if p.NodePort == 0 {
+			continue
+		}
+		for _, a := range node {
+			out = append(out, nft.Frontend{Address: a, Protocol: protocol, Port: uint16(p.NodePort)})
+		}
+	}
+	slices.SortFunc(out, func(a, b nft.Frontend) int {
+		return cmp.Or(a.Address.Compare(b.Address), cmp.Compare(a.Protocol, b.Protocol), cmp.Compare(a.Port, b.Port))
+	})
+	return slices.Compact(out)
+}
+
+// frontends returns where the Services are reached that wanted policies, or former ones that may
+// have to stay, have as peers; nil if none are known.
+func (a *Agent) frontends() map[string][]nft.Frontend {
+	if a.Services == nil || a.wanted == nil {
+		return nil
+	}
+	var node []netip.Addr
+	if a.Pods != nil {
+		node = a.Pods.addresses()
+	}
+	policies := slices.AppendSeq(slices.Clone(a.wanted.Policies), maps.Values(a.good))
+	if a.held() {
+		policies = append(policies, a.probing.trial.former.Policies...)
+	}
+	return a.Services.frontends(node, policies...)
+}
+
+func sameFrontends(a, b map[string][]nft.Frontend) bool {
+	return (a == nil) == (b == nil) && maps.EqualFunc(a, b, func(x, y []nft.Frontend) bool { return slices.Equal(x, y) })
+}
