@@ -125,17 +125,24 @@ func (r Rule) Key() Rule {
 
 // Compare orders rules by direction, match and peer.
 func (r Rule) Compare(o Rule) int {
-	return cmp.Or(
-		cmp.Compare(r.Direction, o.Direction),
-		cmp.Compare(r.Match.Protocol, o.Match.Protocol),
-		cmp.Compare(r.Match.From, o.Match.From),
-		cmp.Compare(r.Match.To, o.Match.To),
-		r.Peer.Compare(o.Peer),
-	)
+	if r.Direction != o.Direction {
+		return cmp.Compare(r.Direction, o.Direction)
+	}
+	if r.Match != o.Match {
+		return cmp.Or(
+			cmp.Compare(r.Match.Protocol, o.Match.Protocol),
+			cmp.Compare(r.Match.From, o.Match.From),
+			cmp.Compare(r.Match.To, o.Match.To),
+		)
+	}
+	return r.Peer.Compare(o.Peer)
 }
 
 // Compare orders peers: CIDRs, then groups, then prefix lists.
 func (p Peer) Compare(o Peer) int {
+	if p == o { // as rules of one list mostly are
+		return 0
+	}
 	return cmp.Or(
 		p.CIDR.Addr().Compare(o.CIDR.Addr()),
 		cmp.Compare(p.CIDR.Bits(), o.CIDR.Bits()),

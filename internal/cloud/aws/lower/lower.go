@@ -53,6 +53,8 @@ func (AWS) Lower(t flow.Traffic) []cloud.Rule {
 type compiler struct {
 	direction cloud.Direction
 	cells     []flow.Cell
+	// matched are the matches by what peers need of the cells: many need the same.
+	matched map[string][]cloud.Match
 }
 
 // need says what the rules of one peer do with a cell.
@@ -65,30 +67,55 @@ const (
 )
 
 func (c *compiler) groupRules() []cloud.Rule {
-	needs := map[cloud.Peer][]need{}
-	var order []cloud.Peer
-	at := func(p cloud.Peer) []need {
-		if needs[p] == nil {
-			needs[p] = make([]need, len(c.cells))
-			order = append(order, p)
-		}
-		return needs[p]
+	most := 0
+	for _, cell := range c.cells {
+		most = max(most, len(cell.Groups)+len(cell.Idle))
 	}
+	t := newTable[cloud.Peer](len(c.cells), most)
 	for i, cell := range c.cells {
 		for _, p := range cell.Groups {
-			at(p)[i] = always
+			t.of(p)[i] = always
 		}
 		for _, p := range cell.Idle {
-			at(p)[i] = either
+			t.of(p)[i] = either
 		}
 	}
-	var out []cloud.Rule
-	for _, p := range order {
-		for _, m := range c.matches(needs[p]) {
+	out := make([]cloud.Rule, 0, len(t.order))
+	for _, p := range t.order {
+		for _, m := range c.matches(t.of(p)) {
 			out = append(out, cloud.Rule{Direction: c.direction, Match: m, Peer: p})
 		}
 	}
 	return out
+}
+
+// table tells for peers or prefixes what their rules do with each cell.
+type table[K comparable] struct {
+	order []K
+	at    map[K]int
+	needs []need
+	cells int
+}
+
+func newTable[K comparable](cells, size int) *table[K] {
+	return &table[K]{order: make([]K, 0, size), at: make(map[K]int, size), needs: make([]need, 0, size*cells), cells: cells}
+}
+
+// of returns what there is about a key, to be read or written until the next one is new.
+func (t *table[K]) of(key K) []need {
+	i, known := t.at[key]
+	if !known {
+		i = len(t.order)
+		t.at[key], t.order = i, append(t.order, key)
+		t.needs = append(t.needs, make([]need, t.cells)...)
+	}
+	return t.needs[i*t.cells : (i+1)*t.cells]
+}
+
+// block is a rule by address.
+type block struct {
+	prefix netip.Prefix
+	match  cloud.Match
 }
 
 // addressRules tries several exact ways to cut the allowed addresses into prefixes and takes the
@@ -105,34 +132,41 @@ func (c *compiler) addressRules() []cloud.Rule {
 		if empty {
 			continue
 		}
-		best := c.common(sets)
-		for _, try := range [][]cloud.Rule{c.byCell(sets, sets), c.bySignature(sets)} {
-			if len(try) < len(best) {
-				best = try
-			}
+		best := c.byCell(sets, sets)
+		if try := c.common(sets); try != nil && len(try) <= len(best) {
+			best = try
+		}
+		if try := c.bySignature(sets); len(try) < len(best) {
+			best = try
 		}
 		if len(best) > 2 {
 			if try := c.fewest(sets, len(best)); try != nil {
 				best = try
 			}
 		}
-		out = append(out, best...)
+		out = slices.Grow(out, len(best))
+		for _, b := range best {
+			out = append(out, cloud.Rule{Direction: c.direction, Match: b.match, Peer: cloud.Peer{CIDR: b.prefix}})
+		}
 	}
 	return out
 }
 
 // common allows everything to the addresses that may use every service, and the rest service by
-// service.
-func (c *compiler) common(sets []addrset.Set) []cloud.Rule {
+// service. It is nil if there are none.
+func (c *compiler) common(sets []addrset.Set) []block {
 	all := addrset.All()
 	for i, cell := range c.cells {
 		// Where a cell has no packets of a family, it does not narrow what is common in that
 		// family.
 		all = all.Intersect(sets[i].Union(withoutPackets(cell.Service)))
 	}
-	var out []cloud.Rule
+	if all.Empty() {
+		return nil
+	}
+	var out []block
 	for _, p := range all.Prefixes() {
-		out = append(out, cloud.Rule{Direction: c.direction, Match: cloud.NewMatch(cloud.AnyProtocol, -1, -1), Peer: cloud.Peer{CIDR: p}})
+		out = append(out, block{p, cloud.NewMatch(cloud.AnyProtocol, -1, -1)})
 	}
 	rest := make([]addrset.Set, len(sets))
 	for i := range sets {
@@ -155,37 +189,36 @@ func withoutPackets(s flow.Service) addrset.Set {
 
 // byCell cuts every cell into prefixes by itself and merges the services of equal prefixes.
 // required is what has to be allowed, allowed what may be.
-func (c *compiler) byCell(required, allowed []addrset.Set) []cloud.Rule {
-	needs := map[netip.Prefix][]need{}
-	var order []netip.Prefix
+func (c *compiler) byCell(required, allowed []addrset.Set) []block {
+	most := 0
+	for i := range required {
+		most = max(most, required[i].Len())
+	}
+	t := newTable[netip.Prefix](len(c.cells), most)
 	for i := range required {
 		for _, p := range required[i].Prefixes() {
-			if needs[p] == nil {
-				needs[p] = make([]need, len(c.cells))
-				order = append(order, p)
-			}
-			needs[p][i] = always
+			t.of(p)[i] = always
 		}
 	}
 	free := make([]addrset.Set, len(c.cells)) // where a rule does no harm
 	for i := range c.cells {
 		free[i] = allowed[i].Union(withoutPackets(c.cells[i].Service))
 	}
-	var out []cloud.Rule
-	for _, p := range order {
-		set := addrset.OfPrefixes(p)
+	out := make([]block, 0, len(t.order))
+	for _, p := range t.order {
+		set, needs := addrset.OfPrefixes(p), t.of(p)
 		for i := range c.cells {
-			if needs[p][i] == never && set.Within(free[i]) {
-				needs[p][i] = either
+			if needs[i] == never && set.Within(free[i]) {
+				needs[i] = either
 			}
 		}
-		out = append(out, c.prefixRules(p, needs[p])...)
+		out = c.appendBlocks(out, p, needs)
 	}
 	return out
 }
 
 // bySignature cuts the address space into parts that may use exactly the same services.
-func (c *compiler) bySignature(sets []addrset.Set) []cloud.Rule {
+func (c *compiler) bySignature(sets []addrset.Set) []block {
 	type part struct {
 		addrs addrset.Set
 		needs []need
@@ -212,25 +245,25 @@ func (c *compiler) bySignature(sets []addrset.Set) []cloud.Rule {
 		}
 		parts = next
 	}
-	var out []cloud.Rule
+	var out []block
 	for _, p := range parts {
 		if !slices.Contains(p.needs, always) {
 			continue
 		}
 		for _, prefix := range p.addrs.Prefixes() {
-			out = append(out, c.prefixRules(prefix, p.needs)...)
+			out = c.appendBlocks(out, prefix, p.needs)
 		}
 	}
 	return out
 }
 
-func (c *compiler) prefixRules(p netip.Prefix, needs []need) []cloud.Rule {
-	var out []cloud.Rule
+// appendBlocks appends the rules that a prefix needs.
+func (c *compiler) appendBlocks(out []block, p netip.Prefix, needs []need) []block {
 	for _, m := range c.matches(needs) {
 		if m.Protocol == cloud.ICMP && p.Addr().Is6() || m.Protocol == cloud.ICMPv6 && p.Addr().Is4() {
 			continue
 		}
-		out = append(out, cloud.Rule{Direction: c.direction, Match: m, Peer: cloud.Peer{CIDR: p}})
+		out = append(out, block{p, m})
 	}
 	return out
 }
@@ -238,6 +271,19 @@ func (c *compiler) prefixRules(p netip.Prefix, needs []need) []cloud.Rule {
 // matches returns the fewest matches that allow all cells that must be allowed and none that must
 // not.
 func (c *compiler) matches(needs []need) []cloud.Match {
+	out, known := c.matched[string(needs)]
+	if !known {
+		out = c.match(needs)
+		if c.matched == nil {
+			c.matched = map[string][]cloud.Match{}
+		}
+		c.matched[string(needs)] = out
+	}
+	return out
+}
+
+// match is matches, worked out.
+func (c *compiler) match(needs []need) []cloud.Match {
 	if !slices.Contains(needs, always) {
 		return nil
 	}

@@ -21,13 +21,13 @@ const (
 
 // rectangle is a rule that could be used: what it covers of the plane, piece by piece.
 type rectangle struct {
-	rule   cloud.Rule
+	rule   block
 	covers uint64
 }
 
 // fewest returns the shortest list of rules that covers exactly the given sets, if it is shorter
 // than limit and the search ends in time; else nil. All sets are of one family.
-func (c *compiler) fewest(sets []addrset.Set, limit int) []cloud.Rule {
+func (c *compiler) fewest(sets []addrset.Set, limit int) []block {
 	blocks := disjointBlocks(sets)
 	var all uint64
 	at := func(block, cell int) int { return block*len(sets) + cell }
@@ -54,14 +54,14 @@ func (c *compiler) fewest(sets []addrset.Set, limit int) []cloud.Rule {
 				}
 			}
 		}
-		for _, r := range c.prefixRules(p, needs) {
+		for _, r := range c.appendBlocks(nil, p, needs) {
 			x := rectangle{rule: r}
 			for b, block := range blocks {
 				if !p.Overlaps(block) {
 					continue
 				}
 				for i := range sets {
-					if covered(r.Match, c.cells, i) {
+					if covered(r.match, c.cells, i) {
 						x.covers |= 1 << at(b, i)
 					}
 				}
@@ -108,7 +108,9 @@ func disjointBlocks(sets []addrset.Set) []netip.Prefix {
 	var out []netip.Prefix
 	for _, p := range parts {
 		if slices.ContainsFunc(sets, p.Within) {
-			out = append(out, p.Prefixes()...)
+			if out = append(out, p.Prefixes()...); len(out) > pieces {
+				break
+			}
 		}
 	}
 	return out
@@ -145,7 +147,7 @@ func parents(blocks []netip.Prefix) []netip.Prefix {
 // search looks for the smallest cover, trying the largest rectangles first.
 type search struct {
 	choices []rectangle
-	found   []cloud.Rule
+	found   []block
 	best    int // length to be undercut
 	steps   int
 }

@@ -48,9 +48,8 @@ func (f Flattening) Flatten(c *Region) flow.Permit {
 
 func (f Flattening) cell(c *Region, s flow.Service, native []cloud.Rule) flow.Grant {
 	family := flow.Family(s.Protocol)
-	matched, named := c.walked(f.rules, s, f.View)
-	open := matched.left.Union(matched.allowed)
-	matched, named = matched.in(family), named.in(family)
+	every, named := c.walked(f.rules, s, f.View)
+	matched, named := every.in(family), named.in(family)
 	all, anonymous, plain := matched.allowed, named.allowed, named.allowed
 	out := flow.Grant{Service: s}
 	for _, r := range native {
@@ -60,7 +59,7 @@ func (f Flattening) cell(c *Region, s flow.Service, native []cloud.Rule) flow.Gr
 		addrs, byAddr, known := c.NativePeer(r.Peer, f.View)
 		switch {
 		case !known:
-			if p, whole := f.opaque(c, r.Peer, family, open); p.PrefixListID+p.GroupID != "" {
+			if p, whole := f.opaque(c, r.Peer, family, every.left.Union(every.allowed)); p.PrefixListID+p.GroupID != "" {
 				out.Opaque = append(out.Opaque, p)
 			} else if !whole {
 				c.opaqueDropped(f.View, r.Peer)

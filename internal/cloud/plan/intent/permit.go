@@ -38,6 +38,7 @@ func (s *Region) Decided(n *NIC, rules []*Bound, profile string) [2]flow.Permit 
 }
 
 func (s *Region) flattened(n *NIC, rules []*Bound) (out [2]flow.Permit) {
+	s.In.Recall.Trim()
 	kept := s.kept(n)
 	for i, d := range flow.Directions() {
 		f := Flattening{View: n.Network, kept: kept[i]}

@@ -25,7 +25,7 @@ type Recall struct {
 }
 
 // keptSpans bounds the memory of a recall: 32 bytes each. What is forgotten is worked out once
-// more.
+// more. See Trim.
 const keptSpans = 4 << 20
 
 // NewRecall returns one that knows nothing.
@@ -42,11 +42,11 @@ func (r *Recall) forget() {
 	r.Age++
 }
 
-// room makes room for so many more spans.
-func (r *Recall) room(spans int) {
-	if r.spans += spans; r.spans > keptSpans {
+// Trim makes room if too much is kept. Numbers from before may mean nothing to it afterwards, so
+// it is called where nobody is in the middle of something.
+func (r *Recall) Trim() {
+	if r.spans > keptSpans {
 		r.forget()
-		r.spans = spans
 	}
 }
 
@@ -92,7 +92,7 @@ func (r *Recall) Set(s addrset.Set) (addrset.Set, int) {
 			return known.Set, known.number
 		}
 	}
-	r.room(s.Len())
+	r.spans += s.Len()
 	n := r.Number()
 	r.sets[h] = append(r.sets[h], numberedSet{s, n})
 	r.numbers[refOf(s)] = n

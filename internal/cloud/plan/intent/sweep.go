@@ -157,7 +157,7 @@ func (s *Region) walked(rules []*Bound, service flow.Service, view *Network) (al
 		named = walk(matching, func(r *Bound) addrset.Set { return r.Blocks })
 	}
 	s.In.Effort.Spend(all.allowed.Len() + all.left.Len())
-	r.room(all.allowed.Len() + all.left.Len() + named.allowed.Len() + named.left.Len())
+	r.spans += all.allowed.Len() + all.left.Len() + named.allowed.Len() + named.left.Len()
 	r.walks[string(key)] = &[2]walked{all, named}
 	return all, named
 }

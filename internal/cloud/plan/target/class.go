@@ -29,7 +29,6 @@ type Class struct {
 	// spilled ones.
 	existing []*cloud.Group
 	Groups   []*Group
-	rules    []cloud.Rule // of all groups
 	// gathers is set for what is no class by itself, but stands for all classes of members of an
 	// address group; see gathering.
 	Gathers bool

@@ -116,7 +116,7 @@ func (s *fitter) cover(view *intent.Network, want flow.Permit, natives []candida
 		for i, c := range natives {
 			if addrs := c.in(family); addrs.Overlaps(rest) && c.within(h.All, family) {
 				cell.Groups = append(cell.Groups, c.peer)
-				rest = rest.Minus(addrs)
+				rest = s.minus(rest, addrs)
 				referred[i] = true
 			}
 		}
@@ -145,17 +145,26 @@ func (s *fitter) cover(view *intent.Network, want flow.Permit, natives []candida
 	for k, h := range want.Grants {
 		family := flow.Family(h.Service.Protocol)
 		within := s.classesWithin(view, h.All, family)
+		idle := make([]int, 0, len(referred)) // peers are large, and there may be hundreds
 		for i, used := range referred {
 			switch at := i - len(natives); {
 			case !used:
 			case at < 0:
 				if c := natives[i]; !slices.Contains(out[k].Groups, c.peer) && c.within(h.All, family) {
-					out[k].Idle = append(out[k].Idle, c.peer)
+					idle = append(idle, i)
 				}
 			case within(at):
 				if _, here := slices.BinarySearch(found[k].used, at); !here {
-					out[k].Idle = append(out[k].Idle, classes[at].peer)
+					idle = append(idle, i)
 				}
+			}
+		}
+		out[k].Idle = slices.Grow(out[k].Idle, len(idle))
+		for _, i := range idle {
+			if i < len(natives) {
+				out[k].Idle = append(out[k].Idle, natives[i].peer)
+			} else {
+				out[k].Idle = append(out[k].Idle, classes[i-len(natives)].peer)
 			}
 		}
 	}
@@ -238,6 +247,7 @@ func (s *Target) lowerClasses() (retry bool) {
 // lowerClass does it for one class.
 func (s *Target) lowerClass(c *Class) (retry bool) {
 	s.MayStop()
+	s.In.Recall.Trim()
 	held := make([][]cloud.Rule, len(c.existing))
 	for i, g := range c.existing {
 		held[i] = intent.RuleKeys(g.Rules)
@@ -252,7 +262,6 @@ func (s *Target) lowerClass(c *Class) (retry bool) {
 		s.shortage(c, held, short)
 		return true
 	}
-	c.rules = rules
 	for i, rules := range s.merged(c, rules, held, packed) {
 		g := c.Groups[0]
 		if i > 0 {

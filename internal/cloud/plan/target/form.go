@@ -133,7 +133,7 @@ func (s *fitter) mix(view *intent.Network, c *peerCover) *peerCover {
 			}
 		}
 	}
-	out := &peerCover{allowed: c.allowed, all: c.all, family: c.family, used: sortedKeys(chosen)}
+	out := &peerCover{all: c.all, used: sortedKeys(chosen)}
 	for _, k := range out.used {
 		out.peers = append(out.peers, classes[k].peer)
 	}
@@ -145,7 +145,7 @@ func (s *fitter) mix(view *intent.Network, c *peerCover) *peerCover {
 		}
 	}
 	out.rest = addrset.Union(rest...)
-	if plain := (&peerCover{allowed: c.allowed, all: c.all, family: c.family, rest: c.all}); plain.size() < out.size() {
+	if plain := (&peerCover{all: c.all, rest: c.all}); plain.size() < out.size() {
 		out = plain
 	}
 	c.mixed = out
@@ -230,7 +230,7 @@ func (s *fitter) fit(c *Class, want [2]flow.Permit, held [][]cloud.Rule, f forms
 			known.rules, known.named = s.lower.Lower(s.traffic(c, want, &f)), named
 		}
 		packed, _ = s.lower.Pack(known.rules, held, s.quotaOf(c, f.slots))
-		return slices.Clone(known.rules), packed, nil
+		return known.rules, packed, nil
 	}
 	if !known.excluded() {
 		known.mayFit, known.counted = s.mayFit(c, want, f), true
@@ -238,7 +238,7 @@ func (s *fitter) fit(c *Class, want [2]flow.Permit, held [][]cloud.Rule, f forms
 	count := func() (rules []cloud.Rule, packed [][]cloud.Rule) {
 		if !known.known {
 			rules, packed, known.mixed, known.short = s.tryForms(c, want, held, f)
-			known.known, known.rules, known.named = true, slices.Clone(rules), s.division(c.Network).named
+			known.known, known.rules, known.named = true, rules, s.division(c.Network).named
 		}
 		return rules, packed
 	}

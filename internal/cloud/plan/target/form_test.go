@@ -42,7 +42,7 @@ func TestMixedFormIsExact(t *testing.T) {
 			}
 		}
 		all := addrset.Union(sets...)
-		direct := &peerCover{allowed: all, all: all, family: addrset.All(), used: used}
+		direct := &peerCover{all: all, used: used}
 		for _, k := range used {
 			direct.peers = append(direct.peers, s.memory.classes[view][k].peer)
 		}

@@ -13,7 +13,6 @@ func (s *Target) keepRules(c *Class) {
 			wanted = s.matcher.addGroup(c)
 		}
 		wanted.Rules = intent.RuleKeys(g.Rules)
-		c.rules = append(c.rules, wanted.Rules...)
 	}
 }
 

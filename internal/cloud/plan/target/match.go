@@ -27,7 +27,7 @@ func (s *matcher) matchGroups(full bool) {
 	taken := map[string]bool{}
 	var first, spilled []match
 	for _, c := range s.Classes {
-		c.existing, c.Groups, c.rules = nil, nil, nil
+		c.existing, c.Groups = nil, nil
 		if !s.literal[c.key] {
 			first, spilled = s.candidates(c, first, spilled)
 			continue

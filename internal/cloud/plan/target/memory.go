@@ -16,7 +16,8 @@ type memory struct {
 
 	// Of one attempt.
 	classes map[*intent.Network][]candidate
-	covers  map[coverKey][]*peerCover
+	covers  map[coverKey]*peerCover
+	rests   map[[2]int]addrset.Set // what a set leaves of another one, by their numbers
 	crews   map[membershipGroup]*crew
 	// referable are the addresses that rules in a network can name by classes.
 	referable map[*intent.Network]addrset.Set
@@ -31,7 +32,7 @@ type memory struct {
 
 // reset forgets what belongs to an attempt.
 func (m *memory) reset() {
-	m.then, m.classes, m.covers, m.crews, m.referable, m.unions, m.divisions, m.trials, m.within = nil, nil, nil, nil, nil, nil, nil, nil, nil
+	*m = memory{made: m.made, near: m.near}
 }
 
 // thenAddrs returns the addresses that a reference to the group will mean.
@@ -53,34 +54,49 @@ type thenKey struct {
 	view  *intent.Network
 }
 
-// coverKey stands for the question which classes cover addresses; the sets are compared where the
-// hashes are equal.
+// minus is what a set leaves of another one, remembered.
+func (s *fitter) minus(set, other addrset.Set) addrset.Set {
+	set, a := s.memo.Set(set)
+	other, b := s.memo.Set(other)
+	key := [2]int{a, b}
+	out, known := s.memory.rests[key]
+	if !known {
+		out, _ = s.memo.Set(set.Minus(other))
+		if s.memory.rests == nil {
+			s.memory.rests = map[[2]int]addrset.Set{}
+		}
+		s.memory.rests[key] = out
+	}
+	return out
+}
+
+// coverKey is the question which classes cover addresses, with the numbers of the sets.
 type coverKey struct {
-	view         *intent.Network
-	allowed, all uint64
+	view                 *intent.Network
+	all, allowed, family int
 }
 
 // peerCover is the answer: the indexes of the class candidates, in their order, and what remains.
 type peerCover struct {
-	allowed, all addrset.Set
-	family       addrset.Set
-	used         []int
-	peers        []cloud.Peer // of used, sorted
-	rest         addrset.Set
-	mixed        *peerCover // see mix
-	length       int        // see size
+	all    addrset.Set
+	used   []int
+	peers  []cloud.Peer // of used, sorted
+	rest   addrset.Set
+	mixed  *peerCover // see mix
+	length int        // see size
 }
 
 // coverByClasses covers addresses by gatherings and classes of which nothing is outside the allowed
 // ones. Classes have no addresses in common.
 func (s *fitter) coverByClasses(view *intent.Network, addrs, allowed, family addrset.Set) *peerCover {
-	key := coverKey{view, allowed.Hash(), addrs.Hash()}
-	for _, c := range s.memory.covers[key] {
-		if c.all.Equal(addrs) && c.allowed.Equal(allowed) && c.family.Equal(family) {
-			return c
-		}
+	key := coverKey{view: view}
+	addrs, key.all = s.memo.Set(addrs)
+	allowed, key.allowed = s.memo.Set(allowed)
+	family, key.family = s.memo.Set(family)
+	if known := s.memory.covers[key]; known != nil {
+		return known
 	}
-	out := &peerCover{allowed: allowed, all: addrs, family: family, rest: addrs}
+	out := &peerCover{all: addrs, rest: addrs}
 	if !addrs.Empty() {
 		var taken []addrset.Set
 		for i, c := range s.classCandidates(view) {
@@ -99,8 +115,8 @@ func (s *fitter) coverByClasses(view *intent.Network, addrs, allowed, family add
 		slices.SortFunc(out.peers, cloud.Peer.Compare)
 	}
 	if s.memory.covers == nil {
-		s.memory.covers = map[coverKey][]*peerCover{}
+		s.memory.covers = map[coverKey]*peerCover{}
 	}
-	s.memory.covers[key] = append(s.memory.covers[key], out)
+	s.memory.covers[key] = out
 	return out
 }

@@ -208,7 +208,8 @@ func (st *state) missed(y *cohort, i int, s flow.Service, addrs addrset.Set) boo
 	return !addrs.Empty()
 }
 
-// checkAdd is the question about a rule of a group, while nobody moves.
+// checkAdd is the question about a rule of a group, while nobody moves. Whether there is room for
+// it is another one.
 func (st *state) checkAdd(group string, r cloud.Rule) *Violation {
 	if planned(r.Peer.GroupID) && st.groups[r.Peer.GroupID].NetworkID != st.groups[group].NetworkID {
 		return &Violation{Kind: Name, Group: group, Rule: r}
@@ -225,16 +226,22 @@ func (st *state) checkAdd(group string, r cloud.Rule) *Violation {
 			return v
 		}
 	}
-	if !st.Fits(append(slices.Clone(st.rules[group]), r)) {
-		return &Violation{Kind: Room, Group: group, Rule: r, Needed: len(st.rules[group]) + 1, Available: st.Limits.RulesPerGroup}
-	}
 	return nil
+}
+
+// full is what is wrong with a rule for which a group of so many has no room.
+func (st *state) full(group string, r cloud.Rule, rules int) *Violation {
+	return &Violation{Kind: Room, Group: group, Rule: r, Needed: rules + 1, Available: st.Limits.RulesPerGroup}
 }
 
 // checkTemp is the question about a rule that is there only as long as others move: nobody may get
 // anything by it that is not allowed all the time.
 func (st *state) checkTemp(group string, r cloud.Rule) *Violation {
-	if v := st.checkAdd(group, r); v != nil {
+	v := st.checkAdd(group, r)
+	if v == nil && !st.Fits(append(slices.Clone(st.rules[group]), r)) {
+		v = st.full(group, r, len(st.rules[group]))
+	}
+	if v != nil {
 		return v
 	}
 	i, service := flow.Index(r.Direction), flow.ServiceOf(r.Match)

@@ -70,32 +70,47 @@ func (w *worklist) add() (done bool) {
 		if !w.exists[id] {
 			continue
 		}
-		var added []cloud.Rule
+		var clean []cloud.Rule
 		for _, r := range missing(w.wanted[id], w.rules[id]) {
 			if v := w.checkAdd(id, r); v != nil {
 				w.block(w.groups[id].NetworkID, *v)
 				continue
 			}
-			added = append(added, r)
-			w.setRules(id, sorted(append(slices.Clone(w.rules[id]), r)))
+			clean = append(clean, r)
 		}
-		if len(added) > 0 {
+		if added := w.fitting(id, clean); len(added) > 0 {
 			done = true
+			w.setRules(id, sorted(slices.Concat(w.rules[id], added)))
 			w.emit(w.groups[id].NetworkID, w.named(id, cloud.Op{Kind: cloud.OpAddRules, Rules: w.outward(added, id)}))
 		}
 	}
 	return done
 }
 
-// missing returns the rules of a that are not in b.
-func missing(a, b []cloud.Rule) []cloud.Rule {
-	there := make(map[cloud.Rule]bool, len(b))
-	for _, r := range b {
-		there[r] = true
+// fitting returns those of further rules that fit into a group beside its present ones: all of
+// them, or else one after the other.
+func (w *worklist) fitting(id string, rules []cloud.Rule) (fit []cloud.Rule) {
+	if len(rules) == 0 || w.Fits(slices.Concat(w.rules[id], rules)) {
+		return rules
 	}
-	var out []cloud.Rule
+	whole := slices.Clone(w.rules[id])
+	for _, r := range rules {
+		if !w.Fits(append(whole, r)) {
+			w.block(w.groups[id].NetworkID, *w.full(id, r, len(whole)))
+			continue
+		}
+		whole, fit = append(whole, r), append(fit, r)
+	}
+	return fit
+}
+
+// missing returns the rules of a that are not in b. Both are sorted.
+func missing(a, b []cloud.Rule) (out []cloud.Rule) {
 	for _, r := range a {
-		if !there[r] {
+		for len(b) > 0 && b[0] != r && b[0].Compare(r) < 0 {
+			b = b[1:]
+		}
+		if len(b) == 0 || b[0] != r {
 			out = append(out, r)
 		}
 	}
@@ -161,8 +176,7 @@ func (w *worklist) setWhole() (done bool) {
 		}
 		before, after := w.rules[id], sorted(append(missing(w.rules[id], old), news...))
 		if !w.Fits(after) || w.checkRules(id, after) != nil || slices.ContainsFunc(news, func(r cloud.Rule) bool {
-			v := w.checkAdd(id, r)
-			return v != nil && (v.Kind != Room || v.Needed == 0) // what is full now is not when others have gone
+			return w.checkAdd(id, r) != nil
 		}) {
 			continue
 		}
@@ -223,7 +237,7 @@ func (w *worklist) replace() (done bool) {
 			touched[k] = true
 		}
 		done = true
-		w.setRules(id, sorted(append(missing(w.rules[id], olds), news...)))
+		w.setRules(id, sorted(append(missing(w.rules[id], sorted(slices.Clone(olds))), news...)))
 		w.emit(w.groups[id].NetworkID, w.named(id, cloud.Op{Kind: cloud.OpReplaceRules, Rules: w.outward(news, id), Replaced: w.outward(olds, id)}))
 	}
 	return done
@@ -258,7 +272,7 @@ func (w *worklist) pairs(id string, old, wanted []cloud.Rule, crowded bool) (old
 			}
 		}
 	}
-	if !w.Fits(append(missing(w.rules[id], olds), news...)) {
+	if !w.Fits(append(missing(w.rules[id], sorted(slices.Clone(olds))), news...)) {
 		return nil, nil // prefix lists differ in size
 	}
 	return olds, news
@@ -280,8 +294,7 @@ type turning struct {
 func (t *turning) turns(o, n cloud.Rule) bool {
 	may, known := t.may[n]
 	if !known {
-		v := t.checkAdd(t.id, n)
-		may = v == nil || v.Kind == Room && v.Needed > 0
+		may = t.checkAdd(t.id, n) == nil
 		t.may[n] = may
 	}
 	if !may {
