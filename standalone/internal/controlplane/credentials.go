@@ -33,9 +33,10 @@ const (
 // frontProxyUser is the only name that aggregated API servers must accept as a front proxy.
 const frontProxyUser = "front-proxy-client"
 
-// serviceNetwork is where ClusterIPs come from. Nothing routes to it; the API server takes its
-// first address for the "kubernetes" Service.
-var serviceNetwork = netip.MustParsePrefix("10.96.0.0/12")
+// serviceNetwork is where ClusterIPs come from; the API server takes its first address for the
+// "kubernetes" Service. There is no network of a cluster, so whoever calls a Service calls this
+// machine and is refused: in a private range it might be a stranger's host that gets the call.
+var serviceNetwork = netip.MustParsePrefix("127.96.0.0/12")
 
 // credentials are the keys and certificates of one control plane, and the kubeconfig made from
 // them.
