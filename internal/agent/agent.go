@@ -52,6 +52,8 @@ type Table interface {
 	Generation() (uint32, error)
 	// Owned reports whether nobody else can change the table.
 	Owned() bool
+	// Lacks are the features that the kernel was found to lack.
+	Lacks() []kernel.Feature
 	// Counters returns what the rules of chains, or of all, have counted.
 	Counters(chains ...string) (map[string][]kernel.Counter, error)
 	// Foreign returns the filters of others on the way of the host's traffic.
@@ -570,6 +572,10 @@ func (a *Agent) enforce(ctx context.Context, heard time.Time) {
 	s := &a.status
 	s.Error = ""
 	s.Owned = a.Table.Owned()
+	s.KernelLacks = nil
+	for _, f := range a.Table.Lacks() {
+		s.KernelLacks = append(s.KernelLacks, f.String())
+	}
 	s.Rules, s.Elements = program.Rules(), program.Elements()
 	s.IsolatedIngress, s.IsolatedEgress = isolates[0], isolates[1]
 	s.Pods = podsStatus(node, result)

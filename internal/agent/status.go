@@ -2,6 +2,7 @@ package agent
 
 import (
 	"slices"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -65,6 +66,8 @@ type Status struct {
 	WaitsForCloud string `json:"waitsForCloud,omitempty"`
 	// Owned tells that nobody else can change the table.
 	Owned bool `json:"owned"`
+	// KernelLacks says what the kernel cannot do, and what follows.
+	KernelLacks []string `json:"kernelLacks,omitempty"`
 	// Repairs counts how often others had changed it.
 	Repairs int `json:"repairs"`
 	// ConnectionsCut counts established connections that were ended.
@@ -110,7 +113,7 @@ func (s *Status) Troubles() []Trouble {
 	}
 	return []Trouble{
 		{"names", names.Error}, {"the answers of resolvers", names.Unheard}, {"the log", log.Error}, {"what is to be logged", log.Unread},
-		{"server", s.ServerError}, {"kernel", s.Error}, {"disk", s.StoreError}, {"failsafe flows", s.FailsafeError}, {"connections", s.ConnectionsError}, {"agent info", s.InfoError},
+		{"server", s.ServerError}, {"kernel", s.Error}, {"features of the kernel", strings.Join(s.KernelLacks, "; ")}, {"disk", s.StoreError}, {"failsafe flows", s.FailsafeError}, {"connections", s.ConnectionsError}, {"agent info", s.InfoError},
 		{"firewalls of others", s.ForeignError}, {"Pods", s.PodsError}, {"the probes", s.ProbeError}, {"statistics", s.StatisticsError},
 	}
 }

@@ -23,6 +23,49 @@ var (
 	ErrUnsupported = errors.New("the kernel has no nftables (nf_tables with family inet)")
 )
 
+// Feature is something that a kernel can be built without.
+type Feature string
+
+// The features. Without one of the first two nothing can be enforced; without the others, less.
+const (
+	FeatureConnections Feature = "connection tracking"
+	FeatureSets        Feature = "sets"
+	FeatureLabels      Feature = "connection labels"
+	FeatureReject      Feature = "reject"
+	FeatureLog         Feature = "log"
+	FeatureQueue       Feature = "queues"
+	FeatureCounters    Feature = "counters"
+)
+
+// String says what is missing, what it is called there, and what follows.
+func (f Feature) String() string {
+	switch f {
+	case FeatureConnections:
+		return "the kernel has no connection tracking for nftables (nft_ct, nf_conntrack): policies cannot be enforced"
+	case FeatureSets:
+		return "the kernel has no sets and verdict maps of nftables (nf_tables_set): policies cannot be enforced"
+	case FeatureLabels:
+		return "the kernel has no labels of connections (NF_CONNTRACK_LABELS): connections that a changed policy does not allow go on"
+	case FeatureReject:
+		return "the kernel cannot reject (nft_reject_inet): Reject is a Drop"
+	case FeatureLog:
+		return "the kernel cannot log to programs (nft_log, nft_limit, nfnetlink_log): policies are not logged"
+	case FeatureQueue:
+		return "the kernel has no queues for packets (nft_compat, xt_NFQUEUE): of domain names only plain ones are known, by looking them up"
+	case FeatureCounters:
+		return "the kernel does not count (nft_counter): there are no statistics of rules"
+	}
+	return "the kernel lacks " + string(f)
+}
+
+// Required reports whether nothing can be enforced without it.
+func (f Feature) Required() bool { return f == FeatureConnections || f == FeatureSets }
+
+// Features lists them.
+func Features() []Feature {
+	return []Feature{FeatureConnections, FeatureSets, FeatureLabels, FeatureReject, FeatureLog, FeatureQueue, FeatureCounters}
+}
+
 // Written says what Apply has done.
 type Written struct {
 	// Read tells that everything was read first.

@@ -47,8 +47,21 @@ func deadMask() []byte {
 	return binary.NativeEndian.AppendUint64(make([]byte, 8), 1<<(DeadLabel-64))
 }
 
+// lacks are the features that a kernel does not have. Rules are written such that they do without.
+type lacks map[Feature]bool
+
+// void reports whether a rule does nothing without what the kernel lacks. It is written
+// nevertheless, so that rules keep their places.
+func (l lacks) void(r *nft.Rule) bool {
+	dead := func(m nft.Match) bool { return m.Kind == nft.MatchDead }
+	return l[FeatureQueue] && r.Action == nft.Queue || l[FeatureLog] && r.Action == nft.Log || l[FeatureLabels] && slices.ContainsFunc(r.Matches, dead)
+}
+
 // expressions are a rule in the form of the kernel.
-func expressions(r *nft.Rule, family nft.Family) []expr.Any {
+func (l lacks) expressions(r *nft.Rule, family nft.Family) []expr.Any {
+	if l.void(r) {
+		return nil
+	}
 	var out []expr.Any
 	for i := range r.Matches {
 		m := &r.Matches[i]
@@ -57,10 +70,14 @@ func expressions(r *nft.Rule, family nft.Family) []expr.Any {
 		}
 		out = append(out, matching(m, family)...)
 	}
-	if r.Counted() {
+	if r.Counted() && !l[FeatureCounters] {
 		out = append(out, &expr.Counter{})
 	}
-	switch r.Action {
+	action := r.Action
+	if l[FeatureReject] && (action == nft.RejectReset || action == nft.RejectICMP) {
+		action = nft.Drop
+	}
+	switch action {
 	case nft.Accept:
 		return append(out, &expr.Verdict{Kind: expr.VerdictAccept})
 	case nft.Drop:
@@ -289,14 +306,14 @@ func commentOf(userdata []byte) string {
 }
 
 // canonicalRule is the canonical text of a rule in a chain.
-func canonicalRule(chain string, r *nft.Rule) string {
-	return canonical(expressions(r, familyOf(chain)), comment(r))
+func (l lacks) canonicalRule(chain string, r *nft.Rule) string {
+	return canonical(l.expressions(r, familyOf(chain)), comment(r))
 }
 
 // ruleMessage adds a rule to the end of a chain.
-func ruleMessage(table, chain string, r *nft.Rule) (message, error) {
+func (l lacks) ruleMessage(table, chain string, r *nft.Rule) (message, error) {
 	var list []byte
-	for _, e := range expressions(r, familyOf(chain)) {
+	for _, e := range l.expressions(r, familyOf(chain)) {
 		data, err := marshal(e)
 		if err != nil {
 			return message{}, fmt.Errorf("chain %s: rule %s: %w", chain, r, err)

@@ -35,6 +35,8 @@ type Table struct {
 	held *nft.Program
 	// owned tells that others cannot change the table.
 	owned bool
+	// lacks is what was found that the kernel does not have; nil before something was missed.
+	lacks lacks
 	setID uint32
 }
 
@@ -71,6 +73,16 @@ func (t *Table) Apply(want *nft.Program) (Written, error) {
 	w, err := t.apply(want)
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EEXIST) || errors.Is(err, unix.EBUSY) { // it is not as it was left
 		w, err = t.apply(want)
+	}
+	if err != nil && t.lacks == nil && mayLack(err) {
+		found, missing := t.probe()
+		switch {
+		case missing != nil:
+			return w, fmt.Errorf("table %s: %w: %w", t.name, missing, err)
+		case len(found) > 0:
+			t.lacks = found
+			w, err = t.apply(want)
+		}
 	}
 	return w, err
 }
@@ -156,7 +168,7 @@ func (t *Table) Verify(want *nft.Program) ([]string, error) {
 	if !img.state.there {
 		return []string{"the table is not there"}, nil
 	}
-	c := img.compare(want)
+	c := img.compare(want, t.lacks)
 	var out []string
 	for _, s := range c.foreign {
 		out = append(out, s+" is not of our making")
@@ -212,7 +224,7 @@ func (t *Table) reconcile(want *nft.Program, w *Written) ([]message, error) {
 		img.state.plain = !t.ownership()
 	}
 	t.owned = !img.state.plain
-	c := img.compare(want)
+	c := img.compare(want, t.lacks)
 	if c.foreign = slices.Compact(c.foreign); len(c.foreign) > 0 {
 		w.Whole = true
 		fresh := state{plain: !t.ownership()}
@@ -288,7 +300,7 @@ func (t *Table) change(c *nft.Change, w *Written) ([]message, error) {
 	}
 	for _, x := range c.Chains {
 		for i := range x.Rules {
-			m, err := ruleMessage(t.name, x.Name, &x.Rules[i])
+			m, err := t.lacks.ruleMessage(t.name, x.Name, &x.Rules[i])
 			if err != nil {
 				return nil, err
 			}
@@ -506,7 +518,7 @@ type comparison struct {
 	foreign []string
 }
 
-func (img *image) compare(want *nft.Program) comparison {
+func (img *image) compare(want *nft.Program, l lacks) comparison {
 	c := comparison{Change: nft.Change{Add: map[nft.SetName][]string{}, Remove: map[nft.SetName][]string{}, NewRanges: map[nft.SetName][]nft.Range{},
 		Point: map[nft.SetName][]nft.Pointer{}, Unpoint: map[nft.SetName][]string{}}}
 	for _, name := range slices.Sorted(maps.Keys(want.Chains)) {
@@ -514,7 +526,7 @@ func (img *image) compare(want *nft.Program) comparison {
 		there := img.chains[name]
 		same := there != nil && len(there.rules) == len(rules)
 		for i := 0; same && i < len(rules); i++ {
-			same = there.rules[i] == canonicalRule(name, &rules[i])
+			same = there.rules[i] == l.canonicalRule(name, &rules[i])
 		}
 		if !same {
 			c.Chains = append(c.Chains, nft.ChainChange{Name: name, New: there == nil, Rules: rules})
