@@ -129,8 +129,11 @@ const (
 // VM is a virtual machine.
 type VM struct {
 	ID string
-	// UID is what identifies the VM in a label, where ID cannot; empty means ID.
+	// UID is what identifies the VM in a label, and in what the cloud attests about it, where ID
+	// cannot; empty means ID.
 	UID string
+	// Created is when the VM was made; zero if the cloud does not say, or it does not matter there.
+	Created time.Time
 	// Name is the cloud's display name (AWS: the tag Name); it may be empty and need not be unique.
 	Name      string
 	NetworkID string

@@ -55,26 +55,33 @@ const (
 type Invitation struct {
 	// Host is the ExternalNode, Account the CloudProviderAccount. One of them is set.
 	Host, Account Host
-	Secret        string
+	// Azure says that the account is one of Azure, and not of AWS.
+	Azure  bool
+	Secret string
 	// Authority is the SHA-256 of the certificate of the authority for hosts, in hex.
 	Authority string
 }
 
-// accountToken begins tokens for accounts.
-const accountToken = "account"
+// What begins tokens for accounts.
+const accountToken, azureToken = "account", "azure-account"
 
 // String is the token, in one word.
 func (i Invitation) String() string {
-	if i.Account != (Host{}) {
-		return accountToken + ":" + i.Account.String() + ":" + i.Secret + ":" + i.Authority
+	parts := []string{i.Host.String(), i.Secret, i.Authority}
+	switch {
+	case i.Azure:
+		parts = []string{azureToken, i.Account.String(), i.Secret, i.Authority}
+	case i.Account != (Host{}):
+		parts = []string{accountToken, i.Account.String(), i.Secret, i.Authority}
 	}
-	return i.Host.Namespace + "/" + i.Host.Name + ":" + i.Secret + ":" + i.Authority
+	return strings.Join(parts, ":")
 }
 
 // ParseInvitation reads a token. Its errors do not repeat the secret.
 func ParseInvitation(text string) (Invitation, error) {
 	parts := strings.Split(strings.TrimSpace(text), ":")
-	account := parts[0] == accountToken && len(parts) == 4
+	azure := parts[0] == azureToken && len(parts) == 4
+	account := azure || parts[0] == accountToken && len(parts) == 4
 	if account {
 		parts = parts[1:]
 	}
@@ -89,7 +96,7 @@ func ParseInvitation(text string) (Invitation, error) {
 		return Invitation{}, errors.New("this is not a token of nephele enroll-token: its end is not a SHA-256 in hex")
 	}
 	if account {
-		return Invitation{Account: host, Secret: parts[1], Authority: parts[2]}, nil
+		return Invitation{Account: host, Azure: azure, Secret: parts[1], Authority: parts[2]}, nil
 	}
 	return Invitation{Host: host, Secret: parts[1], Authority: parts[2]}, nil
 }
@@ -149,7 +156,7 @@ func InviteAll(ctx context.Context, c client.Client, account Host, lifetime time
 	if found.Spec.HostIdentity == nil {
 		return Invitation{}, time.Time{}, fmt.Errorf("CloudProviderAccount %s has no spec.hostIdentity: it says which signatures are believed", account)
 	}
-	return invite(ctx, c, Invitation{Account: account}, &found, lifetime, now)
+	return invite(ctx, c, Invitation{Account: account, Azure: found.Spec.AzureConfig != nil}, &found, lifetime, now)
 }
 
 func invite(ctx context.Context, c client.Client, i Invitation, to client.Object, lifetime time.Duration, now time.Time) (Invitation, time.Time, error) {

@@ -90,6 +90,12 @@ func Join(ctx context.Context, server string, i Invitation, signed *identity.Pro
 	return ask(ctx, c, server, JoinPath, asked)
 }
 
+// Nonce is what Azure is to sign with what it says about this machine, so that it counts for this
+// key and invitation only.
+func (i Invitation) Nonce(key Key) string {
+	return identity.Nonce(i.Account.String(), i.Secret, string(key.Request))
+}
+
 // Renewal asks for the next certificate, with a client that shows the one there is.
 func Renewal(ctx context.Context, c *http.Client, server string, key Key) (Papers, error) {
 	return ask(ctx, c, server, RenewPath, Asked{Request: string(key.Request)})

@@ -2,10 +2,14 @@ package enroll
 
 import (
 	"context"
+	"crypto/subtle"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net/netip"
+	"net/url"
 	"slices"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -90,15 +94,17 @@ func (d *Desk) bySignature(ctx context.Context, asked Asked, from netip.Addr, no
 	if account.Status.CloudAccountID == "" {
 		return proof{}, notYet("the account %s has not been read yet", key)
 	}
-	instance, err := believed(&account, *asked.Signed, now)
-	if err != nil {
+	told, err := believed(&account, asked, now)
+	if apierrors.IsServiceUnavailable(err) {
+		return proof{}, err
+	} else if err != nil {
 		return proof{}, refused(err)
 	}
-	vm, err := d.machine(ctx, &account, instance)
+	vm, err := d.machine(ctx, &account, told)
 	if err != nil {
 		return proof{}, err
 	}
-	if err := asks(&account, vm, instance, from); err != nil {
+	if err := errors.Join(young(&account, vm, told, now), asks(&account, vm, told, from)); err != nil {
 		return proof{}, refused(err)
 	}
 	h := Host{vm.Namespace, cloudv1.EntityNamePrefix + vm.Name}
@@ -106,39 +112,111 @@ func (d *Desk) bySignature(ctx context.Context, asked Asked, from netip.Addr, no
 		notYet("there is no ExternalNode %s yet", h)}, nil
 }
 
-// believed returns the machine that the cloud has signed something about, if that is of the
-// account, and new.
-func believed(account *cloudv1.CloudProviderAccount, signed identity.Proof, now time.Time) (identity.Instance, error) {
+// told is what a cloud has signed about a virtual machine: which it is, and perhaps where and since
+// when.
+type told struct {
+	is     func(*cloudv1.VirtualMachine) bool
+	name   string
+	region string
+	// address is one of its own; launched is when it was started last.
+	address  netip.Addr
+	launched time.Time
+}
+
+// believed returns what the cloud has signed about a machine, if that is of the account.
+func believed(account *cloudv1.CloudProviderAccount, asked Asked, now time.Time) (told, error) {
 	terms := account.Spec.HostIdentity
-	if terms == nil || account.Spec.AWSConfig == nil {
-		return identity.Instance{}, errors.New("the account takes no identities: it has no spec.hostIdentity, or is of no cloud with which this can be done")
+	if terms == nil {
+		return told{}, errors.New("the account takes no identities: it has no spec.hostIdentity")
 	}
 	certificates, err := identity.ParseCertificates(terms.Certificates)
 	if err != nil {
-		return identity.Instance{}, fmt.Errorf("spec.hostIdentity.certificates of the account: %w", err)
+		return told{}, fmt.Errorf("spec.hostIdentity.certificates of the account: %w", err)
 	}
-	instance, err := identity.AWS(signed, certificates, now)
-	if err != nil {
-		return identity.Instance{}, err
-	}
-	seconds := cloudv1.DefaultLaunchedWithinSeconds
-	if terms.LaunchedWithinSeconds != nil {
-		seconds = *terms.LaunchedWithinSeconds
-	}
-	age := now.Sub(instance.Launched)
 	switch {
-	case instance.Account != account.Status.CloudAccountID:
-		return identity.Instance{}, errors.New("the virtual machine belongs to another account of the cloud")
-	case age > time.Duration(seconds)*time.Second || age < -clockSlack:
-		return identity.Instance{}, fmt.Errorf("the virtual machine was launched at %s; it can enroll by its identity within %s of that, and by a token of its own always",
-			instance.Launched.UTC().Format(time.RFC3339), time.Duration(seconds)*time.Second)
+	case account.Spec.AWSConfig != nil:
+		return byAWS(account.Status.CloudAccountID, *asked.Signed, certificates, now)
+	case account.Spec.AzureConfig != nil:
+		return byAzure(account, asked, certificates, now)
 	}
-	return instance, nil
+	return told{}, errors.New("the account takes no identities: it is of no cloud with which this can be done")
+}
+
+var errElsewhere = errors.New("the virtual machine belongs to another account of the cloud")
+
+func byAWS(id string, signed identity.Proof, certificates []*x509.Certificate, now time.Time) (told, error) {
+	i, err := identity.AWS(signed, certificates, now)
+	if err != nil {
+		return told{}, err
+	}
+	if i.Account != id {
+		return told{}, errElsewhere
+	}
+	is := func(vm *cloudv1.VirtualMachine) bool { return vm.Status.CloudId == i.ID }
+	return told{is, i.ID, i.Region, i.Address, i.Launched}, nil
+}
+
+// attestedFor is how long what Azure has attested counts. Azure itself gives it six hours, and may
+// tell for a while what it has told before.
+const attestedFor = 15 * time.Minute
+
+func byAzure(account *cloudv1.CloudProviderAccount, asked Asked, authorities []*x509.Certificate, now time.Time) (told, error) {
+	a, err := identity.Azure(asked.Signed.Attested, metadataName(account.Spec.AzureConfig.Cloud), authorities, now)
+	if err != nil {
+		return told{}, err
+	}
+	age := now.Sub(a.Created)
+	switch {
+	case !strings.EqualFold(a.Subscription, account.Status.CloudAccountID):
+		return told{}, errElsewhere
+	case age > attestedFor || age < -clockSlack || !now.Before(a.Expires):
+		return told{}, fmt.Errorf("what Azure attests is from %s until %s, and counts for %s", a.Created.UTC().Format(time.RFC3339), a.Expires.UTC().Format(time.RFC3339), attestedFor)
+	case subtle.ConstantTimeCompare([]byte(a.Nonce), []byte(identity.Nonce(asked.Account, asked.Secret, asked.Request))) != 1:
+		// Azure may repeat what it has told another process in the machine.
+		return told{}, notYet("what Azure attests was asked for with another nonce than that of this request")
+	}
+	is := func(vm *cloudv1.VirtualMachine) bool { return strings.EqualFold(vm.Status.CloudUid, a.VM) }
+	return told{is: is, name: a.VM}, nil
+}
+
+// metadataName is the name that the metadata service of an Azure cloud has in its certificates.
+func metadataName(c *cloudv1.AzureCloud) string {
+	if c != nil {
+		if at, err := url.Parse(c.ResourceManager); err == nil {
+			switch host := at.Hostname(); {
+			case strings.HasSuffix(host, ".usgovcloudapi.net"):
+				return "metadata.azure.us"
+			case strings.HasSuffix(host, ".chinacloudapi.cn"):
+				return "metadata.azure.cn"
+			}
+		}
+	}
+	return "metadata.azure.com"
+}
+
+// young fails unless a machine was launched as short a time ago as the account says. Azure does not
+// sign when that was: there it is when the machine was made, as the inventory has it.
+func young(account *cloudv1.CloudProviderAccount, vm *cloudv1.VirtualMachine, t told, now time.Time) error {
+	launched, seconds := t.launched, cloudv1.DefaultLaunchedWithinSeconds
+	if s := account.Spec.HostIdentity.LaunchedWithinSeconds; s != nil {
+		seconds = *s
+	}
+	if launched.IsZero() && vm.Status.Created != nil {
+		launched = vm.Status.Created.Time
+	}
+	if launched.IsZero() {
+		return fmt.Errorf("the cloud does not say when the virtual machine %s was made; it can enroll by a token of its own", t.name)
+	}
+	if age := now.Sub(launched); age > time.Duration(seconds)*time.Second || age < -clockSlack {
+		return fmt.Errorf("the virtual machine was launched at %s; it can enroll by its identity within %s of that, and by a token of its own always",
+			launched.UTC().Format(time.RFC3339), time.Duration(seconds)*time.Second)
+	}
+	return nil
 }
 
 // machine finds the one object of a virtual machine that is handed to the agent in it, by somebody
 // who has a say in that.
-func (d *Desk) machine(ctx context.Context, account *cloudv1.CloudProviderAccount, i identity.Instance) (*cloudv1.VirtualMachine, error) {
+func (d *Desk) machine(ctx context.Context, account *cloudv1.CloudProviderAccount, t told) (*cloudv1.VirtualMachine, error) {
 	if d.o.Machines == nil {
 		return nil, refused(errors.New("this server knows no virtual machines"))
 	}
@@ -150,25 +228,25 @@ func (d *Desk) machine(ctx context.Context, account *cloudv1.CloudProviderAccoun
 	for k := range all {
 		vm := &all[k]
 		say := vm.Namespace == account.Namespace || slices.Contains(account.Spec.ReleaseNamespaces, vm.Namespace)
-		if vm.Status.CloudId == i.ID && vm.Status.Agented && say {
+		if t.is(vm) && vm.Status.Agented && say {
 			found = append(found, vm)
 		}
 	}
 	switch {
 	case len(found) == 0:
-		return nil, notYet("no selector with a say in it hands the virtual machine %s to its agent, as far as is known", i.ID)
+		return nil, notYet("no selector with a say in it hands the virtual machine %s to its agent, as far as is known", t.name)
 	case len(found) > 1:
-		return nil, refused(fmt.Errorf("selectors of several namespaces hand the virtual machine %s to its agent", i.ID))
-	case found[0].Status.Region != i.Region:
-		return nil, refused(fmt.Errorf("the virtual machine %s is in another region", i.ID))
+		return nil, refused(fmt.Errorf("selectors of several namespaces hand the virtual machine %s to its agent", t.name))
+	case t.region != "" && found[0].Status.Region != t.region:
+		return nil, refused(fmt.Errorf("the virtual machine %s is in another region", t.name))
 	case found[0].Status.State != cloudv1.VMStateRunning:
-		return nil, notYet("the virtual machine %s does not run, as far as is known: %s", i.ID, found[0].Status.State)
+		return nil, notYet("the virtual machine %s does not run, as far as is known: %s", t.name, found[0].Status.State)
 	}
 	return found[0], nil
 }
 
 // asks fails unless a request comes from the machine that it is about, as far as addresses tell.
-func asks(account *cloudv1.CloudProviderAccount, vm *cloudv1.VirtualMachine, i identity.Instance, from netip.Addr) error {
+func asks(account *cloudv1.CloudProviderAccount, vm *cloudv1.VirtualMachine, t told, from netip.Addr) error {
 	has := func(a netip.Addr) bool {
 		for _, n := range vm.Status.NetworkInterfaces {
 			for _, ip := range n.IPs {
@@ -180,10 +258,10 @@ func asks(account *cloudv1.CloudProviderAccount, vm *cloudv1.VirtualMachine, i i
 		return false
 	}
 	switch {
-	case i.Address.IsValid() && !has(i.Address):
-		return fmt.Errorf("the virtual machine %s does not have the address that is signed", i.ID)
+	case t.address.IsValid() && !has(t.address):
+		return fmt.Errorf("the virtual machine %s does not have the address that is signed", t.name)
 	case !account.Spec.HostIdentity.AnySource && !has(from):
-		return fmt.Errorf("%s is no address of the virtual machine %s; spec.hostIdentity.anySource of the account allows that", from, i.ID)
+		return fmt.Errorf("%s is no address of the virtual machine %s; spec.hostIdentity.anySource of the account allows that", from, t.name)
 	}
 	return nil
 }

@@ -247,7 +247,7 @@ func TestSignaturesRefused(t *testing.T) {
 		"a VM of two namespaces":  {change: func(f *fleet, _ *Asked) { f.machines(f.vm, f.vm) }, want: "several namespaces"},
 		"no ExternalNode":         {change: func(f *fleet, _ *Asked) { must(f.T, f.client.Delete(f.Context(), f.node(machine))) }, want: "no ExternalNode", later: true},
 		"an account of no terms":  {change: func(f *fleet, _ *Asked) { f.edit(func(a *cloudv1.CloudProviderAccount) { a.Spec.HostIdentity = nil }) }, want: "takes no identities"},
-		"an account of Azure":     {change: func(f *fleet, _ *Asked) { f.edit(func(a *cloudv1.CloudProviderAccount) { a.Spec.AWSConfig = nil }) }, want: "takes no identities"},
+		"an account of no cloud":  {change: func(f *fleet, _ *Asked) { f.edit(func(a *cloudv1.CloudProviderAccount) { a.Spec.AWSConfig = nil }) }, want: "takes no identities"},
 		"an account never read": {change: func(f *fleet, _ *Asked) {
 			f.edit(func(a *cloudv1.CloudProviderAccount) { a.Status.CloudAccountID = "" })
 		}, want: "has not been read yet", later: true},

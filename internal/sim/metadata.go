@@ -1,8 +1,11 @@
 package sim
 
 import (
+	"fmt"
 	"net/http"
+	"time"
 
+	"github.com/nephele-io/nephele/internal/sim/azure"
 	"github.com/nephele-io/nephele/internal/sim/imds"
 	"github.com/nephele-io/nephele/internal/sim/world"
 )
@@ -44,4 +47,34 @@ func (s *Server) MetadataCertificate() ([]byte, error) {
 		return nil, err
 	}
 	return signer.CertificatePEM(), nil
+}
+
+// AzureMetadata is the metadata service of a virtual machine of Azure, by its resource id, for
+// whoever plays its host.
+func (s *Server) AzureMetadata(machine string) (http.Handler, error) {
+	id, ok := azure.ParseID(machine)
+	if !ok {
+		return nil, fmt.Errorf("%q is no resource id", machine)
+	}
+	attester, err := s.attester()
+	if err != nil {
+		return nil, err
+	}
+	return attester.Handler(func() (d imds.Attested, ok bool) {
+		s.world.ReadAzure(func(c *azure.Cloud, _ time.Time) {
+			d.VMID, ok = c.Running(id)
+		})
+		d.SubscriptionID, d.Plan = id.Subscription, map[string]string{"name": "", "product": "", "publisher": ""}
+		return d, ok
+	}, s.Now), nil
+}
+
+// AzureMetadataAuthority is the certificate in PEM of who issues the certificate that attested
+// documents are signed by.
+func (s *Server) AzureMetadataAuthority() ([]byte, error) {
+	attester, err := s.attester()
+	if err != nil {
+		return nil, err
+	}
+	return attester.AuthorityPEM(), nil
 }

@@ -100,6 +100,7 @@ type Server struct {
 	emitter  *events.Emitter
 	azure    *azureSide // nil if the world has no Azure
 	signer   func() (*imds.Signer, error)
+	attester func() (*imds.Attester, error)
 
 	listener net.Listener
 	http     *http.Server
@@ -123,6 +124,7 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	}
 	var err error
 	s.signer = sync.OnceValues(func() (*imds.Signer, error) { return imds.NewSigner(s.Now()) })
+	s.attester = sync.OnceValues(func() (*imds.Attester, error) { return imds.NewAttester(s.Now()) })
 	if s.world, err = loadWorld(o, s.clock.now); err != nil {
 		return nil, err
 	}

@@ -44,11 +44,11 @@ type agented struct {
 
 var agentAddr, agentPeer = netip.MustParseAddr("10.1.0.1"), netip.MustParseAddr("10.1.0.2")
 
-func newAgented(t *testing.T, addr, peer netip.Addr) *agented {
+func newAgented(t *testing.T, addr, peer netip.Addr, flags ...string) *agented {
 	a := &agented{host: nfttest.NewHost(t), peer: nfttest.NewHost(t), files: t.TempDir(), port: 20000, addr: addr, peerAddr: peer}
 	nfttest.Connect(t, a.host, a.peer, []netip.Prefix{netip.PrefixFrom(addr, 24)}, []netip.Prefix{netip.PrefixFrom(peer, 24)})
 	nfttest.Serve(t, a.host, 80, 82, addr)
-	a.cluster = newCluster(t)
+	a.cluster = newCluster(t, flags...)
 	return a
 }
 

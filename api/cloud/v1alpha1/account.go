@@ -243,12 +243,14 @@ const DefaultLaunchedWithinSeconds int32 = 3600
 // HostIdentity says what is believed of virtual machines that enroll by a signature of the cloud.
 type HostIdentity struct {
 	// Certificates in PEM that what the cloud signs is checked by. AWS publishes them per region;
-	// those for RSA-2048 are meant.
+	// those for RSA-2048 are meant. For Azure they are the authorities that issue the certificates
+	// of metadata.azure.com.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=262144
 	Certificates string `json:"certificates"`
 	// LaunchedWithinSeconds is how long after its launch a virtual machine can enroll so, by
-	// default an hour. Every process in it can read what the cloud signs, at any time.
+	// default an hour; on Azure, after it was made. Every process in it can read what the cloud
+	// signs, at any time.
 	// +kubebuilder:validation:Minimum=60
 	// +optional
 	LaunchedWithinSeconds *int32 `json:"launchedWithinSeconds,omitempty"`

@@ -134,6 +134,12 @@ type VirtualMachineStatus struct {
 	Agented bool `json:"agented"`
 	// CloudId is the id of the virtual machine in the cloud.
 	CloudId string `json:"cloudId,omitempty"`
+	// CloudUid is its vmId (Azure), which what Azure attests about it names. No other ever has it.
+	// +optional
+	CloudUid string `json:"cloudUid,omitempty"`
+	// Created is when it was made (Azure).
+	// +optional
+	Created *metav1.Time `json:"created,omitempty"`
 	// CloudName is its name there.
 	CloudName string `json:"cloudName,omitempty"`
 	// CloudVpcId is the id of its VPC.

@@ -1199,6 +1199,10 @@ func (in *VirtualMachineStatus) DeepCopyInto(out *VirtualMachineStatus) {
 			(*in)[i].DeepCopyInto(&(*out)[i])
 		}
 	}
+	if in.Created != nil {
+		in, out := &in.Created, &out.Created
+		*out = (*in).DeepCopy()
+	}
 	if in.ModeUntil != nil {
 		in, out := &in.ModeUntil, &out.ModeUntil
 		*out = (*in).DeepCopy()

@@ -3,9 +3,11 @@ package agentcmd
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"time"
@@ -34,7 +36,7 @@ The host gets a certificate of its own, which lasts a week and which its agent r
 the Kubernetes API. The certificate ends with the ExternalNode, by "nephele enroll --revoke", and when the host enrolls again.
 
 With --account it is for all VMs of a CloudProviderAccount that selectors hand to their agents. Each can enroll once, and proves which one it is by
-what its cloud has signed (spec.hostIdentity of the account; AWS only).
+what its cloud has signed (spec.hostIdentity of the account).
 
 The cluster stores a hash of the token. Who makes one needs the right to patch the ExternalNode or account, and to read the ConfigMap antrea-ca in
 kube-system.`,
@@ -85,8 +87,8 @@ func newAgentEnrollCommand() *cobra.Command {
 		Long: `Enroll this host with a token of nephele enroll-token: make a key, have it certified, and write both into a kubeconfig for the agent. The
 server has to prove first that the token is from it. TOKEN "-" reads the token from standard input, where other users of the host do not see it.
 
-With a token of an account the host also shows its identity document, which it asks the cloud for (169.254.169.254), and waits until the server
-knows this VM.`,
+With a token of an account the host also shows what the cloud signs about it (169.254.169.254: the identity document of AWS, the attested document
+of Azure), and waits until the server knows this VM.`,
 		Example: `  nephele agent enroll --server https://10.0.0.10:10349 -`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -151,11 +153,7 @@ func join(ctx context.Context, server string, i enroll.Invitation, key enroll.Ke
 	end := time.NewTimer(wait)
 	defer end.Stop()
 	for {
-		signed, err := signedByAWS(ctx)
-		if err != nil {
-			return enroll.Papers{}, err
-		}
-		papers, err := enroll.Join(ctx, server, i, &signed, key)
+		papers, err := show(ctx, server, i, key)
 		if !errors.Is(err, enroll.ErrNotYet) {
 			return papers, err
 		}
@@ -169,8 +167,21 @@ func join(ctx context.Context, server string, i enroll.Invitation, key enroll.Ke
 	}
 }
 
+// show uses the invitation of an account once, with what the cloud signs now.
+func show(ctx context.Context, server string, i enroll.Invitation, key enroll.Key) (enroll.Papers, error) {
+	sign := signedByAWS
+	if i.Azure {
+		sign = func(ctx context.Context) (identity.Proof, error) { return attestedByAzure(ctx, i.Nonce(key)) }
+	}
+	signed, err := sign(ctx)
+	if err != nil {
+		return enroll.Papers{}, err
+	}
+	return enroll.Join(ctx, server, i, &signed, key)
+}
+
 // mostSigned bounds what is read of each answer of the metadata service, in bytes; metadataLimit
-// how long each may take.
+// how long they may take.
 const (
 	mostSigned    = 16 << 10
 	metadataLimit = 10 * time.Second
@@ -196,4 +207,42 @@ func signedByAWS(ctx context.Context) (out identity.Proof, err error) {
 		*part.into = string(text)
 	}
 	return out, nil
+}
+
+// attestedURL is where Azure attests what it knows of this machine.
+const attestedURL = "http://169.254.169.254/metadata/attested/document?api-version=2021-02-01&nonce="
+
+// attestedByAzure asks the metadata service of Azure who this machine is, for one use.
+func attestedByAzure(ctx context.Context, nonce string) (identity.Proof, error) {
+	fail := func(err error) (identity.Proof, error) {
+		return identity.Proof{}, fmt.Errorf("ask the metadata service to attest this VM: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, metadataLimit)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, attestedURL+nonce, nil)
+	if err != nil {
+		return fail(err)
+	}
+	r.Header.Set("Metadata", "true")
+	// It is in the host, behind no proxy, and nobody else answers for it.
+	c := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	answer, err := c.Do(r)
+	if err != nil {
+		return fail(err)
+	}
+	text, err := io.ReadAll(io.LimitReader(answer.Body, mostSigned))
+	if err = errors.Join(err, answer.Body.Close()); err != nil {
+		return fail(err)
+	}
+	switch code := answer.StatusCode; {
+	case code == http.StatusTooManyRequests || code >= http.StatusInternalServerError:
+		return fail(fmt.Errorf("%w: it answers %s", enroll.ErrNotYet, answer.Status))
+	case code != http.StatusOK:
+		return fail(fmt.Errorf("it answers %s: %.200s", answer.Status, text))
+	}
+	var said struct{ Encoding, Signature string }
+	if err := json.Unmarshal(text, &said); err != nil || said.Encoding != "pkcs7" || said.Signature == "" {
+		return fail(errors.New("its answer is no signature of the encoding pkcs7, of 16 KiB at most"))
+	}
+	return identity.Proof{Attested: said.Signature}, nil
 }

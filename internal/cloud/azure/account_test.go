@@ -163,7 +163,16 @@ func (l *lab) document(id string) string {
 
 // TestObserve reads a region over several pages; ids are one whatever their case.
 func TestObserve(t *testing.T) {
-	l := newLab(t, nil)
+	l := newLab(t, func(b *simazure.Builder) {
+		for i := range b.State.Resources {
+			switch r := &b.State.Resources[i]; {
+			case strings.HasSuffix(r.ID, "/web-1"):
+				r.Properties["timeCreated"] = "2026-04-30T12:00:00.1234567+00:00"
+			case strings.HasSuffix(r.ID, "/db-1"):
+				r.Properties["timeCreated"] = "once" // what cannot be read is not said
+			}
+		}
+	})
 	s := l.observe(l.account())
 	if len(s.Networks) != 2 || len(s.VMs) != 2 || len(s.Interfaces) != 2 || len(s.Groups) != 2 || len(s.Peerings) != 1 || !s.Peerings[0].ByAddress || s.OwnerID != subscription {
 		t.Fatalf("%d networks, %d VMs, %d interfaces, %d groups, %d peerings of %s", len(s.Networks), len(s.VMs), len(s.Interfaces), len(s.Groups), len(s.Peerings), s.OwnerID)
@@ -173,6 +182,7 @@ func TestObserve(t *testing.T) {
 	want := cloud.VM{
 		ID:         strings.ToLower(l.web),
 		UID:        simazure.GUIDOf("vm web-1"),
+		Created:    time.Date(2026, 4, 30, 12, 0, 0, 0, time.UTC),
 		Name:       "web-1",
 		NetworkID:  vnet,
 		State:      cloud.VMRunning,
@@ -181,6 +191,9 @@ func TestObserve(t *testing.T) {
 	}
 	if !reflect.DeepEqual(web, want) {
 		t.Errorf("got %+v\nwant %+v", web, want)
+	}
+	if db := s.VMs[slices.IndexFunc(s.VMs, func(v cloud.VM) bool { return v.Name == "db-1" })]; !db.Created.IsZero() {
+		t.Errorf("made at %s", db.Created)
 	}
 	nic := s.Interfaces[slices.IndexFunc(s.Interfaces, func(i cloud.Interface) bool { return i.ID == strings.ToLower(l.webNIC) })]
 	if len(nic.GroupIDs) != 1 || !strings.HasPrefix(nic.GroupIDs[0], strings.ToLower(l.nsg)+"@") || nic.NetworkID != vnet || nic.VMID != want.ID || nic.SubnetID != vnet+"/subnets/web" || nic.MAC != "00:0d:3a:00:00:01" ||

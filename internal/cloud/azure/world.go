@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/azure/lower"
@@ -117,6 +118,7 @@ type public struct {
 type vm struct {
 	row
 	VMID           string `json:"vmId"`
+	Created        string `json:"timeCreated"`
 	NetworkProfile struct {
 		Interfaces []struct {
 			ID         string `json:"id"`
@@ -268,13 +270,25 @@ func (n *nic) asgs() []string {
 	return sortedKeys(out)
 }
 
+// moment reads a time, to seconds as objects have it; zero if it is none, as with what is very old.
+func moment(text string) time.Time {
+	at, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return time.Time{}
+	}
+	return at.UTC().Truncate(time.Second)
+}
+
 // snapshot is the world in the words of the port.
 func (w *world) snapshot() *cloud.Snapshot {
 	snap := &cloud.Snapshot{}
 	owner := map[string]string{} // interface -> virtual machine
 	for _, k := range sortedKeys(w.vms) {
 		v := w.vms[k]
-		m := cloud.VM{ID: k, UID: strings.ToLower(v.VMID), Name: v.Name, State: powerState(v.Extended.InstanceView.PowerState.Code), Tags: portTags(v.Tags)}
+		m := cloud.VM{
+			ID: k, UID: strings.ToLower(v.VMID), Created: moment(v.Created), Name: v.Name,
+			State: powerState(v.Extended.InstanceView.PowerState.Code), Tags: portTags(v.Tags),
+		}
 		list := slices.Clone(v.NetworkProfile.Interfaces)
 		slices.SortStableFunc(list, func(a, b struct {
 			ID         string `json:"id"`

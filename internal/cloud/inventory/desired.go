@@ -282,9 +282,12 @@ func (m machine) virtualMachine(v view, key types.NamespacedName, c choice) *v1a
 		},
 		Status: v1alpha1.VirtualMachineStatus{
 			Provider: v.provider, Tags: m.vm.Tags, State: v1alpha1.VMState(m.vm.State), Region: m.region, Agented: c.agented,
-			CloudId: m.vm.ID, CloudName: m.vm.Name, CloudVpcId: m.vm.NetworkID, CloudVpcName: m.networkName(),
+			CloudId: m.vm.ID, CloudUid: m.vm.UID, CloudName: m.vm.Name, CloudVpcId: m.vm.NetworkID, CloudVpcName: m.networkName(),
 			LastSeen: &m.seen,
 		},
+	}
+	if !m.vm.Created.IsZero() {
+		vm.Status.Created = &metav1.Time{Time: m.vm.Created}
 	}
 	setIfLegal(vm.Labels, v1alpha1.LabelCESName, c.selector)
 	setIfLegal(vm.Labels, v1alpha1.LabelCESNamespace, key.Namespace)

@@ -89,7 +89,7 @@ func sameEnd(x, y cloud.PeeringEnd) bool {
 }
 
 func sameVM(x, y *cloud.VM) bool {
-	return x.ID == y.ID && x.UID == y.UID && x.Name == y.Name && x.NetworkID == y.NetworkID && x.State == y.State &&
+	return x.ID == y.ID && x.UID == y.UID && x.Created.Equal(y.Created) && x.Name == y.Name && x.NetworkID == y.NetworkID && x.State == y.State &&
 		slices.Equal(x.Interfaces, y.Interfaces) && maps.Equal(x.Tags, y.Tags)
 }
 

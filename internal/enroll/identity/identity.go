@@ -1,17 +1,18 @@
 // Package identity checks what a cloud has signed about one of its virtual machines, and says which
 // one that is.
 //
-// It is pure. It promises that an Instance is only what a configured certificate has signed, and
-// nothing of the rest of a Proof. It does not know whether the machine is still there, nor who
-// shows the proof: every process in the machine can read it, and it names nobody it is for.
+// It is pure. It promises that an Instance or Attested is only what a configured certificate has
+// signed, and nothing of the rest of a Proof. It does not know whether the machine is still there,
+// nor who shows the proof: every process in the machine can have one. That of AWS names nobody it
+// is for; that of Azure has a nonce, which says what it is for.
 package identity
 
 import (
 	"bytes"
+	"crypto/ecdsa"
 	"crypto/rsa"
 	"crypto/x509"
 	"encoding/base64"
-	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -22,12 +23,20 @@ import (
 	"github.com/smallstep/pkcs7"
 )
 
-// leastBits is the size of the smallest RSA key that is believed. AWS signs the form that is not
-// PKCS #7 with 1024 bits in older regions.
-const leastBits = 2048
+// The sizes of the smallest keys that are believed. AWS signs the form that is not PKCS #7 with
+// 1024 bits in older regions.
+const (
+	leastBits      = 2048 // RSA
+	leastCurveBits = 256
+)
 
-// Proof is what the metadata service of AWS tells about the machine that asks it.
+// mostSigned bounds what is read as a signature, in bytes. Those of the clouds have 4,000 at most.
+const mostSigned = 16 << 10
+
+// Proof is what the metadata service of a cloud tells about the machine that asks it.
 type Proof struct {
+	// Attested is the attested document of Azure with its signature, in Base64. The rest is of AWS.
+	Attested string `json:"attested,omitempty"`
 	// PKCS7 is the identity document with its signature, in Base64, as rsa2048 has it.
 	PKCS7 string `json:"pkcs7,omitempty"`
 	// Document is the identity document, and Signature an RSA signature of its SHA-256 in Base64.
@@ -73,31 +82,11 @@ func ParseCertificates(text string) ([]*x509.Certificate, error) {
 	return out, nil
 }
 
-// AWS returns the machine that a proof is about, if one of the certificates has signed it and is
-// valid now.
-func AWS(p Proof, certificates []*x509.Certificate, now time.Time) (Instance, error) {
-	var trusted []*x509.Certificate
-	for _, c := range certificates {
-		if key, ok := c.PublicKey.(*rsa.PublicKey); ok && key.N.BitLen() >= leastBits && !now.Before(c.NotBefore) && !now.After(c.NotAfter) {
-			trusted = append(trusted, c)
-		}
+// parse reads one signature in PKCS #7, as text in Base64. It is not checked yet.
+func parse(text string) (*pkcs7.PKCS7, error) {
+	if len(text) > mostSigned {
+		return nil, fmt.Errorf("%w: %d bytes, want %d at most", ErrForged, len(text), mostSigned)
 	}
-	var content []byte
-	var err error
-	if p.PKCS7 != "" {
-		content, err = signedContent(p.PKCS7, trusted)
-	} else {
-		content, err = signedDocument(p, trusted)
-	}
-	if err != nil {
-		return Instance{}, err
-	}
-	return parseAWS(content)
-}
-
-// signedContent returns what one of the certificates has signed. Those that come with it are not
-// looked at.
-func signedContent(text string, trusted []*x509.Certificate) ([]byte, error) {
 	der, err := base64.StdEncoding.DecodeString(strings.TrimSpace(text)) // which leaves out ends of lines
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrForged, err)
@@ -106,47 +95,31 @@ func signedContent(text string, trusted []*x509.Certificate) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrForged, err)
 	}
-	signed.Certificates = trusted
 	switch {
 	case len(signed.Signers) != 1:
 		return nil, fmt.Errorf("%w: %d signatures, want one", ErrForged, len(signed.Signers))
 	case signed.Signers[0].DigestAlgorithm.Algorithm.Equal(pkcs7.OIDDigestAlgorithmSHA1):
 		return nil, fmt.Errorf("%w: signed with SHA-1", ErrForged)
 	}
+	return signed, nil
+}
+
+// signedBy returns what one of the certificates has signed. Those that come with it do not count.
+func signedBy(signed *pkcs7.PKCS7, certificates []*x509.Certificate) ([]byte, error) {
+	signed.Certificates = certificates
 	if err := signed.Verify(); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrForged, err)
 	}
 	return signed.Content, nil
 }
 
-func signedDocument(p Proof, trusted []*x509.Certificate) ([]byte, error) {
-	signature, err := base64.StdEncoding.DecodeString(strings.TrimSpace(p.Signature))
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrForged, err)
+// strong reports whether the key of a certificate is none that can be found out.
+func strong(c *x509.Certificate) bool {
+	switch key := c.PublicKey.(type) {
+	case *rsa.PublicKey:
+		return key.N.BitLen() >= leastBits
+	case *ecdsa.PublicKey:
+		return key.Curve.Params().BitSize >= leastCurveBits
 	}
-	for _, c := range trusted {
-		if c.CheckSignature(x509.SHA256WithRSA, []byte(p.Document), signature) == nil {
-			return []byte(p.Document), nil
-		}
-	}
-	return nil, ErrForged
-}
-
-// parseAWS reads a document. It is believed by now.
-func parseAWS(content []byte) (Instance, error) {
-	var d struct {
-		AccountID   string    `json:"accountId"`
-		Region      string    `json:"region"`
-		InstanceID  string    `json:"instanceId"`
-		PrivateIP   string    `json:"privateIp"`
-		PendingTime time.Time `json:"pendingTime"`
-	}
-	if err := json.Unmarshal(content, &d); err != nil {
-		return Instance{}, fmt.Errorf("the identity document: %w", err)
-	}
-	if d.AccountID == "" || d.Region == "" || d.InstanceID == "" || d.PendingTime.IsZero() {
-		return Instance{}, errors.New("the identity document does not say account, region, instance and when that was launched")
-	}
-	address, _ := netip.ParseAddr(d.PrivateIP) // invalid if it says none
-	return Instance{d.AccountID, d.Region, d.InstanceID, address, d.PendingTime}, nil
+	return false
 }

@@ -118,6 +118,16 @@ func (r *Resource) provisioning() string {
 	return r.Provisioning
 }
 
+// Running returns the vmId of a virtual machine that runs. It is a read.
+func (c *Cloud) Running(id ID) (vmID string, ok bool) {
+	r := c.resources[id.Key()]
+	if r == nil || r.Power != "running" {
+		return "", false
+	}
+	vmID, ok = r.Properties["vmId"].(string)
+	return vmID, ok
+}
+
 // render is the resource as the cloud shows it: what was written, and what the cloud fills in.
 // Parts share what is not changed with the resource; callers only read it.
 func (c *Cloud) render(r *Resource, x *index) map[string]any {

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 )
 
 // Result is what became of a change.
@@ -205,7 +206,7 @@ func (c *Cloud) replace(w Write, prev, next *Resource) (Result, error) {
 		op.Before, next.Provisioning = prev, Updating
 	}
 	if next.id.Type() == typeVM && prev == nil {
-		next.Power = "running"
+		next.Power, next.Properties["timeCreated"] = "running", w.Now.UTC().Format(time.RFC3339Nano)
 	}
 	c.commit(w.Now, next.id.Key(), next)
 	return Result{Document: c.render(next, c.now()), Created: prev == nil, Operation: op, Location: next.Location}, nil

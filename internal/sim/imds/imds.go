@@ -1,8 +1,9 @@
-// Package imds is the metadata service of the simulated AWS, as a host meets it at 169.254.169.254:
-// sessions of version 2, and the identity document with its signatures.
+// Package imds is the metadata service of the simulated clouds, as a host meets it at
+// 169.254.169.254: of AWS sessions of version 2, and the identity document with its signatures; of
+// Azure the attested document.
 //
-// It owns the key that signs, which is made anew for every Signer. A handler answers for one
-// instance. All of it may be called concurrently.
+// It owns the keys that sign, which are made anew for every Signer and Attester. A handler answers
+// for one machine. All of it may be called concurrently.
 package imds
 
 import (
