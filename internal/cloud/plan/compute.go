@@ -72,7 +72,11 @@ func (in Input) plan(lower target.Lowerer) *Result {
 	out := &Result{Plan: Plan{Account: in.Account}}
 	for _, s := range c.routes(revision) {
 		steps, dirty, later := s.transit()
-		out.Plan.Steps = append(out.Plan.Steps, steps...)
+		if out.Plan.Steps == nil {
+			out.Plan.Steps = steps // there may be thousands
+		} else {
+			out.Plan.Steps = append(out.Plan.Steps, steps...)
+		}
 		out.Plan.Partial = out.Plan.Partial || later && len(steps) > 0
 		out.add(report.Of(s.Target, dirty))
 	}

@@ -43,7 +43,12 @@ func (in Input) facts() intent.Facts {
 
 // add adds what is told about a region.
 func (r *Result) add(o report.Region) {
-	r.VMs, r.Refusals, r.Drift = append(r.VMs, o.VMs...), append(r.Refusals, o.Refusals...), append(r.Drift, o.Drift...)
+	if r.VMs == nil {
+		r.VMs = o.VMs // there may be thousands
+	} else {
+		r.VMs = append(r.VMs, o.VMs...)
+	}
+	r.Refusals, r.Drift = append(r.Refusals, o.Refusals...), append(r.Drift, o.Drift...)
 	r.Cuts, r.Notes = append(r.Cuts, o.Cuts...), append(r.Notes, o.Notes...)
 	r.Records.Signed, r.Records.Unsigned = r.Records.Signed+o.Records.Signed, r.Records.Unsigned+o.Records.Unsigned
 	r.Records.Unproven = append(r.Records.Unproven, o.Records.Unproven...)

@@ -192,7 +192,7 @@ func (s *regional) restrain(held map[string][2]bool) (more bool) {
 // transit turns the way of a region into steps.
 func (r *route) transit() (steps []Step, dirty map[string]bool, later bool) {
 	s, order := r.regional, r.order
-	e := &emitter{regional: s, dirty: map[string]bool{}}
+	e := &emitter{regional: s, dirty: make(map[string]bool, len(order.Steps)), steps: slices.Grow([]Step(nil), len(order.Steps))}
 	byID := s.byID()
 	for _, st := range order.Steps {
 		e.stage = st.Stage

@@ -50,7 +50,16 @@ func (s Set) Len() int { return len(s.v4) + len(s.v6) }
 
 // Of returns the set of the given addresses. Invalid ones are left out.
 func Of(addrs ...netip.Addr) Set {
-	var s Set
+	v4 := 0
+	for _, a := range addrs {
+		if a.Is4() || a.Is4In6() {
+			v4++
+		}
+	}
+	s := Set{v4: make(Ranges, 0, v4)}
+	if v4 < len(addrs) {
+		s.v6 = make(Ranges, 0, len(addrs)-v4)
+	}
 	for _, a := range addrs {
 		if a.IsValid() {
 			a = a.Unmap()

@@ -246,7 +246,7 @@ func (vm *VM) apply(rules map[*rule]*Bound) {
 
 // selectVMs makes the VMs that have an entity known, with their interfaces.
 func (s *Region) selectVMs() {
-	entities := map[string][]EntityRef{}
+	entities := make(map[string][]EntityRef, len(s.Snap.VMs))
 	for _, among := range []map[EntityRef]VMRef{s.In.Entities, s.In.Services} {
 		for e, ref := range among {
 			if ref.Region == s.Snap.Region {
@@ -254,12 +254,13 @@ func (s *Region) selectVMs() {
 			}
 		}
 	}
-	byVM := map[string][]*NIC{}
+	byVM := make(map[string][]*NIC, len(s.Snap.VMs))
 	for _, n := range s.NICs {
 		if n.VMID != "" {
 			byVM[n.VMID] = append(byVM[n.VMID], n)
 		}
 	}
+	s.vms, s.Order = make(map[string]*VM, len(entities)), make([]*VM, 0, len(entities))
 	for i := range s.Snap.VMs {
 		v := &s.Snap.VMs[i]
 		if len(entities[v.ID]) == 0 {

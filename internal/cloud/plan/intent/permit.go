@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
@@ -111,13 +112,13 @@ func (s *Region) Restorable(n *NIC) []string {
 
 // ProfileOf identifies rules.
 func ProfileOf(rules []*Bound) string {
-	var b strings.Builder
+	var b []byte
 	for _, r := range rules {
-		fmt.Fprintf(&b, "%s %d", r.Policy.Ref.UID, r.ordinal)
+		b = strconv.AppendInt(append(append(b, r.Policy.Ref.UID...), ' '), int64(r.ordinal), 10)
 		if len(r.Named) > 0 {
-			fmt.Fprint(&b, r.services)
+			b = fmt.Append(b, r.services)
 		}
-		b.WriteByte(';')
+		b = append(b, ';')
 	}
-	return b.String()
+	return string(b)
 }

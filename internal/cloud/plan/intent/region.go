@@ -152,7 +152,7 @@ func newRegion(c *Account, r Observed) *Region {
 	s := &Region{
 		Account: c, Whole: r.Snapshot, Limits: r.Limits, remembered: r.Former,
 		Networks: map[string]*Network{}, Groups: map[string]*cloud.Group{}, Lists: map[string]*cloud.PrefixList{},
-		vms: map[string]*VM{}, ByFormer: map[string][]*NIC{}, ByHeld: map[string][]*NIC{},
+		ByFormer: map[string][]*NIC{}, ByHeld: map[string][]*NIC{},
 		peerCache: map[peerKey]addrset.Set{}, nativeCache: map[nativeKey]addrset.Set{}, groupCache: map[nativeKey]addrset.Set{}, entryCache: map[string]addrset.Set{},
 		heldCache: map[nativeKey]addrset.Set{}, formerCache: map[nativeKey]addrset.Set{}, strangerCache: map[*Network]addrset.Set{},
 		actualCache: map[string][2]flow.Permit{}, permitCache: map[string][2]flow.Permit{}, meanings: map[meaningOf]string{}, Noted: map[string][]Note{},
@@ -222,10 +222,11 @@ func (n *Network) contains(a netip.Addr) bool {
 }
 
 func (s *Region) indexInterfaces() {
+	all := make([]NIC, len(s.Snap.Interfaces))
+	s.NICs = make([]*NIC, 0, len(all))
 	for i := range s.Snap.Interfaces {
-		in := &s.Snap.Interfaces[i]
-		n := &NIC{Interface: in, Network: s.Networks[in.NetworkID]}
-		if n.Network == nil {
+		in, n := &s.Snap.Interfaces[i], &all[i]
+		if n.Interface, n.Network = in, s.Networks[in.NetworkID]; n.Network == nil {
 			continue
 		}
 		n.Private = addrset.Of(in.PrivateIPs...)

@@ -23,11 +23,18 @@ func (w walked) in(family addrset.Set) walked {
 	return walked{w.allowed.Intersect(family), w.left.Intersect(family)}
 }
 
+// sweeper is the memory of many walks, each of which begins with it afresh.
+type sweeper struct {
+	v4, v6        []claimed
+	edges         []addrset.Number
+	allowed, left [2][]addrset.Range // of IPv4, of IPv6
+}
+
 // walk applies rules, in the order of evaluation, to all addresses. It goes through the addresses
 // once, whatever the number of rules: policies may bring long lists of addresses, and set
 // operations rule by rule would cost the square of their length.
-func walk(rules []*Bound, match func(*Bound) addrset.Set) walked {
-	var v4, v6 []claimed
+func (w *sweeper) walk(rules []*Bound, match func(*Bound) addrset.Set) walked {
+	v4, v6 := w.v4[:0], w.v6[:0]
 	for i, r := range rules {
 		set := match(r)
 		for _, part := range set.IPv4() {
@@ -37,17 +44,18 @@ func walk(rules []*Bound, match func(*Bound) addrset.Set) walked {
 			v6 = append(v6, claimed{part, i})
 		}
 	}
-	allowed4, left4 := sweep(rules, v4, addrset.AllIPv4().IPv4()[0])
-	allowed6, left6 := sweep(rules, v6, addrset.AllIPv6().IPv6()[0])
-	return walked{addrset.OfRanges(allowed4, allowed6), addrset.OfRanges(left4, left6)}
+	w.v4, w.v6 = v4, v6
+	w.sweep(rules, 0, v4, addrset.AllIPv4().IPv4()[0])
+	w.sweep(rules, 1, v6, addrset.AllIPv6().IPv6()[0])
+	return walked{addrset.OfRanges(w.allowed[0], w.allowed[1]), addrset.OfRanges(w.left[0], w.left[1])}
 }
 
 // sweep does it for a family. What no rule of a stage matches, and what the first that does passes
 // on, goes on in the next stage.
-func sweep(rules []*Bound, claims []claimed, every addrset.Range) (allowed, left []addrset.Range) {
+func (w *sweeper) sweep(rules []*Bound, family int, claims []claimed, every addrset.Range) {
 	slices.SortFunc(claims, func(a, b claimed) int { return a.From.Compare(b.From) })
-	edges := make([]addrset.Number, 0, 2*len(claims)+1)
-	edges = append(edges, every.From)
+	allowed, left := w.allowed[family][:0], w.left[family][:0]
+	edges := append(w.edges[:0], every.From)
 	for _, c := range claims {
 		edges = append(edges, c.From)
 		if c.To.Less(every.To) {
@@ -82,7 +90,7 @@ func sweep(rules []*Bound, claims []claimed, every addrset.Range) (allowed, left
 			left = append(left, addrset.Range{From: from, To: to})
 		}
 	}
-	return allowed, left
+	w.edges, w.allowed[family], w.left[family] = edges[:0], allowed, left
 }
 
 // precedence is a heap of claims, that of the first rule on top.
@@ -152,9 +160,9 @@ func (s *Region) walked(rules []*Bound, service flow.Service, view *Network) (al
 	if known := r.walks[string(key)]; known != nil {
 		return known[0], known[1]
 	}
-	all = walk(matching, func(r *Bound) addrset.Set { return s.PeerAddrs(r, view) })
+	all = r.walker.walk(matching, func(r *Bound) addrset.Set { return s.PeerAddrs(r, view) })
 	if named = all; grouped {
-		named = walk(matching, func(r *Bound) addrset.Set { return r.Blocks })
+		named = r.walker.walk(matching, func(r *Bound) addrset.Set { return r.Blocks })
 	}
 	s.In.Effort.Spend(all.allowed.Len() + all.left.Len())
 	r.spans += all.allowed.Len() + all.left.Len() + named.allowed.Len() + named.left.Len()

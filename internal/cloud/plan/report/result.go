@@ -31,6 +31,7 @@ type Region struct {
 // change.
 func Of(of *target.Target, dirty map[string]bool) (out Region) {
 	s := &reporter{of, newBorders(of.Snap)}
+	out.VMs = slices.Grow(out.VMs, len(s.Order))
 	for _, vm := range s.Order {
 		status := s.vmStatus(vm, dirty)
 		status.Obstructed = s.obstructions(vm)
@@ -100,7 +101,7 @@ func (p *PolicyStatus) count(vm intent.VMRef, on VMPolicy) {
 }
 
 func (s *reporter) vmStatus(vm *target.VM, dirty map[string]bool) VMStatus {
-	out := VMStatus{VM: vm.Ref}
+	out := VMStatus{VM: vm.Ref, Interfaces: slices.Grow([]InterfaceStatus(nil), len(vm.NICs)), Policies: slices.Grow([]VMPolicy(nil), len(vm.Policies))}
 	pending := false
 	var blocked *intent.Reason
 	for _, n := range vm.NICs {

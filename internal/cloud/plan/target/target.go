@@ -81,11 +81,12 @@ func New(r *intent.Region, lower Lowerer, o Options) *Target {
 	}
 	s.matcher = matcher{Region: r, design: &s.design, byHeld: s.byHeld, literal: s.literal, outgrown: s.Outgrown}
 	s.fitter = fitter{Region: r, design: &s.design, lower: lower, memo: s.memo}
-	at := map[*intent.NIC]*NIC{}
-	for _, i := range r.NICs {
-		n := &NIC{NIC: i, State: Untouched}
-		at[i] = n
-		s.NICs = append(s.NICs, n)
+	at, all := make(map[*intent.NIC]*NIC, len(r.NICs)), make([]NIC, len(r.NICs))
+	s.NICs = make([]*NIC, len(all))
+	for k, i := range r.NICs {
+		n := &all[k]
+		n.NIC, n.State = i, Untouched
+		at[i], s.NICs[k] = n, n
 		switch {
 		case n.Alien != nil:
 		case n.Unproven != nil: // nothing can be given back
@@ -101,11 +102,13 @@ func New(r *intent.Region, lower Lowerer, o Options) *Target {
 		to   map[string][]*NIC
 	}{{r.ByFormer, s.byFormer}, {r.ByHeld, s.byHeld}} {
 		for g, nics := range index.from {
+			index.to[g] = make([]*NIC, 0, len(nics))
 			for _, i := range nics {
 				index.to[g] = append(index.to[g], at[i])
 			}
 		}
 	}
+	s.Order = make([]*VM, 0, len(r.Order))
 	for _, m := range r.Order {
 		vm := &VM{VM: m, Left: maps.Clone(m.Problems), Kept: map[*intent.Policy]*intent.Reason{}}
 		for _, i := range m.NICs {

@@ -2,7 +2,6 @@ package transition
 
 import (
 	"cmp"
-	"net/netip"
 	"slices"
 	"strings"
 
@@ -135,8 +134,7 @@ type Survey struct {
 // NewSurvey looks at a change.
 func NewSurvey(c Change) *Survey {
 	s := &Survey{
-		Change: c, from: model.NewView(c.From), to: model.NewView(c.To), cohortOf: map[string]*cohort{},
-		permits: map[permitKey][2]flow.Permit{}, unions: model.Unions{}, hasty: map[string]bool{},
+		Change: c, from: model.NewView(c.From), to: model.NewView(c.To), permits: map[permitKey][2]flow.Permit{}, unions: model.Unions{}, hasty: map[string]bool{},
 	}
 	wanted := make(map[string][]string, len(c.To.Interfaces))
 	for i := range c.To.Interfaces {
@@ -149,8 +147,8 @@ func NewSurvey(c Change) *Survey {
 			ending[c.End.Interfaces[i].ID] = c.End.Interfaces[i].GroupIDs
 		}
 	}
+	s.cohortOf = make(map[string]*cohort, len(c.From.Interfaces))
 	byKey := map[string]*cohort{}
-	private, all := map[*cohort][]netip.Addr{}, map[*cohort][]netip.Addr{}
 	for i := range c.From.Interfaces {
 		n := &c.From.Interfaces[i]
 		key := n.NetworkID + "|" + strings.Join(n.GroupIDs, " ") + "|" + strings.Join(wanted[n.ID], " ")
@@ -175,14 +173,12 @@ func NewSurvey(c Change) *Survey {
 		}
 		k.interfaces = append(k.interfaces, n)
 		s.cohortOf[n.ID] = k
-		private[k] = append(private[k], n.PrivateIPs...)
-		all[k] = append(append(all[k], n.PrivateIPs...), n.PublicIPs...)
 	}
 	if s.still() {
 		return s
 	}
 	for _, k := range s.cohorts {
-		k.addrs, k.all = addrset.Of(private[k]...), addrset.Of(all[k]...)
+		k.hold(k.interfaces)
 		k.now, k.then = s.permit(s.from, s.from, k.from, k.network), s.permit(s.to, s.to, k.to, k.network)
 		if k.end = k.then; c.End != nil {
 			k.end = s.permit(end, end, slices.Sorted(slices.Values(ending[k.interfaces[0].ID])), k.network)

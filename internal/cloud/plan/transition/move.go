@@ -54,7 +54,12 @@ func (w *worklist) depart(under []*cohort) {
 		on *cloud.Interface
 		to []string
 	}
-	var legs []leg
+	edits := 0
+	for _, k := range under {
+		edits += len(k.interfaces)
+	}
+	legs := make([]leg, 0, edits)
+	w.steps = slices.Grow(w.steps, edits+edits/8) // with the calls that tag
 	for _, k := range under {
 		w.arrive(k)
 		for _, n := range k.interfaces {
@@ -62,10 +67,11 @@ func (w *worklist) depart(under []*cohort) {
 		}
 	}
 	trains := slices.Collect(slices.Chunk(legs, w.Batch))
-	interfaces := func(i int) (out []*cloud.Interface) {
+	interfaces := func(i int) []*cloud.Interface {
 		if i < 0 || i >= len(trains) {
 			return nil
 		}
+		out := make([]*cloud.Interface, 0, len(trains[i]))
 		for _, l := range trains[i] {
 			out = append(out, l.on)
 		}

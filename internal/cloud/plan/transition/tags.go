@@ -42,6 +42,7 @@ type tagger struct {
 	*Change
 	*script
 	written map[string]map[string]string
+	changed []keyValue // of the last call of change
 }
 
 // tagged is one object whose tags change.
@@ -55,10 +56,10 @@ func (t *tagger) tagInterfaces(kind cloud.OpKind, interfaces []*cloud.Interface)
 	if len(interfaces) == 0 {
 		return
 	}
-	var out []tagged
+	out := make([]tagged, 0, len(interfaces))
 	for _, n := range interfaces {
 		i, ok := sort.Find(len(t.To.Interfaces), func(i int) int { return strings.Compare(n.ID, t.To.Interfaces[i].ID) })
-		if ok {
+		if ok && !t.done(n.ID, n.Tags, t.To.Interfaces[i].Tags) {
 			out = append(out, tagged{n.ID, n.NetworkID, n.Service, n.Tags, t.To.Interfaces[i].Tags})
 		}
 	}
@@ -132,6 +133,15 @@ func (t *tagger) present(id string, observed map[string]string) map[string]strin
 	return t.written[id]
 }
 
+// done reports whether an object has the tags that it shall have, as most do.
+func (t *tagger) done(id string, observed, want map[string]string) bool {
+	is, changed := t.written[id]
+	if !changed {
+		is = observed
+	}
+	return maps.Equal(is, want)
+}
+
 // retag is what one call does to the tags of many objects.
 type retag struct {
 	network string
@@ -139,57 +149,71 @@ type retag struct {
 	tags    string
 }
 
+// keyValue is one tag.
+type keyValue struct{ key, value string }
+
 // listed writes tags into a string that no other ones make.
-func listed(tags map[string]string) string {
+func listed(tags []keyValue) string {
 	var b []byte
-	for _, k := range slices.Sorted(maps.Keys(tags)) {
-		b = strconv.AppendQuote(b, k)
-		b = strconv.AppendQuote(b, tags[k])
+	for _, t := range tags {
+		b = strconv.AppendQuote(b, t.key)
+		b = strconv.AppendQuote(b, t.value)
 	}
 	return string(b)
+}
+
+// change sets or removes tags, as far as they are not as they shall be. It returns those that it
+// sets, or removes, sorted by key.
+func (t *tagger) change(kind cloud.OpKind, is, want map[string]string) []keyValue {
+	out := t.changed[:0]
+	if kind == cloud.OpTag {
+		for k, v := range want {
+			if old, ok := is[k]; !ok || old != v {
+				out = append(out, keyValue{k, v})
+			}
+		}
+		for k, v := range is {
+			if _, ok := want[k]; len(out) > 0 && !ok && v != "" && t.Joint != "" && strings.HasPrefix(k, t.Joint) {
+				out = append(out, keyValue{k, ""})
+			}
+		}
+		for _, c := range out {
+			is[c.key] = c.value
+		}
+	} else {
+		for k, v := range is {
+			if _, ok := want[k]; !ok {
+				out = append(out, keyValue{k, v})
+			}
+		}
+		for _, c := range out {
+			delete(is, c.key)
+		}
+	}
+	slices.SortFunc(out, func(a, b keyValue) int { return strings.Compare(a.key, b.key) })
+	t.changed = out
+	return out
 }
 
 // tag sets or removes tags, many of the same by one call; what was done already is not done again.
 func (t *tagger) tag(kind cloud.OpKind, objects []tagged) {
 	at := map[retag]int{}
 	for _, o := range objects {
-		is, changed := t.written[o.id]
-		if !changed {
-			is = o.is
-		}
-		if maps.Equal(is, o.want) { // most are
+		if t.done(o.id, o.is, o.want) {
 			continue
 		}
-		tags := map[string]string{}
-		is = t.present(o.id, o.is)
-		if kind == cloud.OpTag {
-			for k, v := range o.want {
-				if old, ok := is[k]; !ok || old != v {
-					tags[k], is[k] = v, v
-				}
-			}
-			for k, v := range is {
-				if _, ok := o.want[k]; len(tags) > 0 && !ok && v != "" && t.Joint != "" && strings.HasPrefix(k, t.Joint) {
-					tags[k], is[k] = "", ""
-				}
-			}
-		} else {
-			for k, v := range is {
-				if _, ok := o.want[k]; !ok {
-					tags[k] = v
-				}
-			}
-			for k := range tags {
-				delete(is, k)
-			}
-		}
-		if len(tags) == 0 {
+		changed := t.change(kind, t.present(o.id, o.is), o.want)
+		if len(changed) == 0 {
 			continue
 		}
-		key := retag{o.network, o.service, listed(tags)}
+		key := retag{o.network, o.service, listed(changed)}
 		if i, ok := at[key]; ok && len(t.steps[i].Op.Others)+1 < t.Batch {
 			t.steps[i].Op.Others = append(t.steps[i].Op.Others, o.id)
 			continue
+		}
+		tags := make(map[string]string, len(changed))
+		for _, c := range changed {
+			tags[c.key] = c.value
 		}
 		at[key] = len(t.steps)
 		t.emit(o.network, cloud.Op{Kind: kind, Target: o.id, Tags: tags})
