@@ -124,9 +124,10 @@ var layers = []layer{
 		foreign: []string{"k8s.io/apimachinery/", "github.com/vishvananda/", "github.com/google/nftables", "golang.org/x/sys/unix"}, why: "tests hold the agent against the policies"},
 	{folder: "internal/agent/nft", own: []string{"api", "internal/enforcer"}, foreign: []string{"k8s.io/apimachinery/", "go4.org/netipx"},
 		noStd: pureStd, why: "compiling is pure"},
+	{folder: "internal/agent/cni", foreign: []string{"github.com/containernetworking/cni/"}, why: "a runtime starts the plugin for each Pod, so it is small"},
 	{
 		folder: "internal/agent",
-		own:    []string{"api", "internal/agent/nft", "internal/agent/nft/kernel", "internal/enforcer", "internal/platform"},
+		own:    []string{"api", "internal/agent/cni", "internal/agent/nft", "internal/agent/nft/kernel", "internal/enforcer", "internal/platform"},
 		foreign: append(
 			[]string{"github.com/mdlayher/netlink", "golang.org/x/net/dns/dnsmessage", "golang.org/x/sys/unix"},
 			kubernetes...),

@@ -84,6 +84,12 @@ type Options struct {
 	// Services are those of the cluster of the Node. Nil where none are known; policies that have
 	// some as peers are refused there.
 	Services *Services
+	// Computed reports whether the controller has taken a Pod into account; nil if that cannot be
+	// told. New Pods of the namespaces Essential do not wait for a controller that does not answer.
+	Computed  func(ctx context.Context, namespace, name string) (bool, error)
+	Essential []string
+	// Plugin says what is wrong with the CNI plugin, which tells of new Pods; nil without one.
+	Plugin   func() string
 	Follower enforcer.Follower
 	Reports  Reports
 	Table    Table
@@ -155,6 +161,7 @@ type Agent struct {
 	effective *enforcer.Computed
 	probing   probing
 	telling   telling
+	asking    asking
 	// tried is the version that the last trial was about; 0 to try the same one again.
 	tried uint64
 	// names is the version of what is known of names that the program is made with.
@@ -187,7 +194,7 @@ func New(o Options) *Agent {
 	a := &Agent{Options: o, wake: make(chan struct{}, 1), good: map[string]*v1beta2.NetworkPolicy{}, published: map[string]v1beta2.NetworkPolicyNodeStatus{}}
 	a.metrics = newMetrics(a)
 	a.mirror = o.Follower.Mirror(o.Key, a.hear)
-	a.saving.results = make(chan error, 1)
+	a.saving.results, a.asking.turn = make(chan error, 1), make(chan struct{}, 1)
 	a.probing.results, a.telling.results, a.counting.results = make(chan probed, 1), make(chan told, 1), make(chan counted, 1)
 	a.status = Status{Key: o.Key, State: StateStarting}
 	return a
@@ -238,6 +245,7 @@ func (a *Agent) Run(ctx context.Context) error {
 			a.Pods.refresh()
 		case <-look.C():
 			a.look()
+			a.saveSoon()
 			if a.Pods != nil {
 				a.Pods.settle()
 			}
@@ -250,6 +258,7 @@ func (a *Agent) Run(ctx context.Context) error {
 			a.lookUp(ctx)
 			a.surveyNow()
 			if a.Pods != nil { // how their packets go may have changed
+				a.Pods.age()
 				a.Pods.refresh()
 			}
 		case t := <-a.telling.results:
@@ -309,7 +318,7 @@ func (a *Agent) restore(ctx context.Context) {
 		a.Names.restore(kept.Names)
 	}
 	if a.Pods != nil {
-		a.Pods.restore(kept.Node)
+		a.Pods.restore(kept.Node, kept.Attachments)
 	}
 	if a.Services != nil {
 		a.Services.restore(kept.Services)
@@ -529,7 +538,11 @@ func (a *Agent) enforce(ctx context.Context, heard time.Time) {
 	if a.Names != nil {
 		names = a.Names.kept()
 	}
-	a.Store.Keep(Kept{Key: a.Key, Computed: &effective, ReleasedUntil: released, Names: names, Node: node, Services: services, Failsafe: a.failsafe})
+	kept := Kept{Key: a.Key, Computed: &effective, ReleasedUntil: released, Names: names, Node: node, Services: services, Failsafe: a.failsafe}
+	if a.Pods != nil {
+		kept.Attachments = a.Pods.settled()
+	}
+	a.Store.Keep(kept)
 	a.saveSoon()
 	change := nft.Diff(a.program, program)
 	repair := a.program != nil && change.Empty()
@@ -557,6 +570,9 @@ func (a *Agent) enforce(ctx context.Context, heard time.Time) {
 	if a.Names != nil {
 		a.names = knownVersion
 		a.Names.inForce(result.Program.Names, knownVersion)
+	}
+	if a.Pods != nil {
+		a.Pods.enforced(podsVersion)
 	}
 	a.audited = a.Clock.Now()
 	a.generationAfter(w)

@@ -88,6 +88,9 @@ type fixture struct {
 	pods func() *agent.Pods
 	// services make those of its cluster.
 	services func() *agent.Services
+	// computed and essential are those of the agent's options.
+	computed  func(context.Context, string, string) (bool, error)
+	essential []string
 	// wrap stands between the agent and its table; nil for nothing.
 	wrap func(*kernel.Table) agent.Table
 	// failsafe finds the failsafe flows; nil for none.
@@ -163,6 +166,8 @@ func (f *fixture) start() (*agent.Agent, func()) {
 	a := agent.New(
 		agent.Options{
 			Key:           f.key,
+			Computed:      f.computed,
+			Essential:     f.essential,
 			Pods:          pods,
 			Services:      services,
 			Failsafe:      f.failsafe,

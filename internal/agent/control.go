@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/nephele-io/nephele/internal/agent/cni"
 	"github.com/nephele-io/nephele/internal/agent/nft"
 )
 
@@ -21,6 +22,8 @@ const (
 	releaseLimit = 30 * 24 * time.Hour
 	// requestLimit bounds a request on the host.
 	requestLimit = 64 << 10
+	// keptLimit bounds the list of attachments that there are still.
+	keptLimit = 1 << 20
 )
 
 // Question is what an administrator asks about a connection of the host.
@@ -122,7 +125,84 @@ func (a *Agent) handler() http.Handler {
 		}
 		reply(w, a.Status())
 	})
+	if a.Pods != nil {
+		a.handleAttachments(mux)
+	}
 	return mux
+}
+
+// handleAttachments answers the CNI plugin.
+func (a *Agent) handleAttachments(mux *http.ServeMux) {
+	attachment := func(check func(*cni.Attachment) error, do func(context.Context, cni.Attachment) error) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			var about cni.Attachment
+			if !readJSON(w, r, requestLimit, &about) {
+				return
+			}
+			if err := check(&about); err != nil {
+				http.Error(w, err.Error(), http.StatusBadRequest)
+				return
+			}
+			// Nothing more is read, and who has asked may wait.
+			_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
+			ctx, cancel := context.WithTimeout(r.Context(), cni.AddLimit)
+			defer cancel()
+			replyDone(w, do(ctx, about))
+		}
+	}
+	mux.HandleFunc("POST "+cni.PathAdd, attachment((*cni.Attachment).Normalize, a.Admit))
+	mux.HandleFunc("POST "+cni.PathCheck, attachment((*cni.Attachment).Normalize, func(_ context.Context, about cni.Attachment) error {
+		if !a.Pods.holds(about) {
+			return errors.New("the agent does not know the Pod by these addresses")
+		}
+		return nil
+	}))
+	mux.HandleFunc("POST "+cni.PathDelete, attachment((*cni.Attachment).CheckIdentity, func(_ context.Context, about cni.Attachment) error {
+		a.Pods.detach(keyOf(&about), nil)
+		return nil
+	}))
+	mux.HandleFunc("POST "+cni.PathKeep, func(w http.ResponseWriter, r *http.Request) {
+		var kept cni.Kept
+		if readJSON(w, r, keptLimit, &kept) {
+			a.Pods.keep(kept.Attachments)
+			replyDone(w, nil)
+		}
+	})
+	mux.HandleFunc("POST "+cni.PathReady, func(w http.ResponseWriter, _ *http.Request) {
+		replyDone(w, a.ready())
+	})
+}
+
+// ready returns why no Pods can be taken in; nil if they can.
+func (a *Agent) ready() error {
+	switch s := a.Status(); {
+	case s.State == StateStarting:
+		return errors.New("nothing is enforced yet")
+	case s.Error != "":
+		return errors.New(s.Error)
+	}
+	return nil
+}
+
+// replyDone tells that something is done, or why it is not: for good, or for now.
+func replyDone(w http.ResponseWriter, err error) {
+	var refused refusal
+	switch {
+	case err == nil:
+		w.WriteHeader(http.StatusOK)
+	case errors.As(err, &refused):
+		http.Error(w, err.Error(), http.StatusBadRequest)
+	default:
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+	}
+}
+
+func readJSON(w http.ResponseWriter, r *http.Request, limit int64, into any) bool {
+	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, limit)).Decode(into); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return false
+	}
+	return true
 }
 
 func readQuestion(w http.ResponseWriter, r *http.Request) (q Question, ok bool) {

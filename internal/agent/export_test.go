@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"fmt"
 	"net/netip"
 
@@ -16,6 +17,15 @@ func (n *Names) InForce(names []string, version uint64) { n.inForce(names, versi
 func (n *Names) Current() (*nft.Names, uint64) { return n.current() }
 
 func (n *Names) Forget(connected func(netip.Addr) bool) { n.forget(connected) }
+
+// NewAsking returns what lets those share an answer who ask by it at the same time.
+func NewAsking(look func() error) (ask func(context.Context) error) {
+	s := &asking{turn: make(chan struct{}, 1)}
+	return func(ctx context.Context) error {
+		_, err := s.ask(ctx, func(context.Context) (*moment, error) { return nil, look() })
+		return err
+	}
+}
 
 // Settled takes in what there is and returns it; nil while it is not known.
 func (p *Pods) Settled() *nft.Node {

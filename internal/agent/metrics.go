@@ -122,6 +122,9 @@ func (a *Agent) Metrics() *Metrics { return a.metrics }
 // hear notes that there is something new, and wakes the agent.
 func (a *Agent) hear() {
 	a.hearAgain(a.Clock.Now())
+	if a.Pods != nil {
+		a.Pods.tell()
+	}
 	a.poke()
 }
 

@@ -14,10 +14,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/nephele-io/nephele/internal/agent/cni"
 	"github.com/nephele-io/nephele/internal/agent/nft"
 )
 
@@ -48,11 +50,12 @@ type Pods struct {
 	trouble string
 	// complete tells that all was taken in once.
 	complete bool
+	attachments
 }
 
 // NewPods returns what follows the Pods of a Node once it runs.
 func NewPods(o PodsOptions) *Pods {
-	p := &Pods{PodsOptions: o, news: make(chan struct{}, 1)}
+	p := &Pods{PodsOptions: o, news: make(chan struct{}, 1), attachments: noAttachments()}
 	changed := cache.ResourceEventHandlerFuncs{
 		AddFunc: func(any) { p.poke() }, UpdateFunc: func(_, _ any) { p.poke() }, DeleteFunc: func(any) { p.poke() },
 	}
@@ -85,7 +88,7 @@ func NewPods(o PodsOptions) *Pods {
 }
 
 // KeptPods returns Pods of which nothing is known but what was kept.
-func KeptPods() *Pods { return &Pods{news: make(chan struct{}, 1)} }
+func KeptPods() *Pods { return &Pods{news: make(chan struct{}, 1), attachments: noAttachments()} }
 
 // trimPod drops of a Pod what the agent does not need.
 func trimPod(o any) (any, error) {
@@ -94,10 +97,19 @@ func trimPod(o any) (any, error) {
 		return o, nil
 	}
 	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name, UID: p.UID, ResourceVersion: p.ResourceVersion, CreationTimestamp: p.CreationTimestamp},
+		ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name, UID: trueUID(p), ResourceVersion: p.ResourceVersion, CreationTimestamp: p.CreationTimestamp},
 		Spec:       corev1.PodSpec{HostNetwork: p.Spec.HostNetwork},
 		Status:     corev1.PodStatus{Phase: p.Status.Phase, PodIP: p.Status.PodIP, PodIPs: p.Status.PodIPs},
 	}, nil
+}
+
+// trueUID is the UID by which the runtime of the Node knows a Pod: that of a static Pod is not that
+// of the object that shows it in the API.
+func trueUID(p *corev1.Pod) types.UID {
+	if static := p.Annotations["kubernetes.io/config.mirror"]; static != "" {
+		return types.UID(static)
+	}
+	return p.UID
 }
 
 func trimNode(o any) (any, error) {
@@ -128,9 +140,10 @@ func (p *Pods) Run(ctx context.Context) {
 }
 
 // restore takes what was known of the Node when it was kept. It counts until more is known.
-func (p *Pods) restore(n *nft.Node) {
+func (p *Pods) restore(n *nft.Node, attached []cni.Attachment) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.attachments.restore(attached)
 	if n != nil && p.node == nil {
 		p.node = n
 		p.version++
@@ -182,19 +195,17 @@ func (p *Pods) refresh() {
 	slices.SortFunc(list, func(a, b *corev1.Pod) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
+	p.mu.Lock()
+	told := p.attachments.told()
+	p.mu.Unlock()
 	trouble := ""
-	for _, pod := range list {
-		x := nft.Pod{Namespace: pod.Namespace, Name: pod.Name}
-		for _, ip := range pod.Status.PodIPs {
-			a, err := netip.ParseAddr(ip.IP)
-			// The Node's own addresses are the Node's, whatever is claimed.
-			if err != nil || own[a.Unmap()] {
-				continue
-			}
-			x.Addresses = append(x.Addresses, a.Unmap())
-			why, err := p.bypass(a.Unmap())
+	for _, x := range told.pods(list) {
+		// The Node's own addresses are the Node's, whatever is claimed.
+		x.Addresses = slices.DeleteFunc(x.Addresses, func(a netip.Addr) bool { return own[a] })
+		for _, a := range x.Addresses {
+			why, err := p.bypass(a)
 			if err != nil {
-				trouble = fmt.Sprintf("how packets of Pod %s/%s go is not known: %v", pod.Namespace, pod.Name, err)
+				trouble = fmt.Sprintf("how packets of Pod %s/%s go is not known: %v", x.Namespace, x.Name, err)
 			}
 			x.Bypass = cmp.Or(x.Bypass, why)
 		}
@@ -209,6 +220,7 @@ func (p *Pods) refresh() {
 		p.node = node
 		p.version++
 	}
+	p.attachments.took(told, p.version)
 }
 
 func (p *Pods) bypass(a netip.Addr) (string, error) {
@@ -220,7 +232,7 @@ func (p *Pods) bypass(a netip.Addr) (string, error) {
 
 func sameNode(a, b *nft.Node) bool {
 	return slices.Equal(a.Ranges, b.Ranges) && slices.EqualFunc(a.Pods, b.Pods, func(x, y nft.Pod) bool {
-		return x.Namespace == y.Namespace && x.Name == y.Name && x.Bypass == y.Bypass && slices.Equal(x.Addresses, y.Addresses)
+		return x.Namespace == y.Namespace && x.Name == y.Name && x.Bypass == y.Bypass && x.Waiting == y.Waiting && slices.Equal(x.Addresses, y.Addresses)
 	})
 }
 

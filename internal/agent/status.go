@@ -94,6 +94,8 @@ type Status struct {
 	InfoError  string `json:"infoError,omitempty"`
 	// PodsError is why something is not known about Pods of the Node.
 	PodsError string `json:"podsError,omitempty"`
+	// PluginError is what is wrong with the CNI plugin, which tells of new Pods.
+	PluginError string `json:"pluginError,omitempty"`
 	// StatisticsError is why what was counted could not be read or sent.
 	StatisticsError string `json:"statisticsError,omitempty"`
 }
@@ -114,7 +116,7 @@ func (s *Status) Troubles() []Trouble {
 	return []Trouble{
 		{"names", names.Error}, {"the answers of resolvers", names.Unheard}, {"the log", log.Error}, {"what is to be logged", log.Unread},
 		{"server", s.ServerError}, {"kernel", s.Error}, {"features of the kernel", strings.Join(s.KernelLacks, "; ")}, {"disk", s.StoreError}, {"failsafe flows", s.FailsafeError}, {"connections", s.ConnectionsError}, {"agent info", s.InfoError},
-		{"firewalls of others", s.ForeignError}, {"Pods", s.PodsError}, {"the probes", s.ProbeError}, {"statistics", s.StatisticsError},
+		{"firewalls of others", s.ForeignError}, {"Pods", s.PodsError}, {"the CNI plugin", s.PluginError}, {"the probes", s.ProbeError}, {"statistics", s.StatisticsError},
 	}
 }
 
@@ -125,6 +127,9 @@ type PodsStatus struct {
 	Classes int `json:"classes"`
 	// Ranges are the addresses that are closed but for the Pods that are known.
 	Ranges []string `json:"ranges,omitempty"`
+	// Waiting are Pods that are closed, because it is not known yet which policies apply to them,
+	// sorted.
+	Waiting []string `json:"waiting,omitempty"`
 	// NotEnforceable are Pods whose packets do not come by, each with the reason, sorted.
 	NotEnforceable []string `json:"notEnforceable,omitempty"`
 }
@@ -138,10 +143,14 @@ func podsStatus(node *nft.Node, result nft.Result) *PodsStatus {
 		out.Ranges = append(out.Ranges, r.String())
 	}
 	for _, p := range node.Pods {
+		if p.Waiting {
+			out.Waiting = append(out.Waiting, p.Namespace+"/"+p.Name)
+		}
 		if p.Bypass != "" {
 			out.NotEnforceable = append(out.NotEnforceable, p.Namespace+"/"+p.Name+": "+p.Bypass)
 		}
 	}
+	slices.Sort(out.Waiting)
 	slices.Sort(out.NotEnforceable)
 	return out
 }
@@ -161,6 +170,9 @@ func (a *Agent) Status() Status {
 	}
 	if a.Pods != nil {
 		out.PodsError = a.Pods.state()
+	}
+	if a.Plugin != nil {
+		out.PluginError = a.Plugin()
 	}
 	return out
 }

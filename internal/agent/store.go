@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/nephele-io/nephele/internal/agent/cni"
 	"github.com/nephele-io/nephele/internal/agent/nft"
 	"github.com/nephele-io/nephele/internal/enforcer"
 )
@@ -42,6 +43,8 @@ type Kept struct {
 	Node *nft.Node `json:"node,omitempty"`
 	// Services are where Services were reached that policies have as peers.
 	Services map[string][]nft.Frontend `json:"services,omitempty"`
+	// Attachments are those that the runtime of the Node has told of.
+	Attachments []cni.Attachment `json:"attachments,omitempty"`
 	// Failsafe are the failsafe flows as they were: by them the agent reaches who tells it where
 	// the servers are now.
 	Failsafe []nft.Failsafe `json:"failsafe,omitempty"`

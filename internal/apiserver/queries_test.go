@@ -24,6 +24,7 @@ import (
 	systemv1beta1 "github.com/nephele-io/nephele/api/system/v1beta1"
 	"github.com/nephele-io/nephele/internal/apiserver/stats"
 	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
+	"github.com/nephele-io/nephele/internal/enforcer"
 )
 
 // answers knows one Group, one ClusterGroup with a hundred Pods, the Pod n/p and a rule between n/p
@@ -112,6 +113,15 @@ func TestQueriesOnTheWire(t *testing.T) {
 			}
 			if association.Namespace != "n" || association.Name != "p" || len(association.AssociatedGroups) != 2 || association.AssociatedGroups[1].UID != "2" {
 				t.Errorf("got %+v", association)
+			}
+			enforcing, err := enforcer.NewClient(enforcer.ClientOptions{Config: func() (*rest.Config, error) { return w.config("agent", contentType), nil }, JSON: contentType == runtime.ContentTypeJSON})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for pod, want := range map[string]bool{"p": true, "x": false} {
+				if known, err := enforcing.KnowsPod(ctx, "n", pod); err != nil || known != want {
+					t.Errorf("Pod n/%s known: %t, %v", pod, known, err)
+				}
 			}
 			var byAddress v1beta2.IPGroupAssociation
 			if err := c.Get().Resource("ipgroupassociations").Name("2001:db8::1").Do(ctx).Into(&byAddress); err != nil {

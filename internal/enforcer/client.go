@@ -182,6 +182,25 @@ func (c *Client) Statistics(ctx context.Context, s *v1beta2.NodeStatsSummary) er
 	return nil
 }
 
+// KnowsPod reports whether the server takes a Pod into account in what it computes. What it has
+// computed before it says so, watches that begin later begin with.
+func (c *Client) KnowsPod(ctx context.Context, namespace, name string) (bool, error) {
+	client, err := c.rest()
+	if err != nil {
+		return false, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, reportLimit)
+	defer cancel()
+	err = client.Get().Namespace(namespace).Resource("groupassociations").Name(name).MaxRetries(0).Do(ctx).Error()
+	if about := apierrors.APIStatus(nil); errors.As(err, &about) && apierrors.IsNotFound(err) && about.Status().Details != nil && about.Status().Details.Name != "" {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("ask about Pod %s/%s: %w", namespace, name, err)
+	}
+	return true, nil
+}
+
 // statusError makes an error of the object of an Error event.
 func statusError(o runtime.Object) error {
 	if s, ok := o.(*metav1.Status); ok {

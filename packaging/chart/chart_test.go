@@ -130,6 +130,8 @@ func TestChartsAreTheManifests(t *testing.T) {
 		"config/overlays/secrets-per-namespace": "secrets: {namespaces: [cloud-accounts]}",
 		"config/overlays/console":               "console: {enabled: true, url: 'https://nephele.example.com'}",
 		"config/overlays/nodes":                 "nodeAgents: {enabled: true}",
+		"config/overlays/nodes-closed":          "nodeAgents: {enabled: true, cniPlugin: {state: chained}}",
+		"config/overlays/nodes-removed":         "nodeAgents: {enabled: true, cniPlugin: {state: removed}}",
 		"config/overlays/shared-accounts":       "{sharedAccounts: {enabled: true}, replicas: 2}",
 	} {
 		want := kustomized(t, dir)
@@ -179,6 +181,9 @@ func TestUpstreamDefinitions(t *testing.T) {
 func TestRefused(t *testing.T) {
 	c := load(t, controller)
 	for values, want := range map[string]string{
+		"nodeAgents: {cniPlugin: {state: maybe}}":           "state",
+		"nodeAgents: {cniPlugin: {confDir: here}}":          "confDir",
+		"nodeAgents: {cniPlugin: {whenAgentIsAway: maybe}}": "whenAgentIsAway",
 		"replica: 2":                                                              "replica",
 		"replicas: -1":                                                            "replicas",
 		"image: {digest: latest}":                                                 "digest",

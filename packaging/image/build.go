@@ -13,6 +13,8 @@ import (
 type Source struct {
 	// Root is the directory of the module, Package the main package in it.
 	Root, Package string
+	// Plugin is the main package of the CNI plugin, which Linux has besides; empty for none.
+	Plugin string
 	// Stamp is the package whose variables stampedVersion and stampedRevision are set.
 	Stamp string
 }
@@ -20,24 +22,36 @@ type Source struct {
 // Build compiles a program for a platform: static, without the paths of this machine, so that the
 // same source and release make the same bytes.
 func (s Source) Build(ctx context.Context, r Release, goos, arch string) (Binary, error) {
+	content, err := s.compile(ctx, r, s.Package, goos, arch)
+	if err != nil {
+		return Binary{}, err
+	}
+	b := Binary{OS: goos, Architecture: arch, Content: content}
+	if s.Plugin != "" && goos == "linux" {
+		b.Plugin, err = s.compile(ctx, r, s.Plugin, goos, arch)
+	}
+	return b, err
+}
+
+func (s Source) compile(ctx context.Context, r Release, what, goos, arch string) ([]byte, error) {
 	dir, err := os.MkdirTemp("", "nephele-build-")
 	if err != nil {
-		return Binary{}, fmt.Errorf("build: %w", err)
+		return nil, fmt.Errorf("build: %w", err)
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	out := filepath.Join(dir, "out")
 	flags := fmt.Sprintf("-s -w -buildid= -X %s.stampedVersion=%s -X %s.stampedRevision=%s", s.Stamp, r.Version, s.Stamp, r.Revision)
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", flags, "-o", out, s.Package)
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", flags, "-o", out, what)
 	cmd.Dir = s.Root
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+goos, "GOARCH="+arch, "GOAMD64=v1", "GOARM64=v8.0", "GOFLAGS=", "GOWORK=off")
 	var said bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &said, &said
 	if err := cmd.Run(); err != nil {
-		return Binary{}, fmt.Errorf("build %s for %s/%s: %w\n%s", s.Package, goos, arch, err, said.String())
+		return nil, fmt.Errorf("build %s for %s/%s: %w\n%s", what, goos, arch, err, said.String())
 	}
 	content, err := os.ReadFile(out)
 	if err != nil {
-		return Binary{}, fmt.Errorf("build: %w", err)
+		return nil, fmt.Errorf("build: %w", err)
 	}
-	return Binary{OS: goos, Architecture: arch, Content: content}, nil
+	return content, nil
 }

@@ -1,10 +1,10 @@
 // Package image makes container images of a binary without a container engine, and the lists of
 // what is in them.
 //
-// It owns what is in an image: the binary, the public certificate authorities, the names of the
-// user, and the list of modules the binary was built from (CycloneDX). It promises that the same
-// binaries, version and time make the same bytes, wherever and whenever that is. It is safe for
-// concurrent use.
+// It owns what is in an image: the binary, the CNI plugin, the public certificate authorities, the
+// names of the user, and the list of modules the binary was built from (CycloneDX). It promises
+// that the same binaries, version and time make the same bytes, wherever and whenever that is. It
+// is safe for concurrent use.
 package image
 
 import (
@@ -29,6 +29,7 @@ const user = 65532
 // Where things are in an image.
 const (
 	binaryPath = "nephele"
+	pluginPath = "nephele-cni"
 	rootsPath  = "etc/ssl/certs/ca-certificates.crt"
 	bomPath    = "usr/share/sbom/nephele.cdx.json"
 )
@@ -37,6 +38,9 @@ const (
 type Binary struct {
 	OS, Architecture string
 	Content          []byte
+	// Plugin is the CNI plugin for the platform; empty for none. It is made of modules that the
+	// program is made of as well.
+	Plugin []byte
 }
 
 // Release says what the binaries are of.
@@ -90,13 +94,16 @@ func single(r Release, b Binary) (v1.Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	program, err := layer(r.Time, []file{
-		{binaryPath, 0o755, b.Content},
+	files := []file{{binaryPath, 0o755, b.Content}}
+	if len(b.Plugin) > 0 {
+		files = append(files, file{pluginPath, 0o755, b.Plugin})
+	}
+	program, err := layer(r.Time, append(files, []file{
 		{"usr/", 0o755, nil},
 		{"usr/share/", 0o755, nil},
 		{"usr/share/sbom/", 0o755, nil},
 		{bomPath, 0o644, bom},
-	})
+	}...))
 	if err != nil {
 		return nil, err
 	}

@@ -49,7 +49,7 @@ func run(ctx context.Context) error {
 	var unix int64
 	var push string
 	var archives bool
-	j.source = image.Source{Package: "./cmd/nephele", Stamp: "github.com/nephele-io/nephele/internal/cli"}
+	j.source = image.Source{Package: "./cmd/nephele", Plugin: "./cmd/nephele-cni", Stamp: "github.com/nephele-io/nephele/internal/cli"}
 	flag.StringVar(&j.source.Root, "root", "..", "root of the repository")
 	flag.StringVar(&j.Version, "version", "", "version, such as v1.2.3")
 	flag.StringVar(&j.Revision, "revision", "", "commit")

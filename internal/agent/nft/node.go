@@ -28,6 +28,9 @@ type Pod struct {
 	Addresses []netip.Addr `json:"addresses"`
 	// Bypass says why packets of the Pod do not come by; empty if they do.
 	Bypass string `json:"bypass,omitempty"`
+	// Waiting tells that it is not known yet which policies apply to the Pod. It is cut off until
+	// then.
+	Waiting bool `json:"waiting,omitempty"`
 }
 
 // Base is a chain that packets enter.
@@ -109,10 +112,12 @@ func (n SetName) dispatchKey(source, destination netip.Addr) string {
 	return string(key)
 }
 
-// chains of Pods that no rule decides about, and of those that reach themselves.
+// chains of Pods that no rule decides about, of those that reach themselves, and of those that
+// wait.
 const (
-	openChain = "pods-open"
-	selfChain = "pods-self"
+	openChain   = "pods-open"
+	selfChain   = "pods-self"
+	closedChain = "pods-closed"
 )
 
 // key tells classes of Pods apart.
@@ -129,7 +134,7 @@ func (h *host) key() string {
 func (w *work) node(n *Node, members *membership, policies []*v1beta2.NetworkPolicy, out *Result) {
 	byGroup := map[string][]*v1beta2.NetworkPolicy{}
 	for _, p := range policies {
-		for _, g := range appliedTo(p) {
+		for _, g := range AppliedTo(p) {
 			byGroup[g] = append(byGroup[g], p)
 		}
 	}
@@ -139,8 +144,16 @@ func (w *work) node(n *Node, members *membership, policies []*v1beta2.NetworkPol
 	w.program.Chains[openChain] = &Chain{Rules: []Rule{{Action: Accept, Origin: Origin{Kind: OriginNative}}}}
 	w.program.Chains[selfChain] = &Chain{Rules: []Rule{{Action: Accept, Origin: Origin{Kind: OriginItself}}}}
 	made := map[string]*guarded{}
+	waiting := &guarded{entries: [2][2]string{{closedChain, closedChain}, {closedChain, closedChain}}}
 	for i := range n.Pods {
 		pod := &n.Pods[i]
+		if pod.Waiting {
+			w.program.Chains[closedChain] = &Chain{Rules: []Rule{{Action: Drop, Origin: Origin{Kind: OriginUnknown}}}}
+			waiting.point(w.program.Dispatch, pod)
+			w.podClass = append(w.podClass, closedChain)
+			continue
+		}
+		out.Pods++
 		at := members.pods[pod.Namespace+"/"+pod.Name]
 		if at == nil {
 			at = &host{}
@@ -158,12 +171,12 @@ func (w *work) node(n *Node, members *membership, policies []*v1beta2.NetworkPol
 		}
 	}
 	slices.SortStableFunc(out.Bypassed, func(a, b Refusal) int { return cmp.Compare(a.Policy, b.Policy) })
-	out.Pods, out.Classes = len(n.Pods), len(made)
+	out.Classes = len(made)
 	w.bases(n)
 }
 
-// appliedTo are the applied-to groups that a policy and its rules name.
-func appliedTo(p *v1beta2.NetworkPolicy) []string {
+// AppliedTo are the applied-to groups that a policy and its rules name.
+func AppliedTo(p *v1beta2.NetworkPolicy) []string {
 	out := slices.Clone(p.AppliedToGroups)
 	for i := range p.Rules {
 		out = append(out, p.Rules[i].AppliedToGroups...)

@@ -193,7 +193,8 @@ const (
 	OriginNative
 	// OriginNames: answers of resolvers, by which the agent learns the addresses of names.
 	OriginNames
-	// OriginUnknown: the address is one for Pods, and none is known to have it.
+	// OriginUnknown: the address is one for Pods, and none is known to have it, or it is not known
+	// yet which policies apply to the Pod.
 	OriginUnknown
 	// OriginItself: a Pod reaches itself through a Service.
 	OriginItself

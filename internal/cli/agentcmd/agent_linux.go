@@ -59,6 +59,7 @@ type agentFlags struct {
 	resolvers       []string
 	dnsService      string
 	metrics         string
+	cni             cniFlags
 }
 
 // defaultDNSService is what the DNS of a cluster is called, whatever serves it.
@@ -78,6 +79,7 @@ func (f *agentFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.metrics, "metrics", defaultAgentMetrics, "HOST:PORT of the Prometheus metrics, over HTTP and to everybody who reaches it; 0 for none")
 	flags.StringVar(&f.dnsService, "dns-service", defaultDNSService, "with --node, the Service NAMESPACE/NAME that Pods ask about names; empty for none. Who answers behind it is believed")
 	flags.BoolVarP(&f.verbose, "verbose", "v", false, "log more")
+	f.cni.register(flags)
 	f.registerHost(flags)
 }
 
@@ -287,7 +289,7 @@ resolvers, DHCP, and those given with --failsafe.`,
 	f.register(cmd.Flags())
 	cmd.PersistentFlags().StringVar(&socket, "socket", defaultAgentSocket, "where the agent answers on this host")
 	cmd.AddCommand(newAgentLoadCommand(n), newAgentStatusCommand(n, &socket), newAgentExplainCommand(n, &socket))
-	cmd.AddCommand(newAgentReleaseCommand(&socket), newAgentUninstallCommand(), newAgentEnrollCommand())
+	cmd.AddCommand(newAgentReleaseCommand(&socket), newAgentUninstallCommand(), newAgentEnrollCommand(), newAgentUnchainCommand())
 	return []*cobra.Command{cmd}
 }
 
@@ -328,6 +330,14 @@ func runAgent(ctx context.Context, f *agentFlags, socket string, log logr.Logger
 			return err
 		}
 		o.Services = agent.NewServices(cluster)
+		o.Computed, o.Essential = policies.KnowsPod, f.cni.essential
+		chained, err := f.cni.chaining(socket, log)
+		if err != nil {
+			return err
+		}
+		if chained != nil {
+			o.Plugin, follow = chained.trouble, append(follow, chained.run)
+		}
 		behind, err := f.clusterResolvers(cluster)
 		if err != nil {
 			return err
