@@ -325,6 +325,7 @@ func (a *Agent) restore(ctx context.Context) {
 	}
 	if a.Failsafe != nil && a.Status().FailsafeError != "" {
 		a.failsafe = former(a.failsafe, kept.Failsafe)
+		a.change(func(s *Status) { s.Failsafe = a.failsafe })
 	}
 	if kept.Computed == nil {
 		return
@@ -428,6 +429,7 @@ func (a *Agent) lookUp(ctx context.Context) {
 	if !slices.EqualFunc(flows, a.failsafe, sameFailsafe) {
 		a.failsafe, a.dirty = flows, true
 	}
+	a.change(func(s *Status) { s.Failsafe = a.failsafe })
 }
 
 // former returns what was found and, of those that the agent finds out by itself, what was kept and

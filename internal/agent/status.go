@@ -75,6 +75,8 @@ type Status struct {
 	LastWrite             metav1.Time `json:"lastWrite,omitzero"`
 	LastWriteMilliseconds int64       `json:"lastWriteMilliseconds,omitempty"`
 	ReleasedUntil         metav1.Time `json:"releasedUntil,omitzero"`
+	// Failsafe are the flows that no policy cuts.
+	Failsafe []nft.Failsafe `json:"failsafe,omitempty"`
 	// Foreign are the filters of others that the host's traffic passes besides.
 	Foreign []string `json:"foreign,omitempty"`
 	// Names counts what is known of domain names; nil if nothing is learned of them.

@@ -239,7 +239,7 @@ func TestHostsTellAboutThemselves(t *testing.T) {
 	said := got.DeepCopy()
 	said.Version, said.NodeRef = "v2", v1beta1.ObjectReference{Kind: "Node", Name: "n1"}
 	said.Labels = map[string]string{cloudv1.LabelAllowIsolates: "true", "theirs": "2"}
-	said.Annotations = map[string]string{cloudv1.AnnotationIsolates: "egress", cloudv1.AnnotationCloudLetsIn: "", "more": "x"}
+	said.Annotations = map[string]string{cloudv1.AnnotationIsolates: "egress", cloudv1.AnnotationCloudLetsIn: "", cloudv1.AnnotationHostFailsafe: "[]", cloudv1.AnnotationForeignFilters: "ufw", "more": "x"}
 	said.OwnerReferences = []metav1.OwnerReference{{Kind: "Node", Name: "n1"}}
 	said.Finalizers = []string{"x/y"}
 	if err := put(said); err != nil {
@@ -255,7 +255,7 @@ func TestHostsTellAboutThemselves(t *testing.T) {
 	if l := stored.Labels; len(l) != 2 || l["ours"] != "1" || l[cloudv1.LabelAllowIsolates] != "true" || len(stored.OwnerReferences)+len(stored.Finalizers) != 0 {
 		t.Errorf("%+v", stored.ObjectMeta)
 	}
-	if a := stored.Annotations; len(a) != 2 || a[cloudv1.AnnotationCloudLetsIn] != "a/b ingress" || a[cloudv1.AnnotationIsolates] != "egress" {
+	if a := stored.Annotations; len(a) != 4 || a[cloudv1.AnnotationHostFailsafe] != "[]" || a[cloudv1.AnnotationForeignFilters] != "ufw" || a[cloudv1.AnnotationCloudLetsIn] != "a/b ingress" || a[cloudv1.AnnotationIsolates] != "egress" {
 		t.Errorf("%+v", a)
 	}
 	if err := put(said); !apierrors.IsConflict(err) {

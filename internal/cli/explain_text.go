@@ -243,6 +243,8 @@ func because(d *explain.Decision, at explain.End) string {
 		return statesText(d.Policies) + "; the security groups that the machine holds decide, and were not read"
 	case d.Failsafe != "":
 		return "allowed by failsafe of account " + d.Failsafe + ", before any rule"
+	case d.HostFailsafe != "":
+		return "failsafe: the agent of host " + d.HostFailsafe + " lets it through, before any rule"
 	case d.DecidedBy != nil:
 		return d.DecidedBy.String()
 	case d.Native != nil && d.Outcome != policy.OutcomeUnknown:

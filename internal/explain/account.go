@@ -14,19 +14,30 @@ import (
 	"github.com/nephele-io/nephele/internal/policy"
 )
 
-// byAccount is what the account of a VM says about the flows of it, besides the policies.
+// byAccount is what the account of a VM, or the agent of a host, says about the flows of it,
+// besides the policies.
 type byAccount struct {
 	// failsafe is the account by whose failsafe flows a packet is allowed, "namespace/name".
 	failsafe string
+	// host is the host by the failsafe flows of whose agent it is allowed, "namespace/name".
+	host string
 	// suspended is the mode in which policies are not enforced, with who says so.
 	suspended string
 }
 
-// accountOf says what the account of a VM says about a packet at it, whose other end has an
-// address. Where no policy applies it says nothing: neither modes nor failsafe flows are about such
-// VMs.
+// allowed reports whether it is allowed whatever policies say.
+func (b byAccount) allowed() bool { return b.failsafe != "" || b.host != "" }
+
+// accountOf says what the account of a VM, or the agent of a host, says about a packet at it, whose
+// other end has an address. Where no policy applies it says nothing: neither modes nor failsafe
+// flows are about such VMs.
 func (c *Computation) accountOf(at end, direction cloud.Direction, packet policy.Flow, other netip.Addr, d policy.Decision) byAccount {
 	key, enforced := strings.CutPrefix(at.enforcer, cloud.EnforcerPrefix)
+	if h, told := c.hostInfos[at.enforcer]; told && at.agent == AgentOurs && d.Exempt == "" && c.selected(at.ref) {
+		if slices.ContainsFunc(h.failsafe, func(f plan.FailsafeFlow) bool { return f.Direction == direction && allows(f, packet, other) }) {
+			return byAccount{host: at.enforcer}
+		}
+	}
 	if !enforced || d.Exempt != "" || !c.selected(at.ref) {
 		return byAccount{}
 	}

@@ -1,8 +1,12 @@
 package explain
 
 import (
+	"encoding/json"
+	"strings"
+
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	"github.com/nephele-io/nephele/internal/cloud/plan"
 )
 
 // Agent says which agent enforces policies on a host.
@@ -35,16 +39,51 @@ func agentsOf(infos []*v1beta1.AntreaAgentInfo) map[string]Agent {
 	return out
 }
 
+// Bounds of what is taken in of what a host tells: it may be in a stranger's hands.
+const (
+	mostFilters  = 20
+	mostFailsafe = 64
+	mostText     = 64 << 10
+)
+
+// hostInfo is what the agent of a host tells of how packets fare besides the policies.
+type hostInfo struct {
+	failsafe []plan.FailsafeFlow
+	// filters are those of others, for people.
+	filters []string
+}
+
+// hostInfosOf reads what our agents tell of hosts, by enforcer key.
+func hostInfosOf(infos []*v1beta1.AntreaAgentInfo) map[string]hostInfo {
+	out := map[string]hostInfo{}
+	for _, i := range infos {
+		if i.NodeRef.Kind != "ExternalNode" || i.Labels[cloudv1alpha1.LabelAllowIsolates] != "true" {
+			continue
+		}
+		var h hostInfo
+		var flows []cloudv1alpha1.FailsafeFlow
+		if text := i.Annotations[cloudv1alpha1.AnnotationHostFailsafe]; len(text) <= mostText && json.Unmarshal([]byte(text), &flows) == nil {
+			h.failsafe = plan.ParseFailsafe(flows[:min(len(flows), mostFailsafe)])
+		}
+		if text := i.Annotations[cloudv1alpha1.AnnotationForeignFilters]; text != "" && len(text) <= mostText {
+			lines := strings.Split(text, "\n")
+			h.filters = lines[:min(len(lines), mostFilters)]
+		}
+		out[i.NodeRef.Namespace+"/"+i.NodeRef.Name] = h
+	}
+	return out
+}
+
 // agentNotes say what is not known of what an agent at one of the ends does.
-func agentNotes(ends ...end) []string {
+func (c *Computation) agentNotes(ends ...end) []string {
 	var out []string
 	for _, e := range ends {
 		switch e.agent {
 		case AgentOurs:
-			out = append(
-				out,
-				"An agent enforces policies on "+refText(e.ref)+". What it lets through whatever policies say, and what it refuses, only the host knows: nephele agent explain.",
-			)
+			out = append(out, "An agent enforces policies on "+refText(e.ref)+". Which policies it refuses, the host knows best: nephele agent status.")
+			if filters := c.hostInfos[e.enforcer].filters; len(filters) > 0 {
+				out = append(out, "Others filter the traffic of "+refText(e.ref)+" as well. What they drop stays dropped, and where no policy decides, they do: "+strings.Join(filters, "; ")+".")
+			}
 		case AgentUnknown:
 			out = append(
 				out,

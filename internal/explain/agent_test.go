@@ -1,6 +1,7 @@
 package explain_test
 
 import (
+	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -75,5 +76,61 @@ func TestAgents(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestHostFailsafe asks about a host that a policy isolates, whose agent tells of failsafe flows
+// and of a firewall beside it. What it tells is bounded, and counts for no other host.
+func TestHostFailsafe(t *testing.T) {
+	info := &v1beta1.AntreaAgentInfo{ObjectMeta: metav1.ObjectMeta{Name: "web", Labels: map[string]string{cloudv1alpha1.LabelAllowIsolates: "true"}, Annotations: map[string]string{
+		cloudv1alpha1.AnnotationHostFailsafe:   `[{"direction":"Ingress","protocol":"TCP","port":22,"cidrs":["10.0.0.0/24"]},{"direction":"Egress","protocol":"UDP","port":53,"cidrs":["10.0.0.2/32"]}]`,
+		cloudv1alpha1.AnnotationForeignFilters: "chain INPUT of table ip filter filters input, with 7 rules; what none of them decides it drops",
+	}}, Version: "v1", NodeRef: v1beta1.ObjectReference{Kind: "ExternalNode", Namespace: "vms", Name: "web"}}
+	ask := func(info *v1beta1.AntreaAgentInfo, from, to, protocol, port string) *explain.Explanation {
+		t.Helper()
+		c := explain.Compute(&explain.Objects{
+			Namespaces: []*corev1.Namespace{{ObjectMeta: metav1.ObjectMeta{Name: "vms"}}},
+			ExternalNodes: []*v1alpha1.ExternalNode{{ObjectMeta: metav1.ObjectMeta{Namespace: "vms", Name: "web", Labels: map[string]string{"app": "web"}},
+				Spec: v1alpha1.ExternalNodeSpec{Interfaces: []v1alpha1.NetworkInterface{{IPs: []string{"10.9.0.1"}}}}}},
+			AgentInfos: []*v1beta1.AntreaAgentInfo{info},
+			Policies: []*v1beta1.NetworkPolicy{{ObjectMeta: metav1.ObjectMeta{Namespace: "vms", Name: "p", UID: "p"}, Spec: v1beta1.NetworkPolicySpec{Priority: 5,
+				AppliedTo: []v1beta1.AppliedTo{{ExternalEntitySelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}}},
+				Ingress:   []v1beta1.Rule{{Action: v1beta1.RuleActionDrop}}, Egress: []v1beta1.Rule{{Action: v1beta1.RuleActionDrop}}}}},
+		})
+		x, err := c.Answer(explain.Question{From: from, To: to, Protocol: protocol, Port: port})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return x
+	}
+	const host = "ee/vms/web"
+	if x := ask(info, "10.0.0.7", host, "tcp", "22"); x.Verdict != "Allow" || x.Ingress.HostFailsafe != "vms/web" || !strings.Contains(strings.Join(x.Notes, " "), "chain INPUT of table ip filter") {
+		t.Errorf("what the owner has named: %s, %+v, %q", x.Verdict, x.Ingress, x.Notes)
+	}
+	if x := ask(info, host, "10.0.0.2", "udp", "53"); x.Verdict != "Allow" || x.Egress.HostFailsafe != "vms/web" {
+		t.Errorf("a resolver: %s, %+v", x.Verdict, x.Egress)
+	}
+	for _, from := range []string{"10.0.1.7", "192.0.2.1"} {
+		if x := ask(info, from, host, "tcp", "22"); x.Verdict != "Drop" {
+			t.Errorf("from elsewhere: %s", x.Verdict)
+		}
+	}
+	for what, change := range map[string]func(i *v1beta1.AntreaAgentInfo){
+		"of another host":  func(i *v1beta1.AntreaAgentInfo) { i.NodeRef.Name = "other" },
+		"of an Antrea one": func(i *v1beta1.AntreaAgentInfo) { i.Labels = nil },
+		"too long": func(i *v1beta1.AntreaAgentInfo) {
+			for _, key := range []string{cloudv1alpha1.AnnotationHostFailsafe, cloudv1alpha1.AnnotationForeignFilters} {
+				i.Annotations[key] += strings.Repeat(" ", 64<<10)
+			}
+		},
+		"nonsense": func(i *v1beta1.AntreaAgentInfo) {
+			i.Annotations = map[string]string{cloudv1alpha1.AnnotationHostFailsafe: `[{"cidrs": 7}`}
+		},
+	} {
+		changed := info.DeepCopy()
+		change(changed)
+		if x := ask(changed, "10.0.0.7", host, "tcp", "22"); x.Verdict != "Drop" || strings.Contains(strings.Join(x.Notes, " "), "INPUT") {
+			t.Errorf("%s: %s, %q", what, x.Verdict, x.Notes)
+		}
 	}
 }

@@ -26,6 +26,8 @@ type Computation struct {
 	Problems []Problem
 	// agents are those on hosts that say what they are, by their enforcer keys.
 	agents map[string]Agent
+	// hostInfos are what our agents tell of hosts, by their enforcer keys.
+	hostInfos map[string]hostInfo
 	// clouds is nil if no account was read.
 	clouds *clouds
 	// view is nil for somebody who may see everything.
@@ -48,7 +50,8 @@ type Problem struct {
 // Compute runs the engine over objects. What the engine refuses is among the problems, and left
 // out.
 func Compute(in *Objects) *Computation {
-	c := &Computation{Objects: in, Ends: map[policy.EntityRef]policy.Entity{}, agents: agentsOf(in.AgentInfos), clouds: cloudsOf(in.Observed)}
+	c := &Computation{Objects: in, Ends: map[policy.EntityRef]policy.Entity{}, agents: agentsOf(in.AgentInfos),
+		hostInfos: hostInfosOf(in.AgentInfos), clouds: cloudsOf(in.Observed)}
 	engine := policy.New(policy.Options{})
 	for _, n := range in.Namespaces {
 		engine.PutNamespace(convert.Namespace(n))

@@ -148,7 +148,7 @@ func (f *cutFinder) ask(s *cloud.Service, g *cloud.TargetGroup, sources []netip.
 		}
 		flow := policy.Flow{Protocol: protocol, Port: port, Source: end{}.endpoint(a), Destination: at.endpoint(to)}
 		d := f.evaluator.Evaluate(flow).Ingress
-		if d.Outcome != policy.OutcomeDrop && d.Outcome != policy.OutcomeReject || f.accountOf(at, cloud.Ingress, flow, a, d).failsafe != "" {
+		if d.Outcome != policy.OutcomeDrop && d.Outcome != policy.OutcomeReject || f.accountOf(at, cloud.Ingress, flow, a, d).allowed() {
 			continue
 		}
 		from = append(from, a)

@@ -206,8 +206,8 @@ func possible(o policy.Outcome) []policy.Outcome {
 
 // wanted is what is so at an end once everything is enforced.
 func (c *Computation) wanted(at end, to End, d policy.Decision, b byAccount, native *trace.Filter) *Decision {
-	if b.failsafe != "" {
-		return &Decision{Outcome: policy.OutcomeAllow, Failsafe: b.failsafe}
+	if b.allowed() {
+		return &Decision{Outcome: policy.OutcomeAllow, Failsafe: b.failsafe, HostFailsafe: b.host}
 	}
 	out := explainDecision(d, to)
 	left := policy.OutcomeNative

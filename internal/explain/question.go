@@ -166,7 +166,7 @@ func (c *Computation) explain(from, to end, flow policy.Flow, packets []passage)
 	if note != "" {
 		out.Notes = append(out.Notes, note)
 	}
-	out.Notes = append(out.Notes, agentNotes(c.shown(from, to)...)...)
+	out.Notes = append(out.Notes, c.agentNotes(c.shown(from, to)...)...)
 	out.Notes = append(out.Notes, balancerNotes(packets)...)
 	for _, p := range packets {
 		if through != nil {

@@ -165,6 +165,8 @@ type Decision struct {
 	Native *Groups `json:"native,omitempty"`
 	// Failsafe is the account whose failsafe flows allow it, before any rule.
 	Failsafe string `json:"failsafe,omitempty"`
+	// HostFailsafe is the host whose agent lets it through, before any rule.
+	HostFailsafe string `json:"hostFailsafe,omitempty"`
 	// DecidedBy is the rule; without it the default decided: Default says which one.
 	DecidedBy *Rule `json:"decidedBy,omitempty"`
 	// Default is "isolated", "native", "none" or "groups", or "itself" (the packet goes to who

@@ -16,6 +16,12 @@ const (
 	// AnnotationNotEnforceable is set by the agent of a Node: a line "NAMESPACE/NAME: REASON" for
 	// each of the first Pods on which policies cannot be enforced.
 	AnnotationNotEnforceable = "nephele.io/not-enforceable"
+	// AnnotationHostFailsafe is set by the agent of a host: the flows that it lets through whatever
+	// policies say, as JSON of the type of failsafe flows of an account.
+	AnnotationHostFailsafe = "nephele.io/host-failsafe"
+	// AnnotationForeignFilters is set by the agent of a host: a line for each of the first filters
+	// that others have put before the host's traffic.
+	AnnotationForeignFilters = "nephele.io/foreign-filters"
 	// AnnotationCloudLetsIn is set by the controller: the account, and the directions in which the
 	// groups of the VM let in, or may let in soon, whatever the agent decides.
 	AnnotationCloudLetsIn = "nephele.io/cloud-lets-in"

@@ -17,8 +17,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
+	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 	"github.com/nephele-io/nephele/internal/agent"
+	"github.com/nephele-io/nephele/internal/agent/nft"
 )
 
 func TestAgentQuestion(t *testing.T) {
@@ -55,12 +57,17 @@ func TestAgentFlagsRefused(t *testing.T) {
 }
 
 func TestAgentStatusAndInfo(t *testing.T) {
-	s := &agent.Status{Key: "vms/web", State: agent.StateFailing, Error: "no room", Policies: []agent.PolicyState{
+	ssh, err := agent.ParseFailsafe("in tcp 22 10.0.0.0/8,fd00::/8")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dhcp := nft.Failsafe{Name: "DHCP", Protocol: nft.UDP, SourcePort: 67, Port: 68, CIDRs: ssh.CIDRs}
+	s := &agent.Status{Key: "vms/web", State: agent.StateFailing, Error: "no room", Failsafe: []nft.Failsafe{ssh, dhcp}, Foreign: []string{"ufw"}, Policies: []agent.PolicyState{
 		{Policy: v1beta2.NetworkPolicyReference{Type: v1beta2.AntreaNetworkPolicy, Namespace: "vms", Name: "p"}, Generation: 2, Message: "because"},
 	}}
 	var b strings.Builder
 	printAgentStatus(&b, s, testNeeds().Printable)
-	for _, want := range []string{"vms/web: Failing", "vms/p generation 2: NOT enforced because", "trouble with kernel: no room"} {
+	for _, want := range []string{"vms/web: Failing", "vms/p generation 2: NOT enforced because", "trouble with kernel: no room", "failsafe, ingress: in tcp 22"} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("%q is not in\n%s", want, b.String())
 		}
@@ -69,6 +76,10 @@ func TestAgentStatusAndInfo(t *testing.T) {
 	fillAgentInfo(info, s, "vms", "web", now)
 	if c := info.AgentConditions[0]; c.Type != v1beta1.AgentHealthy || c.Status != metav1.ConditionFalse || c.Reason != "Failing" || c.LastHeartbeatTime != now {
 		t.Errorf("%+v", c)
+	}
+	wantFlows := `[{"direction":"Ingress","protocol":"TCP","port":22,"cidrs":["10.0.0.0/8","fd00::/8"]}]`
+	if a := info.Annotations; a[cloudv1alpha1.AnnotationHostFailsafe] != wantFlows || a[cloudv1alpha1.AnnotationForeignFilters] != "ufw" {
+		t.Errorf("%q", a)
 	}
 	if info.APIPort != 7 || info.NodeRef.Name != "web" || info.NetworkPolicyControllerInfo.NetworkPolicyNum != 1 {
 		t.Errorf("%+v", info)

@@ -89,6 +89,9 @@ func printAgentStatus(w io.Writer, s *agent.Status, printable func(string) strin
 			fmt.Fprintf(w, "NOT enforceable on Pod %s\n", printable(p))
 		}
 	}
+	for _, f := range s.Failsafe {
+		fmt.Fprintf(w, "failsafe, %s: %s\n", f.Direction, printable(f.Name))
+	}
 	for _, f := range s.Foreign {
 		fmt.Fprintf(w, "somebody else's firewall: %s\n", printable(f))
 	}

@@ -2,6 +2,7 @@ package agentcmd
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -15,12 +16,19 @@ import (
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/agent"
+	"github.com/nephele-io/nephele/internal/agent/nft"
 	"github.com/nephele-io/nephele/internal/cloud/handover"
 	"github.com/nephele-io/nephele/internal/enroll"
 )
 
-// mostNotEnforceable is of how many Pods on which policies cannot be enforced the agent tells.
-const mostNotEnforceable = 100
+const (
+	// mostNotEnforceable is of how many Pods on which policies cannot be enforced the agent tells,
+	// mostFilters of how many filters of others, and mostFailsafe of how many failsafe flows, and
+	// addresses of each.
+	mostNotEnforceable = 100
+	mostFilters        = 20
+	mostFailsafe       = 64
+)
 
 // infoClient reads and writes AntreaAgentInfos, at kube-apiserver or at a server of hosts, which
 // serves nothing by which a client could find out more.
@@ -124,6 +132,8 @@ func fillAgentInfo(info *v1beta1.AntreaAgentInfo, s *agent.Status, namespace, na
 	if namespace != "" {
 		info.Labels[cloudv1alpha1.LabelAllowIsolates], info.Labels[cloudv1alpha1.LabelHeedsCloud] = "true", "true"
 		metav1.SetMetaDataAnnotation(&info.ObjectMeta, cloudv1alpha1.AnnotationIsolates, handover.Directions{s.IsolatedIngress, s.IsolatedEgress}.String())
+		metav1.SetMetaDataAnnotation(&info.ObjectMeta, cloudv1alpha1.AnnotationHostFailsafe, failsafeText(s.Failsafe))
+		metav1.SetMetaDataAnnotation(&info.ObjectMeta, cloudv1alpha1.AnnotationForeignFilters, strings.Join(s.Foreign[:min(len(s.Foreign), mostFilters)], "\n"))
 		info.NodeRef = v1beta1.ObjectReference{Kind: "ExternalNode", Namespace: namespace, Name: name}
 	} else {
 		info.NodeRef = v1beta1.ObjectReference{Kind: "Node", Name: name}
@@ -155,6 +165,34 @@ func fillAgentInfo(info *v1beta1.AntreaAgentInfo, s *agent.Status, namespace, na
 		condition(v1beta1.AgentHealthy, healthy, string(s.State), says),
 		condition(v1beta1.ControllerConnectionUp, s.Connected, "NotInSync", s.ServerError),
 	}
+}
+
+// failsafeText is what the agent tells of its failsafe flows, without those of one source port
+// (DHCP), of which questions know nothing.
+func failsafeText(flows []nft.Failsafe) string {
+	told := []cloudv1alpha1.FailsafeFlow{}
+	for _, f := range flows[:min(len(flows), mostFailsafe)] {
+		if f.SourcePort != 0 {
+			continue
+		}
+		port := int32(f.Port)
+		t := cloudv1alpha1.FailsafeFlow{Direction: "Ingress", Protocol: "TCP", Port: &port}
+		if f.Direction == nft.Egress {
+			t.Direction = "Egress"
+		}
+		if f.Protocol == nft.UDP {
+			t.Protocol = "UDP"
+		}
+		for _, c := range f.CIDRs[:min(len(f.CIDRs), mostFailsafe)] {
+			t.CIDRs = append(t.CIDRs, c.String())
+		}
+		told = append(told, t)
+	}
+	text, err := json.Marshal(told)
+	if err != nil { // of texts and numbers, never
+		return ""
+	}
+	return string(text)
 }
 
 // summary is what an agent that is healthy tells about itself.
