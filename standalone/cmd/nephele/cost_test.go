@@ -46,8 +46,9 @@ var (
 // profileDir, when set in the environment of the program, makes it write profiles of itself.
 const profileDir = "NEPHELE_TEST_PROFILES"
 
-// profiled runs the program, and writes what it has spent its time on until each SIGHUP, and what
-// it holds in the end, into a directory. SIGTERM ends it.
+// profiled runs the program, and writes what it has spent its time on until each SIGHUP, what it
+// has allocated and what its goroutines do then, and what it holds in the end, into a directory.
+// SIGTERM ends it.
 func profiled(dir string, program func() int) int {
 	stop := make(chan struct{})
 	var sampling sync.WaitGroup
@@ -69,6 +70,9 @@ func profiled(dir string, program func() int) int {
 			}
 			pprof.StopCPUProfile()
 			cpu.Close()
+			for _, name := range []string{"allocs", "goroutine"} {
+				writeProfile(name, filepath.Join(dir, fmt.Sprintf("%s-%d.pprof", name, n)))
+			}
 		}
 	})
 	sampling.Go(func() { // the heap whenever it is a tenth larger than ever, and in the end
@@ -81,11 +85,11 @@ func profiled(dir string, program func() int) int {
 			var m runtime.MemStats
 			if runtime.ReadMemStats(&m); m.HeapInuse > most+most/10 {
 				most = m.HeapInuse
-				writeHeap(filepath.Join(dir, "heap-peak.pprof"))
+				writeProfile("heap", filepath.Join(dir, "heap-peak.pprof"))
 			}
 		}
 	})
-	context.AfterFunc(interrupted(), func() { writeHeap(filepath.Join(dir, "heap.pprof")) })
+	context.AfterFunc(interrupted(), func() { writeProfile("heap", filepath.Join(dir, "heap.pprof")) })
 	code := program()
 	close(stop)
 	sampling.Wait()
@@ -99,13 +103,13 @@ func interrupted() context.Context {
 	return ctx
 }
 
-func writeHeap(path string) {
+func writeProfile(name, path string) {
 	f, err := os.Create(path)
 	if err != nil {
 		return
 	}
 	defer f.Close()
-	_ = pprof.Lookup("heap").WriteTo(f, 0)
+	_ = pprof.Lookup(name).WriteTo(f, 0)
 }
 
 const (
