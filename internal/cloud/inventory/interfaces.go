@@ -250,10 +250,10 @@ func checkInterfaces(s *v1alpha1.CloudEntitySelector) string {
 }
 
 func (s *syncer) putInterface(ctx context.Context, want, have *v1alpha1.NetworkInterface) error {
-	return put(ctx, s, want, have, have != nil, nil, func(live *v1alpha1.NetworkInterface) bool {
+	return put(ctx, s, want, have, nil, func(live *v1alpha1.NetworkInterface) bool {
 		before := live.Status
 		// What policies do to the interface is not ours to write.
-		live.Status = *want.Status.DeepCopy()
+		live.Status = want.Status
 		live.Status.Policies, live.Status.PolicySummary = before.Policies, before.PolicySummary
 		live.Status.Conditions = append([]metav1.Condition(nil), before.Conditions...)
 		s.setObserved(&live.Status.Conditions, want.Status.Region, live.Generation)

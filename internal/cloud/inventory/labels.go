@@ -100,8 +100,11 @@ func ours(key string) bool {
 }
 
 // mergeLabels returns have with all labels of ours replaced by want, and whether that differs from
-// have.
+// have, which is returned itself if not.
 func mergeLabels(have, want map[string]string) (map[string]string, bool) {
+	if carries(have, want) {
+		return have, false
+	}
 	merged := maps.Clone(want)
 	if merged == nil {
 		merged = map[string]string{}
@@ -111,5 +114,20 @@ func mergeLabels(have, want map[string]string) (map[string]string, bool) {
 			merged[k] = v
 		}
 	}
-	return merged, !maps.Equal(merged, have)
+	return merged, true
+}
+
+// carries reports whether have has the labels of want, and besides no label of ours.
+func carries(have, want map[string]string) bool {
+	for k, v := range want {
+		if is, there := have[k]; !there || is != v && ours(k) {
+			return false
+		}
+	}
+	for k := range have {
+		if _, wanted := want[k]; !wanted && ours(k) {
+			return false
+		}
+	}
+	return true
 }

@@ -299,11 +299,14 @@ func (s *syncer) remove(ctx context.Context, o client.Object) error {
 }
 
 // patch writes the difference between base and o, if the object is still the one that base was read
-// as. A status is written whole, which is less work for the API server.
+// as, and reads what it is then into o. A status is written whole, which is less work for the API
+// server.
 func (s *syncer) patch(ctx context.Context, o, base client.Object, status bool) error {
 	before := version(base)
 	var err error
 	if status {
+		o.SetLabels(nil) // the API server keeps these, and would decode them for nothing
+		o.SetAnnotations(nil)
 		err = s.opts.Client.Status().Update(ctx, o)
 	} else {
 		err = s.opts.Client.Patch(ctx, o, client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{}))

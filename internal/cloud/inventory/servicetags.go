@@ -130,9 +130,9 @@ func (s *syncer) keptTags() []native {
 }
 
 func (s *syncer) putGroup(ctx context.Context, want, have *antreav1beta1.Group) error {
-	return put(ctx, s, want, have, have != nil, func(live *antreav1beta1.Group) bool {
+	return put(ctx, s, want, have, func(live *antreav1beta1.Group) bool {
 		before := live.Spec
-		live.Spec = *want.Spec.DeepCopy()
+		live.Spec = want.Spec
 		return !equality.Semantic.DeepEqual(before, live.Spec)
 	}, nil)
 }

@@ -18,66 +18,75 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// deepCopier is an object that copies itself.
-type deepCopier[T any] interface {
+// copied is a pointer to an object that copies itself.
+type copied[O any] interface {
+	*O
 	client.Object
-	DeepCopy() T
+	DeepCopy() *O
 }
 
-// fill makes have what want says in labels and annotations, and reports whether that changes it.
+// fill makes have what want says in labels and annotations, and reports whether that changes it. It
+// gives have maps of its own if so.
 func fill(have, want client.Object) bool {
 	labels, changed := mergeLabels(have.GetLabels(), want.GetLabels())
 	have.SetLabels(labels)
-	annotations := maps.Clone(have.GetAnnotations())
-	if annotations == nil {
-		annotations = map[string]string{}
+	present := have.GetAnnotations()
+	for k, v := range want.GetAnnotations() {
+		if is, there := present[k]; there && is == v {
+			continue
+		}
+		annotations := maps.Clone(present)
+		if annotations == nil {
+			annotations = map[string]string{}
+		}
+		maps.Copy(annotations, want.GetAnnotations())
+		have.SetAnnotations(annotations)
+		return true
 	}
-	maps.Copy(annotations, want.GetAnnotations())
-	changed = changed || !maps.Equal(annotations, have.GetAnnotations())
-	have.SetAnnotations(annotations)
 	return changed
 }
 
-// put creates the object or brings the existing one in line. spec changes the specification of the
-// existing object to what is wanted and reports whether it differed; status does the same with the
-// status, and may be nil. It never changes have.
-func put[T deepCopier[T]](ctx context.Context, s *syncer, want T, have T, exists bool, spec, status func(have T) bool) error {
-	live := want.DeepCopy()
-	if !exists {
+// put creates the object if have is nil, or brings the existing one in line. spec changes the
+// specification of the existing object to what is wanted and reports whether it differed; status
+// does the same with the status, and may be nil. They replace what they change and write to nothing
+// that they find: of an object that is as it should be, no more is copied than its uppermost part.
+// It never changes have.
+func put[O any, T copied[O]](ctx context.Context, s *syncer, want, have T, spec, status func(live T) bool) error {
+	var live T
+	if have == nil {
+		live = want.DeepCopy()
 		created, err := s.create(ctx, live)
 		if !created || err != nil {
 			return err
 		}
 	} else {
-		live = have.DeepCopy()
+		top := *have
+		live = &top
 		changed := fill(live, want)
 		if spec != nil {
 			changed = spec(live) || changed
 		}
 		if changed {
+			live = live.DeepCopy() // what the API server answers is read into it
 			if err := s.patch(ctx, live, have, false); err != nil {
 				return err
 			}
 		}
 	}
-	if status == nil {
+	if status == nil || !status(live) {
 		return nil
 	}
-	base := live.DeepCopy()
-	if !status(live) {
-		return nil
-	}
-	return s.patch(ctx, live, base, true)
+	return s.patch(ctx, T(live.DeepCopy()), live, true)
 }
 
 func (s *syncer) putEntity(ctx context.Context, want, have *antreav1alpha2.ExternalEntity) error {
 	if have != nil {
 		s.tellApart(want, have)
 	}
-	return put(ctx, s, want, have, have != nil, func(live *antreav1alpha2.ExternalEntity) bool {
+	return put(ctx, s, want, have, func(live *antreav1alpha2.ExternalEntity) bool {
 		ports := live.Spec.Ports
 		before := live.Spec
-		live.Spec = *want.Spec.DeepCopy()
+		live.Spec = want.Spec
 		if len(live.Spec.Ports) == 0 { // the cloud tells none; whoever named some keeps them
 			live.Spec.Ports = ports
 		}
@@ -105,19 +114,19 @@ func (s *syncer) tellApart(want, have *antreav1alpha2.ExternalEntity) {
 }
 
 func (s *syncer) putNode(ctx context.Context, want, have *antreav1alpha1.ExternalNode) error {
-	return put(ctx, s, want, have, have != nil, func(live *antreav1alpha1.ExternalNode) bool {
+	return put(ctx, s, want, have, func(live *antreav1alpha1.ExternalNode) bool {
 		before := live.Spec
-		live.Spec = *want.Spec.DeepCopy()
+		live.Spec = want.Spec
 		return !equality.Semantic.DeepEqual(before, live.Spec)
 	}, nil)
 }
 
 func (s *syncer) putVM(ctx context.Context, want, have *v1alpha1.VirtualMachine) error {
 	news := false
-	err := put(ctx, s, want, have, have != nil, nil, func(live *v1alpha1.VirtualMachine) bool {
+	err := put(ctx, s, want, have, nil, func(live *v1alpha1.VirtualMachine) bool {
 		before := live.Status
 		// What policies do to the VM is not ours to write.
-		live.Status = *want.Status.DeepCopy()
+		live.Status = want.Status
 		s.leaveGroups(&live.Status, &before)
 		live.Status.Policies, live.Status.PolicySummary = before.Policies, before.PolicySummary
 		live.Status.Conditions = append([]metav1.Condition(nil), before.Conditions...)
@@ -160,9 +169,9 @@ func sameButGroups(a, b []v1alpha1.AttachedInterface) bool {
 }
 
 func (s *syncer) putVpc(ctx context.Context, want, have *v1alpha1.Vpc) error {
-	return put(ctx, s, want, have, have != nil, nil, func(live *v1alpha1.Vpc) bool {
+	return put(ctx, s, want, have, nil, func(live *v1alpha1.Vpc) bool {
 		before := live.Status
-		live.Status = *want.Status.DeepCopy()
+		live.Status = want.Status
 		live.Status.Conditions = append([]metav1.Condition(nil), before.Conditions...)
 		s.setObserved(&live.Status.Conditions, want.Status.Region, live.Generation)
 		return !equality.Semantic.DeepEqual(before, live.Status)
@@ -170,10 +179,10 @@ func (s *syncer) putVpc(ctx context.Context, want, have *v1alpha1.Vpc) error {
 }
 
 func (s *syncer) putNative(ctx context.Context, want, have *v1alpha1.CloudNativeService) error {
-	return put(ctx, s, want, have, have != nil, nil, func(live *v1alpha1.CloudNativeService) bool {
+	return put(ctx, s, want, have, nil, func(live *v1alpha1.CloudNativeService) bool {
 		before := live.Status
 		// What policies do to the service is not ours to write.
-		live.Status = *want.Status.DeepCopy()
+		live.Status = want.Status
 		live.Status.Policies, live.Status.PolicySummary = before.Policies, before.PolicySummary
 		live.Status.Conditions = append([]metav1.Condition(nil), before.Conditions...)
 		for _, c := range want.Status.Conditions {

@@ -55,8 +55,10 @@ func (s *StatusWriter) get(ctx context.Context, key client.ObjectKey, obj client
 	return nil
 }
 
-// update writes the status of an object that get returned.
+// update writes the status of an object that get returned, and reads what it is then into it.
 func (s *StatusWriter) update(ctx context.Context, obj client.Object) error {
+	obj.SetLabels(nil) // the API server keeps these, and would decode them for nothing
+	obj.SetAnnotations(nil)
 	if err := s.Client.Status().Update(ctx, obj); err != nil {
 		return err
 	}
