@@ -117,40 +117,48 @@ func TestRenewedCertificatesAreTakenUp(t *testing.T) {
 
 func TestEtcdAsksForACertificate(t *testing.T) {
 	cp := server(t)
-	addr := cp.etcd.Clients[0].Addr().String()
-	if host, _, err := net.SplitHostPort(addr); err != nil || host != "127.0.0.1" {
-		t.Errorf("etcd listens on %s (error %v)", addr, err)
-	}
 	roots := x509.NewCertPool()
 	ca, err := os.ReadFile(cp.creds.store.CertFile(etcdAuthority))
 	if err != nil {
 		t.Fatal(err)
 	}
 	roots.AppendCertsFromPEM(ca)
-	status := func(cert, key string) (int, error) {
-		config := &tls.Config{RootCAs: roots}
-		if cert != "" {
-			pair, err := tls.LoadX509KeyPair(cp.creds.store.CertFile(cert), cp.creds.store.KeyFile(key))
-			if err != nil {
-				return 0, err
+	for _, l := range cp.etcd.Clients {
+		addr := l.Addr().String()
+		if host, _, err := net.SplitHostPort(addr); err != nil || host != "127.0.0.1" {
+			t.Errorf("etcd listens on %s (error %v)", addr, err)
+		}
+		// Whether it is gRPC or not, a connection begins with the settings of HTTP/2.
+		served := func(name string) error {
+			config := &tls.Config{RootCAs: roots, NextProtos: []string{"h2"}}
+			if name != "" {
+				pair, err := tls.LoadX509KeyPair(cp.creds.store.CertFile(name), cp.creds.store.KeyFile(name))
+				if err != nil {
+					t.Fatal(err)
+				}
+				config.Certificates = []tls.Certificate{pair}
 			}
-			config.Certificates = []tls.Certificate{pair}
+			dialer := &tls.Dialer{Config: config}
+			conn, err := dialer.DialContext(t.Context(), "tcp", addr)
+			if err != nil {
+				return err
+			}
+			defer conn.Close()
+			if _, err := conn.Write([]byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00")); err != nil {
+				return err
+			}
+			_, err = io.ReadFull(conn, make([]byte, 9))
+			return err
 		}
-		client := &http.Client{Transport: &http.Transport{TLSClientConfig: config, DisableKeepAlives: true}}
-		resp, err := client.Get("https://" + addr + "/version")
-		if err != nil {
-			return 0, err
+		if err := served(""); err == nil {
+			t.Errorf("etcd serves a client without a certificate at %s", addr)
 		}
-		return resp.StatusCode, resp.Body.Close()
-	}
-	if _, err := status("", ""); err == nil {
-		t.Error("etcd serves a client without a certificate")
-	}
-	if _, err := status(adminCert, adminCert); err == nil {
-		t.Error("etcd serves a client of the API server")
-	}
-	if code, err := status(etcdClientCert, etcdClientCert); err != nil || code != http.StatusOK {
-		t.Errorf("the API server's own certificate: status %d, error %v", code, err)
+		if err := served(adminCert); err == nil {
+			t.Errorf("etcd serves a client of the API server at %s", addr)
+		}
+		if err := served(etcdClientCert); err != nil {
+			t.Errorf("the API server's own certificate at %s: %v", addr, err)
+		}
 	}
 }
 

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
 	"os"
+	"syscall"
 	"time"
 
 	"go.etcd.io/etcd/client/pkg/v3/transport"
@@ -48,8 +50,34 @@ func foundEtcd(ctx context.Context, dir *dataDir, creds *credentials, logger *za
 	return errors.Join(parent.Sync(), parent.Close())
 }
 
+// portAttempts bounds how often a port is chosen anew because somebody else was faster to take it.
+const portAttempts = 5
+
 // serveEtcd starts the member whose data is at path and waits until it serves.
 func serveEtcd(ctx context.Context, path string, creds *credentials, logger *zap.Logger) (*embed.Etcd, error) {
+	for attempt := 1; ; attempt++ {
+		address, err := freeAddress()
+		if err != nil {
+			return nil, fmt.Errorf("start etcd: %w", err)
+		}
+		e, err := serveEtcdAt(ctx, address, path, creds, logger)
+		if err == nil || attempt == portAttempts || !errors.Is(err, syscall.EADDRINUSE) {
+			return e, err
+		}
+	}
+}
+
+// freeAddress returns a loopback address with a port that nobody has at this moment.
+func freeAddress() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	return l.Addr().String(), l.Close()
+}
+
+// serveEtcdAt is serveEtcd on a certain address.
+func serveEtcdAt(ctx context.Context, address, path string, creds *credentials, logger *zap.Logger) (*embed.Etcd, error) {
 	cfg := embed.NewConfig()
 	cfg.Name = "nephele"
 	cfg.Dir = path
@@ -71,8 +99,11 @@ func serveEtcd(ctx context.Context, path string, creds *credentials, logger *zap
 	cfg.WatchProgressNotifyInterval = 20 * time.Second
 
 	anyPort := url.URL{Scheme: "https", Host: "127.0.0.1:0"}
-	cfg.ListenClientUrls = []url.URL{anyPort}
-	cfg.AdvertiseClientUrls = []url.URL{anyPort}
+	// On one port gRPC goes through an HTTP server, which costs half as much again as gRPC does
+	// itself. Nobody asks for anything by HTTP, but it must have an address.
+	cfg.ListenClientUrls = []url.URL{{Scheme: "https", Host: address}}
+	cfg.ListenClientHttpUrls = []url.URL{anyPort}
+	cfg.AdvertiseClientUrls = cfg.ListenClientUrls
 	cfg.ClientTLSInfo = transport.TLSInfo{
 		CertFile:       creds.store.CertFile(etcdServerCert),
 		KeyFile:        creds.store.KeyFile(etcdServerCert),
@@ -102,4 +133,7 @@ func serveEtcd(ctx context.Context, path string, creds *credentials, logger *zap
 }
 
 // etcdURL is where e serves its client.
-func etcdURL(e *embed.Etcd) string { return "https://" + e.Clients[0].Addr().String() }
+func etcdURL(e *embed.Etcd) string {
+	served := e.Config().ListenClientUrls
+	return served[0].String()
+}
