@@ -28,9 +28,9 @@ const (
 )
 
 // How long a lease lasts, how long it may take to renew it, and how often that is tried, as is
-// getting it while somebody else holds it. The one with a holder of its own is taken over at once by
-// the next process of that holder, so it may last longer, is seldom renewed, and survives a machine
-// that is very busy.
+// getting it while somebody else holds it. The one with a holder of its own is taken over at once
+// by the next process of that holder, so it may last longer, is seldom renewed, and survives a
+// machine that is very busy.
 const (
 	leaseDuration, leaseRenewal, leaseRetry             = 10 * time.Second, 7 * time.Second, 1500 * time.Millisecond
 	heldLeaseDuration, heldLeaseRenewal, heldLeaseRetry = time.Minute, 45 * time.Second, 10 * time.Second

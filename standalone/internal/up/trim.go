@@ -18,42 +18,50 @@ const (
 	// suddenBytes between two looks has begun to work.
 	busyBytes   = 512 << 20
 	suddenBytes = 128 << 20
-	// roomyBytes is what the heap and all that belongs to it may take while the process is at work,
-	// however little of it lives.
-	roomyBytes = 400 << 20
+	// roomyBytes is how large the heap of a process at work may become, however little of it lives,
+	// before garbage is collected.
+	roomyBytes = 320 << 20
+	// restPercent and workPercent are how much may come to what lives before that, at least.
+	restPercent, workPercent = 33, 50
 )
 
-// trimHeap keeps the memory small that the process takes from the system. A limit alone says when
-// garbage is collected, and not how much has come since the last time: room saves collections. The
-// heap of a process at work may grow to that limit, or to half as much again as what lives when
-// that is large. When it waits, which is mostly, a third is enough, and the rest is given back.
-// GOGC or GOMEMLIMIT in the environment takes precedence. The returned function ends all that.
+// trimHeap keeps the memory small that the process takes from the system. While it is at work, room
+// saves collections: a small heap may become several times as large as what lives on it, a large
+// one half as large again. When it waits, which is mostly, a third is enough, and the rest is given
+// back. Bounding all of the memory instead would not do: the gaps that work leaves between what
+// lives would count, though they are what is filled next. GOGC or GOMEMLIMIT in the environment
+// takes precedence. The returned function ends all that.
 func trimHeap() func() {
 	debug.FreeOSMemory() // starting up has used much that is not kept
 	if os.Getenv("GOGC") != "" || os.Getenv("GOMEMLIMIT") != "" {
 		return func() {}
 	}
-	h := newHeap()
-	formerLimit, formerPercent := debug.SetMemoryLimit(h.look()), debug.SetGCPercent(-1)
+	former := debug.SetGCPercent(restPercent)
 	ctx, end := context.WithCancel(context.Background())
 	var trimming sync.WaitGroup
 	trimming.Go(func() {
 		ticks := time.NewTicker(trimPause)
 		defer ticks.Stop()
-		for {
+		h := newHeap()
+		for percent := restPercent; ; {
 			select {
 			case <-ctx.Done():
 				return
 			case <-ticks.C:
-				debug.SetMemoryLimit(h.look())
+			}
+			before := percent
+			if percent = h.look(); percent != before {
+				debug.SetGCPercent(percent)
+			}
+			if percent == restPercent && before != restPercent {
+				debug.FreeOSMemory()
 			}
 		}
 	})
 	return func() {
 		end()
 		trimming.Wait()
-		debug.SetGCPercent(formerPercent)
-		debug.SetMemoryLimit(formerLimit)
+		debug.SetGCPercent(former)
 	}
 }
 
@@ -66,32 +74,31 @@ type heap struct {
 
 func newHeap() *heap {
 	h := &heap{}
-	for _, name := range []string{
-		"/gc/heap/live:bytes", "/gc/heap/allocs:bytes", "/memory/classes/total:bytes", "/memory/classes/heap/objects:bytes",
-		"/memory/classes/heap/free:bytes", "/memory/classes/heap/released:bytes",
-	} {
+	for _, name := range []string{"/gc/heap/live:bytes", "/gc/heap/allocs:bytes"} {
 		h.samples = append(h.samples, metrics.Sample{Name: name})
 	}
 	return h
 }
 
-// look returns what the runtime may take from now on.
-func (h *heap) look() int64 {
+// look returns how much may come to what lives, in percent of it, until garbage is collected.
+func (h *heap) look() int {
 	metrics.Read(h.samples)
-	at := func(i int) uint64 { return h.samples[i].Value.Uint64() }
-	h.allocated = append(h.allocated, at(1))
+	live, allocated := h.samples[0].Value.Uint64(), h.samples[1].Value.Uint64()
+	h.allocated = append(h.allocated, allocated)
 	if len(h.allocated) > trimLooks {
 		h.allocated = h.allocated[1:]
 	}
-	lately := at(1) - h.allocated[max(0, len(h.allocated)-2)]
-	return limit(at(0), at(2)-at(3)-at(4)-at(5), at(1)-h.allocated[0] >= busyBytes || lately >= suddenBytes)
+	lately := allocated - h.allocated[max(0, len(h.allocated)-2)]
+	return percentOf(live, allocated-h.allocated[0] >= busyBytes || lately >= suddenBytes)
 }
 
-// limit is what the runtime may take where that much lives on the heap and is taken besides objects
-// (stacks, gaps, notes of the runtime), in bytes.
-func limit(live, besides uint64, works bool) int64 {
-	if !works {
-		return int64(besides + live*4/3)
+// percentOf is how much may come to that many bytes that live.
+func percentOf(live uint64, works bool) int {
+	switch {
+	case !works:
+		return restPercent
+	case live >= roomyBytes:
+		return workPercent
 	}
-	return int64(max(roomyBytes, besides+live*3/2))
+	return max(workPercent, int((roomyBytes-live)*100/max(live, 1<<20)))
 }

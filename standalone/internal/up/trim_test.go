@@ -1,34 +1,35 @@
 package up
 
 import (
-	"runtime"
 	"runtime/debug"
 	"testing"
 )
 
-// TestLimit: a process that waits keeps little memory, one that works has room, and what lives
+// TestPercent: a process that waits keeps little memory, one that works has room, and what lives
 // always has some.
-func TestLimit(t *testing.T) {
+func TestPercent(t *testing.T) {
 	const mb = 1 << 20
 	for _, c := range []struct {
-		name          string
-		live, besides uint64
-		works         bool
-		want          int64
+		name  string
+		live  uint64
+		works bool
+		want  int
 	}{
-		{"it waits", 180 * mb, 40 * mb, false, 280 * mb},
-		{"it works, and is small", 180 * mb, 40 * mb, true, 400 * mb},
-		{"it works, and is large", 800 * mb, 60 * mb, true, 1260 * mb},
-		{"it is large, and waits", 900 * mb, 60 * mb, false, 1260 * mb},
+		{"it waits", 180 * mb, false, 33},
+		{"it works, and is small", 80 * mb, true, 300},
+		{"it works, and is of some size", 180 * mb, true, 77},
+		{"it works, and is large", 800 * mb, true, 50},
+		{"it is large, and waits", 900 * mb, false, 33},
+		{"nothing is known of it", 0, true, 32000},
 	} {
-		if got := limit(c.live, c.besides, c.works); got != c.want {
-			t.Errorf("%s: %d MB, want %d", c.name, got/mb, c.want/mb)
+		if got := percentOf(c.live, c.works); got != c.want {
+			t.Errorf("%s: %d %%, want %d", c.name, got, c.want)
 		}
 	}
 }
 
-// TestWorks: what is allocated at once, or little by little, gives room; what comes seldom does not.
-func TestWorks(t *testing.T) {
+// TestLook: what is allocated at once, or little by little, is work; what comes seldom is not.
+func TestLook(t *testing.T) {
 	const mb = 1 << 20
 	for name, c := range map[string]struct {
 		each, of int
@@ -36,8 +37,6 @@ func TestWorks(t *testing.T) {
 	}{
 		"at once": {200 * mb, 1, true}, "little by little": {60 * mb, trimLooks, true}, "seldom": {60 * mb, 4, false},
 	} {
-		sink = nil
-		runtime.GC()
 		h := newHeap()
 		h.look()
 		for n := range trimLooks - 1 {
@@ -49,42 +48,41 @@ func TestWorks(t *testing.T) {
 		if c.of == 1 { // it is the last that counts
 			sink = make([]byte, c.each)
 		}
-		small := h.look() < roomyBytes
-		if small == c.works {
-			t.Errorf("%s: at work: %v, want %v", name, !small, c.works)
+		if works := h.look() != restPercent; works != c.works {
+			t.Errorf("%s: at work: %v, want %v", name, works, c.works)
 		}
 	}
 	sink = nil
-}
-
-// sink keeps the compiler from leaving out allocations.
-var sink []byte
-
-// TestTrimHeap: what the runtime says of itself leads to a limit above what lives, which the end
-// takes back.
-func TestTrimHeap(t *testing.T) {
-	t.Setenv("GOGC", "")
-	t.Setenv("GOMEMLIMIT", "")
-	before, percent := debug.SetMemoryLimit(-1), debug.SetGCPercent(100)
-	defer debug.SetGCPercent(percent)
-	held := make([]byte, 64<<20)
-	runtime.GC()
 	h := newHeap()
-	if got := h.look(); got < int64(len(held)) || got > int64(len(held))*10 {
-		t.Errorf("at rest with %d bytes held: a limit of %d", len(held), got)
-	}
 	for range trimLooks * 2 {
 		h.look()
 	}
 	if len(h.allocated) != trimLooks {
 		t.Errorf("%d looks are remembered, want %d", len(h.allocated), trimLooks)
 	}
-	trimHeap()()
-	if after := debug.SetMemoryLimit(-1); after != before {
-		t.Errorf("the limit is %d after the end, was %d", after, before)
+}
+
+// sink keeps the compiler from leaving out allocations.
+var sink []byte
+
+// TestTrimHeap: the end takes back what was set.
+func TestTrimHeap(t *testing.T) {
+	t.Setenv("GOGC", "")
+	t.Setenv("GOMEMLIMIT", "")
+	before := debug.SetGCPercent(123)
+	defer debug.SetGCPercent(before)
+	end := trimHeap()
+	if got := debug.SetGCPercent(restPercent); got != restPercent {
+		t.Errorf("garbage is collected after %d %%, want %d", got, restPercent)
 	}
-	if after := debug.SetGCPercent(100); after != 100 {
-		t.Errorf("the heap may grow by %d %% after the end, was 100", after)
+	end()
+	if got := debug.SetGCPercent(123); got != 123 {
+		t.Errorf("garbage is collected after %d %% in the end, was 123", got)
 	}
-	runtime.KeepAlive(held)
+	t.Setenv("GOGC", "200")
+	end = trimHeap()
+	defer end()
+	if got := debug.SetGCPercent(123); got != 123 {
+		t.Errorf("garbage is collected after %d %% though the environment says otherwise", got)
+	}
 }
