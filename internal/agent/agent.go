@@ -546,7 +546,8 @@ func (a *Agent) enforce(ctx context.Context, heard time.Time) {
 	}
 	a.Store.Keep(kept)
 	a.saveSoon()
-	change := nft.Diff(a.program, program)
+	former := a.program
+	change := nft.Diff(former, program)
 	repair := a.program != nil && change.Empty()
 	if !repair {
 		a.countBefore(change)
@@ -581,7 +582,10 @@ func (a *Agent) enforce(ctx context.Context, heard time.Time) {
 	if repair && w.Messages > 0 {
 		a.Log.Info("Somebody else has changed our table, it is as it was again", "chains", w.Chains, "rules", w.Rules, "elements", w.Elements)
 	}
-	logs := program.Logs()
+	logs := a.logs
+	if a.logs == nil || change.Logs(former) {
+		logs = program.Logs()
+	}
 	a.mu.Lock()
 	a.judge = program
 	if !maps.Equal(logs, a.logs) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -27,6 +28,7 @@ func (a *Agent) report(ctx context.Context, result nft.Result) {
 	if len(a.published) > 0 && now.equal(a.reported) {
 		return
 	}
+	last := a.reported
 	a.reported = now
 	refused := map[string]nft.Refusal{}
 	for _, r := range result.Refusals {
@@ -36,9 +38,18 @@ func (a *Agent) report(ctx context.Context, result nft.Result) {
 	for _, r := range result.Bypassed {
 		evaded[r.Policy] = append(evaded[r.Policy], r.String())
 	}
-	told := map[string]v1beta2.NetworkPolicyNodeStatus{}
-	var states []PolicyState
-	for _, p := range a.wanted.Policies {
+	// Where only policies have changed, what the others were told stands.
+	few := len(a.published) > 0 && now.differsOnlyInVersions(last)
+	states := make([]PolicyState, len(a.wanted.Policies))
+	if few {
+		copy(states, a.Status().Policies)
+	}
+	told := map[string]bool{}
+	for i, p := range a.wanted.Policies {
+		if few && p == last.policies[i] {
+			continue
+		}
+		told[p.Name] = true
 		n := v1beta2.NetworkPolicyNodeStatus{NodeName: a.Key, Generation: p.Generation}
 		r, isRefused := refused[p.Name]
 		switch {
@@ -57,18 +68,18 @@ func (a *Agent) report(ctx context.Context, result nft.Result) {
 				n.Message += fmt.Sprintf("; and %d more Pods", more)
 			}
 		}
-		told[p.Name] = n
-		states = append(states, PolicyState{Policy: *reference(p), Generation: p.Generation, Enforced: !n.RealizationFailure, Message: n.Message})
-	}
-	for name, n := range told {
-		if a.published[name] == n {
+		states[i] = PolicyState{Policy: *reference(p), Generation: p.Generation, Enforced: !n.RealizationFailure, Message: n.Message}
+		if a.published[p.Name] == n {
 			continue
 		}
-		if err := a.Reports.Report(ctx, &v1beta2.NetworkPolicyStatus{ObjectMeta: metav1.ObjectMeta{Name: name}, Nodes: []v1beta2.NetworkPolicyNodeStatus{n}}); err != nil {
-			a.Log.Error(err, "A report was not taken", "policy", name)
+		a.published[p.Name] = n
+		if err := a.Reports.Report(ctx, &v1beta2.NetworkPolicyStatus{ObjectMeta: metav1.ObjectMeta{Name: p.Name}, Nodes: []v1beta2.NetworkPolicyNodeStatus{n}}); err != nil {
+			a.Log.Error(err, "A report was not taken", "policy", p.Name)
 		}
 	}
-	a.published = told
+	if !few {
+		maps.DeleteFunc(a.published, func(name string, _ v1beta2.NetworkPolicyNodeStatus) bool { return !told[name] })
+	}
 	a.change(func(s *Status) { s.Policies = states })
 }
 
@@ -83,6 +94,14 @@ type reported struct {
 
 func (r reported) equal(o reported) bool {
 	return slices.Equal(r.policies, o.policies) && slices.Equal(r.refusals, o.refusals) && slices.Equal(r.bypassed, o.bypassed) && r.released.Equal(o.released) && r.held == o.held
+}
+
+// differsOnlyInVersions reports whether what is not the same are versions of the same policies.
+func (r reported) differsOnlyInVersions(o reported) bool {
+	same := func(a, b *v1beta2.NetworkPolicy) bool { return a == b || a.Name == b.Name }
+	versions := r.policies
+	r.policies = o.policies
+	return r.equal(o) && slices.EqualFunc(versions, o.policies, same)
 }
 
 func reference(p *v1beta2.NetworkPolicy) *v1beta2.NetworkPolicyReference {

@@ -198,15 +198,14 @@ func (k Kept) write(f *os.File) error {
 
 func writeList[T any](w *bufio.Writer, list []T) error {
 	_ = w.WriteByte('[')
+	e := json.NewEncoder(w) // which uses its memory again
 	for i, x := range list {
 		if i > 0 {
 			_ = w.WriteByte(',')
 		}
-		text, err := json.Marshal(x)
-		if err != nil {
+		if err := e.Encode(x); err != nil {
 			return err
 		}
-		_, _ = w.Write(text)
 	}
 	return w.WriteByte(']')
 }

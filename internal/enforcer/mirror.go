@@ -268,7 +268,6 @@ func (m *Mirror) change(r Resource, ev watch.Event) error {
 	// A patch of a group is of one that is there, and a policy that is changed names what it names.
 	m.arrived = m.arrived && (ev.Type == watch.Modified || r == NetworkPolicies)
 	if p, ok := ev.Object.(*v1beta2.NetworkPolicy); ok {
-		m.sorted = nil
 		m.arrived = m.arrived && (ev.Type == watch.Deleted || m.missing(p) == nil)
 	}
 	switch r {
@@ -277,9 +276,28 @@ func (m *Mirror) change(r Resource, ev watch.Event) error {
 	case AppliedToGroups:
 		return change(m.applied, ev)
 	case NetworkPolicies:
-		return change(m.policies, ev)
+		return m.changePolicies(ev)
 	}
 	return errors.New("no such resource")
+}
+
+// changePolicies applies a live event of a policy. It needs mu.
+func (m *Mirror) changePolicies(ev watch.Event) error {
+	sorted := m.sorted
+	m.sorted = nil
+	p, ok := ev.Object.(*v1beta2.NetworkPolicy)
+	if !ok {
+		return unexpected(ev.Object, "a NetworkPolicy")
+	}
+	former := m.policies[p.Name]
+	if err := change(m.policies, ev); err != nil {
+		return err
+	}
+	if at := slices.Index(sorted, former); former != nil && at >= 0 && ev.Type != watch.Deleted {
+		m.sorted = slices.Clone(sorted) // the former one is somebody else's
+		m.sorted[at] = m.policies[p.Name]
+	}
+	return nil
 }
 
 // sourceName is the printable name of the policy that a computed policy comes from.

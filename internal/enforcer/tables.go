@@ -95,8 +95,8 @@ func newGroups[T grouping]() groups[T] {
 
 type group[T grouping] struct {
 	meta metav1.ObjectMeta
-	// members by identity.
-	members map[string]v1beta2.GroupMember
+	// members are sorted by identity, and never changed where they stand: they are handed out.
+	members []v1beta2.GroupMember
 	// at is the place among those that were handed out last.
 	at int
 	// built is the group as it is handed out; nil if a patch has come since.
@@ -108,7 +108,7 @@ func (t groups[T]) put(o runtime.Object) error {
 	if !ok {
 		return unexpected(o, fmt.Sprintf("%T", x))
 	}
-	g := &group[T]{members: map[string]v1beta2.GroupMember{}}
+	g := &group[T]{}
 	var members []v1beta2.GroupMember
 	switch o := any(x).(type) {
 	case *v1beta2.AddressGroup:
@@ -116,9 +116,7 @@ func (t groups[T]) put(o runtime.Object) error {
 	case *v1beta2.AppliedToGroup:
 		g.meta, members = o.ObjectMeta, o.GroupMembers
 	}
-	for _, m := range members {
-		g.members[memberKey(m)] = m
-	}
+	g.members = merge(nil, sortedMembers(members), nil)
 	*t.built = nil
 	t.byName[g.meta.Name] = g
 	return nil
@@ -143,12 +141,7 @@ func (t groups[T]) modify(o runtime.Object) error {
 	if g == nil {
 		return fmt.Errorf("a patch for the unknown group %s", meta.Name)
 	}
-	for _, m := range added {
-		g.members[memberKey(m)] = m
-	}
-	for _, m := range removed {
-		delete(g.members, memberKey(m))
-	}
+	g.members = merge(g.members, sortedMembers(added), sortedMembers(removed))
 	g.meta.ResourceVersion = meta.ResourceVersion
 	g.built = nil
 	t.changed[meta.Name] = true
@@ -194,18 +187,68 @@ func (t groups[T]) all() []*T {
 }
 
 func (g *group[T]) build() *T {
-	members := make([]v1beta2.GroupMember, 0, len(g.members))
-	for _, key := range slices.Sorted(maps.Keys(g.members)) {
-		members = append(members, g.members[key])
-	}
 	var out T
 	switch o := any(&out).(type) {
 	case *v1beta2.AddressGroup:
-		o.ObjectMeta, o.GroupMembers = g.meta, members
+		o.ObjectMeta, o.GroupMembers = g.meta, g.members
 	case *v1beta2.AppliedToGroup:
-		o.ObjectMeta, o.GroupMembers = g.meta, members
+		o.ObjectMeta, o.GroupMembers = g.meta, g.members
 	}
 	return &out
+}
+
+// keyedMember is a member with its identity.
+type keyedMember struct {
+	key string
+	v1beta2.GroupMember
+}
+
+// sortedMembers sorts members by identity. Of several with the same one the last counts.
+func sortedMembers(members []v1beta2.GroupMember) []keyedMember {
+	out := make([]keyedMember, 0, len(members))
+	for _, m := range members {
+		out = append(out, keyedMember{memberKey(m), m})
+	}
+	slices.SortStableFunc(out, func(a, b keyedMember) int { return strings.Compare(a.key, b.key) })
+	n := 0
+	for i, m := range out {
+		if i+1 < len(out) && out[i+1].key == m.key {
+			continue
+		}
+		out[n] = m
+		n++
+	}
+	return out[:n]
+}
+
+// merge returns sorted members with those that are added, which take the places of those that are
+// the same, and without those that are removed. The identity of the members is looked at only where
+// something is added or removed.
+func merge(members []v1beta2.GroupMember, added, removed []keyedMember) []v1beta2.GroupMember {
+	out := make([]v1beta2.GroupMember, 0, len(members)+len(added))
+	for len(added)+len(removed) > 0 {
+		take := len(added) > 0 && (len(removed) == 0 || added[0].key <= removed[0].key)
+		next := ""
+		if take {
+			next = added[0].key
+		} else {
+			next = removed[0].key
+		}
+		at, there := slices.BinarySearchFunc(members, next, func(m v1beta2.GroupMember, key string) int { return strings.Compare(memberKey(m), key) })
+		out, members = append(out, members[:at]...), members[at:]
+		if there {
+			members = members[1:]
+		}
+		if take {
+			if len(removed) == 0 || removed[0].key != next {
+				out = append(out, added[0].GroupMember)
+			}
+			added = added[1:]
+		} else {
+			removed = removed[1:]
+		}
+	}
+	return append(out, members...)
 }
 
 // memberKey is the identity of a member: its reference and the raw bytes of its addresses in their

@@ -89,7 +89,9 @@ type Compiler struct {
 	// many of these refer to each of parts.
 	parts    *Parts
 	segments []*segment
-	refers   map[PartKey]int
+	// spare is where those of the next Program go.
+	spare  []*segment
+	refers map[PartKey]int
 	// last is what was compiled last, in slices of the Compiler's own, and result what came of it.
 	last   Input
 	result Result
@@ -139,7 +141,7 @@ func (c *Compiler) Compile(in Input) Result {
 		c.groups, c.classes, c.refers = map[string]*groupParts{}, map[string]*class{}, map[PartKey]int{}
 	}
 	c.run++
-	w := &work{Compiler: c, failsafe: in.Failsafe, names: in.Names, services: in.Services, named: map[string]bool{}, parts: change(c.parts), program: &Program{
+	w := &work{Compiler: c, failsafe: in.Failsafe, names: in.Names, services: in.Services, named: map[string]bool{}, parts: change(c.parts), segments: c.spare, program: &Program{
 		Chains: make(map[string]*Chain, len(c.segments)), Ranges: map[SetName][]Range{}, Dispatch: map[SetName]map[string]string{}}}
 	if c.onlyMembers(&in) {
 		for i, g := range in.Computed.AddressGroups {
@@ -155,7 +157,7 @@ func (c *Compiler) Compile(in Input) Result {
 	w.knowAll(in.Computed.AddressGroups)
 	members := w.members(in)
 	own := w.class("", members.host, in.Node == nil, false)
-	var accepted []*v1beta2.NetworkPolicy
+	accepted := make([]*v1beta2.NetworkPolicy, 0, len(in.Computed.Policies))
 	for _, p := range in.Computed.Policies {
 		refusal := w.check(w.policy(own, p))
 		switch service := members.service(p); {
@@ -198,7 +200,8 @@ func (c *Compiler) Compile(in Input) Result {
 			w.release(s)
 		}
 	}
-	c.segments = w.segments
+	clear(c.segments)
+	c.spare, c.segments = c.segments[:0], w.segments
 	return w.done(in, out)
 }
 
@@ -369,6 +372,9 @@ type work struct {
 	// parts are those of the program, segments what is in it of policies.
 	parts    *changing
 	segments []*segment
+	// with and runs are used again for every direction.
+	with []*policyParts
+	runs []run
 }
 
 func reference(p *v1beta2.NetworkPolicy) v1beta2.NetworkPolicyReference {
@@ -405,7 +411,7 @@ func (w *work) direction(c *class, d Direction, policies []*policyParts) (isolat
 // lanes makes the chains of one direction of a class, and returns those that packets of IPv4 and
 // IPv6 enter; none if no rule applies.
 func (w *work) lanes(c *class, d Direction, policies []*policyParts) (entries []string, isolated bool) {
-	var with []*policyParts
+	with := w.with[:0]
 	var kubernetes bool
 	for _, p := range policies {
 		if len(p.rules[d]) > 0 {
@@ -417,7 +423,9 @@ func (w *work) lanes(c *class, d Direction, policies []*policyParts) (entries []
 	if len(with) == 0 {
 		return nil, false
 	}
-	runs := order(d, with)
+	w.with = with
+	w.runs = order(w.runs[:0], d, with)
+	runs := w.runs
 	logged := isolationLog(d, runs)
 	for _, f := range []Family{IPv4, IPv6} {
 		l := lane{work: w, class: c, direction: d, family: f, isolated: isolated, logged: logged}
@@ -486,8 +494,6 @@ func (l *lane) chain(suffix string) string {
 // rest, and one for the end. Rules that follow one another and are of one policy are a chain of
 // their own, so that a change of a policy writes little.
 func (l *lane) compile(runs []run, kubernetes bool) {
-	tiers, rest := &Chain{Rules: make([]Rule, 0, len(runs)+1)}, &Chain{}
-	l.program.Chains[l.chain("")], l.program.Chains[l.chain("-pass")] = tiers, rest
 	end := Rule{Action: Accept, Origin: Origin{Kind: OriginNative}}
 	if l.isolated {
 		end = Rule{Action: Drop, Origin: Origin{Kind: OriginIsolation}}
@@ -496,17 +502,48 @@ func (l *lane) compile(runs []run, kubernetes bool) {
 	if l.isolated && l.logged != nil {
 		l.program.Chains[l.chain("-end")] = &Chain{Rules: []Rule{{Action: Log, Origin: *l.logged}, end}}
 	}
+	first := len(l.work.segments)
+	rest := -1 // is where the segments of the rest begin: stages are in order
 	for _, r := range runs {
-		into := tiers
-		if r.policy.stage > 0 {
-			into = rest
+		if r.policy.stage > 0 && rest < 0 {
+			rest = len(l.work.segments)
 		}
 		if r.policy.stage < 2 || !kubernetes {
-			l.add(into, l.segment(r))
+			l.add(l.segment(r))
 		}
 	}
-	tiers.Rules = append(tiers.Rules, Rule{Action: Goto, Target: l.chain("-pass")})
-	rest.Rules = append(rest.Rules, Rule{Action: Goto, Target: l.chain("-end")})
+	if rest < 0 {
+		rest = len(l.work.segments)
+	}
+	l.jumps(l.chain(""), l.work.segments[first:rest], l.chain("-pass"))
+	l.jumps(l.chain("-pass"), l.work.segments[rest:], l.chain("-end"))
+}
+
+// jumps makes the chain that goes through segments, and then to another chain. It is that of the
+// last program where that is the same.
+func (l *lane) jumps(name string, segments []*segment, last string) {
+	if p := l.result.Program; p != nil && p.Chains[name].leads(segments, last) {
+		l.program.Chains[name] = p.Chains[name]
+		return
+	}
+	rules := make([]Rule, 0, len(segments)+1)
+	for _, s := range segments {
+		rules = append(rules, Rule{Action: Jump, Target: s.name})
+	}
+	l.program.Chains[name] = &Chain{Rules: append(rules, Rule{Action: Goto, Target: last})}
+}
+
+// leads reports whether the chain is what jumps makes.
+func (c *Chain) leads(segments []*segment, last string) bool {
+	if c == nil || len(c.Rules) != len(segments)+1 || c.Rules[len(segments)].Target != last {
+		return false
+	}
+	for i, s := range segments {
+		if c.Rules[i].Target != s.name {
+			return false
+		}
+	}
+	return true
 }
 
 // segment returns the chain of a run, made now or before.
@@ -528,14 +565,12 @@ func (l *lane) segment(r run) *segment {
 	return l.made
 }
 
-// add puts a segment into the program, with what its rules refer to as that is now, and jumps
-// there.
-func (l *lane) add(into *Chain, s *segment) {
+// add puts a segment into the program, with what its rules refer to as that is now.
+func (l *lane) add(s *segment) {
 	if s.chain == nil {
 		return
 	}
 	l.program.Chains[s.name] = s.chain
-	into.Rules = append(into.Rules, Rule{Action: Jump, Target: s.name})
 	maps.Copy(l.program.Ranges, s.ranges)
 	for _, n := range s.names {
 		l.program.Names = append(l.program.Names, n.group)

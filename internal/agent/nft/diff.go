@@ -80,6 +80,17 @@ func (c *Change) String() string {
 	return b.String()
 }
 
+// Logs reports whether rules that log come or go with the change of a Program.
+func (c *Change) Logs(from *Program) bool {
+	logs := func(rules []Rule) bool {
+		return slices.ContainsFunc(rules, func(r Rule) bool { return r.Action == Log })
+	}
+	former := func(name string) bool {
+		return from != nil && from.Chains[name] != nil && logs(from.Chains[name].Rules)
+	}
+	return slices.ContainsFunc(c.Chains, func(x ChainChange) bool { return logs(x.Rules) || former(x.Name) }) || slices.ContainsFunc(c.Gone, former)
+}
+
 // Diff returns what must change for a kernel that holds one Program to hold another. Nil stands for
 // an empty one.
 func Diff(from, to *Program) *Change {

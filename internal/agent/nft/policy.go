@@ -200,34 +200,32 @@ func (r run) rules() []*v1beta2.NetworkPolicyRule {
 	return r.policy.rules[r.direction][r.first : r.last+1]
 }
 
-// order brings the rules of policies into the order of evaluation: stage, tier and priority of the
+// order appends the rules of policies in the order of evaluation: stage, tier and priority of the
 // policy, then the place of the rule. The order of equals, which Antrea leaves open, is that of the
-// policy engine.
-func order(d Direction, policies []*policyParts) []run {
+// policy engine. It sorts the policies.
+func order(out []run, d Direction, policies []*policyParts) []run {
 	rank := func(a, b *policyParts) int {
 		return cmp.Or(cmp.Compare(a.stage, b.stage), cmp.Compare(a.tier, b.tier), cmp.Compare(a.priority, b.priority))
 	}
-	sorted := slices.Clone(policies)
-	slices.SortStableFunc(sorted, func(a, b *policyParts) int {
+	slices.SortStableFunc(policies, func(a, b *policyParts) int {
 		x, y := &a.reference, &b.reference
 		return cmp.Or(rank(a, b), cmp.Compare(x.Type, y.Type), cmp.Compare(x.Namespace, y.Namespace), cmp.Compare(x.Name, y.Name), cmp.Compare(x.UID, y.UID))
 	})
-	var out []run
-	for len(sorted) > 0 {
+	for len(policies) > 0 {
 		n := 1
-		for n < len(sorted) && rank(sorted[0], sorted[n]) == 0 {
+		for n < len(policies) && rank(policies[0], policies[n]) == 0 {
 			n++
 		}
-		out = append(out, interleave(d, sorted[:n])...)
-		sorted = sorted[n:]
+		out = interleave(out, d, policies[:n])
+		policies = policies[n:]
 	}
 	return out
 }
 
-// interleave brings the rules of policies of the same rank, which are sorted, into their order.
-func interleave(d Direction, policies []*policyParts) []run {
+// interleave appends the rules of policies of the same rank, which are sorted, in their order.
+func interleave(out []run, d Direction, policies []*policyParts) []run {
 	if len(policies) == 1 {
-		return []run{{policies[0], d, 0, len(policies[0].rules[d]) - 1}}
+		return append(out, run{policies[0], d, 0, len(policies[0].rules[d]) - 1})
 	}
 	var single []run
 	for _, p := range policies {
@@ -238,9 +236,9 @@ func interleave(d Direction, policies []*policyParts) []run {
 	slices.SortStableFunc(single, func(a, b run) int {
 		return cmp.Compare(a.policy.rules[d][a.first].Priority, b.policy.rules[d][b.first].Priority)
 	})
-	out := single[:0]
+	first := len(out)
 	for _, r := range single {
-		if k := len(out) - 1; k >= 0 && out[k].policy == r.policy && out[k].last+1 == r.first {
+		if k := len(out) - 1; k >= first && out[k].policy == r.policy && out[k].last+1 == r.first {
 			out[k].last = r.last
 			continue
 		}

@@ -134,7 +134,11 @@ var errUnsure = errors.New("the outcome of the transaction is not known")
 
 // commit sends messages as one transaction and waits for its outcome.
 func (s *socket) commit(messages []message) error {
-	var b []byte
+	size := 2 * headerSize
+	for _, m := range messages {
+		size += headerSize + len(m.attrs) + unix.NLMSG_ALIGNTO
+	}
+	b := make([]byte, 0, size)
 	b, first := s.append(b, 0, unix.NFNL_MSG_BATCH_BEGIN, 0, unix.NFNL_SUBSYS_NFTABLES, unix.AF_UNSPEC, nil)
 	last := first
 	for i, m := range messages {
