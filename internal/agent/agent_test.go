@@ -100,11 +100,18 @@ type fixture struct {
 var hostAddr, peerAddr = netip.MustParseAddr("10.1.0.1"), netip.MustParseAddr("10.1.0.2")
 
 func newFixture(t *testing.T) *fixture {
-	f := &fixture{t: t, host: nfttest.NewHost(t), peer: nfttest.NewHost(t), engine: policy.New(policy.Options{}), source: &source{store: watchstore.New(watchstore.Options{})},
-		reports: &reports{last: map[string]v1beta2.NetworkPolicyNodeStatus{}}, dir: filepath.Join(t.TempDir(), "state"), port: 20000, clock: clock.RealClock{}, key: hostKey}
-	f.from, f.to = f.source, f.reports
+	f := newWorld(t)
+	f.host, f.peer = nfttest.NewHost(t), nfttest.NewHost(t)
 	nfttest.Connect(t, f.host, f.peer, []netip.Prefix{netip.PrefixFrom(hostAddr, 24)}, []netip.Prefix{netip.PrefixFrom(peerAddr, 24)})
 	nfttest.Serve(t, f.host, 80, 82, hostAddr)
+	return f
+}
+
+// newWorld is a fixture without hosts: who computes policies.
+func newWorld(t *testing.T) *fixture {
+	f := &fixture{t: t, engine: policy.New(policy.Options{}), source: &source{store: watchstore.New(watchstore.Options{})},
+		reports: &reports{last: map[string]v1beta2.NetworkPolicyNodeStatus{}}, dir: filepath.Join(t.TempDir(), "state"), port: 20000, clock: clock.RealClock{}, key: hostKey}
+	f.from, f.to = f.source, f.reports
 	f.engine.PutNamespace(policy.Namespace{Name: "vms"})
 	f.engine.PutEntity(policy.Entity{EntityRef: policy.EntityRef{Kind: policy.KindExternalEntity, Namespace: "vms", Name: "web"},
 		Labels: map[string]string{"app": "web"}, Addresses: []netip.Addr{hostAddr}, Host: hostKey})
