@@ -80,8 +80,9 @@ func (in Input) plan(lower target.Lowerer) *Result {
 		out.Plan.Partial = out.Plan.Partial || later && len(steps) > 0
 		out.add(report.Of(s.Target, dirty))
 	}
+	refused, suspended := report.OfServices(c.Unguarded)
+	out.VMs, out.Refusals = append(out.VMs, suspended...), append(out.Refusals, refused...)
 	out.Policies = report.Tally(c.Policies, out.VMs, c.Unguarded)
-	out.Refusals = append(out.Refusals, report.OfServices(c.In, c.Unguarded)...)
 	out.Protection = report.ProtectionOf(c.targets())
 	return out
 }

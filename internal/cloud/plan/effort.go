@@ -34,6 +34,8 @@ func (in Input) undecided(lower target.Lowerer) *Result {
 			out.VMs = append(out.VMs, status)
 		}
 	}
+	_, suspended := report.OfServices(c.Unguarded)
+	out.VMs = append(out.VMs, suspended...)
 	return c.hold(out, intent.Why(intent.TooMuchWork))
 }
 

@@ -165,3 +165,33 @@ func TestServiceAsSubject(t *testing.T) {
 		t.Errorf("%+v", res.Refusals)
 	}
 }
+
+// TestModeOfFixedService: a policy on a native service whose groups cannot be set is suspended
+// there while the service's mode lets nothing be enforced, as on a VM, and refused no sooner.
+func TestModeOfFixedService(t *testing.T) {
+	for _, mode := range []plan.Mode{plan.Planned, plan.Released, plan.BreakGlass, plan.Enforce} {
+		e := small()
+		db, ref := plan.EntityRef{Namespace: "vms", Name: "db"}, plan.VMRef{}
+		res := settle(t, e, e.cloud(), func(in *plan.Input) {
+			ref = plan.VMRef{Region: in.Regions[0].Snapshot.Region, ID: "arn:db"}
+			in.Services, in.Modes = map[plan.EntityRef]plan.VMRef{db: ref}, map[plan.VMRef]plan.Mode{ref: mode}
+			g := *in.AppliedToGroups[0]
+			g.GroupMembers = append(slices.Clip(g.GroupMembers), v1beta2.GroupMember{ExternalEntity: &v1beta2.ExternalEntityReference{Namespace: db.Namespace, Name: db.Name}})
+			in.AppliedToGroups[0] = &g
+		})
+		p := res.Policies[0]
+		at := slices.IndexFunc(res.VMs, func(vm plan.VMStatus) bool { return vm.VM == ref })
+		if mode == plan.Enforce {
+			if at >= 0 || len(p.Suspended) > 0 || len(p.Unguarded) != 1 || p.Unguarded[0].VM != ref || len(res.Refusals) != 1 {
+				t.Errorf("enforced: %+v, %+v", p, res.Refusals)
+			}
+			continue
+		}
+		if at < 0 || res.VMs[at].Mode != mode || len(res.VMs[at].Policies) != 1 || res.VMs[at].Policies[0].Message != "" {
+			t.Errorf("%s: the service is told as %+v", mode, res.VMs)
+		}
+		if len(p.Realized) != 1 || !slices.Equal(p.Suspended, []plan.VMRef{ref}) || len(p.Failed)+len(p.Unguarded)+len(res.Refusals) > 0 {
+			t.Errorf("%s: %+v, %+v", mode, p, res.Refusals)
+		}
+	}
+}

@@ -2,6 +2,7 @@ package realize
 
 import (
 	"cmp"
+	"regexp"
 	"strings"
 	"sync/atomic"
 
@@ -30,11 +31,17 @@ func mutating(c ec2.Call) bool {
 	return !strings.HasPrefix(c.Action, "Describe") && !strings.HasPrefix(c.Action, "Get") && !strings.HasPrefix(c.Action, "List")
 }
 
-// count returns a function that tells how many calls the realizer has made since.
+// disturbed reports whether a call is one of the realizer that may be disturbed.
+func (l *lab) disturbed(c ec2.Call) bool {
+	return !l.accounts.reading.Load() && regexp.MustCompile(*faultCalls).MatchString(c.Action)
+}
+
+// count returns a function that tells how many calls the realizer has made since that may be
+// disturbed.
 func (l *lab) count() func() int {
 	var n atomic.Int32
-	l.server.Faults().Add(ec2.Fault{Action: "*", Times: -1, Match: func(ec2.Call) bool {
-		if !l.accounts.reading.Load() {
+	l.server.Faults().Add(ec2.Fault{Action: "*", Times: -1, Match: func(c ec2.Call) bool {
+		if l.disturbed(c) {
 			n.Add(1)
 		}
 		return false

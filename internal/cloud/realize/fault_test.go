@@ -22,6 +22,8 @@ import (
 var (
 	allFaults = flag.Bool("all-faults", false, "disturb every call in every way instead of a sample")
 	faultSeed = flag.Uint64("fault-seed", 0, "seed of the sample of disturbed calls; 0 takes that of internal/seed")
+	// With -all-faults this is a part of the matrix, for example DBInstance|DBCluster.
+	faultCalls = flag.String("fault-calls", "", "regular expression of the actions whose calls are disturbed; empty disturbs all")
 )
 
 // disturbance is one way in which a call can go wrong.
@@ -37,15 +39,15 @@ type disturbance struct {
 func (d disturbance) at(k int) func(*lab) {
 	return func(l *lab) {
 		f := d.fault
+		f.Action, f.Match = "*", l.disturbed
 		if !d.dies {
 			f.Nth = k
-			l.fault(f)
+			l.server.Faults().Add(f)
 			return
 		}
 		seen := 0
-		f.Action = "*"
-		f.Match = func(ec2.Call) bool {
-			if l.accounts.reading.Load() {
+		f.Match = func(c ec2.Call) bool {
+			if !l.disturbed(c) {
 				return false
 			}
 			if seen++; seen == k {

@@ -1,6 +1,7 @@
 package realize
 
 import (
+	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -84,6 +85,34 @@ func TestStatusOfServices(t *testing.T) {
 	is(fixed, metav1.ConditionFalse, "0/1", "0 of 1 policies are realized; failed: a", cloudv1.PolicyPhaseFailed)
 	if got := d.events(); len(got) > 0 {
 		t.Errorf("events about services of a region that was not read: %q", got)
+	}
+
+	// A mode that lets nothing be enforced is told before the groups that cannot be set.
+	suspended := reportOf(nil, nil)
+	suspended.Services = map[plan.EntityRef]plan.VMRef{refs[fixed]: {Region: home, ID: "fixed"}}
+	suspended.Modes = map[plan.VMRef]VMMode{{Region: home, ID: "fixed"}: {Mode: plan.Released, Reason: "the test"}}
+	suspended.Result.VMs = append(suspended.Result.VMs, plan.VMStatus{VM: plan.VMRef{Region: home, ID: "fixed"}, Mode: plan.Released, Policies: []plan.VMPolicy{onVM("a", 1, false, "")}})
+	d.write(suspended)
+	is(fixed, metav1.ConditionFalse, "0/1", "mode released (the test): policies that are not enforced: 1", cloudv1.PolicyPhaseSuspended)
+
+	// Of what is only planned for, it is told that it would be refused.
+	planned := reportOf(nil, nil)
+	planned.Services = suspended.Services
+	planned.Modes = map[plan.VMRef]VMMode{{Region: home, ID: "fixed"}: {Mode: plan.Planned, Reason: "the test"}}
+	planned.Result.VMs = append(planned.Result.VMs, plan.VMStatus{VM: plan.VMRef{Region: home, ID: "fixed"}, Mode: plan.Planned, Policies: []plan.VMPolicy{onVM("a", 1, false, "")}})
+	planned.Result.Policies = []plan.PolicyStatus{{PolicyRef: refused.PolicyRef, Suspended: []plan.VMRef{{Region: home, ID: "fixed"}}}}
+	would := refused
+	would.Unguarded = []plan.UnguardedService{{Entity: refs[fixed], VM: plan.VMRef{Region: home, ID: "fixed"}, Why: &plan.Reason{Code: plan.InterfaceUnguarded}, Message: "it has no groups"}}
+	planned.Would = []*plan.Result{{Policies: []plan.PolicyStatus{would}}}
+	d.write(planned)
+	is(fixed, metav1.ConditionFalse, "0/1", "mode plan (the test): nothing is written; policies that would apply: 1", cloudv1.PolicyPhaseSuspended)
+	if c := meta.FindStatusCondition(fixed.Status.Conditions, cloudv1.ConditionPlanned); c == nil || c.Reason != cloudv1.ReasonWouldBeRefused || !strings.Contains(c.Message, "it has no groups") {
+		t.Errorf("what would become of it: %+v", c)
+	}
+	modes := map[plan.VMRef]plan.Mode{{Region: home, ID: "fixed"}: plan.Planned}
+	node, known := nodeStatus(planned, planned.Result.Policies[0], modes, wouldBe(planned, modes)[would.UID])
+	if want := "planned on 1 VM: 0 would be enforced, 1 refused: it has no groups"; !known || node.Message != want || node.Workloads != 1 || node.WorkloadsPlanned != 1 {
+		t.Errorf("the policy says %q, %+v", node.Message, node)
 	}
 
 	report = reportOf(nil, nil)

@@ -1,6 +1,7 @@
 package realize
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/nephele-io/nephele/internal/cloud"
@@ -29,13 +30,17 @@ func wouldBe(r Report, modes map[plan.VMRef]plan.Mode) map[string]wouldBecome {
 				}
 			}
 		}
+		refused := func(vm plan.VMRef, why string) {
+			if modes[vm] == plan.Planned {
+				w.refused++
+				w.why = cmp.Or(w.why, why)
+			}
+		}
 		for _, f := range p.Failed {
-			if modes[f.VM] != plan.Planned {
-				continue
-			}
-			if w.refused++; w.why == "" {
-				w.why = f.Message
-			}
+			refused(f.VM, f.Message)
+		}
+		for _, u := range p.Unguarded {
+			refused(u.VM, u.Message)
 		}
 		out[p.UID] = w
 	}

@@ -25,7 +25,11 @@ type Account struct {
 // Unguarded is a native service, or an interface that is an entity of its own, that policies apply
 // to, which are not enforced there.
 type Unguarded struct {
-	Entity   EntityRef
+	Entity EntityRef
+	// Subject is what the entity stands for, and Mode what may be done to it: if that does not let
+	// policies be enforced, they are not refused.
+	Subject  VMRef
+	Mode     Mode
 	Policies []*Policy // in the order of evaluation
 	// Fixed is why its groups cannot be set, in words, and Code what it is.
 	Fixed string
@@ -143,8 +147,10 @@ func (c *Account) applyRules(find func(*v1beta2.GroupMember) *VM) {
 		}
 	}
 	for _, e := range slices.SortedFunc(maps.Keys(services), EntityRef.Compare) {
-		code, fixed := c.fixed(c.In.Services[e])
-		c.Unguarded = append(c.Unguarded, Unguarded{e, slices.SortedFunc(slices.Values(services[e]), ComparePolicies), fixed, code})
+		ref := c.In.Services[e]
+		code, fixed := c.fixed(ref)
+		policies := slices.SortedFunc(slices.Values(services[e]), ComparePolicies)
+		c.Unguarded = append(c.Unguarded, Unguarded{Entity: e, Subject: ref, Mode: c.In.Modes[ref], Policies: policies, Fixed: fixed, Code: code})
 	}
 	for vm, rules := range hits {
 		vm.apply(rules)

@@ -28,6 +28,10 @@ type Outlook struct {
 	groups map[groupName]groupOutlook
 }
 
+func newOutlook() Outlook {
+	return Outlook{Enforced: map[plan.PolicyRef]bool{}, Refused: map[string]bool{}, groups: map[groupName]groupOutlook{}}
+}
+
 // groupName is a group that exists, by its ID, or one that the plan creates, by "+" and its name.
 type groupName struct{ region, network, key string }
 
@@ -127,7 +131,7 @@ func Outlooks(rounds []*plan.Result) map[plan.VMRef]Outlook {
 	last := rounds[len(rounds)-1]
 	out := make(map[plan.VMRef]Outlook, len(last.VMs))
 	for _, vm := range last.VMs {
-		o := Outlook{Enforced: map[plan.PolicyRef]bool{}, Refused: map[string]bool{}, groups: map[groupName]groupOutlook{}}
+		o := newOutlook()
 		for _, n := range vm.Interfaces {
 			for _, key := range n.Groups {
 				name := nameOf(vm.VM.Region, n.Network, key)
@@ -151,14 +155,26 @@ func Outlooks(rounds []*plan.Result) map[plan.VMRef]Outlook {
 		for _, p := range vm.Policies {
 			switch {
 			case p.Message != "":
-				o.Refused[strings.TrimPrefix(p.Namespace+"/"+p.Name, "/")+": "+p.Message] = true
+				o.Refused[refusalText(p.PolicyRef, p.Message)] = true
 			default:
 				o.Enforced[p.PolicyRef] = true
 			}
 		}
 		out[vm.VM] = o
 	}
+	for _, p := range last.Policies {
+		for _, u := range p.Unguarded {
+			if _, known := out[u.VM]; !known {
+				out[u.VM] = newOutlook()
+			}
+			out[u.VM].Refused[refusalText(p.PolicyRef, u.Message)] = true
+		}
+	}
 	return out
+}
+
+func refusalText(p plan.PolicyRef, why string) string {
+	return strings.TrimPrefix(p.Namespace+"/"+p.Name, "/") + ": " + why
 }
 
 // Policies are what rounds of planning make of the policies: realized where that is so before the

@@ -71,22 +71,41 @@ func Tally(policies []*intent.Policy, vms []VMStatus, services []intent.Unguarde
 		}
 	}
 	for _, s := range services {
+		if s.Mode != intent.Enforce {
+			continue
+		}
 		for _, policy := range s.Policies {
 			p := &out[at[policy.Ref]]
-			p.Unguarded = append(p.Unguarded, UnguardedService{Entity: s.Entity, Why: s.Why()})
+			p.Unguarded = append(p.Unguarded, UnguardedService{Entity: s.Entity, VM: s.Subject, Why: s.Why()})
 		}
 	}
 	return out
 }
 
-// OfServices are the refusals of policies on native services.
-func OfServices(in intent.Facts, services []intent.Unguarded) (out []Refusal) {
+// OfServices are the refusals of policies on native services whose groups cannot be set, and the
+// states of those whose mode does not let policies be enforced either, as those of VMs without
+// interfaces.
+func OfServices(services []intent.Unguarded) (refused []Refusal, suspended []VMStatus) {
+	at := map[intent.VMRef]int{}
 	for _, s := range services {
+		i, known := at[s.Subject]
+		if s.Mode != intent.Enforce && !known {
+			i = len(suspended)
+			at[s.Subject] = i
+			suspended = append(suspended, VMStatus{VM: s.Subject, Mode: s.Mode})
+		}
 		for _, p := range s.Policies {
-			out = append(out, Refusal{Policy: p.Ref, Region: in.Services[s.Entity].Region, Why: s.Why()})
+			if s.Mode == intent.Enforce {
+				refused = append(refused, Refusal{Policy: p.Ref, Region: s.Subject.Region, Why: s.Why()})
+				continue
+			}
+			same := func(on VMPolicy) bool { return on.PolicyRef == p.Ref }
+			if on := &suspended[i].Policies; !slices.ContainsFunc(*on, same) { // two entities may stand for it
+				*on = append(*on, VMPolicy{PolicyRef: p.Ref})
+			}
 		}
 	}
-	return out
+	return refused, suspended
 }
 
 func (p *PolicyStatus) count(vm intent.VMRef, on VMPolicy) {

@@ -81,7 +81,9 @@ type PolicyStatus struct {
 // policy is refused.
 type UnguardedService struct {
 	Entity intent.EntityRef
-	Why    *intent.Reason
+	// VM is what the entity stands for.
+	VM  intent.VMRef
+	Why *intent.Reason
 	// Message says why in a sentence.
 	Message string
 }
