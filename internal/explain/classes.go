@@ -23,6 +23,9 @@ const (
 	ClassPod      ClassKind = "Pod"
 	ClassNode     ClassKind = "Node"
 	ClassExternal ClassKind = "ExternalEntity"
+	// ClassService and ClassInterface: what is imported from a cloud beside VMs.
+	ClassService   ClassKind = "CloudNativeService"
+	ClassInterface ClassKind = "NetworkInterface"
 	// ClassUnselected: machines in a cloud that no selector has chosen.
 	ClassUnselected ClassKind = "Unselected"
 )
@@ -33,7 +36,9 @@ type Class struct {
 	// Key stays while the first member, by name, stays in it.
 	Key, Label string
 	Kind       ClassKind
-	Namespace  string
+	// Service is the kind of native services, such as RDSInstance.
+	Service   string
+	Namespace string
 	// Account, Region and Network are where the machines are; empty outside of clouds.
 	Account, Region, Network string
 	// Suspended is why policies are not enforced on them then; empty if they are.
@@ -84,6 +89,9 @@ func Classes(now, then *World) []*Class {
 			at := places[e.Interface]
 			x.class = &Class{
 				Kind: classKind(e), Namespace: e.Namespace, Account: cmp.Or(at.account, accountOf(e.Host)), Region: at.region, Network: at.network, Suspended: e.Suspended,
+			}
+			if x.class.Kind == ClassService {
+				x.class.Service = w.computation.Ends[e.EntityRef].Labels[cloudv1alpha1.LabelCloudServiceKind]
 			}
 			x.alike += fmt.Sprint("|", alike[i], *x.class)
 			put(x, e)
@@ -136,10 +144,16 @@ func classKind(e *reach.Endpoint) ClassKind {
 		return ClassNode
 	case e.Kind == 0:
 		return ClassUnselected
-	case accountOf(e.Host) != "" || e.Interface != "":
-		return ClassVM
+	case accountOf(e.Host) == "" && e.Interface == "":
+		return ClassExternal
 	}
-	return ClassExternal
+	switch standsFor(e.EntityRef) {
+	case objectService:
+		return ClassService
+	case objectInterface:
+		return ClassInterface
+	}
+	return ClassVM
 }
 
 // accountOf is the account that enforces policies on a machine; empty if none does.

@@ -89,20 +89,35 @@ func (e end) endpoint(a netip.Addr) policy.Endpoint {
 	return policy.Endpoint{EntityRef: e.at, Addr: a, Semantics: e.semantics()}
 }
 
+// meantKind is the kind that a user's word stands for, and of ExternalEntities what they stand for;
+// all of them if that is empty.
+type meantKind struct {
+	policy.EntityKind
+	standsFor objectKind
+}
+
+// means reports whether an entity is of the kind, but for Pods and Nodes.
+func (k meantKind) means(ref policy.EntityRef) bool {
+	return k.standsFor == "" || k.standsFor == standsFor(ref)
+}
+
 // kindWords are the words with which a user may say which kind is meant.
-func kindWords() map[string]policy.EntityKind {
-	return map[string]policy.EntityKind{
-		"pod": policy.KindPod, "po": policy.KindPod,
-		"externalentity": policy.KindExternalEntity, "ee": policy.KindExternalEntity,
-		"virtualmachine": policy.KindExternalEntity, "vm": policy.KindExternalEntity,
-		"node": policy.KindNode, "no": policy.KindNode,
-		"service": policy.KindService, "svc": policy.KindService,
+func kindWords() map[string]meantKind {
+	pod, node, service := meantKind{EntityKind: policy.KindPod}, meantKind{EntityKind: policy.KindNode}, meantKind{EntityKind: policy.KindService}
+	external := func(of objectKind) meantKind { return meantKind{policy.KindExternalEntity, of} }
+	return map[string]meantKind{
+		"pod": pod, "po": pod, "node": node, "no": node, "service": service, "svc": service,
+		"externalentity": external(""), "ee": external(""),
+		"virtualmachine": external(objectVM), "vm": external(objectVM),
+		"cloudnativeservice": external(objectService), "cns": external(objectService),
+		"networkinterface": external(objectInterface), "nic": external(objectInterface),
 	}
 }
 
 // findEnd finds what a user calls NS/NAME, KIND/NS/NAME, svc/NS/NAME, node/NAME, or an address. A
 // virtual machine is found by the name of its entity, of its VirtualMachine object, and by its id
-// and name in the cloud. An address that exactly one entity has is that entity.
+// and name in the cloud; a native service and a network interface are found in the same way. An
+// address that exactly one entity has is that entity.
 func (c *Computation) findEnd(flag, text string) (end, error) {
 	if a, err := netip.ParseAddr(text); err == nil {
 		return c.findAddress(flag, a.Unmap())
@@ -111,25 +126,29 @@ func (c *Computation) findEnd(flag, text string) (end, error) {
 	kind, known := kindWords()[strings.ToLower(words[0])]
 	var found []policy.EntityRef
 	switch {
-	case len(words) == 2 && known && kind == policy.KindNode:
+	case len(words) == 2 && known && kind.EntityKind == policy.KindNode:
 		found = c.named(kind, "", words[1])
 	case len(words) == 2:
-		found = append(c.named(policy.KindPod, words[0], words[1]), c.named(policy.KindExternalEntity, words[0], words[1])...)
-	case len(words) == 3 && known && kind == policy.KindService:
+		found = c.anybodyNamed(words[0], words[1])
+	case len(words) == 3 && known && kind.EntityKind == policy.KindService:
 		return c.findService(flag, text, words[1], words[2])
-	case len(words) == 3 && known && kind != policy.KindNode:
+	case len(words) == 3 && known && kind.EntityKind != policy.KindNode:
 		found = c.named(kind, words[1], words[2])
 	default:
-		return end{}, wrong(flag, " %q: want NAMESPACE/NAME (of a Pod, ExternalEntity or VM), the same after pod/, ee/, vm/ or svc/, node/NAME, or an IP address", text)
+		return end{}, wrong(flag, " %q: want NAMESPACE/NAME (of a Pod, ExternalEntity, VM, native service or interface), "+
+			"the same after pod/, ee/, vm/, cns/, nic/ or svc/, node/NAME, or an IP address", text)
 	}
 	switch len(found) {
 	case 0:
-		return end{}, wrong(flag, " %q: there is no Pod, ExternalEntity, VirtualMachine or Node of this name", text)
+		return end{}, wrong(flag, nobodyNamed, text)
 	case 1:
 		return c.endOf(c.Ends[found[0]]), nil
 	}
 	return end{}, wrong(flag, " %[1]q: could be %[2]s; say pod/%[1]s or ee/NAMESPACE/NAME", text, refTexts(found))
 }
+
+// nobodyNamed is what is wrong with the name of nobody.
+const nobodyNamed = " %q: there is no Pod, ExternalEntity, VirtualMachine, CloudNativeService, NetworkInterface or Node of this name"
 
 func refTexts(refs []policy.EntityRef) string {
 	texts := make([]string, len(refs))
@@ -169,14 +188,20 @@ func (c *Computation) findAddress(flag string, a netip.Addr) (end, error) {
 	return end{}, wrong(flag, " %s: this is the address of %s; name the one you mean", a, refTexts(owners))
 }
 
-// named finds entities by their names, of which those of virtual machines have several.
-func (c *Computation) named(kind policy.EntityKind, namespace, name string) []policy.EntityRef {
-	exact := policy.EntityRef{Kind: kind, Namespace: namespace, Name: name}
+// anybodyNamed finds Pods and ExternalEntities by their names.
+func (c *Computation) anybodyNamed(namespace, name string) []policy.EntityRef {
+	pods := c.named(meantKind{EntityKind: policy.KindPod}, namespace, name)
+	return append(pods, c.named(meantKind{EntityKind: policy.KindExternalEntity}, namespace, name)...)
+}
+
+// named finds entities by their names, of which those of what is in a cloud have several.
+func (c *Computation) named(kind meantKind, namespace, name string) []policy.EntityRef {
+	exact := policy.EntityRef{Kind: kind.EntityKind, Namespace: namespace, Name: name}
 	if !c.sees(exact) {
 		return nil
 	}
-	if _, ok := c.Ends[exact]; ok || kind != policy.KindExternalEntity {
-		if ok {
+	if _, ok := c.Ends[exact]; ok || kind.EntityKind != policy.KindExternalEntity {
+		if ok && kind.means(exact) {
 			return []policy.EntityRef{exact}
 		}
 		return nil
@@ -189,13 +214,12 @@ func (c *Computation) named(kind policy.EntityKind, namespace, name string) []po
 	}
 	var out []policy.EntityRef
 	for ref, e := range c.Ends {
-		if ref.Kind != kind || ref.Namespace != namespace {
+		if ref.Kind != kind.EntityKind || ref.Namespace != namespace || !kind.means(ref) {
 			continue
 		}
-		l := e.Labels
-		owner := l[cloudv1alpha1.LabelOwnerVM]
-		if objects[strings.TrimPrefix(ref.Name, cloudv1alpha1.EntityNamePrefix)] || (owner != "" && objects[owner]) ||
-			l[cloudv1alpha1.LabelCloudVMUID] == name || strings.EqualFold(l[cloudv1alpha1.LabelCloudVMName], name) {
+		of := standsFor(ref)
+		owner := e.Labels[cloudv1alpha1.LabelOwnerVM]
+		if objects[of.objectName(ref)] || owner != "" && objects[owner] || of.isCalled(e.Labels, name) {
 			out = append(out, ref)
 		}
 	}

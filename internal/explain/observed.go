@@ -295,6 +295,9 @@ func (c *Computation) title(e end) string {
 	}
 	vm := c.describeVM(e)
 	if vm == nil {
+		if of := standsFor(e.ref); e.isCloudVM() && of != objectVM {
+			return of.title(c.Ends[e.ref])
+		}
 		return e.String()
 	}
 	name := vm.Name

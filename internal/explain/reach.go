@@ -267,8 +267,8 @@ func withProtocol(ports []policy.NamedPort) []policy.NamedPort {
 	return ports
 }
 
-// nameOfEntity is a name by which it can be asked about. A VM is called by its name in the cloud if
-// it has one.
+// nameOfEntity is a name by which it can be asked about. What is in a cloud is called by its name
+// there if it has one.
 func nameOfEntity(e policy.Entity) string {
 	switch e.Kind {
 	case policy.KindNode:
@@ -276,11 +276,13 @@ func nameOfEntity(e policy.Entity) string {
 	case policy.KindPod:
 		return "pod/" + e.Namespace + "/" + e.Name
 	}
-	if name := e.Labels[cloudv1alpha1.LabelCloudVMName]; name != "" {
-		return "vm/" + e.Namespace + "/" + name
+	of := standsFor(e.EntityRef)
+	name := of.cloudName(e.Labels)
+	if name == "" && strings.HasPrefix(e.Name, of.prefix()) {
+		name = of.objectName(e.EntityRef)
 	}
-	if name, vm := strings.CutPrefix(e.Name, cloudv1alpha1.EntityNamePrefix); vm {
-		return "vm/" + e.Namespace + "/" + name
+	if name != "" {
+		return string(of) + "/" + e.Namespace + "/" + name
 	}
 	return "ee/" + e.Namespace + "/" + e.Name
 }
@@ -327,18 +329,19 @@ func (w *World) chosen(part, text string) (func(*reach.Endpoint) bool, error) {
 			return e.Name == text || e.Interface == text || e.Kind != 0 && w.computation.Ends[e.EntityRef].Labels[cloudv1alpha1.LabelCloudVMUID] == text
 		}, nil
 	}
-	if known && kind == policy.KindService {
+	if known && kind.EntityKind == policy.KindService {
 		return nil, wrong(part, " %q: ask explain about a Service; here its Pods are meant", text)
 	}
-	if known && len(words) == 2 && kind == policy.KindNode {
+	if known && len(words) == 2 && kind.EntityKind == policy.KindNode {
 		words = []string{words[0], "", words[1]}
 	}
 	if !known || len(words) == 2 {
-		words, kind = []string{"", words[0], strings.Join(words[1:], "/")}, 0
+		words, kind = []string{"", words[0], strings.Join(words[1:], "/")}, meantKind{}
 	}
 	namespace, name := words[1], words[2]
 	in := func(e *reach.Endpoint) bool {
-		return e.Kind != 0 && (kind == 0 && e.Kind != policy.KindNode || e.Kind == kind) && (namespace == "*" || e.Namespace == namespace)
+		return e.Kind != 0 && (kind.EntityKind == 0 && e.Kind != policy.KindNode || e.Kind == kind.EntityKind) && kind.means(e.EntityRef) &&
+			(namespace == "*" || e.Namespace == namespace)
 	}
 	switch {
 	case name == "*":
@@ -352,18 +355,16 @@ func (w *World) chosen(part, text string) (func(*reach.Endpoint) bool, error) {
 			return in(e) && selector.Matches(labels.Set(w.computation.Ends[e.EntityRef].Labels))
 		}, nil
 	}
-	kinds := []policy.EntityKind{kind}
-	if kind == 0 {
-		kinds = []policy.EntityKind{policy.KindPod, policy.KindExternalEntity}
+	refs := w.computation.anybodyNamed(namespace, name)
+	if known {
+		refs = w.computation.named(kind, namespace, name)
+	}
+	if len(refs) == 0 {
+		return nil, wrong(part, nobodyNamed, text)
 	}
 	var found []policy.EntityRef
-	for _, k := range kinds {
-		for _, ref := range w.computation.named(k, namespace, name) {
-			found = append(found, w.computation.endOf(w.computation.Ends[ref]).at)
-		}
-	}
-	if len(found) == 0 {
-		return nil, wrong(part, " %q: there is no Pod, ExternalEntity, VirtualMachine or Node of this name", text)
+	for _, ref := range refs {
+		found = append(found, w.computation.endOf(w.computation.Ends[ref]).at)
 	}
 	return func(e *reach.Endpoint) bool { return slices.Contains(found, e.EntityRef) }, nil
 }

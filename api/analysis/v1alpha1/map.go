@@ -20,6 +20,8 @@ const (
 	NodeExternal   = "ExternalEntity"
 	NodeUnselected = "Unselected"
 	NodeAddresses  = "Addresses"
+	NodeService    = "CloudNativeService"
+	NodeInterface  = "NetworkInterface"
 )
 
 // MapNode is a class of machines that are alike, or addresses that nobody known has.
@@ -32,6 +34,8 @@ type MapNode struct {
 	// Kind is one of the constants above: Unselected is a machine in a cloud that no selector has
 	// chosen, Addresses are those of nobody known.
 	Kind string `json:"kind"`
+	// Service is the kind of native services, such as RDSInstance.
+	Service string `json:"service,omitempty"`
 	// Count is how many machines or Pods it has; 0 for addresses.
 	Count     int32  `json:"count,omitempty"`
 	Namespace string `json:"namespace,omitempty"`
