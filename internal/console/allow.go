@@ -36,7 +36,7 @@ func allowed(r schema.GroupResource) access {
 		}
 	case "crd.cloud.antrea.io":
 		switch r.Resource {
-		case "cloudprovideraccounts", "vpcs":
+		case "cloudprovideraccounts", "vpcs", "cloudnativeservices", "networkinterfaces":
 			return reads
 		case "virtualmachines", "cloudentityselectors":
 			return reads | breaksGlass

@@ -21,7 +21,8 @@ func TestWhatIsPassedOn(t *testing.T) {
 		not     = http.StatusMethodNotAllowed
 		fine    = http.StatusOK
 		k8s     = "/api/k8s"
-		vm      = k8s + "/apis/crd.cloud.antrea.io/v1alpha1/namespaces/shop/virtualmachines/web"
+		clouds  = k8s + "/apis/crd.cloud.antrea.io/v1alpha1/namespaces/shop/"
+		vm      = clouds + "virtualmachines/web"
 		dry     = "?dryRun=All"
 		reviews = k8s + "/apis/analysis.nephele.io/v1alpha1/"
 	)
@@ -48,6 +49,10 @@ func TestWhatIsPassedOn(t *testing.T) {
 			{"GET", k8s + "/apis/nephele.io/v1alpha1/policyrevisions", fine},
 			{"GET", k8s + "/apis/controlplane.antrea.io/v1beta2/namespaces/shop/groupmembers/web?page=1&limit=5", fine},
 			{"GET", vm, fine},
+			{"GET", clouds + "cloudnativeservices", fine},
+			{"GET", clouds + "networkinterfaces/eni-1", fine},
+			{"PATCH", clouds + "cloudnativeservices/orders", not},
+			{"DELETE", clouds + "networkinterfaces/eni-1", not},
 			{"POST", reviews + "flowreviews", fine},
 			{"POST", reviews + "planreviews", fine},
 			{"POST", k8s + "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", fine},

@@ -26,7 +26,7 @@ func watched(name string) (schema.GroupVersionResource, bool) {
 		return gvr("crd.cloud.antrea.io", "v1alpha1", "cloudprovideraccounts")
 	case "selectors":
 		return gvr("crd.cloud.antrea.io", "v1alpha1", "cloudentityselectors")
-	case "virtualmachines", "vpcs":
+	case "virtualmachines", "vpcs", "cloudnativeservices", "networkinterfaces":
 		return gvr("crd.cloud.antrea.io", "v1alpha1", name)
 	case "externalentities":
 		return gvr("crd.antrea.io", "v1alpha2", name)

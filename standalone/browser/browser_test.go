@@ -164,6 +164,9 @@ func (p *place) cloud() (networks []string) {
 			must(t, err)
 			p.vms[name] = out.Instances[0].NetworkInterfaces[0]
 		}
+		if i == 0 {
+			p.services(r, vpc.ID, subnet.ID, g.ID)
+		}
 	}
 	p.server, err = sim.Start(context.WithoutCancel(t.Context()), sim.Options{State: w.State(), Seed: 1, Events: sim.EventOptions{Queue: sim.DefaultEventQueue}})
 	must(t, err)
@@ -375,6 +378,7 @@ func TestConsole(t *testing.T) {
 	p.apply(people)
 
 	t.Run("every screen", func(t *testing.T) { p.play(t, "screens", p.console(t, "", true), nil) })
+	t.Run("native services and interfaces", p.playServices)
 	t.Run("a policy from the editor to the cloud", func(t *testing.T) {
 		link := p.console(t, "", true)
 		p.play(t, "write", link, nil)

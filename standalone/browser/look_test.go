@@ -84,7 +84,7 @@ func TestLook(t *testing.T) {
 	web := tools(t)
 	answer := play(t, web, "look", madeUp(t, web, 24), nil)
 	pictures, _ := answer["pictures"].(map[string]any)
-	if len(pictures) < 28+8 {
+	if len(pictures) < 36+8 {
 		t.Fatalf("only these pictures were made: %v", slices.Sorted(maps.Keys(pictures)))
 	}
 	for _, name := range slices.Sorted(maps.Keys(pictures)) {

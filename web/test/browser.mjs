@@ -131,6 +131,58 @@ const scenes = {
     return {}
   },
 
+  /** Native services and interfaces are where VMs are: in lists, on pages of their own, on the map. */
+  async services() {
+    const path = async (tab, name) => {
+      await go('/workload?tab=' + tab)
+      const a = page.getByRole('link', { name, exact: true }).first()
+      await a.waitFor()
+      return a.getAttribute('href')
+    }
+    const database = await path('cns', 'orders')
+    for (const text of ['RDSInstance', 'postgres 5432/TCP', 'Settable']) await page.getByText(text, { exact: true }).first().waitFor()
+    await clean('services')
+    await go(database)
+    for (const text of ['yes: policies can be enforced on it', 'Former groups', what.hostile, 'on-services']) await page.getByText(text, { exact: false }).first().waitFor()
+    await page.getByRole('region', { name: 'Policies on it' }).getByText('Realized').waitFor()
+    await page.getByRole('region', { name: 'Rules that hold' }).getByText('tcp 5432').first().waitFor()
+    await clean('a database')
+    await picture('service')
+    await go(await path('cns', 'pass'))
+    await page.getByRole('region', { name: 'Policies on it' }).getByText('Failed').waitFor()
+    await page.getByText('no: ').waitFor()
+    await go(await path('nic', 'spare'))
+    await page.getByText('Attached to').waitFor()
+    await page.getByText(what.hostile).first().waitFor()
+    await clean('an interface')
+    // A policy lists what it applies to, of every kind.
+    await go('/policies/annp/shop/on-services')
+    const applies = page.getByRole('region', { name: 'Applies to' })
+    for (const name of ['orders', 'pass']) await applies.getByRole('link', { name, exact: true }).waitFor()
+    // What a load balancer hands on is told with its targets, and where its health checks end.
+    await go('/workload/flow?from=shop/app-1&to=cns/shop/front&protocol=TCP&port=443')
+    const handed = page.getByRole('region', { name: 'Handed on by front' })
+    await handed.getByText('one of 2 targets').waitFor()
+    for (const name of ['VM shop/web-1', 'VM shop/web-2']) await handed.getByText(name).first().waitFor()
+    await handed.getByText('Health checks do not reach any target').waitFor()
+    await clean('through a load balancer')
+    await picture('balancer')
+    // The search knows kinds and ports.
+    await page.keyboard.press('/')
+    await page.getByRole('combobox', { name: 'Find a machine, Pod or policy' }).fill('postgres')
+    await page.getByRole('dialog').getByRole('option', { name: /orders.*RDSInstance/ }).first().waitFor()
+    await page.keyboard.press('Enter')
+    await page.getByRole('heading', { level: 1, name: 'orders' }).waitFor()
+    await go('/map')
+    await page.waitForFunction(() => ['database', 'balancer', 'nic'].every((form) => (document.querySelector('.canvas')?.cy?.nodes('.form-' + form).length ?? 0) > 0))
+    must((await page.evaluate(() => document.querySelector('.canvas').cy.nodes('.form-database').data('label'))).includes('RDSInstance'), 'a database on the map does not say what it is')
+    await page.getByLabel('Filter the map').fill('rdsinstance')
+    await page.getByRole('complementary', { name: 'Details' }).getByRole('button', { name: 'orders' }).click()
+    must((await page.getByRole('complementary', { name: 'Details' }).getByRole('link', { name: 'cns/shop/orders' }).getAttribute('href')) === database, 'a database on the map does not lead to its page')
+    await clean('services on the map')
+    return {}
+  },
+
   /** A policy is written in the editor, both ways, planned, applied, and seen on the map. */
   async write() {
     await go('/map')
@@ -411,6 +463,8 @@ scenes.look = async () => {
     editor: ['/policies/annp/shop/db-from-app', 'What comes in'],
     changes: ['/changes', 'What is still to be done'],
     workload: [await vmPath('db-1'), 'Rules that hold'],
+    services: ['/workload?tab=cns', 'postgres 5432/TCP'],
+    balancer: ['/workload/flow?from=shop/app-1&to=cns/shop/front&protocol=TCP&port=443', 'hands it on'],
   }
   for (const scheme of ['light', 'dark']) {
     await page.emulateMedia({ colorScheme: scheme, reducedMotion: 'reduce' })
@@ -529,7 +583,8 @@ try {
   const answer = await scenes[what.scene]()
   must((await page.evaluate(() => window.pwned)) === undefined, 'code that came in with a name has run')
   must(!problems.length, problems.join('\n'))
-  process.stdout.write(JSON.stringify(answer))
+  // The process ends below, and what is not written by then is lost.
+  await new Promise((written) => process.stdout.write(JSON.stringify(answer), written))
 } catch (e) {
   failed = e
   process.stderr.write(`${e.stack ?? e}\n${problems.join('\n')}\nat ${page.url()}\n${await page.locator('body').innerText().catch(() => '')}\n`)

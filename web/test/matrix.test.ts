@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest'
 import type { ReachRow } from '../src/lib/analysis'
 import { driftEntry, phaseOf, ringOf, tierColumns } from '../src/lib/derive'
+import { SERVICES, VMS, type Subject } from '../src/lib/imported'
 import { selects } from '../src/lib/labels'
 import { cellKey, fresh, matrix, names, OUTSIDE } from '../src/lib/matrix'
 import type { Policy, VM } from '../src/lib/k8s'
@@ -79,7 +80,7 @@ test('drift tells who it was, where that is known', () => {
 })
 
 test('machines are called as in the cloud, unless several have the name', () => {
-  const vm = (name: string, cloudName: string): VM => ({ metadata: { name, namespace: 'n' }, status: { cloudName } })
-  const of = names([vm('i-1', 'CVP Server Test'), vm('i-2', 'same'), vm('i-3', 'same')])
-  expect([of(end('vm/n/i-1')), of(end('vm/n/i-2')), of(end('pod/n/x'))]).toEqual(['vm/n/CVP Server Test', 'vm/n/i-2', 'pod/n/x'])
+  const vm = (name: string, cloudName: string, kind = VMS): Subject => ({ kind, o: { metadata: { name, namespace: 'n' }, status: { cloudName } } })
+  const of = names([vm('i-1', 'CVP Server Test'), vm('i-2', 'same'), vm('i-3', 'same'), vm('rdsinstance-1', 'Same', SERVICES)])
+  expect([of(end('vm/n/i-1')), of(end('vm/n/i-2')), of(end('pod/n/x')), of(end('cns/n/rdsinstance-1'))]).toEqual(['vm/n/CVP Server Test', 'vm/n/i-2', 'pod/n/x', 'cns/n/Same'])
 })

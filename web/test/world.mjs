@@ -61,6 +61,19 @@ export function makeWorld({ vms = 24, hostile = true, edit = true } = {}) {
       },
     })
   }
+  // Native services and an interface beside the machines.
+  const imported = (i, name, cloudName, address, status) => ({
+    metadata: { name, namespace: 'shop', uid: 'x-' + i, resourceVersion: String(i), labels: { 'nephe.antrea.io/cpa-name': 'production', 'nephe.antrea.io/cpa-namespace': 'cloud' } },
+    status: { provider: 'AWS', tags: { team: 'payments' }, addresses: address, region: 'eu-west-1', cloudId: 'arn:aws:made-up:eu-west-1:111122223333:' + cloudName, cloudName, cloudVpcId: net(0), cloudVpcName: 'production', settable: true, securityGroupIds: ['sg-0aa17f'], conditions: [{ type: 'Observed', status: 'True', reason: 'OK', lastTransitionTime: at(300) }], policies: [], ...status },
+  })
+  const nic = (id, address) => ({ networkInterfaces: [{ name: id, ips: [{ addressType: 'InternalIP', address }], securityGroupIds: ['sg-0aa17f'] }] })
+  const dbPolicy = (phase, message) => ({ policies: [{ name: 'db-from-app', namespace: 'shop', kind: 'AntreaNetworkPolicy', uid: 'p2', phase, message }], policySummary: phase === 'Realized' ? '1/1' : '0/1' })
+  const services = [
+    imported(1, 'rdsinstance-orders-0a1b2c3d4e', 'orders', '10.1.9.20', { ...nic('eni-0d1', '10.1.9.20'), ...dbPolicy('Realized'), kind: 'RDSInstance', dnsName: 'orders.example.com', ports: [{ name: 'postgres', protocol: 'TCP', port: 5432 }], formerSecurityGroupIds: ['sg-2bd296'] }),
+    imported(2, 'applicationloadbalancer-front-1a2b3c4d5e', 'front', '10.1.9.30', { ...nic('eni-0d2', '10.1.9.30'), kind: 'ApplicationLoadBalancer', ports: [{ name: 'https', protocol: 'TCP', port: 443 }] }),
+    imported(3, 'networkloadbalancer-pass-2a3b4c5d6e', 'pass', '10.1.9.40', { ...nic('eni-0d3', '10.1.9.40'), ...dbPolicy('Failed', 'it was made without security groups, and takes none'), kind: 'NetworkLoadBalancer', settable: false, notSettable: 'it was made without security groups, and takes none', ports: [{ name: 'tcp', protocol: 'TCP', port: 81 }] }),
+  ]
+  const interfaces = [imported(4, 'eni-0e1', 'firewall-inside', '10.1.9.50', { ips: [{ addressType: 'InternalIP', address: '10.1.9.50' }], cloudId: 'eni-0e1', attachedTo: { kind: 'VirtualMachine', cloudId: 'i-0fire', cloudName: 'firewall' } })]
   const policy = (kind, name, namespace, spec, status, more = {}) => ({
     apiVersion: 'crd.antrea.io/v1beta1',
     kind,
@@ -91,6 +104,8 @@ export function makeWorld({ vms = 24, hostile = true, edit = true } = {}) {
     ],
     selectors: [{ metadata: { name: 'all', namespace: 'prod' }, spec: { accountName: 'production', accountNamespace: 'cloud' }, status: { matchedVMs: vms, conditions: [{ type: 'Ready', status: 'True' }] } }],
     virtualmachines: machines.map((m) => m.object),
+    cloudnativeservices: services,
+    networkinterfaces: interfaces,
     vpcs: [...Array(nets).keys()].map((i) => ({ metadata: { name: net(i), namespace: 'cloud' }, status: { cloudName: 'production', cloudId: net(i) } })),
     externalentities: machines.map((m) => ({ metadata: { name: 'virtualmachine-' + m.object.metadata.name, namespace: m.object.metadata.namespace, labels: label(m) }, spec: {} })),
     networkpolicies: [],
@@ -141,7 +156,17 @@ export function makeWorld({ vms = 24, hostile = true, edit = true } = {}) {
       seen.set(k, fresh)
       nodes.push(fresh)
     }
+    for (const [key, kind, word, list] of [['cns', 'CloudNativeService', 'cns', services], ['nic', 'NetworkInterface', 'nic', interfaces]]) {
+      list.forEach((o, i) => {
+        seen.set(key + i, true)
+        nodes.push({ key: key + i, label: o.status.cloudName, kind, service: o.status.kind, count: 1, namespace: 'shop', account: 'cloud/production', region: 'eu-west-1', network: net(0), policies: o.status.policies.map((p) => ({ type: p.kind, namespace: p.namespace, name: p.name })), members: [`${word}/shop/${o.status.cloudName}`] })
+      })
+    }
     const edge = (from, to, verdict, by, traffic, port, more = {}) => seen.has(from) | (from === 'world') | (from === 'pod') && edges.push({ from, to, verdict, by, traffic, ranges: port ? [{ protocol: 6, from: port, to: port }] : [], ...more })
+    edge('app-0', 'cns0', 'Allow', 'Policies', 'tcp 5432', 5432, { policies: [{ type: 'AntreaNetworkPolicy', namespace: 'shop', name: 'db-from-app' }] })
+    edge('world', 'cns1', 'Native', 'Groups', 'tcp 443', 443)
+    edge('cns1', 'web-0', 'Allow', 'Policies', 'tcp 443', 443)
+    edge('nic0', 'app-0', 'Native', 'Groups', 'tcp 22', 22)
     for (let n = 0; n < nets; n++) {
       edge(`app-${n}`, `db-${n}`, 'Allow', 'Policies', 'tcp 5432', 5432, { policies: [{ type: 'AntreaNetworkPolicy', namespace: 'shop', name: 'db-from-app' }] })
       edge(`web-${n}`, `app-${n}`, 'Allow', 'Policies', 'tcp 8080-8090', 8080)
@@ -200,6 +225,8 @@ export function makeWorld({ vms = 24, hostile = true, edit = true } = {}) {
     warningReasons: [],
     ...(spec.map ? { map: map(true) } : {}),
   })
+  const hop = (verdict, port) => ({ from: '10.1.9.30', port, verdict, wanted: verdict, ingress: verdict === 'Allow' ? { outcome: verdict, decidedBy: rule('web', 'https', 'In', 'AntreaNetworkPolicy', 'prod') } : { outcome: verdict, default: 'isolated', isolatedBy: [{ type: 'AntreaNetworkPolicy', namespace: 'prod', name: 'web' }] } })
+  const balanced = { balancer: 'front', kind: 'ApplicationLoadBalancer', targets: ['web-1', 'web-2'].map((name, i) => ({ group: 'web', at: { title: 'VM prod/' + name }, traffic: hop('Allow', 443), health: hop(i ? 'Allow' : 'Drop', 8080), inUse: i > 0 })) }
   const flow = (spec) => ({
     ...seen,
     from: { title: 'VM ' + spec.from },
@@ -212,6 +239,7 @@ export function makeWorld({ vms = 24, hostile = true, edit = true } = {}) {
     ingress: { outcome: 'Drop', default: 'isolated', isolatedBy: [{ type: 'AntreaNetworkPolicy', namespace: 'shop', name: 'db-from-app' }] },
     path: { way: 'Peered', remarks: ['SourceTranslated'] },
     notes: [],
+    ...(spec.to?.startsWith('cns/') ? { balanced } : {}),
   })
   const review = (kind, spec) => {
     switch (kind) {

@@ -86,6 +86,36 @@ export interface Path {
   remarks?: string[]
 }
 
+/** The way from a load balancer to a target. */
+export interface Hop {
+  from?: string
+  to?: string
+  port: number
+  verdict: string
+  wanted: string
+  path?: Path
+  egress?: Decision
+  ingress?: Decision
+}
+
+export interface BalancedTarget {
+  group: string
+  at: End
+  preserved?: boolean
+  traffic: Hop
+  health?: Hop
+  inUse: boolean
+  further?: boolean
+}
+
+/** How a load balancer hands on what comes to its front end. */
+export interface Balanced {
+  balancer: string
+  kind: string
+  unknown?: string[]
+  targets?: BalancedTarget[]
+}
+
 export interface FlowPair {
   from?: string
   to?: string
@@ -97,6 +127,7 @@ export interface FlowPair {
   egress?: Decision
   atService?: Decision
   ingress?: Decision
+  balanced?: Balanced
 }
 
 export interface FlowAnswer extends Seen {
@@ -113,6 +144,7 @@ export interface FlowAnswer extends Seen {
   egress?: Decision
   atService?: Decision
   ingress?: Decision
+  balanced?: Balanced
   flows?: FlowPair[]
 }
 
@@ -165,6 +197,8 @@ export interface MapNode {
   key: string
   label: string
   kind: string
+  /** The kind of native services. */
+  service?: string
   count?: number
   namespace?: string
   account?: string

@@ -1,4 +1,5 @@
-import { BREAK_GLASS, BREAK_GLASS_UNTIL, condition, isTrue, ref, STAGE, vmName, type Account, type Event, type Policy, type Revision, type Selector, type Tier, type VM } from './k8s'
+import { pathTo, what, type Subject } from './imported'
+import { BREAK_GLASS, BREAK_GLASS_UNTIL, condition, isTrue, ref, STAGE, vmName, type Account, type Event, type Imported, type Policy, type Revision, type Selector, type Tier } from './k8s'
 
 // What screens show of objects, worked out without any state.
 
@@ -35,7 +36,7 @@ export function phases(policies: Policy[]): { phase: string; count: number }[] {
 /** ring is how a machine stands: the ring around it on the map. */
 export type Ring = 'enforced' | 'planned' | 'released' | 'failed' | 'none'
 
-export function ringOf(vm: VM): Ring {
+export function ringOf(vm: Imported): Ring {
   const s = vm.status
   if (s?.mode === 'released' || s?.mode === 'break-glass') {
     return 'released'
@@ -57,18 +58,18 @@ export function ringOf(vm: VM): Ring {
 }
 
 /** askedToRelease tells whether the machine itself is to be released in an emergency now. */
-export function askedToRelease(vm: VM, now: number): boolean {
+export function askedToRelease(vm: Imported, now: number): boolean {
   const until = Date.parse(vm.metadata.annotations?.[BREAK_GLASS_UNTIL] ?? '')
   return vm.metadata.annotations?.[BREAK_GLASS] !== undefined && !(until <= now)
 }
 
 /** inEmergency tells whether the machine is released in an emergency, or about to be. */
-export function inEmergency(vm: VM, now: number): boolean {
+export function inEmergency(vm: Imported, now: number): boolean {
   return vm.status?.mode === 'break-glass' || isTrue(vm, 'BreakGlass') || askedToRelease(vm, now)
 }
 
 /** lastEnd says when the last of these releases ends by itself; '' if one of them does not. */
-export function lastEnd(released: VM[]): string {
+export function lastEnd(released: Imported[]): string {
   let last = ''
   for (const vm of released) {
     const until = vm.status?.mode === 'break-glass' ? vm.status.modeUntil : vm.metadata.annotations?.[BREAK_GLASS_UNTIL]
@@ -95,7 +96,7 @@ const policyPath = (p: Policy) =>
     : `/policies/acnp/${encodeURIComponent(p.metadata.name)}`
 
 /** findings are what needs a person. */
-export function findings(accounts: Account[], selectors: Selector[], policies: Policy[], vms: VM[]): Finding[] {
+export function findings(accounts: Account[], selectors: Selector[], policies: Policy[], imported: Subject[]): Finding[] {
   const out: Finding[] = []
   for (const a of accounts) {
     const name = ref(a)
@@ -110,7 +111,7 @@ export function findings(accounts: Account[], selectors: Selector[], policies: P
         out.push({ tone, what: `account ${name}: ${words[type]}`, text: c.message ?? '', path: type === 'Drift' ? '/changes?tab=drift' : '/changes' })
       }
     }
-    for (const type of ['SoleWriter', 'RecordsSigned', 'EventsReceived', 'PoliciesReceived']) {
+    for (const type of ['SoleWriter', 'RecordsSigned', 'EventsReceived', 'PoliciesReceived', 'ServicesRead']) {
       const c = condition(a, type)
       if (c?.status === 'False') {
         out.push({ tone: type === 'SoleWriter' ? 'bad' : 'warn', what: `account ${name}`, text: `${c.reason ?? type}: ${c.message ?? ''}`, path: '/changes' })
@@ -128,10 +129,14 @@ export function findings(accounts: Account[], selectors: Selector[], policies: P
       out.push({ tone: 'bad', what: `policy ${ref(p)}`, text: p.status?.message ?? 'failed', path: policyPath(p) })
     }
   }
-  for (const vm of vms) {
-    const c = condition(vm, 'Obstructed')
-    if (c?.status === 'True') {
-      out.push({ tone: 'warn', what: vmName(vm), text: c.message ?? 'the filter of its subnet denies what policies allow', path: `/workload/vm/${encodeURIComponent(vm.metadata.namespace ?? '')}/${encodeURIComponent(vm.metadata.name)}` })
+  for (const x of imported) {
+    const obstructed = condition(x.o, 'Obstructed')
+    if (obstructed?.status === 'True') {
+      out.push({ tone: 'warn', what: vmName(x.o), text: obstructed.message ?? 'the filter of its subnet denies what policies allow', path: pathTo(x) })
+    }
+    const addressed = condition(x.o, 'Addressed')
+    if (addressed?.status === 'False') {
+      out.push({ tone: 'warn', what: `${what(x)} ${vmName(x.o)}`, text: addressed.message ?? 'its addresses are not known', path: pathTo(x) })
     }
   }
   return out.sort((a, b) => (a.tone === b.tone ? 0 : a.tone === 'bad' ? -1 : 1))

@@ -1,5 +1,6 @@
 import type { MapEdge, MapNode, ReachMap } from './analysis'
 import type { Ring } from './derive'
+import { formOf, NICS, SERVICES, type Form } from './imported'
 
 // From the classes of a ReachMap to what is drawn: boxes, nodes, and edges that are bundled. Where
 // there are more classes than one can look at, those of a box become one node that opens.
@@ -23,6 +24,9 @@ export interface GraphNode {
   box: string
   label: string
   kind: string
+  form: Form
+  /** What one of those is called that it counts. */
+  noun: 'machine' | 'service' | 'interface'
   count: number
   ring: Ring
   /** The classes that it stands for; one, unless it is a box that is closed. */
@@ -110,7 +114,11 @@ export function worst(rings: Ring[]): Ring {
 }
 
 function matches(n: MapNode, text: string): boolean {
-  return [n.label, n.namespace, n.network, n.account, n.region, ...(n.members ?? []), ...(n.addresses ?? []), ...(n.policies ?? []).map((p) => p.name)].join(' ').toLowerCase().includes(text)
+  return [n.label, n.service, n.namespace, n.network, n.account, n.region, ...(n.members ?? []), ...(n.addresses ?? []), ...(n.policies ?? []).map((p) => p.name)].join(' ').toLowerCase().includes(text)
+}
+
+function nounOf(n: MapNode): GraphNode['noun'] {
+  return n.kind === SERVICES.node ? 'service' : n.kind === NICS.node ? 'interface' : 'machine'
 }
 
 /** graph is what is drawn of a map. */
@@ -158,14 +166,14 @@ export function graph(map: ReachMap, filter: Filter, ring: (n: MapNode) => Ring)
     if (b.open) {
       for (const n of b.nodes) {
         at.set(n.key, n.key)
-        nodes.push({ id: n.key, box: b.id, label: n.label, kind: n.kind, count: n.count ?? 0, ring: ring(n), classes: [n] })
+        nodes.push({ id: n.key, box: b.id, label: n.label, kind: n.service || n.kind, form: formOf(n.kind, n.service), noun: nounOf(n), count: n.count ?? 0, ring: ring(n), classes: [n] })
       }
     } else {
       const id = 'box:' + b.id
       for (const n of b.nodes) {
         at.set(n.key, id)
       }
-      nodes.push({ id, box: b.id, label: b.label, kind: 'Box', count: b.machines, ring: worst(b.nodes.map(ring)), classes: b.nodes })
+      nodes.push({ id, box: b.id, label: b.label, kind: 'Box', form: 'machine', noun: 'machine', count: b.machines, ring: worst(b.nodes.map(ring)), classes: b.nodes })
     }
   }
 

@@ -59,36 +59,60 @@ export interface PolicyOnVM {
   message?: string
 }
 
-export interface VM extends Obj {
+export interface Interface {
+  name?: string
+  mac?: string
+  ips?: { addressType: string; address: string }[]
+  securityGroupIds?: string[]
+  formerSecurityGroupIds?: string[]
+  groups?: string[]
+}
+
+/** What the status of everything says that is imported from a cloud and policies apply to. */
+export interface ImportedStatus {
+  provider?: string
+  tags?: Record<string, string>
+  addresses?: string
+  region?: string
+  cloudId?: string
+  cloudName?: string
+  cloudVpcId?: string
+  cloudVpcName?: string
+  mode?: string
+  modeReason?: string
+  modeUntil?: string
+  conditions?: Condition[]
+  unimportedTags?: { key: string; value?: string; reason: string }[]
+  policies?: PolicyOnVM[]
+  policySummary?: string
+}
+
+export interface Imported extends Obj {
+  status?: ImportedStatus
+}
+
+export interface VM extends Imported {
   spec?: { tags?: Record<string, string> }
-  status?: {
-    provider?: string
-    tags?: Record<string, string>
-    networkInterfaces?: {
-      name?: string
-      mac?: string
-      ips?: { addressType: string; address: string }[]
-      securityGroupIds?: string[]
-      formerSecurityGroupIds?: string[]
-      groups?: string[]
-    }[]
-    addresses?: string
-    state?: string
-    region?: string
-    agented?: boolean
-    cloudId?: string
-    cloudName?: string
-    cloudVpcId?: string
-    cloudVpcName?: string
-    mode?: string
-    modeReason?: string
-    modeUntil?: string
-    conditions?: Condition[]
-    lastSeen?: string
-    unimportedTags?: { key: string; value?: string; reason: string }[]
-    policies?: PolicyOnVM[]
-    policySummary?: string
-  }
+  status?: ImportedStatus & { networkInterfaces?: Interface[]; state?: string; agented?: boolean; lastSeen?: string }
+}
+
+/** What services and interfaces say beside: whether policies may apply to them. */
+interface Settable {
+  settable?: boolean
+  notSettable?: string
+  securityGroupIds?: string[]
+  formerSecurityGroupIds?: string[]
+  dnsName?: string
+}
+
+/** A native service of a cloud: a database, a load balancer, an endpoint. */
+export interface NativeService extends Imported {
+  status?: ImportedStatus & Settable & { kind?: string; networkInterfaces?: Interface[]; ports?: { name: string; protocol: string; port: number }[]; cidrs?: string[]; group?: string }
+}
+
+/** A network interface that is imported by itself. */
+export interface Nic extends Imported {
+  status?: ImportedStatus & Settable & { type?: string; description?: string; cloudSubnetId?: string; mac?: string; ips?: { addressType: string; address: string }[]; attachedTo?: { kind: string; cloudId?: string; cloudName?: string } }
 }
 
 export interface Vpc extends Obj {
@@ -205,8 +229,8 @@ export function ref(o: { metadata: Meta }): string {
   return o.metadata.namespace ? `${o.metadata.namespace}/${o.metadata.name}` : o.metadata.name
 }
 
-/** vmName is what people call the machine. */
-export function vmName(vm: VM): string {
+/** vmName is what people call the machine, or what else is imported. */
+export function vmName(vm: Imported): string {
   return vm.status?.cloudName || vm.metadata.name
 }
 

@@ -1,5 +1,6 @@
 import type { ReachEnd, ReachRow, ReachSide } from './analysis'
-import { LABEL_TAG, LABEL_USER_TAG, type Entity, type Pod, type VM } from './k8s'
+import type { Subject } from './imported'
+import { LABEL_TAG, LABEL_USER_TAG, type Entity, type Pod } from './k8s'
 
 // Who reaches whom as a table: rows and columns are groups of machines that have the same value of
 // what the person sorts by, cells are the flows between them.
@@ -11,17 +12,17 @@ export type LabelsOf = (end: ReachEnd) => Record<string, string> | undefined
 export type NameOf = (end: ReachEnd) => string
 
 /**
- * names calls machines what they are called in the cloud, also where that is no legal label and the
+ * names calls what is imported what it is called in the cloud, also where that is no legal label and the
  * answer has the id. A name that several machines have tells none of them, so these keep theirs.
  */
-export function names(vms: VM[]): NameOf {
+export function names(imported: Subject[]): NameOf {
   const byId = new Map<string, string>()
   const times = new Map<string, number>()
-  for (const vm of vms) {
-    const name = vm.status?.cloudName
+  for (const { kind, o } of imported) {
+    const name = o.status?.cloudName
     if (name) {
-      const full = `vm/${vm.metadata.namespace}/${name}`
-      byId.set(`vm/${vm.metadata.namespace}/${vm.metadata.name}`, full)
+      const full = `${kind.word}/${o.metadata.namespace}/${name}`
+      byId.set(`${kind.word}/${o.metadata.namespace}/${o.metadata.name}`, full)
       times.set(full, (times.get(full) ?? 0) + 1)
     }
   }

@@ -1,10 +1,12 @@
 import { Collection, apply, parse, type Message } from './collection'
-import type { Account, Entity, Event, Group, Obj, Pod, Policy, Revision, Selector, Tier, VM, Vpc } from './k8s'
+import type { Account, Entity, Event, Group, NativeService, Nic, Obj, Pod, Policy, Revision, Selector, Tier, VM, Vpc } from './k8s'
 
 const collections = {
   accounts: new Collection<Account>(),
   selectors: new Collection<Selector>(),
   virtualmachines: new Collection<VM>(),
+  cloudnativeservices: new Collection<NativeService>(),
+  networkinterfaces: new Collection<Nic>(),
   vpcs: new Collection<Vpc>(),
   externalentities: new Collection<Entity>(),
   networkpolicies: new Collection<Obj>(),
