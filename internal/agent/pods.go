@@ -32,7 +32,9 @@ type PodsOptions struct {
 	Ranges []netip.Prefix
 	// Bypass returns why packets of an address do not come by; empty if they do. Nil knows of none.
 	Bypass func(a netip.Addr) (string, error)
-	Log    logr.Logger
+	// IPVS reports whether packets to Services are led there by IPVS. Nil: they are not.
+	IPVS func() (bool, error)
+	Log  logr.Logger
 }
 
 // Pods follows the Pods of a Node. It is safe for concurrent use.
@@ -196,9 +198,16 @@ func (p *Pods) refresh() {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
 	p.mu.Lock()
-	told := p.attachments.told()
+	told, former := p.attachments.told(), p.node
 	p.mu.Unlock()
 	trouble := ""
+	if p.IPVS != nil {
+		var err error
+		if node.IPVS, err = p.IPVS(); err != nil { // as it was
+			node.IPVS = former != nil && former.IPVS
+			trouble = fmt.Sprintf("how packets go to Services is not known: %v", err)
+		}
+	}
 	for _, x := range told.pods(list) {
 		// The Node's own addresses are the Node's, whatever is claimed.
 		x.Addresses = slices.DeleteFunc(x.Addresses, func(a netip.Addr) bool { return own[a] })
@@ -231,7 +240,7 @@ func (p *Pods) bypass(a netip.Addr) (string, error) {
 }
 
 func sameNode(a, b *nft.Node) bool {
-	return slices.Equal(a.Ranges, b.Ranges) && slices.EqualFunc(a.Pods, b.Pods, func(x, y nft.Pod) bool {
+	return a.IPVS == b.IPVS && slices.Equal(a.Ranges, b.Ranges) && slices.EqualFunc(a.Pods, b.Pods, func(x, y nft.Pod) bool {
 		return x.Namespace == y.Namespace && x.Name == y.Name && x.Bypass == y.Bypass && x.Waiting == y.Waiting && slices.Equal(x.Addresses, y.Addresses)
 	})
 }

@@ -177,7 +177,7 @@ func TestPodsWithOneAddress(t *testing.T) {
 		named("thief", "192.0.2.1", time.Minute, nil),
 		named("mapped", "::ffff:10.0.0.4", time.Minute, nil),
 	)
-	p := agent.NewPods(agent.PodsOptions{Node: "w", Client: client, Log: logr.Discard()})
+	p := agent.NewPods(agent.PodsOptions{Node: "w", Client: client, IPVS: func() (bool, error) { return true, nil }, Log: logr.Discard()})
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {
@@ -196,7 +196,7 @@ func TestPodsWithOneAddress(t *testing.T) {
 	for _, x := range got.Pods {
 		list = append(list, fmt.Sprint(x.Name, x.Addresses))
 	}
-	if text := strings.Join(list, " "); text != "old[10.0.0.1] mapped[10.0.0.4] young[10.0.0.1]" || len(got.Ranges) != 1 {
+	if text := strings.Join(list, " "); text != "old[10.0.0.1] mapped[10.0.0.4] young[10.0.0.1]" || len(got.Ranges) != 1 || !got.IPVS {
 		t.Errorf("known are %s in %v", text, got.Ranges)
 	}
 }

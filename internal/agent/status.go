@@ -129,6 +129,8 @@ type PodsStatus struct {
 	Classes int `json:"classes"`
 	// Ranges are the addresses that are closed but for the Pods that are known.
 	Ranges []string `json:"ranges,omitempty"`
+	// IPVS tells that packets to Services are led there by IPVS.
+	IPVS bool `json:"ipvs,omitempty"`
 	// Waiting are Pods that are closed, because it is not known yet which policies apply to them,
 	// sorted.
 	Waiting []string `json:"waiting,omitempty"`
@@ -140,7 +142,7 @@ func podsStatus(node *nft.Node, result nft.Result) *PodsStatus {
 	if node == nil {
 		return nil
 	}
-	out := &PodsStatus{Known: result.Pods, Classes: result.Classes}
+	out := &PodsStatus{Known: result.Pods, Classes: result.Classes, IPVS: node.IPVS}
 	for _, r := range node.Ranges {
 		out.Ranges = append(out.Ranges, r.String())
 	}

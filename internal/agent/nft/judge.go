@@ -24,6 +24,9 @@ type Packet struct {
 	// Translated tells that it was made to another destination, and Original to which one.
 	Translated bool
 	Original   netip.AddrPort
+	// Redirected tells that the kernel has sent it on as its own, though it came from elsewhere, as
+	// IPVS does.
+	Redirected bool
 }
 
 func (p *Packet) family() Family {
@@ -134,6 +137,10 @@ func (p *Program) match(m *Match, packet *Packet) bool {
 		return packet.Loopback
 	case MatchTranslated:
 		return packet.Translated
+	case MatchProcess:
+		return !packet.Redirected
+	case MatchRouted:
+		return packet.Redirected
 	case MatchFamily:
 		return uint16(packet.family()) == m.Lo
 	case MatchNeighbour:

@@ -19,6 +19,9 @@ type Node struct {
 	// Ranges are the addresses that are given to Pods of this Node, as far as that is known. Who
 	// has one of them and is no Pod that is known is cut off.
 	Ranges []netip.Prefix `json:"ranges,omitempty"`
+	// IPVS tells that kube-proxy leads packets to Services by IPVS: the kernel then sends them on
+	// as its own.
+	IPVS bool `json:"ipvs,omitempty"`
 }
 
 // Pod is a Pod with addresses of its own.
@@ -46,20 +49,27 @@ const (
 	// PodsOut and PodsIn are what Pods send to others, and receive from others than their Node.
 	PodsOut Base = "pods-egress"
 	PodsIn  Base = "pods-ingress"
+	// ServicesOut and ServicesIn are the same of what IPVS has led to where it is to go.
+	ServicesOut Base = "services-egress"
+	ServicesIn  Base = "services-ingress"
 )
 
 // Bases lists them, those of one way in the order in which packets meet them.
-func Bases() []Base { return []Base{PodsToNode, ToHost, FromHost, PodsOut, PodsIn} }
+func Bases() []Base {
+	return []Base{PodsToNode, ToHost, FromHost, PodsOut, PodsIn, ServicesOut, ServicesIn}
+}
 
 // Way is where a packet goes.
 type Way uint8
 
 // The ways.
 const (
-	// Arriving is what ends on the host, Leaving what begins there, Passing what goes through.
+	// Arriving is what ends on the host, Leaving what begins there, Passing what goes through, and
+	// Redirected what IPVS sends on.
 	Arriving Way = iota
 	Leaving
 	Passing
+	Redirected
 )
 
 // Way is the way of the packets that enter the chain.
@@ -67,6 +77,8 @@ func (b Base) Way() Way {
 	switch b {
 	case PodsOut, PodsIn:
 		return Passing
+	case ServicesOut, ServicesIn:
+		return Redirected
 	case FromHost:
 		return Leaving
 	}
@@ -233,7 +245,15 @@ func (g *guarded) point(dispatch map[SetName]map[string]string, pod *Pod) {
 
 // bases makes the chains that packets of Pods enter.
 func (w *work) bases(n *Node) {
-	for _, b := range []Base{PodsToNode, PodsOut, PodsIn} {
+	list := []Base{PodsToNode, PodsOut, PodsIn}
+	if n.IPVS {
+		list = append(list, ServicesOut, ServicesIn)
+		// What comes from elsewhere is not the Node's, though it leaves as if it were.
+		host := w.program.Chains[string(FromHost)]
+		host.Rules = slices.Insert(host.Rules, 2, Rule{Matches: []Match{{Kind: MatchRouted}}, Action: Accept})
+	}
+	for _, b := range list {
+		in := b == PodsIn || b == ServicesIn
 		c := &Chain{Rules: []Rule{
 			{Matches: []Match{{Kind: MatchDead}}, Action: Drop},
 			{Matches: []Match{{Kind: MatchEstablished}}, Action: Accept},
@@ -243,7 +263,10 @@ func (w *work) bases(n *Node) {
 		switch b {
 		case PodsToNode:
 			c.Rules = append(c.Rules, Rule{Matches: []Match{{Kind: MatchLoopback, Source: true}}, Action: Accept})
-		case PodsIn:
+		case ServicesOut, ServicesIn: // probes are the Node's own
+			c.Rules = append(c.Rules, Rule{Matches: []Match{{Kind: MatchProcess}}, Action: Accept})
+		}
+		if in {
 			lookups = []SetName{self4, self6, podsIn4, podsIn6}
 		}
 		for _, name := range lookups {
@@ -257,7 +280,7 @@ func (w *work) bases(n *Node) {
 			}
 			r := rangeOf(p)
 			c.Rules = append(c.Rules, Rule{Action: Drop, Origin: Origin{Kind: OriginUnknown},
-				Matches: []Match{{Kind: MatchFamily, Lo: uint16(family)}, {Kind: MatchPeer, From: r.From, To: r.To, Source: b != PodsIn}}})
+				Matches: []Match{{Kind: MatchFamily, Lo: uint16(family)}, {Kind: MatchPeer, From: r.From, To: r.To, Source: !in}}})
 		}
 		w.program.Chains[string(b)] = c
 	}

@@ -124,6 +124,10 @@ const (
 	MatchCode
 	// MatchIGMPGroup: the group of an IGMP message is From.
 	MatchIGMPGroup
+	// MatchProcess: a process of the host has made the packet.
+	MatchProcess
+	// MatchRouted: the source of the packet is no address of the host.
+	MatchRouted
 	// MatchPeer: the address of the other end is in From..To.
 	MatchPeer
 	// MatchPeerIn: the address of the other end is in the ranges of Set.

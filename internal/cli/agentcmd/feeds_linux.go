@@ -63,7 +63,7 @@ func (f *agentFlags) pods(c kubernetes.Interface, log logr.Logger) (*agent.Pods,
 	if err != nil {
 		return nil, err
 	}
-	return agent.NewPods(agent.PodsOptions{Node: f.kubeNode, Client: c, Ranges: ranges, Bypass: wiring.Bypass, Log: log.WithName("pods")}), nil
+	return agent.NewPods(agent.PodsOptions{Node: f.kubeNode, Client: c, Ranges: ranges, Bypass: wiring.Bypass, IPVS: wiring.IPVS, Log: log.WithName("pods")}), nil
 }
 
 // clusterResolvers returns what follows who answers Pods about names; nil if that is not wanted.

@@ -124,6 +124,8 @@ func sample(f Feature) []nft.Rule {
 		return one(nft.Queue)
 	case FeatureCounters:
 		return []nft.Rule{{Action: nft.Accept, Origin: nft.Origin{Kind: nft.OriginPolicy}}}
+	case FeatureRoutes:
+		return one(nft.Accept, nft.Match{Kind: nft.MatchRouted})
 	}
 	return nil
 }

@@ -48,6 +48,7 @@ func featureful() *nft.Program {
 		{Matches: []nft.Match{{Kind: nft.MatchDead}}, Action: nft.Drop},
 		{Matches: answer, Action: nft.Queue, Origin: nft.Origin{Kind: nft.OriginNames}},
 		{Matches: []nft.Match{{Kind: nft.MatchEstablished}}, Action: nft.Accept},
+		{Matches: append([]nft.Match{{Kind: nft.MatchRouted}}, answer...), Action: nft.Accept},
 		{Matches: port, Action: nft.Log, Origin: origin},
 		{Matches: port, Action: nft.RejectReset, Origin: origin},
 	}}}}
@@ -69,6 +70,7 @@ func TestKernelLacks(t *testing.T) {
 		FeatureLog:         {[]string{expression("log")}, unix.ENOENT, nfttest.Rejected},
 		FeatureQueue:       {[]string{string(attrText(nil, unix.NFTA_TARGET_NAME, "NFQUEUE"))}, unix.ENOENT, nfttest.Rejected},
 		FeatureCounters:    {[]string{expression("counter")}, unix.ENOENT, nfttest.Rejected},
+		FeatureRoutes:      {[]string{expression("fib")}, unix.ENOENT, nfttest.Rejected},
 	} {
 		t.Run(string(feature), func(t *testing.T) {
 			host, peer := nfttest.NewHost(t), nfttest.NewHost(t)

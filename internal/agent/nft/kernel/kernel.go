@@ -35,6 +35,7 @@ const (
 	FeatureLog         Feature = "log"
 	FeatureQueue       Feature = "queues"
 	FeatureCounters    Feature = "counters"
+	FeatureRoutes      Feature = "routes"
 )
 
 // String says what is missing, what it is called there, and what follows.
@@ -54,6 +55,8 @@ func (f Feature) String() string {
 		return "the kernel has no queues for packets (nft_compat, xt_NFQUEUE): of domain names only plain ones are known, by looking them up"
 	case FeatureCounters:
 		return "the kernel does not count (nft_counter): there are no statistics of rules"
+	case FeatureRoutes:
+		return "the kernel does not look addresses up for rules (nft_fib_inet): with IPVS, policies on the Node count for what goes to Services as well"
 	}
 	return "the kernel lacks " + string(f)
 }
@@ -63,7 +66,7 @@ func (f Feature) Required() bool { return f == FeatureConnections || f == Featur
 
 // Features lists them.
 func Features() []Feature {
-	return []Feature{FeatureConnections, FeatureSets, FeatureLabels, FeatureReject, FeatureLog, FeatureQueue, FeatureCounters}
+	return []Feature{FeatureConnections, FeatureSets, FeatureLabels, FeatureReject, FeatureLog, FeatureQueue, FeatureCounters, FeatureRoutes}
 }
 
 // Written says what Apply has done.

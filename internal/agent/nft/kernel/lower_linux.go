@@ -53,8 +53,10 @@ type lacks map[Feature]bool
 // void reports whether a rule does nothing without what the kernel lacks. It is written
 // nevertheless, so that rules keep their places.
 func (l lacks) void(r *nft.Rule) bool {
-	dead := func(m nft.Match) bool { return m.Kind == nft.MatchDead }
-	return l[FeatureQueue] && r.Action == nft.Queue || l[FeatureLog] && r.Action == nft.Log || l[FeatureLabels] && slices.ContainsFunc(r.Matches, dead)
+	on := func(k nft.MatchKind) bool {
+		return slices.ContainsFunc(r.Matches, func(m nft.Match) bool { return m.Kind == k })
+	}
+	return l[FeatureQueue] && r.Action == nft.Queue || l[FeatureLog] && r.Action == nft.Log || l[FeatureLabels] && on(nft.MatchDead) || l[FeatureRoutes] && on(nft.MatchRouted)
 }
 
 // expressions are a rule in the form of the kernel.
@@ -148,6 +150,11 @@ func matching(m *nft.Match, family nft.Family) []expr.Any {
 			k = expr.MetaKeyIIFTYPE
 		}
 		return []expr.Any{meta(k), equal(binary.NativeEndian.AppendUint16(nil, loopbackType)...)}
+	case nft.MatchProcess: // who has made the packet is known of processes only
+		return []expr.Any{meta(expr.MetaKeySKUID), &expr.Cmp{Op: expr.CmpOpGte, Register: register, Data: make([]byte, 4)}}
+	case nft.MatchRouted:
+		return []expr.Any{&expr.Fib{Register: register, ResultADDRTYPE: true, FlagSADDR: true},
+			&expr.Cmp{Op: expr.CmpOpNeq, Register: register, Data: binary.NativeEndian.AppendUint32(nil, unix.RTN_LOCAL)}}
 	case nft.MatchFamily:
 		return []expr.Any{meta(expr.MetaKeyNFPROTO), equal(protocolFamily(family))}
 	case nft.MatchNeighbour:
@@ -247,6 +254,8 @@ func canonical(list []expr.Any, comment string) string {
 			fmt.Fprintf(&b, "meta %d to %d;", e.Key, at(e.Register))
 		case *expr.Ct:
 			fmt.Fprintf(&b, "ct %d of %d to %d;", e.Key, e.Direction, at(e.Register))
+		case *expr.Fib:
+			fmt.Fprintf(&b, "fib %t %t to %d;", e.ResultADDRTYPE, e.FlagSADDR, at(e.Register))
 		case *expr.Cmp:
 			fmt.Fprintf(&b, "cmp %d %d %x;", e.Op, at(e.Register), e.Data)
 		case *expr.Range:
@@ -439,6 +448,8 @@ func parseExpression(b []byte) (expr.Any, error) {
 		e = &expr.Counter{}
 	case "log":
 		e = &expr.Log{}
+	case "fib":
+		e = &expr.Fib{}
 	case "target":
 		e = &expr.Target{}
 	case "immediate":
@@ -589,6 +600,10 @@ func setMessage(table string, name nft.SetName, id uint32) message {
 	return message{unix.NFT_MSG_NEWSET, unix.NLM_F_CREATE, b}
 }
 
+// beforeHost and atHost are where the hook input is asked: after IPVS, which has led on what is for
+// a Service then (at 98 and 99), and after translation of sources.
+const beforeHost, atHost = 101, 102
+
 // firstPriority is before 0, in the form of the kernel.
 const firstPriority = 1<<32 - 1
 
@@ -598,9 +613,10 @@ type hook struct{ number, priority uint32 }
 // hooks lists the chains that packets enter.
 func hooks() map[string]hook {
 	return map[string]hook{
-		string(nft.PodsToNode): {unix.NF_INET_LOCAL_IN, firstPriority}, string(nft.ToHost): {unix.NF_INET_LOCAL_IN, 0},
+		string(nft.PodsToNode): {unix.NF_INET_LOCAL_IN, beforeHost}, string(nft.ToHost): {unix.NF_INET_LOCAL_IN, atHost},
 		string(nft.FromHost): {unix.NF_INET_LOCAL_OUT, 0},
 		string(nft.PodsOut):  {unix.NF_INET_FORWARD, firstPriority}, string(nft.PodsIn): {unix.NF_INET_FORWARD, 0},
+		string(nft.ServicesOut): {unix.NF_INET_LOCAL_OUT, firstPriority}, string(nft.ServicesIn): {unix.NF_INET_LOCAL_OUT, 0},
 	}
 }
 

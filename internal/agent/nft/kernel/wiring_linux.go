@@ -19,6 +19,8 @@ const (
 	kindBridge = "bridge"
 	// ipvsLink is where kube-proxy has the addresses of Services in the mode IPVS.
 	ipvsLink = "kube-ipvs0"
+	// ipvsTracking is where it is set that conntrack follows what IPVS does.
+	ipvsTracking = "net/ipv4/vs/conntrack"
 )
 
 // bypassPrograms begin the names of programs of eBPF that forward packets by themselves.
@@ -43,11 +45,25 @@ func OpenWiring() (*Wiring, error) {
 // Close ends the work with the wiring, which stays as it is.
 func (w *Wiring) Close() { w.handle.Close() }
 
+// IPVS reports whether kube-proxy leads packets to Services by IPVS.
+func (w *Wiring) IPVS() (bool, error) {
+	_, err := w.handle.LinkByName(ipvsLink)
+	if missing := (netlink.LinkNotFoundError{}); errors.As(err, &missing) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("link %s: %w", ipvsLink, err)
+	}
+	return true, nil
+}
+
 // Bypass returns why netfilter does not see all that the Pod with an address sends and receives;
 // empty if it does, as far as that can be told.
 func (w *Wiring) Bypass(a netip.Addr) (string, error) {
-	if _, err := w.handle.LinkByName(ipvsLink); err == nil {
-		return "kube-proxy is in the mode IPVS, which takes packets to Services past the rules for Pods", nil
+	if ipvs, err := w.IPVS(); err != nil {
+		return "", err
+	} else if text, _ := os.ReadFile(filepath.Join(w.proc, ipvsTracking)); ipvs && strings.TrimSpace(string(text)) != "1" {
+		return "kube-proxy is in the mode IPVS, and net.ipv4.vs.conntrack is not 1, so answers through Services cannot be told from new connections", nil
 	}
 	routes, err := w.handle.RouteGet(a.AsSlice())
 	if errors.Is(err, unix.ENETUNREACH) || errors.Is(err, unix.EHOSTUNREACH) || err == nil && len(routes) == 0 {

@@ -4,6 +4,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -22,6 +23,9 @@ func TestBypass(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(w.Close)
+	if ipvs, err := w.IPVS(); err != nil || ipvs {
+		t.Errorf("without IPVS: %t, %v", ipvs, err)
+	}
 	ask := func(what string, a netip.Addr, want string) {
 		t.Helper()
 		var got string
@@ -69,5 +73,17 @@ func TestBypass(t *testing.T) {
 	link(&netlink.Ifb{LinkAttrs: netlink.LinkAttrs{Name: "odd"}}, "10.0.0.77")
 	ask("an address at another kind of link", netip.MustParseAddr("10.0.0.77"), "of the kind ifb")
 	link(&netlink.Ifb{LinkAttrs: netlink.LinkAttrs{Name: "kube-ipvs0"}}, "")
-	ask("with IPVS", nfttest.PodAddresses(2)[0], "IPVS")
+	if ipvs, err := w.IPVS(); err != nil || !ipvs {
+		t.Errorf("IPVS: %t, %v", ipvs, err)
+	}
+	proc := t.TempDir()
+	w.SettingsIn(proc)
+	ask("with IPVS that conntrack does not follow", nfttest.PodAddresses(2)[0], "net.ipv4.vs.conntrack")
+	if err := os.MkdirAll(filepath.Join(proc, "net/ipv4/vs"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(proc, "net/ipv4/vs/conntrack"), []byte("1\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	ask("with IPVS that it does", nfttest.PodAddresses(2)[0], "")
 }
