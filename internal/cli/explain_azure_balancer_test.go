@@ -14,7 +14,6 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/azure"
 	"github.com/nephele-io/nephele/internal/explain"
-	"github.com/nephele-io/nephele/internal/seed"
 	"github.com/nephele-io/nephele/internal/sim"
 	simazure "github.com/nephele-io/nephele/internal/sim/azure"
 	"github.com/nephele-io/nephele/internal/sim/world"
@@ -25,27 +24,8 @@ import (
 // before and after random policies on their targets are enforced.
 func TestThroughAzureIsWhatTheCloudDoes(t *testing.T) {
 	t.Parallel()
-	random := rand.New(rand.NewPCG(seed.Of(t), 16))
-	seen := map[string]int{}
-	for range 8 {
-		w := newAzureBalanced(t, random)
-		policies := w.policies(2)
-		for _, when := range []string{"before", "enforced"} {
-			w.want(t, policies)
-			w.compareHops(t, when, seen)
-			w.want(t, policies)
-			w.perform(t, -1)
-		}
-		if t.Failed() {
-			return
-		}
-	}
-	t.Logf("%v", seen)
-	for what, least := range map[string]int{"Allow": 20, "Drop": 20, "Unknown": 5, "preserved": 20, "not preserved": 20, "health cut": 5, "probes let in": 5, "public": 20} {
-		if seen[what] < least {
-			t.Errorf("%d times %s, want at least %d: %v", seen[what], what, least, seen)
-		}
-	}
+	draw := func(t *testing.T, random *rand.Rand) hopped { return newAzureBalanced(t, random) }
+	compareHopped(t, 8, draw, map[string]int{"Allow": 20, "Drop": 20, "Unknown": 5, "preserved": 20, "not preserved": 20, "health cut": 5, "probes let in": 5, "public": 20})
 }
 
 // azureBalanced is a virtual network with load balancers and gateways before its machines.
@@ -142,27 +122,8 @@ func newAzureBalanced(t *testing.T, random *rand.Rand) *azureBalanced {
 // want makes what is wanted the policies, on all machines, and imports the services.
 func (w *azureBalanced) want(t *testing.T, policies []string) {
 	t.Helper()
-	manifests := `
-apiVersion: v1
-kind: Namespace
-metadata: {name: vms}
----
-apiVersion: crd.cloud.antrea.io/v1alpha1
-kind: CloudProviderAccount
-metadata: {name: a, namespace: vms}
-spec:
-  azureConfig: {region: [westeurope], secretRef: {name: s, namespace: vms, key: k}}
----
-apiVersion: crd.cloud.antrea.io/v1alpha1
-kind: CloudEntitySelector
-metadata: {name: all, namespace: vms}
-spec:
-  accountName: a
-  accountNamespace: vms
-  vmSelector: [{vpcMatch: {matchName: shop}}]
-  nativeSelector: [{kind: LoadBalancer}, {kind: ApplicationGateway}]
-` + strings.Join(policies, "")
-	w.planner = plannerOf(t, w.provider, manifests)
+	services := "{kind: LoadBalancer}, {kind: ApplicationGateway}"
+	w.planner = plannerOf(t, w.provider, imports("azureConfig: {region: [westeurope]", "{vpcMatch: {matchName: shop}}", services, policies...))
 }
 
 // compareHops asks about flows from every machine, and from outside, to every front end.

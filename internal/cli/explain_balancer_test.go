@@ -11,7 +11,6 @@ import (
 
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/explain"
-	"github.com/nephele-io/nephele/internal/seed"
 	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
@@ -20,27 +19,8 @@ import (
 // targets are enforced, with client addresses preserved and not.
 func TestThroughBalancersIsWhatTheCloudDoes(t *testing.T) {
 	t.Parallel()
-	random := rand.New(rand.NewPCG(seed.Of(t), 16))
-	seen := map[string]int{}
-	for range 6 {
-		w := newBalancedWorld(t, random)
-		policies := w.policies(2)
-		for _, when := range []string{"before", "enforced"} {
-			w.wantAll(t, policies)
-			w.compareHops(t, when, seen)
-			w.wantAll(t, policies)
-			w.perform(t, -1)
-		}
-		if t.Failed() {
-			return
-		}
-	}
-	t.Logf("%v", seen)
-	for what, least := range map[string]int{"Allow": 20, "Drop": 20, "Unknown": 5, "preserved": 20, "not preserved": 20, "not in use": 20, "health cut": 20} {
-		if seen[what] < least {
-			t.Errorf("%d times %s, want at least %d: %v", seen[what], what, least, seen)
-		}
-	}
+	draw := func(t *testing.T, random *rand.Rand) hopped { return newBalancedWorld(t, random) }
+	compareHopped(t, 6, draw, map[string]int{"Allow": 20, "Drop": 20, "Unknown": 5, "preserved": 20, "not preserved": 20, "not in use": 20, "health cut": 20})
 }
 
 // balancedWorld is a VPC with load balancers before its VMs.
@@ -125,30 +105,11 @@ func (w *balancedWorld) policies(n int) []string {
 	return out
 }
 
-// wantAll makes what is wanted the policies, on all VMs, and imports the services.
-func (w *balancedWorld) wantAll(t *testing.T, policies []string) {
+// want makes what is wanted the policies, on all VMs, and imports the services.
+func (w *balancedWorld) want(t *testing.T, policies []string) {
 	t.Helper()
-	manifests := `
-apiVersion: v1
-kind: Namespace
-metadata: {name: vms}
----
-apiVersion: crd.cloud.antrea.io/v1alpha1
-kind: CloudProviderAccount
-metadata: {name: a, namespace: vms}
-spec:
-  awsConfig: {region: [us-west-2], secretRef: {name: s, namespace: vms, key: k}}
----
-apiVersion: crd.cloud.antrea.io/v1alpha1
-kind: CloudEntitySelector
-metadata: {name: all, namespace: vms}
-spec:
-  accountName: a
-  accountNamespace: vms
-  vmSelector: [{vpcMatch: {matchID: vpc-00000001}}]
-  nativeSelector: [{vpcMatch: {matchID: vpc-00000001}}]
-` + strings.Join(policies, "")
-	w.planner = plannerOf(t, w.provider, manifests)
+	const all = "{vpcMatch: {matchID: vpc-00000001}}"
+	w.planner = plannerOf(t, w.provider, imports("awsConfig: {region: [us-west-2]", all, all, policies...))
 }
 
 // compareHops asks about flows from every VM to every front end.
@@ -284,7 +245,7 @@ func TestPlanWarnsOfCutBalancers(t *testing.T) {
 		{"the port of the traffic only", policy(balancer+", "+clients, "8080"), []string{"the health checks of the load balancer front", "the health checks of the load balancer pass"}},
 		{"the balancer", policy(balancer+", "+clients, "8080", "8081"), nil},
 	} {
-		w.wantAll(t, c.policy)
+		w.want(t, c.policy)
 		made, err := w.planner.Plan(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -310,9 +271,9 @@ func TestPlanWarnsOfCutBalancers(t *testing.T) {
 		}
 	}
 	// What explain says of the same, in words.
-	w.wantAll(t, policy(clients, "8080"))
+	w.want(t, policy(clients, "8080"))
 	w.perform(t, -1)
-	w.wantAll(t, policy(clients, "8080"))
+	w.want(t, policy(clients, "8080"))
 	computed, err := w.planner.ReadAll(t.Context())
 	if err != nil {
 		t.Fatal(err)

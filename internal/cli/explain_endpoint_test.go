@@ -41,26 +41,7 @@ func TestPolicyNamesPrivateEndpoint(t *testing.T) {
 	w := &explainWorld{server: server, provider: account}
 	want := func() {
 		t.Helper()
-		w.planner = plannerOf(t, account, `
-apiVersion: v1
-kind: Namespace
-metadata: {name: vms}
----
-apiVersion: crd.cloud.antrea.io/v1alpha1
-kind: CloudProviderAccount
-metadata: {name: a, namespace: vms}
-spec:
-  azureConfig: {region: [westeurope], secretRef: {name: s, namespace: vms, key: k}}
----
-apiVersion: crd.cloud.antrea.io/v1alpha1
-kind: CloudEntitySelector
-metadata: {name: all, namespace: vms}
-spec:
-  accountName: a
-  accountNamespace: vms
-  vmSelector: [{vmMatch: [{matchName: app}]}]
-  nativeSelector: [{kind: PrivateEndpoint}]
----
+		w.planner = plannerOf(t, account, imports("azureConfig: {region: [westeurope]", "{vmMatch: [{matchName: app}]}", "{kind: PrivateEndpoint}", `---
 apiVersion: crd.antrea.io/v1beta1
 kind: NetworkPolicy
 metadata: {name: app-to-orders, namespace: vms}
@@ -79,7 +60,7 @@ spec:
   priority: 6
   appliedTo: [{externalEntitySelector: {matchLabels: {nephe.antrea.io/cloud-service-name: orders}}}]
   ingress: [{action: Drop}]
-`)
+`))
 	}
 	want()
 	made, err := w.planner.Plan(t.Context())
