@@ -26,16 +26,10 @@ func cacheActions() map[string]Action {
 
 // cacheRefusal gives the world's refusals the names of ElastiCache.
 func cacheRefusal(k native.Kind, err error) error {
-	names := map[string]string{
-		"ServiceNotFound": "CacheClusterNotFound/404", "ServiceBusy": "InvalidCacheClusterState", "ServiceInvalid": "InvalidParameterValue",
-		"DifferentNetworks": "InvalidVPCNetworkStateFault", "TagInvalid": "InvalidParameterValue",
-		"InvalidGroup.NotFound": "InvalidParameterValue", "InvalidGroupId.Malformed": "InvalidParameterValue",
-		"SecurityGroupsPerInterfaceLimitExceeded": "InvalidParameterValue",
-	}
 	if k == native.ReplicationGroup {
-		names["ServiceNotFound"], names["ServiceBusy"] = "ReplicationGroupNotFoundFault/404", "InvalidReplicationGroupState"
+		return queryRefusal(err, "ReplicationGroupNotFoundFault", "InvalidReplicationGroupState")
 	}
-	return translate(err, names)
+	return queryRefusal(err, "CacheClusterNotFound", "InvalidCacheClusterState")
 }
 
 func (c *Call) cachePermissions() []iam.Request {
@@ -73,16 +67,12 @@ func describeCacheClusters(c *Call) (Answer, error) {
 	} else if alone {
 		all = slices.DeleteFunc(all, func(s native.Service) bool { return s.Parent != "" })
 	}
-	p, err := page(c, all, func(s native.Service) string { return s.Name }, rdsPaging, invalidValue)
-	if err != nil {
-		return Answer{}, err
-	}
 	w, err := c.cacheWriter()
 	if err != nil {
 		return Answer{}, err
 	}
 	item := func(s native.Service) []wire.Element { return w.cluster(s, nodes) }
-	return Answer{XML: []wire.Element{list("CacheClusters", "CacheCluster", p.Items, item), wire.Text("Marker", p.Next)}}, nil
+	return pageOf(c, all, "CacheCluster", item)
 }
 
 // cacheWriter writes caches.
@@ -154,15 +144,11 @@ func describeReplicationGroups(c *Call) (Answer, error) {
 	if err != nil {
 		return Answer{}, err
 	}
-	p, err := page(c, all, func(s native.Service) string { return s.Name }, rdsPaging, invalidValue)
-	if err != nil {
-		return Answer{}, err
-	}
 	w, err := c.cacheWriter()
 	if err != nil {
 		return Answer{}, err
 	}
-	return Answer{XML: []wire.Element{list("ReplicationGroups", "ReplicationGroup", p.Items, w.group), wire.Text("Marker", p.Next)}}, nil
+	return pageOf(c, all, "ReplicationGroup", w.group)
 }
 
 func (w cacheWriter) group(s native.Service) []wire.Element {
@@ -215,7 +201,7 @@ func describeCacheSubnetGroups(c *Call) (Answer, error) {
 			return Answer{}, refuse("CacheSubnetGroupNotFoundFault", "Cache Subnet Group %s does not exist.", name)
 		}
 	}
-	p, err := page(c, all, func(g group) string { return g.name }, rdsPaging, invalidValue)
+	p, err := page(c, all, func(g group) string { return g.name }, markerPaging, invalidValue)
 	if err != nil {
 		return Answer{}, err
 	}

@@ -24,25 +24,12 @@ func rdsActions() map[string]Action {
 	}
 }
 
-// rdsPaging is that of all Describe actions: "Default: 100. Constraints: Minimum 20, maximum 100."
-var rdsPaging = paging{"Marker", "MaxRecords", 20, 100, 100}
-
-func invalidValue(format string, args ...any) error {
-	return refuse("InvalidParameterValue", format, args...)
-}
-
 // rdsRefusal gives the world's refusals the names of RDS.
 func rdsRefusal(k native.Kind, err error) error {
-	names := map[string]string{
-		"ServiceNotFound": "DBInstanceNotFound/404", "ServiceBusy": "InvalidDBInstanceState", "ServiceInvalid": "InvalidParameterValue",
-		"DifferentNetworks": "InvalidVPCNetworkStateFault", "TagInvalid": "InvalidParameterValue",
-		"InvalidGroup.NotFound": "InvalidParameterValue", "InvalidGroupId.Malformed": "InvalidParameterValue",
-		"SecurityGroupsPerInterfaceLimitExceeded": "InvalidParameterValue",
-	}
 	if k == native.DatabaseCluster {
-		names["ServiceNotFound"], names["ServiceBusy"] = "DBClusterNotFoundFault/404", "InvalidDBClusterStateFault"
+		return queryRefusal(err, "DBClusterNotFoundFault", "InvalidDBClusterStateFault")
 	}
-	return translate(err, names)
+	return queryRefusal(err, "DBInstanceNotFound", "InvalidDBInstanceState")
 }
 
 func (c *Call) rdsPermissions() []iam.Request {
@@ -88,21 +75,14 @@ func describeDBInstances(c *Call) (Answer, error) {
 	if err != nil {
 		return Answer{}, err
 	}
-	if id := c.Params.String("DBInstanceIdentifier"); id != "" {
-		all = slices.DeleteFunc(all, func(s native.Service) bool { return !strings.EqualFold(s.Name, id) && s.ARN() != id })
-		if len(all) == 0 {
-			return Answer{}, withStatus(http.StatusNotFound, "DBInstanceNotFound", "DBInstance %s not found.", id)
-		}
-	}
-	p, err := page(c, all, func(s native.Service) string { return s.Name }, rdsPaging, invalidValue)
-	if err != nil {
+	if all, err = identified(all, c.Params.String("DBInstanceIdentifier"), "DBInstance", "DBInstanceNotFound"); err != nil {
 		return Answer{}, err
 	}
 	d, err := c.dbWriter()
 	if err != nil {
 		return Answer{}, err
 	}
-	return Answer{XML: []wire.Element{list("DBInstances", "DBInstance", p.Items, d.instance), wire.Text("Marker", p.Next)}}, nil
+	return pageOf(c, all, "DBInstance", d.instance)
 }
 
 // dbWriter writes databases.
@@ -178,21 +158,14 @@ func describeDBClusters(c *Call) (Answer, error) {
 	if err != nil {
 		return Answer{}, err
 	}
-	if id := c.Params.String("DBClusterIdentifier"); id != "" {
-		all = slices.DeleteFunc(all, func(s native.Service) bool { return !strings.EqualFold(s.Name, id) && s.ARN() != id })
-		if len(all) == 0 {
-			return Answer{}, withStatus(http.StatusNotFound, "DBClusterNotFoundFault", "DBCluster %s not found.", id)
-		}
-	}
-	p, err := page(c, all, func(s native.Service) string { return s.Name }, rdsPaging, invalidValue)
-	if err != nil {
+	if all, err = identified(all, c.Params.String("DBClusterIdentifier"), "DBCluster", "DBClusterNotFoundFault"); err != nil {
 		return Answer{}, err
 	}
 	d, err := c.dbWriter()
 	if err != nil {
 		return Answer{}, err
 	}
-	return Answer{XML: []wire.Element{list("DBClusters", "DBCluster", p.Items, d.cluster), wire.Text("Marker", p.Next)}}, nil
+	return pageOf(c, all, "DBCluster", d.cluster)
 }
 
 func (d dbWriter) cluster(s native.Service) []wire.Element {
