@@ -78,33 +78,14 @@ type NativeServicePort struct {
 
 // CloudNativeServiceStatus is what is known of the native service.
 type CloudNativeServiceStatus struct {
-	// Provider is the cloud.
-	Provider CloudProvider `json:"provider,omitempty"`
+	ImportedStatus `json:",inline"`
+
 	// Kind says what it is.
 	Kind NativeServiceKind `json:"kind,omitempty"`
-	// CloudId is its id in the cloud: on AWS the ARN, or that of its interface where nothing else
-	// is known.
-	CloudId string `json:"cloudId,omitempty"`
-	// CloudName is its name there.
-	CloudName string `json:"cloudName,omitempty"`
-	// Region it is in.
-	Region string `json:"region,omitempty"`
-	// CloudVpcId is the id of its VPC.
-	CloudVpcId string `json:"cloudVpcId,omitempty"`
-	// CloudVpcName is the name of its VPC.
-	CloudVpcName string `json:"cloudVpcName,omitempty"`
-	// Tags of the service in the cloud.
-	Tags map[string]string `json:"tags,omitempty"`
-	// DNSName is the name that clients use.
-	// +optional
-	DNSName string `json:"dnsName,omitempty"`
 	// NetworkInterfaces are those that the cloud has made for it.
 	// +listType=atomic
 	// +optional
 	NetworkInterfaces []AttachedInterface `json:"networkInterfaces,omitempty"`
-	// Addresses are those of all interfaces in short, for people.
-	// +optional
-	Addresses string `json:"addresses,omitempty"`
 	// Cidrs are all addresses of a service tag.
 	// +kubebuilder:validation:MaxItems=10000
 	// +listType=atomic
@@ -117,47 +98,6 @@ type CloudNativeServiceStatus struct {
 	// +listType=atomic
 	// +optional
 	Ports []NativeServicePort `json:"ports,omitempty"`
-	// SecurityGroupIds are the security groups of the service.
-	// +listType=atomic
-	// +optional
-	SecurityGroupIds []string `json:"securityGroupIds,omitempty"`
-	// FormerSecurityGroupIds are those that it had of its own, while policies guard it by others.
-	// +listType=atomic
-	// +optional
-	FormerSecurityGroupIds []string `json:"formerSecurityGroupIds,omitempty"`
-	// Mode is what may be done to the service, all selectors and annotations considered; empty if
-	// policies are enforced on it.
-	// +optional
-	Mode string `json:"mode,omitempty"`
-	// ModeReason says which object decides the mode, and for break-glass why.
-	// +optional
-	ModeReason string `json:"modeReason,omitempty"`
-	// Settable says that the security groups of the service can be set, so that policies may apply
-	// to it.
-	// +optional
-	Settable bool `json:"settable"`
-	// NotSettable says why the security groups cannot be set; empty if they can.
-	// +optional
-	NotSettable string `json:"notSettable,omitempty"`
-	// Conditions: Observed; Addressed, whether its addresses are known; Realized, once a policy
-	// applies; in mode plan, Planned; in mode break-glass, BreakGlass; RecordsSigned if the record
-	// of its own groups is not believed.
-	// +listType=map
-	// +listMapKey=type
-	// +optional
-	Conditions []metav1.Condition `json:"conditions,omitempty"`
-	// UnimportedTags are the tags that are no legal label, sorted by key.
-	// +listType=atomic
-	// +optional
-	UnimportedTags []UnimportedTag `json:"unimportedTags,omitempty"`
-	// Policies that apply to the service, sorted by kind, namespace and name.
-	// +listType=map
-	// +listMapKey=uid
-	// +optional
-	Policies []AppliedPolicy `json:"policies,omitempty"`
-	// PolicySummary is "realized/all" of Policies, for example 2/3; empty when no policy applies.
-	// +optional
-	PolicySummary string `json:"policySummary,omitempty"`
 }
 
 // CloudNativeService is an imported service of the cloud that has addresses in a VPC: a database, a

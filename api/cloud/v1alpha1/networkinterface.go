@@ -51,84 +51,26 @@ type NetworkInterfaceOwner struct {
 
 // NetworkInterfaceStatus is what is known of the interface.
 type NetworkInterfaceStatus struct {
-	// Provider is the cloud.
-	Provider CloudProvider `json:"provider,omitempty"`
+	ImportedStatus `json:",inline"`
+
 	// Type is what the cloud calls interfaces like this one, where a service has made it.
 	// +optional
 	Type string `json:"type,omitempty"`
-	// CloudId is its id in the cloud.
-	CloudId string `json:"cloudId,omitempty"`
-	// CloudName is its name there: on AWS the value of its tag Name.
-	CloudName string `json:"cloudName,omitempty"`
 	// Description is what its maker wrote.
 	// +optional
 	Description string `json:"description,omitempty"`
-	// Region it is in.
-	Region string `json:"region,omitempty"`
-	// CloudVpcId is the id of its VPC.
-	CloudVpcId string `json:"cloudVpcId,omitempty"`
-	// CloudVpcName is the name of its VPC.
-	CloudVpcName string `json:"cloudVpcName,omitempty"`
 	// CloudSubnetId is the id of its subnet.
 	CloudSubnetId string `json:"cloudSubnetId,omitempty"`
-	// Tags of the interface in the cloud.
-	Tags map[string]string `json:"tags,omitempty"`
 	// MAC is the hardware address.
 	// +optional
 	MAC string `json:"mac,omitempty"`
-	// DNSName is the private name that the cloud gave it.
-	// +optional
-	DNSName string `json:"dnsName,omitempty"`
 	// IPs are the addresses, private and public.
 	// +listType=atomic
 	// +optional
 	IPs []IPAddress `json:"ips,omitempty"`
-	// Addresses are the same in short, for people.
-	// +optional
-	Addresses string `json:"addresses,omitempty"`
 	// AttachedTo is what it is attached to; absent if it is free.
 	// +optional
 	AttachedTo *NetworkInterfaceOwner `json:"attachedTo,omitempty"`
-	// SecurityGroupIds are the security groups of the interface.
-	// +listType=atomic
-	// +optional
-	SecurityGroupIds []string `json:"securityGroupIds,omitempty"`
-	// FormerSecurityGroupIds are those that it had of its own, while policies guard it by others.
-	// +listType=atomic
-	// +optional
-	FormerSecurityGroupIds []string `json:"formerSecurityGroupIds,omitempty"`
-	// Mode is what may be done to the interface, all selectors considered; empty if policies are
-	// enforced on it.
-	// +optional
-	Mode string `json:"mode,omitempty"`
-	// ModeReason says which object decides the mode, and for break-glass why.
-	// +optional
-	ModeReason string `json:"modeReason,omitempty"`
-	// Settable says that policies may apply to the interface: its security groups can be set, and
-	// it belongs to nothing else that policies apply to.
-	// +optional
-	Settable bool `json:"settable"`
-	// NotSettable says why policies cannot apply; empty if they can.
-	// +optional
-	NotSettable string `json:"notSettable,omitempty"`
-	// Conditions: Observed; Realized, once a policy applies; in mode plan, Planned; in mode
-	// break-glass, BreakGlass; RecordsSigned if the record of its own groups is not believed.
-	// +listType=map
-	// +listMapKey=type
-	// +optional
-	Conditions []metav1.Condition `json:"conditions,omitempty"`
-	// UnimportedTags are the tags that are no legal label, sorted by key.
-	// +listType=atomic
-	// +optional
-	UnimportedTags []UnimportedTag `json:"unimportedTags,omitempty"`
-	// Policies that apply to the interface, sorted by kind, namespace and name.
-	// +listType=map
-	// +listMapKey=uid
-	// +optional
-	Policies []AppliedPolicy `json:"policies,omitempty"`
-	// PolicySummary is "realized/all" of Policies, for example 2/3; empty when no policy applies.
-	// +optional
-	PolicySummary string `json:"policySummary,omitempty"`
 }
 
 // NetworkInterface is an imported network interface that policies name by itself: a free one, one

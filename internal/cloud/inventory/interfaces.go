@@ -216,9 +216,12 @@ func (n port) object(v view, key types.NamespacedName, selector string) *v1alpha
 	out := &v1alpha1.NetworkInterface{
 		ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, Labels: accountLabels(v.account), Annotations: mark(v.account)},
 		Status: v1alpha1.NetworkInterfaceStatus{
-			Provider: v.provider, Type: n.Type, CloudId: n.ID, CloudName: n.Name(), Description: n.Description, Region: n.region, CloudVpcId: n.NetworkID,
-			CloudSubnetId: n.SubnetID, Tags: n.tags, MAC: n.MAC, DNSName: n.DNSName, IPs: shown.IPs, Addresses: inShort(n.addresses()), AttachedTo: n.owner,
-			SecurityGroupIds: shown.SecurityGroupIds, FormerSecurityGroupIds: shown.FormerSecurityGroupIds, Settable: n.fixed == "", NotSettable: n.fixed,
+			ImportedStatus: v1alpha1.ImportedStatus{
+				Provider: v.provider, CloudId: n.ID, CloudName: n.Name(), Region: n.region, CloudVpcId: n.NetworkID,
+				Tags: n.tags, DNSName: n.DNSName, Addresses: inShort(n.addresses()), SecurityGroupIds: shown.SecurityGroupIds,
+				FormerSecurityGroupIds: shown.FormerSecurityGroupIds, Settable: n.fixed == "", NotSettable: n.fixed,
+			},
+			Type: n.Type, Description: n.Description, CloudSubnetId: n.SubnetID, MAC: n.MAC, IPs: shown.IPs, AttachedTo: n.owner,
 		},
 	}
 	setIfLegal(out.Labels, v1alpha1.LabelCESName, selector)
@@ -252,10 +255,8 @@ func checkInterfaces(s *v1alpha1.CloudEntitySelector) string {
 func (s *syncer) putInterface(ctx context.Context, want, have *v1alpha1.NetworkInterface) error {
 	return put(ctx, s, want, have, nil, func(live *v1alpha1.NetworkInterface) bool {
 		before := live.Status
-		// What policies do to the interface is not ours to write.
 		live.Status = want.Status
-		live.Status.Policies, live.Status.PolicySummary = before.Policies, before.PolicySummary
-		live.Status.Conditions = append([]metav1.Condition(nil), before.Conditions...)
+		keepOutcome(&live.Status.ImportedStatus, &before.ImportedStatus)
 		s.setObserved(&live.Status.Conditions, want.Status.Region, live.Generation)
 		return !equality.Semantic.DeepEqual(before, live.Status)
 	})

@@ -266,10 +266,12 @@ func (n native) object(v view, key types.NamespacedName, selector string) *v1alp
 	out := &v1alpha1.CloudNativeService{
 		ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, Labels: accountLabels(v.account), Annotations: mark(v.account)},
 		Status: v1alpha1.CloudNativeServiceStatus{
-			Provider: v.provider, Kind: v1alpha1.NativeServiceKind(n.Kind), CloudId: n.ID, CloudName: n.Name, Region: n.region, CloudVpcId: n.NetworkID,
-			Tags: n.Tags, DNSName: n.DNSName, Addresses: inShort(n.addresses()), SecurityGroupIds: cloud.GroupObjects(n.GroupIDs),
-			FormerSecurityGroupIds: n.former,
-			Settable:               n.Fixed == "", NotSettable: n.Fixed, Conditions: []metav1.Condition{n.addressed()},
+			ImportedStatus: v1alpha1.ImportedStatus{
+				Provider: v.provider, CloudId: n.ID, CloudName: n.Name, Region: n.region, CloudVpcId: n.NetworkID,
+				Tags: n.Tags, DNSName: n.DNSName, Addresses: inShort(n.addresses()), SecurityGroupIds: cloud.GroupObjects(n.GroupIDs),
+				FormerSecurityGroupIds: n.former, Settable: n.Fixed == "", NotSettable: n.Fixed, Conditions: []metav1.Condition{n.addressed()},
+			},
+			Kind: v1alpha1.NativeServiceKind(n.Kind),
 		},
 	}
 	setIfLegal(out.Labels, v1alpha1.LabelCESName, selector)

@@ -211,8 +211,9 @@ func TestSelectService(t *testing.T) {
 // far as its interfaces are still those of a service; what they have of addresses is what counts.
 func TestKeptServices(t *testing.T) {
 	object := &v1alpha1.CloudNativeService{Status: v1alpha1.CloudNativeServiceStatus{
-		CloudId: "arn:orders", Kind: v1alpha1.NativeServiceRDSInstance, CloudName: "orders", Region: oregon, CloudVpcId: "vpc-1",
-		Ports: []v1alpha1.NativeServicePort{{Name: "postgres", Protocol: "TCP", Port: 5432}},
+		ImportedStatus: v1alpha1.ImportedStatus{CloudId: "arn:orders", CloudName: "orders", Region: oregon, CloudVpcId: "vpc-1"},
+		Kind:           v1alpha1.NativeServiceRDSInstance,
+		Ports:          []v1alpha1.NativeServicePort{{Name: "postgres", Protocol: "TCP", Port: 5432}},
 		NetworkInterfaces: []v1alpha1.AttachedInterface{
 			{Name: "eni-1", IPs: []v1alpha1.IPAddress{{Address: "10.0.0.9"}}}, {Name: "eni-2"}, {Name: "eni-3"}, {Name: "eni-4"},
 		},

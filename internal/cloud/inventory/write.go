@@ -178,13 +178,18 @@ func (s *syncer) putVpc(ctx context.Context, want, have *v1alpha1.Vpc) error {
 	})
 }
 
+// keepOutcome leaves in the status of a service or an interface what policies do to it, which is
+// not ours to write.
+func keepOutcome(live, before *v1alpha1.ImportedStatus) {
+	live.Policies, live.PolicySummary = before.Policies, before.PolicySummary
+	live.Conditions = append([]metav1.Condition(nil), before.Conditions...)
+}
+
 func (s *syncer) putNative(ctx context.Context, want, have *v1alpha1.CloudNativeService) error {
 	return put(ctx, s, want, have, nil, func(live *v1alpha1.CloudNativeService) bool {
 		before := live.Status
-		// What policies do to the service is not ours to write.
 		live.Status = want.Status
-		live.Status.Policies, live.Status.PolicySummary = before.Policies, before.PolicySummary
-		live.Status.Conditions = append([]metav1.Condition(nil), before.Conditions...)
+		keepOutcome(&live.Status.ImportedStatus, &before.ImportedStatus)
 		for _, c := range want.Status.Conditions {
 			s.set(&live.Status.Conditions, c.Type, verdict{c.Status, c.Reason, c.Message}, live.Generation)
 		}
