@@ -34,8 +34,11 @@ const (
 	infoInterval = time.Minute
 	infoAgain    = 2 * time.Second
 	infoLimit    = 10 * time.Second
-	// largeWrite is from how many messages on the memory that a transaction took is given back.
+	// largeWrite is from how many messages on memory is given back after a transaction, and
+	// trimAfter how long after it, when all that belongs to it is done: the next one of the kind
+	// may never come.
 	largeWrite = 5000
+	trimAfter  = 10 * time.Second
 	// mostTold is of how many Pods the status of a policy tells.
 	mostTold = 3
 )
@@ -176,6 +179,8 @@ type Agent struct {
 	// cutAt is when connections are to be judged again, zero for not at all, and lastCut when they
 	// were judged last.
 	cutAt, lastCut time.Time
+	// trimAt is when memory is given back, zero for not at all.
+	trimAt time.Time
 	// saving is what writes to the disk meanwhile.
 	saving saving
 
@@ -245,6 +250,7 @@ func (a *Agent) Run(ctx context.Context) error {
 			a.Pods.refresh()
 		case <-look.C():
 			a.look()
+			a.trim()
 			a.saveSoon()
 			if a.Pods != nil {
 				a.Pods.settle()
@@ -332,6 +338,14 @@ func (a *Agent) restore(ctx context.Context) {
 	}
 	a.wanted, a.dirty, a.loaded = kept.Computed, true, true
 	a.step(ctx)
+}
+
+// trim gives memory back when it is time for that.
+func (a *Agent) trim() {
+	if !a.trimAt.IsZero() && !a.Clock.Now().Before(a.trimAt) {
+		a.trimAt = time.Time{}
+		go debug.FreeOSMemory() // which takes a while
+	}
 }
 
 // look finds out whether somebody else has changed something.
@@ -560,7 +574,7 @@ func (a *Agent) enforce(ctx context.Context, heard time.Time) {
 		return
 	}
 	if w.Messages > largeWrite {
-		go debug.FreeOSMemory() // that of the transaction, which the next one of the kind may never need
+		a.trimAt = a.Clock.Now().Add(trimAfter)
 	}
 	if w.Messages > 0 && released.IsZero() && a.tried != a.version {
 		a.changed(a.effective)

@@ -94,13 +94,10 @@ func newGroups[T grouping]() groups[T] {
 }
 
 type group[T grouping] struct {
-	meta metav1.ObjectMeta
-	// members are sorted by identity, and never changed where they stand: they are handed out.
-	members []v1beta2.GroupMember
+	// now is the group as it is handed out, its members sorted by identity. It is never changed.
+	now *T
 	// at is the place among those that were handed out last.
 	at int
-	// built is the group as it is handed out; nil if a patch has come since.
-	built *T
 }
 
 func (t groups[T]) put(o runtime.Object) error {
@@ -108,17 +105,9 @@ func (t groups[T]) put(o runtime.Object) error {
 	if !ok {
 		return unexpected(o, fmt.Sprintf("%T", x))
 	}
-	g := &group[T]{}
-	var members []v1beta2.GroupMember
-	switch o := any(x).(type) {
-	case *v1beta2.AddressGroup:
-		g.meta, members = o.ObjectMeta, o.GroupMembers
-	case *v1beta2.AppliedToGroup:
-		g.meta, members = o.ObjectMeta, o.GroupMembers
-	}
-	g.members = merge(nil, sortedMembers(members), nil)
+	meta, members := partsOf(x)
 	*t.built = nil
-	t.byName[g.meta.Name] = g
+	t.byName[meta.Name] = &group[T]{now: groupOf[T](*meta, merge(nil, sortedMembers(members), nil))}
 	return nil
 }
 
@@ -141,9 +130,10 @@ func (t groups[T]) modify(o runtime.Object) error {
 	if g == nil {
 		return fmt.Errorf("a patch for the unknown group %s", meta.Name)
 	}
-	g.members = merge(g.members, sortedMembers(added), sortedMembers(removed))
-	g.meta.ResourceVersion = meta.ResourceVersion
-	g.built = nil
+	was, members := partsOf(g.now)
+	next := *was
+	next.ResourceVersion = meta.ResourceVersion
+	g.now = groupOf[T](next, merge(members, sortedMembers(added), sortedMembers(removed)))
 	t.changed[meta.Name] = true
 	return nil
 }
@@ -168,17 +158,14 @@ func (t groups[T]) all() []*T {
 		out = make([]*T, 0, len(t.byName))
 		for i, name := range slices.Sorted(maps.Keys(t.byName)) {
 			g := t.byName[name]
-			if g.at = i; g.built == nil {
-				g.built = g.build()
-			}
-			out = append(out, g.built)
+			g.at = i
+			out = append(out, g.now)
 		}
 	} else if out = *t.built; len(t.changed) > 0 {
 		out = slices.Clone(out) // the former one is somebody else's
 		for name := range t.changed {
 			g := t.byName[name]
-			g.built = g.build()
-			out[g.at] = g.built
+			out[g.at] = g.now
 		}
 	}
 	clear(t.changed)
@@ -186,13 +173,24 @@ func (t groups[T]) all() []*T {
 	return out
 }
 
-func (g *group[T]) build() *T {
+// partsOf returns what a group is made of.
+func partsOf[T grouping](g *T) (*metav1.ObjectMeta, []v1beta2.GroupMember) {
+	switch o := any(g).(type) {
+	case *v1beta2.AddressGroup:
+		return &o.ObjectMeta, o.GroupMembers
+	case *v1beta2.AppliedToGroup:
+		return &o.ObjectMeta, o.GroupMembers
+	}
+	return nil, nil // there is no other
+}
+
+func groupOf[T grouping](meta metav1.ObjectMeta, members []v1beta2.GroupMember) *T {
 	var out T
 	switch o := any(&out).(type) {
 	case *v1beta2.AddressGroup:
-		o.ObjectMeta, o.GroupMembers = g.meta, g.members
+		o.ObjectMeta, o.GroupMembers = meta, members
 	case *v1beta2.AppliedToGroup:
-		o.ObjectMeta, o.GroupMembers = g.meta, g.members
+		o.ObjectMeta, o.GroupMembers = meta, members
 	}
 	return &out
 }

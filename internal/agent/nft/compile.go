@@ -559,7 +559,7 @@ func (l *lane) segment(r run) *segment {
 	}
 	if len(out) > 0 {
 		id := sum(r.policy.source.Name, fmt.Sprint(r.rules()[0].Priority))
-		l.made.name, l.made.chain = l.chain("-"+hex.EncodeToString(id[:16])), &Chain{Rules: out}
+		l.made.name, l.made.chain = l.chain("-"+hex.EncodeToString(id[:16])), &Chain{Rules: append(make([]Rule, 0, len(out)), out...)} // out has room for more
 	}
 	r.policy.segments[key] = l.made
 	return l.made

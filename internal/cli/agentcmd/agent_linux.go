@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"time"
@@ -64,6 +65,10 @@ type agentFlags struct {
 
 // defaultDNSService is what the DNS of a cluster is called, whatever serves it.
 const defaultDNSService = "kube-system/kube-dns"
+
+// collectPercent is by how much the heap of an agent grows before garbage is collected. Most of it
+// is what the agent knows and stays, and the memory is needed by what the host is there for.
+const collectPercent = 30
 
 // defaultAgentMetrics is where metrics are served. Nobody else than the host reaches it.
 const defaultAgentMetrics = "127.0.0.1:10351"
@@ -361,6 +366,9 @@ func runAgent(ctx context.Context, f *agentFlags, socket string, log logr.Logger
 		probes = append(probes, probe)
 	}
 	o.Probe = agent.Probes(probes...)
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(collectPercent)
+	}
 	a := agent.New(o)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
