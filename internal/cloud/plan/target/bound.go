@@ -2,14 +2,12 @@ package target
 
 import (
 	"cmp"
-	"encoding/binary"
 	"net/netip"
 	"slices"
 
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
-	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
 )
 
 // A rule by address names one block, and the block must be allowed as a whole for everything that
@@ -52,45 +50,17 @@ func (s *fitter) atLeast(c *Class, want [2]flow.Permit, f *forms, q Quota) *Shor
 
 // referable returns all addresses that a rule of the class can name by a group.
 func (s *fitter) referable(c *Class, d cloud.Direction, f *forms) addrset.Set {
-	byClass, known := s.memory.referable[c.Network]
-	if !known {
-		byClass = unionOf(s.classCandidates(c.Network))
-		if s.memory.referable == nil {
-			s.memory.referable = map[*intent.Network]addrset.Set{}
+	out := s.memory.referable.get(c.Network, func() addrset.Set {
+		var sets []addrset.Set
+		for _, o := range s.classCandidates(c.Network) {
+			sets = append(sets, o.addrs)
 		}
-		s.memory.referable[c.Network] = byClass
-	}
-	more := slices.Concat(f.trial, s.nativeCandidates(c, d))
-	if len(more) == 0 {
-		return byClass
-	}
-	var key []byte // many classes ask for the same
-	for _, o := range more {
-		_, number := s.memo.Set(o.addrs)
-		key = binary.AppendVarint(key, int64(number))
-	}
-	unions := s.memory.unions[c.Network]
-	if unions == nil {
-		unions = map[string]addrset.Set{}
-		if s.memory.unions == nil {
-			s.memory.unions = map[*intent.Network]map[string]addrset.Set{}
-		}
-		s.memory.unions[c.Network] = unions
-	}
-	out, known := unions[string(key)]
-	if !known {
-		out = byClass.Union(unionOf(more))
-		unions[string(key)] = out
+		return addrset.Union(sets...)
+	})
+	for _, o := range slices.Concat(f.trial, s.nativeCandidates(c, d)) {
+		out = s.union(out, o.addrs)
 	}
 	return out
-}
-
-func unionOf(candidates []candidate) addrset.Set {
-	sets := make([]addrset.Set, len(candidates))
-	for i, c := range candidates {
-		sets[i] = c.addrs
-	}
-	return addrset.Union(sets...)
 }
 
 // needKey is a question that blocksNeeded answers.

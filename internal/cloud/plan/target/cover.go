@@ -38,9 +38,11 @@ func (s *fitter) traffic(c *Class, want [2]flow.Permit, f *forms) flow.Traffic {
 // classCandidates are the groups of the classes that can be referenced from the network; first the
 // gatherings, those of most addresses first.
 func (s *fitter) classCandidates(view *intent.Network) []candidate {
-	if out, ok := s.memory.classes[view]; ok {
-		return out
-	}
+	return s.memory.classes.get(view, func() []candidate { return s.findCandidates(view) })
+}
+
+// findCandidates is classCandidates, worked out.
+func (s *fitter) findCandidates(view *intent.Network) []candidate {
 	var out []candidate
 	gathered := map[cloud.Peer]int{}
 	for _, o := range s.Classes {
@@ -55,10 +57,6 @@ func (s *fitter) classCandidates(view *intent.Network) []candidate {
 	if len(gathered) > 0 {
 		slices.SortStableFunc(out, func(a, b candidate) int { return gathered[b.peer] - gathered[a.peer] })
 	}
-	if s.memory.classes == nil {
-		s.memory.classes = map[*intent.Network][]candidate{}
-	}
-	s.memory.classes[view] = out
 	return out
 }
 
@@ -176,15 +174,7 @@ func (s *fitter) cover(view *intent.Network, want flow.Permit, natives []candida
 func (s *fitter) classesWithin(view *intent.Network, set, family addrset.Set) func(class int) bool {
 	_, all := s.In.Recall.Set(set)
 	_, of := s.In.Recall.Set(family)
-	key := withinKey{view, all, of}
-	known := s.memory.within[key]
-	if known == nil {
-		if s.memory.within == nil {
-			s.memory.within = map[withinKey][]answer{}
-		}
-		known = make([]answer, len(s.classCandidates(view)))
-		s.memory.within[key] = known
-	}
+	known := s.memory.within.get(withinKey{view, all, of}, func() []answer { return make([]answer, len(s.classCandidates(view))) })
 	return func(class int) bool {
 		if known[class] == unasked {
 			if known[class] = no; s.classCandidates(view)[class].within(set, family) {

@@ -131,24 +131,16 @@ func (s *fitter) quotaOf(c *Class, taken int) Quota {
 
 // trial is what a reference to a gathering would mean if it was made.
 func (s *Target) trial(k membershipGroup, view *intent.Network) candidate {
-	at := trialKey{k, view}
-	out, known := s.memory.trials[at]
-	if known {
-		return out
-	}
-	var nics []*NIC
-	for _, n := range s.gatherable()[k].nics {
-		if s.hasSlot(n, len(s.memberships[n])) {
-			nics = append(nics, n)
+	return s.memory.trials.get(trialKey{k, view}, func() candidate {
+		var nics []*NIC
+		for _, n := range s.gatherable()[k].nics {
+			if s.hasSlot(n, len(s.memberships[n])) {
+				nics = append(nics, n)
+			}
 		}
-	}
-	addrs, _ := s.In.Recall.Set(addressesOf(nics, view))
-	out = candidate{cloud.Peer{GroupName: k.key()}, addrs, addrs}
-	if s.memory.trials == nil {
-		s.memory.trials = map[trialKey]candidate{}
-	}
-	s.memory.trials[at] = out
-	return out
+		addrs, _ := s.In.Recall.Set(addressesOf(nics, view))
+		return candidate{cloud.Peer{GroupName: k.key()}, addrs, addrs}
+	})
 }
 
 type trialKey struct {

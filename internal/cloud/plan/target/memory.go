@@ -8,45 +8,49 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
 )
 
+// once keeps what was found out, by what was asked. The zero value knows nothing.
+type once[K comparable, V any] map[K]V
+
+// get returns what is known, or else finds it out.
+func (o *once[K, V]) get(key K, find func() V) V {
+	v, known := (*o)[key]
+	if !known {
+		v = find()
+		if *o == nil {
+			*o = once[K, V]{}
+		}
+		(*o)[key] = v
+	}
+	return v
+}
+
 // memory keeps what many classes and rules ask for again and again within one computation.
 type memory struct {
-	made map[string][]*cloud.Group       // of the whole computation: groups of ours by the class that they were made for
-	then map[thenKey]addrset.Set         // of the present targets
-	near map[*intent.Network]addrset.Set // of the whole computation: see Target.near
+	made map[string][]*cloud.Group          // of the whole computation: groups of ours by the class that they were made for
+	then once[thenKey, addrset.Set]         // of the present targets
+	near once[*intent.Network, addrset.Set] // of the whole computation: see Target.near
 
 	// Of one attempt.
-	classes map[*intent.Network][]candidate
-	covers  map[coverKey]*peerCover
-	rests   map[[2]int]addrset.Set // what a set leaves of another one, by their numbers
+	classes once[*intent.Network, []candidate]
+	covers  once[coverKey, *peerCover]
 	crews   map[membershipGroup]*crew
-	// referable are the addresses that rules in a network can name by classes.
-	referable map[*intent.Network]addrset.Set
-	// unions are these together with other addresses, by the numbers of the latter.
-	unions map[*intent.Network]map[string]addrset.Set
-	// divisions are those of the addresses that are referable.
-	divisions map[*intent.Network]division
-	trials    map[trialKey]candidate
+	// rests and unions are what sets are without others and with them, by their numbers.
+	rests, unions once[[2]int, addrset.Set]
+	// referable are the addresses that rules in a network can name by classes, and divisions are
+	// their divisions.
+	referable once[*intent.Network, addrset.Set]
+	divisions once[*intent.Network, division]
+	trials    once[trialKey, candidate]
 	// within tells which classes allowed addresses contain.
-	within map[withinKey][]answer
+	within once[withinKey, []answer]
 }
 
 // reset forgets what belongs to an attempt.
-func (m *memory) reset() {
-	*m = memory{made: m.made, near: m.near}
-}
+func (m *memory) reset() { *m = memory{made: m.made, near: m.near} }
 
 // thenAddrs returns the addresses that a reference to the group will mean.
 func (s *fitter) thenAddrs(key string, view *intent.Network) addrset.Set {
-	at := thenKey{key, view}
-	set, ok := s.memory.then[at]
-	if !ok {
-		if s.memory.then == nil {
-			s.memory.then = map[thenKey]addrset.Set{}
-		}
-		set = addressesOf(s.WantHeld[key], view)
-		s.memory.then[at] = set
-	}
-	return set
+	return s.memory.then.get(thenKey{key, view}, func() addrset.Set { return addressesOf(s.WantHeld[key], view) })
 }
 
 type thenKey struct {
@@ -56,18 +60,21 @@ type thenKey struct {
 
 // minus is what a set leaves of another one, remembered.
 func (s *fitter) minus(set, other addrset.Set) addrset.Set {
-	set, a := s.memo.Set(set)
-	other, b := s.memo.Set(other)
-	key := [2]int{a, b}
-	out, known := s.memory.rests[key]
-	if !known {
-		out, _ = s.memo.Set(set.Minus(other))
-		if s.memory.rests == nil {
-			s.memory.rests = map[[2]int]addrset.Set{}
-		}
-		s.memory.rests[key] = out
-	}
-	return out
+	return s.combined(&s.memory.rests, set, other, addrset.Set.Minus)
+}
+
+// union is two sets in one, remembered.
+func (s *fitter) union(set, other addrset.Set) addrset.Set {
+	return s.combined(&s.memory.unions, set, other, addrset.Set.Union)
+}
+
+func (s *fitter) combined(known *once[[2]int, addrset.Set], a, b addrset.Set, do func(a, b addrset.Set) addrset.Set) addrset.Set {
+	a, x := s.memo.Set(a)
+	b, y := s.memo.Set(b)
+	return known.get([2]int{x, y}, func() addrset.Set {
+		out, _ := s.memo.Set(do(a, b))
+		return out
+	})
 }
 
 // coverKey is the question which classes cover addresses, with the numbers of the sets.
@@ -93,30 +100,29 @@ func (s *fitter) coverByClasses(view *intent.Network, addrs, allowed, family add
 	addrs, key.all = s.memo.Set(addrs)
 	allowed, key.allowed = s.memo.Set(allowed)
 	family, key.family = s.memo.Set(family)
-	if known := s.memory.covers[key]; known != nil {
-		return known
-	}
+	return s.memory.covers.get(key, func() *peerCover { return s.covering(view, addrs, allowed, family) })
+}
+
+// covering is coverByClasses, worked out.
+func (s *fitter) covering(view *intent.Network, addrs, allowed, family addrset.Set) *peerCover {
 	out := &peerCover{all: addrs, rest: addrs}
-	if !addrs.Empty() {
-		var taken []addrset.Set
-		for i, c := range s.classCandidates(view) {
-			set := c.in(family)
-			if !set.Overlaps(out.rest) || !set.Within(allowed) {
-				continue
-			}
-			out.used, out.peers = append(out.used, i), append(out.peers, c.peer)
-			if s.gathering(c.peer) {
-				out.rest = out.rest.Minus(set)
-				continue
-			}
-			taken = append(taken, set)
+	if addrs.Empty() {
+		return out
+	}
+	var taken []addrset.Set
+	for i, c := range s.classCandidates(view) {
+		set := c.in(family)
+		if !set.Overlaps(out.rest) || !set.Within(allowed) {
+			continue
 		}
-		out.rest = out.rest.Minus(addrset.Union(taken...))
-		slices.SortFunc(out.peers, cloud.Peer.Compare)
+		out.used, out.peers = append(out.used, i), append(out.peers, c.peer)
+		if s.gathering(c.peer) {
+			out.rest = out.rest.Minus(set)
+			continue
+		}
+		taken = append(taken, set)
 	}
-	if s.memory.covers == nil {
-		s.memory.covers = map[coverKey]*peerCover{}
-	}
-	s.memory.covers[key] = out
+	out.rest = out.rest.Minus(addrset.Union(taken...))
+	slices.SortFunc(out.peers, cloud.Peer.Compare)
 	return out
 }

@@ -41,9 +41,11 @@ type division struct {
 }
 
 func (s *fitter) division(view *intent.Network) division {
-	if p, ok := s.memory.divisions[view]; ok {
-		return p
-	}
+	return s.memory.divisions.get(view, func() division { return s.divide(view) })
+}
+
+// divide is division, worked out.
+func (s *fitter) divide(view *intent.Network) division {
 	r := s.memo.fresh()
 	var gathered, plain []int
 	var named []byte
@@ -61,12 +63,7 @@ func (s *fitter) division(view *intent.Network) division {
 	for _, n := range slices.Concat(gathered, plain) {
 		key = binary.AppendVarint(key, int64(n))
 	}
-	p := division{numberOf(r, r.fresh().parts, key), numberOf(r, r.names, named)}
-	if s.memory.divisions == nil {
-		s.memory.divisions = map[*intent.Network]division{}
-	}
-	s.memory.divisions[view] = p
-	return p
+	return division{numberOf(r, r.fresh().parts, key), numberOf(r, r.names, named)}
 }
 
 func numberOf(r *memo, known map[string]int, key []byte) int {

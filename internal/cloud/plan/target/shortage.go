@@ -128,19 +128,13 @@ const mostCounted = 20_000
 
 // near are the addresses that rules of an interface could ever name by a group.
 func (s *Target) near(view *intent.Network) addrset.Set {
-	if out, known := s.memory.near[view]; known {
-		return out
-	}
-	var sets []addrset.Set
-	for _, n := range s.NICs {
-		if view.Reaches(n.Network) {
-			sets = append(sets, n.Private)
+	return s.memory.near.get(view, func() addrset.Set {
+		var sets []addrset.Set
+		for _, n := range s.NICs {
+			if view.Reaches(n.Network) {
+				sets = append(sets, n.Private)
+			}
 		}
-	}
-	out := addrset.Union(sets...)
-	if s.memory.near == nil {
-		s.memory.near = map[*intent.Network]addrset.Set{}
-	}
-	s.memory.near[view] = out
-	return out
+		return addrset.Union(sets...)
+	})
 }
