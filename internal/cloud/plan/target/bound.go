@@ -29,7 +29,7 @@ func (s *fitter) atLeast(c *Class, want [2]flow.Permit, f *forms, q Quota) *Shor
 	var out *Shortage
 	for i, d := range flow.Directions() {
 		byReference := s.referable(c, d, f).Union(s.listed(want[i].Grants...))
-		if !slices.ContainsFunc(want[i].Grants, func(x flow.Grant) bool { return !x.All.Within(byReference) }) {
+		if !slices.ContainsFunc(want[i].Grants, func(x flow.Grant) bool { return !s.contains(byReference, x.All) }) {
 			continue // there may be no rule by address at all
 		}
 		for _, family := range []struct {

@@ -36,6 +36,8 @@ type memory struct {
 	crews   map[membershipGroup]*crew
 	// rests and unions are what sets are without others and with them, by their numbers.
 	rests, unions once[[2]int, addrset.Set]
+	// contained tells which sets hold which other ones, by their numbers.
+	contained once[[2]int, bool]
 	// referable are the addresses that rules in a network can name by classes, and divisions are
 	// their divisions.
 	referable once[*intent.Network, addrset.Set]
@@ -75,6 +77,13 @@ func (s *fitter) combined(known *once[[2]int, addrset.Set], a, b addrset.Set, do
 		out, _ := s.memo.Set(do(a, b))
 		return out
 	})
+}
+
+// contains reports whether a set holds all of another one, remembered.
+func (s *fitter) contains(set, other addrset.Set) bool {
+	set, x := s.memo.Set(set)
+	other, y := s.memo.Set(other)
+	return s.memory.contained.get([2]int{x, y}, func() bool { return other.Within(set) })
 }
 
 // coverKey is the question which classes cover addresses, with the numbers of the sets.
