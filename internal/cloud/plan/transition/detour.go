@@ -9,8 +9,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
 )
 
-// bridge lets interfaces move by a detour: with rules that are there as long as others move, or
-// without some.
+// bridge lets interfaces move by a detour: with rules that are there as long as others move.
 func (w *worklist) bridge() bool {
 	for _, k := range w.movers {
 		w.stop()
@@ -18,12 +17,15 @@ func (w *worklist) bridge() bool {
 		if d == nil {
 			continue
 		}
-		d.emit(w)
-		for group, rules := range d.temp {
+		w.next()
+		for _, group := range slices.Sorted(maps.Keys(d.temp)) {
+			w.emit(w.groups[group].NetworkID, w.named(group, cloud.Op{Kind: cloud.OpAddRules, Rules: w.outward(sorted(d.temp[group]), group)}))
 			if w.temp[group] == nil {
 				w.temp[group] = map[cloud.Rule]bool{}
 			}
-			maps.Copy(w.temp[group], rules)
+			for _, r := range d.temp[group] {
+				w.temp[group][r] = true
+			}
 		}
 		w.movers = slices.DeleteFunc(w.movers, func(o *cohort) bool { return o == k })
 		w.depart([]*cohort{k})
@@ -36,61 +38,14 @@ func (w *worklist) bridge() bool {
 type detour struct {
 	// temp are rules that are there as long as others move: where somebody would miss the cohort,
 	// his group also names a group that it holds on the other side of its move.
-	temp map[string]map[cloud.Rule]bool
-	// withheld are rules of groups that nobody holds yet, by which the cohort would admit those of
-	// itself that have not moved yet. They come back once that is over.
-	withheld map[string]map[cloud.Rule]bool
-	// relieved are rules that go in the end, and that give something away by the move; others are
-	// in their place meanwhile.
-	relieved map[string]map[cloud.Rule]bool
-
-	edits  []ruleEdit              // in their order
+	temp   map[string][]cloud.Rule
 	before map[string][]cloud.Rule // rules of the groups that it changes
-}
-
-// ruleEdit adds or removes one rule.
-type ruleEdit struct {
-	kind  cloud.OpKind
-	group string
-	rule  cloud.Rule
-}
-
-func (d *detour) set(w *worklist, into map[string]map[cloud.Rule]bool, group string, r cloud.Rule, rules []cloud.Rule) {
-	if _, ok := d.before[group]; !ok {
-		d.before[group] = w.rules[group]
-	}
-	if into[group] == nil {
-		into[group] = map[cloud.Rule]bool{}
-	}
-	into[group][r] = true
-	kind := cloud.OpAddRules
-	if len(rules) < len(w.rules[group]) {
-		kind = cloud.OpRemoveRules
-	}
-	d.edits = append(d.edits, ruleEdit{kind, group, r})
-	w.setRules(group, rules)
-}
-
-// emit makes the edits, what comes one after the other and is of one kind at once.
-func (d *detour) emit(w *worklist) {
-	for i := 0; i < len(d.edits); {
-		kind := d.edits[i].kind
-		rules := map[string][]cloud.Rule{}
-		for ; i < len(d.edits) && d.edits[i].kind == kind; i++ {
-			rules[d.edits[i].group] = append(rules[d.edits[i].group], d.edits[i].rule)
-		}
-		w.next()
-		for _, group := range slices.Sorted(maps.Keys(rules)) {
-			w.emit(w.groups[group].NetworkID, w.named(group, cloud.Op{Kind: kind, Rules: w.outward(sorted(rules[group]), group)}))
-		}
-	}
 }
 
 // detour looks for one. If it finds one its rules are there, and the cohort is under way; else it
 // returns nil.
 func (w *worklist) detour(k *cohort) *detour {
-	d := &detour{temp: map[string]map[cloud.Rule]bool{}, withheld: map[string]map[cloud.Rule]bool{}, relieved: map[string]map[cloud.Rule]bool{},
-		before: map[string][]cloud.Rule{}}
+	d := &detour{temp: map[string][]cloud.Rule{}, before: map[string][]cloud.Rule{}}
 	for {
 		v := w.checkMove(k, k.to)
 		if v == nil {
@@ -100,7 +55,7 @@ func (w *worklist) detour(k *cohort) *detour {
 			}
 			return d
 		}
-		if !w.remedy(d, k, v) {
+		if v.Kind != Gap || !w.closeGap(d, k, v) {
 			for group, rules := range d.before {
 				w.setRules(group, rules)
 			}
@@ -109,61 +64,22 @@ func (w *worklist) detour(k *cohort) *detour {
 	}
 }
 
-// remedy does something about what is wrong with the move of a cohort. It reports whether there is
-// anything.
-func (w *worklist) remedy(d *detour, k *cohort, v *Violation) bool {
-	switch {
-	case v.Kind == Gap:
-		for _, c := range w.bridges(k, v) {
-			known := slices.Contains(w.rules[c.group], c.rule) || d.withheld[c.group][c.rule] || d.relieved[c.group][c.rule]
-			if !known && w.checkTemp(c.group, c.rule) == nil {
-				d.set(w, d.temp, c.group, c.rule, sorted(append(slices.Clone(w.rules[c.group]), c.rule)))
-				return true
-			}
+// closeGap adds a rule that does something about the gap that the move of a cohort makes. It
+// reports whether there is one.
+func (w *worklist) closeGap(d *detour, k *cohort, v *Violation) bool {
+	for _, c := range w.bridges(k, v) {
+		rules := w.rules[c.group]
+		if slices.Contains(rules, c.rule) || w.checkTemp(c.group, c.rule) != nil {
+			continue
 		}
-	case v.Kind == Leak && v.Rule.Direction != "":
-		groups := k.to
-		if v.Group != "" {
-			groups = []string{v.Group}
+		if _, ok := d.before[c.group]; !ok {
+			d.before[c.group] = rules
 		}
-		for _, g := range groups {
-			if !slices.Contains(w.rules[g], v.Rule) || !w.Ours(w.groups[g]) || w.temp[g][v.Rule] || d.temp[g][v.Rule] {
-				continue
-			}
-			if !slices.Contains(w.wanted[g], v.Rule) {
-				return w.relieve(d, g, v.Rule)
-			}
-			if len(w.holders[g]) == 0 {
-				d.set(w, d.withheld, g, v.Rule, missing(w.rules[g], []cloud.Rule{v.Rule}))
-				return true
-			}
-		}
+		d.temp[c.group] = append(d.temp[c.group], c.rule)
+		w.setRules(c.group, sorted(append(slices.Clone(rules), c.rule)))
+		return true
 	}
 	return false
-}
-
-// relieve finds rules in the place of one that goes: they name those who would be missed without it
-// by what they hold now.
-func (w *worklist) relieve(d *detour, group string, r cloud.Rule) bool {
-	for {
-		rest := missing(w.rules[group], []cloud.Rule{r})
-		gap := w.checkRules(group, rest)
-		if gap == nil {
-			d.set(w, d.relieved, group, r, rest)
-			return true
-		}
-		found := false
-		for _, c := range w.bridges(nil, gap) {
-			if c.group == group && !slices.Contains(w.rules[group], c.rule) && w.checkTemp(group, c.rule) == nil {
-				d.set(w, d.temp, group, c.rule, sorted(append(slices.Clone(w.rules[group]), c.rule)))
-				found = true
-				break
-			}
-		}
-		if !found {
-			return false
-		}
-	}
 }
 
 type bridging struct {
@@ -171,18 +87,15 @@ type bridging struct {
 	rule  cloud.Rule
 }
 
-// bridges are rules that could close a gap that the move of a cohort makes, or, if that is nil, the
-// removal of a rule.
+// bridges are rules that could close a gap that the move of a cohort makes.
 func (w *worklist) bridges(k *cohort, v *Violation) (out []bridging) {
 	y := v.holder
 	// The groups by which the missed interfaces can be named: those that the mover will hold, or
 	// for the mover's own rules those that the others hold now.
 	var names []string
 	holding := y.at
-	if y == k || k == nil {
-		if k != nil {
-			holding = k.to
-		}
+	if y == k {
+		holding = k.to
 		for _, x := range w.cohorts {
 			if x.addrs.Overlaps(v.Addrs) && w.from.Reaches(y.network, x.network) {
 				names = append(names, x.at...)
@@ -195,7 +108,7 @@ func (w *worklist) bridges(k *cohort, v *Violation) (out []bridging) {
 	var peers []cloud.Peer
 	for _, name := range names {
 		p := cloud.Peer{GroupID: name}
-		if addrs, _ := w.anyone(p, y.network); k != nil && y != k || addrs.Overlaps(v.Addrs) {
+		if addrs, _ := w.anyone(p, y.network); y != k || addrs.Overlaps(v.Addrs) {
 			peers = append(peers, p)
 		}
 	}

@@ -42,7 +42,7 @@ type tagger struct {
 	*Change
 	*script
 	written map[string]map[string]string
-	changed []keyValue // of the last call of change
+	changed []keyValue // of the last call of changeTags
 }
 
 // tagged is one object whose tags change.
@@ -162,9 +162,9 @@ func listed(tags []keyValue) string {
 	return string(b)
 }
 
-// change sets or removes tags, as far as they are not as they shall be. It returns those that it
-// sets, or removes, sorted by key.
-func (t *tagger) change(kind cloud.OpKind, is, want map[string]string) []keyValue {
+// changeTags sets or removes tags, as far as they are not as they shall be. It returns those that
+// it sets, or removes, sorted by key.
+func (t *tagger) changeTags(kind cloud.OpKind, is, want map[string]string) []keyValue {
 	out := t.changed[:0]
 	if kind == cloud.OpTag {
 		for k, v := range want {
@@ -202,7 +202,7 @@ func (t *tagger) tag(kind cloud.OpKind, objects []tagged) {
 		if t.done(o.id, o.is, o.want) {
 			continue
 		}
-		changed := t.change(kind, t.present(o.id, o.is), o.want)
+		changed := t.changeTags(kind, t.present(o.id, o.is), o.want)
 		if len(changed) == 0 {
 			continue
 		}
