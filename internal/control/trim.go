@@ -9,6 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/nephele-io/nephele/api/antrea/v1alpha2"
+	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/control/convert"
 )
 
@@ -34,7 +36,8 @@ func NewTrimmer() *Trimmer {
 }
 
 // Trim takes away who manages which fields and the images of Nodes; of a Pod it leaves a
-// convert.TrimmedPod. Equal labels become the same map. It is a transformation for informers
+// convert.TrimmedPod. Equal labels become the same map, and of VirtualMachines and
+// ExternalEntities equal texts the same text. It is a transformation for informers
 // (cache.Options.DefaultTransform): a cache with it cannot be asked for Pods, and no map of labels
 // may be modified.
 func (t *Trimmer) Trim(object any) (any, error) {
@@ -48,6 +51,10 @@ func (t *Trimmer) Trim(object any) (any, error) {
 		return t.trimPod(o), nil
 	case *corev1.Node:
 		o.Status.Images = nil
+	case *cloudv1.VirtualMachine:
+		t.shareVM(o)
+	case *v1alpha2.ExternalEntity:
+		t.shareEntity(o)
 	case *networkingv1.NetworkPolicy:
 		t.trimMeta(&o.ObjectMeta)
 		t.trimSelector(&o.Spec.PodSelector)

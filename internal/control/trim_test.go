@@ -8,14 +8,19 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"unsafe"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	cachetesting "k8s.io/client-go/tools/cache/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/nephele-io/nephele/api/antrea/v1alpha2"
+	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/control/convert"
 	"github.com/nephele-io/nephele/internal/policy"
 )
@@ -151,5 +156,50 @@ func TestTrimSharesLabels(t *testing.T) {
 	}
 	if len(trimmer.labels) > maxShared {
 		t.Fatalf("%d contents are remembered", len(trimmer.labels))
+	}
+}
+
+// TestTrimSharesTexts: objects of virtual machines keep what they say, and use the texts of others.
+func TestTrimSharesTexts(t *testing.T) {
+	made := func(id string) (*cloudv1.VirtualMachine, *v1alpha2.ExternalEntity) {
+		own := func(s string) string { return string([]byte(s)) } // as a decoder makes texts
+		labels := map[string]string{own("vpc"): own("vpc-1"), own("uid"): own(id)}
+		vm := &cloudv1.VirtualMachine{ObjectMeta: metav1.ObjectMeta{Namespace: own("ns"), Name: id, Labels: labels, Annotations: map[string]string{own("account"): own("ns/a")}}}
+		vm.Spec.Tags = map[string]string{own("team"): own("red")}
+		vm.Status = cloudv1.VirtualMachineStatus{Provider: cloudv1.CloudProvider(own("AWS")), Region: own("r"), CloudId: own(id), PolicySummary: own("1/2"),
+			Tags: map[string]string{own("env"): own("prod")}, Conditions: []metav1.Condition{{Type: own("Realized"), Message: own("no")}},
+			Policies:          []cloudv1.AppliedPolicy{{Name: own("p"), UID: types.UID(own("u")), Phase: cloudv1.PolicyPhase(own("Realized"))}},
+			NetworkInterfaces: []cloudv1.AttachedInterface{{SecurityGroupIds: []string{own("sg-1")}, IPs: []cloudv1.IPAddress{{Address: own("10.0.0.1")}}}}}
+		entity := &v1alpha2.ExternalEntity{ObjectMeta: *vm.ObjectMeta.DeepCopy()}
+		entity.Spec.Endpoints = []v1alpha2.Endpoint{{IP: own("10.0.0.1"), Name: own("e")}}
+		return vm, entity
+	}
+	trimmer := NewTrimmer()
+	texts := map[string]*byte{}
+	for _, id := range []string{"i-1", "i-2"} {
+		vm, entity := made(id)
+		for _, o := range []client.Object{vm, entity} {
+			before := o.DeepCopyObject()
+			if _, err := trimmer.Trim(o); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(before, o); diff != "" {
+				t.Errorf("it says something else:\n%s", diff)
+			}
+		}
+		n, st := &vm.Status.NetworkInterfaces[0], &vm.Status
+		all := []string{vm.Namespace, string(st.Provider), st.Region, st.PolicySummary, st.Conditions[0].Type, st.Conditions[0].Message, st.Policies[0].Name,
+			string(st.Policies[0].UID), string(st.Policies[0].Phase), n.SecurityGroupIds[0], n.IPs[0].Address, entity.Spec.Endpoints[0].IP, st.CloudId}
+		for _, m := range []map[string]string{vm.Labels, vm.Annotations, vm.Spec.Tags, st.Tags, entity.Labels} {
+			for k, v := range m {
+				all = append(all, k, v)
+			}
+		}
+		for _, s := range all {
+			if one := texts[s]; one != nil && one != unsafe.StringData(s) {
+				t.Errorf("%q is there twice", s)
+			}
+			texts[s] = unsafe.StringData(s)
+		}
 	}
 }

@@ -69,7 +69,7 @@ func startControllers(ctx context.Context, creds *credentials) (*controllers, er
 	c := &controllers{
 		cancel:    cancel,
 		factory:   informers.NewSharedInformerFactory(client, 0),
-		metaFacts: metadatainformer.NewSharedInformerFactory(metadataClient, 0),
+		metaFacts: metadatainformer.NewSharedInformerFactoryWithOptions(metadataClient, 0, metadatainformer.WithTransform(ownersOnly)),
 		started:   make(chan struct{}),
 		creds:     creds,
 	}
@@ -100,6 +100,15 @@ func (c *controllers) stop() {
 	c.running.Wait()
 	c.factory.Shutdown()
 	c.metaFacts.Shutdown()
+}
+
+// ownersOnly takes away of an object's metadata what the garbage collector does not look at, which
+// is most of it. Nobody else reads metadata alone.
+func ownersOnly(object any) (any, error) {
+	if o, is := object.(*metav1.PartialObjectMetadata); is {
+		o.Labels, o.Annotations, o.ManagedFields = nil, nil, nil
+	}
+	return object, nil
 }
 
 // actingAs returns a configuration whose requests are made in the name of user.
