@@ -30,9 +30,11 @@ const (
 // one half as large again. When it waits, which is mostly, a third is enough, and the rest is given
 // back. Bounding all of the memory instead would not do: the gaps that work leaves between what
 // lives would count, though they are what is filled next. GOGC or GOMEMLIMIT in the environment
-// takes precedence. The returned function ends all that.
+// takes precedence. What is resident of the program itself is given back every minute. The returned
+// function ends all that.
 func trimHeap() func() {
 	debug.FreeOSMemory() // starting up has used much that is not kept
+	giveBackProgram()
 	if os.Getenv("GOGC") != "" || os.Getenv("GOMEMLIMIT") != "" {
 		return func() {}
 	}
@@ -43,7 +45,7 @@ func trimHeap() func() {
 		ticks := time.NewTicker(trimPause)
 		defer ticks.Stop()
 		h := newHeap()
-		for percent := restPercent; ; {
+		for percent, looks := restPercent, 1; ; looks++ {
 			select {
 			case <-ctx.Done():
 				return
@@ -55,6 +57,9 @@ func trimHeap() func() {
 			}
 			if percent == restPercent && before != restPercent {
 				debug.FreeOSMemory()
+			}
+			if looks%trimLooks == 0 {
+				giveBackProgram()
 			}
 		}
 	})
