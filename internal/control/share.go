@@ -8,8 +8,8 @@ import (
 )
 
 // This file makes the objects that stand for virtual machines share their texts. Each is decoded
-// into a hundred texts of its own, nearly all of which the others have too: keys of labels, names of
-// networks and groups, conditions. The garbage collector visits every one of them.
+// into a hundred texts of its own, nearly all of which the others have too: keys of labels, names
+// of networks and groups, conditions. The garbage collector visits every one of them.
 
 // shareVM makes a VirtualMachine use texts that others use.
 func (t *Trimmer) shareVM(vm *cloudv1.VirtualMachine) {
