@@ -113,24 +113,24 @@ func (l *lane) rangeSet(ranges []Range) SetName {
 	return name
 }
 
+// of returns the one of two sets that is of the family of the lane.
+func (l *lane) of(four, six SetName) SetName {
+	if l.family == IPv6 {
+		return six
+	}
+	return four
+}
+
 // members makes the segment refer to the addresses of a group.
 func (l *lane) members(name string) PartKey {
-	set := Members4
-	if l.family == IPv6 {
-		set = Members6
-	}
-	key := PartKey{set, idOf("members", name)}
+	key := PartKey{l.of(Members4, Members6), idOf("members", name)}
 	l.made.members = append(l.made.members, partRef{key: key, group: name})
 	return key
 }
 
 // name makes the segment refer to the addresses of a domain name.
 func (l *lane) name(name string) PartKey {
-	set := Members4
-	if l.family == IPv6 {
-		set = Members6
-	}
-	key := PartKey{set, idOf("name", name)}
+	key := PartKey{l.of(Members4, Members6), idOf("name", name)}
 	l.made.names = append(l.made.names, partRef{key: key, group: name})
 	return key
 }
@@ -149,11 +149,7 @@ func (l *lane) addressesOf(r partRef) *Part {
 
 // service makes the segment refer to where a Service is reached.
 func (l *lane) service(name string) PartKey {
-	set := Ports4
-	if l.family == IPv6 {
-		set = Ports6
-	}
-	key := PartKey{set, idOf("service", name)}
+	key := PartKey{l.of(Ports4, Ports6), idOf("service", name)}
 	l.made.services = append(l.made.services, partRef{key: key, group: name})
 	return key
 }
@@ -177,11 +173,7 @@ func portKey(a netip.Addr, protocol uint8, port uint16) string {
 
 // namedPort makes the segment refer to the ports that members of a group have by a name.
 func (l *lane) namedPort(group, port string) PartKey {
-	set := Ports4
-	if l.family == IPv6 {
-		set = Ports6
-	}
-	key := PartKey{set, idOf("ports", group, port)}
+	key := PartKey{l.of(Ports4, Ports6), idOf("ports", group, port)}
 	l.made.ports = append(l.made.ports, partRef{key, group, port})
 	return key
 }
