@@ -9,12 +9,16 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
 )
 
-// bridge lets interfaces move by a detour: with rules that are there as long as others move.
-func (w *worklist) bridge() bool {
-	for _, k := range w.movers {
+// bridge lets interfaces move by a detour: with rules that are there as long as others move. It
+// goes on from one cohort to the next until one needs no detour any more, which then moves first.
+func (w *worklist) bridge() (done bool) {
+	for _, k := range slices.Clone(w.movers) {
 		w.stop()
-		d := w.detour(k)
+		d, free := w.detour(k)
 		if d == nil {
+			if free && done {
+				return true
+			}
 			continue
 		}
 		w.next()
@@ -29,9 +33,9 @@ func (w *worklist) bridge() bool {
 		}
 		w.movers = slices.DeleteFunc(w.movers, func(o *cohort) bool { return o == k })
 		w.depart([]*cohort{k})
-		return true
+		done = true
 	}
-	return false
+	return done
 }
 
 // detour is what makes the move of a cohort clean, by group.
@@ -43,23 +47,23 @@ type detour struct {
 }
 
 // detour looks for one. If it finds one its rules are there, and the cohort is under way; else it
-// returns nil.
-func (w *worklist) detour(k *cohort) *detour {
-	d := &detour{temp: map[string][]cloud.Rule{}, before: map[string][]cloud.Rule{}}
+// returns nil, and whether the cohort needs none.
+func (w *worklist) detour(k *cohort) (d *detour, free bool) {
+	d = &detour{temp: map[string][]cloud.Rule{}, before: map[string][]cloud.Rule{}}
 	for {
 		v := w.checkMove(k, k.to)
 		if v == nil {
 			if len(d.before) == 0 {
-				w.revert(k) // it needs no detour
-				return nil
+				w.revert(k)
+				return nil, true
 			}
-			return d
+			return d, false
 		}
 		if v.Kind != Gap || !w.closeGap(d, k, v) {
 			for group, rules := range d.before {
 				w.setRules(group, rules)
 			}
-			return nil
+			return nil, false
 		}
 	}
 }
