@@ -9,8 +9,9 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
 )
 
-// bridge lets interfaces move by a detour: with rules that are there as long as others move. It
-// goes on from one cohort to the next until one needs no detour any more, which then moves first.
+// bridge lets interfaces move by a detour: with rules that are there as long as others move, or
+// without some. It goes on from one cohort to the next until one needs no detour any more, which
+// then moves first.
 func (w *worklist) bridge() (done bool) {
 	for _, k := range slices.Clone(w.movers) {
 		w.stop()
@@ -21,15 +22,12 @@ func (w *worklist) bridge() (done bool) {
 			}
 			continue
 		}
-		w.next()
-		for _, group := range slices.Sorted(maps.Keys(d.temp)) {
-			w.emit(w.groups[group].NetworkID, w.named(group, cloud.Op{Kind: cloud.OpAddRules, Rules: w.outward(sorted(d.temp[group]), group)}))
+		d.emit(w)
+		for group, rules := range d.temp {
 			if w.temp[group] == nil {
 				w.temp[group] = map[cloud.Rule]bool{}
 			}
-			for _, r := range d.temp[group] {
-				w.temp[group][r] = true
-			}
+			maps.Copy(w.temp[group], rules)
 		}
 		w.movers = slices.DeleteFunc(w.movers, func(o *cohort) bool { return o == k })
 		w.depart([]*cohort{k})
@@ -42,14 +40,57 @@ func (w *worklist) bridge() (done bool) {
 type detour struct {
 	// temp are rules that are there as long as others move: where somebody would miss the cohort,
 	// his group also names a group that it holds on the other side of its move.
-	temp   map[string][]cloud.Rule
+	temp map[string]map[cloud.Rule]bool
+	// withheld are rules of groups that nobody holds yet, by which the cohort would admit those of
+	// itself that have not moved yet. They come back once that is over.
+	withheld map[string]map[cloud.Rule]bool
+
+	edits  []ruleEdit              // in their order
 	before map[string][]cloud.Rule // rules of the groups that it changes
+}
+
+// ruleEdit adds or removes one rule.
+type ruleEdit struct {
+	kind  cloud.OpKind
+	group string
+	rule  cloud.Rule
+}
+
+func (d *detour) set(w *worklist, into map[string]map[cloud.Rule]bool, group string, r cloud.Rule, rules []cloud.Rule) {
+	if _, ok := d.before[group]; !ok {
+		d.before[group] = w.rules[group]
+	}
+	if into[group] == nil {
+		into[group] = map[cloud.Rule]bool{}
+	}
+	into[group][r] = true
+	kind := cloud.OpAddRules
+	if len(rules) < len(w.rules[group]) {
+		kind = cloud.OpRemoveRules
+	}
+	d.edits = append(d.edits, ruleEdit{kind, group, r})
+	w.setRules(group, rules)
+}
+
+// emit makes the edits, what comes one after the other and is of one kind at once.
+func (d *detour) emit(w *worklist) {
+	for i := 0; i < len(d.edits); {
+		kind := d.edits[i].kind
+		rules := map[string][]cloud.Rule{}
+		for ; i < len(d.edits) && d.edits[i].kind == kind; i++ {
+			rules[d.edits[i].group] = append(rules[d.edits[i].group], d.edits[i].rule)
+		}
+		w.next()
+		for _, group := range slices.Sorted(maps.Keys(rules)) {
+			w.emit(w.groups[group].NetworkID, w.named(group, cloud.Op{Kind: kind, Rules: w.outward(sorted(rules[group]), group)}))
+		}
+	}
 }
 
 // detour looks for one. If it finds one its rules are there, and the cohort is under way; else it
 // returns nil, and whether the cohort needs none.
 func (w *worklist) detour(k *cohort) (d *detour, free bool) {
-	d = &detour{temp: map[string][]cloud.Rule{}, before: map[string][]cloud.Rule{}}
+	d = &detour{temp: map[string]map[cloud.Rule]bool{}, withheld: map[string]map[cloud.Rule]bool{}, before: map[string][]cloud.Rule{}}
 	for {
 		v := w.checkMove(k, k.to)
 		if v == nil {
@@ -59,7 +100,7 @@ func (w *worklist) detour(k *cohort) (d *detour, free bool) {
 			}
 			return d, false
 		}
-		if v.Kind != Gap || !w.closeGap(d, k, v) {
+		if !w.remedy(d, k, v) {
 			for group, rules := range d.before {
 				w.setRules(group, rules)
 			}
@@ -68,20 +109,30 @@ func (w *worklist) detour(k *cohort) (d *detour, free bool) {
 	}
 }
 
-// closeGap adds a rule that does something about the gap that the move of a cohort makes. It
-// reports whether there is one.
-func (w *worklist) closeGap(d *detour, k *cohort, v *Violation) bool {
-	for _, c := range w.bridges(k, v) {
-		rules := w.rules[c.group]
-		if slices.Contains(rules, c.rule) || w.checkTemp(c.group, c.rule) != nil {
-			continue
+// remedy does something about what is wrong with the move of a cohort. It reports whether there is
+// anything.
+func (w *worklist) remedy(d *detour, k *cohort, v *Violation) bool {
+	switch {
+	case v.Kind == Gap:
+		for _, c := range w.bridges(k, v) {
+			known := slices.Contains(w.rules[c.group], c.rule) || d.withheld[c.group][c.rule]
+			if !known && w.checkTemp(c.group, c.rule) == nil {
+				d.set(w, d.temp, c.group, c.rule, sorted(append(slices.Clone(w.rules[c.group]), c.rule)))
+				return true
+			}
 		}
-		if _, ok := d.before[c.group]; !ok {
-			d.before[c.group] = rules
+	case v.Kind == Leak && v.Rule.Direction != "":
+		groups := k.to
+		if v.Group != "" {
+			groups = []string{v.Group}
 		}
-		d.temp[c.group] = append(d.temp[c.group], c.rule)
-		w.setRules(c.group, sorted(append(slices.Clone(rules), c.rule)))
-		return true
+		for _, g := range groups {
+			has := slices.Contains(w.rules[g], v.Rule) && slices.Contains(w.wanted[g], v.Rule)
+			if has && len(w.holders[g]) == 0 && w.Ours(w.groups[g]) && !w.temp[g][v.Rule] && !d.temp[g][v.Rule] {
+				d.set(w, d.withheld, g, v.Rule, missing(w.rules[g], []cloud.Rule{v.Rule}))
+				return true
+			}
+		}
 	}
 	return false
 }
