@@ -75,12 +75,15 @@ func TestStatusWrittenOver(t *testing.T) {
 	d.write(reportOf(nil, nil, onVM("a", 1, true, "")))
 	right := d.vm()
 	d.events()
+	spoilt := func() bool {
+		d.writer.mu.Lock()
+		defer d.writer.mu.Unlock()
+		return d.writer.spoilt[labAccount]
+	}
 	// told tells of a VM that is as it should be.
 	told := func(what string, vm *cloudv1.VirtualMachine) {
 		d.writer.Changed(vm)
-		d.writer.mu.Lock()
-		defer d.writer.mu.Unlock()
-		if d.writer.spoilt[labAccount] {
+		if spoilt() {
 			t.Errorf("%s: taken for written over", what)
 		}
 	}
@@ -103,7 +106,7 @@ func TestStatusWrittenOver(t *testing.T) {
 			vm = d.vm()
 			now, _ := subjectOf(&vm)
 			wanted, _ := subjectOf(&right)
-			return d.writer.sum(now) == d.writer.sum(wanted)
+			return d.writer.sum(now) == d.writer.sum(wanted) && !spoilt()
 		}) {
 			t.Errorf("%s: not put right: %+v", name, vm.Status)
 		}
