@@ -270,7 +270,9 @@ const scenes = {
     await page.getByText('The server would take it').waitFor()
     await page.getByRole('button', { name: 'Plan', exact: true }).click()
     await page.getByText('Refused').first().waitFor()
-    must(/quota|rules/i.test(await page.locator('aside .note.bad').first().innerText()), 'the refusal does not say why')
+    // There are refusals of others, too.
+    const refusal = page.locator('aside .note.bad').filter({ hasText: 'too-much' }).first()
+    must(/quota|rules/i.test(await refusal.innerText()), 'the refusal does not say why')
     await picture('refused')
     return {}
   },
