@@ -27,13 +27,12 @@ const (
 	policiesLeaseName = "nephele-policies"
 )
 
-// How long a lease lasts, how long it may take to renew it, and how often that is tried, as is
-// getting it while somebody else holds it. The one with a holder of its own is taken over at once
-// by the next process of that holder, so it may last longer, is seldom renewed, and survives a
-// machine that is very busy.
+// How long a lease lasts. The one with a holder of its own is taken over at once by the next
+// process of that holder, so it may last longer, and survives a machine that is very busy.
 const (
-	leaseDuration, leaseRenewal, leaseRetry             = 10 * time.Second, 7 * time.Second, 1500 * time.Millisecond
-	heldLeaseDuration, heldLeaseRenewal, heldLeaseRetry = time.Minute, 45 * time.Second, 10 * time.Second
+	leaseDuration, leaseRenewal       = 10 * time.Second, 7 * time.Second
+	heldLeaseDuration, heldLeaseRenew = time.Minute, 45 * time.Second
+	leaseRetry                        = 1500 * time.Millisecond
 )
 
 // LeaseOptions say how this process makes sure that it is the only one of the cluster that works.
@@ -91,7 +90,7 @@ func (o Options) lease(cfg *rest.Config) (*lease, error) {
 
 func (l *lease) renewal() time.Duration {
 	if l.fixed {
-		return heldLeaseRenewal
+		return heldLeaseRenew
 	}
 	return leaseRenewal
 }
@@ -100,7 +99,7 @@ func (l *lease) renewal() time.Duration {
 func (l *lease) compete(o *manager.Options) {
 	duration, renewal, retry := leaseDuration, l.renewal(), leaseRetry
 	if l.fixed {
-		duration, retry = heldLeaseDuration, heldLeaseRetry
+		duration = heldLeaseDuration
 	}
 	o.LeaderElection, o.LeaderElectionResourceLockInterface, o.LeaderElectionReleaseOnCancel = true, l.lock, true
 	o.LeaseDuration, o.RenewDeadline, o.RetryPeriod = &duration, &renewal, &retry
