@@ -120,7 +120,8 @@ func TestAzureServices(t *testing.T) {
 		s, err := a.service(ctx, "orders")
 		return err == nil && len(s.Status.Policies) == 0, fmt.Sprintf("%v %+v", err, s.Status)
 	})
-	must(t, a.hops())
+	// Its first plan was once seen to be made before the balancer's kept address counted.
+	eventuallyNil(t, "each hop is as before", func(context.Context) error { return a.hops() })
 	for name, at := range map[string]string{"front": "10.1.3.10", "gate": "10.1.2."} {
 		if s, err := a.service(t.Context(), name); err != nil || !strings.HasPrefix(s.Status.Addresses, at) {
 			t.Errorf("%s: %v %+v", name, err, s.Status)
