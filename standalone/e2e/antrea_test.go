@@ -42,7 +42,9 @@ func (a *standIn) start() {
 	go func() {
 		done <- controller.Run(ctx, cfg, controller.Options{
 			Log: logr.Discard(), NoClouds: true, Ready: func() { close(ready) },
-			API: &controller.APIOptions{Address: a.address, CertDir: a.dir, Local: true},
+			// With a holder of its own its lease outlives the restart of kube-apiserver.
+			Lease: controller.LeaseOptions{Holder: "stand-in"},
+			API:   &controller.APIOptions{Address: a.address, CertDir: a.dir, Local: true},
 		})
 	}()
 	stopped := false
