@@ -184,6 +184,9 @@ func readInputs(ctx context.Context, c client.Reader) (*preview.Inputs, error) {
 		Accounts:  pointers(list(r, &cloudv1alpha1.CloudProviderAccountList{}).Items),
 		Selectors: pointers(list(r, &cloudv1alpha1.CloudEntitySelectorList{}).Items),
 		VMs:       pointers(list(r, &cloudv1alpha1.VirtualMachineList{}).Items),
+
+		NativeServices: pointers(list(r, &cloudv1alpha1.CloudNativeServiceList{}).Items),
+		Interfaces:     pointers(list(r, &cloudv1alpha1.NetworkInterfaceList{}).Items),
 	}}
 	if r.err != nil {
 		return nil, fmt.Errorf("reading the cluster: %w", r.err)

@@ -36,9 +36,9 @@ func allowed(r schema.GroupResource) access {
 		}
 	case "crd.cloud.antrea.io":
 		switch r.Resource {
-		case "cloudprovideraccounts", "vpcs", "cloudnativeservices", "networkinterfaces":
+		case "cloudprovideraccounts", "vpcs":
 			return reads
-		case "virtualmachines", "cloudentityselectors":
+		case "virtualmachines", "cloudnativeservices", "networkinterfaces", "cloudentityselectors":
 			return reads | breaksGlass
 		}
 	case "crd.antrea.io":

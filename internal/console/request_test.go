@@ -51,7 +51,7 @@ func TestWhatIsPassedOn(t *testing.T) {
 			{"GET", vm, fine},
 			{"GET", clouds + "cloudnativeservices", fine},
 			{"GET", clouds + "networkinterfaces/eni-1", fine},
-			{"PATCH", clouds + "cloudnativeservices/orders", not},
+			{"PUT", clouds + "cloudnativeservices/orders", not},
 			{"DELETE", clouds + "networkinterfaces/eni-1", not},
 			{"POST", reviews + "flowreviews", fine},
 			{"POST", reviews + "planreviews", fine},
@@ -151,12 +151,12 @@ func TestDryDeletion(t *testing.T) {
 	}
 }
 
-// TestBreakGlassAndNothingElse: of VMs and selectors one annotation is changed.
+// TestBreakGlassAndNothingElse: of what is imported and of selectors one annotation is changed.
 func TestBreakGlassAndNothingElse(t *testing.T) {
 	r := newRig(t, func(o *Options) { o.Edit = true })
 	page := r.enterLocal()
 	page[5] = "application/merge-patch+json"
-	for _, what := range []string{"virtualmachines/web", "cloudentityselectors/all"} {
+	for _, what := range []string{"virtualmachines/web", "cloudnativeservices/orders", "networkinterfaces/eni-1", "cloudentityselectors/all"} {
 		path := "/api/k8s/apis/crd.cloud.antrea.io/v1alpha1/namespaces/shop/" + what
 		for _, good := range []string{
 			`{"metadata":{"annotations":{"nephele.io/break-glass":"the shop is down"}}}`,

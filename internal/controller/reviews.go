@@ -108,7 +108,8 @@ func (o *Options) reviewedKinds() []client.Object {
 		&networkingv1.NetworkPolicy{},
 	}
 	if !o.NoClouds {
-		kinds = append(kinds, &cloudv1.CloudProviderAccount{}, &cloudv1.CloudEntitySelector{}, &cloudv1.VirtualMachine{})
+		kinds = append(kinds, &cloudv1.CloudProviderAccount{}, &cloudv1.CloudEntitySelector{}, &cloudv1.VirtualMachine{},
+			&cloudv1.CloudNativeService{}, &cloudv1.NetworkInterface{})
 	}
 	return kinds
 }
@@ -316,6 +317,8 @@ func (r *reviews) objects(ctx context.Context) (*explain.Objects, error) {
 		out.Accounts = listed[cloudv1.CloudProviderAccount](l, &cloudv1.CloudProviderAccountList{})
 		out.Selectors = listed[cloudv1.CloudEntitySelector](l, &cloudv1.CloudEntitySelectorList{})
 		out.VMs = listed[cloudv1.VirtualMachine](l, &cloudv1.VirtualMachineList{})
+		out.NativeServices = listed[cloudv1.CloudNativeService](l, &cloudv1.CloudNativeServiceList{})
+		out.Interfaces = listed[cloudv1.NetworkInterface](l, &cloudv1.NetworkInterfaceList{})
 	}
 	for _, o := range r.pods.List() {
 		if p, ok := o.(*convert.TrimmedPod); ok {

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/inventory"
@@ -89,30 +91,63 @@ func (c *Computation) selected(ref policy.EntityRef) bool {
 	})
 }
 
-// suspended says in which mode the VM of an entity is in which policies are not enforced, and who
-// says so, as far as the objects tell: the annotations on the VM and on the selector that imports
-// it, where they are heeded, and else the status of the VM.
-func (c *Computation) suspended(ref policy.EntityRef, account string) string {
-	name := strings.TrimPrefix(ref.Name, cloudv1alpha1.EntityNamePrefix)
-	i := slices.IndexFunc(c.VMs, func(vm *cloudv1alpha1.VirtualMachine) bool { return vm.Namespace == ref.Namespace && vm.Name == name })
+// imported is an object that stands for a VM, a native service or an interface, with what its
+// status tells of the mode.
+type imported struct {
+	kind string
+	metav1.Object
+	mode, reason string
+}
+
+// importedAs is the object that an entity stands for; false if there is none.
+func (c *Computation) importedAs(ref policy.EntityRef) (imported, bool) {
+	if name, is := strings.CutPrefix(ref.Name, cloudv1alpha1.ServiceEntityNamePrefix); is {
+		if o, ok := named(c.NativeServices, ref.Namespace, name); ok {
+			return imported{"CloudNativeService", o, o.Status.Mode, o.Status.ModeReason}, true
+		}
+	}
+	if name, is := strings.CutPrefix(ref.Name, cloudv1alpha1.InterfaceEntityNamePrefix); is {
+		if o, ok := named(c.Interfaces, ref.Namespace, name); ok {
+			return imported{"NetworkInterface", o, o.Status.Mode, o.Status.ModeReason}, true
+		}
+	}
+	if o, ok := named(c.VMs, ref.Namespace, strings.TrimPrefix(ref.Name, cloudv1alpha1.EntityNamePrefix)); ok {
+		return imported{"VirtualMachine", o, o.Status.Mode, o.Status.ModeReason}, true
+	}
+	return imported{}, false
+}
+
+// named is the object of a name; false if there is none.
+func named[T metav1.Object](list []T, namespace, name string) (T, bool) {
+	i := slices.IndexFunc(list, func(o T) bool { return o.GetNamespace() == namespace && o.GetName() == name })
 	if i < 0 {
+		return *new(T), false
+	}
+	return list[i], true
+}
+
+// suspended says in which mode what an entity stands for is in which policies are not enforced, and
+// who says so, as far as the objects tell: the annotations on it and on the selector that imports
+// it, where they are heeded, and else its status.
+func (c *Computation) suspended(ref policy.EntityRef, account string) string {
+	o, known := c.importedAs(ref)
+	if !known {
 		return ""
 	}
-	vm := c.VMs[i]
-	say := c.hasSay(account, vm.Namespace)
-	if why, _, broken := inventory.BreakGlass(vm.Annotations, c.At); broken && say {
-		return fmt.Sprintf("break-glass (VirtualMachine %s/%s: %s)", vm.Namespace, vm.Name, why)
+	say := c.hasSay(account, o.GetNamespace())
+	if why, _, broken := inventory.BreakGlass(o.GetAnnotations(), c.At); broken && say {
+		return fmt.Sprintf("break-glass (%s %s/%s: %s)", o.kind, o.GetNamespace(), o.GetName(), why)
 	}
 	for _, s := range c.Selectors {
-		if s.Namespace != vm.Namespace || s.Name != vm.Labels[cloudv1alpha1.LabelCESName] || cloud.AccountKey(s.Spec.AccountNamespace, s.Spec.AccountName) != account {
+		if s.Namespace != o.GetNamespace() || s.Name != o.GetLabels()[cloudv1alpha1.LabelCESName] || cloud.AccountKey(s.Spec.AccountNamespace, s.Spec.AccountName) != account {
 			continue
 		}
 		if why, _, broken := inventory.BreakGlass(s.Annotations, c.At); broken && say {
 			return fmt.Sprintf("break-glass (CloudEntitySelector %s/%s: %s)", s.Namespace, s.Name, why)
 		}
 	}
-	if m := vm.Status.Mode; m != "" && m != string(cloudv1alpha1.ModeEnforce) {
-		return fmt.Sprintf("mode %s (%s)", m, vm.Status.ModeReason)
+	if o.mode != "" && o.mode != string(cloudv1alpha1.ModeEnforce) {
+		return fmt.Sprintf("mode %s (%s)", o.mode, o.reason)
 	}
 	return ""
 }

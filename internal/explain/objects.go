@@ -44,6 +44,8 @@ type Objects struct {
 	Accounts         []*cloudv1alpha1.CloudProviderAccount
 	Selectors        []*cloudv1alpha1.CloudEntitySelector
 	VMs              []*cloudv1alpha1.VirtualMachine
+	NativeServices   []*cloudv1alpha1.CloudNativeService
+	Interfaces       []*cloudv1alpha1.NetworkInterface
 
 	// Observed are the cloud accounts that were read.
 	Observed []ObservedAccount
@@ -101,5 +103,9 @@ func (in *Objects) Add(object runtime.Object) {
 		in.Selectors = append(in.Selectors, o)
 	case *cloudv1alpha1.VirtualMachine:
 		in.VMs = append(in.VMs, o)
+	case *cloudv1alpha1.CloudNativeService:
+		in.NativeServices = append(in.NativeServices, o)
+	case *cloudv1alpha1.NetworkInterface:
+		in.Interfaces = append(in.Interfaces, o)
 	}
 }

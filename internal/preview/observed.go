@@ -208,7 +208,7 @@ func (in *Inputs) ImportEntities(a *cloudv1alpha1.CloudProviderAccount, o *Obser
 
 // surroundings are the objects that decide what is imported of an account.
 func (in *Inputs) surroundings() inventory.Surroundings {
-	return inventory.Surroundings{Selectors: in.Selectors, VMs: in.VMs, Namespaces: in.Namespaces, At: in.At}
+	return inventory.Surroundings{Selectors: in.Selectors, VMs: in.VMs, Services: in.NativeServices, Interfaces: in.Interfaces, Namespaces: in.Namespaces, At: in.At}
 }
 
 // Overlay replaces and adds objects, as applying manifests to a cluster does.
@@ -232,6 +232,8 @@ func (in *Inputs) Overlay(over *Inputs) {
 	in.Accounts = overlaid(in.Accounts, over.Accounts)
 	in.Selectors = overlaid(in.Selectors, over.Selectors)
 	in.VMs = overlaid(in.VMs, over.VMs)
+	in.NativeServices = overlaid(in.NativeServices, over.NativeServices)
+	in.Interfaces = overlaid(in.Interfaces, over.Interfaces)
 	in.Documents, in.Refused, in.Notes = over.Documents, over.Refused, over.Notes
 }
 

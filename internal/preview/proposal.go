@@ -71,6 +71,8 @@ func takenKinds() map[schema.GroupKind]taken {
 		{Group: cloud, Kind: "CloudProviderAccount"}:           {"cloudprovideraccounts", true},
 		{Group: cloud, Kind: "CloudEntitySelector"}:            {"cloudentityselectors", true},
 		{Group: cloud, Kind: "VirtualMachine"}:                 {"virtualmachines", true},
+		{Group: cloud, Kind: "CloudNativeService"}:             {"cloudnativeservices", true},
+		{Group: cloud, Kind: "NetworkInterface"}:               {"networkinterfaces", true},
 	}
 }
 
@@ -260,6 +262,10 @@ func (in *Inputs) remove(ref analysis.ObjectReference) bool {
 		return without(&in.Selectors, ref)
 	case "VirtualMachine":
 		return without(&in.VMs, ref)
+	case "CloudNativeService":
+		return without(&in.NativeServices, ref)
+	case "NetworkInterface":
+		return without(&in.Interfaces, ref)
 	}
 	return false
 }

@@ -63,6 +63,7 @@ func (p *place) selectServices() {
 func (p *place) playServices(t *testing.T) {
 	p.selectServices()
 	p.play(t, "services", p.console(t, "", true), nil)
+	p.play(t, "database", p.console(t, "", true), nil)
 }
 
 const servicesSetting = `apiVersion: crd.cloud.antrea.io/v1alpha1

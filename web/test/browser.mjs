@@ -151,6 +151,7 @@ const scenes = {
     await go(await path('cns', 'pass'))
     await page.getByRole('region', { name: 'Policies on it' }).getByText('Failed').waitFor()
     await page.getByText('no: ').waitFor()
+    must((await page.getByRole('button', { name: 'Release in an emergency' }).count()) === 0, 'what cannot be set can be released')
     await go(await path('nic', 'spare'))
     await page.getByText('Attached to').waitFor()
     await page.getByText(what.hostile).first().waitFor()
@@ -322,15 +323,7 @@ const scenes = {
   async emergency() {
     const machine = await vmPath('web-2')
     await go(machine)
-    await page.getByRole('button', { name: 'Release in an emergency' }).click()
-    const dialog = page.getByRole('dialog')
-    must(await dialog.getByRole('button', { name: 'Release it' }).isDisabled(), 'a release needs no reason')
-    await dialog.getByLabel(/Reason/).fill('nobody can log in, INC-4711')
-    await dialog.getByLabel('It ends by itself').selectOption('after 30 minutes')
-    await clean('the dialog of an emergency')
-    await picture('release')
-    await dialog.getByRole('button', { name: 'Release it' }).click()
-    await page.getByRole('alert').filter({ hasText: 'Released in an emergency' }).waitFor()
+    await release('nobody can log in, INC-4711')
     for (const path of ['/', '/map', '/policies', '/changes']) {
       await go(path)
       await page.getByRole('alert').filter({ hasText: 'INC-4711' }).waitFor()
@@ -342,6 +335,33 @@ const scenes = {
     await picture('emergency')
     return {}
   },
+}
+
+/** release releases what the page is about for half an hour. */
+async function release(reason) {
+  await page.getByRole('button', { name: 'Release in an emergency' }).click()
+  const dialog = page.getByRole('dialog')
+  must(await dialog.getByRole('button', { name: 'Release it' }).isDisabled(), 'a release needs no reason')
+  await dialog.getByLabel(/Reason/).fill(reason)
+  await dialog.getByLabel('It ends by itself').selectOption('after 30 minutes')
+  await clean('the dialog of an emergency')
+  await picture('release')
+  await dialog.getByRole('button', { name: 'Release it' }).click()
+  await page.getByRole('alert').filter({ hasText: 'Released in an emergency' }).waitFor()
+}
+
+/** A database alone is released, and somebody ends it. */
+scenes.database = async () => {
+  await go('/workload?tab=cns')
+  const link = page.getByRole('link', { name: 'orders', exact: true }).first()
+  await link.waitFor()
+  await go(await link.getAttribute('href'))
+  await release('the shop is cut off, INC-4712')
+  await page.getByRole('region', { name: 'Policies on it' }).getByText('Suspended').waitFor()
+  await page.getByRole('button', { name: 'End the emergency release' }).click()
+  await page.getByRole('region', { name: 'Policies on it' }).getByText('Realized').waitFor()
+  await page.getByRole('button', { name: 'Release in an emergency' }).waitFor()
+  return {}
 }
 
 /** A release ends by itself while one looks at it. */

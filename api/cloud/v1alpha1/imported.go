@@ -43,6 +43,9 @@ type ImportedStatus struct {
 	// ModeReason says which object decides the mode, and for break-glass why.
 	// +optional
 	ModeReason string `json:"modeReason,omitempty"`
+	// ModeUntil is when break-glass ends by itself; absent if somebody has to end it.
+	// +optional
+	ModeUntil *metav1.Time `json:"modeUntil,omitempty"`
 	// Settable says that policies may apply to it: its security groups can be set, and it belongs
 	// to nothing else that policies apply to.
 	// +optional
@@ -52,6 +55,7 @@ type ImportedStatus struct {
 	NotSettable string `json:"notSettable,omitempty"`
 	// Conditions: Observed; of a native service Addressed, whether its addresses are known;
 	// Realized, once a policy applies; in mode plan, Planned; in mode break-glass, BreakGlass;
+	// Heeded if an annotation for break-glass is not;
 	// RecordsSigned if the record of its own groups is not believed.
 	// +listType=map
 	// +listMapKey=type

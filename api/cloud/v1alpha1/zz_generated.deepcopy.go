@@ -751,6 +751,10 @@ func (in *ImportedStatus) DeepCopyInto(out *ImportedStatus) {
 		*out = make([]string, len(*in))
 		copy(*out, *in)
 	}
+	if in.ModeUntil != nil {
+		in, out := &in.ModeUntil, &out.ModeUntil
+		*out = (*in).DeepCopy()
+	}
 	if in.Conditions != nil {
 		in, out := &in.Conditions, &out.Conditions
 		*out = make([]v1.Condition, len(*in))

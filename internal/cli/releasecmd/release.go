@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -26,7 +27,7 @@ const (
 	longest  = 7 * 24 * time.Hour
 )
 
-// mostReason bounds the reason, in bytes. It stands in the status of every VM concerned.
+// mostReason bounds the reason, in bytes. It stands in the status of all that is concerned.
 const mostReason = 500
 
 // Needs are what the command takes from the others.
@@ -74,15 +75,16 @@ func Command(n Needs) *cobra.Command {
 	var o order
 	cmd := &cobra.Command{
 		Use:   "release NAMESPACE/NAME --reason TEXT [--for DURATION]",
-		Short: "Release a VM in an emergency, or end that",
-		Long: `Release a VM in an emergency (break-glass): it gets its own security groups back at once, and no policy is enforced on it until the release
-ends. It ends by itself, after two hours unless --for says otherwise, and with --end before that.
+		Short: "Release a VM or a native service in an emergency, or end that",
+		Long: `Release a VM, a native service or an interface in an emergency (break-glass): it gets its own security groups back at once, and no policy is
+enforced on it until the release ends. It ends by itself, after two hours unless --for says otherwise, and with --end before that.
 
-NAME is that of the VirtualMachine, or what the VM is called in the cloud. With --selector it is a CloudEntitySelector, and all VMs that it
-selects are released. Only who has the verb "breakglass" on the object may do it, and it counts where the account's owner has given the
+NAME is that of the VirtualMachine, CloudNativeService or NetworkInterface, or what it is called in the cloud. With --selector it is a
+CloudEntitySelector, and all that it selects is released. Only who has the verb "breakglass" on the object may do it, and it counts where the account's owner has given the
 namespace a say.`,
 		Example: `  nephele release shop/web-2 --reason "nobody can log in, INC-4711"
   nephele release shop/web-2 --reason "still INC-4711" --for 8h
+  nephele release shop/orders-db --reason "the application is cut off, INC-4711"
   nephele release shop/production --selector --reason "INC-4712" --for 30m
   nephele release shop/web-2 --end`,
 		Args: cobra.MaximumNArgs(1),
@@ -109,7 +111,7 @@ namespace a say.`,
 	}
 	n.Register(cmd.Flags())
 	f := cmd.Flags()
-	f.BoolVar(&o.selector, "selector", false, "NAME is a CloudEntitySelector: release all VMs that it selects")
+	f.BoolVar(&o.selector, "selector", false, "NAME is a CloudEntitySelector: release all that it selects")
 	f.StringVar(&o.reason, "reason", "", "why, for those who read the status")
 	f.DurationVar(&o.lasts, "for", usual, fmt.Sprintf("how long it lasts, %s to %s; then policies are enforced again", shortest, longest))
 	f.BoolVar(&o.endless, "endless", false, "it lasts until somebody ends it")
@@ -171,29 +173,53 @@ func (o order) find(ctx context.Context, c client.Client) (client.Object, string
 		}
 		return &s, "CloudEntitySelector " + key.String(), nil
 	}
-	var vm cloudv1.VirtualMachine
-	err := c.Get(ctx, key, &vm)
-	if err == nil {
-		return &vm, "VirtualMachine " + key.String(), nil
-	}
-	if !apierrors.IsNotFound(err) {
-		return nil, "", err
-	}
-	var all cloudv1.VirtualMachineList
-	if err := c.List(ctx, &all, client.InNamespace(o.namespace)); err != nil {
-		return nil, "", err
-	}
-	var found []*cloudv1.VirtualMachine
-	for i := range all.Items {
-		if all.Items[i].Status.CloudName == o.name {
-			found = append(found, &all.Items[i])
+	for _, m := range []imported{
+		{&cloudv1.VirtualMachine{}, "VirtualMachine", ""}, {&cloudv1.CloudNativeService{}, "CloudNativeService", ""}, {&cloudv1.NetworkInterface{}, "NetworkInterface", ""},
+	} {
+		switch err := c.Get(ctx, key, m.Object); {
+		case err == nil:
+			return m.Object, m.kind + " " + key.String(), nil
+		case !apierrors.IsNotFound(err):
+			return nil, "", err
 		}
 	}
-	switch len(found) {
-	case 0:
+	called, err := o.called(ctx, c)
+	switch {
+	case err != nil:
 		return nil, "", err
-	case 1:
-		return found[0], fmt.Sprintf("VirtualMachine %s/%s (%s)", o.namespace, found[0].Name, o.name), nil
+	case len(called) == 0:
+		return nil, "", fmt.Errorf("no VirtualMachine, CloudNativeService or NetworkInterface of namespace %s has the name %q, and none is called so in the cloud", o.namespace, o.name)
+	case len(called) > 1:
+		return nil, "", fmt.Errorf("%d in namespace %s are called %q: name one as it is in the cluster, such as %s %q", len(called), o.namespace, o.name, called[0].kind, called[0].GetName())
 	}
-	return nil, "", fmt.Errorf("%d VMs of namespace %s are called %q: name the VirtualMachine, as %q", len(found), o.namespace, o.name, found[0].Name)
+	return called[0].Object, fmt.Sprintf("%s %s/%s (%s)", called[0].kind, o.namespace, called[0].GetName(), o.name), nil
+}
+
+// imported is an object that may be released, with what it is called in the cloud.
+type imported struct {
+	client.Object
+	kind, cloudName string
+}
+
+// called are the objects of what is called so in the cloud.
+func (o order) called(ctx context.Context, c client.Client) ([]imported, error) {
+	var vms cloudv1.VirtualMachineList
+	var services cloudv1.CloudNativeServiceList
+	var interfaces cloudv1.NetworkInterfaceList
+	for _, into := range []client.ObjectList{&vms, &services, &interfaces} {
+		if err := c.List(ctx, into, client.InNamespace(o.namespace)); err != nil {
+			return nil, err
+		}
+	}
+	var all []imported
+	for i := range vms.Items {
+		all = append(all, imported{&vms.Items[i], "VirtualMachine", vms.Items[i].Status.CloudName})
+	}
+	for i := range services.Items {
+		all = append(all, imported{&services.Items[i], "CloudNativeService", services.Items[i].Status.CloudName})
+	}
+	for i := range interfaces.Items {
+		all = append(all, imported{&interfaces.Items[i], "NetworkInterface", interfaces.Items[i].Status.CloudName})
+	}
+	return slices.DeleteFunc(all, func(i imported) bool { return i.cloudName != o.name }), nil
 }

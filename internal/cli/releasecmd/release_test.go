@@ -26,7 +26,7 @@ func TestRelease(t *testing.T) {
 	for name, c := range map[string]struct {
 		args string // separated by |
 		has  map[string]string
-		want map[string]string // of the VM i-1, or of the selector; nil: as before
+		want map[string]string // of what is meant, the VM i-1 if nothing is; nil: as before
 		says string
 		fail string
 	}{
@@ -39,8 +39,12 @@ func TestRelease(t *testing.T) {
 			want: map[string]string{"a": "b", glass: "INC-2", until: "2026-01-02T20:00:00Z"}, says: released},
 		"ended":          {args: "shop/i-1|--end", has: map[string]string{"a": "b", glass: "INC-1", until: "2026-01-02T13:00:00Z"}, want: map[string]string{"a": "b"}, says: "is over"},
 		"nothing to end": {args: "shop/i-1|--end", says: "nothing was changed"},
-		"no object":      {args: "shop/i-3|--reason|x", fail: "not found"},
-		"of one name":    {args: "shop/twin|--reason|x", fail: "2 VMs of namespace shop"},
+		"no object":      {args: "shop/i-3|--reason|x", fail: `no VirtualMachine, CloudNativeService or NetworkInterface of namespace shop has the name "i-3"`},
+		"of one name":    {args: "shop/twin|--reason|x", fail: "2 in namespace shop are called \"twin\": name one as it is in the cluster, such as VirtualMachine \"i-2\""},
+		"a service":      {args: "shop/rdsinstance-orders-0|--reason|INC-1", want: map[string]string{"a": "b", glass: "INC-1", until: "2026-01-02T14:00:00Z"}, says: "CloudNativeService shop/rdsinstance-orders-0 is released"},
+		"the cloud's name of a service": {args: "shop/orders|--end", has: map[string]string{"a": "b", glass: "INC-1"}, want: map[string]string{"a": "b"},
+			says: "CloudNativeService shop/rdsinstance-orders-0 (orders): the release is over"},
+		"an interface":   {args: "shop/eni-1|--reason|INC-1", want: map[string]string{"a": "b", glass: "INC-1", until: "2026-01-02T14:00:00Z"}, says: "NetworkInterface shop/eni-1 is released"},
 		"no namespace":   {args: "i-1|--reason|x", fail: "NAMESPACE/NAME"},
 		"nothing":        {args: "--reason|x", fail: "NAMESPACE/NAME"},
 		"no reason":      {args: "shop/i-1", fail: "--reason is missing"},
@@ -65,8 +69,11 @@ func TestRelease(t *testing.T) {
 			vm := func(name, cloudName string) *cloudv1.VirtualMachine {
 				return &cloudv1.VirtualMachine{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, Annotations: before}, Status: cloudv1.VirtualMachineStatus{CloudName: cloudName}}
 			}
+			service := &cloudv1.CloudNativeService{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "rdsinstance-orders-0", Annotations: before},
+				Status: cloudv1.CloudNativeServiceStatus{ImportedStatus: cloudv1.ImportedStatus{CloudName: "orders"}}}
+			nic := &cloudv1.NetworkInterface{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "eni-1", Annotations: before}}
 			selector := &cloudv1.CloudEntitySelector{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "all", Annotations: before}}
-			api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(vm("i-1", "web 1"), vm("i-2", "twin"), vm("i-4", "twin"), selector).Build()
+			api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(vm("i-1", "web 1"), vm("i-2", "twin"), vm("i-4", "twin"), service, nic, selector).Build()
 			cmd := Command(Needs{Register: func(*pflag.FlagSet) {}, Client: func() (client.Client, error) { return api, nil },
 				Printable: func(s string) string { return s }, Now: func() time.Time { return now }})
 			var out bytes.Buffer
@@ -85,8 +92,13 @@ func TestRelease(t *testing.T) {
 				want = c.want
 			}
 			var o client.Object = &cloudv1.VirtualMachine{ObjectMeta: metav1.ObjectMeta{Name: "i-1"}}
-			if strings.Contains(c.args, "--selector") {
-				o = &cloudv1.CloudEntitySelector{ObjectMeta: metav1.ObjectMeta{Name: "all"}}
+			switch {
+			case strings.Contains(c.args, "--selector"):
+				o = selector
+			case strings.Contains(c.args, "orders"):
+				o = service
+			case strings.Contains(c.args, "eni-1"):
+				o = nic
 			}
 			if err := api.Get(t.Context(), client.ObjectKey{Namespace: "shop", Name: o.GetName()}, o); err != nil {
 				t.Fatal(err)

@@ -45,9 +45,9 @@ func (v view) holderOf(key types.NamespacedName) string {
 	return v.holder(key)
 }
 
-// means reports whether an object that exists is about the VM: it may be that of another one with
+// meansVM reports whether an object that exists is about the VM: it may be that of another one with
 // the same name.
-func (v view) means(key types.NamespacedName, id string) bool {
+func (v view) meansVM(key types.NamespacedName, id string) bool {
 	holder := v.holderOf(key)
 	return holder == "" || holder == id
 }

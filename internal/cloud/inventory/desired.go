@@ -77,8 +77,8 @@ type desired struct {
 	matchedInterfaces []int32
 	// matched counts the VMs that each selector selects; it runs parallel to view.selectors.
 	matched []int32
-	// unheeded counts the VMs on which each selector's mode is not heeded, because its namespace
-	// has no say in it; as matched.
+	// unheeded counts on how much of what it selects each selector's mode is not heeded, because
+	// its namespace has no say in it; as matched.
 	unheeded []int32
 	// counts are the selected VMs and the networks per region.
 	counts map[string]counts
@@ -190,7 +190,7 @@ type machine struct {
 // any does.
 func (d *desired) addMachine(v view, m machine) bool {
 	chosen := choose(v.selectors, m.vm, m.network, func(i int) { d.matched[i]++ })
-	mode := v.mode(guarded{vm: m.objectName(), id: m.vm.ID, namespaces: slices.Collect(maps.Keys(chosen)), how: m.how})
+	mode := v.mode(guarded{kind: kindVM, name: m.objectName(), id: m.vm.ID, namespaces: slices.Collect(maps.Keys(chosen)), how: m.how})
 	for _, i := range mode.unheeded {
 		d.unheeded[i]++
 	}
@@ -203,13 +203,9 @@ func (d *desired) addMachine(v view, m machine) bool {
 		m.entityLabels(labels, key)
 		vm := m.virtualMachine(v, key, c)
 		selectable(vm.Labels, labels)
-		vm.Status.UnimportedTags, vm.Status.Mode, vm.Status.ModeReason = left, mode.mode, mode.by
-		if !mode.until.IsZero() {
-			vm.Status.ModeUntil = &metav1.Time{Time: mode.until}
-		}
-		if _, broken := v.modes.broken[key]; broken && !v.hasSay(namespace) {
-			vm.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionHeeded, Status: metav1.ConditionFalse,
-				Reason: reasonBreakGlassNotGranted, Message: glassUnheeded(v.account, namespace)}}
+		vm.Status.UnimportedTags, vm.Status.Mode, vm.Status.ModeReason, vm.Status.ModeUntil = left, mode.mode, mode.by, mode.until
+		if c := v.unheard(imported{kindVM, namespace, key.Name}); c != nil {
+			vm.Status.Conditions = []metav1.Condition{*c}
 		}
 		d.vms[key] = vm
 		meta := metav1.ObjectMeta{

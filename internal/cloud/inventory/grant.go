@@ -69,14 +69,15 @@ func glassUnheeded(account types.NamespacedName, namespace string) string {
 }
 
 // unheeded is the verdict on what a selector asks for without a say in it; its status is empty if
-// all is heeded. n is on how many VMs its mode is not heeded.
+// all is heeded. n is on how many of those that it selects its mode is not
+// heeded.
 func unheeded(account types.NamespacedName, release []string, s *v1alpha1.CloudEntitySelector, n int32, now time.Time) verdict {
 	if hasSay(account, release, s.Namespace) {
 		return verdict{}
 	}
 	v, text := verdict{}, ""
 	if n > 0 {
-		text = fmt.Sprintf("mode %s is not heeded, because namespace %s has no say in it, of the VMs it selects: %d; %s",
+		text = fmt.Sprintf("mode %s is not heeded, because namespace %s has no say in it, of what it selects: %d; %s",
 			s.Spec.Mode, s.Namespace, n, needsSay(account, s.Namespace))
 		v = no(reasonModeNotGranted, text)
 	}

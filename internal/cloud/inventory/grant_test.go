@@ -259,9 +259,9 @@ func TestForeignModesDoNotCount(t *testing.T) {
 		reason     string
 		message    []string
 	}{
-		{l.selector("evil", "freeze").Status.Conditions, "ModeNotGranted", []string{"mode plan", "of the VMs it selects: " + string(rune('0'+n)),
+		{l.selector("evil", "freeze").Status.Conditions, "ModeNotGranted", []string{"mode plan", "of what it selects: " + string(rune('0'+n)),
 			"spec.releaseNamespaces of CloudProviderAccount clouds/acc", `"evil"`}},
-		{l.selector("evil2", "open").Status.Conditions, "ModeNotGranted", []string{"mode released", "of the VMs it selects: 1"}},
+		{l.selector("evil2", "open").Status.Conditions, "ModeNotGranted", []string{"mode released", "of what it selects: 1"}},
 		{l.selector("evil3", "glass").Status.Conditions, "BreakGlassNotGranted", []string{"break-glass", "spec.releaseNamespaces", `"evil3"`}},
 		{get(l, &v1alpha1.VirtualMachine{}, "evil", vm1).Status.Conditions, "BreakGlassNotGranted", []string{"break-glass", `"evil"`, "spec.releaseNamespaces"}},
 	} {

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -164,7 +165,7 @@ func (d *desired) addInterfaces(v view, snap *cloud.Snapshot) {
 
 // addInterface adds the objects of an interface, one set per namespace that selects it.
 func (d *desired) addInterface(v view, n port, chosen map[string]string) {
-	mode := v.mode(guarded{id: n.ID, namespaces: slices.Collect(maps.Keys(chosen)), how: n.how})
+	mode := v.mode(guarded{kind: kindInterface, name: cloud.ObjectName(n.ID), id: n.ID, namespaces: slices.Collect(maps.Keys(chosen)), how: n.how})
 	for _, i := range mode.unheeded {
 		d.unheeded[i]++
 	}
@@ -177,7 +178,8 @@ func (d *desired) addInterface(v view, n port, chosen map[string]string) {
 		n.labels(labels, key)
 		object := n.object(v, key, selector)
 		selectable(object.Labels, labels)
-		object.Status.UnimportedTags, object.Status.Mode, object.Status.ModeReason = left, mode.mode, mode.by
+		v.say(&object.Status.ImportedStatus, imported{kindInterface, namespace, key.Name}, mode)
+		object.Status.UnimportedTags = left
 		d.ports[key] = object
 		entity := types.NamespacedName{Namespace: namespace, Name: v1alpha1.InterfaceEntityNamePrefix + key.Name}
 		e := &antreav1alpha2.ExternalEntity{
@@ -253,13 +255,17 @@ func checkInterfaces(s *v1alpha1.CloudEntitySelector) string {
 }
 
 func (s *syncer) putInterface(ctx context.Context, want, have *v1alpha1.NetworkInterface) error {
-	return put(ctx, s, want, have, nil, func(live *v1alpha1.NetworkInterface) bool {
+	news := false
+	err := put(ctx, s, want, have, nil, func(live *v1alpha1.NetworkInterface) bool {
 		before := live.Status
 		live.Status = want.Status
 		keepOutcome(&live.Status.ImportedStatus, &before.ImportedStatus)
 		s.setObserved(&live.Status.Conditions, want.Status.Region, live.Generation)
+		news = s.setHeeded(&live.Status.Conditions, meta.FindStatusCondition(want.Status.Conditions, v1alpha1.ConditionHeeded), live.Generation)
 		return !equality.Semantic.DeepEqual(before, live.Status)
 	})
+	s.tellUnheard(want, want.Status.Conditions, news && err == nil)
+	return err
 }
 
 func (s *syncer) markInterfaceStale(ctx context.Context, have *v1alpha1.NetworkInterface) error {

@@ -9,7 +9,9 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
@@ -19,33 +21,54 @@ import (
 type modes struct {
 	// fallback is the mode of selectors that name none.
 	fallback v1alpha1.EnforcementMode
-	// broken are the VirtualMachine objects on which break-glass holds.
-	broken map[types.NamespacedName]glass
+	// broken are the imported objects on which break-glass holds.
+	broken map[imported]glass
 	// now is when it is asked.
 	now time.Time
 	// release are the namespaces that have a say beside the account's own.
 	release []string
 }
 
-// modes collects what decides the modes of the account's VMs.
+// The kinds of imported objects on which the glass may be broken.
+const (
+	kindVM        = "VirtualMachine"
+	kindService   = "CloudNativeService"
+	kindInterface = "NetworkInterface"
+)
+
+// imported names an object that stands for what policies may apply to.
+type imported struct {
+	kind            string
+	namespace, name string
+}
+
+func (i imported) String() string { return i.kind + " " + i.namespace + "/" + i.name }
+
+// modes collects what decides the modes of what the account has.
 func (p *pass) modes(s *syncer) modes {
 	out := modes{fallback: p.cpa.Spec.Mode, release: p.cpa.Spec.ReleaseNamespaces, now: p.opts.Now()}
-	for key, vm := range s.vms {
-		out.look(key, vm)
+	for _, o := range s.vms {
+		out.look(kindVM, o)
+	}
+	for _, o := range s.natives {
+		out.look(kindService, o)
+	}
+	for _, o := range s.ports {
+		out.look(kindInterface, o)
 	}
 	return out
 }
 
-// look notes break-glass on a VirtualMachine.
-func (m *modes) look(key types.NamespacedName, vm *v1alpha1.VirtualMachine) {
-	g, holds := glassOn(vm.Annotations, m.now)
+// look notes break-glass on an imported object.
+func (m *modes) look(kind string, o client.Object) {
+	g, holds := glassOn(o.GetAnnotations(), m.now)
 	if !holds {
 		return
 	}
 	if m.broken == nil {
-		m.broken = map[types.NamespacedName]glass{}
+		m.broken = map[imported]glass{}
 	}
-	m.broken[key] = g
+	m.broken[imported{kind, o.GetNamespace(), o.GetName()}] = g
 }
 
 // firstEnd is when the first release ends by itself; zero if none does.
@@ -109,24 +132,57 @@ type opinion struct {
 type decision struct {
 	// mode and by, who says so, are both empty if policies are simply enforced.
 	mode, by string
-	// until is when the mode break-glass ends by itself; zero if it does not.
-	until time.Time
+	// until is when the mode break-glass ends by itself; nil if it does not.
+	until *metav1.Time
 	// unheeded are the indices of selectors that ask for another mode and have no say in it.
 	unheeded []int
 }
 
-// guarded is what a mode is decided for: a VM or a native service that selectors select.
+// guarded is what a mode is decided for: a VM, a native service or an interface that selectors
+// select.
 type guarded struct {
-	// vm is the name of the VirtualMachine objects of a VM, on which the glass may be broken; empty
-	// for a native service, for which selectors alone may do that. id is its own.
-	vm, id string
+	// kind and name are those of its objects, on which the glass may be broken. id is its own.
+	kind, name, id string
 	// namespaces are those with a selector that selects it.
 	namespaces []string
 	// how is how much a selector means it.
 	how func(*v1alpha1.CloudEntitySelector) specificity
 }
 
-// mode decides what may be done to a VM or a native service that selectors select.
+// objectIn is its object in a namespace.
+func (g guarded) objectIn(namespace string) imported { return imported{g.kind, namespace, g.name} }
+
+// means reports whether an object that exists is about what is guarded. That of a VM may be another
+// one's with the same name; the other names have a part of the sum of the id.
+func (v view) means(o imported, id string) bool {
+	return o.kind != kindVM || v.meansVM(types.NamespacedName{Namespace: o.namespace, Name: o.name}, id)
+}
+
+// has reports whether there is to be an imported object.
+func (d *desired) has(o imported) bool {
+	key := types.NamespacedName{Namespace: o.namespace, Name: o.name}
+	return o.kind == kindVM && d.vms[key] != nil || o.kind == kindService && d.natives[key] != nil || o.kind == kindInterface && d.ports[key] != nil
+}
+
+// unheard says on an object that break-glass is asked for on it and has no effect there; nil if
+// neither.
+func (v view) unheard(o imported) *metav1.Condition {
+	if _, broken := v.modes.broken[o]; !broken || v.hasSay(o.namespace) {
+		return nil
+	}
+	return &metav1.Condition{Type: v1alpha1.ConditionHeeded, Status: metav1.ConditionFalse,
+		Reason: reasonBreakGlassNotGranted, Message: glassUnheeded(v.account, o.namespace)}
+}
+
+// say writes what may be done to a native service or an interface into the status of its object.
+func (v view) say(status *v1alpha1.ImportedStatus, o imported, d decision) {
+	status.Mode, status.ModeReason, status.ModeUntil = d.mode, d.by, d.until
+	if c := v.unheard(o); c != nil {
+		status.Conditions = append(status.Conditions, *c)
+	}
+}
+
+// mode decides what may be done to what selectors select.
 //
 // Break-glass goes before everything, on any object of a namespace that has a say. In a namespace
 // the most specific entry decides, as it does about agents, and of equally specific ones that which
@@ -140,9 +196,9 @@ func (v view) mode(of guarded) decision {
 	}
 	var broken []glass
 	for _, namespace := range of.namespaces {
-		key := types.NamespacedName{Namespace: namespace, Name: of.vm}
-		if g, ok := v.modes.broken[key]; ok && of.vm != "" && v.hasSay(namespace) && v.means(key, of.id) {
-			broken = append(broken, glass{fmt.Sprintf("VirtualMachine %s/%s: %s", namespace, of.vm, g.why), g.until})
+		o := of.objectIn(namespace)
+		if g, ok := v.modes.broken[o]; ok && v.hasSay(namespace) && v.means(o, of.id) {
+			broken = append(broken, glass{fmt.Sprintf("%s: %s", o, g.why), g.until})
 		}
 	}
 	said := map[string]opinion{}
@@ -163,7 +219,11 @@ func (v view) mode(of guarded) decision {
 	}
 	if len(broken) > 0 {
 		g := slices.MinFunc(broken, glass.compare)
-		return decision{mode: string(v1alpha1.ModeBreakGlass), by: g.why, until: g.until}
+		d := decision{mode: string(v1alpha1.ModeBreakGlass), by: g.why}
+		if !g.until.IsZero() {
+			d.until = &metav1.Time{Time: g.until}
+		}
+		return d
 	}
 	out := v.prevailing(said)
 	d := decision{}

@@ -21,6 +21,9 @@ type Surroundings struct {
 	// VMs are the VirtualMachine objects that exist, for the tags that users gave them and for the
 	// annotation that breaks the glass.
 	VMs []*v1alpha1.VirtualMachine
+	// Services and Interfaces are the objects of these kinds that exist, for that annotation.
+	Services   []*v1alpha1.CloudNativeService
+	Interfaces []*v1alpha1.NetworkInterface
 	// Namespaces are those that exist, for their labels.
 	Namespaces []*corev1.Namespace
 	// At is when it is asked, for releases that end by themselves; zero is before all ends.
@@ -63,7 +66,13 @@ func Preview(account *v1alpha1.CloudProviderAccount, provider v1alpha1.CloudProv
 	for _, vm := range around.VMs {
 		key := types.NamespacedName{Namespace: vm.Namespace, Name: vm.Name}
 		v.userTags[key] = vm.Spec.Tags
-		v.modes.look(key, vm)
+		v.modes.look(kindVM, vm)
+	}
+	for _, o := range around.Services {
+		v.modes.look(kindService, o)
+	}
+	for _, o := range around.Interfaces {
+		v.modes.look(kindInterface, o)
 	}
 	v.holder = holderAmong(around.VMs, v.account)
 	selectors, refused := selectorsFor(account, around)
@@ -133,9 +142,9 @@ func remarks(v view, d desired, refused []refused) []string {
 			out = append(out, fmt.Sprintf("CloudEntitySelector %s/%s: %s", s.Namespace, s.Name, verdict.message))
 		}
 	}
-	for key, vm := range d.vms {
-		for _, c := range vm.Status.Conditions {
-			out = append(out, fmt.Sprintf("VirtualMachine %s: %s", key, c.Message))
+	for o := range v.modes.broken {
+		if c := v.unheard(o); c != nil && d.has(o) {
+			out = append(out, o.String()+": "+c.Message)
 		}
 	}
 	slices.Sort(out)

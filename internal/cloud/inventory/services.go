@@ -201,7 +201,10 @@ func networkIn(snap *cloud.Snapshot, id string) *cloud.Network {
 func (d *desired) addService(v view, n native) {
 	d.services[n.region]++
 	chosen := chooseService(v.selectors, n.Service, n.network, func(i int) { d.matchedServices[i]++ })
-	mode := v.mode(guarded{id: n.ID, namespaces: slices.Collect(maps.Keys(chosen)), how: n.how})
+	mode := v.mode(guarded{kind: kindService, name: n.objectName(), id: n.ID, namespaces: slices.Collect(maps.Keys(chosen)), how: n.how})
+	for _, i := range mode.unheeded {
+		d.unheeded[i]++
+	}
 	for namespace, selector := range chosen {
 		key := types.NamespacedName{Namespace: namespace, Name: n.objectName()}
 		if d.natives[key] != nil {
@@ -211,7 +214,8 @@ func (d *desired) addService(v view, n native) {
 		n.labels(labels, key)
 		object := n.object(v, key, selector)
 		selectable(object.Labels, labels)
-		object.Status.UnimportedTags, object.Status.Mode, object.Status.ModeReason = left, mode.mode, mode.by
+		v.say(&object.Status.ImportedStatus, imported{kindService, namespace, key.Name}, mode)
+		object.Status.UnimportedTags = left
 		d.natives[key] = object
 		entity := types.NamespacedName{Namespace: namespace, Name: v1alpha1.ServiceEntityNamePrefix + key.Name}
 		d.entities[entity] = n.entity(metav1.ObjectMeta{

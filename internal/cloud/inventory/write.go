@@ -139,10 +139,15 @@ func (s *syncer) putVM(ctx context.Context, want, have *v1alpha1.VirtualMachine)
 		live.Status.LastSeen = want.Status.LastSeen
 		return true
 	})
-	if c := meta.FindStatusCondition(want.Status.Conditions, v1alpha1.ConditionHeeded); c != nil && news && err == nil {
-		s.opts.Events.Eventf(want, nil, corev1.EventTypeWarning, c.Reason, "Import", "%s", c.Message)
-	}
+	s.tellUnheard(want, want.Status.Conditions, news && err == nil)
 	return err
+}
+
+// tellUnheard records an event if it is news that break-glass on an object is not heeded.
+func (s *syncer) tellUnheard(o client.Object, conditions []metav1.Condition, news bool) {
+	if c := meta.FindStatusCondition(conditions, v1alpha1.ConditionHeeded); c != nil && news {
+		s.opts.Events.Eventf(o, nil, corev1.EventTypeWarning, c.Reason, "Import", "%s", c.Message)
+	}
 }
 
 // leaveGroups keeps the groups of a VM's interfaces as they are shown, if nothing else about these
@@ -186,16 +191,20 @@ func keepOutcome(live, before *v1alpha1.ImportedStatus) {
 }
 
 func (s *syncer) putNative(ctx context.Context, want, have *v1alpha1.CloudNativeService) error {
-	return put(ctx, s, want, have, nil, func(live *v1alpha1.CloudNativeService) bool {
+	news := false
+	err := put(ctx, s, want, have, nil, func(live *v1alpha1.CloudNativeService) bool {
 		before := live.Status
 		live.Status = want.Status
 		keepOutcome(&live.Status.ImportedStatus, &before.ImportedStatus)
-		for _, c := range want.Status.Conditions {
+		if c := meta.FindStatusCondition(want.Status.Conditions, v1alpha1.ConditionAddressed); c != nil {
 			s.set(&live.Status.Conditions, c.Type, verdict{c.Status, c.Reason, c.Message}, live.Generation)
 		}
 		s.setObserved(&live.Status.Conditions, want.Status.Region, live.Generation)
+		news = s.setHeeded(&live.Status.Conditions, meta.FindStatusCondition(want.Status.Conditions, v1alpha1.ConditionHeeded), live.Generation)
 		return !equality.Semantic.DeepEqual(before, live.Status)
 	})
+	s.tellUnheard(want, want.Status.Conditions, news && err == nil)
+	return err
 }
 
 func (s *syncer) markNativeStale(ctx context.Context, have *v1alpha1.CloudNativeService) error {

@@ -384,11 +384,15 @@ func TestBreakGlassNeedsTheVerb(t *testing.T) {
 	admin := guarded(t)
 	ns := newNamespace(t, "glass")
 	name := "glass@" + ns
-	// He may do everything else with both kinds.
+	// He may do everything else with all kinds.
 	tenant := person(t, name, ns, "nephele-selector-administrator")
 	give(t, name, "", cloudv1.GroupName, "cloudprovideraccounts", "use")
 	for _, verb := range []string{"create", "delete", "deletecollection"} {
 		give(t, name, ns, cloudv1.GroupName, "virtualmachines", verb)
+	}
+	for _, verb := range []string{"create", "patch", "delete", "deletecollection"} {
+		give(t, name, ns, cloudv1.GroupName, "cloudnativeservices", verb)
+		give(t, name, ns, cloudv1.GroupName, "networkinterfaces", verb)
 	}
 	const policy = "nephele-break-glass"
 	broken := func(o client.Object) client.Object {
@@ -398,7 +402,9 @@ func TestBreakGlassNeedsTheVerb(t *testing.T) {
 	}
 	vm := &cloudv1.VirtualMachine{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "i-1"}}
 	selector := selectorIn(ns, "s", "owner", "prod")
-	for kind, o := range map[string]client.Object{"virtualmachines": vm, "cloudentityselectors": selector} {
+	service := &cloudv1.CloudNativeService{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "rdsinstance-orders-0"}}
+	nic := &cloudv1.NetworkInterface{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "eni-1"}}
+	for kind, o := range map[string]client.Object{"virtualmachines": vm, "cloudnativeservices": service, "networkinterfaces": nic, "cloudentityselectors": selector} {
 		how := fmt.Sprintf(`you need the verb breakglass on %s (crd.cloud.antrea.io) %q in namespace %q`, kind, o.GetName(), ns)
 		glass := func(value string) func(context.Context) error {
 			return func(ctx context.Context) error {
@@ -442,19 +448,29 @@ func TestBreakGlassNeedsTheVerb(t *testing.T) {
 			return tenant.Patch(ctx, o.DeepCopyObject().(client.Object), merge(`{"metadata":{"labels":{"a":"b"}}}`))
 		})
 	}
-	// Nor by taking the VM away from its account.
-	marked := vm.DeepCopy()
-	marked.Name, marked.Labels, marked.Annotations = "i-2", map[string]string{cloudv1.LabelCPANamespace: "clouds", "a": "b"}, map[string]string{"nephele.io/account": "clouds/a"}
-	mustNot(t, admin.Create(t.Context(), marked.DeepCopy()))
-	for _, text := range []string{
-		`{"metadata":{"annotations":{"nephele.io/account":"clouds/b"}}}`, `{"metadata":{"annotations":{"nephele.io/account":null}}}`, `{"metadata":{"annotations":null}}`,
-		`{"metadata":{"labels":{"nephe.antrea.io/cpa-namespace":null}}}`, `{"metadata":{"labels":{"nephe.antrea.io/cpa-namespace":"x"}}}`, `{"metadata":{"labels":null}}`,
-	} {
-		mustRefuse(t, text, policy, func(ctx context.Context) error { return tenant.Patch(ctx, marked.DeepCopy(), merge("%s", text)) })
+	// Nor by taking what is imported away from its account.
+	for _, o := range []client.Object{vm, service, nic} {
+		copied := func() client.Object { return o.DeepCopyObject().(client.Object) }
+		marked := copied()
+		marked.SetName(o.GetName() + "-marked")
+		marked.SetLabels(map[string]string{cloudv1.LabelCPANamespace: "clouds", "a": "b"})
+		marked.SetAnnotations(map[string]string{"nephele.io/account": "clouds/a"})
+		mustNot(t, admin.Create(t.Context(), marked))
+		patch := func(text string) func(context.Context) error {
+			return func(ctx context.Context) error {
+				this := copied()
+				this.SetName(marked.GetName())
+				return tenant.Patch(ctx, this, merge("%s", text))
+			}
+		}
+		for _, text := range []string{
+			`{"metadata":{"annotations":{"nephele.io/account":"clouds/b"}}}`, `{"metadata":{"annotations":{"nephele.io/account":null}}}`, `{"metadata":{"annotations":null}}`,
+			`{"metadata":{"labels":{"nephe.antrea.io/cpa-namespace":null}}}`, `{"metadata":{"labels":{"nephe.antrea.io/cpa-namespace":"x"}}}`, `{"metadata":{"labels":null}}`,
+		} {
+			mustRefuse(t, marked.GetName()+" "+text, policy, patch(text))
+		}
+		mustDo(t, marked.GetName()+" another label", patch(`{"metadata":{"labels":{"a":"c"}}}`))
 	}
-	mustDo(t, "another label", func(ctx context.Context) error {
-		return tenant.Patch(ctx, marked.DeepCopy(), merge(`{"metadata":{"labels":{"a":"c"}}}`))
-	})
 	mustDo(t, "tags of a broken VM", func(ctx context.Context) error {
 		return tenant.Patch(ctx, vm.DeepCopy(), merge(`{"spec":{"tags":{"a":"b"}}}`))
 	})
@@ -464,6 +480,9 @@ func TestBreakGlassNeedsTheVerb(t *testing.T) {
 	o := person(t, operator, ns, "nephele-break-glass-operator")
 	mustDo(t, "operator ends it", func(ctx context.Context) error {
 		return o.Patch(ctx, vm.DeepCopy(), merge(`{"metadata":{"annotations":{"nephele.io/break-glass":null}}}`))
+	})
+	mustDo(t, "operator breaks a service", func(ctx context.Context) error {
+		return o.Patch(ctx, service.DeepCopy(), merge(`{"metadata":{"annotations":{"nephele.io/break-glass":"new"}}}`))
 	})
 	mustDo(t, "operator breaks a selector", func(ctx context.Context) error {
 		return o.Patch(ctx, selector.DeepCopy(), merge(`{"metadata":{"annotations":{"nephele.io/break-glass":"new"}}}`))
