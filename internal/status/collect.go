@@ -28,7 +28,7 @@ const (
 	page = 500
 	// mostRefusals is how many refused policies are listed.
 	mostRefusals = 20
-	// mostGlass is how many VMs with break-glass are named.
+	// mostGlass is how many VMs and services with break-glass are named.
 	mostGlass = 10
 	// lease is where the process that works is told.
 	leaseNamespace, leaseName = "kube-system", "nephele-controller"
@@ -63,6 +63,7 @@ func Collect(ctx context.Context, c client.Reader, now func() time.Time, asked .
 			return nil, err
 		}
 	}
+	g.services(ctx)
 	g.controller(ctx)
 	g.judge()
 	return g.report, nil
@@ -77,7 +78,7 @@ type gathering struct {
 	onVMs map[types.UID]*onVMs
 	// most is the most groups on one interface, by account.
 	most map[string]int
-	// glass are VMs with break-glass, up to mostGlass, and broken all of them.
+	// glass are VMs and services with break-glass, up to mostGlass, and broken counts them all.
 	glass  []string
 	broken int
 	// underWay says that something is not done yet.
@@ -134,15 +135,37 @@ func (g *gathering) left(until *metav1.Time) string {
 	return fmt.Sprintf(" (until %s, %s left)", until.UTC().Format(time.RFC3339), duration.HumanDuration(left))
 }
 
+// mode notes break-glass on something imported.
+func (g *gathering) mode(name, mode string, until *metav1.Time) {
+	if mode != string(cloudv1.ModeBreakGlass) {
+		return
+	}
+	if g.broken++; len(g.glass) < mostGlass {
+		g.glass = append(g.glass, name+g.left(until))
+	}
+}
+
+// services reads what break-glass has released beside VMs.
+func (g *gathering) services(ctx context.Context) {
+	g.skip("CloudNativeServices", each(ctx, g, &cloudv1.CloudNativeServiceList{}, func(l *cloudv1.CloudNativeServiceList) {
+		for i := range l.Items {
+			o := &l.Items[i]
+			g.mode("cns/"+join(o.Namespace, cmp.Or(o.Status.CloudName, o.Name)), o.Status.Mode, o.Status.ModeUntil)
+		}
+	}))
+	g.skip("NetworkInterfaces", each(ctx, g, &cloudv1.NetworkInterfaceList{}, func(l *cloudv1.NetworkInterfaceList) {
+		for i := range l.Items {
+			o := &l.Items[i]
+			g.mode("nic/"+join(o.Namespace, o.Name), o.Status.Mode, o.Status.ModeUntil)
+		}
+	}))
+}
+
 func (g *gathering) vm(vm *cloudv1.VirtualMachine) {
 	sum, name := &g.report.VMs, join(vm.Namespace, cmp.Or(vm.Status.CloudName, vm.Name))
 	sum.Total++
 	sum.ByMode[cmp.Or(vm.Status.Mode, string(cloudv1.ModeEnforce))]++
-	if vm.Status.Mode == string(cloudv1.ModeBreakGlass) {
-		if g.broken++; len(g.glass) < mostGlass {
-			g.glass = append(g.glass, name+g.left(vm.Status.ModeUntil))
-		}
-	}
+	g.mode(name, vm.Status.Mode, vm.Status.ModeUntil)
 	account := join(vm.Labels[cloudv1.LabelCPANamespace], vm.Labels[cloudv1.LabelCPAName])
 	for _, n := range vm.Status.NetworkInterfaces {
 		g.most[account] = max(g.most[account], len(n.SecurityGroupIds))
@@ -270,7 +293,7 @@ func (g *gathering) conditions(a *cloudv1.CloudProviderAccount, out *Account) {
 			}
 		case cloudv1.ConditionBreakGlass:
 			if out.BreakGlass = is; is {
-				attention(c, "remove the annotation "+cloudv1.AnnotationBreakGlass+" when the emergency is over (nephele release NAMESPACE/VM --end)")
+				attention(c, "remove the annotation "+cloudv1.AnnotationBreakGlass+" when the emergency is over (nephele release NAMESPACE/NAME --end)")
 			}
 		case cloudv1.ConditionDrift:
 			if out.Drift = is; is {
@@ -513,7 +536,7 @@ func (g *gathering) judge() {
 		if more := g.broken - len(g.glass); more > 0 {
 			names += fmt.Sprintf(" and %d more", more)
 		}
-		g.attend("VirtualMachines", "BreakGlass", fmt.Sprintf("break-glass takes %d VMs out of all policies: %s", g.broken, names), "")
+		g.attend("VMs and services", "BreakGlass", fmt.Sprintf("break-glass takes %d out of all policies: %s", g.broken, names), "")
 	}
 	slices.SortFunc(r.Accounts, func(a, b Account) int { return cmp.Compare(a.Name, b.Name) })
 	slices.SortStableFunc(r.Attention, func(a, b Finding) int { return cmp.Compare(urgency(a), urgency(b)) })

@@ -132,12 +132,14 @@ func TestWhatNeedsAttention(t *testing.T) {
 		state  State
 		about  string
 	}{
-		"account cannot be read":       {condition(cloudv1.ConditionReady, metav1.ConditionFalse, "AuthFailed"), Attention, "CloudProviderAccount cloud/real Ready/AuthFailed because"},
-		"a change waits":               {condition(cloudv1.ConditionBraked, metav1.ConditionTrue, "ConfirmationNeeded"), Attention, "Braked/ConfirmationNeeded because"},
-		"a confirmed change":           {condition(cloudv1.ConditionBraked, metav1.ConditionFalse, "Confirmed"), UnderWay, ""},
-		"another instance":             {condition(cloudv1.ConditionSoleWriter, metav1.ConditionFalse, "AnotherInstance"), Attention, "SoleWriter/AnotherInstance because nephele take-over cloud/real"},
-		"break-glass":                  {condition(cloudv1.ConditionBreakGlass, metav1.ConditionTrue, "BreakGlass"), Attention, "BreakGlass/BreakGlass because"},
-		"break-glass on a VM":          {add(vm("glass", cloudv1.ModeBreakGlass, cloudv1.PolicyPhaseSuspended)), Attention, "takes 1 VMs out of all policies: shop/glass"},
+		"account cannot be read": {condition(cloudv1.ConditionReady, metav1.ConditionFalse, "AuthFailed"), Attention, "CloudProviderAccount cloud/real Ready/AuthFailed because"},
+		"a change waits":         {condition(cloudv1.ConditionBraked, metav1.ConditionTrue, "ConfirmationNeeded"), Attention, "Braked/ConfirmationNeeded because"},
+		"a confirmed change":     {condition(cloudv1.ConditionBraked, metav1.ConditionFalse, "Confirmed"), UnderWay, ""},
+		"another instance":       {condition(cloudv1.ConditionSoleWriter, metav1.ConditionFalse, "AnotherInstance"), Attention, "SoleWriter/AnotherInstance because nephele take-over cloud/real"},
+		"break-glass":            {condition(cloudv1.ConditionBreakGlass, metav1.ConditionTrue, "BreakGlass"), Attention, "BreakGlass/BreakGlass because"},
+		"break-glass on a VM":    {add(vm("glass", cloudv1.ModeBreakGlass, cloudv1.PolicyPhaseSuspended)), Attention, "takes 1 out of all policies: shop/glass"},
+		"break-glass on a service": {add(&cloudv1.CloudNativeService{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "rdsinstance-orders-0"}, Status: cloudv1.CloudNativeServiceStatus{
+			ImportedStatus: cloudv1.ImportedStatus{CloudName: "orders", Mode: string(cloudv1.ModeBreakGlass)}}}), Attention, "takes 1 out of all policies: cns/shop/orders"},
 		"break-glass that ends":        {add(until(vm("glass", cloudv1.ModeBreakGlass, cloudv1.PolicyPhaseSuspended), 119*time.Minute+30*time.Second)), Attention, "shop/glass (until 2026-03-01T13:59:30Z, 119m left)"},
 		"break-glass nobody has ended": {add(until(vm("glass", cloudv1.ModeBreakGlass, cloudv1.PolicyPhaseSuspended), -time.Minute)), Attention, "shop/glass (to end since "},
 		"drift":                        {condition(cloudv1.ConditionDrift, metav1.ConditionTrue, "Repaired"), UnderWay, ""},
