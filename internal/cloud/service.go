@@ -3,6 +3,7 @@ package cloud
 import (
 	"cmp"
 	"net/netip"
+	"slices"
 )
 
 // ServiceKind says what a Service is, in the words of the CloudNativeService API.
@@ -36,6 +37,10 @@ func ServiceKinds() []ServiceKind {
 		PrivateEndpoint, LoadBalancer, ApplicationGateway,
 	}
 }
+
+// Fronted reports whether services of a kind have addresses, and no interfaces that hold them:
+// nothing but the services themselves tells the addresses.
+func (k ServiceKind) Fronted() bool { return k == LoadBalancer || k == ApplicationGateway }
 
 // Service is a native service: something of the cloud's own that has addresses in a network.
 type Service struct {
@@ -142,6 +147,12 @@ type ServiceFault struct {
 	// them is not.
 	Kinds []ServiceKind
 	Err   error
+}
+
+// FrontsUnread reports whether services could not all be read of which nothing else tells the
+// addresses. That no interface stands for such a service proves nothing then.
+func (s *Snapshot) FrontsUnread() bool {
+	return slices.ContainsFunc(s.ServiceFaults, func(f ServiceFault) bool { return slices.ContainsFunc(f.Kinds, ServiceKind.Fronted) })
 }
 
 // ServiceShower is a Provider that can show services in its snapshots.

@@ -12,6 +12,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
@@ -68,6 +69,18 @@ spec:
   - {action: Drop, from: [{externalEntitySelector: {matchLabels: {nephe.antrea.io/tag-role: ops}}}]}
 `
 
+// latePolicy changes what the client's own group says.
+const latePolicy = `
+apiVersion: crd.antrea.io/v1beta1
+kind: NetworkPolicy
+metadata: {namespace: ns-a, name: late}
+spec:
+  priority: 9
+  appliedTo: [{externalEntitySelector: {matchLabels: {nephe.antrea.io/tag-role: ops}}}]
+  ingress:
+  - {action: Drop, from: [{ipBlock: {cidr: 203.0.113.7/32}}]}
+`
+
 // TestAzureServices goes over all hops of an estate with every kind of Azure's services: client to
 // load balancer and gateway, both of these to the VM behind them with their health checks, and VM
 // to a database behind a private endpoint, which moves. A right that is withdrawn is told, and
@@ -120,8 +133,13 @@ func TestAzureServices(t *testing.T) {
 		s, err := a.service(ctx, "orders")
 		return err == nil && len(s.Status.Policies) == 0, fmt.Sprintf("%v %+v", err, s.Status)
 	})
-	// Its first plan was once seen to be made before the balancer's kept address counted.
-	eventuallyNil(t, "each hop is as before", func(context.Context) error { return a.hops() })
+	late := a.objectsOf(latePolicy)[0]
+	a.create(late)
+	eventually(t, time.Minute, "the new process has planned and written", func(ctx context.Context) (bool, string) {
+		realized, all, err := a.realizedOn(ctx, "ops", "late")
+		return realized && !a.passes("203.0.113.7", "ops", 22), fmt.Sprintf("%v %+v", err, all)
+	})
+	must(t, a.hops())
 	for name, at := range map[string]string{"front": "10.1.3.10", "gate": "10.1.2."} {
 		if s, err := a.service(t.Context(), name); err != nil || !strings.HasPrefix(s.Status.Addresses, at) {
 			t.Errorf("%s: %v %+v", name, err, s.Status)
@@ -131,7 +149,7 @@ func TestAzureServices(t *testing.T) {
 	a.servicesRead(t, metav1.ConditionTrue, "")
 	must(t, a.hops())
 
-	for _, o := range slices.Concat(objects[1:3], a.objectsOf(azureOwner)[3:]) {
+	for _, o := range slices.Concat(objects[1:3], []*unstructured.Unstructured{late}, a.objectsOf(azureOwner)[3:]) {
 		must(t, a.c.client.Delete(t.Context(), o))
 	}
 	a.givenBack(t)
@@ -193,6 +211,22 @@ func (a *azureArena) service(ctx context.Context, name string) (cloudv1.CloudNat
 		}
 	}
 	return cloudv1.CloudNativeService{}, fmt.Errorf("there is no %s among %d services", name, len(all.Items))
+}
+
+// realizedOn reports whether a policy is realized on a VM, and what is told of all that are on it.
+func (a *azureArena) realizedOn(ctx context.Context, vm, policy string) (bool, []cloudv1.AppliedPolicy, error) {
+	var all cloudv1.VirtualMachineList
+	if err := a.c.client.List(ctx, &all, client.InNamespace(ownerNS)); err != nil {
+		return false, nil, err
+	}
+	for _, v := range all.Items {
+		if v.Status.CloudName == vm {
+			return slices.ContainsFunc(v.Status.Policies, func(p cloudv1.AppliedPolicy) bool {
+				return p.Name == policy && p.Phase == cloudv1.PolicyPhaseRealized
+			}), v.Status.Policies, nil
+		}
+	}
+	return false, nil, fmt.Errorf("there is no %s among %d VMs", vm, len(all.Items))
 }
 
 // withdraw takes actions out of the role, and gives back all others.

@@ -363,8 +363,8 @@ func keptService(st *v1alpha1.CloudNativeServiceStatus, snap *cloud.Snapshot) (n
 		shown := &st.NetworkInterfaces[i]
 		nic := find(snap.Interfaces, shown.Name, func(n *cloud.Interface) string { return n.ID })
 		switch {
-		case out.Kind == cloud.LoadBalancer || out.Kind == cloud.ApplicationGateway:
-			nic = frontOf(shown, st.CloudVpcId) // their front ends are told by nobody else
+		case out.Kind.Fronted():
+			nic = frontOf(shown, st.CloudVpcId)
 		case nic == nil || !nic.Managed || nic.NetworkID != st.CloudVpcId || nic.ID == st.CloudId:
 			continue
 		}

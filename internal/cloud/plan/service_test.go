@@ -1,6 +1,7 @@
 package plan_test
 
 import (
+	"errors"
 	"net/netip"
 	"slices"
 	"strings"
@@ -83,6 +84,45 @@ func TestServiceAsPeer(t *testing.T) {
 	settle(t, e, f, func(in *plan.Input) { databases(in, map[string]int32{"10.0.0.51": 5432}) })
 	if sends(f, "10.0.0.50", 5432) || !sends(f, "10.0.0.51", 5432) || sends(f, "10.0.0.51", 5433) {
 		t.Error("the rules have not followed")
+	}
+}
+
+// TestUnreadFronts: while those services cannot be read whose addresses nothing else tells, an
+// address that nobody is seen to hold is theirs still, so that neither what lets in nor what drops
+// loses them. It is so for no other service, and for no address that somebody else has.
+func TestUnreadFronts(t *testing.T) {
+	fault := func(kinds ...cloud.ServiceKind) *cloud.Snapshot {
+		return &cloud.Snapshot{ServiceFaults: []cloud.ServiceFault{{API: "an API", Kinds: kinds, Err: errors.New("denied")}}}
+	}
+	shown := fault(cloud.LoadBalancer)
+	shown.Services = []cloud.Service{{ID: "arn:10.0.0.99", Kind: cloud.LoadBalancer}}
+	for _, action := range []v1beta2.RuleAction{"Allow", "Drop"} {
+		for what, c := range map[string]struct {
+			told    *cloud.Snapshot
+			matches bool
+		}{
+			"all are read":                   {&cloud.Snapshot{}, false},
+			"load balancers are not":         {fault(cloud.RDSInstance, cloud.LoadBalancer), true},
+			"application gateways are not":   {fault(cloud.ApplicationGateway), true},
+			"databases are not":              {fault(cloud.RDSInstance), false},
+			"tags are not":                   {fault(), false},
+			"it is shown without an address": {shown, false},
+		} {
+			e := withDatabases()
+			e.History[0].Policies[0].Rules[0].Action = action
+			f := e.cloud()
+			settle(t, e, f, func(in *plan.Input) {
+				databases(in, map[string]int32{"10.0.0.50": 5432, "10.0.0.99": 5432, "10.0.0.12": 5432})
+				snap := *in.Regions[0].Snapshot
+				snap.Services, snap.ServiceFaults = c.told.Services, c.told.ServiceFaults
+				in.Regions[0].Snapshot = &snap
+			})
+			for to, matches := range map[string]bool{"10.0.0.50": true, "10.0.0.99": c.matches, "10.0.0.12": false} {
+				if got := sends(f, to, 5432); got != (matches == (action == "Allow")) {
+					t.Errorf("%s, %s: to %s: %v", action, what, to, got)
+				}
+			}
+		}
 	}
 }
 

@@ -166,9 +166,8 @@ func (c *Account) fixed(ref VMRef) (Code, string) {
 		if r.Snap.Region != ref.Region {
 			continue
 		}
-		at, there := slices.BinarySearchFunc(r.Snap.Services, ref.ID, func(s cloud.Service, id string) int { return strings.Compare(s.ID, id) })
-		if there {
-			return ServiceUnguarded, cmp.Or(r.Snap.Services[at].Fixed, r.Snap.Services[at].Ambiguous, "no interface of it is shown")
+		if x := r.shownService(ref.ID); x != nil {
+			return ServiceUnguarded, cmp.Or(x.Fixed, x.Ambiguous, "no interface of it is shown")
 		}
 		if n := r.interfaceOf(ref); n != nil {
 			return InterfaceUnguarded, cmp.Or(n.Unsettable(r.Snap.OwnerID), "it is of the virtual machine "+cloud.Words(n.VMID)+", which is selected, and has what applies to that")

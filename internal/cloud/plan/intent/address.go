@@ -64,7 +64,7 @@ func (s *Region) memberAddrs(out []netip.Addr, m *v1beta2.GroupMember, view *Net
 			if n := s.interfaceOf(ref); n != nil && view.Reaches(s.Networks[n.NetworkID]) {
 				return append(out, n.PrivateIPs...)
 			}
-			return s.serviceAddrs(out, m, view, ref.Region)
+			return s.serviceAddrs(out, m, view, ref)
 		}
 		ref, ok := s.In.Entities[entity]
 		if ok && s.observed[ref.Region] {
@@ -101,32 +101,52 @@ func (s *Region) memberAddrs(out []netip.Addr, m *v1beta2.GroupMember, view *Net
 
 // serviceAddrs adds the addresses of a native service as they are seen from a network. An address
 // of a network in reach counts only while an interface of a service holds it: what was said of the
-// service may be older than the snapshot, and the address somebody else's.
-func (s *Region) serviceAddrs(out []netip.Addr, m *v1beta2.GroupMember, view *Network, region string) []netip.Addr {
+// service may be older than the snapshot, and the address somebody else's. Where services cannot be
+// read of which nothing else tells the addresses, those count that nobody is seen to hold: the
+// service is known from before, and that nothing stands for it proves nothing.
+func (s *Region) serviceAddrs(out []netip.Addr, m *v1beta2.GroupMember, view *Network, ref VMRef) []netip.Addr {
+	here := ref.Region == s.Snap.Region
+	unread := here && s.Snap.FrontsUnread() && s.shownService(ref.ID) == nil
 	for _, raw := range m.IPs {
 		a, ok := netip.AddrFromSlice(raw)
 		a = a.Unmap()
-		if ok && (!view.local.Contains(a) || region == s.Snap.Region && s.heldByService(a, view)) {
+		if !ok {
+			continue
+		}
+		held, byService := s.held(a, view)
+		if !view.local.Contains(a) || here && byService || unread && !held {
 			out = append(out, a)
 		}
 	}
 	return out
 }
 
-// heldByService reports whether an interface of a service of the cloud, in reach of a network, has
-// an address.
-func (s *Region) heldByService(a netip.Addr, view *Network) bool {
-	if s.serviceNICs == nil {
-		s.serviceNICs = map[netip.Addr][]*NIC{}
+// shownService is a native service as the snapshot shows it; nil if it does not.
+func (s *Region) shownService(id string) *cloud.Service {
+	at, there := slices.BinarySearchFunc(s.Snap.Services, id, func(x cloud.Service, id string) int { return strings.Compare(x.ID, id) })
+	if !there {
+		return nil
+	}
+	return &s.Snap.Services[at]
+}
+
+// held reports whether an interface in reach of a network has an address, and whether one of a
+// service of the cloud does.
+func (s *Region) held(a netip.Addr, view *Network) (held, byService bool) {
+	if s.holders == nil {
+		s.holders = map[netip.Addr][]*NIC{}
 		for _, n := range s.NICs {
-			if n.Managed || n.Service != "" {
-				for _, ip := range n.PrivateIPs {
-					s.serviceNICs[ip] = append(s.serviceNICs[ip], n)
-				}
+			for _, ip := range n.PrivateIPs {
+				s.holders[ip] = append(s.holders[ip], n)
 			}
 		}
 	}
-	return slices.ContainsFunc(s.serviceNICs[a], func(n *NIC) bool { return view.Reaches(n.Network) })
+	for _, n := range s.holders[a] {
+		if view.Reaches(n.Network) {
+			held, byService = true, byService || n.Managed || n.Service != ""
+		}
+	}
+	return held, byService
 }
 
 // NativePeer returns the addresses that the peer of a native rule means, and whether it names them

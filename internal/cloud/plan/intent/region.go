@@ -45,8 +45,8 @@ type Region struct {
 	peerCache   map[peerKey]addrset.Set
 	nativeCache map[nativeKey]addrset.Set
 	groupCache  map[nativeKey]addrset.Set
-	// serviceNICs are the interfaces of services of the cloud by address; nil until they are asked.
-	serviceNICs map[netip.Addr][]*NIC
+	// holders are the interfaces by address; nil until somebody asks.
+	holders     map[netip.Addr][]*NIC
 	heldCache   map[nativeKey]addrset.Set
 	formerCache map[nativeKey]addrset.Set
 	entryCache  map[string]addrset.Set // of prefix lists
