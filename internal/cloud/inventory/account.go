@@ -66,6 +66,9 @@ type credentials struct {
 // region is what is known of one region of an account.
 type region struct {
 	snapshot *cloud.Snapshot
+	// shown says that entities were made of a snapshot. Before, nobody is shown one: without the
+	// entities it looks as if nothing were selected.
+	shown bool
 	// err is why the latest observation failed; nil if it succeeded or there was none yet.
 	err error
 	// failures counts the failed observations since the last good one.
@@ -126,7 +129,9 @@ func (i *Inventory) Regions(key string) []string {
 
 // Latest returns the last whole snapshot of a region and the error of the latest observation. Both
 // may be set: then the snapshot is the one from before the failure. Both may be nil: then the
-// region was not observed yet, or does not belong to the account.
+// region was not observed yet, or it is not known yet which entities it has, or it does not belong
+// to the account. Whoever asks for Entities and Services after it gets those of the snapshot, or
+// younger ones.
 func (i *Inventory) Latest(key, regionName string) (*cloud.Snapshot, error) {
 	a := i.lookup(key)
 	if a == nil {
@@ -135,8 +140,11 @@ func (i *Inventory) Latest(key, regionName string) (*cloud.Snapshot, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	r := a.regions[regionName]
-	if r == nil {
+	switch {
+	case r == nil:
 		return nil, nil
+	case !r.shown:
+		return nil, r.err
 	}
 	return r.snapshot, r.err
 }

@@ -3,6 +3,7 @@ package inventory
 import (
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	antreav1alpha2 "github.com/nephele-io/nephele/api/antrea/v1alpha2"
 	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
@@ -357,4 +359,47 @@ func TestSlowRegion(t *testing.T) {
 	close(l.gate[ireland])
 	<-done
 	l.wantAccount("True OK", "True OK", "True OK", "")
+}
+
+// TestNoSnapshotBeforeEntities: a region that was read for the first time is shown to nobody before
+// it is known which entities it has. A realizer that came between would give back all VMs of the
+// region.
+func TestNoSnapshotBeforeEntities(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	l.create(l.secret(goodCreds), l.cpa(oregon, ireland), l.ces("web", "all", wholeVPC(vpc1)))
+	l.reconcile()
+	want := len(l.inv.Entities("clouds/acc"))
+	for _, slow := range []string{"", oregon, ireland} { // which is read alone, after the other one
+		l.restart(nil)
+		l.gate = map[string]chan struct{}{slow: make(chan struct{})}
+		looked := 0
+		var open sync.Once
+		l.listing = func(into client.ObjectList) {
+			if _, publishing := into.(*v1alpha1.VirtualMachineList); !publishing {
+				return
+			}
+			looked++
+			for _, r := range l.inv.Regions("clouds/acc") {
+				snap, _ := l.inv.Latest("clouds/acc", r)
+				if got := len(l.inv.Entities("clouds/acc")); snap != nil && got != want {
+					t.Errorf("%q is slow: %s is shown with %d of %d entities", slow, r, got, want)
+				}
+				if snap != nil && looked == 1 {
+					t.Errorf("%q is slow: %s is shown before anything was made of it", slow, r)
+				}
+			}
+		}
+		l.inv.Subscribe(func(string) { open.Do(func() { close(l.gate[slow]) }) })
+		l.reconcile()
+		l.listing = nil
+		for _, r := range []string{oregon, ireland} {
+			if snap, err := l.inv.Latest("clouds/acc", r); snap == nil || err != nil {
+				t.Errorf("%q is slow: %s is not shown in the end: %v", slow, r, err)
+			}
+		}
+		if wanted := map[bool]int{true: 2, false: 1}[slow != ""]; looked < wanted {
+			t.Errorf("%q is slow: looked %d times, which shows nothing", slow, looked)
+		}
+	}
 }

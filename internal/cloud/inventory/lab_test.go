@@ -51,6 +51,8 @@ type lab struct {
 	opens  int
 	// refuse, if set, is asked before the API server's stand-in creates an object.
 	refuse func(client.Object) error
+	// listing, if set, is called before the API server's stand-in lists objects.
+	listing func(client.ObjectList)
 	// gate holds up the observation of a region until it is closed.
 	gate map[string]chan struct{}
 	// direct lets the inventory see all that the provider can do.
@@ -135,6 +137,11 @@ func newLabWith(t *testing.T, o sim.Options) *lab {
 			}
 			l.write("create", o)
 			return c.Create(ctx, o, opts...)
+		}, List: func(ctx context.Context, c client.WithWatch, into client.ObjectList, opts ...client.ListOption) error {
+			if l.listing != nil {
+				l.listing(into)
+			}
+			return c.List(ctx, into, opts...)
 		}, Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
 			l.write("patch", o)
 			return c.Patch(ctx, o, p, opts...)

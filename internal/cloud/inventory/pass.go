@@ -321,6 +321,9 @@ func (p *pass) tellRefs(d desired) {
 	p.account.mu.Lock()
 	p.news = p.news || !maps.Equal(p.account.refs, d.refs) || !maps.Equal(p.account.services, d.serviceRefs)
 	p.account.refs, p.account.services = d.refs, d.serviceRefs
+	for _, r := range p.account.regions {
+		r.shown = r.shown || r.snapshot != nil
+	}
 	p.account.mu.Unlock()
 	if p.news {
 		p.news = false
