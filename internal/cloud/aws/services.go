@@ -178,7 +178,7 @@ func (s *Shown) with(region string, snap *cloud.Snapshot, d *described) (*cloud.
 		}
 		k.nics[x.ID] = x.Interfaces
 		for _, id := range x.Interfaces {
-			if partOf(x.Kind) == "" || k.whose[id] == "" {
+			if id != x.ID && (partOf(x.Kind) == "" || k.whose[id] == "") { // else it is anybody's that is told later
 				k.whose[id] = x.ID
 			}
 		}

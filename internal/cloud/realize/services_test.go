@@ -289,6 +289,47 @@ func TestServiceRightIsMissing(t *testing.T) {
 	}
 }
 
+// TestServicesUnreadSinceTheStart: a process that has never read the services keeps what a former
+// one has done to them and let through to them, and does the rest. When they can be read again, all
+// is given back.
+func TestServicesUnreadSinceTheStart(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, labConfig{services: []string{"front", "orders", "audit", "sales", "queue"}})
+	before := l.holdings()
+	out := clusterPolicy("web-out", 1, 6)
+	out.AppliedTo = applied("web")
+	out.Egress = []policy.Rule{{Action: policy.Allow, Peers: from("audit", "front", "queue"), Ports: ports(443, 5432)}}
+	l.engine.PutPolicy(out)
+	l.engine.PutPolicy(onService("on-orders", 1, 5432, from("web"), "orders", "sales"))
+	l.engine.PutPolicy(onService("on-queue", 1, 443, from("web", "ops"), "queue"))
+	l.engine.PutPolicy(frontDrops())
+	l.publish()
+	l.start()
+	l.settle()
+	l.as(l.wanted())
+	l.halt()
+	l.accounts.account.Provider = l.newProvider()
+	for _, action := range []string{"DescribeDBInstances", "DescribeDBClusters", "DescribeLoadBalancers", "DescribeVpcEndpoints"} {
+		l.server.Faults().Add(ec2.Fault{Action: action, Code: "AccessDenied", Message: "not authorized", Status: 403, Times: -1})
+	}
+	l.start()
+	l.settle()
+	l.as(l.wanted())
+	l.engine.PutPolicy(webIn())
+	l.publish()
+	l.settle()
+	l.as(l.wanted())
+	l.server.Faults().Clear()
+	noServicePolicies(l)
+	l.engine.DeletePolicy("uid-web-out")
+	l.publish()
+	l.accounts.Trigger(labAccount)
+	l.settle()
+	if d := gocmp.Diff(before, l.holdings()); d != "" {
+		t.Errorf("not given back as it was:\n%s", d)
+	}
+}
+
 // TestServiceForged: whoever may write tags of a service cannot choose what it is given back: a
 // record that he rewrites, or plants before the take-over, is not believed.
 func TestServiceForged(t *testing.T) {
