@@ -201,16 +201,7 @@ func (a *azureArena) through(from, front string) (passes, health bool) {
 
 // service is a native service by its name in the cloud.
 func (a *azureArena) service(ctx context.Context, name string) (cloudv1.CloudNativeService, error) {
-	var all cloudv1.CloudNativeServiceList
-	if err := a.c.client.List(ctx, &all, client.InNamespace(ownerNS)); err != nil {
-		return cloudv1.CloudNativeService{}, err
-	}
-	for _, s := range all.Items {
-		if s.Status.CloudName == name {
-			return s, nil
-		}
-	}
-	return cloudv1.CloudNativeService{}, fmt.Errorf("there is no %s among %d services", name, len(all.Items))
+	return serviceNamed(ctx, a.c.client, ownerNS, name)
 }
 
 // realizedOn reports whether a policy is realized on a VM, and what is told of all that are on it.

@@ -5,25 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"os"
-	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
-	"github.com/nephele-io/nephele/internal/sim"
-	"github.com/nephele-io/nephele/internal/sim/ec2"
-	"github.com/nephele-io/nephele/internal/sim/estate"
 	"github.com/nephele-io/nephele/internal/sim/native"
-	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 const hopsEstate = `
@@ -130,7 +121,7 @@ spec:
 
 // hopsArena is the estate with every kind of AWS's services, under control.
 type hopsArena struct {
-	*imported
+	*nativeArena
 	// at are the private addresses of each service, by its name in the cloud.
 	at map[string][]netip.Addr
 }
@@ -141,26 +132,8 @@ type hopsArena struct {
 // right that is withdrawn for one service leaves all others at work; and in the end every service
 // is as it was.
 func TestNativeServiceHops(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "hops.yaml")
-	must(t, os.WriteFile(file, []byte(hopsEstate), 0o600))
-	state, _, err := estate.Load(file)
-	must(t, err)
-	server, err := sim.Start(context.WithoutCancel(t.Context()), sim.Options{State: state})
-	must(t, err)
-	t.Cleanup(func() { must(t, server.Close()) })
-	vpcs := []string{"vpc-00000001"}
-	a := &hopsArena{imported: &imported{t: t, c: newCluster(t), server: server, guard: &guard{}, oracle: oracle{native: map[string][]string{}}, vpcs: vpcs}}
+	a := &hopsArena{nativeArena: newNativeArena(t, hopsEstate, "")}
 	before := a.services()
-	objects := accountObjects(server.URL(), []string{"eu-west-1"}, vpcs)
-	account := objects[3].(*cloudv1.CloudProviderAccount)
-	seconds := cloudv1.MinPollIntervalInSeconds
-	account.Spec.PollIntervalInSeconds = &seconds
-	a.apply(objects...)
-	a.waitForEntities(2)
-	all := &cloudv1.CloudEntitySelector{ObjectMeta: metav1.ObjectMeta{Namespace: vmNamespace, Name: "services"}}
-	all.Spec.AccountNamespace, all.Spec.AccountName = "cloud", "real"
-	all.Spec.NativeSelector = []cloudv1.NativeServiceSelector{{VpcMatch: &cloudv1.EntityMatch{MatchID: vpcs[0]}}}
-	a.apply(all)
 	eventuallyNil(t, "every service is imported with its addresses", func(ctx context.Context) error { return a.find(ctx) })
 	if err := a.hops(false); err == nil {
 		t.Fatal("the hops are as wanted before there is a policy, so this shows nothing")
@@ -171,24 +144,17 @@ func TestNativeServiceHops(t *testing.T) {
 	}
 	eventuallyNil(t, "every hop is as the policies say", func(context.Context) error { return a.hops(false) })
 	eventually(t, time.Minute, "the policy on the function says why it is not enforced", func(ctx context.Context) (bool, string) {
-		s, err := a.service(ctx, "resize")
+		s, err := serviceNamed(ctx, a.c.client, vmNamespace, "resize")
 		return err == nil && len(s.Status.Policies) == 1 && s.Status.Policies[0].Phase == cloudv1.PolicyPhaseFailed &&
 			strings.Contains(s.Status.Policies[0].Message, "is a native service whose security groups cannot be set"), fmt.Sprintf("%v %+v", err, s.Status)
 	})
 
 	// Without the right to read caches everything stays as it is, and all others go on.
-	server.Faults().Add(ec2.Fault{Action: "DescribeCacheClusters", Code: "AccessDenied", Message: "not authorized to perform elasticache:DescribeCacheClusters", Status: 403, Times: -1})
-	eventually(t, 2*time.Minute, "the missing right is told", func(ctx context.Context) (bool, string) {
-		now := &cloudv1.CloudProviderAccount{}
-		err := a.c.client.Get(ctx, client.ObjectKeyFromObject(account), now)
-		c := meta.FindStatusCondition(now.Status.Conditions, cloudv1.ConditionServicesRead)
-		return err == nil && c != nil && c.Status == metav1.ConditionFalse && strings.Contains(c.Message, "elasticache:DescribeCacheClusters") &&
-			meta.IsStatusConditionTrue(now.Status.Conditions, cloudv1.ConditionReady), fmt.Sprintf("%+v %v", now.Status.Conditions, err)
-	})
+	a.refuse("DescribeCacheClusters", "elasticache:DescribeCacheClusters")
 	must(t, a.hops(false))
 	must(t, a.c.client.Delete(t.Context(), policies[2]))
 	eventuallyNil(t, "the load balancer is given back, and nothing else", func(context.Context) error { return a.hops(true) })
-	server.Faults().Clear()
+	a.server.Faults().Clear()
 
 	for _, p := range []client.Object{policies[0], policies[1], policies[3]} {
 		must(t, a.c.client.Delete(t.Context(), p))
@@ -201,7 +167,7 @@ func TestNativeServiceHops(t *testing.T) {
 
 // services are all native services as the cloud has them, but for when they changed.
 func (a *hopsArena) services() []native.Service {
-	r, err := a.server.World().Region("111122223333", "eu-west-1")
+	r, err := a.server.World().Region(nativeAccount, nativeRegion)
 	must(a.t, err)
 	all := r.Services().List(native.Kinds()...)
 	for i := range all {
@@ -245,37 +211,14 @@ func (a *hopsArena) find(ctx context.Context) error {
 	return nil
 }
 
-// service is a native service by its name in the cloud.
-func (a *hopsArena) service(ctx context.Context, name string) (cloudv1.CloudNativeService, error) {
-	var list cloudv1.CloudNativeServiceList
-	if err := a.c.client.List(ctx, &list, client.InNamespace(vmNamespace)); err != nil {
-		return cloudv1.CloudNativeService{}, err
-	}
-	at := slices.IndexFunc(list.Items, func(s cloudv1.CloudNativeService) bool { return s.Status.CloudName == name })
-	if at < 0 {
-		return cloudv1.CloudNativeService{}, fmt.Errorf("there is no %s among %d services", name, len(list.Items))
-	}
-	return list.Items[at], nil
-}
-
 // hops is nil if each hop is as the policies say, with the one on the load balancer or without.
 func (a *hopsArena) hops(open bool) error {
-	const app, job = "10.1.1.10", "10.1.1.11"
-	function := a.at["resize"][0].String()
+	app, job, function := netip.MustParseAddr("10.1.1.10"), netip.MustParseAddr("10.1.1.11"), a.at["resize"][0]
 	var all []error
 	say := func(what string, got, want bool) {
 		if got != want {
 			all = append(all, fmt.Errorf("%s: %t", what, got))
 		}
-	}
-	flow := func(from string, to netip.Addr, port int) world.Flow {
-		end := func(addr netip.Addr) world.End { return world.End{Addr: addr, VPC: "vpc-00000001"} }
-		return world.Flow{Src: end(netip.MustParseAddr(from)), Dst: end(to), Protocol: 6, Port: port}
-	}
-	passes := func(from string, to netip.Addr, port int) bool {
-		v, err := a.server.World().Allowed(flow(from, to, port))
-		must(a.t, err)
-		return v.Allowed
 	}
 	ports := map[string]int{"orders": 5432, "sales": 3306, "pages": 11211, "sessions": 6379}
 	for _, s := range a.services() {
@@ -289,15 +232,16 @@ func (a *hopsArena) hops(open bool) error {
 	for name, port := range ports {
 		for _, to := range a.at[name] {
 			what := fmt.Sprintf("%s at %s:%d", name, to, port)
-			say("app -> "+what, passes(app, to, port), true)
-			say("app -> "+what+"+1", passes(app, to, port+1), false)
-			say("job -> "+what, passes(job, to, port), false)
-			say("function -> "+what, passes(function, to, port), false)
-			say("back: "+name+" -> app", passes(to.String(), netip.MustParseAddr(app), 22), false)
+			say("app -> "+what, a.passes(app, to, port), true)
+			say("app -> "+what+"+1", a.passes(app, to, port+1), false)
+			say("job -> "+what, a.passes(job, to, port), false)
+			say("function -> "+what, a.passes(function, to, port), false)
+			say("back: "+name+" -> app", a.passes(to, app, 22), false)
 		}
 	}
 	for _, x := range []struct {
-		from, front  string
+		from         netip.Addr
+		front        string
 		port         int
 		enters, ends bool
 	}{
@@ -305,7 +249,7 @@ func (a *hopsArena) hops(open bool) error {
 		{job, "pass", 81, true, true}, {function, "pass", 81, true, false}, // the VM sees the client
 	} {
 		for _, front := range a.at[x.front] {
-			p, found, err := a.server.World().Through(flow(x.from, front, x.port))
+			p, found, err := a.server.World().Through(a.flow(x.from, front, x.port))
 			must(a.t, err)
 			if !found || len(p.Targets) != 1 {
 				a.t.Fatalf("%s at %s: %t %+v", x.front, front, found, p)
@@ -316,10 +260,10 @@ func (a *hopsArena) hops(open bool) error {
 			say("health checks of "+what, p.Targets[0].Health.Allowed, true)
 		}
 	}
-	say("job -> app", passes(job, netip.MustParseAddr(app), 8080), false)
-	say("function -> job, which nothing filters", passes(function, netip.MustParseAddr(job), 22), true)
+	say("job -> app", a.passes(job, app, 8080), false)
+	say("function -> job, which nothing filters", a.passes(function, job, 22), true)
 	for _, gateway := range a.at["probe"] {
-		say("the gateway load balancer -> app", passes(gateway.String(), netip.MustParseAddr(app), 8080), false)
+		say("the gateway load balancer -> app", a.passes(gateway, app, 8080), false)
 	}
 	return errors.Join(all...)
 }

@@ -5,15 +5,11 @@ import (
 	"fmt"
 	"net/http"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nephele-io/nephele/api/antrea/v1alpha2"
@@ -21,11 +17,7 @@ import (
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/sim"
-	"github.com/nephele-io/nephele/internal/sim/ec2"
-	"github.com/nephele-io/nephele/internal/sim/estate"
 	"github.com/nephele-io/nephele/internal/sim/native"
-	"github.com/nephele-io/nephele/internal/sim/sqs"
-	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 const nativeEstate = `
@@ -60,27 +52,8 @@ accounts:
 // takes no groups is refused with the reason; and a right that is missing is told, while
 // everything goes on.
 func TestNativeServices(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "native.yaml")
-	must(t, os.WriteFile(file, []byte(nativeEstate), 0o600))
-	state, _, err := estate.Load(file)
-	must(t, err)
-	server, err := sim.Start(context.WithoutCancel(t.Context()), sim.Options{State: state, Events: sim.EventOptions{Queue: sim.DefaultEventQueue}})
-	must(t, err)
-	t.Cleanup(func() { must(t, server.Close()) })
-	im := &imported{t: t, c: newCluster(t), server: server, guard: &guard{}, oracle: oracle{native: map[string][]string{}}, vpcs: []string{"vpc-00000001"}}
-	objects := accountObjects(server.URL(), []string{"eu-west-1"}, im.vpcs)
-	ref := sqs.Ref{Account: "111122223333", Region: "eu-west-1", Name: sim.DefaultEventQueue}
-	account := objects[3].(*cloudv1.CloudProviderAccount)
-	account.Spec.AWSConfig.EventQueue = []cloudv1.AWSEventQueue{{URL: server.URL() + ref.Path()}}
-	seconds := cloudv1.MinPollIntervalInSeconds
-	account.Spec.PollIntervalInSeconds = &seconds
-	im.apply(objects...)
-	im.waitForEntities(2)
-	services := &cloudv1.CloudEntitySelector{ObjectMeta: metav1.ObjectMeta{Namespace: vmNamespace, Name: "services"}}
-	services.Spec.AccountNamespace, services.Spec.AccountName = "cloud", "real"
-	services.Spec.NativeSelector = []cloudv1.NativeServiceSelector{{VpcMatch: &cloudv1.EntityMatch{MatchID: "vpc-00000001"}}}
-	im.apply(services)
-
+	im := newNativeArena(t, nativeEstate, sim.DefaultEventQueue)
+	server := im.server
 	database, cache := &cloudv1.CloudNativeService{}, &cloudv1.CloudNativeService{}
 	find := func(ctx context.Context) (bool, string) {
 		var list cloudv1.CloudNativeServiceList
@@ -151,12 +124,7 @@ spec:
   - {action: Drop, from: [{ipBlock: {cidr: 10.1.1.11/32}}]}
 `)
 	im.create(policies[0])
-	allowed := func(from string, to netip.Addr, port int) bool {
-		end := func(a netip.Addr) world.End { return world.End{Addr: a, VPC: "vpc-00000001"} }
-		v, err := server.World().Allowed(world.Flow{Src: end(netip.MustParseAddr(from)), Dst: end(to), Protocol: 6, Port: port})
-		must(t, err)
-		return v.Allowed
-	}
+	allowed := func(from string, to netip.Addr, port int) bool { return im.passes(netip.MustParseAddr(from), to, port) }
 	job := true // whether the other VM may reach the database
 	reaches := func(what string, database, not netip.Addr) {
 		t.Helper()
@@ -198,7 +166,7 @@ spec:
 
 	// A policy on the cache is enforced there.
 	stored := func(kind native.Kind, name string) native.Service {
-		r, err := server.World().Region("111122223333", "eu-west-1")
+		r, err := server.World().Region(nativeAccount, nativeRegion)
 		must(t, err)
 		s, err := r.Services().Get(native.Ref{Kind: kind, Name: name})
 		must(t, err)
@@ -242,13 +210,6 @@ spec:
 	givenBack(native.Database, "orders", own)
 
 	// A right that is missing.
-	server.Faults().Add(ec2.Fault{Action: "DescribeDBInstances", Code: "AccessDenied", Message: "not authorized to perform rds:DescribeDBInstances", Status: 403, Times: -1})
-	eventually(t, 2*time.Minute, "the missing right is told", func(ctx context.Context) (bool, string) {
-		a := &cloudv1.CloudProviderAccount{}
-		err := im.c.client.Get(ctx, client.ObjectKeyFromObject(account), a)
-		c := meta.FindStatusCondition(a.Status.Conditions, cloudv1.ConditionServicesRead)
-		return err == nil && c != nil && c.Status == metav1.ConditionFalse && c.Reason == cloudv1.ReasonNotPermitted && strings.Contains(c.Message, "rds:DescribeDBInstances") &&
-			meta.IsStatusConditionTrue(a.Status.Conditions, cloudv1.ConditionReady), fmt.Sprintf("%+v %v", a.Status.Conditions, err)
-	})
+	im.refuse("DescribeDBInstances", "rds:DescribeDBInstances")
 	reaches("the database stays known", at(), was)
 }
