@@ -217,39 +217,21 @@ func describeCacheSubnetGroups(c *Call) (Answer, error) {
 	}), wire.Text("Marker", p.Next)}}, nil
 }
 
+const cacheGroups = "SecurityGroupIds.SecurityGroupId"
+
+// memberOfGroup: a member of a replication group has the groups of the whole.
+func memberOfGroup(s native.Service) error {
+	return refuse("InvalidParameterCombination", "Cache cluster %s is part of replication group %s: use ModifyReplicationGroup.", s.Name, s.Parent)
+}
+
 func modifyCacheCluster(c *Call) (Answer, error) {
-	s, err := c.setCacheGroups(native.Ref{Kind: native.Cache, Name: c.Params.String("CacheClusterId")})
-	if err != nil {
-		return Answer{}, err
-	}
-	w, err := c.cacheWriter()
-	return Answer{XML: []wire.Element{wire.Node("CacheCluster", w.cluster(s, true)...)}}, err
+	s, err := c.setGroups(native.Ref{Kind: native.Cache, Name: c.Params.String("CacheClusterId")}, cacheGroups, memberOfGroup, cacheRefusal)
+	return modified(s, err, c.cacheWriter, "CacheCluster", func(w cacheWriter, s native.Service) []wire.Element { return w.cluster(s, true) })
 }
 
 func modifyReplicationGroup(c *Call) (Answer, error) {
-	s, err := c.setCacheGroups(native.Ref{Kind: native.ReplicationGroup, Name: c.Params.String("ReplicationGroupId")})
-	if err != nil {
-		return Answer{}, err
-	}
-	w, err := c.cacheWriter()
-	return Answer{XML: []wire.Element{wire.Node("ReplicationGroup", w.group(s)...)}}, err
-}
-
-// setCacheGroups sets the groups that the call names, if it names any. A member of a replication
-// group has the groups of the whole.
-func (c *Call) setCacheGroups(ref native.Ref) (native.Service, error) {
-	if err := c.immediately(); err != nil {
-		return native.Service{}, err
-	}
-	s, err := c.Region.Services().Get(ref)
-	groups := c.Params.Strings("SecurityGroupIds.SecurityGroupId")
-	if err == nil && s.Parent != "" && len(groups) > 0 {
-		return s, refuse("InvalidParameterCombination", "Cache cluster %s is part of replication group %s: use ModifyReplicationGroup.", s.Name, s.Parent)
-	}
-	if err == nil && len(groups) > 0 {
-		s, err = c.Region.Services().SetGroups(c.Action, ref, groups)
-	}
-	return s, cacheRefusal(ref.Kind, err)
+	s, err := c.setGroups(native.Ref{Kind: native.ReplicationGroup, Name: c.Params.String("ReplicationGroupId")}, cacheGroups, nil, cacheRefusal)
+	return modified(s, err, c.cacheWriter, "ReplicationGroup", cacheWriter.group)
 }
 
 func (c *Call) cache() (native.Service, error) {

@@ -68,6 +68,16 @@ func (c *Call) balancerPermissions() []iam.Request {
 	return out
 }
 
+// balancerByARN is the balancer that a parameter LoadBalancerArn names.
+func (c *Call) balancerByARN() (native.Service, error) {
+	arn := c.Params.String("LoadBalancerArn")
+	s, ok := c.byARN(arn, balancerKinds()...)
+	if !ok {
+		return s, refuse("LoadBalancerNotFound", "Load balancer '%s' not found", arn)
+	}
+	return s, nil
+}
+
 func describeLoadBalancers(c *Call) (Answer, error) {
 	all := c.Region.Services().List(balancerKinds()...)
 	for _, by := range []struct {
@@ -145,8 +155,10 @@ func describeListeners(c *Call) (Answer, error) {
 			}
 		}
 	}
-	if _, there := c.byARN(arn, balancerKinds()...); arn != "" && !there {
-		return Answer{}, refuse("LoadBalancerNotFound", "One or more load balancers not found")
+	if arn != "" {
+		if _, err := c.balancerByARN(); err != nil {
+			return Answer{}, err
+		}
 	}
 	if len(all) < len(wanted) {
 		return Answer{}, refuse("ListenerNotFound", "One or more listeners not found")
@@ -189,8 +201,8 @@ func describeTargetGroups(c *Call) (Answer, error) {
 		}
 	}
 	if arn := c.Params.String("LoadBalancerArn"); arn != "" {
-		if _, there := c.byARN(arn, balancerKinds()...); !there {
-			return Answer{}, refuse("LoadBalancerNotFound", "One or more load balancers not found")
+		if _, err := c.balancerByARN(); err != nil {
+			return Answer{}, err
 		}
 		all = slices.DeleteFunc(all, func(g native.TargetGroup) bool { return !slices.Contains(feeding[g.Name], arn) })
 	}
@@ -331,13 +343,13 @@ func (c *Call) retag(set map[string]string, remove []string) error {
 // any: "You can't perform this operation on a Network Load Balancer unless you specified a security
 // group for the load balancer when you created it."
 func setSecurityGroups(c *Call) (Answer, error) {
-	s, ok := c.byARN(c.Params.String("LoadBalancerArn"), balancerKinds()...)
-	if !ok {
-		return Answer{}, refuse("LoadBalancerNotFound", "Load balancer '%s' not found", c.Params.String("LoadBalancerArn"))
+	s, err := c.balancerByARN()
+	if err != nil {
+		return Answer{}, err
 	}
 	if len(s.Groups) == 0 {
 		return Answer{}, refuse("InvalidConfigurationRequest", "The load balancer '%s' was made without security groups", cmp.Or(s.Display(), s.Name))
 	}
-	s, err := c.Region.Services().SetGroups(c.Action, s.Ref(), c.Params.Strings("SecurityGroups.member"))
+	s, err = c.Region.Services().SetGroups(c.Action, s.Ref(), c.Params.Strings("SecurityGroups.member"))
 	return Answer{XML: []wire.Element{texts("SecurityGroupIds", "member", s.Groups)}}, balancerRefusal(err)
 }

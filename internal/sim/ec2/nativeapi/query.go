@@ -50,3 +50,30 @@ func pageOf(c *Call, all []native.Service, name string, write func(native.Servic
 	}
 	return Answer{XML: []wire.Element{list(name+"s", name, p.Items, write), wire.Text("Marker", p.Next)}}, nil
 }
+
+// setGroups sets the groups that a Modify action names, if it names any. part refuses them of a
+// member, whose groups are those of the whole; nil where there are no members.
+func (c *Call) setGroups(ref native.Ref, param string, part func(native.Service) error, refusal func(native.Kind, error) error) (native.Service, error) {
+	if err := c.immediately(); err != nil {
+		return native.Service{}, err
+	}
+	groups := c.Params.Strings(param)
+	s, err := c.Region.Services().Get(ref)
+	switch {
+	case err != nil || len(groups) == 0:
+	case s.Parent != "" && part != nil:
+		err = part(s)
+	default:
+		s, err = c.Region.Services().SetGroups(c.Action, ref, groups)
+	}
+	return s, refusal(ref.Kind, err)
+}
+
+// modified answers a Modify action with the service as it is then, in an element of that name.
+func modified[W any](s native.Service, err error, writer func() (W, error), name string, write func(W, native.Service) []wire.Element) (Answer, error) {
+	if err != nil {
+		return Answer{}, err
+	}
+	w, err := writer()
+	return Answer{XML: []wire.Element{wire.Node(name, write(w, s)...)}}, err
+}

@@ -189,42 +189,23 @@ func (d dbWriter) cluster(s native.Service) []wire.Element {
 	}
 }
 
+const databaseGroups = "VpcSecurityGroupIds.VpcSecurityGroupId"
+
+// memberOfCluster: "The associated list of EC2 VPC security groups is managed by the DB cluster."
+func memberOfCluster(native.Service) error {
+	return refuse("InvalidParameterCombination", "The requested DB Instance will be a member of a DB Cluster. Set vpc security groups for the DB Cluster.")
+}
+
 func modifyDBInstance(c *Call) (Answer, error) {
-	if err := c.immediately(); err != nil {
-		return Answer{}, err
-	}
 	ref := native.Ref{Kind: native.Database, Name: c.Params.String("DBInstanceIdentifier")}
-	groups := c.Params.Strings("VpcSecurityGroupIds.VpcSecurityGroupId")
-	s, err := c.Region.Services().Get(ref)
-	// "The associated list of EC2 VPC security groups is managed by the DB cluster."
-	if err == nil && s.Parent != "" && len(groups) > 0 {
-		return Answer{}, refuse("InvalidParameterCombination", "The requested DB Instance will be a member of a DB Cluster. "+
-			"Set vpc security groups for the DB Cluster.")
-	}
-	if err == nil && len(groups) > 0 {
-		s, err = c.Region.Services().SetGroups(c.Action, ref, groups)
-	}
-	if err != nil {
-		return Answer{}, rdsRefusal(ref.Kind, err)
-	}
-	d, err := c.dbWriter()
-	return Answer{XML: []wire.Element{wire.Node("DBInstance", d.instance(s)...)}}, err
+	s, err := c.setGroups(ref, databaseGroups, memberOfCluster, rdsRefusal)
+	return modified(s, err, c.dbWriter, "DBInstance", dbWriter.instance)
 }
 
 func modifyDBCluster(c *Call) (Answer, error) {
-	if err := c.immediately(); err != nil {
-		return Answer{}, err
-	}
 	ref := native.Ref{Kind: native.DatabaseCluster, Name: c.Params.String("DBClusterIdentifier")}
-	s, err := c.Region.Services().Get(ref)
-	if groups := c.Params.Strings("VpcSecurityGroupIds.VpcSecurityGroupId"); err == nil && len(groups) > 0 {
-		s, err = c.Region.Services().SetGroups(c.Action, ref, groups)
-	}
-	if err != nil {
-		return Answer{}, rdsRefusal(ref.Kind, err)
-	}
-	d, err := c.dbWriter()
-	return Answer{XML: []wire.Element{wire.Node("DBCluster", d.cluster(s)...)}}, err
+	s, err := c.setGroups(ref, databaseGroups, nil, rdsRefusal)
+	return modified(s, err, c.dbWriter, "DBCluster", dbWriter.cluster)
 }
 
 func (c *Call) database() (native.Service, error) {
@@ -247,17 +228,17 @@ func rdsTags(c *Call) (Answer, error) {
 }
 
 func rdsAddTags(c *Call) (Answer, error) {
-	s, err := c.database()
-	if err == nil {
-		err = c.Region.Services().SetTags(c.Action, s.Ref(), requestTags(c.Params, "Tags.Tag"), nil)
-	}
-	return Answer{}, rdsRefusal(s.Kind, err)
+	return Answer{}, c.setDatabaseTags(requestTags(c.Params, "Tags.Tag"), nil)
 }
 
 func rdsRemoveTags(c *Call) (Answer, error) {
+	return Answer{}, c.setDatabaseTags(nil, c.Params.Strings("TagKeys.member"))
+}
+
+func (c *Call) setDatabaseTags(set map[string]string, remove []string) error {
 	s, err := c.database()
 	if err == nil {
-		err = c.Region.Services().SetTags(c.Action, s.Ref(), nil, c.Params.Strings("TagKeys.member"))
+		err = c.Region.Services().SetTags(c.Action, s.Ref(), set, remove)
 	}
-	return Answer{}, rdsRefusal(s.Kind, err)
+	return rdsRefusal(s.Kind, err)
 }
