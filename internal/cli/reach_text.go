@@ -126,6 +126,8 @@ func decisionText(d v1alpha1.ReachDecision) string {
 		return "isolated"
 	case d.Failsafe != "":
 		return "failsafe of " + d.Failsafe
+	case d.HostFailsafe != "":
+		return "failsafe of host " + d.HostFailsafe
 	case d.Groups:
 		return "own groups"
 	case d.Outcome == string(reach.Native):

@@ -168,6 +168,9 @@ func printEffective(out io.Writer, e v1alpha1.EffectiveEndpoint) error {
 		if d.Failsafe != "" {
 			fmt.Fprintf(out, "    first the failsafe flows of account %s\n", d.Failsafe)
 		}
+		if d.HostFailsafe != "" {
+			fmt.Fprintf(out, "    first the failsafe flows of host %s, which its agent lets through\n", d.HostFailsafe)
+		}
 		w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 		if len(d.Rules) > 0 {
 			fmt.Fprintf(w, "    ACTION\tTRAFFIC\t%s\tPOLICY\tRULE\t\n", d.peers)

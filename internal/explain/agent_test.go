@@ -1,6 +1,7 @@
 package explain_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/nephele-io/nephele/internal/control/convert"
 	"github.com/nephele-io/nephele/internal/explain"
 	"github.com/nephele-io/nephele/internal/policy"
+	"github.com/nephele-io/nephele/internal/reach"
 	corev1 "k8s.io/api/core/v1"
 )
 
@@ -86,9 +88,8 @@ func TestHostFailsafe(t *testing.T) {
 		cloudv1alpha1.AnnotationHostFailsafe:   `[{"direction":"Ingress","protocol":"TCP","port":22,"cidrs":["10.0.0.0/24"]},{"direction":"Egress","protocol":"UDP","port":53,"cidrs":["10.0.0.2/32"]}]`,
 		cloudv1alpha1.AnnotationForeignFilters: "chain INPUT of table ip filter filters input, with 7 rules; what none of them decides it drops",
 	}}, Version: "v1", NodeRef: v1beta1.ObjectReference{Kind: "ExternalNode", Namespace: "vms", Name: "web"}}
-	ask := func(info *v1beta1.AntreaAgentInfo, from, to, protocol, port string) *explain.Explanation {
-		t.Helper()
-		c := explain.Compute(&explain.Objects{
+	compute := func(info *v1beta1.AntreaAgentInfo) *explain.Computation {
+		return explain.Compute(&explain.Objects{
 			Namespaces: []*corev1.Namespace{{ObjectMeta: metav1.ObjectMeta{Name: "vms"}}},
 			ExternalNodes: []*v1alpha1.ExternalNode{{ObjectMeta: metav1.ObjectMeta{Namespace: "vms", Name: "web", Labels: map[string]string{"app": "web"}},
 				Spec: v1alpha1.ExternalNodeSpec{Interfaces: []v1alpha1.NetworkInterface{{IPs: []string{"10.9.0.1"}}}}}},
@@ -97,7 +98,10 @@ func TestHostFailsafe(t *testing.T) {
 				AppliedTo: []v1beta1.AppliedTo{{ExternalEntitySelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}}},
 				Ingress:   []v1beta1.Rule{{Action: v1beta1.RuleActionDrop}}, Egress: []v1beta1.Rule{{Action: v1beta1.RuleActionDrop}}}}},
 		})
-		x, err := c.Answer(explain.Question{From: from, To: to, Protocol: protocol, Port: port})
+	}
+	ask := func(info *v1beta1.AntreaAgentInfo, from, to, protocol, port string) *explain.Explanation {
+		t.Helper()
+		x, err := compute(info).Answer(explain.Question{From: from, To: to, Protocol: protocol, Port: port})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -113,6 +117,33 @@ func TestHostFailsafe(t *testing.T) {
 	for _, from := range []string{"10.0.1.7", "192.0.2.1"} {
 		if x := ask(info, from, host, "tcp", "22"); x.Verdict != "Drop" {
 			t.Errorf("from elsewhere: %s", x.Verdict)
+		}
+	}
+	// Who can reach whom says the same, and so do the rules that hold.
+	w := compute(info).World(explain.Clouds{}, false)
+	at := slices.IndexFunc(w.Endpoints, func(e reach.Endpoint) bool { return e.Name == host })
+	if at < 0 {
+		t.Fatalf("%+v", w.Endpoints)
+	}
+	mine := reach.Owner{Host: "vms/web"}
+	if got := w.Effective(&w.Endpoints[at]); got.Ingress.Openings != mine || got.Egress.Openings != mine {
+		t.Errorf("the rules that hold: %+v", got)
+	}
+	for from, want := range map[string][]reach.Owner{"10.0.0.7": {mine}, "10.0.1.7": nil} {
+		var sides [2]reach.Party
+		for i, text := range []string{from, host} {
+			side, err := w.Party("party", text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			sides[i] = side
+		}
+		var got []reach.Owner
+		for _, f := range w.Reach(reach.Question{From: sides[0], To: sides[1]}) {
+			got = append(got, f.Ingress.Openings)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s reaches it by the openings of %v, want %v", from, got, want)
 		}
 	}
 	for what, change := range map[string]func(i *v1beta1.AntreaAgentInfo){

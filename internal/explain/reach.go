@@ -106,6 +106,9 @@ func (b *worldBuilder) entity(e policy.Entity, taken map[string]bool) {
 	at := b.endOf(e)
 	p := reach.Endpoint{EntityRef: e.EntityRef, Name: nameOfEntity(e), Addresses: e.Addresses, Ports: withProtocol(e.Ports), Host: e.Host}
 	p.Semantics = at.semantics()
+	if at.agent == AgentOurs {
+		p.Openings = b.openingsOfHost(at.enforcer)
+	}
 	if !at.isCloudVM() {
 		b.endpoints = append(b.endpoints, p)
 		return
@@ -243,16 +246,30 @@ func (b *worldBuilder) openingsOf(account string) *reach.Openings {
 		if cloud.AccountKey(a.Namespace, a.Name) != account || len(a.Spec.Failsafe) == 0 {
 			continue
 		}
-		out = &reach.Openings{Name: account}
-		for _, f := range plan.ParseFailsafe(a.Spec.Failsafe) {
-			o := reach.Opening{Direction: policy.Ingress, Services: f.Services, Peers: addrset.OfPrefixes(f.Peers...)}
-			if f.Direction == cloud.Egress {
-				o.Direction = policy.Egress
-			}
-			out.Flows = append(out.Flows, o)
-		}
+		out = &reach.Openings{Owner: reach.Owner{Account: account}, Flows: openings(plan.ParseFailsafe(a.Spec.Failsafe))}
 	}
 	b.openings[account] = out
+	return out
+}
+
+// openingsOfHost are the failsafe flows that our agent on a host tells of; nil if it tells none.
+func (b *worldBuilder) openingsOfHost(host string) *reach.Openings {
+	told := b.hostInfos[host].failsafe
+	if len(told) == 0 {
+		return nil
+	}
+	return &reach.Openings{Owner: reach.Owner{Host: host}, Flows: openings(told)}
+}
+
+func openings(flows []plan.FailsafeFlow) []reach.Opening {
+	out := make([]reach.Opening, 0, len(flows))
+	for _, f := range flows {
+		o := reach.Opening{Direction: policy.Ingress, Services: f.Services, Peers: addrset.OfPrefixes(f.Peers...)}
+		if f.Direction == cloud.Egress {
+			o.Direction = policy.Egress
+		}
+		out = append(out, o)
+	}
 	return out
 }
 

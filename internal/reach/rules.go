@@ -286,8 +286,8 @@ type EffectiveDirection struct {
 	IsolatedBy []policy.PolicyRef
 	// Suspended says why none of the rules is enforced; empty if they are.
 	Suspended string
-	// Openings is the name of what is allowed before any rule; empty if nothing is.
-	Openings string
+	// Openings is whose flows are allowed before any rule; nobody's if none are.
+	Openings Owner
 }
 
 // EffectiveRule is a rule that applies to an endpoint.
@@ -321,7 +321,7 @@ func (w *World) effective(half int, e *Endpoint) EffectiveDirection {
 	w.find(&k.class, 1, found)
 	d := EffectiveDirection{Default: Outcome(k.byDefault().outcome())}
 	if len(k.openings) > 0 {
-		d.Openings = k.name
+		d.Openings = k.owner
 	}
 	for _, i := range k.rules {
 		r := &w.policies.rules[i]

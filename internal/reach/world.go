@@ -35,16 +35,19 @@ type Endpoint struct {
 	// they are.
 	Suspended string
 	// Openings are allowed before any rule where a policy applies: the failsafe flows of an
-	// account. Endpoints of one account share them.
+	// account, or of the agent of a host. Endpoints of one account share them.
 	Openings *Openings
 }
 
 // Openings are traffic that is allowed before any rule.
 type Openings struct {
-	// Name says whose they are.
-	Name  string
+	Owner
 	Flows []Opening
 }
+
+// Owner says whose Openings are: an account's or a host's, each "namespace/name". The zero value is
+// nobody.
+type Owner struct{ Account, Host string }
 
 // Opening is one of the Openings.
 type Opening struct {
@@ -103,7 +106,7 @@ type kind struct {
 	// selected tells that a policy applies to the endpoints, in either direction.
 	selected  bool
 	openings  []Opening
-	name      string // of the openings
+	owner     Owner // of the openings
 	suspended string
 	public    bool
 	groups    *holding
@@ -129,7 +132,7 @@ func New(i Input) *World {
 // kind returns the kind of an endpoint in a direction, and remembers it.
 func (w *World) kind(half int, e *Endpoint) *kind {
 	k := w.newKind(half, e)
-	key := fmt.Sprintf("%s %t %t %q %q %s", k.class.key(), k.selected, k.public, k.suspended, k.name, k.groups.key())
+	key := fmt.Sprintf("%s %t %t %q %q %s", k.class.key(), k.selected, k.public, k.suspended, k.owner, k.groups.key())
 	if known := w.kinds[half][key]; known != nil {
 		return known
 	}
@@ -150,7 +153,7 @@ func (w *World) newKind(half int, e *Endpoint) *kind {
 	k := &kind{class: c, suspended: e.Suspended, public: e.Public, groups: w.clouds.holding(e.Interface)}
 	k.selected = e.Suspended == "" && (len(c.rules) > 0 || len(w.policies.class(directionOf(1-half), e).rules) > 0)
 	if e.Openings != nil && k.selected {
-		k.name = e.Openings.Name
+		k.owner = e.Openings.Owner
 		for _, o := range e.Openings.Flows {
 			if o.Direction == directionOf(half) {
 				k.openings = append(k.openings, o)
@@ -187,8 +190,8 @@ type Cause struct {
 	Rule *policy.RuleRef
 	// Isolated tells that the direction is isolated and no rule allows the flow.
 	Isolated bool
-	// Openings is the name of the Openings that allow it.
-	Openings string
+	// Openings is whose Openings allow it.
+	Openings Owner
 	// Groups tells that the machine's own security groups decide, and Unread that they are not
 	// known.
 	Groups bool
@@ -214,7 +217,7 @@ func (w *World) decide(k *kind, direction policy.Direction, s flow.Service, peer
 			continue
 		}
 		if open := peers.Intersect(o.Peers); !open.Empty() {
-			halves = append(halves, half{peers: open, possible: allow, by: noRule, cause: Cause{Openings: k.name}})
+			halves = append(halves, half{peers: open, possible: allow, by: noRule, cause: Cause{Openings: k.owner}})
 			peers = peers.Minus(open)
 		}
 	}

@@ -267,7 +267,7 @@ func ownPods(f reach.Flows) bool {
 func behind(w *explain.World, f reach.Flows) (by string, policies []v1alpha1.Policy) {
 	ruled, groups := false, false
 	for _, d := range []reach.Decision{f.Egress, f.Ingress} {
-		ruled = ruled || d.Rule != nil || d.Isolated || d.Openings != ""
+		ruled = ruled || d.Rule != nil || d.Isolated || d.Openings != reach.Owner{}
 		groups = groups || d.Groups
 		if d.Rule == nil {
 			continue

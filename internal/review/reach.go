@@ -174,7 +174,7 @@ func endOf(m *reach.Endpoint, addresses []netip.Addr) v1alpha1.ReachEnd {
 }
 
 func decisionOf(w *explain.World, d reach.Decision) v1alpha1.ReachDecision {
-	out := v1alpha1.ReachDecision{Outcome: string(d.Outcome), Isolated: d.Isolated, Failsafe: d.Openings, Groups: d.Groups}
+	out := v1alpha1.ReachDecision{Outcome: string(d.Outcome), Isolated: d.Isolated, Failsafe: d.Openings.Account, HostFailsafe: d.Openings.Host, Groups: d.Groups}
 	if d.Rule != nil {
 		r := ruleOf(w, *d.Rule)
 		out.Rule = &r

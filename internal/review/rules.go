@@ -53,7 +53,7 @@ func Uses(w *explain.World, unused bool) []v1alpha1.RuleUse {
 }
 
 func effectiveOf(w *explain.World, d reach.EffectiveDirection) v1alpha1.EffectiveDirection {
-	out := v1alpha1.EffectiveDirection{NotEnforced: d.Suspended, Failsafe: d.Openings, Default: string(d.Default)}
+	out := v1alpha1.EffectiveDirection{NotEnforced: d.Suspended, Failsafe: d.Openings.Account, HostFailsafe: d.Openings.Host, Default: string(d.Default)}
 	for _, p := range d.IsolatedBy {
 		out.IsolatedBy = append(out.IsolatedBy, policyOf(w.Policy(explain.PolicyOf(p))))
 	}

@@ -103,7 +103,9 @@ type ReachDecision struct {
 	Rule     *Rule  `json:"rule,omitempty"`
 	Passed   []Rule `json:"passed,omitempty"`
 	Isolated bool   `json:"isolated,omitempty"`
-	Failsafe string `json:"failsafe,omitempty"`
+	// Failsafe is the account, and HostFailsafe the host, whose failsafe flows allow it.
+	Failsafe     string `json:"failsafe,omitempty"`
+	HostFailsafe string `json:"hostFailsafe,omitempty"`
 	// Groups tells that the machine's own security groups decide.
 	Groups bool `json:"groups,omitempty"`
 }

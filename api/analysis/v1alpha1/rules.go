@@ -42,9 +42,11 @@ type EffectiveEndpoint struct {
 type EffectiveDirection struct {
 	// NotEnforced is the mode because of which the policies do not decide, and who says so.
 	NotEnforced string `json:"notEnforced,omitempty"`
-	// Failsafe is the account whose failsafe flows are allowed before any rule.
-	Failsafe string          `json:"failsafe,omitempty"`
-	Rules    []EffectiveRule `json:"rules,omitempty"`
+	// Failsafe is the account, and HostFailsafe the host, whose failsafe flows are allowed before
+	// any rule.
+	Failsafe     string          `json:"failsafe,omitempty"`
+	HostFailsafe string          `json:"hostFailsafe,omitempty"`
+	Rules        []EffectiveRule `json:"rules,omitempty"`
 	// Default is what becomes of the rest: Allow, Drop or Native.
 	Default    string   `json:"default"`
 	IsolatedBy []Policy `json:"isolatedBy,omitempty"`

@@ -56,6 +56,7 @@ export interface Decision {
   groups?: Groups
   native?: Groups
   failsafe?: string
+  hostFailsafe?: string
   decidedBy?: RuleRef
   default?: string
   isolatedBy?: PolicyName[]
@@ -178,6 +179,7 @@ export interface ReachDecision {
   passed?: RuleRef[]
   isolated?: boolean
   failsafe?: string
+  hostFailsafe?: string
   groups?: boolean
 }
 
@@ -250,6 +252,7 @@ export interface EffectiveRule {
 export interface EffectiveDirection {
   notEnforced?: string
   failsafe?: string
+  hostFailsafe?: string
   rules?: EffectiveRule[]
   default: string
   isolatedBy?: PolicyName[]
