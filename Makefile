@@ -3,7 +3,7 @@
 SHELL := /usr/bin/env bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help build build-slim deb image release demo test screens web verify-web fmt vet generate verify-generated staticcheck race bench scale cost accounts console-figures az matrix worlds cluster clean
+.PHONY: help build build-slim build-agent deb image release demo test screens web verify-web fmt vet generate verify-generated staticcheck race bench scale cost accounts console-figures az matrix worlds cluster clean
 
 # Its version and its checksum are in go.tools.mod and go.tools.sum.
 STATICCHECK := go tool -modfile=$(CURDIR)/go.tools.mod staticcheck
@@ -18,6 +18,9 @@ build: ## Build bin/nephele, all in one: every command, with etcd and kube-apise
 
 build-slim: ## Build bin/nephele-slim: the same without "up" and "demo", for use with an existing cluster
 	@hack/build.sh . ./cmd/nephele bin/nephele-slim
+
+build-agent: ## Build bin/nephele-agent: what a host with an agent needs, and no more
+	@CGO_ENABLED=0 hack/build.sh . ./cmd/nephele-agent bin/nephele-agent
 
 deb: build-slim ## Build dist/nephele-agent_VERSION_ARCH.deb, the agent for hosts
 	@go run ./hack/deb -arch "$$(go env GOARCH)" -version "$$(git describe --tags --match 'v[0-9]*' 2>/dev/null | sed 's/^v//' | grep . || echo "0.0.0~$$(git rev-parse --short HEAD)")" -time "$$(git log -1 --format=%ct)"

@@ -7,6 +7,7 @@ import (
 	"go/token"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -134,8 +135,18 @@ var layers = []layer{
 		why: "the agent is one more enforcer: what is computed comes through the served API",
 	},
 	{folder: "internal/enroll/identity", foreign: []string{"github.com/smallstep/pkcs7"}, noStd: pureStd, why: "what a cloud has signed is checked without knowing who asks"},
+	{folder: "internal/enroll/credential", own: []string{"internal/enroll/identity"}, foreign: kubernetes,
+		why: "a host proves itself without knowing who judges that"},
 	{folder: "internal/enroll", own: []string{"api"}, foreign: kubernetes,
 		why: "identities of hosts know nobody who uses them"},
+	{
+		folder: "internal/cli/agentcmd",
+		own: []string{"api", "internal/agent", "internal/agent/cni", "internal/agent/nft", "internal/agent/nft/kernel", "internal/cli/terminal", "internal/cloud/handover", "internal/enforcer",
+			"internal/enroll/credential", "internal/enroll/identity"},
+		foreign: append([]string{"github.com/spf13/", "gopkg.in/natefinch/lumberjack.v2"}, kubernetes...),
+		why:     "every host holds in its memory what these commands link",
+	},
+	{folder: "internal/cli/terminal", foreign: append([]string{"github.com/spf13/"}, kubernetes...), why: "the manners of all programs know no answers"},
 	{folder: "internal/enforcer", own: []string{"api", "internal/platform"}, foreign: kubernetes,
 		why: "the enforcer's side of the protocol knows no server and no cloud"},
 	{folder: "internal/cloud/audit", own: []string{"internal/cloud"}, foreign: []string{"github.com/go-logr/logr", "github.com/prometheus/", "gopkg.in/natefinch/lumberjack.v2"},
@@ -287,6 +298,30 @@ func TestImportRules(t *testing.T) {
 			if strings.HasPrefix(imp, "k8s.io/kubernetes/") && !below(folder, "standalone") && !below(folder, "test/cluster") {
 				t.Errorf("%s imports %s: only standalone and test/cluster may", f.path, imp)
 			}
+		}
+	}
+}
+
+// heavy are packages of which each costs an agent megabytes.
+var heavy = []string{"github.com/aws/", "github.com/Azure/", "go.etcd.io/", "google.golang.org/grpc", "k8s.io/apiserver/", "k8s.io/client-go/kubernetes", "k8s.io/client-go/informers",
+	"k8s.io/kubernetes/", "sigs.k8s.io/controller-runtime/", module + "/internal/apiserver", module + "/internal/cloud/aws", module + "/internal/cloud/azure", module + "/internal/console",
+	module + "/internal/control", module + "/internal/policy", module + "/internal/sim"}
+
+// TestHostsHoldOnlyTheirAgent looks at all that nephele-agent links.
+func TestHostsHoldOnlyTheirAgent(t *testing.T) {
+	cmd := exec.Command("go", "list", "-deps", "./cmd/nephele-agent")
+	cmd.Env = append(os.Environ(), "GOOS=linux", "CGO_ENABLED=0")
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	linked := strings.Fields(string(out))
+	if !slices.Contains(linked, module+"/internal/agent/nft/kernel") {
+		t.Fatalf("%d packages, and the agent is none of them", len(linked))
+	}
+	for _, p := range linked {
+		if i := slices.IndexFunc(heavy, func(h string) bool { return strings.HasPrefix(p, h) }); i >= 0 {
+			t.Errorf("nephele-agent links %s (see docs/decisions/0028-program-for-hosts.md)", p)
 		}
 	}
 }

@@ -184,7 +184,7 @@ func TestClusterResolvers(t *testing.T) {
 		endpoints("dns-1", "kube-dns", discoveryv1.AddressTypeIPv4, "10.0.0.9", "10.0.0.8", "nonsense"), endpoints("dns-2", "kube-dns", discoveryv1.AddressTypeIPv6, "fd00::1"),
 		endpoints("dns-3", "kube-dns", discoveryv1.AddressTypeFQDN, "192.0.2.1"), endpoints("web", "web", discoveryv1.AddressTypeIPv4, "10.0.0.7"), &corev1.Node{},
 	)
-	r := agent.NewClusterResolvers(client, "kube-system", "kube-dns")
+	r := agent.NewClusterResolvers(fakeCluster{client}, "kube-system", "kube-dns")
 	if found, err := r.Addresses(); err == nil || len(found) > 0 {
 		t.Errorf("known before it runs: %v, %v", found, err)
 	}

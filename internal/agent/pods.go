@@ -15,8 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/nephele-io/nephele/internal/agent/cni"
@@ -26,8 +24,8 @@ import (
 // PodsOptions are what Pods need.
 type PodsOptions struct {
 	// Node is the name of the Node.
-	Node   string
-	Client kubernetes.Interface
+	Node    string
+	Cluster Cluster
 	// Ranges are where Pods of the Node have their addresses, besides what the Node itself says.
 	Ranges []netip.Prefix
 	// Bypass returns why packets of an address do not come by; empty if they do. Nil knows of none.
@@ -61,31 +59,14 @@ func NewPods(o PodsOptions) *Pods {
 	changed := cache.ResourceEventHandlerFuncs{
 		AddFunc: func(any) { p.poke() }, UpdateFunc: func(_, _ any) { p.poke() }, DeleteFunc: func(any) { p.poke() },
 	}
-	pods, nodes := o.Client.CoreV1().Pods(metav1.NamespaceAll), o.Client.CoreV1().Nodes()
-	ofNode := func(field string, in metav1.ListOptions) metav1.ListOptions {
-		in.FieldSelector = fields.OneTermEqualSelector(field, o.Node).String()
-		return in
+	follow := func(kind runtime.Object, resource, field string, trim cache.TransformFunc) (cache.Store, cache.Controller) {
+		from := o.Cluster.Follow(corev1.SchemeGroupVersion.WithResource(resource), metav1.NamespaceAll, func(l *metav1.ListOptions) {
+			l.FieldSelector = fields.OneTermEqualSelector(field, o.Node).String()
+		})
+		return cache.NewInformerWithOptions(cache.InformerOptions{ObjectType: kind, Handler: changed, Transform: trim, ListerWatcher: from})
 	}
-	follow := func(kind runtime.Object, trim cache.TransformFunc, from *cache.ListWatch) (cache.Store, cache.Controller) {
-		lw := cache.ToListWatcherWithWatchListSemantics(from, o.Client)
-		return cache.NewInformerWithOptions(cache.InformerOptions{ObjectType: kind, Handler: changed, Transform: trim, ListerWatcher: lw})
-	}
-	p.pods, p.runPods = follow(&corev1.Pod{}, trimPod, &cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, l metav1.ListOptions) (runtime.Object, error) {
-			return pods.List(ctx, ofNode("spec.nodeName", l))
-		},
-		WatchFuncWithContext: func(ctx context.Context, l metav1.ListOptions) (watch.Interface, error) {
-			return pods.Watch(ctx, ofNode("spec.nodeName", l))
-		},
-	})
-	p.nodes, p.runNodes = follow(&corev1.Node{}, trimNode, &cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, l metav1.ListOptions) (runtime.Object, error) {
-			return nodes.List(ctx, ofNode("metadata.name", l))
-		},
-		WatchFuncWithContext: func(ctx context.Context, l metav1.ListOptions) (watch.Interface, error) {
-			return nodes.Watch(ctx, ofNode("metadata.name", l))
-		},
-	})
+	p.pods, p.runPods = follow(&corev1.Pod{}, "pods", "spec.nodeName", trimPod)
+	p.nodes, p.runNodes = follow(&corev1.Node{}, "nodes", "metadata.name", trimNode)
 	return p
 }
 

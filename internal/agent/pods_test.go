@@ -27,7 +27,7 @@ func onNode(f *fixture, bypass func(netip.Addr) (string, error)) (*nfttest.Lab, 
 	client := fake.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nfttest.NodeName}, Spec: corev1.NodeSpec{PodCIDRs: []string{"10.0.0.0/29"}},
 		Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: nfttest.NodeAddresses()[0].String()}}}})
 	f.pods = func() *agent.Pods {
-		return agent.NewPods(agent.PodsOptions{Node: nfttest.NodeName, Client: client, Bypass: bypass, Log: logr.Discard()})
+		return agent.NewPods(agent.PodsOptions{Node: nfttest.NodeName, Cluster: fakeCluster{client}, Bypass: bypass, Log: logr.Discard()})
 	}
 	f.engine.PutNamespace(policy.Namespace{Name: "n1"})
 	f.engine.PutNamespace(policy.Namespace{Name: "n2"})
@@ -177,7 +177,7 @@ func TestPodsWithOneAddress(t *testing.T) {
 		named("thief", "192.0.2.1", time.Minute, nil),
 		named("mapped", "::ffff:10.0.0.4", time.Minute, nil),
 	)
-	p := agent.NewPods(agent.PodsOptions{Node: "w", Client: client, IPVS: func() (bool, error) { return true, nil }, Log: logr.Discard()})
+	p := agent.NewPods(agent.PodsOptions{Node: "w", Cluster: fakeCluster{client}, IPVS: func() (bool, error) { return true, nil }, Log: logr.Discard()})
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {

@@ -49,12 +49,13 @@ func worldStore() *watchstore.Store {
 	return out
 }
 
-// BenchmarkAgentProcess is nephele agent itself, as a package brings it, in the large world, which
+// BenchmarkAgentProcess is nephele-agent itself, as a package brings it, in the large world, which
 // a server tells it. It reports the memory that is resident when everything is enforced and a
 // minute later, when the agent has written its state, and the most that there was.
 func BenchmarkAgentProcess(b *testing.B) {
-	binary := filepath.Join(b.TempDir(), "nephele")
-	build := exec.Command("go", "build", "-ldflags=-s -w", "-o", binary, "./cmd/nephele")
+	binary := filepath.Join(b.TempDir(), "nephele-agent")
+	build := exec.Command("go", "build", "-ldflags=-s -w", "-o", binary, "./cmd/nephele-agent")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0") // as it is released
 	build.Dir = "../.."
 	if out, err := build.CombinedOutput(); err != nil {
 		b.Fatal(err, string(out))
@@ -102,7 +103,7 @@ func BenchmarkAgentProcess(b *testing.B) {
 	}
 	for range b.N {
 		state, log := filepath.Join(files, "state"), &bytes.Buffer{}
-		cmd := exec.Command(binary, "agent", "--external-node", hostKey, "--kubeconfig", kubeconfig, "--state-dir", state,
+		cmd := exec.Command(binary, "--external-node", hostKey, "--kubeconfig", kubeconfig, "--state-dir", state,
 			"--log-file", filepath.Join(files, "policies.log"), "--socket", filepath.Join(files, "agent.sock"), "--metrics", "0")
 		cmd.Stdout, cmd.Stderr = log, log
 		if err := host.Do(cmd.Start); err != nil {

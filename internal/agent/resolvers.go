@@ -9,9 +9,6 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 )
 
@@ -23,22 +20,12 @@ type ClusterResolvers struct {
 }
 
 // NewClusterResolvers returns what follows the resolvers behind a Service once it runs.
-func NewClusterResolvers(client kubernetes.Interface, namespace, service string) *ClusterResolvers {
-	of := client.DiscoveryV1().EndpointSlices(namespace)
+func NewClusterResolvers(of Cluster, namespace, service string) *ClusterResolvers {
 	only := labels.Set{discoveryv1.LabelServiceName: service}.String()
 	r := &ClusterResolvers{}
 	r.slices, r.run = cache.NewInformerWithOptions(cache.InformerOptions{
 		ObjectType: &discoveryv1.EndpointSlice{}, Handler: cache.ResourceEventHandlerFuncs{},
-		ListerWatcher: cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
-			ListWithContextFunc: func(ctx context.Context, l metav1.ListOptions) (runtime.Object, error) {
-				l.LabelSelector = only
-				return of.List(ctx, l)
-			},
-			WatchFuncWithContext: func(ctx context.Context, l metav1.ListOptions) (watch.Interface, error) {
-				l.LabelSelector = only
-				return of.Watch(ctx, l)
-			},
-		}, client),
+		ListerWatcher: of.Follow(discoveryv1.SchemeGroupVersion.WithResource("endpointslices"), namespace, func(l *metav1.ListOptions) { l.LabelSelector = only }),
 	})
 	return r
 }

@@ -10,9 +10,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
@@ -32,22 +29,14 @@ type Services struct {
 }
 
 // NewServices returns what follows the Services of a cluster once it runs.
-func NewServices(client kubernetes.Interface) *Services {
+func NewServices(of Cluster) *Services {
 	s := &Services{news: make(chan struct{}, 1)}
 	changed := cache.ResourceEventHandlerFuncs{
 		AddFunc: func(any) { s.poke() }, UpdateFunc: func(_, _ any) { s.poke() }, DeleteFunc: func(any) { s.poke() },
 	}
-	all := client.CoreV1().Services(metav1.NamespaceAll)
 	s.services, s.run = cache.NewInformerWithOptions(cache.InformerOptions{
 		ObjectType: &corev1.Service{}, Handler: changed, Transform: trimService,
-		ListerWatcher: cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
-			ListWithContextFunc: func(ctx context.Context, l metav1.ListOptions) (runtime.Object, error) {
-				return all.List(ctx, l)
-			},
-			WatchFuncWithContext: func(ctx context.Context, l metav1.ListOptions) (watch.Interface, error) {
-				return all.Watch(ctx, l)
-			},
-		}, client),
+		ListerWatcher: of.Follow(corev1.SchemeGroupVersion.WithResource("services"), metav1.NamespaceAll, func(*metav1.ListOptions) {}),
 	})
 	return s
 }

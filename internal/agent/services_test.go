@@ -35,7 +35,7 @@ func (f *fixture) dropTo(namespace, name string) {
 func TestServicesAsPeers(t *testing.T) {
 	f := newFixture(t)
 	l, client := onNode(f, nil)
-	f.services = func() *agent.Services { return agent.NewServices(client) }
+	f.services = func() *agent.Services { return agent.NewServices(fakeCluster{client}) }
 	behind := netip.AddrPortFrom(nfttest.PodAddresses(1)[0], 80)
 	l.Translate(t, []nfttest.Service{{Port: 8080, To: behind}, {Port: 9090, To: behind}})
 	for n := range nfttest.PodCount {
@@ -126,7 +126,7 @@ func TestServicesAsPeers(t *testing.T) {
 	away := fake.NewClientset()
 	away.PrependReactor("*", "services", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, errors.New("away") })
 	away.PrependWatchReactor("services", func(clienttesting.Action) (bool, watch.Interface, error) { return true, nil, errors.New("away") })
-	f.services = func() *agent.Services { return agent.NewServices(away) }
+	f.services = func() *agent.Services { return agent.NewServices(fakeCluster{away}) }
 	a, _ = f.start()
 	f.eventually("what was kept is loaded", func() bool { return a.Status().State == agent.StateKept })
 	enforced("without a server", true)

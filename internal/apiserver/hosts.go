@@ -29,6 +29,7 @@ import (
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
 	"github.com/nephele-io/nephele/internal/enroll"
+	"github.com/nephele-io/nephele/internal/enroll/credential"
 )
 
 // What hosts may send at most, in bytes: the request for a certificate, and what an agent tells
@@ -54,7 +55,7 @@ type Hosts struct {
 // hostUser is a host that has shown a certificate. Who has the same name is none.
 type hostUser struct {
 	user.DefaultInfo
-	id enroll.Identity
+	id credential.Identity
 }
 
 // hostOf returns the host that asks.
@@ -69,7 +70,7 @@ func hostOf(u user.Info) (*hostUser, bool) {
 func (a Access) WithHosts(d *enroll.Desk) (Access, error) {
 	next, stranger := a.Authenticator, anonymous.NewAuthenticator(nil)
 	a.Authenticator = authenticator.RequestFunc(func(r *http.Request) (*authenticator.Response, bool, error) {
-		if r.URL.Path == enroll.JoinPath { // who has a token has nothing else
+		if r.URL.Path == credential.JoinPath { // who has a token has nothing else
 			return stranger.AuthenticateRequest(r)
 		}
 		if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
@@ -110,7 +111,7 @@ func (a Access) WithHosts(d *enroll.Desk) (Access, error) {
 // may reports whether a request is one that the agent of a host makes.
 func (h *hostUser) may(r authorizer.Attributes) bool {
 	if !r.IsResourceRequest() {
-		return r.GetPath() == enroll.RenewPath && r.GetVerb() == "post" || slices.Contains(healthPaths, r.GetPath())
+		return r.GetPath() == credential.RenewPath && r.GetVerb() == "post" || slices.Contains(healthPaths, r.GetPath())
 	}
 	resource, verb := r.GetResource(), r.GetVerb()
 	if r.GetSubresource() != "" {
@@ -139,9 +140,9 @@ func (h *hostUser) calls(name string) bool {
 // installHosts serves what hosts need besides the API.
 func installHosts(generic *server.GenericAPIServer, o Options) {
 	mux := generic.Handler.NonGoRestfulMux
-	mux.HandleFunc(enroll.JoinPath, o.Hosts.join)
-	mux.HandleFunc(enroll.RenewPath, o.Hosts.renew)
-	mux.HandlePrefix(enroll.InfosPath, http.HandlerFunc(o.Hosts.info))
+	mux.HandleFunc(credential.JoinPath, o.Hosts.join)
+	mux.HandleFunc(credential.RenewPath, o.Hosts.renew)
+	mux.HandlePrefix(credential.InfosPath, http.HandlerFunc(o.Hosts.info))
 }
 
 // serving is the certificate for those who ask by the name that hosts know the server by.
@@ -150,7 +151,7 @@ func (h *Hosts) serving() ([]dynamiccertificates.SNICertKeyContentProvider, erro
 	if err != nil {
 		return nil, fmt.Errorf("certificate for hosts: %w", err)
 	}
-	content, err := dynamiccertificates.NewStaticSNICertKeyContent("hosts", cert, key, enroll.ServerName)
+	content, err := dynamiccertificates.NewStaticSNICertKeyContent("hosts", cert, key, credential.ServerName)
 	if err != nil {
 		return nil, fmt.Errorf("certificate for hosts: %w", err)
 	}
@@ -173,7 +174,7 @@ func (h *Hosts) staying(next http.Handler) http.Handler {
 
 // join gives a host that proves itself otherwise its first certificate.
 func (h *Hosts) join(w http.ResponseWriter, r *http.Request) {
-	var asked enroll.Asked
+	var asked credential.Asked
 	if !readJSON(w, r, mostEnrolment, &asked) {
 		return
 	}
@@ -194,7 +195,7 @@ func (h *Hosts) renew(w http.ResponseWriter, r *http.Request) {
 		answerError(w, apierrors.NewUnauthorized("this is for hosts, which show their certificate"))
 		return
 	}
-	var asked enroll.Asked
+	var asked credential.Asked
 	if !readJSON(w, r, mostEnrolment, &asked) {
 		return
 	}
@@ -220,7 +221,7 @@ func (h *Hosts) info(w http.ResponseWriter, r *http.Request) {
 		answerError(w, apierrors.NewForbidden(infoResource, "", errors.New("here only hosts with certificates are served; ask kube-apiserver")))
 		return
 	}
-	if name := strings.TrimPrefix(r.URL.Path, enroll.InfosPath); !host.calls(name) {
+	if name := strings.TrimPrefix(r.URL.Path, credential.InfosPath); !host.calls(name) {
 		answerError(w, apierrors.NewNotFound(infoResource, name))
 		return
 	}
@@ -238,7 +239,7 @@ func (h *Hosts) info(w http.ResponseWriter, r *http.Request) {
 }
 
 // ownInfo returns the info of a host as it is now. That of a namesake is not its own.
-func (h *Hosts) ownInfo(ctx context.Context, host enroll.Host) (*v1beta1.AntreaAgentInfo, error) {
+func (h *Hosts) ownInfo(ctx context.Context, host credential.Host) (*v1beta1.AntreaAgentInfo, error) {
 	b, err := listBearers(ctx, h.Client)
 	if err != nil {
 		return nil, err
@@ -267,12 +268,12 @@ func (h *Hosts) ownInfo(ctx context.Context, host enroll.Host) (*v1beta1.AntreaA
 	return info, nil
 }
 
-func nodeRef(host enroll.Host) v1beta1.ObjectReference {
+func nodeRef(host credential.Host) v1beta1.ObjectReference {
 	return v1beta1.ObjectReference{Kind: "ExternalNode", Namespace: host.Namespace, Name: host.Name}
 }
 
 // fill writes what a host says about itself, if the info is still the one that it has read.
-func (h *Hosts) fill(ctx context.Context, info, said *v1beta1.AntreaAgentInfo, host enroll.Host) (*v1beta1.AntreaAgentInfo, error) {
+func (h *Hosts) fill(ctx context.Context, info, said *v1beta1.AntreaAgentInfo, host credential.Host) (*v1beta1.AntreaAgentInfo, error) {
 	if said.Name != info.Name || said.ResourceVersion == "" {
 		return nil, apierrors.NewBadRequest("want the object as it was read, with its name and resourceVersion")
 	}

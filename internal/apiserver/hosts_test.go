@@ -36,6 +36,7 @@ import (
 	"github.com/nephele-io/nephele/internal/apiserver/stats"
 	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
 	"github.com/nephele-io/nephele/internal/enroll"
+	"github.com/nephele-io/nephele/internal/enroll/credential"
 )
 
 // hotel is a server with the hosts vms/web and vms/db, and the Node n1.
@@ -90,17 +91,17 @@ func newHotel(t *testing.T) *hotel {
 }
 
 // enroll lets a host enroll over the network.
-func (h *hotel) enroll(namespace, name string) (enroll.Papers, enroll.Key) {
+func (h *hotel) enroll(namespace, name string) (credential.Papers, credential.Key) {
 	h.t.Helper()
-	i, _, err := enroll.Invite(h.t.Context(), h.cluster, enroll.Host{Namespace: namespace, Name: name}, time.Hour, time.Now())
+	i, _, err := enroll.Invite(h.t.Context(), h.cluster, credential.Host{Namespace: namespace, Name: name}, time.Hour, time.Now())
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	key, err := enroll.NewKey()
+	key, err := credential.NewKey()
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	papers, err := enroll.Join(h.t.Context(), "https://"+h.address, i, nil, key)
+	papers, err := credential.Join(h.t.Context(), "https://"+h.address, i, nil, key)
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -108,13 +109,13 @@ func (h *hotel) enroll(namespace, name string) (enroll.Papers, enroll.Key) {
 }
 
 // as returns how a host reaches the server.
-func (h *hotel) as(papers enroll.Papers, key enroll.Key, gv schema.GroupVersion) *rest.Config {
+func (h *hotel) as(papers credential.Papers, key credential.Key, gv schema.GroupVersion) *rest.Config {
 	s := runtime.NewScheme()
 	if err := errors.Join(v1beta2.AddToScheme(s), v1beta1.AddToScheme(s)); err != nil {
 		h.t.Fatal(err)
 	}
 	return &rest.Config{Host: "https://" + h.address, APIPath: "/apis", QPS: -1, Dial: h.dial,
-		TLSClientConfig: rest.TLSClientConfig{CAData: []byte(papers.Authority), ServerName: enroll.ServerName, CertData: []byte(papers.Certificate), KeyData: key.Private},
+		TLSClientConfig: rest.TLSClientConfig{CAData: []byte(papers.Authority), ServerName: credential.ServerName, CertData: []byte(papers.Certificate), KeyData: key.Private},
 		ContentConfig:   rest.ContentConfig{GroupVersion: &gv, NegotiatedSerializer: serializer.NewCodecFactory(s).WithoutConversion(), ContentType: runtime.ContentTypeJSON}}
 }
 
@@ -198,9 +199,9 @@ func TestHostsSeeAndReportTheirOwn(t *testing.T) {
 		"metrics":          c.Get().AbsPath("/metrics"),
 		"egress groups":    c.Get().Resource("egressgroups").Param("fieldSelector", "nodeName=vms/web"),
 		"all infos":        c.Get().AbsPath("/apis/crd.antrea.io/v1beta1/antreaagentinfos"),
-		"another's info":   c.Get().AbsPath(enroll.InfosPath + "db"),
-		"a path in it":     c.Get().AbsPath(enroll.InfosPath + "web/status"),
-		"a deletion":       c.Delete().AbsPath(enroll.InfosPath + "web"),
+		"another's info":   c.Get().AbsPath(credential.InfosPath + "db"),
+		"a path in it":     c.Get().AbsPath(credential.InfosPath + "web/status"),
+		"a deletion":       c.Delete().AbsPath(credential.InfosPath + "web"),
 		"as somebody else": c.Get().Resource("networkpolicies").Param("fieldSelector", "nodeName=vms/db").SetHeader("Impersonate-User", "agent"),
 	} {
 		if err := r.Do(t.Context()).Error(); !apierrors.IsForbidden(err) {
@@ -213,7 +214,7 @@ func TestHostsSeeAndReportTheirOwn(t *testing.T) {
 		t.Errorf("by its name: %v", err)
 	}
 	agent := h.world.client(t, "agent", "")
-	for _, r := range []*rest.Request{agent.Post().AbsPath(enroll.RenewPath).Body([]byte("{}")), agent.Get().AbsPath(enroll.InfosPath + "web")} {
+	for _, r := range []*rest.Request{agent.Post().AbsPath(credential.RenewPath).Body([]byte("{}")), agent.Get().AbsPath(credential.InfosPath + "web")} {
 		if err := r.Do(t.Context()).Error(); !apierrors.IsUnauthorized(err) && !apierrors.IsForbidden(err) {
 			t.Errorf("one who is no host: %v", err)
 		}
@@ -317,7 +318,7 @@ func TestHostsAreSentAway(t *testing.T) {
 			h.informer.Delete(n)
 		},
 		"revoked": func(h *hotel) {
-			if err := enroll.Revoke(t.Context(), h.cluster, enroll.Host{Namespace: "vms", Name: "web"}); err != nil {
+			if err := enroll.Revoke(t.Context(), h.cluster, credential.Host{Namespace: "vms", Name: "web"}); err != nil {
 				t.Fatal(err)
 			}
 			n := h.edit("vms", "web", func(*v1alpha1.ExternalNode) {})
@@ -346,7 +347,7 @@ func TestHostsAreSentAway(t *testing.T) {
 			if err := c.Get().Resource("networkpolicies").Param("fieldSelector", "nodeName=vms/web").Do(t.Context()).Error(); !apierrors.IsUnauthorized(err) {
 				t.Errorf("afterwards: %v", err)
 			}
-			next, err := enroll.NewKey()
+			next, err := credential.NewKey()
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -354,7 +355,7 @@ func TestHostsAreSentAway(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := enroll.Renewal(t.Context(), hc, "https://"+h.address, next); err == nil {
+			if _, err := credential.Renewal(t.Context(), hc, "https://"+h.address, next); err == nil {
 				t.Error("its certificate is renewed")
 			}
 		})
@@ -370,11 +371,11 @@ func TestHostsEnrollOverTheNetwork(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	next, err := enroll.NewKey()
+	next, err := credential.NewKey()
 	if err != nil {
 		t.Fatal(err)
 	}
-	renewed, err := enroll.Renewal(t.Context(), hc, "https://"+h.address, next)
+	renewed, err := credential.Renewal(t.Context(), hc, "https://"+h.address, next)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -408,23 +409,23 @@ func TestHostsEnrollOverTheNetwork(t *testing.T) {
 		go func() {
 			_ = http.Serve(l, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked <- struct{}{} }))
 		}()
-		i, _, err := enroll.Invite(t.Context(), h.cluster, enroll.Host{Namespace: "vms", Name: "db"}, time.Hour, time.Now())
+		i, _, err := enroll.Invite(t.Context(), h.cluster, credential.Host{Namespace: "vms", Name: "db"}, time.Hour, time.Now())
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = enroll.Join(t.Context(), "https://"+l.Addr().String(), i, nil, next)
+		_, err = credential.Join(t.Context(), "https://"+l.Addr().String(), i, nil, next)
 		_ = l.Close()
 		if err == nil || !strings.Contains(err.Error(), "not the server that the token is from") || len(asked) > 0 {
 			t.Errorf("%s: %v, asked %d times", what, err, len(asked))
 		}
 	}
 	for what, body := range map[string]string{"nothing": "", "no JSON": "x", "no host": `{"host":"web"}`, "much": `{"host":"` + strings.Repeat("x", 1<<20) + `"}`} {
-		raw := h.world.client(t, "", "").Post().AbsPath(enroll.JoinPath).Body([]byte(body)).Do(t.Context()).Error()
+		raw := h.world.client(t, "", "").Post().AbsPath(credential.JoinPath).Body([]byte(body)).Do(t.Context()).Error()
 		if !apierrors.IsBadRequest(raw) {
 			t.Errorf("%s: %v", what, raw)
 		}
 	}
-	if _, err := enroll.Join(t.Context(), "http://"+h.address, enroll.Invitation{}, nil, next); err == nil {
+	if _, err := credential.Join(t.Context(), "http://"+h.address, credential.Invitation{}, nil, next); err == nil {
 		t.Error("without TLS")
 	}
 	var said bytes.Buffer

@@ -21,7 +21,7 @@ import (
 	"github.com/nephele-io/nephele/api/antrea/v1alpha1"
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	systemv1beta1 "github.com/nephele-io/nephele/api/system/v1beta1"
-	"github.com/nephele-io/nephele/internal/enroll"
+	"github.com/nephele-io/nephele/internal/enroll/credential"
 )
 
 const (
@@ -172,7 +172,7 @@ func lastHeartbeat(info *v1beta1.AntreaControllerInfo) time.Time {
 type bearers struct {
 	count map[string]int
 	nodes map[string]bool
-	hosts []enroll.Host
+	hosts []credential.Host
 }
 
 // listBearers lists those that are there to stay.
@@ -191,7 +191,7 @@ func listBearers(ctx context.Context, c client.Reader) (bearers, error) {
 			if n.GetNamespace() == "" {
 				b.nodes[n.GetName()] = true
 			} else {
-				b.hosts = append(b.hosts, enroll.Host{Namespace: n.GetNamespace(), Name: n.GetName()})
+				b.hosts = append(b.hosts, credential.Host{Namespace: n.GetNamespace(), Name: n.GetName()})
 			}
 			return nil
 		}); err != nil {
@@ -205,7 +205,7 @@ func listBearers(ctx context.Context, c client.Reader) (bearers, error) {
 // when the host came. Else it is called NAMESPACE.NAME, and stays so. No two hosts ever share one.
 // there tells which infos there are, and ref of whom one is; it is empty if there is none. The name
 // is empty if somebody is called NAMESPACE.NAME.
-func (b bearers) infoName(h enroll.Host, there func(string) bool, ref func(string) v1beta1.ObjectReference) string {
+func (b bearers) infoName(h credential.Host, there func(string) bool, ref func(string) v1beta1.ObjectReference) string {
 	own := h.InfoName()
 	switch {
 	case b.count[own] == 0 && there(own):

@@ -30,7 +30,7 @@ import (
 
 	"github.com/nephele-io/nephele/internal/apiserver/stats"
 	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
-	"github.com/nephele-io/nephele/internal/enroll"
+	"github.com/nephele-io/nephele/internal/enroll/credential"
 )
 
 const (
@@ -108,7 +108,7 @@ func asked(o Options) (authorizer.Authorizer, error) {
 		if u := a.GetUser(); u == nil || u.GetName() != user.Anonymous || !a.IsResourceRequest() && slices.Contains(healthPaths, a.GetPath()) {
 			return authorizer.DecisionNoOpinion, "", nil
 		}
-		if o.Hosts != nil && !a.IsResourceRequest() && a.GetPath() == enroll.JoinPath {
+		if o.Hosts != nil && !a.IsResourceRequest() && a.GetPath() == credential.JoinPath {
 			return authorizer.DecisionAllow, "", nil // a token is shown there
 		}
 		return authorizer.DecisionDeny, "nobody does this without saying who he is", nil

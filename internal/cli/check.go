@@ -26,6 +26,7 @@ import (
 	"github.com/nephele-io/nephele/api/generated/crd"
 	deployment "github.com/nephele-io/nephele/config/controller"
 	"github.com/nephele-io/nephele/config/grants"
+	"github.com/nephele-io/nephele/internal/cli/terminal"
 	"github.com/nephele-io/nephele/internal/cloud/inventory"
 	"github.com/nephele-io/nephele/internal/controller"
 	"github.com/nephele-io/nephele/internal/platform/egress"
@@ -58,7 +59,7 @@ Exit codes: 0 nothing fails; 1 something does; 2 the input is wrong.`,
 			if output != "" && output != "json" {
 				return fmt.Errorf("--output %q: want json, or nothing for text", output)
 			}
-			cfg, err := cluster.config()
+			cfg, err := cluster.Config()
 			if err != nil {
 				return fmt.Errorf("finding the cluster: %w", err)
 			}
@@ -76,7 +77,7 @@ Exit codes: 0 nothing fails; 1 something does; 2 the input is wrong.`,
 		},
 	}
 	f := cmd.Flags()
-	cluster.register(f)
+	cluster.Register(f)
 	access.Register(f, egress.Loopback)
 	f.StringVarP(&output, "output", "o", "", "json, or nothing for text")
 	f.StringVar(&rights, "rights", "auditor", "the rights to hold you against: auditor (to read everything but Secrets) or controller")
@@ -239,9 +240,9 @@ func printLines(out io.Writer, lines []preflight.Line, format string) error {
 		}
 	} else {
 		for _, l := range lines {
-			fmt.Fprintln(out, folded(fmt.Sprintf("%-5s", l.Verdict), "      ", printable(l.About+": "+l.Message)))
+			fmt.Fprintln(out, folded(fmt.Sprintf("%-5s", l.Verdict), "      ", terminal.Printable(l.About+": "+l.Message)))
 			if l.Do != "" && l.Verdict != preflight.OK {
-				fmt.Fprintln(out, folded("      to do: ", "      ", printable(l.Do)))
+				fmt.Fprintln(out, folded("      to do: ", "      ", terminal.Printable(l.Do)))
 			}
 		}
 		if failed > 0 {
@@ -251,7 +252,7 @@ func printLines(out io.Writer, lines []preflight.Line, format string) error {
 		}
 	}
 	if failed > 0 {
-		return ErrNo
+		return terminal.ErrNo
 	}
 	return nil
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	"github.com/nephele-io/nephele/internal/cli/terminal"
 )
 
 const (
@@ -30,8 +31,8 @@ type completion func(cmd *cobra.Command, args []string, typed string) ([]string,
 func names(list func(ctx context.Context, c client.Reader) ([]string, error)) completion {
 	return func(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 		var f clusterFlags
-		f.kubeconfig, _ = cmd.Flags().GetString("kubeconfig")
-		f.context, _ = cmd.Flags().GetString("context")
+		f.Kubeconfig, _ = cmd.Flags().GetString("kubeconfig")
+		f.Context, _ = cmd.Flags().GetString("context")
 		c, err := f.reading()
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
@@ -55,7 +56,7 @@ func matching(all []string, typed string) []string {
 	}
 	var out []string
 	for _, name := range all {
-		if strings.HasPrefix(name, last) && printable(name) == name {
+		if strings.HasPrefix(name, last) && terminal.Printable(name) == name {
 			out = append(out, done+name)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
+	"github.com/nephele-io/nephele/internal/cli/terminal"
 	"github.com/nephele-io/nephele/internal/control/convert"
 	"github.com/nephele-io/nephele/internal/manifest"
 	"github.com/nephele-io/nephele/internal/preview"
@@ -102,7 +103,7 @@ func reportRefused(cmd *cobra.Command, refused []manifest.Refusal) error {
 		fmt.Fprintf(cmd.ErrOrStderr(), "error: %s\n", r)
 	}
 	if len(refused) > 0 {
-		return errRefused
+		return terminal.ErrRefused
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/nephele-io/nephele/internal/cli/terminal"
 	"github.com/nephele-io/nephele/internal/controller"
 )
 
@@ -34,12 +35,12 @@ used; else --kubeconfig, the variable KUBECONFIG or ~/.kube/config.`,
   nephele controller --metrics 0.0.0.0:8080 --health 0.0.0.0:8081`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := cluster.config()
+			cfg, err := cluster.Config()
 			if err != nil {
 				return fmt.Errorf("find the Kubernetes API: %w", err)
 			}
 			o.Version = Version()
-			o.Log = NewLogger(cmd.ErrOrStderr(), verbose)
+			o.Log = terminal.NewLogger(cmd.ErrOrStderr(), verbose)
 			if o.Access, err = access.Access(); err != nil {
 				return err
 			}
@@ -68,7 +69,7 @@ used; else --kubeconfig, the variable KUBECONFIG or ~/.kube/config.`,
 		},
 	}
 	f := cmd.Flags()
-	cluster.register(f)
+	cluster.Register(f)
 	f.StringVar(
 		&o.MetricsAddress,
 		"metrics",

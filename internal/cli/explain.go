@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/nephele-io/nephele/api/analysis/v1alpha1"
+	"github.com/nephele-io/nephele/internal/cli/terminal"
 	"github.com/nephele-io/nephele/internal/explain"
 	"github.com/nephele-io/nephele/internal/review"
 )
@@ -79,7 +80,7 @@ func (f *explainFlags) register(flags *pflag.FlagSet) {
 	flags.Uint8Var(&f.igmpType, "igmp-type", 0, "IGMP type: 0x11 for a query; 0x12, 0x16, 0x17 or 0x22 for a report")
 	flags.StringVar(&f.igmpGroup, "igmp-group", "", "group address that the IGMP message is about, if it is not sent to that address")
 	flags.StringVarP(&f.output, "output", "o", "", "json or yaml, or nothing for text")
-	f.cluster.register(flags)
+	f.cluster.Register(flags)
 	f.cluster.registerLocal(flags)
 	f.clouds.register(flags)
 }
@@ -98,7 +99,7 @@ func runExplain(cmd *cobra.Command, f explainFlags) error {
 		return err
 	}
 	if !answer.Passes() {
-		return ErrNo
+		return terminal.ErrNo
 	}
 	return nil
 }

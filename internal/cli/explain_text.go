@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/nephele-io/nephele/internal/cli/terminal"
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/explain"
 	"github.com/nephele-io/nephele/internal/policy"
@@ -12,7 +13,7 @@ import (
 // text prints the answer for people.
 func explanationText(x *explain.Explanation) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s -> %s, %s: %s\n", printable(x.From.Title), destination(x), packetText(x), x.Verdict)
+	fmt.Fprintf(&b, "%s -> %s, %s: %s\n", terminal.Printable(x.From.Title), destination(x), packetText(x), x.Verdict)
 	if x.Wanted != x.Verdict {
 		fmt.Fprintf(&b, "  if everything were enforced: %s\n", x.Wanted)
 	}
@@ -50,15 +51,15 @@ func explanationText(x *explain.Explanation) string {
 		writePoints(&b, "    ", f.Points)
 		writeBalanced(&b, "    ", packetText(x), f.Balanced)
 	}
-	return printableLines(b.String())
+	return terminal.PrintableLines(b.String())
 }
 
 // destination names the destination, with the Service that the address belongs to.
 func destination(x *explain.Explanation) string {
 	if x.Service != nil && x.To.Kind != policy.KindService.String() {
-		return fmt.Sprintf("%s (%s)", printable(x.To.Title), x.Service)
+		return fmt.Sprintf("%s (%s)", terminal.Printable(x.To.Title), x.Service)
 	}
-	return printable(x.To.Title)
+	return terminal.Printable(x.To.Title)
 }
 
 func packetText(x *explain.Explanation) string {
@@ -120,7 +121,7 @@ func writeDecision(b *strings.Builder, d *explain.Decision, indent, direction st
 func writePoints(b *strings.Builder, indent string, points []explain.Point) {
 	for _, p := range points {
 		if text := pointText(p); text != "" {
-			fmt.Fprintf(b, "%s%s at %s: %s\n", indent, p.Stage, printable(p.At), text)
+			fmt.Fprintf(b, "%s%s at %s: %s\n", indent, p.Stage, terminal.Printable(p.At), text)
 		}
 	}
 }
@@ -131,9 +132,9 @@ func writeBalanced(b *strings.Builder, indent, packet string, x *explain.Balance
 		return
 	}
 	protocol, _, _ := strings.Cut(packet, " ")
-	fmt.Fprintf(b, "%sload balancer %s hands it on:\n", indent, printable(x.Balancer))
+	fmt.Fprintf(b, "%sload balancer %s hands it on:\n", indent, terminal.Printable(x.Balancer))
 	for _, u := range x.Unknown {
-		fmt.Fprintf(b, "%s  to target group %s\n", indent, printable(u))
+		fmt.Fprintf(b, "%s  to target group %s\n", indent, terminal.Printable(u))
 	}
 	for i := range x.Targets {
 		t := &x.Targets[i]
@@ -141,7 +142,7 @@ func writeBalanced(b *strings.Builder, indent, packet string, x *explain.Balance
 		if t.Preserved {
 			whose = "the client's address, which is preserved"
 		}
-		fmt.Fprintf(b, "%s  to %s (target group %s), %s port %d, from %s: %s\n", indent, printable(t.At.Title), printable(t.Group), protocol, t.Traffic.Port,
+		fmt.Fprintf(b, "%s  to %s (target group %s), %s port %d, from %s: %s\n", indent, terminal.Printable(t.At.Title), terminal.Printable(t.Group), protocol, t.Traffic.Port,
 			strings.TrimSpace(t.Traffic.From+" ("+whose+")"), t.Traffic.Verdict)
 		writeHop(b, indent+"    ", t.At, &t.Traffic)
 		if t.Health != nil {
@@ -192,7 +193,7 @@ func pointText(p explain.Point) string {
 	}[p.By]
 	why := ""
 	if p.Why != "" {
-		why = ": " + printable(p.Why)
+		why = ": " + terminal.Printable(p.Why)
 	}
 	switch p.State {
 	case explain.PointEnforced:
@@ -319,11 +320,11 @@ func groupsText(g *explain.Groups) string {
 	case g.Outcome == policy.OutcomeDrop:
 		return "no rule of " + heldText(g) + " lets it through"
 	case g.Outcome == policy.OutcomeUnknown:
-		return fmt.Sprintf("it depends on what is not known here: %s of %s", printable(g.Rule), groupText(*g.Group))
+		return fmt.Sprintf("it depends on what is not known here: %s of %s", terminal.Printable(g.Rule), groupText(*g.Group))
 	case g.Group == nil:
 		return "nothing filters it"
 	}
-	return fmt.Sprintf("allowed by %s: %s", groupText(*g.Group), printable(g.Rule))
+	return fmt.Sprintf("allowed by %s: %s", groupText(*g.Group), terminal.Printable(g.Rule))
 }
 
 func heldText(g *explain.Groups) string {
@@ -338,7 +339,7 @@ func groupText(g explain.Group) string {
 	if g.Name == "" {
 		return g.ID
 	}
-	return fmt.Sprintf("%s (%s)", g.ID, printable(g.Name))
+	return fmt.Sprintf("%s (%s)", g.ID, terminal.Printable(g.Name))
 }
 
 // statesText says of policies in what state they are.

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
+	"github.com/nephele-io/nephele/internal/cli/terminal"
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/adopt"
 	"github.com/nephele-io/nephele/internal/explain"
@@ -116,7 +117,7 @@ func machinesIn(s *cloud.Snapshot, vms map[types.NamespacedName]explain.CloudVM)
 // printAdopted prints the policies, and on the standard error what they lack.
 func printAdopted(cmd *cobra.Command, r adopt.Result) error {
 	for _, left := range r.LeftOut {
-		fmt.Fprintf(cmd.ErrOrStderr(), "left out: %s\n", printable(left.String()))
+		fmt.Fprintf(cmd.ErrOrStderr(), "left out: %s\n", terminal.Printable(left.String()))
 	}
 	for _, p := range r.Policies {
 		if err := printManifest(cmd.OutOrStdout(), p); err != nil {
@@ -124,7 +125,7 @@ func printAdopted(cmd *cobra.Command, r adopt.Result) error {
 		}
 	}
 	if len(r.LeftOut) > 0 {
-		return ErrNo
+		return terminal.ErrNo
 	}
 	return nil
 }

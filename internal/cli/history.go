@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	"github.com/nephele-io/nephele/internal/cli/terminal"
 	"github.com/nephele-io/nephele/internal/history"
 	"github.com/nephele-io/nephele/internal/platform/egress"
 )
@@ -34,7 +35,7 @@ type historyFlags struct {
 }
 
 func (f *historyFlags) register(flags *pflag.FlagSet) {
-	f.cluster.register(flags)
+	f.cluster.Register(flags)
 	flags.StringVarP(&f.namespace, "namespace", "n", "", "namespace of the policy or revision, where its name says none (default: those of all namespaces, and what is in none)")
 }
 
@@ -281,22 +282,22 @@ func (f *historyPlanFlags) apply(cmd *cobra.Command, c client.Client, r *history
 	if live == nil {
 		verb = "creates again"
 	}
-	fmt.Fprintf(out, "This %s %s:\n\n%s\n\n", verb, named(r), printableLines(strings.Join(diff, "\n")))
+	fmt.Fprintf(out, "This %s %s:\n\n%s\n\n", verb, named(r), terminal.PrintableLines(strings.Join(diff, "\n")))
 	if live != nil && live.GetUID() != r.Spec.Object.UID {
 		fmt.Fprintf(out, "It was deleted and made anew since revision %s.\n\n", r.Name)
 	}
 	switch err := f.plan(cmd, history.Shown(next)); {
-	case err == nil, errors.Is(err, ErrNo):
-	case errors.Is(err, errRefused):
+	case err == nil, errors.Is(err, terminal.ErrNo):
+	case errors.Is(err, terminal.ErrRefused):
 		return fmt.Errorf("revision %s would be refused today: %s is not changed", r.Name, named(r))
 	case !without:
 		return fmt.Errorf("the plan cannot be made, so %s is not changed; --without-plan goes on all the same: %w", named(r), err)
 	default:
-		fmt.Fprintf(out, "What this changes in the cloud is not known: %s\n", printable(err.Error()))
+		fmt.Fprintf(out, "What this changes in the cloud is not known: %s\n", terminal.Printable(err.Error()))
 	}
 	if !yes && !confirmed(cmd.InOrStdin(), out, fmt.Sprintf("\nApply revision %s of %s?", r.Name, named(r))) {
 		fmt.Fprintln(out, "Nothing was changed.")
-		return ErrNo
+		return terminal.ErrNo
 	}
 	if live == nil {
 		err = c.Create(ctx, next, client.FieldOwner(historyManager))
@@ -337,7 +338,7 @@ func named(r *history.Revision) string {
 	if kind == "NetworkPolicy" && o.Group == "crd.antrea.io" {
 		kind = "AntreaNetworkPolicy"
 	}
-	return printable(kind + " " + strings.TrimPrefix(o.Namespace+"/"+o.Name, "/"))
+	return terminal.Printable(kind + " " + strings.TrimPrefix(o.Namespace+"/"+o.Name, "/"))
 }
 
 // manifestText is an object in YAML.
@@ -367,7 +368,7 @@ func columns(rows [][]string) string {
 	var widths []int
 	for _, row := range rows {
 		for i, cell := range row {
-			row[i] = printable(cell)
+			row[i] = terminal.Printable(cell)
 			if i >= len(widths) {
 				widths = append(widths, 0)
 			}
@@ -436,7 +437,7 @@ func failedCalls(r *history.Revision) int {
 func showRevision(ctx context.Context, c client.Reader, r *history.Revision, out io.Writer) error {
 	line := func(name, text string) {
 		if text != "" {
-			fmt.Fprintln(out, folded(fmt.Sprintf("%-10s", name), strings.Repeat(" ", 10), printable(text)))
+			fmt.Fprintln(out, folded(fmt.Sprintf("%-10s", name), strings.Repeat(" ", 10), terminal.Printable(text)))
 		}
 	}
 	s := r.Spec
@@ -480,7 +481,7 @@ func showRevision(ctx context.Context, c client.Reader, r *history.Revision, out
 	if former != nil {
 		title = "Against revision " + former.Name + ":"
 	}
-	fmt.Fprintf(out, "\n%s\n\n%s\n", title, printableLines(strings.Join(lineDiff(before, after), "\n")))
+	fmt.Fprintf(out, "\n%s\n\n%s\n", title, terminal.PrintableLines(strings.Join(lineDiff(before, after), "\n")))
 	return nil
 }
 

@@ -17,6 +17,7 @@ import (
 
 	antreav1beta1 "github.com/nephele-io/nephele/api/antrea/v1beta1"
 	"github.com/nephele-io/nephele/api/nephele/v1alpha1"
+	"github.com/nephele-io/nephele/internal/cli/terminal"
 	"github.com/nephele-io/nephele/internal/controller"
 	"github.com/nephele-io/nephele/internal/history"
 )
@@ -167,9 +168,9 @@ func TestHistoryApply(t *testing.T) {
 		cmd.SetOut(&out)
 		cmd.SetErr(&out)
 		f := historyPlanFlags{}
-		f.cluster.kubeconfig = "/does/not/exist" // so no plan can be made
+		f.cluster.Kubeconfig = "/does/not/exist" // so no plan can be made
 		err = f.apply(cmd, c, r, then, x.yes, x.without)
-		if errors.Is(err, ErrNo) != x.no || (x.err == "") == (err != nil && !x.no) || err != nil && !strings.Contains(err.Error(), x.err) {
+		if errors.Is(err, terminal.ErrNo) != x.no || (x.err == "") == (err != nil && !x.no) || err != nil && !strings.Contains(err.Error(), x.err) {
 			t.Errorf("%s: %v\n%s", name, err, out.String())
 		}
 		if !strings.Contains(out.String(), "+   priority: 5") {

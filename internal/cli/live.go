@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -14,7 +13,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	upstreamv1alpha1 "sigs.k8s.io/network-policy-api/apis/v1alpha1"
 	upstreamv1alpha2 "sigs.k8s.io/network-policy-api/apis/v1alpha2"
@@ -23,9 +21,9 @@ import (
 	"github.com/nephele-io/nephele/api/antrea/v1alpha2"
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
-	"github.com/nephele-io/nephele/internal/cli/agentcmd"
 	"github.com/nephele-io/nephele/internal/cli/consolecmd"
 	"github.com/nephele-io/nephele/internal/cli/releasecmd"
+	"github.com/nephele-io/nephele/internal/cli/terminal"
 	"github.com/nephele-io/nephele/internal/controller"
 	"github.com/nephele-io/nephele/internal/explain"
 	"github.com/nephele-io/nephele/internal/preview"
@@ -33,14 +31,9 @@ import (
 
 // clusterFlags say which cluster a command reads.
 type clusterFlags struct {
-	kubeconfig, context string
+	terminal.Cluster
 	// local keeps questions from the controller of the cluster.
 	local bool
-}
-
-func (f *clusterFlags) register(flags *pflag.FlagSet) {
-	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig file of the cluster (default: $KUBECONFIG, or ~/.kube/config)")
-	flags.StringVar(&f.context, "context", "", "context of the kubeconfig file to use")
 }
 
 // registerLocal adds the flag of commands that ask the controller.
@@ -48,55 +41,23 @@ func (f *clusterFlags) registerLocal(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.local, "local", false, "do not ask the controller: work the answer out here, from what you may read yourself")
 }
 
-func (f clusterFlags) config() (*rest.Config, error) {
-	cfg, _, err := f.named()
-	return cfg, err
-}
-
-// named returns the configuration with the name of its context.
-func (f clusterFlags) named() (*rest.Config, string, error) {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = f.kubeconfig
-	found := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: f.context})
-	cfg, err := found.ClientConfig()
-	if clientcmd.IsEmptyConfig(err) {
-		return nil, "", errors.New("no kubeconfig is found: give --kubeconfig FILE or set KUBECONFIG (\"nephele up\" writes kubeconfig into its data directory)")
-	}
-	name := f.context
-	if raw, err := found.RawConfig(); err == nil && name == "" {
-		name = raw.CurrentContext
-	}
-	return cfg, name, err
-}
-
 // consoleNeeds are the cluster and the log of "console".
 func consoleNeeds() consolecmd.Needs {
 	var f clusterFlags
 	return consolecmd.Needs{
-		Register: f.register, Cluster: func() (*rest.Config, string, error) { return f.named() }, Version: Version(),
-		Log: func(cmd *cobra.Command) logr.Logger { return NewLogger(cmd.ErrOrStderr(), false) },
-	}
-}
-
-// agentNeeds are the cluster, the log and the manners of the commands about hosts.
-func agentNeeds() agentcmd.Needs {
-	return agentcmd.Needs{
-		Cluster: func() agentcmd.Cluster {
-			f := &clusterFlags{}
-			return agentcmd.Cluster{Register: f.register, Config: func() (*rest.Config, error) { return f.config() }, Kubeconfig: &f.kubeconfig}
-		},
-		Client: newClient, Log: NewLogger, Printable: printable, NoSuchCommand: noSuchCommand, No: ErrNo, Version: buildVersion().Version,
+		Register: f.Register, Cluster: func() (*rest.Config, string, error) { return f.Named() }, Version: Version(),
+		Log: func(cmd *cobra.Command) logr.Logger { return terminal.NewLogger(cmd.ErrOrStderr(), false) },
 	}
 }
 
 func releaseNeeds() releasecmd.Needs {
 	var f clusterFlags
-	return releasecmd.Needs{Register: f.register, Client: func() (client.Client, error) { return f.client() }, Printable: printable, Now: time.Now}
+	return releasecmd.Needs{Register: f.Register, Client: func() (client.Client, error) { return f.client() }, Printable: terminal.Printable, Now: time.Now}
 }
 
 // client returns a client that reads the cluster as it is now.
 func (f clusterFlags) client() (client.Client, error) {
-	cfg, err := f.config()
+	cfg, err := f.Config()
 	if err != nil {
 		return nil, fmt.Errorf("finding the cluster (give manifests with -f to work without one): %w", err)
 	}

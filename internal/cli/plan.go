@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/nephele-io/nephele/internal/cli/terminal"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 	"github.com/nephele-io/nephele/internal/controller"
 	"github.com/nephele-io/nephele/internal/platform/egress"
@@ -72,7 +73,7 @@ docs/plan.md explains the output and the JSON.`,
 	flags.BoolVar(&f.all, "all", false, "name all that is changed, refused or noted alike, in place of some and a number")
 	f.strict.register(flags)
 	f.staged.register(flags)
-	f.cluster.register(flags)
+	f.cluster.Register(flags)
 	f.cluster.registerLocal(flags)
 	f.access.Register(flags, egress.Loopback)
 	return c
@@ -249,7 +250,7 @@ func outcomeOf(a preview.Answer, strict strictness) error {
 		return err
 	}
 	if todo {
-		return ErrNo
+		return terminal.ErrNo
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	"github.com/nephele-io/nephele/internal/cli/terminal"
 	"github.com/nephele-io/nephele/internal/controller"
 	"github.com/nephele-io/nephele/internal/preview"
 )
@@ -179,7 +180,7 @@ func TestPlanWithoutOneAccount(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, b.String())
 		}
 	}
-	if err := outcomeOf(answer, strictness{}); err == nil || errors.Is(err, ErrNo) || !strings.Contains(err.Error(), "account vms/b: the keys are refused") {
+	if err := outcomeOf(answer, strictness{}); err == nil || errors.Is(err, terminal.ErrNo) || !strings.Contains(err.Error(), "account vms/b: the keys are refused") {
 		t.Errorf("it ends with %v", err)
 	}
 }

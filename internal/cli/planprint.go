@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/nephele-io/nephele/internal/cli/terminal"
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/forecast"
 	"github.com/nephele-io/nephele/internal/cloud/plan/render"
@@ -52,7 +53,7 @@ func printPlans(w io.Writer, answer preview.Answer, all bool) error {
 
 // line prints a line without what would do more to a terminal than print.
 func (t *planText) line(format string, args ...any) {
-	t.WriteString(printable(fmt.Sprintf(format, args...)))
+	t.WriteString(terminal.Printable(fmt.Sprintf(format, args...)))
 	t.WriteByte('\n')
 }
 
@@ -236,7 +237,7 @@ func (t *planText) plan(d render.Document) error {
 	if err := d.Print(&text, t.all); err != nil {
 		return err
 	}
-	t.WriteString(printableLines(text.String()))
+	t.WriteString(terminal.PrintableLines(text.String()))
 	return nil
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/nephele-io/nephele/internal/cli/terminal"
 	"github.com/nephele-io/nephele/internal/expect"
 	"github.com/nephele-io/nephele/internal/explain"
 	"github.com/nephele-io/nephele/internal/manifest"
@@ -222,9 +223,9 @@ func (r *testReport) outcome(minimum int) error {
 	_, failed, broken := r.counts()
 	switch {
 	case broken > 0:
-		return errRefused
+		return terminal.ErrRefused
 	case failed > 0, r.covered()*100 < minimum*len(r.rules):
-		return ErrNo
+		return terminal.ErrNo
 	}
 	return nil
 }
@@ -240,19 +241,19 @@ func printTests(out io.Writer, r *testReport, coverage bool) error {
 			} else if !f.Passed() {
 				word = "FAIL"
 			}
-			fmt.Fprintf(out, "%s  %s\n", word, printable(t.Name+": "+flowTitle(f)))
+			fmt.Fprintf(out, "%s  %s\n", word, terminal.Printable(t.Name+": "+flowTitle(f)))
 			if !f.Passed() {
 				fmt.Fprintf(out, "      %s\n", t.at(fmt.Sprintf("spec.flows[%d]", f.Index)))
 			}
 			for _, line := range whyNot(f) {
-				fmt.Fprintf(out, "      %s\n", printable(line))
+				fmt.Fprintf(out, "      %s\n", terminal.Printable(line))
 			}
 		}
 	}
 	if coverage {
 		for _, c := range r.rules {
 			if !c.Tested {
-				fmt.Fprintf(out, "not tested: %s%s\n", printable(explain.RuleOf(c.RuleRef).String()), useNote(c.Use))
+				fmt.Fprintf(out, "not tested: %s%s\n", terminal.Printable(explain.RuleOf(c.RuleRef).String()), useNote(c.Use))
 			}
 		}
 	}

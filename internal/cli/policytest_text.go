@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/nephele-io/nephele/api/analysis/v1alpha1"
+	"github.com/nephele-io/nephele/internal/cli/terminal"
 	"github.com/nephele-io/nephele/internal/expect"
 	"github.com/nephele-io/nephele/internal/explain"
 	"github.com/nephele-io/nephele/internal/reach"
@@ -105,11 +106,11 @@ func printJUnit(out io.Writer, r *testReport) error {
 		s.Tests, s.Failures, s.Errors = one.counts()
 		for i := range t.Flows {
 			f := &t.Flows[i]
-			c := junitCase{Name: printable(flowTitle(f)), Class: t.Name, File: t.at(fmt.Sprintf("spec.flows[%d]", f.Index)).String()}
+			c := junitCase{Name: terminal.Printable(flowTitle(f)), Class: t.Name, File: t.at(fmt.Sprintf("spec.flows[%d]", f.Index)).String()}
 			if !f.Passed() {
 				lines := whyNot(f)
 				for k := range lines {
-					lines[k] = printable(lines[k])
+					lines[k] = terminal.Printable(lines[k])
 				}
 				failure := &junitFailure{Message: lines[0], Text: strings.Join(lines, "\n")}
 				if f.Err != nil {

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/nephele-io/nephele/api/analysis/v1alpha1"
+	"github.com/nephele-io/nephele/internal/cli/terminal"
 	"github.com/nephele-io/nephele/internal/reach"
 	"github.com/nephele-io/nephele/internal/review"
 )
@@ -88,7 +89,7 @@ func runReach(cmd *cobra.Command, f *reachFlags) error {
 		return err
 	}
 	if !anybody(rows) {
-		return ErrNo
+		return terminal.ErrNo
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/nephele-io/nephele/api/analysis/v1alpha1"
+	"github.com/nephele-io/nephele/internal/cli/terminal"
 	"github.com/nephele-io/nephele/internal/reach"
 	"github.com/nephele-io/nephele/internal/review"
 )
@@ -28,7 +29,7 @@ func printReach(out io.Writer, rows []v1alpha1.ReachRow) error {
 	for _, f := range rows {
 		cells := []string{sideText(f.From, mostNamed), sideText(f.To, mostNamed), f.Traffic, verdictText(f), reasonText(f)}
 		for i := range cells {
-			cells[i] = printable(cells[i])
+			cells[i] = terminal.Printable(cells[i])
 		}
 		row := strings.Join(cells, "\t")
 		key := strings.ReplaceAll(row, publicMark, "")
@@ -164,7 +165,7 @@ func printDot(out io.Writer, rows []v1alpha1.ReachRow) error {
 // dotName quotes a text. Names come from tags in the cloud, so nothing of them may end the quotes
 // or begin an escape.
 func dotName(text string) string {
-	text = printable(text)
+	text = terminal.Printable(text)
 	text = strings.ReplaceAll(text, `\`, `\\`)
 	return `"` + strings.ReplaceAll(text, `"`, `\"`) + `"`
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/nephele-io/nephele/api/analysis/v1alpha1"
+	"github.com/nephele-io/nephele/internal/cli/terminal"
 	"github.com/nephele-io/nephele/internal/explain"
 	"github.com/nephele-io/nephele/internal/policy"
 	"github.com/nephele-io/nephele/internal/reach"
@@ -104,7 +105,7 @@ func runUses(out io.Writer, rows []v1alpha1.RuleUse, unused bool, output string)
 		err = printValue(out, output, map[string]any{"rules": rows})
 	}
 	if err == nil && unused && len(rows) > 0 {
-		return ErrNo
+		return terminal.ErrNo
 	}
 	return err
 }
@@ -123,7 +124,7 @@ func printUses(out io.Writer, rows []v1alpha1.RuleUse) error {
 		}
 		cells := []string{review.DirectionWord(r.Rule), review.PolicyName(r.Rule), review.RuleName(r.Rule), string(r.Rule.Action), fmt.Sprint(r.Endpoints), use}
 		for i := range cells {
-			cells[i] = printable(cells[i])
+			cells[i] = terminal.Printable(cells[i])
 		}
 		fmt.Fprintln(w, strings.Join(cells, "\t"))
 	}
@@ -156,14 +157,14 @@ func printEffective(out io.Writer, e v1alpha1.EffectiveEndpoint) error {
 	if e.Interface != "" {
 		name += " (" + e.Interface + ")"
 	}
-	fmt.Fprintln(out, printable(name))
+	fmt.Fprintln(out, terminal.Printable(name))
 	for _, d := range []struct {
 		word, peers string
 		v1alpha1.EffectiveDirection
 	}{{"ingress", "FROM", e.Ingress}, {"egress", "TO", e.Egress}} {
 		fmt.Fprintf(out, "  %s\n", d.word)
 		if d.NotEnforced != "" {
-			fmt.Fprintf(out, "    not enforced: %s\n", printable(d.NotEnforced))
+			fmt.Fprintf(out, "    not enforced: %s\n", terminal.Printable(d.NotEnforced))
 		}
 		if d.Failsafe != "" {
 			fmt.Fprintf(out, "    first the failsafe flows of account %s\n", d.Failsafe)
@@ -190,7 +191,7 @@ func printEffective(out io.Writer, e v1alpha1.EffectiveEndpoint) error {
 			}
 			cells := []string{string(r.Rule.Action), r.Traffic, peers, review.PolicyName(r.Rule), review.RuleName(r.Rule), note}
 			for i := range cells {
-				cells[i] = printable(cells[i])
+				cells[i] = terminal.Printable(cells[i])
 			}
 			fmt.Fprintln(w, "    "+strings.Join(cells, "\t"))
 		}
@@ -201,7 +202,7 @@ func printEffective(out io.Writer, e v1alpha1.EffectiveEndpoint) error {
 		if len(d.IsolatedBy) > 0 {
 			rest += ", isolated by " + policiesText(d.IsolatedBy)
 		}
-		fmt.Fprintln(out, printable(rest))
+		fmt.Fprintln(out, terminal.Printable(rest))
 	}
 	return nil
 }

@@ -108,7 +108,7 @@ func TestScreens(t *testing.T) {
 		"reach":     run(ExitDone, "reach", "--to", "vm/shop/db-1"),
 		"rules":     run(ExitDone, "rules"),
 		"rules-of":  run(ExitDone, "rules", "--of", "vm/shop/db-1"),
-		"status":    strings.ReplaceAll(statusText(someReport()), buildVersion().Version, "VERSION"),
+		"status":    strings.ReplaceAll(statusText(someReport()), Version(), "VERSION"),
 	} {
 		for suffix, columns := range map[string]int{"-80.golden": 80, "-200.golden": 200} {
 			got := shown(t, text, columns)

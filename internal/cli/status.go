@@ -11,6 +11,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/nephele-io/nephele/internal/cli/terminal"
 	"github.com/nephele-io/nephele/internal/status"
 )
 
@@ -58,7 +59,7 @@ has run out; 2 the cluster cannot be read, or the input is wrong.`,
 		},
 	}
 	f := cmd.Flags()
-	cluster.register(f)
+	cluster.Register(f)
 	f.StringVarP(&flags.output, "output", "o", "", "json, or nothing for text")
 	f.BoolVar(&flags.wait, "wait", false, "wait until everything is well")
 	f.StringSliceVar(&flags.policies, "for-policies", nil, "with --wait: wait only until these policies are realized, NAMESPACE/NAME or NAME")
@@ -68,7 +69,7 @@ has run out; 2 the cluster cannot be read, or the input is wrong.`,
 
 // reading returns a client for commands that only look.
 func (f clusterFlags) reading() (client.Client, error) {
-	cfg, err := f.config()
+	cfg, err := f.Config()
 	if err != nil {
 		return nil, fmt.Errorf("finding the cluster: %w", err)
 	}
@@ -89,13 +90,13 @@ func showStatus(ctx context.Context, c client.Reader, clk clock.Clock, flags sta
 		done, missing := report.Settled()
 		if done || !clk.Now().Before(deadline) {
 			if !done {
-				fmt.Fprintf(progress, "still waiting after %s: %s\n", flags.timeout, printable(missing))
+				fmt.Fprintf(progress, "still waiting after %s: %s\n", flags.timeout, terminal.Printable(missing))
 			}
 			return printStatus(out, report, flags.output, done)
 		}
 		if missing != told {
 			told = missing
-			fmt.Fprintf(progress, "waiting: %s\n", printable(missing))
+			fmt.Fprintf(progress, "waiting: %s\n", terminal.Printable(missing))
 		}
 		select {
 		case <-ctx.Done():
@@ -116,7 +117,7 @@ func printStatus(out io.Writer, r *status.Report, format string, fine bool) erro
 		return err
 	}
 	if !fine {
-		return ErrNo
+		return terminal.ErrNo
 	}
 	return nil
 }

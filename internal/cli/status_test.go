@@ -13,6 +13,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
+	"github.com/nephele-io/nephele/internal/cli/terminal"
 	"github.com/nephele-io/nephele/internal/controller"
 	"github.com/nephele-io/nephele/internal/status"
 )
@@ -71,7 +72,7 @@ Accounts                   REGION            VMS GUARDED   AGE  STATE
   cloud/a-name-that-is-lo~ eu-west-1          10       7    4m  Ready,WAITS
                            us-east-1           0         never!
 `
-	lines := strings.Split(strings.ReplaceAll(got, buildVersion().Version, "VERSION"), "\n")
+	lines := strings.Split(strings.ReplaceAll(got, Version(), "VERSION"), "\n")
 	for i, l := range strings.Split(strings.TrimSpace(want), "\n") {
 		if l != lines[i] {
 			t.Errorf("line %d:\n%s", i, cmp.Diff(l, lines[i]))
@@ -101,7 +102,7 @@ func TestStatusWaits(t *testing.T) {
 	for limit := time.Now().Add(30 * time.Second); ; {
 		select {
 		case err := <-done:
-			if !errors.Is(err, ErrNo) {
+			if !errors.Is(err, terminal.ErrNo) {
 				t.Errorf("error %v, want that the answer is no", err)
 			}
 			if want := "waiting: policy shop/p is Missing\nstill waiting after 10s: policy shop/p is Missing\n"; progress.String() != want {

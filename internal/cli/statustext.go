@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nephele-io/nephele/internal/cli/terminal"
 	"github.com/nephele-io/nephele/internal/status"
 )
 
@@ -18,7 +19,7 @@ func statusText(r *status.Report) string {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 	entry := func(name, text string) {
-		b.WriteString(folded(fmt.Sprintf("%-12s", name), strings.Repeat(" ", 12), printable(text)) + "\n")
+		b.WriteString(folded(fmt.Sprintf("%-12s", name), strings.Repeat(" ", 12), terminal.Printable(text)) + "\n")
 	}
 	switch r.State {
 	case status.Well:
@@ -53,7 +54,7 @@ func statusText(r *status.Report) string {
 	if len(r.NotRead) > 0 {
 		line("\nNot read, so nothing is said about it:")
 		for _, n := range r.NotRead {
-			b.WriteString(folded("  - ", "    ", printable(n)) + "\n")
+			b.WriteString(folded("  - ", "    ", terminal.Printable(n)) + "\n")
 		}
 	}
 	return b.String()
@@ -71,7 +72,7 @@ func controllerText(r *status.Report) string {
 	if c.Version != "" {
 		text += "; version " + c.Version
 	}
-	return text + "; this command: " + buildVersion().Version
+	return text + "; this command: " + Version()
 }
 
 // accountRow is the form of a line about an account.
@@ -111,7 +112,7 @@ func accountLines(a status.Account) string {
 		if r.Error != "" {
 			old += "!"
 		}
-		row := fmt.Sprintf(accountRow, cut(printable("  "+name), 26), cut(printable(r.Name), 15), fmt.Sprint(r.VMs), guarded, old, shown)
+		row := fmt.Sprintf(accountRow, cut(terminal.Printable("  "+name), 26), cut(terminal.Printable(r.Name), 15), fmt.Sprint(r.VMs), guarded, old, shown)
 		b.WriteString(cut(strings.TrimRight(row, " "), screen) + "\n")
 	}
 	return b.String()
@@ -169,9 +170,9 @@ func findings(b *strings.Builder, title string, all []status.Finding) {
 	}
 	fmt.Fprintf(b, "\n%s:\n", title)
 	for _, f := range all[:min(len(all), mostFindings)] {
-		b.WriteString(folded("  - ", "    ", printable(f.About+": "+f.Message)) + "\n")
+		b.WriteString(folded("  - ", "    ", terminal.Printable(f.About+": "+f.Message)) + "\n")
 		if f.Do != "" {
-			b.WriteString(folded("    to do: ", "    ", printable(f.Do)) + "\n")
+			b.WriteString(folded("    to do: ", "    ", terminal.Printable(f.Do)) + "\n")
 		}
 	}
 	if more := len(all) - mostFindings; more > 0 {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/nephele-io/nephele/internal/cli/terminal"
 	"github.com/nephele-io/nephele/internal/support"
 )
 
@@ -80,13 +81,13 @@ Exit codes: 0 written; 2 bad input or failure.`,
 			}
 			fmt.Fprintf(cmd.OutOrStdout(), "%s has %s.\n", file, plural(len(contents.Files), "file", "files"))
 			for _, l := range contents.LeftOut {
-				fmt.Fprintln(cmd.OutOrStdout(), folded("left out: ", "  ", printable(l)))
+				fmt.Fprintln(cmd.OutOrStdout(), folded("left out: ", "  ", terminal.Printable(l)))
 			}
 			return nil
 		},
 	}
 	f := cmd.Flags()
-	cluster.register(f)
+	cluster.Register(f)
 	f.StringVar(&file, "file", "", "file to write (default nephele-support-TIME.tar.gz); it must not exist")
 	f.StringVar(&dataDir, "data-dir", "", "data directory of nephele up, for its logs")
 	f.StringVar(&metrics, "metrics", "", "URL of the metrics of the controller, such as http://127.0.0.1:8080/metrics")
@@ -97,8 +98,8 @@ Exit codes: 0 written; 2 bad input or failure.`,
 
 func readVersions(cluster clusterFlags) func(context.Context) (io.ReadCloser, error) {
 	return func(ctx context.Context) (io.ReadCloser, error) {
-		versions := map[string]any{"nephele": buildVersion()}
-		if cfg, err := cluster.config(); err == nil {
+		versions := map[string]any{"nephele": built()}
+		if cfg, err := cluster.Config(); err == nil {
 			if info, _, err := versionOf(cfg)(ctx); err == nil {
 				versions["kubernetes"] = info
 			}
@@ -149,13 +150,13 @@ func readPlan(cluster clusterFlags) func(context.Context) (io.ReadCloser, error)
 		plan.SetErr(io.Discard)
 		plan.SilenceUsage, plan.SilenceErrors = true, true
 		args := []string{"-o", "json"}
-		for flag, value := range map[string]string{"kubeconfig": cluster.kubeconfig, "context": cluster.context} {
+		for flag, value := range map[string]string{"kubeconfig": cluster.Kubeconfig, "context": cluster.Context} {
 			if value != "" {
 				args = append(args, "--"+flag+"="+value)
 			}
 		}
 		plan.SetArgs(args)
-		if err := plan.ExecuteContext(ctx); err != nil && !errors.Is(err, ErrNo) && out.Len() == 0 {
+		if err := plan.ExecuteContext(ctx); err != nil && !errors.Is(err, terminal.ErrNo) && out.Len() == 0 {
 			return nil, err
 		}
 		return io.NopCloser(&out), nil

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	"github.com/nephele-io/nephele/internal/cli/terminal"
 	"github.com/nephele-io/nephele/internal/cloud"
 )
 
@@ -32,7 +33,7 @@ instance's epoch; the controller removes it when it is done.`,
   nephele take-over cloud/production --yes --kubeconfig nephele-data/kubeconfig`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			cfg, err := cluster.config()
+			cfg, err := cluster.Config()
 			if err != nil {
 				return fmt.Errorf("finding the cluster: %w", err)
 			}
@@ -43,7 +44,7 @@ instance's epoch; the controller removes it when it is done.`,
 			return takeOver(cmd, c, args[0], yes)
 		},
 	}
-	cluster.register(cmd.Flags())
+	cluster.Register(cmd.Flags())
 	cmd.Flags().BoolVar(&yes, "yes", false, "take over; without it only show from whom")
 	return cmd
 }
@@ -66,13 +67,13 @@ func takeOver(cmd *cobra.Command, c client.Client, name string, yes bool) error 
 	out, other := cmd.OutOrStdout(), account.Status.OtherInstance
 	if other == "" {
 		fmt.Fprintf(out, "%s: no other instance keeps this cluster's from writing; there is nothing to take over.\n", name)
-		return ErrNo
+		return terminal.ErrNo
 	}
 	fmt.Fprintf(out, "%s: another instance with the same cluster id writes to this account, and this cluster's writes nothing", name)
 	if cond := meta.FindStatusCondition(account.Status.Conditions, cloudv1.ConditionSoleWriter); cond != nil {
 		fmt.Fprintf(out, ", since %s", cond.LastTransitionTime.UTC().Format("2006-01-02 15:04:05 MST"))
 	}
-	fmt.Fprintf(out, ".\nIts epoch is %s.\n\n", printable(cloud.Words(other)))
+	fmt.Fprintf(out, ".\nIts epoch is %s.\n\n", terminal.Printable(cloud.Words(other)))
 	if !yes {
 		fmt.Fprintf(out, `To take over means that this cluster's policies are enforced, whatever they are; VMs to which none applies get their own
 security groups back.
@@ -83,7 +84,7 @@ To take over:
 
   nephele take-over %s --yes
 `, name)
-		return ErrNo
+		return terminal.ErrNo
 	}
 	before := account.DeepCopy()
 	if account.Annotations == nil {

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	"github.com/nephele-io/nephele/internal/cli/terminal"
 	"github.com/nephele-io/nephele/internal/controller"
 )
 
@@ -49,15 +50,15 @@ func TestTakeOver(t *testing.T) {
 		return a.Annotations[cloudv1.AnnotationTakeOver]
 	}
 	for _, bad := range []string{"stopped", "cloud/", "/stopped", "cloud/missing"} {
-		if _, err := run(bad, true); err == nil || errors.Is(err, ErrNo) {
+		if _, err := run(bad, true); err == nil || errors.Is(err, terminal.ErrNo) {
 			t.Errorf("%s: %v", bad, err)
 		}
 	}
-	if text, err := run("cloud/alone", true); !errors.Is(err, ErrNo) || !strings.Contains(text, "nothing to take over") || annotation("alone") != "" {
+	if text, err := run("cloud/alone", true); !errors.Is(err, terminal.ErrNo) || !strings.Contains(text, "nothing to take over") || annotation("alone") != "" {
 		t.Errorf("%v: %s", err, text)
 	}
 	text, err := run("cloud/stopped", false)
-	if !errors.Is(err, ErrNo) || annotation("stopped") != "" {
+	if !errors.Is(err, terminal.ErrNo) || annotation("stopped") != "" {
 		t.Errorf("%v, annotation %q", err, annotation("stopped"))
 	}
 	for _, want := range []string{"since 2026-01-02 03:04:05 UTC", "Its epoch is abc123.", "nephele take-over cloud/stopped --yes"} {

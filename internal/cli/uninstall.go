@@ -11,6 +11,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/nephele-io/nephele/api/generated/crd"
+	"github.com/nephele-io/nephele/internal/cli/terminal"
 	"github.com/nephele-io/nephele/internal/uninstall"
 )
 
@@ -48,7 +49,7 @@ Exit codes: 0 done, or shown; 1 somebody has to do something first; 2 bad input 
 			}
 			out := cmd.OutOrStdout()
 			o.Clock, o.Definitions, o.DryRun = clock.RealClock{}, names, !yes
-			o.Tell = func(format string, args ...any) { fmt.Fprintln(out, printable(fmt.Sprintf(format, args...))) }
+			o.Tell = func(format string, args ...any) { fmt.Fprintln(out, terminal.Printable(fmt.Sprintf(format, args...))) }
 			if o.DryRun {
 				fmt.Fprintln(out, "This would be done, in this order:")
 			}
@@ -56,9 +57,9 @@ Exit codes: 0 done, or shown; 1 somebody has to do something first; 2 bad input 
 			var stuck *uninstall.Stuck
 			switch {
 			case errors.As(err, &stuck):
-				fmt.Fprintln(out, folded("stopped: ", "  ", printable(stuck.Reason)))
-				fmt.Fprintln(out, folded("to do: ", "  ", printable(stuck.Do)))
-				return ErrNo
+				fmt.Fprintln(out, folded("stopped: ", "  ", terminal.Printable(stuck.Reason)))
+				fmt.Fprintln(out, folded("to do: ", "  ", terminal.Printable(stuck.Do)))
+				return terminal.ErrNo
 			case err != nil:
 				return err
 			case o.DryRun:
@@ -72,7 +73,7 @@ Exit codes: 0 done, or shown; 1 somebody has to do something first; 2 bad input 
 		},
 	}
 	f := cmd.Flags()
-	cluster.register(f)
+	cluster.Register(f)
 	f.BoolVar(&o.DryRun, "dry-run", false, "only say what would be done, which is what happens without --yes too")
 	f.BoolVar(&yes, "yes", false, "do it")
 	f.BoolVar(&o.ReleaseOnly, "release-only", false, "only release every account, and leave the rest to others, as \"helm uninstall\" does")

@@ -28,7 +28,7 @@ func (f *worldFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.snapshot, "snapshot", "", "with -f: file or folder that describes the cloud account; machines and their own security groups are read from it")
 	flags.BoolVar(&f.asEnforced, "as-enforced", false, "answer as if policies were enforced on all machines, whatever their mode")
 	f.staged.register(flags)
-	f.cluster.register(flags)
+	f.cluster.Register(flags)
 	f.cluster.registerLocal(flags)
 }
 

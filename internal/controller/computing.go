@@ -21,10 +21,6 @@ import (
 	"github.com/nephele-io/nephele/internal/platform/certs"
 )
 
-// AntreaQuiet is how long an Antrea Controller must have sent nothing before what it began with is
-// taken for everything: unlike ours, it serves while it computes for the first time.
-const AntreaQuiet = 2 * time.Second
-
 // loopback is how the enforcers of this process reach its own server, which is set before anything
 // runs.
 type loopback struct {
@@ -62,7 +58,7 @@ func newEnforcer(o Options, mgr manager.Manager, parts *shares, clk clock.WithTi
 		}
 	}
 	if o.Antrea != nil {
-		config, quiet = o.Antrea, AntreaQuiet
+		config, quiet = o.Antrea, enforcer.AntreaQuiet
 	}
 	if err := o.metrics.show(o.metrics.enforcer); err != nil {
 		return policyClient{}, err

@@ -41,6 +41,10 @@ type Follower struct {
 // DefaultInterval is Follower.Interval when that is 0: that of an Antrea Agent.
 const DefaultInterval = 5 * time.Second
 
+// AntreaQuiet is how long an Antrea Controller must have sent nothing before what it began with is
+// taken for everything: unlike ours, it serves while it computes for the first time.
+const AntreaQuiet = 2 * time.Second
+
 // Mirror returns a copy for one key, which is empty and incomplete before its Run. changed is
 // called after every change and must not block; it may be nil.
 func (f Follower) Mirror(key string, changed func()) *Mirror {

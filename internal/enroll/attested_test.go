@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	"github.com/nephele-io/nephele/internal/enroll/credential"
 	"github.com/nephele-io/nephele/internal/enroll/identity"
 	"github.com/nephele-io/nephele/internal/sim/imds"
 )
@@ -49,7 +50,7 @@ func (f *azureFleet) reinvite() {
 	f.Helper()
 	i, _, err := InviteAll(f.Context(), f.client, prod, time.Hour, f.clock.Now())
 	must(f.T, err)
-	read, err := ParseInvitation(i.String())
+	read, err := credential.ParseInvitation(i.String())
 	if err != nil || read != i || !i.Azure || !strings.HasPrefix(i.String(), "azure-account:cloud/prod:") {
 		f.Fatal(read, err)
 	}
@@ -57,7 +58,7 @@ func (f *azureFleet) reinvite() {
 }
 
 // attest is what the metadata service tells a request.
-func (f *azureFleet) attest(a *Asked) {
+func (f *azureFleet) attest(a *credential.Asked) {
 	f.Helper()
 	f.attested.Nonce = identity.Nonce(a.Account, a.Secret, a.Request)
 	if f.attested.TimeStamp.CreatedOn == "" {
@@ -69,9 +70,9 @@ func (f *azureFleet) attest(a *Asked) {
 }
 
 // request is a good one.
-func (f *azureFleet) request() Asked {
+func (f *azureFleet) request() credential.Asked {
 	f.Helper()
-	a := Asked{Account: prod.String(), Secret: f.secret, Request: string(f.key().Request)}
+	a := credential.Asked{Account: prod.String(), Secret: f.secret, Request: string(f.key().Request)}
 	f.attest(&a)
 	return a
 }
@@ -82,10 +83,10 @@ func TestAttestedOnce(t *testing.T) {
 	a := f.request()
 	p, err := f.desk.Redeem(t.Context(), a, machineIP)
 	must(t, err)
-	if c, ok := ParseCertificate([]byte(p.Certificate)); !ok || c.Host != machine {
+	if c, ok := credential.ParseCertificate([]byte(p.Certificate)); !ok || c.Host != machine {
 		t.Errorf("the certificate is of %s", c.Host)
 	}
-	for what, again := range map[string]Asked{"the same": a, "another": f.request()} {
+	for what, again := range map[string]credential.Asked{"the same": a, "another": f.request()} {
 		if _, err := f.desk.Redeem(t.Context(), again, machineIP); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "already") {
 			t.Errorf("%s: %v", what, err)
 		}
@@ -122,29 +123,29 @@ func TestAttestedRefused(t *testing.T) {
 	for what, c := range map[string]struct {
 		// before changes what is attested, after the request.
 		before func(f *azureFleet)
-		after  func(f *azureFleet, a *Asked)
+		after  func(f *azureFleet, a *credential.Asked)
 		want   string
 		later  bool
 	}{
 		"another subscription": {before: func(f *azureFleet) { f.attested.SubscriptionID = "cccccccc-0000-4000-8000-000000000003" }, want: "another account"},
 		"another VM":           {before: func(f *azureFleet) { f.attested.VMID = "cccccccc-0000-4000-8000-000000000003" }, want: "as far as is known", later: true},
-		"a VM without vmId":    {after: func(f *azureFleet, _ *Asked) { f.vm.Status.CloudUid = ""; f.machines(f.vm) }, want: "as far as is known", later: true},
-		"a VM not handed":      {after: func(f *azureFleet, _ *Asked) { f.vm.Status.Agented = false; f.machines(f.vm) }, want: "as far as is known", later: true},
-		"a VM that is gone":    {after: func(f *azureFleet, _ *Asked) { f.machines() }, want: "as far as is known", later: true},
-		"a VM that is stopped": {after: func(f *azureFleet, _ *Asked) { f.vm.Status.State = cloudv1.VMStateStopped; f.machines(f.vm) }, want: "does not run", later: true},
-		"an old VM": {after: func(f *azureFleet, _ *Asked) {
+		"a VM without vmId":    {after: func(f *azureFleet, _ *credential.Asked) { f.vm.Status.CloudUid = ""; f.machines(f.vm) }, want: "as far as is known", later: true},
+		"a VM not handed":      {after: func(f *azureFleet, _ *credential.Asked) { f.vm.Status.Agented = false; f.machines(f.vm) }, want: "as far as is known", later: true},
+		"a VM that is gone":    {after: func(f *azureFleet, _ *credential.Asked) { f.machines() }, want: "as far as is known", later: true},
+		"a VM that is stopped": {after: func(f *azureFleet, _ *credential.Asked) { f.vm.Status.State = cloudv1.VMStateStopped; f.machines(f.vm) }, want: "does not run", later: true},
+		"an old VM": {after: func(f *azureFleet, _ *credential.Asked) {
 			f.vm.Status.Created = &metav1.Time{Time: f.clock.Now().Add(-2 * time.Hour)}
 			f.machines(f.vm)
 		}, want: "was launched at"},
-		"a VM of no time": {after: func(f *azureFleet, _ *Asked) { f.vm.Status.Created = nil; f.machines(f.vm) }, want: "does not say when"},
+		"a VM of no time": {after: func(f *azureFleet, _ *credential.Asked) { f.vm.Status.Created = nil; f.machines(f.vm) }, want: "does not say when"},
 		"from before":     {before: func(f *azureFleet) { f.attested.TimeStamp = imds.At(f.clock.Now().Add(-attestedFor - time.Minute)) }, want: "counts for"},
 		"from later":      {before: func(f *azureFleet) { f.attested.TimeStamp = imds.At(f.clock.Now().Add(time.Hour)) }, want: "counts for"},
 		"ended": {before: func(f *azureFleet) {
 			f.attested.TimeStamp = imds.AttestedTime{CreatedOn: imds.At(f.clock.Now()).CreatedOn, ExpiresOn: imds.At(f.clock.Now()).CreatedOn}
 		}, want: "counts for"},
-		"another's key": {after: func(f *azureFleet, a *Asked) { a.Request = string(f.key().Request) }, want: "another nonce", later: true},
-		"another token": {after: func(f *azureFleet, a *Asked) { f.reinvite(); a.Secret = f.secret }, want: "another nonce", later: true},
-		"no nonce": {after: func(f *azureFleet, a *Asked) {
+		"another's key": {after: func(f *azureFleet, a *credential.Asked) { a.Request = string(f.key().Request) }, want: "another nonce", later: true},
+		"another token": {after: func(f *azureFleet, a *credential.Asked) { f.reinvite(); a.Secret = f.secret }, want: "another nonce", later: true},
+		"no nonce": {after: func(f *azureFleet, a *credential.Asked) {
 			f.attested.Nonce = ""
 			text, err := f.attester.Sign(f.attested)
 			must(f.T, err)
@@ -161,10 +162,10 @@ func TestAttestedRefused(t *testing.T) {
 			f.attester = other
 			f.edit(func(a *cloudv1.CloudProviderAccount) { a.Spec.HostIdentity.Certificates = string(other.AuthorityPEM()) })
 		}, want: "not for metadata.azure.com"},
-		"what AWS signs":     {after: func(f *azureFleet, a *Asked) { a.Signed = f.sign(f.doc) }, want: "no certificate of the account has signed"},
-		"oversize":           {after: func(_ *azureFleet, a *Asked) { a.Signed.Attested += strings.Repeat("A", 20000) }, want: "at most"},
-		"a token that ended": {after: func(f *azureFleet, _ *Asked) { f.clock.Step(2 * time.Hour) }, want: "the token ended"},
-		"to an account of AWS": {after: func(f *azureFleet, _ *Asked) {
+		"what AWS signs":     {after: func(f *azureFleet, a *credential.Asked) { a.Signed = f.sign(f.doc) }, want: "no certificate of the account has signed"},
+		"oversize":           {after: func(_ *azureFleet, a *credential.Asked) { a.Signed.Attested += strings.Repeat("A", 20000) }, want: "at most"},
+		"a token that ended": {after: func(f *azureFleet, _ *credential.Asked) { f.clock.Step(2 * time.Hour) }, want: "the token ended"},
+		"to an account of AWS": {after: func(f *azureFleet, _ *credential.Asked) {
 			f.edit(func(a *cloudv1.CloudProviderAccount) {
 				a.Spec.AWSConfig, a.Spec.AzureConfig = &cloudv1.CloudProviderAccountAWSConfig{}, nil
 			})

@@ -16,7 +16,7 @@ import (
 	"net/url"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
+	"github.com/nephele-io/nephele/internal/enroll/credential"
 )
 
 const (
@@ -26,39 +26,7 @@ const (
 	authorityLife = 10 * 365 * 24 * time.Hour
 	// clockSlack is by how much the clocks of two servers may differ.
 	clockSlack = 5 * time.Minute
-	// ServerName is the name by which hosts know the server, whatever its address is.
-	ServerName = "nephele-hosts"
-	// certificateScheme begins the URI that says whose a certificate is.
-	certificateScheme = "nephele-host"
 )
-
-// Identity is what a certificate says: the host, its ExternalNode, and which enrolment of that.
-type Identity struct {
-	Host      Host
-	UID       types.UID
-	Enrolment string
-}
-
-func (i Identity) uri() *url.URL {
-	return &url.URL{Scheme: certificateScheme, Host: i.Host.Namespace, Path: "/" + i.Host.Name, RawQuery: url.Values{"uid": {string(i.UID)}, "enrolment": {i.Enrolment}}.Encode()}
-}
-
-// identityOf reads the identity in a certificate. It checks nothing else.
-func identityOf(cert *x509.Certificate) (Identity, error) {
-	if len(cert.URIs) != 1 || cert.URIs[0].Scheme != certificateScheme {
-		return Identity{}, errors.New("the certificate names no host")
-	}
-	u := cert.URIs[0]
-	host, err := ParseHost(u.Host + u.Path)
-	if err != nil {
-		return Identity{}, fmt.Errorf("the certificate names no host: %w", err)
-	}
-	id := Identity{host, types.UID(u.Query().Get("uid")), u.Query().Get("enrolment")}
-	if id.UID == "" || id.Enrolment == "" {
-		return Identity{}, errors.New("the certificate does not say which enrolment it is of")
-	}
-	return id, nil
-}
 
 // Authority signs the certificates of hosts, and that of the server which they connect to.
 type Authority struct {
@@ -117,7 +85,7 @@ func (a *Authority) serving(now time.Time) (cert, key []byte, err error) {
 		return nil, nil, err
 	}
 	made, err := sign(&x509.Certificate{
-		Subject: pkix.Name{CommonName: ServerName}, DNSNames: []string{ServerName}, NotBefore: now.Add(-clockSlack), NotAfter: a.cert.NotAfter,
+		Subject: pkix.Name{CommonName: credential.ServerName}, DNSNames: []string{credential.ServerName}, NotBefore: now.Add(-clockSlack), NotAfter: a.cert.NotAfter,
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}, BasicConstraintsValid: true,
 	}, a.cert, own.Public(), a.key)
 	if err != nil {
@@ -136,13 +104,13 @@ func (a *Authority) until(now time.Time) time.Time {
 }
 
 // certify signs for the key of a request, whatever else that says.
-func (a *Authority) certify(id Identity, request []byte, now time.Time) ([]byte, error) {
+func (a *Authority) certify(id credential.Identity, request []byte, now time.Time) ([]byte, error) {
 	key, err := requestedKey(request)
 	if err != nil {
 		return nil, err
 	}
 	made, err := sign(&x509.Certificate{
-		Subject: pkix.Name{CommonName: "nephele host"}, URIs: []*url.URL{id.uri()}, NotBefore: now.Add(-clockSlack), NotAfter: a.until(now),
+		Subject: pkix.Name{CommonName: "nephele host"}, URIs: []*url.URL{id.URI()}, NotBefore: now.Add(-clockSlack), NotAfter: a.until(now),
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}, BasicConstraintsValid: true,
 	}, a.cert, key, a.key)
 	if err != nil {
@@ -173,16 +141,16 @@ func requestedKey(request []byte) (crypto.PublicKey, error) {
 
 // verify returns what a certificate of a host says. ours tells that this authority claims to have
 // signed it, so that nobody else needs to look at it.
-func (a *Authority) verify(cert *x509.Certificate, now time.Time) (id Identity, ours bool, err error) {
+func (a *Authority) verify(cert *x509.Certificate, now time.Time) (id credential.Identity, ours bool, err error) {
 	if !bytes.Equal(cert.RawIssuer, a.cert.RawSubject) {
-		return Identity{}, false, nil
+		return credential.Identity{}, false, nil
 	}
 	roots := x509.NewCertPool()
 	roots.AddCert(a.cert)
 	if _, err := cert.Verify(x509.VerifyOptions{Roots: roots, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}); err != nil {
-		return Identity{}, true, fmt.Errorf("the certificate of the host: %w", err)
+		return credential.Identity{}, true, fmt.Errorf("the certificate of the host: %w", err)
 	}
-	id, err = identityOf(cert)
+	id, err = credential.IdentityOf(cert)
 	return id, true, err
 }
 

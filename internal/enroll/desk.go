@@ -23,6 +23,7 @@ import (
 
 	"github.com/nephele-io/nephele/api/antrea/v1alpha1"
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	"github.com/nephele-io/nephele/internal/enroll/credential"
 )
 
 // AuthorityName is the name of the Secret with the authority for hosts. What is in it is to stay:
@@ -73,12 +74,12 @@ type Desk struct {
 
 	mu sync.Mutex
 	// guests are the long requests of hosts that are being answered.
-	guests map[Host]map[*guest]bool
+	guests map[credential.Host]map[*guest]bool
 }
 
 // guest is a long request.
 type guest struct {
-	id   Identity
+	id   credential.Identity
 	send context.CancelFunc
 }
 
@@ -86,7 +87,7 @@ type guest struct {
 func OpenDesk(ctx context.Context, o DeskOptions) (*Desk, error) {
 	d := &Desk{
 		o: o, strangers: rate.NewLimiter(strangersPerSecond, strangersAtOnce), signed: rate.NewLimiter(signaturesPerSecond, signaturesAtOnce),
-		guests: map[Host]map[*guest]bool{},
+		guests: map[credential.Host]map[*guest]bool{},
 	}
 	// Several replicas may be the first at the same time.
 	err := retry.OnError(retry.DefaultBackoff, func(err error) bool { return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) },
@@ -123,7 +124,7 @@ func (d *Desk) load(ctx context.Context) (*Authority, error) {
 		err = d.o.Client.Update(ctx, &s)
 	}
 	if err == nil {
-		d.o.Log.Info("A new authority signs the certificates of hosts", "secret", d.o.Namespace+"/"+AuthorityName, "sha256", fingerprint(made.cert))
+		d.o.Log.Info("A new authority signs the certificates of hosts", "secret", d.o.Namespace+"/"+AuthorityName, "sha256", credential.Fingerprint(made.cert))
 	}
 	return made, err
 }
@@ -147,7 +148,7 @@ func (d *Desk) Follow(ctx context.Context, informers interface {
 					o = last.Obj
 				}
 				if n, ok := o.(*v1alpha1.ExternalNode); ok {
-					d.sendHome(Host{n.Namespace, n.Name}, nil)
+					d.sendHome(credential.Host{Namespace: n.Namespace, Name: n.Name}, nil)
 				}
 			},
 		})
@@ -160,12 +161,12 @@ func (d *Desk) Follow(ctx context.Context, informers interface {
 
 func (d *Desk) heard(o any) {
 	if n, ok := o.(*v1alpha1.ExternalNode); ok {
-		d.sendHome(Host{n.Namespace, n.Name}, n)
+		d.sendHome(credential.Host{Namespace: n.Namespace, Name: n.Name}, n)
 	}
 }
 
 // sendHome ends the requests that do not count any more.
-func (d *Desk) sendHome(h Host, node *v1alpha1.ExternalNode) {
+func (d *Desk) sendHome(h credential.Host, node *v1alpha1.ExternalNode) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for g := range d.guests[h] {
@@ -176,7 +177,7 @@ func (d *Desk) sendHome(h Host, node *v1alpha1.ExternalNode) {
 }
 
 // counts fails unless certificates of this enrolment count for the ExternalNode.
-func counts(id Identity, node *v1alpha1.ExternalNode) error {
+func counts(id credential.Identity, node *v1alpha1.ExternalNode) error {
 	switch {
 	case node.UID != id.UID || !node.DeletionTimestamp.IsZero():
 		return fmt.Errorf("%w: the ExternalNode %s that the certificate is of is gone", ErrRefused, id.Host)
@@ -187,7 +188,7 @@ func counts(id Identity, node *v1alpha1.ExternalNode) error {
 }
 
 // Known fails unless an identity counts now, as far as the cache knows.
-func (d *Desk) Known(ctx context.Context, id Identity) error {
+func (d *Desk) Known(ctx context.Context, id credential.Identity) error {
 	var node v1alpha1.ExternalNode
 	if err := d.o.Client.Get(ctx, client.ObjectKey{Namespace: id.Host.Namespace, Name: id.Host.Name}, &node); apierrors.IsNotFound(err) {
 		return fmt.Errorf("%w: there is no ExternalNode %s any more", ErrRefused, id.Host)
@@ -199,20 +200,20 @@ func (d *Desk) Known(ctx context.Context, id Identity) error {
 
 // Identify says whom a certificate is of. ours is false for those that somebody else has signed;
 // then there is no error.
-func (d *Desk) Identify(ctx context.Context, cert *x509.Certificate) (id Identity, ours bool, err error) {
+func (d *Desk) Identify(ctx context.Context, cert *x509.Certificate) (id credential.Identity, ours bool, err error) {
 	id, ours, err = d.authority.verify(cert, d.o.Clock.Now())
 	if !ours {
-		return Identity{}, false, nil
+		return credential.Identity{}, false, nil
 	}
 	if err != nil {
-		return Identity{}, true, fmt.Errorf("%w: %w", ErrRefused, err)
+		return credential.Identity{}, true, fmt.Errorf("%w: %w", ErrRefused, err)
 	}
 	return id, true, d.Known(ctx, id)
 }
 
 // Stay returns a context for a long request, which ends when the identity does not count any more,
 // and what ends it otherwise.
-func (d *Desk) Stay(ctx context.Context, id Identity) (context.Context, func()) {
+func (d *Desk) Stay(ctx context.Context, id credential.Identity) (context.Context, func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	g := &guest{id, cancel}
 	d.mu.Lock()
@@ -234,23 +235,17 @@ func (d *Desk) Stay(ctx context.Context, id Identity) (context.Context, func()) 
 	}
 }
 
-// Papers are what a host proves itself with, and by what it knows the server, in PEM.
-type Papers struct {
-	Certificate string `json:"certificate"`
-	Authority   string `json:"authority"`
-}
-
 // Redeem gives a host its first certificate for what it proves itself with, as often as that can
 // be used. from is the address that it asks from. Certificates of the host from before do not count
 // any more.
-func (d *Desk) Redeem(ctx context.Context, asked Asked, from netip.Addr) (Papers, error) {
+func (d *Desk) Redeem(ctx context.Context, asked credential.Asked, from netip.Addr) (credential.Papers, error) {
 	now, find := d.o.Clock.Now(), d.byToken
 	if asked.Account != "" {
 		find = d.bySignature
 	}
 	p, err := find(ctx, asked, from, now)
 	if err != nil {
-		return Papers{}, err
+		return credential.Papers{}, err
 	}
 	var node v1alpha1.ExternalNode
 	key := client.ObjectKey{Namespace: p.host.Namespace, Name: p.host.Name}
@@ -263,12 +258,12 @@ func (d *Desk) Redeem(ctx context.Context, asked Asked, from netip.Addr) (Papers
 		return p.holds(&node)
 	}
 	if err := read(); err != nil {
-		return Papers{}, err
+		return credential.Papers{}, err
 	}
 	if _, err := requestedKey([]byte(asked.Request)); err != nil { // before the token is gone
-		return Papers{}, apierrors.NewBadRequest(err.Error())
+		return credential.Papers{}, apierrors.NewBadRequest(err.Error())
 	}
-	id := Identity{p.host, node.UID, rand.Text()}
+	id := credential.Identity{Host: p.host, UID: node.UID, Enrolment: rand.Text()}
 	err = retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		enrolled := map[string]any{AnnotationToken: nil, AnnotationIdentity: id.Enrolment, AnnotationEnds: d.end(now)}
 		err := annotate(ctx, d.o.Client, node.DeepCopy(), node.GetResourceVersion(), enrolled)
@@ -282,22 +277,22 @@ func (d *Desk) Redeem(ctx context.Context, asked Asked, from netip.Addr) (Papers
 		return err
 	})
 	if apierrors.IsNotFound(err) {
-		return Papers{}, p.absent
+		return credential.Papers{}, p.absent
 	}
 	if err != nil {
-		return Papers{}, err
+		return credential.Papers{}, err
 	}
 	d.o.Log.Info("A host has enrolled", "externalNode", p.host.String(), "by", p.kind, "from", from.String())
 	return d.papers(id, []byte(asked.Request), now)
 }
 
 // Renew gives a host with a certificate that counts its next one.
-func (d *Desk) Renew(ctx context.Context, id Identity, request []byte) (Papers, error) {
+func (d *Desk) Renew(ctx context.Context, id credential.Identity, request []byte) (credential.Papers, error) {
 	if err := d.Known(ctx, id); err != nil {
-		return Papers{}, err
+		return credential.Papers{}, err
 	}
 	if _, err := requestedKey(request); err != nil {
-		return Papers{}, apierrors.NewBadRequest(err.Error())
+		return credential.Papers{}, apierrors.NewBadRequest(err.Error())
 	}
 	now := d.o.Clock.Now()
 	// Written down before it is given: as long as it lasts nobody else enrolls by a signature.
@@ -312,7 +307,7 @@ func (d *Desk) Renew(ctx context.Context, id Identity, request []byte) (Papers, 
 		return annotate(ctx, d.o.Client, &node, node.GetResourceVersion(), map[string]any{AnnotationEnds: d.end(now)})
 	})
 	if err != nil {
-		return Papers{}, err
+		return credential.Papers{}, err
 	}
 	return d.papers(id, request, now)
 }
@@ -320,7 +315,7 @@ func (d *Desk) Renew(ctx context.Context, id Identity, request []byte) (Papers, 
 // end is when certificates end that are made now, as AnnotationEnds has it.
 func (d *Desk) end(now time.Time) string { return d.authority.until(now).UTC().Format(time.RFC3339) }
 
-func (d *Desk) papers(id Identity, request []byte, now time.Time) (Papers, error) {
+func (d *Desk) papers(id credential.Identity, request []byte, now time.Time) (credential.Papers, error) {
 	cert, err := d.authority.certify(id, request, now)
-	return Papers{string(cert), string(d.authority.CertPEM())}, err
+	return credential.Papers{Certificate: string(cert), Authority: string(d.authority.CertPEM())}, err
 }

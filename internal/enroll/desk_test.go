@@ -29,6 +29,7 @@ import (
 
 	"github.com/nephele-io/nephele/api/antrea/v1alpha1"
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	"github.com/nephele-io/nephele/internal/enroll/credential"
 )
 
 // office is a desk with a cluster of two hosts, and a clock that the test moves.
@@ -39,7 +40,7 @@ type office struct {
 	desk   *Desk
 }
 
-var web, db = Host{"vms", "web"}, Host{"vms", "db"}
+var web, db = credential.Host{Namespace: "vms", Name: "web"}, credential.Host{Namespace: "vms", Name: "db"}
 
 func newOffice(t *testing.T) *office {
 	s := runtime.NewScheme()
@@ -71,11 +72,11 @@ func (o *office) create(object client.Object) {
 	}
 }
 
-func (o *office) host(h Host, uid types.UID) {
+func (o *office) host(h credential.Host, uid types.UID) {
 	o.create(&v1alpha1.ExternalNode{ObjectMeta: metav1.ObjectMeta{Namespace: h.Namespace, Name: h.Name, UID: uid, Labels: map[string]string{"its": "own"}, Annotations: map[string]string{"some": "thing"}}})
 }
 
-func (o *office) node(h Host) *v1alpha1.ExternalNode {
+func (o *office) node(h credential.Host) *v1alpha1.ExternalNode {
 	o.Helper()
 	var n v1alpha1.ExternalNode
 	if err := o.client.Get(o.Context(), client.ObjectKey{Namespace: h.Namespace, Name: h.Name}, &n); err != nil {
@@ -84,22 +85,22 @@ func (o *office) node(h Host) *v1alpha1.ExternalNode {
 	return &n
 }
 
-func (o *office) invite(h Host) Invitation {
+func (o *office) invite(h credential.Host) credential.Invitation {
 	o.Helper()
 	i, _, err := Invite(o.Context(), o.client, h, time.Hour, o.clock.Now())
 	if err != nil {
 		o.Fatal(err)
 	}
 	// What is brought to the host is text.
-	if i, err = ParseInvitation(i.String() + "\n"); err != nil {
+	if i, err = credential.ParseInvitation(i.String() + "\n"); err != nil {
 		o.Fatal(err)
 	}
 	return i
 }
 
-func (o *office) key() Key {
+func (o *office) key() credential.Key {
 	o.Helper()
-	k, err := NewKey()
+	k, err := credential.NewKey()
 	if err != nil {
 		o.Fatal(err)
 	}
@@ -107,12 +108,12 @@ func (o *office) key() Key {
 }
 
 // redeem uses a token.
-func (o *office) redeem(h Host, secret string, request []byte) (Papers, error) {
-	return o.desk.Redeem(context.Background(), Asked{Host: h.String(), Secret: secret, Request: string(request)}, netip.Addr{})
+func (o *office) redeem(h credential.Host, secret string, request []byte) (credential.Papers, error) {
+	return o.desk.Redeem(context.Background(), credential.Asked{Host: h.String(), Secret: secret, Request: string(request)}, netip.Addr{})
 }
 
 // enroll gives a host its first certificate.
-func (o *office) enroll(h Host) *x509.Certificate {
+func (o *office) enroll(h credential.Host) *x509.Certificate {
 	o.Helper()
 	p, err := o.redeem(h, o.invite(h).Secret, o.key().Request)
 	if err != nil {
@@ -121,7 +122,7 @@ func (o *office) enroll(h Host) *x509.Certificate {
 	return o.parse(p)
 }
 
-func (o *office) parse(p Papers) *x509.Certificate {
+func (o *office) parse(p credential.Papers) *x509.Certificate {
 	o.Helper()
 	block, _ := pem.Decode([]byte(p.Certificate))
 	cert, err := x509.ParseCertificate(block.Bytes)
@@ -132,7 +133,7 @@ func (o *office) parse(p Papers) *x509.Certificate {
 }
 
 // counts reports whether a certificate is taken for a host's.
-func (o *office) counts(cert *x509.Certificate, h Host) bool {
+func (o *office) counts(cert *x509.Certificate, h credential.Host) bool {
 	o.Helper()
 	id, ours, err := o.desk.Identify(o.Context(), cert)
 	if !ours {
@@ -147,23 +148,23 @@ func (o *office) counts(cert *x509.Certificate, h Host) bool {
 func TestTokensCountOnceForOneHost(t *testing.T) {
 	o := newOffice(t)
 	i := o.invite(web)
-	for what, try := range map[string]func() (Papers, error){
-		"another host": func() (Papers, error) { return o.redeem(db, i.Secret, o.key().Request) },
-		"a host that is none": func() (Papers, error) {
-			return o.redeem(Host{"vms", "no"}, i.Secret, o.key().Request)
+	for what, try := range map[string]func() (credential.Papers, error){
+		"another host": func() (credential.Papers, error) { return o.redeem(db, i.Secret, o.key().Request) },
+		"a host that is none": func() (credential.Papers, error) {
+			return o.redeem(credential.Host{Namespace: "vms", Name: "no"}, i.Secret, o.key().Request)
 		},
-		"another secret": func() (Papers, error) { return o.redeem(web, "A"+i.Secret[1:]+"A", o.key().Request) },
-		"no secret":      func() (Papers, error) { return o.redeem(web, "", o.key().Request) },
-		"the stored hash": func() (Papers, error) {
+		"another secret": func() (credential.Papers, error) { return o.redeem(web, "A"+i.Secret[1:]+"A", o.key().Request) },
+		"no secret":      func() (credential.Papers, error) { return o.redeem(web, "", o.key().Request) },
+		"the stored hash": func() (credential.Papers, error) {
 			return o.redeem(web, strings.Fields(o.node(web).Annotations[AnnotationToken])[0], o.key().Request)
 		},
-		"no key": func() (Papers, error) { return o.redeem(web, i.Secret, nil) },
-		"an answer for no key": func() (Papers, error) {
+		"no key": func() (credential.Papers, error) { return o.redeem(web, i.Secret, nil) },
+		"an answer for no key": func() (credential.Papers, error) {
 			return o.redeem(web, i.Secret, []byte(o.desk.Authority().CertPEM()))
 		},
 	} {
 		p, err := try()
-		if err == nil || p != (Papers{}) || !errors.Is(err, ErrRefused) && !apierrors.IsBadRequest(err) {
+		if err == nil || p != (credential.Papers{}) || !errors.Is(err, ErrRefused) && !apierrors.IsBadRequest(err) {
 			t.Errorf("%s: %v %v", what, p, err)
 		}
 		if err != nil && strings.Contains(err.Error(), i.Secret) {
@@ -226,7 +227,7 @@ func TestTokensEnd(t *testing.T) {
 			t.Errorf("a token for %s", lifetime)
 		}
 	}
-	if _, _, err := Invite(t.Context(), o.client, Host{"vms", "no"}, time.Hour, o.clock.Now()); err == nil {
+	if _, _, err := Invite(t.Context(), o.client, credential.Host{Namespace: "vms", Name: "no"}, time.Hour, o.clock.Now()); err == nil {
 		t.Error("a token for a host that is none")
 	}
 }
@@ -332,7 +333,7 @@ func TestForgedCertificates(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if o.counts(o.parse(Papers{Certificate: string(text)}), web) {
+	if o.counts(o.parse(credential.Papers{Certificate: string(text)}), web) {
 		t.Error("that of another authority counts")
 	}
 	// What the server proves itself with is no certificate of a host.
@@ -340,7 +341,7 @@ func TestForgedCertificates(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if o.counts(o.parse(Papers{Certificate: string(served)}), web) {
+	if o.counts(o.parse(credential.Papers{Certificate: string(served)}), web) {
 		t.Error("that of the server counts")
 	}
 	// Somebody else's is none of ours.
@@ -369,7 +370,7 @@ func TestForgedCertificates(t *testing.T) {
 		t.Errorf("a key of another kind: %v", err)
 	}
 	der, err = x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{CommonName: "system:admin", Organization: []string{"system:masters"}},
-		DNSNames: []string{ServerName}}, key)
+		DNSNames: []string{credential.ServerName}}, key)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -386,8 +387,8 @@ func TestForgedCertificates(t *testing.T) {
 // does not count any more, and nothing else.
 func TestRequestsEndWithTheirCertificate(t *testing.T) {
 	o := newOffice(t)
-	ids := map[Host]Identity{}
-	for _, h := range []Host{web, db} {
+	ids := map[credential.Host]credential.Identity{}
+	for _, h := range []credential.Host{web, db} {
 		id, _, err := o.desk.Identify(t.Context(), o.enroll(h))
 		if err != nil {
 			t.Fatal(err)
@@ -488,11 +489,11 @@ func TestDamagedAuthority(t *testing.T) {
 
 func TestParseInvitation(t *testing.T) {
 	sum := strings.Repeat("ab", 32)
-	if i, err := ParseInvitation(" vms/web:S:" + sum + "\n"); err != nil || i != (Invitation{Host: web, Secret: "S", Authority: sum}) || i.String() != "vms/web:S:"+sum {
+	if i, err := credential.ParseInvitation(" vms/web:S:" + sum + "\n"); err != nil || i != (credential.Invitation{Host: web, Secret: "S", Authority: sum}) || i.String() != "vms/web:S:"+sum {
 		t.Errorf("%+v %v", i, err)
 	}
 	for _, text := range []string{"", "vms/web", "vms/web:S", "web:S:" + sum, "vms/web::" + sum, "vms/web:S:" + sum[:62], "vms/web:S:" + sum + ":", "vms/web:S:xyz"} {
-		if i, err := ParseInvitation(text); err == nil {
+		if i, err := credential.ParseInvitation(text); err == nil {
 			t.Errorf("%q is taken for %+v", text, i)
 		}
 	}

@@ -21,6 +21,7 @@ import (
 
 	"github.com/nephele-io/nephele/api/antrea/v1alpha1"
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	"github.com/nephele-io/nephele/internal/enroll/credential"
 )
 
 // What an ExternalNode carries of the identity of its host, and an account of a token for its
@@ -49,67 +50,9 @@ const (
 	LongestInvitation  = 7 * 24 * time.Hour
 )
 
-// Invitation is what a host enrolls with: which host it is, a secret that can be used once, and by
-// what it knows the server; or the same for all virtual machines of an account, which then say by a
-// signature of the cloud which of them they are.
-type Invitation struct {
-	// Host is the ExternalNode, Account the CloudProviderAccount. One of them is set.
-	Host, Account Host
-	// Azure says that the account is one of Azure, and not of AWS.
-	Azure  bool
-	Secret string
-	// Authority is the SHA-256 of the certificate of the authority for hosts, in hex.
-	Authority string
-}
-
-// What begins tokens for accounts.
-const accountToken, azureToken = "account", "azure-account"
-
-// String is the token, in one word.
-func (i Invitation) String() string {
-	parts := []string{i.Host.String(), i.Secret, i.Authority}
-	switch {
-	case i.Azure:
-		parts = []string{azureToken, i.Account.String(), i.Secret, i.Authority}
-	case i.Account != (Host{}):
-		parts = []string{accountToken, i.Account.String(), i.Secret, i.Authority}
-	}
-	return strings.Join(parts, ":")
-}
-
-// ParseInvitation reads a token. Its errors do not repeat the secret.
-func ParseInvitation(text string) (Invitation, error) {
-	parts := strings.Split(strings.TrimSpace(text), ":")
-	azure := parts[0] == azureToken && len(parts) == 4
-	account := azure || parts[0] == accountToken && len(parts) == 4
-	if account {
-		parts = parts[1:]
-	}
-	if len(parts) != 3 || parts[1] == "" {
-		return Invitation{}, errors.New("this is not a token of nephele enroll-token: want NAMESPACE/NAME:SECRET:HASH")
-	}
-	host, err := ParseHost(parts[0])
-	if err != nil {
-		return Invitation{}, fmt.Errorf("this is not a token of nephele enroll-token: %w", err)
-	}
-	if sum, err := hex.DecodeString(parts[2]); err != nil || len(sum) != sha256.Size {
-		return Invitation{}, errors.New("this is not a token of nephele enroll-token: its end is not a SHA-256 in hex")
-	}
-	if account {
-		return Invitation{Account: host, Azure: azure, Secret: parts[1], Authority: parts[2]}, nil
-	}
-	return Invitation{Host: host, Secret: parts[1], Authority: parts[2]}, nil
-}
-
-// fingerprint is how an authority is named in tokens.
-func fingerprint(cert *x509.Certificate) string {
-	sum := sha256.Sum256(cert.Raw)
-	return hex.EncodeToString(sum[:])
-}
-
 // mark is the value of AnnotationToken. The hash is that of this one ExternalNode, so that it means
 // nothing on another, nor on a later one of the same name.
-func mark(uid types.UID, h Host, secret string, end time.Time) string {
+func mark(uid types.UID, h credential.Host, secret string, end time.Time) string {
 	sum := sha256.Sum256([]byte("nephele host token\n" + string(uid) + "\n" + h.String() + "\n" + secret))
 	return hex.EncodeToString(sum[:]) + " " + end.UTC().Format(time.RFC3339)
 }
@@ -125,7 +68,7 @@ func invited(node client.Object, secret string, now time.Time) error {
 	if hash == "" || err != nil || !node.GetDeletionTimestamp().IsZero() {
 		return errNotInvited
 	}
-	want := mark(node.GetUID(), Host{node.GetNamespace(), node.GetName()}, secret, end)
+	want := mark(node.GetUID(), credential.Host{Namespace: node.GetNamespace(), Name: node.GetName()}, secret, end)
 	if subtle.ConstantTimeCompare([]byte(want), []byte(hash+" "+until)) != 1 {
 		return errNotInvited
 	}
@@ -137,52 +80,52 @@ func invited(node client.Object, secret string, now time.Time) error {
 
 // Invite makes the one token by which the host of an ExternalNode can enroll, in place of one made
 // before. It can be used once, for as long as is said.
-func Invite(ctx context.Context, c client.Client, h Host, lifetime time.Duration, now time.Time) (Invitation, time.Time, error) {
+func Invite(ctx context.Context, c client.Client, h credential.Host, lifetime time.Duration, now time.Time) (credential.Invitation, time.Time, error) {
 	node, err := find(ctx, c, h)
 	if err != nil {
-		return Invitation{}, time.Time{}, err
+		return credential.Invitation{}, time.Time{}, err
 	}
-	return invite(ctx, c, Invitation{Host: h}, node, lifetime, now)
+	return invite(ctx, c, credential.Invitation{Host: h}, node, lifetime, now)
 }
 
 // InviteAll makes the one token by which the virtual machines of a CloudProviderAccount can enroll,
 // in place of one made before. It can be used for as long as is said, by those who also show what
 // the cloud has signed about them.
-func InviteAll(ctx context.Context, c client.Client, account Host, lifetime time.Duration, now time.Time) (Invitation, time.Time, error) {
+func InviteAll(ctx context.Context, c client.Client, account credential.Host, lifetime time.Duration, now time.Time) (credential.Invitation, time.Time, error) {
 	var found cloudv1.CloudProviderAccount
 	if err := c.Get(ctx, client.ObjectKey{Namespace: account.Namespace, Name: account.Name}, &found); err != nil {
-		return Invitation{}, time.Time{}, fmt.Errorf("find CloudProviderAccount %s: %w", account, err)
+		return credential.Invitation{}, time.Time{}, fmt.Errorf("find CloudProviderAccount %s: %w", account, err)
 	}
 	if found.Spec.HostIdentity == nil {
-		return Invitation{}, time.Time{}, fmt.Errorf("CloudProviderAccount %s has no spec.hostIdentity: it says which signatures are believed", account)
+		return credential.Invitation{}, time.Time{}, fmt.Errorf("CloudProviderAccount %s has no spec.hostIdentity: it says which signatures are believed", account)
 	}
-	return invite(ctx, c, Invitation{Account: account, Azure: found.Spec.AzureConfig != nil}, &found, lifetime, now)
+	return invite(ctx, c, credential.Invitation{Account: account, Azure: found.Spec.AzureConfig != nil}, &found, lifetime, now)
 }
 
-func invite(ctx context.Context, c client.Client, i Invitation, to client.Object, lifetime time.Duration, now time.Time) (Invitation, time.Time, error) {
+func invite(ctx context.Context, c client.Client, i credential.Invitation, to client.Object, lifetime time.Duration, now time.Time) (credential.Invitation, time.Time, error) {
 	if lifetime < ShortestInvitation || lifetime > LongestInvitation {
-		return Invitation{}, time.Time{}, fmt.Errorf("a token lasts from %s to %s", ShortestInvitation, LongestInvitation)
+		return credential.Invitation{}, time.Time{}, fmt.Errorf("a token lasts from %s to %s", ShortestInvitation, LongestInvitation)
 	}
 	var published corev1.ConfigMap
 	if err := c.Get(ctx, client.ObjectKey{Namespace: authorityNamespace, Name: authorityConfigMap}, &published); err != nil {
-		return Invitation{}, time.Time{}, fmt.Errorf("by what hosts know the server: %w", err)
+		return credential.Invitation{}, time.Time{}, fmt.Errorf("by what hosts know the server: %w", err)
 	}
 	block, _ := pem.Decode([]byte(published.Data[AuthorityKey]))
 	if block == nil {
-		return Invitation{}, time.Time{}, fmt.Errorf("ConfigMap %s/%s has no %q: the controller does not give certificates to hosts", authorityNamespace, authorityConfigMap, AuthorityKey)
+		return credential.Invitation{}, time.Time{}, fmt.Errorf("ConfigMap %s/%s has no %q: the controller does not give certificates to hosts", authorityNamespace, authorityConfigMap, AuthorityKey)
 	}
 	authority, err := x509.ParseCertificate(block.Bytes)
 	if err != nil {
-		return Invitation{}, time.Time{}, fmt.Errorf("ConfigMap %s/%s: %w", authorityNamespace, authorityConfigMap, err)
+		return credential.Invitation{}, time.Time{}, fmt.Errorf("ConfigMap %s/%s: %w", authorityNamespace, authorityConfigMap, err)
 	}
-	i.Secret, i.Authority = rand.Text(), fingerprint(authority)
+	i.Secret, i.Authority = rand.Text(), credential.Fingerprint(authority)
 	end := now.Add(lifetime)
-	err = annotate(ctx, c, to, "", map[string]any{AnnotationToken: mark(to.GetUID(), Host{to.GetNamespace(), to.GetName()}, i.Secret, end)})
+	err = annotate(ctx, c, to, "", map[string]any{AnnotationToken: mark(to.GetUID(), credential.Host{Namespace: to.GetNamespace(), Name: to.GetName()}, i.Secret, end)})
 	return i, end, err
 }
 
 // find returns the ExternalNode of a host.
-func find(ctx context.Context, c client.Reader, h Host) (*v1alpha1.ExternalNode, error) {
+func find(ctx context.Context, c client.Reader, h credential.Host) (*v1alpha1.ExternalNode, error) {
 	var node v1alpha1.ExternalNode
 	if err := c.Get(ctx, client.ObjectKey{Namespace: h.Namespace, Name: h.Name}, &node); apierrors.IsNotFound(err) {
 		return nil, fmt.Errorf("there is no ExternalNode %s: make it first, then its host can be enrolled", h)
@@ -211,7 +154,7 @@ func annotate(ctx context.Context, c client.Client, node client.Object, version 
 }
 
 // disown takes from an ExternalNode what its host could enroll and prove itself with.
-func disown(ctx context.Context, c client.Client, h Host) error {
+func disown(ctx context.Context, c client.Client, h credential.Host) error {
 	var node v1alpha1.ExternalNode
 	err := c.Get(ctx, client.ObjectKey{Namespace: h.Namespace, Name: h.Name}, &node)
 	if err != nil || node.Annotations[AnnotationToken] == "" && node.Annotations[AnnotationIdentity] == "" {

@@ -18,13 +18,14 @@ import (
 
 	"github.com/nephele-io/nephele/api/antrea/v1alpha1"
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	"github.com/nephele-io/nephele/internal/enroll/credential"
 	"github.com/nephele-io/nephele/internal/enroll/identity"
 )
 
 // proof is what a host has shown: which ExternalNode it says to be, and whether that is so.
 type proof struct {
 	kind string
-	host Host
+	host credential.Host
 	// holds fails unless it proves this for the ExternalNode as it is now. absent is the error if
 	// there is none.
 	holds  func(*v1alpha1.ExternalNode) error
@@ -32,8 +33,8 @@ type proof struct {
 }
 
 // byToken is the proof of those who have a token of an ExternalNode.
-func (d *Desk) byToken(ctx context.Context, asked Asked, _ netip.Addr, now time.Time) (proof, error) {
-	h, err := ParseHost(asked.Host)
+func (d *Desk) byToken(ctx context.Context, asked credential.Asked, _ netip.Addr, now time.Time) (proof, error) {
+	h, err := credential.ParseHost(asked.Host)
 	if err != nil {
 		return proof{}, apierrors.NewBadRequest(err.Error())
 	}
@@ -45,7 +46,7 @@ func (d *Desk) byToken(ctx context.Context, asked Asked, _ netip.Addr, now time.
 
 // known fails if somebody shows too often what the cache does not know as a token of the object.
 // It may have been made a moment ago, or it is nobody's. Only so many may make us find out.
-func (d *Desk) known(ctx context.Context, key Host, into client.Object, secret string, now time.Time) error {
+func (d *Desk) known(ctx context.Context, key credential.Host, into client.Object, secret string, now time.Time) error {
 	err := d.o.Client.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: key.Name}, into)
 	if client.IgnoreNotFound(err) != nil {
 		return err
@@ -71,8 +72,8 @@ func notYet(format string, args ...any) error {
 
 // bySignature is the proof of those who have a token of an account, and what its cloud has signed
 // about the virtual machine that they are.
-func (d *Desk) bySignature(ctx context.Context, asked Asked, from netip.Addr, now time.Time) (proof, error) {
-	key, err := ParseHost(asked.Account)
+func (d *Desk) bySignature(ctx context.Context, asked credential.Asked, from netip.Addr, now time.Time) (proof, error) {
+	key, err := credential.ParseHost(asked.Account)
 	if err != nil || asked.Signed == nil {
 		return proof{}, apierrors.NewBadRequest("want the account as NAMESPACE/NAME, and what the cloud has signed")
 	}
@@ -107,7 +108,7 @@ func (d *Desk) bySignature(ctx context.Context, asked Asked, from netip.Addr, no
 	if err := errors.Join(young(&account, vm, told, now), asks(&account, vm, told, from)); err != nil {
 		return proof{}, refused(err)
 	}
-	h := Host{vm.Namespace, cloudv1.EntityNamePrefix + vm.Name}
+	h := credential.Host{Namespace: vm.Namespace, Name: cloudv1.EntityNamePrefix + vm.Name}
 	return proof{"signature", h, func(node *v1alpha1.ExternalNode) error { return refused(unclaimed(node, now)) },
 		notYet("there is no ExternalNode %s yet", h)}, nil
 }
@@ -124,7 +125,7 @@ type told struct {
 }
 
 // believed returns what the cloud has signed about a machine, if that is of the account.
-func believed(account *cloudv1.CloudProviderAccount, asked Asked, now time.Time) (told, error) {
+func believed(account *cloudv1.CloudProviderAccount, asked credential.Asked, now time.Time) (told, error) {
 	terms := account.Spec.HostIdentity
 	if terms == nil {
 		return told{}, errors.New("the account takes no identities: it has no spec.hostIdentity")
@@ -160,7 +161,7 @@ func byAWS(id string, signed identity.Proof, certificates []*x509.Certificate, n
 // tell for a while what it has told before.
 const attestedFor = 15 * time.Minute
 
-func byAzure(account *cloudv1.CloudProviderAccount, asked Asked, authorities []*x509.Certificate, now time.Time) (told, error) {
+func byAzure(account *cloudv1.CloudProviderAccount, asked credential.Asked, authorities []*x509.Certificate, now time.Time) (told, error) {
 	a, err := identity.Azure(asked.Signed.Attested, metadataName(account.Spec.AzureConfig.Cloud), authorities, now)
 	if err != nil {
 		return told{}, err

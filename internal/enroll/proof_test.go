@@ -20,6 +20,7 @@ import (
 
 	"github.com/nephele-io/nephele/api/antrea/v1alpha1"
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	"github.com/nephele-io/nephele/internal/enroll/credential"
 	"github.com/nephele-io/nephele/internal/enroll/identity"
 	"github.com/nephele-io/nephele/internal/sim/imds"
 )
@@ -38,8 +39,8 @@ type fleet struct {
 }
 
 var (
-	prod      = Host{"cloud", "prod"}
-	machine   = Host{"cloud", "virtualmachine-i-1"}
+	prod      = credential.Host{Namespace: "cloud", Name: "prod"}
+	machine   = credential.Host{Namespace: "cloud", Name: "virtualmachine-i-1"}
 	machineIP = netip.MustParseAddr("10.1.0.7")
 )
 
@@ -66,7 +67,7 @@ func newFleet(t *testing.T) *fleet {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if i, err = ParseInvitation(i.String() + "\n"); err != nil || i.Account != prod || i.Host != (Host{}) {
+	if i, err = credential.ParseInvitation(i.String() + "\n"); err != nil || i.Account != prod || i.Host != (credential.Host{}) {
 		t.Fatal(i, err)
 	}
 	f.secret = i.Secret
@@ -98,15 +99,15 @@ func (f *fleet) sign(d imds.Document) *identity.Proof {
 }
 
 // asked is a good request.
-func (f *fleet) asked() Asked {
-	return Asked{Account: prod.String(), Secret: f.secret, Signed: f.sign(f.doc), Request: string(f.key().Request)}
+func (f *fleet) asked() credential.Asked {
+	return credential.Asked{Account: prod.String(), Secret: f.secret, Signed: f.sign(f.doc), Request: string(f.key().Request)}
 }
 
 func (f *fleet) enroll() error {
 	f.Helper()
 	p, err := f.desk.Redeem(context.Background(), f.asked(), machineIP)
 	if err == nil {
-		c, ok := ParseCertificate([]byte(p.Certificate))
+		c, ok := credential.ParseCertificate([]byte(p.Certificate))
 		if !ok || c.Host != machine {
 			f.Errorf("the certificate is of %s", c.Host)
 		}
@@ -146,7 +147,7 @@ func TestSignaturesCountOnce(t *testing.T) {
 	again("")
 
 	// As long as it renews, nobody else comes in.
-	id := Identity{machine, "3", f.node(machine).Annotations[AnnotationIdentity]}
+	id := credential.Identity{Host: machine, UID: "3", Enrolment: f.node(machine).Annotations[AnnotationIdentity]}
 	f.clock.Step(CertificateLife - time.Hour)
 	if _, err := f.desk.Renew(t.Context(), id, f.key().Request); err != nil {
 		t.Fatal(err)
@@ -216,45 +217,54 @@ func TestSignaturesRefused(t *testing.T) {
 	}
 	stranger := netip.MustParseAddr("10.9.9.9")
 	for what, c := range map[string]struct {
-		change func(f *fleet, a *Asked)
+		change func(f *fleet, a *credential.Asked)
 		from   netip.Addr
 		want   string
 		later  bool
 	}{
-		"no token":                {change: func(_ *fleet, a *Asked) { a.Secret = "" }, want: "token is not valid"},
-		"another account's token": {change: func(_ *fleet, a *Asked) { a.Account = "cloud/test" }, want: "token is not valid"},
-		"a host's token":          {change: func(f *fleet, a *Asked) { a.Secret = f.invite(web).Secret }, want: "token is not valid"},
-		"a token that has ended":  {change: func(f *fleet, _ *Asked) { f.clock.Step(2 * time.Hour) }, want: "the token ended"},
-		"nothing signed":          {change: func(_ *fleet, a *Asked) { a.Signed = &identity.Proof{} }, want: "no certificate of the account has signed"},
-		"garbage":                 {change: func(_ *fleet, a *Asked) { a.Signed.PKCS7 = "MIAGCSqGSIb3DQEHAqCA" }, want: "no certificate of the account has signed"},
-		"another signer":          {change: func(_ *fleet, a *Asked) { a.Signed.PKCS7 = byOther }, want: "no certificate of the account has signed"},
-		"a changed document":      {change: func(_ *fleet, a *Asked) { a.Signed = &identity.Proof{Document: string(raw), Signature: a.Signed.PKCS7} }, want: "no certificate of the account has signed"},
-		"no key":                  {change: func(_ *fleet, a *Asked) { a.Request = "" }, want: "certificate request"},
-		"another account's VM":    {change: func(f *fleet, a *Asked) { f.doc.AccountID = "444455556666"; a.Signed = f.sign(f.doc) }, want: "another account"},
-		"another region":          {change: func(f *fleet, a *Asked) { f.doc.Region = "us-east-1"; a.Signed = f.sign(f.doc) }, want: "another region"},
-		"another address":         {change: func(f *fleet, a *Asked) { f.doc.PrivateIP = "10.1.0.8"; a.Signed = f.sign(f.doc) }, want: "address that is signed"},
-		"an old launch": {change: func(f *fleet, a *Asked) {
+		"no token":                {change: func(_ *fleet, a *credential.Asked) { a.Secret = "" }, want: "token is not valid"},
+		"another account's token": {change: func(_ *fleet, a *credential.Asked) { a.Account = "cloud/test" }, want: "token is not valid"},
+		"a host's token":          {change: func(f *fleet, a *credential.Asked) { a.Secret = f.invite(web).Secret }, want: "token is not valid"},
+		"a token that has ended":  {change: func(f *fleet, _ *credential.Asked) { f.clock.Step(2 * time.Hour) }, want: "the token ended"},
+		"nothing signed":          {change: func(_ *fleet, a *credential.Asked) { a.Signed = &identity.Proof{} }, want: "no certificate of the account has signed"},
+		"garbage":                 {change: func(_ *fleet, a *credential.Asked) { a.Signed.PKCS7 = "MIAGCSqGSIb3DQEHAqCA" }, want: "no certificate of the account has signed"},
+		"another signer":          {change: func(_ *fleet, a *credential.Asked) { a.Signed.PKCS7 = byOther }, want: "no certificate of the account has signed"},
+		"a changed document": {change: func(_ *fleet, a *credential.Asked) {
+			a.Signed = &identity.Proof{Document: string(raw), Signature: a.Signed.PKCS7}
+		}, want: "no certificate of the account has signed"},
+		"no key":               {change: func(_ *fleet, a *credential.Asked) { a.Request = "" }, want: "certificate request"},
+		"another account's VM": {change: func(f *fleet, a *credential.Asked) { f.doc.AccountID = "444455556666"; a.Signed = f.sign(f.doc) }, want: "another account"},
+		"another region":       {change: func(f *fleet, a *credential.Asked) { f.doc.Region = "us-east-1"; a.Signed = f.sign(f.doc) }, want: "another region"},
+		"another address":      {change: func(f *fleet, a *credential.Asked) { f.doc.PrivateIP = "10.1.0.8"; a.Signed = f.sign(f.doc) }, want: "address that is signed"},
+		"an old launch": {change: func(f *fleet, a *credential.Asked) {
 			f.doc.PendingTime = f.clock.Now().Add(-61 * time.Minute)
 			a.Signed = f.sign(f.doc)
 		}, want: "was launched at"},
-		"a launch in the future":  {change: func(f *fleet, a *Asked) { f.doc.PendingTime = f.clock.Now().Add(time.Hour); a.Signed = f.sign(f.doc) }, want: "was launched at"},
-		"a document without a VM": {change: func(f *fleet, a *Asked) { f.doc.InstanceID = ""; a.Signed = f.sign(f.doc) }, want: "does not say"},
+		"a launch in the future": {change: func(f *fleet, a *credential.Asked) {
+			f.doc.PendingTime = f.clock.Now().Add(time.Hour)
+			a.Signed = f.sign(f.doc)
+		}, want: "was launched at"},
+		"a document without a VM": {change: func(f *fleet, a *credential.Asked) { f.doc.InstanceID = ""; a.Signed = f.sign(f.doc) }, want: "does not say"},
 		"from elsewhere":          {from: stranger, want: "10.9.9.9 is no address of the virtual machine"},
-		"a VM that is not known":  {change: func(f *fleet, _ *Asked) { f.machines() }, want: "as far as is known", later: true},
-		"a VM that is not handed": {change: func(f *fleet, _ *Asked) { f.vm.Status.Agented = false; f.machines(f.vm) }, want: "as far as is known", later: true},
-		"a namespace without say": {change: func(f *fleet, _ *Asked) { f.vm.Namespace = "vms"; f.machines(f.vm) }, want: "with a say", later: true},
-		"a VM that is terminated": {change: func(f *fleet, _ *Asked) { f.vm.Status.State = cloudv1.VMStateShuttingDown; f.machines(f.vm) }, want: "does not run", later: true},
-		"a VM of two namespaces":  {change: func(f *fleet, _ *Asked) { f.machines(f.vm, f.vm) }, want: "several namespaces"},
-		"no ExternalNode":         {change: func(f *fleet, _ *Asked) { must(f.T, f.client.Delete(f.Context(), f.node(machine))) }, want: "no ExternalNode", later: true},
-		"an account of no terms":  {change: func(f *fleet, _ *Asked) { f.edit(func(a *cloudv1.CloudProviderAccount) { a.Spec.HostIdentity = nil }) }, want: "takes no identities"},
-		"an account of no cloud":  {change: func(f *fleet, _ *Asked) { f.edit(func(a *cloudv1.CloudProviderAccount) { a.Spec.AWSConfig = nil }) }, want: "takes no identities"},
-		"an account never read": {change: func(f *fleet, _ *Asked) {
+		"a VM that is not known":  {change: func(f *fleet, _ *credential.Asked) { f.machines() }, want: "as far as is known", later: true},
+		"a VM that is not handed": {change: func(f *fleet, _ *credential.Asked) { f.vm.Status.Agented = false; f.machines(f.vm) }, want: "as far as is known", later: true},
+		"a namespace without say": {change: func(f *fleet, _ *credential.Asked) { f.vm.Namespace = "vms"; f.machines(f.vm) }, want: "with a say", later: true},
+		"a VM that is terminated": {change: func(f *fleet, _ *credential.Asked) { f.vm.Status.State = cloudv1.VMStateShuttingDown; f.machines(f.vm) }, want: "does not run", later: true},
+		"a VM of two namespaces":  {change: func(f *fleet, _ *credential.Asked) { f.machines(f.vm, f.vm) }, want: "several namespaces"},
+		"no ExternalNode":         {change: func(f *fleet, _ *credential.Asked) { must(f.T, f.client.Delete(f.Context(), f.node(machine))) }, want: "no ExternalNode", later: true},
+		"an account of no terms": {change: func(f *fleet, _ *credential.Asked) {
+			f.edit(func(a *cloudv1.CloudProviderAccount) { a.Spec.HostIdentity = nil })
+		}, want: "takes no identities"},
+		"an account of no cloud": {change: func(f *fleet, _ *credential.Asked) {
+			f.edit(func(a *cloudv1.CloudProviderAccount) { a.Spec.AWSConfig = nil })
+		}, want: "takes no identities"},
+		"an account never read": {change: func(f *fleet, _ *credential.Asked) {
 			f.edit(func(a *cloudv1.CloudProviderAccount) { a.Status.CloudAccountID = "" })
 		}, want: "has not been read yet", later: true},
-		"certificates that are none": {change: func(f *fleet, _ *Asked) {
+		"certificates that are none": {change: func(f *fleet, _ *credential.Asked) {
 			f.edit(func(a *cloudv1.CloudProviderAccount) { a.Spec.HostIdentity.Certificates += "junk" })
 		}, want: "certificates in PEM"},
-		"a certificate that has ended": {change: func(f *fleet, a *Asked) {
+		"a certificate that has ended": {change: func(f *fleet, a *credential.Asked) {
 			old, err := imds.NewSigner(f.clock.Now().AddDate(-200, 0, 0))
 			must(f.T, err)
 			f.edit(func(a *cloudv1.CloudProviderAccount) { a.Spec.HostIdentity.Certificates = string(old.CertificatePEM()) })
@@ -289,7 +299,7 @@ func TestSignaturesRefused(t *testing.T) {
 }
 
 // lacks reports whether there is no such ExternalNode.
-func (o *office) lacks(h Host) bool {
+func (o *office) lacks(h credential.Host) bool {
 	return apierrors.IsNotFound(o.client.Get(o.Context(), client.ObjectKey{Namespace: h.Namespace, Name: h.Name}, &v1alpha1.ExternalNode{}))
 }
 
@@ -337,7 +347,7 @@ func TestManySignatures(t *testing.T) {
 // TestInviteAll needs an account that says what is believed.
 func TestInviteAll(t *testing.T) {
 	f := newFleet(t)
-	for want, whom := range map[string]Host{"not found": {"cloud", "no"}, "spec.hostIdentity": {"cloud", "bare"}} {
+	for want, whom := range map[string]credential.Host{"not found": {Namespace: "cloud", Name: "no"}, "spec.hostIdentity": {Namespace: "cloud", Name: "bare"}} {
 		f.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: whom.Name}})
 		if whom.Name == "bare" {
 			f.create(&cloudv1.CloudProviderAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "cloud", Name: "bare"}})

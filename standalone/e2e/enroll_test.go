@@ -18,7 +18,7 @@ import (
 
 	"github.com/nephele-io/nephele/api/antrea/v1alpha1"
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
-	"github.com/nephele-io/nephele/internal/enroll"
+	"github.com/nephele-io/nephele/internal/enroll/credential"
 )
 
 // TestEnroll gives a host credentials by the command, uses them as its agent does and as a thief
@@ -42,7 +42,7 @@ func TestEnroll(t *testing.T) {
 		t.Fatal(err)
 	}
 	host := newClient(t, cfg)
-	claims, ok := enroll.ParseToken(cfg.BearerToken)
+	claims, ok := credential.ParseToken(cfg.BearerToken)
 	if !ok || claims.Namespace != "vms" || !claims.Due(claims.Issued.Add(5*time.Minute)) || claims.Due(claims.Issued) || claims.Expires.Sub(claims.Issued) > time.Hour {
 		t.Errorf("%+v", claims)
 	}
@@ -124,11 +124,11 @@ func TestEnroll(t *testing.T) {
 		}
 	}
 
-	next, err := enroll.Renew(t.Context(), host, claims)
+	next, err := credential.RenewToken(t.Context(), cfg, claims)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if renewed, ok := enroll.ParseToken(next); !ok || !renewed.Expires.After(claims.Expires) {
+	if renewed, ok := credential.ParseToken(next); !ok || !renewed.Expires.After(claims.Expires) {
 		t.Errorf("%+v after %+v", renewed, claims)
 	}
 	works(next)

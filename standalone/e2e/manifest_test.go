@@ -33,6 +33,7 @@ import (
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/enroll"
+	"github.com/nephele-io/nephele/internal/enroll/credential"
 	"github.com/nephele-io/nephele/internal/sim"
 	"github.com/nephele-io/nephele/internal/sim/estate"
 )
@@ -240,16 +241,16 @@ request:
 
 // enrolled lets a host enroll by a token, which then tells about itself.
 func (x *existing) enrolled(p *pod) {
-	ctx, host := x.t.Context(), enroll.Host{Namespace: "default", Name: "enrolled"}
+	ctx, host := x.t.Context(), credential.Host{Namespace: "default", Name: "enrolled"}
 	x.must(x.admin.Create(ctx, &v1alpha1.ExternalNode{ObjectMeta: metav1.ObjectMeta{Namespace: host.Namespace, Name: host.Name},
 		Spec: v1alpha1.ExternalNodeSpec{Interfaces: []v1alpha1.NetworkInterface{{IPs: []string{"10.9.0.1"}}}}}))
-	key, err := enroll.NewKey()
+	key, err := credential.NewKey()
 	x.must(err)
-	var papers enroll.Papers
+	var papers credential.Papers
 	eventually(x.t, time.Minute, "a host enrolls", func(ctx context.Context) (bool, string) {
 		i, _, err := enroll.Invite(ctx, x.admin, host, time.Hour, time.Now())
 		if err == nil {
-			papers, err = enroll.Join(ctx, "https://"+p.api, i, nil, key)
+			papers, err = credential.Join(ctx, "https://"+p.api, i, nil, key)
 		}
 		return err == nil, fmt.Sprint(err)
 	})
@@ -257,7 +258,7 @@ func (x *existing) enrolled(p *pod) {
 	scheme := runtime.NewScheme()
 	x.must(v1beta1.AddToScheme(scheme))
 	c, err := rest.RESTClientFor(&rest.Config{Host: "https://" + p.api, APIPath: "/apis",
-		TLSClientConfig: rest.TLSClientConfig{CAData: []byte(papers.Authority), ServerName: enroll.ServerName, CertData: []byte(papers.Certificate), KeyData: key.Private},
+		TLSClientConfig: rest.TLSClientConfig{CAData: []byte(papers.Authority), ServerName: credential.ServerName, CertData: []byte(papers.Certificate), KeyData: key.Private},
 		ContentConfig:   rest.ContentConfig{GroupVersion: &gv, NegotiatedSerializer: serializer.NewCodecFactory(scheme).WithoutConversion(), ContentType: runtime.ContentTypeJSON}})
 	x.must(err)
 	eventually(x.t, time.Minute, "it tells about itself", func(ctx context.Context) (bool, string) {

@@ -6,28 +6,24 @@ import (
 	"errors"
 	"fmt"
 	mathrand "math/rand/v2"
-	"net"
 	"net/netip"
 	"os"
 	"runtime/debug"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/clock"
 
 	"github.com/nephele-io/nephele/internal/agent"
 	"github.com/nephele-io/nephele/internal/agent/nft/kernel"
-	"github.com/nephele-io/nephele/internal/controller"
+	"github.com/nephele-io/nephele/internal/cli/terminal"
 	"github.com/nephele-io/nephele/internal/enforcer"
-	"github.com/nephele-io/nephele/internal/enroll"
+	"github.com/nephele-io/nephele/internal/enroll/credential"
 )
 
 const (
@@ -43,8 +39,9 @@ const (
 
 // agentFlags are those of the agent.
 type agentFlags struct {
-	needs           Needs
-	cluster         Cluster
+	// version is that of the program.
+	version         string
+	cluster         terminal.Cluster
 	server          string
 	node            string
 	kubeNode        string
@@ -157,36 +154,6 @@ func (f *agentFlags) servers() ([]string, error) {
 	return out, errors.Join(errs...)
 }
 
-// behindService returns where the API server of the Node's cluster really is. An agent in a Pod
-// reaches it by its Service, and rules see what that is translated to.
-func (f *agentFlags) behindService() ([]string, error) {
-	cfg, err := f.cluster.Config()
-	if err != nil {
-		return nil, err
-	}
-	cfg = rest.CopyConfig(cfg)
-	cfg.Timeout = endpointsLimit
-	c, err := kubernetes.NewForConfig(cfg)
-	if err != nil {
-		return nil, err
-	}
-	slice, err := c.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault).Get(context.Background(), "kubernetes", metav1.GetOptions{})
-	if err != nil {
-		return nil, fmt.Errorf("where the API server is: %w", err)
-	}
-	var out []string
-	for _, e := range slice.Endpoints {
-		for _, a := range e.Addresses {
-			for _, p := range slice.Ports {
-				if p.Port != nil {
-					out = append(out, "https://"+net.JoinHostPort(a, strconv.Itoa(int(*p.Port))))
-				}
-			}
-		}
-	}
-	return out, nil
-}
-
 // findResolvers returns the resolvers of the host: those of its configuration, also where a
 // resolver on the host asks them.
 func (f *agentFlags) findResolvers() ([]netip.Addr, error) {
@@ -210,7 +177,7 @@ func (f *agentFlags) findResolvers() ([]netip.Addr, error) {
 
 // certified is the ExternalNode that the credentials are of, if they say so.
 func (f *agentFlags) certified() string {
-	for _, path := range []string{f.server, *f.cluster.Kubeconfig} {
+	for _, path := range []string{f.server, f.cluster.Kubeconfig} {
 		file, err := clientcmd.LoadFromFile(path)
 		if err != nil {
 			continue // who needs it says what is wrong with it
@@ -219,7 +186,7 @@ func (f *agentFlags) certified() string {
 		if at == nil || file.AuthInfos[at.AuthInfo] == nil {
 			continue
 		}
-		if held, ok := enroll.ParseCertificate(file.AuthInfos[at.AuthInfo].ClientCertificateData); ok {
+		if held, ok := credential.ParseCertificate(file.AuthInfos[at.AuthInfo].ClientCertificateData); ok {
 			return held.Host.String()
 		}
 	}
@@ -268,9 +235,9 @@ func (f *agentFlags) options(log logr.Logger) (agent.Options, error) {
 	return agent.Options{Key: f.key(), Table: table, Store: store, Failsafe: flows.All, Clock: clock.RealClock{}, Log: log}, nil
 }
 
-// agentCommands are the commands of hosts with an agent.
-func agentCommands(n Needs) []*cobra.Command {
-	f := agentFlags{needs: n, cluster: n.Cluster()}
+// agentCommand is the agent, with the commands of its host below it.
+func agentCommand(version string) *cobra.Command {
+	f := agentFlags{version: version}
 	var socket string
 	cmd := &cobra.Command{
 		Use:   "agent",
@@ -283,19 +250,19 @@ go by "nephele agent uninstall". Flows that no policy can cut: to the servers th
 resolvers, DHCP, and those given with --failsafe.`,
 		Example: `  nephele agent --external-node vms/web-1 --kubeconfig /etc/nephele/kubeconfig --failsafe "in tcp 22 10.0.0.0/8"
   nephele agent --node worker-1`,
-		Args: n.NoSuchCommand,
+		Args: terminal.NoSuchCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.readConfig(cmd.Flags()); err != nil {
 				return err
 			}
-			return runAgent(cmd.Context(), &f, socket, n.Log(cmd.ErrOrStderr(), f.verbose))
+			return runAgent(cmd.Context(), &f, socket, terminal.NewLogger(cmd.ErrOrStderr(), f.verbose))
 		},
 	}
 	f.register(cmd.Flags())
 	cmd.PersistentFlags().StringVar(&socket, "socket", defaultAgentSocket, "where the agent answers on this host")
-	cmd.AddCommand(newAgentLoadCommand(n), newAgentStatusCommand(n, &socket), newAgentExplainCommand(n, &socket))
+	cmd.AddCommand(newAgentLoadCommand(), newAgentStatusCommand(&socket), newAgentExplainCommand(&socket))
 	cmd.AddCommand(newAgentReleaseCommand(&socket), newAgentUninstallCommand(), newAgentEnrollCommand(), newAgentUnchainCommand())
-	return []*cobra.Command{cmd}
+	return cmd
 }
 
 func runAgent(ctx context.Context, f *agentFlags, socket string, log logr.Logger) error {
@@ -312,7 +279,7 @@ func runAgent(ctx context.Context, f *agentFlags, socket string, log logr.Logger
 	}
 	counted := enforcer.NewMetrics()
 	o.Follower = enforcer.Follower{
-		Source: policies, Clock: clock.RealClock{}, Random: mathrand.Float64, Quiet: controller.AntreaQuiet, Metrics: counted, Log: log.WithName("enforcer"),
+		Source: policies, Clock: clock.RealClock{}, Random: mathrand.Float64, Quiet: enforcer.AntreaQuiet, Metrics: counted, Log: log.WithName("enforcer"),
 	}
 	reporter := enforcer.NewReporter(enforcer.ReporterOptions{Client: policies, Clock: clock.RealClock{}, Random: mathrand.Float64, Metrics: counted, Log: log.WithName("reports")})
 	o.Reports = reporter
@@ -376,9 +343,9 @@ func runAgent(ctx context.Context, f *agentFlags, socket string, log logr.Logger
 	if f.metrics != "" && f.metrics != "0" {
 		parts = append(parts, func(ctx context.Context) error { serveMetrics(ctx, f.metrics, log, a.Metrics(), counted); return nil })
 	}
-	if path := *f.cluster.Kubeconfig; path != "" && f.kubeNode == "" {
+	if path := f.cluster.Kubeconfig; path != "" && f.kubeNode == "" {
 		parts = append(parts, func(ctx context.Context) error {
-			keepEnrolled(ctx, renewer{path, f.needs.Client}, clock.RealClock{}, log)
+			keepEnrolled(ctx, renewer{path}, clock.RealClock{}, log)
 			return nil
 		})
 	}
@@ -403,8 +370,8 @@ func runAgent(ctx context.Context, f *agentFlags, socket string, log logr.Logger
 	return errors.Join(errs...)
 }
 
-func newAgentLoadCommand(n Needs) *cobra.Command {
-	f := agentFlags{needs: n, cluster: n.Cluster()}
+func newAgentLoadCommand() *cobra.Command {
+	f := agentFlags{}
 	cmd := &cobra.Command{
 		Use:   "load",
 		Short: "Enforce what was enforced last, and end; for the time before there is a network",
@@ -413,7 +380,7 @@ func newAgentLoadCommand(n Needs) *cobra.Command {
 			if err := f.readConfig(cmd.Flags()); err != nil {
 				return err
 			}
-			o, err := f.options(n.Log(cmd.ErrOrStderr(), false))
+			o, err := f.options(terminal.NewLogger(cmd.ErrOrStderr(), false))
 			if err != nil {
 				return err
 			}

@@ -2,7 +2,20 @@
 
 package agentcmd
 
-import "github.com/spf13/cobra"
+import (
+	"errors"
 
-// agentCommands are none where there is no nftables.
-func agentCommands(Needs) []*cobra.Command { return nil }
+	"github.com/spf13/cobra"
+
+	"github.com/nephele-io/nephele/internal/cli/terminal"
+)
+
+// Commands are none where there is no nftables.
+func Commands(string) []*cobra.Command { return nil }
+
+// Program is of no use where there is no nftables.
+func Program(terminal.Build) *cobra.Command {
+	return &cobra.Command{Use: "nephele-agent", SilenceUsage: true, SilenceErrors: true, RunE: func(*cobra.Command, []string) error {
+		return errors.New("the agent needs nftables, which Linux has")
+	}}
+}

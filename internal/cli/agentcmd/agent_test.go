@@ -21,6 +21,7 @@ import (
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 	"github.com/nephele-io/nephele/internal/agent"
 	"github.com/nephele-io/nephele/internal/agent/nft"
+	"github.com/nephele-io/nephele/internal/cli/terminal"
 )
 
 func TestAgentQuestion(t *testing.T) {
@@ -48,9 +49,9 @@ func TestAgentFlagsRefused(t *testing.T) {
 		"name of a Node":     {"agent", "load", "--state-dir", dir, "--node", "a/b"},
 	} {
 		root := &cobra.Command{Use: "nephele", SilenceUsage: true, SilenceErrors: true}
-		root.AddCommand(Commands(testNeeds())...)
+		root.AddCommand(Commands("v1")...)
 		root.SetArgs(args)
-		if err := root.ExecuteContext(t.Context()); err == nil || errors.Is(err, errNo) || !strings.Contains(err.Error(), want) {
+		if err := root.ExecuteContext(t.Context()); err == nil || errors.Is(err, terminal.ErrNo) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want something about %s", args, err, want)
 		}
 	}
@@ -66,7 +67,7 @@ func TestAgentStatusAndInfo(t *testing.T) {
 		{Policy: v1beta2.NetworkPolicyReference{Type: v1beta2.AntreaNetworkPolicy, Namespace: "vms", Name: "p"}, Generation: 2, Message: "because"},
 	}}
 	var b strings.Builder
-	printAgentStatus(&b, s, testNeeds().Printable)
+	printAgentStatus(&b, s, terminal.Printable)
 	for _, want := range []string{"vms/web: Failing", "vms/p generation 2: NOT enforced because", "trouble with kernel: no room", "failsafe, ingress: in tcp 22"} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("%q is not in\n%s", want, b.String())
@@ -104,8 +105,7 @@ func TestAgentFindsTheServerBehindItsService(t *testing.T) {
 	if err := os.WriteFile(kubeconfig, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	f := agentFlags{kubeNode: "w", cluster: testNeeds().Cluster()}
-	*f.cluster.Kubeconfig = kubeconfig
+	f := agentFlags{kubeNode: "w", cluster: terminal.Cluster{Kubeconfig: kubeconfig}}
 	got, err := f.servers()
 	if want := []string{server.URL, server.URL, "https://[2001:db8::1]:6443", "https://[2001:db8::2]:6443"}; err != nil || !slices.Equal(got, want) {
 		t.Errorf("%q, %v, want %q", got, err, want)

@@ -18,6 +18,7 @@ import (
 
 	"github.com/nephele-io/nephele/internal/agent"
 	"github.com/nephele-io/nephele/internal/agent/nft"
+	"github.com/nephele-io/nephele/internal/cli/terminal"
 )
 
 // askAgent sends a request to the agent on this host.
@@ -49,7 +50,7 @@ func askAgent(ctx context.Context, socket, method, path string, question, answer
 	return json.NewDecoder(response.Body).Decode(answer)
 }
 
-func newAgentStatusCommand(n Needs, socket *string) *cobra.Command {
+func newAgentStatusCommand(socket *string) *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
 		Use:   "status",
@@ -65,7 +66,7 @@ func newAgentStatusCommand(n Needs, socket *string) *cobra.Command {
 				e.SetIndent("", "  ")
 				return e.Encode(s)
 			}
-			printAgentStatus(cmd.OutOrStdout(), &s, n.Printable)
+			printAgentStatus(cmd.OutOrStdout(), &s, terminal.Printable)
 			return nil
 		},
 	}
@@ -122,7 +123,7 @@ func printAgentStatus(w io.Writer, s *agent.Status, printable func(string) strin
 	}
 }
 
-func newAgentExplainCommand(n Needs, socket *string) *cobra.Command {
+func newAgentExplainCommand(socket *string) *cobra.Command {
 	var from, to, protocol string
 	var port uint16
 	cmd := &cobra.Command{
@@ -144,9 +145,9 @@ It asks nothing but our own table; whatever else filters on this host decides be
 			if err := askAgent(cmd.Context(), *socket, http.MethodPost, "/explain", q, &a); err != nil {
 				return err
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "%s: %s\n", a.Action, n.Printable(a.By))
+			fmt.Fprintf(cmd.OutOrStdout(), "%s: %s\n", a.Action, terminal.Printable(a.By))
 			if !a.Allowed {
-				return n.No
+				return terminal.ErrNo
 			}
 			return nil
 		},

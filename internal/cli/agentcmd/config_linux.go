@@ -44,7 +44,7 @@ func (f *agentFlags) readConfig(flags *pflag.FlagSet) error {
 		flag, value string
 		into        *string
 	}{
-		{"external-node", c.ExternalNode, &f.node}, {"node", c.Node, &f.kubeNode}, {"kubeconfig", c.Kubeconfig, f.cluster.Kubeconfig}, {"policy-kubeconfig", c.PolicyKubeconfig, &f.server},
+		{"external-node", c.ExternalNode, &f.node}, {"node", c.Node, &f.kubeNode}, {"kubeconfig", c.Kubeconfig, &f.cluster.Kubeconfig}, {"policy-kubeconfig", c.PolicyKubeconfig, &f.server},
 		{"state-dir", c.StateDir, &f.stateDir}, {"log-format", c.LogFormat, &f.logFormat}, {"metrics", c.Metrics, &f.metrics},
 	} {
 		if t.value != "" && !flags.Changed(t.flag) {

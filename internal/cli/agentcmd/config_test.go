@@ -44,7 +44,7 @@ func TestAgentConfig(t *testing.T) {
 			if err := os.WriteFile(file, []byte(c.text), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			f := agentFlags{cluster: testNeeds().Cluster()}
+			f := agentFlags{}
 			flags := pflag.NewFlagSet("agent", pflag.ContinueOnError)
 			f.register(flags)
 			if err := flags.Parse(append(c.flags, "--config", file)); err != nil {
@@ -57,10 +57,10 @@ func TestAgentConfig(t *testing.T) {
 				}
 				return
 			}
-			if f.config = ""; *f.cluster.Kubeconfig != c.kubeconfig {
-				t.Errorf("the kubeconfig is %q", *f.cluster.Kubeconfig)
+			if f.config = ""; f.cluster.Kubeconfig != c.kubeconfig {
+				t.Errorf("the kubeconfig is %q", f.cluster.Kubeconfig)
 			}
-			if d := cmp.Diff(c.want, f, cmp.AllowUnexported(agentFlags{}), cmpopts.IgnoreFields(agentFlags{}, "needs", "cluster", "cni")); err != nil || d != "" {
+			if d := cmp.Diff(c.want, f, cmp.AllowUnexported(agentFlags{}), cmpopts.IgnoreFields(agentFlags{}, "cluster", "cni")); err != nil || d != "" {
 				t.Error(err, d)
 			}
 		})
@@ -80,9 +80,8 @@ func TestUnits(t *testing.T) {
 		if !found {
 			t.Fatalf("%s starts nothing", unit)
 		}
-		root := agentCommands(testNeeds())[0]
 		words := strings.Fields(line)
-		cmd, rest, err := root.Find(words[1:])
+		cmd, rest, err := agentCommand("v1").Find(words[1:])
 		if err != nil || words[0] != "agent" || cmd.Name() != use {
 			t.Fatalf("%s: %q is %v, %v", unit, line, cmd, err)
 		}

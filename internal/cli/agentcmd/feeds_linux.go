@@ -10,7 +10,6 @@ import (
 
 	"github.com/go-logr/logr"
 	"gopkg.in/natefinch/lumberjack.v2"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
 
 	"github.com/nephele-io/nephele/internal/agent"
@@ -36,21 +35,8 @@ func learnNames(ctx context.Context, n *agent.Names, log logr.Logger) {
 	}
 }
 
-// ofNode returns a client of the cluster of the Node.
-func (f *agentFlags) ofNode() (kubernetes.Interface, error) {
-	cfg, err := f.cluster.Config()
-	if err != nil {
-		return nil, fmt.Errorf("finding the cluster of the Node: %w", err)
-	}
-	c, err := kubernetes.NewForConfig(cfg)
-	if err != nil {
-		return nil, fmt.Errorf("reaching the cluster of the Node: %w", err)
-	}
-	return c, nil
-}
-
 // pods returns what follows the Pods of the Node.
-func (f *agentFlags) pods(c kubernetes.Interface, log logr.Logger) (*agent.Pods, error) {
+func (f *agentFlags) pods(c *cluster, log logr.Logger) (*agent.Pods, error) {
 	var ranges []netip.Prefix
 	for _, text := range f.podRanges {
 		r, err := netip.ParsePrefix(text)
@@ -63,11 +49,11 @@ func (f *agentFlags) pods(c kubernetes.Interface, log logr.Logger) (*agent.Pods,
 	if err != nil {
 		return nil, err
 	}
-	return agent.NewPods(agent.PodsOptions{Node: f.kubeNode, Client: c, Ranges: ranges, Bypass: wiring.Bypass, IPVS: wiring.IPVS, Log: log.WithName("pods")}), nil
+	return agent.NewPods(agent.PodsOptions{Node: f.kubeNode, Cluster: c, Ranges: ranges, Bypass: wiring.Bypass, IPVS: wiring.IPVS, Log: log.WithName("pods")}), nil
 }
 
 // clusterResolvers returns what follows who answers Pods about names; nil if that is not wanted.
-func (f *agentFlags) clusterResolvers(c kubernetes.Interface) (*agent.ClusterResolvers, error) {
+func (f *agentFlags) clusterResolvers(c *cluster) (*agent.ClusterResolvers, error) {
 	if f.dnsService == "" {
 		return nil, nil
 	}

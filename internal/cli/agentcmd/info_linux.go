@@ -18,7 +18,7 @@ import (
 	"github.com/nephele-io/nephele/internal/agent"
 	"github.com/nephele-io/nephele/internal/agent/nft"
 	"github.com/nephele-io/nephele/internal/cloud/handover"
-	"github.com/nephele-io/nephele/internal/enroll"
+	"github.com/nephele-io/nephele/internal/enroll/credential"
 )
 
 const (
@@ -56,7 +56,7 @@ func (f *agentFlags) infos() (infoClient, error) {
 
 // get returns the info of a host; of the Node of the name, if it has no namespace. Where somebody
 // else has the name, it is called otherwise.
-func (c infoClient) get(ctx context.Context, host enroll.Host) (*v1beta1.AntreaAgentInfo, error) {
+func (c infoClient) get(ctx context.Context, host credential.Host) (*v1beta1.AntreaAgentInfo, error) {
 	info := &v1beta1.AntreaAgentInfo{}
 	err := c.rest.Get().Resource("antreaagentinfos").Name(host.Name).Do(ctx).Into(info)
 	own := v1beta1.ObjectReference{Kind: "ExternalNode", Namespace: host.Namespace, Name: host.Name}
@@ -83,13 +83,13 @@ func agentInfo(f *agentFlags) func(context.Context, *agent.Status) error {
 		if f.kubeNode != "" {
 			name = f.kubeNode
 		}
-		info, err := c.get(ctx, enroll.Host{Namespace: namespace, Name: name})
+		info, err := c.get(ctx, credential.Host{Namespace: namespace, Name: name})
 		if apierrors.IsNotFound(err) {
 			return agent.ErrNoInfo // of a server that makes none, or not yet
 		} else if err != nil {
 			return err
 		}
-		info.Version = f.needs.Version
+		info.Version = f.version
 		fillAgentInfo(info, s, namespace, name, metav1.Now())
 		return c.update(ctx, info)
 	}
@@ -105,7 +105,7 @@ func yield(f *agentFlags) func(context.Context, agent.Isolated) (bool, error) {
 			return false, err
 		}
 		namespace, name, _ := strings.Cut(f.node, "/")
-		info, err := c.get(ctx, enroll.Host{Namespace: namespace, Name: name})
+		info, err := c.get(ctx, credential.Host{Namespace: namespace, Name: name})
 		if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
 			return true, nil // then nothing was ever left to this agent
 		}

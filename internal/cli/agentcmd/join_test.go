@@ -24,6 +24,7 @@ import (
 
 	"github.com/nephele-io/nephele/api/antrea/v1alpha1"
 	"github.com/nephele-io/nephele/internal/enroll"
+	"github.com/nephele-io/nephele/internal/enroll/credential"
 )
 
 // TestRenewCertificate renews the certificate of a host when two thirds of its life are over, with
@@ -38,7 +39,7 @@ func TestRenewCertificate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	web, now := enroll.Host{Namespace: "vms", Name: "web"}, time.Now()
+	web, now := credential.Host{Namespace: "vms", Name: "web"}, time.Now()
 	node := &v1alpha1.ExternalNode{ObjectMeta: metav1.ObjectMeta{Namespace: web.Namespace, Name: web.Name, UID: "1"}}
 	for _, o := range []client.Object{node, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "antrea-ca"},
 		Data: map[string]string{enroll.AuthorityKey: string(desk.Authority().CertPEM())}}} {
@@ -50,21 +51,21 @@ func TestRenewCertificate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	key, err := enroll.NewKey()
+	key, err := credential.NewKey()
 	if err != nil {
 		t.Fatal(err)
 	}
-	papers, err := desk.Redeem(t.Context(), enroll.Asked{Host: web.String(), Secret: invitation.Secret, Request: string(key.Request)}, netip.Addr{})
+	papers, err := desk.Redeem(t.Context(), credential.Asked{Host: web.String(), Secret: invitation.Secret, Request: string(key.Request)}, netip.Addr{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		id, _, err := desk.Identify(r.Context(), r.TLS.PeerCertificates[0])
-		var asked enroll.Asked
+		var asked credential.Asked
 		if err == nil {
 			err = json.NewDecoder(r.Body).Decode(&asked)
 		}
-		if err != nil || r.URL.Path != enroll.RenewPath {
+		if err != nil || r.URL.Path != credential.RenewPath {
 			http.Error(w, "no", http.StatusForbidden)
 			return
 		}
@@ -89,12 +90,12 @@ func TestRenewCertificate(t *testing.T) {
 	defer server.Close()
 
 	path := filepath.Join(t.TempDir(), "kubeconfig")
-	text, err := hostKubeconfig(web, &clientcmdapi.Cluster{Server: server.URL, TLSServerName: enroll.ServerName, CertificateAuthorityData: []byte(papers.Authority)},
+	text, err := credential.Kubeconfig(web, &clientcmdapi.Cluster{Server: server.URL, TLSServerName: credential.ServerName, CertificateAuthorityData: []byte(papers.Authority)},
 		&clientcmdapi.AuthInfo{ClientCertificateData: []byte(papers.Certificate), ClientKeyData: key.Private})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := writePrivate(path, text); err != nil {
+	if err := credential.WritePrivate(path, text); err != nil {
 		t.Fatal(err)
 	}
 	r := renewer{path: path}
@@ -110,7 +111,7 @@ func TestRenewCertificate(t *testing.T) {
 		t.Fatal(err)
 	}
 	user := after.AuthInfos["vms-web"]
-	if held, ok := enroll.ParseCertificate(user.ClientCertificateData); !ok || held.Host != web || string(user.ClientCertificateData) == papers.Certificate || string(user.ClientKeyData) == string(key.Private) {
+	if held, ok := credential.ParseCertificate(user.ClientCertificateData); !ok || held.Host != web || string(user.ClientCertificateData) == papers.Certificate || string(user.ClientKeyData) == string(key.Private) {
 		t.Errorf("%+v", held)
 	}
 	if _, err := tls.X509KeyPair(user.ClientCertificateData, user.ClientKeyData); err != nil {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/nephele-io/nephele/api/generated/crd"
 	"github.com/nephele-io/nephele/internal/cli"
+	"github.com/nephele-io/nephele/internal/cli/terminal"
 	"github.com/nephele-io/nephele/internal/controller"
 	"github.com/nephele-io/nephele/internal/history"
 	"github.com/nephele-io/nephele/internal/platform/egress"
@@ -37,7 +38,7 @@ func run() int {
 
 	streams := cli.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}
 	return cli.Main(ctx, os.Args[1:], streams, upCommand(),
-		demo.NewCommand(demo.Parts{CRDs: crd.FS(), Controller: runController, Preview: cli.Preview, Version: cli.Version(), No: cli.ErrNo}))
+		demo.NewCommand(demo.Parts{CRDs: crd.FS(), Controller: runController, Preview: cli.Preview, Version: cli.Version(), No: terminal.ErrNo}))
 }
 
 // upCommand is "up" with a choice of who computes the policies.
@@ -61,7 +62,7 @@ func upCommand() *cobra.Command {
 			home.Audit = audit
 		}
 		o := controller.Options{
-			Log:            cli.NewLogger(home.Log, false),
+			Log:            terminal.NewLogger(home.Log, false),
 			Ready:          home.Ready,
 			Access:         access,
 			MetricsAddress: metrics,
@@ -106,7 +107,7 @@ func lease() controller.LeaseOptions {
 // runController is serve with the usual options.
 func runController(ctx context.Context, cfg *rest.Config, home up.Home) error {
 	o := controller.Options{
-		Log:      cli.NewLogger(home.Log, false),
+		Log:      terminal.NewLogger(home.Log, false),
 		Ready:    home.Ready,
 		Access:   controller.LocalAccess(),
 		AuditLog: home.Audit,

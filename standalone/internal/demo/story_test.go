@@ -25,6 +25,7 @@ import (
 
 	"github.com/nephele-io/nephele/api/generated/crd"
 	"github.com/nephele-io/nephele/internal/cli"
+	"github.com/nephele-io/nephele/internal/cli/terminal"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 	"github.com/nephele-io/nephele/internal/controller"
 	"github.com/nephele-io/nephele/internal/platform/progress"
@@ -54,9 +55,9 @@ func program(variant string) int {
 	defer stop()
 	pflag.CommandLine = pflag.NewFlagSet(os.Args[0], pflag.ContinueOnError)
 	parts := Parts{
-		CRDs: crd.FS(), No: cli.ErrNo,
+		CRDs: crd.FS(), No: terminal.ErrNo,
 		Controller: func(ctx context.Context, cfg *rest.Config, home up.Home) error {
-			return controller.Run(ctx, cfg, controller.Options{Log: cli.NewLogger(home.Log, false), Ready: home.Ready, Access: controller.LocalAccess()})
+			return controller.Run(ctx, cfg, controller.Options{Log: terminal.NewLogger(home.Log, false), Ready: home.Ready, Access: controller.LocalAccess()})
 		},
 		Preview: cli.Preview,
 	}

@@ -20,7 +20,7 @@ import (
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	"github.com/nephele-io/nephele/internal/apiserver"
 	"github.com/nephele-io/nephele/internal/apiserver/webhook"
-	"github.com/nephele-io/nephele/internal/cli"
+	"github.com/nephele-io/nephele/internal/cli/terminal"
 	"github.com/nephele-io/nephele/internal/controller"
 )
 
@@ -50,7 +50,7 @@ func TestWebhooksOfAFormerRun(t *testing.T) {
 	}
 	cfg.Controller = WithLogFile(cfg.DataDir, func(ctx context.Context, rc *rest.Config, home Home) error {
 		return controller.Run(ctx, rc, controller.Options{
-			Log: cli.NewLogger(home.Log, false), Ready: home.Ready,
+			Log: terminal.NewLogger(home.Log, false), Ready: home.Ready,
 			API: &controller.APIOptions{Address: "127.0.0.1:0", CertDir: home.Certificates, Local: true, WebhookClientCA: home.WebhookClientCA},
 		})
 	})

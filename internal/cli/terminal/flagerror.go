@@ -1,4 +1,4 @@
-package cli
+package terminal
 
 import (
 	"errors"
@@ -9,9 +9,9 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// noSuchFlag adds to the error about a flag which one may have been meant. Cobra knows which names
+// NoSuchFlag adds to the error about a flag which one may have been meant. Cobra knows which names
 // are near, for commands: so the flags are made commands of one that nobody runs.
-func noSuchFlag(cmd *cobra.Command, err error) error {
+func NoSuchFlag(cmd *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
 	if !errors.As(err, &unknown) {
 		return err

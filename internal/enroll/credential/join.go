@@ -1,4 +1,4 @@
-package enroll
+package credential
 
 import (
 	"bytes"
@@ -71,6 +71,12 @@ func NewKey() (Key, error) {
 	}, err
 }
 
+// Papers are what a host proves itself with, and by what it knows the server, in PEM.
+type Papers struct {
+	Certificate string `json:"certificate"`
+	Authority   string `json:"authority"`
+}
+
 // Join uses an invitation at the server with a URL, which has to prove first that it is the one
 // that the invitation is from. The token of a host is then used up, also if the answer is lost.
 // signed is needed for the invitation of an account.
@@ -107,7 +113,7 @@ func proven(chain []*x509.Certificate, hash string, now time.Time) error {
 	roots := x509.NewCertPool()
 	found := false
 	for _, c := range chain {
-		if fingerprint(c) == hash {
+		if Fingerprint(c) == hash {
 			roots.AddCert(c)
 			found = true
 		}
@@ -162,29 +168,4 @@ func ask(ctx context.Context, c *http.Client, server, path string, asked Asked) 
 		return Papers{}, errors.New("the server's answer holds no certificate")
 	}
 	return papers, nil
-}
-
-// Certificate is what a certificate of a host says of itself. It is not checked.
-type Certificate struct {
-	Host            Host
-	Issued, Expires time.Time
-}
-
-// ParseCertificate reads the first certificate in PEM. It is false for those that are of no host.
-func ParseCertificate(text []byte) (Certificate, bool) {
-	block, _ := pem.Decode(text)
-	if block == nil {
-		return Certificate{}, false
-	}
-	cert, err := x509.ParseCertificate(block.Bytes)
-	if err != nil {
-		return Certificate{}, false
-	}
-	id, err := identityOf(cert)
-	return Certificate{id.Host, cert.NotBefore, cert.NotAfter}, err == nil
-}
-
-// Due reports whether it is time to renew: after two thirds of its life.
-func (c Certificate) Due(now time.Time) bool {
-	return now.After(c.Issued.Add(c.Expires.Sub(c.Issued) * 2 / 3))
 }

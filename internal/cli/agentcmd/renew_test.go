@@ -8,16 +8,14 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
-	"github.com/nephele-io/nephele/internal/enroll"
+	"github.com/nephele-io/nephele/internal/enroll/credential"
 )
 
 // tokenOf makes a token of a ServiceAccount, with a signature that nobody looks at.
@@ -33,16 +31,13 @@ func TestRenewToken(t *testing.T) {
 	asked, refuse := 0, false
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		if strings.HasSuffix(r.URL.Path, "/api/v1") {
-			fmt.Fprint(
-				w,
-				`{"kind":"APIResourceList","groupVersion":"v1","resources":[{"name":"serviceaccounts","kind":"ServiceAccount","namespaced":true},{"name":"serviceaccounts/token","kind":"TokenRequest","group":"authentication.k8s.io","version":"v1","namespaced":true}]}`,
-			)
+		if r.Method != http.MethodPost || r.URL.Path != "/api/v1/namespaces/vms/serviceaccounts/nephele-agent-web/token" {
+			http.NotFound(w, r)
 			return
 		}
-		if !strings.HasSuffix(r.URL.Path, "/serviceaccounts/nephele-agent-web/token") {
-			fmt.Fprint(w, `{"kind":"APIGroupList","apiVersion":"v1","groups":[]}`)
-			return
+		var request authenticationv1.TokenRequest
+		if err := json.NewDecoder(r.Body).Decode(&request); err != nil || request.Spec.ExpirationSeconds == nil || *request.Spec.ExpirationSeconds != int64(credential.Lifetime/time.Second) {
+			t.Errorf("%+v, %v", request, err)
 		}
 		asked++
 		if refuse {
@@ -54,34 +49,30 @@ func TestRenewToken(t *testing.T) {
 		}
 	}))
 	defer server.Close()
-	cfg := &rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}
+	to := &clientcmdapi.Cluster{Server: server.URL, InsecureSkipTLSVerify: true}
 	for _, c := range []struct {
 		what, token string
 		refuse      bool
 		want        string
 	}{
-		{"fresh", tokenOf("nephele-agent-web", now.Add(-24*time.Hour), enroll.Lifetime), false, ""},
-		{"a third of its life is over", tokenOf("nephele-agent-web", now.Add(-60*time.Hour), enroll.Lifetime), false, "new"},
+		{"fresh", tokenOf("nephele-agent-web", now.Add(-24*time.Hour), credential.Lifetime), false, ""},
+		{"a third of its life is over", tokenOf("nephele-agent-web", now.Add(-60*time.Hour), credential.Lifetime), false, "new"},
 		{"the first, short one", tokenOf("nephele-agent-web", now.Add(-10*time.Minute), time.Hour), false, "new"},
-		{"refused", tokenOf("nephele-agent-web", now.Add(-60*time.Hour), enroll.Lifetime), true, ""},
-		{"of somebody else", tokenOf("builder", now.Add(-60*time.Hour), enroll.Lifetime), false, ""},
+		{"refused", tokenOf("nephele-agent-web", now.Add(-60*time.Hour), credential.Lifetime), true, ""},
+		{"of somebody else", tokenOf("builder", now.Add(-60*time.Hour), credential.Lifetime), false, ""},
 		{"no token of a ServiceAccount", "secret", false, ""},
 		{"none", "", false, ""},
 	} {
 		asked, refuse = 0, c.refuse
 		path := filepath.Join(t.TempDir(), "kubeconfig")
-		to, err := sameServer(cfg, "", "")
+		text, err := credential.Kubeconfig(credential.Host{Namespace: "vms", Name: "web"}, to, &clientcmdapi.AuthInfo{Token: c.token})
 		if err != nil {
 			t.Fatal(err)
 		}
-		text, err := hostKubeconfig(enroll.Host{Namespace: "vms", Name: "web"}, to, &clientcmdapi.AuthInfo{Token: c.token})
-		if err != nil {
+		if err := credential.WritePrivate(path, text); err != nil {
 			t.Fatal(err)
 		}
-		if err := writePrivate(path, text); err != nil {
-			t.Fatal(err)
-		}
-		renewed, err := renewer{path, testNeeds().Client}.renew(t.Context(), now)
+		renewed, err := renewer{path}.renew(t.Context(), now)
 		if renewed != (c.want != "") || (err != nil) != c.refuse || (asked > 0) != (c.want != "" || c.refuse) {
 			t.Errorf("%s: renewed %t, %v, asked %d times", c.what, renewed, err, asked)
 		}
@@ -100,15 +91,7 @@ func TestRenewToken(t *testing.T) {
 			t.Errorf("%s: %v %v", c.what, info.Mode(), err)
 		}
 	}
-	if _, err := (renewer{filepath.Join(t.TempDir(), "none"), testNeeds().Client}).renew(t.Context(), now); err == nil {
+	if _, err := (renewer{filepath.Join(t.TempDir(), "none")}).renew(t.Context(), now); err == nil {
 		t.Error("no file is no error")
-	}
-}
-
-func TestParseHost(t *testing.T) {
-	for _, text := range []string{"", "web", "/web", "vms/", "a/b/c"} {
-		if _, err := enroll.ParseHost(text); err == nil {
-			t.Errorf("%q is accepted", text)
-		}
 	}
 }

@@ -1,4 +1,4 @@
-package cli
+package terminal
 
 import (
 	"fmt"
@@ -7,10 +7,10 @@ import (
 	"unicode/utf8"
 )
 
-// printable returns a text, of which some may come from the cloud such as the name of a machine,
+// Printable returns a text, of which some may come from the cloud such as the name of a machine,
 // for a terminal: what is not seen when it is printed, or would do something to the terminal, is
 // written as in a Go string.
-func printable(text string) string {
+func Printable(text string) string {
 	odd := func(r rune) bool { return r == utf8.RuneError || !unicode.IsPrint(r) }
 	if !strings.ContainsFunc(text, odd) {
 		return text
@@ -32,11 +32,11 @@ func printable(text string) string {
 	return b.String()
 }
 
-// printableLines is printable for a text of several lines.
-func printableLines(text string) string {
+// PrintableLines is Printable for a text of several lines.
+func PrintableLines(text string) string {
 	lines := strings.Split(text, "\n")
 	for i, l := range lines {
-		lines[i] = printable(l)
+		lines[i] = Printable(l)
 	}
 	return strings.Join(lines, "\n")
 }

@@ -1,0 +1,91 @@
+package agentcmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+)
+
+// cluster is the cluster of a Node as its agent follows it. The clientset of client-go would do,
+// but knows every kind that there is, and the agent would hold all of them in memory.
+type cluster struct{ core, discovery *rest.RESTClient }
+
+// ofNode returns the cluster of the Node.
+func (f *agentFlags) ofNode() (*cluster, error) {
+	cfg, err := f.cluster.Config()
+	if err != nil {
+		return nil, fmt.Errorf("finding the cluster of the Node: %w", err)
+	}
+	c, err := newCluster(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("reaching the cluster of the Node: %w", err)
+	}
+	return c, nil
+}
+
+func newCluster(given *rest.Config) (*cluster, error) {
+	scheme := runtime.NewScheme()
+	if err := errors.Join(corev1.AddToScheme(scheme), discoveryv1.AddToScheme(scheme)); err != nil {
+		return nil, err
+	}
+	cfg := rest.CopyConfig(given)
+	cfg.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
+	if cfg.UserAgent == "" {
+		cfg.UserAgent = rest.DefaultKubernetesUserAgent()
+	}
+	client := func(path string, of schema.GroupVersion) (*rest.RESTClient, error) {
+		c := rest.CopyConfig(cfg)
+		c.APIPath, c.GroupVersion = path, &of
+		return rest.RESTClientFor(c)
+	}
+	core, err1 := client("/api", corev1.SchemeGroupVersion)
+	discovery, err2 := client("/apis", discoveryv1.SchemeGroupVersion)
+	return &cluster{core, discovery}, errors.Join(err1, err2)
+}
+
+// Follow implements agent.Cluster.
+func (c *cluster) Follow(of schema.GroupVersionResource, namespace string, only func(*metav1.ListOptions)) cache.ListerWatcher {
+	client := c.core
+	if of.Group == discoveryv1.GroupName {
+		client = c.discovery
+	}
+	return cache.NewFilteredListWatchFromClient(client, of.Resource, namespace, only)
+}
+
+// behindService returns where the API server of the Node's cluster really is. An agent in a Pod
+// reaches it by its Service, and rules see what that is translated to.
+func (f *agentFlags) behindService() ([]string, error) {
+	c, err := f.ofNode()
+	if err != nil {
+		return nil, err
+	}
+	var slice discoveryv1.EndpointSlice
+	ctx, cancel := context.WithTimeout(context.Background(), endpointsLimit)
+	defer cancel()
+	err = c.discovery.Get().Namespace(metav1.NamespaceDefault).Resource("endpointslices").Name("kubernetes").MaxRetries(0).Do(ctx).Into(&slice)
+	if err != nil {
+		return nil, fmt.Errorf("where the API server is: %w", err)
+	}
+	var out []string
+	for _, e := range slice.Endpoints {
+		for _, a := range e.Addresses {
+			for _, p := range slice.Ports {
+				if p.Port != nil {
+					out = append(out, "https://"+net.JoinHostPort(a, strconv.Itoa(int(*p.Port))))
+				}
+			}
+		}
+	}
+	return out, nil
+}

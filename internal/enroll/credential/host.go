@@ -1,0 +1,37 @@
+// Package credential is what a host with an agent proves itself with: the token by which it
+// enrolls, the certificate or the token of a ServiceAccount that it then has, and how it gets and
+// renews them.
+//
+// It is the host's side of package enroll, and knows nothing of the cluster's: what a host shows is
+// judged there. Functions keep nothing and may be called from anywhere.
+package credential
+
+import (
+	"fmt"
+	"strings"
+)
+
+// accountPrefix begins the names of the ServiceAccounts of hosts.
+const accountPrefix = "nephele-agent-"
+
+// Host is an ExternalNode.
+type Host struct{ Namespace, Name string }
+
+// ParseHost reads NAMESPACE/NAME.
+func ParseHost(text string) (Host, error) {
+	namespace, name, ok := strings.Cut(text, "/")
+	if !ok || namespace == "" || name == "" || strings.Contains(name, "/") {
+		return Host{}, fmt.Errorf("%q: want NAMESPACE/NAME of an ExternalNode", text)
+	}
+	return Host{namespace, name}, nil
+}
+
+// String is NAMESPACE/NAME, the key of the host.
+func (h Host) String() string { return h.Namespace + "/" + h.Name }
+
+// InfoName is how the AntreaAgentInfo of the host is called where its own name is taken. Namespaces
+// hold no dot, so that no two hosts share it.
+func (h Host) InfoName() string { return h.Namespace + "." + h.Name }
+
+// Account is the name of the host's ServiceAccount, and of its Role.
+func (h Host) Account() string { return accountPrefix + h.Name }

@@ -1,0 +1,68 @@
+package credential
+
+import (
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Invitation is what a host enrolls with: which host it is, a secret that can be used once, and by
+// what it knows the server; or the same for all virtual machines of an account, which then say by a
+// signature of the cloud which of them they are.
+type Invitation struct {
+	// Host is the ExternalNode, Account the CloudProviderAccount. One of them is set.
+	Host, Account Host
+	// Azure says that the account is one of Azure, and not of AWS.
+	Azure  bool
+	Secret string
+	// Authority is the SHA-256 of the certificate of the authority for hosts, in hex.
+	Authority string
+}
+
+// What begins tokens for accounts.
+const accountToken, azureToken = "account", "azure-account"
+
+// String is the token, in one word.
+func (i Invitation) String() string {
+	parts := []string{i.Host.String(), i.Secret, i.Authority}
+	switch {
+	case i.Azure:
+		parts = []string{azureToken, i.Account.String(), i.Secret, i.Authority}
+	case i.Account != (Host{}):
+		parts = []string{accountToken, i.Account.String(), i.Secret, i.Authority}
+	}
+	return strings.Join(parts, ":")
+}
+
+// ParseInvitation reads a token. Its errors do not repeat the secret.
+func ParseInvitation(text string) (Invitation, error) {
+	parts := strings.Split(strings.TrimSpace(text), ":")
+	azure := parts[0] == azureToken && len(parts) == 4
+	account := azure || parts[0] == accountToken && len(parts) == 4
+	if account {
+		parts = parts[1:]
+	}
+	if len(parts) != 3 || parts[1] == "" {
+		return Invitation{}, errors.New("this is not a token of nephele enroll-token: want NAMESPACE/NAME:SECRET:HASH")
+	}
+	host, err := ParseHost(parts[0])
+	if err != nil {
+		return Invitation{}, fmt.Errorf("this is not a token of nephele enroll-token: %w", err)
+	}
+	if sum, err := hex.DecodeString(parts[2]); err != nil || len(sum) != sha256.Size {
+		return Invitation{}, errors.New("this is not a token of nephele enroll-token: its end is not a SHA-256 in hex")
+	}
+	if account {
+		return Invitation{Account: host, Azure: azure, Secret: parts[1], Authority: parts[2]}, nil
+	}
+	return Invitation{Host: host, Secret: parts[1], Authority: parts[2]}, nil
+}
+
+// Fingerprint is how an authority is named in tokens.
+func Fingerprint(cert *x509.Certificate) string {
+	sum := sha256.Sum256(cert.Raw)
+	return hex.EncodeToString(sum[:])
+}
