@@ -65,17 +65,21 @@ func TestEditWithoutRoomForGroups(t *testing.T) {
 	}
 }
 
-// A peer needs no group to be referred to where there is none to be had.
+// A policy whose peer needs a group to be referred to is refused where there is none to be had, with
+// the quota that would do.
 func TestMemberWithoutRoomForGroups(t *testing.T) {
 	e := small()
 	e.Limits.GroupsPerRegion = len(e.Groups) + 1
 	f := e.cloud()
 	res := settle(t, e, f, nil)
-	if len(res.Refusals) > 0 || !admits(f, 0, "10.0.0.11", nicID(1), 80) || admits(f, 0, "10.0.0.12", nicID(2), 80) {
+	if len(res.Refusals) != 1 || res.Refusals[0].Lack == nil || res.Refusals[0].Lack.WouldDo != len(e.Groups)+2 {
 		t.Errorf("%+v", res.Refusals)
 	}
-	if g := f.nic(nicID(1)).GroupIDs; len(g) != 1 {
-		t.Errorf("the peer holds %v", g)
+	e.Limits.GroupsPerRegion++
+	f = e.cloud()
+	res = settle(t, e, f, nil)
+	if len(res.Refusals) > 0 || !admits(f, 0, "10.0.0.11", nicID(1), 80) || admits(f, 0, "10.0.0.12", nicID(2), 80) {
+		t.Errorf("%+v", res.Refusals)
 	}
 }
 

@@ -1,7 +1,6 @@
 package target
 
 import (
-	"cmp"
 	"maps"
 	"slices"
 
@@ -11,11 +10,10 @@ import (
 // A region has a quota of groups. Where what the policies want needs more of them than there may be
 // of ours, something has to do without. Who that is has to be the same in every round, or rounds
 // would undo what others do. So it is decided by what is wanted in the end, and by nothing that
-// passes on the way there: which groups are there now, who waits for whom. First rules name peers
-// by their addresses, so that these need no group to be referred to. If that is not enough,
-// policies are left out on VMs: whatever is in force comes first, then the rest in the order of
-// precedence, as long as it fits. What one round has put into force is the first thing that the
-// next one admits, and it admits the same rest after it.
+// passes on the way there: which groups are there now, who waits for whom. Policies are left out on
+// VMs: whatever is in force comes first, then the rest in the order of precedence, as long as it
+// fits. What one round has put into force is the first thing that the next one admits, and it
+// admits the same rest after it.
 
 // allotment is what a region with too few groups makes of the policies.
 type allotment struct {
@@ -23,9 +21,6 @@ type allotment struct {
 	// others is how many groups there are whatever we do, limit how many of ours there may be in
 	// the end, and further how many of these the classes need besides one each.
 	others, limit, further int
-	// squeeze is how much less is to be needed than there is room for, as long as that takes no
-	// policy: further groups that classes need only if they refer to peers.
-	squeeze int
 	// enough is the smallest quota with which nothing would have to be left out.
 	enough int
 	units  []*unit
@@ -33,9 +28,6 @@ type allotment struct {
 	// they are for their sake.
 	out   map[*VM][]*intent.Policy
 	still []*NIC
-	// peers are the address groups that rules could name by address, those first that take the
-	// fewest rules.
-	peers []string
 }
 
 // crowded deals with a design for which there are too few groups. It reports whether that is new,
@@ -99,57 +91,24 @@ func (s *Target) admit() {
 	defer a.putAside()()
 	a.countOthers()
 	a.limit = s.Limits.GroupsPerRegion - a.others
-	a.peers = a.peersByCost()
-	a.enough = a.others + a.fewest(func() {
-		for a.named(len(a.peers)); a.design(); {
-		}
-	})
+	for a.design() {
+	}
+	a.enough = a.others + len(s.AllGroups())
 	a.collect()
 	a.decide()
 }
 
-// decide admits what there are groups for.
+// decide admits what there are groups for. Rules may need further groups of a class, which is known
+// when the design is made.
 func (a *allotment) decide() {
 	for {
-		over := a.fewest(a.chooseAll) - a.limit
-		switch {
-		case over <= 0:
-			return
-		case len(a.of.unlisted) < len(a.peers):
-			a.squeeze += over
-		case slices.ContainsFunc(a.units, func(u *unit) bool { return !u.out }):
-			a.further += over
-		default:
+		for a.choose(); a.design(); a.choose() {
+		}
+		over := len(a.of.AllGroups()) - a.limit
+		if over <= 0 || !slices.ContainsFunc(a.units, func(u *unit) bool { return !u.out }) {
 			return
 		}
-	}
-}
-
-// fewest makes a design and returns how many groups it needs. Peers that are named by address need
-// no group, but more rules; where these need groups of their own, it is tried whether it takes
-// fewer if the rules refer to their peers by group.
-func (a *allotment) fewest(design func()) int {
-	design()
-	groups, peers := len(a.of.AllGroups()), slices.Clone(a.peers)
-	for _, c := range a.of.Classes {
-		if len(c.Groups) > 1 && !c.frozen && c.NICs[0].VM != nil {
-			a.list(c.NICs[0].VM)
-		}
-	}
-	if len(a.peers) == len(peers) {
-		return groups
-	}
-	if design(); len(a.of.AllGroups()) < groups {
-		return len(a.of.AllGroups())
-	}
-	a.peers = peers
-	design()
-	return len(a.of.AllGroups())
-}
-
-// chooseAll makes a design of what there are groups for.
-func (a *allotment) chooseAll() {
-	for a.choose(); a.design(); a.choose() {
+		a.further += over
 	}
 }
 
@@ -195,34 +154,6 @@ func (a *allotment) countOthers() {
 	}
 }
 
-// peersByCost returns the address groups that rules in force name and that are worth a class, those
-// with the fewest addresses first.
-func (a *allotment) peersByCost() []string {
-	used, _ := a.of.usedPeers()
-	size := map[string]int{}
-	for _, vm := range a.of.Order {
-		for _, g := range vm.Groups {
-			if !used[g] {
-				continue
-			}
-			for _, n := range vm.NICs {
-				size[g] += len(n.PrivateIPs)
-			}
-		}
-	}
-	out := sortedKeys(size)
-	slices.SortStableFunc(out, func(x, y string) int { return cmp.Compare(size[x], size[y]) })
-	return out
-}
-
-// named has rules name the members of the first n peers by address.
-func (a *allotment) named(n int) {
-	a.of.unlisted = map[string]bool{}
-	for _, g := range a.peers[:n] {
-		a.of.unlisted[g] = true
-	}
-}
-
 // design makes a design of what is admitted. It reports whether rules did not fit, so that it has
 // to be made again.
 func (a *allotment) design() (retry bool) {
@@ -234,46 +165,13 @@ func (a *allotment) design() (retry bool) {
 	return a.of.lowerClasses()
 }
 
-// list has rules refer to the peers of a VM by group again, whatever the allotment finds. It
-// reports whether that is anything new.
-func (a *allotment) list(vm *VM) (changed bool) {
-	for _, r := range vm.InForce() {
-		for _, g := range r.Groups {
-			if a.of.unlisted[g] {
-				delete(a.of.unlisted, g)
-				changed = true
-			}
-			a.peers = slices.DeleteFunc(a.peers, func(o string) bool { return o == g })
-		}
-	}
-	return changed
-}
-
-// choose admits as much as there are groups for, and then has hardly more peers named by address
-// than it takes.
+// choose admits as much as there are groups for.
 func (a *allotment) choose() {
 	for _, u := range a.units {
 		u.out = false
 	}
-	a.named(len(a.peers))
 	if a.apply(); a.needed() > a.limit {
 		a.choosePolicies()
-	}
-	fits := func() bool { return a.needed()+a.squeeze <= a.limit }
-	n, low := len(a.peers), 0
-	for low < n {
-		mid := (low + n) / 2
-		if a.named(mid); fits() {
-			n = mid
-		} else {
-			low = mid + 1
-		}
-	}
-	a.named(n)
-	for _, g := range slices.Backward(a.peers[max(n-passTrials, 0):n]) {
-		if delete(a.of.unlisted, g); !fits() {
-			a.of.unlisted[g] = true
-		}
 	}
 }
 

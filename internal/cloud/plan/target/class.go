@@ -171,7 +171,7 @@ func (s *Target) usedPeers() (used, native map[string]bool) {
 				profiles[n.VM.profile] = true
 				for _, r := range n.VM.InForce() {
 					for _, g := range r.Groups {
-						used[g] = used[g] || !s.unlisted[g]
+						used[g] = true
 					}
 				}
 			}

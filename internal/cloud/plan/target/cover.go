@@ -275,9 +275,6 @@ func (s *Target) shortage(c *Class, held [][]cloud.Rule, short shortfall) {
 		}
 		return
 	}
-	if s.listAgain(c) {
-		return
-	}
 	if !c.frozen && s.Frozen[first] == nil && !s.Native(first) && (s.gather(c, held) || s.disperse(c, held)) {
 		return
 	}

@@ -162,7 +162,7 @@ func (s *Target) gather(c *Class, held [][]cloud.Rule) bool {
 	members := s.gatherable()
 	var keys []membershipGroup
 	for k, m := range members {
-		if !used[k.group] || s.unlisted[k.group] || s.dispersed[k] || !c.Network.Reaches(k.network) || s.lapses(m.classes) {
+		if !used[k.group] || s.dispersed[k] || !c.Network.Reaches(k.network) || s.lapses(m.classes) {
 			continue
 		}
 		if s.decided[k] {

@@ -30,16 +30,6 @@ func (s *Target) Settle() {
 	}
 }
 
-// listAgain lets the rules of a class that does not fit refer to groups of its peers again. It
-// reports whether that is anything new.
-func (s *Target) listAgain(c *Class) (changed bool) {
-	first := c.NICs[0]
-	if s.allotment == nil || c.frozen || first.VM == nil {
-		return false
-	}
-	return s.allotment.list(first.VM)
-}
-
 // await makes an interface stay as it is until others have changed.
 func (s *Target) await(n *NIC, what intent.Code, why *intent.Reason) {
 	delete(s.Restrict, n)

@@ -323,7 +323,7 @@ func (s *Target) decideMembers() {
 					continue
 				}
 				for _, g := range r.Groups {
-					used[n.Network][g] = !s.unlisted[g]
+					used[n.Network][g] = true
 				}
 			}
 		}

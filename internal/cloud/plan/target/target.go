@@ -32,10 +32,7 @@ type Target struct {
 	// for both: their classes get groups beside them.
 	Outgrown map[string]bool
 	// tightened are the classes that allow as much as fits, by key; see tighten.
-	tightened map[string]*tightening
-	// unlisted are address groups whose members rules name by address, for want of groups; see
-	// allotment.
-	unlisted   map[string]bool
+	tightened  map[string]*tightening
 	allotment  *allotment // if there are too few groups for all that is wanted
 	Dependents dependents
 	design
