@@ -23,8 +23,6 @@ type Order struct {
 	// Blocked are the edits for which there is no clean moment, with the reason; empty if the steps
 	// lead to the end.
 	Blocked []Violation
-	// Later is set if some of what is blocked only waits for IDs that the steps create.
-	Later bool
 	// Apart are interfaces that are blocked because they would have to move by one edit and cannot.
 	// If they are put into Change.Apart, Conflicts tells what to do about them.
 	Apart []string
@@ -89,7 +87,6 @@ func (s *Survey) Plan() Order {
 		if v.mover != nil && v.mover.atomic && v.Kind == Gap {
 			out.Apart = append(out.Apart, v.Interfaces...)
 		}
-		out.Later = out.Later || v.Kind == Name
 	}
 	return out
 }
