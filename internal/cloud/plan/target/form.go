@@ -117,22 +117,6 @@ func (s *fitter) mix(view *intent.Network, c *peerCover) *peerCover {
 		}
 	}
 	needed := func(i int) bool { return slices.ContainsFunc(inside[i], func(k int) bool { return !chosen[k] }) }
-	// A class that alone keeps several blocks from being dropped is cheaper to refer to.
-	for again := true; again; {
-		again = false
-		alone := map[int]int{}
-		for i := range blocks {
-			missing := slices.DeleteFunc(slices.Clone(inside[i]), func(k int) bool { return chosen[k] })
-			if len(missing) == 1 && missing[0] >= 0 {
-				alone[missing[0]]++
-			}
-		}
-		for _, k := range sortedKeys(alone) {
-			if alone[k] > 1 {
-				chosen[k], again = true, true
-			}
-		}
-	}
 	out := &peerCover{all: c.all, used: sortedKeys(chosen)}
 	for _, k := range out.used {
 		out.peers = append(out.peers, classes[k].peer)
