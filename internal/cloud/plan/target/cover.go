@@ -139,7 +139,6 @@ func (s *fitter) cover(view *intent.Network, want flow.Permit, natives []candida
 		return nil
 	}
 	nameEverywhere(out, want)
-	s.idleLists(out, want)
 	for k, h := range want.Grants {
 		family := flow.Family(h.Service.Protocol)
 		within := s.classesWithin(view, h.All, family)

@@ -47,33 +47,6 @@ func (s *fitter) byList(h flow.Grant, f *forms) (cell flow.Cell, rest addrset.Se
 	return cell, rest
 }
 
-// idleLists marks, for the prefix lists that some cell names, the cells where naming them does no
-// harm, whatever comes into the list: where it has no packets, or where everybody is allowed.
-func (s *fitter) idleLists(cells []flow.Cell, want flow.Permit) {
-	seen := map[cloud.Peer]bool{}
-	for _, c := range cells {
-		for _, p := range c.Groups {
-			entries, known := s.Entries(p)
-			if !known || seen[p] {
-				continue
-			}
-			seen[p] = true
-			every := addrset.AllIPv4()
-			if len(entries.IPv6()) > 0 {
-				every = addrset.AllIPv6()
-			}
-			for k, h := range want.Grants {
-				if !slices.Contains(cells[k].Groups, p) && !slices.Contains(cells[k].Idle, p) && every.Intersect(flow.Family(h.Service.Protocol)).Within(h.All) {
-					cells[k].Idle = append(cells[k].Idle, p)
-				}
-			}
-		}
-	}
-	for k := range cells {
-		slices.SortFunc(cells[k].Idle, cloud.Peer.Compare)
-	}
-}
-
 // spells reports whether the entries of a prefix list take fewer rules than a reference to it.
 func (s *fitter) spells(p cloud.Peer) bool {
 	entries, known := s.Entries(p)
