@@ -261,9 +261,6 @@ func (s *Target) setTargets() {
 				n.Target = append(n.Target, g.Key)
 			}
 			n.Target = append(n.Target, s.membershipKeys(n)...)
-			if kept := s.keptNative(n); len(n.Target)+len(kept) <= s.Limits.GroupsPerInterface {
-				n.Target = append(n.Target, kept...)
-			}
 		case n.State == Member:
 			n.Target = append(slices.Clone(n.Foreign), n.Class.Groups[0].Key)
 			if n.Taken() {
@@ -290,22 +287,6 @@ func (s *Target) setTargets() {
 func (s *Target) membershipKeys(n *NIC) (out []string) {
 	for _, c := range s.memberships[n] {
 		out = append(out, c.Groups[0].Key)
-	}
-	return out
-}
-
-// keptNative returns the former groups that an interface holds already while it, or one it depends
-// on, waits to be given back. What they allow is allowed now and in the end, so they do no harm,
-// and somebody else's rules may refer to them.
-func (s *Target) keptNative(n *NIC) []string {
-	if !s.waits(n) {
-		return nil
-	}
-	var out []string
-	for _, g := range n.GroupIDs {
-		if slices.Contains(n.Former, g) {
-			out = append(out, g)
-		}
 	}
 	return out
 }
