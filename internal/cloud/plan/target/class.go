@@ -68,10 +68,10 @@ type design struct {
 	ByKey    map[string]*Group // wanted groups of ours
 	WantHeld map[string][]*NIC // group key -> interfaces that shall hold it, native groups included
 	memory   memory
-	// memberships are the gatherings that an interface belongs to; gathered and dispersed what this
-	// computation has decided about some, and decided those of them that this attempt has.
-	memberships                  map[*NIC][]*Class
-	gathered, dispersed, decided map[membershipGroup]bool
+	// memberships are the gatherings that an interface belongs to; gathered those that this
+	// computation has decided to make, and decided those of them that this attempt has.
+	memberships       map[*NIC][]*Class
+	gathered, decided map[membershipGroup]bool
 }
 
 // open tells which directions of the interface its former groups decide.

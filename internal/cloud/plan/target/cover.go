@@ -274,7 +274,7 @@ func (s *Target) shortage(c *Class, held [][]cloud.Rule, short shortfall) {
 		}
 		return
 	}
-	if !c.frozen && s.Frozen[first] == nil && !s.Native(first) && (s.gather(c, held) || s.disperse(c, held)) {
+	if !c.frozen && s.Frozen[first] == nil && !s.Native(first) && s.gather(c, held) {
 		return
 	}
 	switch {

@@ -51,7 +51,7 @@ func (s *Target) formGatherings(used map[string]bool) {
 	members := s.gatherable()
 	keys := make([]membershipGroup, 0, len(members))
 	for k, m := range members {
-		if used[k.group] && !s.dispersed[k] && (s.gathered[k] || existing[k.hash()]) && !s.lapses(m.classes) {
+		if used[k.group] && (s.gathered[k] || existing[k.hash()]) && !s.lapses(m.classes) {
 			keys = append(keys, k)
 		}
 	}
@@ -162,7 +162,7 @@ func (s *Target) gather(c *Class, held [][]cloud.Rule) bool {
 	members := s.gatherable()
 	var keys []membershipGroup
 	for k, m := range members {
-		if !used[k.group] || s.dispersed[k] || !c.Network.Reaches(k.network) || s.lapses(m.classes) {
+		if !used[k.group] || !c.Network.Reaches(k.network) || s.lapses(m.classes) {
 			continue
 		}
 		if s.decided[k] {
@@ -192,37 +192,21 @@ func (s *Target) gather(c *Class, held [][]cloud.Rule) bool {
 			continue
 		}
 		for _, k := range keys[:i+1] {
-			s.decide(&s.gathered, k)
+			s.decide(k)
 		}
 		return true
 	}
 	return false
 }
 
-// disperse gives up the gatherings that the interfaces of a class belong to if the class would fit
-// without them.
-func (s *Target) disperse(c *Class, held [][]cloud.Rule) bool {
-	in := s.memberships[c.NICs[0]]
-	if slices.ContainsFunc(in, func(o *Class) bool { return s.decided[o.members] }) {
-		return true // and perhaps it fits then
-	}
-	if len(in) == 0 || !s.fitter.fits(c, c.Want, held, forms{slots: -len(in)}) {
-		return false
-	}
-	for _, o := range in {
-		s.decide(&s.dispersed, o.members)
-	}
-	return true
-}
-
-// decide takes note of a gathering that the next attempt makes or gives up. Until then it need not
-// be found out what it is good for to other classes.
-func (s *Target) decide(about *map[membershipGroup]bool, k membershipGroup) {
-	if *about == nil {
-		*about = map[membershipGroup]bool{}
+// decide takes note of a gathering that the next attempt makes. Until then it need not be found out
+// what it is good for to other classes.
+func (s *Target) decide(k membershipGroup) {
+	if s.gathered == nil {
+		s.gathered = map[membershipGroup]bool{}
 	}
 	if s.decided == nil {
 		s.decided = map[membershipGroup]bool{}
 	}
-	(*about)[k], s.decided[k] = true, true
+	s.gathered[k], s.decided[k] = true, true
 }
