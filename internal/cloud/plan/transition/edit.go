@@ -243,33 +243,22 @@ func (w *worklist) replace() (done bool) {
 	return done
 }
 
-// pairs finds for old rules of a group wanted ones that they can be turned into at this moment:
-// with the same peer or the same match, where what the old one gave and shall stay is said by the
-// new one and by rules that no pair touches.
+// pairs finds for old rules of a group wanted ones that they can be turned into at this moment: with
+// the same peer or the same match, or in a crowded group any, where what the old one gave and shall
+// stay is said by the new one and by rules that no pair touches.
 func (w *worklist) pairs(id string, old, wanted []cloud.Rule, crowded bool) (olds, news []cloud.Rule) {
 	taken := map[cloud.Rule]bool{}
 	t := turning{worklist: w, id: id, base: missing(w.rules[id], old), may: map[cloud.Rule]bool{}, short: map[cloud.Rule]map[*cohort][]lack{}}
-	for i, similar := range []func(a, b cloud.Rule) bool{
-		func(a, b cloud.Rule) bool { return a.Peer == b.Peer && a.Match.Protocol == b.Match.Protocol },
-		func(a, b cloud.Rule) bool { return a.Match == b.Match || a.Peer == b.Peer },
-		func(a, b cloud.Rule) bool { return true },
-	} {
-		if i == 2 && !crowded {
-			break
-		}
-		for _, o := range old {
-			if taken[o] {
+	for _, o := range old {
+		w.stop()
+		for _, n := range wanted {
+			similar := crowded || o.Match == n.Match || o.Peer == n.Peer
+			if taken[n] || o.Direction != n.Direction || kindOf(o.Peer) != kindOf(n.Peer) || !similar || !t.turns(o, n) {
 				continue
 			}
-			w.stop()
-			for _, n := range wanted {
-				if taken[n] || o.Direction != n.Direction || kindOf(o.Peer) != kindOf(n.Peer) || !similar(o, n) || !t.turns(o, n) {
-					continue
-				}
-				taken[o], taken[n] = true, true
-				olds, news = append(olds, o), append(news, n)
-				break
-			}
+			taken[n] = true
+			olds, news = append(olds, o), append(news, n)
+			break
 		}
 	}
 	if !w.Fits(append(missing(w.rules[id], sorted(slices.Clone(olds))), news...)) {
