@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"net/http"
 	"strings"
 	"time"
 
@@ -36,18 +37,18 @@ type preparedServer interface {
 }
 
 // newAPIServer builds kube-apiserver with the aggregator on l, backed by the etcd at etcdURL. It
-// also returns how the server reaches itself, which no role restricts. What it knows of kinds is
-// put into kinds.
+// also returns what answers its requests, and how the server reaches itself, which no role
+// restricts. What it knows of kinds is put into kinds.
 func newAPIServer(
 	ctx context.Context, l net.Listener, etcdURL string, creds *credentials, secrets *encryption, kinds *knownKinds, podless bool,
-) (preparedServer, *rest.Config, error) {
+) (preparedServer, http.Handler, *rest.Config, error) {
 	completed, err := serverOptions(ctx, l, etcdURL, creds, secrets, kinds, podless)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	config, err := app.NewConfig(completed)
 	if err != nil {
-		return nil, nil, fmt.Errorf("configure kube-apiserver: %w", err)
+		return nil, nil, nil, fmt.Errorf("configure kube-apiserver: %w", err)
 	}
 	// OpenAPI v2 is one document of all kinds, which takes much memory, and which clients of the
 	// last years do not ask for: version 3 goes by groups. What is left of version 2 is what tells
@@ -60,19 +61,19 @@ func newAPIServer(
 	definitions.OpenAPIConfig, definitions.OpenAPIV3Config = &v2, &v3
 	completedConfig, err := config.Complete()
 	if err != nil {
-		return nil, nil, fmt.Errorf("configure kube-apiserver: %w", err)
+		return nil, nil, nil, fmt.Errorf("configure kube-apiserver: %w", err)
 	}
 	server, err := app.CreateServerChain(completedConfig)
 	if err != nil {
-		return nil, nil, fmt.Errorf("build kube-apiserver: %w", err)
+		return nil, nil, nil, fmt.Errorf("build kube-apiserver: %w", err)
 	}
 	// The default is the request timeout, a minute, which any open watch would use up.
 	server.GenericAPIServer.ShutdownTimeout = shutdownGrace
 	prepared, err := server.PrepareRun()
 	if err != nil {
-		return nil, nil, fmt.Errorf("prepare kube-apiserver: %w", err)
+		return nil, nil, nil, fmt.Errorf("prepare kube-apiserver: %w", err)
 	}
-	return prepared, rest.CopyConfig(server.GenericAPIServer.LoopbackClientConfig), nil
+	return prepared, server.GenericAPIServer.Handler, rest.CopyConfig(server.GenericAPIServer.LoopbackClientConfig), nil
 }
 
 func serverOptions(

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"sync"
 	"time"
 
@@ -34,8 +35,10 @@ type ControlPlane struct {
 	dir   *dataDir
 	logs  *logFiles
 	creds *credentials
-	// secrets says how Secrets are encrypted, loopback how the API server reaches itself.
+	// secrets says how Secrets are encrypted, handler answers the API server's requests, and
+	// loopback is how it reaches itself.
 	secrets  *encryption
+	handler  http.Handler
 	loopback *rest.Config
 	kinds    knownKinds
 
@@ -116,11 +119,11 @@ func (cp *ControlPlane) start(ctx context.Context) error {
 	cp.opts.Progress("starting kube-apiserver")
 	serverCtx, endServer := context.WithCancel(context.WithoutCancel(ctx))
 	cp.endServer = endServer
-	server, loopback, err := newAPIServer(serverCtx, cp.listener, etcdURL(cp.etcd), cp.creds, cp.secrets, &cp.kinds, cp.opts.Podless)
+	server, handler, loopback, err := newAPIServer(serverCtx, cp.listener, etcdURL(cp.etcd), cp.creds, cp.secrets, &cp.kinds, cp.opts.Podless)
 	if err != nil {
 		return err
 	}
-	cp.loopback = loopback
+	cp.handler, cp.loopback = handler, loopback
 	cp.run(serverCtx, server)
 	return nil
 }

@@ -127,7 +127,7 @@ func attend(ctx context.Context, cp *controlplane.ControlPlane, run RunControlle
 		close(ready)
 	} else {
 		parties.Go(func() {
-			err := run(ctx, cp.RestConfig(), sync.OnceFunc(func() { close(ready) }))
+			err := run(ctx, cp.InProcess(), sync.OnceFunc(func() { close(ready) }))
 			switch {
 			case ctx.Err() != nil:
 			case err != nil:
