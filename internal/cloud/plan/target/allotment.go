@@ -160,7 +160,7 @@ func (a *allotment) design() (retry bool) {
 	a.of.MayStop()
 	a.of.decideStates()
 	a.of.formClasses()
-	a.of.matcher.matchGroups(true)
+	a.of.matcher.matchGroups()
 	a.of.setTargets()
 	return a.of.lowerClasses()
 }

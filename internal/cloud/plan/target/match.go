@@ -21,9 +21,8 @@ type matcher struct {
 }
 
 // matchGroups gives every class the existing groups it goes on using: the one that most of its
-// interfaces hold, or one that nobody holds and that was made for exactly this class. In a region
-// that is full, those that nobody holds serve any class.
-func (s *matcher) matchGroups(full bool) {
+// interfaces hold, or one that nobody holds and that was made for exactly this class.
+func (s *matcher) matchGroups() {
 	taken := map[string]bool{}
 	var first, spilled []match
 	for _, c := range s.Classes {
@@ -54,31 +53,7 @@ func (s *matcher) matchGroups(full bool) {
 			taken[m.group.ID] = true
 		}
 	}
-	if full {
-		s.reuse(taken)
-	}
 	s.nameGroups()
-}
-
-// reuse gives groups that nobody holds any more to classes that have none: there is no room for
-// others before these are deleted.
-func (s *matcher) reuse(taken map[string]bool) {
-	var idle []*cloud.Group
-	for i := range s.Snap.Groups {
-		if g := &s.Snap.Groups[i]; s.Owned(g) && !taken[g.ID] && !s.outgrown[g.ID] && len(s.byHeld[g.ID]) == 0 && g.Tags[cloud.TagKind] == cloud.KindClass {
-			idle = append(idle, g)
-		}
-	}
-	for _, c := range s.Classes {
-		if len(c.existing) > 0 || c.Gathers {
-			continue
-		}
-		at := slices.IndexFunc(idle, func(g *cloud.Group) bool { return g.NetworkID == c.Network.ID })
-		if at >= 0 {
-			c.existing = []*cloud.Group{idle[at]}
-			idle = slices.Delete(idle, at, at+1)
-		}
-	}
 }
 
 // match is an existing group that a class could go on using.

@@ -20,7 +20,7 @@ func (s *Target) Settle() {
 		s.In.Effort.Spend(s.attemptEffort())
 		s.decideStates()
 		s.formClasses()
-		s.matcher.matchGroups(s.allotment != nil)
+		s.matcher.matchGroups()
 		s.setTargets()
 		refused = s.lowerClasses() || s.crowded()
 		if !refused {
