@@ -56,23 +56,19 @@ func (a *allotment) collect() {
 	})
 }
 
-// choosePolicies admits as much as there are groups for: first what is in force, then VMs that need
-// no further group with all their policies because others have it, then unit after unit, and at
-// last VMs with all their policies.
+// choosePolicies admits as much as there are groups for: first what is in force, then unit after
+// unit, and at last VMs with all their policies.
 func (a *allotment) choosePolicies() {
 	for _, u := range a.units {
 		u.out = true
 	}
 	a.apply()
-	least := a.count()
-	a.limit = max(a.limit, least) // nobody gives up a group that he has, however many there are
+	a.limit = max(a.limit, a.count()) // nobody gives up a group that he has, however many there are
 	fits := func() bool { return a.needed() <= a.limit }
 	left := trials
 	a.admitFrom(a.single(func(u *unit) bool { return u.inForce }), fits, &left)
 	for again := true; again && left > 0; {
-		least = a.count()
-		again = a.admitFrom(a.bundles(), func() bool { return a.count() <= least && fits() }, &left)
-		again = a.admitFrom(a.single(func(*unit) bool { return true }), fits, &left) || again
+		again = a.admitFrom(a.single(func(*unit) bool { return true }), fits, &left)
 		again = a.admitFrom(a.bundles(), fits, &left) || again
 	}
 	a.apply()
