@@ -59,7 +59,7 @@ func TestNoRoomForGroups(t *testing.T) {
 	l.engine.PutPolicy(webIn())
 	l.publish()
 	l.start()
-	l.refusedOnly(webIn().Name, 2502)
+	l.refusedOnly(webIn().Name, 2503)
 	if n := l.mutations() - calls; n > 0 {
 		t.Errorf("%d calls", n)
 	}
@@ -77,14 +77,14 @@ func TestRoomForSomeGroups(t *testing.T) {
 	l.engine.PutPolicy(webIn())
 	l.publish()
 	l.start()
-	l.refusedOnly(webIn().Name, 101)
+	l.refusedOnly(webIn().Name, 102)
 	if got := l.ask(probe{"ops-1", "db-1", 22}); got.Allowed {
 		t.Errorf("the policy on the database is not in force: %s", got.Reason)
 	}
 	if n := len(l.ours()); n != 1 {
 		t.Errorf("%d groups", n)
 	}
-	quota.Store(101)
+	quota.Store(102)
 	l.publish()
 	l.accounts.Trigger(labAccount)
 	l.until("all of it is realized", func() bool {
@@ -103,7 +103,7 @@ func TestRoomForSomeGroups(t *testing.T) {
 func TestRoomTakenByOthers(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, labConfig{visible: 30 * time.Second})
-	l.fill(2498)
+	l.fill(2497)
 	l.options.Clock.(warp).Step(time.Minute)
 	l.engine.PutPolicy(dbNoShell())
 	l.engine.PutPolicy(webIn())
