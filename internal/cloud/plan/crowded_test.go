@@ -65,8 +65,8 @@ func TestEditWithoutRoomForGroups(t *testing.T) {
 	}
 }
 
-// A policy whose peer needs a group to be referred to is refused where there is none to be had, with
-// the quota that would do.
+// A policy whose peer needs a group to be referred to is refused where there is none, with the
+// quota that would do.
 func TestMemberWithoutRoomForGroups(t *testing.T) {
 	e := small()
 	e.Limits.GroupsPerRegion = len(e.Groups) + 1

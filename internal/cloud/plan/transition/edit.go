@@ -243,9 +243,9 @@ func (w *worklist) replace() (done bool) {
 	return done
 }
 
-// pairs finds for old rules of a group wanted ones that they can be turned into at this moment: with
-// the same peer or the same match, or in a crowded group any, where what the old one gave and shall
-// stay is said by the new one and by rules that no pair touches.
+// pairs finds for old rules of a group wanted ones that they can be turned into at this moment,
+// with the same peer or the same match, or in a crowded group any: where what the old one gave and
+// shall stay is said by the new one and by rules that no pair touches.
 func (w *worklist) pairs(id string, old, wanted []cloud.Rule, crowded bool) (olds, news []cloud.Rule) {
 	taken := map[cloud.Rule]bool{}
 	t := turning{worklist: w, id: id, base: missing(w.rules[id], old), may: map[cloud.Rule]bool{}, short: map[cloud.Rule]map[*cohort][]lack{}}
