@@ -36,7 +36,8 @@ const (
 	infoLimit    = 10 * time.Second
 	// largeWrite is from how many messages on memory is given back after a transaction, and
 	// trimAfter how long after it, when all that belongs to it is done: the next one of the kind
-	// may never come.
+	// may never come. After the state was written it is given back as well: that decodes all that
+	// is known, once.
 	largeWrite = 5000
 	trimAfter  = 10 * time.Second
 	// mostTold is of how many Pods the status of a policy tells.

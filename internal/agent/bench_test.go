@@ -129,7 +129,7 @@ func newBenched(b *testing.B) *benched {
 		out.source[r] <- watch.Event{Type: watch.Bookmark, Object: kind}
 	}
 	begin(enforcer.AppliedToGroups, &v1beta2.AppliedToGroup{}, objects(out.world.AppliedToGroups)...)
-	begin(enforcer.AddressGroups, &v1beta2.AddressGroup{}, objects(out.world.AddressGroups)...)
+	begin(enforcer.AddressGroups, &v1beta2.AddressGroup{}, objects(enforcer.Objects(out.world.AddressGroups))...)
 	begin(enforcer.NetworkPolicies, &v1beta2.NetworkPolicy{}, objects(out.world.Policies)...)
 	<-out.written
 	return out

@@ -22,6 +22,7 @@ import (
 	"github.com/nephele-io/nephele/internal/agent/nft/nfttest"
 	"github.com/nephele-io/nephele/internal/apiserver"
 	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
+	"github.com/nephele-io/nephele/internal/enforcer"
 	"github.com/nephele-io/nephele/internal/platform/certs"
 )
 
@@ -35,7 +36,7 @@ func worldStore() *watchstore.Store {
 		return out
 	}
 	var c watchstore.Changes
-	for _, g := range world.AddressGroups {
+	for _, g := range enforcer.Objects(world.AddressGroups) {
 		c.AddressGroups = append(c.AddressGroups, watchstore.GroupChange{Name: g.Name, Added: members(g.GroupMembers), SpanAdded: []string{hostKey}})
 	}
 	for _, g := range world.AppliedToGroups {

@@ -19,6 +19,7 @@ func (a *Agent) saveSoon() {
 
 func (a *Agent) wasSaved(err error) {
 	a.saving.running = false
+	a.trimAt = a.Clock.Now().Add(trimAfter)
 	if err != nil {
 		a.Log.Error(err, "What is enforced cannot be kept for a restart of the host")
 	}

@@ -32,6 +32,7 @@ type countedRule struct {
 // meter adds up what the kernel counts. A rule of the kernel counts from zero and is known by its
 // handle, so nothing is counted twice and no sum goes backwards, whatever is replaced.
 type meter struct {
+	// last are the counters that are not zero.
 	last map[uint64]kernel.Counter
 	owed map[countedRule]v1beta2.TrafficStats
 }
@@ -41,7 +42,9 @@ func (m *meter) begin(counters map[string][]kernel.Counter) {
 	m.last, m.owed = map[uint64]kernel.Counter{}, map[countedRule]v1beta2.TrafficStats{}
 	for _, list := range counters {
 		for _, c := range list {
-			m.last[c.Handle] = c
+			if c.Packets > 0 {
+				m.last[c.Handle] = c
+			}
 		}
 	}
 }
@@ -60,8 +63,11 @@ func (m *meter) add(p *nft.Program, counters map[string][]kernel.Counter) {
 				continue
 			}
 			before := m.last[c.Handle]
+			if c.Packets == before.Packets {
+				continue
+			}
 			m.last[c.Handle] = c
-			if c.Packets <= before.Packets {
+			if c.Packets < before.Packets {
 				continue
 			}
 			key := countedRule{r.Origin.Policy, r.Origin.Name}
@@ -79,7 +85,7 @@ func (m *meter) add(p *nft.Program, counters map[string][]kernel.Counter) {
 
 // forget drops the handles that are not among all the counters.
 func (m *meter) forget(all map[string][]kernel.Counter) {
-	there := make(map[uint64]kernel.Counter, len(m.last))
+	there := map[uint64]kernel.Counter{}
 	for _, list := range all {
 		for _, c := range list {
 			if last, known := m.last[c.Handle]; known {

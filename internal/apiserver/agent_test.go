@@ -85,11 +85,12 @@ func (a *agent) inSync(ctx context.Context, client *rest.RESTClient) error {
 			return err
 		}
 	}
-	want := enforcer.Computed{Policies: pointers(p.Items), AddressGroups: pointers(ag.Items), AppliedToGroups: pointers(atg.Items)}
+	want := enforcer.Computed{Policies: pointers(p.Items), AddressGroups: enforcer.NewAddressGroups(pointers(ag.Items)), AppliedToGroups: pointers(atg.Items)}
 	if d := cmp.Diff(
 		want,
 		a.Known(),
 		cmpopts.EquateEmpty(),
+		cmp.Transformer("object", (*enforcer.AddressGroup).Object),
 		cmpopts.IgnoreTypes(metav1.TypeMeta{}),
 		cmpopts.IgnoreFields(
 			metav1.ObjectMeta{},

@@ -336,11 +336,11 @@ func (p *packet) matches(t *testing.T, r *v1beta2.NetworkPolicyRule, applied []v
 	var found bool
 	var peers []v1beta2.GroupMember
 	for _, name := range peer.AddressGroups {
-		at := slices.IndexFunc(p.has.AddressGroups, func(g *v1beta2.AddressGroup) bool { return g.Name == name })
+		at := slices.IndexFunc(p.has.AddressGroups, func(g *enforcer.AddressGroup) bool { return g.GetName() == name })
 		if at < 0 {
 			t.Fatalf("the agent has no address group %s: its rule cannot be realized", name)
 		}
-		for _, m := range p.has.AddressGroups[at].GroupMembers {
+		for _, m := range p.has.AddressGroups[at].Object().GroupMembers {
 			if slices.ContainsFunc(m.IPs, func(ip v1beta2.IPAddress) bool { return address(ip) == p.remote.Addr }) {
 				found, peers = true, append(peers, m)
 			}

@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 )
 
@@ -144,8 +143,7 @@ func (m *Mirror) follow(ctx context.Context, r Resource, onSync func()) error {
 		return err
 	}
 	defer stream.Stop()
-	var initial []runtime.Object
-	inSync := false
+	initial, inSync := newTable(r, m.how.Pack), false
 	for {
 		ev, err := stream.Next(ctx)
 		if err != nil {
@@ -158,9 +156,7 @@ func (m *Mirror) follow(ctx context.Context, r Resource, onSync func()) error {
 		case ev.Type == watch.Bookmark && inSync:
 			return errors.New("a second bookmark")
 		case ev.Type == watch.Bookmark:
-			if err := m.replace(r, initial); err != nil {
-				return err
-			}
+			m.replace(r, initial)
 			initial, inSync = nil, true
 			m.how.Metrics.inSync(m.key, r, true)
 			onSync()
@@ -169,7 +165,9 @@ func (m *Mirror) follow(ctx context.Context, r Resource, onSync func()) error {
 				return err
 			}
 		case ev.Type == watch.Added:
-			initial = append(initial, ev.Object)
+			if err := initial.put(ev.Object); err != nil {
+				return err
+			}
 			continue
 		default:
 			return fmt.Errorf("a %s event before the bookmark", ev.Type)

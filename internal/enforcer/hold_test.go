@@ -86,7 +86,7 @@ func TestKindsOfDifferentTimesAreNotMixed(t *testing.T) {
 			shut.Store(false)
 			eventually(t, "new", func() error {
 				got, again, err := m.Current()
-				if err != nil || again == version || m.Unchanged(version) || len(got.AddressGroups[0].GroupMembers) != 0 || len(got.AppliedToGroups[0].GroupMembers) != 1 {
+				if err != nil || again == version || m.Unchanged(version) || len(got.AddressGroups[0].Object().GroupMembers) != 0 || len(got.AppliedToGroups[0].GroupMembers) != 1 {
 					return fmt.Errorf("%v at %d, error %v", got, again, err)
 				}
 				return nil

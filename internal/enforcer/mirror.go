@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/utils/clock"
 
@@ -30,6 +29,8 @@ type Follower struct {
 	// Controller that has just started may begin with less than there is. A server that is never
 	// quiet is believed after ten times as long.
 	Quiet time.Duration
+	// Pack keeps address groups packed, for enforcers that look at few at a time.
+	Pack bool
 	// Metrics may be nil.
 	Metrics *Metrics
 	Log     logr.Logger
@@ -90,7 +91,7 @@ type Mirror struct {
 	// nil if they have changed since.
 	arrived bool
 	sorted  []*v1beta2.NetworkPolicy
-	address groups[v1beta2.AddressGroup]
+	address groups[AddressGroup]
 	applied groups[v1beta2.AppliedToGroup]
 }
 
@@ -112,7 +113,7 @@ type StreamState struct {
 // members of groups by identity.
 type Computed struct {
 	Policies        []*v1beta2.NetworkPolicy
-	AddressGroups   []*v1beta2.AddressGroup
+	AddressGroups   []*AddressGroup
 	AppliedToGroups []*v1beta2.AppliedToGroup
 }
 
@@ -223,20 +224,14 @@ func (m *Mirror) missing(p *v1beta2.NetworkPolicy) error {
 }
 
 // replace puts what a watch began with in the place of everything that was known of the resource.
-func (m *Mirror) replace(r Resource, initial []runtime.Object) error {
-	next := newTable(r)
-	for _, o := range initial {
-		if err := next.put(o); err != nil {
-			return err
-		}
-	}
+func (m *Mirror) replace(r Resource, next table) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.arrived, m.sorted = false, nil
 	switch t := next.(type) {
 	case policies:
 		m.policies = t
-	case groups[v1beta2.AddressGroup]:
+	case groups[AddressGroup]:
 		m.address = t
 	case groups[v1beta2.AppliedToGroup]:
 		m.applied = t
@@ -249,18 +244,17 @@ func (m *Mirror) replace(r Resource, initial []runtime.Object) error {
 	m.synced = make(chan struct{})
 	for _, s := range m.streams {
 		if !s.InSync {
-			return nil
+			return
 		}
 	}
 	if m.how.Quiet == 0 {
 		m.believed = true
-		return nil
+		return
 	}
 	select {
 	case m.whole <- struct{}{}:
 	default:
 	}
-	return nil
 }
 
 // change applies a live event of a resource that is known.

@@ -91,7 +91,7 @@ func TestMirrorFollowsStreams(t *testing.T) {
 		t.Errorf("policies = %v, want q alone", got.Policies)
 	}
 	var ips []string
-	for _, mem := range got.AddressGroups[0].GroupMembers {
+	for _, mem := range got.AddressGroups[0].Object().GroupMembers {
 		ips = append(ips, mem.ExternalEntity.Name+"="+string(mem.IPs[0]))
 	}
 	if len(ips) != 2 || ips[0] != "web1=1" || ips[1] != "web2=22" {

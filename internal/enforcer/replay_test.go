@@ -174,7 +174,7 @@ func (a *antrea) behind(m *enforcer.Mirror) error {
 
 // follower follows the stand-in without waiting long.
 func (a *antrea) follower() enforcer.Follower {
-	return enforcer.Follower{Source: a.client(enforcer.ClientOptions{}), Clock: clock.RealClock{}, Interval: 5 * time.Millisecond, Log: logr.Discard()}
+	return enforcer.Follower{Source: a.client(enforcer.ClientOptions{}), Clock: clock.RealClock{}, Interval: 5 * time.Millisecond, Pack: true, Log: logr.Discard()}
 }
 
 // TestMirrorFollowsAntrea: after each step of the script every mirror is what the controller lists,

@@ -23,12 +23,12 @@ type table interface {
 	remove(o runtime.Object) error
 }
 
-func newTable(r Resource) table {
+func newTable(r Resource, pack bool) table {
 	switch r {
 	case AddressGroups:
-		return newGroups[v1beta2.AddressGroup]()
+		return newGroups[AddressGroup](pack)
 	case AppliedToGroups:
-		return newGroups[v1beta2.AppliedToGroup]()
+		return newGroups[v1beta2.AppliedToGroup](pack)
 	default:
 		return policies{}
 	}
@@ -75,9 +75,9 @@ func (t policies) remove(o runtime.Object) error {
 	return nil
 }
 
-// grouping is what the two kinds of groups are made of.
+// grouping is what the two kinds of groups are kept as.
 type grouping interface {
-	v1beta2.AddressGroup | v1beta2.AppliedToGroup
+	AddressGroup | v1beta2.AppliedToGroup
 }
 
 // groups are the groups of one kind. They begin whole and are changed by patches.
@@ -87,10 +87,11 @@ type groups[T grouping] struct {
 	// that were patched since.
 	built   *[]*T
 	changed map[string]bool
+	pack    bool
 }
 
-func newGroups[T grouping]() groups[T] {
-	return groups[T]{map[string]*group[T]{}, new([]*T), map[string]bool{}}
+func newGroups[T grouping](pack bool) groups[T] {
+	return groups[T]{map[string]*group[T]{}, new([]*T), map[string]bool{}, pack}
 }
 
 type group[T grouping] struct {
@@ -101,13 +102,12 @@ type group[T grouping] struct {
 }
 
 func (t groups[T]) put(o runtime.Object) error {
-	x, ok := any(o).(*T)
-	if !ok {
-		return unexpected(o, fmt.Sprintf("%T", x))
+	meta, members, err := received[T](o)
+	if err != nil {
+		return err
 	}
-	meta, members := partsOf(x)
 	*t.built = nil
-	t.byName[meta.Name] = &group[T]{now: groupOf[T](*meta, merge(nil, sortedMembers(members), nil))}
+	t.byName[meta.Name] = &group[T]{now: groupOf[T](*meta, merge(nil, sortedMembers(members), nil), t.pack)}
 	return nil
 }
 
@@ -119,7 +119,7 @@ func (t groups[T]) modify(o runtime.Object) error {
 	var own any
 	switch p := o.(type) {
 	case *v1beta2.AddressGroupPatch:
-		meta, added, removed, own = p.ObjectMeta, p.AddedGroupMembers, p.RemovedGroupMembers, (*v1beta2.AddressGroup)(nil)
+		meta, added, removed, own = p.ObjectMeta, p.AddedGroupMembers, p.RemovedGroupMembers, (*AddressGroup)(nil)
 	case *v1beta2.AppliedToGroupPatch:
 		meta, added, removed, own = p.ObjectMeta, p.AddedGroupMembers, p.RemovedGroupMembers, (*v1beta2.AppliedToGroup)(nil)
 	}
@@ -133,17 +133,17 @@ func (t groups[T]) modify(o runtime.Object) error {
 	was, members := partsOf(g.now)
 	next := *was
 	next.ResourceVersion = meta.ResourceVersion
-	g.now = groupOf[T](next, merge(members, sortedMembers(added), sortedMembers(removed)))
+	g.now = groupOf[T](next, merge(members, sortedMembers(added), sortedMembers(removed)), t.pack)
 	t.changed[meta.Name] = true
 	return nil
 }
 
 func (t groups[T]) remove(o runtime.Object) error {
-	x, ok := any(o).(*T)
-	if !ok {
-		return unexpected(o, fmt.Sprintf("%T", x))
+	meta, _, err := received[T](o)
+	if err != nil {
+		return err
 	}
-	delete(t.byName, any(x).(metav1.Object).GetName())
+	delete(t.byName, meta.Name)
 	*t.built = nil
 	return nil
 }
@@ -173,22 +173,44 @@ func (t groups[T]) all() []*T {
 	return out
 }
 
+// received returns what an object of the wire is made of.
+func received[T grouping](o runtime.Object) (*metav1.ObjectMeta, []v1beta2.GroupMember, error) {
+	switch any((*T)(nil)).(type) {
+	case *AddressGroup:
+		if g, ok := o.(*v1beta2.AddressGroup); ok {
+			return &g.ObjectMeta, g.GroupMembers, nil
+		}
+		return nil, nil, unexpected(o, "an AddressGroup")
+	default:
+		if g, ok := o.(*v1beta2.AppliedToGroup); ok {
+			return &g.ObjectMeta, g.GroupMembers, nil
+		}
+		return nil, nil, unexpected(o, "an AppliedToGroup")
+	}
+}
+
 // partsOf returns what a group is made of.
 func partsOf[T grouping](g *T) (*metav1.ObjectMeta, []v1beta2.GroupMember) {
 	switch o := any(g).(type) {
-	case *v1beta2.AddressGroup:
-		return &o.ObjectMeta, o.GroupMembers
+	case *AddressGroup:
+		whole := o.Object()
+		return &whole.ObjectMeta, whole.GroupMembers
 	case *v1beta2.AppliedToGroup:
 		return &o.ObjectMeta, o.GroupMembers
 	}
 	return nil, nil // there is no other
 }
 
-func groupOf[T grouping](meta metav1.ObjectMeta, members []v1beta2.GroupMember) *T {
+func groupOf[T grouping](meta metav1.ObjectMeta, members []v1beta2.GroupMember, pack bool) *T {
 	var out T
 	switch o := any(&out).(type) {
-	case *v1beta2.AddressGroup:
-		o.ObjectMeta, o.GroupMembers = meta, members
+	case *AddressGroup:
+		whole := &v1beta2.AddressGroup{ObjectMeta: meta, GroupMembers: members}
+		if pack {
+			*o = *packedGroup(whole)
+		} else {
+			*o = *NewAddressGroup(whole)
+		}
 	case *v1beta2.AppliedToGroup:
 		o.ObjectMeta, o.GroupMembers = meta, members
 	}

@@ -121,7 +121,7 @@ func (p *Planner) agentOf(to realize.VMAgent, isolates handover.Directions) (han
 // each policy and which directions are isolated.
 func atAgent(v View) (policies []AgentPolicy, isolates handover.Directions) {
 	result := new(nft.Compiler).Compile(nft.Input{
-		Computed: enforcer.Computed{Policies: v.Policies, AddressGroups: v.AddressGroups, AppliedToGroups: v.AppliedToGroups}, Names: &nft.Names{},
+		Computed: enforcer.Computed{Policies: v.Policies, AddressGroups: enforcer.NewAddressGroups(v.AddressGroups), AppliedToGroups: v.AppliedToGroups}, Names: &nft.Names{},
 	})
 	refused := map[string]string{}
 	for _, r := range result.Refusals {

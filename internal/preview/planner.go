@@ -135,7 +135,7 @@ func (p *Planner) Input(acct realize.Account, o *ObservedAccount, computed *watc
 	if err != nil {
 		return plan.Input{}, err
 	}
-	want := enforcer.Computed{Policies: v.Policies, AddressGroups: v.AddressGroups, AppliedToGroups: v.AppliedToGroups}
+	want := enforcer.Computed{Policies: v.Policies, AddressGroups: enforcer.NewAddressGroups(v.AddressGroups), AppliedToGroups: v.AppliedToGroups}
 	return acct.PlanInput(p.ClusterID, want, p.In.Tighten, o.Regions), nil
 }
 

@@ -119,7 +119,7 @@ type host struct {
 
 // groupParts are what an address group is in the sets.
 type groupParts struct {
-	source *v1beta2.AddressGroup
+	source *enforcer.AddressGroup
 	// run is the last one that knew the group.
 	run     uint64
 	members [2]*Part
@@ -207,7 +207,7 @@ func (c *Compiler) Compile(in Input) Result {
 
 // knowAll takes in all groups. What was made of groups that are gone is forgotten, before it is
 // looked which groups are known.
-func (w *work) knowAll(groups []*v1beta2.AddressGroup) {
+func (w *work) knowAll(groups []*enforcer.AddressGroup) {
 	if last := w.last.Computed.AddressGroups; sameNames(groups, last) {
 		for i, g := range groups {
 			if g != last[i] {
@@ -223,8 +223,8 @@ func (w *work) knowAll(groups []*v1beta2.AddressGroup) {
 	maps.DeleteFunc(w.groups, func(_ string, g *groupParts) bool { return g.run != w.run })
 }
 
-func sameNames(a, b []*v1beta2.AddressGroup) bool {
-	return slices.EqualFunc(a, b, func(a, b *v1beta2.AddressGroup) bool { return a == b || a.Name == b.Name })
+func sameNames(a, b []*enforcer.AddressGroup) bool {
+	return slices.EqualFunc(a, b, func(a, b *enforcer.AddressGroup) bool { return a == b || a.GetName() == b.GetName() })
 }
 
 // onlyMembers reports whether nothing differs from what was compiled last but the members of
@@ -465,9 +465,9 @@ func (f Failsafe) rules() []Rule {
 		}
 		if c.Bits() > 0 {
 			r := rangeOf(c)
-			m = append(m, Match{Kind: MatchPeer, From: r.From, To: r.To, Source: f.Direction == Ingress})
+			m = append(m, Match{Kind: MatchPeer, Peer: &r, Source: f.Direction == Ingress})
 		}
-		out = append(out, Rule{Matches: m, Action: Accept, Origin: Origin{Kind: OriginFailsafe, Name: f.Name}})
+		out = append(out, Rule{Matches: m, Action: Accept, Origin: &Origin{Kind: OriginFailsafe, Name: f.Name}})
 	}
 	return out
 }
@@ -494,13 +494,13 @@ func (l *lane) chain(suffix string) string {
 // rest, and one for the end. Rules that follow one another and are of one policy are a chain of
 // their own, so that a change of a policy writes little.
 func (l *lane) compile(runs []run, kubernetes bool) {
-	end := Rule{Action: Accept, Origin: Origin{Kind: OriginNative}}
+	end := Rule{Action: Accept, Origin: &Origin{Kind: OriginNative}}
 	if l.isolated {
-		end = Rule{Action: Drop, Origin: Origin{Kind: OriginIsolation}}
+		end = Rule{Action: Drop, Origin: &Origin{Kind: OriginIsolation}}
 	}
 	l.program.Chains[l.chain("-end")] = &Chain{Rules: []Rule{end}}
 	if l.isolated && l.logged != nil {
-		l.program.Chains[l.chain("-end")] = &Chain{Rules: []Rule{{Action: Log, Origin: *l.logged}, end}}
+		l.program.Chains[l.chain("-end")] = &Chain{Rules: []Rule{{Action: Log, Origin: l.logged}, end}}
 	}
 	first := len(l.work.segments)
 	rest := -1 // is where the segments of the rest begin: stages are in order
@@ -552,18 +552,22 @@ func (l *lane) segment(r run) *segment {
 	if s := r.policy.segments[key]; s != nil {
 		return s
 	}
-	l.made = &segment{ranges: map[SetName][]Range{}}
+	l.made = &segment{}
 	var out []Rule
-	for _, rule := range r.rules() {
-		out = append(out, l.rule(r.policy, rule)...)
+	for i, rule := range r.rules() {
+		out = append(out, l.rule(r.policy, rule, &r.policy.origins[l.direction][r.first+i])...)
 	}
 	if len(out) > 0 {
 		id := sum(r.policy.source.Name, fmt.Sprint(r.rules()[0].Priority))
-		l.made.name, l.made.chain = l.chain("-"+hex.EncodeToString(id[:16])), &Chain{Rules: append(make([]Rule, 0, len(out)), out...)} // out has room for more
+		l.made.name, l.made.chain = l.chain("-"+hex.EncodeToString(id[:16])), &Chain{Rules: exact(out)}
 	}
+	l.made.members = exact(l.made.members)
 	r.policy.segments[key] = l.made
 	return l.made
 }
+
+// exact returns a list that has room for nothing more.
+func exact[T any](list []T) []T { return append(make([]T, 0, len(list)), list...) }
 
 // add puts a segment into the program, with what its rules refer to as that is now.
 func (l *lane) add(s *segment) {
@@ -574,10 +578,10 @@ func (l *lane) add(s *segment) {
 	maps.Copy(l.program.Ranges, s.ranges)
 	for _, n := range s.names {
 		l.program.Names = append(l.program.Names, n.group)
-		l.parts.put(n.key, l.addressesOf(n))
+		l.parts.put(*n.key, l.addressesOf(n))
 	}
 	for _, s := range s.services {
-		l.parts.put(s.key, l.frontendsOf(s))
+		l.parts.put(*s.key, l.frontendsOf(s))
 	}
 	l.work.segments = append(l.work.segments, s)
 	if s.run = l.run; s.live {
@@ -585,13 +589,13 @@ func (l *lane) add(s *segment) {
 	}
 	s.live = true
 	for r := range s.refs() {
-		l.refers[r.key]++
+		l.refers[*r.key]++
 	}
 	for _, g := range s.members {
-		l.parts.put(g.key, l.groups[g.group].members[g.family()])
+		l.parts.put(*g.key, l.groups[g.group].members[g.family()])
 	}
 	for _, p := range s.ports {
-		l.parts.put(p.key, l.portsOf(p))
+		l.parts.put(*p.key, l.portsOf(p))
 	}
 }
 
@@ -599,9 +603,9 @@ func (l *lane) add(s *segment) {
 func (w *work) release(s *segment) {
 	s.live = false
 	for r := range s.refs() {
-		if w.refers[r.key]--; w.refers[r.key] == 0 {
-			delete(w.refers, r.key)
-			w.parts.put(r.key, nil)
+		if w.refers[*r.key]--; w.refers[*r.key] == 0 {
+			delete(w.refers, *r.key)
+			w.parts.put(*r.key, nil)
 		}
 	}
 }

@@ -66,7 +66,7 @@ func TestCompilerRemembers(t *testing.T) {
 
 // keep puts what has not changed in the place of what equals it, as an enforcer's mirror does, and
 // counts that.
-func keep[T v1beta2.NetworkPolicy | v1beta2.AddressGroup](last, now []*T) int {
+func keep[T v1beta2.NetworkPolicy | enforcer.AddressGroup](last, now []*T) int {
 	n := 0
 	for i, o := range now {
 		if k := slices.IndexFunc(last, func(l *T) bool { return reflect.DeepEqual(l, o) }); k >= 0 {

@@ -56,7 +56,7 @@ func (p *Program) Judge(packet Packet) Judgement {
 func (p *Program) JudgeIn(base Base, packet Packet) Judgement {
 	packet.Source, packet.Destination = packet.Source.Unmap(), packet.Destination.Unmap()
 	if r := p.walk(string(base), &packet); r != nil {
-		return Judgement{r.Action, r.Origin}
+		return Judgement{r.Action, r.From()}
 	}
 	return Judgement{Action: Accept, By: Origin{Kind: OriginNative}}
 }
@@ -156,28 +156,28 @@ func (p *Program) match(m *Match, packet *Packet) bool {
 	case MatchCode:
 		return uint16(packet.Code) == m.Lo
 	case MatchIGMPGroup:
-		return packet.Group == m.From
+		return packet.Group == m.Peer.From
 	case MatchPeer:
-		return contains(Range{m.From, m.To}, peer)
+		return contains(*m.Peer, peer)
 	case MatchPeerIn:
-		for _, r := range p.Ranges[m.Set] {
+		for _, r := range p.Ranges[m.Of.Set] {
 			if contains(r, peer) {
 				return true
 			}
 		}
 		return false
 	case MatchMember:
-		part := p.Parts.Get(PartKey{m.Set, m.ID})
+		part := p.Parts.Get(*m.Of)
 		return part != nil && part.has(string(peer.AsSlice()))
 	case MatchNamedPort:
-		part := p.Parts.Get(PartKey{m.Set, m.ID})
+		part := p.Parts.Get(*m.Of)
 		return part != nil && part.has(portKey(peer, packet.Protocol, packet.Port))
 	case MatchService:
 		to := netip.AddrPortFrom(packet.Destination, packet.Port)
 		if packet.Translated {
 			to = packet.Original
 		}
-		part := p.Parts.Get(PartKey{m.Set, m.ID})
+		part := p.Parts.Get(*m.Of)
 		return part != nil && part.has(portKey(to.Addr().Unmap(), packet.Protocol, to.Port()))
 	}
 	return false

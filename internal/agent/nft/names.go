@@ -53,11 +53,11 @@ func (w *work) hear(at Base, toPods bool) {
 		}
 		for _, protocol := range []uint8{UDP, TCP} {
 			m := []Match{{Kind: MatchEstablished}, {Kind: MatchFamily, Lo: uint16(family)}, {Kind: MatchProtocol, Lo: uint16(protocol)},
-				{Kind: MatchSourcePort, Lo: dnsPort, Hi: dnsPort}, {Kind: MatchPeer, From: a, To: a, Source: true}}
+				{Kind: MatchSourcePort, Lo: dnsPort, Hi: dnsPort}, {Kind: MatchPeer, Peer: &Range{a, a}, Source: true}}
 			if toPods {
-				m = append(m, Match{Kind: MatchMember, Set: set, ID: idOf(asking)})
+				m = append(m, Match{Kind: MatchMember, Of: &PartKey{set, idOf(asking)}})
 			}
-			rules = append(rules, Rule{Action: Queue, Origin: Origin{Kind: OriginNames}, Matches: m})
+			rules = append(rules, Rule{Action: Queue, Origin: &Origin{Kind: OriginNames}, Matches: m})
 		}
 	}
 	base := w.program.Chains[string(at)]

@@ -153,14 +153,14 @@ func (w *work) node(n *Node, members *membership, policies []*v1beta2.NetworkPol
 	for _, name := range []SetName{podsIn4, podsIn6, podsOut4, podsOut6, self4, self6} {
 		w.program.Dispatch[name] = map[string]string{}
 	}
-	w.program.Chains[openChain] = &Chain{Rules: []Rule{{Action: Accept, Origin: Origin{Kind: OriginNative}}}}
-	w.program.Chains[selfChain] = &Chain{Rules: []Rule{{Action: Accept, Origin: Origin{Kind: OriginItself}}}}
+	w.program.Chains[openChain] = &Chain{Rules: []Rule{{Action: Accept, Origin: &Origin{Kind: OriginNative}}}}
+	w.program.Chains[selfChain] = &Chain{Rules: []Rule{{Action: Accept, Origin: &Origin{Kind: OriginItself}}}}
 	made := map[string]*guarded{}
 	waiting := &guarded{entries: [2][2]string{{closedChain, closedChain}, {closedChain, closedChain}}}
 	for i := range n.Pods {
 		pod := &n.Pods[i]
 		if pod.Waiting {
-			w.program.Chains[closedChain] = &Chain{Rules: []Rule{{Action: Drop, Origin: Origin{Kind: OriginUnknown}}}}
+			w.program.Chains[closedChain] = &Chain{Rules: []Rule{{Action: Drop, Origin: &Origin{Kind: OriginUnknown}}}}
 			waiting.point(w.program.Dispatch, pod)
 			w.podClass = append(w.podClass, closedChain)
 			continue
@@ -279,8 +279,8 @@ func (w *work) bases(n *Node) {
 				family = IPv6
 			}
 			r := rangeOf(p)
-			c.Rules = append(c.Rules, Rule{Action: Drop, Origin: Origin{Kind: OriginUnknown},
-				Matches: []Match{{Kind: MatchFamily, Lo: uint16(family)}, {Kind: MatchPeer, From: r.From, To: r.To, Source: !in}}})
+			c.Rules = append(c.Rules, Rule{Action: Drop, Origin: &Origin{Kind: OriginUnknown},
+				Matches: []Match{{Kind: MatchFamily, Lo: uint16(family)}, {Kind: MatchPeer, Peer: &r, Source: !in}}})
 		}
 		w.program.Chains[string(b)] = c
 	}

@@ -99,9 +99,12 @@ func change(p *Parts) *changing {
 	return &changing{Parts: next}
 }
 
-// put gives a key other elements; nil removes it.
+// put gives a key other elements; nil, as well as none, removes it.
 func (c *changing) put(key PartKey, part *Part) {
 	old := c.Get(key)
+	if part != nil && len(part.Keys) == 0 {
+		part = nil
+	}
 	if old == part {
 		return
 	}

@@ -9,6 +9,7 @@ import (
 	"go4.org/netipx"
 
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
+	"github.com/nephele-io/nephele/internal/enforcer"
 )
 
 // peers returns the ways in which the other end can match in this family. A nil one matches
@@ -21,25 +22,25 @@ func (l *lane) peers(in *v1beta2.NetworkPolicyPeer) [][]Match {
 		return [][]Match{nil}
 	}
 	if len(ranges) > maxRanges {
-		out = append(out, []Match{{Kind: MatchPeerIn, Set: l.rangeSet(ranges), Source: source}})
+		out = append(out, []Match{{Kind: MatchPeerIn, Of: &PartKey{Set: l.rangeSet(ranges)}, Source: source}})
 	} else {
 		for _, r := range ranges {
-			out = append(out, []Match{{Kind: MatchPeer, From: r.From, To: r.To, Source: source}})
+			out = append(out, []Match{{Kind: MatchPeer, Peer: &r, Source: source}})
 		}
 	}
 	names := slices.Clone(in.AddressGroups)
 	slices.Sort(names)
 	for _, name := range slices.Compact(names) {
 		key := l.members(name)
-		out = append(out, []Match{{Kind: MatchMember, Set: key.Set, ID: key.ID, Source: source}})
+		out = append(out, []Match{{Kind: MatchMember, Of: key, Source: source}})
 	}
 	for _, name := range in.FQDNs {
 		key := l.name(name)
-		out = append(out, []Match{{Kind: MatchMember, Set: key.Set, ID: key.ID, Source: source}})
+		out = append(out, []Match{{Kind: MatchMember, Of: key, Source: source}})
 	}
 	for _, s := range in.ToServices {
 		key := l.service(s.Namespace + "/" + s.Name)
-		out = append(out, []Match{{Kind: MatchService, Set: key.Set, ID: key.ID}})
+		out = append(out, []Match{{Kind: MatchService, Of: key}})
 	}
 	return out
 }
@@ -109,6 +110,9 @@ func (l *lane) rangeSet(ranges []Range) SetName {
 		texts[i] = r.From.String() + "-" + r.To.String()
 	}
 	name := SetName(fmt.Sprintf("ranges%d-%x", l.family, sum(texts...)))[:40]
+	if l.made.ranges == nil {
+		l.made.ranges = map[SetName][]Range{}
+	}
 	l.made.ranges[name] = ranges
 	return name
 }
@@ -122,15 +126,15 @@ func (l *lane) of(four, six SetName) SetName {
 }
 
 // members makes the segment refer to the addresses of a group.
-func (l *lane) members(name string) PartKey {
-	key := PartKey{l.of(Members4, Members6), idOf("members", name)}
+func (l *lane) members(name string) *PartKey {
+	key := &PartKey{l.of(Members4, Members6), idOf("members", name)}
 	l.made.members = append(l.made.members, partRef{key: key, group: name})
 	return key
 }
 
 // name makes the segment refer to the addresses of a domain name.
-func (l *lane) name(name string) PartKey {
-	key := PartKey{l.of(Members4, Members6), idOf("name", name)}
+func (l *lane) name(name string) *PartKey {
+	key := &PartKey{l.of(Members4, Members6), idOf("name", name)}
 	l.made.names = append(l.made.names, partRef{key: key, group: name})
 	return key
 }
@@ -148,8 +152,8 @@ func (l *lane) addressesOf(r partRef) *Part {
 }
 
 // service makes the segment refer to where a Service is reached.
-func (l *lane) service(name string) PartKey {
-	key := PartKey{l.of(Ports4, Ports6), idOf("service", name)}
+func (l *lane) service(name string) *PartKey {
+	key := &PartKey{l.of(Ports4, Ports6), idOf("service", name)}
 	l.made.services = append(l.made.services, partRef{key: key, group: name})
 	return key
 }
@@ -172,19 +176,26 @@ func portKey(a netip.Addr, protocol uint8, port uint16) string {
 }
 
 // namedPort makes the segment refer to the ports that members of a group have by a name.
-func (l *lane) namedPort(group, port string) PartKey {
-	key := PartKey{l.of(Ports4, Ports6), idOf("ports", group, port)}
+func (l *lane) namedPort(group, port string) *PartKey {
+	key := &PartKey{l.of(Ports4, Ports6), idOf("ports", group, port)}
 	l.made.ports = append(l.made.ports, partRef{key, group, port})
 	return key
 }
 
 // portsOf returns the ports that members of a group have by a name.
 func (l *lane) portsOf(r partRef) *Part {
-	of := l.groups[r.group]
-	if of.ports[r.key] == nil {
-		of.ports[r.key] = &namedPorts{r.port, portsNamed(of.source, r.port, l.family)}
+	return l.groups[r.group].named(*r.key, r.port, l.family)
+}
+
+// named returns the ports that the members have by a name, found out now or before.
+func (g *groupParts) named(key PartKey, name string, f Family) *Part {
+	if g.ports[key] == nil {
+		if g.ports == nil {
+			g.ports = map[PartKey]*namedPorts{}
+		}
+		g.ports[key] = &namedPorts{name, portsNamed(g.source.Object(), name, f)}
 	}
-	return of.ports[r.key].Part
+	return g.ports[key].Part
 }
 
 // portsNamed returns the ports that members of a group have by a name.
@@ -207,20 +218,16 @@ func portsNamed(g *v1beta2.AddressGroup, name string, f Family) *Part {
 
 // know takes in what a group is in the sets, made now or before. What is in the program of a group
 // that has changed is that of now.
-func (w *work) know(g *v1beta2.AddressGroup) {
-	parts := w.groups[g.Name]
+func (w *work) know(g *enforcer.AddressGroup) {
+	parts := w.groups[g.GetName()]
 	if parts == nil || parts.source != g {
 		former := parts
-		parts = &groupParts{source: g, ports: map[PartKey]*namedPorts{}}
+		parts = &groupParts{source: g}
+		whole := g.Object()
 		for i, f := range []Family{IPv4, IPv6} {
-			part := &Part{Of: g.Name}
-			for _, m := range g.GroupMembers {
-				part.Keys = append(part.Keys, addresses(m, f)...)
-			}
-			part.normalize()
-			parts.members[i] = part
+			parts.members[i] = membersOf(whole, f)
 		}
-		w.groups[g.Name] = parts
+		w.groups[g.GetName()] = parts
 		if former != nil {
 			w.replace(former, parts)
 		}
@@ -228,9 +235,37 @@ func (w *work) know(g *v1beta2.AddressGroup) {
 	parts.run = w.run
 }
 
+// nobody are no elements.
+var nobody = &Part{}
+
+// membersOf returns the addresses of the members of a group.
+func membersOf(g *v1beta2.AddressGroup, f Family) *Part {
+	size := 4
+	if f == IPv6 {
+		size = 16
+	}
+	var all []byte
+	for _, m := range g.GroupMembers {
+		for _, a := range addresses(m, f) {
+			all = append(all, a...)
+		}
+	}
+	if len(all) == 0 {
+		return nobody
+	}
+	// The keys are pieces of one text.
+	text := string(all)
+	part := &Part{Of: g.Name, Keys: make([]string, 0, len(text)/size)}
+	for ; len(text) > 0; text = text[size:] {
+		part.Keys = append(part.Keys, text[:size])
+	}
+	part.normalize()
+	return part
+}
+
 // replace puts a group as it is now into the place of what it was, where that is referred to.
 func (w *work) replace(former, now *groupParts) {
-	id := idOf("members", now.source.Name)
+	id := idOf("members", now.source.GetName())
 	for i, key := range []PartKey{{Members4, id}, {Members6, id}} {
 		if w.refers[key] > 0 {
 			w.parts.put(key, now.members[i])
@@ -244,8 +279,7 @@ func (w *work) replace(former, now *groupParts) {
 		if key.Set == Ports6 {
 			family = IPv6
 		}
-		now.ports[key] = &namedPorts{p.name, portsNamed(now.source, p.name, family)}
-		w.parts.put(key, now.ports[key].Part)
+		w.parts.put(key, now.named(key, p.name, family))
 	}
 }
 

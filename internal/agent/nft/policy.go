@@ -29,8 +29,10 @@ type policyParts struct {
 	groups []namedGroup
 	// complete is the Compiler.gathered at which all of them were there.
 	complete uint64
-	// rules are those that apply to the host, by direction, in the order of evaluation.
-	rules [2][]*v1beta2.NetworkPolicyRule
+	// rules are those that apply to the host, by direction, in the order of evaluation, and origins
+	// what the rules of the kernel say that are made of them.
+	rules   [2][]*v1beta2.NetworkPolicyRule
+	origins [2][]Origin
 	// isolates tells that what no rule allows is dropped because of it.
 	isolates [2]bool
 	segments map[segmentKey]*segment
@@ -83,7 +85,7 @@ func (s *segment) refs() iter.Seq[partRef] {
 // have a name, the addresses of a domain name, or where a Service is reached; these two then are
 // the group.
 type partRef struct {
-	key         PartKey
+	key         *PartKey
 	group, port string
 }
 
@@ -158,6 +160,10 @@ func (c *class) newPolicy(p *v1beta2.NetworkPolicy) *policyParts {
 	}
 	for d := range out.rules {
 		slices.SortStableFunc(out.rules[d], func(a, b *v1beta2.NetworkPolicyRule) int { return cmp.Compare(a.Priority, b.Priority) })
+		out.origins[d] = make([]Origin, 0, len(out.rules[d]))
+		for _, r := range out.rules[d] {
+			out.origins[d] = append(out.origins[d], Origin{Kind: OriginPolicy, Policy: out.reference, Name: r.Name, Index: r.Priority})
+		}
 	}
 	return out
 }

@@ -122,37 +122,44 @@ const (
 	// MatchType and MatchCode, of ICMP, ICMPv6 and IGMP: Lo.
 	MatchType
 	MatchCode
-	// MatchIGMPGroup: the group of an IGMP message is From.
+	// MatchIGMPGroup: the group of an IGMP message is in Peer.
 	MatchIGMPGroup
 	// MatchProcess: a process of the host has made the packet.
 	MatchProcess
 	// MatchRouted: the source of the packet is no address of the host.
 	MatchRouted
-	// MatchPeer: the address of the other end is in From..To.
+	// MatchPeer: the address of the other end is in Peer.
 	MatchPeer
-	// MatchPeerIn: the address of the other end is in the ranges of Set.
+	// MatchPeerIn: the address of the other end is in the ranges of the set of Of.
 	MatchPeerIn
-	// MatchMember: Set holds ID with the address of the other end.
+	// MatchMember: Of holds the address of the other end.
 	MatchMember
-	// MatchNamedPort: Set holds ID with the address of the other end, the protocol and the port.
+	// MatchNamedPort: Of holds the address of the other end with the protocol and the port.
 	MatchNamedPort
-	// MatchService: Set holds ID with the address, protocol and port that the connection was made
-	// to, before that was translated.
+	// MatchService: Of holds the address, protocol and port that the connection was made to, before
+	// that was translated.
 	MatchService
 	// MatchTranslated: the connection was made to another destination, such as a Service.
 	MatchTranslated
 )
 
-// Match is one condition of a rule. It is comparable.
+// Match is one condition of a rule. What it points to is shared and never changes: there are more
+// matches than anything else in a large program.
 type Match struct {
-	Kind     MatchKind
-	Lo, Hi   uint16
-	From, To netip.Addr
-	Set      SetName
-	ID       ID
+	Kind MatchKind
 	// Source tells that the other end is the source of the packet.
 	Source bool
+	Lo, Hi uint16
+	Peer   *Range
+	Of     *PartKey
 }
+
+func (m Match) equal(o Match) bool {
+	return m.Kind == o.Kind && m.Source == o.Source && m.Lo == o.Lo && m.Hi == o.Hi && same(m.Peer, o.Peer) && same(m.Of, o.Of)
+}
+
+// same reports whether two pointers are to the same, or to nothing.
+func same[T comparable](a, b *T) bool { return a == b || a != nil && b != nil && *a == *b }
 
 // Action is what a rule does.
 type Action uint8
@@ -204,7 +211,7 @@ const (
 	OriginItself
 )
 
-// Origin tells where a rule comes from. It is comparable.
+// Origin tells where a rule comes from. It is comparable. Rules share theirs.
 type Origin struct {
 	Kind   OriginKind
 	Policy v1beta2.NetworkPolicyReference
@@ -254,11 +261,20 @@ type Rule struct {
 	Action  Action
 	// Target is the chain of Jump and Goto.
 	Target string
-	Origin Origin
+	// Origin is nil for OriginFrame.
+	Origin *Origin
+}
+
+// From tells where the rule comes from.
+func (r *Rule) From() Origin {
+	if r.Origin == nil {
+		return Origin{}
+	}
+	return *r.Origin
 }
 
 func (r *Rule) equal(s *Rule) bool {
-	return r.Action == s.Action && r.Target == s.Target && r.Origin == s.Origin && slices.Equal(r.Matches, s.Matches)
+	return r.Action == s.Action && r.Target == s.Target && same(r.Origin, s.Origin) && slices.EqualFunc(r.Matches, s.Matches, Match.equal)
 }
 
 // Chain is a list of rules. The chains that packets enter are those that Bases names; what comes to
@@ -280,12 +296,12 @@ type Program struct {
 // Counted reports whether the kernel counts what the rule decides: a policy wants it so. What goes
 // on to other rules is not decided yet.
 func (r *Rule) Counted() bool {
-	return r.Origin.Kind == OriginPolicy && (r.Action == Accept || r.Action == Drop || r.Action == RejectReset || r.Action == RejectICMP)
+	return r.Origin != nil && r.Origin.Kind == OriginPolicy && (r.Action == Accept || r.Action == Drop || r.Action == RejectReset || r.Action == RejectICMP)
 }
 
 // LogID is what the kernel says of a packet that a rule logs.
 func (r *Rule) LogID() string {
-	o := r.Origin
+	o := r.From()
 	id := sum(
 		string(o.Policy.Type),
 		o.Policy.Namespace,
@@ -306,7 +322,7 @@ func (p *Program) Logs() map[string]Origin {
 	for _, c := range p.Chains {
 		for i := range c.Rules {
 			if r := &c.Rules[i]; r.Action == Log {
-				out[r.LogID()] = r.Origin
+				out[r.LogID()] = r.From()
 			}
 		}
 	}
@@ -386,7 +402,7 @@ func (r *Rule) String() string {
 	if r.Target != "" {
 		words = append(words, r.Target)
 	}
-	if o := r.Origin.String(); o != "" {
+	if o := r.From().String(); o != "" {
 		words = append(words, "# "+o)
 	}
 	return strings.Join(words, " ")
@@ -426,17 +442,17 @@ func (m Match) String() string {
 	case MatchCode:
 		return fmt.Sprintf("code %d", m.Lo)
 	case MatchIGMPGroup:
-		return "igmp group " + m.From.String()
+		return "igmp group " + m.Peer.From.String()
 	case MatchTranslated:
 		return "translated"
 	case MatchPeer:
-		return fmt.Sprintf("%s %s-%s", peer, m.From, m.To)
+		return fmt.Sprintf("%s %s-%s", peer, m.Peer.From, m.Peer.To)
 	case MatchPeerIn:
-		return fmt.Sprintf("%s @%s", peer, m.Set)
+		return fmt.Sprintf("%s @%s", peer, m.Of.Set)
 	case MatchService:
-		return fmt.Sprintf("original destination @%s of %s", m.Set, hex.EncodeToString(m.ID[:4]))
+		return fmt.Sprintf("original destination @%s of %s", m.Of.Set, hex.EncodeToString(m.Of.ID[:4]))
 	case MatchMember, MatchNamedPort:
-		return fmt.Sprintf("%s @%s of %s", peer, m.Set, hex.EncodeToString(m.ID[:4]))
+		return fmt.Sprintf("%s @%s of %s", peer, m.Of.Set, hex.EncodeToString(m.Of.ID[:4]))
 	}
 	return "?"
 }

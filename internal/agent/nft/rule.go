@@ -11,7 +11,7 @@ import (
 
 // rule makes the rules of the kernel for one of a policy: one for each combination of a peer and a
 // service.
-func (l *lane) rule(policy *policyParts, r *v1beta2.NetworkPolicyRule) []Rule {
+func (l *lane) rule(policy *policyParts, r *v1beta2.NetworkPolicyRule, origin *Origin) []Rule {
 	if r.Action == nil {
 		return nil // it only isolates
 	}
@@ -20,12 +20,15 @@ func (l *lane) rule(policy *policyParts, r *v1beta2.NetworkPolicyRule) []Rule {
 		peer = &r.To
 	}
 	services, named := l.services(r.Services)
-	origin := Origin{Kind: OriginPolicy, Policy: policy.reference, Name: r.Name, Index: r.Priority}
 	var out []Rule
+	var told *Origin
+	if r.EnableLogging {
+		o := *origin
+		o.Logged = Logged{l.direction, *r.Action, r.LogLabel}
+		told = &o
+	}
 	add := func(m []Match) {
-		if r.EnableLogging {
-			told := origin
-			told.Logged = Logged{l.direction, *r.Action, r.LogLabel}
+		if told != nil {
 			out = append(out, Rule{Matches: m, Action: Log, Origin: told})
 		}
 		out = append(out, l.act(m, *r.Action, policy.stage, origin)...)
@@ -39,7 +42,7 @@ func (l *lane) rule(policy *policyParts, r *v1beta2.NetworkPolicyRule) []Rule {
 		for _, group := range peer.AddressGroups {
 			m := slices.Clone(s.matches)
 			key := l.namedPort(group, s.name)
-			m = append(m, Match{Kind: MatchNamedPort, Set: key.Set, ID: key.ID, Source: l.direction == Ingress})
+			m = append(m, Match{Kind: MatchNamedPort, Of: key, Source: l.direction == Ingress})
 			add(m)
 		}
 	}
@@ -47,7 +50,7 @@ func (l *lane) rule(policy *policyParts, r *v1beta2.NetworkPolicyRule) []Rule {
 }
 
 // act makes the rules that act on what matches.
-func (l *lane) act(m []Match, action v1beta2.RuleAction, stage int, origin Origin) []Rule {
+func (l *lane) act(m []Match, action v1beta2.RuleAction, stage int, origin *Origin) []Rule {
 	one := func(a Action, target string) []Rule {
 		return []Rule{{Matches: m, Action: a, Target: target, Origin: origin}}
 	}
@@ -105,7 +108,7 @@ func (l *lane) services(in []v1beta2.Service) (plain [][]Match, byName []named) 
 			if l.family == IPv4 {
 				m := octets(IGMP, s.IGMPType, nil)
 				if a, err := netip.ParseAddr(s.GroupAddress); err == nil {
-					m = append(m, Match{Kind: MatchIGMPGroup, From: a.Unmap()})
+					m = append(m, Match{Kind: MatchIGMPGroup, Peer: &Range{From: a.Unmap(), To: a.Unmap()}})
 				}
 				plain = append(plain, m)
 			}

@@ -279,7 +279,7 @@ func runAgent(ctx context.Context, f *agentFlags, socket string, log logr.Logger
 	}
 	counted := enforcer.NewMetrics()
 	o.Follower = enforcer.Follower{
-		Source: policies, Clock: clock.RealClock{}, Random: mathrand.Float64, Quiet: enforcer.AntreaQuiet, Metrics: counted, Log: log.WithName("enforcer"),
+		Source: policies, Clock: clock.RealClock{}, Random: mathrand.Float64, Quiet: enforcer.AntreaQuiet, Pack: true, Metrics: counted, Log: log.WithName("enforcer"),
 	}
 	reporter := enforcer.NewReporter(enforcer.ReporterOptions{Client: policies, Clock: clock.RealClock{}, Random: mathrand.Float64, Metrics: counted, Log: log.WithName("reports")})
 	o.Reports = reporter

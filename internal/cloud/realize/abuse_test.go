@@ -12,6 +12,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/aws/lower"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
+	"github.com/nephele-io/nephele/internal/enforcer"
 	"github.com/nephele-io/nephele/internal/policy"
 	"github.com/nephele-io/nephele/internal/sim/world"
 )
@@ -331,7 +332,7 @@ func TestTwoAccountsInOneVPC(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := l.published()
-	res := plan.Compute(plan.Input{ClusterID: labCluster, Account: "vms/second", Policies: c.Policies, AddressGroups: c.AddressGroups, AppliedToGroups: c.AppliedToGroups,
+	res := plan.Compute(plan.Input{ClusterID: labCluster, Account: "vms/second", Policies: c.Policies, AddressGroups: enforcer.Objects(c.AddressGroups), AppliedToGroups: c.AppliedToGroups,
 		Entities: acct.Entities, Regions: []plan.Region{{Snapshot: snap, Limits: limits}}}, lower.AWS{})
 	if !res.Plan.Empty() {
 		t.Errorf("the second account would do something:\n%s", printed(res.Plan))

@@ -42,7 +42,7 @@ func (l *lab) waits() *plan.Waiting {
 		r, _ := l.realizer.Report(labAccount)
 		out = r.Brake.Waiting
 		if err != nil || r.Err != nil || out == nil || !r.Result.Plan.Empty() || r.Brake.Given != acct.Confirm ||
-			!gocmp.Equal(l.published(), mirrored, cmpopts.EquateEmpty(), cmpopts.IgnoreFields(metav1.ObjectMeta{}, "ResourceVersion")) {
+			!gocmp.Equal(l.published(), mirrored, wholeGroups, cmpopts.EquateEmpty(), cmpopts.IgnoreFields(metav1.ObjectMeta{}, "ResourceVersion")) {
 			return false
 		}
 		var regions []plan.Region

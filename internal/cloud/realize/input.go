@@ -25,7 +25,7 @@ func (a Account) PlanInput(clusterID string, want enforcer.Computed, tighten fun
 	}
 	return plan.Input{
 		ClusterID: clusterID, Account: a.Key,
-		Policies: want.Policies, AddressGroups: want.AddressGroups, AppliedToGroups: want.AppliedToGroups,
+		Policies: want.Policies, AddressGroups: enforcer.Objects(want.AddressGroups), AppliedToGroups: want.AppliedToGroups,
 		Entities: entities, Shared: a.Shared, Services: a.Services, Regions: regions, Modes: a.planModes(), Failsafe: a.Failsafe,
 		Tighten: tightened(want, tighten), Confirmed: a.Confirmed, Dependents: a.Dependents,
 	}

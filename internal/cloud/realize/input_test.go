@@ -26,7 +26,7 @@ func TestPlanInputIsWhole(t *testing.T) {
 	}
 	want := enforcer.Computed{
 		Policies:      []*v1beta2.NetworkPolicy{{ObjectMeta: metav1.ObjectMeta{UID: "u"}, SourceRef: &v1beta2.NetworkPolicyReference{Name: "p"}}},
-		AddressGroups: []*v1beta2.AddressGroup{{}}, AppliedToGroups: []*v1beta2.AppliedToGroup{{}},
+		AddressGroups: []*enforcer.AddressGroup{{}}, AppliedToGroups: []*v1beta2.AppliedToGroup{{}},
 	}
 	tighten := func(r v1beta2.NetworkPolicyReference) bool { return r.Name == "p" }
 	in := a.PlanInput("cluster", want, tighten, []plan.Region{{}})

@@ -451,7 +451,7 @@ func (l *lab) unsettled() string {
 	if refused := w.unmarkable.all(); len(refused) > 0 && l.marksPermitted {
 		return fmt.Sprintf("a mark is refused, and will be tried again: %v", refused)
 	}
-	if d := gocmp.Diff(l.published(), mirrored, cmpopts.EquateEmpty(), cmpopts.IgnoreFields(metav1.ObjectMeta{}, "ResourceVersion")); d != "" {
+	if d := gocmp.Diff(l.published(), mirrored, wholeGroups, cmpopts.EquateEmpty(), cmpopts.IgnoreFields(metav1.ObjectMeta{}, "ResourceVersion")); d != "" {
 		return "the mirror is behind: " + d
 	}
 	// What was planned last must be what is mirrored now, on what the cloud is now: plan once more.
@@ -493,11 +493,14 @@ func printed(p plan.Plan) string {
 	return b.String()
 }
 
+// wholeGroups compares address groups by what was computed.
+var wholeGroups = gocmp.Transformer("object", (*enforcer.AddressGroup).Object)
+
 // published is what the store has for the account.
 func (l *lab) published() enforcer.Computed {
 	l.Helper()
 	return enforcer.Computed{Policies: listed[*v1beta2.NetworkPolicy](l, enforcer.NetworkPolicies),
-		AddressGroups:   listed[*v1beta2.AddressGroup](l, enforcer.AddressGroups),
+		AddressGroups:   enforcer.NewAddressGroups(listed[*v1beta2.AddressGroup](l, enforcer.AddressGroups)),
 		AppliedToGroups: listed[*v1beta2.AppliedToGroup](l, enforcer.AppliedToGroups)}
 }
 

@@ -60,7 +60,7 @@ func BenchmarkColdStart(b *testing.B) {
 func BenchmarkMemberEvent(b *testing.B) {
 	benchmarkEvent(b, func(world *enforcer.Computed, i int) {
 		g := i * 7919 % nfttest.WorldGroups
-		world.AddressGroups[g] = nfttest.WorldGroup(g, 1+i%3)
+		world.AddressGroups[g] = enforcer.NewAddressGroup(nfttest.WorldGroup(g, 1+i%3))
 	})
 }
 

@@ -60,8 +60,8 @@ func small(n int) *nft.Program {
 	return &nft.Program{
 		Chains: map[string]*nft.Chain{
 			"ingress": {Rules: []nft.Rule{
-				{Matches: []nft.Match{{Kind: nft.MatchFamily, Lo: 4}, {Kind: nft.MatchMember, Set: nft.Members4, ID: id, Source: true}}, Action: nft.Drop},
-				{Matches: []nft.Match{{Kind: nft.MatchFamily, Lo: 4}, {Kind: nft.MatchPeerIn, Set: set, Source: true}}, Action: nft.Accept},
+				{Matches: []nft.Match{{Kind: nft.MatchFamily, Lo: 4}, {Kind: nft.MatchMember, Of: &nft.PartKey{Set: nft.Members4, ID: id}, Source: true}}, Action: nft.Drop},
+				{Matches: []nft.Match{{Kind: nft.MatchFamily, Lo: 4}, {Kind: nft.MatchPeerIn, Of: &nft.PartKey{Set: set}, Source: true}}, Action: nft.Accept},
 			}},
 			"in4-" + string(rune('a'+n)): {},
 		},

@@ -2,7 +2,6 @@ package kernel
 
 import (
 	"errors"
-	"net/netip"
 
 	"golang.org/x/sys/unix"
 
@@ -90,7 +89,7 @@ func uses(rules []nft.Rule, set nft.SetName) bool {
 			return true
 		}
 		for _, m := range rules[i].Matches {
-			if m.Set == set {
+			if m.Of != nil && m.Of.Set == set {
 				return true
 			}
 		}
@@ -100,7 +99,6 @@ func uses(rules []nft.Rule, set nft.SetName) bool {
 
 // sample are rules that need a feature, and no other one that is not required.
 func sample(f Feature) []nft.Rule {
-	peer := netip.IPv4Unspecified()
 	one := func(action nft.Action, matches ...nft.Match) []nft.Rule {
 		return []nft.Rule{{Action: action, Matches: matches}}
 	}
@@ -109,9 +107,9 @@ func sample(f Feature) []nft.Rule {
 		return one(nft.Accept, nft.Match{Kind: nft.MatchEstablished})
 	case FeatureSets:
 		return []nft.Rule{
-			{Action: nft.Drop, Matches: []nft.Match{{Kind: nft.MatchMember, Set: nft.Members4, Source: true}}},
-			{Action: nft.Drop, Matches: []nft.Match{{Kind: nft.MatchNamedPort, Set: nft.Ports4, Source: true}}},
-			{Action: nft.Drop, Matches: []nft.Match{{Kind: nft.MatchPeerIn, Set: "ranges4", From: peer, Source: true}}},
+			{Action: nft.Drop, Matches: []nft.Match{{Kind: nft.MatchMember, Of: &nft.PartKey{Set: nft.Members4}, Source: true}}},
+			{Action: nft.Drop, Matches: []nft.Match{{Kind: nft.MatchNamedPort, Of: &nft.PartKey{Set: nft.Ports4}, Source: true}}},
+			{Action: nft.Drop, Matches: []nft.Match{{Kind: nft.MatchPeerIn, Of: &nft.PartKey{Set: "ranges4"}, Source: true}}},
 			{Action: nft.Lookup, Target: "pods-in4"},
 		}
 	case FeatureLabels:
@@ -123,7 +121,7 @@ func sample(f Feature) []nft.Rule {
 	case FeatureQueue:
 		return one(nft.Queue)
 	case FeatureCounters:
-		return []nft.Rule{{Action: nft.Accept, Origin: nft.Origin{Kind: nft.OriginPolicy}}}
+		return []nft.Rule{{Action: nft.Accept, Origin: &nft.Origin{Kind: nft.OriginPolicy}}}
 	case FeatureRoutes:
 		return one(nft.Accept, nft.Match{Kind: nft.MatchRouted})
 	}

@@ -40,13 +40,13 @@ func without(t *testing.T, host *nfttest.Host, errno error, words ...string) *Ta
 
 // featureful is a program that needs all features.
 func featureful() *nft.Program {
-	origin := nft.Origin{Kind: nft.OriginPolicy, Name: "no"}
+	origin := &nft.Origin{Kind: nft.OriginPolicy, Name: "no"}
 	family := nft.Match{Kind: nft.MatchFamily, Lo: uint16(nft.IPv4)}
 	port := []nft.Match{family, {Kind: nft.MatchProtocol, Lo: uint16(nft.TCP)}, {Kind: nft.MatchPort, Lo: 80, Hi: 80}}
 	answer := []nft.Match{family, {Kind: nft.MatchProtocol, Lo: uint16(nft.UDP)}, {Kind: nft.MatchSourcePort, Lo: 53, Hi: 53}}
 	return &nft.Program{Chains: map[string]*nft.Chain{string(nft.ToHost): {Rules: []nft.Rule{
 		{Matches: []nft.Match{{Kind: nft.MatchDead}}, Action: nft.Drop},
-		{Matches: answer, Action: nft.Queue, Origin: nft.Origin{Kind: nft.OriginNames}},
+		{Matches: answer, Action: nft.Queue, Origin: &nft.Origin{Kind: nft.OriginNames}},
 		{Matches: []nft.Match{{Kind: nft.MatchEstablished}}, Action: nft.Accept},
 		{Matches: append([]nft.Match{{Kind: nft.MatchRouted}}, answer...), Action: nft.Accept},
 		{Matches: port, Action: nft.Log, Origin: origin},

@@ -335,14 +335,14 @@ func (e *caseEngine) computed(ctx context.Context) (out enforcer.Computed, err e
 			case *v1beta2.NetworkPolicy:
 				out.Policies = append(out.Policies, o)
 			case *v1beta2.AddressGroup:
-				out.AddressGroups = append(out.AddressGroups, o)
+				out.AddressGroups = append(out.AddressGroups, enforcer.NewAddressGroup(o))
 			case *v1beta2.AppliedToGroup:
 				out.AppliedToGroups = append(out.AppliedToGroups, o)
 			}
 		}
 	}
 	slices.SortFunc(out.Policies, func(a, b *v1beta2.NetworkPolicy) int { return cmp.Compare(a.Name, b.Name) })
-	slices.SortFunc(out.AddressGroups, func(a, b *v1beta2.AddressGroup) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(out.AddressGroups, func(a, b *enforcer.AddressGroup) int { return cmp.Compare(a.GetName(), b.GetName()) })
 	slices.SortFunc(out.AppliedToGroups, func(a, b *v1beta2.AppliedToGroup) int { return cmp.Compare(a.Name, b.Name) })
 	return out, nil
 }

@@ -174,32 +174,32 @@ func matching(m *nft.Match, family nft.Family) []expr.Any {
 	case nft.MatchCode:
 		return []expr.Any{transport(1, 1), equal(byte(m.Lo))}
 	case nft.MatchIGMPGroup:
-		return []expr.Any{transport(4, 4), equal(m.From.AsSlice()...)}
+		return []expr.Any{transport(4, 4), equal(m.Peer.From.AsSlice()...)}
 	case nft.MatchPeer:
 		load := address(m, family, register)
-		if m.From == m.To {
-			return []expr.Any{load, equal(m.From.AsSlice()...)}
+		if m.Peer.From == m.Peer.To {
+			return []expr.Any{load, equal(m.Peer.From.AsSlice()...)}
 		}
-		return []expr.Any{load, &expr.Range{Op: expr.CmpOpEq, Register: register, FromData: m.From.AsSlice(), ToData: m.To.AsSlice()}}
+		return []expr.Any{load, &expr.Range{Op: expr.CmpOpEq, Register: register, FromData: m.Peer.From.AsSlice(), ToData: m.Peer.To.AsSlice()}}
 	case nft.MatchPeerIn:
-		return []expr.Any{address(m, family, register), &expr.Lookup{SourceRegister: register, SetName: string(m.Set)}}
+		return []expr.Any{address(m, family, register), &expr.Lookup{SourceRegister: register, SetName: string(m.Of.Set)}}
 	}
 	// Members, named ports and Services.
 	after := uint32(key + 4)
 	if m.Kind == nft.MatchService {
 		// Of IPv4 the kernel says that the address takes 16 bytes, and writes 4.
 		protocol := after + uint32(addressSize(family)/4)
-		return []expr.Any{&expr.Immediate{Register: key, Data: m.ID[:]}, &expr.Ct{Key: expr.CtKeyDST, Register: after},
+		return []expr.Any{&expr.Immediate{Register: key, Data: m.Of.ID[:]}, &expr.Ct{Key: expr.CtKeyDST, Register: after},
 			&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: protocol}, &expr.Ct{Key: expr.CtKeyPROTODST, Register: protocol + 1},
-			&expr.Lookup{SourceRegister: key, SetName: string(m.Set)}}
+			&expr.Lookup{SourceRegister: key, SetName: string(m.Of.Set)}}
 	}
-	out := []expr.Any{&expr.Immediate{Register: key, Data: m.ID[:]}, address(m, family, after)}
+	out := []expr.Any{&expr.Immediate{Register: key, Data: m.Of.ID[:]}, address(m, family, after)}
 	if m.Kind == nft.MatchNamedPort {
 		after += uint32(addressSize(family) / 4)
 		out = append(out, &expr.Meta{Key: expr.MetaKeyL4PROTO, Register: after},
 			&expr.Payload{DestRegister: after + 1, Base: expr.PayloadBaseTransportHeader, Offset: 2, Len: 2})
 	}
-	return append(out, &expr.Lookup{SourceRegister: key, SetName: string(m.Set)})
+	return append(out, &expr.Lookup{SourceRegister: key, SetName: string(m.Of.Set)})
 }
 
 func protocolFamily(f nft.Family) byte {
@@ -298,7 +298,7 @@ func canonical(list []expr.Any, comment string) string {
 
 // comment is what a rule carries for people.
 func comment(r *nft.Rule) string {
-	text := r.Origin.String()
+	text := r.From().String()
 	return text[:min(len(text), commentLimit)]
 }
 

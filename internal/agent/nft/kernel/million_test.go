@@ -47,7 +47,7 @@ func TestMillionMembers(t *testing.T) {
 		{"without it", group(3, members-1), members - 1, nfttest.Silent},
 		{"with nobody", group(0, 0), 0, nfttest.Silent},
 	} {
-		in := enforcer.Computed{Policies: []*v1beta2.NetworkPolicy{policy}, AddressGroups: []*v1beta2.AddressGroup{c.group}, AppliedToGroups: []*v1beta2.AppliedToGroup{applied}}
+		in := enforcer.Computed{Policies: []*v1beta2.NetworkPolicy{policy}, AddressGroups: enforcer.NewAddressGroups([]*v1beta2.AddressGroup{c.group}), AppliedToGroups: []*v1beta2.AppliedToGroup{applied}}
 		program := compiler.Compile(nft.Input{Computed: in}).Program
 		if n := program.Elements(); n != c.elements {
 			t.Fatalf("%s: %d elements, want %d", c.what, n, c.elements)

@@ -38,10 +38,10 @@ func (w *wired) rulesBefore(n int) *nft.Program {
 	var rules []nft.Rule
 	for i := range n {
 		rules = append(rules, nft.Rule{Action: nft.Accept, Matches: []nft.Match{{Kind: nft.MatchProtocol, Lo: uint16(nft.TCP)}, {Kind: nft.MatchPort, Lo: uint16(10000 + i), Hi: uint16(10000 + i)},
-			{Kind: nft.MatchMember, Set: nft.Members4, ID: nft.ID{1}, Source: true}}})
+			{Kind: nft.MatchMember, Of: &nft.PartKey{Set: nft.Members4, ID: nft.ID{1}}, Source: true}}})
 	}
 	rules = append(rules,
-		nft.Rule{Action: nft.Accept, Matches: []nft.Match{{Kind: nft.MatchPort, Lo: port, Hi: port}, {Kind: nft.MatchMember, Set: nft.Members4, ID: nft.ID{1}, Source: true}}},
+		nft.Rule{Action: nft.Accept, Matches: []nft.Match{{Kind: nft.MatchPort, Lo: port, Hi: port}, {Kind: nft.MatchMember, Of: &nft.PartKey{Set: nft.Members4, ID: nft.ID{1}}, Source: true}}},
 		nft.Rule{Action: nft.Drop})
 	return &nft.Program{
 		Chains: map[string]*nft.Chain{

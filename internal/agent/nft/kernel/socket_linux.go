@@ -14,9 +14,12 @@ import (
 const (
 	// answerLimit bounds the wait for one answer of the kernel. Large transactions take seconds.
 	answerLimit = 2 * time.Minute
-	// receiveBuffer holds what one read of a dump returns.
-	receiveBuffer = 1 << 20
-	headerSize    = unix.SizeofNlMsghdr + 4
+	// receiveBuffer holds what one read returns: of a dump at most 32 KiB, else one message, which
+	// may have a packet of 64 KiB in it.
+	receiveBuffer = 128 << 10
+	// queueBuffer is how much may wait in the kernel.
+	queueBuffer = 8 << 20
+	headerSize  = unix.SizeofNlMsghdr + 4
 )
 
 // socket is a netlink socket of the netfilter family. Unlike that of the netlink package it hands
@@ -43,7 +46,7 @@ func openSocket() (*socket, error) {
 		unix.SetsockoptInt(fd, unix.SOL_NETLINK, unix.NETLINK_CAP_ACK, 1),
 	)
 	if err == nil {
-		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 8*receiveBuffer) // needs a right that root may lack
+		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, queueBuffer) // needs a right that root may lack
 		var name unix.Sockaddr
 		if name, err = unix.Getsockname(fd); err == nil {
 			s.port = name.(*unix.SockaddrNetlink).Pid

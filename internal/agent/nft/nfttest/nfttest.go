@@ -62,7 +62,7 @@ func computed(l *policy.Listing, on func(m *policy.Member) bool) enforcer.Comput
 		for _, m := range g.Members {
 			a.GroupMembers = append(a.GroupMembers, convert.GroupMember(policy.AddressGroup, m))
 		}
-		out.AddressGroups = append(out.AddressGroups, a)
+		out.AddressGroups = append(out.AddressGroups, enforcer.NewAddressGroup(a))
 	}
 	return out
 }

@@ -23,7 +23,7 @@ const (
 func World() enforcer.Computed {
 	var out enforcer.Computed
 	for g := range WorldGroups {
-		out.AddressGroups = append(out.AddressGroups, WorldGroup(g, 0))
+		out.AddressGroups = append(out.AddressGroups, enforcer.NewAddressGroup(WorldGroup(g, 0)))
 	}
 	out.AppliedToGroups = []*v1beta2.AppliedToGroup{{ObjectMeta: metav1.ObjectMeta{Name: "host"},
 		GroupMembers: []v1beta2.GroupMember{{ExternalEntity: &v1beta2.ExternalEntityReference{Namespace: "vms", Name: "web"}}}}}
