@@ -22,7 +22,7 @@ build-slim: ## Build bin/nephele-slim: the same without "up" and "demo", for use
 build-agent: ## Build bin/nephele-agent: what a host with an agent needs, and no more
 	@CGO_ENABLED=0 hack/build.sh . ./cmd/nephele-agent bin/nephele-agent
 
-deb: build-slim ## Build dist/nephele-agent_VERSION_ARCH.deb, the agent for hosts
+deb: build-agent ## Build dist/nephele-agent_VERSION_ARCH.deb, the agent for hosts
 	@go run ./hack/deb -arch "$$(go env GOARCH)" -version "$$(git describe --tags --match 'v[0-9]*' 2>/dev/null | sed 's/^v//' | grep . || echo "0.0.0~$$(git rev-parse --short HEAD)")" -time "$$(git log -1 --format=%ct)"
 
 # What a release is called: the tag of the commit, or else the commit itself.
@@ -123,8 +123,8 @@ console-figures: ## Measure the page of the console with many VMs in a browser (
 	cd standalone && go test ./browser -run 'TestFigures$$' -v -count=1 -args -figure-vms $(FIGURE_VMS)
 
 PROXIES ?= nftables,iptables
-cluster: build-slim ## Play upstream's cases about network policies on a real cluster, as root (PROXIES=nftables,iptables FOCUS=regexp CLUSTER_CACHE=dir CLUSTER_LOGS=dir; the first time compiles Kubernetes)
-	cd test/cluster && go vet ./... && go test -count=1 -timeout 6h -v -run 'TestUpstreamCases$$' . -args -nephele "$(CURDIR)/bin/nephele-slim" -proxies "$(PROXIES)" $(if $(FOCUS),-focus "$(FOCUS)") $(if $(CLUSTER_CACHE),-cache "$(abspath $(CLUSTER_CACHE))") $(if $(CLUSTER_LOGS),-logs "$(abspath $(CLUSTER_LOGS))")
+cluster: build-slim build-agent ## Play upstream's cases about network policies on a real cluster, as root (PROXIES=nftables,iptables FOCUS=regexp CLUSTER_CACHE=dir CLUSTER_LOGS=dir; the first time compiles Kubernetes)
+	cd test/cluster && go vet ./... && go test -count=1 -timeout 6h -v -run 'TestUpstreamCases$$' . -args -nephele "$(CURDIR)/bin/nephele-slim" -agent "$(CURDIR)/bin/nephele-agent" -proxies "$(PROXIES)" $(if $(FOCUS),-focus "$(FOCUS)") $(if $(CLUSTER_CACHE),-cache "$(abspath $(CLUSTER_CACHE))") $(if $(CLUSTER_LOGS),-logs "$(abspath $(CLUSTER_LOGS))")
 
 clean: ## Remove what was built
 	rm -rf bin dist

@@ -1,8 +1,8 @@
-// Command deb makes the Debian package of the agent: the slim binary, its units and its
+// Command deb makes the Debian package of the agent: its program, its units and its
 // configuration. The same input makes the same bytes: times are those of the commit, and owners are
 // root.
 //
-// usage: go run ./hack/deb -binary bin/nephele-slim -arch amd64 -version 1.2.3 -time 1700000000
+// usage: go run ./hack/deb -binary bin/nephele-agent -arch amd64 -version 1.2.3 -time 1700000000
 // -out dist
 package main
 
@@ -28,7 +28,7 @@ func main() {
 	var p pack
 	var unix int64
 	var out string
-	flag.StringVar(&p.binary, "binary", "bin/nephele-slim", "the binary")
+	flag.StringVar(&p.binary, "binary", "bin/nephele-agent", "the program")
 	flag.StringVar(&p.arch, "arch", "amd64", "the architecture, as Debian calls it")
 	flag.StringVar(&p.version, "version", "", "the version")
 	flag.StringVar(&p.units, "units", "packaging/agent", "folder of units, scripts and configuration")
@@ -66,7 +66,7 @@ func (p *pack) write(folder string) (string, error) {
 		return "", fmt.Errorf("version %q: want one that Debian takes, such as 1.2.3", p.version)
 	}
 	installed, err := p.read(map[string]file{
-		p.binary: {name: "usr/bin/nephele", mode: 0o755},
+		p.binary: {name: "usr/bin/nephele-agent", mode: 0o755},
 		filepath.Join(p.units, "nephele-agent.service"):      {name: "lib/systemd/system/nephele-agent.service", mode: 0o644},
 		filepath.Join(p.units, "nephele-agent-boot.service"): {name: "lib/systemd/system/nephele-agent-boot.service", mode: 0o644},
 		filepath.Join(p.units, "agent.yaml"):                 {name: "etc/nephele/agent.yaml", mode: 0o600},

@@ -42,11 +42,11 @@ func TestPackage(t *testing.T) {
 		t.Errorf("debian-binary is %q", members["debian-binary"])
 	}
 	data, control := untar(t, members["data.tar.gz"]), untar(t, members["control.tar.gz"])
-	if string(data["./usr/bin/nephele"].data) != "binary" || data["./usr/bin/nephele"].mode != 0o755 || data["./etc/nephele/agent.yaml"].mode != 0o600 {
+	if string(data["./usr/bin/nephele-agent"].data) != "binary" || data["./usr/bin/nephele-agent"].mode != 0o755 || data["./etc/nephele/agent.yaml"].mode != 0o600 {
 		t.Errorf("%+v", data)
 	}
 	for _, unit := range []string{"nephele-agent.service", "nephele-agent-boot.service"} {
-		if !bytes.Contains(data["./lib/systemd/system/"+unit].data, []byte("ExecStart=/usr/bin/nephele agent ")) {
+		if !bytes.Contains(data["./lib/systemd/system/"+unit].data, []byte("ExecStart=/usr/bin/nephele-agent ")) {
 			t.Errorf("%s is %q", unit, data["./lib/systemd/system/"+unit].data)
 		}
 	}

@@ -7,7 +7,7 @@ import (
 )
 
 // Metrics shows how an agent stands. What is counted elsewhere is read when somebody asks, so that
-// it is what "nephele agent status" says.
+// it is what "nephele-agent status" says.
 type Metrics struct {
 	agent   *Agent
 	inForce prometheus.Histogram

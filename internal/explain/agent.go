@@ -80,7 +80,7 @@ func (c *Computation) agentNotes(ends ...end) []string {
 	for _, e := range ends {
 		switch e.agent {
 		case AgentOurs:
-			out = append(out, "An agent enforces policies on "+refText(e.ref)+". Which policies it refuses, the host knows best: nephele agent status.")
+			out = append(out, "An agent enforces policies on "+refText(e.ref)+". Which policies it refuses, the host knows best: nephele-agent status.")
 			if filters := c.hostInfos[e.enforcer].filters; len(filters) > 0 {
 				out = append(out, "Others filter the traffic of "+refText(e.ref)+" as well. What they drop stays dropped, and where no policy decides, they do: "+strings.Join(filters, "; ")+".")
 			}

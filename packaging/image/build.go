@@ -13,8 +13,9 @@ import (
 type Source struct {
 	// Root is the directory of the module, Package the main package in it.
 	Root, Package string
-	// Plugin is the main package of the CNI plugin, which Linux has besides; empty for none.
-	Plugin string
+	// Agent and Plugin are the main packages of the agent and of the CNI plugin, which Linux has
+	// besides; empty for none.
+	Agent, Plugin string
 	// Stamp is the package whose variables stampedVersion and stampedRevision are set.
 	Stamp string
 }
@@ -27,10 +28,18 @@ func (s Source) Build(ctx context.Context, r Release, goos, arch string) (Binary
 		return Binary{}, err
 	}
 	b := Binary{OS: goos, Architecture: arch, Content: content}
-	if s.Plugin != "" && goos == "linux" {
-		b.Plugin, err = s.compile(ctx, r, s.Plugin, goos, arch)
+	for _, more := range []struct {
+		what string
+		into *[]byte
+	}{{s.Agent, &b.Agent}, {s.Plugin, &b.Plugin}} {
+		if more.what == "" || goos != "linux" {
+			continue
+		}
+		if *more.into, err = s.compile(ctx, r, more.what, goos, arch); err != nil {
+			return Binary{}, err
+		}
 	}
-	return b, err
+	return b, nil
 }
 
 func (s Source) compile(ctx context.Context, r Release, what, goos, arch string) ([]byte, error) {
@@ -40,7 +49,8 @@ func (s Source) compile(ctx context.Context, r Release, what, goos, arch string)
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	out := filepath.Join(dir, "out")
-	flags := fmt.Sprintf("-s -w -buildid= -X %s.stampedVersion=%s -X %s.stampedRevision=%s", s.Stamp, r.Version, s.Stamp, r.Revision)
+	flags := fmt.Sprintf("-s -w -buildid= -X %s.stampedVersion=%s -X %s.stampedRevision=%s -X main.stampedVersion=%s -X main.stampedRevision=%s",
+		s.Stamp, r.Version, s.Stamp, r.Revision, r.Version, r.Revision)
 	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", flags, "-o", out, what)
 	cmd.Dir = s.Root
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+goos, "GOARCH="+arch, "GOAMD64=v1", "GOARM64=v8.0", "GOFLAGS=", "GOWORK=off")

@@ -1,7 +1,7 @@
 // Package image makes container images of a binary without a container engine, and the lists of
 // what is in them.
 //
-// It owns what is in an image: the binary, the CNI plugin, the public certificate authorities, the
+// It owns what is in an image: the binary, those for Nodes, the public certificate authorities, the
 // names of the user, and the list of modules the binary was built from (CycloneDX). It promises
 // that the same binaries, version and time make the same bytes, wherever and whenever that is. It
 // is safe for concurrent use.
@@ -29,6 +29,7 @@ const user = 65532
 // Where things are in an image.
 const (
 	binaryPath = "nephele"
+	agentPath  = "nephele-agent"
 	pluginPath = "nephele-cni"
 	rootsPath  = "etc/ssl/certs/ca-certificates.crt"
 	bomPath    = "usr/share/sbom/nephele.cdx.json"
@@ -38,9 +39,9 @@ const (
 type Binary struct {
 	OS, Architecture string
 	Content          []byte
-	// Plugin is the CNI plugin for the platform; empty for none. It is made of modules that the
-	// program is made of as well.
-	Plugin []byte
+	// Agent is the program for hosts and Nodes, Plugin the CNI plugin; empty for none. They are
+	// made of modules that the program is made of as well.
+	Agent, Plugin []byte
 }
 
 // Release says what the binaries are of.
@@ -95,8 +96,10 @@ func single(r Release, b Binary) (v1.Image, error) {
 		return nil, err
 	}
 	files := []file{{binaryPath, 0o755, b.Content}}
-	if len(b.Plugin) > 0 {
-		files = append(files, file{pluginPath, 0o755, b.Plugin})
+	for _, f := range []file{{agentPath, 0o755, b.Agent}, {pluginPath, 0o755, b.Plugin}} {
+		if len(f.content) > 0 {
+			files = append(files, f)
+		}
 	}
 	program, err := layer(r.Time, append(files, []file{
 		{"usr/", 0o755, nil},

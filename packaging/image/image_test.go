@@ -40,7 +40,7 @@ func program(t *testing.T) Source {
 	if err := os.Rename(filepath.Join(dir, "go.mod.txt"), filepath.Join(dir, "go.mod")); err != nil {
 		t.Fatal(err)
 	}
-	return Source{Root: dir, Package: "./cmd", Plugin: "./cmd", Stamp: "main"}
+	return Source{Root: dir, Package: "./cmd", Agent: "./cmd", Plugin: "./cmd", Stamp: "main"}
 }
 
 func build(t *testing.T, s Source, r Release) []Binary {
@@ -147,6 +147,9 @@ func checkImage(t *testing.T, one v1.Image, b Binary) {
 	if !bytes.Equal(files[binaryPath], b.Content) {
 		t.Errorf("%s: the binary is not the one that was built", b.Architecture)
 	}
+	if len(b.Agent) == 0 || !bytes.Equal(files[agentPath], b.Agent) {
+		t.Errorf("%s: the agent is not the one that was built", b.Architecture)
+	}
 	if len(b.Plugin) == 0 || !bytes.Equal(files[pluginPath], b.Plugin) {
 		t.Errorf("%s: the plugin is not the one that was built", b.Architecture)
 	}
@@ -230,7 +233,7 @@ func TestBrokenBuild(t *testing.T) {
 	if _, err := s.Build(t.Context(), release, "linux", "amd64"); err == nil || !strings.Contains(err.Error(), "more.go") {
 		t.Errorf("error %v", err)
 	}
-	if _, err := Index(release, []Binary{{"linux", "amd64", []byte("no program"), nil}}); err == nil {
+	if _, err := Index(release, []Binary{{OS: "linux", Architecture: "amd64", Content: []byte("no program")}}); err == nil {
 		t.Error("an image was made of what is no program")
 	}
 }

@@ -91,7 +91,7 @@ func agents() Dashboard {
 	return Dashboard{"agents", "Nephele: agents on VMs and Nodes", []Panel{
 		{"Agents by state", "Kept: without a server, what was received last is in force.", "short", []Query{{"sum by (state) (nephele_agent_state)", "{{state}}"}}},
 		{"Without a server", "They hear of no change.", "short", []Query{{"nephele_agent_connected == 0", "{{instance}}"}}},
-		{"Trouble", "nephele agent status, on the host, has the text.", "short", []Query{{"sum by (with) (nephele_agent_trouble)", "{{with}}"}}},
+		{"Trouble", "nephele-agent status, on the host, has the text.", "short", []Query{{"sum by (with) (nephele_agent_trouble)", "{{with}}"}}},
 		{"Policies that are not enforced", "By host; their statuses say why.", "short", []Query{{`sum by (instance) (nephele_agent_policies{enforced="false"}) > 0`, "{{instance}}"}}},
 		{"From hearing of a change to the kernel", "Of all hosts together.", "s", []Query{
 			{"histogram_quantile(0.5, sum by (le) (rate(nephele_agent_change_seconds_bucket[30m])))", "half of the changes"},

@@ -49,7 +49,7 @@ func run(ctx context.Context) error {
 	var unix int64
 	var push string
 	var archives bool
-	j.source = image.Source{Package: "./cmd/nephele", Plugin: "./cmd/nephele-cni", Stamp: "github.com/nephele-io/nephele/internal/cli"}
+	j.source = image.Source{Package: "./cmd/nephele", Agent: "./cmd/nephele-agent", Plugin: "./cmd/nephele-cni", Stamp: "github.com/nephele-io/nephele/internal/cli"}
 	flag.StringVar(&j.source.Root, "root", "..", "root of the repository")
 	flag.StringVar(&j.Version, "version", "", "version, such as v1.2.3")
 	flag.StringVar(&j.Revision, "revision", "", "commit")
@@ -139,7 +139,11 @@ func (j *job) archives(ctx context.Context) error {
 				return err
 			}
 			stem := fmt.Sprintf("nephele_%s_%s_%s", strings.TrimPrefix(j.Version, "v"), goos, arch)
-			files[stem+".tar.gz"], err1 = image.Archive(j.Time, map[string][]byte{"nephele": b.Content, "LICENSE": license, "README.md": readme}, "nephele")
+			content, programs := map[string][]byte{"nephele": b.Content, "LICENSE": license, "README.md": readme}, []string{"nephele"}
+			if len(b.Agent) > 0 {
+				content["nephele-agent"], programs = b.Agent, append(programs, "nephele-agent")
+			}
+			files[stem+".tar.gz"], err1 = image.Archive(j.Time, content, programs...)
 			files[stem+".cdx.json"], err2 = image.BillOfMaterials(j.Release, b.Content)
 			if err := errors.Join(err1, err2); err != nil {
 				return fmt.Errorf("%s: %w", stem, err)
@@ -175,8 +179,8 @@ func (j *job) debian(ctx context.Context, b image.Binary, files map[string][]byt
 		return fmt.Errorf("making the Debian package: %w", err)
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	program := filepath.Join(dir, "nephele")
-	if err := os.WriteFile(program, b.Content, 0o755); err != nil {
+	program := filepath.Join(dir, "nephele-agent")
+	if err := os.WriteFile(program, b.Agent, 0o755); err != nil {
 		return fmt.Errorf("making the Debian package: %w", err)
 	}
 	// "-" separates the revision of a Debian package; before it, "~" is what comes earlier.

@@ -147,6 +147,9 @@ func nepheleCalls(text string) [][]string {
 		if len(words) > 0 && (words[0] == "nephele" || words[0] == "bin/nephele") {
 			out = append(out, words[1:])
 		}
+		if len(words) > 0 && words[0] == "nephele-agent" { // has the same commands
+			out = append(out, append([]string{"agent"}, words[1:]...))
+		}
 	}
 	return out
 }

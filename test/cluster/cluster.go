@@ -38,8 +38,8 @@ const (
 // Options are what Start needs.
 type Options struct {
 	Tools Tools
-	// Nephele is the program to test.
-	Nephele string
+	// Nephele and Agent are the programs to test: the controller, and what runs on Nodes.
+	Nephele, Agent string
 	// Manifests is the directory config of the project.
 	Manifests string
 	// Dir is a directory of its own, where keys, configuration and logs go.
@@ -448,12 +448,12 @@ func (c *Cluster) guard(ctx context.Context, i int) error {
 		}
 	}
 	err = c.program("agent-"+name, "nsenter", "--target", fmt.Sprint(pid), "--net", "--mount", "--pid", "--",
-		c.o.Nephele, "agent", "--node="+name, "--kubeconfig="+kubeconfig, "--verbose")
+		c.o.Agent, "--node="+name, "--kubeconfig="+kubeconfig, "--verbose")
 	if err != nil {
 		return err
 	}
 	return c.eventually(ctx, "the agent of "+name+" enforces", func(ctx context.Context) error {
-		text, err := output(ctx, "", "nsenter", "--target", fmt.Sprint(pid), "--net", "--mount", "--", c.o.Nephele, "agent", "status", "-o", "json")
+		text, err := output(ctx, "", "nsenter", "--target", fmt.Sprint(pid), "--net", "--mount", "--", c.o.Agent, "status", "-o", "json")
 		if err != nil {
 			return err
 		}

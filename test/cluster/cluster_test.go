@@ -30,6 +30,7 @@ import (
 
 var (
 	nephele = flag.String("nephele", "", "the program to test")
+	agent   = flag.String("agent", "", "the program for Nodes to test")
 	cache   = flag.String("cache", "", "directory of the programs that are built and fetched (default: nephele-cluster in the user's cache directory)")
 	proxies = flag.String("proxies", "nftables,iptables", "modes of kube-proxy, each with a cluster of its own")
 	nodes   = flag.Int("nodes", 2, "how many Nodes there are")
@@ -81,7 +82,7 @@ func TestMain(m *testing.M) {
 
 // outside finds the tools, for which there must be a network, and runs the tests in namespaces.
 func outside() error {
-	if *nephele == "" {
+	if *nephele == "" || *agent == "" {
 		return errors.New("no program to test: run \"make cluster\"")
 	}
 	if *cache == "" {
@@ -125,7 +126,7 @@ func TestUpstreamCases(t *testing.T) {
 				t.Fatal(err)
 			}
 			began := time.Now()
-			c, err := cluster.Start(t.Context(), cluster.Options{Tools: tools, Nephele: *nephele, Manifests: "../../config", Dir: dir,
+			c, err := cluster.Start(t.Context(), cluster.Options{Tools: tools, Nephele: *nephele, Agent: *agent, Manifests: "../../config", Dir: dir,
 				Images: []string{imageutils.GetE2EImage(imageutils.Agnhost)}, Proxy: proxy, Nodes: *nodes})
 			if err != nil {
 				t.Fatal(err)

@@ -1,7 +1,7 @@
 // Package cluster starts a real Kubernetes cluster on one Linux machine, for tests: etcd,
 // kube-apiserver, kube-controller-manager, kube-scheduler, and Nodes with containerd, runc,
 // kubelet, kube-proxy and the bridge CNI plugin, none of which is Nephele's. Policies are computed
-// by "nephele controller" and enforced by "nephele agent --node", as they are shipped, with the
+// by "nephele controller" and enforced by "nephele-agent --node", as they are shipped, with the
 // rights that config/ gives them.
 //
 // Everything runs in namespaces of its own (network, mounts, processes), so nothing on the machine

@@ -244,7 +244,7 @@ func (c *config) outcome(err error) error {
 		return nil
 	case errors.As(err, &away), errors.As(err, &refused) && refused.later:
 		return types.NewError(types.ErrTryAgainLater, err.Error(),
-			"new Pods wait until their policies are in force; see \"nephele agent status\" on the Node, and docs/agent-node.md about how to remove this plugin")
+			"new Pods wait until their policies are in force; see \"nephele-agent status\" on the Node, and docs/agent-node.md about how to remove this plugin")
 	}
 	return types.NewError(codeRefused, err.Error(), "")
 }

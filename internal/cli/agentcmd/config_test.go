@@ -11,6 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/spf13/pflag"
+
+	"github.com/nephele-io/nephele/internal/cli/terminal"
 )
 
 // TestAgentConfig reads the file that the package for hosts installs, and others.
@@ -70,19 +72,19 @@ func TestAgentConfig(t *testing.T) {
 // TestUnits: what the units of the package for hosts start is a command with these flags, and the
 // folders that it writes are those that they leave writable.
 func TestUnits(t *testing.T) {
-	for unit, use := range map[string]string{"nephele-agent.service": "agent", "nephele-agent-boot.service": "load"} {
+	for unit, use := range map[string]string{"nephele-agent.service": ProgramName, "nephele-agent-boot.service": "load"} {
 		text, err := os.ReadFile("../../../packaging/agent/" + unit)
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, line, found := strings.Cut(string(text), "ExecStart=/usr/bin/nephele ")
+		_, line, found := strings.Cut(string(text), "ExecStart=/usr/bin/nephele-agent ")
 		line, _, _ = strings.Cut(line, "\n")
 		if !found {
 			t.Fatalf("%s starts nothing", unit)
 		}
 		words := strings.Fields(line)
-		cmd, rest, err := agentCommand("v1").Find(words[1:])
-		if err != nil || words[0] != "agent" || cmd.Name() != use {
+		cmd, rest, err := Program(terminal.Build{Version: "v1"}).Find(words)
+		if err != nil || cmd.Name() != use {
 			t.Fatalf("%s: %q is %v, %v", unit, line, cmd, err)
 		}
 		if err := cmd.ParseFlags(rest); err != nil {

@@ -28,7 +28,7 @@ what its cloud has signed (spec.hostIdentity of the account).
 The cluster stores a hash of the token. Who makes one needs the right to patch the ExternalNode or account, and to read the ConfigMap antrea-ca in
 kube-system.`,
 		Example: `  nephele enroll-token vms/web-1 --for 15m
-  nephele enroll-token vms/web-1 | ssh root@web-1 nephele agent enroll --server https://10.0.0.10:10349 -
+  nephele enroll-token vms/web-1 | ssh root@web-1 nephele-agent enroll --server https://10.0.0.10:10349 -
   nephele enroll-token --account cloud/prod --for 168h`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if account != "" {
@@ -53,7 +53,7 @@ kube-system.`,
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(cmd.ErrOrStderr(), "Until %s, on the host: nephele agent enroll --server https://HOST:PORT TOKEN\n", end.UTC().Format(time.RFC3339))
+			fmt.Fprintf(cmd.ErrOrStderr(), "Until %s, on the host: nephele-agent enroll --server https://HOST:PORT TOKEN\n", end.UTC().Format(time.RFC3339))
 			_, err = fmt.Fprintln(cmd.OutOrStdout(), i)
 			return err
 		},
