@@ -370,19 +370,11 @@ func parseCt(b []byte) (*expr.Ct, error) {
 
 // parseRule returns the canonical text of a rule of the kernel, and its chain.
 func parseRule(body []byte) (chain, text string, err error) {
-	chain, text, _, err = parseCounted(body)
-	return chain, text, err
-}
-
-// parseCounted returns what the rule has counted, too.
-func parseCounted(body []byte) (chain, text string, counter Counter, err error) {
 	var list []expr.Any
 	var user []byte
 	var inner error
 	err = attributes(body[4:], func(ad *netlink.AttributeDecoder) {
 		switch ad.Type() {
-		case unix.NFTA_RULE_HANDLE:
-			counter.Handle = ad.Uint64()
 		case unix.NFTA_RULE_CHAIN:
 			chain = ad.String()
 		case unix.NFTA_RULE_USERDATA:
@@ -392,9 +384,6 @@ func parseCounted(body []byte) (chain, text string, counter Counter, err error) 
 				e, err := parseExpression(ad.Bytes())
 				if err != nil {
 					inner = err
-				}
-				if c, ok := e.(*expr.Counter); ok {
-					counter.Packets, counter.Bytes = c.Packets, c.Bytes
 				}
 				list = append(list, e)
 			})
@@ -407,7 +396,7 @@ func parseCounted(body []byte) (chain, text string, counter Counter, err error) 
 	if user != nil {
 		c = commentOf(user)
 	}
-	return chain, canonical(list, c), counter, err
+	return chain, canonical(list, c), err
 }
 
 // parseExpression returns nil for an expression that is none of ours.
