@@ -198,6 +198,7 @@ func (a *Agent) sendCounts(ctx context.Context) {
 	}
 	c.meter.add(a.program, counters)
 	c.meter.forget(counters)
+	a.trimAt = now.Add(trimAfter)
 	of := c.meter.take()
 	if len(of) == 0 {
 		return
