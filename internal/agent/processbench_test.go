@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -52,7 +53,8 @@ func worldStore() *watchstore.Store {
 
 // BenchmarkAgentProcess is nephele-agent itself, as a package brings it, in the large world, which
 // a server tells it. It reports the memory that is resident when everything is enforced and a
-// minute later, when the agent has written its state, and the most that there was.
+// minute later, when the agent has written its state, the most that there was, and which part of a
+// processor it uses in the minute after that, in which nothing happens but that it reads counters.
 func BenchmarkAgentProcess(b *testing.B) {
 	binary := filepath.Join(b.TempDir(), "nephele-agent")
 	build := exec.Command("go", "build", "-ldflags=-s -w", "-o", binary, "./cmd/nephele-agent")
@@ -120,6 +122,10 @@ func BenchmarkAgentProcess(b *testing.B) {
 		for _, of := range []string{"VmRSS", "RssAnon", "VmHWM"} {
 			b.ReportMetric(memoryOf(b, cmd.Process.Pid, of), of+"-MB")
 		}
+		used := processorTime(b, cmd.Process.Pid)
+		time.Sleep(time.Minute)
+		b.ReportMetric(100*(processorTime(b, cmd.Process.Pid)-used).Minutes(), "idle-%")
+		b.ReportMetric(memoryOf(b, cmd.Process.Pid, "VmRSS"), "in-the-end-MB")
 		if reported.count() < nfttest.WorldPolicies {
 			b.Errorf("%d policies are reported; it says %s", reported.count(), log)
 		}
@@ -133,6 +139,27 @@ func (r *reports) count() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.last)
+}
+
+// processorTime is what a process has used.
+func processorTime(b *testing.B, pid int) time.Duration {
+	b.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		b.Fatal(err)
+	}
+	// The name, in parentheses, may have spaces. The 12th and 13th field after it are user and
+	// system time, in hundredths of a second (proc(5)).
+	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
+	var sum time.Duration
+	for _, f := range fields[11:13] {
+		n, err := strconv.Atoi(f)
+		if err != nil {
+			b.Fatal(err)
+		}
+		sum += time.Duration(n) * 10 * time.Millisecond
+	}
+	return sum
 }
 
 // memoryOf returns a line of the status of a process, in megabytes.

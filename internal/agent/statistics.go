@@ -15,8 +15,11 @@ import (
 )
 
 const (
-	// countInterval is how often the counters are read and sent.
+	// countInterval is how often the counters are read and sent, unless reading them takes longer
+	// than a part in countShare of it, as where there are tens of thousands of rules: the kernel
+	// tells each rule whole.
 	countInterval = time.Minute
+	countShare    = 400
 	// mostOwed bounds how many rules it is remembered of what is still to be sent; what is counted
 	// of more while nobody takes it is lost.
 	mostOwed = 100_000
@@ -150,7 +153,8 @@ type counting struct {
 	begun   bool
 	results chan counted
 	running bool
-	at      time.Time
+	// next is when it is time to read the counters.
+	next time.Time
 }
 
 type counted struct {
@@ -187,11 +191,11 @@ func (a *Agent) countBefore(c *nft.Change) {
 // sendCounts sends what was counted, when it is time. It does not wait for the answer.
 func (a *Agent) sendCounts(ctx context.Context) {
 	c, now := &a.counting, a.Clock.Now()
-	if a.Statistics == nil || a.program == nil || a.dirty || !c.begun || c.running || now.Sub(c.at) < countInterval {
+	if a.Statistics == nil || a.program == nil || a.dirty || !c.begun || c.running || now.Before(c.next) {
 		return
 	}
-	c.at = now
 	counters, err := a.Table.Counters()
+	c.next = now.Add(max(countInterval, countShare*a.Clock.Since(now)))
 	if err != nil {
 		a.change(func(s *Status) { s.StatisticsError = err.Error() })
 		return

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -11,6 +12,8 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
+	"github.com/nephele-io/nephele/internal/agent"
+	"github.com/nephele-io/nephele/internal/agent/nft/kernel"
 )
 
 // book adds up what an agent sends.
@@ -101,6 +104,50 @@ func TestStatistics(t *testing.T) {
 		t.Errorf("%d sessions", got)
 	}
 	stop()
+}
+
+// slow is a table whose counters take a second to read.
+type slow struct {
+	agent.Table
+	now   *clocktesting.FakeClock
+	whole atomic.Int32
+}
+
+func (s *slow) Counters(chains ...string) (map[string][]kernel.Counter, error) {
+	if len(chains) == 0 {
+		s.now.Step(time.Second)
+		s.whole.Add(1)
+	}
+	return s.Table.Counters(chains...)
+}
+
+// TestSlowCounters: counters that take long to read are read less often, and nothing is lost.
+func TestSlowCounters(t *testing.T) {
+	f, b := newFixture(t), &book{perRule: map[string]v1beta2.TrafficStats{}, t: t}
+	now := clocktesting.NewFakeClock(time.Now())
+	table := &slow{now: now}
+	f.clock, f.statistics = jumping{clock.RealClock{}, now}, b.take
+	f.wrap = func(k *kernel.Table) agent.Table { table.Table = k; return table }
+	f.allow(80, 1, "")
+	_, stop := f.start()
+	defer stop()
+	f.eventually("enforced", func() bool { return f.reports.of("p").Generation == 1 })
+	// Before the first rules are written, and then to send what they have counted.
+	const read = 2
+	f.eventually("read first", func() bool { return table.whole.Load() >= read })
+	for range 3 {
+		if !f.open(80) {
+			t.Fatal("a connection failed that the policy allows")
+		}
+	}
+	now.Step(6 * time.Minute)
+	f.allow(81, 2, "") // the agent looks at everything after that
+	f.eventually("another port", func() bool { return f.reports.of("p").Generation == 2 })
+	if n := table.whole.Load(); n != read || b.of("in").Sessions > 0 {
+		t.Errorf("read %d times before 400 seconds are over, %+v sent", n-read, b.of("in"))
+	}
+	now.Step(time.Minute)
+	f.eventually("three were counted", func() bool { return b.of("in").Sessions == 3 })
 }
 
 // jumping is the real clock, ahead by what another one has gone.

@@ -50,9 +50,9 @@ func (t *Table) Counters(chains ...string) (map[string][]Counter, error) {
 	}
 }
 
-// counted reads the chain of a rule of the kernel, which is a part of the body, and what the rule has
-// counted. Tens of thousands of rules are read every minute, so it keeps nothing and leaves no
-// garbage; parseRule reads the rest.
+// counted reads the chain of a rule of the kernel, which is a part of the body, and what the rule
+// has counted. Tens of thousands of rules are read every minute, so it leaves no garbage; parseRule
+// reads the rest.
 func counted(body []byte) (chain []byte, out Counter, err error) {
 	rule := cursor{rest: body[min(nfgenSize, len(body)):]}
 	for rule.next() {
@@ -116,8 +116,8 @@ const (
 	attrKindMask = 1<<14 - 1
 )
 
-// cursor goes through the attributes of a message. After next has returned false, bad says that they
-// are none. It is a package netlink's AttributeDecoder that needs no heap.
+// cursor goes through the attributes of a message. After next has returned false, bad says that
+// they are none. It is an AttributeDecoder of package netlink that needs no heap.
 type cursor struct {
 	rest  []byte
 	kind  uint16
