@@ -298,10 +298,12 @@ func TestKilledAtEveryStep(t *testing.T) {
 	defer f.neverCut()()
 	victim := func(at moment) (map[string]int, bool) {
 		t.Helper()
-		log, err := os.Create(filepath.Join(t.TempDir(), "log"))
+		dir := t.TempDir()
+		log, err := os.Create(filepath.Join(dir, "log"))
 		check(t, err)
 		cmd := exec.Command(os.Args[0], "-test.run=^TestAgentVictim$")
-		cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%s %s %d", victimEnv, f.host.Path(), f.dir, generation))
+		// Who is killed does not tidy up.
+		cmd.Env = append(os.Environ(), "TMPDIR="+dir, fmt.Sprintf("%s=%s %s %d", victimEnv, f.host.Path(), f.dir, generation))
 		cmd.Stdout, cmd.Stderr = log, log
 		taken, killed, err := killBefore(cmd, at, f.dir)
 		if said, readErr := os.ReadFile(log.Name()); err != nil {
