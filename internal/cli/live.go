@@ -146,8 +146,9 @@ func readInputs(ctx context.Context, c client.Reader) (*preview.Inputs, error) {
 		Selectors: pointers(list(r, &cloudv1alpha1.CloudEntitySelectorList{}).Items),
 		VMs:       pointers(list(r, &cloudv1alpha1.VirtualMachineList{}).Items),
 
-		NativeServices: pointers(list(r, &cloudv1alpha1.CloudNativeServiceList{}).Items),
-		Interfaces:     pointers(list(r, &cloudv1alpha1.NetworkInterfaceList{}).Items),
+		// Former releases do not serve these, and former roles do not let them be read.
+		NativeServices: pointers(listReadable(r, &cloudv1alpha1.CloudNativeServiceList{}).Items),
+		Interfaces:     pointers(listReadable(r, &cloudv1alpha1.NetworkInterfaceList{}).Items),
 	}}
 	if r.err != nil {
 		return nil, fmt.Errorf("reading the cluster: %w", r.err)

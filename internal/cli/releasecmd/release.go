@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/duration"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -179,7 +180,7 @@ func (o order) find(ctx context.Context, c client.Client) (client.Object, string
 		switch err := c.Get(ctx, key, m.Object); {
 		case err == nil:
 			return m.Object, m.kind + " " + key.String(), nil
-		case !apierrors.IsNotFound(err):
+		case !apierrors.IsNotFound(err) && !meta.IsNoMatchError(err): // a former release serves VMs only
 			return nil, "", err
 		}
 	}
@@ -207,7 +208,7 @@ func (o order) called(ctx context.Context, c client.Client) ([]imported, error) 
 	var services cloudv1.CloudNativeServiceList
 	var interfaces cloudv1.NetworkInterfaceList
 	for _, into := range []client.ObjectList{&vms, &services, &interfaces} {
-		if err := c.List(ctx, into, client.InNamespace(o.namespace)); err != nil {
+		if err := c.List(ctx, into, client.InNamespace(o.namespace)); err != nil && !meta.IsNoMatchError(err) {
 			return nil, err
 		}
 	}

@@ -53,7 +53,11 @@ func TestPersonas(t *testing.T) {
 	accounts := verbs(cloud, "cloudprovideraccounts", append(slices.Clone(write), "use")...)
 	selectors := verbs(cloud, "cloudentityselectors", write...)
 	tags := verbs(cloud, "virtualmachines", "update", "patch")
-	glass := append(verbs(cloud, "cloudentityselectors", "breakglass"), verbs(cloud, "virtualmachines", "breakglass")...)
+	services := append(verbs(cloud, "cloudnativeservices", "update", "patch"), verbs(cloud, "networkinterfaces", "update", "patch")...)
+	var glass []string
+	for _, kind := range []string{"cloudentityselectors", "virtualmachines", "cloudnativeservices", "networkinterfaces"} {
+		glass = append(glass, verbs(cloud, kind, "breakglass")...)
+	}
 	// What nobody but the administrator and the controller may do.
 	nobody := slices.Concat(
 		verbs(cloud, "virtualmachines", "create", "delete", "deletecollection"),
@@ -95,7 +99,7 @@ func TestPersonas(t *testing.T) {
 		"nephele-account-user":           verbs(cloud, "cloudprovideraccounts", "get", "use"),
 		"nephele-selector-administrator": slices.Concat(readAll, selectors, tags),
 		"nephele-policy-author":          slices.Concat(readAll, policies),
-		"nephele-break-glass-operator":   slices.Concat(readAll, verbs(cloud, "cloudentityselectors", "update", "patch"), tags, glass),
+		"nephele-break-glass-operator":   slices.Concat(readAll, verbs(cloud, "cloudentityselectors", "update", "patch"), tags, services, glass),
 		"nephele-auditor": slices.Concat(readAll, read("", "pods", "services", "configmaps", "events", "serviceaccounts"), read("networking.k8s.io", "networkpolicies"),
 			read("rbac.authorization.k8s.io", "roles", "rolebindings")),
 	} {
