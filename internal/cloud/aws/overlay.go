@@ -1,9 +1,10 @@
 package aws
 
 import (
-	"cmp"
 	"maps"
 	"slices"
+
+	"github.com/nephele-io/nephele/internal/cloud"
 )
 
 // overlay is a sorted list of objects with changes over it; nil stands for an object that is gone.
@@ -22,11 +23,7 @@ func (o *overlay[T]) get(id string) *T {
 	if x, ok := o.changed[id]; ok {
 		return x
 	}
-	i, found := slices.BinarySearchFunc(o.base, id, func(x T, id string) int { return cmp.Compare(o.id(&x), id) })
-	if !found {
-		return nil
-	}
-	return &o.base[i]
+	return cloud.Find(o.base, id, o.id)
 }
 
 func (o *overlay[T]) put(all []T) {

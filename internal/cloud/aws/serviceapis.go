@@ -146,11 +146,10 @@ func (d *described) tagsOf(id string) map[string]string {
 	if d == nil {
 		return nil
 	}
-	i, found := slices.BinarySearchFunc(d.services, id, func(x description, id string) int { return cmp.Compare(x.ID, id) })
-	if !found {
-		return nil
+	if x := cloud.Find(d.services, id, func(x *description) string { return x.ID }); x != nil {
+		return x.Tags
 	}
-	return d.services[i].Tags
+	return nil
 }
 
 // book is what is kept about single services of a region. The caller holds the lock.

@@ -131,10 +131,10 @@ func compute(v view) desired {
 // addMachines adds the objects of the VMs of a snapshot; if only is set, of those with these ids.
 func (d *desired) addMachines(v view, snap *cloud.Snapshot, only map[string]bool) {
 	add := func(vm *cloud.VM) {
-		m := machine{vm: vm, network: find(snap.Networks, vm.NetworkID, func(n *cloud.Network) string { return n.ID }),
+		m := machine{vm: vm, network: snap.Network(vm.NetworkID),
 			region: snap.Region, seen: metav1.NewTime(snap.ObservedAt)}
 		for _, id := range vm.Interfaces {
-			if nic := find(snap.Interfaces, id, func(n *cloud.Interface) string { return n.ID }); nic != nil {
+			if nic := snap.Interface(id); nic != nil {
 				m.nics = append(m.nics, nic)
 			}
 		}
@@ -152,19 +152,10 @@ func (d *desired) addMachines(v view, snap *cloud.Snapshot, only map[string]bool
 		return
 	}
 	for id := range only {
-		if vm := find(snap.VMs, id, func(m *cloud.VM) string { return m.ID }); vm != nil {
+		if vm := snap.VM(id); vm != nil {
 			add(vm)
 		}
 	}
-}
-
-// find looks an object up in a list that is sorted by id; nil if it is not there.
-func find[T any](all []T, id string, idOf func(*T) string) *T {
-	i, found := slices.BinarySearchFunc(all, id, func(x T, id string) int { return cmp.Compare(idOf(&x), id) })
-	if !found {
-		return nil
-	}
-	return &all[i]
 }
 
 // addNetworks adds the objects of the networks; the VMs are added already.

@@ -93,7 +93,7 @@ func (v view) touches(before, after *cloud.Snapshot, vms map[string]bool) bool {
 	found := false
 	look := func(snap *cloud.Snapshot) func(n *cloud.Interface) {
 		return func(n *cloud.Interface) {
-			p := port{Interface: n, network: find(snap.Networks, n.NetworkID, func(n *cloud.Network) string { return n.ID })}
+			p := port{Interface: n, network: snap.Network(n.NetworkID)}
 			found = found || slices.ContainsFunc(v.selectors, func(s v1alpha1.CloudEntitySelector) bool { return p.how(&s) != notSelected })
 		}
 	}
@@ -129,7 +129,7 @@ func (d *desired) addInterfaces(v view, snap *cloud.Snapshot) {
 	d.interfaces[snap.Region] = len(snap.Interfaces)
 	for i := range snap.Interfaces {
 		n := &snap.Interfaces[i]
-		p := port{Interface: n, network: find(snap.Networks, n.NetworkID, func(n *cloud.Network) string { return n.ID }), region: snap.Region,
+		p := port{Interface: n, network: snap.Network(n.NetworkID), region: snap.Region,
 			tags: withoutRecord(n.Tags), fixed: n.Unsettable(snap.OwnerID)}
 		chosen := map[string]string{}
 		for k := range v.selectors {
@@ -152,7 +152,7 @@ func (d *desired) addInterfaces(v view, snap *cloud.Snapshot) {
 			p.owner = &v1alpha1.NetworkInterfaceOwner{Kind: v1alpha1.InterfaceOfService}
 		case n.VMID != "":
 			p.owner = &v1alpha1.NetworkInterfaceOwner{Kind: v1alpha1.InterfaceOfVirtualMachine, CloudId: n.VMID}
-			if vm := find(snap.VMs, n.VMID, func(m *cloud.VM) string { return m.ID }); vm != nil {
+			if vm := snap.VM(n.VMID); vm != nil {
 				p.owner.CloudName = vm.Name
 			}
 			if p.fixed == "" && guarded[n.VMID] {

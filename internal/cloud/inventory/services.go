@@ -186,7 +186,7 @@ func nativeOf(snap *cloud.Snapshot, s cloud.Service) native {
 	s.Tags = withoutRecord(s.Tags)
 	n := native{Service: &s, former: former, network: networkIn(snap, s.NetworkID), region: snap.Region}
 	for _, id := range s.Interfaces {
-		if nic := find(snap.Interfaces, id, func(n *cloud.Interface) string { return n.ID }); nic != nil {
+		if nic := snap.Interface(id); nic != nil {
 			n.nics = append(n.nics, nic)
 		}
 	}
@@ -194,7 +194,7 @@ func nativeOf(snap *cloud.Snapshot, s cloud.Service) native {
 }
 
 func networkIn(snap *cloud.Snapshot, id string) *cloud.Network {
-	return find(snap.Networks, id, func(n *cloud.Network) string { return n.ID })
+	return snap.Network(id)
 }
 
 // addService adds the objects of a service, one set per namespace that selects it.
@@ -361,7 +361,7 @@ func keptService(st *v1alpha1.CloudNativeServiceStatus, snap *cloud.Snapshot) (n
 	}}
 	for i := range st.NetworkInterfaces {
 		shown := &st.NetworkInterfaces[i]
-		nic := find(snap.Interfaces, shown.Name, func(n *cloud.Interface) string { return n.ID })
+		nic := snap.Interface(shown.Name)
 		switch {
 		case out.Kind.Fronted():
 			nic = frontOf(shown, st.CloudVpcId)

@@ -100,7 +100,7 @@ func (l *ledger) held(id string) []string {
 	if groups, ok := l.groups[id]; ok {
 		return groups
 	}
-	if n := find(l.seen.Interfaces, id, func(n *cloud.Interface) string { return n.ID }); n != nil {
+	if n := l.seen.Interface(id); n != nil {
 		return n.GroupIDs
 	}
 	return nil
@@ -111,25 +111,16 @@ func (l *ledger) tagged(id string) map[string]string {
 	if tags, ok := l.tags[id]; ok {
 		return tags
 	}
-	if n := find(l.seen.Interfaces, id, func(n *cloud.Interface) string { return n.ID }); n != nil {
+	if n := l.seen.Interface(id); n != nil {
 		return n.Tags
 	}
-	if g := find(l.seen.Groups, id, func(g *cloud.Group) string { return g.ID }); g != nil {
+	if g := l.seen.Group(id); g != nil {
 		return g.Tags
 	}
-	if n := find(l.seen.Networks, id, func(n *cloud.Network) string { return n.ID }); n != nil {
+	if n := l.seen.Network(id); n != nil {
 		return n.Tags
 	}
 	return nil
-}
-
-// find returns the element of a list that is sorted by ID; nil if there is none.
-func find[T any](sorted []T, id string, idOf func(*T) string) *T {
-	i, found := slices.BinarySearchFunc(sorted, id, func(x T, id string) int { return strings.Compare(idOf(&x), id) })
-	if !found {
-		return nil
-	}
-	return &sorted[i]
 }
 
 // policyName names a policy as people do.

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/nephele-io/nephele/internal/cloud"
 )
 
 // mostIgnored is how many interfaces are named whose change was ignored.
@@ -23,7 +22,7 @@ func (b *bookkeeping) ignored(seen observation) string {
 		}
 		l.mu.Lock()
 		for _, id := range sortedKeys(l.groups) {
-			n := find(r.Snapshot.Interfaces, id, func(n *cloud.Interface) string { return n.ID })
+			n := r.Snapshot.Interface(id)
 			if n == nil {
 				continue
 			}

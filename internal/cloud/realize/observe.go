@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -118,9 +117,8 @@ func (o observation) vmOf(region, networkInterface string) string {
 		if r.Snapshot.Region != region {
 			continue
 		}
-		i, found := slices.BinarySearchFunc(r.Snapshot.Interfaces, networkInterface, func(n cloud.Interface, id string) int { return strings.Compare(n.ID, id) })
-		if found {
-			return r.Snapshot.Interfaces[i].VMID
+		if n := r.Snapshot.Interface(networkInterface); n != nil {
+			return n.VMID
 		}
 	}
 	return ""

@@ -389,11 +389,11 @@ func showGroups(status *cloudv1.VirtualMachineStatus, seen *cloud.Snapshot) (cha
 	}
 	for i := range status.NetworkInterfaces {
 		shown := &status.NetworkInterfaces[i]
-		at, found := slices.BinarySearchFunc(seen.Interfaces, shown.Name, func(n cloud.Interface, id string) int { return strings.Compare(n.ID, id) })
-		if !found {
+		nic := seen.Interface(shown.Name)
+		if nic == nil {
 			continue
 		}
-		groups, former := cloud.GroupObjects(seen.Interfaces[at].GroupIDs), cloud.GroupObjects(cloud.FormerGroups(seen.Interfaces[at].Tags))
+		groups, former := cloud.GroupObjects(nic.GroupIDs), cloud.GroupObjects(cloud.FormerGroups(nic.Tags))
 		if slices.Equal(shown.SecurityGroupIds, groups) && slices.Equal(shown.FormerSecurityGroupIds, former) {
 			continue
 		}

@@ -208,6 +208,9 @@ func TestCost(t *testing.T) {
 	data := filepath.Join(dir, "data")
 	cmd := program(t, "up", "--data-dir", data, "--listen", "127.0.0.1:0")
 	if *profiles != "" {
+		if err := os.MkdirAll(*profiles, 0o700); err != nil {
+			t.Fatal(err)
+		}
 		cmd.Env = append(cmd.Env, profileDir+"="+*profiles)
 	}
 	var out strings.Builder
