@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-
 )
 
 // mostIgnored is how many interfaces are named whose change was ignored.

@@ -326,7 +326,7 @@ func (w *twin) watchShut() {
 	w.Helper()
 	look := func(m world.Mutation) {
 		for _, p := range shut() {
-			if w.ask(p).Allowed {
+			if w.passes(p) {
 				w.Errorf("%s %v opened %s", m.Action, m.Resources, p)
 			}
 		}

@@ -196,8 +196,8 @@ func (a *realAccount) endOf(vm string, addr netip.Addr) policy.Endpoint {
 func (a *realAccount) verdicts() []bool {
 	out := make([]bool, len(a.flows))
 	for i, f := range a.flows {
-		v, err := a.server.World().Allowed(f.Flow)
-		out[i] = err == nil && v.Allowed
+		passes, err := a.server.World().Passes(f.Flow)
+		out[i] = err == nil && passes
 	}
 	return out
 }

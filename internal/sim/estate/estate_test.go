@@ -174,9 +174,11 @@ func TestDocumentedEstate(t *testing.T) {
 		{nic["jump"], nic["db-1"], 5432, true}, {nic["db-1"], stranger, 443, false}, {nic["jump"], stranger, 443, true},
 		{stranger, nic["db-1"], 5432, false}, {office, nic["jump"], 22, true},
 	} {
-		v, err := w.Allowed(world.Flow{Src: c.from, Dst: c.to, Protocol: 6, Port: c.port})
-		if err != nil || v.Allowed != c.want {
-			t.Errorf("%s -> %s tcp %d: %s (%v), want %t", c.from, c.to, c.port, v.Reason, err, c.want)
+		flow := world.Flow{Src: c.from, Dst: c.to, Protocol: 6, Port: c.port}
+		v, err := w.Allowed(flow)
+		passes, also := w.Passes(flow)
+		if err != nil || also != nil || v.Allowed != c.want || passes != c.want {
+			t.Errorf("%s: %s (%v), passes: %t (%v), want %t", flow, v.Reason, err, passes, also, c.want)
 		}
 	}
 	if q := w.Quotas("111122223333"); q.RulesPerGroup != 40 || q.GroupsPerInterface != 5 {

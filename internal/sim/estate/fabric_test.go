@@ -41,7 +41,11 @@ func TestACLsOfADump(t *testing.T) {
 		t.Fatal(err)
 	}
 	for from, want := range map[string]bool{"162.243.144.192": true, "203.0.113.7": false} {
-		v, err := w.Allowed(world.Flow{Src: world.End{Addr: netip.MustParseAddr(from)}, Dst: world.End{NIC: "eni-00000000000000001"}, Protocol: 6, Port: 3306})
+		flow := world.Flow{Src: world.End{Addr: netip.MustParseAddr(from)}, Dst: world.End{NIC: "eni-00000000000000001"}, Protocol: 6, Port: 3306}
+		if passes, err := w.Passes(flow); err != nil || passes != want {
+			t.Errorf("%s: passes: %t, %v", flow, passes, err)
+		}
+		v, err := w.Allowed(flow)
 		if err != nil || v.Allowed != want || !want && !strings.Contains(v.Obstacle, "entry * of network ACL acl-4db39c28") {
 			t.Errorf("from %s: %+v, %v", from, v, err)
 		}

@@ -93,23 +93,46 @@ func (w *World) Allowed(f Flow) (v Verdict, err error) {
 	return v, err
 }
 
+// Passes is Verdict.Allowed of what Allowed returns, without a reason: words take longer than the
+// decision.
+func (w *World) Passes(f Flow) (passes bool, err error) {
+	w.read(func(time.Time) {
+		var v Verdict
+		v, _, _, err = w.decide(w.addresses(), f)
+		passes = v.Allowed && v.Obstacle == ""
+	})
+	return passes, err
+}
+
 func (w *World) allowed(f Flow) (Verdict, error) {
 	x := w.addresses()
-	src, dst, err := x.parties(f)
+	v, src, dst, err := w.decide(x, f)
 	if err != nil {
-		return Verdict{}, fmt.Errorf("flow %s: %w", f, err)
+		return Verdict{}, err
 	}
 	if src.nic != nil && src.nic == dst.nic {
-		return Verdict{Allowed: true, Egress: Half{Allowed: true}, Ingress: Half{Allowed: true},
-			Reason: "allowed: both ends are " + src.nic.ID + ", which never filters itself"}, nil
+		v.Reason = "allowed: both ends are " + src.nic.ID + ", which never filters itself"
+		return v, nil
 	}
-	v := Verdict{Egress: x.half(src, dst, true, f), Ingress: x.half(dst, src, false, f)}
-	v.Allowed = v.Egress.Allowed && v.Ingress.Allowed
 	v.Reason = x.reason(v, src, dst, f)
-	if v.Obstacle = w.obstacle(x, src, dst, f); v.Obstacle != "" {
+	if v.Obstacle != "" {
 		v.Allowed, v.Reason = false, "denied: "+v.Obstacle+" (the security groups: "+v.Reason+")"
 	}
 	return v, nil
+}
+
+// decide returns what the groups of both ends say, and the obstacle between them.
+func (w *World) decide(x *addressIndex, f Flow) (v Verdict, src, dst party, err error) {
+	if src, dst, err = x.parties(f); err != nil {
+		return v, src, dst, fmt.Errorf("flow %s: %w", f, err)
+	}
+	if src.nic != nil && src.nic == dst.nic {
+		return Verdict{Allowed: true, Egress: Half{Allowed: true}, Ingress: Half{Allowed: true}}, src, dst, nil
+	}
+	v = Verdict{Egress: x.half(src, dst, true, f), Ingress: x.half(dst, src, false, f)}
+	v.Allowed = v.Egress.Allowed && v.Ingress.Allowed
+	v.Obstacle = w.obstacle(x, src, dst, f)
+	return v, src, dst, nil
 }
 
 // parties makes both ends definite.
