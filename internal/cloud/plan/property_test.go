@@ -686,7 +686,7 @@ func (p *phase) depends() bool { return kept(p.result) || p.Crowded && kept(p.fi
 // forGroups reports whether something is refused for want of groups, in the end or on the way
 // there: who has one keeps it.
 func forGroups(r plan.Refusal) bool {
-	return r.Why.Is(intent.GroupsShort) || r.Why.Is(intent.OrderRegion)
+	return r.Why.Is(intent.GroupsShort) || r.Why.Is(intent.BetweenGroups)
 }
 
 // shape describes the classes without the names of their groups and without the distribution of

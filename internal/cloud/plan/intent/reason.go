@@ -178,7 +178,9 @@ const (
 	TakeOverShort   Code = "TakeOverShort"   // the interface; Because is the shortage
 	RulesShort      Code = "RulesShort"      // Lack has the numbers
 	GroupsShort     Code = "GroupsShort"     // the region; counts groups of ours, others, room; Lack has the rest
-	WaitsBetween    Code = "WaitsBetween"    // the interface waits for others; Because is why the state in between does not fit
+	BetweenGroups   Code = "BetweenGroups"   // counts the groups that are too many
+	WaitsNarrower   Code = "WaitsNarrower"   // the interface; Because is why it waits for others
+	WaitsBetween    Code = "WaitsBetween"    // the same, because the state in between does not fit
 	InterfaceStays  Code = "InterfaceStays"  // the interface; Because is why
 	Kept            Code = "Kept"            // Because is why a policy is left out that stays in force as it was
 	Tightened       Code = "Tightened"       // the flows that are lost; Because is the shortage

@@ -33,11 +33,31 @@ type allotment struct {
 // crowded deals with a design for which there are too few groups. It reports whether that is new,
 // so that the design has to be made again.
 func (s *Target) crowded() bool {
-	if s.Between() || s.allotment != nil || s.surplusGroups() <= 0 {
-		return false // in between, what has no room is blocked
+	surplus := s.surplusGroups()
+	switch {
+	case surplus <= 0:
+		return false
+	case s.Between():
+		return s.awaitGroups(surplus)
+	case s.allotment != nil:
+		return false
 	}
 	s.admit()
 	return true
+}
+
+// awaitGroups has interfaces stay as they are for which the state in between would need groups that
+// there is no room for: what is wanted in the end does without. It reports whether there are some.
+func (s *Target) awaitGroups(surplus int) (found bool) {
+	for _, c := range slices.Backward(s.Classes) {
+		if n := c.created(); surplus > 0 && n > 0 && !c.Gathers && s.held(c.NICs[0]) != [2]bool{} {
+			for _, n := range c.NICs {
+				s.await(n, intent.WaitsNarrower, intent.Why(intent.BetweenGroups).Counting(surplus))
+			}
+			surplus, found = surplus-n, true
+		}
+	}
+	return found
 }
 
 // surplusGroups is how many groups the design needs beyond what there is room for now. Nothing is

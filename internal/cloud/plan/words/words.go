@@ -50,6 +50,7 @@ var sentences = map[intent.Code]string{
 		"let them name addresses, or give the VM another group instead",
 	intent.NotSelected:     "it belongs to no selected VM",
 	intent.TakeOverShort:   "taking over the interface %s with its present rules: %s",
+	intent.WaitsNarrower:   "the interface %s waits for others to become narrower: %s",
 	intent.WaitsBetween:    "the interface %s waits for others to become narrower, because the state in between does not fit: %s",
 	intent.InterfaceStays:  "the interface %s stays as it is: %s",
 	intent.Kept:            "%s; what was last realized of the policy stays in force here",
@@ -145,6 +146,8 @@ func Of(r *intent.Reason) string {
 	case intent.GroupsShort:
 		return fmt.Sprintf("no security group is left for it: all that is to be enforced in the region %s needs %s, and besides %s there is room for %d, because the quota is %d; "+
 			"a quota of %d groups would do", r.Objects[0], cloud.Counted(r.Numbers[0], "group"), cloud.Counted(r.Numbers[1], "other"), r.Numbers[2], r.Lack.Available, r.Lack.WouldDo)
+	case intent.BetweenGroups:
+		return fmt.Sprintf("the state in between needs %s more than the region has room for", cloud.Counted(r.Numbers[0], "group"))
 	case intent.Tightened:
 		return fmt.Sprintf("%s; as the policy asks, what fits is enforced, and %s lost: %s", Of(r.Because), isOrAre(len(r.Objects), "flow"), losses(r.Objects))
 	case intent.Narrowed:
