@@ -93,45 +93,32 @@ func (w *World) Allowed(f Flow) (v Verdict, err error) {
 	return v, err
 }
 
-// Passes is Verdict.Allowed of what Allowed returns, without a reason: words take longer than the
-// decision.
-func (w *World) Passes(f Flow) (passes bool, err error) {
-	w.read(func(time.Time) {
-		var v Verdict
-		v, _, _, err = w.decide(w.addresses(), f)
-		passes = v.Allowed && v.Obstacle == ""
-	})
-	return passes, err
+// Passes is Verdict.Allowed of what Allowed returns, without words, which take longer.
+func (w *World) Passes(f Flow) (_ bool, err error) {
+	var v Verdict
+	w.read(func(time.Time) { v, _, _, err = w.decide(w.addresses(), f) })
+	return v.Allowed, err
 }
 
 func (w *World) allowed(f Flow) (Verdict, error) {
 	x := w.addresses()
 	v, src, dst, err := w.decide(x, f)
-	if err != nil {
-		return Verdict{}, err
+	if err == nil {
+		v.Reason = x.reason(v, src, dst, f)
 	}
-	if src.nic != nil && src.nic == dst.nic {
-		v.Reason = "allowed: both ends are " + src.nic.ID + ", which never filters itself"
-		return v, nil
-	}
-	v.Reason = x.reason(v, src, dst, f)
-	if v.Obstacle != "" {
-		v.Allowed, v.Reason = false, "denied: "+v.Obstacle+" (the security groups: "+v.Reason+")"
-	}
-	return v, nil
+	return v, err
 }
 
-// decide returns what the groups of both ends say, and the obstacle between them.
+// decide is allowed without words.
 func (w *World) decide(x *addressIndex, f Flow) (v Verdict, src, dst party, err error) {
 	if src, dst, err = x.parties(f); err != nil {
 		return v, src, dst, fmt.Errorf("flow %s: %w", f, err)
 	}
-	if src.nic != nil && src.nic == dst.nic {
-		return Verdict{Allowed: true, Egress: Half{Allowed: true}, Ingress: Half{Allowed: true}}, src, dst, nil
+	v = Verdict{Allowed: true, Egress: Half{Allowed: true}, Ingress: Half{Allowed: true}}
+	if src.nic == nil || src.nic != dst.nic {
+		v = Verdict{Egress: x.half(src, dst, true, f), Ingress: x.half(dst, src, false, f), Obstacle: w.obstacle(x, src, dst, f)}
+		v.Allowed = v.Egress.Allowed && v.Ingress.Allowed && v.Obstacle == ""
 	}
-	v = Verdict{Egress: x.half(src, dst, true, f), Ingress: x.half(dst, src, false, f)}
-	v.Allowed = v.Egress.Allowed && v.Ingress.Allowed
-	v.Obstacle = w.obstacle(x, src, dst, f)
 	return v, src, dst, nil
 }
 
@@ -277,6 +264,9 @@ func (x *addressIndex) peerMatches(rule *SecurityGroupRule, self, other party) b
 
 // reason puts a verdict into one line.
 func (x *addressIndex) reason(v Verdict, src, dst party, f Flow) string {
+	if src.nic != nil && src.nic == dst.nic {
+		return "allowed: both ends are " + src.nic.ID + ", which never filters itself"
+	}
 	var parts []string
 	for _, side := range []struct {
 		name string
@@ -300,10 +290,13 @@ func (x *addressIndex) reason(v Verdict, src, dst party, f Flow) string {
 		}
 	}
 	word := "denied: "
-	if v.Allowed {
+	if v.Egress.Allowed && v.Ingress.Allowed {
 		word = "allowed: "
 	}
-	return word + strings.Join(parts, "; ")
+	if v.Obstacle == "" {
+		return word + strings.Join(parts, "; ")
+	}
+	return "denied: " + v.Obstacle + " (the security groups: " + word + strings.Join(parts, "; ") + ")"
 }
 
 func groupList(n *NetworkInterface) string {
@@ -322,8 +315,7 @@ func (f Flow) service() string {
 	case 17:
 		return fmt.Sprintf("udp %d", f.Port)
 	case 1, 58:
-		name := map[int]string{1: "icmp", 58: "icmpv6"}[f.Protocol]
-		return fmt.Sprintf("%s %d/%d", name, f.ICMPType, f.ICMPCode)
+		return fmt.Sprintf("%s %d/%d", map[int]string{1: "icmp", 58: "icmpv6"}[f.Protocol], f.ICMPType, f.ICMPCode)
 	}
 	return fmt.Sprintf("protocol %d", f.Protocol)
 }
