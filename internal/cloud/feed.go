@@ -58,8 +58,9 @@ type Refresher interface {
 	// Refresh returns last with the objects of these ids, and what hangs together with them, as
 	// they are now. Ids that the cloud does not know are gone. The result is what Observe would
 	// have returned, if nothing but these objects has changed since last; it keeps the time of
-	// last, because the rest is as old as that. last is not changed. Errors are *Error, and nothing
-	// is returned then.
+	// last, because the rest is as old as that. Where it takes fewer calls it reads the region
+	// whole, and the time is that of the reading then. last is not changed. Errors are *Error, and
+	// nothing is returned then.
 	Refresh(ctx context.Context, last *Snapshot, ids []string) (*Snapshot, error)
 }
 

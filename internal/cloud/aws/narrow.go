@@ -37,7 +37,7 @@ func (n *Narrowed) Observe(ctx context.Context, s cloud.Scope) (*cloud.Snapshot,
 
 // Refresh implements cloud.Refresher. Everything is read if the window is another one now.
 func (n *Narrowed) Refresh(ctx context.Context, last *cloud.Snapshot, ids []string) (*cloud.Snapshot, error) {
-	if slices.ContainsFunc(ids, func(id string) bool { return kindOf(id) == peeringID }) {
+	if n.dearer(last, ids) || slices.ContainsFunc(ids, func(id string) bool { return kindOf(id) == peeringID }) {
 		return n.Observe(ctx, last.Scope)
 	}
 	before := n.window.choose(last, ownedNetworks(last.Groups))

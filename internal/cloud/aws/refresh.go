@@ -46,6 +46,9 @@ func kindOf(id string) idKind {
 
 // Refresh implements cloud.Refresher.
 func (p *Provider) Refresh(ctx context.Context, last *cloud.Snapshot, ids []string) (*cloud.Snapshot, error) {
+	if p.dearer(last, ids) {
+		return p.Observe(ctx, last.Scope)
+	}
 	return p.refresh(ctx, last, ids, nil)
 }
 
@@ -53,6 +56,33 @@ func (p *Provider) Refresh(ctx context.Context, last *cloud.Snapshot, ids []stri
 // these to groups and to other VMs that had them before; more than this only happens while somebody
 // moves interfaces about, and then everything is read.
 const refreshRounds = 6
+
+// dearer reports whether it takes no fewer calls to read these objects one by one than to read the
+// region whole, as far as that can be told before. Where they fit into one filter it never is.
+func (p *Provider) dearer(last *cloud.Snapshot, ids []string) bool {
+	if len(ids) <= filterValues {
+		return false
+	}
+	n, distinct := map[idKind]int{}, map[string]bool{}
+	for _, id := range ids {
+		if !distinct[id] {
+			distinct[id] = true
+			n[kindOf(id)]++
+		}
+	}
+	page := int(p.cfg.PageSize)
+	whole, parts := 0, calls(n[instanceID], filterValues) // which are read with their interfaces
+	for kind, all := range map[idKind]int{
+		networkID: len(last.Networks), peeringID: len(last.Peerings), instanceID: len(last.VMs), interfaceID: len(last.Interfaces), groupID: len(last.Groups),
+	} {
+		whole += max(1, calls(all, page))
+		parts += calls(n[kind], filterValues)
+	}
+	return parts >= whole
+}
+
+// calls is how many calls it takes to read n objects, so many by each.
+func calls(n, each int) int { return (n + each - 1) / each }
 
 func (p *Provider) refresh(ctx context.Context, last *cloud.Snapshot, ids []string, only map[string]bool) (*cloud.Snapshot, error) {
 	r := p.reader(last.Region)
@@ -83,12 +113,11 @@ func (p *Provider) refresh(ctx context.Context, last *cloud.Snapshot, ids []stri
 // side, until nothing new turns up.
 //
 //   - A VM is read with all interfaces that it has now or had in the last snapshot.
-//   - An interface is read with the VM that it is attached to now, and the one that it was attached
-//     to.
+//   - An interface that is attached to another VM than in the last snapshot is read with both.
 //   - A group that an interface holds and that is not known yet is read; so is a network that is
 //     not known yet.
-//   - A network is read with all its groups. The prefix lists that groups refer to are read if they
-//     are new.
+//   - A network that was not known is read with all its groups, and the groups of one that is gone
+//     are gone. The prefix lists that groups refer to are read if they are new.
 type refreshing struct {
 	r        *reader
 	networks overlay[cloud.Network]
@@ -168,18 +197,19 @@ func renew[T any](ctx context.Context, o *overlay[T], ids []string, name string,
 
 func (f *refreshing) readNetworks(ctx context.Context) error {
 	ids := f.take(networkID)
+	fresh := slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return f.networks.get(id) != nil })
 	if err := renew(ctx, &f.networks, ids, "vpc-id", f.r.networks); err != nil {
 		return err
 	}
-	for chunk := range slices.Chunk(ids, filterValues) {
+	for i := range f.groups.base {
+		if g := &f.groups.base[i]; slices.Contains(ids, g.NetworkID) && f.networks.get(g.NetworkID) == nil {
+			f.groups.changed[g.ID] = nil
+		}
+	}
+	for chunk := range slices.Chunk(fresh, filterValues) {
 		found, err := f.r.groups(ctx, []types.Filter{filter("vpc-id", chunk...)})
 		if err != nil {
 			return err
-		}
-		for i := range f.groups.base {
-			if g := &f.groups.base[i]; slices.Contains(chunk, g.NetworkID) {
-				f.groups.changed[g.ID] = nil
-			}
 		}
 		f.groups.put(found)
 	}
@@ -210,11 +240,12 @@ func (f *refreshing) readVMs(ctx context.Context) error {
 			return err
 		}
 		for i := range found {
-			f.done[found[i].ID] = true
-			delete(f.open, found[i].ID)
+			n := &found[i]
+			f.done[n.ID] = true
+			delete(f.open, n.ID)
+			f.follow(f.nics.get(n.ID), n)
 		}
 		f.nics.put(found)
-		f.follow(found)
 	}
 	for _, id := range ids {
 		if v := f.vms.get(id); v != nil {
@@ -226,11 +257,9 @@ func (f *refreshing) readVMs(ctx context.Context) error {
 
 func (f *refreshing) readInterfaces(ctx context.Context) error {
 	ids := f.take(interfaceID)
-	before := make([]cloud.Interface, 0, len(ids))
-	for _, id := range ids {
-		if n := f.nics.get(id); n != nil {
-			before = append(before, *n)
-		}
+	before := make([]*cloud.Interface, len(ids))
+	for i, id := range ids {
+		before[i] = f.nics.get(id)
 	}
 	read := func(ctx context.Context, by []types.Filter) ([]cloud.Interface, error) {
 		return f.r.interfaces(ctx, by, f.devices)
@@ -238,23 +267,25 @@ func (f *refreshing) readInterfaces(ctx context.Context) error {
 	if err := renew(ctx, &f.nics, ids, "network-interface-id", read); err != nil {
 		return err
 	}
-	f.follow(before)
-	for _, id := range ids {
-		if n := f.nics.get(id); n != nil {
-			f.follow([]cloud.Interface{*n})
-		}
+	for i, id := range ids {
+		f.follow(before[i], f.nics.get(id))
 	}
 	return nil
 }
 
-// follow asks for what interfaces lead to.
-func (f *refreshing) follow(nics []cloud.Interface) {
-	for i := range nics {
-		if nics[i].VMID != "" {
-			f.want(nics[i].VMID)
+// follow asks for what an interface leads to, as it was and as it is; nil stands for one that is
+// not there.
+func (f *refreshing) follow(was, is *cloud.Interface) {
+	stays := was != nil && is != nil && was.VMID == is.VMID && f.vms.get(is.VMID) != nil
+	for _, n := range []*cloud.Interface{was, is} {
+		if n == nil {
+			continue
 		}
-		f.wantNetwork(nics[i].NetworkID)
-		for _, g := range nics[i].GroupIDs {
+		if n.VMID != "" && !stays {
+			f.want(n.VMID)
+		}
+		f.wantNetwork(n.NetworkID)
+		for _, g := range n.GroupIDs {
 			if f.groups.get(g) == nil {
 				f.want(g)
 			}

@@ -6,7 +6,10 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -350,5 +353,60 @@ func TestRefreshFails(t *testing.T) {
 	}
 	if diff := cmp.Diff(last, s, cmpopts.EquateComparable(prefix("::/0"), prefix("::/0").Addr())); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// TestRefreshCalls: interfaces that stay where they are, groups and a known network take a call for
+// 200 of them each. Where that is no less than the region whole takes, it is read whole.
+func TestRefreshCalls(t *testing.T) {
+	t.Parallel()
+	const vms = 450
+	var b strings.Builder
+	fmt.Fprintf(&b, "accounts:\n- id: \"111122223333\"\n  regions:\n  - name: %s\n    vpcs:\n    - name: fleet\n      cidrs: [10.0.0.0/16]\n", region)
+	b.WriteString("      groups:\n      - {name: a, rules: [\"tcp 22 from 10.0.0.0/8\"]}\n      vms:\n")
+	for i := range vms {
+		fmt.Fprintf(&b, "      - {name: vm-%d, ip: 10.0.%d.%d, groups: [a]}\n", i, 1+i/200, 10+i%200)
+	}
+	file := filepath.Join(t.TempDir(), "fleet.yaml")
+	if err := os.WriteFile(file, []byte(b.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	state, _, err := estate.Load(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := newLab(t, sim.Options{State: state})
+	last, err := l.provider.Observe(t.Context(), l.scope())
+	if err != nil {
+		t.Fatal(err)
+	}
+	nics := make([]string, vms)
+	for i := range nics {
+		nics[i] = last.Interfaces[i].ID
+	}
+	rest := []string{last.Networks[0].ID, last.Groups[0].ID}
+	for _, c := range []struct {
+		ids   []string
+		calls int
+		whole bool
+	}{
+		{nics[:150], 1, false},
+		{append(rest, nics[:200]...), 3, false},
+		{append(rest, nics[:400]...), 4, false},
+		{append(rest, nics...), 5, true},
+		{append([]string{last.VMs[0].ID}, nics[:200]...), 3, false},
+	} {
+		_ = l.clock.sleep(t.Context(), time.Second)
+		before := l.server.Journal().Total()
+		s, err := l.provider.Refresh(t.Context(), last, c.ids)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n, whole := l.server.Journal().Total()-before, s.ObservedAt.After(last.ObservedAt); n != c.calls || whole != c.whole {
+			t.Errorf("%d objects: %d calls, read whole: %t; want %d, %t", len(c.ids), n, whole, c.calls, c.whole)
+		}
+		if diff := cmp.Diff(last, s, cmpopts.EquateComparable(prefix("::/0"), prefix("::/0").Addr()), cmpopts.IgnoreFields(cloud.Snapshot{}, "ObservedAt")); diff != "" {
+			t.Error(diff)
+		}
 	}
 }

@@ -124,6 +124,9 @@ func (s *Shown) Refresh(ctx context.Context, last *cloud.Snapshot, ids []string)
 	if err != nil {
 		return nil, err
 	}
+	if !snap.ObservedAt.Equal(last.ObservedAt) { // it was read whole
+		again = s.asked(last.Region)
+	}
 	if len(again) > 0 {
 		d = d.and(s.describe(ctx, last.Region, again))
 	}

@@ -16,8 +16,8 @@ import (
 )
 
 // apply does the stages of each part in order and stops at the first that fails there; parts know
-// nothing of one another. It returns the objects that were changed, by region, and the error of the
-// first part that failed.
+// nothing of one another. It returns the objects that were changed or may have been, by region, or
+// nil if others may be different, too; and the error of the first part that failed.
 func (w *worker) apply(ctx context.Context, t task, pl plan.Plan) (map[string][]string, error) {
 	steps, slots := map[part][]plan.Step{}, map[string]chan struct{}{}
 	for _, step := range pl.Steps {
@@ -39,9 +39,13 @@ func (w *worker) apply(ctx context.Context, t task, pl plan.Plan) (map[string][]
 		wg.Wait()
 	}()
 	w.attend(ctx, t, ended)
-	touched := map[string][]string{}
+	touched, unsure := map[string][]string{}, false
 	for i, name := range names {
 		touched[name.region] = append(touched[name.region], sortedKeys(runs[i].touched)...)
+		unsure = unsure || runs[i].unsure
+	}
+	if unsure {
+		touched = nil
 	}
 	w.stick(names, errs)
 	return touched, worst(errs)
@@ -80,6 +84,7 @@ func (e *execution) outdated(region string) bool {
 	default:
 	}
 	if !e.presence.may(region) {
+		e.doubt()
 		return true
 	}
 	return e.r.Clock.Since(e.start) > stint && (!e.task.acct.Releasing && !e.mirror.Unchanged(e.task.version) || e.accountChanged())
@@ -97,8 +102,27 @@ type execution struct {
 	mu    sync.Mutex
 	ended int
 	ids   map[string]string // network/group name -> group ID, of groups created by this plan
-	// touched are the objects that were changed.
+	// touched are the objects of operations that were begun, however these ended: one that is given
+	// up, or whose answer is lost, may have been done, or a part of it.
 	touched map[string]bool
+	// unsure is set if other objects may be different, too, from what was known.
+	unsure bool
+}
+
+// doubt notes that more may be different than what was touched.
+func (e *execution) doubt() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.unsure = true
+}
+
+// touch notes that these objects may be different from now on.
+func (e *execution) touch(ids ...string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, id := range ids {
+		e.touched[id] = true
+	}
 }
 
 // stages applies stage after stage. Steps about different subjects go out together within a stage.
@@ -162,8 +186,9 @@ func (e *execution) step(ctx context.Context, step plan.Step) (failed error) {
 	if err == nil && e.outdated(step.Scope.Region) {
 		err = errOutdated
 	}
-	id := ""
-	if err == nil {
+	id, begun := "", err == nil
+	if begun {
+		e.touch(op.Subjects()...)
 		e.r.Log.V(1).Info("Applying", "account", e.key, "region", step.Scope.Region, "operation", op.String())
 		var tried func(error)
 		op, tried = e.presence.letGo(step.Scope.Region, op)
@@ -186,14 +211,14 @@ func (e *execution) step(ctx context.Context, step plan.Step) (failed error) {
 	defer e.mu.Unlock()
 	e.ended++
 	if err != nil {
+		// Where the cloud is not as the plan assumed, or what was done cannot be told, nothing is
+		// known; nor is the id of a group that may have been created.
+		e.unsure = e.unsure || !errors.Is(err, errOutdated) && !errors.Is(err, errBlocked) || begun && op.Kind == cloud.OpCreateGroup
 		return fmt.Errorf("%s: step %d of %d, %s: %w", step.Scope.Region, e.ended, len(e.steps), op, err)
 	}
 	e.books.done(step, op)
-	for _, subject := range append(op.Subjects(), id) {
-		e.touched[subject] = true
-	}
 	if op.Kind == cloud.OpCreateGroup {
-		e.ids[step.Network+"/"+op.Group.Name] = id
+		e.touched[id], e.ids[step.Network+"/"+op.Group.Name] = true, id
 	}
 	return nil
 }

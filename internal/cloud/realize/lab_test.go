@@ -159,6 +159,10 @@ type labConfig struct {
 	next    Sink // gets the reports too
 	cluster string
 	visible time.Duration // how long the cloud hides what it created
+	// throttle makes the cloud throttle as EC2 does, and pageSize is that of listings; 0 means the
+	// largest.
+	throttle bool
+	pageSize int32
 	// maxPerWave is that of the account.
 	maxPerWave int
 	state      *world.State // an account without known VMs, instead of the shop
@@ -211,7 +215,7 @@ func newLab(t *testing.T, cfg labConfig) *lab {
 			state.Credentials[i].Policy = documentedRights(t)
 		}
 	}
-	server, err := sim.Start(t.Context(), sim.Options{State: state, Seed: 1, Clock: w.Now, VisibilityDelay: cfg.visible})
+	server, err := sim.Start(t.Context(), sim.Options{State: state, Seed: 1, Clock: w.Now, VisibilityDelay: cfg.visible, Throttle: cfg.throttle})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -227,6 +231,7 @@ func newLab(t *testing.T, cfg labConfig) *lab {
 		provider, err := aws.New(aws.Config{
 			Credential: cloudv1.AWSCredential{AccessKeyID: estate.DefaultAccessKeyID, AccessKeySecret: estate.DefaultSecret},
 			Region:     cfg.regions[0], Endpoint: server.URL(), Now: w.Now, Sleep: w.sleep, MaxAttempts: 1, MaxBackoff: time.Millisecond, Audit: l.audit,
+			PageSize: cfg.pageSize,
 			Limits: func(string) cloud.Limits {
 				out := cloud.Limits{GroupsPerInterface: cfg.groupsPerInterface}
 				if cfg.groupsPerRegion != nil {

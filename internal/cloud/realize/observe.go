@@ -24,23 +24,10 @@ type observation struct {
 	touched  map[string][]string
 }
 
-const (
-	// mostReread is the most objects of a region that are read one by one; for more, reading the
-	// region whole takes fewer calls.
-	mostReread = 100
-	// rereadAge is how old a whole reading may be for what we have not touched to be taken from it.
-	rereadAge = 30 * time.Second
-)
-
-// few reports whether so few objects were touched in every region that they are read one by one.
-func few(touched map[string][]string) bool {
-	for _, ids := range touched {
-		if len(ids) > mostReread {
-			return false
-		}
-	}
-	return true
-}
+// rereadAge is how old a whole reading may be for what we have not touched to be taken from it. To
+// read a region whole is to read it in the place of a poll, so that it costs less the older the
+// last reading is: from here on less than what we have touched does.
+const rereadAge = 30 * time.Second
 
 // see reads the account again after what is known, of which only what we have touched is read if
 // that is enough.
@@ -53,31 +40,38 @@ func (w *worker) see(ctx context.Context, acct Account, known observation) (obse
 
 // reread reads what we have touched since an observation. It is false if the account has to be read
 // whole: because it is to be given back, which happens once and for all; because something else
-// about it has changed; because too much was touched or too much time has passed; or because a
-// region cannot be read so.
+// about it has changed; because too much time has passed; or because a region cannot be read so.
 func (w *worker) reread(ctx context.Context, acct Account, known observation) (observation, bool) {
 	refresher, able := acct.Provider.(cloud.Refresher)
-	if !able || known.touched == nil || known.provider != acct.Provider || acct.Releasing || !few(known.touched) || len(known.unread) > 0 ||
-		len(known.regions) != len(acct.Snapshots) {
+	if !able || known.touched == nil || known.provider != acct.Provider || acct.Releasing || len(known.unread) > 0 || len(known.regions) != len(acct.Snapshots) {
 		return observation{}, false
 	}
 	now := w.r.Clock.Now()
-	for _, r := range known.regions {
-		age := now.Sub(r.Snapshot.ObservedAt)
-		if age < 0 || age > rereadAge || acct.Snapshots[r.Snapshot.Region] == nil {
+	out := observation{regions: slices.Clone(known.regions), read: slices.Clone(known.read), provider: known.provider}
+	for i := range out.read {
+		name := out.read[i].Region
+		latest := acct.Snapshots[name]
+		if latest == nil {
+			return observation{}, false
+		}
+		// What others have read since has all that we knew, and what they know by events, such as
+		// VMs that are new.
+		if !acct.Pending[name] && !latest.ObservedAt.Before(out.read[i].ObservedAt) {
+			out.read[i] = latest
+		}
+		if age := now.Sub(out.read[i].ObservedAt); age < 0 || age > rereadAge {
 			return observation{}, false
 		}
 	}
-	out := observation{regions: slices.Clone(known.regions), read: slices.Clone(known.read), provider: known.provider}
-	errs := make([]error, len(out.regions))
+	errs := make([]error, len(out.read))
 	var wg sync.WaitGroup
-	for i := range out.regions {
-		ids := known.touched[out.regions[i].Snapshot.Region]
-		if len(ids) == 0 {
-			continue
-		}
+	for i := range out.read {
+		ids := known.touched[out.read[i].Region]
 		wg.Go(func() {
-			if out.read[i], errs[i] = refresher.Refresh(ctx, out.read[i], ids); errs[i] == nil {
+			if len(ids) > 0 {
+				out.read[i], errs[i] = refresher.Refresh(ctx, out.read[i], ids)
+			}
+			if errs[i] == nil {
 				out.regions[i].Snapshot = out.read[i].Joined()
 			}
 		})

@@ -142,7 +142,6 @@ func TestRereadOnlyWhatIsKnown(t *testing.T) {
 		"another region": func(_ *observation, a *Account) {
 			a.Snapshots = map[string]*cloud.Snapshot{home: a.Snapshots[home], "x": a.Snapshots[away]}
 		},
-		"too many were touched":  func(o *observation, _ *Account) { o.touched[home] = make([]string, mostReread+1) },
 		"too long ago":           func(*observation, *Account) { l.options.Clock.(warp).Step(rereadAge) },
 		"the clock was set back": func(*observation, *Account) { l.options.Clock.(warp).Step(-time.Hour) },
 		"the region is cut off":  func(*observation, *Account) { l.fault(ec2.Fault{Code: "Unavailable", Times: -1}) },

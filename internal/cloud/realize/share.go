@@ -7,7 +7,7 @@ import (
 
 // owed is what was changed since the account was read last.
 type owed struct {
-	// touched are the objects, by region; nil if that is not all, or if there are many.
+	// touched are the objects, by region; nil if that is not all.
 	touched map[string][]string
 }
 
@@ -42,7 +42,7 @@ func (w *worker) confess() {
 	w.owed = nil
 	switch {
 	case o == nil:
-	case o.touched != nil && few(o.touched):
+	case o.touched != nil:
 		w.r.Accounts.Touched(w.key, o.touched)
 	default:
 		w.r.Accounts.Trigger(w.key)

@@ -341,13 +341,11 @@ func (w *worker) round(ctx context.Context) (_ bool, failed error) {
 		switch {
 		case last == nil:
 			known = seen
-		case errors.Is(last, errOutdated):
-			// There is something newer, and something was done. What was broken off may have been
-			// done in part, so all is read.
+		case errors.Is(last, errOutdated), errors.Is(last, errBlocked):
+			// There is something newer, and something was done; or there are fewer and fewer that
+			// can be blocked.
+			known = seen
 			allowed++
-			last = nil
-		case errors.Is(last, errBlocked):
-			allowed++ // there are fewer and fewer that can be
 			last = nil
 		case !replannable(last) && len(w.unstuck(res.Plan).Steps) > 0:
 			// The rest can go on.
@@ -362,7 +360,7 @@ func (w *worker) round(ctx context.Context) (_ bool, failed error) {
 }
 
 // realize applies what is permitted of a plan, or the first part of it. It returns what it has
-// changed, by region, if nothing else can be different because of it; else nil.
+// changed or may have, by region, if nothing else can be different because of it; else nil.
 func (w *worker) realize(ctx context.Context, t task, res *plan.Result, permitted plan.Plan, seen observation) (map[string][]string, error) {
 	if err := errors.Join(w.noteSigned(ctx, t, res), w.announceWider(ctx, t)); err != nil {
 		return nil, err
@@ -406,11 +404,7 @@ func (w *worker) part(ctx context.Context, t task, res *plan.Result, p plan.Plan
 	w.r.Log.Info("Applying a plan", "account", w.key, "operations", sum.Steps, "groupsCreated", sum.GroupsCreated, "groupsDeleted", sum.GroupsDeleted,
 		"rulesAdded", sum.RulesAdded, "rulesRemoved", sum.RulesRemoved, "interfaceEdits", sum.InterfaceEdits, "refusals", len(res.Refusals), "drift", len(res.Drift))
 	touched, err := w.apply(ctx, t, wave)
-	if err == nil && few(touched) {
-		w.owe(touched)
-	} else {
-		w.owe(nil)
-	}
+	w.owe(touched)
 	return touched, err
 }
 
