@@ -123,6 +123,16 @@ func (r Rule) Key() Rule {
 	return r
 }
 
+// RuleKeys returns the keys of rules, sorted, each once.
+func RuleKeys(rules []Rule) []Rule {
+	out := make([]Rule, len(rules))
+	for i, r := range rules {
+		out[i] = r.Key()
+	}
+	slices.SortFunc(out, Rule.Compare)
+	return slices.Compact(out)
+}
+
 // Compare orders rules by direction, match and peer.
 func (r Rule) Compare(o Rule) int {
 	if r.Direction != o.Direction {

@@ -8,13 +8,15 @@ import (
 
 	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
 	"github.com/nephele-io/nephele/internal/cloud/plan/report"
-	"github.com/nephele-io/nephele/internal/cloud/plan/target"
 )
 
 // Compute plans for an account: the operations that bring the cloud from what was observed to what
 // the policies want, or a safe part of the way (Plan.Partial). What is wanted does not look at the
 // way there, and the way is found by one checker.
-func Compute(in Input, lower target.Lowerer) (out *Result) {
+func Compute(in Input, lower Lowerer) *Result { return compute(in, lower, defaultAllowance) }
+
+// compute is Compute for which so much work is allowed.
+func compute(in Input, lower Lowerer, allowance int) (out *Result) {
 	defer func() {
 		switch r := recover(); r {
 		case nil:
@@ -25,14 +27,16 @@ func Compute(in Input, lower target.Lowerer) (out *Result) {
 		}
 	}()
 	in.Regions = Apart(in.Regions, in.Entities, in.Services)
-	in.recall, in.effort = intent.NewRecall(), &intent.Effort{}
 	if in.ClusterID == "" {
 		out = &Result{Plan: Plan{Account: in.Account}, Refusals: []report.Refusal{{Why: intent.Why(intent.NoClusterID)}}}
 		out.say()
 		return out
 	}
-	if !in.effort.Within(in.allowed(), func() { out = in.plan(lower) }) {
-		out = in.undecided(lower)
+	effort := &intent.Effort{}
+	if !effort.Within(allowance, func() { out = newPlanning(in, lower, effort).plan() }) {
+		// The first steps of a round are as many as there are objects.
+		effort.Most = effort.Spent + allowance
+		out = newPlanning(in, lower, effort).undecided()
 	}
 	out.say()
 	return out
@@ -66,10 +70,9 @@ func Apart(regions []Region, entities, services map[EntityRef]VMRef) []Region {
 }
 
 // plan is Compute without sentences.
-func (in Input) plan(lower target.Lowerer) *Result {
-	c := newPlanning(in, lower)
+func (c *planning) plan() *Result {
 	revision := c.revision()
-	out := &Result{Plan: Plan{Account: in.Account}}
+	out := &Result{Plan: Plan{Account: c.In.Account}}
 	for _, s := range c.routes(revision) {
 		steps, dirty, later := s.transit()
 		if out.Plan.Steps == nil {
@@ -101,9 +104,9 @@ func (c *planning) revision() string {
 			fmt.Fprintln(h, r.Index, r.Direction, r.Verdict, r.Services, r.Named, r.Groups, r.Blocks.Prefixes(), r.AppliedTo)
 		}
 	}
-	fmt.Fprintln(h, c.in.Failsafe, c.in.Modes)
-	if len(c.in.Agents) > 0 {
-		fmt.Fprintln(h, c.in.Agents)
+	fmt.Fprintln(h, c.In.Failsafe, c.In.Modes)
+	if len(c.In.Agents) > 0 {
+		fmt.Fprintln(h, c.In.Agents)
 	}
 	for _, s := range c.regions {
 		for _, n := range s.NICs {

@@ -1,8 +1,6 @@
 package plan
 
 import (
-	"cmp"
-
 	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
 	"github.com/nephele-io/nephele/internal/cloud/plan/report"
 	"github.com/nephele-io/nephele/internal/cloud/plan/target"
@@ -12,12 +10,8 @@ import (
 // hold: see docs/performance.md.
 const defaultAllowance = 80_000_000
 
-func (in Input) allowed() int { return cmp.Or(in.allowance, defaultAllowance) }
-
 // undecided is the result if no design was made.
-func (in Input) undecided(lower target.Lowerer) *Result {
-	in.effort.Most = in.effort.Spent + in.allowed() // the first steps of a round are as many as there are objects
-	c := newPlanning(in, lower)
+func (c *planning) undecided() *Result {
 	out := &Result{}
 	for _, s := range c.regions {
 		for _, vm := range s.Order {
@@ -28,7 +22,7 @@ func (in Input) undecided(lower target.Lowerer) *Result {
 			for _, p := range vm.Policies {
 				status.Policies = append(status.Policies, report.VMPolicy{PolicyRef: p.Ref, Why: vm.Left[p]})
 			}
-			if m := in.Modes[vm.Ref]; m != intent.Enforce {
+			if m := c.In.Modes[vm.Ref]; m != intent.Enforce {
 				status.Suspended(m)
 			}
 			out.VMs = append(out.VMs, status)
@@ -42,7 +36,7 @@ func (in Input) undecided(lower target.Lowerer) *Result {
 // hold returns the result of a plan that is not to be carried out: a part of it may cut what the
 // rest gives. Only interfaces whose glass is broken have their groups back.
 func (c *planning) hold(planned *Result, why *intent.Reason) *Result {
-	out := &Result{Plan: Plan{Account: c.in.Account}, VMs: planned.VMs, Drift: planned.Drift, Notes: planned.Notes, Refusals: planned.Refusals}
+	out := &Result{Plan: Plan{Account: c.In.Account}, VMs: planned.VMs, Drift: planned.Drift, Notes: planned.Notes, Refusals: planned.Refusals}
 	now := map[string]report.InterfaceStatus{}
 	for _, s := range c.regions {
 		out.Plan.Steps = append(out.Plan.Steps, s.freeing()...)

@@ -24,7 +24,7 @@ func TestEffortGrowsWithTheAccount(t *testing.T) {
 	half := 0
 	for _, vms := range []int{250, 500, 1000} {
 		in := crowded(vms, 6)
-		all := in.Effort(lower.AWS{})
+		all := plan.Effort(in, lower.AWS{})
 		if half > 0 && float64(all) > most*float64(half) {
 			t.Errorf("%d VMs take %d units of work, half of them %d", vms, all, half)
 		}
@@ -35,8 +35,8 @@ func TestEffortGrowsWithTheAccount(t *testing.T) {
 // TestTooMuchEffort: what takes more work than is allowed is not done at all, and says so.
 func TestTooMuchEffort(t *testing.T) {
 	in := crowded(250, 6)
-	all := in.Effort(lower.AWS{})
-	res := plan.Compute(in.Allowing(all/2), lower.AWS{})
+	all := plan.Effort(in, lower.AWS{})
+	res := plan.ComputeWithin(in, lower.AWS{}, all/2)
 	if !res.Plan.Empty() || res.Plan.Partial {
 		t.Errorf("a plan of %d steps", len(res.Plan.Steps))
 	}
@@ -55,7 +55,7 @@ func TestTooMuchEffort(t *testing.T) {
 			t.Fatalf("%+v", vm)
 		}
 	}
-	if res := plan.Compute(in.Allowing(all+1), lower.AWS{}); res.Plan.Empty() {
+	if res := plan.ComputeWithin(in, lower.AWS{}, all+1); res.Plan.Empty() {
 		t.Error("enough work is allowed, but there is no plan")
 	}
 }
@@ -68,12 +68,12 @@ func TestTooMuchEffortLater(t *testing.T) {
 	settle(t, e, f, nil)
 	e.History[0].Policies[0].Rules[0].Services[0].From, e.History[0].Policies[0].Rules[0].Services[0].To = 443, 443
 	in := e.input(e.History[0], f)
-	res := plan.Compute(in.Allowing(1), lower.AWS{})
+	res := plan.ComputeWithin(in, lower.AWS{}, 1)
 	if !res.Plan.Empty() || len(res.Policies[0].Failed) == 0 || res.VMs[0].Interfaces[0].State != plan.Guarded {
 		t.Errorf("%d steps, %+v, %+v", len(res.Plan.Steps), res.Policies[0], res.VMs[0])
 	}
 	modes(plan.BreakGlass, 0)(&in)
-	res = plan.Compute(in.Allowing(1), lower.AWS{})
+	res = plan.ComputeWithin(in, lower.AWS{}, 1)
 	if len(res.Plan.Steps) != 1 || res.Plan.Steps[0].Op.Kind != cloud.OpSetInterfaceGroups || res.VMs[0].Interfaces[0].State != plan.Untouched {
 		t.Fatalf("%+v", res.Plan.Steps)
 	}

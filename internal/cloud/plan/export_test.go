@@ -7,14 +7,13 @@ import (
 )
 
 // Effort returns the work of planning.
-func (in Input) Effort(lower Lowerer) int {
-	in.recall, in.effort = intent.NewRecall(), &intent.Effort{Most: math.MaxInt}
-	in.plan(lower)
-	return in.effort.Spent
+func Effort(in Input, lower Lowerer) int {
+	effort := &intent.Effort{Most: math.MaxInt}
+	newPlanning(in, lower, effort).plan()
+	return effort.Spent
 }
 
-// Allowing bounds the work of planning.
-func (in Input) Allowing(round int) Input {
-	in.allowance = round
-	return in
+// ComputeWithin is Compute for which so much work is allowed.
+func ComputeWithin(in Input, lower Lowerer, allowance int) *Result {
+	return compute(in, lower, allowance)
 }

@@ -28,7 +28,7 @@ func (s *regional) stable() map[string]bool {
 // unmarked reports whether the mark of a network stays as it is, because the cloud refuses to
 // change it.
 func (s *regional) unmarked(network string) bool {
-	return s.plan.in.Unmarked[intent.NetworkKey{Region: s.Snap.Region, ID: network}]
+	return s.In.Unmarked[intent.NetworkKey{Region: s.Snap.Region, ID: network}]
 }
 
 func (s *regional) mark() string { return Mark(s.In.Account) }
@@ -47,8 +47,7 @@ func (s *regional) goal(revision string) *cloud.Snapshot {
 		}
 		return key
 	}
-	e := &emitter{regional: s}
-	needed := e.stillNeeded()
+	needed := s.stillNeeded()
 	busy, own := map[string]bool{}, map[string]bool{} // where groups of the controller, and of the account, stay
 	for i := range s.Snap.Groups {
 		g := s.Snap.Groups[i]
@@ -207,3 +206,40 @@ func (s *regional) byID() map[string]*target.NIC {
 }
 
 func (s *regional) keyOf(n *target.NIC) string { return s.Snap.Region + "/" + n.ID }
+
+// stillNeeded returns the groups of ours that cannot be deleted: somebody else refers to them or
+// holds them, or rules that stay do.
+func (s *regional) stillNeeded() map[string]bool {
+	out := map[string]bool{}
+	for i := range s.Snap.Groups {
+		g := &s.Snap.Groups[i]
+		if s.Owned(g) {
+			continue
+		}
+		for _, r := range g.Rules {
+			if o := s.Groups[r.Peer.GroupID]; o != nil && s.Owned(o) {
+				out[o.ID] = true
+				if s.ByKey[o.ID] == nil {
+					s.Note(o.ID, intent.Why(intent.NeededByGroup, g.ID))
+				}
+			}
+		}
+	}
+	for _, g := range s.AllGroups() {
+		for _, r := range g.Rules {
+			out[r.Peer.GroupID] = true
+		}
+	}
+	for key, nics := range s.WantHeld {
+		if g := s.Groups[key]; g != nil && s.Owned(g) && len(nics) > 0 {
+			out[key] = true
+			for _, r := range g.Rules {
+				out[r.Peer.GroupID] = true
+			}
+			if s.ByKey[key] == nil {
+				s.Note(key, intent.Why(intent.NeededByHolder, nics[0].ID))
+			}
+		}
+	}
+	return out
+}

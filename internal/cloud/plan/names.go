@@ -3,7 +3,6 @@ package plan
 import (
 	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
-	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
 	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
 	"github.com/nephele-io/nephele/internal/cloud/plan/report"
@@ -13,15 +12,11 @@ import (
 
 // The names of the layers below that are part of what Compute takes and gives.
 type (
-	// Set is a set of addresses.
-	Set = addrset.Set
 	// Service is a set of packets as seen by protocol and port.
 	Service = flow.Service
-	// Traffic is what a Lowerer turns into rules.
-	Traffic = flow.Traffic
-	// Cell is the part of Traffic for one service.
-	Cell = flow.Cell
 
+	// Input is everything that one computation depends on: one account with all its regions.
+	Input = intent.Input
 	// EntityRef names an ExternalEntity.
 	EntityRef = intent.EntityRef
 	// VMRef names a VM of the account.
@@ -53,14 +48,12 @@ type (
 	Quota = target.Quota
 	// Shortage is a quota that a set of rules exceeds.
 	Shortage = target.Shortage
-	// InterfaceState is our relation to an interface.
-	InterfaceState = target.InterfaceState
-	// Dependents says what becomes of interfaces that depend on guarded ones.
-	Dependents = target.Dependents
-	// DependentsRule is the answer of an account.
-	DependentsRule = target.DependentsRule
 	// Cut is what an interface that is not ours loses.
 	Cut = target.Cut
+	// Dependents says what becomes of interfaces that depend on guarded ones.
+	Dependents = intent.Dependents
+	// DependentsRule is the answer of an account.
+	DependentsRule = intent.DependentsRule
 	// Lack is a quota that does not suffice, in numbers.
 	Lack = intent.Lack
 
@@ -117,16 +110,14 @@ const (
 
 // What becomes of interfaces that depend on guarded ones.
 const (
-	RefuseDependents = target.RefuseDependents
-	FollowDependents = target.FollowDependents
-	CutDependents    = target.CutDependents
+	FollowDependents = intent.FollowDependents
+	CutDependents    = intent.CutDependents
 )
 
 // The quotas that a Lack can be about.
 const (
-	QuotaRulesPerGroup      = intent.QuotaRulesPerGroup
-	QuotaGroupsPerInterface = intent.QuotaGroupsPerInterface
-	QuotaGroupsPerRegion    = intent.QuotaGroupsPerRegion
+	QuotaRulesPerGroup   = intent.QuotaRulesPerGroup
+	QuotaGroupsPerRegion = intent.QuotaGroupsPerRegion
 )
 
 // LostTags begins the message about a group of ours whose tags were changed.
@@ -154,5 +145,5 @@ func ParseFailsafe(flows []v1alpha1.FailsafeFlow) []FailsafeFlow { return intent
 
 // ParseDependents returns what becomes of dependents as an account gives it.
 func ParseDependents(all v1alpha1.Dependents, groups []v1alpha1.DependentGroup) DependentsRule {
-	return target.ParseDependents(all, groups)
+	return intent.ParseDependents(all, groups)
 }

@@ -12,33 +12,18 @@ import (
 // planning is one call of Compute.
 type planning struct {
 	*intent.Account
-	in      Input
 	regions []*regional
 }
 
 // regional is one region of it.
-type regional struct {
-	*target.Target
-	plan *planning
-}
+type regional struct{ *target.Target }
 
-func newPlanning(in Input, lower target.Lowerer) *planning {
-	p := &planning{Account: intent.New(in.facts(), lower), in: in}
+func newPlanning(in Input, lower Lowerer, effort *intent.Effort) *planning {
+	p := &planning{Account: intent.New(in, lower, effort)}
 	for _, r := range p.Account.Regions {
-		s := target.New(r, lower, target.Options{Tighten: in.Tighten, Dependents: in.Dependents})
-		p.regions = append(p.regions, &regional{s, p})
+		p.regions = append(p.regions, &regional{target.New(r, lower)})
 	}
 	return p
-}
-
-// facts are what is wanted and known, without what only the planner of the way asks for.
-func (in Input) facts() intent.Facts {
-	return intent.Facts{
-		ClusterID: in.ClusterID, Account: in.Account, Policies: in.Policies, AddressGroups: in.AddressGroups, AppliedToGroups: in.AppliedToGroups,
-		Entities: in.Entities, Shared: in.Shared, Services: in.Services,
-		Seal: in.Seal, Confirmed: in.Confirmed, Failsafe: in.Failsafe, Modes: in.Modes, Agents: in.Agents, Blocked: in.Blocked,
-		Regions: in.Regions, Tighten: in.Tighten, Stop: in.Stop, Recall: in.recall, Effort: in.effort,
-	}
 }
 
 // add adds what is told about a region.

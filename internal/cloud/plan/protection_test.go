@@ -114,7 +114,7 @@ func TestRefusedIsNotGuarded(t *testing.T) {
 // TestNoProtectionKnown: where nothing is planned because it takes too much work, nothing is said.
 func TestNoProtectionKnown(t *testing.T) {
 	e := small()
-	if p := plan.Compute(e.input(e.History[0], e.cloud()).Allowing(1), lower.AWS{}).Protection; p != nil {
+	if p := plan.ComputeWithin(e.input(e.History[0], e.cloud()), lower.AWS{}, 1).Protection; p != nil {
 		t.Errorf("%+v", p)
 	}
 }

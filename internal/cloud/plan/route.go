@@ -34,7 +34,7 @@ func (c *planning) routes(revision string) []*route {
 		r := &route{regional: s, stays: map[string]bool{}, change: transition.Change{
 			From: s.Whole, Limits: s.Limits, Ours: s.Owned, Extended: s.Extended, Relabels: s.relabels(revision),
 			Fits:   func(rules []cloud.Rule) bool { return s.Lower.Fits(rules, target.QuotaOf(s.Region)) },
-			Stop:   func() { s.MayStop(); s.In.Effort.Spend(surveyEffort) },
+			Stop:   func() { s.MayStop(); s.Effort.Spend(surveyEffort) },
 			Urgent: map[string]bool{}, Apart: map[string]bool{}, First: []string{cloud.TagClaim}, Mark: s.mark(), Described: signs.Ours,
 			Joint: cloud.TagFormer, Batch: s.load(), Still: s.still(),
 		}}

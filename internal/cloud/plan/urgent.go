@@ -22,16 +22,3 @@ func (s *regional) freeing() (out []Step) {
 	}
 	return out
 }
-
-// WithoutPlanned returns the input with the planned VMs enforced: what it leads to is what they are
-// spared.
-func (in Input) WithoutPlanned() Input {
-	modes := map[intent.VMRef]intent.Mode{}
-	for vm, m := range in.Modes {
-		if m != intent.Planned {
-			modes[vm] = m
-		}
-	}
-	in.Modes = modes
-	return in
-}

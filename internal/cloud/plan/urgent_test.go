@@ -27,8 +27,9 @@ func TestBreakGlassIsUrgentOnEveryPath(t *testing.T) {
 	if held < 2 {
 		t.Fatalf("%d interfaces hold something of ours; a wave of 1 would hold nothing up", held)
 	}
-	for name, in := range map[string]plan.Input{"whole": in, "no design": in.Allowing(1), "no order": in.Allowing(in.Effort(lower.AWS{}) - 1)} {
-		urgent, rest := plan.Compute(in, lower.AWS{}).Plan.Urgent()
+	all := plan.Effort(in, lower.AWS{})
+	for name, allowed := range map[string]int{"whole": all, "no design": 1, "no order": all - 1} {
+		urgent, rest := plan.ComputeWithin(in, lower.AWS{}, allowed).Plan.Urgent()
 		freed := map[string]bool{}
 		for _, s := range urgent.Steps {
 			if s.Op.Kind != cloud.OpSetInterfaceGroups {

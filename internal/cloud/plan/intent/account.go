@@ -12,8 +12,11 @@ import (
 
 // Account is one call of Compute.
 type Account struct {
-	In            Facts
-	lower         capability
+	In    Input
+	lower capability
+	// Recall is what the attempts of the call know together, and Effort counts what they do.
+	Recall        *Recall
+	Effort        *Effort
 	Policies      []*Policy
 	addressGroups map[string]*v1beta2.AddressGroup
 	observed      map[string]bool // regions
@@ -50,13 +53,16 @@ func (c *Account) MayStop() {
 	}
 }
 
-// New finds out what applies to whom.
-func New(in Facts, lower capability) *Account {
-	c := &Account{In: in, lower: lower, addressGroups: map[string]*v1beta2.AddressGroup{}, observed: map[string]bool{}}
+// New finds out what applies to whom. What that takes, and all that is done with the outcome, is
+// counted as effort.
+func New(in Input, lower capability, effort *Effort) *Account {
+	c := &Account{
+		In: in, lower: lower, Recall: newRecall(), Effort: effort, addressGroups: map[string]*v1beta2.AddressGroup{}, observed: map[string]bool{},
+	}
 	for _, g := range in.AddressGroups {
 		c.addressGroups[g.Name] = g
 	}
-	c.Policies = c.parsePolicies(in.Policies, lower, in.Tighten)
+	c.Policies = c.parsePolicies()
 	c.findMissingGroups()
 	c.observeRegions()
 	c.bindVMs()

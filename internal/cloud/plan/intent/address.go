@@ -9,6 +9,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
+	"github.com/nephele-io/nephele/internal/cloud/plan/model"
 )
 
 // PeerAddrs returns the addresses of the rule's peer as they are seen from a network.
@@ -164,26 +165,8 @@ func (s *Region) NativePeer(p cloud.Peer, view *Network) (addrs addrset.Set, byA
 			// A group of this account that is not there is a stale reference and means nobody.
 			return addrset.Set{}, false, p.GroupOwner == "" || p.GroupOwner == s.Snap.OwnerID
 		}
-		return s.membersOf(g, s.ByFormer[g.ID], view), false, true
+		return s.FormerAddrs(g.ID, view), false, true
 	}
-}
-
-func (s *Region) membersOf(g *cloud.Group, holders []*NIC, view *Network) addrset.Set {
-	owner := s.Networks[g.NetworkID]
-	if owner == nil || !view.Reaches(owner) {
-		return addrset.Set{}
-	}
-	key := nativeKey{g.ID, owner}
-	if set, ok := s.nativeCache[key]; ok {
-		return set
-	}
-	var addrs []netip.Addr
-	for _, n := range holders {
-		addrs = append(addrs, n.PrivateIPs...)
-	}
-	set := addrset.Of(addrs...)
-	s.nativeCache[key] = set
-	return set
 }
 
 // opaqueDropped notes that an opaque native peer lost its access because rules restrict the same
@@ -254,54 +237,18 @@ func addrsOf(nics []*NIC, view *Network) addrset.Set {
 
 // Evaluate returns what rules of one direction allow, given the members of groups.
 func (s *Region) Evaluate(rules []cloud.Rule, view *Network, members func(p cloud.Peer) addrset.Set) flow.Permit {
-	type peers struct {
-		service               flow.Service
-		all, anonymous, plain []addrset.Set
-		opaque                []cloud.Peer
-	}
-	var matched []*peers
-	var services []flow.Service
-	at := map[cloud.Match]*peers{}
-	for _, r := range rules {
-		m := at[r.Match]
-		if m == nil {
-			m = &peers{service: flow.ServiceOf(r.Match)}
-			at[r.Match], matched, services = m, append(matched, m), append(services, m.service)
-		}
-		addrs, byAddr, known := s.NativePeer(r.Peer, view)
+	return model.Permit(rules, func(p cloud.Peer) model.Meaning {
+		addrs, byAddr, known := s.NativePeer(p, view)
 		switch {
-		case r.Peer.GroupName != "":
-			m.all = append(m.all, members(r.Peer))
-		case !known:
-			m.opaque = append(m.opaque, r.Peer)
-		case r.Peer.PrefixListID != "":
-			m.opaque, m.anonymous = append(m.opaque, r.Peer), append(m.anonymous, addrs)
+		case p.GroupName == "" && !known:
+			return model.Meaning{Opaque: true}
+		case p.PrefixListID != "":
+			return model.Meaning{All: addrs, Anonymous: addrs, Opaque: true}
 		case byAddr:
-			m.anonymous, m.plain = append(m.anonymous, addrs), append(m.plain, addrs)
-		default:
-			m.all = append(m.all, members(r.Peer))
+			return model.Meaning{All: addrs, Anonymous: addrs, Plain: addrs}
 		}
-	}
-	for _, m := range matched {
-		m.anonymous, m.plain = []addrset.Set{addrset.Union(m.anonymous...)}, []addrset.Set{addrset.Union(m.plain...)}
-		m.all = []addrset.Set{addrset.Union(append(m.all, m.anonymous[0])...)}
-	}
-	var out flow.Permit
-	for _, sv := range flow.Partition(services) {
-		cell := flow.Grant{Service: sv}
-		var all, anonymous, plain []addrset.Set
-		for _, m := range matched {
-			if m.service.Covers(sv) {
-				all, anonymous, plain = append(all, m.all[0]), append(anonymous, m.anonymous[0]), append(plain, m.plain[0])
-				cell.Opaque = append(cell.Opaque, m.opaque...)
-			}
-		}
-		family := flow.Family(sv.Protocol)
-		cell.All, cell.Anonymous, cell.Plain = addrset.Union(all...).Intersect(family), addrset.Union(anonymous...).Intersect(family), addrset.Union(plain...).Intersect(family)
-		cell.Opaque = flow.Opaques(cell.Opaque)
-		out.Grants = append(out.Grants, cell)
-	}
-	return out
+		return model.Meaning{All: members(p)}
+	})
 }
 
 // A native rule that names a prefix list is copied as it is if nothing is taken out of what it
@@ -348,14 +295,4 @@ func (f Flattening) wholeLists(c *Region, native []cloud.Rule, cells []flow.Serv
 		}
 	}
 	return out
-}
-
-// RuleKeys returns the rules without identity and description, sorted.
-func RuleKeys(rules []cloud.Rule) []cloud.Rule {
-	out := make([]cloud.Rule, len(rules))
-	for i, r := range rules {
-		out[i] = r.Key()
-	}
-	slices.SortFunc(out, cloud.Rule.Compare)
-	return slices.Compact(out)
 }

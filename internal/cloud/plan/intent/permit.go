@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
 )
 
@@ -39,7 +40,7 @@ func (s *Region) Decided(n *NIC, rules []*Bound, profile string) [2]flow.Permit 
 }
 
 func (s *Region) flattened(n *NIC, rules []*Bound) (out [2]flow.Permit) {
-	s.In.Recall.Trim()
+	s.Recall.Trim()
 	kept := s.kept(n)
 	for i, d := range flow.Directions() {
 		f := Flattening{View: n.Network, kept: kept[i]}
@@ -49,7 +50,7 @@ func (s *Region) flattened(n *NIC, rules []*Bound) (out [2]flow.Permit) {
 			}
 		}
 		f.Native = s.GroupRules(n.Former, d)
-		out[i] = s.In.Recall.Kept(f.Flatten(s))
+		out[i] = s.Recall.Kept(f.Flatten(s))
 	}
 	return out
 }
@@ -72,7 +73,7 @@ func (s *Region) NativeMeaning(former []string, open [2]bool) string {
 		if !open[i] {
 			continue
 		}
-		for _, r := range RuleKeys(s.GroupRules(former, d)) {
+		for _, r := range cloud.RuleKeys(s.GroupRules(former, d)) {
 			fmt.Fprintf(&b, "%s/%s;", r, r.Peer.GroupOwner)
 		}
 	}

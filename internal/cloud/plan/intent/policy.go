@@ -87,10 +87,10 @@ type namedService struct {
 
 // parsePolicies returns the policies in the order of evaluation, with all their rules numbered in
 // that order.
-func (c *Account) parsePolicies(in []*v1beta2.NetworkPolicy, lower capability, tighten map[string]bool) []*Policy {
-	out := make([]*Policy, 0, len(in))
-	for _, np := range in {
-		p := parsePolicy(np, lower, tighten[string(np.UID)])
+func (c *Account) parsePolicies() []*Policy {
+	out := make([]*Policy, 0, len(c.In.Policies))
+	for _, np := range c.In.Policies {
+		p := parsePolicy(np, narrowing{c.lower, c.In.Tighten[string(np.UID)]})
 		c.divideByPorts(p)
 		out = append(out, p)
 	}
@@ -122,7 +122,7 @@ func compareRules(a, b *rule) int {
 	)
 }
 
-func parsePolicy(np *v1beta2.NetworkPolicy, lower capability, tighten bool) *Policy {
+func parsePolicy(np *v1beta2.NetworkPolicy, lower narrowing) *Policy {
 	p := &Policy{Ref: PolicyRef{UID: string(np.UID), Name: np.Name, Generation: np.Generation}, Stage: stageAntrea}
 	if p.Ref.UID == "" {
 		p.Ref.UID = np.Name
@@ -144,7 +144,7 @@ func parsePolicy(np *v1beta2.NetworkPolicy, lower capability, tighten bool) *Pol
 		p.Priority = *np.Priority
 	}
 	for i := range np.Rules {
-		r := p.parseRule(&np.Rules[i], np.AppliedToGroups, narrowing{lower, tighten})
+		r := p.parseRule(&np.Rules[i], np.AppliedToGroups, lower)
 		r.ordinal = i
 		p.Rules = append(p.Rules, r)
 	}

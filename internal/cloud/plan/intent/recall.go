@@ -29,8 +29,8 @@ type Recall struct {
 // more. See Trim.
 const keptSpans = 4 << 20
 
-// NewRecall returns one that knows nothing.
-func NewRecall() *Recall {
+// newRecall returns one that knows nothing.
+func newRecall() *Recall {
 	r := &Recall{}
 	r.forget()
 	return r

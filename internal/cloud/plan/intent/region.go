@@ -42,9 +42,8 @@ type Region struct {
 	ByHeld   map[string][]*NIC // group -> interfaces that hold it now
 	Pinned   map[string]bool   // groups of ours that must not be changed; see pin
 
-	peerCache   map[peerKey]addrset.Set
-	nativeCache map[nativeKey]addrset.Set
-	groupCache  map[nativeKey]addrset.Set
+	peerCache  map[peerKey]addrset.Set
+	groupCache map[nativeKey]addrset.Set
 	// holders are the interfaces by address; nil until somebody asks.
 	holders     map[netip.Addr][]*NIC
 	heldCache   map[nativeKey]addrset.Set
@@ -153,7 +152,7 @@ func newRegion(c *Account, r Observed) *Region {
 		Account: c, Whole: r.Snapshot, Limits: r.Limits, remembered: r.Former,
 		Networks: map[string]*Network{}, Groups: map[string]*cloud.Group{}, Lists: map[string]*cloud.PrefixList{},
 		ByFormer: map[string][]*NIC{}, ByHeld: map[string][]*NIC{},
-		peerCache: map[peerKey]addrset.Set{}, nativeCache: map[nativeKey]addrset.Set{}, groupCache: map[nativeKey]addrset.Set{}, entryCache: map[string]addrset.Set{},
+		peerCache: map[peerKey]addrset.Set{}, groupCache: map[nativeKey]addrset.Set{}, entryCache: map[string]addrset.Set{},
 		heldCache: map[nativeKey]addrset.Set{}, formerCache: map[nativeKey]addrset.Set{}, strangerCache: map[*Network]addrset.Set{},
 		actualCache: map[string][2]flow.Permit{}, permitCache: map[string][2]flow.Permit{}, meanings: map[meaningOf]string{}, Noted: map[string][]Note{},
 	}

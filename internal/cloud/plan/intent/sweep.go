@@ -156,7 +156,7 @@ func (s *Region) walked(rules []*Bound, service flow.Service, view *Network) (al
 	if grouped {
 		key = append(append(key, "| "+s.Snap.Region+"/"...), view.ID...)
 	}
-	r := s.In.Recall
+	r := s.Recall
 	if known := r.walks[string(key)]; known != nil {
 		return known[0], known[1]
 	}
@@ -164,7 +164,7 @@ func (s *Region) walked(rules []*Bound, service flow.Service, view *Network) (al
 	if named = all; grouped {
 		named = r.walker.walk(matching, func(r *Bound) addrset.Set { return r.Blocks })
 	}
-	s.In.Effort.Spend(all.allowed.Len() + all.left.Len())
+	s.Effort.Spend(all.allowed.Len() + all.left.Len())
 	r.spans += all.allowed.Len() + all.left.Len() + named.allowed.Len() + named.left.Len()
 	r.walks[string(key)] = &[2]walked{all, named}
 	return all, named

@@ -100,7 +100,7 @@ func (s *Target) wantedNow(n *NIC) [2]flow.Permit {
 	want, held := s.Wanted(n), s.held(n)
 	for i := range 2 {
 		if held[i] {
-			want[i] = s.In.Recall.Kept(want[i].Intersect(s.Actual(n.GroupIDs, n.Network)[i]))
+			want[i] = s.Recall.Kept(want[i].Intersect(s.Actual(n.GroupIDs, n.Network)[i]))
 		}
 	}
 	return want

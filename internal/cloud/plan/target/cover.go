@@ -171,8 +171,8 @@ func (s *fitter) cover(view *intent.Network, want flow.Permit, natives []candida
 // classesWithin tells of class candidates whether everything that a reference to them may come to
 // mean in a family is in the set. Many classes allow the same sets, so it is remembered.
 func (s *fitter) classesWithin(view *intent.Network, set, family addrset.Set) func(class int) bool {
-	_, all := s.In.Recall.Set(set)
-	_, of := s.In.Recall.Set(family)
+	_, all := s.Recall.Set(set)
+	_, of := s.Recall.Set(family)
 	known := s.memory.within.get(withinKey{view, all, of}, func() []answer { return make([]answer, len(s.classCandidates(view))) })
 	return func(class int) bool {
 		if known[class] == unasked {
@@ -236,10 +236,10 @@ func (s *Target) lowerClasses() (retry bool) {
 // lowerClass does it for one class.
 func (s *Target) lowerClass(c *Class) (retry bool) {
 	s.MayStop()
-	s.In.Recall.Trim()
+	s.Recall.Trim()
 	held := make([][]cloud.Rule, len(c.existing))
 	for i, g := range c.existing {
-		held[i] = intent.RuleKeys(g.Rules)
+		held[i] = cloud.RuleKeys(g.Rules)
 	}
 	rules, packed, short := s.fitter.fit(c, c.Want, held, forms{})
 	if t := s.tightened[c.key]; short != nil && t != nil {

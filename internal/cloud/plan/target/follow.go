@@ -7,47 +7,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
 	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
 )
-
-// Dependents says what becomes of interfaces that are not ours to guard, and whose own groups name
-// a group that a guarded interface gives up.
-type Dependents string
-
-// The answers. The zero value is RefuseDependents.
-const (
-	// RefuseDependents refuses the take-over that would cut their flows.
-	RefuseDependents Dependents = ""
-	// FollowDependents adds a twin to each such rule, which names our groups. The group with the
-	// rule must have the tag cloud.TagFollow; without it the answer is RefuseDependents.
-	FollowDependents Dependents = "Follow"
-	// CutDependents goes on, and Result.Cuts lists what is lost.
-	CutDependents Dependents = "Cut"
-)
-
-// DependentsRule is the answer of an account.
-type DependentsRule struct {
-	Default Dependents
-	// Groups are other answers for the groups with the rules, by ID.
-	Groups map[string]Dependents
-}
-
-// ParseDependents returns the answer as an account gives it. The schema has checked it; what it
-// does not know means RefuseDependents.
-func ParseDependents(all v1alpha1.Dependents, groups []v1alpha1.DependentGroup) DependentsRule {
-	answers := map[v1alpha1.Dependents]Dependents{v1alpha1.DependentsFollow: FollowDependents, v1alpha1.DependentsCut: CutDependents}
-	out := DependentsRule{Default: answers[all]}
-	for _, g := range groups {
-		if out.Groups == nil {
-			out.Groups = map[string]Dependents{}
-		}
-		out.Groups[g.Group] = answers[g.Dependents]
-	}
-	return out
-}
 
 // Cut is what an interface that is not ours loses because guarded interfaces give up a group that
 // one of its rules names.
@@ -63,14 +26,14 @@ type Cut struct {
 
 // answer is what becomes of the interfaces that hold a group with a rule that names a group that
 // others give up.
-func (s *Target) answer(holder *cloud.Group) Dependents {
-	out, ok := s.options.Dependents.Groups[holder.ID]
+func (s *Target) answer(holder *cloud.Group) intent.Dependents {
+	out, ok := s.In.Dependents.Groups[holder.ID]
 	if !ok {
-		out = s.options.Dependents.Default
+		out = s.In.Dependents.Default
 	}
 	n := s.Networks[holder.NetworkID]
-	if _, may := holder.Tags[cloud.TagFollow]; out == FollowDependents && (!may || n == nil || n.Foreign != nil) {
-		return RefuseDependents
+	if _, may := holder.Tags[cloud.TagFollow]; out == intent.FollowDependents && (!may || n == nil || n.Foreign != nil) {
+		return intent.RefuseDependents
 	}
 	return out
 }
@@ -93,7 +56,7 @@ func (d *dependents) reset() {
 // that refuses a take-over.
 func (s *Target) settleDependent(lost []*NIC, dependent *NIC, ref reference) (refused bool) {
 	switch s.answer(ref.holder) {
-	case FollowDependents:
+	case intent.FollowDependents:
 		why := s.Dependents.unfollowed[ref.holder.ID]
 		if why == nil || !slices.ContainsFunc(lost, func(n *NIC) bool { return !n.Taken() }) {
 			if s.Dependents.followed[ref.holder.ID] == nil {
@@ -108,7 +71,7 @@ func (s *Target) settleDependent(lost []*NIC, dependent *NIC, ref reference) (re
 			}
 		}
 		return refused
-	case CutDependents:
+	case intent.CutDependents:
 		cut := Cut{Region: s.Snap.Region, Interface: dependent.ID, VMID: dependent.VMID, Group: ref.holder.ID, Rule: ref.rule.Key()}
 		for _, n := range lost {
 			cut.Lost = append(cut.Lost, n.ID)

@@ -291,19 +291,19 @@ func (s *fitter) mayFit(c *Class, want [2]flow.Permit, f forms) bool {
 // spendOn is the effort of naming what two halves allow.
 func (s *fitter) spendOn(want [2]flow.Permit, view *intent.Network) {
 	named := len(s.classCandidates(view)) + 4
-	s.In.Effort.Spend(500)
+	s.Effort.Spend(500)
 	for _, h := range want {
 		plain := 0
 		for _, cell := range h.Grants {
 			plain += cell.Anonymous.Len()
 		}
-		s.In.Effort.Spend(len(h.Grants) * plain / 2)
+		s.Effort.Spend(len(h.Grants) * plain / 2)
 		for _, cell := range h.Grants {
 			units := 1 + cell.All.Len()/8
 			if !cell.All.Equal(cell.Anonymous) {
 				units += named / 4
 			}
-			s.In.Effort.Spend(units)
+			s.Effort.Spend(units)
 		}
 	}
 }

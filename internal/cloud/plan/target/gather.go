@@ -138,7 +138,7 @@ func (s *Target) trial(k membershipGroup, view *intent.Network) candidate {
 				nics = append(nics, n)
 			}
 		}
-		addrs, _ := s.In.Recall.Set(addressesOf(nics, view))
+		addrs, _ := s.Recall.Set(addressesOf(nics, view))
 		return candidate{cloud.Peer{GroupName: k.key()}, addrs, addrs}
 	})
 }

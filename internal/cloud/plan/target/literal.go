@@ -1,8 +1,6 @@
 package target
 
-import (
-	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
-)
+import "github.com/nephele-io/nephele/internal/cloud"
 
 // keepRules makes the class keep the rules of the groups that it holds now word for word. Peers
 // that they name cannot move to other groups as long as that cuts something; see stays.
@@ -12,7 +10,7 @@ func (s *Target) keepRules(c *Class) {
 		if i > 0 {
 			wanted = s.matcher.addGroup(c)
 		}
-		wanted.Rules = intent.RuleKeys(g.Rules)
+		wanted.Rules = cloud.RuleKeys(g.Rules)
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"github.com/nephele-io/nephele/internal/cloud"
-	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
 )
 
 // merged packs the rules of a class into fewer of its groups where they fill these by no more than
@@ -34,4 +33,4 @@ func (s *Target) merged(c *Class, rules []cloud.Rule, held, packed [][]cloud.Rul
 	return packed
 }
 
-func union(a, b []cloud.Rule) []cloud.Rule { return intent.RuleKeys(slices.Concat(a, b)) }
+func union(a, b []cloud.Rule) []cloud.Rule { return cloud.RuleKeys(slices.Concat(a, b)) }

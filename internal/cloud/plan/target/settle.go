@@ -17,7 +17,7 @@ func (s *Target) attemptEffort() int {
 func (s *Target) Settle() {
 	for refused := true; refused; {
 		s.MayStop()
-		s.In.Effort.Spend(s.attemptEffort())
+		s.Effort.Spend(s.attemptEffort())
 		s.decideStates()
 		s.formClasses()
 		s.matcher.matchGroups()

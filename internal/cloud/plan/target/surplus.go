@@ -70,7 +70,7 @@ func (s *Target) leaveSurplus(c *Class, held [][]cloud.Rule, why func() *intent.
 	surplus := s.surplus(c, held)
 	var left []rejection
 	for _, u := range surplus {
-		if !s.options.Tighten[u.policy.Ref.UID] || s.tightened[c.key] != nil {
+		if !s.In.Tighten[u.policy.Ref.UID] || s.tightened[c.key] != nil {
 			left = append(left, u)
 		}
 	}

@@ -14,7 +14,6 @@ type Target struct {
 	fitter  fitter
 	matcher matcher
 	Lower   Lowerer
-	options Options
 	memo    *memo
 	NICs    []*NIC // sorted by ID
 	Order   []*VM  // selected VMs, sorted by ID
@@ -36,16 +35,6 @@ type Target struct {
 	allotment  *allotment // if there are too few groups for all that is wanted
 	Dependents dependents
 	design
-}
-
-// Options are what decides about the target besides what is allowed.
-type Options struct {
-	// Tighten holds the UIDs of the policies of which as much is to be enforced as fits, where not
-	// all of it does.
-	Tighten map[string]bool
-	// Dependents says what becomes of interfaces that are not ours and that depend on those that
-	// are guarded.
-	Dependents DependentsRule
 }
 
 // NIC is an interface and what is wanted of it. That is decided by each attempt of settle.
@@ -70,9 +59,9 @@ type VM struct {
 }
 
 // New begins with what cannot be expressed or controlled at all.
-func New(r *intent.Region, lower Lowerer, o Options) *Target {
+func New(r *intent.Region, lower Lowerer) *Target {
 	s := &Target{
-		Region: r, Lower: lower, options: o, memo: newMemo(r.In.Recall), byFormer: map[string][]*NIC{}, byHeld: map[string][]*NIC{},
+		Region: r, Lower: lower, memo: newMemo(r.Recall), byFormer: map[string][]*NIC{}, byHeld: map[string][]*NIC{},
 		Restrict: map[*NIC][2]bool{}, literal: map[string]bool{}, Refused: map[*NIC]*intent.Reason{}, Frozen: map[*NIC]*intent.Reason{}, Waiting: map[*NIC]bool{},
 		Outgrown: map[string]bool{}, Dependents: dependents{unfollowed: map[string]*intent.Reason{}},
 	}

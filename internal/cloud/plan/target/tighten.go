@@ -33,7 +33,7 @@ type tightening struct {
 
 // tighten notes that the class is to allow what fits, if the policy asks for it.
 func (s *Target) tighten(c *Class, p *intent.Policy, short *intent.Reason) bool {
-	if !s.options.Tighten[p.Ref.UID] || s.tightened[c.key] != nil {
+	if !s.In.Tighten[p.Ref.UID] || s.tightened[c.key] != nil {
 		return false
 	}
 	if s.tightened == nil {
@@ -50,7 +50,7 @@ func (s *Target) tighten(c *Class, p *intent.Policy, short *intent.Reason) bool 
 func (s *Target) tightRules(c *Class, held [][]cloud.Rule, t *tightening) ([]cloud.Rule, [][]cloud.Rule, *Shortage) {
 	pool := s.Lower.Lower(s.fitter.traffic(c, c.Want, &forms{}))
 	base := s.rulesWithout(c, t.policy)
-	present := intent.RuleKeys(slices.Concat(held...))
+	present := cloud.RuleKeys(slices.Concat(held...))
 	in := func(rules []cloud.Rule, r cloud.Rule) int {
 		if _, found := slices.BinarySearchFunc(rules, r, cloud.Rule.Compare); found {
 			return 0
@@ -61,7 +61,7 @@ func (s *Target) tightRules(c *Class, held [][]cloud.Rule, t *tightening) ([]clo
 		return cmp.Or(in(base, a)-in(base, b), in(present, a)-in(present, b), breadth(b)-breadth(a), a.Compare(b))
 	})
 	fits := func(rules []cloud.Rule) bool {
-		_, short := s.Lower.Pack(intent.RuleKeys(rules), nil, s.fitter.quotaOf(c, 0))
+		_, short := s.Lower.Pack(cloud.RuleKeys(rules), nil, s.fitter.quotaOf(c, 0))
 		return short == nil
 	}
 	n := sort.Search(len(pool), func(n int) bool { return !fits(pool[:n+1]) })
@@ -81,7 +81,7 @@ func (s *Target) tightRules(c *Class, held [][]cloud.Rule, t *tightening) ([]clo
 		c.Want[i] = s.evaluateThen(slices.DeleteFunc(slices.Clone(kept), func(r cloud.Rule) bool { return r.Direction != d }), c.Network)
 	}
 	t.lost = losses(before, c.Want)
-	kept = intent.RuleKeys(kept)
+	kept = cloud.RuleKeys(kept)
 	packed, short := s.Lower.Pack(kept, held, s.fitter.quotaOf(c, 0))
 	if short != nil {
 		packed, short = s.Lower.Pack(kept, nil, s.fitter.quotaOf(c, 0))
@@ -98,7 +98,7 @@ func (s *Target) rulesWithout(c *Class, p *intent.Policy) []cloud.Rule {
 	vm.Left[p] = intent.Why(intent.RulesShort)
 	vm.Effective, vm.profile = effectiveRules(vm)
 	delete(vm.Left, p)
-	return intent.RuleKeys(s.Lower.Lower(s.fitter.traffic(c, s.Wanted(n), &forms{})))
+	return cloud.RuleKeys(s.Lower.Lower(s.fitter.traffic(c, s.Wanted(n), &forms{})))
 }
 
 // breadth is the larger, the more a rule gives, roughly.

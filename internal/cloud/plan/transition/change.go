@@ -205,7 +205,7 @@ func (s *Survey) still() bool {
 	}
 	for i := range s.From.Groups {
 		is, want := &s.From.Groups[i], &s.To.Groups[i]
-		if is.ID != want.ID || !slices.EqualFunc(is.Rules, want.Rules, cloud.Rule.Same) && !slices.Equal(keysOf(is.Rules), keysOf(want.Rules)) {
+		if is.ID != want.ID || !slices.EqualFunc(is.Rules, want.Rules, cloud.Rule.Same) && !slices.Equal(cloud.RuleKeys(is.Rules), cloud.RuleKeys(want.Rules)) {
 			return false
 		}
 	}
@@ -252,12 +252,12 @@ func (s *Survey) mix() {
 			groups         []string
 		}{{s.from, s.to, k.from}, {s.to, s.to, k.from}, {s.to, s.from, k.to}} {
 			for i, d := range flow.Directions() {
-				k.most[i] = k.most[i].Union(model.Permit(m.rules.Rules(m.groups, d), func(p cloud.Peer) (addrset.Set, bool) {
+				k.most[i] = k.most[i].Union(model.Permit(m.rules.Rules(m.groups, d), func(p cloud.Peer) model.Meaning {
 					if !s.Stable[p.GroupID] {
-						return addrset.Set{}, true
+						return model.Meaning{}
 					}
 					set, _ := m.members.Addresses(p, k.network)
-					return set.Intersect(free), true
+					return model.Known(set.Intersect(free), true)
 				}))
 			}
 		}
@@ -286,7 +286,7 @@ func (s *Survey) permit(rules, members *model.View, groups []string, network str
 		moment = network + " in the end"
 	}
 	for i, d := range flow.Directions() {
-		out[i] = s.unions.Permit(moment, rules.Rules(groups, d), func(p cloud.Peer) (addrset.Set, bool) { return members.Addresses(p, network) })
+		out[i] = s.unions.Permit(moment, rules.Rules(groups, d), func(p cloud.Peer) model.Meaning { return model.Known(members.Addresses(p, network)) })
 	}
 	s.permits[key] = out
 	return out

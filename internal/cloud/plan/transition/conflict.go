@@ -165,8 +165,8 @@ func (t towards) equal(o flow.Permit, addrs addrset.Set) bool {
 // mixed is what a cohort that does not move allows to addresses by the rules of one moment and the
 // members of groups of another one.
 func (s *Survey) mixed(members *model.View, k *cohort, rules *model.View, i int, addrs addrset.Set) towards {
-	return towards(model.Permit(rules.Rules(k.from, flow.Directions()[i]), func(p cloud.Peer) (addrset.Set, bool) {
+	return towards(model.Permit(rules.Rules(k.from, flow.Directions()[i]), func(p cloud.Peer) model.Meaning {
 		set, known := members.Addresses(p, k.network)
-		return set.Intersect(addrs), known
+		return model.Known(set.Intersect(addrs), known)
 	}))
 }

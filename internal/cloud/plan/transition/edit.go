@@ -160,9 +160,35 @@ func (w *worklist) remove() (done bool) {
 // some come while others go: one call, and no moment between. Where that is not clean as a whole,
 // what comes and what goes each wait for their moment.
 func (w *worklist) setWhole() (done bool) {
-	if !w.Limits.WholeGroups {
-		return false
-	}
+	return w.Limits.WholeGroups && w.exchange(func(id string, old, wanted []cloud.Rule) (after []cloud.Rule, op cloud.Op) {
+		after = sorted(append(missing(w.rules[id], old), wanted...))
+		if !w.Fits(after) || w.checkRules(id, after) != nil || slices.ContainsFunc(wanted, func(r cloud.Rule) bool {
+			return w.checkAdd(id, r) != nil
+		}) {
+			return nil, op
+		}
+		return after, cloud.Op{Kind: cloud.OpSetRules, Rules: w.keeping(after, id), Replaced: w.outward(w.rules[id], id)}
+	})
+}
+
+// replace turns rules into others in place, where a group has no room for both forms, and where it
+// takes no more calls than to add and to remove. The rules of one call may take effect in any
+// order.
+func (w *worklist) replace() (done bool) {
+	return w.exchange(func(id string, old, wanted []cloud.Rule) (after []cloud.Rule, op cloud.Op) {
+		crowded := !w.Fits(slices.Concat(w.rules[id], wanted))
+		olds, news := w.pairs(id, old, wanted, crowded)
+		if len(olds) == 0 || !crowded && len(olds) < len(old) && len(olds) < len(wanted) {
+			return nil, op
+		}
+		after = sorted(append(missing(w.rules[id], sorted(slices.Clone(olds))), news...))
+		return after, cloud.Op{Kind: cloud.OpReplaceRules, Rules: w.outward(news, id), Replaced: w.outward(olds, id)}
+	})
+}
+
+// exchange has rules of groups go while others come. edit returns what rules a group has after an
+// operation, given which of its rules are to go and which to come; none if there is nothing to do.
+func (w *worklist) exchange(edit func(id string, old, wanted []cloud.Rule) ([]cloud.Rule, cloud.Op)) (done bool) {
 	w.next()
 	touched := map[*cohort]bool{} // in this stage: what one group no longer says another one may have to
 	for _, id := range w.order {
@@ -170,14 +196,12 @@ func (w *worklist) setWhole() (done bool) {
 			continue
 		}
 		old := slices.DeleteFunc(missing(w.rules[id], w.wanted[id]), func(r cloud.Rule) bool { return w.temp[id][r] })
-		news := missing(w.wanted[id], w.rules[id])
-		if len(old) == 0 || len(news) == 0 {
+		wanted := missing(w.wanted[id], w.rules[id])
+		if len(old) == 0 || len(wanted) == 0 {
 			continue
 		}
-		before, after := w.rules[id], sorted(append(missing(w.rules[id], old), news...))
-		if !w.Fits(after) || w.checkRules(id, after) != nil || slices.ContainsFunc(news, func(r cloud.Rule) bool {
-			return w.checkAdd(id, r) != nil
-		}) {
+		after, op := edit(id, old, wanted)
+		if len(after) == 0 {
 			continue
 		}
 		if slices.ContainsFunc(w.holders[id], func(k *cohort) bool { return touched[k] }) {
@@ -189,7 +213,7 @@ func (w *worklist) setWhole() (done bool) {
 		}
 		done = true
 		w.setRules(id, after)
-		w.emit(w.groups[id].NetworkID, w.named(id, cloud.Op{Kind: cloud.OpSetRules, Rules: w.keeping(after, id), Replaced: w.outward(before, id)}))
+		w.emit(w.groups[id].NetworkID, w.named(id, op))
 	}
 	return done
 }
@@ -207,40 +231,6 @@ func (w *worklist) keeping(rules []cloud.Rule, id string) []cloud.Rule {
 		}
 	}
 	return out
-}
-
-// replace turns rules into others in place, where a group has no room for both forms, and where it
-// takes no more calls than to add and to remove. The rules of one call may take effect in any
-// order.
-func (w *worklist) replace() (done bool) {
-	w.next()
-	touched := map[*cohort]bool{} // in this stage: what one group no longer says another one may have to
-	for _, id := range w.order {
-		if !w.exists[id] {
-			continue
-		}
-		old := slices.DeleteFunc(missing(w.rules[id], w.wanted[id]), func(r cloud.Rule) bool { return w.temp[id][r] })
-		wanted := missing(w.wanted[id], w.rules[id])
-		if len(old) == 0 || len(wanted) == 0 {
-			continue
-		}
-		crowded := !w.Fits(slices.Concat(w.rules[id], wanted))
-		olds, news := w.pairs(id, old, wanted, crowded)
-		if len(olds) == 0 || !crowded && len(olds) < len(old) && len(olds) < len(wanted) {
-			continue
-		}
-		if slices.ContainsFunc(w.holders[id], func(k *cohort) bool { return touched[k] }) {
-			w.next()
-			clear(touched)
-		}
-		for _, k := range w.holders[id] {
-			touched[k] = true
-		}
-		done = true
-		w.setRules(id, sorted(append(missing(w.rules[id], sorted(slices.Clone(olds))), news...)))
-		w.emit(w.groups[id].NetworkID, w.named(id, cloud.Op{Kind: cloud.OpReplaceRules, Rules: w.outward(news, id), Replaced: w.outward(olds, id)}))
-	}
-	return done
 }
 
 // pairs finds for old rules of a group wanted ones that they can be turned into at this moment,

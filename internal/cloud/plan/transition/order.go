@@ -110,7 +110,7 @@ func newWorklist(s *Survey) *worklist {
 			w.remember(g)
 		}
 		if s.Ours(g) || s.extended(g) {
-			w.wanted[g.ID] = keysOf(g.Rules)
+			w.wanted[g.ID] = cloud.RuleKeys(g.Rules)
 			w.order = append(w.order, g.ID)
 		}
 	}

@@ -50,7 +50,7 @@ func newState(s *Survey) *state {
 	for i := range s.From.Groups {
 		g := &s.From.Groups[i]
 		st.groups[g.ID], st.exists[g.ID] = g, true
-		st.setRules(g.ID, keysOf(g.Rules))
+		st.setRules(g.ID, cloud.RuleKeys(g.Rules))
 	}
 	for _, k := range s.cohorts {
 		for _, g := range k.at {
@@ -58,16 +58,6 @@ func newState(s *Survey) *state {
 		}
 	}
 	return st
-}
-
-// keysOf returns rules without identity and description, sorted, each once.
-func keysOf(rules []cloud.Rule) []cloud.Rule {
-	out := make([]cloud.Rule, len(rules))
-	for i, r := range rules {
-		out[i] = r.Key()
-	}
-	slices.SortFunc(out, cloud.Rule.Compare)
-	return slices.Compact(out)
 }
 
 // setRules gives a group its present rules.
@@ -200,7 +190,7 @@ func (st *state) slots(groups []string) int { return len(cloud.Deciding(groups, 
 // always is what rules allow in a network whoever has moved by now.
 func (st *state) always(rules []cloud.Rule, network string) flow.Permit {
 	at := func(m moment) flow.Permit {
-		return model.Permit(rules, func(p cloud.Peer) (addrset.Set, bool) { return st.addresses(p, network, m) })
+		return model.Permit(rules, func(p cloud.Peer) model.Meaning { return model.Known(st.addresses(p, network, m)) })
 	}
 	if st.moving == 0 {
 		return at(before)

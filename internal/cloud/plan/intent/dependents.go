@@ -1,0 +1,39 @@
+package intent
+
+import "github.com/nephele-io/nephele/api/cloud/v1alpha1"
+
+// Dependents says what becomes of interfaces that are not ours to guard, and whose own groups name
+// a group that a guarded interface gives up.
+type Dependents string
+
+// The answers. The zero value is RefuseDependents.
+const (
+	// RefuseDependents refuses the take-over that would cut their flows.
+	RefuseDependents Dependents = ""
+	// FollowDependents adds a twin to each such rule, which names our groups. The group with the
+	// rule must have the tag cloud.TagFollow; without it the answer is RefuseDependents.
+	FollowDependents Dependents = "Follow"
+	// CutDependents goes on, and Result.Cuts lists what is lost.
+	CutDependents Dependents = "Cut"
+)
+
+// DependentsRule is the answer of an account.
+type DependentsRule struct {
+	Default Dependents
+	// Groups are other answers for the groups with the rules, by ID.
+	Groups map[string]Dependents
+}
+
+// ParseDependents returns the answer as an account gives it. The schema has checked it; what it
+// does not know means RefuseDependents.
+func ParseDependents(all v1alpha1.Dependents, groups []v1alpha1.DependentGroup) DependentsRule {
+	answers := map[v1alpha1.Dependents]Dependents{v1alpha1.DependentsFollow: FollowDependents, v1alpha1.DependentsCut: CutDependents}
+	out := DependentsRule{Default: answers[all]}
+	for _, g := range groups {
+		if out.Groups == nil {
+			out.Groups = map[string]Dependents{}
+		}
+		out.Groups[g.Group] = answers[g.Dependents]
+	}
+	return out
+}
