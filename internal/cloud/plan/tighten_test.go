@@ -3,12 +3,15 @@ package plan_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"net/netip"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
+	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
 )
 
 func tightenAll(in *plan.Input) {
@@ -61,6 +64,25 @@ func TestTighten(t *testing.T) {
 	settle(t, e, f, nil)
 	if !reflect.DeepEqual(leftOver(f), leftOver(native)) {
 		t.Errorf("something is left: %s", diffLeftOver(f, native))
+	}
+}
+
+// TestTightenKeepsFailsafeFlows: what no policy can forbid is not what is lost for want of room.
+func TestTightenKeepsFailsafeFlows(t *testing.T) {
+	e := small()
+	f := e.cloud()
+	res := settle(t, e, f, func(in *plan.Input) {
+		manyBlocks(400)(in)
+		in.Failsafe = []plan.FailsafeFlow{{
+			Direction: cloud.Ingress, Services: []flow.Service{{Protocol: cloud.TCP, From: 2222, To: 2222}}, Peers: []netip.Prefix{netip.MustParsePrefix("203.0.113.9/32")},
+		}}
+		tightenAll(in)
+	})
+	if len(res.Refusals) != 1 || !res.Refusals[0].Tightened {
+		t.Fatalf("%+v", res.Refusals)
+	}
+	if !admits(f, 0, "203.0.113.9", "", 2222) {
+		t.Error("the failsafe flow is lost")
 	}
 }
 

@@ -75,7 +75,7 @@ func (s *Target) leaveSurplus(c *Class, held [][]cloud.Rule, why func() *intent.
 		}
 	}
 	if len(left) == 0 && len(surplus) > 0 {
-		s.tighten(c, surplus[0].policy, why())
+		s.tightened[c.key] = &tightening{policy: surplus[0].policy, short: why()}
 		return
 	}
 	if slices.ContainsFunc(left, func(u rejection) bool { return u.certain }) {

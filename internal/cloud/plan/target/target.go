@@ -63,7 +63,7 @@ func New(r *intent.Region, lower Lowerer) *Target {
 	s := &Target{
 		Region: r, Lower: lower, memo: newMemo(r.Recall), byFormer: map[string][]*NIC{}, byHeld: map[string][]*NIC{},
 		Restrict: map[*NIC][2]bool{}, literal: map[string]bool{}, Refused: map[*NIC]*intent.Reason{}, Frozen: map[*NIC]*intent.Reason{}, Waiting: map[*NIC]bool{},
-		Outgrown: map[string]bool{}, Dependents: dependents{unfollowed: map[string]*intent.Reason{}},
+		Outgrown: map[string]bool{}, tightened: map[string]*tightening{}, Dependents: dependents{unfollowed: map[string]*intent.Reason{}},
 	}
 	s.matcher = matcher{Region: r, design: &s.design, byHeld: s.byHeld, literal: s.literal, outgrown: s.Outgrown}
 	s.fitter = fitter{Region: r, design: &s.design, lower: lower, memo: s.memo}

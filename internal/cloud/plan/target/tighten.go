@@ -31,18 +31,6 @@ type tightening struct {
 	lost []string
 }
 
-// tighten notes that the class is to allow what fits, if the policy asks for it.
-func (s *Target) tighten(c *Class, p *intent.Policy, short *intent.Reason) bool {
-	if !s.In.Tighten[p.Ref.UID] || s.tightened[c.key] != nil {
-		return false
-	}
-	if s.tightened == nil {
-		s.tightened = map[string]*tightening{}
-	}
-	s.tightened[c.key] = &tightening{policy: p, short: short}
-	return true
-}
-
 // tightRules returns as many of the class's rules as fit, so that no other one does, and changes
 // what the class must allow to exactly that. What it returned before is what it returns again, as
 // long as the policies say the same. Rules that would be needed without the policy come first, then
@@ -92,13 +80,8 @@ func (s *Target) tightRules(c *Class, held [][]cloud.Rule, t *tightening) ([]clo
 // rulesWithout returns the rules that the class would need without a policy, sorted.
 func (s *Target) rulesWithout(c *Class, p *intent.Policy) []cloud.Rule {
 	n := c.NICs[0]
-	vm := n.VM
-	effective, profile := vm.Effective, vm.profile
-	defer func() { vm.Effective, vm.profile = effective, profile }()
-	vm.Left[p] = intent.Why(intent.RulesShort)
-	vm.Effective, vm.profile = effectiveRules(vm)
-	delete(vm.Left, p)
-	return cloud.RuleKeys(s.Lower.Lower(s.fitter.traffic(c, s.Wanted(n), &forms{})))
+	rules := slices.DeleteFunc(slices.Clone(n.VM.Effective), func(b *intent.Bound) bool { return b.Policy == p })
+	return cloud.RuleKeys(s.Lower.Lower(s.fitter.traffic(c, s.Decided(n.NIC, rules, intent.ProfileOf(rules)), &forms{})))
 }
 
 // breadth is the larger, the more a rule gives, roughly.
