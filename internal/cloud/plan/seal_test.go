@@ -294,6 +294,27 @@ func TestPlantedRecord(t *testing.T) {
 	}
 }
 
+// TestForgedPeerIsNotCutOff: whoever writes into a record cuts nothing either. A VM to which no
+// policy applies any more is not given back while its own group admits the members of a group, and
+// it is no longer known that the other VM is one.
+func TestForgedPeerIsNotCutOff(t *testing.T) {
+	e := bothGuarded()
+	e.Groups[2].Rules = append(e.Groups[2].Rules, cloud.Rule{Direction: cloud.Ingress, Match: cloud.NewMatch(cloud.TCP, 8080, 8080), Peer: cloud.Peer{GroupID: "#1"}})
+	e.History[0].Policies[0].Rules[0].Out = true // so that VM 1 admits what its own group does
+	f := e.cloud()
+	seal := testSeal('k', false)
+	settle(t, e, f, sealed(seal))
+	f.nic(nicID(0)).Tags = map[string]string{cloud.TagFormer: groupID(3)}
+	e.History[0].Applied[0] = []int{0}
+	res := settle(t, e, f, sealed(seal))
+	if !admits(f, 1, "10.0.0.10", nicID(0), 8080) {
+		t.Error("VM 1 does not admit VM 0 any more")
+	}
+	if !slices.ContainsFunc(res.Notes, func(n plan.Note) bool { return n.Object == nicID(1) && n.Why.Is(intent.StaysForUnknown) }) {
+		t.Errorf("notes %+v", res.Notes)
+	}
+}
+
 // TestForgeryCostsLittle: that one interface of many has to be told from the others costs an edit
 // of it, and none of the others.
 func TestForgeryCostsLittle(t *testing.T) {
