@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
@@ -28,7 +29,7 @@ func TestTighten(t *testing.T) {
 	f := e.cloud()
 	native := f.clone()
 	more := policySpec{Tier: 250, Priority: 9, Applied: []int{0}, Rules: []ruleSpec{{
-		Action: "Allow", Blocks: []blockSpec{{CIDR: "198.51.100.0/24"}}, Services: []serviceSpec{{Protocol: "TCP", From: 443, To: 443, Type: -1}},
+		Action: "Allow", Blocks: []blockSpec{{CIDR: "198.51.100.9/32"}}, Services: []serviceSpec{{Protocol: "TCP", From: 443, To: 443, Type: -1}},
 	}}}
 	res := settle(t, e, f, func(in *plan.Input) {
 		manyBlocks(400)(in)
@@ -83,6 +84,38 @@ func TestTightenKeepsFailsafeFlows(t *testing.T) {
 	}
 	if !admits(f, 0, "203.0.113.9", "", 2222) {
 		t.Error("the failsafe flow is lost")
+	}
+}
+
+// TestTightenChooses: where not all fits, what is in force stays, and of the rest what gives the most
+// goes first; one address family does not go without for the sake of the other.
+func TestTightenChooses(t *testing.T) {
+	e := small()
+	f := e.cloud()
+	blocks := []string{"200.0.0.0/9", "2001:db8:ffff::1/128"}
+	tight := func(in *plan.Input) {
+		manyBlocks(400)(in)
+		for _, b := range blocks {
+			r := &in.Policies[0].Rules[0]
+			r.From.IPBlocks = append(r.From.IPBlocks, v1beta2.IPBlock{CIDR: ipNet(b)})
+		}
+		tightenAll(in)
+	}
+	settle(t, e, f, tight)
+	if !admits(f, 0, "200.1.2.3", "", 80) {
+		t.Error("the largest block is lost")
+	}
+	if !admits(f, 0, "2001:db8:ffff::1", "", 80) {
+		t.Error("the only block of IPv6 is lost")
+	}
+	before := f.clone()
+	blocks = append(blocks, "201.0.0.0/8")
+	settle(t, e, f, tight)
+	for i := range 400 {
+		from := fmt.Sprintf("192.0.%d.%d", i/100, 2*(i%100))
+		if admits(before, 0, from, "", 80) && !admits(f, 0, from, "", 80) {
+			t.Errorf("%s is not admitted any more", from)
+		}
 	}
 }
 

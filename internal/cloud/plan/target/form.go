@@ -129,9 +129,6 @@ func (s *fitter) mix(view *intent.Network, c *peerCover) *peerCover {
 		}
 	}
 	out.rest = addrset.Union(rest...)
-	if plain := (&peerCover{all: c.all, rest: c.all}); plain.size() < out.size() {
-		out = plain
-	}
 	c.mixed = out
 	return out
 }

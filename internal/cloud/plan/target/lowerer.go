@@ -16,7 +16,7 @@ type Lowerer interface {
 	// Pack distributes the wanted rules over groups within the quota. held[i] are the rules of the
 	// class's i-th group as it is now; wanted rules that are in it stay there if possible. It
 	// returns at least one group. A shortage is described by a non-nil *Shortage, and then the
-	// groups are nil.
+	// groups are nil; whether there is one does not depend on held.
 	Pack(wanted []cloud.Rule, held [][]cloud.Rule, q Quota) ([][]cloud.Rule, *Shortage)
 	// Fits reports whether one group can hold the rules within the quota.
 	Fits(rules []cloud.Rule, q Quota) bool

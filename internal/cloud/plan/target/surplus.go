@@ -88,20 +88,10 @@ func (s *Target) leaveSurplus(c *Class, held [][]cloud.Rule, why func() *intent.
 		reasons[u.policy] = s.short(u.short(), c)
 	}
 	for _, n := range c.NICs {
-		for _, u := range s.inOrderOfLoss(n.VM, left) {
+		for _, u := range left {
 			if s.Frozen[n] == nil {
 				s.leaveOut(n.VM, u.policy, reasons[u.policy])
 			}
 		}
 	}
-}
-
-// inOrderOfLoss returns first the policies that are not in force on the VM in an earlier form:
-// leaving them out costs nothing.
-func (s *Target) inOrderOfLoss(vm *VM, of []rejection) []rejection {
-	out := slices.Clone(of)
-	slices.SortStableFunc(out, func(a, b rejection) int {
-		return b2i(s.InForce(vm.VM, a.policy)) - b2i(s.InForce(vm.VM, b.policy))
-	})
-	return out
 }

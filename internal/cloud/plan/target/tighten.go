@@ -71,9 +71,6 @@ func (s *Target) tightRules(c *Class, held [][]cloud.Rule, t *tightening) ([]clo
 	t.lost = losses(before, c.Want)
 	kept = cloud.RuleKeys(kept)
 	packed, short := s.Lower.Pack(kept, held, s.fitter.quotaOf(c, 0))
-	if short != nil {
-		packed, short = s.Lower.Pack(kept, nil, s.fitter.quotaOf(c, 0))
-	}
 	return kept, packed, short
 }
 
