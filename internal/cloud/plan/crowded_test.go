@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/aws/lower"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
@@ -62,6 +63,22 @@ func TestEditWithoutRoomForGroups(t *testing.T) {
 	}
 	if admits(f, 0, "192.0.2.7", "", 80) || !admits(f, 0, "192.0.2.7", "", 8080) || !admits(f, 1, "192.0.2.7", "", 81) {
 		t.Error("the edit is not in force, or the other policy is not any more")
+	}
+}
+
+// Nor does a VM that has no policy hold that up, although it needs a group from now on: its owner
+// has its own group name that of a VM under control.
+func TestEditBesideADependentWithoutRoom(t *testing.T) {
+	e := crowdedEstate(2)
+	e.History[0].Applied[2] = nil
+	f := e.cloud()
+	settle(t, e, f, nil)
+	own := f.group(groupID(3))
+	own.Rules = append(own.Rules, cloud.Rule{Direction: cloud.Ingress, Match: cloud.NewMatch(cloud.TCP, 5432, 5432), Peer: cloud.Peer{GroupID: groupID(1)}})
+	e.History[0].Policies[0].Rules[0].Services[0] = serviceSpec{Protocol: "TCP", From: 8080, To: 8080, Type: -1}
+	settle(t, e, f, nil)
+	if admits(f, 0, "192.0.2.7", "", 80) || !admits(f, 0, "192.0.2.7", "", 8080) {
+		t.Error("the edit is not in force")
 	}
 }
 

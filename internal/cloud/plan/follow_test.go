@@ -2,6 +2,7 @@ package plan_test
 
 import (
 	"math/rand/v2"
+	"net/netip"
 	"reflect"
 	"slices"
 	"strings"
@@ -112,6 +113,38 @@ func TestFollowWithoutRoom(t *testing.T) {
 	}
 	if got := f.nic(nicID(0)).GroupIDs; !slices.Equal(got, []string{groupID(1)}) {
 		t.Errorf("taken over all the same: %v", got)
+	}
+}
+
+// A class that is divided needs two twins where there was one. If there is room for one only, that
+// is the one that is there, and the plan ends.
+func TestFollowWithoutRoomForAll(t *testing.T) {
+	e := database()
+	e.Follows = []int{2}
+	for i := range 57 {
+		e.Groups[2].Rules = append(e.Groups[2].Rules, cloud.Rule{
+			Direction: cloud.Ingress, Match: cloud.NewMatch(cloud.TCP, 9000+i, 9000+i), Peer: cloud.Peer{CIDR: netip.MustParsePrefix("192.0.2.0/24")},
+		})
+	}
+	e.NICs[2].Groups = []int{1}
+	e.History[0].Applied[0] = []int{0, 2}
+	f := e.cloud()
+	f.next = 100
+	settle(t, e, f, nil)
+	if !admits(f, 1, "10.0.0.10", nicID(0), 5432) || !admits(f, 1, "10.0.0.12", nicID(2), 5432) {
+		t.Fatal("the database does not admit the members of the group that it names")
+	}
+	twin := twinsOf(f.group(groupID(2)))
+	more := e.History[0].Policies[0]
+	more.Applied, more.Rules = []int{1}, []ruleSpec{{Action: "Allow", Blocks: []blockSpec{{CIDR: "198.51.100.0/24"}}}}
+	e.History[0].Policies, e.History[0].Applied = append(e.History[0].Policies, more), append(e.History[0].Applied, []int{0})
+	f.next = 0 // IDs have no order
+	res := settle(t, e, f, nil)
+	if got := twinsOf(f.group(groupID(2))); !reflect.DeepEqual(got, twin) {
+		t.Errorf("the twins are %v, want %v", got, twin)
+	}
+	if len(res.Refusals) > 0 || !slices.ContainsFunc(res.Notes, func(n plan.Note) bool { return n.Why.Is(intent.FollowNoRoom) }) {
+		t.Errorf("refusals %+v, notes %+v", res.Refusals, res.Notes)
 	}
 }
 

@@ -83,15 +83,13 @@ func (c *Class) created() (n int) {
 	return n
 }
 
-// admit decides what there are groups for in the end. Whatever only passes on the way there is put
-// aside meanwhile.
+// admit decides what there are groups for in the end.
 func (s *Target) admit() {
 	a := &allotment{of: s, out: map[*VM][]*intent.Policy{}}
 	s.allotment = a
-	defer a.putAside()()
 	a.countOthers()
 	a.limit = s.Limits.GroupsPerRegion - a.others
-	for a.design() {
+	for s.attempt() {
 	}
 	a.enough = a.others + len(s.AllGroups())
 	a.collect()
@@ -102,7 +100,7 @@ func (s *Target) admit() {
 // when the design is made.
 func (a *allotment) decide() {
 	for {
-		for a.choose(); a.design(); a.choose() {
+		for a.choose(); a.of.attempt(); a.choose() {
 		}
 		over := len(a.of.AllGroups()) - a.limit
 		if over <= 0 || !slices.ContainsFunc(a.units, func(u *unit) bool { return !u.out }) {
@@ -112,57 +110,14 @@ func (a *allotment) decide() {
 	}
 }
 
-// putAside takes away what the region waits for, and returns what brings it back.
-func (a *allotment) putAside() (bringBack func()) {
-	s := a.of
-	restrict, waiting := maps.Clone(s.Restrict), s.Waiting
-	refused, frozen := map[*NIC]*intent.Reason{}, map[*NIC]*intent.Reason{}
-	for n := range waiting {
-		if why := s.Refused[n]; why != nil {
-			refused[n] = why
-			delete(s.Refused, n)
-		}
-		if why := s.Frozen[n]; why != nil {
-			frozen[n] = why
-			delete(s.Frozen, n)
-		}
-	}
-	clear(s.Restrict)
-	s.Waiting = map[*NIC]bool{}
-	return func() {
-		maps.Copy(s.Restrict, restrict)
-		s.Waiting = waiting
-		maps.Copy(s.Refused, refused)
-		maps.Copy(s.Frozen, frozen)
-	}
-}
-
 // countOthers counts the groups that are not ours to delete.
 func (a *allotment) countOthers() {
-	kept := map[string]bool{}
 	a.others = a.of.Snap.GroupsBeside
 	for i := range a.of.Snap.Groups {
 		if g := &a.of.Snap.Groups[i]; !a.of.Owned(g) && !g.View {
 			a.others++
-			for _, r := range g.Rules {
-				if o := a.of.Groups[r.Peer.GroupID]; o != nil && a.of.Owned(o) && len(a.of.byHeld[o.ID]) == 0 && !kept[o.ID] {
-					kept[o.ID] = true
-					a.others++
-				}
-			}
 		}
 	}
-}
-
-// design makes a design of what is admitted. It reports whether rules did not fit, so that it has
-// to be made again.
-func (a *allotment) design() (retry bool) {
-	a.of.MayStop()
-	a.of.decideStates()
-	a.of.formClasses()
-	a.of.matcher.matchGroups()
-	a.of.setTargets()
-	return a.of.lowerClasses()
 }
 
 // choose admits as much as there are groups for.

@@ -16,18 +16,23 @@ func (s *Target) attemptEffort() int {
 // are finitely many.
 func (s *Target) Settle() {
 	for refused := true; refused; {
-		s.MayStop()
 		s.Effort.Spend(s.attemptEffort())
-		s.decideStates()
-		s.formClasses()
-		s.matcher.matchGroups()
-		s.setTargets()
-		refused = s.lowerClasses() || s.crowded()
+		refused = s.attempt() || s.crowded()
 		if !refused {
 			s.setTargets()
 			refused = s.addTwins()
 		}
 	}
+}
+
+// attempt makes one. It reports whether rules did not fit.
+func (s *Target) attempt() (refused bool) {
+	s.MayStop()
+	s.decideStates()
+	s.formClasses()
+	s.matcher.matchGroups()
+	s.setTargets()
+	return s.lowerClasses()
 }
 
 // await makes an interface stay as it is until others have changed.

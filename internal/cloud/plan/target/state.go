@@ -11,25 +11,20 @@ import (
 )
 
 // leaveOut refuses the policy on the VM. Interfaces that are under control stay as they are if the
-// policy is in force there in an earlier form; everywhere else the VM goes on without the policy.
-func (s *Target) leaveOut(vm *VM, p *intent.Policy, why *intent.Reason) {
+// policy is in force there in an earlier form, and are returned; everywhere else the VM goes on
+// without the policy.
+func (s *Target) leaveOut(vm *VM, p *intent.Policy, why *intent.Reason) (frozen []*NIC) {
 	vm.Left[p] = why
-	if s.In.Modes[vm.Ref] != intent.Enforce {
-		return
+	if s.In.Modes[vm.Ref] != intent.Enforce || !s.InForce(vm.VM, p) {
+		return nil
 	}
-	if s.InForce(vm.VM, p) {
-		s.keep(vm, p, why)
-	}
-}
-
-// keep has the interfaces that are under control stay as they are for the sake of a policy.
-func (s *Target) keep(vm *VM, p *intent.Policy, why *intent.Reason) {
 	for _, n := range vm.NICs {
 		if n.Taken() && n.Alien == nil && s.Frozen[n] == nil {
-			s.Frozen[n] = why
-			vm.Kept[p] = why
+			s.Frozen[n], vm.Kept[p] = why, why
+			frozen = append(frozen, n)
 		}
 	}
+	return frozen
 }
 
 // Controllable reports why the groups of the interface cannot be set by us; nil if they can.

@@ -149,19 +149,8 @@ func (a *allotment) apply() {
 		}
 	}
 	for vm, policies := range a.out {
-		var free []*NIC
-		for _, n := range vm.NICs {
-			if a.of.Frozen[n] == nil {
-				free = append(free, n)
-			}
-		}
 		for _, p := range policies {
-			a.of.leaveOut(vm, p, why)
-		}
-		for _, n := range free {
-			if a.of.Frozen[n] != nil {
-				a.still = append(a.still, n)
-			}
+			a.still = append(a.still, a.of.leaveOut(vm, p, why)...)
 		}
 	}
 }
