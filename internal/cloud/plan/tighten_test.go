@@ -87,8 +87,8 @@ func TestTightenKeepsFailsafeFlows(t *testing.T) {
 	}
 }
 
-// TestTightenChooses: where not all fits, what is in force stays, and of the rest what gives the most
-// goes first; one address family does not go without for the sake of the other.
+// TestTightenChooses: where not all fits, what is in force stays, and of the rest what gives the
+// most goes first; one address family does not go without for the sake of the other.
 func TestTightenChooses(t *testing.T) {
 	e := small()
 	f := e.cloud()
