@@ -82,6 +82,18 @@ func TestEditBesideADependentWithoutRoom(t *testing.T) {
 	}
 }
 
+// A group that nobody needs any more makes way for another one in a region that is full.
+func TestGroupMakesWayForAnother(t *testing.T) {
+	e := crowdedEstate(1)
+	e.History[0].Applied = [][]int{{0}, nil, nil}
+	f := e.cloud()
+	settle(t, e, f, nil)
+	e.History[0].Applied = [][]int{nil, {1}, nil}
+	if res := settle(t, e, f, nil); len(res.Refusals) > 0 || !admits(f, 1, "192.0.2.7", "", 81) || admits(f, 1, "192.0.2.7", "", 22) {
+		t.Errorf("%+v", res.Refusals)
+	}
+}
+
 // A policy whose peer needs a group to be referred to is refused where there is none, with the
 // quota that would do.
 func TestMemberWithoutRoomForGroups(t *testing.T) {

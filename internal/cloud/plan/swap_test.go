@@ -41,7 +41,11 @@ func TestFullGroupIsEditedInPlace(t *testing.T) {
 		"port":            {func(r *ruleSpec) { r.Services[0].From++; r.Services[0].To++ }, 1, 1, 0},
 		"all ranges grow": {func(r *ruleSpec) { r.Services[0].To += 5 }, rules, rules, 0},
 		"address grows":   {func(r *ruleSpec) { r.Blocks[0].CIDR = r.Blocks[0].CIDR[:len(r.Blocks[0].CIDR)-1] + "1" }, 1, 1, 0},
-		"other address":   {func(r *ruleSpec) { r.Blocks[0].CIDR = "203.0.113.9/32" }, 1, 1, 0},
+		"both grow": {func(r *ruleSpec) {
+			r.Services[0].To += 5
+			r.Blocks[0].CIDR = r.Blocks[0].CIDR[:len(r.Blocks[0].CIDR)-1] + "1"
+		}, rules, rules, 0},
+		"other address": {func(r *ruleSpec) { r.Blocks[0].CIDR = "203.0.113.9/32" }, 1, 1, 0},
 	} {
 		e := full(rules)
 		f := e.cloud()
@@ -125,6 +129,29 @@ func TestRulesAreTakenApartInPlace(t *testing.T) {
 			t.Errorf("%d parts: %+v", len(services), s)
 		}
 		settle(t, e, f, nil)
+	}
+}
+
+// Of the rules of a group that are to go one has to go before a VM moves, by which it would be let
+// in, and another one after, without which it would be cut off.
+func TestRulesGoBeforeAndAfterAMove(t *testing.T) {
+	e := small()
+	allow := func(address int, port int32) ruleSpec {
+		return ruleSpec{Action: "Allow", Address: []int{address}, Services: []serviceSpec{{Protocol: "TCP", From: port, To: port, Type: -1}}}
+	}
+	set := &e.History[0]
+	set.Address, set.Applied[0] = [][]int{{1}, {0, 1}}, []int{2}
+	set.Policies[0].Rules = []ruleSpec{allow(0, 80), allow(1, 443), allow(0, 8080)}
+	f := e.cloud()
+	settle(t, e, f, nil)
+	set.Address[0], set.Policies[0].Rules = []int{0, 1}, set.Policies[0].Rules[1:]
+	if res := settle(t, e, f, nil); len(res.Refusals) > 0 {
+		t.Errorf("%+v", res.Refusals)
+	}
+	for port, want := range map[int]bool{80: false, 443: true, 8080: true} {
+		if got := admits(f, 2, "10.0.0.10", nicID(0), port); got != want {
+			t.Errorf("port %d: %v", port, got)
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package plan_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/nephele-io/nephele/internal/cloud"
@@ -40,5 +41,24 @@ func TestBreakGlassIsUrgentOnEveryPath(t *testing.T) {
 		if len(freed) != held || !freed[nicID(0)] {
 			t.Errorf("%s: urgent is what gives back %v, and %d interfaces hold something; the rest is %+v", name, freed, held, rest.Steps)
 		}
+	}
+}
+
+// TestOneGlassIsBroken: a VM that is released in the usual order is not hurried by another one of
+// its class whose glass is broken.
+func TestOneGlassIsBroken(t *testing.T) {
+	e := small()
+	e.NICs[1].Groups = []int{1}
+	e.History[0].Applied[0], e.History[0].Address[0] = []int{0, 1}, []int{2}
+	f := e.cloud()
+	settle(t, e, f, nil)
+	if !slices.Equal(f.nic(nicID(0)).GroupIDs, f.nic(nicID(1)).GroupIDs) {
+		t.Fatal("the VMs are of different classes")
+	}
+	in := e.input(e.History[0], f)
+	in.Modes = map[plan.VMRef]plan.Mode{{Region: testRegion, ID: vmID(0)}: plan.BreakGlass, {Region: testRegion, ID: vmID(1)}: plan.Released}
+	urgent, _ := plan.Compute(in, lower.AWS{}).Plan.Urgent()
+	if len(urgent.Steps) != 1 || urgent.Steps[0].Op.Target != nicID(0) {
+		t.Errorf("urgent is %+v", urgent.Steps)
 	}
 }
