@@ -150,7 +150,7 @@ func TestPoliciesDuringTakeOver(t *testing.T) {
 	t.Logf("%d describing calls for %d plans: %v", describing, plans, l.server.Journal().Counts())
 	// A whole reading is 23 calls. There is one in the beginning, one in the end, and one every
 	// half a minute of the two minutes in which policies come. After each plan what it touched
-	// takes three calls, and a new group takes one. To read all after each plan would be 340.
+	// takes three calls, and a new group takes one. To read all after each plan would be 380.
 	if plans < 10 {
 		t.Errorf("only %d plans: the policies do not disturb the take-over", plans)
 	}
