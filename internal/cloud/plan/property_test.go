@@ -558,7 +558,7 @@ func (p *phase) between(got, final, old []bool, end *fakeCloud) error {
 		if p.strict.breaks(fl) || got[i] == old[i] || got[i] == final[i] || p.by.mixes && p.mixed(fl, got[i]) {
 			continue
 		}
-		if got[i] && (p.tiny() && kept(p.result) || p.Crowded && kept(p.first)) && p.first != nil && fl.verdict(p.oracle(p.set, p.first).half) {
+		if got[i] && ((p.tiny() || p.Crowded) && kept(p.result) || p.Crowded && kept(p.first)) && p.first != nil && fl.verdict(p.oracle(p.set, p.first).half) {
 			continue // what is wanted allows it, and not all of that can be reached
 		}
 		if got[i] {

@@ -80,6 +80,16 @@ func (s *Region) InForce(vm *VM, p *Policy) bool {
 	})
 }
 
+// Begun reports whether a policy is in force on the VM or about to be, because an interface has
+// joined a group of ours that says so.
+func (s *Region) Begun(vm *VM, p *Policy) bool {
+	return s.InForce(vm, p) || slices.ContainsFunc(vm.NICs, func(n *NIC) bool {
+		return n.Taken() && n.Alien == nil && slices.ContainsFunc(n.Ours, func(id string) bool {
+			return EnforcementOf(s.Groups[id].Tags)[Shortened(p.Ref.UID)]
+		})
+	})
+}
+
 // EnforcedOn returns what is in force on an interface. It is false if the interface is not under
 // control, or has but joined its new groups, so that its own ones still decide.
 func (s *Region) EnforcedOn(n *NIC) (out Enforcement, any bool) {

@@ -134,6 +134,12 @@ func (n *NIC) Controlled() bool {
 	return n.Recorded != nil && n.Alien == nil && !slices.Equal(n.Recorded, n.Foreign)
 }
 
+// HalfBack reports whether the interface has its own groups again, and still others that somebody
+// has put it into while it was under control: giving it back is not done.
+func (n *NIC) HalfBack() bool {
+	return len(n.Ours) == 0 && n.Controlled() && len(without(n.Recorded, n.Foreign)) == 0
+}
+
 // VM is a selected VM.
 type VM struct {
 	Ref      VMRef

@@ -19,8 +19,9 @@ import (
 type allotment struct {
 	of *Target
 	// others is how many groups there are whatever we do, limit how many of ours there may be in
-	// the end, and further how many of these the classes need besides one each.
-	others, limit, further int
+	// the end, and further how many of these the classes need besides one each. room is limit, or
+	// more where even what is in force needs more.
+	others, limit, further, room int
 	// enough is the smallest quota with which nothing would have to be left out.
 	enough int
 	units  []*unit
@@ -102,7 +103,7 @@ func (a *allotment) decide() {
 	for {
 		for a.choose(); a.of.attempt(); a.choose() {
 		}
-		over := len(a.of.AllGroups()) - a.limit
+		over := len(a.of.AllGroups()) - a.room
 		if over <= 0 || !slices.ContainsFunc(a.units, func(u *unit) bool { return !u.out }) {
 			return
 		}
@@ -125,6 +126,7 @@ func (a *allotment) choose() {
 	for _, u := range a.units {
 		u.out = false
 	}
+	a.room = a.limit
 	if a.apply(); a.needed() > a.limit {
 		a.choosePolicies()
 	}

@@ -267,7 +267,7 @@ func (s *Target) setTargets() {
 				n.Target = append(s.Restorable(n.NIC), n.Class.Groups[0].Key)
 			}
 			n.Target = append(n.Target, s.membershipKeys(n)...)
-		case n.Alien != nil || n.Network.Foreign != nil || len(n.Ours) == 0:
+		case n.Alien != nil || n.Network.Foreign != nil || len(n.Ours) == 0 && !n.HalfBack():
 			n.Target = slices.Clone(n.GroupIDs)
 		default:
 			n.Target = s.Restorable(n.NIC)

@@ -13,8 +13,8 @@ import (
 type unit struct {
 	policy *intent.Policy
 	vms    []*VM
-	// profile identifies the policies that apply to the VMs; this one is in force on all of them or
-	// on none.
+	// profile identifies the policies that apply to the VMs; on all of them or on none this one is
+	// in force, or about to be.
 	profile string
 	inForce bool
 	// out is set if it is left out.
@@ -30,8 +30,10 @@ const (
 )
 
 // collect finds the units of which the allotment consists, in the order in which they are admitted.
+// Of a policy those units come first whose VMs are the most, whether it is in force on some of them
+// or not: the next round must find the same order.
 func (a *allotment) collect() {
-	known := map[string]*unit{}
+	known, alike := map[string]*unit{}, map[string]int{}
 	for _, vm := range a.of.Order {
 		if a.of.In.Modes[vm.Ref] != intent.Enforce {
 			continue
@@ -40,7 +42,7 @@ func (a *allotment) collect() {
 			if vm.Left[p] != nil || !slices.ContainsFunc(vm.Effective, func(b *intent.Bound) bool { return b.Policy == p }) {
 				continue
 			}
-			inForce := a.of.InForce(vm.VM, p)
+			inForce := a.of.Begun(vm.VM, p)
 			key := fmt.Sprint(p.Ref.UID, inForce, vm.profile)
 			u := known[key]
 			if u == nil {
@@ -49,10 +51,12 @@ func (a *allotment) collect() {
 				a.units = append(a.units, u)
 			}
 			u.vms = append(u.vms, vm)
+			alike[vm.profile]++
 		}
 	}
 	slices.SortFunc(a.units, func(x, y *unit) int {
-		return cmp.Or(b2i(y.inForce)-b2i(x.inForce), intent.ComparePolicies(x.policy, y.policy), cmp.Compare(len(y.vms), len(x.vms)), strings.Compare(x.profile, y.profile))
+		return cmp.Or(b2i(y.inForce)-b2i(x.inForce), intent.ComparePolicies(x.policy, y.policy), cmp.Compare(alike[y.profile], alike[x.profile]),
+			strings.Compare(x.profile, y.profile))
 	})
 }
 
@@ -63,8 +67,15 @@ func (a *allotment) choosePolicies() {
 		u.out = true
 	}
 	a.apply()
-	a.limit = max(a.limit, a.count()) // nobody gives up a group that he has, however many there are
-	fits := func() bool { return a.needed() <= a.limit }
+	a.room = max(a.limit, a.needed()) // nobody gives up a group that he has, however many there are
+	fits := func() bool {
+		needed := a.needed()
+		if needed > a.room {
+			return false
+		}
+		a.room = max(a.limit, needed) // what is not needed any more is not there for others
+		return true
+	}
 	left := trials
 	a.admitFrom(a.single(func(u *unit) bool { return u.inForce }), fits, &left)
 	for again := true; again && left > 0; {
