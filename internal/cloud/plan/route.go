@@ -268,7 +268,7 @@ func (s *regional) blocked(all []transition.Violation) {
 	}
 	clear(s.Waiting)
 	for _, n := range s.NICs {
-		if why[n.ID] == nil && s.Restrict[n] != [2]bool{} {
+		if why[n.ID] == nil && (s.Restrict[n] != [2]bool{} || len(n.Ours) > 0 && !slices.Equal(n.Target, slices.Sorted(slices.Values(n.GroupIDs)))) {
 			why[n.ID] = intent.Why(intent.OrderOpposite)
 		}
 		if why[n.ID] != nil && s.Frozen[n] == nil {

@@ -335,6 +335,9 @@ func within(a, b Ranges) bool {
 // Overlaps reports whether the sets have an address in common.
 func (s Set) Overlaps(o Set) bool { return overlap(s.v4, o.v4) || overlap(s.v6, o.v6) }
 
+// OverlapIn reports whether they have an IPv4 and an IPv6 address in common.
+func (s Set) OverlapIn(o Set) (v4, v6 bool) { return overlap(s.v4, o.v4), overlap(s.v6, o.v6) }
+
 func overlap(a, b Ranges) bool {
 	if len(a) > len(b) {
 		a, b = b, a

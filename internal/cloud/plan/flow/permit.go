@@ -164,17 +164,21 @@ func (p Permit) Within(s Service) []Grant {
 }
 
 // Meet reports whether a flow between two parties could be in both lists of grants: whether there
-// is a service for which x has an address of xs and y one of ys.
+// is a service for which x has an address of xs and y one of ys of the same family.
 func Meet(x []Grant, xs addrset.Set, y []Grant, ys addrset.Set) bool {
 	if len(y) == 0 {
 		return false
 	}
 	for _, a := range x {
-		if !a.All.Overlaps(xs) {
+		x4, x6 := a.All.OverlapIn(xs)
+		if !x4 && !x6 {
 			continue
 		}
 		for _, b := range y {
-			if a.Service.MayOverlap(b.Service) && b.All.Overlaps(ys) {
+			if !a.Service.MayOverlap(b.Service) {
+				continue
+			}
+			if y4, y6 := b.All.OverlapIn(ys); x4 && y4 || x6 && y6 {
 				return true
 			}
 		}

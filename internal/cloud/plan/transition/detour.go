@@ -159,7 +159,7 @@ func (w *worklist) bridges(k *cohort, v *Violation) (out []bridging) {
 	} else {
 		names = k.to
 	}
-	names = w.narrowFirst(slices.Compact(sortedStrings(slices.Clone(names))))
+	names = w.narrowFirst(v, slices.Compact(sortedStrings(slices.Clone(names))))
 	var peers []cloud.Peer
 	for _, name := range names {
 		p := cloud.Peer{GroupID: name}
@@ -191,19 +191,24 @@ func (w *worklist) bridges(k *cohort, v *Violation) (out []bridging) {
 	return out
 }
 
-// narrowFirst sorts groups by how many cohorts hold them now or in the end. A rule that names a
-// group that others come to hold would give these something away later, and they would wait for it
-// to go.
-func (w *worklist) narrowFirst(groups []string) []string {
-	holders := map[string]int{}
+// narrowFirst sorts groups that a rule can name which closes a gap. First come those by which it
+// gives the fewest cohorts something away that hold the group now or in the end: they would wait
+// for the rule to go. Then come those that the fewest hold.
+func (w *worklist) narrowFirst(v *Violation, groups []string) []string {
+	strangers, holders := map[string]int{}, map[string]int{}
 	for _, x := range w.cohorts {
+		invited := v.holder.most[flow.Index(v.Direction)].Allows(flow.Permit{}, v.Service, x.addrs)
 		for _, g := range groups {
 			if slices.Contains(x.at, g) || slices.Contains(x.to, g) {
-				holders[g]++
+				if holders[g]++; !invited {
+					strangers[g]++
+				}
 			}
 		}
 	}
-	slices.SortStableFunc(groups, func(a, b string) int { return cmp.Compare(holders[a], holders[b]) })
+	slices.SortStableFunc(groups, func(a, b string) int {
+		return cmp.Or(cmp.Compare(strangers[a], strangers[b]), cmp.Compare(holders[a], holders[b]))
+	})
 	return groups
 }
 
