@@ -9,6 +9,7 @@ import (
 
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
+	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
 	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
 )
 
@@ -125,9 +126,23 @@ func (s *Target) addTwins() (retry bool) {
 			s.Note(id, why)
 			all = s.fittingTwins(holder, all)
 		}
-		s.Dependents.Twins[id] = all
+		s.Dependents.Twins[id] = slices.DeleteFunc(all, func(t cloud.Rule) bool { return s.early(holder, t) })
 	}
 	return retry
+}
+
+// early reports whether a new twin would give an interface that holds the group more than it is
+// allowed now, in a direction in which it waits for others. Twins are all that we can hold back
+// there.
+func (s *Target) early(holder *cloud.Group, twin cloud.Rule) bool {
+	if slices.ContainsFunc(s.TwinsNow[holder.ID], twin.Same) {
+		return false
+	}
+	i := flow.Index(twin.Direction)
+	return slices.ContainsFunc(s.byHeld[holder.ID], func(n *NIC) bool {
+		_, then, _ := s.Addresses(twin.Peer, n.Network)
+		return s.Restrict[n][i] && !s.Actual(n.GroupIDs, n.Network)[i].Allows(flow.Permit{}, flow.ServiceOf(twin.Match), then)
+	})
 }
 
 // fittingTwins are as many of the twins as fit: those that are there first.
