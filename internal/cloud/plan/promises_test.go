@@ -65,6 +65,8 @@ type promises struct {
 	set    policySet
 	native map[string][]string // groups that released interfaces shall have
 	sacred map[string]bool     // what must not be touched
+	// strange are interfaces that nobody has selected, and that are not under control.
+	strange map[string]bool
 	// stands are interfaces that are under control and only planned for.
 	stands map[int]bool
 	// noted are the interfaces of which the planner says that they do not wait.
@@ -72,13 +74,14 @@ type promises struct {
 }
 
 func (p *phase) promised(f *fakeCloud) *promises {
-	out := &promises{estate: p.estate, set: p.set, native: map[string][]string{}, sacred: map[string]bool{}, stands: map[int]bool{}, noted: map[string]bool{}}
+	out := &promises{estate: p.estate, set: p.set, native: map[string][]string{}, sacred: map[string]bool{}, strange: map[string]bool{}, stands: map[int]bool{}, noted: map[string]bool{}}
 	before := p.cloud()
 	for i, n := range p.NICs {
+		nic := f.nic(nicID(i))
 		if n.VM < 0 || !p.VMs[n.VM].Selected {
+			out.strange[nic.ID] = nic.Tags[cloud.TagFormer] == "" && !slices.ContainsFunc(nic.GroupIDs, func(g string) bool { return f.group(g).Tags[cloud.TagCluster] != "" })
 			continue
 		}
-		nic := f.nic(nicID(i))
 		switch p.set.Modes[n.VM] {
 		case plan.Planned:
 			out.sacred[nic.ID] = true
@@ -107,8 +110,11 @@ func (p *promises) take(res *plan.Result) (any bool) {
 
 // allows reports an operation on something that is to stay as it is.
 func (p *promises) allows(op cloud.Op) error {
-	if id := op.Target; p.sacred[id] {
+	switch id := op.Target; {
+	case p.sacred[id]:
 		return fmt.Errorf("touches %s, which a planned VM holds", id)
+	case op.Kind == cloud.OpSetInterfaceGroups && p.strange[id]:
+		return fmt.Errorf("touches %s, which nobody has selected", id)
 	}
 	return nil
 }

@@ -107,7 +107,9 @@ func (vm *VM) InForce() []*intent.Bound {
 
 func (s *Target) wantsGuard(n *NIC) bool {
 	switch {
-	case s.Frozen[n] != nil, s.Restrict[n] != [2]bool{}:
+	case s.Frozen[n] != nil:
+		return true
+	case s.Restrict[n] != [2]bool{} && (n.VM != nil || n.Taken()):
 		return true
 	}
 	return n.VM != nil && len(n.VM.Effective) > 0 || s.leans(n)
