@@ -19,9 +19,8 @@ const (
 	busyBytes   = 512 << 20
 	suddenBytes = 128 << 20
 	// roomyBytes is how large the heap of a process at work may become, however little of it lives,
-	// before garbage is collected, and burstBytes the same for one that has just begun or allocates
-	// as much all the time: what is allocated while garbage is collected comes on top.
-	roomyBytes, burstBytes = 368 << 20, 288 << 20
+	// before garbage is collected.
+	roomyBytes = 320 << 20
 	// restPercent and workPercent are how much may come to what lives before that, at least.
 	restPercent, workPercent = 33, 50
 )
@@ -94,20 +93,17 @@ func (h *heap) look() int {
 	if len(h.allocated) > trimLooks {
 		h.allocated = h.allocated[1:]
 	}
-	switch lately := allocated - h.allocated[max(0, len(h.allocated)-2)]; {
-	case lately >= suddenBytes:
-		return percentOf(live, burstBytes)
-	case allocated-h.allocated[0] >= busyBytes:
-		return percentOf(live, roomyBytes)
-	}
-	return restPercent
+	lately := allocated - h.allocated[max(0, len(h.allocated)-2)]
+	return percentOf(live, allocated-h.allocated[0] >= busyBytes || lately >= suddenBytes)
 }
 
-// percentOf is how much may come to that many bytes that live in a process at work whose heap may
-// become that large.
-func percentOf(live, room uint64) int {
-	if live >= room {
+// percentOf is how much may come to that many bytes that live.
+func percentOf(live uint64, works bool) int {
+	switch {
+	case !works:
+		return restPercent
+	case live >= roomyBytes:
 		return workPercent
 	}
-	return max(workPercent, int((room-live)*100/max(live, 1<<20)))
+	return max(workPercent, int((roomyBytes-live)*100/max(live, 1<<20)))
 }

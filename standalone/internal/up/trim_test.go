@@ -5,21 +5,24 @@ import (
 	"testing"
 )
 
-// TestPercent: a process that works has room, and what lives always has some.
+// TestPercent: a process that waits keeps little memory, one that works has room, and what lives
+// always has some.
 func TestPercent(t *testing.T) {
 	const mb = 1 << 20
 	for _, c := range []struct {
-		name       string
-		live, room uint64
-		want       int
+		name  string
+		live  uint64
+		works bool
+		want  int
 	}{
-		{"small", 92 * mb, 368 * mb, 300},
-		{"of some size", 184 * mb, 368 * mb, 100},
-		{"in a burst", 192 * mb, 288 * mb, 50},
-		{"large", 800 * mb, 368 * mb, 50},
-		{"nothing is known of it", 0, 368 * mb, 36800},
+		{"it waits", 180 * mb, false, 33},
+		{"it works, and is small", 80 * mb, true, 300},
+		{"it works, and is of some size", 180 * mb, true, 77},
+		{"it works, and is large", 800 * mb, true, 50},
+		{"it is large, and waits", 900 * mb, false, 33},
+		{"nothing is known of it", 0, true, 32000},
 	} {
-		if got := percentOf(c.live, c.room); got != c.want {
+		if got := percentOf(c.live, c.works); got != c.want {
 			t.Errorf("%s: %d %%, want %d", c.name, got, c.want)
 		}
 	}
@@ -30,9 +33,9 @@ func TestLook(t *testing.T) {
 	const mb = 1 << 20
 	for name, c := range map[string]struct {
 		each, of int
-		room     uint64
+		works    bool
 	}{
-		"at once": {200 * mb, 1, burstBytes}, "little by little": {60 * mb, trimLooks, roomyBytes}, "seldom": {60 * mb, 4, 0},
+		"at once": {200 * mb, 1, true}, "little by little": {60 * mb, trimLooks, true}, "seldom": {60 * mb, 4, false},
 	} {
 		h := newHeap()
 		h.look()
@@ -45,12 +48,8 @@ func TestLook(t *testing.T) {
 		if c.of == 1 { // it is the last that counts
 			sink = make([]byte, c.each)
 		}
-		got, want := h.look(), restPercent
-		if c.room > 0 {
-			want = percentOf(h.samples[0].Value.Uint64(), c.room)
-		}
-		if got != want {
-			t.Errorf("%s: garbage is collected after %d %%, want %d", name, got, want)
+		if works := h.look() != restPercent; works != c.works {
+			t.Errorf("%s: at work: %v, want %v", name, works, c.works)
 		}
 	}
 	sink = nil
