@@ -28,6 +28,11 @@ func (s *Snapshot) Group(id string) *Group {
 	return Find(s.Groups, id, func(g *Group) string { return g.ID })
 }
 
+// Service finds a native service.
+func (s *Snapshot) Service(id string) *Service {
+	return Find(s.Services, id, func(x *Service) string { return x.ID })
+}
+
 // Find finds the object with an ID among objects that are sorted by it; nil if there is none. It
 // copies none: snapshots are searched for every VM, and their objects are large.
 func Find[T any](sorted []T, id string, idOf func(*T) string) *T {

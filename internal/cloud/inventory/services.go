@@ -184,17 +184,13 @@ func (d *desired) addServices(v view, snap *cloud.Snapshot) {
 func nativeOf(snap *cloud.Snapshot, s cloud.Service) native {
 	former := cloud.FormerGroups(s.Tags)
 	s.Tags = withoutRecord(s.Tags)
-	n := native{Service: &s, former: former, network: networkIn(snap, s.NetworkID), region: snap.Region}
+	n := native{Service: &s, former: former, network: snap.Network(s.NetworkID), region: snap.Region}
 	for _, id := range s.Interfaces {
 		if nic := snap.Interface(id); nic != nil {
 			n.nics = append(n.nics, nic)
 		}
 	}
 	return n
-}
-
-func networkIn(snap *cloud.Snapshot, id string) *cloud.Network {
-	return snap.Network(id)
 }
 
 // addService adds the objects of a service, one set per namespace that selects it.
@@ -355,7 +351,7 @@ func faulty(snap *cloud.Snapshot, kind cloud.ServiceKind) bool {
 // keptService is the service that a status is about; false if none of its interfaces is there any
 // more, or if all that is known of it are these.
 func keptService(st *v1alpha1.CloudNativeServiceStatus, snap *cloud.Snapshot) (native, bool) {
-	out := native{region: snap.Region, network: networkIn(snap, st.CloudVpcId), Service: &cloud.Service{
+	out := native{region: snap.Region, network: snap.Network(st.CloudVpcId), Service: &cloud.Service{
 		ID: st.CloudId, Kind: cloud.ServiceKind(st.Kind), Name: st.CloudName, NetworkID: st.CloudVpcId, Tags: st.Tags, DNSName: st.DNSName,
 		GroupIDs: st.SecurityGroupIds, Fixed: st.NotSettable,
 	}}

@@ -172,7 +172,7 @@ func (c *Account) fixed(ref VMRef) (Code, string) {
 		if r.Snap.Region != ref.Region {
 			continue
 		}
-		if x := r.shownService(ref.ID); x != nil {
+		if x := r.Snap.Service(ref.ID); x != nil {
 			return ServiceUnguarded, cmp.Or(x.Fixed, x.Ambiguous, "no interface of it is shown")
 		}
 		if n := r.interfaceOf(ref); n != nil {
@@ -189,11 +189,10 @@ func (s *Region) interfaceOf(ref VMRef) *cloud.Interface {
 	if ref.Region != s.Snap.Region {
 		return nil
 	}
-	at, there := slices.BinarySearchFunc(s.Snap.Interfaces, ref.ID, func(n cloud.Interface, id string) int { return strings.Compare(n.ID, id) })
-	if !there || s.Snap.Interfaces[at].Service != "" {
-		return nil
+	if n := s.Snap.Interface(ref.ID); n != nil && n.Service == "" {
+		return n
 	}
-	return &s.Snap.Interfaces[at]
+	return nil
 }
 
 // meet notes the policies of rules that apply to a native service, or to an interface.

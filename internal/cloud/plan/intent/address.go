@@ -107,7 +107,7 @@ func (s *Region) memberAddrs(out []netip.Addr, m *v1beta2.GroupMember, view *Net
 // service is known from before, and that nothing stands for it proves nothing.
 func (s *Region) serviceAddrs(out []netip.Addr, m *v1beta2.GroupMember, view *Network, ref VMRef) []netip.Addr {
 	here := ref.Region == s.Snap.Region
-	unread := here && s.Snap.FrontsUnread() && s.shownService(ref.ID) == nil
+	unread := here && s.Snap.FrontsUnread() && s.Snap.Service(ref.ID) == nil
 	for _, raw := range m.IPs {
 		a, ok := netip.AddrFromSlice(raw)
 		a = a.Unmap()
@@ -120,15 +120,6 @@ func (s *Region) serviceAddrs(out []netip.Addr, m *v1beta2.GroupMember, view *Ne
 		}
 	}
 	return out
-}
-
-// shownService is a native service as the snapshot shows it; nil if it does not.
-func (s *Region) shownService(id string) *cloud.Service {
-	at, there := slices.BinarySearchFunc(s.Snap.Services, id, func(x cloud.Service, id string) int { return strings.Compare(x.ID, id) })
-	if !there {
-		return nil
-	}
-	return &s.Snap.Services[at]
 }
 
 // held reports whether an interface in reach of a network has an address, and whether one of a

@@ -70,19 +70,11 @@ func (t *tagger) tagGroups(kind cloud.OpKind, left map[string]bool) {
 	var out []tagged
 	for i := range t.From.Groups {
 		g := &t.From.Groups[i]
-		if to := t.toGroup(g.ID); to != nil && !left[g.NetworkID] {
+		if to := t.To.Group(g.ID); to != nil && !left[g.NetworkID] {
 			out = append(out, tagged{g.ID, g.NetworkID, "", g.Tags, to.Tags})
 		}
 	}
 	t.tag(kind, out)
-}
-
-func (t *tagger) toGroup(id string) *cloud.Group {
-	i, found := slices.BinarySearchFunc(t.To.Groups, id, func(g cloud.Group, id string) int { return strings.Compare(g.ID, id) })
-	if !found {
-		return nil
-	}
-	return &t.To.Groups[i]
 }
 
 func (t *tagger) isMark(key string) bool { return key == t.Mark }
