@@ -6,12 +6,11 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"testing/fstest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -367,11 +366,7 @@ func TestRefreshCalls(t *testing.T) {
 	for i := range vms {
 		fmt.Fprintf(&b, "      - {name: vm-%d, ip: 10.0.%d.%d, groups: [a]}\n", i, 1+i/200, 10+i%200)
 	}
-	file := filepath.Join(t.TempDir(), "fleet.yaml")
-	if err := os.WriteFile(file, []byte(b.String()), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	state, _, err := estate.Load(file)
+	state, _, err := estate.LoadFS(fstest.MapFS{"fleet.yaml": {Data: []byte(b.String())}}, "fleet.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -396,7 +391,9 @@ func TestRefreshCalls(t *testing.T) {
 		{append(rest, nics...), 5, true},
 		{append([]string{last.VMs[0].ID}, nics[:200]...), 3, false},
 	} {
-		_ = l.clock.sleep(t.Context(), time.Second)
+		if err := l.clock.sleep(t.Context(), time.Second); err != nil {
+			t.Fatal(err)
+		}
 		before := l.server.Journal().Total()
 		s, err := l.provider.Refresh(t.Context(), last, c.ids)
 		if err != nil {

@@ -5,11 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
+	"testing/fstest"
 	"time"
 
 	"github.com/nephele-io/nephele/internal/cloud"
@@ -40,11 +39,7 @@ func newFleet(t *testing.T, vms int, throttle bool) *lab {
 		fmt.Fprintf(&b, "      - {name: r%d-%05d, ip: %s, groups: [r%d]}\n", i%fleetRoles, i, addr, i%fleetRoles)
 		addr = addr.Next()
 	}
-	file := filepath.Join(t.TempDir(), "fleet.yaml")
-	if err := os.WriteFile(file, []byte(b.String()), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	state, _, err := estate.Load(file)
+	state, _, err := estate.LoadFS(fstest.MapFS{"fleet.yaml": {Data: []byte(b.String())}}, "fleet.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -104,7 +104,7 @@ func serveEtcdAt(ctx context.Context, address, path string, creds *credentials, 
 	cfg.WatchProgressNotifyInterval = 20 * time.Second
 
 	// The API server opens a connection per resource, more than a hundred, and most have nothing to
-	// say: with the buffers that gRPC gives each, they would keep 7 MB.
+	// say: the buffers that gRPC gives each by default keep 5 MB alive.
 	cfg.GRPCAdditionalServerOptions = []grpc.ServerOption{grpc.ReadBufferSize(connectionBuffer), grpc.SharedWriteBuffer(true)}
 
 	anyPort := url.URL{Scheme: "https", Host: "127.0.0.1:0"}
