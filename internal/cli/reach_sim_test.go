@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -21,7 +19,7 @@ import (
 	"github.com/nephele-io/nephele/internal/preview"
 	"github.com/nephele-io/nephele/internal/reach"
 	"github.com/nephele-io/nephele/internal/sim"
-	"github.com/nephele-io/nephele/internal/sim/estate"
+	"github.com/nephele-io/nephele/internal/sim/estatetest"
 	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
@@ -150,14 +148,7 @@ type livingEstate struct {
 
 func bringToLife(t *testing.T, text, manifests string) *livingEstate {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "estate.yaml")
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	state, _, err := estate.Load(path)
-	if err != nil {
-		t.Fatalf("%v in\n%s", err, text)
-	}
+	state := estatetest.Parse(t, text)
 	server := simulated(t, state, 0)
 	provider, err := aws.New(aws.Config{
 		Credential: cloudv1alpha1.AWSCredential{AccessKeyID: "AKIAREACHTEST0000000", AccessKeySecret: "reach-secret-of-any-length"},

@@ -3,13 +3,12 @@ package sim_test
 import (
 	"encoding/json"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"slices"
 	"testing"
 
 	"github.com/nephele-io/nephele/internal/sim"
-	"github.com/nephele-io/nephele/internal/sim/estate"
+	"github.com/nephele-io/nephele/internal/sim/estatetest"
 	"github.com/nephele-io/nephele/internal/sim/native"
 	"github.com/nephele-io/nephele/internal/sim/sqs"
 	"github.com/nephele-io/nephele/internal/sim/world"
@@ -36,14 +35,7 @@ accounts:
 // hears of them.
 func TestAdminOfServices(t *testing.T) {
 	t.Parallel()
-	file := filepath.Join(t.TempDir(), "estate.yaml")
-	if err := os.WriteFile(file, []byte(servedYAML), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	state, _, err := estate.Load(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	state := estatetest.Parse(t, servedYAML)
 	saved := filepath.Join(t.TempDir(), "state.json")
 	s := start(t, sim.Options{State: state, StateFile: saved, Events: sim.EventOptions{Queue: sim.DefaultEventQueue}})
 	var databases []native.Service

@@ -3,8 +3,6 @@ package e2e
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -19,7 +17,7 @@ import (
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/sim"
-	"github.com/nephele-io/nephele/internal/sim/estate"
+	"github.com/nephele-io/nephele/internal/sim/estatetest"
 )
 
 // manyVMs is an account with more VMs than a brake lets pass.
@@ -35,10 +33,7 @@ func TestBrakeLive(t *testing.T) {
 	for i := range manyVMs {
 		fmt.Fprintf(&text, "      - {name: vm-%d, ip: 10.1.1.%d, groups: [all], tags: {role: web}}\n", i, i+10)
 	}
-	file := filepath.Join(t.TempDir(), "fleet.yaml")
-	must(t, os.WriteFile(file, []byte(text.String()), 0o600))
-	state, _, err := estate.Load(file)
-	must(t, err)
+	state := estatetest.Parse(t, text.String())
 	server, err := sim.Start(context.WithoutCancel(t.Context()), sim.Options{State: state})
 	must(t, err)
 	t.Cleanup(func() { must(t, server.Close()) })

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -18,7 +16,7 @@ import (
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/sim"
 	"github.com/nephele-io/nephele/internal/sim/ec2"
-	"github.com/nephele-io/nephele/internal/sim/estate"
+	"github.com/nephele-io/nephele/internal/sim/estatetest"
 	"github.com/nephele-io/nephele/internal/sim/sqs"
 	"github.com/nephele-io/nephele/internal/sim/world"
 )
@@ -39,10 +37,7 @@ type nativeArena struct {
 // newNativeArena starts one. If queue is set, the account hears of changes by a queue of that name.
 func newNativeArena(t *testing.T, text, queue string) *nativeArena {
 	t.Helper()
-	file := filepath.Join(t.TempDir(), "estate.yaml")
-	must(t, os.WriteFile(file, []byte(text), 0o600))
-	state, _, err := estate.Load(file)
-	must(t, err)
+	state := estatetest.Parse(t, text)
 	server, err := sim.Start(context.WithoutCancel(t.Context()), sim.Options{State: state, Events: sim.EventOptions{Queue: queue}})
 	must(t, err)
 	t.Cleanup(func() { must(t, server.Close()) })

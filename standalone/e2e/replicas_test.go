@@ -6,8 +6,6 @@ import (
 	"maps"
 	"net"
 	"net/url"
-	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -29,7 +27,7 @@ import (
 	"github.com/nephele-io/nephele/internal/platform/sharing"
 	"github.com/nephele-io/nephele/internal/sim"
 	"github.com/nephele-io/nephele/internal/sim/ec2"
-	"github.com/nephele-io/nephele/internal/sim/estate"
+	"github.com/nephele-io/nephele/internal/sim/estatetest"
 	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
@@ -58,14 +56,7 @@ func farmState(t *testing.T, n int) world.State {
 			fmt.Fprintf(&b, "      - {name: vm-%d-%d, ip: 10.%d.0.%d, groups: [base], tags: {role: farm}}\n", i, vm, i, vm+10)
 		}
 	}
-	file := filepath.Join(t.TempDir(), "farm.yaml")
-	if err := os.WriteFile(file, []byte(b.String()), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	state, _, err := estate.Load(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	state := estatetest.Parse(t, b.String())
 	state.Credentials = nil
 	for i := range n {
 		state.Credentials = append(state.Credentials, world.Credential{AccessKeyID: fmt.Sprintf("AKIAFARM%012d", i), Secret: "secret", Account: farmAccount(i)})

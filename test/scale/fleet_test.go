@@ -9,13 +9,10 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -37,6 +34,7 @@ import (
 	"github.com/nephele-io/nephele/internal/policy"
 	"github.com/nephele-io/nephele/internal/sim/ec2"
 	"github.com/nephele-io/nephele/internal/sim/estate"
+	"github.com/nephele-io/nephele/internal/sim/estatetest"
 	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
@@ -66,11 +64,7 @@ type fleet struct {
 // group for its role.
 func newFleet(t *testing.T, n, roles int, latency time.Duration) *fleet {
 	t.Helper()
-	state, _, err := estate.Load(describe(t, n, roles))
-	if err != nil {
-		t.Fatal(err)
-	}
-	w, err := world.New(state, world.Options{Clock: time.Now, Seed: 1})
+	w, err := world.New(estatetest.Fleet(t, region, n, roles), world.Options{Clock: time.Now, Seed: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,29 +116,6 @@ func (f *fleet) load() {
 		}
 		f.engine.PutEntity(f.vms[vm.Name])
 	}
-}
-
-// describe writes the account as the simulator reads it, and returns the file.
-func describe(t *testing.T, n, roles int) string {
-	t.Helper()
-	var b strings.Builder
-	b.WriteString(
-		"accounts:\n- id: \"111122223333\"\n  regions:\n  - name: " + region + "\n    vpcs:\n    - name: fleet\n      id: vpc-00000001\n      cidrs: [10.0.0.0/8]\n      groups:\n",
-	)
-	for i := range roles {
-		fmt.Fprintf(&b, "      - {name: r%d, rules: [\"tcp 22 from 10.0.0.0/8\"]}\n", i)
-	}
-	b.WriteString("      vms:\n")
-	addr := netip.MustParseAddr("10.0.0.10")
-	for i := range n {
-		fmt.Fprintf(&b, "      - {name: r%d-%05d, ip: %s, groups: [r%d]}\n", i%roles, i, addr, i%roles)
-		addr = addr.Next()
-	}
-	path := filepath.Join(t.TempDir(), "fleet.yaml")
-	if err := os.WriteFile(path, []byte(b.String()), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return path
 }
 
 // start runs the realizer and the observer until the test ends.

@@ -7,8 +7,6 @@ import (
 	"io"
 	"net/http"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -23,6 +21,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/pace"
 	"github.com/nephele-io/nephele/internal/sim"
 	"github.com/nephele-io/nephele/internal/sim/estate"
+	"github.com/nephele-io/nephele/internal/sim/estatetest"
 	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
@@ -238,13 +237,6 @@ func serving(b *testing.B, services, balancers int) world.State {
 			fmt.Fprintf(&y, "      - {kind: file-system, name: f%d, groups: [web]}\n", i)
 		}
 	}
-	file := filepath.Join(b.TempDir(), "estate.yaml")
-	if err := os.WriteFile(file, []byte(y.String()), 0o600); err != nil {
-		b.Fatal(err)
-	}
-	state, _, err := estate.Load(file)
-	if err != nil {
-		b.Fatal(err)
-	}
+	state := estatetest.Parse(b, y.String())
 	return state
 }

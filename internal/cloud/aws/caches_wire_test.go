@@ -2,8 +2,6 @@ package aws_test
 
 import (
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -13,7 +11,7 @@ import (
 	policies "github.com/nephele-io/nephele/internal/cloud/aws/rights"
 	"github.com/nephele-io/nephele/internal/sim"
 	"github.com/nephele-io/nephele/internal/sim/ec2"
-	"github.com/nephele-io/nephele/internal/sim/estate"
+	"github.com/nephele-io/nephele/internal/sim/estatetest"
 	"github.com/nephele-io/nephele/internal/sim/iam"
 	"github.com/nephele-io/nephele/internal/sim/native"
 	"github.com/nephele-io/nephele/internal/sim/world"
@@ -43,14 +41,7 @@ accounts:
 
 func storedLab(t *testing.T, rights *iam.Policy) *lab {
 	t.Helper()
-	file := filepath.Join(t.TempDir(), "stored.yaml")
-	if err := os.WriteFile(file, []byte(stored), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	state, _, err := estate.Load(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	state := estatetest.Parse(t, stored)
 	state.Credentials[0].Policy = rights
 	return newLab(t, sim.Options{State: state, TransitionDelay: 30 * time.Second})
 }

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/fstest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -22,6 +21,7 @@ import (
 	"github.com/nephele-io/nephele/internal/sim"
 	"github.com/nephele-io/nephele/internal/sim/ec2"
 	"github.com/nephele-io/nephele/internal/sim/estate"
+	"github.com/nephele-io/nephele/internal/sim/estatetest"
 	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
@@ -366,10 +366,7 @@ func TestRefreshCalls(t *testing.T) {
 	for i := range vms {
 		fmt.Fprintf(&b, "      - {name: vm-%d, ip: 10.0.%d.%d, groups: [a]}\n", i, 1+i/200, 10+i%200)
 	}
-	state, _, err := estate.LoadFS(fstest.MapFS{"fleet.yaml": {Data: []byte(b.String())}}, "fleet.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	state := estatetest.Parse(t, b.String())
 	l := newLab(t, sim.Options{State: state})
 	last, err := l.provider.Observe(t.Context(), l.scope())
 	if err != nil {

@@ -3,8 +3,6 @@ package aws_test
 import (
 	"fmt"
 	"net/http"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -13,7 +11,7 @@ import (
 	policies "github.com/nephele-io/nephele/internal/cloud/aws/rights"
 	"github.com/nephele-io/nephele/internal/sim"
 	"github.com/nephele-io/nephele/internal/sim/ec2"
-	"github.com/nephele-io/nephele/internal/sim/estate"
+	"github.com/nephele-io/nephele/internal/sim/estatetest"
 	"github.com/nephele-io/nephele/internal/sim/iam"
 )
 
@@ -50,14 +48,7 @@ accounts:
 
 func servedLab(t *testing.T, rights *iam.Policy) *lab {
 	t.Helper()
-	file := filepath.Join(t.TempDir(), "served.yaml")
-	if err := os.WriteFile(file, []byte(served), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	state, _, err := estate.Load(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	state := estatetest.Parse(t, served)
 	state.Credentials[0].Policy = rights
 	return newLab(t, sim.Options{State: state})
 }

@@ -4,17 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
 	"strings"
 	"sync"
 	"testing"
-	"testing/fstest"
 	"time"
 
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/aws"
 	"github.com/nephele-io/nephele/internal/policy"
-	"github.com/nephele-io/nephele/internal/sim/estate"
+	"github.com/nephele-io/nephele/internal/sim/estatetest"
 )
 
 const (
@@ -27,22 +25,7 @@ const (
 // read it whole takes as many calls as with ten times the VMs.
 func newFleet(t *testing.T, vms int, throttle bool) *lab {
 	t.Helper()
-	var b strings.Builder
-	b.WriteString("accounts:\n- id: \"111122223333\"\n  regions:\n  - name: " + home +
-		"\n    vpcs:\n    - name: fleet\n      id: " + homeVPC + "\n      cidrs: [10.0.0.0/8]\n      groups:\n")
-	for i := range fleetRoles {
-		fmt.Fprintf(&b, "      - {name: r%d, rules: [\"tcp 22 from 10.0.0.0/8\"]}\n", i)
-	}
-	b.WriteString("      vms:\n")
-	addr := netip.MustParseAddr("10.0.0.10")
-	for i := range vms {
-		fmt.Fprintf(&b, "      - {name: r%d-%05d, ip: %s, groups: [r%d]}\n", i%fleetRoles, i, addr, i%fleetRoles)
-		addr = addr.Next()
-	}
-	state, _, err := estate.LoadFS(fstest.MapFS{"fleet.yaml": {Data: []byte(b.String())}}, "fleet.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	state := estatetest.Fleet(t, home, vms, fleetRoles)
 	l := newLab(t, labConfig{state: &state, throttle: throttle, pageSize: 100})
 	l.findVMs([]string{home})
 	return l

@@ -25,7 +25,7 @@ import (
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/api/generated/crd"
 	"github.com/nephele-io/nephele/internal/sim"
-	"github.com/nephele-io/nephele/internal/sim/estate"
+	"github.com/nephele-io/nephele/internal/sim/estatetest"
 	"github.com/nephele-io/nephele/internal/sim/world"
 	"github.com/nephele-io/nephele/standalone/internal/controlplane"
 )
@@ -49,14 +49,7 @@ func manyAccounts(t *testing.T, n, vms int) world.State {
 			fmt.Fprintf(&b, "      - {name: vm-%d-%d, ip: 10.0.%d.%d, groups: [base], tags: {role: r%d, env: prod}}\n", i, vm, vm/200, vm%200+10, vm%costRoles)
 		}
 	}
-	file := filepath.Join(t.TempDir(), "accounts.yaml")
-	if err := os.WriteFile(file, []byte(b.String()), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	state, _, err := estate.Load(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	state := estatetest.Parse(t, b.String())
 	state.Credentials = nil
 	for i := range n {
 		state.Credentials = append(state.Credentials, world.Credential{AccessKeyID: fmt.Sprintf("AKIAMANY%012d", i), Secret: "secret", Account: fmt.Sprintf("2%011d", i)})

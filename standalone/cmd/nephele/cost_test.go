@@ -4,7 +4,6 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"net/netip"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -35,6 +34,7 @@ import (
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/sim"
 	"github.com/nephele-io/nephele/internal/sim/estate"
+	"github.com/nephele-io/nephele/internal/sim/estatetest"
 	"github.com/nephele-io/nephele/internal/sim/sqs"
 )
 
@@ -117,24 +117,6 @@ const (
 	costRoles  = 10
 )
 
-// fleet describes an account with n VMs of one VPC, in ten roles.
-func fleet(n int) string {
-	var b strings.Builder
-	b.WriteString(
-		"accounts:\n- id: \"111122223333\"\n  regions:\n  - name: " + costRegion + "\n    vpcs:\n    - name: fleet\n      id: vpc-00000001\n      cidrs: [10.0.0.0/8]\n      groups:\n",
-	)
-	for i := range costRoles {
-		fmt.Fprintf(&b, "      - {name: r%d, rules: [\"tcp 22 from 10.0.0.0/8\"]}\n", i)
-	}
-	b.WriteString("      vms:\n")
-	addr := netip.MustParseAddr("10.0.0.10")
-	for i := range n {
-		fmt.Fprintf(&b, "      - {name: vm-%05d, ip: %s, groups: [r%d], tags: {role: r%d, team: t%d, env: prod}}\n", i, addr, i%costRoles, i%costRoles, i%7)
-		addr = addr.Next()
-	}
-	return b.String()
-}
-
 // usage is what a process has used so far.
 type usage struct {
 	at        time.Time
@@ -185,16 +167,8 @@ func usageOf(t *testing.T, pid int) usage {
 // measures what "nephele up" uses for that.
 func TestCost(t *testing.T) {
 	dir := t.TempDir()
-	file := filepath.Join(dir, "fleet.yaml")
-	if err := os.WriteFile(file, []byte(fleet(*costVMs)), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	state, _, err := estate.Load(file)
-	if err != nil {
-		t.Fatal(err)
-	}
 	server, err := sim.Start(context.WithoutCancel(t.Context()), sim.Options{
-		State: state, Throttle: true, Latency: 30 * time.Millisecond, JournalSize: 100, Events: sim.EventOptions{Queue: sim.DefaultEventQueue},
+		State: estatetest.Fleet(t, costRegion, *costVMs, costRoles), Throttle: true, Latency: 30 * time.Millisecond, JournalSize: 100, Events: sim.EventOptions{Queue: sim.DefaultEventQueue},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -264,7 +238,7 @@ func TestCost(t *testing.T) {
 	m.realized(3*limit+5*time.Minute, 2*costRoles)
 	m.row(fmt.Sprintf("20 policies take over %d VMs (the rate of EC2 alone: %s)", *costVMs, limit))
 	m.until(2*time.Minute, "the queue is empty", func() bool {
-		visible, hidden, err := server.Queues().Depth(sqs.Ref{Account: "111122223333", Region: costRegion, Name: sim.DefaultEventQueue})
+		visible, hidden, err := server.Queues().Depth(sqs.Ref{Account: estatetest.FleetAccount, Region: costRegion, Name: sim.DefaultEventQueue})
 		return err == nil && visible+hidden == 0
 	})
 	m.pass(20 * time.Second)
@@ -445,7 +419,7 @@ func objectsOf(server *sim.Server) []client.Object {
 	ns := func(name string) client.Object {
 		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	}
-	queue := sqs.Ref{Account: "111122223333", Region: costRegion, Name: sim.DefaultEventQueue}
+	queue := sqs.Ref{Account: estatetest.FleetAccount, Region: costRegion, Name: sim.DefaultEventQueue}
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "cloud", Name: "keys"}, StringData: map[string]string{
 		"credentials": fmt.Sprintf(`{"accessKeyId": %q, "accessKeySecret": %q}`, estate.DefaultAccessKeyID, estate.DefaultSecret)}}
 	account := &cloudv1.CloudProviderAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "cloud", Name: "fleet"}}
@@ -456,7 +430,7 @@ func objectsOf(server *sim.Server) []client.Object {
 	account.Spec.Brake = &cloudv1.Brake{Percent: &all}
 	selector := &cloudv1.CloudEntitySelector{ObjectMeta: metav1.ObjectMeta{Namespace: "vms", Name: "all"}}
 	selector.Spec.AccountNamespace, selector.Spec.AccountName = "cloud", "fleet"
-	selector.Spec.VMSelector = []cloudv1.VirtualMachineSelector{{VpcMatch: &cloudv1.EntityMatch{MatchID: "vpc-00000001"}}}
+	selector.Spec.VMSelector = []cloudv1.VirtualMachineSelector{{VpcMatch: &cloudv1.EntityMatch{MatchID: estatetest.FleetVPC}}}
 	return []client.Object{ns("cloud"), ns("vms"), secret, account, selector}
 }
 
