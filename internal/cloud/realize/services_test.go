@@ -169,7 +169,8 @@ func servedStories() []story {
 				l.engine.PutPolicy(webIn())
 			}},
 			{name: "one released", modes: map[string]plan.Mode{"sessions": plan.Released, "papers": plan.Released}},
-			{name: "all out", do: noServicePolicies, modes: map[string]plan.Mode{}},
+			{name: "enforced again", modes: map[string]plan.Mode{}},
+			{name: "all out", do: noServicePolicies},
 		}},
 		{"service selected later", labConfig{served: true, follows: []string{"orders"}}, []event{
 			{name: "its peers guarded", do: func(l *lab) { l.engine.PutPolicy(webIn()) }},
