@@ -40,6 +40,10 @@ type Author struct {
 type Hearer interface {
 	// Heard takes changes. When it returns they need not be told again.
 	Heard([]Change)
+	// Proven says that a call of ours in a region, which was answered at that time, has come back
+	// as an event. What others did until then must have come as well, unless somebody sees to it
+	// that it does not.
+	Proven(region string, at time.Time)
 	// Listening says whether a queue can be read, nil for yes. It is called after every attempt.
 	// The error is an *Error.
 	Listening(queue string, err error)

@@ -249,12 +249,16 @@ func (g *gathering) account(a *cloudv1.CloudProviderAccount) {
 	if s := a.Spec.PollIntervalInSeconds; s != nil {
 		poll = int64(max(*s, cloudv1.MinPollIntervalInSeconds))
 	}
+	limit := 2 * poll
+	if meta.IsStatusConditionTrue(a.Status.Conditions, cloudv1.ConditionEventsReceived) { // then a region may rest
+		limit = poll + max(poll, min(int64(cloudv1.RestIntervals)*poll, int64(cloudv1.MaxRestInSeconds)))
+	}
 	out.Regions = []Region{}
 	for _, r := range a.Status.Regions {
 		region := Region{Name: r.Name, VMs: r.VMs, VPCs: r.Vpcs, Error: r.LastError}
 		if r.LastSyncTime != nil {
 			old := age(g.now(), r.LastSyncTime.Time)
-			region.AgeSeconds, region.Stale = &old, old > 2*poll+30
+			region.AgeSeconds, region.Stale = &old, old > limit+30
 		}
 		out.Regions = append(out.Regions, region)
 	}
@@ -314,7 +318,7 @@ func (g *gathering) conditions(a *cloudv1.CloudProviderAccount, out *Account) {
 	}
 	for _, r := range out.Regions {
 		if r.Stale && out.Ready == metav1.ConditionTrue {
-			g.attend(about, "Stale", fmt.Sprintf("what is known of region %s is %s old, longer than two polls", r.Name, time.Duration(*r.AgeSeconds)*time.Second),
+			g.attend(about, "Stale", fmt.Sprintf("what is known of region %s is %s old, longer than it may be", r.Name, time.Duration(*r.AgeSeconds)*time.Second),
 				"look whether the controller runs")
 		}
 	}

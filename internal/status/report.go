@@ -96,7 +96,7 @@ type Region struct {
 	VPCs int32  `json:"vpcs"`
 	// AgeSeconds is how old what is known of the region is; absent if it was never read.
 	AgeSeconds *int64 `json:"ageSeconds,omitempty"`
-	// Stale is true if that is longer than two polls.
+	// Stale is true if that is longer than two polls, or than a rest and a poll where events come.
 	Stale bool   `json:"stale"`
 	Error string `json:"error,omitempty"`
 }

@@ -111,6 +111,23 @@ func TestEverythingIsWell(t *testing.T) {
 	}
 }
 
+// TestStale: where events come a region may rest for five intervals before what is known is old.
+func TestStale(t *testing.T) {
+	for events, limit := range map[metav1.ConditionStatus]time.Duration{"": 150 * time.Second, metav1.ConditionFalse: 150 * time.Second, metav1.ConditionTrue: 390 * time.Second} {
+		for past, want := range map[time.Duration]bool{0: false, time.Second: true} {
+			objects := healthy()
+			a := objects[0].(*cloudv1.CloudProviderAccount)
+			a.Status.Regions[0].LastSyncTime = &metav1.Time{Time: noon.Add(-limit - past)}
+			if events != "" {
+				a.Status.Conditions = append(a.Status.Conditions, metav1.Condition{Type: cloudv1.ConditionEventsReceived, Status: events, Reason: "Any"})
+			}
+			if r := collect(t, objects).Accounts[0].Regions[0]; r.Stale != want {
+				t.Errorf("events %q, read %d s ago: stale %t", events, *r.AgeSeconds, r.Stale)
+			}
+		}
+	}
+}
+
 // TestWhatNeedsAttention: each fault by itself changes the judgement and is named with its object.
 func TestWhatNeedsAttention(t *testing.T) {
 	condition := func(kind string, status metav1.ConditionStatus, reason string) func([]client.Object) []client.Object {

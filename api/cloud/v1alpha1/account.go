@@ -20,6 +20,13 @@ const (
 	MinPollIntervalInSeconds     int32 = 30
 )
 
+// While events are proven to come, a region is read whole after RestIntervals poll intervals, or
+// after MaxRestInSeconds if that is less; an interval that is longer stays as it is.
+const (
+	RestIntervals    int32 = 5
+	MaxRestInSeconds int32 = 300
+)
+
 // SecretReference points at one key of a Secret.
 type SecretReference struct {
 	// Name of the Secret.
@@ -167,7 +174,8 @@ type AzureCloud struct {
 // CloudProviderAccountSpec says which account of which cloud to work on, and how.
 // +kubebuilder:validation:XValidation:rule="has(self.awsConfig) != has(self.azureConfig)",message="exactly one of awsConfig and azureConfig must be set",reason=FieldValueRequired,fieldPath=".awsConfig"
 type CloudProviderAccountSpec struct {
-	// PollIntervalInSeconds is the longest time between two inventories of the account, in seconds.
+	// PollIntervalInSeconds is the longest time between two inventories of the account, in seconds;
+	// a region of which events are proven to come may rest for five of them, up to five minutes.
 	// +kubebuilder:default=60
 	// +kubebuilder:validation:Minimum=30
 	// +kubebuilder:validation:Maximum=86400

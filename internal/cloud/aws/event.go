@@ -65,6 +65,9 @@ type identity struct {
 type hint struct {
 	cloud.Change
 	request
+	// mark says that nothing but the mark of an instance has changed, which says nothing about a
+	// snapshot and happens all the time. Our own proves that events come.
+	mark bool
 }
 
 // readEvent returns what an event hints at; false if that is nothing, for whatever reason.
@@ -80,6 +83,7 @@ func readEvent(body string, us identity) (hint, bool) {
 	h := hint{Change: c}
 	if e.Kind == apiCall {
 		h.request = request{region: e.Region, call: e.Detail.Name, id: e.Detail.RequestID}
+		h.mark = onlyMark(tagKeys(e.Detail.Request))
 	}
 	return h, true
 }
@@ -109,7 +113,7 @@ var regionName = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+){1,8}$`)
 func (e *event) call(c cloud.Change, us identity) (cloud.Change, bool) {
 	d := &e.Detail
 	kinds, relevant := kindsOfCall(d.Name)
-	if !relevant || onlyMark(tagKeys(d.Request)) || d.Source != "ec2.amazonaws.com" || d.ErrorCode != "" || d.ReadOnly || d.Recipient != "" && d.Recipient != us.account {
+	if !relevant || d.Source != "ec2.amazonaws.com" || d.ErrorCode != "" || d.ReadOnly || d.Recipient != "" && d.Recipient != us.account {
 		return cloud.Change{}, false
 	}
 	found := map[string]bool{}
@@ -150,8 +154,7 @@ func tagKeys(request any) (keys []string) {
 	return keys
 }
 
-// onlyMark reports whether nothing but the mark of an instance has changed, which says nothing
-// about a snapshot and happens all the time.
+// onlyMark reports whether nothing but the mark of an instance has changed.
 func onlyMark(keys []string) bool {
 	return len(keys) > 0 && !slices.ContainsFunc(keys, func(key string) bool { return key != cloud.TagInstance })
 }

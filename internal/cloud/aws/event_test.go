@@ -44,7 +44,7 @@ func TestReadEvent(t *testing.T) {
 		"forged region": {`{"detail-type":"EC2 Instance State-change Notification","account":"111122223333","region":"../..","detail":{"instance-id":"i-01234567"}}`, "-"},
 		"tag change":    {`{"detail-type":"Tag Change on Resource","account":"111122223333","region":"eu-west-3","resources":["arn:aws:ec2:eu-west-3:111122223333:instance/i-01234567","arn:aws:s3:::b"],"detail":{}}`, "i-01234567"},
 		"mark": {record(us, "CreateTags", "", `{"resourcesSet":{"items":[{"resourceId":"vpc-01234567"}]},
-			"tagSet":{"items":[{"key":"nephele.io/instance","value":"abc 7"}]}}`, `{"_return":true}`), "-"},
+			"tagSet":{"items":[{"key":"nephele.io/instance","value":"abc 7"}]}}`, `{"_return":true}`), "mark"},
 		"mark and claim": {record(us, "DeleteTags", "", `{"resourcesSet":{"items":[{"resourceId":"vpc-01234567"}]},
 			"tagSet":{"items":[{"key":"nephele.io/instance"},{"key":"nephele.io/claimed-by"}]}}`, `{"_return":true}`), "vpc-01234567"},
 		"odd tags":          {record(us, "CreateTags", "", `{"resourcesSet":{"items":[{"resourceId":"vpc-01234567"}]},"tagSet":{"items":[7,{"key":8}]}}`, "null"), "vpc-01234567"},
@@ -58,6 +58,8 @@ func TestReadEvent(t *testing.T) {
 		switch {
 		case !relevant:
 			text = "-"
+		case got.mark:
+			text = "mark"
 		case len(got.IDs) == 0:
 			text = "*"
 		}

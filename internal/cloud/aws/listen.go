@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -149,13 +150,15 @@ func (l *listening) once(ctx context.Context) (pause time.Duration, err error) {
 		return pause, nil
 	}
 	var hints []hint
+	changed := false
 	for _, m := range out.Messages {
 		if h, relevant := readEvent(awssdk.ToString(m.Body), l.us); relevant {
 			hints = append(hints, h)
+			changed = changed || !h.mark
 		}
 	}
 	news := l.tell(ctx, hints)
-	if len(hints) > 0 && !news && len(out.Messages) < messagesAtOnce {
+	if changed && !news && len(out.Messages) < messagesAtOnce {
 		pause = ownListenWait
 	}
 	return pause, l.forget(ctx, out.Messages)
@@ -165,32 +168,47 @@ func (l *listening) once(ctx context.Context) (pause time.Duration, err error) {
 // call that it tells of: what was done in our name waits a moment for that. It reports whether it
 // has handed over anything.
 func (l *listening) tell(ctx context.Context, hints []hint) (news bool) {
-	var changes, late []cloud.Change
+	var late []hint
 	var might []request
-	for _, h := range hints {
-		switch {
-		case l.p.own.is(h.request):
-		case h.Author.Ours && h.id != "":
-			might, late = append(might, h.request), append(late, h.Change)
-		default:
-			changes = append(changes, h.Change)
+	others := slices.DeleteFunc(l.strangers(hints), func(h hint) bool {
+		ours := h.Author.Ours && h.id != ""
+		if ours {
+			might, late = append(might, h.request), append(late, h)
 		}
-	}
-	news = l.hear(changes)
+		return ours
+	})
+	news = l.hear(others)
 	if len(might) == 0 {
 		return news
 	}
 	l.p.own.await(ctx, might)
-	changes = nil
-	for i, a := range might {
-		if !l.p.own.is(a) {
-			changes = append(changes, late[i])
-		}
-	}
-	return l.hear(changes) || news
+	return l.hear(l.strangers(late)) || news
 }
 
-func (l *listening) hear(changes []cloud.Change) bool {
+// strangers returns the hints that are not known to be about calls of our own. The others prove
+// that events come.
+func (l *listening) strangers(hints []hint) (out []hint) {
+	proven := map[string]time.Time{}
+	for _, h := range hints {
+		if at, ours := l.p.own.answered(h.request); !ours {
+			out = append(out, h)
+		} else if at.After(proven[h.Region]) {
+			proven[h.Region] = at
+		}
+	}
+	for region, at := range proven {
+		l.hearer.Proven(region, at)
+	}
+	return out
+}
+
+func (l *listening) hear(hints []hint) bool {
+	var changes []cloud.Change
+	for _, h := range hints {
+		if !h.mark {
+			changes = append(changes, h.Change)
+		}
+	}
 	if len(changes) > 0 {
 		l.hearer.Heard(changes)
 	}

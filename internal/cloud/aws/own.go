@@ -78,12 +78,12 @@ func (o *ownCalls) keep(a request) {
 	o.known[a] = now
 }
 
-// is reports whether the call is ours.
-func (o *ownCalls) is(a request) bool {
+// answered reports whether the call is ours, and when its answer came.
+func (o *ownCalls) answered(a request) (at time.Time, ours bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	_, known := o.known[a]
-	return known && a.id != ""
+	at, known := o.known[a]
+	return at, known && a.id != ""
 }
 
 // pending returns the calls without an answer that these might be.

@@ -128,6 +128,46 @@ func TestOwnEventsAreCollected(t *testing.T) {
 	l.eventually("it waits after our own", func() bool { return l.clock.waits(2*time.Second) == 1 })
 }
 
+// TestOwnEventsProve: a call of ours that comes back proves that events come, as of its answer; so
+// does the mark of this instance, of which nothing is heard. What others do proves nothing.
+func TestOwnEventsProve(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, sim.Options{Events: sim.EventOptions{Queue: "events"}})
+	p := l.open(aws.Config{Queues: []aws.Queue{l.queue()}})
+	heard, id := l.listen(p), l.someInterfaces(1)[0]
+	byHand := func(key, value string) {
+		t.Helper()
+		_, err := l.hand().CreateTags(t.Context(), &ec2.CreateTagsInput{Resources: []string{network}, Tags: []types.Tag{{Key: awssdk.String(key), Value: awssdk.String(value)}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	byHand(cloud.TagInstance, "another 1 20s")
+	byHand("theirs", "1")
+	l.eventually("it is heard", func() bool { return len(heard.take()) == 1 && l.drained() })
+	if at := heard.provenAt(); !at.IsZero() {
+		t.Errorf("what others did has proven events as of %s", at)
+	}
+	for _, op := range []cloud.Op{
+		{Kind: cloud.OpTag, Target: id, Tags: map[string]string{"ours": "1"}},
+		{Kind: cloud.OpTag, Target: network, Tags: map[string]string{cloud.TagInstance: "ours 1 20s"}},
+	} {
+		_ = l.clock.sleep(t.Context(), time.Minute)
+		began := l.clock.read()
+		if _, err := p.Apply(t.Context(), l.scope(), op); err != nil {
+			t.Fatal(err)
+		}
+		l.eventually("it proves that events come", func() bool { return !heard.provenAt().Before(began) })
+		if at := heard.provenAt(); at.After(l.clock.read()) {
+			t.Errorf("proven as of %s, which is yet to come", at)
+		}
+	}
+	l.eventually("the queue is empty", l.drained)
+	if got := heard.take(); len(got) != 0 {
+		t.Errorf("our own changes were heard: %v", got)
+	}
+}
+
 // TestForgedEvents: whoever can write to the queue can make us read, and nothing else: with the id
 // of a request of ours he tells us nothing, without it he is heard, and the events of others are
 // heard whatever he sends.

@@ -32,12 +32,29 @@ type ears struct {
 	mu      sync.Mutex
 	changes []cloud.Change
 	errs    []error
+	proven  map[string]time.Time
 }
 
 func (e *ears) Heard(c []cloud.Change) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.changes = append(e.changes, c...)
+}
+
+func (e *ears) Proven(region string, at time.Time) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.proven == nil {
+		e.proven = map[string]time.Time{}
+	}
+	e.proven[region] = at
+}
+
+// provenAt is as of when events of the lab's region are proven to have come.
+func (e *ears) provenAt() time.Time {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.proven[region]
 }
 
 func (e *ears) Listening(_ string, err error) {

@@ -52,6 +52,8 @@ type account struct {
 	handed bool
 	// interval is the poll interval.
 	interval time.Duration
+	// telling is Options.Told as of the last pass.
+	telling bool
 	// leaving is since when groups of interfaces have been left to others to write; zero if they
 	// are not. Only Reconcile uses it.
 	leaving time.Time
@@ -76,6 +78,14 @@ type region struct {
 	// next is when to observe again, decided when that was decided. A clock that shows less than
 	// that has been set back, and then next means nothing.
 	next, decided time.Time
+	// rest is until when a poll that is due may wait while events are proven to come; zero if what
+	// is due is no poll, or if the region shows something that no event tells of.
+	rest time.Time
+	// known is as of when everything about the region is known, read or heard of; zero before the
+	// first reading.
+	known time.Time
+	// proven is when the latest call of ours was answered that has come back as an event.
+	proven time.Time
 	// left is when the region was found to be no longer among those of the account; zero while it
 	// is. A region that has left is observed until nothing of ours is in it.
 	left time.Time
@@ -253,7 +263,8 @@ func (a *account) take(provider cloud.Provider, snapshots []*cloud.Snapshot, now
 		r.replace(s)
 		r.asked++
 		r.covered = r.asked
-		r.next, r.decided = s.ObservedAt.Add(a.interval), now
+		a.schedule(r, s.ObservedAt)
+		r.decided = now
 	}
 	a.handed = true
 	return true
@@ -353,7 +364,7 @@ func (a *account) setRegions(names []string, had []v1alpha1.RegionStatus, releas
 		case !release:
 			delete(a.regions, name)
 		case r.left.IsZero():
-			r.left, r.next = now, now
+			r.left, r.next, r.rest = now, now, time.Time{}
 		}
 	}
 }
@@ -407,7 +418,7 @@ func (a *account) due(now time.Time, all bool) []job {
 	for name, r := range a.regions {
 		j := job{region: name, asked: r.asked}
 		switch {
-		case all || !now.Before(r.next) || now.Before(r.decided) || (a.triggered && r.failures == 0):
+		case all || !now.Before(a.dueAt(r)) || now.Before(r.decided) || (a.triggered && r.failures == 0):
 		case r.hinted() && !now.Before(r.ripe()):
 			if !r.all {
 				j.ids, j.since = slices.Sorted(maps.Keys(r.hints)), r.snapshot
@@ -449,7 +460,7 @@ func (a *account) wait(now time.Time, longest time.Duration) time.Duration {
 	defer a.mu.Unlock()
 	d := longest
 	for _, r := range a.regions {
-		d = min(d, r.next.Sub(now))
+		d = min(d, a.dueAt(r).Sub(now))
 		if r.hinted() {
 			d = min(d, r.ripe().Sub(now))
 		}

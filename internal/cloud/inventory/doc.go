@@ -26,7 +26,8 @@
 //
 // Events are hints. Where an account names queues, Start listens to them, and what they name is
 // read again at once and put into the last snapshot; the whole observation at the poll interval
-// stays the truth. Without events, or while a queue fails, that is all there is.
+// stays the truth. Without events, or while a queue fails, that is all there is. While our own
+// calls are seen to come back as events it may wait, for a bounded time.
 //
 // What has not changed costs nothing: a snapshot that shows the same as the last keeps its parts
 // and is no news, objects that are as they were left are neither computed nor compared, and a

@@ -181,6 +181,16 @@ func (f *feed) forgetOldest() {
 	}
 }
 
+// Proven implements cloud.Hearer.
+func (h *hearing) Proven(region string, at time.Time) {
+	a := h.account
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if r := a.regions[region]; r != nil && a.feed.turn == h.turn && at.After(r.proven) {
+		r.proven = at
+	}
+}
+
 // Listening implements cloud.Hearer.
 func (h *hearing) Listening(queue string, err error) {
 	a := h.account

@@ -118,17 +118,17 @@ func (p *pass) record(o outcome) {
 	r.err = o.err
 	switch {
 	case o.err == nil && o.asked < r.covered: // what was handed over meanwhile is not in it
-		r.next = p.opts.Now()
+		r.next, r.rest = p.opts.Now(), time.Time{}
 		return
 	case o.err == nil:
 		p.news = r.replace(o.snapshot) || p.news
 		r.covered = o.asked
-		r.failures, r.next = 0, o.started.Add(p.interval())
+		r.failures = 0
+		a.schedule(r, o.started)
 		return
 	}
 	p.news = true
-	r.failures++
-	r.next = p.opts.Now().Add(p.backoff(r.failures, o.err))
+	r.fails(p.opts.Now().Add(p.backoff(r.failures+1, o.err)))
 }
 
 // recordPart keeps what was read because of events. It says nothing about the rest of the region,
@@ -155,7 +155,7 @@ func (p *pass) recordPart(r *region, o outcome) {
 	r.misses++
 	r.patience = now.Add(p.backoff(r.misses, o.err))
 	if r.misses >= maxMisses || cloud.ClassOf(o.err) == cloud.Conflict {
-		r.next = now
+		r.next, r.rest = now, time.Time{}
 	}
 }
 

@@ -148,6 +148,7 @@ func (p *pass) configure(ctx context.Context) (changed bool, err error) {
 	}
 	p.narrow(a)
 	a.inputs, a.deleting, a.interval = inputs, p.deleting(), p.interval()
+	a.telling = p.opts.Told != nil && p.opts.Told(cloud.AccountKey(p.cpa.Namespace, p.cpa.Name))
 	if len(config.Regions) == 0 {
 		return changed, nil // a configuration without regions is none; what is known stays
 	}
@@ -372,8 +373,8 @@ func (p *pass) stale() map[string]string {
 		case r.err == nil:
 		case r.snapshot == nil:
 			out[name] = fmt.Sprintf("region %s could not be read since the controller started", name)
-		case p.opts.Now().Sub(r.snapshot.ObservedAt) > 2*p.interval():
-			out[name] = fmt.Sprintf("region %s could not be read since %s", name, r.snapshot.ObservedAt.UTC().Format(time.RFC3339))
+		case p.opts.Now().Sub(r.known) > 2*p.interval():
+			out[name] = fmt.Sprintf("region %s could not be read since %s", name, r.known.UTC().Format(time.RFC3339))
 		}
 	}
 	return out
