@@ -99,13 +99,27 @@ func (p Permit) Union(o Permit) Permit {
 // Minus returns what p allows and o does not, as grants that are not empty. Opaque peers are left
 // out: nobody's verdict here depends on them.
 func (p Permit) Minus(o Permit) []Grant {
-	var out []Grant
+	return slices.DeleteFunc(p.Without(o).Grants, func(g Grant) bool { return g.All.Empty() })
+}
+
+// Without is Minus as a permit. Grants that allow nothing are there, too, for without them the last
+// one would stand for their protocols; neighbors among them are one.
+func (p Permit) Without(o Permit) Permit {
+	var out Permit
 	Overlay(p, o, func(s Service, x, y Grant) {
-		if rest := x.All.Minus(y.All); !rest.Empty() {
-			out = append(out, Grant{Service: s, All: rest})
+		rest := x.All.Minus(y.All)
+		if n := len(out.Grants) - 1; n >= 0 && rest.Empty() && out.Grants[n].All.Empty() && out.Grants[n].Service.Protocol == s.Protocol {
+			out.Grants[n].Service.To = s.To
+			return
 		}
+		out.Grants = append(out.Grants, Grant{Service: s, All: rest})
 	})
 	return out
+}
+
+// Empty reports whether no address is allowed anything.
+func (p Permit) Empty() bool {
+	return !slices.ContainsFunc(p.Grants, func(g Grant) bool { return !g.All.Empty() })
 }
 
 // Allows reports whether the addresses are allowed for the whole of the service by p or, together
@@ -163,25 +177,31 @@ func (p Permit) Within(s Service) []Grant {
 	return out
 }
 
-// Meet reports whether a flow between two parties could be in both lists of grants: whether there
+// Meet reports whether a flow between two parties could be allowed by both permits: whether there
 // is a service for which x has an address of xs and y one of ys of the same family.
-func Meet(x []Grant, xs addrset.Set, y []Grant, ys addrset.Set) bool {
-	if len(y) == 0 {
-		return false
-	}
-	for _, a := range x {
+func Meet(x Permit, xs addrset.Set, y Permit, ys addrset.Set) bool {
+	for _, a := range x.Grants {
 		x4, x6 := a.All.OverlapIn(xs)
 		if !x4 && !x6 {
 			continue
 		}
-		for _, b := range y {
-			if !a.Service.MayOverlap(b.Service) {
+		for _, b := range y.Grants {
+			if !a.Service.MayOverlap(b.Service) { // most do not, and that is quickly seen
 				continue
 			}
-			if y4, y6 := b.All.OverlapIn(ys); x4 && y4 || x6 && y6 {
+			y4, y6 := b.All.OverlapIn(ys)
+			if (x4 && y4 || x6 && y6) && (a.Service.Overlaps(b.Service) || x.standsFor(a, b) || y.standsFor(b, a)) {
 				return true
 			}
 		}
 	}
 	return false
+}
+
+// standsFor reports whether one of the permit's grants, as that of all protocols without a grant of
+// their own, is about the protocol of another permit's grant.
+func (p Permit) standsFor(g, other Grant) bool {
+	return g.Service.Protocol == cloud.AnyProtocol && !slices.ContainsFunc(p.Grants, func(o Grant) bool {
+		return o.Service.Protocol == other.Service.Protocol
+	})
 }

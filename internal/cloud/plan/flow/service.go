@@ -82,8 +82,8 @@ func (s Service) Overlaps(o Service) bool {
 	return s.Protocol == o.Protocol && s.From <= o.To && o.From <= s.To
 }
 
-// MayOverlap reports whether the services of two grants of different permits may share packets. A
-// grant for all other protocols is taken to share some with any.
+// MayOverlap reports whether two services may share packets. One for all other protocols, which
+// does not say which these are, is taken to share some with any.
 func (s Service) MayOverlap(o Service) bool {
 	return s.Protocol == cloud.AnyProtocol || o.Protocol == cloud.AnyProtocol || s.Overlaps(o)
 }

@@ -80,17 +80,18 @@ type meeting struct {
 // side is a cohort with what it comes to allow and what it ceases to.
 type side struct {
 	*cohort
-	wider, narrower [2][]flow.Grant
+	wider, narrower [2]flow.Permit
 }
 
 // sides are the cohorts that change.
 func (s *Survey) sides() (sides []*side) {
 	for _, k := range s.cohorts {
-		x := &side{cohort: k}
+		x, changes := &side{cohort: k}, false
 		for i := range 2 {
-			x.wider[i], x.narrower[i] = k.then[i].Minus(k.now[i]), k.now[i].Minus(k.then[i])
+			x.wider[i], x.narrower[i] = k.then[i].Without(k.now[i]), k.now[i].Without(k.then[i])
+			changes = changes || !x.wider[i].Empty() || !x.narrower[i].Empty()
 		}
-		if len(x.wider[0])+len(x.wider[1])+len(x.narrower[0])+len(x.narrower[1]) > 0 {
+		if changes {
 			sides = append(sides, x)
 		}
 	}
@@ -108,7 +109,7 @@ func (s *Survey) meet(wider, narrower []*side) (out []meeting) {
 	for _, x := range wider {
 		s.stop()
 		for i := range 2 {
-			if len(x.wider[i]) == 0 {
+			if x.wider[i].Empty() {
 				continue
 			}
 			for _, y := range narrower {
