@@ -2,6 +2,7 @@ package plan_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/nephele-io/nephele/internal/cloud"
@@ -36,5 +37,31 @@ func TestSpilledGroupsGo(t *testing.T) {
 		if g.Tags[cloud.TagCluster] != "" {
 			t.Errorf("%s is left", g.Name)
 		}
+	}
+}
+
+// TestFullClassesBecomeOne: where two classes become one whose interfaces have no slot left, one of
+// the interfaces stays where it is, and the other one moves there.
+func TestFullClassesBecomeOne(t *testing.T) {
+	e := small()
+	set := &e.History[0]
+	set.Address, set.Applied = [][]int{{2}}, [][]int{{0, 1}, {1}}
+	set.Policies = append(set.Policies, policySpec{Tier: 250, Priority: 6, Applied: []int{1}, Rules: []ruleSpec{{
+		Action: "Allow", Address: []int{0}, Services: []serviceSpec{{Protocol: "TCP", From: 443, To: 443, Type: -1}},
+	}}})
+	f := e.cloud()
+	settle(t, e, f, manyBlocks(100)) // so that the groups of both are mixed, in the order of their IDs
+	settle(t, e, f, manyBlocks(290))
+	was := [][]string{f.nic(nicID(0)).GroupIDs, f.nic(nicID(1)).GroupIDs}
+	if len(was[0]) != 5 || len(was[1]) != 5 || slices.Equal(was[0], was[1]) {
+		t.Fatalf("they hold %v", was)
+	}
+	set.Applied[1] = nil
+	if res := settle(t, e, f, manyBlocks(290)); len(res.Refusals) > 0 {
+		t.Errorf("%+v", res.Refusals)
+	}
+	is := [][]string{f.nic(nicID(0)).GroupIDs, f.nic(nicID(1)).GroupIDs}
+	if !slices.Equal(is[0], is[1]) || !slices.Equal(is[0], was[0]) && !slices.Equal(is[0], was[1]) {
+		t.Errorf("they hold %v, before that %v", is, was)
 	}
 }

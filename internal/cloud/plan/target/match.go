@@ -40,13 +40,18 @@ func (s *matcher) matchGroups() {
 		})
 	}
 	slices.SortStableFunc(first, compareMatches)
-	slices.SortStableFunc(spilled, compareMatches)
 	for _, m := range first {
 		if len(m.class.existing) == 0 && !taken[m.group.ID] {
 			m.class.existing = []*cloud.Group{m.group}
 			taken[m.group.ID] = true
 		}
 	}
+	var companions once[*Class, map[string]int]
+	for i := range spilled {
+		m := &spilled[i]
+		m.beside = companions.get(m.class, m.class.companions)[m.group.ID]
+	}
+	slices.SortStableFunc(spilled, compareMatches)
 	for _, m := range spilled {
 		if len(m.class.existing) > 0 && !taken[m.group.ID] {
 			m.class.existing = append(m.class.existing, m.group)
@@ -61,6 +66,23 @@ type match struct {
 	class   *Class
 	group   *cloud.Group
 	overlap int // interfaces of the class that hold it
+	// beside is how many of them hold the first group of the class, too. Where classes become one,
+	// all groups of the one that goes on come before those of the other. Rules would change places
+	// between a mixture of both, and whose slots are taken could not move into it.
+	beside int
+}
+
+// companions counts by group the interfaces that hold it beside the first group of the class.
+func (c *Class) companions() map[string]int {
+	held := map[string]int{}
+	for _, n := range c.NICs {
+		if len(c.existing) > 0 && slices.Contains(n.Ours, c.existing[0].ID) {
+			for _, id := range n.Ours {
+				held[id]++
+			}
+		}
+	}
+	return held
 }
 
 func compareMatches(a, b match) int {
@@ -68,6 +90,7 @@ func compareMatches(a, b match) int {
 	// a record shall not make many others move.
 	return cmp.Or(
 		b2i(b.class.frozen && !b.class.unproven())-b2i(a.class.frozen && !a.class.unproven()),
+		cmp.Compare(b.beside, a.beside),
 		cmp.Compare(b.overlap, a.overlap),
 		cmp.Compare(a.class.key, b.class.key),
 		cmp.Compare(a.group.ID, b.group.ID),
@@ -89,7 +112,7 @@ func (s *matcher) candidates(c *Class, first, spilled []match) (_, _ []match) {
 		held, kind := overlap[g.ID], g.Tags[cloud.TagKind]
 		if c.Gathers {
 			if kind == kindMembers && g.Tags[cloud.TagClass] == c.Hash {
-				first = append(first, match{c, g, held})
+				first = append(first, match{class: c, group: g, overlap: held})
 			}
 			continue
 		}
@@ -98,9 +121,9 @@ func (s *matcher) candidates(c *Class, first, spilled []match) (_, _ []match) {
 		}
 		switch {
 		case kind == cloud.KindClass:
-			first = append(first, match{c, g, held})
+			first = append(first, match{class: c, group: g, overlap: held})
 		case kind == kindSpill && c.State == Guarded:
-			spilled = append(spilled, match{c, g, held})
+			spilled = append(spilled, match{class: c, group: g, overlap: held})
 		}
 	}
 	return first, spilled
