@@ -10,21 +10,25 @@ import (
 // half, so that what once spilled does not take slots of the interfaces for ever. That costs an
 // edit of each interface, so it is not done for less, and not while anything waits: what is wanted
 // then is not what is wanted in the end. The groups that stay must have room for what they get
-// while they still have all that they hold now.
+// while they still have all that they hold now. Where a region has too few groups, a class gets no
+// more of them than its rules need, whatever there is now: a group in which rules have spilled on
+// the way must not take the place of what the round before has admitted.
 func (s *Target) merged(c *Class, rules []cloud.Rule, held, packed [][]cloud.Rule) [][]cloud.Rule {
 	if len(packed) < 2 || len(held) < len(packed) || len(s.Restrict)+len(s.Waiting) > 0 || c.frozen {
 		return packed
 	}
 	q := s.fitter.quotaOf(c, 0)
-	half := q
-	half.RulesPerGroup /= 2
+	half, crowded := q, s.allotment != nil
+	if !crowded {
+		half.RulesPerGroup /= 2
+	}
 	for half.GroupsPerInterface = 1; half.GroupsPerInterface < len(packed); half.GroupsPerInterface++ {
 		fewer, short := s.Lower.Pack(rules, held[:half.GroupsPerInterface], half)
 		if short != nil {
 			continue
 		}
 		for i, rules := range fewer {
-			if !s.Lower.Fits(union(held[i], rules), q) {
+			if !crowded && !s.Lower.Fits(union(held[i], rules), q) {
 				return packed
 			}
 		}
