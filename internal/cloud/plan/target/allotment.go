@@ -11,9 +11,8 @@ import (
 // of ours, something has to do without. Who that is has to be the same in every round, or rounds
 // would undo what others do. So it is decided by what is wanted in the end, and by nothing that
 // passes on the way there: which groups are there now, who waits for whom. Policies are left out on
-// VMs: whatever is in force comes first, then the rest in the order of precedence, as long as it
-// fits. What one round has put into force is the first thing that the next one admits, and it
-// admits the same rest after it.
+// VMs: what does not fit in the order of precedence. Only where that would take away something that
+// is in force, as when there is more to be enforced than before, whatever is in force comes first.
 
 // allotment is what a region with too few groups makes of the policies.
 type allotment struct {
@@ -29,6 +28,8 @@ type allotment struct {
 	// they are for their sake.
 	out   map[*VM][]*intent.Policy
 	still []*NIC
+	// keeps is set if what is in force comes first.
+	keeps bool
 }
 
 // crowded deals with a design for which there are too few groups. It reports whether that is new,

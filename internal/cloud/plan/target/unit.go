@@ -29,9 +29,8 @@ const (
 	passTrials = trials / 4
 )
 
-// collect finds the units of which the allotment consists, in the order in which they are admitted.
-// Of a policy those units come first whose VMs are the most, whether it is in force on some of them
-// or not: the next round must find the same order.
+// collect finds the units of which the allotment consists, in the order in which they are admitted,
+// which is the same in every round. Of a policy those units come first whose VMs are the most.
 func (a *allotment) collect() {
 	known, alike := map[string]*unit{}, map[string]int{}
 	for _, vm := range a.of.Order {
@@ -55,14 +54,25 @@ func (a *allotment) collect() {
 		}
 	}
 	slices.SortFunc(a.units, func(x, y *unit) int {
-		return cmp.Or(b2i(y.inForce)-b2i(x.inForce), intent.ComparePolicies(x.policy, y.policy), cmp.Compare(alike[y.profile], alike[x.profile]),
-			strings.Compare(x.profile, y.profile))
+		return cmp.Or(intent.ComparePolicies(x.policy, y.policy), cmp.Compare(alike[y.profile], alike[x.profile]),
+			strings.Compare(x.profile, y.profile), b2i(y.inForce)-b2i(x.inForce))
 	})
 }
 
-// choosePolicies admits as much as there are groups for: first what is in force, then unit after
-// unit, and at last VMs with all their policies.
+// choosePolicies admits as much as there are groups for: as if nothing was in force, and if that
+// would leave out something that is, once more, what is in force first. As long as what was in
+// force before is part of the first choice, so is what a round has put into force, however far it
+// came; and then the next round chooses the same.
 func (a *allotment) choosePolicies() {
+	a.keeps = false
+	if a.admitUnits(); slices.ContainsFunc(a.units, func(u *unit) bool { return u.out && u.inForce }) {
+		a.keeps = true
+		a.admitUnits()
+	}
+}
+
+// admitUnits admits unit after unit as long as they fit, and at last VMs with all their policies.
+func (a *allotment) admitUnits() {
 	for _, u := range a.units {
 		u.out = true
 	}
@@ -77,20 +87,29 @@ func (a *allotment) choosePolicies() {
 		return true
 	}
 	left := trials
-	a.admitFrom(a.single(func(u *unit) bool { return u.inForce }), fits, &left)
+	if a.keeps {
+		a.admitFrom(a.single(func(u *unit) bool { return u.inForce }), fits, &left)
+	}
 	for again := true; again && left > 0; {
 		again = a.admitFrom(a.single(func(*unit) bool { return true }), fits, &left)
 		again = a.admitFrom(a.bundles(), fits, &left) || again
 	}
-	a.apply()
 }
 
-// single returns those of the units that are not admitted yet, each by itself.
+// single returns those of the units that are not admitted yet, each by itself. What is in force of
+// a policy on like VMs is a unit of its own only where that matters.
 func (a *allotment) single(of func(*unit) bool) (out [][]*unit) {
+	var last *unit
 	for _, u := range a.units {
-		if u.out && of(u) {
+		switch {
+		case !u.out || !of(u):
+			continue
+		case !a.keeps && last != nil && last.policy == u.policy && last.profile == u.profile:
+			out[len(out)-1] = append(out[len(out)-1], u)
+		default:
 			out = append(out, []*unit{u})
 		}
+		last = u
 	}
 	return out
 }
@@ -137,7 +156,8 @@ func (a *allotment) admitFrom(from [][]*unit, fits func() bool, left *int) (any 
 	return any
 }
 
-// apply leaves out what is not admitted, and nothing else.
+// apply leaves out what is not admitted, and nothing else. Where what is in force counts,
+// interfaces stay as they are for its sake.
 func (a *allotment) apply() {
 	for _, n := range a.still {
 		delete(a.of.Frozen, n)
@@ -158,6 +178,9 @@ func (a *allotment) apply() {
 				a.out[vm] = append(a.out[vm], u.policy)
 			}
 		}
+	}
+	if !a.keeps {
+		return
 	}
 	for vm, policies := range a.out {
 		for _, p := range policies {
