@@ -27,12 +27,13 @@ const (
 	policiesLeaseName = "nephele-policies"
 )
 
-// How long a lease lasts. The one with a holder of its own is taken over at once by the next
-// process of that holder, so it may last longer, and survives a machine that is very busy.
+// How long a lease lasts, for how long its renewal is tried, and how often. The one with a holder
+// of its own is taken over at once by the next process of that holder, so it may last longer,
+// survives a machine that is very busy, and is renewed half as often: that is a third of what an
+// idle "nephele up" asks its API server for.
 const (
-	leaseDuration, leaseRenewal       = 10 * time.Second, 7 * time.Second
-	heldLeaseDuration, heldLeaseRenew = time.Minute, 45 * time.Second
-	leaseRetry                        = 1500 * time.Millisecond
+	leaseDuration, leaseRenewal, leaseRetry           = 10 * time.Second, 7 * time.Second, 1500 * time.Millisecond
+	heldLeaseDuration, heldLeaseRenew, heldLeaseRetry = time.Minute, 45 * time.Second, 3 * time.Second
 )
 
 // LeaseOptions say how this process makes sure that it is the only one of the cluster that works.
@@ -99,7 +100,7 @@ func (l *lease) renewal() time.Duration {
 func (l *lease) compete(o *manager.Options) {
 	duration, renewal, retry := leaseDuration, l.renewal(), leaseRetry
 	if l.fixed {
-		duration = heldLeaseDuration
+		duration, retry = heldLeaseDuration, heldLeaseRetry
 	}
 	o.LeaderElection, o.LeaderElectionResourceLockInterface, o.LeaderElectionReleaseOnCancel = true, l.lock, true
 	o.LeaseDuration, o.RenewDeadline, o.RetryPeriod = &duration, &renewal, &retry
