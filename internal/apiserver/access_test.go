@@ -151,6 +151,9 @@ func TestDelegatedAccess(t *testing.T) {
 		if remoteUser != "" {
 			r = r.SetHeader("X-Remote-User", remoteUser)
 		}
+		if remoteUser == "aggregator" {
+			r = r.SetHeader("X-Remote-Group", "system:masters")
+		}
 		return r.Do(context.Background()).Error()
 	}
 	eventually(t, "ready", func() error { return call("", "", "", "/readyz") })
@@ -166,6 +169,9 @@ func TestDelegatedAccess(t *testing.T) {
 		"foreign certificate":             {"foreign-ca", "", "", policies, apierrors.IsUnauthorized},
 		"forwarded":                       {"front-proxy-ca", "", "proxyuser", policies, nil},
 		"forwarded stranger":              {"front-proxy-ca", "", "stranger", policies, apierrors.IsForbidden},
+		"forwarded, may do everything":    {"front-proxy-ca", "", "aggregator", groups, nil},
+		"the same without the proxy":      {"", "", "aggregator", groups, apierrors.IsForbidden},
+		"the same, other certificates":    {"client-ca", "", "aggregator", groups, apierrors.IsForbidden},
 		"headers without the proxy":       {"", "", "proxyuser", policies, apierrors.IsForbidden},
 		"headers with other certificates": {"client-ca", "", "stranger", policies, nil},
 		"anonymous":                       {"", "", "", policies, apierrors.IsForbidden},
