@@ -93,8 +93,8 @@ func Delegated(ctx context.Context, client kubernetes.Interface) (Access, error)
 		return Access{}, fmt.Errorf("set up delegated authorization: %w", err)
 	}
 	return Access{
-		// A kube-apiserver lets these do everything, whatever its rules are. Its aggregator is one of
-		// them, and asks again and again.
+		// A kube-apiserver lets these do everything, whatever its rules are. Its aggregator is one
+		// of them, and asks again and again.
 		Authenticator: authn, Authorizer: union.New(health, authorizerfactory.NewPrivilegedGroups(user.SystemPrivilegedGroup), reviews),
 		ClientCA: dynamiccertificates.NewUnionCAContentProvider(clientCA, proxy),
 		Ready: func() error {
