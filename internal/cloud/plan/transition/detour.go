@@ -159,9 +159,8 @@ func (w *worklist) bridges(k *cohort, v *Violation) (out []bridging) {
 	} else {
 		names = k.to
 	}
-	names = w.narrowFirst(v, slices.Compact(sortedStrings(slices.Clone(names))))
 	var peers []cloud.Peer
-	for _, name := range names {
+	for _, name := range slices.Compact(sortedStrings(slices.Clone(names))) {
 		p := cloud.Peer{GroupID: name}
 		if addrs, _ := w.anyone(p, y.network); y != k || addrs.Overlaps(v.Addrs) {
 			peers = append(peers, p)
@@ -176,6 +175,7 @@ func (w *worklist) bridges(k *cohort, v *Violation) (out []bridging) {
 			peers = append(peers, cloud.Peer{CIDR: p})
 		}
 	}
+	w.narrowFirst(v, peers)
 	match, ok := matchOf(v.Service)
 	if !ok {
 		return nil
@@ -191,25 +191,30 @@ func (w *worklist) bridges(k *cohort, v *Violation) (out []bridging) {
 	return out
 }
 
-// narrowFirst sorts groups that a rule can name which closes a gap. First come those by which it
+// narrowFirst sorts peers that a rule can name which closes a gap. First come those by which it
 // gives the fewest cohorts something away that hold the group now or in the end: they would wait
-// for the rule to go. Then come those that the fewest hold.
-func (w *worklist) narrowFirst(v *Violation, groups []string) []string {
-	strangers, holders := map[string]int{}, map[string]int{}
+// for the rule to go. Then come groups, those that the fewest hold before others, and then
+// addresses, of which it takes more rules.
+func (w *worklist) narrowFirst(v *Violation, peers []cloud.Peer) {
+	strangers, holders := map[cloud.Peer]int{}, map[cloud.Peer]int{}
+	for _, p := range peers {
+		if p.CIDR.IsValid() {
+			holders[p] = len(w.cohorts) + 1
+		}
+	}
 	for _, x := range w.cohorts {
 		invited := v.holder.most[flow.Index(v.Direction)].Allows(flow.Permit{}, v.Service, x.addrs)
-		for _, g := range groups {
-			if slices.Contains(x.at, g) || slices.Contains(x.to, g) {
-				if holders[g]++; !invited {
-					strangers[g]++
+		for _, p := range peers {
+			if slices.Contains(x.at, p.GroupID) || slices.Contains(x.to, p.GroupID) {
+				if holders[p]++; !invited {
+					strangers[p]++
 				}
 			}
 		}
 	}
-	slices.SortStableFunc(groups, func(a, b string) int {
+	slices.SortStableFunc(peers, func(a, b cloud.Peer) int {
 		return cmp.Or(cmp.Compare(strangers[a], strangers[b]), cmp.Compare(holders[a], holders[b]))
 	})
-	return groups
 }
 
 // maxBridges is how many addresses are named for as long as others move.
