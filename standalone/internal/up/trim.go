@@ -10,14 +10,15 @@ import (
 )
 
 const (
-	// trimPause is between two looks at the heap, trimLooks of which are remembered.
-	trimPause = 5 * time.Second
-	trimLooks = 12
-	// busyBytes is what is allocated in the time remembered, a minute, by a process that is at
-	// work. It is a few times of what it allocates when nothing happens. One that allocates
-	// suddenBytes between two looks has begun to work.
+	// trimPause is between two looks at the heap, trimLooks of which are remembered: a minute.
+	trimPause = time.Second
+	trimLooks = 60
+	// busyBytes is what is allocated in the time remembered by a process that is at work. It is a
+	// few times of what it allocates when nothing happens. One that allocates suddenBytes in
+	// suddenLooks has begun to work.
 	busyBytes   = 512 << 20
-	suddenBytes = 128 << 20
+	suddenBytes = 96 << 20
+	suddenLooks = 5
 	// roomyBytes is how large the heap of a process at work may become, however little of it lives,
 	// before garbage is collected.
 	roomyBytes = 320 << 20
@@ -93,7 +94,7 @@ func (h *heap) look() int {
 	if len(h.allocated) > trimLooks {
 		h.allocated = h.allocated[1:]
 	}
-	lately := allocated - h.allocated[max(0, len(h.allocated)-2)]
+	lately := allocated - h.allocated[max(0, len(h.allocated)-1-suddenLooks)]
 	return percentOf(live, allocated-h.allocated[0] >= busyBytes || lately >= suddenBytes)
 }
 

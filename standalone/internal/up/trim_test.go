@@ -35,7 +35,7 @@ func TestLook(t *testing.T) {
 		each, of int
 		works    bool
 	}{
-		"at once": {200 * mb, 1, true}, "little by little": {60 * mb, trimLooks, true}, "seldom": {60 * mb, 4, false},
+		"at once": {200 * mb, 1, true}, "little by little": {12 * mb, trimLooks, true}, "seldom": {60 * mb, 4, false},
 	} {
 		h := newHeap()
 		h.look()
