@@ -41,8 +41,7 @@ type Hearer interface {
 	// Heard takes changes. When it returns they need not be told again.
 	Heard([]Change)
 	// Proven says that a call of ours in a region, which was answered at that time, has come back
-	// as an event. What others did until then must have come as well, unless somebody sees to it
-	// that it does not.
+	// as an event. As a rule, what others did until then has come as well.
 	Proven(region string, at time.Time)
 	// Listening says whether a queue can be read, nil for yes. It is called after every attempt.
 	// The error is an *Error.

@@ -9,7 +9,7 @@ import (
 )
 
 // longestRest is the longest time from a reading to the next one because events are proven to come.
-// So long can somebody change what we hold unnoticed who sees to it that only our own events come.
+// Whoever lets only our own events pass can change what we hold unnoticed for that long.
 const longestRest = time.Duration(v1alpha1.MaxRestInSeconds) * time.Second
 
 // tellingIntervals is for how many intervals a region rests at most while a change is carried out:
@@ -25,9 +25,9 @@ func (a *account) schedule(r *region, began time.Time) {
 }
 
 // dueAt is when a region is to be read whole. A poll waits while a call of ours that was answered
-// less than an interval ago has come back as an event: what others did before has been heard of.
-// When events cease, everything is read an interval after the last call that came back, so that
-// what is done without an event is found as soon as if there were none.
+// less than an interval ago has come back as an event: as a rule, what others did before has been
+// heard of. When events cease, everything is read an interval after the last call that came back,
+// so that what is done without an event is found as soon as if there were none.
 func (a *account) dueAt(r *region) time.Time {
 	at := r.proven.Add(a.interval)
 	if r.rest.Before(at) {
