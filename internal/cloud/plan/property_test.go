@@ -36,18 +36,25 @@ func checkWorlds(t *testing.T, worlds int, prepare func(*estate)) stats {
 		e := randomEstate(rand.New(rand.NewPCG(at, 7)))
 		prepare(&e)
 		if err := by.checkEstate(&e, at, &st); err != nil {
-			t.Errorf("seed %d: %s", at, shorten(err.Error()))
-			tries := envInt("NEPHELE_PLAN_SHRINK", 150)
-			if tries == 0 {
-				continue // what else there is
-			}
-			small := shrink(e, tries, func(e *estate) bool { return by.checkEstate(e, at, &stats{}) != nil })
-			text, _ := json.Marshal(small)
-			t.Fatalf("made smaller: %s\n%s", shorten(fmt.Sprint(by.checkEstate(&small, at, &stats{}))), text)
+			failed(t, &e, at, err, func(e *estate) error { return by.checkEstate(e, at, &stats{}) })
 		}
 	}
 	t.Logf("seeds %d..%d: %+v", seed, seed+worlds-1, st)
 	return st
+}
+
+// failed reports a world in which something went wrong. Unless NEPHELE_PLAN_SHRINK is 0, it ends
+// the test with that world made smaller.
+func failed(t *testing.T, e *estate, seed uint64, err error, play func(*estate) error) {
+	t.Helper()
+	t.Errorf("seed %d: %s", seed, shorten(err.Error()))
+	tries := envInt("NEPHELE_PLAN_SHRINK", 150)
+	if tries == 0 {
+		return // what else there is
+	}
+	small := shrink(*e, tries, func(e *estate) bool { return play(e) != nil })
+	text, _ := json.Marshal(small)
+	t.Fatalf("made smaller: %s\n%s", shorten(fmt.Sprint(play(&small))), text)
 }
 
 type stats struct {
