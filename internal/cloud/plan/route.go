@@ -129,6 +129,7 @@ func holdBack(routes []*route, revision string) {
 		for _, r := range routes {
 			if r.survey == nil {
 				r.change.To, r.change.Stable, r.change.Stay, r.change.Leaving = r.goal(revision), r.stable(), r.Stays(), r.leaving()
+				r.change.Beyond = r.beyond()
 				if r.end == nil {
 					r.end = r.change.To
 				}
@@ -173,6 +174,18 @@ func (s *regional) still() map[string]bool {
 	out := map[string]bool{}
 	for _, n := range s.NICs {
 		if s.Mode(n.NIC).Still() {
+			out[n.ID] = true
+		}
+	}
+	return out
+}
+
+// beyond are the interfaces that nobody can hold back: no VM of theirs is selected and they are not
+// under control, or something forbids to change what they allow.
+func (s *regional) beyond() map[string]bool {
+	out := map[string]bool{}
+	for _, n := range s.NICs {
+		if s.Controllable(n) != nil || s.Frozen[n] != nil || n.VM == nil && !n.Taken() {
 			out[n.ID] = true
 		}
 	}

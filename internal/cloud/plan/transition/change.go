@@ -40,6 +40,8 @@ type Change struct {
 	// Leaving are interfaces that are given back, and Still those to which nothing is done,
 	// whatever their peers do: who leaves does not wait for them.
 	Leaving, Still map[string]bool
+	// Beyond are interfaces that nobody can hold back: nothing is done to them.
+	Beyond map[string]bool
 	// First are the keys of tags of networks that are written before anything else is done; all
 	// others when all is done.
 	First []string
@@ -160,6 +162,9 @@ func NewSurvey(c Change) *Survey {
 		}
 		if c.Still[n.ID] {
 			key += "|still"
+		}
+		if c.Beyond[n.ID] {
+			key += "|beyond"
 		}
 		if c.Urgent[n.ID] { // does not share the fate of others
 			key += "|urgent"

@@ -30,19 +30,28 @@ func (s *Survey) Across(other *Survey) map[string][2]bool {
 }
 
 // held are the directions of interfaces that become wider too early, unless both ends change at
-// once.
+// once. One that nobody can hold back becomes wider by what the other end does: that one becomes
+// narrower first, and does the rest later.
 func (s *Survey) held(all []meeting, atOnce func(x, y *cohort, i int) bool) map[string][2]bool {
 	out := map[string][2]bool{}
-	for _, m := range all {
-		if atOnce(m.wider, m.narrower, m.direction) || s.leaves(m.wider, m.narrower) || s.leaves(m.narrower, m.wider) {
-			continue
-		}
-		for _, n := range m.wider.interfaces {
+	hold := func(k *cohort, i int) (all bool) {
+		all = true
+		for _, n := range k.interfaces {
 			if !s.Urgent[n.ID] {
 				held := out[n.ID]
-				held[m.direction] = true
+				held[i] = true
 				out[n.ID] = held
 			}
+			all = all && !s.Beyond[n.ID]
+		}
+		return all
+	}
+	for _, m := range all {
+		if atOnce(m.wider, m.narrower, m.direction) || s.leaves(m.wider, m.narrower) {
+			continue
+		}
+		if !hold(m.wider, m.direction) {
+			hold(m.narrower, 1-m.direction)
 		}
 	}
 	return out
