@@ -61,6 +61,12 @@ func (s *Target) decideStates() {
 		}
 		again = s.guardDependents() || s.spareReferred()
 	}
+	if !s.Between() {
+		s.lasting = map[*NIC]bool{}
+		for _, n := range s.NICs {
+			s.lasting[n] = n.State == Guarded
+		}
+	}
 	s.decideMembers()
 }
 
@@ -194,7 +200,7 @@ func (s *Target) guardDependents() (refused bool) {
 // waits for others, or the cloud refuses to change it. A released one that depends on it goes with
 // it.
 func (s *Target) onlyWaits(n *NIC) bool {
-	waits := n.Blocked != "" || s.Frozen[n] == nil && s.Restrict[n] != [2]bool{}
+	waits := n.Blocked != "" || s.Frozen[n] == nil && s.Restrict[n] != [2]bool{} && !s.lasting[n]
 	return waits && n.Taken() && (n.VM == nil || len(n.VM.Effective) == 0)
 }
 

@@ -23,6 +23,7 @@ type Target struct {
 
 	Restrict map[*NIC][2]bool         // directions that are held at what is allowed both before and after
 	between  map[*intent.Network]bool // networks of such interfaces, and all that peerings connect with them
+	lasting  map[*NIC]bool            // interfaces that are guarded when nobody waits any more
 	literal  map[string]bool          // classes that keep their rules as they are, word for word
 	Refused  map[*NIC]*intent.Reason  // interfaces that are not taken over, with the reason
 	Frozen   map[*NIC]*intent.Reason  // interfaces that stay as they are, with the reason

@@ -18,7 +18,7 @@ type Change struct {
 	// with model.PlannedGroupID. Nothing else differs.
 	From, To *cloud.Snapshot
 	// End is what further changes lead to, if To is a state in between; else nil. What is allowed
-	// now and there is not cut by this change.
+	// now, and in either of them, is not cut by this change.
 	End    *cloud.Snapshot
 	Limits cloud.Limits
 	// Ours reports whether a group is ours to change.
@@ -75,9 +75,10 @@ type cohort struct {
 	from, to   []string // groups, sorted
 	addrs      addrset.Set
 	all        addrset.Set // public addresses included
-	// now and then are what it allows before and after, ingress and egress, and end what it allows
-	// after all further changes.
-	now, then, end [2]flow.Permit
+	// now and then are what it allows before and after, ingress and egress, last what it allows
+	// after all further changes, and end what it allows then or at last: with less room in between,
+	// policies may be tightened in another way.
+	now, then, last, end [2]flow.Permit
 	// least and most are what it must and what it may allow on the way.
 	least, most [2]flow.Permit
 	// free is set if it goes from stable groups to other stable ones while nothing but memberships
@@ -185,11 +186,14 @@ func NewSurvey(c Change) *Survey {
 	for _, k := range s.cohorts {
 		k.hold(k.interfaces)
 		k.now, k.then = s.permit(s.from, s.from, k.from, k.network), s.permit(s.to, s.to, k.to, k.network)
-		if k.end = k.then; c.End != nil {
-			k.end = s.permit(end, end, slices.Sorted(slices.Values(ending[k.interfaces[0].ID])), k.network)
+		if k.last, k.end = k.then, k.then; c.End != nil {
+			k.last = s.permit(end, end, slices.Sorted(slices.Values(ending[k.interfaces[0].ID])), k.network)
+			for i := range 2 {
+				k.end[i] = k.last[i].Union(k.then[i])
+			}
 		}
 		if s.Stay[k.interfaces[0].ID] {
-			k.end = k.now
+			k.last, k.end = k.now, k.now
 		}
 		for i := range 2 {
 			k.least[i], k.most[i] = k.now[i].Intersect(k.end[i]), k.now[i].Union(k.then[i])

@@ -47,7 +47,7 @@ func (s *Survey) held(all []meeting, atOnce func(x, y *cohort, i int) bool) map[
 		return all
 	}
 	for _, m := range all {
-		if atOnce(m.wider, m.narrower, m.direction) || s.leaves(m.wider, m.narrower) {
+		if !m.later && atOnce(m.wider, m.narrower, m.direction) || s.leaves(m.wider, m.narrower) {
 			continue
 		}
 		if !hold(m.wider, m.direction) {
@@ -80,16 +80,17 @@ func (s *Survey) leaves(k, still *cohort) bool {
 }
 
 // meeting is a pair of cohorts one of which becomes wider towards the other in a direction, where
-// the other becomes narrower.
+// the other becomes narrower: now, or by a later change.
 type meeting struct {
 	wider, narrower *cohort
 	direction       int
+	later           bool
 }
 
-// side is a cohort with what it comes to allow and what it ceases to.
+// side is a cohort with what it comes to allow and what it ceases to, now and by later changes.
 type side struct {
 	*cohort
-	wider, narrower [2]flow.Permit
+	wider, narrower, later [2]flow.Permit
 }
 
 // sides are the cohorts that change.
@@ -98,7 +99,10 @@ func (s *Survey) sides() (sides []*side) {
 		x, changes := &side{cohort: k}, false
 		for i := range 2 {
 			x.wider[i], x.narrower[i] = k.then[i].Without(k.now[i]), k.now[i].Without(k.then[i])
-			changes = changes || !x.wider[i].Empty() || !x.narrower[i].Empty()
+			if s.End != nil {
+				x.later[i] = k.now[i].Intersect(k.then[i]).Without(k.last[i])
+			}
+			changes = changes || !x.wider[i].Empty() || !x.narrower[i].Empty() || !x.later[i].Empty()
 		}
 		if changes {
 			sides = append(sides, x)
@@ -122,8 +126,12 @@ func (s *Survey) meet(wider, narrower []*side) (out []meeting) {
 				continue
 			}
 			for _, y := range narrower {
-				if (x != y || len(x.interfaces) > 1) && flow.Meet(x.wider[i], y.all, y.narrower[1-i], x.all) {
-					out = append(out, meeting{x.cohort, y.cohort, i})
+				if x == y && len(x.interfaces) == 1 {
+					continue
+				}
+				later := flow.Meet(x.wider[i], y.all, y.later[1-i], x.all)
+				if later || flow.Meet(x.wider[i], y.all, y.narrower[1-i], x.all) {
+					out = append(out, meeting{x.cohort, y.cohort, i, later})
 				}
 			}
 		}
@@ -135,7 +143,7 @@ func (s *Survey) meet(wider, narrower []*side) (out []meeting) {
 // by the same one.
 func (s *Survey) findAtomic() {
 	for _, m := range s.meetings() {
-		if s.atOnce(m.wider, m.narrower, m.direction) {
+		if !m.later && s.atOnce(m.wider, m.narrower, m.direction) {
 			for _, k := range []*cohort{m.wider, m.narrower} {
 				k.atomic = k.atomic || k.moves() && !k.free
 			}
