@@ -162,7 +162,7 @@ func holdBack(routes []*route, revision string) {
 func (s *regional) leaving() map[string]bool {
 	out := map[string]bool{}
 	for _, n := range s.NICs {
-		if n.State == target.Untouched && n.Taken() && s.Controllable(n) == nil {
+		if n.State == target.Untouched && n.Taken() && (s.Controllable(n) == nil || n.Given) {
 			out[n.ID] = true
 		}
 	}

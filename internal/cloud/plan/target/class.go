@@ -76,10 +76,8 @@ type design struct {
 
 // open tells which directions of the interface its former groups decide.
 func (n *NIC) open() [2]bool {
-	if n.VM == nil {
-		return [2]bool{true, true}
-	}
-	return intent.OpenUnder(n.VM.Effective)
+	rules, _ := n.rules()
+	return intent.OpenUnder(rules)
 }
 
 // Wanted is what the interface shall allow in the end, whoever enforces it.
@@ -120,7 +118,7 @@ func (s *Target) held(n *NIC) [2]bool {
 // waits reports whether an interface that no policy needs is under control, and it, or one it
 // depends on, may wait to be given back.
 func (s *Target) waits(n *NIC) bool {
-	return s.between[n.Network] && n.Taken() && s.Frozen[n] == nil && (n.VM == nil || len(n.VM.Effective) == 0)
+	return s.between[n.Network] && n.Taken() && s.Frozen[n] == nil && !n.needed()
 }
 
 // formClasses groups the interfaces by what they must allow and by the peers they belong to.
@@ -164,9 +162,8 @@ func (s *Target) usedPeers() (used, native map[string]bool) {
 		if n.State != Guarded {
 			continue
 		}
-		open := [2]bool{true, true}
-		if n.VM != nil {
-			open = n.open()
+		open := n.open()
+		if n.VM != nil && !n.Given {
 			if !profiles[n.VM.profile] || len(n.VM.Kept) > 0 {
 				profiles[n.VM.profile] = true
 				for _, r := range n.VM.InForce() {
@@ -218,12 +215,9 @@ func (s *Target) classKey(n *NIC, used, native map[string]bool) string {
 		return b.String()
 	}
 	b.WriteByte('|')
-	open := [2]bool{true, true}
-	if n.VM != nil {
-		b.WriteString(n.VM.profile)
-		open = n.open()
-	}
-	b.WriteByte('|')
+	_, profile := n.rules()
+	open := n.open()
+	b.WriteString(profile + "|")
 	for _, g := range n.Former {
 		if native[g] {
 			b.WriteString(g + " ")
@@ -314,14 +308,13 @@ func (s *Target) enforcedBy(n *NIC) intent.Enforcement {
 		return nil
 	}
 	out := intent.Enforcement{}
-	if n.VM != nil {
-		for _, r := range n.VM.Effective {
-			if r.Verdict == intent.Grant {
-				continue
-			}
-			if name := intent.Shortened(r.Policy.Ref.UID); !waits || before[name] {
-				out[name] = true
-			}
+	rules, _ := n.rules()
+	for _, r := range rules {
+		if r.Verdict == intent.Grant {
+			continue
+		}
+		if name := intent.Shortened(r.Policy.Ref.UID); !waits || before[name] {
+			out[name] = true
 		}
 	}
 	return out

@@ -298,7 +298,7 @@ func (s *Target) shortage(c *Class, held [][]cloud.Rule, short shortfall) {
 
 // Native reports whether no rule applies to the interface, so that its former groups decide
 // everything.
-func (s *Target) Native(n *NIC) bool { return n.VM == nil || len(n.VM.Effective) == 0 }
+func (s *Target) Native(n *NIC) bool { return !n.needed() }
 
 // refuseUntaken refuses to take over the interfaces of the class that are not under control yet. It
 // reports whether there are any.

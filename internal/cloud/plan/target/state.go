@@ -55,7 +55,8 @@ func (s *Target) decideStates() {
 		s.Dependents.reset()
 		for _, n := range s.NICs {
 			n.State, n.Class, n.Target = Untouched, nil, nil
-			if s.Controllable(n) == nil && s.wantsGuard(n) {
+			n.Given = s.unspared[n] && s.Refused[n] != nil
+			if s.guardable(n) && s.wantsGuard(n) {
 				n.State = Guarded
 			}
 		}
@@ -118,8 +119,11 @@ func (s *Target) wantsGuard(n *NIC) bool {
 	case s.Restrict[n] != [2]bool{} && (n.VM != nil || n.Taken()):
 		return true
 	}
-	return n.VM != nil && len(n.VM.Effective) > 0 || s.leans(n)
+	return n.needed() || s.leans(n)
 }
+
+// guardable reports whether an interface can be under control, if only until it can be given back.
+func (s *Target) guardable(n *NIC) bool { return s.Controllable(n) == nil || n.Given }
 
 // reference is a native rule that refers to a native group.
 type reference struct {
@@ -181,7 +185,7 @@ func (s *Target) guardDependents() (refused bool) {
 				}
 				waits := dependent.Taken() && slices.ContainsFunc(lost, s.onlyWaits)
 				ours := dependent.VM != nil && dependent.Released == nil
-				if s.Controllable(dependent) == nil && (ours || waits) {
+				if s.guardable(dependent) && (ours && !dependent.Given || waits) {
 					dependent.State = Guarded
 					if on := dependent.waitsFor(lost); on != nil {
 						s.Note(dependent.ID, intent.Why(intent.StaysForBlocked, on.ID).From(on.Refused()))
@@ -201,14 +205,14 @@ func (s *Target) guardDependents() (refused bool) {
 // it.
 func (s *Target) onlyWaits(n *NIC) bool {
 	waits := n.Blocked != "" || s.Frozen[n] == nil && s.Restrict[n] != [2]bool{} && !s.lasting[n]
-	return waits && n.Taken() && (n.VM == nil || len(n.VM.Effective) == 0)
+	return waits && n.Taken() && !n.needed()
 }
 
 // waitsFor is the interface that the cloud refuses to give back and for whose sake one stays under
 // control that no policy needs.
 func (n *NIC) waitsFor(lost []*NIC) *NIC {
 	i := slices.IndexFunc(lost, func(on *NIC) bool { return on.Blocked != "" })
-	if i < 0 || !n.Taken() || n.VM != nil && len(n.VM.Effective) > 0 {
+	if i < 0 || !n.Taken() || n.needed() {
 		return nil
 	}
 	return lost[i]
@@ -237,7 +241,7 @@ func (s *Target) spareReferred() (refused bool) {
 				continue
 			}
 			why := intent.Why(intent.ReferredAbroad, r.NetworkID, r.OwnerID, id, r.PeeringID, n.ID)
-			if n.Controlled() {
+			if s.spares(n) {
 				s.Note(n.ID, why)
 				continue
 			}
@@ -295,7 +299,7 @@ func (s *Target) openedByAddress(n *NIC, rule cloud.Rule) addrset.Set {
 func (s *Target) refuseTakeover(lost []*NIC, dependent *NIC, ref reference) (refused bool) {
 	for _, n := range lost {
 		why := intent.Why(intent.DependentLoses, ref.holder.ID, dependent.ID, dependent.VMID, ref.rule.Peer.GroupID, n.ID).From(s.whyNot(dependent))
-		if n.Controlled() {
+		if s.spares(n) {
 			s.Note(dependent.ID, why)
 			continue
 		}
@@ -303,6 +307,15 @@ func (s *Target) refuseTakeover(lost []*NIC, dependent *NIC, ref reference) (ref
 		refused = true
 	}
 	return refused
+}
+
+// spares reports whether an interface stays under control although it would not be taken over.
+func (s *Target) spares(n *NIC) bool {
+	if !n.Controlled() || s.unspared[n] {
+		return n.Given // it only waits
+	}
+	s.spared[n] = true
+	return true
 }
 
 func (s *Target) whyNot(n *NIC) *intent.Reason {

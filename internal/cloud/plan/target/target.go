@@ -28,6 +28,9 @@ type Target struct {
 	Refused  map[*NIC]*intent.Reason  // interfaces that are not taken over, with the reason
 	Frozen   map[*NIC]*intent.Reason  // interfaces that stay as they are, with the reason
 	Waiting  map[*NIC]bool            // those of refused and frozen that need only wait for others
+	// spared are interfaces that are not refused because they are under control, and unspared those
+	// that are refused all the same; see foresee.
+	spared, unspared map[*NIC]bool
 	// Outgrown are groups, by ID, whose rules cannot become others where they are, for want of room
 	// for both: their classes get groups beside them.
 	Outgrown map[string]bool
@@ -45,6 +48,22 @@ type NIC struct {
 	State  InterfaceState
 	Class  *Class
 	Target []string // keys of the wanted groups: IDs, or "+" and the name of a group that is to be created
+	// Given is set if it is given back although its VM has policies; see foresee.
+	Given bool
+}
+
+// rules are the policies' rules that are enforced on the interface, and profile identifies them.
+func (n *NIC) rules() (rules []*intent.Bound, profile string) {
+	if n.VM == nil || n.Given {
+		return nil, ""
+	}
+	return n.VM.Effective, n.VM.profile
+}
+
+// needed reports whether some are.
+func (n *NIC) needed() bool {
+	rules, _ := n.rules()
+	return len(rules) > 0
 }
 
 // VM is a selected VM and what is enforced on it.
@@ -64,7 +83,8 @@ func New(r *intent.Region, lower Lowerer) *Target {
 	s := &Target{
 		Region: r, Lower: lower, memo: newMemo(r.Recall), byFormer: map[string][]*NIC{}, byHeld: map[string][]*NIC{},
 		Restrict: map[*NIC][2]bool{}, literal: map[string]bool{}, Refused: map[*NIC]*intent.Reason{}, Frozen: map[*NIC]*intent.Reason{}, Waiting: map[*NIC]bool{},
-		Outgrown: map[string]bool{}, tightened: map[string]*tightening{}, Dependents: dependents{unfollowed: map[string]*intent.Reason{}},
+		spared: map[*NIC]bool{}, unspared: map[*NIC]bool{}, Outgrown: map[string]bool{}, tightened: map[string]*tightening{},
+		Dependents: dependents{unfollowed: map[string]*intent.Reason{}},
 	}
 	s.matcher = matcher{Region: r, design: &s.design, byHeld: s.byHeld, literal: s.literal, outgrown: s.Outgrown}
 	s.fitter = fitter{Region: r, design: &s.design, lower: lower, memo: s.memo}
@@ -74,15 +94,6 @@ func New(r *intent.Region, lower Lowerer) *Target {
 		n := &all[k]
 		n.NIC, n.State = i, Untouched
 		at[i], s.NICs[k] = n, n
-		switch {
-		case n.Alien != nil:
-		case n.Unproven != nil: // nothing can be given back
-			s.Frozen[n] = n.Unproven
-		case n.Blocked != "":
-			s.Frozen[n] = n.Refused()
-		case n.Released != nil && s.Mode(i) == intent.BreakGlass:
-			s.Refused[n] = n.Released
-		}
 	}
 	for _, index := range []struct {
 		from map[string][]*intent.NIC
@@ -97,13 +108,41 @@ func New(r *intent.Region, lower Lowerer) *Target {
 	}
 	s.Order = make([]*VM, 0, len(r.Order))
 	for _, m := range r.Order {
-		vm := &VM{VM: m, Left: maps.Clone(m.Problems), Kept: map[*intent.Policy]*intent.Reason{}}
+		vm := &VM{VM: m}
 		for _, i := range m.NICs {
 			n := at[i]
 			n.VM = vm
 			vm.NICs = append(vm.NICs, n)
 		}
 		s.Order = append(s.Order, vm)
+	}
+	s.begin()
+	return s
+}
+
+// begin forgets what attempts have ruled out. What remains is what cannot be expressed or
+// controlled at all.
+func (s *Target) begin() {
+	clear(s.literal)
+	clear(s.Refused)
+	clear(s.Frozen)
+	clear(s.tightened)
+	clear(s.Dependents.unfollowed)
+	clear(s.spared)
+	s.allotment = nil
+	for _, n := range s.NICs {
+		switch {
+		case n.Alien != nil:
+		case n.Unproven != nil: // nothing can be given back
+			s.Frozen[n] = n.Unproven
+		case n.Blocked != "":
+			s.Frozen[n] = n.Refused()
+		case n.Released != nil && s.Mode(n.NIC) == intent.BreakGlass:
+			s.Refused[n] = n.Released
+		}
+	}
+	for _, vm := range s.Order {
+		vm.Left, vm.Kept = maps.Clone(vm.Problems), map[*intent.Policy]*intent.Reason{}
 	}
 	for _, vm := range s.Order {
 		for _, p := range vm.Policies {
@@ -112,7 +151,6 @@ func New(r *intent.Region, lower Lowerer) *Target {
 			}
 		}
 	}
-	return s
 }
 
 // addressesOf returns the private addresses of those interfaces that can be referenced from the
