@@ -158,7 +158,8 @@ func (w *worklist) join() bool {
 
 // leave has one cohort leave the groups of others that it shall not hold in the end, before it
 // leaves ours: whom somebody has put into a group that the own groups of its peers admit holds up
-// all of these, and where they are several, they hold up one another.
+// all of these, and where they are several, they hold up one another. That comes before rules of
+// ours go that such a group gives, too, for without them nobody could leave it.
 func (w *worklist) leave() bool {
 	for _, k := range w.movers {
 		w.stop()
