@@ -68,8 +68,9 @@ func (c *planning) routes(revision string) []*route {
 	return out
 }
 
-// outgrow finds the groups that hold up everything because neither all of their new rules fit in
-// beside the old ones nor one after the other: their classes shall have groups beside them, which
+// outgrow finds the groups that hold up everything: because neither all of their new rules fit in
+// beside the old ones nor one after the other, or because they become those of another class while
+// some of their present holders wait for others. Their classes shall have groups beside them, which
 // their interfaces join before they leave the old ones. It reports whether there are any. In a
 // region that has no room for further groups the change stays blocked: to do without something for
 // the sake of a group that is there for a moment would come and go for ever.
@@ -78,14 +79,42 @@ func (r *route) outgrow() (found bool) {
 		return false
 	}
 	free := r.Limits.GroupsPerRegion - r.Snap.CountedGroups()
+	without := func(id string) {
+		g := r.ByKey[id]
+		if g != nil && g.Existing != nil && !g.Class.Gathers && !r.Outgrown[id] && !r.stays[id] && len(r.Outgrown) < free {
+			r.Outgrown[id], found = true, true
+		}
+	}
 	for _, v := range r.order.Blocked {
-		g := r.ByKey[v.Group]
-		full := v.Kind == transition.Room && v.Rule.Direction != ""
-		if full && g != nil && g.Existing != nil && !g.Class.Gathers && !r.Outgrown[v.Group] && !r.stays[v.Group] && len(r.Outgrown) < free {
-			r.Outgrown[v.Group], found = true, true
+		if v.Kind == transition.Room && v.Rule.Direction != "" {
+			without(v.Group)
+		}
+	}
+	if found {
+		return true
+	}
+	for _, v := range r.order.Blocked {
+		if v.Kind == transition.Leak || v.Kind == transition.Gap {
+			for _, id := range r.turned(v) {
+				without(id)
+			}
 		}
 	}
 	return found
+}
+
+// turned are the groups that become those of another class by an edit, or when interfaces move.
+func (r *route) turned(v transition.Violation) []string {
+	ids := []string{v.Group}
+	for _, n := range r.NICs {
+		if slices.Contains(v.Interfaces, n.ID) {
+			ids = append(ids, n.Target...)
+		}
+	}
+	return slices.DeleteFunc(ids, func(id string) bool {
+		g := r.ByKey[id]
+		return g == nil || g.Existing == nil || g.Existing.Tags[cloud.TagClass] == g.Class.Hash
+	})
 }
 
 // inVain finds the outgrown groups that somebody would still hold after all steps. Their classes do

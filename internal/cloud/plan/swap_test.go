@@ -251,3 +251,35 @@ func TestEditedWorlds(t *testing.T) {
 		t.Errorf("%d rules were replaced, %d of them in full groups: these worlds show nothing", st.Replaced, st.Full)
 	}
 }
+
+// TestClassesSwapGroups: of four VMs two are guarded and admit the others, and then one of each two
+// changes places. Each class could go on with the group of the other one, but then no order is
+// clean: a class whose group stands still gets a new one.
+func TestClassesSwapGroups(t *testing.T) {
+	out := cloud.Rule{Direction: cloud.Egress, Match: cloud.NewMatch(cloud.AnyProtocol, -1, -1), Peer: cloud.Peer{CIDR: netip.MustParsePrefix("0.0.0.0/0")}}
+	e := &estate{
+		Networks: []netSpec{{V4: "10.0.0.0/24"}}, Groups: []groupSpec{{Default: true, Rules: []cloud.Rule{out}}, {}},
+		Limits: cloud.Limits{RulesPerGroup: 60, GroupsPerInterface: 5, GroupsPerRegion: 500, TagsPerResource: 50},
+	}
+	for i := range 4 {
+		e.NICs = append(e.NICs, nicSpec{VM: i, IPs: []string{fmt.Sprintf("10.0.0.%d", 5+i)}, Groups: []int{0}})
+		e.VMs = append(e.VMs, vmSpec{Selected: true})
+	}
+	set := func(peers, applied []int, priority float64) policySet {
+		return policySet{Address: [][]int{peers}, Applied: [][]int{applied}, Policies: []policySpec{
+			{Tier: 250, Priority: priority, Applied: []int{0}, Rules: []ruleSpec{{Action: "Allow", Address: []int{0}}}},
+		}}
+	}
+	f := e.cloud()
+	for _, s := range []policySet{set([]int{0, 1}, []int{2, 3}, 2), set([]int{0, 2}, []int{1, 3}, 3)} {
+		e.History = []policySet{s}
+		if res := settle(t, e, f, nil); len(res.Refusals) > 0 {
+			t.Error(res.Refusals)
+		}
+	}
+	for nic, ok := range map[int]bool{0: true, 2: true, 1: false} {
+		if got := admits(f, 3, fmt.Sprintf("10.0.0.%d", 5+nic), nicID(nic), 80); got != ok {
+			t.Errorf("from %d: %v", nic, got)
+		}
+	}
+}

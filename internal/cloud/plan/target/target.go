@@ -32,7 +32,7 @@ type Target struct {
 	// that are refused all the same; see foresee.
 	spared, unspared map[*NIC]bool
 	// Outgrown are groups, by ID, whose rules cannot become others where they are, for want of room
-	// for both: their classes get groups beside them.
+	// for both or of an order: their classes get groups beside them.
 	Outgrown map[string]bool
 	// tightened are the classes that allow as much as fits, by key; see tighten.
 	tightened  map[string]*tightening
