@@ -2,11 +2,13 @@ package plan_test
 
 import (
 	"net/netip"
+	"reflect"
 	"testing"
 
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/aws/lower"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
+	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
 )
 
 // crowd is an account of so many VMs, each in a class of its own, with small quotas: the first VM
@@ -184,4 +186,48 @@ func (l stingy) Pack(wanted []cloud.Rule, held [][]cloud.Rule, q plan.Quota) ([]
 // direction only.
 func TestStingyWorlds(t *testing.T) {
 	checkWorlds(t, max(defaultWorlds/3, envInt("NEPHELE_PLAN_WORLDS", 0)), func(e *estate) { e.Stingy, e.Limits.RulesPerGroup = true, 12 })
+}
+
+// TestNotTakenOverAgain: a VM has two interfaces, and somebody outside comes to depend on the own
+// groups of one of them. Then a policy takes the place of another one, and has no room beside all
+// that these groups say. That interface is given back and could not be taken over again, so the
+// other one, where the policy fits, is not given back for its sake.
+func TestNotTakenOverAgain(t *testing.T) {
+	any := cloud.Peer{CIDR: netip.MustParsePrefix("0.0.0.0/0")}
+	e := &estate{
+		Networks: []netSpec{{V4: "10.0.0.0/24"}}, Groups: []groupSpec{{Default: true}, {}},
+		VMs:    []vmSpec{{Selected: true}},
+		Limits: cloud.Limits{RulesPerGroup: 60, GroupsPerInterface: 5, GroupsPerRegion: 500, TagsPerResource: 50},
+	}
+	first := nicSpec{VM: 0, IPs: []string{"10.0.0.5"}}
+	for i := range 5 {
+		g := groupSpec{}
+		for k := range 60 {
+			port := 1000 + 2*(60*i+k)
+			g.Rules = append(g.Rules, cloud.Rule{Direction: cloud.Ingress, Match: cloud.NewMatch(cloud.TCP, port, port), Peer: any})
+		}
+		first.Groups, e.Groups = append(first.Groups, len(e.Groups)), append(e.Groups, g)
+	}
+	e.NICs = []nicSpec{first, {VM: 0, IPs: []string{"10.0.0.6"}, Groups: []int{0}}, {VM: -1, IPs: []string{"10.0.0.7"}, Groups: []int{1}}}
+	closed := ruleSpec{Out: true, Action: "Allow", Blocks: []blockSpec{{CIDR: "192.0.2.1/32"}}}
+	set := func(priority float64, rules ...ruleSpec) policySet {
+		return policySet{Applied: [][]int{{0}}, Policies: []policySpec{{Tier: 250, Priority: priority, Applied: []int{0}, Rules: rules}}}
+	}
+	f := e.cloud()
+	e.History = []policySet{set(1, closed)}
+	if res := settle(t, e, f, nil); len(res.Refusals) > 0 {
+		t.Fatal(res.Refusals)
+	}
+	if err := e.editNative(f, 1, []cloud.Rule{{Direction: cloud.Ingress, Match: cloud.NewMatch(cloud.TCP, 80, 80), Peer: cloud.Peer{GroupID: "#2"}}}); err != nil {
+		t.Fatal(err)
+	}
+	e.History = []policySet{set(2, closed, ruleSpec{Action: "Drop", Blocks: []blockSpec{{CIDR: "198.51.100.7/32"}}})}
+	res := plan.Compute(e.input(e.History[0], f.clone()), e.lowerer())
+	if n := res.VMs[0].Interfaces; n[0].State != plan.Untouched || n[1].State != plan.Guarded {
+		t.Errorf("%+v", n)
+	}
+	again := settle(t, e, f, nil)
+	if !reflect.DeepEqual(res.Refusals, again.Refusals) || len(res.Refusals) != 1 || !res.Refusals[0].Why.Is(intent.DependentLoses) {
+		t.Errorf("%v, then %v", res.Refusals, again.Refusals)
+	}
 }
