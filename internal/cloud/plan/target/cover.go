@@ -252,11 +252,11 @@ func (s *Target) lowerClass(c *Class) (retry bool) {
 		return true
 	}
 	for i, rules := range s.merged(c, rules, held, packed) {
-		g := c.Groups[0]
-		if i > 0 {
-			g = s.matcher.addGroup(c)
+		if i == 0 {
+			c.Groups[0].Rules = rules
+		} else {
+			s.matcher.addGroup(c, rules)
 		}
-		g.Rules = rules
 	}
 	return false
 }

@@ -6,11 +6,11 @@ import "github.com/nephele-io/nephele/internal/cloud"
 // that they name cannot move to other groups as long as that cuts something; see stays.
 func (s *Target) keepRules(c *Class) {
 	for i, g := range c.existing {
-		wanted := c.Groups[0]
-		if i > 0 {
-			wanted = s.matcher.addGroup(c)
+		if rules := cloud.RuleKeys(g.Rules); i == 0 {
+			c.Groups[0].Rules = rules
+		} else {
+			s.matcher.addGroup(c, rules)
 		}
-		wanted.Rules = cloud.RuleKeys(g.Rules)
 	}
 }
 

@@ -21,7 +21,8 @@ type matcher struct {
 }
 
 // matchGroups gives every class the existing groups it goes on using: the one that most of its
-// interfaces hold, or one that nobody holds and that was made for exactly this class.
+// interfaces hold, or one that nobody holds and that was made for exactly this class, and the
+// spilled ones that its interfaces hold. For those that nobody holds see spare.
 func (s *matcher) matchGroups() {
 	taken := map[string]bool{}
 	var first, spilled []match
@@ -122,7 +123,7 @@ func (s *matcher) candidates(c *Class, first, spilled []match) (_, _ []match) {
 		switch {
 		case kind == cloud.KindClass:
 			first = append(first, match{class: c, group: g, overlap: held})
-		case kind == kindSpill && c.State == Guarded:
+		case kind == kindSpill && c.State == Guarded && held > 0:
 			spilled = append(spilled, match{class: c, group: g, overlap: held})
 		}
 	}
@@ -153,7 +154,7 @@ func (s *matcher) reusable(c *Class, overlap map[string]int) []*cloud.Group {
 func (s *matcher) nameGroups() {
 	s.ByKey = map[string]*Group{}
 	for _, c := range s.Classes {
-		s.addGroup(c)
+		s.addGroup(c, nil)
 	}
 }
 
@@ -166,12 +167,17 @@ func (s *Target) AllGroups() []*Group {
 	return out
 }
 
-// addGroup appends the next group of the class: an existing one, or a new one with a free name.
-func (s *matcher) addGroup(c *Class) *Group {
+// addGroup appends the next group of the class, with its rules as far as they are known: an
+// existing one, or a new one with a free name.
+func (s *matcher) addGroup(c *Class, rules []cloud.Rule) *Group {
 	i := len(c.Groups)
-	g := &Group{Class: c}
+	g := &Group{Class: c, Rules: rules}
 	if i < len(c.existing) {
 		g.Existing = c.existing[i]
+	} else if i > 0 {
+		g.Existing = s.spare(c, rules)
+	}
+	if g.Existing != nil {
 		g.Name, g.Key = g.Existing.Name, g.Existing.ID
 	} else {
 		g.Name = s.freeName(c, i)
@@ -180,6 +186,32 @@ func (s *matcher) addGroup(c *Class) *Group {
 	c.Groups = append(c.Groups, g)
 	s.ByKey[g.Key] = g
 	return g
+}
+
+// spare returns the group that needs the fewest edits for the rules, of those in which rules of the
+// class or of one that is the same in the end have spilled and that nobody holds; nil if there is
+// none. As long as nobody holds them nothing but their rules tells whose they are.
+func (s *matcher) spare(c *Class, rules []cloud.Rule) (best *cloud.Group) {
+	wanted := map[cloud.Rule]bool{}
+	for _, r := range rules {
+		wanted[r.Key()] = true
+	}
+	fewest := 0
+	for _, g := range s.reusable(c, nil) {
+		if g.Tags[cloud.TagKind] != kindSpill || g.NetworkID != c.Network.ID || s.outgrown[g.ID] || len(s.byHeld[g.ID]) > 0 || s.ByKey[g.ID] != nil {
+			continue
+		}
+		edits := len(wanted)
+		for _, r := range g.Rules {
+			if edits++; wanted[r.Key()] {
+				edits -= 2
+			}
+		}
+		if best == nil || edits < fewest {
+			best, fewest = g, edits
+		}
+	}
+	return best
 }
 
 func (s *matcher) freeName(c *Class, index int) string {
