@@ -153,6 +153,21 @@ func (w *worklist) join() bool {
 			}
 		}
 	}
+	return w.joinOne(order)
+}
+
+// joinOne has one cohort join a single one of its new groups. Others of them may admit a group that
+// somebody has put it into, and that it cannot leave before it has joined this one.
+func (w *worklist) joinOne(order []*cohort) bool {
+	for _, k := range order {
+		for _, g := range k.to {
+			with := sortedStrings(append(slices.Clone(k.at), g))
+			if !k.atomic && !slices.Contains(k.at, g) && !slices.Equal(with, k.to) && w.checkMove(k, with) == nil {
+				w.depart([]*cohort{k})
+				return true
+			}
+		}
+	}
 	return false
 }
 
