@@ -11,11 +11,11 @@ import (
 
 // bridge lets interfaces move by a detour: with rules that are there as long as others move, or
 // without some. It goes on from one cohort to the next until one needs no detour any more, which
-// then moves first. If replacing is set, rules are put in the place of those that are to go.
-func (w *worklist) bridge(replacing bool) (done bool) {
+// then moves first.
+func (w *worklist) bridge() (done bool) {
 	for _, k := range slices.Clone(w.movers) {
 		w.stop()
-		d, free := w.detour(k, replacing)
+		d, free := w.detour(k)
 		if d == nil {
 			if free && done {
 				return true
@@ -42,8 +42,7 @@ type detour struct {
 	// his group also names a group that it holds on the other side of its move.
 	temp map[string]map[cloud.Rule]bool
 	// withheld are rules of groups that nobody holds yet, by which the cohort would admit those of
-	// itself that have not moved yet. They come back once that is over; rules that are not wanted
-	// and have others in their place do not.
+	// itself that have not moved yet. They come back once that is over.
 	withheld map[string]map[cloud.Rule]bool
 
 	edits  []ruleEdit              // in their order
@@ -90,7 +89,7 @@ func (d *detour) emit(w *worklist) {
 
 // detour looks for one. If it finds one its rules are there, and the cohort is under way; else it
 // returns nil, and whether the cohort needs none.
-func (w *worklist) detour(k *cohort, replacing bool) (d *detour, free bool) {
+func (w *worklist) detour(k *cohort) (d *detour, free bool) {
 	d = &detour{temp: map[string]map[cloud.Rule]bool{}, withheld: map[string]map[cloud.Rule]bool{}, before: map[string][]cloud.Rule{}}
 	for {
 		v := w.checkMove(k, k.to)
@@ -101,7 +100,7 @@ func (w *worklist) detour(k *cohort, replacing bool) (d *detour, free bool) {
 			}
 			return d, false
 		}
-		if !w.remedy(d, k, v) && !(replacing && w.supplant(d, v)) {
+		if !w.remedy(d, k, v) {
 			for group, rules := range d.before {
 				w.setRules(group, rules)
 			}
@@ -115,9 +114,19 @@ func (w *worklist) detour(k *cohort, replacing bool) (d *detour, free bool) {
 func (w *worklist) remedy(d *detour, k *cohort, v *Violation) bool {
 	switch {
 	case v.Kind == Gap:
-		return w.close(d, k, v)
+		for _, c := range w.bridges(k, v) {
+			known := slices.Contains(w.rules[c.group], c.rule) || d.withheld[c.group][c.rule]
+			if !known && w.checkTemp(c.group, c.rule) == nil {
+				d.set(w, d.temp, c.group, c.rule, sorted(append(slices.Clone(w.rules[c.group]), c.rule)))
+				return true
+			}
+		}
 	case v.Kind == Leak && v.Rule.Direction != "":
-		for _, g := range v.sources() {
+		groups := k.to
+		if v.Group != "" {
+			groups = []string{v.Group}
+		}
+		for _, g := range groups {
 			has := slices.Contains(w.rules[g], v.Rule) && slices.Contains(w.wanted[g], v.Rule)
 			if has && len(w.holders[g]) == 0 && w.Ours(w.groups[g]) && !w.temp[g][v.Rule] && !d.temp[g][v.Rule] {
 				d.set(w, d.withheld, g, v.Rule, missing(w.rules[g], []cloud.Rule{v.Rule}))
@@ -128,73 +137,20 @@ func (w *worklist) remedy(d *detour, k *cohort, v *Violation) bool {
 	return false
 }
 
-// sources are the groups one of which has the rule by which a move leaks.
-func (v *Violation) sources() []string {
-	if v.Group != "" {
-		return []string{v.Group}
-	}
-	return v.mover.to
-}
-
-// supplant takes out of a group a rule that is not wanted any more and by which a move leaks, with
-// others in its place for those who would miss what it gives them. It reports whether there was
-// such a rule.
-func (w *worklist) supplant(d *detour, v *Violation) bool {
-	if v.Kind != Leak || v.Rule.Direction == "" {
-		return false
-	}
-	for _, g := range v.sources() {
-		needless := slices.Contains(w.rules[g], v.Rule) && !slices.Contains(w.wanted[g], v.Rule)
-		if !needless || !w.Ours(w.groups[g]) || d.temp[g][v.Rule] || w.temp[g][v.Rule] {
-			continue
-		}
-		for {
-			w.stop()
-			rest := missing(w.rules[g], []cloud.Rule{v.Rule})
-			gap := w.checkRules(g, rest)
-			if gap == nil {
-				d.set(w, d.withheld, g, v.Rule, rest)
-				return true
-			}
-			if !w.close(d, nil, gap) {
-				return false
-			}
-		}
-	}
-	return false
-}
-
-// close closes a gap by a rule that is there as long as others move. It reports whether there is
-// one.
-func (w *worklist) close(d *detour, k *cohort, v *Violation) bool {
-	for _, c := range w.bridges(k, v) {
-		known := slices.Contains(w.rules[c.group], c.rule) || d.withheld[c.group][c.rule]
-		if !known && w.checkTemp(c.group, c.rule) == nil {
-			d.set(w, d.temp, c.group, c.rule, sorted(append(slices.Clone(w.rules[c.group]), c.rule)))
-			return true
-		}
-	}
-	return false
-}
-
 type bridging struct {
 	group string
 	rule  cloud.Rule
 }
 
-// bridges are rules that could close a gap that the move of a cohort makes; without one, a gap that
-// a rule makes which goes.
+// bridges are rules that could close a gap that the move of a cohort makes.
 func (w *worklist) bridges(k *cohort, v *Violation) (out []bridging) {
 	y := v.holder
 	// The groups by which the missed interfaces can be named: those that the mover will hold, or
-	// where it is not the mover who is missed, those that they hold now.
+	// for the mover's own rules those that the others hold now.
 	var names []string
 	holding := y.at
 	if y == k {
 		holding = k.to
-	}
-	theirs := k == nil || y == k
-	if theirs {
 		for _, x := range w.cohorts {
 			if x.addrs.Overlaps(v.Addrs) && w.from.Reaches(y.network, x.network) {
 				names = append(names, x.at...)
@@ -206,7 +162,7 @@ func (w *worklist) bridges(k *cohort, v *Violation) (out []bridging) {
 	var peers []cloud.Peer
 	for _, name := range slices.Compact(sortedStrings(slices.Clone(names))) {
 		p := cloud.Peer{GroupID: name}
-		if addrs, _ := w.anyone(p, y.network); !theirs || addrs.Overlaps(v.Addrs) {
+		if addrs, _ := w.anyone(p, y.network); y != k || addrs.Overlaps(v.Addrs) {
 			peers = append(peers, p)
 		}
 	}
