@@ -23,16 +23,16 @@ const (
 	// before garbage is collected.
 	roomyBytes = 320 << 20
 	// restPercent and workPercent are how much may come to what lives before that, at least.
-	restPercent, workPercent = 33, 50
+	restPercent, workPercent = 33, 40
 )
 
 // trimHeap keeps the memory small that the process takes from the system. While it is at work, room
 // saves collections: a small heap may become several times as large as what lives on it, a large
-// one half as large again. When it waits, which is mostly, a third is enough, and the rest is given
-// back. Bounding all of the memory instead would not do: the gaps that work leaves between what
-// lives would count, though they are what is filled next. GOGC or GOMEMLIMIT in the environment
-// takes precedence. What is resident of the program itself is given back every minute. The returned
-// function ends all that.
+// one larger by two fifths. When it waits, which is mostly, a third is enough, and the rest is
+// given back. Bounding all of the memory instead would not do: the gaps that work leaves between
+// what lives would count, though they are what is filled next. GOGC or GOMEMLIMIT in the
+// environment takes precedence. What is resident of the program itself is given back every minute.
+// The returned function ends all that.
 func trimHeap() func() {
 	debug.FreeOSMemory() // starting up has used much that is not kept
 	giveBackProgram()

@@ -18,7 +18,7 @@ func TestPercent(t *testing.T) {
 		{"it waits", 180 * mb, false, 33},
 		{"it works, and is small", 80 * mb, true, 300},
 		{"it works, and is of some size", 180 * mb, true, 77},
-		{"it works, and is large", 800 * mb, true, 50},
+		{"it works, and is large", 800 * mb, true, 40},
 		{"it is large, and waits", 900 * mb, false, 33},
 		{"nothing is known of it", 0, true, 32000},
 	} {
