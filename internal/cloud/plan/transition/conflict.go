@@ -34,17 +34,17 @@ func (s *Survey) Across(other *Survey) map[string][2]bool {
 // narrower first, and does the rest later.
 func (s *Survey) held(all []meeting, atOnce func(x, y *cohort, i int) bool) map[string][2]bool {
 	out := map[string][2]bool{}
-	hold := func(k *cohort, i int) (all bool) {
-		all = true
+	hold := func(k *cohort, i int) (held bool) {
+		held = true
 		for _, n := range k.interfaces {
 			if !s.Urgent[n.ID] {
-				held := out[n.ID]
-				held[i] = true
-				out[n.ID] = held
+				d := out[n.ID]
+				d[i] = true
+				out[n.ID] = d
 			}
-			all = all && !s.Beyond[n.ID]
+			held = held && !s.Beyond[n.ID]
 		}
-		return all
+		return held
 	}
 	for _, m := range all {
 		if !m.later && atOnce(m.wider, m.narrower, m.direction) || s.leaves(m.wider, m.narrower) {
@@ -129,7 +129,7 @@ func (s *Survey) meet(wider, narrower []*side) (out []meeting) {
 				if x == y && len(x.interfaces) == 1 {
 					continue
 				}
-				later := flow.Meet(x.wider[i], y.all, y.later[1-i], x.all)
+				later := s.End != nil && flow.Meet(x.wider[i], y.all, y.later[1-i], x.all)
 				if later || flow.Meet(x.wider[i], y.all, y.narrower[1-i], x.all) {
 					out = append(out, meeting{x.cohort, y.cohort, i, later})
 				}
