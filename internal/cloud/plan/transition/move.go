@@ -156,13 +156,16 @@ func (w *worklist) join() bool {
 	return w.joinOne(order)
 }
 
-// joinOne has one cohort join a single one of its new groups. Others of them may admit a group that
-// somebody has put it into, and that it cannot leave before it has joined this one.
+// joinOne has one cohort that somebody has put into a group join a single one of its new groups.
+// Others of them may admit that group, and it cannot leave it before it has joined this one.
 func (w *worklist) joinOne(order []*cohort) bool {
 	for _, k := range order {
+		if _, put := w.withoutStrange(k); !put {
+			continue
+		}
 		for _, g := range k.to {
 			with := sortedStrings(append(slices.Clone(k.at), g))
-			if !k.atomic && !slices.Contains(k.at, g) && !slices.Equal(with, k.to) && w.checkMove(k, with) == nil {
+			if !slices.Contains(k.at, g) && !slices.Equal(with, k.to) && w.checkMove(k, with) == nil {
 				w.depart([]*cohort{k})
 				return true
 			}
@@ -178,16 +181,21 @@ func (w *worklist) joinOne(order []*cohort) bool {
 func (w *worklist) leave() bool {
 	for _, k := range w.movers {
 		w.stop()
-		kept := slices.DeleteFunc(slices.Clone(k.at), func(g string) bool { return !w.owns(g) && !slices.Contains(k.to, g) })
-		if k.atomic || len(kept) == 0 || len(kept) == len(k.at) || slices.Equal(kept, k.to) {
-			continue
-		}
-		if w.checkMove(k, kept) == nil {
+		kept, put := w.withoutStrange(k)
+		if put && !slices.Equal(kept, k.to) && w.checkMove(k, kept) == nil {
 			w.depart([]*cohort{k})
 			return true
 		}
 	}
 	return false
+}
+
+// withoutStrange returns the groups of a cohort without those of others that it shall not hold in
+// the end, and whether somebody has put it into such a group beside ours. One that has to move by
+// one edit does not count.
+func (w *worklist) withoutStrange(k *cohort) (kept []string, put bool) {
+	kept = slices.DeleteFunc(slices.Clone(k.at), func(g string) bool { return !w.owns(g) && !slices.Contains(k.to, g) })
+	return kept, !k.atomic && len(kept) > 0 && len(kept) < len(k.at)
 }
 
 // mostLeft bounds how many groups too many there may be.
