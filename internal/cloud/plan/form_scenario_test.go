@@ -193,7 +193,7 @@ func TestStingyWorlds(t *testing.T) {
 // that these groups say. That interface is given back and could not be taken over again, so the
 // other one, where the policy fits, is not given back for its sake.
 func TestNotTakenOverAgain(t *testing.T) {
-	any := cloud.Peer{CIDR: netip.MustParsePrefix("0.0.0.0/0")}
+	anyone := cloud.Peer{CIDR: netip.MustParsePrefix("0.0.0.0/0")}
 	e := &estate{
 		Networks: []netSpec{{V4: "10.0.0.0/24"}}, Groups: []groupSpec{{Default: true}, {}},
 		VMs:    []vmSpec{{Selected: true}},
@@ -204,7 +204,7 @@ func TestNotTakenOverAgain(t *testing.T) {
 		g := groupSpec{}
 		for k := range 60 {
 			port := 1000 + 2*(60*i+k)
-			g.Rules = append(g.Rules, cloud.Rule{Direction: cloud.Ingress, Match: cloud.NewMatch(cloud.TCP, port, port), Peer: any})
+			g.Rules = append(g.Rules, cloud.Rule{Direction: cloud.Ingress, Match: cloud.NewMatch(cloud.TCP, port, port), Peer: anyone})
 		}
 		first.Groups, e.Groups = append(first.Groups, len(e.Groups)), append(e.Groups, g)
 	}

@@ -53,7 +53,10 @@ func failed(t *testing.T, e *estate, seed uint64, err error, play func(*estate) 
 		return // what else there is
 	}
 	small := shrink(*e, tries, func(e *estate) bool { return play(e) != nil })
-	text, _ := json.Marshal(small)
+	text, err := json.Marshal(small)
+	if err != nil {
+		t.Fatal(err)
+	}
 	t.Fatalf("made smaller: %s\n%s", shorten(fmt.Sprint(play(&small))), text)
 }
 
