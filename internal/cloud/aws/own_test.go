@@ -144,7 +144,7 @@ func TestOwnEventsProve(t *testing.T) {
 	}
 	byHand(cloud.TagInstance, "another 1 20s")
 	byHand("theirs", "1")
-	l.eventually("it is heard", func() bool { return len(heard.take()) == 1 && l.drained() })
+	l.eventually("it is heard", func() bool { return l.drained() && len(heard.take()) > 0 })
 	if at := heard.provenAt(); !at.IsZero() {
 		t.Errorf("what others did has proven events as of %s", at)
 	}
