@@ -12,7 +12,6 @@ package addrset
 import (
 	"net/netip"
 	"slices"
-	"sort"
 )
 
 // Set is a set of IP addresses, IPv4 and IPv6 in one. The zero value is the empty set. Addresses
@@ -182,12 +181,18 @@ func (r Ranges) Contains(n Number) bool {
 
 // Reaching returns the index of the first range that does not end before n.
 func (r Ranges) Reaching(n Number) int {
-	for i := range min(len(r), 4) { // who walks along two sets mostly finds it here
-		if !r[i].To.Less(n) {
-			return i
+	low, high := 0, 1
+	for high < len(r) && r[high-1].To.Less(n) { // who walks along two sets mostly finds it near
+		low, high = high, 2*high
+	}
+	for high = min(high, len(r)); low < high; {
+		if middle := (low + high) / 2; r[middle].To.Less(n) {
+			low = middle + 1
+		} else {
+			high = middle
 		}
 	}
-	return sort.Search(len(r), func(i int) bool { return !r[i].To.Less(n) })
+	return low
 }
 
 // Union returns the addresses in s or in o.

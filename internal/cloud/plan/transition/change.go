@@ -132,6 +132,8 @@ type Survey struct {
 	permits  map[permitKey][2]flow.Permit
 	unions   model.Unions
 	hasty    map[string]bool // interfaces; see Hasty
+	sides    []*side         // the cohorts that change
+	meetings []meeting       // all of them within the region
 }
 
 // NewSurvey looks at a change.
@@ -204,6 +206,8 @@ func NewSurvey(c Change) *Survey {
 	slices.SortFunc(s.cohorts, func(a, b *cohort) int {
 		return cmp.Or(strings.Compare(a.network, b.network), slices.Compare(a.from, b.from), slices.Compare(a.to, b.to))
 	})
+	s.sides = s.changing()
+	s.meetings = s.meet(s.sides, s.sides)
 	return s
 }
 

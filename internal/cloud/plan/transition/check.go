@@ -131,7 +131,7 @@ func (st *state) misses(k *cohort) map[*cohort]bool {
 		})
 	}
 	for _, g := range k.at {
-		for _, h := range st.referring(g) {
+		for _, h := range st.refs[g] {
 			for _, y := range st.holders[h] {
 				if out[y] || slices.Contains(k.to, g) || !st.from.Reaches(y.network, k.network) {
 					continue
@@ -324,7 +324,7 @@ func (st *state) checkOthers(k *cohort) *Violation {
 		if slices.Contains(k.at, g) {
 			continue
 		}
-		for _, h := range st.referring(g) {
+		for _, h := range st.refs[g] {
 			for _, y := range st.holders[h] {
 				if !st.from.Reaches(y.network, k.network) {
 					continue
@@ -355,7 +355,7 @@ func (st *state) checkOthers(k *cohort) *Violation {
 		if slices.Contains(k.next, g) {
 			continue
 		}
-		for _, h := range st.referring(g) {
+		for _, h := range st.refs[g] {
 			for _, y := range st.holders[h] {
 				if !st.from.Reaches(y.network, k.network) {
 					continue

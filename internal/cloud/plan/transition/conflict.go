@@ -20,13 +20,13 @@ import (
 // memberships changes, two interfaces that both move need no order: each of them may be taken for
 // what it was or for what it will be.
 func (s *Survey) Conflicts() map[string][2]bool {
-	return s.held(s.meetings(), s.atOnce)
+	return s.held(s.meetings, s.atOnce)
 }
 
 // Across is Conflicts for flows between interfaces of this region and those of another one. Nothing
 // happens at once there.
 func (s *Survey) Across(other *Survey) map[string][2]bool {
-	return s.held(s.meet(s.sides(), other.sides()), func(x, y *cohort, _ int) bool { return x.free && y.free })
+	return s.held(s.meet(s.sides, other.sides), func(x, y *cohort, _ int) bool { return x.free && y.free })
 }
 
 // held are the directions of interfaces that become wider too early, unless both ends change at
@@ -93,8 +93,8 @@ type side struct {
 	wider, narrower, later [2]flow.Permit
 }
 
-// sides are the cohorts that change.
-func (s *Survey) sides() (sides []*side) {
+// changing returns the cohorts that change.
+func (s *Survey) changing() (sides []*side) {
 	for _, k := range s.cohorts {
 		x, changes := &side{cohort: k}, false
 		for i := range 2 {
@@ -109,12 +109,6 @@ func (s *Survey) sides() (sides []*side) {
 		}
 	}
 	return sides
-}
-
-// meetings are all of them within the region.
-func (s *Survey) meetings() []meeting {
-	sides := s.sides()
-	return s.meet(sides, sides)
 }
 
 // meet returns where one of some cohorts becomes wider towards one of others.
@@ -142,7 +136,7 @@ func (s *Survey) meet(wider, narrower []*side) (out []meeting) {
 // findAtomic marks the cohorts that have to move by one edit, because the permits of others change
 // by the same one.
 func (s *Survey) findAtomic() {
-	for _, m := range s.meetings() {
+	for _, m := range s.meetings {
 		if !m.later && s.atOnce(m.wider, m.narrower, m.direction) {
 			for _, k := range []*cohort{m.wider, m.narrower} {
 				k.atomic = k.atomic || k.moves() && !k.free

@@ -254,7 +254,7 @@ func (w *worklist) split() bool {
 		for _, g := range k.at {
 			w.holders[g] = append(slices.Clip(w.holders[g]), &first)
 		}
-		w.forget(k.at, k.to)
+		clear(w.members)
 		w.cohorts, w.movers = append(w.cohorts, &first), append(w.movers, &first)
 		return true
 	}

@@ -27,22 +27,22 @@ type state struct {
 	*Survey
 	groups  map[string]*cloud.Group // by ID, those to be created included
 	exists  map[string]bool
-	rules   map[string][]cloud.Rule // present rules, sorted
-	refs    map[string]map[string]bool
-	holders map[string][]*cohort // those that hold a group, or may hold it already
-	members map[memberKey]addrset.Set
-	moving  int // cohorts that are under way
+	rules   map[string][]cloud.Rule              // present rules, sorted
+	refs    map[string][]string                  // the groups with rules that refer to a group, sorted
+	holders map[string][]*cohort                 // those that hold a group, or may hold it already
+	members map[string]map[memberKey]addrset.Set // by group
+	moving  int                                  // cohorts that are under way
 }
 
 type memberKey struct {
-	group, network string
-	moment         moment
+	network string
+	moment  moment
 }
 
 func newState(s *Survey) *state {
 	st := &state{
-		Survey: s, groups: map[string]*cloud.Group{}, exists: map[string]bool{}, rules: map[string][]cloud.Rule{}, refs: map[string]map[string]bool{},
-		holders: map[string][]*cohort{}, members: map[memberKey]addrset.Set{},
+		Survey: s, groups: map[string]*cloud.Group{}, exists: map[string]bool{}, rules: map[string][]cloud.Rule{}, refs: map[string][]string{},
+		holders: map[string][]*cohort{}, members: map[string]map[memberKey]addrset.Set{},
 	}
 	for i := range s.To.Groups {
 		st.groups[s.To.Groups[i].ID] = &s.To.Groups[i]
@@ -63,23 +63,17 @@ func newState(s *Survey) *state {
 // setRules gives a group its present rules.
 func (st *state) setRules(group string, rules []cloud.Rule) {
 	for _, r := range st.rules[group] {
-		if r.Peer.GroupID != "" {
-			delete(st.refs[r.Peer.GroupID], group)
+		if i, found := slices.BinarySearch(st.refs[r.Peer.GroupID], group); found {
+			st.refs[r.Peer.GroupID] = slices.Delete(st.refs[r.Peer.GroupID], i, i+1)
 		}
 	}
 	st.rules[group] = rules
 	for _, r := range rules {
-		if id := r.Peer.GroupID; id != "" {
-			if st.refs[id] == nil {
-				st.refs[id] = map[string]bool{}
-			}
-			st.refs[id][group] = true
+		if i, found := slices.BinarySearch(st.refs[r.Peer.GroupID], group); !found && r.Peer.GroupID != "" {
+			st.refs[r.Peer.GroupID] = slices.Insert(st.refs[r.Peer.GroupID], i, group)
 		}
 	}
 }
-
-// referring returns the groups with rules that refer to a group, sorted.
-func (st *state) referring(group string) []string { return slices.Sorted(maps.Keys(st.refs[group])) }
 
 // options are the groups that a cohort may hold at this moment: one set, or two while it moves.
 func (c *cohort) options() [][]string {
@@ -96,42 +90,67 @@ func (st *state) under(k *cohort, next []string) {
 	for _, g := range next {
 		if !slices.Contains(k.at, g) {
 			st.holders[g] = append(st.holders[g], k)
+			st.joined(k, g, after)
 		}
 	}
-	st.forget(k.at, next)
+	for _, g := range k.at {
+		if !slices.Contains(next, g) {
+			st.forget(g, after)
+		}
+	}
 }
 
 // revert takes a mark away.
 func (st *state) revert(k *cohort) {
 	for _, g := range k.next {
 		if !slices.Contains(k.at, g) {
-			st.holders[g] = slices.DeleteFunc(slices.Clone(st.holders[g]), func(o *cohort) bool { return o == k })
+			st.withdraw(k, g)
+			st.forget(g, after)
 		}
 	}
-	st.forget(k.at, k.next)
+	for _, g := range k.at {
+		if !slices.Contains(k.next, g) {
+			st.forget(g, after)
+		}
+	}
 	k.next = nil
 	st.moving--
 }
 
 // arrive makes the move of a cohort done.
 func (st *state) arrive(k *cohort) {
-	for _, g := range k.at {
-		if !slices.Contains(k.next, g) {
-			st.holders[g] = slices.DeleteFunc(slices.Clone(st.holders[g]), func(o *cohort) bool { return o == k })
+	for _, g := range k.next {
+		if !slices.Contains(k.at, g) {
+			st.joined(k, g, before)
 		}
 	}
-	st.forget(k.at, k.next)
+	for _, g := range k.at {
+		if !slices.Contains(k.next, g) {
+			st.withdraw(k, g)
+			st.forget(g, before)
+		}
+	}
 	k.at, k.next = k.next, nil
 	st.moving--
 }
 
-// forget drops what is remembered of the members of groups.
-func (st *state) forget(groups ...[]string) {
-	changed := map[string]bool{}
-	for _, g := range slices.Concat(groups...) {
-		changed[g] = true
+// withdraw takes a cohort out of the holders of a group.
+func (st *state) withdraw(k *cohort, group string) {
+	st.holders[group] = slices.DeleteFunc(slices.Clone(st.holders[group]), func(o *cohort) bool { return o == k })
+}
+
+// joined adds a cohort to what is remembered of the members of a group.
+func (st *state) joined(k *cohort, group string, m moment) {
+	for key, set := range st.members[group] {
+		if key.moment == m && st.from.Reaches(key.network, k.network) {
+			st.members[group][key] = set.Union(k.addrs)
+		}
 	}
-	maps.DeleteFunc(st.members, func(k memberKey, _ addrset.Set) bool { return changed[k.group] })
+}
+
+// forget drops what is remembered of the members of a group at a moment.
+func (st *state) forget(group string, m moment) {
+	maps.DeleteFunc(st.members[group], func(k memberKey, _ addrset.Set) bool { return k.moment == m })
 }
 
 // addresses are those that a peer of a rule means in a network.
@@ -139,8 +158,8 @@ func (st *state) addresses(p cloud.Peer, network string, m moment) (addrset.Set,
 	if p.GroupID == "" || st.groups[p.GroupID] == nil {
 		return st.from.Addresses(p, network)
 	}
-	key := memberKey{p.GroupID, network, m}
-	set, ok := st.members[key]
+	key := memberKey{network, m}
+	set, ok := st.members[p.GroupID][key]
 	if !ok {
 		var sets []addrset.Set
 		for _, k := range st.holders[p.GroupID] {
@@ -153,7 +172,10 @@ func (st *state) addresses(p cloud.Peer, network string, m moment) (addrset.Set,
 			}
 		}
 		set = addrset.Union(sets...)
-		st.members[key] = set
+		if st.members[p.GroupID] == nil {
+			st.members[p.GroupID] = map[memberKey]addrset.Set{}
+		}
+		st.members[p.GroupID][key] = set
 	}
 	return set, true
 }
