@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 	"github.com/nephele-io/nephele/internal/cloud/plan/render"
@@ -281,5 +282,88 @@ func TestClassesSwapGroups(t *testing.T) {
 		if got := admits(f, 3, fmt.Sprintf("10.0.0.%d", 5+nic), nicID(nic), 80); got != ok {
 			t.Errorf("from %d: %v", nic, got)
 		}
+	}
+}
+
+// TestPeerWithoutRoomIsNarrowerLater: a database is to let in another VM, which must give something
+// up before, and in between it would need more rules than fit. So it stays as it is for a while,
+// and still admits a web server that it shall not admit any more. What that one may send to it
+// becomes wider in the end. It waits, too: else the two would talk meanwhile, which neither set of
+// policies allows.
+func TestPeerWithoutRoomIsNarrowerLater(t *testing.T) {
+	out := cloud.Rule{Direction: cloud.Egress, Match: cloud.NewMatch(cloud.AnyProtocol, -1, -1), Peer: cloud.Peer{CIDR: netip.MustParsePrefix("0.0.0.0/0")}}
+	e := &estate{
+		Networks: []netSpec{{V4: "10.0.0.0/24"}}, Groups: []groupSpec{{Default: true, Rules: []cloud.Rule{out}}},
+		Limits: cloud.Limits{RulesPerGroup: 60, GroupsPerInterface: 5, GroupsPerRegion: 500, TagsPerResource: 50},
+	}
+	for i := range 5 {
+		e.NICs = append(e.NICs, nicSpec{VM: i, IPs: []string{fmt.Sprintf("10.0.0.%d", 5+i)}, Groups: []int{0}})
+		e.VMs = append(e.VMs, vmSpec{Selected: true})
+	}
+	const database, moved, other, web1, web2 = 0, 1, 2, 3, 4
+	tcp := func(from, to int32) serviceSpec { return serviceSpec{Protocol: v1beta2.ProtocolTCP, From: from, To: to} }
+	var blocks []blockSpec
+	for i := range 149 {
+		blocks = append(blocks, blockSpec{CIDR: fmt.Sprintf("192.0.%d.%d/32", 2+i/100, 2*(i%100)+1)}) // no two in one block
+	}
+	policyOn := func(applied int, rules ...ruleSpec) policySpec {
+		return policySpec{K8s: true, Applied: []int{applied}, Rules: rules}
+	}
+	allow := func(out bool, peers int, services ...serviceSpec) ruleSpec {
+		return ruleSpec{Out: out, Action: v1beta2.RuleActionAllow, Address: []int{peers}, Services: services}
+	}
+	set := func(web, rest []int, listed []serviceSpec, more ...policySpec) policySet {
+		return policySet{
+			Address: [][]int{web, {database}, {other}}, Applied: [][]int{web, {database}, {other}, rest},
+			Policies: append(more, policyOn(0, allow(true, 1, tcp(443, 443))),
+				policyOn(1, allow(false, 0, tcp(5432, 5432)), ruleSpec{Action: v1beta2.RuleActionAllow, Blocks: blocks, Services: listed})),
+		}
+	}
+	f := e.cloud()
+	e.History = []policySet{set([]int{moved, web1, web2}, nil, []serviceSpec{tcp(100, 200), tcp(300, 400)}, policyOn(2, allow(true, 1, tcp(9999, 9999))))}
+	if res := settle(t, e, f, nil); len(res.Refusals) > 0 {
+		t.Fatal(res.Refusals)
+	}
+	next := set([]int{web1, web2}, []int{moved}, []serviceSpec{tcp(150, 350), tcp(380, 500)}, policyOn(1, allow(false, 2, tcp(9999, 9999))),
+		policyOn(2, allow(true, 1, tcp(8888, 8888))), policyOn(3, allow(true, 1, tcp(5432, 5432))))
+	e.History = []policySet{next}
+	for range 8 {
+		res := plan.Compute(e.input(e.History[0], f.clone()), e.lowerer())
+		if res.Plan.Empty() {
+			return
+		}
+		for _, s := range res.Plan.Steps {
+			if err := f.apply(s.Network, s.Op); err != nil {
+				t.Fatalf("%s: %v", s.Op, err)
+			}
+			sends := f.prober().half(nicID(moved), cloud.Egress, remote{netip.MustParseAddr("10.0.0.5"), nicID(database)}, packet{cloud.TCP, 5432})
+			if sends && admits(f, database, "10.0.0.6", nicID(moved), 5432) {
+				t.Fatalf("after %s the web server reaches the database", s.Op)
+			}
+		}
+	}
+	t.Error("no end")
+}
+
+// TestSpilledGroupsAreUsedAgain: the groups in which the rules of a class have spilled go on being
+// used if the process dies before an interface holds them.
+func TestSpilledGroupsAreUsedAgain(t *testing.T) {
+	e := full(125)
+	e.Limits.RulesPerGroup = 60
+	f := e.cloud()
+	created := 0
+	for _, s := range plan.Compute(e.input(e.History[0], f.clone()), e.lowerer()).Plan.Steps {
+		if s.Op.Kind == cloud.OpSetInterfaceGroups {
+			break
+		}
+		if s.Op.Kind == cloud.OpCreateGroup {
+			created++
+		}
+		if err := f.apply(s.Network, s.Op); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if s := plan.Compute(e.input(e.History[0], f.clone()), e.lowerer()).Plan.Summary(); created < 3 || s.GroupsCreated+s.GroupsDeleted+s.RulesAdded > 0 {
+		t.Errorf("%d groups were created, and then %+v", created, s)
 	}
 }

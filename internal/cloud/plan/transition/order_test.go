@@ -234,3 +234,31 @@ func TestOneOfACohortGoesFirst(t *testing.T) {
 	}
 	play(t, c, o)
 }
+
+// TestKeptInBetween: what an interface is allowed now and by the state in between is not cut on the
+// way to that, though a later change takes it away.
+func TestKeptInBetween(t *testing.T) {
+	open := cloud.Rule{Direction: cloud.Ingress, Match: cloud.NewMatch(cloud.TCP, 80, 80), Peer: cloud.Peer{CIDR: netip.MustParsePrefix("203.0.113.0/24")}}
+	state := func(a, b []cloud.Rule, holdsA, holdsB string) *cloud.Snapshot {
+		s := snapshot(map[string][]cloud.Rule{"sg-a": a, "sg-b": b, "sg-c": nil}, []string{holdsA}, []string{holdsB})
+		for i := range s.Groups {
+			s.Groups[i].Name = ours + s.Groups[i].ID
+		}
+		return s
+	}
+	c := change(state([]cloud.Rule{open}, nil, "sg-a", "sg-b"), state(nil, []cloud.Rule{open}, "sg-b", "sg-c"))
+	c.End = state(nil, nil, "sg-b", "sg-c")
+	o := transition.NewSurvey(c).Plan()
+	if len(o.Blocked) > 0 {
+		t.Fatalf("blocked: %+v", o.Blocked)
+	}
+	m := model.New(c.From)
+	for _, s := range o.Steps {
+		if err := m.Apply(s.Network, s.Op); err != nil {
+			t.Fatal(err)
+		}
+		if held := m.Snapshot().Interfaces[0].GroupIDs; !slices.ContainsFunc(m.Group(held[0]).Rules, open.Same) {
+			t.Errorf("cut off by %s", s.Op)
+		}
+	}
+}
