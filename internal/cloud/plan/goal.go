@@ -55,7 +55,7 @@ func (s *regional) goal(revision string) *cloud.Snapshot {
 		switch wanted := s.ByKey[g.ID]; {
 		case !s.Owned(&g):
 			busy[g.NetworkID] = busy[g.NetworkID] || g.OwnedBy(s.In.ClusterID)
-			g.Rules = slices.Concat(g.Rules, s.outward(s.Dependents.Twins[g.ID], g.NetworkID))
+			g.Rules = slices.Concat(g.Rules, s.outward(s.Twins[g.ID], g.NetworkID))
 		case wanted != nil:
 			g.Rules = s.goalRules(wanted)
 			g.Tags = s.goalTags(wanted, g.Tags)
@@ -87,8 +87,9 @@ func (s *regional) goal(revision string) *cloud.Snapshot {
 		if n == nil {
 			continue
 		}
-		groups := make([]string, len(n.Target))
-		for k, key := range n.Target {
+		wanted := s.Targets[n]
+		groups := make([]string, len(wanted))
+		for k, key := range wanted {
 			groups[k] = id(n.NetworkID, key)
 		}
 		to.Interfaces[i].GroupIDs = slices.Sorted(slices.Values(groups))

@@ -108,7 +108,7 @@ func (r *route) turned(v transition.Violation) []string {
 	ids := []string{v.Group}
 	for _, n := range r.NICs {
 		if slices.Contains(v.Interfaces, n.ID) {
-			ids = append(ids, n.Target...)
+			ids = append(ids, r.Targets[n]...)
 		}
 	}
 	return slices.DeleteFunc(ids, func(id string) bool {
@@ -310,7 +310,7 @@ func (s *regional) blocked(all []transition.Violation) {
 	}
 	clear(s.Waiting)
 	for _, n := range s.NICs {
-		if why[n.ID] == nil && (s.Restrict[n] != [2]bool{} || len(n.Ours) > 0 && !slices.Equal(n.Target, slices.Sorted(slices.Values(n.GroupIDs)))) {
+		if why[n.ID] == nil && (s.Restrict[n] != [2]bool{} || len(n.Ours) > 0 && !slices.Equal(s.Targets[n], slices.Sorted(slices.Values(n.GroupIDs)))) {
 			why[n.ID] = intent.Why(intent.OrderOpposite)
 		}
 		if why[n.ID] != nil && s.Frozen[n] == nil {

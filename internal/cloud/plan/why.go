@@ -169,7 +169,7 @@ func (e *emitter) explain(st transition.Step, byID map[string]*target.NIC) {
 	case cloud.OpSetInterfaceGroups:
 		if n := byID[key]; n != nil {
 			why = e.purpose(n)
-			step.Policies = e.policiesOf(n.Class)
+			step.Policies = e.policiesOf(e.ClassOf[n])
 		}
 	}
 	step.Op.Reason = words.List(why)

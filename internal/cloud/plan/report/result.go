@@ -124,13 +124,13 @@ func (s *reporter) vmStatus(vm *target.VM, dirty map[string]bool) VMStatus {
 	pending := false
 	var blocked *intent.Reason
 	for _, n := range vm.NICs {
-		st := InterfaceStatus{ID: n.ID, State: n.State, Network: n.NetworkID, Groups: n.Target, Held: len(n.Ours) > 0, WhyElsewhere: n.Elsewhere, WhyUnproven: n.Unproven}
+		st := InterfaceStatus{ID: n.ID, State: n.State, Network: n.NetworkID, Groups: s.Targets[n], Held: len(n.Ours) > 0, WhyElsewhere: n.Elsewhere, WhyUnproven: n.Unproven}
 		if n.State == target.Guarded {
 			st.Former = slices.Clone(n.Former)
 		}
 		out.Interfaces = append(out.Interfaces, st)
 		pending = pending || dirty[n.ID] || s.Restrict[n] != [2]bool{}
-		for _, g := range n.Target {
+		for _, g := range s.Targets[n] {
 			pending = pending || dirty[g]
 		}
 		if s.Waiting[n] {

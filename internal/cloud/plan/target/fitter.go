@@ -1,6 +1,9 @@
 package target
 
-import "github.com/nephele-io/nephele/internal/cloud/plan/intent"
+import (
+	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
+)
 
 // fitter finds the form in which what a class must allow fits into the quotas: which peers its
 // rules name by group, and which by address. It reads the design, and decides nothing about it: who
@@ -10,4 +13,20 @@ type fitter struct {
 	*design
 	lower Lowerer
 	memo  *memo
+}
+
+// gathering reports whether the peer is the group of a gathering.
+func (s *fitter) gathering(p cloud.Peer) bool {
+	if len(s.memberships) == 0 {
+		return false
+	}
+	g := s.ByKey[groupKey(p)]
+	return g != nil && g.Class.Gathers
+}
+
+// quotaOf is the quota for the rules of a class: gatherings take slots of its interfaces.
+func (s *fitter) quotaOf(c *Class, taken int) Quota {
+	q := QuotaOf(s.Region)
+	q.GroupsPerInterface -= len(s.memberships[c.NICs[0]]) + taken
+	return q
 }

@@ -1,11 +1,8 @@
 package target
 
 import (
-	"cmp"
-	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
@@ -13,95 +10,16 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
 )
 
-// Cut is what an interface that is not ours loses because guarded interfaces give up a group that
-// one of its rules names.
-type Cut struct {
-	Region string
-	// Interface loses flows, and VMID is its VM; empty if it belongs to none. Group is its group
-	// with the Rule.
-	Interface, VMID, Group string
-	Rule                   cloud.Rule
-	// Lost are the guarded interfaces that the rule no longer matches, sorted.
-	Lost []string
-}
-
-// answer is what becomes of the interfaces that hold a group with a rule that names a group that
-// others give up.
-func (s *Target) answer(holder *cloud.Group) intent.Dependents {
-	out, ok := s.In.Dependents.Groups[holder.ID]
-	if !ok {
-		out = s.In.Dependents.Default
-	}
-	n := s.Networks[holder.NetworkID]
-	if _, may := holder.Tags[cloud.TagFollow]; out == intent.FollowDependents && (!may || n == nil || n.Foreign != nil) {
-		return intent.RefuseDependents
-	}
-	return out
-}
-
-// dependents is what one attempt has decided about them.
-type dependents struct {
-	followed map[string]map[string]bool // group with rules -> groups that these name and that are followed
-	cuts     map[string]Cut
-	Twins    map[string][]cloud.Rule // group with rules -> twins
-	// unfollowed are groups that have no room for twins; nothing more is taken over for whose sake
-	// they would be needed.
-	unfollowed map[string]*intent.Reason
-}
-
-func (d *dependents) reset() {
-	d.followed, d.cuts, d.Twins = map[string]map[string]bool{}, map[string]Cut{}, map[string][]cloud.Rule{}
-}
-
-// settleDependent deals with what an interface that is not ours to guard loses. It reports whether
-// that refuses a take-over.
-func (s *Target) settleDependent(lost []*NIC, dependent *NIC, ref reference) (refused bool) {
-	switch s.answer(ref.holder) {
-	case intent.FollowDependents:
-		why := s.Dependents.unfollowed[ref.holder.ID]
-		if why == nil || !slices.ContainsFunc(lost, func(n *NIC) bool { return !n.Taken() }) {
-			if s.Dependents.followed[ref.holder.ID] == nil {
-				s.Dependents.followed[ref.holder.ID] = map[string]bool{}
-			}
-			s.Dependents.followed[ref.holder.ID][ref.rule.Peer.GroupID] = true
-			return false
-		}
-		for _, n := range lost {
-			if !n.Taken() {
-				s.Refused[n], refused = why, true
-			}
-		}
-		return refused
-	case intent.CutDependents:
-		cut := Cut{Region: s.Snap.Region, Interface: dependent.ID, VMID: dependent.VMID, Group: ref.holder.ID, Rule: ref.rule.Key()}
-		for _, n := range lost {
-			cut.Lost = append(cut.Lost, n.ID)
-		}
-		s.Dependents.cuts[fmt.Sprint(cut.Interface, cut.Group, cut.Rule)] = cut
-		return false
-	}
-	return s.refuseTakeover(lost, dependent, ref)
-}
-
-// gone are the interfaces that natively belong to a group and do not hold it when all is done.
-func (s *Target) gone(group string) (out []*NIC) {
-	for _, n := range s.byFormer[group] {
-		if n.State == Guarded {
-			out = append(out, n)
-		}
-	}
-	return out
-}
-
 // addTwins decides which rules somebody else's groups need beside those that name a group that
 // guarded interfaces give up. It reports whether one of them has no room, so that the design has to
 // be made again.
 func (s *Target) addTwins() (retry bool) {
+	s.Twins = map[string][]cloud.Rule{}
 	refs := map[string][]cloud.Rule{}
 	for i := range s.Snap.Groups {
 		g := &s.Snap.Groups[i]
 		for _, r := range g.Rules {
-			if s.Dependents.followed[g.ID][r.Peer.GroupID] {
+			if s.dependents.followed[g.ID][r.Peer.GroupID] {
 				refs[g.ID] = append(refs[g.ID], r.Key())
 			}
 		}
@@ -120,13 +38,13 @@ func (s *Target) addTwins() (retry bool) {
 		all = slices.DeleteFunc(all, func(t cloud.Rule) bool { return slices.ContainsFunc(holder.Rules, t.Same) })
 		if !s.Lower.Fits(slices.Concat(holder.Rules, all), QuotaOf(s.Region)) {
 			why := intent.Why(intent.FollowNoRoom, id).Counting(len(holder.Rules), len(all), s.Limits.RulesPerGroup)
-			if s.Dependents.unfollowed[id] == nil {
-				s.Dependents.unfollowed[id], retry = why, true
+			if s.dependents.unfollowed[id] == nil {
+				s.dependents.unfollowed[id], retry = why, true
 			}
 			s.Note(id, why)
 			all = s.fittingTwins(holder, all)
 		}
-		s.Dependents.Twins[id] = slices.DeleteFunc(all, func(t cloud.Rule) bool { return s.early(holder, t) })
+		s.Twins[id] = slices.DeleteFunc(all, func(t cloud.Rule) bool { return s.early(holder, t) })
 	}
 	return retry
 }
@@ -196,15 +114,8 @@ func (s *Target) standIns(group string, view *intent.Network) (out []cloud.Peer)
 	return out
 }
 
-// Cuts are what others lose, sorted.
-func (s *Target) Cuts() []Cut {
-	return slices.SortedFunc(maps.Values(s.Dependents.cuts), func(a, b Cut) int {
-		return cmp.Or(strings.Compare(a.Interface, b.Interface), strings.Compare(a.Group, b.Group), a.Rule.Compare(b.Rule))
-	})
-}
-
 // Extended reports whether rules of ours are in somebody else's group, or shall be.
 func (s *Target) Extended(g *cloud.Group) bool {
-	_, followed := s.Dependents.Twins[g.ID]
+	_, followed := s.Twins[g.ID]
 	return followed || len(s.TwinsNow[g.ID]) > 0
 }

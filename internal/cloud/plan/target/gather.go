@@ -2,8 +2,6 @@ package target
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"encoding/hex"
 	"slices"
 	"strings"
 
@@ -11,26 +9,9 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
 )
 
-// kindMembers is the cloud.TagKind of a group without rules that the members of one address group
-// hold besides the groups of their classes, so that one reference stands for all of these classes.
-const kindMembers = "members"
-
 // Such groups cost every member an edit and a slot, so they are made only where the rules of a
 // class fit in no other form. One that exists stays in use as long as it could be made: as long as
 // it stands for a good many classes.
-
-// membershipGroup names the members of an address group in a network.
-type membershipGroup struct {
-	network *intent.Network
-	group   string
-}
-
-func (g membershipGroup) key() string { return "members|" + g.network.ID + "|" + g.group }
-
-func (g membershipGroup) hash() string {
-	sum := sha256.Sum256([]byte(g.key()))
-	return hex.EncodeToString(sum[:6])
-}
 
 // lapses reports whether there are so few classes of members that references to them will hardly
 // ever be too many.
@@ -68,21 +49,6 @@ func (s *Target) formGatherings(used map[string]bool) {
 	}
 }
 
-// gathering reports whether the peer is the group of a gathering.
-func (s *fitter) gathering(p cloud.Peer) bool {
-	if len(s.memberships) == 0 {
-		return false
-	}
-	g := s.ByKey[groupKey(p)]
-	return g != nil && g.Class.Gathers
-}
-
-// crew are the interfaces of a gathering that could be, and how many classes they belong to.
-type crew struct {
-	nics    []*NIC
-	classes int
-}
-
 // gatherable returns the interfaces with a class by the address groups.
 func (s *Target) gatherable() map[membershipGroup]*crew {
 	if s.memory.crews != nil {
@@ -90,7 +56,7 @@ func (s *Target) gatherable() map[membershipGroup]*crew {
 	}
 	out := map[membershipGroup]*crew{}
 	for _, n := range s.NICs {
-		if n.Class == nil || n.VM == nil || s.literal[n.Class.key] {
+		if s.ClassOf[n] == nil || n.VM == nil || s.literal[s.ClassOf[n].key] {
 			continue
 		}
 		for _, g := range n.VM.Groups {
@@ -104,7 +70,7 @@ func (s *Target) gatherable() map[membershipGroup]*crew {
 	for _, c := range out {
 		seen := map[*Class]bool{}
 		for _, n := range c.nics {
-			seen[n.Class] = true
+			seen[s.ClassOf[n]] = true
 		}
 		c.classes = len(seen)
 	}
@@ -122,13 +88,6 @@ func (s *Target) hasSlot(n *NIC, memberships int) bool {
 	return needed <= s.Limits.GroupsPerInterface
 }
 
-// quotaOf is the quota for the rules of a class: gatherings take slots of its interfaces.
-func (s *fitter) quotaOf(c *Class, taken int) Quota {
-	q := QuotaOf(s.Region)
-	q.GroupsPerInterface -= len(s.memberships[c.NICs[0]]) + taken
-	return q
-}
-
 // trial is what a reference to a gathering would mean if it was made.
 func (s *Target) trial(k membershipGroup, view *intent.Network) candidate {
 	return s.memory.trials.get(trialKey{k, view}, func() candidate {
@@ -141,11 +100,6 @@ func (s *Target) trial(k membershipGroup, view *intent.Network) candidate {
 		addrs, _ := s.Recall.Set(addressesOf(nics, view))
 		return candidate{cloud.Peer{GroupName: k.key()}, addrs, addrs}
 	})
-}
-
-type trialKey struct {
-	membershipGroup
-	view *intent.Network
 }
 
 // gather looks for address groups of which the class names so many members that it would fit if

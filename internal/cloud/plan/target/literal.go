@@ -18,7 +18,7 @@ func (s *Target) keepRules(c *Class) {
 func (s *Target) Stays() map[string]bool {
 	out := map[string]bool{}
 	for _, n := range s.NICs {
-		if n.Class != nil && s.literal[n.Class.key] {
+		if c := s.ClassOf[n]; c != nil && s.literal[c.key] {
 			out[n.ID] = true
 		}
 	}

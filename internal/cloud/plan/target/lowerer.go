@@ -43,19 +43,5 @@ type Shortage struct {
 	AtLeast bool
 }
 
-// InterfaceState is our relation to an interface.
-type InterfaceState string
-
-// The states of an interface.
-const (
-	// Untouched: it holds nothing of ours.
-	Untouched InterfaceState = "Untouched"
-	// Member: it keeps its groups and additionally holds an empty group of ours, by which rules
-	// elsewhere refer to it.
-	Member InterfaceState = "Member"
-	// Guarded: it holds only groups of ours; its former groups are recorded in its tags.
-	Guarded InterfaceState = "Guarded"
-)
-
 // QuotaOf is what bounds the rules of an interface of the region.
 func QuotaOf(r *intent.Region) Quota { return Quota{r.Limits, r.Lists} }

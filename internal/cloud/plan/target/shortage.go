@@ -36,7 +36,7 @@ func (s *Target) advise(lack *intent.Lack, c *Class) {
 	}
 	exact := true
 	for _, n := range nics {
-		if s.Controllable(n) != nil || s.Frozen[n] != nil && n.Class != c {
+		if s.Controllable(n) != nil || s.Frozen[n] != nil && s.ClassOf[n] != c {
 			continue
 		}
 		need := s.need(n, c)

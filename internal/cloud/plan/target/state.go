@@ -1,19 +1,109 @@
 package target
 
 import (
-	"cmp"
+	"maps"
 	"slices"
 
-	"github.com/nephele-io/nephele/internal/cloud"
-	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
 	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
 )
 
+// States are the states of the interfaces of a region, what was ruled out for them, and the
+// policies that VMs do without. Each attempt to make a design decides the states anew; what is ruled
+// out remains.
+type States struct {
+	*intent.Region
+	NICs  []*NIC // sorted by ID
+	Order []*VM  // selected VMs, sorted by ID
+
+	byFormer map[string][]*NIC // native group -> interfaces that natively belong to it
+	byHeld   map[string][]*NIC // group -> interfaces that hold it now
+
+	Restrict map[*NIC][2]bool         // directions that are held at what is allowed both before and after
+	between  map[*intent.Network]bool // networks of such interfaces, and all that peerings connect with them
+	lasting  map[*NIC]bool            // interfaces that are guarded when nobody waits any more
+	Refused  map[*NIC]*intent.Reason  // interfaces that are not taken over, with the reason
+	Frozen   map[*NIC]*intent.Reason  // interfaces that stay as they are, with the reason
+	Waiting  map[*NIC]bool            // those of refused and frozen that need only wait for others
+	// spared are interfaces that are not refused because they are under control, and unspared those
+	// that are refused all the same; see foresee.
+	spared, unspared map[*NIC]bool
+	dependents       dependents
+}
+
+// newStates begins with what cannot be controlled at all.
+func newStates(r *intent.Region) *States {
+	s := &States{
+		Region: r, byFormer: map[string][]*NIC{}, byHeld: map[string][]*NIC{}, Restrict: map[*NIC][2]bool{}, Refused: map[*NIC]*intent.Reason{},
+		Frozen: map[*NIC]*intent.Reason{}, Waiting: map[*NIC]bool{}, spared: map[*NIC]bool{}, unspared: map[*NIC]bool{},
+		dependents: dependents{unfollowed: map[string]*intent.Reason{}},
+	}
+	at, all := make(map[*intent.NIC]*NIC, len(r.NICs)), make([]NIC, len(r.NICs))
+	s.NICs = make([]*NIC, len(all))
+	for k, i := range r.NICs {
+		n := &all[k]
+		n.NIC, n.State = i, Untouched
+		at[i], s.NICs[k] = n, n
+	}
+	for _, index := range []struct {
+		from map[string][]*intent.NIC
+		to   map[string][]*NIC
+	}{{r.ByFormer, s.byFormer}, {r.ByHeld, s.byHeld}} {
+		for g, nics := range index.from {
+			index.to[g] = make([]*NIC, 0, len(nics))
+			for _, i := range nics {
+				index.to[g] = append(index.to[g], at[i])
+			}
+		}
+	}
+	s.Order = make([]*VM, 0, len(r.Order))
+	for _, m := range r.Order {
+		vm := &VM{VM: m}
+		for _, i := range m.NICs {
+			n := at[i]
+			n.VM = vm
+			vm.NICs = append(vm.NICs, n)
+		}
+		s.Order = append(s.Order, vm)
+	}
+	s.begin()
+	return s
+}
+
+// begin forgets what attempts have ruled out. What remains is what cannot be expressed or
+// controlled at all.
+func (s *States) begin() {
+	clear(s.Refused)
+	clear(s.Frozen)
+	clear(s.dependents.unfollowed)
+	clear(s.spared)
+	for _, n := range s.NICs {
+		switch {
+		case n.Alien != nil:
+		case n.Unproven != nil: // nothing can be given back
+			s.Frozen[n] = n.Unproven
+		case n.Blocked != "":
+			s.Frozen[n] = n.Refused()
+		case n.Released != nil && s.Mode(n.NIC) == intent.BreakGlass:
+			s.Refused[n] = n.Released
+		}
+	}
+	for _, vm := range s.Order {
+		vm.Left, vm.Kept = maps.Clone(vm.Problems), map[*intent.Policy]*intent.Reason{}
+	}
+	for _, vm := range s.Order {
+		for _, p := range vm.Policies {
+			if why := vm.Left[p]; why != nil {
+				s.leaveOut(vm, p, why)
+			}
+		}
+	}
+}
+
 // leaveOut refuses the policy on the VM. Interfaces that are under control stay as they are if the
 // policy is in force there in an earlier form, and are returned; everywhere else the VM goes on
 // without the policy.
-func (s *Target) leaveOut(vm *VM, p *intent.Policy, why *intent.Reason) (frozen []*NIC) {
+func (s *States) leaveOut(vm *VM, p *intent.Policy, why *intent.Reason) (frozen []*NIC) {
 	vm.Left[p] = why
 	if s.In.Modes[vm.Ref] != intent.Enforce || !s.InForce(vm.VM, p) {
 		return nil
@@ -28,7 +118,7 @@ func (s *Target) leaveOut(vm *VM, p *intent.Policy, why *intent.Reason) (frozen 
 }
 
 // Controllable reports why the groups of the interface cannot be set by us; nil if they can.
-func (s *Target) Controllable(n *NIC) *intent.Reason {
+func (s *States) Controllable(n *NIC) *intent.Reason {
 	switch {
 	case n.Alien != nil:
 		return n.Alien
@@ -43,7 +133,7 @@ func (s *Target) Controllable(n *NIC) *intent.Reason {
 }
 
 // decideStates decides which interfaces are guarded, members or untouched.
-func (s *Target) decideStates() {
+func (s *States) decideStates() {
 	s.findBetween()
 	for _, vm := range s.Order {
 		vm.Effective, vm.profile = nil, ""
@@ -52,9 +142,9 @@ func (s *Target) decideStates() {
 		}
 	}
 	for again := true; again; {
-		s.Dependents.reset()
+		s.dependents.reset()
 		for _, n := range s.NICs {
-			n.State, n.Class, n.Target = Untouched, nil, nil
+			n.State = Untouched
 			n.Given = s.unspared[n] && s.Refused[n] != nil
 			if s.guardable(n) && s.wantsGuard(n) {
 				n.State = Guarded
@@ -73,7 +163,7 @@ func (s *Target) decideStates() {
 
 // findBetween finds the networks with interfaces that are held, and all that peerings connect with
 // them.
-func (s *Target) findBetween() {
+func (s *States) findBetween() {
 	s.between = map[*intent.Network]bool{}
 	var queue []*intent.Network
 	for n := range s.Restrict {
@@ -88,31 +178,7 @@ func (s *Target) findBetween() {
 	}
 }
 
-func effectiveRules(vm *VM) (rules []*intent.Bound, profile string) {
-	for _, r := range vm.Applied {
-		if vm.Left[r.Policy] == nil {
-			rules = append(rules, r)
-		}
-	}
-	return rules, intent.ProfileOf(rules)
-}
-
-// InForce are the rules whose peers matter: the effective ones, and those of policies that stay in
-// force in an earlier form.
-func (vm *VM) InForce() []*intent.Bound {
-	if len(vm.Kept) == 0 {
-		return vm.Effective
-	}
-	var out []*intent.Bound
-	for _, r := range vm.Applied {
-		if vm.Left[r.Policy] == nil || vm.Kept[r.Policy] != nil {
-			out = append(out, r)
-		}
-	}
-	return out
-}
-
-func (s *Target) wantsGuard(n *NIC) bool {
+func (s *States) wantsGuard(n *NIC) bool {
 	switch {
 	case s.Frozen[n] != nil:
 		return true
@@ -123,208 +189,11 @@ func (s *Target) wantsGuard(n *NIC) bool {
 }
 
 // guardable reports whether an interface can be under control, if only until it can be given back.
-func (s *Target) guardable(n *NIC) bool { return s.Controllable(n) == nil || n.Given }
-
-// reference is a native rule that refers to a native group.
-type reference struct {
-	holder *cloud.Group // the group with the rule
-	rule   cloud.Rule
-}
-
-// references indexes the native rules by the group they refer to.
-func (s *Target) references() map[string][]reference {
-	out := map[string][]reference{}
-	for i := range s.Snap.Groups {
-		g := &s.Snap.Groups[i]
-		if s.Owned(g) {
-			continue
-		}
-		for _, r := range g.Rules {
-			if r.Peer.GroupID != "" {
-				out[r.Peer.GroupID] = append(out[r.Peer.GroupID], reference{g, r})
-			}
-		}
-	}
-	return out
-}
-
-// guardDependents deals with the interfaces that lose something when others leave their groups:
-// rules of their own groups refer to a group that a guarded interface no longer holds. Where we
-// may, the dependent interface is guarded too, its former groups deciding everything; else the
-// taking over of the other is refused. It reports whether something was refused, so that the states
-// have to be decided again.
-func (s *Target) guardDependents() (refused bool) {
-	refs := s.references()
-	var queue []string
-	queued := map[string]bool{}
-	vacate := func(groups []string) {
-		for _, g := range groups {
-			if !queued[g] && len(refs[g]) > 0 {
-				queued[g] = true
-				queue = append(queue, g)
-			}
-		}
-	}
-	for _, n := range s.NICs {
-		if n.State == Guarded {
-			vacate(n.Former)
-		}
-	}
-	for len(queue) > 0 {
-		group := queue[0]
-		queue = queue[1:]
-		queued[group] = false
-		for _, ref := range refs[group] {
-			for _, dependent := range s.byFormer[ref.holder.ID] {
-				if dependent.State == Guarded {
-					continue
-				}
-				lost := s.lost(dependent, ref, group)
-				if len(lost) == 0 {
-					continue
-				}
-				waits := dependent.Taken() && slices.ContainsFunc(lost, s.onlyWaits)
-				ours := dependent.VM != nil && dependent.Released == nil
-				if s.guardable(dependent) && (ours && !dependent.Given || waits) {
-					dependent.State = Guarded
-					if on := dependent.waitsFor(lost); on != nil {
-						s.Note(dependent.ID, intent.Why(intent.StaysForBlocked, on.ID).From(on.Refused()))
-					}
-					vacate(dependent.Former)
-					continue
-				}
-				refused = s.settleDependent(lost, dependent, ref) || refused
-			}
-		}
-	}
-	return refused
-}
-
-// onlyWaits reports whether the interface is under control only until it can be given back: it
-// waits for others, or the cloud refuses to change it. A released one that depends on it goes with
-// it.
-func (s *Target) onlyWaits(n *NIC) bool {
-	waits := n.Blocked != "" || s.Frozen[n] == nil && s.Restrict[n] != [2]bool{} && !s.lasting[n]
-	return waits && n.Taken() && !n.needed()
-}
-
-// waitsFor is the interface that the cloud refuses to give back and for whose sake one stays under
-// control that no policy needs.
-func (n *NIC) waitsFor(lost []*NIC) *NIC {
-	i := slices.IndexFunc(lost, func(on *NIC) bool { return on.Blocked != "" })
-	if i < 0 || !n.Taken() || n.needed() {
-		return nil
-	}
-	return lost[i]
-}
-
-// spareReferred refuses to take over interfaces whose groups rules of other accounts refer to: whom
-// these rules concern is not known here, and they would no longer match the interface. It reports
-// whether that refuses anything.
-func (s *Target) spareReferred() (refused bool) {
-	if len(s.Snap.References) == 0 {
-		return false
-	}
-	by := map[string]*cloud.Reference{}
-	for i := range s.Snap.References {
-		if r := &s.Snap.References[i]; by[r.GroupID] == nil {
-			by[r.GroupID] = r
-		}
-	}
-	for _, n := range s.NICs {
-		if n.State != Guarded {
-			continue
-		}
-		for _, id := range n.Former {
-			r := by[id]
-			if r == nil {
-				continue
-			}
-			why := intent.Why(intent.ReferredAbroad, r.NetworkID, r.OwnerID, id, r.PeeringID, n.ID)
-			if s.spares(n) {
-				s.Note(n.ID, why)
-				continue
-			}
-			s.Refused[n], refused = why, true
-			break
-		}
-	}
-	return refused
-}
-
-// lost returns the interfaces that natively hold the group, do not in the end, and that the
-// dependent's rule no longer matches.
-func (s *Target) lost(dependent *NIC, ref reference, group string) []*NIC {
-	var out []*NIC
-	var open addrset.Set
-	known := false
-	for _, n := range s.gone(group) {
-		if n == dependent || !dependent.Network.Reaches(n.Network) {
-			continue
-		}
-		if !known {
-			open, known = s.openedByAddress(dependent, ref.rule), true
-		}
-		if !n.Private.Within(open) {
-			out = append(out, n)
-		}
-	}
-	return out
-}
-
-// openedByAddress returns the addresses to which the interface's groups give all that the rule
-// gives, without any group reference.
-func (s *Target) openedByAddress(n *NIC, rule cloud.Rule) addrset.Set {
-	var out addrset.Set
-	for _, id := range n.Former {
-		g := s.Groups[id]
-		if g == nil {
-			continue
-		}
-		for _, r := range g.Rules {
-			if r.Direction != rule.Direction || !flow.ServiceOf(r.Match).Covers(flow.ServiceOf(rule.Match)) {
-				continue
-			}
-			if addrs, byAddr, known := s.NativePeer(r.Peer, n.Network); known && byAddr {
-				out = out.Union(addrs)
-			}
-		}
-	}
-	return out
-}
-
-// refuseTakeover refuses to take over interfaces whose leaving would cut off the dependent. Those
-// that are under control already stay so: giving up protection because somebody else started to
-// depend on them would be worse.
-func (s *Target) refuseTakeover(lost []*NIC, dependent *NIC, ref reference) (refused bool) {
-	for _, n := range lost {
-		why := intent.Why(intent.DependentLoses, ref.holder.ID, dependent.ID, dependent.VMID, ref.rule.Peer.GroupID, n.ID).From(s.whyNot(dependent))
-		if s.spares(n) {
-			s.Note(dependent.ID, why)
-			continue
-		}
-		s.Refused[n] = why
-		refused = true
-	}
-	return refused
-}
-
-// spares reports whether an interface stays under control although it would not be taken over.
-func (s *Target) spares(n *NIC) bool {
-	if !n.Controlled() || s.unspared[n] {
-		return n.Given // it only waits
-	}
-	s.spared[n] = true
-	return true
-}
-
-func (s *Target) whyNot(n *NIC) *intent.Reason {
-	return cmp.Or(s.Controllable(n), n.Released, intent.Why(intent.NotSelected))
-}
+func (s *States) guardable(n *NIC) bool { return s.Controllable(n) == nil || n.Given }
 
 // decideMembers decides which unguarded interfaces get a group by which the rules of others refer
 // to them: those of the members of address groups from which rules in reach allow something.
-func (s *Target) decideMembers() {
+func (s *States) decideMembers() {
 	used := map[*intent.Network]map[string]bool{}
 	for _, vm := range s.Order {
 		for _, n := range vm.NICs {
@@ -359,7 +228,7 @@ func (s *Target) decideMembers() {
 
 // leans reports whether an interface that no policy applies to any more would lose something with
 // strangers if it was given back: its own groups do not allow by themselves what it allows now.
-func (s *Target) leans(n *NIC) bool {
+func (s *States) leans(n *NIC) bool {
 	if len(s.Unknown) == 0 || n.VM == nil || n.Released != nil || !n.Taken() || n.Unproven != nil || !s.Native(n) || s.KeptKey(n.NIC) == "" {
 		return false
 	}
@@ -374,28 +243,87 @@ func (s *Target) leans(n *NIC) bool {
 	return false
 }
 
-// Addresses returns what a rule's peer means now, and what it will mean; known is false for peers
-// whose members cannot be seen.
-func (s *Target) Addresses(p cloud.Peer, view *intent.Network) (now, then addrset.Set, known bool) {
-	key := groupKey(p)
-	if key == "" {
-		addrs, _, known := s.NativePeer(p, view)
-		return addrs, addrs, known
+// Wanted is what the interface shall allow in the end, whoever enforces it.
+func (s *States) Wanted(n *NIC) [2]flow.Permit {
+	var rules []*intent.Bound
+	profile := ""
+	if n.VM != nil && n.State == Guarded && s.Controllable(n) == nil {
+		rules, profile = n.VM.Effective, n.VM.profile
 	}
-	if p.GroupID != "" && s.Groups[p.GroupID] == nil {
-		return addrset.Set{}, addrset.Set{}, false
+	if s.Frozen[n] != nil {
+		return s.Actual(n.GroupIDs, n.Network)
 	}
-	if p.GroupID != "" {
-		now = s.HeldAddrs(p.GroupID, view)
-	}
-	return now, s.fitter.thenAddrs(key, view), true
+	return s.Decided(n.NIC, rules, profile)
 }
 
-// evaluateThen returns what rules of one direction will allow when all interfaces hold the groups
-// that they shall.
-func (s *Target) evaluateThen(rules []cloud.Rule, view *intent.Network) flow.Permit {
-	return s.Evaluate(rules, view, func(p cloud.Peer) addrset.Set {
-		_, then, _ := s.Addresses(p, view)
-		return then
-	})
+// wantedNow is what the interface shall allow, as far as it is not held.
+func (s *States) wantedNow(n *NIC) [2]flow.Permit {
+	want, held := s.Wanted(n), s.held(n)
+	for i := range 2 {
+		if held[i] {
+			want[i] = s.Recall.Kept(want[i].Intersect(s.Actual(n.GroupIDs, n.Network)[i]))
+		}
+	}
+	return want
 }
+
+// held are the directions in which an interface allows for now no more than it does already. For
+// one that waits to be given back these are both: its own groups mean less when it holds them again
+// than they do here, where a rule that names a group admits all that natively belong to it, also
+// those that hold groups of ours instead.
+func (s *States) held(n *NIC) [2]bool {
+	if s.waits(n) {
+		return [2]bool{true, true}
+	}
+	return s.Restrict[n]
+}
+
+// waits reports whether an interface that no policy needs is under control, and it, or one it
+// depends on, may wait to be given back.
+func (s *States) waits(n *NIC) bool {
+	return s.between[n.Network] && n.Taken() && s.Frozen[n] == nil && !n.needed()
+}
+
+// enforcedBy is what will be in force on an interface of a class.
+func (s *States) enforcedBy(n *NIC) intent.Enforcement {
+	before, any := s.EnforcedOn(n.NIC)
+	if !any {
+		before = intent.Enforcement{}
+	}
+	if s.Frozen[n] != nil {
+		return before
+	}
+	waits := s.Restrict[n] != [2]bool{}
+	if waits && before == nil {
+		return nil
+	}
+	out := intent.Enforcement{}
+	rules, _ := n.rules()
+	for _, r := range rules {
+		if r.Verdict == intent.Grant {
+			continue
+		}
+		if name := intent.Shortened(r.Policy.Ref.UID); !waits || before[name] {
+			out[name] = true
+		}
+	}
+	return out
+}
+
+// await makes an interface stay as it is until others have changed.
+func (s *States) await(n *NIC, what intent.Code, why *intent.Reason) {
+	delete(s.Restrict, n)
+	s.Waiting[n] = true
+	if n.Taken() {
+		s.Frozen[n] = why
+	} else {
+		s.Refused[n] = intent.Why(what, n.ID).From(why)
+	}
+}
+
+// Between reports whether this is about a state in between, in which some interfaces wait.
+func (s *States) Between() bool { return len(s.Restrict)+len(s.Waiting) > 0 }
+
+// Native reports whether no rule applies to the interface, so that its former groups decide
+// everything.
+func (s *States) Native(n *NIC) bool { return !n.needed() }

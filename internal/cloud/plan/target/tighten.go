@@ -124,20 +124,13 @@ func losses(before, after [2]flow.Permit) (out []string) {
 // flows; nil if all of it is.
 func (s *Target) TightenedOn(vm *VM, p *intent.Policy) *intent.Reason {
 	for _, n := range vm.NICs {
-		if n.State != Guarded || n.Class == nil {
+		c := s.ClassOf[n]
+		if n.State != Guarded || c == nil {
 			continue
 		}
-		if t := s.tightened[n.Class.key]; t != nil && t.policy == p && len(t.lost) > 0 {
+		if t := s.tightened[c.key]; t != nil && t.policy == p && len(t.lost) > 0 {
 			return intent.Why(intent.Tightened, t.lost...).From(t.short)
 		}
 	}
 	return nil
-}
-
-// WhyLeft is why a policy is left out on a VM, with what holds meanwhile; nil if it is not.
-func (vm *VM) WhyLeft(p *intent.Policy) *intent.Reason {
-	if vm.Left[p] != nil && vm.Kept[p] != nil {
-		return (&intent.Reason{Code: intent.Kept}).From(vm.Left[p])
-	}
-	return vm.Left[p]
 }

@@ -1,0 +1,300 @@
+package target
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
+	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
+	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
+)
+
+// Cut is what an interface that is not ours loses because guarded interfaces give up a group that
+// one of its rules names.
+type Cut struct {
+	Region string
+	// Interface loses flows, and VMID is its VM; empty if it belongs to none. Group is its group
+	// with the Rule.
+	Interface, VMID, Group string
+	Rule                   cloud.Rule
+	// Lost are the guarded interfaces that the rule no longer matches, sorted.
+	Lost []string
+}
+
+// answer is what becomes of the interfaces that hold a group with a rule that names a group that
+// others give up.
+func (s *States) answer(holder *cloud.Group) intent.Dependents {
+	out, ok := s.In.Dependents.Groups[holder.ID]
+	if !ok {
+		out = s.In.Dependents.Default
+	}
+	n := s.Networks[holder.NetworkID]
+	if _, may := holder.Tags[cloud.TagFollow]; out == intent.FollowDependents && (!may || n == nil || n.Foreign != nil) {
+		return intent.RefuseDependents
+	}
+	return out
+}
+
+// dependents is what one attempt has decided about them.
+type dependents struct {
+	followed map[string]map[string]bool // group with rules -> groups that these name and that are followed
+	cuts     map[string]Cut
+	// unfollowed are groups that have no room for twins; nothing more is taken over for whose sake
+	// they would be needed.
+	unfollowed map[string]*intent.Reason
+}
+
+func (d *dependents) reset() {
+	d.followed, d.cuts = map[string]map[string]bool{}, map[string]Cut{}
+}
+
+// reference is a native rule that refers to a native group.
+type reference struct {
+	holder *cloud.Group // the group with the rule
+	rule   cloud.Rule
+}
+
+// references indexes the native rules by the group they refer to.
+func (s *States) references() map[string][]reference {
+	out := map[string][]reference{}
+	for i := range s.Snap.Groups {
+		g := &s.Snap.Groups[i]
+		if s.Owned(g) {
+			continue
+		}
+		for _, r := range g.Rules {
+			if r.Peer.GroupID != "" {
+				out[r.Peer.GroupID] = append(out[r.Peer.GroupID], reference{g, r})
+			}
+		}
+	}
+	return out
+}
+
+// guardDependents deals with the interfaces that lose something when others leave their groups:
+// rules of their own groups refer to a group that a guarded interface no longer holds. Where we
+// may, the dependent interface is guarded too, its former groups deciding everything; else the
+// taking over of the other is refused. It reports whether something was refused, so that the states
+// have to be decided again.
+func (s *States) guardDependents() (refused bool) {
+	refs := s.references()
+	var queue []string
+	queued := map[string]bool{}
+	vacate := func(groups []string) {
+		for _, g := range groups {
+			if !queued[g] && len(refs[g]) > 0 {
+				queued[g] = true
+				queue = append(queue, g)
+			}
+		}
+	}
+	for _, n := range s.NICs {
+		if n.State == Guarded {
+			vacate(n.Former)
+		}
+	}
+	for len(queue) > 0 {
+		group := queue[0]
+		queue = queue[1:]
+		queued[group] = false
+		for _, ref := range refs[group] {
+			for _, dependent := range s.byFormer[ref.holder.ID] {
+				if dependent.State == Guarded {
+					continue
+				}
+				lost := s.lost(dependent, ref, group)
+				if len(lost) == 0 {
+					continue
+				}
+				waits := dependent.Taken() && slices.ContainsFunc(lost, s.onlyWaits)
+				ours := dependent.VM != nil && dependent.Released == nil
+				if s.guardable(dependent) && (ours && !dependent.Given || waits) {
+					dependent.State = Guarded
+					if on := dependent.waitsFor(lost); on != nil {
+						s.Note(dependent.ID, intent.Why(intent.StaysForBlocked, on.ID).From(on.Refused()))
+					}
+					vacate(dependent.Former)
+					continue
+				}
+				refused = s.settleDependent(lost, dependent, ref) || refused
+			}
+		}
+	}
+	return refused
+}
+
+// onlyWaits reports whether the interface is under control only until it can be given back: it
+// waits for others, or the cloud refuses to change it. A released one that depends on it goes with
+// it.
+func (s *States) onlyWaits(n *NIC) bool {
+	waits := n.Blocked != "" || s.Frozen[n] == nil && s.Restrict[n] != [2]bool{} && !s.lasting[n]
+	return waits && n.Taken() && !n.needed()
+}
+
+// settleDependent deals with what an interface that is not ours to guard loses. It reports whether
+// that refuses a take-over.
+func (s *States) settleDependent(lost []*NIC, dependent *NIC, ref reference) (refused bool) {
+	switch s.answer(ref.holder) {
+	case intent.FollowDependents:
+		why := s.dependents.unfollowed[ref.holder.ID]
+		if why == nil || !slices.ContainsFunc(lost, func(n *NIC) bool { return !n.Taken() }) {
+			if s.dependents.followed[ref.holder.ID] == nil {
+				s.dependents.followed[ref.holder.ID] = map[string]bool{}
+			}
+			s.dependents.followed[ref.holder.ID][ref.rule.Peer.GroupID] = true
+			return false
+		}
+		for _, n := range lost {
+			if !n.Taken() {
+				s.Refused[n], refused = why, true
+			}
+		}
+		return refused
+	case intent.CutDependents:
+		cut := Cut{Region: s.Snap.Region, Interface: dependent.ID, VMID: dependent.VMID, Group: ref.holder.ID, Rule: ref.rule.Key()}
+		for _, n := range lost {
+			cut.Lost = append(cut.Lost, n.ID)
+		}
+		s.dependents.cuts[fmt.Sprint(cut.Interface, cut.Group, cut.Rule)] = cut
+		return false
+	}
+	return s.refuseTakeover(lost, dependent, ref)
+}
+
+// spareReferred refuses to take over interfaces whose groups rules of other accounts refer to: whom
+// these rules concern is not known here, and they would no longer match the interface. It reports
+// whether that refuses anything.
+func (s *States) spareReferred() (refused bool) {
+	if len(s.Snap.References) == 0 {
+		return false
+	}
+	by := map[string]*cloud.Reference{}
+	for i := range s.Snap.References {
+		if r := &s.Snap.References[i]; by[r.GroupID] == nil {
+			by[r.GroupID] = r
+		}
+	}
+	for _, n := range s.NICs {
+		if n.State != Guarded {
+			continue
+		}
+		for _, id := range n.Former {
+			r := by[id]
+			if r == nil {
+				continue
+			}
+			why := intent.Why(intent.ReferredAbroad, r.NetworkID, r.OwnerID, id, r.PeeringID, n.ID)
+			if s.spares(n) {
+				s.Note(n.ID, why)
+				continue
+			}
+			s.Refused[n], refused = why, true
+			break
+		}
+	}
+	return refused
+}
+
+// lost returns the interfaces that natively hold the group, do not in the end, and that the
+// dependent's rule no longer matches.
+func (s *States) lost(dependent *NIC, ref reference, group string) []*NIC {
+	var out []*NIC
+	var open addrset.Set
+	known := false
+	for _, n := range s.gone(group) {
+		if n == dependent || !dependent.Network.Reaches(n.Network) {
+			continue
+		}
+		if !known {
+			open, known = s.openedByAddress(dependent, ref.rule), true
+		}
+		if !n.Private.Within(open) {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+// gone are the interfaces that natively belong to a group and do not hold it when all is done.
+func (s *States) gone(group string) (out []*NIC) {
+	for _, n := range s.byFormer[group] {
+		if n.State == Guarded {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+// openedByAddress returns the addresses to which the interface's groups give all that the rule
+// gives, without any group reference.
+func (s *States) openedByAddress(n *NIC, rule cloud.Rule) addrset.Set {
+	var out addrset.Set
+	for _, id := range n.Former {
+		g := s.Groups[id]
+		if g == nil {
+			continue
+		}
+		for _, r := range g.Rules {
+			if r.Direction != rule.Direction || !flow.ServiceOf(r.Match).Covers(flow.ServiceOf(rule.Match)) {
+				continue
+			}
+			if addrs, byAddr, known := s.NativePeer(r.Peer, n.Network); known && byAddr {
+				out = out.Union(addrs)
+			}
+		}
+	}
+	return out
+}
+
+// refuseTakeover refuses to take over interfaces whose leaving would cut off the dependent. Those
+// that are under control already stay so: giving up protection because somebody else started to
+// depend on them would be worse.
+func (s *States) refuseTakeover(lost []*NIC, dependent *NIC, ref reference) (refused bool) {
+	for _, n := range lost {
+		why := intent.Why(intent.DependentLoses, ref.holder.ID, dependent.ID, dependent.VMID, ref.rule.Peer.GroupID, n.ID).From(s.whyNot(dependent))
+		if s.spares(n) {
+			s.Note(dependent.ID, why)
+			continue
+		}
+		s.Refused[n] = why
+		refused = true
+	}
+	return refused
+}
+
+// spares reports whether an interface stays under control although it would not be taken over.
+func (s *States) spares(n *NIC) bool {
+	if !n.Controlled() || s.unspared[n] {
+		return n.Given // it only waits
+	}
+	s.spared[n] = true
+	return true
+}
+
+// foresee finds interfaces that are given back because what is wanted of them does not fit, and
+// that would not be taken over again: they are under control, and somebody has come to depend on
+// their own groups. The next plan would refuse them, and so find room for policies that this one
+// leaves out. So this one spares them no more, and begins anew. It reports whether there are any.
+func (s *States) foresee() (found bool) {
+	for n := range s.spared {
+		if n.State != Guarded && n.Taken() && s.Controllable(n) == nil {
+			s.unspared[n], found = true, true
+		}
+	}
+	return found
+}
+
+func (s *States) whyNot(n *NIC) *intent.Reason {
+	return cmp.Or(s.Controllable(n), n.Released, intent.Why(intent.NotSelected))
+}
+
+// Cuts are what others lose, sorted.
+func (s *States) Cuts() []Cut {
+	return slices.SortedFunc(maps.Values(s.dependents.cuts), func(a, b Cut) int {
+		return cmp.Or(strings.Compare(a.Interface, b.Interface), strings.Compare(a.Group, b.Group), a.Rule.Compare(b.Rule))
+	})
+}

@@ -1,0 +1,133 @@
+package target
+
+import (
+	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
+	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
+	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
+)
+
+// lowerClasses turns what the classes must allow into rules and groups. It reports whether
+// something did not fit, so that the design has to be made again.
+func (s *Target) lowerClasses() (retry bool) {
+	var fitting []*Class // which are known to fit: their rules are of use only if all others do
+	for _, c := range s.Classes {
+		switch {
+		case c.State != Guarded:
+		case s.literal[c.key]:
+			s.keepRules(c)
+		case s.fitter.fitting(c, c.Want, forms{}).fits():
+			fitting = append(fitting, c)
+		default:
+			retry = s.lowerClass(c) || retry
+		}
+	}
+	for _, c := range fitting {
+		if retry {
+			break
+		}
+		retry = s.lowerClass(c)
+	}
+	return retry
+}
+
+// lowerClass does it for one class.
+func (s *Target) lowerClass(c *Class) (retry bool) {
+	s.MayStop()
+	s.Recall.Trim()
+	held := make([][]cloud.Rule, len(c.existing))
+	for i, g := range c.existing {
+		held[i] = cloud.RuleKeys(g.Rules)
+	}
+	rules, packed, short := s.fitter.fit(c, c.Want, held, forms{})
+	if t := s.tightened[c.key]; short != nil && t != nil {
+		var shortage *Shortage
+		rules, packed, shortage = s.tightRules(c, held, t)
+		short = shortfallOf(shortage)
+	}
+	if short != nil {
+		s.shortage(c, held, short)
+		return true
+	}
+	for i, rules := range s.merged(c, rules, held, packed) {
+		if i == 0 {
+			c.Groups[0].Rules = rules
+		} else {
+			s.matcher.addGroup(c, rules)
+		}
+	}
+	return false
+}
+
+// shortage deals with a class whose rules exceed a quota.
+func (s *Target) shortage(c *Class, held [][]cloud.Rule, short shortfall) {
+	first := c.NICs[0]
+	why := func() *intent.Reason { return s.short(short(), c) }
+	if s.Between() && !c.frozen {
+		// What is wanted in the end does fit. These interfaces stay as they are until others have
+		// become narrower.
+		reason := why()
+		for _, n := range c.NICs {
+			s.await(n, intent.WaitsBetween, reason)
+		}
+		return
+	}
+	if !c.frozen && s.Frozen[first] == nil && !s.Native(first) && s.gather(c, held) {
+		return
+	}
+	switch {
+	case c.frozen:
+		s.literal[c.key] = true
+		return
+	case s.Frozen[first] != nil:
+		return // since this attempt began, for the sake of another interface of its VM; it will be in another class in the next one
+	case s.Native(first):
+		reason := why()
+		if s.refuseUntaken(c, reason) {
+			return // those that are under control may have a class that fits without the others
+		}
+		for _, n := range c.NICs {
+			s.Frozen[n] = reason
+		}
+		return
+	}
+	s.leaveSurplus(c, held, why)
+}
+
+// refuseUntaken refuses to take over the interfaces of the class that are not under control yet. It
+// reports whether there are any.
+func (s *Target) refuseUntaken(c *Class, why *intent.Reason) (refused bool) {
+	for _, n := range c.NICs {
+		if !n.Taken() {
+			s.Refused[n] = intent.Why(intent.TakeOverShort, n.ID).From(why)
+			refused = true
+		}
+	}
+	return refused
+}
+
+// Addresses returns what a rule's peer means now, and what it will mean; known is false for peers
+// whose members cannot be seen.
+func (s *Target) Addresses(p cloud.Peer, view *intent.Network) (now, then addrset.Set, known bool) {
+	key := groupKey(p)
+	if key == "" {
+		addrs, _, known := s.NativePeer(p, view)
+		return addrs, addrs, known
+	}
+	if p.GroupID != "" && s.Groups[p.GroupID] == nil {
+		return addrset.Set{}, addrset.Set{}, false
+	}
+	if p.GroupID != "" {
+		now = s.HeldAddrs(p.GroupID, view)
+	}
+	return now, s.fitter.thenAddrs(key, view), true
+}
+
+// evaluateThen returns what rules of one direction will allow when all interfaces hold the groups
+// that they shall.
+func (s *Target) evaluateThen(rules []cloud.Rule, view *intent.Network) flow.Permit {
+	return s.Evaluate(rules, view, func(p cloud.Peer) addrset.Set {
+		_, then, _ := s.Addresses(p, view)
+		return then
+	})
+}
