@@ -219,7 +219,7 @@ func TestNewPodIsClosedUntilItsClassIsLoaded(t *testing.T) {
 		f.denies("no80", 1, policy.AppliedTo{PodSelector: &policy.Selector{MatchLabels: map[string]string{"app": "0"}}})
 	})
 	at := nfttest.PodAddresses(0)
-	if !p.reached(at[0], 80) {
+	if !p.reachedWithin(at[0], 80, 5*time.Second) {
 		t.Fatal("closed, and nobody has said a word")
 	}
 	here := call{command: "ADD", container: "c1", name: nfttest.PodRef(0).Name, uid: "u0", addresses: at}

@@ -65,7 +65,7 @@ func TestFullDisk(t *testing.T) {
 	f.source.away.Store(true)
 	a, _ = f.start()
 	f.eventually("what was in force last is kept", func() bool { return a.Status().State == agent.StateKept && a.Status().StoreError == "" })
-	if !f.open(81) || f.open(80) {
+	if !f.reaches(81) || f.open(80) {
 		t.Error("what was kept is not what was in force")
 	}
 }

@@ -79,12 +79,12 @@ func TestSecondAgent(t *testing.T) {
 		s := second.Status()
 		return s.State == agent.StateFailing && strings.Contains(s.Error, "another process owns the table; is there a second agent on this host?")
 	})
-	if !f.open(80) || f.open(81) {
+	if !f.reaches(80) || f.open(81) {
 		t.Error("the second agent has changed something")
 	}
 	stop()
 	f.eventually("the second takes over", func() bool { return second.Status().State == agent.StateEnforcing })
-	if !f.open(80) || f.open(81) {
+	if !f.reaches(80) || f.open(81) {
 		t.Error("not as the policy says")
 	}
 }
@@ -264,7 +264,7 @@ func TestFirewallsOfOthers(t *testing.T) {
 			if err := c.no(); err != nil {
 				t.Fatalf("%s: %v", c.name, err)
 			}
-			if !f.open(80) {
+			if !f.reaches(80) {
 				t.Errorf("%s is gone, and a port that a policy allows is closed", c.name)
 			}
 		}
@@ -352,7 +352,7 @@ func TestBoot(t *testing.T) {
 	f.eventually("kept", func() bool { return a.Status().State == agent.StateKept })
 	f.source.away.Store(false)
 	f.eventually("received", func() bool { return a.Status().State == agent.StateEnforcing })
-	if !f.open(80) || f.open(81) {
+	if !f.reaches(80) || f.open(81) {
 		t.Error("not as the policy says")
 	}
 	done()

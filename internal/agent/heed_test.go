@@ -52,13 +52,13 @@ func TestWaitsForTheCloud(t *testing.T) {
 
 	f.remove()
 	f.eventually("waits", func() bool { return a.Status().WaitsForCloud != "" })
-	if f.open(80) || !f.open(81) {
+	if f.open(80) || !f.reaches(81) {
 		t.Error("not as it was while it waits")
 	}
 	stop()
 	a, stop = f.start()
 	f.eventually("waits after a restart", func() bool { return a.Status().WaitsForCloud != "" })
-	if f.open(80) || !f.open(81) {
+	if f.open(80) || !f.reaches(81) {
 		t.Error("not as it was after a restart")
 	}
 	c.set(true, true)

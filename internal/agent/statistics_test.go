@@ -63,7 +63,7 @@ func TestStatistics(t *testing.T) {
 	connect := func(port uint16, n int) {
 		t.Helper()
 		for range n {
-			if !f.open(port) {
+			if !f.reaches(port) {
 				t.Fatal("a connection failed that the policy allows")
 			}
 		}
@@ -136,7 +136,7 @@ func TestSlowCounters(t *testing.T) {
 	const read = 2
 	f.eventually("read first", func() bool { return table.whole.Load() >= read })
 	for range 3 {
-		if !f.open(80) {
+		if !f.reaches(80) {
 			t.Fatal("a connection failed that the policy allows")
 		}
 	}

@@ -74,7 +74,7 @@ func TestOverTheWire(t *testing.T) {
 	a, _ := f.start()
 	f.allow(80, 1, "")
 	f.eventually("reported to the server", func() bool { r := f.reports.of("p"); return r.Generation == 1 && r.NodeName == hostKey })
-	if !f.open(80) || f.open(81) {
+	if !f.reaches(80) || f.open(81) {
 		t.Fatal("not as the policy says")
 	}
 	path := filepath.Join(t.TempDir(), "run", "agent.sock")
@@ -119,7 +119,7 @@ func TestOverTheWire(t *testing.T) {
 			t.Errorf("%s %s: %d", path, bad, code)
 		}
 	}
-	if !f.open(80) || f.open(81) {
+	if !f.reaches(80) || f.open(81) {
 		t.Error("a bad request has changed what is enforced")
 	}
 	cancel()
