@@ -62,7 +62,7 @@ func TestOutlookIsWhatPlanningLeadsTo(t *testing.T) {
 				}
 			}
 			before = f.After[0]
-			if err := settled(before); err != "" {
+			if err := settled(before, i); err != "" {
 				t.Fatalf("seed %d: %s", seed, err)
 			}
 		}
@@ -78,13 +78,13 @@ func writes(p plan.Plan) bool {
 	return slices.ContainsFunc(p.Steps, func(s plan.Step) bool { return s.Op.Kind != cloud.OpTag && s.Op.Kind != cloud.OpUntag })
 }
 
-// settled gives the groups of a forecast IDs like those of a cloud, so that the next plan begins as
-// it would there.
-func settled(s *cloud.Snapshot) string {
+// settled gives the groups of the forecast for a policy set IDs like those of a cloud, so that the
+// next plan begins as it would there.
+func settled(s *cloud.Snapshot, set int) string {
 	ids := map[string]string{}
 	for i := range s.Groups {
 		if id := s.Groups[i].ID; strings.Contains(id, "/") {
-			ids[id] = fmt.Sprintf("sg-f%07d%d", i, len(s.Groups))
+			ids[id] = fmt.Sprintf("sg-f%03d%05d", set, i)
 			s.Groups[i].ID = ids[id]
 		}
 	}

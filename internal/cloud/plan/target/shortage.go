@@ -11,9 +11,9 @@ import (
 
 // Which quota would do for a VM is arithmetic about all that is wanted of it, whatever its peers
 // are. At least as many rules are needed as there are blocks of addresses that no group stands for,
-// and one more if there is something else; at most as many as it takes to name everything by
-// address. Where both take the same quota, that is the one. Else it is a bound: how many rules name
-// groups depends on the classes that there would be.
+// and one more if there is something else. Where everything is named by address, and fits into the
+// quota that this takes, that is the one. Else it is a bound: how many rules name groups depends on
+// the classes that there would be.
 
 // short says what a class is short of.
 func (s *Target) short(sh Shortage, c *Class) *intent.Reason {
@@ -76,16 +76,18 @@ func (s *Target) need(n *NIC, c *Class) need {
 	}
 	q := QuotaOf(s.Region)
 	q.GroupsPerInterface = max(q.GroupsPerInterface-len(s.memberships[n]), 1)
-	out, near, opaque := need{}, s.near(n.Network), false
+	out, near, named := need{}, s.near(n.Network), false // by groups or lists
 	for i := range want {
 		byReference := near.Union(s.fitter.listed(want[i].Grants...))
 		for _, family := range []addrset.Set{addrset.AllIPv4(), addrset.AllIPv6()} {
 			out.rules = max(out.rules, s.leastRules(want[i], family, byReference))
 		}
-		opaque = opaque || slices.ContainsFunc(want[i].Grants, func(g flow.Grant) bool { return len(g.Opaque) > 0 })
+		named = named || slices.ContainsFunc(want[i].Grants, func(g flow.Grant) bool {
+			return len(g.Opaque) > 0 || near.Overlaps(g.All.Minus(g.Anonymous))
+		})
 	}
 	out.perGroup = (out.rules + q.GroupsPerInterface - 1) / q.GroupsPerInterface
-	if opaque || out.rules >= mostCounted || out.perGroup <= q.RulesPerGroup {
+	if named || out.rules >= mostCounted || out.perGroup <= q.RulesPerGroup {
 		return out
 	}
 	q.RulesPerGroup = out.perGroup
