@@ -301,7 +301,9 @@ func TestPeerWithoutRoomIsNarrowerLater(t *testing.T) {
 		e.VMs = append(e.VMs, vmSpec{Selected: true})
 	}
 	const database, moved, other, web1, web2 = 0, 1, 2, 3, 4
-	tcp := func(from, to int32) serviceSpec { return serviceSpec{Protocol: v1beta2.ProtocolTCP, From: from, To: to} }
+	tcp := func(from, to int32) serviceSpec {
+		return serviceSpec{Protocol: v1beta2.ProtocolTCP, From: from, To: to}
+	}
 	var blocks []blockSpec
 	for i := range 149 {
 		blocks = append(blocks, blockSpec{CIDR: fmt.Sprintf("192.0.%d.%d/32", 2+i/100, 2*(i%100)+1)}) // no two in one block

@@ -39,10 +39,14 @@ func (s *Target) advise(lack *intent.Lack, c *Class) {
 		if s.Controllable(n) != nil || s.Frozen[n] != nil && s.ClassOf[n] != c {
 			continue
 		}
-		need := s.need(n, c)
-		lack.WouldDo, exact = max(lack.WouldDo, need.perGroup), exact && need.exact
-		if most := s.Limits.RulesPerInterface; most > 0 && need.rules > most {
-			lack.TooMany = max(lack.TooMany, need.rules-most)
+		needed := s.need(n, s.wanted(n, c))
+		if n.VM != nil && s.Native(c.NICs[0]) { // it may be taken over with its present rules, or with the policies
+			present := s.need(n, s.Decided(n.NIC, nil, ""))
+			needed = need{rules: min(needed.rules, present.rules), perGroup: min(needed.perGroup, present.perGroup)}
+		}
+		lack.WouldDo, exact = max(lack.WouldDo, needed.perGroup), exact && needed.exact
+		if most := s.Limits.RulesPerInterface; most > 0 && needed.rules > most {
+			lack.TooMany = max(lack.TooMany, needed.rules-most)
 		}
 	}
 	lack.WouldDoAtLeast = !exact
@@ -61,19 +65,23 @@ type need struct {
 	exact bool
 }
 
-// need counts what all that is wanted of an interface needs. c is a class that does not fit.
-func (s *Target) need(n *NIC, c *Class) need {
-	want := c.Want
-	if n.VM != nil {
-		var all []*intent.Policy
-		for _, p := range n.VM.Policies {
-			if n.VM.Problems[p] == nil {
-				all = append(all, p)
-			}
-		}
-		rules, profile := s.rulesOfPolicies(n.VM, all)
-		want = s.Decided(n.NIC, rules, profile)
+// wanted is all that is wanted of an interface. c is a class that does not fit.
+func (s *Target) wanted(n *NIC, c *Class) [2]flow.Permit {
+	if n.VM == nil {
+		return c.Want
 	}
+	var all []*intent.Policy
+	for _, p := range n.VM.Policies {
+		if n.VM.Problems[p] == nil {
+			all = append(all, p)
+		}
+	}
+	rules, profile := s.rulesOfPolicies(n.VM, all)
+	return s.Decided(n.NIC, rules, profile)
+}
+
+// need counts what an interface needs.
+func (s *Target) need(n *NIC, want [2]flow.Permit) need {
 	q := QuotaOf(s.Region)
 	q.GroupsPerInterface = max(q.GroupsPerInterface-len(s.memberships[n]), 1)
 	out, near, named := need{}, s.near(n.Network), false // by groups or lists
