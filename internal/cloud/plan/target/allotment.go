@@ -52,7 +52,7 @@ func (s *Target) crowded() bool {
 // there is no room for: what is wanted in the end does without. It reports whether there are some.
 func (s *Target) awaitGroups(surplus int) (found bool) {
 	for _, c := range slices.Backward(s.Classes) {
-		if n := c.created(); surplus > 0 && n > 0 && !c.Gathers && s.held(c.NICs[0]) != [2]bool{} {
+		if n := created(c); surplus > 0 && n > 0 && !c.Gathers && s.held(c.NICs[0]) != [2]bool{} {
 			for _, n := range c.NICs {
 				s.await(n, intent.WaitsNarrower, intent.Why(intent.BetweenGroups).Counting(surplus))
 			}
@@ -67,7 +67,7 @@ func (s *Target) awaitGroups(surplus int) (found bool) {
 func (s *Target) surplusGroups() int {
 	needed := 0
 	for _, c := range s.Classes {
-		needed += c.created()
+		needed += created(c)
 	}
 	if needed == 0 {
 		return 0
@@ -76,7 +76,7 @@ func (s *Target) surplusGroups() int {
 }
 
 // created is how many groups have to be created for the class.
-func (c *Class) created() (n int) {
+func created(c *Class) (n int) {
 	for _, g := range c.Groups {
 		if g.Existing == nil {
 			n++

@@ -50,7 +50,7 @@ func (s *fitter) atLeast(c *Class, want [2]flow.Permit, f *forms, q Quota) *Shor
 
 // referable returns all addresses that a rule of the class can name by a group.
 func (s *fitter) referable(c *Class, d cloud.Direction, f *forms) addrset.Set {
-	out := s.memory.referable.get(c.Network, func() addrset.Set {
+	out := s.byClasses.get(c.Network, func() addrset.Set {
 		var sets []addrset.Set
 		for _, o := range s.classCandidates(c.Network) {
 			sets = append(sets, o.addrs)

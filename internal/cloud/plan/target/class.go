@@ -16,8 +16,9 @@ import (
 func (s *Target) formClasses() {
 	used, native := s.usedPeers()
 	byKey := map[string]*Class{}
-	s.memory.reset()
-	s.Classes, s.ClassOf, s.decided = nil, map[*NIC]*Class{}, nil
+	s.fitter.forget()
+	s.gatherings.reset()
+	s.Classes, s.ClassOf = nil, map[*NIC]*Class{}
 	for _, n := range s.NICs {
 		if n.State == Untouched {
 			continue
@@ -133,7 +134,8 @@ func (s *Target) heldKey(n *NIC) string {
 
 // setTargets decides which groups every interface shall hold.
 func (s *Target) setTargets() {
-	s.Targets, s.WantHeld, s.memory.then = make(map[*NIC][]string, len(s.NICs)), map[string][]*NIC{}, nil
+	s.fitter.forgetTargets()
+	s.Targets, s.WantHeld = make(map[*NIC][]string, len(s.NICs)), map[string][]*NIC{}
 	for _, n := range s.NICs {
 		groups := s.groupsOf(n)
 		slices.Sort(groups)

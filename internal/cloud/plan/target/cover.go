@@ -1,6 +1,7 @@
 package target
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/nephele-io/nephele/internal/cloud"
@@ -38,7 +39,7 @@ func (s *fitter) traffic(c *Class, want [2]flow.Permit, f *forms) flow.Traffic {
 // classCandidates are the groups of the classes that can be referenced from the network; first the
 // gatherings, those of most addresses first.
 func (s *fitter) classCandidates(view *intent.Network) []candidate {
-	return s.memory.classes.get(view, func() []candidate { return s.findCandidates(view) })
+	return s.classes.get(view, func() []candidate { return s.findCandidates(view) })
 }
 
 // findCandidates is classCandidates, worked out.
@@ -88,7 +89,7 @@ func (s *fitter) nativeCandidates(c *Class, d cloud.Direction) []candidate {
 		}
 	}
 	var out []candidate
-	for _, id := range sortedKeys(ids) {
+	for _, id := range slices.Sorted(maps.Keys(ids)) {
 		if addrs := s.thenAddrs(id, c.Network); !addrs.Empty() {
 			out = append(out, candidate{cloud.Peer{GroupID: id}, addrs, addrs.Union(s.FormerAddrs(id, c.Network))})
 		}
@@ -173,7 +174,7 @@ func (s *fitter) cover(view *intent.Network, want flow.Permit, natives []candida
 func (s *fitter) classesWithin(view *intent.Network, set, family addrset.Set) func(class int) bool {
 	_, all := s.Recall.Set(set)
 	_, of := s.Recall.Set(family)
-	known := s.memory.within.get(withinKey{view, all, of}, func() []answer { return make([]answer, len(s.classCandidates(view))) })
+	known := s.within.get(withinKey{view, all, of}, func() []answer { return make([]answer, len(s.classCandidates(view))) })
 	return func(class int) bool {
 		if known[class] == unasked {
 			if known[class] = no; s.classCandidates(view)[class].within(set, family) {

@@ -1,8 +1,6 @@
 package target
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"slices"
 
 	"github.com/nephele-io/nephele/internal/cloud"
@@ -33,7 +31,6 @@ type Class struct {
 	// gathers is set for what is no class by itself, but stands for all classes of members of an
 	// address group; see gathering.
 	Gathers bool
-	members membershipGroup // then
 	// frozen is set if its interfaces stay as they are.
 	frozen bool
 }
@@ -65,16 +62,12 @@ func groupKey(p cloud.Peer) string {
 
 // design is the outcome of one attempt of settle.
 type design struct {
-	Classes  []*Class          // sorted by key
-	ClassOf  map[*NIC]*Class   // of guarded interfaces and members
-	Targets  map[*NIC][]string // keys of the wanted groups of interfaces: IDs, or "+" and the name of a group that is to be created
-	ByKey    map[string]*Group // wanted groups of ours
-	WantHeld map[string][]*NIC // group key -> interfaces that shall hold it, native groups included
-	memory   memory
-	// memberships are the gatherings that an interface belongs to; gathered those that this
-	// computation has decided to make, and decided those of them that this attempt has.
-	memberships       map[*NIC][]*Class
-	gathered, decided map[membershipGroup]bool
+	Classes     []*Class          // sorted by key
+	ClassOf     map[*NIC]*Class   // of guarded interfaces and members
+	Targets     map[*NIC][]string // keys of the wanted groups of interfaces: IDs, or "+" and the name of a group that is to be created
+	ByKey       map[string]*Group // wanted groups of ours
+	WantHeld    map[string][]*NIC // group key -> interfaces that shall hold it, native groups included
+	memberships map[*NIC][]*Class // the gatherings that an interface belongs to
 }
 
 // Kind is that of the tag of a group.
@@ -92,28 +85,4 @@ func (g *Group) Kind() string {
 // class stay as they are.
 func (c *Class) unproven() bool {
 	return !slices.ContainsFunc(c.NICs, func(n *NIC) bool { return n.Unproven == nil })
-}
-
-// membershipGroup names the members of an address group in a network.
-type membershipGroup struct {
-	network *intent.Network
-	group   string
-}
-
-func (g membershipGroup) key() string { return "members|" + g.network.ID + "|" + g.group }
-
-func (g membershipGroup) hash() string {
-	sum := sha256.Sum256([]byte(g.key()))
-	return hex.EncodeToString(sum[:6])
-}
-
-// crew are the interfaces of a gathering that could be, and how many classes they belong to.
-type crew struct {
-	nics    []*NIC
-	classes int
-}
-
-type trialKey struct {
-	membershipGroup
-	view *intent.Network
 }

@@ -13,6 +13,7 @@ type fitter struct {
 	*design
 	lower Lowerer
 	memo  *memo
+	memory
 }
 
 // gathering reports whether the peer is the group of a gathering.

@@ -2,6 +2,7 @@ package target
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 
 	"github.com/nephele-io/nephele/internal/cloud"
@@ -117,7 +118,7 @@ func (s *fitter) mix(view *intent.Network, c *peerCover) *peerCover {
 		}
 	}
 	needed := func(i int) bool { return slices.ContainsFunc(inside[i], func(k int) bool { return !chosen[k] }) }
-	out := &peerCover{all: c.all, used: sortedKeys(chosen)}
+	out := &peerCover{all: c.all, used: slices.Sorted(maps.Keys(chosen))}
 	for _, k := range out.used {
 		out.peers = append(out.peers, classes[k].peer)
 	}

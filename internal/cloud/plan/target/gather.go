@@ -2,6 +2,8 @@ package target
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"slices"
 	"strings"
 
@@ -12,6 +14,44 @@ import (
 // Such groups cost every member an edit and a slot, so they are made only where the rules of a
 // class fit in no other form. One that exists stays in use as long as it could be made: as long as
 // it stands for a good many classes.
+
+// membershipGroup names the members of an address group in a network.
+type membershipGroup struct {
+	network *intent.Network
+	group   string
+}
+
+func (g membershipGroup) key() string { return "members|" + g.network.ID + "|" + g.group }
+
+func (g membershipGroup) hash() string {
+	sum := sha256.Sum256([]byte(g.key()))
+	return hex.EncodeToString(sum[:6])
+}
+
+// crew are the interfaces of a gathering that could be, and how many classes they belong to.
+type crew struct {
+	nics    []*NIC
+	classes int
+}
+
+// trialKey is the question what a reference to a gathering would mean in a network.
+type trialKey struct {
+	membershipGroup
+	view *intent.Network
+}
+
+// gatherings are what is known of them.
+type gatherings struct {
+	// gathered are those that this computation has decided to make, and decided those of them that
+	// this attempt has.
+	gathered, decided map[membershipGroup]bool
+	// crews and trials are those of this attempt.
+	crews  map[membershipGroup]*crew
+	trials map[trialKey]candidate
+}
+
+// reset begins a new attempt.
+func (g *gatherings) reset() { *g = gatherings{gathered: g.gathered} }
 
 // lapses reports whether there are so few classes of members that references to them will hardly
 // ever be too many.
@@ -26,19 +66,19 @@ func (s *Target) formGatherings(used map[string]bool) {
 			existing[g.Tags[cloud.TagClass]] = true
 		}
 	}
-	if len(existing)+len(s.gathered) == 0 {
+	if len(existing)+len(s.gatherings.gathered) == 0 {
 		return
 	}
 	members := s.gatherable()
 	keys := make([]membershipGroup, 0, len(members))
 	for k, m := range members {
-		if used[k.group] && (s.gathered[k] || existing[k.hash()]) && !s.lapses(m.classes) {
+		if used[k.group] && (s.gatherings.gathered[k] || existing[k.hash()]) && !s.lapses(m.classes) {
 			keys = append(keys, k)
 		}
 	}
 	slices.SortFunc(keys, func(a, b membershipGroup) int { return strings.Compare(a.key(), b.key()) })
 	for _, k := range keys {
-		c := &Class{key: k.key(), Hash: k.hash(), Network: k.network, State: Member, Gathers: true, members: k}
+		c := &Class{key: k.key(), Hash: k.hash(), Network: k.network, State: Member, Gathers: true}
 		for _, n := range members[k].nics {
 			if s.hasSlot(n, len(s.memberships[n])) {
 				c.NICs = append(c.NICs, n)
@@ -51,8 +91,8 @@ func (s *Target) formGatherings(used map[string]bool) {
 
 // gatherable returns the interfaces with a class by the address groups.
 func (s *Target) gatherable() map[membershipGroup]*crew {
-	if s.memory.crews != nil {
-		return s.memory.crews
+	if s.gatherings.crews != nil {
+		return s.gatherings.crews
 	}
 	out := map[membershipGroup]*crew{}
 	for _, n := range s.NICs {
@@ -74,7 +114,7 @@ func (s *Target) gatherable() map[membershipGroup]*crew {
 		}
 		c.classes = len(seen)
 	}
-	s.memory.crews = out
+	s.gatherings.crews = out
 	return out
 }
 
@@ -90,16 +130,22 @@ func (s *Target) hasSlot(n *NIC, memberships int) bool {
 
 // trial is what a reference to a gathering would mean if it was made.
 func (s *Target) trial(k membershipGroup, view *intent.Network) candidate {
-	return s.memory.trials.get(trialKey{k, view}, func() candidate {
-		var nics []*NIC
-		for _, n := range s.gatherable()[k].nics {
-			if s.hasSlot(n, len(s.memberships[n])) {
-				nics = append(nics, n)
-			}
+	key := trialKey{k, view}
+	if c, known := s.gatherings.trials[key]; known {
+		return c
+	}
+	var nics []*NIC
+	for _, n := range s.gatherable()[k].nics {
+		if s.hasSlot(n, len(s.memberships[n])) {
+			nics = append(nics, n)
 		}
-		addrs, _ := s.Recall.Set(addressesOf(nics, view))
-		return candidate{cloud.Peer{GroupName: k.key()}, addrs, addrs}
-	})
+	}
+	addrs, _ := s.Recall.Set(addressesOf(nics, view))
+	if s.gatherings.trials == nil {
+		s.gatherings.trials = map[trialKey]candidate{}
+	}
+	s.gatherings.trials[key] = candidate{cloud.Peer{GroupName: k.key()}, addrs, addrs}
+	return s.gatherings.trials[key]
 }
 
 // gather looks for address groups of which the class names so many members that it would fit if
@@ -119,7 +165,7 @@ func (s *Target) gather(c *Class, held [][]cloud.Rule) bool {
 		if !used[k.group] || !c.Network.Reaches(k.network) || s.lapses(m.classes) {
 			continue
 		}
-		if s.decided[k] {
+		if s.gatherings.decided[k] {
 			return true // and perhaps it fits then
 		}
 		if present := slices.ContainsFunc(s.Classes, func(o *Class) bool { return o.Gathers && o.key == k.key() }); !present {
@@ -156,11 +202,11 @@ func (s *Target) gather(c *Class, held [][]cloud.Rule) bool {
 // decide takes note of a gathering that the next attempt makes. Until then it need not be found out
 // what it is good for to other classes.
 func (s *Target) decide(k membershipGroup) {
-	if s.gathered == nil {
-		s.gathered = map[membershipGroup]bool{}
+	if s.gatherings.gathered == nil {
+		s.gatherings.gathered = map[membershipGroup]bool{}
 	}
-	if s.decided == nil {
-		s.decided = map[membershipGroup]bool{}
+	if s.gatherings.decided == nil {
+		s.gatherings.decided = map[membershipGroup]bool{}
 	}
-	s.gathered[k], s.decided[k] = true, true
+	s.gatherings.gathered[k], s.gatherings.decided[k] = true, true
 }

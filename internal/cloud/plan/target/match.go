@@ -18,6 +18,7 @@ type matcher struct {
 	literal map[string]bool   // classes that keep their rules as they are, word for word
 	// outgrown are existing groups that no class goes on using.
 	outgrown map[string]bool
+	made     map[string][]*cloud.Group // groups of ours by the class that they were made for
 }
 
 // matchGroups gives every class the existing groups it goes on using: the one that most of its
@@ -47,10 +48,13 @@ func (s *matcher) matchGroups() {
 			taken[m.group.ID] = true
 		}
 	}
-	var companions once[*Class, map[string]int]
+	beside := map[*Class]map[string]int{}
 	for i := range spilled {
 		m := &spilled[i]
-		m.beside = companions.get(m.class, m.class.companions)[m.group.ID]
+		if beside[m.class] == nil {
+			beside[m.class] = companions(m.class)
+		}
+		m.beside = beside[m.class][m.group.ID]
 	}
 	slices.SortStableFunc(spilled, compareMatches)
 	for _, m := range spilled {
@@ -74,7 +78,7 @@ type match struct {
 }
 
 // companions counts by group the interfaces that hold it beside the first group of the class.
-func (c *Class) companions() map[string]int {
+func companions(c *Class) map[string]int {
 	held := map[string]int{}
 	for _, n := range c.NICs {
 		if len(c.existing) > 0 && slices.Contains(n.Ours, c.existing[0].ID) {
@@ -133,15 +137,15 @@ func (s *matcher) candidates(c *Class, first, spilled []match) (_, _ []match) {
 // reusable returns the groups of ours that interfaces of the class hold, and those that were made
 // for it.
 func (s *matcher) reusable(c *Class, overlap map[string]int) []*cloud.Group {
-	if s.memory.made == nil {
-		s.memory.made = map[string][]*cloud.Group{}
+	if s.made == nil {
+		s.made = map[string][]*cloud.Group{}
 		for i := range s.Snap.Groups {
 			if g := &s.Snap.Groups[i]; s.Owned(g) {
-				s.memory.made[g.Tags[cloud.TagClass]] = append(s.memory.made[g.Tags[cloud.TagClass]], g)
+				s.made[g.Tags[cloud.TagClass]] = append(s.made[g.Tags[cloud.TagClass]], g)
 			}
 		}
 	}
-	out := slices.Clone(s.memory.made[c.Hash])
+	out := slices.Clone(s.made[c.Hash])
 	for id := range overlap {
 		if g := s.Groups[id]; s.Owned(g) && g.Tags[cloud.TagClass] != c.Hash {
 			out = append(out, g)

@@ -24,35 +24,33 @@ func (o *once[K, V]) get(key K, find func() V) V {
 	return v
 }
 
-// memory keeps what many classes and rules ask for again and again within one computation.
+// memory keeps what many classes and rules ask for again and again within one attempt.
 type memory struct {
-	made map[string][]*cloud.Group          // of the whole computation: groups of ours by the class that they were made for
-	then once[thenKey, addrset.Set]         // of the present targets
-	near once[*intent.Network, addrset.Set] // of the whole computation: see Target.near
+	then once[thenKey, addrset.Set] // of the present targets
 
-	// Of one attempt.
 	classes once[*intent.Network, []candidate]
 	covers  once[coverKey, *peerCover]
-	crews   map[membershipGroup]*crew
 	// rests and unions are what sets are without others and with them, by their numbers.
 	rests, unions once[[2]int, addrset.Set]
 	// contained tells which sets hold which other ones, by their numbers.
 	contained once[[2]int, bool]
-	// referable are the addresses that rules in a network can name by classes, and divisions are
+	// byClasses are the addresses that rules in a network can name by classes, and divisions are
 	// their divisions.
-	referable once[*intent.Network, addrset.Set]
+	byClasses once[*intent.Network, addrset.Set]
 	divisions once[*intent.Network, division]
-	trials    once[trialKey, candidate]
 	// within tells which classes allowed addresses contain.
 	within once[withinKey, []answer]
 }
 
-// reset forgets what belongs to an attempt.
-func (m *memory) reset() { *m = memory{made: m.made, near: m.near} }
+// forget begins a new attempt.
+func (m *memory) forget() { *m = memory{} }
+
+// forgetTargets is for an attempt that gives interfaces other groups.
+func (m *memory) forgetTargets() { m.then = nil }
 
 // thenAddrs returns the addresses that a reference to the group will mean.
 func (s *fitter) thenAddrs(key string, view *intent.Network) addrset.Set {
-	return s.memory.then.get(thenKey{key, view}, func() addrset.Set { return addressesOf(s.WantHeld[key], view) })
+	return s.then.get(thenKey{key, view}, func() addrset.Set { return addressesOf(s.WantHeld[key], view) })
 }
 
 type thenKey struct {
@@ -62,12 +60,12 @@ type thenKey struct {
 
 // minus is what a set leaves of another one, remembered.
 func (s *fitter) minus(set, other addrset.Set) addrset.Set {
-	return s.combined(&s.memory.rests, set, other, addrset.Set.Minus)
+	return s.combined(&s.rests, set, other, addrset.Set.Minus)
 }
 
 // union is two sets in one, remembered.
 func (s *fitter) union(set, other addrset.Set) addrset.Set {
-	return s.combined(&s.memory.unions, set, other, addrset.Set.Union)
+	return s.combined(&s.unions, set, other, addrset.Set.Union)
 }
 
 func (s *fitter) combined(known *once[[2]int, addrset.Set], a, b addrset.Set, do func(a, b addrset.Set) addrset.Set) addrset.Set {
@@ -83,7 +81,7 @@ func (s *fitter) combined(known *once[[2]int, addrset.Set], a, b addrset.Set, do
 func (s *fitter) contains(set, other addrset.Set) bool {
 	set, x := s.memo.Set(set)
 	other, y := s.memo.Set(other)
-	return s.memory.contained.get([2]int{x, y}, func() bool { return other.Within(set) })
+	return s.contained.get([2]int{x, y}, func() bool { return other.Within(set) })
 }
 
 // coverKey is the question which classes cover addresses, with the numbers of the sets.
@@ -109,7 +107,7 @@ func (s *fitter) coverByClasses(view *intent.Network, addrs, allowed, family add
 	addrs, key.all = s.memo.Set(addrs)
 	allowed, key.allowed = s.memo.Set(allowed)
 	family, key.family = s.memo.Set(family)
-	return s.memory.covers.get(key, func() *peerCover { return s.covering(view, addrs, allowed, family) })
+	return s.covers.get(key, func() *peerCover { return s.covering(view, addrs, allowed, family) })
 }
 
 // covering is coverByClasses, worked out.

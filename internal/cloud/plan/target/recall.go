@@ -41,7 +41,7 @@ type division struct {
 }
 
 func (s *fitter) division(view *intent.Network) division {
-	return s.memory.divisions.get(view, func() division { return s.divide(view) })
+	return s.divisions.get(view, func() division { return s.divide(view) })
 }
 
 // divide is division, worked out.

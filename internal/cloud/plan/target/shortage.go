@@ -1,9 +1,11 @@
 package target
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 
+	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
 	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
@@ -11,9 +13,9 @@ import (
 
 // Which quota would do for a VM is arithmetic about all that is wanted of it, whatever its peers
 // are. At least as many rules are needed as there are blocks of addresses that no group stands for,
-// and one more if there is something else. Where everything is named by address, and fits into the
-// quota that this takes, that is the one. Else it is a bound: how many rules name groups depends on
-// the classes that there would be.
+// and one more if there is something else; at most as many as it takes to name every member by
+// itself. Where both take the same quota, that is the one. Else it is a bound: how many rules name
+// groups depends on the classes that there would be.
 
 // short says what a class is short of.
 func (s *Target) short(sh Shortage, c *Class) *intent.Reason {
@@ -84,22 +86,20 @@ func (s *Target) wanted(n *NIC, c *Class) [2]flow.Permit {
 func (s *Target) need(n *NIC, want [2]flow.Permit) need {
 	q := QuotaOf(s.Region)
 	q.GroupsPerInterface = max(q.GroupsPerInterface-len(s.memberships[n]), 1)
-	out, near, named := need{}, s.near(n.Network), false // by groups or lists
+	out, near, listed := need{}, s.near(n.Network), false
 	for i := range want {
 		byReference := near.Union(s.fitter.listed(want[i].Grants...))
 		for _, family := range []addrset.Set{addrset.AllIPv4(), addrset.AllIPv6()} {
 			out.rules = max(out.rules, s.leastRules(want[i], family, byReference))
 		}
-		named = named || slices.ContainsFunc(want[i].Grants, func(g flow.Grant) bool {
-			return len(g.Opaque) > 0 || near.Overlaps(g.All.Minus(g.Anonymous))
-		})
+		listed = listed || slices.ContainsFunc(want[i].Grants, func(g flow.Grant) bool { return len(g.Opaque) > 0 })
 	}
 	out.perGroup = (out.rules + q.GroupsPerInterface - 1) / q.GroupsPerInterface
-	if named || out.rules >= mostCounted || out.perGroup <= q.RulesPerGroup {
+	if listed || out.rules >= mostCounted || out.perGroup <= q.RulesPerGroup {
 		return out
 	}
 	q.RulesPerGroup = out.perGroup
-	_, short := s.Lower.Pack(s.Lower.Lower(flow.Traffic{Ingress: byAddress(want[0]), Egress: byAddress(want[1])}), nil, q)
+	_, short := s.Lower.Pack(s.Lower.Lower(flow.Traffic{Ingress: s.oneByOne(want[0], n.Network), Egress: s.oneByOne(want[1], n.Network)}), nil, q)
 	out.exact = short == nil
 	return out
 }
@@ -124,10 +124,22 @@ func holdsBlock(in, set addrset.Set) bool {
 	return slices.ContainsFunc(set.Prefixes(), func(p netip.Prefix) bool { return addrset.OfPrefixes(p).Within(in) })
 }
 
-// byAddress names all that a permit allows by address.
-func byAddress(p flow.Permit) (out []flow.Cell) {
+// oneByOne names all that a permit allows in the form that takes the most rules: each address that a
+// group could stand for by itself, and by another name for each service.
+func (s *Target) oneByOne(p flow.Permit, view *intent.Network) (out []flow.Cell) {
 	for _, g := range p.Grants {
-		out = append(out, flow.Cell{Service: g.Service, Addrs: g.All})
+		members := g.All.Minus(g.Anonymous).Intersect(s.near(view))
+		cell := flow.Cell{Service: g.Service, Addrs: g.All.Minus(members)}
+		for _, n := range s.NICs {
+			if !n.Private.Overlaps(members) {
+				continue
+			}
+			for _, a := range n.PrivateIPs {
+				cell.Groups = append(cell.Groups, cloud.Peer{GroupName: fmt.Sprint(g.Service, " ", n.ID, " ", a)})
+			}
+		}
+		slices.SortFunc(cell.Groups, cloud.Peer.Compare)
+		out = append(out, cell)
 	}
 	return out
 }
@@ -138,13 +150,15 @@ const mostCounted = 20_000
 
 // near are the addresses that rules of an interface could ever name by a group.
 func (s *Target) near(view *intent.Network) addrset.Set {
-	return s.memory.near.get(view, func() addrset.Set {
-		var sets []addrset.Set
-		for _, n := range s.NICs {
-			if view.Reaches(n.Network) {
-				sets = append(sets, n.Private)
-			}
+	if set, known := s.nearby[view]; known {
+		return set
+	}
+	var sets []addrset.Set
+	for _, n := range s.NICs {
+		if view.Reaches(n.Network) {
+			sets = append(sets, n.Private)
 		}
-		return addrset.Union(sets...)
-	})
+	}
+	s.nearby[view] = addrset.Union(sets...)
+	return s.nearby[view]
 }

@@ -2,6 +2,7 @@ package target
 
 import (
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
 	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
 )
 
@@ -17,8 +18,10 @@ type Target struct {
 	// for both or of an order: their classes get groups beside them.
 	Outgrown map[string]bool
 	// tightened are the classes that allow as much as fits, by key; see tighten.
-	tightened map[string]*tightening
-	allotment *allotment // if there are too few groups for all that is wanted
+	tightened  map[string]*tightening
+	gatherings gatherings
+	nearby     map[*intent.Network]addrset.Set // see near
+	allotment  *allotment                      // if there are too few groups for all that is wanted
 	// Twins are the rules that groups of others get beside theirs, by the IDs of these groups.
 	Twins map[string][]cloud.Rule
 	design
@@ -27,7 +30,7 @@ type Target struct {
 // New begins with what cannot be expressed or controlled at all.
 func New(r *intent.Region, lower Lowerer) *Target {
 	s := &Target{
-		States: newStates(r), Lower: lower, memo: newMemo(r.Recall), literal: map[string]bool{}, Outgrown: map[string]bool{}, tightened: map[string]*tightening{},
+		States: newStates(r), Lower: lower, memo: newMemo(r.Recall), literal: map[string]bool{}, Outgrown: map[string]bool{}, tightened: map[string]*tightening{}, nearby: map[*intent.Network]addrset.Set{},
 	}
 	s.matcher = matcher{Region: r, design: &s.design, byHeld: s.byHeld, literal: s.literal, outgrown: s.Outgrown}
 	s.fitter = fitter{Region: r, design: &s.design, lower: lower, memo: s.memo}

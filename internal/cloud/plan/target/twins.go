@@ -24,7 +24,7 @@ func (s *Target) addTwins() (retry bool) {
 			}
 		}
 	}
-	for _, id := range sortedKeys(refs) {
+	for _, id := range slices.Sorted(maps.Keys(refs)) {
 		holder := s.Groups[id]
 		twins := map[cloud.Rule]cloud.Rule{}
 		for _, r := range refs[id] {
