@@ -1,9 +1,9 @@
 package plan
 
 import (
+	"github.com/nephele-io/nephele/internal/cloud/plan/guard"
 	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
 	"github.com/nephele-io/nephele/internal/cloud/plan/report"
-	"github.com/nephele-io/nephele/internal/cloud/plan/target"
 )
 
 // defaultAllowance is how much work a plan may take. It is enough for any account that AWS can
@@ -50,7 +50,7 @@ func (c *planning) hold(planned *Result, why *intent.Reason) *Result {
 		for i, n := range vm.Interfaces {
 			vm.Interfaces[i] = now[vm.VM.Region+"/"+n.ID]
 			if vm.Mode == intent.BreakGlass && vm.Interfaces[i].WhyUnproven == nil {
-				vm.Interfaces[i] = report.InterfaceStatus{ID: n.ID, State: target.Untouched}
+				vm.Interfaces[i] = report.InterfaceStatus{ID: n.ID, State: guard.Untouched}
 			}
 		}
 		for i := range vm.Policies {

@@ -6,9 +6,10 @@ import (
 	"strings"
 
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/plan/form"
+	"github.com/nephele-io/nephele/internal/cloud/plan/guard"
 	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
 	"github.com/nephele-io/nephele/internal/cloud/plan/model"
-	"github.com/nephele-io/nephele/internal/cloud/plan/target"
 )
 
 // stable are the groups that stand for the same class now and in the end.
@@ -101,7 +102,7 @@ func (s *regional) goal(revision string) *cloud.Snapshot {
 		if n.Tags == nil {
 			n.Tags = map[string]string{}
 		}
-		classes := slices.ContainsFunc(s.Classes, func(c *target.Class) bool { return c.Network.ID == n.ID })
+		classes := slices.ContainsFunc(s.Classes, func(c *form.Class) bool { return c.Network.ID == n.ID })
 		switch {
 		case classes:
 			n.Tags[cloud.TagClaim] = s.In.ClusterID
@@ -119,7 +120,7 @@ func (s *regional) goal(revision string) *cloud.Snapshot {
 	return &to
 }
 
-func (s *regional) goalRules(g *target.Group) []cloud.Rule {
+func (s *regional) goalRules(g *form.Group) []cloud.Rule {
 	out := s.outward(g.Rules, g.Class.Network.ID)
 	slices.SortFunc(out, cloud.Rule.Compare)
 	return out
@@ -140,7 +141,7 @@ func (s *regional) outward(rules []cloud.Rule, network string) []cloud.Rule {
 	return out
 }
 
-func (s *regional) goalTags(g *target.Group, is map[string]string) map[string]string {
+func (s *regional) goalTags(g *form.Group, is map[string]string) map[string]string {
 	kind, out := g.Kind(), map[string]string{}
 	for k, v := range is {
 		if !strings.HasPrefix(k, cloud.TagPolicies) {
@@ -158,7 +159,7 @@ func (s *regional) goalTags(g *target.Group, is map[string]string) map[string]st
 
 // goalInterfaceTags are the tags of an interface as they shall be. A signature is not known before
 // it is known which interfaces are tagged by one call; see sign.
-func (s *regional) goalInterfaceTags(n *target.NIC) map[string]string {
+func (s *regional) goalInterfaceTags(n *guard.NIC) map[string]string {
 	out := maps.Clone(n.Tags)
 	if out == nil {
 		out = map[string]string{}
@@ -166,11 +167,11 @@ func (s *regional) goalInterfaceTags(n *target.NIC) map[string]string {
 	_, signed := n.Tags[cloud.TagSignature]
 	switch {
 	case n.Alien != nil || n.Network.Foreign != nil || n.Unproven != nil || n.Blocked != "" || s.disputed(n):
-	case n.State == target.Guarded && (n.Recorded == nil || n.Forged):
+	case n.State == guard.Guarded && (n.Recorded == nil || n.Forged):
 		forget(out)
 		maps.Copy(out, intent.FormerTags(n.Former))
 		s.toSign(n, out)
-	case n.State == target.Guarded:
+	case n.State == guard.Guarded:
 		if n.Unsigned && len(n.Tags)+s.SignatureSize(n.NIC) <= s.Limits.TagsPerResource {
 			s.toSign(n, out)
 		}
@@ -193,20 +194,20 @@ func forget(tags map[string]string) {
 
 // disputed reports whether somebody has put an interface under control into other groups, which
 // cannot be put right at present. The record is all that tells what are its own.
-func (s *regional) disputed(n *target.NIC) bool {
+func (s *regional) disputed(n *guard.NIC) bool {
 	wanted := s.Refused[n] != nil || n.VM != nil && len(n.VM.Policies) > 0
-	return n.State != target.Guarded && len(n.Ours) == 0 && n.Controlled() && s.Mode(n.NIC) == intent.Enforce && wanted
+	return n.State != guard.Guarded && len(n.Ours) == 0 && n.Controlled() && s.Mode(n.NIC) == intent.Enforce && wanted
 }
 
-func (s *regional) byID() map[string]*target.NIC {
-	out := make(map[string]*target.NIC, len(s.NICs))
+func (s *regional) byID() map[string]*guard.NIC {
+	out := make(map[string]*guard.NIC, len(s.NICs))
 	for _, n := range s.NICs {
 		out[n.ID] = n
 	}
 	return out
 }
 
-func (s *regional) keyOf(n *target.NIC) string { return s.Snap.Region + "/" + n.ID }
+func (s *regional) keyOf(n *guard.NIC) string { return s.Snap.Region + "/" + n.ID }
 
 // stillNeeded returns the groups of ours that cannot be deleted: somebody else refers to them or
 // holds them, or rules that stay do.

@@ -3,9 +3,9 @@ package plan
 import (
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
+	"github.com/nephele-io/nephele/internal/cloud/plan/form"
 	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
 	"github.com/nephele-io/nephele/internal/cloud/plan/model"
-	"github.com/nephele-io/nephele/internal/cloud/plan/target"
 	"github.com/nephele-io/nephele/internal/cloud/signs"
 )
 
@@ -56,7 +56,7 @@ func namesOf(refs []PolicyRef) []string {
 
 // description names the first rule of a policy that asks for a rule of a class, and counts the
 // others.
-func (e *emitter) description(c *target.Class, r cloud.Rule) string {
+func (e *emitter) description(c *form.Class, r cloud.Rule) string {
 	asking := e.asking(c, r)
 	if len(asking) == 0 {
 		if c.State != Guarded || c.Gathers {
@@ -73,7 +73,7 @@ func (e *emitter) description(c *target.Class, r cloud.Rule) string {
 
 // asking returns the rules of policies that allow some of what a rule of a class allows, in the
 // order of evaluation.
-func (e *emitter) asking(c *target.Class, r cloud.Rule) (out []*intent.Bound) {
+func (e *emitter) asking(c *form.Class, r cloud.Rule) (out []*intent.Bound) {
 	if c.Gathers || c.State != Guarded || c.NICs[0].VM == nil {
 		return nil
 	}

@@ -5,7 +5,6 @@ import (
 	"os"
 	"reflect"
 	"slices"
-
 	"testing"
 
 	"github.com/nephele-io/nephele/internal/cloud"

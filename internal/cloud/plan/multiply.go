@@ -4,8 +4,8 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
+	"github.com/nephele-io/nephele/internal/cloud/plan/form"
 	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
-	"github.com/nephele-io/nephele/internal/cloud/plan/target"
 )
 
 // manyRules is how many rules by address for the same traffic want a reason.
@@ -14,7 +14,7 @@ const manyRules = 4
 // multiplied says why there are more rules by address than policies ask for: what another policy
 // takes out of a block leaves pieces, each of which needs a rule. It is nil if there is no such
 // reason.
-func (e *emitter) multiplied(c *target.Class, rules []cloud.Rule) *intent.Reason {
+func (e *emitter) multiplied(c *form.Class, rules []cloud.Rule) *intent.Reason {
 	if c.NICs[0].VM == nil {
 		return nil
 	}

@@ -4,9 +4,10 @@ import (
 	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
+	"github.com/nephele-io/nephele/internal/cloud/plan/form"
+	"github.com/nephele-io/nephele/internal/cloud/plan/guard"
 	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
 	"github.com/nephele-io/nephele/internal/cloud/plan/report"
-	"github.com/nephele-io/nephele/internal/cloud/plan/target"
 	"github.com/nephele-io/nephele/internal/cloud/plan/words"
 )
 
@@ -43,13 +44,13 @@ type (
 	Note = intent.Note
 
 	// Lowerer is the part of the compilation that depends on the cloud.
-	Lowerer = target.Lowerer
+	Lowerer = form.Lowerer
 	// Quota is what bounds the rules of an interface.
-	Quota = target.Quota
+	Quota = form.Quota
 	// Shortage is a quota that a set of rules exceeds.
-	Shortage = target.Shortage
+	Shortage = form.Shortage
 	// Cut is what an interface that is not ours loses.
-	Cut = target.Cut
+	Cut = guard.Cut
 	// Dependents says what becomes of interfaces that depend on guarded ones.
 	Dependents = intent.Dependents
 	// DependentsRule is the answer of an account.
@@ -103,9 +104,9 @@ const InterfaceUnguarded = intent.InterfaceUnguarded
 
 // The states of an interface.
 const (
-	Untouched = target.Untouched
-	Member    = target.Member
-	Guarded   = target.Guarded
+	Untouched = guard.Untouched
+	Member    = guard.Member
+	Guarded   = guard.Guarded
 )
 
 // What becomes of interfaces that depend on guarded ones.

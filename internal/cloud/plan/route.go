@@ -4,8 +4,9 @@ import (
 	"slices"
 
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/plan/form"
+	"github.com/nephele-io/nephele/internal/cloud/plan/guard"
 	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
-	"github.com/nephele-io/nephele/internal/cloud/plan/target"
 	"github.com/nephele-io/nephele/internal/cloud/plan/transition"
 	"github.com/nephele-io/nephele/internal/cloud/signs"
 )
@@ -33,7 +34,7 @@ func (c *planning) routes(revision string) []*route {
 		s.Settle()
 		r := &route{regional: s, stays: map[string]bool{}, change: transition.Change{
 			From: s.Whole, Limits: s.Limits, Ours: s.Owned, Extended: s.Extended, Relabels: s.relabels(revision),
-			Fits:   func(rules []cloud.Rule) bool { return s.Lower.Fits(rules, target.QuotaOf(s.Region)) },
+			Fits:   func(rules []cloud.Rule) bool { return s.Lower.Fits(rules, form.QuotaOf(s.Region)) },
 			Stop:   func() { s.MayStop(); s.Effort.Spend(surveyEffort) },
 			Urgent: map[string]bool{}, Apart: map[string]bool{}, First: []string{cloud.TagClaim}, Mark: s.mark(), Described: signs.Ours,
 			Joint: cloud.TagFormer, Batch: s.load(), Still: s.still(),
@@ -191,7 +192,7 @@ func holdBack(routes []*route, revision string) {
 func (s *regional) leaving() map[string]bool {
 	out := map[string]bool{}
 	for _, n := range s.NICs {
-		if n.State == target.Untouched && n.Taken() && (s.Controllable(n) == nil || n.Given) {
+		if n.State == guard.Untouched && n.Taken() && (s.Controllable(n) == nil || n.Given) {
 			out[n.ID] = true
 		}
 	}

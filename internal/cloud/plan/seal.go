@@ -4,12 +4,12 @@ import (
 	"maps"
 
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/plan/guard"
 	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
-	"github.com/nephele-io/nephele/internal/cloud/plan/target"
 )
 
 // toSign marks tags of an interface as to be signed: by a value that is not there now.
-func (s *regional) toSign(n *target.NIC, tags map[string]string) {
+func (s *regional) toSign(n *guard.NIC, tags map[string]string) {
 	if s.In.Seal == nil {
 		return
 	}
@@ -20,7 +20,7 @@ func (s *regional) toSign(n *target.NIC, tags map[string]string) {
 }
 
 // sign signs the records of the interfaces that an operation tags, if it is marked by toSign.
-func (s *regional) sign(op *cloud.Op, byID map[string]*target.NIC) {
+func (s *regional) sign(op *cloud.Op, byID map[string]*guard.NIC) {
 	if _, marked := op.Tags[cloud.TagSignature]; !marked || op.Kind != cloud.OpTag || s.In.Seal == nil {
 		return
 	}

@@ -6,21 +6,22 @@ import (
 
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
+	"github.com/nephele-io/nephele/internal/cloud/plan/form"
+	"github.com/nephele-io/nephele/internal/cloud/plan/guard"
 	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
-	"github.com/nephele-io/nephele/internal/cloud/plan/target"
 	"github.com/nephele-io/nephele/internal/cloud/plan/transition"
 	"github.com/nephele-io/nephele/internal/cloud/plan/words"
 )
 
 // causes finds the policies that steps are made for.
 type causes struct {
-	of     map[*target.Class][]intent.PolicyRef
+	of     map[*form.Class][]intent.PolicyRef
 	naming map[string][]*intent.Policy // by address group: the policies in force whose rules name it
 }
 
 // policiesOf returns the policies that give a class its rules; of a class that rules only refer to,
 // those that have these rules.
-func (e *emitter) policiesOf(c *target.Class) []intent.PolicyRef {
+func (e *emitter) policiesOf(c *form.Class) []intent.PolicyRef {
 	if c == nil || c.Gathers || c.NICs[0].VM == nil {
 		return nil
 	}
@@ -28,7 +29,7 @@ func (e *emitter) policiesOf(c *target.Class) []intent.PolicyRef {
 		return refs
 	}
 	var policies []*intent.Policy
-	if vm := c.NICs[0].VM; c.State == target.Guarded {
+	if vm := c.NICs[0].VM; c.State == guard.Guarded {
 		for _, b := range vm.Effective {
 			policies = append(policies, b.Policy)
 		}
@@ -39,7 +40,7 @@ func (e *emitter) policiesOf(c *target.Class) []intent.PolicyRef {
 	}
 	refs := refsOf(policies)
 	if e.causes.of == nil {
-		e.causes.of = map[*target.Class][]intent.PolicyRef{}
+		e.causes.of = map[*form.Class][]intent.PolicyRef{}
 	}
 	e.causes.of[c] = refs
 	return refs
@@ -49,7 +50,7 @@ func (e *emitter) policiesNaming(group string) []*intent.Policy {
 	if e.causes.naming == nil {
 		e.causes.naming = map[string][]*intent.Policy{}
 		for _, c := range e.Classes {
-			if c.State != target.Guarded || c.NICs[0].VM == nil {
+			if c.State != guard.Guarded || c.NICs[0].VM == nil {
 				continue
 			}
 			for _, b := range c.NICs[0].VM.InForce() {
@@ -77,8 +78,8 @@ func refsOf(policies []*intent.Policy) []intent.PolicyRef {
 }
 
 // becauseOfRules finds out why a step adds or removes rules of a class, and for which policies.
-func (e *emitter) becauseOfRules(st *Step, c *target.Class) (why []*intent.Reason) {
-	if c.Gathers || c.State != target.Guarded {
+func (e *emitter) becauseOfRules(st *Step, c *form.Class) (why []*intent.Reason) {
+	if c.Gathers || c.State != guard.Guarded {
 		return nil
 	}
 	rules := st.Op.Rules
@@ -108,7 +109,7 @@ func (e *emitter) becauseOfRules(st *Step, c *target.Class) (why []*intent.Reaso
 }
 
 // narrows reports whether one of the rules means something that the class will not be allowed.
-func (e *emitter) narrows(c *target.Class, rules []cloud.Rule) bool {
+func (e *emitter) narrows(c *form.Class, rules []cloud.Rule) bool {
 	return slices.ContainsFunc(rules, func(r cloud.Rule) bool {
 		_, then, known := e.Addresses(r.Peer, c.Network)
 		return !known || !c.Want[flow.Index(r.Direction)].Allows(flow.Permit{}, flow.ServiceOf(r.Match), then)
@@ -117,7 +118,7 @@ func (e *emitter) narrows(c *target.Class, rules []cloud.Rule) bool {
 
 // behind returns the policies that have rules with a verdict about what these security group rules
 // match, and whether there are some of these that no policy says anything about.
-func (e *emitter) behind(c *target.Class, rules []cloud.Rule, v intent.Verdict) (_ []intent.PolicyRef, own bool) {
+func (e *emitter) behind(c *form.Class, rules []cloud.Rule, v intent.Verdict) (_ []intent.PolicyRef, own bool) {
 	var policies []*intent.Policy
 	type about struct {
 		direction cloud.Direction
@@ -144,7 +145,7 @@ func (e *emitter) behind(c *target.Class, rules []cloud.Rule, v intent.Verdict) 
 }
 
 // explain says why the last step is made.
-func (e *emitter) explain(st transition.Step, byID map[string]*target.NIC) {
+func (e *emitter) explain(st transition.Step, byID map[string]*guard.NIC) {
 	step := &e.steps[len(e.steps)-1]
 	step.Urgent = st.Urgent
 	var why []*intent.Reason
@@ -176,15 +177,15 @@ func (e *emitter) explain(st transition.Step, byID map[string]*target.NIC) {
 }
 
 // purpose is why the groups of an interface are set.
-func (e *emitter) purpose(n *target.NIC) []*intent.Reason {
+func (e *emitter) purpose(n *guard.NIC) []*intent.Reason {
 	switch {
-	case n.State == target.Guarded && len(n.Ours) == 0 && e.Native(n):
+	case n.State == guard.Guarded && len(n.Ours) == 0 && e.Native(n):
 		return []*intent.Reason{intent.Why(intent.TakeOverNative)}
-	case n.State == target.Guarded && len(n.Ours) == 0:
+	case n.State == guard.Guarded && len(n.Ours) == 0:
 		return []*intent.Reason{intent.Why(intent.TakeOver)}
-	case n.State == target.Guarded:
+	case n.State == guard.Guarded:
 		return []*intent.Reason{intent.Why(intent.ChangeClass)}
-	case len(n.Ours) > 0 && n.State == target.Untouched:
+	case len(n.Ours) > 0 && n.State == guard.Untouched:
 		return []*intent.Reason{intent.Why(intent.GiveBack)}
 	}
 	return nil

@@ -9,8 +9,8 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
+	"github.com/nephele-io/nephele/internal/cloud/plan/guard"
 	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
-	"github.com/nephele-io/nephele/internal/cloud/plan/target"
 )
 
 // Obstruction is what the filter of a subnet, which we never change, denies of what policies allow
@@ -45,14 +45,14 @@ func newBorders(s *cloud.Snapshot) *borders {
 
 // obstructions are those of a VM, as it is when the plan is done. Only what policies allow counts:
 // where they leave a direction to the groups that the VM has of its own, nothing has changed.
-func (s *reporter) obstructions(vm *target.VM) []Obstruction {
+func (s *reporter) obstructions(vm *guard.VM) []Obstruction {
 	var out []Obstruction
 	if len(s.borders.acls) == 0 || s.In.Modes[vm.Ref] != intent.Enforce {
 		return nil
 	}
 	for _, n := range vm.NICs {
 		acl := s.borders.acls[n.SubnetID]
-		if acl == nil || n.State != target.Guarded || s.Frozen[n] != nil || s.Controllable(n) != nil {
+		if acl == nil || n.State != guard.Guarded || s.Frozen[n] != nil || s.Controllable(n) != nil {
 			continue
 		}
 		for i, want := range s.Wanted(n) {
@@ -76,7 +76,7 @@ func (s *reporter) obstructions(vm *target.VM) []Obstruction {
 }
 
 // allowsAny reports whether a rule is about any of the flows.
-func (s *reporter) allowsAny(b *intent.Bound, n *target.NIC, denied []flow.Grant) bool {
+func (s *reporter) allowsAny(b *intent.Bound, n *guard.NIC, denied []flow.Grant) bool {
 	peers := s.PeerAddrs(b, n.Network)
 	return slices.ContainsFunc(denied, func(g flow.Grant) bool { return b.Concerns(g.Service) && g.All.Overlaps(peers) })
 }

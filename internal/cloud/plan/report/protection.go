@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/plan/guard"
 	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
 	"github.com/nephele-io/nephele/internal/cloud/plan/target"
 )
@@ -110,7 +111,7 @@ func ProtectionOf(regions []*target.Target) *Protection {
 
 // protects reports whether policies guard an interface as it is. One without a group of ours that
 // remembers how it was has been taken out of it.
-func (s *reporter) protects(n *target.NIC) bool {
+func (s *reporter) protects(n *guard.NIC) bool {
 	if n.Recorded == nil {
 		return false
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
+	"github.com/nephele-io/nephele/internal/cloud/plan/guard"
 	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
 	"github.com/nephele-io/nephele/internal/cloud/plan/target"
 	"github.com/nephele-io/nephele/internal/cloud/signs"
@@ -23,7 +24,7 @@ type Region struct {
 	Refusals []Refusal
 	Drift    []Drift
 	Records  Records
-	Cuts     []target.Cut
+	Cuts     []guard.Cut
 	Notes    []intent.Note
 }
 
@@ -119,13 +120,13 @@ func (p *PolicyStatus) count(vm intent.VMRef, on VMPolicy) {
 	}
 }
 
-func (s *reporter) vmStatus(vm *target.VM, dirty map[string]bool) VMStatus {
+func (s *reporter) vmStatus(vm *guard.VM, dirty map[string]bool) VMStatus {
 	out := VMStatus{VM: vm.Ref, Interfaces: slices.Grow([]InterfaceStatus(nil), len(vm.NICs)), Policies: slices.Grow([]VMPolicy(nil), len(vm.Policies))}
 	pending := false
 	var blocked *intent.Reason
 	for _, n := range vm.NICs {
 		st := InterfaceStatus{ID: n.ID, State: n.State, Network: n.NetworkID, Groups: s.Targets[n], Held: len(n.Ours) > 0, WhyElsewhere: n.Elsewhere, WhyUnproven: n.Unproven}
-		if n.State == target.Guarded {
+		if n.State == guard.Guarded {
 			st.Former = slices.Clone(n.Former)
 		}
 		out.Interfaces = append(out.Interfaces, st)
@@ -144,7 +145,7 @@ func (s *reporter) vmStatus(vm *target.VM, dirty map[string]bool) VMStatus {
 			blocked = intent.Why(intent.InterfaceStays, n.ID).From(why)
 		}
 	}
-	guarded := slices.ContainsFunc(vm.NICs, func(n *target.NIC) bool { return n.State == target.Guarded })
+	guarded := slices.ContainsFunc(vm.NICs, func(n *guard.NIC) bool { return n.State == guard.Guarded })
 	for _, p := range vm.Policies {
 		on := VMPolicy{PolicyRef: p.Ref, Why: vm.WhyLeft(p)}
 		if on.Why == nil {
@@ -163,7 +164,7 @@ func (s *reporter) vmStatus(vm *target.VM, dirty map[string]bool) VMStatus {
 		if d, ok := s.reducedBy(vm, p); ok {
 			on.Warnings = append(on.Warnings, intent.Why(intent.ProtocolsReduced, string(d)))
 		}
-		if i := slices.IndexFunc(vm.NICs, func(n *target.NIC) bool { return n.Managed }); i >= 0 {
+		if i := slices.IndexFunc(vm.NICs, func(n *guard.NIC) bool { return n.Managed }); i >= 0 {
 			on.Warnings = append(on.Warnings, intent.Why(intent.NotControlled, vm.NICs[i].ID))
 		}
 		if on.Why == nil && len(vm.NICs) == 0 {
@@ -179,9 +180,9 @@ func (s *reporter) vmStatus(vm *target.VM, dirty map[string]bool) VMStatus {
 
 // reducedBy returns a direction in which the policy has rules for the VM and the VM allows fewer
 // protocols than the policies do.
-func (s *reporter) reducedBy(vm *target.VM, p *intent.Policy) (cloud.Direction, bool) {
+func (s *reporter) reducedBy(vm *guard.VM, p *intent.Policy) (cloud.Direction, bool) {
 	for _, n := range vm.NICs {
-		if n.State != target.Guarded || s.Frozen[n] != nil {
+		if n.State != guard.Guarded || s.Frozen[n] != nil {
 			continue
 		}
 		want := s.Wanted(n)
@@ -203,7 +204,7 @@ func narrowed(p *intent.Policy) *intent.Reason {
 	return intent.Why(intent.Narrowed).From(p.Narrowed)
 }
 
-func (s *reporter) vmRefusals(vm *target.VM) []Refusal {
+func (s *reporter) vmRefusals(vm *guard.VM) []Refusal {
 	var out []Refusal
 	for _, p := range vm.Policies {
 		if why := vm.WhyLeft(p); why != nil {
@@ -244,7 +245,7 @@ func (s *reporter) drift() []Drift {
 			out = append(out, Drift{Region: s.Snap.Region, Object: n.ID, Why: n.Unproven, Kept: true})
 			continue
 		}
-		if n.Recorded == nil || n.Alien != nil || n.State != target.Guarded {
+		if n.Recorded == nil || n.Alien != nil || n.State != guard.Guarded {
 			continue
 		}
 		ours := len(n.Ours)

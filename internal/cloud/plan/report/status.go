@@ -4,8 +4,8 @@ import (
 	"slices"
 
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/plan/guard"
 	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
-	"github.com/nephele-io/nephele/internal/cloud/plan/target"
 )
 
 // VMStatus says what applies to one VM.
@@ -44,7 +44,7 @@ type VMPolicy struct {
 // InterfaceStatus is the state of one interface when the plan is done.
 type InterfaceStatus struct {
 	ID     string
-	State  target.InterfaceState
+	State  guard.InterfaceState
 	Former []string
 	// Network is its network, and Groups are the groups that it holds: the ID of each, or "+" and
 	// the name of one that the plan creates. They must not be changed.
@@ -147,15 +147,15 @@ func (st *VMStatus) Suspended(m intent.Mode) {
 }
 
 // AsObserved is the state of the interface as it is.
-func AsObserved(n *target.NIC) InterfaceStatus {
+func AsObserved(n *guard.NIC) InterfaceStatus {
 	switch {
 	case len(n.Ours) == 0:
-		return InterfaceStatus{ID: n.ID, State: target.Untouched}
+		return InterfaceStatus{ID: n.ID, State: guard.Untouched}
 	case n.Unproven != nil:
-		return InterfaceStatus{ID: n.ID, State: target.Guarded, WhyUnproven: n.Unproven}
+		return InterfaceStatus{ID: n.ID, State: guard.Guarded, WhyUnproven: n.Unproven}
 	case n.Recorded == nil:
-		return InterfaceStatus{ID: n.ID, State: target.Member}
+		return InterfaceStatus{ID: n.ID, State: guard.Member}
 	default:
-		return InterfaceStatus{ID: n.ID, State: target.Guarded, Former: slices.Clone(n.Recorded)}
+		return InterfaceStatus{ID: n.ID, State: guard.Guarded, Former: slices.Clone(n.Recorded)}
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/nephele-io/nephele/internal/cloud/plan/form"
+	"github.com/nephele-io/nephele/internal/cloud/plan/guard"
 	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
 )
 
@@ -26,8 +28,8 @@ type allotment struct {
 	units  []*unit
 	// out are the policies that this allotment leaves out, and still the interfaces that stay as
 	// they are for their sake.
-	out   map[*VM][]*intent.Policy
-	still []*NIC
+	out   map[*guard.VM][]*intent.Policy
+	still []*guard.NIC
 	// keeps is set if what is in force comes first.
 	keeps bool
 }
@@ -52,9 +54,9 @@ func (s *Target) crowded() bool {
 // there is no room for: what is wanted in the end does without. It reports whether there are some.
 func (s *Target) awaitGroups(surplus int) (found bool) {
 	for _, c := range slices.Backward(s.Classes) {
-		if n := created(c); surplus > 0 && n > 0 && !c.Gathers && s.held(c.NICs[0]) != [2]bool{} {
+		if n := created(c); surplus > 0 && n > 0 && !c.Gathers && s.Held(c.NICs[0]) != [2]bool{} {
 			for _, n := range c.NICs {
-				s.await(n, intent.WaitsNarrower, intent.Why(intent.BetweenGroups).Counting(surplus))
+				s.Await(n, intent.WaitsNarrower, intent.Why(intent.BetweenGroups).Counting(surplus))
 			}
 			surplus, found = surplus-n, true
 		}
@@ -76,7 +78,7 @@ func (s *Target) surplusGroups() int {
 }
 
 // created is how many groups have to be created for the class.
-func created(c *Class) (n int) {
+func created(c *form.Class) (n int) {
 	for _, g := range c.Groups {
 		if g.Existing == nil {
 			n++
@@ -87,7 +89,7 @@ func created(c *Class) (n int) {
 
 // admit decides what there are groups for in the end.
 func (s *Target) admit() {
-	a := &allotment{of: s, out: map[*VM][]*intent.Policy{}}
+	a := &allotment{of: s, out: map[*guard.VM][]*intent.Policy{}}
 	s.allotment = a
 	a.countOthers()
 	a.limit = s.Limits.GroupsPerRegion - a.others
@@ -141,12 +143,12 @@ func (a *allotment) needed() int { return a.count() + a.further }
 func (a *allotment) count() (n int) {
 	a.of.MayStop()
 	refused, noted := maps.Clone(a.of.Refused), maps.Clone(a.of.Noted)
-	a.of.decideStates()
+	a.of.DecideStates()
 	a.of.formClasses()
 	a.of.Refused, a.of.Noted = refused, noted
 	held := map[string]bool{}
 	for _, c := range a.of.Classes {
-		if !c.frozen {
+		if !c.Frozen {
 			n++
 			continue
 		}

@@ -9,18 +9,20 @@ import (
 	"strings"
 
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
+	"github.com/nephele-io/nephele/internal/cloud/plan/form"
+	"github.com/nephele-io/nephele/internal/cloud/plan/guard"
 	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
 )
 
 // formClasses groups the interfaces by what they must allow and by the peers they belong to.
 func (s *Target) formClasses() {
 	used, native := s.usedPeers()
-	byKey := map[string]*Class{}
-	s.fitter.forget()
+	byKey := map[string]*form.Class{}
+	s.fitter.Forget()
 	s.gatherings.reset()
-	s.Classes, s.ClassOf = nil, map[*NIC]*Class{}
+	s.Classes, s.ClassOf = nil, map[*guard.NIC]*form.Class{}
 	for _, n := range s.NICs {
-		if n.State == Untouched {
+		if n.State == guard.Untouched {
 			continue
 		}
 		base := s.classKey(n, used, native) // one class in the end
@@ -28,9 +30,9 @@ func (s *Target) formClasses() {
 		c := byKey[key]
 		if c == nil {
 			sum := sha256.Sum256([]byte(base))
-			c = &Class{key: key, Hash: hex.EncodeToString(sum[:6]), Network: n.Network, State: n.State, frozen: s.Frozen[n] != nil}
-			if n.State == Guarded {
-				c.Want = s.wantedNow(n)
+			c = &form.Class{Key: key, Hash: hex.EncodeToString(sum[:6]), Network: n.Network, State: n.State, Frozen: s.Frozen[n] != nil}
+			if n.State == guard.Guarded {
+				c.Want = s.WantedNow(n)
 			}
 			byKey[key] = c
 			s.Classes = append(s.Classes, c)
@@ -39,9 +41,9 @@ func (s *Target) formClasses() {
 		s.ClassOf[n] = c
 	}
 	s.formGatherings(used)
-	slices.SortFunc(s.Classes, func(a, b *Class) int { return strings.Compare(a.key, b.key) })
+	slices.SortFunc(s.Classes, func(a, b *form.Class) int { return strings.Compare(a.Key, b.Key) })
 	for _, c := range s.Classes {
-		c.addrs = addressesOf(c.NICs, c.Network)
+		c.Addrs = guard.AddressesOf(c.NICs, c.Network)
 	}
 }
 
@@ -51,13 +53,13 @@ func (s *Target) usedPeers() (used, native map[string]bool) {
 	used, native = map[string]bool{}, map[string]bool{}
 	profiles, formers := map[string]bool{}, map[string]bool{}
 	for _, n := range s.NICs {
-		if n.State != Guarded {
+		if n.State != guard.Guarded {
 			continue
 		}
-		open := n.open()
+		open := n.Open()
 		if n.VM != nil && !n.Given {
-			if !profiles[n.VM.profile] || len(n.VM.Kept) > 0 {
-				profiles[n.VM.profile] = true
+			if !profiles[n.VM.Profile] || len(n.VM.Kept) > 0 {
+				profiles[n.VM.Profile] = true
 				for _, r := range n.VM.InForce() {
 					for _, g := range r.Groups {
 						used[g] = true
@@ -80,14 +82,14 @@ func (s *Target) usedPeers() (used, native map[string]bool) {
 			}
 		}
 	}
-	for _, groups := range s.dependents.followed {
+	for _, groups := range s.Dependents.Followed {
 		maps.Copy(native, groups)
 	}
 	return used, native
 }
 
 // classKey is the same for interfaces that are alike in the end.
-func (s *Target) classKey(n *NIC, used, native map[string]bool) string {
+func (s *Target) classKey(n *guard.NIC, used, native map[string]bool) string {
 	if s.Frozen[n] != nil {
 		return n.Network.ID + "|frozen " + strings.Join(n.GroupIDs, " ")
 	}
@@ -103,12 +105,12 @@ func (s *Target) classKey(n *NIC, used, native map[string]bool) string {
 			}
 		}
 	}
-	if n.State == Member {
+	if n.State == guard.Member {
 		return b.String()
 	}
 	b.WriteByte('|')
-	_, profile := n.rules()
-	open := n.open()
+	_, profile := n.Rules()
+	open := n.Open()
 	b.WriteString(profile + "|")
 	for _, g := range n.Former {
 		if native[g] {
@@ -124,9 +126,9 @@ func (s *Target) classKey(n *NIC, used, native map[string]bool) string {
 
 // heldKey tells interfaces of a class apart that are held at what they allow now; empty for those
 // that are not.
-func (s *Target) heldKey(n *NIC) string {
-	held := s.held(n)
-	if held == [2]bool{} || s.Frozen[n] != nil || n.State == Member {
+func (s *Target) heldKey(n *guard.NIC) string {
+	held := s.Held(n)
+	if held == [2]bool{} || s.Frozen[n] != nil || n.State == guard.Member {
 		return ""
 	}
 	return fmt.Sprintf("|held %v %s", held, strings.Join(n.GroupIDs, " "))
@@ -134,8 +136,8 @@ func (s *Target) heldKey(n *NIC) string {
 
 // setTargets decides which groups every interface shall hold.
 func (s *Target) setTargets() {
-	s.fitter.forgetTargets()
-	s.Targets, s.WantHeld = make(map[*NIC][]string, len(s.NICs)), map[string][]*NIC{}
+	s.fitter.ForgetTargets()
+	s.Targets, s.WantHeld = make(map[*guard.NIC][]string, len(s.NICs)), map[string][]*guard.NIC{}
 	for _, n := range s.NICs {
 		groups := s.groupsOf(n)
 		slices.Sort(groups)
@@ -146,23 +148,23 @@ func (s *Target) setTargets() {
 	}
 	for _, c := range s.Classes {
 		if c.Gathers {
-			c.addrs = s.fitter.thenAddrs(c.Groups[0].Key, c.Network)
+			c.Addrs = s.fitter.ThenAddrs(c.Groups[0].Key, c.Network)
 		}
 	}
 }
 
 // groupsOf returns the keys of the groups that an interface shall hold.
-func (s *Target) groupsOf(n *NIC) (out []string) {
+func (s *Target) groupsOf(n *guard.NIC) (out []string) {
 	c := s.ClassOf[n]
 	switch {
-	case n.Unproven != nil && n.State != Guarded, n.State == Guarded && s.literal[c.key]:
+	case n.Unproven != nil && n.State != guard.Guarded, n.State == guard.Guarded && s.literal[c.Key]:
 		return slices.Clone(n.GroupIDs)
-	case n.State == Guarded:
+	case n.State == guard.Guarded:
 		for _, g := range c.Groups {
 			out = append(out, g.Key)
 		}
 		return append(out, s.membershipKeys(n)...)
-	case n.State == Member:
+	case n.State == guard.Member:
 		out = slices.Clone(n.Foreign)
 		if n.Taken() {
 			out = s.Restorable(n.NIC)
@@ -174,8 +176,8 @@ func (s *Target) groupsOf(n *NIC) (out []string) {
 	return s.Restorable(n.NIC)
 }
 
-func (s *Target) membershipKeys(n *NIC) (out []string) {
-	for _, c := range s.memberships[n] {
+func (s *Target) membershipKeys(n *guard.NIC) (out []string) {
+	for _, c := range s.Memberships[n] {
 		out = append(out, c.Groups[0].Key)
 	}
 	return out
@@ -183,9 +185,9 @@ func (s *Target) membershipKeys(n *NIC) (out []string) {
 
 // Enforced is what will be in force on the interfaces of a class when the plan is done. What only
 // waits is not in force yet.
-func (s *Target) Enforced(c *Class) intent.Enforcement {
-	if c.State != Guarded {
+func (s *Target) Enforced(c *form.Class) intent.Enforcement {
+	if c.State != guard.Guarded {
 		return nil
 	}
-	return s.enforcedBy(c.NICs[0])
+	return s.EnforcedBy(c.NICs[0])
 }

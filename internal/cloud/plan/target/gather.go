@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/plan/form"
+	"github.com/nephele-io/nephele/internal/cloud/plan/guard"
 	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
 )
 
@@ -30,7 +32,7 @@ func (g membershipGroup) hash() string {
 
 // crew are the interfaces of a gathering that could be, and how many classes they belong to.
 type crew struct {
-	nics    []*NIC
+	nics    []*guard.NIC
 	classes int
 }
 
@@ -47,7 +49,7 @@ type gatherings struct {
 	gathered, decided map[membershipGroup]bool
 	// crews and trials are those of this attempt.
 	crews  map[membershipGroup]*crew
-	trials map[trialKey]candidate
+	trials map[trialKey]form.Candidate
 }
 
 // reset begins a new attempt.
@@ -59,10 +61,10 @@ func (s *Target) lapses(classes int) bool { return classes <= max(8, s.Limits.Ru
 
 // formGatherings adds the gatherings that are in use to the classes.
 func (s *Target) formGatherings(used map[string]bool) {
-	s.memberships = map[*NIC][]*Class{}
+	s.Memberships = map[*guard.NIC][]*form.Class{}
 	existing := map[string]bool{}
 	for i := range s.Snap.Groups {
-		if g := &s.Snap.Groups[i]; s.Owned(g) && g.Tags[cloud.TagKind] == kindMembers {
+		if g := &s.Snap.Groups[i]; s.Owned(g) && g.Tags[cloud.TagKind] == form.KindMembers {
 			existing[g.Tags[cloud.TagClass]] = true
 		}
 	}
@@ -78,11 +80,11 @@ func (s *Target) formGatherings(used map[string]bool) {
 	}
 	slices.SortFunc(keys, func(a, b membershipGroup) int { return strings.Compare(a.key(), b.key()) })
 	for _, k := range keys {
-		c := &Class{key: k.key(), Hash: k.hash(), Network: k.network, State: Member, Gathers: true}
+		c := &form.Class{Key: k.key(), Hash: k.hash(), Network: k.network, State: guard.Member, Gathers: true}
 		for _, n := range members[k].nics {
-			if s.hasSlot(n, len(s.memberships[n])) {
+			if s.hasSlot(n, len(s.Memberships[n])) {
 				c.NICs = append(c.NICs, n)
-				s.memberships[n] = append(s.memberships[n], c)
+				s.Memberships[n] = append(s.Memberships[n], c)
 			}
 		}
 		s.Classes = append(s.Classes, c)
@@ -96,7 +98,7 @@ func (s *Target) gatherable() map[membershipGroup]*crew {
 	}
 	out := map[membershipGroup]*crew{}
 	for _, n := range s.NICs {
-		if s.ClassOf[n] == nil || n.VM == nil || s.literal[s.ClassOf[n].key] {
+		if s.ClassOf[n] == nil || n.VM == nil || s.literal[s.ClassOf[n].Key] {
 			continue
 		}
 		for _, g := range n.VM.Groups {
@@ -108,7 +110,7 @@ func (s *Target) gatherable() map[membershipGroup]*crew {
 		}
 	}
 	for _, c := range out {
-		seen := map[*Class]bool{}
+		seen := map[*form.Class]bool{}
 		for _, n := range c.nics {
 			seen[s.ClassOf[n]] = true
 		}
@@ -120,38 +122,38 @@ func (s *Target) gatherable() map[membershipGroup]*crew {
 
 // hasSlot reports whether the interface can hold one more group besides that of its class and so
 // many gatherings.
-func (s *Target) hasSlot(n *NIC, memberships int) bool {
+func (s *Target) hasSlot(n *guard.NIC, memberships int) bool {
 	needed := memberships + 2
-	if n.State == Member {
+	if n.State == guard.Member {
 		needed += len(n.Former)
 	}
 	return needed <= s.Limits.GroupsPerInterface
 }
 
 // trial is what a reference to a gathering would mean if it was made.
-func (s *Target) trial(k membershipGroup, view *intent.Network) candidate {
+func (s *Target) trial(k membershipGroup, view *intent.Network) form.Candidate {
 	key := trialKey{k, view}
 	if c, known := s.gatherings.trials[key]; known {
 		return c
 	}
-	var nics []*NIC
+	var nics []*guard.NIC
 	for _, n := range s.gatherable()[k].nics {
-		if s.hasSlot(n, len(s.memberships[n])) {
+		if s.hasSlot(n, len(s.Memberships[n])) {
 			nics = append(nics, n)
 		}
 	}
-	addrs, _ := s.Recall.Set(addressesOf(nics, view))
+	addrs, _ := s.Recall.Set(guard.AddressesOf(nics, view))
 	if s.gatherings.trials == nil {
-		s.gatherings.trials = map[trialKey]candidate{}
+		s.gatherings.trials = map[trialKey]form.Candidate{}
 	}
-	s.gatherings.trials[key] = candidate{cloud.Peer{GroupName: k.key()}, addrs, addrs}
+	s.gatherings.trials[key] = form.MadeUp(k.key(), addrs)
 	return s.gatherings.trials[key]
 }
 
 // gather looks for address groups of which the class names so many members that it would fit if
 // each of these groups was one reference. It reports whether it found some; they will be gathered
 // in the next attempt.
-func (s *Target) gather(c *Class, held [][]cloud.Rule) bool {
+func (s *Target) gather(c *form.Class, held [][]cloud.Rule) bool {
 	first := c.NICs[0]
 	used := map[string]bool{}
 	for _, r := range first.VM.InForce() {
@@ -168,27 +170,27 @@ func (s *Target) gather(c *Class, held [][]cloud.Rule) bool {
 		if s.gatherings.decided[k] {
 			return true // and perhaps it fits then
 		}
-		if present := slices.ContainsFunc(s.Classes, func(o *Class) bool { return o.Gathers && o.key == k.key() }); !present {
+		if present := slices.ContainsFunc(s.Classes, func(o *form.Class) bool { return o.Gathers && o.Key == k.key() }); !present {
 			keys = append(keys, k)
 		}
 	}
 	slices.SortFunc(keys, func(a, b membershipGroup) int {
 		return cmp.Or(cmp.Compare(members[b].classes, members[a].classes), strings.Compare(a.key(), b.key()))
 	})
-	all := forms{}
+	all := form.Forms{}
 	for _, k := range keys {
-		all.trial = append(all.trial, s.trial(k, c.Network))
+		all.Trial = append(all.Trial, s.trial(k, c.Network))
 	}
-	if len(keys) == 0 || !s.fitter.mayFit(c, c.Want, all) {
+	if len(keys) == 0 || !s.fitter.MayFit(c, c.Want, all) {
 		return false // not even if all of them cost no slot
 	}
-	f := forms{}
+	f := form.Forms{}
 	for i, k := range keys {
-		if first.Network == k.network && slices.Contains(first.VM.Groups, k.group) && s.hasSlot(first, len(s.memberships[first])) {
-			f.slots++
+		if first.Network == k.network && slices.Contains(first.VM.Groups, k.group) && s.hasSlot(first, len(s.Memberships[first])) {
+			f.Slots++
 		}
-		f.trial = append(f.trial, s.trial(k, c.Network))
-		if !s.fitter.fits(c, c.Want, held, f) {
+		f.Trial = append(f.Trial, s.trial(k, c.Network))
+		if !s.fitter.Fits(c, c.Want, held, f) {
 			continue
 		}
 		for _, k := range keys[:i+1] {

@@ -4,19 +4,21 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
+	"github.com/nephele-io/nephele/internal/cloud/plan/form"
+	"github.com/nephele-io/nephele/internal/cloud/plan/guard"
 	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
 )
 
 // lowerClasses turns what the classes must allow into rules and groups. It reports whether
 // something did not fit, so that the design has to be made again.
 func (s *Target) lowerClasses() (retry bool) {
-	var fitting []*Class // which are known to fit: their rules are of use only if all others do
+	var fitting []*form.Class // which are known to fit: their rules are of use only if all others do
 	for _, c := range s.Classes {
 		switch {
-		case c.State != Guarded:
-		case s.literal[c.key]:
+		case c.State != guard.Guarded:
+		case s.literal[c.Key]:
 			s.keepRules(c)
-		case s.fitter.fitting(c, c.Want, forms{}).fits():
+		case s.fitter.Fitting(c, c.Want, form.Forms{}).Fits():
 			fitting = append(fitting, c)
 		default:
 			retry = s.lowerClass(c) || retry
@@ -32,18 +34,18 @@ func (s *Target) lowerClasses() (retry bool) {
 }
 
 // lowerClass does it for one class.
-func (s *Target) lowerClass(c *Class) (retry bool) {
+func (s *Target) lowerClass(c *form.Class) (retry bool) {
 	s.MayStop()
 	s.Recall.Trim()
-	held := make([][]cloud.Rule, len(c.existing))
-	for i, g := range c.existing {
+	held := make([][]cloud.Rule, len(c.Existing))
+	for i, g := range c.Existing {
 		held[i] = cloud.RuleKeys(g.Rules)
 	}
-	rules, packed, short := s.fitter.fit(c, c.Want, held, forms{})
-	if t := s.tightened[c.key]; short != nil && t != nil {
-		var shortage *Shortage
+	rules, packed, short := s.fitter.Fit(c, c.Want, held, form.Forms{})
+	if t := s.tightened[c.Key]; short != nil && t != nil {
+		var shortage *form.Shortage
 		rules, packed, shortage = s.tightRules(c, held, t)
-		short = shortfallOf(shortage)
+		short = form.ShortfallOf(shortage)
 	}
 	if short != nil {
 		s.shortage(c, held, short)
@@ -60,24 +62,24 @@ func (s *Target) lowerClass(c *Class) (retry bool) {
 }
 
 // shortage deals with a class whose rules exceed a quota.
-func (s *Target) shortage(c *Class, held [][]cloud.Rule, short shortfall) {
+func (s *Target) shortage(c *form.Class, held [][]cloud.Rule, short form.Shortfall) {
 	first := c.NICs[0]
 	why := func() *intent.Reason { return s.short(short(), c) }
-	if s.Between() && !c.frozen {
+	if s.Between() && !c.Frozen {
 		// What is wanted in the end does fit. These interfaces stay as they are until others have
 		// become narrower.
 		reason := why()
 		for _, n := range c.NICs {
-			s.await(n, intent.WaitsBetween, reason)
+			s.Await(n, intent.WaitsBetween, reason)
 		}
 		return
 	}
-	if !c.frozen && s.Frozen[first] == nil && !s.Native(first) && s.gather(c, held) {
+	if !c.Frozen && s.Frozen[first] == nil && !s.Native(first) && s.gather(c, held) {
 		return
 	}
 	switch {
-	case c.frozen:
-		s.literal[c.key] = true
+	case c.Frozen:
+		s.literal[c.Key] = true
 		return
 	case s.Frozen[first] != nil:
 		return // since this attempt began, for the sake of another interface of its VM; it will be in another class in the next one
@@ -96,7 +98,7 @@ func (s *Target) shortage(c *Class, held [][]cloud.Rule, short shortfall) {
 
 // refuseUntaken refuses to take over the interfaces of the class that are not under control yet. It
 // reports whether there are any.
-func (s *Target) refuseUntaken(c *Class, why *intent.Reason) (refused bool) {
+func (s *Target) refuseUntaken(c *form.Class, why *intent.Reason) (refused bool) {
 	for _, n := range c.NICs {
 		if !n.Taken() {
 			s.Refused[n] = intent.Why(intent.TakeOverShort, n.ID).From(why)
@@ -109,7 +111,7 @@ func (s *Target) refuseUntaken(c *Class, why *intent.Reason) (refused bool) {
 // Addresses returns what a rule's peer means now, and what it will mean; known is false for peers
 // whose members cannot be seen.
 func (s *Target) Addresses(p cloud.Peer, view *intent.Network) (now, then addrset.Set, known bool) {
-	key := groupKey(p)
+	key := form.GroupKey(p)
 	if key == "" {
 		addrs, _, known := s.NativePeer(p, view)
 		return addrs, addrs, known
@@ -120,7 +122,7 @@ func (s *Target) Addresses(p cloud.Peer, view *intent.Network) (now, then addrse
 	if p.GroupID != "" {
 		now = s.HeldAddrs(p.GroupID, view)
 	}
-	return now, s.fitter.thenAddrs(key, view), true
+	return now, s.fitter.ThenAddrs(key, view), true
 }
 
 // evaluateThen returns what rules of one direction will allow when all interfaces hold the groups

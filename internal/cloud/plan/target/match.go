@@ -7,15 +7,17 @@ import (
 	"strings"
 
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/plan/form"
+	"github.com/nephele-io/nephele/internal/cloud/plan/guard"
 	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
 )
 
 // matcher gives the classes of a design their groups.
 type matcher struct {
 	*intent.Region
-	*design
-	byHeld  map[string][]*NIC // group -> interfaces that hold it now
-	literal map[string]bool   // classes that keep their rules as they are, word for word
+	*form.Design
+	byHeld  map[string][]*guard.NIC // group -> interfaces that hold it now
+	literal map[string]bool         // classes that keep their rules as they are, word for word
 	// outgrown are existing groups that no class goes on using.
 	outgrown map[string]bool
 	made     map[string][]*cloud.Group // groups of ours by the class that they were made for
@@ -28,27 +30,27 @@ func (s *matcher) matchGroups() {
 	taken := map[string]bool{}
 	var first, spilled []match
 	for _, c := range s.Classes {
-		c.existing, c.Groups = nil, nil
-		if !s.literal[c.key] {
+		c.Existing, c.Groups = nil, nil
+		if !s.literal[c.Key] {
 			first, spilled = s.candidates(c, first, spilled)
 			continue
 		}
 		for _, id := range c.NICs[0].Ours {
-			c.existing = append(c.existing, s.Groups[id])
+			c.Existing = append(c.Existing, s.Groups[id])
 			taken[id] = true
 		}
-		slices.SortStableFunc(c.existing, func(a, b *cloud.Group) int {
+		slices.SortStableFunc(c.Existing, func(a, b *cloud.Group) int {
 			return strings.Compare(a.Tags[cloud.TagKind], b.Tags[cloud.TagKind]) // the group that rules refer to first
 		})
 	}
 	slices.SortStableFunc(first, compareMatches)
 	for _, m := range first {
-		if len(m.class.existing) == 0 && !taken[m.group.ID] {
-			m.class.existing = []*cloud.Group{m.group}
+		if len(m.class.Existing) == 0 && !taken[m.group.ID] {
+			m.class.Existing = []*cloud.Group{m.group}
 			taken[m.group.ID] = true
 		}
 	}
-	beside := map[*Class]map[string]int{}
+	beside := map[*form.Class]map[string]int{}
 	for i := range spilled {
 		m := &spilled[i]
 		if beside[m.class] == nil {
@@ -58,8 +60,8 @@ func (s *matcher) matchGroups() {
 	}
 	slices.SortStableFunc(spilled, compareMatches)
 	for _, m := range spilled {
-		if len(m.class.existing) > 0 && !taken[m.group.ID] {
-			m.class.existing = append(m.class.existing, m.group)
+		if len(m.class.Existing) > 0 && !taken[m.group.ID] {
+			m.class.Existing = append(m.class.Existing, m.group)
 			taken[m.group.ID] = true
 		}
 	}
@@ -68,7 +70,7 @@ func (s *matcher) matchGroups() {
 
 // match is an existing group that a class could go on using.
 type match struct {
-	class   *Class
+	class   *form.Class
 	group   *cloud.Group
 	overlap int // interfaces of the class that hold it
 	// beside is how many of them hold the first group of the class, too. Where classes become one,
@@ -78,10 +80,10 @@ type match struct {
 }
 
 // companions counts by group the interfaces that hold it beside the first group of the class.
-func companions(c *Class) map[string]int {
+func companions(c *form.Class) map[string]int {
 	held := map[string]int{}
 	for _, n := range c.NICs {
-		if len(c.existing) > 0 && slices.Contains(n.Ours, c.existing[0].ID) {
+		if len(c.Existing) > 0 && slices.Contains(n.Ours, c.Existing[0].ID) {
 			for _, id := range n.Ours {
 				held[id]++
 			}
@@ -94,16 +96,16 @@ func compareMatches(a, b match) int {
 	// Interfaces that stay as they are keep their group, whoever else holds it; but who writes into
 	// a record shall not make many others move.
 	return cmp.Or(
-		b2i(b.class.frozen && !b.class.unproven())-b2i(a.class.frozen && !a.class.unproven()),
+		b2i(b.class.Frozen && !b.class.Unproven())-b2i(a.class.Frozen && !a.class.Unproven()),
 		cmp.Compare(b.beside, a.beside),
 		cmp.Compare(b.overlap, a.overlap),
-		cmp.Compare(a.class.key, b.class.key),
+		cmp.Compare(a.class.Key, b.class.Key),
 		cmp.Compare(a.group.ID, b.group.ID),
 	)
 }
 
 // candidates appends the existing groups that the class could go on using.
-func (s *matcher) candidates(c *Class, first, spilled []match) (_, _ []match) {
+func (s *matcher) candidates(c *form.Class, first, spilled []match) (_, _ []match) {
 	overlap := map[string]int{}
 	for _, n := range c.NICs {
 		for _, g := range n.Ours {
@@ -116,7 +118,7 @@ func (s *matcher) candidates(c *Class, first, spilled []match) (_, _ []match) {
 		}
 		held, kind := overlap[g.ID], g.Tags[cloud.TagKind]
 		if c.Gathers {
-			if kind == kindMembers && g.Tags[cloud.TagClass] == c.Hash {
+			if kind == form.KindMembers && g.Tags[cloud.TagClass] == c.Hash {
 				first = append(first, match{class: c, group: g, overlap: held})
 			}
 			continue
@@ -127,7 +129,7 @@ func (s *matcher) candidates(c *Class, first, spilled []match) (_, _ []match) {
 		switch {
 		case kind == cloud.KindClass:
 			first = append(first, match{class: c, group: g, overlap: held})
-		case kind == kindSpill && c.State == Guarded && held > 0:
+		case kind == form.KindSpill && c.State == guard.Guarded && held > 0:
 			spilled = append(spilled, match{class: c, group: g, overlap: held})
 		}
 	}
@@ -136,7 +138,7 @@ func (s *matcher) candidates(c *Class, first, spilled []match) (_, _ []match) {
 
 // reusable returns the groups of ours that interfaces of the class hold, and those that were made
 // for it.
-func (s *matcher) reusable(c *Class, overlap map[string]int) []*cloud.Group {
+func (s *matcher) reusable(c *form.Class, overlap map[string]int) []*cloud.Group {
 	if s.made == nil {
 		s.made = map[string][]*cloud.Group{}
 		for i := range s.Snap.Groups {
@@ -156,15 +158,15 @@ func (s *matcher) reusable(c *Class, overlap map[string]int) []*cloud.Group {
 
 // nameGroups makes the first group of every class, so that rules can refer to it.
 func (s *matcher) nameGroups() {
-	s.ByKey = map[string]*Group{}
+	s.ByKey = map[string]*form.Group{}
 	for _, c := range s.Classes {
 		s.addGroup(c, nil)
 	}
 }
 
 // AllGroups returns the wanted groups, class by class.
-func (s *Target) AllGroups() []*Group {
-	var out []*Group
+func (s *Target) AllGroups() []*form.Group {
+	var out []*form.Group
 	for _, c := range s.Classes {
 		out = append(out, c.Groups...)
 	}
@@ -173,11 +175,11 @@ func (s *Target) AllGroups() []*Group {
 
 // addGroup appends the next group of the class, with its rules as far as they are known: an
 // existing one, or a new one with a free name.
-func (s *matcher) addGroup(c *Class, rules []cloud.Rule) *Group {
+func (s *matcher) addGroup(c *form.Class, rules []cloud.Rule) *form.Group {
 	i := len(c.Groups)
-	g := &Group{Class: c, Rules: rules}
-	if i < len(c.existing) {
-		g.Existing = c.existing[i]
+	g := &form.Group{Class: c, Rules: rules}
+	if i < len(c.Existing) {
+		g.Existing = c.Existing[i]
 	} else if i > 0 {
 		g.Existing = s.spare(c, rules)
 	}
@@ -195,14 +197,14 @@ func (s *matcher) addGroup(c *Class, rules []cloud.Rule) *Group {
 // spare returns the group that needs the fewest edits for the rules, of those in which rules of the
 // class or of one that is the same in the end have spilled and that nobody holds; nil if there is
 // none. As long as nobody holds them nothing but their rules tells whose they are.
-func (s *matcher) spare(c *Class, rules []cloud.Rule) (best *cloud.Group) {
+func (s *matcher) spare(c *form.Class, rules []cloud.Rule) (best *cloud.Group) {
 	wanted := map[cloud.Rule]bool{}
 	for _, r := range rules {
 		wanted[r.Key()] = true
 	}
 	fewest := 0
 	for _, g := range s.reusable(c, nil) {
-		if g.Tags[cloud.TagKind] != kindSpill || g.NetworkID != c.Network.ID || s.outgrown[g.ID] || len(s.byHeld[g.ID]) > 0 || s.ByKey[g.ID] != nil {
+		if g.Tags[cloud.TagKind] != form.KindSpill || g.NetworkID != c.Network.ID || s.outgrown[g.ID] || len(s.byHeld[g.ID]) > 0 || s.ByKey[g.ID] != nil {
 			continue
 		}
 		edits := len(wanted)
@@ -218,7 +220,7 @@ func (s *matcher) spare(c *Class, rules []cloud.Rule) (best *cloud.Group) {
 	return best
 }
 
-func (s *matcher) freeName(c *Class, index int) string {
+func (s *matcher) freeName(c *form.Class, index int) string {
 	base := cloud.NamePrefix + intent.ShortID(s.In.ClusterID) + "-" + c.Hash
 	if index > 0 {
 		base += fmt.Sprintf("-s%d", index)

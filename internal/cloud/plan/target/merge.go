@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/plan/form"
 )
 
 // merged packs the rules of a class into fewer of its groups where they fill these by no more than
@@ -13,11 +14,11 @@ import (
 // while they still have all that they hold now. Where a region has too few groups, a class gets no
 // more of them than its rules need, whatever there is now: a group in which rules have spilled on
 // the way must not take the place of what the round before has admitted.
-func (s *Target) merged(c *Class, rules []cloud.Rule, held, packed [][]cloud.Rule) [][]cloud.Rule {
-	if len(packed) < 2 || len(held) < len(packed) || len(s.Restrict)+len(s.Waiting) > 0 || c.frozen {
+func (s *Target) merged(c *form.Class, rules []cloud.Rule, held, packed [][]cloud.Rule) [][]cloud.Rule {
+	if len(packed) < 2 || len(held) < len(packed) || len(s.Restrict)+len(s.Waiting) > 0 || c.Frozen {
 		return packed
 	}
-	q := s.fitter.quotaOf(c, 0)
+	q := s.fitter.QuotaOf(c, 0)
 	half, crowded := q, s.allotment != nil
 	if !crowded {
 		half.RulesPerGroup /= 2

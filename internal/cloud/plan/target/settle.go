@@ -25,9 +25,9 @@ func (s *Target) Settle() {
 			s.setTargets()
 			refused = s.addTwins()
 		}
-		// In between it is decided what is wanted in the end, and where there are too few groups, which
-		// policies there are groups for.
-		if !refused && !s.Between() && s.allotment == nil && s.foresee() {
+		// In between it is decided what is wanted in the end, and where there are too few groups,
+		// which policies there are groups for.
+		if !refused && !s.Between() && s.allotment == nil && s.Foresee() {
 			s.Noted, refused = maps.Clone(noted), true
 			s.restart()
 		}
@@ -37,7 +37,7 @@ func (s *Target) Settle() {
 // attempt makes one. It reports whether rules did not fit.
 func (s *Target) attempt() (refused bool) {
 	s.MayStop()
-	s.decideStates()
+	s.DecideStates()
 	s.formClasses()
 	s.matcher.matchGroups()
 	s.setTargets()

@@ -8,6 +8,8 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
+	"github.com/nephele-io/nephele/internal/cloud/plan/form"
+	"github.com/nephele-io/nephele/internal/cloud/plan/guard"
 	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
 )
 
@@ -18,8 +20,8 @@ import (
 // groups depends on the classes that there would be.
 
 // short says what a class is short of.
-func (s *Target) short(sh Shortage, c *Class) *intent.Reason {
-	q := s.fitter.quotaOf(c, 0)
+func (s *Target) short(sh form.Shortage, c *form.Class) *intent.Reason {
+	q := s.fitter.QuotaOf(c, 0)
 	lack := &intent.Lack{
 		Quota: intent.QuotaRulesPerGroup, Direction: string(sh.Direction), Family: sh.Family, Needed: sh.Needed, Available: sh.Available,
 		AtLeast: sh.AtLeast, Limits: q.Limits, Whole: sh.Needed <= sh.Available,
@@ -31,7 +33,7 @@ func (s *Target) short(sh Shortage, c *Class) *intent.Reason {
 }
 
 // advise finds out which quota of rules per group would do for all policies of the VM of a class.
-func (s *Target) advise(lack *intent.Lack, c *Class) {
+func (s *Target) advise(lack *intent.Lack, c *form.Class) {
 	nics := c.NICs[:1]
 	if vm := c.NICs[0].VM; vm != nil {
 		nics = vm.NICs
@@ -68,7 +70,7 @@ type need struct {
 }
 
 // wanted is all that is wanted of an interface. c is a class that does not fit.
-func (s *Target) wanted(n *NIC, c *Class) [2]flow.Permit {
+func (s *Target) wanted(n *guard.NIC, c *form.Class) [2]flow.Permit {
 	if n.VM == nil {
 		return c.Want
 	}
@@ -83,12 +85,12 @@ func (s *Target) wanted(n *NIC, c *Class) [2]flow.Permit {
 }
 
 // need counts what an interface needs.
-func (s *Target) need(n *NIC, want [2]flow.Permit) need {
-	q := QuotaOf(s.Region)
-	q.GroupsPerInterface = max(q.GroupsPerInterface-len(s.memberships[n]), 1)
+func (s *Target) need(n *guard.NIC, want [2]flow.Permit) need {
+	q := form.QuotaOf(s.Region)
+	q.GroupsPerInterface = max(q.GroupsPerInterface-len(s.Memberships[n]), 1)
 	out, near, listed := need{}, s.near(n.Network), false
 	for i := range want {
-		byReference := near.Union(s.fitter.listed(want[i].Grants...))
+		byReference := near.Union(s.fitter.Listed(want[i].Grants...))
 		for _, family := range []addrset.Set{addrset.AllIPv4(), addrset.AllIPv6()} {
 			out.rules = max(out.rules, s.leastRules(want[i], family, byReference))
 		}
@@ -115,7 +117,7 @@ func (s *Target) leastRules(p flow.Permit, family, byReference addrset.Set) int 
 	if all { // as between VMs of one network: no block has to be looked at
 		return b2i(any)
 	}
-	least := s.memo.blocksNeeded(p, family, byReference, mostCounted)
+	least := s.fitter.BlocksNeeded(p, family, byReference, mostCounted)
 	return least + b2i(slices.ContainsFunc(parts, func(part addrset.Set) bool { return holdsBlock(byReference, part) }))
 }
 
@@ -124,8 +126,8 @@ func holdsBlock(in, set addrset.Set) bool {
 	return slices.ContainsFunc(set.Prefixes(), func(p netip.Prefix) bool { return addrset.OfPrefixes(p).Within(in) })
 }
 
-// oneByOne names all that a permit allows in the form that takes the most rules: each address that a
-// group could stand for by itself, and by another name for each service.
+// oneByOne names all that a permit allows in the form that takes the most rules: each address that
+// a group could stand for by itself, and by another name for each service.
 func (s *Target) oneByOne(p flow.Permit, view *intent.Network) (out []flow.Cell) {
 	for _, g := range p.Grants {
 		members := g.All.Minus(g.Anonymous).Intersect(s.near(view))

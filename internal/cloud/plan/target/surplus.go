@@ -5,13 +5,15 @@ import (
 
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
+	"github.com/nephele-io/nephele/internal/cloud/plan/form"
+	"github.com/nephele-io/nephele/internal/cloud/plan/guard"
 	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
 )
 
 // rejection is a policy that cannot be enforced on an interface together with those that are.
 type rejection struct {
 	policy *intent.Policy
-	short  shortfall
+	short  form.Shortfall
 	// certain is true if it does not fit in any form, whatever the classes of its peers.
 	certain bool
 }
@@ -21,7 +23,7 @@ type rejection struct {
 // those admitted before, in the order of precedence. What each of them would need is told for the
 // case that it came on top of the rest. It is empty if everything was left out already, for the
 // sake of another interface of the same VM.
-func (s *Target) surplus(c *Class, held [][]cloud.Rule) (out []rejection) {
+func (s *Target) surplus(c *form.Class, held [][]cloud.Rule) (out []rejection) {
 	n := c.NICs[0]
 	var kept, rest []*intent.Policy
 	with := func(p *intent.Policy) [2]flow.Permit {
@@ -32,7 +34,7 @@ func (s *Target) surplus(c *Class, held [][]cloud.Rule) (out []rejection) {
 		if n.VM.Left[p] != nil || !slices.ContainsFunc(n.VM.Effective, func(b *intent.Bound) bool { return b.Policy == p }) {
 			continue
 		}
-		if s.fitter.fits(c, with(p), held, forms{}) {
+		if s.fitter.Fits(c, with(p), held, form.Forms{}) {
 			kept = append(kept, p)
 		} else {
 			rest = append(rest, p)
@@ -41,8 +43,8 @@ func (s *Target) surplus(c *Class, held [][]cloud.Rule) (out []rejection) {
 	for _, p := range rest {
 		// It may fit now: a policy of lower precedence can make rules needless.
 		want := with(p)
-		if _, _, short := s.fitter.fit(c, want, held, forms{}); short != nil {
-			out = append(out, rejection{p, short, s.fitter.atLeast(c, want, &forms{}, s.fitter.quotaOf(c, 0)) != nil})
+		if _, _, short := s.fitter.Fit(c, want, held, form.Forms{}); short != nil {
+			out = append(out, rejection{p, short, s.fitter.AtLeast(c, want, &form.Forms{}, s.fitter.QuotaOf(c, 0)) != nil})
 		} else {
 			kept = append(kept, p)
 		}
@@ -52,7 +54,7 @@ func (s *Target) surplus(c *Class, held [][]cloud.Rule) (out []rejection) {
 }
 
 // rulesOfPolicies returns the rules that the policies have for the VM, with the failsafe flows.
-func (s *Target) rulesOfPolicies(vm *VM, policies []*intent.Policy) ([]*intent.Bound, string) {
+func (s *Target) rulesOfPolicies(vm *guard.VM, policies []*intent.Policy) ([]*intent.Bound, string) {
 	var rules []*intent.Bound
 	for _, r := range vm.Applied {
 		if slices.Contains(policies, r.Policy) {
@@ -66,16 +68,16 @@ func (s *Target) rulesOfPolicies(vm *VM, policies []*intent.Policy) ([]*intent.B
 // certainly does not fit, or else the one of the lowest precedence, for without it peers may be
 // alike that were not, so that the others fit. An interface that stays as it is for the sake of one
 // policy needs nothing more.
-func (s *Target) leaveSurplus(c *Class, held [][]cloud.Rule, why func() *intent.Reason) {
+func (s *Target) leaveSurplus(c *form.Class, held [][]cloud.Rule, why func() *intent.Reason) {
 	surplus := s.surplus(c, held)
 	var left []rejection
 	for _, u := range surplus {
-		if !s.In.Tighten[u.policy.Ref.UID] || s.tightened[c.key] != nil {
+		if !s.In.Tighten[u.policy.Ref.UID] || s.tightened[c.Key] != nil {
 			left = append(left, u)
 		}
 	}
 	if len(left) == 0 && len(surplus) > 0 {
-		s.tightened[c.key] = &tightening{policy: surplus[0].policy, short: why()}
+		s.tightened[c.Key] = &tightening{policy: surplus[0].policy, short: why()}
 		return
 	}
 	if slices.ContainsFunc(left, func(u rejection) bool { return u.certain }) {
@@ -90,7 +92,7 @@ func (s *Target) leaveSurplus(c *Class, held [][]cloud.Rule, why func() *intent.
 	for _, n := range c.NICs {
 		for _, u := range left {
 			if s.Frozen[n] == nil {
-				s.leaveOut(n.VM, u.policy, reasons[u.policy])
+				s.LeaveOut(n.VM, u.policy, reasons[u.policy])
 			}
 		}
 	}

@@ -3,16 +3,17 @@ package target
 import (
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
+	"github.com/nephele-io/nephele/internal/cloud/plan/form"
+	"github.com/nephele-io/nephele/internal/cloud/plan/guard"
 	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
 )
 
 // Target is what is wanted in a region, and what the attempts so far have ruled out; see settle.
 type Target struct {
-	*States
-	fitter  fitter
+	*guard.States
+	fitter  *form.Fitter
 	matcher matcher
-	Lower   Lowerer
-	memo    *memo
+	Lower   form.Lowerer
 	literal map[string]bool // classes that keep their rules as they are, word for word
 	// Outgrown are groups, by ID, whose rules cannot become others where they are, for want of room
 	// for both or of an order: their classes get groups beside them.
@@ -24,22 +25,23 @@ type Target struct {
 	allotment  *allotment                      // if there are too few groups for all that is wanted
 	// Twins are the rules that groups of others get beside theirs, by the IDs of these groups.
 	Twins map[string][]cloud.Rule
-	design
+	form.Design
 }
 
 // New begins with what cannot be expressed or controlled at all.
-func New(r *intent.Region, lower Lowerer) *Target {
+func New(r *intent.Region, lower form.Lowerer) *Target {
 	s := &Target{
-		States: newStates(r), Lower: lower, memo: newMemo(r.Recall), literal: map[string]bool{}, Outgrown: map[string]bool{}, tightened: map[string]*tightening{}, nearby: map[*intent.Network]addrset.Set{},
+		States: guard.NewStates(r), Lower: lower, literal: map[string]bool{}, Outgrown: map[string]bool{}, tightened: map[string]*tightening{},
+		nearby: map[*intent.Network]addrset.Set{},
 	}
-	s.matcher = matcher{Region: r, design: &s.design, byHeld: s.byHeld, literal: s.literal, outgrown: s.Outgrown}
-	s.fitter = fitter{Region: r, design: &s.design, lower: lower, memo: s.memo}
+	s.matcher = matcher{Region: r, Design: &s.Design, byHeld: s.Holding, literal: s.literal, outgrown: s.Outgrown}
+	s.fitter = form.NewFitter(r, &s.Design, lower)
 	return s
 }
 
 // restart forgets what attempts have ruled out.
 func (s *Target) restart() {
-	s.begin()
+	s.Begin()
 	clear(s.literal)
 	clear(s.tightened)
 	s.allotment = nil

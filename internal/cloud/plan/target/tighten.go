@@ -7,6 +7,8 @@ import (
 
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
+	"github.com/nephele-io/nephele/internal/cloud/plan/form"
+	"github.com/nephele-io/nephele/internal/cloud/plan/guard"
 	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
 )
 
@@ -35,8 +37,8 @@ type tightening struct {
 // what the class must allow to exactly that. What it returned before is what it returns again, as
 // long as the policies say the same. Rules that would be needed without the policy come first, then
 // those that are in force already, then those that give the most.
-func (s *Target) tightRules(c *Class, held [][]cloud.Rule, t *tightening) ([]cloud.Rule, [][]cloud.Rule, *Shortage) {
-	pool := s.Lower.Lower(s.fitter.traffic(c, c.Want, &forms{}))
+func (s *Target) tightRules(c *form.Class, held [][]cloud.Rule, t *tightening) ([]cloud.Rule, [][]cloud.Rule, *form.Shortage) {
+	pool := s.Lower.Lower(s.fitter.Traffic(c, c.Want, &form.Forms{}))
 	base := s.rulesWithout(c, t.policy)
 	present := cloud.RuleKeys(slices.Concat(held...))
 	in := func(rules []cloud.Rule, r cloud.Rule) int {
@@ -49,7 +51,7 @@ func (s *Target) tightRules(c *Class, held [][]cloud.Rule, t *tightening) ([]clo
 		return cmp.Or(in(base, a)-in(base, b), in(present, a)-in(present, b), breadth(b)-breadth(a), a.Compare(b))
 	})
 	fits := func(rules []cloud.Rule) bool {
-		_, short := s.Lower.Pack(cloud.RuleKeys(rules), nil, s.fitter.quotaOf(c, 0))
+		_, short := s.Lower.Pack(cloud.RuleKeys(rules), nil, s.fitter.QuotaOf(c, 0))
 		return short == nil
 	}
 	n := sort.Search(len(pool), func(n int) bool { return !fits(pool[:n+1]) })
@@ -70,15 +72,15 @@ func (s *Target) tightRules(c *Class, held [][]cloud.Rule, t *tightening) ([]clo
 	}
 	t.lost = losses(before, c.Want)
 	kept = cloud.RuleKeys(kept)
-	packed, short := s.Lower.Pack(kept, held, s.fitter.quotaOf(c, 0))
+	packed, short := s.Lower.Pack(kept, held, s.fitter.QuotaOf(c, 0))
 	return kept, packed, short
 }
 
 // rulesWithout returns the rules that the class would need without a policy, sorted.
-func (s *Target) rulesWithout(c *Class, p *intent.Policy) []cloud.Rule {
+func (s *Target) rulesWithout(c *form.Class, p *intent.Policy) []cloud.Rule {
 	n := c.NICs[0]
 	rules := slices.DeleteFunc(slices.Clone(n.VM.Effective), func(b *intent.Bound) bool { return b.Policy == p })
-	return cloud.RuleKeys(s.Lower.Lower(s.fitter.traffic(c, s.Decided(n.NIC, rules, intent.ProfileOf(rules)), &forms{})))
+	return cloud.RuleKeys(s.Lower.Lower(s.fitter.Traffic(c, s.Decided(n.NIC, rules, intent.ProfileOf(rules)), &form.Forms{})))
 }
 
 // breadth is the larger, the more a rule gives, roughly.
@@ -122,13 +124,13 @@ func losses(before, after [2]flow.Permit) (out []string) {
 
 // TightenedOn says what of a policy is not enforced on a VM because it does not fit, with the
 // flows; nil if all of it is.
-func (s *Target) TightenedOn(vm *VM, p *intent.Policy) *intent.Reason {
+func (s *Target) TightenedOn(vm *guard.VM, p *intent.Policy) *intent.Reason {
 	for _, n := range vm.NICs {
 		c := s.ClassOf[n]
-		if n.State != Guarded || c == nil {
+		if n.State != guard.Guarded || c == nil {
 			continue
 		}
-		if t := s.tightened[c.key]; t != nil && t.policy == p && len(t.lost) > 0 {
+		if t := s.tightened[c.Key]; t != nil && t.policy == p && len(t.lost) > 0 {
 			return intent.Why(intent.Tightened, t.lost...).From(t.short)
 		}
 	}

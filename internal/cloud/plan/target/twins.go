@@ -7,6 +7,8 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
+	"github.com/nephele-io/nephele/internal/cloud/plan/form"
+	"github.com/nephele-io/nephele/internal/cloud/plan/guard"
 	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
 )
 
@@ -19,7 +21,7 @@ func (s *Target) addTwins() (retry bool) {
 	for i := range s.Snap.Groups {
 		g := &s.Snap.Groups[i]
 		for _, r := range g.Rules {
-			if s.dependents.followed[g.ID][r.Peer.GroupID] {
+			if s.Dependents.Followed[g.ID][r.Peer.GroupID] {
 				refs[g.ID] = append(refs[g.ID], r.Key())
 			}
 		}
@@ -36,10 +38,10 @@ func (s *Target) addTwins() (retry bool) {
 		}
 		all := slices.SortedFunc(maps.Values(twins), cloud.Rule.Compare)
 		all = slices.DeleteFunc(all, func(t cloud.Rule) bool { return slices.ContainsFunc(holder.Rules, t.Same) })
-		if !s.Lower.Fits(slices.Concat(holder.Rules, all), QuotaOf(s.Region)) {
+		if !s.Lower.Fits(slices.Concat(holder.Rules, all), form.QuotaOf(s.Region)) {
 			why := intent.Why(intent.FollowNoRoom, id).Counting(len(holder.Rules), len(all), s.Limits.RulesPerGroup)
-			if s.dependents.unfollowed[id] == nil {
-				s.dependents.unfollowed[id], retry = why, true
+			if s.Dependents.Unfollowed[id] == nil {
+				s.Dependents.Unfollowed[id], retry = why, true
 			}
 			s.Note(id, why)
 			all = s.fittingTwins(holder, all)
@@ -57,7 +59,7 @@ func (s *Target) early(holder *cloud.Group, twin cloud.Rule) bool {
 		return false
 	}
 	i := flow.Index(twin.Direction)
-	return slices.ContainsFunc(s.byHeld[holder.ID], func(n *NIC) bool {
+	return slices.ContainsFunc(s.Holding[holder.ID], func(n *guard.NIC) bool {
 		_, then, _ := s.Addresses(twin.Peer, n.Network)
 		return s.Restrict[n][i] && !s.Actual(n.GroupIDs, n.Network)[i].Allows(flow.Permit{}, flow.ServiceOf(twin.Match), then)
 	})
@@ -70,7 +72,7 @@ func (s *Target) fittingTwins(holder *cloud.Group, all []cloud.Rule) (out []clou
 		return b2i(slices.ContainsFunc(there, b.Same)) - b2i(slices.ContainsFunc(there, a.Same))
 	})
 	for _, t := range all {
-		if s.Lower.Fits(slices.Concat(holder.Rules, out, []cloud.Rule{t}), QuotaOf(s.Region)) {
+		if s.Lower.Fits(slices.Concat(holder.Rules, out, []cloud.Rule{t}), form.QuotaOf(s.Region)) {
 			out = append(out, t)
 		}
 	}
@@ -81,23 +83,23 @@ func (s *Target) fittingTwins(holder *cloud.Group, all []cloud.Rule) (out []clou
 // standIns are the peers by which the guarded interfaces are named that natively belong to a group:
 // the groups that nobody else holds, and addresses for the rest.
 func (s *Target) standIns(group string, view *intent.Network) (out []cloud.Peer) {
-	natives := map[*NIC]bool{}
-	for _, n := range s.gone(group) {
+	natives := map[*guard.NIC]bool{}
+	for _, n := range s.Gone(group) {
 		if view.Reaches(n.Network) {
 			natives[n] = true
 		}
 	}
-	named := map[*NIC]bool{}
+	named := map[*guard.NIC]bool{}
 	for _, c := range s.Classes {
-		if c.State != Guarded || c.Gathers || !view.Reaches(c.Network) {
+		if c.State != guard.Guarded || c.Gathers || !view.Reaches(c.Network) {
 			continue
 		}
 		g := c.Groups[0]
 		held := s.WantHeld[g.Key]
-		if len(held) == 0 || slices.ContainsFunc(held, func(n *NIC) bool { return !natives[n] }) {
+		if len(held) == 0 || slices.ContainsFunc(held, func(n *guard.NIC) bool { return !natives[n] }) {
 			continue
 		}
-		out = append(out, g.peer())
+		out = append(out, g.Peer())
 		for _, n := range held {
 			named[n] = true
 		}

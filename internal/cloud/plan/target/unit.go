@@ -6,13 +6,14 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/nephele-io/nephele/internal/cloud/plan/guard"
 	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
 )
 
 // unit is a policy on VMs to which the same policies apply.
 type unit struct {
 	policy *intent.Policy
-	vms    []*VM
+	vms    []*guard.VM
 	// profile identifies the policies that apply to the VMs; on all of them or on none this one is
 	// in force, or about to be.
 	profile string
@@ -42,15 +43,15 @@ func (a *allotment) collect() {
 				continue
 			}
 			inForce := a.of.Begun(vm.VM, p)
-			key := fmt.Sprint(p.Ref.UID, inForce, vm.profile)
+			key := fmt.Sprint(p.Ref.UID, inForce, vm.Profile)
 			u := known[key]
 			if u == nil {
-				u = &unit{policy: p, inForce: inForce, profile: vm.profile}
+				u = &unit{policy: p, inForce: inForce, profile: vm.Profile}
 				known[key] = u
 				a.units = append(a.units, u)
 			}
 			u.vms = append(u.vms, vm)
-			alike[vm.profile]++
+			alike[vm.Profile]++
 		}
 	}
 	slices.SortFunc(a.units, func(x, y *unit) int {
@@ -184,7 +185,7 @@ func (a *allotment) apply() {
 	}
 	for vm, policies := range a.out {
 		for _, p := range policies {
-			a.still = append(a.still, a.of.leaveOut(vm, p, why)...)
+			a.still = append(a.still, a.of.LeaveOut(vm, p, why)...)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package target
+package form
 
 import (
 	"maps"
@@ -10,53 +10,58 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
 )
 
-// candidate is a group that rules of a class may refer to instead of naming addresses.
-type candidate struct {
+// Candidate is a group that rules of a class may refer to instead of naming addresses.
+type Candidate struct {
 	peer  cloud.Peer
 	addrs addrset.Set // what the reference will mean
 	reach addrset.Set // what it may come to mean: also the interfaces that natively belong to the group but are under our control now
 }
 
+// MadeUp is a group that might be created, with the addresses that a reference to it would mean.
+func MadeUp(name string, addrs addrset.Set) Candidate {
+	return Candidate{cloud.Peer{GroupName: name}, addrs, addrs}
+}
+
 // in returns the addresses of the candidate in a family, or in all of them.
-func (c candidate) in(family addrset.Set) addrset.Set {
+func (c Candidate) in(family addrset.Set) addrset.Set {
 	if family.Len() == 1 {
 		return c.addrs.Intersect(family)
 	}
 	return c.addrs
 }
 
-// traffic decides for everything that the class must allow whether to name it by group or by
+// Traffic decides for everything that the class must allow whether to name it by group or by
 // address. What is allowed whoever has the address is named by address, so that a change of members
 // does not change such rules; the rest by the groups whose interfaces are all allowed, and what
 // remains by address. Where f says so, members are named in the mixed form instead.
-func (s *fitter) traffic(c *Class, want [2]flow.Permit, f *forms) flow.Traffic {
+func (s *Fitter) Traffic(c *Class, want [2]flow.Permit, f *Forms) flow.Traffic {
 	return flow.Traffic{
-		Ingress: s.cover(c.Network, want[0], slices.Concat(f.trial, s.nativeCandidates(c, cloud.Ingress)), f),
-		Egress:  s.cover(c.Network, want[1], slices.Concat(f.trial, s.nativeCandidates(c, cloud.Egress)), f),
+		Ingress: s.cover(c.Network, want[0], slices.Concat(f.Trial, s.nativeCandidates(c, cloud.Ingress)), f),
+		Egress:  s.cover(c.Network, want[1], slices.Concat(f.Trial, s.nativeCandidates(c, cloud.Egress)), f),
 	}
 }
 
 // classCandidates are the groups of the classes that can be referenced from the network; first the
 // gatherings, those of most addresses first.
-func (s *fitter) classCandidates(view *intent.Network) []candidate {
-	return s.classes.get(view, func() []candidate { return s.findCandidates(view) })
+func (s *Fitter) classCandidates(view *intent.Network) []Candidate {
+	return s.classes.get(view, func() []Candidate { return s.findCandidates(view) })
 }
 
 // findCandidates is classCandidates, worked out.
-func (s *fitter) findCandidates(view *intent.Network) []candidate {
-	var out []candidate
+func (s *Fitter) findCandidates(view *intent.Network) []Candidate {
+	var out []Candidate
 	gathered := map[cloud.Peer]int{}
 	for _, o := range s.Classes {
-		if o.addrs.Empty() || !view.Reaches(o.Network) {
+		if o.Addrs.Empty() || !view.Reaches(o.Network) {
 			continue
 		}
-		out = append(out, candidate{o.Groups[0].peer(), o.addrs, o.addrs})
+		out = append(out, Candidate{o.Groups[0].Peer(), o.Addrs, o.Addrs})
 		if o.Gathers {
-			gathered[o.Groups[0].peer()] = len(o.NICs)
+			gathered[o.Groups[0].Peer()] = len(o.NICs)
 		}
 	}
 	if len(gathered) > 0 {
-		slices.SortStableFunc(out, func(a, b candidate) int { return gathered[b.peer] - gathered[a.peer] })
+		slices.SortStableFunc(out, func(a, b Candidate) int { return gathered[b.peer] - gathered[a.peer] })
 	}
 	return out
 }
@@ -64,8 +69,8 @@ func (s *fitter) findCandidates(view *intent.Network) []candidate {
 // nativeCandidates are the groups that the native rules of the class refer to and that are still
 // held, in a direction in which these rules decide. Where policies alone do, none of them is named:
 // its owner may give it to anybody, who would be let in until the next reading (decision 0026).
-func (s *fitter) nativeCandidates(c *Class, d cloud.Direction) []candidate {
-	if !c.frozen && !c.NICs[0].open()[flow.Index(d)] {
+func (s *Fitter) nativeCandidates(c *Class, d cloud.Direction) []Candidate {
+	if !c.Frozen && !c.NICs[0].Open()[flow.Index(d)] {
 		return nil
 	}
 	ids := map[string]bool{}
@@ -83,28 +88,28 @@ func (s *fitter) nativeCandidates(c *Class, d cloud.Direction) []candidate {
 	for _, id := range n.Former {
 		collect(s.Groups[id])
 	}
-	if c.frozen {
+	if c.Frozen {
 		for _, id := range n.GroupIDs {
 			collect(s.Groups[id])
 		}
 	}
-	var out []candidate
+	var out []Candidate
 	for _, id := range slices.Sorted(maps.Keys(ids)) {
-		if addrs := s.thenAddrs(id, c.Network); !addrs.Empty() {
-			out = append(out, candidate{cloud.Peer{GroupID: id}, addrs, addrs.Union(s.FormerAddrs(id, c.Network))})
+		if addrs := s.ThenAddrs(id, c.Network); !addrs.Empty() {
+			out = append(out, Candidate{cloud.Peer{GroupID: id}, addrs, addrs.Union(s.FormerAddrs(id, c.Network))})
 		}
 	}
 	return out
 }
 
 // within reports whether everything that the reference may come to mean in a family is in the set.
-func (c candidate) within(set, family addrset.Set) bool {
+func (c Candidate) within(set, family addrset.Set) bool {
 	return (len(family.IPv4()) == 0 || c.reach.IPv4().Within(set.IPv4())) && (len(family.IPv6()) == 0 || c.reach.IPv6().Within(set.IPv6()))
 }
 
 // cover names what a half allows: first by native groups, then by classes, then by address. If f
 // only counts, it does nothing else.
-func (s *fitter) cover(view *intent.Network, want flow.Permit, natives []candidate, f *forms) []flow.Cell {
+func (s *Fitter) cover(view *intent.Network, want flow.Permit, natives []Candidate, f *Forms) []flow.Cell {
 	out := make([]flow.Cell, 0, len(want.Grants))
 	classes := s.classCandidates(view)
 	found := make([]*peerCover, len(want.Grants))
@@ -171,7 +176,7 @@ func (s *fitter) cover(view *intent.Network, want flow.Permit, natives []candida
 
 // classesWithin tells of class candidates whether everything that a reference to them may come to
 // mean in a family is in the set. Many classes allow the same sets, so it is remembered.
-func (s *fitter) classesWithin(view *intent.Network, set, family addrset.Set) func(class int) bool {
+func (s *Fitter) classesWithin(view *intent.Network, set, family addrset.Set) func(class int) bool {
 	_, all := s.Recall.Set(set)
 	_, of := s.Recall.Set(family)
 	known := s.within.get(withinKey{view, all, of}, func() []answer { return make([]answer, len(s.classCandidates(view))) })

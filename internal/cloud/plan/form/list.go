@@ -1,4 +1,4 @@
-package target
+package form
 
 import (
 	"slices"
@@ -8,8 +8,8 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
 )
 
-// listed returns the addresses that the cells allow by naming prefix lists.
-func (s *fitter) listed(cells ...flow.Grant) addrset.Set {
+// Listed returns the addresses that the cells allow by naming prefix lists.
+func (s *Fitter) Listed(cells ...flow.Grant) addrset.Set {
 	var sets []addrset.Set
 	for _, h := range cells {
 		for _, p := range h.Opaque {
@@ -23,7 +23,7 @@ func (s *fitter) listed(cells ...flow.Grant) addrset.Set {
 
 // byList begins to name what is allowed in a cell: by prefix list and by address what is allowed
 // whoever has the address. It returns what remains.
-func (s *fitter) byList(h flow.Grant, f *forms) (cell flow.Cell, rest addrset.Set) {
+func (s *Fitter) byList(h flow.Grant, f *Forms) (cell flow.Cell, rest addrset.Set) {
 	cell = flow.Cell{Service: h.Service, Addrs: h.Anonymous}
 	var named []addrset.Set
 	for _, p := range h.Opaque {
@@ -48,12 +48,12 @@ func (s *fitter) byList(h flow.Grant, f *forms) (cell flow.Cell, rest addrset.Se
 }
 
 // spells reports whether the entries of a prefix list take fewer rules than a reference to it.
-func (s *fitter) spells(p cloud.Peer) bool {
+func (s *Fitter) spells(p cloud.Peer) bool {
 	entries, known := s.Entries(p)
 	return known && len(entries.Prefixes()) < s.Lists[p.PrefixListID].Weight()
 }
 
 // worthSpelling reports whether the halves name prefix lists whose entries take fewer rules.
-func (s *fitter) worthSpelling(want [2]flow.Permit) bool {
+func (s *Fitter) worthSpelling(want [2]flow.Permit) bool {
 	return slices.ContainsFunc(slices.Concat(want[0].Grants, want[1].Grants), func(h flow.Grant) bool { return slices.ContainsFunc(h.Opaque, s.spells) })
 }

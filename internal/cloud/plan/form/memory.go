@@ -1,10 +1,11 @@
-package target
+package form
 
 import (
 	"slices"
 
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
+	"github.com/nephele-io/nephele/internal/cloud/plan/guard"
 	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
 )
 
@@ -28,7 +29,7 @@ func (o *once[K, V]) get(key K, find func() V) V {
 type memory struct {
 	then once[thenKey, addrset.Set] // of the present targets
 
-	classes once[*intent.Network, []candidate]
+	classes once[*intent.Network, []Candidate]
 	covers  once[coverKey, *peerCover]
 	// rests and unions are what sets are without others and with them, by their numbers.
 	rests, unions once[[2]int, addrset.Set]
@@ -42,15 +43,15 @@ type memory struct {
 	within once[withinKey, []answer]
 }
 
-// forget begins a new attempt.
-func (m *memory) forget() { *m = memory{} }
+// Forget begins a new attempt.
+func (m *memory) Forget() { *m = memory{} }
 
-// forgetTargets is for an attempt that gives interfaces other groups.
-func (m *memory) forgetTargets() { m.then = nil }
+// ForgetTargets is for an attempt that gives interfaces other groups.
+func (m *memory) ForgetTargets() { m.then = nil }
 
-// thenAddrs returns the addresses that a reference to the group will mean.
-func (s *fitter) thenAddrs(key string, view *intent.Network) addrset.Set {
-	return s.then.get(thenKey{key, view}, func() addrset.Set { return addressesOf(s.WantHeld[key], view) })
+// ThenAddrs returns the addresses that a reference to the group will mean.
+func (s *Fitter) ThenAddrs(key string, view *intent.Network) addrset.Set {
+	return s.then.get(thenKey{key, view}, func() addrset.Set { return guard.AddressesOf(s.WantHeld[key], view) })
 }
 
 type thenKey struct {
@@ -59,16 +60,16 @@ type thenKey struct {
 }
 
 // minus is what a set leaves of another one, remembered.
-func (s *fitter) minus(set, other addrset.Set) addrset.Set {
+func (s *Fitter) minus(set, other addrset.Set) addrset.Set {
 	return s.combined(&s.rests, set, other, addrset.Set.Minus)
 }
 
 // union is two sets in one, remembered.
-func (s *fitter) union(set, other addrset.Set) addrset.Set {
+func (s *Fitter) union(set, other addrset.Set) addrset.Set {
 	return s.combined(&s.unions, set, other, addrset.Set.Union)
 }
 
-func (s *fitter) combined(known *once[[2]int, addrset.Set], a, b addrset.Set, do func(a, b addrset.Set) addrset.Set) addrset.Set {
+func (s *Fitter) combined(known *once[[2]int, addrset.Set], a, b addrset.Set, do func(a, b addrset.Set) addrset.Set) addrset.Set {
 	a, x := s.memo.Set(a)
 	b, y := s.memo.Set(b)
 	return known.get([2]int{x, y}, func() addrset.Set {
@@ -78,7 +79,7 @@ func (s *fitter) combined(known *once[[2]int, addrset.Set], a, b addrset.Set, do
 }
 
 // contains reports whether a set holds all of another one, remembered.
-func (s *fitter) contains(set, other addrset.Set) bool {
+func (s *Fitter) contains(set, other addrset.Set) bool {
 	set, x := s.memo.Set(set)
 	other, y := s.memo.Set(other)
 	return s.contained.get([2]int{x, y}, func() bool { return other.Within(set) })
@@ -102,7 +103,7 @@ type peerCover struct {
 
 // coverByClasses covers addresses by gatherings and classes of which nothing is outside the allowed
 // ones. Classes have no addresses in common.
-func (s *fitter) coverByClasses(view *intent.Network, addrs, allowed, family addrset.Set) *peerCover {
+func (s *Fitter) coverByClasses(view *intent.Network, addrs, allowed, family addrset.Set) *peerCover {
 	key := coverKey{view: view}
 	addrs, key.all = s.memo.Set(addrs)
 	allowed, key.allowed = s.memo.Set(allowed)
@@ -111,7 +112,7 @@ func (s *fitter) coverByClasses(view *intent.Network, addrs, allowed, family add
 }
 
 // covering is coverByClasses, worked out.
-func (s *fitter) covering(view *intent.Network, addrs, allowed, family addrset.Set) *peerCover {
+func (s *Fitter) covering(view *intent.Network, addrs, allowed, family addrset.Set) *peerCover {
 	out := &peerCover{all: addrs, rest: addrs}
 	if addrs.Empty() {
 		return out

@@ -1,4 +1,4 @@
-package target
+package form
 
 import (
 	"encoding/binary"
@@ -21,8 +21,6 @@ type memo struct {
 	needs    map[needKey]int
 }
 
-func newMemo(r *intent.Recall) *memo { return &memo{Recall: r} }
-
 // fresh forgets what is about numbers that are no longer known.
 func (m *memo) fresh() *memo {
 	if m.since != m.Age {
@@ -40,12 +38,12 @@ type division struct {
 	named int
 }
 
-func (s *fitter) division(view *intent.Network) division {
+func (s *Fitter) division(view *intent.Network) division {
 	return s.divisions.get(view, func() division { return s.divide(view) })
 }
 
 // divide is division, worked out.
-func (s *fitter) divide(view *intent.Network) division {
+func (s *Fitter) divide(view *intent.Network) division {
 	r := s.memo.fresh()
 	var gathered, plain []int
 	var named []byte
@@ -99,17 +97,17 @@ type fitting struct {
 	named int
 }
 
-// fits reports whether it is known to fit.
-func (k *fitting) fits() bool { return k.known && k.short == nil }
+// Fits reports whether it is known to fit.
+func (k *fitting) Fits() bool { return k.known && k.short == nil }
 
 // excluded reports whether it is known not to fit, although perhaps not how much is lacking.
 func (k *fitting) excluded() bool {
 	return k.counted && !k.mayFit || k.known && k.short != nil
 }
 
-// fitting returns what is known of how a class fits. What was not asked before is for the caller to
+// Fitting returns what is known of how a class fits. What was not asked before is for the caller to
 // find out.
-func (s *fitter) fitting(c *Class, want [2]flow.Permit, f forms) *fitting {
+func (s *Fitter) Fitting(c *Class, want [2]flow.Permit, f Forms) *fitting {
 	for _, h := range want {
 		for _, cell := range h.Grants {
 			if slices.ContainsFunc(cell.Opaque, func(p cloud.Peer) bool { return p.PrefixListID != "" }) {
@@ -118,12 +116,12 @@ func (s *fitter) fitting(c *Class, want [2]flow.Permit, f forms) *fitting {
 		}
 	}
 	r := s.memo.fresh()
-	q := s.quotaOf(c, f.slots)
+	q := s.QuotaOf(c, f.Slots)
 	key := fitKey{region: s.Snap.Region, partition: s.division(c.Network).number, rules: q.RulesPerGroup, groups: q.GroupsPerInterface}
 	var others strings.Builder
 	for i, d := range flow.Directions() {
 		_, key.want[i] = r.Numbered(want[i])
-		for _, x := range slices.Concat(f.trial, s.nativeCandidates(c, d)) {
+		for _, x := range slices.Concat(f.Trial, s.nativeCandidates(c, d)) {
 			_, addrs := r.Set(x.addrs)
 			_, reach := r.Set(x.reach)
 			others.WriteString(x.peer.String())

@@ -1,4 +1,4 @@
-package target
+package form
 
 import (
 	"github.com/nephele-io/nephele/internal/cloud"

@@ -1,4 +1,4 @@
-package target
+package form
 
 import (
 	"math/rand/v2"
@@ -19,8 +19,8 @@ func TestMixedFormIsExact(t *testing.T) {
 	shorter := 0
 	for i := range cases {
 		view := &intent.Network{}
-		s := &fitter{design: &design{}}
-		s.memory.classes = map[*intent.Network][]candidate{}
+		s := &Fitter{Design: &Design{}}
+		s.memory.classes = map[*intent.Network][]Candidate{}
 		var members [8][]netip.Addr
 		spread := 1 + r.IntN(4) // neighbours in the address space tend to be in one class, more or less
 		class := 0
@@ -36,7 +36,7 @@ func TestMixedFormIsExact(t *testing.T) {
 		var used []int
 		for k, addrs := range members {
 			set := addrset.Of(addrs...)
-			s.memory.classes[view] = append(s.memory.classes[view], candidate{cloud.Peer{GroupID: string(rune('a' + k))}, set, set})
+			s.memory.classes[view] = append(s.memory.classes[view], Candidate{cloud.Peer{GroupID: string(rune('a' + k))}, set, set})
 			if len(addrs) > 0 && r.IntN(4) > 0 {
 				sets, used = append(sets, set), append(used, k)
 			}
@@ -67,14 +67,14 @@ func TestMixedFormIsExact(t *testing.T) {
 }
 
 func TestOwnersSeeGaps(t *testing.T) {
-	class := func(prefixes ...string) candidate {
+	class := func(prefixes ...string) Candidate {
 		var list []netip.Prefix
 		for _, p := range prefixes {
 			list = append(list, netip.MustParsePrefix(p))
 		}
-		return candidate{addrs: addrset.OfPrefixes(list...)}
+		return Candidate{addrs: addrset.OfPrefixes(list...)}
 	}
-	o := newOwners([]candidate{class("10.0.0.0/31", "2001:db8::/127"), class("10.0.0.3/32"), class("10.0.0.4/30")}, []int{0, 1, 2})
+	o := newOwners([]Candidate{class("10.0.0.0/31", "2001:db8::/127"), class("10.0.0.3/32"), class("10.0.0.4/30")}, []int{0, 1, 2})
 	for text, want := range map[string][]int{
 		"10.0.0.0/31": {0}, "10.0.0.0/30": {-1, 0, 1}, "10.0.0.4/31": {2}, "10.0.0.4/30": {2}, "10.0.0.0/29": {-1, 0, 1, 2}, "10.0.0.8/32": {-1}, "10.0.0.6/32": {2},
 		"2001:db8::/128": {0}, "2001:db8::/126": {-1, 0},

@@ -1,4 +1,4 @@
-package target
+package form
 
 import (
 	"math/rand/v2"

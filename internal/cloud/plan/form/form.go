@@ -1,4 +1,4 @@
-package target
+package form
 
 import (
 	"cmp"
@@ -11,20 +11,20 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
 )
 
-// forms chooses, for the members that the rules of one class name, between a reference to every
+// Forms chooses, for the members that the rules of one class name, between a reference to every
 // class of members and the mixed form with fewer rules, in which blocks of addresses that members
 // of several classes fill stand for these.
-type forms struct {
+type Forms struct {
 	mixed map[*peerCover]bool
 	asked []*peerCover // everything that was to be named, once per service
 	// references is how many groups were referred to in the direction with more of them. If counts
 	// is set, nothing else is found out.
 	references int
 	counts     bool
-	// trial are gatherings that might be made, and slots how many of them would take a slot of the
+	// Trial are gatherings that might be made, and slots how many of them would take a slot of the
 	// class itself.
-	trial []candidate
-	slots int
+	Trial []Candidate
+	Slots int
 	// spelled is set if prefix lists are named by their entries where these are fewer than a
 	// reference counts.
 	spelled bool
@@ -34,7 +34,7 @@ type forms struct {
 }
 
 // count takes note of the groups that are referred to in a direction.
-func (f *forms) count(referred []bool) {
+func (f *Forms) count(referred []bool) {
 	n := 0
 	for _, r := range referred {
 		if r {
@@ -44,7 +44,7 @@ func (f *forms) count(referred []bool) {
 	f.references = max(f.references, n)
 }
 
-func (f *forms) choose(s *fitter, view *intent.Network, c *peerCover) *peerCover {
+func (f *Forms) choose(s *Fitter, view *intent.Network, c *peerCover) *peerCover {
 	at := len(f.asked)
 	f.asked = append(f.asked, c)
 	if f.mixed[c] || at < len(f.repeat) && f.repeat[at] {
@@ -54,7 +54,7 @@ func (f *forms) choose(s *fitter, view *intent.Network, c *peerCover) *peerCover
 }
 
 // choice is what was chosen.
-func (f *forms) choice() []bool {
+func (f *Forms) choice() []bool {
 	out := make([]bool, len(f.asked))
 	for i, c := range f.asked {
 		out[i] = f.mixed[c]
@@ -64,7 +64,7 @@ func (f *forms) choice() []bool {
 
 // change chooses the mixed form where it saves the most, until it has saved so many rules or no
 // more can be saved. It reports whether it changed anything.
-func (f *forms) change(s *fitter, view *intent.Network, surplus int) (changed bool) {
+func (f *Forms) change(s *Fitter, view *intent.Network, surplus int) (changed bool) {
 	gain := map[*peerCover]int{}
 	var order []*peerCover
 	for _, c := range f.asked {
@@ -103,7 +103,7 @@ func (c *peerCover) size() int {
 // mix returns the mixed form: the largest blocks of which every address is a member's, except those
 // that consist of the classes that some other block needs for itself alone; these classes are
 // referred to.
-func (s *fitter) mix(view *intent.Network, c *peerCover) *peerCover {
+func (s *Fitter) mix(view *intent.Network, c *peerCover) *peerCover {
 	if c.mixed != nil {
 		return c.mixed
 	}
@@ -145,7 +145,7 @@ type ownedSpan struct {
 	class int
 }
 
-func newOwners(classes []candidate, used []int) owners {
+func newOwners(classes []Candidate, used []int) owners {
 	var v4, v6 []ownedSpan
 	for _, k := range used {
 		for _, r := range classes[k].addrs.IPv4() {
@@ -189,33 +189,33 @@ func (o owners) of(set addrset.Set) []int {
 	return slices.Compact(out)
 }
 
-// shortfall tells what a class is short of; it is nil for one that fits. What takes long to find
+// Shortfall tells what a class is short of; it is nil for one that fits. What takes long to find
 // out is found out when it is called.
-type shortfall func() Shortage
+type Shortfall func() Shortage
 
-func shortfallOf(short *Shortage) shortfall {
+func ShortfallOf(short *Shortage) Shortfall {
 	if short == nil {
 		return nil
 	}
 	return func() Shortage { return *short }
 }
 
-// fit returns the rules of a class in the first form that fits into the quota: references first,
+// Fit returns the rules of a class in the first form that fits into the quota: references first,
 // because they need no edit when members come and go, and then as many mixed forms as are
 // necessary.
-func (s *fitter) fit(c *Class, want [2]flow.Permit, held [][]cloud.Rule, f forms) (rules []cloud.Rule, packed [][]cloud.Rule, short shortfall) {
-	known := s.fitting(c, want, f)
-	if known.fits() {
+func (s *Fitter) Fit(c *Class, want [2]flow.Permit, held [][]cloud.Rule, f Forms) (rules []cloud.Rule, packed [][]cloud.Rule, short Shortfall) {
+	known := s.Fitting(c, want, f)
+	if known.Fits() {
 		if named := s.division(c.Network).named; known.named != named {
 			f.repeat = known.mixed
 			s.spendOn(want, c.Network)
-			known.rules, known.named = s.lower.Lower(s.traffic(c, want, &f)), named
+			known.rules, known.named = s.lower.Lower(s.Traffic(c, want, &f)), named
 		}
-		packed, _ = s.lower.Pack(known.rules, held, s.quotaOf(c, f.slots))
+		packed, _ = s.lower.Pack(known.rules, held, s.QuotaOf(c, f.Slots))
 		return known.rules, packed, nil
 	}
 	if !known.excluded() {
-		known.mayFit, known.counted = s.mayFit(c, want, f), true
+		known.mayFit, known.counted = s.MayFit(c, want, f), true
 	}
 	count := func() (rules []cloud.Rule, packed [][]cloud.Rule) {
 		if !known.known {
@@ -225,7 +225,7 @@ func (s *fitter) fit(c *Class, want [2]flow.Permit, held [][]cloud.Rule, f forms
 		return rules, packed
 	}
 	if known.mayFit {
-		if rules, packed = count(); known.fits() {
+		if rules, packed = count(); known.Fits() {
 			return rules, packed, nil
 		}
 	}
@@ -237,14 +237,14 @@ func (s *fitter) fit(c *Class, want [2]flow.Permit, held [][]cloud.Rule, f forms
 
 // tryForms counts the rules in one form after the other. It returns them in the first form that
 // fits, and which that is; or else what is lacking.
-func (s *fitter) tryForms(c *Class, want [2]flow.Permit, held [][]cloud.Rule, f forms) (rules []cloud.Rule, packed [][]cloud.Rule, mixed []bool, short *Shortage) {
-	q := s.quotaOf(c, f.slots)
-	if bound := s.atLeast(c, want, &f, q); bound != nil && bound.Needed > farBeyond*bound.Available {
+func (s *Fitter) tryForms(c *Class, want [2]flow.Permit, held [][]cloud.Rule, f Forms) (rules []cloud.Rule, packed [][]cloud.Rule, mixed []bool, short *Shortage) {
+	q := s.QuotaOf(c, f.Slots)
+	if bound := s.AtLeast(c, want, &f, q); bound != nil && bound.Needed > farBeyond*bound.Available {
 		return nil, nil, nil, bound
 	}
 	for {
 		s.spendOn(want, c.Network)
-		t := s.traffic(c, want, &f)
+		t := s.Traffic(c, want, &f)
 		if surplus := f.references - room(q); surplus > 0 && f.change(s, c.Network, surplus) {
 			continue
 		}
@@ -266,16 +266,16 @@ func (s *fitter) tryForms(c *Class, want [2]flow.Permit, held [][]cloud.Rule, f 
 	}
 }
 
-// mayFit reports false if the references alone, in the form with the fewest of them, are too many
+// MayFit reports false if the references alone, in the form with the fewest of them, are too many
 // for the class.
-func (s *fitter) mayFit(c *Class, want [2]flow.Permit, f forms) bool {
-	q := s.quotaOf(c, f.slots)
-	if q.GroupsPerInterface <= 0 || s.atLeast(c, want, &f, q) != nil {
+func (s *Fitter) MayFit(c *Class, want [2]flow.Permit, f Forms) bool {
+	q := s.QuotaOf(c, f.Slots)
+	if q.GroupsPerInterface <= 0 || s.AtLeast(c, want, &f, q) != nil {
 		return false
 	}
-	for quick := (forms{counts: true, trial: f.trial}); ; {
+	for quick := (Forms{counts: true, Trial: f.Trial}); ; {
 		s.spendOn(want, c.Network)
-		s.traffic(c, want, &quick)
+		s.Traffic(c, want, &quick)
 		surplus := quick.references - room(q)
 		if surplus <= 0 {
 			return true
@@ -287,7 +287,7 @@ func (s *fitter) mayFit(c *Class, want [2]flow.Permit, f forms) bool {
 }
 
 // spendOn is the effort of naming what two halves allow.
-func (s *fitter) spendOn(want [2]flow.Permit, view *intent.Network) {
+func (s *Fitter) spendOn(want [2]flow.Permit, view *intent.Network) {
 	named := len(s.classCandidates(view)) + 4
 	s.Effort.Spend(500)
 	for _, h := range want {
@@ -306,12 +306,12 @@ func (s *fitter) spendOn(want [2]flow.Permit, view *intent.Network) {
 	}
 }
 
-// fits reports whether the class would fit if it wanted something else.
-func (s *fitter) fits(c *Class, want [2]flow.Permit, held [][]cloud.Rule, f forms) bool {
-	if known := s.fitting(c, want, f); known.known || known.excluded() {
-		return known.fits()
+// Fits reports whether the class would fit if it wanted something else.
+func (s *Fitter) Fits(c *Class, want [2]flow.Permit, held [][]cloud.Rule, f Forms) bool {
+	if known := s.Fitting(c, want, f); known.known || known.excluded() {
+		return known.Fits()
 	}
-	_, _, short := s.fit(c, want, held, f)
+	_, _, short := s.Fit(c, want, held, f)
 	return short == nil
 }
 

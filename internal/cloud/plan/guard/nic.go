@@ -1,4 +1,4 @@
-package target
+package guard
 
 import (
 	"net/netip"
@@ -31,23 +31,23 @@ type NIC struct {
 	Given bool
 }
 
-// rules are the policies' rules that are enforced on the interface, and profile identifies them.
-func (n *NIC) rules() (rules []*intent.Bound, profile string) {
+// Rules are the policies' rules that are enforced on the interface, and profile identifies them.
+func (n *NIC) Rules() (rules []*intent.Bound, profile string) {
 	if n.VM == nil || n.Given {
 		return nil, ""
 	}
-	return n.VM.Effective, n.VM.profile
+	return n.VM.Effective, n.VM.Profile
 }
 
 // needed reports whether some are.
 func (n *NIC) needed() bool {
-	rules, _ := n.rules()
+	rules, _ := n.Rules()
 	return len(rules) > 0
 }
 
-// open tells which directions of the interface its former groups decide.
-func (n *NIC) open() [2]bool {
-	rules, _ := n.rules()
+// Open tells which directions of the interface its former groups decide.
+func (n *NIC) Open() [2]bool {
+	rules, _ := n.Rules()
 	return intent.OpenUnder(rules)
 }
 
@@ -65,12 +65,12 @@ func (n *NIC) waitsFor(lost []*NIC) *NIC {
 type VM struct {
 	*intent.VM
 	NICs []*NIC
-	// left are the policies that are left out on this VM, with the reason; kept those for whose
+	// Left are the policies that are left out on this VM, with the reason; kept those for whose
 	// sake its interfaces stay as they are.
 	Left, Kept map[*intent.Policy]*intent.Reason
-	// effective are the applied rules without those of left, and profile identifies them.
+	// Effective are the applied rules without those of left, and profile identifies them.
 	Effective []*intent.Bound
-	profile   string
+	Profile   string
 }
 
 // InForce are the rules whose peers matter: the effective ones, and those of policies that stay in
@@ -105,9 +105,9 @@ func (vm *VM) WhyLeft(p *intent.Policy) *intent.Reason {
 	return vm.Left[p]
 }
 
-// addressesOf returns the private addresses of those interfaces that can be referenced from the
+// AddressesOf returns the private addresses of those interfaces that can be referenced from the
 // network.
-func addressesOf(nics []*NIC, view *intent.Network) addrset.Set {
+func AddressesOf(nics []*NIC, view *intent.Network) addrset.Set {
 	var addrs []netip.Addr
 	for _, n := range nics {
 		if view.Reaches(n.Network) {

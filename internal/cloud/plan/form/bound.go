@@ -1,4 +1,4 @@
-package target
+package form
 
 import (
 	"cmp"
@@ -23,12 +23,12 @@ const (
 	countedBeyond = 16
 )
 
-// atLeast returns the shortage that the class has whatever the form of its rules, if the bound
+// AtLeast returns the shortage that the class has whatever the form of its rules, if the bound
 // tells of one.
-func (s *fitter) atLeast(c *Class, want [2]flow.Permit, f *forms, q Quota) *Shortage {
+func (s *Fitter) AtLeast(c *Class, want [2]flow.Permit, f *Forms, q Quota) *Shortage {
 	var out *Shortage
 	for i, d := range flow.Directions() {
-		byReference := s.referable(c, d, f).Union(s.listed(want[i].Grants...))
+		byReference := s.referable(c, d, f).Union(s.Listed(want[i].Grants...))
 		if !slices.ContainsFunc(want[i].Grants, func(x flow.Grant) bool { return !s.contains(byReference, x.All) }) {
 			continue // there may be no rule by address at all
 		}
@@ -36,7 +36,7 @@ func (s *fitter) atLeast(c *Class, want [2]flow.Permit, f *forms, q Quota) *Shor
 			name string
 			all  addrset.Set
 		}{{"IPv4", addrset.AllIPv4()}, {"IPv6", addrset.AllIPv6()}} {
-			needed := s.memo.blocksNeeded(want[i], family.all, byReference, countedBeyond*room(q))
+			needed := s.BlocksNeeded(want[i], family.all, byReference, countedBeyond*room(q))
 			if needed > room(q) && (out == nil || needed > out.Needed) {
 				out = &Shortage{Direction: d, Family: family.name, Needed: needed, Available: room(q), AtLeast: true}
 				if q.GroupsPerInterface > 0 {
@@ -49,7 +49,7 @@ func (s *fitter) atLeast(c *Class, want [2]flow.Permit, f *forms, q Quota) *Shor
 }
 
 // referable returns all addresses that a rule of the class can name by a group.
-func (s *fitter) referable(c *Class, d cloud.Direction, f *forms) addrset.Set {
+func (s *Fitter) referable(c *Class, d cloud.Direction, f *Forms) addrset.Set {
 	out := s.byClasses.get(c.Network, func() addrset.Set {
 		var sets []addrset.Set
 		for _, o := range s.classCandidates(c.Network) {
@@ -57,19 +57,21 @@ func (s *fitter) referable(c *Class, d cloud.Direction, f *forms) addrset.Set {
 		}
 		return addrset.Union(sets...)
 	})
-	for _, o := range slices.Concat(f.trial, s.nativeCandidates(c, d)) {
+	for _, o := range slices.Concat(f.Trial, s.nativeCandidates(c, d)) {
 		out = s.union(out, o.addrs)
 	}
 	return out
 }
 
-// needKey is a question that blocksNeeded answers.
+// needKey is a question that BlocksNeeded answers.
 type needKey struct {
 	permit, family, byReference, enough int
 }
 
-// blocksNeeded is the function of that name, remembered.
-func (r *memo) blocksNeeded(h flow.Permit, family, byReference addrset.Set, enough int) int {
+// BlocksNeeded is how many rules by address a permit needs at least in a family, besides
+// references, which can name the given addresses. It counts up to about enough.
+func (s *Fitter) BlocksNeeded(h flow.Permit, family, byReference addrset.Set, enough int) int {
+	r := s.memo
 	h, number := r.Numbered(h)
 	_, f := r.Set(family)
 	_, by := r.Set(byReference)
@@ -97,8 +99,7 @@ type block struct {
 	cells []int
 }
 
-// blocksNeeded is how many rules by address the permit needs at least in a family, besides
-// references, which can name the given addresses. It counts up to about enough.
+// blocksNeeded is BlocksNeeded, worked out.
 func blocksNeeded(h flow.Permit, family, byReference addrset.Set, enough int) (needed int) {
 	blocks := blocksOf(h, family)
 	if len(blocks) == 0 {

@@ -1,4 +1,4 @@
-package target
+package guard
 
 import (
 	"cmp"
@@ -41,15 +41,15 @@ func (s *States) answer(holder *cloud.Group) intent.Dependents {
 
 // dependents is what one attempt has decided about them.
 type dependents struct {
-	followed map[string]map[string]bool // group with rules -> groups that these name and that are followed
+	Followed map[string]map[string]bool // group with rules -> groups that these name and that are followed
 	cuts     map[string]Cut
-	// unfollowed are groups that have no room for twins; nothing more is taken over for whose sake
+	// Unfollowed are groups that have no room for twins; nothing more is taken over for whose sake
 	// they would be needed.
-	unfollowed map[string]*intent.Reason
+	Unfollowed map[string]*intent.Reason
 }
 
 func (d *dependents) reset() {
-	d.followed, d.cuts = map[string]map[string]bool{}, map[string]Cut{}
+	d.Followed, d.cuts = map[string]map[string]bool{}, map[string]Cut{}
 }
 
 // reference is a native rule that refers to a native group.
@@ -140,12 +140,12 @@ func (s *States) onlyWaits(n *NIC) bool {
 func (s *States) settleDependent(lost []*NIC, dependent *NIC, ref reference) (refused bool) {
 	switch s.answer(ref.holder) {
 	case intent.FollowDependents:
-		why := s.dependents.unfollowed[ref.holder.ID]
+		why := s.Dependents.Unfollowed[ref.holder.ID]
 		if why == nil || !slices.ContainsFunc(lost, func(n *NIC) bool { return !n.Taken() }) {
-			if s.dependents.followed[ref.holder.ID] == nil {
-				s.dependents.followed[ref.holder.ID] = map[string]bool{}
+			if s.Dependents.Followed[ref.holder.ID] == nil {
+				s.Dependents.Followed[ref.holder.ID] = map[string]bool{}
 			}
-			s.dependents.followed[ref.holder.ID][ref.rule.Peer.GroupID] = true
+			s.Dependents.Followed[ref.holder.ID][ref.rule.Peer.GroupID] = true
 			return false
 		}
 		for _, n := range lost {
@@ -159,7 +159,7 @@ func (s *States) settleDependent(lost []*NIC, dependent *NIC, ref reference) (re
 		for _, n := range lost {
 			cut.Lost = append(cut.Lost, n.ID)
 		}
-		s.dependents.cuts[fmt.Sprint(cut.Interface, cut.Group, cut.Rule)] = cut
+		s.Dependents.cuts[fmt.Sprint(cut.Interface, cut.Group, cut.Rule)] = cut
 		return false
 	}
 	return s.refuseTakeover(lost, dependent, ref)
@@ -205,7 +205,7 @@ func (s *States) lost(dependent *NIC, ref reference, group string) []*NIC {
 	var out []*NIC
 	var open addrset.Set
 	known := false
-	for _, n := range s.gone(group) {
+	for _, n := range s.Gone(group) {
 		if n == dependent || !dependent.Network.Reaches(n.Network) {
 			continue
 		}
@@ -219,8 +219,8 @@ func (s *States) lost(dependent *NIC, ref reference, group string) []*NIC {
 	return out
 }
 
-// gone are the interfaces that natively belong to a group and do not hold it when all is done.
-func (s *States) gone(group string) (out []*NIC) {
+// Gone are the interfaces that natively belong to a group and do not hold it when all is done.
+func (s *States) Gone(group string) (out []*NIC) {
 	for _, n := range s.byFormer[group] {
 		if n.State == Guarded {
 			out = append(out, n)
@@ -275,11 +275,11 @@ func (s *States) spares(n *NIC) bool {
 	return true
 }
 
-// foresee finds interfaces that are given back because what is wanted of them does not fit, and
+// Foresee finds interfaces that are given back because what is wanted of them does not fit, and
 // that would not be taken over again: they are under control, and somebody has come to depend on
 // their own groups. The next plan would refuse them, and so find room for policies that this one
 // leaves out. So this one spares them no more, and begins anew. It reports whether there are any.
-func (s *States) foresee() (found bool) {
+func (s *States) Foresee() (found bool) {
 	for n := range s.spared {
 		if n.State != Guarded && n.Taken() && s.Controllable(n) == nil {
 			s.unspared[n], found = true, true
@@ -294,7 +294,7 @@ func (s *States) whyNot(n *NIC) *intent.Reason {
 
 // Cuts are what others lose, sorted.
 func (s *States) Cuts() []Cut {
-	return slices.SortedFunc(maps.Values(s.dependents.cuts), func(a, b Cut) int {
+	return slices.SortedFunc(maps.Values(s.Dependents.cuts), func(a, b Cut) int {
 		return cmp.Or(strings.Compare(a.Interface, b.Interface), strings.Compare(a.Group, b.Group), a.Rule.Compare(b.Rule))
 	})
 }

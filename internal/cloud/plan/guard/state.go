@@ -1,4 +1,4 @@
-package target
+package guard
 
 import (
 	"maps"
@@ -9,15 +9,15 @@ import (
 )
 
 // States are the states of the interfaces of a region, what was ruled out for them, and the
-// policies that VMs do without. Each attempt to make a design decides the states anew; what is ruled
-// out remains.
+// policies that VMs do without. Each attempt to make a design decides the states anew, and what is
+// ruled out remains.
 type States struct {
 	*intent.Region
 	NICs  []*NIC // sorted by ID
 	Order []*VM  // selected VMs, sorted by ID
 
 	byFormer map[string][]*NIC // native group -> interfaces that natively belong to it
-	byHeld   map[string][]*NIC // group -> interfaces that hold it now
+	Holding  map[string][]*NIC // group -> interfaces that hold it now
 
 	Restrict map[*NIC][2]bool         // directions that are held at what is allowed both before and after
 	between  map[*intent.Network]bool // networks of such interfaces, and all that peerings connect with them
@@ -28,15 +28,15 @@ type States struct {
 	// spared are interfaces that are not refused because they are under control, and unspared those
 	// that are refused all the same; see foresee.
 	spared, unspared map[*NIC]bool
-	dependents       dependents
+	Dependents       dependents
 }
 
-// newStates begins with what cannot be controlled at all.
-func newStates(r *intent.Region) *States {
+// NewStates begins with what cannot be controlled at all.
+func NewStates(r *intent.Region) *States {
 	s := &States{
-		Region: r, byFormer: map[string][]*NIC{}, byHeld: map[string][]*NIC{}, Restrict: map[*NIC][2]bool{}, Refused: map[*NIC]*intent.Reason{},
+		Region: r, byFormer: map[string][]*NIC{}, Holding: map[string][]*NIC{}, Restrict: map[*NIC][2]bool{}, Refused: map[*NIC]*intent.Reason{},
 		Frozen: map[*NIC]*intent.Reason{}, Waiting: map[*NIC]bool{}, spared: map[*NIC]bool{}, unspared: map[*NIC]bool{},
-		dependents: dependents{unfollowed: map[string]*intent.Reason{}},
+		Dependents: dependents{Unfollowed: map[string]*intent.Reason{}},
 	}
 	at, all := make(map[*intent.NIC]*NIC, len(r.NICs)), make([]NIC, len(r.NICs))
 	s.NICs = make([]*NIC, len(all))
@@ -48,7 +48,7 @@ func newStates(r *intent.Region) *States {
 	for _, index := range []struct {
 		from map[string][]*intent.NIC
 		to   map[string][]*NIC
-	}{{r.ByFormer, s.byFormer}, {r.ByHeld, s.byHeld}} {
+	}{{r.ByFormer, s.byFormer}, {r.ByHeld, s.Holding}} {
 		for g, nics := range index.from {
 			index.to[g] = make([]*NIC, 0, len(nics))
 			for _, i := range nics {
@@ -66,16 +66,16 @@ func newStates(r *intent.Region) *States {
 		}
 		s.Order = append(s.Order, vm)
 	}
-	s.begin()
+	s.Begin()
 	return s
 }
 
-// begin forgets what attempts have ruled out. What remains is what cannot be expressed or
+// Begin forgets what attempts have ruled out. What remains is what cannot be expressed or
 // controlled at all.
-func (s *States) begin() {
+func (s *States) Begin() {
 	clear(s.Refused)
 	clear(s.Frozen)
-	clear(s.dependents.unfollowed)
+	clear(s.Dependents.Unfollowed)
 	clear(s.spared)
 	for _, n := range s.NICs {
 		switch {
@@ -94,16 +94,16 @@ func (s *States) begin() {
 	for _, vm := range s.Order {
 		for _, p := range vm.Policies {
 			if why := vm.Left[p]; why != nil {
-				s.leaveOut(vm, p, why)
+				s.LeaveOut(vm, p, why)
 			}
 		}
 	}
 }
 
-// leaveOut refuses the policy on the VM. Interfaces that are under control stay as they are if the
+// LeaveOut refuses the policy on the VM. Interfaces that are under control stay as they are if the
 // policy is in force there in an earlier form, and are returned; everywhere else the VM goes on
 // without the policy.
-func (s *States) leaveOut(vm *VM, p *intent.Policy, why *intent.Reason) (frozen []*NIC) {
+func (s *States) LeaveOut(vm *VM, p *intent.Policy, why *intent.Reason) (frozen []*NIC) {
 	vm.Left[p] = why
 	if s.In.Modes[vm.Ref] != intent.Enforce || !s.InForce(vm.VM, p) {
 		return nil
@@ -132,17 +132,17 @@ func (s *States) Controllable(n *NIC) *intent.Reason {
 	return nil
 }
 
-// decideStates decides which interfaces are guarded, members or untouched.
-func (s *States) decideStates() {
+// DecideStates decides which interfaces are guarded, members or untouched.
+func (s *States) DecideStates() {
 	s.findBetween()
 	for _, vm := range s.Order {
-		vm.Effective, vm.profile = nil, ""
+		vm.Effective, vm.Profile = nil, ""
 		if s.In.Modes[vm.Ref] == intent.Enforce {
-			vm.Effective, vm.profile = s.WithFailsafe(effectiveRules(vm))
+			vm.Effective, vm.Profile = s.WithFailsafe(effectiveRules(vm))
 		}
 	}
 	for again := true; again; {
-		s.dependents.reset()
+		s.Dependents.reset()
 		for _, n := range s.NICs {
 			n.State = Untouched
 			n.Given = s.unspared[n] && s.Refused[n] != nil
@@ -248,7 +248,7 @@ func (s *States) Wanted(n *NIC) [2]flow.Permit {
 	var rules []*intent.Bound
 	profile := ""
 	if n.VM != nil && n.State == Guarded && s.Controllable(n) == nil {
-		rules, profile = n.VM.Effective, n.VM.profile
+		rules, profile = n.VM.Effective, n.VM.Profile
 	}
 	if s.Frozen[n] != nil {
 		return s.Actual(n.GroupIDs, n.Network)
@@ -256,9 +256,9 @@ func (s *States) Wanted(n *NIC) [2]flow.Permit {
 	return s.Decided(n.NIC, rules, profile)
 }
 
-// wantedNow is what the interface shall allow, as far as it is not held.
-func (s *States) wantedNow(n *NIC) [2]flow.Permit {
-	want, held := s.Wanted(n), s.held(n)
+// WantedNow is what the interface shall allow, as far as it is not held.
+func (s *States) WantedNow(n *NIC) [2]flow.Permit {
+	want, held := s.Wanted(n), s.Held(n)
 	for i := range 2 {
 		if held[i] {
 			want[i] = s.Recall.Kept(want[i].Intersect(s.Actual(n.GroupIDs, n.Network)[i]))
@@ -267,11 +267,11 @@ func (s *States) wantedNow(n *NIC) [2]flow.Permit {
 	return want
 }
 
-// held are the directions in which an interface allows for now no more than it does already. For
+// Held are the directions in which an interface allows for now no more than it does already. For
 // one that waits to be given back these are both: its own groups mean less when it holds them again
 // than they do here, where a rule that names a group admits all that natively belong to it, also
 // those that hold groups of ours instead.
-func (s *States) held(n *NIC) [2]bool {
+func (s *States) Held(n *NIC) [2]bool {
 	if s.waits(n) {
 		return [2]bool{true, true}
 	}
@@ -284,8 +284,8 @@ func (s *States) waits(n *NIC) bool {
 	return s.between[n.Network] && n.Taken() && s.Frozen[n] == nil && !n.needed()
 }
 
-// enforcedBy is what will be in force on an interface of a class.
-func (s *States) enforcedBy(n *NIC) intent.Enforcement {
+// EnforcedBy is what will be in force on an interface of a class.
+func (s *States) EnforcedBy(n *NIC) intent.Enforcement {
 	before, any := s.EnforcedOn(n.NIC)
 	if !any {
 		before = intent.Enforcement{}
@@ -298,7 +298,7 @@ func (s *States) enforcedBy(n *NIC) intent.Enforcement {
 		return nil
 	}
 	out := intent.Enforcement{}
-	rules, _ := n.rules()
+	rules, _ := n.Rules()
 	for _, r := range rules {
 		if r.Verdict == intent.Grant {
 			continue
@@ -310,8 +310,8 @@ func (s *States) enforcedBy(n *NIC) intent.Enforcement {
 	return out
 }
 
-// await makes an interface stay as it is until others have changed.
-func (s *States) await(n *NIC, what intent.Code, why *intent.Reason) {
+// Await makes an interface stay as it is until others have changed.
+func (s *States) Await(n *NIC, what intent.Code, why *intent.Reason) {
 	delete(s.Restrict, n)
 	s.Waiting[n] = true
 	if n.Taken() {
