@@ -183,18 +183,6 @@ func (c *Account) fixed(ref VMRef) (Code, string) {
 	return ServiceUnguarded, "its region was not read"
 }
 
-// interfaceOf returns the interface that an entity stands for; nil if it stands for something else,
-// or if none is shown.
-func (s *Region) interfaceOf(ref VMRef) *cloud.Interface {
-	if ref.Region != s.Snap.Region {
-		return nil
-	}
-	if n := s.Snap.Interface(ref.ID); n != nil && n.Service == "" {
-		return n
-	}
-	return nil
-}
-
 // meet notes the policies of rules that apply to a native service, or to an interface.
 func (c *Account) meet(services map[EntityRef][]*Policy, m *v1beta2.GroupMember, rules []*rule) {
 	if m.ExternalEntity == nil {

@@ -1,6 +1,7 @@
 package intent
 
 import (
+	"encoding/binary"
 	"net/netip"
 	"slices"
 	"strings"
@@ -286,4 +287,66 @@ func (f Flattening) wholeLists(c *Region, native []cloud.Rule, cells []flow.Serv
 		}
 	}
 	return out
+}
+
+// HeldAddrs returns the addresses that a reference to the group means now.
+func (s *Region) HeldAddrs(id string, view *Network) addrset.Set {
+	return groupMembers(s.heldCache, s.ByHeld[id], nativeKey{id, view})
+}
+
+// FormerAddrs returns the addresses of the interfaces that natively belong to the group.
+func (s *Region) FormerAddrs(id string, view *Network) addrset.Set {
+	return groupMembers(s.formerCache, s.ByFormer[id], nativeKey{id, view})
+}
+
+func groupMembers(known map[nativeKey]addrset.Set, nics []*NIC, key nativeKey) addrset.Set {
+	set, ok := known[key]
+	if !ok {
+		set = addrsOf(nics, key.view)
+		known[key] = set
+	}
+	return set
+}
+
+// interfaceOf returns the interface that an entity stands for; nil if it stands for something else,
+// or if none is shown.
+func (s *Region) interfaceOf(ref VMRef) *cloud.Interface {
+	if ref.Region != s.Snap.Region {
+		return nil
+	}
+	if n := s.Snap.Interface(ref.ID); n != nil && n.Service == "" {
+		return n
+	}
+	return nil
+}
+
+// walked returns what the rules that match a service make of all addresses, and what they make of
+// those that they name themselves. Many cells, and many kinds of VMs, are matched by the same
+// rules.
+func (s *Region) walked(rules []*Bound, service flow.Service, view *Network) (all, named walked) {
+	var matching []*Bound
+	var key []byte
+	grouped := false
+	for _, r := range rules {
+		if r.matches(service) {
+			matching = append(matching, r)
+			key = binary.AppendVarint(key, int64(r.number))
+			grouped = grouped || len(r.Groups) > 0
+		}
+	}
+	if grouped {
+		key = append(append(key, "| "+s.Snap.Region+"/"...), view.ID...)
+	}
+	r := s.Recall
+	if known := r.walks[string(key)]; known != nil {
+		return known[0], known[1]
+	}
+	all = r.walker.walk(matching, func(r *Bound) addrset.Set { return s.PeerAddrs(r, view) })
+	if named = all; grouped {
+		named = r.walker.walk(matching, func(r *Bound) addrset.Set { return r.Blocks })
+	}
+	s.Effort.Spend(all.allowed.Len() + all.left.Len())
+	r.spans += all.allowed.Len() + all.left.Len() + named.allowed.Len() + named.left.Len()
+	r.walks[string(key)] = &[2]walked{all, named}
+	return all, named
 }

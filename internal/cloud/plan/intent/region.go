@@ -7,7 +7,6 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
-	"strconv"
 	"strings"
 	"unicode"
 
@@ -65,81 +64,6 @@ type nativeKey struct {
 	view  *Network
 }
 
-// Network is a VPC that is seen in the region.
-type Network struct {
-	*cloud.Network
-	// scope are the networks whose interfaces can be referenced by group: itself and those with an
-	// active peering in the region.
-	Scope []*Network
-	// local are the addresses of the networks of the scope.
-	local addrset.Set
-	// around are the addresses of all networks whose interfaces a group reference can match: those
-	// of the scope, and those of other accounts with an active peering in the region.
-	around addrset.Set
-	// foreign says why we must not work here; nil if we may.
-	Foreign *Reason
-	nics    []*NIC
-	// groupNames are the names in use, folded.
-	GroupNames map[string]bool
-}
-
-// Reaches reports whether interfaces of another network can be referenced by group here.
-func (n *Network) Reaches(o *Network) bool { return slices.Contains(n.Scope, o) }
-
-// NIC is a network interface.
-type NIC struct {
-	*cloud.Interface
-	Network *Network
-	vm      *VM
-	Private addrset.Set // addresses that group references cover
-	all     addrset.Set // private and public
-	// ours and foreign are the groups that it holds now.
-	Ours, Foreign []string
-	// former are its native groups: what its owner wants it to hold.
-	Former []string
-	// recorded is the content of the former-groups tag; nil without tag.
-	Recorded []string
-	// forged is set if the tag says something else than recorded, which is what is remembered or
-	// was confirmed.
-	Forged bool
-	// unsigned is set if the tag is believed although it is not signed, and unproven says why it is
-	// not believed, and nothing else is known.
-	Unsigned bool
-	Unproven *Reason
-	// alien says why it cannot be controlled at all; nil if it can. elsewhere is that as far as
-	// another controller or account is the reason.
-	Alien, Elsewhere *Reason
-	// Blocked is what the cloud says why it refuses to change it; empty if it does not. Under
-	// control it stays as it is, else it is alien.
-	Blocked string
-	// released says why it must not hold anything of ours in the end; nil if it may.
-	Released *Reason
-}
-
-// Taken reports whether the interface is under our control now.
-func (n *NIC) Taken() bool { return len(n.Ours) > 0 && n.Recorded != nil }
-
-// Refused says that the cloud refuses to change the interface.
-func (n *NIC) Refused() *Reason {
-	return Why(CloudRefuses, n.ID).Quoting(n.Blocked)
-}
-
-// Controlled reports whether the interface is under our control, though somebody may have put it
-// into other groups. One that holds its own groups, with or without ours, is not: it may be half
-// way to us, or back.
-func (n *NIC) Controlled() bool {
-	if n.Taken() {
-		return slices.ContainsFunc(n.Recorded, func(id string) bool { return !slices.Contains(n.Foreign, id) })
-	}
-	return n.Recorded != nil && n.Alien == nil && !slices.Equal(n.Recorded, n.Foreign)
-}
-
-// HalfBack reports whether the interface has its own groups again, and still others that somebody
-// has put it into while it was under control: giving it back is not done.
-func (n *NIC) HalfBack() bool {
-	return len(n.Ours) == 0 && n.Controlled() && len(without(n.Recorded, n.Foreign)) == 0
-}
-
 // VM is a selected VM.
 type VM struct {
 	Ref      VMRef
@@ -177,53 +101,6 @@ func newRegion(c *Account, r Observed) *Region {
 	s.pin()
 	s.indexInterfaces()
 	return s
-}
-
-func (s *Region) indexNetworks() {
-	for i := range s.Snap.Networks {
-		n := &Network{Network: &s.Snap.Networks[i], GroupNames: map[string]bool{}}
-		if by := n.Tags[cloud.TagClaim]; by != "" && by != s.In.ClusterID {
-			n.Foreign = Why(NetworkClaimed, n.ID, cloud.Words(by))
-		}
-		n.Scope = []*Network{n}
-		s.Networks[n.ID] = n
-	}
-	for _, p := range s.Snap.Peerings {
-		a, b := s.Networks[p.A.NetworkID], s.Networks[p.B.NetworkID]
-		if p.ByAddress || p.A.Region != p.B.Region && p.A.Region != "" && p.B.Region != "" {
-			continue
-		}
-		switch {
-		case a == nil && b == nil || a == b:
-		case b == nil:
-			a.sees(p.B)
-		case a == nil:
-			b.sees(p.A)
-		case !a.Reaches(b):
-			a.Scope, b.Scope = append(a.Scope, b), append(b.Scope, a)
-		}
-	}
-	for _, n := range s.Networks {
-		slices.SortFunc(n.Scope, func(a, b *Network) int { return strings.Compare(a.ID, b.ID) })
-		for _, o := range n.Scope {
-			n.local = n.local.Union(addrset.OfPrefixes(o.CIDRs...))
-		}
-		n.around = n.around.Union(n.local)
-	}
-}
-
-// sees makes a network know the addresses of one that it is peered with; there may be any if the
-// cloud does not tell.
-func (n *Network) sees(far cloud.PeeringEnd) {
-	if len(far.CIDRs) == 0 {
-		n.around = addrset.All()
-	}
-	n.around = n.around.Union(addrset.OfPrefixes(far.CIDRs...))
-}
-
-// contains reports whether an address lies in the network itself.
-func (n *Network) contains(a netip.Addr) bool {
-	return slices.ContainsFunc(n.CIDRs, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
 func (s *Region) indexInterfaces() {
@@ -304,73 +181,6 @@ func (s *Region) sortGroups(n *NIC) {
 	if n.Recorded != nil && n.Alien == nil && (len(n.Ours) > 0 || !slices.Equal(n.Recorded, n.Foreign)) {
 		n.Former = n.Recorded
 	}
-}
-
-// formerTagSize is the length of a tag value in AWS, the shortest among the clouds.
-const formerTagSize = 256
-
-// Former returns the groups that an interface had before it was taken over, sorted, as its tags
-// record them; nil without record.
-func Former(n *cloud.Interface) []string { return formerFromTags(n.Tags) }
-
-// formerFromTags reads the recorded groups of an interface; nil if nothing is recorded.
-func formerFromTags(tags map[string]string) []string { return cloud.FormerGroups(tags) }
-
-// FormerTagKey is the key of the i-th tag of the record of former groups.
-func FormerTagKey(i int) string { return numbered(cloud.TagFormer, i) }
-
-// numbered is the key of a tag's i-th continuation.
-func numbered(key string, i int) string {
-	if i == 0 {
-		return key
-	}
-	return key + "." + strconv.Itoa(i)
-}
-
-// FormerTags are the tags that record the groups.
-func FormerTags(groups []string) map[string]string {
-	out := map[string]string{}
-	for i, part := range formerParts(groups) {
-		out[FormerTagKey(i)] = part
-	}
-	return out
-}
-
-// formerParts are the values of the tags that record the groups; there is at least one.
-func formerParts(groups []string) (out []string) {
-	value := strings.Join(groups, " ")
-	for len(out) == 0 || value != "" {
-		part := value[:min(len(value), formerTagSize-1)]
-		if cut := strings.LastIndexByte(part, ' '); len(part) < len(value) && cut > 0 {
-			part = part[:cut+1]
-		}
-		// Clouds may trim tag values, so the separator goes to the front of the next part.
-		value = value[len(part):]
-		if trimmed := strings.TrimRight(part, " "); trimmed != part {
-			part, value = trimmed, " "+value
-		}
-		out = append(out, part)
-	}
-	return out
-}
-
-// HeldAddrs returns the addresses that a reference to the group means now.
-func (s *Region) HeldAddrs(id string, view *Network) addrset.Set {
-	return groupMembers(s.heldCache, s.ByHeld[id], nativeKey{id, view})
-}
-
-// FormerAddrs returns the addresses of the interfaces that natively belong to the group.
-func (s *Region) FormerAddrs(id string, view *Network) addrset.Set {
-	return groupMembers(s.formerCache, s.ByFormer[id], nativeKey{id, view})
-}
-
-func groupMembers(known map[nativeKey]addrset.Set, nics []*NIC, key nativeKey) addrset.Set {
-	set, ok := known[key]
-	if !ok {
-		set = addrsOf(nics, key.view)
-		known[key] = set
-	}
-	return set
 }
 
 // Folded returns a name in a form that is the same for names that differ in case only.

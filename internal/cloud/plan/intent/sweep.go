@@ -1,11 +1,9 @@
 package intent
 
 import (
-	"encoding/binary"
 	"slices"
 
 	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
-	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
 )
 
 // claimed is a range of addresses that a rule matches; rule is its index.
@@ -137,35 +135,4 @@ func (h *precedence) first(at addrset.Number) int {
 		return -1
 	}
 	return (*h)[0].rule
-}
-
-// walked returns what the rules that match a service make of all addresses, and what they make of
-// those that they name themselves. Many cells, and many kinds of VMs, are matched by the same
-// rules.
-func (s *Region) walked(rules []*Bound, service flow.Service, view *Network) (all, named walked) {
-	var matching []*Bound
-	var key []byte
-	grouped := false
-	for _, r := range rules {
-		if r.matches(service) {
-			matching = append(matching, r)
-			key = binary.AppendVarint(key, int64(r.number))
-			grouped = grouped || len(r.Groups) > 0
-		}
-	}
-	if grouped {
-		key = append(append(key, "| "+s.Snap.Region+"/"...), view.ID...)
-	}
-	r := s.Recall
-	if known := r.walks[string(key)]; known != nil {
-		return known[0], known[1]
-	}
-	all = r.walker.walk(matching, func(r *Bound) addrset.Set { return s.PeerAddrs(r, view) })
-	if named = all; grouped {
-		named = r.walker.walk(matching, func(r *Bound) addrset.Set { return r.Blocks })
-	}
-	s.Effort.Spend(all.allowed.Len() + all.left.Len())
-	r.spans += all.allowed.Len() + all.left.Len() + named.allowed.Len() + named.left.Len()
-	r.walks[string(key)] = &[2]walked{all, named}
-	return all, named
 }

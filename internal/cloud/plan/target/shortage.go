@@ -164,3 +164,14 @@ func (s *Target) near(view *intent.Network) addrset.Set {
 	s.nearby[view] = addrset.Union(sets...)
 	return s.nearby[view]
 }
+
+// rulesOfPolicies returns the rules that the policies have for the VM, with the failsafe flows.
+func (s *Target) rulesOfPolicies(vm *guard.VM, policies []*intent.Policy) ([]*intent.Bound, string) {
+	var rules []*intent.Bound
+	for _, r := range vm.Applied {
+		if slices.Contains(policies, r.Policy) {
+			rules = append(rules, r)
+		}
+	}
+	return s.WithFailsafe(rules, intent.ProfileOf(rules))
+}

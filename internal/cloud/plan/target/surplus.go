@@ -6,7 +6,6 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
 	"github.com/nephele-io/nephele/internal/cloud/plan/form"
-	"github.com/nephele-io/nephele/internal/cloud/plan/guard"
 	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
 )
 
@@ -51,17 +50,6 @@ func (s *Target) surplus(c *form.Class, held [][]cloud.Rule) (out []rejection) {
 	}
 	slices.Reverse(out)
 	return out
-}
-
-// rulesOfPolicies returns the rules that the policies have for the VM, with the failsafe flows.
-func (s *Target) rulesOfPolicies(vm *guard.VM, policies []*intent.Policy) ([]*intent.Bound, string) {
-	var rules []*intent.Bound
-	for _, r := range vm.Applied {
-		if slices.Contains(policies, r.Policy) {
-			rules = append(rules, r)
-		}
-	}
-	return s.WithFailsafe(rules, intent.ProfileOf(rules))
 }
 
 // leaveSurplus leaves out what does not fit of the policies of a class, or tightens it: all that
