@@ -131,8 +131,8 @@ func (st *state) misses(k *cohort) map[*cohort]bool {
 		})
 	}
 	for _, g := range k.at {
-		for _, h := range st.refs[g] {
-			for _, y := range st.holders[h] {
+		for _, ref := range st.refs[g] {
+			for _, y := range st.holders[ref.from] {
 				if out[y] || slices.Contains(k.to, g) || !st.from.Reaches(y.network, k.network) {
 					continue
 				}
@@ -324,20 +324,17 @@ func (st *state) checkOthers(k *cohort) *Violation {
 		if slices.Contains(k.at, g) {
 			continue
 		}
-		for _, h := range st.refs[g] {
-			for _, y := range st.holders[h] {
+		for _, ref := range st.refs[g] {
+			for _, y := range st.holders[ref.from] {
 				if !st.from.Reaches(y.network, k.network) {
 					continue
 				}
-				for _, r := range st.rules[h] {
-					if r.Peer.GroupID != g {
-						continue
-					}
+				for _, r := range ref.rules {
 					i, service := flow.Index(r.Direction), flow.ServiceOf(r.Match)
 					for _, groups := range y.options() {
-						if addrs := y.others(k.addrs); slices.Contains(groups, h) && !addrs.Empty() && !y.may(i, service, addrs, groups) {
+						if addrs := y.others(k.addrs); slices.Contains(groups, ref.from) && !addrs.Empty() && !y.may(i, service, addrs, groups) {
 							v := violation(Leak, y, i, service, addrs)
-							v.Group, v.Rule = h, r
+							v.Group, v.Rule = ref.from, r
 							return v
 						}
 					}
@@ -355,16 +352,16 @@ func (st *state) checkOthers(k *cohort) *Violation {
 		if slices.Contains(k.next, g) {
 			continue
 		}
-		for _, h := range st.refs[g] {
-			for _, y := range st.holders[h] {
+		for _, ref := range st.refs[g] {
+			for _, y := range st.holders[ref.from] {
 				if !st.from.Reaches(y.network, k.network) {
 					continue
 				}
 				for option, groups := range y.options() {
 					for i, d := range flow.Directions() {
 						x := half{y, option, i}
-						refers := slices.ContainsFunc(st.rules[h], func(r cloud.Rule) bool { return r.Direction == d && r.Peer.GroupID == g })
-						if asked[x] || !refers || !slices.Contains(groups, h) {
+						refers := slices.ContainsFunc(ref.rules, func(r cloud.Rule) bool { return r.Direction == d })
+						if asked[x] || !refers || !slices.Contains(groups, ref.from) {
 							continue
 						}
 						asked[x] = true

@@ -347,7 +347,7 @@ func (w *worklist) discard(spared map[string]bool) (done bool) {
 	}
 	w.next()
 	for _, id := range free {
-		if slices.ContainsFunc(w.refs[id], func(g string) bool { return g != id && w.exists[g] }) {
+		if slices.ContainsFunc(w.refs[id], func(r referral) bool { return r.from != id && w.exists[r.from] }) {
 			continue
 		}
 		done = true

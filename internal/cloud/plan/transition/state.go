@@ -28,7 +28,7 @@ type state struct {
 	groups  map[string]*cloud.Group // by ID, those to be created included
 	exists  map[string]bool
 	rules   map[string][]cloud.Rule              // present rules, sorted
-	refs    map[string][]string                  // the groups with rules that refer to a group, sorted
+	refs    map[string][]referral                // by the group that is referred to, sorted
 	holders map[string][]*cohort                 // those that hold a group, or may hold it already
 	members map[string]map[memberKey]addrset.Set // by group
 	moving  int                                  // cohorts that are under way
@@ -41,7 +41,7 @@ type memberKey struct {
 
 func newState(s *Survey) *state {
 	st := &state{
-		Survey: s, groups: map[string]*cloud.Group{}, exists: map[string]bool{}, rules: map[string][]cloud.Rule{}, refs: map[string][]string{},
+		Survey: s, groups: map[string]*cloud.Group{}, exists: map[string]bool{}, rules: map[string][]cloud.Rule{}, refs: map[string][]referral{},
 		holders: map[string][]*cohort{}, members: map[string]map[memberKey]addrset.Set{},
 	}
 	for i := range s.To.Groups {
@@ -60,18 +60,33 @@ func newState(s *Survey) *state {
 	return st
 }
 
+// referral are the rules of a group that refer to another one.
+type referral struct {
+	from  string
+	rules []cloud.Rule
+}
+
 // setRules gives a group its present rules.
 func (st *state) setRules(group string, rules []cloud.Rule) {
+	at := func(id string) (int, bool) {
+		return slices.BinarySearchFunc(st.refs[id], group, func(r referral, g string) int { return strings.Compare(r.from, g) })
+	}
 	for _, r := range st.rules[group] {
-		if i, found := slices.BinarySearch(st.refs[r.Peer.GroupID], group); found {
+		if i, found := at(r.Peer.GroupID); found {
 			st.refs[r.Peer.GroupID] = slices.Delete(st.refs[r.Peer.GroupID], i, i+1)
 		}
 	}
 	st.rules[group] = rules
 	for _, r := range rules {
-		if i, found := slices.BinarySearch(st.refs[r.Peer.GroupID], group); !found && r.Peer.GroupID != "" {
-			st.refs[r.Peer.GroupID] = slices.Insert(st.refs[r.Peer.GroupID], i, group)
+		id := r.Peer.GroupID
+		if id == "" {
+			continue
 		}
+		i, found := at(id)
+		if !found {
+			st.refs[id] = slices.Insert(st.refs[id], i, referral{from: group})
+		}
+		st.refs[id][i].rules = append(st.refs[id][i].rules, r)
 	}
 }
 
