@@ -124,8 +124,8 @@ func checkNumbers(t *testing.T, at uint64, st *numbersOf) error {
 				continue
 			}
 			st.Exact++
-			// Another VM that has to be taken over for this one's sake may have too little room, and
-			// so may this one for a state in between, which says how much that needs.
+			// Another VM that has to be taken over for this one's sake may have too little room,
+			// and so may this one for a state in between, which says how much that needs.
 			still := slices.DeleteFunc(with(l.WouldDo, x.VM), func(o plan.Refusal) bool {
 				return o.Why.Is(intent.DependentLoses) || o.Why.Is(intent.WaitsBetween)
 			})
