@@ -164,7 +164,6 @@ func (s *regional) goalInterfaceTags(n *guard.NIC) map[string]string {
 	if out == nil {
 		out = map[string]string{}
 	}
-	_, signed := n.Tags[cloud.TagSignature]
 	switch {
 	case n.Alien != nil || n.Network.Foreign != nil || n.Unproven != nil || n.Blocked != "" || s.disputed(n):
 	case n.State == guard.Guarded && (n.Recorded == nil || n.Forged):
@@ -175,7 +174,7 @@ func (s *regional) goalInterfaceTags(n *guard.NIC) map[string]string {
 		if n.Unsigned && len(n.Tags)+s.SignatureSize(n.NIC) <= s.Limits.TagsPerResource {
 			s.toSign(n, out)
 		}
-	case n.Recorded != nil || n.Forged || signed && s.In.Seal != nil:
+	case n.Recorded != nil || n.Forged:
 		forget(out)
 		delete(out, cloud.TagSignature)
 	}

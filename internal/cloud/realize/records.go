@@ -53,27 +53,51 @@ func (w *worker) noteSigned(ctx context.Context, t task, res *plan.Result) error
 
 // unsigned repeats an operation without the signature of records if the account's rights do not
 // allow it, for they may be older than the tag: then what is known of former groups is as good as
-// the tags, and enforcement goes on. If the rights do not allow it without the signature either,
-// that was not the reason.
+// the tags, and enforcement goes on. Only rights count: what somebody has locked or guards against
+// us must not switch signatures off. So the rest of the tags has to be allowed on the same
+// interface, and then the signature still has to be refused.
 func (e *execution) unsigned(ctx context.Context, s plan.Step, op cloud.Op, refused error) (string, error) {
 	var why *cloud.Error
 	if _, signs := op.Tags[cloud.TagSignature]; !signs || e.r.Records == nil || !errors.As(refused, &why) || !why.Denied {
 		return "", refused
 	}
-	op.Tags = maps.Clone(op.Tags)
-	delete(op.Tags, cloud.TagSignature)
+	again := func(op cloud.Op) error {
+		_, err := e.patiently(e.books.with(ctx, s, op), s.Scope, op)
+		return err
+	}
+	rest, signature := op, op
+	rest.Tags, signature.Tags = maps.Clone(op.Tags), map[string]string{cloud.TagSignature: op.Tags[cloud.TagSignature]}
+	delete(rest.Tags, cloud.TagSignature)
+	if len(rest.Tags) == 0 {
+		rest.Kind, rest.Others, rest.Tags = cloud.OpTag, nil, e.recorded(s.Scope.Region, op.Target)
+	}
+	if len(rest.Tags) == 0 {
+		return "", refused
+	}
 	if err := e.r.Records.Unsigned(ctx, e.key); err != nil {
 		return "", err
 	}
-	if len(op.Tags) > 0 {
-		if _, err := e.patiently(e.books.with(ctx, s, op), s.Scope, op); err != nil {
-			if e.task.seal != nil && !e.task.seal.Lenient {
-				_ = e.r.Records.Signed(ctx, e.key) // as before; if this fails, it will be seen again that all are signed
-			}
+	err := again(rest)
+	if err != nil || again(signature) == nil {
+		if e.task.seal != nil && !e.task.seal.Lenient {
+			_ = e.r.Records.Signed(ctx, e.key) // as before; if this fails, it will be seen again that all are signed
+		}
+		if err != nil {
 			return "", refused
 		}
+		return op.Target, nil
 	}
 	e.r.Records.NotPermitted(e.key)
 	e.r.Log.Info("RECORDS OF FORMER GROUPS ARE NOT SIGNED in this account: its rights do not allow the tag "+cloud.TagSignature, "account", e.key, "error", refused.Error())
 	return op.Target, nil
+}
+
+// recorded is the first tag of the record of an interface, as it was observed.
+func (e *execution) recorded(region, id string) map[string]string {
+	if s := e.task.acct.Snapshots[region]; s != nil {
+		if n := s.Interface(id); n != nil && n.Tags[cloud.TagFormer] != "" {
+			return map[string]string{cloud.TagFormer: n.Tags[cloud.TagFormer]}
+		}
+	}
+	return nil
 }

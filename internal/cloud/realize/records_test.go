@@ -3,6 +3,7 @@ package realize
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -22,6 +23,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 	"github.com/nephele-io/nephele/internal/cloud/recordkey"
 	"github.com/nephele-io/nephele/internal/policy"
+	"github.com/nephele-io/nephele/internal/sim/calls"
 	"github.com/nephele-io/nephele/internal/sim/ec2"
 	"github.com/nephele-io/nephele/internal/sim/world"
 )
@@ -327,6 +329,51 @@ func TestSigningIsNotPermitted(t *testing.T) {
 	l.until("all are signed", func() bool { r := l.records(); return r.Signed == 3 && r.Unsigned == 0 })
 	if list := string(l.keySecret().Data["signed"]); !strings.Contains(list, labAccount) {
 		t.Errorf("the Secret does not say that all are signed: %q", list)
+	}
+}
+
+// TestRefusalIsNoLackOfRights: a tag that is refused for a moment, as by a lock, and a signature
+// that somebody has planted where we may not remove it, do not switch signatures off; and a record
+// goes with its signature.
+func TestRefusalIsNoLackOfRights(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, labConfig{})
+	before := l.holdings()
+	l.tag(l.vms["ops-1"].nic, world.Tags{cloud.TagSignature: "v1 AAAAAAA"})
+	signs := func(c calls.Call) bool {
+		return slices.Contains(slices.Collect(maps.Values(c.Params)), cloud.TagSignature) && !slices.Contains(slices.Collect(maps.Values(c.Params)), l.vms["ops-1"].nic)
+	}
+	planted := func(c calls.Call) bool {
+		return slices.Contains(slices.Collect(maps.Values(c.Params)), l.vms["ops-1"].nic)
+	}
+	for _, action := range []string{"CreateTags", "DeleteTags"} {
+		l.server.Faults().Add(ec2.Fault{Action: action, Code: "UnauthorizedOperation", Status: 403, Times: 1, Match: signs})
+	}
+	l.server.Faults().Add(ec2.Fault{Action: "DeleteTags", Code: "UnauthorizedOperation", Status: 403, Times: -1, Match: planted})
+	l.engine.PutPolicy(webIn())
+	l.publish()
+	l.start()
+	l.settle()
+	signed := func() {
+		t.Helper()
+		if r, _ := l.realizer.Report(labAccount); r.NotSigned {
+			t.Error("it is said that nothing is signed")
+		}
+	}
+	if signed(); l.tagsOf("web-1")[cloud.TagSignature] == "" || l.tagsOf("web-2")[cloud.TagSignature] == "" {
+		t.Errorf("tags %v, %v", l.tagsOf("web-1"), l.tagsOf("web-2"))
+	}
+	l.engine.DeletePolicy(webIn().UID)
+	l.publish()
+	l.settle()
+	signed()
+	l.server.Faults().Clear()
+	if l.tagsOf("ops-1")[cloud.TagSignature] != "v1 AAAAAAA" {
+		t.Errorf("what was planted is %v", l.tagsOf("ops-1"))
+	}
+	l.untag("ops-1", cloud.TagSignature)
+	if d := gocmp.Diff(before, l.holdings()); d != "" {
+		t.Errorf("(-before +after):\n%s", d)
 	}
 }
 
