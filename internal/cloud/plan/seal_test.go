@@ -515,12 +515,13 @@ func playForged(e *estate, r *rand.Rand) (forged int, err error) {
 	for _, n := range native.snap.Interfaces {
 		confirmed[n.ID] = n.GroupIDs
 	}
+	planted := map[string]bool{} // interfaces whose signature may be somebody else's, which proves nothing and stays
 	history := append(slices.Clone(e.History), policySet{})
 	for i, set := range history {
 		if i > 0 {
 			was, before := (&phase{estate: e, flows: flows, st: &stats{}}).verdicts(f), e.unproven(f)
 			stuck := e.outOfOrder(f, history[i-1])
-			forged += e.forge(f, r)
+			forged += e.forge(f, r, planted)
 			restored := slices.ContainsFunc(before, func(id string) bool { return !slices.Contains(e.unproven(f), id) }) // by chance
 			// A restart, and nothing else: nothing is opened for it, and nothing is cut.
 			if err := e.playSet(f, native, history[i-1], flows, nil); err != nil {
@@ -552,18 +553,19 @@ func playForged(e *estate, r *rand.Rand) (forged int, err error) {
 		if n.Managed {
 			continue // nothing is ever written to it
 		}
-		if _, signed := n.Tags[cloud.TagSignature]; signed || plan.Former(n) != nil || !slices.Equal(n.GroupIDs, confirmed[n.ID]) {
+		if _, signed := n.Tags[cloud.TagSignature]; signed && !planted[n.ID] || plan.Former(n) != nil || !slices.Equal(n.GroupIDs, confirmed[n.ID]) {
 			return forged, fmt.Errorf("%s holds %v with %v in the end, and held %v", n.ID, n.GroupIDs, n.Tags, confirmed[n.ID])
 		}
 	}
 	return forged, nil
 }
 
-// outOfOrder reports whether something stays as it is because there is no order of the changes, so
-// that what is in force is not what is wanted, and may become so when others come to stay.
+// outOfOrder reports whether something stays as it is because there is no order of the changes, or
+// because its next form does not fit, so that what is in force is not what is wanted, and may become
+// so when others come to stay.
 func (e *estate) outOfOrder(f *fakeCloud, set policySet) bool {
 	return slices.ContainsFunc(plan.Compute(e.input(set, f.clone()), e.lowerer()).Refusals, func(r plan.Refusal) bool {
-		return slices.ContainsFunc([]intent.Code{
+		return r.Kept || slices.ContainsFunc([]intent.Code{
 			intent.OrderOpposite, intent.OrderLeak, intent.OrderGap, intent.OrderInterface, intent.OrderRules, intent.OrderRegion, intent.OrderGroupLater,
 		}, r.Why.Is)
 	})
@@ -577,8 +579,8 @@ func (e *estate) unproven(f *fakeCloud) (ids []string) {
 	return ids
 }
 
-// forge writes into the records of some interfaces.
-func (e *estate) forge(f *fakeCloud, r *rand.Rand) (forged int) {
+// forge writes into the records of some interfaces, and notes where a signature may be left alone.
+func (e *estate) forge(f *fakeCloud, r *rand.Rand, planted map[string]bool) (forged int) {
 	for i := range f.snap.Interfaces {
 		n := &f.snap.Interfaces[i]
 		if r.IntN(3) > 0 {
@@ -607,6 +609,7 @@ func (e *estate) forge(f *fakeCloud, r *rand.Rand) (forged int) {
 		}
 		if !maps.Equal(tags, n.Tags) {
 			forged++
+			planted[n.ID] = true
 		}
 		n.Tags = tags
 	}
