@@ -515,7 +515,7 @@ func playForged(e *estate, r *rand.Rand) (forged int, err error) {
 	for _, n := range native.snap.Interfaces {
 		confirmed[n.ID] = n.GroupIDs
 	}
-	planted := map[string]bool{} // interfaces whose signature may be somebody else's, which proves nothing and stays
+	planted := map[string]bool{} // interfaces with a signature of others, which proves nothing and stays
 	history := append(slices.Clone(e.History), policySet{})
 	for i, set := range history {
 		if i > 0 {
