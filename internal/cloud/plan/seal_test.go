@@ -561,8 +561,8 @@ func playForged(e *estate, r *rand.Rand) (forged int, err error) {
 }
 
 // outOfOrder reports whether something stays as it is because there is no order of the changes, or
-// because its next form does not fit, so that what is in force is not what is wanted, and may become
-// so when others come to stay.
+// because its next form does not fit, so that what is in force is not what is wanted, and may be
+// when others come to stay.
 func (e *estate) outOfOrder(f *fakeCloud, set policySet) bool {
 	return slices.ContainsFunc(plan.Compute(e.input(set, f.clone()), e.lowerer()).Refusals, func(r plan.Refusal) bool {
 		return r.Kept || slices.ContainsFunc([]intent.Code{
