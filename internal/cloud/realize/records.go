@@ -70,6 +70,7 @@ func (e *execution) unsigned(ctx context.Context, s plan.Step, op cloud.Op, refu
 	delete(rest.Tags, cloud.TagSignature)
 	if len(rest.Tags) == 0 {
 		rest.Kind, rest.Others, rest.Tags = cloud.OpTag, nil, e.recorded(s.Scope.Region, op.Target)
+		signature.Others = nil // the other interfaces may be what is refused
 	}
 	if len(rest.Tags) == 0 {
 		return "", refused
@@ -82,7 +83,7 @@ func (e *execution) unsigned(ctx context.Context, s plan.Step, op cloud.Op, refu
 		if e.task.seal != nil && !e.task.seal.Lenient {
 			_ = e.r.Records.Signed(ctx, e.key) // as before; if this fails, it will be seen again that all are signed
 		}
-		if err != nil {
+		if err != nil || len(signature.Others) < len(op.Others) {
 			return "", refused
 		}
 		return op.Target, nil

@@ -233,6 +233,34 @@ func TestUpgradeSigns(t *testing.T) {
 	l.until("all is given back", func() bool { return gocmp.Equal(before, l.holdings()) })
 }
 
+// TestUpgradeBesideADeny: where one interface must not be tagged, which is refused for all that a
+// call tags, the records of the others are signed, and signatures stay on.
+func TestUpgradeBesideADeny(t *testing.T) {
+	t.Parallel()
+	for _, denied := range []string{"web-1", "web-2"} {
+		t.Run(denied, func(t *testing.T) {
+			t.Parallel()
+			l := newLab(t, labConfig{})
+			cluster := l.cluster
+			l.cluster = nil
+			l.engine.PutPolicy(webIn())
+			l.publish()
+			l.start()
+			l.settle()
+			l.halt()
+			l.server.Faults().Add(ec2.Fault{Action: "CreateTags", Code: "UnauthorizedOperation", Status: 403, Times: -1, Match: func(c calls.Call) bool {
+				return slices.Contains(slices.Collect(maps.Values(c.Params)), l.vms[denied].nic)
+			}})
+			l.cluster = cluster
+			l.start()
+			l.until("the others are signed", func() bool { r := l.records(); return r.Signed == 2 && r.Unsigned == 1 })
+			if r, _ := l.realizer.Report(labAccount); r.NotSigned {
+				t.Error("it is said that nothing is signed")
+			}
+		})
+	}
+}
+
 // TestKeyIsLost: without the Secret there is a new key. Nothing is given up for that: records are
 // believed once more, and signed with it.
 func TestKeyIsLost(t *testing.T) {

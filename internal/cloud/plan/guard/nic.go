@@ -27,7 +27,7 @@ type NIC struct {
 	*intent.NIC
 	VM    *VM
 	State InterfaceState
-	// Given is set if it is given back although its VM has policies; see foresee.
+	// Given is set if it is given back although its VM has policies; see Foresee.
 	Given bool
 }
 
@@ -65,10 +65,10 @@ func (n *NIC) waitsFor(lost []*NIC) *NIC {
 type VM struct {
 	*intent.VM
 	NICs []*NIC
-	// Left are the policies that are left out on this VM, with the reason; kept those for whose
+	// Left are the policies that are left out on this VM, with the reason; Kept those for whose
 	// sake its interfaces stay as they are.
 	Left, Kept map[*intent.Policy]*intent.Reason
-	// Effective are the applied rules without those of left, and profile identifies them.
+	// Effective are the applied rules without those of Left, and Profile identifies them.
 	Effective []*intent.Bound
 	Profile   string
 }

@@ -26,7 +26,7 @@ type States struct {
 	Frozen   map[*NIC]*intent.Reason  // interfaces that stay as they are, with the reason
 	Waiting  map[*NIC]bool            // those of refused and frozen that need only wait for others
 	// spared are interfaces that are not refused because they are under control, and unspared those
-	// that are refused all the same; see foresee.
+	// that are refused all the same; see Foresee.
 	spared, unspared map[*NIC]bool
 	Dependents       dependents
 }
