@@ -101,8 +101,13 @@ func (s *Target) need(n *guard.NIC, want [2]flow.Permit) need {
 		return out
 	}
 	q.RulesPerGroup = out.perGroup
-	_, short := s.Lower.Pack(s.Lower.Lower(flow.Traffic{Ingress: s.oneByOne(want[0], n.Network), Egress: s.oneByOne(want[1], n.Network)}), nil, q)
-	out.exact = short == nil
+	room := q.RulesPerGroup * q.GroupsPerInterface
+	in, few := s.oneByOne(want[0], n.Network, room)
+	eg, also := s.oneByOne(want[1], n.Network, room)
+	if few && also {
+		_, short := s.Lower.Pack(s.Lower.Lower(flow.Traffic{Ingress: in, Egress: eg}), nil, q)
+		out.exact = short == nil
+	}
 	return out
 }
 
@@ -127,8 +132,9 @@ func holdsBlock(in, set addrset.Set) bool {
 }
 
 // oneByOne names all that a permit allows in the form that takes the most rules: each address that
-// a group could stand for by itself, and by another name for each service.
-func (s *Target) oneByOne(p flow.Permit, view *intent.Network) (out []flow.Cell) {
+// a group could stand for by itself, and by another name for each service. It reports false if
+// these alone are more than there is room for.
+func (s *Target) oneByOne(p flow.Permit, view *intent.Network, room int) (out []flow.Cell, few bool) {
 	for _, g := range p.Grants {
 		members := g.All.Minus(g.Anonymous).Intersect(s.near(view))
 		cell := flow.Cell{Service: g.Service, Addrs: g.All.Minus(members)}
@@ -139,11 +145,14 @@ func (s *Target) oneByOne(p flow.Permit, view *intent.Network) (out []flow.Cell)
 			for _, a := range n.PrivateIPs {
 				cell.Groups = append(cell.Groups, cloud.Peer{GroupName: fmt.Sprint(g.Service, " ", n.ID, " ", a)})
 			}
+			if len(cell.Groups) > room {
+				return nil, false
+			}
 		}
 		slices.SortFunc(cell.Groups, cloud.Peer.Compare)
 		out = append(out, cell)
 	}
-	return out
+	return out, true
 }
 
 // mostCounted bounds how many rules are counted to find out which quota would do; no cloud grants
