@@ -20,7 +20,7 @@ func (c *planning) undecided() *Result {
 				status.Interfaces = append(status.Interfaces, report.InterfaceStatus{ID: n.ID})
 			}
 			for _, p := range vm.Policies {
-				status.Policies = append(status.Policies, report.VMPolicy{PolicyRef: p.Ref, Why: vm.Left[p]})
+				status.Policies = append(status.Policies, report.VMPolicy{PolicyRef: p.Ref, Why: vm.Left(p)})
 			}
 			if m := c.In.Modes[vm.Ref]; m != intent.Enforce {
 				status.Suspended(m)

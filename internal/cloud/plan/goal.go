@@ -194,7 +194,7 @@ func forget(tags map[string]string) {
 // disputed reports whether somebody has put an interface under control into other groups, which
 // cannot be put right at present. The record is all that tells what are its own.
 func (s *regional) disputed(n *guard.NIC) bool {
-	wanted := s.Refused[n] != nil || n.VM != nil && len(n.VM.Policies) > 0
+	wanted := n.Refusal() != nil || n.VM != nil && len(n.VM.Policies) > 0
 	return n.State != guard.Guarded && len(n.Ours) == 0 && n.Controlled() && s.Mode(n.NIC) == intent.Enforce && wanted
 }
 

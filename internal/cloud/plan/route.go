@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/nephele-io/nephele/internal/cloud"
@@ -215,7 +216,7 @@ func (s *regional) still() map[string]bool {
 func (s *regional) beyond() map[string]bool {
 	out := map[string]bool{}
 	for _, n := range s.NICs {
-		if s.Controllable(n) != nil || s.Frozen[n] != nil || n.VM == nil && !n.Taken() {
+		if s.Controllable(n) != nil || n.Frozen() != nil || n.VM == nil && !n.Taken() {
 			out[n.ID] = true
 		}
 	}
@@ -225,9 +226,7 @@ func (s *regional) beyond() map[string]bool {
 // restrain keeps directions of interfaces from becoming wider. It reports whether that is new.
 func (s *regional) restrain(held map[string][2]bool) (more bool) {
 	for _, n := range s.NICs {
-		if was, is := s.Restrict[n], held[n.ID]; is[0] && !was[0] || is[1] && !was[1] {
-			s.Restrict[n], more = [2]bool{was[0] || is[0], was[1] || is[1]}, true
-		}
+		more = s.Restrict(n, held[n.ID]) || more
 	}
 	return more
 }
@@ -258,7 +257,7 @@ func (r *route) transit() (steps []Step, dirty map[string]bool, later bool) {
 	for _, id := range r.survey.Hasty() {
 		s.Note(id, intent.Why(intent.NotWaiting))
 	}
-	return e.steps, e.dirty, len(s.Restrict) > 0 || len(order.Blocked) > 0
+	return e.steps, e.dirty, s.Restricts() || len(order.Blocked) > 0
 }
 
 // describes reports whether an operation changes nothing but the descriptions of rules.
@@ -268,7 +267,7 @@ func describes(op cloud.Op) bool {
 
 // holdRevision keeps the policies from being said to be in force while some of them wait.
 func (s *regional) holdRevision(change *transition.Change) {
-	if len(s.Restrict) > 0 {
+	if s.Restricts() {
 		for i := range change.To.Networks {
 			if n := &change.To.Networks[i]; !s.unmarked(n.ID) {
 				delete(n.Tags, change.Mark)
@@ -309,16 +308,12 @@ func (s *regional) blocked(all []transition.Violation) {
 			}
 		}
 	}
-	clear(s.Waiting)
-	for _, n := range s.NICs {
-		if why[n.ID] == nil && (s.Restrict[n] != [2]bool{} || len(n.Ours) > 0 && !slices.Equal(s.Targets[n], slices.Sorted(slices.Values(n.GroupIDs)))) {
-			why[n.ID] = intent.Why(intent.OrderOpposite)
+	s.Block(func(n *guard.NIC) *intent.Reason {
+		if n.Restricted() != [2]bool{} || len(n.Ours) > 0 && !slices.Equal(s.Targets[n], slices.Sorted(slices.Values(n.GroupIDs))) {
+			return cmp.Or(why[n.ID], intent.Why(intent.OrderOpposite))
 		}
-		if why[n.ID] != nil && s.Frozen[n] == nil {
-			s.Frozen[n] = why[n.ID]
-		}
-		delete(s.Restrict, n)
-	}
+		return why[n.ID]
+	})
 }
 
 // whyBlocked is why an edit is blocked.

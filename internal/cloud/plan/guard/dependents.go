@@ -41,15 +41,28 @@ func (s *States) answer(holder *cloud.Group) intent.Dependents {
 
 // dependents is what one attempt has decided about them.
 type dependents struct {
-	Followed map[string]map[string]bool // group with rules -> groups that these name and that are followed
+	followed map[string]map[string]bool // group with rules -> groups that these name and that are followed
 	cuts     map[string]Cut
-	// Unfollowed are groups that have no room for twins; nothing more is taken over for whose sake
+	// unfollowed are groups that have no room for twins; nothing more is taken over for whose sake
 	// they would be needed.
-	Unfollowed map[string]*intent.Reason
+	unfollowed map[string]*intent.Reason
 }
 
 func (d *dependents) reset() {
-	d.Followed, d.cuts = map[string]map[string]bool{}, map[string]Cut{}
+	d.followed, d.cuts = map[string]map[string]bool{}, map[string]Cut{}
+}
+
+// Followed are, by the groups of others that get twins, the groups that their rules name and that
+// guarded interfaces give up.
+func (s *States) Followed() map[string]map[string]bool { return s.dependents.followed }
+
+// Unfollow says that a group has no room for all its twins. It reports whether that is new.
+func (s *States) Unfollow(group string, why *intent.Reason) bool {
+	if s.dependents.unfollowed[group] != nil {
+		return false
+	}
+	s.dependents.unfollowed[group] = why
+	return true
 }
 
 // reference is a native rule that refers to a native group.
@@ -131,7 +144,7 @@ func (s *States) guardDependents() (refused bool) {
 // waits for others, or the cloud refuses to change it. A released one that depends on it goes with
 // it.
 func (s *States) onlyWaits(n *NIC) bool {
-	waits := n.Blocked != "" || s.Frozen[n] == nil && s.Restrict[n] != [2]bool{} && !s.lasting[n]
+	waits := n.Blocked != "" || n.frozen == nil && n.isRestricted() && !n.lasting
 	return waits && n.Taken() && !n.needed()
 }
 
@@ -140,18 +153,18 @@ func (s *States) onlyWaits(n *NIC) bool {
 func (s *States) settleDependent(lost []*NIC, dependent *NIC, ref reference) (refused bool) {
 	switch s.answer(ref.holder) {
 	case intent.FollowDependents:
-		why := s.Dependents.Unfollowed[ref.holder.ID]
-		if why == nil || !slices.ContainsFunc(lost, func(n *NIC) bool { return !n.Taken() }) {
-			if s.Dependents.Followed[ref.holder.ID] == nil {
-				s.Dependents.Followed[ref.holder.ID] = map[string]bool{}
+		if why := s.dependents.unfollowed[ref.holder.ID]; why != nil {
+			for _, n := range lost {
+				if !n.Taken() {
+					n.refusal, refused = why, true
+				}
 			}
-			s.Dependents.Followed[ref.holder.ID][ref.rule.Peer.GroupID] = true
-			return false
 		}
-		for _, n := range lost {
-			if !n.Taken() {
-				s.Refused[n], refused = why, true
+		if !refused {
+			if s.dependents.followed[ref.holder.ID] == nil {
+				s.dependents.followed[ref.holder.ID] = map[string]bool{}
 			}
+			s.dependents.followed[ref.holder.ID][ref.rule.Peer.GroupID] = true
 		}
 		return refused
 	case intent.CutDependents:
@@ -159,7 +172,7 @@ func (s *States) settleDependent(lost []*NIC, dependent *NIC, ref reference) (re
 		for _, n := range lost {
 			cut.Lost = append(cut.Lost, n.ID)
 		}
-		s.Dependents.cuts[fmt.Sprint(cut.Interface, cut.Group, cut.Rule)] = cut
+		s.dependents.cuts[fmt.Sprint(cut.Interface, cut.Group, cut.Rule)] = cut
 		return false
 	}
 	return s.refuseTakeover(lost, dependent, ref)
@@ -192,7 +205,7 @@ func (s *States) spareReferred() (refused bool) {
 				s.Note(n.ID, why)
 				continue
 			}
-			s.Refused[n], refused = why, true
+			n.refusal, refused = why, true
 			break
 		}
 	}
@@ -260,18 +273,17 @@ func (s *States) refuseTakeover(lost []*NIC, dependent *NIC, ref reference) (ref
 			s.Note(dependent.ID, why)
 			continue
 		}
-		s.Refused[n] = why
-		refused = true
+		n.refusal, refused = why, true
 	}
 	return refused
 }
 
 // spares reports whether an interface stays under control although it would not be taken over.
 func (s *States) spares(n *NIC) bool {
-	if !n.Controlled() || s.unspared[n] {
+	if !n.Controlled() || n.unspared {
 		return n.Given // it only waits
 	}
-	s.spared[n] = true
+	n.spared = true
 	return true
 }
 
@@ -280,9 +292,9 @@ func (s *States) spares(n *NIC) bool {
 // their own groups. The next plan would refuse them, and so find room for policies that this one
 // leaves out. So this one spares them no more, and begins anew. It reports whether there are any.
 func (s *States) Foresee() (found bool) {
-	for n := range s.spared {
-		if n.State != Guarded && n.Taken() && s.Controllable(n) == nil {
-			s.unspared[n], found = true, true
+	for _, n := range s.NICs {
+		if n.spared && n.State != Guarded && n.Taken() && s.Controllable(n) == nil {
+			n.unspared, found = true, true
 		}
 	}
 	return found
@@ -294,7 +306,7 @@ func (s *States) whyNot(n *NIC) *intent.Reason {
 
 // Cuts are what others lose, sorted.
 func (s *States) Cuts() []Cut {
-	return slices.SortedFunc(maps.Values(s.Dependents.cuts), func(a, b Cut) int {
+	return slices.SortedFunc(maps.Values(s.dependents.cuts), func(a, b Cut) int {
 		return cmp.Or(strings.Compare(a.Interface, b.Interface), strings.Compare(a.Group, b.Group), a.Rule.Compare(b.Rule))
 	})
 }

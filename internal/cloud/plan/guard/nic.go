@@ -29,7 +29,31 @@ type NIC struct {
 	State InterfaceState
 	// Given is set if it is given back although its VM has policies; see Foresee.
 	Given bool
+
+	frozen   *intent.Reason // why it stays as it is
+	refusal  *intent.Reason // why it is not taken over
+	waiting  bool           // if it need only wait for others with that
+	restrict [2]bool        // directions that are held at what is allowed both before and after
+	lasting  bool           // if it is guarded when nobody waits any more
+	// spared is set if it is not refused because it is under control, and unspared if it is to be
+	// refused all the same; see Foresee.
+	spared, unspared bool
 }
+
+// Frozen is why the interface stays as it is; nil if it need not.
+func (n *NIC) Frozen() *intent.Reason { return n.frozen }
+
+// Refusal is why the interface is not taken over; nil if it may be.
+func (n *NIC) Refusal() *intent.Reason { return n.refusal }
+
+// Waiting reports whether an interface that is frozen or refused need only wait for others.
+func (n *NIC) Waiting() bool { return n.waiting }
+
+// Restricted are the directions that are held at what is allowed both before and after.
+func (n *NIC) Restricted() [2]bool { return n.restrict }
+
+// isRestricted reports whether there are any.
+func (n *NIC) isRestricted() bool { return n.restrict != [2]bool{} }
 
 // Rules are the policies' rules that are enforced on the interface, and profile identifies them.
 func (n *NIC) Rules() (rules []*intent.Bound, profile string) {
@@ -65,44 +89,67 @@ func (n *NIC) waitsFor(lost []*NIC) *NIC {
 type VM struct {
 	*intent.VM
 	NICs []*NIC
-	// Left are the policies that are left out on this VM, with the reason; Kept those for whose
-	// sake its interfaces stay as they are.
-	Left, Kept map[*intent.Policy]*intent.Reason
-	// Effective are the applied rules without those of Left, and Profile identifies them.
+	// left are the policies that are left out on this VM.
+	left map[*intent.Policy]omission
+	// Effective are the applied rules without those of left, and Profile identifies them.
 	Effective []*intent.Bound
 	Profile   string
+}
+
+// omission is why a policy is left out, and whether interfaces stay as they are for its sake,
+// because it is in force in an earlier form.
+type omission struct {
+	why  *intent.Reason
+	kept bool
 }
 
 // InForce are the rules whose peers matter: the effective ones, and those of policies that stay in
 // force in an earlier form.
 func (vm *VM) InForce() []*intent.Bound {
-	if len(vm.Kept) == 0 {
+	if !vm.KeepsAny() {
 		return vm.Effective
 	}
-	var out []*intent.Bound
-	for _, r := range vm.Applied {
-		if vm.Left[r.Policy] == nil || vm.Kept[r.Policy] != nil {
-			out = append(out, r)
-		}
-	}
-	return out
+	return vm.applied(func(p *intent.Policy) bool { return vm.Left(p) == nil || vm.Keeps(p) })
 }
 
-func effectiveRules(vm *VM) (rules []*intent.Bound, profile string) {
+// applied are the rules that apply, of those policies of which that holds.
+func (vm *VM) applied(holds func(*intent.Policy) bool) (rules []*intent.Bound) {
 	for _, r := range vm.Applied {
-		if vm.Left[r.Policy] == nil {
+		if holds(r.Policy) {
 			rules = append(rules, r)
 		}
 	}
-	return rules, intent.ProfileOf(rules)
+	return rules
 }
 
-// WhyLeft is why a policy is left out on a VM, with what holds meanwhile; nil if it is not.
+// Enforces reports whether rules of the policy are enforced, and it was not left out since that was
+// decided.
+func (vm *VM) Enforces(p *intent.Policy) bool {
+	return vm.Left(p) == nil && slices.ContainsFunc(vm.Effective, func(r *intent.Bound) bool { return r.Policy == p })
+}
+
+// Left is why a policy is left out; nil if it is not.
+func (vm *VM) Left(p *intent.Policy) *intent.Reason { return vm.left[p].why }
+
+// WhyLeft is the same with what holds meanwhile.
 func (vm *VM) WhyLeft(p *intent.Policy) *intent.Reason {
-	if vm.Left[p] != nil && vm.Kept[p] != nil {
-		return (&intent.Reason{Code: intent.Kept}).From(vm.Left[p])
+	if vm.Keeps(p) {
+		return (&intent.Reason{Code: intent.Kept}).From(vm.Left(p))
 	}
-	return vm.Left[p]
+	return vm.Left(p)
+}
+
+// Keeps reports whether interfaces stay as they are for the sake of a policy that is left out.
+func (vm *VM) Keeps(p *intent.Policy) bool { return vm.left[p].kept }
+
+// KeepsAny reports whether they do for the sake of any.
+func (vm *VM) KeepsAny() bool {
+	for _, o := range vm.left {
+		if o.kept {
+			return true
+		}
+	}
+	return false
 }
 
 // AddressesOf returns the private addresses of those interfaces that can be referenced from the

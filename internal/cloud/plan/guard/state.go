@@ -10,7 +10,7 @@ import (
 
 // States are the states of the interfaces of a region, what was ruled out for them, and the
 // policies that VMs do without. Each attempt to make a design decides the states anew, and what is
-// ruled out remains.
+// ruled out remains. Others say by Await, NoRoom, LeaveOut and Unfollow what they found not to fit.
 type States struct {
 	*intent.Region
 	NICs  []*NIC // sorted by ID
@@ -19,25 +19,15 @@ type States struct {
 	byFormer map[string][]*NIC // native group -> interfaces that natively belong to it
 	Holding  map[string][]*NIC // group -> interfaces that hold it now
 
-	Restrict map[*NIC][2]bool         // directions that are held at what is allowed both before and after
-	between  map[*intent.Network]bool // networks of such interfaces, and all that peerings connect with them
-	lasting  map[*NIC]bool            // interfaces that are guarded when nobody waits any more
-	Refused  map[*NIC]*intent.Reason  // interfaces that are not taken over, with the reason
-	Frozen   map[*NIC]*intent.Reason  // interfaces that stay as they are, with the reason
-	Waiting  map[*NIC]bool            // those of refused and frozen that need only wait for others
-	// spared are interfaces that are not refused because they are under control, and unspared those
-	// that are refused all the same; see Foresee.
-	spared, unspared map[*NIC]bool
-	Dependents       dependents
+	between bool // see Between
+	// beside are the networks of interfaces that are held, and all that peerings connect with them.
+	beside     map[*intent.Network]bool
+	dependents dependents
 }
 
 // NewStates begins with what cannot be controlled at all.
 func NewStates(r *intent.Region) *States {
-	s := &States{
-		Region: r, byFormer: map[string][]*NIC{}, Holding: map[string][]*NIC{}, Restrict: map[*NIC][2]bool{}, Refused: map[*NIC]*intent.Reason{},
-		Frozen: map[*NIC]*intent.Reason{}, Waiting: map[*NIC]bool{}, spared: map[*NIC]bool{}, unspared: map[*NIC]bool{},
-		Dependents: dependents{Unfollowed: map[string]*intent.Reason{}},
-	}
+	s := &States{Region: r, byFormer: map[string][]*NIC{}, Holding: map[string][]*NIC{}}
 	at, all := make(map[*intent.NIC]*NIC, len(r.NICs)), make([]NIC, len(r.NICs))
 	s.NICs = make([]*NIC, len(all))
 	for k, i := range r.NICs {
@@ -73,27 +63,23 @@ func NewStates(r *intent.Region) *States {
 // Begin forgets what attempts have ruled out. What remains is what cannot be expressed or
 // controlled at all.
 func (s *States) Begin() {
-	clear(s.Refused)
-	clear(s.Frozen)
-	clear(s.Dependents.Unfollowed)
-	clear(s.spared)
+	s.dependents.unfollowed = map[string]*intent.Reason{}
 	for _, n := range s.NICs {
+		n.frozen, n.refusal, n.spared = nil, nil, false
 		switch {
 		case n.Alien != nil:
 		case n.Unproven != nil: // nothing can be given back
-			s.Frozen[n] = n.Unproven
+			n.frozen = n.Unproven
 		case n.Blocked != "":
-			s.Frozen[n] = n.Refused()
+			n.frozen = n.Refused()
 		case n.Released != nil && s.Mode(n.NIC) == intent.BreakGlass:
-			s.Refused[n] = n.Released
+			n.refusal = n.Released
 		}
 	}
 	for _, vm := range s.Order {
-		vm.Left, vm.Kept = maps.Clone(vm.Problems), map[*intent.Policy]*intent.Reason{}
-	}
-	for _, vm := range s.Order {
+		vm.left = map[*intent.Policy]omission{}
 		for _, p := range vm.Policies {
-			if why := vm.Left[p]; why != nil {
+			if why := vm.Problems[p]; why != nil {
 				s.LeaveOut(vm, p, why)
 			}
 		}
@@ -101,20 +87,51 @@ func (s *States) Begin() {
 }
 
 // LeaveOut refuses the policy on the VM. Interfaces that are under control stay as they are if the
-// policy is in force there in an earlier form, and are returned; everywhere else the VM goes on
-// without the policy.
-func (s *States) LeaveOut(vm *VM, p *intent.Policy, why *intent.Reason) (frozen []*NIC) {
-	vm.Left[p] = why
-	if s.In.Modes[vm.Ref] != intent.Enforce || !s.InForce(vm.VM, p) {
-		return nil
-	}
-	for _, n := range vm.NICs {
-		if n.Taken() && n.Alien == nil && s.Frozen[n] == nil {
-			s.Frozen[n], vm.Kept[p] = why, why
-			frozen = append(frozen, n)
+// policy is in force there in an earlier form; everywhere else the VM goes on without the policy.
+func (s *States) LeaveOut(vm *VM, p *intent.Policy, why *intent.Reason) {
+	kept := vm.Keeps(p)
+	if s.In.Modes[vm.Ref] == intent.Enforce && s.InForce(vm.VM, p) {
+		for _, n := range vm.NICs {
+			if n.Taken() && n.Alien == nil && n.frozen == nil {
+				n.frozen, kept = why, true
+			}
 		}
 	}
-	return frozen
+	vm.left[p] = omission{why, kept}
+}
+
+// DoWithout refuses the policy on the VM, which goes on without it.
+func (s *States) DoWithout(vm *VM, p *intent.Policy, why *intent.Reason) {
+	vm.left[p] = omission{why: why}
+}
+
+// Readmit takes back that a policy was left out.
+func (s *States) Readmit(vm *VM, p *intent.Policy) {
+	if o := vm.left[p]; o.kept {
+		for _, n := range vm.NICs {
+			if n.frozen == o.why {
+				n.frozen = nil
+			}
+		}
+	}
+	delete(vm.left, p)
+}
+
+// NoRoom says that not even what the groups of interfaces give them by themselves fits. Those that
+// are not under control yet are not taken over, and the others may have a class that fits without
+// them. If there are none, the interfaces stay as they are.
+func (s *States) NoRoom(nics []*NIC, why *intent.Reason) {
+	all := true
+	for _, n := range nics {
+		if !n.Taken() {
+			n.refusal, all = intent.Why(intent.TakeOverShort, n.ID).From(why), false
+		}
+	}
+	for _, n := range nics {
+		if all {
+			n.frozen = why
+		}
+	}
 }
 
 // Controllable reports why the groups of the interface cannot be set by us; nil if they can.
@@ -124,8 +141,8 @@ func (s *States) Controllable(n *NIC) *intent.Reason {
 		return n.Alien
 	case n.Network.Foreign != nil:
 		return n.Network.Foreign
-	case s.Refused[n] != nil:
-		return s.Refused[n]
+	case n.refusal != nil:
+		return n.refusal
 	case n.Recorded == nil && len(n.Tags)+s.RecordSize(n.NIC) > s.Limits.TagsPerResource:
 		return intent.Why(intent.TooManyTags, n.ID).Counting(s.RecordSize(n.NIC), len(n.Tags), s.Limits.TagsPerResource)
 	}
@@ -134,58 +151,75 @@ func (s *States) Controllable(n *NIC) *intent.Reason {
 
 // DecideStates decides which interfaces are guarded, members or untouched.
 func (s *States) DecideStates() {
-	s.findBetween()
+	s.findBeside()
 	for _, vm := range s.Order {
 		vm.Effective, vm.Profile = nil, ""
 		if s.In.Modes[vm.Ref] == intent.Enforce {
-			vm.Effective, vm.Profile = s.WithFailsafe(effectiveRules(vm))
+			vm.Effective, vm.Profile = s.RulesOf(vm, func(p *intent.Policy) bool { return vm.Left(p) == nil })
 		}
 	}
 	for again := true; again; {
-		s.Dependents.reset()
+		s.dependents.reset()
 		for _, n := range s.NICs {
 			n.State = Untouched
-			n.Given = s.unspared[n] && s.Refused[n] != nil
+			n.Given = n.unspared && n.refusal != nil
 			if s.guardable(n) && s.wantsGuard(n) {
 				n.State = Guarded
 			}
 		}
 		again = s.guardDependents() || s.spareReferred()
 	}
-	if !s.Between() {
-		s.lasting = map[*NIC]bool{}
+	if !s.between {
 		for _, n := range s.NICs {
-			s.lasting[n] = n.State == Guarded
+			n.lasting = n.State == Guarded
 		}
 	}
 	s.decideMembers()
 }
 
-// findBetween finds the networks with interfaces that are held, and all that peerings connect with
-// them.
-func (s *States) findBetween() {
-	s.between = map[*intent.Network]bool{}
-	var queue []*intent.Network
-	for n := range s.Restrict {
-		queue = append(queue, n.Network)
+// Rehearse decides the states and does something with them. What is refused and noted meanwhile is
+// forgotten.
+func (s *States) Rehearse(do func()) {
+	refusals, noted := make([]*intent.Reason, len(s.NICs)), maps.Clone(s.Noted)
+	for i, n := range s.NICs {
+		refusals[i] = n.refusal
 	}
-	for len(queue) > 0 {
-		at := queue[0]
-		if queue = queue[1:]; !s.between[at] {
-			s.between[at] = true
-			queue = append(queue, at.Scope...)
+	s.DecideStates()
+	do()
+	for i, n := range s.NICs {
+		n.refusal = refusals[i]
+	}
+	s.Noted = noted
+}
+
+// RulesOf are the rules that policies of which that holds have for the VM, with the failsafe flows,
+// and what identifies them.
+func (s *States) RulesOf(vm *VM, holds func(*intent.Policy) bool) (rules []*intent.Bound, profile string) {
+	rules = vm.applied(holds)
+	return s.WithFailsafe(rules, intent.ProfileOf(rules))
+}
+
+// findBeside finds the networks beside which interfaces are held.
+func (s *States) findBeside() {
+	s.beside = map[*intent.Network]bool{}
+	var add func(*intent.Network)
+	add = func(at *intent.Network) {
+		if !s.beside[at] {
+			s.beside[at] = true
+			for _, o := range at.Scope {
+				add(o)
+			}
+		}
+	}
+	for _, n := range s.NICs {
+		if n.isRestricted() {
+			add(n.Network)
 		}
 	}
 }
 
 func (s *States) wantsGuard(n *NIC) bool {
-	switch {
-	case s.Frozen[n] != nil:
-		return true
-	case s.Restrict[n] != [2]bool{} && (n.VM != nil || n.Taken()):
-		return true
-	}
-	return n.needed() || s.leans(n)
+	return n.frozen != nil || n.isRestricted() && (n.VM != nil || n.Taken()) || n.needed() || s.leans(n)
 }
 
 // guardable reports whether an interface can be under control, if only until it can be given back.
@@ -245,13 +279,13 @@ func (s *States) leans(n *NIC) bool {
 
 // Wanted is what the interface shall allow in the end, whoever enforces it.
 func (s *States) Wanted(n *NIC) [2]flow.Permit {
+	if n.frozen != nil {
+		return s.Actual(n.GroupIDs, n.Network)
+	}
 	var rules []*intent.Bound
 	profile := ""
 	if n.VM != nil && n.State == Guarded && s.Controllable(n) == nil {
 		rules, profile = n.VM.Effective, n.VM.Profile
-	}
-	if s.Frozen[n] != nil {
-		return s.Actual(n.GroupIDs, n.Network)
 	}
 	return s.Decided(n.NIC, rules, profile)
 }
@@ -275,13 +309,13 @@ func (s *States) Held(n *NIC) [2]bool {
 	if s.waits(n) {
 		return [2]bool{true, true}
 	}
-	return s.Restrict[n]
+	return n.restrict
 }
 
 // waits reports whether an interface that no policy needs is under control, and it, or one it
 // depends on, may wait to be given back.
 func (s *States) waits(n *NIC) bool {
-	return s.between[n.Network] && n.Taken() && s.Frozen[n] == nil && !n.needed()
+	return s.beside[n.Network] && n.Taken() && n.frozen == nil && !n.needed()
 }
 
 // EnforcedBy is what will be in force on an interface of a class.
@@ -290,10 +324,10 @@ func (s *States) EnforcedBy(n *NIC) intent.Enforcement {
 	if !any {
 		before = intent.Enforcement{}
 	}
-	if s.Frozen[n] != nil {
+	if n.frozen != nil {
 		return before
 	}
-	waits := s.Restrict[n] != [2]bool{}
+	waits := n.isRestricted()
 	if waits && before == nil {
 		return nil
 	}
@@ -310,19 +344,44 @@ func (s *States) EnforcedBy(n *NIC) intent.Enforcement {
 	return out
 }
 
-// Await makes an interface stay as it is until others have changed.
-func (s *States) Await(n *NIC, what intent.Code, why *intent.Reason) {
-	delete(s.Restrict, n)
-	s.Waiting[n] = true
-	if n.Taken() {
-		s.Frozen[n] = why
-	} else {
-		s.Refused[n] = intent.Why(what, n.ID).From(why)
+// Restrict holds directions of an interface at what is allowed both now and in the end. It reports
+// whether that is new.
+func (s *States) Restrict(n *NIC, held [2]bool) bool {
+	was := n.restrict
+	n.restrict = [2]bool{was[0] || held[0], was[1] || held[1]}
+	s.between = s.between || n.isRestricted()
+	return n.restrict != was
+}
+
+// Await makes interfaces stay as they are until others have changed.
+func (s *States) Await(nics []*NIC, what intent.Code, why *intent.Reason) {
+	for _, n := range nics {
+		n.restrict, n.waiting = [2]bool{}, true
+		if n.Taken() {
+			n.frozen = why
+		} else {
+			n.refusal = intent.Why(what, n.ID).From(why)
+		}
+	}
+}
+
+// Block ends all waiting, because there is no order: interfaces stay as they are for the reason
+// that is given of them, if any.
+func (s *States) Block(why func(*NIC) *intent.Reason) {
+	s.between = false
+	for _, n := range s.NICs {
+		if n.frozen == nil {
+			n.frozen = why(n)
+		}
+		n.restrict, n.waiting = [2]bool{}, false
 	}
 }
 
 // Between reports whether this is about a state in between, in which some interfaces wait.
-func (s *States) Between() bool { return len(s.Restrict)+len(s.Waiting) > 0 }
+func (s *States) Between() bool { return s.between }
+
+// Restricts reports whether any interface is held, so that what waits for it goes on later.
+func (s *States) Restricts() bool { return slices.ContainsFunc(s.NICs, (*NIC).isRestricted) }
 
 // Native reports whether no rule applies to the interface, so that its former groups decide
 // everything.

@@ -52,7 +52,7 @@ func (s *reporter) obstructions(vm *guard.VM) []Obstruction {
 	}
 	for _, n := range vm.NICs {
 		acl := s.borders.acls[n.SubnetID]
-		if acl == nil || n.State != guard.Guarded || s.Frozen[n] != nil || s.Controllable(n) != nil {
+		if acl == nil || n.State != guard.Guarded || n.Frozen() != nil || s.Controllable(n) != nil {
 			continue
 		}
 		for i, want := range s.Wanted(n) {

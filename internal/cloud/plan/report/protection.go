@@ -89,9 +89,9 @@ func ProtectionOf(regions []*target.Target) *Protection {
 			if now {
 				out.Now = append(out.Now, ref)
 			}
-			lasting := func(why *intent.Reason) bool { return why != nil && !s.Waiting[n] }
+			lasting := func(why *intent.Reason) bool { return why != nil && !n.Waiting() }
 			switch refused := lasting(s.Controllable(n)); {
-			case mode.Still() || lasting(s.Frozen[n]) || n.Blocked != "" && now:
+			case mode.Still() || lasting(n.Frozen()) || n.Blocked != "" && now:
 				wanted = now
 			case wanted && refused:
 				out.Refused, wanted = append(out.Refused, ref), false

@@ -130,18 +130,18 @@ func (s *reporter) vmStatus(vm *guard.VM, dirty map[string]bool) VMStatus {
 			st.Former = slices.Clone(n.Former)
 		}
 		out.Interfaces = append(out.Interfaces, st)
-		pending = pending || dirty[n.ID] || s.Restrict[n] != [2]bool{}
+		pending = pending || dirty[n.ID] || n.Restricted() != [2]bool{}
 		for _, g := range s.Targets[n] {
 			pending = pending || dirty[g]
 		}
-		if s.Waiting[n] {
+		if n.Waiting() {
 			pending = true
 			continue
 		}
 		if why := s.Controllable(n); why != nil && blocked == nil && !n.Managed {
 			blocked = why
 		}
-		if why := s.Frozen[n]; why != nil && blocked == nil {
+		if why := n.Frozen(); why != nil && blocked == nil {
 			blocked = intent.Why(intent.InterfaceStays, n.ID).From(why)
 		}
 	}
@@ -182,7 +182,7 @@ func (s *reporter) vmStatus(vm *guard.VM, dirty map[string]bool) VMStatus {
 // protocols than the policies do.
 func (s *reporter) reducedBy(vm *guard.VM, p *intent.Policy) (cloud.Direction, bool) {
 	for _, n := range vm.NICs {
-		if n.State != guard.Guarded || s.Frozen[n] != nil {
+		if n.State != guard.Guarded || n.Frozen() != nil {
 			continue
 		}
 		want := s.Wanted(n)
@@ -209,7 +209,7 @@ func (s *reporter) vmRefusals(vm *guard.VM) []Refusal {
 	for _, p := range vm.Policies {
 		if why := vm.WhyLeft(p); why != nil {
 			out = append(out, Refusal{
-				Policy: p.Ref, VM: vm.Ref, Region: s.Snap.Region, Network: vm.Observed.NetworkID, Why: why, Lack: why.Shortage(), Kept: vm.Kept[p] != nil,
+				Policy: p.Ref, VM: vm.Ref, Region: s.Snap.Region, Network: vm.Observed.NetworkID, Why: why, Lack: why.Shortage(), Kept: vm.Keeps(p),
 			})
 		}
 	}
@@ -224,10 +224,10 @@ func (s *reporter) vmRefusals(vm *guard.VM) []Refusal {
 		}
 	}
 	for _, n := range vm.NICs {
-		if why := s.Controllable(n); why != nil && len(vm.Effective) > 0 && !s.Waiting[n] {
+		if why := s.Controllable(n); why != nil && len(vm.Effective) > 0 && !n.Waiting() {
 			out = append(out, Refusal{VM: vm.Ref, Region: s.Snap.Region, Network: n.NetworkID, Why: why, Lack: why.Shortage()})
 		}
-		if why := s.Frozen[n]; why != nil && len(vm.Kept) == 0 && !s.Waiting[n] {
+		if why := n.Frozen(); why != nil && !vm.KeepsAny() && !n.Waiting() {
 			out = append(out, Refusal{
 				VM: vm.Ref, Region: s.Snap.Region, Network: n.NetworkID, Why: intent.Why(intent.InterfaceStays, n.ID).From(why), Lack: why.Shortage(), Kept: true,
 			})

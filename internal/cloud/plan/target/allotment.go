@@ -1,11 +1,9 @@
 package target
 
 import (
-	"maps"
 	"slices"
 
 	"github.com/nephele-io/nephele/internal/cloud/plan/form"
-	"github.com/nephele-io/nephele/internal/cloud/plan/guard"
 	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
 )
 
@@ -19,17 +17,13 @@ import (
 // allotment is what a region with too few groups makes of the policies.
 type allotment struct {
 	of *Target
-	// others is how many groups there are whatever we do, limit how many of ours there may be in
-	// the end, and further how many of these the classes need besides one each. room is limit, or
-	// more where even what is in force needs more.
-	others, limit, further, room int
-	// enough is the smallest quota with which nothing would have to be left out.
-	enough int
-	units  []*unit
-	// out are the policies that this allotment leaves out, and still the interfaces that stay as
-	// they are for their sake.
-	out   map[*guard.VM][]*intent.Policy
-	still []*guard.NIC
+	// limit is how many groups of ours there may be in the end, and further how many of these the
+	// classes need besides one each. room is limit, or more where even what is in force needs more.
+	limit, further, room int
+	units                []*unit
+	// why is the reason with which this allotment leaves out policies: the smallest quota that
+	// would do.
+	why *intent.Reason
 	// keeps is set if what is in force comes first.
 	keeps bool
 }
@@ -55,9 +49,7 @@ func (s *Target) crowded() bool {
 func (s *Target) awaitGroups(surplus int) (found bool) {
 	for _, c := range slices.Backward(s.Classes) {
 		if n := created(c); surplus > 0 && n > 0 && !c.Gathers && s.Held(c.NICs[0]) != [2]bool{} {
-			for _, n := range c.NICs {
-				s.Await(n, intent.WaitsNarrower, intent.Why(intent.BetweenGroups).Counting(surplus))
-			}
+			s.Await(c.NICs, intent.WaitsNarrower, intent.Why(intent.BetweenGroups).Counting(surplus))
 			surplus, found = surplus-n, true
 		}
 	}
@@ -89,13 +81,14 @@ func created(c *form.Class) (n int) {
 
 // admit decides what there are groups for in the end.
 func (s *Target) admit() {
-	a := &allotment{of: s, out: map[*guard.VM][]*intent.Policy{}}
+	others, most := s.otherGroups(), s.Limits.GroupsPerRegion
+	a := &allotment{of: s, limit: most - others}
 	s.allotment = a
-	a.countOthers()
-	a.limit = s.Limits.GroupsPerRegion - a.others
 	for s.attempt() {
 	}
-	a.enough = a.others + len(s.AllGroups())
+	ours := len(s.AllGroups())
+	a.why = intent.Why(intent.GroupsShort, s.Snap.Region).Counting(ours, others, max(a.limit, 0))
+	a.why.Lack = &intent.Lack{Quota: intent.QuotaGroupsPerRegion, Needed: others + ours, Available: most, WouldDo: others + ours}
 	a.collect()
 	a.decide()
 }
@@ -114,14 +107,15 @@ func (a *allotment) decide() {
 	}
 }
 
-// countOthers counts the groups that are not ours to delete.
-func (a *allotment) countOthers() {
-	a.others = a.of.Snap.GroupsBeside
-	for i := range a.of.Snap.Groups {
-		if g := &a.of.Snap.Groups[i]; !a.of.Owned(g) && !g.View {
-			a.others++
+// otherGroups is how many groups there are that are not ours to delete.
+func (s *Target) otherGroups() int {
+	n := s.Snap.GroupsBeside
+	for i := range s.Snap.Groups {
+		if g := &s.Snap.Groups[i]; !s.Owned(g) && !g.View {
+			n++
 		}
 	}
+	return n
 }
 
 // choose admits as much as there are groups for.
@@ -142,10 +136,7 @@ func (a *allotment) needed() int { return a.count() + a.further }
 // interfaces hold that stay as they are.
 func (a *allotment) count() (n int) {
 	a.of.MayStop()
-	refused, noted := maps.Clone(a.of.Refused), maps.Clone(a.of.Noted)
-	a.of.DecideStates()
-	a.of.formClasses()
-	a.of.Refused, a.of.Noted = refused, noted
+	a.of.Rehearse(a.of.formClasses)
 	held := map[string]bool{}
 	for _, c := range a.of.Classes {
 		if !c.Frozen {
@@ -157,12 +148,4 @@ func (a *allotment) count() (n int) {
 		}
 	}
 	return n + len(held)
-}
-
-// why says that there are too few groups, and the smallest quota that would do.
-func (a *allotment) why() *intent.Reason {
-	room := max(a.of.Limits.GroupsPerRegion-a.others, 0)
-	out := intent.Why(intent.GroupsShort, a.of.Snap.Region).Counting(a.enough-a.others, a.others, room)
-	out.Lack = &intent.Lack{Quota: intent.QuotaGroupsPerRegion, Needed: a.enough, Available: a.of.Limits.GroupsPerRegion, WouldDo: a.enough}
-	return out
 }

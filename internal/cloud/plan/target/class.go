@@ -30,7 +30,7 @@ func (s *Target) formClasses() {
 		c := byKey[key]
 		if c == nil {
 			sum := sha256.Sum256([]byte(base))
-			c = &form.Class{Key: key, Hash: hex.EncodeToString(sum[:6]), Network: n.Network, State: n.State, Frozen: s.Frozen[n] != nil}
+			c = &form.Class{Key: key, Hash: hex.EncodeToString(sum[:6]), Network: n.Network, State: n.State, Frozen: n.Frozen() != nil}
 			if n.State == guard.Guarded {
 				c.Want = s.WantedNow(n)
 			}
@@ -58,7 +58,7 @@ func (s *Target) usedPeers() (used, native map[string]bool) {
 		}
 		open := n.Open()
 		if n.VM != nil && !n.Given {
-			if !profiles[n.VM.Profile] || len(n.VM.Kept) > 0 {
+			if !profiles[n.VM.Profile] || n.VM.KeepsAny() {
 				profiles[n.VM.Profile] = true
 				for _, r := range n.VM.InForce() {
 					for _, g := range r.Groups {
@@ -82,7 +82,7 @@ func (s *Target) usedPeers() (used, native map[string]bool) {
 			}
 		}
 	}
-	for _, groups := range s.Dependents.Followed {
+	for _, groups := range s.Followed() {
 		maps.Copy(native, groups)
 	}
 	return used, native
@@ -90,7 +90,7 @@ func (s *Target) usedPeers() (used, native map[string]bool) {
 
 // classKey is the same for interfaces that are alike in the end.
 func (s *Target) classKey(n *guard.NIC, used, native map[string]bool) string {
-	if s.Frozen[n] != nil {
+	if n.Frozen() != nil {
 		return n.Network.ID + "|frozen " + strings.Join(n.GroupIDs, " ")
 	}
 	var b strings.Builder
@@ -128,7 +128,7 @@ func (s *Target) classKey(n *guard.NIC, used, native map[string]bool) string {
 // that are not.
 func (s *Target) heldKey(n *guard.NIC) string {
 	held := s.Held(n)
-	if held == [2]bool{} || s.Frozen[n] != nil || n.State == guard.Member {
+	if held == [2]bool{} || n.Frozen() != nil || n.State == guard.Member {
 		return ""
 	}
 	return fmt.Sprintf("|held %v %s", held, strings.Join(n.GroupIDs, " "))

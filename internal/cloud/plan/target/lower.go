@@ -65,47 +65,21 @@ func (s *Target) lowerClass(c *form.Class) (retry bool) {
 func (s *Target) shortage(c *form.Class, held [][]cloud.Rule, short form.Shortfall) {
 	first := c.NICs[0]
 	why := func() *intent.Reason { return s.short(short(), c) }
-	if s.Between() && !c.Frozen {
-		// What is wanted in the end does fit. These interfaces stay as they are until others have
-		// become narrower.
-		reason := why()
-		for _, n := range c.NICs {
-			s.Await(n, intent.WaitsBetween, reason)
-		}
-		return
-	}
-	if !c.Frozen && s.Frozen[first] == nil && !s.Native(first) && s.gather(c, held) {
-		return
-	}
 	switch {
 	case c.Frozen:
 		s.literal[c.Key] = true
-		return
-	case s.Frozen[first] != nil:
-		return // since this attempt began, for the sake of another interface of its VM; it will be in another class in the next one
+	case s.Between():
+		// What is wanted in the end does fit. These interfaces stay as they are until others have
+		// become narrower.
+		s.Await(c.NICs, intent.WaitsBetween, why())
+	case first.Frozen() != nil:
+		// Since this attempt began, for the sake of another interface of its VM; it will be in
+		// another class in the next one.
 	case s.Native(first):
-		reason := why()
-		if s.refuseUntaken(c, reason) {
-			return // those that are under control may have a class that fits without the others
-		}
-		for _, n := range c.NICs {
-			s.Frozen[n] = reason
-		}
-		return
+		s.NoRoom(c.NICs, why())
+	case !s.gather(c, held):
+		s.leaveSurplus(c, held, why)
 	}
-	s.leaveSurplus(c, held, why)
-}
-
-// refuseUntaken refuses to take over the interfaces of the class that are not under control yet. It
-// reports whether there are any.
-func (s *Target) refuseUntaken(c *form.Class, why *intent.Reason) (refused bool) {
-	for _, n := range c.NICs {
-		if !n.Taken() {
-			s.Refused[n] = intent.Why(intent.TakeOverShort, n.ID).From(why)
-			refused = true
-		}
-	}
-	return refused
 }
 
 // Addresses returns what a rule's peer means now, and what it will mean; known is false for peers

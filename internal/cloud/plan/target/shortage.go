@@ -40,7 +40,7 @@ func (s *Target) advise(lack *intent.Lack, c *form.Class) {
 	}
 	exact := true
 	for _, n := range nics {
-		if s.Controllable(n) != nil || s.Frozen[n] != nil && s.ClassOf[n] != c {
+		if s.Controllable(n) != nil || n.Frozen() != nil && s.ClassOf[n] != c {
 			continue
 		}
 		needed := s.need(n, s.wanted(n, c))
@@ -74,13 +74,7 @@ func (s *Target) wanted(n *guard.NIC, c *form.Class) [2]flow.Permit {
 	if n.VM == nil {
 		return c.Want
 	}
-	var all []*intent.Policy
-	for _, p := range n.VM.Policies {
-		if n.VM.Problems[p] == nil {
-			all = append(all, p)
-		}
-	}
-	rules, profile := s.rulesOfPolicies(n.VM, all)
+	rules, profile := s.RulesOf(n.VM, func(p *intent.Policy) bool { return n.VM.Problems[p] == nil })
 	return s.Decided(n.NIC, rules, profile)
 }
 
@@ -172,15 +166,4 @@ func (s *Target) near(view *intent.Network) addrset.Set {
 	}
 	s.nearby[view] = addrset.Union(sets...)
 	return s.nearby[view]
-}
-
-// rulesOfPolicies returns the rules that the policies have for the VM, with the failsafe flows.
-func (s *Target) rulesOfPolicies(vm *guard.VM, policies []*intent.Policy) ([]*intent.Bound, string) {
-	var rules []*intent.Bound
-	for _, r := range vm.Applied {
-		if slices.Contains(policies, r.Policy) {
-			rules = append(rules, r)
-		}
-	}
-	return s.WithFailsafe(rules, intent.ProfileOf(rules))
 }

@@ -26,11 +26,11 @@ func (s *Target) surplus(c *form.Class, held [][]cloud.Rule) (out []rejection) {
 	n := c.NICs[0]
 	var kept, rest []*intent.Policy
 	with := func(p *intent.Policy) [2]flow.Permit {
-		rules, profile := s.rulesOfPolicies(n.VM, append(slices.Clip(kept), p))
+		rules, profile := s.RulesOf(n.VM, func(o *intent.Policy) bool { return o == p || slices.Contains(kept, o) })
 		return s.Decided(n.NIC, rules, profile)
 	}
 	for _, p := range n.VM.Policies {
-		if n.VM.Left[p] != nil || !slices.ContainsFunc(n.VM.Effective, func(b *intent.Bound) bool { return b.Policy == p }) {
+		if !n.VM.Enforces(p) {
 			continue
 		}
 		if s.fitter.Fits(c, with(p), held, form.Forms{}) {
@@ -79,7 +79,7 @@ func (s *Target) leaveSurplus(c *form.Class, held [][]cloud.Rule, why func() *in
 	}
 	for _, n := range c.NICs {
 		for _, u := range left {
-			if s.Frozen[n] == nil {
+			if n.Frozen() == nil {
 				s.LeaveOut(n.VM, u.policy, reasons[u.policy])
 			}
 		}

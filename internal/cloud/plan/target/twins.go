@@ -17,21 +17,16 @@ import (
 // be made again.
 func (s *Target) addTwins() (retry bool) {
 	s.Twins = map[string][]cloud.Rule{}
-	refs := map[string][]cloud.Rule{}
-	for i := range s.Snap.Groups {
-		g := &s.Snap.Groups[i]
-		for _, r := range g.Rules {
-			if s.Dependents.Followed[g.ID][r.Peer.GroupID] {
-				refs[g.ID] = append(refs[g.ID], r.Key())
-			}
-		}
-	}
-	for _, id := range slices.Sorted(maps.Keys(refs)) {
+	followed := s.Followed()
+	for _, id := range slices.Sorted(maps.Keys(followed)) {
 		holder := s.Groups[id]
 		twins := map[cloud.Rule]cloud.Rule{}
-		for _, r := range refs[id] {
+		for _, r := range holder.Rules {
+			if !followed[id][r.Peer.GroupID] {
+				continue
+			}
 			for _, p := range s.standIns(r.Peer.GroupID, s.Networks[holder.NetworkID]) {
-				twin := r
+				twin := r.Key()
 				twin.Peer, twin.Description = p, s.TwinMark(r.Peer.GroupID)
 				twins[twin.Key()] = twin
 			}
@@ -40,9 +35,7 @@ func (s *Target) addTwins() (retry bool) {
 		all = slices.DeleteFunc(all, func(t cloud.Rule) bool { return slices.ContainsFunc(holder.Rules, t.Same) })
 		if !s.Lower.Fits(slices.Concat(holder.Rules, all), form.QuotaOf(s.Region)) {
 			why := intent.Why(intent.FollowNoRoom, id).Counting(len(holder.Rules), len(all), s.Limits.RulesPerGroup)
-			if s.Dependents.Unfollowed[id] == nil {
-				s.Dependents.Unfollowed[id], retry = why, true
-			}
+			retry = s.Unfollow(id, why) || retry
 			s.Note(id, why)
 			all = s.fittingTwins(holder, all)
 		}
@@ -61,7 +54,7 @@ func (s *Target) early(holder *cloud.Group, twin cloud.Rule) bool {
 	i := flow.Index(twin.Direction)
 	return slices.ContainsFunc(s.Holding[holder.ID], func(n *guard.NIC) bool {
 		_, then, _ := s.Addresses(twin.Peer, n.Network)
-		return s.Restrict[n][i] && !s.Actual(n.GroupIDs, n.Network)[i].Allows(flow.Permit{}, flow.ServiceOf(twin.Match), then)
+		return n.Restricted()[i] && !s.Actual(n.GroupIDs, n.Network)[i].Allows(flow.Permit{}, flow.ServiceOf(twin.Match), then)
 	})
 }
 

@@ -39,7 +39,7 @@ func (a *allotment) collect() {
 			continue
 		}
 		for _, p := range vm.Policies {
-			if vm.Left[p] != nil || !slices.ContainsFunc(vm.Effective, func(b *intent.Bound) bool { return b.Policy == p }) {
+			if !vm.Enforces(p) {
 				continue
 			}
 			inForce := a.of.Begun(vm.VM, p)
@@ -160,32 +160,22 @@ func (a *allotment) admitFrom(from [][]*unit, fits func() bool, left *int) (any 
 // apply leaves out what is not admitted, and nothing else. Where what is in force counts,
 // interfaces stay as they are for its sake.
 func (a *allotment) apply() {
-	for _, n := range a.still {
-		delete(a.of.Frozen, n)
-	}
-	for vm, policies := range a.out {
-		for _, p := range policies {
-			delete(vm.Left, p)
-			delete(vm.Kept, p)
-		}
-	}
-	a.still = a.still[:0]
-	clear(a.out)
-	why := a.why()
 	for _, u := range a.units {
 		for _, vm := range u.vms {
-			if u.out && vm.Left[u.policy] == nil {
-				vm.Left[u.policy] = why
-				a.out[vm] = append(a.out[vm], u.policy)
+			if vm.Left(u.policy) == a.why {
+				a.of.Readmit(vm, u.policy)
 			}
 		}
 	}
-	if !a.keeps {
-		return
+	leaveOut := a.of.DoWithout
+	if a.keeps {
+		leaveOut = a.of.LeaveOut
 	}
-	for vm, policies := range a.out {
-		for _, p := range policies {
-			a.still = append(a.still, a.of.LeaveOut(vm, p, why)...)
+	for _, u := range a.units {
+		for _, vm := range u.vms {
+			if u.out && vm.Left(u.policy) == nil {
+				leaveOut(vm, u.policy, a.why)
+			}
 		}
 	}
 }
