@@ -28,7 +28,8 @@ func compute(in Input, lower Lowerer, allowance int) (out *Result) {
 	}()
 	in.Regions = Apart(in.Regions, in.Entities, in.Services)
 	if in.ClusterID == "" {
-		out = &Result{Plan: Plan{Account: in.Account}, Refusals: []report.Refusal{{Why: intent.Why(intent.NoClusterID)}}}
+		out = &Result{Plan: Plan{Account: in.Account}}
+		out.Refusals = []report.Refusal{{Why: intent.Why(intent.NoClusterID)}}
 		out.say()
 		return out
 	}
@@ -71,17 +72,13 @@ func Apart(regions []Region, entities, services map[EntityRef]VMRef) []Region {
 
 // plan is Compute without sentences.
 func (c *planning) plan() *Result {
-	revision := c.revision()
+	c.findOrders(c.revision())
 	out := &Result{Plan: Plan{Account: c.In.Account}}
-	for _, s := range c.routes(revision) {
+	for _, s := range c.regions {
 		steps, dirty, later := s.transit()
-		if out.Plan.Steps == nil {
-			out.Plan.Steps = steps // there may be thousands
-		} else {
-			out.Plan.Steps = append(out.Plan.Steps, steps...)
-		}
+		out.Plan.Steps = append(out.Plan.Steps, steps...)
 		out.Plan.Partial = out.Plan.Partial || later && len(steps) > 0
-		out.add(report.Of(s.Target, dirty))
+		out.Add(s.Target, dirty)
 	}
 	refused, suspended := report.OfServices(c.Unguarded)
 	out.VMs, out.Refusals = append(out.VMs, suspended...), append(out.Refusals, refused...)

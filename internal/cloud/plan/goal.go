@@ -16,11 +16,8 @@ import (
 func (s *regional) stable() map[string]bool {
 	out := map[string]bool{}
 	for _, g := range s.AllGroups() {
-		switch {
-		case g.Existing == nil:
-			out[model.PlannedGroupID+g.Class.Network.ID+"/"+g.Name] = true
-		case g.Existing.Tags[cloud.TagClass] == g.Class.Hash && g.Existing.Tags[cloud.TagKind] == g.Kind():
-			out[g.Existing.ID] = true
+		if g.Existing == nil || g.Existing.Tags[cloud.TagClass] == g.Class.Hash && g.Existing.Tags[cloud.TagKind] == g.Kind() {
+			out[s.idOf(g.Key)] = true
 		}
 	}
 	return out
@@ -41,115 +38,123 @@ func Mark(account string) string { return cloud.TagRevision + "." + intent.Short
 // goal is the region as it shall be.
 func (s *regional) goal(revision string) *cloud.Snapshot {
 	to := *s.Snap
-	to.Groups, to.Interfaces, to.Networks = nil, slices.Clone(s.Snap.Interfaces), slices.Clone(s.Snap.Networks)
-	id := func(network, key string) string {
-		if name, ok := strings.CutPrefix(key, "+"); ok {
-			return model.PlannedGroupID + network + "/" + name
-		}
-		return key
-	}
-	needed := s.stillNeeded()
-	busy, own := map[string]bool{}, map[string]bool{} // where groups of the controller, and of the account, stay
-	for i := range s.Snap.Groups {
-		g := s.Snap.Groups[i]
-		own[g.NetworkID] = own[g.NetworkID] || s.Ours(&g) && !s.Owned(&g)
-		switch wanted := s.ByKey[g.ID]; {
-		case !s.Owned(&g):
-			busy[g.NetworkID] = busy[g.NetworkID] || g.OwnedBy(s.In.ClusterID)
-			g.Rules = slices.Concat(g.Rules, s.outward(s.Twins[g.ID], g.NetworkID))
-		case wanted != nil:
-			g.Rules = s.goalRules(wanted)
-			g.Tags = s.goalTags(wanted, g.Tags)
-			busy[g.NetworkID] = true
-		case !needed[g.ID] && s.Networks[g.NetworkID] != nil && s.Networks[g.NetworkID].Foreign == nil:
-			continue
-		default: // somebody else holds it or refers to it
-			busy[g.NetworkID], own[g.NetworkID] = true, true
-			if n := s.Networks[g.NetworkID]; len(s.WantHeld[g.ID]) == 0 && n != nil && n.Foreign == nil {
-				g.Rules = nil
-			}
-		}
-		to.Groups = append(to.Groups, g)
-	}
-	for _, g := range s.AllGroups() {
-		busy[g.Class.Network.ID] = true
-		if g.Existing != nil {
-			continue
-		}
-		to.Groups = append(to.Groups, cloud.Group{
-			ID: id(g.Class.Network.ID, g.Key), Name: g.Name, NetworkID: g.Class.Network.ID, OwnerID: s.Snap.OwnerID,
-			Description: "Nephele: one class of interfaces of the account " + s.In.Account, Rules: s.goalRules(g), Tags: s.goalTags(g, nil),
-		})
-	}
-	slices.SortFunc(to.Groups, func(a, b cloud.Group) int { return strings.Compare(a.ID, b.ID) })
-	byID := s.byID()
+	to.Interfaces = slices.Clone(s.Snap.Interfaces)
 	for i := range to.Interfaces {
-		n := byID[to.Interfaces[i].ID]
-		if n == nil {
-			continue
+		if n := s.byID[to.Interfaces[i].ID]; n != nil {
+			to.Interfaces[i].GroupIDs, to.Interfaces[i].Tags = s.goalHeld(n), s.goalInterfaceTags(n)
 		}
-		wanted := s.Targets[n]
-		groups := make([]string, len(wanted))
-		for k, key := range wanted {
-			groups[k] = id(n.NetworkID, key)
-		}
-		to.Interfaces[i].GroupIDs = slices.Sorted(slices.Values(groups))
-		to.Interfaces[i].Tags = s.goalInterfaceTags(n)
 	}
+	var busy, own map[string]bool
+	to.Groups, busy, own = s.goalGroups()
+	to.Networks = slices.Clone(s.Snap.Networks)
 	for i := range to.Networks {
-		n := &to.Networks[i]
-		n.Tags = maps.Clone(n.Tags)
-		if n.Tags == nil {
-			n.Tags = map[string]string{}
-		}
-		classes := slices.ContainsFunc(s.Classes, func(c *form.Class) bool { return c.Network.ID == n.ID })
-		switch {
-		case classes:
-			n.Tags[cloud.TagClaim] = s.In.ClusterID
-		case !busy[n.ID] && n.Tags[cloud.TagClaim] == s.In.ClusterID:
-			delete(n.Tags, cloud.TagClaim)
-		}
-		switch {
-		case s.unmarked(n.ID):
-		case classes:
-			n.Tags[s.mark()] = revision
-		case !own[n.ID] && s.Networks[n.ID].Foreign == nil:
-			delete(n.Tags, s.mark())
-		}
+		to.Networks[i].Tags = s.goalNetworkTags(&to.Networks[i], revision, busy, own)
 	}
 	return &to
 }
 
+// idOf is the ID by which the goal knows a group, given its key.
+func (s *regional) idOf(key string) string {
+	if g := s.ByKey[key]; g != nil && g.Existing == nil {
+		return model.PlannedID(g.Class.Network.ID, g.Name)
+	}
+	return key
+}
+
+// goalHeld are the groups that an interface shall hold.
+func (s *regional) goalHeld(n *guard.NIC) []string {
+	out := slices.Clone(s.Targets[n])
+	for i, key := range out {
+		out[i] = s.idOf(key)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// goalGroups are the groups as they shall be, and the networks where groups of the controller, and
+// of the account, stay.
+func (s *regional) goalGroups() (out []cloud.Group, busy, own map[string]bool) {
+	needed := s.stillNeeded()
+	busy, own = map[string]bool{}, map[string]bool{}
+	for _, g := range s.Snap.Groups {
+		n, wanted := s.Networks[g.NetworkID], s.ByKey[g.ID]
+		foreign := n == nil || n.Foreign != nil
+		switch {
+		case !s.Owned(&g):
+			busy[g.NetworkID] = busy[g.NetworkID] || g.OwnedBy(s.In.ClusterID)
+			own[g.NetworkID] = own[g.NetworkID] || s.Ours(&g)
+			g.Rules = slices.Concat(g.Rules, s.outward(s.Twins[g.ID]))
+		case wanted != nil:
+			g.Rules, g.Tags = s.goalRules(wanted), s.goalTags(wanted)
+			busy[g.NetworkID] = true
+		case !needed[g.ID] && !foreign:
+			continue
+		default: // somebody else holds it or refers to it
+			busy[g.NetworkID], own[g.NetworkID] = true, true
+			if len(s.WantHeld[g.ID]) == 0 && !foreign {
+				g.Rules = nil
+			}
+		}
+		out = append(out, g)
+	}
+	for _, g := range s.AllGroups() {
+		busy[g.Class.Network.ID] = true
+		if g.Existing == nil {
+			out = append(out, cloud.Group{
+				ID: s.idOf(g.Key), Name: g.Name, NetworkID: g.Class.Network.ID, OwnerID: s.Snap.OwnerID,
+				Description: "Nephele: one class of interfaces of the account " + s.In.Account, Rules: s.goalRules(g), Tags: s.goalTags(g),
+			})
+		}
+	}
+	slices.SortFunc(out, func(a, b cloud.Group) int { return strings.Compare(a.ID, b.ID) })
+	return out, busy, own
+}
+
+// goalNetworkTags are the tags of a network as they shall be. It is claimed as long as groups of
+// the controller are busy there, and marked as long as some are the account's own.
+func (s *regional) goalNetworkTags(n *cloud.Network, revision string, busy, own map[string]bool) map[string]string {
+	out := copied(n.Tags)
+	classes := slices.ContainsFunc(s.Classes, func(c *form.Class) bool { return c.Network.ID == n.ID })
+	switch {
+	case classes:
+		out[cloud.TagClaim] = s.In.ClusterID
+	case !busy[n.ID] && out[cloud.TagClaim] == s.In.ClusterID:
+		delete(out, cloud.TagClaim)
+	}
+	switch {
+	case s.unmarked(n.ID):
+	case s.Restricts(): // policies are not said to be in force while some of them wait
+		delete(out, s.mark())
+	case classes:
+		out[s.mark()] = revision
+	case !own[n.ID] && s.Networks[n.ID].Foreign == nil:
+		delete(out, s.mark())
+	}
+	return out
+}
+
 func (s *regional) goalRules(g *form.Group) []cloud.Rule {
-	out := s.outward(g.Rules, g.Class.Network.ID)
+	out := s.outward(g.Rules)
 	slices.SortFunc(out, cloud.Rule.Compare)
 	return out
 }
 
-// outward names the groups that are to be created as the wanted state does.
-func (s *regional) outward(rules []cloud.Rule, network string) []cloud.Rule {
+// outward names the groups that are to be created as the goal does.
+func (s *regional) outward(rules []cloud.Rule) []cloud.Rule {
 	out := slices.Clone(rules)
-	for i := range out {
-		if name := out[i].Peer.GroupName; name != "" {
-			network := network
-			if o := s.ByKey["+"+name]; o != nil {
-				network = o.Class.Network.ID
-			}
-			out[i].Peer = cloud.Peer{GroupID: model.PlannedGroupID + network + "/" + name}
+	for i, r := range out {
+		if r.Peer.GroupName != "" {
+			out[i].Peer = cloud.Peer{GroupID: s.idOf(form.GroupKey(r.Peer))}
 		}
 	}
 	return out
 }
 
-func (s *regional) goalTags(g *form.Group, is map[string]string) map[string]string {
-	kind, out := g.Kind(), map[string]string{}
-	for k, v := range is {
-		if !strings.HasPrefix(k, cloud.TagPolicies) {
-			out[k] = v
-		}
-	}
-	if g.Existing == nil {
-		out[cloud.TagCluster], out[cloud.TagKind], out[cloud.TagAccount], out[cloud.TagClass] = s.In.ClusterID, kind, s.In.Account, g.Class.Hash
+func (s *regional) goalTags(g *form.Group) map[string]string {
+	out := map[string]string{cloud.TagCluster: s.In.ClusterID, cloud.TagKind: g.Kind(), cloud.TagAccount: s.In.Account, cloud.TagClass: g.Class.Hash}
+	if g.Existing != nil {
+		out = copied(g.Existing.Tags)
+		maps.DeleteFunc(out, func(key, _ string) bool { return strings.HasPrefix(key, cloud.TagPolicies) })
 	}
 	if g == g.Class.Groups[0] && !g.Class.Gathers {
 		maps.Copy(out, s.Enforced(g.Class).Tags())
@@ -157,13 +162,17 @@ func (s *regional) goalTags(g *form.Group, is map[string]string) map[string]stri
 	return out
 }
 
+// copied is a copy of tags to write to.
+func copied(tags map[string]string) map[string]string {
+	out := make(map[string]string, len(tags))
+	maps.Copy(out, tags)
+	return out
+}
+
 // goalInterfaceTags are the tags of an interface as they shall be. A signature is not known before
 // it is known which interfaces are tagged by one call; see sign.
 func (s *regional) goalInterfaceTags(n *guard.NIC) map[string]string {
-	out := maps.Clone(n.Tags)
-	if out == nil {
-		out = map[string]string{}
-	}
+	out := copied(n.Tags)
 	switch {
 	case n.Alien != nil || n.Network.Foreign != nil || n.Unproven != nil || n.Blocked != "" || s.disputed(n):
 	case n.State == guard.Guarded && (n.Recorded == nil || n.Forged):
@@ -197,16 +206,6 @@ func (s *regional) disputed(n *guard.NIC) bool {
 	wanted := n.Refusal() != nil || n.VM != nil && len(n.VM.Policies) > 0
 	return n.State != guard.Guarded && len(n.Ours) == 0 && n.Controlled() && s.Mode(n.NIC) == intent.Enforce && wanted
 }
-
-func (s *regional) byID() map[string]*guard.NIC {
-	out := make(map[string]*guard.NIC, len(s.NICs))
-	for _, n := range s.NICs {
-		out[n.ID] = n
-	}
-	return out
-}
-
-func (s *regional) keyOf(n *guard.NIC) string { return s.Snap.Region + "/" + n.ID }
 
 // stillNeeded returns the groups of ours that cannot be deleted: somebody else refers to them or
 // holds them, or rules that stay do.

@@ -1,21 +1,19 @@
 package plan
 
 import (
+	"slices"
+
 	"github.com/nephele-io/nephele/internal/cloud"
-	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
 	"github.com/nephele-io/nephele/internal/cloud/plan/form"
 	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
-	"github.com/nephele-io/nephele/internal/cloud/plan/model"
 	"github.com/nephele-io/nephele/internal/cloud/signs"
 )
 
 // label gives what a step creates the names by which people know it in the cloud: a group the tag
 // Name, rules their descriptions. They go with the calls that create, and say what something was
 // created for; nothing is ever written for their sake alone.
-func (e *emitter) label(step *Step) {
-	op := &step.Op
-	g := e.ByKey[e.keyOfGroup(step.Network, *op)]
-	switch op.Kind {
+func (e *emitter) label(step *Step, g *form.Group) {
+	switch op := &step.Op; op.Kind {
 	case cloud.OpCreateGroup:
 		if _, taken := op.Group.Tags[cloud.TagName]; !taken && len(op.Group.Tags) < e.Limits.TagsPerResource {
 			op.Group.Tags[cloud.TagName] = signs.NameTag(namesOf(step.Policies))
@@ -32,18 +30,6 @@ func (e *emitter) label(step *Step) {
 			}
 		}
 	}
-}
-
-// keyOfGroup is the key of the group that an operation is about. In a forecast groups that were
-// created by an earlier round have the IDs of one, and operations name them.
-func (e *emitter) keyOfGroup(network string, op cloud.Op) string {
-	if op.Target != "" {
-		return op.Target
-	}
-	if id := model.PlannedGroupID + network + "/" + op.Group.Name; e.ByKey[id] != nil {
-		return id
-	}
-	return "+" + op.Group.Name
 }
 
 func namesOf(refs []PolicyRef) []string {
@@ -73,19 +59,12 @@ func (e *emitter) description(c *form.Class, r cloud.Rule) string {
 
 // asking returns the rules of policies that allow some of what a rule of a class allows, in the
 // order of evaluation.
-func (e *emitter) asking(c *form.Class, r cloud.Rule) (out []*intent.Bound) {
-	if c.Gathers || c.State != Guarded || c.NICs[0].VM == nil {
+func (e *emitter) asking(c *form.Class, r cloud.Rule) []*intent.Bound {
+	if c.Gathers || c.State != Guarded {
 		return nil
 	}
-	service := flow.ServiceOf(r.Match)
 	_, then, known := e.Addresses(r.Peer, c.Network)
-	for _, b := range c.NICs[0].VM.Effective {
-		if b.Direction != r.Direction || b.Verdict != intent.Allow && b.Verdict != intent.Grant || !b.Concerns(service) {
-			continue
-		}
-		if !known || then.Empty() || e.PeerAddrs(b, c.Network).Overlaps(then) {
-			out = append(out, b)
-		}
-	}
-	return out
+	return slices.DeleteFunc(saying(c, intent.Allow, trafficOf(r)), func(b *intent.Bound) bool {
+		return known && !then.Empty() && !e.PeerAddrs(b, c.Network).Overlaps(then)
+	})
 }

@@ -58,6 +58,8 @@ type (
 	// Lack is a quota that does not suffice, in numbers.
 	Lack = intent.Lack
 
+	// Outcome is what is told about regions.
+	Outcome = report.Outcome
 	// VMStatus says what applies to one VM.
 	VMStatus = report.VMStatus
 	// VMPolicy is the state of one policy on one VM.

@@ -41,26 +41,12 @@ type Result struct {
 	// Stopped is true if Input.Stop ended the computation: nothing is known then, and the rest is
 	// empty.
 	Stopped bool
-	// VMs has one entry per selected VM that was observed, sorted by region and ID.
-	VMs []report.VMStatus
+	report.Outcome
 	// Policies has one entry per policy of the input, in the order of evaluation.
 	Policies []report.PolicyStatus
-	// Refusals are the things that cannot be done, sorted. Each one also shows in the statuses.
-	Refusals []report.Refusal
-	// Drift is what others have changed by hand on objects that we control; the plan repairs it.
-	Drift []report.Drift
-	// Records tells how far the records of former groups are proven. It is empty without
-	// Input.Seal.
-	Records report.Records
 	// Protection is which interfaces policies guard now and when all is done; nil where that is not
 	// known, because the plan takes too much work.
 	Protection *report.Protection
-	// Cuts are what interfaces that are not ours lose, sorted by region, interface and group, where
-	// Input.Dependents allows that.
-	Cuts []Cut
-	// Notes are remarks for people that refuse nothing: interfaces that cannot be controlled,
-	// former groups that are gone, ...
-	Notes []intent.Note
 }
 
 // Step is one operation in one region.

@@ -4,9 +4,12 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/plan/guard"
 	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
 	"github.com/nephele-io/nephele/internal/cloud/plan/report"
 	"github.com/nephele-io/nephele/internal/cloud/plan/target"
+	"github.com/nephele-io/nephele/internal/cloud/plan/transition"
 )
 
 // planning is one call of Compute.
@@ -15,28 +18,28 @@ type planning struct {
 	regions []*regional
 }
 
-// regional is one region of it.
-type regional struct{ *target.Target }
+// regional is one region of it, with its way from what is to what is wanted.
+type regional struct {
+	*target.Target
+	byID   map[string]*guard.NIC
+	change transition.Change
+	survey *transition.Survey // that of change; nil if something else is wanted by now
+	held   map[string][2]bool // its conflicts within the region
+	order  *transition.Order  // that of survey; nil if it is not known yet
+	end    *cloud.Snapshot    // what is wanted when nobody waits any more
+	stays  map[string]bool    // groups that nothing would leave if they had others beside them
+}
 
 func newPlanning(in Input, lower Lowerer, effort *intent.Effort) *planning {
 	p := &planning{Account: intent.New(in, lower, effort)}
 	for _, r := range p.Account.Regions {
-		p.regions = append(p.regions, &regional{target.New(r, lower)})
+		s := &regional{Target: target.New(r, lower), byID: map[string]*guard.NIC{}, stays: map[string]bool{}}
+		for _, n := range s.NICs {
+			s.byID[n.ID] = n
+		}
+		p.regions = append(p.regions, s)
 	}
 	return p
-}
-
-// add adds what is told about a region.
-func (r *Result) add(o report.Region) {
-	if r.VMs == nil {
-		r.VMs = o.VMs // there may be thousands
-	} else {
-		r.VMs = append(r.VMs, o.VMs...)
-	}
-	r.Refusals, r.Drift = append(r.Refusals, o.Refusals...), append(r.Drift, o.Drift...)
-	r.Cuts, r.Notes = append(r.Cuts, o.Cuts...), append(r.Notes, o.Notes...)
-	r.Records.Signed, r.Records.Unsigned = r.Records.Signed+o.Records.Signed, r.Records.Unsigned+o.Records.Unsigned
-	r.Records.Unproven = append(r.Records.Unproven, o.Records.Unproven...)
 }
 
 // targets are those of the regions.

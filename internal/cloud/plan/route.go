@@ -15,59 +15,87 @@ import (
 // surveyEffort is the effort between two questions of a transition whether it is to go on.
 const surveyEffort = 1000
 
-// route is the way of one region from what is to what is wanted.
-type route struct {
-	*regional
-	change transition.Change
-	survey *transition.Survey
-	end    *cloud.Snapshot    // what is wanted when nobody waits any more
-	held   map[string][2]bool // its conflicts within the region
-	order  transition.Order
-	found  bool            // set if order is that of survey
-	stays  map[string]bool // groups that nothing would leave if they had others beside them
-}
-
-// routes finds the ways of all regions. Where some of what is wanted has to wait for something
+// findOrders finds the ways of all regions. Where some of what is wanted has to wait for something
 // else, also in another region, they lead to a state in between first.
-func (c *planning) routes(revision string) []*route {
-	var out []*route
+func (c *planning) findOrders(revision string) {
 	for _, s := range c.regions {
 		s.Settle()
-		r := &route{regional: s, stays: map[string]bool{}, change: transition.Change{
-			From: s.Whole, Limits: s.Limits, Ours: s.Owned, Extended: s.Extended, Relabels: s.relabels(revision),
-			Fits:   func(rules []cloud.Rule) bool { return s.Lower.Fits(rules, form.QuotaOf(s.Region)) },
-			Stop:   func() { s.MayStop(); s.Effort.Spend(surveyEffort) },
-			Urgent: map[string]bool{}, Apart: map[string]bool{}, First: []string{cloud.TagClaim}, Mark: s.mark(), Described: signs.Ours,
-			Joint: cloud.TagFormer, Batch: s.load(), Still: s.still(),
-		}}
-		for _, st := range s.freeing() {
-			r.change.Urgent[st.Op.Target] = true
-		}
-		out = append(out, r)
+		s.change = s.newChange(revision)
 	}
 	for again := true; again; {
 		again = false
-		holdBack(out, revision)
-		for _, r := range out {
-			if !r.found {
-				r.holdRevision(&r.change)
-				r.order, r.found = r.survey.Plan(), true
+		c.holdBack(revision)
+		for _, s := range c.regions {
+			if s.order == nil {
+				order := s.survey.Plan()
+				s.order = &order
 			}
-			if r.inVain() || r.outgrow() {
-				r.Settle()
-				r.survey, r.end, again = nil, nil, true
-				continue
-			}
-			if len(r.order.Apart) == 0 {
-				continue
-			}
-			for _, id := range r.order.Apart {
-				r.change.Apart[id] = true
-			}
-			r.survey, r.order.Apart, again = nil, nil, true
+			again = s.reconsider() || again
+		}
+	}
+}
+
+// newChange is what of a change does not depend on what is wanted.
+func (s *regional) newChange(revision string) transition.Change {
+	change := transition.Change{
+		From: s.Whole, Limits: s.Limits, Ours: s.Owned, Extended: s.Extended, Relabels: s.relabels(revision),
+		Fits:   func(rules []cloud.Rule) bool { return s.Lower.Fits(rules, form.QuotaOf(s.Region)) },
+		Stop:   func() { s.MayStop(); s.Effort.Spend(surveyEffort) },
+		Urgent: map[string]bool{}, Apart: map[string]bool{}, First: []string{cloud.TagClaim}, Mark: s.mark(), Described: signs.Ours,
+		Joint: cloud.TagFormer, Batch: s.load(), Still: s.those(func(n *guard.NIC) bool { return s.Mode(n.NIC).Still() }),
+	}
+	for _, st := range s.freeing() {
+		change.Urgent[st.Op.Target] = true
+	}
+	return change
+}
+
+// look surveys the way of a region to what is wanted by now.
+func (s *regional) look(revision string) {
+	c := &s.change
+	c.To, c.Stable, c.Stay = s.goal(revision), s.stable(), s.Stays()
+	c.Leaving = s.those(func(n *guard.NIC) bool {
+		return n.State == guard.Untouched && n.Taken() && (s.Controllable(n) == nil || n.Given)
+	})
+	// Nobody can hold back those that are not under control and of which no VM is selected, nor
+	// those of which something forbids to change what they allow.
+	c.Beyond = s.those(func(n *guard.NIC) bool {
+		return s.Controllable(n) != nil || n.Frozen() != nil || n.VM == nil && !n.Taken()
+	})
+	if s.end == nil {
+		s.end = c.To
+	}
+	if s.Between() {
+		c.End = s.end
+	}
+	s.survey, s.order = transition.NewSurvey(*c), nil
+	s.held = s.survey.Conflicts()
+}
+
+// those are the IDs of the interfaces of which something holds.
+func (s *regional) those(holds func(*guard.NIC) bool) map[string]bool {
+	out := map[string]bool{}
+	for _, n := range s.NICs {
+		if holds(n) {
+			out[n.ID] = true
 		}
 	}
 	return out
+}
+
+// reconsider reports whether another way is needed, because of what has shown in the order of this
+// one: something else is wanted now, or interfaces cannot move by one edit.
+func (s *regional) reconsider() bool {
+	if s.inVain() || s.outgrow() {
+		s.Settle()
+		s.survey, s.end = nil, nil
+		return true
+	}
+	for _, id := range s.order.Apart {
+		s.change.Apart[id] = true
+		s.survey = nil
+	}
+	return s.survey == nil
 }
 
 // outgrow finds the groups that hold up everything: because neither all of their new rules fit in
@@ -76,18 +104,18 @@ func (c *planning) routes(revision string) []*route {
 // their interfaces join before they leave the old ones. It reports whether there are any. In a
 // region that has no room for further groups the change stays blocked: to do without something for
 // the sake of a group that is there for a moment would come and go for ever.
-func (r *route) outgrow() (found bool) {
-	if r.moves() {
+func (s *regional) outgrow() (found bool) {
+	if s.moves() {
 		return false
 	}
-	free := r.Limits.GroupsPerRegion - r.Snap.CountedGroups()
+	free := s.Limits.GroupsPerRegion - s.Snap.CountedGroups()
 	without := func(id string) {
-		g := r.ByKey[id]
-		if g != nil && g.Existing != nil && !g.Class.Gathers && !r.Outgrown[id] && !r.stays[id] && len(r.Outgrown) < free {
-			r.Outgrown[id], found = true, true
+		g := s.ByKey[id]
+		if g != nil && g.Existing != nil && !g.Class.Gathers && !s.Outgrown[id] && !s.stays[id] && len(s.Outgrown) < free {
+			s.Outgrown[id], found = true, true
 		}
 	}
-	for _, v := range r.order.Blocked {
+	for _, v := range s.order.Blocked {
 		if v.Kind == transition.Room && v.Rule.Direction != "" {
 			without(v.Group)
 		}
@@ -95,9 +123,9 @@ func (r *route) outgrow() (found bool) {
 	if found {
 		return true
 	}
-	for _, v := range r.order.Blocked {
+	for _, v := range s.order.Blocked {
 		if v.Kind == transition.Leak || v.Kind == transition.Gap {
-			for _, id := range r.turned(v) {
+			for _, id := range s.turned(v) {
 				without(id)
 			}
 		}
@@ -106,15 +134,15 @@ func (r *route) outgrow() (found bool) {
 }
 
 // turned are the groups that become those of another class by an edit, or when interfaces move.
-func (r *route) turned(v transition.Violation) []string {
+func (s *regional) turned(v transition.Violation) []string {
 	ids := []string{v.Group}
-	for _, n := range r.NICs {
+	for _, n := range s.NICs {
 		if slices.Contains(v.Interfaces, n.ID) {
-			ids = append(ids, r.Targets[n]...)
+			ids = append(ids, s.Targets[n]...)
 		}
 	}
 	return slices.DeleteFunc(ids, func(id string) bool {
-		g := r.ByKey[id]
+		g := s.ByKey[id]
 		return g == nil || g.Existing == nil || g.Existing.Tags[cloud.TagClass] == g.Class.Hash
 	})
 }
@@ -122,24 +150,24 @@ func (r *route) turned(v transition.Violation) []string {
 // inVain finds the outgrown groups that somebody would still hold after all steps. Their classes do
 // without groups beside them: the next plan, which sees room where this one has made some, would
 // remove these. It reports whether there are any.
-func (r *route) inVain() (found bool) {
-	if len(r.Outgrown) == 0 {
+func (s *regional) inVain() (found bool) {
+	if len(s.Outgrown) == 0 {
 		return false
 	}
 	holds := map[string][]string{}
-	for i := range r.Snap.Interfaces {
-		holds[r.Snap.Interfaces[i].ID] = r.Snap.Interfaces[i].GroupIDs
+	for i := range s.Snap.Interfaces {
+		holds[s.Snap.Interfaces[i].ID] = s.Snap.Interfaces[i].GroupIDs
 	}
-	for _, st := range r.order.Steps {
+	for _, st := range s.order.Steps {
 		if st.Op.Kind == cloud.OpSetInterfaceGroups {
 			holds[st.Op.Target] = st.Op.GroupIDs
 		}
 	}
 	for _, groups := range holds {
 		for _, id := range groups {
-			if r.Outgrown[id] {
-				delete(r.Outgrown, id)
-				r.stays[id], found = true, true
+			if s.Outgrown[id] {
+				delete(s.Outgrown, id)
+				s.stays[id], found = true, true
 			}
 		}
 	}
@@ -147,80 +175,35 @@ func (r *route) inVain() (found bool) {
 }
 
 // moves reports whether anything changes by the order but tags and descriptions.
-func (r *route) moves() bool {
-	return slices.ContainsFunc(r.order.Steps, func(st transition.Step) bool {
+func (s *regional) moves() bool {
+	return slices.ContainsFunc(s.order.Steps, func(st transition.Step) bool {
 		return st.Op.Kind != cloud.OpTag && st.Op.Kind != cloud.OpUntag && !describes(st.Op)
 	})
 }
 
 // holdBack surveys regions, and has interfaces wait in a state in between where they have to.
-func holdBack(routes []*route, revision string) {
+func (c *planning) holdBack(revision string) {
 	for again := true; again; {
 		again = false
-		for _, r := range routes {
-			if r.survey == nil {
-				r.change.To, r.change.Stable, r.change.Stay, r.change.Leaving = r.goal(revision), r.stable(), r.Stays(), r.leaving()
-				r.change.Beyond = r.beyond()
-				if r.end == nil {
-					r.end = r.change.To
-				}
-				if r.Between() {
-					r.change.End = r.end
-				}
-				r.survey, r.found = transition.NewSurvey(r.change), false
-				r.held = r.survey.Conflicts()
+		for _, s := range c.regions {
+			if s.survey == nil {
+				s.look(revision)
 			}
 		}
-		for _, r := range routes {
-			more := r.restrain(r.held)
-			for _, o := range routes {
-				if o != r {
-					more = r.restrain(r.survey.Across(o.survey)) || more
+		for _, s := range c.regions {
+			more := s.restrain(s.held)
+			for _, o := range c.regions {
+				if o != s {
+					more = s.restrain(s.survey.Across(o.survey)) || more
 				}
 			}
 			if more {
-				r.Settle()
-				r.survey, again = nil, true
-			}
-			if again {
+				s.Settle()
+				s.survey, again = nil, true
 				break
 			}
 		}
 	}
-}
-
-// leaving are the interfaces under control that are given back.
-func (s *regional) leaving() map[string]bool {
-	out := map[string]bool{}
-	for _, n := range s.NICs {
-		if n.State == guard.Untouched && n.Taken() && (s.Controllable(n) == nil || n.Given) {
-			out[n.ID] = true
-		}
-	}
-	return out
-}
-
-// still are the interfaces to which the mode forbids to do anything.
-func (s *regional) still() map[string]bool {
-	out := map[string]bool{}
-	for _, n := range s.NICs {
-		if s.Mode(n.NIC).Still() {
-			out[n.ID] = true
-		}
-	}
-	return out
-}
-
-// beyond are the interfaces that nobody can hold back: no VM of theirs is selected and they are not
-// under control, or something forbids to change what they allow.
-func (s *regional) beyond() map[string]bool {
-	out := map[string]bool{}
-	for _, n := range s.NICs {
-		if s.Controllable(n) != nil || n.Frozen() != nil || n.VM == nil && !n.Taken() {
-			out[n.ID] = true
-		}
-	}
-	return out
 }
 
 // restrain keeps directions of interfaces from becoming wider. It reports whether that is new.
@@ -229,51 +212,6 @@ func (s *regional) restrain(held map[string][2]bool) (more bool) {
 		more = s.Restrict(n, held[n.ID]) || more
 	}
 	return more
-}
-
-// transit turns the way of a region into steps.
-func (r *route) transit() (steps []Step, dirty map[string]bool, later bool) {
-	s, order := r.regional, r.order
-	e := &emitter{regional: s, dirty: make(map[string]bool, len(order.Steps)), steps: slices.Grow([]Step(nil), len(order.Steps))}
-	byID := s.byID()
-	for _, st := range order.Steps {
-		e.stage = st.Stage
-		was := e.dirty[st.Op.Target]
-		e.add(st.Network, st.Op)
-		e.explain(st, byID)
-		e.label(&e.steps[len(e.steps)-1])
-		switch st.Op.Kind {
-		case cloud.OpTag, cloud.OpUntag:
-			s.sign(&e.steps[len(e.steps)-1].Op, byID)
-		case cloud.OpReplaceRules:
-			if describes(st.Op) {
-				e.dirty[st.Op.Target] = was // nobody has to wait for it
-			}
-		}
-	}
-	if !r.moves() {
-		s.blocked(order.Blocked)
-	}
-	for _, id := range r.survey.Hasty() {
-		s.Note(id, intent.Why(intent.NotWaiting))
-	}
-	return e.steps, e.dirty, s.Restricts() || len(order.Blocked) > 0
-}
-
-// describes reports whether an operation changes nothing but the descriptions of rules.
-func describes(op cloud.Op) bool {
-	return op.Kind == cloud.OpReplaceRules && slices.EqualFunc(op.Rules, op.Replaced, cloud.Rule.Same)
-}
-
-// holdRevision keeps the policies from being said to be in force while some of them wait.
-func (s *regional) holdRevision(change *transition.Change) {
-	if s.Restricts() {
-		for i := range change.To.Networks {
-			if n := &change.To.Networks[i]; !s.unmarked(n.ID) {
-				delete(n.Tags, change.Mark)
-			}
-		}
-	}
 }
 
 // relabels reports whether the policies in force everywhere are those that are wanted.

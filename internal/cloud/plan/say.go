@@ -21,7 +21,7 @@ func (r *Result) say() {
 		vm := &r.VMs[i]
 		for k := range vm.Policies {
 			p := &vm.Policies[k]
-			p.Message, p.Warning = of(p.Why), words.All(p.Warnings)
+			p.Message, p.Warning = of(p.Why), words.All(p.Warnings, " ")
 		}
 		for k := range vm.Interfaces {
 			n := &vm.Interfaces[k]

@@ -20,16 +20,16 @@ func (s *regional) toSign(n *guard.NIC, tags map[string]string) {
 }
 
 // sign signs the records of the interfaces that an operation tags, if it is marked by toSign.
-func (s *regional) sign(op *cloud.Op, byID map[string]*guard.NIC) {
-	if _, marked := op.Tags[cloud.TagSignature]; !marked || op.Kind != cloud.OpTag || s.In.Seal == nil {
+func (e *emitter) sign(op *cloud.Op) {
+	if _, marked := op.Tags[cloud.TagSignature]; !marked || op.Kind != cloud.OpTag || e.In.Seal == nil {
 		return
 	}
 	var nics []*intent.NIC
 	for _, id := range op.Subjects() {
-		nics = append(nics, byID[id].NIC)
+		nics = append(nics, e.byID[id].NIC)
 	}
 	op.Tags = maps.Clone(op.Tags)
-	op.Tags[cloud.TagSignature] = s.In.Seal.Sign(s.Snap.Region, nics)
+	op.Tags[cloud.TagSignature] = e.In.Seal.Sign(e.Snap.Region, nics)
 }
 
 // load is how many interfaces are tagged by one call; 0 if any number is good.

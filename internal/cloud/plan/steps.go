@@ -1,24 +1,71 @@
 package plan
 
-import "github.com/nephele-io/nephele/internal/cloud"
+import (
+	"cmp"
+	"slices"
 
-// emitter turns the design of one region into steps.
+	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/plan/form"
+	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
+	"github.com/nephele-io/nephele/internal/cloud/plan/model"
+	"github.com/nephele-io/nephele/internal/cloud/plan/transition"
+)
+
+// emitter turns the order of one region into steps: it says why each is made, gives what it creates
+// the names by which people know it, and signs records.
 type emitter struct {
 	*regional
-	steps []Step
-	// stage is that of the next step.
-	stage int
-	// dirty are the groups and interfaces that some step changes.
-	dirty  map[string]bool
-	causes causes
+	policies map[*form.Class][]intent.PolicyRef // see policiesOf
+	naming   map[string][]*intent.Policy        // by address group: the policies in force whose rules name it
 }
 
-func (e *emitter) add(network string, op cloud.Op) {
-	e.steps = append(e.steps, Step{Scope: e.Snap.Scope, Network: network, Op: op, Stage: e.stage})
-	for _, id := range op.Subjects() {
-		e.dirty[id] = true
+// transit turns the way of a region into steps. Dirty are the groups and interfaces for which
+// policies have to wait, because some step changes them.
+func (s *regional) transit() (steps []Step, dirty map[string]bool, later bool) {
+	e := &emitter{regional: s, policies: map[*form.Class][]intent.PolicyRef{}}
+	steps, dirty = make([]Step, len(s.order.Steps)), make(map[string]bool, len(s.order.Steps))
+	for i, st := range s.order.Steps {
+		steps[i] = e.step(st)
+		if describes(st.Op) {
+			continue
+		}
+		for _, id := range st.Op.Subjects() {
+			dirty[id] = true
+		}
+		if st.Op.Target == "" {
+			dirty["+"+st.Op.Group.Name] = true
+		}
 	}
-	if op.Target == "" {
-		e.dirty["+"+op.Group.Name] = true
+	if !s.moves() {
+		s.blocked(s.order.Blocked)
 	}
+	for _, id := range s.survey.Hasty() {
+		s.Note(id, intent.Why(intent.NotWaiting))
+	}
+	return steps, dirty, s.Restricts() || len(s.order.Blocked) > 0
+}
+
+func (e *emitter) step(st transition.Step) Step {
+	step := Step{Scope: e.Snap.Scope, Network: st.Network, Op: st.Op, Stage: st.Stage, Urgent: st.Urgent}
+	g := e.groupOf(st)
+	e.explain(&step, g)
+	e.label(&step, g)
+	e.sign(&step.Op)
+	return step
+}
+
+// groupOf is the group of ours that a step is about; nil if it is about something else. In a
+// forecast groups that were created by an earlier round have the IDs of one, and operations name
+// them.
+func (e *emitter) groupOf(st transition.Step) *form.Group {
+	if st.Op.Target != "" {
+		return e.ByKey[st.Op.Target]
+	}
+	name := st.Op.Group.Name
+	return cmp.Or(e.ByKey[model.PlannedID(st.Network, name)], e.ByKey["+"+name])
+}
+
+// describes reports whether an operation changes nothing but the descriptions of rules.
+func describes(op cloud.Op) bool {
+	return op.Kind == cloud.OpReplaceRules && slices.EqualFunc(op.Rules, op.Replaced, cloud.Rule.Same)
 }

@@ -9,15 +9,8 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan/form"
 	"github.com/nephele-io/nephele/internal/cloud/plan/guard"
 	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
-	"github.com/nephele-io/nephele/internal/cloud/plan/transition"
 	"github.com/nephele-io/nephele/internal/cloud/plan/words"
 )
-
-// causes finds the policies that steps are made for.
-type causes struct {
-	of     map[*form.Class][]intent.PolicyRef
-	naming map[string][]*intent.Policy // by address group: the policies in force whose rules name it
-}
 
 // policiesOf returns the policies that give a class its rules; of a class that rules only refer to,
 // those that have these rules.
@@ -25,7 +18,7 @@ func (e *emitter) policiesOf(c *form.Class) []intent.PolicyRef {
 	if c == nil || c.Gathers || c.NICs[0].VM == nil {
 		return nil
 	}
-	if refs, ok := e.causes.of[c]; ok {
+	if refs, ok := e.policies[c]; ok {
 		return refs
 	}
 	var policies []*intent.Policy
@@ -38,31 +31,27 @@ func (e *emitter) policiesOf(c *form.Class) []intent.PolicyRef {
 			policies = append(policies, e.policiesNaming(g)...)
 		}
 	}
-	refs := refsOf(policies)
-	if e.causes.of == nil {
-		e.causes.of = map[*form.Class][]intent.PolicyRef{}
-	}
-	e.causes.of[c] = refs
-	return refs
+	e.policies[c] = refsOf(policies)
+	return e.policies[c]
 }
 
 func (e *emitter) policiesNaming(group string) []*intent.Policy {
-	if e.causes.naming == nil {
-		e.causes.naming = map[string][]*intent.Policy{}
+	if e.naming == nil {
+		e.naming = map[string][]*intent.Policy{}
 		for _, c := range e.Classes {
 			if c.State != guard.Guarded || c.NICs[0].VM == nil {
 				continue
 			}
 			for _, b := range c.NICs[0].VM.InForce() {
 				for _, g := range b.Groups {
-					if b.Verdict != intent.Drop && !slices.Contains(e.causes.naming[g], b.Policy) {
-						e.causes.naming[g] = append(e.causes.naming[g], b.Policy)
+					if b.Verdict != intent.Drop && !slices.Contains(e.naming[g], b.Policy) {
+						e.naming[g] = append(e.naming[g], b.Policy)
 					}
 				}
 			}
 		}
 	}
-	return e.causes.naming[group]
+	return e.naming[group]
 }
 
 // refsOf names policies, each once, in the order of evaluation. The owner of the failsafe flows is
@@ -77,35 +66,33 @@ func refsOf(policies []*intent.Policy) []intent.PolicyRef {
 	return out
 }
 
-// becauseOfRules finds out why a step adds or removes rules of a class, and for which policies.
-func (e *emitter) becauseOfRules(st *Step, c *form.Class) (why []*intent.Reason) {
-	if c.Gathers || c.State != guard.Guarded {
-		return nil
-	}
-	rules := st.Op.Rules
-	if st.Op.Kind == cloud.OpRemoveRules {
-		if !e.narrows(c, rules) {
-			return []*intent.Reason{intent.Why(intent.RulesNeedless)}
-		}
-		closing, _ := e.behind(c, rules, intent.Drop)
-		if len(closing) == 0 {
-			closing, _ = e.behind(c, rules, intent.Allow)
-		}
-		st.Policies = closing
-		return []*intent.Reason{intent.Why(intent.NoLongerAllowed)}
-	}
-	var own bool
-	st.Policies, own = e.behind(c, rules, intent.Allow)
-	switch {
-	case describes(st.Op):
+// becauseOfRules finds out why rules of a group are added or removed, and for which policies.
+func (e *emitter) becauseOfRules(op cloud.Op, g *form.Group) (policies []intent.PolicyRef, why []*intent.Reason) {
+	only := describes(op)
+	if only {
 		why = append(why, intent.Why(intent.OnlyDescriptions))
-	case own:
+	}
+	if g == nil || g.Class.Gathers || g.Class.State != guard.Guarded {
+		return nil, why
+	}
+	c := g.Class
+	if op.Kind == cloud.OpRemoveRules {
+		if !e.narrows(c, op.Rules) {
+			return nil, one(intent.RulesNeedless)
+		}
+		if policies, _ = behind(c, op.Rules, intent.Drop); len(policies) == 0 {
+			policies, _ = behind(c, op.Rules, intent.Allow)
+		}
+		return policies, one(intent.NoLongerAllowed)
+	}
+	policies, own := behind(c, op.Rules, intent.Allow)
+	if own && !only {
 		why = append(why, intent.Why(intent.WithFormer))
 	}
-	if many := e.multiplied(c, rules); many != nil {
+	if many := e.multiplied(c, op.Rules); many != nil {
 		why = append(why, many)
 	}
-	return why
+	return policies, why
 }
 
 // narrows reports whether one of the rules means something that the class will not be allowed.
@@ -116,105 +103,118 @@ func (e *emitter) narrows(c *form.Class, rules []cloud.Rule) bool {
 	})
 }
 
+// traffic is what a rule of a security group matches, whoever its peer is.
+type traffic struct {
+	direction cloud.Direction
+	match     cloud.Match
+}
+
+func trafficOf(r cloud.Rule) traffic { return traffic{r.Direction, r.Match} }
+
+// saying returns the rules of policies that allow, or drop, some traffic of a class, in the order of
+// evaluation.
+func saying(c *form.Class, verdict intent.Verdict, about traffic) (out []*intent.Bound) {
+	if c.NICs[0].VM == nil {
+		return nil
+	}
+	service := flow.ServiceOf(about.match)
+	for _, b := range c.NICs[0].VM.Effective {
+		says := b.Verdict == verdict || b.Verdict == intent.Grant && verdict == intent.Allow
+		if says && b.Direction == about.direction && b.Concerns(service) {
+			out = append(out, b)
+		}
+	}
+	return out
+}
+
 // behind returns the policies that have rules with a verdict about what these security group rules
 // match, and whether there are some of these that no policy says anything about.
-func (e *emitter) behind(c *form.Class, rules []cloud.Rule, v intent.Verdict) (_ []intent.PolicyRef, own bool) {
+func behind(c *form.Class, rules []cloud.Rule, v intent.Verdict) (_ []intent.PolicyRef, own bool) {
 	var policies []*intent.Policy
-	type about struct {
-		direction cloud.Direction
-		service   flow.Service
-	}
-	seen := map[about]bool{}
+	seen := map[traffic]bool{}
 	for _, r := range rules {
-		what := about{r.Direction, flow.ServiceOf(r.Match)}
+		what := trafficOf(r)
 		if seen[what] {
 			continue
 		}
 		seen[what] = true
-		found := false
-		if vm := c.NICs[0].VM; vm != nil {
-			for _, b := range vm.Effective {
-				if b.Direction == what.direction && (b.Verdict == v || v == intent.Allow && b.Verdict == intent.Grant) && b.Concerns(what.service) {
-					policies, found = append(policies, b.Policy), true
-				}
-			}
+		all := saying(c, v, what)
+		own = own || len(all) == 0
+		for _, b := range all {
+			policies = append(policies, b.Policy)
 		}
-		own = own || !found
 	}
 	return refsOf(policies), own
 }
 
-// explain says why the last step is made.
-func (e *emitter) explain(st transition.Step, byID map[string]*guard.NIC) {
-	step := &e.steps[len(e.steps)-1]
-	step.Urgent = st.Urgent
+// explain says why a step is made, and for which policies. The group is the one of ours that it is
+// about; nil if there is none.
+func (e *emitter) explain(step *Step, g *form.Group) {
 	var why []*intent.Reason
-	key := e.keyOfGroup(st.Network, st.Op)
-	switch st.Op.Kind {
+	switch op := step.Op; op.Kind {
 	case cloud.OpCreateGroup:
-		if g := e.ByKey[key]; g != nil {
-			why = append(why, intent.Why(intent.ForClass, strings.ToLower(string(g.Class.State))).Counting(len(g.Class.NICs)))
-			step.Policies = e.policiesOf(g.Class)
-		}
+		why = []*intent.Reason{intent.Why(intent.ForClass, strings.ToLower(string(g.Class.State))).Counting(len(g.Class.NICs))}
+		step.Policies = e.policiesOf(g.Class)
 	case cloud.OpAddRules, cloud.OpRemoveRules, cloud.OpReplaceRules:
-		if g := e.ByKey[key]; g != nil {
-			why = e.becauseOfRules(step, g.Class)
-		}
-		if len(why) == 0 && describes(st.Op) {
-			why = append(why, intent.Why(intent.OnlyDescriptions))
-		}
+		step.Policies, why = e.becauseOfRules(op, g)
 	case cloud.OpDeleteGroup:
-		why = append(why, intent.Why(intent.NoClass))
+		why = one(intent.NoClass)
 	case cloud.OpTag, cloud.OpUntag:
-		why = tagReason(st.Op)
+		why = one(tagReason(op))
 	case cloud.OpSetInterfaceGroups:
-		if n := byID[key]; n != nil {
-			why = e.purpose(n)
-			step.Policies = e.policiesOf(e.ClassOf[n])
-		}
+		n := e.byID[op.Target]
+		why = one(e.purpose(n))
+		step.Policies = e.policiesOf(e.ClassOf[n])
 	}
-	step.Op.Reason = words.List(why)
+	step.Op.Reason = words.All(why, ", ")
 }
 
-// purpose is why the groups of an interface are set.
-func (e *emitter) purpose(n *guard.NIC) []*intent.Reason {
+// one is a reason that needs no more than its code, as a list; empty if there is none.
+func one(code intent.Code) []*intent.Reason {
+	if code == "" {
+		return nil
+	}
+	return []*intent.Reason{intent.Why(code)}
+}
+
+// purpose is why the groups of an interface are set; empty if there is nothing to say.
+func (e *emitter) purpose(n *guard.NIC) intent.Code {
 	switch {
-	case n.State == guard.Guarded && len(n.Ours) == 0 && e.Native(n):
-		return []*intent.Reason{intent.Why(intent.TakeOverNative)}
-	case n.State == guard.Guarded && len(n.Ours) == 0:
-		return []*intent.Reason{intent.Why(intent.TakeOver)}
+	case n.State == guard.Guarded && len(n.Ours) > 0:
+		return intent.ChangeClass
+	case n.State == guard.Guarded && e.Native(n):
+		return intent.TakeOverNative
 	case n.State == guard.Guarded:
-		return []*intent.Reason{intent.Why(intent.ChangeClass)}
-	case len(n.Ours) > 0 && n.State == guard.Untouched:
-		return []*intent.Reason{intent.Why(intent.GiveBack)}
+		return intent.TakeOver
+	case n.State == guard.Untouched && len(n.Ours) > 0:
+		return intent.GiveBack
 	}
-	return nil
+	return ""
 }
 
-// tagReason is why a tag is written or removed.
-func tagReason(op cloud.Op) []*intent.Reason {
-	has := func(key string) bool {
-		for k := range op.Tags {
-			if strings.HasPrefix(k, key) {
-				return true
+// tagReasons say why tags are written or removed; the first one counts whose tag is among them.
+var tagReasons = []struct {
+	kind cloud.OpKind
+	tag  string
+	why  intent.Code
+}{
+	{cloud.OpTag, cloud.TagClaim, intent.Claims},
+	{cloud.OpTag, cloud.TagFormer, intent.Remembers},
+	{cloud.OpTag, cloud.TagSignature, intent.Signs},
+	{cloud.OpTag, cloud.TagPolicies, intent.SaysInForce},
+	{cloud.OpUntag, cloud.TagClaim, intent.NothingLeft},
+	{cloud.OpUntag, cloud.TagFormer, intent.Restored},
+	{cloud.OpUntag, cloud.TagPolicies, intent.SaysInForce},
+}
+
+// tagReason is why a step writes or removes tags; empty if there is nothing to say.
+func tagReason(op cloud.Op) intent.Code {
+	for _, r := range tagReasons {
+		for key := range op.Tags {
+			if op.Kind == r.kind && strings.HasPrefix(key, r.tag) {
+				return r.why
 			}
 		}
-		return false
 	}
-	why := func(code intent.Code) []*intent.Reason { return []*intent.Reason{intent.Why(code)} }
-	switch tags := op.Kind == cloud.OpTag; {
-	case tags && has(cloud.TagClaim):
-		return why(intent.Claims)
-	case has(cloud.TagClaim):
-		return why(intent.NothingLeft)
-	case tags && has(cloud.TagFormer):
-		return why(intent.Remembers)
-	case tags && has(cloud.TagSignature):
-		return why(intent.Signs)
-	case has(cloud.TagFormer):
-		return why(intent.Restored)
-	case has(cloud.TagPolicies):
-		return why(intent.SaysInForce)
-	}
-	return nil
+	return ""
 }

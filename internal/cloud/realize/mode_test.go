@@ -220,7 +220,9 @@ func TestModeStatus(t *testing.T) {
 		r.Result.VMs[0].Mode = m
 		r.Modes = map[plan.VMRef]VMMode{webVM: {m, by}}
 		if m == plan.Planned {
-			r.Would = []*plan.Result{{VMs: []plan.VMStatus{{VM: webVM, Policies: []plan.VMPolicy{onVM("a", 1, false, ""), onVM("b", 1, false, "needs 73 rules")}}}}}
+			r.Would = []*plan.Result{{Outcome: plan.Outcome{VMs: []plan.VMStatus{
+				{VM: webVM, Policies: []plan.VMPolicy{onVM("a", 1, false, ""), onVM("b", 1, false, "needs 73 rules")}},
+			}}}}
 		}
 		return r
 	}

@@ -23,8 +23,8 @@ func TestPolicyStatusByMode(t *testing.T) {
 	planned, released, broken := plan.VMRef{Region: home, ID: "i-3"}, plan.VMRef{Region: home, ID: "i-4"}, plan.VMRef{Region: home, ID: "i-5"}
 	report := func(err error, p plan.PolicyStatus) Report {
 		p.PolicyRef = onVM("a", 2, false, "").PolicyRef
-		return Report{Account: labAccount, EnforcerKey: "cloud/vms/shop", Err: err, Result: &plan.Result{Policies: []plan.PolicyStatus{p}, VMs: []plan.VMStatus{
-			{VM: webVM}, {VM: otherVM}, {VM: planned, Mode: plan.Planned}, {VM: released, Mode: plan.Released}, {VM: broken, Mode: plan.BreakGlass}}}}
+		return Report{Account: labAccount, EnforcerKey: "cloud/vms/shop", Err: err, Result: &plan.Result{Policies: []plan.PolicyStatus{p}, Outcome: plan.Outcome{VMs: []plan.VMStatus{
+			{VM: webVM}, {VM: otherVM}, {VM: planned, Mode: plan.Planned}, {VM: released, Mode: plan.Released}, {VM: broken, Mode: plan.BreakGlass}}}}}
 	}
 	on := func(vms ...plan.VMRef) []plan.VMRef { return vms }
 	refused := []plan.FailedVM{{VM: otherVM, Message: "needs 73 rules"}}

@@ -126,7 +126,7 @@ func onVM(name string, generation int64, realized bool, message string) plan.VMP
 
 // reportOf says what applies to webVM.
 func reportOf(err error, drift []plan.Drift, policies ...plan.VMPolicy) Report {
-	res := &plan.Result{VMs: []plan.VMStatus{{VM: webVM, Policies: policies}}, Drift: drift}
+	res := &plan.Result{Outcome: plan.Outcome{VMs: []plan.VMStatus{{VM: webVM, Policies: policies}}, Drift: drift}}
 	for _, p := range policies {
 		st := plan.PolicyStatus{PolicyRef: p.PolicyRef}
 		switch {

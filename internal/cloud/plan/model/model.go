@@ -24,6 +24,9 @@ import (
 // follow.
 const PlannedGroupID = "new:"
 
+// PlannedID is the ID of such a group.
+func PlannedID(network, name string) string { return PlannedGroupID + network + "/" + name }
+
 // ErrMissing is wrapped by the errors of Apply about an object that the operation needs and that
 // does not exist.
 var ErrMissing = errors.New("it does not exist")
@@ -104,7 +107,7 @@ func (m *Model) Resolve(network string, op cloud.Op) cloud.Op { return op.Resolv
 // does not exist is an error that wraps ErrMissing. A group that is created gets an ID that begins
 // with PlannedGroupID.
 func (m *Model) Apply(network string, op cloud.Op) error {
-	return m.ApplyAs(network, op, PlannedGroupID+op.Group.NetworkID+"/"+op.Group.Name)
+	return m.ApplyAs(network, op, PlannedID(op.Group.NetworkID, op.Group.Name))
 }
 
 // ApplyAs is Apply, where a group that is created gets the given ID.

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -12,42 +13,50 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/signs"
 )
 
+// Outcome is what is told about regions.
+type Outcome struct {
+	// VMs has one entry per selected VM that was observed, sorted by region and ID.
+	VMs []VMStatus
+	// Refusals are the things that cannot be done, sorted. Each one also shows in the statuses.
+	Refusals []Refusal
+	// Drift is what others have changed by hand on objects that we control; the plan repairs it.
+	Drift []Drift
+	// Records tells how far the records of former groups are proven. It is empty without
+	// Input.Seal.
+	Records Records
+	// Cuts are what interfaces that are not ours lose, sorted by region, interface and group, where
+	// Input.Dependents allows that.
+	Cuts []guard.Cut
+	// Notes are remarks for people that refuse nothing: interfaces that cannot be controlled,
+	// former groups that are gone, ...
+	Notes []intent.Note
+}
+
 // reporter tells what becomes of a region.
 type reporter struct {
 	*target.Target
 	borders *borders
 }
 
-// Region is what is told about a region.
-type Region struct {
-	VMs      []VMStatus
-	Refusals []Refusal
-	Drift    []Drift
-	Records  Records
-	Cuts     []guard.Cut
-	Notes    []intent.Note
-}
-
-// Of returns what becomes of the VMs of a region, given the interfaces and groups that steps
-// change.
-func Of(of *target.Target, dirty map[string]bool) (out Region) {
+// Add adds what becomes of a region, given the interfaces and groups that steps change. Nothing is
+// sorted before all is told.
+func (out *Outcome) Add(of *target.Target, dirty map[string]bool) {
 	s := &reporter{of, newBorders(of.Snap)}
-	out.VMs = slices.Grow(out.VMs, len(s.Order))
+	out.VMs = slices.Grow(out.VMs, len(s.Order)) // there may be thousands
 	for _, vm := range s.Order {
 		status := s.vmStatus(vm, dirty)
-		status.Obstructed = s.obstructions(vm)
 		if status.Mode == intent.Enforce {
+			status.Obstructed = s.obstructions(vm)
 			out.Refusals = append(out.Refusals, s.vmRefusals(vm)...)
 		}
 		out.VMs = append(out.VMs, status)
 	}
-	out.Drift = s.drift()
+	out.Drift = append(out.Drift, s.drift()...)
 	out.Records.Count(s.Target)
-	out.Cuts = s.Cuts()
+	out.Cuts = append(out.Cuts, s.Cuts()...)
 	for _, notes := range s.Noted {
 		out.Notes = append(out.Notes, notes...)
 	}
-	return out
 }
 
 // Tally returns the states of the policies from those on the VMs, and the native services that they
@@ -121,59 +130,71 @@ func (p *PolicyStatus) count(vm intent.VMRef, on VMPolicy) {
 }
 
 func (s *reporter) vmStatus(vm *guard.VM, dirty map[string]bool) VMStatus {
-	out := VMStatus{VM: vm.Ref, Interfaces: slices.Grow([]InterfaceStatus(nil), len(vm.NICs)), Policies: slices.Grow([]VMPolicy(nil), len(vm.Policies))}
-	pending := false
-	var blocked *intent.Reason
+	out := VMStatus{VM: vm.Ref, Mode: s.In.Modes[vm.Ref]}
 	for _, n := range vm.NICs {
 		st := InterfaceStatus{ID: n.ID, State: n.State, Network: n.NetworkID, Groups: s.Targets[n], Held: len(n.Ours) > 0, WhyElsewhere: n.Elsewhere, WhyUnproven: n.Unproven}
 		if n.State == guard.Guarded {
 			st.Former = slices.Clone(n.Former)
 		}
 		out.Interfaces = append(out.Interfaces, st)
-		pending = pending || dirty[n.ID] || n.Restricted() != [2]bool{}
-		for _, g := range s.Targets[n] {
-			pending = pending || dirty[g]
-		}
-		if n.Waiting() {
-			pending = true
-			continue
-		}
-		if why := s.Controllable(n); why != nil && blocked == nil && !n.Managed {
-			blocked = why
-		}
-		if why := n.Frozen(); why != nil && blocked == nil {
-			blocked = intent.Why(intent.InterfaceStays, n.ID).From(why)
-		}
 	}
+	left, pending, blocked := s.Left(vm.VM), s.pending(vm, dirty), s.blocked(vm)
 	guarded := slices.ContainsFunc(vm.NICs, func(n *guard.NIC) bool { return n.State == guard.Guarded })
 	for _, p := range vm.Policies {
-		on := VMPolicy{PolicyRef: p.Ref, Why: vm.WhyLeft(p)}
-		if on.Why == nil {
-			on.Why = blocked
-		}
-		if tightened := s.TightenedOn(vm, p); on.Why == nil && tightened != nil {
-			on.Why, on.Lost = tightened, tightened.Objects
-		}
-		if on.Why == nil && !s.Left(vm.VM) {
-			on.Why = narrowed(p)
-		}
-		on.Realized = on.Why == nil && !pending && (guarded || s.Left(vm.VM))
-		if p.Reject && !s.Left(vm.VM) {
-			on.Warnings = append(on.Warnings, intent.Why(intent.RejectIsDrop))
-		}
-		if d, ok := s.reducedBy(vm, p); ok {
-			on.Warnings = append(on.Warnings, intent.Why(intent.ProtocolsReduced, string(d)))
-		}
-		if i := slices.IndexFunc(vm.NICs, func(n *guard.NIC) bool { return n.Managed }); i >= 0 {
-			on.Warnings = append(on.Warnings, intent.Why(intent.NotControlled, vm.NICs[i].ID))
-		}
-		if on.Why == nil && len(vm.NICs) == 0 {
-			on.Why = intent.Why(intent.NoInterface)
+		on := VMPolicy{PolicyRef: p.Ref}
+		if out.Mode == intent.Enforce { // else nothing more is said of it
+			tightened := s.TightenedOn(vm, p)
+			on.Why = cmp.Or(vm.WhyLeft(p), blocked, tightened)
+			if on.Why != nil && on.Why == tightened {
+				on.Lost = tightened.Objects
+			}
+			if on.Why == nil && !left {
+				on.Why = narrowed(p)
+			}
+			on.Realized = on.Why == nil && !pending && (guarded || left)
+			if on.Why == nil && len(vm.NICs) == 0 {
+				on.Why = intent.Why(intent.NoInterface)
+			}
+			on.Warnings = s.warnings(vm, p)
 		}
 		out.Policies = append(out.Policies, on)
 	}
-	if m := s.In.Modes[vm.Ref]; m != intent.Enforce {
-		out.Suspended(m)
+	return out
+}
+
+// pending reports whether something is still to be done for a VM, or waits.
+func (s *reporter) pending(vm *guard.VM, dirty map[string]bool) bool {
+	return slices.ContainsFunc(vm.NICs, func(n *guard.NIC) bool {
+		return dirty[n.ID] || n.Restricted() != [2]bool{} || n.Waiting() || slices.ContainsFunc(s.Targets[n], func(g string) bool { return dirty[g] })
+	})
+}
+
+// blocked is why some interface of a VM stays without what policies say, and not for a while only.
+func (s *reporter) blocked(vm *guard.VM) *intent.Reason {
+	for _, n := range vm.NICs {
+		if n.Waiting() {
+			continue
+		}
+		if why := s.Controllable(n); why != nil && !n.Managed {
+			return why
+		}
+		if why := n.Frozen(); why != nil {
+			return intent.Why(intent.InterfaceStays, n.ID).From(why)
+		}
+	}
+	return nil
+}
+
+// warnings are what of a policy differs on a VM without being refused.
+func (s *reporter) warnings(vm *guard.VM, p *intent.Policy) (out []*intent.Reason) {
+	if p.Reject && !s.Left(vm.VM) {
+		out = append(out, intent.Why(intent.RejectIsDrop))
+	}
+	if d, ok := s.reducedBy(vm, p); ok {
+		out = append(out, intent.Why(intent.ProtocolsReduced, string(d)))
+	}
+	if i := slices.IndexFunc(vm.NICs, func(n *guard.NIC) bool { return n.Managed }); i >= 0 {
+		out = append(out, intent.Why(intent.NotControlled, vm.NICs[i].ID))
 	}
 	return out
 }
@@ -204,41 +225,41 @@ func narrowed(p *intent.Policy) *intent.Reason {
 	return intent.Why(intent.Narrowed).From(p.Narrowed)
 }
 
-func (s *reporter) vmRefusals(vm *guard.VM) []Refusal {
-	var out []Refusal
+func (s *reporter) vmRefusals(vm *guard.VM) (out []Refusal) {
+	refuse := func(r Refusal) {
+		r.VM, r.Region, r.Lack = vm.Ref, s.Snap.Region, r.Why.Shortage()
+		out = append(out, r)
+	}
+	network := vm.Observed.NetworkID
 	for _, p := range vm.Policies {
 		if why := vm.WhyLeft(p); why != nil {
-			out = append(out, Refusal{
-				Policy: p.Ref, VM: vm.Ref, Region: s.Snap.Region, Network: vm.Observed.NetworkID, Why: why, Lack: why.Shortage(), Kept: vm.Keeps(p),
-			})
-		}
-	}
-	for _, p := range vm.Policies {
-		if why := narrowed(p); why != nil && vm.WhyLeft(p) == nil {
-			out = append(out, Refusal{Policy: p.Ref, VM: vm.Ref, Region: s.Snap.Region, Network: vm.Observed.NetworkID, Why: why, Tightened: true})
+			refuse(Refusal{Policy: p.Ref, Network: network, Why: why, Kept: vm.Keeps(p)})
+		} else if why := narrowed(p); why != nil {
+			refuse(Refusal{Policy: p.Ref, Network: network, Why: why, Tightened: true})
 		}
 		if why := s.TightenedOn(vm, p); why != nil {
-			out = append(out, Refusal{
-				Policy: p.Ref, VM: vm.Ref, Region: s.Snap.Region, Network: vm.Observed.NetworkID, Why: why, Lack: why.Shortage(), Tightened: true, Lost: why.Objects,
-			})
+			refuse(Refusal{Policy: p.Ref, Network: network, Why: why, Tightened: true, Lost: why.Objects})
 		}
 	}
 	for _, n := range vm.NICs {
-		if why := s.Controllable(n); why != nil && len(vm.Effective) > 0 && !n.Waiting() {
-			out = append(out, Refusal{VM: vm.Ref, Region: s.Snap.Region, Network: n.NetworkID, Why: why, Lack: why.Shortage()})
+		if n.Waiting() {
+			continue
 		}
-		if why := n.Frozen(); why != nil && !vm.KeepsAny() && !n.Waiting() {
-			out = append(out, Refusal{
-				VM: vm.Ref, Region: s.Snap.Region, Network: n.NetworkID, Why: intent.Why(intent.InterfaceStays, n.ID).From(why), Lack: why.Shortage(), Kept: true,
-			})
+		if why := s.Controllable(n); why != nil && len(vm.Effective) > 0 {
+			refuse(Refusal{Network: n.NetworkID, Why: why})
+		}
+		if why := n.Frozen(); why != nil && !vm.KeepsAny() {
+			refuse(Refusal{Network: n.NetworkID, Why: intent.Why(intent.InterfaceStays, n.ID).From(why), Kept: true})
 		}
 	}
 	return out
 }
 
 // drift lists what others changed on interfaces that we hold and groups that we own.
-func (s *reporter) drift() []Drift {
-	var out []Drift
+func (s *reporter) drift() (out []Drift) {
+	tell := func(object string, kept bool, what intent.Code, objects ...string) {
+		out = append(out, Drift{Region: s.Snap.Region, Object: object, Why: intent.Why(what, objects...), Kept: kept})
+	}
 	lost := map[string]bool{}
 	for _, n := range s.NICs {
 		if n.Unproven != nil {
@@ -248,24 +269,24 @@ func (s *reporter) drift() []Drift {
 		if n.Recorded == nil || n.Alien != nil || n.State != guard.Guarded {
 			continue
 		}
-		ours := len(n.Ours)
-		extra := slices.DeleteFunc(without(n.Foreign, n.Recorded), func(id string) bool {
+		ours, extra := len(n.Ours), []string(nil)
+		for _, id := range without(n.Foreign, n.Recorded) {
 			g := s.Groups[id]
 			if g == nil || !s.lostTags(g) {
-				return false
+				extra = append(extra, id)
+				continue
 			}
 			ours++
 			if !lost[id] {
-				out = append(out, Drift{Region: s.Snap.Region, Object: id, Why: intent.Why(intent.TagsChanged, g.Name)})
+				tell(id, false, intent.TagsChanged, g.Name)
 			}
 			lost[id] = true
-			return true
-		})
+		}
 		if len(extra) > 0 {
-			out = append(out, Drift{Region: s.Snap.Region, Object: n.ID, Why: intent.Why(intent.PutInto, extra...)})
+			tell(n.ID, false, intent.PutInto, extra...)
 		}
 		if ours == 0 && !slices.Equal(n.Foreign, n.Recorded) {
-			out = append(out, Drift{Region: s.Snap.Region, Object: n.ID, Why: intent.Why(intent.TakenOut)})
+			tell(n.ID, false, intent.TakenOut)
 		}
 	}
 	for i := range s.Snap.Groups {
@@ -276,9 +297,7 @@ func (s *reporter) drift() []Drift {
 		wanted := s.ByKey[g.ID]
 		for _, r := range g.Rules {
 			if !signs.Ours(r.Description) && (wanted == nil || !slices.Contains(wanted.Rules, r.Key())) {
-				out = append(out, Drift{
-					Region: s.Snap.Region, Object: g.ID, Why: intent.Why(intent.RuleAdded, r.Key().String()), Kept: s.Pinned[g.ID],
-				})
+				tell(g.ID, s.Pinned[g.ID], intent.RuleAdded, r.Key().String())
 			}
 		}
 	}

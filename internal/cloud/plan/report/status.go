@@ -137,15 +137,6 @@ type Drift struct {
 	VMs, For string
 }
 
-// Suspended makes the status of a VM that is not enforced say nothing but that.
-func (st *VMStatus) Suspended(m intent.Mode) {
-	st.Mode = m
-	for i := range st.Policies {
-		p := &st.Policies[i]
-		p.Realized, p.Why, p.Warnings = false, nil, nil
-	}
-}
-
 // AsObserved is the state of the interface as it is.
 func AsObserved(n *guard.NIC) InterfaceStatus {
 	switch {

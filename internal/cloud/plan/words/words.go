@@ -183,22 +183,13 @@ func narrowed(first *intent.Reason) string {
 	return "security groups here match no types and codes of ICMP; as the policy asks, the rest is enforced, and " + strings.Join(parts, ", ")
 }
 
-// All says several reasons, one after the other.
-func All(reasons []*intent.Reason) string {
+// All says several reasons, with something between them.
+func All(reasons []*intent.Reason, between string) string {
 	out := make([]string, len(reasons))
 	for i, r := range reasons {
 		out[i] = Of(r)
 	}
-	return strings.Join(out, " ")
-}
-
-// List says several reasons as one.
-func List(reasons []*intent.Reason) string {
-	out := make([]string, len(reasons))
-	for i, r := range reasons {
-		out[i] = Of(r)
-	}
-	return strings.Join(out, ", ")
+	return strings.Join(out, between)
 }
 
 // order says why there is no clean moment for an edit.
