@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -271,7 +272,7 @@ func (p plannedAccount) outlook() *plannedVMs {
 	if len(outlooks) == 0 {
 		return nil
 	}
-	return &plannedVMs{len(outlooks), render.Planned(len(outlooks), render.Sum(outlooks))}
+	return &plannedVMs{len(outlooks), render.Planned(len(outlooks), render.Sum(maps.Values(outlooks)))}
 }
 
 // remarks adds what is to be said about single objects.

@@ -1,6 +1,7 @@
 package plan_test
 
 import (
+	"maps"
 	"net/netip"
 	"testing"
 
@@ -23,11 +24,7 @@ func TestOutlookOfHeldGroups(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var sum render.Outlook
-		for _, o := range render.Outlooks(f.Rounds) {
-			sum.Add(o)
-		}
-		return sum.String()
+		return render.Sum(maps.Values(render.Outlooks(f.Rounds))).String()
 	}
 	check := func(when, want string) {
 		t.Helper()

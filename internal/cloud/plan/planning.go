@@ -51,9 +51,9 @@ func (c *planning) targets() (out []*target.Target) {
 }
 
 func (r *Result) sort() {
-	slices.SortFunc(r.VMs, func(a, b report.VMStatus) int { return intent.CompareVMs(a.VM, b.VM) })
+	slices.SortFunc(r.VMs, func(a, b report.VMStatus) int { return a.VM.Compare(b.VM) })
 	slices.SortStableFunc(r.Refusals, func(a, b report.Refusal) int {
-		return cmp.Or(cmp.Compare(a.Region, b.Region), intent.CompareVMs(a.VM, b.VM), cmp.Compare(a.Message, b.Message))
+		return cmp.Or(cmp.Compare(a.Region, b.Region), a.VM.Compare(b.VM), cmp.Compare(a.Message, b.Message))
 	})
 	slices.SortFunc(r.Drift, func(a, b report.Drift) int {
 		return cmp.Or(cmp.Compare(a.Region, b.Region), cmp.Compare(a.Object, b.Object), cmp.Compare(a.Message, b.Message))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -58,10 +59,7 @@ func (n *modeNews) any() bool { return len(n.outlooks)+len(n.broken)+len(n.fails
 func (n *modeNews) set(conditions *[]metav1.Condition) bool {
 	var planned, broken, failsafe *metav1.Condition
 	if n != nil && len(n.outlooks) > 0 {
-		var sum render.Outlook
-		for _, o := range n.outlooks {
-			sum.Add(o)
-		}
+		sum := render.Sum(slices.Values(n.outlooks))
 		c := plannedCondition(sum, render.Planned(len(n.outlooks), sum))
 		planned = &c
 	}

@@ -77,7 +77,7 @@ func (r PolicyRef) Short() string {
 
 func (r VMRef) String() string { return r.Region + "/" + r.ID }
 
-// CompareVMs orders by region and ID.
-func CompareVMs(a, b VMRef) int {
-	return cmp.Or(cmp.Compare(a.Region, b.Region), cmp.Compare(a.ID, b.ID))
+// Compare orders by region and ID.
+func (r VMRef) Compare(o VMRef) int {
+	return cmp.Or(cmp.Compare(r.Region, o.Region), cmp.Compare(r.ID, o.ID))
 }

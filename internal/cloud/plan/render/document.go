@@ -29,7 +29,7 @@ type Describer struct {
 	vms    map[string]string   // names, by interface
 	names  map[string]string   // of groups, by ID
 	held   map[string][]string // groups, by interface, as the plans so far leave them
-	labels map[string]string   // of new groups, by network/name
+	labels map[string]string   // of new groups, by the IDs that they have in a model
 }
 
 // NewDescriber returns a Describer of plans that begin in the setting.
@@ -110,12 +110,9 @@ func (d *Describer) Describe(p plan.Plan) Document {
 	out := Document{Account: p.Account, Partial: p.Partial, Summary: p.Summary(), Steps: make([]DocumentStep, 0, len(p.Steps))}
 	for _, st := range p.Steps {
 		if st.Op.Kind == cloud.OpCreateGroup {
-			key := st.Network + "/" + st.Op.Group.Name
-			if d.labels[key] == "" {
-				d.labels[key] = st.Op.Group.Name
-				if d.Provisional {
-					d.labels[key] = fmt.Sprintf("new-group-%d", len(d.labels))
-				}
+			id := model.PlannedID(st.Network, st.Op.Group.Name)
+			if d.Provisional && d.labels[id] == "" {
+				d.labels[id] = fmt.Sprintf("new-group-%d", len(d.labels)+1)
 			}
 		}
 		out.Steps = append(out.Steps, d.step(st))
@@ -129,14 +126,14 @@ func (d *Describer) Describe(p plan.Plan) Document {
 func (d *Describer) step(st plan.Step) DocumentStep {
 	op := st.Op
 	out := DocumentStep{
-		Region: st.Scope.Region, Network: st.Network, Kind: op.Kind, Target: op.Target, Others: op.Others, Name: d.group(st.Network, op.Group.Name),
+		Region: st.Scope.Region, Network: st.Network, Kind: op.Kind, Target: op.Target, Others: op.Others, Name: d.group(model.PlannedID(st.Network, op.Group.Name)),
 		Rules: d.rules(st, op.Rules), Replaced: d.rules(st, op.Replaced), Tags: op.Tags, Reason: op.Reason,
 	}
 	if op.Kind == cloud.OpSetRules { // what stays is no news
 		out.Rules, out.Removed, out.Replaced = d.rules(st, op.Added()), d.rules(st, op.Removed()), nil
 	}
 	if strings.HasPrefix(op.Target, model.PlannedGroupID) {
-		out.Target, out.Name = "", d.group(st.Network, op.Target)
+		out.Target, out.Name = "", d.group(op.Target)
 	}
 	for _, p := range st.Policies {
 		out.Policies = append(out.Policies, p.String())
@@ -150,17 +147,12 @@ func (d *Describer) step(st plan.Step) DocumentStep {
 	case cloud.OpCreateGroup:
 		out.Tags, out.NameKnownWhenApplied = op.Group.Tags, d.Provisional
 	case cloud.OpSetInterfaceGroups:
-		for _, id := range d.held[op.Target] {
-			out.GroupsBefore = append(out.GroupsBefore, d.group(st.Network, id))
-		}
-		var after []string
+		after := slices.Clone(op.GroupIDs)
 		for _, name := range op.GroupNames {
-			after = append(after, model.PlannedGroupID+st.Network+"/"+name)
+			after = append(after, model.PlannedID(st.Network, name))
 		}
-		d.held[op.Target] = slices.Concat(op.GroupIDs, after)
-		for _, id := range d.held[op.Target] {
-			out.Groups = append(out.Groups, d.group(st.Network, id))
-		}
+		out.GroupsBefore, out.Groups = d.groups(d.held[op.Target]), d.groups(after)
+		d.held[op.Target] = after
 	}
 	return out
 }
@@ -180,27 +172,28 @@ func (d *Describer) nameGroups(to *Document, st *DocumentStep) {
 // subject is what the step changes: an ID, or the name of a group that is still to be created.
 func (s *DocumentStep) subject() string { return cmp.Or(s.Target, s.Name) }
 
-// group names a group by its ID, or by its name if it is still to be created.
-func (d *Describer) group(network, group string) string {
-	key, planned := strings.CutPrefix(group, model.PlannedGroupID)
-	if !planned {
-		key = network + "/" + group
+// group names a group by its ID, or by its label or name if it is still to be created.
+func (d *Describer) group(id string) string {
+	if !strings.HasPrefix(id, model.PlannedGroupID) {
+		return id
 	}
-	if label := d.labels[key]; label != "" {
-		return label
-	}
-	if _, name, ok := strings.Cut(key, "/"); planned && ok {
-		return name
-	}
-	return group
+	return cmp.Or(d.labels[id], nameIn(id))
 }
+
+func (d *Describer) groups(ids []string) (out []string) {
+	for _, id := range ids {
+		out = append(out, d.group(id))
+	}
+	return out
+}
+
+// nameIn is the name in the ID of a group that is still to be created.
+func nameIn(id string) string { return id[strings.LastIndexByte(id, '/')+1:] }
 
 // Relabel returns a text with the names of new groups as they are described.
 func (d *Describer) Relabel(text string) string {
-	for key, label := range d.labels {
-		if _, name, _ := strings.Cut(key, "/"); name != label {
-			text = strings.ReplaceAll(text, name, label)
-		}
+	for id, label := range d.labels {
+		text = strings.ReplaceAll(text, nameIn(id), label)
 	}
 	return text
 }
@@ -209,9 +202,9 @@ func (d *Describer) rules(st plan.Step, in []cloud.Rule) (out []DocumentRule) {
 	for _, r := range in {
 		named := r
 		if id := r.Peer.GroupID; strings.HasPrefix(id, model.PlannedGroupID) {
-			named.Peer = cloud.Peer{GroupName: d.group(st.Network, id)}
-		} else if r.Peer.GroupName != "" {
-			named.Peer.GroupName = d.group(st.Network, r.Peer.GroupName)
+			named.Peer = cloud.Peer{GroupName: d.group(id)}
+		} else if name := r.Peer.GroupName; name != "" {
+			named.Peer.GroupName = d.group(model.PlannedID(st.Network, name))
 		}
 		doc := DocumentRule{
 			Direction: r.Direction, Protocol: r.Match.Protocol, From: r.Match.From, To: r.Match.To, Peer: named.Peer.String(),

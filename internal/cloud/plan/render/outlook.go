@@ -10,6 +10,7 @@ import (
 
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
+	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
 	"github.com/nephele-io/nephele/internal/cloud/plan/model"
 )
 
@@ -25,33 +26,35 @@ type Outlook struct {
 	Refused  map[string]bool
 
 	// groups are the groups of ours that the interfaces would hold and whose rules would be others.
-	groups map[groupName]groupOutlook
+	groups map[groupRef]ruleCount
 }
 
 func newOutlook() Outlook {
-	return Outlook{Enforced: map[plan.PolicyRef]bool{}, Refused: map[string]bool{}, groups: map[groupName]groupOutlook{}}
+	return Outlook{Enforced: map[plan.PolicyRef]bool{}, Refused: map[string]bool{}, groups: map[groupRef]ruleCount{}}
 }
 
-// groupName is a group that exists, by its ID, or one that the plan creates, by "+" and its name.
-type groupName struct{ region, network, key string }
+// groupRef is a group by its ID; one that the plans create has that of a model.
+type groupRef struct{ region, id string }
 
-// groupOutlook counts the rules that a group would get and lose, by direction.
-type groupOutlook struct{ added, removed [2]int }
+func (g groupRef) planned() bool { return strings.HasPrefix(g.id, model.PlannedGroupID) }
 
-// outlookOfGroups returns what would become of the rules of groups. A rule that comes and goes
-// again does not count.
-func outlookOfGroups(rounds []*plan.Result) map[groupName]groupOutlook {
-	net := map[groupName]map[cloud.Rule]int{}
+// ruleCount counts the rules that a group would get and lose, by direction.
+type ruleCount struct{ added, removed [2]int }
+
+// countRules returns what would become of the rules of groups. A rule that comes and goes again
+// does not count.
+func countRules(rounds []*plan.Result) map[groupRef]ruleCount {
+	net := map[groupRef]map[cloud.Rule]int{}
 	count := func(s plan.Step, rules []cloud.Rule, n int) {
-		name := nameOf(s.Scope.Region, s.Network, s.Op.Target)
-		if s.Op.Target == "" {
-			name = groupName{s.Scope.Region, s.Network, "+" + s.Op.Group.Name}
-		}
-		if net[name] == nil {
-			net[name] = map[cloud.Rule]int{}
+		on := groupRef{s.Scope.Region, cmp.Or(s.Op.Target, model.PlannedID(s.Network, s.Op.Group.Name))}
+		if net[on] == nil {
+			net[on] = map[cloud.Rule]int{}
 		}
 		for _, r := range rules {
-			net[name][asForecast(r, s.Network)] += n
+			if r.Peer.GroupName != "" { // in the rounds after the one that creates it the peer has an ID
+				r.Peer = cloud.Peer{GroupID: model.PlannedID(s.Network, r.Peer.GroupName)}
+			}
+			net[on][r.Key()] += n
 		}
 	}
 	for s := range steps(rounds) {
@@ -60,47 +63,24 @@ func outlookOfGroups(rounds []*plan.Result) map[groupName]groupOutlook {
 			count(s, s.Op.Added(), 1)
 			count(s, s.Op.Removed(), -1)
 		case cloud.OpReplaceRules:
-			count(s, s.Op.Replaced, -1)
 			count(s, s.Op.Rules, 1)
+			count(s, s.Op.Replaced, -1)
 		}
 	}
-	out := map[groupName]groupOutlook{}
-	for name, rules := range net {
-		var o groupOutlook
-		for key, n := range rules {
-			d := 0
-			if key.Direction == cloud.Egress {
-				d = 1
-			}
-			switch {
+	out := make(map[groupRef]ruleCount, len(net))
+	for on, rules := range net {
+		var c ruleCount
+		for r, n := range rules {
+			switch d := flow.Index(r.Direction); {
 			case n > 0:
-				o.added[d]++
+				c.added[d]++
 			case n < 0:
-				o.removed[d]++
+				c.removed[d]++
 			}
 		}
-		out[name] = o
+		out[on] = c
 	}
 	return out
-}
-
-// nameOf is the name of a group that is known by its ID: in the rounds after the first, those that
-// were created before have the IDs of a forecast.
-func nameOf(region, network, id string) groupName {
-	if rest, planned := strings.CutPrefix(id, model.PlannedGroupID); planned {
-		if network, name, ok := strings.Cut(rest, "/"); ok {
-			return groupName{region, network, "+" + name}
-		}
-	}
-	return groupName{region: region, key: id}
-}
-
-// asForecast is a rule as rounds after the one that creates its peer know it.
-func asForecast(r cloud.Rule, network string) cloud.Rule {
-	if r.Peer.GroupName != "" {
-		r.Peer = cloud.Peer{GroupID: model.PlannedGroupID + network + "/" + r.Peer.GroupName}
-	}
-	return r.Key()
 }
 
 func steps(rounds []*plan.Result) iter.Seq[plan.Step] {
@@ -122,7 +102,7 @@ func Outlooks(rounds []*plan.Result) map[plan.VMRef]Outlook {
 	if len(rounds) == 0 {
 		return nil
 	}
-	rules, edited := outlookOfGroups(rounds), map[plan.InterfaceKey]bool{}
+	rules, edited := countRules(rounds), map[plan.InterfaceKey]bool{}
 	for s := range steps(rounds) {
 		if s.Op.Kind == cloud.OpSetInterfaceGroups {
 			edited[plan.InterfaceKey{Region: s.Scope.Region, ID: s.Op.Target}] = true
@@ -134,12 +114,12 @@ func Outlooks(rounds []*plan.Result) map[plan.VMRef]Outlook {
 		o := newOutlook()
 		for _, n := range vm.Interfaces {
 			for _, key := range n.Groups {
-				name := nameOf(vm.VM.Region, n.Network, key)
-				if strings.HasPrefix(key, "+") {
-					name.network = n.Network
+				if name, created := strings.CutPrefix(key, "+"); created {
+					key = model.PlannedID(n.Network, name)
 				}
-				if change, found := rules[name]; found {
-					o.groups[name] = change
+				held := groupRef{vm.VM.Region, key}
+				if change, found := rules[held]; found {
+					o.groups[held] = change
 				}
 			}
 			switch {
@@ -153,10 +133,9 @@ func Outlooks(rounds []*plan.Result) map[plan.VMRef]Outlook {
 			}
 		}
 		for _, p := range vm.Policies {
-			switch {
-			case p.Message != "":
+			if p.Message != "" {
 				o.Refused[refusalText(p.PolicyRef, p.Message)] = true
-			default:
+			} else {
 				o.Enforced[p.PolicyRef] = true
 			}
 		}
@@ -193,7 +172,8 @@ func Policies(rounds []*plan.Result) []plan.PolicyStatus {
 	out := slices.Clone(rounds[len(rounds)-1].Policies)
 	for i := range out {
 		p := &out[i]
-		all := slices.SortedFunc(slices.Values(slices.Concat(p.Realized, p.Pending)), compareVMs)
+		all := slices.Concat(p.Realized, p.Pending)
+		slices.SortFunc(all, plan.VMRef.Compare)
 		p.Realized, p.Pending = nil, nil
 		for _, vm := range all {
 			if already[p.UID][vm] {
@@ -206,32 +186,21 @@ func Policies(rounds []*plan.Result) []plan.PolicyStatus {
 	return out
 }
 
-func compareVMs(a, b plan.VMRef) int {
-	return cmp.Or(cmp.Compare(a.Region, b.Region), cmp.Compare(a.ID, b.ID))
-}
-
 // Planned says what enforcing so many VMs in mode plan would do.
 func Planned(vms int, sum Outlook) string {
 	return fmt.Sprintf("VMs that are planned for: %d; if enforced, %s", vms, sum)
 }
 
 // Sum is what is said of several VMs together.
-func Sum(of map[plan.VMRef]Outlook) (sum Outlook) {
-	for _, vm := range slices.SortedFunc(maps.Keys(of), compareVMs) {
-		sum.Add(of[vm])
+func Sum(all iter.Seq[Outlook]) Outlook {
+	sum := newOutlook()
+	for o := range all {
+		sum.Guarded, sum.Members, sum.Returned = sum.Guarded+o.Guarded, sum.Members+o.Members, sum.Returned+o.Returned
+		maps.Copy(sum.groups, o.groups) // VMs of a class share theirs
+		maps.Copy(sum.Enforced, o.Enforced)
+		maps.Copy(sum.Refused, o.Refused)
 	}
 	return sum
-}
-
-// Add counts another VM's outlook to o.
-func (o *Outlook) Add(p Outlook) {
-	o.Guarded, o.Members, o.Returned = o.Guarded+p.Guarded, o.Members+p.Members, o.Returned+p.Returned
-	if o.groups == nil {
-		o.groups, o.Enforced, o.Refused = map[groupName]groupOutlook{}, map[plan.PolicyRef]bool{}, map[string]bool{}
-	}
-	maps.Copy(o.groups, p.groups) // VMs of a class share theirs
-	maps.Copy(o.Enforced, p.Enforced)
-	maps.Copy(o.Refused, p.Refused)
 }
 
 // RuleChange counts the rules that groups would get and lose.
@@ -246,8 +215,8 @@ type RuleChange struct {
 // counts once.
 func (o Outlook) Rules() RuleChange {
 	var c RuleChange
-	for name, g := range o.groups {
-		if strings.HasPrefix(name.key, "+") {
+	for on, g := range o.groups {
+		if on.planned() {
 			c.Groups, c.Ingress, c.Egress = c.Groups+1, c.Ingress+g.added[0], c.Egress+g.added[1]
 			continue
 		}

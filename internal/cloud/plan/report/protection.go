@@ -23,7 +23,7 @@ func (r InterfaceRef) String() string { return r.VM.Region + "/" + r.ID + " of "
 
 // Compare orders by region, VM and ID.
 func (r InterfaceRef) Compare(o InterfaceRef) int {
-	return cmp.Or(intent.CompareVMs(r.VM, o.VM), cmp.Compare(r.ID, o.ID))
+	return cmp.Or(r.VM.Compare(o.VM), cmp.Compare(r.ID, o.ID))
 }
 
 // Protection says which interfaces policies guard. Interfaces without a VM, of services of the
