@@ -35,7 +35,7 @@ func TestTooFewGroups(t *testing.T) {
 			t.Errorf("%d free: %+v", free, res.Refusals)
 		}
 		for _, x := range res.Refusals {
-			if l := x.Lack; l == nil || *l != (plan.Lack{Quota: plan.QuotaGroupsPerRegion, Needed: 7, Available: 4 + free, WouldDo: 7}) {
+			if l := x.Lack; l == nil || *l != (plan.Lack{Quota: intent.QuotaGroupsPerRegion, Needed: 7, Available: 4 + free, WouldDo: 7}) {
 				t.Errorf("%d free: %+v", free, l)
 			}
 			if x.VM.ID == "" || x.Policy.Name == "" || x.Kept {
@@ -203,7 +203,7 @@ func TestMoreClassesThanGroups(t *testing.T) {
 		t.Fatal("nothing is refused")
 	}
 	for _, r := range res.Refusals {
-		if r.Lack == nil || r.Lack.Quota != plan.QuotaGroupsPerRegion || r.Lack.Available != 2500 {
+		if r.Lack == nil || r.Lack.Quota != intent.QuotaGroupsPerRegion || r.Lack.Available != 2500 {
 			t.Fatalf("%+v", r)
 		}
 	}

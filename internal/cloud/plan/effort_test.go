@@ -7,6 +7,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/aws/lower"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
+	"github.com/nephele-io/nephele/internal/cloud/plan/guard"
 	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
 )
 
@@ -51,7 +52,7 @@ func TestTooMuchEffort(t *testing.T) {
 		}
 	}
 	for _, vm := range res.VMs {
-		if vm.Interfaces[0].State != plan.Untouched {
+		if vm.Interfaces[0].State != guard.Untouched {
 			t.Fatalf("%+v", vm)
 		}
 	}
@@ -74,7 +75,7 @@ func TestTooMuchEffortLater(t *testing.T) {
 	}
 	modes(plan.BreakGlass, 0)(&in)
 	res = plan.ComputeWithin(in, lower.AWS{}, 1)
-	if len(res.Plan.Steps) != 1 || res.Plan.Steps[0].Op.Kind != cloud.OpSetInterfaceGroups || res.VMs[0].Interfaces[0].State != plan.Untouched {
+	if len(res.Plan.Steps) != 1 || res.Plan.Steps[0].Op.Kind != cloud.OpSetInterfaceGroups || res.VMs[0].Interfaces[0].State != guard.Untouched {
 		t.Fatalf("%+v", res.Plan.Steps)
 	}
 	step := res.Plan.Steps[0]

@@ -153,7 +153,7 @@ func TestCut(t *testing.T) {
 	f := e.cloud()
 	was := slices.Clone(f.group(groupID(2)).Rules)
 	res := settle(t, e, f, func(in *plan.Input) {
-		in.Dependents = plan.DependentsRule{Groups: map[string]plan.Dependents{groupID(2): plan.CutDependents}}
+		in.Dependents = plan.DependentsRule{Groups: map[string]intent.Dependents{groupID(2): plan.CutDependents}}
 	})
 	if len(res.Refusals) > 0 || admits(f, 1, "10.0.0.10", nicID(0), 5432) {
 		t.Errorf("not cut: %+v", res.Refusals)

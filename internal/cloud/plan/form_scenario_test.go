@@ -8,6 +8,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/aws/lower"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
+	"github.com/nephele-io/nephele/internal/cloud/plan/guard"
 	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
 )
 
@@ -223,7 +224,7 @@ func TestNotTakenOverAgain(t *testing.T) {
 	}
 	e.History = []policySet{set(2, closed, ruleSpec{Action: "Drop", Blocks: []blockSpec{{CIDR: "198.51.100.7/32"}}})}
 	res := plan.Compute(e.input(e.History[0], f.clone()), e.lowerer())
-	if n := res.VMs[0].Interfaces; n[0].State != plan.Untouched || n[1].State != plan.Guarded {
+	if n := res.VMs[0].Interfaces; n[0].State != guard.Untouched || n[1].State != plan.Guarded {
 		t.Errorf("%+v", n)
 	}
 	again := settle(t, e, f, nil)

@@ -51,8 +51,6 @@ type (
 	Shortage = form.Shortage
 	// Cut is what an interface that is not ours loses.
 	Cut = guard.Cut
-	// Dependents says what becomes of interfaces that depend on guarded ones.
-	Dependents = intent.Dependents
 	// DependentsRule is the answer of an account.
 	DependentsRule = intent.DependentsRule
 	// Lack is a quota that does not suffice, in numbers.
@@ -106,21 +104,14 @@ const InterfaceUnguarded = intent.InterfaceUnguarded
 
 // The states of an interface.
 const (
-	Untouched = guard.Untouched
-	Member    = guard.Member
-	Guarded   = guard.Guarded
+	Member  = guard.Member
+	Guarded = guard.Guarded
 )
 
 // What becomes of interfaces that depend on guarded ones.
 const (
 	FollowDependents = intent.FollowDependents
 	CutDependents    = intent.CutDependents
-)
-
-// The quotas that a Lack can be about.
-const (
-	QuotaRulesPerGroup   = intent.QuotaRulesPerGroup
-	QuotaGroupsPerRegion = intent.QuotaGroupsPerRegion
 )
 
 // LostTags begins the message about a group of ours whose tags were changed.

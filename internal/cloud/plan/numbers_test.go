@@ -58,7 +58,7 @@ func numbersEstate(at uint64) *estate {
 // short returns what is refused on a VM because a quota of rules does not suffice.
 func short(res *plan.Result, vm plan.VMRef) (out []plan.Refusal) {
 	for _, x := range res.Refusals {
-		if x.VM == vm && x.Lack != nil && x.Lack.Quota == plan.QuotaRulesPerGroup {
+		if x.VM == vm && x.Lack != nil && x.Lack.Quota == intent.QuotaRulesPerGroup {
 			out = append(out, x)
 		}
 	}
@@ -94,7 +94,7 @@ func checkNumbers(t *testing.T, at uint64, st *numbersOf) error {
 	limits := e.Limits
 	for _, x := range res.Refusals {
 		l := x.Lack
-		if l == nil || l.Quota != plan.QuotaRulesPerGroup {
+		if l == nil || l.Quota != intent.QuotaRulesPerGroup {
 			continue
 		}
 		st.Refusals++

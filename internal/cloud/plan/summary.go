@@ -9,7 +9,7 @@ func (p Plan) Summary() Summary {
 	created := map[string]bool{}
 	for _, st := range p.Steps {
 		op := st.Op
-		object := st.Scope.Region + "/" + st.Network + "/" + op.Target + "/" + op.Group.Name
+		object := st.Scope.Region + "/" + st.Subject()
 		switch op.Kind {
 		case cloud.OpCreateGroup:
 			s.GroupsCreated++

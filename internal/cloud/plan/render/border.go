@@ -1,6 +1,7 @@
 package render
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -8,9 +9,6 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
 )
-
-// deniedFlows bounds the flows that a sentence about an obstruction names.
-const deniedFlows = 4
 
 // Obstruction says what the filter of a subnet denies.
 func Obstruction(o plan.Obstruction) string {
@@ -24,10 +22,6 @@ func Obstruction(o plan.Obstruction) string {
 			flows = append(flows, fmt.Sprintf("%s %s %s", serviceText(g.Service), toFrom, p))
 		}
 	}
-	named := strings.Join(flows[:min(len(flows), deniedFlows)], ", ")
-	if more := len(flows) - deniedFlows; more > 0 {
-		named += fmt.Sprintf(" and %d more", more)
-	}
 	var policies []string
 	for _, p := range o.Policies {
 		policies = append(policies, p.String())
@@ -36,12 +30,8 @@ func Obstruction(o plan.Obstruction) string {
 	if len(o.Entries) > 0 {
 		by = "rule " + cloud.Listed(o.Entries, false)
 	}
-	name := o.Name
-	if name == "" {
-		name = o.ACL
-	}
 	return fmt.Sprintf("%s allows %s %s, and %s of %s does not let it %s the subnet %s; Nephele does not change what filters a subnet",
-		cloud.Listed(policies, false), o.Direction, named, by, cloud.Words(name), side, o.Subnet[strings.LastIndexByte(o.Subnet, '/')+1:])
+		cloud.Listed(policies, false), o.Direction, cloud.Listed(flows, false), by, cloud.Words(cmp.Or(o.Name, o.ACL)), side, o.Subnet[strings.LastIndexByte(o.Subnet, '/')+1:])
 }
 
 // Obstructions says it of several, in one text.

@@ -3,6 +3,7 @@ package render
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -107,7 +108,7 @@ type DocumentRule struct {
 // Describe returns the plan with what the setting tells about it. The next plan is described as
 // following it.
 func (d *Describer) Describe(p plan.Plan) Document {
-	out := Document{Account: p.Account, Partial: p.Partial, Summary: p.Summary(), Steps: make([]DocumentStep, 0, len(p.Steps))}
+	out := Document{Account: p.Account, Partial: p.Partial, Summary: p.Summary(), Steps: make([]DocumentStep, 0, len(p.Steps)), GroupNames: map[string]string{}}
 	for _, st := range p.Steps {
 		if st.Op.Kind == cloud.OpCreateGroup {
 			id := model.PlannedID(st.Network, st.Op.Group.Name)
@@ -115,10 +116,13 @@ func (d *Describer) Describe(p plan.Plan) Document {
 				d.labels[id] = fmt.Sprintf("new-group-%d", len(d.labels)+1)
 			}
 		}
-		out.Steps = append(out.Steps, d.step(st))
-	}
-	for i := range out.Steps {
-		d.nameGroups(&out, &out.Steps[i])
+		described := d.step(st)
+		for _, id := range slices.Concat([]string{described.Target}, described.GroupsBefore, described.Groups) {
+			if name := d.names[id]; name != "" {
+				out.GroupNames[id] = name
+			}
+		}
+		out.Steps = append(out.Steps, described)
 	}
 	return out
 }
@@ -157,18 +161,6 @@ func (d *Describer) step(st plan.Step) DocumentStep {
 	return out
 }
 
-// nameGroups adds the names of the groups that a step names.
-func (d *Describer) nameGroups(to *Document, st *DocumentStep) {
-	for _, id := range slices.Concat([]string{st.Target}, st.GroupsBefore, st.Groups) {
-		if name := d.names[id]; name != "" {
-			if to.GroupNames == nil {
-				to.GroupNames = map[string]string{}
-			}
-			to.GroupNames[id] = name
-		}
-	}
-}
-
 // subject is what the step changes: an ID, or the name of a group that is still to be created.
 func (s *DocumentStep) subject() string { return cmp.Or(s.Target, s.Name) }
 
@@ -192,8 +184,8 @@ func nameIn(id string) string { return id[strings.LastIndexByte(id, '/')+1:] }
 
 // Relabel returns a text with the names of new groups as they are described.
 func (d *Describer) Relabel(text string) string {
-	for id, label := range d.labels {
-		text = strings.ReplaceAll(text, nameIn(id), label)
+	for _, id := range slices.Backward(slices.Sorted(maps.Keys(d.labels))) { // one name may begin another one
+		text = strings.ReplaceAll(text, nameIn(id), d.labels[id])
 	}
 	return text
 }

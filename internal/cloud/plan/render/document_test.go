@@ -73,3 +73,19 @@ Plan: 0 groups to create, 0 to change, 0 to delete; 0 rules to add, 0 to remove;
 		t.Errorf("%v: without a setting\n%s", err, b.String())
 	}
 }
+
+// TestRelabelNamesThatBeginOthers: the further groups of a class have names that begin with that of
+// its first one. On some clouds networks have names with slashes.
+func TestRelabelNamesThatBeginOthers(t *testing.T) {
+	t.Parallel()
+	const network = "/subscriptions/s/virtualNetworks/v"
+	d := render.NewDescriber(render.Setting{Provisional: true})
+	var p plan.Plan
+	for _, name := range []string{"hash", "hash-s1", "hash-s2", "hash-s3", "hash-s4"} {
+		p.Steps = append(p.Steps, plan.Step{Network: network, Op: cloud.Op{Kind: cloud.OpCreateGroup, Group: cloud.GroupSpec{NetworkID: network, Name: name}}})
+	}
+	d.Describe(p)
+	if got, want := d.Relabel("hash hash-s1 hash-s4"), "new-group-1 new-group-2 new-group-5"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}

@@ -72,11 +72,15 @@ func Tally(policies []*intent.Policy, vms []VMStatus, services []intent.Unguarde
 	}
 	for _, vm := range vms {
 		for _, on := range vm.Policies {
-			p := &out[at[on.PolicyRef]]
-			if vm.Mode == intent.Enforce {
-				p.count(vm.VM, on)
-			} else {
+			switch p := &out[at[on.PolicyRef]]; {
+			case vm.Mode != intent.Enforce:
 				p.Suspended = append(p.Suspended, vm.VM)
+			case on.Why != nil:
+				p.Failed = append(p.Failed, FailedVM{VM: vm.VM, Why: on.Why})
+			case on.Realized:
+				p.Realized = append(p.Realized, vm.VM)
+			default:
+				p.Pending = append(p.Pending, vm.VM)
 			}
 		}
 	}
@@ -116,17 +120,6 @@ func OfServices(services []intent.Unguarded) (refused []Refusal, suspended []VMS
 		}
 	}
 	return refused, suspended
-}
-
-func (p *PolicyStatus) count(vm intent.VMRef, on VMPolicy) {
-	switch {
-	case on.Why != nil:
-		p.Failed = append(p.Failed, FailedVM{VM: vm, Why: on.Why})
-	case on.Realized:
-		p.Realized = append(p.Realized, vm)
-	default:
-		p.Pending = append(p.Pending, vm)
-	}
 }
 
 func (s *reporter) vmStatus(vm *guard.VM, dirty map[string]bool) VMStatus {
@@ -190,7 +183,7 @@ func (s *reporter) warnings(vm *guard.VM, p *intent.Policy) (out []*intent.Reaso
 	if p.Reject && !s.Left(vm.VM) {
 		out = append(out, intent.Why(intent.RejectIsDrop))
 	}
-	if d, ok := s.reducedBy(vm, p); ok {
+	if d := s.reducedBy(vm, p); d != "" {
 		out = append(out, intent.Why(intent.ProtocolsReduced, string(d)))
 	}
 	if i := slices.IndexFunc(vm.NICs, func(n *guard.NIC) bool { return n.Managed }); i >= 0 {
@@ -200,8 +193,8 @@ func (s *reporter) warnings(vm *guard.VM, p *intent.Policy) (out []*intent.Reaso
 }
 
 // reducedBy returns a direction in which the policy has rules for the VM and the VM allows fewer
-// protocols than the policies do.
-func (s *reporter) reducedBy(vm *guard.VM, p *intent.Policy) (cloud.Direction, bool) {
+// protocols than the policies do; empty if there is none.
+func (s *reporter) reducedBy(vm *guard.VM, p *intent.Policy) cloud.Direction {
 	for _, n := range vm.NICs {
 		if n.State != guard.Guarded || n.Frozen() != nil {
 			continue
@@ -209,11 +202,11 @@ func (s *reporter) reducedBy(vm *guard.VM, p *intent.Policy) (cloud.Direction, b
 		want := s.Wanted(n)
 		for i, d := range flow.Directions() {
 			if want[i].Reduced && slices.ContainsFunc(vm.Effective, func(b *intent.Bound) bool { return b.Policy == p && b.Direction == d }) {
-				return d, true
+				return d
 			}
 		}
 	}
-	return "", false
+	return ""
 }
 
 // narrowed says what of a policy the cloud cannot say, and so is narrower than the policy; nil if
@@ -270,17 +263,18 @@ func (s *reporter) drift() (out []Drift) {
 			continue
 		}
 		ours, extra := len(n.Ours), []string(nil)
-		for _, id := range without(n.Foreign, n.Recorded) {
-			g := s.Groups[id]
-			if g == nil || !s.lostTags(g) {
+		for _, id := range n.Foreign {
+			switch g := s.Groups[id]; {
+			case slices.Contains(n.Recorded, id):
+			case g == nil || !s.lostTags(g):
 				extra = append(extra, id)
-				continue
+			default:
+				ours++
+				if !lost[id] {
+					tell(id, false, intent.TagsChanged, g.Name)
+				}
+				lost[id] = true
 			}
-			ours++
-			if !lost[id] {
-				tell(id, false, intent.TagsChanged, g.Name)
-			}
-			lost[id] = true
 		}
 		if len(extra) > 0 {
 			tell(n.ID, false, intent.PutInto, extra...)

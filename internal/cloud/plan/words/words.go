@@ -21,6 +21,8 @@ var sentences = map[intent.Code]string{
 	intent.PeerService:        "the peer is the Service %s/%s; security groups know addresses only",
 	intent.PeerLabelSet:       "the peer is a label set of another cluster; security groups know addresses only",
 	intent.Layer7:             "security groups do not see layer 7 protocols",
+	intent.InRule:             "rule %q (%s): %s",
+	intent.BadPrefixLength:    "prefix length %[2]d of %[1]s in an ipBlock",
 	intent.BadAddress:         "an address of %d bytes in an ipBlock",
 	intent.SourcePort:         "security groups do not match source ports (%d)",
 	intent.NamedPortOfPeer:    "named port %q is not a port of any of the peers; use the number, or name the port at the peer's entity",
@@ -48,15 +50,17 @@ var sentences = map[intent.Code]string{
 
 	intent.ReferredAbroad: "rules in the network %s of the account %s refer to the group %s over the peering %s, and would no longer match the interface %s: " +
 		"let them name addresses, or give the VM another group instead",
-	intent.NotSelected:     "it belongs to no selected VM",
-	intent.TakeOverShort:   "taking over the interface %s with its present rules: %s",
-	intent.WaitsNarrower:   "the interface %s waits for others to become narrower: %s",
-	intent.WaitsBetween:    "the interface %s waits for others to become narrower, because the state in between does not fit: %s",
-	intent.InterfaceStays:  "the interface %s stays as it is: %s",
-	intent.Kept:            "%s; what was last realized of the policy stays in force here",
-	intent.NoInterface:     "the VM has no interface",
-	intent.NoClusterID:     "the controller has no cluster id, so it could not tell its own security groups from others",
-	intent.TooMuchWork:     tooMuchWork,
+	intent.NotSelected:    "it belongs to no selected VM",
+	intent.TakeOverShort:  "taking over the interface %s with its present rules: %s",
+	intent.WaitsNarrower:  "the interface %s waits for others to become narrower: %s",
+	intent.WaitsBetween:   "the interface %s waits for others to become narrower, because the state in between does not fit: %s",
+	intent.InterfaceStays: "the interface %s stays as it is: %s",
+	intent.Kept:           "%s; what was last realized of the policy stays in force here",
+	intent.NoInterface:    "the VM has no interface",
+	intent.NoClusterID:    "the controller has no cluster id, so it could not tell its own security groups from others",
+	// A part of a plan may cut what the rest gives.
+	intent.TooMuchWork: "nothing is changed, and what is enforced stays as it is: to plan this takes more work than is allowed for one round; " +
+		"let fewer policies select these VMs, or tell fewer kinds of VMs apart",
 	intent.OrderOpposite:   "it and its peers change in opposite directions, and there is no room for the state in between",
 	intent.OrderGroupLater: "it waits for a group that is not there yet",
 
@@ -97,10 +101,6 @@ var sentences = map[intent.Code]string{
 // TagsChanged begins the sentence about a group of ours whose tags were changed, before its name.
 const TagsChanged = "somebody changed the tags of our group "
 
-// tooMuchWork is why nothing is changed at all: a part of a plan may cut what the rest gives.
-const tooMuchWork = "nothing is changed, and what is enforced stays as it is: to plan this takes more work than is allowed for one round; " +
-	"let fewer policies select these VMs, or tell fewer kinds of VMs apart"
-
 // namedLosses bounds the lost flows that a sentence lists.
 const namedLosses = 8
 
@@ -126,10 +126,6 @@ func Of(r *intent.Reason) string {
 		return fmt.Sprintf(form, args...)
 	}
 	switch r.Code {
-	case intent.InRule:
-		return fmt.Sprintf("rule %q (%s): %s", r.Objects[0], r.Objects[1], Of(r.Because))
-	case intent.BadPrefixLength:
-		return fmt.Sprintf("prefix length %d of %s in an ipBlock", r.Numbers[0], r.Objects[0])
 	case intent.TooManyTags:
 		return fmt.Sprintf("the interface %s needs %s to remember its groups, it has %d of at most %d",
 			r.Objects[0], cloud.Counted(r.Numbers[0], "tag"), r.Numbers[1], r.Numbers[2])
@@ -231,11 +227,11 @@ func addresses(set addrset.Set) string {
 }
 
 func record(r *intent.Reason) string {
-	what := "its record of former groups, the tag " + cloud.TagFormer + ", is not signed by this cluster"
+	state := "not signed by this cluster"
 	if r.Code == intent.RecordGone {
-		what = "its record of former groups, the tag " + cloud.TagFormer + ", is gone"
+		state = "gone"
 	}
-	what += "; so it stays under control as it is, until the annotation " + v1alpha1.AnnotationFormerGroups + " of the account says what is to be given back: " +
+	what := "its record of former groups, the tag " + cloud.TagFormer + ", is " + state + "; so it stays under control as it is, until the annotation " + v1alpha1.AnnotationFormerGroups + " of the account says what is to be given back: " +
 		r.Objects[0] + "=GROUP,GROUP"
 	if r.Because != nil {
 		what += " (" + Of(r.Because) + ")"
