@@ -111,8 +111,8 @@ type traffic struct {
 
 func trafficOf(r cloud.Rule) traffic { return traffic{r.Direction, r.Match} }
 
-// saying returns the rules of policies that allow, or drop, some traffic of a class, in the order of
-// evaluation.
+// saying returns the rules of policies that allow, or drop, some traffic of a class, in the order
+// of evaluation.
 func saying(c *form.Class, verdict intent.Verdict, about traffic) (out []*intent.Bound) {
 	if c.NICs[0].VM == nil {
 		return nil
