@@ -117,6 +117,13 @@ func NewMatch(protocol, from, to int) Match {
 // Same reports whether two rules are the same rule to the cloud: direction, match and peer.
 func (r Rule) Same(o Rule) bool { return r.Compare(o) == 0 }
 
+// CanBecome reports whether OpReplaceRules can turn the rule into another one: direction and kind
+// of peer stay.
+func (r Rule) CanBecome(o Rule) bool {
+	return r.Direction == o.Direction && r.Peer.CIDR.Addr().BitLen() == o.Peer.CIDR.Addr().BitLen() &&
+		(r.Peer.PrefixListID == "") == (o.Peer.PrefixListID == "")
+}
+
 // Key returns the rule without ID and description: usable as a map key, equal exactly if Same.
 func (r Rule) Key() Rule {
 	r.ID, r.Description = "", ""

@@ -57,7 +57,7 @@ func (w writer) checkReplaced() error {
 	}
 	for i, r := range w.op.Rules {
 		old := w.op.Replaced[i]
-		if r.Direction != old.Direction || peerKind(r.Peer) != peerKind(old.Peer) {
+		if !old.CanBecome(r) {
 			return refuse(w.op, "the rule %q cannot become %q: direction and kind of peer stay", old, r)
 		}
 		if !r.Same(old) && hasRule(&cloud.Group{Rules: w.op.Replaced}, r) {
@@ -68,18 +68,6 @@ func (w writer) checkReplaced() error {
 		}
 	}
 	return nil
-}
-
-func peerKind(p cloud.Peer) string {
-	switch {
-	case p.CIDR.IsValid() && p.CIDR.Addr().Is4():
-		return "IPv4"
-	case p.CIDR.IsValid():
-		return "IPv6"
-	case p.PrefixListID != "":
-		return "prefix list"
-	}
-	return "group"
 }
 
 // replacement is what is left to do of an op.

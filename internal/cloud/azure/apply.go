@@ -317,7 +317,7 @@ func checkRules(op cloud.Op) error {
 	}
 	for i, r := range wanted {
 		old := op.Replaced[i]
-		if r.Direction != old.Direction || kindOf(r.Peer) != kindOf(old.Peer) {
+		if !old.CanBecome(r) {
 			return refuse(op, "%s cannot become %s", old, r)
 		}
 		if k := slices.IndexFunc(op.Replaced, r.Same); k >= 0 && k != i {
@@ -325,19 +325,6 @@ func checkRules(op cloud.Op) error {
 		}
 	}
 	return nil
-}
-
-// kindOf is what a rule cannot change about its peer in place, by the contract of OpReplaceRules.
-func kindOf(p cloud.Peer) int {
-	switch {
-	case p.CIDR.IsValid() && p.CIDR.Addr().Is4():
-		return 0
-	case p.CIDR.IsValid():
-		return 1
-	case p.PrefixListID != "":
-		return 2
-	}
-	return 3
 }
 
 // deleteGroup deletes the application security group first: all that holds or names the pair does

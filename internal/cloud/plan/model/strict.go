@@ -74,7 +74,7 @@ func (m *Model) refusesRules(op cloud.Op, limits cloud.Limits) error {
 			if was < 0 {
 				return fmt.Errorf("InvalidSecurityGroupRuleId.NotFound %s in %s", old, g.ID)
 			}
-			if r.Direction != old.Direction || kindOf(r.Peer) != kindOf(old.Peer) {
+			if !old.CanBecome(r) {
 				return fmt.Errorf("InvalidParameterCombination: %s cannot become %s", old, r)
 			}
 			rules = slices.Delete(rules, was, was+1)
@@ -111,28 +111,6 @@ func (m *Model) refusesPeer(g *cloud.Group, p cloud.Peer, view *View, limits clo
 		return fmt.Errorf("InvalidParameterValue: %s has host bits", p.CIDR)
 	}
 	return nil
-}
-
-// peerKind is what a rule cannot change about its peer in place.
-type peerKind int
-
-const (
-	kindIPv4 peerKind = iota
-	kindIPv6
-	kindGroup
-	kindList
-)
-
-func kindOf(p cloud.Peer) peerKind {
-	switch {
-	case p.CIDR.IsValid() && p.CIDR.Addr().Is4():
-		return kindIPv4
-	case p.CIDR.IsValid():
-		return kindIPv6
-	case p.PrefixListID != "":
-		return kindList
-	}
-	return kindGroup
 }
 
 func (m *Model) refusesGroups(op cloud.Op, limits cloud.Limits) error {

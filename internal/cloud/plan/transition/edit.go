@@ -243,7 +243,7 @@ func (w *worklist) pairs(id string, old, wanted []cloud.Rule, crowded bool) (old
 		w.stop()
 		for _, n := range wanted {
 			similar := crowded || o.Match == n.Match || o.Peer == n.Peer
-			if taken[n] || o.Direction != n.Direction || kindOf(o.Peer) != kindOf(n.Peer) || !similar || !t.turns(o, n) {
+			if taken[n] || !o.CanBecome(n) || !similar || !t.turns(o, n) {
 				continue
 			}
 			taken[n] = true
@@ -308,19 +308,6 @@ func (t *turning) turns(o, n cloud.Rule) bool {
 // staying are the rules of a cohort that stay whatever the rule becomes.
 func (t *turning) staying(y *cohort, o cloud.Rule) []cloud.Rule {
 	return slices.Concat(t.rulesOf(without(y.at, t.id), o.Direction), inDirection(t.base, o.Direction))
-}
-
-// kindOf is what a rule cannot change about its peer in place.
-func kindOf(p cloud.Peer) string {
-	switch {
-	case p.CIDR.IsValid() && p.CIDR.Addr().Is4():
-		return "IPv4"
-	case p.CIDR.IsValid():
-		return "IPv6"
-	case p.PrefixListID != "":
-		return "list"
-	}
-	return "group"
 }
 
 // discard deletes the groups of ours that are no longer wanted, once nobody holds them and no rule
