@@ -8,6 +8,7 @@ import (
 
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan/model"
+	"github.com/nephele-io/nephele/internal/cloud/plan/model/modeltest"
 )
 
 // fakeCloud is the state of one region and account as a snapshot, with the rules of EC2 for
@@ -91,7 +92,7 @@ func (f *fakeCloud) apply(network string, op cloud.Op) error {
 		f.model = model.New(f.snap) // a test has put something else there
 	}
 	op = f.model.Resolve(network, op)
-	if err := f.model.Refuses(network, op, f.limits); err != nil {
+	if err := modeltest.Refuses(f.model, network, op, f.limits); err != nil {
 		return err
 	}
 	if op.Kind == cloud.OpCreateGroup {

@@ -12,6 +12,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
 	"github.com/nephele-io/nephele/internal/cloud/plan/model"
+	"github.com/nephele-io/nephele/internal/cloud/plan/model/modeltest"
 )
 
 var limits = cloud.Limits{RulesPerGroup: 2, GroupsPerInterface: 2, GroupsPerRegion: 3, TagsPerResource: 50}
@@ -143,7 +144,7 @@ func TestRefuses(t *testing.T) {
 			s.Interfaces[2].Managed = true
 			return model.New(s)
 		}()
-		if err := m.Refuses("vpc-0", c.good, limits); err != nil {
+		if err := modeltest.Refuses(m, "vpc-0", c.good, limits); err != nil {
 			t.Errorf("%s: the good one is refused: %v", name, err)
 		}
 		if name == "a group that another refers to" {
@@ -155,13 +156,13 @@ func TestRefuses(t *testing.T) {
 			)
 			m = model.New(s)
 		}
-		if err := m.Refuses("vpc-0", c.bad, limits); err == nil {
+		if err := modeltest.Refuses(m, "vpc-0", c.bad, limits); err == nil {
 			t.Errorf("%s is not refused", name)
 		}
 	}
 	full := region()
 	full.Groups = append(full.Groups, cloud.Group{ID: "sg-3", NetworkID: "vpc-0", Name: "third"})
-	if model.New(full).Refuses("vpc-0", create("fourth"), limits) == nil {
+	if modeltest.Refuses(model.New(full), "vpc-0", create("fourth"), limits) == nil {
 		t.Error("a group too many is not refused")
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan/model"
+	"github.com/nephele-io/nephele/internal/cloud/plan/model/modeltest"
 	"github.com/nephele-io/nephele/internal/cloud/plan/transition"
 )
 
@@ -48,7 +49,7 @@ func play(t *testing.T, c transition.Change, o transition.Order) *cloud.Snapshot
 	t.Helper()
 	m := model.New(c.From)
 	for _, s := range o.Steps {
-		if err := m.Refuses(s.Network, s.Op, c.Limits); err != nil {
+		if err := modeltest.Refuses(m, s.Network, s.Op, c.Limits); err != nil {
 			t.Fatalf("%s: %v", s.Op, err)
 		}
 		if err := m.Apply(s.Network, s.Op); err != nil {

@@ -1,4 +1,5 @@
-package model
+// Package modeltest says what clouds refuse, for tests that play plans on a model.
+package modeltest
 
 import (
 	"fmt"
@@ -6,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/plan/model"
 )
 
 // maxTagValue is how long a tag's value may be in AWS, the shortest among the clouds, less the one
@@ -16,27 +18,27 @@ const maxTagValue = 255
 // what exists already may not be created, what does not exist may not be removed, quotas hold for
 // the state after each single operation, and a group that somebody holds or refers to is not
 // deleted. It is nil if the operation would be taken.
-func (m *Model) Refuses(network string, op cloud.Op, limits cloud.Limits) error {
+func Refuses(m *model.Model, network string, op cloud.Op, limits cloud.Limits) error {
 	op = m.Resolve(network, op)
 	switch op.Kind {
 	case cloud.OpCreateGroup:
-		for i := range m.snap.Groups {
-			if g := &m.snap.Groups[i]; g.NetworkID == op.Group.NetworkID && strings.EqualFold(g.Name, op.Group.Name) {
+		for _, g := range m.Snapshot().Groups {
+			if g.NetworkID == op.Group.NetworkID && strings.EqualFold(g.Name, op.Group.Name) {
 				return fmt.Errorf("InvalidGroup.Duplicate %s", op.Group.Name)
 			}
 		}
-		if n := m.snap.CountedGroups(); n >= limits.GroupsPerRegion {
+		if n := m.Snapshot().CountedGroups(); n >= limits.GroupsPerRegion {
 			return fmt.Errorf("SecurityGroupLimitExceeded: there are %d of %d", n, limits.GroupsPerRegion)
 		}
 	case cloud.OpSetRules:
 		if !limits.WholeGroups {
 			return fmt.Errorf("InvalidAction: %s: rules are changed one by one here", op.Kind)
 		}
-		return m.refusesRules(op, limits)
+		return refusesRules(m, op, limits)
 	case cloud.OpAddRules, cloud.OpRemoveRules, cloud.OpReplaceRules:
-		return m.refusesRules(op, limits)
+		return refusesRules(m, op, limits)
 	case cloud.OpSetInterfaceGroups:
-		return m.refusesGroups(op, limits)
+		return refusesGroups(m, op, limits)
 	case cloud.OpTag:
 		for _, v := range op.Tags {
 			if len(v) > maxTagValue {
@@ -44,13 +46,14 @@ func (m *Model) Refuses(network string, op cloud.Op, limits cloud.Limits) error 
 			}
 		}
 	case cloud.OpDeleteGroup:
-		return m.refusesDelete(op.Target)
+		return refusesDelete(m, op.Target)
 	}
 	return nil
 }
 
-func (m *Model) refusesRules(op cloud.Op, limits cloud.Limits) error {
-	g := m.Group(op.Target)
+func refusesRules(m *model.Model, op cloud.Op, limits cloud.Limits) error {
+	view := model.NewView(m.Snapshot())
+	g := view.Group(op.Target)
 	if g == nil {
 		return fmt.Errorf("InvalidGroup.NotFound %q", op.Target)
 	}
@@ -58,7 +61,6 @@ func (m *Model) refusesRules(op cloud.Op, limits cloud.Limits) error {
 	if op.Kind == cloud.OpSetRules {
 		rules = nil
 	}
-	view := NewView(m.snap)
 	for i, r := range op.Rules {
 		at := slices.IndexFunc(rules, r.Same)
 		switch op.Kind {
@@ -83,7 +85,7 @@ func (m *Model) refusesRules(op cloud.Op, limits cloud.Limits) error {
 		if at >= 0 {
 			return fmt.Errorf("InvalidPermission.Duplicate %s in %s", r, g.ID)
 		}
-		if err := m.refusesPeer(g, r.Peer, view, limits); err != nil {
+		if err := refusesPeer(g, r.Peer, view, limits); err != nil {
 			return err
 		}
 		rules = append(rules, r)
@@ -97,14 +99,14 @@ func (m *Model) refusesRules(op cloud.Op, limits cloud.Limits) error {
 	return nil
 }
 
-func (m *Model) refusesPeer(g *cloud.Group, p cloud.Peer, view *View, limits cloud.Limits) error {
+func refusesPeer(g *cloud.Group, p cloud.Peer, view *model.View, limits cloud.Limits) error {
 	switch {
 	case p.Except != "" && (p.PrefixListID == "" || !limits.Excepts):
 		return fmt.Errorf("InvalidParameterValue: addresses are left out of %s", p)
 	case p.GroupName != "":
 		return fmt.Errorf("InvalidGroup.NotFound %s", p.GroupName)
 	case p.GroupID != "" && p.GroupOwner == "":
-		if o := m.Group(p.GroupID); o == nil || !view.Reaches(g.NetworkID, o.NetworkID) {
+		if o := view.Group(p.GroupID); o == nil || !view.Reaches(g.NetworkID, o.NetworkID) {
 			return fmt.Errorf("InvalidGroup.NotFound %s", p.GroupID)
 		}
 	case p.CIDR.IsValid() && p.CIDR.Masked() != p.CIDR:
@@ -113,7 +115,7 @@ func (m *Model) refusesPeer(g *cloud.Group, p cloud.Peer, view *View, limits clo
 	return nil
 }
 
-func (m *Model) refusesGroups(op cloud.Op, limits cloud.Limits) error {
+func refusesGroups(m *model.Model, op cloud.Op, limits cloud.Limits) error {
 	n := m.Interface(op.Target)
 	switch {
 	case n == nil:
@@ -133,14 +135,13 @@ func (m *Model) refusesGroups(op cloud.Op, limits cloud.Limits) error {
 	return nil
 }
 
-func (m *Model) refusesDelete(id string) error {
-	for i := range m.snap.Interfaces {
-		if n := &m.snap.Interfaces[i]; slices.Contains(n.GroupIDs, id) {
+func refusesDelete(m *model.Model, id string) error {
+	for _, n := range m.Snapshot().Interfaces {
+		if slices.Contains(n.GroupIDs, id) {
 			return fmt.Errorf("DependencyViolation: %s is held by %s", id, n.ID)
 		}
 	}
-	for i := range m.snap.Groups {
-		g := &m.snap.Groups[i]
+	for _, g := range m.Snapshot().Groups {
 		if g.ID != id && slices.ContainsFunc(g.Rules, func(r cloud.Rule) bool { return r.Peer.GroupID == id }) {
 			return fmt.Errorf("DependencyViolation: %s is referred to by %s", id, g.ID)
 		}
