@@ -323,9 +323,6 @@ func subtract(a, b Ranges) Ranges {
 // Within reports whether every address of s is in o.
 func (s Set) Within(o Set) bool { return within(s.v4, o.v4) && within(s.v6, o.v6) }
 
-// WithinEither reports whether every address of s is in x or in y.
-func (s Set) WithinEither(x, y Set) bool { return s.Within(x) || s.Within(y) || s.Minus(x).Within(y) }
-
 func within(a, b Ranges) bool {
 	for _, r := range a {
 		i := b.Reaching(r.From)

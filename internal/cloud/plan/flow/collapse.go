@@ -34,30 +34,41 @@ func (p Permit) CollapseProtocols() Permit {
 	if last <= 0 {
 		return p
 	}
-	rest := p.Grants[last]
-	common := Grant{Service: rest.Service, All: rest.All, Opaque: rest.Opaque}
-	named := map[int]bool{}
-	for _, c := range p.Grants[:last] {
-		common.All = common.All.Intersect(c.All.Union(addrset.All().Minus(Family(c.Service.Protocol))))
-		common.Opaque = inBoth(common.Opaque, c.Opaque)
-		named[c.Service.Protocol] = true
-	}
-	if common.All.Equal(rest.All) && slices.Equal(common.Opaque, rest.Opaque) {
+	rest := common(p.Grants)
+	if rest.allowsAs(p.Grants[last]) {
 		return p
 	}
-	common.Anonymous, common.Plain = rest.Anonymous.Intersect(common.All), rest.Plain.Intersect(common.All)
 	out := Permit{Grants: slices.Clone(p.Grants[:last]), Reduced: true}
 	for _, protocol := range keptProtocols {
-		if named[protocol] {
-			continue
+		if !p.tellsApart(protocol) {
+			out.Grants = append(out.Grants, p.At(Whole(protocol)))
 		}
-		family := Family(protocol)
-		out.Grants = append(out.Grants, Grant{
-			Service: Whole(protocol), Opaque: rest.Opaque,
-			All: rest.All.Intersect(family), Anonymous: rest.Anonymous.Intersect(family), Plain: rest.Plain.Intersect(family),
-		})
 	}
 	slices.SortFunc(out.Grants, func(a, b Grant) int { return a.Service.Compare(b.Service) })
-	out.Grants = append(out.Grants, common)
+	out.Grants = append(out.Grants, rest)
 	return out
+}
+
+// common is the last of some grants with nothing but what all of them allow, as far as they are
+// about addresses of the same family.
+func common(grants []Grant) Grant {
+	last := len(grants) - 1
+	out := grants[last]
+	for _, g := range grants[:last] {
+		beyond := addrset.All().Minus(Family(g.Service.Protocol))
+		out.All = out.All.Intersect(g.All.Union(beyond))
+		out.Opaque = inBoth(out.Opaque, g.Opaque)
+	}
+	return grants[last].only(out)
+}
+
+// allowsAs reports whether a grant allows what another one does. Whom it allows whoever he is may
+// differ.
+func (c Grant) allowsAs(o Grant) bool { return c.All.Equal(o.All) && slices.Equal(c.Opaque, o.Opaque) }
+
+// only is the grant with nothing but what another one allows, which is a part of it.
+func (c Grant) only(o Grant) Grant {
+	c = c.within(o.All)
+	c.Opaque = o.Opaque
+	return c
 }

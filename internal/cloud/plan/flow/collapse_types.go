@@ -39,10 +39,10 @@ func (p Permit) CollapseTypes() Permit {
 
 // appendTypes appends the grants of one protocol.
 func (p *Permit) appendTypes(grants []Grant, kept map[int]int) {
-	common := alike(grants)
+	most := common(grants)
 	for _, c := range grants {
 		from, to := int(c.Service.From), int(c.Service.To)
-		if from == to || c.All.Equal(common.All) && slices.Equal(c.Opaque, common.Opaque) {
+		if from == to || c.allowsAs(most) {
 			p.Grants = append(p.Grants, c)
 			continue
 		}
@@ -53,9 +53,9 @@ func (p *Permit) appendTypes(grants []Grant, kept map[int]int) {
 				p.append(c, first, last)
 			case last-first == 0xff:
 				p.Reduced = true
-				p.append(c.only(common), first, last)
+				p.append(c.only(most), first, last)
 			default:
-				p.appendCodes(c, first, last, kept[kind], alike(slices.DeleteFunc(slices.Clone(grants), func(o Grant) bool {
+				p.appendCodes(c, first, last, kept[kind], common(slices.DeleteFunc(slices.Clone(grants), func(o Grant) bool {
 					return int(o.Service.To) < kind<<8 || kind<<8|0xff < int(o.Service.From)
 				})))
 			}
@@ -65,40 +65,24 @@ func (p *Permit) appendTypes(grants []Grant, kept map[int]int) {
 
 // appendCodes appends what a grant has of the codes of one type that rules tell apart. What is
 // allowed for all codes needs one rule, so it may stay as it is.
-func (p *Permit) appendCodes(c Grant, first, last, kept int, common Grant) {
+func (p *Permit) appendCodes(c Grant, first, last, kept int, most Grant) {
 	for at := first; at <= last; at++ {
 		if at&0xff < kept || first == last {
 			p.append(c, at, at)
 			continue
 		}
-		p.Reduced = p.Reduced || !c.All.Equal(common.All) || !slices.Equal(c.Opaque, common.Opaque)
-		p.append(c.only(common), at, last)
+		p.Reduced = p.Reduced || !c.allowsAs(most)
+		p.append(c.only(most), at, last)
 		return
 	}
-}
-
-// alike is what all of the grants allow; whom they allow whoever he is may differ.
-func alike(grants []Grant) Grant {
-	common := grants[0]
-	for _, g := range grants[1:] {
-		common.All = common.All.Intersect(g.All)
-		common.Opaque = inBoth(common.Opaque, g.Opaque)
-	}
-	return common
-}
-
-// only is the grant with nothing but what another one allows, too.
-func (c Grant) only(o Grant) Grant {
-	c.All, c.Anonymous, c.Plain, c.Opaque = o.All, c.Anonymous.Intersect(o.All), c.Plain.Intersect(o.All), o.Opaque
-	return c
 }
 
 // append adds the part of a grant, to the last grant if that allows the same and is its neighbour.
 func (p *Permit) append(of Grant, from, to int) {
 	of.Service.From, of.Service.To = uint16(from), uint16(to)
 	if n := len(p.Grants) - 1; n >= 0 {
-		if x := &p.Grants[n]; x.Service.Protocol == of.Service.Protocol && int(x.Service.To)+1 == from && x.All.Equal(of.All) &&
-			x.Anonymous.Equal(of.Anonymous) && x.Plain.Equal(of.Plain) && slices.Equal(x.Opaque, of.Opaque) {
+		if x := &p.Grants[n]; x.Service.Protocol == of.Service.Protocol && int(x.Service.To)+1 == from &&
+			x.allowsAs(of) && x.Anonymous.Equal(of.Anonymous) && x.Plain.Equal(of.Plain) {
 			x.Service.To = of.Service.To
 			return
 		}

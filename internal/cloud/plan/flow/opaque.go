@@ -65,23 +65,23 @@ func sameName(list []cloud.Peer, p cloud.Peer) (cloud.Peer, bool) {
 	return cloud.Peer{}, false
 }
 
-// leftOut are the addresses of a service that the grant does not allow to a peer, if that has them:
-// what the grant leaves out of it, and does not allow whoever has the address.
-func (c Grant) leftOut(s Service, p cloud.Peer) addrset.Set {
-	out := Family(s.Protocol)
+// leftOut are the addresses that the grant does not allow to a peer, if that has them: what the
+// grant leaves out of it, and does not allow whoever has the address.
+func (c Grant) leftOut(p cloud.Peer) addrset.Set {
+	out := Family(c.Service.Protocol)
 	if q, ok := sameName(c.Opaque, p); ok {
 		out = out.Intersect(Excepted(q))
 	}
 	return out.Minus(c.All)
 }
 
-// Lacks are the addresses of a service that the peer may have and that the grant does not allow it.
-// known is false if the grant does not name the peer at all; then it may lack any.
-func (c Grant) Lacks(s Service, p cloud.Peer) (addrs addrset.Set, known bool) {
+// Lacks are the addresses that the peer may have and that the grant does not allow it. known is
+// false if the grant does not name the peer at all; then it may lack any.
+func (c Grant) Lacks(p cloud.Peer) (addrs addrset.Set, known bool) {
 	if _, known = sameName(c.Opaque, p); !known {
 		return addrset.Set{}, false
 	}
-	return c.leftOut(s, p).Minus(Excepted(p)), true
+	return c.leftOut(p).Minus(Excepted(p)), true
 }
 
 // AllowEither reports whether everything that a rule with such a peer allows of a service is
@@ -93,27 +93,11 @@ func AllowEither(a, b Permit, s Service, p cloud.Peer) bool {
 	if p.PrefixListID == "" {
 		return false
 	}
-	ok, met, except := true, false, Excepted(p)
-	each := func(cell Service, x, y Grant) {
-		met = true
-		ok = ok && x.leftOut(cell, p).Intersect(y.leftOut(cell, p)).Within(except)
-	}
-	Overlay(a, b, func(cell Service, x, y Grant) {
-		if s.Protocol == cloud.AnyProtocol || cell.Protocol == s.Protocol && cell.Overlaps(s) {
-			each(cell, x, y)
-		}
-	})
-	if !met {
-		each(s, a.At(s), b.At(s))
-	}
-	return ok
+	except := Excepted(p)
+	return !slices.ContainsFunc(a.Union(b).Within(s), func(g Grant) bool { return !g.leftOut(p).Within(except) })
 }
 
 // names reports whether the very peer is allowed for all of a service.
 func (p Permit) names(s Service, peer cloud.Peer) bool {
-	grants := p.Grants
-	if s.Protocol != cloud.AnyProtocol {
-		grants = p.Within(s)
-	}
-	return !slices.ContainsFunc(grants, func(g Grant) bool { return !slices.Contains(g.Opaque, peer) })
+	return !slices.ContainsFunc(p.Within(s), func(g Grant) bool { return !slices.Contains(g.Opaque, peer) })
 }

@@ -1,6 +1,7 @@
 package flow
 
 import (
+	"iter"
 	"slices"
 	"sort"
 
@@ -31,6 +32,32 @@ type Grant struct {
 	Opaque []cloud.Peer
 }
 
+// within is the grant for those of its addresses that are among some.
+func (c Grant) within(addrs addrset.Set) Grant {
+	c.All, c.Anonymous, c.Plain = c.All.Intersect(addrs), c.Anonymous.Intersect(addrs), c.Plain.Intersect(addrs)
+	return c
+}
+
+// Join is what those of some grants that hold a service allow of it together.
+func Join(s Service, grants []Grant) Grant {
+	out := Grant{Service: s}
+	all := make([]addrset.Set, 0, len(grants))
+	var anonymous, plain []addrset.Set
+	for i := range grants {
+		g := &grants[i]
+		if !g.Service.Covers(s) {
+			continue
+		}
+		all, out.Opaque = append(all, g.All), append(out.Opaque, g.Opaque...)
+		if !g.Anonymous.Empty() {
+			anonymous, plain = append(anonymous, g.Anonymous), append(plain, g.Plain)
+		}
+	}
+	out.All, out.Anonymous, out.Plain = addrset.Union(all...), addrset.Union(anonymous...), addrset.Union(plain...)
+	out.Opaque = Opaques(out.Opaque)
+	return out.within(Family(s.Protocol))
+}
+
 // find returns the index of the grant that holds the service, which must lie in one grant.
 func (p Permit) find(s Service) int {
 	last := len(p.Grants) - 1
@@ -44,18 +71,21 @@ func (p Permit) find(s Service) int {
 	return last
 }
 
-// Overlay calls f for every service of the common refinement of two permits, with what each of them
-// grants.
-func Overlay(a, b Permit, f func(s Service, x, y Grant)) {
-	services := make([]Service, 0, len(a.Grants)+len(b.Grants))
-	for _, g := range a.Grants {
-		services = append(services, g.Service)
-	}
-	for _, g := range b.Grants {
-		services = append(services, g.Service)
-	}
-	for _, s := range Partition(services) {
-		f(s, a.At(s), b.At(s))
+// Overlay is what each of two permits grants of every service of their common refinement.
+func Overlay(a, b Permit) iter.Seq2[Grant, Grant] {
+	return func(yield func(x, y Grant) bool) {
+		services := make([]Service, 0, len(a.Grants)+len(b.Grants))
+		for _, g := range a.Grants {
+			services = append(services, g.Service)
+		}
+		for _, g := range b.Grants {
+			services = append(services, g.Service)
+		}
+		for _, s := range Partition(services) {
+			if !yield(a.At(s), b.At(s)) {
+				return
+			}
+		}
 	}
 }
 
@@ -67,8 +97,7 @@ func (p Permit) At(s Service) Grant {
 	}
 	g := p.Grants[p.find(s)]
 	if g.Service.Protocol == cloud.AnyProtocol && (s.Protocol == cloud.ICMP || s.Protocol == cloud.ICMPv6) {
-		family := Family(s.Protocol)
-		g.All, g.Anonymous, g.Plain = g.All.Intersect(family), g.Anonymous.Intersect(family), g.Plain.Intersect(family)
+		g = g.within(Family(s.Protocol))
 	}
 	g.Service = s
 	return g
@@ -77,22 +106,21 @@ func (p Permit) At(s Service) Grant {
 // Intersect returns what both allow.
 func (p Permit) Intersect(o Permit) Permit {
 	var out Permit
-	Overlay(p, o, func(s Service, x, y Grant) {
-		g := Grant{Service: s, All: x.All.Intersect(y.All), Anonymous: x.Anonymous.Intersect(y.Anonymous), Plain: x.Plain.Intersect(y.Plain)}
-		g.Opaque = inBoth(x.Opaque, y.Opaque)
-		out.Grants = append(out.Grants, g)
-	})
+	for x, y := range Overlay(p, o) {
+		out.Grants = append(out.Grants, Grant{
+			Service: x.Service, All: x.All.Intersect(y.All), Anonymous: x.Anonymous.Intersect(y.Anonymous), Plain: x.Plain.Intersect(y.Plain),
+			Opaque: inBoth(x.Opaque, y.Opaque),
+		})
+	}
 	return out
 }
 
 // Union returns what one of them allows, or both.
 func (p Permit) Union(o Permit) Permit {
 	out := Permit{Reduced: p.Reduced || o.Reduced}
-	Overlay(p, o, func(s Service, x, y Grant) {
-		g := Grant{Service: s, All: x.All.Union(y.All), Anonymous: x.Anonymous.Union(y.Anonymous), Plain: x.Plain.Union(y.Plain)}
-		g.Opaque = Opaques(slices.Concat(x.Opaque, y.Opaque))
-		out.Grants = append(out.Grants, g)
-	})
+	for x, y := range Overlay(p, o) {
+		out.Grants = append(out.Grants, Join(x.Service, []Grant{x, y}))
+	}
 	return out
 }
 
@@ -106,14 +134,14 @@ func (p Permit) Minus(o Permit) []Grant {
 // one would stand for their protocols; neighbors among them are one.
 func (p Permit) Without(o Permit) Permit {
 	var out Permit
-	Overlay(p, o, func(s Service, x, y Grant) {
-		rest := x.All.Minus(y.All)
+	for x, y := range Overlay(p, o) {
+		s, rest := x.Service, x.All.Minus(y.All)
 		if n := len(out.Grants) - 1; n >= 0 && rest.Empty() && out.Grants[n].All.Empty() && out.Grants[n].Service.Protocol == s.Protocol {
 			out.Grants[n].Service.To = s.To
-			return
+			continue
 		}
 		out.Grants = append(out.Grants, Grant{Service: s, All: rest})
-	})
+	}
 	return out
 }
 
@@ -122,52 +150,23 @@ func (p Permit) Empty() bool {
 	return !slices.ContainsFunc(p.Grants, func(g Grant) bool { return !g.All.Empty() })
 }
 
-// Allows reports whether the addresses are allowed for the whole of the service by p or, together
-// with it, by o.
-func (p Permit) Allows(o Permit, s Service, addrs addrset.Set) bool {
-	if s.Protocol != cloud.AnyProtocol {
-		addrs = addrs.Intersect(Family(s.Protocol))
-		ys := o.Within(s)
-		for _, x := range p.Within(s) {
-			for _, y := range ys {
-				if x.Service.Overlaps(y.Service) && !addrs.WithinEither(x.All, y.All) {
-					return false
-				}
-			}
-		}
-		return true
-	}
-	ok := true
-	Overlay(p, o, func(cell Service, x, y Grant) {
-		ok = ok && addrs.Intersect(Family(cell.Protocol)).WithinEither(x.All, y.All)
-	})
-	return ok
+// Allows reports whether the addresses are allowed for the whole of the service.
+func (p Permit) Allows(s Service, addrs addrset.Set) bool {
+	return !slices.ContainsFunc(p.Within(s), func(g Grant) bool { return !addrs.Intersect(Family(g.Service.Protocol)).Within(g.All) })
 }
 
-// Touches reports whether any of the addresses is allowed for any part of the service.
-func (p Permit) Touches(s Service, addrs addrset.Set) bool {
-	grants := p.Grants
-	if s.Protocol != cloud.AnyProtocol {
-		grants = p.Within(s)
-	}
-	return slices.ContainsFunc(grants, func(g Grant) bool { return addrs.Overlaps(g.All) })
-}
-
-// MayTouch is Touches, where peers whose addresses are not known may have any.
+// MayTouch reports whether any of the addresses is allowed for any part of the service. Peers whose
+// addresses are not known may have any.
 func (p Permit) MayTouch(s Service, addrs addrset.Set) bool {
-	grants := p.Grants
-	if s.Protocol != cloud.AnyProtocol {
-		grants = p.Within(s)
-	}
-	return slices.ContainsFunc(grants, func(g Grant) bool { return len(g.Opaque) > 0 || addrs.Overlaps(g.All) })
+	return slices.ContainsFunc(p.Within(s), func(g Grant) bool { return len(g.Opaque) > 0 || addrs.Overlaps(g.All) })
 }
 
-// Within returns what is allowed for the parts of a service of one protocol; together the grants
-// are the whole service, or more.
+// Within returns what is allowed for the parts of a service; together the grants are the whole
+// service, or more.
 func (p Permit) Within(s Service) []Grant {
 	var out []Grant
 	for _, g := range p.Grants {
-		if g.Service.Protocol == s.Protocol && g.Service.Overlaps(s) {
+		if s.Protocol == cloud.AnyProtocol || g.Service.Overlaps(s) {
 			out = append(out, g)
 		}
 	}
@@ -201,7 +200,10 @@ func Meet(x Permit, xs addrset.Set, y Permit, ys addrset.Set) bool {
 // standsFor reports whether one of the permit's grants, as that of all protocols without a grant of
 // their own, is about the protocol of another permit's grant.
 func (p Permit) standsFor(g, other Grant) bool {
-	return g.Service.Protocol == cloud.AnyProtocol && !slices.ContainsFunc(p.Grants, func(o Grant) bool {
-		return o.Service.Protocol == other.Service.Protocol
-	})
+	return g.Service.Protocol == cloud.AnyProtocol && !p.tellsApart(other.Service.Protocol)
+}
+
+// tellsApart reports whether a protocol has a grant of its own.
+func (p Permit) tellsApart(protocol int) bool {
+	return slices.ContainsFunc(p.Grants, func(g Grant) bool { return g.Service.Protocol == protocol })
 }

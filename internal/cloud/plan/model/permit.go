@@ -1,6 +1,9 @@
 package model
 
 import (
+	"maps"
+	"slices"
+
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
@@ -18,76 +21,37 @@ func Known(all addrset.Set, known bool) Meaning { return Meaning{All: all, Opaqu
 
 // Permit is what rules of one direction allow together.
 func Permit(rules []cloud.Rule, meaning func(cloud.Peer) Meaning) flow.Permit {
-	return Unions(nil).Permit("", rules, meaning)
+	return permit(rules, func(s flow.Service, peers []cloud.Peer) flow.Grant { return join(s, peers, meaning) })
 }
 
-// Unions remembers what the peers of several rules mean together: many permits name the same ones.
-type Unions map[string]addrset.Set
-
-// Permit is the function of that name. The moment says which members groups have: peers mean the
-// same whenever it is the same.
-func (u Unions) Permit(moment string, rules []cloud.Rule, meaning func(cloud.Peer) Meaning) flow.Permit {
-	type match struct {
-		service               flow.Service
-		peers, opaque         []cloud.Peer
-		all, anonymous, plain []addrset.Set // of all peers, and then what they mean together
-	}
-	var matches []*match
-	var services []flow.Service
-	at := map[cloud.Match]*match{}
+// permit is Permit, given what rules with some peers allow of a service together.
+func permit(rules []cloud.Rule, allowed func(flow.Service, []cloud.Peer) flow.Grant) flow.Permit {
+	peers := map[flow.Service][]cloud.Peer{}
 	for _, r := range rules {
-		m := at[r.Match]
-		if m == nil {
-			m = &match{service: flow.ServiceOf(r.Match)}
-			at[r.Match], matches, services = m, append(matches, m), append(services, m.service)
-		}
-		is := meaning(r.Peer)
-		if is.Opaque {
-			m.opaque = append(m.opaque, r.Peer)
-		}
-		if !is.All.Empty() {
-			m.peers, m.all = append(m.peers, r.Peer), append(m.all, is.All)
-		}
-		if !is.Anonymous.Empty() {
-			m.anonymous, m.plain = append(m.anonymous, is.Anonymous), append(m.plain, is.Plain)
-		}
+		s := flow.ServiceOf(r.Match)
+		peers[s] = append(peers[s], r.Peer)
 	}
-	for _, m := range matches {
-		m.all = []addrset.Set{u.union(moment, m.peers, m.all)}
-		m.anonymous, m.plain = []addrset.Set{addrset.Union(m.anonymous...)}, []addrset.Set{addrset.Union(m.plain...)}
+	matches := make([]flow.Grant, 0, len(peers))
+	for s, p := range peers {
+		matches = append(matches, allowed(s, p))
 	}
 	var out flow.Permit
-	for _, s := range flow.Partition(services) {
-		g := flow.Grant{Service: s}
-		var all, anonymous, plain []addrset.Set
-		for _, m := range matches {
-			if m.service.Covers(s) {
-				all, anonymous, plain = append(all, m.all...), append(anonymous, m.anonymous...), append(plain, m.plain...)
-				g.Opaque = append(g.Opaque, m.opaque...)
-			}
-		}
-		family := flow.Family(s.Protocol)
-		g.All, g.Anonymous, g.Plain = addrset.Union(all...).Intersect(family), addrset.Union(anonymous...).Intersect(family), addrset.Union(plain...).Intersect(family)
-		g.Opaque = flow.Opaques(g.Opaque)
-		out.Grants = append(out.Grants, g)
+	for _, s := range flow.Partition(slices.Collect(maps.Keys(peers))) {
+		out.Grants = append(out.Grants, flow.Join(s, matches))
 	}
 	return out
 }
 
-// union is what peers mean together.
-func (u Unions) union(moment string, peers []cloud.Peer, sets []addrset.Set) addrset.Set {
-	if u == nil || len(sets) < 2 {
-		return addrset.Union(sets...)
-	}
-	key := []byte(moment)
+// join is what peers are allowed of a service together.
+func join(s flow.Service, peers []cloud.Peer, meaning func(cloud.Peer) Meaning) flow.Grant {
+	grants := make([]flow.Grant, 0, len(peers))
 	for _, p := range peers {
-		key = append(append(key, ' '), p.GroupOwner...)
-		key = append(append(key, '/'), p.String()...)
+		is := meaning(p)
+		g := flow.Grant{Service: s, All: is.All, Anonymous: is.Anonymous, Plain: is.Plain}
+		if is.Opaque {
+			g.Opaque = []cloud.Peer{p}
+		}
+		grants = append(grants, g)
 	}
-	out, ok := u[string(key)]
-	if !ok {
-		out = addrset.Union(sets...)
-		u[string(key)] = out
-	}
-	return out
+	return flow.Join(s, grants)
 }

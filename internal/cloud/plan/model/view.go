@@ -3,6 +3,7 @@ package model
 import (
 	"fmt"
 	"net/netip"
+	"strings"
 
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
@@ -18,13 +19,14 @@ type View struct {
 	holders map[string][]*cloud.Interface // by group ID
 	peered  map[[2]string]bool
 	members map[[2]string]addrset.Set // by group ID and network
+	joined  map[joinKey]flow.Grant
 }
 
 // NewView indexes a snapshot.
 func NewView(s *cloud.Snapshot) *View {
 	v := &View{
 		snap: s, groups: make(map[string]*cloud.Group, len(s.Groups)), lists: map[string]*cloud.PrefixList{},
-		peered: map[[2]string]bool{}, members: map[[2]string]addrset.Set{},
+		peered: map[[2]string]bool{}, members: map[[2]string]addrset.Set{}, joined: map[joinKey]flow.Grant{},
 	}
 	for i := range s.Groups {
 		v.groups[s.Groups[i].ID] = &s.Groups[i]
@@ -113,18 +115,39 @@ func (v *View) Addresses(p cloud.Peer, network string) (set addrset.Set, known b
 // Allowed is what rules of one direction allow of a service that each of them matches wholly or not
 // at all: addresses, and peers whose addresses are not known here, sorted.
 func (v *View) Allowed(rules []cloud.Rule, network string, s flow.Service) (addrs addrset.Set, opaque []cloud.Peer) {
-	var sets []addrset.Set
+	var peers []cloud.Peer
 	for _, r := range rules {
-		if !flow.ServiceOf(r.Match).Covers(s) {
-			continue
-		}
-		if set, known := v.Addresses(r.Peer, network); known {
-			sets = append(sets, set)
-		} else {
-			opaque = append(opaque, r.Peer)
+		if flow.ServiceOf(r.Match).Covers(s) {
+			peers = append(peers, r.Peer)
 		}
 	}
-	return addrset.Union(sets...).Intersect(flow.Family(s.Protocol)), flow.Opaques(opaque)
+	g := v.join(s, peers, network)
+	return g.All, g.Opaque
+}
+
+// Permit is what rules of one direction allow in a network.
+func (v *View) Permit(rules []cloud.Rule, network string) flow.Permit {
+	return permit(rules, func(s flow.Service, peers []cloud.Peer) flow.Grant { return v.join(s, peers, network) })
+}
+
+type joinKey struct {
+	service        flow.Service
+	peers, network string
+}
+
+// join is what peers are allowed of a service together: many permits name the same ones.
+func (v *View) join(s flow.Service, peers []cloud.Peer, network string) flow.Grant {
+	var names strings.Builder
+	for _, p := range peers {
+		names.WriteString(p.GroupOwner + "/" + p.String() + " ")
+	}
+	key := joinKey{s, names.String(), network}
+	g, known := v.joined[key]
+	if !known {
+		g = join(s, peers, func(p cloud.Peer) Meaning { return Known(v.Addresses(p, network)) })
+		v.joined[key] = g
+	}
+	return g
 }
 
 // Fullest counts rules in the direction and address family that has most, as clouds count them: a

@@ -99,11 +99,11 @@ type cohort struct {
 func (c *cohort) may(i int, service flow.Service, addrs addrset.Set, groups []string) bool {
 	switch {
 	case c.atomic && slices.Equal(groups, c.from):
-		return c.now[i].Allows(flow.Permit{}, service, addrs)
+		return c.now[i].Allows(service, addrs)
 	case c.atomic && slices.Equal(groups, c.to):
-		return c.then[i].Allows(flow.Permit{}, service, addrs)
+		return c.then[i].Allows(service, addrs)
 	}
-	return c.most[i].Allows(flow.Permit{}, service, addrs)
+	return c.most[i].Allows(service, addrs)
 }
 
 // moves reports whether its groups change.
@@ -130,7 +130,6 @@ type Survey struct {
 	cohorts  []*cohort          // sorted by network, groups before and groups after
 	cohortOf map[string]*cohort // by interface ID
 	permits  map[permitKey][2]flow.Permit
-	unions   model.Unions
 	hasty    map[string]bool // interfaces; see Hasty
 	sides    []*side         // the cohorts that change
 	meetings []meeting       // all of them within the region
@@ -139,44 +138,30 @@ type Survey struct {
 // NewSurvey looks at a change.
 func NewSurvey(c Change) *Survey {
 	s := &Survey{
-		Change: c, from: model.NewView(c.From), to: model.NewView(c.To), permits: map[permitKey][2]flow.Permit{}, unions: model.Unions{}, hasty: map[string]bool{},
+		Change: c, from: model.NewView(c.From), to: model.NewView(c.To), permits: map[permitKey][2]flow.Permit{}, hasty: map[string]bool{},
 	}
-	wanted := make(map[string][]string, len(c.To.Interfaces))
-	for i := range c.To.Interfaces {
-		wanted[c.To.Interfaces[i].ID] = c.To.Interfaces[i].GroupIDs
-	}
+	wanted := groupsHeld(c.To)
 	end, ending := s.to, wanted
 	if c.End != nil {
-		end, ending = model.NewView(c.End), make(map[string][]string, len(c.End.Interfaces))
-		for i := range c.End.Interfaces {
-			ending[c.End.Interfaces[i].ID] = c.End.Interfaces[i].GroupIDs
-		}
+		end, ending = model.NewView(c.End), groupsHeld(c.End)
+	}
+	type likeness struct {
+		network, from, to, end      string
+		stay, still, beyond, urgent bool
 	}
 	s.cohortOf = make(map[string]*cohort, len(c.From.Interfaces))
-	byKey := map[string]*cohort{}
+	alike := map[likeness]*cohort{}
 	for i := range c.From.Interfaces {
 		n := &c.From.Interfaces[i]
-		key := n.NetworkID + "|" + strings.Join(n.GroupIDs, " ") + "|" + strings.Join(wanted[n.ID], " ")
-		if c.End != nil {
-			key += "|" + strings.Join(ending[n.ID], " ")
+		key := likeness{
+			n.NetworkID, strings.Join(n.GroupIDs, " "), strings.Join(wanted[n.ID], " "), strings.Join(ending[n.ID], " "),
+			c.Stay[n.ID], c.Still[n.ID], c.Beyond[n.ID], c.Urgent[n.ID],
 		}
-		if c.Stay[n.ID] {
-			key += "|stays"
-		}
-		if c.Still[n.ID] {
-			key += "|still"
-		}
-		if c.Beyond[n.ID] {
-			key += "|beyond"
-		}
-		if c.Urgent[n.ID] { // does not share the fate of others
-			key += "|urgent"
-		}
-		k := byKey[key]
+		k := alike[key]
 		if k == nil {
 			k = &cohort{network: n.NetworkID, from: slices.Sorted(slices.Values(n.GroupIDs)), to: slices.Sorted(slices.Values(wanted[n.ID]))}
 			k.at = k.from
-			byKey[key] = k
+			alike[key] = k
 			s.cohorts = append(s.cohorts, k)
 		}
 		k.interfaces = append(k.interfaces, n)
@@ -187,9 +172,9 @@ func NewSurvey(c Change) *Survey {
 	}
 	for _, k := range s.cohorts {
 		k.hold(k.interfaces)
-		k.now, k.then = s.permit(s.from, s.from, k.from, k.network), s.permit(s.to, s.to, k.to, k.network)
+		k.now, k.then = s.permit(s.from, k.from, k.network), s.permit(s.to, k.to, k.network)
 		if k.last, k.end = k.then, k.then; c.End != nil {
-			k.last = s.permit(end, end, slices.Sorted(slices.Values(ending[k.interfaces[0].ID])), k.network)
+			k.last = s.permit(end, slices.Sorted(slices.Values(ending[k.interfaces[0].ID])), k.network)
 			for i := range 2 {
 				k.end[i] = k.last[i].Union(k.then[i])
 			}
@@ -211,6 +196,15 @@ func NewSurvey(c Change) *Survey {
 	return s
 }
 
+// groupsHeld are the groups of interfaces.
+func groupsHeld(s *cloud.Snapshot) map[string][]string {
+	out := make(map[string][]string, len(s.Interfaces))
+	for i := range s.Interfaces {
+		out[s.Interfaces[i].ID] = s.Interfaces[i].GroupIDs
+	}
+	return out
+}
+
 // still reports whether nothing changes but tags and descriptions.
 func (s *Survey) still() bool {
 	if slices.ContainsFunc(s.cohorts, (*cohort).moves) || len(s.From.Groups) != len(s.To.Groups) {
@@ -227,12 +221,10 @@ func (s *Survey) still() bool {
 
 // stable reports whether a cohort holds nothing of ours that means something else before or after.
 func (s *Survey) stable(k *cohort) bool {
-	for _, g := range slices.Concat(k.from, k.to) {
-		if !s.Stable[g] && !(slices.Contains(k.from, g) && slices.Contains(k.to, g) && !s.owns(g)) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(slices.Concat(k.from, k.to), func(g string) bool {
+		kept := slices.Contains(k.from, g) && slices.Contains(k.to, g) && !s.owns(g)
+		return !s.Stable[g] && !kept
+	})
 }
 
 func (s *Survey) owns(group string) bool {
@@ -278,28 +270,19 @@ func (s *Survey) mix() {
 }
 
 type permitKey struct {
-	rules, members  *model.View
+	view            *model.View
 	groups, network string
 }
 
-// permit is what the holders of groups allow by the rules of one moment and the members of groups
-// of the same or another one.
-func (s *Survey) permit(rules, members *model.View, groups []string, network string) (out [2]flow.Permit) {
-	key := permitKey{rules, members, strings.Join(groups, " "), network}
+// permit is what the holders of groups allow at the moment of a view.
+func (s *Survey) permit(view *model.View, groups []string, network string) (out [2]flow.Permit) {
+	key := permitKey{view, strings.Join(groups, " "), network}
 	if p, ok := s.permits[key]; ok {
 		return p
 	}
 	s.stop()
-	moment := network + " now"
-	switch members {
-	case s.to:
-		moment = network + " then"
-	case s.from:
-	default:
-		moment = network + " in the end"
-	}
 	for i, d := range flow.Directions() {
-		out[i] = s.unions.Permit(moment, rules.Rules(groups, d), func(p cloud.Peer) model.Meaning { return model.Known(members.Addresses(p, network)) })
+		out[i] = view.Permit(view.Rules(groups, d), network)
 	}
 	s.permits[key] = out
 	return out

@@ -1,7 +1,6 @@
 package transition
 
 import (
-	"maps"
 	"slices"
 
 	"github.com/nephele-io/nephele/internal/cloud"
@@ -87,16 +86,11 @@ func (st *state) lacks(y *cohort, i int, rules []cloud.Rule, towards *cohort) *V
 		}
 	}
 	is := st.always(rules, y.network)
-	var found *Violation
-	flow.Overlay(y.least[i], is, func(s flow.Service, want, have flow.Grant) {
-		if found != nil {
-			return
-		}
+	for want, have := range flow.Overlay(y.least[i], is) {
 		if towards == nil {
 			for _, p := range want.Opaque {
-				if lost, known := have.Lacks(s, p); !known || !y.others(lost).Empty() {
-					found = violation(Gap, y, i, s, addrset.Set{})
-					return
+				if lost, known := have.Lacks(p); !known || !y.others(lost).Empty() {
+					return violation(Gap, y, i, want.Service, addrset.Set{})
 				}
 			}
 		}
@@ -104,11 +98,11 @@ func (st *state) lacks(y *cohort, i int, rules []cloud.Rule, towards *cohort) *V
 		if towards != nil {
 			rest = rest.Intersect(only)
 		}
-		if rest = y.others(rest); !rest.Empty() && st.missed(y, i, s, rest) {
-			found = violation(Gap, y, i, s, rest)
+		if rest = y.others(rest); !rest.Empty() && st.missed(y, i, want.Service, rest) {
+			return violation(Gap, y, i, want.Service, rest)
 		}
-	})
-	return found
+	}
+	return nil
 }
 
 // misses returns the cohorts between which and this one flows would be cut if it moved now.
@@ -121,28 +115,22 @@ func (st *state) misses(k *cohort) map[*cohort]bool {
 	defer st.revert(k)
 	for i, d := range flow.Directions() {
 		is := st.always(st.rulesOf(k.to, d), k.network)
-		flow.Overlay(k.least[i], is, func(s flow.Service, want, have flow.Grant) {
+		for want, have := range flow.Overlay(k.least[i], is) {
 			rest := k.others(want.All.Minus(have.All))
 			for _, x := range st.cohorts {
-				if !out[x] && st.from.Reaches(k.network, x.network) && x.addrs.Overlaps(rest) && st.missed(k, i, s, rest.Intersect(x.addrs)) {
+				if !out[x] && st.from.Reaches(k.network, x.network) && x.addrs.Overlaps(rest) && st.missed(k, i, want.Service, rest.Intersect(x.addrs)) {
 					out[x] = true
-				}
-			}
-		})
-	}
-	for _, g := range k.at {
-		for _, ref := range st.refs[g] {
-			for _, y := range st.holders[ref.from] {
-				if out[y] || slices.Contains(k.to, g) || !st.from.Reaches(y.network, k.network) {
-					continue
-				}
-				for i, d := range flow.Directions() {
-					out[y] = out[y] || st.lacks(y, i, st.rulesOf(y.at, d), k) != nil
 				}
 			}
 		}
 	}
-	maps.DeleteFunc(out, func(_ *cohort, yes bool) bool { return !yes })
+	for y := range st.referring(k, k.leaves()) {
+		for i, d := range flow.Directions() {
+			if !out[y] && st.lacks(y, i, st.rulesOf(y.at, d), k) != nil {
+				out[y] = true
+			}
+		}
+	}
 	return out
 }
 
@@ -161,16 +149,16 @@ func (st *state) lacksOf(y *cohort, r cloud.Rule, rules []cloud.Rule) (lacks []l
 	service := flow.ServiceOf(r.Match)
 	rules = slices.DeleteFunc(slices.Clone(rules), func(o cloud.Rule) bool { return !service.MayOverlap(flow.ServiceOf(o.Match)) })
 	gives, has := st.always([]cloud.Rule{r}, y.network), st.always(rules, y.network)
-	flow.Overlay(y.least[i].Intersect(gives), has, func(s flow.Service, want, have flow.Grant) {
+	for want, have := range flow.Overlay(y.least[i].Intersect(gives), has) {
 		for _, p := range want.Opaque {
 			if !slices.Contains(have.Opaque, p) {
-				lacks = append(lacks, lack{service: s, opaque: p})
+				lacks = append(lacks, lack{service: want.Service, opaque: p})
 			}
 		}
-		if rest := y.others(want.All.Minus(have.All)); !rest.Empty() && st.missed(y, i, s, rest) {
-			lacks = append(lacks, lack{service: s, addrs: rest})
+		if rest := y.others(want.All.Minus(have.All)); !rest.Empty() && st.missed(y, i, want.Service, rest) {
+			lacks = append(lacks, lack{service: want.Service, addrs: rest})
 		}
-	})
+	}
 	return lacks
 }
 
@@ -229,29 +217,17 @@ func (st *state) checkAdd(group string, r cloud.Rule) *Violation {
 	return nil
 }
 
-// full is what is wrong with a rule for which a group of so many has no room.
-func (st *state) full(group string, r cloud.Rule, rules int) *Violation {
-	return &Violation{Kind: Room, Group: group, Rule: r, Needed: rules + 1, Available: st.Limits.RulesPerGroup}
-}
-
-// checkTemp is the question about a rule that is there only as long as others move: nobody may get
-// anything by it that is not allowed all the time.
-func (st *state) checkTemp(group string, r cloud.Rule) *Violation {
-	v := st.checkAdd(group, r)
-	if v == nil && !st.Fits(append(slices.Clone(st.rules[group]), r)) {
-		v = st.full(group, r, len(st.rules[group]))
-	}
-	if v != nil {
-		return v
+// mayBridge reports whether a rule may be there as long as others move: there is room, and nobody
+// gets anything by it that is not allowed all the time.
+func (st *state) mayBridge(group string, r cloud.Rule) bool {
+	if st.checkAdd(group, r) != nil || !st.Fits(append(slices.Clone(st.rules[group]), r)) {
+		return false
 	}
 	i, service := flow.Index(r.Direction), flow.ServiceOf(r.Match)
-	for _, y := range st.holders[group] {
+	return !slices.ContainsFunc(st.holders[group], func(y *cohort) bool {
 		addrs, known := st.anyone(r.Peer, y.network)
-		if addrs = y.others(addrs); !known || !y.least[i].Allows(flow.Permit{}, service, addrs) {
-			return violation(Leak, y, i, service, addrs)
-		}
-	}
-	return nil
+		return !known || !y.least[i].Allows(service, y.others(addrs))
+	})
 }
 
 // checkRules is the question about removing rules from a group, or adding some in their place,
@@ -267,10 +243,6 @@ func (st *state) checkRules(group string, rules []cloud.Rule) *Violation {
 		}
 	}
 	return nil
-}
-
-func without(groups []string, group string) []string {
-	return slices.DeleteFunc(slices.Clone(groups), func(g string) bool { return g == group })
 }
 
 func inDirection(rules []cloud.Rule, d cloud.Direction) []cloud.Rule {
@@ -320,24 +292,18 @@ func (st *state) checkOwn(k *cohort) *Violation {
 // checkOthers asks what others allow while the cohort moves: those whose rules refer to groups that
 // it joins or leaves.
 func (st *state) checkOthers(k *cohort) *Violation {
-	for _, g := range k.next {
-		if slices.Contains(k.at, g) {
+	for y, ref := range st.referring(k, k.joins()) {
+		addrs := y.others(k.addrs)
+		if addrs.Empty() {
 			continue
 		}
-		for _, ref := range st.refs[g] {
-			for _, y := range st.holders[ref.from] {
-				if !st.from.Reaches(y.network, k.network) {
-					continue
-				}
-				for _, r := range ref.rules {
-					i, service := flow.Index(r.Direction), flow.ServiceOf(r.Match)
-					for _, groups := range y.options() {
-						if addrs := y.others(k.addrs); slices.Contains(groups, ref.from) && !addrs.Empty() && !y.may(i, service, addrs, groups) {
-							v := violation(Leak, y, i, service, addrs)
-							v.Group, v.Rule = ref.from, r
-							return v
-						}
-					}
+		for _, r := range ref.rules {
+			i, service := flow.Index(r.Direction), flow.ServiceOf(r.Match)
+			for _, groups := range y.options() {
+				if slices.Contains(groups, ref.from) && !y.may(i, service, addrs, groups) {
+					v := violation(Leak, y, i, service, addrs)
+					v.Group, v.Rule = ref.from, r
+					return v
 				}
 			}
 		}
@@ -348,27 +314,17 @@ func (st *state) checkOthers(k *cohort) *Violation {
 		i      int
 	}
 	asked := map[half]bool{}
-	for _, g := range k.at {
-		if slices.Contains(k.next, g) {
-			continue
-		}
-		for _, ref := range st.refs[g] {
-			for _, y := range st.holders[ref.from] {
-				if !st.from.Reaches(y.network, k.network) {
+	for y, ref := range st.referring(k, k.leaves()) {
+		for option, groups := range y.options() {
+			for i, d := range flow.Directions() {
+				x := half{y, option, i}
+				refers := slices.ContainsFunc(ref.rules, func(r cloud.Rule) bool { return r.Direction == d })
+				if asked[x] || !refers || !slices.Contains(groups, ref.from) {
 					continue
 				}
-				for option, groups := range y.options() {
-					for i, d := range flow.Directions() {
-						x := half{y, option, i}
-						refers := slices.ContainsFunc(ref.rules, func(r cloud.Rule) bool { return r.Direction == d })
-						if asked[x] || !refers || !slices.Contains(groups, ref.from) {
-							continue
-						}
-						asked[x] = true
-						if v := st.lacks(y, i, st.rulesOf(groups, d), k); v != nil {
-							return v
-						}
-					}
+				asked[x] = true
+				if v := st.lacks(y, i, st.rulesOf(groups, d), k); v != nil {
+					return v
 				}
 			}
 		}

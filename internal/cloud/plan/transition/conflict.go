@@ -68,10 +68,8 @@ func (s *Survey) leaves(k, still *cohort) bool {
 	if !s.Still[still.interfaces[0].ID] || !k.moves() {
 		return false
 	}
-	for _, n := range k.interfaces {
-		if !s.Leaving[n.ID] {
-			return false
-		}
+	if slices.ContainsFunc(k.interfaces, func(n *cloud.Interface) bool { return !s.Leaving[n.ID] }) {
+		return false
 	}
 	for _, n := range k.interfaces {
 		s.hasty[n.ID] = true
@@ -155,30 +153,29 @@ func (s *Survey) atOnce(x, y *cohort, i int) bool {
 		return x.free && y.free && x != y
 	case x.moves():
 		// y becomes narrower when x moves, if with its present rules it will not allow x any more.
-		return s.mixed(s.to, y, s.from, 1-i, x.all).equal(y.then[1-i], x.all)
+		return sameTowards(x.all, s.mixed(s.to, y, s.from, 1-i, x.all), y.then[1-i])
 	case y.moves():
 		// x becomes wider when y moves, if its new rules alone do not allow more of y.
-		return s.mixed(s.from, x, s.to, i, y.all).equal(x.now[i], y.all)
+		return sameTowards(y.all, s.mixed(s.from, x, s.to, i, y.all), x.now[i])
 	}
 	return false
 }
 
-// towards is what a cohort allows to some addresses.
-type towards flow.Permit
-
-func (t towards) equal(o flow.Permit, addrs addrset.Set) bool {
-	same := true
-	flow.Overlay(flow.Permit(t), o, func(_ flow.Service, x, y flow.Grant) {
-		same = same && x.All.Intersect(addrs).Equal(y.All.Intersect(addrs))
-	})
-	return same
-}
-
 // mixed is what a cohort that does not move allows to addresses by the rules of one moment and the
 // members of groups of another one.
-func (s *Survey) mixed(members *model.View, k *cohort, rules *model.View, i int, addrs addrset.Set) towards {
-	return towards(model.Permit(rules.Rules(k.from, flow.Directions()[i]), func(p cloud.Peer) model.Meaning {
+func (s *Survey) mixed(members *model.View, k *cohort, rules *model.View, i int, addrs addrset.Set) flow.Permit {
+	return model.Permit(rules.Rules(k.from, flow.Directions()[i]), func(p cloud.Peer) model.Meaning {
 		set, known := members.Addresses(p, k.network)
 		return model.Known(set.Intersect(addrs), known)
-	}))
+	})
+}
+
+// sameTowards reports whether two permits allow the same to some addresses.
+func sameTowards(addrs addrset.Set, a, b flow.Permit) bool {
+	for x, y := range flow.Overlay(a, b) {
+		if !x.All.Intersect(addrs).Equal(y.All.Intersect(addrs)) {
+			return false
+		}
+	}
+	return true
 }

@@ -6,16 +6,10 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 )
 
-// described is a rule of a group.
-type described struct {
-	group string
-	rule  cloud.Rule
-}
-
 // remember keeps what the rules of a group are to be described as.
 func (w *worklist) remember(g *cloud.Group) {
 	for _, r := range g.Rules {
-		w.descriptions[described{g.ID, r.Key()}] = r.Description
+		w.descriptions[placed{g.ID, r.Key()}] = r.Description
 	}
 }
 
@@ -29,8 +23,8 @@ func (w *worklist) describe() {
 	if w.Described == nil {
 		return
 	}
-	described := func(r cloud.Rule) bool { return w.Described(r.Description) }
-	if !slices.ContainsFunc(w.From.Groups, func(g cloud.Group) bool { return w.Ours(&g) && slices.ContainsFunc(g.Rules, described) }) {
+	ours := func(r cloud.Rule) bool { return w.Described(r.Description) }
+	if !slices.ContainsFunc(w.From.Groups, func(g cloud.Group) bool { return w.Ours(&g) && slices.ContainsFunc(g.Rules, ours) }) {
 		return // the cloud seems to keep none
 	}
 	w.next()
@@ -38,12 +32,12 @@ func (w *worklist) describe() {
 		g := &w.From.Groups[i]
 		var rules []cloud.Rule
 		for _, r := range g.Rules {
-			if w.Ours(g) && !described(r) && slices.Contains(w.wanted[g.ID], r.Key()) {
+			if w.Ours(g) && !ours(r) && slices.Contains(w.wanted[g.ID], r.Key()) {
 				rules = append(rules, r.Key())
 			}
 		}
 		if len(rules) > 0 {
-			w.emit(g.NetworkID, w.named(g.ID, cloud.Op{Kind: cloud.OpReplaceRules, Rules: w.outward(rules, g.ID), Replaced: rules}))
+			w.tell(g.ID, cloud.Op{Kind: cloud.OpReplaceRules, Rules: rules, Replaced: rules})
 		}
 	}
 }

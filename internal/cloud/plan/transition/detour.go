@@ -15,19 +15,22 @@ import (
 func (w *worklist) bridge() (done bool) {
 	for _, k := range slices.Clone(w.movers) {
 		w.stop()
-		d, free := w.detour(k)
+		d := w.detour(k)
 		if d == nil {
-			if free && done {
+			continue
+		}
+		if len(d.edits) == 0 {
+			w.revert(k)
+			if done {
 				return true
 			}
 			continue
 		}
 		d.emit(w)
-		for group, rules := range d.temp {
-			if w.temp[group] == nil {
-				w.temp[group] = map[cloud.Rule]bool{}
+		for _, e := range d.edits {
+			if e.kind == cloud.OpAddRules {
+				w.temp[e.placed] = true
 			}
-			maps.Copy(w.temp[group], rules)
 		}
 		w.movers = slices.DeleteFunc(w.movers, func(o *cohort) bool { return o == k })
 		w.depart([]*cohort{k})
@@ -36,40 +39,33 @@ func (w *worklist) bridge() (done bool) {
 	return done
 }
 
-// detour is what makes the move of a cohort clean, by group.
+// detour is what makes the move of a cohort clean.
 type detour struct {
-	// temp are rules that are there as long as others move: where somebody would miss the cohort,
-	// his group also names a group that it holds on the other side of its move.
-	temp map[string]map[cloud.Rule]bool
-	// withheld are rules of groups that nobody holds yet, by which the cohort would admit those of
-	// itself that have not moved yet. They come back once that is over.
-	withheld map[string]map[cloud.Rule]bool
-
 	edits  []ruleEdit              // in their order
 	before map[string][]cloud.Rule // rules of the groups that it changes
 }
 
-// ruleEdit adds or removes one rule.
+// ruleEdit adds or removes one rule. One that is added is there as long as others move: where
+// somebody would miss the cohort, his group also names a group that it holds on the other side of
+// its move. One that is removed is withheld: by it the cohort, whose groups nobody holds yet, would
+// admit those of itself that have not moved yet. It comes back once that is over.
 type ruleEdit struct {
-	kind  cloud.OpKind
-	group string
-	rule  cloud.Rule
+	kind cloud.OpKind
+	placed
 }
 
-func (d *detour) set(w *worklist, into map[string]map[cloud.Rule]bool, group string, r cloud.Rule, rules []cloud.Rule) {
-	if _, ok := d.before[group]; !ok {
-		d.before[group] = w.rules[group]
+// try makes an edit for the sake of a detour.
+func (w *worklist) try(d *detour, e ruleEdit) {
+	rules := w.rules[e.group]
+	if _, ok := d.before[e.group]; !ok {
+		d.before[e.group] = rules
 	}
-	if into[group] == nil {
-		into[group] = map[cloud.Rule]bool{}
+	d.edits = append(d.edits, e)
+	if e.kind == cloud.OpAddRules {
+		w.setRules(e.group, sorted(append(slices.Clone(rules), e.rule)))
+	} else {
+		w.setRules(e.group, missing(rules, []cloud.Rule{e.rule}))
 	}
-	into[group][r] = true
-	kind := cloud.OpAddRules
-	if len(rules) < len(w.rules[group]) {
-		kind = cloud.OpRemoveRules
-	}
-	d.edits = append(d.edits, ruleEdit{kind, group, r})
-	w.setRules(group, rules)
 }
 
 // emit makes the edits, what comes one after the other and is of one kind at once.
@@ -82,29 +78,25 @@ func (d *detour) emit(w *worklist) {
 		}
 		w.next()
 		for _, group := range slices.Sorted(maps.Keys(rules)) {
-			w.emit(w.groups[group].NetworkID, w.named(group, cloud.Op{Kind: kind, Rules: w.outward(sorted(rules[group]), group)}))
+			w.tell(group, cloud.Op{Kind: kind, Rules: sorted(rules[group])})
 		}
 	}
 }
 
-// detour looks for one. If it finds one its rules are there, and the cohort is under way; else it
-// returns nil, and whether the cohort needs none.
-func (w *worklist) detour(k *cohort) (d *detour, free bool) {
-	d = &detour{temp: map[string]map[cloud.Rule]bool{}, withheld: map[string]map[cloud.Rule]bool{}, before: map[string][]cloud.Rule{}}
+// detour looks for one; nil if there is none. It has no edits if the cohort needs none. Its edits
+// are made then, and the cohort is under way.
+func (w *worklist) detour(k *cohort) *detour {
+	d := &detour{before: map[string][]cloud.Rule{}}
 	for {
 		v := w.checkMove(k, k.to)
 		if v == nil {
-			if len(d.before) == 0 {
-				w.revert(k)
-				return nil, true
-			}
-			return d, false
+			return d
 		}
 		if !w.remedy(d, k, v) {
 			for group, rules := range d.before {
 				w.setRules(group, rules)
 			}
-			return nil, false
+			return nil
 		}
 	}
 }
@@ -115,9 +107,9 @@ func (w *worklist) remedy(d *detour, k *cohort, v *Violation) bool {
 	switch {
 	case v.Kind == Gap:
 		for _, c := range w.bridges(k, v) {
-			known := slices.Contains(w.rules[c.group], c.rule) || d.withheld[c.group][c.rule]
-			if !known && w.checkTemp(c.group, c.rule) == nil {
-				d.set(w, d.temp, c.group, c.rule, sorted(append(slices.Clone(w.rules[c.group]), c.rule)))
+			known := slices.Contains(w.rules[c.group], c.rule) || slices.Contains(d.edits, ruleEdit{cloud.OpRemoveRules, c})
+			if !known && w.mayBridge(c.group, c.rule) {
+				w.try(d, ruleEdit{cloud.OpAddRules, c})
 				return true
 			}
 		}
@@ -127,9 +119,11 @@ func (w *worklist) remedy(d *detour, k *cohort, v *Violation) bool {
 			groups = []string{v.Group}
 		}
 		for _, g := range groups {
+			c := placed{g, v.Rule}
 			has := slices.Contains(w.rules[g], v.Rule) && slices.Contains(w.wanted[g], v.Rule)
-			if has && len(w.holders[g]) == 0 && w.Ours(w.groups[g]) && !w.temp[g][v.Rule] && !d.temp[g][v.Rule] {
-				d.set(w, d.withheld, g, v.Rule, missing(w.rules[g], []cloud.Rule{v.Rule}))
+			temporary := w.temp[c] || slices.Contains(d.edits, ruleEdit{cloud.OpAddRules, c})
+			if has && !temporary && len(w.holders[g]) == 0 && w.Ours(w.groups[g]) {
+				w.try(d, ruleEdit{cloud.OpRemoveRules, c})
 				return true
 			}
 		}
@@ -137,13 +131,8 @@ func (w *worklist) remedy(d *detour, k *cohort, v *Violation) bool {
 	return false
 }
 
-type bridging struct {
-	group string
-	rule  cloud.Rule
-}
-
 // bridges are rules that could close a gap that the move of a cohort makes.
-func (w *worklist) bridges(k *cohort, v *Violation) (out []bridging) {
+func (w *worklist) bridges(k *cohort, v *Violation) (out []placed) {
 	y := v.holder
 	// The groups by which the missed interfaces can be named: those that the mover will hold, or
 	// for the mover's own rules those that the others hold now.
@@ -185,7 +174,7 @@ func (w *worklist) bridges(k *cohort, v *Violation) (out []bridging) {
 			continue
 		}
 		for _, p := range peers {
-			out = append(out, bridging{h, cloud.Rule{Direction: v.Direction, Match: match, Peer: p}})
+			out = append(out, placed{h, cloud.Rule{Direction: v.Direction, Match: match, Peer: p}})
 		}
 	}
 	return out
@@ -203,7 +192,7 @@ func (w *worklist) narrowFirst(v *Violation, peers []cloud.Peer) {
 		}
 	}
 	for _, x := range w.cohorts {
-		invited := v.holder.most[flow.Index(v.Direction)].Allows(flow.Permit{}, v.Service, x.addrs)
+		invited := v.holder.most[flow.Index(v.Direction)].Allows(v.Service, x.addrs)
 		for _, p := range peers {
 			if slices.Contains(x.at, p.GroupID) || slices.Contains(x.to, p.GroupID) {
 				if holders[p]++; !invited {

@@ -7,24 +7,28 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 )
 
-// named addresses an operation to a group.
-func (w *worklist) named(id string, op cloud.Op) cloud.Op {
+// tell emits an operation on a group.
+func (w *worklist) tell(id string, op cloud.Op) {
 	g := w.groups[id]
 	op.Group.NetworkID, op.Group.Name = g.NetworkID, g.Name
 	if !planned(id) {
 		op.Target = id
 	}
-	return op
+	op.Rules, op.Replaced = w.outward(op.Rules, id), w.outward(op.Replaced, id)
+	w.emit(g.NetworkID, op)
 }
 
-// outward returns rules as the cloud is told: those of groups that are to be created by name.
-func (w *worklist) outward(rules []cloud.Rule, to string) []cloud.Rule {
+// outward returns rules of a group as the cloud is told: groups that are to be created by name, and
+// with descriptions.
+func (w *worklist) outward(rules []cloud.Rule, group string) []cloud.Rule {
 	out := slices.Clone(rules)
-	for i := range out {
-		if id := out[i].Peer.GroupID; planned(id) {
+	for i, r := range rules {
+		if id := r.Peer.GroupID; planned(id) {
 			out[i].Peer = cloud.Peer{GroupName: w.groups[id].Name}
 		}
-		out[i].Description = w.descriptions[described{to, rules[i].Key()}]
+		if text := w.descriptions[placed{group, r.Key()}]; text != "" {
+			out[i].Description = text
+		}
 	}
 	return out
 }
@@ -39,7 +43,7 @@ func (w *worklist) create() (done bool) {
 		g := w.groups[id]
 		count := w.crowd(g.NetworkID)
 		if count >= w.Limits.GroupsPerRegion {
-			w.block(g.NetworkID, Violation{Kind: Room, Group: id, Needed: count + 1, Available: w.Limits.GroupsPerRegion})
+			w.block(&Violation{Kind: Room, Group: id, Needed: count + 1, Available: w.Limits.GroupsPerRegion})
 			continue
 		}
 		w.exists[id], done = true, true
@@ -73,35 +77,42 @@ func (w *worklist) add() (done bool) {
 		var clean []cloud.Rule
 		for _, r := range missing(w.wanted[id], w.rules[id]) {
 			if v := w.checkAdd(id, r); v != nil {
-				w.block(w.groups[id].NetworkID, *v)
+				w.block(v)
 				continue
 			}
 			clean = append(clean, r)
 		}
-		if added := w.fitting(id, clean); len(added) > 0 {
+		added := w.asMany(clean, func(some []cloud.Rule) *Violation {
+			if whole := slices.Concat(w.rules[id], some); !w.Fits(whole) {
+				return &Violation{Kind: Room, Group: id, Needed: len(whole), Available: w.Limits.RulesPerGroup}
+			}
+			return nil
+		})
+		if len(added) > 0 {
 			done = true
 			w.setRules(id, sorted(slices.Concat(w.rules[id], added)))
-			w.emit(w.groups[id].NetworkID, w.named(id, cloud.Op{Kind: cloud.OpAddRules, Rules: w.outward(added, id)}))
+			w.tell(id, cloud.Op{Kind: cloud.OpAddRules, Rules: added})
 		}
 	}
 	return done
 }
 
-// fitting returns those of further rules that fit into a group beside its present ones: all of
-// them, or else one after the other.
-func (w *worklist) fitting(id string, rules []cloud.Rule) (fit []cloud.Rule) {
-	if len(rules) == 0 || w.Fits(slices.Concat(w.rules[id], rules)) {
+// asMany returns as many of some rules as there is nothing wrong with: all of them, or else those
+// that can be had one after the other. It notes what is wrong with each of the rest.
+func (w *worklist) asMany(rules []cloud.Rule, wrong func(some []cloud.Rule) *Violation) (right []cloud.Rule) {
+	if len(rules) == 0 || wrong(rules) == nil {
 		return rules
 	}
-	whole := slices.Clone(w.rules[id])
 	for _, r := range rules {
-		if !w.Fits(append(whole, r)) {
-			w.block(w.groups[id].NetworkID, *w.full(id, r, len(whole)))
+		with := append(right, r)
+		if v := wrong(with); v != nil {
+			v.Rule = r
+			w.block(v)
 			continue
 		}
-		whole, fit = append(whole, r), append(fit, r)
+		right = with
 	}
-	return fit
+	return right
 }
 
 // missing returns the rules of a that are not in b. Both are sorted.
@@ -131,27 +142,14 @@ func (w *worklist) remove() (done bool) {
 			continue // it is deleted anyway
 		}
 		if len(w.movers) > 0 {
-			surplus = slices.DeleteFunc(surplus, func(r cloud.Rule) bool { return w.temp[id][r] })
+			surplus = slices.DeleteFunc(surplus, func(r cloud.Rule) bool { return w.temp[placed{id, r}] })
 		}
-		removed := surplus
-		if w.checkRules(id, missing(w.rules[id], removed)) != nil {
-			removed = nil
-			for _, r := range surplus {
-				after := append(slices.Clone(removed), r)
-				if v := w.checkRules(id, missing(w.rules[id], after)); v != nil {
-					v.Rule = r
-					w.block(w.groups[id].NetworkID, *v)
-					continue
-				}
-				removed = after
-			}
+		removed := w.asMany(surplus, func(some []cloud.Rule) *Violation { return w.checkRules(id, missing(w.rules[id], some)) })
+		if len(removed) > 0 {
+			done = true
+			w.setRules(id, missing(w.rules[id], removed))
+			w.tell(id, cloud.Op{Kind: cloud.OpRemoveRules, Rules: removed})
 		}
-		if len(removed) == 0 {
-			continue
-		}
-		done = true
-		w.setRules(id, missing(w.rules[id], removed))
-		w.emit(w.groups[id].NetworkID, w.named(id, cloud.Op{Kind: cloud.OpRemoveRules, Rules: w.outward(removed, id)}))
 	}
 	return done
 }
@@ -167,7 +165,7 @@ func (w *worklist) setWhole() (done bool) {
 		}) {
 			return nil, op
 		}
-		return after, cloud.Op{Kind: cloud.OpSetRules, Rules: w.keeping(after, id), Replaced: w.outward(w.rules[id], id)}
+		return after, cloud.Op{Kind: cloud.OpSetRules, Rules: w.described(after, id), Replaced: w.rules[id]}
 	})
 }
 
@@ -182,7 +180,7 @@ func (w *worklist) replace() (done bool) {
 			return nil, op
 		}
 		after = sorted(append(missing(w.rules[id], sorted(slices.Clone(olds))), news...))
-		return after, cloud.Op{Kind: cloud.OpReplaceRules, Rules: w.outward(news, id), Replaced: w.outward(olds, id)}
+		return after, cloud.Op{Kind: cloud.OpReplaceRules, Rules: news, Replaced: olds}
 	})
 }
 
@@ -195,7 +193,7 @@ func (w *worklist) exchange(edit func(id string, old, wanted []cloud.Rule) ([]cl
 		if !w.exists[id] {
 			continue
 		}
-		old := slices.DeleteFunc(missing(w.rules[id], w.wanted[id]), func(r cloud.Rule) bool { return w.temp[id][r] })
+		old := slices.DeleteFunc(missing(w.rules[id], w.wanted[id]), func(r cloud.Rule) bool { return w.temp[placed{id, r}] })
 		wanted := missing(w.wanted[id], w.rules[id])
 		if len(old) == 0 || len(wanted) == 0 {
 			continue
@@ -213,21 +211,19 @@ func (w *worklist) exchange(edit func(id string, old, wanted []cloud.Rule) ([]cl
 		}
 		done = true
 		w.setRules(id, after)
-		w.emit(w.groups[id].NetworkID, w.named(id, op))
+		w.tell(id, op)
 	}
 	return done
 }
 
-// keeping is outward, where rules that are there keep their descriptions.
-func (w *worklist) keeping(rules []cloud.Rule, id string) []cloud.Rule {
-	out := w.outward(rules, id)
-	is := w.from.Group(id)
-	if is == nil {
-		return out
-	}
-	for i, r := range rules {
-		if at := slices.IndexFunc(is.Rules, r.Same); at >= 0 && out[i].Description == "" {
-			out[i].Description = is.Rules[at].Description
+// described are rules of a group with the descriptions of those that are there.
+func (w *worklist) described(rules []cloud.Rule, id string) []cloud.Rule {
+	out := slices.Clone(rules)
+	if is := w.from.Group(id); is != nil {
+		for i, r := range rules {
+			if at := slices.IndexFunc(is.Rules, r.Same); at >= 0 {
+				out[i].Description = is.Rules[at].Description
+			}
 		}
 	}
 	return out
@@ -329,7 +325,7 @@ func (w *worklist) discard(spared map[string]bool) (done bool) {
 		}
 		if len(loose) > 0 {
 			w.setRules(id, missing(w.rules[id], loose))
-			w.emit(w.groups[id].NetworkID, w.named(id, cloud.Op{Kind: cloud.OpRemoveRules, Rules: w.outward(loose, id)}))
+			w.tell(id, cloud.Op{Kind: cloud.OpRemoveRules, Rules: loose})
 		}
 	}
 	w.next()
@@ -340,7 +336,7 @@ func (w *worklist) discard(spared map[string]bool) (done bool) {
 		done = true
 		w.exists[id], w.deleted[id] = false, true
 		w.setRules(id, nil)
-		w.emit(w.groups[id].NetworkID, w.named(id, cloud.Op{Kind: cloud.OpDeleteGroup}))
+		w.tell(id, cloud.Op{Kind: cloud.OpDeleteGroup})
 	}
 	return done
 }

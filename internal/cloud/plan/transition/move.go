@@ -20,7 +20,7 @@ func (w *worklist) urgent() {
 		w.under(k, k.to)
 		w.arrive(k)
 		for _, n := range k.interfaces {
-			w.set(n, k.at)
+			w.set(n)
 			w.steps[len(w.steps)-1].Urgent = true
 		}
 		k.now, k.least, k.most = k.then, k.then, k.then // nobody is to wait for what they no longer are
@@ -35,7 +35,7 @@ func (w *worklist) move() (done bool) {
 	for _, k := range w.movers {
 		w.stop()
 		if v := w.checkMove(k, k.to); v != nil {
-			w.block(k.network, *v)
+			w.block(v)
 			rest = append(rest, k)
 			continue
 		}
@@ -50,52 +50,29 @@ func (w *worklist) move() (done bool) {
 // former groups are written before an interface moves, while others move, and removed after it, in
 // the same way.
 func (w *worklist) depart(under []*cohort) {
-	type leg struct {
-		on *cloud.Interface
-		to []string
-	}
-	edits := 0
-	for _, k := range under {
-		edits += len(k.interfaces)
-	}
-	legs := make([]leg, 0, edits)
-	w.steps = slices.Grow(w.steps, edits+edits/8) // with the calls that tag
+	var moved []*cloud.Interface
 	for _, k := range under {
 		w.arrive(k)
-		for _, n := range k.interfaces {
-			legs = append(legs, leg{n, k.at})
-		}
+		moved = append(moved, k.interfaces...)
 	}
-	trains := slices.Collect(slices.Chunk(legs, w.Batch))
-	interfaces := func(i int) []*cloud.Interface {
-		if i < 0 || i >= len(trains) {
-			return nil
-		}
-		out := make([]*cloud.Interface, 0, len(trains[i]))
-		for _, l := range trains[i] {
-			out = append(out, l.on)
-		}
-		return out
-	}
-	if len(trains) > 0 {
+	w.steps = slices.Grow(w.steps, len(moved)+len(moved)/8) // with the calls that tag
+	trains := slices.Collect(slices.Chunk(moved, w.Batch))
+	var last, train []*cloud.Interface
+	for _, following := range append(trains, nil, nil) {
 		w.next()
-		w.tags.tagInterfaces(cloud.OpTag, interfaces(0))
-	}
-	for i, train := range trains {
-		w.next()
-		w.tags.tagInterfaces(cloud.OpTag, interfaces(i+1))
-		w.forgetTags(interfaces(i - 1))
-		for _, l := range train {
-			w.set(l.on, l.to)
+		w.tags.tagInterfaces(cloud.OpTag, following)
+		w.forgetTags(last)
+		for _, n := range train {
+			w.set(n)
 		}
+		last, train = train, following
 	}
-	w.next()
-	w.forgetTags(interfaces(len(trains) - 1))
 }
 
-func (w *worklist) set(n *cloud.Interface, groups []string) {
+// set has an interface hold the groups that its cohort holds.
+func (w *worklist) set(n *cloud.Interface) {
 	op := cloud.Op{Kind: cloud.OpSetInterfaceGroups, Target: n.ID}
-	for _, id := range groups {
+	for _, id := range w.cohortOf[n.ID].at {
 		if planned(id) {
 			op.GroupNames = append(op.GroupNames, w.groups[id].Name)
 		} else {

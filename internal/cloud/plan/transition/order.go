@@ -79,9 +79,9 @@ func newWorklist(s *Survey) *worklist {
 	w := &worklist{
 		state:        newState(s),
 		wanted:       map[string][]cloud.Rule{},
-		temp:         map[string]map[cloud.Rule]bool{},
+		temp:         map[placed]bool{},
 		deleted:      map[string]bool{},
-		descriptions: map[described]string{},
+		descriptions: map[placed]string{},
 		script:       &script{},
 	}
 	w.tags = &tagger{Change: &s.Change, script: w.script, written: map[string]map[string]string{}}

@@ -1,6 +1,7 @@
 package transition
 
 import (
+	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -90,6 +91,22 @@ func (st *state) setRules(group string, rules []cloud.Rule) {
 	}
 }
 
+// referring finds the rules by which a cohort's move changes what others allow: those that refer to
+// groups that it joins or leaves. They come with each cohort that may hold such a rule in reach.
+func (st *state) referring(k *cohort, groups []string) iter.Seq2[*cohort, referral] {
+	return func(yield func(*cohort, referral) bool) {
+		for _, g := range groups {
+			for _, ref := range st.refs[g] {
+				for _, y := range st.holders[ref.from] {
+					if st.from.Reaches(y.network, k.network) && !yield(y, ref) {
+						return
+					}
+				}
+			}
+		}
+	}
+}
+
 // options are the groups that a cohort may hold at this moment: one set, or two while it moves.
 func (c *cohort) options() [][]string {
 	if c.next == nil {
@@ -98,35 +115,36 @@ func (c *cohort) options() [][]string {
 	return [][]string{c.at, c.next}
 }
 
+// joins are the groups that a cohort under way comes to hold, and leaves those that it gives up.
+func (c *cohort) joins() []string  { return without(c.next, c.at...) }
+func (c *cohort) leaves() []string { return without(c.at, c.next...) }
+
+// without are groups but for some of them.
+func without(groups []string, gone ...string) []string {
+	return slices.DeleteFunc(slices.Clone(groups), func(g string) bool { return slices.Contains(gone, g) })
+}
+
 // under marks a cohort as moving.
 func (st *state) under(k *cohort, next []string) {
 	k.next = next
 	st.moving++
-	for _, g := range next {
-		if !slices.Contains(k.at, g) {
-			st.holders[g] = append(st.holders[g], k)
-			st.joined(k, g, after)
-		}
+	for _, g := range k.joins() {
+		st.holders[g] = append(st.holders[g], k)
+		st.joined(k, g, after)
 	}
-	for _, g := range k.at {
-		if !slices.Contains(next, g) {
-			st.forget(g, after)
-		}
+	for _, g := range k.leaves() {
+		st.forget(g, after)
 	}
 }
 
 // revert takes a mark away.
 func (st *state) revert(k *cohort) {
-	for _, g := range k.next {
-		if !slices.Contains(k.at, g) {
-			st.withdraw(k, g)
-			st.forget(g, after)
-		}
+	for _, g := range k.joins() {
+		st.withdraw(k, g)
+		st.forget(g, after)
 	}
-	for _, g := range k.at {
-		if !slices.Contains(k.next, g) {
-			st.forget(g, after)
-		}
+	for _, g := range k.leaves() {
+		st.forget(g, after)
 	}
 	k.next = nil
 	st.moving--
@@ -134,16 +152,12 @@ func (st *state) revert(k *cohort) {
 
 // arrive makes the move of a cohort done.
 func (st *state) arrive(k *cohort) {
-	for _, g := range k.next {
-		if !slices.Contains(k.at, g) {
-			st.joined(k, g, before)
-		}
+	for _, g := range k.joins() {
+		st.joined(k, g, before)
 	}
-	for _, g := range k.at {
-		if !slices.Contains(k.next, g) {
-			st.withdraw(k, g)
-			st.forget(g, before)
-		}
+	for _, g := range k.leaves() {
+		st.withdraw(k, g)
+		st.forget(g, before)
 	}
 	k.at, k.next = k.next, nil
 	st.moving--

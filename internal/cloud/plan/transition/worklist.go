@@ -14,15 +14,21 @@ type worklist struct {
 	doomed  []string                // groups that shall not
 	order   []string                // groups of ours, sorted
 	movers  []*cohort
-	temp    map[string]map[cloud.Rule]bool // rules that are there as long as others move
-	deleted map[string]bool                // groups that the steps delete
+	temp    map[placed]bool // rules that are there as long as others move
+	deleted map[string]bool // groups that the steps delete
 	blocked []Violation
 	splits  int
 
 	*script
 	tags *tagger
 	// descriptions are those of wanted rules in groups of others.
-	descriptions map[described]string
+	descriptions map[placed]string
+}
+
+// placed is a rule in its group.
+type placed struct {
+	group string
+	rule  cloud.Rule
 }
 
 // unfinished are the networks in which something other than clearing away is left, with all that
@@ -57,9 +63,13 @@ func (w *worklist) around(networks map[string]bool) map[string]bool {
 }
 
 // block notes that there is no clean moment for an edit at this point of the plan.
-func (w *worklist) block(network string, v Violation) {
-	v.Network = network
-	w.blocked = append(w.blocked, v)
+func (w *worklist) block(v *Violation) {
+	if v.mover != nil {
+		v.Network = v.mover.network
+	} else {
+		v.Network = w.groups[v.Group].NetworkID
+	}
+	w.blocked = append(w.blocked, *v)
 }
 
 // script is what is to be done, in stages.
