@@ -25,20 +25,19 @@ const (
 
 // AtLeast returns the shortage that the class has whatever the form of its rules, if the bound
 // tells of one.
-func (s *Fitter) AtLeast(c *Class, want [2]flow.Permit, f *Forms, q Quota) *Shortage {
+func (s *Fitter) AtLeast(d Demand) *Shortage {
+	q := s.quota(d)
 	var out *Shortage
-	for i, d := range flow.Directions() {
-		byReference := s.referable(c, d, f).Union(s.Listed(want[i].Grants...))
-		if !slices.ContainsFunc(want[i].Grants, func(x flow.Grant) bool { return !s.contains(byReference, x.All) }) {
+	for i, direction := range flow.Directions() {
+		grants := d.Want[i].Grants
+		byReference := s.referable(d, direction).Union(s.Listed(grants...))
+		if !slices.ContainsFunc(grants, func(x flow.Grant) bool { return !s.contains(byReference, x.All) }) {
 			continue // there may be no rule by address at all
 		}
-		for _, family := range []struct {
-			name string
-			all  addrset.Set
-		}{{"IPv4", addrset.AllIPv4()}, {"IPv6", addrset.AllIPv6()}} {
-			needed := s.BlocksNeeded(want[i], family.all, byReference, countedBeyond*room(q))
+		for _, family := range Families() {
+			needed := s.BlocksNeeded(d.Want[i], family, byReference, countedBeyond*room(q))
 			if needed > room(q) && (out == nil || needed > out.Needed) {
-				out = &Shortage{Direction: d, Family: family.name, Needed: needed, Available: room(q), AtLeast: true}
+				out = &Shortage{Direction: direction, Family: family.Name, Needed: needed, Available: room(q), AtLeast: true}
 				if q.GroupsPerInterface > 0 {
 					out.RulesPerGroup = (needed + q.GroupsPerInterface - 1) / q.GroupsPerInterface
 				}
@@ -49,47 +48,49 @@ func (s *Fitter) AtLeast(c *Class, want [2]flow.Permit, f *Forms, q Quota) *Shor
 }
 
 // referable returns all addresses that a rule of the class can name by a group.
-func (s *Fitter) referable(c *Class, d cloud.Direction, f *Forms) addrset.Set {
-	out := s.byClasses.get(c.Network, func() addrset.Set {
+func (s *Fitter) referable(d Demand, direction cloud.Direction) addrset.Set {
+	view := d.Class.Network
+	out := s.byClasses.get(view, func() addrset.Set {
 		var sets []addrset.Set
-		for _, o := range s.classCandidates(c.Network) {
+		for _, o := range s.classCandidates(view) {
 			sets = append(sets, o.addrs)
 		}
 		return addrset.Union(sets...)
 	})
-	for _, o := range slices.Concat(f.Trial, s.nativeCandidates(c, d)) {
+	for _, o := range s.others(d, direction) {
 		out = s.union(out, o.addrs)
 	}
 	return out
 }
 
+// Family is one of the two families of addresses.
+type Family struct {
+	Name string
+	All  addrset.Set
+	of   func(addrset.Set) addrset.Ranges // the part of a set in it
+}
+
+// Families are both, IPv4 first.
+func Families() [2]Family {
+	return [2]Family{{"IPv4", addrset.AllIPv4(), addrset.Set.IPv4}, {"IPv6", addrset.AllIPv6(), addrset.Set.IPv6}}
+}
+
 // needKey is a question that BlocksNeeded answers.
 type needKey struct {
-	permit, family, byReference, enough int
+	permit      int
+	family      string
+	byReference int
+	enough      int
 }
 
 // BlocksNeeded is how many rules by address a permit needs at least in a family, besides
 // references, which can name the given addresses. It counts up to about enough.
-func (s *Fitter) BlocksNeeded(h flow.Permit, family, byReference addrset.Set, enough int) int {
-	r := s.memo
-	h, number := r.Numbered(h)
-	_, f := r.Set(family)
-	_, by := r.Set(byReference)
-	key := needKey{number, f, by, enough}
-	n, ok := r.fresh().needs[key]
-	if !ok {
-		n = blocksNeeded(h, family, byReference, enough) // its effort is that of the sets
-		r.needs[key] = n
-	}
-	return n
-}
-
-// inFamily returns the part of a set that is of the family, which is all of IPv4 or all of IPv6.
-func inFamily(s, family addrset.Set) addrset.Ranges {
-	if len(family.IPv4()) > 0 {
-		return s.IPv4()
-	}
-	return s.IPv6()
+func (s *Fitter) BlocksNeeded(p flow.Permit, family Family, byReference addrset.Set, enough int) int {
+	p, number := s.memo.Numbered(p)
+	_, by := s.memo.Set(byReference)
+	return s.memo.fresh().needs.get(needKey{number, family.Name, by, enough}, func() int {
+		return blocksNeeded(p, family, byReference, enough) // its effort is that of the sets
+	})
 }
 
 // block is a largest allowed block of one or several cells.
@@ -100,76 +101,66 @@ type block struct {
 }
 
 // blocksNeeded is BlocksNeeded, worked out.
-func blocksNeeded(h flow.Permit, family, byReference addrset.Set, enough int) (needed int) {
-	blocks := blocksOf(h, family)
-	if len(blocks) == 0 {
-		return 0
+func blocksNeeded(p flow.Permit, family Family, byReference addrset.Set, enough int) int {
+	c := &blockCount{permit: p, family: family, named: family.of(byReference), enough: enough, blocks: blocksOf(p, family)}
+	for i := 0; i < len(c.blocks) && c.needed <= enough; {
+		i = c.count(i)
 	}
-	named := inFamily(byReference, family)
-	every := inFamily(family, family)[0].To
-	// The blocks around the present one, the innermost last, and for each how far its addresses
-	// were looked at.
-	type around struct {
-		*block
-		next  addrset.Number
-		ended bool
-		found bool
-	}
-	var stack []around
-	lookUpTo := func(at addrset.Number, inclusive bool) {
-		top := &stack[len(stack)-1]
-		if top.found || top.ended || at.Less(top.next) || !inclusive && at == top.next {
-			return
-		}
-		if !inclusive {
-			at = at.Prev()
-		}
-		if own := (addrset.Ranges{{From: top.next, To: at}}).Minus(named); len(own) > 0 {
-			top.found = true
-			needed += runsAt(h, own[0].From, family, top.cells)
-		}
-	}
-	leave := func() {
-		top := stack[len(stack)-1]
-		lookUpTo(top.To, true)
-		stack = stack[:len(stack)-1]
-		if len(stack) > 0 {
-			up := &stack[len(stack)-1]
-			if up.ended = top.To == every; !up.ended {
-				up.next = top.To.Next()
-			}
-		}
-	}
-	for i := range blocks {
-		b := &blocks[i]
-		for len(stack) > 0 && stack[len(stack)-1].To.Less(b.From) {
-			leave()
-		}
-		if needed > enough {
-			return needed
-		}
-		if len(stack) > 0 {
-			lookUpTo(b.From, false)
-		}
-		stack = append(stack, around{block: b, next: b.From})
-	}
-	for len(stack) > 0 {
-		leave()
-	}
-	return needed
+	return c.needed
 }
 
-// blocks returns the largest blocks of all cells, larger ones before those inside them.
-func blocksOf(h flow.Permit, family addrset.Set) []block {
+// blockCount counts the rules that blocks need.
+type blockCount struct {
+	permit  flow.Permit
+	family  Family
+	named   addrset.Ranges // by reference
+	blocks  []block        // sorted, larger ones before those inside them
+	needed  int
+	enough  int
+	stopped bool // because that is exceeded
+}
+
+// count counts those of a block and of the blocks inside it, and returns the index of the one after
+// them. A block needs some if an address that is in none of the blocks inside it is not named by
+// reference.
+func (c *blockCount) count(i int) (next int) {
+	b := c.blocks[i]
+	from, found := b.From, false // up to there its own addresses were looked at
+	look := func(to addrset.Number) {
+		if found {
+			return
+		}
+		if own := (addrset.Ranges{{From: from, To: to}}).Minus(c.named); len(own) > 0 {
+			found = true
+			c.needed += runsAt(c.permit, own[0].From, c.family, b.cells)
+		}
+	}
+	for next = i + 1; next < len(c.blocks) && !b.To.Less(c.blocks[next].From); {
+		inside := c.blocks[next]
+		if c.stopped = c.needed > c.enough; c.stopped {
+			return next
+		}
+		if from.Less(inside.From) {
+			look(inside.From.Prev())
+		}
+		if next = c.count(next); c.stopped || inside.To == b.To {
+			return next
+		}
+		from = inside.To.Next()
+	}
+	look(b.To)
+	return next
+}
+
+// blocksOf returns the largest blocks of all cells, larger ones before those inside them.
+func blocksOf(h flow.Permit, family Family) []block {
 	at := map[netip.Prefix]int{}
 	var out []block
 	for k, c := range h.Grants {
-		set := c.All.Intersect(family)
-		for _, p := range set.Prefixes() {
+		for _, p := range c.All.Intersect(family.All).Prefixes() {
 			i, known := at[p]
 			if !known {
-				i = len(out)
-				at[p] = i
+				i, at[p] = len(out), len(out)
 				out = append(out, block{Prefix: p, Range: addrset.RangeOf(p)})
 			}
 			out[i].cells = append(out[i].cells, k)
@@ -181,17 +172,14 @@ func blocksOf(h flow.Permit, family addrset.Set) []block {
 
 // runsAt is how many rules an address needs at least for the given cells, which allow it: one if it
 // may use everything, else one for every run of cells.
-func runsAt(h flow.Permit, at addrset.Number, family addrset.Set, cells []int) int {
-	allows := func(c flow.Grant) bool {
-		return inFamily(c.All, family).Contains(at)
-	}
+func runsAt(h flow.Permit, at addrset.Number, family Family, cells []int) int {
 	runs, asked, open, everything := 0, 0, false, true
 	for k, c := range h.Grants {
 		if k == 0 || h.Grants[k-1].Service.Protocol != c.Service.Protocol {
 			open = false
 		}
-		here := allows(c)
-		everything = everything && (here || !flow.Family(c.Service.Protocol).Overlaps(family))
+		here := family.of(c.All).Contains(at)
+		everything = everything && (here || !flow.Family(c.Service.Protocol).Overlaps(family.All))
 		wanted := asked < len(cells) && cells[asked] == k
 		if wanted {
 			asked++

@@ -30,14 +30,15 @@ func (c Candidate) in(family addrset.Set) addrset.Set {
 	return c.addrs
 }
 
-// Traffic decides for everything that the class must allow whether to name it by group or by
+// traffic decides for everything that the class must allow whether to name it by group or by
 // address. What is allowed whoever has the address is named by address, so that a change of members
 // does not change such rules; the rest by the groups whose interfaces are all allowed, and what
 // remains by address. Where f says so, members are named in the mixed form instead.
-func (s *Fitter) Traffic(c *Class, want [2]flow.Permit, f *Forms) flow.Traffic {
+func (s *Fitter) traffic(d Demand, f *forms) flow.Traffic {
+	f.asked, f.references = nil, 0
 	return flow.Traffic{
-		Ingress: s.cover(c.Network, want[0], slices.Concat(f.Trial, s.nativeCandidates(c, cloud.Ingress)), f),
-		Egress:  s.cover(c.Network, want[1], slices.Concat(f.Trial, s.nativeCandidates(c, cloud.Egress)), f),
+		Ingress: s.cover(d.Class.Network, d.Want[0], s.others(d, cloud.Ingress), f),
+		Egress:  s.cover(d.Class.Network, d.Want[1], s.others(d, cloud.Egress), f),
 	}
 }
 
@@ -73,28 +74,23 @@ func (s *Fitter) nativeCandidates(c *Class, d cloud.Direction) []Candidate {
 	if !c.Frozen && !c.NICs[0].Open()[flow.Index(d)] {
 		return nil
 	}
-	ids := map[string]bool{}
-	collect := func(g *cloud.Group) {
-		if g == nil {
-			return
+	holders := c.NICs[0].Former
+	if c.Frozen {
+		holders = slices.Concat(holders, c.NICs[0].GroupIDs)
+	}
+	named := map[string]bool{}
+	for _, holder := range holders {
+		if s.Groups[holder] == nil {
+			continue
 		}
-		for _, r := range g.Rules {
-			if id := r.Peer.GroupID; r.Direction == d && s.Groups[id] != nil && !s.Owned(s.Groups[id]) {
-				ids[id] = true
+		for _, r := range s.Groups[holder].Rules {
+			if g := s.Groups[r.Peer.GroupID]; r.Direction == d && g != nil && !s.Owned(g) {
+				named[g.ID] = true
 			}
 		}
 	}
-	n := c.NICs[0]
-	for _, id := range n.Former {
-		collect(s.Groups[id])
-	}
-	if c.Frozen {
-		for _, id := range n.GroupIDs {
-			collect(s.Groups[id])
-		}
-	}
 	var out []Candidate
-	for _, id := range slices.Sorted(maps.Keys(ids)) {
+	for _, id := range slices.Sorted(maps.Keys(named)) {
 		if addrs := s.ThenAddrs(id, c.Network); !addrs.Empty() {
 			out = append(out, Candidate{cloud.Peer{GroupID: id}, addrs, addrs.Union(s.FormerAddrs(id, c.Network))})
 		}
@@ -109,7 +105,7 @@ func (c Candidate) within(set, family addrset.Set) bool {
 
 // cover names what a half allows: first by native groups, then by classes, then by address. If f
 // only counts, it does nothing else.
-func (s *Fitter) cover(view *intent.Network, want flow.Permit, natives []Candidate, f *Forms) []flow.Cell {
+func (s *Fitter) cover(view *intent.Network, want flow.Permit, natives []Candidate, f *forms) []flow.Cell {
 	out := make([]flow.Cell, 0, len(want.Grants))
 	classes := s.classCandidates(view)
 	found := make([]*peerCover, len(want.Grants))

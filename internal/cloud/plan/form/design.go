@@ -82,6 +82,15 @@ func (g *Group) Kind() string {
 	return cloud.KindClass
 }
 
+// Held are the rules that its groups have now.
+func (c *Class) Held() [][]cloud.Rule {
+	out := make([][]cloud.Rule, len(c.Existing))
+	for i, g := range c.Existing {
+		out[i] = cloud.RuleKeys(g.Rules)
+	}
+	return out
+}
+
 // Unproven reports whether nothing but a record that is not believed makes the interfaces of the
 // class stay as they are.
 func (c *Class) Unproven() bool {

@@ -1,7 +1,10 @@
 package form
 
 import (
+	"slices"
+
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
 	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
 )
 
@@ -21,6 +24,28 @@ func NewFitter(r *intent.Region, d *Design, lower Lowerer) *Fitter {
 	return &Fitter{Region: r, Design: d, lower: lower, memo: &memo{Recall: r.Recall}}
 }
 
+// Demand is what a class is to allow, and with which groups besides those that there are.
+type Demand struct {
+	Class *Class
+	Want  [2]flow.Permit
+	// Trial are gatherings that might be made, and Slots how many of them would take a slot of the
+	// class itself.
+	Trial []Candidate
+	Slots int
+}
+
+// quota is that for the rules of the class.
+func (s *Fitter) quota(d Demand) Quota {
+	q := s.QuotaOf(d.Class)
+	q.GroupsPerInterface -= d.Slots
+	return q
+}
+
+// others are the groups besides those of classes that rules in a direction may refer to.
+func (s *Fitter) others(d Demand, direction cloud.Direction) []Candidate {
+	return slices.Concat(d.Trial, s.nativeCandidates(d.Class, direction))
+}
+
 // gathering reports whether the peer is the group of a gathering.
 func (s *Fitter) gathering(p cloud.Peer) bool {
 	if len(s.Memberships) == 0 {
@@ -31,8 +56,8 @@ func (s *Fitter) gathering(p cloud.Peer) bool {
 }
 
 // QuotaOf is the quota for the rules of a class: gatherings take slots of its interfaces.
-func (s *Fitter) QuotaOf(c *Class, taken int) Quota {
+func (s *Fitter) QuotaOf(c *Class) Quota {
 	q := QuotaOf(s.Region)
-	q.GroupsPerInterface -= len(s.Memberships[c.NICs[0]]) + taken
+	q.GroupsPerInterface -= len(s.Memberships[c.NICs[0]])
 	return q
 }

@@ -79,7 +79,7 @@ func TestOwnersSeeGaps(t *testing.T) {
 		"10.0.0.0/31": {0}, "10.0.0.0/30": {-1, 0, 1}, "10.0.0.4/31": {2}, "10.0.0.4/30": {2}, "10.0.0.0/29": {-1, 0, 1, 2}, "10.0.0.8/32": {-1}, "10.0.0.6/32": {2},
 		"2001:db8::/128": {0}, "2001:db8::/126": {-1, 0},
 	} {
-		got := o.of(addrset.OfPrefixes(netip.MustParsePrefix(text)))
+		got := o.of(netip.MustParsePrefix(text))
 		if len(got) != len(want) {
 			t.Errorf("%s: %v, want %v", text, got, want)
 			continue

@@ -14,18 +14,17 @@ import (
 // uses.
 type memo struct {
 	*intent.Recall
-	since    int            // the age of the recall
-	parts    map[string]int // partitions of addresses into classes
-	names    map[string]int // the same with the names of their groups
-	fittings map[fitKey]*fitting
-	needs    map[needKey]int
+	since    int               // the age of the recall
+	parts    once[string, int] // partitions of addresses into classes
+	names    once[string, int] // the same with the names of their groups
+	fittings once[fitKey, *fitting]
+	needs    once[needKey, int]
 }
 
 // fresh forgets what is about numbers that are no longer known.
 func (m *memo) fresh() *memo {
 	if m.since != m.Age {
-		m.parts, m.names, m.fittings, m.needs = map[string]int{}, map[string]int{}, map[fitKey]*fitting{}, map[needKey]int{}
-		m.since = m.Age
+		*m = memo{Recall: m.Recall, since: m.Age}
 	}
 	return m
 }
@@ -44,7 +43,7 @@ func (s *Fitter) division(view *intent.Network) division {
 
 // divide is division, worked out.
 func (s *Fitter) divide(view *intent.Network) division {
-	r := s.memo.fresh()
+	r := s.memo
 	var gathered, plain []int
 	var named []byte
 	for _, c := range s.classCandidates(view) {
@@ -61,16 +60,7 @@ func (s *Fitter) divide(view *intent.Network) division {
 	for _, n := range slices.Concat(gathered, plain) {
 		key = binary.AppendVarint(key, int64(n))
 	}
-	return division{numberOf(r, r.fresh().parts, key), numberOf(r, r.names, named)}
-}
-
-func numberOf(r *memo, known map[string]int, key []byte) int {
-	n, ok := known[string(key)]
-	if !ok {
-		n = r.Number()
-		known[string(key)] = n
-	}
-	return n
+	return division{r.fresh().parts.get(string(key), r.Number), r.names.get(string(named), r.Number)}
 }
 
 // fitKey is all that the number of rules which a class needs depends on.
@@ -82,46 +72,35 @@ type fitKey struct {
 	rules, groups int    // the quota
 }
 
-// fitting is whether what a class shall allow fits into the quota.
+// fitting is what is known of whether what a class shall allow fits into the quota.
 type fitting struct {
-	// counted is set once it is known whether the references alone may fit, and mayFit if they may.
-	counted, mayFit bool
-	// known is set once the rules were counted. Then short is what is lacking, nil for nothing; and
-	// mixed tells in what form they fit: for everything that is named, in order, whether that is
-	// done in the mixed form.
-	known bool
+	fits answer
+	// short is what is lacking; nil for nothing, and if that was not found out.
 	short *Shortage
+	// mixed tells in what form the rules fit: for everything that is named, in order, whether that
+	// is done in the mixed form.
 	mixed []bool
 	// rules are those of the form that fits, with the names of the groups in named.
 	rules []cloud.Rule
 	named int
 }
 
-// Fits reports whether it is known to fit.
-func (k *fitting) Fits() bool { return k.known && k.short == nil }
-
-// excluded reports whether it is known not to fit, although perhaps not how much is lacking.
-func (k *fitting) excluded() bool {
-	return k.counted && !k.mayFit || k.known && k.short != nil
-}
-
-// Fitting returns what is known of how a class fits. What was not asked before is for the caller to
-// find out.
-func (s *Fitter) Fitting(c *Class, want [2]flow.Permit, f Forms) *fitting {
-	for _, h := range want {
+// fitting returns what is known of a demand. What was not asked before is for the caller to find
+// out.
+func (s *Fitter) fitting(d Demand) *fitting {
+	for _, h := range d.Want {
 		for _, cell := range h.Grants {
 			if slices.ContainsFunc(cell.Opaque, func(p cloud.Peer) bool { return p.PrefixListID != "" }) {
 				return &fitting{} // which group holds what matters for lists
 			}
 		}
 	}
-	r := s.memo.fresh()
-	q := s.QuotaOf(c, f.Slots)
-	key := fitKey{region: s.Snap.Region, partition: s.division(c.Network).number, rules: q.RulesPerGroup, groups: q.GroupsPerInterface}
+	r, q := s.memo, s.quota(d)
+	key := fitKey{region: s.Snap.Region, partition: s.division(d.Class.Network).number, rules: q.RulesPerGroup, groups: q.GroupsPerInterface}
 	var others strings.Builder
-	for i, d := range flow.Directions() {
-		_, key.want[i] = r.Numbered(want[i])
-		for _, x := range slices.Concat(f.Trial, s.nativeCandidates(c, d)) {
+	for i, direction := range flow.Directions() {
+		_, key.want[i] = r.Numbered(d.Want[i])
+		for _, x := range s.others(d, direction) {
 			_, addrs := r.Set(x.addrs)
 			_, reach := r.Set(x.reach)
 			others.WriteString(x.peer.String())
@@ -130,10 +109,5 @@ func (s *Fitter) Fitting(c *Class, want [2]flow.Permit, f Forms) *fitting {
 		others.WriteByte('|')
 	}
 	key.others = others.String()
-	v := r.fresh().fittings[key]
-	if v == nil {
-		v = &fitting{}
-		r.fittings[key] = v
-	}
-	return v
+	return r.fresh().fittings.get(key, func() *fitting { return &fitting{} })
 }

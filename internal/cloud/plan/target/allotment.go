@@ -20,7 +20,9 @@ type allotment struct {
 	// limit is how many groups of ours there may be in the end, and further how many of these the
 	// classes need besides one each. room is limit, or more where even what is in force needs more.
 	limit, further, room int
-	units                []*unit
+	// units are what it chooses from, and left is how many designs may still be tried.
+	units []*unit
+	left  int
 	// why is the reason with which this allotment leaves out policies: the smallest quota that
 	// would do.
 	why *intent.Reason

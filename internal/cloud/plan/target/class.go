@@ -29,8 +29,7 @@ func (s *Target) formClasses() {
 		key := base + s.heldKey(n)
 		c := byKey[key]
 		if c == nil {
-			sum := sha256.Sum256([]byte(base))
-			c = &form.Class{Key: key, Hash: hex.EncodeToString(sum[:6]), Network: n.Network, State: n.State, Frozen: n.Frozen() != nil}
+			c = &form.Class{Key: key, Hash: hashOf(base), Network: n.Network, State: n.State, Frozen: n.Frozen() != nil}
 			if n.State == guard.Guarded {
 				c.Want = s.WantedNow(n)
 			}
@@ -47,37 +46,36 @@ func (s *Target) formClasses() {
 	}
 }
 
+// hashOf is the hash of what is the same for a class in the end.
+func hashOf(key string) string {
+	sum := sha256.Sum256([]byte(key))
+	return hex.EncodeToString(sum[:6])
+}
+
 // usedPeers returns the address groups and the native groups that rules of guarded interfaces name
 // as peers.
 func (s *Target) usedPeers() (used, native map[string]bool) {
 	used, native = map[string]bool{}, map[string]bool{}
-	profiles, formers := map[string]bool{}, map[string]bool{}
+	profiles := map[string]bool{}
+	deciding := map[string][2]bool{} // native groups, with the directions in which they decide something
 	for _, n := range s.NICs {
 		if n.State != guard.Guarded {
 			continue
 		}
+		if n.VM != nil && !n.Given && (!profiles[n.VM.Profile] || n.VM.KeepsAny()) {
+			profiles[n.VM.Profile] = true
+			addPeers(used, n.VM)
+		}
 		open := n.Open()
-		if n.VM != nil && !n.Given {
-			if !profiles[n.VM.Profile] || n.VM.KeepsAny() {
-				profiles[n.VM.Profile] = true
-				for _, r := range n.VM.InForce() {
-					for _, g := range r.Groups {
-						used[g] = true
-					}
-				}
-			}
-		}
-		key := strings.Join(n.Former, " ") + fmt.Sprintf("%t%t", open[0], open[1])
-		if formers[key] {
-			continue
-		}
-		formers[key] = true
 		for _, id := range n.Former {
-			if g := s.Groups[id]; g != nil {
-				for _, r := range g.Rules {
-					if r.Peer.GroupID != "" && open[flow.Index(r.Direction)] {
-						native[r.Peer.GroupID] = true
-					}
+			deciding[id] = [2]bool{deciding[id][0] || open[0], deciding[id][1] || open[1]}
+		}
+	}
+	for id, open := range deciding {
+		if g := s.Groups[id]; g != nil {
+			for _, r := range g.Rules {
+				if r.Peer.GroupID != "" && open[flow.Index(r.Direction)] {
+					native[r.Peer.GroupID] = true
 				}
 			}
 		}
@@ -86,6 +84,15 @@ func (s *Target) usedPeers() (used, native map[string]bool) {
 		maps.Copy(native, groups)
 	}
 	return used, native
+}
+
+// addPeers adds the address groups that the rules of a VM name as peers.
+func addPeers(to map[string]bool, vm *guard.VM) {
+	for _, r := range vm.InForce() {
+		for _, g := range r.Groups {
+			to[g] = true
+		}
+	}
 }
 
 // classKey is the same for interfaces that are alike in the end.
@@ -151,6 +158,17 @@ func (s *Target) setTargets() {
 			c.Addrs = s.fitter.ThenAddrs(c.Groups[0].Key, c.Network)
 		}
 	}
+}
+
+// Stays are the interfaces that keep their groups and rules word for word.
+func (s *Target) Stays() map[string]bool {
+	out := map[string]bool{}
+	for _, n := range s.NICs {
+		if c := s.ClassOf[n]; c != nil && s.literal[c.Key] {
+			out[n.ID] = true
+		}
+	}
+	return out
 }
 
 // groupsOf returns the keys of the groups that an interface shall hold.

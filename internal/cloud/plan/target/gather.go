@@ -2,8 +2,6 @@ package target
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"encoding/hex"
 	"slices"
 	"strings"
 
@@ -25,16 +23,15 @@ type membershipGroup struct {
 
 func (g membershipGroup) key() string { return "members|" + g.network.ID + "|" + g.group }
 
-func (g membershipGroup) hash() string {
-	sum := sha256.Sum256([]byte(g.key()))
-	return hex.EncodeToString(sum[:6])
-}
-
-// crew are the interfaces of a gathering that could be, and how many classes they belong to.
+// crew are the interfaces of a gathering that could be, and the classes they belong to.
 type crew struct {
 	nics    []*guard.NIC
-	classes int
+	classes map[*form.Class]bool
 }
+
+// lapses reports whether there are so few classes of members that references to them will hardly
+// ever be too many.
+func (c *crew) lapses(l cloud.Limits) bool { return len(c.classes) <= max(8, l.RulesPerGroup/8) }
 
 // trialKey is the question what a reference to a gathering would mean in a network.
 type trialKey struct {
@@ -45,7 +42,8 @@ type trialKey struct {
 // gatherings are what is known of them.
 type gatherings struct {
 	// gathered are those that this computation has decided to make, and decided those of them that
-	// this attempt has.
+	// this attempt has: the next one makes them, and until then it need not be found out what they
+	// are good for to other classes.
 	gathered, decided map[membershipGroup]bool
 	// crews and trials are those of this attempt.
 	crews  map[membershipGroup]*crew
@@ -53,11 +51,9 @@ type gatherings struct {
 }
 
 // reset begins a new attempt.
-func (g *gatherings) reset() { *g = gatherings{gathered: g.gathered} }
-
-// lapses reports whether there are so few classes of members that references to them will hardly
-// ever be too many.
-func (s *Target) lapses(classes int) bool { return classes <= max(8, s.Limits.RulesPerGroup/8) }
+func (g *gatherings) reset() {
+	*g = gatherings{gathered: g.gathered, decided: map[membershipGroup]bool{}, trials: map[trialKey]form.Candidate{}}
+}
 
 // formGatherings adds the gatherings that are in use to the classes.
 func (s *Target) formGatherings(used map[string]bool) {
@@ -74,13 +70,13 @@ func (s *Target) formGatherings(used map[string]bool) {
 	members := s.gatherable()
 	keys := make([]membershipGroup, 0, len(members))
 	for k, m := range members {
-		if used[k.group] && (s.gatherings.gathered[k] || existing[k.hash()]) && !s.lapses(m.classes) {
+		if used[k.group] && (s.gatherings.gathered[k] || existing[hashOf(k.key())]) && !m.lapses(s.Limits) {
 			keys = append(keys, k)
 		}
 	}
 	slices.SortFunc(keys, func(a, b membershipGroup) int { return strings.Compare(a.key(), b.key()) })
 	for _, k := range keys {
-		c := &form.Class{Key: k.key(), Hash: k.hash(), Network: k.network, State: guard.Member, Gathers: true}
+		c := &form.Class{Key: k.key(), Hash: hashOf(k.key()), Network: k.network, State: guard.Member, Gathers: true}
 		for _, n := range members[k].nics {
 			if s.hasSlot(n, len(s.Memberships[n])) {
 				c.NICs = append(c.NICs, n)
@@ -98,23 +94,18 @@ func (s *Target) gatherable() map[membershipGroup]*crew {
 	}
 	out := map[membershipGroup]*crew{}
 	for _, n := range s.NICs {
-		if s.ClassOf[n] == nil || n.VM == nil || s.literal[s.ClassOf[n].Key] {
+		class := s.ClassOf[n]
+		if class == nil || n.VM == nil || s.literal[class.Key] {
 			continue
 		}
 		for _, g := range n.VM.Groups {
 			k := membershipGroup{n.Network, g}
 			if out[k] == nil {
-				out[k] = &crew{}
+				out[k] = &crew{classes: map[*form.Class]bool{}}
 			}
 			out[k].nics = append(out[k].nics, n)
+			out[k].classes[class] = true
 		}
-	}
-	for _, c := range out {
-		seen := map[*form.Class]bool{}
-		for _, n := range c.nics {
-			seen[s.ClassOf[n]] = true
-		}
-		c.classes = len(seen)
 	}
 	s.gatherings.crews = out
 	return out
@@ -143,9 +134,6 @@ func (s *Target) trial(k membershipGroup, view *intent.Network) form.Candidate {
 		}
 	}
 	addrs, _ := s.Recall.Set(guard.AddressesOf(nics, view))
-	if s.gatherings.trials == nil {
-		s.gatherings.trials = map[trialKey]form.Candidate{}
-	}
 	s.gatherings.trials[key] = form.MadeUp(k.key(), addrs)
 	return s.gatherings.trials[key]
 }
@@ -153,18 +141,14 @@ func (s *Target) trial(k membershipGroup, view *intent.Network) form.Candidate {
 // gather looks for address groups of which the class names so many members that it would fit if
 // each of these groups was one reference. It reports whether it found some; they will be gathered
 // in the next attempt.
-func (s *Target) gather(c *form.Class, held [][]cloud.Rule) bool {
+func (s *Target) gather(c *form.Class) bool {
 	first := c.NICs[0]
 	used := map[string]bool{}
-	for _, r := range first.VM.InForce() {
-		for _, g := range r.Groups {
-			used[g] = true
-		}
-	}
+	addPeers(used, first.VM)
 	members := s.gatherable()
 	var keys []membershipGroup
 	for k, m := range members {
-		if !used[k.group] || !c.Network.Reaches(k.network) || s.lapses(m.classes) {
+		if !used[k.group] || !c.Network.Reaches(k.network) || m.lapses(s.Limits) {
 			continue
 		}
 		if s.gatherings.decided[k] {
@@ -175,40 +159,26 @@ func (s *Target) gather(c *form.Class, held [][]cloud.Rule) bool {
 		}
 	}
 	slices.SortFunc(keys, func(a, b membershipGroup) int {
-		return cmp.Or(cmp.Compare(members[b].classes, members[a].classes), strings.Compare(a.key(), b.key()))
+		return cmp.Or(cmp.Compare(len(members[b].classes), len(members[a].classes)), strings.Compare(a.key(), b.key()))
 	})
-	all := form.Forms{}
+	var trials []form.Candidate
 	for _, k := range keys {
-		all.Trial = append(all.Trial, s.trial(k, c.Network))
+		trials = append(trials, s.trial(k, c.Network))
 	}
-	if len(keys) == 0 || !s.fitter.MayFit(c, c.Want, all) {
+	if len(keys) == 0 || !s.fitter.MayFit(form.Demand{Class: c, Want: c.Want, Trial: trials}) {
 		return false // not even if all of them cost no slot
 	}
-	f := form.Forms{}
+	slots := 0
 	for i, k := range keys {
 		if first.Network == k.network && slices.Contains(first.VM.Groups, k.group) && s.hasSlot(first, len(s.Memberships[first])) {
-			f.Slots++
+			slots++
 		}
-		f.Trial = append(f.Trial, s.trial(k, c.Network))
-		if !s.fitter.Fits(c, c.Want, held, f) {
-			continue
+		if s.fitter.Fits(form.Demand{Class: c, Want: c.Want, Trial: trials[:i+1], Slots: slots}) {
+			for _, k := range keys[:i+1] {
+				s.gatherings.gathered[k], s.gatherings.decided[k] = true, true
+			}
+			return true
 		}
-		for _, k := range keys[:i+1] {
-			s.decide(k)
-		}
-		return true
 	}
 	return false
-}
-
-// decide takes note of a gathering that the next attempt makes. Until then it need not be found out
-// what it is good for to other classes.
-func (s *Target) decide(k membershipGroup) {
-	if s.gatherings.gathered == nil {
-		s.gatherings.gathered = map[membershipGroup]bool{}
-	}
-	if s.gatherings.decided == nil {
-		s.gatherings.decided = map[membershipGroup]bool{}
-	}
-	s.gatherings.gathered[k], s.gatherings.decided[k] = true, true
 }

@@ -17,8 +17,10 @@ func (s *Target) lowerClasses() (retry bool) {
 		switch {
 		case c.State != guard.Guarded:
 		case s.literal[c.Key]:
-			s.keepRules(c)
-		case s.fitter.Fitting(c, c.Want, form.Forms{}).Fits():
+			// Peers that its rules name cannot move to other groups as long as that cuts something;
+			// see Stays.
+			s.matcher.fill(c, c.Held())
+		case s.fitter.KnownToFit(form.Demand{Class: c, Want: c.Want}):
 			fitting = append(fitting, c)
 		default:
 			retry = s.lowerClass(c) || retry
@@ -37,32 +39,21 @@ func (s *Target) lowerClasses() (retry bool) {
 func (s *Target) lowerClass(c *form.Class) (retry bool) {
 	s.MayStop()
 	s.Recall.Trim()
-	held := make([][]cloud.Rule, len(c.Existing))
-	for i, g := range c.Existing {
-		held[i] = cloud.RuleKeys(g.Rules)
-	}
-	rules, packed, short := s.fitter.Fit(c, c.Want, held, form.Forms{})
-	if t := s.tightened[c.Key]; short != nil && t != nil {
-		var shortage *form.Shortage
-		rules, packed, shortage = s.tightRules(c, held, t)
-		short = form.ShortfallOf(shortage)
-	}
+	rules, packed, short := s.fitter.Fit(form.Demand{Class: c, Want: c.Want})
 	if short != nil {
-		s.shortage(c, held, short)
-		return true
-	}
-	for i, rules := range s.merged(c, rules, held, packed) {
-		if i == 0 {
-			c.Groups[0].Rules = rules
-		} else {
-			s.matcher.addGroup(c, rules)
+		t := s.tightened[c.Key]
+		if t == nil {
+			s.shortage(c, short)
+			return true
 		}
+		rules, packed = s.tightRules(c, t)
 	}
+	s.matcher.fill(c, s.merged(c, rules, packed))
 	return false
 }
 
 // shortage deals with a class whose rules exceed a quota.
-func (s *Target) shortage(c *form.Class, held [][]cloud.Rule, short form.Shortfall) {
+func (s *Target) shortage(c *form.Class, short form.Shortfall) {
 	first := c.NICs[0]
 	why := func() *intent.Reason { return s.short(short(), c) }
 	switch {
@@ -77,8 +68,8 @@ func (s *Target) shortage(c *form.Class, held [][]cloud.Rule, short form.Shortfa
 		// another class in the next one.
 	case s.Native(first):
 		s.NoRoom(c.NICs, why())
-	case !s.gather(c, held):
-		s.leaveSurplus(c, held, why)
+	case !s.gather(c):
+		s.leaveSurplus(c, why)
 	}
 }
 

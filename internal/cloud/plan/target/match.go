@@ -65,7 +65,10 @@ func (s *matcher) matchGroups() {
 			taken[m.group.ID] = true
 		}
 	}
-	s.nameGroups()
+	s.ByKey = map[string]*form.Group{}
+	for _, c := range s.Classes {
+		s.addGroup(c, nil) // so that rules can refer to it
+	}
 }
 
 // match is an existing group that a class could go on using.
@@ -156,14 +159,6 @@ func (s *matcher) reusable(c *form.Class, overlap map[string]int) []*cloud.Group
 	return out
 }
 
-// nameGroups makes the first group of every class, so that rules can refer to it.
-func (s *matcher) nameGroups() {
-	s.ByKey = map[string]*form.Group{}
-	for _, c := range s.Classes {
-		s.addGroup(c, nil)
-	}
-}
-
 // AllGroups returns the wanted groups, class by class.
 func (s *Target) AllGroups() []*form.Group {
 	var out []*form.Group
@@ -175,7 +170,7 @@ func (s *Target) AllGroups() []*form.Group {
 
 // addGroup appends the next group of the class, with its rules as far as they are known: an
 // existing one, or a new one with a free name.
-func (s *matcher) addGroup(c *form.Class, rules []cloud.Rule) *form.Group {
+func (s *matcher) addGroup(c *form.Class, rules []cloud.Rule) {
 	i := len(c.Groups)
 	g := &form.Group{Class: c, Rules: rules}
 	if i < len(c.Existing) {
@@ -191,7 +186,17 @@ func (s *matcher) addGroup(c *form.Class, rules []cloud.Rule) *form.Group {
 	}
 	c.Groups = append(c.Groups, g)
 	s.ByKey[g.Key] = g
-	return g
+}
+
+// fill gives the class its rules, packed into groups.
+func (s *matcher) fill(c *form.Class, packed [][]cloud.Rule) {
+	for i, rules := range packed {
+		if i == 0 {
+			c.Groups[0].Rules = rules // which others refer to already
+		} else {
+			s.addGroup(c, rules)
+		}
+	}
 }
 
 // spare returns the group that needs the fewest edits for the rules, of those in which rules of the
@@ -225,14 +230,8 @@ func (s *matcher) freeName(c *form.Class, index int) string {
 	if index > 0 {
 		base += fmt.Sprintf("-s%d", index)
 	}
-	free := func(name string) bool {
-		if s.ByKey["+"+name] != nil {
-			return false
-		}
-		return !c.Network.GroupNames[intent.Folded(name)]
-	}
 	name := base
-	for i := 2; !free(name); i++ {
+	for i := 2; s.ByKey["+"+name] != nil || c.Network.GroupNames[intent.Folded(name)]; i++ {
 		name = fmt.Sprintf("%s.%d", base, i)
 	}
 	return name

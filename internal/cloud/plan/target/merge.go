@@ -14,11 +14,11 @@ import (
 // while they still have all that they hold now. Where a region has too few groups, a class gets no
 // more of them than its rules need, whatever there is now: a group in which rules have spilled on
 // the way must not take the place of what the round before has admitted.
-func (s *Target) merged(c *form.Class, rules []cloud.Rule, held, packed [][]cloud.Rule) [][]cloud.Rule {
-	if len(packed) < 2 || len(held) < len(packed) || s.Between() || c.Frozen {
+func (s *Target) merged(c *form.Class, rules []cloud.Rule, packed [][]cloud.Rule) [][]cloud.Rule {
+	if len(packed) < 2 || len(c.Existing) < len(packed) || s.Between() || c.Frozen {
 		return packed
 	}
-	q := s.fitter.QuotaOf(c, 0)
+	q, held := s.fitter.QuotaOf(c), c.Held()
 	half, crowded := q, s.allotment != nil
 	if !crowded {
 		half.RulesPerGroup /= 2

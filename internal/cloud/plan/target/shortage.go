@@ -21,7 +21,7 @@ import (
 
 // short says what a class is short of.
 func (s *Target) short(sh form.Shortage, c *form.Class) *intent.Reason {
-	q := s.fitter.QuotaOf(c, 0)
+	q := s.fitter.QuotaOf(c)
 	lack := &intent.Lack{
 		Quota: intent.QuotaRulesPerGroup, Direction: string(sh.Direction), Family: sh.Family, Needed: sh.Needed, Available: sh.Available,
 		AtLeast: sh.AtLeast, Limits: q.Limits, Whole: sh.Needed <= sh.Available,
@@ -85,7 +85,7 @@ func (s *Target) need(n *guard.NIC, want [2]flow.Permit) need {
 	out, near, listed := need{}, s.near(n.Network), false
 	for i := range want {
 		byReference := near.Union(s.fitter.Listed(want[i].Grants...))
-		for _, family := range []addrset.Set{addrset.AllIPv4(), addrset.AllIPv6()} {
+		for _, family := range form.Families() {
 			out.rules = max(out.rules, s.leastRules(want[i], family, byReference))
 		}
 		listed = listed || slices.ContainsFunc(want[i].Grants, func(g flow.Grant) bool { return len(g.Opaque) > 0 })
@@ -107,10 +107,10 @@ func (s *Target) need(n *guard.NIC, want [2]flow.Permit) need {
 
 // leastRules is how many rules a permit needs at least in a family: those by address, and one if
 // there is something besides that a group can stand for.
-func (s *Target) leastRules(p flow.Permit, family, byReference addrset.Set) int {
+func (s *Target) leastRules(p flow.Permit, family form.Family, byReference addrset.Set) int {
 	parts, all, any := make([]addrset.Set, len(p.Grants)), true, false
 	for i, g := range p.Grants {
-		parts[i] = g.All.Intersect(family)
+		parts[i] = g.All.Intersect(family.All)
 		all, any = all && parts[i].Within(byReference), any || !parts[i].Empty()
 	}
 	if all { // as between VMs of one network: no block has to be looked at

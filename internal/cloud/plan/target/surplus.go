@@ -3,8 +3,6 @@ package target
 import (
 	"slices"
 
-	"github.com/nephele-io/nephele/internal/cloud"
-	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
 	"github.com/nephele-io/nephele/internal/cloud/plan/form"
 	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
 )
@@ -22,18 +20,18 @@ type rejection struct {
 // those admitted before, in the order of precedence. What each of them would need is told for the
 // case that it came on top of the rest. It is empty if everything was left out already, for the
 // sake of another interface of the same VM.
-func (s *Target) surplus(c *form.Class, held [][]cloud.Rule) (out []rejection) {
+func (s *Target) surplus(c *form.Class) (out []rejection) {
 	n := c.NICs[0]
 	var kept, rest []*intent.Policy
-	with := func(p *intent.Policy) [2]flow.Permit {
+	with := func(p *intent.Policy) form.Demand {
 		rules, profile := s.RulesOf(n.VM, func(o *intent.Policy) bool { return o == p || slices.Contains(kept, o) })
-		return s.Decided(n.NIC, rules, profile)
+		return form.Demand{Class: c, Want: s.Decided(n.NIC, rules, profile)}
 	}
 	for _, p := range n.VM.Policies {
 		if !n.VM.Enforces(p) {
 			continue
 		}
-		if s.fitter.Fits(c, with(p), held, form.Forms{}) {
+		if s.fitter.Fits(with(p)) {
 			kept = append(kept, p)
 		} else {
 			rest = append(rest, p)
@@ -41,9 +39,9 @@ func (s *Target) surplus(c *form.Class, held [][]cloud.Rule) (out []rejection) {
 	}
 	for _, p := range rest {
 		// It may fit now: a policy of lower precedence can make rules needless.
-		want := with(p)
-		if _, _, short := s.fitter.Fit(c, want, held, form.Forms{}); short != nil {
-			out = append(out, rejection{p, short, s.fitter.AtLeast(c, want, &form.Forms{}, s.fitter.QuotaOf(c, 0)) != nil})
+		all := with(p)
+		if _, _, short := s.fitter.Fit(all); short != nil {
+			out = append(out, rejection{p, short, s.fitter.AtLeast(all) != nil})
 		} else {
 			kept = append(kept, p)
 		}
@@ -56,8 +54,8 @@ func (s *Target) surplus(c *form.Class, held [][]cloud.Rule) (out []rejection) {
 // certainly does not fit, or else the one of the lowest precedence, for without it peers may be
 // alike that were not, so that the others fit. An interface that stays as it is for the sake of one
 // policy needs nothing more.
-func (s *Target) leaveSurplus(c *form.Class, held [][]cloud.Rule, why func() *intent.Reason) {
-	surplus := s.surplus(c, held)
+func (s *Target) leaveSurplus(c *form.Class, why func() *intent.Reason) {
+	surplus := s.surplus(c)
 	var left []rejection
 	for _, u := range surplus {
 		if !s.In.Tighten[u.policy.Ref.UID] || s.tightened[c.Key] != nil {

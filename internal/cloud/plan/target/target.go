@@ -32,7 +32,7 @@ type Target struct {
 func New(r *intent.Region, lower form.Lowerer) *Target {
 	s := &Target{
 		States: guard.NewStates(r), Lower: lower, literal: map[string]bool{}, Outgrown: map[string]bool{}, tightened: map[string]*tightening{},
-		nearby: map[*intent.Network]addrset.Set{},
+		gatherings: gatherings{gathered: map[membershipGroup]bool{}}, nearby: map[*intent.Network]addrset.Set{},
 	}
 	s.matcher = matcher{Region: r, Design: &s.Design, byHeld: s.Holding, literal: s.literal, outgrown: s.Outgrown}
 	s.fitter = form.NewFitter(r, &s.Design, lower)

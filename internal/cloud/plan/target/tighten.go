@@ -37,9 +37,9 @@ type tightening struct {
 // what the class must allow to exactly that. What it returned before is what it returns again, as
 // long as the policies say the same. Rules that would be needed without the policy come first, then
 // those that are in force already, then those that give the most.
-func (s *Target) tightRules(c *form.Class, held [][]cloud.Rule, t *tightening) ([]cloud.Rule, [][]cloud.Rule, *form.Shortage) {
-	pool := s.Lower.Lower(s.fitter.Traffic(c, c.Want, &form.Forms{}))
-	base := s.rulesWithout(c, t.policy)
+func (s *Target) tightRules(c *form.Class, t *tightening) (kept []cloud.Rule, packed [][]cloud.Rule) {
+	pool := s.fitter.Rules(form.Demand{Class: c, Want: c.Want})
+	base, held, q := s.rulesWithout(c, t.policy), c.Held(), s.fitter.QuotaOf(c)
 	present := cloud.RuleKeys(slices.Concat(held...))
 	in := func(rules []cloud.Rule, r cloud.Rule) int {
 		if _, found := slices.BinarySearchFunc(rules, r, cloud.Rule.Compare); found {
@@ -51,11 +51,11 @@ func (s *Target) tightRules(c *form.Class, held [][]cloud.Rule, t *tightening) (
 		return cmp.Or(in(base, a)-in(base, b), in(present, a)-in(present, b), breadth(b)-breadth(a), a.Compare(b))
 	})
 	fits := func(rules []cloud.Rule) bool {
-		_, short := s.Lower.Pack(cloud.RuleKeys(rules), nil, s.fitter.QuotaOf(c, 0))
+		_, short := s.Lower.Pack(cloud.RuleKeys(rules), nil, q)
 		return short == nil
 	}
 	n := sort.Search(len(pool), func(n int) bool { return !fits(pool[:n+1]) })
-	kept := slices.Clone(pool[:n])
+	kept = slices.Clone(pool[:n])
 	full := map[weight]bool{} // of which no more fit
 	for _, r := range pool[n:] {
 		if w := weightOf(r); !full[w] {
@@ -72,15 +72,15 @@ func (s *Target) tightRules(c *form.Class, held [][]cloud.Rule, t *tightening) (
 	}
 	t.lost = losses(before, c.Want)
 	kept = cloud.RuleKeys(kept)
-	packed, short := s.Lower.Pack(kept, held, s.fitter.QuotaOf(c, 0))
-	return kept, packed, short
+	packed, _ = s.Lower.Pack(kept, held, q)
+	return kept, packed
 }
 
 // rulesWithout returns the rules that the class would need without a policy, sorted.
 func (s *Target) rulesWithout(c *form.Class, p *intent.Policy) []cloud.Rule {
 	n := c.NICs[0]
 	rules := slices.DeleteFunc(slices.Clone(n.VM.Effective), func(b *intent.Bound) bool { return b.Policy == p })
-	return cloud.RuleKeys(s.Lower.Lower(s.fitter.Traffic(c, s.Decided(n.NIC, rules, intent.ProfileOf(rules)), &form.Forms{})))
+	return cloud.RuleKeys(s.fitter.Rules(form.Demand{Class: c, Want: s.Decided(n.NIC, rules, intent.ProfileOf(rules))}))
 }
 
 // breadth is the larger, the more a rule gives, roughly.

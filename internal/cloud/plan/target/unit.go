@@ -79,22 +79,24 @@ func (a *allotment) admitUnits() {
 	}
 	a.apply()
 	a.room = max(a.limit, a.needed()) // nobody gives up a group that he has, however many there are
-	fits := func() bool {
-		needed := a.needed()
-		if needed > a.room {
-			return false
-		}
-		a.room = max(a.limit, needed) // what is not needed any more is not there for others
-		return true
-	}
-	left := trials
+	a.left = trials
 	if a.keeps {
-		a.admitFrom(a.single(func(u *unit) bool { return u.inForce }), fits, &left)
+		a.admitFrom(a.single(func(u *unit) bool { return u.inForce }))
 	}
-	for again := true; again && left > 0; {
-		again = a.admitFrom(a.single(func(*unit) bool { return true }), fits, &left)
-		again = a.admitFrom(a.bundles(), fits, &left) || again
+	for again := true; again && a.left > 0; {
+		again = a.admitFrom(a.single(func(*unit) bool { return true }))
+		again = a.admitFrom(a.bundles()) || again
 	}
+}
+
+// fits reports whether there are groups for what is admitted now.
+func (a *allotment) fits() bool {
+	needed := a.needed()
+	if needed > a.room {
+		return false
+	}
+	a.room = max(a.limit, needed) // what is not needed any more is not there for others
+	return true
 }
 
 // single returns those of the units that are not admitted yet, each by itself. What is in force of
@@ -134,14 +136,14 @@ func (a *allotment) bundles() (out [][]*unit) {
 
 // admitFrom admits what fits, one after the other, many at once while that goes well. It reports
 // whether anything was admitted.
-func (a *allotment) admitFrom(from [][]*unit, fits func() bool, left *int) (any bool) {
-	for i, step, last := 0, max(len(from), 1), max(*left-passTrials, 0); i < len(from) && *left > last; {
+func (a *allotment) admitFrom(from [][]*unit) (any bool) {
+	for i, step, last := 0, max(len(from), 1), max(a.left-passTrials, 0); i < len(from) && a.left > last; {
 		part := slices.Concat(from[i:min(i+step, len(from))]...)
 		for _, u := range part {
 			u.out = false
 		}
-		*left--
-		if a.apply(); fits() {
+		a.left--
+		if a.apply(); a.fits() {
 			any, i, step = true, i+step, step*2
 			continue
 		}
