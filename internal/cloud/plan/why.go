@@ -182,7 +182,7 @@ func (e *emitter) purpose(n *guard.NIC) intent.Code {
 	switch {
 	case n.State == guard.Guarded && len(n.Ours) > 0:
 		return intent.ChangeClass
-	case n.State == guard.Guarded && e.Native(n):
+	case n.State == guard.Guarded && n.Native():
 		return intent.TakeOverNative
 	case n.State == guard.Guarded:
 		return intent.TakeOver

@@ -50,7 +50,7 @@ func (s *Fitter) AtLeast(d Demand) *Shortage {
 // referable returns all addresses that a rule of the class can name by a group.
 func (s *Fitter) referable(d Demand, direction cloud.Direction) addrset.Set {
 	view := d.Class.Network
-	out := s.byClasses.get(view, func() addrset.Set {
+	out := s.byClasses.Get(view, func() addrset.Set {
 		var sets []addrset.Set
 		for _, o := range s.classCandidates(view) {
 			sets = append(sets, o.addrs)
@@ -88,7 +88,7 @@ type needKey struct {
 func (s *Fitter) BlocksNeeded(p flow.Permit, family Family, byReference addrset.Set, enough int) int {
 	p, number := s.memo.Numbered(p)
 	_, by := s.memo.Set(byReference)
-	return s.memo.fresh().needs.get(needKey{number, family.Name, by, enough}, func() int {
+	return s.memo.fresh().needs.Get(needKey{number, family.Name, by, enough}, func() int {
 		return blocksNeeded(p, family, byReference, enough) // its effort is that of the sets
 	})
 }

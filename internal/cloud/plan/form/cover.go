@@ -45,7 +45,7 @@ func (s *Fitter) traffic(d Demand, f *forms) flow.Traffic {
 // classCandidates are the groups of the classes that can be referenced from the network; first the
 // gatherings, those of most addresses first.
 func (s *Fitter) classCandidates(view *intent.Network) []Candidate {
-	return s.classes.get(view, func() []Candidate { return s.findCandidates(view) })
+	return s.classes.Get(view, func() []Candidate { return s.findCandidates(view) })
 }
 
 // findCandidates is classCandidates, worked out.
@@ -175,7 +175,7 @@ func (s *Fitter) cover(view *intent.Network, want flow.Permit, natives []Candida
 func (s *Fitter) classesWithin(view *intent.Network, set, family addrset.Set) func(class int) bool {
 	_, all := s.Recall.Set(set)
 	_, of := s.Recall.Set(family)
-	known := s.within.get(withinKey{view, all, of}, func() []answer { return make([]answer, len(s.classCandidates(view))) })
+	known := s.within.Get(withinKey{view, all, of}, func() []answer { return make([]answer, len(s.classCandidates(view))) })
 	return func(class int) bool {
 		if known[class] == unasked {
 			if known[class] = no; s.classCandidates(view)[class].within(set, family) {

@@ -9,16 +9,16 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
 )
 
-// once keeps what was found out, by what was asked. The zero value knows nothing.
-type once[K comparable, V any] map[K]V
+// Once keeps what was found out, by what was asked. The zero value knows nothing.
+type Once[K comparable, V any] map[K]V
 
-// get returns what is known, or else finds it out.
-func (o *once[K, V]) get(key K, find func() V) V {
+// Get returns what is known, or else finds it out.
+func (o *Once[K, V]) Get(key K, find func() V) V {
 	v, known := (*o)[key]
 	if !known {
 		v = find()
 		if *o == nil {
-			*o = once[K, V]{}
+			*o = Once[K, V]{}
 		}
 		(*o)[key] = v
 	}
@@ -27,20 +27,20 @@ func (o *once[K, V]) get(key K, find func() V) V {
 
 // memory keeps what many classes and rules ask for again and again within one attempt.
 type memory struct {
-	then once[thenKey, addrset.Set] // of the present targets
+	then Once[thenKey, addrset.Set] // of the present targets
 
-	classes once[*intent.Network, []Candidate]
-	covers  once[coverKey, *peerCover]
+	classes Once[*intent.Network, []Candidate]
+	covers  Once[coverKey, *peerCover]
 	// rests and unions are what sets are without others and with them, by their numbers.
-	rests, unions once[[2]int, addrset.Set]
+	rests, unions Once[[2]int, addrset.Set]
 	// contained tells which sets hold which other ones, by their numbers.
-	contained once[[2]int, bool]
+	contained Once[[2]int, bool]
 	// byClasses are the addresses that rules in a network can name by classes, and divisions are
 	// their divisions.
-	byClasses once[*intent.Network, addrset.Set]
-	divisions once[*intent.Network, division]
+	byClasses Once[*intent.Network, addrset.Set]
+	divisions Once[*intent.Network, division]
 	// within tells which classes allowed addresses contain.
-	within once[withinKey, []answer]
+	within Once[withinKey, []answer]
 }
 
 // Forget begins a new attempt.
@@ -51,7 +51,7 @@ func (m *memory) ForgetTargets() { m.then = nil }
 
 // ThenAddrs returns the addresses that a reference to the group will mean.
 func (s *Fitter) ThenAddrs(key string, view *intent.Network) addrset.Set {
-	return s.then.get(thenKey{key, view}, func() addrset.Set { return guard.AddressesOf(s.WantHeld[key], view) })
+	return s.then.Get(thenKey{key, view}, func() addrset.Set { return guard.AddressesOf(s.WantHeld[key], view) })
 }
 
 type thenKey struct {
@@ -69,10 +69,10 @@ func (s *Fitter) union(set, other addrset.Set) addrset.Set {
 	return s.combined(&s.unions, set, other, addrset.Set.Union)
 }
 
-func (s *Fitter) combined(known *once[[2]int, addrset.Set], a, b addrset.Set, do func(a, b addrset.Set) addrset.Set) addrset.Set {
+func (s *Fitter) combined(known *Once[[2]int, addrset.Set], a, b addrset.Set, do func(a, b addrset.Set) addrset.Set) addrset.Set {
 	a, x := s.memo.Set(a)
 	b, y := s.memo.Set(b)
-	return known.get([2]int{x, y}, func() addrset.Set {
+	return known.Get([2]int{x, y}, func() addrset.Set {
 		out, _ := s.memo.Set(do(a, b))
 		return out
 	})
@@ -82,7 +82,7 @@ func (s *Fitter) combined(known *once[[2]int, addrset.Set], a, b addrset.Set, do
 func (s *Fitter) contains(set, other addrset.Set) bool {
 	set, x := s.memo.Set(set)
 	other, y := s.memo.Set(other)
-	return s.contained.get([2]int{x, y}, func() bool { return other.Within(set) })
+	return s.contained.Get([2]int{x, y}, func() bool { return other.Within(set) })
 }
 
 // coverKey is the question which classes cover addresses, with the numbers of the sets.
@@ -108,7 +108,7 @@ func (s *Fitter) coverByClasses(view *intent.Network, addrs, allowed, family add
 	addrs, key.all = s.memo.Set(addrs)
 	allowed, key.allowed = s.memo.Set(allowed)
 	family, key.family = s.memo.Set(family)
-	return s.covers.get(key, func() *peerCover { return s.covering(view, addrs, allowed, family) })
+	return s.covers.Get(key, func() *peerCover { return s.covering(view, addrs, allowed, family) })
 }
 
 // covering is coverByClasses, worked out.

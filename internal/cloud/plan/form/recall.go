@@ -15,10 +15,10 @@ import (
 type memo struct {
 	*intent.Recall
 	since    int               // the age of the recall
-	parts    once[string, int] // partitions of addresses into classes
-	names    once[string, int] // the same with the names of their groups
-	fittings once[fitKey, *fitting]
-	needs    once[needKey, int]
+	parts    Once[string, int] // partitions of addresses into classes
+	names    Once[string, int] // the same with the names of their groups
+	fittings Once[fitKey, *fitting]
+	needs    Once[needKey, int]
 }
 
 // fresh forgets what is about numbers that are no longer known.
@@ -38,7 +38,7 @@ type division struct {
 }
 
 func (s *Fitter) division(view *intent.Network) division {
-	return s.divisions.get(view, func() division { return s.divide(view) })
+	return s.divisions.Get(view, func() division { return s.divide(view) })
 }
 
 // divide is division, worked out.
@@ -60,16 +60,16 @@ func (s *Fitter) divide(view *intent.Network) division {
 	for _, n := range slices.Concat(gathered, plain) {
 		key = binary.AppendVarint(key, int64(n))
 	}
-	return division{r.fresh().parts.get(string(key), r.Number), r.names.get(string(named), r.Number)}
+	return division{r.fresh().parts.Get(string(key), r.Number), r.names.Get(string(named), r.Number)}
 }
 
-// fitKey is all that the number of rules which a class needs depends on.
+// fitKey is all that differs between the classes of a region and that the number of rules which one
+// needs depends on.
 type fitKey struct {
-	region        string // whose prefix lists count
-	partition     int
-	want          [2]int
-	others        string // further candidates for references
-	rules, groups int    // the quota
+	partition int
+	want      [2]int
+	others    string // further candidates for references
+	slots     int    // groups that an interface may have
 }
 
 // fitting is what is known of whether what a class shall allow fits into the quota.
@@ -95,8 +95,8 @@ func (s *Fitter) fitting(d Demand) *fitting {
 			}
 		}
 	}
-	r, q := s.memo, s.quota(d)
-	key := fitKey{region: s.Snap.Region, partition: s.division(d.Class.Network).number, rules: q.RulesPerGroup, groups: q.GroupsPerInterface}
+	r := s.memo
+	key := fitKey{partition: s.division(d.Class.Network).number, slots: s.quota(d).GroupsPerInterface}
 	var others strings.Builder
 	for i, direction := range flow.Directions() {
 		_, key.want[i] = r.Numbered(d.Want[i])
@@ -109,5 +109,5 @@ func (s *Fitter) fitting(d Demand) *fitting {
 		others.WriteByte('|')
 	}
 	key.others = others.String()
-	return r.fresh().fittings.get(key, func() *fitting { return &fitting{} })
+	return r.fresh().fittings.Get(key, func() *fitting { return &fitting{} })
 }

@@ -71,12 +71,12 @@ type reference struct {
 	rule   cloud.Rule
 }
 
-// references indexes the native rules by the group they refer to.
-func (s *States) references() map[string][]reference {
+// referencesOf indexes the native rules of a region by the group they refer to.
+func referencesOf(r *intent.Region) map[string][]reference {
 	out := map[string][]reference{}
-	for i := range s.Snap.Groups {
-		g := &s.Snap.Groups[i]
-		if s.Owned(g) {
+	for i := range r.Snap.Groups {
+		g := &r.Snap.Groups[i]
+		if r.Owned(g) {
 			continue
 		}
 		for _, r := range g.Rules {
@@ -94,12 +94,11 @@ func (s *States) references() map[string][]reference {
 // taking over of the other is refused. It reports whether something was refused, so that the states
 // have to be decided again.
 func (s *States) guardDependents() (refused bool) {
-	refs := s.references()
 	var queue []string
 	queued := map[string]bool{}
 	vacate := func(groups []string) {
 		for _, g := range groups {
-			if !queued[g] && len(refs[g]) > 0 {
+			if !queued[g] && len(s.references[g]) > 0 {
 				queued[g] = true
 				queue = append(queue, g)
 			}
@@ -114,12 +113,12 @@ func (s *States) guardDependents() (refused bool) {
 		group := queue[0]
 		queue = queue[1:]
 		queued[group] = false
-		for _, ref := range refs[group] {
+		for _, ref := range s.references[group] {
 			for _, dependent := range s.byFormer[ref.holder.ID] {
 				if dependent.State == Guarded {
 					continue
 				}
-				lost := s.lost(dependent, ref, group)
+				lost := s.lost(dependent, ref)
 				if len(lost) == 0 {
 					continue
 				}
@@ -145,7 +144,7 @@ func (s *States) guardDependents() (refused bool) {
 // it.
 func (s *States) onlyWaits(n *NIC) bool {
 	waits := n.Blocked != "" || n.frozen == nil && n.isRestricted() && !n.lasting
-	return waits && n.Taken() && !n.needed()
+	return waits && n.Taken() && n.Native()
 }
 
 // settleDependent deals with what an interface that is not ours to guard loses. It reports whether
@@ -212,13 +211,13 @@ func (s *States) spareReferred() (refused bool) {
 	return refused
 }
 
-// lost returns the interfaces that natively hold the group, do not in the end, and that the
-// dependent's rule no longer matches.
-func (s *States) lost(dependent *NIC, ref reference, group string) []*NIC {
+// lost returns the interfaces that natively hold the group that the dependent's rule names, do not
+// in the end, and that the rule no longer matches.
+func (s *States) lost(dependent *NIC, ref reference) []*NIC {
 	var out []*NIC
 	var open addrset.Set
 	known := false
-	for _, n := range s.Gone(group) {
+	for _, n := range s.Gone(ref.rule.Peer.GroupID) {
 		if n == dependent || !dependent.Network.Reaches(n.Network) {
 			continue
 		}
@@ -267,8 +266,9 @@ func (s *States) openedByAddress(n *NIC, rule cloud.Rule) addrset.Set {
 // that are under control already stay so: giving up protection because somebody else started to
 // depend on them would be worse.
 func (s *States) refuseTakeover(lost []*NIC, dependent *NIC, ref reference) (refused bool) {
+	whyNot := cmp.Or(s.Controllable(dependent), dependent.Released, intent.Why(intent.NotSelected))
 	for _, n := range lost {
-		why := intent.Why(intent.DependentLoses, ref.holder.ID, dependent.ID, dependent.VMID, ref.rule.Peer.GroupID, n.ID).From(s.whyNot(dependent))
+		why := intent.Why(intent.DependentLoses, ref.holder.ID, dependent.ID, dependent.VMID, ref.rule.Peer.GroupID, n.ID).From(whyNot)
 		if s.spares(n) {
 			s.Note(dependent.ID, why)
 			continue
@@ -298,10 +298,6 @@ func (s *States) Foresee() (found bool) {
 		}
 	}
 	return found
-}
-
-func (s *States) whyNot(n *NIC) *intent.Reason {
-	return cmp.Or(s.Controllable(n), n.Released, intent.Why(intent.NotSelected))
 }
 
 // Cuts are what others lose, sorted.

@@ -63,10 +63,10 @@ func (n *NIC) Rules() (rules []*intent.Bound, profile string) {
 	return n.VM.Effective, n.VM.Profile
 }
 
-// needed reports whether some are.
-func (n *NIC) needed() bool {
+// Native reports whether there are none, so that its former groups decide everything.
+func (n *NIC) Native() bool {
 	rules, _ := n.Rules()
-	return len(rules) > 0
+	return len(rules) == 0
 }
 
 // Open tells which directions of the interface its former groups decide.
@@ -79,7 +79,7 @@ func (n *NIC) Open() [2]bool {
 // control that no policy needs.
 func (n *NIC) waitsFor(lost []*NIC) *NIC {
 	i := slices.IndexFunc(lost, func(on *NIC) bool { return on.Blocked != "" })
-	if i < 0 || !n.Taken() || n.needed() {
+	if i < 0 || !n.Taken() || !n.Native() {
 		return nil
 	}
 	return lost[i]

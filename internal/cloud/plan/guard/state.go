@@ -16,8 +16,9 @@ type States struct {
 	NICs  []*NIC // sorted by ID
 	Order []*VM  // selected VMs, sorted by ID
 
-	byFormer map[string][]*NIC // native group -> interfaces that natively belong to it
-	Holding  map[string][]*NIC // group -> interfaces that hold it now
+	byFormer   map[string][]*NIC      // native group -> interfaces that natively belong to it
+	Holding    map[string][]*NIC      // group -> interfaces that hold it now
+	references map[string][]reference // group -> native rules that refer to it
 
 	between bool // see Between
 	// beside are the networks of interfaces that are held, and all that peerings connect with them.
@@ -27,7 +28,7 @@ type States struct {
 
 // NewStates begins with what cannot be controlled at all.
 func NewStates(r *intent.Region) *States {
-	s := &States{Region: r, byFormer: map[string][]*NIC{}, Holding: map[string][]*NIC{}}
+	s := &States{Region: r, references: referencesOf(r)}
 	at, all := make(map[*intent.NIC]*NIC, len(r.NICs)), make([]NIC, len(r.NICs))
 	s.NICs = make([]*NIC, len(all))
 	for k, i := range r.NICs {
@@ -35,17 +36,17 @@ func NewStates(r *intent.Region) *States {
 		n.NIC, n.State = i, Untouched
 		at[i], s.NICs[k] = n, n
 	}
-	for _, index := range []struct {
-		from map[string][]*intent.NIC
-		to   map[string][]*NIC
-	}{{r.ByFormer, s.byFormer}, {r.ByHeld, s.Holding}} {
-		for g, nics := range index.from {
-			index.to[g] = make([]*NIC, 0, len(nics))
-			for _, i := range nics {
-				index.to[g] = append(index.to[g], at[i])
+	indexed := func(of map[string][]*intent.NIC) map[string][]*NIC {
+		out := make(map[string][]*NIC, len(of))
+		for g, nics := range of {
+			out[g] = make([]*NIC, len(nics))
+			for k, i := range nics {
+				out[g][k] = at[i]
 			}
 		}
+		return out
 	}
+	s.byFormer, s.Holding = indexed(r.ByFormer), indexed(r.ByHeld)
 	s.Order = make([]*VM, 0, len(r.Order))
 	for _, m := range r.Order {
 		vm := &VM{VM: m}
@@ -58,80 +59,6 @@ func NewStates(r *intent.Region) *States {
 	}
 	s.Begin()
 	return s
-}
-
-// Begin forgets what attempts have ruled out. What remains is what cannot be expressed or
-// controlled at all.
-func (s *States) Begin() {
-	s.dependents.unfollowed = map[string]*intent.Reason{}
-	for _, n := range s.NICs {
-		n.frozen, n.refusal, n.spared = nil, nil, false
-		switch {
-		case n.Alien != nil:
-		case n.Unproven != nil: // nothing can be given back
-			n.frozen = n.Unproven
-		case n.Blocked != "":
-			n.frozen = n.Refused()
-		case n.Released != nil && s.Mode(n.NIC) == intent.BreakGlass:
-			n.refusal = n.Released
-		}
-	}
-	for _, vm := range s.Order {
-		vm.left = map[*intent.Policy]omission{}
-		for _, p := range vm.Policies {
-			if why := vm.Problems[p]; why != nil {
-				s.LeaveOut(vm, p, why)
-			}
-		}
-	}
-}
-
-// LeaveOut refuses the policy on the VM. Interfaces that are under control stay as they are if the
-// policy is in force there in an earlier form; everywhere else the VM goes on without the policy.
-func (s *States) LeaveOut(vm *VM, p *intent.Policy, why *intent.Reason) {
-	kept := vm.Keeps(p)
-	if s.In.Modes[vm.Ref] == intent.Enforce && s.InForce(vm.VM, p) {
-		for _, n := range vm.NICs {
-			if n.Taken() && n.Alien == nil && n.frozen == nil {
-				n.frozen, kept = why, true
-			}
-		}
-	}
-	vm.left[p] = omission{why, kept}
-}
-
-// DoWithout refuses the policy on the VM, which goes on without it.
-func (s *States) DoWithout(vm *VM, p *intent.Policy, why *intent.Reason) {
-	vm.left[p] = omission{why: why}
-}
-
-// Readmit takes back that a policy was left out.
-func (s *States) Readmit(vm *VM, p *intent.Policy) {
-	if o := vm.left[p]; o.kept {
-		for _, n := range vm.NICs {
-			if n.frozen == o.why {
-				n.frozen = nil
-			}
-		}
-	}
-	delete(vm.left, p)
-}
-
-// NoRoom says that not even what the groups of interfaces give them by themselves fits. Those that
-// are not under control yet are not taken over, and the others may have a class that fits without
-// them. If there are none, the interfaces stay as they are.
-func (s *States) NoRoom(nics []*NIC, why *intent.Reason) {
-	all := true
-	for _, n := range nics {
-		if !n.Taken() {
-			n.refusal, all = intent.Why(intent.TakeOverShort, n.ID).From(why), false
-		}
-	}
-	for _, n := range nics {
-		if all {
-			n.frozen = why
-		}
-	}
 }
 
 // Controllable reports why the groups of the interface cannot be set by us; nil if they can.
@@ -219,7 +146,7 @@ func (s *States) findBeside() {
 }
 
 func (s *States) wantsGuard(n *NIC) bool {
-	return n.frozen != nil || n.isRestricted() && (n.VM != nil || n.Taken()) || n.needed() || s.leans(n)
+	return n.frozen != nil || n.isRestricted() && (n.VM != nil || n.Taken()) || !n.Native() || s.leans(n)
 }
 
 // guardable reports whether an interface can be under control, if only until it can be given back.
@@ -228,22 +155,21 @@ func (s *States) guardable(n *NIC) bool { return s.Controllable(n) == nil || n.G
 // decideMembers decides which unguarded interfaces get a group by which the rules of others refer
 // to them: those of the members of address groups from which rules in reach allow something.
 func (s *States) decideMembers() {
-	used := map[*intent.Network]map[string]bool{}
-	for _, vm := range s.Order {
-		for _, n := range vm.NICs {
-			if n.State != Guarded {
+	type from struct {
+		network *intent.Network
+		group   string
+	}
+	used := map[from]bool{}
+	for _, n := range s.NICs {
+		if n.State != Guarded || n.VM == nil {
+			continue
+		}
+		for _, r := range n.VM.InForce() {
+			if r.Verdict == intent.Drop {
 				continue
 			}
-			if used[n.Network] == nil {
-				used[n.Network] = map[string]bool{}
-			}
-			for _, r := range vm.InForce() {
-				if r.Verdict == intent.Drop {
-					continue
-				}
-				for _, g := range r.Groups {
-					used[n.Network][g] = true
-				}
+			for _, g := range r.Groups {
+				used[from{n.Network, g}] = true
 			}
 		}
 	}
@@ -252,7 +178,7 @@ func (s *States) decideMembers() {
 			continue
 		}
 		for _, o := range n.Network.Scope {
-			if slices.ContainsFunc(n.VM.Groups, func(g string) bool { return used[o][g] }) {
+			if slices.ContainsFunc(n.VM.Groups, func(g string) bool { return used[from{o, g}] }) {
 				n.State = Member
 				break
 			}
@@ -263,7 +189,7 @@ func (s *States) decideMembers() {
 // leans reports whether an interface that no policy applies to any more would lose something with
 // strangers if it was given back: its own groups do not allow by themselves what it allows now.
 func (s *States) leans(n *NIC) bool {
-	if len(s.Unknown) == 0 || n.VM == nil || n.Released != nil || !n.Taken() || n.Unproven != nil || !s.Native(n) || s.KeptKey(n.NIC) == "" {
+	if len(s.Unknown) == 0 || n.VM == nil || n.Released != nil || !n.Taken() || n.Unproven != nil || !n.Native() || s.KeptKey(n.NIC) == "" {
 		return false
 	}
 	with := s.Decided(n.NIC, nil, "")
@@ -282,11 +208,10 @@ func (s *States) Wanted(n *NIC) [2]flow.Permit {
 	if n.frozen != nil {
 		return s.Actual(n.GroupIDs, n.Network)
 	}
-	var rules []*intent.Bound
-	profile := ""
-	if n.VM != nil && n.State == Guarded && s.Controllable(n) == nil {
-		rules, profile = n.VM.Effective, n.VM.Profile
+	if n.State != Guarded {
+		return s.Decided(n.NIC, nil, "")
 	}
+	rules, profile := n.Rules()
 	return s.Decided(n.NIC, rules, profile)
 }
 
@@ -315,7 +240,7 @@ func (s *States) Held(n *NIC) [2]bool {
 // waits reports whether an interface that no policy needs is under control, and it, or one it
 // depends on, may wait to be given back.
 func (s *States) waits(n *NIC) bool {
-	return s.beside[n.Network] && n.Taken() && n.frozen == nil && !n.needed()
+	return s.beside[n.Network] && n.Taken() && n.frozen == nil && n.Native()
 }
 
 // EnforcedBy is what will be in force on an interface of a class.
@@ -343,46 +268,3 @@ func (s *States) EnforcedBy(n *NIC) intent.Enforcement {
 	}
 	return out
 }
-
-// Restrict holds directions of an interface at what is allowed both now and in the end. It reports
-// whether that is new.
-func (s *States) Restrict(n *NIC, held [2]bool) bool {
-	was := n.restrict
-	n.restrict = [2]bool{was[0] || held[0], was[1] || held[1]}
-	s.between = s.between || n.isRestricted()
-	return n.restrict != was
-}
-
-// Await makes interfaces stay as they are until others have changed.
-func (s *States) Await(nics []*NIC, what intent.Code, why *intent.Reason) {
-	for _, n := range nics {
-		n.restrict, n.waiting = [2]bool{}, true
-		if n.Taken() {
-			n.frozen = why
-		} else {
-			n.refusal = intent.Why(what, n.ID).From(why)
-		}
-	}
-}
-
-// Block ends all waiting, because there is no order: interfaces stay as they are for the reason
-// that is given of them, if any.
-func (s *States) Block(why func(*NIC) *intent.Reason) {
-	s.between = false
-	for _, n := range s.NICs {
-		if n.frozen == nil {
-			n.frozen = why(n)
-		}
-		n.restrict, n.waiting = [2]bool{}, false
-	}
-}
-
-// Between reports whether this is about a state in between, in which some interfaces wait.
-func (s *States) Between() bool { return s.between }
-
-// Restricts reports whether any interface is held, so that what waits for it goes on later.
-func (s *States) Restricts() bool { return slices.ContainsFunc(s.NICs, (*NIC).isRestricted) }
-
-// Native reports whether no rule applies to the interface, so that its former groups decide
-// everything.
-func (s *States) Native(n *NIC) bool { return !n.needed() }

@@ -41,29 +41,25 @@ type trialKey struct {
 
 // gatherings are what is known of them.
 type gatherings struct {
+	existing map[string]bool // hashes of those that have a group
 	// gathered are those that this computation has decided to make, and decided those of them that
 	// this attempt has: the next one makes them, and until then it need not be found out what they
 	// are good for to other classes.
 	gathered, decided map[membershipGroup]bool
 	// crews and trials are those of this attempt.
 	crews  map[membershipGroup]*crew
-	trials map[trialKey]form.Candidate
+	trials form.Once[trialKey, form.Candidate]
 }
 
 // reset begins a new attempt.
 func (g *gatherings) reset() {
-	*g = gatherings{gathered: g.gathered, decided: map[membershipGroup]bool{}, trials: map[trialKey]form.Candidate{}}
+	*g = gatherings{existing: g.existing, gathered: g.gathered, decided: map[membershipGroup]bool{}}
 }
 
 // formGatherings adds the gatherings that are in use to the classes.
 func (s *Target) formGatherings(used map[string]bool) {
 	s.Memberships = map[*guard.NIC][]*form.Class{}
-	existing := map[string]bool{}
-	for i := range s.Snap.Groups {
-		if g := &s.Snap.Groups[i]; s.Owned(g) && g.Tags[cloud.TagKind] == form.KindMembers {
-			existing[g.Tags[cloud.TagClass]] = true
-		}
-	}
+	existing := s.gatherings.existing
 	if len(existing)+len(s.gatherings.gathered) == 0 {
 		return
 	}
@@ -78,7 +74,7 @@ func (s *Target) formGatherings(used map[string]bool) {
 	for _, k := range keys {
 		c := &form.Class{Key: k.key(), Hash: hashOf(k.key()), Network: k.network, State: guard.Member, Gathers: true}
 		for _, n := range members[k].nics {
-			if s.hasSlot(n, len(s.Memberships[n])) {
+			if s.hasSlot(n) {
 				c.NICs = append(c.NICs, n)
 				s.Memberships[n] = append(s.Memberships[n], c)
 			}
@@ -111,10 +107,10 @@ func (s *Target) gatherable() map[membershipGroup]*crew {
 	return out
 }
 
-// hasSlot reports whether the interface can hold one more group besides that of its class and so
-// many gatherings.
-func (s *Target) hasSlot(n *guard.NIC, memberships int) bool {
-	needed := memberships + 2
+// hasSlot reports whether the interface can hold one more group besides that of its class and its
+// gatherings.
+func (s *Target) hasSlot(n *guard.NIC) bool {
+	needed := len(s.Memberships[n]) + 2
 	if n.State == guard.Member {
 		needed += len(n.Former)
 	}
@@ -123,19 +119,16 @@ func (s *Target) hasSlot(n *guard.NIC, memberships int) bool {
 
 // trial is what a reference to a gathering would mean if it was made.
 func (s *Target) trial(k membershipGroup, view *intent.Network) form.Candidate {
-	key := trialKey{k, view}
-	if c, known := s.gatherings.trials[key]; known {
-		return c
-	}
-	var nics []*guard.NIC
-	for _, n := range s.gatherable()[k].nics {
-		if s.hasSlot(n, len(s.Memberships[n])) {
-			nics = append(nics, n)
+	return s.gatherings.trials.Get(trialKey{k, view}, func() form.Candidate {
+		var nics []*guard.NIC
+		for _, n := range s.gatherable()[k].nics {
+			if s.hasSlot(n) {
+				nics = append(nics, n)
+			}
 		}
-	}
-	addrs, _ := s.Recall.Set(guard.AddressesOf(nics, view))
-	s.gatherings.trials[key] = form.MadeUp(k.key(), addrs)
-	return s.gatherings.trials[key]
+		addrs, _ := s.Recall.Set(guard.AddressesOf(nics, view))
+		return form.MadeUp(k.key(), addrs)
+	})
 }
 
 // gather looks for address groups of which the class names so many members that it would fit if
@@ -170,7 +163,7 @@ func (s *Target) gather(c *form.Class) bool {
 	}
 	slots := 0
 	for i, k := range keys {
-		if first.Network == k.network && slices.Contains(first.VM.Groups, k.group) && s.hasSlot(first, len(s.Memberships[first])) {
+		if first.Network == k.network && slices.Contains(first.VM.Groups, k.group) && s.hasSlot(first) {
 			slots++
 		}
 		if s.fitter.Fits(form.Demand{Class: c, Want: c.Want, Trial: trials[:i+1], Slots: slots}) {

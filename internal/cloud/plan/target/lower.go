@@ -66,7 +66,7 @@ func (s *Target) shortage(c *form.Class, short form.Shortfall) {
 	case first.Frozen() != nil:
 		// Since this attempt began, for the sake of another interface of its VM; it will be in
 		// another class in the next one.
-	case s.Native(first):
+	case first.Native():
 		s.NoRoom(c.NICs, why())
 	case !s.gather(c):
 		s.leaveSurplus(c, why)
@@ -81,10 +81,10 @@ func (s *Target) Addresses(p cloud.Peer, view *intent.Network) (now, then addrse
 		addrs, _, known := s.NativePeer(p, view)
 		return addrs, addrs, known
 	}
-	if p.GroupID != "" && s.Groups[p.GroupID] == nil {
-		return addrset.Set{}, addrset.Set{}, false
-	}
 	if p.GroupID != "" {
+		if s.Groups[p.GroupID] == nil {
+			return addrset.Set{}, addrset.Set{}, false
+		}
 		now = s.HeldAddrs(p.GroupID, view)
 	}
 	return now, s.fitter.ThenAddrs(key, view), true

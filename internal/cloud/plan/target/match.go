@@ -43,28 +43,20 @@ func (s *matcher) matchGroups() {
 			return strings.Compare(a.Tags[cloud.TagKind], b.Tags[cloud.TagKind]) // the group that rules refer to first
 		})
 	}
-	slices.SortStableFunc(first, compareMatches)
-	for _, m := range first {
-		if len(m.class.Existing) == 0 && !taken[m.group.ID] {
-			m.class.Existing = []*cloud.Group{m.group}
-			taken[m.group.ID] = true
+	give := func(matches []match, further bool) {
+		slices.SortStableFunc(matches, compareMatches)
+		for _, m := range matches {
+			if len(m.class.Existing) > 0 == further && !taken[m.group.ID] {
+				m.class.Existing = append(m.class.Existing, m.group)
+				taken[m.group.ID] = true
+			}
 		}
 	}
-	beside := map[*form.Class]map[string]int{}
+	give(first, false)
 	for i := range spilled {
-		m := &spilled[i]
-		if beside[m.class] == nil {
-			beside[m.class] = companions(m.class)
-		}
-		m.beside = beside[m.class][m.group.ID]
+		spilled[i].countBeside()
 	}
-	slices.SortStableFunc(spilled, compareMatches)
-	for _, m := range spilled {
-		if len(m.class.Existing) > 0 && !taken[m.group.ID] {
-			m.class.Existing = append(m.class.Existing, m.group)
-			taken[m.group.ID] = true
-		}
-	}
+	give(spilled, true)
 	s.ByKey = map[string]*form.Group{}
 	for _, c := range s.Classes {
 		s.addGroup(c, nil) // so that rules can refer to it
@@ -82,17 +74,15 @@ type match struct {
 	beside int
 }
 
-// companions counts by group the interfaces that hold it beside the first group of the class.
-func companions(c *form.Class) map[string]int {
-	held := map[string]int{}
-	for _, n := range c.NICs {
-		if len(c.Existing) > 0 && slices.Contains(n.Ours, c.Existing[0].ID) {
-			for _, id := range n.Ours {
-				held[id]++
-			}
+func (m *match) countBeside() {
+	if len(m.class.Existing) == 0 {
+		return
+	}
+	for _, n := range m.class.NICs {
+		if slices.Contains(n.Ours, m.class.Existing[0].ID) && slices.Contains(n.Ours, m.group.ID) {
+			m.beside++
 		}
 	}
-	return held
 }
 
 func compareMatches(a, b match) int {
@@ -119,21 +109,17 @@ func (s *matcher) candidates(c *form.Class, first, spilled []match) (_, _ []matc
 		if g.NetworkID != c.Network.ID || s.outgrown[g.ID] {
 			continue
 		}
-		held, kind := overlap[g.ID], g.Tags[cloud.TagKind]
-		if c.Gathers {
-			if kind == form.KindMembers && g.Tags[cloud.TagClass] == c.Hash {
-				first = append(first, match{class: c, group: g, overlap: held})
+		m := match{class: c, group: g, overlap: overlap[g.ID]}
+		held, made := m.overlap > 0, g.Tags[cloud.TagClass] == c.Hash
+		switch kind := g.Tags[cloud.TagKind]; {
+		case c.Gathers:
+			if kind == form.KindMembers && made {
+				first = append(first, m)
 			}
-			continue
-		}
-		if held == 0 && (g.Tags[cloud.TagClass] != c.Hash || len(s.byHeld[g.ID]) > 0) {
-			continue
-		}
-		switch {
-		case kind == cloud.KindClass:
-			first = append(first, match{class: c, group: g, overlap: held})
-		case kind == form.KindSpill && c.State == guard.Guarded && held > 0:
-			spilled = append(spilled, match{class: c, group: g, overlap: held})
+		case kind == cloud.KindClass && (held || made && len(s.byHeld[g.ID]) == 0):
+			first = append(first, m)
+		case kind == form.KindSpill && c.State == guard.Guarded && held:
+			spilled = append(spilled, m)
 		}
 	}
 	return first, spilled
@@ -142,14 +128,6 @@ func (s *matcher) candidates(c *form.Class, first, spilled []match) (_, _ []matc
 // reusable returns the groups of ours that interfaces of the class hold, and those that were made
 // for it.
 func (s *matcher) reusable(c *form.Class, overlap map[string]int) []*cloud.Group {
-	if s.made == nil {
-		s.made = map[string][]*cloud.Group{}
-		for i := range s.Snap.Groups {
-			if g := &s.Snap.Groups[i]; s.Owned(g) {
-				s.made[g.Tags[cloud.TagClass]] = append(s.made[g.Tags[cloud.TagClass]], g)
-			}
-		}
-	}
 	out := slices.Clone(s.made[c.Hash])
 	for id := range overlap {
 		if g := s.Groups[id]; s.Owned(g) && g.Tags[cloud.TagClass] != c.Hash {

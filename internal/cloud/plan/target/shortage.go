@@ -44,7 +44,7 @@ func (s *Target) advise(lack *intent.Lack, c *form.Class) {
 			continue
 		}
 		needed := s.need(n, s.wanted(n, c))
-		if n.VM != nil && s.Native(c.NICs[0]) { // it may be taken over with its present rules, or with the policies
+		if n.VM != nil && c.NICs[0].Native() { // it may be taken over with its present rules, or with the policies
 			present := s.need(n, s.Decided(n.NIC, nil, ""))
 			needed = need{rules: min(needed.rules, present.rules), perGroup: min(needed.perGroup, present.perGroup)}
 		}
@@ -155,15 +155,5 @@ const mostCounted = 20_000
 
 // near are the addresses that rules of an interface could ever name by a group.
 func (s *Target) near(view *intent.Network) addrset.Set {
-	if set, known := s.nearby[view]; known {
-		return set
-	}
-	var sets []addrset.Set
-	for _, n := range s.NICs {
-		if view.Reaches(n.Network) {
-			sets = append(sets, n.Private)
-		}
-	}
-	s.nearby[view] = addrset.Union(sets...)
-	return s.nearby[view]
+	return s.nearby.Get(view, func() addrset.Set { return guard.AddressesOf(s.NICs, view) })
 }

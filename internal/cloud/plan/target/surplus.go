@@ -56,20 +56,15 @@ func (s *Target) surplus(c *form.Class) (out []rejection) {
 // policy needs nothing more.
 func (s *Target) leaveSurplus(c *form.Class, why func() *intent.Reason) {
 	surplus := s.surplus(c)
-	var left []rejection
-	for _, u := range surplus {
-		if !s.In.Tighten[u.policy.Ref.UID] || s.tightened[c.Key] != nil {
-			left = append(left, u)
-		}
-	}
+	left := slices.DeleteFunc(slices.Clone(surplus), func(u rejection) bool { return s.In.Tighten[u.policy.Ref.UID] && s.tightened[c.Key] == nil })
 	if len(left) == 0 && len(surplus) > 0 {
 		s.tightened[c.Key] = &tightening{policy: surplus[0].policy, short: why()}
 		return
 	}
-	if slices.ContainsFunc(left, func(u rejection) bool { return u.certain }) {
-		left = slices.DeleteFunc(left, func(u rejection) bool { return !u.certain })
-	} else if len(left) > 1 {
-		left = left[:1]
+	if certain := slices.DeleteFunc(slices.Clone(left), func(u rejection) bool { return !u.certain }); len(certain) > 0 {
+		left = certain
+	} else {
+		left = left[:min(len(left), 1)]
 	}
 	reasons := map[*intent.Policy]*intent.Reason{}
 	for _, u := range left {

@@ -21,8 +21,8 @@ type Target struct {
 	// tightened are the classes that allow as much as fits, by key; see tighten.
 	tightened  map[string]*tightening
 	gatherings gatherings
-	nearby     map[*intent.Network]addrset.Set // see near
-	allotment  *allotment                      // if there are too few groups for all that is wanted
+	nearby     form.Once[*intent.Network, addrset.Set] // see near
+	allotment  *allotment                              // if there are too few groups for all that is wanted
 	// Twins are the rules that groups of others get beside theirs, by the IDs of these groups.
 	Twins map[string][]cloud.Rule
 	form.Design
@@ -32,9 +32,20 @@ type Target struct {
 func New(r *intent.Region, lower form.Lowerer) *Target {
 	s := &Target{
 		States: guard.NewStates(r), Lower: lower, literal: map[string]bool{}, Outgrown: map[string]bool{}, tightened: map[string]*tightening{},
-		gatherings: gatherings{gathered: map[membershipGroup]bool{}}, nearby: map[*intent.Network]addrset.Set{},
+		gatherings: gatherings{existing: map[string]bool{}, gathered: map[membershipGroup]bool{}},
 	}
-	s.matcher = matcher{Region: r, Design: &s.Design, byHeld: s.Holding, literal: s.literal, outgrown: s.Outgrown}
+	s.matcher = matcher{
+		Region: r, Design: &s.Design, byHeld: s.Holding, literal: s.literal, outgrown: s.Outgrown, made: map[string][]*cloud.Group{},
+	}
+	for i := range s.Snap.Groups {
+		if g := &s.Snap.Groups[i]; s.Owned(g) {
+			class := g.Tags[cloud.TagClass]
+			s.matcher.made[class] = append(s.matcher.made[class], g)
+			if g.Tags[cloud.TagKind] == form.KindMembers {
+				s.gatherings.existing[class] = true
+			}
+		}
+	}
 	s.fitter = form.NewFitter(r, &s.Design, lower)
 	return s
 }
@@ -45,4 +56,11 @@ func (s *Target) restart() {
 	clear(s.literal)
 	clear(s.tightened)
 	s.allotment = nil
+}
+
+func b2i(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
 }

@@ -72,7 +72,7 @@ func (s *Target) tightRules(c *form.Class, t *tightening) (kept []cloud.Rule, pa
 	}
 	t.lost = losses(before, c.Want)
 	kept = cloud.RuleKeys(kept)
-	packed, _ = s.Lower.Pack(kept, held, q)
+	packed, _ = s.Lower.Pack(kept, held, q) // which fits, whatever is held
 	return kept, packed
 }
 
@@ -85,12 +85,9 @@ func (s *Target) rulesWithout(c *form.Class, p *intent.Policy) []cloud.Rule {
 
 // breadth is the larger, the more a rule gives, roughly.
 func breadth(r cloud.Rule) int {
-	out := 0
-	switch {
-	case !r.Peer.CIDR.IsValid():
-		out = 1 << 12
-	default:
-		out = (r.Peer.CIDR.Addr().BitLen() - r.Peer.CIDR.Bits()) << 4
+	out := 1 << 12
+	if block := r.Peer.CIDR; block.IsValid() {
+		out = (block.Addr().BitLen() - block.Bits()) << 4
 	}
 	switch m := r.Match; {
 	case m.Protocol == cloud.AnyProtocol:
@@ -105,10 +102,7 @@ func breadth(r cloud.Rule) int {
 // each.
 func losses(before, after [2]flow.Permit) (out []string) {
 	for i, d := range flow.Directions() {
-		toFrom := " from "
-		if d == cloud.Egress {
-			toFrom = " to "
-		}
+		toFrom := [2]string{" from ", " to "}[i]
 		for _, cell := range before[i].Minus(after[i]) {
 			what := cell.Service.String()
 			if cell.Service.Protocol == cloud.TCP || cell.Service.Protocol == cloud.UDP {

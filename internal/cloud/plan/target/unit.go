@@ -2,7 +2,6 @@ package target
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -12,14 +11,17 @@ import (
 
 // unit is a policy on VMs to which the same policies apply.
 type unit struct {
-	policy *intent.Policy
-	vms    []*guard.VM
-	// profile identifies the policies that apply to the VMs; on all of them or on none this one is
-	// in force, or about to be.
+	unitKey
+	vms []*guard.VM
+	out bool // if it is left out
+}
+
+// unitKey is what the VMs of a unit have in common: the policy, what identifies all that apply to
+// them, and whether the one is in force, or about to be.
+type unitKey struct {
+	policy  *intent.Policy
 	profile string
 	inForce bool
-	// out is set if it is left out.
-	out bool
 }
 
 // trials bounds how many designs are tried, and passTrials how many of these in one pass over what
@@ -33,7 +35,7 @@ const (
 // collect finds the units of which the allotment consists, in the order in which they are admitted,
 // which is the same in every round. Of a policy those units come first whose VMs are the most.
 func (a *allotment) collect() {
-	known, alike := map[string]*unit{}, map[string]int{}
+	known, alike := map[unitKey]*unit{}, map[string]int{}
 	for _, vm := range a.of.Order {
 		if a.of.In.Modes[vm.Ref] != intent.Enforce {
 			continue
@@ -42,11 +44,10 @@ func (a *allotment) collect() {
 			if !vm.Enforces(p) {
 				continue
 			}
-			inForce := a.of.Begun(vm.VM, p)
-			key := fmt.Sprint(p.Ref.UID, inForce, vm.Profile)
+			key := unitKey{p, vm.Profile, a.of.Begun(vm.VM, p)}
 			u := known[key]
 			if u == nil {
-				u = &unit{policy: p, inForce: inForce, profile: vm.Profile}
+				u = &unit{unitKey: key}
 				known[key] = u
 				a.units = append(a.units, u)
 			}
@@ -80,12 +81,17 @@ func (a *allotment) admitUnits() {
 	a.apply()
 	a.room = max(a.limit, a.needed()) // nobody gives up a group that he has, however many there are
 	a.left = trials
+	single := func(u *unit) unitKey {
+		// What is in force of a policy on like VMs is a unit of its own only where that matters.
+		return unitKey{u.policy, u.profile, a.keeps && u.inForce}
+	}
+	ofVMs := func(u *unit) unitKey { return unitKey{profile: u.profile} }
 	if a.keeps {
-		a.admitFrom(a.single(func(u *unit) bool { return u.inForce }))
+		a.admitFrom(slices.DeleteFunc(a.pending(single), func(p []*unit) bool { return !p[0].inForce }))
 	}
 	for again := true; again && a.left > 0; {
-		again = a.admitFrom(a.single(func(*unit) bool { return true }))
-		again = a.admitFrom(a.bundles()) || again
+		again = a.admitFrom(a.pending(single))
+		again = a.admitFrom(a.pending(ofVMs)) || again
 	}
 }
 
@@ -99,34 +105,16 @@ func (a *allotment) fits() bool {
 	return true
 }
 
-// single returns those of the units that are not admitted yet, each by itself. What is in force of
-// a policy on like VMs is a unit of its own only where that matters.
-func (a *allotment) single(of func(*unit) bool) (out [][]*unit) {
-	var last *unit
-	for _, u := range a.units {
-		switch {
-		case !u.out || !of(u):
-			continue
-		case !a.keeps && last != nil && last.policy == u.policy && last.profile == u.profile:
-			out[len(out)-1] = append(out[len(out)-1], u)
-		default:
-			out = append(out, []*unit{u})
-		}
-		last = u
-	}
-	return out
-}
-
-// bundles returns the units that are not admitted yet, those of the same VMs together.
-func (a *allotment) bundles() (out [][]*unit) {
-	at := map[string]int{}
+// pending returns the units that are not admitted yet, those with the same key together.
+func (a *allotment) pending(key func(*unit) unitKey) (out [][]*unit) {
+	at := map[unitKey]int{}
 	for _, u := range a.units {
 		if !u.out {
 			continue
 		}
-		i, ok := at[u.profile]
+		i, ok := at[key(u)]
 		if !ok {
-			i, at[u.profile] = len(out), len(out)
+			i, at[key(u)] = len(out), len(out)
 			out = append(out, nil)
 		}
 		out[i] = append(out[i], u)

@@ -1,0 +1,117 @@
+package guard
+
+import (
+	"slices"
+
+	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
+)
+
+// Begin forgets what attempts have ruled out. What remains is what cannot be expressed or
+// controlled at all.
+func (s *States) Begin() {
+	s.dependents.unfollowed = map[string]*intent.Reason{}
+	for _, n := range s.NICs {
+		n.frozen, n.refusal, n.spared = nil, nil, false
+		switch {
+		case n.Alien != nil:
+		case n.Unproven != nil: // nothing can be given back
+			n.frozen = n.Unproven
+		case n.Blocked != "":
+			n.frozen = n.Refused()
+		case n.Released != nil && s.Mode(n.NIC) == intent.BreakGlass:
+			n.refusal = n.Released
+		}
+	}
+	for _, vm := range s.Order {
+		vm.left = map[*intent.Policy]omission{}
+		for _, p := range vm.Policies {
+			if why := vm.Problems[p]; why != nil {
+				s.LeaveOut(vm, p, why)
+			}
+		}
+	}
+}
+
+// LeaveOut refuses the policy on the VM. Interfaces that are under control stay as they are if the
+// policy is in force there in an earlier form; everywhere else the VM goes on without the policy.
+func (s *States) LeaveOut(vm *VM, p *intent.Policy, why *intent.Reason) {
+	kept := vm.Keeps(p)
+	if s.In.Modes[vm.Ref] == intent.Enforce && s.InForce(vm.VM, p) {
+		for _, n := range vm.NICs {
+			if n.Taken() && n.Alien == nil && n.frozen == nil {
+				n.frozen, kept = why, true
+			}
+		}
+	}
+	vm.left[p] = omission{why, kept}
+}
+
+// DoWithout refuses the policy on the VM, which goes on without it.
+func (s *States) DoWithout(vm *VM, p *intent.Policy, why *intent.Reason) {
+	vm.left[p] = omission{why: why}
+}
+
+// Readmit takes back that a policy was left out.
+func (s *States) Readmit(vm *VM, p *intent.Policy) {
+	if o := vm.left[p]; o.kept {
+		for _, n := range vm.NICs {
+			if n.frozen == o.why {
+				n.frozen = nil
+			}
+		}
+	}
+	delete(vm.left, p)
+}
+
+// NoRoom says that not even what the groups of interfaces give them by themselves fits. Those that
+// are not under control yet are not taken over, and the others may have a class that fits without
+// them. If there are none, the interfaces stay as they are.
+func (s *States) NoRoom(nics []*NIC, why *intent.Reason) {
+	all := !slices.ContainsFunc(nics, func(n *NIC) bool { return !n.Taken() })
+	for _, n := range nics {
+		if all {
+			n.frozen = why
+		} else if !n.Taken() {
+			n.refusal = intent.Why(intent.TakeOverShort, n.ID).From(why)
+		}
+	}
+}
+
+// Restrict holds directions of an interface at what is allowed both now and in the end. It reports
+// whether that is new.
+func (s *States) Restrict(n *NIC, held [2]bool) bool {
+	was := n.restrict
+	n.restrict = [2]bool{was[0] || held[0], was[1] || held[1]}
+	s.between = s.between || n.isRestricted()
+	return n.restrict != was
+}
+
+// Await makes interfaces stay as they are until others have changed.
+func (s *States) Await(nics []*NIC, what intent.Code, why *intent.Reason) {
+	for _, n := range nics {
+		n.restrict, n.waiting = [2]bool{}, true
+		if n.Taken() {
+			n.frozen = why
+		} else {
+			n.refusal = intent.Why(what, n.ID).From(why)
+		}
+	}
+}
+
+// Block ends all waiting, because there is no order: interfaces stay as they are for the reason
+// that is given of them, if any.
+func (s *States) Block(why func(*NIC) *intent.Reason) {
+	s.between = false
+	for _, n := range s.NICs {
+		if n.frozen == nil {
+			n.frozen = why(n)
+		}
+		n.restrict, n.waiting = [2]bool{}, false
+	}
+}
+
+// Between reports whether this is about a state in between, in which some interfaces wait.
+func (s *States) Between() bool { return s.between }
+
+// Restricts reports whether any interface is held, so that what waits for it goes on later.
+func (s *States) Restricts() bool { return slices.ContainsFunc(s.NICs, (*NIC).isRestricted) }
