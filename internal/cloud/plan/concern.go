@@ -12,8 +12,13 @@ import (
 // object is held as it should be, and with what it is for: as the rule says of itself, or else the
 // policies of these VMs.
 func Concern(all []Drift, s *cloud.Snapshot, vms []VMStatus) {
-	concerned := slices.ContainsFunc(all, func(d Drift) bool { return d.Region == s.Region && d.VMs == "" })
-	if !concerned {
+	var open []*Drift
+	for i := range all {
+		if d := &all[i]; d.Region == s.Region && d.VMs == "" {
+			open = append(open, d)
+		}
+	}
+	if len(open) == 0 {
 		return
 	}
 	names, holders := map[string]string{}, map[string][]string{} // of VMs; of groups and interfaces
@@ -37,11 +42,7 @@ func Concern(all []Drift, s *cloud.Snapshot, vms []VMStatus) {
 			}
 		}
 	}
-	for i := range all {
-		d := &all[i]
-		if d.Region != s.Region || d.VMs != "" {
-			continue
-		}
+	for _, d := range open {
 		var named, of []string
 		for _, id := range holders[d.Object] {
 			named, of = append(named, cloud.Words(cmp.Or(names[id], id))), append(of, policies[id]...)

@@ -20,13 +20,8 @@ func (e *emitter) label(step *Step, g *form.Group) {
 		}
 	case cloud.OpAddRules, cloud.OpReplaceRules, cloud.OpSetRules:
 		for i := range op.Rules {
-			r := &op.Rules[i]
-			switch {
-			case r.Description != "":
-			case g == nil:
-				r.Description = signs.Description("", "", 0)
-			default:
-				r.Description = e.description(g.Class, *r)
+			if r := &op.Rules[i]; r.Description == "" {
+				r.Description = e.description(g, *r)
 			}
 		}
 	}
@@ -40,14 +35,17 @@ func namesOf(refs []PolicyRef) []string {
 	return out
 }
 
-// description names the first rule of a policy that asks for a rule of a class, and counts the
-// others.
-func (e *emitter) description(c *form.Class, r cloud.Rule) string {
-	asking := e.asking(c, r)
+// description names the first rule of a policy that asks for a rule of a group, in the order of
+// evaluation, and counts the others.
+func (e *emitter) description(g *form.Group, r cloud.Rule) string {
+	if g == nil || g.Class.Gathers || g.Class.State != Guarded {
+		return signs.Description("", "", 0)
+	}
+	_, then, known := e.Addresses(r.Peer, g.Class.Network)
+	asking := slices.DeleteFunc(saying(g.Class, intent.Allow, trafficOf(r)), func(b *intent.Bound) bool {
+		return known && !then.Empty() && !e.PeerAddrs(b, g.Class.Network).Overlaps(then)
+	})
 	if len(asking) == 0 {
-		if c.State != Guarded || c.Gathers {
-			return signs.Description("", "", 0)
-		}
 		return signs.Native
 	}
 	first := asking[0]
@@ -55,16 +53,4 @@ func (e *emitter) description(c *form.Class, r cloud.Rule) string {
 		return signs.Failsafe(e.In.Account)
 	}
 	return signs.Description(first.Policy.Ref.Short(), first.Name, len(asking)-1)
-}
-
-// asking returns the rules of policies that allow some of what a rule of a class allows, in the
-// order of evaluation.
-func (e *emitter) asking(c *form.Class, r cloud.Rule) []*intent.Bound {
-	if c.Gathers || c.State != Guarded {
-		return nil
-	}
-	_, then, known := e.Addresses(r.Peer, c.Network)
-	return slices.DeleteFunc(saying(c, intent.Allow, trafficOf(r)), func(b *intent.Bound) bool {
-		return known && !then.Empty() && !e.PeerAddrs(b, c.Network).Overlaps(then)
-	})
 }

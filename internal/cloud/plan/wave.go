@@ -72,33 +72,35 @@ func (s Step) tagsInterfaces() bool {
 // first ones of their regions; and the plan for all other regions. Without such steps the rest is
 // the whole plan.
 func (p Plan) Urgent() (urgent, rest Plan) {
-	urgent, rest = Plan{Account: p.Account, Partial: true}, Plan{Account: p.Account, Partial: p.Partial}
-	regions := map[string]bool{}
-	for _, s := range p.Steps {
-		if s.Urgent {
-			urgent.Steps = append(urgent.Steps, s)
-			regions[s.Scope.Region] = true
-		}
-	}
-	if len(regions) == 0 {
+	urgent = p.only(func(s Step) bool { return s.Urgent })
+	if urgent.Empty() {
 		return urgent, p
 	}
-	for _, s := range p.Steps {
-		if !regions[s.Scope.Region] {
-			rest.Steps = append(rest.Steps, s)
-		}
+	regions := map[string]bool{}
+	for _, s := range urgent.Steps {
+		regions[s.Scope.Region] = true
 	}
+	rest = p.only(func(s Step) bool { return !regions[s.Scope.Region] })
+	rest.Partial = p.Partial
 	return urgent, rest
 }
 
 // Claims returns the steps that claim networks, which have to be seen to hold before anything else
 // is done in the network; false if there are none.
 func (p Plan) Claims() (Plan, bool) {
+	claims := p.only(func(s Step) bool {
+		return s.Op.Kind == cloud.OpTag && s.Op.Target == s.Network && s.Op.Tags[cloud.TagClaim] != ""
+	})
+	return claims, !claims.Empty()
+}
+
+// only is the plan for the steps of which something holds, which others follow.
+func (p Plan) only(holds func(Step) bool) Plan {
 	out := Plan{Account: p.Account, Partial: true}
 	for _, s := range p.Steps {
-		if s.Op.Kind == cloud.OpTag && s.Op.Target == s.Network && s.Op.Tags[cloud.TagClaim] != "" {
+		if holds(s) {
 			out.Steps = append(out.Steps, s)
 		}
 	}
-	return out, len(out.Steps) > 0
+	return out
 }
