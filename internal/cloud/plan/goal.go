@@ -38,17 +38,14 @@ func Mark(account string) string { return cloud.TagRevision + "." + intent.Short
 // goal is the region as it shall be.
 func (s *regional) goal(revision string) *cloud.Snapshot {
 	to := *s.Snap
-	to.Interfaces = slices.Clone(s.Snap.Interfaces)
+	to.Groups, to.Interfaces, to.Networks = s.goalGroups(), slices.Clone(s.Snap.Interfaces), slices.Clone(s.Snap.Networks)
 	for i := range to.Interfaces {
 		if n := s.byID[to.Interfaces[i].ID]; n != nil {
 			to.Interfaces[i].GroupIDs, to.Interfaces[i].Tags = s.goalHeld(n), s.goalInterfaceTags(n)
 		}
 	}
-	var busy, own map[string]bool
-	to.Groups, busy, own = s.goalGroups()
-	to.Networks = slices.Clone(s.Snap.Networks)
 	for i := range to.Networks {
-		to.Networks[i].Tags = s.goalNetworkTags(&to.Networks[i], revision, busy, own)
+		to.Networks[i].Tags = s.goalNetworkTags(&to.Networks[i], to.Groups, revision)
 	}
 	return &to
 }
@@ -71,34 +68,25 @@ func (s *regional) goalHeld(n *guard.NIC) []string {
 	return out
 }
 
-// goalGroups are the groups as they shall be, and the networks where groups of the controller, and
-// of the account, stay.
-func (s *regional) goalGroups() (out []cloud.Group, busy, own map[string]bool) {
+// goalGroups are the groups as they shall be, sorted by ID.
+func (s *regional) goalGroups() (out []cloud.Group) {
 	needed := s.stillNeeded()
-	busy, own = map[string]bool{}, map[string]bool{}
 	for _, g := range s.Snap.Groups {
 		n, wanted := s.Networks[g.NetworkID], s.ByKey[g.ID]
 		foreign := n == nil || n.Foreign != nil
 		switch {
 		case !s.Owned(&g):
-			busy[g.NetworkID] = busy[g.NetworkID] || g.OwnedBy(s.In.ClusterID)
-			own[g.NetworkID] = own[g.NetworkID] || s.Ours(&g)
 			g.Rules = slices.Concat(g.Rules, s.outward(s.Twins[g.ID]))
 		case wanted != nil:
 			g.Rules, g.Tags = s.goalRules(wanted), s.goalTags(wanted)
-			busy[g.NetworkID] = true
-		case !needed[g.ID] && !foreign:
+		case !foreign && !needed[g.ID]:
 			continue
-		default: // somebody else holds it or refers to it
-			busy[g.NetworkID], own[g.NetworkID] = true, true
-			if len(s.WantHeld[g.ID]) == 0 && !foreign {
-				g.Rules = nil
-			}
+		case !foreign && len(s.WantHeld[g.ID]) == 0: // somebody else refers to it
+			g.Rules = nil
 		}
 		out = append(out, g)
 	}
 	for _, g := range s.AllGroups() {
-		busy[g.Class.Network.ID] = true
 		if g.Existing == nil {
 			out = append(out, cloud.Group{
 				ID: s.idOf(g.Key), Name: g.Name, NetworkID: g.Class.Network.ID, OwnerID: s.Snap.OwnerID,
@@ -107,18 +95,22 @@ func (s *regional) goalGroups() (out []cloud.Group, busy, own map[string]bool) {
 		}
 	}
 	slices.SortFunc(out, func(a, b cloud.Group) int { return strings.Compare(a.ID, b.ID) })
-	return out, busy, own
+	return out
 }
 
-// goalNetworkTags are the tags of a network as they shall be. It is claimed as long as groups of
-// the controller are busy there, and marked as long as some are the account's own.
-func (s *regional) goalNetworkTags(n *cloud.Network, revision string, busy, own map[string]bool) map[string]string {
+// goalNetworkTags are the tags of a network as they shall be, given the groups. Where there are no
+// classes it is claimed as long as groups of the controller stay, and marked as long as some of the
+// account do.
+func (s *regional) goalNetworkTags(n *cloud.Network, groups []cloud.Group, revision string) map[string]string {
 	out := copied(n.Tags)
 	classes := slices.ContainsFunc(s.Classes, func(c *form.Class) bool { return c.Network.ID == n.ID })
+	stay := func(of func(*cloud.Group) bool) bool {
+		return slices.ContainsFunc(groups, func(g cloud.Group) bool { return g.NetworkID == n.ID && of(&g) })
+	}
 	switch {
 	case classes:
 		out[cloud.TagClaim] = s.In.ClusterID
-	case !busy[n.ID] && out[cloud.TagClaim] == s.In.ClusterID:
+	case out[cloud.TagClaim] == s.In.ClusterID && !stay(func(g *cloud.Group) bool { return g.OwnedBy(s.In.ClusterID) }):
 		delete(out, cloud.TagClaim)
 	}
 	switch {
@@ -127,7 +119,7 @@ func (s *regional) goalNetworkTags(n *cloud.Network, revision string, busy, own 
 		delete(out, s.mark())
 	case classes:
 		out[s.mark()] = revision
-	case !own[n.ID] && s.Networks[n.ID].Foreign == nil:
+	case s.Networks[n.ID].Foreign == nil && !stay(s.Ours):
 		delete(out, s.mark())
 	}
 	return out
@@ -174,7 +166,7 @@ func copied(tags map[string]string) map[string]string {
 func (s *regional) goalInterfaceTags(n *guard.NIC) map[string]string {
 	out := copied(n.Tags)
 	switch {
-	case n.Alien != nil || n.Network.Foreign != nil || n.Unproven != nil || n.Blocked != "" || s.disputed(n):
+	case untouchable(n) || s.disputed(n):
 	case n.State == guard.Guarded && (n.Recorded == nil || n.Forged):
 		forget(out)
 		maps.Copy(out, intent.FormerTags(n.Former))
@@ -188,6 +180,12 @@ func (s *regional) goalInterfaceTags(n *guard.NIC) map[string]string {
 		delete(out, cloud.TagSignature)
 	}
 	return out
+}
+
+// untouchable reports whether nothing is written to an interface, whatever is wanted: it is
+// somebody else's, nobody knows what it had before, or the cloud refuses.
+func untouchable(n *guard.NIC) bool {
+	return n.Alien != nil || n.Network.Foreign != nil || n.Unproven != nil || n.Blocked != ""
 }
 
 // forget removes the record of former groups from tags.

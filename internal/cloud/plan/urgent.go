@@ -12,7 +12,7 @@ import (
 // plan was made, these are its first steps, and nothing may make them wait.
 func (s *regional) freeing() (out []Step) {
 	for _, n := range s.NICs {
-		if s.Mode(n.NIC) != intent.BreakGlass || n.Alien != nil || n.Network.Foreign != nil || len(n.Ours) == 0 || n.Unproven != nil || n.Blocked != "" {
+		if s.Mode(n.NIC) != intent.BreakGlass || len(n.Ours) == 0 || untouchable(n) {
 			continue
 		}
 		groups := slices.Sorted(slices.Values(s.Restorable(n.NIC)))

@@ -225,11 +225,6 @@ func (o Outlook) Rules() RuleChange {
 	return c
 }
 
-// Nothing reports whether nothing would change.
-func (o Outlook) Nothing() bool {
-	return o.Guarded+o.Members+o.Returned == 0 && o.Rules() == RuleChange{}
-}
-
 // String says it in words, with the first refusal.
 func (o Outlook) String() string {
 	var parts []string

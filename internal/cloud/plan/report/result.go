@@ -102,20 +102,22 @@ func Tally(policies []*intent.Policy, vms []VMStatus, services []intent.Unguarde
 func OfServices(services []intent.Unguarded) (refused []Refusal, suspended []VMStatus) {
 	at := map[intent.VMRef]int{}
 	for _, s := range services {
+		if s.Mode == intent.Enforce {
+			for _, p := range s.Policies {
+				refused = append(refused, Refusal{Policy: p.Ref, Region: s.Subject.Region, Why: s.Why()})
+			}
+			continue
+		}
 		i, known := at[s.Subject]
-		if s.Mode != intent.Enforce && !known {
-			i = len(suspended)
-			at[s.Subject] = i
+		if !known {
+			i, at[s.Subject] = len(suspended), len(suspended)
 			suspended = append(suspended, VMStatus{VM: s.Subject, Mode: s.Mode})
 		}
+		on := &suspended[i]
 		for _, p := range s.Policies {
-			if s.Mode == intent.Enforce {
-				refused = append(refused, Refusal{Policy: p.Ref, Region: s.Subject.Region, Why: s.Why()})
-				continue
-			}
-			same := func(on VMPolicy) bool { return on.PolicyRef == p.Ref }
-			if on := &suspended[i].Policies; !slices.ContainsFunc(*on, same) { // two entities may stand for it
-				*on = append(*on, VMPolicy{PolicyRef: p.Ref})
+			same := func(o VMPolicy) bool { return o.PolicyRef == p.Ref }
+			if !slices.ContainsFunc(on.Policies, same) { // two entities may stand for it
+				on.Policies = append(on.Policies, VMPolicy{PolicyRef: p.Ref})
 			}
 		}
 	}
