@@ -205,38 +205,35 @@ func (s *regional) disputed(n *guard.NIC) bool {
 	return n.State != guard.Guarded && len(n.Ours) == 0 && n.Controlled() && s.Mode(n.NIC) == intent.Enforce && wanted
 }
 
-// stillNeeded returns the groups of ours that cannot be deleted: somebody else refers to them or
-// holds them, or rules that stay do.
+// stillNeeded returns the groups of ours that no class uses and that cannot be deleted: somebody
+// else refers to them or holds them, or rules that stay do.
 func (s *regional) stillNeeded() map[string]bool {
 	out := map[string]bool{}
-	for i := range s.Snap.Groups {
-		g := &s.Snap.Groups[i]
-		if s.Owned(g) {
-			continue
+	need := func(id string, why intent.Code, because string) {
+		if g := s.Groups[id]; g != nil && s.Owned(g) && s.ByKey[id] == nil {
+			out[id] = true
+			s.Note(id, intent.Why(why, because))
 		}
-		for _, r := range g.Rules {
-			if o := s.Groups[r.Peer.GroupID]; o != nil && s.Owned(o) {
-				out[o.ID] = true
-				if s.ByKey[o.ID] == nil {
-					s.Note(o.ID, intent.Why(intent.NeededByGroup, g.ID))
-				}
+	}
+	refer := func(rules []cloud.Rule) {
+		for _, r := range rules {
+			out[r.Peer.GroupID] = true
+		}
+	}
+	for i := range s.Snap.Groups {
+		if g := &s.Snap.Groups[i]; !s.Owned(g) {
+			for _, r := range g.Rules {
+				need(r.Peer.GroupID, intent.NeededByGroup, g.ID)
 			}
 		}
 	}
 	for _, g := range s.AllGroups() {
-		for _, r := range g.Rules {
-			out[r.Peer.GroupID] = true
-		}
+		refer(g.Rules)
 	}
 	for key, nics := range s.WantHeld {
-		if g := s.Groups[key]; g != nil && s.Owned(g) && len(nics) > 0 {
-			out[key] = true
-			for _, r := range g.Rules {
-				out[r.Peer.GroupID] = true
-			}
-			if s.ByKey[key] == nil {
-				s.Note(key, intent.Why(intent.NeededByHolder, nics[0].ID))
-			}
+		if g := s.Groups[key]; g != nil && s.Owned(g) {
+			refer(g.Rules)
+			need(key, intent.NeededByHolder, nics[0].ID)
 		}
 	}
 	return out
