@@ -19,10 +19,9 @@ type Account struct {
 	Effort        *Effort
 	Policies      []*Policy
 	addressGroups map[string]*v1beta2.AddressGroup
-	observed      map[string]bool // regions
 	// Unguarded are the native services and interfaces that policies apply to in vain, sorted.
 	Unguarded []Unguarded
-	Regions   []*Region
+	Regions   []*Region // sorted by name
 }
 
 // Unguarded is a native service, or an interface that is an entity of its own, that policies apply
@@ -34,13 +33,8 @@ type Unguarded struct {
 	Subject  VMRef
 	Mode     Mode
 	Policies []*Policy // in the order of evaluation
-	// Fixed is why its groups cannot be set, in words, and Code what it is.
-	Fixed string
-	Code  Code
+	Why      *Reason
 }
-
-// Why says why they are not.
-func (u Unguarded) Why() *Reason { return Why(u.Code, u.Entity.String()).Quoting(u.Fixed) }
 
 // Stopped is what the computation panics with if nobody wants its result any more. It never leaves
 // Compute.
@@ -56,27 +50,19 @@ func (c *Account) MayStop() {
 // New finds out what applies to whom. What that takes, and all that is done with the outcome, is
 // counted as effort.
 func New(in Input, lower capability, effort *Effort) *Account {
-	c := &Account{
-		In: in, lower: lower, Recall: newRecall(), Effort: effort, addressGroups: map[string]*v1beta2.AddressGroup{}, observed: map[string]bool{},
-	}
+	c := &Account{In: in, lower: lower, Recall: newRecall(), Effort: effort, addressGroups: map[string]*v1beta2.AddressGroup{}}
 	for _, g := range in.AddressGroups {
 		c.addressGroups[g.Name] = g
 	}
 	c.Policies = c.parsePolicies()
 	c.findMissingGroups()
-	c.observeRegions()
-	c.bindVMs()
-	return c
-}
-
-func (c *Account) observeRegions() {
-	for _, r := range c.In.Regions {
-		c.observed[r.Snapshot.Region] = true
-	}
-	for _, r := range c.In.Regions {
+	for _, r := range in.Regions {
 		c.Regions = append(c.Regions, newRegion(c, r))
 	}
 	slices.SortFunc(c.Regions, func(a, b *Region) int { return strings.Compare(a.Snap.Region, b.Snap.Region) })
+	c.joinGroups()
+	c.applyRules()
+	return c
 }
 
 // findMissingGroups refuses policies whose address groups have not arrived: without them a rule
@@ -93,40 +79,48 @@ func (c *Account) findMissingGroups() {
 	}
 }
 
-// bindVMs finds out which rules apply to which VMs, and which address groups they belong to.
-func (c *Account) bindVMs() {
-	byRegion := map[string]*Region{}
-	for _, s := range c.Regions {
-		byRegion[s.Snap.Region] = s
-	}
-	find := func(m *v1beta2.GroupMember, among map[EntityRef]VMRef) *VM {
-		if m.ExternalEntity == nil {
-			return nil
-		}
-		ref, ok := among[EntityRef{m.ExternalEntity.Namespace, m.ExternalEntity.Name}]
-		if s := byRegion[ref.Region]; ok && s != nil {
-			return s.vms[ref.ID]
-		}
+// region finds a region that was observed; nil if it is none.
+func (c *Account) region(name string) *Region {
+	i := slices.IndexFunc(c.Regions, func(s *Region) bool { return s.Snap.Region == name })
+	if i < 0 {
 		return nil
 	}
-	for _, s := range c.Regions {
-		s.selectVMs()
+	return c.Regions[i]
+}
+
+// vm finds a selected VM; nil if it was not observed.
+func (c *Account) vm(ref VMRef) *VM {
+	if s := c.region(ref.Region); s != nil {
+		return s.vms[ref.ID]
 	}
+	return nil
+}
+
+// entityOf is the entity that a member of a group is; the zero value, which names none, for others.
+func entityOf(m *v1beta2.GroupMember) EntityRef {
+	if m.ExternalEntity == nil {
+		return EntityRef{}
+	}
+	return EntityRef{m.ExternalEntity.Namespace, m.ExternalEntity.Name}
+}
+
+// joinGroups finds out which address groups the VMs belong to.
+func (c *Account) joinGroups() {
 	for _, name := range sortedKeys(c.addressGroups) {
-		for i := range c.addressGroups[name].GroupMembers {
+		members := c.addressGroups[name].GroupMembers
+		for i := range members {
 			// A native service is a peer by its addresses, for whose sake nothing of it changes.
-			if vm := find(&c.addressGroups[name].GroupMembers[i], c.In.Entities); vm != nil {
-				if k := len(vm.Groups); k == 0 || vm.Groups[k-1] != name {
-					vm.Groups = append(vm.Groups, name)
-				}
+			vm := c.vm(c.In.Entities[entityOf(&members[i])])
+			if vm != nil && (len(vm.Groups) == 0 || vm.Groups[len(vm.Groups)-1] != name) {
+				vm.Groups = append(vm.Groups, name)
 			}
 		}
 	}
-	c.applyRules(func(m *v1beta2.GroupMember) *VM { return cmp.Or(find(m, c.In.Entities), find(m, c.In.Services)) })
 }
 
-// applyRules gives every VM the rules that apply to it.
-func (c *Account) applyRules(find func(*v1beta2.GroupMember) *VM) {
+// applyRules gives every VM the rules that apply to it, and finds the policies that apply to native
+// services and interfaces in vain.
+func (c *Account) applyRules() {
 	rulesOf := map[string][]*rule{}
 	for _, p := range c.Policies {
 		for _, r := range p.Rules {
@@ -135,28 +129,31 @@ func (c *Account) applyRules(find func(*v1beta2.GroupMember) *VM) {
 			}
 		}
 	}
-	hits, services := map[*VM]map[*rule]*Bound{}, map[EntityRef][]*Policy{}
+	hits, inVain := map[*VM]map[*rule]*Bound{}, map[EntityRef][]*Policy{}
 	for _, g := range c.In.AppliedToGroups {
 		for i := range g.GroupMembers {
 			m := &g.GroupMembers[i]
-			vm := find(m)
-			if vm == nil {
-				c.meet(services, m, rulesOf[g.Name])
-				continue
-			}
-			if hits[vm] == nil {
+			e := entityOf(m)
+			ref, service := c.In.Services[e]
+			vm := cmp.Or(c.vm(c.In.Entities[e]), c.vm(ref))
+			if vm != nil && hits[vm] == nil {
 				hits[vm] = map[*rule]*Bound{}
 			}
 			for _, r := range rulesOf[g.Name] {
-				bind(hits[vm], r, m)
+				switch {
+				case vm != nil:
+					bind(hits[vm], r, m)
+				case service && !slices.Contains(inVain[e], r.Policy):
+					inVain[e] = append(inVain[e], r.Policy)
+				}
 			}
 		}
 	}
-	for _, e := range slices.SortedFunc(maps.Keys(services), EntityRef.Compare) {
+	for _, e := range slices.SortedFunc(maps.Keys(inVain), EntityRef.Compare) {
 		ref := c.In.Services[e]
 		code, fixed := c.fixed(ref)
-		policies := slices.SortedFunc(slices.Values(services[e]), ComparePolicies)
-		c.Unguarded = append(c.Unguarded, Unguarded{Entity: e, Subject: ref, Mode: c.In.Modes[ref], Policies: policies, Fixed: fixed, Code: code})
+		slices.SortFunc(inVain[e], ComparePolicies)
+		c.Unguarded = append(c.Unguarded, Unguarded{Entity: e, Subject: ref, Mode: c.In.Modes[ref], Policies: inVain[e], Why: Why(code, e.String()).Quoting(fixed)})
 	}
 	for vm, rules := range hits {
 		vm.apply(rules)
@@ -168,52 +165,31 @@ func (c *Account) applyRules(find func(*v1beta2.GroupMember) *VM) {
 
 // fixed says why the groups of a native service or an interface cannot be set.
 func (c *Account) fixed(ref VMRef) (Code, string) {
-	for _, r := range c.Regions {
-		if r.Snap.Region != ref.Region {
-			continue
-		}
-		if x := r.Snap.Service(ref.ID); x != nil {
-			return ServiceUnguarded, cmp.Or(x.Fixed, x.Ambiguous, "no interface of it is shown")
-		}
-		if n := r.interfaceOf(ref); n != nil {
-			return InterfaceUnguarded, cmp.Or(n.Unsettable(r.Snap.OwnerID), "it is of the virtual machine "+cloud.Words(n.VMID)+", which is selected, and has what applies to that")
-		}
-		return ServiceUnguarded, "it is not shown"
+	r := c.region(ref.Region)
+	if r == nil {
+		return ServiceUnguarded, "its region was not read"
 	}
-	return ServiceUnguarded, "its region was not read"
-}
-
-// meet notes the policies of rules that apply to a native service, or to an interface.
-func (c *Account) meet(services map[EntityRef][]*Policy, m *v1beta2.GroupMember, rules []*rule) {
-	if m.ExternalEntity == nil {
-		return
+	if x := r.Snap.Service(ref.ID); x != nil {
+		return ServiceUnguarded, cmp.Or(x.Fixed, x.Ambiguous, "no interface of it is shown")
 	}
-	e := EntityRef{m.ExternalEntity.Namespace, m.ExternalEntity.Name}
-	if _, ours := c.In.Services[e]; !ours {
-		return
+	if n := r.interfaceOf(ref); n != nil {
+		return InterfaceUnguarded, cmp.Or(n.Unsettable(r.Snap.OwnerID), "it is of the virtual machine "+cloud.Words(n.VMID)+", which is selected, and has what applies to that")
 	}
-	for _, r := range rules {
-		if !slices.Contains(services[e], r.Policy) {
-			services[e] = append(services[e], r.Policy)
-		}
-	}
+	return ServiceUnguarded, "it is not shown"
 }
 
 // bind makes the rule apply, and resolves its named ports with those of the member.
 func bind(rules map[*rule]*Bound, r *rule, m *v1beta2.GroupMember) {
 	b := rules[r]
 	if b == nil {
-		b = &Bound{rule: r, services: r.Services, any: r.matchesAny()}
+		b = r.bound()
 		rules[r] = b
 	}
 	for _, named := range r.Named {
 		for _, p := range m.Ports {
 			s, ok := named.service(p)
-			if !ok {
-				continue
-			}
-			b.resolved = true
-			if !slices.Contains(b.services, s) {
+			b.resolved = b.resolved || ok
+			if ok && !slices.Contains(b.services, s) {
 				b.services = append(slices.Clip(b.services), s)
 			}
 		}
@@ -222,59 +198,18 @@ func bind(rules map[*rule]*Bound, r *rule, m *v1beta2.GroupMember) {
 
 // apply sets what applies to the VM, and leaves out what cannot be expressed for it.
 func (vm *VM) apply(rules map[*rule]*Bound) {
-	for _, b := range rules {
-		vm.Applied = append(vm.Applied, b)
-	}
-	slices.SortFunc(vm.Applied, func(a, b *Bound) int { return a.number - b.number })
+	vm.Applied = slices.SortedFunc(maps.Values(rules), func(a, b *Bound) int { return a.number - b.number })
 	for _, b := range vm.Applied {
-		if !slices.Contains(vm.Policies, b.Policy) {
-			vm.Policies = append(vm.Policies, b.Policy)
+		p := b.Policy
+		if !slices.Contains(vm.Policies, p) {
+			vm.Policies = append(vm.Policies, p)
 		}
-		if len(b.Named) > 0 && !b.resolved && vm.Problems[b.Policy] == nil {
-			vm.Problems[b.Policy] = Why(NamedPortUnknown, b.Named[0].name)
+		switch {
+		case p.Problem != nil:
+			vm.Problems[p] = p.Problem
+		case len(b.Named) > 0 && !b.resolved && vm.Problems[p] == nil:
+			vm.Problems[p] = Why(NamedPortUnknown, b.Named[0].name)
 		}
 	}
 	slices.SortFunc(vm.Policies, ComparePolicies)
-	for _, p := range vm.Policies {
-		if p.Problem != nil {
-			vm.Problems[p] = p.Problem
-		}
-	}
-}
-
-// selectVMs makes the VMs that have an entity known, with their interfaces.
-func (s *Region) selectVMs() {
-	entities := make(map[string][]EntityRef, len(s.Snap.VMs))
-	for _, among := range []map[EntityRef]VMRef{s.In.Entities, s.In.Services} {
-		for e, ref := range among {
-			if ref.Region == s.Snap.Region {
-				entities[ref.ID] = append(entities[ref.ID], e)
-			}
-		}
-	}
-	byVM := make(map[string][]*NIC, len(s.Snap.VMs))
-	for _, n := range s.NICs {
-		if n.VMID != "" {
-			byVM[n.VMID] = append(byVM[n.VMID], n)
-		}
-	}
-	s.vms, s.Order = make(map[string]*VM, len(entities)), make([]*VM, 0, len(entities))
-	for i := range s.Snap.VMs {
-		v := &s.Snap.VMs[i]
-		if len(entities[v.ID]) == 0 {
-			continue
-		}
-		vm := &VM{
-			Ref: VMRef{s.Snap.Region, v.ID}, Observed: v, entities: entities[v.ID], NICs: byVM[v.ID],
-			Problems: map[*Policy]*Reason{},
-		}
-		position := func(n *NIC) int { return slices.Index(v.Interfaces, n.ID) }
-		slices.SortStableFunc(vm.NICs, func(a, b *NIC) int { return position(a) - position(b) })
-		for _, n := range vm.NICs {
-			n.vm = vm
-		}
-		s.vms[v.ID] = vm
-		s.Order = append(s.Order, vm)
-	}
-	slices.SortFunc(s.Order, func(a, b *VM) int { return strings.Compare(a.Ref.ID, b.Ref.ID) })
 }

@@ -42,7 +42,7 @@ func (s *Region) groupAddrs(name string, view *Network) addrset.Set {
 	var addrs []netip.Addr
 	if g := s.addressGroups[name]; g != nil {
 		for i := range g.GroupMembers {
-			addrs = s.memberAddrs(addrs, &g.GroupMembers[i], view)
+			addrs = append(addrs, s.memberAddrs(&g.GroupMembers[i], view)...)
 		}
 	}
 	set := addrset.Of(addrs...)
@@ -50,77 +50,62 @@ func (s *Region) groupAddrs(name string, view *Network) addrset.Set {
 	return set
 }
 
-func (s *Region) memberAddrs(out []netip.Addr, m *v1beta2.GroupMember, view *Network) []netip.Addr {
-	var near addrset.Set // all addresses of interfaces in reach
-	if m.ExternalEntity != nil {
-		entity := EntityRef{m.ExternalEntity.Namespace, m.ExternalEntity.Name}
-		if n := s.Networks[s.In.Shared[entity]]; n != nil && view.Reaches(n) {
-			for _, raw := range m.IPs {
-				if a, ok := netip.AddrFromSlice(raw); ok && n.contains(a.Unmap()) {
-					out = append(out, a.Unmap())
-				}
-			}
-			return out
-		}
-		if ref, ok := s.In.Services[entity]; ok {
-			if n := s.interfaceOf(ref); n != nil && view.Reaches(s.Networks[n.NetworkID]) {
-				return append(out, n.PrivateIPs...)
-			}
-			return s.serviceAddrs(out, m, view, ref)
-		}
-		ref, ok := s.In.Entities[entity]
-		if ok && s.observed[ref.Region] {
-			vm := s.vms[ref.ID]
-			if ref.Region == s.Snap.Region {
-				if vm == nil {
-					return out // gone in the cloud; its addresses may already denote somebody else
-				}
-				far := false
-				for _, n := range vm.NICs {
-					if view.Reaches(n.Network) {
-						out = append(out, n.PrivateIPs...)
-						near = near.Union(n.all)
-					} else {
-						far = true
-					}
-				}
-				if !far {
-					return out
-				}
-			}
-		}
-	}
+// memberAddrs are those of one member of an address group.
+func (s *Region) memberAddrs(m *v1beta2.GroupMember, view *Network) []netip.Addr {
+	var told []netip.Addr // by whoever made the group
 	for _, raw := range m.IPs {
-		a, ok := netip.AddrFromSlice(raw)
-		// A Pod whose address lies in the network is a host there (the cloud's own CNI); a VM that
-		// is known to be elsewhere is not.
-		if a = a.Unmap(); ok && (m.Pod != nil || !view.local.Contains(a)) && !near.Contains(a) {
-			out = append(out, a)
+		if a, ok := netip.AddrFromSlice(raw); ok {
+			told = append(told, a.Unmap())
 		}
 	}
-	return out
+	entity := entityOf(m)
+	if n := s.Networks[s.In.Shared[entity]]; n != nil && view.Reaches(n) {
+		return slices.DeleteFunc(told, func(a netip.Addr) bool { return !n.contains(a) })
+	}
+	if ref, ok := s.In.Services[entity]; ok {
+		return s.serviceAddrs(told, ref, view)
+	}
+	var private []netip.Addr // of interfaces in reach
+	var near addrset.Set     // all addresses of these
+	if ref, ok := s.In.Entities[entity]; ok && ref.Region == s.Snap.Region {
+		vm := s.vms[ref.ID]
+		if vm == nil {
+			return nil // gone in the cloud; its addresses may already denote somebody else
+		}
+		far := false
+		for _, n := range vm.NICs {
+			if view.Reaches(n.Network) {
+				private, near = append(private, n.PrivateIPs...), near.Union(n.all)
+			} else {
+				far = true
+			}
+		}
+		if !far {
+			return private
+		}
+	}
+	// A Pod whose address lies in the network is a host there (the cloud's own CNI); a VM that is
+	// known to be elsewhere is not.
+	return append(private, slices.DeleteFunc(told, func(a netip.Addr) bool {
+		return near.Contains(a) || m.Pod == nil && view.local.Contains(a)
+	})...)
 }
 
-// serviceAddrs adds the addresses of a native service as they are seen from a network. An address
-// of a network in reach counts only while an interface of a service holds it: what was said of the
+// serviceAddrs are the addresses of a native service as they are seen from a network. An address of
+// a network in reach counts only while an interface of a service holds it: what was told of the
 // service may be older than the snapshot, and the address somebody else's. Where services cannot be
 // read of which nothing else tells the addresses, those count that nobody is seen to hold: the
 // service is known from before, and that nothing stands for it proves nothing.
-func (s *Region) serviceAddrs(out []netip.Addr, m *v1beta2.GroupMember, view *Network, ref VMRef) []netip.Addr {
+func (s *Region) serviceAddrs(told []netip.Addr, ref VMRef, view *Network) []netip.Addr {
+	if n := s.interfaceOf(ref); n != nil && view.Reaches(s.Networks[n.NetworkID]) {
+		return n.PrivateIPs
+	}
 	here := ref.Region == s.Snap.Region
 	unread := here && s.Snap.FrontsUnread() && s.Snap.Service(ref.ID) == nil
-	for _, raw := range m.IPs {
-		a, ok := netip.AddrFromSlice(raw)
-		a = a.Unmap()
-		if !ok {
-			continue
-		}
+	return slices.DeleteFunc(told, func(a netip.Addr) bool {
 		held, byService := s.held(a, view)
-		if !view.local.Contains(a) || here && byService || unread && !held {
-			out = append(out, a)
-		}
-	}
-	return out
+		return view.local.Contains(a) && !(here && byService) && !(unread && !held)
+	})
 }
 
 // held reports whether an interface in reach of a network has an address, and whether one of a
@@ -341,9 +326,9 @@ func (s *Region) walked(rules []*Bound, service flow.Service, view *Network) (al
 	if known := r.walks[string(key)]; known != nil {
 		return known[0], known[1]
 	}
-	all = r.walker.walk(matching, func(r *Bound) addrset.Set { return s.PeerAddrs(r, view) })
+	all = walk(matching, func(r *Bound) addrset.Set { return s.PeerAddrs(r, view) })
 	if named = all; grouped {
-		named = r.walker.walk(matching, func(r *Bound) addrset.Set { return r.Blocks })
+		named = walk(matching, func(r *Bound) addrset.Set { return r.Blocks })
 	}
 	s.Effort.Spend(all.allowed.Len() + all.left.Len())
 	r.spans += all.allowed.Len() + all.left.Len() + named.allowed.Len() + named.left.Len()

@@ -59,7 +59,7 @@ func (s *Region) WithFailsafe(rules []*Bound, profile string) ([]*Bound, string)
 	owner := &Policy{Stage: stageAntrea}
 	for i, f := range s.In.Failsafe {
 		r := &rule{Policy: owner, number: -1 - i, Direction: f.Direction, Verdict: Grant, Services: f.Services, Blocks: addrset.OfPrefixes(f.Peers...)}
-		out = append(out, &Bound{rule: r, services: r.Services, any: r.matchesAny()})
+		out = append(out, r.bound())
 	}
 	return append(out, rules...), "failsafe " + profile
 }

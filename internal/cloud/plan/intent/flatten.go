@@ -49,7 +49,7 @@ func (f Flattening) Flatten(c *Region) flow.Permit {
 func (f Flattening) cell(c *Region, s flow.Service, native []cloud.Rule) flow.Grant {
 	family := flow.Family(s.Protocol)
 	every, named := c.walked(f.rules, s, f.View)
-	matched, named := every.in(family), named.in(family)
+	matched, named := walked{every.allowed.Intersect(family), every.left.Intersect(family)}, walked{named.allowed.Intersect(family), named.left.Intersect(family)}
 	all, anonymous, plain := matched.allowed, named.allowed, named.allowed
 	out := flow.Grant{Service: s}
 	for _, r := range native {

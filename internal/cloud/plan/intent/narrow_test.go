@@ -67,7 +67,7 @@ func randomICMP(r *rand.Rand) *v1beta2.NetworkPolicy {
 // decided; a Pass and the end leave it to others.
 func allowed(p *Policy, s flow.Service, from addrset.Set) (yes, passed bool) {
 	for _, r := range p.Rules {
-		b := &Bound{rule: r, services: r.Services, any: r.matchesAny()}
+		b := r.bound()
 		if !b.matches(s) || !from.Within(r.Blocks) {
 			continue
 		}

@@ -22,7 +22,6 @@ type Network struct {
 	around addrset.Set
 	// foreign says why we must not work here; nil if we may.
 	Foreign *Reason
-	nics    []*NIC
 	// groupNames are the names in use, folded.
 	GroupNames map[string]bool
 }

@@ -13,7 +13,6 @@ import (
 type NIC struct {
 	*cloud.Interface
 	Network *Network
-	vm      *VM
 	Private addrset.Set // addresses that group references cover
 	all     addrset.Set // private and public
 	// ours and foreign are the groups that it holds now.
@@ -68,10 +67,7 @@ const formerTagSize = 256
 
 // Former returns the groups that an interface had before it was taken over, sorted, as its tags
 // record them; nil without record.
-func Former(n *cloud.Interface) []string { return formerFromTags(n.Tags) }
-
-// formerFromTags reads the recorded groups of an interface; nil if nothing is recorded.
-func formerFromTags(tags map[string]string) []string { return cloud.FormerGroups(tags) }
+func Former(n *cloud.Interface) []string { return cloud.FormerGroups(n.Tags) }
 
 // FormerTagKey is the key of the i-th tag of the record of former groups.
 func FormerTagKey(i int) string { return numbered(cloud.TagFormer, i) }

@@ -330,32 +330,26 @@ func (p *Policy) narrow(r *v1beta2.NetworkPolicyRule, what Code, s flow.Service)
 	p.Narrowed = Why(what, name, string(r.Direction), cloud.ProtocolName(s.Protocol)).Counting(int(s.From>>8), code).From(p.Narrowed)
 }
 
-// matchesAny reports whether the rule is not restricted to services.
-func (r *rule) matchesAny() bool { return len(r.Services) == 0 && len(r.Named) == 0 && !r.void }
-
 // Bound is a rule as it applies to one kind of VM: named ports are resolved.
 type Bound struct {
 	*rule
 	services []flow.Service
-	any      bool
+	any      bool // the rule is not restricted to services
 	// resolved is true if a port of the member has one of the rule's names, whether or not its
 	// number is among the services anyway.
 	resolved bool
 }
 
+// bound is the rule with what it says of ports by number.
+func (r *rule) bound() *Bound {
+	return &Bound{rule: r, services: r.Services, any: len(r.Services) == 0 && len(r.Named) == 0 && !r.void}
+}
+
 func (b *Bound) matches(s flow.Service) bool {
-	if b.any {
-		return true
-	}
-	for _, o := range b.services {
-		if o.Covers(s) {
-			return true
-		}
-	}
-	return false
+	return b.any || slices.ContainsFunc(b.services, func(o flow.Service) bool { return o.Covers(s) })
 }
 
 // Concerns reports whether the rule may match some packets of a service.
 func (b *Bound) Concerns(s flow.Service) bool {
-	return b.any || s.Protocol == cloud.AnyProtocol || slices.ContainsFunc(b.services, func(o flow.Service) bool { return o.Protocol == cloud.AnyProtocol || o.Overlaps(s) })
+	return b.any || s.Protocol == cloud.AnyProtocol || slices.ContainsFunc(b.services, s.MayOverlap)
 }

@@ -13,7 +13,6 @@ import (
 // it was asked for, so it stays true whatever groups come and go: neither addresses nor networks
 // nor policies change between them.
 type Recall struct {
-	walker  sweeper
 	walks   map[string]*[2]walked
 	sets    map[uint64][]numberedSet
 	numbers map[setRef]int // of the sets in sets

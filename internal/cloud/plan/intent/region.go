@@ -30,8 +30,8 @@ type Region struct {
 	Groups   map[string]*cloud.Group
 	Lists    map[string]*cloud.PrefixList
 	NICs     []*NIC // sorted by ID
+	Order    []*VM  // selected VMs, sorted by ID
 	vms      map[string]*VM
-	Order    []*VM // selected VMs, sorted by ID
 
 	// unknown are the interfaces whose record is not believed; see strangers.
 	Unknown       []*NIC
@@ -68,7 +68,6 @@ type nativeKey struct {
 type VM struct {
 	Ref      VMRef
 	Observed *cloud.VM
-	entities []EntityRef
 	NICs     []*NIC
 	Applied  []*Bound  // rules that apply, in the order of evaluation
 	Policies []*Policy // those of the rules, in the order of evaluation
@@ -80,7 +79,7 @@ type VM struct {
 func newRegion(c *Account, r Observed) *Region {
 	s := &Region{
 		Account: c, Whole: r.Snapshot, Limits: r.Limits, remembered: r.Former,
-		Networks: map[string]*Network{}, Groups: map[string]*cloud.Group{}, Lists: map[string]*cloud.PrefixList{},
+		Networks: map[string]*Network{}, Groups: map[string]*cloud.Group{}, Lists: map[string]*cloud.PrefixList{}, vms: map[string]*VM{},
 		ByFormer: map[string][]*NIC{}, ByHeld: map[string][]*NIC{},
 		peerCache: map[peerKey]addrset.Set{}, groupCache: map[nativeKey]addrset.Set{}, entryCache: map[string]addrset.Set{},
 		heldCache: map[nativeKey]addrset.Set{}, formerCache: map[nativeKey]addrset.Set{}, strangerCache: map[*Network]addrset.Set{},
@@ -100,7 +99,33 @@ func newRegion(c *Account, r Observed) *Region {
 	}
 	s.pin()
 	s.indexInterfaces()
+	s.selectVMs()
 	return s
+}
+
+// selectVMs makes the VMs that have an entity known, with their interfaces.
+func (s *Region) selectVMs() {
+	selected := make(map[string]bool, len(s.Snap.VMs))
+	for _, among := range []map[EntityRef]VMRef{s.In.Entities, s.In.Services} {
+		for _, ref := range among {
+			selected[ref.ID] = selected[ref.ID] || ref.Region == s.Snap.Region
+		}
+	}
+	nics := make(map[string][]*NIC, len(s.Snap.VMs))
+	for _, n := range s.NICs {
+		nics[n.VMID] = append(nics[n.VMID], n)
+	}
+	for i := range s.Snap.VMs {
+		v := &s.Snap.VMs[i]
+		if !selected[v.ID] {
+			continue
+		}
+		vm := &VM{Ref: VMRef{s.Snap.Region, v.ID}, Observed: v, NICs: nics[v.ID], Problems: map[*Policy]*Reason{}}
+		position := func(n *NIC) int { return slices.Index(v.Interfaces, n.ID) }
+		slices.SortStableFunc(vm.NICs, func(a, b *NIC) int { return position(a) - position(b) })
+		s.vms[v.ID] = vm
+		s.Order = append(s.Order, vm)
+	}
 }
 
 func (s *Region) indexInterfaces() {
@@ -116,9 +141,7 @@ func (s *Region) indexInterfaces() {
 		s.sortGroups(n)
 		s.suspend(n)
 		s.NICs = append(s.NICs, n)
-		n.Network.nics = append(n.Network.nics, n)
 	}
-	slices.SortFunc(s.NICs, func(a, b *NIC) int { return strings.Compare(a.ID, b.ID) })
 	for _, n := range s.NICs {
 		if n.Unproven != nil {
 			s.Unknown = append(s.Unknown, n)
@@ -164,7 +187,7 @@ func (s *Region) sortGroups(n *NIC) {
 		n.Alien = Why(Untouchable, n.ID).Quoting(n.Untouchable)
 	}
 	slices.Sort(n.Foreign)
-	n.Recorded = formerFromTags(n.Tags)
+	n.Recorded = Former(n.Interface)
 	if known, ok := s.remembered[n.ID]; ok && len(n.Ours) > 0 && n.Alien == nil &&
 		(!slices.Equal(known, n.Recorded) || known != nil && !s.In.Seal.Believes(s.Snap.Region, n.Interface)) {
 		n.Recorded, n.Forged = known, true

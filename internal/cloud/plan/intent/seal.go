@@ -92,7 +92,7 @@ func (s *Seal) Proves(region string, n *cloud.Interface) (found bool) {
 	if !ok || len(proofs) > Sealed*proofLength {
 		return false
 	}
-	want := []byte(s.proof(region, n.ID, formerFromTags(n.Tags)))
+	want := []byte(s.proof(region, n.ID, Former(n)))
 	for is := range slices.Chunk([]byte(proofs), proofLength) {
 		found = hmac.Equal(is, want) || found
 	}
@@ -101,7 +101,7 @@ func (s *Seal) Proves(region string, n *cloud.Interface) (found bool) {
 
 // Believes reports whether what an interface that we hold records as its former groups is believed.
 func (s *Seal) Believes(region string, n *cloud.Interface) bool {
-	return s == nil || formerFromTags(n.Tags) != nil && (s.Lenient || s.Proves(region, n))
+	return s == nil || Former(n) != nil && (s.Lenient || s.Proves(region, n))
 }
 
 // judge decides whether what the tags of an interface say of its former groups is believed. What is

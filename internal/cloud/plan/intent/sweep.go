@@ -6,133 +6,93 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
 )
 
-// claimed is a range of addresses that a rule matches; rule is its index.
-type claimed struct {
-	addrset.Range
-	rule int
-}
-
 // walked is what a list of rules makes of all addresses: what it allows, and what it leaves to the
 // native tier.
 type walked struct{ allowed, left addrset.Set }
 
-// in returns the part of a family.
-func (w walked) in(family addrset.Set) walked {
-	return walked{w.allowed.Intersect(family), w.left.Intersect(family)}
+// over is what is allowed where the native tier allows some addresses.
+func (w walked) over(native addrset.Set) addrset.Set {
+	return w.allowed.Union(native.Intersect(w.left))
 }
 
-// sweeper is the memory of many walks, each of which begins with it afresh.
-type sweeper struct {
-	v4, v6        []claimed
-	edges         []addrset.Number
-	allowed, left [2][]addrset.Range // of IPv4, of IPv6
-}
-
-// walk applies rules, in the order of evaluation, to all addresses. It goes through the addresses
-// once, whatever the number of rules: policies may bring long lists of addresses, and set
+// walk applies rules, in the order of evaluation, to all addresses. It decides each address once in
+// a stage, whatever the number of rules: policies may bring long lists of addresses, and set
 // operations rule by rule would cost the square of their length.
-func (w *sweeper) walk(rules []*Bound, match func(*Bound) addrset.Set) walked {
-	v4, v6 := w.v4[:0], w.v6[:0]
+func walk(rules []*Bound, match func(*Bound) addrset.Set) walked {
+	sets := make([]addrset.Set, len(rules))
 	for i, r := range rules {
-		set := match(r)
-		for _, part := range set.IPv4() {
-			v4 = append(v4, claimed{part, i})
-		}
-		for _, part := range set.IPv6() {
-			v6 = append(v6, claimed{part, i})
-		}
+		sets[i] = match(r)
 	}
-	w.v4, w.v6 = v4, v6
-	w.sweep(rules, 0, v4, addrset.AllIPv4().IPv4()[0])
-	w.sweep(rules, 1, v6, addrset.AllIPv6().IPv6()[0])
-	return walked{addrset.OfRanges(w.allowed[0], w.allowed[1]), addrset.OfRanges(w.left[0], w.left[1])}
+	allowed4, left4 := sweep(rules, sets, addrset.Set.IPv4)
+	allowed6, left6 := sweep(rules, sets, addrset.Set.IPv6)
+	return walked{addrset.OfRanges(allowed4, allowed6), addrset.OfRanges(left4, left6)}
 }
 
 // sweep does it for a family. What no rule of a stage matches, and what the first that does passes
 // on, goes on in the next stage.
-func (w *sweeper) sweep(rules []*Bound, family int, claims []claimed, every addrset.Range) {
-	slices.SortFunc(claims, func(a, b claimed) int { return a.From.Compare(b.From) })
-	allowed, left := w.allowed[family][:0], w.left[family][:0]
-	edges := append(w.edges[:0], every.From)
-	for _, c := range claims {
-		edges = append(edges, c.From)
-		if c.To.Less(every.To) {
-			edges = append(edges, c.To.Next())
+func sweep(rules []*Bound, sets []addrset.Set, family func(addrset.Set) addrset.Ranges) (allowed, left []addrset.Range) {
+	every := family(addrset.All())[0]
+	ends := 0
+	for _, set := range sets {
+		ends += 2 * len(family(set))
+	}
+	starts := append(make([]addrset.Number, 0, 1+ends), every.From) // of pieces, in which all addresses fare alike
+	for _, set := range sets {
+		for _, part := range family(set) {
+			starts = append(starts, part.From)
+			if part.To.Less(every.To) {
+				starts = append(starts, part.To.Next())
+			}
 		}
 	}
-	slices.SortFunc(edges, addrset.Number.Compare)
-	edges = slices.Compact(edges)
-	var open [stageBaseline + 1]precedence
-	for i, from := range edges {
-		for ; len(claims) > 0 && claims[0].From == from; claims = claims[1:] {
-			at := &open[rules[claims[0].rule].Policy.Stage]
-			at.push(claims[0])
+	slices.SortFunc(starts, addrset.Number.Compare)
+	starts = slices.Compact(starts)
+	verdicts := slices.Repeat([]Verdict{pass}, len(starts))
+	open := make(unmatched, len(starts)+1)
+	for i, r := range rules {
+		if i == 0 || r.Policy.Stage != rules[i-1].Policy.Stage {
+			open.begin()
 		}
-		to := every.To
-		if i+1 < len(edges) {
-			to = edges[i+1].Prev()
-		}
-		v := pass
-		for k := range open {
-			if first := open[k].first(from); first >= 0 {
-				v = rules[first].Verdict
-			}
-			if v != pass {
-				break
+		for _, part := range family(sets[i]) {
+			from, _ := slices.BinarySearchFunc(starts, part.From, addrset.Number.Compare)
+			for at := open.next(from); at < len(starts) && !part.To.Less(starts[at]); at = open.next(at) {
+				open[at]++
+				if verdicts[at] == pass {
+					verdicts[at] = r.Verdict
+				}
 			}
 		}
-		switch v {
+	}
+	for i, from := range starts {
+		piece := addrset.Range{From: from, To: every.To}
+		if i+1 < len(starts) {
+			piece.To = starts[i+1].Prev()
+		}
+		switch verdicts[i] {
 		case Allow, Grant:
-			allowed = append(allowed, addrset.Range{From: from, To: to})
+			allowed = append(allowed, piece)
 		case pass:
-			left = append(left, addrset.Range{From: from, To: to})
+			left = append(left, piece)
 		}
 	}
-	w.edges, w.allowed[family], w.left[family] = edges[:0], allowed, left
+	return allowed, left
 }
 
-// precedence is a heap of claims, that of the first rule on top.
-type precedence []claimed
+// unmatched are the pieces that no rule of a stage has matched yet: each refers to itself, and one
+// that was matched to a later one. The end refers to itself, too.
+type unmatched []int
 
-func (h *precedence) push(c claimed) {
-	*h = append(*h, c)
-	s := *h
-	for i := len(s) - 1; i > 0; {
-		up := (i - 1) / 2
-		if s[up].rule <= s[i].rule {
-			return
-		}
-		s[up], s[i] = s[i], s[up]
-		i = up
+func (u unmatched) begin() {
+	for i := range u {
+		u[i] = i
 	}
 }
 
-// first returns the first rule whose claim reaches to the address, -1 if there is none. Claims that
-// end before it are dropped.
-func (h *precedence) first(at addrset.Number) int {
-	for len(*h) > 0 && (*h)[0].To.Less(at) {
-		s := *h
-		last := len(s) - 1
-		s[0] = s[last]
-		s = s[:last]
-		*h = s
-		for i := 0; ; {
-			down := 2*i + 1
-			if down >= len(s) {
-				break
-			}
-			if down+1 < len(s) && s[down+1].rule < s[down].rule {
-				down++
-			}
-			if s[i].rule <= s[down].rule {
-				break
-			}
-			s[i], s[down] = s[down], s[i]
-			i = down
-		}
+// next is the first such piece from one on. Who was asked skips more the next time.
+func (u unmatched) next(i int) int {
+	for u[i] != i {
+		u[i] = u[u[i]]
+		i = u[i]
 	}
-	if len(*h) == 0 {
-		return -1
-	}
-	return (*h)[0].rule
+	return i
 }

@@ -60,7 +60,7 @@ func TestWalkIsTheRulesOneByOne(t *testing.T) {
 			}
 			rules = append(rules, &Bound{rule: &rule{Policy: stages[at], Verdict: Verdict(r.IntN(4)), Blocks: set}})
 		}
-		got, want := new(sweeper).walk(rules, func(b *Bound) addrset.Set { return b.Blocks }), walkOneByOne(rules)
+		got, want := walk(rules, func(b *Bound) addrset.Set { return b.Blocks }), walkOneByOne(rules)
 		if !got.allowed.Equal(want.allowed) || !got.left.Equal(want.left) {
 			t.Fatalf("seed %d, world %d, %d rules: allowed %v, left %v; want %v, %v",
 				seed, world, len(rules), got.allowed.Prefixes(), got.left.Prefixes(), want.allowed.Prefixes(), want.left.Prefixes())

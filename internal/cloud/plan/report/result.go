@@ -90,7 +90,7 @@ func Tally(policies []*intent.Policy, vms []VMStatus, services []intent.Unguarde
 		}
 		for _, policy := range s.Policies {
 			p := &out[at[policy.Ref]]
-			p.Unguarded = append(p.Unguarded, UnguardedService{Entity: s.Entity, VM: s.Subject, Why: s.Why()})
+			p.Unguarded = append(p.Unguarded, UnguardedService{Entity: s.Entity, VM: s.Subject, Why: s.Why})
 		}
 	}
 	return out
@@ -104,7 +104,7 @@ func OfServices(services []intent.Unguarded) (refused []Refusal, suspended []VMS
 	for _, s := range services {
 		if s.Mode == intent.Enforce {
 			for _, p := range s.Policies {
-				refused = append(refused, Refusal{Policy: p.Ref, Region: s.Subject.Region, Why: s.Why()})
+				refused = append(refused, Refusal{Policy: p.Ref, Region: s.Subject.Region, Why: s.Why})
 			}
 			continue
 		}
