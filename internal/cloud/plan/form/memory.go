@@ -9,38 +9,22 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
 )
 
-// Once keeps what was found out, by what was asked. The zero value knows nothing.
-type Once[K comparable, V any] map[K]V
-
-// Get returns what is known, or else finds it out.
-func (o *Once[K, V]) Get(key K, find func() V) V {
-	v, known := (*o)[key]
-	if !known {
-		v = find()
-		if *o == nil {
-			*o = Once[K, V]{}
-		}
-		(*o)[key] = v
-	}
-	return v
-}
-
 // memory keeps what many classes and rules ask for again and again within one attempt.
 type memory struct {
-	then Once[thenKey, addrset.Set] // of the present targets
+	then intent.Once[thenKey, addrset.Set] // of the present targets
 
-	classes Once[*intent.Network, []Candidate]
-	covers  Once[coverKey, *peerCover]
+	classes intent.Once[*intent.Network, []Candidate]
+	covers  intent.Once[coverKey, *peerCover]
 	// rests and unions are what sets are without others and with them, by their numbers.
-	rests, unions Once[[2]int, addrset.Set]
+	rests, unions intent.Once[[2]int, addrset.Set]
 	// contained tells which sets hold which other ones, by their numbers.
-	contained Once[[2]int, bool]
+	contained intent.Once[[2]int, bool]
 	// byClasses are the addresses that rules in a network can name by classes, and divisions are
 	// their divisions.
-	byClasses Once[*intent.Network, addrset.Set]
-	divisions Once[*intent.Network, division]
+	byClasses intent.Once[*intent.Network, addrset.Set]
+	divisions intent.Once[*intent.Network, division]
 	// within tells which classes allowed addresses contain.
-	within Once[withinKey, []answer]
+	within intent.Once[withinKey, []answer]
 }
 
 // Forget begins a new attempt.
@@ -69,7 +53,7 @@ func (s *Fitter) union(set, other addrset.Set) addrset.Set {
 	return s.combined(&s.unions, set, other, addrset.Set.Union)
 }
 
-func (s *Fitter) combined(known *Once[[2]int, addrset.Set], a, b addrset.Set, do func(a, b addrset.Set) addrset.Set) addrset.Set {
+func (s *Fitter) combined(known *intent.Once[[2]int, addrset.Set], a, b addrset.Set, do func(a, b addrset.Set) addrset.Set) addrset.Set {
 	a, x := s.memo.Set(a)
 	b, y := s.memo.Set(b)
 	return known.Get([2]int{x, y}, func() addrset.Set {

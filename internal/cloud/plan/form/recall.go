@@ -14,11 +14,11 @@ import (
 // uses.
 type memo struct {
 	*intent.Recall
-	since    int               // the age of the recall
-	parts    Once[string, int] // partitions of addresses into classes
-	names    Once[string, int] // the same with the names of their groups
-	fittings Once[fitKey, *fitting]
-	needs    Once[needKey, int]
+	since    int                      // the age of the recall
+	parts    intent.Once[string, int] // partitions of addresses into classes
+	names    intent.Once[string, int] // the same with the names of their groups
+	fittings intent.Once[fitKey, *fitting]
+	needs    intent.Once[needKey, int]
 }
 
 // fresh forgets what is about numbers that are no longer known.

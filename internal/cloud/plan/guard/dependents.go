@@ -254,7 +254,7 @@ func (s *States) openedByAddress(n *NIC, rule cloud.Rule) addrset.Set {
 			if r.Direction != rule.Direction || !flow.ServiceOf(r.Match).Covers(flow.ServiceOf(rule.Match)) {
 				continue
 			}
-			if addrs, byAddr, known := s.NativePeer(r.Peer, n.Network); known && byAddr {
+			if addrs, named := s.Named(r.Peer); named {
 				out = out.Union(addrs)
 			}
 		}

@@ -194,8 +194,7 @@ func (s *States) leans(n *NIC) bool {
 	}
 	with := s.Decided(n.NIC, nil, "")
 	for i, d := range flow.Directions() {
-		f := intent.Flattening{View: n.Network, Native: s.GroupRules(n.Former, d)}
-		if len(with[i].Minus(f.Flatten(s.Region))) > 0 {
+		if len(with[i].Minus(s.Flatten(n.NIC, d, nil, flow.Permit{}))) > 0 {
 			s.Note(n.ID, intent.Why(intent.StaysForUnknown, s.Unknown[0].ID))
 			return true
 		}

@@ -15,39 +15,31 @@ import (
 
 // PeerAddrs returns the addresses of the rule's peer as they are seen from a network.
 func (s *Region) PeerAddrs(b *Bound, view *Network) addrset.Set {
-	r := b.rule
-	if len(r.Groups) == 0 {
-		return r.Blocks
+	if len(b.Groups) == 0 {
+		return b.Blocks
 	}
-	key := peerKey{r, view}
-	if set, ok := s.peerCache[key]; ok {
-		return set
-	}
-	out := r.Blocks
-	for _, g := range r.Groups {
-		out = out.Union(s.groupAddrs(g, view))
-	}
-	s.peerCache[key] = out
-	return out
+	return s.peers.Get(peerOf{b.rule, view}, func() addrset.Set {
+		out := b.Blocks
+		for _, g := range b.Groups {
+			out = out.Union(s.groupAddrs(g, view))
+		}
+		return out
+	})
 }
 
 // groupAddrs returns the addresses that the members of an address group have when seen from a
 // network: the private addresses of interfaces in reach of group references, else all known
 // addresses except those of a VM that denote another host there.
 func (s *Region) groupAddrs(name string, view *Network) addrset.Set {
-	key := nativeKey{name, view}
-	if set, ok := s.groupCache[key]; ok {
-		return set
-	}
-	var addrs []netip.Addr
-	if g := s.addressGroups[name]; g != nil {
-		for i := range g.GroupMembers {
-			addrs = append(addrs, s.memberAddrs(&g.GroupMembers[i], view)...)
+	return s.groups.Get(viewed{name, view}, func() addrset.Set {
+		var addrs []netip.Addr
+		if g := s.addressGroups[name]; g != nil {
+			for i := range g.GroupMembers {
+				addrs = append(addrs, s.memberAddrs(&g.GroupMembers[i], view)...)
+			}
 		}
-	}
-	set := addrset.Of(addrs...)
-	s.groupCache[key] = set
-	return set
+		return addrset.Of(addrs...)
+	})
 }
 
 // memberAddrs are those of one member of an address group.
@@ -103,14 +95,14 @@ func (s *Region) serviceAddrs(told []netip.Addr, ref VMRef, view *Network) []net
 	here := ref.Region == s.Snap.Region
 	unread := here && s.Snap.FrontsUnread() && s.Snap.Service(ref.ID) == nil
 	return slices.DeleteFunc(told, func(a netip.Addr) bool {
-		held, byService := s.held(a, view)
+		held, byService := s.heldBy(a, view)
 		return view.local.Contains(a) && !(here && byService) && !(unread && !held)
 	})
 }
 
-// held reports whether an interface in reach of a network has an address, and whether one of a
+// heldBy reports whether an interface in reach of a network has an address, and whether one of a
 // service of the cloud does.
-func (s *Region) held(a netip.Addr, view *Network) (held, byService bool) {
+func (s *Region) heldBy(a netip.Addr, view *Network) (any, service bool) {
 	if s.holders == nil {
 		s.holders = map[netip.Addr][]*NIC{}
 		for _, n := range s.NICs {
@@ -121,35 +113,19 @@ func (s *Region) held(a netip.Addr, view *Network) (held, byService bool) {
 	}
 	for _, n := range s.holders[a] {
 		if view.Reaches(n.Network) {
-			held, byService = true, byService || n.Managed || n.Service != ""
+			any, service = true, service || n.Managed || n.Service != ""
 		}
 	}
-	return held, byService
+	return any, service
 }
 
-// NativePeer returns the addresses that the peer of a native rule means, and whether it names them
-// itself. known is false if the peer's members cannot be seen from this account.
-func (s *Region) NativePeer(p cloud.Peer, view *Network) (addrs addrset.Set, byAddr, known bool) {
-	switch {
-	case p.CIDR.IsValid():
-		return addrset.OfPrefixes(p.CIDR), true, true
-	case p.PrefixListID != "":
-		entries, known := s.Entries(p)
-		return entries, true, known
-	default:
-		g := s.Groups[p.GroupID]
-		if g == nil {
-			// A group of this account that is not there is a stale reference and means nobody.
-			return addrset.Set{}, false, p.GroupOwner == "" || p.GroupOwner == s.Snap.OwnerID
-		}
-		return s.FormerAddrs(g.ID, view), false, true
+// Named returns the addresses that the peer of a rule names itself; it names none if it is a group,
+// or a prefix list that cannot be seen.
+func (s *Region) Named(p cloud.Peer) (addrs addrset.Set, named bool) {
+	if p.CIDR.IsValid() {
+		return addrset.OfPrefixes(p.CIDR), true
 	}
-}
-
-// opaqueDropped notes that an opaque native peer lost its access because rules restrict the same
-// traffic.
-func (s *Region) opaqueDropped(view *Network, p cloud.Peer) {
-	s.Note(view.ID, Why(OpaqueDropped, p.String()))
+	return s.Entries(p)
 }
 
 // Note adds a remark about an object.
@@ -165,36 +141,33 @@ func (s *Region) Note(object string, why *Reason) {
 // Actual is what the interfaces with exactly these groups allow now, in both directions: ingress,
 // egress.
 func (s *Region) Actual(groups []string, view *Network) [2]flow.Permit {
-	key := view.ID + " " + strings.Join(groups, " ")
-	if h, ok := s.actualCache[key]; ok {
-		return h
-	}
-	var out [2]flow.Permit
-	for i, d := range flow.Directions() {
-		rules := s.GroupRules(groups, d)
-		for _, id := range groups {
-			for _, r := range s.TwinsNow[id] {
-				if r.Direction == d {
-					rules = append(rules, r)
-				}
+	return s.actual.Get(viewed{strings.Join(groups, " "), view}, func() (out [2]flow.Permit) {
+		for i, d := range flow.Directions() {
+			rules := s.GroupRules(groups, d)
+			for _, id := range groups {
+				rules = appendIn(rules, d, s.TwinsNow[id])
 			}
+			out[i] = s.Evaluate(rules, view, func(p cloud.Peer) addrset.Set { return s.HeldAddrs(p.GroupID, view) })
 		}
-		out[i] = s.Evaluate(rules, view, func(p cloud.Peer) addrset.Set { return s.HeldAddrs(p.GroupID, view) })
-	}
-	s.actualCache[key] = out
-	return out
+		return out
+	})
 }
 
 // GroupRules returns the rules that existing groups have in a direction.
-func (s *Region) GroupRules(groups []string, d cloud.Direction) []cloud.Rule {
-	var out []cloud.Rule
+func (s *Region) GroupRules(groups []string, d cloud.Direction) (out []cloud.Rule) {
 	for _, id := range cloud.Deciding(groups, func(id string) *cloud.Group { return s.Groups[id] }) {
 		if g := s.Groups[id]; g != nil {
-			for _, r := range g.Rules {
-				if r.Direction == d {
-					out = append(out, r)
-				}
-			}
+			out = appendIn(out, d, g.Rules)
+		}
+	}
+	return out
+}
+
+// appendIn appends those of some rules that are about a direction.
+func appendIn(out []cloud.Rule, d cloud.Direction, rules []cloud.Rule) []cloud.Rule {
+	for _, r := range rules {
+		if r.Direction == d {
+			out = append(out, r)
 		}
 	}
 	return out
@@ -215,82 +188,38 @@ func addrsOf(nics []*NIC, view *Network) addrset.Set {
 // Evaluate returns what rules of one direction allow, given the members of groups.
 func (s *Region) Evaluate(rules []cloud.Rule, view *Network, members func(p cloud.Peer) addrset.Set) flow.Permit {
 	return model.Permit(rules, func(p cloud.Peer) model.Meaning {
-		addrs, byAddr, known := s.NativePeer(p, view)
+		addrs, _ := s.Named(p)
 		switch {
-		case p.GroupName == "" && !known:
-			return model.Meaning{Opaque: true}
+		case p.CIDR.IsValid():
+			return model.Meaning{All: addrs, Anonymous: addrs, Plain: addrs}
 		case p.PrefixListID != "":
 			return model.Meaning{All: addrs, Anonymous: addrs, Opaque: true}
-		case byAddr:
-			return model.Meaning{All: addrs, Anonymous: addrs, Plain: addrs}
+		case p.GroupName == "" && s.Groups[p.GroupID] == nil:
+			// A group of this account that is not there is a stale reference and means nobody.
+			return model.Meaning{Opaque: p.GroupOwner != "" && p.GroupOwner != s.Snap.OwnerID}
 		}
 		return model.Meaning{All: members(p)}
 	})
 }
 
-// A native rule that names a prefix list is copied as it is if nothing is taken out of what it
-// allows: what the list's owner changes takes effect at once then, and a list of the cloud itself
-// may count far less than it holds. Otherwise its entries are named, as far as they stay allowed.
-
-// Entries returns the addresses of a prefix list; known is false if it is none, or if they cannot
-// be seen.
+// Entries returns the addresses of a prefix list; known is false if the peer is none, or if they
+// cannot be seen.
 func (s *Region) Entries(p cloud.Peer) (set addrset.Set, known bool) {
-	if set, ok := s.entryCache[p.PrefixListID]; ok {
-		return set, true
-	}
 	list := s.Lists[p.PrefixListID]
 	if list == nil || !list.Known() {
 		return addrset.Set{}, false
 	}
-	set = addrset.OfPrefixes(list.Entries...)
-	s.entryCache[p.PrefixListID] = set
-	return set, true
-}
-
-// wholeLists returns those of the native rules that name a prefix list and from which nothing is
-// taken out in any of the cells.
-func (f Flattening) wholeLists(c *Region, native []cloud.Rule, cells []flow.Service) map[cloud.Rule]bool {
-	var out map[cloud.Rule]bool
-	for _, r := range native {
-		entries, ok := c.Entries(r.Peer)
-		if !ok || entries.Empty() {
-			continue
-		}
-		match := flow.ServiceOf(r.Match)
-		taken := slices.ContainsFunc(cells, func(s flow.Service) bool {
-			if !match.Covers(s) {
-				return false
-			}
-			matched, _ := c.walked(f.rules, s, f.View)
-			return !entries.Intersect(flow.Family(s.Protocol)).Within(matched.left.Union(matched.allowed))
-		})
-		if !taken {
-			if out == nil {
-				out = map[cloud.Rule]bool{}
-			}
-			out[r.Key()] = true
-		}
-	}
-	return out
+	return s.entries.Get(list, func() addrset.Set { return addrset.OfPrefixes(list.Entries...) }), true
 }
 
 // HeldAddrs returns the addresses that a reference to the group means now.
 func (s *Region) HeldAddrs(id string, view *Network) addrset.Set {
-	return groupMembers(s.heldCache, s.ByHeld[id], nativeKey{id, view})
+	return s.held.Get(viewed{id, view}, func() addrset.Set { return addrsOf(s.ByHeld[id], view) })
 }
 
 // FormerAddrs returns the addresses of the interfaces that natively belong to the group.
 func (s *Region) FormerAddrs(id string, view *Network) addrset.Set {
-	return groupMembers(s.formerCache, s.ByFormer[id], nativeKey{id, view})
-}
-
-func groupMembers(known map[nativeKey]addrset.Set, nics []*NIC, key nativeKey) addrset.Set {
-	set, ok := known[key]
-	if !ok {
-		set = addrsOf(nics, key.view)
-		known[key] = set
-	}
-	return set
+	return s.former.Get(viewed{id, view}, func() addrset.Set { return addrsOf(s.ByFormer[id], view) })
 }
 
 // interfaceOf returns the interface that an entity stands for; nil if it stands for something else,

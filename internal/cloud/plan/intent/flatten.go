@@ -1,109 +1,102 @@
 package intent
 
 import (
+	"slices"
+
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
 )
 
-// Flattening is the input of flatten: one direction of one kind of interface.
-type Flattening struct {
-	rules []*Bound // in the order of evaluation
-	View  *Network // where addresses are looked at from
-	// native are the rules of the former groups; used only in an open direction.
-	Native []cloud.Rule
-	// kept is what goes on being allowed beside native, in an open direction; see regionState.kept.
-	kept flow.Permit
-	// whole are those of native that name a prefix list and from which nothing is taken out.
-	whole map[cloud.Rule]bool
-}
-
-// Flatten turns ordered rules into what is allowed; c knows the addresses behind the peers.
-func (f Flattening) Flatten(c *Region) flow.Permit {
-	isolated := false
-	var services []flow.Service
-	for _, r := range f.rules {
-		isolated = isolated || r.Verdict == Allow
-		services = append(services, r.services...)
+// Flatten turns rules, in the order of evaluation, into what an interface allows in a direction. If
+// none of them isolates it, its former groups decide what they leave, and what is kept beside these.
+func (s *Region) Flatten(n *NIC, d cloud.Direction, rules []*Bound, kept flow.Permit) flow.Permit {
+	rules = slices.DeleteFunc(slices.Clone(rules), func(r *Bound) bool { return r.Direction != d })
+	var native []cloud.Rule
+	if OpenUnder(rules)[flow.Index(d)] {
+		native = s.GroupRules(n.Former, d)
+	} else {
+		kept = flow.Permit{}
 	}
-	native := f.Native
-	if isolated {
-		native, f.kept = nil, flow.Permit{}
+	var services []flow.Service
+	for _, r := range rules {
+		services = append(services, r.services...)
 	}
 	for _, r := range native {
 		services = append(services, flow.ServiceOf(r.Match))
 	}
-	for _, g := range f.kept.Grants {
+	for _, g := range kept.Grants {
 		services = append(services, g.Service)
 	}
-	var out flow.Permit
 	cells := flow.Partition(services)
-	f.whole = f.wholeLists(c, native, cells)
-	for _, s := range cells {
-		c.MayStop()
-		out.Grants = append(out.Grants, f.cell(c, s, native))
+	open := s.Evaluate(s.spelled(native, rules, cells, n.Network), n.Network, func(p cloud.Peer) addrset.Set { return s.FormerAddrs(p.GroupID, n.Network) })
+	if len(kept.Grants) > 0 {
+		open = open.Union(kept)
+	}
+	var out flow.Permit
+	for _, cell := range cells {
+		s.MayStop()
+		out.Grants = append(out.Grants, s.decide(rules, n.Network, open.At(cell)))
 	}
 	return out.CollapseTypes().CollapseProtocols()
 }
 
-func (f Flattening) cell(c *Region, s flow.Service, native []cloud.Rule) flow.Grant {
-	family := flow.Family(s.Protocol)
-	every, named := c.walked(f.rules, s, f.View)
-	matched, named := walked{every.allowed.Intersect(family), every.left.Intersect(family)}, walked{named.allowed.Intersect(family), named.left.Intersect(family)}
-	all, anonymous, plain := matched.allowed, named.allowed, named.allowed
-	out := flow.Grant{Service: s}
-	for _, r := range native {
-		if !flow.ServiceOf(r.Match).Covers(s) {
-			continue
-		}
-		addrs, byAddr, known := c.NativePeer(r.Peer, f.View)
+// decide is what rules make of what is granted of a service where they leave it open. Of a peer
+// whose addresses are not known all has to stay, where the cloud cannot leave addresses out.
+func (s *Region) decide(rules []*Bound, view *Network, open flow.Grant) flow.Grant {
+	family := flow.Family(open.Service.Protocol)
+	matched, named := s.walked(rules, open.Service, view)
+	out := flow.Grant{Service: open.Service, All: matched.over(open.All).Intersect(family)}
+	out.Anonymous = named.over(open.Anonymous).Intersect(out.All)
+	out.Plain = named.over(open.Plain).Intersect(out.All)
+	stays := matched.allowed.Union(matched.left)
+	for _, p := range open.Opaque {
+		may := s.mayBe(p, view).Intersect(family).Minus(flow.Excepted(p))
 		switch {
-		case !known:
-			if p, whole := f.opaque(c, r.Peer, family, every.left.Union(every.allowed)); p.PrefixListID+p.GroupID != "" {
-				out.Opaque = append(out.Opaque, p)
-			} else if !whole {
-				c.opaqueDropped(f.View, r.Peer)
-			}
-		case f.whole[r.Key()]:
-			out.Opaque = append(out.Opaque, r.Peer)
-			anonymous = anonymous.Union(addrs.Intersect(named.left))
-			all = all.Union(addrs.Intersect(matched.left))
-		case byAddr:
-			anonymous = anonymous.Union(addrs.Intersect(named.left))
-			plain = plain.Union(addrs.Intersect(named.left))
-			fallthrough
-		default:
-			all = all.Union(addrs.Intersect(matched.left))
+		case may.Within(stays):
+			out.Opaque = append(out.Opaque, p)
+		case p.PrefixListID == "" || !s.Limits.Excepts:
+			s.Note(view.ID, Why(OpaqueDropped, p.String()))
+		case may.Overlaps(stays):
+			out.Opaque = append(out.Opaque, flow.Except(p, addrset.All().Minus(stays)))
 		}
 	}
-	if kept := f.kept.At(s).All; !kept.Empty() {
-		all, anonymous, plain = all.Union(kept.Intersect(matched.left)), anonymous.Union(kept.Intersect(named.left)), plain.Union(kept.Intersect(named.left))
-	}
-	out.Opaque = flow.Opaques(out.Opaque)
-	out.All, out.Anonymous, out.Plain = all, anonymous.Intersect(all), plain.Intersect(all)
 	return out
 }
 
-// opaque is what stays allowed of a peer whose addresses are not known, where rules leave only some
-// addresses open. It is no peer if nothing stays, which is the whole truth unless the cloud cannot
-// leave addresses out.
-func (f Flattening) opaque(c *Region, p cloud.Peer, family, open addrset.Set) (stays cloud.Peer, whole bool) {
-	may := f.mayBe(p).Intersect(family).Minus(flow.Excepted(p))
+// mayBe returns the addresses that an opaque peer may have.
+func (s *Region) mayBe(p cloud.Peer, view *Network) addrset.Set {
+	entries, known := s.Entries(p)
 	switch {
-	case may.Within(open):
-		return p, true
-	case p.PrefixListID == "" || !c.Limits.Excepts:
-		return cloud.Peer{}, false
-	case !may.Overlaps(open):
-		return cloud.Peer{}, true
-	}
-	return flow.Except(p, addrset.All().Minus(open)), true
-}
-
-// mayBe returns the addresses that a peer whose members are not known may have.
-func (f Flattening) mayBe(p cloud.Peer) addrset.Set {
-	if p.GroupID != "" {
-		return f.View.around
+	case known:
+		return entries
+	case p.GroupID != "":
+		return view.around
 	}
 	return addrset.All()
+}
+
+// spelled returns native rules with the entries of a prefix list in its place, where policies take
+// something out of them in any of the cells. Else the list is named as it is: what its owner changes
+// takes effect at once then, and a list of the cloud itself may count far less than it holds.
+func (s *Region) spelled(native []cloud.Rule, rules []*Bound, cells []flow.Service, view *Network) []cloud.Rule {
+	var out []cloud.Rule
+	for _, r := range native {
+		entries, known := s.Entries(r.Peer)
+		taken := known && slices.ContainsFunc(cells, func(cell flow.Service) bool {
+			if !flow.ServiceOf(r.Match).Covers(cell) {
+				return false
+			}
+			matched, _ := s.walked(rules, cell, view)
+			return !entries.Intersect(flow.Family(cell.Protocol)).Within(matched.allowed.Union(matched.left))
+		})
+		if !taken && !(known && entries.Empty()) {
+			out = append(out, r)
+			continue
+		}
+		for _, block := range entries.Prefixes() {
+			out = append(out, cloud.Rule{Direction: r.Direction, Match: r.Match, Peer: cloud.Peer{CIDR: block}})
+		}
+	}
+	return out
 }

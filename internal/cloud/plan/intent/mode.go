@@ -54,7 +54,6 @@ func (s *Region) Mode(n *NIC) Mode {
 // pin finds the groups of ours that are not to be changed, because interfaces hold them that have
 // to stay as they are.
 func (s *Region) pin() {
-	s.Pinned = map[string]bool{}
 	for i := range s.Snap.Interfaces {
 		in := &s.Snap.Interfaces[i]
 		still := in.VMID != "" && s.In.Modes[VMRef{s.Snap.Region, in.VMID}].Still()

@@ -26,33 +26,18 @@ func OpenUnder(rules []*Bound) [2]bool {
 // Decided is what the rules, which the profile identifies, make of what the former groups of the
 // interface allow.
 func (s *Region) Decided(n *NIC, rules []*Bound, profile string) [2]flow.Permit {
-	open := OpenUnder(rules)
 	key := n.Network.ID + "|" + profile
-	if open[0] || open[1] {
+	if OpenUnder(rules) != [2]bool{} {
 		key += "|" + strings.Join(n.Former, " ") + s.KeptKey(n)
 	}
-	if h, ok := s.permitCache[key]; ok {
-		return h
-	}
-	out := s.flattened(n, rules)
-	s.permitCache[key] = out
-	return out
-}
-
-func (s *Region) flattened(n *NIC, rules []*Bound) (out [2]flow.Permit) {
-	s.Recall.Trim()
-	kept := s.kept(n)
-	for i, d := range flow.Directions() {
-		f := Flattening{View: n.Network, kept: kept[i]}
-		for _, r := range rules {
-			if r.Direction == d {
-				f.rules = append(f.rules, r)
-			}
+	return s.decided.Get(key, func() (out [2]flow.Permit) {
+		s.Recall.Trim()
+		kept := s.kept(n)
+		for i, d := range flow.Directions() {
+			out[i] = s.Recall.Kept(s.Flatten(n, d, rules, kept[i]))
 		}
-		f.Native = s.GroupRules(n.Former, d)
-		out[i] = s.Recall.Kept(f.Flatten(s))
-	}
-	return out
+		return out
+	})
 }
 
 // meaningOf is what NativeMeaning is asked for.
@@ -64,26 +49,22 @@ type meaningOf struct {
 // NativeMeaning identifies what former groups allow in the open directions. Groups with equal rules
 // mean the same, so that interfaces with copies of one group need not be told apart.
 func (s *Region) NativeMeaning(former []string, open [2]bool) string {
-	key := meaningOf{strings.Join(former, " "), open}
-	if id, ok := s.meanings[key]; ok {
-		return id
-	}
-	var b strings.Builder
-	for i, d := range flow.Directions() {
-		if !open[i] {
-			continue
+	return s.meanings.Get(meaningOf{strings.Join(former, " "), open}, func() string {
+		var b strings.Builder
+		for i, d := range flow.Directions() {
+			if !open[i] {
+				continue
+			}
+			for _, r := range cloud.RuleKeys(s.GroupRules(former, d)) {
+				fmt.Fprintf(&b, "%s/%s;", r, r.Peer.GroupOwner)
+			}
 		}
-		for _, r := range cloud.RuleKeys(s.GroupRules(former, d)) {
-			fmt.Fprintf(&b, "%s/%s;", r, r.Peer.GroupOwner)
+		if b.Len() == 0 {
+			return ""
 		}
-	}
-	id := ""
-	if b.Len() > 0 {
 		sum := sha256.Sum256([]byte(b.String()))
-		id = hex.EncodeToString(sum[:6])
-	}
-	s.meanings[key] = id
-	return id
+		return hex.EncodeToString(sum[:6])
+	})
 }
 
 // Restorable returns the former groups of the interface that still exist, or else the default group

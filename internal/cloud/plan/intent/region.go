@@ -33,35 +33,38 @@ type Region struct {
 	Order    []*VM  // selected VMs, sorted by ID
 	vms      map[string]*VM
 
-	// unknown are the interfaces whose record is not believed; see strangers.
-	Unknown       []*NIC
-	strangerCache map[*Network]addrset.Set
-
+	// Unknown are the interfaces whose record is not believed; see strangers.
+	Unknown  []*NIC
 	ByFormer map[string][]*NIC // native group -> interfaces that natively belong to it
 	ByHeld   map[string][]*NIC // group -> interfaces that hold it now
 	Pinned   map[string]bool   // groups of ours that must not be changed; see pin
+	Noted    map[string][]Note // by object
 
-	peerCache  map[peerKey]addrset.Set
-	groupCache map[nativeKey]addrset.Set
+	// What was worked out: the addresses of peers, of address groups, of prefix lists, of those that
+	// hold a group or natively belong to it, and of strangers; what interfaces allow now and what
+	// they shall allow; and NativeMeaning.
+	peers        Once[peerOf, addrset.Set]
+	groups       Once[viewed, addrset.Set]
+	entries      Once[*cloud.PrefixList, addrset.Set]
+	held, former Once[viewed, addrset.Set]
+	unknown      Once[*Network, addrset.Set]
+	actual       Once[viewed, [2]flow.Permit] // by the IDs of groups
+	decided      Once[string, [2]flow.Permit]
+	meanings     Once[meaningOf, string]
 	// holders are the interfaces by address; nil until somebody asks.
-	holders     map[netip.Addr][]*NIC
-	heldCache   map[nativeKey]addrset.Set
-	formerCache map[nativeKey]addrset.Set
-	entryCache  map[string]addrset.Set // of prefix lists
-	actualCache map[string][2]flow.Permit
-	permitCache map[string][2]flow.Permit
-	meanings    map[meaningOf]string // see NativeMeaning
-	Noted       map[string][]Note    // by object
+	holders map[netip.Addr][]*NIC
 }
 
-type peerKey struct {
+// peerOf is the peer of a rule as it is seen from a network.
+type peerOf struct {
 	rule *rule
 	view *Network
 }
 
-type nativeKey struct {
-	group string
-	view  *Network
+// viewed is what has a name, or an ID, as it is seen from a network.
+type viewed struct {
+	name string
+	view *Network
 }
 
 // VM is a selected VM.
@@ -80,10 +83,7 @@ func newRegion(c *Account, r Observed) *Region {
 	s := &Region{
 		Account: c, Whole: r.Snapshot, Limits: r.Limits, remembered: r.Former,
 		Networks: map[string]*Network{}, Groups: map[string]*cloud.Group{}, Lists: map[string]*cloud.PrefixList{}, vms: map[string]*VM{},
-		ByFormer: map[string][]*NIC{}, ByHeld: map[string][]*NIC{},
-		peerCache: map[peerKey]addrset.Set{}, groupCache: map[nativeKey]addrset.Set{}, entryCache: map[string]addrset.Set{},
-		heldCache: map[nativeKey]addrset.Set{}, formerCache: map[nativeKey]addrset.Set{}, strangerCache: map[*Network]addrset.Set{},
-		actualCache: map[string][2]flow.Permit{}, permitCache: map[string][2]flow.Permit{}, meanings: map[meaningOf]string{}, Noted: map[string][]Note{},
+		ByFormer: map[string][]*NIC{}, ByHeld: map[string][]*NIC{}, Pinned: map[string]bool{}, Noted: map[string][]Note{},
 	}
 	s.Snap, s.TwinsNow = c.withoutTwins(r.Snapshot)
 	s.indexNetworks()

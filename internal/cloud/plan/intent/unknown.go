@@ -17,15 +17,7 @@ import (
 // strangers returns the addresses in reach of a network that belong to interfaces whose record is
 // not believed.
 func (s *Region) strangers(view *Network) addrset.Set {
-	if len(s.Unknown) == 0 {
-		return addrset.Set{}
-	}
-	out, known := s.strangerCache[view]
-	if !known {
-		out = addrsOf(s.Unknown, view)
-		s.strangerCache[view] = out
-	}
-	return out
+	return s.unknown.Get(view, func() addrset.Set { return addrsOf(s.Unknown, view) })
 }
 
 // kept is what an interface under control allows now, of what it allows with strangers; no grants

@@ -48,7 +48,7 @@ type gatherings struct {
 	gathered, decided map[membershipGroup]bool
 	// crews and trials are those of this attempt.
 	crews  map[membershipGroup]*crew
-	trials form.Once[trialKey, form.Candidate]
+	trials intent.Once[trialKey, form.Candidate]
 }
 
 // reset begins a new attempt.

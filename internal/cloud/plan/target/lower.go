@@ -78,7 +78,7 @@ func (s *Target) shortage(c *form.Class, short form.Shortfall) {
 func (s *Target) Addresses(p cloud.Peer, view *intent.Network) (now, then addrset.Set, known bool) {
 	key := form.GroupKey(p)
 	if key == "" {
-		addrs, _, known := s.NativePeer(p, view)
+		addrs, known := s.Named(p)
 		return addrs, addrs, known
 	}
 	if p.GroupID != "" {

@@ -21,8 +21,8 @@ type Target struct {
 	// tightened are the classes that allow as much as fits, by key; see tighten.
 	tightened  map[string]*tightening
 	gatherings gatherings
-	nearby     form.Once[*intent.Network, addrset.Set] // see near
-	allotment  *allotment                              // if there are too few groups for all that is wanted
+	nearby     intent.Once[*intent.Network, addrset.Set] // see near
+	allotment  *allotment                                // if there are too few groups for all that is wanted
 	// Twins are the rules that groups of others get beside theirs, by the IDs of these groups.
 	Twins map[string][]cloud.Rule
 	form.Design
