@@ -106,7 +106,7 @@ func entityOf(m *v1beta2.GroupMember) EntityRef {
 
 // joinGroups finds out which address groups the VMs belong to.
 func (c *Account) joinGroups() {
-	for _, name := range sortedKeys(c.addressGroups) {
+	for _, name := range slices.Sorted(maps.Keys(c.addressGroups)) {
 		members := c.addressGroups[name].GroupMembers
 		for i := range members {
 			// A native service is a peer by its addresses, for whose sake nothing of it changes.

@@ -57,8 +57,7 @@ func (s *Region) memberAddrs(m *v1beta2.GroupMember, view *Network) []netip.Addr
 	if ref, ok := s.In.Services[entity]; ok {
 		return s.serviceAddrs(told, ref, view)
 	}
-	var private []netip.Addr // of interfaces in reach
-	var near addrset.Set     // all addresses of these
+	var private, near []netip.Addr // of interfaces in reach; near are all of these
 	if ref, ok := s.In.Entities[entity]; ok && ref.Region == s.Snap.Region {
 		vm := s.vms[ref.ID]
 		if vm == nil {
@@ -67,7 +66,8 @@ func (s *Region) memberAddrs(m *v1beta2.GroupMember, view *Network) []netip.Addr
 		far := false
 		for _, n := range vm.NICs {
 			if view.Reaches(n.Network) {
-				private, near = append(private, n.PrivateIPs...), near.Union(n.all)
+				private = append(private, n.PrivateIPs...)
+				near = append(append(near, n.PrivateIPs...), n.PublicIPs...)
 			} else {
 				far = true
 			}
@@ -79,7 +79,7 @@ func (s *Region) memberAddrs(m *v1beta2.GroupMember, view *Network) []netip.Addr
 	// A Pod whose address lies in the network is a host there (the cloud's own CNI); a VM that is
 	// known to be elsewhere is not.
 	return append(private, slices.DeleteFunc(told, func(a netip.Addr) bool {
-		return near.Contains(a) || m.Pod == nil && view.local.Contains(a)
+		return slices.Contains(near, a) || m.Pod == nil && view.local.Contains(a)
 	})...)
 }
 

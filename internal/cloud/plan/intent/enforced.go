@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/nephele-io/nephele/internal/cloud"
 )
@@ -61,12 +62,8 @@ func (e Enforcement) Tags() map[string]string {
 	}
 	out[cloud.TagPolicies] = ""
 	i := 0
-	for part := range slices.Chunk(sortedKeys(e), policiesPerTag) {
-		value := ""
-		for _, name := range part {
-			value += name
-		}
-		out[numbered(cloud.TagPolicies, i)] = value
+	for part := range slices.Chunk(slices.Sorted(maps.Keys(e)), policiesPerTag) {
+		out[numbered(cloud.TagPolicies, i)] = strings.Join(part, "")
 		i++
 	}
 	return out
@@ -93,7 +90,7 @@ func (s *Region) Begun(vm *VM, p *Policy) bool {
 // EnforcedOn returns what is in force on an interface. It is false if the interface is not under
 // control, or has but joined its new groups, so that its own ones still decide.
 func (s *Region) EnforcedOn(n *NIC) (out Enforcement, any bool) {
-	if !n.Taken() || n.Alien != nil || n.Unproven == nil && len(without(n.Recorded, n.Foreign)) == 0 {
+	if !n.Taken() || n.Alien != nil || n.Unproven == nil && !n.lacks() {
 		return nil, false
 	}
 	for _, id := range n.Ours {

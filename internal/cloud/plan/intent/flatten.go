@@ -9,7 +9,8 @@ import (
 )
 
 // Flatten turns rules, in the order of evaluation, into what an interface allows in a direction. If
-// none of them isolates it, its former groups decide what they leave, and what is kept beside these.
+// none of them isolates it, its former groups, and what is kept beside them, decide what they
+// leave.
 func (s *Region) Flatten(n *NIC, d cloud.Direction, rules []*Bound, kept flow.Permit) flow.Permit {
 	rules = slices.DeleteFunc(slices.Clone(rules), func(r *Bound) bool { return r.Direction != d })
 	var native []cloud.Rule
@@ -77,8 +78,9 @@ func (s *Region) mayBe(p cloud.Peer, view *Network) addrset.Set {
 }
 
 // spelled returns native rules with the entries of a prefix list in its place, where policies take
-// something out of them in any of the cells. Else the list is named as it is: what its owner changes
-// takes effect at once then, and a list of the cloud itself may count far less than it holds.
+// something out of them in any of the cells. Else the list is named as it is: what its owner
+// changes takes effect at once then, and a list of the cloud itself may count far less than it
+// holds.
 func (s *Region) spelled(native []cloud.Rule, rules []*Bound, cells []flow.Service, view *Network) []cloud.Rule {
 	var out []cloud.Rule
 	for _, r := range native {

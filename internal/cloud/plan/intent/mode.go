@@ -1,9 +1,5 @@
 package intent
 
-import (
-	"github.com/nephele-io/nephele/internal/cloud"
-)
-
 // Mode says what may be done to the interfaces of a VM.
 type Mode string
 
@@ -30,69 +26,41 @@ const (
 // Still reports whether the mode leaves everything on the VM as it is.
 func (m Mode) Still() bool { return m == Planned || m == Braked }
 
-// whyMode is why the interfaces of a VM cannot be taken over in a mode; nil if they can.
-func (m Mode) whyMode(vm VMRef) *Reason {
-	switch m {
-	case Planned:
-		return Why(ModePlanned, vm.ID)
-	case Braked:
-		return Why(ModeBraked, vm.ID)
-	case Released, BreakGlass:
-		return Why(ModeReleased, vm.ID, string(m))
-	}
-	return nil
-}
-
 // Mode returns the mode of an interface's VM. Only a selected VM has one.
-func (s *Region) Mode(n *NIC) Mode {
-	if n.VMID == "" || len(s.In.Modes) == 0 {
-		return Enforce
-	}
-	return s.In.Modes[VMRef{s.Snap.Region, n.VMID}]
-}
+func (s *Region) Mode(n *NIC) Mode { return s.In.Modes[VMRef{s.Snap.Region, n.VMID}] }
 
-// pin finds the groups of ours that are not to be changed, because interfaces hold them that have
-// to stay as they are.
-func (s *Region) pin() {
-	for i := range s.Snap.Interfaces {
-		in := &s.Snap.Interfaces[i]
-		still := in.VMID != "" && s.In.Modes[VMRef{s.Snap.Region, in.VMID}].Still()
-		if !still && (s.In.Blocked[InterfaceKey{s.Snap.Region, in.ID}] == "" || Former(in) != nil) {
-			continue
-		}
-		for _, id := range in.GroupIDs {
-			if s.Ours(s.Groups[id]) {
-				s.Pinned[id] = true
-			}
-		}
+// pin keeps the groups of ours from being changed that an interface holds, if it has to stay as it
+// is.
+func (s *Region) pin(n *NIC) {
+	refused := s.In.Blocked[InterfaceKey{s.Snap.Region, n.ID}] != "" && Former(n.Interface) == nil
+	if !refused && !s.Mode(n).Still() {
+		return
+	}
+	for _, id := range n.Ours {
+		s.Pinned[id] = true
 	}
 }
 
-// suspend marks an interface by the mode of its VM.
+// suspend marks an interface by the mode of its VM, and by what the cloud refuses.
 func (s *Region) suspend(n *NIC) {
-	m := s.Mode(n)
-	why := m.whyMode(VMRef{s.Snap.Region, n.VMID})
-	switch {
+	refusal := s.In.Blocked[InterfaceKey{s.Snap.Region, n.ID}]
+	switch m := s.Mode(n); {
 	case n.Alien != nil:
-	case m.Still():
-		n.Alien = why
+	case m == Planned:
+		n.Alien = Why(ModePlanned, n.VMID)
+	case m == Braked:
+		n.Alien = Why(ModeBraked, n.VMID)
 	case n.Unproven != nil: // nothing can be given back
 		s.Note(n.ID, n.Unproven)
-	case s.In.Blocked[InterfaceKey{s.Snap.Region, n.ID}] != "":
-		n.Blocked = s.In.Blocked[InterfaceKey{s.Snap.Region, n.ID}]
-		why := n.Refused()
+	case refusal != "":
+		n.Blocked = refusal
 		if !n.Taken() {
-			n.Alien = why
+			n.Alien = n.Refused()
 		}
 		if n.Recorded != nil {
-			s.Note(n.ID, why)
+			s.Note(n.ID, n.Refused())
 		}
-	case m == Released, m == BreakGlass:
-		n.Released = why
+	case m != Enforce:
+		n.Released = Why(ModeReleased, n.VMID, string(m))
 	}
-}
-
-// Ours reports whether the group belongs to this controller and this account.
-func (s *Region) Ours(g *cloud.Group) bool {
-	return g != nil && g.OwnedBy(s.In.ClusterID) && g.Tags[cloud.TagAccount] == s.In.Account
 }

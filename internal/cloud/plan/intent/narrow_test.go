@@ -84,9 +84,9 @@ func TestNarrowedIsNeverWider(t *testing.T) {
 	for seed := range uint64(3000) {
 		r := rand.New(rand.NewPCG(17, seed))
 		np := randomICMP(r)
-		exact := parsePolicy(np, narrowing{everything{}, false})
-		plain := parsePolicy(np, narrowing{wholeProtocols{}, false})
-		asked := parsePolicy(np, narrowing{wholeProtocols{}, true})
+		exact := parsePolicy(np, everything{}, false)
+		plain := parsePolicy(np, wholeProtocols{}, false)
+		asked := parsePolicy(np, wholeProtocols{}, true)
 		typed := false
 		for _, x := range exact.Rules {
 			for _, s := range x.Services {

@@ -14,7 +14,6 @@ type NIC struct {
 	*cloud.Interface
 	Network *Network
 	Private addrset.Set // addresses that group references cover
-	all     addrset.Set // private and public
 	// ours and foreign are the groups that it holds now.
 	Ours, Foreign []string
 	// former are its native groups: what its owner wants it to hold.
@@ -46,21 +45,24 @@ func (n *NIC) Refused() *Reason {
 	return Why(CloudRefuses, n.ID).Quoting(n.Blocked)
 }
 
+// lacks reports whether the interface does not hold all of the groups that its record names.
+func (n *NIC) lacks() bool {
+	return slices.ContainsFunc(n.Recorded, func(id string) bool { return !slices.Contains(n.Foreign, id) })
+}
+
 // Controlled reports whether the interface is under our control, though somebody may have put it
 // into other groups. One that holds its own groups, with or without ours, is not: it may be half
 // way to us, or back.
 func (n *NIC) Controlled() bool {
 	if n.Taken() {
-		return slices.ContainsFunc(n.Recorded, func(id string) bool { return !slices.Contains(n.Foreign, id) })
+		return n.lacks()
 	}
 	return n.Recorded != nil && n.Alien == nil && !slices.Equal(n.Recorded, n.Foreign)
 }
 
 // HalfBack reports whether the interface has its own groups again, and still others that somebody
 // has put it into while it was under control: giving it back is not done.
-func (n *NIC) HalfBack() bool {
-	return len(n.Ours) == 0 && n.Controlled() && len(without(n.Recorded, n.Foreign)) == 0
-}
+func (n *NIC) HalfBack() bool { return len(n.Ours) == 0 && n.Controlled() && !n.lacks() }
 
 // formerTagSize is the length of a tag value in AWS, the shortest among the clouds.
 const formerTagSize = 256
@@ -80,19 +82,11 @@ func numbered(key string, i int) string {
 	return key + "." + strconv.Itoa(i)
 }
 
-// FormerTags are the tags that record the groups.
+// FormerTags are the tags that record the groups; there is at least one.
 func FormerTags(groups []string) map[string]string {
 	out := map[string]string{}
-	for i, part := range formerParts(groups) {
-		out[FormerTagKey(i)] = part
-	}
-	return out
-}
-
-// formerParts are the values of the tags that record the groups; there is at least one.
-func formerParts(groups []string) (out []string) {
 	value := strings.Join(groups, " ")
-	for len(out) == 0 || value != "" {
+	for i := 0; i == 0 || value != ""; i++ {
 		part := value[:min(len(value), formerTagSize-1)]
 		if cut := strings.LastIndexByte(part, ' '); len(part) < len(value) && cut > 0 {
 			part = part[:cut+1]
@@ -102,7 +96,7 @@ func formerParts(groups []string) (out []string) {
 		if trimmed := strings.TrimRight(part, " "); trimmed != part {
 			part, value = trimmed, " "+value
 		}
-		out = append(out, part)
+		out[FormerTagKey(i)] = part
 	}
 	return out
 }

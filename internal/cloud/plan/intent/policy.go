@@ -2,9 +2,9 @@ package intent
 
 import (
 	"cmp"
-	"fmt"
 	"net/netip"
 	"slices"
+	"strconv"
 
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 	"github.com/nephele-io/nephele/internal/cloud"
@@ -90,13 +90,16 @@ type namedService struct {
 func (c *Account) parsePolicies() []*Policy {
 	out := make([]*Policy, 0, len(c.In.Policies))
 	for _, np := range c.In.Policies {
-		p := parsePolicy(np, narrowing{c.lower, c.In.Tighten[string(np.UID)]})
+		p := parsePolicy(np, c.lower, c.In.Tighten[string(np.UID)])
 		c.divideByPorts(p)
 		out = append(out, p)
 	}
 	slices.SortStableFunc(out, ComparePolicies)
 	var rules []*rule
 	for _, p := range out {
+		for i, r := range p.Rules {
+			r.ordinal = i
+		}
 		rules = append(rules, p.Rules...)
 	}
 	slices.SortStableFunc(rules, compareRules)
@@ -122,49 +125,37 @@ func compareRules(a, b *rule) int {
 	)
 }
 
-func parsePolicy(np *v1beta2.NetworkPolicy, lower narrowing) *Policy {
-	p := &Policy{Ref: PolicyRef{UID: string(np.UID), Name: np.Name, Generation: np.Generation}, Stage: stageAntrea}
-	if p.Ref.UID == "" {
-		p.Ref.UID = np.Name
-	}
+// parser reads a policy as a cloud can hold it.
+type parser struct {
+	*Policy
+	capability
+	tighten bool // the policy asks for as much as the cloud can hold
+}
+
+func parsePolicy(np *v1beta2.NetworkPolicy, lower capability, tighten bool) *Policy {
+	p := &Policy{Ref: PolicyRef{UID: cmp.Or(string(np.UID), np.Name), Name: np.Name, Generation: np.Generation}}
 	if src := np.SourceRef; src != nil {
 		p.Ref.Kind, p.Ref.Namespace, p.Ref.Name = src.Type, src.Namespace, src.Name
 	}
-	p.Tier = kubernetesTier
 	switch {
 	case np.TierPriority == nil || p.Ref.Kind == v1beta2.K8sNetworkPolicy:
-		p.Stage = stageKubernetes
+		p.Stage, p.Tier = stageKubernetes, kubernetesTier
+	case *np.TierPriority >= baselineTier:
+		p.Stage, p.Tier = stageBaseline, *np.TierPriority
 	default:
-		p.Tier = *np.TierPriority
-		if p.Tier >= baselineTier {
-			p.Stage = stageBaseline
-		}
+		p.Stage, p.Tier = stageAntrea, *np.TierPriority
 	}
 	if np.Priority != nil {
 		p.Priority = *np.Priority
 	}
 	for i := range np.Rules {
-		r := p.parseRule(&np.Rules[i], np.AppliedToGroups, lower)
-		r.ordinal = i
-		p.Rules = append(p.Rules, r)
+		p.Rules = append(p.Rules, parser{p, lower, tighten}.rule(&np.Rules[i], np.AppliedToGroups))
 	}
 	return p
 }
 
-// refuse records the first reason why the policy cannot be expressed.
-func (p *Policy) refuse(r *v1beta2.NetworkPolicyRule, why *Reason) {
-	if p.Problem != nil {
-		return
-	}
-	name := r.Name
-	if name == "" {
-		name = fmt.Sprintf("%d", r.Priority)
-	}
-	p.Problem = Why(InRule, name, string(r.Direction)).From(why)
-}
-
-func (p *Policy) parseRule(in *v1beta2.NetworkPolicyRule, appliedTo []string, lower narrowing) *rule {
-	r := &rule{Policy: p, Name: in.Name, Index: in.Priority, Direction: cloud.Ingress, AppliedTo: in.AppliedToGroups}
+func (p parser) rule(in *v1beta2.NetworkPolicyRule, appliedTo []string) *rule {
+	r := &rule{Policy: p.Policy, Name: in.Name, Index: in.Priority, Direction: cloud.Ingress, Verdict: Drop, AppliedTo: in.AppliedToGroups}
 	if len(r.AppliedTo) == 0 {
 		r.AppliedTo = appliedTo
 	}
@@ -174,40 +165,64 @@ func (p *Policy) parseRule(in *v1beta2.NetworkPolicyRule, appliedTo []string, lo
 	}
 	switch {
 	case in.Action == nil:
-		r.Verdict, r.Blocks = Drop, addrset.All()
+		r.Blocks = addrset.All()
 	case *in.Action == v1beta2.RuleActionAllow:
 		r.Verdict = Allow
 	case *in.Action == v1beta2.RuleActionPass:
 		r.Verdict = pass
 	case *in.Action == v1beta2.RuleActionReject:
-		r.Verdict, p.Reject = Drop, true
-	default:
-		r.Verdict = Drop
+		p.Reject = true
 	}
 	switch {
 	case len(peer.FQDNs) > 0:
-		p.refuse(in, Why(PeerDomainName, peer.FQDNs[0]))
+		r.refuse(Why(PeerDomainName, peer.FQDNs[0]))
 	case len(peer.ToServices) > 0:
-		p.refuse(in, Why(PeerService, peer.ToServices[0].Namespace, peer.ToServices[0].Name))
+		r.refuse(Why(PeerService, peer.ToServices[0].Namespace, peer.ToServices[0].Name))
 	case len(peer.LabelIdentities) > 0:
-		p.refuse(in, Why(PeerLabelSet))
+		r.refuse(Why(PeerLabelSet))
 	case len(in.L7Protocols) > 0:
-		p.refuse(in, Why(Layer7))
+		r.refuse(Why(Layer7))
 	}
 	r.Groups = peer.AddressGroups
 	blocks := []addrset.Set{r.Blocks}
 	for _, b := range peer.IPBlocks {
 		set, wrong := parseBlock(b)
 		if wrong != nil {
-			p.refuse(in, wrong)
+			r.refuse(wrong)
 		}
 		blocks = append(blocks, set)
 	}
 	r.Blocks = addrset.Union(blocks...)
 	for i := range in.Services {
-		p.parseService(r, in, &in.Services[i], lower)
+		p.service(r, &in.Services[i])
 	}
 	return r
+}
+
+// names are what reasons say of a rule: its name, or else its index, and its direction.
+func (r *rule) names() []string {
+	direction := v1beta2.DirectionIn
+	if r.Direction == cloud.Egress {
+		direction = v1beta2.DirectionOut
+	}
+	return []string{cmp.Or(r.Name, strconv.Itoa(int(r.Index))), string(direction)}
+}
+
+// refuse records the first reason why the policy cannot be expressed.
+func (r *rule) refuse(why *Reason) {
+	if r.Policy.Problem == nil {
+		r.Policy.Problem = Why(InRule, r.names()...).From(why)
+	}
+}
+
+// narrow records what becomes of a service that the cloud cannot say.
+func (r *rule) narrow(what Code, s flow.Service) {
+	code := int(s.From & 0xff)
+	if s.From != s.To {
+		code = -1
+	}
+	objects := append(r.names(), cloud.ProtocolName(s.Protocol))
+	r.Policy.Narrowed = Why(what, objects...).Counting(int(s.From>>8), code).From(r.Policy.Narrowed)
 }
 
 func parseBlock(b v1beta2.IPBlock) (addrset.Set, *Reason) {
@@ -238,96 +253,72 @@ func parsePrefix(n v1beta2.IPNet) (netip.Prefix, *Reason) {
 	return p.Masked(), nil
 }
 
-// parseService adds one service to the rule. A rule with services that all failed to parse would
-// match anything; its policy is refused as a whole, so that is never looked at.
-func (p *Policy) parseService(r *rule, in *v1beta2.NetworkPolicyRule, s *v1beta2.Service, lower narrowing) {
-	if s.SrcPort != nil {
-		p.refuse(in, Why(SourcePort).Counting(int(*s.SrcPort)))
-		return
-	}
+// withPorts are the protocols whose services have ports.
+var withPorts = map[v1beta2.Protocol]int{"": cloud.TCP, v1beta2.ProtocolTCP: cloud.TCP, v1beta2.ProtocolUDP: cloud.UDP, v1beta2.ProtocolSCTP: cloud.SCTP}
+
+// service adds one service to the rule. A rule with services that all failed to parse would match
+// anything; its policy is refused as a whole, so that is never looked at.
+func (p parser) service(r *rule, s *v1beta2.Service) {
 	protocol := v1beta2.Protocol("")
 	if s.Protocol != nil {
 		protocol = *s.Protocol
 	}
-	if s.Port != nil && s.Port.StrVal != "" {
+	number, known := withPorts[protocol]
+	switch {
+	case s.SrcPort != nil:
+		r.refuse(Why(SourcePort).Counting(int(*s.SrcPort)))
+	case s.Port != nil && s.Port.StrVal != "":
 		r.Named = append(r.Named, namedService{protocol, s.Port.StrVal})
-		return
-	}
-	switch protocol {
-	case v1beta2.ProtocolICMP:
-		for _, number := range []int{cloud.ICMP, cloud.ICMPv6} {
-			match := cloud.NewMatch(number, -1, -1)
-			if s.ICMPType != nil {
-				match.From = int(*s.ICMPType)
-				if s.ICMPCode != nil {
-					match.To = int(*s.ICMPCode)
-				}
+	case protocol == v1beta2.ProtocolICMP:
+		kind, code := -1, -1
+		if s.ICMPType != nil {
+			kind = int(*s.ICMPType)
+			if s.ICMPCode != nil {
+				code = int(*s.ICMPCode)
 			}
-			p.addService(r, in, flow.ServiceOf(match), lower)
 		}
-	case v1beta2.ProtocolIGMP:
-		if s.IGMPType != nil || s.GroupAddress != "" {
-			p.refuse(in, Why(IGMPDetails))
+		for _, number := range []int{cloud.ICMP, cloud.ICMPv6} {
+			p.add(r, flow.ServiceOf(cloud.NewMatch(number, kind, code)))
+		}
+	case protocol == v1beta2.ProtocolIGMP && (s.IGMPType != nil || s.GroupAddress != ""):
+		r.refuse(Why(IGMPDetails))
+	case protocol == v1beta2.ProtocolIGMP:
+		p.add(r, flow.Whole(2))
+	case !known:
+		r.refuse(Why(UnknownProtocol, string(protocol)))
+	case s.Port == nil:
+		p.add(r, flow.Whole(number))
+	default:
+		from, to := s.Port.IntVal, s.Port.IntVal
+		if s.EndPort != nil {
+			to = *s.EndPort
+		}
+		if from < 0 || to > 0xffff || from > to {
+			r.refuse(Why(BadPortRange).Counting(int(from), int(to)))
 			return
 		}
-		p.addService(r, in, flow.Whole(2), lower)
-	case v1beta2.ProtocolTCP, v1beta2.ProtocolUDP, v1beta2.ProtocolSCTP, "":
-		number := map[v1beta2.Protocol]int{v1beta2.ProtocolUDP: cloud.UDP, v1beta2.ProtocolSCTP: cloud.SCTP}[protocol]
-		if number == 0 {
-			number = cloud.TCP
-		}
-		service := flow.Whole(number)
-		if s.Port != nil {
-			from, to := s.Port.IntVal, s.Port.IntVal
-			if s.EndPort != nil {
-				to = *s.EndPort
-			}
-			if from < 0 || to > 0xffff || from > to {
-				p.refuse(in, Why(BadPortRange).Counting(int(from), int(to)))
-				return
-			}
-			service.From, service.To = uint16(from), uint16(to)
-		}
-		p.addService(r, in, service, lower)
-	default:
-		p.refuse(in, Why(UnknownProtocol, string(protocol)))
+		p.add(r, flow.Service{Protocol: number, From: uint16(from), To: uint16(to)})
 	}
 }
 
-func (p *Policy) addService(r *rule, in *v1beta2.NetworkPolicyRule, s flow.Service, lower narrowing) {
-	if why := lower.Unsupported(s); why != "" {
+// add adds a service as far as the cloud can say it: types of ICMP that it does not know are not
+// allowed, or dropped with all of the protocol, if the policy asks for that.
+func (p parser) add(r *rule, s flow.Service) {
+	if why := p.Unsupported(s); why != "" {
 		whole := flow.Whole(s.Protocol)
-		switch icmp := s.Protocol == cloud.ICMP || s.Protocol == cloud.ICMPv6; {
-		case lower.tighten && icmp && r.Verdict == Allow:
-			p.narrow(in, TypeNotAllowed, s)
+		switch narrows := p.tighten && (s.Protocol == cloud.ICMP || s.Protocol == cloud.ICMPv6); {
+		case narrows && r.Verdict == Allow:
+			r.narrow(TypeNotAllowed, s)
 			r.void = true
 			return
-		case lower.tighten && icmp && r.Verdict == Drop && lower.Unsupported(whole) == "":
-			p.narrow(in, TypeDropped, s)
+		case narrows && r.Verdict == Drop && p.Unsupported(whole) == "":
+			r.narrow(TypeDropped, s)
 			s = whole
 		default:
-			p.refuse(in, Why(Unsupported).Quoting(why))
+			r.refuse(Why(Unsupported).Quoting(why))
 		}
 	}
 	r.Services = append(r.Services, s)
-}
-
-// narrowing is what a cloud can hold, and whether a policy asks for as much as it can.
-type narrowing struct {
-	capability
-	tighten bool
-}
-
-// narrow records what becomes of a service that the cloud cannot say.
-func (p *Policy) narrow(r *v1beta2.NetworkPolicyRule, what Code, s flow.Service) {
-	name, code := r.Name, int(s.From&0xff)
-	if name == "" {
-		name = fmt.Sprintf("%d", r.Priority)
-	}
-	if s.From != s.To {
-		code = -1
-	}
-	p.Narrowed = Why(what, name, string(r.Direction), cloud.ProtocolName(s.Protocol)).Counting(int(s.From>>8), code).From(p.Narrowed)
 }
 
 // Bound is a rule as it applies to one kind of VM: named ports are resolved.

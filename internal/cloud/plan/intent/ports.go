@@ -1,7 +1,9 @@
 package intent
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
@@ -12,10 +14,7 @@ import (
 
 // service is what a name means to somebody who has this port; false if it is another name.
 func (n namedService) service(p v1beta2.NamedPort) (flow.Service, bool) {
-	protocol := p.Protocol
-	if protocol == "" {
-		protocol = v1beta2.ProtocolTCP
-	}
+	protocol := cmp.Or(p.Protocol, v1beta2.ProtocolTCP)
 	number := map[v1beta2.Protocol]int{v1beta2.ProtocolTCP: cloud.TCP, v1beta2.ProtocolUDP: cloud.UDP}[protocol]
 	if p.Name != n.name || n.protocol != "" && n.protocol != protocol || number == 0 || p.Port < 1 || p.Port > 0xffff {
 		return flow.Service{}, false
@@ -28,41 +27,26 @@ func (n namedService) service(p v1beta2.NamedPort) (flow.Service, bool) {
 // each number, whose peers are those members of the address groups that have it. Blocks of
 // addresses have no names for their ports.
 func (c *Account) divideByPorts(p *Policy) {
-	if !slices.ContainsFunc(p.Rules, (*rule).namesPortsOfPeer) {
-		return
-	}
 	var out []*rule
 	for _, r := range p.Rules {
-		if !r.namesPortsOfPeer() {
+		if r.Direction != cloud.Egress || len(r.Named) == 0 {
 			out = append(out, r)
 			continue
 		}
 		numbered := *r
-		numbered.Named, numbered.void = nil, numbered.void || len(r.Services) == 0
-		out = append(out, &numbered)
-		out = append(out, c.portRules(p, r)...)
-	}
-	for i, r := range out {
-		r.ordinal = i
+		numbered.Named, numbered.void = nil, r.void || len(r.Services) == 0
+		out = append(append(out, &numbered), c.portRules(r)...)
 	}
 	p.Rules = out
 }
-
-func (r *rule) namesPortsOfPeer() bool { return r.Direction == cloud.Egress && len(r.Named) > 0 }
 
 // numbersOfName bounds the numbers that one name may mean, as each is a rule of its own.
 const numbersOfName = 64
 
 // portRules are the rules for the numbers that the names of a rule mean. The policy is refused if a
 // name means nothing to any of the peers that there are: what it is to allow is not known then.
-func (c *Account) portRules(p *Policy, r *rule) []*rule {
-	var out []*rule
+func (c *Account) portRules(r *rule) []*rule {
 	at := map[flow.Service]*rule{}
-	refuse := func(why *Reason) {
-		if p.Problem == nil {
-			p.Problem = Why(InRule, r.label(), string(v1beta2.DirectionOut)).From(why)
-		}
-	}
 	for _, named := range r.Named {
 		members, numbers := 0, map[flow.Service]bool{}
 		for _, name := range r.Groups {
@@ -73,13 +57,13 @@ func (c *Account) portRules(p *Policy, r *rule) []*rule {
 			members += len(g.GroupMembers)
 			for _, s := range named.services(g) {
 				if numbers[s] = true; len(numbers) > numbersOfName {
-					refuse(Why(NamedPortVaries, named.name).Counting(numbersOfName))
+					r.refuse(Why(NamedPortVaries, named.name).Counting(numbersOfName))
 					return nil
 				}
 				if at[s] == nil {
 					one := *r
 					one.Services, one.Named, one.Groups, one.Blocks = []flow.Service{s}, nil, nil, addrset.Set{}
-					at[s], out = &one, append(out, &one)
+					at[s] = &one
 				}
 				if having := c.having(g, named, s); !slices.Contains(at[s].Groups, having) {
 					at[s].Groups = append(at[s].Groups, having)
@@ -87,11 +71,10 @@ func (c *Account) portRules(p *Policy, r *rule) []*rule {
 			}
 		}
 		if members > 0 && len(numbers) == 0 {
-			refuse(Why(NamedPortOfPeer, named.name))
+			r.refuse(Why(NamedPortOfPeer, named.name))
 		}
 	}
-	slices.SortStableFunc(out, func(a, b *rule) int { return a.Services[0].Compare(b.Services[0]) })
-	return out
+	return slices.SortedFunc(maps.Values(at), func(a, b *rule) int { return a.Services[0].Compare(b.Services[0]) })
 }
 
 // services are what a name means to the members of a group, each once.
@@ -125,12 +108,4 @@ func (c *Account) having(g *v1beta2.AddressGroup, named namedService, s flow.Ser
 	}
 	c.addressGroups[name] = part
 	return name
-}
-
-// label is the name of a rule, or else its index.
-func (r *rule) label() string {
-	if r.Name != "" {
-		return r.Name
-	}
-	return fmt.Sprintf("%d", r.Index)
 }

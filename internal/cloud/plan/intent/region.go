@@ -1,10 +1,8 @@
 package intent
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
-	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -40,9 +38,9 @@ type Region struct {
 	Pinned   map[string]bool   // groups of ours that must not be changed; see pin
 	Noted    map[string][]Note // by object
 
-	// What was worked out: the addresses of peers, of address groups, of prefix lists, of those that
-	// hold a group or natively belong to it, and of strangers; what interfaces allow now and what
-	// they shall allow; and NativeMeaning.
+	// What was worked out: the addresses of peers, of address groups, of prefix lists, of those
+	// that hold a group or natively belong to it, and of strangers; what interfaces allow now and
+	// what they shall allow; and NativeMeaning.
 	peers        Once[peerOf, addrset.Set]
 	groups       Once[viewed, addrset.Set]
 	entries      Once[*cloud.PrefixList, addrset.Set]
@@ -97,10 +95,69 @@ func newRegion(c *Account, r Observed) *Region {
 	for i := range s.Snap.PrefixLists {
 		s.Lists[s.Snap.PrefixLists[i].ID] = &s.Snap.PrefixLists[i]
 	}
-	s.pin()
-	s.indexInterfaces()
+	for i := range s.Snap.Interfaces {
+		s.addInterface(&s.Snap.Interfaces[i])
+	}
 	s.selectVMs()
 	return s
+}
+
+// addInterface finds out what an interface holds, and what may be done to it.
+func (s *Region) addInterface(in *cloud.Interface) {
+	n := &NIC{Interface: in, Network: s.Networks[in.NetworkID], Private: addrset.Of(in.PrivateIPs...)}
+	s.sortGroups(n)
+	s.pin(n)
+	if n.Network == nil {
+		return
+	}
+	s.exclude(n)
+	s.readRecord(n)
+	s.suspend(n)
+	s.NICs = append(s.NICs, n)
+	if n.Unproven != nil {
+		s.Unknown = append(s.Unknown, n)
+	}
+	for _, g := range n.Former {
+		s.ByFormer[g] = append(s.ByFormer[g], n)
+	}
+	for _, g := range n.GroupIDs {
+		s.ByHeld[g] = append(s.ByHeld[g], n)
+	}
+}
+
+// sortGroups finds out which groups of the interface are ours, and whether others are those of
+// another controller or account.
+func (s *Region) sortGroups(n *NIC) {
+	for _, id := range n.GroupIDs {
+		g := s.Groups[id]
+		if s.Ours(g) {
+			n.Ours = append(n.Ours, id)
+			continue
+		}
+		n.Foreign = append(n.Foreign, id)
+		if g != nil && g.Tags[cloud.TagCluster] != "" && g.Tags[cloud.TagKind] != "" && strings.HasPrefix(g.Name, cloud.NamePrefix) {
+			n.Elsewhere = Why(HeldElsewhere, n.ID, cloud.Words(g.Tags[cloud.TagCluster]), cloud.Words(g.Tags[cloud.TagAccount]))
+		}
+	}
+	slices.Sort(n.Foreign)
+}
+
+// exclude says why the interface cannot be controlled at all. Of one that we guard and that is a
+// service's only the record cannot be read.
+func (s *Region) exclude(n *NIC) {
+	if n.Elsewhere == nil && len(n.Ours) > 0 && (n.Managed || n.Unread != "") {
+		n.Unproven = Why(OfService, n.ID)
+	}
+	switch {
+	case n.Elsewhere != nil:
+		n.Alien = n.Elsewhere
+	case n.Managed && n.Unproven == nil:
+		n.Alien = Why(OfService, n.ID)
+	case n.Unread != "" && n.Unproven == nil:
+		n.Alien = Why(Untouchable, n.ID).Quoting(n.Unread)
+	case n.Untouchable != "":
+		n.Alien = Why(Untouchable, n.ID).Quoting(n.Untouchable)
+	}
 }
 
 // selectVMs makes the VMs that have an entity known, with their interfaces.
@@ -128,82 +185,13 @@ func (s *Region) selectVMs() {
 	}
 }
 
-func (s *Region) indexInterfaces() {
-	all := make([]NIC, len(s.Snap.Interfaces))
-	s.NICs = make([]*NIC, 0, len(all))
-	for i := range s.Snap.Interfaces {
-		in, n := &s.Snap.Interfaces[i], &all[i]
-		if n.Interface, n.Network = in, s.Networks[in.NetworkID]; n.Network == nil {
-			continue
-		}
-		n.Private = addrset.Of(in.PrivateIPs...)
-		n.all = n.Private.Union(addrset.Of(in.PublicIPs...))
-		s.sortGroups(n)
-		s.suspend(n)
-		s.NICs = append(s.NICs, n)
-	}
-	for _, n := range s.NICs {
-		if n.Unproven != nil {
-			s.Unknown = append(s.Unknown, n)
-		}
-		for _, g := range n.Former {
-			s.ByFormer[g] = append(s.ByFormer[g], n)
-		}
-		for _, g := range n.GroupIDs {
-			s.ByHeld[g] = append(s.ByHeld[g], n)
-		}
-	}
-}
-
 // Owned reports whether the group is ours to change: of this controller and this account, and not
 // pinned.
 func (s *Region) Owned(g *cloud.Group) bool { return s.Ours(g) && !s.Pinned[g.ID] }
 
-// sortGroups finds out which groups of the interface are ours and what its native groups are.
-func (s *Region) sortGroups(n *NIC) {
-	for _, id := range n.GroupIDs {
-		g := s.Groups[id]
-		switch {
-		case s.Ours(g):
-			n.Ours = append(n.Ours, id)
-		case g != nil && g.Tags[cloud.TagCluster] != "" && g.Tags[cloud.TagKind] != "" && strings.HasPrefix(g.Name, cloud.NamePrefix):
-			n.Alien = Why(HeldElsewhere, n.ID, cloud.Words(g.Tags[cloud.TagCluster]), cloud.Words(g.Tags[cloud.TagAccount]))
-			n.Elsewhere = n.Alien
-			n.Foreign = append(n.Foreign, id)
-		default:
-			n.Foreign = append(n.Foreign, id)
-		}
-	}
-	switch {
-	case n.Alien != nil || !n.Managed && n.Unread == "":
-	case len(n.Ours) > 0: // a service that we guard, whose record cannot be read
-		n.Unproven = Why(OfService, n.ID)
-	case n.Managed:
-		n.Alien = Why(OfService, n.ID)
-	default:
-		n.Alien = Why(Untouchable, n.ID).Quoting(n.Unread)
-	}
-	if n.Untouchable != "" && n.Alien == nil {
-		n.Alien = Why(Untouchable, n.ID).Quoting(n.Untouchable)
-	}
-	slices.Sort(n.Foreign)
-	n.Recorded = Former(n.Interface)
-	if known, ok := s.remembered[n.ID]; ok && len(n.Ours) > 0 && n.Alien == nil &&
-		(!slices.Equal(known, n.Recorded) || known != nil && !s.In.Seal.Believes(s.Snap.Region, n.Interface)) {
-		n.Recorded, n.Forged = known, true
-	}
-	if n.Forged && n.Recorded != nil || s.In.Seal.Proves(s.Snap.Region, n.Interface) {
-		n.Unproven = nil // it is remembered, or was read before
-	}
-	if n.Unproven == nil {
-		s.judge(n)
-	} else {
-		n.Recorded = []string{}
-	}
-	n.Former = n.Foreign
-	if n.Recorded != nil && n.Alien == nil && (len(n.Ours) > 0 || !slices.Equal(n.Recorded, n.Foreign)) {
-		n.Former = n.Recorded
-	}
+// Ours reports whether the group belongs to this controller and this account.
+func (s *Region) Ours(g *cloud.Group) bool {
+	return g != nil && g.OwnedBy(s.In.ClusterID) && g.Tags[cloud.TagAccount] == s.In.Account
 }
 
 // Folded returns a name in a form that is the same for names that differ in case only.
@@ -222,16 +210,3 @@ func ShortID(clusterID string) string {
 	sum := sha256.Sum256([]byte(clusterID))
 	return hex.EncodeToString(sum[:3])
 }
-
-// without returns the elements of a that are not in b.
-func without[T comparable](a, b []T) []T {
-	var out []T
-	for _, x := range a {
-		if !slices.Contains(b, x) {
-			out = append(out, x)
-		}
-	}
-	return out
-}
-
-func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }

@@ -104,36 +104,54 @@ func (s *Seal) Believes(region string, n *cloud.Interface) bool {
 	return s == nil || Former(n) != nil && (s.Lenient || s.Proves(region, n))
 }
 
-// judge decides whether what the tags of an interface say of its former groups is believed. What is
-// not takes no part in anything; what it had is not known then, unless somebody who may has said
-// so.
-func (s *Region) judge(n *NIC) {
-	seal := s.In.Seal
-	if seal == nil || n.Alien != nil || n.Forged {
-		return
+// readRecord finds out what the interface had before it was taken over. What its tags say and is
+// not believed takes no part in anything; what it had is not known then, unless it is remembered,
+// or somebody who may has said so.
+func (s *Region) readRecord(n *NIC) {
+	seal, held := s.In.Seal, len(n.Ours) > 0
+	n.Recorded = Former(n.Interface)
+	proven := seal.Proves(s.Snap.Region, n.Interface)
+	believed := seal.Believes(s.Snap.Region, n.Interface) && (seal == nil || proven || held)
+	known, remembered := s.remembered[n.ID]
+	if remembered && held && n.Alien == nil && (!slices.Equal(known, n.Recorded) || known != nil && !believed) {
+		n.Recorded, n.Forged = known, true
 	}
-	proven := n.Recorded != nil && seal.Proves(s.Snap.Region, n.Interface)
+	if proven || n.Forged && n.Recorded != nil {
+		n.Unproven = nil // it is remembered, or was read before
+	}
 	switch {
-	case len(n.Ours) == 0:
-		// What it holds is what it had, unless we have left it so ourselves.
-		if n.Recorded != nil && !proven {
-			n.Recorded, n.Forged = nil, true
-		}
-	case n.Recorded != nil && (proven || seal.Lenient):
-		n.Unsigned = !proven
-	case len(n.Foreign) > 0:
-		// It has groups of its own beside ours, as those have that rules only refer to. They need
-		// no record.
+	case n.Unproven != nil:
+		n.Recorded = []string{}
+	case n.Alien != nil || n.Forged:
+	case believed:
+		n.Unsigned = seal != nil && !proven
+	case !held || len(n.Foreign) > 0:
+		// What it holds without ours is what it had, unless we have left it so ourselves. With
+		// groups of its own beside ours, as those have that rules only refer to, it needs none.
 		n.Recorded, n.Forged = nil, n.Recorded != nil
 	default:
-		groups, problem := s.confirmed(n)
-		if len(groups) > 0 {
-			n.Recorded, n.Forged = groups, true
-			return
-		}
-		n.Unproven = unproven(n, problem)
-		n.Recorded = []string{}
+		s.confirm(n)
 	}
+	n.Former = n.Foreign
+	if n.Recorded != nil && n.Alien == nil {
+		n.Former = n.Recorded
+	}
+}
+
+// confirm takes what somebody says who may say so for the record of an interface, which is not
+// believed.
+func (s *Region) confirm(n *NIC) {
+	groups, problem := s.confirmed(n)
+	switch {
+	case len(groups) > 0:
+		n.Recorded, n.Forged = groups, true
+		return
+	case n.Recorded == nil:
+		n.Unproven = Why(RecordGone, n.ID).From(problem)
+	default:
+		n.Unproven = Why(RecordUnsigned, n.ID).From(problem)
+	}
+	n.Recorded = []string{}
 }
 
 // SignatureSize is how many tags more an interface has when its record is signed.
@@ -145,13 +163,4 @@ func (s *Region) SignatureSize(n *NIC) int {
 }
 
 // RecordSize is how many tags more an interface has when its groups are recorded.
-func (s *Region) RecordSize(n *NIC) int { return len(formerParts(n.Former)) + s.SignatureSize(n) }
-
-// unproven says why the record of an interface is not believed, and what is wrong with what an
-// annotation says instead.
-func unproven(n *NIC, problem *Reason) *Reason {
-	if n.Recorded == nil {
-		return Why(RecordGone, n.ID).From(problem)
-	}
-	return Why(RecordUnsigned, n.ID).From(problem)
-}
+func (s *Region) RecordSize(n *NIC) int { return len(FormerTags(n.Former)) + s.SignatureSize(n) }
