@@ -1,7 +1,6 @@
 package intent
 
 import (
-	"encoding/binary"
 	"net/netip"
 	"slices"
 	"strings"
@@ -94,29 +93,13 @@ func (s *Region) serviceAddrs(told []netip.Addr, ref VMRef, view *Network) []net
 	}
 	here := ref.Region == s.Snap.Region
 	unread := here && s.Snap.FrontsUnread() && s.Snap.Service(ref.ID) == nil
-	return slices.DeleteFunc(told, func(a netip.Addr) bool {
-		held, byService := s.heldBy(a, view)
-		return view.local.Contains(a) && !(here && byService) && !(unread && !held)
+	held := s.all.Get(view, func() addrset.Set { return addrsOf(s.NICs, view) })
+	byService := s.services.Get(view, func() addrset.Set {
+		return addrsOf(slices.DeleteFunc(slices.Clone(s.NICs), func(n *NIC) bool { return !n.Managed && n.Service == "" }), view)
 	})
-}
-
-// heldBy reports whether an interface in reach of a network has an address, and whether one of a
-// service of the cloud does.
-func (s *Region) heldBy(a netip.Addr, view *Network) (any, service bool) {
-	if s.holders == nil {
-		s.holders = map[netip.Addr][]*NIC{}
-		for _, n := range s.NICs {
-			for _, ip := range n.PrivateIPs {
-				s.holders[ip] = append(s.holders[ip], n)
-			}
-		}
-	}
-	for _, n := range s.holders[a] {
-		if view.Reaches(n.Network) {
-			any, service = true, service || n.Managed || n.Service != ""
-		}
-	}
-	return any, service
+	return slices.DeleteFunc(told, func(a netip.Addr) bool {
+		return view.local.Contains(a) && !(here && byService.Contains(a)) && !(unread && !held.Contains(a))
+	})
 }
 
 // Named returns the addresses that the peer of a rule names itself; it names none if it is a group,
@@ -225,42 +208,9 @@ func (s *Region) FormerAddrs(id string, view *Network) addrset.Set {
 // interfaceOf returns the interface that an entity stands for; nil if it stands for something else,
 // or if none is shown.
 func (s *Region) interfaceOf(ref VMRef) *cloud.Interface {
-	if ref.Region != s.Snap.Region {
+	n := s.Snap.Interface(ref.ID)
+	if ref.Region != s.Snap.Region || n != nil && n.Service != "" {
 		return nil
 	}
-	if n := s.Snap.Interface(ref.ID); n != nil && n.Service == "" {
-		return n
-	}
-	return nil
-}
-
-// walked returns what the rules that match a service make of all addresses, and what they make of
-// those that they name themselves. Many cells, and many kinds of VMs, are matched by the same
-// rules.
-func (s *Region) walked(rules []*Bound, service flow.Service, view *Network) (all, named walked) {
-	var matching []*Bound
-	var key []byte
-	grouped := false
-	for _, r := range rules {
-		if r.matches(service) {
-			matching = append(matching, r)
-			key = binary.AppendVarint(key, int64(r.number))
-			grouped = grouped || len(r.Groups) > 0
-		}
-	}
-	if grouped {
-		key = append(append(key, "| "+s.Snap.Region+"/"...), view.ID...)
-	}
-	r := s.Recall
-	if known := r.walks[string(key)]; known != nil {
-		return known[0], known[1]
-	}
-	all = walk(matching, func(r *Bound) addrset.Set { return s.PeerAddrs(r, view) })
-	if named = all; grouped {
-		named = walk(matching, func(r *Bound) addrset.Set { return r.Blocks })
-	}
-	s.Effort.Spend(all.allowed.Len() + all.left.Len())
-	r.spans += all.allowed.Len() + all.left.Len() + named.allowed.Len() + named.left.Len()
-	r.walks[string(key)] = &[2]walked{all, named}
-	return all, named
+	return n
 }

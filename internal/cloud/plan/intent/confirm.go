@@ -85,9 +85,10 @@ func (s *Region) confirmed(n *NIC) (groups []string, problem *Reason) {
 // viewFor is what a group means to an interface, where it means something else to each; nil if that
 // is not known.
 func (s *Region) viewFor(n *NIC, id string) *cloud.Group {
-	i := slices.IndexFunc(s.Snap.Groups, func(g cloud.Group) bool { return g.View && g.Holder == n.ID && g.Shows == id })
-	if i < 0 {
-		return nil
+	for i := range s.Snap.Groups {
+		if g := &s.Snap.Groups[i]; g.View && g.Holder == n.ID && g.Shows == id {
+			return g
+		}
 	}
-	return &s.Snap.Groups[i]
+	return nil
 }

@@ -20,11 +20,7 @@ func (e *Effort) Spend(units int) {
 func (e *Effort) Within(units int, do func()) (enough bool) {
 	e.Most = e.Spent + units
 	defer func() {
-		switch r := recover(); r {
-		case nil:
-		case overspent{}:
-			enough = false
-		default:
+		if r := recover(); r != nil && r != any(overspent{}) {
 			panic(r)
 		}
 	}()

@@ -1,6 +1,8 @@
 package intent
 
 import (
+	"maps"
+
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
 )
@@ -79,13 +81,8 @@ type Input struct {
 // WithoutPlanned returns the input with the planned VMs enforced: what it leads to is what they are
 // spared.
 func (in Input) WithoutPlanned() Input {
-	modes := map[VMRef]Mode{}
-	for vm, m := range in.Modes {
-		if m != Planned {
-			modes[vm] = m
-		}
-	}
-	in.Modes = modes
+	in.Modes = maps.Clone(in.Modes)
+	maps.DeleteFunc(in.Modes, func(_ VMRef, m Mode) bool { return m == Planned })
 	return in
 }
 

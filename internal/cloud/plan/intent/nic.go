@@ -14,26 +14,26 @@ type NIC struct {
 	*cloud.Interface
 	Network *Network
 	Private addrset.Set // addresses that group references cover
-	// ours and foreign are the groups that it holds now.
+	// Ours and Foreign are the groups that it holds now.
 	Ours, Foreign []string
-	// former are its native groups: what its owner wants it to hold.
+	// Former are its native groups: what its owner wants it to hold.
 	Former []string
-	// recorded is the content of the former-groups tag; nil without tag.
+	// Recorded is the content of the former-groups tag; nil without tag.
 	Recorded []string
-	// forged is set if the tag says something else than recorded, which is what is remembered or
+	// Forged is set if the tag says something else than Recorded, which is what is remembered or
 	// was confirmed.
 	Forged bool
-	// unsigned is set if the tag is believed although it is not signed, and unproven says why it is
+	// Unsigned is set if the tag is believed although it is not signed, and Unproven says why it is
 	// not believed, and nothing else is known.
 	Unsigned bool
 	Unproven *Reason
-	// alien says why it cannot be controlled at all; nil if it can. elsewhere is that as far as
+	// Alien says why it cannot be controlled at all; nil if it can. Elsewhere is that as far as
 	// another controller or account is the reason.
 	Alien, Elsewhere *Reason
 	// Blocked is what the cloud says why it refuses to change it; empty if it does not. Under
 	// control it stays as it is, else it is alien.
 	Blocked string
-	// released says why it must not hold anything of ours in the end; nil if it may.
+	// Released says why it must not hold anything of ours in the end; nil if it may.
 	Released *Reason
 }
 

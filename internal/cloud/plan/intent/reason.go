@@ -77,20 +77,15 @@ func (r *Reason) Is(code Code) bool {
 // Compare orders reasons.
 func (r *Reason) Compare(o *Reason) int {
 	switch {
-	case r == nil || o == nil:
-		return b2i(r != nil) - b2i(o != nil)
 	case r == o:
 		return 0
+	case r == nil:
+		return -1
+	case o == nil:
+		return 1
 	}
 	return cmp.Or(cmp.Compare(r.Code, o.Code), slices.Compare(r.Objects, o.Objects), slices.Compare(r.Numbers, o.Numbers),
 		cmp.Compare(r.Quoted, o.Quoted), r.Because.Compare(o.Because))
-}
-
-func b2i(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
 }
 
 // The quotas that a Lack can be about, by the names that spec.awsConfig.quotas of an account has

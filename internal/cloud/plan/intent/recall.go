@@ -15,8 +15,8 @@ import (
 type Recall struct {
 	walks   map[string]*[2]walked
 	sets    map[uint64][]numberedSet
-	numbers map[setRef]int // of the sets in sets
-	permits map[permitRef]int
+	numbers map[[2]place[addrset.Range]]int // of the sets in sets, by IPv4 and IPv6
+	permits map[place[flow.Grant]]int
 	wants   map[string]int // permits
 	last    int            // number that was given
 	spans   int            // that are kept
@@ -37,9 +37,10 @@ func newRecall() *Recall {
 
 // forget forgets everything. Numbers are not given twice.
 func (r *Recall) forget() {
-	r.walks, r.sets, r.numbers, r.permits = map[string]*[2]walked{}, map[uint64][]numberedSet{}, map[setRef]int{}, map[permitRef]int{}
-	r.wants, r.spans = map[string]int{}, 0
-	r.Age++
+	*r = Recall{
+		walks: map[string]*[2]walked{}, sets: map[uint64][]numberedSet{}, numbers: map[[2]place[addrset.Range]]int{},
+		permits: map[place[flow.Grant]]int{}, wants: map[string]int{}, last: r.last, Age: r.Age + 1,
+	}
 }
 
 // Trim makes room if too much is kept. Numbers from before may mean nothing to it afterwards, so
@@ -61,29 +62,25 @@ type numberedSet struct {
 	number int
 }
 
-// setRef is where a set lies. Sets never change, so those that lie in the same place are the same
-// as long as one of them is kept.
-type setRef struct {
-	v4, v6     *addrset.Range
-	len4, len6 int
+// place is where a slice lies. What sets and permits consist of never changes, so what lies in the
+// same place is the same as long as one of them is kept.
+type place[T any] struct {
+	first *T
+	len   int
 }
 
-func refOf(s addrset.Set) setRef {
-	v4, v6 := s.IPv4(), s.IPv6()
-	out := setRef{len4: len(v4), len6: len(v6)}
-	if len(v4) > 0 {
-		out.v4 = &v4[0]
+func placeOf[S ~[]T, T any](s S) place[T] {
+	if len(s) == 0 {
+		return place[T]{}
 	}
-	if len(v6) > 0 {
-		out.v6 = &v6[0]
-	}
-	return out
+	return place[T]{&s[0], len(s)}
 }
 
 // Set returns the number of a set, and the first set of that number, so that equal sets need not be
 // kept twice.
 func (r *Recall) Set(s addrset.Set) (addrset.Set, int) {
-	if n, ok := r.numbers[refOf(s)]; ok {
+	at := [2]place[addrset.Range]{placeOf(s.IPv4()), placeOf(s.IPv6())}
+	if n, ok := r.numbers[at]; ok {
 		return s, n
 	}
 	h := s.Hash()
@@ -95,26 +92,13 @@ func (r *Recall) Set(s addrset.Set) (addrset.Set, int) {
 	r.spans += s.Len()
 	n := r.Number()
 	r.sets[h] = append(r.sets[h], numberedSet{s, n})
-	r.numbers[refOf(s)] = n
+	r.numbers[at] = n
 	return s, n
-}
-
-// permitRef is where a permit lies, in the way of setRef.
-type permitRef struct {
-	first *flow.Grant
-	len   int
-}
-
-func refOfPermit(p flow.Permit) permitRef {
-	if len(p.Grants) == 0 {
-		return permitRef{}
-	}
-	return permitRef{&p.Grants[0], len(p.Grants)}
 }
 
 // Numbered returns the permit as it is kept, and its number: equal permits have the same one.
 func (r *Recall) Numbered(p flow.Permit) (flow.Permit, int) {
-	if n, ok := r.permits[refOfPermit(p)]; ok {
+	if n, ok := r.permits[placeOf(p.Grants)]; ok {
 		return p, n
 	}
 	var key []byte
@@ -138,7 +122,7 @@ func (r *Recall) Numbered(p flow.Permit) (flow.Permit, int) {
 		n = r.Number()
 		r.wants[string(key)] = n
 	}
-	r.permits[refOfPermit(p)] = n
+	r.permits[placeOf(p.Grants)] = n
 	return p, n
 }
 

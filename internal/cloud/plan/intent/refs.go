@@ -56,16 +56,7 @@ type Note struct {
 	Message string
 }
 
-func (r PolicyRef) String() string {
-	name := r.Name
-	if r.Namespace != "" {
-		name = r.Namespace + "/" + name
-	}
-	if name == "" {
-		name = r.UID
-	}
-	return fmt.Sprintf("%s %s", r.Kind, name)
-}
+func (r PolicyRef) String() string { return fmt.Sprintf("%s %s", r.Kind, r.Short()) }
 
 // Short is the name without the kind.
 func (r PolicyRef) Short() string {

@@ -3,7 +3,6 @@ package intent
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"net/netip"
 	"slices"
 	"strings"
 	"unicode"
@@ -16,12 +15,12 @@ import (
 // Region is one region, indexed, with the caches of one computation.
 type Region struct {
 	*Account
-	// snap is the region as its owners mean it, and whole the same with the rules that we have
-	// added to their groups, twinsNow.
+	// Snap is the region as its owners mean it, and Whole the same with the rules that we have
+	// added to their groups, TwinsNow.
 	Snap, Whole *cloud.Snapshot
 	TwinsNow    map[string][]cloud.Rule
 	Limits      cloud.Limits
-	// remembered is Region.Former.
+	// remembered is Observed.Former.
 	remembered map[string][]string
 
 	Networks map[string]*Network
@@ -38,19 +37,18 @@ type Region struct {
 	Pinned   map[string]bool   // groups of ours that must not be changed; see pin
 	Noted    map[string][]Note // by object
 
-	// What was worked out: the addresses of peers, of address groups, of prefix lists, of those
-	// that hold a group or natively belong to it, and of strangers; what interfaces allow now and
-	// what they shall allow; and NativeMeaning.
-	peers        Once[peerOf, addrset.Set]
-	groups       Once[viewed, addrset.Set]
-	entries      Once[*cloud.PrefixList, addrset.Set]
-	held, former Once[viewed, addrset.Set]
-	unknown      Once[*Network, addrset.Set]
-	actual       Once[viewed, [2]flow.Permit] // by the IDs of groups
-	decided      Once[string, [2]flow.Permit]
-	meanings     Once[meaningOf, string]
-	// holders are the interfaces by address; nil until somebody asks.
-	holders map[netip.Addr][]*NIC
+	// What was worked out: the addresses of the peers of rules, of address groups, of those that
+	// hold a group now or natively belong to it, of all interfaces, of services and of strangers,
+	// as they are seen from a network, and those of prefix lists.
+	peers                  Once[peerOf, addrset.Set]
+	groups, held, former   Once[viewed, addrset.Set]
+	all, services, unknown Once[*Network, addrset.Set]
+	entries                Once[*cloud.PrefixList, addrset.Set]
+	// What interfaces with the same groups allow now, what those shall allow that Decided does not
+	// tell apart, and NativeMeaning.
+	actual   Once[viewed, [2]flow.Permit]
+	decided  Once[string, [2]flow.Permit]
+	meanings Once[meaningOf, string]
 }
 
 // peerOf is the peer of a rule as it is seen from a network.
@@ -73,7 +71,7 @@ type VM struct {
 	Applied  []*Bound  // rules that apply, in the order of evaluation
 	Policies []*Policy // those of the rules, in the order of evaluation
 	Groups   []string  // address groups that it is a member of, sorted
-	// problems are the policies that cannot be expressed for this VM, with the reason.
+	// Problems are the policies that cannot be expressed for this VM, with the reason.
 	Problems map[*Policy]*Reason
 }
 

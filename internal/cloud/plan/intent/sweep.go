@@ -1,9 +1,11 @@
 package intent
 
 import (
+	"encoding/binary"
 	"slices"
 
 	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
+	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
 )
 
 // walked is what a list of rules makes of all addresses: what it allows, and what it leaves to the
@@ -13,6 +15,37 @@ type walked struct{ allowed, left addrset.Set }
 // over is what is allowed where the native tier allows some addresses.
 func (w walked) over(native addrset.Set) addrset.Set {
 	return w.allowed.Union(native.Intersect(w.left))
+}
+
+// walked returns what the rules that match a service make of all addresses, and what they make of
+// those that they name themselves. Many cells, and many kinds of VMs, are matched by the same
+// rules.
+func (s *Region) walked(rules []*Bound, service flow.Service, view *Network) (all, named walked) {
+	var matching []*Bound
+	var key []byte
+	grouped := false
+	for _, r := range rules {
+		if r.matches(service) {
+			matching = append(matching, r)
+			key = binary.AppendVarint(key, int64(r.number))
+			grouped = grouped || len(r.Groups) > 0
+		}
+	}
+	if grouped {
+		key = append(append(key, "| "+s.Snap.Region+"/"...), view.ID...)
+	}
+	r := s.Recall
+	if known := r.walks[string(key)]; known != nil {
+		return known[0], known[1]
+	}
+	all = walk(matching, func(r *Bound) addrset.Set { return s.PeerAddrs(r, view) })
+	if named = all; grouped {
+		named = walk(matching, func(r *Bound) addrset.Set { return r.Blocks })
+	}
+	s.Effort.Spend(all.allowed.Len() + all.left.Len())
+	r.spans += all.allowed.Len() + all.left.Len() + named.allowed.Len() + named.left.Len()
+	r.walks[string(key)] = &[2]walked{all, named}
+	return all, named
 }
 
 // walk applies rules, in the order of evaluation, to all addresses. It decides each address once in

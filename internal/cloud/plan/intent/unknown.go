@@ -28,14 +28,12 @@ func (s *Region) kept(n *NIC) (out [2]flow.Permit) {
 		return out
 	}
 	for i, h := range s.Actual(n.GroupIDs, n.Network) {
-		any := false
 		for _, c := range h.Grants {
 			c.All = c.All.Intersect(strangers)
 			c.Anonymous, c.Plain, c.Opaque = c.All, c.All, nil
-			any = any || !c.All.Empty()
 			out[i].Grants = append(out[i].Grants, c)
 		}
-		if !any {
+		if out[i].Empty() {
 			out[i] = flow.Permit{}
 		}
 	}
