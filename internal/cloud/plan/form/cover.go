@@ -15,11 +15,13 @@ type Candidate struct {
 	peer  cloud.Peer
 	addrs addrset.Set // what the reference will mean
 	reach addrset.Set // what it may come to mean: also the interfaces that natively belong to the group but are under our control now
+	// gathers is how many interfaces a gathering has; 0 for anything else.
+	gathers int
 }
 
 // MadeUp is a group that might be created, with the addresses that a reference to it would mean.
 func MadeUp(name string, addrs addrset.Set) Candidate {
-	return Candidate{cloud.Peer{GroupName: name}, addrs, addrs}
+	return Candidate{peer: cloud.Peer{GroupName: name}, addrs: addrs, reach: addrs}
 }
 
 // in returns the addresses of the candidate in a family, or in all of them.
@@ -50,21 +52,21 @@ func (s *Fitter) classCandidates(view *intent.Network) []Candidate {
 
 // findCandidates is classCandidates, worked out.
 func (s *Fitter) findCandidates(view *intent.Network) []Candidate {
-	var out []Candidate
-	gathered := map[cloud.Peer]int{}
+	var gatherings, others []Candidate
 	for _, o := range s.Classes {
 		if o.Addrs.Empty() || !view.Reaches(o.Network) {
 			continue
 		}
-		out = append(out, Candidate{o.Groups[0].Peer(), o.Addrs, o.Addrs})
-		if o.Gathers {
-			gathered[o.Groups[0].Peer()] = len(o.NICs)
+		c := Candidate{peer: o.Groups[0].Peer(), addrs: o.Addrs, reach: o.Addrs}
+		if o.Gathers && len(o.NICs) > 0 {
+			c.gathers = len(o.NICs)
+			gatherings = append(gatherings, c)
+		} else {
+			others = append(others, c)
 		}
 	}
-	if len(gathered) > 0 {
-		slices.SortStableFunc(out, func(a, b Candidate) int { return gathered[b.peer] - gathered[a.peer] })
-	}
-	return out
+	slices.SortStableFunc(gatherings, func(a, b Candidate) int { return b.gathers - a.gathers })
+	return append(gatherings, others...)
 }
 
 // nativeCandidates are the groups that the native rules of the class refer to and that are still
@@ -92,7 +94,7 @@ func (s *Fitter) nativeCandidates(c *Class, d cloud.Direction) []Candidate {
 	var out []Candidate
 	for _, id := range slices.Sorted(maps.Keys(named)) {
 		if addrs := s.ThenAddrs(id, c.Network); !addrs.Empty() {
-			out = append(out, Candidate{cloud.Peer{GroupID: id}, addrs, addrs.Union(s.FormerAddrs(id, c.Network))})
+			out = append(out, Candidate{peer: cloud.Peer{GroupID: id}, addrs: addrs, reach: addrs.Union(s.FormerAddrs(id, c.Network))})
 		}
 	}
 	return out

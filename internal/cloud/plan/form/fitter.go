@@ -46,15 +46,6 @@ func (s *Fitter) others(d Demand, direction cloud.Direction) []Candidate {
 	return slices.Concat(d.Trial, s.nativeCandidates(d.Class, direction))
 }
 
-// gathering reports whether the peer is the group of a gathering.
-func (s *Fitter) gathering(p cloud.Peer) bool {
-	if len(s.Memberships) == 0 {
-		return false
-	}
-	g := s.ByKey[GroupKey(p)]
-	return g != nil && g.Class.Gathers
-}
-
 // QuotaOf is the quota for the rules of a class: gatherings take slots of its interfaces.
 func (s *Fitter) QuotaOf(c *Class) Quota {
 	q := QuotaOf(s.Region)

@@ -186,18 +186,15 @@ func (s *Fitter) spendOn(d Demand) {
 	named := len(s.classCandidates(d.Class.Network)) + 4
 	s.Effort.Spend(500)
 	for _, h := range d.Want {
-		plain := 0
+		plain, units := 0, 0
 		for _, cell := range h.Grants {
 			plain += cell.Anonymous.Len()
-		}
-		s.Effort.Spend(len(h.Grants) * plain / 2)
-		for _, cell := range h.Grants {
-			units := 1 + cell.All.Len()/8
+			units += 1 + cell.All.Len()/8
 			if !cell.All.Equal(cell.Anonymous) {
 				units += named / 4
 			}
-			s.Effort.Spend(units)
 		}
+		s.Effort.Spend(units + len(h.Grants)*plain/2)
 	}
 }
 

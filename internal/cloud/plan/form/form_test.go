@@ -36,7 +36,7 @@ func TestMixedFormIsExact(t *testing.T) {
 		var used []int
 		for k, addrs := range members {
 			set := addrset.Of(addrs...)
-			s.memory.classes[view] = append(s.memory.classes[view], Candidate{cloud.Peer{GroupID: string(rune('a' + k))}, set, set})
+			s.memory.classes[view] = append(s.memory.classes[view], Candidate{peer: cloud.Peer{GroupID: string(rune('a' + k))}, addrs: set, reach: set})
 			if len(addrs) > 0 && r.IntN(4) > 0 {
 				sets, used = append(sets, set), append(used, k)
 			}

@@ -108,7 +108,7 @@ func (s *Fitter) covering(view *intent.Network, addrs, allowed, family addrset.S
 			continue
 		}
 		out.used, out.peers = append(out.used, i), append(out.peers, c.peer)
-		if s.gathering(c.peer) {
+		if c.gathers > 0 {
 			out.rest = out.rest.Minus(set)
 			continue
 		}

@@ -48,7 +48,7 @@ func (s *Fitter) divide(view *intent.Network) division {
 	var named []byte
 	for _, c := range s.classCandidates(view) {
 		_, n := r.Set(c.addrs)
-		if s.gathering(c.peer) {
+		if c.gathers > 0 {
 			gathered = append(gathered, n)
 		} else {
 			plain = append(plain, n)
