@@ -111,7 +111,7 @@ func (s *Fitter) cover(view *intent.Network, want flow.Permit, natives []Candida
 	out := make([]flow.Cell, 0, len(want.Grants))
 	classes := s.classCandidates(view)
 	found := make([]*peerCover, len(want.Grants))
-	referred := make([]bool, len(natives)+len(classes))
+	byNative, byClass := make([]bool, len(natives)), make([]bool, len(classes)) // which are referred to
 	for k, h := range want.Grants {
 		family := flow.Family(h.Service.Protocol)
 		cell, rest := s.byList(h, f)
@@ -119,12 +119,12 @@ func (s *Fitter) cover(view *intent.Network, want flow.Permit, natives []Candida
 			if addrs := c.in(family); addrs.Overlaps(rest) && c.within(h.All, family) {
 				cell.Groups = append(cell.Groups, c.peer)
 				rest = s.minus(rest, addrs)
-				referred[i] = true
+				byNative[i] = true
 			}
 		}
 		found[k] = f.choose(s, view, s.coverByClasses(view, rest, h.All, family))
 		for _, i := range found[k].used {
-			referred[len(natives)+i] = true
+			byClass[i] = true
 		}
 		if f.counts {
 			continue
@@ -138,35 +138,31 @@ func (s *Fitter) cover(view *intent.Network, want flow.Permit, natives []Candida
 		cell.Addrs = cell.Addrs.Union(found[k].rest)
 		out = append(out, cell)
 	}
-	f.count(referred)
+	f.count(slices.Concat(byNative, byClass))
 	if f.counts {
 		return nil
 	}
 	nameEverywhere(out, want)
 	for k, h := range want.Grants {
 		family := flow.Family(h.Service.Protocol)
+		for i, c := range natives {
+			if byNative[i] && !slices.Contains(out[k].Groups, c.peer) && c.within(h.All, family) {
+				out[k].Idle = append(out[k].Idle, c.peer)
+			}
+		}
 		within := s.classesWithin(view, h.All, family)
-		idle := make([]int, 0, len(referred)) // peers are large, and there may be hundreds
-		for i, used := range referred {
-			switch at := i - len(natives); {
-			case !used:
-			case at < 0:
-				if c := natives[i]; !slices.Contains(out[k].Groups, c.peer) && c.within(h.All, family) {
-					idle = append(idle, i)
-				}
-			case within(at):
-				if _, here := slices.BinarySearch(found[k].used, at); !here {
-					idle = append(idle, i)
-				}
+		idle := make([]int, 0, len(classes)) // peers are large, and there may be hundreds
+		for i, used := range byClass {
+			if !used || !within(i) {
+				continue
+			}
+			if _, here := slices.BinarySearch(found[k].used, i); !here {
+				idle = append(idle, i)
 			}
 		}
 		out[k].Idle = slices.Grow(out[k].Idle, len(idle))
 		for _, i := range idle {
-			if i < len(natives) {
-				out[k].Idle = append(out[k].Idle, natives[i].peer)
-			} else {
-				out[k].Idle = append(out[k].Idle, classes[i-len(natives)].peer)
-			}
+			out[k].Idle = append(out[k].Idle, classes[i].peer)
 		}
 	}
 	return out
