@@ -174,19 +174,19 @@ func (s Set) Contains(a netip.Addr) bool {
 }
 
 // Contains reports whether the address is in one of the ranges.
-func (r Ranges) Contains(n Number) bool {
-	i := r.Reaching(n)
-	return i < len(r) && !n.Less(r[i].From)
+func (a Ranges) Contains(n Number) bool {
+	i := a.reaching(n)
+	return i < len(a) && !n.Less(a[i].From)
 }
 
-// Reaching returns the index of the first range that does not end before n.
-func (r Ranges) Reaching(n Number) int {
+// reaching returns the index of the first range that does not end before n.
+func (a Ranges) reaching(n Number) int {
 	low, high := 0, 1
-	for high < len(r) && r[high-1].To.Less(n) { // who walks along two sets mostly finds it near
+	for high < len(a) && a[high-1].To.Less(n) { // who walks along two sets mostly finds it near
 		low, high = high, 2*high
 	}
-	for high = min(high, len(r)); low < high; {
-		if middle := (low + high) / 2; r[middle].To.Less(n) {
+	for high = min(high, len(a)); low < high; {
+		if middle := (low + high) / 2; a[middle].To.Less(n) {
 			low = middle + 1
 		} else {
 			high = middle
@@ -254,10 +254,10 @@ func intersect(a, b Ranges) Ranges {
 	}
 	out := make(Ranges, 0, len(a))
 	sparse := len(b) > 16*len(a)
-	j := b.Reaching(a[0].From)
+	j := b.reaching(a[0].From)
 	for _, r := range a {
 		if sparse {
-			j = b.Reaching(r.From)
+			j = b.reaching(r.From)
 		}
 		for ; j < len(b) && !r.To.Less(b[j].From); j++ {
 			from, to := r.From, r.To
@@ -279,19 +279,20 @@ func intersect(a, b Ranges) Ranges {
 }
 
 // Minus returns the addresses in s that are not in o.
-func (s Set) Minus(o Set) Set { return Set{subtract(s.v4, o.v4), subtract(s.v6, o.v6)} }
+func (s Set) Minus(o Set) Set { return Set{s.v4.Minus(o.v4), s.v6.Minus(o.v6)} }
 
-func subtract(a, b Ranges) Ranges {
+// Minus returns the numbers of a that are not in b.
+func (a Ranges) Minus(b Ranges) Ranges {
 	if len(a) == 0 || len(b) == 0 || b[len(b)-1].To.Less(a[0].From) || a[len(a)-1].To.Less(b[0].From) {
 		return a
 	}
 	out := make(Ranges, 0, len(a))
-	j := b.Reaching(a[0].From)
+	j := b.reaching(a[0].From)
 	sparse := len(b) > 16*len(a)
 	for _, r := range a {
 		from, open := r.From, true
 		if sparse {
-			j = b.Reaching(from)
+			j = b.reaching(from)
 		}
 		for ; j < len(b); j++ {
 			cut := b[j]
@@ -321,11 +322,12 @@ func subtract(a, b Ranges) Ranges {
 }
 
 // Within reports whether every address of s is in o.
-func (s Set) Within(o Set) bool { return within(s.v4, o.v4) && within(s.v6, o.v6) }
+func (s Set) Within(o Set) bool { return s.v4.Within(o.v4) && s.v6.Within(o.v6) }
 
-func within(a, b Ranges) bool {
+// Within reports whether every number of a is in b.
+func (a Ranges) Within(b Ranges) bool {
 	for _, r := range a {
-		i := b.Reaching(r.From)
+		i := b.reaching(r.From)
 		if i == len(b) || r.From.Less(b[i].From) || b[i].To.Less(r.To) {
 			return false
 		}
@@ -345,7 +347,7 @@ func overlap(a, b Ranges) bool {
 		a, b = b, a
 	}
 	for _, r := range a {
-		i := b.Reaching(r.From)
+		i := b.reaching(r.From)
 		if i == len(b) {
 			return false
 		}
@@ -384,9 +386,3 @@ func appendPrefixes(out []netip.Prefix, r Range, width int) []netip.Prefix {
 		from = end.Next()
 	}
 }
-
-// Minus returns the numbers of r that are not in o.
-func (r Ranges) Minus(o Ranges) Ranges { return subtract(r, o) }
-
-// Within reports whether every number of r is in o.
-func (r Ranges) Within(o Ranges) bool { return within(r, o) }
