@@ -1,6 +1,6 @@
 // Package model is the one copy of a cloud that plans are tried on: a snapshot to which operations
-// can be applied, what the cloud would refuse of them, and what the rules of its groups mean at
-// that moment.
+// can be applied, and what the rules of its groups mean at that moment. What clouds refuse is said
+// by modeltest.
 //
 // The planner, the forecast and the tests of both stand on it. The simulator does not: it is the
 // second opinion.
@@ -33,71 +33,32 @@ var ErrMissing = errors.New("it does not exist")
 
 // Model is a snapshot that operations change.
 type Model struct {
-	snap       *cloud.Snapshot
-	groups     map[string]int // by ID
-	interfaces map[string]int
-	networks   map[string]int
-	ids        map[string]string // network/name to group ID
-	unsorted   bool              // groups were created since the last Snapshot
+	snap *cloud.Snapshot
+	ids  map[string]string // network/name to group ID
 }
 
 // New returns a model of the snapshot.
 func New(s *cloud.Snapshot) *Model {
 	c := *s
 	c.Groups, c.Interfaces, c.Networks = slices.Clone(s.Groups), slices.Clone(s.Interfaces), slices.Clone(s.Networks)
-	m := &Model{snap: &c, interfaces: make(map[string]int, len(c.Interfaces)), networks: map[string]int{}}
-	for i := range c.Interfaces {
-		m.interfaces[c.Interfaces[i].ID] = i
+	m := &Model{&c, make(map[string]string, len(c.Groups))}
+	for i := range c.Groups {
+		m.ids[c.Groups[i].NetworkID+"/"+c.Groups[i].Name] = c.Groups[i].ID
 	}
-	for i := range c.Networks {
-		m.networks[c.Networks[i].ID] = i
-	}
-	m.indexGroups()
 	return m
 }
 
-func (m *Model) indexGroups() {
-	m.groups, m.ids = make(map[string]int, len(m.snap.Groups)), make(map[string]string, len(m.snap.Groups))
-	for i := range m.snap.Groups {
-		g := &m.snap.Groups[i]
-		m.groups[g.ID] = i
-		m.ids[g.NetworkID+"/"+g.Name] = g.ID
-	}
-}
-
 // Snapshot returns the present state. The next operation changes it.
-func (m *Model) Snapshot() *cloud.Snapshot {
-	if m.unsorted {
-		slices.SortFunc(m.snap.Groups, func(a, b cloud.Group) int { return strings.Compare(a.ID, b.ID) })
-		m.indexGroups()
-		m.unsorted = false
-	}
-	return m.snap
-}
+func (m *Model) Snapshot() *cloud.Snapshot { return m.snap }
 
 // Group returns a group by its ID, nil if there is none.
-func (m *Model) Group(id string) *cloud.Group {
-	if i, ok := m.groups[id]; ok {
-		return &m.snap.Groups[i]
-	}
-	return nil
-}
+func (m *Model) Group(id string) *cloud.Group { return m.snap.Group(id) }
 
 // Interface returns an interface by its ID, nil if there is none.
-func (m *Model) Interface(id string) *cloud.Interface {
-	if i, ok := m.interfaces[id]; ok {
-		return &m.snap.Interfaces[i]
-	}
-	return nil
-}
+func (m *Model) Interface(id string) *cloud.Interface { return m.snap.Interface(id) }
 
 // Network returns a network by its ID, nil if there is none.
-func (m *Model) Network(id string) *cloud.Network {
-	if i, ok := m.networks[id]; ok {
-		return &m.snap.Networks[i]
-	}
-	return nil
-}
+func (m *Model) Network(id string) *cloud.Network { return m.snap.Network(id) }
 
 // Resolve returns the operation with the IDs of groups that it names and that exist by now. The
 // network is that of what the operation is about.
@@ -134,9 +95,9 @@ func (m *Model) ApplyAs(network string, op cloud.Op, created string) error {
 		}
 		return nil
 	case cloud.OpDeleteGroup:
-		if i, ok := m.groups[op.Target]; ok {
-			m.snap.Groups = slices.Delete(m.snap.Groups, i, i+1)
-			m.indexGroups()
+		if g := m.Group(op.Target); g != nil {
+			delete(m.ids, g.NetworkID+"/"+g.Name)
+			m.snap.Groups = slices.DeleteFunc(m.snap.Groups, func(g cloud.Group) bool { return g.ID == op.Target })
 		}
 		return nil
 	}
@@ -148,11 +109,11 @@ func (m *Model) create(spec cloud.GroupSpec, id string) {
 	if _, ok := m.ids[key]; ok {
 		return
 	}
-	m.groups[id], m.ids[key] = len(m.snap.Groups), id
-	m.snap.Groups = append(m.snap.Groups, cloud.Group{
+	m.ids[key] = id
+	at, _ := slices.BinarySearchFunc(m.snap.Groups, id, func(g cloud.Group, id string) int { return strings.Compare(g.ID, id) })
+	m.snap.Groups = slices.Insert(m.snap.Groups, at, cloud.Group{
 		ID: id, Name: spec.Name, NetworkID: spec.NetworkID, OwnerID: m.snap.OwnerID, Description: spec.Description, Tags: maps.Clone(spec.Tags),
 	})
-	m.unsorted = true
 }
 
 func (m *Model) rules(op cloud.Op) error {

@@ -14,8 +14,6 @@ import (
 // goroutine may use it at a time, and it is of no use once the snapshot changes.
 type View struct {
 	snap    *cloud.Snapshot
-	groups  map[string]*cloud.Group
-	lists   map[string]*cloud.PrefixList
 	holders map[string][]*cloud.Interface // by group ID
 	peered  map[[2]string]bool
 	members map[[2]string]addrset.Set // by group ID and network
@@ -24,16 +22,7 @@ type View struct {
 
 // NewView indexes a snapshot.
 func NewView(s *cloud.Snapshot) *View {
-	v := &View{
-		snap: s, groups: make(map[string]*cloud.Group, len(s.Groups)), lists: map[string]*cloud.PrefixList{},
-		peered: map[[2]string]bool{}, members: map[[2]string]addrset.Set{}, joined: map[joinKey]flow.Grant{},
-	}
-	for i := range s.Groups {
-		v.groups[s.Groups[i].ID] = &s.Groups[i]
-	}
-	for i := range s.PrefixLists {
-		v.lists[s.PrefixLists[i].ID] = &s.PrefixLists[i]
-	}
+	v := &View{snap: s, peered: map[[2]string]bool{}, members: map[[2]string]addrset.Set{}, joined: map[joinKey]flow.Grant{}}
 	for _, p := range s.Peerings {
 		if p.CarriesGroups() {
 			v.peered[[2]string{p.A.NetworkID, p.B.NetworkID}] = true
@@ -47,7 +36,11 @@ func NewView(s *cloud.Snapshot) *View {
 func (v *View) Snapshot() *cloud.Snapshot { return v.snap }
 
 // Group returns a group by its ID, nil if there is none.
-func (v *View) Group(id string) *cloud.Group { return v.groups[id] }
+func (v *View) Group(id string) *cloud.Group { return v.snap.Group(id) }
+
+func (v *View) list(id string) *cloud.PrefixList {
+	return cloud.Find(v.snap.PrefixLists, id, func(l *cloud.PrefixList) string { return l.ID })
+}
 
 // Holders are the interfaces that hold a group.
 func (v *View) Holders(group string) []*cloud.Interface {
@@ -70,7 +63,7 @@ func (v *View) Reaches(from, to string) bool { return from == to || v.peered[[2]
 func (v *View) Rules(groups []string, d cloud.Direction) []cloud.Rule {
 	var out []cloud.Rule
 	for _, id := range cloud.Deciding(groups, v.Group) {
-		if g := v.groups[id]; g != nil {
+		if g := v.Group(id); g != nil {
 			for _, r := range g.Rules {
 				if r.Direction == d {
 					out = append(out, r)
@@ -88,13 +81,13 @@ func (v *View) Addresses(p cloud.Peer, network string) (set addrset.Set, known b
 	case p.CIDR.IsValid():
 		return addrset.OfPrefixes(p.CIDR), true
 	case p.PrefixListID != "":
-		l := v.lists[p.PrefixListID]
+		l := v.list(p.PrefixListID)
 		if l == nil || !l.Known() {
 			return addrset.Set{}, false
 		}
 		return addrset.OfPrefixes(l.Entries...), true
 	}
-	if v.groups[p.GroupID] == nil && p.GroupOwner != "" && p.GroupOwner != v.snap.OwnerID {
+	if p.GroupOwner != "" && p.GroupOwner != v.snap.OwnerID && v.Group(p.GroupID) == nil {
 		return addrset.Set{}, false
 	}
 	key := [2]string{p.GroupID, network}
@@ -156,7 +149,7 @@ func (v *View) Fullest(rules []cloud.Rule) (n int, where string) {
 	counts := map[string]int{}
 	for _, r := range rules {
 		weight, block := 1, r.Peer.CIDR
-		if l := v.lists[r.Peer.PrefixListID]; l != nil {
+		if l := v.list(r.Peer.PrefixListID); l != nil {
 			weight = l.Weight()
 			if len(l.Entries) > 0 {
 				block = l.Entries[0]

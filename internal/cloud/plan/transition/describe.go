@@ -6,18 +6,6 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 )
 
-// remember keeps what the rules of a group are to be described as.
-func (w *worklist) remember(g *cloud.Group) {
-	for _, r := range g.Rules {
-		w.descriptions[placed{g.ID, r.Key()}] = r.Description
-	}
-}
-
-// extended reports whether a group is somebody else's in which some rules are ours.
-func (s *Survey) extended(g *cloud.Group) bool {
-	return s.Extended != nil && !s.Ours(g) && s.Extended(g)
-}
-
 // describe puts the descriptions of rules right that stay as they are.
 func (w *worklist) describe() {
 	if w.Described == nil {

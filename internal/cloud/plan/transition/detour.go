@@ -149,7 +149,7 @@ func (w *worklist) bridges(k *cohort, v *Violation) (out []placed) {
 		names = k.to
 	}
 	var peers []cloud.Peer
-	for _, name := range slices.Compact(sortedStrings(slices.Clone(names))) {
+	for _, name := range distinct(names) {
 		p := cloud.Peer{GroupID: name}
 		if addrs, _ := w.anyone(p, y.network); y != k || addrs.Overlaps(v.Addrs) {
 			peers = append(peers, p)

@@ -112,7 +112,7 @@ func (w *worklist) join() bool {
 		return cmp.Compare(misses[b]*missed[b]*len(a.interfaces), misses[a]*missed[a]*len(b.interfaces))
 	})
 	for _, k := range order {
-		both := slices.Compact(sortedStrings(slices.Concat(k.at, k.to)))
+		both := distinct(slices.Concat(k.at, k.to))
 		if k.atomic || slices.Equal(both, k.to) {
 			continue
 		}
@@ -141,7 +141,7 @@ func (w *worklist) joinOne(order []*cohort) bool {
 			continue
 		}
 		for _, g := range k.to {
-			with := sortedStrings(append(slices.Clone(k.at), g))
+			with := distinct(append(slices.Clone(k.at), g))
 			if !slices.Contains(k.at, g) && !slices.Equal(with, k.to) && w.checkMove(k, with) == nil {
 				w.depart([]*cohort{k})
 				return true
@@ -251,7 +251,5 @@ func (c *cohort) hold(interfaces []*cloud.Interface) {
 // triedJoins bounds how many cohorts are looked at to find the one whose joining helps most.
 const triedJoins = 256
 
-func sortedStrings(s []string) []string {
-	slices.Sort(s)
-	return s
-}
+// distinct are groups sorted, each of them once.
+func distinct(groups []string) []string { return slices.Compact(slices.Sorted(slices.Values(groups))) }

@@ -87,10 +87,13 @@ func newWorklist(s *Survey) *worklist {
 	w.tags = &tagger{Change: &s.Change, script: w.script, written: map[string]map[string]string{}}
 	for i := range s.To.Groups {
 		g := &s.To.Groups[i]
-		if s.extended(g) {
-			w.remember(g)
+		extended := s.Extended != nil && !s.Ours(g) && s.Extended(g)
+		if extended {
+			for _, r := range g.Rules {
+				w.descriptions[placed{g.ID, r.Key()}] = r.Description
+			}
 		}
-		if s.Ours(g) || s.extended(g) {
+		if extended || s.Ours(g) {
 			w.wanted[g.ID] = cloud.RuleKeys(g.Rules)
 			w.order = append(w.order, g.ID)
 		}

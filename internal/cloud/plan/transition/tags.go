@@ -3,7 +3,6 @@ package transition
 import (
 	"maps"
 	"slices"
-	"sort"
 	"strconv"
 	"strings"
 
@@ -24,17 +23,18 @@ func (w *worklist) settle(left map[string]bool) {
 			there = append(there, n)
 		}
 	}
+	mark := func(key string) bool { return key == w.Mark }
+	kinds := []cloud.OpKind{cloud.OpTag, cloud.OpUntag}
+	for _, kind := range kinds {
+		w.next()
+		w.tags.tagInterfaces(kind, there)
+		w.tags.tagGroups(kind, left)
+		w.tags.tagNetworks(kind, func(key string) bool { return !mark(key) }, left)
+	}
 	w.next()
-	w.tags.tagInterfaces(cloud.OpTag, there)
-	w.tags.tagGroups(cloud.OpTag, left)
-	w.tags.tagNetworks(cloud.OpTag, func(key string) bool { return key != w.Mark }, left)
-	w.next()
-	w.tags.tagInterfaces(cloud.OpUntag, there)
-	w.tags.tagGroups(cloud.OpUntag, left)
-	w.tags.tagNetworks(cloud.OpUntag, func(key string) bool { return key != w.Mark }, left)
-	w.next()
-	w.tags.tagNetworks(cloud.OpTag, w.tags.isMark, left)
-	w.tags.tagNetworks(cloud.OpUntag, w.tags.isMark, left)
+	for _, kind := range kinds {
+		w.tags.tagNetworks(kind, mark, left)
+	}
 }
 
 // tagger writes and removes tags. It knows those of objects as the steps so far leave them.
@@ -58,9 +58,8 @@ func (t *tagger) tagInterfaces(kind cloud.OpKind, interfaces []*cloud.Interface)
 	}
 	out := make([]tagged, 0, len(interfaces))
 	for _, n := range interfaces {
-		i, ok := sort.Find(len(t.To.Interfaces), func(i int) int { return strings.Compare(n.ID, t.To.Interfaces[i].ID) })
-		if ok && !t.done(n.ID, n.Tags, t.To.Interfaces[i].Tags) {
-			out = append(out, tagged{n.ID, n.NetworkID, n.Service, n.Tags, t.To.Interfaces[i].Tags})
+		if to := t.To.Interface(n.ID); to != nil && !t.done(n.ID, n.Tags, to.Tags) {
+			out = append(out, tagged{n.ID, n.NetworkID, n.Service, n.Tags, to.Tags})
 		}
 	}
 	t.tag(kind, out)
@@ -76,8 +75,6 @@ func (t *tagger) tagGroups(kind cloud.OpKind, left map[string]bool) {
 	}
 	t.tag(kind, out)
 }
-
-func (t *tagger) isMark(key string) bool { return key == t.Mark }
 
 // unmark removes the marks that will be others, if there is anything to do before.
 func (w *worklist) unmark() {
@@ -162,24 +159,19 @@ func (t *tagger) changeTags(kind cloud.OpKind, is, want map[string]string) []key
 		for k, v := range want {
 			if old, ok := is[k]; !ok || old != v {
 				out = append(out, keyValue{k, v})
+				is[k] = v
 			}
 		}
-		for k, v := range is {
-			if _, ok := want[k]; len(out) > 0 && !ok && v != "" && t.Joint != "" && strings.HasPrefix(k, t.Joint) {
-				out = append(out, keyValue{k, ""})
-			}
-		}
-		for _, c := range out {
-			is[c.key] = c.value
-		}
-	} else {
-		for k, v := range is {
-			if _, ok := want[k]; !ok {
-				out = append(out, keyValue{k, v})
-			}
-		}
-		for _, c := range out {
-			delete(is, c.key)
+	}
+	for k, v := range is {
+		switch _, stays := want[k]; {
+		case stays:
+		case kind == cloud.OpUntag:
+			out = append(out, keyValue{k, v})
+			delete(is, k)
+		case len(out) > 0 && v != "" && t.Joint != "" && strings.HasPrefix(k, t.Joint):
+			out = append(out, keyValue{k, ""})
+			is[k] = ""
 		}
 	}
 	slices.SortFunc(out, func(a, b keyValue) int { return strings.Compare(a.key, b.key) })
