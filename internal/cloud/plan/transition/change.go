@@ -72,9 +72,11 @@ type Change struct {
 type cohort struct {
 	network    string
 	interfaces []*cloud.Interface
-	from, to   []string // groups, sorted
-	addrs      addrset.Set
-	all        addrset.Set // public addresses included
+	// from, to and atLast are the groups that it holds before and after, and after all further
+	// changes, sorted.
+	from, to, atLast []string
+	addrs            addrset.Set
+	all              addrset.Set // public addresses included
 	// now and then are what it allows before and after, ingress and egress, last what it allows
 	// after all further changes, and end what it allows then or at last: with less room in between,
 	// policies may be tightened in another way.
@@ -140,47 +142,27 @@ func NewSurvey(c Change) *Survey {
 	s := &Survey{
 		Change: c, from: model.NewView(c.From), to: model.NewView(c.To), permits: map[permitKey][2]flow.Permit{}, hasty: map[string]bool{},
 	}
-	wanted := groupsHeld(c.To)
-	end, ending := s.to, wanted
+	to := groupsHeld(c.To)
+	last, atLast := s.to, to
 	if c.End != nil {
-		end, ending = model.NewView(c.End), groupsHeld(c.End)
+		last, atLast = model.NewView(c.End), groupsHeld(c.End)
 	}
-	type likeness struct {
-		network, from, to, end      string
-		stay, still, beyond, urgent bool
-	}
-	s.cohortOf = make(map[string]*cohort, len(c.From.Interfaces))
-	alike := map[likeness]*cohort{}
-	for i := range c.From.Interfaces {
-		n := &c.From.Interfaces[i]
-		key := likeness{
-			n.NetworkID, strings.Join(n.GroupIDs, " "), strings.Join(wanted[n.ID], " "), strings.Join(ending[n.ID], " "),
-			c.Stay[n.ID], c.Still[n.ID], c.Beyond[n.ID], c.Urgent[n.ID],
-		}
-		k := alike[key]
-		if k == nil {
-			k = &cohort{network: n.NetworkID, from: slices.Sorted(slices.Values(n.GroupIDs)), to: slices.Sorted(slices.Values(wanted[n.ID]))}
-			k.at = k.from
-			alike[key] = k
-			s.cohorts = append(s.cohorts, k)
-		}
-		k.interfaces = append(k.interfaces, n)
-		s.cohortOf[n.ID] = k
-	}
+	s.gather(to, atLast)
 	if s.still() {
 		return s
 	}
 	for _, k := range s.cohorts {
 		k.hold(k.interfaces)
-		k.now, k.then = s.permit(s.from, k.from, k.network), s.permit(s.to, k.to, k.network)
-		if k.last, k.end = k.then, k.then; c.End != nil {
-			k.last = s.permit(end, slices.Sorted(slices.Values(ending[k.interfaces[0].ID])), k.network)
+		k.now, k.then, k.last = s.permit(s.from, k.from, k.network), s.permit(s.to, k.to, k.network), s.permit(last, k.atLast, k.network)
+		switch {
+		case s.Stay[k.interfaces[0].ID]:
+			k.last, k.end = k.now, k.now
+		case c.End == nil:
+			k.end = k.then
+		default:
 			for i := range 2 {
 				k.end[i] = k.last[i].Union(k.then[i])
 			}
-		}
-		if s.Stay[k.interfaces[0].ID] {
-			k.last, k.end = k.now, k.now
 		}
 		for i := range 2 {
 			k.least[i], k.most[i] = k.now[i].Intersect(k.end[i]), k.now[i].Union(k.then[i])
@@ -194,6 +176,33 @@ func NewSurvey(c Change) *Survey {
 	s.sides = s.changing()
 	s.meetings = s.meet(s.sides, s.sides)
 	return s
+}
+
+// gather puts interfaces into cohorts, given the groups that they hold after the change and after
+// all further ones.
+func (s *Survey) gather(to, atLast map[string][]string) {
+	type likeness struct {
+		network, from, to, atLast   string
+		stay, still, beyond, urgent bool
+	}
+	s.cohortOf = make(map[string]*cohort, len(s.From.Interfaces))
+	alike := map[likeness]*cohort{}
+	for i := range s.From.Interfaces {
+		n := &s.From.Interfaces[i]
+		key := likeness{
+			n.NetworkID, strings.Join(n.GroupIDs, " "), strings.Join(to[n.ID], " "), strings.Join(atLast[n.ID], " "),
+			s.Stay[n.ID], s.Still[n.ID], s.Beyond[n.ID], s.Urgent[n.ID],
+		}
+		k := alike[key]
+		if k == nil {
+			k = &cohort{network: n.NetworkID, from: distinct(n.GroupIDs), to: distinct(to[n.ID]), atLast: distinct(atLast[n.ID])}
+			k.at = k.from
+			alike[key] = k
+			s.cohorts = append(s.cohorts, k)
+		}
+		k.interfaces = append(k.interfaces, n)
+		s.cohortOf[n.ID] = k
+	}
 }
 
 // groupsHeld are the groups of interfaces.

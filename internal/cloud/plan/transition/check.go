@@ -76,10 +76,10 @@ func (st *state) leaks(y *cohort, r cloud.Rule, groups []string) *Violation {
 }
 
 // lacks looks for a flow that a cohort must be allowed all the time, and is not by these rules.
-// Only flows with some addresses count, unless that is nil, and only those that the other end
+// Only flows with another cohort count, unless that is nil, and only those that the other end
 // allows all the time, too.
 func (st *state) lacks(y *cohort, i int, rules []cloud.Rule, towards *cohort) *Violation {
-	var only addrset.Set
+	only := addrset.All()
 	if towards != nil {
 		if only = y.others(towards.addrs); only.Empty() {
 			return nil
@@ -94,11 +94,8 @@ func (st *state) lacks(y *cohort, i int, rules []cloud.Rule, towards *cohort) *V
 				}
 			}
 		}
-		rest := want.All.Minus(have.All)
-		if towards != nil {
-			rest = rest.Intersect(only)
-		}
-		if rest = y.others(rest); !rest.Empty() && st.missed(y, i, want.Service, rest) {
+		rest := y.others(want.All.Minus(have.All).Intersect(only))
+		if !rest.Empty() && st.missed(y, i, want.Service, rest) {
 			return violation(Gap, y, i, want.Service, rest)
 		}
 	}
@@ -199,13 +196,11 @@ func (st *state) missed(y *cohort, i int, s flow.Service, addrs addrset.Set) boo
 // checkAdd is the question about a rule of a group, while nobody moves. Whether there is room for
 // it is another one.
 func (st *state) checkAdd(group string, r cloud.Rule) *Violation {
-	if planned(r.Peer.GroupID) && st.groups[r.Peer.GroupID].NetworkID != st.groups[group].NetworkID {
+	peer := st.groups[r.Peer.GroupID]
+	switch {
+	case peer != nil && (peer.View || planned(peer.ID) && peer.NetworkID != st.groups[group].NetworkID):
 		return &Violation{Kind: Name, Group: group, Rule: r}
-	}
-	if g := st.groups[r.Peer.GroupID]; g != nil && g.View {
-		return &Violation{Kind: Name, Group: group, Rule: r}
-	}
-	if !st.exists[group] || r.Peer.GroupID != "" && planned(r.Peer.GroupID) && !st.exists[r.Peer.GroupID] {
+	case !st.exists[group] || planned(r.Peer.GroupID) && !st.exists[r.Peer.GroupID]:
 		return &Violation{Kind: Room, Group: group, Rule: r}
 	}
 	for _, y := range st.holders[group] {

@@ -65,10 +65,8 @@ func (s *Survey) Hasty() []string { return slices.Sorted(maps.Keys(s.hasty)) }
 // leaves reports whether a cohort is given back that would wait for one to which nothing is done,
 // and takes note of it. What that one allows changes by nothing but the move of the other.
 func (s *Survey) leaves(k, still *cohort) bool {
-	if !s.Still[still.interfaces[0].ID] || !k.moves() {
-		return false
-	}
-	if slices.ContainsFunc(k.interfaces, func(n *cloud.Interface) bool { return !s.Leaving[n.ID] }) {
+	stays := func(n *cloud.Interface) bool { return !s.Leaving[n.ID] }
+	if !s.Still[still.interfaces[0].ID] || !k.moves() || slices.ContainsFunc(k.interfaces, stays) {
 		return false
 	}
 	for _, n := range k.interfaces {
