@@ -53,7 +53,8 @@ func (s *regional) newChange(revision string) transition.Change {
 // look surveys the way of a region to what is wanted by now.
 func (s *regional) look(revision string) {
 	c := &s.change
-	c.To, c.Stable, c.Stay = s.goal(revision), s.stable(), s.Stays()
+	c.To, c.Stable = s.goal(revision), s.stable()
+	c.Stay, c.Kept = s.Stays()
 	c.Leaving = s.those(func(n *guard.NIC) bool {
 		return n.State == guard.Untouched && n.Taken() && (s.Controllable(n) == nil || n.Given)
 	})

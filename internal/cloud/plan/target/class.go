@@ -160,15 +160,20 @@ func (s *Target) setTargets() {
 	}
 }
 
-// Stays are the interfaces that keep their groups and rules word for word.
-func (s *Target) Stays() map[string]bool {
-	out := map[string]bool{}
+// Stays are the interfaces under control that stay as they are: those that keep their rules word for
+// word, and those whose rules are written anew when what they name changes.
+func (s *Target) Stays() (literal, kept map[string]bool) {
+	literal, kept = map[string]bool{}, map[string]bool{}
 	for _, n := range s.NICs {
-		if c := s.ClassOf[n]; c != nil && s.literal[c.Key] {
-			out[n.ID] = true
+		switch c := s.ClassOf[n]; {
+		case c == nil:
+		case s.literal[c.Key]:
+			literal[n.ID] = true
+		case c.Frozen && c.State == guard.Guarded:
+			kept[n.ID] = true
 		}
 	}
-	return out
+	return literal, kept
 }
 
 // groupsOf returns the keys of the groups that an interface shall hold.

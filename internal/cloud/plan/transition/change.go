@@ -61,6 +61,9 @@ type Change struct {
 	// Stay are interfaces whose groups stay as they are: whatever they allow now they allow in the
 	// end, too, so nobody whom their rules name by a group leaves that group.
 	Stay map[string]bool
+	// Kept are interfaces that are to allow what they allow now, and whose rules are written anew
+	// for it when others change their groups. Only what they allow tells what that is.
+	Kept map[string]bool
 	// Urgent are interfaces that wait for nobody.
 	Urgent map[string]bool
 	// Stop is asked now and then; a panic in it ends the computation.
@@ -83,6 +86,8 @@ type cohort struct {
 	now, then, last, end [2]flow.Permit
 	// least and most are what it must and what it may allow on the way.
 	least, most [2]flow.Permit
+	// kept is set if it never allows again what it has lost on the way; see Change.Kept.
+	kept bool
 	// free is set if it goes from stable groups to other stable ones while nothing but memberships
 	// differs.
 	free bool
@@ -167,6 +172,7 @@ func NewSurvey(c Change) *Survey {
 		for i := range 2 {
 			k.least[i], k.most[i] = k.now[i].Intersect(k.end[i]), k.now[i].Union(k.then[i])
 		}
+		k.kept = s.Kept[k.interfaces[0].ID]
 		k.free = s.Relabels && k.moves() && s.stable(k)
 	}
 	s.mix()
@@ -182,8 +188,8 @@ func NewSurvey(c Change) *Survey {
 // all further ones.
 func (s *Survey) gather(to, atLast map[string][]string) {
 	type likeness struct {
-		network, from, to, atLast   string
-		stay, still, beyond, urgent bool
+		network, from, to, atLast         string
+		stay, kept, still, beyond, urgent bool
 	}
 	s.cohortOf = make(map[string]*cohort, len(s.From.Interfaces))
 	alike := map[likeness]*cohort{}
@@ -191,7 +197,7 @@ func (s *Survey) gather(to, atLast map[string][]string) {
 		n := &s.From.Interfaces[i]
 		key := likeness{
 			n.NetworkID, strings.Join(n.GroupIDs, " "), strings.Join(to[n.ID], " "), strings.Join(atLast[n.ID], " "),
-			s.Stay[n.ID], s.Still[n.ID], s.Beyond[n.ID], s.Urgent[n.ID],
+			s.Stay[n.ID], s.Kept[n.ID], s.Still[n.ID], s.Beyond[n.ID], s.Urgent[n.ID],
 		}
 		k := alike[key]
 		if k == nil {
