@@ -24,6 +24,8 @@ type (
 	VMRef = intent.VMRef
 	// InterfaceKey names an interface of the account.
 	InterfaceKey = intent.InterfaceKey
+	// GroupKey names a security group of the account.
+	GroupKey = intent.GroupKey
 	// NetworkKey names a network that the account sees.
 	NetworkKey = intent.NetworkKey
 	// PolicyRef names a policy and its version.

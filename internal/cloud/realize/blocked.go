@@ -28,7 +28,9 @@ var errBlocked = &cloud.Error{Class: cloud.Conflict, Err: errors.New("the cloud 
 
 // blocked is an interface that the cloud refuses to change.
 type blocked struct {
-	why   string
+	why string
+	// group is the group whose rules the cloud refuses, if that is the reason.
+	group string
 	pause time.Duration
 	until time.Time
 }
@@ -50,6 +52,20 @@ func (b *blocks) active(now time.Time) map[plan.InterfaceKey]string {
 // all are those that were refused and have not been changed since, with the cloud's words.
 func (b *blocks) all() map[plan.InterfaceKey]string {
 	return b.words(func(*blocked) bool { return true })
+}
+
+// groups are those whose rules the cloud refuses to change, as far as interfaces are to be left out
+// for them now.
+func (b *blocks) groups(now time.Time) map[plan.GroupKey]bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	out := map[plan.GroupKey]bool{}
+	for key, x := range b.at {
+		if x.group != "" && x.until.After(now) {
+			out[plan.GroupKey{Region: key.Region, ID: x.group}] = true
+		}
+	}
+	return out
 }
 
 func (b *blocks) words(of func(*blocked) bool) map[plan.InterfaceKey]string {
@@ -75,8 +91,8 @@ func (b *blocks) count() (tooMany bool) {
 	return b.fresh > mostBlocked
 }
 
-// add notes that an interface is refused.
-func (b *blocks) add(key plan.InterfaceKey, why string, now time.Time, most time.Duration) {
+// add notes that an interface is refused, because of the rules of a group unless that is empty.
+func (b *blocks) add(key plan.InterfaceKey, why, group string, now time.Time, most time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.at == nil {
@@ -87,7 +103,7 @@ func (b *blocks) add(key plan.InterfaceKey, why string, now time.Time, most time
 		x = &blocked{}
 		b.at[key] = x
 	}
-	x.why, x.pause = why, min(max(2*x.pause, firstPause), most)
+	x.why, x.group, x.pause = why, group, min(max(2*x.pause, firstPause), most)
 	x.until = now.Add(x.pause)
 }
 
@@ -162,7 +178,7 @@ func (e *execution) isolated(ctx context.Context, step plan.Step, op cloud.Op, e
 			}
 		}
 		e.r.Log.Error(why, "The cloud refuses to change an interface, which is left alone for a while", "account", e.key, "region", step.Scope.Region, "interface", id)
-		e.block(step, id, failureText(why))
+		e.block(step, id, failureText(why), "")
 		tooMany = e.blocks.count() || tooMany
 	}
 	if tooMany {
@@ -172,12 +188,12 @@ func (e *execution) isolated(ctx context.Context, step plan.Step, op cloud.Op, e
 }
 
 // block leaves an interface alone for a while.
-func (e *execution) block(step plan.Step, id, why string) {
+func (e *execution) block(step plan.Step, id, why, group string) {
 	most := longestBlock
 	if step.Urgent {
 		most = longestWait
 	}
-	e.blocks.add(plan.InterfaceKey{Region: step.Scope.Region, ID: id}, why, e.r.Clock.Now(), most)
+	e.blocks.add(plan.InterfaceKey{Region: step.Scope.Region, ID: id}, why, group, e.r.Clock.Now(), most)
 }
 
 // withoutGroup deals with the rules of a group that the cloud refuses, as a policy of the cloud may
@@ -199,7 +215,7 @@ func (e *execution) withoutGroup(step plan.Step, op cloud.Op, err error) error {
 	e.r.Log.Error(err, "The cloud refuses the rules of a group, whose interfaces are left alone for a while", "account", e.key, "region", step.Scope.Region, "group", op.Subject(),
 		"interfaces", len(need))
 	for _, id := range need {
-		e.block(step, id, "the rules of its group "+op.Subject()+": "+failureText(err))
+		e.block(step, id, "the rules of its group "+op.Subject()+": "+failureText(err), op.Target)
 	}
 	if e.blocks.count() {
 		return err

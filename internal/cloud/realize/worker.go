@@ -515,8 +515,9 @@ func (w *worker) compute(ctx context.Context, t task, regions []plan.Region) *pl
 	in := w.input(t, regions)
 	in.Agents = w.handOver(t)
 	in.Stop = func() bool { return ctx.Err() != nil }
-	in.Blocked = w.blocks.active(w.r.Clock.Now())
-	w.unmarked = w.unmarkable.active(w.r.Clock.Now())
+	now := w.r.Clock.Now()
+	in.Blocked, in.Locked = w.blocks.active(now), w.blocks.groups(now)
+	w.unmarked = w.unmarkable.active(now)
 	in.Unmarked = networks(w.unmarked)
 	w.leftOut, w.parts = in.Blocked, partitionOf(regions)
 	res := plan.Compute(in, w.r.lowerer(t.acct))

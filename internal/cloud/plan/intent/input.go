@@ -61,6 +61,10 @@ type Input struct {
 	// of ours that they hold, stay as they are.
 	Blocked map[InterfaceKey]string
 
+	// Locked are groups of ours whose rules the cloud refuses to change. Interfaces that hold them
+	// are among Blocked, and their rules stay word for word.
+	Locked map[GroupKey]bool
+
 	// Unmarked are networks on which cloud.TagRevision cannot be written or removed. Every change
 	// in their region counts as a change of policies.
 	Unmarked map[NetworkKey]bool

@@ -30,14 +30,13 @@ func (m Mode) Still() bool { return m == Planned || m == Braked }
 func (s *Region) Mode(n *NIC) Mode { return s.In.Modes[VMRef{s.Snap.Region, n.VMID}] }
 
 // pin keeps the groups of ours from being changed that an interface holds, if it has to stay as it
-// is.
+// is, or the cloud refuses to change them.
 func (s *Region) pin(n *NIC) {
 	refused := s.In.Blocked[InterfaceKey{s.Snap.Region, n.ID}] != "" && Former(n.Interface) == nil
-	if !refused && !s.Mode(n).Still() {
-		return
-	}
 	for _, id := range n.Ours {
-		s.Pinned[id] = true
+		if refused || s.Mode(n).Still() || s.In.Locked[GroupKey{s.Snap.Region, id}] {
+			s.Pinned[id] = true
+		}
 	}
 }
 

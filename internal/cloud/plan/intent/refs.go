@@ -24,6 +24,9 @@ type VMRef struct{ Region, ID string }
 // InterfaceKey names an interface of the account.
 type InterfaceKey struct{ Region, ID string }
 
+// GroupKey names a security group of the account.
+type GroupKey struct{ Region, ID string }
+
 // NetworkKey names a network that the account sees.
 type NetworkKey struct{ Region, ID string }
 

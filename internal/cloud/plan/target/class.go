@@ -33,6 +33,9 @@ func (s *Target) formClasses() {
 			if n.State == guard.Guarded {
 				c.Want = s.WantedNow(n)
 			}
+			if c.Frozen && s.locked(n) {
+				s.literal[key] = true
+			}
 			byKey[key] = c
 			s.Classes = append(s.Classes, c)
 		}
@@ -174,6 +177,11 @@ func (s *Target) Stays() (literal, kept map[string]bool) {
 		}
 	}
 	return literal, kept
+}
+
+// locked reports whether the cloud refuses to change the rules of a group that the interface holds.
+func (s *Target) locked(n *guard.NIC) bool {
+	return slices.ContainsFunc(n.GroupIDs, func(id string) bool { return s.In.Locked[intent.GroupKey{Region: s.Snap.Region, ID: id}] })
 }
 
 // groupsOf returns the keys of the groups that an interface shall hold.
