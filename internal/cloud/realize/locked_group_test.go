@@ -29,9 +29,9 @@ func insideAnd(role string) policy.Policy {
 	return p
 }
 
-// TestOneGroupIsDenied: where the cloud refuses every change of a group of ours, its interfaces stay
-// as they are, who moves to a group that its rules would have to name waits, and everything else
-// goes on. What is refused is asked again after pauses that grow.
+// TestOneGroupIsDenied: where the cloud refuses every change of a group of ours, its interfaces
+// stay as they are, who moves to a group that its rules would have to name waits, and everything
+// else goes on. What is refused is asked again after pauses that grow.
 func TestOneGroupIsDenied(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, labConfig{})
@@ -87,8 +87,8 @@ func TestOneGroupIsDenied(t *testing.T) {
 	l.until("all are given back", func() bool { return maps.EqualFunc(l.holdings().NICs, before.NICs, slices.Equal) })
 }
 
-// TestGroupsThatMustNotBeDeleted: where the cloud forbids to delete groups, as a lock does, all else
-// is done: what is over is given back, and policies that come later are enforced.
+// TestGroupsThatMustNotBeDeleted: where the cloud forbids to delete groups, as a lock does, all
+// else is done: what is over is given back, and policies that come later are enforced.
 func TestGroupsThatMustNotBeDeleted(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, labConfig{})
