@@ -163,8 +163,8 @@ func (s *Target) setTargets() {
 	}
 }
 
-// Stays are the interfaces under control that stay as they are: those that keep their rules word for
-// word, and those whose rules are written anew when what they name changes.
+// Stays are the interfaces under control that stay as they are: those that keep their rules word
+// for word, and those whose rules are written anew when what they name changes.
 func (s *Target) Stays() (literal, kept map[string]bool) {
 	literal, kept = map[string]bool{}, map[string]bool{}
 	for _, n := range s.NICs {

@@ -178,9 +178,9 @@ func (st *state) fills(y *cohort, r cloud.Rule, l lack) (fills, sure bool) {
 }
 
 // missed reports whether somebody misses a flow to or from the addresses: an address that no
-// interface here has, or an interface that allows its half of it all the time. An interface that is
-// kept never allows again what it has lost on the way, so that its peers miss what they allow in the
-// end.
+// interface here has, or an interface that allows its half of it all the time. An interface that
+// is kept never allows again what it has lost on the way, so that its peers miss what they allow in
+// the end.
 func (st *state) missed(y *cohort, i int, s flow.Service, addrs addrset.Set) bool {
 	for _, x := range st.cohorts {
 		if !st.from.Reaches(y.network, x.network) || !x.addrs.Overlaps(addrs) {
