@@ -13,7 +13,8 @@ import (
 // what a preview of it must be made from. Of a releasing account nothing is wanted. Tighten tells
 // of which policies as much is to be enforced as fits; nil means of none.
 //
-// Not in it is what only a realizer has: the fields Agents, Blocked, Locked, Unmarked, Stop and Seal.
+// Not in it is what only a realizer has: the fields Agents, Blocked, Locked, Unmarked, Stop and
+// Seal.
 func (a Account) PlanInput(clusterID string, want enforcer.Computed, tighten func(v1beta2.NetworkPolicyReference) bool, regions []plan.Region) plan.Input {
 	if a.Releasing {
 		want, a.Entities, a.Modes, a.Aliases = enforcer.Computed{}, nil, nil, nil
