@@ -115,7 +115,7 @@ func TestManyScatteredPeersAreRefused(t *testing.T) {
 	settleBig(t, &in, f)
 	admit(&in, 0, 5000, ruleSpec{Address: []int{vms}})
 	res := plan.Compute(in, lower.AWS{})
-	if len(res.Refusals) != 1 || res.Refusals[0].Lack == nil || res.Refusals[0].Lack.Needed != 61 || res.Refusals[0].Lack.Direction != "ingress" {
+	if len(res.Refusals) != 1 || res.Refusals[0].Lack == nil || res.Refusals[0].Lack.Needed != 61 || res.Refusals[0].Lack.Direction != "ingress" || res.Refusals[0].Direction != cloud.Ingress {
 		t.Errorf("%+v", res.Refusals)
 	}
 }

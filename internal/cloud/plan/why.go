@@ -67,7 +67,7 @@ func refsOf(policies []*intent.Policy) []intent.PolicyRef {
 }
 
 // becauseOfRules finds out why rules of a group are added or removed, and for which policies.
-func (e *emitter) becauseOfRules(op cloud.Op, g *form.Group) (policies []intent.PolicyRef, why []*intent.Reason) {
+func (e *emitter) becauseOfRules(op cloud.Op, g *form.Group) (policies []*intent.Policy, why []*intent.Reason) {
 	only := describes(op)
 	if only {
 		why = append(why, intent.Why(intent.OnlyDescriptions))
@@ -129,8 +129,7 @@ func saying(c *form.Class, verdict intent.Verdict, about traffic) (out []*intent
 
 // behind returns the policies that have rules with a verdict about what these security group rules
 // match, and whether there are some of these that no policy says anything about.
-func behind(c *form.Class, rules []cloud.Rule, v intent.Verdict) (_ []intent.PolicyRef, own bool) {
-	var policies []*intent.Policy
+func behind(c *form.Class, rules []cloud.Rule, v intent.Verdict) (policies []*intent.Policy, own bool) {
 	seen := map[traffic]bool{}
 	for _, r := range rules {
 		what := trafficOf(r)
@@ -144,7 +143,7 @@ func behind(c *form.Class, rules []cloud.Rule, v intent.Verdict) (_ []intent.Pol
 			policies = append(policies, b.Policy)
 		}
 	}
-	return refsOf(policies), own
+	return policies, own
 }
 
 // explain says why a step is made, and for which policies. The group is the one of ours that it is
@@ -155,8 +154,13 @@ func (e *emitter) explain(step *Step, g *form.Group) {
 	case cloud.OpCreateGroup:
 		why = []*intent.Reason{intent.Why(intent.ForClass, strings.ToLower(string(g.Class.State))).Counting(len(g.Class.NICs))}
 		step.Policies = e.policiesOf(g.Class)
-	case cloud.OpAddRules, cloud.OpRemoveRules, cloud.OpReplaceRules:
-		step.Policies, why = e.becauseOfRules(op, g)
+	case cloud.OpAddRules, cloud.OpRemoveRules, cloud.OpReplaceRules, cloud.OpSetRules:
+		var policies []*intent.Policy
+		for _, part := range parts(op) {
+			because, reasons := e.becauseOfRules(part, g)
+			policies, why = append(policies, because...), append(why, reasons...)
+		}
+		step.Policies = refsOf(policies)
 	case cloud.OpDeleteGroup:
 		why = one(intent.NoClass)
 	case cloud.OpTag, cloud.OpUntag:
@@ -167,6 +171,20 @@ func (e *emitter) explain(step *Step, g *form.Group) {
 		step.Policies = e.policiesOf(e.ClassOf[n])
 	}
 	step.Op.Reason = words.All(why, ", ")
+}
+
+// parts are what an op adds to a group and what it removes, if it does both by one call.
+func parts(op cloud.Op) (out []cloud.Op) {
+	if op.Kind != cloud.OpSetRules {
+		return []cloud.Op{op}
+	}
+	if added := op.Added(); len(added) > 0 {
+		out = append(out, cloud.Op{Kind: cloud.OpAddRules, Rules: added})
+	}
+	if removed := op.Removed(); len(removed) > 0 {
+		out = append(out, cloud.Op{Kind: cloud.OpRemoveRules, Rules: removed})
+	}
+	return out
 }
 
 // one is a reason that needs no more than its code, as a list; empty if there is none.

@@ -64,6 +64,21 @@ func (r *Reason) Shortage() *Lack {
 	return nil
 }
 
+// Direction returns the direction that a reason, or one behind it, is about: that of the rules for
+// which a quota does not suffice, or of the flow that would be open or cut. It is empty if both are
+// concerned, or none is.
+func (r *Reason) Direction() cloud.Direction {
+	for ; r != nil; r = r.Because {
+		if r.Lack != nil {
+			return cloud.Direction(r.Lack.Direction)
+		}
+		if r.Flow != nil {
+			return r.Flow.Direction
+		}
+	}
+	return ""
+}
+
 // Is reports whether a reason, or one behind it, has a code.
 func (r *Reason) Is(code Code) bool {
 	for ; r != nil; r = r.Because {

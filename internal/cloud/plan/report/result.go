@@ -222,7 +222,7 @@ func narrowed(p *intent.Policy) *intent.Reason {
 
 func (s *reporter) vmRefusals(vm *guard.VM) (out []Refusal) {
 	refuse := func(r Refusal) {
-		r.VM, r.Region, r.Lack = vm.Ref, s.Snap.Region, r.Why.Shortage()
+		r.VM, r.Region, r.Lack, r.Direction = vm.Ref, s.Snap.Region, r.Why.Shortage(), r.Why.Direction()
 		out = append(out, r)
 	}
 	network := vm.Observed.NetworkID

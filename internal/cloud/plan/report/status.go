@@ -104,7 +104,7 @@ type Refusal struct {
 	VM intent.VMRef
 	// Region and Network say where.
 	Region, Network string
-	// Direction is empty if both are concerned.
+	// Direction is empty if both are concerned, or none is.
 	Direction cloud.Direction
 	Why       *intent.Reason
 	// Message is a full sentence with the reason, the numbers where a quota is concerned, and what
