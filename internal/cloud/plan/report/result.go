@@ -147,7 +147,7 @@ func (s *reporter) vmStatus(vm *guard.VM, dirty map[string]bool) VMStatus {
 				on.Why = narrowed(p)
 			}
 			on.Realized = on.Why == nil && !pending && (guarded || left)
-			if on.Why == nil && len(vm.NICs) == 0 {
+			if on.Why == nil && len(vm.NICs) == 0 && !left {
 				on.Why = intent.Why(intent.NoInterface)
 			}
 			on.Warnings = s.warnings(vm, p)
