@@ -8,8 +8,8 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 )
 
-// TestStepsOfWholeGroupsSayWhy: where the rules of a group are written as one, a step that adds some
-// and removes others says for which policies, and why, as two steps would.
+// TestStepsOfWholeGroupsSayWhy: where the rules of a group are written as one, a step that adds
+// some and removes others says for which policies, and why, as two steps would.
 func TestStepsOfWholeGroupsSayWhy(t *testing.T) {
 	said := func(whole bool) (policies []plan.PolicyRef, why []string) {
 		e := small()
