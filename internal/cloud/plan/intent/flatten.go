@@ -50,6 +50,9 @@ func (s *Region) decide(rules []*Bound, view *Network, open flow.Grant) flow.Gra
 	out := flow.Grant{Service: open.Service, All: matched.over(open.All).Intersect(family)}
 	out.Anonymous = named.over(open.Anonymous).Intersect(out.All)
 	out.Plain = named.over(open.Plain).Intersect(out.All)
+	if len(open.Opaque) == 0 {
+		return out
+	}
 	stays := matched.allowed.Union(matched.left)
 	for _, p := range open.Opaque {
 		may := s.mayBe(p, view).Intersect(family).Minus(flow.Excepted(p))
