@@ -125,7 +125,9 @@ func OfServices(services []intent.Unguarded) (refused []Refusal, suspended []VMS
 }
 
 func (s *reporter) vmStatus(vm *guard.VM, dirty map[string]bool) VMStatus {
-	out := VMStatus{VM: vm.Ref, Mode: s.In.Modes[vm.Ref]}
+	out := VMStatus{
+		VM: vm.Ref, Mode: s.In.Modes[vm.Ref], Interfaces: slices.Grow([]InterfaceStatus(nil), len(vm.NICs)), Policies: slices.Grow([]VMPolicy(nil), len(vm.Policies)),
+	}
 	for _, n := range vm.NICs {
 		st := InterfaceStatus{ID: n.ID, State: n.State, Network: n.NetworkID, Groups: s.Targets[n], Held: len(n.Ours) > 0, WhyElsewhere: n.Elsewhere, WhyUnproven: n.Unproven}
 		if n.State == guard.Guarded {
