@@ -2,9 +2,7 @@ package plan
 
 import (
 	"cmp"
-	"slices"
 
-	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan/form"
 	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
 	"github.com/nephele-io/nephele/internal/cloud/plan/model"
@@ -63,9 +61,4 @@ func (e *emitter) groupOf(st transition.Step) *form.Group {
 	}
 	name := st.Op.Group.Name
 	return cmp.Or(e.ByKey[model.PlannedID(st.Network, name)], e.ByKey["+"+name])
-}
-
-// describes reports whether an operation changes nothing but the descriptions of rules.
-func describes(op cloud.Op) bool {
-	return op.Kind == cloud.OpReplaceRules && slices.EqualFunc(op.Rules, op.Replaced, cloud.Rule.Same)
 }

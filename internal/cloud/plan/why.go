@@ -103,30 +103,6 @@ func (e *emitter) narrows(c *form.Class, rules []cloud.Rule) bool {
 	})
 }
 
-// traffic is what a rule of a security group matches, whoever its peer is.
-type traffic struct {
-	direction cloud.Direction
-	match     cloud.Match
-}
-
-func trafficOf(r cloud.Rule) traffic { return traffic{r.Direction, r.Match} }
-
-// saying returns the rules of policies that allow, or drop, some traffic of a class, in the order
-// of evaluation.
-func saying(c *form.Class, verdict intent.Verdict, about traffic) (out []*intent.Bound) {
-	if c.NICs[0].VM == nil {
-		return nil
-	}
-	service := flow.ServiceOf(about.match)
-	for _, b := range c.NICs[0].VM.Effective {
-		says := b.Verdict == verdict || b.Verdict == intent.Grant && verdict == intent.Allow
-		if says && b.Direction == about.direction && b.Concerns(service) {
-			out = append(out, b)
-		}
-	}
-	return out
-}
-
 // behind returns the policies that have rules with a verdict about what these security group rules
 // match, and whether there are some of these that no policy says anything about.
 func behind(c *form.Class, rules []cloud.Rule, v intent.Verdict) (policies []*intent.Policy, own bool) {
@@ -235,4 +211,9 @@ func tagReason(op cloud.Op) intent.Code {
 		}
 	}
 	return ""
+}
+
+// describes reports whether an operation changes nothing but the descriptions of rules.
+func describes(op cloud.Op) bool {
+	return op.Kind == cloud.OpReplaceRules && slices.EqualFunc(op.Rules, op.Replaced, cloud.Rule.Same)
 }

@@ -50,10 +50,10 @@ func (p *Permit) appendTypes(grants []Grant, kept map[int]int) {
 			first, last := max(from, kind<<8), min(to, kind<<8|0xff)
 			switch {
 			case from>>8 == to>>8 && last-first == 0xff, kept[kind] > 0 && last-first == 0xff:
-				p.append(c, first, last)
+				p.add(c, first, last)
 			case last-first == 0xff:
 				p.Reduced = true
-				p.append(c.only(most), first, last)
+				p.add(c.only(most), first, last)
 			default:
 				p.appendCodes(c, first, last, kept[kind], common(slices.DeleteFunc(slices.Clone(grants), func(o Grant) bool {
 					return int(o.Service.To) < kind<<8 || kind<<8|0xff < int(o.Service.From)
@@ -68,17 +68,17 @@ func (p *Permit) appendTypes(grants []Grant, kept map[int]int) {
 func (p *Permit) appendCodes(c Grant, first, last, kept int, most Grant) {
 	for at := first; at <= last; at++ {
 		if at&0xff < kept || first == last {
-			p.append(c, at, at)
+			p.add(c, at, at)
 			continue
 		}
 		p.Reduced = p.Reduced || !c.allowsAs(most)
-		p.append(c.only(most), at, last)
+		p.add(c.only(most), at, last)
 		return
 	}
 }
 
-// append adds the part of a grant, to the last grant if that allows the same and is its neighbour.
-func (p *Permit) append(of Grant, from, to int) {
+// add adds the part of a grant, to the last grant if that allows the same and is its neighbour.
+func (p *Permit) add(of Grant, from, to int) {
 	of.Service.From, of.Service.To = uint16(from), uint16(to)
 	if n := len(p.Grants) - 1; n >= 0 {
 		if x := &p.Grants[n]; x.Service.Protocol == of.Service.Protocol && int(x.Service.To)+1 == from &&

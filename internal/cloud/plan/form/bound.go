@@ -63,18 +63,6 @@ func (s *Fitter) referable(d Demand, direction cloud.Direction) addrset.Set {
 	return out
 }
 
-// Family is one of the two families of addresses.
-type Family struct {
-	Name string
-	All  addrset.Set
-	of   func(addrset.Set) addrset.Ranges // the part of a set in it
-}
-
-// Families are both, IPv4 first.
-func Families() [2]Family {
-	return [2]Family{{"IPv4", addrset.AllIPv4(), addrset.Set.IPv4}, {"IPv6", addrset.AllIPv6(), addrset.Set.IPv6}}
-}
-
 // needKey is a question that BlocksNeeded answers.
 type needKey struct {
 	permit      int
@@ -197,3 +185,6 @@ func runsAt(h flow.Permit, at addrset.Number, family Family, cells []int) int {
 	}
 	return runs
 }
+
+// room is how many rules of a direction and family an interface can have.
+func room(q Quota) int { return q.RulesPerGroup * q.GroupsPerInterface }

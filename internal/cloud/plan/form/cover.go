@@ -208,3 +208,37 @@ func nameEverywhere(cells []flow.Cell, want flow.Permit) {
 		cells[k].Addrs = cells[k].Addrs.Union(cells[last].Addrs.Intersect(h.All))
 	}
 }
+
+// coverByClasses covers addresses by gatherings and classes of which nothing is outside the allowed
+// ones. Classes have no addresses in common.
+func (s *Fitter) coverByClasses(view *intent.Network, addrs, allowed, family addrset.Set) *peerCover {
+	key := coverKey{view: view}
+	addrs, key.all = s.memo.Set(addrs)
+	allowed, key.allowed = s.memo.Set(allowed)
+	family, key.family = s.memo.Set(family)
+	return s.covers.Get(key, func() *peerCover { return s.covering(view, addrs, allowed, family) })
+}
+
+// covering is coverByClasses, worked out.
+func (s *Fitter) covering(view *intent.Network, addrs, allowed, family addrset.Set) *peerCover {
+	out := &peerCover{all: addrs, rest: addrs}
+	if addrs.Empty() {
+		return out
+	}
+	var taken []addrset.Set
+	for i, c := range s.classCandidates(view) {
+		set := c.in(family)
+		if !set.Overlaps(out.rest) || !set.Within(allowed) {
+			continue
+		}
+		out.used, out.peers = append(out.used, i), append(out.peers, c.peer)
+		if c.gathers > 0 {
+			out.rest = out.rest.Minus(set)
+			continue
+		}
+		taken = append(taken, set)
+	}
+	out.rest = out.rest.Minus(addrset.Union(taken...))
+	slices.SortFunc(out.peers, cloud.Peer.Compare)
+	return out
+}

@@ -96,3 +96,15 @@ func (c *Class) Held() [][]cloud.Rule {
 func (c *Class) Unproven() bool {
 	return !slices.ContainsFunc(c.NICs, func(n *guard.NIC) bool { return n.Unproven == nil })
 }
+
+// Family is one of the two families of addresses.
+type Family struct {
+	Name string
+	All  addrset.Set
+	of   func(addrset.Set) addrset.Ranges // the part of a set in it
+}
+
+// Families are both, IPv4 first.
+func Families() [2]Family {
+	return [2]Family{{"IPv4", addrset.AllIPv4(), addrset.Set.IPv4}, {"IPv6", addrset.AllIPv6(), addrset.Set.IPv6}}
+}

@@ -197,6 +197,3 @@ func (s *Fitter) spendOn(d Demand) {
 		s.Effort.Spend(units + len(h.Grants)*plain/2)
 	}
 }
-
-// room is how many rules of a direction and family an interface can have.
-func room(q Quota) int { return q.RulesPerGroup * q.GroupsPerInterface }

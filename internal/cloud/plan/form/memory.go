@@ -1,8 +1,6 @@
 package form
 
 import (
-	"slices"
-
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
 	"github.com/nephele-io/nephele/internal/cloud/plan/guard"
@@ -85,36 +83,12 @@ type peerCover struct {
 	length int        // see size
 }
 
-// coverByClasses covers addresses by gatherings and classes of which nothing is outside the allowed
-// ones. Classes have no addresses in common.
-func (s *Fitter) coverByClasses(view *intent.Network, addrs, allowed, family addrset.Set) *peerCover {
-	key := coverKey{view: view}
-	addrs, key.all = s.memo.Set(addrs)
-	allowed, key.allowed = s.memo.Set(allowed)
-	family, key.family = s.memo.Set(family)
-	return s.covers.Get(key, func() *peerCover { return s.covering(view, addrs, allowed, family) })
-}
-
-// covering is coverByClasses, worked out.
-func (s *Fitter) covering(view *intent.Network, addrs, allowed, family addrset.Set) *peerCover {
-	out := &peerCover{all: addrs, rest: addrs}
-	if addrs.Empty() {
-		return out
-	}
-	var taken []addrset.Set
-	for i, c := range s.classCandidates(view) {
-		set := c.in(family)
-		if !set.Overlaps(out.rest) || !set.Within(allowed) {
-			continue
+// size is how many rules name the members, for one service and the family with more of them.
+func (c *peerCover) size() int {
+	if c.length == 0 {
+		for _, family := range Families() {
+			c.length = max(c.length, len(c.peers)+len(c.rest.Intersect(family.All).Prefixes()))
 		}
-		out.used, out.peers = append(out.used, i), append(out.peers, c.peer)
-		if c.gathers > 0 {
-			out.rest = out.rest.Minus(set)
-			continue
-		}
-		taken = append(taken, set)
 	}
-	out.rest = out.rest.Minus(addrset.Union(taken...))
-	slices.SortFunc(out.peers, cloud.Peer.Compare)
-	return out
+	return c.length
 }

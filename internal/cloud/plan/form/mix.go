@@ -10,16 +10,6 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
 )
 
-// size is how many rules name the members, for one service and the family with more of them.
-func (c *peerCover) size() int {
-	if c.length == 0 {
-		for _, family := range Families() {
-			c.length = max(c.length, len(c.peers)+len(c.rest.Intersect(family.All).Prefixes()))
-		}
-	}
-	return c.length
-}
-
 // mix returns the mixed form: the largest blocks of which every address is a member's, except those
 // that consist of the classes that some other block needs for itself alone; these classes are
 // referred to.

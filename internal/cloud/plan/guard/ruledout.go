@@ -115,3 +115,21 @@ func (s *States) Between() bool { return s.between }
 
 // Restricts reports whether any interface is held, so that what waits for it goes on later.
 func (s *States) Restricts() bool { return slices.ContainsFunc(s.NICs, (*NIC).isRestricted) }
+
+// Controllable reports why the groups of the interface cannot be set by us; nil if they can.
+func (s *States) Controllable(n *NIC) *intent.Reason {
+	switch {
+	case n.Alien != nil:
+		return n.Alien
+	case n.Network.Foreign != nil:
+		return n.Network.Foreign
+	case n.refusal != nil:
+		return n.refusal
+	case n.Recorded == nil && len(n.Tags)+s.RecordSize(n.NIC) > s.Limits.TagsPerResource:
+		return intent.Why(intent.TooManyTags, n.ID).Counting(s.RecordSize(n.NIC), len(n.Tags), s.Limits.TagsPerResource)
+	}
+	return nil
+}
+
+// guardable reports whether an interface can be under control, if only until it can be given back.
+func (s *States) guardable(n *NIC) bool { return s.Controllable(n) == nil || n.Given }

@@ -61,21 +61,6 @@ func NewStates(r *intent.Region) *States {
 	return s
 }
 
-// Controllable reports why the groups of the interface cannot be set by us; nil if they can.
-func (s *States) Controllable(n *NIC) *intent.Reason {
-	switch {
-	case n.Alien != nil:
-		return n.Alien
-	case n.Network.Foreign != nil:
-		return n.Network.Foreign
-	case n.refusal != nil:
-		return n.refusal
-	case n.Recorded == nil && len(n.Tags)+s.RecordSize(n.NIC) > s.Limits.TagsPerResource:
-		return intent.Why(intent.TooManyTags, n.ID).Counting(s.RecordSize(n.NIC), len(n.Tags), s.Limits.TagsPerResource)
-	}
-	return nil
-}
-
 // DecideStates decides which interfaces are guarded, members or untouched.
 func (s *States) DecideStates() {
 	s.findBeside()
@@ -148,9 +133,6 @@ func (s *States) findBeside() {
 func (s *States) wantsGuard(n *NIC) bool {
 	return n.frozen != nil || n.isRestricted() && (n.VM != nil || n.Taken()) || !n.Native() || s.leans(n)
 }
-
-// guardable reports whether an interface can be under control, if only until it can be given back.
-func (s *States) guardable(n *NIC) bool { return s.Controllable(n) == nil || n.Given }
 
 // decideMembers decides which unguarded interfaces get a group by which the rules of others refer
 // to them: those of the members of address groups from which rules in reach allow something.

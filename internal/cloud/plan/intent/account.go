@@ -96,14 +96,6 @@ func (c *Account) vm(ref VMRef) *VM {
 	return nil
 }
 
-// entityOf is the entity that a member of a group is; the zero value, which names none, for others.
-func entityOf(m *v1beta2.GroupMember) EntityRef {
-	if m.ExternalEntity == nil {
-		return EntityRef{}
-	}
-	return EntityRef{m.ExternalEntity.Namespace, m.ExternalEntity.Name}
-}
-
 // joinGroups finds out which address groups the VMs belong to.
 func (c *Account) joinGroups() {
 	for _, name := range slices.Sorted(maps.Keys(c.addressGroups)) {

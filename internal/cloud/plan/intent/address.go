@@ -111,16 +111,6 @@ func (s *Region) Named(p cloud.Peer) (addrs addrset.Set, named bool) {
 	return s.Entries(p)
 }
 
-// Note adds a remark about an object.
-func (s *Region) Note(object string, why *Reason) {
-	for _, n := range s.Noted[object] {
-		if n.Why.Compare(why) == 0 {
-			return
-		}
-	}
-	s.Noted[object] = append(slices.Clip(s.Noted[object]), Note{Region: s.Snap.Region, Object: object, Why: why})
-}
-
 // Actual is what the interfaces with exactly these groups allow now, in both directions: ingress,
 // egress.
 func (s *Region) Actual(groups []string, view *Network) [2]flow.Permit {

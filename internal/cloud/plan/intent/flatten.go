@@ -105,3 +105,15 @@ func (s *Region) spelled(native []cloud.Rule, rules []*Bound, cells []flow.Servi
 	}
 	return out
 }
+
+// OpenUnder tells which directions the former groups decide under the rules: those in which none
+// isolates.
+func OpenUnder(rules []*Bound) [2]bool {
+	out := [2]bool{true, true}
+	for _, r := range rules {
+		if r.Verdict == Allow {
+			out[flow.Index(r.Direction)] = false
+		}
+	}
+	return out
+}

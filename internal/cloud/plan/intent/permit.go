@@ -11,18 +11,6 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
 )
 
-// OpenUnder tells which directions the former groups decide under the rules: those in which none
-// isolates.
-func OpenUnder(rules []*Bound) [2]bool {
-	out := [2]bool{true, true}
-	for _, r := range rules {
-		if r.Verdict == Allow {
-			out[flow.Index(r.Direction)] = false
-		}
-	}
-	return out
-}
-
 // Decided is what the rules, which the profile identifies, make of what the former groups of the
 // interface allow.
 func (s *Region) Decided(n *NIC, rules []*Bound, profile string) [2]flow.Permit {

@@ -2,7 +2,6 @@ package intent
 
 import (
 	"cmp"
-	"net/netip"
 	"slices"
 	"strconv"
 
@@ -85,30 +84,6 @@ type namedService struct {
 	name     string
 }
 
-// parsePolicies returns the policies in the order of evaluation, with all their rules numbered in
-// that order.
-func (c *Account) parsePolicies() []*Policy {
-	out := make([]*Policy, 0, len(c.In.Policies))
-	for _, np := range c.In.Policies {
-		p := parsePolicy(np, c.lower, c.In.Tighten[string(np.UID)])
-		c.divideByPorts(p)
-		out = append(out, p)
-	}
-	slices.SortStableFunc(out, ComparePolicies)
-	var rules []*rule
-	for _, p := range out {
-		for i, r := range p.Rules {
-			r.ordinal = i
-		}
-		rules = append(rules, p.Rules...)
-	}
-	slices.SortStableFunc(rules, compareRules)
-	for i, r := range rules {
-		r.number = i
-	}
-	return out
-}
-
 // ComparePolicies orders policies as they are evaluated.
 func ComparePolicies(a, b *Policy) int {
 	return cmp.Or(
@@ -123,80 +98,6 @@ func compareRules(a, b *rule) int {
 		cmp.Compare(p.Stage, q.Stage), cmp.Compare(p.Tier, q.Tier), cmp.Compare(p.Priority, q.Priority),
 		cmp.Compare(a.Index, b.Index), ComparePolicies(p, q),
 	)
-}
-
-// parser reads a policy as a cloud can hold it.
-type parser struct {
-	*Policy
-	capability
-	tighten bool // the policy asks for as much as the cloud can hold
-}
-
-func parsePolicy(np *v1beta2.NetworkPolicy, lower capability, tighten bool) *Policy {
-	p := &Policy{Ref: PolicyRef{UID: cmp.Or(string(np.UID), np.Name), Name: np.Name, Generation: np.Generation}}
-	if src := np.SourceRef; src != nil {
-		p.Ref.Kind, p.Ref.Namespace, p.Ref.Name = src.Type, src.Namespace, src.Name
-	}
-	switch {
-	case np.TierPriority == nil || p.Ref.Kind == v1beta2.K8sNetworkPolicy:
-		p.Stage, p.Tier = stageKubernetes, kubernetesTier
-	case *np.TierPriority >= baselineTier:
-		p.Stage, p.Tier = stageBaseline, *np.TierPriority
-	default:
-		p.Stage, p.Tier = stageAntrea, *np.TierPriority
-	}
-	if np.Priority != nil {
-		p.Priority = *np.Priority
-	}
-	for i := range np.Rules {
-		p.Rules = append(p.Rules, parser{p, lower, tighten}.rule(&np.Rules[i], np.AppliedToGroups))
-	}
-	return p
-}
-
-func (p parser) rule(in *v1beta2.NetworkPolicyRule, appliedTo []string) *rule {
-	r := &rule{Policy: p.Policy, Name: in.Name, Index: in.Priority, Direction: cloud.Ingress, Verdict: Drop, AppliedTo: in.AppliedToGroups}
-	if len(r.AppliedTo) == 0 {
-		r.AppliedTo = appliedTo
-	}
-	peer := in.From
-	if in.Direction == v1beta2.DirectionOut {
-		r.Direction, peer = cloud.Egress, in.To
-	}
-	switch {
-	case in.Action == nil:
-		r.Blocks = addrset.All()
-	case *in.Action == v1beta2.RuleActionAllow:
-		r.Verdict = Allow
-	case *in.Action == v1beta2.RuleActionPass:
-		r.Verdict = pass
-	case *in.Action == v1beta2.RuleActionReject:
-		p.Reject = true
-	}
-	switch {
-	case len(peer.FQDNs) > 0:
-		r.refuse(Why(PeerDomainName, peer.FQDNs[0]))
-	case len(peer.ToServices) > 0:
-		r.refuse(Why(PeerService, peer.ToServices[0].Namespace, peer.ToServices[0].Name))
-	case len(peer.LabelIdentities) > 0:
-		r.refuse(Why(PeerLabelSet))
-	case len(in.L7Protocols) > 0:
-		r.refuse(Why(Layer7))
-	}
-	r.Groups = peer.AddressGroups
-	blocks := []addrset.Set{r.Blocks}
-	for _, b := range peer.IPBlocks {
-		set, wrong := parseBlock(b)
-		if wrong != nil {
-			r.refuse(wrong)
-		}
-		blocks = append(blocks, set)
-	}
-	r.Blocks = addrset.Union(blocks...)
-	for i := range in.Services {
-		p.service(r, &in.Services[i])
-	}
-	return r
 }
 
 // names are what reasons say of a rule: its name, or else its index, and its direction.
@@ -225,101 +126,8 @@ func (r *rule) narrow(what Code, s flow.Service) {
 	r.Policy.Narrowed = Why(what, objects...).Counting(int(s.From>>8), code).From(r.Policy.Narrowed)
 }
 
-func parseBlock(b v1beta2.IPBlock) (addrset.Set, *Reason) {
-	block, wrong := parsePrefix(b.CIDR)
-	if wrong != nil {
-		return addrset.Set{}, wrong
-	}
-	var excepts []netip.Prefix
-	for _, e := range b.Except {
-		except, wrong := parsePrefix(e)
-		if wrong != nil {
-			return addrset.Set{}, wrong
-		}
-		excepts = append(excepts, except)
-	}
-	return addrset.OfPrefixes(block).Minus(addrset.OfPrefixes(excepts...)), nil
-}
-
-func parsePrefix(n v1beta2.IPNet) (netip.Prefix, *Reason) {
-	addr, ok := netip.AddrFromSlice(n.IP)
-	if !ok {
-		return netip.Prefix{}, Why(BadAddress).Counting(len(n.IP))
-	}
-	p := netip.PrefixFrom(addr.Unmap(), int(n.PrefixLength))
-	if !p.IsValid() {
-		return netip.Prefix{}, Why(BadPrefixLength, addr.Unmap().String()).Counting(int(n.PrefixLength))
-	}
-	return p.Masked(), nil
-}
-
 // withPorts are the protocols whose services have ports.
 var withPorts = map[v1beta2.Protocol]int{"": cloud.TCP, v1beta2.ProtocolTCP: cloud.TCP, v1beta2.ProtocolUDP: cloud.UDP, v1beta2.ProtocolSCTP: cloud.SCTP}
-
-// service adds one service to the rule. A rule with services that all failed to parse would match
-// anything; its policy is refused as a whole, so that is never looked at.
-func (p parser) service(r *rule, s *v1beta2.Service) {
-	protocol := v1beta2.Protocol("")
-	if s.Protocol != nil {
-		protocol = *s.Protocol
-	}
-	number, known := withPorts[protocol]
-	switch {
-	case s.SrcPort != nil:
-		r.refuse(Why(SourcePort).Counting(int(*s.SrcPort)))
-	case s.Port != nil && s.Port.StrVal != "":
-		r.Named = append(r.Named, namedService{protocol, s.Port.StrVal})
-	case protocol == v1beta2.ProtocolICMP:
-		kind, code := -1, -1
-		if s.ICMPType != nil {
-			kind = int(*s.ICMPType)
-			if s.ICMPCode != nil {
-				code = int(*s.ICMPCode)
-			}
-		}
-		for _, number := range []int{cloud.ICMP, cloud.ICMPv6} {
-			p.add(r, flow.ServiceOf(cloud.NewMatch(number, kind, code)))
-		}
-	case protocol == v1beta2.ProtocolIGMP && (s.IGMPType != nil || s.GroupAddress != ""):
-		r.refuse(Why(IGMPDetails))
-	case protocol == v1beta2.ProtocolIGMP:
-		p.add(r, flow.Whole(2))
-	case !known:
-		r.refuse(Why(UnknownProtocol, string(protocol)))
-	case s.Port == nil:
-		p.add(r, flow.Whole(number))
-	default:
-		from, to := s.Port.IntVal, s.Port.IntVal
-		if s.EndPort != nil {
-			to = *s.EndPort
-		}
-		if from < 0 || to > 0xffff || from > to {
-			r.refuse(Why(BadPortRange).Counting(int(from), int(to)))
-			return
-		}
-		p.add(r, flow.Service{Protocol: number, From: uint16(from), To: uint16(to)})
-	}
-}
-
-// add adds a service as far as the cloud can say it: types of ICMP that it does not know are not
-// allowed, or dropped with all of the protocol, if the policy asks for that.
-func (p parser) add(r *rule, s flow.Service) {
-	if why := p.Unsupported(s); why != "" {
-		whole := flow.Whole(s.Protocol)
-		switch narrows := p.tighten && (s.Protocol == cloud.ICMP || s.Protocol == cloud.ICMPv6); {
-		case narrows && r.Verdict == Allow:
-			r.narrow(TypeNotAllowed, s)
-			r.void = true
-			return
-		case narrows && r.Verdict == Drop && p.Unsupported(whole) == "":
-			r.narrow(TypeDropped, s)
-			s = whole
-		default:
-			r.refuse(Why(Unsupported).Quoting(why))
-		}
-	}
-	r.Services = append(r.Services, s)
-}
 
 // Bound is a rule as it applies to one kind of VM: named ports are resolved.
 type Bound struct {

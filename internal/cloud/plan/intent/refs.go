@@ -75,3 +75,11 @@ func (r VMRef) String() string { return r.Region + "/" + r.ID }
 func (r VMRef) Compare(o VMRef) int {
 	return cmp.Or(cmp.Compare(r.Region, o.Region), cmp.Compare(r.ID, o.ID))
 }
+
+// entityOf is the entity that a member of a group is; the zero value, which names none, for others.
+func entityOf(m *v1beta2.GroupMember) EntityRef {
+	if m.ExternalEntity == nil {
+		return EntityRef{}
+	}
+	return EntityRef{m.ExternalEntity.Namespace, m.ExternalEntity.Name}
+}

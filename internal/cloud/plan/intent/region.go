@@ -75,114 +75,6 @@ type VM struct {
 	Problems map[*Policy]*Reason
 }
 
-func newRegion(c *Account, r Observed) *Region {
-	s := &Region{
-		Account: c, Whole: r.Snapshot, Limits: r.Limits, remembered: r.Former,
-		Networks: map[string]*Network{}, Groups: map[string]*cloud.Group{}, Lists: map[string]*cloud.PrefixList{}, vms: map[string]*VM{},
-		ByFormer: map[string][]*NIC{}, ByHeld: map[string][]*NIC{}, Pinned: map[string]bool{}, Noted: map[string][]Note{},
-	}
-	s.Snap, s.TwinsNow = c.withoutTwins(r.Snapshot)
-	s.indexNetworks()
-	for i := range s.Snap.Groups {
-		g := &s.Snap.Groups[i]
-		s.Groups[g.ID] = g
-		if n := s.Networks[g.NetworkID]; n != nil {
-			n.GroupNames[Folded(g.Name)] = true
-		}
-	}
-	for i := range s.Snap.PrefixLists {
-		s.Lists[s.Snap.PrefixLists[i].ID] = &s.Snap.PrefixLists[i]
-	}
-	for i := range s.Snap.Interfaces {
-		s.addInterface(&s.Snap.Interfaces[i])
-	}
-	s.selectVMs()
-	return s
-}
-
-// addInterface finds out what an interface holds, and what may be done to it.
-func (s *Region) addInterface(in *cloud.Interface) {
-	n := &NIC{Interface: in, Network: s.Networks[in.NetworkID], Private: addrset.Of(in.PrivateIPs...)}
-	s.sortGroups(n)
-	s.pin(n)
-	if n.Network == nil {
-		return
-	}
-	s.exclude(n)
-	s.readRecord(n)
-	s.suspend(n)
-	s.NICs = append(s.NICs, n)
-	if n.Unproven != nil {
-		s.Unknown = append(s.Unknown, n)
-	}
-	for _, g := range n.Former {
-		s.ByFormer[g] = append(s.ByFormer[g], n)
-	}
-	for _, g := range n.GroupIDs {
-		s.ByHeld[g] = append(s.ByHeld[g], n)
-	}
-}
-
-// sortGroups finds out which groups of the interface are ours, and whether others are those of
-// another controller or account.
-func (s *Region) sortGroups(n *NIC) {
-	for _, id := range n.GroupIDs {
-		g := s.Groups[id]
-		if s.Ours(g) {
-			n.Ours = append(n.Ours, id)
-			continue
-		}
-		n.Foreign = append(n.Foreign, id)
-		if g != nil && g.Tags[cloud.TagCluster] != "" && g.Tags[cloud.TagKind] != "" && strings.HasPrefix(g.Name, cloud.NamePrefix) {
-			n.Elsewhere = Why(HeldElsewhere, n.ID, cloud.Words(g.Tags[cloud.TagCluster]), cloud.Words(g.Tags[cloud.TagAccount]))
-		}
-	}
-	slices.Sort(n.Foreign)
-}
-
-// exclude says why the interface cannot be controlled at all. Of one that we guard and that is a
-// service's only the record cannot be read.
-func (s *Region) exclude(n *NIC) {
-	if n.Elsewhere == nil && len(n.Ours) > 0 && (n.Managed || n.Unread != "") {
-		n.Unproven = Why(OfService, n.ID)
-	}
-	switch {
-	case n.Elsewhere != nil:
-		n.Alien = n.Elsewhere
-	case n.Managed && n.Unproven == nil:
-		n.Alien = Why(OfService, n.ID)
-	case n.Unread != "" && n.Unproven == nil:
-		n.Alien = Why(Untouchable, n.ID).Quoting(n.Unread)
-	case n.Untouchable != "":
-		n.Alien = Why(Untouchable, n.ID).Quoting(n.Untouchable)
-	}
-}
-
-// selectVMs makes the VMs that have an entity known, with their interfaces.
-func (s *Region) selectVMs() {
-	selected := make(map[string]bool, len(s.Snap.VMs))
-	for _, among := range []map[EntityRef]VMRef{s.In.Entities, s.In.Services} {
-		for _, ref := range among {
-			selected[ref.ID] = selected[ref.ID] || ref.Region == s.Snap.Region
-		}
-	}
-	nics := make(map[string][]*NIC, len(s.Snap.VMs))
-	for _, n := range s.NICs {
-		nics[n.VMID] = append(nics[n.VMID], n)
-	}
-	for i := range s.Snap.VMs {
-		v := &s.Snap.VMs[i]
-		if !selected[v.ID] {
-			continue
-		}
-		vm := &VM{Ref: VMRef{s.Snap.Region, v.ID}, Observed: v, NICs: nics[v.ID], Problems: map[*Policy]*Reason{}}
-		position := func(n *NIC) int { return slices.Index(v.Interfaces, n.ID) }
-		slices.SortStableFunc(vm.NICs, func(a, b *NIC) int { return position(a) - position(b) })
-		s.vms[v.ID] = vm
-		s.Order = append(s.Order, vm)
-	}
-}
-
 // Owned reports whether the group is ours to change: of this controller and this account, and not
 // pinned.
 func (s *Region) Owned(g *cloud.Group) bool { return s.Ours(g) && !s.Pinned[g.ID] }
@@ -207,4 +99,14 @@ func Folded(name string) string {
 func ShortID(clusterID string) string {
 	sum := sha256.Sum256([]byte(clusterID))
 	return hex.EncodeToString(sum[:3])
+}
+
+// Note adds a remark about an object.
+func (s *Region) Note(object string, why *Reason) {
+	for _, n := range s.Noted[object] {
+		if n.Why.Compare(why) == 0 {
+			return
+		}
+	}
+	s.Noted[object] = append(slices.Clip(s.Noted[object]), Note{Region: s.Snap.Region, Object: object, Why: why})
 }

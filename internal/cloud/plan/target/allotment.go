@@ -130,24 +130,3 @@ func (a *allotment) choose() {
 		a.choosePolicies()
 	}
 }
-
-// needed is how many groups what is admitted needs.
-func (a *allotment) needed() int { return a.count() + a.further }
-
-// count returns how many groups what is admitted needs at least: one for each class, and those that
-// interfaces hold that stay as they are.
-func (a *allotment) count() (n int) {
-	a.of.MayStop()
-	a.of.Rehearse(a.of.formClasses)
-	held := map[string]bool{}
-	for _, c := range a.of.Classes {
-		if !c.Frozen {
-			n++
-			continue
-		}
-		for _, id := range c.NICs[0].Ours {
-			held[id] = true
-		}
-	}
-	return n + len(held)
-}

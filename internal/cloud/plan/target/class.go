@@ -1,8 +1,6 @@
 package target
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"maps"
 	"slices"
@@ -49,12 +47,6 @@ func (s *Target) formClasses() {
 	}
 }
 
-// hashOf is the hash of what is the same for a class in the end.
-func hashOf(key string) string {
-	sum := sha256.Sum256([]byte(key))
-	return hex.EncodeToString(sum[:6])
-}
-
 // usedPeers returns the address groups and the native groups that rules of guarded interfaces name
 // as peers.
 func (s *Target) usedPeers() (used, native map[string]bool) {
@@ -87,15 +79,6 @@ func (s *Target) usedPeers() (used, native map[string]bool) {
 		maps.Copy(native, groups)
 	}
 	return used, native
-}
-
-// addPeers adds the address groups that the rules of a VM name as peers.
-func addPeers(to map[string]bool, vm *guard.VM) {
-	for _, r := range vm.InForce() {
-		for _, g := range r.Groups {
-			to[g] = true
-		}
-	}
 }
 
 // classKey is the same for interfaces that are alike in the end.

@@ -1,9 +1,6 @@
 package target
 
 import (
-	"github.com/nephele-io/nephele/internal/cloud"
-	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
-	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
 	"github.com/nephele-io/nephele/internal/cloud/plan/form"
 	"github.com/nephele-io/nephele/internal/cloud/plan/guard"
 	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
@@ -73,28 +70,12 @@ func (s *Target) shortage(c *form.Class, short form.Shortfall) {
 	}
 }
 
-// Addresses returns what a rule's peer means now, and what it will mean; known is false for peers
-// whose members cannot be seen.
-func (s *Target) Addresses(p cloud.Peer, view *intent.Network) (now, then addrset.Set, known bool) {
-	key := form.GroupKey(p)
-	if key == "" {
-		addrs, known := s.Named(p)
-		return addrs, addrs, known
-	}
-	if p.GroupID != "" {
-		if s.Groups[p.GroupID] == nil {
-			return addrset.Set{}, addrset.Set{}, false
-		}
-		now = s.HeldAddrs(p.GroupID, view)
-	}
-	return now, s.fitter.ThenAddrs(key, view), true
-}
-
-// evaluateThen returns what rules of one direction will allow when all interfaces hold the groups
-// that they shall.
-func (s *Target) evaluateThen(rules []cloud.Rule, view *intent.Network) flow.Permit {
-	return s.Evaluate(rules, view, func(p cloud.Peer) addrset.Set {
-		_, then, _ := s.Addresses(p, view)
-		return then
-	})
+// attempt makes one. It reports whether rules did not fit.
+func (s *Target) attempt() (refused bool) {
+	s.MayStop()
+	s.DecideStates()
+	s.formClasses()
+	s.matcher.matchGroups()
+	s.setTargets()
+	return s.lowerClasses()
 }

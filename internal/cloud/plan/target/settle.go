@@ -33,13 +33,3 @@ func (s *Target) Settle() {
 		}
 	}
 }
-
-// attempt makes one. It reports whether rules did not fit.
-func (s *Target) attempt() (refused bool) {
-	s.MayStop()
-	s.DecideStates()
-	s.formClasses()
-	s.matcher.matchGroups()
-	s.setTargets()
-	return s.lowerClasses()
-}

@@ -2,7 +2,6 @@ package transition
 
 import (
 	"cmp"
-	"net/netip"
 	"slices"
 
 	"github.com/nephele-io/nephele/internal/cloud"
@@ -238,18 +237,5 @@ func (w *worklist) split() bool {
 	return false
 }
 
-// hold makes interfaces those of the cohort.
-func (c *cohort) hold(interfaces []*cloud.Interface) {
-	var private, public []netip.Addr
-	for _, n := range interfaces {
-		private, public = append(private, n.PrivateIPs...), append(public, n.PublicIPs...)
-	}
-	c.interfaces, c.addrs = interfaces, addrset.Of(private...)
-	c.all = c.addrs.Union(addrset.Of(public...))
-}
-
 // triedJoins bounds how many cohorts are looked at to find the one whose joining helps most.
 const triedJoins = 256
-
-// distinct are groups sorted, each of them once.
-func distinct(groups []string) []string { return slices.Compact(slices.Sorted(slices.Values(groups))) }

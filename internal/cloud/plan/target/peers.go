@@ -1,0 +1,54 @@
+package target
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+
+	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
+	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
+	"github.com/nephele-io/nephele/internal/cloud/plan/form"
+	"github.com/nephele-io/nephele/internal/cloud/plan/guard"
+	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
+)
+
+// Addresses returns what a rule's peer means now, and what it will mean; known is false for peers
+// whose members cannot be seen.
+func (s *Target) Addresses(p cloud.Peer, view *intent.Network) (now, then addrset.Set, known bool) {
+	key := form.GroupKey(p)
+	if key == "" {
+		addrs, known := s.Named(p)
+		return addrs, addrs, known
+	}
+	if p.GroupID != "" {
+		if s.Groups[p.GroupID] == nil {
+			return addrset.Set{}, addrset.Set{}, false
+		}
+		now = s.HeldAddrs(p.GroupID, view)
+	}
+	return now, s.fitter.ThenAddrs(key, view), true
+}
+
+// evaluateThen returns what rules of one direction will allow when all interfaces hold the groups
+// that they shall.
+func (s *Target) evaluateThen(rules []cloud.Rule, view *intent.Network) flow.Permit {
+	return s.Evaluate(rules, view, func(p cloud.Peer) addrset.Set {
+		_, then, _ := s.Addresses(p, view)
+		return then
+	})
+}
+
+// hashOf is the hash of what is the same for a class in the end.
+func hashOf(key string) string {
+	sum := sha256.Sum256([]byte(key))
+	return hex.EncodeToString(sum[:6])
+}
+
+// addPeers adds the address groups that the rules of a VM name as peers.
+func addPeers(to map[string]bool, vm *guard.VM) {
+	for _, r := range vm.InForce() {
+		for _, g := range r.Groups {
+			to[g] = true
+		}
+	}
+}
