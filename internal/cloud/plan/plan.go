@@ -147,3 +147,7 @@ type Summary struct {
 	// to go.
 	Steps int `json:"steps"`
 }
+
+func (s Step) tagsInterfaces() bool {
+	return (s.Op.Kind == cloud.OpTag || s.Op.Kind == cloud.OpUntag) && s.Op.Target != s.Network && s.Op.Group.Name == ""
+}

@@ -64,10 +64,6 @@ func (s Step) touches() string {
 	return ""
 }
 
-func (s Step) tagsInterfaces() bool {
-	return (s.Op.Kind == cloud.OpTag || s.Op.Kind == cloud.OpUntag) && s.Op.Target != s.Network && s.Op.Group.Name == ""
-}
-
 // Urgent parts the plan: the steps that nothing may make wait, not even a limit, which are the
 // first ones of their regions; and the plan for all other regions. Without such steps the rest is
 // the whole plan.

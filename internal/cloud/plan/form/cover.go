@@ -242,3 +242,8 @@ func (s *Fitter) covering(view *intent.Network, addrs, allowed, family addrset.S
 	slices.SortFunc(out.peers, cloud.Peer.Compare)
 	return out
 }
+
+// others are the groups besides those of classes that rules in a direction may refer to.
+func (s *Fitter) others(d Demand, direction cloud.Direction) []Candidate {
+	return slices.Concat(d.Trial, s.nativeCandidates(d.Class, direction))
+}

@@ -1,9 +1,6 @@
 package form
 
 import (
-	"slices"
-
-	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
 	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
 )
@@ -39,11 +36,6 @@ func (s *Fitter) quota(d Demand) Quota {
 	q := s.QuotaOf(d.Class)
 	q.GroupsPerInterface -= d.Slots
 	return q
-}
-
-// others are the groups besides those of classes that rules in a direction may refer to.
-func (s *Fitter) others(d Demand, direction cloud.Direction) []Candidate {
-	return slices.Concat(d.Trial, s.nativeCandidates(d.Class, direction))
 }
 
 // QuotaOf is the quota for the rules of a class: gatherings take slots of its interfaces.
