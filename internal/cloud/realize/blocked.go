@@ -29,10 +29,10 @@ var errBlocked = &cloud.Error{Class: cloud.Conflict, Err: errors.New("the cloud 
 // blocked is an interface that the cloud refuses to change.
 type blocked struct {
 	why string
-	// group is the group whose rules the cloud refuses, if that is the reason.
-	group string
-	pause time.Duration
-	until time.Time
+	// groups are those whose rules the cloud refuses, as far as that is the reason.
+	groups []string
+	pause  time.Duration
+	until  time.Time
 }
 
 // blocks are the interfaces that the cloud refuses to change. They are left out of plans for a
@@ -61,8 +61,10 @@ func (b *blocks) groups(now time.Time) map[plan.GroupKey]bool {
 	defer b.mu.Unlock()
 	out := map[plan.GroupKey]bool{}
 	for key, x := range b.at {
-		if x.group != "" && x.until.After(now) {
-			out[plan.GroupKey{Region: key.Region, ID: x.group}] = true
+		if x.until.After(now) {
+			for _, id := range x.groups {
+				out[plan.GroupKey{Region: key.Region, ID: id}] = true
+			}
 		}
 	}
 	return out
@@ -91,7 +93,8 @@ func (b *blocks) count() (tooMany bool) {
 	return b.fresh > mostBlocked
 }
 
-// add notes that an interface is refused, because of the rules of a group unless that is empty.
+// add notes that an interface is refused, because of the rules of a group unless that is empty. It
+// may have several such groups: none is tried again before the pause is over.
 func (b *blocks) add(key plan.InterfaceKey, why, group string, now time.Time, most time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -103,7 +106,13 @@ func (b *blocks) add(key plan.InterfaceKey, why, group string, now time.Time, mo
 		x = &blocked{}
 		b.at[key] = x
 	}
-	x.why, x.group, x.pause = why, group, min(max(2*x.pause, firstPause), most)
+	if !x.until.After(now) {
+		x.groups = nil
+	}
+	if group != "" && !slices.Contains(x.groups, group) {
+		x.groups = append(x.groups, group)
+	}
+	x.why, x.pause = why, min(max(2*x.pause, firstPause), most)
 	x.until = now.Add(x.pause)
 }
 

@@ -5,9 +5,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	gocmp "github.com/google/go-cmp/cmp"
 
+	"github.com/nephele-io/nephele/internal/cloud/plan"
 	"github.com/nephele-io/nephele/internal/policy"
 	"github.com/nephele-io/nephele/internal/sim/ec2"
 )
@@ -117,5 +119,35 @@ func TestGroupsThatMustNotBeDeleted(t *testing.T) {
 	l.settle()
 	if d := gocmp.Diff(before, l.holdings()); d != "" {
 		t.Errorf("left behind:\n%s", d)
+	}
+}
+
+// TestLockedGroupsOfOneInterface: of an interface with several groups that the cloud refuses to
+// change, all stay locked until its pause is over. If the last one took the place of the others,
+// these would be tried in turns without any pause.
+func TestLockedGroupsOfOneInterface(t *testing.T) {
+	t.Parallel()
+	var b blocks
+	nic, now := plan.InterfaceKey{Region: home, ID: "eni-1"}, time.Unix(1000, 0)
+	locked := func() (ids []string) {
+		for key := range b.groups(now) {
+			ids = append(ids, key.ID)
+		}
+		slices.Sort(ids)
+		return ids
+	}
+	for _, group := range []string{"sg-1", "sg-2", "sg-1", ""} {
+		b.add(nic, "no right", group, now, longestBlock)
+	}
+	if got := locked(); !slices.Equal(got, []string{"sg-1", "sg-2"}) {
+		t.Errorf("locked are %v", got)
+	}
+	now = now.Add(longestBlock)
+	if got := locked(); len(got) > 0 {
+		t.Errorf("after the pause %v", got)
+	}
+	b.add(nic, "no right", "sg-2", now, longestBlock)
+	if got := locked(); !slices.Equal(got, []string{"sg-2"}) {
+		t.Errorf("tried again, locked are %v", got)
 	}
 }
