@@ -86,3 +86,29 @@ func (e *estate) randomAgents(r *rand.Rand) {
 		}
 	}
 }
+
+// TestLeftToAgentWithoutInterface: of a VM whose interfaces are not seen its agent is believed, and
+// then nothing is said to be missing.
+func TestLeftToAgentWithoutInterface(t *testing.T) {
+	e := small()
+	f := e.cloud()
+	f.snap.Interfaces = slices.DeleteFunc(f.snap.Interfaces, func(n cloud.Interface) bool { return n.VMID == vmID(0) })
+	for name, c := range map[string]struct {
+		adjust   func(*plan.Input)
+		realized bool
+	}{
+		"the cloud enforces": {func(*plan.Input) {}, false},
+		"its agent does":     {leave(true, true), true},
+	} {
+		in := e.input(e.History[0], f.clone())
+		c.adjust(&in)
+		res := plan.Compute(in, e.lowerer())
+		i := slices.IndexFunc(res.VMs, func(v plan.VMStatus) bool { return v.VM.ID == vmID(0) })
+		if i < 0 {
+			t.Fatalf("%s: the VM is not told of", name)
+		}
+		if on := res.VMs[i].Policies[0]; on.Realized != c.realized || (on.Why == nil) != c.realized {
+			t.Errorf("%s: realized %v, and why not: %v", name, on.Realized, on.Why)
+		}
+	}
+}
