@@ -188,12 +188,9 @@ func TestNotBelievedIsNotRemembered(t *testing.T) {
 	}
 }
 
-// TestUpgradeSigns: records of a controller that did not sign are believed once, signed without
-// anything else being done, and from then on no unsigned one is.
-func TestUpgradeSigns(t *testing.T) {
-	t.Parallel()
-	l := newLab(t, labConfig{})
-	before := l.holdings()
+// liveUnsigned has a controller that does not sign enforce a policy, and end.
+func (l *lab) liveUnsigned() {
+	l.Helper()
 	cluster := l.cluster
 	l.cluster = nil
 	l.engine.PutPolicy(webIn())
@@ -201,11 +198,20 @@ func TestUpgradeSigns(t *testing.T) {
 	l.start()
 	l.settle()
 	l.halt()
+	l.cluster = cluster
+}
+
+// TestUpgradeSigns: records of a controller that did not sign are believed once, signed without
+// anything else being done, and from then on no unsigned one is.
+func TestUpgradeSigns(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, labConfig{})
+	before := l.holdings()
+	l.liveUnsigned()
 	if l.tagsOf("web-1")[cloud.TagSignature] != "" {
 		t.Fatal("the test shows nothing")
 	}
 	edits := l.server.Journal().Counts()
-	l.cluster = cluster
 	l.start()
 	l.until("all are signed", func() bool { r := l.records(); return r.Signed == 3 && r.Unsigned == 0 })
 	l.settle()
@@ -241,17 +247,10 @@ func TestUpgradeBesideADeny(t *testing.T) {
 		t.Run(denied, func(t *testing.T) {
 			t.Parallel()
 			l := newLab(t, labConfig{})
-			cluster := l.cluster
-			l.cluster = nil
-			l.engine.PutPolicy(webIn())
-			l.publish()
-			l.start()
-			l.settle()
-			l.halt()
+			l.liveUnsigned()
 			l.server.Faults().Add(ec2.Fault{Action: "CreateTags", Code: "UnauthorizedOperation", Status: 403, Times: -1, Match: func(c calls.Call) bool {
 				return slices.Contains(slices.Collect(maps.Values(c.Params)), l.vms[denied].nic)
 			}})
-			l.cluster = cluster
 			l.start()
 			l.until("the others are signed", func() bool { r := l.records(); return r.Signed == 2 && r.Unsigned == 1 })
 			if r, _ := l.realizer.Report(labAccount); r.NotSigned {
