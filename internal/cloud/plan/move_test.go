@@ -1,6 +1,9 @@
 package plan_test
 
 import (
+	"fmt"
+	"net/netip"
+	"reflect"
 	"slices"
 	"testing"
 
@@ -97,5 +100,54 @@ func TestWaveTagsWhatItEdits(t *testing.T) {
 			t.Fatalf("wave %d tags %v and edits %v", waves, tagged, edited)
 		}
 		in.Regions[0].Snapshot = f.snap
+	}
+}
+
+// TestPutBackByHand: somebody puts a VM under control back into its own group, which admits less by
+// now, and then no policy applies any more. The VM can leave our group only after two others, which
+// it admits by that group, and one of these may not send more before the VM admits less. So the
+// rules of our group are narrowed first.
+func TestPutBackByHand(t *testing.T) {
+	rule := func(d cloud.Direction, protocol, from, to int, peer cloud.Peer) cloud.Rule {
+		return cloud.Rule{Direction: d, Match: cloud.NewMatch(protocol, from, to), Peer: peer}
+	}
+	out := rule(cloud.Egress, cloud.AnyProtocol, -1, -1, cloud.Peer{CIDR: netip.MustParsePrefix("0.0.0.0/0")})
+	admits := func(from, to int) cloud.Rule {
+		return rule(cloud.Ingress, cloud.TCP, from, to, cloud.Peer{GroupID: groupID(0)})
+	}
+	e := &estate{
+		Networks: []netSpec{{V4: "10.0.0.0/24"}}, Groups: []groupSpec{{Default: true, Rules: []cloud.Rule{out}}},
+		Limits: cloud.Limits{RulesPerGroup: 60, GroupsPerInterface: 5, GroupsPerRegion: 2500, TagsPerResource: 50},
+	}
+	const stranger, first, second, put = 0, 1, 2, 3
+	for i := range 4 {
+		e.NICs = append(e.NICs, nicSpec{VM: i, IPs: []string{fmt.Sprintf("10.0.0.%d", 5+i)}, Groups: []int{0}})
+		e.VMs = append(e.VMs, vmSpec{Selected: i != stranger})
+	}
+	sends := func(applied int, services ...serviceSpec) policySpec {
+		return policySpec{K8s: true, Applied: []int{applied}, Rules: []ruleSpec{{
+			Out: true, Action: "Allow", Blocks: []blockSpec{{CIDR: "10.0.0.0/24"}}, Services: services,
+		}}}
+	}
+	port := func(port int32) serviceSpec { return serviceSpec{Protocol: "TCP", From: port, To: port, Type: -1} }
+	f := e.cloud()
+	before := f.clone()
+	apply := func(policies ...policySpec) *plan.Result {
+		e.History = []policySet{{Applied: [][]int{{first, second, put}, {first}, {put}}, Policies: policies}}
+		return settle(t, e, f, nil)
+	}
+	edit := func(rules ...cloud.Rule) {
+		if err := e.editNative(f, 0, rules); err != nil {
+			t.Fatal(err)
+		}
+	}
+	apply(sends(0))
+	edit(out, admits(0, 65535))
+	apply(sends(1, port(443)), sends(2, port(444)))
+	edit(out, admits(22, 22), admits(80, 443))
+	n := f.nic(nicID(put))
+	n.GroupIDs = append(n.GroupIDs, groupID(0))
+	if res := apply(); len(res.Refusals) > 0 || !reflect.DeepEqual(leftOver(f), leftOver(before)) {
+		t.Errorf("%v\n%s", res.Refusals, diffLeftOver(f, before))
 	}
 }

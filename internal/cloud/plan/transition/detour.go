@@ -68,6 +68,13 @@ func (w *worklist) try(d *detour, e ruleEdit) {
 	}
 }
 
+// undo takes all edits back.
+func (w *worklist) undo(d *detour) {
+	for group, rules := range d.before {
+		w.setRules(group, rules)
+	}
+}
+
 // emit makes the edits, what comes one after the other and is of one kind at once.
 func (d *detour) emit(w *worklist) {
 	for i := 0; i < len(d.edits); {
@@ -93,9 +100,7 @@ func (w *worklist) detour(k *cohort) *detour {
 			return d
 		}
 		if !w.remedy(d, k, v) {
-			for group, rules := range d.before {
-				w.setRules(group, rules)
-			}
+			w.undo(d)
 			return nil
 		}
 	}
@@ -226,4 +231,48 @@ func matchOf(s flow.Service) (cloud.Match, bool) {
 		}
 	}
 	return m, flow.ServiceOf(m) == s
+}
+
+// narrow takes from a group that goes, and that somebody still holds, what a rule of it gives
+// beyond what is allowed both now and in the end. Its holder leaves it when others have moved, and
+// these may wait for the holder to become narrower.
+func (w *worklist) narrow() bool {
+	if w.End == nil {
+		return false // nobody waits
+	}
+	for _, id := range slices.Concat(w.order, w.doomed) {
+		if len(w.wanted[id]) > 0 || len(w.holders[id]) == 0 {
+			continue
+		}
+		for _, r := range w.rules[id] {
+			w.stop()
+			if d := w.lesser(placed{id, r}); d != nil {
+				d.emit(w)
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// lesser puts into the place of a rule those that give what is missed without it; nil if they do
+// not give less.
+func (w *worklist) lesser(at placed) *detour {
+	d := &detour{before: map[string][]cloud.Rule{}}
+	for range maxBridges {
+		v := w.checkRules(at.group, missing(w.rules[at.group], []cloud.Rule{at.rule}))
+		if v == nil {
+			w.try(d, ruleEdit{cloud.OpRemoveRules, at})
+			return d
+		}
+		match, ok := matchOf(v.Service)
+		part := placed{at.group, cloud.Rule{Direction: v.Direction, Match: match, Peer: at.rule.Peer}}
+		known := slices.Contains(w.rules[at.group], part.rule)
+		if !ok || known || v.Direction != at.rule.Direction || !w.mayBridge(at.group, part.rule) {
+			break
+		}
+		w.try(d, ruleEdit{cloud.OpAddRules, part})
+	}
+	w.undo(d)
+	return nil
 }

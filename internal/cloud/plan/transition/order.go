@@ -49,7 +49,7 @@ func (s *Survey) Plan() Order {
 		if done || w.bridge() || w.leave() || w.remove() {
 			continue
 		}
-		if len(w.unfinished()) == 0 || !w.split() && !w.join() && !w.discard(nil) {
+		if len(w.unfinished()) == 0 || !w.split() && !w.join() && !w.discard(nil) && !w.narrow() {
 			break
 		}
 	}
