@@ -80,7 +80,7 @@ func allowed(p *Policy, s flow.Service, from addrset.Set) (yes, passed bool) {
 // as it asks: whatever it then allows it says itself, and what it drops by its own words stays
 // dropped.
 func TestNarrowedIsNeverWider(t *testing.T) {
-	refused, narrower := 0, 0
+	refused, narrower, void := 0, 0, 0
 	for seed := range uint64(3000) {
 		r := rand.New(rand.NewPCG(17, seed))
 		np := randomICMP(r)
@@ -105,6 +105,15 @@ func TestNarrowedIsNeverWider(t *testing.T) {
 		if typed && asked.Narrowed == nil {
 			t.Fatalf("seed %d: narrowed in silence", seed)
 		}
+		for i, x := range asked.Rules {
+			left := len(x.Services) > 0 || len(exact.Rules[i].Services) == 0
+			if x.bound().Concerns(flow.Whole(cloud.AnyProtocol)) != left {
+				t.Fatalf("seed %d: rule %d is about something: %v", seed, i, !left)
+			}
+			if !left {
+				void++
+			}
+		}
 		for _, from := range []byte{10, 11, 12} {
 			source := addrset.OfPrefixes(mustBlock(from))
 			for _, s := range []flow.Service{
@@ -125,8 +134,8 @@ func TestNarrowedIsNeverWider(t *testing.T) {
 			}
 		}
 	}
-	if refused < 100 || narrower < 100 {
-		t.Errorf("%d refused, %d flows narrower", refused, narrower)
+	if refused < 100 || narrower < 100 || void < 100 {
+		t.Errorf("%d refused, %d flows narrower, %d rules without services", refused, narrower, void)
 	}
 }
 

@@ -150,5 +150,5 @@ func (b *Bound) matches(s flow.Service) bool {
 
 // Concerns reports whether the rule may match some packets of a service.
 func (b *Bound) Concerns(s flow.Service) bool {
-	return b.any || s.Protocol == cloud.AnyProtocol || slices.ContainsFunc(b.services, s.MayOverlap)
+	return b.any || slices.ContainsFunc(b.services, s.MayOverlap)
 }
