@@ -103,51 +103,105 @@ func TestWaveTagsWhatItEdits(t *testing.T) {
 	}
 }
 
+// byHand is an account in which somebody does something to VMs that are under control. All VMs
+// belong to the default group, and all but the first one are selected.
+type byHand struct {
+	*estate
+	t      *testing.T
+	cloud  *fakeCloud
+	before *fakeCloud
+}
+
+func newByHand(t *testing.T, vms int, groups ...[]cloud.Rule) *byHand {
+	e := &estate{
+		Networks: []netSpec{{V4: "10.0.0.0/24"}},
+		Limits:   cloud.Limits{RulesPerGroup: 60, GroupsPerInterface: 5, GroupsPerRegion: 2500, TagsPerResource: 50},
+	}
+	for i, rules := range groups {
+		e.Groups = append(e.Groups, groupSpec{Default: i == 0, Rules: rules})
+	}
+	for i := range vms {
+		e.NICs = append(e.NICs, nicSpec{VM: i, IPs: []string{fmt.Sprintf("10.0.0.%d", 5+i)}, Groups: []int{0}})
+		e.VMs = append(e.VMs, vmSpec{Selected: i > 0})
+	}
+	f := e.cloud()
+	return &byHand{e, t, f, f.clone()}
+}
+
+// edit gives a group other rules.
+func (h *byHand) edit(group int, rules ...cloud.Rule) {
+	h.t.Helper()
+	if err := h.editNative(h.cloud, group, rules); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// put puts a VM into one more group.
+func (h *byHand) put(vm, group int) {
+	n := h.cloud.nic(nicID(vm))
+	n.GroupIDs = append(n.GroupIDs, groupID(group))
+}
+
+// givenBack checks that all is as it was before once no policy applies.
+func (h *byHand) givenBack() {
+	h.t.Helper()
+	h.History = []policySet{{}}
+	if res := settle(h.t, h.estate, h.cloud, nil); len(res.Refusals) > 0 || !reflect.DeepEqual(leftOver(h.cloud), leftOver(h.before)) {
+		h.t.Errorf("%v\n%s", res.Refusals, diffLeftOver(h.cloud, h.before))
+	}
+}
+
+// nativeRule is a rule of a group of others.
+func nativeRule(d cloud.Direction, m cloud.Match, peer cloud.Peer) cloud.Rule {
+	return cloud.Rule{Direction: d, Match: m, Peer: peer}
+}
+
 // TestPutBackByHand: somebody puts a VM under control back into its own group, which admits less by
 // now, and then no policy applies any more. The VM can leave our group only after two others, which
 // it admits by that group, and one of these may not send more before the VM admits less. So the
 // rules of our group are narrowed first.
 func TestPutBackByHand(t *testing.T) {
-	rule := func(d cloud.Direction, protocol, from, to int, peer cloud.Peer) cloud.Rule {
-		return cloud.Rule{Direction: d, Match: cloud.NewMatch(protocol, from, to), Peer: peer}
-	}
-	out := rule(cloud.Egress, cloud.AnyProtocol, -1, -1, cloud.Peer{CIDR: netip.MustParsePrefix("0.0.0.0/0")})
+	out := nativeRule(cloud.Egress, cloud.NewMatch(cloud.AnyProtocol, -1, -1), cloud.Peer{CIDR: netip.MustParsePrefix("0.0.0.0/0")})
 	admits := func(from, to int) cloud.Rule {
-		return rule(cloud.Ingress, cloud.TCP, from, to, cloud.Peer{GroupID: groupID(0)})
+		return nativeRule(cloud.Ingress, cloud.NewMatch(cloud.TCP, from, to), cloud.Peer{GroupID: groupID(0)})
 	}
-	e := &estate{
-		Networks: []netSpec{{V4: "10.0.0.0/24"}}, Groups: []groupSpec{{Default: true, Rules: []cloud.Rule{out}}},
-		Limits: cloud.Limits{RulesPerGroup: 60, GroupsPerInterface: 5, GroupsPerRegion: 2500, TagsPerResource: 50},
-	}
-	const stranger, first, second, put = 0, 1, 2, 3
-	for i := range 4 {
-		e.NICs = append(e.NICs, nicSpec{VM: i, IPs: []string{fmt.Sprintf("10.0.0.%d", 5+i)}, Groups: []int{0}})
-		e.VMs = append(e.VMs, vmSpec{Selected: i != stranger})
-	}
+	const first, second, put = 1, 2, 3
+	h := newByHand(t, 4, []cloud.Rule{out})
 	sends := func(applied int, services ...serviceSpec) policySpec {
 		return policySpec{K8s: true, Applied: []int{applied}, Rules: []ruleSpec{{
 			Out: true, Action: "Allow", Blocks: []blockSpec{{CIDR: "10.0.0.0/24"}}, Services: services,
 		}}}
 	}
 	port := func(port int32) serviceSpec { return serviceSpec{Protocol: "TCP", From: port, To: port, Type: -1} }
-	f := e.cloud()
-	before := f.clone()
-	apply := func(policies ...policySpec) *plan.Result {
-		e.History = []policySet{{Applied: [][]int{{first, second, put}, {first}, {put}}, Policies: policies}}
-		return settle(t, e, f, nil)
-	}
-	edit := func(rules ...cloud.Rule) {
-		if err := e.editNative(f, 0, rules); err != nil {
-			t.Fatal(err)
-		}
+	apply := func(policies ...policySpec) {
+		h.History = []policySet{{Applied: [][]int{{first, second, put}, {first}, {put}}, Policies: policies}}
+		settle(t, h.estate, h.cloud, nil)
 	}
 	apply(sends(0))
-	edit(out, admits(0, 65535))
+	h.edit(0, out, admits(0, 65535))
 	apply(sends(1, port(443)), sends(2, port(444)))
-	edit(out, admits(22, 22), admits(80, 443))
-	n := f.nic(nicID(put))
-	n.GroupIDs = append(n.GroupIDs, groupID(0))
-	if res := apply(); len(res.Refusals) > 0 || !reflect.DeepEqual(leftOver(f), leftOver(before)) {
-		t.Errorf("%v\n%s", res.Refusals, diffLeftOver(f, before))
-	}
+	h.edit(0, out, admits(22, 22), admits(80, 443))
+	h.put(put, 0)
+	h.givenBack()
+}
+
+// TestPutElsewhereByHand: somebody puts a VM under control into a group that admits another one by
+// its address what the own groups of the VM admit of it by a group, and something else by that
+// group. When no policy applies any more, the other one cannot join its own group before the VM has
+// left that one, and until then nothing admits it. So a rule of ours does meanwhile.
+func TestPutElsewhereByHand(t *testing.T) {
+	all := cloud.Peer{CIDR: netip.MustParsePrefix("0.0.0.0/0")}
+	out := nativeRule(cloud.Egress, cloud.NewMatch(cloud.AnyProtocol, -1, -1), all)
+	own := cloud.Peer{GroupID: groupID(0)}
+	const other, put = 1, 2
+	h := newByHand(t, 3, []cloud.Rule{out},
+		[]cloud.Rule{nativeRule(cloud.Ingress, cloud.NewMatch(cloud.TCP, 0, 65535), cloud.Peer{CIDR: netip.MustParsePrefix("10.0.0.6/32")}),
+			nativeRule(cloud.Ingress, cloud.NewMatch(47, -1, -1), own)})
+	h.History = []policySet{{Applied: [][]int{{other, put}}, Policies: []policySpec{{K8s: true, Applied: []int{0}, Rules: []ruleSpec{{
+		Action: "Allow", Services: []serviceSpec{{Protocol: "TCP", From: 22, To: 22, Type: -1}}, Blocks: []blockSpec{{CIDR: "192.0.2.0/24"}},
+	}}}}}}
+	settle(t, h.estate, h.cloud, nil)
+	h.edit(0, out, nativeRule(cloud.Ingress, cloud.NewMatch(cloud.TCP, 80, 443), own))
+	h.put(put, 1)
+	h.givenBack()
 }

@@ -15,7 +15,7 @@ import (
 func (w *worklist) bridge() (done bool) {
 	for _, k := range slices.Clone(w.movers) {
 		w.stop()
-		d := w.detour(k)
+		d := w.detour(k, k.to)
 		if d == nil {
 			continue
 		}
@@ -26,17 +26,48 @@ func (w *worklist) bridge() (done bool) {
 			}
 			continue
 		}
-		d.emit(w)
-		for _, e := range d.edits {
-			if e.kind == cloud.OpAddRules {
-				w.temp[e.placed] = true
-			}
-		}
+		w.take(k, d)
 		w.movers = slices.DeleteFunc(w.movers, func(o *cohort) bool { return o == k })
-		w.depart([]*cohort{k})
 		done = true
 	}
 	return done
+}
+
+// leave has one cohort leave the groups of others that it shall not hold in the end, before it
+// leaves ours: whom somebody has put into a group that the own groups of its peers admit holds up
+// all of these, and where they are several, they hold up one another. That comes before rules of
+// ours go that such a group gives, too, for without them nobody could leave it. What it alone gives
+// for now, one of ours may give as long as others move; that is for when nothing else can be done.
+func (w *worklist) leave(bridging bool) bool {
+	for _, k := range w.movers {
+		w.stop()
+		kept, put := w.withoutStrange(k)
+		if !put || slices.Equal(kept, k.to) {
+			continue
+		}
+		d := &detour{}
+		if bridging {
+			d = w.detour(k, kept)
+		} else if w.checkMove(k, kept) != nil {
+			d = nil
+		}
+		if d != nil {
+			w.take(k, d)
+			return true
+		}
+	}
+	return false
+}
+
+// take makes a cohort move that is under way, by its detour.
+func (w *worklist) take(k *cohort, d *detour) {
+	d.emit(w)
+	for _, e := range d.edits {
+		if e.kind == cloud.OpAddRules {
+			w.temp[e.placed] = true
+		}
+	}
+	w.depart([]*cohort{k})
 }
 
 // detour is what makes the move of a cohort clean.
@@ -90,16 +121,16 @@ func (d *detour) emit(w *worklist) {
 	}
 }
 
-// detour looks for one; nil if there is none. It has no edits if the cohort needs none. Its edits
-// are made then, and the cohort is under way.
-func (w *worklist) detour(k *cohort) *detour {
+// detour looks for one that leads to other groups; nil if there is none. It has no edits if the
+// cohort needs none. Its edits are made then, and the cohort is under way.
+func (w *worklist) detour(k *cohort, next []string) *detour {
 	d := &detour{before: map[string][]cloud.Rule{}}
 	for {
-		v := w.checkMove(k, k.to)
+		v := w.checkMove(k, next)
 		if v == nil {
 			return d
 		}
-		if !w.remedy(d, k, v) {
+		if !w.remedy(d, k, next, v) {
 			w.undo(d)
 			return nil
 		}
@@ -108,10 +139,10 @@ func (w *worklist) detour(k *cohort) *detour {
 
 // remedy does something about what is wrong with the move of a cohort. It reports whether there is
 // anything.
-func (w *worklist) remedy(d *detour, k *cohort, v *Violation) bool {
+func (w *worklist) remedy(d *detour, k *cohort, next []string, v *Violation) bool {
 	switch {
 	case v.Kind == Gap:
-		for _, c := range w.bridges(k, v) {
+		for _, c := range w.bridges(k, next, v) {
 			known := slices.Contains(w.rules[c.group], c.rule) || slices.Contains(d.edits, ruleEdit{cloud.OpRemoveRules, c})
 			if !known && w.mayBridge(c.group, c.rule) {
 				w.try(d, ruleEdit{cloud.OpAddRules, c})
@@ -119,7 +150,7 @@ func (w *worklist) remedy(d *detour, k *cohort, v *Violation) bool {
 			}
 		}
 	case v.Kind == Leak && v.Rule.Direction != "":
-		groups := k.to
+		groups := next
 		if v.Group != "" {
 			groups = []string{v.Group}
 		}
@@ -137,21 +168,21 @@ func (w *worklist) remedy(d *detour, k *cohort, v *Violation) bool {
 }
 
 // bridges are rules that could close a gap that the move of a cohort makes.
-func (w *worklist) bridges(k *cohort, v *Violation) (out []placed) {
+func (w *worklist) bridges(k *cohort, next []string, v *Violation) (out []placed) {
 	y := v.holder
 	// The groups by which the missed interfaces can be named: those that the mover will hold, or
 	// for the mover's own rules those that the others hold now.
 	var names []string
 	holding := y.at
 	if y == k {
-		holding = k.to
+		holding = next
 		for _, x := range w.cohorts {
 			if x.addrs.Overlaps(v.Addrs) && w.from.Reaches(y.network, x.network) {
 				names = append(names, x.at...)
 			}
 		}
 	} else {
-		names = k.to
+		names = next
 	}
 	var peers []cloud.Peer
 	for _, name := range distinct(names) {

@@ -112,24 +112,41 @@ func (w *worklist) join() bool {
 	})
 	for _, k := range order {
 		both := distinct(slices.Concat(k.at, k.to))
-		if k.atomic || slices.Equal(both, k.to) {
+		if k.atomic || slices.Equal(both, k.at) || slices.Equal(both, k.to) {
 			continue
 		}
 		most := w.Limits.GroupsPerInterface
 		if w.slots(both) == 1 {
 			most = max(most, len(both))
 		}
-		if slices.Equal(both, k.at) { // it only leaves groups: one after the other
-			most = min(most, len(both)-1)
-		}
-		for _, groups := range fitting(both, k.to, most) {
-			if !slices.Equal(groups, k.to) && w.checkMove(k, groups) == nil {
-				w.depart([]*cohort{k})
-				return true
-			}
+		if w.pass(k, fitting(both, k.to, most)) {
+			return true
 		}
 	}
 	return w.joinOne(order)
+}
+
+// shed has interfaces that hold all of their new groups leave old ones one after the other.
+func (w *worklist) shed() bool {
+	for _, k := range w.movers {
+		w.stop()
+		all := distinct(slices.Concat(k.at, k.to))
+		if !k.atomic && slices.Equal(all, k.at) && w.pass(k, fitting(all, k.to, min(w.Limits.GroupsPerInterface, len(all)-1))) {
+			return true
+		}
+	}
+	return false
+}
+
+// pass has a cohort hold the first of some sets of groups that it may hold on its way.
+func (w *worklist) pass(k *cohort, sets [][]string) bool {
+	for _, groups := range sets {
+		if !slices.Equal(groups, k.to) && w.checkMove(k, groups) == nil {
+			w.depart([]*cohort{k})
+			return true
+		}
+	}
+	return false
 }
 
 // joinOne has one cohort that somebody has put into a group join a single one of its new groups.
@@ -145,22 +162,6 @@ func (w *worklist) joinOne(order []*cohort) bool {
 				w.depart([]*cohort{k})
 				return true
 			}
-		}
-	}
-	return false
-}
-
-// leave has one cohort leave the groups of others that it shall not hold in the end, before it
-// leaves ours: whom somebody has put into a group that the own groups of its peers admit holds up
-// all of these, and where they are several, they hold up one another. That comes before rules of
-// ours go that such a group gives, too, for without them nobody could leave it.
-func (w *worklist) leave() bool {
-	for _, k := range w.movers {
-		w.stop()
-		kept, put := w.withoutStrange(k)
-		if put && !slices.Equal(kept, k.to) && w.checkMove(k, kept) == nil {
-			w.depart([]*cohort{k})
-			return true
 		}
 	}
 	return false

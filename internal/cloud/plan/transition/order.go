@@ -46,10 +46,10 @@ func (s *Survey) Plan() Order {
 		done = w.move() || done
 		// What is not wanted goes after the moves, unless they wait for that: a rule that bridged a
 		// gap in a plan that broke off does so again.
-		if done || w.bridge() || w.leave() || w.remove() {
+		if done || w.bridge() || w.leave(false) || w.remove() {
 			continue
 		}
-		if len(w.unfinished()) == 0 || !w.split() && !w.join() && !w.discard(nil) && !w.narrow() {
+		if len(w.unfinished()) == 0 || !w.split() && !w.join() && !w.leave(true) && !w.shed() && !w.discard(nil) && !w.narrow() {
 			break
 		}
 	}
