@@ -357,17 +357,15 @@ func (l *azureLab) live(events []event) {
 			if m, told := modes["web-2"]; told {
 				modes["web-9"] = m
 			}
-			l.turn(modes)
+			l.modes = modes
 		}
-		if e.release {
-			l.release()
-		}
+		l.deleted = l.deleted || e.release
 		d := l.engine.Commit()
 		now := l.wanted()
 		if slices.Contains(slices.Collect(maps.Values(l.modes)), plan.Planned) {
 			now = was // every VM is planned for then, and stays as it is
 		}
-		l.expect(was, now)
+		l.expect(was, now) // before the realizer is told anything
 		l.publishDelta(d)
 		l.tellAccount()
 		what := ""
