@@ -10,9 +10,9 @@ import (
 // triedRules bounds how many rules are looked at to find one that can be narrowed.
 const triedRules = 256
 
-// narrow takes from a group that goes, and that somebody still holds, what a rule of it gives
-// beyond what is allowed both now and in the end. Its holder leaves it when others have moved, and
-// these may wait for the holder to become narrower.
+// narrow takes from a group of which nothing shall be left, and that somebody still holds, what a
+// rule of it gives beyond what is allowed both now and in the end. Its holder leaves it when others
+// have moved, and these may wait for the holder to become narrower.
 func (w *worklist) narrow() bool {
 	if w.End == nil {
 		return false // nobody waits
@@ -56,7 +56,9 @@ func (w *worklist) lesser(at placed) *detour {
 			break
 		}
 		parts := w.parts(at, v)
-		i := slices.IndexFunc(parts, func(c placed) bool { return c.group == at.group && w.given(c, given) && w.mayBridge(c.group, c.rule) })
+		i := slices.IndexFunc(parts, func(c placed) bool {
+			return c.group == at.group && w.addsNothing(c, given) && w.mayBridge(c.group, c.rule)
+		})
 		if i < 0 {
 			break
 		}
@@ -71,8 +73,8 @@ func (w *worklist) gives(y *cohort, d cloud.Direction) flow.Permit {
 	return w.always(w.rulesOf(y.at, d), y.network)
 }
 
-// given reports whether a rule is not there, but gives nobody anything that he is not given.
-func (w *worklist) given(c placed, given map[*cohort]flow.Permit) bool {
+// addsNothing reports whether a rule that is not there gives nobody more than he is given already.
+func (w *worklist) addsNothing(c placed, given map[*cohort]flow.Permit) bool {
 	for y, permit := range given {
 		if addrs, known := w.anyone(c.rule.Peer, y.network); !known || !permit.Allows(flow.ServiceOf(c.rule.Match), addrs) {
 			return false

@@ -49,6 +49,7 @@ func (s *Survey) Plan() Order {
 		if done || w.bridge() || w.leave(false) || w.remove() {
 			continue
 		}
+		// Where that is not enough: what is there for a while only, or takes more edits.
 		if len(w.unfinished()) == 0 || !w.split() && !w.join() && !w.leave(true) && !w.shed() && !w.discard(nil) && !w.narrow() {
 			break
 		}
