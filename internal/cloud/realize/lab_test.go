@@ -37,6 +37,7 @@ import (
 	"github.com/nephele-io/nephele/internal/enforcer"
 	"github.com/nephele-io/nephele/internal/policy"
 	"github.com/nephele-io/nephele/internal/sim"
+	"github.com/nephele-io/nephele/internal/sim/ec2"
 	"github.com/nephele-io/nephele/internal/sim/estate"
 	"github.com/nephele-io/nephele/internal/sim/iam"
 	"github.com/nephele-io/nephele/internal/sim/world"
@@ -159,6 +160,8 @@ type labConfig struct {
 	next    Sink // gets the reports too
 	cluster string
 	visible time.Duration // how long the cloud hides what it created
+	// onCall sees every call that the cloud has carried out, before its answer leaves.
+	onCall func(ec2.Call)
 	// throttle makes the cloud throttle as EC2 does, and pageSize is that of listings; 0 means the
 	// largest.
 	throttle bool
@@ -215,7 +218,13 @@ func newLab(t *testing.T, cfg labConfig) *lab {
 			state.Credentials[i].Policy = documentedRights(t)
 		}
 	}
-	server, err := sim.Start(t.Context(), sim.Options{State: state, Seed: 1, Clock: w.Now, VisibilityDelay: cfg.visible, Throttle: cfg.throttle})
+	server, err := sim.Start(t.Context(), sim.Options{State: state, Seed: 1, Clock: w.Now, VisibilityDelay: cfg.visible, Throttle: cfg.throttle,
+		OnCall: func(_ context.Context, c ec2.Call) error {
+			if cfg.onCall != nil {
+				cfg.onCall(c)
+			}
+			return nil
+		}})
 	if err != nil {
 		t.Fatal(err)
 	}

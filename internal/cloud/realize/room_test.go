@@ -3,11 +3,12 @@ package realize
 import (
 	"fmt"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/nephele-io/nephele/internal/cloud/plan"
+	"github.com/nephele-io/nephele/internal/sim/ec2"
 )
 
 // fill makes groups by hand until the region has so many.
@@ -97,18 +98,21 @@ func TestRoomForSomeGroups(t *testing.T) {
 	}
 }
 
-// TestRoomTakenByOthers: somebody has created a group that the cloud does not show yet, so the
-// cloud refuses one of ours although it was counted to fit. What was counted next is told, and what
-// fits is in force.
+// TestRoomTakenByOthers: somebody creates a group between two of ours, so the cloud refuses one of
+// ours although it was counted to fit. What was counted next is told, and what fits is in force.
 func TestRoomTakenByOthers(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, labConfig{visible: 30 * time.Second})
+	var l *lab
+	var once sync.Once
+	l = newLab(t, labConfig{onCall: func(c ec2.Call) {
+		if c.Action == "CreateSecurityGroup" {
+			once.Do(func() { l.forge("between", nil) })
+		}
+	}})
 	l.fill(2497)
-	l.options.Clock.(warp).Step(time.Minute)
 	l.engine.PutPolicy(dbNoShell())
 	l.engine.PutPolicy(webIn())
 	l.publish()
-	l.forge("late", nil)
 	l.start()
 	l.refusedOnly(webIn().Name, 2501)
 	if !l.refusedCreation() {
