@@ -205,3 +205,34 @@ func TestPutElsewhereByHand(t *testing.T) {
 	h.put(put, 1)
 	h.givenBack()
 }
+
+// TestPutTogetherByHand: somebody puts two VMs under control into a group that their own group
+// admits, and that lets them reach what their own group does. When no policy applies any more, none
+// can go back before the other one has left that group, and nothing else lets them reach that until
+// then. So a rule of ours does meanwhile, for a block that they belong to themselves, or for a list
+// that nobody can read.
+func TestPutTogetherByHand(t *testing.T) {
+	for name, peer := range map[string]cloud.Peer{
+		"block": {CIDR: netip.MustParsePrefix("0.0.0.0/0")},
+		"list":  {PrefixListID: "#0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			out := nativeRule(cloud.Egress, cloud.NewMatch(cloud.TCP, 443, 443), peer)
+			const first, second = 1, 2
+			h := newByHand(t, 3, nil, nil)
+			h.Lists, h.ListKinds = [][]string{{"52.218.0.0/17"}}, []listKind{{Cloud: true, Weight: 1}}
+			h.cloud.snap.PrefixLists = []cloud.PrefixList{h.listOf(0, h.cloud.snap.OwnerID)}
+			h.cloud.snap.PrefixLists[0].Entries = nil
+			h.edit(0, out)
+			h.edit(1, out)
+			h.History = []policySet{{Applied: [][]int{{first, second}}, Policies: []policySpec{{K8s: true, Applied: []int{0}, Rules: []ruleSpec{{
+				Out: true, Action: "Allow", Services: []serviceSpec{{Protocol: "TCP", From: 22, To: 22, Type: -1}}, Blocks: []blockSpec{{CIDR: "192.0.2.0/24"}},
+			}}}}}}
+			settle(t, h.estate, h.cloud, nil)
+			h.edit(0, out, nativeRule(cloud.Ingress, cloud.NewMatch(cloud.TCP, 80, 443), cloud.Peer{GroupID: "#1"}))
+			h.put(first, 1)
+			h.put(second, 1)
+			h.givenBack()
+		})
+	}
+}

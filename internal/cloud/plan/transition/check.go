@@ -223,7 +223,10 @@ func (st *state) mayBridge(group string, r cloud.Rule) bool {
 	i, service := flow.Index(r.Direction), flow.ServiceOf(r.Match)
 	return !slices.ContainsFunc(st.holders[group], func(y *cohort) bool {
 		addrs, known := st.anyone(r.Peer, y.network)
-		return !known || !y.least[i].Allows(service, y.others(addrs))
+		if !known {
+			return !flow.AllowEither(y.least[i], y.least[i], service, r.Peer)
+		}
+		return !y.least[i].Allows(service, y.others(addrs))
 	})
 }
 

@@ -201,6 +201,9 @@ func (w *worklist) bridges(k *cohort, next []string, v *Violation) (out []placed
 		}
 	}
 	w.narrowFirst(v, peers)
+	if y == k {
+		peers = append(peers, w.lost(k, next, v)...)
+	}
 	match, ok := matchOf(v.Service)
 	if !ok {
 		return nil
@@ -214,6 +217,17 @@ func (w *worklist) bridges(k *cohort, next []string, v *Violation) (out []placed
 		}
 	}
 	return out
+}
+
+// lost are the blocks and prefix lists by which the groups that a cohort leaves give what it would
+// miss. Without its own addresses a block is often more of them than can be named one by one.
+func (w *worklist) lost(k *cohort, next []string, v *Violation) (peers []cloud.Peer) {
+	for _, r := range w.rulesOf(without(k.at, next...), v.Direction) {
+		if r.Peer.GroupID == "" && flow.ServiceOf(r.Match).Covers(v.Service) && !slices.Contains(peers, r.Peer) {
+			peers = append(peers, r.Peer)
+		}
+	}
+	return peers
 }
 
 // narrowFirst sorts peers that a rule can name which closes a gap. First come those by which it
