@@ -161,7 +161,7 @@ func TestAzureRefusedInterfaces(t *testing.T) {
 }
 
 // TestAzureFrozenGroup: where the resource group of the network is locked nothing is changed and
-// nothing lost, the account says why, and all follows when the lock is gone.
+// nothing lost, the account or its VMs say why, and all follows when the lock is gone.
 func TestAzureFrozenGroup(t *testing.T) {
 	t.Parallel()
 	l := newAzureLab(t, azureConfig{})
@@ -178,7 +178,7 @@ func TestAzureFrozenGroup(t *testing.T) {
 	})
 	l.engine.PutPolicy(webInEdited())
 	l.publish()
-	l.until("it is told", func() bool { return strings.Contains(l.failure(), "ScopeLocked") })
+	l.until("it is told", func() bool { return strings.Contains(l.failure()+l.refused(), "ScopeLocked") })
 	if diff := compare(l.actual(), enforced); diff != "" {
 		t.Errorf("while it is locked:\n%s", diff)
 	}
@@ -187,6 +187,16 @@ func TestAzureFrozenGroup(t *testing.T) {
 	if diff := compare(l.actual(), l.wanted()); diff != "" {
 		t.Errorf("unlocked:\n%s", diff)
 	}
+}
+
+// refused are the words of the first refusal of the last result: where the cloud refuses to change
+// one object, the account goes on without it and has no failure of its own.
+func (l *azureLab) refused() string {
+	r, _ := l.realizer.Report(labAccount)
+	if r.Result == nil || len(r.Result.Refusals) == 0 {
+		return ""
+	}
+	return r.Result.Refusals[0].Message
 }
 
 // TestAzureGroupDeleted: a resource group with a VM, its interface and its network security group
