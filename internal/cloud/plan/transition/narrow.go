@@ -4,36 +4,57 @@ import (
 	"slices"
 
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
+	"github.com/nephele-io/nephele/internal/cloud/plan/model"
 )
 
 // triedRules bounds how many rules are looked at to find one that can be narrowed.
 const triedRules = 256
 
-// narrow takes from a group of which nothing shall be left, and that somebody still holds, what a
-// rule of it gives beyond what is allowed both now and in the end. Its holder leaves it when others
-// have moved, and these may wait for the holder to become narrower.
+// narrow takes from a group of ours that somebody still holds what a rule of it, which shall not be
+// left, gives beyond what is allowed both now and in the end. Such a rule may admit whoever joins the
+// group that it names, and hold up its members. Its holder leaves the group when others have moved,
+// and where these wait for the holder to become narrower, so does any rule of a group of which
+// nothing shall be left.
 func (w *worklist) narrow() bool {
+	for _, v := range w.blocked {
+		if at := (placed{v.Group, v.Rule}); v.Kind == Leak && slices.Contains(w.rules[v.Group], v.Rule) && w.lessen(at) {
+			return true
+		}
+	}
 	if w.End == nil {
 		return false // nobody waits
 	}
 	tried := 0
 	for _, id := range slices.Concat(w.order, w.doomed) {
-		if len(w.wanted[id]) > 0 || len(w.holders[id]) == 0 {
+		if len(w.wanted[id]) > 0 {
 			continue
 		}
 		for _, r := range w.rules[id] {
 			if tried++; tried > triedRules {
 				return false
 			}
-			w.stop()
-			if d := w.lesser(placed{id, r}); d != nil {
-				d.emit(w)
+			if w.lessen(placed{id, r}) {
 				return true
 			}
 		}
 	}
 	return false
+}
+
+// lessen puts lesser rules into the place of one of ours, if there are any.
+func (w *worklist) lessen(at placed) bool {
+	w.stop()
+	if len(w.holders[at.group]) == 0 || !w.owns(at.group) || slices.Contains(w.wanted[at.group], at.rule) {
+		return false
+	}
+	d := w.lesser(at)
+	if d == nil {
+		return false
+	}
+	d.emit(w)
+	return true
 }
 
 // lesser puts into the place of a rule those that give what is missed without it; nil if that is
@@ -57,7 +78,7 @@ func (w *worklist) lesser(at placed) *detour {
 		}
 		parts := w.parts(at, v)
 		i := slices.IndexFunc(parts, func(c placed) bool {
-			return c.group == at.group && w.addsNothing(c, given) && w.mayBridge(c.group, c.rule)
+			return c.group == at.group && w.addsNothing(c, given) && w.mayAdd(c)
 		})
 		if i < 0 {
 			break
@@ -68,15 +89,30 @@ func (w *worklist) lesser(at placed) *detour {
 	return nil
 }
 
-// gives is what the present rules give a cohort while nobody moves.
+// gives is what the present rules give a cohort while nobody moves, and when all have moved.
 func (w *worklist) gives(y *cohort, d cloud.Direction) flow.Permit {
-	return w.always(w.rulesOf(y.at, d), y.network)
+	return model.Permit(w.rulesOf(y.at, d), func(p cloud.Peer) model.Meaning { return model.Known(w.everyone(p, y.network)) })
+}
+
+// everyone returns the addresses that a peer means now, or will mean in the end.
+func (w *worklist) everyone(p cloud.Peer, network string) (addrset.Set, bool) {
+	now, known := w.anyone(p, network)
+	if !known {
+		return now, false
+	}
+	then, known := w.to.Addresses(p, network)
+	return now.Union(then), known
+}
+
+// mayAdd reports whether a rule may be there.
+func (w *worklist) mayAdd(c placed) bool {
+	return w.checkAdd(c.group, c.rule) == nil && w.Fits(append(slices.Clone(w.rules[c.group]), c.rule))
 }
 
 // addsNothing reports whether a rule that is not there gives nobody more than he is given already.
 func (w *worklist) addsNothing(c placed, given map[*cohort]flow.Permit) bool {
 	for y, permit := range given {
-		if addrs, known := w.anyone(c.rule.Peer, y.network); !known || !permit.Allows(flow.ServiceOf(c.rule.Match), addrs) {
+		if addrs, known := w.everyone(c.rule.Peer, y.network); !known || !permit.Allows(flow.ServiceOf(c.rule.Match), addrs) {
 			return false
 		}
 	}
