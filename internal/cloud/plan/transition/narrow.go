@@ -12,11 +12,11 @@ import (
 // triedRules bounds how many rules are looked at to find one that can be narrowed.
 const triedRules = 256
 
-// narrow takes from a group of ours that somebody still holds what a rule of it, which shall not be
-// left, gives beyond what is allowed both now and in the end. Such a rule may admit whoever joins the
-// group that it names, and hold up its members. Its holder leaves the group when others have moved,
-// and where these wait for the holder to become narrower, so does any rule of a group of which
-// nothing shall be left.
+// narrow takes from a group of ours that somebody still holds what a rule of it gives beyond what
+// is allowed both now and in the end, if the rule is not to stay. Such a rule may admit whoever
+// joins the group that it names, and hold up those who shall. And where others wait for a holder to
+// become narrower, who leaves the group only after them, that goes for any rule of a group of which
+// nothing is to stay.
 func (w *worklist) narrow() bool {
 	for _, v := range w.blocked {
 		if at := (placed{v.Group, v.Rule}); v.Kind == Leak && slices.Contains(w.rules[v.Group], v.Rule) && w.lessen(at) {
