@@ -18,29 +18,28 @@ const triedRules = 256
 // become narrower, who leaves the group only after them, that goes for any rule of a group of which
 // nothing is to stay.
 func (w *worklist) narrow() bool {
+	var all []placed
+	add := func(at placed) {
+		if len(all) < triedRules && !slices.Contains(all, at) {
+			all = append(all, at)
+		}
+	}
 	for _, v := range w.blocked {
-		if at := (placed{v.Group, v.Rule}); v.Kind == Leak && slices.Contains(w.rules[v.Group], v.Rule) && w.lessen(at) {
-			return true
+		if v.Kind == Leak && slices.Contains(w.rules[v.Group], v.Rule) {
+			add(placed{v.Group, v.Rule})
 		}
 	}
-	if w.End == nil {
-		return false // nobody waits
-	}
-	tried := 0
-	for _, id := range slices.Concat(w.order, w.doomed) {
-		if len(w.wanted[id]) > 0 {
-			continue
-		}
-		for _, r := range w.rules[id] {
-			if tried++; tried > triedRules {
-				return false
+	if w.End != nil { // somebody waits
+		for _, id := range slices.Concat(w.order, w.doomed) {
+			if len(w.wanted[id]) > 0 || len(w.holders[id]) == 0 {
+				continue
 			}
-			if w.lessen(placed{id, r}) {
-				return true
+			for _, r := range w.rules[id] {
+				add(placed{id, r})
 			}
 		}
 	}
-	return false
+	return slices.ContainsFunc(all, w.lessen)
 }
 
 // lessen puts lesser rules into the place of one of ours, if there are any.
