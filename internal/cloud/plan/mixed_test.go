@@ -34,6 +34,8 @@ type estateExtras struct {
 	Follows []int
 	// Tighten makes every policy ask for what fits of it.
 	Tighten bool
+	// Meddled has somebody change groups and put interfaces into them much more often.
+	Meddled bool `json:",omitempty"`
 }
 
 // safeSpec is a failsafe flow on a TCP port.

@@ -181,6 +181,9 @@ func (e *estate) lowerer() plan.Lowerer {
 // further groups, and change rules of our groups. It returns the interfaces concerned.
 func (e *estate) disturb(f *fakeCloud, r *rand.Rand) (drifted map[int]bool, err error) {
 	drifted = map[int]bool{}
+	if e.Meddled {
+		return drifted, e.meddle(f, r, drifted)
+	}
 	if r.IntN(3) == 0 {
 		i := r.IntN(len(e.Groups))
 		if err := e.editNative(f, i, e.fitting(f, i, e.randomNative(r, i))); err != nil {
