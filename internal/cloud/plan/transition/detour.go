@@ -201,33 +201,42 @@ func (w *worklist) bridges(k *cohort, next []string, v *Violation) (out []placed
 		}
 	}
 	w.narrowFirst(v, peers)
-	if y == k {
-		peers = append(peers, w.lost(k, next, v)...)
+	var rules []cloud.Rule
+	if match, ok := matchOf(v.Service); ok {
+		for _, p := range peers {
+			rules = append(rules, cloud.Rule{Direction: v.Direction, Match: match, Peer: p})
+		}
 	}
-	match, ok := matchOf(v.Service)
-	if !ok {
-		return nil
+	if y == k {
+		rules = append(rules, w.lost(k, next, v)...)
 	}
 	for _, h := range holding {
 		if g := w.groups[h]; g == nil || !w.Ours(g) || !w.exists[h] {
 			continue
 		}
-		for _, p := range peers {
-			out = append(out, placed{h, cloud.Rule{Direction: v.Direction, Match: match, Peer: p}})
+		for _, r := range rules {
+			out = append(out, placed{h, r})
 		}
 	}
 	return out
 }
 
-// lost are the blocks and prefix lists by which the groups that a cohort leaves give what it would
-// miss. Without its own addresses a block is often more of them than can be named one by one.
-func (w *worklist) lost(k *cohort, next []string, v *Violation) (peers []cloud.Peer) {
+// lost are rules of the groups that a cohort leaves, by which these give what it would miss of
+// blocks and prefix lists: as they are, and for the missed service alone. A block without the
+// cohort's own addresses is often more blocks than can be named one by one, and a range of services
+// without one of them more rules.
+func (w *worklist) lost(k *cohort, next []string, v *Violation) (rules []cloud.Rule) {
+	match, ok := matchOf(v.Service)
 	for _, r := range w.rulesOf(without(k.at, next...), v.Direction) {
-		if r.Peer.GroupID == "" && flow.ServiceOf(r.Match).Covers(v.Service) && !slices.Contains(peers, r.Peer) {
-			peers = append(peers, r.Peer)
+		if r.Peer.GroupID != "" || !flow.ServiceOf(r.Match).Covers(v.Service) {
+			continue
+		}
+		if rules = append(rules, r); ok {
+			r.Match = match
+			rules = append(rules, r)
 		}
 	}
-	return peers
+	return rules
 }
 
 // narrowFirst sorts peers that a rule can name which closes a gap. First come those by which it
