@@ -214,10 +214,15 @@ func (st *state) checkAdd(group string, r cloud.Rule) *Violation {
 	return nil
 }
 
+// mayAdd reports whether a rule may be added while nobody moves, and there is room for it.
+func (st *state) mayAdd(group string, r cloud.Rule) bool {
+	return st.checkAdd(group, r) == nil && st.Fits(append(slices.Clone(st.rules[group]), r))
+}
+
 // mayBridge reports whether a rule may be there as long as others move: there is room, and nobody
 // gets anything by it that is not allowed all the time.
 func (st *state) mayBridge(group string, r cloud.Rule) bool {
-	if st.checkAdd(group, r) != nil || !st.Fits(append(slices.Clone(st.rules[group]), r)) {
+	if !st.mayAdd(group, r) {
 		return false
 	}
 	i, service := flow.Index(r.Direction), flow.ServiceOf(r.Match)

@@ -77,7 +77,7 @@ func (w *worklist) lesser(at placed) *detour {
 		}
 		parts := w.parts(at, v)
 		i := slices.IndexFunc(parts, func(c placed) bool {
-			return c.group == at.group && w.addsNothing(c, given) && w.mayAdd(c)
+			return c.group == at.group && w.addsNothing(c, given) && w.mayAdd(c.group, c.rule)
 		})
 		if i < 0 {
 			break
@@ -101,11 +101,6 @@ func (w *worklist) everyone(p cloud.Peer, network string) (addrset.Set, bool) {
 	}
 	then, known := w.to.Addresses(p, network)
 	return now.Union(then), known
-}
-
-// mayAdd reports whether a rule may be there.
-func (w *worklist) mayAdd(c placed) bool {
-	return w.checkAdd(c.group, c.rule) == nil && w.Fits(append(slices.Clone(w.rules[c.group]), c.rule))
 }
 
 // addsNothing reports whether a rule that is not there gives nobody more than he is given already.
