@@ -3,12 +3,20 @@
 SHELL := /usr/bin/env bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help build build-slim build-agent deb image release demo test screens web verify-web fmt vet generate verify-generated staticcheck race bench scale cost accounts console-figures az matrix worlds cluster clean
+.PHONY: help build build-slim build-agent deb image release demo check test test-long screens web verify-web fmt vet generate verify-generated staticcheck race bench scale cost accounts console-figures az matrix worlds cluster clean
+
+# What is compiled does not name the directory that it was compiled in, so all clones and worktrees
+# share one build cache.
+export GOFLAGS := $(strip -trimpath $(filter-out -trimpath,$(shell go env GOFLAGS 2>/dev/null)))
+
+# A home that cannot be written to gets its caches here.
+ifneq ($(shell d="$$(go env GOCACHE 2>/dev/null)" && mkdir -p "$$d" 2>/dev/null && test -w "$$d" || echo no),)
+export GOCACHE := $(CURDIR)/.cache/go-build
+export STATICCHECK_CACHE := $(CURDIR)/.cache/staticcheck
+endif
 
 # Its version and its checksum are in go.tools.mod and go.tools.sum.
-STATICCHECK := go tool -modfile=$(CURDIR)/go.tools.mod staticcheck
-
-say = @printf '\n==> %s\n' $(1)
+STATICCHECK := go tool -modfile="$(CURDIR)/go.tools.mod" staticcheck
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | while IFS=: read -r name rest; do printf '  make %-18s %s\n' "$$name" "$${rest##*## }"; done
@@ -38,26 +46,15 @@ release: ## Build the image, and dist/: archives for linux and darwin, the chart
 demo: build ## Build and tell a story on a simulated AWS account (DEMO_FLAGS=--once ends after it)
 	@bin/nephele demo $(DEMO_FLAGS)
 
-test: ## Run all checks and tests; the first run compiles kube-apiserver and takes minutes
-	$(call say,"format")
-	@$(MAKE) --no-print-directory fmt
-	$(call say,"generated files")
-	@$(MAKE) --no-print-directory verify-generated
-	$(call say,"vet and tests of the main module")
-	go vet ./...
-	go test -timeout 30m ./...
-	$(call say,"page of the console")
-	@hack/web.sh verify-if-possible
-	$(call say,"standalone binary")
-	@$(MAKE) --no-print-directory build
-	$(call say,"staticcheck")
-	@$(MAKE) --no-print-directory staticcheck
-	$(call say,"vet and tests of the standalone module: these start an API server")
-	cd standalone && go vet ./...
-	cd standalone && go test -timeout 60m ./...
-	$(call say,"vet and tests of the packaging module: charts and images")
-	cd packaging && go vet ./... && go test ./...
-	$(call say,"all checks and tests have passed")
+check: ## While you work: format, tests of the root, and short tests of the packages that have changed
+	@go run ./hack/tests check
+
+SLOWEST ?= 0
+test: ## Run all checks and tests, as CI does; the first run compiles kube-apiserver (SLOWEST=40 lists the slowest tests)
+	@go run ./hack/tests -slowest $(SLOWEST) test
+
+test-long: ## Prove all that can be proven, in hours; goes on where it was (PARTS=worlds,race runs these, FRESH=1 all again; docs/testing.md)
+	@go run ./hack/tests -slowest $(SLOWEST) $(if $(PARTS),-parts "$(PARTS)") $(if $(FRESH),-fresh) long
 
 screens: ## Write the golden screens of plan, explain, status, reach and rules anew; look at the difference before it is committed
 	go test ./internal/cli -run 'TestScreens$$' -update-screens

@@ -176,6 +176,7 @@ var layers = []layer{
 	{folder: "internal/console", foreign: append([]string{"golang.org/x/net/netutil", "golang.org/x/oauth2", "github.com/coreos/go-oidc/v3/oidc"}, kubernetes...),
 		why: "the console knows the wire of the Kubernetes API and nothing of what is behind it"},
 	{folder: "internal/seed", why: "tests of every package draw from it"},
+	{folder: "internal/tier", why: "tests of every package ask it"},
 	{folder: "internal/expect", own: []string{"api", "internal/policy", "internal/cloud", "internal/cloud/plan/flow", "internal/explain", "internal/reach"},
 		foreign: kubernetes, noStd: pureStd, why: "tests of policies are judged without I/O, from what was computed"},
 	{

@@ -41,7 +41,7 @@ fi
 SECONDS=0
 mkdir -p "$root/$(dirname "$output")"
 # With -v the names of the packages appear on standard error as they are compiled, among the error messages.
-go build -v -ldflags "$ldflags" -o "$root/$output" "$package" 2>"$tmp/stderr" &
+go build -trimpath -v -ldflags "$ldflags" -o "$root/$output" "$package" 2>"$tmp/stderr" &
 build=$!
 go list -deps "$package" >"$tmp/packages" 2>/dev/null || true
 total=$(wc -l <"$tmp/packages")

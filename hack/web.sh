@@ -9,7 +9,7 @@ page=internal/console/page
 
 pass_over() {
   if [[ $what == verify-if-possible ]]; then
-    echo "the page is not verified: $1"
+    echo "not proven: the page of the console is what web/ builds: $1"
     exit 0
   fi
   echo "$1" >&2

@@ -1,0 +1,126 @@
+// Command tests runs one tier of the checks and tests of this repository. docs/testing.md says what
+// each tier proves.
+//
+//	tests [flags] check|test|long
+//
+// It runs one part after the other, shows what fails and what could not be proven here, and says
+// the sum in its last line. Parts of "check" and "test" build on one another, so the first that
+// fails ends them. Those of "long" do not: all of them are run, and what each gave is kept below
+// dist/, so that an interrupted run goes on where it was as long as the sources are the same.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		stop()
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string) error {
+	flags := flag.NewFlagSet("tests", flag.ContinueOnError)
+	only := flags.String("parts", "", "names of parts with commas between them: run these only")
+	fresh := flags.Bool("fresh", false, "run all parts of the long tier again, also those that have held")
+	slowest := flags.Int("slowest", 0, "print so many of the slowest tests at the end")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	parts, err := tierOf(ctx, flags.Arg(0))
+	if err != nil {
+		return err
+	}
+	if parts, err = choose(parts, *only); err != nil {
+		return err
+	}
+	r := &runner{out: os.Stdout, begin: time.Now()}
+	if flags.Arg(0) == "long" {
+		err = r.long(ctx, parts, *fresh)
+	} else {
+		err = r.inOrder(ctx, parts)
+	}
+	r.printSlowest(*slowest)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(r.out, "\n%s\n", r.lastLine())
+	return nil
+}
+
+// choose returns the parts whose names are listed, all of them if none is.
+func choose(parts []part, names string) ([]part, error) {
+	if names == "" {
+		return parts, nil
+	}
+	var out []part
+	for name := range strings.SplitSeq(names, ",") {
+		i := slices.IndexFunc(parts, func(p part) bool { return p.name == name })
+		if i < 0 {
+			var known []string
+			for _, p := range parts {
+				known = append(known, p.name)
+			}
+			return nil, fmt.Errorf("there is no part %q; the parts are %s", name, strings.Join(known, ","))
+		}
+		out = append(out, parts[i])
+	}
+	return out, nil
+}
+
+// inOrder runs parts until one fails.
+func (r *runner) inOrder(ctx context.Context, parts []part) error {
+	for _, p := range parts {
+		fmt.Fprintf(r.out, "\n==> %s\n", p.title)
+		if err := r.part(ctx, p); err != nil {
+			return fmt.Errorf("\n%s: %w", p.title, err)
+		}
+	}
+	return nil
+}
+
+// part runs one part.
+func (r *runner) part(ctx context.Context, p part) error {
+	for _, c := range p.commands {
+		cmd := exec.CommandContext(ctx, c[0], c[1:]...)
+		cmd.Dir = p.dir
+		cmd.Env = append(os.Environ(), p.env...)
+		cmd.Stderr = os.Stderr
+		// The processes that tests have started end in order, too.
+		cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+		cmd.WaitDelay = time.Minute
+		stdout, err := cmd.StdoutPipe()
+		if err != nil {
+			return err
+		}
+		if err := cmd.Start(); err != nil {
+			return err
+		}
+		readErr := r.read(stdout)
+		if err := cmd.Wait(); err != nil {
+			var exit *exec.ExitError
+			if errors.As(err, &exit) {
+				return fmt.Errorf("%s has failed (%w)", strings.Join(c, " "), err)
+			}
+			return err
+		}
+		if readErr != nil {
+			return readErr
+		}
+	}
+	return nil
+}

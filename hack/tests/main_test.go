@@ -1,0 +1,113 @@
+package main
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nephele-io/nephele/internal/tier"
+)
+
+// TestRead: of what go test -json prints, only failures, packages and what was not proven are
+// shown, and all of it is counted.
+func TestRead(t *testing.T) {
+	for name, c := range map[string]struct {
+		lines    string
+		shown    []string
+		hidden   []string
+		unproven []string
+		left     int
+		passed   int
+	}{
+		"passed": {`{"Action":"start","Package":"x/nephele/a"}
+{"Action":"output","Package":"x/nephele/a","Test":"TestA","Output":"    a_test.go:3: chatter\n"}
+{"Action":"pass","Package":"x/nephele/a","Test":"TestA","Elapsed":1.5}
+{"Action":"output","Package":"x/nephele/a","Output":"ok x\n"}
+{"Action":"pass","Package":"x/nephele/a","Elapsed":2}
+`, []string{"ok      2.0s  a\n"}, []string{"chatter", "cached"}, nil, 0, 1},
+		"from the cache": {`{"Action":"output","Package":"x/nephele/a","Output":"ok x (cached)\n"}
+{"Action":"pass","Package":"x/nephele/a","Elapsed":0}
+`, []string{"a (cached)\n"}, nil, nil, 0, 0},
+		"failed": {`{"Action":"output","Package":"x/nephele/a","Test":"TestA","Output":"    a_test.go:3: wrong\n"}
+{"Action":"fail","Package":"x/nephele/a","Test":"TestA"}
+{"Action":"output","Package":"x/nephele/a","Output":"FAIL x\n"}
+{"Action":"fail","Package":"x/nephele/a"}
+`, []string{"a_test.go:3: wrong\n", "FAIL x"}, nil, nil, 0, 0},
+		"the process died": {`{"Action":"output","Package":"x/nephele/a","Test":"TestA","Output":"panic: test timed out\n"}
+{"Action":"output","Package":"x/nephele/a","Output":"FAIL x\n"}
+{"Action":"fail","Package":"x/nephele/a"}
+`, []string{"panic: test timed out"}, nil, nil, 0, 0},
+		"does not compile": {`{"Action":"build-output","ImportPath":"x/nephele/a","Output":"a.go:1:1: oh\n"}
+`, []string{"a.go:1:1: oh"}, nil, nil, 0, 0},
+		"skipped": {`{"Action":"output","Package":"x/nephele/a","Test":"TestA","Output":"=== RUN   TestA\n"}
+{"Action":"output","Package":"x/nephele/a","Test":"TestA","Output":"    a_test.go:2: seed 7\n"}
+{"Action":"output","Package":"x/nephele/a","Test":"TestA","Output":"    a_test.go:3: no browser:\n"}
+{"Action":"output","Package":"x/nephele/a","Test":"TestA","Output":"        not found\n"}
+{"Action":"output","Package":"x/nephele/a","Test":"TestA","Output":"--- SKIP: TestA (0.00s)\n"}
+{"Action":"skip","Package":"x/nephele/a","Test":"TestA"}
+`, []string{"not proven: TestA (a): no browser: not found\n"}, []string{"RUN", "SKIP"}, []string{"TestA (a): no browser: not found"}, 0, 0},
+		"left": {`{"Action":"output","Package":"x/nephele/a","Test":"TestA","Output":"    a_test.go:3: ` + tier.Left + `TestB proves some\n"}
+{"Action":"skip","Package":"x/nephele/a","Test":"TestA"}
+`, nil, []string{"TestA"}, nil, 1, 0},
+		"no tests": {`{"Action":"output","Package":"x/nephele/a","Output":"?   x\n"}
+{"Action":"skip","Package":"x/nephele/a"}
+`, nil, []string{"x"}, nil, 0, 0},
+		"another command": {"built\nnot proven: the page: no node\n", []string{"built\n"}, nil, []string{"the page: no node"}, 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var out strings.Builder
+			r := &runner{out: &out, begin: time.Now()}
+			if err := r.read(strings.NewReader(c.lines)); err != nil {
+				t.Fatal(err)
+			}
+			for _, want := range c.shown {
+				if !strings.Contains(out.String(), want) {
+					t.Errorf("%q is not shown: %q", want, out.String())
+				}
+			}
+			for _, not := range c.hidden {
+				if strings.Contains(out.String(), not) {
+					t.Errorf("%q is shown: %q", not, out.String())
+				}
+			}
+			if !slices.Equal(r.unproven, c.unproven) || r.left != c.left || r.passed != c.passed {
+				t.Errorf("unproven %q, left %d, passed %d", r.unproven, r.left, r.passed)
+			}
+		})
+	}
+}
+
+// TestLastLine: what was not proven is counted in the last line.
+func TestLastLine(t *testing.T) {
+	r := &runner{begin: time.Now(), passed: 5}
+	if got := r.lastLine(); !strings.Contains(got, "5 tests") || strings.Contains(got, "NOT PROVEN") || strings.Contains(got, "left to") {
+		t.Error(got)
+	}
+	r.unproven, r.left = []string{"a", "b"}, 3
+	if got := r.lastLine(); !strings.Contains(got, "NOT PROVEN HERE: 2,") || !strings.Contains(got, "3 more are left") {
+		t.Error(got)
+	}
+}
+
+// TestPackagesOf finds the packages that own files.
+func TestPackagesOf(t *testing.T) {
+	t.Chdir("../..")
+	got := packagesOf([]string{"internal/tier/tier.go", "internal/cloud/plan/testdata/worlds/x.json", "README.md", "standalone/e2e/a_test.go", "packaging/go.mod",
+		"internal/tier/other.go", "test/cluster/x.go", "gone/away/x.go"})
+	want := map[string][]string{".": {"./internal/tier", "./internal/cloud/plan"}, "standalone": {"./e2e"}}
+	if !maps.EqualFunc(got, want, slices.Equal) {
+		t.Errorf("%v, want %v", got, want)
+	}
+}
+
+// TestChoose: a name that is no part's is refused, with those that are.
+func TestChoose(t *testing.T) {
+	if got, err := choose(longParts(), "race,worlds"); err != nil || len(got) != 2 || got[0].name != "race" || got[1].name != "worlds" {
+		t.Errorf("%v, %v", got, err)
+	}
+	if _, err := choose(longParts(), "races"); err == nil || !strings.Contains(err.Error(), "worlds") {
+		t.Errorf("%v", err)
+	}
+}

@@ -1,0 +1,204 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+)
+
+// part is one step of a tier.
+type part struct {
+	name, title string
+	// dir is where the commands run; empty for the root.
+	dir      string
+	env      []string
+	commands [][]string
+	// missing says what the machine lacks that the part needs, or nothing.
+	missing func() string
+}
+
+func (p part) runs(command ...string) part {
+	p.commands = append(slices.Clip(p.commands), command)
+	return p
+}
+
+// inModule is the part that vets and tests a module. Vet and the compiler of the tests share what
+// they have read, so this takes less than to vet first.
+func inModule(name, title, dir string, flags ...string) part {
+	p := part{name: name, title: title, dir: dir}
+	return p.runs(append(append([]string{"go", "test", "-json"}, flags...), "./...")...)
+}
+
+func makes(name, title string, args ...string) part {
+	return part{name: name, title: title}.runs(append([]string{"make", "--no-print-directory"}, args...)...)
+}
+
+// tierOf returns the parts of a tier.
+func tierOf(ctx context.Context, name string) ([]part, error) {
+	switch name {
+	case "check":
+		return checkParts(ctx)
+	case "test":
+		return testParts(), nil
+	case "long":
+		return longParts(), nil
+	}
+	return nil, fmt.Errorf("usage: tests [-parts NAME,NAME] [-fresh] [-slowest N] check|test|long; got %q", name)
+}
+
+func testParts() []part {
+	return []part{
+		makes("format", "format", "fmt"),
+		part{name: "generated", title: "generated files"}.runs("hack/verify-generated.sh"),
+		inModule("main", "vet and tests of the main module", "", "-vet=all", "-timeout=30m"),
+		part{name: "web", title: "page of the console"}.runs("hack/web.sh", "verify-if-possible"),
+		makes("binary", "standalone binary", "build"),
+		makes("staticcheck", "staticcheck", "staticcheck"),
+		inModule("standalone", "vet and tests of the standalone module: these start API servers", "standalone", "-vet=all", "-timeout=60m"),
+		inModule("packaging", "vet and tests of the packaging module: charts and images", "packaging", "-vet=all"),
+	}
+}
+
+func longParts() []part {
+	long := func(p part) part {
+		p.env = append(p.env, "NEPHELE_LONG=1")
+		return p
+	}
+	return []part{
+		makes("static", "format and staticcheck", "fmt", "staticcheck"),
+		part{name: "generated", title: "generated files"}.runs("hack/verify-generated.sh"),
+		part{name: "web", title: "page of the console"}.runs("hack/web.sh", "verify-if-possible"),
+		makes("binary", "standalone binary", "build"),
+		long(inModule("main", "all tests of the main module", "", "-vet=all", "-timeout=3h")),
+		long(inModule("standalone", "all tests of the standalone module: release and back, kills, replicas, attacks, browser", "standalone", "-vet=all", "-timeout=3h")),
+		long(inModule("packaging", "all tests of the packaging module, and the image for both architectures", "packaging", "-vet=all", "-timeout=1h")),
+		makes("worlds", "20,000 random worlds against the planner", "worlds", "WORLDS=20000"),
+		makes("matrix", "every call of every history disturbed in every way", "matrix"),
+		inModule("race", "race detector, main module", "", "-race", "-vet=off", "-timeout=3h"),
+		inModule("race-standalone", "race detector, standalone module", "standalone", "-race", "-vet=off", "-timeout=3h"),
+		makes("scale", "fleets under the rate limits of clouds", "scale"),
+		needing(makes("az", "Azure's own command line against the simulator", "az"), azMissing),
+		needing(makes("cluster", "Kubernetes' own cases about network policies on a real cluster", "cluster"), aptMissing),
+	}
+}
+
+func needing(p part, missing func() string) part {
+	p.missing = missing
+	return p
+}
+
+func azMissing() string {
+	if _, err := exec.LookPath("az"); err == nil {
+		return ""
+	}
+	return aptMissing()
+}
+
+// aptMissing says why packages cannot be installed here.
+func aptMissing() string {
+	switch _, err := exec.LookPath("apt-get"); {
+	case runtime.GOOS != "linux" || err != nil:
+		return "it needs Debian or Ubuntu"
+	case os.Geteuid() != 0:
+		return "it needs root"
+	}
+	return ""
+}
+
+// checkParts are the format, the tests of the root, and the short tests of what has changed since
+// the commit that this branch left main at, uncommitted changes included.
+func checkParts(ctx context.Context) ([]part, error) {
+	changed, err := changedFiles(ctx)
+	if err != nil {
+		return nil, err
+	}
+	parts := []part{
+		makes("format", "format", "fmt"),
+		part{name: "root", title: "tests of the root: architecture, limits, links"}.runs("go", "test", "-json", "."),
+	}
+	packages := packagesOf(changed)
+	for _, dir := range slices.Sorted(maps.Keys(packages)) {
+		// Tests that start an API server are too long for this: they are compiled and vetted.
+		var tested, vetted []string
+		for _, p := range packages[dir] {
+			if dir == "standalone" && !strings.HasPrefix(p, "./internal/demo") {
+				vetted = append(vetted, p)
+			} else {
+				tested = append(tested, p)
+			}
+		}
+		p := part{name: "changed-" + dir, title: "short tests of changed packages: " + dir, dir: dir}
+		if len(tested) > 0 {
+			p = p.runs(append([]string{"go", "test", "-json", "-short", "-vet=all"}, tested...)...)
+		}
+		if len(vetted) > 0 {
+			p = p.runs(append([]string{"go", "vet"}, vetted...)...)
+		}
+		parts = append(parts, p)
+	}
+	return parts, nil
+}
+
+// changedFiles lists the files that differ from where this branch left main.
+func changedFiles(ctx context.Context) ([]string, error) {
+	git := func(args ...string) ([]string, error) {
+		out, err := exec.CommandContext(ctx, "git", args...).Output()
+		if err != nil {
+			return nil, fmt.Errorf("git %s: %w", strings.Join(args, " "), err)
+		}
+		return slices.DeleteFunc(strings.Split(string(out), "\x00"), func(s string) bool { return s == "" }), nil
+	}
+	since := "HEAD"
+	for _, main := range []string{"origin/main", "main"} {
+		if base, err := exec.CommandContext(ctx, "git", "merge-base", main, "HEAD").Output(); err == nil {
+			since = strings.TrimSpace(string(base))
+			break
+		}
+	}
+	changed, err := git("diff", "-z", "--name-only", "--no-renames", since)
+	if err != nil {
+		return nil, err
+	}
+	added, err := git("ls-files", "-z", "--others", "--exclude-standard")
+	return append(changed, added...), err
+}
+
+// modules are the directories with modules of their own, which make test vets and tests.
+var modules = []string{"standalone", "packaging"}
+
+// packagesOf returns the packages that own the files, by module. A file that is no Go source, such
+// as one below testdata, belongs to the nearest directory above it that holds Go sources; the root
+// is always tested.
+func packagesOf(files []string) map[string][]string {
+	out := map[string][]string{}
+	for _, file := range files {
+		if strings.HasPrefix(file, "test/cluster/") {
+			continue // a module of its own, which make cluster tests
+		}
+		module, below := ".", file
+		for _, m := range modules {
+			if rest, ok := strings.CutPrefix(file, m+"/"); ok {
+				module, below = m, rest
+			}
+		}
+		dir := filepath.Dir(below)
+		for dir != "." && !hasGo(filepath.Join(module, dir)) {
+			dir = filepath.Dir(dir)
+		}
+		if p := "./" + filepath.ToSlash(dir); dir != "." && !slices.Contains(out[module], p) {
+			out[module] = append(out[module], p)
+		}
+	}
+	return out
+}
+
+func hasGo(dir string) bool {
+	found, err := filepath.Glob(filepath.Join(dir, "*.go"))
+	return err == nil && len(found) > 0
+}

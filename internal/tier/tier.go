@@ -1,0 +1,42 @@
+// Package tier tells tests how much of them is run: make check runs the short tests, make test all
+// but those of the long tier, and make test-long everything. docs/testing.md says what is proven
+// where.
+//
+// It has no state; everything may be called at the same time.
+package tier
+
+import (
+	"os"
+	"testing"
+)
+
+// variable is the environment variable that make test-long sets.
+const variable = "NEPHELE_LONG"
+
+// Left begins the reason of every test that only make test-long runs. Who counts what was not
+// proven tells these tests from those that the machine cannot run.
+const Left = "left to make test-long: "
+
+// Long reports whether everything is to be proven.
+func Long() bool { return os.Getenv(variable) != "" }
+
+// OnlyLong leaves a test to make test-long. Every promise keeps a test at each commit, so the
+// caller says what proves this one there.
+func OnlyLong(t testing.TB, instead string) {
+	t.Helper()
+	if !Long() {
+		t.Skip(Left + instead)
+	}
+}
+
+// Pick returns how many of something a test plays: short with -short, long in make test-long, and
+// else ordinary.
+func Pick(short, ordinary, long int) int {
+	switch {
+	case Long():
+		return long
+	case testing.Short():
+		return short
+	}
+	return ordinary
+}
