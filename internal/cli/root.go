@@ -10,6 +10,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cli/agentcmd"
 	"github.com/nephele-io/nephele/internal/cli/consolecmd"
 	"github.com/nephele-io/nephele/internal/cli/enrollcmd"
+	"github.com/nephele-io/nephele/internal/cli/flowscmd"
 	"github.com/nephele-io/nephele/internal/cli/releasecmd"
 	"github.com/nephele-io/nephele/internal/cli/rolecmd"
 	"github.com/nephele-io/nephele/internal/cli/terminal"
@@ -70,7 +71,7 @@ Exit codes: 0 done; 1 the answer is "no", or something differs; 2 bad input or f
 		terminal.NewVersionCommand("nephele", built()),
 	)
 	root.AddCommand(newStatusCommand(), newCheckCommand(), newUninstallCommand(), newSupportCommand(), newPluginCommand(), newHistoryCommand())
-	root.AddCommand(consolecmd.Command(consoleNeeds()), releasecmd.Command(releaseNeeds()))
+	root.AddCommand(flowscmd.Command(flowsNeeds()), consolecmd.Command(consoleNeeds()), releasecmd.Command(releaseNeeds()))
 	root.AddCommand(rolecmd.Commands(notes)...)
 	root.AddCommand(agentcmd.Commands(Version())...)
 	root.AddCommand(enrollcmd.Commands(newClient)...)

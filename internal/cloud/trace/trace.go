@@ -228,6 +228,20 @@ func private(n *cloud.Interface, public netip.Addr) netip.Addr {
 	return netip.Addr{}
 }
 
+// Interface returns the point that an interface, by its ID or MAC address, has with an address,
+// which need not be one of its own: it may pass on what others send. It returns false if no
+// interface in sight is called so.
+func (c *Cloud) Interface(name string, a netip.Addr) (Point, bool) {
+	for _, r := range c.regions {
+		for i := range r.snapshot.Interfaces {
+			if n := &r.snapshot.Interfaces[i]; n.ID == name || n.MAC != "" && n.MAC == name {
+				return r.point(n, a, netip.Addr{}), true
+			}
+		}
+	}
+	return Point{}, false
+}
+
 // Way is how a packet gets from one end to the other.
 type Way string
 

@@ -116,10 +116,17 @@ func (w *World) decide(x *addressIndex, f Flow) (v Verdict, src, dst party, err 
 	}
 	v = Verdict{Allowed: true, Egress: Half{Allowed: true}, Ingress: Half{Allowed: true}}
 	if src.nic == nil || src.nic != dst.nic {
-		v = Verdict{Egress: x.half(src, dst, true, f), Ingress: x.half(dst, src, false, f), Obstacle: w.obstacle(x, src, dst, f)}
-		v.Allowed = v.Egress.Allowed && v.Ingress.Allowed && v.Obstacle == ""
+		v = w.judge(x, src, src, dst, f)
 	}
 	return v, src, dst, nil
+}
+
+// judge decides about a packet of src that dst sees coming from seen.
+func (w *World) judge(x *addressIndex, src, seen, dst party, f Flow) Verdict {
+	v := Verdict{Egress: x.half(src, dst, true, f), Ingress: x.half(dst, seen, false, f)}
+	v.Obstacle, v.StoppedBy = w.obstacle(x, seen, dst, f)
+	v.Allowed = v.Egress.Allowed && v.Ingress.Allowed && v.Obstacle == ""
+	return v
 }
 
 // parties makes both ends definite.

@@ -131,8 +131,7 @@ func (w *World) toTarget(x *addressIndex, via placed, client party, g *native.Ta
 // whose rules see the address that the packet carries.
 func (w *World) hop(x *addressIndex, from, seen, to party, f Flow) Verdict {
 	f.Src, f.Dst = End{NIC: from.nic.ID, Addr: seen.addr}, End{NIC: to.nic.ID, Addr: to.addr}
-	v := Verdict{Egress: x.half(from, to, true, f), Ingress: x.half(to, seen, false, f), Obstacle: w.obstacle(x, seen, to, f)}
-	v.Allowed = v.Egress.Allowed && v.Ingress.Allowed && v.Obstacle == ""
+	v := w.judge(x, from, seen, to, f)
 	v.Reason = x.reason(v, seen, to, f)
 	return v
 }

@@ -65,19 +65,25 @@ func (w *World) borders() map[string]border {
 	return out
 }
 
-// obstacle says what on the way stops a flow that the security groups let through; "" if nothing
-// does.
-func (w *World) obstacle(x *addressIndex, src, dst party, f Flow) string {
+// Filter is a network ACL that stops a flow, or its answer: at which interface.
+type Filter struct {
+	NIC            string
+	Egress, Answer bool
+}
+
+// obstacle says what on the way stops a flow that the security groups let through, and which filter
+// that is, if one is; "" if nothing does.
+func (w *World) obstacle(x *addressIndex, src, dst party, f Flow) (string, Filter) {
 	if len(x.borders) == 0 || src.nic != nil && dst.nic != nil && src.nic.SubnetID == dst.nic.SubnetID && !src.public && !dst.public {
-		return ""
+		return "", Filter{}
 	}
 	for _, end := range []struct{ self, other party }{{src, dst}, {dst, src}} {
 		if why := w.noRoute(x, end.self, end.other); why != "" {
-			return why
+			return why, Filter{}
 		}
 	}
 	back, answered := f.reply()
-	for _, leg := range []struct {
+	for i, leg := range []struct {
 		self, other party
 		egress      bool
 		packet      packet
@@ -97,10 +103,11 @@ func (w *World) obstacle(x *addressIndex, src, dst party, f Flow) string {
 			continue
 		}
 		if e := acl.decides(leg.egress, leg.other.addr, leg.packet); !e.Allow {
-			return fmt.Sprintf("entry %s of network ACL %s of %s denies %s", entryName(e.Number), acl.ID, leg.self.nic.SubnetID, leg.what)
+			return fmt.Sprintf("entry %s of network ACL %s of %s denies %s", entryName(e.Number), acl.ID, leg.self.nic.SubnetID, leg.what),
+				Filter{leg.self.nic.ID, leg.egress, i >= 2}
 		}
 	}
-	return ""
+	return "", Filter{}
 }
 
 func entryName(n int) string {

@@ -245,5 +245,7 @@ type Verdict struct {
 	// Obstacle is the route table or network ACL that stops the flow, whatever the security groups
 	// say; empty if none does.
 	Obstacle string
-	Reason   string
+	// StoppedBy is the network ACL, if the obstacle is one.
+	StoppedBy Filter
+	Reason    string
 }

@@ -1,0 +1,57 @@
+package cli
+
+import (
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/nephele-io/nephele/internal/cli/flowscmd"
+	"github.com/nephele-io/nephele/internal/cli/terminal"
+	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/explain"
+	"github.com/nephele-io/nephele/internal/preview"
+)
+
+// flowsNeeds are what "flows" reads policies and clouds with: as explain does, but of all accounts.
+func flowsNeeds() flowscmd.Needs {
+	var f explainFlags
+	return flowscmd.Needs{
+		Register: func(flags *pflag.FlagSet) {
+			flags.StringArrayVarP(&f.files, "filename", "f", nil, "file or directory with manifests, or - for the standard input; may be repeated")
+			f.cluster.Register(flags)
+			f.clouds.register(flags)
+		},
+		Read:      func(cmd *cobra.Command) (*explain.Computation, error) { return f.readAll(cmd) },
+		Printable: terminal.Printable, Now: time.Now,
+		Window: func(out io.Writer) io.Writer { return windowOf(out) },
+	}
+}
+
+// readAll reads what questions about all machines are answered from.
+func (f *explainFlags) readAll(cmd *cobra.Command) (*explain.Computation, error) {
+	if f.clouds.snapshot != "" || len(f.files) > 0 {
+		c, err := f.read(cmd)
+		if err != nil {
+			return nil, err
+		}
+		return c.Computation, nil
+	}
+	c, err := f.cluster.client()
+	if err != nil {
+		return nil, err
+	}
+	in, err := readInputs(cmd.Context(), c)
+	if err != nil {
+		return nil, err
+	}
+	var keys []string
+	for _, a := range in.Accounts {
+		keys = append(keys, cloud.AccountKey(a.Namespace, a.Name))
+	}
+	f.readClouds(cmd.Context(), c, in, keys)
+	computed := preview.Compute(in)
+	notes(cmd, in.Notes)
+	return computed.Computation, nil
+}
