@@ -69,17 +69,7 @@ func sideText(s v1alpha1.ReachSide, most int) string {
 	if s.Hidden > 0 {
 		return othersText(s.Hidden)
 	}
-	text := review.Some(s.Addresses, most)
-	both := slices.Contains(s.Addresses, "0.0.0.0/0") && slices.Contains(s.Addresses, "::/0")
-	switch {
-	case both && s.Rest:
-		return "anywhere else"
-	case both:
-		return "anywhere"
-	case s.Rest:
-		return "the rest of " + text
-	}
-	return text
+	return review.AddressesText(s, most)
 }
 
 // othersText counts those who may not be seen.

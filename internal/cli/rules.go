@@ -177,7 +177,7 @@ func printEffective(out io.Writer, e v1alpha1.EffectiveEndpoint) error {
 			fmt.Fprintf(w, "    ACTION\tTRAFFIC\t%s\tPOLICY\tRULE\t\n", d.peers)
 		}
 		for _, r := range d.Rules {
-			peers := review.Some(append(slices.Clone(r.Names), r.Peers...), 3)
+			peers := review.PeersText(r, 3)
 			if peers == "" {
 				peers = "nobody"
 			}

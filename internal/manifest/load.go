@@ -35,6 +35,8 @@ type loader struct {
 	seen    map[string]Position
 	// most is how many objects are taken, 0 for any number, and taken how many have been.
 	most, taken int
+	// nested is how many lists the object is in.
+	nested int
 	// held counts the documents that hold something, number those of the file.
 	held, number int
 }
@@ -270,7 +272,16 @@ func (l *loader) object(at Position, n *yamlv3.Node, offset int, raw []byte) {
 	l.take(d, gvk, raw)
 }
 
+// mostNested is how many lists may be in one another. Each is read anew for its items.
+const mostNested = 4
+
 func (l *loader) list(at Position, n *yamlv3.Node, offset int, raw []byte) {
+	if l.nested == mostNested {
+		l.fault(at, nil, "items", fmt.Sprintf("there are more than %d lists in one another", mostNested))
+		return
+	}
+	l.nested++
+	defer func() { l.nested-- }()
 	var items struct {
 		Items []json.RawMessage `json:"items"`
 	}

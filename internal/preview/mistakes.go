@@ -99,18 +99,13 @@ var access = []struct {
 // amongThem names an end of flows in a sentence, or some of it and how much it is.
 func amongThem(e forecast.End) string {
 	names := slices.Concat(e.VMs, e.Unseen)
-	noun := "VMs"
-	for _, a := range e.Addresses {
-		names, noun = append(names, a.String()), "blocks of addresses"
+	switch {
+	case len(names) == 0:
+		return e.Text(someNames)
+	case len(names) > someNames:
+		return fmt.Sprintf("%d VMs, among them %s", len(names), strings.Join(names[:someNames], ", "))
 	}
-	text := strings.Join(names, ", ")
-	if len(names) > someNames {
-		text = fmt.Sprintf("%d %s, among them %s", len(names), noun, strings.Join(names[:someNames], ", "))
-	}
-	if e.Rest {
-		return "the rest of " + text
-	}
-	return text
+	return strings.Join(names, ", ")
 }
 
 // someNames is how many names stand in a sentence.

@@ -228,10 +228,7 @@ func (m *mapping) addresses(s reach.Side) string {
 	sum := sha256.Sum256([]byte(text))
 	key := "a-" + hex.EncodeToString(sum[:8])
 	if m.nodes[key] == nil {
-		label := Some(texts, 3)
-		if len(texts) == 2 && s.Addresses[0].Bits() == 0 && s.Addresses[1].Bits() == 0 {
-			label = "anywhere else"
-		}
+		label := forecast.End{Addresses: s.Addresses, Rest: s.Rest}.Text(mostBlocks)
 		m.nodes[key] = &v1alpha1.MapNode{Key: key, Label: label, Kind: v1alpha1.NodeAddresses, Addresses: texts[:min(len(texts), mostAddresses)], Rest: s.Rest}
 	}
 	return key

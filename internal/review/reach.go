@@ -158,6 +158,7 @@ func sideOf(s reach.Side) v1alpha1.ReachSide {
 	for _, p := range s.Addresses {
 		out.Addresses = append(out.Addresses, p.String())
 	}
+	out.AddressesText = AddressesText(out, mostBlocks)
 	return out
 }
 

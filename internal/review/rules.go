@@ -67,6 +67,7 @@ func effectiveOf(w *explain.World, d reach.EffectiveDirection) v1alpha1.Effectiv
 		if w.Sees(r.RuleRef) {
 			row.Names = r.Names
 		}
+		row.PeersText = PeersText(row, mostBlocks)
 		out.Rules = append(out.Rules, row)
 	}
 	return out

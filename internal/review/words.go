@@ -2,9 +2,11 @@ package review
 
 import (
 	"fmt"
+	"net/netip"
 	"strings"
 
 	"github.com/nephele-io/nephele/api/analysis/v1alpha1"
+	"github.com/nephele-io/nephele/internal/cloud/forecast"
 )
 
 // mostRules is how many rules a text names.
@@ -41,6 +43,36 @@ func RulesText(rules []v1alpha1.Rule) string {
 		names[i] = PolicyName(r) + " " + RuleName(r)
 	}
 	return Some(names, mostRules)
+}
+
+// mostBlocks is how many blocks of addresses, and exceptions of a block, an answer names in words.
+const mostBlocks = 4
+
+// AddressesText says in words which addresses an end is, and counts those beyond the most.
+func AddressesText(s v1alpha1.ReachSide, most int) string {
+	return forecast.End{Addresses: prefixes(s.Addresses), Rest: s.Rest}.Text(most)
+}
+
+// PeersText says in words who the peers of a rule are, and counts those beyond the most.
+func PeersText(r v1alpha1.EffectiveRule, most int) string {
+	var parts []string
+	if len(r.Names) > 0 {
+		parts = append(parts, Some(r.Names, most))
+	}
+	if len(r.Peers) > 0 {
+		parts = append(parts, forecast.End{Addresses: prefixes(r.Peers)}.Text(most))
+	}
+	return strings.Join(parts, "; ")
+}
+
+// prefixes are those that texts are.
+func prefixes(texts []string) (out []netip.Prefix) {
+	for _, text := range texts {
+		if p, err := netip.ParsePrefix(text); err == nil {
+			out = append(out, p)
+		}
+	}
+	return out
 }
 
 // Some lists names, and counts those beyond the most that are named.

@@ -69,6 +69,9 @@ type ReachRow struct {
 type ReachSide struct {
 	Endpoints []ReachEnd `json:"endpoints,omitempty"`
 	Addresses []string   `json:"addresses,omitempty"`
+	// AddressesText says in words which addresses these are: "anywhere else except 10.1.0.5". What
+	// is too much to be named is counted.
+	AddressesText string `json:"addressesText,omitempty"`
 	// Rest tells that Addresses are without those that other rows are about.
 	Rest bool `json:"rest,omitempty"`
 	// Hidden is how many endpoints are meant besides that the caller may not see. They count as if

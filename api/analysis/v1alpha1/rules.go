@@ -57,9 +57,11 @@ type EffectiveRule struct {
 	Rule Rule `json:"rule"`
 	// Peers are the addresses at the other end, and Names the domain names, as they are now. A
 	// caller who does not see all Namespaces gets no Peers.
-	Peers   []string `json:"peers,omitempty"`
-	Names   []string `json:"names,omitempty"`
-	Traffic string   `json:"traffic"`
+	Peers []string `json:"peers,omitempty"`
+	Names []string `json:"names,omitempty"`
+	// PeersText says in words which addresses these are, and counts what is too much to be named.
+	PeersText string `json:"peersText,omitempty"`
+	Traffic   string `json:"traffic"`
 	// Decides tells whether it decides anything here; if not, By are the rules that leave it
 	// nothing.
 	Decides bool   `json:"decides"`

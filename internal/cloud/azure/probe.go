@@ -128,19 +128,20 @@ func permits(given []permission, right string) bool {
 
 // like matches * with any text.
 func like(pattern, text string) bool {
-	head, rest, star := strings.Cut(pattern, "*")
-	if !star {
+	parts := strings.Split(pattern, "*")
+	last := len(parts) - 1
+	if last == 0 {
 		return pattern == text
 	}
-	if !strings.HasPrefix(text, head) {
+	text, found := strings.CutPrefix(text, parts[0])
+	if !found {
 		return false
 	}
-	for text = text[len(head):]; ; text = text[1:] {
-		if like(rest, text) {
-			return true
-		}
-		if text == "" {
+	for _, part := range parts[1:last] {
+		// The earliest place leaves most for the parts that follow.
+		if _, text, found = strings.Cut(text, part); !found {
 			return false
 		}
 	}
+	return strings.HasSuffix(text, parts[last])
 }

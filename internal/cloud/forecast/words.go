@@ -3,7 +3,6 @@ package forecast
 import (
 	"cmp"
 	"fmt"
-	"net/netip"
 	"slices"
 	"strings"
 
@@ -120,8 +119,8 @@ const named = 4
 
 func (e End) String() string { return e.Text(named) }
 
-// Text says what the end is; of more than limit VMs or ranges some are named and the rest is
-// counted.
+// Text says what the end is; of more than limit VMs, ranges or exceptions of a range some are named
+// and the rest is counted.
 func (e End) Text(limit int) string {
 	switch e.form() {
 	case "vms":
@@ -129,53 +128,13 @@ func (e End) Text(limit int) string {
 	case "unseen":
 		return "the members of " + list(e.Unseen, limit)
 	}
-	if len(e.Addresses) == 2 && e.Addresses[0].Bits() == 0 && e.Addresses[1].Bits() == 0 {
-		if e.Rest {
-			return "anywhere else"
-		}
-		return "anywhere"
+	anywhere := "anywhere"
+	if e.Rest {
+		anywhere = "anywhere else"
 	}
-	if text := e.allButFew(); text != "" && len(e.Addresses) > limit+1 {
-		return text
-	}
-	var whole, rest []string
-	for _, p := range e.Addresses {
-		text := p.String()
-		if p.IsSingleIP() {
-			text = p.Addr().String()
-		}
-		if e.holes.Overlaps(addrset.OfPrefixes(p)) {
-			rest = append(rest, "the rest of "+text)
-		} else {
-			whole = append(whole, text)
-		}
-	}
-	return list(append(whole, rest...), limit)
-}
-
-// mostHoles is how many holes of a block are named.
-const mostHoles = 2
-
-// allButFew names the block that the addresses fill, and what they leave out of it, if that is
-// little; "" if it is not, or if interfaces in sight lie in it, which are told for themselves.
-func (e End) allButFew() string {
-	if len(e.Addresses) < 2 || e.Rest {
-		return ""
-	}
-	block := e.Addresses[0]
-	for _, p := range e.Addresses {
-		if p.Addr().Is4() != block.Addr().Is4() {
-			return ""
-		}
-		for !block.Contains(p.Addr()) {
-			block = netip.PrefixFrom(block.Addr(), block.Bits()-1).Masked()
-		}
-	}
-	holes := addrset.OfPrefixes(block).Minus(addrset.OfPrefixes(e.Addresses...)).Prefixes()
-	if len(holes) == 0 || len(holes) > mostHoles {
-		return ""
-	}
-	return block.String() + " except " + End{Addresses: holes}.Text(mostHoles)
+	return addrset.Say(addrset.OfPrefixes(e.Addresses...).Blocks(), limit, anywhere, func(b addrset.Block) bool {
+		return e.holes.Overlaps(addrset.OfPrefixes(b.Prefix)) || e.Rest && e.holes.Empty() // in which of them is not known
+	})
 }
 
 func list(items []string, limit int) string {

@@ -2,7 +2,6 @@ package forecast
 
 import (
 	"net/netip"
-	"strings"
 	"testing"
 
 	"github.com/nephele-io/nephele/internal/cloud"
@@ -104,7 +103,31 @@ func TestTheShortSideIsTold(t *testing.T) {
 	if got := (End{Addresses: block.Prefixes()}).String(); got != "10.1.0.0/16 except 10.1.2.40" {
 		t.Errorf("%q", got)
 	}
-	if got := (End{Addresses: block.Prefixes()}).Text(100); !strings.HasPrefix(got, "10.1.0.0/23, ") {
+	if got := (End{Addresses: block.Prefixes()}).Text(100); got != "10.1.0.0/16 except 10.1.2.40" {
 		t.Errorf("all: %q", got)
+	}
+}
+
+// TestExceptionsEnd: a block without its second and third quarter is told; words about what is left
+// and words about what is left out once called one another for ever.
+func TestExceptionsEnd(t *testing.T) {
+	for text, except := range map[string][]string{
+		"198.51.100.0/26, 198.51.100.192/26": {"198.51.100.64/26", "198.51.100.128/26"},
+		"0.0.0.0/2, 192.0.0.0/2":             {"64.0.0.0/2", "128.0.0.0/2"},
+		"anywhere except 10.1.0.5":           {"10.1.0.5/32"},
+	} {
+		all := addrset.AllIPv4()
+		switch text[:4] {
+		case "198.":
+			all = addrset.OfPrefixes(netip.MustParsePrefix("198.51.100.0/24"))
+		case "anyw":
+			all = addrset.All()
+		}
+		for _, e := range except {
+			all = all.Minus(addrset.OfPrefixes(netip.MustParsePrefix(e)))
+		}
+		if got := (End{Addresses: all.Prefixes()}).String(); got != text {
+			t.Errorf("%q, want %q", got, text)
+		}
 	}
 }

@@ -296,6 +296,34 @@ func (e *estate) randomPolicies(r *rand.Rand) policySet {
 	return out
 }
 
+// randomExceptions are exceptions of a block of every shape: quarters that adjoin, blocks within
+// blocks, and single addresses up to the bounds of the block.
+func randomExceptions(r *rand.Rand, block netip.Prefix) (out []string) {
+	part := func(p netip.Prefix, last bool, longer int) netip.Prefix {
+		bits := min(p.Bits()+longer, p.Addr().BitLen())
+		at := p.Masked().Addr().AsSlice()
+		for i := p.Bits(); last && i < len(at)*8; i++ {
+			at[i/8] |= 0x80 >> (i % 8)
+		}
+		a, _ := netip.AddrFromSlice(at)
+		return netip.PrefixFrom(a, bits).Masked()
+	}
+	low, high := part(block, false, 1), part(block, true, 1)
+	switch r.IntN(4) {
+	case 0: // the second and the third quarter
+		return []string{part(low, true, 1).String(), part(high, false, 1).String()}
+	case 1: // one within another
+		return []string{high.String(), part(high, r.IntN(2) == 0, 3).String()}
+	case 2: // the first and the last address
+		return []string{part(block, false, 128).String(), part(block, true, 128).String()}
+	}
+	for p := block; len(out) < 4 && p.Bits() < p.Addr().BitLen(); { // ever smaller ones
+		p = part(p, r.IntN(2) == 0, 1+r.IntN(4))
+		out = append(out, part(p, r.IntN(2) == 0, 1+r.IntN(4)).String())
+	}
+	return out
+}
+
 func (e *estate) randomRule(r *rand.Rand, set policySet, p policySpec) ruleSpec {
 	rule := ruleSpec{Out: r.IntN(2) == 0}
 	rule.Action = pick(r, []v1beta2.RuleAction{"Allow", "Allow", "Allow", "Drop", "Reject", "Pass"})
@@ -316,6 +344,9 @@ func (e *estate) randomRule(r *rand.Rand, set policySet, p policySpec) ruleSpec 
 		}
 		if r.IntN(3) == 0 && !strings.Contains(b.CIDR, ":") {
 			b.Except = append(b.Except, pick(r, []string{"10.0.0.5/32", "10.0.0.8/29", "10.1.0.0/28", "203.0.113.7/32"}))
+		}
+		if r.IntN(6) == 0 {
+			b.Except = randomExceptions(r, netip.MustParsePrefix(b.CIDR))
 		}
 		rule.Blocks = append(rule.Blocks, b)
 	}

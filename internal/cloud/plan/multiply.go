@@ -10,6 +10,9 @@ import (
 // manyRules is how many rules by address for the same traffic want a reason.
 const manyRules = 4
 
+// fewExceptions is how many exceptions of a block that is taken out are named.
+const fewExceptions = 3
+
 // multiplied says why there are more rules by address than policies ask for: what another policy
 // takes out of a block leaves pieces, each of which needs a rule. It is nil if there is no such
 // reason.
@@ -41,12 +44,8 @@ func (e *emitter) multiplied(c *form.Class, rules []cloud.Rule) *intent.Reason {
 				continue
 			}
 			objects := []string{r.Match.String(), b.Policy.Ref.Short()}
-			for _, p := range taken.Prefixes() {
-				if p.IsSingleIP() {
-					objects = append(objects, p.Addr().String())
-				} else {
-					objects = append(objects, p.String())
-				}
+			for _, b := range taken.Blocks() {
+				objects = append(objects, b.Text(fewExceptions))
 			}
 			return intent.Why(intent.TakenApart, objects...).Counting(n)
 		}

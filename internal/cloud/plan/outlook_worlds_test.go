@@ -56,6 +56,17 @@ func TestOutlookIsWhatPlanningLeadsTo(t *testing.T) {
 			if got, want := sum.Guarded+sum.Members+sum.Returned, editedOfVMs(before, in, f); got != want {
 				t.Errorf("seed %d, policies %d, %d rounds: %d interfaces said to change, the plans change %d", seed, i, len(f.Rounds)-1, got, want)
 			}
+			closures, changes := forecast.Told(before, f.After[0])
+			for _, c := range closures {
+				if c.Text(4) == "" {
+					t.Errorf("seed %d, policies %d: no words for %+v", seed, i, c)
+				}
+			}
+			for _, c := range changes {
+				if c.From.String() == "" || c.To.String() == "" {
+					t.Errorf("seed %d, policies %d: no words for %+v", seed, i, c)
+				}
+			}
 			if len(f.Rounds) > 2 {
 				several++
 				if render.Sum(maps.Values(render.Outlooks(f.Rounds[:1]))).Rules() != sum.Rules() {

@@ -10,6 +10,9 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
 )
 
+// mostExceptions is how many exceptions of a block are named.
+const mostExceptions = 3
+
 // Obstruction says what the filter of a subnet denies.
 func Obstruction(o plan.Obstruction) string {
 	toFrom, side := "from", "into"
@@ -18,8 +21,8 @@ func Obstruction(o plan.Obstruction) string {
 	}
 	var flows []string
 	for _, g := range o.Denied {
-		for _, p := range g.All.Prefixes() {
-			flows = append(flows, fmt.Sprintf("%s %s %s", serviceText(g.Service), toFrom, p))
+		for _, b := range g.All.Blocks() {
+			flows = append(flows, fmt.Sprintf("%s %s %s", serviceText(g.Service), toFrom, b.Text(mostExceptions)))
 		}
 	}
 	var policies []string

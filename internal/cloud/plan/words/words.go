@@ -213,17 +213,10 @@ func flowOf(r *intent.Reason) string {
 // addresses names the first few of some addresses.
 func addresses(set addrset.Set) string {
 	const most = 3
-	var out []string
-	for _, p := range set.Prefixes() {
-		if len(out) == most {
-			return strings.Join(out, ", ") + " and others"
-		}
-		out = append(out, p.String())
-	}
-	if len(out) == 0 {
+	if set.Empty() {
 		return "peers that are not known here"
 	}
-	return strings.Join(out, ", ")
+	return set.Words(most)
 }
 
 func record(r *intent.Reason) string {
