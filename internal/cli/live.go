@@ -8,24 +8,18 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	corev1 "k8s.io/api/core/v1"
-	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	upstreamv1alpha1 "sigs.k8s.io/network-policy-api/apis/v1alpha1"
-	upstreamv1alpha2 "sigs.k8s.io/network-policy-api/apis/v1alpha2"
 
-	"github.com/nephele-io/nephele/api/antrea/v1alpha1"
-	"github.com/nephele-io/nephele/api/antrea/v1alpha2"
-	"github.com/nephele-io/nephele/api/antrea/v1beta1"
-	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cli/consolecmd"
 	"github.com/nephele-io/nephele/internal/cli/releasecmd"
 	"github.com/nephele-io/nephele/internal/cli/terminal"
 	"github.com/nephele-io/nephele/internal/controller"
 	"github.com/nephele-io/nephele/internal/explain"
+	"github.com/nephele-io/nephele/internal/kinds"
 	"github.com/nephele-io/nephele/internal/preview"
 )
 
@@ -76,39 +70,18 @@ func newClient(cfg *rest.Config) (client.Client, error) {
 	return c, nil
 }
 
-// reader lists kinds until one fails.
-type reader struct {
-	ctx context.Context
-	client.Reader
-	err error
-}
-
-func list[L client.ObjectList](r *reader, into L) L {
-	if r.err == nil {
-		r.err = r.List(r.ctx, into)
+// readKind lists a kind. A kind whose definition need not be installed, and one that a person need
+// not be allowed to read, counts as if there were none.
+func readKind(ctx context.Context, c client.Reader, k kinds.Kind) ([]runtime.Object, error) {
+	into := k.NewList()
+	err := c.List(ctx, into)
+	switch gone := meta.IsNoMatchError(err) || apierrors.IsNotFound(err); {
+	case err == nil:
+		return meta.ExtractList(into)
+	case gone && (k.Is(kinds.Optional) || k.Is(kinds.Withheld)), apierrors.IsForbidden(err) && k.Is(kinds.Withheld):
+		return nil, nil
 	}
-	return into
-}
-
-// listServed lists a kind whose definition need not be installed; then there are none.
-func listServed[L client.ObjectList](r *reader, into L) L {
-	if r.err != nil {
-		return into
-	}
-	if err := r.List(r.ctx, into); err != nil && !meta.IsNoMatchError(err) && !apierrors.IsNotFound(err) {
-		r.err = err
-	}
-	return into
-}
-
-// listReadable lists a kind that a person need not be allowed to read; then there are none.
-func listReadable[L client.ObjectList](r *reader, into L) L {
-	alone := &reader{ctx: r.ctx, Reader: r.Reader, err: r.err}
-	listServed(alone, into)
-	if r.err == nil && !apierrors.IsForbidden(alone.err) {
-		r.err = alone.err
-	}
-	return into
+	return nil, err
 }
 
 func pointers[T any](items []T) []*T {
@@ -121,37 +94,13 @@ func pointers[T any](items []T) []*T {
 
 // readInputs reads what policies are computed from, from a cluster.
 func readInputs(ctx context.Context, c client.Reader) (*preview.Inputs, error) {
-	r := &reader{ctx: ctx, Reader: c}
-	in := &preview.Inputs{Objects: explain.Objects{
-		At:              time.Now(),
-		Namespaces:      pointers(list(r, &corev1.NamespaceList{}).Items),
-		Pods:            pointers(list(r, &corev1.PodList{}).Items),
-		Nodes:           pointers(list(r, &corev1.NodeList{}).Items),
-		Services:        pointers(list(r, &corev1.ServiceList{}).Items),
-		Entities:        pointers(list(r, &v1alpha2.ExternalEntityList{}).Items),
-		ExternalNodes:   pointers(list(r, &v1alpha1.ExternalNodeList{}).Items),
-		AgentInfos:      pointers(listReadable(r, &v1beta1.AntreaAgentInfoList{}).Items),
-		Tiers:           pointers(list(r, &v1beta1.TierList{}).Items),
-		Groups:          pointers(list(r, &v1beta1.GroupList{}).Items),
-		ClusterGroups:   pointers(list(r, &v1beta1.ClusterGroupList{}).Items),
-		Policies:        pointers(list(r, &v1beta1.NetworkPolicyList{}).Items),
-		ClusterPolicies: pointers(list(r, &v1beta1.ClusterNetworkPolicyList{}).Items),
-		K8sPolicies:     pointers(list(r, &networkingv1.NetworkPolicyList{}).Items),
-
-		AdminPolicies:    pointers(listServed(r, &upstreamv1alpha1.AdminNetworkPolicyList{}).Items),
-		BaselinePolicies: pointers(listServed(r, &upstreamv1alpha1.BaselineAdminNetworkPolicyList{}).Items),
-		UpstreamPolicies: pointers(listServed(r, &upstreamv1alpha2.ClusterNetworkPolicyList{}).Items),
-
-		Accounts:  pointers(list(r, &cloudv1alpha1.CloudProviderAccountList{}).Items),
-		Selectors: pointers(list(r, &cloudv1alpha1.CloudEntitySelectorList{}).Items),
-		VMs:       pointers(list(r, &cloudv1alpha1.VirtualMachineList{}).Items),
-
-		// Former releases do not serve these, and former roles do not let them be read.
-		NativeServices: pointers(listReadable(r, &cloudv1alpha1.CloudNativeServiceList{}).Items),
-		Interfaces:     pointers(listReadable(r, &cloudv1alpha1.NetworkInterfaceList{}).Items),
-	}}
-	if r.err != nil {
-		return nil, fmt.Errorf("reading the cluster: %w", r.err)
+	in := &preview.Inputs{Objects: explain.Objects{At: time.Now()}}
+	for _, k := range kinds.Of(kinds.Explained) {
+		objects, err := readKind(ctx, c, k)
+		if err != nil {
+			return nil, fmt.Errorf("reading the cluster: %w", err)
+		}
+		in.Add(objects...)
 	}
 	return in, nil
 }

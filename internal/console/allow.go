@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/nephele-io/nephele/internal/kinds"
 )
 
 // access is what the console passes on for a resource.
@@ -28,34 +30,13 @@ const (
 
 // allowed returns what is passed on for a resource; 0 for all that is not listed, Secrets among it.
 func allowed(r schema.GroupResource) access {
+	if k, known := kinds.FindResource(r.Group, r.Resource); known {
+		return accessOf(k)
+	}
 	switch r.Group {
 	case "":
-		switch r.Resource {
-		case "namespaces", "pods", "nodes", "services", "events":
+		if r.Resource == "events" {
 			return reads
-		}
-	case "crd.cloud.antrea.io":
-		switch r.Resource {
-		case "cloudprovideraccounts", "vpcs":
-			return reads
-		case "virtualmachines", "cloudnativeservices", "networkinterfaces", "cloudentityselectors":
-			return reads | breaksGlass
-		}
-	case "crd.antrea.io":
-		switch r.Resource {
-		case "networkpolicies", "clusternetworkpolicies", "tiers", "groups", "clustergroups":
-			return reads | writes
-		case "externalentities", "externalnodes", "antreaagentinfos", "antreacontrollerinfos":
-			return reads
-		}
-	case "networking.k8s.io":
-		if r.Resource == "networkpolicies" {
-			return reads | writes
-		}
-	case "policy.networking.k8s.io":
-		switch r.Resource {
-		case "clusternetworkpolicies", "adminnetworkpolicies", "baselineadminnetworkpolicies":
-			return reads | writes
 		}
 	case "controlplane.antrea.io":
 		switch r.Resource {
@@ -65,11 +46,6 @@ func allowed(r schema.GroupResource) access {
 	case "stats.antrea.io":
 		switch r.Resource {
 		case "networkpolicystats", "antreanetworkpolicystats", "antreaclusternetworkpolicystats":
-			return reads
-		}
-	case "nephele.io":
-		switch r.Resource {
-		case "policyrevisions", "clusterpolicyrevisions":
 			return reads
 		}
 	case "analysis.nephele.io":
@@ -84,6 +60,16 @@ func allowed(r schema.GroupResource) access {
 		}
 	}
 	return 0
+}
+
+// accessOf is what is passed on for a stored kind.
+func accessOf(k kinds.Kind) (out access) {
+	for use, what := range map[kinds.Use]access{kinds.Shown: reads, kinds.Edited: writes, kinds.BreaksGlass: breaksGlass} {
+		if k.Is(use) {
+			out |= what
+		}
+	}
+	return out
 }
 
 // target is what a path of the Kubernetes API leads to. Without a resource it describes a version

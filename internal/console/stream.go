@@ -14,44 +14,20 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/nephele-io/nephele/internal/kinds"
 )
 
 // watched returns what the name of a watch stands for.
 func watched(name string) (schema.GroupVersionResource, bool) {
-	gvr := func(group, version, resource string) (schema.GroupVersionResource, bool) {
-		return schema.GroupVersionResource{Group: group, Version: version, Resource: resource}, true
+	if name == "events" {
+		return schema.GroupVersionResource{Version: "v1", Resource: name}, true
 	}
-	switch name {
-	case "accounts":
-		return gvr("crd.cloud.antrea.io", "v1alpha1", "cloudprovideraccounts")
-	case "selectors":
-		return gvr("crd.cloud.antrea.io", "v1alpha1", "cloudentityselectors")
-	case "virtualmachines", "vpcs", "cloudnativeservices", "networkinterfaces":
-		return gvr("crd.cloud.antrea.io", "v1alpha1", name)
-	case "externalentities":
-		return gvr("crd.antrea.io", "v1alpha2", name)
-	case "externalnodes":
-		return gvr("crd.antrea.io", "v1alpha1", name)
-	case "networkpolicies":
-		return gvr("networking.k8s.io", "v1", name)
-	case "annp":
-		return gvr("crd.antrea.io", "v1beta1", "networkpolicies")
-	case "acnp":
-		return gvr("crd.antrea.io", "v1beta1", "clusternetworkpolicies")
-	case "tiers", "groups", "clustergroups":
-		return gvr("crd.antrea.io", "v1beta1", name)
-	case "agentinfos":
-		return gvr("crd.antrea.io", "v1beta1", "antreaagentinfos")
-	case "cnp":
-		return gvr("policy.networking.k8s.io", "v1alpha2", "clusternetworkpolicies")
-	case "anp":
-		return gvr("policy.networking.k8s.io", "v1alpha1", "adminnetworkpolicies")
-	case "banp":
-		return gvr("policy.networking.k8s.io", "v1alpha1", "baselineadminnetworkpolicies")
-	case "namespaces", "pods", "nodes", "services", "events":
-		return gvr("", "v1", name)
-	case "policyrevisions", "clusterpolicyrevisions":
-		return gvr("nephele.io", "v1alpha1", name)
+	for _, k := range kinds.Of(kinds.Shown) {
+		// The name of a resource is not enough where two groups have it.
+		if k.Topic == name || k.Topic == "" && k.Resource == name {
+			return k.GVR(), true
+		}
 	}
 	return schema.GroupVersionResource{}, false
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -17,6 +18,7 @@ import (
 	"github.com/nephele-io/nephele/api/antrea/v1alpha2"
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	"github.com/nephele-io/nephele/internal/control/convert"
+	"github.com/nephele-io/nephele/internal/kinds"
 	"github.com/nephele-io/nephele/internal/policy"
 	"github.com/nephele-io/nephele/internal/policy/admission"
 )
@@ -39,14 +41,26 @@ const (
 	kindK8sPolicy     kind = "NetworkPolicy (networking.k8s.io)"
 )
 
-// watched are all the kinds, with an object of each.
-func watched() map[kind]client.Object {
-	return map[kind]client.Object{
-		kindNamespace: &corev1.Namespace{}, kindPod: &corev1.Pod{}, kindNode: &corev1.Node{}, kindService: &corev1.Service{},
-		kindEntity: &v1alpha2.ExternalEntity{}, kindExternalNode: &v1alpha1.ExternalNode{},
-		kindTier: &v1beta1.Tier{}, kindGroup: &v1beta1.Group{}, kindClusterGroup: &v1beta1.ClusterGroup{},
-		kindPolicy: &v1beta1.NetworkPolicy{}, kindClusterPolicy: &v1beta1.ClusterNetworkPolicy{}, kindK8sPolicy: &networkingv1.NetworkPolicy{},
+// nameOf returns how a kind is called here: as people say, with its group where it takes one.
+func nameOf(k kinds.Kind) kind {
+	switch {
+	case k.Is(kinds.Optional):
+		return kind(k.Kind + " (" + k.Group + ")")
+	case k.Kind == "NetworkPolicy":
+		return kind(k.Kind + " (" + k.Group + ")")
 	}
+	return kind(k.Kind)
+}
+
+// watched are the kinds that are always there, with an object of each. See upstream for the others.
+func watched() map[kind]client.Object {
+	out := map[kind]client.Object{}
+	for _, k := range kinds.Of(kinds.Computed) {
+		if !k.Is(kinds.Optional) {
+			out[nameOf(k)] = k.New()
+		}
+	}
+	return out
 }
 
 // isPolicy tells the kinds that are identified by uid: one that is deleted and made again is
@@ -90,6 +104,8 @@ type intake struct {
 	wake chan struct{}
 
 	mu sync.Mutex
+	// heard counts the inputs there ever were.
+	heard atomic.Uint64
 	// pending are the inputs in order of arrival, in pieces, so that a great number is never
 	// copied.
 	pending [][]input
@@ -103,6 +119,7 @@ func newIntake() *intake { return &intake{wake: make(chan struct{}, 1)} }
 func (q *intake) add(in input) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	q.heard.Add(1)
 	last := len(q.pending) - 1
 	switch {
 	case last < 0:
@@ -166,6 +183,10 @@ func (c *Controller) Warm(ctx context.Context) error {
 	return nil
 }
 
+// Heard counts what has been heard of the objects that policies are computed from. While it stands
+// still, none of them has changed.
+func (c *Controller) Heard() uint64 { return c.intake.heard.Load() }
+
 func (c *Controller) handler(k kind) toolscache.ResourceEventHandler {
 	gone := func(o any) {
 		switch o := o.(type) {
@@ -204,8 +225,8 @@ func (c *Controller) apply(in input) {
 		c.applyDeletion(in.gone)
 	case in.kind.isPolicy():
 		c.applyPolicy(in)
-	default:
-		c.applyObject(in)
+	case !c.applyObject(in):
+		c.Logger.Error(nil, "An object has no part in policies, though its kind is watched", "kind", in.kind)
 	}
 }
 
@@ -290,7 +311,8 @@ func (c *Controller) applyDeletion(in *inputKey) {
 	}
 }
 
-func (c *Controller) applyObject(in input) {
+// applyObject returns false for an object that means nothing to the engine.
+func (c *Controller) applyObject(in input) bool {
 	switch o := in.object.(type) {
 	case *corev1.Namespace:
 		c.engine.PutNamespace(convert.Namespace(o))
@@ -322,7 +344,10 @@ func (c *Controller) applyObject(in input) {
 	case *v1beta1.ClusterGroup:
 		c.engine.PutGroup(convert.ClusterGroup(o))
 		c.later(task{kind: taskGroup, name: o.Name})
+	default:
+		return false
 	}
+	return true
 }
 
 // putEntity gives an entity to the engine. An address that is none is told, and left out: no packet

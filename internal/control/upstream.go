@@ -16,8 +16,8 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/network-policy-api/apis/v1alpha1"
-	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
+
+	"github.com/nephele-io/nephele/internal/kinds"
 )
 
 // The upstream kinds: those of policy.networking.k8s.io. Their definitions are not ours, and need
@@ -68,11 +68,11 @@ type upstreamWatch struct {
 }
 
 func newUpstream(c *Controller) *upstream {
-	return &upstream{Controller: c, held: map[types.UID]client.Object{}, watches: []*upstreamWatch{
-		{kind: kindAdmin, version: schema.GroupVersion(v1alpha1.GroupVersion), resource: "adminnetworkpolicies", object: &v1alpha1.AdminNetworkPolicy{}},
-		{kind: kindBaselineAdmin, version: schema.GroupVersion(v1alpha1.GroupVersion), resource: "baselineadminnetworkpolicies", object: &v1alpha1.BaselineAdminNetworkPolicy{}},
-		{kind: kindUpstream, version: schema.GroupVersion(v1alpha2.GroupVersion), resource: "clusternetworkpolicies", object: &v1alpha2.ClusterNetworkPolicy{}},
-	}}
+	u := &upstream{Controller: c, held: map[types.UID]client.Object{}}
+	for _, k := range kinds.Of(kinds.Computed | kinds.Optional) {
+		u.watches = append(u.watches, &upstreamWatch{kind: nameOf(k), version: k.GroupVersion(), resource: k.Resource, object: k.New()})
+	}
+	return u
 }
 
 // begin starts to watch the kinds that are served now, and returns them as sources: what they begin

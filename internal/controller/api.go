@@ -143,7 +143,7 @@ func serveAPI(ctx context.Context, mgr manager.Manager, policies *control.Contro
 	if err != nil {
 		return err
 	}
-	reviews, err := newReviews(ctx, mgr, cluster, func() error {
+	reviews, err := newReviews(ctx, mgr.GetCache(), mgr.GetCache(), mgr.GetAPIReader(), policies, cluster, func() error {
 		_, _, err := policies.Store().Get(watchstore.NetworkPolicies, "")
 		return err
 	}, clk, o)

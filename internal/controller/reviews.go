@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,20 +20,15 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
-	upstreamv1alpha1 "sigs.k8s.io/network-policy-api/apis/v1alpha1"
-	upstreamv1alpha2 "sigs.k8s.io/network-policy-api/apis/v1alpha2"
 
 	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
-	antreav1alpha1 "github.com/nephele-io/nephele/api/antrea/v1alpha1"
-	antreav1alpha2 "github.com/nephele-io/nephele/api/antrea/v1alpha2"
 	antreav1beta1 "github.com/nephele-io/nephele/api/antrea/v1beta1"
-	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/apiserver"
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/inventory"
 	"github.com/nephele-io/nephele/internal/control/convert"
 	"github.com/nephele-io/nephele/internal/explain"
+	"github.com/nephele-io/nephele/internal/kinds"
 	"github.com/nephele-io/nephele/internal/manifest"
 	"github.com/nephele-io/nephele/internal/preview"
 	"github.com/nephele-io/nephele/internal/review"
@@ -42,6 +37,10 @@ import (
 // reviewAge is how old what a review is answered from may be while objects go on changing. Working
 // it out takes a second of processor time for 10,000 VMs.
 const reviewAge = 2 * time.Second
+
+// reviewMost is how old it may be though nothing seems to have changed. Releases end by the clock
+// alone, and it bounds what an event that is lost can do.
+const reviewMost = time.Minute
 
 // aclAge is how old network ACLs may be. No event tells of their changes, and reading them is a
 // call to the cloud.
@@ -60,8 +59,11 @@ type reviews struct {
 	cluster string
 	ready   func() error
 	clock   clock.PassiveClock
-	// changes counts what has happened to objects.
-	changes *atomic.Uint64
+	// kinds are those that reviews are answered from; policies counts what has happened to those
+	// that policies are computed from, others what has to the rest.
+	kinds    []kinds.Kind
+	policies heard
+	others   atomic.Uint64
 
 	// parser reads what PlanReviews bring.
 	parser manifest.Parser
@@ -100,26 +102,23 @@ type wrongQuestion struct{ error }
 // WrongQuestion implements apiserver.WrongQuestion.
 func (wrongQuestion) WrongQuestion() {}
 
-// reviewedKinds are the kinds that reviews look at and that informers follow anyway.
-func (o *Options) reviewedKinds() []client.Object {
-	kinds := []client.Object{
-		&corev1.Namespace{}, &corev1.Node{}, &corev1.Service{}, &antreav1alpha2.ExternalEntity{}, &antreav1alpha1.ExternalNode{},
-		&antreav1beta1.Tier{}, &antreav1beta1.Group{}, &antreav1beta1.ClusterGroup{}, &antreav1beta1.NetworkPolicy{}, &antreav1beta1.ClusterNetworkPolicy{},
-		&networkingv1.NetworkPolicy{},
-	}
-	if !o.NoClouds {
-		kinds = append(kinds, &cloudv1.CloudProviderAccount{}, &cloudv1.CloudEntitySelector{}, &cloudv1.VirtualMachine{},
-			&cloudv1.CloudNativeService{}, &cloudv1.NetworkInterface{})
-	}
-	return kinds
+// reviewedKinds are the kinds that reviews are answered from here.
+func (o *Options) reviewedKinds() []kinds.Kind {
+	return slices.DeleteFunc(kinds.Of(kinds.Explained), func(k kinds.Kind) bool { return o.NoClouds && k.Is(kinds.OfClouds) })
 }
 
-// newReviews follows what reviews are answered from. Ready fails before policies are computed.
-func newReviews(ctx context.Context, mgr manager.Manager, cluster string, ready func() error, clk clock.PassiveClock, o Options) (*reviews, error) {
+// heard is how the policy controller tells that something of what it computes from has changed.
+type heard interface{ Heard() uint64 }
+
+// newReviews follows what reviews are answered from: what the policy controller hears of by asking
+// it, all else by informers. Ready fails before policies are computed.
+func newReviews(
+	ctx context.Context, in informers, cached, live client.Reader, policies heard, cluster string, ready func() error, clk clock.PassiveClock, o Options,
+) (*reviews, error) {
 	r := &reviews{
-		cached: mgr.GetCache(), live: mgr.GetAPIReader(), clouds: o.clouds, cluster: cluster, ready: ready, clock: clk, changes: &atomic.Uint64{}, acls: map[scope]readACLs{},
+		cached: cached, live: live, kinds: o.reviewedKinds(), clouds: o.clouds, cluster: cluster, ready: ready, clock: clk, policies: policies, acls: map[scope]readACLs{},
 	}
-	pods, err := mgr.GetCache().GetInformer(ctx, &corev1.Pod{}, cache.BlockUntilSynced(false))
+	pods, err := in.GetInformer(ctx, &corev1.Pod{}, cache.BlockUntilSynced(false))
 	if err != nil {
 		return nil, fmt.Errorf("reviews: watch Pods: %w", err)
 	}
@@ -128,24 +127,47 @@ func newReviews(ctx context.Context, mgr manager.Manager, cluster string, ready 
 		return nil, fmt.Errorf("reviews: the informer of Pods is a %T, which shows nobody what it holds", pods)
 	}
 	r.pods = holder.GetStore()
-	informers := []cache.Informer{pods}
-	for _, kind := range o.reviewedKinds() {
-		informer, err := mgr.GetCache().GetInformer(ctx, kind, cache.BlockUntilSynced(false))
-		if err != nil {
-			return nil, fmt.Errorf("reviews: watch %T: %w", kind, err)
+	changed := func(any) { r.others.Add(1) }
+	for _, k := range r.kinds {
+		if k.Is(kinds.Computed) {
+			continue
 		}
-		informers = append(informers, informer)
-	}
-	changed := func(any) { r.changes.Add(1) }
-	for _, i := range informers {
-		if _, err := i.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-			AddFunc: changed, UpdateFunc: func(_, after any) { changed(after) }, DeleteFunc: changed,
-		}); err != nil {
-			return nil, fmt.Errorf("reviews: %w", err)
+		informer, err := in.GetInformer(ctx, k.New(), cache.BlockUntilSynced(false))
+		if err == nil {
+			_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+				AddFunc: changed, DeleteFunc: changed,
+				UpdateFunc: func(before, after any) {
+					if !signOfLife(before, after) {
+						changed(after)
+					}
+				},
+			})
+		}
+		if meta.IsNoMatchError(err) && k.Is(kinds.Withheld) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("reviews: watch %s: %w", k.Kind, err)
 		}
 	}
 	return r, nil
 }
+
+// signOfLife reports whether an agent says no more than that it is still there. Every one says so
+// each minute, and no answer depends on when.
+func signOfLife(before, after any) bool {
+	a, ok := before.(*antreav1beta1.AntreaAgentInfo)
+	b, same := after.(*antreav1beta1.AntreaAgentInfo)
+	return ok && same && a.UID == b.UID && a.Version == b.Version && a.NodeRef == b.NodeRef &&
+		maps.Equal(a.Labels, b.Labels) && maps.Equal(a.Annotations, b.Annotations) &&
+		slices.EqualFunc(a.AgentConditions, b.AgentConditions, func(a, b antreav1beta1.AgentCondition) bool {
+			a.LastHeartbeatTime, b.LastHeartbeatTime = metav1.Time{}, metav1.Time{}
+			return a == b
+		})
+}
+
+// changes counts what has happened to objects.
+func (r *reviews) changes() uint64 { return r.policies.Heard() + r.others.Load() }
 
 // Review implements apiserver.Reviews.
 func (r *reviews) Review(ctx context.Context, object runtime.Object, sight apiserver.Sight) error {
@@ -194,9 +216,9 @@ func (r *reviews) Review(ctx context.Context, object runtime.Object, sight apise
 func (r *reviews) look(ctx context.Context) (*seen, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	now, changes := r.clock.Now(), r.changes.Load()
+	now, changes := r.clock.Now(), r.changes()
 	observed, unread := r.observed()
-	if s := r.last; s != nil && (now.Sub(s.asOf) < reviewAge || s.changes == changes && sameClouds(s.Observed, observed)) {
+	if s := r.last; s != nil && s.fresh(now, changes, observed) {
 		return s, nil
 	}
 	in, err := r.objects(ctx)
@@ -208,6 +230,12 @@ func (r *reviews) look(ctx context.Context) (*seen, error) {
 	s.everything = sync.OnceValue(func() *explain.World { return s.World(s.clouds, false) })
 	r.last = s
 	return s, nil
+}
+
+// fresh reports whether answers may still be made from what was seen.
+func (s *seen) fresh(now time.Time, changes uint64, observed []explain.ObservedAccount) bool {
+	age := now.Sub(s.asOf)
+	return age < reviewAge || age < reviewMost && s.changes == changes && sameClouds(s.Observed, observed)
 }
 
 // observed is what the inventory knows of the clouds, and of which regions nothing is known now.
@@ -297,70 +325,43 @@ func cloudsOf(accounts []explain.ObservedAccount) explain.Clouds {
 
 // objects are what there is. Most of them are those that informers hold, and must not be changed.
 func (r *reviews) objects(ctx context.Context) (*explain.Objects, error) {
-	l, live := &lister{ctx: ctx, Reader: r.cached}, &lister{ctx: ctx, Reader: r.live}
-	out := &explain.Objects{
-		At:         r.clock.Now(),
-		Namespaces: listed[corev1.Namespace](l, &corev1.NamespaceList{}), Nodes: listed[corev1.Node](l, &corev1.NodeList{}),
-		Services: listed[corev1.Service](l, &corev1.ServiceList{}), Entities: listed[antreav1alpha2.ExternalEntity](l, &antreav1alpha2.ExternalEntityList{}),
-		ExternalNodes: listed[antreav1alpha1.ExternalNode](l, &antreav1alpha1.ExternalNodeList{}),
-		AgentInfos:    listed[antreav1beta1.AntreaAgentInfo](live, &antreav1beta1.AntreaAgentInfoList{}),
-		Tiers:         listed[antreav1beta1.Tier](l, &antreav1beta1.TierList{}), Groups: listed[antreav1beta1.Group](l, &antreav1beta1.GroupList{}),
-		ClusterGroups:    listed[antreav1beta1.ClusterGroup](l, &antreav1beta1.ClusterGroupList{}),
-		Policies:         listed[antreav1beta1.NetworkPolicy](l, &antreav1beta1.NetworkPolicyList{}),
-		ClusterPolicies:  listed[antreav1beta1.ClusterNetworkPolicy](l, &antreav1beta1.ClusterNetworkPolicyList{}),
-		K8sPolicies:      listed[networkingv1.NetworkPolicy](l, &networkingv1.NetworkPolicyList{}),
-		AdminPolicies:    listed[upstreamv1alpha1.AdminNetworkPolicy](live, &upstreamv1alpha1.AdminNetworkPolicyList{}),
-		BaselinePolicies: listed[upstreamv1alpha1.BaselineAdminNetworkPolicy](live, &upstreamv1alpha1.BaselineAdminNetworkPolicyList{}),
-		UpstreamPolicies: listed[upstreamv1alpha2.ClusterNetworkPolicy](live, &upstreamv1alpha2.ClusterNetworkPolicyList{}),
-	}
-	if r.clouds != nil {
-		out.Accounts = listed[cloudv1.CloudProviderAccount](l, &cloudv1.CloudProviderAccountList{})
-		out.Selectors = listed[cloudv1.CloudEntitySelector](l, &cloudv1.CloudEntitySelectorList{})
-		out.VMs = listed[cloudv1.VirtualMachine](l, &cloudv1.VirtualMachineList{})
-		out.NativeServices = listed[cloudv1.CloudNativeService](l, &cloudv1.CloudNativeServiceList{})
-		out.Interfaces = listed[cloudv1.NetworkInterface](l, &cloudv1.NetworkInterfaceList{})
-	}
-	for _, o := range r.pods.List() {
-		if p, ok := o.(*convert.TrimmedPod); ok {
-			out.TrimmedPods = append(out.TrimmedPods, p)
+	out := &explain.Objects{At: r.clock.Now()}
+	for _, k := range r.kinds {
+		if k.Kind == "Pod" {
+			for _, o := range r.pods.List() {
+				if p, ok := o.(*convert.TrimmedPod); ok {
+					out.TrimmedPods = append(out.TrimmedPods, p)
+				}
+			}
+			continue
 		}
+		objects, err := r.listed(ctx, k)
+		if err != nil {
+			return nil, err
+		}
+		out.Add(objects...)
 	}
-	return out, errors.Join(l.err, live.err)
+	return out, nil
 }
 
-// lister lists kinds until one fails.
-type lister struct {
-	ctx context.Context
-	client.Reader
-	err error
-}
-
-// listed returns the objects of a kind; none where its definition is not installed.
-func listed[T any, P interface {
-	*T
-	client.Object
-}](l *lister, list client.ObjectList) []*T {
-	if l.err != nil {
-		return nil
+// listed returns the objects of a kind; none where its definition is not installed. No informer is
+// made for a kind that may be gone again.
+func (r *reviews) listed(ctx context.Context, k kinds.Kind) ([]runtime.Object, error) {
+	reader, list := r.cached, k.NewList()
+	if k.Is(kinds.Optional) {
+		reader = r.live
 	}
-	if err := l.List(l.ctx, list, client.UnsafeDisableDeepCopy); err != nil {
-		if !meta.IsNoMatchError(err) && !apierrors.IsNotFound(err) {
-			l.err = fmt.Errorf("reviews: list %T: %w", list, err)
+	if err := reader.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+		if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
+			return nil, nil
 		}
-		return nil
+		return nil, fmt.Errorf("reviews: list %T: %w", list, err)
 	}
 	items, err := meta.ExtractList(list)
 	if err != nil {
-		l.err = fmt.Errorf("reviews: list %T: %w", list, err)
-		return nil
+		return nil, fmt.Errorf("reviews: list %T: %w", list, err)
 	}
-	out := make([]*T, 0, len(items))
-	for _, i := range items {
-		if o, ok := i.(P); ok {
-			out = append(out, (*T)(o))
-		}
-	}
-	return out
+	return items, nil
 }
 
 var _ apiserver.Reviews = (*reviews)(nil)

@@ -1,12 +1,14 @@
 package explain
 
 import (
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	upstreamv1alpha1 "sigs.k8s.io/network-policy-api/apis/v1alpha1"
 	upstreamv1alpha2 "sigs.k8s.io/network-policy-api/apis/v1alpha2"
 
@@ -15,6 +17,7 @@ import (
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/control/convert"
+	"github.com/nephele-io/nephele/internal/kinds"
 )
 
 // Objects is what policies are computed from, read from manifests or from a cluster.
@@ -60,52 +63,106 @@ type Objects struct {
 	WithStaged bool
 }
 
-// Add takes an object of a kind that matters; others it leaves out.
-func (in *Objects) Add(object runtime.Object) {
-	switch o := object.(type) {
-	case *corev1.Namespace:
-		in.Namespaces = append(in.Namespaces, o)
-	case *corev1.Pod:
-		in.Pods = append(in.Pods, o)
-	case *corev1.Node:
-		in.Nodes = append(in.Nodes, o)
-	case *corev1.Service:
-		in.Services = append(in.Services, o)
-	case *discoveryv1.EndpointSlice:
-		in.Slices = append(in.Slices, o)
-	case *v1alpha2.ExternalEntity:
-		in.Entities = append(in.Entities, o)
-	case *v1alpha1.ExternalNode:
-		in.ExternalNodes = append(in.ExternalNodes, o)
-	case *v1beta1.AntreaAgentInfo:
-		in.AgentInfos = append(in.AgentInfos, o)
-	case *v1beta1.Tier:
-		in.Tiers = append(in.Tiers, o)
-	case *v1beta1.Group:
-		in.Groups = append(in.Groups, o)
-	case *v1beta1.ClusterGroup:
-		in.ClusterGroups = append(in.ClusterGroups, o)
-	case *v1beta1.NetworkPolicy:
-		in.Policies = append(in.Policies, o)
-	case *v1beta1.ClusterNetworkPolicy:
-		in.ClusterPolicies = append(in.ClusterPolicies, o)
-	case *networkingv1.NetworkPolicy:
-		in.K8sPolicies = append(in.K8sPolicies, o)
-	case *upstreamv1alpha1.AdminNetworkPolicy:
-		in.AdminPolicies = append(in.AdminPolicies, o)
-	case *upstreamv1alpha1.BaselineAdminNetworkPolicy:
-		in.BaselinePolicies = append(in.BaselinePolicies, o)
-	case *upstreamv1alpha2.ClusterNetworkPolicy:
-		in.UpstreamPolicies = append(in.UpstreamPolicies, o)
-	case *cloudv1alpha1.CloudProviderAccount:
-		in.Accounts = append(in.Accounts, o)
-	case *cloudv1alpha1.CloudEntitySelector:
-		in.Selectors = append(in.Selectors, o)
-	case *cloudv1alpha1.VirtualMachine:
-		in.VMs = append(in.VMs, o)
-	case *cloudv1alpha1.CloudNativeService:
-		in.NativeServices = append(in.NativeServices, o)
-	case *cloudv1alpha1.NetworkInterface:
-		in.Interfaces = append(in.Interfaces, o)
+// list is the objects of one kind.
+type list interface {
+	add(runtime.Object) bool
+	remove(sample client.Object, namespace, name string) (is, was bool)
+	overlay(over list)
+}
+
+// listOf is a field of Objects.
+type listOf[T client.Object] struct{ of *[]T }
+
+func (l listOf[T]) add(o runtime.Object) bool {
+	t, is := o.(T)
+	if is {
+		*l.of = append(*l.of, t)
+	}
+	return is
+}
+
+// remove replaces the list by one without an object: the list itself may be somebody else's.
+func (l listOf[T]) remove(sample client.Object, namespace, name string) (is, was bool) {
+	if _, is = sample.(T); !is {
+		return false, false
+	}
+	at := slices.IndexFunc(*l.of, func(o T) bool { return o.GetNamespace() == namespace && o.GetName() == name })
+	if at >= 0 {
+		*l.of = slices.Delete(slices.Clone(*l.of), at, at+1)
+	}
+	return true, at >= 0
+}
+
+// overlay takes over the uid of what it replaces, and says by a new generation that it is another
+// version.
+func (l listOf[T]) overlay(over list) {
+	more := *over.(listOf[T]).of
+	if len(more) == 0 {
+		return
+	}
+	type key struct{ namespace, name string }
+	out, at := slices.Clone(*l.of), make(map[key]int, len(*l.of))
+	for i, o := range out {
+		at[key{o.GetNamespace(), o.GetName()}] = i
+	}
+	for _, o := range more {
+		k := key{o.GetNamespace(), o.GetName()}
+		i, there := at[k]
+		if !there {
+			at[k] = len(out)
+			out = append(out, o)
+			continue
+		}
+		o.SetUID(out[i].GetUID())
+		o.SetGeneration(out[i].GetGeneration() + 1)
+		out[i] = o
+	}
+	*l.of = out
+}
+
+// lists are the objects by kind, but for TrimmedPods.
+func (in *Objects) lists() []list {
+	return []list{
+		listOf[*corev1.Namespace]{&in.Namespaces}, listOf[*corev1.Pod]{&in.Pods}, listOf[*corev1.Node]{&in.Nodes}, listOf[*corev1.Service]{&in.Services},
+		listOf[*discoveryv1.EndpointSlice]{&in.Slices}, listOf[*v1alpha2.ExternalEntity]{&in.Entities}, listOf[*v1alpha1.ExternalNode]{&in.ExternalNodes},
+		listOf[*v1beta1.AntreaAgentInfo]{&in.AgentInfos}, listOf[*v1beta1.Tier]{&in.Tiers}, listOf[*v1beta1.Group]{&in.Groups},
+		listOf[*v1beta1.ClusterGroup]{&in.ClusterGroups}, listOf[*v1beta1.NetworkPolicy]{&in.Policies},
+		listOf[*v1beta1.ClusterNetworkPolicy]{&in.ClusterPolicies}, listOf[*networkingv1.NetworkPolicy]{&in.K8sPolicies},
+		listOf[*upstreamv1alpha1.AdminNetworkPolicy]{&in.AdminPolicies}, listOf[*upstreamv1alpha1.BaselineAdminNetworkPolicy]{&in.BaselinePolicies},
+		listOf[*upstreamv1alpha2.ClusterNetworkPolicy]{&in.UpstreamPolicies}, listOf[*cloudv1alpha1.CloudProviderAccount]{&in.Accounts},
+		listOf[*cloudv1alpha1.CloudEntitySelector]{&in.Selectors}, listOf[*cloudv1alpha1.VirtualMachine]{&in.VMs},
+		listOf[*cloudv1alpha1.CloudNativeService]{&in.NativeServices}, listOf[*cloudv1alpha1.NetworkInterface]{&in.Interfaces},
+	}
+}
+
+// Add takes objects of kinds that matter; others it leaves out.
+func (in *Objects) Add(objects ...runtime.Object) {
+	lists := in.lists()
+	for _, o := range objects {
+		for _, l := range lists {
+			if l.add(o) {
+				break
+			}
+		}
+	}
+}
+
+// Remove takes an object of a kind away; false if there is none. The lists that were given are
+// left as they are.
+func (in *Objects) Remove(k kinds.Kind, namespace, name string) bool {
+	sample := k.New()
+	for _, l := range in.lists() {
+		if is, was := l.remove(sample, namespace, name); is {
+			return was
+		}
+	}
+	return false
+}
+
+// Overlay puts objects over these, by their names. The lists that were given are left as they are.
+func (in *Objects) Overlay(over *Objects) {
+	more := over.lists()
+	for i, l := range in.lists() {
+		l.overlay(more[i])
 	}
 }

@@ -52,7 +52,7 @@ func (a *Authors) Admitted(group, resource string, object []byte, user string) {
 	if !ok {
 		return
 	}
-	o := k.empty()
+	o := k.New()
 	if err := json.Unmarshal(object, o); err != nil || o.GetUID() == "" {
 		return
 	}

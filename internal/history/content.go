@@ -13,16 +13,12 @@ import (
 	"slices"
 	"strings"
 
-	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	upstreamv1alpha1 "sigs.k8s.io/network-policy-api/apis/v1alpha1"
-	upstreamv1alpha2 "sigs.k8s.io/network-policy-api/apis/v1alpha2"
 
-	antreav1beta1 "github.com/nephele-io/nephele/api/antrea/v1beta1"
-	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 	"github.com/nephele-io/nephele/api/nephele/v1alpha1"
+	"github.com/nephele-io/nephele/internal/kinds"
 )
 
 // ours is the prefix of annotations that mean something to Nephele.
@@ -38,62 +34,7 @@ const (
 )
 
 // kind is one kind of objects that have a history.
-type kind struct {
-	group, version, kind, resource string
-	// short begins the names of revisions.
-	short string
-	// computed is what the kind is called where policies are computed; empty for what is no policy.
-	computed v1beta2.NetworkPolicyType
-	empty    func() client.Object
-}
-
-// kinds are all of them.
-func kinds() []kind {
-	antrea, upstream := antreav1beta1.GroupVersion().Group, upstreamv1alpha2.GroupName
-	return []kind{
-		{antrea, "v1beta1", "NetworkPolicy", "networkpolicies", "annp", v1beta2.AntreaNetworkPolicy, func() client.Object { return &antreav1beta1.NetworkPolicy{} }},
-		{
-			antrea,
-			"v1beta1",
-			"ClusterNetworkPolicy",
-			"clusternetworkpolicies",
-			"acnp",
-			v1beta2.AntreaClusterNetworkPolicy,
-			func() client.Object { return &antreav1beta1.ClusterNetworkPolicy{} },
-		},
-		{antrea, "v1beta1", "Group", "groups", "grp", "", func() client.Object { return &antreav1beta1.Group{} }},
-		{antrea, "v1beta1", "ClusterGroup", "clustergroups", "cg", "", func() client.Object { return &antreav1beta1.ClusterGroup{} }},
-		{antrea, "v1beta1", "Tier", "tiers", "tr", "", func() client.Object { return &antreav1beta1.Tier{} }},
-		{networkingv1.GroupName, "v1", "NetworkPolicy", "networkpolicies", "netpol", v1beta2.K8sNetworkPolicy, func() client.Object { return &networkingv1.NetworkPolicy{} }},
-		{
-			upstream,
-			"v1alpha2",
-			"ClusterNetworkPolicy",
-			"clusternetworkpolicies",
-			"cnp",
-			v1beta2.ClusterNetworkPolicy,
-			func() client.Object { return &upstreamv1alpha2.ClusterNetworkPolicy{} },
-		},
-		{
-			upstream,
-			"v1alpha1",
-			"AdminNetworkPolicy",
-			"adminnetworkpolicies",
-			"anp",
-			v1beta2.AdminNetworkPolicy,
-			func() client.Object { return &upstreamv1alpha1.AdminNetworkPolicy{} },
-		},
-		{
-			upstream,
-			"v1alpha1",
-			"BaselineAdminNetworkPolicy",
-			"baselineadminnetworkpolicies",
-			"banp",
-			v1beta2.BaselineAdminNetworkPolicy,
-			func() client.Object { return &upstreamv1alpha1.BaselineAdminNetworkPolicy{} },
-		},
-	}
-}
+type kind struct{ kinds.Kind }
 
 // index of the kinds, by the Go type of their objects, and by what they are called.
 type kindTable struct {
@@ -103,10 +44,13 @@ type kindTable struct {
 
 func newKindTable() kindTable {
 	t := kindTable{map[string]kind{}, map[[2]string]kind{}}
-	for _, k := range kinds() {
-		t.byType[fmt.Sprintf("%T", k.empty())] = k
-		t.byName[[2]string{k.group, k.kind}] = k
-		t.byName[[2]string{k.group, k.resource}] = k
+	for _, k := range kinds.All() {
+		if k.Revised == "" {
+			continue
+		}
+		t.byType[fmt.Sprintf("%T", k.New())] = kind{k}
+		t.byName[[2]string{k.Group, k.Kind}] = kind{k}
+		t.byName[[2]string{k.Group, k.Resource}] = kind{k}
 	}
 	return t
 }
@@ -119,7 +63,7 @@ func (t kindTable) of(o client.Object) (kind, bool) {
 
 // revised names an object as revisions do.
 func (k kind) revised(o client.Object) v1alpha1.RevisedObject {
-	return v1alpha1.RevisedObject{Group: k.group, Version: k.version, Kind: k.kind, Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUID()}
+	return v1alpha1.RevisedObject{Group: k.Group, Version: k.Version, Kind: k.Kind.Kind, Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUID()}
 }
 
 // heeded are the annotations of an object that mean something to Nephele.
@@ -163,11 +107,11 @@ type content struct {
 func (k kind) contentOf(o client.Object) (content, error) {
 	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
 	if err != nil {
-		return content{}, fmt.Errorf("convert %s %s: %w", k.kind, o.GetName(), err)
+		return content{}, fmt.Errorf("convert %s %s: %w", k.Kind.Kind, o.GetName(), err)
 	}
 	counts, err := json.Marshal(map[string]any{"spec": fields["spec"], "annotations": heeded(o)})
 	if err != nil {
-		return content{}, fmt.Errorf("encode %s %s: %w", k.kind, o.GetName(), err)
+		return content{}, fmt.Errorf("encode %s %s: %w", k.Kind.Kind, o.GetName(), err)
 	}
 	sum := sha256.Sum256(counts)
 	meta := map[string]any{"name": o.GetName()}
@@ -180,13 +124,9 @@ func (k kind) contentOf(o client.Object) (content, error) {
 	if notes := heeded(o); len(notes) > 0 {
 		meta["annotations"] = notes
 	}
-	api := k.version
-	if k.group != "" {
-		api = k.group + "/" + k.version
-	}
-	whole, err := json.Marshal(map[string]any{"apiVersion": api, "kind": k.kind, "metadata": meta, "spec": fields["spec"]})
+	whole, err := json.Marshal(map[string]any{"apiVersion": k.GroupVersion().String(), "kind": k.Kind.Kind, "metadata": meta, "spec": fields["spec"]})
 	if err != nil {
-		return content{}, fmt.Errorf("encode %s %s: %w", k.kind, o.GetName(), err)
+		return content{}, fmt.Errorf("encode %s %s: %w", k.Kind.Kind, o.GetName(), err)
 	}
 	return content{whole, hex.EncodeToString(sum[:16])}, nil
 }

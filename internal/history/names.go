@@ -21,7 +21,7 @@ func (k kind) revisionName(o v1alpha1.RevisedObject, number int64) client.Object
 		sum := sha256.Sum256([]byte(name))
 		name = strings.TrimRight(name[:longestName], ".-") + "-" + hex.EncodeToString(sum[:4])
 	}
-	return client.ObjectKey{Namespace: o.Namespace, Name: k.short + "-" + name + "-" + strconv.FormatInt(number, 10)}
+	return client.ObjectKey{Namespace: o.Namespace, Name: k.Revised + "-" + name + "-" + strconv.FormatInt(number, 10)}
 }
 
 // lastManager is the field manager that changed an object last, what others than its author write

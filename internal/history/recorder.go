@@ -14,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -117,13 +116,13 @@ func (r *Recorder) Changed(o client.Object) {
 
 // called is what a policy is called where calls are recorded.
 func (k kind) called(o client.Object) string {
-	if k.computed == "" {
-		return k.group + " " + k.kind + " " + o.GetNamespace() + "/" + o.GetName()
+	if k.Policy == "" {
+		return k.Group + " " + k.Kind.Kind + " " + o.GetNamespace() + "/" + o.GetName()
 	}
 	if o.GetNamespace() == "" {
-		return string(k.computed) + " " + o.GetName()
+		return string(k.Policy) + " " + o.GetName()
 	}
-	return string(k.computed) + " " + o.GetNamespace() + "/" + o.GetName()
+	return string(k.Policy) + " " + o.GetNamespace() + "/" + o.GetName()
 }
 
 // Deleted tells of an object that is gone.
@@ -479,12 +478,12 @@ func (r *Recorder) author(ctx context.Context, s *subject, v version, c content)
 // name: the right to list policies is there anyway.
 func (r *Recorder) live(ctx context.Context, s *subject, v version) client.Object {
 	list := &unstructured.UnstructuredList{}
-	list.SetGroupVersionKind(schema.GroupVersionKind{Group: s.kind.group, Version: s.kind.version, Kind: s.kind.kind + "List"})
+	list.SetGroupVersionKind(s.kind.GroupVersion().WithKind(s.kind.Kind.Kind + "List"))
 	err := r.Reader.List(ctx, list, client.InNamespace(v.object.GetNamespace()), client.MatchingFields{"metadata.name": v.object.GetName()})
 	if err != nil || len(list.Items) != 1 || list.Items[0].GetUID() != s.uid {
 		return nil
 	}
-	live := s.kind.empty()
+	live := s.kind.New()
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(list.Items[0].Object, live); err != nil {
 		return nil
 	}
@@ -648,7 +647,7 @@ func (r *Recorder) bury() {
 		if !ok {
 			continue
 		}
-		o := k.empty()
+		o := k.New()
 		o.SetNamespace(l.object.Namespace)
 		o.SetName(l.object.Name)
 		o.SetUID(uid)

@@ -24,7 +24,7 @@ func FuzzLoad(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Fuzz(func(t *testing.T, content []byte) {
-		l := &loader{schemas: compiled, kinds: kinds(), set: &Set{}, seen: map[string]Position{}}
+		l := &loader{schemas: compiled, kinds: readable(), set: &Set{}, seen: map[string]Position{}}
 		l.file("in", content)
 		lines := bytes.Count(content, []byte("\n")) + 1
 		for _, bad := range l.bad {

@@ -59,7 +59,7 @@ func (p *Parser) Parse(name string, content []byte, most int) (*Set, error) {
 		}
 		p.schemas = s
 	}
-	l := &loader{schemas: p.schemas, kinds: kinds(), set: &Set{}, seen: map[string]Position{}, most: most}
+	l := &loader{schemas: p.schemas, kinds: readable(), set: &Set{}, seen: map[string]Position{}, most: most}
 	l.file(name, content)
 	if len(l.bad) > 0 {
 		return nil, &InputError{l.bad}
@@ -75,7 +75,7 @@ func Load(paths []string, stdin io.Reader) (*Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &loader{schemas: s, kinds: kinds(), set: &Set{}, seen: map[string]Position{}}
+	l := &loader{schemas: s, kinds: readable(), set: &Set{}, seen: map[string]Position{}}
 	for _, path := range paths {
 		if path == "-" {
 			content, err := io.ReadAll(stdin)
@@ -263,7 +263,7 @@ func (l *loader) object(at Position, n *yamlv3.Node, offset int, raw []byte) {
 	d := &Document{Position: at, Number: l.number, Object: build(), Group: gvk.Group, Kind: gvk.Kind, node: n, offset: offset}
 	d.Object.SetName(h.Metadata.Name)
 	switch {
-	case clusterScoped(gvk.Kind):
+	case clusterScoped(gvk):
 	case h.Metadata.Namespace == "":
 		d.Object.SetNamespace("default")
 	default:

@@ -6,19 +6,12 @@ import (
 
 	yamlv3 "go.yaml.in/yaml/v3"
 	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
-	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	upstreamv1alpha1 "sigs.k8s.io/network-policy-api/apis/v1alpha1"
-	upstreamv1alpha2 "sigs.k8s.io/network-policy-api/apis/v1alpha2"
 
-	"github.com/nephele-io/nephele/api/antrea/v1alpha1"
-	"github.com/nephele-io/nephele/api/antrea/v1alpha2"
-	"github.com/nephele-io/nephele/api/antrea/v1beta1"
-	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/expect"
+	"github.com/nephele-io/nephele/internal/kinds"
 )
 
 // Object is an object of a kind that matters here.
@@ -155,43 +148,21 @@ func (e *InputError) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// kinds are those that matter here.
-func kinds() map[schema.GroupVersionKind]func() Object {
-	admin, upstream := schema.GroupVersion(upstreamv1alpha1.GroupVersion), schema.GroupVersion(upstreamv1alpha2.GroupVersion)
-	core, antrea, cloud := corev1.SchemeGroupVersion, v1beta1.GroupVersion(), cloudv1alpha1.GroupVersion()
-	return map[schema.GroupVersionKind]func() Object{
-		core.WithKind("Namespace"):                                func() Object { return &corev1.Namespace{} },
-		core.WithKind("Pod"):                                      func() Object { return &corev1.Pod{} },
-		core.WithKind("Node"):                                     func() Object { return &corev1.Node{} },
-		core.WithKind("Service"):                                  func() Object { return &corev1.Service{} },
-		core.WithKind("Secret"):                                   func() Object { return &corev1.Secret{} },
-		discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice"):  func() Object { return &discoveryv1.EndpointSlice{} },
-		networkingv1.SchemeGroupVersion.WithKind("NetworkPolicy"): func() Object { return &networkingv1.NetworkPolicy{} },
-		antrea.WithKind("NetworkPolicy"):                          func() Object { return &v1beta1.NetworkPolicy{} },
-		antrea.WithKind("ClusterNetworkPolicy"):                   func() Object { return &v1beta1.ClusterNetworkPolicy{} },
-		antrea.WithKind("Tier"):                                   func() Object { return &v1beta1.Tier{} },
-		antrea.WithKind("Group"):                                  func() Object { return &v1beta1.Group{} },
-		antrea.WithKind("ClusterGroup"):                           func() Object { return &v1beta1.ClusterGroup{} },
-		v1alpha1.GroupVersion().WithKind("ExternalNode"):          func() Object { return &v1alpha1.ExternalNode{} },
-		v1alpha2.GroupVersion().WithKind("ExternalEntity"):        func() Object { return &v1alpha2.ExternalEntity{} },
-		admin.WithKind("AdminNetworkPolicy"):                      func() Object { return &upstreamv1alpha1.AdminNetworkPolicy{} },
-		admin.WithKind("BaselineAdminNetworkPolicy"):              func() Object { return &upstreamv1alpha1.BaselineAdminNetworkPolicy{} },
-		upstream.WithKind("ClusterNetworkPolicy"):                 func() Object { return &upstreamv1alpha2.ClusterNetworkPolicy{} },
-		cloud.WithKind("CloudProviderAccount"):                    func() Object { return &cloudv1alpha1.CloudProviderAccount{} },
-		cloud.WithKind("CloudEntitySelector"):                     func() Object { return &cloudv1alpha1.CloudEntitySelector{} },
-		cloud.WithKind("VirtualMachine"):                          func() Object { return &cloudv1alpha1.VirtualMachine{} },
-		expect.GroupVersion().WithKind(expect.Kind):               func() Object { return &expect.PolicyTest{} },
-		cloud.WithKind("CloudNativeService"):                      func() Object { return &cloudv1alpha1.CloudNativeService{} },
-		cloud.WithKind("NetworkInterface"):                        func() Object { return &cloudv1alpha1.NetworkInterface{} },
-		cloud.WithKind("Vpc"):                                     func() Object { return &cloudv1alpha1.Vpc{} },
+// readable are the kinds that matter here.
+func readable() map[schema.GroupVersionKind]func() Object {
+	out := map[schema.GroupVersionKind]func() Object{
+		// Of these there is no watch, and nothing is shown.
+		corev1.SchemeGroupVersion.WithKind("Secret"): func() Object { return &corev1.Secret{} },
+		expect.GroupVersion().WithKind(expect.Kind):  func() Object { return &expect.PolicyTest{} },
 	}
+	for _, k := range kinds.Of(kinds.Manifest) {
+		out[k.GroupVersionKind] = func() Object { return k.New() }
+	}
+	return out
 }
 
 // clusterScoped tells the kinds that have no namespace.
-func clusterScoped(kind string) bool {
-	switch kind {
-	case "Namespace", "Node", "ClusterNetworkPolicy", "AdminNetworkPolicy", "BaselineAdminNetworkPolicy", "Tier", "ClusterGroup", expect.Kind:
-		return true
-	}
-	return false
+func clusterScoped(gvk schema.GroupVersionKind) bool {
+	k, known := kinds.Find(gvk.Group, gvk.Kind)
+	return known && !k.Namespaced || gvk.Kind == expect.Kind
 }

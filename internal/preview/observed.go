@@ -15,6 +15,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/inventory"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
+	"github.com/nephele-io/nephele/internal/explain"
 )
 
 // Reader is what is read of an account; see cloud.Provider.
@@ -203,7 +204,7 @@ func (in *Inputs) ImportEntities(a *cloudv1alpha1.CloudProviderAccount, o *Obser
 		return again || service || x.Spec.ExternalNode == o.EnforcerKey && (o.snapshot(x.Labels[cloudv1alpha1.LabelCloudRegion]) != nil || !o.Preview.Selecting[x.Namespace])
 	})
 	in.Entities = append(in.Entities, o.Preview.Entities...)
-	in.Groups = overlaid(in.Groups, o.Preview.Groups)
+	in.Objects.Overlay(&explain.Objects{Groups: o.Preview.Groups})
 }
 
 // surroundings are the objects that decide what is imported of an account.
@@ -213,43 +214,7 @@ func (in *Inputs) surroundings() inventory.Surroundings {
 
 // Overlay replaces and adds objects, as applying manifests to a cluster does.
 func (in *Inputs) Overlay(over *Inputs) {
-	in.Namespaces = overlaid(in.Namespaces, over.Namespaces)
-	in.Pods = overlaid(in.Pods, over.Pods)
-	in.Nodes = overlaid(in.Nodes, over.Nodes)
-	in.Services = overlaid(in.Services, over.Services)
-	in.Secrets = overlaid(in.Secrets, over.Secrets)
-	in.Entities = overlaid(in.Entities, over.Entities)
-	in.ExternalNodes = overlaid(in.ExternalNodes, over.ExternalNodes)
-	in.Tiers = overlaid(in.Tiers, over.Tiers)
-	in.Groups = overlaid(in.Groups, over.Groups)
-	in.ClusterGroups = overlaid(in.ClusterGroups, over.ClusterGroups)
-	in.Policies = overlaid(in.Policies, over.Policies)
-	in.ClusterPolicies = overlaid(in.ClusterPolicies, over.ClusterPolicies)
-	in.K8sPolicies = overlaid(in.K8sPolicies, over.K8sPolicies)
-	in.AdminPolicies = overlaid(in.AdminPolicies, over.AdminPolicies)
-	in.BaselinePolicies = overlaid(in.BaselinePolicies, over.BaselinePolicies)
-	in.UpstreamPolicies = overlaid(in.UpstreamPolicies, over.UpstreamPolicies)
-	in.Accounts = overlaid(in.Accounts, over.Accounts)
-	in.Selectors = overlaid(in.Selectors, over.Selectors)
-	in.VMs = overlaid(in.VMs, over.VMs)
-	in.NativeServices = overlaid(in.NativeServices, over.NativeServices)
-	in.Interfaces = overlaid(in.Interfaces, over.Interfaces)
+	in.Objects.Overlay(&over.Objects)
+	in.Secrets = append(slices.Clone(over.Secrets), in.Secrets...) // the first of a name counts
 	in.Documents, in.Refused, in.Notes = over.Documents, over.Refused, over.Notes
-}
-
-// overlaid takes over the uid of what it replaces, and says by a new generation that it is another
-// version.
-func overlaid[T client.Object](base, over []T) []T {
-	out := slices.Clone(base)
-	for _, o := range over {
-		i := slices.IndexFunc(out, func(b T) bool { return client.ObjectKeyFromObject(b) == client.ObjectKeyFromObject(o) })
-		if i < 0 {
-			out = append(out, o)
-			continue
-		}
-		o.SetUID(out[i].GetUID())
-		o.SetGeneration(out[i].GetGeneration() + 1)
-		out[i] = o
-	}
-	return out
 }

@@ -7,17 +7,11 @@ import (
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
-	networkingv1 "k8s.io/api/networking/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	upstreamv1alpha1 "sigs.k8s.io/network-policy-api/apis/v1alpha1"
-
 	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
-	"github.com/nephele-io/nephele/api/antrea/v1alpha2"
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/expect"
+	"github.com/nephele-io/nephele/internal/kinds"
 	"github.com/nephele-io/nephele/internal/manifest"
 	"github.com/nephele-io/nephele/internal/review"
 )
@@ -42,43 +36,16 @@ type Rights struct {
 	May func(verb, group, resource, namespace, name string) bool
 }
 
-// taken is a kind that may be planned with.
-type taken struct {
-	resource string
-	// whole kinds are taken only from those who see everything: they decide about machines of
-	// others.
-	whole bool
-}
-
-// takenKinds are the kinds that a person applies and that have a part in the answer. Pods, Nodes
-// and Secrets are none of them.
-func takenKinds() map[schema.GroupKind]taken {
-	antrea, cloud, upstream := v1beta1.GroupName, cloudv1alpha1.GroupVersion().Group, upstreamv1alpha1.GroupVersion.Group
-	return map[schema.GroupKind]taken{
-		{Group: antrea, Kind: "NetworkPolicy"}:                 {resource: "networkpolicies"},
-		{Group: antrea, Kind: "ClusterNetworkPolicy"}:          {resource: "clusternetworkpolicies"},
-		{Group: antrea, Kind: "Tier"}:                          {resource: "tiers"},
-		{Group: antrea, Kind: "Group"}:                         {resource: "groups"},
-		{Group: antrea, Kind: "ClusterGroup"}:                  {resource: "clustergroups"},
-		{Group: v1alpha2.GroupName, Kind: "ExternalEntity"}:    {resource: "externalentities"},
-		{Group: v1alpha2.GroupName, Kind: "ExternalNode"}:      {resource: "externalnodes"},
-		{Group: networkingv1.GroupName, Kind: "NetworkPolicy"}: {resource: "networkpolicies"},
-		{Group: upstream, Kind: "AdminNetworkPolicy"}:          {resource: "adminnetworkpolicies"},
-		{Group: upstream, Kind: "BaselineAdminNetworkPolicy"}:  {resource: "baselineadminnetworkpolicies"},
-		{Group: upstream, Kind: "ClusterNetworkPolicy"}:        {resource: "clusternetworkpolicies"},
-		{Group: corev1.GroupName, Kind: "Namespace"}:           {resource: "namespaces"},
-		{Group: corev1.GroupName, Kind: "Service"}:             {resource: "services"},
-		{Group: cloud, Kind: "CloudProviderAccount"}:           {"cloudprovideraccounts", true},
-		{Group: cloud, Kind: "CloudEntitySelector"}:            {"cloudentityselectors", true},
-		{Group: cloud, Kind: "VirtualMachine"}:                 {"virtualmachines", true},
-		{Group: cloud, Kind: "CloudNativeService"}:             {"cloudnativeservices", true},
-		{Group: cloud, Kind: "NetworkInterface"}:               {"networkinterfaces", true},
-	}
+// takenKind returns the kind that may be planned with: one that a person applies and that has a
+// part in the answer. Pods, Nodes and Secrets are none of them.
+func takenKind(group, kind string) (kinds.Kind, bool) {
+	k, known := kinds.Find(group, kind)
+	return k, known && (k.Is(kinds.Planned) || k.Is(kinds.PlannedWhole))
 }
 
 // Taken reports whether a PlanReview takes objects of a kind, or leaves them out without harm.
 func Taken(group, kind string) bool {
-	_, ok := takenKinds()[schema.GroupKind{Group: group, Kind: kind}]
+	_, ok := takenKind(group, kind)
 	return ok || idle(group, kind)
 }
 
@@ -154,7 +121,7 @@ func refOf(d *manifest.Document) analysis.ObjectReference {
 // refuse says why an object is not planned with; nil if it is. Whether there is such an object is
 // not told.
 func (r Rights) refuse(verbs []string, ref analysis.ObjectReference) *analysis.ManifestError {
-	kind, ok := takenKinds()[schema.GroupKind{Group: ref.Group, Kind: ref.Kind}]
+	kind, ok := takenKind(ref.Group, ref.Kind)
 	named := func(reason string, code int32, message string) *analysis.ManifestError {
 		return &analysis.ManifestError{Reason: reason, Code: code, Object: &ref, Message: message}
 	}
@@ -164,7 +131,7 @@ func (r Rights) refuse(verbs []string, ref analysis.ObjectReference) *analysis.M
 			fmt.Sprintf("objects of the kind %s are not planned with by the controller", shortened(ref.Kind)))
 	case r.May == nil:
 		return nil
-	case kind.whole:
+	case kind.Is(kinds.PlannedWhole):
 		return named(analysis.ErrorKindNotTaken, http.StatusForbidden,
 			fmt.Sprintf("a %s is planned with only for those who may list the network policies of every Namespace and of the cluster, and the accounts", ref.Kind))
 	}
@@ -173,8 +140,8 @@ func (r Rights) refuse(verbs []string, ref analysis.ObjectReference) *analysis.M
 		if verb == "create" {
 			name = ""
 		}
-		if !r.May(verb, ref.Group, kind.resource, ref.Namespace, name) {
-			return named(analysis.ErrorForbidden, http.StatusForbidden, fmt.Sprintf("you may not %s %s", verb, strings.TrimSpace(kind.resource+in(ref.Namespace))))
+		if !r.May(verb, ref.Group, kind.Resource, ref.Namespace, name) {
+			return named(analysis.ErrorForbidden, http.StatusForbidden, fmt.Sprintf("you may not %s %s", verb, strings.TrimSpace(kind.Resource+in(ref.Namespace))))
 		}
 	}
 	return nil
@@ -227,55 +194,6 @@ func (in *Inputs) apply(p *Proposal) (errs []analysis.ManifestError) {
 
 // remove takes an object away; false if there is none.
 func (in *Inputs) remove(ref analysis.ObjectReference) bool {
-	switch (schema.GroupKind{Group: ref.Group, Kind: ref.Kind}) {
-	case schema.GroupKind{Group: networkingv1.GroupName, Kind: "NetworkPolicy"}:
-		return without(&in.K8sPolicies, ref)
-	case schema.GroupKind{Group: v1beta1.GroupName, Kind: "ClusterNetworkPolicy"}:
-		return without(&in.ClusterPolicies, ref)
-	}
-	switch ref.Kind {
-	case "NetworkPolicy":
-		return without(&in.Policies, ref)
-	case "ClusterNetworkPolicy":
-		return without(&in.UpstreamPolicies, ref)
-	case "AdminNetworkPolicy":
-		return without(&in.AdminPolicies, ref)
-	case "BaselineAdminNetworkPolicy":
-		return without(&in.BaselinePolicies, ref)
-	case "Tier":
-		return without(&in.Tiers, ref)
-	case "Group":
-		return without(&in.Groups, ref)
-	case "ClusterGroup":
-		return without(&in.ClusterGroups, ref)
-	case "ExternalEntity":
-		return without(&in.Entities, ref)
-	case "ExternalNode":
-		return without(&in.ExternalNodes, ref)
-	case "Namespace":
-		return without(&in.Namespaces, ref)
-	case "Service":
-		return without(&in.Services, ref)
-	case "CloudProviderAccount":
-		return without(&in.Accounts, ref)
-	case "CloudEntitySelector":
-		return without(&in.Selectors, ref)
-	case "VirtualMachine":
-		return without(&in.VMs, ref)
-	case "CloudNativeService":
-		return without(&in.NativeServices, ref)
-	case "NetworkInterface":
-		return without(&in.Interfaces, ref)
-	}
-	return false
-}
-
-// without replaces a list by one without an object. The list itself is somebody else's.
-func without[T client.Object](list *[]T, ref analysis.ObjectReference) bool {
-	is := func(o T) bool { return o.GetNamespace() == ref.Namespace && o.GetName() == ref.Name }
-	if !slices.ContainsFunc(*list, is) {
-		return false
-	}
-	*list = slices.DeleteFunc(slices.Clone(*list), is)
-	return true
+	k, ok := takenKind(ref.Group, ref.Kind)
+	return ok && in.Remove(k, ref.Namespace, ref.Name)
 }

@@ -28,6 +28,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	"github.com/nephele-io/nephele/internal/kinds"
 )
 
 const (
@@ -56,26 +57,21 @@ type Options struct {
 	Now      func() time.Time
 }
 
-// kinds are what is listed. Secrets are not among them, and may not be.
-func kinds() []schema.GroupVersionKind {
+// listed are the kinds that go in. Secrets are not among them, and may not be.
+func listed() []schema.GroupVersionKind {
 	var out []schema.GroupVersionKind
+	for _, k := range kinds.Of(kinds.Bundled) {
+		out = append(out, k.GroupVersionKind)
+	}
+	// What the API server is told, and what it tells.
 	for _, k := range []struct {
 		group, version string
 		kinds          []string
 	}{
-		{"crd.cloud.antrea.io", "v1alpha1", []string{"CloudProviderAccount", "CloudEntitySelector", "VirtualMachine", "Vpc"}},
-		{"crd.antrea.io", "v1beta1", []string{"NetworkPolicy", "ClusterNetworkPolicy", "Tier", "Group", "ClusterGroup", "AntreaControllerInfo", "AntreaAgentInfo"}},
-		{"crd.antrea.io", "v1alpha2", []string{"ExternalEntity"}},
-		{"crd.antrea.io", "v1alpha1", []string{"ExternalNode"}},
-		{"nephele.io", "v1alpha1", []string{"PolicyRevision", "ClusterPolicyRevision"}},
-		{"networking.k8s.io", "v1", []string{"NetworkPolicy"}},
-		{"policy.networking.k8s.io", "v1alpha1", []string{"AdminNetworkPolicy", "BaselineAdminNetworkPolicy"}},
-		{"policy.networking.k8s.io", "v1alpha2", []string{"ClusterNetworkPolicy"}},
 		{"coordination.k8s.io", "v1", []string{"Lease"}},
 		{"admissionregistration.k8s.io", "v1", []string{"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"}},
 		{"apiregistration.k8s.io", "v1", []string{"APIService"}},
 		{"events.k8s.io", "v1", []string{"Event"}},
-		{"", "v1", []string{"Namespace"}},
 	} {
 		for _, name := range k.kinds {
 			out = append(out, schema.GroupVersionKind{Group: k.group, Version: k.version, Kind: name})
@@ -97,7 +93,7 @@ func Write(ctx context.Context, w io.Writer, o Options) (*Contents, error) {
 	zip := gzip.NewWriter(w)
 	b := &bundle{Options: o, tar: tar.NewWriter(zip), left: o.MaxBytes, out: &Contents{Made: o.Now().UTC(), Files: []string{}, LeftOut: []string{}}}
 	b.scrub = newScrubber(b.secrets(ctx))
-	for _, k := range kinds() {
+	for _, k := range listed() {
 		if err := b.objects(ctx, k); err != nil {
 			return nil, err
 		}

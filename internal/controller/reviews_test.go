@@ -1,0 +1,220 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	toolscache "k8s.io/client-go/tools/cache"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllertest"
+
+	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
+	antreav1beta1 "github.com/nephele-io/nephele/api/antrea/v1beta1"
+	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	"github.com/nephele-io/nephele/internal/apiserver"
+	"github.com/nephele-io/nephele/internal/cloud/inventory"
+	"github.com/nephele-io/nephele/internal/kinds"
+)
+
+// handInformers are informers that the test feeds by hand, by Go type.
+type handInformers map[string]*handInformer
+
+type handInformer struct {
+	*controllertest.FakeInformer
+	store toolscache.Store
+}
+
+// GetStore implements toolscache.SharedInformer, which the fake panics at.
+func (i *handInformer) GetStore() toolscache.Store { return i.store }
+
+func (h handInformers) GetInformer(_ context.Context, o client.Object, _ ...cache.InformerGetOption) (cache.Informer, error) {
+	name := fmt.Sprintf("%T", o)
+	if h[name] == nil {
+		h[name] = &handInformer{controllertest.NewFakeInformer(), toolscache.NewStore(toolscache.MetaNamespaceKeyFunc)}
+	}
+	return h[name], nil
+}
+
+// count is what the policy controller has heard.
+type count uint64
+
+func (c *count) Heard() uint64 { return uint64(*c) }
+
+// testReviews are reviews over objects that a test holds.
+type testReviews struct {
+	*reviews
+	informers handInformers
+	computed  count
+	api       client.Client
+	clock     *clocktesting.FakeClock
+	t         *testing.T
+}
+
+func newTestReviews(t *testing.T) *testReviews {
+	t.Helper()
+	scheme, err := Scheme()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &testReviews{
+		informers: handInformers{}, api: fake.NewClientBuilder().WithScheme(scheme).Build(), t: t,
+		clock: clocktesting.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)),
+	}
+	o := Options{clouds: inventory.New(inventory.Options{})}
+	r.reviews, err = newReviews(t.Context(), r.informers, r.api, r.api, &r.computed, "c", func() error { return nil }, r.clock, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// ask returns as of when a question is answered.
+func (r *testReviews) ask() time.Time {
+	r.t.Helper()
+	q := &analysis.ReachReview{Spec: analysis.ReachReviewSpec{To: "192.0.2.1"}}
+	if err := r.Review(r.t.Context(), q, apiserver.Sight{All: true}); err != nil {
+		r.t.Fatal(err)
+	}
+	return q.Status.Seen.AsOf.Time
+}
+
+// TestAnswersNoticeEveryKind: a change of any kind that answers are made from, and of nothing else,
+// makes the next answer a new one.
+func TestAnswersNoticeEveryKind(t *testing.T) {
+	t.Parallel()
+	for _, k := range kinds.Of(kinds.Explained) {
+		t.Run(k.Kind+"."+k.Group, func(t *testing.T) {
+			t.Parallel()
+			r := newTestReviews(t)
+			first := r.ask()
+			r.clock.Step(reviewAge + time.Second)
+			if at := r.ask(); !at.Equal(first) {
+				t.Fatalf("the answer is of %s though nothing has changed since %s", at, first)
+			}
+			object := k.New()
+			object.SetName("x")
+			object.SetNamespace("n")
+			if k.Is(kinds.Computed) {
+				r.computed++ // see TestComputedKinds of the policy controller
+			} else if informer := r.informers[fmt.Sprintf("%T", object)]; informer == nil {
+				t.Fatal("nobody listens to the informer")
+			} else {
+				informer.Add(object)
+			}
+			if at := r.ask(); !at.After(first) {
+				t.Errorf("the answer is still that of %s", at)
+			}
+		})
+	}
+}
+
+// TestAnswersHoldEveryKind: what is listed of a kind is part of the objects that answers are made
+// from.
+func TestAnswersHoldEveryKind(t *testing.T) {
+	t.Parallel()
+	for _, k := range kinds.Of(kinds.Explained) {
+		if k.Kind == "Pod" {
+			continue // out of the store of the informer, trimmed
+		}
+		r, object := newTestReviews(t), k.New()
+		object.SetName("x")
+		if k.Namespaced {
+			object.SetNamespace("n")
+		}
+		if err := r.api.Create(t.Context(), object); err != nil {
+			t.Fatal(err)
+		}
+		in, err := r.objects(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !in.Remove(k, object.GetNamespace(), "x") {
+			t.Errorf("%s (%s) is not among the objects that answers are made from", k.Kind, k.Group)
+		}
+	}
+}
+
+// TestAnswersAge: however quiet it is, no answer is older than a minute, because releases end by
+// the clock alone.
+func TestAnswersAge(t *testing.T) {
+	t.Parallel()
+	r := newTestReviews(t)
+	first := r.ask()
+	r.clock.Step(reviewMost - time.Second)
+	if at := r.ask(); !at.Equal(first) {
+		t.Errorf("worked out anew at %s though nothing has changed", at)
+	}
+	r.clock.Step(time.Second)
+	if at := r.ask(); !at.After(first) {
+		t.Errorf("the answer is still that of %s", at)
+	}
+}
+
+// TestSignsOfLife: that an agent is still there is no news, and all else that it says is.
+func TestSignsOfLife(t *testing.T) {
+	t.Parallel()
+	info := func(change func(*antreav1beta1.AntreaAgentInfo)) client.Object {
+		i := &antreav1beta1.AntreaAgentInfo{
+			ObjectMeta: metav1.ObjectMeta{Name: "h", UID: "u", Labels: map[string]string{}, Annotations: map[string]string{}}, Version: "v1",
+			AgentConditions: []antreav1beta1.AgentCondition{{Type: antreav1beta1.AgentHealthy, Status: "True"}},
+		}
+		change(i)
+		return i
+	}
+	for what, c := range map[string]struct {
+		change func(*antreav1beta1.AntreaAgentInfo)
+		news   bool
+	}{
+		"a heartbeat": {func(i *antreav1beta1.AntreaAgentInfo) {
+			i.ResourceVersion, i.AgentConditions[0].LastHeartbeatTime = "2", metav1.NewTime(time.Unix(5, 0))
+		}, false},
+		"it is ill":       {func(i *antreav1beta1.AntreaAgentInfo) { i.AgentConditions[0].Status = "False" }, true},
+		"another agent":   {func(i *antreav1beta1.AntreaAgentInfo) { i.Labels[cloudv1.LabelAllowIsolates] = "true" }, true},
+		"other filters":   {func(i *antreav1beta1.AntreaAgentInfo) { i.Annotations[cloudv1.AnnotationForeignFilters] = "x" }, true},
+		"another version": {func(i *antreav1beta1.AntreaAgentInfo) { i.Version = "v2" }, true},
+		"another host":    {func(i *antreav1beta1.AntreaAgentInfo) { i.NodeRef.Name = "other" }, true},
+	} {
+		r := newTestReviews(t)
+		before := r.changes()
+		r.informers[fmt.Sprintf("%T", &antreav1beta1.AntreaAgentInfo{})].Update(info(func(*antreav1beta1.AntreaAgentInfo) {}), info(c.change))
+		if news := r.changes() != before; news != c.news {
+			t.Errorf("%s: news is %v, want %v", what, news, c.news)
+		}
+	}
+}
+
+// TestSchemeOfKinds: the scheme knows every kind of the table, and no stored kind of ours that the
+// table does not have.
+func TestSchemeOfKinds(t *testing.T) {
+	t.Parallel()
+	scheme, err := Scheme()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, k := range kinds.All() {
+		for _, o := range []runtime.Object{k.New(), k.NewList()} {
+			if got, _, err := scheme.ObjectKinds(o); err != nil || got[0].GroupVersion() != k.GroupVersion() || got[0].Kind != k.Kind && got[0].Kind != k.Kind+"List" {
+				t.Errorf("%T is %v, want %s: %v", o, got, k.GroupVersionKind, err)
+			}
+		}
+	}
+	for gvk := range scheme.AllKnownTypes() {
+		switch gvk.Group {
+		case cloudv1.GroupVersion().Group, antreav1beta1.GroupVersion().Group, "nephele.io", "policy.networking.k8s.io":
+		default:
+			continue
+		}
+		one, _ := scheme.New(gvk)
+		_, stored := one.(client.Object)
+		if _, known := kinds.Find(gvk.Group, gvk.Kind); stored && !known {
+			t.Errorf("%s is in the scheme and not in the table of internal/kinds", gvk)
+		}
+	}
+}
