@@ -89,6 +89,8 @@ var layers = []layer{
 		why: "who guards a VM is decided without I/O, clock and goroutines"},
 	{folder: "internal/flows/judge", own: []string{"internal/cloud", "internal/explain", "internal/flows", "internal/policy"}, noStd: pureStd,
 		why: "traffic is judged by the evaluator that answers every other question, without I/O"},
+	{folder: "internal/flows/recommend", own: []string{"api", "internal/cloud", "internal/cloud/trace", "internal/policy"}, foreign: []string{"k8s.io/apimachinery/"}, noStd: pureStd,
+		why: "policies are written of what was seen, without I/O"},
 	{folder: "internal/flows", own: []string{"internal/cloud"}, noStd: pureStd, why: "what was seen knows no cloud and no policy"},
 	{folder: "internal/cloud/aws/flowlog", own: []string{"internal/cloud", "internal/flows"}, foreign: []string{"github.com/parquet-go/parquet-go"}, noStd: pureStd,
 		why: "reading a flow log needs no account"},

@@ -127,3 +127,23 @@ func packetOf(s Seen) (policy.Flow, error) {
 	}
 	return policy.Flow{}, fmt.Errorf("protocol %d: %w", s.Protocol, ErrProtocol)
 }
+
+// Rules returns the rules of all policies, each once, in the order in which they are asked. The
+// rule that nobody wrote, by which a Kubernetes NetworkPolicy isolates, is not among them.
+func (w *Witness) Rules() []Rule {
+	var out []Rule
+	type place struct {
+		Policy
+		direction policy.Direction
+		index     int
+	}
+	seen := map[place]bool{}
+	for _, ref := range w.evaluator.Rules() {
+		r := explainRule(ref)
+		if at := (place{r.Policy, r.Direction, r.Index}); r.Index >= 0 && !seen[at] {
+			seen[at] = true
+			out = append(out, r)
+		}
+	}
+	return out
+}

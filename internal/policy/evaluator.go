@@ -32,6 +32,16 @@ type rankedRule struct {
 	index int
 }
 
+// Rules returns all rules in the order in which they are asked. The copies that a rule has in
+// several Namespaces are told apart by RuleRef.Rule only.
+func (v *Evaluator) Rules() []RuleRef {
+	out := make([]RuleRef, len(v.rules))
+	for i := range v.rules {
+		out[i] = v.rules[i].ref(nil)
+	}
+	return out
+}
+
 func (r *rankedRule) ref(through []EntityRef) RuleRef {
 	out := RuleRef{
 		Policy: r.policy.Source, Direction: r.rule.Direction, Rule: r.rule, Index: r.index, TierPriority: knpTierPriority, Through: through,

@@ -43,6 +43,7 @@ type options struct {
 	differs          bool
 	affected         bool
 	minutes          bool
+	rules, unused    bool
 	limit            int
 	output           string
 }
@@ -69,6 +70,9 @@ seen, and clouds let running connections go on. "RefusedByCloud": the cloud drop
 THEN says what would be another once all policies are enforced as they stand, which is the answer to "what would this policy have
 cut": "cut", "open", or "?" where it cannot be told.
 
+--rules tells instead how often each rule decided, of policies and of the groups that machines hold themselves; --unused those that
+decided nothing, which is true of the window that was seen and no more.
+
 The exit code is 0; with --differs or --affected it is 1 if there are such flows; 2 if the question cannot be answered.`,
 		Example: `  nephele flows -f policies/ -f account.yaml --snapshot ./my-account --logs ./flow-logs --to shop/db-1
   nephele flows --logs ./flow-logs --denied --since 1h -o json
@@ -87,6 +91,8 @@ The exit code is 0; with --differs or --affected it is 1 if there are such flows
 	flags.BoolVar(&o.accepted, "accepted", false, "only what was let through")
 	flags.BoolVar(&o.differs, "differs", false, "only what is not as policies and groups say")
 	flags.BoolVar(&o.affected, "affected", false, "only what would not be the same once all policies are enforced as they stand")
+	flags.BoolVar(&o.rules, "rules", false, "in place of flows, tell how often each rule of policies and groups decided, and when last")
+	flags.BoolVar(&o.unused, "unused", false, "only the rules that decided nothing that was seen")
 	flags.BoolVar(&o.minutes, "minutes", false, "tell every minute apart")
 	flags.IntVar(&o.limit, "limit", 1000, "show at most so many lines; 0 means all")
 	flags.StringVarP(&o.output, "output", "o", "table", "table or json")
@@ -230,6 +236,9 @@ func (o *options) run(cmd *cobra.Command, n Needs) error {
 	if err != nil {
 		return err
 	}
+	if o.rules || o.unused {
+		return f.tellRules(cmd, n)
+	}
 	answer, err := f.answer(cmd, n)
 	if err != nil {
 		return err
@@ -250,15 +259,7 @@ func (o *options) run(cmd *cobra.Command, n Needs) error {
 }
 
 func (f *filter) answer(cmd *cobra.Command, n Needs) (*Answer, error) {
-	files, err := filesOf(f.logs)
-	if err != nil {
-		return nil, err
-	}
-	computed, err := n.Read(cmd)
-	if err != nil {
-		return nil, err
-	}
-	rows, counts, notes, err := f.rows(cmd.Context(), files, computed)
+	computed, rows, counts, notes, err := n.seen(cmd, f.logs, f.since)
 	if err != nil {
 		return nil, err
 	}
@@ -298,13 +299,27 @@ func (f *filter) answer(cmd *cobra.Command, n Needs) (*Answer, error) {
 	return answer, nil
 }
 
-// rows reads the files.
-func (f *filter) rows(ctx context.Context, files []string, computed *explain.Computation) ([]flows.Row, Counts, []string, error) {
+// seen reads policies and clouds, and what was seen since a time.
+func (n Needs) seen(cmd *cobra.Command, logs []string, since time.Time) (*explain.Computation, []flows.Row, Counts, []string, error) {
+	files, err := filesOf(logs)
+	if err != nil {
+		return nil, nil, Counts{}, nil, err
+	}
+	computed, err := n.Read(cmd)
+	if err != nil {
+		return nil, nil, Counts{}, nil, err
+	}
+	rows, counts, notes, err := rowsOf(cmd.Context(), files, computed, since)
+	return computed, rows, counts, notes, err
+}
+
+// rowsOf reads the files.
+func rowsOf(ctx context.Context, files []string, computed *explain.Computation, since time.Time) ([]flows.Row, Counts, []string, error) {
 	addresses := addressesOf(computed)
 	sum := flows.NewSummer(func(name string) []netip.Addr { return addresses[name] }, 0)
 	old := 0
 	read, err := read(ctx, files, func(r *flows.Record) {
-		if r.Start.Before(f.since) {
+		if r.Start.Before(since) {
 			old++
 			return
 		}

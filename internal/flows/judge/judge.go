@@ -154,6 +154,9 @@ func New(c *explain.Computation) *Judge {
 	return &Judge{c.Witness(), map[question]answer{}}
 }
 
+// Rules returns the rules of all policies.
+func (j *Judge) Rules() []explain.Rule { return j.witness.Rules() }
+
 // Judge judges a row. It turns a row without ports whose beginning is a guess if the other end may
 // begin such connections, and the one that was guessed may not.
 func (j *Judge) Judge(r *flows.Row) Judgement {
