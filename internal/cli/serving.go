@@ -21,11 +21,13 @@ func RegisterEnforcers(f *pflag.FlagSet, o *controller.APIOptions) {
 	)
 }
 
-// RegisterInstance adds the flag of the options of an instance.
+// RegisterInstance adds the flags of the options of an instance.
 func RegisterInstance(f *pflag.FlagSet, o *controller.InstanceOptions) {
 	f.DurationVar(&o.Heartbeat, "instance-heartbeat", controller.DefaultHeartbeat, "within this time the mark of this instance on every "+
 		"claimed network moves, so that a copy of the cluster finds out that it is one; after a crash the next instance "+
 		"waits for as long")
+	f.DurationVar(&o.ClaimPause, "instance-claim-pause", controller.DefaultClaimPause, "how long a claim of a network must have stood before it is read again "+
+		"and trusted; longer than another controller takes from having read that the network is free to having claimed it")
 }
 
 // RegisterAuditLog adds the flag of the file for the record of changes. Its default is what the

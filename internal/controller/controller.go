@@ -45,10 +45,6 @@ import (
 // what one "kubectl apply" of several objects brings as one plan, short enough not to be noticed.
 const settleTime = 100 * time.Millisecond
 
-// claimPause is longer than it takes another controller from having read that a VPC is free to
-// having claimed it.
-const claimPause = 2 * time.Second
-
 // heartbeat is how long a lost wake-up of the realizer can go unnoticed. Looking at what is known
 // costs no call to the cloud.
 const heartbeat = 2 * time.Minute
@@ -258,7 +254,7 @@ func assemble(ctx context.Context, mgr manager.Manager, id string, parts *shares
 	}
 	status = realize.NewStatusWriter(mgr.GetClient(), policies.reports, mgr.GetEventRecorder("nephele-realize"), clk, log.WithName("status"))
 	status.ChangedBy, status.Mine = inv.ChangedBy, parts.mine()
-	instance, err := o.Instance.instance(mgr, o.epoch)
+	instance, claimPause, err := o.Instance.instance(mgr, o.epoch)
 	if err != nil {
 		return err
 	}

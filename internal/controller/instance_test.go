@@ -6,11 +6,13 @@ import (
 	"time"
 )
 
-func TestHeartbeatBounds(t *testing.T) {
+func TestInstanceBounds(t *testing.T) {
 	t.Parallel()
 	for _, d := range []time.Duration{-1, time.Millisecond, time.Hour} {
-		if _, err := (InstanceOptions{Heartbeat: d}).instance(nil, newEpoch()); err == nil || !strings.Contains(err.Error(), "--instance-heartbeat") {
-			t.Errorf("%s: %v", d, err)
+		for flag, o := range map[string]InstanceOptions{"--instance-heartbeat": {Heartbeat: d}, "--instance-claim-pause": {ClaimPause: d}} {
+			if _, _, err := o.instance(nil, newEpoch()); err == nil || !strings.Contains(err.Error(), flag) {
+				t.Errorf("%s: %s: %v", flag, d, err)
+			}
 		}
 	}
 }

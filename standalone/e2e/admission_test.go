@@ -248,6 +248,7 @@ var refusals = map[string]struct {
 // TestAdmissionLive asks the real API server: what is wrong is refused with a code and a message
 // that names it, what is left out is filled in, and tiers and groups may come and go.
 func TestAdmissionLive(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	strict := client.WithFieldValidation(c.client, metav1.FieldValidationStrict)
 	for _, text := range []string{antrea("ClusterGroup", "leaf", "{podSelector: {}}"), antrea("ClusterGroup", "parent", "{childGroups: [leaf, missing]}")} {

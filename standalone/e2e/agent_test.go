@@ -77,6 +77,7 @@ func (a *agented) configure(node, kubeconfig string) (config string) {
 // TestAgent enrolls a host, starts its agent from the file that the package for hosts brings, and
 // makes real connections while policies come and go.
 func TestAgent(t *testing.T) {
+	t.Parallel()
 	a := newAgented(t, agentAddr, agentPeer)
 	a.apply(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "vms"}},
 		&v1alpha1.ExternalNode{ObjectMeta: metav1.ObjectMeta{Namespace: "vms", Name: "web", Labels: map[string]string{"role": "web"}},
@@ -254,6 +255,7 @@ func ptr[T any](v T) *T { return &v }
 // by a token, enforces, reports and tells about itself; and when its ExternalNode is gone it is
 // served no more, and what was in force stays.
 func TestAgentEnrollsByToken(t *testing.T) {
+	t.Parallel()
 	a := newAgented(t, agentAddr, agentPeer)
 	node := &v1alpha1.ExternalNode{ObjectMeta: metav1.ObjectMeta{Namespace: "vms", Name: "web", Labels: map[string]string{"role": "web"}},
 		Spec: v1alpha1.ExternalNodeSpec{Interfaces: []v1alpha1.NetworkInterface{{IPs: []string{agentAddr.String()}}}}}

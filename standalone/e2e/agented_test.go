@@ -144,6 +144,7 @@ func (h *handed) stands(what string, want80, want81 bool, condition, message str
 // release on the host, by its policies. All the while a port is tried that neither the policies nor
 // the VM's own groups allow.
 func TestAgented(t *testing.T) {
+	t.Parallel()
 	h := newHanded(t)
 	h.watch()
 	selector := &cloudv1.CloudEntitySelector{ObjectMeta: metav1.ObjectMeta{Namespace: vmNamespace, Name: "all"}}

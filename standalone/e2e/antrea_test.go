@@ -92,6 +92,7 @@ func (a *standIn) kubeconfig() string {
 // TestAntreaControllerComputes: the VMs are under the policies that a controller of another process
 // computes, and that gets to know what became of them. While it is away everything stays as it is.
 func TestAntreaControllerComputes(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, "--antrea")
 	im := importAccount(t, c, hybridCloud)
 	policies := decodePolicies(t, policiesYAML)

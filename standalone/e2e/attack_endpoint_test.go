@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -338,10 +339,10 @@ func (a *arena) webIdentity(t *testing.T, tr *trap) {
 	file := filepath.Join(t.TempDir(), "token")
 	must(t, os.WriteFile(file, []byte(token), 0o600))
 	proxy := newTrap(t)
-	for k, v := range map[string]string{"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": "", "AWS_WEB_IDENTITY_TOKEN_FILE": file,
-		"AWS_ROLE_ARN": "arn:aws:iam::" + controllerCloud + ":role/controller", "HTTPS_PROXY": "http://127.0.0.1:" + proxy.port} {
-		t.Setenv(k, v)
-	}
+	before := maps.Clone(a.c.env)
+	maps.Copy(a.c.env, map[string]string{"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": "", "AWS_WEB_IDENTITY_TOKEN_FILE": file,
+		"AWS_ROLE_ARN": "arn:aws:iam::" + controllerCloud + ":role/controller", "HTTPS_PROXY": "http://127.0.0.1:" + proxy.port})
+	t.Cleanup(func() { a.c.env = before }) // for the process that the next part starts
 	a.restart()
 	a.roleSecret(t, attackerNS, "role", "")
 	who := a.people[mallory]

@@ -278,8 +278,8 @@ func hostileFlags() []string {
 	}
 }
 
-// hostileEndpoints: whatever an endpoint answers, the accounts of others are read and enforced on
-// time, and the process stays as large as it is.
+// hostileEndpoints: whatever an endpoint answers, the accounts of others are read and enforced
+// within markLimit, and the process stays as large as it is.
 func (a *arena) hostileEndpoints(t *testing.T) {
 	a.within(t)
 	a.c.args = knownFlags(t, hostileFlags()...)
@@ -305,12 +305,12 @@ func (a *arena) hostileEndpoints(t *testing.T) {
 			attack(strings.ToLower(name), endpoint)
 		}
 		for range 5 {
-			a.onTime(t)
+			a.unharmed(t)
 		}
 		for _, name := range sortedNamesOf(cases) {
 			a.complains(t, strings.ToLower(name), cases[name].says)
 		}
-		a.onTime(t)
+		a.unharmed(t)
 		m.grown(t, before, 256<<20)
 	})
 	t.Run("no answers", func(t *testing.T) {
@@ -320,7 +320,7 @@ func (a *arena) hostileEndpoints(t *testing.T) {
 			attack(fmt.Sprint("slow-", n), endpoint)
 		}
 		for range 5 {
-			a.onTime(t)
+			a.unharmed(t)
 		}
 	})
 	t.Run("a queue that never waits", func(t *testing.T) {
@@ -343,23 +343,13 @@ func (a *arena) hostileEndpoints(t *testing.T) {
 			return nil
 		})
 		begin, count := time.Now(), asked.Load()
-		a.onTime(t)
-		a.onTime(t)
+		a.unharmed(t)
+		a.unharmed(t)
 		if rate := float64(asked.Load()-count) / time.Since(begin).Seconds(); rate > 30 { // twice in a tenth of a second, and what comes at the ends
 			t.Errorf("THE QUEUE IS ASKED %.0f TIMES A SECOND", rate)
 		}
 	})
 	m.grown(t, before, 256<<20)
-}
-
-// onTime is unharmed within the time that the owner may expect.
-func (a *arena) onTime(t *testing.T) {
-	t.Helper()
-	begin := time.Now()
-	a.unharmed(t)
-	if d := time.Since(begin); d > 10*time.Second {
-		t.Errorf("THE OWNER HAS TO WAIT: %s", d)
-	}
 }
 
 // complains waits until an account says that it cannot be read, and names the bound that was met,
@@ -425,11 +415,11 @@ func (a *arena) twin(t *testing.T) {
 		}
 		return nil
 	})
-	a.onTime(t)
+	a.unharmed(t)
 	// Released there, by the state that only the twin has now, and taken over once more.
 	must(t, a.patch(s, `{"metadata": {"annotations": null}}`))
-	a.onTime(t)
+	a.unharmed(t)
 	must(t, a.patch(s, `{"spec": {"mode": "released"}}`))
-	a.onTime(t)
+	a.unharmed(t)
 	a.restore()
 }

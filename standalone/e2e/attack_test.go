@@ -10,13 +10,12 @@ import (
 // process is started anew where the parts need other flags or another environment. Each part leaves
 // the owner's estate as it found it, or the suite ends.
 func TestAttack(t *testing.T) {
+	t.Parallel()
 	// Nothing of whoever runs the tests; the controller has an identity of its own in the cloud,
 	// and the owner has a role that trusts it.
 	none := filepath.Join(t.TempDir(), "none")
-	for k, v := range map[string]string{"AWS_CONFIG_FILE": none, "AWS_SHARED_CREDENTIALS_FILE": none, "AWS_EC2_METADATA_DISABLED": "true", "AWS_SESSION_TOKEN": "",
-		"AWS_ACCESS_KEY_ID": controllerKey, "AWS_SECRET_ACCESS_KEY": keySecret, "AWS_PROFILE": "", "NO_PROXY": "127.0.0.1,localhost"} {
-		t.Setenv(k, v)
-	}
+	env := map[string]string{"AWS_CONFIG_FILE": none, "AWS_SHARED_CREDENTIALS_FILE": none, "AWS_EC2_METADATA_DISABLED": "true", "AWS_SESSION_TOKEN": "",
+		"AWS_ACCESS_KEY_ID": controllerKey, "AWS_SECRET_ACCESS_KEY": keySecret, "AWS_PROFILE": "", "NO_PROXY": "127.0.0.1,localhost"}
 	x := newTenants(t)
 	forbidden, taker := newTrap(t), newTrap(t)
 	redirects := newRedirector(t, forbidden)
@@ -25,6 +24,7 @@ func TestAttack(t *testing.T) {
 	a := newArena(
 		t,
 		x,
+		env,
 		"--allowed-endpoints="+host(x.server.URL())+","+host(redirects.url)+",127.0.0.1:"+taker.port,
 		"--ambient-identity-namespaces=ns-ops",
 		"--metrics=0.0.0.0:"+metrics,

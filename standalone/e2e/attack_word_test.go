@@ -468,6 +468,7 @@ func (a *arena) insider(t *testing.T) {
 // TestGrantsAreShipped: the roles and the admission policies that the tables speak about are there,
 // in the manifests and in "nephele up".
 func TestGrantsAreShipped(t *testing.T) {
+	t.Parallel()
 	var names []string
 	for _, o := range built(t, manifests) {
 		names = append(names, o.GetKind()+" "+o.GetName())

@@ -200,9 +200,9 @@ type arena struct {
 }
 
 // newArena starts a control plane whose tenants are set up and that enforces the owner's policies.
-func newArena(t *testing.T, x *tenants, flags ...string) *arena {
+func newArena(t *testing.T, x *tenants, env map[string]string, flags ...string) *arena {
 	t.Helper()
-	a := &arena{tenants: x, c: newCluster(t, knownFlags(t, flags...)...), people: map[string]client.Client{}}
+	a := &arena{tenants: x, c: startCluster(&cluster{t: t, env: env, args: knownFlags(t, flags...)}), people: map[string]client.Client{}}
 	var err error
 	a.admin, err = clientcmd.BuildConfigFromFlags("", filepath.Join(a.c.dir, "kubeconfig"))
 	must(t, err)

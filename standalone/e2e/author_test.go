@@ -24,6 +24,7 @@ import (
 // repaired, and account and event say who it was. What somebody writes over the status of the VM is
 // put right as well.
 func TestDriftNamesItsAuthor(t *testing.T) {
+	t.Parallel()
 	im := importAccount(t, newCluster(t), hybridCloud)
 	vm := firstWithRole(hybridCloud, "db")
 	region, _, native := im.placeOf(vm)

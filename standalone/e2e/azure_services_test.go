@@ -86,6 +86,7 @@ spec:
 // to a database behind a private endpoint, which moves. A right that is withdrawn is told, and
 // changes nothing; a policy on what cannot be set says why; and everything is given back.
 func TestAzureServices(t *testing.T) {
+	t.Parallel()
 	a := newAzureArena(t, func(a *azureArena, b *simazure.Builder, vnet string) {
 		_, a.nics["orders"] = b.Endpoint("shop", "orders", vnet+"/subnets/links", "10.1.4.4", "sqlServer", nil)
 		front := b.Balancer("shop", "front", vnet+"/subnets/fronts", "10.1.3.10", nil, simazure.Listening{Protocol: "Tcp", Port: 80, To: 8080, Probe: 8081, Pool: "web"})

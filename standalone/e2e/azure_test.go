@@ -223,6 +223,7 @@ func (a *azureArena) groupOf(vm string) string {
 // change by hand, attacks of somebody with rights in one Namespace and of somebody with rights in
 // the subscription, and release.
 func TestAzure(t *testing.T) {
+	t.Parallel()
 	a := newAzureArena(t, nil)
 	a.enforced(t, "the policy")
 	eventually(t, time.Minute, "status of the policy", func(ctx context.Context) (bool, string) {

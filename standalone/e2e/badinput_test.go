@@ -26,6 +26,7 @@ import (
 // TestBadInput makes one mistake after the other in a cluster that enforces a policy. Each mistake
 // is named at the object that it is about, and nothing that works stops working.
 func TestBadInput(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	im := importAccount(t, c, hybridCloud)
 	policies := decodePolicies(t, policiesYAML)
@@ -188,6 +189,7 @@ spec:
 // TestCommandsRefuseBadInput: exit code 2 and a message that names what is wrong, before anything
 // is done.
 func TestCommandsRefuseBadInput(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	busy, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

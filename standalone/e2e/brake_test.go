@@ -27,6 +27,7 @@ const manyVMs = 24
 // that of the account with its namespace, each wait for the confirmation that the account asks for,
 // over crashes too; the confirmation is taken away when it is used up.
 func TestBrakeLive(t *testing.T) {
+	t.Parallel()
 	var text strings.Builder
 	text.WriteString("accounts:\n- id: \"111122223333\"\n  regions:\n  - name: eu-west-1\n    vpcs:\n    - name: fleet\n      id: vpc-00000001\n" +
 		"      cidrs: [10.1.0.0/16]\n      groups:\n      - {name: all, rules: [\"tcp 22 from any\"]}\n      vms:\n")

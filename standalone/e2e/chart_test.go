@@ -56,6 +56,7 @@ func rendered(t *testing.T, values string, args ...string) (installed, hooks []*
 // TestChartIsValid: kube-apiserver takes every object of every combination of the chart's switches,
 // all fields known to it. The kinds of others are for the tests of the chart.
 func TestChartIsValid(t *testing.T) {
+	t.Parallel()
 	installed, hooks := rendered(t, "", "-every")
 	cp, err := controlplane.Start(t.Context(), controlplane.Options{DataDir: t.TempDir(), Listen: "127.0.0.1:0"})
 	if err != nil {
@@ -99,6 +100,7 @@ func TestChartIsValid(t *testing.T) {
 // the rights of its ServiceAccount: it enforces, and is refused nothing. Before the release is
 // deleted, the chart's Job has every account give back what it holds, with the Job's own rights.
 func TestChartInExistingCluster(t *testing.T) {
+	t.Parallel()
 	installed, hooks := rendered(t, `
 replicas: 2
 image: {repository: registry.example/nephele, digest: "sha256:`+strings.Repeat("0a", 32)+`"}

@@ -161,6 +161,7 @@ func consoleFor(t *testing.T, c *cluster, args ...string) string {
 // TestConsole: the link of "up" leads to a session as its administrator; in a console for all, each
 // sees and does what the cluster lets him, and nobody what the console could.
 func TestConsole(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	link := regexp.MustCompile(`(http://127\.0\.0\.1:\d+)/open\?code=\S+`).FindStringSubmatch(c.process.output.String())
 	if link == nil {

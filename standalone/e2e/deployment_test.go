@@ -18,6 +18,7 @@ import (
 // TestDeploymentIsRestricted: the Pod passes the strictest of the Pod Security Standards, writes
 // nowhere but where it must, and has limits.
 func TestDeploymentIsRestricted(t *testing.T) {
+	t.Parallel()
 	for _, dir := range []string{manifests, overlay} {
 		var d appsv1.Deployment
 		var p networkingv1.NetworkPolicy

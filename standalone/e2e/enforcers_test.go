@@ -127,6 +127,7 @@ func (e *enforcers) ways(t *testing.T, token string) map[string]*rest.RESTClient
 // by a Role; neither acts for anybody else, and what they count is added up. All of that with the
 // cluster's own authentication and RBAC.
 func TestEnforcersHaveTheirOwnKey(t *testing.T) {
+	t.Parallel()
 	e := newEnforcers(t)
 	for who, agent := range map[string]struct{ token, key string }{"pod": {e.pod, "n1"}, "vm": {e.vm, "vms/vm1"}} {
 		for way, c := range e.ways(t, agent.token) {

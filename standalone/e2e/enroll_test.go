@@ -24,6 +24,7 @@ import (
 // TestEnroll gives a host credentials by the command, uses them as its agent does and as a thief
 // would, renews them, and takes them back.
 func TestEnroll(t *testing.T) {
+	t.Parallel()
 	e := newEnforcers(t)
 	if out, err := e.nephele("enroll", "vms/vm2"); err == nil || !strings.Contains(out, "there is no ExternalNode vms/vm2") {
 		t.Errorf("a host that is none: %v %s", err, out)

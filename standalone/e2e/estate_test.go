@@ -268,13 +268,30 @@ func (im *imported) step(name string, next oracle, change func()) {
 	im.t.Logf("%s: %d of %d flows allowed, after %s and the calls %v", name, count(want), len(want), time.Since(begin).Round(time.Millisecond), im.guard.takeCalls())
 }
 
-// settle waits until the cloud gives every flow the wanted verdict.
+// settle waits until the cloud gives every flow the wanted verdict. It looks after every change, and
+// takes nothing from the process under test in between.
 func (im *imported) settle(name string, want []bool) {
 	im.t.Helper()
-	eventually(im.t, time.Minute, name, func(context.Context) (bool, string) {
-		n, text := differences(im.flows, want, observe(im.server.World(), im.flows))
-		return n == 0, fmt.Sprintf("%d flows differ:%s", n, text)
+	changed := make(chan struct{}, 1)
+	stop := im.server.World().OnMutation(func(world.Mutation) {
+		select {
+		case changed <- struct{}{}:
+		default: // the next look sees it as well
+		}
 	})
+	defer stop()
+	const limit = 2 * time.Minute
+	for late := time.After(limit); ; {
+		n, text := differences(im.flows, want, observe(im.server.World(), im.flows))
+		if n == 0 {
+			break
+		}
+		select {
+		case <-changed:
+		case <-late:
+			im.t.Fatalf("%s: not after %s: %d flows differ:%s", name, limit, n, text)
+		}
+	}
 	if n, text := im.guard.takeViolations(); n > 0 {
 		im.t.Fatalf("%s: %d violations on the way:\n  %s", name, n, text)
 	}

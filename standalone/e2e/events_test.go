@@ -10,6 +10,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
@@ -17,16 +18,20 @@ import (
 	"github.com/nephele-io/nephele/internal/sim/sqs"
 )
 
-// TestEventsBringChanges tags a VM in the cloud and finds the policies enforced long before the
-// account's next poll, because its queue tells of the call. Without the queue the account goes on
+// TestEventsBringChanges tags a VM in the cloud and finds the policies enforced although the account
+// is polled once a day, because its queue tells of the call. Without the queue the account goes on
 // by polling and says so.
 func TestEventsBringChanges(t *testing.T) {
+	t.Parallel()
 	im := importAccount(t, newCluster(t), hybridCloud)
 	policies := decodePolicies(t, policiesYAML)
 	next := im.oracle.copy()
 	next.policies = append(next.policies, policies[0])
 	im.step("policy", next, func() { im.apply(policies[0]) })
 
+	// No poll brings what events bring.
+	account := &cloudv1.CloudProviderAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "cloud", Name: "real"}}
+	edit(t, im.c.client, account, func() { day := int32(86400); account.Spec.PollIntervalInSeconds = &day })
 	vm := firstWithRole(hybridCloud, "app")
 	region, _, _ := im.placeOf(vm)
 	ref := sqs.Ref{Account: im.server.World().Accounts()[0].ID, Region: region, Name: sim.DefaultEventQueue}
@@ -71,11 +76,7 @@ func TestEventsBringChanges(t *testing.T) {
 	im.must(im.c.client.Patch(t.Context(), im.virtualMachine(vm), client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"tags":null}}`))))
 	im.waitForRoles(hybridCloud.roles)
 	for i, value := range []string{"db", "app", "db"} {
-		begin := time.Now()
 		im.step(fmt.Sprintf("tag %d", i), im.oracle.withRole(vm, value), tag(value))
-		if took := time.Since(begin); took > 15*time.Second {
-			t.Errorf("a change of a tag took %s", took)
-		}
 	}
 	condition("True OK")
 	im.must(im.server.Queues().Delete(ref))

@@ -132,6 +132,7 @@ func (s *sharedAccount) says(o client.Object, kind, reason, part string) {
 // ever; what others ask for changes nothing for the owner; and the owner's word, and the labels it
 // depends on, take effect at once.
 func TestGrantsLive(t *testing.T) {
+	t.Parallel()
 	s := newSharedAccount(t)
 	s.holds("enforced", 7)
 	account := &cloudv1.CloudProviderAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "owner", Name: "simulated"}}

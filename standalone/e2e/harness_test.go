@@ -5,12 +5,15 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -18,7 +21,7 @@ import (
 	"testing"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime"
+	apiruntime "k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -49,14 +52,25 @@ func buildAndRun(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
+	flag.Parse()
+	chosen := false
+	flag.Visit(func(f *flag.Flag) {
+		chosen = chosen || f.Name == "test.parallel" && f.Value.String() != strconv.Itoa(runtime.GOMAXPROCS(0))
+	})
+	if !chosen {
+		if err := flag.Set("test.parallel", strconv.Itoa(atATime)); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+	}
 	return m.Run()
 }
 
 // testScheme knows every kind that the tests use.
-func testScheme(t *testing.T) *runtime.Scheme {
+func testScheme(t *testing.T) *apiruntime.Scheme {
 	t.Helper()
-	s := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, cloudv1.AddToScheme, v1beta1.AddToScheme, v1alpha1.AddToScheme, v1alpha2.AddToScheme} {
+	s := apiruntime.NewScheme()
+	for _, add := range []func(*apiruntime.Scheme) error{clientgoscheme.AddToScheme, cloudv1.AddToScheme, v1beta1.AddToScheme, v1alpha1.AddToScheme, v1alpha2.AddToScheme} {
 		if err := add(s); err != nil {
 			t.Fatal(err)
 		}
@@ -99,12 +113,21 @@ type cluster struct {
 	args []string
 	// program is what runs; empty for the binary under test.
 	program string
+	// env is what the process has in its environment besides what the tests have.
+	env     map[string]string
 	process *process
 	client  client.Client
 }
 
-// heartbeat is for how long an instance waits after one that was killed.
-const heartbeat = 2 * time.Second
+const (
+	// heartbeat is for how long an instance waits after one that was killed.
+	heartbeat = 2 * time.Second
+	// claimPause is for how long it waits after it has claimed a network: nobody else claims it.
+	claimPause = 100 * time.Millisecond
+	// atATime is how many tests run at the same time. Most of the time they wait; each has a control
+	// plane, which takes 350 MB.
+	atATime = 4
+)
 
 // freeAddress is an address for a process that is started with it. Its port is below those that the
 // kernel gives to outgoing connections, so that none of them takes it before the process does; and
@@ -136,7 +159,14 @@ func newCluster(t *testing.T, args ...string) *cluster {
 // newClusterOf is newCluster with another program.
 func newClusterOf(t *testing.T, program string, args ...string) *cluster {
 	t.Helper()
-	c := &cluster{t: t, dir: t.TempDir(), listen: freeAddress(t), args: args, program: program}
+	return startCluster(&cluster{t: t, args: args, program: program})
+}
+
+// startCluster starts a cluster whose test, program, environment and arguments are set.
+func startCluster(c *cluster) *cluster {
+	t := c.t
+	t.Helper()
+	c.dir, c.listen = t.TempDir(), freeAddress(t)
 	t.Cleanup(func() {
 		if t.Failed() {
 			c.printLogs()
@@ -151,7 +181,15 @@ func newClusterOf(t *testing.T, program string, args ...string) *cluster {
 func (c *cluster) start() {
 	c.t.Helper()
 	out := &safeBuffer{}
-	cmd := exec.Command(cmp.Or(c.program, binary), append([]string{"up", "--data-dir", c.dir, "--listen", c.listen, "--instance-heartbeat", heartbeat.String()}, c.args...)...)
+	args := []string{"up", "--data-dir", c.dir, "--listen", c.listen, "--instance-heartbeat", heartbeat.String()}
+	if program := cmp.Or(c.program, binary); program == binary { // former releases do not know it
+		args = append(args, "--instance-claim-pause", claimPause.String())
+	}
+	cmd := exec.Command(cmp.Or(c.program, binary), append(args, c.args...)...)
+	cmd.Env = os.Environ()
+	for name, value := range c.env {
+		cmd.Env = append(cmd.Env, name+"="+value)
+	}
 	cmd.Stdout, cmd.Stderr = out, out
 	if err := cmd.Start(); err != nil {
 		c.t.Fatal(err)

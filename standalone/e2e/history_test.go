@@ -59,6 +59,7 @@ func (c *cluster) as(user string) client.Client {
 // was killed, and none twice; a tenant reads the history of his namespace and no other, and forges
 // nothing; what was comes back on demand.
 func TestHistory(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	must := func(err error) {
 		t.Helper()

@@ -67,6 +67,7 @@ func (c *cluster) soleWriter(status metav1.ConditionStatus, reason string) (othe
 // the original stops. Whoever is killed goes on or stays stopped as before. At no call does a flow
 // change that neither of them was to change.
 func TestCopiedDataDirectory(t *testing.T) {
+	t.Parallel()
 	original := newCluster(t)
 	im := importAccount(t, original, hybridCloud)
 	policies := decodePolicies(t, policiesYAML)

@@ -24,6 +24,7 @@ const strangerAccount = "999999999999"
 // goes on; with keys of another one nothing is read, changed or deleted, until right ones come
 // back.
 func TestKeysAreExchanged(t *testing.T) {
+	t.Parallel()
 	ac := hybridCloud
 	ac.load = func() (world.State, estate.Report, error) {
 		s, report, err := hybridCloud.load()

@@ -1,17 +1,20 @@
 package e2e
 
 import (
+	"cmp"
 	"flag"
 	"math/rand/v2"
 	"testing"
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nephele-io/nephele/internal/tier"
 )
 
 var (
 	killSeed   = flag.Uint64("kill-seed", 1, "seed of the moments at which TestKilledAtAnyMoment kills the process")
-	killRounds = flag.Int("kill-rounds", 8, "how many times TestKilledAtAnyMoment kills the process")
+	killRounds = flag.Int("kill-rounds", 0, "how many times TestKilledAtAnyMoment kills the process; 0 means 4, and 40 in make test-long")
 )
 
 // TestKilledAtAnyMoment kills the process with SIGKILL in the middle of changes: at a random call
@@ -19,14 +22,16 @@ var (
 // restart the cloud gets to the same end state, and no call on the way, before or after the crash,
 // allows anything that neither the former nor the next policies allow, or cuts what both allow.
 func TestKilledAtAnyMoment(t *testing.T) {
-	t.Logf("seed %d, %d rounds (repeat with -args -kill-seed N -kill-rounds N)", *killSeed, *killRounds)
+	t.Parallel()
+	rounds := cmp.Or(*killRounds, tier.Pick(4, 4, 40))
+	t.Logf("seed %d, %d rounds (repeat with -args -kill-seed N -kill-rounds N)", *killSeed, rounds)
 	rng := rand.New(rand.NewPCG(*killSeed, 0))
 	c := newCluster(t)
 	im := importAccount(t, c, hybridCloud)
 	all := decodePolicies(t, policiesYAML)
 	vm := firstWithRole(hybridCloud, "app")
 	role := "app"
-	for range *killRounds {
+	for range rounds {
 		name, next, change := im.randomChange(rng, all, vm, &role)
 		im.step(name, next, func() {
 			process := c.process

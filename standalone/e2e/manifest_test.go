@@ -63,6 +63,7 @@ func built(t *testing.T, dir string) []*unstructured.Unstructured {
 
 // TestManifestGivesNoMoreThanNamed: no rule of ours gives everything of something.
 func TestManifestGivesNoMoreThanNamed(t *testing.T) {
+	t.Parallel()
 	for _, o := range built(t, manifests) {
 		if o.GetKind() != "ClusterRole" && o.GetKind() != "Role" {
 			continue
@@ -86,6 +87,7 @@ func TestManifestGivesNoMoreThanNamed(t *testing.T) {
 // kube-apiserver, which has no cluster network here, does not reach its Service; and once without
 // webhooks, which that one would have to reach.
 func TestManifestInExistingCluster(t *testing.T) {
+	t.Parallel()
 	x := newExisting(t, manifests)
 	p := x.start()
 	x.registered(p)

@@ -26,6 +26,7 @@ import (
 // TestModesLive begins as one should on a real account, in mode plan with keys that can only read,
 // and then enforces with the documented rights, breaks the glass for one VM, and releases all.
 func TestModesLive(t *testing.T) {
+	t.Parallel()
 	state, _, err := estate.HybridCloud()
 	if err != nil {
 		t.Fatal(err)

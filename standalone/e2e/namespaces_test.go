@@ -38,6 +38,7 @@ spec:
 // in both say so, and when one of them selects the VMs no longer, the other's policies stay exactly
 // as they are.
 func TestTwoNamespaces(t *testing.T) {
+	t.Parallel()
 	im := importAccount(t, newCluster(t), hybridCloud)
 	first, second := decodePolicies(t, policiesYAML)[0], decodePolicies(t, teamYAML)[0]
 	// The oracle knows one entity per VM. To it the second policy is one of the first Namespace

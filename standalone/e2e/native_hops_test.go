@@ -132,6 +132,7 @@ type hopsArena struct {
 // right that is withdrawn for one service leaves all others at work; and in the end every service
 // is as it was.
 func TestNativeServiceHops(t *testing.T) {
+	t.Parallel()
 	a := &hopsArena{nativeArena: newNativeArena(t, hopsEstate, "")}
 	before := a.services()
 	eventuallyNil(t, "every service is imported with its addresses", func(ctx context.Context) error { return a.find(ctx) })

@@ -52,6 +52,7 @@ accounts:
 // takes no groups is refused with the reason; and a right that is missing is told, while
 // everything goes on.
 func TestNativeServices(t *testing.T) {
+	t.Parallel()
 	im := newNativeArena(t, nativeEstate, sim.DefaultEventQueue)
 	server := im.server
 	database, cache := &cloudv1.CloudNativeService{}, &cloudv1.CloudNativeService{}

@@ -35,6 +35,7 @@ import (
 // and the token of its Pod: policies of Kubernetes and of Antrea are enforced on Pods and on the
 // Node, and told so; and it speaks for no other Node.
 func TestNodeAgent(t *testing.T) {
+	t.Parallel()
 	lab := nfttest.NewLab(t)
 	pod := nfttest.PodAddresses(0)[0]
 	a := &agented{host: lab.Node, peer: lab.Peers, files: t.TempDir(), port: 20000, addr: pod, peerAddr: netip.MustParseAddr("10.9.9.1")}
@@ -128,6 +129,7 @@ func TestNodeAgent(t *testing.T) {
 // host but its own agent: on a Node the one whose token is bound to that, elsewhere the one that
 // may enforce for it.
 func TestAgentsSpeakForThemselves(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	for _, o := range built(t, "../../config/agents") {
 		if err := c.client.Create(t.Context(), o); err != nil && !apierrors.IsAlreadyExists(err) {

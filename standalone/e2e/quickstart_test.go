@@ -24,6 +24,7 @@ import (
 // Namespace included: the account is given back although its keys are deleted with it, and nothing
 // gets stuck.
 func TestQuickStart(t *testing.T) {
+	t.Parallel()
 	state, _, err := estate.HybridCloud()
 	if err != nil {
 		t.Fatal(err)

@@ -50,6 +50,7 @@ var refusedField = map[string]string{
 // without a word is removed from the input first. Where we read a policy otherwise (see
 // policytest.PruneManifest), what is served must be what the offline command computes.
 func TestRecordedCasesLive(t *testing.T) {
+	t.Parallel()
 	cases := recordedCases(t)
 	r := newReplay(t, newCluster(t))
 	for _, c := range cases {

@@ -17,6 +17,7 @@ import (
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/sim/ec2"
+	"github.com/nephele-io/nephele/internal/tier"
 )
 
 // formerCommit names the commit of the release before this one, as long as no tag does.
@@ -24,8 +25,8 @@ const formerCommit = "testdata/release/commit"
 
 var formerBinary = flag.String("former", "", "the binary of the release before this one, instead of building it")
 
-// formerRelease builds the binary of the latest tagged release that this commit comes from, or of
-// the commit that is written down.
+// formerRelease returns the binary of the latest tagged release that this commit comes from, or of
+// the commit that is written down. It is built once, and kept in the user's cache directory.
 func formerRelease(t *testing.T) string {
 	t.Helper()
 	if *formerBinary != "" {
@@ -49,6 +50,14 @@ func formerRelease(t *testing.T) string {
 		}
 		t.Fatalf("the release before this one, %s, is not in this repository: %v", commit, err)
 	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		cache = t.TempDir() // nobody has a home here
+	}
+	kept := filepath.Join(cache, "nephele", "releases", commit, "nephele")
+	if _, err := os.Stat(kept); err == nil {
+		return kept
+	}
 	dir := t.TempDir()
 	archive := filepath.Join(dir, "source.tar")
 	if text, err := git("archive", "--output", archive, commit); err != nil {
@@ -68,13 +77,27 @@ func formerRelease(t *testing.T) string {
 		}
 	}
 	t.Logf("built %s in %s", commit, time.Since(begin).Round(time.Second))
-	return filepath.Join(source, "bin/nephele")
+	return keep(t, filepath.Join(source, "bin/nephele"), kept)
+}
+
+// keep copies a program to where the next run finds it, whole or not at all, and returns where it is.
+func keep(t *testing.T, built, kept string) string {
+	t.Helper()
+	must(t, os.MkdirAll(filepath.Dir(kept), 0o755))
+	raw, err := os.ReadFile(built)
+	must(t, err)
+	half := fmt.Sprint(kept, ".", os.Getpid())
+	must(t, os.WriteFile(half, raw, 0o755))
+	must(t, os.Rename(half, kept))
+	return kept
 }
 
 // TestReleaseAndBack: the release before this one enforces policies; this one takes its place on
 // the same data, then that one again, and this one once more. Each time nothing is to be done
 // before and after, no flow changes at any call, and no call is made but marks of instances.
 func TestReleaseAndBack(t *testing.T) {
+	t.Parallel()
+	tier.OnlyLong(t, "TestUpgrade starts from the data of a former release")
 	former := formerRelease(t)
 	c := newClusterOf(t, former)
 	im := importAccount(t, c, hybridCloud)

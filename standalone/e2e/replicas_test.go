@@ -403,6 +403,7 @@ func (rs *replicas) leader() *replica {
 // simulator: no account is written by a replica that has lost it, all are served again within some
 // leases, and few move.
 func TestReplicasShareAccounts(t *testing.T) {
+	t.Parallel()
 	rs := newReplicas(t)
 	a, b, c := rs.add(), rs.add(), rs.add()
 	rs.settled(a, b, c)

@@ -130,8 +130,10 @@ func decodePolicies(t *testing.T, text string) []client.Object {
 // boundary port, after every step; and after every single call in between, that nothing is open
 // which neither the former nor the next policies allow.
 func TestAccounts(t *testing.T) {
+	t.Parallel()
 	for _, ac := range []accountCase{hybridCloud, webTier, collector(t)} {
 		t.Run(ac.name, func(t *testing.T) {
+			t.Parallel()
 			im := importAccount(t, newCluster(t), ac)
 			runScenario(im, ac)
 		})
@@ -255,6 +257,7 @@ func (im *imported) mustBeRealizedOnVMs() {
 // TestTakeOverThatWouldCutOthers: a service's interface refers to the bastion's group. A policy on
 // the bastion would cut it off, so it is refused, says why, and changes nothing.
 func TestTakeOverThatWouldCutOthers(t *testing.T) {
+	t.Parallel()
 	im := importAccount(t, newCluster(t), webTier)
 	const bastion = "i-00000000000000000"
 	im.setRole(bastion, "bastion")

@@ -21,6 +21,7 @@ import (
 // our webhooks, and holds what the watches of the served API deliver in every step against what was
 // recorded. We mean to depart from it in no step.
 func TestWatchScriptLive(t *testing.T) {
+	t.Parallel()
 	s, err := policytest.ReadScript(os.DirFS("../.."))
 	if err != nil {
 		t.Fatal(err)

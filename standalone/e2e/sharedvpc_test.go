@@ -134,6 +134,7 @@ func (s *shared) mean(what string, denied func(from, to string, port int) bool) 
 // participant. A policy about the VMs of both holds for both, between them too; neither account
 // touches what is the other's; and each can go without the other.
 func TestSharedVPC(t *testing.T) {
+	t.Parallel()
 	s := newShared(t)
 	s.apply(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "cloud"}}, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: vmNamespace}})
 	s.importAs("owner")

@@ -30,6 +30,7 @@ import (
 // TestEnrollBySignature starts the agent of a VM with nothing but the token of its account and what
 // the VM's metadata service signs. A copy of both does not help a second host.
 func TestEnrollBySignature(t *testing.T) {
+	t.Parallel()
 	h := newHanded(t)
 	account := &cloudv1.CloudProviderAccount{}
 	account.Namespace, account.Name = "cloud", "real"
@@ -130,6 +131,7 @@ metadata: {name: ns-a}
 // TestEnrollByAttestation starts the agent of a VM of Azure with nothing but the token of its
 // account and what the VM's metadata service attests.
 func TestEnrollByAttestation(t *testing.T) {
+	t.Parallel()
 	b := simazure.NewBuilder(azureTenantID, azureSubscriptionID, azureRegion)
 	raw, err := os.ReadFile("../../config/azure/role.json")
 	must(t, err)

@@ -66,15 +66,15 @@ func way(s *tracev1.Span, byID map[string]*tracev1.Span) string {
 // enforces it, with nothing secret in it. When the collector goes away, policies are enforced as
 // before.
 func TestTraces(t *testing.T) {
+	t.Parallel()
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	must(t, err)
 	g, server := &gathered{}, grpc.NewServer()
 	collectorv1.RegisterTraceServiceServer(server, g)
 	go func() { _ = server.Serve(l) }() // it ends with Stop
 	t.Cleanup(server.Stop)
-	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://"+l.Addr().String())
-	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "200")
-	im := importAccount(t, newCluster(t), hybridCloud)
+	env := map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://" + l.Addr().String(), "OTEL_BSP_SCHEDULE_DELAY": "200"}
+	im := importAccount(t, startCluster(&cluster{t: t, env: env}), hybridCloud)
 	policies := decodePolicies(t, policiesYAML)
 	create := func(i int) string {
 		next := im.oracle.copy()

@@ -246,6 +246,7 @@ var newTag = regexp.MustCompile(`^nephele\.io/(instance|former-signature)(\.\d+)
 // has left it. Everything stays enforced in every instant; nothing is changed in the cloud but that
 // tags are added; and from there on all works as ever, up to giving everything back.
 func TestUpgrade(t *testing.T) {
+	t.Parallel()
 	if *recordUpgrade {
 		record(t)
 	}

@@ -54,6 +54,7 @@ func (c *cluster) realized(ctx context.Context, policy *unstructured.Unstructure
 // The upstream kinds come with "nephele up". Their definitions may go and come back while it runs;
 // other policies do not notice.
 func TestUpstreamKinds(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	for _, o := range upstreamObjects(t) {
 		if err := c.client.Create(t.Context(), o); err != nil {

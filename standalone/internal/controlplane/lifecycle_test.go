@@ -73,11 +73,12 @@ func TestStopDoesNotWaitForWatchers(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer watcher.Stop()
+	// An API server that waits for its watchers gives them a minute.
 	begin := time.Now()
 	if err := stopShared(); err != nil {
 		t.Fatal(err)
 	}
-	if took := time.Since(begin); took > 15*time.Second {
+	if took := time.Since(begin); took > 50*time.Second {
 		t.Errorf("Stop took %v with an open watch", took)
 	}
 }

@@ -305,7 +305,7 @@ func TestInterruptedStory(t *testing.T) {
 		t.Errorf("exit code %d, want 1", code)
 	}
 	p.says("Interrupted before the end")
-	if took := time.Since(began); took > 20*time.Second {
+	if took := time.Since(began); took > time.Minute {
 		t.Errorf("it took %s to end", took)
 	}
 }
