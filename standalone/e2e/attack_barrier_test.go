@@ -452,7 +452,7 @@ func (a *arena) tidy() {
 				})
 				continue
 			case jsonText(o.Object["spec"]) != jsonText(defaulted(want, o)) || len(o.GetAnnotations()) > 0:
-				must(a.t, retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+				must(a.t, retry.RetryOnConflict(untilWritten, func() error {
 					if err := a.c.client.Get(ctx, client.ObjectKeyFromObject(o), o); err != nil {
 						return err
 					}

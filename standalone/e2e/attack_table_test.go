@@ -84,7 +84,7 @@ func (a *arena) ways(
 	}
 	out["update"] = func(ctx context.Context, c client.Client) error {
 		// The controller writes the status of the same object.
-		return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		return retry.RetryOnConflict(untilWritten, func() error {
 			o, err := live(ctx)
 			if err != nil {
 				return err

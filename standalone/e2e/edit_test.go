@@ -2,16 +2,22 @@ package e2e
 
 import (
 	"testing"
+	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
+
+// untilWritten is how often something is tried again that somebody else writes as well: as long as
+// that takes on a machine that other work keeps busy.
+var untilWritten = wait.Backoff{Duration: 10 * time.Millisecond, Factor: 1.2, Steps: 200, Cap: time.Second}
 
 // edit changes an object as a person with an editor does, who begins again when somebody was
 // faster: controllers write the status of the same object.
 func edit(t *testing.T, c client.Client, o client.Object, change func()) {
 	t.Helper()
-	if err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+	if err := retry.RetryOnConflict(untilWritten, func() error {
 		if err := c.Get(t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
 			return err
 		}

@@ -170,7 +170,7 @@ func TestAgentsSpeakForThemselves(t *testing.T) {
 		return v1beta1.ObjectReference{Kind: kind, Name: name}
 	}
 	tell := func(ctx context.Context, who client.Client, name string, of v1beta1.ObjectReference) error {
-		return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		return retry.RetryOnConflict(untilWritten, func() error {
 			info := &v1beta1.AntreaAgentInfo{}
 			if err := who.Get(ctx, client.ObjectKey{Name: name}, info); err != nil {
 				return err
@@ -240,7 +240,7 @@ func (a *agented) pod(namespace, name, account string, labels map[string]string,
 // status changes the status of an object.
 func (a *agented) status(o client.Object, change func()) {
 	a.t.Helper()
-	if err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+	if err := retry.RetryOnConflict(untilWritten, func() error {
 		if err := a.client.Get(a.t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
 			return err
 		}

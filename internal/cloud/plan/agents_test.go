@@ -66,8 +66,9 @@ func TestLeftToAgent(t *testing.T) {
 // TestAgentWorlds plays random histories of policies and of VMs that are handed to agents and back.
 // Every flow stays between what was allowed and what shall be, at every operation.
 func TestAgentWorlds(t *testing.T) {
+	t.Parallel()
 	next := uint64(envInt("NEPHELE_PLAN_SEED", 1))
-	checkWorlds(t, envInt("NEPHELE_PLAN_WORLDS", defaultWorlds)/4, func(e *estate) {
+	checkWorlds(t, worldsOneIn(4), func(e *estate) {
 		e.Limits.RulesPerGroup = 200
 		e.randomAgents(rand.New(rand.NewPCG(next, 29)))
 		next++

@@ -115,8 +115,9 @@ func TestMemberWithoutRoomForGroups(t *testing.T) {
 // TestCrowdedWorlds plays the random accounts of TestWorlds in regions that have room for none to
 // five groups of ours.
 func TestCrowdedWorlds(t *testing.T) {
+	t.Parallel()
 	at := envInt("NEPHELE_PLAN_SEED", 1)
-	st := checkWorlds(t, envInt("NEPHELE_PLAN_WORLDS", defaultWorlds)/3, func(e *estate) {
+	st := checkWorlds(t, worldsOneIn(3), func(e *estate) {
 		e.Crowded = true
 		e.Limits.GroupsPerRegion = len(e.Groups) + at%6
 		at++
@@ -192,6 +193,7 @@ func TestEnoughGroups(t *testing.T) {
 // TestMoreClassesThanGroups: 2,600 VMs that are all treated differently need more groups than a
 // region of AWS has by default. Who does without is decided once, whatever plan comes next.
 func TestMoreClassesThanGroups(t *testing.T) {
+	t.Parallel()
 	in, f := ring(2600, 2600)
 	settleBig(t, &in, f)
 	f = &fakeCloud{snap: in.Regions[0].Snapshot, limits: f.limits}

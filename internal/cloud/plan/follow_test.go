@@ -178,9 +178,10 @@ func TestCut(t *testing.T) {
 
 // TestFollowWorlds is TestWorlds where most groups of others may be extended.
 func TestFollowWorlds(t *testing.T) {
+	t.Parallel()
 	seed := uint64(envInt("NEPHELE_PLAN_SEED", 1))
 	n := uint64(0)
-	st := checkWorlds(t, envInt("NEPHELE_PLAN_WORLDS", defaultWorlds)/3, func(e *estate) {
+	st := checkWorlds(t, worldsOneIn(3), func(e *estate) {
 		e.follow(rand.New(rand.NewPCG(seed+n, 51)))
 		n++
 	})

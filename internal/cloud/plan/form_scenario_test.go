@@ -186,7 +186,8 @@ func (l stingy) Pack(wanted []cloud.Rule, held [][]cloud.Rule, q plan.Quota) ([]
 // TestStingyWorlds checks the random accounts of TestWorlds where rules may refer to one group in a
 // direction only.
 func TestStingyWorlds(t *testing.T) {
-	checkWorlds(t, max(defaultWorlds/3, envInt("NEPHELE_PLAN_WORLDS", 0)), func(e *estate) { e.Stingy, e.Limits.RulesPerGroup = true, 12 })
+	t.Parallel()
+	checkWorlds(t, worldsOneIn(3), func(e *estate) { e.Stingy, e.Limits.RulesPerGroup = true, 12 })
 }
 
 // TestNotTakenOverAgain: a VM has two interfaces, and somebody outside comes to depend on the own

@@ -40,7 +40,8 @@ func (e *estate) meddle(f *fakeCloud, r *rand.Rand, drifted map[int]bool) error 
 // TestMeddledWorlds is TestWorlds with few machines, which somebody puts into groups by hand before
 // they are given back. What keeps one of them under control is mostly a matter of two or three.
 func TestMeddledWorlds(t *testing.T) {
-	checkWorlds(t, envInt("NEPHELE_PLAN_WORLDS", defaultWorlds), func(e *estate) {
+	t.Parallel()
+	checkWorlds(t, worldsOneIn(1), func(e *estate) {
 		e.Meddled, e.Limits.RulesPerGroup = true, 60
 		e.NICs = e.NICs[:min(len(e.NICs), 4)]
 		e.History = append(e.History[:1:1], policySet{Address: e.History[0].Address, Applied: e.History[0].Applied})

@@ -166,9 +166,10 @@ func (e *estate) refersAcross(group int, rule cloud.Rule) bool {
 // TestMixedWorlds is TestWorlds with two regions, Pods whose addresses lie in the networks,
 // networks of another controller, and failsafe flows, in any combination.
 func TestMixedWorlds(t *testing.T) {
+	t.Parallel()
 	seed := uint64(envInt("NEPHELE_PLAN_SEED", 1))
 	n := uint64(0)
-	checkWorlds(t, envInt("NEPHELE_PLAN_WORLDS", defaultWorlds)/2, func(e *estate) {
+	checkWorlds(t, worldsOneIn(2), func(e *estate) {
 		e.mix(rand.New(rand.NewPCG(seed+n, 33)))
 		n++
 	})

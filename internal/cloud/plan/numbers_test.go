@@ -19,7 +19,8 @@ type numbersOf struct{ Refusals, Exact, AtLeast, TooMany, Untold, Multiple int }
 // refusal says would do, and plays them again: it does. With the next smaller quota it does not,
 // which is all that is said where a number is a bound.
 func TestRefusedNumbersAreTrue(t *testing.T) {
-	worlds, seed := envInt("NEPHELE_PLAN_WORLDS", defaultWorlds)/2, envInt("NEPHELE_PLAN_SEED", 1)
+	t.Parallel()
+	worlds, seed := worldsOneIn(2), envInt("NEPHELE_PLAN_SEED", 1)
 	var st numbersOf
 	for about, at := range map[string]uint64{"members that take fewer rules by address": 9100064, "one of another VM is to be taken over": 9303970} {
 		if err := checkNumbers(t, at, &st); err != nil {

@@ -149,8 +149,9 @@ func (e *estate) listBounds() []string {
 // TestListWorlds is TestWorlds with native rules that name prefix lists, of the account and of the
 // cloud, from which policies take something out, and which their owners change.
 func TestListWorlds(t *testing.T) {
+	t.Parallel()
 	next := uint64(envInt("NEPHELE_PLAN_SEED", 1))
-	st := checkWorlds(t, envInt("NEPHELE_PLAN_WORLDS", defaultWorlds)/3, func(e *estate) {
+	st := checkWorlds(t, worldsOneIn(3), func(e *estate) {
 		e.enlist(rand.New(rand.NewPCG(next, 41)))
 		next++
 	})

@@ -15,7 +15,8 @@ import (
 // TestTightWorlds plays random accounts with quotas so small that hardly anything fits; in every
 // other one all policies ask for what fits.
 func TestTightWorlds(t *testing.T) {
-	worlds := envInt("NEPHELE_PLAN_WORLDS", defaultWorlds) / 5
+	t.Parallel()
+	worlds := worldsOneIn(5)
 	for _, tighten := range []bool{false, true} {
 		st := checkWorlds(t, worlds, func(e *estate) {
 			e.Limits.RulesPerGroup, e.Limits.GroupsPerInterface, e.Tighten = 6, 3, tighten
@@ -30,8 +31,9 @@ func TestTightWorlds(t *testing.T) {
 // VM holds, what is released has exactly its own groups back, and when all is over nothing of ours
 // is left.
 func TestModeWorlds(t *testing.T) {
+	t.Parallel()
 	next := uint64(envInt("NEPHELE_PLAN_SEED", 1))
-	checkWorlds(t, envInt("NEPHELE_PLAN_WORLDS", defaultWorlds)/4, func(e *estate) {
+	checkWorlds(t, worldsOneIn(4), func(e *estate) {
 		e.Limits.RulesPerGroup = 200
 		e.randomModes(rand.New(rand.NewPCG(next, 21)))
 		next++

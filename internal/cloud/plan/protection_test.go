@@ -147,7 +147,8 @@ func TestHashes(t *testing.T) {
 // change, and in the end that is what is guarded. So a confirmation holds until the change is done.
 // Excepted are rounds before which something was refused: room may come for it.
 func TestProtectionWorlds(t *testing.T) {
-	worlds, seed := envInt("NEPHELE_PLAN_WORLDS", defaultWorlds)/4, envInt("NEPHELE_PLAN_SEED", 1)
+	t.Parallel()
+	worlds, seed := worldsOneIn(4), envInt("NEPHELE_PLAN_SEED", 1)
 	rounds, changes := 0, 0
 	for i := range worlds {
 		at := uint64(seed + i)

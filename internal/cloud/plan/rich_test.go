@@ -331,7 +331,8 @@ func (v naive) around(net int) (out []remote) {
 // TestWholeWorlds is TestWorlds in a cloud that writes the rules of a group as one: some rules come
 // while others go, and there is no moment between.
 func TestWholeWorlds(t *testing.T) {
-	st := checkWorlds(t, envInt("NEPHELE_PLAN_WORLDS", defaultWorlds)/5, func(e *estate) { e.Limits.WholeGroups = true })
+	t.Parallel()
+	st := checkWorlds(t, worldsOneIn(5), func(e *estate) { e.Limits.WholeGroups = true })
 	if st.Phases > 20 && st.Whole == 0 {
 		t.Errorf("no group was ever written as a whole: %+v", st)
 	}
@@ -341,8 +342,9 @@ func TestWholeWorlds(t *testing.T) {
 // in any combination: named ports, types of ICMP for both families, peerings with another account,
 // failsafe flows, and in some of them prefix lists and modes.
 func TestRichWorlds(t *testing.T) {
+	t.Parallel()
 	next := uint64(envInt("NEPHELE_PLAN_SEED", 1))
-	checkWorlds(t, envInt("NEPHELE_PLAN_WORLDS", defaultWorlds)/5, func(e *estate) {
+	checkWorlds(t, worldsOneIn(5), func(e *estate) {
 		r := rand.New(rand.NewPCG(next, 51))
 		next++
 		if r.IntN(3) == 0 {

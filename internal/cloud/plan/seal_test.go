@@ -469,8 +469,9 @@ func TestStaleSignature(t *testing.T) {
 
 // TestSealedWorlds is TestWorlds with signed records.
 func TestSealedWorlds(t *testing.T) {
+	t.Parallel()
 	next := uint64(envInt("NEPHELE_PLAN_SEED", 1))
-	checkWorlds(t, envInt("NEPHELE_PLAN_WORLDS", defaultWorlds)/2, func(e *estate) {
+	checkWorlds(t, worldsOneIn(2), func(e *estate) {
 		r := rand.New(rand.NewPCG(next, 44))
 		if e.Sealed = true; r.IntN(2) == 0 {
 			e.mix(r)
@@ -486,13 +487,14 @@ func TestSealedWorlds(t *testing.T) {
 // policies. Nothing is ever given groups that it did not have, no flow is opened that neither the
 // old nor the new policies allow, and when the right groups are confirmed all is given back.
 func TestForgedWorlds(t *testing.T) {
+	t.Parallel()
 	seed := envInt("NEPHELE_PLAN_SEED", 1)
 	forged := 0
 	// In the first two an interface is kept for a forged record whose rules have to name a group
 	// of another network that is still to be created. In the last one a policy fits on a VM as soon
 	// as one of its interfaces is kept.
 	seeds := []uint64{721000031, 722000283, 724001660}
-	for i := range envInt("NEPHELE_PLAN_WORLDS", defaultWorlds) {
+	for i := range worldsOneIn(1) {
 		seeds = append(seeds, uint64(seed+i))
 	}
 	for _, at := range seeds {

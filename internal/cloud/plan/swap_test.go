@@ -240,7 +240,8 @@ func (e *estate) crammed(set policySet) bool {
 // TestEditedWorlds checks the random accounts of TestWorlds where the rules of policies are edited
 // while groups are full.
 func TestEditedWorlds(t *testing.T) {
-	worlds := envInt("NEPHELE_PLAN_WORLDS", defaultWorlds) / 4
+	t.Parallel()
+	worlds := worldsOneIn(4)
 	st := checkWorlds(t, worlds, func(e *estate) {
 		r := rand.New(rand.NewPCG(uint64(len(e.NICs)), uint64(len(fmt.Sprint(*e)))))
 		first := e.History[0]

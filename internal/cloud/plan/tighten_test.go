@@ -122,7 +122,8 @@ func TestTightenChooses(t *testing.T) {
 // TestTightenIsNeverWider: in random accounts with small quotas, every flow that tightened policies
 // allow is allowed with large quotas.
 func TestTightenIsNeverWider(t *testing.T) {
-	worlds, seed := envInt("NEPHELE_PLAN_WORLDS", defaultWorlds)/8, envInt("NEPHELE_PLAN_SEED", 1)
+	t.Parallel()
+	worlds, seed := worldsOneIn(8), envInt("NEPHELE_PLAN_SEED", 1)
 	tightened := 0
 	seeds := []uint64{51964} // where one round once created groups in two networks that the next deleted, for ever
 	for i := range worlds {

@@ -18,7 +18,8 @@ import (
 // TestWaves: plans that are cut into waves touch no more than they may, come to an end, and lead
 // where the whole plans lead.
 func TestWaves(t *testing.T) {
-	worlds, seed := envInt("NEPHELE_PLAN_WORLDS", defaultWorlds)/8, envInt("NEPHELE_PLAN_SEED", 1)
+	t.Parallel()
+	worlds, seed := worldsOneIn(8), envInt("NEPHELE_PLAN_SEED", 1)
 	waves := 0
 	for i := range worlds {
 		at := uint64(seed + i)

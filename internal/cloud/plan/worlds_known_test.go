@@ -19,6 +19,7 @@ func TestKnownWorlds(t *testing.T) {
 	}
 	for _, name := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(name), ".json"), func(t *testing.T) {
+			t.Parallel()
 			number, _, _ := strings.Cut(filepath.Base(name), "-")
 			seed, err := strconv.ParseUint(number, 10, 64)
 			if err != nil {

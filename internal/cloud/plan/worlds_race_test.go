@@ -2,6 +2,6 @@
 
 package plan_test
 
-// defaultWorlds is small under the race detector: the planner has no goroutines, and everything is
+// fullWorlds is small under the race detector: the planner has no goroutines, and everything is
 // ten times as slow.
-const defaultWorlds = 12
+const fullWorlds = 12

@@ -2,5 +2,5 @@
 
 package plan_test
 
-// defaultWorlds is how many random worlds TestWorlds looks at if nothing else is asked for.
-const defaultWorlds = 100
+// fullWorlds is how many random worlds TestWorlds plays in make test-long.
+const fullWorlds = 100

@@ -91,7 +91,7 @@ func TestAzureFaults(t *testing.T) {
 			total, ways := count(), azureDisturbances()
 			chosen, each := random.Perm(len(ways)), total
 			if !*allFaults {
-				chosen, each = chosen[:sampled], 1
+				chosen, each = sample(len(ways), i, len(azureStories())), 1
 			}
 			for _, w := range chosen {
 				for _, k := range random.Perm(total)[:each] {

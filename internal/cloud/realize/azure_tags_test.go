@@ -1,6 +1,7 @@
 package realize
 
 import (
+	"cmp"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -12,10 +13,11 @@ import (
 
 	"github.com/nephele-io/nephele/internal/policy"
 	simazure "github.com/nephele-io/nephele/internal/sim/azure"
+	"github.com/nephele-io/nephele/internal/tier"
 )
 
 var (
-	tagWorlds = flag.Int("tag-worlds", 5, "how many random histories of VMs whose groups name service tags are lived")
+	tagWorlds = flag.Int("tag-worlds", 0, "how many random histories of VMs whose groups name service tags are lived; 0 means 2, and 10 in make test-long")
 	tagSeed   = flag.Uint64("tag-seed", 11, "with which seed")
 )
 
@@ -70,7 +72,7 @@ func takingPolicy(r *rand.Rand, i int) policy.Policy {
 // evaluator's, after every call it is in between, and in the end everything is as it was.
 func TestAzureServiceTags(t *testing.T) {
 	t.Parallel()
-	for i := range *tagWorlds {
+	for i := range cmp.Or(*tagWorlds, tier.Pick(1, 2, 10)) {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			t.Parallel()
 			t.Logf("-tag-seed %d, world %d", *tagSeed, i)

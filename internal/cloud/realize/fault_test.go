@@ -17,6 +17,7 @@ import (
 	seeds "github.com/nephele-io/nephele/internal/seed"
 	"github.com/nephele-io/nephele/internal/sim/ec2"
 	"github.com/nephele-io/nephele/internal/sim/world"
+	"github.com/nephele-io/nephele/internal/tier"
 )
 
 var (
@@ -283,7 +284,7 @@ func TestFaults(t *testing.T) {
 			c := m.column(s.name)
 			t.Run(s.name, func(t *testing.T) {
 				t.Parallel()
-				c.run(t, s, ways, rand.New(rand.NewPCG(seed, uint64(i))))
+				c.run(t, s, ways, len(stories()), rand.New(rand.NewPCG(seed, uint64(i))))
 			})
 		}
 	})
@@ -299,23 +300,51 @@ type matrix struct {
 // column is a story's part of the matrix.
 type column struct {
 	name           string
+	at             int // among the stories
 	calls          int
 	runs, survived []int // by disturbance
 }
 
 func (m *matrix) column(name string) *column {
-	c := &column{name: name, runs: make([]int, len(m.ways)), survived: make([]int, len(m.ways))}
+	c := &column{name: name, at: len(m.columns), runs: make([]int, len(m.ways)), survived: make([]int, len(m.ways))}
 	m.columns = append(m.columns, c)
 	return c
 }
 
-// sampled is in how many ways a story is disturbed, at one call each, if not every call is in every
-// way.
-const sampled = 4
+// sample returns in which ways one of some stories is disturbed, at one call each, if not every call
+// is in every way. The stories take turns, so that together they are disturbed in every way, unless
+// that is more than four for each.
+func sample(ways, story, stories int) []int {
+	out := make([]int, tier.Pick(1, min(4, max(2, (ways+stories-1)/stories)), 4))
+	for i := range out {
+		out[i] = (story*len(out) + i) % ways
+	}
+	return out
+}
+
+// TestSampleHasEveryWay: no way to go wrong is left to make matrix alone.
+func TestSampleHasEveryWay(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		return // the stories that are disturbed once do not go round
+	}
+	for name, n := range map[string]struct{ ways, stories int }{"TestFaults": {len(disturbances()), len(stories())},
+		"TestServiceFaults": {len(disturbances()), len(servedStories())}, "TestAzureFaults": {len(azureDisturbances()), len(azureStories())}} {
+		seen := map[int]bool{}
+		for story := range n.stories {
+			for _, way := range sample(n.ways, story, n.stories) {
+				seen[way] = true
+			}
+		}
+		if len(seen) != n.ways {
+			t.Errorf("%s: %d of %d ways", name, len(seen), n.ways)
+		}
+	}
+}
 
 // run plays each life in a test of its own, so that its lab is freed when it ends, and one can be
 // played alone by its name, beside the undisturbed one: .../(undisturbed|rule_quota,_call_195)$.
-func (c *column) run(t *testing.T, s story, ways []disturbance, random *rand.Rand) {
+func (c *column) run(t *testing.T, s story, ways []disturbance, stories int, random *rand.Rand) {
 	play := func(name string, faults ...func(*lab)) (calls int, survived bool) {
 		survived = t.Run(name, func(t *testing.T) {
 			got := live(t, s, faults...)
@@ -331,7 +360,7 @@ func (c *column) run(t *testing.T, s story, ways []disturbance, random *rand.Ran
 	}
 	chosen, calls := random.Perm(len(ways)), all
 	if !*allFaults {
-		chosen, calls = chosen[:sampled], 1
+		chosen, calls = sample(len(ways), c.at, stories), 1
 	}
 	for _, w := range chosen {
 		d := ways[w]
@@ -346,7 +375,7 @@ func (c *column) run(t *testing.T, s story, ways []disturbance, random *rand.Ran
 		}
 	}
 	if *allFaults {
-		t.Logf("survived of runs\n%s", &matrix{ways, []*column{c}})
+		t.Logf("survived of runs\n%s", &matrix{ways: ways, columns: []*column{c}})
 	}
 }
 

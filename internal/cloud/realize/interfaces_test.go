@@ -45,7 +45,7 @@ func TestInterfaceFaults(t *testing.T) {
 			c := m.column(s.name)
 			t.Run(s.name, func(t *testing.T) {
 				t.Parallel()
-				c.run(t, s, m.ways, rand.New(rand.NewPCG(seed, 200+uint64(i))))
+				c.run(t, s, m.ways, 2, rand.New(rand.NewPCG(seed, 200+uint64(i))))
 			})
 		}
 	})

@@ -1,6 +1,7 @@
 package realize
 
 import (
+	"cmp"
 	"flag"
 	"fmt"
 	"maps"
@@ -15,9 +16,10 @@ import (
 	"github.com/nephele-io/nephele/internal/policy"
 	"github.com/nephele-io/nephele/internal/sim/calls"
 	"github.com/nephele-io/nephele/internal/sim/world"
+	"github.com/nephele-io/nephele/internal/tier"
 )
 
-var mixedWorlds = flag.Int("mixed-worlds", 4, "how many random histories of two clouds are lived")
+var mixedWorlds = flag.Int("mixed-worlds", 0, "how many random histories of two clouds are lived; 0 means 2, and 8 in make test-long")
 
 // both are two accounts as one.
 type both [2]*labAccounts
@@ -277,7 +279,7 @@ func randomPolicy(r *rand.Rand, i int) policy.Policy {
 func TestMixedWorlds(t *testing.T) {
 	t.Parallel()
 	_, seed := seeded(t)
-	for i := range *mixedWorlds {
+	for i := range cmp.Or(*mixedWorlds, tier.Pick(1, 2, 8)) {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			t.Parallel()
 			t.Logf("seed %d, world %d (-fault-seed %[1]d)", seed, i)

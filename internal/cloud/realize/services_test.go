@@ -207,7 +207,7 @@ func TestServiceFaults(t *testing.T) {
 			c := m.column(s.name)
 			t.Run(s.name, func(t *testing.T) {
 				t.Parallel()
-				c.run(t, s, m.ways, rand.New(rand.NewPCG(seed, 100+uint64(i))))
+				c.run(t, s, m.ways, len(servedStories()), rand.New(rand.NewPCG(seed, 100+uint64(i))))
 			})
 		}
 	})
