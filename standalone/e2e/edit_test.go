@@ -9,9 +9,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// untilWritten is how often something is tried again that somebody else writes as well: as long as
-// that takes on a machine that other work keeps busy.
-var untilWritten = wait.Backoff{Duration: 10 * time.Millisecond, Factor: 1.2, Steps: 200, Cap: time.Second}
+// untilWritten is how often something is tried again that somebody else writes as well: half a
+// minute, as a machine that other work keeps busy needs.
+var untilWritten = wait.Backoff{Duration: 10 * time.Millisecond, Factor: 1.1, Steps: 60}
 
 // edit changes an object as a person with an editor does, who begins again when somebody was
 // faster: controllers write the status of the same object.

@@ -268,8 +268,8 @@ func (im *imported) step(name string, next oracle, change func()) {
 	im.t.Logf("%s: %d of %d flows allowed, after %s and the calls %v", name, count(want), len(want), time.Since(begin).Round(time.Millisecond), im.guard.takeCalls())
 }
 
-// settle waits until the cloud gives every flow the wanted verdict. It looks after every change, and
-// takes nothing from the process under test in between.
+// settle waits until the cloud gives every flow the wanted verdict. It looks after every change,
+// and takes nothing from the process under test in between.
 func (im *imported) settle(name string, want []bool) {
 	im.t.Helper()
 	changed := make(chan struct{}, 1)

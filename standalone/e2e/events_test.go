@@ -18,9 +18,9 @@ import (
 	"github.com/nephele-io/nephele/internal/sim/sqs"
 )
 
-// TestEventsBringChanges tags a VM in the cloud and finds the policies enforced although the account
-// is polled once a day, because its queue tells of the call. Without the queue the account goes on
-// by polling and says so.
+// TestEventsBringChanges tags a VM in the cloud and finds the policies enforced although the
+// account is polled once a day, because its queue tells of the call. Without the queue the account
+// goes on by polling and says so.
 func TestEventsBringChanges(t *testing.T) {
 	t.Parallel()
 	im := importAccount(t, newCluster(t), hybridCloud)

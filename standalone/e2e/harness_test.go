@@ -124,8 +124,8 @@ const (
 	heartbeat = 2 * time.Second
 	// claimPause is for how long it waits after it has claimed a network: nobody else claims it.
 	claimPause = 100 * time.Millisecond
-	// atATime is how many tests run at the same time. Most of the time they wait; each has a control
-	// plane, which takes 350 MB.
+	// atATime is how many tests run at the same time. Most of the time they wait; each has a
+	// control plane, which takes 350 MB.
 	atATime = 4
 )
 

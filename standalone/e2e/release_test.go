@@ -80,7 +80,8 @@ func formerRelease(t *testing.T) string {
 	return keep(t, filepath.Join(source, "bin/nephele"), kept)
 }
 
-// keep copies a program to where the next run finds it, whole or not at all, and returns where it is.
+// keep copies a program to where the next run finds it, whole or not at all, and returns where it
+// is.
 func keep(t *testing.T, built, kept string) string {
 	t.Helper()
 	must(t, os.MkdirAll(filepath.Dir(kept), 0o755))

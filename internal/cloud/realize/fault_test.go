@@ -311,9 +311,9 @@ func (m *matrix) column(name string) *column {
 	return c
 }
 
-// sample returns in which ways one of some stories is disturbed, at one call each, if not every call
-// is in every way. The stories take turns, so that together they are disturbed in every way, unless
-// that is more than four for each.
+// sample returns in which ways one of some stories is disturbed, at one call each, if not every
+// call is in every way. The stories take turns, so that together they are disturbed in every way,
+// unless that is more than four for each.
 func sample(ways, story, stories int) []int {
 	out := make([]int, tier.Pick(1, min(4, max(2, (ways+stories-1)/stories)), 4))
 	for i := range out {
