@@ -97,9 +97,10 @@ type Options struct {
 	Follower enforcer.Follower
 	Reports  Reports
 	Table    Table
-	// Connections makes established connections obey.
-	Connections Connections
-	Store       *Store
+	// Connections makes established connections obey, unless KeepEstablished.
+	Connections     Connections
+	KeepEstablished bool
+	Store           *Store
 	// Failsafe returns the flows that no policy may cut. While it fails, those that it returned
 	// last count.
 	Failsafe func(ctx context.Context) ([]nft.Failsafe, error)
@@ -264,6 +265,9 @@ func (a *Agent) Run(ctx context.Context) error {
 		case <-info.C():
 			a.lookUp(ctx)
 			a.surveyNow()
+			if a.cutAt.IsZero() { // conntrack may have forgotten connections, or others made it forget
+				a.cutAt = a.Clock.Now()
+			}
 			if a.Pods != nil { // how their packets go may have changed
 				a.Pods.age()
 				a.Pods.refresh()
@@ -538,7 +542,7 @@ func (a *Agent) enforce(ctx context.Context, heard time.Time) {
 	program := result.Program
 	released := a.releasedUntil()
 	if !released.IsZero() {
-		program = &nft.Program{}
+		program = nft.LetPass()
 	}
 	isolates := Isolated{result.Isolated[nft.Ingress], result.Isolated[nft.Egress]}
 	was := a.isolated(isolates)
@@ -639,7 +643,7 @@ func (a *Agent) enforce(ctx context.Context, heard time.Time) {
 
 // cut makes established connections obey.
 func (a *Agent) cut(ctx context.Context) {
-	if a.Connections == nil || a.program == nil {
+	if a.Connections == nil || a.KeepEstablished || a.program == nil {
 		return
 	}
 	a.lastCut = a.Clock.Now()

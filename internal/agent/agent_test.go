@@ -3,6 +3,8 @@ package agent_test
 import (
 	"context"
 	"errors"
+	"io"
+	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -83,6 +85,8 @@ type fixture struct {
 	table       *kernel.Table
 	connections *kernel.Connections
 	port        uint16
+	// peerEnd is that of a connection that the host has made.
+	peerEnd net.Conn
 	// key is that of the agent, pods makes what follows the Pods of a Node; nil on a VM.
 	key  string
 	pods func() *agent.Pods
@@ -162,6 +166,11 @@ func (f *fixture) start() (*agent.Agent, func()) {
 	}
 	f.connections.Local = func() ([]netip.Addr, error) { return []netip.Addr{hostAddr}, nil }
 	own, connections := f.table, f.connections
+	own.Adopt = func() {
+		if err := connections.Adopt(); err != nil {
+			f.t.Error(err)
+		}
+	}
 	var table agent.Table = own
 	if f.wrap != nil {
 		table = f.wrap(own)
@@ -286,20 +295,12 @@ func TestEnforcesAndReports(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = held.Close() }()
-	carries := func() bool {
-		_ = held.SetDeadline(time.Now().Add(300 * time.Millisecond))
-		if _, err := held.Write([]byte("x")); err != nil {
-			return false
-		}
-		_, err := held.Read(make([]byte, 1))
-		return err == nil
-	}
-	if !carries() {
+	if !carries(held) {
 		t.Fatal("the connection does not work")
 	}
 	f.allow(82, 3, "")
 	begun := time.Now()
-	f.eventually("the held connection was ended", func() bool { return !carries() })
+	f.eventually("the held connection was ended", func() bool { return !carries(held) })
 	if d := time.Since(begun); d > 3*time.Second {
 		t.Errorf("that took %s", d)
 	}
@@ -427,6 +428,8 @@ func TestRelease(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.eventually("released", func() bool { return a.Status().State == agent.StateReleased && f.open(81) })
+	// What begins meanwhile is judged, as what it is, when policies are enforced again.
+	in, out := f.connectBothWays(81, 83)
 	f.eventually("reported", func() bool { return f.reports.of("p").RealizationFailure })
 	stop()
 	a, _ = f.start() // a release outlives the process
@@ -439,6 +442,73 @@ func TestRelease(t *testing.T) {
 	}
 	f.eventually("enforced again", func() bool { return a.Status().State == agent.StateEnforcing && !f.open(81) })
 	f.eventually("reported again", func() bool { return !f.reports.of("p").RealizationFailure })
+	f.eventually("what is not allowed ends", func() bool { return !carries(in) })
+	if !speaks(f.peerEnd, out) {
+		t.Error("a connection of the host's own is cut")
+	}
+}
+
+// TestOlderThanTheAgent: connections that were there before the agent came, of a host on which
+// nobody followed connections. The one of the host's own goes on, also if the other end speaks
+// first, and the one that no policy allows ends.
+func TestOlderThanTheAgent(t *testing.T) {
+	f := newFixture(t)
+	denied, out := f.connectBothWays(81, 83)
+	f.allow(80, 1, "")
+	a, _ := f.start()
+	f.eventually("enforced", func() bool { return f.reports.of("p").Generation == 1 })
+	if !speaks(f.peerEnd, out) {
+		t.Error("a connection of the host's own is dropped when the other end speaks first")
+	}
+	f.eventually("what is not allowed ends", func() bool { return !carries(denied) })
+	if a.Status().ConnectionsCut != 1 || !carries(out) {
+		t.Errorf("%d connections were cut", a.Status().ConnectionsCut)
+	}
+}
+
+// connectBothWays makes a connection of the peer to a port of the host, and one of the host to a
+// port of the peer, of which the end there is peerEnd.
+func (f *fixture) connectBothWays(in, out uint16) (from, to net.Conn) {
+	f.t.Helper()
+	must := func(err error) {
+		f.t.Helper()
+		if err != nil {
+			f.t.Fatal(err)
+		}
+	}
+	f.port++
+	from, err := nfttest.Attempt{From: f.peer, Network: "tcp", Source: netip.AddrPortFrom(peerAddr, f.port), Destination: netip.AddrPortFrom(hostAddr, in)}.Open(5 * time.Second)
+	must(err)
+	var l net.Listener
+	must(f.peer.Do(func() (err error) { l, err = net.Listen("tcp", netip.AddrPortFrom(peerAddr, out).String()); return err }))
+	to, err = nfttest.Attempt{From: f.host, Network: "tcp", Source: netip.AddrPortFrom(hostAddr, 45000), Destination: netip.AddrPortFrom(peerAddr, out)}.Open(5 * time.Second)
+	must(err)
+	f.peerEnd, err = l.Accept()
+	must(err)
+	must(l.Close())
+	go func() { _, _ = io.Copy(f.peerEnd, f.peerEnd) }()
+	f.t.Cleanup(func() { _, _, _ = from.Close(), to.Close(), f.peerEnd.Close() })
+	return from, to
+}
+
+// carries reports whether what is sent into a connection comes back.
+func carries(c net.Conn) bool {
+	_ = c.SetDeadline(time.Now().Add(300 * time.Millisecond))
+	if _, err := c.Write([]byte("x")); err != nil {
+		return false
+	}
+	_, err := c.Read(make([]byte, 1))
+	return err == nil
+}
+
+// speaks reports whether what one end says comes to the other one.
+func speaks(from, to net.Conn) bool {
+	_ = to.SetDeadline(time.Now().Add(5 * time.Second))
+	if _, err := from.Write([]byte("y")); err != nil {
+		return false
+	}
+	_, err := to.Read(make([]byte, 1))
+	return err == nil
 }
 
 // TestTroubleWithTheDisk takes the disk away, and damages what is on it. Enforcement goes on, and

@@ -456,3 +456,13 @@ func (m Match) String() string {
 	}
 	return "?"
 }
+
+// LetPass is the program by which everything passes and the kernel follows connections. So it is
+// known of each who has made it, when other rules come.
+func LetPass() *Program {
+	out := &Program{Chains: map[string]*Chain{}}
+	for _, b := range []Base{ToHost, FromHost} {
+		out.Chains[string(b)] = &Chain{Rules: []Rule{{Matches: []Match{{Kind: MatchDead}}, Action: Accept}, {Matches: []Match{{Kind: MatchEstablished}}, Action: Accept}}}
+	}
+	return out
+}

@@ -232,7 +232,17 @@ func (f *agentFlags) options(log logr.Logger) (agent.Options, error) {
 	if err != nil {
 		return agent.Options{}, err
 	}
-	return agent.Options{Key: f.key(), Table: table, Store: store, Failsafe: flows.All, Clock: clock.RealClock{}, Log: log}, nil
+	connections, err := kernel.OpenConnections()
+	if err != nil {
+		return agent.Options{}, err
+	}
+	connections.Through = f.kubeNode != ""
+	table.Adopt = func() {
+		if err := connections.Adopt(); err != nil {
+			log.Error(err, "Not all connections are known that are older than the rules; where policies isolate, some may be dropped until this host speaks")
+		}
+	}
+	return agent.Options{Key: f.key(), Table: table, Connections: connections, Store: store, Failsafe: flows.All, Clock: clock.RealClock{}, Log: log}, nil
 }
 
 // agentCommand is the agent, with the commands of its host below it.
@@ -284,14 +294,7 @@ func runAgent(ctx context.Context, f *agentFlags, socket string, log logr.Logger
 	reporter := enforcer.NewReporter(enforcer.ReporterOptions{Client: policies, Clock: clock.RealClock{}, Random: mathrand.Float64, Metrics: counted, Log: log.WithName("reports")})
 	o.Reports = reporter
 	o.Info, o.Statistics = agentInfo(f), policies.Statistics
-	if !f.keepEstablished {
-		connections, err := kernel.OpenConnections()
-		if err != nil {
-			return err
-		}
-		connections.Through = f.kubeNode != ""
-		o.Connections = connections
-	}
+	o.KeepEstablished = f.keepEstablished
 	resolvers, follow := f.findResolvers, []func(context.Context){}
 	if f.kubeNode != "" {
 		cluster, err := f.ofNode()

@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
@@ -10,6 +11,7 @@ import (
 	"sync"
 
 	"github.com/mdlayher/netlink"
+	diag "github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/nephele-io/nephele/internal/agent/nft"
@@ -17,15 +19,28 @@ import (
 
 // Numbers of ctnetlink that the unix package does not have.
 const (
-	ctNew = 0
-	ctGet = 1
+	ctNew    = 0
+	ctGet    = 1
+	ctDelete = 2
 
 	ctTupleOrig  = 1
 	ctTupleReply = 2
 	ctStatus     = 3
+	ctProtoInfo  = 4
+	ctTimeout    = 7
 	ctZone       = 18
 	ctLabels     = 22
 	ctLabelsMask = 23
+
+	protoInfoTCP  = 1
+	tcpState      = 1
+	tcpFlagsOrig  = 4
+	tcpFlagsReply = 5
+	// tcpLiberal is IP_CT_TCP_FLAG_BE_LIBERAL: conntrack does not know the windows of this end,
+	// because it has not seen the connection being made.
+	tcpLiberal = 8
+	// tcpEstablished is TCP_CONNTRACK_ESTABLISHED.
+	tcpEstablished = 3
 
 	tupleIP    = 1
 	tupleProto = 2
@@ -44,9 +59,13 @@ const (
 	protoCode6       = 9
 
 	// statusExpected is IPS_EXPECTED: the connection belongs to another one, as the data of FTP do.
-	statusExpected = 1
-	// labelsAtOnce is how many labels go to the kernel at once.
-	labelsAtOnce = 200
+	// The others are IPS_SEEN_REPLY, IPS_ASSURED and IPS_CONFIRMED.
+	statusExpected  = 1
+	statusSeenReply = 2
+	statusAssured   = 4
+	statusConfirmed = 8
+	// requestsAtOnce is how many requests about connections go to the kernel at once.
+	requestsAtOnce = 200
 )
 
 // Connections are those of the host that conntrack knows. It is safe for concurrent use.
@@ -59,6 +78,10 @@ type Connections struct {
 	// Through tells that connections that pass through the host are judged as well: on a Node they
 	// are those of its Pods.
 	Through bool
+	// sockets reads the sockets of the host, and ephemeral is where the kernel gives ports to those
+	// that connect.
+	sockets   *diag.Handle
+	ephemeral portRange
 }
 
 // OpenConnections opens the connections of the network namespace of the calling thread.
@@ -67,13 +90,18 @@ func OpenConnections() (*Connections, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Connections{socket: s, Local: localAddresses}, nil
+	sockets, err := diag.NewHandle(unix.NETLINK_INET_DIAG)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("read the sockets of the host: %w", err), s.close())
+	}
+	return &Connections{socket: s, Local: localAddresses, sockets: sockets, ephemeral: ephemeralPorts()}, nil
 }
 
 // Close ends the work with connections, which stay as they are.
 func (c *Connections) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.sockets.Close()
 	return c.socket.close()
 }
 
@@ -108,50 +136,108 @@ type connection struct {
 	orig, reply tuple
 	expected    bool
 	dead        bool
+	// pickedUp tells that conntrack has not seen it being made. It took for the way of the
+	// connection that of the packet that it saw first.
+	pickedUp bool
+}
+
+// translated reports whether addresses or ports are translated.
+func (x *connection) translated() bool {
+	return x.orig.ends() != x.reply.back()
 }
 
 // Cut marks the connections that a program does not allow as dead, such that its rules drop them in
 // both directions, and takes the mark from those that it allows again. It returns how many it has
 // marked. Connections that belong to others, as expected by a helper of the kernel, are left alone,
 // and so are those that only pass through the host, unless Through says otherwise.
+//
+// Of a connection that is older than the rules conntrack does not know who has made it. The sockets
+// of the host say it, or the ports; else it goes on if it is allowed either way round. Those that
+// conntrack does not know at all it is told of before.
 func (c *Connections) Cut(ctx context.Context, p *nft.Program) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	addresses, err := c.Local()
+	local, err := c.localSet()
 	if err != nil {
 		return 0, err
+	}
+	// Connections are judged also where sockets cannot be read.
+	sockets, unread := c.readSockets(unix.IPPROTO_TCP)
+	known := map[tuple]bool{}
+	var kill, revive []connection
+	judge := func(x connection) {
+		if c.judge(p, &x, local, sockets) {
+			if x.dead {
+				revive = append(revive, x)
+			}
+		} else if !x.dead {
+			kill = append(kill, x)
+		}
+	}
+	err = c.socket.ask(unix.NFNL_SUBSYS_CTNETLINK, ctGet, unix.AF_UNSPEC, true, nil, func(_ uint16, body []byte) error {
+		x, err := parseConnection(body)
+		if err != nil {
+			return err
+		}
+		if x.orig.protocol == unix.IPPROTO_TCP {
+			known[x.orig.ends()], known[x.reply.ends()] = true, true
+		}
+		if !x.expected {
+			judge(x)
+		}
+		return ctx.Err()
+	})
+	interrupted := errors.Is(err, errInterrupted)
+	// What a dump of connections misses while they come and go is found by the next one.
+	if err != nil && !interrupted {
+		return 0, fmt.Errorf("read connections: %w", err)
+	}
+	adopted, err := c.adopt(sockets, local, func(t tuple) bool { return known[t] })
+	for _, x := range adopted {
+		judge(x)
+	}
+	n, cutErr := c.label(kill, deadMask())
+	if cutErr == nil {
+		_, cutErr = c.label(revive, make([]byte, len(deadMask())))
+	}
+	return n, errors.Join(cutErr, err, unread)
+}
+
+// judge reports whether a connection may go on.
+func (c *Connections) judge(p *nft.Program, x *connection, local map[netip.Addr]bool, sockets *sockets) bool {
+	packet, way := x.packet(local)
+	if packet.Loopback || way == nft.Passing && !c.Through {
+		return true
+	}
+	allows := func(packet nft.Packet, way nft.Way) bool { return p.JudgeWay(way, packet).Allows() }
+	if !x.pickedUp {
+		return allows(packet, way)
+	}
+	back, wayBack := x.reversed().packet(local)
+	switch sockets.maker(x.orig, local) {
+	case makerSource:
+		return allows(packet, way)
+	case makerDestination:
+		return allows(back, wayBack)
+	}
+	return allows(packet, way) || allows(back, wayBack)
+}
+
+// reversed is the connection as if the other end had made it.
+func (x *connection) reversed() *connection {
+	return &connection{orig: x.reply, reply: x.orig}
+}
+
+func (c *Connections) localSet() (map[netip.Addr]bool, error) {
+	addresses, err := c.Local()
+	if err != nil {
+		return nil, err
 	}
 	local := map[netip.Addr]bool{}
 	for _, a := range addresses {
 		local[a] = true
 	}
-	var kill, revive []connection
-	err = c.socket.ask(unix.NFNL_SUBSYS_CTNETLINK, ctGet, unix.AF_UNSPEC, true, nil, func(_ uint16, body []byte) error {
-		x, err := parseConnection(body)
-		if err != nil || x.expected {
-			return err
-		}
-		packet, way := x.packet(local)
-		if packet.Loopback || way == nft.Passing && !c.Through {
-			return nil
-		}
-		switch allowed := p.JudgeWay(way, packet).Allows(); {
-		case !allowed && !x.dead:
-			kill = append(kill, x)
-		case allowed && x.dead:
-			revive = append(revive, x)
-		}
-		return ctx.Err()
-	})
-	// What a dump of connections misses while they come and go is found by the next one.
-	if err != nil && !errors.Is(err, errInterrupted) {
-		return 0, fmt.Errorf("read connections: %w", err)
-	}
-	n, err := c.label(kill, deadMask())
-	if err == nil {
-		_, err = c.label(revive, make([]byte, len(deadMask())))
-	}
-	return n, err
+	return local, nil
 }
 
 // Peers are the other ends of the connections that the host has.
@@ -192,65 +278,147 @@ func (x *connection) packet(local map[netip.Addr]bool) (nft.Packet, nft.Way) {
 
 // label sets the dead label of connections, and returns of how many.
 func (c *Connections) label(list []connection, value []byte) (int, error) {
-	done, unlabelled := 0, 0
-	for chunk := range slices.Chunk(list, labelsAtOnce) {
+	requests := make([]request, len(list))
+	for i := range list {
+		x := &list[i]
+		requests[i] = request{kind: ctNew, family: x.family(), attrs: labelled(x.name(), value)}
+	}
+	errs, err := c.send(requests)
+	unlabelled := 0
+	done := len(list) - len(errs)
+	var failed error
+	var again []connection
+	for i, e := range errs {
+		switch {
+		case errors.Is(e, unix.ENOENT): // it has ended by itself
+		case errors.Is(e, unix.ENOSPC), errors.Is(e, unix.EOPNOTSUPP):
+			if again = append(again, list[i]); list[i].translated() {
+				again, unlabelled = again[:len(again)-1], unlabelled+1
+			}
+		default:
+			failed = e
+		}
+	}
+	if err == nil {
+		var renewed int
+		renewed, err = c.renew(again, value)
+		done, unlabelled = done+renewed, unlabelled+len(again)-renewed
+	}
+	if err = errors.Join(err, failed); err != nil {
+		return done, fmt.Errorf("label connections: %w", err)
+	}
+	if unlabelled > 0 {
+		return done, fmt.Errorf("%d connections: %w", unlabelled, ErrUnlabelled)
+	}
+	return done, nil
+}
+
+// renew replaces connections that have no room for labels, because they are older than the first
+// rule that uses some, by such that have, and labels them. It returns how many.
+func (c *Connections) renew(list []connection, value []byte) (int, error) {
+	done := 0
+	for i := range list {
+		x := &list[i]
+		if p := x.orig.protocol; p != unix.IPPROTO_TCP && p != unix.IPPROTO_UDP {
+			continue
+		}
+		errs, err := c.send([]request{
+			{kind: ctDelete, family: x.family(), attrs: x.name()},
+			{kind: ctNew, flags: unix.NLM_F_CREATE | unix.NLM_F_EXCL, family: x.family(), attrs: labelled(x.made(), value)},
+		})
+		if err != nil {
+			return done, err
+		}
+		if len(errs) == 0 {
+			done++
+		}
+	}
+	return done, nil
+}
+
+// request is a request about a connection.
+type request struct {
+	kind, flags uint16
+	family      uint8
+	attrs       []byte
+}
+
+// send sends requests, and returns the errors of those that have failed, by their places.
+func (c *Connections) send(list []request) (map[int]error, error) {
+	errs := map[int]error{}
+	for start := 0; start < len(list); start += requestsAtOnce {
+		chunk := list[start:min(start+requestsAtOnce, len(list))]
 		var b []byte
 		first, last := uint32(0), uint32(0)
-		for i, x := range chunk {
-			attrs := attr(nil, ctTupleOrig|unix.NLA_F_NESTED, x.raw)
-			if x.zone != nil {
-				attrs = attr(attrs, ctZone, x.zone)
-			}
-			attrs = attr(attr(attrs, ctLabels, value), ctLabelsMask, deadMask())
-			flags := uint16(0)
+		for i, r := range chunk {
+			flags := r.flags
 			if i == len(chunk)-1 {
-				flags = unix.NLM_F_ACK
+				flags |= unix.NLM_F_ACK
 			}
-			family := uint8(unix.AF_INET6)
-			if x.orig.source.Is4() {
-				family = unix.AF_INET
-			}
-			b, last = c.socket.append(b, unix.NFNL_SUBSYS_CTNETLINK, ctNew, flags, 0, family, attrs)
+			b, last = c.socket.append(b, unix.NFNL_SUBSYS_CTNETLINK, r.kind, flags, 0, r.family, r.attrs)
 			if i == 0 {
 				first = last
 			}
 		}
 		if err := c.socket.send(b); err != nil {
-			return done, fmt.Errorf("label connections: %w", err)
+			return errs, err
 		}
-		var failed error
-		failures := 0
 		for end := false; !end; {
 			err := c.socket.receive(func(kind, _ uint16, seq uint32, body []byte) error {
 				if kind != unix.NLMSG_ERROR || seq < first || seq > last {
 					return nil
 				}
 				end = end || seq == last
-				switch err := errnoOf(body); {
-				case err == nil:
-					return nil
-				case errors.Is(err, unix.ENOENT): // it has ended by itself
-				case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EOPNOTSUPP):
-					unlabelled++
-				default:
-					failed = err
+				if err := errnoOf(body); err != nil {
+					errs[start+int(seq-first)] = err
 				}
-				failures++
 				return nil
 			})
 			if err != nil {
-				return done, fmt.Errorf("label connections: %w", err)
+				return errs, err
 			}
 		}
-		done += len(chunk) - failures
-		if failed != nil {
-			return done, fmt.Errorf("label connections: %w", failed)
-		}
 	}
-	if unlabelled > 0 {
-		return done, fmt.Errorf("%d connections: %w", unlabelled, ErrUnlabelled)
+	return errs, nil
+}
+
+// name is what names the connection in requests.
+func (x *connection) name() []byte {
+	attrs := attr(nil, ctTupleOrig|unix.NLA_F_NESTED, x.raw)
+	if x.zone != nil {
+		attrs = attr(attrs, ctZone, x.zone)
 	}
-	return done, nil
+	return attrs
+}
+
+// made is what makes conntrack know the connection as one that is established.
+func (x *connection) made() []byte {
+	attrs := attr(nil, ctTupleOrig|unix.NLA_F_NESTED, x.orig.marshal())
+	attrs = attr(attrs, ctTupleReply|unix.NLA_F_NESTED, x.reply.marshal())
+	attrs = attrNumber(attrs, ctStatus, statusConfirmed|statusAssured|statusSeenReply)
+	lifetime := uint32(udpLifetime)
+	if x.orig.protocol == unix.IPPROTO_TCP {
+		lifetime = tcpLifetime
+		flags := []byte{tcpLiberal, tcpLiberal}
+		info := attr(attr(attr(nil, tcpState, []byte{tcpEstablished}), tcpFlagsOrig, flags), tcpFlagsReply, flags)
+		attrs = attrNest(attrs, ctProtoInfo, attrNest(nil, protoInfoTCP, info))
+	}
+	attrs = attrNumber(attrs, ctTimeout, lifetime)
+	if x.zone != nil {
+		attrs = attr(attrs, ctZone, x.zone)
+	}
+	return attrs
+}
+
+func labelled(attrs, value []byte) []byte {
+	return attr(attr(attrs, ctLabels, value), ctLabelsMask, deadMask())
+}
+
+func (x *connection) family() uint8 {
+	if x.orig.source.Is4() {
+		return unix.AF_INET
+	}
+	return unix.AF_INET6
 }
 
 func parseConnection(body []byte) (x connection, err error) {
@@ -269,6 +437,8 @@ func parseConnection(body []byte) (x connection, err error) {
 			note(x.reply.parse(ad.Bytes()))
 		case ctStatus:
 			x.expected = ad.Uint32()&statusExpected != 0
+		case ctProtoInfo:
+			x.pickedUp = isPickedUp(ad.Bytes())
 		case ctZone:
 			x.zone = slices.Clone(ad.Bytes())
 		case ctLabels:
@@ -279,6 +449,45 @@ func parseConnection(body []byte) (x connection, err error) {
 		}
 	})
 	return x, errors.Join(err, inner)
+}
+
+// isPickedUp reports whether conntrack knows the windows of neither end of a connection of TCP.
+func isPickedUp(info []byte) bool {
+	liberal := 0
+	_ = attributes(info, func(ad *netlink.AttributeDecoder) {
+		if ad.Type() != protoInfoTCP {
+			return
+		}
+		_ = attributes(ad.Bytes(), func(ad *netlink.AttributeDecoder) {
+			if t := ad.Type(); t != tcpFlagsOrig && t != tcpFlagsReply {
+				return
+			}
+			if b := ad.Bytes(); len(b) > 0 && b[0]&tcpLiberal != 0 {
+				liberal++
+			}
+		})
+	})
+	return liberal == 2
+}
+
+// ends is the tuple without what tells kinds of ICMP apart.
+func (t tuple) ends() tuple {
+	return tuple{source: t.source, destination: t.destination, protocol: t.protocol, sourcePort: t.sourcePort, destinationPort: t.destinationPort}
+}
+
+// back is the tuple of what the destination answers.
+func (t tuple) back() tuple {
+	return tuple{source: t.destination, destination: t.source, protocol: t.protocol, sourcePort: t.destinationPort, destinationPort: t.sourcePort}
+}
+
+func (t tuple) marshal() []byte {
+	from, to := uint16(ipSource4), uint16(ipDestination4)
+	if t.source.Is6() {
+		from, to = ipSource6, ipDestination6
+	}
+	port := func(n uint16) []byte { return binary.BigEndian.AppendUint16(nil, n) }
+	b := attrNest(nil, tupleIP, attr(attr(nil, from, t.source.AsSlice()), to, t.destination.AsSlice()))
+	return attrNest(b, tupleProto, attr(attr(attr(nil, protoNumber, []byte{t.protocol}), protoSource, port(t.sourcePort)), protoDestination, port(t.destinationPort)))
 }
 
 func (t *tuple) parse(b []byte) error {

@@ -29,6 +29,10 @@ type Table struct {
 	socket *socket
 	// commit is that of the socket; tests let it fail.
 	commit func([]message) error
+	// Adopt is called when rules are written where there were none, so that nobody may have
+	// followed connections: after such that follow them and let everything pass, and before those
+	// that do not. Nil does nothing.
+	Adopt func()
 
 	mu sync.Mutex
 	// held is what the kernel holds; nil if that must be read first.
@@ -224,6 +228,11 @@ func (t *Table) reconcile(want *nft.Program, w *Written) ([]message, error) {
 		img.state.plain = !t.ownership()
 	}
 	t.owned = !img.state.plain
+	if t.Adopt != nil && follows(want) && img.chains[string(nft.ToHost)] == nil && img.chains[string(nft.FromHost)] == nil {
+		if img, err = t.begin(img); err != nil {
+			return nil, err
+		}
+	}
 	c := img.compare(want, t.lacks)
 	if c.foreign = slices.Compact(c.foreign); len(c.foreign) > 0 {
 		w.Whole = true
@@ -240,6 +249,25 @@ func (t *Table) reconcile(want *nft.Program, w *Written) ([]message, error) {
 	messages = append(messages, t.keyedSets(img.sets)...)
 	rest, err := t.change(&c.Change, w)
 	return append(messages, rest...), err
+}
+
+// follows reports whether rules of a program look at connections, so that the kernel follows them.
+func follows(p *nft.Program) bool {
+	return p.Chains[string(nft.ToHost)] != nil || p.Chains[string(nft.FromHost)] != nil
+}
+
+// begin lets the kernel follow connections, and those be made known that are older. It returns what
+// the kernel holds then.
+func (t *Table) begin(img *image) (*image, error) {
+	messages, err := t.change(nft.Diff(nil, nft.LetPass()), &Written{})
+	if err != nil {
+		return nil, err
+	}
+	if err := t.commit(append(append([]message{t.newTable(img.state)}, t.keyedSets(img.sets)...), messages...)); err != nil {
+		return nil, fmt.Errorf("table %s: %w", t.name, meaning(err))
+	}
+	t.Adopt()
+	return t.read()
 }
 
 // ownership reports whether the kernel has tables with an owner that outlive it. It tries, with a
