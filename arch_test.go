@@ -94,6 +94,7 @@ var layers = []layer{
 	{folder: "internal/flows", own: []string{"internal/cloud"}, noStd: pureStd, why: "what was seen knows no cloud and no policy"},
 	{folder: "internal/cloud/aws/flowlog", own: []string{"internal/cloud", "internal/flows"}, foreign: []string{"github.com/parquet-go/parquet-go"}, noStd: pureStd,
 		why: "reading a flow log needs no account"},
+	{folder: "internal/cloud/azure/flowlog", own: []string{"internal/cloud", "internal/flows"}, noStd: pureStd, why: "reading a flow log needs no account"},
 	{folder: "internal/cloud/aws/lower", own: []string{"internal/cloud", "internal/cloud/plan", "internal/cloud/plan/addrset", "internal/cloud/plan/flow"},
 		noStd: pureStd, why: "lowering is pure"},
 	{folder: "internal/cloud/pace", own: []string{"internal/cloud"}, foreign: []string{"golang.org/x/time/rate"},

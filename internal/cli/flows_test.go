@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -20,6 +21,7 @@ import (
 	"github.com/nephele-io/nephele/internal/flows/judge"
 	"github.com/nephele-io/nephele/internal/flows/recommend"
 	"github.com/nephele-io/nephele/internal/preview"
+	simazure "github.com/nephele-io/nephele/internal/sim/azure"
 	simlog "github.com/nephele-io/nephele/internal/sim/flowlog"
 	"github.com/nephele-io/nephele/internal/sim/world"
 )
@@ -61,16 +63,16 @@ func (e *livingEstate) traffic(t *testing.T, r *rand.Rand, n int, at time.Time) 
 }
 
 // rowsOf reads what was delivered.
-func (e *livingEstate) rowsOf(t *testing.T, files map[string][]byte) ([]flows.Row, flows.Counts, flowlog.Report) {
+func (e *livingEstate) rowsOf(t *testing.T, files map[string][]byte) ([]flows.Row, flows.Counts, flows.Report) {
 	t.Helper()
 	addresses := map[string][]netip.Addr{}
 	for i := range e.snapshot.Interfaces {
 		addresses[e.snapshot.Interfaces[i].ID] = e.snapshot.Interfaces[i].PrivateIPs
 	}
 	sum := flows.NewSummer(func(name string) []netip.Addr { return addresses[name] }, 0)
-	var total flowlog.Report
+	var total flows.Report
 	for name, raw := range files {
-		report, err := flowlog.Read(strings.NewReader(string(raw)), flowlog.Sink{
+		report, err := flowlog.Read(strings.NewReader(string(raw)), flows.Sink{
 			Record: func(r *flows.Record) error { sum.Add(r); return nil },
 			Gap:    func(*flows.Gap) error { return nil },
 		})
@@ -407,5 +409,51 @@ func TestRecommendCommand(t *testing.T) {
 	}
 	if r := nephele(t, "", flowsArgs("recommend nobody --logs "+example)...); r.code != ExitNo || !strings.Contains(r.err, "nothing was seen that machines of namespace nobody let in") {
 		t.Errorf("exit %d: %s", r.code, r.err)
+	}
+}
+
+// TestFlowsOfAzure: a log of a virtual network is judged by the machine's own security group, and
+// the rule that the cloud names is told beside.
+func TestFlowsOfAzure(t *testing.T) {
+	b := simazure.NewBuilder("11111111-2222-4333-8444-555555555555", "aaaaaaaa-bbbb-4ccc-8ddd-eeeeeeeeeeee", "westeurope")
+	b.Principal("nephele", "secret")
+	nsg := b.SecurityGroup("shop", "nsg-web", simazure.Rule("https", "Inbound", 100, "Allow", "Tcp", "Internet", "", "443"))
+	b.Machine("shop", "web-1", b.Network("shop", "vnet-a", []string{"10.1.0.0/16"}, []string{"web", "10.1.1.0/24"})+"/subnets/web", "10.1.1.4", nsg)
+	w, err := world.New(world.State{Azure: &b.State}, world.Options{Clock: time.Now, Seed: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rows []map[string]any
+	w.ReadAzure(func(c *simazure.Cloud, _ time.Time) {
+		p := c.Principals()[0]
+		rows, _ = c.GraphRows(&p, "resources", nil)
+	})
+	raw, err := json.Marshal(map[string]any{"data": rows, "count": len(rows), "total_records": len(rows)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mac := regexp.MustCompile(`"macAddress":"([^"]*)"`).FindSubmatch(raw)
+	if mac == nil {
+		t.Fatal("the machine has no MAC address")
+	}
+	log := file(t, "PT1H.json", `{"records": [{"flowLogVersion": 4, "macAddress": "`+strings.ReplaceAll(string(mac[1]), "-", "")+`", "flowRecords": {"flows": [{"aclID": "nsg", "flowGroups": [
+		{"rule": "UserRule_https", "flowTuples": ["1772366400599,198.51.100.7,10.1.1.4,40000,443,6,I,B,NX,0,0,0,0", "1772366410599,198.51.100.7,10.1.1.4,40000,443,6,I,E,NX,9,900,8,8000"]},
+		{"rule": "DefaultRule_DenyAllInBound", "flowTuples": ["1772366400599,198.51.100.7,10.1.1.4,40001,22,6,I,D,NX,0,0,0,0"]},
+		{"rule": "UserRule_by-hand", "flowTuples": ["1772366400599,198.51.100.7,10.1.1.4,40002,3389,6,I,B,NX,0,0,0,0"]}]}]}}]}`)
+	r := nephele(t, azureManifests, "flows", "-f", "-", "--snapshot", file(t, "graph.json", string(raw)), "--logs", log, "-o", "json")
+	var got flowscmd.Answer
+	if err := json.Unmarshal([]byte(r.stdout), &got); err != nil || r.code != ExitDone || len(got.Flows) != 3 {
+		t.Fatalf("exit %d, %v: %s%s", r.code, err, r.stdout, r.err)
+	}
+	for _, x := range got.Flows {
+		want := map[uint16]struct {
+			verdict judge.Verdict
+			differs judge.Disagreement
+			rule    string
+			bytes   uint64
+		}{443: {judge.Allow, judge.Agrees, "UserRule_https", 900}, 22: {judge.Drop, judge.Agrees, "DefaultRule_DenyAllInBound", 0}, 3389: {judge.Drop, judge.Leaks, "UserRule_by-hand", 0}}[x.Port]
+		if x.Verdict != want.verdict || x.Differs != want.differs || x.CloudRule != want.rule || x.Bytes != want.bytes || x.By.Cause == judge.ByUnknown || x.To.VM == nil {
+			t.Errorf("%+v, want %+v", x, want)
+		}
 	}
 }

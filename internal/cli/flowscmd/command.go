@@ -57,8 +57,8 @@ func Command(n Needs) *cobra.Command {
 		Long: `Flows reads flow logs and says of every connection which end began it, what became of it, and which policy decided: the rule of
 a policy, the policies that isolate a direction, a failsafe flow, or the machine's own security groups.
 
---logs names files and folders of VPC flow logs of AWS, as "aws s3 sync" brings them: text or Parquet, compressed or not, with
-whichever fields. Fields that would make the answer better are named, with the format that has them all.
+--logs names files and folders: VPC flow logs of AWS, as "aws s3 sync" brings them, in text or Parquet, compressed or not, with
+whichever fields; and flow logs of virtual networks of Azure, as Network Watcher keeps them. Fields that would make the answer better are named, with the format that has them all.
 
 Policies and clouds are read as by "nephele explain": with -f and --snapshot from files, else from the cluster and its clouds. They
 are what holds now. A connection that was seen before a policy changed is judged by the policy as it is.
@@ -188,6 +188,9 @@ type Flow struct {
 	Accepted bool       `json:"accepted"`
 	Guessed  bool       `json:"guessed,omitempty"`
 	Midway   bool       `json:"midway,omitempty"`
+	// CloudRule is the rule that the cloud says decided, where it does, and CloudACL what holds it.
+	CloudRule string `json:"cloudRule,omitempty"`
+	CloudACL  string `json:"cloudACL,omitempty"`
 	// RefusedBy is why the cloud itself dropped it.
 	RefusedBy string `json:"refusedBy,omitempty"`
 	// ReplyDropped tells that answers were dropped.
@@ -391,7 +394,7 @@ func concerns(by *judge.By, name string) bool {
 func flowOf(r *flows.Row, j judge.Judgement) Flow {
 	return Flow{
 		First: r.Minute, Last: r.Minute, Interface: r.Interface, Direction: string(r.Direction), Client: r.Client, Server: r.Server, Protocol: protocolName(r.Protocol),
-		Port: r.Port, Accepted: r.Accepted, Guessed: r.Guessed, Midway: r.Midway, RefusedBy: r.Refused, ClientService: r.ClientService,
+		Port: r.Port, Accepted: r.Accepted, Guessed: r.Guessed, Midway: r.Midway, RefusedBy: r.Refused, CloudRule: r.Rule, CloudACL: r.ACL, ClientService: r.ClientService,
 		ServerService: r.ServerService, Judgement: j,
 	}
 }

@@ -1,6 +1,7 @@
 package flowscmd
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/nephele-io/nephele/internal/cloud/aws/flowlog"
+	azurelog "github.com/nephele-io/nephele/internal/cloud/azure/flowlog"
 	"github.com/nephele-io/nephele/internal/flows"
 )
 
@@ -122,13 +124,18 @@ func mapsKeys(m map[string]int) func(func(string) bool) {
 	}
 }
 
-func readFile(name string, record func(*flows.Record), out *source) (flowlog.Report, error) {
+// readFile reads a file of either cloud: those of Azure are JSON.
+func readFile(name string, record func(*flows.Record), out *source) (flows.Report, error) {
 	f, err := os.Open(name)
 	if err != nil {
-		return flowlog.Report{}, err
+		return flows.Report{}, err
 	}
 	defer f.Close()
-	return flowlog.Read(f, flowlog.Sink{
+	read, in := flowlog.Read, bufio.NewReader(f)
+	if head, err := in.Peek(1); err == nil && head[0] == '{' {
+		read = azurelog.Read
+	}
+	return read(in, flows.Sink{
 		Record: func(r *flows.Record) error { record(r); return nil },
 		Gap: func(g *flows.Gap) error {
 			if g.Lost {

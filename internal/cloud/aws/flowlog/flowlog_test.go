@@ -16,11 +16,11 @@ import (
 )
 
 // read reads a file and returns what the sink got.
-func read(t *testing.T, raw []byte) ([]flows.Record, []flows.Gap, Report, error) {
+func read(t *testing.T, raw []byte) ([]flows.Record, []flows.Gap, flows.Report, error) {
 	t.Helper()
 	var records []flows.Record
 	var gaps []flows.Gap
-	report, err := Read(bytes.NewReader(raw), Sink{
+	report, err := Read(bytes.NewReader(raw), flows.Sink{
 		Record: func(r *flows.Record) error { records = append(records, *r); return nil },
 		Gap:    func(g *flows.Gap) error { gaps = append(gaps, *g); return nil },
 	})
@@ -223,7 +223,7 @@ func FuzzRead(f *testing.F) {
 	f.Add([]byte{0x1f, 0x8b, 8, 0})
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		seen := 0
-		report, err := Read(bytes.NewReader(raw), Sink{
+		report, err := Read(bytes.NewReader(raw), flows.Sink{
 			Record: func(r *flows.Record) error {
 				seen++
 				if !r.Source.IsValid() || !r.Destination.IsValid() || r.Interface == "" || r.End.Before(r.Start) {
@@ -243,7 +243,7 @@ func BenchmarkText(b *testing.B) {
 	raw := []byte(header + strings.Repeat("11 eni-0a 203.0.113.7 10.9.9.9 10.0.0.20 10.0.0.12 40000 443 6 3 ingress ACCEPT 1418530010 1418530070 2 84 OK -\n", 10000))
 	b.ReportAllocs()
 	for b.Loop() {
-		report, err := Read(bytes.NewReader(raw), Sink{Record: func(*flows.Record) error { return nil }})
+		report, err := Read(bytes.NewReader(raw), flows.Sink{Record: func(*flows.Record) error { return nil }})
 		if err != nil || report.Records != 10000 {
 			b.Fatal(err, report)
 		}

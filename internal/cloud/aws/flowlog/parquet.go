@@ -24,7 +24,7 @@ const (
 
 // readParquet reads rows. A file is somebody else's: what its reader stumbles over is an error
 // about that file.
-func readParquet(in io.Reader, sink Sink) (report Report, err error) {
+func readParquet(in io.Reader, sink flows.Sink) (report flows.Report, err error) {
 	raw, err := io.ReadAll(io.LimitReader(in, largestParquet+1))
 	switch {
 	case err != nil:
@@ -80,7 +80,7 @@ func readParquet(in io.Reader, sink Sink) (report Report, err error) {
 }
 
 // takeRows hands on the rows of one group.
-func takeRows(rows parquet.Rows, cols columns, number *int, report *Report, sink Sink) (ofSink, err error) {
+func takeRows(rows parquet.Rows, cols columns, number *int, report *flows.Report, sink flows.Sink) (ofSink, err error) {
 	var v values
 	record, gap := new(flows.Record), new(flows.Gap)
 	buffer := make([]parquet.Row, 256)

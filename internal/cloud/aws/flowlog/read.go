@@ -22,50 +22,22 @@ const (
 	largestFile = 2 << 30
 	// mostFields is that of one line.
 	mostFields = 128
-	// mostProblems is how many problems of one file are kept; the rest is counted.
-	mostProblems = 5
 )
-
-// Report says what was read of one file.
-type Report struct {
-	// Records, NoData and Skipped count the lines by what they tell: traffic, that there was none,
-	// and that traffic was lost to the log.
-	Records, NoData, Skipped int
-	// Bad counts the lines that were left out, and Problems says why for the first of them.
-	Bad      int
-	Problems []string
-	// Lacks are fields that the log does not have and that would make answers exact, each with what
-	// is missed.
-	Lacks []string
-}
-
-func (r *Report) bad(place string, err error) {
-	r.Bad++
-	if len(r.Problems) < mostProblems {
-		r.Problems = append(r.Problems, place+": "+err.Error())
-	}
-}
-
-// Sink takes what was read. An error from it ends the reading and is returned as it is.
-type Sink struct {
-	Record func(*flows.Record) error
-	Gap    func(*flows.Gap) error
-}
 
 // Read reads one file of a flow log, whatever its format. The record that the sink gets is valid
 // during the call only. The error says why the file could not be read to its end; what was read
 // before stays.
-func Read(in io.Reader, sink Sink) (Report, error) {
+func Read(in io.Reader, sink flows.Sink) (flows.Report, error) {
 	buffered := bufio.NewReaderSize(in, longestLine)
 	head, err := buffered.Peek(4)
 	if err != nil && !errors.Is(err, io.EOF) {
-		return Report{}, err
+		return flows.Report{}, err
 	}
 	switch {
 	case bytes.HasPrefix(head, []byte{0x1f, 0x8b}):
 		unzipped, err := gzip.NewReader(buffered)
 		if err != nil {
-			return Report{}, fmt.Errorf("not a whole gzip file: %w", err)
+			return flows.Report{}, fmt.Errorf("not a whole gzip file: %w", err)
 		}
 		defer unzipped.Close()
 		return readText(bufio.NewReaderSize(unzipped, longestLine), sink)
@@ -76,8 +48,8 @@ func Read(in io.Reader, sink Sink) (Report, error) {
 }
 
 // readText reads lines.
-func readText(in *bufio.Reader, sink Sink) (Report, error) {
-	var report Report
+func readText(in *bufio.Reader, sink flows.Sink) (flows.Report, error) {
+	var report flows.Report
 	var cols columns
 	var v values
 	record, gap := new(flows.Record), new(flows.Gap)
@@ -88,7 +60,7 @@ func readText(in *bufio.Reader, sink Sink) (Report, error) {
 		read += len(raw)
 		switch {
 		case errors.Is(err, errTooLong):
-			report.bad(placeOf(number), err)
+			report.Leave(placeOf(number), err)
 			continue
 		case err != nil && !errors.Is(err, io.EOF):
 			return report, fmt.Errorf("line %d: %w", number, err)
@@ -128,9 +100,9 @@ func readText(in *bufio.Reader, sink Sink) (Report, error) {
 }
 
 // takeLine hands on one line. The error is that of the sink.
-func takeLine(words []string, cols columns, v *values, record *flows.Record, gap *flows.Gap, report *Report, sink Sink, number int) error {
+func takeLine(words []string, cols columns, v *values, record *flows.Record, gap *flows.Gap, report *flows.Report, sink flows.Sink, number int) error {
 	if len(words) != len(cols) {
-		report.bad(placeOf(number), fmt.Errorf("%d fields: want %d", len(words), len(cols)))
+		report.Leave(placeOf(number), fmt.Errorf("%d fields: want %d", len(words), len(cols)))
 		return nil
 	}
 	clear(v[:])
@@ -141,11 +113,11 @@ func takeLine(words []string, cols columns, v *values, record *flows.Record, gap
 }
 
 // take hands on what one line, or row, tells.
-func take(v *values, record *flows.Record, gap *flows.Gap, report *Report, sink Sink, place func() string) error {
+func take(v *values, record *flows.Record, gap *flows.Gap, report *flows.Report, sink flows.Sink, place func() string) error {
 	what, err := v.record(record, gap)
 	switch {
 	case err != nil:
-		report.bad(place(), err)
+		report.Leave(place(), err)
 		return nil
 	case what == statusNoData:
 		report.NoData++
