@@ -28,11 +28,13 @@ func (p part) runs(command ...string) part {
 	return p
 }
 
-// inModule is the part that vets and tests a module. Vet and the compiler of the tests share what
-// they have read, so this takes less than to vet first.
+// inModule is the part that vets and tests a module. The go command vets each package when it tests
+// it, so there is no second pass. Tests of several packages wait most of their time, so more of
+// them run at the same time than there are processors.
 func inModule(name, title, dir string, flags ...string) part {
-	p := part{name: name, title: title, dir: dir}
-	return p.runs(append(append([]string{"go", "test", "-json"}, flags...), "./...")...)
+	const atLeast = 4
+	command := []string{"go", "test", "-json", fmt.Sprint("-p=", max(atLeast, runtime.NumCPU()))}
+	return part{name: name, title: title, dir: dir}.runs(append(append(command, flags...), "./...")...)
 }
 
 func makes(name, title string, args ...string) part {
