@@ -169,6 +169,7 @@ export interface ReachEnd {
 export interface ReachSide {
   endpoints?: ReachEnd[]
   addresses?: string[]
+  addressesText?: string
   rest?: boolean
   hidden?: number
 }
@@ -243,6 +244,7 @@ export interface ReachAnswer extends Seen {
 export interface EffectiveRule {
   rule: RuleRef
   peers?: string[]
+  peersText?: string
   names?: string[]
   traffic: string
   decides: boolean

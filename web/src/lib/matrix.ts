@@ -70,7 +70,7 @@ export function sides(s: ReachSide, by: string, labels: LabelsOf, nameOf: NameOf
     add(groupOf(e, by, labels, nameOf), nameOf(e))
   }
   if (s.addresses?.length) {
-    add(by === 'machine' && s.addresses.length === 1 ? s.addresses[0]! : OUTSIDE, (s.rest ? 'the rest of ' : '') + s.addresses.join(', '))
+    add(by === 'machine' && s.addresses.length === 1 ? s.addresses[0]! : OUTSIDE, addressesText(s))
   }
   if (s.hidden) {
     add('(not visible)', `${s.hidden} that you may not see`)
@@ -154,11 +154,16 @@ export function labelKeys(objects: { metadata: { labels?: Record<string, string>
   return [...n.keys()].sort((a, b) => rank(a) - rank(b) || (n.get(b) ?? 0) - (n.get(a) ?? 0) || a.localeCompare(b)).slice(0, 60)
 }
 
+/** addressesText says which addresses a side is: in the server's words, which know exceptions. */
+function addressesText(s: ReachSide): string {
+  return s.addressesText ?? (s.rest ? 'the rest of ' : '') + (s.addresses ?? []).join(', ')
+}
+
 /** sideText names one side of a row for a table or file. */
 export function sideText(s: ReachSide, nameOf: NameOf = (e) => e.name): string {
   const parts = (s.endpoints ?? []).map((e) => nameOf(e) + (e.public ? ' (public address)' : e.partly ? ' (' + e.addresses.join(' ') + ')' : ''))
   if (s.addresses?.length) {
-    parts.push((s.rest ? 'the rest of ' : '') + s.addresses.join(', '))
+    parts.push(addressesText(s))
   }
   if (s.hidden) {
     parts.push(`${s.hidden} that you may not see`)
