@@ -77,6 +77,7 @@ func newAzureLab(t *testing.T, cfg azureConfig) *azureLab {
 		cfg.clock, pause = w, time.Second
 	}
 	b := simazure.NewBuilder(azureTenant, azureSubscription, azureRegion)
+	b.State.Subscriptions[0].EmptyGroupsVoidRules = true
 	raw, err := os.ReadFile("../../../config/azure/role.json")
 	if err != nil {
 		t.Fatal(err)

@@ -43,6 +43,11 @@ type Subscription struct {
 	// Registered lists the resource providers that the subscription has registered; nil means all.
 	Registered []string `json:"registered,omitempty"`
 	Limits     Limits   `json:"limits,omitzero"`
+	// EmptyGroupsVoidRules makes the groups of the subscription ignore a rule as a whole that names
+	// several application security groups on a side of which one has no member. The documentation
+	// says nothing of it; Microsoft's support reproduced it in 2021
+	// (github.com/MicrosoftDocs/azure-docs/issues/77328).
+	EmptyGroupsVoidRules bool `json:"emptyGroupsVoidRules,omitempty"`
 }
 
 // Limits are the quotas of a subscription in each region. Zero fields mean the default of Azure.

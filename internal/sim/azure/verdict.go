@@ -139,7 +139,7 @@ func (c *Cloud) half(v *Verdict, src, dst party, f Flow, direction string) {
 		if r == nil {
 			continue
 		}
-		decision := c.decide(r.parsed.(*securityGroup), own, src, dst, f, direction, other)
+		decision := c.decide(r, own, src, dst, f, direction, other)
 		v.Steps = append(v.Steps, Step{r.ID, direction, decision.name, decision.allow})
 		if !decision.allow {
 			v.Allowed = false
@@ -150,7 +150,10 @@ func (c *Cloud) half(v *Verdict, src, dst party, f Flow, direction string) {
 }
 
 // decide finds the first rule that matches.
-func (c *Cloud) decide(g *securityGroup, own, src, dst party, f Flow, direction string, other party) rule {
+func (c *Cloud) decide(group *Resource, own, src, dst party, f Flow, direction string, other party) rule {
+	g := group.parsed.(*securityGroup)
+	s := c.subscriptions[strings.ToLower(group.id.Subscription)]
+	voids := s != nil && s.EmptyGroupsVoidRules
 	platform := direction == outbound && (other.addr == hostAddress || other.addr == metadataAddress)
 	for _, r := range slices.Concat(g.rules, defaultRules()) {
 		if r.direction != direction || r.protocol >= 0 && r.protocol != f.Protocol && !(r.protocol == 1 && f.Protocol == 58) {
@@ -163,6 +166,9 @@ func (c *Cloud) decide(g *securityGroup, own, src, dst party, f Flow, direction 
 		} else if (f.Protocol != 1 && f.Protocol != 58 && f.Protocol != 50 && f.Protocol != 51) && (r.sources != nil || r.targets != nil) {
 			continue // a protocol without ports
 		}
+		if voids && (c.void(r.from) || c.void(r.to)) {
+			continue
+		}
 		if platform && !strings.HasPrefix(r.to.tag, "azureplatform") {
 			continue // the platform is outside of security groups, but for tags of its own
 		}
@@ -171,6 +177,12 @@ func (c *Cloud) decide(g *securityGroup, own, src, dst party, f Flow, direction 
 		}
 	}
 	return rule{name: "the platform", allow: true}
+}
+
+// void reports whether a side names several groups of which one has no member.
+func (c *Cloud) void(s side) bool {
+	members := c.now().members
+	return len(s.groups) > 1 && slices.ContainsFunc(s.groups, func(g string) bool { return len(members[g]) == 0 })
 }
 
 // matches reports whether a side of a rule means a party. own is the end whose group it is.

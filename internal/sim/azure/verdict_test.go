@@ -2,6 +2,7 @@ package azure_test
 
 import (
 	"net/netip"
+	"strconv"
 	"testing"
 
 	"github.com/nephele-io/nephele/internal/sim/azure"
@@ -133,5 +134,38 @@ func TestStandardAddress(t *testing.T) {
 	}
 	if v, err := build(t, b).Allowed(flow); err != nil || !v.Allowed {
 		t.Errorf("a Basic address: %+v %v", v, err)
+	}
+}
+
+// TestRulesOfEmptyGroups: where a subscription is said to be like that, a rule of two application
+// security groups is ignored as a whole while one of them has no member. A rule of one group means
+// nobody then, as ever.
+func TestRulesOfEmptyGroups(t *testing.T) {
+	for _, voids := range []bool{false, true} {
+		b := azure.NewBuilder(tenant, subscription, "westeurope")
+		b.State.Subscriptions[0].EmptyGroupsVoidRules = voids
+		used, empty := b.ApplicationGroup("rg", "used"), b.ApplicationGroup("rg", "empty")
+		rule := func(name string, priority, port int, groups ...string) map[string]any {
+			var refs []any
+			for _, g := range groups {
+				refs = append(refs, map[string]any{"id": g})
+			}
+			return map[string]any{"name": name, "properties": map[string]any{
+				"direction": "Inbound", "priority": priority, "access": "Allow", "protocol": "Tcp", "sourcePortRange": "*", "destinationPortRange": strconv.Itoa(port),
+				"sourceApplicationSecurityGroups": refs, "destinationAddressPrefix": "*",
+			}}
+		}
+		guard := b.SecurityGroup("rg", "guard", rule("both", 100, 80, used, empty), rule("one", 110, 81, used), rule("nobody", 120, 82, empty),
+			azure.Rule("none", "Inbound", 200, "Deny", "*", "", "", ""))
+		vnet := b.Network("rg", "a", []string{"10.1.0.0/16"}, []string{"web", "10.1.1.0/24"})
+		_, from := b.Machine("rg", "web", vnet+"/subnets/web", "10.1.1.4", "", used)
+		_, to := b.Machine("rg", "db", vnet+"/subnets/web", "10.1.1.5", guard)
+		c := build(t, b)
+		for port, want := range map[int]bool{80: !voids, 81: true, 82: false} {
+			v, err := c.Allowed(azure.Flow{Src: azure.End{NIC: from}, Dst: azure.End{NIC: to}, Protocol: 6, Port: port})
+			if err != nil || v.Allowed != want {
+				t.Errorf("voids %t, port %d: %t, %v", voids, port, v.Allowed, err)
+			}
+		}
 	}
 }

@@ -52,6 +52,7 @@ func Decode(all []Document, group GroupID) (rules []cloud.Rule, exact bool) {
 				mark(d, r.name)
 				continue
 			}
+			exact = exact && len(r.peer.groups) < 2 // as it was written once: see split
 			rules = append(rules, list...)
 		}
 		foreign(pairs.end()...)
