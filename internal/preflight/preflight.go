@@ -547,6 +547,14 @@ func preposition(on string) string {
 // quotas compares the quotas that the account is planned with with what there is. More than a quota
 // allows means that the quota is another one.
 func (r *run) quotas(about string, snap *cloud.Snapshot, l cloud.Limits) {
+	if l.WholeGroups { // of Azure's limits only those of a region are quotas that can be raised
+		if have := snap.CountedGroups(); have*100 >= l.GroupsPerRegion*full {
+			r.say(Warn, about, "have the limits of the subscription raised, then set spec.azureConfig.quotas", "%d of %d groups in the region are used", have, l.GroupsPerRegion)
+		} else {
+			r.say(OK, about, "", "%d of %d groups in the region", have, l.GroupsPerRegion)
+		}
+		return
+	}
 	rules, groups, all := 0, 0, snap.CountedGroups()
 	byID := map[string]*cloud.Group{}
 	for i := range snap.Groups {

@@ -231,7 +231,7 @@ func (p plannedAccount) answer(provisional bool) AccountPlan {
 		var closures []forecast.Closure
 		var changes []forecast.Change
 		for i, region := range o.Regions {
-			quotas := forecast.Quotas(region.Snapshot, p.Forecast.After[i], region.Limits)
+			quotas := forecast.Quotas(region.Snapshot, p.Forecast.After[i], region.Limits, p.lowerer)
 			for k := range quotas {
 				quotas[k].Where = describer.Relabel(quotas[k].Where)
 			}
@@ -243,7 +243,7 @@ func (p plannedAccount) answer(provisional bool) AccountPlan {
 		a.ReachabilityTold = toldOf(closures, changes)
 	} else {
 		for _, region := range o.Regions {
-			a.Quotas = append(a.Quotas, forecast.Standing(region.Snapshot, region.Limits)...)
+			a.Quotas = append(a.Quotas, forecast.Standing(region.Snapshot, region.Limits, p.lowerer)...)
 		}
 	}
 	a.Unread = o.unread

@@ -36,6 +36,7 @@ type plannedAccount struct {
 	*ObservedAccount
 	Result   *plan.Result
 	Forecast *forecast.Forecast
+	lowerer  plan.Lowerer
 	// modes are those of the VMs that are not simply enforced.
 	modes    map[plan.VMRef]realize.VMMode
 	failsafe []plan.FailsafeFlow
@@ -113,7 +114,7 @@ func (p *Planner) Plan(ctx context.Context) (plans, error) {
 			return plans{}, err
 		}
 		in.Agents = handed.left
-		planned := plannedAccount{ObservedAccount: o, agented: handed, modes: acct.Modes, failsafe: in.Failsafe, maxPerWave: acct.MaxPerWave}
+		planned := plannedAccount{ObservedAccount: o, lowerer: acct.Lowerer, agented: handed, modes: acct.Modes, failsafe: in.Failsafe, maxPerWave: acct.MaxPerWave}
 		actual := in
 		in = in.WithoutPlanned()
 		in.Stop = func() bool { return ctx.Err() != nil }

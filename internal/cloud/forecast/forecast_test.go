@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/aws/lower"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
 )
@@ -177,7 +178,7 @@ func TestStanding(t *testing.T) {
 	limits := cloud.Limits{RulesPerGroup: 60, GroupsPerInterface: 5, GroupsPerRegion: 2500}
 	now := small()
 	groups := Quota{Region: "r", Name: "security groups", Before: len(now.Groups), After: len(now.Groups), Limit: 2500}
-	if got := Standing(now, limits); len(got) != 1 || got[0] != groups {
+	if got := Standing(now, limits, lower.AWS{}); len(got) != 1 || got[0] != groups {
 		t.Errorf("where nothing is ours: %+v", got)
 	}
 	for i := range now.Groups {
@@ -193,7 +194,7 @@ func TestStanding(t *testing.T) {
 		{Region: "r", Name: "rules of a group, per direction and family", Before: 2, After: 2, Limit: 60, Where: "db, ingress IPv4"},
 		{Region: "r", Name: "groups of an interface", Before: 1, After: 1, Limit: 5, Where: now.Interfaces[0].ID},
 	}
-	if got := Standing(now, limits); !slices.Equal(got, want) {
+	if got := Standing(now, limits, lower.AWS{}); !slices.Equal(got, want) {
 		t.Errorf("%+v; want %+v", got, want)
 	}
 }
@@ -206,7 +207,7 @@ func TestQuotas(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := Quotas(before, after, cloud.Limits{RulesPerGroup: 60, GroupsPerInterface: 5, GroupsPerRegion: 2500})
+	got := Quotas(before, after, cloud.Limits{RulesPerGroup: 60, GroupsPerInterface: 5, GroupsPerRegion: 2500}, lower.AWS{})
 	want := []Quota{
 		{Region: "r", Name: "security groups", Before: 2, After: 2, Limit: 2500},
 		// The reference counts in both families, the list with all that it may hold.

@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"github.com/nephele-io/nephele/internal/cloud"
-	"github.com/nephele-io/nephele/internal/cloud/plan/model"
+	"github.com/nephele-io/nephele/internal/cloud/plan"
 )
 
 // Quota is one limit of the cloud and how much of it is used.
@@ -22,34 +22,28 @@ type Quota struct {
 	Where string `json:"where,omitempty"`
 }
 
-// The names of the limits.
+// The names of the limits that do not hold for the rules of one group.
 const (
 	nameGroups = "security groups"
-	nameRules  = "rules of a group, per direction and family"
 	nameHeld   = "groups of an interface"
 )
 
 // Standing returns the same limits as they are used where nothing is to be done. Limits that hold
 // for each group or interface are told for the fullest of those that a plan could change: the
 // groups of ours, and the interfaces that hold one.
-func Standing(now *cloud.Snapshot, l cloud.Limits) []Quota {
+func Standing(now *cloud.Snapshot, l cloud.Limits, lower plan.Lowerer) []Quota {
 	n := now.CountedGroups()
 	out := []Quota{{Region: now.Region, Name: nameGroups, Before: n, After: n, Limit: l.GroupsPerRegion}}
-	ours, view := map[string]bool{}, model.NewView(now)
-	rules := Quota{Region: now.Region, Name: nameRules, Limit: l.RulesPerGroup}
+	ours, rules := map[string]bool{}, usage{lower: lower, quota: quotaOf(now, l)}
 	for i := range now.Groups {
 		g := &now.Groups[i]
 		if g.Tags[cloud.TagAccount] == "" {
 			continue
 		}
 		ours[g.ID] = true
-		if n, where := view.Fullest(g.Rules); n > rules.After {
-			rules.Before, rules.After, rules.Where = n, n, g.Name+", "+where
-		}
+		rules.count(now.Region, g, g)
 	}
-	if rules.Where != "" {
-		out = append(out, rules)
-	}
+	out = append(out, rules.rows...)
 	held := Quota{Region: now.Region, Name: nameHeld, Limit: l.GroupsPerInterface}
 	for i := range now.Interfaces {
 		nic := &now.Interfaces[i]
@@ -66,31 +60,21 @@ func Standing(now *cloud.Snapshot, l cloud.Limits) []Quota {
 // Quotas returns the limits that plans have to do with, as they are used in two snapshots of a
 // region. Limits that hold for each group or interface are told for those that differ between the
 // two, and left out if none does.
-func Quotas(before, after *cloud.Snapshot, l cloud.Limits) []Quota {
+func Quotas(before, after *cloud.Snapshot, l cloud.Limits, lower plan.Lowerer) []Quota {
 	out := []Quota{{Region: before.Region, Name: nameGroups, Before: before.CountedGroups(), After: after.CountedGroups(), Limit: l.GroupsPerRegion}}
 	old := map[string]*cloud.Group{}
 	for i := range before.Groups {
 		old[before.Groups[i].ID] = &before.Groups[i]
 	}
-	rules := Quota{Region: before.Region, Name: nameRules, Limit: l.RulesPerGroup}
-	was, is := model.NewView(before), model.NewView(after)
+	rules := usage{lower: lower, quota: quotaOf(after, l)}
 	for i := range after.Groups {
 		g := &after.Groups[i]
 		earlier := old[g.ID]
-		if earlier != nil && slices.EqualFunc(earlier.Rules, g.Rules, cloud.Rule.Same) {
-			continue
-		}
-		n, where := is.Fullest(g.Rules)
-		if n > rules.After {
-			rules.After, rules.Where, rules.Before = n, g.Name+", "+where, 0
-			if earlier != nil {
-				rules.Before, _ = was.Fullest(earlier.Rules)
-			}
+		if earlier == nil || !slices.EqualFunc(earlier.Rules, g.Rules, cloud.Rule.Same) {
+			rules.count(before.Region, earlier, g)
 		}
 	}
-	if rules.Where != "" {
-		out = append(out, rules)
-	}
+	out = append(out, rules.rows...)
 	held := map[string][]string{}
 	for i := range before.Interfaces {
 		held[before.Interfaces[i].ID] = before.Interfaces[i].GroupIDs
@@ -106,4 +90,47 @@ func Quotas(before, after *cloud.Snapshot, l cloud.Limits) []Quota {
 		out = append(out, nics)
 	}
 	return out
+}
+
+// usage collects, for each limit that holds for one group, the group that uses most of it.
+type usage struct {
+	lower plan.Lowerer
+	quota plan.Quota
+	rows  []Quota
+}
+
+// count takes a group into account, as it is afterwards and, if it was there, before.
+func (u *usage) count(region string, before, after *cloud.Group) {
+	for _, use := range u.lower.Uses(after.Rules, u.quota) {
+		i := slices.IndexFunc(u.rows, func(q Quota) bool { return q.Name == use.Name })
+		if i < 0 {
+			i, u.rows = len(u.rows), append(u.rows, Quota{Region: region, Name: use.Name, Limit: use.Limit})
+		}
+		row := &u.rows[i]
+		if use.Used <= row.After {
+			continue
+		}
+		row.After, row.Before, row.Where = use.Used, 0, after.Name
+		if use.Where != "" {
+			row.Where += ", " + use.Where
+		}
+		if before == nil {
+			continue
+		}
+		for _, was := range u.lower.Uses(before.Rules, u.quota) {
+			if was.Name == use.Name {
+				row.Before = was.Used
+			}
+		}
+	}
+	u.rows = slices.DeleteFunc(u.rows, func(q Quota) bool { return q.Where == "" })
+}
+
+// quotaOf is what rules of a region are counted with.
+func quotaOf(s *cloud.Snapshot, l cloud.Limits) plan.Quota {
+	lists := map[string]*cloud.PrefixList{}
+	for i := range s.PrefixLists {
+		lists[s.PrefixLists[i].ID] = &s.PrefixLists[i]
+	}
+	return plan.Quota{Limits: l, Lists: lists}
 }

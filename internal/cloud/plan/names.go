@@ -51,6 +51,10 @@ type (
 	Quota = form.Quota
 	// Shortage is a quota that a set of rules exceeds.
 	Shortage = form.Shortage
+	// Bound is what no rules of an interface can exceed.
+	Bound = form.Bound
+	// Use is how much rules take of a limit that holds for one group.
+	Use = form.Use
 	// Cut is what an interface that is not ours loses.
 	Cut = guard.Cut
 	// DependentsRule is the answer of an account.
@@ -143,3 +147,12 @@ func ParseFailsafe(flows []v1alpha1.FailsafeFlow) []FailsafeFlow { return intent
 func ParseDependents(all v1alpha1.Dependents, groups []v1alpha1.DependentGroup) DependentsRule {
 	return intent.ParseDependents(all, groups)
 }
+
+// The limits that a Shortage can be about.
+const (
+	QuotaRulesPerGroup     = intent.QuotaRulesPerGroup
+	LimitSecurityRules     = intent.LimitSecurityRules
+	LimitSources           = intent.LimitSources
+	LimitDestinations      = intent.LimitDestinations
+	LimitApplicationGroups = intent.LimitApplicationGroups
+)

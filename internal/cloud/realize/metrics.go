@@ -167,12 +167,12 @@ func (m *Metrics) heartbeat(account string, err error) {
 }
 
 // observed follows what the regions of an account hold.
-func (m *Metrics) observed(account string, regions []plan.Region) {
+func (m *Metrics) observed(account string, regions []plan.Region, lower plan.Lowerer) {
 	if m == nil {
 		return
 	}
 	for _, r := range regions {
-		for quota, share := range quotaFill(r) {
+		for quota, share := range quotaFill(r, lower) {
 			m.quotas.WithLabelValues(account, r.Snapshot.Region, quota).Set(share)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/aws/lower"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 )
 
@@ -105,10 +106,10 @@ func TestQuotaFill(t *testing.T) {
 		Interfaces: []cloud.Interface{{GroupIDs: []string{"sg-1"}}, {GroupIDs: []string{"sg-1", "sg-2"}}},
 	}}
 	want := map[string]float64{quotaRules: .6, quotaHeld: .4, quotaGroups: .25}
-	if got := quotaFill(r); !maps.Equal(got, want) {
+	if got := quotaFill(r, lower.AWS{}); !maps.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
-	if got := quotaFill(plan.Region{Snapshot: r.Snapshot}); len(got) != 0 {
+	if got := quotaFill(plan.Region{Snapshot: r.Snapshot}, lower.AWS{}); len(got) != 0 {
 		t.Errorf("without limits: %v", got)
 	}
 }

@@ -1,8 +1,6 @@
 package realize
 
 import (
-	"net/netip"
-
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 )
@@ -14,34 +12,25 @@ const (
 	quotaRules  = "rules-per-group"
 )
 
-// quotaFill is how full the fullest object is for each quota of a region, as a share of 1.
-func quotaFill(r plan.Region) map[string]float64 {
+// quotaFill is how full the fullest object is for each quota of a region, as a share of 1. All
+// limits that hold for the rules of one group count as one.
+func quotaFill(r plan.Region, lower plan.Lowerer) map[string]float64 {
 	out := map[string]float64{}
 	fill := func(quota string, used, limit int) {
 		if limit > 0 {
 			out[quota] = max(out[quota], float64(used)/float64(limit))
 		}
 	}
-	sizes := map[string]int{}
-	for _, l := range r.Snapshot.PrefixLists {
-		sizes[l.ID] = l.MaxEntries
+	quota := plan.Quota{Limits: r.Limits, Lists: map[string]*cloud.PrefixList{}}
+	for i := range r.Snapshot.PrefixLists {
+		quota.Lists[r.Snapshot.PrefixLists[i].ID] = &r.Snapshot.PrefixLists[i]
 	}
 	for _, g := range r.Snapshot.Groups {
 		if g.View {
 			continue
 		}
-		used := map[cloud.Direction][2]int{} // by family
-		for _, rule := range g.Rules {
-			n := used[rule.Direction]
-			for family := range n {
-				if concerns(rule.Peer, family) {
-					n[family] += max(1, sizes[rule.Peer.PrefixListID])
-				}
-			}
-			used[rule.Direction] = n
-		}
-		for _, n := range used {
-			fill(quotaRules, max(n[0], n[1]), r.Limits.RulesPerGroup)
+		for _, use := range lower.Uses(g.Rules, quota) {
+			fill(quotaRules, use.Used, use.Limit)
 		}
 	}
 	fill(quotaGroups, r.Snapshot.CountedGroups(), r.Limits.GroupsPerRegion)
@@ -49,13 +38,4 @@ func quotaFill(r plan.Region) map[string]float64 {
 		fill(quotaHeld, len(i.GroupIDs), r.Limits.GroupsPerInterface)
 	}
 	return out
-}
-
-// concerns reports whether a peer counts against the quota of a family: 0 is IPv4, 1 IPv6. What
-// names no address counts against both.
-func concerns(p cloud.Peer, family int) bool {
-	if p.CIDR == (netip.Prefix{}) {
-		return true
-	}
-	return p.CIDR.Addr().Is4() == (family == 0)
 }

@@ -530,7 +530,7 @@ func (w *worker) compute(ctx context.Context, t task, regions []plan.Region) *pl
 	w.planned, w.sight = in, sightOf(regions)
 	w.stillBlocked(res)
 	w.noteLimits(regions)
-	w.r.Metrics.observed(w.key, regions)
+	w.r.Metrics.observed(w.key, regions, w.r.lowerer(t.acct))
 	w.claims = claimsOf(regions)
 	if w.foresee(t, in); in.Stop() {
 		return &plan.Result{Stopped: true}

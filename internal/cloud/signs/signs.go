@@ -107,16 +107,20 @@ var quotas = map[string]quota{
 	"groupsPerRegion":    {"L-E79EC296", "VPC security groups per Region"},
 }
 
-// Advice says which quota of AWS to raise, to what (0: not known), and which field of the account
-// must follow; "" for a quota that it does not know.
+// Advice says which quota of the cloud to raise, to what (0: not known), and which field of the
+// account must follow; "" for a quota that it does not know, and for a limit that nobody raises.
 func Advice(field string, wouldDo int) string {
-	q, known := quotas[field]
-	if !known {
-		return ""
-	}
 	to := ""
 	if wouldDo > 0 {
 		to = fmt.Sprintf(" to %d or more", wouldDo)
+	}
+	if field == "applicationSecurityGroups" {
+		return "to make room, have Azure raise the limits of application security groups and of network security groups of the subscription and region" + to +
+			", and then spec.azureConfig.quotas of the CloudProviderAccount with them"
+	}
+	q, known := quotas[field]
+	if !known {
+		return ""
 	}
 	return fmt.Sprintf(
 		"to make room, raise the quota %s (%s, service vpc) of the account and region%s in Service Quotas, and then spec.awsConfig.quotas.%s of the CloudProviderAccount with it",

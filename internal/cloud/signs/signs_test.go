@@ -64,6 +64,12 @@ func TestAdviceNamesTheQuota(t *testing.T) {
 			t.Errorf("the API does not say that %s is %q (%s)", field, q.name, q.code)
 		}
 	}
+	if got := Advice("applicationSecurityGroups", 4000); strings.Contains(got, "Service Quotas") || !strings.Contains(got, "to 4000 or more, and then spec.azureConfig.quotas") {
+		t.Error(got)
+	}
+	if got := Advice("sourcePrefixesPerNetworkSecurityGroup", 1); got != "" {
+		t.Errorf("%q", got)
+	}
 	if got := Advice("tags", 1); got != "" {
 		t.Errorf("%q", got)
 	}

@@ -93,6 +93,30 @@ func (AWS) Pack(wanted []cloud.Rule, held [][]cloud.Rule, q plan.Quota) ([][]clo
 	return nil, shortage(wanted, q)
 }
 
+// Bound implements plan.Lowerer: each block, range of ports and group takes a rule.
+func (AWS) Bound(q plan.Quota) plan.Bound {
+	room := q.RulesPerGroup * q.GroupsPerInterface
+	return plan.Bound{Blocks: room, Groups: room, BlocksOf: [2]string{plan.QuotaRulesPerGroup, plan.QuotaRulesPerGroup}, GroupsOf: plan.QuotaRulesPerGroup}
+}
+
+// Uses implements plan.Lowerer: each direction and family has the same quota, so the fuller one
+// counts.
+func (AWS) Uses(rules []cloud.Rule, q plan.Quota) []plan.Use {
+	var sum counts
+	for _, r := range rules {
+		sum.add(weigh(r, q))
+	}
+	out := plan.Use{Name: "rules of a group, per direction and family", Limit: q.RulesPerGroup}
+	for d, direction := range []cloud.Direction{cloud.Ingress, cloud.Egress} {
+		for f, family := range []string{"IPv4", "IPv6"} {
+			if sum[d][f] > out.Used {
+				out.Used, out.Where = sum[d][f], string(direction)+" "+family
+			}
+		}
+	}
+	return []plan.Use{out}
+}
+
 // exceeds reports whether there are more rules than all groups together hold.
 func exceeds(rules []cloud.Rule, q plan.Quota) bool {
 	var sum counts
@@ -219,7 +243,7 @@ func shortage(wanted []cloud.Rule, q plan.Quota) *plan.Shortage {
 	for _, r := range wanted {
 		sum.add(weigh(r, q))
 	}
-	out := &plan.Shortage{Available: q.RulesPerGroup * q.GroupsPerInterface}
+	out := &plan.Shortage{Quota: plan.QuotaRulesPerGroup, Available: q.RulesPerGroup * q.GroupsPerInterface}
 	for d, direction := range []cloud.Direction{cloud.Ingress, cloud.Egress} {
 		for f, family := range []string{"IPv4", "IPv6"} {
 			if sum[d][f] > out.Needed {

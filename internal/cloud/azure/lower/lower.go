@@ -50,9 +50,37 @@ func (Azure) Pack(wanted []cloud.Rule, _ [][]cloud.Rule, q plan.Quota) ([][]clou
 	return [][]cloud.Rule{wanted}, nil
 }
 
-// shortage counts rules as they are written. Prefixes and groups have limits of their own; what is
-// short is told in rules, which is all that a person can change.
-func shortage(rules []cloud.Rule, q plan.Quota) *plan.Shortage {
+// Bound implements plan.Lowerer: a rule takes any number of blocks and ranges of ports.
+func (Azure) Bound(plan.Quota) plan.Bound {
+	return plan.Bound{
+		Blocks: PrefixesPerSide, Packed: true, Groups: GroupsPerRules,
+		BlocksOf: [2]string{plan.LimitSources, plan.LimitDestinations}, GroupsOf: plan.LimitApplicationGroups,
+	}
+}
+
+// Uses implements plan.Lowerer.
+func (Azure) Uses(rules []cloud.Rule, q plan.Quota) (out []plan.Use) {
+	uses, err := usesOf(rules, q)
+	if err != nil {
+		return nil
+	}
+	for _, u := range uses {
+		if u.Used > 0 {
+			out = append(out, u.Use)
+		}
+	}
+	return out
+}
+
+// use is one of a limit that has a name.
+type use struct {
+	plan.Use
+	limit     string
+	direction cloud.Direction
+}
+
+// usesOf counts rules as they are written.
+func usesOf(rules []cloud.Rule, q plan.Quota) ([4]use, error) {
 	rules = slices.Clone(rules)
 	for i := range rules {
 		if p := &rules[i].Peer; p.GroupName != "" { // it will have an id
@@ -61,19 +89,32 @@ func shortage(rules []cloud.Rule, q plan.Quota) *plan.Shortage {
 	}
 	all, err := Encode(rules, func(id string) string { return id })
 	if err != nil {
-		return &plan.Shortage{Direction: cloud.Ingress, Family: "IPv4", Needed: q.RulesPerGroup + 1, Available: q.RulesPerGroup, RulesPerGroup: q.RulesPerGroup + 1}
+		return [4]use{}, err
 	}
-	size, most := SizeOf(all), 0
-	for _, x := range []struct{ needed, available int }{
-		{size.Rules, q.RulesPerGroup}, {size.Sources, PrefixesPerSide}, {size.Destinations, PrefixesPerSide}, {size.Groups, GroupsPerRules},
-	} {
-		// In proportion to the limit that is exceeded the most.
-		if x.needed > x.available && x.available > 0 {
-			most = max(most, (x.needed*q.RulesPerGroup+x.available-1)/x.available)
+	size := SizeOf(all)
+	return [4]use{
+		{plan.Use{Name: "rules of a network security group", Used: size.Rules, Limit: q.RulesPerGroup}, plan.LimitSecurityRules, cloud.Ingress},
+		{plan.Use{Name: "source prefixes of a group", Used: size.Sources, Limit: PrefixesPerSide}, plan.LimitSources, cloud.Ingress},
+		{plan.Use{Name: "destination prefixes of a group", Used: size.Destinations, Limit: PrefixesPerSide}, plan.LimitDestinations, cloud.Egress},
+		{plan.Use{Name: "groups that the rules of a group name", Used: size.Groups, Limit: GroupsPerRules}, plan.LimitApplicationGroups, cloud.Ingress},
+	}, nil
+}
+
+// shortage finds the limit that rules exceed the most, in proportion to it.
+func shortage(rules []cloud.Rule, q plan.Quota) *plan.Shortage {
+	uses, err := usesOf(rules, q)
+	if err != nil { // no order of priorities, or more rules than there are of these
+		return &plan.Shortage{Quota: plan.LimitSecurityRules, Direction: cloud.Ingress, Needed: q.RulesPerGroup + 1, Available: q.RulesPerGroup, AtLeast: true}
+	}
+	var worst *use
+	for i := range uses {
+		u := &uses[i]
+		if u.Used > u.Limit && (worst == nil || u.Used*worst.Limit > worst.Used*u.Limit) {
+			worst = u
 		}
 	}
-	if most <= q.RulesPerGroup {
+	if worst == nil {
 		return nil
 	}
-	return &plan.Shortage{Direction: cloud.Ingress, Family: "IPv4", Needed: most, Available: q.RulesPerGroup, RulesPerGroup: most}
+	return &plan.Shortage{Quota: worst.limit, Direction: worst.direction, Needed: worst.Used, Available: worst.Limit}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
+	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
 )
 
 // A rule by address names one block, and the block must be allowed as a whole for everything that
@@ -27,6 +28,7 @@ const (
 // tells of one.
 func (s *Fitter) AtLeast(d Demand) *Shortage {
 	q := s.quota(d)
+	bound := s.lower.Bound(q)
 	var out *Shortage
 	for i, direction := range flow.Directions() {
 		grants := d.Want[i].Grants
@@ -35,10 +37,12 @@ func (s *Fitter) AtLeast(d Demand) *Shortage {
 			continue // there may be no rule by address at all
 		}
 		for _, family := range Families() {
-			needed := s.BlocksNeeded(d.Want[i], family, byReference, countedBeyond*room(q))
-			if needed > room(q) && (out == nil || needed > out.Needed) {
-				out = &Shortage{Direction: direction, Family: family.Name, Needed: needed, Available: room(q), AtLeast: true}
-				if q.GroupsPerInterface > 0 {
+			needed := s.BlocksNeeded(d.Want[i], family, byReference, countedBeyond*bound.Blocks)
+			if needed > bound.Blocks && (out == nil || needed > out.Needed) {
+				out = &Shortage{
+					Quota: bound.BlocksOf[i], Direction: direction, Family: family.Name, Needed: needed, Available: bound.Blocks, AtLeast: true,
+				}
+				if out.Quota == intent.QuotaRulesPerGroup && q.GroupsPerInterface > 0 {
 					out.RulesPerGroup = (needed + q.GroupsPerInterface - 1) / q.GroupsPerInterface
 				}
 			}
@@ -71,13 +75,14 @@ type needKey struct {
 	enough      int
 }
 
-// BlocksNeeded is how many rules by address a permit needs at least in a family, besides
-// references, which can name the given addresses. It counts up to about enough.
+// BlocksNeeded is how many blocks of addresses the rules of a permit name at least in a family,
+// besides references, which can name the given addresses: counted as the bound of the cloud counts
+// them, up to about enough.
 func (s *Fitter) BlocksNeeded(p flow.Permit, family Family, byReference addrset.Set, enough int) int {
 	p, number := s.memo.Numbered(p)
 	_, by := s.memo.Set(byReference)
 	return s.memo.fresh().needs.Get(needKey{number, family.Name, by, enough}, func() int {
-		return blocksNeeded(p, family, byReference, enough) // its effort is that of the sets
+		return CountBlocks(p, family, byReference, enough, s.lower) // its effort is that of the sets
 	})
 }
 
@@ -88,21 +93,27 @@ type block struct {
 	cells []int
 }
 
-// blocksNeeded is BlocksNeeded, worked out.
-func blocksNeeded(p flow.Permit, family Family, byReference addrset.Set, enough int) int {
-	c := &blockCount{permit: p, family: family, named: family.of(byReference), enough: enough, blocks: blocksOf(p, family)}
+// CountBlocks is BlocksNeeded, worked out for the rules of a cloud.
+func CountBlocks(p flow.Permit, family Family, byReference addrset.Set, enough int, lower Lowerer) int {
+	p.Grants = slices.DeleteFunc(slices.Clone(p.Grants), func(g flow.Grant) bool {
+		return lower.Unsupported(g.Service) != "" // no rule is made of it
+	})
+	c := &blockCount{
+		permit: p, family: family, named: family.of(byReference), enough: enough, blocks: blocksOf(p, family), packed: lower.Bound(Quota{}).Packed,
+	}
 	for i := 0; i < len(c.blocks) && c.needed <= enough; {
 		i = c.count(i)
 	}
 	return c.needed
 }
 
-// blockCount counts the rules that blocks need.
+// blockCount counts the blocks that rules name.
 type blockCount struct {
 	permit  flow.Permit
 	family  Family
 	named   addrset.Ranges // by reference
 	blocks  []block        // sorted, larger ones before those inside them
+	packed  bool           // see Bound
 	needed  int
 	enough  int
 	stopped bool // because that is exceeded
@@ -119,8 +130,11 @@ func (c *blockCount) count(i int) (next int) {
 			return
 		}
 		if own := (addrset.Ranges{{From: from, To: to}}).Minus(c.named); len(own) > 0 {
-			found = true
-			c.needed += runsAt(c.permit, own[0].From, c.family, b.cells)
+			if found = true; c.packed {
+				c.needed++
+			} else {
+				c.needed += runsAt(c.permit, own[0].From, c.family, b.cells)
+			}
 		}
 	}
 	for next = i + 1; next < len(c.blocks) && !b.To.Less(c.blocks[next].From); {
@@ -185,6 +199,3 @@ func runsAt(h flow.Permit, at addrset.Number, family Family, cells []int) int {
 	}
 	return runs
 }
-
-// room is how many rules of a direction and family an interface can have.
-func room(q Quota) int { return q.RulesPerGroup * q.GroupsPerInterface }

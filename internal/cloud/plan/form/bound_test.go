@@ -36,7 +36,7 @@ func TestBlocksNeededIsABound(t *testing.T) {
 		if r.IntN(2) == 0 {
 			named = addrset.OfPrefixes(randomBlock(r))
 		}
-		got, want := blocksNeeded(h, Families()[0], named, 1000), fewestRules(h, named)
+		got, want := CountBlocks(h, Families()[0], named, 1000, eachARule{}), fewestRules(h, named)
 		if got > want {
 			t.Fatalf("seed %d, world %d: at least %d, but %d are enough: %v, by reference %v", seed, world, got, want, h.Grants, named.Prefixes())
 		}
@@ -110,3 +110,9 @@ func coverable(open uint64, rules []uint64, n int) bool {
 	}
 	return false
 }
+
+// eachARule is a cloud in which each block and range of ports takes a rule.
+type eachARule struct{ Lowerer }
+
+func (eachARule) Unsupported(flow.Service) string { return "" }
+func (eachARule) Bound(Quota) Bound               { return Bound{} }

@@ -39,8 +39,8 @@ func (c Candidate) in(family addrset.Set) addrset.Set {
 func (s *Fitter) traffic(d Demand, f *forms) flow.Traffic {
 	f.asked, f.references = nil, 0
 	return flow.Traffic{
-		Ingress: s.cover(d.Class.Network, d.Want[0], s.others(d, cloud.Ingress), f),
-		Egress:  s.cover(d.Class.Network, d.Want[1], s.others(d, cloud.Egress), f),
+		Ingress: s.cover(d.Class.Network, 0, d.Want[0], s.others(d, cloud.Ingress), f),
+		Egress:  s.cover(d.Class.Network, 1, d.Want[1], s.others(d, cloud.Egress), f),
 	}
 }
 
@@ -107,24 +107,25 @@ func (c Candidate) within(set, family addrset.Set) bool {
 
 // cover names what a half allows: first by native groups, then by classes, then by address. If f
 // only counts, it does nothing else.
-func (s *Fitter) cover(view *intent.Network, want flow.Permit, natives []Candidate, f *forms) []flow.Cell {
+func (s *Fitter) cover(view *intent.Network, direction int, want flow.Permit, natives []Candidate, f *forms) []flow.Cell {
 	out := make([]flow.Cell, 0, len(want.Grants))
 	classes := s.classCandidates(view)
 	found := make([]*peerCover, len(want.Grants))
 	byNative, byClass := make([]bool, len(natives)), make([]bool, len(classes)) // which are referred to
+	referred := make([]bool, len(natives)+len(classes))                         // by rules that the cloud can have
 	for k, h := range want.Grants {
-		family := flow.Family(h.Service.Protocol)
+		family, ruled := flow.Family(h.Service.Protocol), s.lower.Unsupported(h.Service) == ""
 		cell, rest := s.byList(h, f)
 		for i, c := range natives {
 			if addrs := c.in(family); addrs.Overlaps(rest) && c.within(h.All, family) {
 				cell.Groups = append(cell.Groups, c.peer)
 				rest = s.minus(rest, addrs)
-				byNative[i] = true
+				byNative[i], referred[i] = true, referred[i] || ruled
 			}
 		}
 		found[k] = f.choose(s, view, s.coverByClasses(view, rest, h.All, family))
 		for _, i := range found[k].used {
-			byClass[i] = true
+			byClass[i], referred[len(natives)+i] = true, referred[len(natives)+i] || ruled
 		}
 		if f.counts {
 			continue
@@ -138,7 +139,7 @@ func (s *Fitter) cover(view *intent.Network, want flow.Permit, natives []Candida
 		cell.Addrs = cell.Addrs.Union(found[k].rest)
 		out = append(out, cell)
 	}
-	f.count(slices.Concat(byNative, byClass))
+	f.count(direction, referred)
 	if f.counts {
 		return nil
 	}

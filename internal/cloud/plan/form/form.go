@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
 	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
 )
 
@@ -17,6 +18,7 @@ type forms struct {
 	// references is how many groups were referred to in the direction with more of them. If counts
 	// is set, nothing else is found out.
 	references int
+	most       int // the index of that direction
 	counts     bool
 	// spelled is set if prefix lists are named by their entries where these are fewer than a
 	// reference counts.
@@ -27,14 +29,16 @@ type forms struct {
 }
 
 // count takes note of the groups that are referred to in a direction.
-func (f *forms) count(referred []bool) {
+func (f *forms) count(direction int, referred []bool) {
 	n := 0
 	for _, r := range referred {
 		if r {
 			n++
 		}
 	}
-	f.references = max(f.references, n)
+	if n > f.references {
+		f.references, f.most = n, direction
+	}
 }
 
 func (f *forms) choose(s *Fitter, view *intent.Network, c *peerCover) *peerCover {
@@ -92,8 +96,10 @@ type Shortfall func() Shortage
 // mixed forms as are necessary. Nothing is short if they fit.
 func (s *Fitter) Fit(d Demand) (rules []cloud.Rule, packed [][]cloud.Rule, short Shortfall) {
 	known := s.fitting(d)
-	if known.fits == unasked && !s.MayFit(d) {
-		known.fits = no
+	if known.fits == unasked {
+		if known.bound = s.beyond(d); known.bound != nil {
+			known.fits = no
+		}
 	}
 	switch known.fits {
 	case unasked:
@@ -110,7 +116,11 @@ func (s *Fitter) Fit(d Demand) (rules []cloud.Rule, packed [][]cloud.Rule, short
 	}
 	return nil, nil, func() Shortage {
 		if known.short == nil {
-			*known, _ = s.tryForms(d)
+			known.short = known.bound
+			if s.quota(d).GroupsPerInterface > 0 { // the number that is needed says more than a bound
+				tried, _ := s.tryForms(d)
+				known.short = cmp.Or(tried.short, known.bound)
+			}
 		}
 		return *known.short
 	}
@@ -123,11 +133,12 @@ func (s *Fitter) tryForms(d Demand) (found fitting, packed [][]cloud.Rule) {
 		return fitting{fits: no, short: bound}, nil
 	}
 	q, view, held := s.quota(d), d.Class.Network, d.Class.Held()
+	groups := s.lower.Bound(q).Groups
 	found.fits = no
 	for f := (forms{}); ; {
 		s.spendOn(d)
 		t := s.traffic(d, &f)
-		if surplus := f.references - room(q); surplus > 0 && f.change(s, view, surplus) {
+		if surplus := f.references - groups; surplus > 0 && f.change(s, view, surplus) {
 			continue
 		}
 		rules := s.lower.Lower(t)
@@ -146,22 +157,32 @@ func (s *Fitter) tryForms(d Demand) (found fitting, packed [][]cloud.Rule) {
 	}
 }
 
-// MayFit reports false if the references alone, in the form with the fewest of them, are too many
-// for the class.
-func (s *Fitter) MayFit(d Demand) bool {
+// MayFit reports false if a bound tells that a demand fits in no form.
+func (s *Fitter) MayFit(d Demand) bool { return s.beyond(d) == nil }
+
+// beyond returns the bound of the cloud that a demand exceeds in every form: by its blocks of
+// addresses, or by the references of the form with the fewest of them. It is nil if none tells
+// that the demand does not fit.
+func (s *Fitter) beyond(d Demand) *Shortage {
 	q := s.quota(d)
-	if q.GroupsPerInterface <= 0 || s.AtLeast(d) != nil {
-		return false
+	bound := s.lower.Bound(q)
+	if q.GroupsPerInterface <= 0 {
+		return &Shortage{Quota: intent.QuotaGroupsPerInterface, Needed: 1 - q.GroupsPerInterface, AtLeast: true}
+	}
+	if short := s.AtLeast(d); short != nil {
+		return short
 	}
 	for quick := (forms{counts: true}); ; {
 		s.spendOn(d)
 		s.traffic(d, &quick)
-		surplus := quick.references - room(q)
+		surplus := quick.references - bound.Groups
 		if surplus <= 0 {
-			return true
+			return nil
 		}
 		if !quick.change(s, d.Class.Network, surplus) {
-			return false
+			return &Shortage{
+				Quota: bound.GroupsOf, Direction: flow.Directions()[quick.most], Family: Families()[0].Name, Needed: quick.references, Available: bound.Groups, AtLeast: true,
+			}
 		}
 	}
 }

@@ -20,6 +20,33 @@ type Lowerer interface {
 	Pack(wanted []cloud.Rule, held [][]cloud.Rule, q Quota) ([][]cloud.Rule, *Shortage)
 	// Fits reports whether one group can hold the rules within the quota.
 	Fits(rules []cloud.Rule, q Quota) bool
+	// Bound is what an interface can be allowed at most, whatever the form of its rules. What
+	// exceeds it is refused without a try, so it must never be too low.
+	Bound(q Quota) Bound
+	// Uses counts what rules take of each limit that holds for one group. Those of which they take
+	// nothing may be left out.
+	Uses(rules []cloud.Rule, q Quota) []Use
+}
+
+// Bound is what no rules of an interface can exceed.
+type Bound struct {
+	// Blocks bounds the blocks of addresses that the rules of one direction and family name. Each
+	// counts once for each range of ports, or, if Packed, once whatever the ports, because one rule
+	// takes many of both.
+	Blocks int
+	Packed bool
+	// Groups bounds the groups that the rules of one direction name.
+	Groups int
+	// BlocksOf and GroupsOf name the limits that these come from, ingress first.
+	BlocksOf [2]string
+	GroupsOf string
+}
+
+// Use is how much rules take of a limit that holds for one group.
+type Use struct {
+	// Name says what is counted, for people, and Where which rules are meant if not all.
+	Name, Where string
+	Used, Limit int
 }
 
 // Quota is what bounds the rules of an interface.
@@ -31,12 +58,16 @@ type Quota struct {
 
 // Shortage is a quota that a set of rules exceeds.
 type Shortage struct {
+	// Quota names the limit: one of those that a intent.Lack can be about.
+	Quota     string
 	Direction cloud.Direction
 	// Family is "IPv4" or "IPv6".
 	Family string
-	// Needed and Available count rules of one interface in that direction and family.
+	// Needed and Available count rules of one interface in that direction and family, or whatever
+	// else the quota counts.
 	Needed, Available int
-	// RulesPerGroup is the smallest quota "rules per group" that would do, other quotas unchanged.
+	// RulesPerGroup is the smallest quota "rules per group" that would do, other quotas unchanged;
+	// 0 for a limit that the cloud does not raise.
 	RulesPerGroup int
 	// AtLeast is true if so much is needed that the exact number was not looked for: Needed and
 	// RulesPerGroup are not more than that.

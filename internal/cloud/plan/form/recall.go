@@ -77,6 +77,8 @@ type fitting struct {
 	fits answer
 	// short is what is lacking; nil for nothing, and if that was not found out.
 	short *Shortage
+	// bound is what was found to be exceeded before anything was tried; nil for nothing.
+	bound *Shortage
 	// mixed tells in what form the rules fit: for everything that is named, in order, whether that
 	// is done in the mixed form.
 	mixed []bool

@@ -103,12 +103,24 @@ func (r *Reason) Compare(o *Reason) int {
 		cmp.Compare(r.Quoted, o.Quoted), r.Because.Compare(o.Because))
 }
 
-// The quotas that a Lack can be about, by the names that spec.awsConfig.quotas of an account has
-// for them.
+// The quotas of AWS that a Lack can be about, by the names that spec.awsConfig.quotas of an account
+// has for them.
 const (
 	QuotaRulesPerGroup      = "rulesPerGroup"
 	QuotaGroupsPerInterface = "groupsPerInterface"
 	QuotaGroupsPerRegion    = "groupsPerRegion"
+)
+
+// The limits of Azure that a Lack can be about. Only the first is a quota, by the name that
+// spec.azureConfig.quotas of an account has for it; the others hold for one network security group,
+// and Azure does not raise them.
+const (
+	QuotaApplicationGroups = "applicationSecurityGroups"
+
+	LimitSecurityRules     = "securityRulesPerNetworkSecurityGroup"
+	LimitSources           = "sourcePrefixesPerNetworkSecurityGroup"
+	LimitDestinations      = "destinationPrefixesPerNetworkSecurityGroup"
+	LimitApplicationGroups = "applicationSecurityGroupsPerNetworkSecurityGroup"
 )
 
 // Lack is a quota that does not suffice, in numbers.

@@ -90,7 +90,11 @@ func (s *Target) admit() {
 	}
 	ours := len(s.AllGroups())
 	a.why = intent.Why(intent.GroupsShort, s.Snap.Region).Counting(ours, others, max(a.limit, 0))
-	a.why.Lack = &intent.Lack{Quota: intent.QuotaGroupsPerRegion, Needed: others + ours, Available: most, WouldDo: others + ours}
+	quota := intent.QuotaGroupsPerRegion
+	if s.Limits.WholeGroups { // as on Azure, where a group of ours is one of either kind
+		quota = intent.QuotaApplicationGroups
+	}
+	a.why.Lack = &intent.Lack{Quota: quota, Needed: others + ours, Available: most, WouldDo: others + ours}
 	a.collect()
 	a.decide()
 }

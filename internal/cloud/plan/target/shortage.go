@@ -23,10 +23,13 @@ import (
 func (s *Target) short(sh form.Shortage, c *form.Class) *intent.Reason {
 	q := s.fitter.QuotaOf(c)
 	lack := &intent.Lack{
-		Quota: intent.QuotaRulesPerGroup, Direction: string(sh.Direction), Family: sh.Family, Needed: sh.Needed, Available: sh.Available,
-		AtLeast: sh.AtLeast, Limits: q.Limits, Whole: sh.Needed <= sh.Available,
+		Quota: sh.Quota, Direction: string(sh.Direction), Family: sh.Family, Needed: sh.Needed, Available: sh.Available,
+		AtLeast: sh.AtLeast, Limits: q.Limits,
 	}
-	s.advise(lack, c)
+	if sh.Quota == intent.QuotaRulesPerGroup { // other limits are what they are
+		lack.Whole = sh.Needed <= sh.Available
+		s.advise(lack, c)
+	}
 	out := intent.Why(intent.RulesShort)
 	out.Lack = lack
 	return out

@@ -243,11 +243,26 @@ func dependentLoses(r *intent.Reason) string {
 		holder, dependent, group, lost, dependent, Of(r.Because), remedy, holder)
 }
 
+// ofAzure says what a limit of a network security group counts.
+var ofAzure = map[string]string{
+	intent.LimitSecurityRules:     "security rule",
+	intent.LimitSources:           "source address prefix",
+	intent.LimitDestinations:      "destination address prefix",
+	intent.LimitApplicationGroups: "application security group",
+}
+
 // rulesShort tells the numbers of a quota of rules, and which one would do.
 func rulesShort(l *intent.Lack) string {
 	least := ""
 	if l.AtLeast {
 		least = "at least "
+	}
+	if noun, azure := ofAzure[l.Quota]; azure {
+		return fmt.Sprintf("its network security group would need %s%s, and Azure takes at most %d in one and raises that for nobody; "+
+			"blocks of addresses that can be put together need fewer", least, counted(l.Needed, noun), l.Available)
+	}
+	if l.Quota == intent.QuotaGroupsPerInterface {
+		return fmt.Sprintf("needs %s on one interface, and %d are left of the quota", cloud.Counted(l.Needed, "group"), l.Available)
 	}
 	needs := fmt.Sprintf("needs %s%s for %s on one interface", least, cloud.Counted(l.Needed, l.Direction+" rule"), l.Family)
 	groups := fmt.Sprintf("%s of at most %s", cloud.Counted(l.Limits.GroupsPerInterface, "group"), cloud.Counted(l.Limits.RulesPerGroup, "rule"))
@@ -259,6 +274,14 @@ func rulesShort(l *intent.Lack) string {
 		hold = "holds"
 	}
 	return fmt.Sprintf("%s, and %s %s %d%s", needs, groups, hold, l.Available, remedy(l))
+}
+
+// counted is a number of things of which several may end in -es.
+func counted(n int, noun string) string {
+	if n != 1 && strings.HasSuffix(noun, "x") {
+		return fmt.Sprintf("%d %ses", n, noun)
+	}
+	return cloud.Counted(n, noun)
 }
 
 // remedy says which quota of rules per group would do.
