@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"net/netip"
 	"runtime/debug"
@@ -40,6 +41,11 @@ const (
 	// is known, once.
 	largeWrite = 5000
 	trimAfter  = 10 * time.Second
+	// recordWait is how long a change waits at most until it is on the disk.
+	recordWait = time.Second
+	// mostAhead is by how many revisions what is kept may be newer than the rules of the kernel:
+	// each is a change that could not be written there.
+	mostAhead = 1000
 	// mostTold is of how many Pods the status of a policy tells.
 	mostTold = 3
 )
@@ -52,6 +58,8 @@ type Table interface {
 	Apply(want *nft.Program) (kernel.Written, error)
 	// Forget makes the next Apply read what is there.
 	Forget()
+	// Revision is that of the program that is there; 0 if it has none, or if no table is there.
+	Revision() (n uint64, there bool, err error)
 	// Generation changes with every change by anybody.
 	Generation() (uint32, error)
 	// Owned reports whether nobody else can change the table.
@@ -142,10 +150,12 @@ type Agent struct {
 	// good are the policies that were expressed last, as they were then.
 	good map[string]*v1beta2.NetworkPolicy
 	// compiled is what a program was made of last, with the groups that these policies name.
-	compiled  enforcer.Computed
-	failsafe  []nft.Failsafe
-	loaded    bool
-	program   *nft.Program
+	compiled enforcer.Computed
+	failsafe []nft.Failsafe
+	loaded   bool
+	program  *nft.Program
+	// revision is that of the program, or before there is one of what was loaded.
+	revision  uint64
 	published map[string]v1beta2.NetworkPolicyNodeStatus
 	// reported is what published was made of.
 	reported reported
@@ -315,10 +325,16 @@ func (a *Agent) restore(ctx context.Context) {
 		a.change(func(s *Status) { s.StoreError = err.Error() })
 		return
 	}
+	inKernel, there, err := a.Table.Revision()
+	if err != nil {
+		a.Log.Error(err, "It is not known which revision the kernel has")
+	}
+	a.Store.Reached(inKernel)
 	if kept == nil {
 		return
 	}
 	if kept.Key != a.Key {
+		a.Store.Discard()
 		a.change(func(s *Status) { s.StoreError = "what is kept was computed for " + kept.Key + " and is not enforced" })
 		return
 	}
@@ -338,11 +354,42 @@ func (a *Agent) restore(ctx context.Context) {
 		a.failsafe = former(a.failsafe, kept.Failsafe)
 		a.change(func(s *Status) { s.Failsafe = a.failsafe })
 	}
+	if why := apart(kept.Revision, inKernel); there && why != "" {
+		a.Log.Info("What is kept on disk is not enforced, and the rules in the kernel stay until the controller answers", "reason", why)
+		a.change(func(s *Status) {
+			s.StoreError = why + ", so it is not enforced, and the rules in the kernel stay until the controller answers"
+		})
+		return
+	}
 	if kept.Computed == nil {
 		return
 	}
-	a.wanted, a.dirty, a.loaded = kept.Computed, true, true
+	a.wanted, a.dirty, a.loaded, a.revision = kept.Computed, true, true, kept.Revision
 	a.step(ctx)
+}
+
+// apart says why what is kept does not follow the rules in the kernel; nothing if it does. Where
+// one of the two has no revision, an agent has written it that knew none.
+func apart(kept, inKernel uint64) string {
+	switch {
+	case inKernel == 0:
+	case kept < inKernel:
+		return fmt.Sprintf("what is kept is of revision %d, older than the rules in the kernel, which are of revision %d", kept, inKernel)
+	case kept-inKernel > mostAhead:
+		return fmt.Sprintf("what is kept is of revision %d, which cannot be: the rules in the kernel are of revision %d", kept, inKernel)
+	}
+	return ""
+}
+
+// record keeps what is to be in force, on the disk before it is in the kernel, and returns its
+// revision. What cannot be written is enforced nevertheless.
+func (a *Agent) record(kept Kept) uint64 {
+	revision, err := a.Store.Record(kept, a.Clock.After(recordWait))
+	if err != nil {
+		a.Log.Error(err, "What is enforced next is not on the disk before; if the host loses power now, what was enforced before comes back")
+		a.change(func(s *Status) { s.StoreError = err.Error() })
+	}
+	return revision
 }
 
 // trim gives memory back when it is time for that.
@@ -563,11 +610,18 @@ func (a *Agent) enforce(ctx context.Context, heard time.Time) {
 	if a.Pods != nil {
 		kept.Attachments = a.Pods.settled()
 	}
-	a.Store.Keep(kept)
-	a.saveSoon()
 	former := a.program
-	change := nft.Diff(former, program)
+	change := nft.Diff(former, program.WithRevision(a.revision))
 	repair := a.program != nil && change.Empty()
+	revision := a.revision
+	if loaded := a.program == nil && a.loaded; repair || loaded {
+		kept.Revision = revision
+		a.Store.Keep(kept)
+	} else {
+		revision = a.record(kept)
+	}
+	program = program.WithRevision(revision)
+	a.saveSoon()
 	if !repair {
 		a.countBefore(change)
 	}
@@ -588,6 +642,7 @@ func (a *Agent) enforce(ctx context.Context, heard time.Time) {
 	if !released.IsZero() {
 		a.probing.trial = nil
 	}
+	a.revision = revision
 	a.dirty, a.program, a.applied, a.effective, a.pods, a.services = false, program, released, &effective, podsVersion, services
 	if a.Names != nil {
 		a.names = knownVersion

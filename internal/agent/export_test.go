@@ -53,3 +53,9 @@ func FrontendsOf(s *corev1.Service, node []netip.Addr) []string {
 	}
 	return out
 }
+
+// HoldDisk makes the disk of a Store hang until the returned function is called.
+func HoldDisk(s *Store) (release func()) {
+	s.appending <- struct{}{}
+	return func() { <-s.appending }
+}

@@ -344,9 +344,19 @@ func TestKilledAtEveryStep(t *testing.T) {
 		if !f.reaches(80) || f.open(82) {
 			t.Fatalf("killed before %s: neither of the two is in force", at)
 		}
-		left[f.open(81) == (generation%2 == 0)]++
+		newer := f.open(81) == (generation%2 == 0)
+		left[newer]++
+		// Without the controller the next agent goes on from there, and not back.
+		f.source.away.Store(true)
+		alone, stop := f.start()
+		f.eventually("what was kept is in force", func() bool { return alone.Status().State == agent.StateKept })
+		if newer && f.open(81) != (generation%2 == 0) {
+			t.Fatalf("killed before %s: the next agent has gone back behind the rules of the kernel", at)
+		}
+		stop()
+		f.source.away.Store(false)
 		f.widen(generation)
-		_, stop := f.start()
+		_, stop = f.start()
 		f.eventually("the next agent enforces", func() bool { return f.reports.of("p").Generation == generation })
 		stop()
 		if even := generation%2 == 0; !f.reaches(80) || even && !f.reaches(81) || !even && f.open(81) {

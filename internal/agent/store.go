@@ -23,14 +23,24 @@ import (
 const (
 	// stateFile is in the directory of the Store.
 	stateFile = "state"
-	// saveInterval is how often what is enforced is written at most. A release is written at once.
-	saveInterval = 5 * time.Second
+	// saveInterval is how often everything is written at least while something changes. Changes are
+	// written before they are in the kernel; behindInterval is for those that could not be. A
+	// release is written at once.
+	saveInterval   = time.Minute
+	behindInterval = 5 * time.Second
+	// stateVersion is that of the form of the state.
+	stateVersion = 1
 	// stateLimit bounds what is read: a million members are less.
 	stateLimit = 512 << 20
 )
 
 // Kept is what outlives the process and the host.
 type Kept struct {
+	// Version is that of the form. What a newer agent has written is not read.
+	Version int `json:"version,omitempty"`
+	// Revision counts what was in force. It stands beside the rules in the kernel, too, and tells
+	// which of the two is newer.
+	Revision uint64 `json:"revision,omitempty"`
 	// Key is that for which Computed was computed.
 	Key string `json:"key"`
 	// Computed is what was enforced.
@@ -61,6 +71,21 @@ type Store struct {
 	kept  Kept
 	dirty bool
 	saved time.Time
+	// revision is the last one that was given.
+	revision uint64
+	// base is what is on disk, with changes, and baseRest what of it was not computed. behind tells
+	// that changes are missing there.
+	base     Kept
+	baseRest []byte
+	behind   bool
+	// rebasing tells that everything is being written, and that it is newer than base: changes
+	// cannot be told against either.
+	rebasing bool
+
+	// appending has room for who writes changes; the file of these is his.
+	appending   chan struct{}
+	journal     *os.File
+	journalSize int64
 }
 
 // OpenStore opens a directory and makes it if it is not there.
@@ -68,13 +93,47 @@ func OpenStore(dir string) (*Store, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("open the state of the agent: %w", err)
 	}
-	return &Store{dir: dir}, nil
+	return &Store{dir: dir, appending: make(chan struct{}, 1)}, nil
+}
+
+// Reached tells of a revision that there is in the kernel: the next one is larger.
+func (s *Store) Reached(revision uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.revision = max(s.revision, revision)
 }
 
 // Load returns what was kept; nil if nothing was. What has been damaged is an error.
 func (s *Store) Load() (*Kept, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	kept, err := s.loadWhole()
+	if err != nil {
+		return nil, fmt.Errorf("load the state of the agent: %w", err)
+	}
+	whole := kept != nil
+	if !whole {
+		kept = &Kept{}
+	}
+	if err := s.replay(kept); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("load the state of the agent: %w", err)
+	}
+	if !whole && kept.Revision == 0 {
+		return nil, nil
+	}
+	if kept.Version > stateVersion {
+		return nil, fmt.Errorf("load the state of the agent: it was written by a newer agent, in version %d of the form; this one knows up to %d", kept.Version, stateVersion)
+	}
+	s.kept, s.base = *kept, *kept
+	s.revision = max(s.revision, kept.Revision)
+	if s.baseRest, err = rest(*kept); err != nil {
+		return nil, fmt.Errorf("load the state of the agent: %w", err)
+	}
+	return kept, nil
+}
+
+// loadWhole returns what was kept as a whole; nil if nothing was.
+func (s *Store) loadWhole() (*Kept, error) {
 	path := filepath.Join(s.dir, stateFile)
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -88,18 +147,21 @@ func (s *Store) Load() (*Kept, error) {
 		raw, err = os.ReadFile(path)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("load the state of the agent: %w", err)
+		return nil, err
 	}
 	sum, body, found := bytes.Cut(raw, []byte("\n"))
 	want := sha256.Sum256(body)
 	if !found || string(sum) != hex.EncodeToString(want[:]) {
-		return nil, fmt.Errorf("load the state of the agent: %s is damaged: its checksum does not fit", path)
+		return nil, fmt.Errorf("%s is damaged: its checksum does not fit", path)
+	}
+	var form struct{ Version int }
+	if json.Unmarshal(body, &form) == nil && form.Version > stateVersion { // the rest may mean something else
+		return &Kept{Version: form.Version, Revision: 1<<64 - 1}, nil
 	}
 	var kept Kept
 	if err := json.Unmarshal(body, &kept); err != nil {
-		return nil, fmt.Errorf("load the state of the agent: %s: %w", path, err)
+		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	s.kept = kept
 	return &kept, nil
 }
 
@@ -107,18 +169,25 @@ func (s *Store) Load() (*Kept, error) {
 func (s *Store) Keep(k Kept) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	k.Version = stateVersion
 	s.kept, s.dirty = k, true
+}
+
+// Discard forgets what was loaded, because it is not of this host.
+func (s *Store) Discard() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.kept, s.base, s.baseRest = Kept{}, Kept{}, nil
+	s.behind = true // what is written from now on does not go on from what is there
 }
 
 // Release keeps until when nothing is enforced, and writes it.
 func (s *Store) Release(key string, until time.Time) error {
-	s.writing.Lock()
-	defer s.writing.Unlock()
 	s.mu.Lock()
-	s.kept.Key, s.kept.ReleasedUntil = key, until
-	kept := s.kept
+	s.kept.Key, s.kept.ReleasedUntil, s.dirty = key, until, true
+	saved := s.saved
 	s.mu.Unlock()
-	return s.write(kept)
+	return s.Save(saved, true)
 }
 
 // Due reports whether Save would write now.
@@ -130,12 +199,15 @@ func (s *Store) Due(at time.Time) bool {
 
 // due needs mu.
 func (s *Store) due(at time.Time, now bool) bool {
-	since := at.Sub(s.saved)
-	return s.dirty && (now || since < 0 || since >= saveInterval)
+	since, interval := at.Sub(s.saved), saveInterval
+	if s.behind || s.saved.IsZero() {
+		interval = behindInterval
+	}
+	return s.dirty && (now || since < 0 || since >= interval)
 }
 
-// Save writes what is kept, unless it is written already or, if that can wait, was written a moment
-// ago.
+// Save writes everything that is kept, unless it is written already or, if that can wait, was
+// written a moment ago.
 func (s *Store) Save(at time.Time, now bool) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
@@ -144,21 +216,34 @@ func (s *Store) Save(at time.Time, now bool) error {
 		s.mu.Unlock()
 		return nil
 	}
-	s.saved, s.dirty = at, false
-	kept := s.kept
 	s.mu.Unlock()
-	return s.write(kept)
-}
-
-// write puts a whole new file in the place of the old one. It needs writing.
-func (s *Store) write(kept Kept) error {
-	if err := replaceFile(s.dir, stateFile, kept.write); err != nil {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.dirty = true
+	s.appending <- struct{}{}
+	s.mu.Lock()
+	s.saved, s.dirty, s.behind = at, false, false
+	kept := s.kept
+	kept.Version = stateVersion
+	s.rebasing = s.base.Revision != kept.Revision
+	s.mu.Unlock()
+	removeChanges, err := s.rotate()
+	<-s.appending
+	if err == nil {
+		err = replaceFile(s.dir, stateFile, kept.write)
+	}
+	if err == nil {
+		err = removeChanges()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.rebasing = false
+	if err != nil {
+		s.dirty, s.behind = true, true
 		return fmt.Errorf("keep the state of the agent: %w", err)
 	}
-	return nil
+	if s.base.Revision <= kept.Revision {
+		s.base = kept
+		s.baseRest, err = rest(kept)
+	}
+	return err
 }
 
 // write writes a checksum and what it is of, as JSON. That is done piece by piece: the whole is as
@@ -227,6 +312,10 @@ func replaceFile(dir, name string, write func(*os.File) error) error {
 	if err != nil {
 		return errors.Join(err, os.Remove(f.Name()))
 	}
+	return syncDir(dir)
+}
+
+func syncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
 		return err

@@ -3,6 +3,7 @@ package enforcer
 import (
 	"encoding/json"
 	"fmt"
+	"reflect"
 
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 )
@@ -84,4 +85,20 @@ func NewAddressGroups(groups []*v1beta2.AddressGroup) []*AddressGroup {
 		out = append(out, NewAddressGroup(g))
 	}
 	return out
+}
+
+// Equal reports whether two groups are the same.
+func (g *AddressGroup) Equal(o *AddressGroup) bool {
+	if g.whole == nil && o.whole == nil {
+		return g.packed == o.packed
+	}
+	return reflect.DeepEqual(g.Object(), o.Object())
+}
+
+// Size is about how many bytes the group has as JSON, and rather more.
+func (g *AddressGroup) Size() int {
+	if g.whole == nil {
+		return 10 * len(g.packed)
+	}
+	return 300 * len(g.whole.GroupMembers)
 }

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
@@ -209,6 +210,8 @@ const (
 	OriginUnknown
 	// OriginItself: a Pod reaches itself through a Service.
 	OriginItself
+	// OriginRevision: no packet comes to the rule, which carries the revision of the program.
+	OriginRevision
 )
 
 // Origin tells where a rule comes from. It is comparable. Rules share theirs.
@@ -245,6 +248,8 @@ func (o Origin) String() string {
 		return "no Pod that is known"
 	case OriginItself:
 		return "the Pod itself"
+	case OriginRevision:
+		return revisionPrefix + o.Name
 	case OriginPolicy:
 		name := o.Policy.Name
 		if o.Policy.Namespace != "" {
@@ -465,4 +470,32 @@ func LetPass() *Program {
 		out.Chains[string(b)] = &Chain{Rules: []Rule{{Matches: []Match{{Kind: MatchDead}}, Action: Accept}, {Matches: []Match{{Kind: MatchEstablished}}, Action: Accept}}}
 	}
 	return out
+}
+
+// RevisionChain is a chain that nothing leads to. Its rule says which revision of what is enforced
+// the program is.
+const (
+	RevisionChain  = "revision"
+	revisionPrefix = "revision "
+)
+
+// WithRevision returns the program with a revision.
+func (p *Program) WithRevision(n uint64) *Program {
+	out := *p
+	out.Chains = maps.Clone(p.Chains)
+	if out.Chains == nil {
+		out.Chains = map[string]*Chain{}
+	}
+	out.Chains[RevisionChain] = &Chain{Rules: []Rule{{Action: Accept, Origin: &Origin{Kind: OriginRevision, Name: strconv.FormatUint(n, 10)}}}}
+	return &out
+}
+
+// ParseRevision reads what the comment of the rule in RevisionChain says; 0 if that is nothing.
+func ParseRevision(comment string) uint64 {
+	text, found := strings.CutPrefix(comment, revisionPrefix)
+	n, err := strconv.ParseUint(text, 10, 64)
+	if !found || err != nil {
+		return 0
+	}
+	return n
 }

@@ -160,6 +160,32 @@ func (t *Table) Generation() (uint32, error) {
 	return n, err
 }
 
+// Revision is that of the program in the kernel; 0 if it has none. It also reports whether the
+// table is there.
+func (t *Table) Revision() (n uint64, there bool, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	state, err := t.table()
+	if err != nil || !state.there {
+		return 0, false, err
+	}
+	chain := attrText(attrText(nil, unix.NFTA_RULE_TABLE, t.name), unix.NFTA_RULE_CHAIN, nft.RevisionChain)
+	err = t.socket.ask(unix.NFNL_SUBSYS_NFTABLES, unix.NFT_MSG_GETRULE, unix.NFPROTO_INET, true, chain, func(_ uint16, body []byte) error {
+		return attributes(body[4:], func(ad *netlink.AttributeDecoder) {
+			if ad.Type() == unix.NFTA_RULE_USERDATA {
+				n = nft.ParseRevision(commentOf(ad.Bytes()))
+			}
+		})
+	})
+	if errors.Is(err, unix.ENOENT) {
+		err = nil
+	}
+	if err != nil {
+		return 0, true, fmt.Errorf("read the revision of table %s: %w", t.name, meaning(err))
+	}
+	return n, true, nil
+}
+
 // Verify reads everything and returns in which chains and sets the kernel differs from a program,
 // and what it has besides, sorted.
 func (t *Table) Verify(want *nft.Program) ([]string, error) {
