@@ -137,4 +137,5 @@ func (f *explainFlags) readClouds(ctx context.Context, c client.Reader, in *prev
 		read = append(read, o)
 	}
 	in.KnowClouds(read)
+	in.NoteUnread(read)
 }

@@ -264,6 +264,8 @@ func because(d *explain.Decision, at explain.End) string {
 		return "it goes to where it comes from; no policy is asked"
 	case d.Default == string(policy.ExemptOwnNode):
 		return "it comes from the Pod's own Node, which is always let in"
+	case d.Default == explain.DefaultMachine:
+		return "it does not leave the machine; no policy and no security group is asked"
 	case d.Default == explain.DefaultNone && at.Kind == "":
 		return "an address; no policy applies there"
 	case d.Default == explain.DefaultNone:

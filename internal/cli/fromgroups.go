@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
 
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
@@ -52,8 +51,7 @@ The exit code is 0 if the policies say all that the groups do, 1 if something is
 			if err != nil {
 				return err
 			}
-			clouds, err := readSnapshot(cmd, in, f.snapshot)
-			if err != nil {
+			if err := readSnapshot(cmd, in, f.snapshot); err != nil {
 				return err
 			}
 			computed := preview.Compute(in)
@@ -61,11 +59,11 @@ The exit code is 0 if the policies say all that the groups do, 1 if something is
 			if err := reportRefused(cmd, in.Refused); err != nil {
 				return err
 			}
-			chosen, err := chosenMachines(computed.World(clouds, true), f.of)
+			chosen, err := chosenMachines(computed.World(true), f.of)
 			if err != nil {
 				return err
 			}
-			return printAdopted(cmd, adopted(clouds, chosen, f.priority))
+			return printAdopted(cmd, adopted(in.Observed, chosen, f.priority))
 		},
 	}
 	c.Flags().StringArrayVarP(&f.files, "filename", "f", nil, "file or directory with manifests, or - for the standard input; may be repeated")
@@ -89,25 +87,29 @@ func chosenMachines(w *explain.World, of string) (func(adopt.Machine) bool, erro
 }
 
 // adopted makes the policies of all regions.
-func adopted(clouds explain.Clouds, chosen func(adopt.Machine) bool, priority float64) adopt.Result {
+func adopted(accounts []explain.ObservedAccount, chosen func(adopt.Machine) bool, priority float64) adopt.Result {
 	var out adopt.Result
-	for _, s := range clouds.Snapshots {
-		r := adopt.Groups(s, machinesIn(s, clouds.VMs), chosen, priority)
-		out.Policies, out.LeftOut = append(out.Policies, r.Policies...), append(out.LeftOut, r.LeftOut...)
+	for _, a := range accounts {
+		for _, s := range a.Snapshots {
+			r := adopt.Groups(s, machinesIn(s, accounts), chosen, priority)
+			out.Policies, out.LeftOut = append(out.Policies, r.Policies...), append(out.LeftOut, r.LeftOut...)
+		}
 	}
 	return out
 }
 
 // machinesIn are the machines of a snapshot that entities stand for, sorted.
-func machinesIn(s *cloud.Snapshot, vms map[types.NamespacedName]explain.CloudVM) []adopt.Machine {
+func machinesIn(s *cloud.Snapshot, accounts []explain.ObservedAccount) []adopt.Machine {
 	here := map[string]bool{}
 	for i := range s.VMs {
 		here[s.VMs[i].ID] = true
 	}
 	var out []adopt.Machine
-	for name, vm := range vms {
-		if here[vm.ID] {
-			out = append(out, adopt.Machine{Entity: name, ID: vm.ID})
+	for _, a := range accounts {
+		for name, vm := range a.VMs {
+			if here[vm.VMID] {
+				out = append(out, adopt.Machine{Entity: name, ID: vm.VMID})
+			}
 		}
 	}
 	slices.SortFunc(out, func(a, b adopt.Machine) int { return strings.Compare(a.Entity.String(), b.Entity.String()) })

@@ -103,9 +103,8 @@ func (f *testFlags) report(cmd *cobra.Command) (*testReport, error) {
 	if err != nil {
 		return nil, err
 	}
-	var clouds explain.Clouds
 	if f.snapshot != "" {
-		if clouds, err = readSnapshot(cmd, in, f.snapshot); err != nil {
+		if err := readSnapshot(cmd, in, f.snapshot); err != nil {
 			return nil, err
 		}
 	}
@@ -132,9 +131,9 @@ func (f *testFlags) report(cmd *cobra.Command) (*testReport, error) {
 			if err := problemsOf(d, c); err != nil {
 				return nil, err
 			}
-			w = c.World(clouds, true)
+			w = c.World(true)
 		case everybody == nil:
-			everybody = shared.World(clouds, true)
+			everybody = shared.World(true)
 			w = everybody
 		}
 		uses.add(w.RuleUses())

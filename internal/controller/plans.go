@@ -27,7 +27,7 @@ func (r *reviews) plan(
 	if err != nil || len(errs) > 0 {
 		return preview.Refused(errs), err
 	}
-	before := preview.Before{Computation: computation, Clouds: s.clouds, World: world}
+	before := preview.Before{Computation: computation, World: world}
 	if !whole {
 		return preview.Limited(before, explain.View{Namespace: sight.Namespace, Cluster: sight.Cluster}, proposal, spec)
 	}

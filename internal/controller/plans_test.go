@@ -25,7 +25,7 @@ func TestPlansCallNoCloud(t *testing.T) {
 	stored.Spec.AWSConfig = &cloudv1.CloudProviderAccountAWSConfig{Region: []string{"eu-west-1"}}
 	c := explain.Compute(&explain.Objects{Accounts: []*cloudv1.CloudProviderAccount{stored}})
 	s := &seen{Computation: c}
-	world := func() *explain.World { return c.World(explain.Clouds{}, false) }
+	world := func() *explain.World { return c.World(false) }
 	manifest := func(name string) string {
 		return "---\napiVersion: crd.cloud.antrea.io/v1alpha1\nkind: CloudProviderAccount\nmetadata: {name: " + name + ", namespace: shop}\n" +
 			"spec: {awsConfig: {region: [eu-west-1], endpoint: '" + cloud.URL + "', secretRef: {name: keys, namespace: shop, key: credentials}}}\n"

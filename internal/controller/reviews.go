@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -30,7 +29,6 @@ import (
 	"github.com/nephele-io/nephele/internal/explain"
 	"github.com/nephele-io/nephele/internal/kinds"
 	"github.com/nephele-io/nephele/internal/manifest"
-	"github.com/nephele-io/nephele/internal/preview"
 	"github.com/nephele-io/nephele/internal/review"
 )
 
@@ -87,7 +85,6 @@ type readACLs struct {
 // seen is what reviews are answered from.
 type seen struct {
 	*explain.Computation
-	clouds explain.Clouds
 	unread []string
 	asOf   time.Time
 	// changes tells whether it is still so.
@@ -182,7 +179,7 @@ func (r *reviews) Review(ctx context.Context, object runtime.Object, sight apise
 	computation, world := s.Computation, s.everything
 	if !sight.All {
 		computation = s.For(explain.View{Namespace: sight.Namespace, Cluster: sight.Cluster})
-		world = func() *explain.World { return computation.World(s.clouds, false) }
+		world = func() *explain.World { return computation.World(false) }
 		told.Unread = nil
 	}
 	switch o := object.(type) {
@@ -226,8 +223,8 @@ func (r *reviews) look(ctx context.Context) (*seen, error) {
 		return nil, err
 	}
 	in.Observed = observed
-	s := &seen{Computation: explain.Compute(in), clouds: cloudsOf(observed), unread: unread, asOf: now, changes: changes}
-	s.everything = sync.OnceValue(func() *explain.World { return s.World(s.clouds, false) })
+	s := &seen{Computation: explain.Compute(in), unread: unread, asOf: now, changes: changes}
+	s.everything = sync.OnceValue(func() *explain.World { return s.World(false) })
 	r.last = s
 	return s, nil
 }
@@ -244,7 +241,7 @@ func (r *reviews) observed() (all []explain.ObservedAccount, unread []string) {
 		return nil, nil
 	}
 	for _, key := range r.clouds.Keys() {
-		a := explain.ObservedAccount{Key: key, VMs: r.clouds.Entities(key)}
+		a := explain.ObservedAccount{Key: key, VMs: r.clouds.Entities(key), Services: r.clouds.Services(key)}
 		for _, region := range r.clouds.Regions(key) {
 			snapshot, err := r.clouds.Latest(key, region)
 			if err != nil || snapshot == nil {
@@ -310,17 +307,6 @@ func sameClouds(a, b []explain.ObservedAccount) bool {
 	return slices.EqualFunc(a, b, func(a, b explain.ObservedAccount) bool {
 		return a.Key == b.Key && slices.Equal(a.Snapshots, b.Snapshots)
 	})
-}
-
-func cloudsOf(accounts []explain.ObservedAccount) explain.Clouds {
-	out := explain.Clouds{VMs: map[types.NamespacedName]explain.CloudVM{}}
-	for _, a := range accounts {
-		out.Snapshots = append(out.Snapshots, a.Snapshots...)
-		for name, ref := range a.VMs {
-			out.VMs[name] = explain.CloudVM{ID: ref.VMID, Suspended: preview.Suspension(ref)}
-		}
-	}
-	return out
 }
 
 // objects are what there is. Most of them are those that informers hold, and must not be changed.

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
@@ -23,7 +24,7 @@ type byAccount struct {
 	failsafe string
 	// host is the host by the failsafe flows of whose agent it is allowed, "namespace/name".
 	host string
-	// suspended is the mode in which policies are not enforced, with who says so.
+	// suspended is the mode in which neither these nor policies are enforced, with who says so.
 	suspended string
 }
 
@@ -43,17 +44,15 @@ func (c *Computation) accountOf(at end, direction cloud.Direction, packet policy
 	if !enforced || d.Exempt != "" || !c.selected(at.ref) {
 		return byAccount{}
 	}
-	if why := c.suspended(at.ref, key); why != "" {
-		return byAccount{suspended: why}
-	}
+	out := byAccount{suspended: c.suspended(at.ref, key)}
 	for _, a := range c.Accounts {
 		if cloud.AccountKey(a.Namespace, a.Name) == key && slices.ContainsFunc(plan.ParseFailsafe(a.Spec.Failsafe), func(f plan.FailsafeFlow) bool {
 			return f.Direction == direction && allows(f, packet, other)
 		}) {
-			return byAccount{failsafe: key}
+			out.failsafe = key
 		}
 	}
-	return byAccount{}
+	return out
 }
 
 // allows reports whether a failsafe flow of its direction is about a packet.
@@ -61,18 +60,8 @@ func allows(f plan.FailsafeFlow, packet policy.Flow, other netip.Addr) bool {
 	if !slices.ContainsFunc(f.Peers, func(p netip.Prefix) bool { return other.IsValid() && p.Contains(other) }) {
 		return false
 	}
-	protocol, port := 0, packet.Port
-	switch packet.Protocol {
-	case policy.TCP:
-		protocol = cloud.TCP
-	case policy.UDP:
-		protocol = cloud.UDP
-	case policy.ICMP:
-		protocol, port = cloud.ICMP, 0
-	}
-	return len(f.Services) == 0 || slices.ContainsFunc(f.Services, func(s flow.Service) bool {
-		return s.Protocol == protocol && s.From <= port && port <= s.To
-	})
+	what := serviceOf(&packet, other.Is6())
+	return len(f.Services) == 0 || slices.ContainsFunc(f.Services, func(s flow.Service) bool { return s.Covers(what) })
 }
 
 // selected reports whether a rule of any policy applies to an entity.
@@ -101,53 +90,70 @@ type imported struct {
 
 // importedAs is the object that an entity stands for; false if there is none.
 func (c *Computation) importedAs(ref policy.EntityRef) (imported, bool) {
+	at := func(name string) types.NamespacedName {
+		return types.NamespacedName{Namespace: ref.Namespace, Name: name}
+	}
 	if name, is := strings.CutPrefix(ref.Name, cloudv1alpha1.ServiceEntityNamePrefix); is {
-		if o, ok := named(c.NativeServices, ref.Namespace, name); ok {
+		if o := c.serviceObjects[at(name)]; o != nil {
 			return imported{"CloudNativeService", o, o.Status.Mode, o.Status.ModeReason}, true
 		}
 	}
 	if name, is := strings.CutPrefix(ref.Name, cloudv1alpha1.InterfaceEntityNamePrefix); is {
-		if o, ok := named(c.Interfaces, ref.Namespace, name); ok {
+		if o := c.interfaceObjects[at(name)]; o != nil {
 			return imported{"NetworkInterface", o, o.Status.Mode, o.Status.ModeReason}, true
 		}
 	}
-	if o, ok := named(c.VMs, ref.Namespace, strings.TrimPrefix(ref.Name, cloudv1alpha1.EntityNamePrefix)); ok {
+	if o := c.vmObjects[at(strings.TrimPrefix(ref.Name, cloudv1alpha1.EntityNamePrefix))]; o != nil {
 		return imported{"VirtualMachine", o, o.Status.Mode, o.Status.ModeReason}, true
 	}
 	return imported{}, false
 }
 
-// named is the object of a name; false if there is none.
-func named[T metav1.Object](list []T, namespace, name string) (T, bool) {
-	i := slices.IndexFunc(list, func(o T) bool { return o.GetNamespace() == namespace && o.GetName() == name })
-	if i < 0 {
-		return *new(T), false
+// byName are objects by their names.
+func byName[T metav1.Object](list []T) map[types.NamespacedName]T {
+	out := make(map[types.NamespacedName]T, len(list))
+	for _, o := range list {
+		out[types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}] = o
 	}
-	return list[i], true
+	return out
 }
 
 // suspended says in which mode what an entity stands for is in which policies are not enforced, and
-// who says so, as far as the objects tell: the annotations on it and on the selector that imports
-// it, where they are heeded, and else its status.
+// who says so: the annotations on its object and on the selector that imports it, where they are
+// heeded, and else what was read of its account, or its status where nothing was.
 func (c *Computation) suspended(ref policy.EntityRef, account string) string {
 	o, known := c.importedAs(ref)
-	if !known {
+	mode, reason := o.mode, o.reason
+	if read, why, is := c.clouds.mode(ref); is {
+		mode, reason = read, why
+	}
+	if known {
+		if why := c.breakGlass(o, account); why != "" {
+			return why
+		}
+	}
+	if mode != "" && mode != string(cloudv1alpha1.ModeEnforce) {
+		return fmt.Sprintf("mode %s (%s)", mode, reason)
+	}
+	return ""
+}
+
+// breakGlass says by whose word policies are not enforced on what an object stands for; empty if
+// nobody has spoken it, or it is not heeded.
+func (c *Computation) breakGlass(o imported, account string) string {
+	if !c.hasSay(account, o.GetNamespace()) {
 		return ""
 	}
-	say := c.hasSay(account, o.GetNamespace())
-	if why, _, broken := inventory.BreakGlass(o.GetAnnotations(), c.At); broken && say {
+	if why, _, broken := inventory.BreakGlass(o.GetAnnotations(), c.At); broken {
 		return fmt.Sprintf("break-glass (%s %s/%s: %s)", o.kind, o.GetNamespace(), o.GetName(), why)
 	}
 	for _, s := range c.Selectors {
 		if s.Namespace != o.GetNamespace() || s.Name != o.GetLabels()[cloudv1alpha1.LabelCESName] || cloud.AccountKey(s.Spec.AccountNamespace, s.Spec.AccountName) != account {
 			continue
 		}
-		if why, _, broken := inventory.BreakGlass(s.Annotations, c.At); broken && say {
+		if why, _, broken := inventory.BreakGlass(s.Annotations, c.At); broken {
 			return fmt.Sprintf("break-glass (CloudEntitySelector %s/%s: %s)", s.Namespace, s.Name, why)
 		}
-	}
-	if o.mode != "" && o.mode != string(cloudv1alpha1.ModeEnforce) {
-		return fmt.Sprintf("mode %s (%s)", o.mode, o.reason)
 	}
 	return ""
 }

@@ -120,7 +120,7 @@ func TestHostFailsafe(t *testing.T) {
 		}
 	}
 	// Who can reach whom says the same, and so do the rules that hold.
-	w := compute(info).World(explain.Clouds{}, false)
+	w := compute(info).World(false)
 	at := slices.IndexFunc(w.Endpoints, func(e reach.Endpoint) bool { return e.Name == host })
 	if at < 0 {
 		t.Fatalf("%+v", w.Endpoints)

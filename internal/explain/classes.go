@@ -144,7 +144,7 @@ func classKind(e *reach.Endpoint) ClassKind {
 		return ClassNode
 	case e.Kind == 0:
 		return ClassUnselected
-	case accountOf(e.Host) == "" && e.Interface == "":
+	case accountOf(e.Host) == "":
 		return ClassExternal
 	}
 	switch standsFor(e.EntityRef) {
@@ -214,7 +214,7 @@ type location struct{ account, region, network string }
 
 func (w *World) places() map[string]location {
 	out := map[string]location{}
-	for _, s := range w.clouds.Snapshots {
+	for _, s := range w.computation.snapshots() {
 		for i := range s.Interfaces {
 			out[s.Interfaces[i].ID] = location{s.Account, s.Region, s.Interfaces[i].NetworkID}
 		}

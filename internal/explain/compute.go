@@ -5,11 +5,13 @@ import (
 
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	upstreamv1alpha2 "sigs.k8s.io/network-policy-api/apis/v1alpha2"
 
 	"github.com/nephele-io/nephele/api/antrea/v1alpha1"
 	"github.com/nephele-io/nephele/api/antrea/v1alpha2"
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
+	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/control/convert"
 	"github.com/nephele-io/nephele/internal/policy"
 	"github.com/nephele-io/nephele/internal/policy/admission"
@@ -30,6 +32,10 @@ type Computation struct {
 	hostInfos map[string]hostInfo
 	// clouds is nil if no account was read.
 	clouds *clouds
+	// The objects that stand for what is imported, by their names.
+	vmObjects        map[types.NamespacedName]*cloudv1alpha1.VirtualMachine
+	serviceObjects   map[types.NamespacedName]*cloudv1alpha1.CloudNativeService
+	interfaceObjects map[types.NamespacedName]*cloudv1alpha1.NetworkInterface
 	// view is nil for somebody who may see everything.
 	view *View
 }
@@ -51,12 +57,14 @@ type Problem struct {
 // out.
 func Compute(in *Objects) *Computation {
 	c := &Computation{Objects: in, Ends: map[policy.EntityRef]policy.Entity{}, agents: agentsOf(in.AgentInfos),
-		hostInfos: hostInfosOf(in.AgentInfos), clouds: cloudsOf(in.Observed)}
+		hostInfos: hostInfosOf(in.AgentInfos), clouds: cloudsOf(in.Observed),
+		vmObjects: byName(in.VMs), serviceObjects: byName(in.NativeServices), interfaceObjects: byName(in.Interfaces)}
 	engine := policy.New(policy.Options{})
 	for _, n := range in.Namespaces {
 		engine.PutNamespace(convert.Namespace(n))
 	}
 	c.putEntities(engine)
+	c.clouds.place(c.Ends)
 	for _, s := range in.Services {
 		engine.PutService(convert.Service(s))
 	}

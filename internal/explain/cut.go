@@ -5,8 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-
-	"k8s.io/apimachinery/pkg/types"
+	"strings"
 
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/policy"
@@ -40,7 +39,10 @@ type cutKey struct {
 // Cuts finds the targets of load balancers that policies, once they are enforced, keep from being
 // reached by the balancer, sorted. It does not tell of clients whose addresses are preserved, nor
 // of what the own groups of a machine let in.
-func (c *Computation) Cuts(clouds Clouds) []Cut {
+func (c *Computation) Cuts() []Cut {
+	if c.clouds == nil {
+		return nil
+	}
 	applied := map[policy.EntityRef]bool{}
 	for _, g := range c.Listing.AppliedToGroups {
 		for _, m := range g.Members {
@@ -48,17 +50,16 @@ func (c *Computation) Cuts(clouds Clouds) []Cut {
 		}
 	}
 	machines := map[string][]policy.EntityRef{} // by VM
-	for name, vm := range clouds.VMs {
-		ref := policy.EntityRef{Kind: policy.KindExternalEntity, Namespace: name.Namespace, Name: name.Name}
-		if applied[ref] && vm.Suspended == "" {
-			machines[vm.ID] = append(machines[vm.ID], ref)
+	for ref, vm := range c.clouds.vms {
+		if account, _ := strings.CutPrefix(c.Ends[ref].Host, cloud.EnforcerPrefix); applied[ref] && c.suspended(ref, account) == "" {
+			machines[vm.VMID] = append(machines[vm.VMID], ref)
 		}
 	}
 	if len(machines) == 0 {
 		return nil
 	}
 	f := cutFinder{Computation: c, evaluator: policy.NewEvaluator(c.Listing), found: map[cutKey]*Cut{}}
-	for _, snap := range clouds.Snapshots {
+	for _, snap := range c.snapshots() {
 		byAddress, byVM := interfacesOf(snap)
 		for i := range snap.Services {
 			s := &snap.Services[i]
@@ -176,7 +177,7 @@ func (f *cutFinder) ask(s *cloud.Service, g *cloud.TargetGroup, sources []netip.
 		f.found[key] = c
 	}
 	what(c)
-	name := types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}.String()
+	name := ref.Namespace + "/" + ref.Name
 	if i, there := slices.BinarySearch(c.Targets, name); !there {
 		c.Targets = slices.Insert(c.Targets, i, name)
 	}

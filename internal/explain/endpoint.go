@@ -159,7 +159,8 @@ func refTexts(refs []policy.EntityRef) string {
 	return strings.Join(texts, " or ")
 }
 
-// findAddress finds who has an address. That of a Pod in the network of its Node is the Node's.
+// findAddress finds who has an address. That of a Pod in the network of its Node is the Node's, and
+// that of a Pod at an interface of a machine is the Pod's.
 func (c *Computation) findAddress(flag string, a netip.Addr) (end, error) {
 	var owners []policy.EntityRef
 	for _, e := range c.Ends {
@@ -169,6 +170,9 @@ func (c *Computation) findAddress(flag string, a netip.Addr) (end, error) {
 		if at := c.endOf(e).at; !slices.Contains(owners, at) {
 			owners = append(owners, at)
 		}
+	}
+	if c.clouds != nil && len(owners) > 1 {
+		owners = c.clouds.whoReally(owners, a)
 	}
 	switch len(owners) {
 	case 0:

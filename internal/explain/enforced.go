@@ -163,9 +163,6 @@ func (c *Computation) decide(at end, to End, d policy.Decision, b byAccount, now
 	}
 	today := groupsOf(now)
 	if !at.isCloudVM() { // nobody enforces policies by groups there
-		if wanted.Outcome == policy.OutcomeAllow && today.Outcome != policy.OutcomeAllow {
-			return &Decision{Outcome: today.Outcome, Default: DefaultGroups, Groups: today, Possible: possible(today.Outcome)}
-		}
 		wanted.Groups = today
 		return wanted
 	}
@@ -195,6 +192,51 @@ func (c *Computation) decide(at end, to End, d policy.Decision, b byAccount, now
 		}
 	}
 	return out
+}
+
+// behind adds to what is decided at a Pod, a Node, a host or an address, own, what the groups of
+// the interface decide through which its packets pass, and the policies of the machine that this
+// belongs to. Nothing does about what does not leave the machine.
+func (x *Explanation) behind(own *Decision, at end, direction cloud.Direction, packet policy.Flow, now, native *trace.Filter) *Decision {
+	if at.isCloudVM() || own.Groups == nil || own.Outcome != policy.OutcomeAllow {
+		return own
+	}
+	ref, owned := x.c.clouds.owners[now.Interface.ID]
+	if !owned || at.ref == (policy.EntityRef{}) {
+		out := *own
+		if o := own.Groups.Outcome; o != policy.OutcomeAllow {
+			out = Decision{Outcome: o, Default: DefaultGroups, Groups: own.Groups, Possible: possible(o)}
+		}
+		if released := groupsOf(native); released.Outcome != own.Groups.Outcome {
+			out.IfEnforced = &Decision{Outcome: released.Outcome, Default: DefaultNative, Native: released, Possible: possible(released.Outcome)}
+		}
+		return &out
+	}
+	machine := x.c.endOf(x.c.Ends[ref])
+	if x.c.hides(machine, true) {
+		return own
+	}
+	var d policy.Decision
+	var b byAccount
+	if direction == cloud.Egress {
+		packet.Source.EntityRef, packet.Source.Semantics = machine.at, machine.semantics()
+		d = x.evaluator.Evaluate(packet).Egress
+		b = x.c.accountOf(machine, direction, packet, packet.Destination.Addr, d)
+	} else {
+		packet.Destination.EntityRef, packet.Destination.Semantics = machine.at, machine.semantics()
+		d = x.evaluator.Evaluate(packet).Ingress
+		b = x.c.accountOf(machine, direction, packet, packet.Source.Addr, d)
+	}
+	outer := x.c.decide(machine, x.c.explainEnd(machine), d, b, now, native)
+	switch {
+	case outer.Outcome != policy.OutcomeAllow:
+		return outer
+	case outer.ifEnforced().Outcome != policy.OutcomeAllow:
+		out := *own
+		out.IfEnforced = outer.ifEnforced()
+		return &out
+	}
+	return own
 }
 
 func possible(o policy.Outcome) []policy.Outcome {

@@ -150,6 +150,8 @@ const (
 	DefaultUnguarded = "unguarded"
 	// DefaultGroups: the groups of the interface decide, whatever policies say.
 	DefaultGroups = "groups"
+	// DefaultMachine: the packet does not leave the machine, and nothing filters it.
+	DefaultMachine = "machine"
 	// DefaultNobody: a load balancer has a target that is not there.
 	DefaultNobody = "nobody"
 	// DefaultPlatform: it comes from the cloud itself, and our groups always let it in.
@@ -203,7 +205,8 @@ type Decision struct {
 	// DecidedBy is the rule; without it the default decided: Default says which one.
 	DecidedBy *Rule `json:"decidedBy,omitempty"`
 	// Default is "isolated", "native", "none" or "groups", or "itself" (the packet goes to who
-	// sends it) or "ownNode" (it comes to a Pod from its own Node).
+	// sends it) "ownNode" (it comes to a Pod from its own Node) or "machine" (it does not leave the
+	// machine).
 	Default string `json:"default,omitempty"`
 	// IsolatedBy are the policies that make Drop the default.
 	IsolatedBy []Policy `json:"isolatedBy,omitempty"`
@@ -295,8 +298,19 @@ func (x *Explanation) add(source, destination netip.Addr, p passage, to end, via
 	if p.now != nil {
 		now, native = *p.now, *p.native
 	}
+	if now.Way == trace.WayItself { // what goes on within a machine does not get to where its groups are
+		for d, at := range map[*policy.Decision]end{&v.Egress: x.source, &v.Ingress: to} {
+			if at.isCloudVM() && d.Exempt == "" {
+				*d = policy.Decision{Outcome: policy.OutcomeNative, Exempt: exemptMachine}
+			}
+		}
+	}
 	f.Egress = x.c.decide(x.source, x.From, v.Egress, out, now.Egress, native.Egress)
 	f.Ingress = x.c.decide(to, at, v.Ingress, in, now.Ingress, native.Ingress)
+	if now.Way != trace.WayItself {
+		f.Egress = x.behind(f.Egress, x.source, cloud.Egress, p.sent, now.Egress, native.Egress)
+		f.Ingress = x.behind(f.Ingress, to, cloud.Ingress, p.come, now.Ingress, native.Ingress)
+	}
 	for _, d := range []*Decision{f.Egress, f.Ingress} {
 		if d.Differs == DiffersChanged && now.Way == trace.WayInternet {
 			d.Differs = DiffersByAddress
@@ -331,6 +345,9 @@ func (d *Decision) ifEnforced() *Decision {
 	}
 	return d
 }
+
+// exemptMachine: the packet does not leave the machine.
+const exemptMachine policy.Exemption = DefaultMachine
 
 // together is what the sender sees.
 func together(egress, service, ingress *Decision) string {

@@ -54,7 +54,7 @@ func TestImportedNames(t *testing.T) {
 			t.Errorf("%s: %v, %v; want %q", asked, got, err, want)
 		}
 	}
-	w := c.World(explain.Clouds{}, false)
+	w := c.World(false)
 	var names, kinds []string
 	for i := range w.Endpoints {
 		names = append(names, w.Endpoints[i].Name)

@@ -24,8 +24,10 @@ type ObservedAccount struct {
 	// ACLs are the network ACLs of its subnets that do not come with the snapshots, if they were
 	// read.
 	ACLs []cloud.NetworkACL
-	// VMs are those behind the ExternalEntities.
-	VMs map[types.NamespacedName]inventory.VMRef
+	// VMs are those behind the ExternalEntities, and Services the native services and interfaces
+	// behind others of them.
+	VMs      map[types.NamespacedName]inventory.VMRef
+	Services map[types.NamespacedName]inventory.ServiceRef
 }
 
 // clouds is what was read of all accounts, as it is and as it would be without us.
@@ -33,8 +35,13 @@ type clouds struct {
 	now, native *trace.Cloud
 	borders     trace.Borders
 	vms         map[policy.EntityRef]inventory.VMRef
+	services    map[policy.EntityRef]inventory.ServiceRef
 	// entities are those that stand for a VM, sorted.
 	entities map[vmKey][]policy.EntityRef
+	// seats are the interfaces that entities have, with their private addresses there, and owners
+	// the first entity that stands for what an interface belongs to, by its ID.
+	seats  map[policy.EntityRef][]trace.Point
+	owners map[string]policy.EntityRef
 }
 
 // vmKey names a VM.
@@ -44,9 +51,15 @@ func cloudsOf(accounts []ObservedAccount) *clouds {
 	if len(accounts) == 0 {
 		return nil
 	}
-	out := &clouds{vms: map[policy.EntityRef]inventory.VMRef{}, entities: map[vmKey][]policy.EntityRef{}}
+	out := &clouds{
+		vms: map[policy.EntityRef]inventory.VMRef{}, services: map[policy.EntityRef]inventory.ServiceRef{}, entities: map[vmKey][]policy.EntityRef{},
+		seats: map[policy.EntityRef][]trace.Point{}, owners: map[string]policy.EntityRef{},
+	}
 	var all []*cloud.Snapshot
 	var acls []cloud.NetworkACL
+	external := func(name types.NamespacedName) policy.EntityRef {
+		return policy.EntityRef{Kind: policy.KindExternalEntity, Namespace: name.Namespace, Name: name.Name}
+	}
 	for _, a := range accounts {
 		all = append(all, a.Snapshots...)
 		for _, snap := range a.Snapshots {
@@ -54,18 +67,128 @@ func cloudsOf(accounts []ObservedAccount) *clouds {
 		}
 		acls = append(acls, a.ACLs...)
 		for name, vm := range a.VMs {
-			ref := policy.EntityRef{Kind: policy.KindExternalEntity, Namespace: name.Namespace, Name: name.Name}
+			ref := external(name)
 			out.vms[ref] = vm
 			out.entities[vmKey{vm.Region, vm.VMID}] = append(out.entities[vmKey{vm.Region, vm.VMID}], ref)
 		}
+		for name, s := range a.Services {
+			out.services[external(name)] = s
+		}
 	}
 	for _, refs := range out.entities {
-		slices.SortFunc(refs, func(a, b policy.EntityRef) int {
-			return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
-		})
+		slices.SortFunc(refs, compareRefs)
 	}
 	out.now, out.native, out.borders = trace.New(all), trace.Native(all), trace.BordersOf(acls)
 	return out
+}
+
+// snapshots are all that was read.
+func (c *Computation) snapshots() []*cloud.Snapshot {
+	var out []*cloud.Snapshot
+	for _, a := range c.Observed {
+		out = append(out, a.Snapshots...)
+	}
+	return out
+}
+
+// place finds out which interfaces entities have. What is imported from an account that was read
+// has those of what it stands for. A Pod is where its Node is; others are where the one interface
+// in sight is that has their address.
+func (c *clouds) place(ends map[policy.EntityRef]policy.Entity) {
+	if c == nil {
+		return
+	}
+	for ref := range ends {
+		if vm, is := c.vms[ref]; is {
+			c.seats[ref] = c.now.VM(vm.Region, vm.VMID)
+		} else if s, is := c.services[ref]; is {
+			if c.seats[ref] = c.now.Service(s.Region, s.ID); len(c.seats[ref]) == 0 {
+				c.seats[ref] = c.now.PointsOf(s.ID)
+			}
+		}
+		for _, p := range c.seats[ref] {
+			if o, owned := c.owners[p.Interface.ID]; !owned || compareRefs(ref, o) < 0 {
+				c.owners[p.Interface.ID] = ref
+			}
+		}
+	}
+	for _, kind := range []policy.EntityKind{policy.KindNode, policy.KindExternalEntity, policy.KindPod} {
+		for ref, e := range ends {
+			if ref.Kind == kind && !strings.HasPrefix(e.Host, cloud.EnforcerPrefix) {
+				c.placeOther(e, ends)
+			}
+		}
+	}
+}
+
+func (c *clouds) placeOther(e policy.Entity, ends map[policy.EntityRef]policy.Entity) {
+	machine, there := "", true
+	if node, known := ends[policy.EntityRef{Kind: policy.KindNode, Name: e.Host}]; e.Kind == policy.KindPod && known && len(node.Addresses) > 0 {
+		if at := c.seats[node.EntityRef]; len(at) > 0 {
+			machine = machineOf(at[0])
+		} else {
+			there = false
+		}
+	}
+	for _, a := range e.Addresses {
+		held, public := c.now.Holders(a)
+		if len(held) == 0 {
+			held = public
+		}
+		if machine != "" {
+			held = slices.DeleteFunc(held, func(p trace.Point) bool { return machineOf(p) != machine })
+		}
+		if there && len(held) == 1 {
+			p := held[0]
+			p.Hosted = true
+			c.seats[e.EntityRef] = append(c.seats[e.EntityRef], p)
+		}
+	}
+}
+
+// machineOf is what an interface belongs to.
+func machineOf(p trace.Point) string { return cmp.Or(p.Interface.VMID, p.Interface.ID) }
+
+// whoReally leaves of those who have an address the Pod at whose machine's interface it is, if that
+// is the interface of all of them.
+func (c *clouds) whoReally(owners []policy.EntityRef, a netip.Addr) []policy.EntityRef {
+	var pods []policy.EntityRef
+	at := map[string]bool{}
+	for _, ref := range owners {
+		i := slices.IndexFunc(c.seats[ref], func(p trace.Point) bool { return p.Addr == a })
+		if i < 0 {
+			return owners
+		}
+		p := c.seats[ref][i]
+		at[p.Interface.ID] = true
+		if ref.Kind == policy.KindPod {
+			pods = append(pods, ref)
+		}
+	}
+	if len(pods) != 1 || len(at) != 1 {
+		return owners
+	}
+	return pods
+}
+
+// isImported reports whether an entity stands for something in an account that was read.
+func (c *clouds) isImported(ref policy.EntityRef) bool {
+	_, vm := c.vms[ref]
+	_, service := c.services[ref]
+	return vm || service
+}
+
+// mode is how policies are carried out on what an entity stands for, and who says so, as far as
+// that is known.
+func (c *clouds) mode(ref policy.EntityRef) (mode, reason string, known bool) {
+	if c == nil {
+		return "", "", false
+	}
+	if vm, is := c.vms[ref]; is {
+		return vm.Mode, vm.ModeReason, true
+	}
+	s, is := c.services[ref]
+	return s.Mode, s.ModeReason, is
 }
 
 // WithACLs returns the computation with the network ACLs of accounts that were observed in place of
@@ -108,17 +231,15 @@ func (c *Computation) pairs(from, to end) []pair {
 	return out
 }
 
-// networkOf is the network that a VM is in; empty for others, and for one with interfaces in
+// networkOf is the network that an end is in; empty for others, and for one with interfaces in
 // several.
 func (c *Computation) networkOf(e end) string {
 	var out string
-	if vm, known := c.clouds.vms[e.ref]; known {
-		for _, p := range c.clouds.now.VM(vm.Region, vm.VMID) {
-			if out != "" && out != p.Network() {
-				return ""
-			}
-			out = p.Network()
+	for _, p := range c.clouds.seats[e.ref] {
+		if out != "" && out != p.Network() {
+			return ""
 		}
+		out = p.Network()
 	}
 	return out
 }
@@ -133,26 +254,27 @@ func points(e end) []trace.Point {
 	return out
 }
 
-// located finds the interfaces of an end as they are seen from a network.
+// located finds the interfaces of an end. Who has an address alone is looked for from a network.
 func (c *Computation) located(e end, network string) []trace.Point {
-	vm, known := c.clouds.vms[e.ref]
-	if known && !e.byAddress {
-		if out := c.clouds.now.VM(vm.Region, vm.VMID); len(out) > 0 {
-			return out
-		}
+	seats := c.clouds.seats[e.ref]
+	if c.clouds.isImported(e.ref) && !e.byAddress && len(seats) > 0 {
+		return seats
 	}
 	var out []trace.Point
 	for _, p := range points(e) {
-		// A Pod may have an address that a VPC has too. What an account imports has only its own.
-		cloudy := known || e.ref == (policy.EntityRef{}) || network != "" || strings.HasPrefix(e.enforcer, cloud.EnforcerPrefix)
-		if p.Addr.IsValid() && cloudy {
+		switch {
+		case !p.Addr.IsValid():
+		case e.ref == (policy.EntityRef{}):
 			p = c.clouds.now.At(p.Addr, network)
-			if known && (p.VM == nil || p.VM.ID != vm.VMID) { // somebody else there has the address
-				for _, own := range c.clouds.now.VM(vm.Region, vm.VMID) {
-					if own.Addr == e.addresses[0] {
-						p = own
-					}
-				}
+		default:
+			if i := slices.IndexFunc(seats, func(s trace.Point) bool { return s.Addr == p.Addr || s.Public == p.Addr }); i >= 0 {
+				p = seats[i]
+			} else if i := slices.IndexFunc(seats, func(s trace.Point) bool {
+				return slices.Contains(s.Interface.PublicIPs, p.Addr) && s.Addr.Is4() == p.Addr.Is4()
+			}); i >= 0 {
+				public := p.Addr
+				p = seats[i]
+				p.Public = public
 			}
 		}
 		out = append(out, p)
@@ -246,12 +368,7 @@ func (c *Computation) vmObject(ref policy.EntityRef) *cloudv1alpha1.VirtualMachi
 	if ref.Kind != policy.KindExternalEntity || !imported {
 		return nil
 	}
-	for _, vm := range c.VMs {
-		if vm.Namespace == ref.Namespace && vm.Name == name {
-			return vm
-		}
-	}
-	return nil
+	return c.vmObjects[types.NamespacedName{Namespace: ref.Namespace, Name: name}]
 }
 
 // describeVM says which VM an entity is; nil if it is none of a cloud.

@@ -1,17 +1,18 @@
 package explain
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/types"
 
 	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
+	"github.com/nephele-io/nephele/internal/cloud/trace"
 	"github.com/nephele-io/nephele/internal/policy"
 	"github.com/nephele-io/nephele/internal/reach"
 )
@@ -19,53 +20,45 @@ import (
 // RuleOf is a rule as answers show it.
 func RuleOf(r policy.RuleRef) Rule { return explainRule(r) }
 
-// Clouds is what was read of clouds.
-type Clouds struct {
-	Snapshots []*cloud.Snapshot
-	// VMs are those that entities stand for.
-	VMs map[types.NamespacedName]CloudVM
-}
-
-// CloudVM is a VM in a snapshot.
-type CloudVM struct {
-	ID string
-	// Suspended says in which mode policies are not enforced on it, and who says so; empty if they
-	// are.
-	Suspended string
-}
-
 // World is who reaches whom according to a Computation.
 type World struct {
 	*reach.World
 	Endpoints   []reach.Endpoint
 	computation *Computation
-	clouds      Clouds
 }
 
 // World makes the computation ready for questions about everybody. With asEnforced, modes and
 // break-glass do not count.
-func (c *Computation) World(clouds Clouds, asEnforced bool) *World {
-	b := worldBuilder{Computation: c, clouds: clouds, asEnforced: asEnforced, openings: map[string]*reach.Openings{}, vms: map[string][]*cloud.Interface{}}
-	for _, s := range clouds.Snapshots {
-		for i := range s.Interfaces {
-			if n := &s.Interfaces[i]; n.VMID != "" {
-				b.vms[n.VMID] = append(b.vms[n.VMID], n)
-			}
-		}
+func (c *Computation) World(asEnforced bool) *World {
+	b := worldBuilder{
+		Computation: c, asEnforced: asEnforced, openings: map[string]*reach.Openings{}, owners: map[string]owner{}, others: map[string]map[netip.Addr]bool{},
 	}
 	refs := make([]policy.EntityRef, 0, len(c.Ends))
 	for ref := range c.Ends {
 		refs = append(refs, ref)
 	}
 	slices.SortFunc(refs, compareRefs)
-	taken := map[string]bool{}
 	for _, ref := range refs {
-		b.entity(c.Ends[ref], taken)
+		b.beside(c.Ends[ref])
 	}
-	b.strangers(taken)
+	for _, ref := range refs { // before those who are behind them
+		if e := c.Ends[ref]; b.inCloud(e) {
+			b.entity(e)
+		}
+	}
+	b.strangers()
+	for _, ref := range refs {
+		if e := c.Ends[ref]; !b.inCloud(e) {
+			b.entity(e)
+		}
+	}
 	b.tellApart()
-	w := &World{Endpoints: b.endpoints, computation: c, clouds: clouds}
-	w.World = reach.New(reach.Input{Listing: c.Listing, Endpoints: w.Endpoints, Snapshots: clouds.Snapshots})
+	w := &World{Endpoints: b.endpoints, computation: c}
+	input := reach.Input{Listing: c.Listing, Endpoints: w.Endpoints}
+	if c.clouds != nil {
+		input.Cloud = c.clouds.native
+	}
+	w.World = reach.New(input)
 	return w
 }
 
@@ -82,66 +75,139 @@ func compareRefs(a, b policy.EntityRef) int {
 // worldBuilder makes the endpoints.
 type worldBuilder struct {
 	*Computation
-	clouds     Clouds
 	asEnforced bool
 	openings   map[string]*reach.Openings
-	// vms are the interfaces of VMs in the snapshots.
-	vms       map[string][]*cloud.Interface
+	// owners are the endpoints that interfaces have, by their IDs.
+	owners map[string]owner
+	// others are the addresses of interfaces that Pods have, by the IDs of the interfaces.
+	others    map[string]map[netip.Addr]bool
 	endpoints []reach.Endpoint
+}
+
+// owner is the machine that an interface belongs to, by its private addresses and its public ones.
+type owner struct{ private, public *reach.Endpoint }
+
+// inCloud reports whether an entity is a machine in a cloud.
+func (b *worldBuilder) inCloud(e policy.Entity) bool { return b.endOf(e).isCloudVM() }
+
+// beside notes which addresses of interfaces are those of Pods.
+func (b *worldBuilder) beside(e policy.Entity) {
+	if b.clouds == nil || e.Terminated || e.HostNetwork || e.Kind != policy.KindPod {
+		return
+	}
+	for _, p := range b.clouds.seats[e.EntityRef] {
+		if b.others[p.Interface.ID] == nil {
+			b.others[p.Interface.ID] = map[netip.Addr]bool{}
+		}
+		b.others[p.Interface.ID][p.Addr] = true
+	}
 }
 
 // entity adds the endpoints of an entity. A Pod in the network of its Node has none of its own: it
 // is that Node.
-func (b *worldBuilder) entity(e policy.Entity, taken map[string]bool) {
+func (b *worldBuilder) entity(e policy.Entity) {
 	if e.Terminated || e.HostNetwork {
-		return
-	}
-	if !b.sees(e.EntityRef) {
-		for _, n := range b.vms[b.clouds.VMs[types.NamespacedName{Namespace: e.Namespace, Name: e.Name}].ID] {
-			taken[n.ID] = true
-		}
-		b.split(reach.Endpoint{Addresses: e.Addresses, Semantics: policy.PodSemantics})
 		return
 	}
 	at := b.endOf(e)
 	p := reach.Endpoint{EntityRef: e.EntityRef, Name: nameOfEntity(e), Addresses: e.Addresses, Ports: withProtocol(e.Ports), Host: e.Host}
-	p.Semantics = at.semantics()
-	if at.agent == AgentOurs {
+	p.Semantics, p.Grouped = at.semantics(), at.isCloudVM()
+	switch {
+	case !b.sees(e.EntityRef):
+		p = reach.Endpoint{Addresses: e.Addresses, Semantics: policy.PodSemantics}
+	case at.agent == AgentOurs:
 		p.Openings = b.openingsOfHost(at.enforcer)
-	}
-	if !at.isCloudVM() {
-		b.endpoints = append(b.endpoints, p)
-		return
-	}
-	if name, plain := strings.CutPrefix(p.Name, "ee/"); plain {
-		p.Name = "vm/" + name
-	}
-	account, _ := strings.CutPrefix(e.Host, cloud.EnforcerPrefix)
-	p.Openings = b.openingsOf(account)
-	vm, seen := b.clouds.VMs[types.NamespacedName{Namespace: e.Namespace, Name: e.Name}]
-	if !b.asEnforced {
-		if p.Suspended = vm.Suspended; p.Suspended == "" {
+	case p.Grouped:
+		if name, plain := strings.CutPrefix(p.Name, "ee/"); plain {
+			p.Name = "vm/" + name
+		}
+		account, _ := strings.CutPrefix(e.Host, cloud.EnforcerPrefix)
+		p.Openings = b.openingsOf(account)
+		if !b.asEnforced {
 			p.Suspended = b.suspended(e.EntityRef, account)
 		}
 	}
-	if nics := b.vms[vm.ID]; seen && len(nics) > 0 {
-		for _, n := range nics {
-			taken[n.ID] = true
-			b.nic(p, n)
+	var seats []trace.Point
+	if b.clouds != nil {
+		seats = b.clouds.seats[e.EntityRef]
+	}
+	if at.isCloudVM() && len(seats) > 0 {
+		var seen []string
+		for _, s := range seats {
+			if n := s.Interface; !slices.Contains(seen, n.ID) {
+				seen = append(seen, n.ID)
+				b.nic(p, n)
+			}
 		}
 		return
 	}
-	b.split(p)
+	if at.isCloudVM() || !b.sees(e.EntityRef) && len(seats) == 0 {
+		b.split(p)
+		return
+	}
+	b.behind(p, seats)
 }
 
-// nic adds the endpoints of an interface of a machine.
+// nic adds the endpoints of an interface of a machine, without the addresses of Pods that it has.
 func (b *worldBuilder) nic(p reach.Endpoint, n *cloud.Interface) {
-	p.Interface = n.ID
-	p.Addresses = n.PrivateIPs
-	b.endpoints = append(b.endpoints, p)
-	if len(n.PublicIPs) > 0 {
-		p.Addresses, p.Public = n.PublicIPs, true
-		b.endpoints = append(b.endpoints, p)
+	p.Interface, p.Machine = n.ID, cmp.Or(n.VMID, n.ID)
+	var o owner
+	add := func(addresses []netip.Addr, public bool) *reach.Endpoint {
+		one := p
+		one.Addresses, one.Public = addresses, public
+		b.endpoints = append(b.endpoints, one)
+		return &one
+	}
+	private := n.PrivateIPs
+	if others := b.others[n.ID]; others != nil {
+		private = slices.DeleteFunc(slices.Clone(private), func(a netip.Addr) bool { return others[a] })
+	}
+	o.private = add(private, false)
+	if o.public = o.private; len(n.PublicIPs) > 0 {
+		o.public = add(n.PublicIPs, true)
+	}
+	if _, known := b.owners[n.ID]; !known {
+		b.owners[n.ID] = o
+	}
+}
+
+// behind adds the endpoints of a Pod, a Node or a host: one for each interface in a cloud that has
+// some of its addresses, and one for the others.
+func (b *worldBuilder) behind(p reach.Endpoint, seats []trace.Point) {
+	type place struct {
+		id     string
+		public bool
+	}
+	var order []place
+	at, elsewhere := map[place]*reach.Endpoint{}, p
+	elsewhere.Addresses = nil
+	for _, a := range p.Addresses {
+		i := slices.IndexFunc(seats, func(s trace.Point) bool { return s.Addr == a || s.Public == a })
+		if i < 0 {
+			elsewhere.Addresses = append(elsewhere.Addresses, a)
+			continue
+		}
+		n := seats[i].Interface
+		key := place{n.ID, seats[i].Public == a && seats[i].Addr != a}
+		if at[key] == nil {
+			one := p
+			one.Addresses, one.Interface, one.Machine, one.Public = nil, n.ID, cmp.Or(n.VMID, n.ID), key.public
+			if !Hidden(&p) {
+				one.Behind = b.owners[n.ID].private
+				if key.public {
+					one.Behind = b.owners[n.ID].public
+				}
+			}
+			at[key] = &one
+			order = append(order, key)
+		}
+		at[key].Addresses = append(at[key].Addresses, a)
+	}
+	if len(elsewhere.Addresses) > 0 || len(order) == 0 {
+		b.endpoints = append(b.endpoints, elsewhere)
+	}
+	for _, key := range order {
+		b.endpoints = append(b.endpoints, *at[key])
 	}
 }
 
@@ -168,21 +234,20 @@ func (b *worldBuilder) split(p reach.Endpoint) {
 // 6598).
 func sharedSpace() netip.Prefix { return netip.PrefixFrom(netip.AddrFrom4([4]byte{100, 64}), 10) }
 
-// strangers adds the interfaces of the snapshots that no entity has: no policy applies to them.
-func (b *worldBuilder) strangers(taken map[string]bool) {
-	for _, s := range b.clouds.Snapshots {
+// strangers adds the interfaces in sight that no entity has: no policy applies to them.
+func (b *worldBuilder) strangers() {
+	for _, s := range b.snapshots() {
 		names := map[string]string{}
 		for i := range s.VMs {
 			names[s.VMs[i].ID] = s.VMs[i].Name
 		}
 		for i := range s.Interfaces {
 			n := &s.Interfaces[i]
-			if taken[n.ID] {
+			if _, owned := b.owners[n.ID]; owned {
 				continue
 			}
-			taken[n.ID] = true
 			if b.view != nil && !b.view.Cluster {
-				b.split(reach.Endpoint{Addresses: slices.Concat(n.PrivateIPs, n.PublicIPs), Semantics: policy.PodSemantics})
+				b.nic(reach.Endpoint{Semantics: policy.PodSemantics}, n)
 				continue
 			}
 			name := n.ID
@@ -194,7 +259,7 @@ func (b *worldBuilder) strangers(taken map[string]bool) {
 			case n.Description != "":
 				name = "cloud/" + n.ID + " (" + n.Description + ")"
 			}
-			b.nic(reach.Endpoint{Name: name, Semantics: policy.VMSemantics}, n)
+			b.nic(reach.Endpoint{Name: name, Semantics: policy.VMSemantics, Grouped: true}, n)
 		}
 	}
 }
@@ -202,16 +267,16 @@ func (b *worldBuilder) strangers(taken map[string]bool) {
 // tellApart adds what is unique to names that several have: whoever may name a machine in the cloud
 // could take that of another.
 func (b *worldBuilder) tellApart() {
-	type owner struct {
+	type who struct {
 		policy.EntityRef
 		networkInterface string
 	}
-	owners := map[string]map[owner]bool{}
-	of := func(e *reach.Endpoint) owner {
+	owners := map[string]map[who]bool{}
+	of := func(e *reach.Endpoint) who {
 		if e.Kind != 0 {
-			return owner{EntityRef: e.EntityRef}
+			return who{EntityRef: e.EntityRef}
 		}
-		return owner{networkInterface: e.Interface}
+		return who{networkInterface: e.Interface}
 	}
 	for i := range b.endpoints {
 		e := &b.endpoints[i]
@@ -219,7 +284,7 @@ func (b *worldBuilder) tellApart() {
 			continue
 		}
 		if owners[e.Name] == nil {
-			owners[e.Name] = map[owner]bool{}
+			owners[e.Name] = map[who]bool{}
 		}
 		owners[e.Name][of(e)] = true
 	}
@@ -343,7 +408,7 @@ func (w *World) chosen(part, text string) (func(*reach.Endpoint) bool, error) {
 	kind, known := kindWords()[strings.ToLower(words[0])]
 	if len(words) == 1 || words[0] == "cloud" {
 		return func(e *reach.Endpoint) bool {
-			return e.Name == text || e.Interface == text || e.Kind != 0 && w.computation.Ends[e.EntityRef].Labels[cloudv1alpha1.LabelCloudVMUID] == text
+			return e.Name == text || e.Interface == text && e.Behind == nil || e.Kind != 0 && w.computation.Ends[e.EntityRef].Labels[cloudv1alpha1.LabelCloudVMUID] == text
 		}, nil
 	}
 	if known && kind.EntityKind == policy.KindService {

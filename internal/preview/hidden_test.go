@@ -28,7 +28,6 @@ import (
 type hiddenWorld struct {
 	*rand.Rand
 	objects *explain.Objects
-	clouds  explain.Clouds
 }
 
 func word(n int) string { return fmt.Sprint("word", n) }
@@ -38,7 +37,7 @@ const spaces = 4
 
 func newHiddenWorld(t *testing.T, seed uint64) *hiddenWorld {
 	t.Helper()
-	w := &hiddenWorld{Rand: rand.New(rand.NewPCG(seed, 41)), objects: &explain.Objects{}, clouds: explain.Clouds{VMs: map[types.NamespacedName]explain.CloudVM{}}}
+	w := &hiddenWorld{Rand: rand.New(rand.NewPCG(seed, 41)), objects: &explain.Objects{}}
 	snapshot := &cloud.Snapshot{Scope: cloud.Scope{Account: "estate/account", Region: "eu-west-1"}, Networks: []cloud.Network{{ID: "vpc-1"}}}
 	refs := map[types.NamespacedName]inventory.VMRef{}
 	group := func(id string, rules ...cloud.Rule) { // no group is anybody's: who holds it is told by ids
@@ -72,14 +71,12 @@ func newHiddenWorld(t *testing.T, seed uint64) *hiddenWorld {
 			snapshot.Interfaces = append(snapshot.Interfaces, nic)
 			snapshot.VMs = append(snapshot.VMs, cloud.VM{ID: vm, Name: vm, NetworkID: "vpc-1", Interfaces: []string{nic.ID}, Tags: map[string]string{"Name": vm}})
 			name := types.NamespacedName{Namespace: e.Namespace, Name: e.Name}
-			w.clouds.VMs[name] = explain.CloudVM{ID: vm}
 			refs[name] = inventory.VMRef{VMID: vm, Region: "eu-west-1"}
 		}
 	}
 	snapshot.Interfaces = append(snapshot.Interfaces, cloud.Interface{ID: "eni-word9", NetworkID: "vpc-1", VMID: "i-word9", PrivateIPs: []netip.Addr{netip.MustParseAddr("10.0.9.1")}, GroupIDs: []string{"sg-same"}})
 	snapshot.VMs = append(snapshot.VMs, cloud.VM{ID: "i-word9", Name: "i-word9", NetworkID: "vpc-1", Interfaces: []string{"eni-word9"}})
-	w.clouds.Snapshots = []*cloud.Snapshot{snapshot}
-	w.objects.Observed = []explain.ObservedAccount{{Key: "estate/account", Snapshots: w.clouds.Snapshots, VMs: refs}}
+	w.objects.Observed = []explain.ObservedAccount{{Key: "estate/account", Snapshots: []*cloud.Snapshot{snapshot}, VMs: refs}}
 	w.objects.Accounts = []*cloudv1alpha1.CloudProviderAccount{{ObjectMeta: metav1.ObjectMeta{Namespace: "estate", Name: "account"}}}
 	var text strings.Builder
 	for n := range spaces {
@@ -137,7 +134,7 @@ func TestNothingHiddenIsToldWithClouds(t *testing.T) {
 				}
 			}
 		}
-		world := func() *explain.World { return c.World(w.clouds, false) }
+		world := func() *explain.World { return c.World(false) }
 		for _, spec := range []v1alpha1.ReachReviewSpec{{To: "any", Refused: true}, {To: word(0) + "/*"}, {Grouped: true}, {Grouped: true, Refused: true}} {
 			status, err := review.Reach(world(), spec)
 			if err != nil {
@@ -168,7 +165,7 @@ func TestNothingHiddenIsToldWithClouds(t *testing.T) {
 		if err != nil || len(errs) > 0 {
 			t.Fatalf("world %d: %v, %v\n%s", seed+n, errs, err, spec.Manifests)
 		}
-		status, err := preview.Limited(preview.Before{Computation: c, Clouds: w.clouds, World: world}, view, proposal, spec)
+		status, err := preview.Limited(preview.Before{Computation: c, World: world}, view, proposal, spec)
 		if err != nil {
 			t.Fatalf("world %d: %v", seed+n, err)
 		}

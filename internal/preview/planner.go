@@ -91,6 +91,7 @@ func (p *Planner) Plan(ctx context.Context) (plans, error) {
 		p.In.ImportEntities(a, o)
 		observed = append(observed, o)
 	}
+	p.In.KnowClouds(observed)
 	known := append(observed, p.observeNeighbours(ctx, observed)...)
 	c := Compute(p.In)
 	out.computation = c

@@ -31,6 +31,7 @@ func (p *Planner) ReadAll(ctx context.Context) (*Computation, error) {
 		read = append(read, o)
 	}
 	p.In.KnowClouds(read)
+	p.In.NoteUnread(read)
 	if err := p.foresee(read); err != nil {
 		return nil, err
 	}
@@ -57,14 +58,26 @@ func (o *ObservedAccount) ReadACLs(ctx context.Context) {
 	}
 }
 
-// KnowClouds hands on what was read of accounts.
+// KnowClouds hands on what was read of accounts, in the place of what was known of them.
 func (in *Inputs) KnowClouds(read ObservedAccounts) {
+	known := slices.Clone(in.Observed)
 	for _, o := range read {
-		a := explain.ObservedAccount{Key: o.Key, VMs: o.Preview.Refs, ACLs: o.acls}
+		a := explain.ObservedAccount{Key: o.Key, VMs: o.Preview.Refs, Services: o.Preview.Services, ACLs: o.acls}
 		for _, r := range o.Regions {
 			a.Snapshots = append(a.Snapshots, r.Snapshot)
 		}
-		in.Observed = append(in.Observed, a)
+		if i := slices.IndexFunc(known, func(k explain.ObservedAccount) bool { return k.Key == o.Key }); i >= 0 {
+			known[i] = a
+		} else {
+			known = append(known, a)
+		}
+	}
+	in.Observed = known
+}
+
+// NoteUnread says what could not be read of accounts.
+func (in *Inputs) NoteUnread(read ObservedAccounts) {
+	for _, o := range read {
 		for _, n := range o.notes {
 			in.Notes = append(in.Notes, fmt.Sprintf("account %s: region %s: %s", o.Key, n.Region, n.Message))
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 
 	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
@@ -25,7 +24,6 @@ const (
 // Before is what there is before anything is changed.
 type Before struct {
 	*explain.Computation
-	Clouds explain.Clouds
 	// World is that of the computation.
 	World func() *explain.World
 }
@@ -58,9 +56,7 @@ func (p *Planner) Review(ctx context.Context, before Before, with *Proposal, spe
 	if !spec.Map || ctx.Err() != nil {
 		return out, ctx.Err()
 	}
-	clouds := explain.Clouds{Snapshots: before.Clouds.Snapshots, VMs: maps.Clone(before.Clouds.VMs)}
-	maps.Copy(clouds.VMs, made.clouds().VMs)
-	out.Map = review.Map(before.World(), made.computation.World(clouds, false), review.MapQuestion{})
+	out.Map = review.Map(before.World(), made.computation.World(false), review.MapQuestion{})
 	return out, nil
 }
 
@@ -115,7 +111,7 @@ func Limited(before Before, view explain.View, with *Proposal, spec analysis.Pla
 	out.Notes = some(notes, mostRemarks)
 	if spec.Map {
 		after := explain.Compute(&in.Objects).For(view)
-		out.Map = review.Map(before.World(), after.World(before.Clouds, false), review.MapQuestion{})
+		out.Map = review.Map(before.World(), after.World(false), review.MapQuestion{})
 	}
 	return out, nil
 }

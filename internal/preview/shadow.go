@@ -5,12 +5,9 @@ import (
 	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/types"
-
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 	"github.com/nephele-io/nephele/internal/cloud"
-	"github.com/nephele-io/nephele/internal/cloud/inventory"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 	"github.com/nephele-io/nephele/internal/explain"
 	"github.com/nephele-io/nephele/internal/policy"
@@ -25,7 +22,7 @@ func (p *Planner) shadowed(made plans) (out []Warning) {
 	if made.computation == nil {
 		return nil
 	}
-	world, given := made.computation.World(made.clouds(), true), p.given
+	world, given := made.computation.World(true), p.given
 	all := len(p.In.Documents) == 0
 	for _, u := range world.RuleUses() {
 		rule := explain.RuleOf(u.RuleRef)
@@ -80,7 +77,7 @@ func (p *Planner) cut(made plans) (out []Warning) {
 	if made.computation == nil {
 		return nil
 	}
-	for _, c := range made.computation.Cuts(made.clouds()) {
+	for _, c := range made.computation.Cuts() {
 		if len(p.In.Documents) > 0 && !slices.ContainsFunc(c.Policies, p.given) {
 			continue
 		}
@@ -106,28 +103,6 @@ func cutText(c explain.Cut) string {
 	}
 	return fmt.Sprintf("%s: %s not let in to %s (target group %s), %s port %d from %s%s", strings.Join(names, ", "), fmt.Sprintf(what, c.Balancer),
 		strings.TrimSpace(cloud.Listed(c.Targets, false)), c.Group, c.Protocol, c.Port, strings.TrimSpace(cloud.Listed(from, false)), then)
-}
-
-// Suspension says in which mode policies are not enforced on a VM, and who says so.
-func Suspension(ref inventory.VMRef) string {
-	if ref.Mode == "" {
-		return ""
-	}
-	return fmt.Sprintf("mode %s (%s)", ref.Mode, ref.ModeReason)
-}
-
-// clouds is what was read of all accounts.
-func (p plans) clouds() explain.Clouds {
-	out := explain.Clouds{VMs: map[types.NamespacedName]explain.CloudVM{}}
-	for _, a := range p.Accounts {
-		for _, r := range a.Regions {
-			out.Snapshots = append(out.Snapshots, r.Snapshot)
-		}
-		for name, ref := range a.Preview.Refs {
-			out.VMs[name] = explain.CloudVM{ID: ref.VMID, Suspended: Suspension(ref)}
-		}
-	}
-	return out
 }
 
 func policyRef(p explain.Policy) string {

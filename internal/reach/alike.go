@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
 	"github.com/nephele-io/nephele/internal/policy"
 )
@@ -100,17 +99,12 @@ func (w *World) named(k *kind, d policy.Direction, f func(addrset.Set)) {
 	for _, o := range k.openings {
 		f(o.Peers)
 	}
-	if k.groups == nil {
-		return
+	if k.grouped {
+		k.groups.Named(cloudDirection(d), f)
 	}
-	k.groups.rules(d, func(r *cloud.Rule) {
-		if r.Peer.CIDR.IsValid() {
-			f(addrset.OfPrefixes(r.Peer.CIDR))
-		}
-		if l := k.groups.lists[r.Peer.PrefixListID]; l != nil && l.Known() {
-			f(addrset.OfPrefixes(l.Entries...))
-		}
-	})
+	if k.behind != nil {
+		w.named(k.behind, d, f)
+	}
 }
 
 // Applied is what applies to an endpoint.

@@ -52,7 +52,7 @@ func estate(n int) (*policy.Listing, []reach.Endpoint) {
 			Host: "cloud/team-0/aws",
 		}
 		e.PutEntity(x)
-		ends = append(ends, reach.Endpoint{EntityRef: x.EntityRef, Name: x.Name, Addresses: x.Addresses, Semantics: policy.VMSemantics})
+		ends = append(ends, reach.Endpoint{EntityRef: x.EntityRef, Name: x.Name, Addresses: x.Addresses, Semantics: policy.VMSemantics, Grouped: true})
 	}
 	e.Commit()
 	return e.Listing(), ends

@@ -137,10 +137,10 @@ func (r *region) same(o *region) bool {
 	return r.inTiers == o.inTiers && r.passed == o.passed && r.possible == o.possible && slices.Equal(r.passes, o.passes)
 }
 
-// trace is told what becomes of rules. used: the rule decides something, passes it on, or may.
+// follower is told what becomes of rules. used: the rule decides something, passes it on, or may.
 // lost: another rule has decided or passed on what it matches; noRule stands for Kubernetes
 // NetworkPolicies, which keep the baseline from being asked.
-type trace struct {
+type follower struct {
 	used func(rule int)
 	lost func(rule, to int, peers addrset.Set)
 }
@@ -149,7 +149,7 @@ type trace struct {
 type walk struct {
 	*policies
 	*class
-	trace *trace
+	follower *follower
 	// active are the regions that nothing has decided yet, done the others.
 	active, next []region
 	done         []part
@@ -157,12 +157,12 @@ type walk struct {
 
 // decide cuts the addresses of within into parts for a service, which lies in one piece of the
 // partition. See rule.matches for blocksOnly.
-func (p *policies) decide(c *class, s flow.Service, within addrset.Set, blocksOnly bool, t *trace) []part {
+func (p *policies) decide(c *class, s flow.Service, within addrset.Set, blocksOnly bool, t *follower) []part {
 	within = within.Intersect(flow.Family(s.Protocol))
 	if within.Empty() {
 		return nil
 	}
-	w := walk{policies: p, class: c, trace: t, active: []region{{peers: within, inTiers: true}}}
+	w := walk{policies: p, class: c, follower: t, active: []region{{peers: within, inTiers: true}}}
 	for _, i := range c.rules {
 		r := &p.rules[i]
 		if r.rule.Action == "" {
@@ -184,13 +184,13 @@ func (p *policies) decide(c *class, s flow.Service, within addrset.Set, blocksOn
 // step takes one rule into account.
 func (w *walk) step(i int, yes, maybe addrset.Set) {
 	r := &w.policies.rules[i]
-	if w.trace != nil {
+	if w.follower != nil {
 		w.tellLost(i, yes)
 	}
 	if r.stage == stageBaseline && w.byKubernetes {
 		for k := range w.active {
-			if lost := w.active[k].peers.Intersect(yes); w.trace != nil && !lost.Empty() {
-				w.trace.lost(i, noRule, lost)
+			if lost := w.active[k].peers.Intersect(yes); w.follower != nil && !lost.Empty() {
+				w.follower.lost(i, noRule, lost)
 			}
 		}
 		return
@@ -205,8 +205,8 @@ func (w *walk) step(i int, yes, maybe addrset.Set) {
 		hit, open, rest := g, g, g
 		hit.peers, rest.peers = g.peers.Intersect(yes), g.peers.Minus(yes)
 		open.peers, rest.peers = rest.peers.Intersect(maybe), rest.peers.Minus(maybe)
-		if w.trace != nil && (!hit.peers.Empty() || !open.peers.Empty()) {
-			w.trace.used(i)
+		if w.follower != nil && (!hit.peers.Empty() || !open.peers.Empty()) {
+			w.follower.used(i)
 		}
 		if !hit.peers.Empty() {
 			w.hit(i, hit)
@@ -223,14 +223,14 @@ func (w *walk) step(i int, yes, maybe addrset.Set) {
 func (w *walk) tellLost(i int, yes addrset.Set) {
 	for k := range w.done {
 		if lost := w.done[k].peers.Intersect(yes); w.done[k].ended != noRule && !lost.Empty() {
-			w.trace.lost(i, w.done[k].ended, lost)
+			w.follower.lost(i, w.done[k].ended, lost)
 		}
 	}
 	for k := range w.active {
 		g := &w.active[k]
 		if w.policies.rules[i].stage == stageTiers && !g.inTiers && len(g.passes) > 0 {
 			if lost := g.peers.Intersect(yes); !lost.Empty() {
-				w.trace.lost(i, g.passes[len(g.passes)-1], lost)
+				w.follower.lost(i, g.passes[len(g.passes)-1], lost)
 			}
 		}
 	}

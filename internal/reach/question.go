@@ -145,9 +145,64 @@ func (c crowd) of(members []*endpoint) crowd {
 	return crowd{kind: c.kind, members: members, addrs: addrset.Union(sets...)}
 }
 
-// split separates what a Node sends to its own Pods, about which the Pods' policies are not asked,
-// from the rest. Nobody's flows to himself are left in where that can be seen: crowds of one.
+// split separates what goes on within a machine, and what a Node sends to its own Pods, from the
+// rest. Nobody's flows to himself are left in where that can be seen: crowds of one.
 func split(f, t crowd) [][2]crowd {
+	var pairs [][2]crowd
+	for _, pair := range splitMachines(f, t) {
+		pairs = append(pairs, splitNodes(pair[0], pair[1])...)
+	}
+	return pairs
+}
+
+// splitMachines separates what goes on within a machine in a cloud, which does not pass its
+// interfaces. Crowds are of one kind: either all of their members are behind machines, or none.
+func splitMachines(f, t crowd) [][2]crowd {
+	if f.behind == nil && t.behind == nil {
+		return [][2]crowd{{f, t}}
+	}
+	onto := map[string][]*endpoint{}
+	for _, e := range t.members {
+		if e.Machine != "" {
+			onto[e.Machine] = append(onto[e.Machine], e)
+		}
+	}
+	from := map[string][]*endpoint{}
+	var machines []string // of both, in order
+	var others []*endpoint
+	for _, e := range f.members {
+		if len(onto[e.Machine]) == 0 {
+			others = append(others, e)
+			continue
+		}
+		if len(from[e.Machine]) == 0 {
+			machines = append(machines, e.Machine)
+		}
+		from[e.Machine] = append(from[e.Machine], e)
+	}
+	if len(machines) == 0 {
+		return [][2]crowd{{f, t}}
+	}
+	var pairs [][2]crowd
+	for _, m := range machines {
+		some := f.of(from[m])
+		here, there := some, t.of(onto[m])
+		here.kind, there.kind = f.within(), t.within()
+		pairs = append(pairs, [2]crowd{here, there})
+		rest := slices.DeleteFunc(slices.Clone(t.members), func(e *endpoint) bool { return e.Machine == m })
+		if len(rest) > 0 {
+			pairs = append(pairs, [2]crowd{some, t.of(rest)})
+		}
+	}
+	if len(others) > 0 {
+		pairs = append(pairs, [2]crowd{f.of(others), t})
+	}
+	return pairs
+}
+
+// splitNodes separates what a Node sends to its own Pods, about which the Pods' policies are not
+// asked.
+func splitNodes(f, t crowd) [][2]crowd {
 	if len(f.members) == 0 || len(t.members) == 0 {
 		return [][2]crowd{{f, t}}
 	}
@@ -203,8 +258,7 @@ func (w *World) between(c *collector, q *Question, f, t crowd) {
 		family := flow.Family(s.Protocol)
 		return !family.Overlaps(f.addrs) || !family.Overlaps(t.addrs)
 	})
-	apart := f.groups != nil && t.groups != nil && f.groups.network != t.groups.network &&
-		!w.clouds.peered[[2]string{f.groups.network, t.groups.network}]
+	apart := f.groups != nil && t.groups != nil && !f.groups.Connected(t.groups)
 	c.begin()
 	for _, s := range possible {
 		for _, family := range []addrset.Set{addrset.AllIPv4(), addrset.AllIPv6()} { // no flow goes from one to the other

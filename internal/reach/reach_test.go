@@ -35,7 +35,7 @@ func randomWorld(seed uint64, objects int) (*policy.Listing, []reach.Endpoint) {
 		}
 		end := reach.Endpoint{EntityRef: x.EntityRef, Name: fmt.Sprint(x.EntityRef), Addresses: x.Addresses, Ports: x.Ports, Host: x.Host}
 		if x.Kind == policy.KindExternalEntity {
-			end.Semantics = policy.VMSemantics
+			end.Semantics, end.Grouped = policy.VMSemantics, true
 		}
 		for i := range end.Ports {
 			if end.Ports[i].Protocol == "" {

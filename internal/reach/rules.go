@@ -114,7 +114,7 @@ func (w *World) find(c *class, endpoints int, found []finding) {
 	for _, i := range c.rules {
 		found[i].applies += endpoints
 	}
-	t := &trace{
+	t := &follower{
 		used: func(i int) { found[i].used = true },
 		lost: func(i, to int, _ addrset.Set) {
 			f := &found[i]
@@ -133,7 +133,7 @@ func (w *World) find(c *class, endpoints int, found []finding) {
 }
 
 // follow takes all traffic of a class through its rules.
-func (p *policies) follow(c *class, t *trace) {
+func (p *policies) follow(c *class, t *follower) {
 	for _, s := range flow.Partition(p.services(c)) {
 		p.decide(c, s, addrset.All(), false, t)
 	}
@@ -230,7 +230,7 @@ func (w *World) Overrides(of string) []Override {
 	for half := range w.kinds {
 		for _, a := range w.applications(half) {
 			seen := map[pair]bool{}
-			t := &trace{used: func(int) {}, lost: func(i, to int, peers addrset.Set) {
+			t := &follower{used: func(int) {}, lost: func(i, to int, peers addrset.Set) {
 				if to == noRule || !w.overrides(to, i) || of != "" && w.policies.rules[to].policy.Source.UID != of {
 					return
 				}

@@ -89,7 +89,7 @@ func lab(t *testing.T, policies ...policy.Policy) (*reach.World, []reach.Endpoin
 			Addresses: []netip.Addr{netip.AddrFrom4([4]byte{10, 0, 0, byte(10 + i)})}, Host: "cloud/shop/aws",
 		}
 		e.PutEntity(x)
-		ends = append(ends, reach.Endpoint{EntityRef: x.EntityRef, Name: name, Addresses: x.Addresses, Semantics: policy.VMSemantics})
+		ends = append(ends, reach.Endpoint{EntityRef: x.EntityRef, Name: name, Addresses: x.Addresses, Semantics: policy.VMSemantics, Grouped: true})
 	}
 	pod := policy.Entity{
 		EntityRef: policy.EntityRef{Kind: policy.KindPod, Namespace: "shop", Name: "pod"}, Labels: map[string]string{"app": "pod"},

@@ -3,10 +3,12 @@ package reach
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
+	"github.com/nephele-io/nephele/internal/cloud/trace"
 	"github.com/nephele-io/nephele/internal/policy"
 )
 
@@ -24,9 +26,18 @@ type Endpoint struct {
 	Semantics policy.Semantics
 	// Host is the Node of a Pod.
 	Host string
-	// Interface is the id of the interface in the snapshots that the addresses belong to; empty if
-	// they are in none.
+	// Interface is the id of the interface in the cloud that the addresses belong to; empty if they
+	// are of none in sight. The groups that it holds are those by which others may name it.
 	Interface string
+	// Grouped tells that security groups filter its packets and enforce what policies say there: it
+	// is a machine in a cloud. They decide what policies leave to it, as far as Interface is known.
+	Grouped bool
+	// Behind is the machine in a cloud through whose interface the packets of the endpoint pass, of
+	// a Pod or the host of an agent: both have to let them through. What goes on within a Machine
+	// does not pass it.
+	Behind *Endpoint
+	// Machine is the machine that the interface belongs to.
+	Machine string
 	// Public tells that these are the public addresses of a machine in a cloud, which has others
 	// besides, as an Endpoint of its own. Packets between such addresses go through the internet,
 	// where nobody's groups are known.
@@ -62,15 +73,15 @@ type Input struct {
 	// Listing is what the policies compute to.
 	Listing   *policy.Listing
 	Endpoints []Endpoint
-	// Snapshots are the clouds that endpoints with an Interface are in. Where they hold groups of
-	// ours (tagged as such), what the machine's own groups would decide is not known.
-	Snapshots []*cloud.Snapshot
+	// Cloud has the interfaces of endpoints, with the groups that they hold of their own; nil if
+	// there are none.
+	Cloud *trace.Cloud
 }
 
 // World answers questions.
 type World struct {
 	policies  *policies
-	clouds    *clouds
+	cloud     *trace.Cloud
 	endpoints []*endpoint
 	// everybody are the addresses of all endpoints.
 	everybody addrset.Set
@@ -109,13 +120,27 @@ type kind struct {
 	owner     Owner // of the openings
 	suspended string
 	public    bool
-	groups    *holding
-	services  []flow.Service
+	// groups are those of the interface, nil if it is not in sight; grouped tells that they filter.
+	groups  *trace.Membership
+	grouped bool
+	// behind is who else decides.
+	behind   *kind
+	services []flow.Service
+}
+
+// within is the kind as it counts for what goes on within a machine.
+func (k *kind) within() *kind {
+	if k.behind == nil {
+		return outside()
+	}
+	own := *k
+	own.behind = nil
+	return &own
 }
 
 // New indexes the input.
 func New(i Input) *World {
-	w := &World{policies: newPolicies(i.Listing), clouds: newClouds(i.Snapshots), kinds: [2]map[string]*kind{{}, {}}}
+	w := &World{policies: newPolicies(i.Listing), cloud: i.Cloud, kinds: [2]map[string]*kind{{}, {}}}
 	sets := make([]addrset.Set, 0, len(i.Endpoints))
 	for k := range i.Endpoints {
 		e := &endpoint{Endpoint: &i.Endpoints[k], addrs: addrset.Of(i.Endpoints[k].Addresses...), at: k}
@@ -132,7 +157,7 @@ func New(i Input) *World {
 // kind returns the kind of an endpoint in a direction, and remembers it.
 func (w *World) kind(half int, e *Endpoint) *kind {
 	k := w.newKind(half, e)
-	key := fmt.Sprintf("%s %t %t %q %q %s", k.class.key(), k.selected, k.public, k.suspended, k.owner, k.groups.key())
+	key := fmt.Sprintf("%s %t %t %t %q %q %s %p", k.class.key(), k.selected, k.public, k.grouped, k.suspended, k.owner, k.groups.Key(), k.behind)
 	if known := w.kinds[half][key]; known != nil {
 		return known
 	}
@@ -141,8 +166,11 @@ func (w *World) kind(half int, e *Endpoint) *kind {
 	for _, o := range k.openings {
 		k.services = append(k.services, o.Services...)
 	}
-	if !k.isolated {
-		k.services = append(k.services, k.groups.services(directionOf(half))...)
+	if k.grouped && !k.isolated {
+		k.services = append(k.services, k.groups.Services(cloudDirection(directionOf(half)))...)
+	}
+	if k.behind != nil {
+		k.services = append(k.services, k.behind.services...)
 	}
 	k.services = flow.Partition(k.services)
 	return k
@@ -150,7 +178,13 @@ func (w *World) kind(half int, e *Endpoint) *kind {
 
 func (w *World) newKind(half int, e *Endpoint) *kind {
 	c := w.policies.class(directionOf(half), e)
-	k := &kind{class: c, suspended: e.Suspended, public: e.Public, groups: w.clouds.holding(e.Interface)}
+	k := &kind{class: c, suspended: e.Suspended, public: e.Public, grouped: e.Grouped}
+	if e.Interface != "" && w.cloud != nil {
+		k.groups = w.cloud.Membership(e.Interface)
+	}
+	if e.Behind != nil {
+		k.behind = w.kind(half, e.Behind)
+	}
 	k.selected = e.Suspended == "" && (len(c.rules) > 0 || len(w.policies.class(directionOf(1-half), e).rules) > 0)
 	if e.Openings != nil && k.selected {
 		k.owner = e.Openings.Owner
@@ -176,7 +210,8 @@ const (
 	Reject Outcome = "Reject"
 	// Native: the policies leave it to the security groups of a VM, which are not known here.
 	Native Outcome = "Native"
-	// Unknown: a domain name, or a type or group of IGMP, decides.
+	// Unknown: a domain name, a type or group of IGMP, or a group or prefix list that cannot be
+	// read decides.
 	Unknown Outcome = "Unknown"
 )
 
@@ -184,7 +219,7 @@ const (
 func (o Outcome) Passes() bool { return o == Allow }
 
 // Cause is why one end decides as it does. At most one field is set; none is where nobody decides:
-// an address that is nobody's, or a Pod or Node that no policy isolates in the direction.
+// an address that is nobody's, or a Pod, Node or host that no policy isolates in the direction.
 type Cause struct {
 	// Rule is the deciding rule of a policy.
 	Rule *policy.RuleRef
@@ -192,8 +227,8 @@ type Cause struct {
 	Isolated bool
 	// Openings is whose Openings allow it.
 	Openings Owner
-	// Groups tells that the machine's own security groups decide, and Unread that they are not
-	// known.
+	// Groups tells that the machine's own security groups decide, and Unread that they, or who is
+	// in what they name, are not known.
 	Groups bool
 	Unread bool
 }
@@ -210,6 +245,37 @@ type half struct {
 // decide cuts peers by what one end decides about them, for a service that lies in one piece of the
 // kind's partition.
 func (w *World) decide(k *kind, direction policy.Direction, s flow.Service, peers addrset.Set, other *kind) []half {
+	own := w.decideOwn(k, direction, s, peers, other)
+	if k.behind == nil {
+		return own
+	}
+	var both []half
+	for _, h := range own {
+		if h.possible&allow == 0 {
+			both = append(both, h)
+			continue
+		}
+		for _, m := range w.decide(k.behind, direction, s, h.peers, other) {
+			both = append(both, h.and(m))
+		}
+	}
+	return both
+}
+
+// and is what an end and the machine that it is behind decide together, of the peers of the latter.
+func (h half) and(machine half) half {
+	switch {
+	case h.possible != allow:
+		h.possible, h.by, h.cause = h.possible&^allow|machine.possible, noRule, Cause{}
+	case machine.possible != allow || h.by == noRule && h.cause == Cause{}:
+		h.possible, h.by, h.cause = machine.possible, machine.by, machine.cause
+	}
+	h.peers, h.passed = machine.peers, slices.Concat(h.passed, machine.passed)
+	return h
+}
+
+// decideOwn is decide without the machine that the end is behind.
+func (w *World) decideOwn(k *kind, direction policy.Direction, s flow.Service, peers addrset.Set, other *kind) []half {
 	peers = peers.Intersect(flow.Family(s.Protocol))
 	var halves []half
 	for _, o := range k.openings {
@@ -223,20 +289,21 @@ func (w *World) decide(k *kind, direction policy.Direction, s flow.Service, peer
 	}
 	// Machines in sight are named by reference to a group, which means their private addresses
 	// only.
-	blocksOnly := other.public && k.groups != nil && k.groups.near(other.groups)
+	blocksOnly := other.public && k.grouped && k.groups != nil && k.groups.Near(other.groups)
 	for _, p := range w.policies.decide(&k.class, s, peers, blocksOnly, nil) {
 		h := half{peers: p.peers, possible: p.possible, by: p.by, passed: p.passed, cause: Cause{Isolated: p.by == noRule && p.possible == drop}}
 		if p.possible&native == 0 {
 			halves = append(halves, h)
 			continue
 		}
-		halves = append(halves, w.natively(k, direction, s, h, other)...)
+		halves = append(halves, natively(k, direction, s, h, other)...)
 	}
 	return halves
 }
 
-// natively replaces what is left to the endpoint itself. A Pod or Node lets it through.
-func (w *World) natively(k *kind, direction policy.Direction, s flow.Service, h half, other *kind) []half {
+// natively replaces what is left to the endpoint itself. Who is no machine in a cloud lets it
+// through.
+func natively(k *kind, direction policy.Direction, s flow.Service, h half, other *kind) []half {
 	become := func(o outcomes, peers addrset.Set, c Cause) half {
 		n := h
 		n.peers, n.possible = peers, h.possible&^native|o
@@ -246,30 +313,33 @@ func (w *World) natively(k *kind, direction policy.Direction, s flow.Service, h 
 		return n
 	}
 	switch {
-	case k.semantics == policy.PodSemantics && k.groups == nil:
+	case !k.grouped:
 		return []half{become(allow, h.peers, Cause{})}
-	case k.groups == nil || k.groups.ours:
+	case k.groups == nil:
 		return []half{become(native, h.peers, Cause{Unread: true})}
 	}
-	yes, maybe := k.groups.allowed(direction, s, other.groups, k.public)
+	certain, perhaps := k.groups.Allowed(cloudDirection(direction), s, other.groups, k.public)
 	var halves []half
 	add := func(o outcomes, peers addrset.Set, c Cause) {
 		if !peers.Empty() {
 			halves = append(halves, become(o, peers, c))
 		}
 	}
-	add(allow, h.peers.Intersect(yes), Cause{Groups: true})
-	rest := h.peers.Minus(yes)
-	if maybe {
-		add(native, rest, Cause{Unread: true})
-	} else {
-		add(drop, rest, Cause{Groups: true})
-	}
+	add(allow, h.peers.Intersect(certain), Cause{Groups: true})
+	add(allow|drop, h.peers.Intersect(perhaps), Cause{Groups: true, Unread: true})
+	add(drop, h.peers.Minus(certain).Minus(perhaps), Cause{Groups: true})
 	return halves
 }
 
-// together is what the sender sees: see policy.Verdict.Together. Here a Native that a Pod lets
-// through is Allow already.
+func cloudDirection(d policy.Direction) cloud.Direction {
+	if d == policy.Egress {
+		return cloud.Egress
+	}
+	return cloud.Ingress
+}
+
+// together is what the sender sees: see policy.Verdict.Together. Here a Native that nobody filters
+// is Allow already.
 func together(egress, ingress outcomes) Outcome {
 	var ends outcomes
 	passing := egress & (allow | native)

@@ -108,7 +108,7 @@ func TestNothingHiddenIsTold(t *testing.T) {
 				t.Fatalf("%s: %s tells %v", name, what, found)
 			}
 		}
-		world := limited.World(explain.Clouds{}, false)
+		world := limited.World(false)
 		for _, to := range append(visible(spaces, hidden), "any") {
 			if to != "any" {
 				to += "/*"

@@ -23,7 +23,7 @@ func TestMapAgreesWithReach(t *testing.T) {
 	compared, passed, grouped := 0, 0, 0
 	for n := range uint64(30) {
 		r := rand.New(rand.NewPCG(seed+n, 31))
-		w := randomComputation(seed+n, 90).World(explain.Clouds{}, false)
+		w := randomComputation(seed+n, 90).World(false)
 		m := review.Map(w, nil, review.MapQuestion{})
 		classes := explain.Classes(w, nil)
 		if len(classes) != int(m.Total) || m.MoreEdges > 0 {
@@ -124,7 +124,7 @@ func estate(n int, port int32) *explain.World {
 	}
 	e.Commit()
 	c.Listing = e.Listing()
-	return c.World(explain.Clouds{}, false)
+	return c.World(false)
 }
 
 // TestMapOfManyMachines: the answer is as large as the classes are many, whoever they have.

@@ -170,9 +170,9 @@ type Decision struct {
 	// DecidedBy is the rule; without it the default decided: Default says which one.
 	DecidedBy *Rule `json:"decidedBy,omitempty"`
 	// Default is "isolated", "native", "none" or "groups", or "itself" (the packet goes to who
-	// sends it), "ownNode" (it comes to a Pod from its own Node), "nobody" (a load balancer has a
-	// target that is not there) or "hidden" (the caller may not see what decides, and it counts as
-	// open).
+	// sends it), "ownNode" (it comes to a Pod from its own Node), "machine" (it does not leave the
+	// machine), "nobody" (a load balancer has a target that is not there) or "hidden" (the caller
+	// may not see what decides, and it counts as open).
 	Default string `json:"default,omitempty"`
 	// IsolatedBy are the policies that make Drop the default.
 	IsolatedBy []Policy `json:"isolatedBy,omitempty"`

@@ -2,9 +2,10 @@
 // at all, which addresses change on it, and which rule of which security group lets it through at
 // each end.
 //
-// It owns the meaning of a security group for a single packet, and nothing else: it knows no
-// policies and does not care who wrote a rule. Borders are the network ACLs between subnets. What
-// it does not see, as route tables and transit gateways, it does not judge.
+// It owns the meaning of a security group, for a single packet and for all addresses at once (see
+// Membership), and nothing else: it knows no policies and does not care who wrote a rule. Borders
+// are the network ACLs between subnets. What it does not see, as route tables and transit gateways,
+// it does not judge.
 //
 // A Cloud is read only once it is made. All functions are pure; a Cloud may be asked by many
 // goroutines at once, as long as nobody changes the snapshots.
@@ -15,7 +16,6 @@ import (
 	"slices"
 
 	"github.com/nephele-io/nephele/internal/cloud"
-	"github.com/nephele-io/nephele/internal/cloud/plan"
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
 )
 
@@ -24,6 +24,17 @@ type Cloud struct {
 	regions []*region
 	peered  map[[2]string]bool // active peerings, both ways, of any region
 	near    map[[2]string]bool // those within one region, over which group references match
+	// interfaces are all of them, by ID, and holders those that have an address, private or public.
+	interfaces map[string]place
+	holders    map[netip.Addr][]place
+	// untold are interfaces of which it is not known which groups they hold.
+	untold map[string]bool
+}
+
+// place is an interface and the region that shows it.
+type place struct {
+	*region
+	*cloud.Interface
 }
 
 type region struct {
@@ -36,7 +47,7 @@ type region struct {
 
 // New looks at snapshots of different regions and accounts.
 func New(snapshots []*cloud.Snapshot) *Cloud {
-	c := &Cloud{peered: map[[2]string]bool{}, near: map[[2]string]bool{}}
+	c := &Cloud{peered: map[[2]string]bool{}, near: map[[2]string]bool{}, interfaces: map[string]place{}, holders: map[netip.Addr][]place{}}
 	for _, s := range snapshots {
 		r := &region{
 			snapshot: s, groups: map[string]*cloud.Group{}, lists: map[string]*cloud.PrefixList{}, vms: map[string]*cloud.VM{},
@@ -62,33 +73,61 @@ func New(snapshots []*cloud.Snapshot) *Cloud {
 				}
 			}
 		}
+		for i := range s.Interfaces {
+			n := &s.Interfaces[i]
+			if _, seen := c.interfaces[n.ID]; seen {
+				continue // another account sees it, too
+			}
+			c.interfaces[n.ID] = place{r, n}
+			for _, a := range slices.Concat(n.PrivateIPs, n.PublicIPs) {
+				c.holders[a] = append(c.holders[a], place{r, n})
+			}
+		}
 		c.regions = append(c.regions, r)
 	}
 	return c
 }
 
 // Native is the same cloud without us: every interface that is under our control holds the groups
-// that it had before, as its record says, and no group of ours.
+// that it had before, as its record says or that of the service that it belongs to, and no group of
+// ours. Where nothing but ours is left and no record, it is not known which groups those are.
 func Native(snapshots []*cloud.Snapshot) *Cloud {
-	out := make([]*cloud.Snapshot, len(snapshots))
+	out, untold := make([]*cloud.Snapshot, len(snapshots)), map[string]bool{}
 	for i, s := range snapshots {
 		ours := map[string]bool{}
 		for j := range s.Groups {
 			ours[s.Groups[j].ID] = s.Groups[j].Tags[cloud.TagKind] != "" && s.Groups[j].OwnedBy(s.Groups[j].Tags[cloud.TagCluster])
+		}
+		records := map[string]map[string]string{} // the tags of services, by interface
+		for j := range s.Services {
+			for _, id := range s.Services[j].Interfaces {
+				records[id] = s.Services[j].Tags
+			}
 		}
 		native := *s
 		native.Interfaces = slices.Clone(s.Interfaces)
 		for j := range native.Interfaces {
 			n := &native.Interfaces[j]
 			own := slices.DeleteFunc(slices.Clone(n.GroupIDs), func(id string) bool { return ours[id] })
-			if former := plan.Former(n); len(own) < len(n.GroupIDs) && former != nil {
-				own = former
+			if len(own) < len(n.GroupIDs) {
+				former := cloud.FormerGroups(n.Tags)
+				if former == nil {
+					former = cloud.FormerGroups(records[n.ID])
+				}
+				switch {
+				case former != nil:
+					own = former
+				case len(own) == 0: // else it only has ours besides, to be named by
+					untold[n.ID] = true
+				}
 			}
 			n.GroupIDs = own
 		}
 		out[i] = &native
 	}
-	return New(out)
+	c := New(out)
+	c.untold = untold
+	return c
 }
 
 // Point is one end of a packet: an address, and the interface that has it.
@@ -101,7 +140,10 @@ type Point struct {
 	// Interface is nil for an address that no interface in sight has.
 	Interface *cloud.Interface
 	// VM is nil if the interface belongs to none.
-	VM     *cloud.VM
+	VM *cloud.VM
+	// Hosted tells that the end is a Pod, a Node or a host, and the interface belongs to the
+	// machine that it is on: what goes on within the machine does not pass its interfaces.
+	Hosted bool
 	region *region
 }
 
@@ -176,45 +218,78 @@ func (c *Cloud) VM(regionName, id string) []Point {
 // network by a private address, else the one that is reached by the public address, else the only
 // one in sight with this private address, to which there may be no way.
 func (c *Cloud) At(a netip.Addr, network string) Point {
-	var here, peer, public, any []Point
-	for _, r := range c.regions {
-		for i := range r.snapshot.Interfaces {
-			n := &r.snapshot.Interfaces[i]
-			switch {
-			case slices.Contains(n.PrivateIPs, a):
-				p := r.point(n, a, netip.Addr{})
-				any = add(any, p)
-				if n.NetworkID == network {
-					here = add(here, p)
-				} else if c.peered[[2]string{network, n.NetworkID}] {
-					peer = add(peer, p)
-				}
-			case slices.Contains(n.PublicIPs, a):
-				if own := private(n, a); own.IsValid() {
-					public = add(public, r.point(n, own, a))
-				} else if n.Managed { // the front end of a balancer, which has no other address
-					public = add(public, r.point(n, a, a))
-				}
-			}
+	private, public := c.Holders(a)
+	for _, p := range private {
+		if p.Network() == network {
+			return p
 		}
 	}
-	for _, found := range [][]Point{here, peer, public} {
-		if len(found) > 0 {
-			return found[0]
+	for _, p := range private {
+		if c.peered[[2]string{network, p.Network()}] {
+			return p
 		}
 	}
-	if len(any) == 1 {
-		return any[0]
+	switch {
+	case len(public) > 0:
+		return public[0]
+	case len(private) == 1:
+		return private[0]
 	}
 	return Point{Addr: a}
 }
 
-// add leaves out an interface that several accounts see.
-func add(list []Point, p Point) []Point {
-	if slices.ContainsFunc(list, func(o Point) bool { return o.Interface.ID == p.Interface.ID }) {
-		return list
+// Holders are those who have an address: as a private one, and as one by which they are reached
+// from the Internet.
+func (c *Cloud) Holders(a netip.Addr) (byPrivate, byPublic []Point) {
+	for _, h := range c.holders[a] {
+		if slices.Contains(h.PrivateIPs, a) {
+			byPrivate = append(byPrivate, h.point(h.Interface, a, netip.Addr{}))
+			continue
+		}
+		if own := private(h.Interface, a); own.IsValid() {
+			byPublic = append(byPublic, h.point(h.Interface, own, a))
+		} else if h.Managed { // the front end of a balancer, which has no other address
+			byPublic = append(byPublic, h.point(h.Interface, a, a))
+		}
 	}
-	return append(list, p)
+	return byPrivate, byPublic
+}
+
+// PointsOf returns the points that an interface has, by its private addresses; none if it is not
+// in sight. Of one that has only public addresses these are told.
+func (c *Cloud) PointsOf(id string) []Point {
+	at, known := c.interfaces[id]
+	if !known {
+		return nil
+	}
+	var out []Point
+	for _, a := range at.PrivateIPs {
+		out = append(out, at.point(at.Interface, a, netip.Addr{}))
+	}
+	for _, a := range at.PublicIPs {
+		if len(at.PrivateIPs) == 0 && at.Managed {
+			out = append(out, at.point(at.Interface, a, a))
+		}
+	}
+	return out
+}
+
+// Service returns the points that a native service has, by its interfaces; none if it is not in
+// sight.
+func (c *Cloud) Service(regionName, id string) []Point {
+	for _, r := range c.regions {
+		if r.snapshot.Region != regionName {
+			continue
+		}
+		if s := r.snapshot.Service(id); s != nil {
+			var out []Point
+			for _, n := range s.Interfaces {
+				out = append(out, c.PointsOf(n)...)
+			}
+			return out
+		}
+	}
+	return nil
 }
 
 // private is the first private address of the interface in the family of a public one. Which one it
@@ -247,7 +322,7 @@ type Way string
 
 // The ways.
 const (
-	// WayItself: it never leaves the interface, and nothing filters it.
+	// WayItself: it never leaves the interface, or the machine, and nothing filters it.
 	WayItself Way = "Itself"
 	// WayNetwork: both ends are in one network.
 	WayNetwork Way = "Network"
@@ -315,7 +390,7 @@ func (c *Cloud) way(src, dst Point) Way {
 	switch {
 	case src.Interface == nil || dst.Interface == nil:
 		return WayOutside
-	case src.Interface.ID == dst.Interface.ID:
+	case src.Interface.ID == dst.Interface.ID, (src.Hosted || dst.Hosted) && src.VM != nil && dst.VM != nil && src.VM.ID == dst.VM.ID:
 		return WayItself
 	case src.Public.IsValid() || dst.Public.IsValid():
 		return WayInternet
@@ -353,81 +428,30 @@ func Global(a netip.Addr) bool {
 }
 
 func (c *Cloud) unfiltered(p Point) *Filter {
-	return &Filter{Interface: p.Interface, Allowed: true, Held: held(p)}
+	return &Filter{Interface: p.Interface, Allowed: true, Held: c.membership(p.region, p.Interface).held}
 }
-
-func held(p Point) []*cloud.Group {
-	var out []*cloud.Group
-	for _, id := range p.Interface.GroupIDs {
-		if g := p.region.groups[id]; g != nil {
-			out = append(out, g)
-		}
-	}
-	return out
-}
-
-// match is how a rule's peer stands to the other end.
-type match int
-
-const (
-	no match = iota
-	perhaps
-	yes
-)
 
 // filter judges a packet at one of its ends by the rules of its groups: other is the other end,
 // which is seen by an address.
 func (c *Cloud) filter(self, other Point, seen netip.Addr, byAddress bool, d cloud.Direction, s flow.Service) *Filter {
-	if self.Interface.Managed && len(self.Interface.GroupIDs) == 0 { // as of load balancers that were made without any
-		return c.unfiltered(self)
+	m, o := c.membership(self.region, self.Interface), (*Membership)(nil)
+	if other.Interface != nil {
+		o = c.membership(other.region, other.Interface)
 	}
-	out := &Filter{Interface: self.Interface, Held: held(self)}
-	for _, g := range out.Held {
-		for i := range g.Rules {
-			r := &g.Rules[i]
-			if r.Direction != d || !flow.ServiceOf(r.Match).Covers(s) {
-				continue
-			}
-			switch c.peer(self, other, seen, byAddress, r.Peer) {
-			case yes:
-				out.Allowed, out.Uncertain, out.Group, out.Rule = true, false, g, r
-				return out
-			case perhaps:
-				if !out.Uncertain {
-					out.Uncertain, out.Group, out.Rule = true, g, r
-				}
+	out := &Filter{Interface: self.Interface, Held: m.held, Allowed: m.open, Uncertain: m.untold}
+	m.rules(d, s, func(g *cloud.Group, r *cloud.Rule) bool {
+		switch m.extent(o, byAddress, r.Peer).match(seen) {
+		case yes:
+			out.Allowed, out.Uncertain, out.Group, out.Rule = true, false, g, r
+			return false
+		case perhaps:
+			if out.Rule == nil {
+				out.Uncertain, out.Group, out.Rule = true, g, r
 			}
 		}
-	}
+		return true
+	})
 	return out
-}
-
-// peer judges whether the other end is in the peer of a rule.
-func (c *Cloud) peer(self, other Point, seen netip.Addr, byAddress bool, p cloud.Peer) match {
-	switch {
-	case p.CIDR.IsValid():
-		return within(seen, []netip.Prefix{p.CIDR})
-	case p.PrefixListID != "":
-		l := self.region.lists[p.PrefixListID]
-		switch {
-		case p.Except.Contains(seen):
-			return no
-		case l == nil || !l.Known():
-			return perhaps
-		}
-		return within(seen, l.Entries)
-	case other.Interface == nil:
-		// A group of another account may have members that are not in sight, over a peering.
-		if p.GroupOwner != "" && p.GroupOwner != self.region.snapshot.OwnerID && c.known(p.GroupID) == nil && !Global(other.Addr) {
-			return perhaps
-		}
-		return no
-	case byAddress || !slices.Contains(other.Interface.GroupIDs, p.GroupID):
-		return no
-	case self.Network() == other.Network() || c.near[[2]string{self.Network(), other.Network()}]:
-		return yes
-	}
-	return no
 }
 
 func (c *Cloud) known(group string) *cloud.Group {
@@ -439,33 +463,13 @@ func (c *Cloud) known(group string) *cloud.Group {
 	return nil
 }
 
-// within reports whether an address is in one of the blocks. One that is not known is in those of
-// all of its family.
-func within(a netip.Addr, blocks []netip.Prefix) match {
-	out := no
-	for _, b := range blocks {
-		switch {
-		case a.IsValid() && b.Contains(a), !a.IsValid() && b.Addr().Is4() && b.Bits() == 0:
-			return yes
-		case !a.IsValid() && b.Addr().Is4() && Global(b.Addr()):
-			out = perhaps
-		}
-	}
-	return out
-}
-
 // Same finds an end of another cloud that has the same interfaces.
 func (c *Cloud) Same(p Point) Point {
 	if p.Interface == nil {
 		return p
 	}
-	for _, r := range c.regions {
-		for i := range r.snapshot.Interfaces {
-			if n := &r.snapshot.Interfaces[i]; n.ID == p.Interface.ID {
-				p.Interface, p.region = n, r
-				return p
-			}
-		}
+	if at, known := c.interfaces[p.Interface.ID]; known {
+		p.Interface, p.region = at.Interface, at.region
 	}
 	return p
 }
