@@ -200,6 +200,9 @@ type Group struct {
 	// View is true if this is what somebody else's group means to one interface. No other interface
 	// can hold it, and no rule can name it.
 	View bool
+	// Deleted is true if the group is not there any more and an interface remembers it. Its rules
+	// are what counts in its place, as the adapter documents.
+	Deleted bool
 	// Shows is the group that a view is of, and Holder the interface.
 	Shows, Holder string
 	Rules         []Rule

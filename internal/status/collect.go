@@ -173,6 +173,9 @@ func (g *gathering) vm(vm *cloudv1.VirtualMachine) {
 	if c := meta.FindStatusCondition(vm.Status.Conditions, cloudv1.ConditionRealized); c != nil && c.Reason == cloudv1.ReasonConfirmationNeeded {
 		sum.Waiting++
 	}
+	if c := meta.FindStatusCondition(vm.Status.Conditions, cloudv1.ConditionFormerGroupsDeleted); c != nil && c.Status == metav1.ConditionTrue {
+		g.attend("VirtualMachine "+name, c.Type+"/"+c.Reason, c.Message, "")
+	}
 	refused, realized := false, 0
 	for _, p := range vm.Status.Policies {
 		on := g.onVMs[p.UID]

@@ -135,6 +135,9 @@ const (
 	// ConditionObstructed (virtual machine): True while the filter of its subnet, which is not
 	// ours to change, denies what policies allow it.
 	ConditionObstructed = "Obstructed"
+	// ConditionFormerGroupsDeleted (virtual machine): True while policies guard it and security
+	// groups that it had before do not exist any more. The message says what counts in their place.
+	ConditionFormerGroupsDeleted = "FormerGroupsDeleted"
 )
 
 // Condition reasons.
@@ -191,6 +194,8 @@ const (
 	ReasonClaimedElsewhere = "ClaimedElsewhere"
 	// ReasonSubnetDenies: the filter of the subnet denies it.
 	ReasonSubnetDenies = "SubnetDenies"
+	// ReasonDeletedByOwner: whoever may change the account has deleted it.
+	ReasonDeletedByOwner = "DeletedByOwner"
 	// ReasonRepaired: it was put right again.
 	ReasonRepaired = "Repaired"
 	// ReasonKept: it is not put right, because the mode forbids to write.

@@ -78,7 +78,8 @@ type Account struct {
 	// turns lets one write at a time at a group: the cloud takes no more.
 	turns turns
 	// lastTold is what was last told of balancers and gateways.
-	lastTold lastTold
+	lastTold  lastTold
+	spellings spellings
 	// serviceTags are those of the whole cloud, as last read.
 	serviceTags serviceTags
 }

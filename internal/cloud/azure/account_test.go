@@ -327,7 +327,6 @@ func TestSetInterfaceGroups(t *testing.T) {
 			if err := a.SetInterfaceGroups(ctx, id, nsg, asgs); err != nil {
 				t.Fatal(err)
 			}
-			// References keep the case in which they were written last.
 			if after := l.document(id); !strings.EqualFold(after, before) {
 				t.Errorf("not as it was:\n%s\n%s", before, after)
 			}

@@ -3,6 +3,7 @@ package azure
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -19,6 +20,7 @@ import (
 const (
 	callInterface     = "Microsoft.Network/networkInterfaces/write"
 	callReadInterface = "Microsoft.Network/networkInterfaces/read"
+	callReadPublic    = "Microsoft.Network/publicIPAddresses/read"
 )
 
 // setInterfaceGroups does OpSetInterfaceGroups. Of network security groups an interface has one:
@@ -56,8 +58,63 @@ func (a *Account) setInterfaceGroups(ctx context.Context, op cloud.Op) error {
 		if err != nil {
 			return n, false, err
 		}
-		return withGroups(n, wanted, append(kept, identities...))
+		nsg := wanted
+		if len(foreign) > 0 && nsg != "" {
+			if nsg, err = a.givenBack(ctx, &n, nsg); err != nil {
+				return n, false, err
+			}
+		}
+		return withGroups(n, nsg, append(kept, identities...))
 	})
+}
+
+// givenBack is the network security group that an interface gets back, as the interface remembers
+// it. One that its owner has deleted cannot be given back: without any, the platform lets in what
+// Azure's default rules do, unless an address of the Basic kind is open to everybody. That is
+// refused, in words that say what helps.
+func (a *Account) givenBack(ctx context.Context, n *armnetwork.Interface, group string) (string, error) {
+	at, err := a.place(group)
+	if err != nil {
+		return "", err
+	}
+	_, err = a.network.NewSecurityGroupsClient().Get(ctx, at.group, at.name, nil)
+	if err == nil {
+		return a.spellings.givenBackAs(n, group), nil
+	}
+	if err = classify(callReadNSG, err, a.cfg.Now()); cloud.ClassOf(err) != cloud.NotFound {
+		return "", err
+	}
+	open, err := a.openWithoutGroup(ctx, n)
+	if err != nil || open == "" {
+		return "", err
+	}
+	return "", &cloud.Error{Class: cloud.Terminal, Call: callInterface, Err: fmt.Errorf(
+		"the network security group %s that it had was deleted, and without one its address %s of the Basic kind would be open to everybody: "+
+			"create a group of this name in the resource group %s, and the interface gets it back", at.name, open, at.group)}
+}
+
+// openWithoutGroup is a public address of the Basic kind of the interface; empty if it has none.
+func (a *Account) openWithoutGroup(ctx context.Context, n *armnetwork.Interface) (string, error) {
+	if n.Properties == nil {
+		return "", nil
+	}
+	for _, c := range n.Properties.IPConfigurations {
+		if c == nil || c.Properties == nil || c.Properties.PublicIPAddress == nil || c.Properties.PublicIPAddress.ID == nil {
+			continue
+		}
+		at, err := a.place(*c.Properties.PublicIPAddress.ID)
+		if err != nil {
+			return "", err
+		}
+		p, err := a.network.NewPublicIPAddressesClient().Get(ctx, at.group, at.name, nil)
+		if err != nil {
+			return "", classify(callReadPublic, err, a.cfg.Now())
+		}
+		if p.SKU == nil || p.SKU.Name == nil || *p.SKU.Name == armnetwork.PublicIPAddressSKUNameBasic {
+			return at.name, nil
+		}
+	}
+	return "", nil
 }
 
 // othersOf are the application security groups of an interface that are not ours. One whose name is

@@ -103,6 +103,7 @@ func (a *Account) observe(ctx context.Context, s cloud.Scope, services []service
 		return nil, err
 	}
 	w.join(told)
+	a.spellings.learn(w)
 	snap := w.snapshot()
 	w.addAll(snap, services, told, a.lastTold.keep(w, region, services, told))
 	snap.Scope, snap.OwnerID, snap.ObservedAt = s, strings.ToLower(a.cfg.Credential.SubscriptionID), a.cfg.Now()
@@ -240,6 +241,7 @@ func (a *Account) readInto(ctx context.Context, w *world, id string) error {
 	if err != nil {
 		err = classify(at.kind+"/read", err, a.cfg.Now())
 		if cloud.ClassOf(err) == cloud.NotFound {
+			w.absent[strings.ToLower(id)] = true
 			return nil
 		}
 		return err

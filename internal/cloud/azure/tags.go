@@ -67,11 +67,14 @@ func portTags(tags map[string]*string) map[string]string {
 		if len(name) > len(azureTags) && strings.EqualFold(name[:len(azureTags)], azureTags) {
 			name = portName(name[len(azureTags):])
 		}
+		text := ""
 		if value != nil {
-			out[name] = *value
-		} else {
-			out[name] = ""
+			text = *value
 		}
+		if name == cloud.TagFormer || strings.HasPrefix(name, cloud.TagFormer+".") {
+			text = strings.ToLower(text) // see spellings
+		}
+		out[name] = text
 	}
 	return out
 }
@@ -130,11 +133,7 @@ func (a *Account) Untag(ctx context.Context, ids []string, names []string) error
 }
 
 func (a *Account) updateTags(ctx context.Context, ids []string, operation string, tags map[string]string) error {
-	written := make(map[string]string, len(tags))
-	for _, name := range slices.Sorted(maps.Keys(tags)) {
-		written[tagName(name)] = tags[name]
-	}
-	if len(written) == 0 {
+	if len(tags) == 0 {
 		return nil
 	}
 	for _, id := range ids {
@@ -151,6 +150,11 @@ func (a *Account) updateTags(ctx context.Context, ids []string, operation string
 		slots <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-slots }()
+			written := make(map[string]string, len(tags))
+			own := a.spellings.spelled(id, tags)
+			for _, name := range slices.Sorted(maps.Keys(own)) {
+				written[tagName(name)] = own[name]
+			}
 			errs[i] = classify(callTags, a.tags.update(ctx, id, operation, written), a.cfg.Now())
 		})
 	}

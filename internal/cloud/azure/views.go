@@ -135,7 +135,7 @@ func (v *views) interfaceGroups(i *cloud.Interface, n *nic) {
 	}
 	for _, id := range cloud.FormerGroups(i.Tags) {
 		group, ok := groupOfView(id)
-		if !ok || id != viewID(group, i.ID) || group != "" && v.w.groups[group] == nil {
+		if !ok || id != viewID(group, i.ID) || group != "" && v.w.groups[group] == nil && !v.w.absent[group] {
 			continue
 		}
 		v.view(i, n, group)
@@ -167,6 +167,9 @@ func (v *views) view(i *cloud.Interface, n *nic, group string) string {
 	}
 	out := cloud.Group{ID: id, Name: noGroup, NetworkID: i.NetworkID, OwnerID: v.w.subscription, View: true, Shows: cmp.Or(group, noGroup), Holder: i.ID,
 		Rules: v.meaning(i, n, group).rules}
+	if at, ok := parsePlace(group); ok && v.w.groups[group] == nil {
+		out.Name, out.Deleted = at.name, true
+	}
 	if g := v.w.groups[group]; g != nil {
 		out.Name = g.Name
 		for k, value := range portTags(g.Tags) {
@@ -186,8 +189,14 @@ func (v *views) view(i *cloud.Interface, n *nic, group string) string {
 func (v *views) meaning(i *cloud.Interface, n *nic, group string) meaning {
 	at := lower.Place{Own: i.PrivateIPs, Groups: n.asgs(), Network: v.spaces[i.NetworkID], Members: func(g string) []netip.Addr { return v.members[g] }}
 	g := v.w.groups[group]
-	if g == nil {
+	switch {
+	case group == "":
 		return meaning{rules: lower.Open(at, v.closed(n))}
+	case g == nil:
+		// Its owner has deleted it. A group without rules of its own counts in its place.
+		m := meaning{}
+		m.rules, m.unread = lower.Native(nil, at)
+		return m
 	}
 	key := strings.Join(append([]string{group, i.NetworkID}, at.Groups...), " ")
 	if lower.TellsOwnAddresses(g.Rules) {

@@ -26,12 +26,13 @@ type world struct {
 	sets         map[string]bool // scale sets whose instances have no resources of their own
 	room         room
 	former       map[string][]string // groups that interfaces may have had
+	absent       map[string]bool     // what is named somewhere and does not exist, in lower case
 }
 
 func newWorld(subscription string, r room) *world {
 	return &world{
 		subscription: strings.ToLower(subscription), networks: map[string]*vnet{}, nics: map[string]*nic{}, groups: map[string]*nsg{}, asgs: map[string]*row{},
-		publics: map[string]*public{}, vms: map[string]*vm{}, sets: map[string]bool{}, room: r,
+		publics: map[string]*public{}, vms: map[string]*vm{}, sets: map[string]bool{}, absent: map[string]bool{}, room: r,
 	}
 }
 

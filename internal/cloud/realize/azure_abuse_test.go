@@ -113,7 +113,7 @@ func TestAzureTagsAbused(t *testing.T) {
 			after := l.documents()
 			for _, part := range c.left {
 				for id, doc := range left {
-					if strings.Contains(id, part) && !strings.EqualFold(after[id], doc) {
+					if strings.Contains(id, part) && after[id] != doc {
 						t.Errorf("%s is %s, was %s", id, after[id], doc)
 					}
 				}

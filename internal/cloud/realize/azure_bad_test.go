@@ -152,7 +152,7 @@ func TestAzureRefusedInterfaces(t *testing.T) {
 			l.publish()
 			l.settle()
 			for id, doc := range before {
-				if after := l.documents()[id]; !strings.EqualFold(after, doc) {
+				if after := l.documents()[id]; after != doc {
 					t.Errorf("%s:\n%s\nwas\n%s", id, after, doc)
 				}
 			}

@@ -182,7 +182,7 @@ func TestAzureForgedAfterRestart(t *testing.T) {
 				} else {
 					l.setModes(asks, "web-1", "web-2", "web-9", "ops-1")
 				}
-				l.until("the others are given back", func() bool { return strings.EqualFold(l.documents()[l.vms["web-2"].nic], before[l.vms["web-2"].nic]) })
+				l.until("the others are given back", func() bool { return l.documents()[l.vms["web-2"].nic] == before[l.vms["web-2"].nic] })
 				if doc := l.documents()[l.vms["web-1"].nic]; !strings.Contains(doc, "networkSecurityGroups/nephele-") && !strings.Contains(doc, "networksecuritygroups/nephele-") {
 					t.Errorf("web-1 was given something: %s", doc)
 				}
@@ -200,7 +200,7 @@ func TestAzureForgedAfterRestart(t *testing.T) {
 						return false
 					}
 					for id, doc := range before {
-						if !strings.EqualFold(after[id], doc) {
+						if after[id] != doc {
 							return false
 						}
 					}

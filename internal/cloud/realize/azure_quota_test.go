@@ -120,8 +120,7 @@ func (l *azureLab) unchanged(before map[string]string) {
 	l.Helper()
 	after := l.documents()
 	for id, doc := range before {
-		// References keep the case in which they were written last.
-		if !strings.EqualFold(after[id], doc) {
+		if after[id] != doc {
 			l.Errorf("%s:\n%s\nwas\n%s", id, after[id], doc)
 		}
 	}

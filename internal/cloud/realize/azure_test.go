@@ -284,11 +284,6 @@ func (l *azureLab) documents() map[string]string {
 				l.Error(err)
 				continue
 			}
-			if tags, ok := doc["tags"].(map[string]any); ok {
-				if len(tags) == 0 {
-					delete(doc, "tags") // no tags and no tags any more
-				}
-			}
 			raw, err := json.Marshal(doc)
 			if err != nil {
 				l.Error(err)

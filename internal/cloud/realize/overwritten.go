@@ -55,7 +55,7 @@ func (s *StatusWriter) sum(on subject) uint64 {
 		add(p.Kind, p.Namespace, p.Name, string(p.UID), strconv.FormatInt(p.Generation, 10), string(p.Phase), p.Message)
 	}
 	for _, kind := range []string{cloudv1.ConditionRealized, cloudv1.ConditionBreakGlass, cloudv1.ConditionPlanned, cloudv1.ConditionRecordsSigned,
-		cloudv1.ConditionAgented, cloudv1.ConditionObstructed} {
+		cloudv1.ConditionAgented, cloudv1.ConditionObstructed, cloudv1.ConditionFormerGroupsDeleted} {
 		if c := meta.FindStatusCondition(*on.conditions, kind); c != nil {
 			add(kind, string(c.Status), c.Reason, c.Message)
 		}

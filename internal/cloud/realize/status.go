@@ -434,6 +434,7 @@ func (s *StatusWriter) writeSubject(ctx context.Context, r Report, ref plan.Enti
 		changed = setOrRemove(on.conditions, cloudv1.ConditionRecordsSigned, vmRecordsCondition(vm)) || changed
 		changed = setOrRemove(on.conditions, cloudv1.ConditionAgented, agentedCondition(r, vm.VM)) || changed
 		changed = setOrRemove(on.conditions, cloudv1.ConditionObstructed, obstructedCondition(vm)) || changed
+		changed = setOrRemove(on.conditions, cloudv1.ConditionFormerGroupsDeleted, formerDeletedCondition(vm, r.Seen[vm.VM.Region])) || changed
 		if obj, is := on.Object.(*cloudv1.VirtualMachine); is {
 			changed = showGroups(&obj.Status, r.Seen[obj.Status.Region]) || changed
 		} // what services and other interfaces hold is read again after a change, as a whole

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -67,7 +68,11 @@ func (s *StatusWriter) tellPolicies(on subject, conditions []metav1.Condition, b
 	}
 	if len(after) == 0 && !isBraked(*on.conditions) && (len(before) > 0 || isBraked(conditions)) {
 		delete(s.told, on.GetUID())
-		s.say(on, corev1.EventTypeNormal, eventReleased, "no policy applies any more; the "+on.word+" is under its own security groups")
+		text := "no policy applies any more; the " + on.word + " is under its own security groups"
+		if c := meta.FindStatusCondition(conditions, cloudv1.ConditionFormerGroupsDeleted); c != nil {
+			text = "no policy applies any more; the " + on.word + " is given back without groups that were deleted meanwhile: " + c.Message
+		}
+		s.say(on, corev1.EventTypeNormal, eventReleased, text)
 	}
 }
 

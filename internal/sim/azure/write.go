@@ -448,6 +448,9 @@ func (c *Cloud) UpdateTags(w Write, id ID, operation string, tags map[string]str
 	if err := c.checkTags(id, next); err != nil {
 		return nil, err
 	}
+	if len(next) == 0 && operation == TagsDelete {
+		next = nil // as a resource that never had any
+	}
 	if r == nil {
 		group := *g
 		group.Tags = next

@@ -1,0 +1,70 @@
+package realize
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/plan"
+	simazure "github.com/nephele-io/nephele/internal/sim/azure"
+)
+
+// TestAzureFormerGroupDeleted: the owner deletes the own group of a guarded VM, which looks unused.
+// The VM says so and goes on to be open within its network; when the policies go it is given back,
+// and nothing of ours is left.
+func TestAzureFormerGroupDeleted(t *testing.T) {
+	t.Parallel()
+	l := newAzureLab(t, azureConfig{more: func(b *simazure.Builder) {
+		group := b.SecurityGroup("shop", "own", simazure.Rule("ssh", "Inbound", 100, "Allow", "Tcp", "Internet", "", "22"))
+		b.Machine("shop", "web-7", azureVNet+"/subnets/web", "10.1.1.77", group)
+	}})
+	status := func() (plan.VMStatus, *cloud.Snapshot) {
+		r, _ := l.realizer.Report(labAccount)
+		i := slices.IndexFunc(r.Result.VMs, func(v plan.VMStatus) bool { return v.VM.ID == l.vms["web-7"].id })
+		return r.Result.VMs[i], r.Seen[r.Result.VMs[i].VM.Region]
+	}
+	l.publish()
+	l.start()
+	l.engine.PutPolicy(webIn())
+	l.publish()
+	l.settle()
+	if cond := formerDeletedCondition(status()); cond != nil {
+		t.Errorf("%+v", cond)
+	}
+	err := l.world.ChangeAzure("", "", "test", func(c *simazure.Cloud, now time.Time) ([]string, error) {
+		p := c.Principals()[0]
+		p.Assignments = nil
+		s := c.State()
+		for i := range s.Resources {
+			if at, _ := simazure.ParseID(s.Resources[i].ID); at.Name() == "own" {
+				_, err := c.Delete(simazure.Write{By: &p, Now: now}, at)
+				return nil, err
+			}
+		}
+		t.Error("there is no group")
+		return nil, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.since = l.options.Clock.Now()
+	l.accounts.observe(t.Context())
+	l.settle()
+	cond := formerDeletedCondition(status())
+	if cond == nil || cond.Reason != "DeletedByOwner" || !strings.Contains(cond.Message, "/networksecuritygroups/own was deleted") || !strings.Contains(cond.Message, "Create a group with this id") {
+		t.Errorf("%+v", cond)
+	}
+	l.engine.DeletePolicy(webIn().UID)
+	l.publish()
+	l.settle()
+	for id, doc := range l.documents() {
+		if strings.Contains(id, "nephele-") || strings.Contains(doc, "nephele.io_") {
+			t.Errorf("left over: %s: %s", id, doc)
+		}
+	}
+	if doc := l.documents()[l.vms["web-7"].nic]; strings.Contains(doc, `"networkSecurityGroup":`) {
+		t.Error(doc)
+	}
+}
