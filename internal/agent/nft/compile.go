@@ -178,6 +178,7 @@ func (c *Compiler) Compile(in Input) Result {
 		part := w.policy(own, p)
 		parts = append(parts, part)
 		w.named[""] = w.named[""] || part.names()
+		w.igmp = w.igmp || part.igmp
 	}
 	for _, d := range []Direction{Ingress, Egress} {
 		out.Isolated[d] = w.direction(own, d, parts)
@@ -369,6 +370,8 @@ type work struct {
 	// are the keys of the classes of the Pods of a Node, in their order.
 	named    map[string]bool
 	podClass []string
+	// igmp tells that a policy is about IGMP.
+	igmp bool
 	// parts are those of the program, segments what is in it of policies.
 	parts    *changing
 	segments []*segment
@@ -390,8 +393,8 @@ func (w *work) direction(c *class, d Direction, policies []*policyParts) (isolat
 		{Matches: []Match{{Kind: MatchDead}}, Action: Drop},
 		{Matches: []Match{{Kind: MatchEstablished}}, Action: Accept},
 		{Matches: []Match{{Kind: MatchLoopback, Source: d == Ingress}}, Action: Accept},
-		{Matches: []Match{{Kind: MatchNeighbour}}, Action: Accept},
 	}}
+	base.Rules = append(base.Rules, keepsLink(d, !w.igmp)...)
 	w.program.Chains[d.String()] = base
 	entries, isolated := w.lanes(c, d, policies)
 	if entries == nil {

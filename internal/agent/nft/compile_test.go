@@ -29,7 +29,7 @@ func TestProgramsDecideAsPolicies(t *testing.T) {
 		var compiler nft.Compiler
 		for _, ref := range entities(world) {
 			got := compiler.Compile(nft.Input{Computed: nfttest.Computed(listing, ref)})
-			if got.Program.Rules() < 12 {
+			if got.Program.Rules() < 20 {
 				continue
 			}
 			var refused []string

@@ -15,7 +15,7 @@ type Packet struct {
 	// Type and Code are those of ICMP, ICMPv6 and IGMP, Group that of IGMP.
 	Type, Code uint8
 	Group      netip.Addr
-	// HopLimit is that of IPv6; it counts for neighbour discovery only.
+	// HopLimit counts for what stays on a link: neighbour discovery, MLD and IGMP.
 	HopLimit uint8
 	// Loopback tells that the packet stays on the host.
 	Loopback bool
@@ -144,7 +144,7 @@ func (p *Program) match(m *Match, packet *Packet) bool {
 	case MatchFamily:
 		return uint16(packet.family()) == m.Lo
 	case MatchNeighbour:
-		return packet.Protocol == ICMPv6 && packet.Type >= 133 && packet.Type <= 137 && packet.HopLimit == 255
+		return packet.Protocol == ICMPv6 && packet.Type >= 133 && packet.Type <= 137 && packet.HopLimit == neverRouted
 	case MatchProtocol:
 		return uint16(packet.Protocol) == m.Lo
 	case MatchSourcePort:
@@ -152,7 +152,9 @@ func (p *Program) match(m *Match, packet *Packet) bool {
 	case MatchPort:
 		return within(packet.Port)
 	case MatchType:
-		return uint16(packet.Type) == m.Lo
+		return uint16(packet.Type) >= m.Lo && uint16(packet.Type) <= max(m.Lo, m.Hi)
+	case MatchHopLimit:
+		return uint16(packet.HopLimit) == m.Lo
 	case MatchCode:
 		return uint16(packet.Code) == m.Lo
 	case MatchIGMPGroup:

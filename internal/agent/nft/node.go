@@ -257,8 +257,12 @@ func (w *work) bases(n *Node) {
 		c := &Chain{Rules: []Rule{
 			{Matches: []Match{{Kind: MatchDead}}, Action: Drop},
 			{Matches: []Match{{Kind: MatchEstablished}}, Action: Accept},
-			{Matches: []Match{{Kind: MatchNeighbour}}, Action: Accept},
 		}}
+		d := Egress
+		if in {
+			d = Ingress
+		}
+		c.Rules = append(c.Rules, keepsLink(d, !w.igmp)...)
 		lookups := []SetName{podsOut4, podsOut6}
 		switch b {
 		case PodsToNode:

@@ -25,6 +25,8 @@ type policyParts struct {
 	named *v1beta2.NetworkPolicyRule
 	// services is a rule with Services as peers; nil if there is none.
 	services *v1beta2.NetworkPolicyRule
+	// igmp tells that it is about IGMP.
+	igmp bool
 	// groups are the address groups that it names, sorted, each with a rule that names it.
 	groups []namedGroup
 	// complete is the Compiler.gathered at which all of them were there.
@@ -127,7 +129,7 @@ func (p *policyParts) names() bool {
 }
 
 func (c *class) newPolicy(p *v1beta2.NetworkPolicy) *policyParts {
-	out := &policyParts{source: p, reference: reference(p), stage: 1, segments: map[segmentKey]*segment{}}
+	out := &policyParts{source: p, reference: reference(p), stage: 1, igmp: aboutIGMP(p), segments: map[segmentKey]*segment{}}
 	if p.TierPriority != nil {
 		out.tier, out.stage = *p.TierPriority, 0
 		if out.tier >= baselineTier {

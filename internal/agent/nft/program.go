@@ -120,9 +120,11 @@ const (
 	// MatchSourcePort and MatchPort: Lo..Hi.
 	MatchSourcePort
 	MatchPort
-	// MatchType and MatchCode, of ICMP, ICMPv6 and IGMP: Lo.
+	// MatchType and MatchCode, of ICMP, ICMPv6 and IGMP: Lo. Types may be Lo..Hi.
 	MatchType
 	MatchCode
+	// MatchHopLimit: Lo is the hop limit, or of IPv4 the time to live.
+	MatchHopLimit
 	// MatchIGMPGroup: the group of an IGMP message is in Peer.
 	MatchIGMPGroup
 	// MatchProcess: a process of the host has made the packet.
@@ -443,7 +445,12 @@ func (m Match) String() string {
 	case MatchPort:
 		return span("dport")
 	case MatchType:
+		if m.Hi > m.Lo {
+			return span("type")
+		}
 		return fmt.Sprintf("type %d", m.Lo)
+	case MatchHopLimit:
+		return fmt.Sprintf("hop limit %d", m.Lo)
 	case MatchCode:
 		return fmt.Sprintf("code %d", m.Lo)
 	case MatchIGMPGroup:

@@ -170,7 +170,16 @@ func matching(m *nft.Match, family nft.Family) []expr.Any {
 	case nft.MatchPort:
 		return port(2)
 	case nft.MatchType:
+		if m.Hi > m.Lo {
+			return []expr.Any{transport(0, 1), &expr.Range{Op: expr.CmpOpEq, Register: register, FromData: []byte{byte(m.Lo)}, ToData: []byte{byte(m.Hi)}}}
+		}
 		return []expr.Any{transport(0, 1), equal(byte(m.Lo))}
+	case nft.MatchHopLimit:
+		offset := uint32(8)
+		if family == nft.IPv6 {
+			offset = 7
+		}
+		return []expr.Any{&expr.Payload{DestRegister: register, Base: expr.PayloadBaseNetworkHeader, Offset: offset, Len: 1}, equal(byte(m.Lo))}
 	case nft.MatchCode:
 		return []expr.Any{transport(1, 1), equal(byte(m.Lo))}
 	case nft.MatchIGMPGroup:

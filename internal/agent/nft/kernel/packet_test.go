@@ -133,7 +133,7 @@ func scenes(seed uint64, n int, ref policy.EntityRef) []scene {
 		for _, r := range got.Refusals {
 			refused = append(refused, r.Policy)
 		}
-		if got.Program.Rules() > 16 {
+		if got.Program.Rules() > 24 {
 			out = append(out, scene{fmt.Sprintf("seed %d", seed), ref, nfttest.Without(listing, refused), got.Program})
 		}
 	}

@@ -33,7 +33,7 @@ func programs(seed uint64, n int) []*nft.Program {
 		listing := policytest.Compute(world)
 		for i := range 4 {
 			ref := policy.EntityRef{Kind: policy.KindExternalEntity, Namespace: "n" + string(rune('0'+i)), Name: "e0"}
-			if p := new(nft.Compiler).Compile(nft.Input{Computed: nfttest.Computed(listing, ref)}).Program; p.Rules() > 12 {
+			if p := new(nft.Compiler).Compile(nft.Input{Computed: nfttest.Computed(listing, ref)}).Program; p.Rules() > 20 {
 				out = append(out, p)
 			}
 		}

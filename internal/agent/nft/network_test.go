@@ -1,0 +1,62 @@
+package nft_test
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
+	"github.com/nephele-io/nephele/internal/agent/nft"
+	"github.com/nephele-io/nephele/internal/enforcer"
+)
+
+// TestIsolationKeepsTheLink: of what a host and routers say of groups on their link nothing is
+// dropped by isolation, and nothing passes that comes from elsewhere or only looks like it.
+func TestIsolationKeepsTheLink(t *testing.T) {
+	drop, allow := v1beta2.RuleActionDrop, v1beta2.RuleActionAllow
+	tier, priority := int32(250), 5.0
+	everywhere := v1beta2.NetworkPolicyPeer{IPBlocks: []v1beta2.IPBlock{{CIDR: v1beta2.IPNet{IP: make([]byte, 4)}}, {CIDR: v1beta2.IPNet{IP: make([]byte, 16)}}}}
+	isolated := func(services ...v1beta2.Service) *nft.Program {
+		p := &v1beta2.NetworkPolicy{AppliedToGroups: []string{"a"}, TierPriority: &tier, Priority: &priority, Rules: []v1beta2.NetworkPolicyRule{
+			{Direction: v1beta2.DirectionIn, Action: &drop, From: everywhere}, {Direction: v1beta2.DirectionOut, Action: &drop, Priority: 1, To: everywhere}}}
+		if len(services) > 0 {
+			p.Rules = append([]v1beta2.NetworkPolicyRule{{Direction: v1beta2.DirectionOut, Action: &allow, Services: services, To: everywhere, Priority: -1}}, p.Rules...)
+		}
+		p.Name = "p"
+		group := &v1beta2.AppliedToGroup{GroupMembers: []v1beta2.GroupMember{{ExternalEntity: &v1beta2.ExternalEntityReference{Namespace: "n", Name: "e"}}}}
+		group.Name = "a"
+		r := new(nft.Compiler).Compile(nft.Input{Computed: enforcer.Computed{Policies: []*v1beta2.NetworkPolicy{p}, AppliedToGroups: []*v1beta2.AppliedToGroup{group}}})
+		if len(r.Refusals) > 0 {
+			t.Fatal(r.Refusals)
+		}
+		return r.Program
+	}
+	igmp, reports := v1beta2.ProtocolIGMP, int32(0x16)
+	plain, about := isolated(), isolated(v1beta2.Service{Protocol: &igmp, IGMPType: &reports})
+	a := netip.MustParseAddr
+	for _, c := range []struct {
+		name         string
+		p            nft.Packet
+		plain, about bool
+	}{
+		{"a report by MLDv2", nft.Packet{Direction: nft.Egress, Source: a("::"), Destination: a("ff02::16"), Protocol: nft.ICMPv6, Type: 143, HopLimit: 1}, true, true},
+		{"a report by MLDv1", nft.Packet{Direction: nft.Egress, Source: a("fe80::1"), Destination: a("ff02::1:ff00:1"), Protocol: nft.ICMPv6, Type: 131, HopLimit: 1}, true, true},
+		{"leaving by MLDv1", nft.Packet{Direction: nft.Egress, Source: a("fe80::1"), Destination: a("ff02::2"), Protocol: nft.ICMPv6, Type: 132, HopLimit: 1}, true, true},
+		{"a query", nft.Packet{Direction: nft.Ingress, Source: a("fe80::9"), Destination: a("ff02::1"), Protocol: nft.ICMPv6, Type: 130, HopLimit: 1}, true, true},
+		{"a query from elsewhere", nft.Packet{Direction: nft.Ingress, Source: a("2001:db8::9"), Destination: a("ff02::1"), Protocol: nft.ICMPv6, Type: 130, HopLimit: 1}, false, false},
+		{"a query from afar", nft.Packet{Direction: nft.Ingress, Source: a("fe80::9"), Destination: a("ff02::1"), Protocol: nft.ICMPv6, Type: 130, HopLimit: 64}, false, false},
+		{"an advertisement of a multicast router", nft.Packet{Direction: nft.Ingress, Source: a("fe80::9"), Destination: a("ff02::6a"), Protocol: nft.ICMPv6, Type: 151, HopLimit: 1}, true, true},
+		{"a solicitation", nft.Packet{Direction: nft.Ingress, Source: a("fe80::9"), Destination: a("ff02::1:ff00:1"), Protocol: nft.ICMPv6, Type: 135, HopLimit: 255}, true, true},
+		{"a ping", nft.Packet{Direction: nft.Egress, Source: a("fe80::1"), Destination: a("ff02::1"), Protocol: nft.ICMPv6, Type: 128, HopLimit: 1}, false, false},
+		{"a report by IGMPv3", nft.Packet{Direction: nft.Egress, Source: a("10.0.0.1"), Destination: a("224.0.0.22"), Protocol: nft.IGMP, Type: 0x22, HopLimit: 1}, true, false},
+		{"a report by IGMPv2", nft.Packet{Direction: nft.Egress, Source: a("10.0.0.1"), Destination: a("239.1.2.3"), Protocol: nft.IGMP, Type: 0x16, HopLimit: 1}, true, true},
+		{"a query by IGMP", nft.Packet{Direction: nft.Ingress, Source: a("10.0.0.9"), Destination: a("224.0.0.1"), Protocol: nft.IGMP, Type: 0x11, HopLimit: 1}, true, false},
+		{"IGMP from afar", nft.Packet{Direction: nft.Ingress, Source: a("10.0.0.9"), Destination: a("10.0.0.1"), Protocol: nft.IGMP, Type: 0x11, HopLimit: 64}, false, false},
+	} {
+		if got := plain.Judge(c.p).Allows(); got != c.plain {
+			t.Errorf("%s passes: %t", c.name, got)
+		}
+		if got := about.Judge(c.p).Allows(); got != c.about {
+			t.Errorf("with a policy about IGMP %s passes: %t", c.name, got)
+		}
+	}
+}
