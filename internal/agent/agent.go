@@ -160,6 +160,8 @@ type Agent struct {
 	// reported is what published was made of.
 	reported reported
 	begun    int
+	// refused is why the agent must end: another one guards the host.
+	refused error
 	// dirty tells that the table must be written, or that it is not known what it holds.
 	dirty      bool
 	generation uint32
@@ -224,12 +226,18 @@ func (a *Agent) poke() {
 	}
 }
 
-// Run guards the host until ctx ends. What is in force then stays in force.
+// Run guards the host until ctx ends. What is in force then stays in force. It fails if another
+// agent guards the host.
 func (a *Agent) Run(ctx context.Context) error {
 	a.restore(ctx)
+	if a.refused != nil {
+		return a.refused
+	}
+	ctx, end := context.WithCancel(ctx)
+	defer end()
 	var running sync.WaitGroup
 	running.Go(func() { a.mirror.Run(ctx) })
-	defer running.Wait()
+	defer func() { end(); running.Wait() }()
 	look, info := a.Clock.NewTicker(lookInterval), a.Clock.NewTicker(infoInterval)
 	defer look.Stop()
 	defer info.Stop()
@@ -288,6 +296,9 @@ func (a *Agent) Run(ctx context.Context) error {
 			a.wasCounted(c)
 		}
 		a.step(ctx)
+		if a.refused != nil {
+			return a.refused
+		}
 		a.tell(ctx)
 		a.sendCounts(ctx)
 	}
@@ -298,6 +309,9 @@ func (a *Agent) Load(ctx context.Context) error {
 	a.restore(ctx)
 	if a.saving.running {
 		a.wasSaved(<-a.saving.results)
+	}
+	if a.refused != nil {
+		return a.refused
 	}
 	return errors.Join(a.loadError(), a.applyError())
 }
@@ -326,6 +340,10 @@ func (a *Agent) restore(ctx context.Context) {
 		return
 	}
 	inKernel, there, err := a.Table.Revision()
+	if errors.Is(err, kernel.ErrOwned) {
+		a.refused = err
+		return
+	}
 	if err != nil {
 		a.Log.Error(err, "It is not known which revision the kernel has")
 	}
@@ -629,6 +647,10 @@ func (a *Agent) enforce(ctx context.Context, heard time.Time) {
 	if err != nil {
 		a.change(func(s *Status) { s.Error = err.Error() })
 		a.hearAgain(heard)
+		if errors.Is(err, kernel.ErrOwned) {
+			a.refused = err
+			return
+		}
 		a.Log.Error(err, "Writing the rules of the kernel failed, what was in force stays, trying again")
 		return
 	}

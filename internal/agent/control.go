@@ -62,8 +62,10 @@ func (a *Agent) Serve(ctx context.Context, path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return fmt.Errorf("serve the agent on the host: %w", err)
 	}
-	// A socket that a killed process has left is in the way. There is one agent only: the table has
-	// one owner.
+	// A socket that a killed process has left is in the way, and one of another agent is his.
+	if c, err := (&net.Dialer{}).DialContext(ctx, "unix", path); err == nil {
+		return errors.Join(fmt.Errorf("serve the agent on the host: another process answers at %s", path), c.Close())
+	}
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("serve the agent on the host: %w", err)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"net/netip"
 	"path/filepath"
 	"strings"
@@ -65,25 +66,49 @@ func (f *fixture) neverOpens(port uint16) (stop func()) {
 	return stop
 }
 
-// TestSecondAgent starts a second agent on a host: it is refused and says so, nothing changes, and
-// it takes over when the first one ends.
+// TestSecondAgent starts a second agent on a host: it ends and says why, nothing changes, and the
+// first one answers as before. When the first one has ended, another one takes over.
 func TestSecondAgent(t *testing.T) {
 	f := newFixture(t)
 	f.allow(80, 1, "")
-	_, stop := f.start()
+	first, stop := f.start()
 	f.eventually("enforced", func() bool { return f.reports.of("p").Generation == 1 })
 	defer f.neverOpens(81)()
-	f.dir = filepath.Join(t.TempDir(), "another")
-	second, _ := f.start()
-	f.eventually("refused", func() bool {
-		s := second.Status()
-		return s.State == agent.StateFailing && strings.Contains(s.Error, "another process owns the table; is there a second agent on this host?")
-	})
+	socket := filepath.Join(t.TempDir(), "agent.sock")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go func() { _ = first.Serve(ctx, socket) }()
+	f.eventually("the first one answers", func() bool { _, err := net.Dial("unix", socket); return err == nil })
+	for _, dir := range []string{f.dir, filepath.Join(t.TempDir(), "another")} {
+		var table *kernel.Table
+		if err := f.host.Do(func() (err error) { table, err = kernel.Open(kernel.DefaultTable); return err }); err != nil {
+			t.Fatal(err)
+		}
+		store, err := agent.OpenStore(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		second := agent.New(agent.Options{Key: f.key, Table: table, Store: store, Clock: clock.RealClock{}, Log: logr.Discard(), Reports: f.to,
+			Follower: enforcer.Follower{Source: f.from, Clock: clock.RealClock{}, Log: logr.Discard()}})
+		if err := second.Run(t.Context()); !errors.Is(err, kernel.ErrOwned) {
+			t.Errorf("the second ends with %v", err)
+		}
+		if err := second.Serve(t.Context(), socket); err == nil || !strings.Contains(err.Error(), "another process answers") {
+			t.Errorf("the second serves: %v", err)
+		}
+		if err := table.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := net.Dial("unix", socket); err != nil {
+		t.Errorf("the first one does not answer any more: %v", err)
+	}
 	if !f.reaches(80) || f.open(81) {
 		t.Error("the second agent has changed something")
 	}
 	stop()
-	f.eventually("the second takes over", func() bool { return second.Status().State == agent.StateEnforcing })
+	next, _ := f.start()
+	f.eventually("another one takes over", func() bool { return next.Status().State == agent.StateEnforcing })
 	if !f.reaches(80) || f.open(81) {
 		t.Error("not as the policy says")
 	}

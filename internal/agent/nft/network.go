@@ -21,13 +21,14 @@ var (
 
 // keepsLink are rules that let pass without which a host loses its network whatever it is allowed:
 // neighbour discovery (RFC 4861), and what a host and routers say of groups of multicast on their
-// link: MLD (RFC 3810), the discovery of multicast routers (RFC 4286), and unless policies are about
-// that, IGMP (RFC 3376). A switch that listens to it brings a host nothing of groups that the host
-// does not report, and neighbour discovery comes to such.
+// link: MLD (RFC 3810), the discovery of multicast routers (RFC 4286), and unless policies are
+// about that, IGMP (RFC 3376). A switch that listens to it brings a host nothing of groups that the
+// host does not report, and neighbour discovery comes to such.
 func keepsLink(d Direction, igmp bool) []Rule {
 	rules := []Rule{{Matches: []Match{{Kind: MatchNeighbour}}, Action: Accept}}
 	for _, types := range [][2]uint16{{130, 132}, {143, 143}, {151, 153}} {
-		m := []Match{{Kind: MatchFamily, Lo: uint16(IPv6)}, {Kind: MatchProtocol, Lo: uint16(ICMPv6)}, {Kind: MatchType, Lo: types[0], Hi: types[1]}, {Kind: MatchHopLimit, Lo: onLink}}
+		m := []Match{{Kind: MatchFamily, Lo: uint16(IPv6)}, {Kind: MatchProtocol, Lo: uint16(ICMPv6)},
+			{Kind: MatchType, Lo: types[0], Hi: types[1]}, {Kind: MatchHopLimit, Lo: onLink}}
 		if d == Ingress {
 			m = append(m, Match{Kind: MatchPeer, Peer: &linkLocal, Source: true})
 		}

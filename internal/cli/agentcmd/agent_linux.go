@@ -276,6 +276,11 @@ resolvers, DHCP, and those given with --failsafe.`,
 }
 
 func runAgent(ctx context.Context, f *agentFlags, socket string, log logr.Logger) error {
+	unlock, err := lockState(f.stateDir)
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	o, err := f.options(log)
 	if err != nil {
 		return err
@@ -383,6 +388,11 @@ func newAgentLoadCommand() *cobra.Command {
 			if err := f.readConfig(cmd.Flags()); err != nil {
 				return err
 			}
+			unlock, err := lockState(f.stateDir)
+			if err != nil {
+				return err
+			}
+			defer unlock()
 			o, err := f.options(terminal.NewLogger(cmd.ErrOrStderr(), false))
 			if err != nil {
 				return err
@@ -411,6 +421,11 @@ func newAgentUninstallCommand() *cobra.Command {
 		Short: "Remove the rules and what was kept; nothing is enforced on this host from then on",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			unlock, err := lockState(stateDir)
+			if err != nil {
+				return fmt.Errorf("%w: stop it first", err)
+			}
+			defer unlock()
 			table, err := kernel.Open(kernel.DefaultTable)
 			if err != nil {
 				return err

@@ -12,7 +12,7 @@ const DefaultTable = "nephele"
 // Errors that say what is the matter with the table.
 var (
 	// ErrOwned: another process has the table open.
-	ErrOwned = errors.New("another process owns the table; is there a second agent on this host?")
+	ErrOwned = errors.New("another agent guards this host: it owns the table")
 	// ErrRights: the process may not configure the network.
 	ErrRights = errors.New("the process may not change the rules of the kernel: it needs CAP_NET_ADMIN")
 	// ErrUnlabelled: connections that are older than the first rules of the agent cannot be cut.

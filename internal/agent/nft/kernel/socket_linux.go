@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"os"
 	"sync/atomic"
 	"time"
 
@@ -40,8 +41,14 @@ func openSocket() (*socket, error) {
 	}
 	s := &socket{fd: fd, in: make([]byte, receiveBuffer)}
 	limit := unix.NsecToTimeval(answerLimit.Nanoseconds())
+	// The first socket of a process has the port of the process, so that a second agent can say who
+	// owns the table.
+	bound := unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK, Pid: uint32(os.Getpid())})
+	if errors.Is(bound, unix.EADDRINUSE) {
+		bound = unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK})
+	}
 	err = errors.Join(
-		unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}),
+		bound,
 		unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &limit),
 		unix.SetsockoptInt(fd, unix.SOL_NETLINK, unix.NETLINK_CAP_ACK, 1),
 	)

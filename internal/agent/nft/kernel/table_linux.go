@@ -19,6 +19,8 @@ const (
 	tablePersist = 0x4 // NFT_TABLE_F_PERSIST
 	// attrTableOwner is NFTA_TABLE_OWNER.
 	attrTableOwner = 7
+	// mostProcesses bounds the numbers of processes. The port of a socket is one, or larger.
+	mostProcesses = 1 << 22
 	// readAttempts is how often everything is read while others change their own tables.
 	readAttempts = 20
 )
@@ -427,6 +429,8 @@ func (t *Table) table() (state, error) {
 		return state{}, nil
 	case err != nil:
 		return state{}, fmt.Errorf("read table %s: %w", t.name, meaning(err))
+	case s.owner != 0 && s.owner != t.socket.port && s.owner < mostProcesses:
+		return state{}, fmt.Errorf("%w, as process %d", ErrOwned, s.owner)
 	case s.owner != 0 && s.owner != t.socket.port:
 		return state{}, ErrOwned
 	}
