@@ -33,7 +33,7 @@ func onSubnets(b *simazure.Builder, groups map[string]string) {
 func TestSubnetGroupsAreWhatTheCloudDecides(t *testing.T) {
 	t.Parallel()
 	stopped, unsure := 0, 0
-	for seed := range uint64(40) {
+	for seed := range uint64(60) {
 		r := rand.New(rand.NewPCG(11, seed))
 		l := newLab(t, func(b *simazure.Builder) {
 			var asgs []string
@@ -43,6 +43,9 @@ func TestSubnetGroupsAreWhatTheCloudDecides(t *testing.T) {
 				}
 			}
 			asgs = append(asgs, b.ApplicationGroup("shop", "asg-none"))
+			if seed%2 == 1 {
+				randomLeads(r, b)
+			}
 			groups := map[string]string{"web": b.SecurityGroup("shop", "subnet-web", randomRules(r, asgs)...)}
 			if r.IntN(2) == 0 {
 				groups["db"] = b.SecurityGroup("shop", "subnet-db", randomRules(r, asgs)...)
@@ -60,7 +63,8 @@ func TestSubnetGroupsAreWhatTheCloudDecides(t *testing.T) {
 		})
 		s := l.observe(l.account())
 		seen, borders := trace.New([]*cloud.Snapshot{s}), trace.BordersOf(s.ACLs)
-		ends := []simazure.End{{NIC: l.webNIC}, {NIC: l.dbNIC}, {Addr: netip.MustParseAddr("192.0.2.1")}, {Addr: netip.MustParseAddr("10.2.1.9")}}
+		ends := []simazure.End{{NIC: l.webNIC}, {NIC: l.dbNIC}, {Addr: netip.MustParseAddr("192.0.2.1")}, {Addr: netip.MustParseAddr("10.2.1.9")},
+			{Addr: netip.MustParseAddr("192.168.50.7")}, {Addr: netip.MustParseAddr("172.16.3.3")}, {Addr: netip.MustParseAddr("203.0.113.5")}}
 		for i, from := range ends {
 			for k, to := range ends {
 				if i == k || i > 1 && k > 1 {

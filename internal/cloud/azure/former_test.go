@@ -103,7 +103,7 @@ func TestFormerGroupDeleted(t *testing.T) {
 		t.Fatalf("%+v", g)
 	}
 	inside, internet := netip.MustParseAddr("10.1.9.9"), netip.MustParseAddr("198.51.100.7")
-	if !says(g.Rules, cloud.Ingress, cloud.TCP, 22, inside) || !says(g.Rules, cloud.Egress, cloud.TCP, 443, internet) || says(g.Rules, cloud.Ingress, cloud.TCP, 443, internet) {
+	if !says(g.Rules, tagged(), cloud.Ingress, cloud.TCP, 22, inside) || !says(g.Rules, tagged(), cloud.Egress, cloud.TCP, 443, internet) || says(g.Rules, tagged(), cloud.Ingress, cloud.TCP, 443, internet) {
 		t.Errorf("%v: want the default rules", g.Rules)
 	}
 	if err := l.release(a, former); err != nil {

@@ -50,7 +50,9 @@ const pageRows = 1000
 
 // kinds are the types of what a snapshot is made of.
 func kinds() []string {
-	return []string{typeVNet, typeNIC, typeNSG, typeASG, typePublicIP, typeVM, typeSet}
+	return []string{
+		typeVNet, typeNIC, typeNSG, typeASG, typePublicIP, typeVM, typeSet, typeRouteTable, typeNetworkGateway, typeLocalGateway, typeConnection,
+	}
 }
 
 // query asks for all resources of these types.

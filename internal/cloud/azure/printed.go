@@ -18,7 +18,7 @@ func envelope() []string {
 // partLists are the lists of resources within resources.
 func partLists() []string {
 	return []string{
-		"subnets", "virtualnetworkpeerings", "securityrules", "ipconfigurations", "networkinterfaces", "frontendipconfigurations", "backendaddresspools",
+		"subnets", "virtualnetworkpeerings", "securityrules", "routes", "ipconfigurations", "networkinterfaces", "frontendipconfigurations", "backendaddresspools",
 		"loadbalancerbackendaddresses", "loadbalancingrules", "probes", "inboundnatrules", "gatewayipconfigurations", "frontendports", "httplisteners",
 		"backendhttpsettingscollection", "requestroutingrules", "urlpathmaps", "pathrules", "privatelinkserviceconnections", "manualprivatelinkserviceconnections",
 	}

@@ -15,9 +15,9 @@ import (
 // single interfaces.
 type views struct {
 	w       *world
-	members map[string][]netip.Addr   // application security group -> addresses
-	spaces  map[string][]netip.Prefix // network -> what the tag VirtualNetwork means there
-	pairs   map[string]bool           // network security groups of ours that have their other half
+	members map[string][]netip.Addr // application security group -> addresses
+	spaces  map[string]space        // network and route tables -> what the tag VirtualNetwork means there
+	pairs   map[string]bool         // network security groups of ours that have their other half
 	groups  map[string]cloud.Group
 	cache   map[string]meaning
 }
@@ -32,7 +32,7 @@ func newViews(w *world) *views {
 	v := &views{
 		w:       w,
 		members: map[string][]netip.Addr{},
-		spaces:  map[string][]netip.Prefix{},
+		spaces:  map[string]space{},
 		pairs:   map[string]bool{},
 		groups:  map[string]cloud.Group{},
 		cache:   map[string]meaning{},
@@ -48,9 +48,6 @@ func newViews(w *world) *views {
 				v.members[p.ASGs[k].key()] = append(v.members[p.ASGs[k].key()], a)
 			}
 		}
-	}
-	for _, k := range sortedKeys(w.networks) {
-		v.spaces[k] = v.w.space(k)
 	}
 	for _, k := range sortedKeys(w.groups) {
 		g := w.groups[k]
@@ -187,7 +184,9 @@ func (v *views) view(i *cloud.Interface, n *nic, group string) string {
 }
 
 func (v *views) meaning(i *cloud.Interface, n *nic, group string) meaning {
-	at := lower.Place{Own: i.PrivateIPs, Groups: n.asgs(), Network: v.spaces[i.NetworkID], Members: func(g string) []netip.Addr { return v.members[g] }}
+	tables := v.w.tablesOf(n)
+	at := v.place(i.NetworkID, tables)
+	at.Own, at.Groups = i.PrivateIPs, n.asgs()
 	g := v.w.groups[group]
 	switch {
 	case group == "":
@@ -198,7 +197,12 @@ func (v *views) meaning(i *cloud.Interface, n *nic, group string) meaning {
 		m.rules, m.unread = lower.Native(nil, at)
 		return m
 	}
-	key := strings.Join(append([]string{group, i.NetworkID}, at.Groups...), " ")
+	key := strings.Join(slices.Concat([]string{group, i.NetworkID}, tables, at.Groups), " ")
+	for _, a := range i.PrivateIPs {
+		if family := fmt.Sprintf(" over %d bits", a.BitLen()); !strings.HasSuffix(key, family) {
+			key += family
+		}
+	}
 	if lower.TellsOwnAddresses(g.Rules) {
 		key += fmt.Sprint(i.PrivateIPs)
 	}
@@ -208,6 +212,19 @@ func (v *views) meaning(i *cloud.Interface, n *nic, group string) meaning {
 		v.cache[key] = m
 	}
 	return m
+}
+
+// place is what the words of rules mean in a network, at subnets with these route tables.
+func (v *views) place(network string, tables []string) lower.Place {
+	key := strings.Join(append([]string{network}, tables...), " ")
+	s, known := v.spaces[key]
+	if !known {
+		if v.w.networks[network] != nil {
+			s = v.w.spaceOf(network, tables)
+		}
+		v.spaces[key] = s
+	}
+	return lower.Place{Network: s.prefixes, Learned: s.learned, Members: func(g string) []netip.Addr { return v.members[g] }}
 }
 
 // closed reports whether the platform keeps out what comes from elsewhere: that is so without any
@@ -257,8 +274,7 @@ func (v *views) borders() []cloud.NetworkACL {
 	var out []cloud.NetworkACL
 	for _, k := range sortedKeys(v.w.networks) {
 		network := v.w.networks[k]
-		at := lower.Place{Network: v.spaces[k], Members: func(g string) []netip.Addr { return v.members[g] }}
-		byGroup := map[string]int{} // the place of a group in out; what its words mean depends on the network
+		byGroup := map[string]int{} // the place of a group in out; what its words mean depends on the network and its routes
 		for i := range network.Subnets {
 			s := &network.Subnets[i]
 			key := s.Properties.NSG.key()
@@ -267,30 +283,20 @@ func (v *views) borders() []cloud.NetworkACL {
 				continue
 			}
 			subnet := k + "/subnets/" + strings.ToLower(s.Name)
-			if at, known := byGroup[key]; known {
+			var tables []string
+			if id := s.Properties.Routes.key(); id != "" {
+				tables = []string{id}
+			}
+			at, meant := v.place(k, tables), key+" "+strings.Join(tables, " ")
+			if at, known := byGroup[meant]; known {
 				out[at].SubnetIDs = append(out[at].SubnetIDs, subnet)
 				continue
 			}
-			byGroup[key] = len(out)
+			byGroup[meant] = len(out)
 			out = append(out, cloud.NetworkACL{ID: key, Name: g.Name, SubnetIDs: []string{subnet}, Stateful: true, Entries: lower.Border(g.Rules, at)})
 		}
 	}
 	slices.SortStableFunc(out, func(a, b cloud.NetworkACL) int { return cmp.Compare(a.ID, b.ID) })
-	return out
-}
-
-// space is what the tag VirtualNetwork means in a network: its addresses, and those of the networks
-// that it is connected with.
-func (w *world) space(key string) []netip.Prefix {
-	out := prefixes(w.networks[key].AddressSpace.AddressPrefixes)
-	for _, p := range w.peerings() {
-		switch key {
-		case p.A.NetworkID:
-			out = append(out, p.B.CIDRs...)
-		case p.B.NetworkID:
-			out = append(out, p.A.CIDRs...)
-		}
-	}
 	return out
 }
 

@@ -24,6 +24,10 @@ type world struct {
 	publics      map[string]*public
 	vms          map[string]*vm
 	sets         map[string]bool // scale sets whose instances have no resources of their own
+	tables       map[string]*routeTable
+	gateways     map[string]*networkGateway
+	locals       map[string]*localGateway
+	connections  map[string]*connection
 	room         room
 	former       map[string][]string // groups that interfaces may have had
 	absent       map[string]bool     // what is named somewhere and does not exist, in lower case
@@ -33,6 +37,7 @@ func newWorld(subscription string, r room) *world {
 	return &world{
 		subscription: strings.ToLower(subscription), networks: map[string]*vnet{}, nics: map[string]*nic{}, groups: map[string]*nsg{}, asgs: map[string]*row{},
 		publics: map[string]*public{}, vms: map[string]*vm{}, sets: map[string]bool{}, absent: map[string]bool{}, room: r,
+		tables: map[string]*routeTable{}, gateways: map[string]*networkGateway{}, locals: map[string]*localGateway{}, connections: map[string]*connection{},
 	}
 }
 
@@ -60,6 +65,9 @@ type vnet struct {
 			Prefix   string     `json:"addressPrefix"`
 			Prefixes []string   `json:"addressPrefixes"`
 			NSG      *reference `json:"networkSecurityGroup"`
+			Routes   *reference `json:"routeTable"`
+			// Configurations are the addresses of what is in the subnet and no interface.
+			Configurations []reference `json:"ipConfigurations"`
 			// EndpointPolicies says whether the group is about private endpoints, too.
 			EndpointPolicies string `json:"privateEndpointNetworkPolicies"`
 		} `json:"properties"`
@@ -72,7 +80,10 @@ type vnet struct {
 			Access       *bool      `json:"allowVirtualNetworkAccess"`
 			Remote       *reference `json:"remoteVirtualNetwork"`
 			RemoteRegion string     `json:"remoteVirtualNetworkLocation"`
-			RemoteSpace  struct {
+			// UseRemoteGateways says that what is behind gateways of the other network is reached
+			// by it.
+			UseRemoteGateways bool `json:"useRemoteGateways"`
+			RemoteSpace       struct {
 				AddressPrefixes []string `json:"addressPrefixes"`
 			} `json:"remoteAddressSpace"`
 		} `json:"properties"`
@@ -162,6 +173,22 @@ func (w *world) add(r *row) error {
 		g := &nsg{row: *r}
 		w.groups[key] = g
 		return read(g)
+	case typeRouteTable:
+		t := &routeTable{row: *r}
+		w.tables[key] = t
+		return read(t)
+	case typeNetworkGateway:
+		g := &networkGateway{row: *r}
+		w.gateways[key] = g
+		return read(g)
+	case typeLocalGateway:
+		l := &localGateway{row: *r}
+		w.locals[key] = l
+		return read(l)
+	case typeConnection:
+		c := &connection{row: *r}
+		w.connections[key] = c
+		return read(c)
 	case typeASG:
 		w.asgs[key] = &row{ID: r.ID, Name: r.Name, Tags: r.Tags}
 	case typeSet:

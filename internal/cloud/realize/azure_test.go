@@ -542,3 +542,37 @@ func TestAzureUntouchable(t *testing.T) {
 		}
 	}
 }
+
+// TestAzureBehindGateways lives histories in a network with a gateway: to an office whose prefix a
+// resource tells, and with routes that it has learned and nobody can read. What the tag
+// VirtualNetwork lets through of either stays so in the directions that no policy decides.
+func TestAzureBehindGateways(t *testing.T) {
+	t.Parallel()
+	for _, s := range azureStories() {
+		if s.name != "two policies" && s.name != "several VMs" {
+			continue
+		}
+		t.Run(s.name, func(t *testing.T) {
+			t.Parallel()
+			l := newAzureLab(t, azureConfig{maxPerWave: s.cfg.maxPerWave, more: func(b *simazure.Builder) {
+				reference := func(id string) map[string]any { return map[string]any{"id": id} }
+				gateway := b.Add("shop", "Microsoft.Network/virtualNetworkGateways", "gateway", map[string]any{
+					"gatewayType": "Vpn", "enableBgp": true, "ipConfigurations": []any{map[string]any{"name": "a", "properties": map[string]any{"subnet": reference(azureVNet + "/subnets/GatewaySubnet")}}},
+				}, nil)
+				office := b.Add("shop", "Microsoft.Network/localNetworkGateways", "office", map[string]any{"localNetworkAddressSpace": map[string]any{"addressPrefixes": []any{"198.51.100.0/24"}}}, nil)
+				b.Add("shop", "Microsoft.Network/connections", "to-office", map[string]any{"virtualNetworkGateway1": reference(gateway), "localNetworkGateway2": reference(office)}, nil)
+				b.State.LearnedRoutes = map[string][]netip.Prefix{gateway: {netip.MustParsePrefix("203.0.113.0/24")}}
+			}})
+			open := map[string]int{}
+			for p, halves := range l.native {
+				if halves[1] && l.vms[p.from].nic == "" {
+					open[p.from]++
+				}
+			}
+			if open["198.51.100.7"] == 0 || open["203.0.113.7"] == 0 {
+				t.Fatalf("what is behind the gateway gets in nowhere: %v", open)
+			}
+			l.live(s.events)
+		})
+	}
+}

@@ -90,7 +90,9 @@ var canonical = map[string]string{
 	typeVNet: "Microsoft.Network/virtualNetworks", typeSubnet: "Microsoft.Network/virtualNetworks/subnets", typePeering: "Microsoft.Network/virtualNetworks/virtualNetworkPeerings",
 	typeEndpoint: "Microsoft.Network/privateEndpoints", typeRule: "Microsoft.Network/networkSecurityGroups/securityRules", typePublicIP: "Microsoft.Network/publicIPAddresses",
 	typeVM: "Microsoft.Compute/virtualMachines", typeSet: "Microsoft.Compute/virtualMachineScaleSets", typeInstance: "Microsoft.Compute/virtualMachineScaleSets/virtualMachines",
-	typeSetNIC:   "Microsoft.Compute/virtualMachineScaleSets/virtualMachines/networkInterfaces",
+	typeSetNIC:     "Microsoft.Compute/virtualMachineScaleSets/virtualMachines/networkInterfaces",
+	typeRouteTable: "Microsoft.Network/routeTables", typeNetworkGateway: "Microsoft.Network/virtualNetworkGateways",
+	typeLocalGateway: "Microsoft.Network/localNetworkGateways", typeConnection: "Microsoft.Network/connections",
 	typeBalancer: "Microsoft.Network/loadBalancers", typeGateway: "Microsoft.Network/applicationGateways",
 }
 

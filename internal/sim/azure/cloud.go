@@ -36,6 +36,7 @@ type Cloud struct {
 	// serviceTags are by name in lower case; tagNames are their names.
 	serviceTags map[string][]netip.Prefix
 	tagNames    map[string]string
+	learned     map[string][]netip.Prefix // by gateway
 
 	// graph is what Resource Graph knows, and news what it will know later, in the order of time.
 	graph   map[string]*Resource
@@ -59,10 +60,13 @@ func New(s State, settings Settings, guid func() string) (*Cloud, error) {
 	c := &Cloud{
 		settings: settings, guid: guid, tenants: slices.Clone(s.Tenants), subscriptions: map[string]*Subscription{}, groups: map[string]*ResourceGroup{},
 		resources: map[string]*Resource{}, locks: slices.Clone(s.Locks), denials: slices.Clone(s.Denials), operations: map[string]*Operation{},
-		tagNames: map[string]string{}, serviceTags: map[string][]netip.Prefix{}, graph: map[string]*Resource{},
+		tagNames: map[string]string{}, serviceTags: map[string][]netip.Prefix{}, graph: map[string]*Resource{}, learned: map[string][]netip.Prefix{},
 	}
 	for name, blocks := range s.ServiceTags {
 		c.tagNames[strings.ToLower(name)], c.serviceTags[strings.ToLower(name)] = name, slices.Clone(blocks)
+	}
+	for id, routes := range s.LearnedRoutes {
+		c.learned[key(id)] = slices.Clone(routes)
 	}
 	for _, p := range s.Principals {
 		c.principals = append(c.principals, &p)
@@ -107,6 +111,12 @@ func (c *Cloud) namedTags() map[string][]netip.Prefix {
 // State returns a copy of everything. It is a read.
 func (c *Cloud) State() State {
 	out := State{Tenants: slices.Clone(c.tenants), Locks: slices.Clone(c.locks), Denials: slices.Clone(c.denials), ServiceTags: c.namedTags()}
+	for id, routes := range c.learned {
+		if out.LearnedRoutes == nil {
+			out.LearnedRoutes = map[string][]netip.Prefix{}
+		}
+		out.LearnedRoutes[id] = slices.Clone(routes)
+	}
 	for _, p := range c.principals {
 		out.Principals = append(out.Principals, *p)
 	}

@@ -16,6 +16,7 @@ type index struct {
 	publicUser   map[string]string   // public address -> id of the IP configuration
 	private      map[networkAddress]located
 	public       map[netip.Addr]located
+	leads        []*Resource // what leads out of networks
 }
 
 type networkAddress struct {
@@ -38,6 +39,9 @@ func buildIndex(resources map[string]*Resource) *index {
 	}
 	for _, k := range sortedKeys(resources) {
 		r := resources[k]
+		if leads(r.id.Type()) {
+			x.leads = append(x.leads, r)
+		}
 		switch p := r.parsed.(type) {
 		case *machine:
 			for _, n := range p.nics {

@@ -38,11 +38,15 @@ type subnet struct {
 	nsg      string // key; empty if there is none
 	// endpoints tells that the group is about private endpoints as well.
 	endpoints bool
+	routes    string // key of the route table; empty if there is none
 }
 
 type peering struct {
 	remote string // key of the other network
 	access bool
+	// remoteGateways and transit say that the gateways of the other end are used, and that its own
+	// are lent.
+	remoteGateways, transit bool
 }
 
 // nic is a network interface made ready.
@@ -120,6 +124,7 @@ func parseNetwork(id ID, properties map[string]any) (*network, error) {
 				AddressPrefix   string     `json:"addressPrefix"`
 				AddressPrefixes []string   `json:"addressPrefixes"`
 				NSG             *reference `json:"networkSecurityGroup"`
+				Routes          *reference `json:"routeTable"`
 				Endpoints       string     `json:"privateEndpointNetworkPolicies"`
 			} `json:"properties"`
 		} `json:"subnets"`
@@ -128,6 +133,9 @@ func parseNetwork(id ID, properties map[string]any) (*network, error) {
 			Properties struct {
 				Remote *reference `json:"remoteVirtualNetwork"`
 				Access *bool      `json:"allowVirtualNetworkAccess"`
+				// Uses and Transit say whose gateways lead on.
+				Uses    bool `json:"useRemoteGateways"`
+				Transit bool `json:"allowGatewayTransit"`
 			} `json:"properties"`
 		} `json:"virtualNetworkPeerings"`
 	}
@@ -175,13 +183,14 @@ func parseNetwork(id ID, properties map[string]any) (*network, error) {
 		}
 		out.subnets = append(out.subnets, subnet{
 			s.Name, prefixes, s.Properties.NSG.key(), s.Properties.Endpoints == "Enabled" || s.Properties.Endpoints == "NetworkSecurityGroupEnabled",
+			s.Properties.Routes.key(),
 		})
 	}
 	for _, p := range d.Peerings {
 		if p.Properties.Remote.key() == "" {
 			return nil, badFormat("InvalidJson", "Peering "+p.Name+" names no remote virtual network.")
 		}
-		out.peerings = append(out.peerings, peering{p.Properties.Remote.key(), p.Properties.Access == nil || *p.Properties.Access})
+		out.peerings = append(out.peerings, peering{p.Properties.Remote.key(), p.Properties.Access == nil || *p.Properties.Access, p.Properties.Uses, p.Properties.Transit})
 	}
 	return out, nil
 }

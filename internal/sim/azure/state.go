@@ -25,6 +25,9 @@ type State struct {
 	// ServiceTags are the addresses of service tags, by name, which means the same in any case. A
 	// tag that is not here holds no address.
 	ServiceTags map[string][]netip.Prefix `json:"serviceTags,omitempty"`
+	// LearnedRoutes are the prefixes that gateways of networks have learned from others, by the id
+	// of the gateway. No resource tells them.
+	LearnedRoutes map[string][]netip.Prefix `json:"learnedRoutes,omitempty"`
 }
 
 // Tenant is a directory.

@@ -195,11 +195,13 @@ func (c *Cloud) matches(s side, p, own party) bool {
 			return slices.Contains(p.at.asgs, g) || p.nic.endpoint != "" && slices.Contains(groupsOf(c.resources[p.nic.endpoint]), g)
 		})
 	case s.tag == tagVirtualNetwork:
-		return c.inNetwork(p.addr, own.nic.network())
+		in, _ := c.inTag(p.addr, own.located)
+		return in
 	case s.tag == tagLoadBalancer:
 		return p.addr == hostAddress
 	case s.tag == tagInternet:
-		return p.addr != hostAddress && !c.inNetwork(p.addr, own.nic.network())
+		in, byDefault := c.inTag(p.addr, own.located)
+		return !in || byDefault
 	case s.tag == "azureplatformimds":
 		return p.addr == metadataAddress
 	case s.tag == "azureplatformdns", s.tag == "azureplatformlkm":

@@ -3,9 +3,9 @@ package lower
 import (
 	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/nephele-io/nephele/internal/cloud"
-	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
 )
 
 // Border is what a network security group does at the border of a subnet, as entries that are asked
@@ -14,17 +14,38 @@ import (
 // nobody knows here (addresses of a service, source ports, a word that is new) makes its entries
 // unsure.
 func Border(all []Document, at Place) []cloud.ACLEntry {
-	n := native{at: at, network: addrset.OfPrefixes(at.Network...)}
+	n := newNative(at)
 	var out []cloud.ACLEntry
 	for _, d := range []cloud.Direction{cloud.Ingress, cloud.Egress} {
-		for i, r := range slices.Concat(ordered(all, d), defaults(d)) {
+		written := ordered(all, d)
+		for i, r := range slices.Concat(written, defaults(d)) {
 			if r.priority == 0 { // those of the defaults are the last ones
 				r.priority = firstDefault + i
+			}
+			known := r
+			switch {
+			case !n.parted(r.peer):
+			case strings.EqualFold(r.peer.tag, tagNetwork):
+				known.peer = side{prefixes: n.network.Prefixes()}
+				out = append(out, n.entries(&known)...) // and then what may be of it, too
+			case r.allow && !n.denied(written[min(i, len(written)):]):
+				// What of this is of the network in truth, the default rule lets through all the
+				// same.
+				r.peer = side{prefixes: n.internet.Prefixes()}
 			}
 			out = append(out, n.entries(&r)...)
 		}
 	}
 	return out
+}
+
+// denied reports whether one of some rules may deny what one of the tags VirtualNetwork and
+// Internet means.
+func (n *native) denied(rules []parsed) bool {
+	return slices.ContainsFunc(rules, func(r parsed) bool {
+		peers, _ := n.addresses(r.peer)
+		return !r.allow && (r.bad || n.parted(r.peer) || peers.Overlaps(n.internet))
+	})
 }
 
 // firstDefault is the first priority of the default rules.

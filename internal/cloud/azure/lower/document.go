@@ -51,8 +51,8 @@ const (
 	tagBalancer = "azureloadbalancer"
 )
 
-// platformAddress is that of the load balancer's probes.
-var platformAddress = netip.MustParsePrefix("168.63.129.16/32")
+// PlatformAddress is that of the load balancer's probes.
+var PlatformAddress = netip.MustParsePrefix("168.63.129.16/32")
 
 // side is the source or the destination of a rule: everything, prefixes, application security
 // groups or one tag.

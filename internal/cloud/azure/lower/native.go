@@ -18,9 +18,11 @@ type Place struct {
 	// groups.
 	Own    []netip.Addr
 	Groups []string
-	// Network is what the tag VirtualNetwork means: the addresses of the network and of those that
-	// it is connected with.
+	// Network is what is known of what the tag VirtualNetwork means: the addresses of the network
+	// and of those that it is connected with, the prefixes of routes, and the address of the host.
+	// Learned is set if it may mean more, because of routes that gateways learn.
 	Network []netip.Prefix
+	Learned bool
 	// Members are the addresses of the members of an application security group, by its key.
 	Members func(group string) []netip.Addr
 }
@@ -33,7 +35,7 @@ type Place struct {
 // groups are spelled out as the addresses of their members: they are memberships that we never
 // change.
 func Native(all []Document, at Place) (rules []cloud.Rule, unread []string) {
-	n := native{at: at, network: addrset.OfPrefixes(at.Network...)}
+	n := newNative(at)
 	traffic := flow.Traffic{}
 	for _, d := range []cloud.Direction{cloud.Ingress, cloud.Egress} {
 		cells := n.cells(slices.Concat(ordered(all, d), defaults(d)))
@@ -55,7 +57,7 @@ func Open(at Place, closedToInternet bool) []cloud.Rule {
 	for _, d := range []cloud.Direction{cloud.Ingress, cloud.Egress} {
 		set := addrset.All()
 		if closedToInternet && d == cloud.Ingress {
-			set = addrset.OfPrefixes(append(slices.Clone(at.Network), platformAddress)...)
+			set = addrset.OfPrefixes(append(slices.Clone(at.Network), PlatformAddress)...)
 		}
 		for _, p := range set.Prefixes() {
 			out = append(out, cloud.Rule{Direction: d, Match: cloud.NewMatch(cloud.AnyProtocol, -1, -1), Peer: cloud.Peer{CIDR: p}})
@@ -66,10 +68,29 @@ func Open(at Place, closedToInternet bool) []cloud.Rule {
 }
 
 type native struct {
-	at      Place
-	network addrset.Set
-	unread  []string
+	at Place
+	// network is what is known of the tag VirtualNetwork, and internet what the tag Internet means
+	// if that is all: a default route to an appliance makes the former mean every address, and it
+	// is documented nowhere that the latter means none then.
+	network, internet addrset.Set
+	unread            []string
 }
+
+func newNative(at Place) *native {
+	inner := slices.DeleteFunc(slices.Clone(at.Network), func(p netip.Prefix) bool { return p.Bits() == 0 })
+	return &native{
+		at: at, network: addrset.OfPrefixes(at.Network...), internet: addrset.All().Minus(addrset.OfPrefixes(append(inner, PlatformAddress)...)),
+	}
+}
+
+// parted reports whether a side is one of the tags VirtualNetwork and Internet where nobody knows
+// where the one ends and the other begins. Together they are all addresses.
+func (n *native) parted(s side) bool {
+	return n.at.Learned && !s.any && (strings.EqualFold(s.tag, tagNetwork) || strings.EqualFold(s.tag, tagInternet))
+}
+
+// partedNames are the names under which rules keep these tags.
+var partedNames = map[string]string{tagNetwork: "VirtualNetwork", tagInternet: "Internet"}
 
 // cells is what ordered rules allow, service by service.
 func (n *native) cells(rules []parsed) []flow.Cell {
@@ -128,6 +149,7 @@ func (r parsed) ranges(protocol int) []flow.Service {
 func (n *native) grant(rules []parsed, s flow.Service) flow.Grant {
 	left, denied := flow.Family(s.Protocol), addrset.Set{}
 	out := flow.Grant{Service: s}
+	decided := map[string]bool{} // of the two tags that are parted, which one a rule has decided, and how
 	for i := range rules {
 		r := &rules[i]
 		if !slices.ContainsFunc(r.services(), func(o flow.Service) bool { return o.Covers(s) }) {
@@ -143,6 +165,22 @@ func (n *native) grant(rules []parsed, s flow.Service) flow.Grant {
 		peers, peersKnown := n.addresses(r.peer)
 		exact := !r.bad && ownKnown && r.sources.all && !n.portsOfAny(r, s)
 		peers = peers.Intersect(own)
+		whole := flow.Family(s.Protocol).Within(own)
+		if n.parted(r.peer) && exact {
+			// What it says of a family of which the interface has no address, no packet meets.
+			mine := n.families().Intersect(flow.Family(s.Protocol))
+			if !own.Overlaps(mine) {
+				continue
+			}
+			if mine.Within(own) {
+				left, denied = n.partedGrant(&out, strings.ToLower(r.peer.tag), r.allow, decided, left, denied)
+				continue
+			}
+		}
+		if open, some := n.undecided(decided); some && r.allow && peers.Intersect(left).Overlaps(open) {
+			n.note(r, left) // which of these a Deny of a tag has taken away is not known
+			peers = peers.Minus(open)
+		}
 		switch {
 		case exact && peersKnown && r.allow:
 			out.All = out.All.Union(peers.Intersect(left))
@@ -150,7 +188,7 @@ func (n *native) grant(rules []parsed, s flow.Service) flow.Grant {
 		case exact && peersKnown:
 			denied = denied.Union(peers.Intersect(left))
 			left = left.Minus(peers)
-		case exact && r.allow && r.peer.tag != "" && flow.Family(s.Protocol).Within(own):
+		case exact && r.allow && r.peer.tag != "" && whole:
 			if !flow.Family(s.Protocol).Within(denied) {
 				out.Opaque = append(out.Opaque, flow.Except(cloud.Peer{PrefixListID: r.peer.tag}, denied))
 			}
@@ -173,8 +211,66 @@ func (n *native) grant(rules []parsed, s flow.Service) flow.Grant {
 			break
 		}
 	}
+	if flow.Family(s.Protocol).Within(out.All) { // both tags together are all addresses
+		out.Opaque = slices.DeleteFunc(out.Opaque, func(p cloud.Peer) bool {
+			return p.PrefixListID == partedNames[tagNetwork] || p.PrefixListID == partedNames[tagInternet]
+		})
+	}
 	out.Opaque = flow.Opaques(out.Opaque)
 	return out
+}
+
+// families are all addresses of the families that the interface has addresses of.
+func (n *native) families() addrset.Set {
+	own, out := addrset.Of(n.at.Own...), addrset.Set{}
+	for _, family := range []addrset.Set{addrset.AllIPv4(), addrset.AllIPv6()} {
+		if own.Overlaps(family) {
+			out = out.Union(family)
+		}
+	}
+	return out
+}
+
+// partedGrant takes a rule about one of two tags into account of which nobody knows where the one
+// ends. What is known is allowed by address, and the tag itself is kept for the rest; once both are
+// allowed, everything is.
+func (n *native) partedGrant(out *flow.Grant, tag string, allow bool, decided map[string]bool, left, denied addrset.Set) (addrset.Set, addrset.Set) {
+	if _, before := decided[tag]; before {
+		return left, denied // an earlier rule has decided about all of it
+	}
+	decided[tag] = allow
+	known := n.network
+	if tag == tagInternet {
+		known = addrset.Set{}
+		if decided[tagNetwork] {
+			known = n.internet
+		}
+	} else if decided[tagInternet] {
+		known = known.Union(n.internet)
+	}
+	known = known.Intersect(left)
+	if !allow {
+		if tag == tagInternet {
+			known = addrset.Set{}
+		}
+		return left.Minus(known), denied.Union(known)
+	}
+	out.All = out.All.Union(known)
+	if family := flow.Family(out.Service.Protocol); !family.Within(denied) {
+		out.Opaque = append(out.Opaque, flow.Except(cloud.Peer{PrefixListID: partedNames[tag]}, denied))
+	}
+	return left.Minus(known), denied
+}
+
+// undecided are the addresses of which nobody knows whether a Deny of one of the tags that are
+// parted has taken them away; false if there was none.
+func (n *native) undecided(decided map[string]bool) (addrset.Set, bool) {
+	for _, allow := range decided {
+		if !allow {
+			return n.internet.Minus(n.network), true
+		}
+	}
+	return addrset.Set{}, false
 }
 
 // portsOfAny reports whether a rule has ports and is about every protocol, and the service is of
@@ -201,7 +297,7 @@ func (n *native) note(r *parsed, left addrset.Set) {
 
 // addresses are those that a side means; false if that is not known.
 func (n *native) addresses(s side) (addrset.Set, bool) {
-	host := addrset.OfPrefixes(platformAddress)
+	host := addrset.OfPrefixes(PlatformAddress)
 	switch {
 	case s.any:
 		return addrset.All(), true
@@ -212,9 +308,9 @@ func (n *native) addresses(s side) (addrset.Set, bool) {
 		}
 		return addrset.Of(all...), true
 	case strings.EqualFold(s.tag, tagNetwork):
-		return n.network, true
+		return n.network, !n.at.Learned
 	case strings.EqualFold(s.tag, tagInternet):
-		return addrset.All().Minus(n.network).Minus(host), true
+		return n.internet, !n.at.Learned
 	case strings.EqualFold(s.tag, tagBalancer):
 		return host, true
 	case s.tag != "":
@@ -236,7 +332,7 @@ func (n *native) ownFamily(s side) (addrset.Set, bool) {
 		return addrset.Set{}, true
 	}
 	set, known := n.addresses(s)
-	if !known {
+	if !known && !n.parted(s) { // of those the addresses of the network itself are known
 		return addrset.All(), false
 	}
 	own, out := addrset.Of(n.at.Own...), addrset.Set{}

@@ -1,0 +1,226 @@
+package azure
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/nephele-io/nephele/internal/cloud/azure/lower"
+)
+
+// This file finds what the service tag VirtualNetwork means: "the virtual network address space
+// (all IP address ranges defined for the virtual network), all connected on-premises address
+// spaces, peered virtual networks, virtual networks connected to a virtual network gateway, the
+// virtual IP address of the host, and address prefixes used on user-defined routes. This tag might
+// also contain default routes" (learn.microsoft.com/azure/virtual-network/service-tags-overview).
+//
+// What gateways learn by BGP, over ExpressRoute or from a hub of a virtual WAN is told by no
+// resource that a role can read, so a part of the tag may stay unknown.
+
+// Types of what leads out of a network, in lower case.
+const (
+	typeRouteTable     = "microsoft.network/routetables"
+	typeNetworkGateway = "microsoft.network/virtualnetworkgateways"
+	typeLocalGateway   = "microsoft.network/localnetworkgateways"
+	typeConnection     = "microsoft.network/connections"
+)
+
+// gatewaySubnet is what the subnet of gateways of a network must be called.
+const gatewaySubnet = "gatewaysubnet"
+
+// routeTable are the routes of subnets that somebody has defined.
+type routeTable struct {
+	row
+	Routes []struct {
+		Properties struct {
+			Prefix string `json:"addressPrefix"`
+		} `json:"properties"`
+	} `json:"routes"`
+}
+
+// networkGateway is a gateway of a network to others.
+type networkGateway struct {
+	row
+	Kind           string `json:"gatewayType"`
+	BGP            bool   `json:"enableBgp"`
+	Configurations []struct {
+		Properties struct {
+			Subnet *reference `json:"subnet"`
+		} `json:"properties"`
+	} `json:"ipConfigurations"`
+	Clients struct {
+		Pool struct {
+			Prefixes []string `json:"addressPrefixes"`
+		} `json:"vpnClientAddressPool"`
+	} `json:"vpnClientConfiguration"`
+}
+
+// network is the key of the network of the gateway; empty if it is not told.
+func (g *networkGateway) network() string {
+	for i := range g.Configurations {
+		if network, _, ok := strings.Cut(g.Configurations[i].Properties.Subnet.key(), "/subnets/"); ok {
+			return network
+		}
+	}
+	return ""
+}
+
+// localGateway is the other end of connections of gateways: a network elsewhere.
+type localGateway struct {
+	row
+	Space struct {
+		Prefixes []string `json:"addressPrefixes"`
+	} `json:"localNetworkAddressSpace"`
+}
+
+// connection joins a gateway with another network.
+type connection struct {
+	row
+	BGP    bool       `json:"enableBgp"`
+	First  *reference `json:"virtualNetworkGateway1"`
+	Second *reference `json:"virtualNetworkGateway2"`
+	Local  *reference `json:"localNetworkGateway2"`
+}
+
+// space is what the tag VirtualNetwork means.
+type space struct {
+	prefixes []netip.Prefix
+	// learned is set if there may be more that no resource tells.
+	learned bool
+}
+
+// add adds prefixes as texts; what is none, as the tag of a service in a route, nobody knows.
+func (s *space) add(texts ...string) {
+	for _, text := range texts {
+		if p, err := netip.ParsePrefix(text); err == nil {
+			s.prefixes = append(s.prefixes, p.Masked())
+		} else {
+			s.learned = true
+		}
+	}
+}
+
+// spaceOf is what the tag means in a network, at subnets with these route tables.
+func (w *world) spaceOf(key string, tables []string) space {
+	out := space{prefixes: append(prefixes(w.networks[key].AddressSpace.AddressPrefixes), lower.PlatformAddress)}
+	for _, p := range w.peerings() {
+		switch key {
+		case p.A.NetworkID:
+			out.prefixes = append(out.prefixes, p.B.CIDRs...)
+		case p.B.NetworkID:
+			out.prefixes = append(out.prefixes, p.A.CIDRs...)
+		}
+	}
+	w.behindGateways(&out, key)
+	for _, remote := range w.networks[key].transits() {
+		if w.networks[remote] == nil {
+			out.learned = true // it is of another region or subscription
+			continue
+		}
+		w.behindGateways(&out, remote)
+	}
+	for _, id := range tables {
+		t := w.tables[id]
+		if t == nil {
+			out.learned = true // it may not be read
+			continue
+		}
+		for i := range t.Routes {
+			out.add(t.Routes[i].Properties.Prefix)
+		}
+	}
+	slices.SortFunc(out.prefixes, netip.Prefix.Compare)
+	out.prefixes = slices.Compact(out.prefixes)
+	return out
+}
+
+// behindGateways adds what the gateways of a network are connected with.
+func (w *world) behindGateways(out *space, network string) {
+	found := false
+	for _, k := range sortedKeys(w.gateways) {
+		g := w.gateways[k]
+		if g.network() != network {
+			continue
+		}
+		found = true
+		out.learned = out.learned || g.BGP || !strings.EqualFold(g.Kind, "Vpn")
+		out.add(g.Clients.Pool.Prefixes...)
+		for _, id := range sortedKeys(w.connections) {
+			w.connected(out, k, w.connections[id])
+		}
+	}
+	out.learned = out.learned || !found && w.networks[network].hasGateway()
+}
+
+// connected adds the other end of a connection, if it is one of the gateway.
+func (w *world) connected(out *space, gateway string, c *connection) {
+	ends := [2]string{c.First.key(), c.Second.key()}
+	if !slices.Contains(ends[:], gateway) {
+		return
+	}
+	out.learned = out.learned || c.BGP
+	if id := c.Local.key(); id != "" {
+		if l := w.locals[id]; l != nil {
+			out.add(l.Space.Prefixes...)
+		} else {
+			out.learned = true
+		}
+	}
+	for _, id := range ends {
+		if id == "" || id == gateway {
+			continue
+		}
+		if other := w.gateways[id]; other != nil && w.networks[other.network()] != nil {
+			out.prefixes = append(out.prefixes, prefixes(w.networks[other.network()].AddressSpace.AddressPrefixes)...)
+		} else {
+			out.learned = true
+		}
+	}
+}
+
+// transits are the keys of the peered networks whose gateways the network uses.
+func (v *vnet) transits() (out []string) {
+	for i := range v.Peerings {
+		if p := &v.Peerings[i].Properties; p.UseRemoteGateways && strings.EqualFold(p.State, "Connected") {
+			out = append(out, p.Remote.key())
+		}
+	}
+	return out
+}
+
+// hasGateway reports whether there is something in the subnet for gateways, which the role may not
+// be allowed to read.
+func (v *vnet) hasGateway() bool {
+	for i := range v.Subnets {
+		if strings.EqualFold(v.Subnets[i].Name, gatewaySubnet) && len(v.Subnets[i].Properties.Configurations) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// tablesOf are the keys of the route tables of the subnets that an interface is in, sorted.
+func (w *world) tablesOf(n *nic) []string {
+	out := map[string]bool{}
+	for i := range n.Configurations {
+		network, name, _ := strings.Cut(n.Configurations[i].Properties.Subnet.key(), "/subnets/")
+		if id := w.tableOf(network, name); id != "" {
+			out[id] = true
+		}
+	}
+	return sortedKeys(out)
+}
+
+// tableOf is the key of the route table of a subnet; empty if it has none.
+func (w *world) tableOf(network, subnet string) string {
+	v := w.networks[network]
+	if v == nil {
+		return ""
+	}
+	for i := range v.Subnets {
+		if strings.EqualFold(v.Subnets[i].Name, subnet) {
+			return v.Subnets[i].Properties.Routes.key()
+		}
+	}
+	return ""
+}
