@@ -60,7 +60,10 @@ func TestRecipes(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, w := range in.Mistakes() {
-				t.Errorf("%s: %s", w.Reason, w.Message)
+				// What is meant for everybody is a warning, which its author tolerates.
+				if public := title == "A web server for everybody" || title == "Closed unless somebody opens"; !public || w.Reason != "OpensToInternet" {
+					t.Errorf("%s: %s", w.Reason, w.Message)
+				}
 			}
 			tried := map[string]int{}
 			for text := range strings.Lines(manifests) {

@@ -17,6 +17,7 @@ import (
 // there is.
 func asides(ctx context.Context, s State, p *policy.Policy) []string {
 	found := append(admission.HostBits(p), admission.NeverMatches(p)...)
+	found = append(append(append(found, admission.OpensManagement(p)...), admission.OpensToInternet(p)...), admission.OneFamily(p)...)
 	if !s.Tells() {
 		return said(found)
 	}
