@@ -74,6 +74,10 @@ func TestPlanOfAnEnforcedAccount(t *testing.T) {
 		if r.code != ExitNo || !strings.Contains(r.stdout, "tcp 443") {
 			t.Errorf("%s, another port: %+v", name, r)
 		}
+		r = nephele(t, fromGit(""), append([]string{"plan", "-f", "-", "--snapshot", snapshot, "--strict"}, flags...)...)
+		if r.code != ExitBadInput || !strings.Contains(r.stdout, "! warning: ") || strings.Count(r.stdout, "no policy guards ") != 1 || !strings.Contains(r.err, "1 LosesPolicy") {
+			t.Errorf("%s, without the policy: %+v", name, r)
+		}
 	}
 }
 

@@ -80,7 +80,7 @@ spec:
   priority: 6
   appliedTo: [{externalEntitySelector: {matchLabels: {nephe.antrea.io/tag-app: none}}}]
   ingress:
-  - {name: all, action: Allow}
+  - {name: all, action: Drop}
 `
 	r := planShop(t, manifests, "-o", "json")
 	var got preview.Answer

@@ -163,7 +163,12 @@ func (p *Planner) Answer(made plans) Answer {
 	}
 	provisional := p.ClusterID == OfflineCluster || p.In.invented()
 	for _, a := range made.Accounts {
-		out.Accounts = append(out.Accounts, a.answer(provisional))
+		account := a.answer(provisional)
+		if p.In.narrow() {
+			a.keepTouched(&account, p.In.given)
+		}
+		account.withoutTold(out.WarningReasons)
+		out.Accounts = append(out.Accounts, account)
 	}
 	for _, f := range made.failed {
 		out.Accounts = append(out.Accounts, unread(f))
@@ -256,7 +261,8 @@ func (p plannedAccount) answer(provisional bool) AccountPlan {
 	}
 	p.remarks(&a)
 	a.Remedies = remedies(a.Refusals)
-	a.Warnings = append(a.Warnings, closesAccess(a.Reachability, o.snapshot)...)
+	a.Warnings = append(a.Warnings, losesPolicy(r.Protection, names)...)
+	a.Warnings = append(a.Warnings, changesOfAccess(a.Reachability, o.snapshot)...)
 	a.Policies = append(a.Policies, p.policies(a.TagsOnly)...)
 	return a
 }

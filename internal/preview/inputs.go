@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	"github.com/nephele-io/nephele/internal/apiserver/webhook"
 	"github.com/nephele-io/nephele/internal/explain"
@@ -27,8 +28,10 @@ type Inputs struct {
 
 	// Documents finds where an object of a manifest stands, by objectKey.
 	Documents map[string]*manifest.Document
-	Refused   []manifest.Refusal
-	Notes     []string
+	// Gone are the objects that are planned to be deleted.
+	Gone    []analysis.ObjectReference
+	Refused []manifest.Refusal
+	Notes   []string
 	// Gaps say what a snapshot does not tell.
 	Gaps []string
 	// Claimants are the clusters that the VPCs of a snapshot belong to.

@@ -1,8 +1,10 @@
 package preview
 
 import (
+	"cmp"
 	"fmt"
 	"iter"
+	"maps"
 	"slices"
 	"strings"
 
@@ -37,6 +39,9 @@ func (in *Inputs) Mistakes() (out []Warning) {
 			}
 		}
 		add(warnHostBits, admission.HostBits(&p))
+		add(warnOpensManagement, joined(admission.OpensManagement(&p)))
+		add(warnOpensToInternet, joined(admission.OpensToInternet(&p)))
+		add(warnOneFamily, joined(admission.OneFamily(&p)))
 		add(warnNoSuchGroup, admission.NoSuchGroup(&p, groups[p.Namespace]))
 		for _, f := range admission.SelectsNobody(&p, in.selectable()) {
 			reason := warnPeerNobody
@@ -90,56 +95,191 @@ func (in *Inputs) selectable() iter.Seq[admission.Entity] {
 	}
 }
 
-// access is how people get at VMs.
-var access = []struct {
-	name string
-	port int
-}{{"ssh (tcp 22)", 22}, {"remote desktop (tcp 3389)", 3389}}
+// someNames is how many names stand in a sentence.
+const someNames = 4
 
-// amongThem names an end of flows in a sentence, or some of it and how much it is.
-func amongThem(e forecast.End) string {
-	names := slices.Concat(e.VMs, e.Unseen)
-	switch {
-	case len(names) == 0:
-		return e.Text(someNames)
-	case len(names) > someNames:
-		return fmt.Sprintf("%d VMs, among them %s", len(names), strings.Join(names[:someNames], ", "))
+// joined puts what is said of several rules of a policy into one: the first has the words, and
+// stands for all.
+func joined(found []policy.FieldError) []policy.FieldError {
+	if len(found) < 2 {
+		return found
+	}
+	fields := make([]string, len(found))
+	for i, f := range found {
+		fields[i] = f.Field
+	}
+	one := found[0]
+	one.Field = strings.TrimSpace(cloud.Listed(fields, false))
+	return []policy.FieldError{one}
+}
+
+// changesOfAccess are the flows that a plan opens to VMs from the Internet, and those that it
+// closes and by which somebody may be at work now: one warning each, whatever it is about.
+func changesOfAccess(changes []forecast.Change, before func(region string) *cloud.Snapshot) (out []PlannedNote) {
+	add := func(reason WarningReason, region, message string) {
+		if message != "" {
+			out = append(out, PlannedNote{Region: region, Reason: string(reason), Message: message})
+		}
+	}
+	var regions []string
+	for _, c := range changes {
+		if !slices.Contains(regions, c.Region) {
+			regions = append(regions, c.Region)
+		}
+	}
+	for _, region := range regions {
+		var doors, others, closes clauses
+		for _, c := range changes {
+			switch {
+			case c.Region != region || len(c.To.VMs) == 0:
+			case !c.Opens:
+				for _, d := range admission.Doors() {
+					if c.Packets.Contain(cloud.TCP, int(d.Port)) {
+						closes.add(d.Name, c.To, c.From, todayBy(before(region), c, int(d.Port)))
+					}
+				}
+			case fromInternet(c.From):
+				for _, d := range admission.Doors() {
+					if c.Packets.Contain(cloud.TCP, int(d.Port)) {
+						doors.add(d.Name, c.To, c.From, nil)
+					}
+				}
+				if !onlyDoors(c.Packets) {
+					others.add(c.Packets.Text, c.To, c.From, nil)
+				}
+			}
+		}
+		add(warnOpensManagement, region, doors.text("opens ", "; anybody in the Internet may try to get in: name the blocks of those who administer the machines"))
+		add(warnOpensToInternet, region, others.text("opens ", " to anybody in the Internet"))
+		add(warnClosesAccess, region, closes.text("closes ", "; somebody may be at work by it now: a rule that allows it, or spec.failsafe of the account, keeps it open"))
+	}
+	return out
+}
+
+// fromInternet reports whether an end holds much of the Internet.
+func fromInternet(e forecast.End) bool {
+	var four, six []admission.Block
+	for _, p := range e.Addresses {
+		if b := (admission.Block{Prefix: p}); p.Addr().Is4() {
+			four = append(four, b)
+		} else {
+			six = append(six, b)
+		}
+	}
+	return admission.Wide(four) || admission.Wide(six)
+}
+
+// onlyDoors reports whether packets are nothing but those by which people get at machines.
+func onlyDoors(p forecast.Packets) bool {
+	return !p.Except && !slices.ContainsFunc(p.Ranges, func(r forecast.Range) bool {
+		return r.Protocol != cloud.TCP || r.From != r.To || !slices.ContainsFunc(admission.Doors(), func(d admission.Door) bool { return int(d.Port) == r.From })
+	})
+}
+
+// todayBy are the groups that allow a packet of flows that close.
+func todayBy(before *cloud.Snapshot, c forecast.Change, port int) []string {
+	if before == nil {
+		return nil
+	}
+	return forecast.Allowing(before, c, cloud.TCP, port)
+}
+
+// clauses are what opens, or closes, to whom and from where, by what it is.
+type clauses struct {
+	names []string
+	by    map[string]*clause
+}
+
+type clause struct{ to, from, groups []string }
+
+func (c *clauses) add(name string, to, from forecast.End, groups []string) {
+	if c.by == nil {
+		c.by = map[string]*clause{}
+	}
+	x := c.by[name]
+	if x == nil {
+		x = &clause{}
+		c.by[name], c.names = x, append(c.names, name)
+	}
+	x.to = append(x.to, to.VMs...)
+	x.groups = append(x.groups, groups...)
+	if len(from.VMs)+len(from.Unseen) > 0 {
+		x.from = append(append(x.from, from.VMs...), from.Unseen...)
+	} else {
+		x.from = append(x.from, from.Text(someNames))
+	}
+}
+
+// text is one sentence of all, or nothing.
+func (c *clauses) text(verb, end string) string {
+	if len(c.names) == 0 {
+		return ""
+	}
+	// What is so of the same VMs and from the same places is said once.
+	var order []string
+	names := map[string][]string{}
+	for _, name := range c.names {
+		x := c.by[name]
+		text := " to " + someOf(x.to) + " from " + someOf(x.from)
+		if groups := sorted(x.groups); len(groups) > 0 {
+			verb := " allows today"
+			if len(groups) > 1 {
+				verb = " allow today"
+			}
+			text += ", which " + strings.TrimSpace(cloud.Listed(groups, false)) + verb
+		}
+		if names[text] == nil {
+			order = append(order, text)
+		}
+		names[text] = append(names[text], name)
+	}
+	parts := make([]string, len(order))
+	for i, text := range order {
+		parts[i] = strings.Join(names[text], " and ") + text
+	}
+	return verb + strings.Join(parts, ", and ") + end
+}
+
+func sorted(names []string) []string {
+	return slices.Compact(slices.Sorted(slices.Values(names)))
+}
+
+// someOf names some of many, each once, and says how many they are.
+func someOf(names []string) string {
+	seen := map[string]bool{}
+	names = slices.DeleteFunc(slices.Clone(names), func(n string) bool { was := seen[n]; seen[n] = true; return was })
+	if len(names) > someNames {
+		return fmt.Sprintf("%d, among them %s", len(names), strings.Join(names[:someNames], ", "))
 	}
 	return strings.Join(names, ", ")
 }
 
-// someNames is how many names stand in a sentence.
-const someNames = 4
-
-// protocolTCP is the number of TCP.
-const protocolTCP = 6
-
-// closesAccess warns of flows that close and by which somebody can get at VMs now. Nobody may use
-// them; whoever does is shut out.
-func closesAccess(changes []forecast.Change, before func(region string) *cloud.Snapshot) (out []PlannedNote) {
-	for _, a := range access {
-		var told []string
-		for _, c := range changes {
-			if c.Opens || len(c.To.VMs) == 0 || !c.Packets.Contain(protocolTCP, a.port) {
-				continue
-			}
-			today := ""
-			if s := before(c.Region); s != nil {
-				if groups := forecast.Allowing(s, c, protocolTCP, a.port); len(groups) > 0 {
-					verb := " allows today"
-					if len(groups) > 1 {
-						verb = " allow today"
-					}
-					today = ", which " + cloud.Listed(groups, false) + verb
-				}
-			}
-			message := fmt.Sprintf("closes %s to %s from %s%s; somebody may be at work by it now: a rule that allows it, or spec.failsafe of the account, keeps it open",
-				a.name, amongThem(c.To), amongThem(c.From), today)
-			if key := c.Region + message; !slices.Contains(told, key) {
-				told = append(told, key)
-				out = append(out, PlannedNote{Region: c.Region, Reason: string(warnClosesAccess), Message: message})
-			}
+// losesPolicy warns of VMs that policies guard now and will not when all is done; nil if there are
+// none.
+func losesPolicy(p *plan.Protection, names map[string]string) []PlannedNote {
+	if p == nil {
+		return nil
+	}
+	guarded := map[plan.VMRef]bool{}
+	for _, r := range p.Then {
+		guarded[r.VM] = true
+	}
+	byRegion := map[string][]string{}
+	for _, r := range p.Released() {
+		if !guarded[r.VM] {
+			byRegion[r.VM.Region] = append(byRegion[r.VM.Region], cmp.Or(names[r.VM.ID], r.VM.ID))
 		}
+	}
+	var out []PlannedNote
+	for _, region := range slices.Sorted(maps.Keys(byRegion)) {
+		vms := sorted(byRegion[region])
+		message := "no policy guards " + someOf(vms) + " after this: "
+		if len(vms) > 1 {
+			message += "their own security groups decide alone, and these may allow more"
+		} else {
+			message += "its own security groups decide alone, and these may allow more"
+		}
+		out = append(out, PlannedNote{Region: region, Reason: string(warnLosesPolicy), Message: message})
 	}
 	return out
 }

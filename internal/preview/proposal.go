@@ -184,6 +184,7 @@ func unreadable(bad *manifest.InputError) []analysis.ManifestError {
 // not.
 func (in *Inputs) apply(p *Proposal) (errs []analysis.ManifestError) {
 	in.Overlay(p.over)
+	in.Gone = p.gone
 	for _, ref := range p.gone {
 		if !in.remove(ref) {
 			errs = append(errs, analysis.ManifestError{Reason: analysis.ErrorInvalid, Code: http.StatusNotFound, Object: &ref, Message: "there is no such object to delete"})

@@ -28,6 +28,15 @@ const (
 	// warnNoSuchGroup and warnNoSuchTier: a policy names what does not exist.
 	warnNoSuchGroup WarningReason = "NoSuchGroup"
 	warnNoSuchTier  WarningReason = "NoSuchTier"
+	// warnOpensManagement: a policy, or the plan, lets anybody in the Internet get at machines by
+	// ssh or remote desktop.
+	warnOpensManagement WarningReason = "OpensManagement"
+	// warnOpensToInternet: it lets anybody there reach VMs in another way.
+	warnOpensToInternet WarningReason = "OpensToInternet"
+	// warnLosesPolicy: after the plan no policy guards a VM that one guards now.
+	warnLosesPolicy WarningReason = "LosesPolicy"
+	// warnOneFamily: a rule closes all of IPv4, or of IPv6, and leaves the other family alone.
+	warnOneFamily WarningReason = "OneFamily"
 	// warnClosesAccess: the plan closes ssh or remote desktop to a VM that has it now.
 	warnClosesAccess WarningReason = "ClosesAccess"
 	// WarnNeverMatches: rules before it leave a rule nothing.
@@ -51,6 +60,7 @@ var WarningReasons = []WarningReason{
 	warnClosesAccess,
 	warnCutsBalancer,
 	warnHostBits,
+	warnLosesPolicy,
 	WarnManyClusters,
 	warnNameTaken,
 	WarnNeverMatches,
@@ -59,6 +69,9 @@ var WarningReasons = []WarningReason{
 	warnNoSuchTier,
 	WarnNotExact,
 	warnNotGranted,
+	warnOneFamily,
+	warnOpensManagement,
+	warnOpensToInternet,
 	warnPeerNobody,
 	warnSelectsNoVM,
 	warnSelectsNobody,

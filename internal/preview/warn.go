@@ -18,13 +18,20 @@ import (
 // VM, what an account does not grant, and policies that select nobody.
 func (p *Planner) warnings(made plans) []Warning {
 	out := slices.Clone(p.In.Warnings)
+	narrow := p.In.narrow()
 	for _, s := range p.In.Selectors {
+		if narrow {
+			break // what is to be said of them is so whatever the policies are
+		}
 		name := "CloudEntitySelector " + cloud.AccountKey(s.Namespace, s.Name)
 		for _, w := range p.selectorWarnings(s, made) {
 			out = append(out, Warning{w.Reason, name + ": " + w.Message})
 		}
 	}
 	for _, a := range made.Accounts {
+		if narrow {
+			break
+		}
 		for _, r := range a.Preview.Remarks {
 			out = append(out, Warning{warnNotGranted, r})
 		}
@@ -35,7 +42,7 @@ func (p *Planner) warnings(made plans) []Warning {
 	if len(made.failed) > 0 {
 		return out // who a policy selects may be unknown
 	}
-	out = append(out, withDetails(p.In.Mistakes(), made.computed.selectingNobody())...)
+	out = append(out, withDetails(p.In.Mistakes(), made.computed.selectingNobody(func(ref plan.PolicyRef) bool { return !narrow || p.In.given(ref) }))...)
 	return append(append(out, p.shadowed(made)...), p.cut(made)...)
 }
 
@@ -69,7 +76,7 @@ func (p *Planner) selectorWarnings(s *cloudv1alpha1.CloudEntitySelector, made pl
 
 // selectingNobody names the Antrea policies that apply to no VM and no Pod. Those of the other
 // kinds select Pods only.
-func (v View) selectingNobody() (out []string) {
+func (v View) selectingNobody(asked func(plan.PolicyRef) bool) (out []string) {
 	members := map[string]int{}
 	for _, g := range v.AppliedToGroups {
 		members[g.Name] = len(g.GroupMembers)
@@ -84,7 +91,9 @@ func (v View) selectingNobody() (out []string) {
 		}
 		if !slices.ContainsFunc(groups, func(g string) bool { return members[g] > 0 }) {
 			ref := plan.PolicyRef{Kind: p.SourceRef.Type, Namespace: p.SourceRef.Namespace, Name: p.SourceRef.Name}
-			out = append(out, ref.String()+": it selects nobody: no VM and no Pod is in its appliedTo")
+			if asked(ref) {
+				out = append(out, ref.String()+": it selects nobody: no VM and no Pod is in its appliedTo")
+			}
 		}
 	}
 	slices.Sort(out)
