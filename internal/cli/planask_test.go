@@ -32,8 +32,7 @@ func TestSecretsAreNotSent(t *testing.T) {
 	if err != nil || why != "" {
 		t.Fatalf("%q, %v", why, err)
 	}
-	var parser manifest.Parser
-	again, err := parser.Parse("sent", []byte(text), 0)
+	again, err := manifest.Parse("sent", []byte(text), 0)
 	if err != nil || len(again.Documents) != len(set.Documents) {
 		t.Fatalf("%v, what is sent is read as %+v:\n%s", err, again, text)
 	}

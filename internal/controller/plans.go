@@ -23,7 +23,7 @@ func (r *reviews) plan(
 	if !whole {
 		rights.May = sight.May
 	}
-	proposal, errs, err := preview.Propose(&r.parser, spec, s.Tiers, rights)
+	proposal, errs, err := preview.Propose(spec, s.Tiers, rights)
 	if err != nil || len(errs) > 0 {
 		return preview.Refused(errs), err
 	}

@@ -28,7 +28,6 @@ import (
 	"github.com/nephele-io/nephele/internal/control/convert"
 	"github.com/nephele-io/nephele/internal/explain"
 	"github.com/nephele-io/nephele/internal/kinds"
-	"github.com/nephele-io/nephele/internal/manifest"
 	"github.com/nephele-io/nephele/internal/review"
 )
 
@@ -62,9 +61,6 @@ type reviews struct {
 	kinds    []kinds.Kind
 	policies heard
 	others   atomic.Uint64
-
-	// parser reads what PlanReviews bring.
-	parser manifest.Parser
 
 	mu   sync.Mutex
 	last *seen

@@ -13,7 +13,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 
 	yamlv3 "go.yaml.in/yaml/v3"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
@@ -41,25 +40,13 @@ type loader struct {
 	held, number int
 }
 
-// Parser reads texts. It keeps the schemas that it has compiled, which takes longer than reading
-// most texts, and is safe for concurrent use: one text is read at a time. The zero value is ready.
-type Parser struct {
-	mu      sync.Mutex
-	schemas *schemas
-}
-
 // Parse reads one text of at most so many objects; 0 means any number. It fails as Load does.
-func (p *Parser) Parse(name string, content []byte, most int) (*Set, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.schemas == nil {
-		s, err := loadSchemas()
-		if err != nil {
-			return nil, err
-		}
-		p.schemas = s
+func Parse(name string, content []byte, most int) (*Set, error) {
+	s, err := ourSchemas()
+	if err != nil {
+		return nil, err
 	}
-	l := &loader{schemas: p.schemas, kinds: readable(), set: &Set{}, seen: map[string]Position{}, most: most}
+	l := &loader{schemas: s, kinds: readable(), set: &Set{}, seen: map[string]Position{}, most: most}
 	l.file(name, content)
 	if len(l.bad) > 0 {
 		return nil, &InputError{l.bad}
@@ -71,7 +58,7 @@ func (p *Parser) Parse(name string, content []byte, most int) (*Set, error) {
 // stdin. It fails with an *InputError that lists everything that cannot be read as what it says it
 // is.
 func Load(paths []string, stdin io.Reader) (*Set, error) {
-	s, err := loadSchemas()
+	s, err := ourSchemas()
 	if err != nil {
 		return nil, err
 	}

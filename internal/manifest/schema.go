@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -22,11 +23,16 @@ import (
 )
 
 // schemas holds the schemas of our CustomResourceDefinitions, read and compiled when a kind first
-// occurs.
+// occurs. It may be used by several at the same time.
 type schemas struct {
 	manifests []crd.Manifest
+	mu        sync.Mutex
 	compiled  map[schema.GroupVersionKind]*compiledSchema
 }
+
+// ourSchemas are those of this program. They are constants, and to compile one takes longer than to
+// read most texts, so that is done once.
+var ourSchemas = sync.OnceValues(loadSchemas)
 
 type compiledSchema struct {
 	structural *structuralschema.Structural
@@ -39,7 +45,7 @@ func loadSchemas() (*schemas, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the definitions of our kinds: %w", err)
 	}
-	return &schemas{manifests, map[schema.GroupVersionKind]*compiledSchema{}}, nil
+	return &schemas{manifests: manifests, compiled: map[schema.GroupVersionKind]*compiledSchema{}}, nil
 }
 
 // definition returns the schema of a kind as it is written down, or nil if the kind is not one of
@@ -65,6 +71,8 @@ func (s *schemas) definition(gvk schema.GroupVersionKind) (*apiextensionsv1.JSON
 
 // get returns the schema of a kind, or nil if the kind is not one of ours.
 func (s *schemas) get(gvk schema.GroupVersionKind) (*compiledSchema, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if c, ok := s.compiled[gvk]; ok {
 		return c, nil
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/inventory"
 	"github.com/nephele-io/nephele/internal/explain"
+	"github.com/nephele-io/nephele/internal/manifest"
 	"github.com/nephele-io/nephele/internal/preview"
 	"github.com/nephele-io/nephele/internal/review"
 	"github.com/nephele-io/nephele/internal/seed"
@@ -85,7 +86,7 @@ func newHiddenWorld(t *testing.T, seed uint64) *hiddenWorld {
 		}
 	}
 	text.WriteString(w.policy("", "p-word9"))
-	set, err := parser.Parse("world", []byte(text.String()), 0)
+	set, err := manifest.Parse("world", []byte(text.String()), 0)
 	if err != nil {
 		t.Fatalf("seed %d: %v\n%s", seed, err, text.String())
 	}
@@ -161,7 +162,7 @@ func TestNothingHiddenIsToldWithClouds(t *testing.T) {
 		}
 		spec := v1alpha1.PlanReviewSpec{Manifests: w.policy(word(0), "new-"+word(0)) + w.policy(word(0), "p0-"+word(0)), Map: true}
 		rights := preview.Rights{May: func(_, _, _, namespace, _ string) bool { return namespace == word(0) }}
-		proposal, errs, err := preview.Propose(&parser, spec, nil, rights)
+		proposal, errs, err := preview.Propose(spec, nil, rights)
 		if err != nil || len(errs) > 0 {
 			t.Fatalf("world %d: %v, %v\n%s", seed+n, errs, err, spec.Manifests)
 		}
@@ -176,7 +177,7 @@ func TestNothingHiddenIsToldWithClouds(t *testing.T) {
 		foreign := v1alpha1.PlanReviewSpec{
 			Manifests: w.policy(word(2), "new-"+word(0)), Delete: []v1alpha1.ObjectReference{{Group: "crd.antrea.io", Kind: "NetworkPolicy", Namespace: word(3), Name: "p0-" + word(3)}},
 		}
-		if _, errs, _ := preview.Propose(&parser, foreign, nil, rights); len(errs) != 2 || errs[0].Reason != v1alpha1.ErrorForbidden || errs[1].Reason != v1alpha1.ErrorForbidden {
+		if _, errs, _ := preview.Propose(foreign, nil, rights); len(errs) != 2 || errs[0].Reason != v1alpha1.ErrorForbidden || errs[1].Reason != v1alpha1.ErrorForbidden {
 			t.Fatalf("world %d: objects in foreign Namespaces: %s", seed+n, asJSON(errs))
 		}
 	}

@@ -63,7 +63,7 @@ type Proposal struct {
 // Propose reads what a PlanReview brings. The policies may be in these tiers besides their own.
 // What is wrong with the manifests is in the errors, and told for all documents at once; an error
 // about the question itself is a review.WrongError.
-func Propose(parser *manifest.Parser, spec analysis.PlanReviewSpec, tiers []*v1beta1.Tier, rights Rights) (*Proposal, []analysis.ManifestError, error) {
+func Propose(spec analysis.PlanReviewSpec, tiers []*v1beta1.Tier, rights Rights) (*Proposal, []analysis.ManifestError, error) {
 	if n := len(spec.Manifests); n > MaxManifests {
 		return nil, nil, &review.WrongError{Field: "manifests", Text: fmt.Sprintf(": they have %d bytes, want at most %d", n, MaxManifests)}
 	}
@@ -76,7 +76,7 @@ func Propose(parser *manifest.Parser, spec analysis.PlanReviewSpec, tiers []*v1b
 	set := &manifest.Set{}
 	if strings.TrimSpace(spec.Manifests) != "" {
 		var err error
-		set, err = parser.Parse(manifestsName, []byte(spec.Manifests), MaxObjects)
+		set, err = manifest.Parse(manifestsName, []byte(spec.Manifests), MaxObjects)
 		var bad *manifest.InputError
 		if errors.As(err, &bad) {
 			return nil, unreadable(bad), nil

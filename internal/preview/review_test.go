@@ -16,7 +16,6 @@ import (
 	"github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	"github.com/nephele-io/nephele/api/antrea/v1alpha2"
 	"github.com/nephele-io/nephele/internal/explain"
-	"github.com/nephele-io/nephele/internal/manifest"
 	"github.com/nephele-io/nephele/internal/preview"
 )
 
@@ -68,12 +67,9 @@ spec:
   ingress: [{action: Allow, from: [{ipBlock: {cidr: 10.0.0.0/8}}]}]
 `
 
-// parser is shared by the tests, because compiling schemas takes long.
-var parser manifest.Parser
-
 func propose(t *testing.T, spec v1alpha1.PlanReviewSpec, rights preview.Rights) (*preview.Proposal, []v1alpha1.ManifestError, error) {
 	t.Helper()
-	return preview.Propose(&parser, spec, nil, rights)
+	return preview.Propose(spec, nil, rights)
 }
 
 // TestProposalsAreChecked: what is wrong with manifests is told with document, line, object, field

@@ -15,6 +15,7 @@ import (
 
 	"github.com/nephele-io/nephele/internal/sim/azure"
 	"github.com/nephele-io/nephele/internal/sim/world"
+	"github.com/nephele-io/nephele/internal/tier"
 )
 
 var azCommand = flag.String("az", "", "the az command line, which TestAz is played with")
@@ -68,7 +69,7 @@ func (a az) rest(into any, args ...string) {
 // commands of Debian's package for networks do not start.
 func TestAz(t *testing.T) {
 	if *azCommand == "" {
-		t.Skip("make az runs it")
+		t.Skip(tier.Left + "make az")
 	}
 	const tenant, subscription = "11111111-2222-4333-8444-555555555555", "aaaaaaaa-bbbb-4ccc-8ddd-eeeeeeeeeeee"
 	b := azure.NewBuilder(tenant, subscription, "westeurope")
