@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
+	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/policy"
 )
 
@@ -25,11 +26,20 @@ func systemTiers() []*v1beta1.Tier {
 	var out []*v1beta1.Tier
 	for _, t := range policy.SystemTiers() {
 		out = append(out, &v1beta1.Tier{
-			ObjectMeta: metav1.ObjectMeta{Name: t.Name},
+			ObjectMeta: metav1.ObjectMeta{Name: t.Name, Labels: useOf(t.Name)},
 			Spec:       v1beta1.TierSpec{Priority: t.Priority, Description: "[READ-ONLY]: System generated " + titles[t.Name] + " Tier"},
 		})
 	}
 	return out
+}
+
+// useOf is the label of a system tier that is made: whose policies come before those of the teams
+// needs a grant. A tier that is there keeps what it has, for its authors have their rights already.
+func useOf(tier string) map[string]string {
+	if !slices.Contains(v1beta1.TiersWithGrant(), tier) {
+		return nil
+	}
+	return map[string]string{cloudv1alpha1.LabelTierUse: cloudv1alpha1.TierUseRequired}
 }
 
 // keepTiers creates the system tiers that are missing, corrects the priority of those that have

@@ -22,6 +22,34 @@ func tierOf(name string, priority int32) *v1beta1.Tier {
 	return &v1beta1.Tier{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1beta1.TierSpec{Priority: priority}}
 }
 
+// TestTiersNeedAGrant: whose policies come before those of the teams needs a grant where the tiers
+// are made; a tier that is there keeps what it says.
+func TestTiersNeedAGrant(t *testing.T) {
+	w := newTestWorld(t)
+	old := tierOf(v1beta1.TierNetworkOps, 150)
+	if err := w.api.Create(t.Context(), old); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // the second time, all are there
+		if err := w.keepTiers(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var list v1beta1.TierList
+	if err := w.api.List(t.Context(), &list); err != nil {
+		t.Fatal(err)
+	}
+	var needed []string
+	for i := range list.Items {
+		if list.Items[i].Labels["nephele.io/use"] == "required" {
+			needed = append(needed, list.Items[i].Name)
+		}
+	}
+	if want := []string{"emergency", "securityops"}; !slices.Equal(needed, want) {
+		t.Errorf("a grant is needed for %v, want %v", needed, want)
+	}
+}
+
 // TestKeepTiers: system tiers come back with their priorities, whichever of them cannot be written
 // at first, and tiers that have one priority are told.
 func TestKeepTiers(t *testing.T) {

@@ -110,7 +110,7 @@ func Run(ctx context.Context, o Options) []Line {
 	if !r.server() {
 		return r.lines
 	}
-	for _, look := range []func(){r.certificate, r.definitions, r.policies, r.rights, r.webhooks, r.accounts} {
+	for _, look := range []func(){r.certificate, r.definitions, r.policies, r.tiers, r.rights, r.webhooks, r.accounts} {
 		look()
 	}
 	return r.lines
@@ -320,6 +320,34 @@ func (r *run) policies() {
 			r.say(OK, x.about, "", "all %d admission policies are installed", len(x.names))
 		}
 	}
+}
+
+// tiers looks whether any author of policies may put them before those of all others, as in
+// installations that are older than the labels of these tiers.
+func (r *run) tiers() {
+	const about = "tiers before those of the teams"
+	var free []string
+	for _, name := range v1beta1.TiersWithGrant() {
+		var t v1beta1.Tier
+		switch err := r.Client.Get(r.ctx, client.ObjectKey{Name: name}, &t); {
+		case apierrors.IsNotFound(err), meta.IsNoMatchError(err):
+			// The controller makes it, with the label.
+		case apierrors.IsForbidden(err):
+			r.say(Skipped, about, "bind ClusterRole nephele-auditor", "tiers may not be read")
+			return
+		case err != nil:
+			r.say(Fail, about, "", "%v", err)
+			return
+		case t.Labels[cloudv1.LabelTierUse] != cloudv1.TierUseRequired:
+			free = append(free, name)
+		}
+	}
+	if len(free) > 0 {
+		r.say(Warn, about, fmt.Sprintf("kubectl label tier %s %s=%s, after ClusterRole nephele-tier-user is bound to those who write there",
+			strings.Join(free, " "), cloudv1.LabelTierUse, cloudv1.TierUseRequired), "any author of policies may write into %s", strings.Join(free, ", "))
+		return
+	}
+	r.say(OK, about, "", "policies in %s need a grant", strings.Join(v1beta1.TiersWithGrant(), ", "))
 }
 
 // rights asks the API server what the caller may do.

@@ -237,7 +237,7 @@ kind: NetworkPolicy
 metadata: {namespace: ns-b, name: open}
 spec:
   priority: 1
-  tier: emergency
+  tier: platform
   appliedTo: [{externalEntitySelector: {}}]
   ingress: [{action: Allow}]
   egress: [{action: Allow}]
@@ -566,8 +566,9 @@ func (a *arena) policyRows() (rows []attempt) {
 		rows = append(rows, attempt{name: name, by: by, missing: missing, do: func(ctx context.Context, c client.Client) error { return c.Create(ctx, o.DeepCopy()) }})
 	}
 	all := "ingress: [{action: Allow}], egress: [{action: Allow}]"
-	add(author, nil, "all in her Namespace, first of all", "NetworkPolicy", "{priority: 1, tier: emergency, appliedTo: [{externalEntitySelector: {}}], "+all+"}")
-	add(author, nil, "drops all", "NetworkPolicy", "{priority: 1, tier: emergency, appliedTo: [{externalEntitySelector: {}}], ingress: [{action: Drop}], egress: [{action: Drop}]}")
+	add(author, nil, "all in her Namespace, first of all", "NetworkPolicy", "{priority: 1, tier: platform, appliedTo: [{externalEntitySelector: {}}], "+all+"}")
+	add(nil, []string{"use", "tier", "emergency"}, "before all others", "NetworkPolicy", "{priority: 1, tier: emergency, appliedTo: [{externalEntitySelector: {}}], "+all+"}")
+	add(author, nil, "drops all", "NetworkPolicy", "{priority: 1, tier: platform, appliedTo: [{externalEntitySelector: {}}], ingress: [{action: Drop}], egress: [{action: Drop}]}")
 	add(
 		author,
 		nil,

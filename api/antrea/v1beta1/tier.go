@@ -16,6 +16,10 @@ const (
 	DefaultTier = TierApplication
 )
 
+// TiersWithGrant are the tiers that come before those of the teams. Where Nephele makes them, who
+// writes a policy into one needs the verb "use" on it.
+func TiersWithGrant() []string { return []string{TierEmergency, TierSecurityOps, TierNetworkOps} }
+
 // Priorities of the tiers that always exist.
 const (
 	TierPriorityEmergency   int32 = 50
