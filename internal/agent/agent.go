@@ -126,6 +126,10 @@ type Options struct {
 	Yield func(ctx context.Context, isolates Isolated) (bool, error)
 	// Statistics takes what was counted since the last time; nil counts for nobody.
 	Statistics func(ctx context.Context, s *v1beta2.NodeStatsSummary) error
+	// Settings reads settings of the kernel, and Skew by how much the clock of the host is before
+	// the controller's, as far as that is known. Both may be nil.
+	Settings Settings
+	Skew     func() time.Duration
 	// Info tells the controller about the agent. ErrNoInfo is its error while there is nothing that
 	// could be filled in.
 	Info  func(ctx context.Context, s *Status) error
@@ -188,6 +192,7 @@ type Agent struct {
 	// services is where Services are reached that the program is made with.
 	services map[string][]nft.Frontend
 	counting counting
+	settings settings
 	// heed is what is known of the cloud around the host.
 	heed heed
 	// cutAt is when connections are to be judged again, zero for not at all, and lastCut when they
@@ -242,6 +247,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	defer look.Stop()
 	defer info.Stop()
 	a.surveyNow()
+	a.readSettings()
 	var names chan struct{} // nothing comes from nil
 	if a.Names != nil {
 		names = a.Names.news
@@ -277,6 +283,7 @@ func (a *Agent) Run(ctx context.Context) error {
 			}
 			a.forgetNames()
 			a.survey()
+			a.readSettings()
 			a.probe(ctx)
 		case r := <-a.probing.results:
 			a.answered(r)
@@ -477,7 +484,11 @@ func (a *Agent) surveyNow() {
 		a.Log.Info("Others filter the traffic of this host, too; what they drop stays dropped whatever policies allow", "filters", texts)
 	}
 	a.filters = found
-	a.change(func(s *Status) { s.Foreign, s.ForeignError = texts, "" })
+	var names []string
+	for _, f := range found {
+		names = append(names, f.String())
+	}
+	a.change(func(s *Status) { s.Foreign, s.ForeignError, s.filters = texts, "", names })
 }
 
 // forgetNames drops addresses of names that count no more, but for those that the host still has
@@ -696,7 +707,7 @@ func (a *Agent) enforce(ctx context.Context, heard time.Time) {
 	}
 	s.Rules, s.Elements = program.Rules(), program.Elements()
 	s.IsolatedIngress, s.IsolatedEgress = isolates[0], isolates[1]
-	s.Pods = podsStatus(node, result)
+	s.Pods, s.Evaded = podsStatus(node, result), len(result.Bypassed)
 	if w.Messages > 0 {
 		s.LastWrite = metav1.NewTime(a.audited)
 		s.LastWriteMilliseconds = a.audited.Sub(begun).Milliseconds()

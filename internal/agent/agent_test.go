@@ -97,6 +97,10 @@ type fixture struct {
 	essential []string
 	// wrap stands between the agent and its table; nil for nothing.
 	wrap func(*kernel.Table) agent.Table
+	// settings and skew are those of the agent's options, podSettings those of its Pods.
+	settings    agent.Settings
+	skew        func() time.Duration
+	podSettings func() string
 	// failsafe finds the failsafe flows; nil for none.
 	failsafe func(context.Context) ([]nft.Failsafe, error)
 }
@@ -198,6 +202,8 @@ func (f *fixture) start() (*agent.Agent, func()) {
 			Probe:         f.probe,
 			Yield:         f.yield,
 			Info:          f.info,
+			Settings:      f.settings,
+			Skew:          f.skew,
 			ConfirmWithin: 5 * time.Second,
 			Follower:      enforcer.Follower{Source: f.from, Clock: clock.RealClock{}, Interval: 20 * time.Millisecond, Log: logr.Discard()},
 		},

@@ -205,6 +205,12 @@ func TestNetlinkErrors(t *testing.T) {
 // others do on a host what other firewalls do.
 type others struct{ *nftables.Conn }
 
+// newOthers returns others in the network namespace of the calling thread.
+func newOthers() (o others, err error) {
+	o.Conn, err = nftables.New(nftables.AsLasting())
+	return o, err
+}
+
 // ufw replays what ufw does when it is enabled, by iptables-nft: a table filter whose chain INPUT
 // drops what chains of ufw do not accept, here ssh.
 func (o others) ufw() error {

@@ -30,6 +30,9 @@ type PodsOptions struct {
 	Ranges []netip.Prefix
 	// Bypass returns why packets of an address do not come by; empty if they do. Nil knows of none.
 	Bypass func(a netip.Addr) (string, error)
+	// Settings is a text that changes with the settings of the kernel on which it depends whether
+	// packets come by. Nil: there are none.
+	Settings func() string
 	// IPVS reports whether packets to Services are led there by IPVS. Nil: they are not.
 	IPVS func() (bool, error)
 	Log  logr.Logger

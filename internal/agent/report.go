@@ -115,16 +115,14 @@ func reference(p *v1beta2.NetworkPolicy) *v1beta2.NetworkPolicyReference {
 type telling struct {
 	results chan told
 	running bool
-	// state and isolates are what it was told last, at when it was tried last.
-	state    State
-	isolates Isolated
-	at       time.Time
+	// what it was told last, at when it was tried last.
+	what string
+	at   time.Time
 }
 
 type told struct {
-	state    State
-	isolates Isolated
-	err      error
+	what string
+	err  error
 }
 
 // tell tells the controller that the agent lives, now and then and when its state has changed. It
@@ -135,14 +133,14 @@ func (a *Agent) tell(ctx context.Context) {
 	}
 	s, now := a.Status(), a.Clock.Now()
 	since := now.Sub(a.telling.at)
-	if since < infoAgain || s.State == a.telling.state && s.isolates() == a.telling.isolates && since < infoInterval {
+	if since < infoAgain || s.told() == a.telling.what && since < infoInterval {
 		return
 	}
 	a.telling.running, a.telling.at = true, now
 	go func() {
 		ctx, cancel := context.WithTimeout(ctx, infoLimit)
 		defer cancel()
-		a.telling.results <- told{s.State, s.isolates(), a.Info(ctx, &s)}
+		a.telling.results <- told{s.told(), a.Info(ctx, &s)}
 	}()
 }
 
@@ -151,7 +149,7 @@ func (a *Agent) wasTold(t told) {
 	a.telling.running = false
 	if t.err == nil {
 		a.heed.told = true
-		a.telling.state, a.telling.isolates = t.state, t.isolates
+		a.telling.what = t.what
 	}
 	if errors.Is(t.err, ErrNoInfo) {
 		t.err = nil

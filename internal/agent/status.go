@@ -77,6 +77,11 @@ type Status struct {
 	ReleasedUntil         metav1.Time `json:"releasedUntil,omitzero"`
 	// Failsafe are the flows that no policy cuts.
 	Failsafe []nft.Failsafe `json:"failsafe,omitempty"`
+	// Forwards are the families of which the host passes packets on between others. These its
+	// policies do not judge.
+	Forwards []string `json:"forwards,omitempty"`
+	// Evaded counts cases in which a Pod evades a policy.
+	Evaded int `json:"evaded,omitempty"`
 	// Foreign are the filters of others that the host's traffic passes besides.
 	Foreign []string `json:"foreign,omitempty"`
 	// Names counts what is known of domain names; nil if nothing is learned of them.
@@ -91,6 +96,12 @@ type Status struct {
 	FailsafeError    string `json:"failsafeError,omitempty"`
 	ConnectionsError string `json:"connectionsError,omitempty"`
 	ForeignError     string `json:"foreignError,omitempty"`
+	// ConnectionsFull says that conntrack can hardly follow any more connections, ClockError that
+	// the clock of the host differs from the controller's.
+	ConnectionsFull string `json:"connectionsFull,omitempty"`
+	ClockError      string `json:"clockError,omitempty"`
+	// filters are those of others, without what changes all the time.
+	filters []string
 	// ProbeError is why the owner's probes fail.
 	ProbeError string `json:"probeError,omitempty"`
 	InfoError  string `json:"infoError,omitempty"`
@@ -117,7 +128,8 @@ func (s *Status) Troubles() []Trouble {
 	}
 	return []Trouble{
 		{"names", names.Error}, {"the answers of resolvers", names.Unheard}, {"the log", log.Error}, {"what is to be logged", log.Unread},
-		{"server", s.ServerError}, {"kernel", s.Error}, {"features of the kernel", strings.Join(s.KernelLacks, "; ")}, {"disk", s.StoreError}, {"failsafe flows", s.FailsafeError}, {"connections", s.ConnectionsError}, {"agent info", s.InfoError},
+		{"server", s.ServerError}, {"kernel", s.Error}, {"features of the kernel", strings.Join(s.KernelLacks, "; ")}, {"disk", s.StoreError}, {"failsafe flows", s.FailsafeError}, {"connections", s.ConnectionsError},
+		{"the table of connections", s.ConnectionsFull}, {"the clock", s.ClockError}, {"agent info", s.InfoError},
 		{"firewalls of others", s.ForeignError}, {"Pods", s.PodsError}, {"the CNI plugin", s.PluginError}, {"the probes", s.ProbeError}, {"statistics", s.StatisticsError},
 	}
 }

@@ -2,6 +2,7 @@ package explain
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
@@ -51,6 +52,8 @@ type hostInfo struct {
 	failsafe []plan.FailsafeFlow
 	// filters are those of others, for people.
 	filters []string
+	// forwards are families of which it passes packets on between others.
+	forwards []string
 }
 
 // hostInfosOf reads what our agents tell of hosts, by enforcer key.
@@ -69,6 +72,11 @@ func hostInfosOf(infos []*v1beta1.AntreaAgentInfo) map[string]hostInfo {
 			lines := strings.Split(text, "\n")
 			h.filters = lines[:min(len(lines), mostFilters)]
 		}
+		for _, family := range []string{"IPv4", "IPv6"} {
+			if slices.Contains(strings.Split(i.Annotations[cloudv1alpha1.AnnotationForwards], ","), family) {
+				h.forwards = append(h.forwards, family)
+			}
+		}
 		out[i.NodeRef.Namespace+"/"+i.NodeRef.Name] = h
 	}
 	return out
@@ -83,6 +91,9 @@ func (c *Computation) agentNotes(ends ...end) []string {
 			out = append(out, "An agent enforces policies on "+refText(e.ref)+". Which policies it refuses, the host knows best: nephele-agent status.")
 			if filters := c.hostInfos[e.enforcer].filters; len(filters) > 0 {
 				out = append(out, "Others filter the traffic of "+refText(e.ref)+" as well. What they drop stays dropped, and where no policy decides, they do: "+strings.Join(filters, "; ")+".")
+			}
+			if forwards := c.hostInfos[e.enforcer].forwards; len(forwards) > 0 {
+				out = append(out, refText(e.ref)+" routes "+strings.Join(forwards, " and ")+". Policies do not judge what it only passes on: not what comes to containers behind its published ports, nor what they send.")
 			}
 		case AgentUnknown:
 			out = append(

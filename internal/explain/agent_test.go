@@ -86,6 +86,7 @@ func TestAgents(t *testing.T) {
 func TestHostFailsafe(t *testing.T) {
 	info := &v1beta1.AntreaAgentInfo{ObjectMeta: metav1.ObjectMeta{Name: "web", Labels: map[string]string{cloudv1alpha1.LabelAllowIsolates: "true"}, Annotations: map[string]string{
 		cloudv1alpha1.AnnotationHostFailsafe:   `[{"direction":"Ingress","protocol":"TCP","port":22,"cidrs":["10.0.0.0/24"]},{"direction":"Egress","protocol":"UDP","port":53,"cidrs":["10.0.0.2/32"]}]`,
+		cloudv1alpha1.AnnotationForwards:       "IPv4,bananas",
 		cloudv1alpha1.AnnotationForeignFilters: "chain INPUT of table ip filter filters input, with 7 rules; what none of them decides it drops",
 	}}, Version: "v1", NodeRef: v1beta1.ObjectReference{Kind: "ExternalNode", Namespace: "vms", Name: "web"}}
 	compute := func(info *v1beta1.AntreaAgentInfo) *explain.Computation {
@@ -108,7 +109,8 @@ func TestHostFailsafe(t *testing.T) {
 		return x
 	}
 	const host = "ee/vms/web"
-	if x := ask(info, "10.0.0.7", host, "tcp", "22"); x.Verdict != "Allow" || x.Ingress.HostFailsafe != "vms/web" || !strings.Contains(strings.Join(x.Notes, " "), "chain INPUT of table ip filter") {
+	if x := ask(info, "10.0.0.7", host, "tcp", "22"); x.Verdict != "Allow" || x.Ingress.HostFailsafe != "vms/web" || !strings.Contains(strings.Join(x.Notes, " "), "chain INPUT of table ip filter") ||
+		!strings.Contains(strings.Join(x.Notes, " "), " routes IPv4. ") {
 		t.Errorf("what the owner has named: %s, %+v, %q", x.Verdict, x.Ingress, x.Notes)
 	}
 	if x := ask(info, host, "10.0.0.2", "udp", "53"); x.Verdict != "Allow" || x.Egress.HostFailsafe != "vms/web" {

@@ -204,7 +204,7 @@ func (c *Computation) told(p *Point, kind, key, pod string) {
 			}
 		}
 		for _, cond := range i.AgentConditions {
-			if cond.Type == v1beta1.AgentHealthy && cond.Status == "False" {
+			if cond.Type == v1beta1.AgentHealthy && cond.Status == "False" && cond.Reason != cloudv1alpha1.ReasonPartial {
 				p.State, p.Why = PointNotEnforced, strings.TrimSpace(cond.Reason+" "+cond.Message)
 			}
 		}

@@ -19,10 +19,18 @@ const (
 	// AnnotationHostFailsafe is set by the agent of a host: the flows that it lets through whatever
 	// policies say, as JSON of the type of failsafe flows of an account.
 	AnnotationHostFailsafe = "nephele.io/host-failsafe"
-	// AnnotationForeignFilters is set by the agent of a host: a line for each of the first filters
+	// AnnotationForwards is set by the agent of a host: the families ("IPv4", "IPv6", with a comma
+	// between them) of which the host passes packets on between others, which its policies do not
+	// judge.
+	AnnotationForwards = "nephele.io/forwards"
+	// AnnotationForeignFilters is set by an agent: a line for each of the first filters
 	// that others have put before the host's traffic.
 	AnnotationForeignFilters = "nephele.io/foreign-filters"
 	// AnnotationCloudLetsIn is set by the controller: the account, and the directions in which the
 	// groups of the VM let in, or may let in soon, whatever the agent decides.
 	AnnotationCloudLetsIn = "nephele.io/cloud-lets-in"
 )
+
+// ReasonPartial is the reason of the condition AgentHealthy while some Pods evade policies. What is
+// enforced on others is in force.
+const ReasonPartial = "Partial"

@@ -271,7 +271,7 @@ resolvers, DHCP, and those given with --failsafe.`,
 	f.register(cmd.Flags())
 	cmd.PersistentFlags().StringVar(&socket, "socket", defaultAgentSocket, "where the agent answers on this host")
 	cmd.AddCommand(newAgentLoadCommand(), newAgentStatusCommand(&socket), newAgentExplainCommand(&socket))
-	cmd.AddCommand(newAgentReleaseCommand(&socket), newAgentUninstallCommand(), newAgentEnrollCommand(), newAgentUnchainCommand())
+	cmd.AddCommand(newAgentReleaseCommand(&socket), newAgentUninstallCommand(version), newAgentEnrollCommand(), newAgentUnchainCommand())
 	return cmd
 }
 
@@ -298,7 +298,9 @@ func runAgent(ctx context.Context, f *agentFlags, socket string, log logr.Logger
 	}
 	reporter := enforcer.NewReporter(enforcer.ReporterOptions{Client: policies, Clock: clock.RealClock{}, Random: mathrand.Float64, Metrics: counted, Log: log.WithName("reports")})
 	o.Reports = reporter
-	o.Info, o.Statistics = agentInfo(f), policies.Statistics
+	var told skew
+	o.Info, o.Statistics = agentInfo(f, &told), policies.Statistics
+	o.Skew, o.Settings = told.get, kernel.Settings{Proc: "/proc/sys"}
 	o.KeepEstablished = f.keepEstablished
 	resolvers, follow := f.findResolvers, []func(context.Context){}
 	if f.kubeNode != "" {
@@ -411,37 +413,5 @@ func newAgentLoadCommand() *cobra.Command {
 		},
 	}
 	f.registerHost(cmd.Flags())
-	return cmd
-}
-
-func newAgentUninstallCommand() *cobra.Command {
-	var stateDir string
-	cmd := &cobra.Command{
-		Use:   "uninstall",
-		Short: "Remove the rules and what was kept; nothing is enforced on this host from then on",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			unlock, err := lockState(stateDir)
-			if err != nil {
-				return fmt.Errorf("%w: stop it first", err)
-			}
-			defer unlock()
-			table, err := kernel.Open(kernel.DefaultTable)
-			if err != nil {
-				return err
-			}
-			if err := table.Delete(); errors.Is(err, kernel.ErrOwned) {
-				return errors.New("the agent is running: stop it first")
-			} else if err != nil {
-				return err
-			}
-			store, err := agent.OpenStore(stateDir)
-			if err != nil {
-				return err
-			}
-			return store.Remove()
-		},
-	}
-	cmd.Flags().StringVar(&stateDir, "state-dir", defaultAgentState, "directory for what was enforced last")
 	return cmd
 }

@@ -87,6 +87,54 @@ func TestAgentStatusAndInfo(t *testing.T) {
 	}
 }
 
+// TestAgentInfoTellsWhatIsPartial: what bears on enforcement is in the info, and where Pods evade
+// policies the agent is not healthy.
+func TestAgentInfoTellsWhatIsPartial(t *testing.T) {
+	told := func(s *agent.Status, namespace string) (*v1beta1.AntreaAgentInfo, v1beta1.AgentCondition) {
+		info := &v1beta1.AntreaAgentInfo{}
+		fillAgentInfo(info, s, namespace, "web", metav1.Now())
+		return info, info.AgentConditions[0]
+	}
+	info, c := told(&agent.Status{State: agent.StateKept, Forwards: []string{"IPv4", "IPv6"}, Foreign: []string{"ufw; what none of them decides it drops"}, ClockError: "late", StoreError: "full"}, "vms")
+	for _, want := range []string{"the controller is away", "routes IPv4 and IPv6", "1 filters of others", "1 of them drop", "trouble with the clock", "trouble with disk"} {
+		if c.Status != metav1.ConditionTrue || !strings.Contains(c.Message, want) {
+			t.Errorf("%q is not in %+v", want, c)
+		}
+	}
+	if got := info.Annotations[cloudv1alpha1.AnnotationForwards]; got != "IPv4,IPv6" {
+		t.Errorf("forwards %q", got)
+	}
+	info, c = told(&agent.Status{State: agent.StateEnforcing, Evaded: 2, Foreign: []string{"ufw"}, Pods: &agent.PodsStatus{NotEnforceable: []string{"n/p: a bridge"}}}, "")
+	if c.Status != metav1.ConditionFalse || c.Reason != cloudv1alpha1.ReasonPartial || !strings.Contains(c.Message, "n/p: a bridge") {
+		t.Errorf("%+v", c)
+	}
+	if got := info.Annotations[cloudv1alpha1.AnnotationForeignFilters]; got != "ufw" {
+		t.Errorf("on a Node the filters of others are told as %q", got)
+	}
+}
+
+// TestClocksThatDiffer: answers say by how much the host's clock is before the controller's.
+func TestClocksThatDiffer(t *testing.T) {
+	ahead := time.Now().Add(-time.Hour)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Date", ahead.UTC().Format(http.TimeFormat))
+	}))
+	defer server.Close()
+	var s skew
+	answer, err := (&http.Client{Transport: s.over(http.DefaultTransport)}).Get(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = answer.Body.Close()
+	if got := s.get(); got < 50*time.Minute || got > 70*time.Minute {
+		t.Errorf("%s", got)
+	}
+	s.heard(time.Now(), time.Now(), "yesterday")
+	if got := s.get(); got < 50*time.Minute {
+		t.Errorf("what is no time counts: %s", got)
+	}
+}
+
 // TestAgentFindsTheServerBehindItsService: on a Node the failsafe flows lead to where the API
 // server is, and not only to the address of its Service.
 func TestAgentFindsTheServerBehindItsService(t *testing.T) {

@@ -96,6 +96,12 @@ func printAgentStatus(w io.Writer, s *agent.Status, printable func(string) strin
 	for _, f := range s.Failsafe {
 		fmt.Fprintf(w, "failsafe, %s: %s\n", f.Direction, printable(f.Name))
 	}
+	if len(s.Forwards) > 0 && s.Pods == nil {
+		fmt.Fprintf(w, "the host routes %s; policies do not judge what it only passes on, also to containers behind its published ports\n", strings.Join(s.Forwards, " and "))
+	}
+	if p := s.Partial(); p != "" {
+		fmt.Fprintln(w, printable(p))
+	}
 	for _, f := range s.Foreign {
 		fmt.Fprintf(w, "somebody else's firewall: %s\n", printable(f))
 	}

@@ -49,7 +49,9 @@ func (f *agentFlags) pods(c *cluster, log logr.Logger) (*agent.Pods, error) {
 	if err != nil {
 		return nil, err
 	}
-	return agent.NewPods(agent.PodsOptions{Node: f.kubeNode, Cluster: c, Ranges: ranges, Bypass: wiring.Bypass, IPVS: wiring.IPVS, Log: log.WithName("pods")}), nil
+	return agent.NewPods(agent.PodsOptions{
+		Node: f.kubeNode, Cluster: c, Ranges: ranges, Bypass: wiring.Bypass, Settings: wiring.Settings, IPVS: wiring.IPVS, Log: log.WithName("pods"),
+	}), nil
 }
 
 // clusterResolvers returns what follows who answers Pods about names; nil if that is not wanted.

@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -12,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/transport"
 
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
@@ -35,7 +38,7 @@ const (
 type infoClient struct{ rest *rest.RESTClient }
 
 // infos returns a client with the present credentials.
-func (f *agentFlags) infos() (infoClient, error) {
+func (f *agentFlags) infos(over ...transport.WrapperFunc) (infoClient, error) {
 	given, err := f.cluster.Config()
 	if err != nil {
 		return infoClient{}, err
@@ -45,6 +48,9 @@ func (f *agentFlags) infos() (infoClient, error) {
 		return infoClient{}, fmt.Errorf("agent info: %w", err)
 	}
 	cfg, gv := rest.CopyConfig(given), v1beta1.GroupVersion()
+	for _, o := range over {
+		cfg.Wrap(o)
+	}
 	cfg.APIPath, cfg.GroupVersion, cfg.NegotiatedSerializer = "/apis", &gv, serializer.NewCodecFactory(scheme).WithoutConversion()
 	cfg.ContentType, cfg.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
 	c, err := rest.RESTClientFor(cfg)
@@ -72,10 +78,41 @@ func (c infoClient) update(ctx context.Context, info *v1beta1.AntreaAgentInfo) e
 	return c.rest.Put().Resource("antreaagentinfos").Name(info.Name).Body(info).Do(ctx).Error()
 }
 
+// skew is by how much the clock of the host is before the controller's. Answers say what time it is
+// there.
+type skew struct{ nanoseconds atomic.Int64 }
+
+func (s *skew) get() time.Duration { return time.Duration(s.nanoseconds.Load()) }
+
+// heard takes in what an answer says.
+func (s *skew) heard(sent, received time.Time, date string) {
+	if there, err := http.ParseTime(date); err == nil {
+		s.nanoseconds.Store(int64(sent.Add(received.Sub(sent) / 2).Sub(there.Add(time.Second / 2)))) // it is in whole seconds
+	}
+}
+
+// over returns what takes in the answers that come by another one.
+func (s *skew) over(next http.RoundTripper) http.RoundTripper { return &skewed{s, next} }
+
+type skewed struct {
+	skew *skew
+	next http.RoundTripper
+}
+
+// RoundTrip implements http.RoundTripper.
+func (s *skewed) RoundTrip(r *http.Request) (*http.Response, error) {
+	sent := time.Now()
+	answer, err := s.next.RoundTrip(r)
+	if err == nil {
+		s.skew.heard(sent, time.Now(), answer.Header.Get("Date"))
+	}
+	return answer, err
+}
+
 // agentInfo fills in the AntreaAgentInfo of the host, which the controller has made.
-func agentInfo(f *agentFlags) func(context.Context, *agent.Status) error {
+func agentInfo(f *agentFlags, clocks *skew) func(context.Context, *agent.Status) error {
 	return func(ctx context.Context, s *agent.Status) error {
-		c, err := f.infos()
+		c, err := f.infos(clocks.over)
 		if err != nil {
 			return err
 		}
@@ -133,7 +170,7 @@ func fillAgentInfo(info *v1beta1.AntreaAgentInfo, s *agent.Status, namespace, na
 		info.Labels[cloudv1alpha1.LabelAllowIsolates], info.Labels[cloudv1alpha1.LabelHeedsCloud] = "true", "true"
 		metav1.SetMetaDataAnnotation(&info.ObjectMeta, cloudv1alpha1.AnnotationIsolates, handover.Directions{s.IsolatedIngress, s.IsolatedEgress}.String())
 		metav1.SetMetaDataAnnotation(&info.ObjectMeta, cloudv1alpha1.AnnotationHostFailsafe, failsafeText(s.Failsafe))
-		metav1.SetMetaDataAnnotation(&info.ObjectMeta, cloudv1alpha1.AnnotationForeignFilters, strings.Join(s.Foreign[:min(len(s.Foreign), mostFilters)], "\n"))
+		metav1.SetMetaDataAnnotation(&info.ObjectMeta, cloudv1alpha1.AnnotationForwards, strings.Join(s.Forwards, ","))
 		info.NodeRef = v1beta1.ObjectReference{Kind: "ExternalNode", Namespace: namespace, Name: name}
 	} else {
 		info.NodeRef = v1beta1.ObjectReference{Kind: "Node", Name: name}
@@ -143,6 +180,7 @@ func fillAgentInfo(info *v1beta1.AntreaAgentInfo, s *agent.Status, namespace, na
 			metav1.SetMetaDataAnnotation(&info.ObjectMeta, cloudv1alpha1.AnnotationNotEnforceable, strings.Join(told, "\n"))
 		}
 	}
+	metav1.SetMetaDataAnnotation(&info.ObjectMeta, cloudv1alpha1.AnnotationForeignFilters, strings.Join(s.Foreign[:min(len(s.Foreign), mostFilters)], "\n"))
 	info.NetworkPolicyControllerInfo = v1beta1.NetworkPolicyControllerInfo{
 		NetworkPolicyNum: int32(len(s.Policies)), AddressGroupNum: int32(s.AddressGroups), AppliedToGroupNum: int32(s.AppliedToGroups),
 	}
@@ -153,16 +191,20 @@ func fillAgentInfo(info *v1beta1.AntreaAgentInfo, s *agent.Status, namespace, na
 		}
 		return c
 	}
-	healthy := s.State == agent.StateEnforcing || s.State == agent.StateKept
+	healthy, reason := s.State == agent.StateEnforcing || s.State == agent.StateKept, string(s.State)
 	says := s.Error
-	switch {
+	switch partial := s.Partial(); {
 	case s.State == agent.StateReleased:
 		says = "released on the host until " + s.ReleasedUntil.UTC().Format(time.RFC3339)
+	case healthy && partial != "":
+		healthy, reason, says = false, cloudv1alpha1.ReasonPartial, partial+"; "+summary(s)
 	case healthy:
 		says = summary(s)
+	case says == "":
+		says = strings.TrimPrefix(asides(s), "; ")
 	}
 	info.AgentConditions = []v1beta1.AgentCondition{
-		condition(v1beta1.AgentHealthy, healthy, string(s.State), says),
+		condition(v1beta1.AgentHealthy, healthy, reason, says),
 		condition(v1beta1.ControllerConnectionUp, s.Connected, "NotInSync", s.ServerError),
 	}
 }
@@ -206,6 +248,27 @@ func summary(s *agent.Status) string {
 	text := fmt.Sprintf("nftables: %d rules, %d elements of sets; %d of %d policies enforced", s.Rules, s.Elements, len(s.Policies)-refused, len(s.Policies))
 	if !s.LastWrite.IsZero() {
 		text += fmt.Sprintf("; the last change took %d ms, at %s", s.LastWriteMilliseconds, s.LastWrite.UTC().Format(time.RFC3339))
+	}
+	return text + asides(s)
+}
+
+// asides are what somebody who relies on the agent should know besides, each after a semicolon.
+func asides(s *agent.Status) string {
+	text := ""
+	if s.State == agent.StateKept {
+		text += "; the controller is away, and what it said last is in force"
+	}
+	if len(s.Forwards) > 0 && s.Pods == nil {
+		text += "; the host routes " + strings.Join(s.Forwards, " and ") + ", which its policies do not judge"
+	}
+	drops := 0
+	for _, f := range s.Foreign {
+		if strings.Contains(f, "drops") {
+			drops++
+		}
+	}
+	if len(s.Foreign) > 0 {
+		text += fmt.Sprintf("; %d filters of others are there, %d of them drop what they do not decide", len(s.Foreign), drops)
 	}
 	for _, t := range s.Troubles() {
 		if t.Text != "" {

@@ -97,6 +97,19 @@ func (w *Wiring) Bypass(a netip.Addr) (string, error) {
 	return "", nil
 }
 
+// Settings is a text that changes when settings change on which Bypass depends: those of bridges,
+// and that of IPVS.
+func (w *Wiring) Settings() string {
+	paths := []string{filepath.Join(w.proc, "net/bridge/bridge-nf-call-iptables"), filepath.Join(w.proc, "net/bridge/bridge-nf-call-ip6tables"), filepath.Join(w.proc, ipvsTracking)}
+	bridges, _ := filepath.Glob(filepath.Join(w.sys, "class/net/*/bridge/nf_call_ip*tables"))
+	var out strings.Builder
+	for _, path := range append(paths, bridges...) {
+		text, err := os.ReadFile(path)
+		fmt.Fprintf(&out, "%s %t %s\n", path, err == nil, text)
+	}
+	return out.String()
+}
+
 // bridge returns why netfilter does not see what goes from port to port of a bridge.
 func (w *Wiring) bridge(name string, six bool) string {
 	all, one := "bridge-nf-call-iptables", "nf_call_iptables"

@@ -1,0 +1,102 @@
+package agent
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+const (
+	// settingsInterval is how often settings of the kernel are read.
+	settingsInterval = time.Second
+	// jumpLeast is by how much the clock of the host must have jumped for that to be looked into,
+	// and skewMost how far it may be from the controller's.
+	jumpLeast = 5 * time.Second
+	skewMost  = time.Minute
+	// connectionsFull is from how many percent of the connections that conntrack can follow on the
+	// agent tells that they are many.
+	connectionsFull = 95
+)
+
+// Settings are what is set in the kernel and bears on enforcement; kernel.Settings are some.
+type Settings interface {
+	// Forwards are the families of which the host passes packets on between others.
+	Forwards() []string
+	// Connections are how many conntrack follows and can follow, 0 where that is not known.
+	Connections() (now, most int)
+}
+
+// settings is when they were read last.
+type settings struct {
+	read time.Time
+	// of is what they were for Pods.
+	of string
+}
+
+// readSettings looks whether settings of the kernel have changed, and the clock of the host.
+func (a *Agent) readSettings() {
+	now := a.Clock.Now()
+	since := now.Sub(a.settings.read)
+	if since >= 0 && since < settingsInterval {
+		return
+	}
+	// The clock of the wall may have been set meanwhile; that which only goes on was not.
+	if jumped := now.Round(0).Sub(a.settings.read.Round(0)) - since; !a.settings.read.IsZero() && jumped.Abs() > jumpLeast {
+		a.Log.Info("The clock of the host was set", "by", jumped.String())
+		a.telling.at = time.Time{} // how it differs from the controller's shows when that is told something
+	}
+	a.settings.read = now
+	if a.Pods != nil && a.Pods.Settings != nil {
+		if of := a.Pods.Settings(); of != a.settings.of {
+			a.settings.of = of
+			a.Pods.refresh()
+		}
+	}
+	var skew time.Duration
+	if a.Skew != nil {
+		skew = a.Skew()
+	}
+	var forwards []string
+	var full string
+	if a.Settings != nil {
+		forwards = a.Settings.Forwards()
+		if n, most := a.Settings.Connections(); most > 0 && n >= most*connectionsFull/100 {
+			full = fmt.Sprintf("conntrack follows %d connections and can follow %d (net.netfilter.nf_conntrack_max); packets of those beyond are dropped", n, most)
+		}
+	}
+	a.change(func(s *Status) {
+		if !slices.Equal(s.Forwards, forwards) {
+			a.Log.Info("Whether the host routes has changed", "families", forwards)
+		}
+		s.Forwards, s.ConnectionsFull, s.ClockError = forwards, full, ""
+		if skew.Abs() > skewMost {
+			s.ClockError = fmt.Sprintf("it is %s from the controller's; certificates, releases and the ages of addresses depend on it", skew.Round(time.Second))
+		}
+	})
+}
+
+// Partial says why policies are not enforced as a whole although the agent is well; empty if they
+// are.
+func (s *Status) Partial() string {
+	if s.Evaded == 0 {
+		return ""
+	}
+	text := fmt.Sprintf("policies are not enforced as a whole: in %d cases one is evaded", s.Evaded)
+	if s.Pods != nil && len(s.Pods.NotEnforceable) > 0 {
+		text += ", first on Pod " + s.Pods.NotEnforceable[0]
+	}
+	return text
+}
+
+// told is what of a status the controller is to hear of soon: how the agent stands, and what is
+// wrong, without numbers that change all the time.
+func (s *Status) told() string {
+	words := []string{string(s.State), fmt.Sprint(s.isolates(), s.Connected, s.Evaded > 0, s.Forwards), s.Error}
+	for _, t := range s.Troubles() {
+		if t.Text != "" {
+			words = append(words, t.With)
+		}
+	}
+	return strings.Join(append(words, s.filters...), "\n")
+}
