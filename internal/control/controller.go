@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
@@ -17,6 +19,7 @@ import (
 
 	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
 	"github.com/nephele-io/nephele/internal/control/convert"
+	"github.com/nephele-io/nephele/internal/platform/recovered"
 	"github.com/nephele-io/nephele/internal/platform/tracing"
 	"github.com/nephele-io/nephele/internal/policy"
 )
@@ -74,6 +77,8 @@ type Controller struct {
 	// takenNames are the ExternalNodes whose ExternalEntity is somebody else's.
 	takenNames takenNames
 	traced     traced
+	// fault is why nothing is computed any more.
+	fault atomic.Pointer[error]
 }
 
 // New returns a Controller that does nothing until Start.
@@ -139,12 +144,12 @@ func (c *Controller) Start(ctx context.Context) error {
 	if c.Options.History != nil {
 		c.Options.History.Synced()
 	}
-	c.round()
+	c.guardedRound()
 	close(c.computed)
 	for {
 		select {
 		case <-c.intake.wake:
-			c.round()
+			c.guardedRound()
 		case ask := <-c.questions:
 			ask(c.engine)
 		case <-ctx.Done():
@@ -182,7 +187,10 @@ func (c *Controller) absorb() int {
 	for i, piece := range batch {
 		for j := range piece {
 			c.traced.seen(piece[j], c.begun())
-			c.apply(piece[j])
+			in := piece[j]
+			if fault := recovered.Do(func() { c.apply(in) }); fault != nil {
+				c.unreadable(in, fault)
+			}
 		}
 		n += len(piece)
 		batch[i] = nil
@@ -216,6 +224,37 @@ func (c *Controller) event(o client.Object, eventType, reason, action, note stri
 
 // maxDueKept is the length up to which the list of tasks is used again.
 const maxDueKept = 1024
+
+// guardedRound is round, unless a former one has panicked. Then nobody knows what the engine holds,
+// so nothing more is computed: what was published stays in force, and Faulty says so until the
+// process begins anew.
+func (c *Controller) guardedRound() {
+	if c.Faulty() != nil {
+		c.intake.take()
+		return
+	}
+	if fault := recovered.Do(c.round); fault != nil {
+		c.fault.Store(&fault)
+		c.Logger.Error(fault, "Computing policies panicked: what was computed stays in force, and nothing more is computed before a restart", "stack", recovered.StackOf(fault))
+	}
+}
+
+// Faulty says why nothing is computed any more; nil while it is.
+func (c *Controller) Faulty() error {
+	if fault := c.fault.Load(); fault != nil {
+		return fmt.Errorf("policies are not computed any more since %w", *fault)
+	}
+	return nil
+}
+
+// unreadable leaves out an object that nobody can read because of a mistake of ours. What is known
+// of it by an earlier version stays.
+func (c *Controller) unreadable(in input, fault error) {
+	c.Logger.Error(fault, "An object is left out, because reading it panicked", "kind", in.kind, "stack", recovered.StackOf(fault))
+	if o, is := in.object.(client.Object); is && in.gone == nil {
+		c.event(o, corev1.EventTypeWarning, "NotRead", "ComputePolicies", "it is left out: "+fault.Error())
+	}
+}
 
 // round gives the engine what has arrived, publishes what that changes and notes whose status may
 // change.

@@ -13,26 +13,30 @@ import (
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
 	"github.com/nephele-io/nephele/internal/control/convert"
+	"github.com/nephele-io/nephele/internal/platform/recovered"
 	"github.com/nephele-io/nephele/internal/policy"
 )
 
 // query has the loop ask the engine something between two rounds. The question runs on the loop and
 // must be short: it takes references out of the engine; what can be done with them afterwards is
-// done by the caller. Before the first round it fails with watchstore.ErrNotReady.
+// done by the caller. Before the first round it fails with watchstore.ErrNotReady. A question that
+// panics fails, and stops nobody else.
 func (c *Controller) query(ctx context.Context, ask func(*policy.Engine)) error {
 	select {
 	case <-c.computed:
 	default:
 		return watchstore.ErrNotReady
 	}
-	done := make(chan struct{})
+	done := make(chan error, 1)
 	select {
 	case c.questions <- func(e *policy.Engine) {
-		defer close(done)
-		ask(e)
+		done <- recovered.Do(func() { ask(e) })
 	}:
-		<-done
-		return nil
+		err := <-done
+		if err != nil {
+			c.Logger.Error(err, "A question to the policy engine panicked", "stack", recovered.StackOf(err))
+		}
+		return err
 	case <-c.ended:
 		return watchstore.ErrNotReady
 	case <-ctx.Done():

@@ -14,6 +14,7 @@ import (
 
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
+	"github.com/nephele-io/nephele/internal/platform/recovered"
 	"github.com/nephele-io/nephele/internal/policy"
 )
 
@@ -64,7 +65,7 @@ func (c *Controller) work(ctx context.Context) {
 		if shutdown {
 			return
 		}
-		err := c.do(ctx, t)
+		err := recovered.Call(func() error { return c.do(ctx, t) })
 		switch {
 		case err == nil:
 			c.tasks.Forget(t)
@@ -72,7 +73,7 @@ func (c *Controller) work(ctx context.Context) {
 		default:
 			// A conflict only says that the object was read before somebody wrote it.
 			if !apierrors.IsConflict(err) {
-				c.Logger.Error(err, "Writing to the Kubernetes API failed, trying again", "attempt", c.tasks.NumRequeues(t)+1)
+				c.Logger.Error(err, "Writing to the Kubernetes API failed, trying again", "attempt", c.tasks.NumRequeues(t)+1, "stack", recovered.StackOf(err))
 			}
 			c.tasks.AddRateLimited(t)
 		}

@@ -88,6 +88,7 @@ type Options struct {
 	// clouds is what this process knows of cloud accounts; nil if another one has them.
 	clouds   *inventory.Inventory
 	loopback *loopback
+	loops    *loops
 	metrics  *controllerMetrics
 	record   *audit.Record
 	past     *past
@@ -124,7 +125,7 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 	if err := o.checkSharing(); err != nil {
 		return err
 	}
-	o.epoch, o.loopback, o.metrics = newEpoch(), newLoopback(), newControllerMetrics(metrics.Registry)
+	o.epoch, o.loopback, o.loops, o.metrics = newEpoch(), newLoopback(), &loops{}, newControllerMetrics(metrics.Registry)
 	exposed, err := metricsOptions(o.MetricsAddress, o.certificate())
 	if err != nil {
 		return err
@@ -322,6 +323,7 @@ func computePolicies(ctx context.Context, mgr manager.Manager, o Options, agents
 	if err != nil {
 		return err
 	}
+	o.loops.add(policies.Faulty)
 	if agents != nil && !agents.divided {
 		agents.reported = policies.Reported
 	}

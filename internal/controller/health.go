@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"sync"
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
@@ -18,7 +19,7 @@ func checkHealth(mgr manager.Manager, o Options) error {
 	works := func(r *http.Request) error {
 		select {
 		case <-mgr.Elected():
-			return o.serving()
+			return errors.Join(o.serving(), o.loops.wrong())
 		default:
 		}
 		ctx, cancel := context.WithTimeout(r.Context(), 100*time.Millisecond)
@@ -41,4 +42,28 @@ func (o Options) serving() error {
 		return nil
 	}
 	return o.loopback.server.Ready()
+}
+
+// loops are the checks of the loops of a process, which come with these.
+type loops struct {
+	mu     sync.Mutex
+	checks []func() error
+}
+
+// add adds a check of a loop.
+func (l *loops) add(check func() error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.checks = append(l.checks, check)
+}
+
+// wrong says which loops do not do what they are there for; nil if all do.
+func (l *loops) wrong() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var errs []error
+	for _, check := range l.checks {
+		errs = append(errs, check())
+	}
+	return errors.Join(errs...)
 }

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/nephele-io/nephele/internal/platform/recovered"
 )
 
 const (
@@ -25,11 +27,19 @@ func (m *Mirror) Run(ctx context.Context) {
 	}
 	var running sync.WaitGroup
 	for _, r := range Resources() {
-		running.Go(func() { m.run(ctx, r) })
+		running.Go(func() { m.forever(ctx, func() { m.run(ctx, r) }) })
 	}
-	running.Go(func() { m.believe(ctx) })
+	running.Go(func() { m.forever(ctx, func() { m.believe(ctx) }) })
 	running.Wait()
 	m.how.Metrics.forget(m.key)
+}
+
+// forever does something until ctx ends, whatever panics in it: what comes from a server is
+// somebody else's.
+func (m *Mirror) forever(ctx context.Context, do func()) {
+	recovered.Repeat(ctx, m.how.Clock, func(err error) {
+		m.how.Log.Error(err, "A panic was recovered", "key", m.key, "stack", recovered.StackOf(err))
+	}, do)
 }
 
 // run begins watches of one resource until ctx ends. What is known stays in force between them.

@@ -4,8 +4,12 @@ import (
 	"context"
 	"time"
 
+	"github.com/go-logr/logr"
+	"k8s.io/utils/clock"
+
 	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/platform/recovered"
 )
 
 const (
@@ -81,7 +85,11 @@ func (i *Inventory) listen(a *account, queues []v1alpha1.AWSEventQueue) {
 	ctx, cancel := context.WithCancel(i.feeding)
 	a.feed.cancel = cancel
 	h := &hearing{inventory: i, account: a, turn: a.feed.turn}
-	i.feeds.Go(func() { listener.Listen(ctx, h) })
+	i.feeds.Go(func() {
+		recovered.Repeat(ctx, clock.RealClock{}, func(err error) {
+			logr.FromContextOrDiscard(ctx).Error(err, "A panic was recovered", "account", a.key, "in", "events", "stack", recovered.StackOf(err))
+		}, func() { listener.Listen(ctx, h) })
+	})
 }
 
 // hearing takes what one listener hears.

@@ -6,7 +6,10 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/go-logr/logr"
+
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/platform/recovered"
 )
 
 // The wait after a failed observation starts at firstBackoff and doubles up to maxBackoff.
@@ -46,7 +49,7 @@ func (p *pass) observe(ctx context.Context, jobs []job, publish func() error) {
 	}
 	done := make(chan outcome, len(jobs))
 	for _, j := range jobs {
-		go func() { done <- p.observeRegion(ctx, provider, j) }()
+		go func() { done <- p.guarded(ctx, provider, j) }()
 	}
 	for pending := len(jobs); pending > 0; {
 		p.record(<-done)
@@ -64,6 +67,16 @@ func (p *pass) observe(ctx context.Context, jobs []job, publish func() error) {
 			_ = publish()
 		}
 	}
+}
+
+// guarded is observeRegion in which a panic is a failure of that region.
+func (p *pass) guarded(ctx context.Context, provider cloud.Provider, j job) (o outcome) {
+	started := p.opts.Now()
+	if fault := recovered.Do(func() { o = p.observeRegion(ctx, provider, j) }); fault != nil {
+		logr.FromContextOrDiscard(ctx).Error(fault, "A panic was recovered", "account", p.key(), "region", j.region, "stack", recovered.StackOf(fault))
+		return outcome{job: j, started: started, err: &cloud.Error{Class: cloud.Terminal, Call: "Observe", Err: fault}}
+	}
+	return o
 }
 
 func (p *pass) observeRegion(ctx context.Context, provider cloud.Provider, j job) outcome {

@@ -10,22 +10,9 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan/report"
 )
 
-// Compute plans for an account: the operations that bring the cloud from what was observed to what
-// the policies want, or a safe part of the way (Plan.Partial). What is wanted does not look at the
-// way there, and the way is found by one checker.
-func Compute(in Input, lower Lowerer) *Result { return compute(in, lower, defaultAllowance) }
-
-// compute is Compute for which so much work is allowed.
+// compute is Compute for which so much work is allowed, and which panics on mistakes of ours, and
+// with intent.Stopped when the result is not wanted any more.
 func compute(in Input, lower Lowerer, allowance int) (out *Result) {
-	defer func() {
-		switch r := recover(); r {
-		case nil:
-		case intent.Stopped{}:
-			out = &Result{Plan: Plan{Account: in.Account}, Stopped: true}
-		default:
-			panic(r)
-		}
-	}()
 	in.Regions = Apart(in.Regions, in.Entities, in.Services)
 	if in.ClusterID == "" {
 		out = &Result{Plan: Plan{Account: in.Account}}

@@ -41,6 +41,10 @@ type Result struct {
 	// Stopped is true if Input.Stop ended the computation: nothing is known then, and the rest is
 	// empty.
 	Stopped bool
+	// Faults are what the planner could not cope with, which is a mistake of ours: it is left as it
+	// is, and the rest is planned. Failed is true if nothing could be planned.
+	Faults []Fault
+	Failed bool
 	report.Outcome
 	// Policies has one entry per policy of the input, in the order of evaluation.
 	Policies []report.PolicyStatus

@@ -13,6 +13,7 @@ import (
 
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
+	"github.com/nephele-io/nephele/internal/platform/recovered"
 )
 
 // apply does the stages of each part in order and stops at the first that fails there; parts know
@@ -31,7 +32,7 @@ func (w *worker) apply(ctx context.Context, t task, pl plan.Plan) (map[string][]
 	var wg sync.WaitGroup
 	for i, name := range names {
 		runs[i] = &execution{worker: w, task: t, start: start, steps: steps[name], slots: slots[name.region], ids: map[string]string{}, touched: map[string]bool{}}
-		wg.Go(func() { errs[i] = runs[i].stages(ctx, steps[name]) })
+		wg.Go(func() { errs[i] = recovered.Call(func() error { return runs[i].stages(ctx, steps[name]) }) })
 	}
 	ended := make(chan struct{})
 	go func() {
@@ -163,7 +164,7 @@ func (e *execution) stage(ctx context.Context, steps []plan.Step) error {
 				if failed.Load() {
 					return
 				}
-				if errs[i] = e.step(ctx, step); errs[i] != nil {
+				if errs[i] = recovered.Call(func() error { return e.step(ctx, step) }); errs[i] != nil {
 					if !errors.Is(errs[i], errBlocked) {
 						failed.Store(true)
 					}
@@ -187,6 +188,7 @@ func (e *execution) step(ctx context.Context, step plan.Step) (failed error) {
 		err = errOutdated
 	}
 	id, begun := "", err == nil
+	e.alive()
 	if begun {
 		e.touch(op.Subjects()...)
 		e.r.Log.V(1).Info("Applying", "account", e.key, "region", step.Scope.Region, "operation", op.String())
@@ -228,7 +230,7 @@ func (e *execution) step(ctx context.Context, step plan.Step) (failed error) {
 func (e *execution) patiently(ctx context.Context, scope cloud.Scope, op cloud.Op) (string, error) {
 	pause := 500 * time.Millisecond
 	for {
-		id, err := e.task.acct.Provider.Apply(ctx, scope, op)
+		id, err := call(string(op.Kind), func() (string, error) { return e.task.acct.Provider.Apply(ctx, scope, op) })
 		if err == nil || cloud.ClassOf(err) != cloud.Throttled {
 			return id, err
 		}

@@ -22,6 +22,7 @@ type Metrics struct {
 	beats    *prometheus.CounterVec
 	blocked  *prometheus.GaugeVec
 	quotas   *prometheus.GaugeVec
+	faults   *prometheus.CounterVec
 }
 
 // NewMetrics returns metrics that are counted and not registered anywhere yet.
@@ -67,6 +68,9 @@ func NewMetrics() *Metrics {
 		quotas: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "nephele_quota_fill", Help: "How full the fullest object is for a quota of the cloud, as a share of 1, whoever fills it.",
 		}, []string{"account", "region", "quota"}),
+		faults: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "nephele_realize_panics_total", Help: "Panics that were recovered, by where: plan, round, forecast, status, mirror, presence; and rounds that hang: stall.",
+		}, []string{"account", "part"}),
 	}
 }
 
@@ -85,7 +89,7 @@ func (m *Metrics) Collect(c chan<- prometheus.Metric) {
 }
 
 func (m *Metrics) vectors() []prometheus.Collector {
-	return []prometheus.Collector{m.rounds, m.ops, m.took, m.refusals, m.pending, m.planned, m.drift, m.modes, m.braked, m.sole, m.beats, m.blocked, m.quotas}
+	return []prometheus.Collector{m.rounds, m.ops, m.took, m.refusals, m.pending, m.planned, m.drift, m.modes, m.braked, m.sole, m.beats, m.blocked, m.quotas, m.faults}
 }
 
 func resultOf(err error) string {
@@ -93,6 +97,12 @@ func resultOf(err error) string {
 		return "ok"
 	}
 	return string(cloud.ClassOf(err))
+}
+
+func (m *Metrics) fault(account, part string) {
+	if m != nil {
+		m.faults.WithLabelValues(account, part).Inc()
+	}
 }
 
 func (m *Metrics) round(account string, err error) {

@@ -69,7 +69,7 @@ func (w *worker) reread(ctx context.Context, acct Account, known observation) (o
 		ids := known.touched[out.read[i].Region]
 		wg.Go(func() {
 			if len(ids) > 0 {
-				out.read[i], errs[i] = refresher.Refresh(ctx, out.read[i], ids)
+				out.read[i], errs[i] = call("Refresh", func() (*cloud.Snapshot, error) { return refresher.Refresh(ctx, out.read[i], ids) })
 			}
 			if errs[i] == nil {
 				out.regions[i].Snapshot = out.read[i].Joined()
@@ -138,8 +138,9 @@ func (w *worker) observe(ctx context.Context, acct Account) (observation, error)
 	for i, name := range names {
 		wg.Go(func() {
 			scope := cloud.Scope{Account: w.key, Region: name}
-			if regions[i].Snapshot, errs[i] = acct.Provider.Observe(ctx, scope); errs[i] == nil {
-				regions[i].Limits, errs[i] = acct.Provider.Limits(ctx, scope)
+			regions[i].Snapshot, errs[i] = call("Observe", func() (*cloud.Snapshot, error) { return acct.Provider.Observe(ctx, scope) })
+			if errs[i] == nil {
+				regions[i].Limits, errs[i] = call("Limits", func() (cloud.Limits, error) { return acct.Provider.Limits(ctx, scope) })
 			}
 		})
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 	"github.com/nephele-io/nephele/internal/cloud/tenure"
+	"github.com/nephele-io/nephele/internal/platform/recovered"
 )
 
 // presence shows in the cloud that this process works on an account, and finds out whether another
@@ -156,7 +157,7 @@ func (p *presence) cycle(ctx context.Context) time.Duration {
 	var wg sync.WaitGroup
 	errs := make([]error, len(regions))
 	for i, region := range regions {
-		wg.Go(func() { errs[i] = p.visit(ctx, acct, region, is) })
+		wg.Go(func() { errs[i] = recovered.Call(func() error { return p.visit(ctx, acct, region, is) }) })
 	}
 	wg.Wait()
 	if ctx.Err() != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 	"github.com/nephele-io/nephele/internal/cloud/tenure"
 	"github.com/nephele-io/nephele/internal/enforcer"
+	"github.com/nephele-io/nephele/internal/platform/recovered"
 	"github.com/nephele-io/nephele/internal/platform/tracing"
 )
 
@@ -116,10 +117,10 @@ func (r *Realizer) Start(ctx context.Context) error {
 	defer cancel()
 	switch {
 	case r.registrar != nil:
-		go r.registrar.run(ctx, r.presences((*presence).kick))
+		go r.forever(ctx, "registrar", func() { r.registrar.run(ctx, r.presences((*presence).kick)) })
 		defer r.registrar.end(ctx) // when all workers have stopped
 	case r.places != nil:
-		go r.metronome(ctx, r.presences((*presence).kick))
+		go r.forever(ctx, "metronome", func() { r.metronome(ctx, r.presences((*presence).kick)) })
 	}
 	defer r.stopAll()
 	for _, key := range r.Accounts.Keys() {
@@ -133,6 +134,7 @@ func (r *Realizer) Start(ctx context.Context) error {
 		case <-wake:
 		case <-beat:
 			beat = r.beat()
+			r.tellStalled(ctx)
 			for _, key := range r.unnoticed() {
 				changed(key)
 			}
@@ -142,9 +144,25 @@ func (r *Realizer) Start(ctx context.Context) error {
 		dirty = map[string]bool{}
 		mu.Unlock()
 		for _, key := range sortedKeys(batch) {
-			r.touch(ctx, key)
+			if fault := recovered.Do(func() { r.touch(ctx, key) }); fault != nil {
+				r.Log.Error(fault, "A panic was recovered", "account", key, "stack", recovered.StackOf(fault))
+				go func() {
+					select {
+					case <-ctx.Done():
+					case <-r.Clock.After(longestWait):
+						changed(key)
+					}
+				}()
+			}
 		}
 	}
+}
+
+// forever does something until ctx ends, whatever panics in it.
+func (r *Realizer) forever(ctx context.Context, part string, do func()) {
+	recovered.Repeat(ctx, r.Clock, func(err error) {
+		r.Log.Error(err, "A panic was recovered", "in", part, "stack", recovered.StackOf(err))
+	}, do)
 }
 
 // presences returns a function that does something with the presence of every worker.
@@ -183,15 +201,7 @@ func (r *Realizer) unnoticed() []string {
 // touch starts, wakes or ends the worker of an account, as the account's existence demands.
 func (r *Realizer) touch(ctx context.Context, key string) {
 	acct, exists := r.Accounts.Account(key)
-	r.mu.Lock()
-	w := r.workers[key]
-	if !exists {
-		delete(r.workers, key)
-	} else if w == nil {
-		w = r.launch(ctx, acct)
-		r.workers[key] = w
-	}
-	r.mu.Unlock()
+	w := r.workerFor(ctx, key, acct, exists)
 	switch {
 	case exists:
 		w.look(acct)
@@ -207,6 +217,21 @@ func (r *Realizer) touch(ctx context.Context, key string) {
 			r.places.stop(key, "")
 		}
 	}
+}
+
+// workerFor is the worker of an account, which it starts if the account exists; else the one that
+// is to be ended, if there is one.
+func (r *Realizer) workerFor(ctx context.Context, key string, acct Account, exists bool) *running {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	w := r.workers[key]
+	if !exists {
+		delete(r.workers, key)
+	} else if w == nil {
+		w = r.launch(ctx, acct)
+		r.workers[key] = w
+	}
+	return w
 }
 
 func (r *Realizer) launch(ctx context.Context, acct Account) *running {

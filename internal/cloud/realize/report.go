@@ -7,6 +7,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/handover"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
+	"github.com/nephele-io/nephele/internal/platform/recovered"
 )
 
 // Report is what is known of the realization of an account. It is a value; Result is never changed
@@ -142,7 +143,9 @@ func (w *worker) fail(ctx context.Context, err error) {
 // tell hands a report on, unless another process has the account by now.
 func (w *worker) tell(ctx context.Context, r Report) {
 	if w.r.mine(w.key) {
-		w.r.Sink.Publish(ctx, r)
+		if fault := recovered.Do(func() { w.r.Sink.Publish(ctx, r) }); fault != nil {
+			w.tellFault("status", fault)
+		}
 	}
 }
 

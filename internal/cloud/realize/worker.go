@@ -15,6 +15,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/handover"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 	"github.com/nephele-io/nephele/internal/enforcer"
+	"github.com/nephele-io/nephele/internal/platform/recovered"
 	"github.com/nephele-io/nephele/internal/platform/tracing"
 )
 
@@ -66,6 +67,8 @@ type worker struct {
 	// ever planned for; only run's goroutine uses them.
 	unread map[string]Unread
 	limits map[string]cloud.Limits
+	// faults are those of the last computation; only run's goroutine uses them.
+	faults map[string]bool
 	// seen is the drift of the last computation; only run's goroutine uses it.
 	seen []plan.Drift
 	// brake holds what waits for a confirmation; only run's goroutine uses it.
@@ -97,6 +100,9 @@ type worker struct {
 	underway bool
 	// sighted has room for a token: something about the account may have been read.
 	sighted chan struct{}
+	// life is when the round that is under way last came on, in nanoseconds since 1970; 0 between
+	// rounds.
+	life atomic.Int64
 	// books keep count of what is done.
 	books bookkeeping
 	// presence decides whether anything may be written at all; nil decides nothing.
@@ -132,11 +138,17 @@ func put(c chan struct{}) {
 func (w *worker) run(ctx context.Context) {
 	var streams sync.WaitGroup
 	defer streams.Wait()
-	streams.Go(func() { w.mirror.Run(ctx) })
-	streams.Go(func() { w.presence.run(ctx) })
+	// Whatever panics below, the streams end, and so does this.
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	forever := func(part string, do func()) {
+		streams.Go(func() { recovered.Repeat(ctx, w.r.Clock, func(err error) { w.tellFault(part, err) }, do) })
+	}
+	forever("mirror", func() { w.mirror.Run(ctx) })
+	forever("presence", func() { w.presence.run(ctx) })
 	pause := time.Duration(0)
 	for w.await(ctx, pause) {
-		done, err := w.round(ctx)
+		done, err := w.guardedRound(ctx)
 		w.r.Metrics.round(w.key, err)
 		switch {
 		case ctx.Err() != nil:
@@ -284,6 +296,7 @@ func (w *worker) round(ctx context.Context) (_ bool, failed error) {
 	defer w.confess()
 	allowed := maxPlans
 	for n := 0; n < allowed; n++ {
+		w.alive()
 		t, ok := w.task()
 		if !ok {
 			if len(t.acct.Unread) > 0 {
@@ -323,6 +336,10 @@ func (w *worker) round(ctx context.Context) (_ bool, failed error) {
 		planned(res)
 		if res.Stopped {
 			return false, ctx.Err()
+		}
+		if err := w.planFaults(res); err != nil {
+			w.fail(ctx, err)
+			return false, err
 		}
 		w.complete(ctx, t, res, seen)
 		if res.Plan.Empty() {
@@ -506,7 +523,7 @@ func (w *worker) planOnLatest(ctx context.Context, t task) (*plan.Result, bool) 
 		regions = append(regions, plan.Region{Snapshot: snap, Limits: limits})
 	}
 	res := w.compute(ctx, t, regions)
-	return res, !res.Stopped
+	return res, !res.Stopped && !res.Failed
 }
 
 // compute plans, and notes what the result says. It stops when the context ends.
@@ -521,10 +538,10 @@ func (w *worker) compute(ctx context.Context, t task, regions []plan.Region) *pl
 	in.Unmarked = networks(w.unmarked)
 	w.leftOut, w.parts = in.Blocked, partitionOf(regions)
 	res := plan.Compute(in, w.r.lowerer(t.acct))
-	if res.Stopped {
+	if res.Stopped || res.Failed {
 		return res
 	}
-	if in, res = w.hold(t, in, res); res.Stopped {
+	if in, res = w.hold(t, in, res); res.Stopped || res.Failed {
 		return res
 	}
 	w.planned, w.sight = in, sightOf(regions)
@@ -532,7 +549,11 @@ func (w *worker) compute(ctx context.Context, t task, regions []plan.Region) *pl
 	w.noteLimits(regions)
 	w.r.Metrics.observed(w.key, regions, w.r.lowerer(t.acct))
 	w.claims = claimsOf(regions)
-	if w.foresee(t, in); in.Stop() {
+	if fault := recovered.Do(func() { w.foresee(t, in) }); fault != nil {
+		w.would = nil // it is told to people, and nothing depends on it
+		w.tellFault("forecast", fault)
+	}
+	if in.Stop() {
 		return &plan.Result{Stopped: true}
 	}
 	w.drift(t, in.Modes, res, regions)

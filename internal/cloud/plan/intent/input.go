@@ -36,6 +36,10 @@ type Input struct {
 	// set is guarded as a VM is; policies on others are refused.
 	Services map[EntityRef]VMRef
 
+	// Faulty are the UIDs of policies that the planner cannot cope with, each with what it panicked
+	// with. They are refused. Compute finds them itself.
+	Faulty map[string]string
+
 	// Tighten holds the UIDs of the policies of which as much is to be enforced as fits, where not
 	// all of it does. Others are left out there, or kept as they were last realized.
 	Tighten map[string]bool

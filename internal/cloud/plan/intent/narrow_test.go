@@ -84,9 +84,9 @@ func TestNarrowedIsNeverWider(t *testing.T) {
 	for seed := range uint64(3000) {
 		r := rand.New(rand.NewPCG(17, seed))
 		np := randomICMP(r)
-		exact := parsePolicy(np, everything{}, false)
-		plain := parsePolicy(np, wholeProtocols{}, false)
-		asked := parsePolicy(np, wholeProtocols{}, true)
+		exact := parsed(np, everything{}, false)
+		plain := parsed(np, wholeProtocols{}, false)
+		asked := parsed(np, wholeProtocols{}, true)
 		typed := false
 		for _, x := range exact.Rules {
 			for _, s := range x.Services {
@@ -141,4 +141,10 @@ func TestNarrowedIsNeverWider(t *testing.T) {
 
 func mustBlock(first byte) netip.Prefix {
 	return netip.PrefixFrom(netip.AddrFrom4([4]byte{first, 1, 2, 3}), 32)
+}
+
+func parsed(np *v1beta2.NetworkPolicy, lower capability, tighten bool) *Policy {
+	p := parseHead(np)
+	p.parseRules(np, lower, tighten)
+	return p
 }

@@ -16,8 +16,13 @@ import (
 func (c *Account) parsePolicies() []*Policy {
 	out := make([]*Policy, 0, len(c.In.Policies))
 	for _, np := range c.In.Policies {
-		p := parsePolicy(np, c.lower, c.In.Tighten[string(np.UID)])
-		c.divideByPorts(p)
+		p := parseHead(np)
+		if text, faulty := c.In.Faulty[p.Ref.UID]; faulty {
+			p.leaveOut(np, text)
+		} else {
+			p.parseRules(np, c.lower, c.In.Tighten[string(np.UID)])
+			c.divideByPorts(p)
+		}
 		out = append(out, p)
 	}
 	slices.SortStableFunc(out, ComparePolicies)
@@ -42,7 +47,24 @@ type parser struct {
 	tighten bool // the policy asks for as much as the cloud can hold
 }
 
-func parsePolicy(np *v1beta2.NetworkPolicy, lower capability, tighten bool) *Policy {
+// leaveOut refuses a policy without a look at what its rules say.
+func (p *Policy) leaveOut(np *v1beta2.NetworkPolicy, text string) {
+	p.Problem = Why(PlannerFault).Quoting(text)
+	for i := range np.Rules {
+		in := &np.Rules[i]
+		r := &rule{Policy: p, Name: in.Name, Index: in.Priority, Direction: cloud.Ingress, Verdict: Drop, AppliedTo: in.AppliedToGroups}
+		if len(r.AppliedTo) == 0 {
+			r.AppliedTo = np.AppliedToGroups
+		}
+		if in.Direction == v1beta2.DirectionOut {
+			r.Direction = cloud.Egress
+		}
+		p.Rules = append(p.Rules, r)
+	}
+}
+
+// parseHead reads what identifies a policy and orders it among others.
+func parseHead(np *v1beta2.NetworkPolicy) *Policy {
 	p := &Policy{Ref: PolicyRef{UID: cmp.Or(string(np.UID), np.Name), Name: np.Name, Generation: np.Generation}}
 	if src := np.SourceRef; src != nil {
 		p.Ref.Kind, p.Ref.Namespace, p.Ref.Name = src.Type, src.Namespace, src.Name
@@ -58,10 +80,13 @@ func parsePolicy(np *v1beta2.NetworkPolicy, lower capability, tighten bool) *Pol
 	if np.Priority != nil {
 		p.Priority = *np.Priority
 	}
+	return p
+}
+
+func (p *Policy) parseRules(np *v1beta2.NetworkPolicy, lower capability, tighten bool) {
 	for i := range np.Rules {
 		p.Rules = append(p.Rules, parser{p, lower, tighten}.rule(&np.Rules[i], np.AppliedToGroups))
 	}
-	return p
 }
 
 func (p parser) rule(in *v1beta2.NetworkPolicyRule, appliedTo []string) *rule {

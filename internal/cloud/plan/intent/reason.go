@@ -212,6 +212,7 @@ const (
 	NoInterface     Code = "NoInterface"     //
 	NoClusterID     Code = "NoClusterID"     //
 	TooMuchWork     Code = "TooMuchWork"     //
+	PlannerFault    Code = "PlannerFault"    // Quoted is what the planner panicked with
 	OrderOpposite   Code = "OrderOpposite"   //
 	OrderLeak       Code = "OrderLeak"       // the interfaces whose rules would leak; Flow is what
 	OrderGap        Code = "OrderGap"        // the interfaces that would miss a flow; Flow is what
