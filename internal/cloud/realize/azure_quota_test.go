@@ -8,6 +8,7 @@ import (
 	"time"
 
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	"github.com/nephele-io/nephele/internal/policy"
 	simazure "github.com/nephele-io/nephele/internal/sim/azure"
 )
 
@@ -128,5 +129,51 @@ func (l *azureLab) unchanged(before map[string]string) {
 		if before[id] == "" {
 			l.Errorf("%s is left", id)
 		}
+	}
+}
+
+// TestAzureManyBlocks: a policy of more blocks than a network security group takes rules is in
+// force, because one rule takes them all. One with more blocks than it takes prefixes is refused
+// with that limit, and other policies go on beside it.
+func TestAzureManyBlocks(t *testing.T) {
+	t.Parallel()
+	l := newAzureLab(t, azureConfig{})
+	many := func(n int) policy.Policy {
+		p := webIn()
+		p.Generation = int64(n)
+		p.Ingress[0].Peers = nil
+		for i := range n {
+			p.Ingress[0].Peers = append(p.Ingress[0].Peers, block(fmt.Sprintf("20.%d.%d.0/24", i/100, 2*(i%100)))...)
+		}
+		return p
+	}
+	allowed := func(from string) bool {
+		at := probe{from: from, to: "web-2", port: 443}
+		v := l.half(at, false)
+		return v.Allowed
+	}
+	l.publish()
+	l.start()
+	l.engine.PutPolicy(many(1500))
+	l.publish()
+	l.settle()
+	if !allowed("20.14.198.9") || allowed("20.14.199.9") {
+		t.Error("the last of 1500 blocks is not let in, or what is beside it")
+	}
+	l.engine.PutPolicy(many(4001))
+	l.engine.PutPolicy(dbNoShell())
+	l.publish()
+	told := ""
+	l.until("it is refused", func() bool {
+		p, found := l.policyOn("web-2", "web-in")
+		told = p.Message
+		return found && !p.Realized && told != ""
+	})
+	if !strings.Contains(told, "source address prefixes, and Azure takes at most 4000 in one") {
+		t.Error(told)
+	}
+	l.until("the other one is in force", func() bool { p, found := l.policyOn("db-1", "db-no-shell"); return found && p.Realized })
+	if !allowed("20.14.198.9") {
+		t.Error("what was in force is not any more")
 	}
 }
