@@ -39,6 +39,8 @@ type Class struct {
 	// Service is the kind of native services, such as RDSInstance.
 	Service   string
 	Namespace string
+	// Role and Tier are the values of such labels that all members have; empty if there are none.
+	Role, Tier string
 	// Account, Region and Network are where the machines are; empty outside of clouds.
 	Account, Region, Network string
 	// Suspended is why policies are not enforced on them then; empty if they are.
@@ -180,26 +182,56 @@ func (c *Class) finish(w *World) {
 	first := slices.Concat(c.Then, c.Now)[0]
 	sum := sha256.Sum256([]byte(fmt.Sprint(c.Kind, first.EntityRef, first.Interface, first.Name)))
 	c.Key = "c-" + hex.EncodeToString(sum[:8])
-	c.Label = w.label(c)
+	c.Label, c.Role, c.Tier = w.label(c), w.common(c, roles[:]), w.common(c, tiers[:])
 }
 
-// telling are the labels that say best what a machine is, the best first.
-var telling = [...]string{"app.kubernetes.io/name", "app", "k8s-app", "role", "name", "component"}
+// telling are the labels that say best what a machine is, the best first; roles and tiers are those
+// that say what it does there, and on which level of an application.
+var (
+	telling = [...]string{"app.kubernetes.io/name", "app", "k8s-app", "role", "name", "component"}
+	roles   = [...]string{"role", "component", "app.kubernetes.io/component", "app.kubernetes.io/name", "app", "k8s-app"}
+	tiers   = [...]string{"tier", "layer"}
+)
 
 // label is what to call a class: the value of a label that all have, or else their names.
 func (w *World) label(c *Class) string {
+	if value := w.common(c, telling[:]); value != "" {
+		return value
+	}
+	if len(c.Names) == 1 {
+		return short(c.Names[0])
+	}
+	return fmt.Sprintf("%s and %d more", short(c.Names[0]), len(c.Names)-1)
+}
+
+// common is the value that all members have of the first label of which they have one.
+func (w *World) common(c *Class, keys []string) string {
 	members := slices.Concat(c.Then, c.Now)
-	for _, key := range telling {
+	for _, key := range keys {
 		value := w.tag(members[0], key)
 		if value != "" && !slices.ContainsFunc(members, func(e *reach.Endpoint) bool { return w.tag(e, key) != value }) {
 			return value
 		}
 	}
-	short := func(name string) string { return name[strings.LastIndexByte(name, '/')+1:] }
-	if len(c.Names) == 1 {
-		return short(c.Names[0])
+	return ""
+}
+
+// short is the name of an endpoint without its kind and its Namespace, whole, whatever is in it. Of
+// an id of Azure it is the name of the resource.
+func short(name string) string {
+	word, rest, _ := strings.Cut(name, "/")
+	switch word {
+	case name:
+		return name
+	case "":
+		return name[strings.LastIndexByte(name, '/')+1:]
+	case "node", "cloud":
+		return rest
 	}
-	return fmt.Sprintf("%s and %d more", short(c.Names[0]), len(c.Names)-1)
+	if _, whole, ok := strings.Cut(rest, "/"); ok {
+		return whole
+	}
+	return name
 }
 
 // tag is the value of a label, or of the tag of a VM that became one.

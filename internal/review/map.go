@@ -96,7 +96,7 @@ func (q *MapQuestion) meant(c *explain.Class) bool {
 func nodeOf(c *explain.Class, w, now *explain.World) *v1alpha1.MapNode {
 	n := &v1alpha1.MapNode{
 		Key: c.Key, Label: c.Label, Kind: string(c.Kind), Service: c.Service, Count: int32(len(c.Names)),
-		Namespace: c.Namespace, Account: c.Account, Region: c.Region, Network: c.Network,
+		Role: c.Role, Tier: c.Tier, Namespace: c.Namespace, Account: c.Account, Region: c.Region, Network: c.Network,
 		NotEnforced: c.Suspended, Members: c.Names[:min(len(c.Names), mostMembers)],
 	}
 	of := c.Then

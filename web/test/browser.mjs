@@ -87,7 +87,7 @@ const scenes = {
     const machine = await vmPath('db-1')
     const all = {
       overview: ['/', 'shop/cloud'],
-      map: ['/map', 'Choose one, or an edge'],
+      map: ['/map', 'Choose one, or a line'],
       reachability: ['/reach', 'web-1'],
       policies: ['/policies', 'no-ssh-from-outside'],
       editor: ['/policies/annp/shop/web', 'What comes in'],
@@ -479,7 +479,7 @@ scenes.look = async () => {
   }
   const all = {
     overview: ['/', 'Needs attention'],
-    map: ['/map', 'Choose one, or an edge'],
+    map: ['/map', 'Choose one, or a line'],
     reachability: ['/reach', 'web-1'],
     policies: ['/policies', 'no-ssh-from-outside'],
     editor: ['/policies/annp/shop/db-from-app', 'What comes in'],

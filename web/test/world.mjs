@@ -23,7 +23,7 @@ export function makeWorld({ vms = 24, hostile = true, edit = true } = {}) {
       object: {
         metadata: {
           name: id,
-          namespace: n % 2 ? 'shop' : 'prod',
+          namespace: n > 1 ? ['data', 'edge', 'batch', 'tools', 'ci', 'web'][n % 6] : n % 2 ? 'shop' : 'prod',
           uid: 'vm-' + i,
           resourceVersion: String(i),
           labels: { 'nephe.antrea.io/cpa-name': 'production', 'nephe.antrea.io/cpa-namespace': 'cloud' },
@@ -152,7 +152,7 @@ export function makeWorld({ vms = 24, hostile = true, edit = true } = {}) {
         if (node.members.length < 5) node.members.push(end(m).name)
         continue
       }
-      const fresh = { key: k, label: m.role + (m.role === 'db' ? ' · db-from-app' : ''), kind: 'VM', count: 1, namespace: m.object.metadata.namespace, account: 'cloud/production', region: m.object.status.region, network: m.object.status.cloudVpcId, policies: [{ type: 'AntreaClusterNetworkPolicy', name: 'no-ssh-from-outside' }], members: [end(m).name], isolated: m.role === 'db' ? ['In'] : [] }
+      const fresh = { key: k, label: m.role + (m.role === 'db' ? ' · db-from-app' : ''), kind: 'VM', count: 1, namespace: m.object.metadata.namespace, account: 'cloud/production', region: m.object.status.region, network: m.object.status.cloudVpcId, policies: [{ type: 'AntreaClusterNetworkPolicy', name: 'no-ssh-from-outside' }], members: [end(m).name], isolated: m.role === 'db' ? ['In'] : [], role: m.role, tier: { web: 'front', app: 'middle', db: 'data' }[m.role] }
       seen.set(k, fresh)
       nodes.push(fresh)
     }
@@ -167,6 +167,13 @@ export function makeWorld({ vms = 24, hostile = true, edit = true } = {}) {
     edge('world', 'cns1', 'Native', 'Groups', 'tcp 443', 443)
     edge('cns1', 'web-0', 'Allow', 'Policies', 'tcp 443', 443)
     edge('nic0', 'app-0', 'Native', 'Groups', 'tcp 22', 22)
+    // Within a network machines reach one another as their own groups say, but for the databases.
+    for (let n = 0; n < nets; n++) {
+      for (const a of roles) for (const b of roles) if (a !== b && b !== 'db') edge(`${a}-${n}`, `${b}-${n}`, 'Allow', 'Groups', 'everything', 0)
+      for (const a of roles) edge(`${a}-${n}`, 'world', 'Allow', 'Nobody', 'everything', 0)
+    }
+    for (const key of seen.keys()) if (key !== 'app-0') edge(key, 'app-0', 'Allow', 'Groups', 'tcp 9100', 9100)
+    edge('pod', 'app-0', 'Allow', 'Groups', 'tcp 9100', 9100)
     for (let n = 0; n < nets; n++) {
       edge(`app-${n}`, `db-${n}`, 'Allow', 'Policies', 'tcp 5432', 5432, { policies: [{ type: 'AntreaNetworkPolicy', namespace: 'shop', name: 'db-from-app' }] })
       edge(`web-${n}`, `app-${n}`, 'Allow', 'Policies', 'tcp 8080-8090', 8080)
@@ -181,7 +188,7 @@ export function makeWorld({ vms = 24, hostile = true, edit = true } = {}) {
       }
     }
     const known = new Set(nodes.map((n) => n.key))
-    return { nodes, edges: edges.filter((e) => known.has(e.from) && known.has(e.to)), total: nodes.length }
+    return { nodes, edges: edges.filter((e) => known.has(e.from) && known.has(e.to)), total: nodes.filter((n) => n.kind !== 'Addresses').length }
   }
   const seen = { asOf: at(0) }
   const plan = (spec) => ({

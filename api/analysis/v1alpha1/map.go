@@ -37,7 +37,10 @@ type MapNode struct {
 	// Service is the kind of native services, such as RDSInstance.
 	Service string `json:"service,omitempty"`
 	// Count is how many machines or Pods it has; 0 for addresses.
-	Count     int32  `json:"count,omitempty"`
+	Count int32 `json:"count,omitempty"`
+	// Role and Tier are the values of labels and tags of that kind that all of it have.
+	Role      string `json:"role,omitempty"`
+	Tier      string `json:"tier,omitempty"`
 	Namespace string `json:"namespace,omitempty"`
 	Account   string `json:"account,omitempty"`
 	Region    string `json:"region,omitempty"`

@@ -203,6 +203,8 @@ export interface MapNode {
   /** The kind of native services. */
   service?: string
   count?: number
+  role?: string
+  tier?: string
   namespace?: string
   account?: string
   region?: string
@@ -362,6 +364,14 @@ export interface PlanQuota {
   where?: string
 }
 
+/** One end of flows that open or close: one of the three lists. */
+export interface ChangeEnd {
+  vms?: string[]
+  addresses?: string[]
+  rest?: boolean
+  unseen?: string[]
+}
+
 export interface AccountPlan {
   account: string
   error?: string
@@ -373,7 +383,7 @@ export interface AccountPlan {
   brake?: { message: string; hash: string; command: string; confirmed: boolean; onceEnforced: boolean }
   planned?: { vms: number; message: string }
   quotas: PlanQuota[]
-  reachability: { region: string; opens: boolean; packets: { text: string }; from: { vms?: string[]; addresses?: string[] }; to: { vms?: string[]; addresses?: string[] } }[]
+  reachability: { region: string; opens: boolean; packets: { text: string; except?: boolean; ranges?: ReachRange[] }; from: ChangeEnd; to: ChangeEnd }[]
   reachabilityTold?: { region: string; opens: boolean; text: string; all?: string }[]
   policies: { policy: string; vms: number; realized: number; pending: number; tightened: number; refused: number; released: number; planMode: number }[]
   refusals: PlanRefusal[]
@@ -382,6 +392,8 @@ export interface AccountPlan {
   drift: PlanNote[]
   cuts?: PlanNote[]
   notes: PlanNote[]
+  /** How much is left out of lists that are too long. */
+  more?: Record<string, number>
 }
 
 export interface PlanAnswer extends Seen {
