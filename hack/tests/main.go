@@ -4,9 +4,8 @@
 //	tests [flags] check|test|long
 //
 // It runs one part after the other, shows what fails and what could not be proven here, and says
-// the sum in its last line. Parts of "check" and "test" build on one another, so the first that
-// fails ends them. Those of "long" do not: all of them are run, and what each gave is kept below
-// dist/, so that an interrupted run goes on where it was as long as the sources are the same.
+// the sum in its last line. What each part of "long" gave is kept below dist/, so that an
+// interrupted run goes on where it was as long as the sources are the same.
 package main
 
 import (
@@ -82,13 +81,21 @@ func choose(parts []part, names string) ([]part, error) {
 	return out, nil
 }
 
-// inOrder runs parts until one fails.
+// inOrder runs all parts, also after one has failed: whoever waits for this learns of everything.
 func (r *runner) inOrder(ctx context.Context, parts []part) error {
+	var failed []error
 	for _, p := range parts {
+		if ctx.Err() != nil {
+			break
+		}
 		fmt.Fprintf(r.out, "\n==> %s\n", p.title)
 		if err := r.part(ctx, p); err != nil {
-			return fmt.Errorf("\n%s: %w", p.title, err)
+			fmt.Fprintln(r.out, err)
+			failed = append(failed, fmt.Errorf("%s: %w", p.title, err))
 		}
+	}
+	if len(failed) > 0 || ctx.Err() != nil {
+		return fmt.Errorf("\nNOT ALL CHECKS AND TESTS HAVE PASSED:\n%w", errors.Join(append(failed, ctx.Err())...))
 	}
 	return nil
 }

@@ -102,6 +102,19 @@ func TestPackagesOf(t *testing.T) {
 	}
 }
 
+// TestInOrder: a part that fails does not keep the others from being run, and fails the run.
+func TestInOrder(t *testing.T) {
+	var out strings.Builder
+	r := &runner{out: &out, begin: time.Now()}
+	bad, good := part{title: "bad"}.runs("go", "tool", "there-is-no-such-tool"), part{title: "good"}.runs("go", "env", "GOOS")
+	if err := r.inOrder(t.Context(), []part{bad, good}); err == nil || !strings.Contains(err.Error(), "bad: go tool") || !strings.Contains(out.String(), "==> good") {
+		t.Errorf("%v\n%s", err, out.String())
+	}
+	if err := r.inOrder(t.Context(), []part{good}); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestChoose: a name that is no part's is refused, with those that are.
 func TestChoose(t *testing.T) {
 	if got, err := choose(longParts(), "race,worlds"); err != nil || len(got) != 2 || got[0].name != "race" || got[1].name != "worlds" {

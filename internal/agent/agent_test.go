@@ -237,9 +237,9 @@ func (f *fixture) wipe() error {
 
 func (f *fixture) eventually(what string, ok func() bool) {
 	f.t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !ok(); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); !ok(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			f.t.Fatalf("not within 20 s: %s", what)
+			f.t.Fatalf("not within 2 minutes: %s", what)
 		}
 	}
 }

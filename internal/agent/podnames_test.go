@@ -195,7 +195,7 @@ func TestClusterResolvers(t *testing.T) {
 		r.Run(ctx)
 	}()
 	defer func() { cancel(); <-done }()
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		found, err := r.Addresses()
 		if err == nil && fmt.Sprint(found) == "[10.0.0.8 10.0.0.9 fd00::1]" {
 			return

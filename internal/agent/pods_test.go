@@ -184,7 +184,7 @@ func TestPodsWithOneAddress(t *testing.T) {
 	}()
 	defer func() { cancel(); <-done }()
 	var got *nft.Node
-	for deadline := time.Now().Add(20 * time.Second); got == nil; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); got == nil; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("nothing is known")
 		}

@@ -46,7 +46,7 @@ func TestRegistration(t *testing.T) {
 	go func() { done <- r.Start(ctx) }()
 	await := func(what string, check func(*apiregistrationv1.APIService, *corev1.Service) error) {
 		t.Helper()
-		deadline := time.Now().Add(20 * time.Second)
+		deadline := time.Now().Add(2 * time.Minute)
 		for {
 			var api apiregistrationv1.APIService
 			var service corev1.Service

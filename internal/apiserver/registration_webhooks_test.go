@@ -117,7 +117,7 @@ func TestWebhooksAreKept(t *testing.T) {
 	go func() { done <- r.Start(ctx) }()
 	await := func(what string, step time.Duration, ok func(*admissionregistrationv1.MutatingWebhookConfiguration, *admissionregistrationv1.ValidatingWebhookConfiguration) bool) {
 		t.Helper()
-		for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+		for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(time.Millisecond) {
 			m, v, err := configurations(ctx, r)
 			if err == nil && ok(&m, &v) {
 				return

@@ -170,7 +170,7 @@ func TestTestReports(t *testing.T) {
 	for _, want := range []string{
 		"FAIL  shop: the world sees the shop (allow tcp 443 from 203.0.113.9 to shop/web-1)",
 		"tests/shop.yaml:51",
-		"      Drop: tcp 443 from 203.0.113.9/32 to vm/shop/web-1, by ingress isolated",
+		"      Drop: tcp 443 from 203.0.113.9 to vm/shop/web-1, by ingress isolated",
 		"13 expectations: 12 met, 1 not met, 0 make no sense; tests are about 6 of 7 rules",
 		`not tested: rule "https" (AntreaNetworkPolicy shop/web, tier 250, priority 10, rule 0)`,
 	} {

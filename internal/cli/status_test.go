@@ -99,7 +99,7 @@ func TestStatusWaits(t *testing.T) {
 	go func() {
 		done <- showStatus(t.Context(), c, clk, statusFlags{output: "json", wait: true, timeout: 10 * time.Second, policies: []string{"shop/p"}}, &out, &progress)
 	}()
-	for limit := time.Now().Add(30 * time.Second); ; {
+	for limit := time.Now().Add(2 * time.Minute); ; {
 		select {
 		case err := <-done:
 			if !errors.Is(err, terminal.ErrNo) {

@@ -90,7 +90,7 @@ func (l *lab) listen(p cloud.Listener) *ears {
 // eventually waits for something that other goroutines bring about.
 func (l *lab) eventually(what string, ok func() bool) {
 	l.Helper()
-	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(2 * time.Minute); !ok(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			l.Fatalf("it never came about that %s", what)
 		}

@@ -62,7 +62,7 @@ func (l *lab) listen() (woken chan struct{}, stop func()) {
 
 func (l *lab) eventually(what string, ok func() bool) {
 	l.Helper()
-	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(2 * time.Minute); !ok(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			l.Fatalf("it never came about that %s", what)
 		}

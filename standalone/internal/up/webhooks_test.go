@@ -64,7 +64,7 @@ func TestWebhooksOfAFormerRun(t *testing.T) {
 		if p.Spec.Tier != "application" || p.Spec.Ingress[0].Name != "ingress-drop-742ade5" {
 			t.Errorf("not completed: %+v", p.Spec)
 		}
-		for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(20 * time.Millisecond) {
 			var tiers v1beta1.TierList
 			if err := c.List(ctx, &tiers); err != nil || len(tiers.Items) == 6 {
 				return err
@@ -150,7 +150,7 @@ func leaveWebhooks(t *testing.T, ctx context.Context, cfg *rest.Config) {
 	}()
 	admin := adminClient(t, cfg)
 	tier := &v1beta1.Tier{ObjectMeta: metav1.ObjectMeta{Name: "probe"}, Spec: v1beta1.TierSpec{Priority: 7}}
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(20 * time.Millisecond) {
 		err := admin.Create(ctx, tier.DeepCopy(), client.DryRunAll)
 		if err == nil && time.Now().Before(deadline) {
 			continue

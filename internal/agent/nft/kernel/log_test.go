@@ -27,7 +27,7 @@ type logged struct {
 // waitFor waits for a logged packet and returns it.
 func (l *logged) waitFor(t *testing.T, want func(kernel.Logged) bool) kernel.Logged {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 		l.mu.Lock()
 		for _, p := range l.list {
 			if want(p) {

@@ -71,9 +71,9 @@ ip link set br0 up`)
 	joined := func() bool { return strings.Contains(in(bridge, "bridge mdb show dev br0"), group) }
 	eventually := func(what string, holds func() bool) {
 		t.Helper()
-		for deadline := time.Now().Add(20 * time.Second); !holds(); time.Sleep(50 * time.Millisecond) {
+		for deadline := time.Now().Add(2 * time.Minute); !holds(); time.Sleep(50 * time.Millisecond) {
 			if time.Now().After(deadline) {
-				t.Fatalf("not within 20 s: %s\n%s", what, in(bridge, "bridge mdb show dev br0; bridge -d link"))
+				t.Fatalf("not within 2 minutes: %s\n%s", what, in(bridge, "bridge mdb show dev br0; bridge -d link"))
 			}
 		}
 	}
