@@ -107,17 +107,17 @@ scale: ## Measure, in virtual time, how long changes of whole fleets take under 
 
 COST_VMS ?= 2000
 cost: ## Measure what "nephele up" uses to take over a fleet at the rates of EC2 (COST_VMS=2000, COST_PROFILES=dir; 8 minutes)
-	cd standalone && go test ./cmd/nephele -run 'TestCost$$' -v -timeout 1h -args -cost-vms $(COST_VMS) $(if $(COST_PROFILES),-cost-profiles $(abspath $(COST_PROFILES)))
+	cd standalone && NEPHELE_LONG=1 go test ./cmd/nephele -run 'TestCost$$' -v -timeout 1h -args -cost-vms $(COST_VMS) $(if $(COST_PROFILES),-cost-profiles $(abspath $(COST_PROFILES)))
 
 ACCOUNTS ?= 1,50,500
 REPLICAS ?= 1
 ACCOUNT_VMS ?= 200
 accounts: ## Measure what accounts cost replicas that share them (ACCOUNTS=1,50,500 REPLICAS=1 ACCOUNT_VMS=200; up to an hour)
-	cd standalone && go test ./cmd/nephele -run 'TestAccountsCost$$' -v -timeout 3h -args -accounts $(ACCOUNTS) -account-vms $(ACCOUNT_VMS) -replicas $(REPLICAS) -quiet 60s
+	cd standalone && NEPHELE_LONG=1 go test ./cmd/nephele -run 'TestAccountsCost$$' -v -timeout 3h -args -accounts $(ACCOUNTS) -account-vms $(ACCOUNT_VMS) -replicas $(REPLICAS) -quiet 60s
 
 FIGURE_VMS ?= 2000,10000
 console-figures: ## Measure the page of the console with many VMs in a browser (FIGURE_VMS=2000,10000; 2 minutes)
-	cd standalone && go test ./browser -run 'TestFigures$$' -v -count=1 -args -figure-vms $(FIGURE_VMS)
+	cd standalone && NEPHELE_LONG=1 go test ./browser -run 'TestFigures$$' -v -count=1 -args -figure-vms $(FIGURE_VMS)
 
 PROXIES ?= nftables,iptables
 cluster: build-slim build-agent ## Play upstream's cases about network policies on a real cluster, as root (PROXIES=nftables,iptables FOCUS=regexp CLUSTER_CACHE=dir CLUSTER_LOGS=dir; the first time compiles Kubernetes)

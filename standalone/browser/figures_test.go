@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/nephele-io/nephele/internal/tier"
 )
 
 var figureVMs = flag.String("figure-vms", "300", "how many VMs TestFigures shows, separated by commas; 2000,10000 in docs/performance.md")
@@ -32,9 +34,7 @@ func madeUp(t *testing.T, web string, vms int) string {
 // but everything is there in the end, and the map groups, so that its size does not follow that of
 // the fleet.
 func TestFigures(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs a minute")
-	}
+	tier.OnlyLong(t, "it measures; TestConsole opens the same screens")
 	web := tools(t)
 	for text := range strings.SplitSeq(*figureVMs, ",") {
 		var vms int

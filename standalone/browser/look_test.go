@@ -15,6 +15,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/nephele-io/nephele/internal/tier"
 )
 
 var updateLook = flag.Bool("update-look", false, "write testdata/look anew from what the screens look like")
@@ -78,8 +80,8 @@ func differing(a, b *image.NRGBA) float64 {
 // test ./browser -run TestLook -args -update-look" writes anew what they are held against, if a
 // change is wanted.
 func TestLook(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs a minute")
+	if !*updateLook {
+		tier.OnlyLong(t, "TestConsole opens every screen and reads what it says")
 	}
 	web := tools(t)
 	answer := play(t, web, "look", madeUp(t, web, 24), nil)

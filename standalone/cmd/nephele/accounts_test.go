@@ -27,6 +27,7 @@ import (
 	"github.com/nephele-io/nephele/internal/sim"
 	"github.com/nephele-io/nephele/internal/sim/estatetest"
 	"github.com/nephele-io/nephele/internal/sim/world"
+	"github.com/nephele-io/nephele/internal/tier"
 	"github.com/nephele-io/nephele/standalone/internal/controlplane"
 )
 
@@ -60,6 +61,7 @@ func manyAccounts(t *testing.T, n, vms int) world.State {
 // TestAccountsCost measures what accounts cost replicas that share them: while they are imported,
 // and at rest. The API server is in the process of the test, and is not counted.
 func TestAccountsCost(t *testing.T) {
+	tier.OnlyLong(t, "it measures; TestReplicasShareAccounts shows that accounts are shared")
 	var steps []int
 	for text := range strings.SplitSeq(*accountSteps, ",") {
 		n, err := strconv.Atoi(text)

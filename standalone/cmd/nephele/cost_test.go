@@ -36,6 +36,7 @@ import (
 	"github.com/nephele-io/nephele/internal/sim/estate"
 	"github.com/nephele-io/nephele/internal/sim/estatetest"
 	"github.com/nephele-io/nephele/internal/sim/sqs"
+	"github.com/nephele-io/nephele/internal/tier"
 )
 
 var (
@@ -166,6 +167,7 @@ func usageOf(t *testing.T, pid int) usage {
 // TestCost takes over a fleet under the rates of EC2, 30 ms away and with a queue of events, and
 // measures what "nephele up" uses for that.
 func TestCost(t *testing.T) {
+	tier.OnlyLong(t, "it measures; the end-to-end tests take over the same way")
 	dir := t.TempDir()
 	server, err := sim.Start(context.WithoutCancel(t.Context()), sim.Options{
 		State: estatetest.Fleet(t, costRegion, *costVMs, costRoles), Throttle: true, Latency: 30 * time.Millisecond, JournalSize: 100, Events: sim.EventOptions{Queue: sim.DefaultEventQueue},
