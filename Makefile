@@ -3,7 +3,7 @@
 SHELL := /usr/bin/env bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help build build-slim build-agent deb image release demo check test test-long screens web verify-web fmt vet generate verify-generated staticcheck race bench scale cost accounts console-figures az matrix worlds cluster clean
+.PHONY: help build build-slim build-agent deb image release demo check test test-long screens web verify-web fmt vet generate verify-generated staticcheck race bench scale cost accounts console-figures figures az matrix worlds cluster clean
 
 # What is compiled does not name the directory that it was compiled in, so all clones and worktrees
 # share one build cache.
@@ -118,6 +118,9 @@ accounts: ## Measure what accounts cost replicas that share them (ACCOUNTS=1,50,
 FIGURE_VMS ?= 2000,10000
 console-figures: ## Measure the page of the console with many VMs in a browser (FIGURE_VMS=2000,10000; 2 minutes)
 	cd standalone && NEPHELE_LONG=1 go test ./browser -run 'TestFigures$$' -v -count=1 -args -figure-vms $(FIGURE_VMS)
+
+figures: ## Measure building and starting bin/nephele, and write it into docs/performance.md (COLD=0 compiles nothing anew; 10 minutes)
+	@hack/figures.sh
 
 PROXIES ?= nftables,iptables
 cluster: build-slim build-agent ## Play upstream's cases about network policies on a real cluster, as root (PROXIES=nftables,iptables FOCUS=regexp CLUSTER_CACHE=dir CLUSTER_LOGS=dir; the first time compiles Kubernetes)
