@@ -58,7 +58,9 @@ type Names struct {
 	// waiting are the answers that are held, each until a version is in force.
 	waiting []held
 	streams streams
-	stats   NamesStatus
+	// questions are those that wait for answers by UDP.
+	questions questions
+	stats     NamesStatus
 }
 
 // NamesOptions are what Names need.
@@ -71,7 +73,7 @@ type NamesOptions struct {
 
 // NewNames returns Names that know nothing.
 func NewNames(o NamesOptions) *Names {
-	return &Names{NamesOptions: o, news: make(chan struct{}, 1), patterns: map[string]map[netip.Addr]time.Time{}, asked: map[string]time.Time{}}
+	return &Names{NamesOptions: o, news: make(chan struct{}, 1), patterns: map[string]map[netip.Addr]time.Time{}, asked: map[string]time.Time{}, questions: questions{}}
 }
 
 func (n *Names) wake() {
@@ -99,10 +101,26 @@ type NamesStatus struct {
 }
 
 // Answer takes in what a packet of a resolver carries, and lets the packet go once what it says is
-// in force. Of an answer in several packets of TCP that is the one with which it is whole.
+// in force. Of an answer in several packets of TCP that is the one with which it is whole. An
+// answer by UDP is believed if it is to a question that was seen: anybody can send a packet with
+// the address of a resolver.
 func (n *Names) Answer(p kernel.Queued, release func()) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if p.Protocol == nft.UDP {
+		asked, answer, ok := questionOf(p.Payload)
+		asked.from, asked.resolver = p.Destination, p.Source.Addr()
+		switch {
+		case ok && !answer && slices.Contains(n.resolvers, p.Destination.Addr()):
+			asked.from, asked.resolver = p.Source, p.Destination.Addr()
+			n.questions.add(asked, n.Clock.Now())
+			release()
+			return
+		case !ok, !answer, !n.questions.has(asked, n.Clock.Now()):
+			release()
+			return
+		}
+	}
 	if !slices.Contains(n.resolvers, p.Source.Addr()) {
 		release()
 		return

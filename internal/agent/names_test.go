@@ -84,8 +84,30 @@ func (f *namesFixture) enforce() {
 
 // answer gives an answer and reports whether it was let go at once.
 func (f *namesFixture) answer(source netip.Addr, b []byte) *atomic.Bool {
+	f.question(source, b)
+	return f.unasked(source, b)
+}
+
+var whoAsks = netip.MustParseAddrPort("10.0.0.1:40000")
+
+// question asks what an answer is about.
+func (f *namesFixture) question(of netip.Addr, answer []byte) {
+	var p dnsmessage.Parser
+	head, err := p.Start(answer)
+	if err != nil {
+		return
+	}
+	if q, err := p.Question(); err == nil {
+		head.Response = false
+		b, _ := (&dnsmessage.Message{Header: head, Questions: []dnsmessage.Question{q}}).Pack()
+		f.Names.Answer(kernel.Queued{Source: whoAsks, Destination: netip.AddrPortFrom(of, 53), Protocol: nft.UDP, Payload: b}, func() {})
+	}
+}
+
+// unasked gives an answer without the question.
+func (f *namesFixture) unasked(source netip.Addr, b []byte) *atomic.Bool {
 	var gone atomic.Bool
-	f.Names.Answer(kernel.Queued{Source: netip.AddrPortFrom(source, 53), Protocol: nft.UDP, Payload: b}, func() { gone.Store(true) })
+	f.Names.Answer(kernel.Queued{Source: netip.AddrPortFrom(source, 53), Destination: whoAsks, Protocol: nft.UDP, Payload: b}, func() { gone.Store(true) })
 	return &gone
 }
 
@@ -96,6 +118,42 @@ func (f *namesFixture) addresses(pattern string) []string {
 		out = append(out, a.String())
 	}
 	return out
+}
+
+// TestAnswersNobodyAskedFor are not believed, and not held: those with another id, name or type,
+// to another port, of another resolver, or too late. Nobody's questions push out another's.
+func TestAnswersNobodyAskedFor(t *testing.T) {
+	f := newNames(t, "*.example")
+	right := message(t, 7, "a.example", 60, record{"a.example", "192.0.2.1"})
+	f.question(resolver, right)
+	for what, b := range map[string][]byte{
+		"another id":   message(t, 8, "a.example", 60, record{"a.example", "192.0.2.66"}),
+		"another name": message(t, 7, "b.example", 60, record{"b.example", "192.0.2.66"}),
+	} {
+		if gone := f.unasked(resolver, b); !gone.Load() || len(f.addresses("*.example")) > 0 {
+			t.Errorf("%s: held %t, believed %q", what, !gone.Load(), f.addresses("*.example"))
+		}
+	}
+	var gone atomic.Bool
+	f.Names.Answer(kernel.Queued{Source: netip.AddrPortFrom(resolver, 53), Destination: netip.AddrPortFrom(whoAsks.Addr(), 40001), Protocol: nft.UDP, Payload: right}, func() { gone.Store(true) })
+	if !gone.Load() || len(f.addresses("*.example")) > 0 {
+		t.Error("an answer to another port is believed")
+	}
+	// Another one asks very much.
+	for n := range 100_000 {
+		q, _ := (&dnsmessage.Message{Header: dnsmessage.Header{ID: uint16(n)}, Questions: []dnsmessage.Question{{Name: dnsmessage.MustNewName("x.example."), Type: dnsmessage.TypeA}}}).Pack()
+		from := netip.AddrFrom4([4]byte{10, 9, byte(n >> 8), byte(n)})
+		f.Names.Answer(kernel.Queued{Source: netip.AddrPortFrom(from, 1), Destination: netip.AddrPortFrom(resolver, 53), Protocol: nft.UDP, Payload: q}, func() {})
+	}
+	if f.unasked(resolver, right); !slices.Equal(f.addresses("*.example"), []string{"192.0.2.1"}) {
+		t.Errorf("the right answer is believed as %q", f.addresses("*.example"))
+	}
+	late := message(t, 9, "c.example", 60, record{"c.example", "192.0.2.3"})
+	f.question(resolver, late)
+	f.clock.Step(31 * time.Second)
+	if f.unasked(resolver, late); len(f.addresses("*.example")) != 1 {
+		t.Error("an answer that came too late is believed")
+	}
 }
 
 func TestNamesAreLearned(t *testing.T) {

@@ -73,7 +73,7 @@ func (p *Program) JudgeWay(way Way, packet Packet) Judgement {
 		if !j.Allows() {
 			return j
 		}
-		if j.By.Kind != OriginNative && j.By.Kind != OriginFrame {
+		if j.By.Kind != OriginNative && j.By.Kind != OriginFrame && j.By.Kind != OriginNames {
 			out = j
 		}
 	}

@@ -14,6 +14,7 @@ const asking = "asking"
 func (w *work) hearResolvers(n *Node) {
 	if n == nil || w.named[""] {
 		w.hear(ToHost, false)
+		w.hearQuestions(AskedByHost, false)
 	}
 	if n == nil {
 		return
@@ -40,7 +41,31 @@ func (w *work) hearResolvers(n *Node) {
 	if len(parts[Members4].Keys)+len(parts[Members6].Keys) > 0 {
 		w.hear(FromHost, true)
 		w.hear(PodsIn, true)
+		w.hearQuestions(AskedHere, true)
+		w.hearQuestions(AskedByPods, true)
+		if n.IPVS && !w.named[""] { // what it leads on leaves as if it were the Node's
+			w.hearQuestions(AskedByHost, true)
+		}
 	}
+}
+
+// hearQuestions lets the agent see what resolvers are asked by UDP, of what has passed all other
+// rules: an answer without its question is not believed. By TCP nobody answers in the place of
+// another.
+func (w *work) hearQuestions(at Base, ofPods bool) {
+	c := &Chain{}
+	for _, a := range w.names.Resolvers {
+		family, set := IPv4, Members4
+		if a.Is6() {
+			family, set = IPv6, Members6
+		}
+		m := []Match{{Kind: MatchFamily, Lo: uint16(family)}, {Kind: MatchProtocol, Lo: uint16(UDP)}, {Kind: MatchPort, Lo: dnsPort, Hi: dnsPort}, {Kind: MatchPeer, Peer: &Range{a, a}}}
+		if ofPods {
+			m = append(m, Match{Kind: MatchMember, Of: &PartKey{set, idOf(asking)}, Source: true})
+		}
+		c.Rules = append(c.Rules, Rule{Action: Queue, Origin: &Origin{Kind: OriginNames}, Matches: m})
+	}
+	w.program.Chains[string(at)] = c
 }
 
 // hear queues the answers of resolvers that enter a chain, all or those to Pods that ask.

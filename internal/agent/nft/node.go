@@ -52,11 +52,16 @@ const (
 	// ServicesOut and ServicesIn are the same of what IPVS has led to where it is to go.
 	ServicesOut Base = "services-egress"
 	ServicesIn  Base = "services-ingress"
+	// AskedByHost, AskedByPods and AskedHere are what has passed and asks resolvers for names: of
+	// the host, of Pods, and of Pods that ask a resolver on the Node.
+	AskedByHost Base = "names-asked"
+	AskedByPods Base = "names-asked-pods"
+	AskedHere   Base = "names-asked-here"
 )
 
 // Bases lists them, those of one way in the order in which packets meet them.
 func Bases() []Base {
-	return []Base{PodsToNode, ToHost, FromHost, PodsOut, PodsIn, ServicesOut, ServicesIn}
+	return []Base{PodsToNode, ToHost, AskedHere, FromHost, AskedByHost, PodsOut, PodsIn, AskedByPods, ServicesOut, ServicesIn}
 }
 
 // Way is where a packet goes.
@@ -75,11 +80,11 @@ const (
 // Way is the way of the packets that enter the chain.
 func (b Base) Way() Way {
 	switch b {
-	case PodsOut, PodsIn:
+	case PodsOut, PodsIn, AskedByPods:
 		return Passing
 	case ServicesOut, ServicesIn:
 		return Redirected
-	case FromHost:
+	case FromHost, AskedByHost:
 		return Leaving
 	}
 	return Arriving

@@ -602,6 +602,9 @@ func setMessage(table string, name nft.SetName, id uint32) message {
 // a Service then (at 98 and 99), and after translation of sources.
 const beforeHost, atHost = 101, 102
 
+// afterHost and afterAll are behind all other rules of ours on the hook input, and on others.
+const afterHost, afterAll = 103, 1
+
 // firstPriority is before 0, in the form of the kernel.
 const firstPriority = 1<<32 - 1
 
@@ -614,6 +617,7 @@ func hooks() map[string]hook {
 		string(nft.PodsToNode): {unix.NF_INET_LOCAL_IN, beforeHost}, string(nft.ToHost): {unix.NF_INET_LOCAL_IN, atHost},
 		string(nft.FromHost): {unix.NF_INET_LOCAL_OUT, 0},
 		string(nft.PodsOut):  {unix.NF_INET_FORWARD, firstPriority}, string(nft.PodsIn): {unix.NF_INET_FORWARD, 0},
+		string(nft.AskedHere): {unix.NF_INET_LOCAL_IN, afterHost}, string(nft.AskedByHost): {unix.NF_INET_LOCAL_OUT, afterAll}, string(nft.AskedByPods): {unix.NF_INET_FORWARD, afterAll},
 		string(nft.ServicesOut): {unix.NF_INET_LOCAL_OUT, firstPriority}, string(nft.ServicesIn): {unix.NF_INET_LOCAL_OUT, 0},
 	}
 }
