@@ -100,8 +100,10 @@ type Options struct {
 	// told. New Pods of the namespaces Essential do not wait for a controller that does not answer.
 	Computed  func(ctx context.Context, namespace, name string) (bool, error)
 	Essential []string
-	// Plugin says what is wrong with the CNI plugin, which tells of new Pods; nil without one.
+	// Plugin says what is wrong with the CNI plugin, which tells of new Pods, and Unchain leaves it
+	// out of the list of plugins from now on; both are nil without one.
 	Plugin   func() string
+	Unchain  func()
 	Follower enforcer.Follower
 	Reports  Reports
 	Table    Table

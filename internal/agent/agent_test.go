@@ -101,6 +101,8 @@ type fixture struct {
 	settings    agent.Settings
 	skew        func() time.Duration
 	podSettings func() string
+	// own are addresses of the Node that the API does not tell of; nil for none.
+	own func() ([]netip.Addr, error)
 	// failsafe finds the failsafe flows; nil for none.
 	failsafe func(context.Context) ([]nft.Failsafe, error)
 }

@@ -198,10 +198,11 @@ func (t *attachments) took(told *tale, version uint64) {
 
 // attach takes in what the runtime says of an attachment, which is cut off until it is settled.
 func (p *Pods) attach(about cni.Attachment) (*attached, error) {
+	here, _ := p.ownNow() // as it is told by the status
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, a := range about.Addresses {
-		if p.own[a] {
+		if p.own[a] || here[a] {
 			return nil, fmt.Errorf("address %s is the Node's own", a)
 		}
 	}

@@ -542,7 +542,8 @@ func TestNewPodsWhileSomebodyIsAway(t *testing.T) {
 
 // TestNewPodsThatAreRefused are told to the agent with what it does not take.
 func TestNewPodsThatAreRefused(t *testing.T) {
-	p := startNewPods(t, nil)
+	bridge := netip.MustParseAddr("10.0.0.254")
+	p := startNewPods(t, func(f *fixture) { f.own = func() ([]netip.Addr, error) { return []netip.Addr{bridge}, nil } })
 	p.create("web", "u", nil)
 	var crowd []netip.Addr
 	for n := range 17 {
@@ -556,6 +557,7 @@ func TestNewPodsThatAreRefused(t *testing.T) {
 		msg  string
 	}{
 		{"the Node's own address", call{name: "web", uid: "u", addresses: nfttest.NodeAddresses()[:1]}, 100, "the Node's own"},
+		{"an address of a bridge of the Node", call{name: "web", uid: "u", addresses: []netip.Addr{bridge}}, 100, "the Node's own"},
 		{"too many addresses", call{name: "web", uid: "u", addresses: crowd}, 7, "want up to 16"},
 		{"no address", call{name: "web", uid: "u"}, 7, "must not be the first"},
 		{"only an address of the link", call{name: "web", uid: "u", addresses: []netip.Addr{netip.MustParseAddr("fe80::1")}}, 7, "no address"},

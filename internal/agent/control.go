@@ -130,6 +130,12 @@ func (a *Agent) handler() http.Handler {
 	if a.Pods != nil {
 		a.handleAttachments(mux)
 	}
+	if a.Unchain != nil {
+		mux.HandleFunc("POST /unchain", func(w http.ResponseWriter, _ *http.Request) {
+			a.Unchain()
+			reply(w, a.Status())
+		})
+	}
 	return mux
 }
 

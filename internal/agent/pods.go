@@ -30,6 +30,9 @@ type PodsOptions struct {
 	Ranges []netip.Prefix
 	// Bypass returns why packets of an address do not come by; empty if they do. Nil knows of none.
 	Bypass func(a netip.Addr) (string, error)
+	// Own returns the addresses that the Node has, besides those that the API tells of. Nil: none
+	// are known.
+	Own func() ([]netip.Addr, error)
 	// Settings is a text that changes with the settings of the kernel on which it depends whether
 	// packets come by. Nil: there are none.
 	Settings func() string
@@ -169,6 +172,8 @@ func (p *Pods) refresh() {
 			}
 		}
 	}
+	here, trouble := p.ownNow()
+	maps.Copy(own, here)
 	slices.SortFunc(node.Ranges, netip.Prefix.Compare)
 	node.Ranges = slices.Compact(node.Ranges)
 	var list []*corev1.Pod
@@ -184,7 +189,6 @@ func (p *Pods) refresh() {
 	p.mu.Lock()
 	told, former := p.attachments.told(), p.node
 	p.mu.Unlock()
-	trouble := ""
 	if p.IPVS != nil {
 		var err error
 		if node.IPVS, err = p.IPVS(); err != nil { // as it was
@@ -214,6 +218,22 @@ func (p *Pods) refresh() {
 		p.version++
 	}
 	p.attachments.took(told, p.version)
+}
+
+// ownNow are the addresses that the Node has, and why they are not known.
+func (p *Pods) ownNow() (own map[netip.Addr]bool, trouble string) {
+	own = map[netip.Addr]bool{}
+	if p.Own == nil {
+		return own, ""
+	}
+	list, err := p.Own()
+	if err != nil {
+		return own, fmt.Sprintf("the addresses of the Node are not known: %v", err)
+	}
+	for _, a := range list {
+		own[a.Unmap()] = true
+	}
+	return own, ""
 }
 
 func (p *Pods) bypass(a netip.Addr) (string, error) {

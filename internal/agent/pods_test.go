@@ -27,7 +27,7 @@ func onNode(f *fixture, bypass func(netip.Addr) (string, error)) (*nfttest.Lab, 
 	client := fake.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nfttest.NodeName}, Spec: corev1.NodeSpec{PodCIDRs: []string{"10.0.0.0/29"}},
 		Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: nfttest.NodeAddresses()[0].String()}}}})
 	f.pods = func() *agent.Pods {
-		return agent.NewPods(agent.PodsOptions{Node: nfttest.NodeName, Cluster: fakeCluster{client}, Bypass: bypass, Settings: f.podSettings, Log: logr.Discard()})
+		return agent.NewPods(agent.PodsOptions{Node: nfttest.NodeName, Cluster: fakeCluster{client}, Bypass: bypass, Settings: f.podSettings, Own: f.own, Log: logr.Discard()})
 	}
 	f.engine.PutNamespace(policy.Namespace{Name: "n1"})
 	f.engine.PutNamespace(policy.Namespace{Name: "n2"})

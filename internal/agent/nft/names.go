@@ -59,7 +59,8 @@ func (w *work) hearQuestions(at Base, ofPods bool) {
 		if a.Is6() {
 			family, set = IPv6, Members6
 		}
-		m := []Match{{Kind: MatchFamily, Lo: uint16(family)}, {Kind: MatchProtocol, Lo: uint16(UDP)}, {Kind: MatchPort, Lo: dnsPort, Hi: dnsPort}, {Kind: MatchPeer, Peer: &Range{a, a}}}
+		m := []Match{{Kind: MatchFamily, Lo: uint16(family)}, {Kind: MatchProtocol, Lo: uint16(UDP)},
+			{Kind: MatchPort, Lo: dnsPort, Hi: dnsPort}, {Kind: MatchPeer, Peer: &Range{a, a}}}
 		if ofPods {
 			m = append(m, Match{Kind: MatchMember, Of: &PartKey{set, idOf(asking)}, Source: true})
 		}

@@ -271,7 +271,7 @@ resolvers, DHCP, and those given with --failsafe.`,
 	f.register(cmd.Flags())
 	cmd.PersistentFlags().StringVar(&socket, "socket", defaultAgentSocket, "where the agent answers on this host")
 	cmd.AddCommand(newAgentLoadCommand(), newAgentStatusCommand(&socket), newAgentExplainCommand(&socket))
-	cmd.AddCommand(newAgentReleaseCommand(&socket), newAgentUninstallCommand(version), newAgentEnrollCommand(), newAgentUnchainCommand())
+	cmd.AddCommand(newAgentReleaseCommand(&socket), newAgentUninstallCommand(version), newAgentEnrollCommand(), newAgentUnchainCommand(&socket))
 	return cmd
 }
 
@@ -318,7 +318,7 @@ func runAgent(ctx context.Context, f *agentFlags, socket string, log logr.Logger
 			return err
 		}
 		if chained != nil {
-			o.Plugin, follow = chained.trouble, append(follow, chained.run)
+			o.Plugin, o.Unchain, follow = chained.trouble, chained.leave, append(follow, chained.run)
 		}
 		behind, err := f.clusterResolvers(cluster)
 		if err != nil {

@@ -3,6 +3,7 @@ package agentcmd
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/nephele-io/nephele/internal/agent"
 	"github.com/nephele-io/nephele/internal/agent/cni"
 )
 
@@ -69,6 +71,15 @@ type chaining struct {
 
 	mu     sync.Mutex
 	failed string
+	// out tells that somebody has taken the plugin out while this agent runs.
+	out bool
+}
+
+// leave leaves the plugin out of the list until the agent starts again.
+func (c *chaining) leave() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.out, c.failed = true, "it was taken out by nephele-agent unchain, and stays out until the agent starts again"
 }
 
 // trouble is why the plugin is not chained; empty if it is.
@@ -92,12 +103,25 @@ func (c *chaining) run(ctx context.Context) {
 }
 
 func (c *chaining) once() {
+	c.mu.Lock()
+	out := c.out
+	c.mu.Unlock()
+	if out {
+		return
+	}
 	list, changed, err := c.to.Install()
 	text := ""
 	if err != nil {
 		text = err.Error()
 	}
 	c.mu.Lock()
+	if c.out { // meanwhile
+		c.mu.Unlock()
+		if _, err := cni.Remove(c.to.ConfDir); err != nil {
+			c.log.Error(err, "The CNI plugin was put in while it was taken out")
+		}
+		return
+	}
 	news := text != c.failed
 	c.failed = text
 	c.mu.Unlock()
@@ -109,16 +133,22 @@ func (c *chaining) once() {
 	}
 }
 
-func newAgentUnchainCommand() *cobra.Command {
+func newAgentUnchainCommand(socket *string) *cobra.Command {
 	var dir string
 	cmd := &cobra.Command{
 		Use:   "unchain",
 		Short: "Take nephele-cni out of the configuration of a Node's CNI plugins",
 		Long: `Take nephele-cni out of the configuration of a Node's CNI plugins, so that new Pods start without an agent. The program stays,
-because runtimes may call it for Pods that end. An agent that runs with --cni-conf-dir puts it back.`,
+because runtimes may call it for Pods that end. An agent that runs leaves it out until it starts again.`,
 		Example: "  nephele agent unchain --cni-conf-dir " + defaultCNIConfDir,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			var s agent.Status
+			if _, err := os.Stat(*socket); err == nil {
+				if err := askAgent(cmd.Context(), *socket, http.MethodPost, "/unchain", nil, &s); err != nil {
+					fmt.Fprintf(cmd.ErrOrStderr(), "An agent that runs may put it back: %v\n", err)
+				}
+			}
 			lists, err := cni.Remove(dir)
 			if err != nil {
 				return err

@@ -94,7 +94,7 @@ func OpenConnections() (*Connections, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("read the sockets of the host: %w", err), s.close())
 	}
-	return &Connections{socket: s, Local: localAddresses, sockets: sockets, ephemeral: ephemeralPorts()}, nil
+	return &Connections{socket: s, Local: LocalAddresses, sockets: sockets, ephemeral: ephemeralPorts()}, nil
 }
 
 // Close ends the work with connections, which stay as they are.
@@ -105,7 +105,8 @@ func (c *Connections) Close() error {
 	return c.socket.close()
 }
 
-func localAddresses() ([]netip.Addr, error) {
+// LocalAddresses are those of the network namespace of the calling thread.
+func LocalAddresses() ([]netip.Addr, error) {
 	list, err := net.InterfaceAddrs()
 	if err != nil {
 		return nil, fmt.Errorf("addresses of the host: %w", err)

@@ -617,7 +617,8 @@ func hooks() map[string]hook {
 		string(nft.PodsToNode): {unix.NF_INET_LOCAL_IN, beforeHost}, string(nft.ToHost): {unix.NF_INET_LOCAL_IN, atHost},
 		string(nft.FromHost): {unix.NF_INET_LOCAL_OUT, 0},
 		string(nft.PodsOut):  {unix.NF_INET_FORWARD, firstPriority}, string(nft.PodsIn): {unix.NF_INET_FORWARD, 0},
-		string(nft.AskedHere): {unix.NF_INET_LOCAL_IN, afterHost}, string(nft.AskedByHost): {unix.NF_INET_LOCAL_OUT, afterAll}, string(nft.AskedByPods): {unix.NF_INET_FORWARD, afterAll},
+		string(nft.AskedHere): {unix.NF_INET_LOCAL_IN, afterHost}, string(nft.AskedByHost): {unix.NF_INET_LOCAL_OUT, afterAll},
+		string(nft.AskedByPods): {unix.NF_INET_FORWARD, afterAll},
 		string(nft.ServicesOut): {unix.NF_INET_LOCAL_OUT, firstPriority}, string(nft.ServicesIn): {unix.NF_INET_LOCAL_OUT, 0},
 	}
 }
