@@ -47,7 +47,12 @@ func TestRead(t *testing.T) {
 {"Action":"output","Package":"x/nephele/a","Test":"TestA","Output":"        not found\n"}
 {"Action":"output","Package":"x/nephele/a","Test":"TestA","Output":"--- SKIP: TestA (0.00s)\n"}
 {"Action":"skip","Package":"x/nephele/a","Test":"TestA"}
+{"Action":"pass","Package":"x/nephele/a"}
 `, []string{"not proven: TestA (a): no browser: not found\n"}, []string{"RUN", "SKIP"}, []string{"TestA (a): no browser: not found"}, 0, 0},
+		"skipped for one reason": {strings.Repeat(`{"Action":"output","Package":"x/nephele/a","Test":"TestA","Output":"    a_test.go:3: no root\n"}
+{"Action":"skip","Package":"x/nephele/a","Test":"TestA"}
+`, 5) + `{"Action":"pass","Package":"x/nephele/a"}
+`, []string{"not proven: TestA, TestA, TestA and 2 more (a): no root\n"}, nil, slices.Repeat([]string{"TestA (a): no root"}, 5), 0, 0},
 		"left": {`{"Action":"output","Package":"x/nephele/a","Test":"TestA","Output":"    a_test.go:3: ` + tier.Left + `TestB proves some\n"}
 {"Action":"skip","Package":"x/nephele/a","Test":"TestA"}
 `, nil, []string{"TestA"}, nil, 1, 0},

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -36,6 +37,8 @@ type runner struct {
 	unproven     []string
 	left, passed int
 	tests        []timed
+	// skipped are the tests of packages that run still, by package and by why.
+	skipped map[string]map[string][]string
 }
 
 // read shows what a command prints: of go test's events only failures, what was not proven, and a
@@ -104,15 +107,35 @@ func (r *runner) endOfTest(e event, text string) {
 			r.left++
 			return
 		}
-		line := fmt.Sprintf("%s (%s): %s", e.Test, short(e.Package), why)
-		r.unproven = append(r.unproven, line)
-		fmt.Fprintln(r.out, notProven+line)
+		r.unproven = append(r.unproven, fmt.Sprintf("%s (%s): %s", e.Test, short(e.Package), why))
+		if r.skipped == nil {
+			r.skipped = map[string]map[string][]string{}
+		}
+		if r.skipped[e.Package] == nil {
+			r.skipped[e.Package] = map[string][]string{}
+		}
+		r.skipped[e.Package][why] = append(r.skipped[e.Package][why], e.Test)
 	}
+}
+
+// sayUnproven prints one line for all tests of a package that were skipped for the same reason.
+func (r *runner) sayUnproven(pkg string) {
+	const most = 3
+	for _, why := range slices.Sorted(maps.Keys(r.skipped[pkg])) {
+		names := r.skipped[pkg][why]
+		more := ""
+		if n := len(names) - most; n > 0 {
+			names, more = names[:most], fmt.Sprintf(" and %d more", n)
+		}
+		fmt.Fprintf(r.out, "%s%s%s (%s): %s\n", notProven, strings.Join(names, ", "), more, short(pkg), why)
+	}
+	delete(r.skipped, pkg)
 }
 
 // endOfPackage shows the line of a package, and what its tests have printed that were not at their
 // end when it ended.
 func (r *runner) endOfPackage(e event, text string, texts map[string]*strings.Builder) {
+	r.sayUnproven(e.Package)
 	if e.Action == "skip" {
 		return // no test files
 	}
