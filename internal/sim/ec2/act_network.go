@@ -171,7 +171,7 @@ func describeSubnets(r *request) ([]wire.Element, error) {
 			"state":                func(s world.Subnet) []string { return []string{s.State} },
 			"availability-zone":    func(s world.Subnet) []string { return []string{s.Zone.Name} },
 			"availability-zone-id": func(s world.Subnet) []string { return []string{s.Zone.ID} },
-			"cidr-block":           func(s world.Subnet) []string { return []string{s.CIDR.String()} },
+			"cidr-block":           func(s world.Subnet) []string { return cidrText(s.CIDR) },
 			"default-for-az":       func(s world.Subnet) []string { return []string{strconv.FormatBool(s.DefaultForAZ)} },
 			"available-ip-address-count": func(s world.Subnet) []string {
 				return []string{strconv.Itoa(s.AvailableIPs)}

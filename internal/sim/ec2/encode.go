@@ -29,6 +29,14 @@ func someTags(tags world.Tags) wire.Element {
 	return tagSet(tags)
 }
 
+// cidrText is a block as the value of a filter; none if there is no block.
+func cidrText(p netip.Prefix) []string {
+	if !p.IsValid() {
+		return nil
+	}
+	return []string{p.String()}
+}
+
 func cidr(name string, p netip.Prefix) wire.Element {
 	if !p.IsValid() {
 		return wire.Element{}
@@ -86,6 +94,7 @@ func subnetBody(region string, s world.Subnet) []wire.Element {
 		wire.Text("state", s.State),
 		cidr("cidrBlock", s.CIDR),
 		ipv6Associations(s.IPv6),
+		wire.Bool("ipv6Native", !s.CIDR.IsValid()),
 		wire.Text("availabilityZone", s.Zone.Name),
 		wire.Text("availabilityZoneId", s.Zone.ID),
 		wire.Int("availableIpAddressCount", s.AvailableIPs),
@@ -169,7 +178,22 @@ func interfaceCore(region string, n world.NetworkInterface) []wire.Element {
 		wire.List("ipv6AddressesSet", n.IPv6, func(a netip.Addr) []wire.Element {
 			return []wire.Element{wire.Addr("ipv6Address", a)}
 		}),
+		prefixSet("ipv4", n.Prefixes, false),
+		prefixSet("ipv6", n.Prefixes, true),
 	}
+}
+
+// prefixSet shows the delegated blocks of one family.
+func prefixSet(family string, all []netip.Prefix, v6 bool) wire.Element {
+	var of []netip.Prefix
+	for _, p := range all {
+		if p.Addr().Is6() == v6 {
+			of = append(of, p)
+		}
+	}
+	return wire.List(family+"PrefixSet", of, func(p netip.Prefix) []wire.Element {
+		return []wire.Element{cidr(family+"Prefix", p)}
+	})
 }
 
 func interfaceBody(region string, n world.NetworkInterface) []wire.Element {

@@ -304,12 +304,20 @@ func (b *builder) buildSubnets() error {
 			continue
 		}
 		b.own("Subnets", raw.OwnerId)
-		p, err := b.block("Subnets", raw.SubnetId, "CidrBlock", raw.CidrBlock)
-		if err != nil {
-			return err
+		var p netip.Prefix
+		near := p
+		// A subnet of IPv6 alone has no such block.
+		if raw.CidrBlock != "" || len(raw.Ipv6CidrBlockAssociationSet) == 0 {
+			var err error
+			if p, err = b.block("Subnets", raw.SubnetId, "CidrBlock", raw.CidrBlock); err != nil {
+				return err
+			}
+			near = p
+		} else if near, _ = netip.ParsePrefix(raw.Ipv6CidrBlockAssociationSet[0].Ipv6CidrBlock); near.IsValid() {
+			near = near.Masked()
 		}
 		s := &world.Subnet{
-			ID: id, Account: b.account, VPCID: b.vpc("Subnets", raw.SubnetId, raw.VpcId, p).ID, CIDR: p,
+			ID: id, Account: b.account, VPCID: b.vpc("Subnets", raw.SubnetId, raw.VpcId, near).ID, CIDR: p,
 			Zone:         world.Zone{Name: raw.AvailabilityZone, ID: raw.AvailabilityZoneId},
 			DefaultForAZ: raw.DefaultForAz, MapPublicIPOnLaunch: raw.MapPublicIpOnLaunch,
 			State: cmp.Or(raw.State, world.StateAvailable), Tags: tagsOf(raw.Tags),
@@ -336,7 +344,11 @@ func (b *builder) subnet(member, object, rawID, rawVPC string, near netip.Addr) 
 	if !near.IsValid() {
 		near = netip.AddrFrom4([4]byte{10})
 	}
-	block := netip.PrefixFrom(near, 28).Masked()
+	bits := 28
+	if near.Is6() {
+		bits = 64
+	}
+	block := netip.PrefixFrom(near, bits).Masked()
 	v := b.vpc(member, object, rawVPC, block)
 	b.warn(member, object, "refers to subnet %q, which is not in the dump; a subnet with block %s was made up", rawID, block)
 	b.notTold("Subnets", cmp.Or(rawID, id), "this subnet, because "+object+" is in it", "a subnet with the block "+block.String())
@@ -345,7 +357,12 @@ func (b *builder) subnet(member, object, rawID, rawVPC string, near netip.Addr) 
 		v.CIDRs = append(v.CIDRs, world.CIDRBlock{AssociationID: idOf("vpc-cidr-assoc", v.ID, block.String()), Prefix: block})
 		slices.SortStableFunc(v.CIDRs, func(x, y world.CIDRBlock) int { return x.Prefix.Addr().BitLen() - y.Prefix.Addr().BitLen() })
 	}
-	s := &world.Subnet{ID: id, Account: b.account, VPCID: v.ID, CIDR: block, State: world.StateAvailable}
+	s := &world.Subnet{ID: id, Account: b.account, VPCID: v.ID, State: world.StateAvailable}
+	if block.Addr().Is4() {
+		s.CIDR = block
+	} else {
+		s.IPv6 = []world.CIDRBlock{{AssociationID: idOf("subnet-cidr-assoc", id), Prefix: block}}
+	}
 	b.subnets[id] = s
 	return s
 }

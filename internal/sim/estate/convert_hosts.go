@@ -74,7 +74,7 @@ func (b *builder) instance(r *rawReservation, raw *rawInstance) error {
 func primaryNIC(raw *rawInstance) rawNIC {
 	n := rawNIC{
 		NetworkInterfaceId: "made up for " + raw.InstanceId, VpcId: raw.VpcId, SubnetId: raw.SubnetId, Status: world.StatusInUse,
-		PrivateIpAddress: raw.PrivateIpAddress, Groups: raw.SecurityGroups,
+		PrivateIpAddress: raw.PrivateIpAddress, Ipv6Address: raw.Ipv6Address, Groups: raw.SecurityGroups,
 	}
 	if raw.PublicIpAddress != "" {
 		n.Association = &rawAssociation{PublicIp: raw.PublicIpAddress, IpOwnerId: "amazon"}
@@ -107,13 +107,15 @@ func (b *builder) nic(member, owner string, raw *rawNIC) (*world.NetworkInterfac
 	var near netip.Addr
 	if len(n.PrivateIPs) > 0 {
 		near = n.PrivateIPs[0].Addr
+	} else if len(n.IPv6) > 0 {
+		near = n.IPv6[0]
 	}
 	s := b.subnet(member, raw.NetworkInterfaceId, raw.SubnetId, raw.VpcId, near)
 	n.SubnetID, n.VPCID = s.ID, s.VPCID
 	for _, g := range raw.Groups {
 		n.Groups = append(n.Groups, b.group(member, raw.NetworkInterfaceId, g, n.VPCID))
 	}
-	if len(n.Groups) == 0 {
+	if len(n.Groups) == 0 && mustHoldGroups(raw) {
 		n.Groups = []world.GroupName{b.fallbackGroup(member, raw.NetworkInterfaceId, n.VPCID)}
 	}
 	if a := raw.Attachment; a != nil {
@@ -133,6 +135,17 @@ func (b *builder) nic(member, owner string, raw *rawNIC) (*world.NetworkInterfac
 func macOf(id string) string {
 	d := digestOf("mac", id)
 	return fmt.Sprintf("02:%02x:%02x:%02x:%02x:%02x", d[0], d[1], d[2], d[3], d[4])
+}
+
+// mustHoldGroups reports whether the cloud gives an interface at least one group, so that an answer
+// with none does not tell all: every one but those of services, among which NAT gateways, transit
+// gateways and some load balancers have none and are not filtered.
+func mustHoldGroups(raw *rawNIC) bool {
+	switch raw.InterfaceType {
+	case "", "interface", "efa", "efa-only", "trunk", "branch":
+		return !raw.RequesterManaged
+	}
+	return false
 }
 
 // fallbackGroup is the default group of the VPC, for an interface without groups.
@@ -173,12 +186,39 @@ func (b *builder) addresses(member string, n *world.NetworkInterface, raw *rawNI
 	for i := range n.PrivateIPs {
 		n.PrivateIPs[i].Primary = i == 0
 	}
-	for _, v6 := range raw.Ipv6Addresses {
+	v6 := raw.Ipv6Addresses
+	if len(v6) == 0 && raw.Ipv6Address != "" {
+		v6 = append(v6, struct{ Ipv6Address string }{raw.Ipv6Address})
+	}
+	for _, v6 := range v6 {
 		a, err := netip.ParseAddr(v6.Ipv6Address)
 		if err != nil || !a.Is6() {
 			return b.fault(member, raw.NetworkInterfaceId, "Ipv6Address", "expected an IPv6 address, found %q", v6.Ipv6Address)
 		}
 		n.IPv6 = append(n.IPv6, a)
+	}
+	return b.prefixes(member, n, raw)
+}
+
+// prefixes takes the blocks that are delegated to an interface.
+func (b *builder) prefixes(member string, n *world.NetworkInterface, raw *rawNIC) error {
+	add := func(field, text string, v6 bool) error {
+		p, err := b.block(member, raw.NetworkInterfaceId, field, text)
+		if err == nil && p.Addr().Is6() != v6 {
+			return b.fault(member, raw.NetworkInterfaceId, field, "%s is a block of the other address family", p)
+		}
+		n.Prefixes = append(n.Prefixes, p)
+		return err
+	}
+	for _, p := range raw.Ipv4Prefixes {
+		if err := add("Ipv4Prefix", p.Ipv4Prefix, false); err != nil {
+			return err
+		}
+	}
+	for _, p := range raw.Ipv6Prefixes {
+		if err := add("Ipv6Prefix", p.Ipv6Prefix, true); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -199,6 +239,11 @@ func (b *builder) buildNICs() error {
 		if have := b.nics[id]; have != nil && raw.Attachment != nil && raw.Attachment.InstanceId != "" &&
 			have.Attachment.InstanceID == b.id("i", raw.Attachment.InstanceId) {
 			have.Tags, have.RequesterID, have.RequesterManaged = tagsOf(raw.TagSet), raw.RequesterId, raw.RequesterManaged
+			if len(have.Prefixes) == 0 {
+				if err := b.prefixes("NetworkInterfaces", have, raw); err != nil {
+					return err
+				}
+			}
 			continue
 		}
 		n, err := b.nic("NetworkInterfaces", raw.NetworkInterfaceId, raw)

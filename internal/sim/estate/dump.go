@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"regexp"
 	"strings"
 
 	"github.com/nephele-io/nephele/internal/sim/world"
@@ -97,11 +98,23 @@ func (l *loader) region(dir string) (r rawRegion, found bool, err error) {
 	return r, found, nil
 }
 
+// zoneName finds the region at the beginning of the name of a zone: us-west-2a, the Local Zone
+// us-west-2-lax-1a and the Wavelength Zone us-east-1-wl1-bos-wlz-1.
+var zoneName = regexp.MustCompile(`^([a-z]+(?:-[a-z]+)+-[0-9]+)(?:[a-z]|-[a-z0-9-]+)$`)
+
+// regionOf is the region of a zone; "" if that is not the name of one.
+func regionOf(zone string) string {
+	if m := zoneName.FindStringSubmatch(zone); m != nil {
+		return m[1]
+	}
+	return ""
+}
+
 // guessName reads the region off an availability zone.
 func (r *rawRegion) guessName() string {
 	for _, s := range r.subnets {
-		if n := len(s.AvailabilityZone); n > 1 {
-			return s.AvailabilityZone[:n-1]
+		if region := regionOf(s.AvailabilityZone); region != "" {
+			return region
 		}
 	}
 	return ""
@@ -162,9 +175,9 @@ func (l *loader) collector(name string, members map[string]json.RawMessage) (wor
 func regionOfZones(subnets []rawSubnet) string {
 	region := ""
 	for _, s := range subnets {
-		of := strings.TrimRight(s.AvailabilityZone, "abcdefghijklmnopqrstuvwxyz")
+		of := regionOf(s.AvailabilityZone)
 		switch {
-		case of == "" || of == s.AvailabilityZone:
+		case of == "":
 		case region == "":
 			region = of
 		case region != of:

@@ -52,6 +52,9 @@ type rawNIC struct {
 	Association                                                                 *rawAssociation
 	PrivateIpAddresses                                                          []rawPrivateIP
 	Ipv6Addresses                                                               []struct{ Ipv6Address string }
+	Ipv6Address                                                                 string
+	Ipv4Prefixes                                                                []struct{ Ipv4Prefix string }
+	Ipv6Prefixes                                                                []struct{ Ipv6Prefix string }
 	Groups                                                                      []rawGroupName
 	Attachment                                                                  *rawAttachment
 	TagSet                                                                      []rawTag
@@ -60,6 +63,7 @@ type rawNIC struct {
 type rawInstance struct {
 	InstanceId, ImageId, InstanceType, KeyName, ClientToken string
 	VpcId, SubnetId, PrivateIpAddress, PublicIpAddress      string
+	Ipv6Address                                             string
 	StateTransitionReason                                   string
 	AmiLaunchIndex                                          int
 	LaunchTime                                              rawTime

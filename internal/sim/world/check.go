@@ -129,7 +129,7 @@ func (c *checker) nic(n *NetworkInterface, subnets map[string]*Subnet, groups ma
 	if s := subnets[n.SubnetID]; s == nil || s.VPCID != n.VPCID {
 		c.bad("%s: there is no subnet %s in VPC %s", n.ID, n.SubnetID, n.VPCID)
 	}
-	if len(n.Groups) == 0 && !n.RequesterManaged {
+	if len(n.Groups) == 0 && !n.mayHoldNone() {
 		c.bad("%s: expected at least one security group", n.ID)
 	}
 	for _, name := range n.Groups {
@@ -151,6 +151,11 @@ func (c *checker) nic(n *NetworkInterface, subnets map[string]*Subnet, groups ma
 	}
 	if slices.ContainsFunc(n.IPv6, func(a netip.Addr) bool { return !validAddr(a) || !a.Is6() }) {
 		c.bad("%s: %v are not all IPv6 addresses", n.ID, n.IPv6)
+	}
+	for _, p := range n.Prefixes {
+		if !p.IsValid() || p != p.Masked() || p.Addr().Is4In6() {
+			c.bad("%s: delegated block %s is not canonical", n.ID, p)
+		}
 	}
 	if a := n.Attachment; a != nil && a.InstanceID != "" && instances[a.InstanceID] == nil {
 		c.bad("%s: it is attached to %s, which is not there", n.ID, a.InstanceID)

@@ -24,6 +24,7 @@ func cloneNIC(n *NetworkInterface) NetworkInterface {
 	c := *n
 	c.PrivateIPs = slices.Clone(n.PrivateIPs)
 	c.IPv6 = slices.Clone(n.IPv6)
+	c.Prefixes = slices.Clone(n.Prefixes)
 	c.Groups = slices.Clone(n.Groups)
 	if n.Attachment != nil {
 		a := *n.Attachment

@@ -10,6 +10,7 @@ import (
 // addressIndex finds interfaces by address. It is built on demand and thrown away by every change.
 type addressIndex struct {
 	private map[vpcAddress]*NetworkInterface
+	blocks  map[string][]delegated // by VPC
 	public  map[netip.Addr]*NetworkInterface
 	nics    map[string]placed
 	peers   map[string][]string // VPC -> VPCs of active peerings, any region
@@ -23,6 +24,25 @@ type vpcAddress struct {
 	addr netip.Addr
 }
 
+// delegated is a block that is addresses of an interface as a whole.
+type delegated struct {
+	block netip.Prefix
+	nic   *NetworkInterface
+}
+
+// owner is the interface of a VPC that has a private address; nil if none does.
+func (x *addressIndex) owner(vpc string, a netip.Addr) *NetworkInterface {
+	if n := x.private[vpcAddress{vpc, a}]; n != nil {
+		return n
+	}
+	for _, d := range x.blocks[vpc] {
+		if d.block.Contains(a) {
+			return d.nic
+		}
+	}
+	return nil
+}
+
 // placed is an interface with the region data that its groups are in.
 type placed struct {
 	nic  *NetworkInterface
@@ -33,7 +53,7 @@ func (w *World) addresses() *addressIndex {
 	if x := w.index.Load(); x != nil {
 		return x
 	}
-	x := &addressIndex{map[vpcAddress]*NetworkInterface{}, map[netip.Addr]*NetworkInterface{}, map[string]placed{},
+	x := &addressIndex{map[vpcAddress]*NetworkInterface{}, map[string][]delegated{}, map[netip.Addr]*NetworkInterface{}, map[string]placed{},
 		map[string][]string{}, map[[2]string]bool{}, w.borders(), map[string]hosted{}}
 	for _, d := range w.regions {
 		for _, s := range d.services {
@@ -50,6 +70,9 @@ func (w *World) addresses() *addressIndex {
 			}
 			for _, a := range n.IPv6 {
 				x.private[vpcAddress{n.VPCID, a}] = n
+			}
+			for _, p := range n.Prefixes {
+				x.blocks[n.VPCID] = append(x.blocks[n.VPCID], delegated{p, n})
 			}
 		}
 	}
@@ -192,7 +215,7 @@ func (x *addressIndex) party(e End, vpc, otherVPC string, v6 bool) (party, error
 	}
 	where := append([]string{vpc, otherVPC}, x.peers[otherVPC]...)
 	for _, v := range where {
-		if n := x.private[vpcAddress{v, e.Addr}]; v != "" && n != nil {
+		if n := x.owner(v, e.Addr); v != "" && n != nil {
 			return party{placed: x.nics[n.ID], addr: e.Addr}, nil
 		}
 	}
@@ -214,7 +237,7 @@ func (x *addressIndex) nicParty(p placed, addr netip.Addr, v6 bool) (party, erro
 		}
 		return party{}, fmt.Errorf("%s has no address of the flow's family", n.ID)
 	}
-	if x.private[vpcAddress{n.VPCID, addr}] == n {
+	if x.owner(n.VPCID, addr) == n {
 		return party{placed: p, addr: addr}, nil
 	}
 	if x.public[addr] == n {
@@ -225,8 +248,7 @@ func (x *addressIndex) nicParty(p placed, addr netip.Addr, v6 bool) (party, erro
 
 // half judges one end: the rules of its groups in one direction against the other end.
 func (x *addressIndex) half(self, other party, egress bool, f Flow) Half {
-	// A balancer that was made without groups is not filtered.
-	if self.nic == nil || len(self.nic.Groups) == 0 && self.nic.RequesterManaged {
+	if self.nic == nil || len(self.nic.Groups) == 0 && self.nic.mayHoldNone() {
 		return Half{Allowed: true}
 	}
 	h := Half{Filtered: true, NIC: self.nic.ID}

@@ -223,20 +223,29 @@ func (r *Region) newNIC(p nicPlan, now time.Time, used map[netip.Addr]bool) (*Ne
 		Description: p.spec.Description, InterfaceType: "interface", MAC: r.w.newMAC(), SourceDestCheck: true,
 		Status: StatusAvailable, Groups: p.groups, Visible: now.Add(r.w.visibility),
 	}
-	addr := p.primary
-	if !addr.IsValid() {
+	addr, count := p.primary, p.spec.IPv6Count
+	switch {
+	case addr.IsValid():
+	case !p.subnet.CIDR.IsValid():
+		// In a subnet of IPv6 alone it has an IPv6 address, asked for or not.
+		if len(p.v6) == 0 {
+			count = max(count, 1)
+		}
+	default:
 		var ok bool
 		if addr, ok = freeIPv4(p.subnet, used); !ok {
 			return nil, refuse("InsufficientFreeAddressesInSubnet", "The specified subnet does not have enough free addresses to satisfy the request.")
 		}
 	}
-	used[addr] = true
-	n.PrivateIPs = []PrivateIP{{Addr: addr, Primary: true}}
+	if addr.IsValid() {
+		used[addr] = true
+		n.PrivateIPs = []PrivateIP{{Addr: addr, Primary: true}}
+	}
 	for _, a := range p.others {
 		n.PrivateIPs = append(n.PrivateIPs, PrivateIP{Addr: a})
 	}
 	n.IPv6 = slices.Clone(p.v6)
-	for range p.spec.IPv6Count {
+	for range count {
 		a, _ := r.w.newIPv6(p.subnet, used)
 		used[a] = true
 		n.IPv6 = append(n.IPv6, a)
@@ -245,7 +254,7 @@ func (r *Region) newNIC(p nicPlan, now time.Time, used map[netip.Addr]bool) (*Ne
 	if p.spec.AssociatePublicIP != nil {
 		public = *p.spec.AssociatePublicIP
 	}
-	if public {
+	if public && len(n.PrivateIPs) > 0 {
 		n.PrivateIPs[0].AutoPublic = true
 		n.PrivateIPs[0].Public = r.w.newPublicIP()
 	}

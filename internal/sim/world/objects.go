@@ -69,7 +69,8 @@ type VPC struct {
 	Visible    time.Time     `json:"visible,omitzero"` // NotFound before; see Options.VisibilityDelay
 }
 
-// Subnet is a subnet of a VPC. CIDR is its IPv4 block; IPv6 holds the IPv6 blocks.
+// Subnet is a subnet of a VPC. CIDR is its IPv4 block, invalid in a subnet of IPv6 alone; IPv6
+// holds the IPv6 blocks.
 type Subnet struct {
 	ID                  string       `json:"id"`
 	Account             string       `json:"account"`
@@ -133,10 +134,12 @@ type NetworkInterface struct {
 	Status           string       `json:"status"`
 	PrivateIPs       []PrivateIP  `json:"privateIps,omitempty"` // the primary one first
 	IPv6             []netip.Addr `json:"ipv6,omitempty"`
-	Groups           []GroupName  `json:"groups"` // in the order they were set
-	Attachment       *Attachment  `json:"attachment,omitempty"`
-	Tags             Tags         `json:"tags,omitempty"`
-	Visible          time.Time    `json:"visible,omitzero"`
+	// Prefixes are blocks that are addresses of the interface as a whole (prefix delegation).
+	Prefixes   []netip.Prefix `json:"prefixes,omitempty"`
+	Groups     []GroupName    `json:"groups"` // in the order they were set
+	Attachment *Attachment    `json:"attachment,omitempty"`
+	Tags       Tags           `json:"tags,omitempty"`
+	Visible    time.Time      `json:"visible,omitzero"`
 }
 
 // PrimaryIP returns the primary private IPv4 address entry, or a zero PrivateIP.
@@ -147,6 +150,17 @@ func (n *NetworkInterface) PrimaryIP() PrivateIP {
 		}
 	}
 	return PrivateIP{}
+}
+
+// mayHoldNone reports whether the interface is one that EC2 shows without a security group: those
+// of NAT gateways, transit gateways and load balancers, which nothing filters. Interfaces that a
+// customer makes always have a group.
+func (n *NetworkInterface) mayHoldNone() bool {
+	switch n.InterfaceType {
+	case "", "interface", "efa", "efa-only", "trunk", "branch":
+		return n.RequesterManaged
+	}
+	return true
 }
 
 // HasGroup reports whether the interface holds the group.

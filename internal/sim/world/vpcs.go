@@ -130,11 +130,13 @@ func (r *Region) CreateSubnet(in CreateSubnetInput) (Subnet, error) {
 func (r *Region) checkSubnet(v *VPC, in CreateSubnetInput) (*Subnet, error) {
 	s := &Subnet{Account: r.at.account, VPCID: v.ID, State: StateAvailable}
 	var err error
-	if s.CIDR, err = canonicalCIDR(in.CIDR, false); err != nil {
-		return nil, invalidValue("Value (%s) for parameter cidrBlock is invalid. This is not a valid CIDR block.", in.CIDR)
-	}
-	if s.CIDR.Bits() < 16 || s.CIDR.Bits() > 28 || !v.holds(s.CIDR) {
-		return nil, refuse("InvalidSubnet.Range", "The CIDR '%s' is invalid.", in.CIDR)
+	if in.CIDR != "" || in.IPv6CIDR == "" {
+		if s.CIDR, err = canonicalCIDR(in.CIDR, false); err != nil {
+			return nil, invalidValue("Value (%s) for parameter cidrBlock is invalid. This is not a valid CIDR block.", in.CIDR)
+		}
+		if s.CIDR.Bits() < 16 || s.CIDR.Bits() > 28 || !v.holds(s.CIDR) {
+			return nil, refuse("InvalidSubnet.Range", "The CIDR '%s' is invalid.", in.CIDR)
+		}
 	}
 	if in.IPv6CIDR != "" {
 		p, err := canonicalCIDR(in.IPv6CIDR, true)
@@ -208,6 +210,11 @@ func (r *Region) freeAddresses(s *Subnet) int {
 		for _, n := range d.nics {
 			if n.SubnetID == s.ID {
 				free -= len(n.PrivateIPs)
+				for _, p := range n.Prefixes {
+					if p.Addr().Is4() {
+						free -= 1 << (32 - p.Bits())
+					}
+				}
 			}
 		}
 	}
@@ -228,6 +235,12 @@ func (d *regionData) used(vpcID string) map[netip.Addr]bool {
 		}
 		for _, a := range n.IPv6 {
 			out[a] = true
+		}
+		for _, p := range n.Prefixes {
+			// Nobody is given an IPv6 address by its place in the block.
+			for a := p.Addr(); a.Is4() && p.Contains(a); a = a.Next() {
+				out[a] = true
+			}
 		}
 	}
 	return out
