@@ -140,14 +140,14 @@ func (t *planText) policies(a *preview.AccountPlan) {
 		t.line("  %s: %s", p.Policy, policyText(p))
 	}
 	if more > 0 {
-		t.line("  and %d more that are or will be enforced on all their VMs", more)
+		t.line("  and %d more that are or will be enforced on all that they select", more)
 	}
 }
 
 // policyText says on how many VMs a policy applies and what becomes of it there.
 func policyText(p preview.PlannedPolicy) string {
 	if p.VMs == 0 {
-		return "selects no VM of this account"
+		return "selects nothing of this account"
 	}
 	var parts []string
 	add := func(n int, format string) {
@@ -164,7 +164,14 @@ func policyText(p preview.PlannedPolicy) string {
 	add(p.Tightened, "%d tightened")
 	add(p.Refused, "%d refused")
 	add(p.Released, "%d released")
-	out := cloud.Counted(p.VMs, "VM") + ": " + strings.Join(parts, ", ")
+	var of []string
+	if vms := p.VMs - p.Others; vms > 0 {
+		of = append(of, cloud.Counted(vms, "VM"))
+	}
+	if p.Others > 0 {
+		of = append(of, cloud.Counted(p.Others, "other workload"))
+	}
+	out := strings.Join(of, ", ") + ": " + strings.Join(parts, ", ")
 	if p.Agents > 0 {
 		out += fmt.Sprintf("; by the agents in %d of them", p.Agents)
 	}

@@ -233,10 +233,11 @@ type Rule struct {
 	Direction policy.Direction `json:"direction"`
 	Name      string           `json:"name,omitempty"`
 	// Index is the place of the rule in spec.ingress or spec.egress.
-	Index        int           `json:"index"`
-	Action       policy.Action `json:"action,omitempty"`
-	TierPriority int32         `json:"tierPriority"`
-	Priority     float64       `json:"priority"`
+	Index  int           `json:"index"`
+	Action policy.Action `json:"action,omitempty"`
+	// TierPriority and Priority are absent for a Kubernetes NetworkPolicy, which has neither.
+	TierPriority int32   `json:"tierPriority,omitempty"`
+	Priority     float64 `json:"priority,omitempty"`
 	// L7Protocols tells that the rule lets through only what its l7Protocols match, of which
 	// explain knows nothing.
 	L7Protocols bool `json:"l7Protocols,omitempty"`
@@ -473,7 +474,10 @@ func explainPolicy(p policy.PolicyRef) Policy {
 }
 
 func explainRule(r policy.RuleRef) Rule {
-	out := Rule{Policy: explainPolicy(r.Policy), Direction: r.Direction, TierPriority: r.TierPriority, Priority: r.Priority}
+	out := Rule{Policy: explainPolicy(r.Policy), Direction: r.Direction}
+	if r.Policy.Kind != policy.KubernetesNetworkPolicy {
+		out.TierPriority, out.Priority = r.TierPriority, r.Priority
+	}
 	if r.Rule != nil {
 		out.Name, out.Index, out.Action = r.Rule.Name, r.Index, r.Rule.Action
 		out.L7Protocols = len(r.Rule.L7Protocols) > 0

@@ -102,7 +102,9 @@ func (t *translation) antrea() {
 	if t.relative && !perRule {
 		t.spaces = t.affected(t.in.AppliedTo, t.at("spec.appliedTo"))
 		for _, s := range t.spaces {
-			t.groupsOf(s) // the policy is for all of them, whether or not a rule is; appliedTo of a rule is only for what the rule makes of it
+			if t.e.options.ReferenceNamespacePeers {
+				t.groupsOf(s) // there the policy is for all of them, whether or not a rule is
+			}
 		}
 	}
 	if !perRule && !t.relative {

@@ -79,11 +79,13 @@ type UnreadRegion struct {
 	Message string `json:"message"`
 }
 
-// PlannedPolicy counts the VMs that a policy applies to, by what becomes of it there: each VM is in
-// one of Realized, Pending, Tightened, Refused and Released.
+// PlannedPolicy counts the VMs, native services and interfaces that a policy applies to, by what
+// becomes of it there: each is in one of Realized, Pending, Tightened, Refused and Released.
 type PlannedPolicy struct {
 	Policy string `json:"policy"`
 	VMs    int    `json:"vms"`
+	// Others are those of them that are no VMs.
+	Others int `json:"others,omitempty"`
 	// Realized is where nothing is left to do, Pending where this plan or a further one realizes
 	// it.
 	Realized int `json:"realized"`
@@ -353,7 +355,10 @@ func (p plannedAccount) policies(tagsOnly bool) (out []PlannedPolicy) {
 		policy plan.PolicyRef
 		vm     plan.VMRef
 	}
-	tightened := map[on]bool{}
+	tightened, others := map[on]bool{}, map[plan.VMRef]bool{}
+	for i := range p.Result.VMs {
+		others[p.Result.VMs[i].VM] = !p.Result.VMs[i].IsVM()
+	}
 	for _, x := range p.end().Refusals {
 		if x.Tightened {
 			tightened[on{x.Policy, x.VM}] = true
@@ -382,6 +387,11 @@ func (p plannedAccount) policies(tagsOnly bool) (out []PlannedPolicy) {
 			}
 		}
 		c.VMs = len(touched) + c.Released
+		for _, vm := range slices.Concat(touched, s.Suspended) {
+			if others[vm] {
+				c.Others++
+			}
+		}
 		out = append(out, c)
 	}
 	return out

@@ -15,7 +15,7 @@ type RuleUse struct {
 	Use Use
 	// By are, for Shadowed and Skipped, the rules that leave it nothing, in order.
 	By []policy.RuleRef
-	// Applies counts the endpoints that the rule applies to.
+	// Applies counts the entities that the rule applies to.
 	Applies int
 }
 
@@ -57,7 +57,7 @@ func (w *World) RuleUses() []RuleUse {
 	found := make([]finding, len(w.policies.rules))
 	for half := range w.kinds {
 		for _, a := range w.applications(half) {
-			w.find(&a.class, len(a.endpoints), found)
+			w.find(&a.class, different(a.endpoints), found)
 		}
 	}
 	return w.uses(found)
@@ -90,6 +90,16 @@ func (w *World) applications(half int) []*application {
 		at[key].endpoints = append(at[key].endpoints, e.Endpoint)
 	}
 	return out
+}
+
+// different counts entities: one has an endpoint for each of its interfaces, and for its public
+// addresses.
+func different(all []*Endpoint) int {
+	seen := map[policy.EntityRef]bool{}
+	for _, e := range all {
+		seen[e.EntityRef] = true
+	}
+	return len(seen)
 }
 
 // enforced is the endpoint as if policies were enforced on it.

@@ -210,10 +210,11 @@ type Rule struct {
 	Direction string `json:"direction"`
 	Name      string `json:"name,omitempty"`
 	// Index is the place of the rule in spec.ingress or spec.egress.
-	Index        int32   `json:"index"`
-	Action       string  `json:"action,omitempty"`
-	TierPriority int32   `json:"tierPriority"`
-	Priority     float64 `json:"priority"`
+	Index  int32  `json:"index"`
+	Action string `json:"action,omitempty"`
+	// TierPriority and Priority are absent for a Kubernetes NetworkPolicy, which has neither.
+	TierPriority int32   `json:"tierPriority,omitempty"`
+	Priority     float64 `json:"priority,omitempty"`
 	// L7Protocols tells that the rule lets through only what its l7Protocols match, of which
 	// nothing is known here.
 	L7Protocols bool `json:"l7Protocols,omitempty"`

@@ -273,10 +273,12 @@ type ToldChange struct {
 	All string `json:"all,omitempty"`
 }
 
-// PlannedPolicy counts the VMs that a policy applies to, by what becomes of it there.
+// PlannedPolicy counts the VMs, native services and interfaces that a policy applies to, by what
+// becomes of it there. Others are those in VMs, the sum, that are no VMs.
 type PlannedPolicy struct {
 	Policy    string `json:"policy"`
 	VMs       int32  `json:"vms"`
+	Others    int32  `json:"others,omitempty"`
 	Realized  int32  `json:"realized"`
 	Pending   int32  `json:"pending"`
 	Tightened int32  `json:"tightened"`

@@ -67,8 +67,8 @@ type NetworkPolicyStatus struct {
 	// DesiredNodesRealized is the number of enforcers that should.
 	// +optional
 	DesiredNodesRealized int32 `json:"desiredNodesRealized"`
-	// VMs is on how many of the virtual machines that the policy applies to it is in force, for
-	// example 2/3; empty while nobody has counted them.
+	// VMs is on how many of the workloads that the policy applies to it is in force, for example
+	// 2/3: virtual machines, native services and interfaces; empty while nobody has counted them.
 	// +optional
 	VMs string `json:"vms,omitempty"`
 	// Message says in short what keeps the policy from being in force, or what is to be known where
@@ -133,7 +133,7 @@ type NetworkPolicySpec struct {
 // +kubebuilder:printcolumn:name="Tier",type=string,JSONPath=`.spec.tier`,description="The Tier to which this Antrea NetworkPolicy belongs to."
 // +kubebuilder:printcolumn:name="Priority",type=number,format=float,JSONPath=`.spec.priority`
 // +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
-// +kubebuilder:printcolumn:name="VMs",type=string,JSONPath=`.status.vms`
+// +kubebuilder:printcolumn:name="Workloads",type=string,JSONPath=`.status.vms`
 // +kubebuilder:printcolumn:name="Desired Nodes",type=number,format=int32,priority=1,JSONPath=`.status.desiredNodesRealized`
 // +kubebuilder:printcolumn:name="Current Nodes",type=number,format=int32,priority=1,JSONPath=`.status.currentNodesRealized`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
@@ -167,7 +167,7 @@ type NetworkPolicyList struct {
 // +kubebuilder:printcolumn:name="Tier",type=string,JSONPath=`.spec.tier`
 // +kubebuilder:printcolumn:name="Priority",type=number,format=float,JSONPath=`.spec.priority`
 // +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
-// +kubebuilder:printcolumn:name="VMs",type=string,JSONPath=`.status.vms`
+// +kubebuilder:printcolumn:name="Workloads",type=string,JSONPath=`.status.vms`
 // +kubebuilder:printcolumn:name="Desired Nodes",type=number,format=int32,priority=1,JSONPath=`.status.desiredNodesRealized`
 // +kubebuilder:printcolumn:name="Current Nodes",type=number,format=int32,priority=1,JSONPath=`.status.currentNodesRealized`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`

@@ -13,6 +13,16 @@ type EgressGroup struct {
 	GroupMembers      []GroupMember `json:"groupMembers,omitempty" protobuf:"bytes,2,rep,name=groupMembers"`
 }
 
+// EgressGroupPatch is a change of the members of an EgressGroup: additions first, then removals. In
+// JSON its keys are as Antrea has them, whose type names none.
+// +kubebuilder:object:root=true
+type EgressGroupPatch struct {
+	metav1.TypeMeta     `json:",inline"`
+	metav1.ObjectMeta   `json:",inline" protobuf:"bytes,1,opt,name=objectMeta"`
+	AddedGroupMembers   []GroupMember `json:"AddedGroupMembers" protobuf:"bytes,2,rep,name=addedGroupMembers"`
+	RemovedGroupMembers []GroupMember `json:"RemovedGroupMembers" protobuf:"bytes,3,rep,name=removedGroupMembers"`
+}
+
 // EgressGroupList is a list of EgressGroup.
 // +kubebuilder:object:root=true
 type EgressGroupList struct {

@@ -78,6 +78,7 @@ NetworkPolicyEvaluationResponse networkPolicy NetworkPolicyReference 1, ruleInde
 RuleRef direction string 1, name string 2, action string 3
 Entity pod PodReference 1
 EgressGroup metadata ObjectMeta 1, groupMembers *GroupMember 2
+EgressGroupPatch objectMeta ObjectMeta 1, addedGroupMembers *GroupMember 2, removedGroupMembers *GroupMember 3
 EgressGroupList metadata ListMeta 1, items *EgressGroup 2
 SupportBundleCollection metadata ObjectMeta 1, expiredAt Time 2, sinceTime string 3, fileServer BundleFileServer 4, authentication BundleServerAuthConfiguration 5
 SupportBundleCollectionList metadata ListMeta 1, items *SupportBundleCollection 2

@@ -25,7 +25,7 @@ func AddToScheme(s *runtime.Scheme) error {
 		&GroupAssociation{}, &IPGroupAssociation{},
 		&NetworkPolicyEvaluation{},
 		&NodeStatsSummary{},
-		&EgressGroup{}, &EgressGroupList{},
+		&EgressGroup{}, &EgressGroupList{}, &EgressGroupPatch{},
 		&SupportBundleCollection{}, &SupportBundleCollectionList{}, &SupportBundleCollectionStatus{},
 	)
 	metav1.AddToGroupVersion(s, gv)

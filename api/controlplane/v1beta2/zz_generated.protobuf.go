@@ -910,6 +910,92 @@ func (m *EgressGroupList) Unmarshal(data []byte) error {
 	return r.Done("EgressGroupList")
 }
 
+// OpenAPIModelName is the name of EgressGroupPatch in the description of the API.
+func (EgressGroupPatch) OpenAPIModelName() string {
+	return "com.github.nephele-io.nephele.api.controlplane.v1beta2.EgressGroupPatch"
+}
+
+// Reset makes m empty.
+func (m *EgressGroupPatch) Reset() { *m = EgressGroupPatch{} }
+
+// Marshal returns the protobuf encoding of m.
+func (m *EgressGroupPatch) Marshal() ([]byte, error) {
+	b := make([]byte, m.Size())
+	n, err := m.MarshalToSizedBuffer(b)
+	if err != nil {
+		return nil, err
+	}
+	return b[len(b)-n:], nil
+}
+
+// MarshalTo writes the protobuf encoding of m to the start of b, which has at least Size bytes, and returns its length.
+func (m *EgressGroupPatch) MarshalTo(b []byte) (int, error) {
+	return m.MarshalToSizedBuffer(b[:m.Size()])
+}
+
+// Size is the length of the protobuf encoding of m; 0 if m is nil.
+func (m *EgressGroupPatch) Size() int {
+	if m == nil {
+		return 0
+	}
+	n := 0
+	n += 1 + wire.SizeLengthDelimited(m.ObjectMeta.Size())
+	for k := range m.AddedGroupMembers {
+		n += 1 + wire.SizeLengthDelimited(m.AddedGroupMembers[k].Size())
+	}
+	for k := range m.RemovedGroupMembers {
+		n += 1 + wire.SizeLengthDelimited(m.RemovedGroupMembers[k].Size())
+	}
+	return n
+}
+
+// MarshalToSizedBuffer writes the protobuf encoding of m to the end of b, which has at least Size bytes, and returns its length.
+func (m *EgressGroupPatch) MarshalToSizedBuffer(b []byte) (int, error) {
+	i := len(b)
+	for k := len(m.RemovedGroupMembers) - 1; k >= 0; k-- {
+		n, err := m.RemovedGroupMembers[k].MarshalToSizedBuffer(b[:i])
+		if err != nil {
+			return 0, err
+		}
+		i = wire.PutLength(b, i-n, 0x1a, n)
+	}
+	for k := len(m.AddedGroupMembers) - 1; k >= 0; k-- {
+		n, err := m.AddedGroupMembers[k].MarshalToSizedBuffer(b[:i])
+		if err != nil {
+			return 0, err
+		}
+		i = wire.PutLength(b, i-n, 0x12, n)
+	}
+	{
+		n, err := m.ObjectMeta.MarshalToSizedBuffer(b[:i])
+		if err != nil {
+			return 0, err
+		}
+		i = wire.PutLength(b, i-n, 0x0a, n)
+	}
+	return len(b) - i, nil
+}
+
+// Unmarshal adds what is encoded in data to m. Unknown fields are passed over.
+func (m *EgressGroupPatch) Unmarshal(data []byte) error {
+	r := wire.NewReader(data)
+	for r.Next() {
+		switch r.Number() {
+		case 1:
+			r.Message(&m.ObjectMeta)
+		case 2:
+			m.AddedGroupMembers = append(m.AddedGroupMembers, GroupMember{})
+			r.Message(&m.AddedGroupMembers[len(m.AddedGroupMembers)-1])
+		case 3:
+			m.RemovedGroupMembers = append(m.RemovedGroupMembers, GroupMember{})
+			r.Message(&m.RemovedGroupMembers[len(m.RemovedGroupMembers)-1])
+		default:
+			r.Skip()
+		}
+	}
+	return r.Done("EgressGroupPatch")
+}
+
 // OpenAPIModelName is the name of Entity in the description of the API.
 func (Entity) OpenAPIModelName() string {
 	return "com.github.nephele-io.nephele.api.controlplane.v1beta2.Entity"

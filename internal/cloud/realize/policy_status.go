@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,9 +17,10 @@ import (
 
 // writePolicies posts the statuses of all policies of a report.
 func (s *StatusWriter) writePolicies(ctx context.Context, r Report) error {
-	modes := map[plan.VMRef]plan.Mode{}
-	for _, vm := range r.Result.VMs {
-		modes[vm.VM] = vm.Mode
+	modes, others := map[plan.VMRef]plan.Mode{}, map[plan.VMRef]bool{}
+	for i := range r.Result.VMs {
+		vm := &r.Result.VMs[i]
+		modes[vm.VM], others[vm.VM] = vm.Mode, !vm.IsVM()
 	}
 	would := wouldBe(r, modes)
 	before := s.suspended[r.Account]
@@ -26,7 +28,7 @@ func (s *StatusWriter) writePolicies(ctx context.Context, r Report) error {
 	s.suspended[r.Account] = now
 	var errs []error
 	for _, p := range r.Result.Policies {
-		node, known := nodeStatus(r, p, modes, would[p.UID])
+		node, known := nodeStatus(r, p, modes, others, would[p.UID])
 		if !known && before[p.UID] {
 			node, known = retraction(r), true
 		}
@@ -50,8 +52,9 @@ func (s *StatusWriter) writePolicies(ctx context.Context, r Report) error {
 //
 // That a mode does not let it be enforced is reported as a failure: of what an Antrea Controller
 // knows, only that tells that it is not in force, that waiting does not change it, and why. A
-// controller of ours knows from the numbers where it is only planned for.
-func nodeStatus(r Report, p plan.PolicyStatus, modes map[plan.VMRef]plan.Mode, would wouldBecome) (v1beta2.NetworkPolicyNodeStatus, bool) {
+// controller of ours knows from the numbers where it is only planned for. Others are those that are
+// no VMs.
+func nodeStatus(r Report, p plan.PolicyStatus, modes map[plan.VMRef]plan.Mode, others map[plan.VMRef]bool, would wouldBecome) (v1beta2.NetworkPolicyNodeStatus, bool) {
 	node := v1beta2.NetworkPolicyNodeStatus{NodeName: r.EnforcerKey, Generation: p.Generation}
 	if len(p.Pending) > 0 && r.Err == nil {
 		return node, false
@@ -66,17 +69,21 @@ func nodeStatus(r Report, p plan.PolicyStatus, modes map[plan.VMRef]plan.Mode, w
 			suspended = append(suspended, vm)
 		}
 	}
+	noun := "VM"
+	if onOthers(p, others) {
+		noun = "workload"
+	}
 	node.Workloads, node.WorkloadsRealized, node.WorkloadsPlanned = int32(all), int32(len(p.Realized)), int32(len(planned))
 	var why []string
 	if len(suspended) > 0 { // first, for it is short, and long messages are cut
-		why = append(why, fmt.Sprintf("not enforced on %d of %d VMs: %s", len(suspended), vms, countModes(suspended, modes)))
+		why = append(why, fmt.Sprintf("not enforced on %d of %d %ss: %s", len(suspended), vms, noun, countModes(suspended, modes)))
 	}
 	if len(planned) > 0 {
-		why = append(why, would.text(len(planned)))
+		why = append(why, would.text(len(planned), noun))
 	}
 	switch {
 	case len(p.Failed) > 0:
-		why = append(why, fmt.Sprintf("refused on %d of %d VMs: %s", len(p.Failed), vms, p.Failed[0].Message))
+		why = append(why, fmt.Sprintf("refused on %d of %d %ss: %s", len(p.Failed), vms, noun, p.Failed[0].Message))
 	case len(p.Pending) > 0:
 		why = append(why, failureText(r.Err))
 	}
@@ -85,6 +92,13 @@ func nodeStatus(r Report, p plan.PolicyStatus, modes map[plan.VMRef]plan.Mode, w
 	}
 	node.RealizationFailure, node.Message = len(why) > 0, strings.Join(why, "; ")
 	return node, true
+}
+
+// onOthers reports whether a policy is about something besides VMs.
+func onOthers(p plan.PolicyStatus, others map[plan.VMRef]bool) bool {
+	is := func(vm plan.VMRef) bool { return others[vm] }
+	return slices.ContainsFunc(p.Realized, is) || slices.ContainsFunc(p.Pending, is) || slices.ContainsFunc(p.Suspended, is) ||
+		slices.ContainsFunc(p.Failed, func(f plan.FailedVM) bool { return others[f.VM] })
 }
 
 // countModes says how many of the VMs are in which mode.

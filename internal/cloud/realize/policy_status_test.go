@@ -21,10 +21,12 @@ func TestPolicyStatusByMode(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t, interceptor.Funcs{})
 	planned, released, broken := plan.VMRef{Region: home, ID: "i-3"}, plan.VMRef{Region: home, ID: "i-4"}, plan.VMRef{Region: home, ID: "i-5"}
+	nic := plan.VMRef{Region: home, ID: "eni-6"} // an interface that is an entity of its own
 	report := func(err error, p plan.PolicyStatus) Report {
 		p.PolicyRef = onVM("a", 2, false, "").PolicyRef
 		return Report{Account: labAccount, EnforcerKey: "cloud/vms/shop", Err: err, Result: &plan.Result{Policies: []plan.PolicyStatus{p}, Outcome: plan.Outcome{VMs: []plan.VMStatus{
-			{VM: webVM}, {VM: otherVM}, {VM: planned, Mode: plan.Planned}, {VM: released, Mode: plan.Released}, {VM: broken, Mode: plan.BreakGlass}}}}}
+			{VM: webVM}, {VM: otherVM}, {VM: planned, Mode: plan.Planned}, {VM: released, Mode: plan.Released}, {VM: broken, Mode: plan.BreakGlass},
+			{VM: nic, Interfaces: []plan.InterfaceStatus{{ID: nic.ID}}}}}}}
 	}
 	on := func(vms ...plan.VMRef) []plan.VMRef { return vms }
 	refused := []plan.FailedVM{{VM: otherVM, Message: "needs 73 rules"}}
@@ -42,6 +44,7 @@ func TestPolicyStatusByMode(t *testing.T) {
 			[]string{"cloud/vms/shop a 2 true not enforced on 2 of 4 VMs: 1 in mode break-glass, 1 in mode released; planned on 1 VM, nothing is written"}},
 		{"others are refused", report(nil, plan.PolicyStatus{Failed: refused, Suspended: on(broken)}),
 			[]string{"cloud/vms/shop a 2 true not enforced on 1 of 2 VMs: 1 in mode break-glass; refused on 1 of 2 VMs: needs 73 rules"}},
+		{"not all are VMs", report(nil, plan.PolicyStatus{Realized: on(webVM, nic), Failed: refused}), []string{"cloud/vms/shop a 2 true refused on 1 of 3 workloads: needs 73 rules"}},
 		{"others wait", report(errors.New("AuthFailure"), plan.PolicyStatus{Pending: on(webVM), Suspended: on(broken)}),
 			[]string{"cloud/vms/shop a 2 true not enforced on 1 of 2 VMs: 1 in mode break-glass; AuthFailure"}},
 	} {

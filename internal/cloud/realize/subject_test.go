@@ -110,7 +110,7 @@ func TestStatusOfServices(t *testing.T) {
 		t.Errorf("what would become of it: %+v", c)
 	}
 	modes := map[plan.VMRef]plan.Mode{{Region: home, ID: "fixed"}: plan.Planned}
-	node, known := nodeStatus(planned, planned.Result.Policies[0], modes, wouldBe(planned, modes)[would.UID])
+	node, known := nodeStatus(planned, planned.Result.Policies[0], modes, nil, wouldBe(planned, modes)[would.UID])
 	if want := "planned on 1 VM: 0 would be enforced, 1 refused: it has no groups"; !known || node.Message != want || node.Workloads != 1 || node.WorkloadsPlanned != 1 {
 		t.Errorf("the policy says %q, %+v", node.Message, node)
 	}

@@ -48,8 +48,8 @@ func wouldBe(r Report, modes map[plan.VMRef]plan.Mode) map[string]wouldBecome {
 }
 
 // text says it for people.
-func (w wouldBecome) text(planned int) string {
-	text := "planned on " + cloud.Counted(planned, "VM")
+func (w wouldBecome) text(planned int, noun string) string {
+	text := "planned on " + cloud.Counted(planned, noun)
 	switch {
 	case !w.known:
 		return text + ", nothing is written"

@@ -49,7 +49,7 @@ func TestPlannedIsToldWithItsOutcome(t *testing.T) {
 		"enforced": {plan.PolicyStatus{PolicyRef: ref, Realized: []plan.VMRef{vm("i-9")}, Suspended: []plan.VMRef{one, two, three}}, rounds([]plan.PolicyStatus{{PolicyRef: ref, Pending: []plan.VMRef{one, two, three}, Realized: []plan.VMRef{vm("i-9")}}}), "planned on 3 VMs: 3 would be enforced", 1},
 	} {
 		r := Report{EnforcerKey: "cloud/vms/shop", Would: c.would}
-		node, known := nodeStatus(r, c.is, modes, wouldBe(r, modes)[ref.UID])
+		node, known := nodeStatus(r, c.is, modes, nil, wouldBe(r, modes)[ref.UID])
 		if !known || node.Message != c.message || node.WorkloadsPlanned != 3 || node.WorkloadsRealized != c.realized || node.Workloads != 3+c.realized || !node.RealizationFailure {
 			t.Errorf("%s: %+v", name, node)
 		}

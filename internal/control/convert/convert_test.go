@@ -56,13 +56,15 @@ metadata: {name: p, namespace: a, labels: {x: z}}
 spec:
   nodeName: n1
   serviceAccountName: sa
-  initContainers: [{name: i, ports: [{name: early, containerPort: 1}]}]
+  initContainers:
+  - {name: i, ports: [{name: early, containerPort: 1}]}
+  - {name: proxy, restartPolicy: Always, ports: [{name: admin, containerPort: 15000}]}
   containers: [{name: c, ports: [{name: http, containerPort: 80}, {containerPort: 81}, {name: dns, containerPort: 53, protocol: UDP}]}]
 status: {phase: Running, podIP: 10.0.0.1, podIPs: [{ip: 10.0.0.1}, {ip: "2001:db8::1"}]}`))
 	want(t, policy.Entity{
 		EntityRef: policy.EntityRef{Kind: policy.KindPod, Namespace: "a", Name: "p"}, Labels: map[string]string{"x": "z"},
 		Addresses: addresses("10.0.0.1", "2001:db8::1"), Host: "n1", ServiceAccount: "sa",
-		Ports: []policy.NamedPort{{Name: "http", Protocol: "TCP", Port: 80}, {Name: "dns", Protocol: "UDP", Port: 53}},
+		Ports: []policy.NamedPort{{Name: "http", Protocol: "TCP", Port: 80}, {Name: "dns", Protocol: "UDP", Port: 53}, {Name: "admin", Protocol: "TCP", Port: 15000}},
 	}, got)
 	want(t, 0, len(errs))
 	got, errs = Pod(decode[corev1.Pod](t, `{metadata: {name: p}, spec: {hostNetwork: true}, status: {phase: Failed, podIP: nonsense}}`))

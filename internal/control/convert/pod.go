@@ -50,11 +50,19 @@ func TrimPod(p *corev1.Pod) *TrimmedPod {
 			more.ips = append(more.ips, ip.IP)
 		}
 	}
-	for i := range p.Spec.Containers {
-		for _, port := range p.Spec.Containers[i].Ports {
+	add := func(c *corev1.Container) {
+		for _, port := range c.Ports {
 			if port.Name != "" {
 				more.ports = append(more.ports, namedPort(port.Name, string(port.Protocol), port.ContainerPort))
 			}
+		}
+	}
+	for i := range p.Spec.Containers {
+		add(&p.Spec.Containers[i])
+	}
+	for i := range p.Spec.InitContainers { // sidecars run beside the others; the rest has ended before
+		if c := &p.Spec.InitContainers[i]; c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
+			add(c)
 		}
 	}
 	if len(more.ips)+len(more.ports) > 0 {

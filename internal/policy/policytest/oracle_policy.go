@@ -207,11 +207,6 @@ func (o *oracle) rule(p *oraclePolicy, d policy.Direction, index int, in policy.
 		names = append(names, n)
 	}
 	sort.Strings(names)
-	if len(in.AppliedTo) == 0 {
-		for _, n := range names {
-			p.useAll(spaces[n]) // appliedTo of the spec counts as a whole, that of a rule only as far as the rule makes use of it
-		}
-	}
 	for _, n := range names {
 		if len(self) > 0 {
 			o.sameNamespace(p, base, self, n, spaces[n])

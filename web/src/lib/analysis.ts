@@ -20,8 +20,8 @@ export interface RuleRef {
   name?: string
   index: number
   action?: string
-  tierPriority: number
-  priority: number
+  tierPriority?: number
+  priority?: number
   l7Protocols?: boolean
   through?: string[]
   dependsOn?: string[]
@@ -385,7 +385,7 @@ export interface AccountPlan {
   quotas: PlanQuota[]
   reachability: { region: string; opens: boolean; packets: { text: string; except?: boolean; ranges?: ReachRange[] }; from: ChangeEnd; to: ChangeEnd }[]
   reachabilityTold?: { region: string; opens: boolean; text: string; all?: string }[]
-  policies: { policy: string; vms: number; realized: number; pending: number; tightened: number; refused: number; released: number; planMode: number }[]
+  policies: { policy: string; vms: number; others?: number; realized: number; pending: number; tightened: number; refused: number; released: number; planMode: number }[]
   refusals: PlanRefusal[]
   remedies?: { quota: string; wouldDo: number; message: string }[]
   warnings: PlanNote[]

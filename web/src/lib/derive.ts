@@ -19,7 +19,7 @@ export function phaseOf(p: Policy): string {
 
 /** suspended tells that nothing but modes keeps the policy from being in force. */
 function suspended(message: string | undefined): boolean {
-  return /^not enforced on \d+ of \d+ VMs: (\d+ in mode [\w-]+(, )?)+$/.test(message ?? '')
+  return /^not enforced on \d+ of \d+ (VMs|workloads): (\d+ in mode [\w-]+(, )?)+$/.test(message ?? '')
 }
 
 export const PHASES = ['Realized', 'Realizing', 'Planned', 'Pending', 'Staged', 'Suspended', 'Failed']

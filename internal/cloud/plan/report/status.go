@@ -21,6 +21,12 @@ type VMStatus struct {
 	Obstructed []Obstruction
 }
 
+// IsVM reports whether it is a VM, and not a native service or an interface that is an entity of
+// its own: either is one interface that stands for itself.
+func (s *VMStatus) IsVM() bool {
+	return len(s.Interfaces) != 1 || s.Interfaces[0].ID != s.VM.ID
+}
+
 // VMPolicy is the state of one policy on one VM.
 type VMPolicy struct {
 	intent.PolicyRef
