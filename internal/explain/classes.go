@@ -234,6 +234,11 @@ func short(name string) string {
 	return name
 }
 
+// Label is the value of a label of an endpoint; empty if it has none.
+func (w *World) Label(e *reach.Endpoint, key string) string {
+	return w.computation.Ends[e.EntityRef].Labels[key]
+}
+
 // tag is the value of a label, or of the tag of a VM that became one.
 func (w *World) tag(e *reach.Endpoint, key string) string {
 	labels := w.computation.Ends[e.EntityRef].Labels

@@ -22,10 +22,11 @@ const (
 // WrongError.
 func Reach(w *explain.World, spec v1alpha1.ReachReviewSpec) (v1alpha1.ReachReviewStatus, error) {
 	var out v1alpha1.ReachReviewStatus
-	if err := short(map[string]string{"from": spec.From, "to": spec.To, "protocol": spec.Protocol, "port": spec.Port, "members": spec.Members}); err != nil {
+	if err := short(map[string]string{"from": spec.From, "to": spec.To, "protocol": spec.Protocol, "port": spec.Port, "members": spec.Members,
+		"groupBy": spec.GroupBy, "row": spec.Row, "column": spec.Column}); err != nil {
 		return out, err
 	}
-	if spec.To == "" && (spec.Grouped || spec.Members != "") {
+	if spec.To == "" && (spec.Grouped || spec.Members != "" || spec.GroupBy != "") {
 		spec.To = "any"
 	}
 	switch {
@@ -33,6 +34,18 @@ func Reach(w *explain.World, spec v1alpha1.ReachReviewSpec) (v1alpha1.ReachRevie
 		return out, wrong("to", " is missing: want whom to reach, such as shop/db, shop/app=db, 10.0.0.0/8 or any")
 	case spec.Limit < 0 || spec.Limit > maxRows:
 		return out, wrong("limit", " %d: want the number of rows in a page, at most %d, or 0 for %d", spec.Limit, maxRows, defaultRows)
+	case spec.FirstRow < 0:
+		return out, wrong("firstRow", " %d: want 0 or more", spec.FirstRow)
+	case spec.FirstColumn < 0:
+		return out, wrong("firstColumn", " %d: want 0 or more", spec.FirstColumn)
+	case spec.Rows < 0 || spec.Rows > maxMatrix:
+		return out, wrong("rows", " %d: want a number of rows, at most %d, or 0 for %d", spec.Rows, maxMatrix, defaultMatrix)
+	case spec.Columns < 0 || spec.Columns > maxMatrix:
+		return out, wrong("columns", " %d: want a number of columns, at most %d, or 0 for %d", spec.Columns, maxMatrix, defaultMatrix)
+	case (spec.Row == "") != (spec.Column == ""), spec.Row != "" && spec.GroupBy == "":
+		return out, wrong("row", ": want row and column together, and groupBy")
+	case spec.Ends < 0:
+		return out, wrong("ends", " %d: want a number of endpoints, or 0 for all", spec.Ends)
 	case spec.Page < 0:
 		return out, wrong("page", " %d: want 1 for the first page, and so on", spec.Page)
 	}
@@ -50,10 +63,20 @@ func Reach(w *explain.World, spec v1alpha1.ReachReviewSpec) (v1alpha1.ReachRevie
 		out.Total = out.Map.Total
 		return out, nil
 	}
-	rows, err := Rows(w, spec)
+	q, err := questionOf(w, spec)
 	if err != nil {
 		return out, err
 	}
+	if spec.GroupBy != "" && spec.Row == "" {
+		out.Matrix = Matrix(w, q, spec)
+		out.Total = out.Matrix.TotalRows
+		return out, nil
+	}
+	if spec.Row != "" {
+		g := grouping{w, spec.GroupBy}
+		q.From, q.To = g.party(q.From, spec.Row), g.party(q.To, spec.Column)
+	}
+	rows := rowsOf(w, w.Reach(q), int(spec.Ends))
 	out.Flows, out.Total = page(rows, spec)
 	return out, nil
 }
@@ -74,7 +97,7 @@ func Rows(w *explain.World, spec v1alpha1.ReachReviewSpec) ([]v1alpha1.ReachRow,
 	if err != nil {
 		return nil, err
 	}
-	return RowsOf(w, w.Reach(q)), nil
+	return rowsOf(w, w.Reach(q), int(spec.Ends)), nil
 }
 
 func questionOf(w *explain.World, spec v1alpha1.ReachReviewSpec) (reach.Question, error) {
@@ -98,10 +121,13 @@ func questionOf(w *explain.World, spec v1alpha1.ReachReviewSpec) (reach.Question
 }
 
 // RowsOf writes flows as rows. Without a world everything may be seen.
-func RowsOf(w *explain.World, flows []reach.Flows) []v1alpha1.ReachRow {
+func RowsOf(w *explain.World, flows []reach.Flows) []v1alpha1.ReachRow { return rowsOf(w, flows, 0) }
+
+// rowsOf names at most so many endpoints at each end, all if that is 0.
+func rowsOf(w *explain.World, flows []reach.Flows, ends int) []v1alpha1.ReachRow {
 	rows := []v1alpha1.ReachRow{}
 	for _, f := range flows {
-		row := rowOf(w, f)
+		row := rowOf(w, f, ends)
 		if len(row.From.Endpoints)+len(row.To.Endpoints) == 0 {
 			continue // nobody who may be seen has a say
 		}
@@ -132,10 +158,10 @@ func fieldOf(part string) string {
 	return part
 }
 
-func rowOf(w *explain.World, f reach.Flows) v1alpha1.ReachRow {
+func rowOf(w *explain.World, f reach.Flows, ends int) v1alpha1.ReachRow {
 	packets := forecast.PacketsOf(f.Services, f.Possible)
 	row := v1alpha1.ReachRow{
-		From: sideOf(f.From), To: sideOf(f.To), Traffic: packets.Text, Except: packets.Except, Verdict: string(f.Outcome),
+		From: sideOf(f.From, ends), To: sideOf(f.To, ends), Traffic: packets.Text, Except: packets.Except, Verdict: string(f.Outcome),
 		Egress: decisionOf(w, f.Egress), Ingress: decisionOf(w, f.Ingress), NoPeering: f.Apart,
 	}
 	for _, r := range packets.Ranges {
@@ -144,11 +170,15 @@ func rowOf(w *explain.World, f reach.Flows) v1alpha1.ReachRow {
 	return row
 }
 
-func sideOf(s reach.Side) v1alpha1.ReachSide {
+func sideOf(s reach.Side, ends int) v1alpha1.ReachSide {
 	out := v1alpha1.ReachSide{Rest: s.Rest}
 	for _, m := range s.Members {
 		if explain.Hidden(m.Endpoint) {
 			out.Hidden++
+			continue
+		}
+		if ends > 0 && len(out.Endpoints) == ends {
+			out.More++
 			continue
 		}
 		e := endOf(m.Endpoint, m.Addresses)

@@ -35,6 +35,21 @@ type ReachReviewSpec struct {
 	// Members, the key of a class in a Map, answers with its Members in place of Flows, in pages.
 	// The rest of the question has to be that of the Map.
 	Members string `json:"members,omitempty"`
+	// GroupBy answers with a Matrix in place of Flows, by groups: "machine", "namespace", "kind",
+	// or the key of a label. FirstRow and FirstColumn are where the part of it begins that is
+	// wanted, from 0; Rows and Columns are how large it is, at most 200 each, and 0 means 60. An
+	// empty To means any.
+	GroupBy     string `json:"groupBy,omitempty"`
+	FirstRow    int32  `json:"firstRow,omitempty"`
+	FirstColumn int32  `json:"firstColumn,omitempty"`
+	Rows        int32  `json:"rows,omitempty"`
+	Columns     int32  `json:"columns,omitempty"`
+	// Row and Column, names of groups of the Matrix, answer with the Flows from the one to the
+	// other.
+	Row    string `json:"row,omitempty"`
+	Column string `json:"column,omitempty"`
+	// Ends is how many endpoints each side of Flows names at most; 0 means all.
+	Ends int32 `json:"ends,omitempty"`
 }
 
 // ReachReviewStatus is the answer.
@@ -47,6 +62,41 @@ type ReachReviewStatus struct {
 	// Map is there if it was asked for, and Members are those of a class.
 	Map     *ReachMap  `json:"map,omitempty"`
 	Members []ReachEnd `json:"members,omitempty"`
+	// Matrix is there if it was asked for.
+	Matrix *ReachMatrix `json:"matrix,omitempty"`
+}
+
+// ReachMatrix is a part of a table of who reaches whom by groups. Where nothing goes from one to
+// the other, there is no cell.
+type ReachMatrix struct {
+	Rows    []MatrixGroup `json:"rows"`
+	Columns []MatrixGroup `json:"columns"`
+	Cells   []MatrixCell  `json:"cells"`
+	// TotalRows and TotalColumns are how many there are in the whole table.
+	TotalRows    int32 `json:"totalRows"`
+	TotalColumns int32 `json:"totalColumns"`
+}
+
+// MatrixGroup is a group of endpoints: "outside" is who is not known, "(not visible)" who may not
+// be seen, "(none)" and "(without)" who lacks what is grouped by.
+type MatrixGroup struct {
+	Name string `json:"name"`
+	// Count is how many endpoints are in it, 0 for addresses.
+	Count int32 `json:"count"`
+	// End is the endpoint, if there is one only.
+	End *ReachEnd `json:"end,omitempty"`
+}
+
+// MatrixCell is what goes from one group to another.
+type MatrixCell struct {
+	// Row and Column are places in Rows and Columns.
+	Row    int32 `json:"row"`
+	Column int32 `json:"column"`
+	// Verdict is the strongest there is of Allow, Native, Unknown, Reject and Drop, Text what has
+	// it, and Mixed tells that there are others beside it.
+	Verdict string `json:"verdict"`
+	Text    string `json:"text"`
+	Mixed   bool   `json:"mixed,omitempty"`
 }
 
 // ReachRow is traffic that is treated alike.
@@ -77,6 +127,9 @@ type ReachSide struct {
 	// Hidden is how many endpoints are meant besides that the caller may not see. They count as if
 	// they let everything through.
 	Hidden int32 `json:"hidden,omitempty"`
+	// More is how many endpoints are meant besides those that are named, where not all were asked
+	// for.
+	More int32 `json:"more,omitempty"`
 }
 
 // ReachEnd is one of the endpoints.
