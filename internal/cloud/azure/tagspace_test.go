@@ -65,3 +65,32 @@ func TestSpaceOf(t *testing.T) {
 		}
 	}
 }
+
+// TestPrintedRoutes: the lists that az prints of route tables and gateways are read as Resource
+// Graph tells these.
+func TestPrintedRoutes(t *testing.T) {
+	const base = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Network/"
+	w := newWorld("s", roomOf(nil))
+	for _, text := range []string{
+		`{"id":"` + base + `virtualNetworks/a","name":"a","type":"Microsoft.Network/virtualNetworks","location":"westeurope","addressSpace":{"addressPrefixes":["10.1.0.0/16"]}}`,
+		`{"id":"` + base + `routeTables/r","name":"r","type":"Microsoft.Network/routeTables","location":"westeurope","routes":[{"id":"x","name":"n","addressPrefix":"203.0.113.0/24"}]}`,
+		`{"id":"` + base + `virtualNetworkGateways/gw","name":"gw","type":"Microsoft.Network/virtualNetworkGateways","location":"westeurope","gatewayType":"Vpn","enableBgp":false,
+			"ipConfigurations":[{"id":"x","name":"n","subnet":{"id":"` + base + `virtualNetworks/a/subnets/GatewaySubnet"}}],"vpnClientConfiguration":{"vpnClientAddressPool":{"addressPrefixes":["172.30.0.0/24"]}}}`,
+	} {
+		raw, err := fromPrinted(json.RawMessage(text))
+		var r row
+		if err == nil {
+			err = json.Unmarshal(raw, &r)
+		}
+		if err == nil {
+			err = w.add(&r)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := w.spaceOf(strings.ToLower(base+"virtualNetworks/a"), []string{strings.ToLower(base + "routeTables/r")})
+	if text := fmt.Sprint(got.prefixes); text != "[10.1.0.0/16 168.63.129.16/32 172.30.0.0/24 203.0.113.0/24]" || got.learned {
+		t.Errorf("%s, learned %t", text, got.learned)
+	}
+}
