@@ -164,6 +164,68 @@ func TestChartsAreTheManifests(t *testing.T) {
 	}
 }
 
+// TestReplicas: one replica has no budget and nothing to be spread; two have both, unless the
+// values say otherwise.
+func TestReplicas(t *testing.T) {
+	const own = "[{maxSkew: 2, topologyKey: rack, whenUnsatisfiable: DoNotSchedule}]"
+	for values, want := range map[string]struct {
+		budget bool
+		spread []string
+	}{
+		"":            {},
+		"replicas: 1": {},
+		"replicas: 2": {true, []string{"kubernetes.io/hostname", "topology.kubernetes.io/zone"}},
+		"{replicas: 2, podDisruptionBudget: {enabled: false}, topologySpreadConstraints: " + own + "}": {false, []string{"rack"}},
+		"podDisruptionBudget: {enabled: true}":                                                         {true, nil},
+	} {
+		budget, spread := false, []string(nil)
+		for _, o := range render(t, controller, values) {
+			budget = budget || o.text("kind") == "PodDisruptionBudget"
+			if o.String() == "Deployment kube-system/nephele-controller" {
+				spread = nil
+				pod := o["spec"].(map[string]any)["template"].(map[string]any)["spec"].(map[string]any)
+				constraints, _ := pod["topologySpreadConstraints"].([]any)
+				for _, c := range constraints {
+					spread = append(spread, c.(map[string]any)["topologyKey"].(string))
+				}
+			}
+		}
+		if budget != want.budget || !slices.Equal(spread, want.spread) {
+			t.Errorf("%q: a budget %t, spread over %v", values, budget, spread)
+		}
+	}
+}
+
+// TestExtras: what is put into the Pod besides is there, beside what the chart puts there.
+func TestExtras(t *testing.T) {
+	for _, o := range render(t, controller, `{extraEnv: [{name: AWS_MAX_ATTEMPTS, value: "5"}], podSecurityContext: {fsGroup: 7},
+  extraVolumes: [{name: extra, emptyDir: {}}], extraVolumeMounts: [{name: extra, mountPath: /extra}]}`) {
+		if o.String() != "Deployment kube-system/nephele-controller" {
+			continue
+		}
+		pod := o["spec"].(map[string]any)["template"].(map[string]any)["spec"].(map[string]any)
+		c := pod["containers"].([]any)[0].(map[string]any)
+		names := func(list any) (out []string) {
+			for _, x := range list.([]any) {
+				out = append(out, x.(map[string]any)["name"].(string))
+			}
+			return out
+		}
+		for what, got := range map[string][]string{"AWS_MAX_ATTEMPTS GOMEMLIMIT": names(c["env"]), "extra certificate": append(names(pod["volumes"]), names(c["volumeMounts"])...)} {
+			for want := range strings.FieldsSeq(what) {
+				if !slices.Contains(got, want) {
+					t.Errorf("%s is missing among %v", want, got)
+				}
+			}
+		}
+		if s := fmt.Sprint(pod["securityContext"]); !strings.Contains(s, "fsGroup:7") || !strings.Contains(s, "runAsNonRoot:true") {
+			t.Errorf("the Pod's security context is %s", s)
+		}
+		return
+	}
+	t.Error("no Deployment")
+}
+
 // TestUpstreamDefinitions: they come on request only.
 func TestUpstreamDefinitions(t *testing.T) {
 	with, without := render(t, definitions, "upstream: true"), render(t, definitions, "")
@@ -196,6 +258,10 @@ func TestRefused(t *testing.T) {
 		"tls: {mode: none}":                                                       "tls",
 		"secrets: {namespaces: [A]}":                                              "namespaces",
 		"secrets: {namespaces: ['a, b']}":                                         "namespaces",
+		"extraEnv: [{name: POD_NAME, value: a}]":                                  "extraEnv",
+		"extraVolumes: [{name: certificate, emptyDir: {}}]":                       "extraVolumes",
+		"extraVolumeMounts: [{name: a, mountPath: /etc/nephele/ca}]":              "extraVolumeMounts",
+		"podDisruptionBudget: {enabled: maybe}":                                   "podDisruptionBudget",
 		"networkPolicy: {apiFrom: []}":                                            "apiFrom",
 		"networkPolicy: {metricsFrom: {}}":                                        "",
 		"allowedEndpoints: ['a,b']":                                               "allowedEndpoints",
@@ -265,7 +331,7 @@ func TestCombinations(t *testing.T) {
 			"RoleBinding cloud-accounts/nephele-controller-secrets":            values["noClouds"] == nil && values["secrets"] != nil,
 			"Job " + namespace(values) + "/nephele-release":                    values["noClouds"] == nil && values["releaseOnDelete"] == nil,
 			"Certificate " + namespace(values) + "/nephele-api":                served && values["tls"] != nil,
-			"PodDisruptionBudget " + namespace(values) + "/nephele-controller": values["podDisruptionBudget"] != nil,
+			"PodDisruptionBudget " + namespace(values) + "/nephele-controller": values["podDisruptionBudget"] != nil || values["replicas"] != nil,
 			"NetworkPolicy " + namespace(values) + "/nephele-controller":       values["networkPolicy"] == nil,
 			"ServiceMonitor " + namespace(values) + "/nephele":                 values["serviceMonitor"] != nil,
 			"Deployment " + namespace(values) + "/nephele-console":             values["console"] != nil,
