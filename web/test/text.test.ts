@@ -1,5 +1,7 @@
 import { describe, expect, test } from 'vitest'
-import { Wrong, ago, csv, csvCell, parseSelector, parseTraffic, peerText, selectorText, trafficText } from '../src/lib/text'
+import { warnings } from '../src/lib/api'
+import { selected } from '../src/lib/labels'
+import { Wrong, ago, csv, csvCell, longLabel, parseSelector, parseTraffic, peerText, selectorText, shortLabel, trafficText } from '../src/lib/text'
 
 describe('label selectors', () => {
   test.each(['', 'app=web', 'app=web, tier in (a,b)', 'x/y notin (1), !gone, there', 'nephe.antrea.io/tag-role=db'])('%s is the same when read and written', (text) => {
@@ -43,4 +45,23 @@ test('ages', () => {
   expect(ago('2026-01-01T11:00:00Z', now)).toBe('60 min')
   expect(ago('2025-12-30T12:00:00Z', now)).toBe('48 h')
   expect(ago(undefined, now)).toBe('never')
+})
+
+describe('the words that the page itself uses', () => {
+  test.each(['tag:env=prod', 'tag:env in (prod,test), my:owner!=jo', '!tag:env', 'tag:env'])('%s is read as it is shown', (typed) => {
+    expect(shortLabel(selectorText(parseSelector(typed)))).toBe(typed.replace('in (prod,test), my:owner!=jo', 'in (prod,test), my:owner notin (jo)'))
+  })
+  test('what is named by labels in a question, too', () => {
+    expect(longLabel('shop/tag:role=db')).toBe('shop/nephe.antrea.io/tag-role=db')
+    expect(longLabel('10.0.0.0/8')).toBe('10.0.0.0/8')
+  })
+  test('a selector meets machines of the namespaces that are meant', () => {
+    const all = ['web-10', 'web-2', 'db-1'].map((name, i) => ({ name, namespace: i ? 'shop' : 'prod', labels: { 'nephe.antrea.io/tag-role': name.split('-')[0]! } }))
+    expect(selected(all, parseSelector('tag:role=web'), () => true)).toEqual(['web-2', 'web-10'])
+    expect(selected(all, parseSelector(''), (ns) => ns === 'shop')).toEqual(['db-1', 'web-2'])
+  })
+  test('warnings of the API server are read', () => {
+    expect(warnings('299 - "opens \\"ssh\\", to all", 299 nephele "second"')).toEqual(['opens "ssh", to all', 'second'])
+    expect(warnings('')).toEqual([])
+  })
 })

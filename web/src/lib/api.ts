@@ -70,7 +70,12 @@ async function failure(r: Response): Promise<ApiError> {
   return new ApiError(r.status, reason, message, causes)
 }
 
-export async function call<T>(path: string, options: { method?: string; body?: unknown; type?: string; signal?: AbortSignal } = {}): Promise<T> {
+/** warnings reads the header in which an API server warns: 299 - "text", several after commas. */
+export function warnings(header: string): string[] {
+  return [...header.matchAll(/\b299 \S+ "((?:[^"\\]|\\.)*)"/g)].map((m) => m[1]!.replace(/\\(.)/g, '$1'))
+}
+
+export async function call<T>(path: string, options: { method?: string; body?: unknown; type?: string; signal?: AbortSignal; warned?: (warnings: string[]) => void } = {}): Promise<T> {
   const headers: Record<string, string> = { Accept: 'application/json' }
   const method = options.method ?? 'GET'
   if (method !== 'GET') {
@@ -93,6 +98,7 @@ export async function call<T>(path: string, options: { method?: string; body?: u
   if (!r.ok) {
     throw await failure(r)
   }
+  options.warned?.(warnings(r.headers.get('Warning') ?? ''))
   if (r.status === 204) {
     return undefined as T
   }

@@ -25,3 +25,18 @@ export function selects(s: LabelSelector | undefined, labels: Record<string, str
     })
   )
 }
+
+/** Something that labels select: an entity or a Pod with what it is called. */
+export interface Labelled {
+  name: string
+  namespace: string
+  labels: Record<string, string> | undefined
+}
+
+/** selected are the names of those that a selector meets in namespaces that are meant, sorted. */
+export function selected(all: Labelled[], s: LabelSelector, meant: (namespace: string) => boolean): string[] {
+  return all
+    .filter((x) => meant(x.namespace) && selects(s, x.labels))
+    .map((x) => x.name)
+    .sort((a, b) => a.localeCompare(b, undefined, { numeric: true }))
+}

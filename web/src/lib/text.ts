@@ -33,7 +33,13 @@ export function selectorText(s: LabelSelector | undefined): string {
 const KEY = /^(?:[a-z0-9](?:[-a-z0-9.]*[a-z0-9])?\/)?[A-Za-z0-9](?:[-A-Za-z0-9_.]*[A-Za-z0-9])?$/
 const VALUE = /^(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]*[A-Za-z0-9])?)?$/
 
-function labelKey(text: string): string {
+/** longLabel puts the prefixes back that shortLabel leaves out: the page's words may be typed as they are read. */
+export function longLabel(text: string): string {
+  return text.replace(/(^|[\s,!/])tag:(?=\S)/g, '$1nephe.antrea.io/tag-').replace(/(^|[\s,!/])my:(?=\S)/g, '$1nephele.io/user-tag-')
+}
+
+function labelKey(typed: string): string {
+  const text = longLabel(typed)
   if (!KEY.test(text)) {
     throw new Wrong(`"${text}" is no key of a label`)
   }
