@@ -301,26 +301,25 @@ func isAt(f *os.File) bool {
 
 func journalName(revision uint64) string { return fmt.Sprintf("%s%016x", journalPrefix, revision) }
 
-// journals returns the names of files with changes, in the order in which they were written, and
-// their first revisions.
-func journals(dir string) (names []string, first []uint64, err error) {
+// journals returns the names of files with changes, in the order in which they were written.
+func journals(dir string) (names []string, err error) {
 	entries, err := os.ReadDir(dir) // sorted by name
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	for _, e := range entries {
 		text, ours := strings.CutPrefix(e.Name(), journalPrefix)
-		if n, err := strconv.ParseUint(text, 16, 64); ours && err == nil && len(text) == 16 {
-			names, first = append(names, e.Name()), append(first, n)
+		if _, err := strconv.ParseUint(text, 16, 64); ours && err == nil && len(text) == 16 {
+			names = append(names, e.Name())
 		}
 	}
-	return names, first, nil
+	return names, nil
 }
 
 // replay does what the files of changes say that are newer than what was kept as a whole. What
 // follows a line that is not whole was never in force.
 func (s *Store) replay(k *Kept) error {
-	names, _, err := journals(s.dir)
+	names, err := journals(s.dir)
 	if err != nil {
 		return err
 	}
@@ -378,7 +377,7 @@ func (s *Store) rotate() (remove func() error, err error) {
 		}
 		s.journal, s.journalSize = nil, 0
 	}
-	names, _, failed := journals(s.dir)
+	names, failed := journals(s.dir)
 	return func() error {
 		var errs []error
 		for _, name := range names {
