@@ -88,6 +88,36 @@ func TestDefinitionsOfKinds(t *testing.T) {
 	}
 }
 
+// TestNoRuleReadsBytes: API servers read bytes for rules in the alphabet of URLs, and refuse what is
+// written in the standard one, as everybody writes it: an object below such a rule cannot be updated.
+func TestNoRuleReadsBytes(t *testing.T) {
+	files, err := filepath.Glob("api/generated/crd/*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var below func(path string, s *apiextensionsv1.JSONSchemaProps, rules bool)
+	below = func(path string, s *apiextensionsv1.JSONSchemaProps, rules bool) {
+		rules = rules || len(s.XValidations) > 0
+		if rules && s.Format == "byte" {
+			t.Errorf("%s is bytes, and a rule is about it or what it is in", path)
+		}
+		for name, p := range s.Properties {
+			below(path+"."+name, &p, rules)
+		}
+		if s.Items != nil && s.Items.Schema != nil {
+			below(path+"[]", s.Items.Schema, rules)
+		}
+		if s.AdditionalProperties != nil && s.AdditionalProperties.Schema != nil {
+			below(path+"{}", s.AdditionalProperties.Schema, rules)
+		}
+	}
+	for _, d := range documents[apiextensionsv1.CustomResourceDefinition](t, "CustomResourceDefinition", files...) {
+		for _, v := range d.Spec.Versions {
+			below(d.Name+" "+v.Name, v.Schema.OpenAPIV3Schema, false)
+		}
+	}
+}
+
 // TestRightsForKinds: the controller may watch what it computes and answers from, those who look
 // may read all that is shown, and no role names a kind that the table does not have.
 func TestRightsForKinds(t *testing.T) {

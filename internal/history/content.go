@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -146,7 +147,7 @@ func pack(c content, into *v1alpha1.RevisionSpec) error {
 		return fmt.Errorf("compress a revision: %w", err)
 	}
 	if b.Len() <= keptMost {
-		into.Compressed = b.Bytes()
+		into.Compressed = base64.StdEncoding.EncodeToString(b.Bytes())
 	}
 	return nil
 }
@@ -160,7 +161,7 @@ func Content(s *v1alpha1.RevisionSpec) (*unstructured.Unstructured, error) {
 	case len(text) == 0 && len(s.Compressed) == 0:
 		return nil, fmt.Errorf("the content was not kept: its %d bytes were too many", s.Size)
 	case len(text) == 0:
-		z, err := gzip.NewReader(bytes.NewReader(s.Compressed))
+		z, err := gzip.NewReader(base64.NewDecoder(base64.StdEncoding, strings.NewReader(s.Compressed)))
 		if err != nil {
 			return nil, fmt.Errorf("the content cannot be unpacked: %w", err)
 		}

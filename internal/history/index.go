@@ -69,7 +69,7 @@ func newIndex() *index {
 
 // sizeOf is about what a revision takes.
 func sizeOf(s *v1alpha1.RevisionSpec) int64 {
-	return int64(len(s.Content)) + int64(len(s.Compressed))*4/3 + overhead
+	return int64(len(s.Content)) + int64(len(s.Compressed)) + overhead
 }
 
 // add takes in a revision.

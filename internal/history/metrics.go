@@ -4,8 +4,8 @@ import "github.com/prometheus/client_golang/prometheus"
 
 // Metrics count what a Recorder does. A nil *Metrics counts nothing.
 type Metrics struct {
-	written, dropped prometheus.Counter
-	number, bytes    prometheus.Gauge
+	written, dropped, refused prometheus.Counter
+	number, bytes, failing    prometheus.Gauge
 }
 
 // NewMetrics returns metrics to be registered.
@@ -15,8 +15,12 @@ func NewMetrics() *Metrics {
 		dropped: prometheus.NewCounter(
 			prometheus.CounterOpts{Name: "nephele_history_lost_total", Help: "Deletions of policies that were not recorded, because too many came at once."},
 		),
-		number: prometheus.NewGauge(prometheus.GaugeOpts{Name: "nephele_history_revisions", Help: "Revisions that are kept."}),
-		bytes:  prometheus.NewGauge(prometheus.GaugeOpts{Name: "nephele_history_bytes", Help: "What the revisions that are kept take, about."}),
+		refused: prometheus.NewCounter(
+			prometheus.CounterOpts{Name: "nephele_history_unwritten_total", Help: "Results that the API server refused to take into a revision."},
+		),
+		failing: prometheus.NewGauge(prometheus.GaugeOpts{Name: "nephele_history_failing", Help: "1 while revisions cannot be written, which is tried again and again."}),
+		number:  prometheus.NewGauge(prometheus.GaugeOpts{Name: "nephele_history_revisions", Help: "Revisions that are kept."}),
+		bytes:   prometheus.NewGauge(prometheus.GaugeOpts{Name: "nephele_history_bytes", Help: "What the revisions that are kept take, about."}),
 	}
 }
 
@@ -25,7 +29,7 @@ func (m *Metrics) Describe(to chan<- *prometheus.Desc) { prometheus.DescribeByCo
 
 // Collect implements prometheus.Collector.
 func (m *Metrics) Collect(to chan<- prometheus.Metric) {
-	for _, c := range []prometheus.Collector{m.written, m.dropped, m.number, m.bytes} {
+	for _, c := range []prometheus.Collector{m.written, m.dropped, m.refused, m.number, m.bytes, m.failing} {
 		c.Collect(to)
 	}
 }
@@ -39,6 +43,23 @@ func (m *Metrics) recorded() {
 func (m *Metrics) lost() {
 	if m != nil {
 		m.dropped.Inc()
+	}
+}
+
+func (m *Metrics) unwritten() {
+	if m != nil {
+		m.refused.Inc()
+	}
+}
+
+// fails says whether writing fails at present.
+func (m *Metrics) fails(now bool) {
+	if m == nil {
+		return
+	}
+	m.failing.Set(0)
+	if now {
+		m.failing.Set(1)
 	}
 }
 

@@ -223,6 +223,7 @@ func (r *Recorder) NeedLeaderElection() bool { return true }
 func (r *Recorder) Start(ctx context.Context) error {
 	for ctx.Err() == nil {
 		wait, err := r.work(ctx)
+		r.Metrics.fails(err != nil)
 		if err != nil && ctx.Err() == nil {
 			wait = r.failed(err)
 		}
@@ -582,7 +583,12 @@ func (r *Recorder) tell(ctx context.Context, uid types.UID) error {
 		status.Since = metav1.NewTime(r.Clock.Now())
 	}
 	status.Phase, status.VMs, status.Message, status.Accounts = became.phase, became.vms, became.message, accounts
-	if err := r.Client.Status().Patch(ctx, o, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
+	switch err := r.Client.Status().Patch(ctx, o, client.MergeFrom(before)); {
+	case err == nil, apierrors.IsNotFound(err):
+	case apierrors.IsInvalid(err): // and would be the next time
+		r.Metrics.unwritten()
+		r.Log.Error(err, "A result is not kept in the history", "revision", key.String())
+	default:
 		r.mu.Lock()
 		r.owe(s)
 		r.mu.Unlock()

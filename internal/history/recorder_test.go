@@ -414,7 +414,7 @@ func TestBytes(t *testing.T) {
 	if err := b.api.Get(t.Context(), client.ObjectKey{Name: "cg-big-1"}, &r); err != nil {
 		t.Fatal(err)
 	}
-	if o, err := Content(&r.Spec); err != nil || r.Spec.Content != "" || len(r.Spec.Compressed) > 8<<10 || !strings.Contains(fmt.Sprint(o.Object), "10.3.231.0/24") {
+	if o, err := Content(&r.Spec); err != nil || r.Spec.Content != "" || len(r.Spec.Compressed) > 11<<10 || !strings.Contains(fmt.Sprint(o.Object), "10.3.231.0/24") {
 		t.Errorf("content of %d bytes in %d: %v", r.Spec.Size, len(r.Spec.Compressed), err)
 	}
 	for i := range 100 {

@@ -83,10 +83,12 @@ type RevisionSpec struct {
 	// +kubebuilder:validation:MaxLength=16384
 	// +optional
 	Content string `json:"content,omitempty"`
-	// Compressed is the content where that is long: JSON, gzip.
+	// Compressed is the content where that is long: JSON, gzip, base64 in the standard alphabet. It
+	// is no field of bytes, because rules read these in the alphabet of URLs: no status could be
+	// written into a revision whose content has a character of the other one.
 	// +kubebuilder:validation:MaxLength=524288
 	// +optional
-	Compressed []byte `json:"compressed,omitempty"`
+	Compressed string `json:"compressed,omitempty"`
 	// Size is that of the content in bytes, also if it was too large to be kept.
 	Size int64 `json:"size"`
 }
