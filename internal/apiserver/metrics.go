@@ -26,6 +26,7 @@ type Metrics struct {
 	refused   *prometheus.CounterVec
 	limited   *prometheus.CounterVec
 	reviews   *prometheus.CounterVec
+	panics    *prometheus.CounterVec
 }
 
 // NewMetrics returns metrics of a store and of the server that serves it, not registered anywhere
@@ -54,6 +55,9 @@ func NewMetrics(store *watchstore.Store) *Metrics {
 		reviews: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "nephele_api_reviews_total", Help: "Questions to webhooks, by the code of the answer.",
 		}, []string{"code"}),
+		panics: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "nephele_api_panics_total", Help: "Panics in answers that were recovered, by what was asked for.",
+		}, []string{"what"}),
 	}
 }
 
@@ -67,6 +71,7 @@ func (m *Metrics) Describe(c chan<- *prometheus.Desc) {
 	m.refused.Describe(c)
 	m.limited.Describe(c)
 	m.reviews.Describe(c)
+	m.panics.Describe(c)
 }
 
 // Collect implements prometheus.Collector.
@@ -85,6 +90,7 @@ func (m *Metrics) Collect(c chan<- prometheus.Metric) {
 	m.refused.Collect(c)
 	m.limited.Collect(c)
 	m.reviews.Collect(c)
+	m.panics.Collect(c)
 }
 
 func (m *Metrics) event(r watchstore.Resource, t watch.EventType) {
@@ -130,6 +136,13 @@ func (m *Metrics) refuse(resource string) {
 func (m *Metrics) limit(what string) {
 	if m != nil {
 		m.limited.WithLabelValues(what).Inc()
+	}
+}
+
+// panicked counts a panic that was recovered.
+func (m *Metrics) panicked(what string) {
+	if m != nil {
+		m.panics.WithLabelValues(what).Inc()
 	}
 }
 

@@ -15,9 +15,11 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/klog/v2"
 
 	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
+	"github.com/nephele-io/nephele/internal/platform/recovered"
 )
 
 // Reviews answers the reviews of analysis.nephele.io.
@@ -139,7 +141,12 @@ func (r *reviewed) Create(ctx context.Context, object runtime.Object, validate r
 		return nil, apierrors.NewTooManyRequests(fmt.Sprintf("the turn of this review has not come within %s; try again later", r.patience), int(limitRetry/time.Second))
 	}
 	sight, failed := r.sight(ctx, caller)
-	err := errors.Join(r.answers.Review(ctx, object, sight), failed())
+	err := errors.Join(recovered.Call(func() error { return r.answers.Review(ctx, object, sight) }), failed())
+	if stack := recovered.StackOf(err); stack != "" { // the question takes nothing else with it
+		r.metrics.panicked("reviews")
+		klog.FromContext(ctx).Error(err, "A review panicked", "kind", fmt.Sprintf("%T", object), "caller", caller.GetName(), "stack", stack)
+		return nil, apierrors.NewInternalError(err)
+	}
 	var wrong WrongQuestion
 	switch {
 	case errors.As(err, &wrong):

@@ -38,6 +38,8 @@ func (o *oracle) Review(ctx context.Context, review runtime.Object, sight apiser
 	switch r.Spec.From {
 	case "nonsense":
 		return senseless{errors.New("spec.from: nonsense")}
+	case "fault":
+		panic("a mistake in an answer")
 	case "early":
 		return watchstore.ErrNotReady
 	case "slow":
@@ -142,6 +144,9 @@ func TestReviewsShowWhatMayBeRead(t *testing.T) {
 	}
 	if _, err := reviewFlow(t, w, "user-c", "early"); !apierrors.IsServiceUnavailable(err) {
 		t.Errorf("before anything is computed: %v", err)
+	}
+	if _, err := reviewFlow(t, w, "user-c", "fault"); !apierrors.IsInternalError(err) || !strings.Contains(err.Error(), "a mistake in an answer") {
+		t.Errorf("an answer that panics: %v", err)
 	}
 	*asked = 0
 	if _, err := reviewFlow(t, w, "user-a", "broad"); err != nil || *asked > 1002 {

@@ -298,6 +298,10 @@ func (g *gathering) conditions(a *cloudv1.CloudProviderAccount, out *Account) {
 			if not {
 				attention(c, "nephele take-over "+out.Name)
 			}
+		case cloudv1.ConditionFaulty:
+			if is {
+				attention(c, "report the fault, with the log of the controller; to go on, change or delete what the message names")
+			}
 		case cloudv1.ConditionBreakGlass:
 			if out.BreakGlass = is; is {
 				attention(c, "remove the annotation "+cloudv1.AnnotationBreakGlass+" when the emergency is over (nephele release NAMESPACE/NAME --end)")

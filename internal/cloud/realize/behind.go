@@ -9,6 +9,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nephele-io/nephele/internal/platform/recovered"
 )
 
 // errBehind says that what the client reads is older than what is known: an object does not show
@@ -69,12 +71,16 @@ func (s *StatusWriter) update(ctx context.Context, obj client.Object) error {
 // attempt writes a report and returns how long to wait until it is written again; 0 if it need not
 // be.
 func (s *StatusWriter) attempt(ctx context.Context, r repetition) time.Duration {
-	behind, err := s.write(ctx, r.report)
+	behind := false
+	err := recovered.Call(func() (err error) {
+		behind, err = s.write(ctx, r.report)
+		return err
+	})
 	switch {
 	case ctx.Err() != nil:
 		return 0
 	case err != nil:
-		s.Log.Error(err, "Status could not be written, will be repeated", "account", r.report.Account)
+		s.Log.Error(err, "Status could not be written, will be repeated", "account", r.report.Account, "stack", recovered.StackOf(err))
 		return failedPause
 	case behind:
 		return min(max(2*r.pause, behindFirst), behindMost)

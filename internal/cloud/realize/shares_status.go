@@ -13,6 +13,7 @@ func (s *StatusWriter) part(account string) {
 	delete(s.suspended, account)
 	delete(s.cutsTold, account)
 	delete(s.recordsTold, account)
+	delete(s.faultsTold, account)
 	delete(s.moded, account)
 	delete(s.blocked, account)
 	delete(s.braked, account)

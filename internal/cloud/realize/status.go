@@ -78,6 +78,8 @@ type StatusWriter struct {
 	suspended map[string]map[string]bool
 	// cutsTold is what was told of each account's dependents; only Start's goroutine uses it.
 	cutsTold map[string]string
+	// faultsTold is what was told of each account's faults; only Start's goroutine uses it.
+	faultsTold map[string]string
 	// recordsTold is what was told of each account's records of former groups; only Start's
 	// goroutine uses it.
 	recordsTold map[string]string
@@ -129,6 +131,7 @@ func NewStatusWriter(c client.Client, p PolicyStatuses, e events.EventRecorder, 
 		untold:      map[string][]telling{},
 		drifting:    map[string]drifting{},
 		changes:     map[string]*untoldChanges{},
+		faultsTold:  map[string]string{},
 		recordsTold: map[string]string{},
 		cutsTold:    map[string]string{},
 		failing:     map[string]string{},
@@ -251,6 +254,7 @@ func (s *StatusWriter) write(ctx context.Context, r Report) (behind bool, err er
 	note(s.reportChanges(ctx, r))
 	note(s.writeDrift(ctx, r))
 	note(s.writeSole(ctx, r))
+	note(s.writeFaults(ctx, r))
 	if r.Result == nil {
 		return behind, errors.Join(errs...)
 	}
