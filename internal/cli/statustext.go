@@ -23,7 +23,11 @@ func statusText(r *status.Report) string {
 	}
 	switch r.State {
 	case status.Well:
-		line("Everything is well.")
+		if idle := r.Policies.ByPhase[status.Idle]; idle > 0 {
+			line("Nothing is wrong; %s to nothing.", plural(idle, "policy applies", "policies apply"))
+		} else {
+			line("Everything is well.")
+		}
 	case status.UnderWay:
 		line("Nothing is wrong; not everything is done yet.")
 	default:
@@ -44,7 +48,7 @@ func statusText(r *status.Report) string {
 	}
 	entry("Selectors", fmt.Sprintf("%d, of which ready: %d", r.Selectors.Total, r.Selectors.Ready))
 	entry("VMs", vmText(r.VMs))
-	entry("Policies", fmt.Sprintf("%d%s", r.Policies.Total, counts(r.Policies.ByPhase, []status.Phase{status.Realized, status.Realizing, status.Pending,
+	entry("Policies", fmt.Sprintf("%d%s", r.Policies.Total, counts(r.Policies.ByPhase, []status.Phase{status.Realized, status.Idle, status.Realizing, status.Pending,
 		status.Failed, status.Suspended, status.Staged, status.NotEnforced, status.NotReported})))
 	for _, name := range slices.Sorted(stdmaps.Keys(r.Asked)) {
 		entry("", fmt.Sprintf("%s: %s", name, r.Asked[name]))

@@ -242,6 +242,8 @@ func (p *policyPage) status(concerns func(key string) bool) v1beta1.NetworkPolic
 		s.CurrentNodesRealized = s.DesiredNodesRealized - int32(len(failed)+len(planned))
 	}
 	switch {
+	case p.desired == 0:
+		s.Phase = v1beta1.NetworkPolicyIdle
 	case s.CurrentNodesRealized == s.DesiredNodesRealized:
 		s.Phase = v1beta1.NetworkPolicyRealized
 	case s.CurrentNodesRealized+int32(len(planned)) == s.DesiredNodesRealized:
@@ -255,7 +257,7 @@ func (p *policyPage) status(concerns func(key string) bool) v1beta1.NetworkPolic
 	switch {
 	case realizable.Message != "":
 	case p.desired == 0:
-		realizable.Message = "nothing is selected that an enforcer is responsible for"
+		realizable.Message = idleMessage
 	case p.empty:
 		realizable.Message = "there are no rules to enforce"
 	}
@@ -273,6 +275,10 @@ func (p *policyPage) status(concerns func(key string) bool) v1beta1.NetworkPolic
 	s.Message = shortMessage(append(failed, planned...), realizable.Message)
 	return s
 }
+
+// idleMessage is what the status of a policy says that applies to nothing, if nothing else is to be
+// said of it.
+const idleMessage = "nothing is selected that an enforcer is responsible for"
 
 // stagedMessage is what the status of a staged policy says.
 const stagedMessage = "not enforced: the annotation " + cloudv1alpha1.AnnotationStage + ": " + cloudv1alpha1.StagePlan + " stages it"

@@ -11,7 +11,7 @@ import (
 
 // ReasonNotEnforced goes with the condition Realizable of a policy that a cloud account enforced
 // once, and nobody enforces any more: its account, its selectors or their VMs are gone. A policy
-// that never applied to anything is realized, as with Antrea.
+// that never applied to anything is idle.
 const ReasonNotEnforced = "NotEnforced"
 
 // cloudKeys is how the keys of cloud accounts begin; docs/decisions/0002-enforcer-key.md.
@@ -44,7 +44,7 @@ func notEnforced(s v1beta1.NetworkPolicyStatus) v1beta1.NetworkPolicyStatus {
 // more, has left.
 func remember(former, next v1beta1.NetworkPolicyStatus) v1beta1.NetworkPolicyStatus {
 	dropped := slices.ContainsFunc(former.Conditions, func(c v1beta1.NetworkPolicyCondition) bool { return c.Reason == ReasonNotEnforced })
-	if dropped && next.Phase == v1beta1.NetworkPolicyRealized && next.DesiredNodesRealized == 0 {
+	if dropped && next.Phase == v1beta1.NetworkPolicyIdle {
 		return notEnforced(next)
 	}
 	return next

@@ -27,5 +27,6 @@ func TestPolicyWhoseAccountIsGone(t *testing.T) {
 	w.settle()
 	w.remove(vm(t, "b", "agent", "host-b"))
 	w.settle()
-	w.wantStatus("an agent's", "q", "Realized 0/0 gen 1 [Realizable=True  nothing is selected that an enforcer is responsible for]")
+	w.wantStatus("an agent's", "q", "Idle 0/0 gen 1 [Realizable=True  nothing is selected that an enforcer is responsible for: "+
+		`spec.appliedTo[0].externalEntitySelector: got a selector of nobody, want labels that some ExternalEntity has; role is never "agent": there is db]`)
 }

@@ -134,8 +134,16 @@ func TestPolicyThatSelectsNothing(t *testing.T) {
 	w := newTestWorld(t)
 	w.put(allowSSH(t, "p", "nobody", 1))
 	w.settle()
-	w.wantStatus("created", "p", "Realized 0/0 gen 1 [Realizable=True  nothing is selected that an enforcer is responsible for]")
-	if len(w.events.list) != 1 || !strings.HasPrefix(w.events.list[0], "Warning PolicySelectsNothing") {
+	w.wantStatus("created", "p", "Idle 0/0 gen 1 [Realizable=True  nothing is selected that an enforcer is responsible for: "+
+		"spec.appliedTo[0].externalEntitySelector: got a selector of nobody, want labels that some ExternalEntity has; there is none yet]")
+	w.put(vm(t, "a", "db", "cloud-a"))
+	w.put(allowSSH(t, "q", "dbb", 1))
+	w.settle()
+	q := get(w, &v1beta1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "vms", Name: "q"}}).Status
+	if text := line(q); !strings.HasPrefix(text, "Idle 0/0") || !strings.Contains(text, "spec.appliedTo[0].externalEntitySelector") || !strings.Contains(text, "db") || q.Message == "" {
+		t.Errorf("it does not say which selector matches nothing, and what is near: %s", text)
+	}
+	if len(w.events.list) < 1 || !strings.HasPrefix(w.events.list[0], "Warning PolicySelectsNothing") {
 		t.Errorf("events: %q", w.events.list)
 	}
 }

@@ -127,6 +127,9 @@ func (c *Controller) writePolicyStatus(ctx context.Context, uid types.UID) error
 	if status == nil {
 		return nil
 	}
+	if v.status.Phase == v1beta1.NetworkPolicyIdle {
+		c.explainIdle(ctx, object, &v.status)
+	}
 	former := *status
 	next := remember(former, v.status)
 	for i := range next.Conditions {
@@ -171,8 +174,8 @@ func equalStatus(a, b v1beta1.NetworkPolicyStatus) bool {
 // tellPhase records an Event for a phase that somebody waits for, or must act on.
 func (c *Controller) tellPhase(o client.Object, s v1beta1.NetworkPolicyStatus) {
 	switch {
-	case s.Phase == v1beta1.NetworkPolicyRealized && s.DesiredNodesRealized == 0:
-		c.event(o, corev1.EventTypeWarning, "PolicySelectsNothing", "RealizePolicies", "Nothing is selected that an enforcer is responsible for")
+	case s.Phase == v1beta1.NetworkPolicyIdle:
+		c.event(o, corev1.EventTypeWarning, "PolicySelectsNothing", "RealizePolicies", s.Message)
 	case s.Phase == v1beta1.NetworkPolicyRealized:
 		c.event(o, corev1.EventTypeNormal, "PolicyRealized", "RealizePolicies",
 			fmt.Sprintf("Generation %d is realized by all %d enforcers", s.ObservedGeneration, s.DesiredNodesRealized))

@@ -137,6 +137,8 @@ func upstreamConditions(s v1beta1.NetworkPolicyStatus) []metav1.Condition {
 		realized.Message = "not computed yet"
 	case s.Phase == v1beta1.NetworkPolicyRealized:
 		realized.Status = metav1.ConditionTrue
+	case s.Phase == v1beta1.NetworkPolicyIdle: // all that it applies to has it
+		realized.Status, realized.Message = metav1.ConditionTrue, idleMessage
 	}
 	for _, c := range s.Conditions {
 		switch c.Type {

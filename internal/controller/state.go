@@ -135,7 +135,7 @@ func (m *stateMetrics) policy(o client.Object, initial bool) {
 	case !initial:
 		next.changed = m.clock.Now()
 	}
-	if !next.changed.IsZero() && next.phase == antreav1beta1.NetworkPolicyRealized && status.ObservedGeneration == next.generation {
+	if !next.changed.IsZero() && (next.phase == antreav1beta1.NetworkPolicyRealized || next.phase == antreav1beta1.NetworkPolicyIdle) && status.ObservedGeneration == next.generation {
 		m.converged.WithLabelValues(next.kind).Observe(m.clock.Since(next.changed).Seconds())
 		next.changed = time.Time{}
 	}

@@ -368,7 +368,7 @@ func (g *gathering) policies(ctx context.Context) error {
 		if phase == Failed && g.refusals(o.GetUID()) == 0 {
 			g.attend(kind+" "+name, string(phase), why, "")
 		}
-		if phase == NotEnforced {
+		if phase == NotEnforced || phase == Idle {
 			g.note(kind+" "+name, string(phase), why)
 		}
 		g.policy(name, phase)
@@ -468,6 +468,8 @@ func phaseOf(generation int64, s v1beta1.NetworkPolicyStatus, on *onVMs) (Phase,
 		return Pending, ""
 	case phase == Failed && on != nil && on.failed == 0 && on.suspended > 0:
 		return Suspended, ""
+	case phase == Realized && s.DesiredNodesRealized == 0: // an Antrea Controller has computed it
+		return Idle, "nothing is selected that an enforcer is responsible for"
 	}
 	return phase, why
 }

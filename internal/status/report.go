@@ -135,9 +135,11 @@ type Phase string
 // The phases. Those of Antrea policies are in their status; Suspended is a policy that a mode keeps
 // from being enforced on all VMs that are concerned.
 const (
-	Pending     Phase = "Pending"
-	Realizing   Phase = "Realizing"
-	Realized    Phase = "Realized"
+	Pending   Phase = "Pending"
+	Realizing Phase = "Realizing"
+	Realized  Phase = "Realized"
+	// Idle is a policy that applies to nothing that an enforcer is responsible for.
+	Idle        Phase = "Idle"
 	Failed      Phase = "Failed"
 	Suspended   Phase = "Suspended"
 	NotEnforced Phase = "NotEnforced"

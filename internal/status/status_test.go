@@ -75,7 +75,7 @@ func until(vm *cloudv1.VirtualMachine, left time.Duration) *cloudv1.VirtualMachi
 
 func policy(name string, phase v1beta1.NetworkPolicyPhase, message string) *v1beta1.NetworkPolicy {
 	return &v1beta1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID(name), Generation: 3},
-		Status: v1beta1.NetworkPolicyStatus{Phase: phase, ObservedGeneration: 3, Conditions: []v1beta1.NetworkPolicyCondition{
+		Status: v1beta1.NetworkPolicyStatus{Phase: phase, ObservedGeneration: 3, DesiredNodesRealized: 1, Conditions: []v1beta1.NetworkPolicyCondition{
 			{Type: v1beta1.NetworkPolicyConditionRealizable, Status: metav1.ConditionTrue, Message: message}}}}
 }
 
@@ -108,6 +108,22 @@ func TestEverythingIsWell(t *testing.T) {
 	}
 	if done, missing := r.Settled(); !done {
 		t.Error(missing)
+	}
+}
+
+// TestIdle: a policy that applies to nothing is not Realized, whoever has computed it, and nobody
+// who waits for it is told so.
+func TestIdle(t *testing.T) {
+	for name, phase := range map[string]v1beta1.NetworkPolicyPhase{"ours": v1beta1.NetworkPolicyIdle, "of an Antrea Controller": v1beta1.NetworkPolicyRealized} {
+		p := policy("nobody", phase, "nothing is selected")
+		p.Status.DesiredNodesRealized = 0
+		r := collect(t, append(healthy(), p), "shop/nobody")
+		if r.Policies.ByPhase[Idle] != 1 || len(r.Notes) != 1 || r.Notes[0].Reason != string(Idle) || r.Notes[0].Message == "" || r.State != Well {
+			t.Errorf("%s: %+v, notes %+v, %s", name, r.Policies, r.Notes, r.State)
+		}
+		if done, missing := r.Settled(); done || !strings.Contains(missing, "Idle") {
+			t.Errorf("%s: %v, %s", name, done, missing)
+		}
 	}
 }
 

@@ -5,7 +5,7 @@ import (
 )
 
 // NetworkPolicyPhase says how far a policy is realized.
-// +kubebuilder:validation:Enum=Pending;Realizing;Realized;Planned;Failed
+// +kubebuilder:validation:Enum=Pending;Realizing;Realized;Idle;Planned;Failed
 type NetworkPolicyPhase string
 
 // The phases.
@@ -13,6 +13,9 @@ const (
 	NetworkPolicyPending   NetworkPolicyPhase = "Pending"
 	NetworkPolicyRealizing NetworkPolicyPhase = "Realizing"
 	NetworkPolicyRealized  NetworkPolicyPhase = "Realized"
+	// NetworkPolicyIdle: it applies to nothing that an enforcer is responsible for. Antrea calls that
+	// Realized.
+	NetworkPolicyIdle NetworkPolicyPhase = "Idle"
 	// NetworkPolicyPlanned: it is in force or only planned for everywhere, and somewhere it is only
 	// planned for.
 	NetworkPolicyPlanned NetworkPolicyPhase = "Planned"

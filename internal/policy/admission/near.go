@@ -70,18 +70,35 @@ type Entity struct {
 // that there are, with what they may have meant. Empty selectors, and those that also look at
 // Namespaces, may select what is not there yet and are left alone.
 func SelectsNobody(p *policy.Policy, entities iter.Seq[Entity]) []policy.FieldError {
-	var asked []*selecting
-	note := func(path string, s, namespaces *policy.Selector) {
-		if s != nil && namespaces == nil && len(s.MatchLabels)+len(s.MatchExpressions) > 0 {
-			asked = append(asked, &selecting{path: path + ".externalEntitySelector", selector: s, values: map[string]map[string]int{}})
-		}
-	}
-	eachAppliedTo(p, func(path string, a *policy.AppliedTo) { note(path, a.ExternalEntitySelector, a.NamespaceSelector) })
+	asked := appliedSelectors(p)
 	eachPeer(p, func(path string, x *policy.Peer) {
 		if x.Namespaces == nil {
-			note(path, x.ExternalEntitySelector, x.NamespaceSelector)
+			asked = asking(asked, path, x.ExternalEntitySelector, x.NamespaceSelector)
 		}
 	})
+	return nobody(p, asked, entities)
+}
+
+// AppliesToNobody is SelectsNobody for what a policy applies to alone.
+func AppliesToNobody(p *policy.Policy, entities iter.Seq[Entity]) []policy.FieldError {
+	return nobody(p, appliedSelectors(p), entities)
+}
+
+func appliedSelectors(p *policy.Policy) (asked []*selecting) {
+	eachAppliedTo(p, func(path string, a *policy.AppliedTo) {
+		asked = asking(asked, path, a.ExternalEntitySelector, a.NamespaceSelector)
+	})
+	return asked
+}
+
+func asking(asked []*selecting, path string, s, namespaces *policy.Selector) []*selecting {
+	if s == nil || namespaces != nil || len(s.MatchLabels)+len(s.MatchExpressions) == 0 {
+		return asked
+	}
+	return append(asked, &selecting{path: path + ".externalEntitySelector", selector: s, values: map[string]map[string]int{}})
+}
+
+func nobody(p *policy.Policy, asked []*selecting, entities iter.Seq[Entity]) []policy.FieldError {
 	if len(asked) == 0 {
 		return nil
 	}
