@@ -88,8 +88,8 @@ func TestDefinitionsOfKinds(t *testing.T) {
 	}
 }
 
-// TestNoRuleReadsBytes: API servers read bytes for rules in the alphabet of URLs, and refuse what is
-// written in the standard one, as everybody writes it: an object below such a rule cannot be updated.
+// TestNoRuleReadsBytes: API servers read bytes for rules in the alphabet of URLs, and refuse those
+// in the standard one, which everybody writes: an object below such a rule cannot be updated.
 func TestNoRuleReadsBytes(t *testing.T) {
 	files, err := filepath.Glob("api/generated/crd/*.yaml")
 	if err != nil {

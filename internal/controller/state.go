@@ -135,7 +135,8 @@ func (m *stateMetrics) policy(o client.Object, initial bool) {
 	case !initial:
 		next.changed = m.clock.Now()
 	}
-	if !next.changed.IsZero() && (next.phase == antreav1beta1.NetworkPolicyRealized || next.phase == antreav1beta1.NetworkPolicyIdle) && status.ObservedGeneration == next.generation {
+	done := next.phase == antreav1beta1.NetworkPolicyRealized || next.phase == antreav1beta1.NetworkPolicyIdle
+	if !next.changed.IsZero() && done && status.ObservedGeneration == next.generation {
 		m.converged.WithLabelValues(next.kind).Observe(m.clock.Since(next.changed).Seconds())
 		next.changed = time.Time{}
 	}

@@ -13,8 +13,8 @@ const (
 	NetworkPolicyPending   NetworkPolicyPhase = "Pending"
 	NetworkPolicyRealizing NetworkPolicyPhase = "Realizing"
 	NetworkPolicyRealized  NetworkPolicyPhase = "Realized"
-	// NetworkPolicyIdle: it applies to nothing that an enforcer is responsible for. Antrea calls that
-	// Realized.
+	// NetworkPolicyIdle: it applies to nothing that an enforcer is responsible for, which Antrea
+	// calls Realized.
 	NetworkPolicyIdle NetworkPolicyPhase = "Idle"
 	// NetworkPolicyPlanned: it is in force or only planned for everywhere, and somewhere it is only
 	// planned for.
