@@ -48,6 +48,9 @@ func statusText(r *status.Report) string {
 	}
 	entry("Selectors", fmt.Sprintf("%d, of which ready: %d", r.Selectors.Total, r.Selectors.Ready))
 	entry("VMs", vmText(r.VMs))
+	if r.Agents.Total > 0 {
+		entry("Agents", fmt.Sprintf("%d, of which well: %d", r.Agents.Total, r.Agents.Healthy))
+	}
 	entry("Policies", fmt.Sprintf("%d%s", r.Policies.Total, counts(r.Policies.ByPhase, []status.Phase{status.Realized, status.Idle, status.Realizing, status.Pending,
 		status.Failed, status.Suspended, status.Staged, status.NotEnforced, status.NotReported})))
 	for _, name := range slices.Sorted(stdmaps.Keys(r.Asked)) {

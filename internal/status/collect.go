@@ -64,6 +64,7 @@ func Collect(ctx context.Context, c client.Reader, now func() time.Time, asked .
 		}
 	}
 	g.services(ctx)
+	g.agents(ctx)
 	g.controller(ctx)
 	g.judge()
 	return g.report, nil

@@ -34,6 +34,7 @@ type Report struct {
 	Selectors  Selectors  `json:"selectors"`
 	VMs        VMs        `json:"vms"`
 	Policies   Policies   `json:"policies"`
+	Agents     Agents     `json:"agents"`
 	// Asked are the phases of the policies that were asked for by name.
 	Asked map[string]Phase `json:"asked,omitempty"`
 	// Attention is what needs a person, the worst first, and Notes what one should know.
