@@ -244,6 +244,9 @@ func (c *cluster) kill() {
 
 // stop ends the process in order; one that does not end is killed and reported.
 func (c *cluster) stop() {
+	if c.process == nil {
+		return // the test has failed before it was started
+	}
 	select {
 	case <-c.process.exited:
 		return
@@ -265,6 +268,9 @@ func (c *cluster) stop() {
 
 // printLogs shows the end of the process's output and log files in the log of a failed test.
 func (c *cluster) printLogs() {
+	if c.process == nil {
+		return // the test has failed before it was started
+	}
 	c.t.Logf("output of nephele up:\n%s", tail(c.process.output.String(), 4000))
 	files, _ := filepath.Glob(filepath.Join(c.dir, "logs", "*"))
 	for _, f := range files {
