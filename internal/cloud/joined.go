@@ -69,7 +69,9 @@ func (n *Interface) join(o *Interface) {
 		n.SubnetID = ""
 	}
 	n.PrivateIPs, n.PublicIPs = append(n.PrivateIPs, o.PrivateIPs...), append(n.PublicIPs, o.PublicIPs...)
+	n.Prefixes = append(n.Prefixes, o.Prefixes...)
 	slices.SortFunc(n.PrivateIPs, netip.Addr.Compare)
+	slices.SortFunc(n.Prefixes, netip.Prefix.Compare)
 	slices.SortFunc(n.PublicIPs, netip.Addr.Compare)
 	n.GroupIDs = append(n.GroupIDs, o.GroupIDs...)
 	slices.Sort(n.GroupIDs)

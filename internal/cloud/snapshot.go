@@ -155,6 +155,9 @@ type Interface struct {
 	MAC  string
 	// PrivateIPs are all addresses that a group reference covers, IPv4 and IPv6, primary first.
 	PrivateIPs []netip.Addr
+	// Prefixes are blocks of private addresses that the cloud has delegated to the interface. A
+	// group reference covers them, too. They are sorted.
+	Prefixes []netip.Prefix
 	// PublicIPs are the public addresses translated to one of the private ones.
 	PublicIPs []netip.Addr
 	// GroupIDs are the security groups that the interface holds, sorted.
@@ -184,6 +187,12 @@ type Interface struct {
 	Description string
 	// DNSName is the private name that the cloud gave it; empty if none is known.
 	DNSName string
+}
+
+// HasPrivate reports whether an address is one of the private addresses of the interface, by itself
+// or within a delegated block.
+func (n *Interface) HasPrivate(a netip.Addr) bool {
+	return slices.Contains(n.PrivateIPs, a) || slices.ContainsFunc(n.Prefixes, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
 // Group is a security group. Where the meaning of a group depends on who holds it, an adapter shows

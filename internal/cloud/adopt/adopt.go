@@ -390,6 +390,7 @@ func (w *writer) holders(c *class, r *cloud.Rule) []v1beta1.NetworkPolicyPeer {
 			for _, a := range n.PrivateIPs {
 				rest = append(rest, netip.PrefixFrom(a, a.BitLen()))
 			}
+			rest = append(rest, n.Prefixes...)
 			continue
 		}
 		if seen[m.ID] {

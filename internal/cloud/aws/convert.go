@@ -148,11 +148,34 @@ func netInterface(n types.NetworkInterface) (cloud.Interface, error) {
 		return i, fmt.Errorf("%s: %w", i.ID, err)
 	}
 	i.PrivateIPs, i.PublicIPs = addrs, public
+	if i.Prefixes, err = delegated(n); err != nil {
+		return i, fmt.Errorf("%s: %w", i.ID, err)
+	}
 	for _, g := range n.Groups {
 		i.GroupIDs = append(i.GroupIDs, awssdk.ToString(g.GroupId))
 	}
 	slices.Sort(i.GroupIDs)
 	return i, nil
+}
+
+// delegated returns the blocks of addresses that an interface has as a whole.
+func delegated(n types.NetworkInterface) (out []netip.Prefix, err error) {
+	var texts []string
+	for _, p := range n.Ipv4Prefixes {
+		texts = append(texts, awssdk.ToString(p.Ipv4Prefix))
+	}
+	for _, p := range n.Ipv6Prefixes {
+		texts = append(texts, awssdk.ToString(p.Ipv6Prefix))
+	}
+	for _, s := range texts {
+		p, err := parsePrefix(s)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, p)
+	}
+	slices.SortFunc(out, netip.Prefix.Compare)
+	return slices.Compact(out), nil
 }
 
 // ordinary reports whether an interface of this type is its owner's to change. All other types

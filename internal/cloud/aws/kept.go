@@ -133,7 +133,7 @@ func weight(object any) int {
 		return objects(textBytes(x.ID, x.Name, x.NetworkID) + tagsBytes(x.Tags) + textBytes(x.Interfaces...) + len(x.Interfaces)*listBytes)
 	case *cloud.Interface:
 		return objects(textBytes(x.ID, x.NetworkID, x.SubnetID, x.OwnerID, x.VMID, x.MAC, x.Description, x.DNSName, x.Requester, x.Type) + textBytes(x.GroupIDs...) +
-			(len(x.PrivateIPs)+len(x.PublicIPs)+len(x.GroupIDs))*listBytes + tagsBytes(x.Tags))
+			(len(x.PrivateIPs)+len(x.Prefixes)+len(x.PublicIPs)+len(x.GroupIDs))*listBytes + tagsBytes(x.Tags))
 	case *cloud.Group:
 		n := textBytes(x.ID, x.Name, x.NetworkID, x.OwnerID, x.Description) + tagsBytes(x.Tags)
 		for i := range x.Rules {

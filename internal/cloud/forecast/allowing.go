@@ -2,7 +2,6 @@ package forecast
 
 import (
 	"cmp"
-	"net/netip"
 	"slices"
 
 	"github.com/nephele-io/nephele/internal/cloud"
@@ -19,13 +18,13 @@ func Allowing(s *cloud.Snapshot, c Change, protocol, port int) (out []string) {
 	service := flow.Service{Protocol: protocol, From: uint16(port), To: uint16(port)}
 	from := addrset.OfPrefixes(c.From.Addresses...).Minus(c.From.holes)
 	if len(c.From.VMs) > 0 {
-		var addrs []netip.Addr
+		var in []*cloud.Interface
 		for i := range s.Interfaces {
 			if slices.Contains(c.From.VMs, named[s.Interfaces[i].ID]) {
-				addrs = append(addrs, s.Interfaces[i].PrivateIPs...)
+				in = append(in, &s.Interfaces[i])
 			}
 		}
-		from = addrset.Of(addrs...)
+		from = model.Private(in...)
 	}
 	for i := range s.Interfaces {
 		n := &s.Interfaces[i]

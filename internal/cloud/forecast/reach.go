@@ -165,9 +165,12 @@ func (c *comparison) findKinds() {
 		}
 		k.interfaces = append(k.interfaces, n)
 		addrs[k] = append(addrs[k], n.PrivateIPs...)
+		for _, p := range n.Prefixes {
+			addrs[k] = append(addrs[k], p.Addr())
+		}
 	}
 	for _, k := range c.kinds {
-		k.addrs = addrset.Of(addrs[k]...)
+		k.addrs = model.Private(k.interfaces...)
 	}
 	for _, k := range c.kinds {
 		k.outside = families(k.addrs)
@@ -353,7 +356,7 @@ func (b box) minus(o box) []box {
 func (c *comparison) end(k *kind, addrs addrset.Set) End {
 	var out []string
 	for _, n := range k.interfaces {
-		if slices.ContainsFunc(n.PrivateIPs, addrs.Contains) {
+		if model.Private(n).Overlaps(addrs) {
 			out = append(out, c.names[n.ID])
 		}
 	}

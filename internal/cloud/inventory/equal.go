@@ -98,6 +98,7 @@ func sameInterface(x, y *cloud.Interface) bool {
 		x.Service == y.Service && x.Alone == y.Alone && x.Unread == y.Unread && x.MAC == y.MAC && x.Managed == y.Managed && x.Front == y.Front &&
 		x.Requester == y.Requester && x.Type == y.Type &&
 		x.Untouchable == y.Untouchable && x.Description == y.Description && x.DNSName == y.DNSName && slices.Equal(x.PrivateIPs, y.PrivateIPs) &&
+		slices.Equal(x.Prefixes, y.Prefixes) &&
 		slices.Equal(x.PublicIPs, y.PublicIPs) && slices.Equal(x.GroupIDs, y.GroupIDs) && maps.Equal(x.Tags, y.Tags)
 }
 

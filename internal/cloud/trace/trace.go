@@ -27,6 +27,8 @@ type Cloud struct {
 	// interfaces are all of them, by ID, and holders those that have an address, private or public.
 	interfaces map[string]place
 	holders    map[netip.Addr][]place
+	// delegated are the interfaces that have blocks of addresses.
+	delegated []place
 	// untold are interfaces of which it is not known which groups they hold.
 	untold map[string]bool
 }
@@ -81,6 +83,9 @@ func New(snapshots []*cloud.Snapshot) *Cloud {
 			c.interfaces[n.ID] = place{r, n}
 			for _, a := range slices.Concat(n.PrivateIPs, n.PublicIPs) {
 				c.holders[a] = append(c.holders[a], place{r, n})
+			}
+			if len(n.Prefixes) > 0 {
+				c.delegated = append(c.delegated, place{r, n})
 			}
 		}
 		c.regions = append(c.regions, r)
@@ -241,6 +246,11 @@ func (c *Cloud) At(a netip.Addr, network string) Point {
 // Holders are those who have an address: as a private one, and as one by which they are reached
 // from the Internet.
 func (c *Cloud) Holders(a netip.Addr) (byPrivate, byPublic []Point) {
+	for _, h := range c.delegated {
+		if h.HasPrivate(a) && !slices.Contains(h.PrivateIPs, a) {
+			byPrivate = append(byPrivate, h.point(h.Interface, a, netip.Addr{}))
+		}
+	}
 	for _, h := range c.holders[a] {
 		if slices.Contains(h.PrivateIPs, a) {
 			byPrivate = append(byPrivate, h.point(h.Interface, a, netip.Addr{}))

@@ -1,7 +1,6 @@
 package guard
 
 import (
-	"net/netip"
 	"slices"
 
 	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
@@ -155,11 +154,11 @@ func (vm *VM) KeepsAny() bool {
 // AddressesOf returns the private addresses of those interfaces that can be referenced from the
 // network.
 func AddressesOf(nics []*NIC, view *intent.Network) addrset.Set {
-	var addrs []netip.Addr
+	var in []addrset.Set
 	for _, n := range nics {
 		if view.Reaches(n.Network) {
-			addrs = append(addrs, n.PrivateIPs...)
+			in = append(in, n.Private)
 		}
 	}
-	return addrset.Of(addrs...)
+	return addrset.Union(in...)
 }

@@ -32,13 +32,32 @@ func (s *Region) PeerAddrs(b *Bound, view *Network) addrset.Set {
 func (s *Region) groupAddrs(name string, view *Network) addrset.Set {
 	return s.groups.Get(viewed{name, view}, func() addrset.Set {
 		var addrs []netip.Addr
+		var blocks []netip.Prefix
 		if g := s.addressGroups[name]; g != nil {
 			for i := range g.GroupMembers {
 				addrs = append(addrs, s.memberAddrs(&g.GroupMembers[i], view)...)
+				blocks = append(blocks, s.memberBlocks(&g.GroupMembers[i], view)...)
 			}
 		}
-		return addrset.Of(addrs...)
+		return model.AddrsAndBlocks(addrs, blocks)
 	})
+}
+
+// memberBlocks are the blocks that are delegated to the interfaces of a VM: those in reach, and of
+// the others all that do not denote another host here.
+func (s *Region) memberBlocks(m *v1beta2.GroupMember, view *Network) (out []netip.Prefix) {
+	ref, ok := s.In.Entities[entityOf(m)]
+	if !ok || ref.Region != s.Snap.Region || s.vms[ref.ID] == nil {
+		return nil
+	}
+	for _, n := range s.vms[ref.ID].NICs {
+		for _, p := range n.Prefixes {
+			if view.Reaches(n.Network) || !view.local.Overlaps(addrset.OfPrefixes(p)) {
+				out = append(out, p)
+			}
+		}
+	}
+	return out
 }
 
 // memberAddrs are those of one member of an address group.
@@ -149,13 +168,13 @@ func appendIn(out []cloud.Rule, d cloud.Direction, rules []cloud.Rule) []cloud.R
 // addrsOf returns the private addresses of those interfaces that can be referenced from the
 // network.
 func addrsOf(nics []*NIC, view *Network) addrset.Set {
-	var addrs []netip.Addr
+	var in []*cloud.Interface
 	for _, n := range nics {
 		if view.Reaches(n.Network) {
-			addrs = append(addrs, n.PrivateIPs...)
+			in = append(in, n.Interface)
 		}
 	}
-	return addrset.Of(addrs...)
+	return model.Private(in...)
 }
 
 // Evaluate returns what rules of one direction allow, given the members of groups.

@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/nephele-io/nephele/internal/cloud"
-	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
+	"github.com/nephele-io/nephele/internal/cloud/plan/model"
 )
 
 func newRegion(c *Account, r Observed) *Region {
@@ -35,7 +35,7 @@ func newRegion(c *Account, r Observed) *Region {
 
 // addInterface finds out what an interface holds, and what may be done to it.
 func (s *Region) addInterface(in *cloud.Interface) {
-	n := &NIC{Interface: in, Network: s.Networks[in.NetworkID], Private: addrset.Of(in.PrivateIPs...)}
+	n := &NIC{Interface: in, Network: s.Networks[in.NetworkID], Private: model.Private(in)}
 	s.sortGroups(n)
 	s.pin(n)
 	if n.Network == nil {

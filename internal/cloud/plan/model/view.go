@@ -42,6 +42,25 @@ func (v *View) list(id string) *cloud.PrefixList {
 	return cloud.Find(v.snap.PrefixLists, id, func(l *cloud.PrefixList) string { return l.ID })
 }
 
+// Private are all private addresses of interfaces: those that a reference to a group of theirs
+// covers.
+func Private(nics ...*cloud.Interface) addrset.Set {
+	var addrs []netip.Addr
+	var blocks []netip.Prefix
+	for _, n := range nics {
+		addrs, blocks = append(addrs, n.PrivateIPs...), append(blocks, n.Prefixes...)
+	}
+	return AddrsAndBlocks(addrs, blocks)
+}
+
+// AddrsAndBlocks is the set of addresses that are told one by one and of those in blocks.
+func AddrsAndBlocks(addrs []netip.Addr, blocks []netip.Prefix) addrset.Set {
+	if len(blocks) == 0 {
+		return addrset.Of(addrs...)
+	}
+	return addrset.Of(addrs...).Union(addrset.OfPrefixes(blocks...))
+}
+
 // Holders are the interfaces that hold a group.
 func (v *View) Holders(group string) []*cloud.Interface {
 	if v.holders == nil {
@@ -93,13 +112,13 @@ func (v *View) Addresses(p cloud.Peer, network string) (set addrset.Set, known b
 	key := [2]string{p.GroupID, network}
 	set, ok := v.members[key]
 	if !ok {
-		var addrs []netip.Addr
+		var in []*cloud.Interface
 		for _, n := range v.Holders(p.GroupID) {
 			if v.Reaches(network, n.NetworkID) {
-				addrs = append(addrs, n.PrivateIPs...)
+				in = append(in, n)
 			}
 		}
-		set = addrset.Of(addrs...)
+		set = Private(in...)
 		v.members[key] = set
 	}
 	return set, true

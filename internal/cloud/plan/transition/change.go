@@ -7,6 +7,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
+	"github.com/nephele-io/nephele/internal/cloud/plan/model"
 )
 
 // Change is what is observed and what is wanted.
@@ -136,11 +137,11 @@ func (c *Change) stop() {
 
 // hold makes interfaces those of the cohort.
 func (c *cohort) hold(interfaces []*cloud.Interface) {
-	var private, public []netip.Addr
+	var public []netip.Addr
 	for _, n := range interfaces {
-		private, public = append(private, n.PrivateIPs...), append(public, n.PublicIPs...)
+		public = append(public, n.PublicIPs...)
 	}
-	c.interfaces, c.addrs = interfaces, addrset.Of(private...)
+	c.interfaces, c.addrs = interfaces, model.Private(interfaces...)
 	c.all = c.addrs.Union(addrset.Of(public...))
 }
 

@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/nephele-io/nephele/internal/cloud"
-	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
+	"github.com/nephele-io/nephele/internal/cloud/plan/model"
 )
 
 // urgent moves interfaces that wait for nobody.
@@ -212,7 +212,7 @@ func (w *worklist) split() bool {
 		}
 		var missed, rest []*cloud.Interface
 		for _, n := range k.interfaces {
-			if addrset.Of(n.PrivateIPs...).Overlaps(v.Addrs) {
+			if model.Private(n).Overlaps(v.Addrs) {
 				missed = append(missed, n)
 			} else {
 				rest = append(rest, n)
