@@ -9,11 +9,12 @@
 //   - Exactness: once the plan is done and further calls return empty plans, every interface under
 //     control allows exactly the flows that the policies (and, in open directions, its former
 //     groups) allow.
-//   - No gap, no leak: while policies change, after every single operation the verdict on every
-//     flow lies between (before and after) and (before or after), where after is the state that
-//     this plan leads to; while they do not, it is that of some mix of the old and the new
-//     memberships of its two ends. So a crash at any point is harmless. What has no such order
-//     stays as it is and is refused as blocked.
+//   - No gap, no leak, at the cloud's API: while policies change, after every single operation
+//     what the groups say of every flow lies between (before and after) and (before or after),
+//     where after is the state that this plan leads to; while they do not, it is that of some mix
+//     of the old and the new memberships of its two ends. So a crash at any point is harmless. What
+//     has no such order stays as it is and is refused as blocked. When packets see an operation is
+//     not modelled.
 //   - No memory: everything is derived from Input. Planning again from any intermediate state leads
 //     to the same end.
 //   - Whatever the cloud cannot hold is refused with the numbers, and nothing is touched for it.
