@@ -2,6 +2,7 @@ package cloud
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 )
 
@@ -30,6 +31,44 @@ func ObjectName(id string) string {
 // SameID reports whether two ids mean the same object. Paths (Azure) are written in any case.
 func SameID(a, b string) bool {
 	return a == b || strings.Contains(a, "/") && strings.EqualFold(a, b)
+}
+
+// paths are the ids of Azure in a text: the resource group, and what follows the provider.
+var paths = regexp.MustCompile(`(?i)/subscriptions/[^/\s,;"']+/resourceGroups/([^/\s,;"']+)/providers/[^/\s,;"']+((?:/[^/\s,;"':()]+/[^/\s,;"':()]+)+)`)
+
+// ShortIDs writes the ids in a text so that people can read them: of a path (Azure) the resource
+// group and the names, without what kind each is. It is for sentences, and nothing is found by it.
+func ShortIDs(text string) string {
+	if !strings.Contains(text, "/") {
+		return text
+	}
+	return paths.ReplaceAllStringFunc(text, func(path string) string {
+		m := paths.FindStringSubmatch(path)
+		out := m[1]
+		for i, part := range strings.Split(strings.TrimPrefix(m[2], "/"), "/") {
+			if i%2 == 1 {
+				out += "/" + part
+			}
+		}
+		return out
+	})
+}
+
+// AndMore says how many names are left out of a sentence, and what shows them all; empty if none
+// are.
+func AndMore(n int, command string) string {
+	if n <= 0 {
+		return ""
+	}
+	return fmt.Sprintf("and %d more (%s names all)", n, command)
+}
+
+// Some are the first of texts, and then how many more there are and what shows them all.
+func Some(texts []string, most int, command string) []string {
+	if more := AndMore(len(texts)-most, command); more != "" {
+		return append(texts[:most:most], more)
+	}
+	return texts
 }
 
 // viewSign begins the part of a group's id that tells apart what one group of the cloud means to

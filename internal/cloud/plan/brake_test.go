@@ -26,7 +26,7 @@ func TestBrakeHolds(t *testing.T) {
 
 func refs(from, to int) (out []plan.InterfaceRef) {
 	for i := from; i < to; i++ {
-		out = append(out, plan.InterfaceRef{VM: plan.VMRef{Region: "eu-west-1", ID: fmt.Sprintf("i-%03d", i)}, ID: fmt.Sprintf("eni-%03d", i)})
+		out = append(out, plan.InterfaceRef{VM: plan.VMRef{Region: "eu-west-1", ID: fmt.Sprintf("i-%03d", i)}, ID: fmt.Sprintf("eni-%03d", i), Name: fmt.Sprintf("web-%03d", i)})
 	}
 	return out
 }
@@ -70,7 +70,7 @@ func TestWaitingSaysHow(t *testing.T) {
 		*plan.Waiting
 		want []string
 	}{
-		{first, []string{"100 of the 120 interfaces of VMs would newly come under control", "Nothing is wrong", "eu-west-1/eni-000 of i-000", "and 97 more"}},
+		{first, []string{"100 of the 120 interfaces of VMs would newly come under control", "Nothing is wrong", "It is about web-000 in eu-west-1, web-001 in eu-west-1", "and 97 more (nephele plan --all names all)"}},
 		{later, []string{"30 of the 30 interfaces under control would be given back", "90 of the 120", "and 27 more", "and 87 more"}},
 	} {
 		text := render.WaitingFor(c.Waiting)

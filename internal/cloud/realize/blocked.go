@@ -237,13 +237,10 @@ func (e *execution) withoutGroup(step plan.Step, op cloud.Op, err error) error {
 func blockedText(blocked map[plan.InterfaceKey]string) string {
 	var out []string
 	for key, why := range blocked {
-		out = append(out, fmt.Sprintf("%s/%s: %s", key.Region, key.ID, why))
+		out = append(out, cloud.ShortIDs(fmt.Sprintf("%s/%s: %s", key.Region, key.ID, why)))
 	}
 	slices.Sort(out)
-	if more := len(out) - 3; more > 0 {
-		out = append(out[:3], fmt.Sprintf("and %d more", more))
-	}
-	return strings.Join(out, "; ")
+	return strings.Join(cloud.Some(out, 3, "kubectl get vm -A"), "; ")
 }
 
 // stillBlocked says of policies on VMs whose interfaces are being tried again what it was that the

@@ -12,29 +12,28 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 	"github.com/nephele-io/nephele/internal/cloud/plan/render"
 )
 
 // cutsCondition says what others lose because virtual machines are under control; nil if nobody
 // loses anything.
-func cutsCondition(cuts []plan.Cut) *metav1.Condition {
+func cutsCondition(cuts []plan.Cut, seen map[string]*cloud.Snapshot) *metav1.Condition {
 	if len(cuts) == 0 {
 		return nil
 	}
 	var parts []string
-	for _, c := range cuts[:min(len(cuts), maxTold)] {
-		parts = append(parts, c.Region+" "+render.Cut(c))
+	for _, c := range cuts {
+		parts = append(parts, c.Region+" "+render.CutIn(seen[c.Region], c))
 	}
-	if more := len(cuts) - maxTold; more > 0 {
-		parts = append(parts, fmt.Sprintf("and %d more", more))
-	}
+	parts = cloud.Some(parts, maxTold, render.SeeAll)
 	return &metav1.Condition{Type: cloudv1.ConditionDependentsCut, Status: metav1.ConditionTrue, Reason: cloudv1.ReasonFlowsLost, Message: strings.Join(parts, "; ")}
 }
 
 // writeCuts brings it to the account, and tells in an event when it changes.
 func (s *StatusWriter) writeCuts(ctx context.Context, r Report) error {
-	cond := cutsCondition(r.Result.Cuts)
+	cond := cutsCondition(r.Result.Cuts, r.Seen)
 	text := "nothing"
 	if cond != nil {
 		text = cond.Message

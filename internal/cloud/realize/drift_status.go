@@ -101,7 +101,7 @@ func (s *StatusWriter) ask(account string, f *found) {
 
 // String says what, and by whom if that is known.
 func (f found) String() string {
-	out := f.Region + " " + f.Object + render.Concerned(f.Drift) + ": " + f.Message
+	out := cloud.ShortIDs(f.Region + " " + f.Object + render.Concerned(f.Drift) + ": " + f.Message)
 	if f.Kept {
 		out += " (left as it is)"
 	}
@@ -160,8 +160,8 @@ func (d drifting) condition() (metav1.Condition, bool) {
 		for _, f := range all[:min(len(all), maxTold)] {
 			parts = append(parts, text(f))
 		}
-		if more := len(all) - maxTold; more > 0 {
-			parts = append(parts, fmt.Sprintf("and %d more", more))
+		if more := cloud.AndMore(len(all)-maxTold, render.SeeAll); more != "" {
+			parts = append(parts, more)
 		}
 	}
 	switch {

@@ -64,8 +64,8 @@ func TestCutIsTold(t *testing.T) {
 		t.Errorf("the group of the database was changed: %v", l.rulesOf("db"))
 	}
 	r, _ := l.realizer.Report(labAccount)
-	cond := cutsCondition(r.Result.Cuts)
-	if cond == nil || !strings.Contains(cond.Message, "tcp 5432") || !strings.Contains(cond.Message, l.vms["db-1"].id) || !strings.Contains(cond.Message, l.vms["web-1"].nic) {
+	cond := cutsCondition(r.Result.Cuts, r.Seen)
+	if cond == nil || !strings.Contains(cond.Message, "tcp 5432") || !strings.Contains(cond.Message, "db-1 loses") || !strings.Contains(cond.Message, "web-1") {
 		t.Errorf("the condition says %+v", cond)
 	}
 }

@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/plan/render"
 )
 
 // mostIgnored is how many interfaces are named whose change was ignored.
@@ -27,15 +30,12 @@ func (b *bookkeeping) ignored(seen observation) string {
 			}
 			want, has := l.groups[id], slices.Sorted(slices.Values(n.GroupIDs))
 			if !slices.Equal(want, has) {
-				found = append(found, fmt.Sprintf("interface %s was given the groups %s, and the call was answered as done, but it has %s", id, groupList(want), groupList(has)))
+				found = append(found, cloud.ShortIDs(fmt.Sprintf("interface %s was given the groups %s, and the call was answered as done, but it has %s", r.Snapshot.FullName(id), groupList(want), groupList(has))))
 			}
 		}
 		l.mu.Unlock()
 	}
-	if more := len(found) - mostIgnored; more > 0 {
-		found = append(found[:mostIgnored], fmt.Sprintf("and %d more", more))
-	}
-	return strings.Join(found, "; ")
+	return strings.Join(cloud.Some(found, mostIgnored, render.SeeAll), "; ")
 }
 
 func groupList(ids []string) string { return "[" + strings.Join(ids, " ") + "]" }

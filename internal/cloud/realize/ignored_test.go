@@ -44,7 +44,7 @@ func TestIgnoredChangeIsNamed(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, n := range interfaces {
-		if !strings.Contains(said, "interface "+n.ID+" was given the groups [sg-") {
+		if !strings.Contains(said, "interface "+n.ID+" of ") {
 			continue
 		}
 		for _, g := range n.Groups {

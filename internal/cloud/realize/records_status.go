@@ -13,6 +13,7 @@ import (
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
+	"github.com/nephele-io/nephele/internal/cloud/plan/render"
 )
 
 // recordsCondition is what a report says of the records of former groups; nil if there is nothing
@@ -25,10 +26,15 @@ func recordsCondition(r Report) *metav1.Condition {
 		c.Reason = cloudv1.ReasonNotBelieved
 		var parts []string
 		for _, u := range records.Unproven[:min(len(records.Unproven), maxTold)] {
-			parts = append(parts, u.Region+" "+u.Interface+": "+u.Message)
+			// Whoever confirms what it had before needs the whole id.
+			who := u.Region + " " + u.Interface
+			if name := r.Seen[u.Region].Called(u.Interface); name != cloud.ShortIDs(u.Interface) {
+				who += " of " + name
+			}
+			parts = append(parts, who+": "+u.Message)
 		}
-		if more := len(records.Unproven) - maxTold; more > 0 {
-			parts = append(parts, fmt.Sprintf("and %d more", more))
+		if more := cloud.AndMore(len(records.Unproven)-maxTold, render.SeeAll); more != "" {
+			parts = append(parts, more)
 		}
 		c.Message = strings.Join(parts, "; ")
 		if r.ConfirmedProblem != "" {

@@ -2,6 +2,7 @@ package render
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
@@ -15,7 +16,10 @@ func Confirming(w *plan.Waiting) string {
 	return fmt.Sprintf("kubectl annotate cloudprovideraccount %s -n %s %s=%s --overwrite", name, namespace, v1alpha1.AnnotationConfirm, w.Hash)
 }
 
-// examples is how many interfaces are named.
+// SeeAll is the command that names all of what conditions of an account name some of.
+const SeeAll = "nephele plan --all"
+
+// examples is how many VMs are named.
 const examples = 3
 
 // Waiting says what waits and how it goes on.
@@ -40,17 +44,22 @@ func Waiting(w *plan.Waiting) string {
 		"To let it go on: " + Confirming(w)
 }
 
-// WaitingFor is Waiting with the names of some interfaces. The command comes before them, for long
-// texts are cut.
+// WaitingFor is Waiting with the names of some VMs, by region. The command comes before them, for
+// long texts are cut.
 func WaitingFor(w *plan.Waiting) string {
-	var names []string
+	var parts []string
 	for _, refs := range [][]plan.InterfaceRef{w.Released, w.Guarded} {
-		for _, r := range refs[:min(len(refs), examples)] {
-			names = append(names, r.String())
+		var names []string
+		for _, r := range refs {
+			if name := r.String() + " in " + r.VM.Region; !slices.Contains(names[max(0, len(names)-1):], name) {
+				names = append(names, name) // the interfaces of a VM follow one another
+			}
 		}
-		if more := len(refs) - examples; more > 0 {
-			names = append(names, fmt.Sprintf("and %d more", more))
+		more := cloud.AndMore(len(names)-examples, SeeAll)
+		if names = names[:min(len(names), examples)]; more != "" {
+			names = append(names, more)
 		}
+		parts = append(parts, names...)
 	}
-	return Waiting(w) + ". It is about " + strings.Join(names, ", ")
+	return Waiting(w) + ". It is about " + strings.Join(parts, ", ")
 }

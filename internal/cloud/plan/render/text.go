@@ -204,6 +204,20 @@ func Cut(c plan.Cut) string {
 	if c.VMID != "" {
 		who = c.VMID + " (" + c.Interface + ")"
 	}
+	return cut(who, c)
+}
+
+// CutIn is Cut with what people call the interfaces of a region as it was seen.
+func CutIn(seen *cloud.Snapshot, c plan.Cut) string {
+	lost := make([]string, len(c.Lost))
+	for i, id := range c.Lost {
+		lost[i] = seen.Called(id)
+	}
+	c.Lost = lost
+	return cloud.ShortIDs(cut(seen.Called(c.Interface), c))
+}
+
+func cut(who string, c plan.Cut) string {
 	return fmt.Sprintf("%s loses what its group %s gives it by %q, because policies take out of that group %s", who, c.Group, c.Rule, cloud.Listed(c.Lost, false))
 }
 

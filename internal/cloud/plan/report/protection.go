@@ -17,9 +17,12 @@ import (
 type InterfaceRef struct {
 	VM intent.VMRef
 	ID string
+	// Name is what people call the VM; it may be empty, and identifies nothing.
+	Name string
 }
 
-func (r InterfaceRef) String() string { return r.VM.Region + "/" + r.ID + " of " + r.VM.ID }
+// String names the VM as people do.
+func (r InterfaceRef) String() string { return cmp.Or(r.Name, cloud.ShortIDs(r.VM.ID)) }
 
 // Compare orders by region, VM and ID.
 func (r InterfaceRef) Compare(o InterfaceRef) int {
@@ -78,12 +81,16 @@ func ProtectionOf(regions []*target.Target) *Protection {
 	for _, of := range regions {
 		s := &reporter{Target: of}
 		out.Regions = append(out.Regions, s.Snap.Region)
+		names := map[string]string{}
+		for i := range s.Snap.VMs {
+			names[s.Snap.VMs[i].ID] = cloud.Words(s.Snap.VMs[i].Name)
+		}
 		for _, n := range s.NICs {
 			mode := s.Mode(n.NIC)
 			if n.VMID == "" || n.Managed || n.Elsewhere != nil || n.Network.Foreign != nil || mode == intent.BreakGlass {
 				continue
 			}
-			ref := InterfaceRef{intent.VMRef{Region: s.Snap.Region, ID: n.VMID}, n.ID}
+			ref := InterfaceRef{VM: intent.VMRef{Region: s.Snap.Region, ID: n.VMID}, ID: n.ID, Name: names[n.VMID]}
 			out.All = append(out.All, ref)
 			now, wanted := s.protects(n), n.VM != nil && len(n.VM.Effective) > 0
 			if now {
