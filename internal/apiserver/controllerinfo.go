@@ -44,6 +44,9 @@ func (c *controllerInfos) now() *v1beta1.AntreaControllerInfo {
 		ServiceRef:        referTo("Service", c.options.Service),
 		ConnectedAgentNum: count(c.options.Store.Watchers(watchstore.AppliedToGroups)),
 	}
+	if info.PodRef.Name == "" && c.options.Process != "" {
+		info.PodRef = v1beta1.ObjectReference{Kind: "Process", Name: c.options.Process}
+	}
 	if a, ok := c.options.Listener.Addr().(*net.TCPAddr); ok {
 		info.APIPort = a.Port
 	}

@@ -35,6 +35,9 @@ func install(generic *server.GenericAPIServer, o Options, scheme *runtime.Scheme
 		generic.Handler.NonGoRestfulMux.HandleFunc(endpointPath, serveEndpoint(o.Queries))
 		generic.Handler.NonGoRestfulMux.HandleFunc(featureGatesPath, serveFeatureGates)
 	}
+	if o.LogLevel != nil {
+		generic.Handler.NonGoRestfulMux.HandleFunc(logLevelPath, serveLogLevel(o.LogLevel, o.Logger))
+	}
 	var groups []*server.APIGroupInfo
 	for gv, storages := range served {
 		group := server.NewDefaultAPIGroupInfo(gv.Group, scheme, runtime.NewParameterCodec(scheme), codecs)

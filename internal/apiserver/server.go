@@ -67,6 +67,10 @@ type Options struct {
 	Version      string
 	Pod, Service types.NamespacedName
 	Node         string
+	// Process stands for the Pod where there is none.
+	Process string
+	// LogLevel is how much the process logs; nil if nobody may ask or change it.
+	LogLevel LogLevel
 	// Webhooks serve paths beside the API: to everybody, as kube-apiserver asks without proving who
 	// it is unless it is told to, or to those whom Access.AsksWebhooks recognizes. Who asks may
 	// learn from them which tiers and groups there are, and nothing else; they change nothing. It
@@ -83,6 +87,12 @@ type Options struct {
 	// off; 0 means a minute.
 	Stall  time.Duration
 	Logger logr.Logger
+}
+
+// LogLevel is how much a process logs. It is safe for concurrent use.
+type LogLevel interface {
+	Verbosity() int
+	SetVerbosity(v int)
 }
 
 // Server is the API server. See the package comment; use New.

@@ -40,7 +40,7 @@ used; else --kubeconfig, the variable KUBECONFIG or ~/.kube/config.`,
 				return fmt.Errorf("find the Kubernetes API: %w", err)
 			}
 			o.Version = Version()
-			o.Log = terminal.NewLogger(cmd.ErrOrStderr(), verbose)
+			o.Log, o.LogLevel = terminal.NewLeveledLogger(cmd.ErrOrStderr(), verbose)
 			if o.Access, err = access.Access(); err != nil {
 				return err
 			}

@@ -166,6 +166,8 @@ func serveAPI(ctx context.Context, mgr manager.Manager, policies *control.Contro
 		Service:     types.NamespacedName{Namespace: APINamespace, Name: APIService},
 		Pod:         types.NamespacedName{Namespace: os.Getenv(envPodNamespace), Name: os.Getenv(envPodName)},
 		Node:        os.Getenv(envNodeName),
+		Process:     o.Process,
+		LogLevel:    o.LogLevel,
 		Webhooks: webhook.Witnessed(
 			webhook.Reading{Reader: mgr.GetClient(), Proven: o.API.WebhookClientCA != ""},
 			webhook.Reading{Reader: mgr.GetAPIReader(), Live: true},

@@ -70,6 +70,10 @@ type Options struct {
 	AuditLog string
 	// Version is that of this build, for those who ask.
 	Version string
+	// LogLevel is how much Log tells; nil if nobody may change that. Process is what stands for the
+	// Pod, for those who ask, where it runs in none.
+	LogLevel apiserver.LogLevel
+	Process  string
 	// SecretNamespaces are those whose Secrets accounts may name; none means all.
 	SecretNamespaces []string
 	// NoClouds leaves the cloud accounts to another process.

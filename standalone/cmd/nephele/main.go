@@ -61,8 +61,11 @@ func upCommand() *cobra.Command {
 		if cmd.Flags().Changed("audit-log") {
 			home.Audit = audit
 		}
+		log, level := terminal.NewLeveledLogger(home.Log, false)
 		o := controller.Options{
-			Log:            terminal.NewLogger(home.Log, false),
+			Log:            log,
+			LogLevel:       level,
+			Process:        processName,
 			Ready:          home.Ready,
 			Access:         access,
 			MetricsAddress: metrics,
@@ -96,6 +99,9 @@ func upCommand() *cobra.Command {
 	return cmd
 }
 
+// processName stands for the Pod of the controller, for those who ask where it runs.
+const processName = "nephele-up"
+
 // lease is that of a process that is the only one on its data directory: the next one need not wait
 // for the lease of one that was killed.
 func lease() controller.LeaseOptions {
@@ -106,8 +112,11 @@ func lease() controller.LeaseOptions {
 
 // runController is serve with the usual options.
 func runController(ctx context.Context, cfg *rest.Config, home up.Home) error {
+	log, level := terminal.NewLeveledLogger(home.Log, false)
 	o := controller.Options{
-		Log:      terminal.NewLogger(home.Log, false),
+		Log:      log,
+		LogLevel: level,
+		Process:  processName,
 		Ready:    home.Ready,
 		Access:   controller.LocalAccess(),
 		AuditLog: home.Audit,
