@@ -16,7 +16,7 @@ import (
 // number.
 const (
 	mostMethods = 104  // of one type, those of the types that it embeds from its own package included
-	mostLines   = 8060 // of one package, without tests
+	mostLines   = 8070 // of one package, without tests
 )
 
 // TestLimits keeps types and packages from growing.

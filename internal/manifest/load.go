@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/nephele-io/nephele/internal/expect"
+	"github.com/nephele-io/nephele/internal/platform/unicodetext"
 )
 
 // loader collects what the files hold.
@@ -140,9 +141,14 @@ var separator = regexp.MustCompile(`(?m)^---(?:[ \t].*)?\r?$`)
 
 // file takes one file apart into documents.
 func (l *loader) file(path string, content []byte) {
-	content = bytes.TrimPrefix(content, []byte("\xef\xbb\xbf"))
-	start := 0
 	l.number = 0
+	content, err := unicodetext.Decode(content)
+	if err != nil {
+		l.held++
+		l.bad = append(l.bad, Problem{Position: Position{File: path}, Text: err.Error()})
+		return
+	}
+	start := 0
 	cut := func(end int) {
 		l.number++
 		chunk := content[start:end]
@@ -227,8 +233,8 @@ func (l *loader) object(at Position, n *yamlv3.Node, offset int, raw []byte) {
 		l.fault(at, nil, "apiVersion", err.Error())
 		return
 	}
-	if strings.HasSuffix(h.Kind, "List") {
-		l.list(at, n, offset, raw)
+	if of, is := strings.CutSuffix(h.Kind, "List"); is {
+		l.list(at, n, offset, raw, head{APIVersion: h.APIVersion, Kind: of})
 		return
 	}
 	if l.taken++; l.most > 0 && l.taken > l.most {
@@ -262,7 +268,9 @@ func (l *loader) object(at Position, n *yamlv3.Node, offset int, raw []byte) {
 // mostNested is how many lists may be in one another. Each is read anew for its items.
 const mostNested = 4
 
-func (l *loader) list(at Position, n *yamlv3.Node, offset int, raw []byte) {
+// list reads the items of a list. In the answer of an API server they do not say again of which
+// kind they are, which that of the list says.
+func (l *loader) list(at Position, n *yamlv3.Node, offset int, raw []byte, of head) {
 	if l.nested == mostNested {
 		l.fault(at, nil, "items", fmt.Sprintf("there are more than %d lists in one another", mostNested))
 		return
@@ -278,9 +286,25 @@ func (l *loader) list(at Position, n *yamlv3.Node, offset int, raw []byte) {
 	}
 	for i, item := range items.Items {
 		if in := node(n, fmt.Sprintf("items[%d]", i)); in != nil {
-			l.object(Position{at.File, in.Line + offset}, in, offset, item)
+			l.object(Position{at.File, in.Line + offset}, in, offset, of.complete(item))
 		}
 	}
+}
+
+// complete returns an object of a list with the kind that its list tells, if it tells none itself.
+func (h head) complete(item json.RawMessage) json.RawMessage {
+	var fields map[string]json.RawMessage
+	if h.Kind == "" || json.Unmarshal(item, &fields) != nil || fields == nil || fields["kind"] != nil || fields["apiVersion"] != nil {
+		return item
+	}
+	for name, value := range map[string]string{"kind": h.Kind, "apiVersion": h.APIVersion} {
+		fields[name], _ = json.Marshal(value) // a text always can be
+	}
+	out, err := json.Marshal(fields)
+	if err != nil {
+		return item
+	}
+	return out
 }
 
 // antreaKinds are the kinds of crd.antrea.io that are no part of a policy.

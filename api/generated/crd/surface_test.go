@@ -27,7 +27,7 @@ type surface struct {
 }
 
 func TestSurface(t *testing.T) {
-	policy := []string{"Tier", "Priority", "Phase", "VMs", "Age", "Message"}
+	policy := []string{"Tier", "Priority", "Phase", "Workloads", "Age", "Message"}
 	revision := []string{"Kind", "Object", "Change", "User", "Phase", "When"}
 	want := map[string]surface{
 		"networkpolicies.crd.antrea.io":                         {"v1beta1", "Namespaced", "NetworkPolicy", []string{"annp", "anp"}, policy, true},

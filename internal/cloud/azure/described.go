@@ -18,6 +18,7 @@ import (
 
 	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/platform/unicodetext"
 )
 
 // Description is what files tell of subscriptions: answers of Resource Graph, lists of Resource
@@ -64,7 +65,11 @@ func ReadDescription(name string) (*Description, error) {
 		if err != nil {
 			return err
 		}
-		return d.Add(path, raw)
+		text, err := unicodetext.Decode(raw)
+		if err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+		return d.Add(path, text)
 	})
 	if err == nil {
 		err = d.Check()

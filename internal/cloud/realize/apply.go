@@ -91,6 +91,9 @@ func (e *execution) outdated(region string) bool {
 	return e.r.Clock.Since(e.start) > stint && (!e.task.acct.Releasing && !e.mirror.Unchanged(e.task.version) || e.accountChanged())
 }
 
+// errUnanswered is what is known of an operation of which nobody knows how it ended.
+var errUnanswered = &cloud.Error{Class: cloud.Unavailable, Call: "Apply", Err: errors.New("nobody knows how it ended")}
+
 // execution is a part of a plan on its way.
 type execution struct {
 	*worker
@@ -194,10 +197,13 @@ func (e *execution) step(ctx context.Context, step plan.Step) (failed error) {
 		e.r.Log.V(1).Info("Applying", "account", e.key, "region", step.Scope.Region, "operation", op.String())
 		var tried func(error)
 		op, tried = e.presence.letGo(step.Scope.Region, op)
-		if id, err = e.patiently(e.books.with(ctx, step, op), step.Scope, op); err != nil {
-			id, err = e.unsigned(ctx, step, op, err)
-		}
-		tried(err)
+		err = errUnanswered // what panics has no answer
+		func() {
+			defer func() { tried(err) }()
+			if id, err = e.patiently(e.books.with(ctx, step, op), step.Scope, op); err != nil {
+				id, err = e.unsigned(ctx, step, op, err)
+			}
+		}()
 		e.count()
 		e.r.Metrics.op(e.key, op.Kind, err)
 		if err == nil {

@@ -44,8 +44,13 @@ func (c *checker) kubernetesPort(p *policy.Port, path string) {
 	if p.Protocol == "" {
 		c.add(path+".protocol", "", "one of TCP, UDP, SCTP")
 	}
-	c.errs = append(c.errs, policy.CheckPort(p, path)...)
-	if p.Port != nil && p.Port.Name != "" && !validPortName(p.Port.Name) {
+	errs := policy.CheckPort(p, path)
+	c.errs = append(c.errs, errs...)
+	switch {
+	case p.Port == nil || len(errs) > 0:
+	case *p.Port == policy.PortRef{}: // "", which is neither a number nor a name
+		c.add(path+".port", "", "a number from 1 to 65535, or a name; leave the field out for all ports")
+	case p.Port.Name != "" && !validPortName(p.Port.Name):
 		c.add(path+".port", p.Port.Name, "a number without quotes, or a name: at most 15 lower case letters, digits and '-', with a letter, "+
 			"without '-' at the ends or '--'")
 	}

@@ -140,7 +140,7 @@ func (s *story) network() {
 		SubnetId: &s.subnet, VpcId: &s.vpc, OwnerId: aws.String(home), State: "available", CidrBlock: aws.String("10.9.1.0/24"),
 		SubnetArn:        aws.String("arn:aws:ec2:" + region + ":" + home + ":subnet/" + s.subnet),
 		AvailabilityZone: aws.String(region + "b"), AvailabilityZoneId: aws.String("euw1-az2"),
-		AvailableIpAddressCount: aws.Int32(251), DefaultForAz: aws.Bool(false), MapPublicIpOnLaunch: aws.Bool(false),
+		AvailableIpAddressCount: aws.Int32(251), DefaultForAz: aws.Bool(false), MapPublicIpOnLaunch: aws.Bool(false), Ipv6Native: aws.Bool(false),
 		Tags: []types.Tag{{Key: aws.String("k"), Value: aws.String("v")}},
 	}})
 	peerings, err := s.c.DescribeVpcPeeringConnections(s.ctx, &awsec2.DescribeVpcPeeringConnectionsInput{})

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/nephele-io/nephele/internal/platform/unicodetext"
 	"github.com/nephele-io/nephele/internal/sim/azure"
 )
 
@@ -53,7 +54,11 @@ func LoadAzure(name string) (azure.State, Report, error) {
 			return err
 		}
 		var doc any
-		if err := json.Unmarshal(raw, &doc); err != nil {
+		text, err := unicodetext.Decode(raw)
+		if err == nil {
+			err = json.Unmarshal(text, &doc)
+		}
+		if err != nil {
 			return fmt.Errorf("%s: %w", filepath.Join(dir, path), err)
 		}
 		before := len(l.resources) + len(l.serviceTags)

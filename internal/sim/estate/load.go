@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/nephele-io/nephele/internal/platform/unicodetext"
 	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
@@ -133,7 +134,11 @@ func (l *loader) read(name string) ([]byte, error) {
 	if !slices.Contains(l.report.Files, name) {
 		l.report.Files = append(l.report.Files, name)
 	}
-	return data, nil
+	text, err := unicodetext.Decode(data)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", l.path(name), err)
+	}
+	return text, nil
 }
 
 // jsonFile reads one file that is a whole description: a collector dump or a saved state.
@@ -244,6 +249,9 @@ func (l *loader) regionsIn(folder string) ([]rawRegion, error) {
 
 // membersOf decodes a JSON object into its members.
 func membersOf(name string, data []byte) (map[string]json.RawMessage, error) {
+	if text := bytes.TrimSpace(data); len(text) > 0 && text[0] == '[' {
+		return nil, fmt.Errorf("%s: a list, as --query of aws makes: expected the whole answer, an object such as {\"Reservations\": [...]}", name)
+	}
 	var members map[string]json.RawMessage
 	if err := decode(name, "", data, &members); err != nil {
 		return nil, err

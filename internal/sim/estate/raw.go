@@ -145,8 +145,22 @@ func (r *rawRegion) file(member string) string { return r.files[member] }
 // rawTime reads the notations of time that the EC2 tools have used.
 type rawTime struct{ time.Time }
 
+// mostSeconds are those until the year 5138. More is told in milliseconds.
+const mostSeconds = 1e11
+
 // UnmarshalJSON implements json.Unmarshaler.
 func (t *rawTime) UnmarshalJSON(b []byte) error {
+	var seconds float64
+	if string(b) != "null" && json.Unmarshal(b, &seconds) == nil { // as the services send it
+		if seconds > mostSeconds {
+			seconds /= 1000 // or in milliseconds
+		}
+		if seconds < 0 || seconds > mostSeconds {
+			return fmt.Errorf("expected seconds or milliseconds since 1970, not %s", b)
+		}
+		t.Time = time.UnixMilli(int64(seconds * 1000)).UTC()
+		return nil
+	}
 	var s string
 	if err := json.Unmarshal(b, &s); err != nil {
 		return fmt.Errorf("expected a time such as 2017-12-01T00:00:00Z: %w", err)
