@@ -37,7 +37,8 @@ func upstreamObjects(t *testing.T) []*unstructured.Unstructured {
 	return out
 }
 
-// realized returns why the conditions of a policy do not say that it is realized, or "".
+// realized returns why the conditions of a policy do not say that it is realized, or that it
+// applies to nothing; "" if they do.
 func (c *cluster) realized(ctx context.Context, policy *unstructured.Unstructured) string {
 	u := policy.DeepCopy()
 	if err := c.client.Get(ctx, client.ObjectKeyFromObject(u), u); err != nil {
@@ -45,7 +46,7 @@ func (c *cluster) realized(ctx context.Context, policy *unstructured.Unstructure
 	}
 	conditions, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions")
 	text := fmt.Sprint(u.GetKind(), conditions)
-	if len(conditions) == 2 && strings.Contains(text, "type:Realized") && strings.Contains(text, "reason:Realized status:True") {
+	if len(conditions) == 2 && strings.Contains(text, "type:Realized") && (strings.Contains(text, "reason:Realized status:True") || strings.Contains(text, "reason:Idle status:True")) {
 		return ""
 	}
 	return text
