@@ -170,7 +170,7 @@ func (im *imported) badRotation(t *testing.T) {
 	ready(metav1.ConditionTrue, cloudv1.ReasonOK)
 }
 
-// policyForNobody is realized at once: there is nothing to do.
+// policyForNobody is idle at once: it applies to nothing, so there is nothing to realize.
 func (im *imported) policyForNobody(t *testing.T) {
 	p := decodePolicies(t, `
 apiVersion: crd.antrea.io/v1beta1
@@ -182,7 +182,7 @@ spec:
   ingress: [{action: Drop}]
 `)[0]
 	im.create(p)
-	im.waitForPhase([]client.Object{p}, v1beta1.NetworkPolicyRealized)
+	im.waitForPhase([]client.Object{p}, v1beta1.NetworkPolicyIdle)
 	im.must(im.c.client.Delete(t.Context(), &v1beta1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "vms", Name: "nobody"}}))
 }
 

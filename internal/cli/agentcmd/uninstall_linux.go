@@ -26,7 +26,8 @@ const (
 	farewellLimit = 10 * time.Second
 	// stateUninstalled is what the controller is told.
 	stateUninstalled agent.State = "Uninstalled"
-	uninstalledText              = "uninstalled from the host: nothing is enforced there"
+	// uninstalledText is the message that goes with it.
+	uninstalledText = "uninstalled from the host: nothing is enforced there"
 )
 
 func newAgentUninstallCommand(version string) *cobra.Command {
