@@ -240,7 +240,7 @@ func TestDumpErrors(t *testing.T) {
 			"d/us-west-2/Vpcs.json: line 2: not JSON"},
 		"other content": {map[string]string{"d/us-west-2/Vpcs.json": `{"Subnets": []}`}, "d",
 			`d/us-west-2/Vpcs.json: not a describe answer: expected an object with the member "Vpcs", found Subnets`},
-		"a list": {map[string]string{"d/us-west-2/Vpcs.json": `[]`}, "d", "Vpcs.json: line 1: the whole file: expected an object, found a array"},
+		"a list": {map[string]string{"d/us-west-2/Vpcs.json": `[]`}, "d", "Vpcs.json: a list, as --query of aws makes: expected the whole answer, an object"},
 		"wrong type": {map[string]string{"d/us-west-2/Vpcs.json": `{"Vpcs": [{"VpcId": 7}]}`}, "d",
 			"Vpcs.json: line 1: Vpcs.VpcId: expected a string, found a number"},
 		"no id":     {map[string]string{"d/us-west-2/Vpcs.json": `{"Vpcs": [{"CidrBlock": "10.0.0.0/8"}]}`}, "d", "Vpcs.json: element 0: VpcId: expected an id"},
