@@ -75,7 +75,7 @@ type Result struct {
 
 // Policies writes policies of what was seen. Labels are those of all entities of the cluster.
 func Policies(edges []Edge, entities map[policy.EntityRef]policy.Entity, o Options) Result {
-	w := writer{options: o, entities: entities, groups: map[string]*group{}}
+	w := writer{options: o, entities: entities, groups: map[string]*group{}, labels: map[string]map[string]string{}, unnamed: map[policy.EntityRef]bool{}}
 	for _, e := range edges {
 		if e.Machine.Namespace == o.Namespace && (o.Egress || e.Direction == cloud.Ingress) {
 			w.edges = append(w.edges, e)
@@ -106,7 +106,11 @@ type writer struct {
 	edges    []Edge
 	keys     []string
 	groups   map[string]*group
-	remarks  []string
+	// labels are those that each word of valuesOf stands for.
+	labels map[string]map[string]string
+	// unnamed are the machines without any label, which no selector can tell from others.
+	unnamed map[policy.EntityRef]bool
+	remarks []string
 }
 
 // group is what machines with the same labels have in common.
@@ -219,6 +223,10 @@ func (w *writer) cost(key string) int {
 // take adds an edge to the group of its machine.
 func (w *writer) take(e Edge) {
 	own, values := w.valuesOf(e.Machine)
+	if len(values) == 0 { // an empty selector would select the whole namespace
+		w.unnamed[e.Machine] = true
+		return
+	}
 	g := w.groups[own]
 	if g == nil {
 		g = &group{name: own, values: values, kind: e.Machine.Kind, machines: map[policy.EntityRef]bool{}, seen: map[traffic]map[peer]bool{}}
@@ -263,14 +271,17 @@ func (w *writer) valuesOf(m policy.EntityRef) (string, map[string]string) {
 	for _, key := range slices.Sorted(maps.Keys(out)) {
 		words = append(words, key+"="+out[key])
 	}
-	return m.Kind.String() + " " + strings.Join(words, ","), out
+	word := m.Kind.String() + " " + strings.Join(words, ",")
+	w.labels[word] = out
+	return word, out
 }
 
 // peerOf is how a rule names the other end.
 func (w *writer) peerOf(e Edge) peer {
 	if e.Peer.Kind == policy.KindPod || e.Peer.Kind == policy.KindExternalEntity {
-		values, _ := w.valuesOf(e.Peer)
-		return peer{namespace: e.Peer.Namespace, values: values, kind: e.Peer.Kind}
+		if values, labels := w.valuesOf(e.Peer); len(labels) > 0 {
+			return peer{namespace: e.Peer.Namespace, values: values, kind: e.Peer.Kind}
+		}
 	}
 	for _, outside := range w.options.Outside {
 		if outside.Contains(e.Address) {
@@ -436,13 +447,7 @@ func (w *writer) peer(p peer) v1beta1.NetworkPolicyPeer {
 	if p.kind == 0 {
 		return v1beta1.NetworkPolicyPeer{IPBlock: &v1beta1.IPBlock{CIDR: p.block.String()}}
 	}
-	_, words, _ := strings.Cut(p.values, " ")
-	labels := map[string]string{}
-	for _, word := range strings.Split(words, ",") {
-		key, value, _ := strings.Cut(word, "=")
-		labels[key] = value
-	}
-	selector := &metav1.LabelSelector{MatchLabels: labels}
+	selector := &metav1.LabelSelector{MatchLabels: w.labels[p.values]}
 	out := v1beta1.NetworkPolicyPeer{ExternalEntitySelector: selector}
 	if p.kind == policy.KindPod {
 		out = v1beta1.NetworkPolicyPeer{PodSelector: selector}
@@ -460,8 +465,11 @@ func (w *writer) remark(format string, args ...any) {
 // mostUnseen bounds how many machines are named of which nothing was seen.
 const mostUnseen = 10
 
-// unseen says of which machines nothing was seen: no policy isolates them.
+// unseen says which machines no policy isolates: nothing was seen of them, or they have no label.
 func (w *writer) unseen() {
+	for _, m := range slices.SortedFunc(maps.Keys(w.unnamed), compareRefs) {
+		w.remark("%s has no label that a policy could select it by: no policy is written for it", m.Name)
+	}
 	seen := map[policy.EntityRef]bool{}
 	for _, g := range w.groups {
 		for m := range g.machines {
@@ -471,7 +479,7 @@ func (w *writer) unseen() {
 	var names []string
 	more := 0
 	for _, m := range w.machines {
-		if group, _ := w.valuesOf(m); seen[m] || w.groups[group] != nil {
+		if group, _ := w.valuesOf(m); seen[m] || w.unnamed[m] || w.groups[group] != nil {
 			continue
 		}
 		if len(names) == mostUnseen {
