@@ -279,7 +279,8 @@ func (w *writer) valuesOf(m policy.EntityRef) (string, map[string]string) {
 // peerOf is how a rule names the other end.
 func (w *writer) peerOf(e Edge) peer {
 	if e.Peer.Kind == policy.KindPod || e.Peer.Kind == policy.KindExternalEntity {
-		if values, labels := w.valuesOf(e.Peer); len(labels) > 0 {
+		// A Pod with the network of its Node is in no group, so its labels would not let it in.
+		if values, labels := w.valuesOf(e.Peer); len(labels) > 0 && !w.entities[e.Peer].HostNetwork {
 			return peer{namespace: e.Peer.Namespace, values: values, kind: e.Peer.Kind}
 		}
 	}

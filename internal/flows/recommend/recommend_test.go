@@ -38,3 +38,22 @@ func TestMachineWithoutLabels(t *testing.T) {
 		t.Errorf("remarks %q, want %q", out.Remarks, want)
 	}
 }
+
+// TestPeerOnTheNetworkOfItsNode: such a Pod is in no group, so a rule names its address.
+func TestPeerOnTheNetworkOfItsNode(t *testing.T) {
+	web := policy.EntityRef{Kind: policy.KindPod, Namespace: "shop", Name: "web"}
+	proxy := policy.EntityRef{Kind: policy.KindPod, Namespace: "shop", Name: "proxy"}
+	entities := map[policy.EntityRef]policy.Entity{
+		web:   {EntityRef: web, Labels: map[string]string{"app": "web"}},
+		proxy: {EntityRef: proxy, Labels: map[string]string{"app": "proxy"}, HostNetwork: true},
+	}
+	out := recommend.Policies([]recommend.Edge{
+		{Machine: web, Direction: cloud.Ingress, Peer: proxy, Address: netip.MustParseAddr("10.0.0.7"), Protocol: 6, Port: 80, Connections: 1},
+	}, entities, recommend.Options{Namespace: "shop", Keys: []string{"app"}})
+	if len(out.Policies) != 1 {
+		t.Fatalf("%d policies, want one", len(out.Policies))
+	}
+	if b := out.Policies[0].Spec.Ingress[0].From[0].IPBlock; b == nil || b.CIDR != "10.0.0.7/32" {
+		t.Errorf("from %+v, want the address of the proxy", out.Policies[0].Spec.Ingress[0].From)
+	}
+}
