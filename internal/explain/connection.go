@@ -42,7 +42,7 @@ type Witness struct {
 
 // Witness returns who answers about packets that interfaces saw.
 func (c *Computation) Witness() *Witness {
-	return &Witness{c, policy.NewEvaluator(c.Listing).WithServices(c.mayLead)}
+	return &Witness{c, c.evaluator()}
 }
 
 // Explain says what happens to a packet at both of its ends. The error is one of ErrNotRead,

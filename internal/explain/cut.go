@@ -58,7 +58,7 @@ func (c *Computation) Cuts() []Cut {
 	if len(machines) == 0 {
 		return nil
 	}
-	f := cutFinder{Computation: c, evaluator: policy.NewEvaluator(c.Listing), found: map[cutKey]*Cut{}}
+	f := cutFinder{Computation: c, evaluator: c.evaluator(), found: map[cutKey]*Cut{}}
 	for _, snap := range c.snapshots() {
 		byAddress, byVM := interfacesOf(snap)
 		for i := range snap.Services {

@@ -174,6 +174,9 @@ func (c *Computation) findAddress(flag string, a netip.Addr) (end, error) {
 	if c.clouds != nil && len(owners) > 1 {
 		owners = c.clouds.whoReally(owners, a)
 	}
+	if len(owners) == 0 {
+		owners = c.clouds.delegatedTo(policy.EntityRef{}, a)
+	}
 	switch len(owners) {
 	case 0:
 		return end{addresses: []netip.Addr{a}, byAddress: true}, nil

@@ -11,9 +11,11 @@ import (
 	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/inventory"
+	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
 	"github.com/nephele-io/nephele/internal/cloud/trace"
 	"github.com/nephele-io/nephele/internal/policy"
+	"github.com/nephele-io/nephele/internal/reach"
 )
 
 // ObservedAccount is a cloud account as it was read.
@@ -42,6 +44,8 @@ type clouds struct {
 	// the first entity that stands for what an interface belongs to, by its ID.
 	seats  map[policy.EntityRef][]trace.Point
 	owners map[string]policy.EntityRef
+	// delegated are the blocks of addresses that belong to imported machines and interfaces.
+	delegated map[policy.EntityRef]reach.Delegation
 }
 
 // vmKey names a VM.
@@ -53,7 +57,7 @@ func cloudsOf(accounts []ObservedAccount) *clouds {
 	}
 	out := &clouds{
 		vms: map[policy.EntityRef]inventory.VMRef{}, services: map[policy.EntityRef]inventory.ServiceRef{}, entities: map[vmKey][]policy.EntityRef{},
-		seats: map[policy.EntityRef][]trace.Point{}, owners: map[string]policy.EntityRef{},
+		seats: map[policy.EntityRef][]trace.Point{}, owners: map[string]policy.EntityRef{}, delegated: map[policy.EntityRef]reach.Delegation{},
 	}
 	var all []*cloud.Snapshot
 	var acls []cloud.NetworkACL
@@ -107,6 +111,10 @@ func (c *clouds) place(ends map[policy.EntityRef]policy.Entity) {
 			}
 		}
 		for _, p := range c.seats[ref] {
+			if len(p.Interface.Prefixes) > 0 {
+				d := c.delegated[ref]
+				c.delegated[ref] = reach.Delegation{Region: p.Region(), Blocks: d.Blocks.Union(addrset.OfPrefixes(p.Interface.Prefixes...))}
+			}
 			if o, owned := c.owners[p.Interface.ID]; !owned || compareRefs(ref, o) < 0 {
 				c.owners[p.Interface.ID] = ref
 			}
@@ -144,6 +152,29 @@ func (c *clouds) placeOther(e policy.Entity, ends map[policy.EntityRef]policy.En
 			c.seats[e.EntityRef] = append(c.seats[e.EntityRef], p)
 		}
 	}
+}
+
+// delegatedTo returns who has an address in a block that is delegated to it, in the region whose
+// security groups enforce policies at the local end; see policy.Evaluator.WithDelegated. With a
+// local end that is nobody, it returns who has it anywhere.
+func (c *clouds) delegatedTo(local policy.EntityRef, a netip.Addr) (out []policy.EntityRef) {
+	if c == nil || len(c.delegated) == 0 {
+		return nil
+	}
+	region := ""
+	if local != (policy.EntityRef{}) {
+		if !c.isImported(local) || len(c.seats[local]) == 0 {
+			return nil
+		}
+		region = c.seats[local][0].Region()
+	}
+	for ref, d := range c.delegated {
+		if (region == "" || d.Region == region) && d.Blocks.Contains(a) {
+			out = append(out, ref)
+		}
+	}
+	slices.SortFunc(out, compareRefs)
+	return out
 }
 
 // machineOf is what an interface belongs to.
@@ -269,6 +300,10 @@ func (c *Computation) located(e end, network string) []trace.Point {
 		default:
 			if i := slices.IndexFunc(seats, func(s trace.Point) bool { return s.Addr == p.Addr || s.Public == p.Addr }); i >= 0 {
 				p = seats[i]
+			} else if i := slices.IndexFunc(seats, func(s trace.Point) bool { return s.Interface.HasPrivate(p.Addr) }); i >= 0 {
+				delegated := p.Addr
+				p = seats[i]
+				p.Addr = delegated
 			} else if i := slices.IndexFunc(seats, func(s trace.Point) bool {
 				return slices.Contains(s.Interface.PublicIPs, p.Addr) && s.Addr.Is4() == p.Addr.Is4()
 			}); i >= 0 {

@@ -160,7 +160,7 @@ func (c *Computation) explain(from, to end, flow policy.Flow, packets []passage)
 	if err != nil {
 		return nil, err
 	}
-	evaluator := policy.NewEvaluator(c.Listing).WithServices(c.mayLead)
+	evaluator := c.evaluator()
 	out := c.newExplanation(from, to, packets)
 	out.evaluator = evaluator
 	if note != "" {
@@ -182,6 +182,11 @@ func (c *Computation) explain(from, to end, flow policy.Flow, packets []passage)
 	}
 	out.finish()
 	return out, nil
+}
+
+// evaluator answers for flows as those who enforce the policies do.
+func (c *Computation) evaluator() *policy.Evaluator {
+	return policy.NewEvaluator(c.Listing).WithServices(c.mayLead).WithDelegated(c.clouds.delegatedTo)
 }
 
 // evaluated is what policies want at each end, of the packet as it is seen there.

@@ -2,6 +2,7 @@ package explain
 
 import (
 	"cmp"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -56,7 +57,7 @@ func (c *Computation) World(asEnforced bool) *World {
 	w := &World{Endpoints: b.endpoints, computation: c}
 	input := reach.Input{Listing: c.Listing, Endpoints: w.Endpoints}
 	if c.clouds != nil {
-		input.Cloud = c.clouds.native
+		input.Cloud, input.Delegated = c.clouds.native, c.clouds.delegated
 	}
 	w.World = reach.New(input)
 	return w
@@ -136,7 +137,7 @@ func (b *worldBuilder) entity(e policy.Entity) {
 		for _, s := range seats {
 			if n := s.Interface; !slices.Contains(seen, n.ID) {
 				seen = append(seen, n.ID)
-				b.nic(p, n)
+				b.nic(p, n, s.Region())
 			}
 		}
 		return
@@ -149,12 +150,15 @@ func (b *worldBuilder) entity(e policy.Entity) {
 }
 
 // nic adds the endpoints of an interface of a machine, without the addresses of Pods that it has.
-func (b *worldBuilder) nic(p reach.Endpoint, n *cloud.Interface) {
-	p.Interface, p.Machine = n.ID, cmp.Or(n.VMID, n.ID)
+func (b *worldBuilder) nic(p reach.Endpoint, n *cloud.Interface, region string) {
+	p.Interface, p.Region, p.Machine = n.ID, region, cmp.Or(n.VMID, n.ID)
 	var o owner
 	add := func(addresses []netip.Addr, public bool) *reach.Endpoint {
 		one := p
 		one.Addresses, one.Public = addresses, public
+		if !public {
+			one.Blocks = addrset.OfPrefixes(n.Prefixes...).Minus(addrset.Of(slices.Collect(maps.Keys(b.others[n.ID]))...))
+		}
 		b.endpoints = append(b.endpoints, one)
 		return &one
 	}
@@ -247,7 +251,7 @@ func (b *worldBuilder) strangers() {
 				continue
 			}
 			if b.view != nil && !b.view.Cluster {
-				b.nic(reach.Endpoint{Semantics: policy.PodSemantics}, n)
+				b.nic(reach.Endpoint{Semantics: policy.PodSemantics}, n, s.Region)
 				continue
 			}
 			name := n.ID
@@ -259,7 +263,7 @@ func (b *worldBuilder) strangers() {
 			case n.Description != "":
 				name = "cloud/" + n.ID + " (" + n.Description + ")"
 			}
-			b.nic(reach.Endpoint{Name: name, Semantics: policy.VMSemantics, Grouped: true}, n)
+			b.nic(reach.Endpoint{Name: name, Semantics: policy.VMSemantics, Grouped: true}, n, s.Region)
 		}
 	}
 }
@@ -398,7 +402,9 @@ func (w *World) Party(part, text string) (reach.Party, error) {
 // addresses are a set of addresses, whoever has them.
 func (w *World) addresses(set addrset.Set) reach.Party {
 	return reach.Party{
-		Chosen:    func(e *reach.Endpoint) bool { return slices.ContainsFunc(e.Addresses, set.Contains) },
+		Chosen: func(e *reach.Endpoint) bool {
+			return slices.ContainsFunc(e.Addresses, set.Contains) || e.Blocks.Overlaps(set)
+		},
 		Addresses: set,
 	}
 }

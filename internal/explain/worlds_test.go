@@ -51,7 +51,7 @@ func TestReachIsWhatExplainWants(t *testing.T) {
 		return
 	}
 	for _, what := range []string{
-		"Allow", "Drop", "Reject", "Unknown", "NoRoute", "within a machine", "by public addresses", "behind a machine that policies select",
+		"Allow", "Drop", "Reject", "Unknown", "NoRoute", "within a machine", "from a delegated block", "by public addresses", "behind a machine that policies select",
 		"vm cns", "cns nic", "nic pod", "pod vm", "pod pod", "pod node", "host vm", "host pod", "cloud cns", "address pod", "address cns", "cns address",
 	} {
 		if seen[what] < 20 {
@@ -67,6 +67,7 @@ type drawnWorld struct {
 	in   Objects
 	// hosts counts the addresses of each network that are taken.
 	hosts     map[string]int
+	blocks    int
 	refs      map[types.NamespacedName]inventory.VMRef
 	natives   map[types.NamespacedName]inventory.ServiceRef
 	near, far *cloud.Snapshot
@@ -149,6 +150,14 @@ func (w *drawnWorld) address(network string, v6 bool) netip.Addr {
 		return netip.MustParseAddr(fmt.Sprintf("2001:db8:%d::%d", block, w.hosts[network]))
 	}
 	return netip.MustParseAddr(fmt.Sprintf("10.0.%d.%d", block, w.hosts[network]))
+}
+
+// block is what the cloud delegates to an interface of a network.
+func (w *drawnWorld) block(network string) []netip.Prefix {
+	w.blocks++
+	a := w.address(network, false).As4()
+	a[3] = byte(48 + 16*(w.blocks%12))
+	return []netip.Prefix{netip.PrefixFrom(netip.AddrFrom4(a), 28)}
 }
 
 func (w *drawnWorld) match() cloud.Match {
@@ -279,6 +288,7 @@ func (w *drawnWorld) machine(network string) {
 	vm := cloud.VM{ID: "i-" + id, NetworkID: network}
 	var addresses []netip.Addr
 	var first []netip.Addr
+	var delegated []netip.Prefix
 	for k := range 1 + w.IntN(2) {
 		n := cloud.Interface{ID: fmt.Sprintf("eni-%s-%d", id, k), VMID: vm.ID, PrivateIPs: []netip.Addr{w.address(network, false)}, PublicIPs: public(), Tags: map[string]string{}}
 		if w.IntN(4) == 0 {
@@ -286,6 +296,10 @@ func (w *drawnWorld) machine(network string) {
 		}
 		for range w.IntN(3) {
 			n.PrivateIPs = append(n.PrivateIPs, w.address(network, false))
+		}
+		if w.IntN(3) == 0 {
+			n.Prefixes = w.block(network)
+			delegated = append(delegated, n.Prefixes...)
 		}
 		n.GroupIDs = w.held(network, n.Tags)
 		vm.Interfaces, addresses, first = append(vm.Interfaces, n.ID), slices.Concat(addresses, n.PrivateIPs, n.PublicIPs), append(first, n.PrivateIPs...)
@@ -303,6 +317,9 @@ func (w *drawnWorld) machine(network string) {
 		w.in.Nodes = append(w.in.Nodes, node)
 		for k, a := range first[1:] {
 			w.pod(fmt.Sprintf("pod-%s-%d", id, k), node.Name, a.String())
+		}
+		for k, p := range delegated { // as the CNIs of clouds give them
+			w.pod(fmt.Sprintf("block-%s-%d", id, k), node.Name, p.Addr().Next().String())
 		}
 		w.pod("overlay-"+id, node.Name, fmt.Sprintf("10.244.%d.%d", int(network[4]-'a'), len(w.in.Pods)+1))
 		if w.IntN(2) == 0 {
@@ -416,7 +433,13 @@ func (w *drawnWorld) compare(t *testing.T, seen map[string]int) {
 		ends = append(ends, c.endOf(c.Ends[ref]))
 	}
 	for i := range world.Endpoints { // machines that nothing has imported, by their addresses
-		if e := &world.Endpoints[i]; e.Kind == 0 {
+		e := &world.Endpoints[i]
+		for _, p := range e.Blocks.Prefixes() {
+			if found, err := c.findAddress("", p.Addr()); err == nil && found.at == e.EntityRef {
+				ends = append(ends, found)
+			}
+		}
+		if e.Kind == 0 {
 			for _, a := range e.Addresses {
 				if found, err := c.findAddress("", a); err == nil && found.ref.Kind == 0 && !e.Public {
 					ends = append(ends, found)
@@ -510,6 +533,11 @@ func (w *drawnWorld) comparePair(t *testing.T, c *Computation, world *World, flo
 		if one.now != nil && one.now.Way == "Itself" {
 			seen["within a machine"]++
 		}
+		for _, e := range []*reach.Endpoint{sender, receiver} {
+			if e != nil && !slices.Contains(e.Addresses, source) && e.Blocks.Contains(source) {
+				seen["from a delegated block"]++
+			}
+		}
 		if public {
 			seen["by public addresses"]++
 		}
@@ -548,7 +576,7 @@ func endpointAt(w *World, e end, a netip.Addr, public bool) *reach.Endpoint {
 	var other *reach.Endpoint
 	for i := range w.Endpoints {
 		x := &w.Endpoints[i]
-		if x.EntityRef != e.at || !slices.Contains(x.Addresses, a) {
+		if x.EntityRef != e.at || !x.All().Contains(a) {
 			continue
 		}
 		if x.Public == public {

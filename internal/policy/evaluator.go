@@ -96,8 +96,9 @@ type Evaluator struct {
 	// byAddress and byRef find the members of an address group.
 	byAddress map[string]map[netip.Addr][]*Member
 	byRef     map[string]map[EntityRef]*Member
-	// leads is what WithServices was given.
-	leads func(NamespacedName, *Flow) bool
+	// leads is what WithServices was given, delegated what WithDelegated was.
+	leads     func(NamespacedName, *Flow) bool
+	delegated func(local EntityRef, a netip.Addr) []EntityRef
 }
 
 type membership struct {
@@ -166,6 +167,16 @@ func NewEvaluator(l *Listing) *Evaluator {
 func (v *Evaluator) WithServices(leads func(NamespacedName, *Flow) bool) *Evaluator {
 	out := *v
 	out.leads = leads
+	return &out
+}
+
+// WithDelegated returns an Evaluator that knows blocks of addresses which a cloud has delegated to
+// machines as a whole: delegated tells who has an address in such a block, as far as whoever
+// enforces policies at the local end counts the block among their addresses. It must be safe for
+// concurrent use.
+func (v *Evaluator) WithDelegated(delegated func(local EntityRef, a netip.Addr) []EntityRef) *Evaluator {
+	out := *v
+	out.delegated = delegated
 	return &out
 }
 
@@ -260,6 +271,9 @@ func (v *Evaluator) candidates(d Direction, local *Endpoint) ([]*rankedRule, []*
 func (v *Evaluator) decide(f *Flow, d Direction, local, remote *Endpoint) Decision {
 	rules, members := v.candidates(d, local)
 	w := walk{flow: f, direction: d, remote: remote, members: members, evaluator: v, inTiers: true}
+	if v.delegated != nil && remote.Addr.IsValid() {
+		w.holders = v.delegated(local.EntityRef, remote.Addr)
+	}
 	w.out.IsolatedBy = isolating(rules, local.Semantics)
 	w.out.Isolated = len(w.out.IsolatedBy) > 0
 	isolatedByKubernetes := slices.ContainsFunc(rules, func(r *rankedRule) bool { return r.stage == stageKubernetes })
@@ -297,6 +311,8 @@ type walk struct {
 	direction Direction
 	remote    *Endpoint
 	members   []*Member
+	// holders are those to whom the address of the remote end is delegated in a block.
+	holders []EntityRef
 	// inTiers and passed are the states the evaluation can be in: before, and after a Pass rule.
 	inTiers, passed bool
 	// possible are the outcomes of branches that an uncertain rule would have ended.

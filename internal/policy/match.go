@@ -21,7 +21,7 @@ func (v *Evaluator) matches(w *walk, r *ComputedRule) (match, []EntityRef) {
 	if r.Direction == Egress {
 		peer = &r.To
 	}
-	remote := v.remoteMembers(w.remote, peer)
+	remote := v.remoteMembers(w, peer)
 	itself, others := remote, []EntityRef(nil)
 	if w.remote.EntityRef != (EntityRef{}) {
 		itself = nil
@@ -73,14 +73,21 @@ func (v *Evaluator) mayLead(name NamespacedName, f *Flow) bool {
 	return v.leads == nil || v.leads(name, f)
 }
 
-// remoteMembers returns the members of the peer's address groups that the endpoint is.
-func (v *Evaluator) remoteMembers(remote *Endpoint, peer *ComputedPeer) []*Member {
+// remoteMembers returns the members of the peer's address groups that the remote end is.
+func (v *Evaluator) remoteMembers(w *walk, peer *ComputedPeer) []*Member {
 	var out []*Member
 	for _, name := range peer.AddressGroups {
-		if remote.Addr.IsValid() {
-			out = append(out, v.byAddress[name][remote.Addr]...)
-		} else if m := v.byRef[name][remote.EntityRef]; m != nil {
-			out = append(out, m)
+		if !w.remote.Addr.IsValid() {
+			if m := v.byRef[name][w.remote.EntityRef]; m != nil {
+				out = append(out, m)
+			}
+			continue
+		}
+		out = append(out, v.byAddress[name][w.remote.Addr]...)
+		for _, ref := range w.holders {
+			if m := v.byRef[name][ref]; m != nil && !slices.Contains(out, m) {
+				out = append(out, m)
+			}
 		}
 	}
 	return out

@@ -70,6 +70,19 @@ func (w *World) Alike(counted func(*Endpoint) bool) []string {
 	for at, p := range places {
 		parts[p.endpoint] = append(parts[p.endpoint], fmt.Sprint(p.v6, string(in[at])))
 	}
+	for i, e := range w.endpoints {
+		if out[i] == "" || e.Blocks.Empty() {
+			continue
+		}
+		for n, s := range sets {
+			switch part := e.Blocks.Intersect(s); {
+			case part.Equal(e.Blocks):
+				parts[i] = append(parts[i], fmt.Sprint("block ", n))
+			case !part.Empty():
+				parts[i] = append(parts[i], fmt.Sprint("block ", n, part.Prefixes()))
+			}
+		}
+	}
 	for i := range out {
 		if out[i] != "" {
 			slices.Sort(parts[i])
@@ -90,7 +103,7 @@ type place struct {
 func (w *World) named(k *kind, d policy.Direction, f func(addrset.Set)) {
 	for _, i := range k.rules {
 		r := &w.policies.rules[i]
-		f(r.peers)
+		f(r.peersIn(k.region))
 		f(r.blocks)
 		for _, p := range r.ports {
 			f(p.holders)

@@ -58,6 +58,9 @@ type class struct {
 	semantics policy.Semantics
 	// ports are the named ports of the endpoints, where a rule looks at them.
 	ports []policy.NamedPort
+	// region is that of the security groups which enforce the rules, if some of their peers have
+	// delegated blocks there.
+	region string
 	// isolated makes Drop the default; byKubernetes tells that the baseline is not asked.
 	isolated, byKubernetes bool
 }
@@ -87,11 +90,14 @@ func (p *policies) class(d policy.Direction, e *Endpoint) class {
 	if looks {
 		c.ports = e.Ports
 	}
+	if e.Grouped && p.regions[e.Region] {
+		c.region = e.Region
+	}
 	return c
 }
 
 // key is equal for classes that are the same.
-func (c *class) key() string { return fmt.Sprint(c.rules, c.semantics, c.ports) }
+func (c *class) key() string { return fmt.Sprint(c.rules, c.semantics, c.ports, c.region) }
 
 // byDefault is the outcome if no rule decides.
 func (c *class) byDefault() outcomes {
@@ -168,7 +174,7 @@ func (p *policies) decide(c *class, s flow.Service, within addrset.Set, blocksOn
 		if r.rule.Action == "" {
 			continue
 		}
-		if yes, maybe := r.matches(s, c.ports, blocksOnly); !yes.Empty() || !maybe.Empty() {
+		if yes, maybe := r.matches(s, c, blocksOnly); !yes.Empty() || !maybe.Empty() {
 			w.step(i, yes, maybe)
 		}
 		if len(w.active) == 0 && t == nil {

@@ -34,6 +34,8 @@ type rule struct {
 	// gives as blocks; byName tells that it matches domain names, too.
 	peers, blocks addrset.Set
 	byName        bool
+	// delegated are, by region, peers and the blocks that are delegated to them there.
+	delegated map[string]addrset.Set
 	// ports are, in an egress rule with named ports, those of its peers.
 	ports []portHolders
 }
@@ -54,21 +56,34 @@ type policies struct {
 	applied map[string][]int
 	groups  map[policy.EntityRef][]string
 	hosts   map[policy.EntityRef]string
+	// regions are those in which blocks are delegated to somebody.
+	regions map[string]bool
 }
 
 // group is an address group.
 type group struct {
 	addresses addrset.Set
 	members   []*policy.Member
+	// delegated are the blocks of the members by region.
+	delegated map[string]addrset.Set
 }
 
-func newPolicies(l *policy.Listing) *policies {
-	p := &policies{applied: map[string][]int{}, groups: map[policy.EntityRef][]string{}, hosts: map[policy.EntityRef]string{}}
+// named is whom a peer names.
+type named struct {
+	addresses addrset.Set
+	delegated map[string]addrset.Set
+}
+
+func newPolicies(l *policy.Listing, delegated map[policy.EntityRef]Delegation) *policies {
+	p := &policies{applied: map[string][]int{}, groups: map[policy.EntityRef][]string{}, hosts: map[policy.EntityRef]string{}, regions: map[string]bool{}}
+	for _, d := range delegated {
+		p.regions[d.Region] = true
+	}
 	groups := make(map[string]*group, len(l.AddressGroups))
 	for _, g := range l.AddressGroups {
-		groups[g.Name] = newGroup(g.Members)
+		groups[g.Name] = newGroup(g.Members, delegated)
 	}
-	peers := map[string]addrset.Set{}
+	peers := map[string]named{}
 	for _, c := range l.Policies {
 		written := map[policy.Direction]int{}
 		for i := range c.Rules {
@@ -102,11 +117,17 @@ func newPolicies(l *policy.Listing) *policies {
 	return p
 }
 
-func newGroup(members []*policy.Member) *group {
+func newGroup(members []*policy.Member, delegated map[policy.EntityRef]Delegation) *group {
 	g := &group{members: members}
 	sets := make([]addrset.Set, 0, len(members))
 	for _, m := range members {
 		sets = append(sets, addrset.Of(m.IPs...))
+		if d, has := delegated[m.EntityRef]; has {
+			if g.delegated == nil {
+				g.delegated = map[string]addrset.Set{}
+			}
+			g.delegated[d.Region] = g.delegated[d.Region].Union(d.Blocks)
+		}
 	}
 	g.addresses = addrset.Union(sets...)
 	return g
@@ -129,11 +150,11 @@ func (r *rule) peer() *policy.ComputedPeer {
 }
 
 // setPeers finds the addresses of the rule's peers. Equal peers share what is found.
-func (r *rule) setPeers(groups map[string]*group, known map[string]addrset.Set) {
+func (r *rule) setPeers(groups map[string]*group, known map[string]named) {
 	peer := r.peer()
 	r.byName = len(peer.FQDNs) > 0
 	key := fmt.Sprint(strings.Join(peer.AddressGroups, " "), peer.IPBlocks)
-	set, ok := known[key]
+	of, ok := known[key]
 	if !ok {
 		var sets []addrset.Set
 		for _, name := range peer.AddressGroups {
@@ -141,13 +162,40 @@ func (r *rule) setPeers(groups map[string]*group, known map[string]addrset.Set) 
 				sets = append(sets, g.addresses)
 			}
 		}
-		set = addrset.Union(append(sets, blocksOf(peer))...)
-		known[key] = set
+		of.addresses = addrset.Union(append(sets, blocksOf(peer))...)
+		for _, name := range peer.AddressGroups {
+			if g := groups[name]; g != nil {
+				of.delegate(g.delegated)
+			}
+		}
+		known[key] = of
 	}
-	r.peers, r.blocks = set, blocksOf(peer)
+	r.peers, r.blocks, r.delegated = of.addresses, blocksOf(peer), of.delegated
 	if r.rule.Direction == policy.Egress && len(r.traffic.named) > 0 {
 		r.setPorts(groups)
 	}
+}
+
+// delegate adds the blocks of a group.
+func (n *named) delegate(blocks map[string]addrset.Set) {
+	for region, set := range blocks {
+		if n.delegated == nil {
+			n.delegated = map[string]addrset.Set{}
+		}
+		if n.delegated[region].Empty() {
+			n.delegated[region] = n.addresses
+		}
+		n.delegated[region] = n.delegated[region].Union(set)
+	}
+}
+
+// peersIn are the peers as security groups of a region name them, or with an empty region anybody
+// else.
+func (r *rule) peersIn(region string) addrset.Set {
+	if all, has := r.delegated[region]; has && region != "" {
+		return all
+	}
+	return r.peers
 }
 
 func blocksOf(peer *policy.ComputedPeer) addrset.Set {
@@ -200,18 +248,18 @@ func (r *rule) services(local []policy.NamedPort) []flow.Service {
 // matches returns the addresses at the other end for which the rule matches a service, which lies
 // in one piece of the partition, and those for which it may: by a domain name, or by a type or
 // group of IGMP. With blocksOnly, the other end is known by nothing but its address.
-func (r *rule) matches(s flow.Service, local []policy.NamedPort, blocksOnly bool) (yes, maybe addrset.Set) {
+func (r *rule) matches(s flow.Service, local *class, blocksOnly bool) (yes, maybe addrset.Set) {
 	fits := r.traffic.all || covers(r.traffic.fixed, s)
 	if !fits && r.rule.Direction == policy.Ingress {
 		for _, n := range r.traffic.named {
-			fits = fits || covers(n.resolves(local), s)
+			fits = fits || covers(n.resolves(local.ports), s)
 		}
 	}
 	partly := r.traffic.igmp && s.Protocol == protocolIGMP
 	if (fits || partly) && r.byName {
 		maybe = addrset.All()
 	}
-	peers := r.peers
+	peers := r.peersIn(local.region)
 	if blocksOnly {
 		peers = r.blocks
 	}

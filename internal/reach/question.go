@@ -74,10 +74,13 @@ type Side struct {
 type Member struct {
 	*Endpoint
 	Addresses []netip.Addr
+	Blocks    addrset.Set
 }
 
 // Partly reports whether some of its addresses are not meant.
-func (m Member) Partly() bool { return len(m.Addresses) < addrset.Of(m.Endpoint.Addresses...).Len() }
+func (m Member) Partly() bool {
+	return len(m.Addresses) < addrset.Of(m.Endpoint.Addresses...).Len() || !m.Blocks.Equal(m.Endpoint.Blocks)
+}
 
 // Reach answers a question. The flows are disjoint, and sorted by destination, source and service.
 func (w *World) Reach(q Question) []Flows {
@@ -111,7 +114,7 @@ func (w *World) side(p Party, half int) []crowd {
 	var list []crowd
 	at := map[*kind]int{}
 	for _, e := range w.endpoints {
-		if p.Chosen == nil || !p.Chosen(e.Endpoint) || len(e.Addresses) == 0 {
+		if p.Chosen == nil || !p.Chosen(e.Endpoint) || e.addrs.Empty() {
 			continue
 		}
 		k := e.halves[half]
@@ -314,8 +317,9 @@ func (e *end) fill(c *crowd) {
 				some = append(some, a)
 			}
 		}
-		if len(some) > 0 {
-			e.who = append(e.who, member{Member{m.Endpoint, some}, m.at})
+		blocks := e.addrs.Intersect(m.Blocks)
+		if len(some) > 0 || !blocks.Empty() {
+			e.who = append(e.who, member{Member{m.Endpoint, some, blocks}, m.at})
 		}
 	}
 }
@@ -494,6 +498,7 @@ func (w *World) told(e *end) Side {
 	for _, m := range e.who {
 		if n := len(s.Members) - 1; n >= 0 && s.Members[n].Endpoint == m.Endpoint {
 			s.Members[n].Addresses = slices.Concat(s.Members[n].Addresses, m.Addresses)
+			s.Members[n].Blocks = s.Members[n].Blocks.Union(m.Blocks)
 			continue
 		}
 		s.Members = append(s.Members, m.Member)
@@ -574,5 +579,7 @@ func (s *Side) holds(e *Endpoint, a netip.Addr) bool {
 	if e == nil {
 		return slices.ContainsFunc(s.Addresses, func(p netip.Prefix) bool { return p.Contains(a) })
 	}
-	return slices.ContainsFunc(s.Members, func(m Member) bool { return m.Endpoint == e && slices.Contains(m.Addresses, a) })
+	return slices.ContainsFunc(s.Members, func(m Member) bool {
+		return m.Endpoint == e && (slices.Contains(m.Addresses, a) || m.Blocks.Contains(a))
+	})
 }

@@ -343,7 +343,7 @@ func (w *World) effective(half int, e *Endpoint) EffectiveDirection {
 		if r.index < 0 {
 			continue
 		}
-		u := EffectiveRule{RuleRef: *r.ref(), Peers: r.peers, Names: r.rule.To.FQDNs, Decides: found[i].used}
+		u := EffectiveRule{RuleRef: *r.ref(), Peers: r.peersIn(k.region), Names: r.rule.To.FQDNs, Decides: found[i].used}
 		if !u.Decides {
 			for by := range found[i].lost {
 				u.By = append(u.By, *w.policies.rules[by].ref())

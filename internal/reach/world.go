@@ -22,6 +22,8 @@ type Endpoint struct {
 	// too.
 	Name      string
 	Addresses []netip.Addr
+	// Blocks are addresses that a cloud has delegated to the interface in whole blocks.
+	Blocks    addrset.Set
 	Ports     []policy.NamedPort
 	Semantics policy.Semantics
 	// Host is the Node of a Pod.
@@ -29,6 +31,8 @@ type Endpoint struct {
 	// Interface is the id of the interface in the cloud that the addresses belong to; empty if they
 	// are of none in sight. The groups that it holds are those by which others may name it.
 	Interface string
+	// Region is where the interface is.
+	Region string
 	// Grouped tells that security groups filter its packets and enforce what policies say there: it
 	// is a machine in a cloud. They decide what policies leave to it, as far as Interface is known.
 	Grouped bool
@@ -49,6 +53,9 @@ type Endpoint struct {
 	// account, or of the agent of a host. Endpoints of one account share them.
 	Openings *Openings
 }
+
+// All are all addresses of the endpoint.
+func (e *Endpoint) All() addrset.Set { return addrset.Of(e.Addresses...).Union(e.Blocks) }
 
 // Openings are traffic that is allowed before any rule.
 type Openings struct {
@@ -73,9 +80,19 @@ type Input struct {
 	// Listing is what the policies compute to.
 	Listing   *policy.Listing
 	Endpoints []Endpoint
+	// Delegated are the blocks of addresses that a cloud has delegated to entities.
+	Delegated map[policy.EntityRef]Delegation
 	// Cloud has the interfaces of endpoints, with the groups that they hold of their own; nil if
 	// there are none.
 	Cloud *trace.Cloud
+}
+
+// Delegation is what a cloud has delegated to the interfaces of an entity in blocks. Rules that
+// security groups of the Region enforce name these addresses together with the others of the
+// entity; elsewhere nobody is told of them.
+type Delegation struct {
+	Region string
+	Blocks addrset.Set
 }
 
 // World answers questions.
@@ -140,10 +157,10 @@ func (k *kind) within() *kind {
 
 // New indexes the input.
 func New(i Input) *World {
-	w := &World{policies: newPolicies(i.Listing), cloud: i.Cloud, kinds: [2]map[string]*kind{{}, {}}}
+	w := &World{policies: newPolicies(i.Listing, i.Delegated), cloud: i.Cloud, kinds: [2]map[string]*kind{{}, {}}}
 	sets := make([]addrset.Set, 0, len(i.Endpoints))
 	for k := range i.Endpoints {
-		e := &endpoint{Endpoint: &i.Endpoints[k], addrs: addrset.Of(i.Endpoints[k].Addresses...), at: k}
+		e := &endpoint{Endpoint: &i.Endpoints[k], addrs: i.Endpoints[k].All(), at: k}
 		for half := range e.halves {
 			e.halves[half] = w.kind(half, e.Endpoint)
 		}

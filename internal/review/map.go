@@ -78,7 +78,7 @@ func Members(w *explain.World, key string) []v1alpha1.ReachEnd {
 		}
 		out := make([]v1alpha1.ReachEnd, len(c.Now))
 		for i, e := range c.Now {
-			out[i] = endOf(e, e.Addresses)
+			out[i] = endOf(e, e.Addresses, e.Blocks.Prefixes())
 		}
 		return out
 	}

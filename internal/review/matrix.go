@@ -178,7 +178,7 @@ func (a *axis) window(first, most int32) ([]v1alpha1.MatrixGroup, int32) {
 		if len(g.members) == 1 {
 			for e := range g.members {
 				if !explain.Hidden(e) {
-					end := endOf(e, e.Addresses)
+					end := endOf(e, e.Addresses, e.Blocks.Prefixes())
 					row.End = &end
 				}
 			}

@@ -181,7 +181,7 @@ func sideOf(s reach.Side, ends int) v1alpha1.ReachSide {
 			out.More++
 			continue
 		}
-		e := endOf(m.Endpoint, m.Addresses)
+		e := endOf(m.Endpoint, m.Addresses, m.Blocks.Prefixes())
 		e.Partly = m.Partly()
 		out.Endpoints = append(out.Endpoints, e)
 	}
@@ -192,14 +192,17 @@ func sideOf(s reach.Side, ends int) v1alpha1.ReachSide {
 	return out
 }
 
-// endOf is an endpoint with some of its addresses.
-func endOf(m *reach.Endpoint, addresses []netip.Addr) v1alpha1.ReachEnd {
+// endOf is an endpoint with some of its addresses, and of the blocks that are delegated to it.
+func endOf(m *reach.Endpoint, addresses []netip.Addr, blocks []netip.Prefix) v1alpha1.ReachEnd {
 	e := v1alpha1.ReachEnd{Name: m.Name, Interface: m.Interface, Public: m.Public, Addresses: []string{}}
 	if m.Kind != 0 {
 		e.Kind, e.Namespace, e.Object = m.Kind.String(), m.Namespace, m.EntityRef.Name
 	}
 	for _, a := range addresses {
 		e.Addresses = append(e.Addresses, a.String())
+	}
+	for _, p := range blocks {
+		e.Addresses = append(e.Addresses, p.String())
 	}
 	return e
 }

@@ -134,11 +134,12 @@ type ReachSide struct {
 
 // ReachEnd is one of the endpoints.
 type ReachEnd struct {
-	Name      string   `json:"name"`
-	Kind      string   `json:"kind,omitempty"`
-	Namespace string   `json:"namespace,omitempty"`
-	Object    string   `json:"object,omitempty"`
-	Interface string   `json:"interface,omitempty"`
+	Name      string `json:"name"`
+	Kind      string `json:"kind,omitempty"`
+	Namespace string `json:"namespace,omitempty"`
+	Object    string `json:"object,omitempty"`
+	Interface string `json:"interface,omitempty"`
+	// Addresses are single ones, and blocks that a cloud has delegated to the interface.
 	Addresses []string `json:"addresses"`
 	// Public tells that these are the public addresses of a machine that has private ones as well.
 	Public bool `json:"public,omitempty"`
