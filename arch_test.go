@@ -87,6 +87,8 @@ var layers = []layer{
 		why: "whoever writes records needs the key, and the key knows none of them"},
 	{folder: "internal/cloud/handover", noStd: []string{"context", "log", "log/slog", "net", "net/http", "os", "sync", "sync/atomic"},
 		why: "who guards a VM is decided without I/O, clock and goroutines"},
+	{folder: "internal/agentinfo", own: []string{"api", "internal/cloud/handover"}, foreign: []string{"k8s.io/apimachinery/"}, noStd: pureStd,
+		why: "how old the word of an agent may be is decided in one place, without a clock"},
 	{folder: "internal/flows/judge", own: []string{"internal/cloud", "internal/explain", "internal/flows", "internal/policy"}, noStd: pureStd,
 		why: "traffic is judged by the evaluator that answers every other question, without I/O"},
 	{folder: "internal/flows/recommend", own: []string{"api", "internal/cloud", "internal/cloud/trace", "internal/policy"}, foreign: []string{"k8s.io/apimachinery/"}, noStd: pureStd,

@@ -283,7 +283,8 @@ func (h *Hosts) fill(ctx context.Context, info, said *v1beta1.AntreaAgentInfo, h
 	for _, key := range []string{cloudv1.LabelAllowIsolates, cloudv1.LabelHeedsCloud} {
 		out.Labels = taken(out.Labels, said.Labels, key)
 	}
-	for _, key := range []string{cloudv1.AnnotationIsolates, cloudv1.AnnotationHostFailsafe, cloudv1.AnnotationForwards, cloudv1.AnnotationForeignFilters} {
+	for _, key := range []string{cloudv1.AnnotationIsolates, cloudv1.AnnotationHostFailsafe, cloudv1.AnnotationForwards, cloudv1.AnnotationForeignFilters,
+		cloudv1.AnnotationKernel} {
 		out.Annotations = taken(out.Annotations, said.Annotations, key)
 	}
 	out.NodeRef = nodeRef(host)

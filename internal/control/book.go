@@ -3,9 +3,11 @@ package control
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -39,6 +41,8 @@ type book struct {
 	mu       sync.Mutex
 	policies map[types.UID]*policyPage
 	groups   map[policy.NamespacedName]policy.Problem
+	// silent are the enforcers that are not heard of, and since when.
+	silent map[string]time.Time
 }
 
 // policyPage is what is known of one policy.
@@ -165,6 +169,28 @@ func (b *book) report(uid types.UID, nodes []v1beta2.NetworkPolicyNodeStatus) bo
 	return true
 }
 
+// listen notes which enforcers are silent, and returns the policies whose status that changes.
+func (b *book) listen(silent map[string]time.Time) (changed []types.UID) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if maps.Equal(b.silent, silent) {
+		return nil
+	}
+	before := b.silent
+	b.silent = silent
+	for uid, page := range b.policies {
+		for key := range page.reports {
+			was, is := before[key]
+			now, still := silent[key]
+			if is != still || !was.Equal(now) {
+				changed = append(changed, uid)
+				break
+			}
+		}
+	}
+	return changed
+}
+
 // reported returns what an enforcer has reported about a policy last.
 func (b *book) reported(uid types.UID, key string) (v1beta2.NetworkPolicyNodeStatus, bool) {
 	b.mu.Lock()
@@ -199,11 +225,11 @@ func (b *book) policyVerdict(uid types.UID) (verdict, bool) {
 	v := verdict{kind: page.kind, PolicyRef: page.PolicyRef, problem: policy.JoinErrors(slices.Concat(page.refused, page.errors, page.warnings))}
 	v.tell = v.problem != "" && v.problem != page.told
 	page.told = v.problem
-	v.status = page.status(func(key string) bool { return b.concerns(uid, key) })
+	v.status = page.status(func(key string) bool { return b.concerns(uid, key) }, b.silent)
 	return v, true
 }
 
-func (p *policyPage) status(concerns func(key string) bool) v1beta1.NetworkPolicyStatus {
+func (p *policyPage) status(concerns func(key string) bool, silent map[string]time.Time) v1beta1.NetworkPolicyStatus {
 	realizable := v1beta1.NetworkPolicyCondition{Type: v1beta1.NetworkPolicyConditionRealizable, Status: metav1.ConditionTrue}
 	s := v1beta1.NetworkPolicyStatus{Phase: v1beta1.NetworkPolicyPending, ObservedGeneration: p.declared}
 	if wrong := slices.Concat(p.refused, p.errors); len(wrong) > 0 {
@@ -227,6 +253,7 @@ func (p *policyPage) status(concerns func(key string) bool) v1beta1.NetworkPolic
 	s.ObservedGeneration = p.generation
 	s.DesiredNodesRealized = int32(p.desired)
 	var failed, planned []v1beta2.NetworkPolicyNodeStatus
+	var unconfirmed []string
 	for key, r := range p.reports {
 		switch {
 		case r.Generation != p.generation || !concerns(key):
@@ -236,6 +263,9 @@ func (p *policyPage) status(concerns func(key string) bool) v1beta1.NetworkPolic
 			failed = append(failed, r)
 		default:
 			s.CurrentNodesRealized++
+			if _, is := silent[key]; is {
+				unconfirmed = append(unconfirmed, key)
+			}
 		}
 	}
 	if p.empty {
@@ -273,7 +303,27 @@ func (p *policyPage) status(concerns func(key string) bool) v1beta1.NetworkPolic
 	}
 	s.VMs = p.countVMs(concerns)
 	s.Message = shortMessage(append(failed, planned...), realizable.Message)
+	if len(unconfirmed) > 0 {
+		text := unconfirmedMessage(unconfirmed, silent)
+		s.Conditions = append(s.Conditions, v1beta1.NetworkPolicyCondition{
+			Type: v1beta1.NetworkPolicyConditionConfirmed, Status: metav1.ConditionFalse, Reason: v1beta1.ReasonEnforcerSilent, Message: text,
+		})
+		if len(failed)+len(planned) > 0 {
+			text = s.Message + "; " + text
+		}
+		s.Message = shortened(text)
+	}
 	return s
+}
+
+// unconfirmedMessage says where a policy was realized and is not confirmed any more.
+func unconfirmedMessage(keys []string, silent map[string]time.Time) string {
+	slices.SortFunc(keys, func(a, b string) int { return cmp.Or(silent[a].Compare(silent[b]), cmp.Compare(a, b)) })
+	text := fmt.Sprintf("not confirmed since %s: the agent on %s is silent", silent[keys[0]].UTC().Format(time.RFC3339), keys[0])
+	if more := len(keys) - 1; more > 0 {
+		text += fmt.Sprintf(", and %d more", more)
+	}
+	return text
 }
 
 // idleMessage is what the status of a policy says that applies to nothing, if nothing else is to be

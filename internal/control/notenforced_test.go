@@ -1,6 +1,9 @@
 package control
 
-import "testing"
+import (
+	"testing"
+	"time"
+)
 
 // TestPolicyWhoseAccountIsGone: a policy is not called realized once nothing that a cloud enforced
 // it on is left. What held Pods only is, as with Antrea.
@@ -29,4 +32,27 @@ func TestPolicyWhoseAccountIsGone(t *testing.T) {
 	w.settle()
 	w.wantStatus("an agent's", "q", "Idle 0/0 gen 1 [Realizable=True  nothing is selected that an enforcer is responsible for: "+
 		`spec.appliedTo[0].externalEntitySelector: got a selector of nobody, want labels that some ExternalEntity has; role is never "agent": there is db]`)
+}
+
+// TestPolicyOfDeadAgent: what an agent has realized that is not heard of any more is not confirmed
+// since; its rules may be in force as they were, so the phase stays.
+func TestPolicyOfDeadAgent(t *testing.T) {
+	w := newTestWorld(t)
+	w.put(vm(t, "a", "db", "vms/host-a"))
+	w.put(vm(t, "b", "db", "vms/host-b"))
+	w.put(allowSSH(t, "p", "db", 1))
+	w.settle()
+	w.report("uid-p", "vms/host-a", 1, "")
+	w.report("uid-p", "vms/host-b", 1, "")
+	w.wantStatus("enforced", "p", "Realized 2/2 gen 1 [Realizable=True  ]")
+	since := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	w.Silent(map[string]time.Time{"vms/host-a": since})
+	w.settle()
+	w.wantStatus("one is dead", "p", "Realized 2/2 gen 1 [Realizable=True  ; Confirmed=False EnforcerSilent not confirmed since 2026-03-01T12:00:00Z: the agent on vms/host-a is silent]")
+	w.Silent(map[string]time.Time{"vms/host-a": since, "vms/host-b": since.Add(time.Minute), "vms/host-c": since})
+	w.settle()
+	w.wantStatus("two are", "p", "Realized 2/2 gen 1 [Realizable=True  ; Confirmed=False EnforcerSilent not confirmed since 2026-03-01T12:00:00Z: the agent on vms/host-a is silent, and 1 more]")
+	w.Silent(nil)
+	w.settle()
+	w.wantStatus("back", "p", "Realized 2/2 gen 1 [Realizable=True  ]")
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -50,6 +51,14 @@ func (c *Controller) Report(_ context.Context, s *v1beta2.NetworkPolicyStatus) e
 		c.tasks.Add(task{kind: taskPolicy, name: s.Name})
 	}
 	return nil
+}
+
+// Silent takes which enforcers are silent, and since when. What they have realized is not confirmed
+// since. The map is not to be changed afterwards.
+func (c *Controller) Silent(enforcers map[string]time.Time) {
+	for _, uid := range c.book.listen(enforcers) {
+		c.tasks.Add(task{kind: taskPolicy, name: string(uid)})
+	}
 }
 
 // Reported returns what an enforcer has reported about a policy last; false if nothing, or if the

@@ -152,6 +152,8 @@ func upstreamConditions(s v1beta1.NetworkPolicyStatus) []metav1.Condition {
 			}
 		case v1beta1.NetworkPolicyConditionRealizationFailure:
 			realized.Message += "; " + c.Message
+		case v1beta1.NetworkPolicyConditionConfirmed:
+			realized.Message += "; " + c.Message
 		}
 	}
 	return []metav1.Condition{realizable, realized}

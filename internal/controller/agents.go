@@ -61,6 +61,7 @@ type agentInfo struct {
 	agent   handover.Agent
 	lets    string // AnnotationCloudLetsIn
 	version string
+	heard   time.Time // by the clock of the host
 }
 
 func newVMAgents(c client.Client, clk clock.WithTicker) *vmAgents {
@@ -139,7 +140,7 @@ func (a *vmAgents) hearInfo(o any, gone bool) {
 		delete(a.announced, info.Name)
 	}
 	// A sign of life alone changes nothing; see lookForSilence.
-	before.version, now.version, before.agent.Told, now.agent.Told = "", "", time.Time{}, time.Time{}
+	before.version, before.heard, before.agent.Told = now.version, now.heard, now.agent.Told
 	if !known || before != now {
 		a.tell()
 	}
@@ -171,9 +172,10 @@ func (a *vmAgents) read(info *antreav1beta1.AntreaAgentInfo, before agentInfo, k
 		}
 	}
 	out.agent.Trouble = strings.Join(trouble, ", ")
+	out.heard = at
 	switch now := a.clock.Now(); {
 	case at.IsZero():
-	case known && before.version == info.ResourceVersion:
+	case known && before.heard.Equal(at): // somebody else wrote
 		out.agent.Told = before.agent.Told
 	case !known && at.Before(now):
 		out.agent.Told = at

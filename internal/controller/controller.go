@@ -328,6 +328,10 @@ func computePolicies(ctx context.Context, mgr manager.Manager, o Options, agents
 		return err
 	}
 	o.loops.add(policies.Faulty)
+	watch := newAgentWatch(mgr.GetClient(), clk, o.Log.WithName("agents"), policies.Silent)
+	if err := errors.Join(watch.follow(ctx, mgr.GetCache()), o.metrics.show(watch), mgr.Add(watch)); err != nil {
+		return fmt.Errorf("start the controller: %w", err)
+	}
 	if agents != nil && !agents.divided {
 		agents.reported = policies.Reported
 	}

@@ -204,6 +204,10 @@ func (c *Computation) told(p *Point, kind, key, pod string) {
 			}
 		}
 		for _, cond := range i.AgentConditions {
+			if cond.Reason == cloudv1alpha1.ReasonSilent {
+				p.State, p.Why = PointUntold, cond.Message
+				break
+			}
 			if cond.Type == v1beta1.AgentHealthy && cond.Status == "False" && cond.Reason != cloudv1alpha1.ReasonPartial {
 				p.State, p.Why = PointNotEnforced, strings.TrimSpace(cond.Reason+" "+cond.Message)
 			}

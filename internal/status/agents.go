@@ -10,16 +10,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
+	"github.com/nephele-io/nephele/internal/agentinfo"
 )
 
-const (
-	// heartbeat is how often an agent says that it is well, and mostMissed after how many of them
-	// that did not come nothing is known of it.
-	heartbeat  = time.Minute
-	mostMissed = 3
-	// mostAgents bounds the agents that are listed.
-	mostAgents = 20
-)
+// mostAgents bounds the agents that are listed.
+const mostAgents = 20
 
 // Agents counts the agents on hosts and Nodes.
 type Agents struct {
@@ -85,25 +80,10 @@ func heard(a Agent) time.Time {
 
 // agent judges one agent.
 func (g *gathering) agent(info *v1beta1.AntreaAgentInfo) (Agent, bool) {
-	out := Agent{Name: info.Name, Host: join(info.NodeRef.Namespace, info.NodeRef.Name), Version: info.Version}
-	for i := range info.AgentConditions {
-		c := &info.AgentConditions[i]
-		if out.LastHeard == nil || out.LastHeard.Before(&c.LastHeartbeatTime) {
-			out.LastHeard = &c.LastHeartbeatTime
-		}
-		if c.Status != metav1.ConditionTrue && out.Message == "" {
-			out.Message = fmt.Sprintf("%s is %s: %s", c.Type, c.Status, cmp.Or(c.Message, c.Reason))
-		}
+	a := agentinfo.Of(info, g.now())
+	out := Agent{Name: info.Name, Host: a.Key, Version: a.Version, Silent: a.Silent, Message: a.Message}
+	if !a.Heard.IsZero() {
+		out.LastHeard = &metav1.Time{Time: a.Heard}
 	}
-	switch {
-	case out.LastHeard == nil || out.LastHeard.IsZero():
-		out.Silent, out.LastHeard, out.Message = true, nil, "it has said nothing yet"
-		// One that has just been made known has yet to say something.
-		return out, g.now().Sub(info.CreationTimestamp.Time) <= mostMissed*heartbeat
-	case g.now().Sub(out.LastHeard.Time) > mostMissed*heartbeat:
-		out.Silent = true
-		out.Message = fmt.Sprintf("not heard of since %s: what it enforces is not confirmed since", out.LastHeard.UTC().Format(time.RFC3339))
-		return out, false
-	}
-	return out, out.Message == ""
+	return out, a.Healthy || a.New
 }

@@ -33,6 +33,12 @@ const (
 	// the policy; there is none otherwise.
 	NetworkPolicyConditionReceived NetworkPolicyConditionType = "Received"
 
+	// NetworkPolicyConditionConfirmed is False while an enforcer that has realized the policy is
+	// silent; there is none otherwise. Its rules may be in force there as they were.
+	NetworkPolicyConditionConfirmed NetworkPolicyConditionType = "Confirmed"
+
+	// ReasonEnforcerSilent is the reason of Confirmed False.
+	ReasonEnforcerSilent = "EnforcerSilent"
 	// ReasonAppliedToUnsupportedGroup is the reason of Realizable False.
 	ReasonAppliedToUnsupportedGroup = "NetworkPolicyAppliedToUnsupportedGroup"
 	// ReasonRealizationFailedOnNode is the reason of RealizationFailure True.
@@ -78,7 +84,8 @@ type NetworkPolicyStatus struct {
 	// it is; the conditions say all.
 	// +optional
 	Message string `json:"message,omitempty"`
-	// Conditions: Realizable, and RealizationFailure if any enforcer failed.
+	// Conditions: Realizable; RealizationFailure if any enforcer failed; Confirmed if one that
+	// realized it is not heard of any more.
 	// +listType=map
 	// +listMapKey=type
 	// +optional

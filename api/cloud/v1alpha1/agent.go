@@ -31,6 +31,13 @@ const (
 	AnnotationCloudLetsIn = "nephele.io/cloud-lets-in"
 )
 
+// AnnotationKernel is set by an agent: the release of the kernel that it writes rules to.
+const AnnotationKernel = "nephele.io/kernel"
+
+// ReasonSilent is the reason of the conditions of an AntreaAgentInfo, which are Unknown then, while
+// its agent has said nothing for three minutes. The controller writes it.
+const ReasonSilent = "Silent"
+
 // ReasonPartial is the reason of the condition AgentHealthy while some Pods evade policies. What is
 // enforced on others is in force.
 const ReasonPartial = "Partial"

@@ -111,6 +111,31 @@ type VirtualMachineSpec struct {
 	Tags map[string]string `json:"tags,omitempty"`
 }
 
+// VMAgent is what is known of the agent in a virtual machine.
+type VMAgent struct {
+	// Name of its AntreaAgentInfo, which says more.
+	Name string `json:"name"`
+	// Version of the agent.
+	// +optional
+	Version string `json:"version,omitempty"`
+	// Kernel is the release of the kernel that it writes rules to.
+	// +optional
+	Kernel string `json:"kernel,omitempty"`
+	// Health is True while the agent says that it is well, and Unknown if it has said nothing for
+	// three minutes.
+	// +kubebuilder:validation:Enum="True";"False";Unknown
+	Health metav1.ConditionStatus `json:"health"`
+	// Message says why it is not well.
+	// +optional
+	Message string `json:"message,omitempty"`
+	// LastHeard is when it said something last. While it is well, this may be five minutes old.
+	// +optional
+	LastHeard *metav1.Time `json:"lastHeard,omitempty"`
+	// Policies is how many policies it has received.
+	// +optional
+	Policies int32 `json:"policies,omitempty"`
+}
+
 // VirtualMachineStatus is what is known of the virtual machine.
 type VirtualMachineStatus struct {
 	// Provider is the cloud.
@@ -132,6 +157,9 @@ type VirtualMachineStatus struct {
 	// enforces the policies says the condition Agented.
 	// +optional
 	Agented bool `json:"agented"`
+	// Agent is the one in the virtual machine, if it is agented and has told of itself.
+	// +optional
+	Agent *VMAgent `json:"agent,omitempty"`
 	// CloudId is the id of the virtual machine in the cloud.
 	CloudId string `json:"cloudId,omitempty"`
 	// CloudUid is its vmId (Azure), which what Azure attests about it names. No other ever has it.

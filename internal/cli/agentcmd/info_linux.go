@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"os"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -180,6 +181,7 @@ func fillAgentInfo(info *v1beta1.AntreaAgentInfo, s *agent.Status, namespace, na
 			metav1.SetMetaDataAnnotation(&info.ObjectMeta, cloudv1alpha1.AnnotationNotEnforceable, strings.Join(told, "\n"))
 		}
 	}
+	metav1.SetMetaDataAnnotation(&info.ObjectMeta, cloudv1alpha1.AnnotationKernel, kernelRelease())
 	metav1.SetMetaDataAnnotation(&info.ObjectMeta, cloudv1alpha1.AnnotationForeignFilters, strings.Join(s.Foreign[:min(len(s.Foreign), mostFilters)], "\n"))
 	info.NetworkPolicyControllerInfo = v1beta1.NetworkPolicyControllerInfo{
 		NetworkPolicyNum: int32(len(s.Policies)), AddressGroupNum: int32(s.AddressGroups), AppliedToGroupNum: int32(s.AppliedToGroups),
@@ -207,6 +209,15 @@ func fillAgentInfo(info *v1beta1.AntreaAgentInfo, s *agent.Status, namespace, na
 		condition(v1beta1.AgentHealthy, healthy, reason, says),
 		condition(v1beta1.ControllerConnectionUp, s.Connected, "NotInSync", s.ServerError),
 	}
+}
+
+// kernelRelease is that of the running kernel; empty if it does not tell.
+func kernelRelease() string {
+	release, err := os.ReadFile("/proc/sys/kernel/osrelease")
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(release))
 }
 
 // failsafeText is what the agent tells of its failsafe flows, without those of one source port

@@ -128,7 +128,7 @@ func (s *syncer) putVM(ctx context.Context, want, have *v1alpha1.VirtualMachine)
 		// What policies do to the VM is not ours to write.
 		live.Status = want.Status
 		s.leaveGroups(&live.Status, &before)
-		live.Status.Policies, live.Status.PolicySummary = before.Policies, before.PolicySummary
+		live.Status.Policies, live.Status.PolicySummary, live.Status.Agent = before.Policies, before.PolicySummary, before.Agent
 		live.Status.Conditions = append([]metav1.Condition(nil), before.Conditions...)
 		live.Status.LastSeen = before.LastSeen
 		s.setObserved(&live.Status.Conditions, want.Status.Region, live.Generation)
