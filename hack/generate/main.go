@@ -1,7 +1,8 @@
 // Command generate completes the CustomResourceDefinitions that controller-gen writes, in place.
 //
-// It tightens ours: the schema of a label selector comes from apimachinery, which has no markers,
-// so its operators, keys and values would go unchecked. With -upstream VERSION it leaves the
+// It tightens ours, and serves the policies, groups and tiers of Antrea in the versions before
+// v1beta1, too. The schema of a label selector comes from apimachinery, which has no markers, so
+// its operators, keys and values would go unchecked. With -upstream VERSION it leaves the
 // schemas as they are and gives the definitions, which are those of policy.networking.k8s.io, the
 // annotations that their project publishes them with; an API server takes none of a group below
 // k8s.io without a link to its approval.
@@ -17,6 +18,8 @@ import (
 	"os"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/nephele-io/nephele/internal/kinds"
 )
 
 // Patterns and longest lengths of label keys and values, as Kubernetes has them.
@@ -34,7 +37,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, "usage: generate [-upstream VERSION] FILE...")
 		os.Exit(2)
 	}
-	edit := func(doc any) { walk(doc) }
+	edit := func(doc any) { walk(doc); serveFormer(doc) }
 	if *upstream != "" {
 		edit = func(doc any) { annotate(doc, *upstream) }
 	}
@@ -44,6 +47,63 @@ func main() {
 			os.Exit(1)
 		}
 	}
+}
+
+// serveFormer adds the former versions of a kind of crd.antrea.io. They are not stored, and say
+// what their fields mean nowhere: definitions have to be small enough for the annotation of
+// kubectl.
+func serveFormer(doc any) {
+	spec := doc.(map[string]any)["spec"].(map[string]any)
+	if spec["group"] != "crd.antrea.io" {
+		return
+	}
+	kind := spec["names"].(map[string]any)["kind"].(string)
+	versions := spec["versions"].([]any)
+	for _, name := range kinds.FormerVersions("crd.antrea.io", kind) {
+		v := withoutDescriptions(versions[0], false).(map[string]any)
+		v["name"], v["storage"], v["deprecated"] = name, false, true
+		v["deprecationWarning"] = "crd.antrea.io/" + name + " " + kind + " is of Antrea before 1.13: write crd.antrea.io/v1beta1, and nothing else has to change"
+		if kind == "ClusterGroup" && name == "v1alpha2" {
+			withIPBlock(v)
+		}
+		versions = append(versions, v)
+	}
+	spec["versions"] = versions
+}
+
+// withIPBlock gives a version of ClusterGroup the one block of addresses that a group had once. The
+// webhook makes a list of it, and nothing else could keep it.
+func withIPBlock(version map[string]any) {
+	fields := version["schema"].(map[string]any)["openAPIV3Schema"].(map[string]any)["properties"].(map[string]any)
+	spec := fields["spec"].(map[string]any)
+	properties := spec["properties"].(map[string]any)
+	properties["ipBlock"] = properties["ipBlocks"].(map[string]any)["items"]
+	rules, _ := spec["x-kubernetes-validations"].([]any)
+	spec["x-kubernetes-validations"] = append(rules, map[string]any{
+		"rule": "!has(self.ipBlock)", "message": "ipBlock is a list since v1alpha3: write ipBlocks: [{cidr: ...}]", "fieldPath": ".ipBlock",
+	})
+}
+
+// withoutDescriptions copies a schema without what it says to people. A property may be called
+// description.
+func withoutDescriptions(node any, properties bool) any {
+	switch n := node.(type) {
+	case map[string]any:
+		out := make(map[string]any, len(n))
+		for key, value := range n {
+			if properties || key != "description" {
+				out[key] = withoutDescriptions(value, key == "properties" && !properties)
+			}
+		}
+		return out
+	case []any:
+		out := make([]any, len(n))
+		for i := range n {
+			out[i] = withoutDescriptions(n[i], false)
+		}
+		return out
+	}
+	return node
 }
 
 // approvals are the pull requests in which the kinds of policy.networking.k8s.io were approved, as

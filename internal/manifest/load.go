@@ -22,7 +22,9 @@ import (
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
+	antreav1beta1 "github.com/nephele-io/nephele/api/antrea/v1beta1"
 	"github.com/nephele-io/nephele/internal/expect"
+	"github.com/nephele-io/nephele/internal/kinds"
 	"github.com/nephele-io/nephele/internal/platform/unicodetext"
 )
 
@@ -329,11 +331,15 @@ func (l *loader) kindsIn(group string) []string {
 
 // foreign deals with a kind that is not one of ours: a mistake if it nearly is, else a note.
 func (l *loader) foreign(at Position, gvk schema.GroupVersionKind, h head) {
+	var versions []string
 	for known := range l.kinds {
 		if known.Group == gvk.Group && known.Kind == gvk.Kind {
-			l.fault(at, nil, "apiVersion", fmt.Sprintf("%s has no version %q, want %s", gvk.Kind, gvk.Version, known.GroupVersion()))
-			return
+			versions = append(versions, known.GroupVersion().String())
 		}
+	}
+	if len(versions) > 0 {
+		l.fault(at, nil, "apiVersion", fmt.Sprintf("%s has no version %q, want %s", gvk.Kind, gvk.Version, slices.Max(versions)))
+		return
 	}
 	if known := l.kindsIn(gvk.Group); len(known) > 0 && !slices.Contains(antreaKinds, gvk.Kind) {
 		l.fault(at, nil, "kind", fmt.Sprintf("there is no %s in %s, want one of %s", gvk.Kind, gvk.Group, strings.Join(known, ", ")))
@@ -367,6 +373,9 @@ func (l *loader) take(d *Document, gvk schema.GroupVersionKind, raw []byte) {
 	if err != nil || len(unknown) > 0 {
 		return
 	}
+	if k, known := kinds.Find(gvk.Group, gvk.Kind); known {
+		d.Object.GetObjectKind().SetGroupVersionKind(k.GroupVersionKind) // which a former version becomes
+	}
 	d.Object.SetName(name)
 	d.Object.SetNamespace(namespace)
 	l.set.Documents = append(l.set.Documents, d)
@@ -387,6 +396,12 @@ func (l *loader) checkSchema(d *Document, gvk schema.GroupVersionKind, raw []byt
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &content); err != nil {
 		l.mistyped(d, err)
 		return nil, false
+	}
+	if gvk.Group == antreav1beta1.GroupName && gvk.Kind == "ClusterGroup" && gvk.Version == "v1alpha2" && kinds.ListBlock(content) {
+		if raw, err = json.Marshal(content); err != nil {
+			l.fault(d.Position, d, "", err.Error())
+			return nil, false
+		}
 	}
 	if l.unknownFields(d, gvk, raw) {
 		return nil, false

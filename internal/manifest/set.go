@@ -156,7 +156,9 @@ func readable() map[schema.GroupVersionKind]func() Object {
 		expect.GroupVersion().WithKind(expect.Kind):  func() Object { return &expect.PolicyTest{} },
 	}
 	for _, k := range kinds.Of(kinds.Manifest) {
-		out[k.GroupVersionKind] = func() Object { return k.New() }
+		for _, version := range append(kinds.FormerVersions(k.Group, k.Kind), k.Version) {
+			out[schema.GroupVersionKind{Group: k.Group, Version: version, Kind: k.Kind}] = func() Object { return k.New() }
+		}
 	}
 	return out
 }

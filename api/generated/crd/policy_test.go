@@ -224,6 +224,14 @@ func TestEntityRules(t *testing.T) {
 		{"port 0", `{ports: [{port: 0}]}`, "spec.ports[0].port"},
 		{"protocol", `{ports: [{protocol: tcp, port: 1}]}`, "spec.ports[0].protocol"},
 	})
+	for _, kind := range []string{"NetworkPolicy", "ClusterNetworkPolicy"} { // as before Antrea 1.13
+		runSpecCases(t, "crd.antrea.io/v1alpha1", kind, append(ruleCases(), selectorCases()...))
+	}
+	runSpecCases(t, "crd.antrea.io/v1alpha3", "ClusterGroup", groupCases())
+	runSpecCases(t, "crd.antrea.io/v1alpha2", "ClusterGroup", []specCase{
+		{"one block, which a webhook makes a list", `{ipBlock: {cidr: 10.0.0.0/8}}`, "spec.ipBlock: Invalid value: ipBlock is a list since v1alpha3"},
+		{"blocks", `{ipBlocks: [{cidr: 10.0.0.0/8}]}`, ""},
+	})
 	runSpecCases(t, "crd.antrea.io/v1alpha1", "ExternalNode", []specCase{
 		{"one interface", `{interfaces: [{name: eth0, ips: [10.0.0.1, "fd00::1"]}]}`, ""},
 		{"no interface", `{interfaces: []}`, "spec.interfaces"},

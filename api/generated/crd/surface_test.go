@@ -3,6 +3,7 @@ package crd_test
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -16,6 +17,7 @@ import (
 	antreav1alpha2 "github.com/nephele-io/nephele/api/antrea/v1alpha2"
 	antreav1beta1 "github.com/nephele-io/nephele/api/antrea/v1beta1"
 	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	"github.com/nephele-io/nephele/internal/kinds"
 )
 
 // surface is what a user of kubectl sees of a kind.
@@ -54,8 +56,18 @@ func TestSurface(t *testing.T) {
 	got := map[string]surface{}
 	for _, d := range definitions(t) {
 		v := d.Spec.Versions[0]
-		if len(d.Spec.Versions) != 1 || !v.Served || !v.Storage {
-			t.Errorf("%s: want one version, served and stored", d.Name)
+		if !v.Served || !v.Storage {
+			t.Errorf("%s: want the first version served and stored", d.Name)
+		}
+		var former []string
+		for _, o := range d.Spec.Versions[1:] {
+			former = append(former, o.Name)
+			if !o.Served || o.Storage || !o.Deprecated {
+				t.Errorf("%s: want %s served, and nothing stored in it", d.Name, o.Name)
+			}
+		}
+		if want := kinds.FormerVersions(d.Spec.Group, d.Spec.Names.Kind); !slices.Equal(former, want) {
+			t.Errorf("%s: former versions %v, want %v", d.Name, former, want)
 		}
 		s := surface{v.Name, string(d.Spec.Scope), d.Spec.Names.Kind, d.Spec.Names.ShortNames, nil, v.Subresources != nil && v.Subresources.Status != nil}
 		for _, c := range v.AdditionalPrinterColumns {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	"github.com/nephele-io/nephele/internal/control/convert"
+	"github.com/nephele-io/nephele/internal/kinds"
 	"github.com/nephele-io/nephele/internal/policy"
 	"github.com/nephele-io/nephele/internal/policy/admission"
 )
@@ -56,6 +57,28 @@ func (decode decodeGroup) read(q *question) (*policy.Group, error) {
 	}
 	g.group.Namespace = q.namespace
 	return &g.group, nil
+}
+
+// completeClusterGroup is previewGroup, and makes a list of the one block of a ClusterGroup of
+// v1alpha2.
+func completeClusterGroup(ctx context.Context, s *states, q *question) answer {
+	var object map[string]any
+	if err := json.Unmarshal(q.object, &object); err != nil || !kinds.ListBlock(object) {
+		return previewGroup(clusterGroup)(ctx, s, q)
+	}
+	raw, err := json.Marshal(object)
+	if err != nil {
+		return answer{err: err}
+	}
+	completed := *q
+	completed.object = raw
+	a := previewGroup(clusterGroup)(ctx, s, &completed)
+	if len(a.errs) == 0 && a.err == nil {
+		a.patch = []operation{
+			{Op: "add", Path: "/spec/ipBlocks", Value: object["spec"].(map[string]any)["ipBlocks"]}, {Op: "remove", Path: "/spec/ipBlock"},
+		}
+	}
+	return a
 }
 
 // previewGroup refuses what the rules and the form refuse, as completePolicy does, and leaves

@@ -29,7 +29,8 @@ type Hook struct {
 }
 
 // Hooks returns all webhooks. They have the names and paths that they have with an Antrea
-// Controller; the two mutating ones of groups are ours, and change nothing.
+// Controller; the two mutating ones of groups are ours: that of ClusterGroups stands for Antrea's
+// conversion of v1alpha2, the other changes nothing.
 func Hooks() []Hook {
 	changes := []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update}
 	hook := func(name, path, resource string, scope admissionregistrationv1.ScopeType, decide func(context.Context, *states, *question) answer) Hook {
@@ -43,7 +44,7 @@ func Hooks() []Hook {
 	hooks := []Hook{
 		hook("acnpmutator", "/mutate/acnp", "clusternetworkpolicies", cluster, completePolicy(clusterPolicy)),
 		hook("annpmutator", "/mutate/annp", "networkpolicies", namespaced, completePolicy(namespacedPolicy)),
-		hook("clustergroupmutator", "/mutate/clustergroup", "clustergroups", cluster, previewGroup(clusterGroup)),
+		hook("clustergroupmutator", "/mutate/clustergroup", "clustergroups", cluster, completeClusterGroup),
 		hook("groupmutator", "/mutate/group", "groups", namespaced, previewGroup(namespacedGroup)),
 		hook("tiervalidator", "/validate/tier", "tiers", cluster, validateTier),
 		hook("acnpvalidator", "/validate/acnp", "clusternetworkpolicies", cluster, validatePolicy(clusterPolicy)),

@@ -43,11 +43,11 @@ type answer struct {
 	warnings []string
 }
 
-// operation is one step of a JSON patch that adds.
+// operation is one step of a JSON patch.
 type operation struct {
 	Op    string `json:"op"`
 	Path  string `json:"path"`
-	Value string `json:"value"`
+	Value any    `json:"value,omitempty"`
 }
 
 // handler answers the questions of one hook.

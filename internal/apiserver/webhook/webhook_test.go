@@ -143,6 +143,9 @@ func TestCompletion(t *testing.T) {
 			[]any{add("/spec/ingress/0/name", "ingress-drop-e04ea98")}},
 		"what is no policy": {"/mutate/annp", annp(`{priority: high}`), nil},
 		"groups":            {"/mutate/clustergroup", clusterGroup("g", "{podSelector: {}}"), nil},
+		"a block of v1alpha2": {"/mutate/clustergroup", clusterGroup("g", "{ipBlock: {cidr: 10.0.0.0/8}}"), []any{
+			map[string]any{"op": "add", "path": "/spec/ipBlocks", "value": []any{map[string]any{"cidr": "10.0.0.0/8"}}}, map[string]any{"op": "remove", "path": "/spec/ipBlock"}}},
+		"a block and a list": {"/mutate/clustergroup", clusterGroup("g", "{ipBlock: {cidr: 10.0.0.0/8}, ipBlocks: [{cidr: 10.0.0.0/8}]}"), nil},
 	} {
 		for _, version := range []string{"v1", "v1beta1"} {
 			got := ask(t, handlers, asked{path: c.path, operation: "CREATE", object: c.object, version: version})
