@@ -140,10 +140,15 @@ var layers = []layer{
 		foreign: []string{"k8s.io/apimachinery/", "github.com/vishvananda/", "github.com/google/nftables", "golang.org/x/sys/unix"}, why: "tests hold the agent against the policies"},
 	{folder: "internal/agent/nft", own: []string{"api", "internal/enforcer"}, foreign: []string{"k8s.io/apimachinery/", "go4.org/netipx"},
 		noStd: pureStd, why: "compiling is pure"},
-	{folder: "internal/agent/cni", foreign: []string{"github.com/containernetworking/cni/"}, why: "a runtime starts the plugin for each Pod, so it is small"},
+	{folder: "internal/agent/cni", own: []string{"internal/agent/network"},
+		foreign: []string{"github.com/containernetworking/cni/", "github.com/vishvananda/netlink", "github.com/vishvananda/netns", "golang.org/x/sys/unix"},
+		why:     "a runtime starts the plugin for each Pod, so it is small"},
+	{folder: "internal/agent/network/links", own: []string{"internal/agent/network"}, foreign: []string{"github.com/vishvananda/netlink", "golang.org/x/sys/unix"},
+		why: "what is in the kernel is read and written, and decided elsewhere"},
+	{folder: "internal/agent/network", noStd: pureStd, why: "what a network needs is told without I/O"},
 	{
 		folder: "internal/agent",
-		own:    []string{"api", "internal/agent/cni", "internal/agent/nft", "internal/agent/nft/kernel", "internal/enforcer", "internal/platform"},
+		own:    []string{"api", "internal/agent/cni", "internal/agent/network", "internal/agent/nft", "internal/agent/nft/kernel", "internal/enforcer", "internal/platform"},
 		foreign: append(
 			[]string{"github.com/mdlayher/netlink", "golang.org/x/net/dns/dnsmessage", "golang.org/x/sys/unix"},
 			kubernetes...),

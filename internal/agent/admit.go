@@ -34,6 +34,11 @@ type refusal struct{ error }
 // force. Until then its addresses are cut off, whoever had them before. It fails, and forgets them,
 // when ctx ends before.
 func (a *Agent) Admit(ctx context.Context, about cni.Attachment) error {
+	if a.Network != nil { // the addresses are closed as all that are nobody's
+		if err := a.Network.Connect(about); err != nil {
+			return err
+		}
+	}
 	x, err := a.Pods.attach(about)
 	if err != nil {
 		return refusal{err}

@@ -93,6 +93,8 @@ type Options struct {
 	Key string
 	// Pods are those of the Node. Nil on a VM.
 	Pods *Pods
+	// Network makes the network of the Node. Nil where another CNI plugin does.
+	Network *Network
 	// Services are those of the cluster of the Node. Nil where none are known; policies that have
 	// some as peers are refused there.
 	Services *Services
@@ -218,6 +220,10 @@ type Agent struct {
 // New returns an agent that does nothing before Run.
 func New(o Options) *Agent {
 	a := &Agent{Options: o, wake: make(chan struct{}, 1), good: map[string]*v1beta2.NetworkPolicy{}, published: map[string]v1beta2.NetworkPolicyNodeStatus{}}
+	if o.Network != nil && o.Pods != nil {
+		o.Pods.network = o.Network.current
+		o.Network.changed, o.Network.pods = o.Pods.poke, o.Pods.addressesInAPI
+	}
 	a.metrics = newMetrics(a)
 	a.mirror = o.Follower.Mirror(o.Key, a.hear)
 	a.saving.results, a.asking.turn = make(chan error, 1), make(chan struct{}, 1)
@@ -258,6 +264,9 @@ func (a *Agent) Run(ctx context.Context) error {
 	if a.Pods != nil {
 		pods = a.Pods.news
 		running.Go(func() { a.Pods.Run(ctx) })
+	}
+	if a.Network != nil {
+		running.Go(func() { a.Network.Run(ctx) })
 	}
 	var services chan struct{}
 	if a.Services != nil {
@@ -373,6 +382,9 @@ func (a *Agent) restore(ctx context.Context) {
 	}
 	if a.Pods != nil {
 		a.Pods.restore(kept.Node, kept.Attachments)
+	}
+	if a.Network != nil {
+		a.Network.restore(kept.Network)
 	}
 	if a.Services != nil {
 		a.Services.restore(kept.Services)
@@ -620,7 +632,7 @@ func (a *Agent) enforce(ctx context.Context, heard time.Time) {
 	program := result.Program
 	released := a.releasedUntil()
 	if !released.IsZero() {
-		program = nft.LetPass()
+		program = nft.Released(result.Program)
 	}
 	isolates := Isolated{result.Isolated[nft.Ingress], result.Isolated[nft.Egress]}
 	was := a.isolated(isolates)
@@ -640,6 +652,9 @@ func (a *Agent) enforce(ctx context.Context, heard time.Time) {
 	kept := Kept{Key: a.Key, Computed: &effective, ReleasedUntil: released, Names: names, Node: node, Services: services, Failsafe: a.failsafe}
 	if a.Pods != nil {
 		kept.Attachments = a.Pods.settled()
+	}
+	if a.Network != nil {
+		kept.Network = a.Network.kept()
 	}
 	former := a.program
 	change := nft.Diff(former, program.WithRevision(a.revision))

@@ -90,6 +90,10 @@ type fixture struct {
 	// key is that of the agent, pods makes what follows the Pods of a Node; nil on a VM.
 	key  string
 	pods func() *agent.Pods
+	// network makes that of a Node; nil where another plugin does.
+	network func() *agent.Network
+	// local are addresses of the host besides.
+	local []netip.Addr
 	// services make those of its cluster.
 	services func() *agent.Services
 	// computed and essential are those of the agent's options.
@@ -166,11 +170,15 @@ func (f *fixture) start() (*agent.Agent, func()) {
 	if f.pods != nil {
 		pods, f.connections.Through = f.pods(), true
 	}
+	var made *agent.Network
+	if f.network != nil {
+		made = f.network()
+	}
 	var services *agent.Services
 	if f.services != nil {
 		services = f.services()
 	}
-	f.connections.Local = func() ([]netip.Addr, error) { return []netip.Addr{hostAddr}, nil }
+	f.connections.Local = func() ([]netip.Addr, error) { return append([]netip.Addr{hostAddr}, f.local...), nil }
 	own, connections := f.table, f.connections
 	own.Adopt = func() {
 		if err := connections.Adopt(); err != nil {
@@ -191,6 +199,7 @@ func (f *fixture) start() (*agent.Agent, func()) {
 			Computed:      f.computed,
 			Essential:     f.essential,
 			Pods:          pods,
+			Network:       made,
 			Services:      services,
 			Failsafe:      f.failsafe,
 			Reports:       f.to,

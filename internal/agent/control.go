@@ -158,6 +158,27 @@ func (a *Agent) handleAttachments(mux *http.ServeMux) {
 			replyDone(w, do(ctx, about))
 		}
 	}
+	mux.HandleFunc("POST "+cni.PathAssign, func(w http.ResponseWriter, r *http.Request) {
+		var wanted cni.Wanted
+		if !readJSON(w, r, requestLimit, &wanted) {
+			return
+		}
+		if err := wanted.Check(); err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		if a.Network == nil {
+			http.Error(w, "this agent does not make the network of the Node: its mode is networkPolicyOnly", http.StatusBadRequest)
+			return
+		}
+		got, err := a.Network.Assign(wanted.Attachment)
+		if err != nil {
+			replyDone(w, err)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(got) // who asked is gone, and asks for the end of it by DEL
+	})
 	mux.HandleFunc("POST "+cni.PathAdd, attachment((*cni.Attachment).Normalize, a.Admit))
 	mux.HandleFunc("POST "+cni.PathCheck, attachment((*cni.Attachment).Normalize, func(_ context.Context, about cni.Attachment) error {
 		if !a.Pods.holds(about) {
@@ -167,13 +188,20 @@ func (a *Agent) handleAttachments(mux *http.ServeMux) {
 	}))
 	mux.HandleFunc("POST "+cni.PathDelete, attachment((*cni.Attachment).CheckIdentity, func(_ context.Context, about cni.Attachment) error {
 		a.Pods.detach(keyOf(&about), nil)
+		if a.Network != nil {
+			a.Network.Release(about.Container, about.Interface)
+		}
 		return nil
 	}))
 	mux.HandleFunc("POST "+cni.PathKeep, func(w http.ResponseWriter, r *http.Request) {
 		var kept cni.Kept
 		if readJSON(w, r, keptLimit, &kept) {
 			a.Pods.keep(kept.Attachments)
-			replyDone(w, nil)
+			var err error
+			if a.Network != nil {
+				err = a.Network.Retain(kept.Attachments)
+			}
+			replyDone(w, err)
 		}
 	})
 	mux.HandleFunc("POST "+cni.PathReady, func(w http.ResponseWriter, _ *http.Request) {
@@ -188,6 +216,8 @@ func (a *Agent) ready() error {
 		return errors.New("nothing is enforced yet")
 	case s.Error != "":
 		return errors.New(s.Error)
+	case a.Network != nil:
+		return a.Network.ready()
 	}
 	return nil
 }

@@ -47,6 +47,8 @@ type Pods struct {
 	pods, nodes       cache.Store
 	runPods, runNodes cache.Controller
 	news              chan struct{}
+	// network is what the rules do for the network of the Node; nil where another plugin makes it.
+	network func() *nft.Network
 
 	mu   sync.Mutex
 	node *nft.Node
@@ -107,7 +109,7 @@ func trimNode(o any) (any, error) {
 		return o, nil
 	}
 	return &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: n.Name, UID: n.UID, ResourceVersion: n.ResourceVersion},
+		ObjectMeta: metav1.ObjectMeta{Name: n.Name, UID: n.UID, ResourceVersion: n.ResourceVersion, CreationTimestamp: n.CreationTimestamp},
 		Spec:       corev1.NodeSpec{PodCIDR: n.Spec.PodCIDR, PodCIDRs: n.Spec.PodCIDRs},
 		Status:     corev1.NodeStatus{Addresses: n.Status.Addresses},
 	}, nil
@@ -155,6 +157,9 @@ func (p *Pods) refresh() {
 		return
 	}
 	node := &nft.Node{Ranges: slices.Clone(p.Ranges)}
+	if p.network != nil {
+		node.Network = p.network()
+	}
 	own := map[netip.Addr]bool{}
 	for _, o := range p.nodes.List() {
 		n, ok := o.(*corev1.Node)
@@ -189,6 +194,9 @@ func (p *Pods) refresh() {
 	p.mu.Lock()
 	told, former := p.attachments.told(), p.node
 	p.mu.Unlock()
+	if p.network != nil && node.Network == nil && former != nil { // it is not known yet
+		node.Network = former.Network
+	}
 	if p.IPVS != nil {
 		var err error
 		if node.IPVS, err = p.IPVS(); err != nil { // as it was
@@ -244,7 +252,7 @@ func (p *Pods) bypass(a netip.Addr) (string, error) {
 }
 
 func sameNode(a, b *nft.Node) bool {
-	return a.IPVS == b.IPVS && slices.Equal(a.Ranges, b.Ranges) && slices.EqualFunc(a.Pods, b.Pods, func(x, y nft.Pod) bool {
+	return a.IPVS == b.IPVS && a.Network.Equal(b.Network) && slices.Equal(a.Ranges, b.Ranges) && slices.EqualFunc(a.Pods, b.Pods, func(x, y nft.Pod) bool {
 		return x.Namespace == y.Namespace && x.Name == y.Name && x.Bypass == y.Bypass && x.Waiting == y.Waiting && slices.Equal(x.Addresses, y.Addresses)
 	})
 }

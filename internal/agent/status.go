@@ -88,6 +88,8 @@ type Status struct {
 	Names *NamesStatus `json:"names,omitempty"`
 	// Pods counts those of the Node; nil on a VM.
 	Pods *PodsStatus `json:"pods,omitempty"`
+	// Network is that of the Node; nil where another CNI plugin makes it.
+	Network *NetworkStatus `json:"network,omitempty"`
 	// Log counts what policies want logged; nil without a log.
 	Log *PacketLogStatus `json:"log,omitempty"`
 	// What goes wrong, each until it is right again.
@@ -130,7 +132,7 @@ func (s *Status) Troubles() []Trouble {
 		{"names", names.Error}, {"the answers of resolvers", names.Unheard}, {"the log", log.Error}, {"what is to be logged", log.Unread},
 		{"server", s.ServerError}, {"kernel", s.Error}, {"features of the kernel", strings.Join(s.KernelLacks, "; ")}, {"disk", s.StoreError}, {"failsafe flows", s.FailsafeError}, {"connections", s.ConnectionsError},
 		{"the table of connections", s.ConnectionsFull}, {"the clock", s.ClockError}, {"agent info", s.InfoError},
-		{"firewalls of others", s.ForeignError}, {"Pods", s.PodsError}, {"the CNI plugin", s.PluginError}, {"the probes", s.ProbeError}, {"statistics", s.StatisticsError},
+		{"firewalls of others", s.ForeignError}, {"Pods", s.PodsError}, {"the network of the Node", s.Network.trouble()}, {"the CNI plugin", s.PluginError}, {"the probes", s.ProbeError}, {"statistics", s.StatisticsError},
 	}
 }
 
@@ -186,6 +188,10 @@ func (a *Agent) Status() Status {
 	}
 	if a.Pods != nil {
 		out.PodsError = a.Pods.state()
+	}
+	if a.Network != nil {
+		of := a.Network.Status()
+		out.Network = &of
 	}
 	if a.Plugin != nil {
 		out.PluginError = a.Plugin()

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/nephele-io/nephele/internal/agent/cni"
+	"github.com/nephele-io/nephele/internal/agent/network"
 	"github.com/nephele-io/nephele/internal/agent/nft"
 	"github.com/nephele-io/nephele/internal/enforcer"
 )
@@ -55,6 +56,8 @@ type Kept struct {
 	Services map[string][]nft.Frontend `json:"services,omitempty"`
 	// Attachments are those that the runtime of the Node has told of.
 	Attachments []cni.Attachment `json:"attachments,omitempty"`
+	// Network are the addresses that Pods of the Node have; nil where the agent gives none.
+	Network *network.Kept `json:"network,omitempty"`
 	// Failsafe are the failsafe flows as they were: by them the agent reaches who tells it where
 	// the servers are now.
 	Failsafe []nft.Failsafe `json:"failsafe,omitempty"`

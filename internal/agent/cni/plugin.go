@@ -53,6 +53,8 @@ type config struct {
 	types.PluginConf
 	Socket          string   `json:"socket,omitempty"`
 	WhenAgentIsAway WhenAway `json:"whenAgentIsAway,omitempty"`
+	// Network tells that the plugin makes the network of Pods. Else it comes behind others that do.
+	Network bool `json:"network,omitempty"`
 }
 
 // Versions are those of the specification that the plugin knows: a chained plugin needs the result
@@ -172,11 +174,14 @@ func (p plugin) add(args *skel.CmdArgs) error {
 	if err != nil {
 		return err
 	}
+	if c.Network {
+		return p.connect(args, c)
+	}
 	about, err := attachment(args, c)
 	if err != nil {
 		return err
 	}
-	if err := c.outcome(ask(p.ctx, c.Socket, PathAdd, about, AddLimit+askLimit)); err != nil {
+	if err := c.outcome(ask(p.ctx, c.Socket, PathAdd, about, nil, AddLimit+askLimit)); err != nil {
 		return err
 	}
 	return types.PrintResult(c.PrevResult, c.CNIVersion)
@@ -191,7 +196,12 @@ func (p plugin) check(args *skel.CmdArgs) error {
 	if err != nil {
 		return err
 	}
-	return c.outcome(ask(p.ctx, c.Socket, PathCheck, about, askLimit))
+	if c.Network {
+		if err := checkPod(args, about); err != nil {
+			return types.NewError(codeRefused, err.Error(), "")
+		}
+	}
+	return c.outcome(ask(p.ctx, c.Socket, PathCheck, about, nil, askLimit))
 }
 
 // remove never keeps a Pod from ending: an agent that is away finds out from the API server.
@@ -200,8 +210,13 @@ func (p plugin) remove(args *skel.CmdArgs) error {
 	if err := json.Unmarshal(args.StdinData, c); err != nil {
 		return types.NewError(types.ErrDecodingFailure, "configuration of "+Type+": "+err.Error(), "")
 	}
+	if c.Network { // before the addresses are somebody else's
+		if err := removePod(args.ContainerID, args.IfName); err != nil {
+			return types.NewError(types.ErrTryAgainLater, err.Error(), "")
+		}
+	}
 	about := &Attachment{Container: args.ContainerID, Interface: args.IfName}
-	if err := ask(p.ctx, c.Socket, PathDelete, about, askLimit); err != nil {
+	if err := ask(p.ctx, c.Socket, PathDelete, about, nil, askLimit); err != nil {
 		fmt.Fprintln(os.Stderr, Type+": the agent does not know that the Pod ends:", err)
 	}
 	return nil
@@ -216,7 +231,7 @@ func (p plugin) keep(args *skel.CmdArgs) error {
 	for _, a := range c.ValidAttachments {
 		kept.Attachments = append(kept.Attachments, Attachment{Container: a.ContainerID, Interface: a.IfName})
 	}
-	return c.outcome(ask(p.ctx, c.Socket, PathKeep, kept, askLimit))
+	return c.outcome(ask(p.ctx, c.Socket, PathKeep, kept, nil, askLimit))
 }
 
 func (p plugin) status(args *skel.CmdArgs) error {
@@ -224,7 +239,7 @@ func (p plugin) status(args *skel.CmdArgs) error {
 	if err != nil {
 		return err
 	}
-	err = c.outcome(ask(p.ctx, c.Socket, PathReady, nil, askLimit))
+	err = c.outcome(ask(p.ctx, c.Socket, PathReady, nil, nil, askLimit))
 	var failed *types.Error
 	if errors.As(err, &failed) {
 		return types.NewError(types.ErrPluginNotAvailable, failed.Msg, failed.Details)
@@ -239,7 +254,7 @@ func (c *config) outcome(err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.As(err, &away) && c.WhenAgentIsAway == Open:
+	case errors.As(err, &away) && c.WhenAgentIsAway == Open && !c.Network:
 		fmt.Fprintln(os.Stderr, Type+": going on without the agent:", err)
 		return nil
 	case errors.As(err, &away), errors.As(err, &refused) && refused.later:

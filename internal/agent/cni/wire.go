@@ -10,12 +10,14 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 )
 
 // Where the agent is asked, on its socket.
 const (
+	PathAssign = "/cni/assign"
 	PathAdd    = "/cni/add"
 	PathCheck  = "/cni/check"
 	PathDelete = "/cni/delete"
@@ -46,6 +48,60 @@ type Attachment struct {
 	Addresses []netip.Addr `json:"addresses,omitempty"`
 }
 
+// Protocol is the number of what the plugin and the agent say to one another about addresses. It
+// changes when one that does not know the change would do the wrong thing.
+const Protocol = 1
+
+// Wanted is an interface of a Pod that has no addresses yet.
+type Wanted struct {
+	Attachment
+	// Protocol is that of the plugin.
+	Protocol int `json:"protocol"`
+}
+
+// Check returns what is wrong with it.
+func (w *Wanted) Check() error {
+	if w.Protocol != Protocol {
+		return fmt.Errorf("the plugin speaks version %d of the protocol, and the agent version %d: one of the two was not replaced when the other was; the agent replaces the plugin within seconds", w.Protocol, Protocol)
+	}
+	if len(w.Addresses) > 0 {
+		return errors.New("addresses are given by the agent, and not by who asks for them")
+	}
+	if err := w.CheckIdentity(); err != nil {
+		return err
+	}
+	return w.checkPod()
+}
+
+// Assigned is what an interface of a Pod is to have.
+type Assigned struct {
+	// Addresses are those of the interface, Gateways where it sends everything, one of each family.
+	Addresses []netip.Addr `json:"addresses"`
+	Gateways  []netip.Addr `json:"gateways"`
+	MTU       int          `json:"mtu"`
+}
+
+// check returns what is wrong with what an agent has answered.
+func (a *Assigned) check() error {
+	switch {
+	case len(a.Addresses) == 0 || len(a.Addresses) > mostAddresses || len(a.Gateways) == 0 || len(a.Gateways) > mostAddresses:
+		return fmt.Errorf("%d addresses and %d gateways: want 1 to %d", len(a.Addresses), len(a.Gateways), mostAddresses)
+	case a.MTU < 576 || a.MTU > 65535:
+		return fmt.Errorf("MTU %d: want 576 to 65535", a.MTU)
+	}
+	for _, x := range append(slices.Clone(a.Addresses), a.Gateways...) {
+		if !x.IsValid() || x.IsUnspecified() || x.IsLoopback() || x.IsMulticast() || x.Zone() != "" {
+			return fmt.Errorf("address %s: want one that an interface can have", x)
+		}
+	}
+	for _, x := range a.Addresses {
+		if !gatewayOf(a, x.Is6()).IsValid() {
+			return fmt.Errorf("there is no gateway for address %s", x)
+		}
+	}
+	return nil
+}
+
 // Kept are the attachments that there are still.
 type Kept struct {
 	Attachments []Attachment `json:"attachments"`
@@ -62,12 +118,8 @@ func (a *Attachment) CheckIdentity() error {
 	return nil
 }
 
-// Normalize returns what is wrong with the attachment, and puts its addresses into the form in
-// which they are compared.
-func (a *Attachment) Normalize() error {
-	if err := a.CheckIdentity(); err != nil {
-		return err
-	}
+// checkPod returns what is wrong with whose it is.
+func (a *Attachment) checkPod() error {
 	for _, f := range []struct{ what, value string }{{"namespace", a.Namespace}, {"name", a.Name}} {
 		if f.value == "" || len(f.value) > nameLimit || strings.ContainsAny(f.value, "/ ") {
 			return fmt.Errorf("%s %q: want that of a Pod", f.what, cut(f.value))
@@ -75,6 +127,18 @@ func (a *Attachment) Normalize() error {
 	}
 	if len(a.UID) > nameLimit {
 		return fmt.Errorf("uid %q: want that of a Pod", cut(a.UID))
+	}
+	return nil
+}
+
+// Normalize returns what is wrong with the attachment, and puts its addresses into the form in
+// which they are compared.
+func (a *Attachment) Normalize() error {
+	if err := a.CheckIdentity(); err != nil {
+		return err
+	}
+	if err := a.checkPod(); err != nil {
+		return err
 	}
 	if len(a.Addresses) > mostAddresses {
 		return fmt.Errorf("%d addresses, want up to %d", len(a.Addresses), mostAddresses)
@@ -122,8 +186,9 @@ type refusedError struct {
 
 func (e refusedError) Error() string { return "the agent of this Node: " + e.text }
 
-// ask gives the agent something to do and waits until that is done.
-func ask(ctx context.Context, socket, path string, about any, limit time.Duration) error {
+// ask gives the agent something to do and waits until that is done. What it answers goes into
+// answer, unless that is nil.
+func ask(ctx context.Context, socket, path string, about, answer any, limit time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	body, err := json.Marshal(about)
@@ -146,6 +211,11 @@ func ask(ctx context.Context, socket, path string, about any, limit time.Duratio
 	switch {
 	case err != nil:
 		return awayError{err}
+	case response.StatusCode == http.StatusOK && answer != nil:
+		if err := json.Unmarshal(text, answer); err != nil {
+			return refusedError{"it answers what this plugin does not understand: " + err.Error(), false}
+		}
+		return nil
 	case response.StatusCode == http.StatusOK:
 		return nil
 	}

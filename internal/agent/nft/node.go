@@ -22,6 +22,8 @@ type Node struct {
 	// IPVS tells that kube-proxy leads packets to Services by IPVS: the kernel then sends them on
 	// as its own.
 	IPVS bool `json:"ipvs,omitempty"`
+	// Network is the network of the Node, where the agent makes it; nil where somebody else does.
+	Network *Network `json:"network,omitempty"`
 }
 
 // Pod is a Pod with addresses of its own.
@@ -57,9 +59,14 @@ const (
 	AskedByHost Base = "names-asked"
 	AskedByPods Base = "names-asked-pods"
 	AskedHere   Base = "names-asked-here"
+	// FromPods is what links to Pods bring, before anything else is decided about it, and ToOthers
+	// what leaves, after that.
+	FromPods Base = "network-from-pods"
+	ToOthers Base = "network-to-others"
 )
 
-// Bases lists them, those of one way in the order in which packets meet them.
+// Bases lists those that policies are asked in, those of one way in the order in which packets meet
+// them.
 func Bases() []Base {
 	return []Base{PodsToNode, ToHost, AskedHere, FromHost, AskedByHost, PodsOut, PodsIn, AskedByPods, ServicesOut, ServicesIn}
 }
@@ -293,4 +300,5 @@ func (w *work) bases(n *Node) {
 		}
 		w.program.Chains[string(b)] = c
 	}
+	n.Network.chains(w.program)
 }

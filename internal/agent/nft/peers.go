@@ -105,16 +105,21 @@ func (l *lane) ranges(blocks []v1beta2.IPBlock) []Range {
 
 // rangeSet puts ranges into a set that is named after them.
 func (l *lane) rangeSet(ranges []Range) SetName {
-	texts := make([]string, len(ranges))
-	for i, r := range ranges {
-		texts[i] = r.From.String() + "-" + r.To.String()
-	}
-	name := SetName(fmt.Sprintf("ranges%d-%x", l.family, sum(texts...)))[:40]
+	name := rangeSet(l.family, ranges)
 	if l.made.ranges == nil {
 		l.made.ranges = map[SetName][]Range{}
 	}
 	l.made.ranges[name] = ranges
 	return name
+}
+
+// rangeSet is the name of the set of ranges of a family.
+func rangeSet(f Family, ranges []Range) SetName {
+	texts := make([]string, len(ranges))
+	for i, r := range ranges {
+		texts[i] = r.From.String() + "-" + r.To.String()
+	}
+	return SetName(fmt.Sprintf("ranges%d-%x", f, sum(texts...)))[:40]
 }
 
 // of returns the one of two sets that is of the family of the lane.

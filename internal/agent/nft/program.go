@@ -144,6 +144,10 @@ const (
 	MatchService
 	// MatchTranslated: the connection was made to another destination, such as a Service.
 	MatchTranslated
+	// MatchPodLink: the packet came over a link that leads to a Pod.
+	MatchPodLink
+	// MatchNoWayBack: no route leads back to the source over the link that the packet came by.
+	MatchNoWayBack
 )
 
 // Match is one condition of a rule. What it points to is shared and never changes: there are more
@@ -186,10 +190,12 @@ const (
 	// Lookup goes on in the chain that the dispatch of the name Target has for the packet, and does
 	// not come back. If it has none the next rule goes on.
 	Lookup
+	// Masquerade gives the connection the address of the host as its source.
+	Masquerade
 )
 
 func (a Action) String() string {
-	return [...]string{"", "accept", "drop", "reject with tcp reset", "reject with icmpx admin-prohibited", "jump", "goto", "queue", "log", "lookup"}[a]
+	return [...]string{"", "accept", "drop", "reject with tcp reset", "reject with icmpx admin-prohibited", "jump", "goto", "queue", "log", "lookup", "masquerade"}[a]
 }
 
 // OriginKind is why a rule is there.
@@ -214,6 +220,10 @@ const (
 	OriginItself
 	// OriginRevision: no packet comes to the rule, which carries the revision of the program.
 	OriginRevision
+	// OriginSpoofed: a Pod sends from an address that is not its own.
+	OriginSpoofed
+	// OriginNetwork: the network of the Node needs it.
+	OriginNetwork
 )
 
 // Origin tells where a rule comes from. It is comparable. Rules share theirs.
@@ -250,6 +260,10 @@ func (o Origin) String() string {
 		return "no Pod that is known"
 	case OriginItself:
 		return "the Pod itself"
+	case OriginSpoofed:
+		return "not the address of the Pod"
+	case OriginNetwork:
+		return "network: " + o.Name
 	case OriginRevision:
 		return revisionPrefix + o.Name
 	case OriginPolicy:
@@ -457,6 +471,10 @@ func (m Match) String() string {
 		return "igmp group " + m.Peer.From.String()
 	case MatchTranslated:
 		return "translated"
+	case MatchPodLink:
+		return "from a link to a Pod"
+	case MatchNoWayBack:
+		return "no way back"
 	case MatchPeer:
 		return fmt.Sprintf("%s %s-%s", peer, m.Peer.From, m.Peer.To)
 	case MatchPeerIn:

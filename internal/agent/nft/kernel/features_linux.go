@@ -123,7 +123,9 @@ func sample(f Feature) []nft.Rule {
 	case FeatureCounters:
 		return []nft.Rule{{Action: nft.Accept, Origin: &nft.Origin{Kind: nft.OriginPolicy}}}
 	case FeatureRoutes:
-		return one(nft.Accept, nft.Match{Kind: nft.MatchRouted})
+		return append(one(nft.Accept, nft.Match{Kind: nft.MatchRouted}), one(nft.Drop, nft.Match{Kind: nft.MatchNoWayBack})...)
+	case FeatureMasquerade:
+		return one(nft.Masquerade)
 	}
 	return nil
 }

@@ -36,6 +36,7 @@ const (
 	FeatureQueue       Feature = "queues"
 	FeatureCounters    Feature = "counters"
 	FeatureRoutes      Feature = "routes"
+	FeatureMasquerade  Feature = "masquerading"
 )
 
 // String says what is missing, what it is called there, and what follows.
@@ -56,7 +57,9 @@ func (f Feature) String() string {
 	case FeatureCounters:
 		return "the kernel does not count (nft_counter): there are no statistics of rules"
 	case FeatureRoutes:
-		return "the kernel does not look addresses up for rules (nft_fib_inet): with IPVS, policies on the Node count for what goes to Services as well"
+		return "the kernel does not look addresses up for rules (nft_fib_inet): with IPVS, policies on the Node count for what goes to Services as well, and in a network of ours Pods can send from addresses of others"
+	case FeatureMasquerade:
+		return "the kernel cannot masquerade (nft_masq, nft_chain_nat): in a network of ours Pods do not reach what is outside of the cluster"
 	}
 	return "the kernel lacks " + string(f)
 }
@@ -66,7 +69,7 @@ func (f Feature) Required() bool { return f == FeatureConnections || f == Featur
 
 // Features lists them.
 func Features() []Feature {
-	return []Feature{FeatureConnections, FeatureSets, FeatureLabels, FeatureReject, FeatureLog, FeatureQueue, FeatureCounters, FeatureRoutes}
+	return []Feature{FeatureConnections, FeatureSets, FeatureLabels, FeatureReject, FeatureLog, FeatureQueue, FeatureCounters, FeatureRoutes, FeatureMasquerade}
 }
 
 // Written says what Apply has done.

@@ -56,7 +56,11 @@ func (l lacks) void(r *nft.Rule) bool {
 	on := func(k nft.MatchKind) bool {
 		return slices.ContainsFunc(r.Matches, func(m nft.Match) bool { return m.Kind == k })
 	}
-	return l[FeatureQueue] && r.Action == nft.Queue || l[FeatureLog] && r.Action == nft.Log || l[FeatureLabels] && on(nft.MatchDead) || l[FeatureRoutes] && on(nft.MatchRouted)
+	switch {
+	case l[FeatureQueue] && r.Action == nft.Queue, l[FeatureLog] && r.Action == nft.Log, l[FeatureMasquerade] && r.Action == nft.Masquerade:
+		return true
+	}
+	return l[FeatureLabels] && on(nft.MatchDead) || l[FeatureRoutes] && (on(nft.MatchRouted) || on(nft.MatchNoWayBack))
 }
 
 // expressions are a rule in the form of the kernel.
@@ -90,6 +94,8 @@ func (l lacks) expressions(r *nft.Rule, family nft.Family) []expr.Any {
 		return append(out, &expr.Reject{Type: unix.NFT_REJECT_ICMPX_UNREACH, Code: unix.NFT_REJECT_ICMPX_ADMIN_PROHIBITED})
 	case nft.Lookup:
 		return append(out, dispatching(nft.SetName(r.Target))...)
+	case nft.Masquerade:
+		return append(out, &expr.Masq{FullyRandom: true})
 	case nft.Jump:
 		return append(out, &expr.Verdict{Kind: expr.VerdictJump, Chain: r.Target})
 	case nft.Queue:
@@ -155,6 +161,10 @@ func matching(m *nft.Match, family nft.Family) []expr.Any {
 	case nft.MatchRouted:
 		return []expr.Any{&expr.Fib{Register: register, ResultADDRTYPE: true, FlagSADDR: true},
 			&expr.Cmp{Op: expr.CmpOpNeq, Register: register, Data: binary.NativeEndian.AppendUint32(nil, unix.RTN_LOCAL)}}
+	case nft.MatchPodLink:
+		return []expr.Any{meta(expr.MetaKeyIIFNAME), equal([]byte(nft.LinkPrefix)...)}
+	case nft.MatchNoWayBack:
+		return []expr.Any{&expr.Fib{Register: register, ResultOIF: true, FlagSADDR: true, FlagIIF: true, FlagPRESENT: true}, equal(0)}
 	case nft.MatchFamily:
 		return []expr.Any{meta(expr.MetaKeyNFPROTO), equal(protocolFamily(family))}
 	case nft.MatchNeighbour:
@@ -264,7 +274,7 @@ func canonical(list []expr.Any, comment string) string {
 		case *expr.Ct:
 			fmt.Fprintf(&b, "ct %d of %d to %d;", e.Key, e.Direction, at(e.Register))
 		case *expr.Fib:
-			fmt.Fprintf(&b, "fib %t %t to %d;", e.ResultADDRTYPE, e.FlagSADDR, at(e.Register))
+			fmt.Fprintf(&b, "fib %t %t %t %t %t to %d;", e.ResultADDRTYPE, e.ResultOIF, e.FlagSADDR, e.FlagIIF, e.FlagPRESENT, at(e.Register))
 		case *expr.Cmp:
 			fmt.Fprintf(&b, "cmp %d %d %x;", e.Op, at(e.Register), e.Data)
 		case *expr.Range:
@@ -296,6 +306,8 @@ func canonical(list []expr.Any, comment string) string {
 			fmt.Fprintf(&b, "limit %d %d/%d %d %t;", e.Type, e.Rate, e.Unit, e.Burst, e.Over)
 		case *expr.Log:
 			fmt.Fprintf(&b, "log %d %d %d %s;", e.Key&^(1<<unix.NFTA_LOG_QTHRESHOLD), e.Group, e.Snaplen, e.Data)
+		case *expr.Masq:
+			fmt.Fprintf(&b, "masq %t %t;", e.FullyRandom, e.Persistent)
 		case *expr.Verdict:
 			fmt.Fprintf(&b, "verdict %d %s;", e.Kind, e.Chain)
 		default:
@@ -448,6 +460,8 @@ func parseExpression(b []byte) (expr.Any, error) {
 		e = &expr.Log{}
 	case "fib":
 		e = &expr.Fib{}
+	case "masq":
+		e = &expr.Masq{}
 	case "target":
 		e = &expr.Target{}
 	case "immediate":
@@ -605,21 +619,29 @@ const beforeHost, atHost = 101, 102
 // afterHost and afterAll are behind all other rules of ours on the hook input, and on others.
 const afterHost, afterAll = 103, 1
 
-// firstPriority is before 0, in the form of the kernel.
-const firstPriority = 1<<32 - 1
+// firstPriority is before 0, in the form of the kernel, and rawPriority before connections are
+// followed: -300. sourcePriority is where sources are translated.
+const firstPriority, rawPriority, sourcePriority = 1<<32 - 1, 1<<32 - 300, 100
+
+// kindFilter and kindNAT are what chains that packets enter are for.
+const kindFilter, kindNAT = "filter", "nat"
 
 // hook is where the packets of a chain come from.
-type hook struct{ number, priority uint32 }
+type hook struct {
+	number, priority uint32
+	kind             string
+}
 
 // hooks lists the chains that packets enter.
 func hooks() map[string]hook {
 	return map[string]hook{
-		string(nft.PodsToNode): {unix.NF_INET_LOCAL_IN, beforeHost}, string(nft.ToHost): {unix.NF_INET_LOCAL_IN, atHost},
-		string(nft.FromHost): {unix.NF_INET_LOCAL_OUT, 0},
-		string(nft.PodsOut):  {unix.NF_INET_FORWARD, firstPriority}, string(nft.PodsIn): {unix.NF_INET_FORWARD, 0},
-		string(nft.AskedHere): {unix.NF_INET_LOCAL_IN, afterHost}, string(nft.AskedByHost): {unix.NF_INET_LOCAL_OUT, afterAll},
-		string(nft.AskedByPods): {unix.NF_INET_FORWARD, afterAll},
-		string(nft.ServicesOut): {unix.NF_INET_LOCAL_OUT, firstPriority}, string(nft.ServicesIn): {unix.NF_INET_LOCAL_OUT, 0},
+		string(nft.PodsToNode): {unix.NF_INET_LOCAL_IN, beforeHost, kindFilter}, string(nft.ToHost): {unix.NF_INET_LOCAL_IN, atHost, kindFilter},
+		string(nft.FromHost): {unix.NF_INET_LOCAL_OUT, 0, kindFilter},
+		string(nft.PodsOut):  {unix.NF_INET_FORWARD, firstPriority, kindFilter}, string(nft.PodsIn): {unix.NF_INET_FORWARD, 0, kindFilter},
+		string(nft.AskedHere): {unix.NF_INET_LOCAL_IN, afterHost, kindFilter}, string(nft.AskedByHost): {unix.NF_INET_LOCAL_OUT, afterAll, kindFilter},
+		string(nft.AskedByPods): {unix.NF_INET_FORWARD, afterAll, kindFilter},
+		string(nft.ServicesOut): {unix.NF_INET_LOCAL_OUT, firstPriority, kindFilter}, string(nft.ServicesIn): {unix.NF_INET_LOCAL_OUT, 0, kindFilter},
+		string(nft.FromPods): {unix.NF_INET_PRE_ROUTING, rawPriority, kindFilter}, string(nft.ToOthers): {unix.NF_INET_POST_ROUTING, sourcePriority, kindNAT},
 	}
 }
 
@@ -629,7 +651,7 @@ func chainMessage(table, name string) message {
 	if h, base := hooks()[name]; base {
 		b = attrNest(b, unix.NFTA_CHAIN_HOOK, attrNumber(attrNumber(nil, unix.NFTA_HOOK_HOOKNUM, h.number), unix.NFTA_HOOK_PRIORITY, h.priority))
 		b = attrNumber(b, unix.NFTA_CHAIN_POLICY, nfAccept)
-		b = attrText(b, unix.NFTA_CHAIN_TYPE, "filter")
+		b = attrText(b, unix.NFTA_CHAIN_TYPE, h.kind)
 	}
 	return message{unix.NFT_MSG_NEWCHAIN, unix.NLM_F_CREATE, b}
 }

@@ -458,7 +458,7 @@ func (t *Table) readOnce() (*image, error) {
 		return t.socket.ask(unix.NFNL_SUBSYS_NFTABLES, kind, unix.NFPROTO_INET, true, attrs, each)
 	}
 	err = dump(unix.NFT_MSG_GETCHAIN, nil, func(_ uint16, body []byte) error {
-		var table, name string
+		var table, name, kind string
 		c := &readChain{}
 		err := attributes(body[4:], func(ad *netlink.AttributeDecoder) {
 			switch ad.Type() {
@@ -466,6 +466,8 @@ func (t *Table) readOnce() (*image, error) {
 				table = ad.String()
 			case unix.NFTA_CHAIN_NAME:
 				name = ad.String()
+			case unix.NFTA_CHAIN_TYPE:
+				kind = ad.String()
 			case unix.NFTA_CHAIN_HOOK:
 				c.hook = &hook{}
 				_ = attributes(ad.Bytes(), func(ad *netlink.AttributeDecoder) {
@@ -478,6 +480,9 @@ func (t *Table) readOnce() (*image, error) {
 				})
 			}
 		})
+		if c.hook != nil {
+			c.hook.kind = kind
+		}
 		if table == t.name {
 			img.chains[name] = c
 		}

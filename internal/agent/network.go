@@ -1,0 +1,495 @@
+package agent
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
+
+	"github.com/nephele-io/nephele/internal/agent/cni"
+	"github.com/nephele-io/nephele/internal/agent/network"
+	"github.com/nephele-io/nephele/internal/agent/nft"
+)
+
+const (
+	// networkInterval is how often links and routes are read, and how soon what failed is tried
+	// again.
+	networkInterval = 10 * time.Second
+	// youngLease is for how long an interface may have addresses and no link: its plugin is at
+	// work.
+	youngLease = 2 * time.Minute
+	// mostProblems bounds what is told of what is wrong.
+	mostProblems = 20
+)
+
+// Links are those of the kernel of the Node; links.Kernel has some.
+type Links interface {
+	Observe(look network.Look) (*network.State, network.Underlay, error)
+	// End is a link to a Pod, with its routes; false if it is not there.
+	End(name string) (*network.State, bool, error)
+	Apply(steps []network.Step) error
+}
+
+// NetworkOptions are what the network of a Node needs.
+type NetworkOptions struct {
+	Node    string
+	Cluster Cluster
+	Config  network.Config
+	Links   Links
+	// Held are the addresses that Pods have from another plugin, and who has them. Nil: nobody.
+	Held  func(now time.Time) (map[netip.Addr]string, error)
+	Clock clock.WithTicker
+	Log   logr.Logger
+}
+
+// Network makes the network of a Node: it gives Pods their addresses, and keeps the links, routes
+// and neighbours of the kernel as they are to be. It is safe for concurrent use.
+type Network struct {
+	NetworkOptions
+	nodes cache.Store
+	run   cache.Controller
+	news  chan struct{}
+	// changed is called when what the rules do for the network has changed.
+	changed func()
+	// pods are the addresses that Pods of the Node have, as the API says.
+	pods func() map[netip.Addr]string
+
+	mu   sync.Mutex
+	pool *network.Pool
+	plan *network.Plan
+	// strangers are links to Pods of which nothing is known, found the last time.
+	strangers map[string]bool
+	// own are the addresses of the Node.
+	own   map[netip.Addr]bool
+	rules *nft.Network
+	// failed is why the kernel is not as it is to be, held why it is not known who else has
+	// addresses.
+	failed, held string
+	// written counts what was done in the kernel.
+	written int
+}
+
+// NewNetwork returns the network of a Node, which does nothing before it runs.
+func NewNetwork(o NetworkOptions) *Network {
+	n := &Network{NetworkOptions: o, news: make(chan struct{}, 1), pool: network.NewPool(), own: map[netip.Addr]bool{},
+		changed: func() {}, pods: func() map[netip.Addr]string { return nil }}
+	changed := cache.ResourceEventHandlerFuncs{AddFunc: func(any) { n.poke() }, UpdateFunc: n.updated, DeleteFunc: func(any) { n.poke() }}
+	n.nodes, n.run = cache.NewInformerWithOptions(cache.InformerOptions{
+		ObjectType: &corev1.Node{}, Handler: changed, Transform: trimNode,
+		ListerWatcher: o.Cluster.Follow(corev1.SchemeGroupVersion.WithResource("nodes"), metav1.NamespaceAll, func(*metav1.ListOptions) {}),
+	})
+	return n
+}
+
+func (n *Network) poke() {
+	select {
+	case n.news <- struct{}{}:
+	default:
+	}
+}
+
+// updated looks whether a Node has changed where that matters: Nodes tell often that they live.
+func (n *Network) updated(old, now any) {
+	a, ok1 := old.(*corev1.Node)
+	b, ok2 := now.(*corev1.Node)
+	if ok1 && ok2 && slices.Equal(a.Spec.PodCIDRs, b.Spec.PodCIDRs) && slices.Equal(a.Status.Addresses, b.Status.Addresses) {
+		return
+	}
+	n.poke()
+}
+
+// Run keeps the network as it is to be until ctx ends. It stays then.
+func (n *Network) Run(ctx context.Context) {
+	var running sync.WaitGroup
+	defer running.Wait()
+	running.Go(func() { n.run.RunWithContext(ctx) })
+	turn := n.Clock.NewTicker(networkInterval)
+	defer turn.Stop()
+	first := n.Clock.NewTicker(lookInterval) // until the Nodes are known
+	defer first.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-n.news:
+		case <-turn.C():
+		case <-first.C():
+			n.mu.Lock()
+			known := n.plan != nil
+			n.mu.Unlock()
+			if known {
+				first.Stop()
+				continue
+			}
+		}
+		n.Sync()
+	}
+}
+
+// restore takes in what was kept.
+func (n *Network) restore(k *network.Kept) {
+	if k == nil {
+		return
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.pool.Restore(*k)
+}
+
+// kept is what is to be kept.
+func (n *Network) kept() *network.Kept {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	k := n.pool.Kept()
+	return &k
+}
+
+// nodesOf are the Nodes of the cluster as the API says.
+func nodesOf(list []any) []network.Node {
+	var out []network.Node
+	for _, o := range list {
+		n, ok := o.(*corev1.Node)
+		if !ok {
+			continue
+		}
+		x := network.Node{Name: n.Name, Since: n.CreationTimestamp.Time}
+		for _, text := range n.Spec.PodCIDRs {
+			if p, err := netip.ParsePrefix(text); err == nil {
+				x.PodCIDRs = append(x.PodCIDRs, p.Masked())
+			}
+		}
+		for _, a := range n.Status.Addresses {
+			if ip, err := netip.ParseAddr(a.Address); err == nil && a.Type == corev1.NodeInternalIP {
+				x.Addresses = append(x.Addresses, ip.Unmap().WithZone(""))
+			}
+		}
+		out = append(out, x)
+	}
+	slices.SortFunc(out, func(a, b network.Node) int { return cmp.Compare(a.Name, b.Name) })
+	return out
+}
+
+// Sync makes the kernel have what is wanted now.
+func (n *Network) Sync() {
+	if !n.run.HasSynced() {
+		return
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	nodes := nodesOf(n.nodes.List())
+	state, under, err := n.Links.Observe(network.LookOf(n.Node, nodes))
+	if err != nil {
+		n.fail(err)
+		return
+	}
+	n.own = map[netip.Addr]bool{}
+	for _, p := range under.Addresses {
+		n.own[p.Addr()] = true
+	}
+	now := n.Clock.Now()
+	n.reconcile(state, now)
+	ends := map[string][]netip.Addr{}
+	for _, l := range n.pool.Leases() {
+		if name := network.EndName(l.Container, l.Interface); isOf(state, name, l.Key) {
+			ends[name] = l.Addresses
+		}
+	}
+	plan := network.Make(network.Input{Config: n.Config, Name: n.Node, Nodes: nodes, Underlay: under, Ends: ends})
+	n.tellTroubles(plan)
+	n.plan = plan
+	n.pool.SetRanges(plan.Ranges)
+	steps := network.Difference(state, plan.State)
+	n.written += len(steps)
+	for _, s := range steps {
+		n.Log.V(1).Info("The network of the Node is changed", "step", s.String())
+	}
+	if err = n.Links.Apply(steps); err != nil {
+		n.fail(err)
+	} else {
+		n.failed = ""
+	}
+	rules := &nft.Network{Own: slices.Clone(plan.Ranges), Keep: slices.Concat(plan.Pods, n.Config.Except)}
+	if n.Config.NoSNAT {
+		rules.Own = nil
+	}
+	slices.SortFunc(rules.Own, netip.Prefix.Compare)
+	slices.SortFunc(rules.Keep, netip.Prefix.Compare)
+	if !rules.Equal(n.rules) {
+		n.rules = rules
+		n.changed()
+	}
+}
+
+// isOf reports whether a link to a Pod is there, and is that of an interface.
+func isOf(state *network.State, name string, key network.Key) bool {
+	end, there := state.Ends[name]
+	container, iface, ok := network.ParseAlias(end.Alias)
+	return there && ok && container == key.Container && iface == key.Interface
+}
+
+func (n *Network) fail(err error) {
+	if text := err.Error(); text != n.failed {
+		n.failed = text
+		n.Log.Error(err, "The network of the Node is not as it is to be, trying again")
+	}
+}
+
+// tellTroubles writes what has come into the log.
+func (n *Network) tellTroubles(plan *network.Plan) {
+	for _, t := range plan.Troubles {
+		if n.plan == nil || !slices.Contains(n.plan.Troubles, t) {
+			n.Log.Info("The network of the Node has trouble", "trouble", t.String())
+		}
+	}
+}
+
+// reconcile brings together who has addresses and which links there are.
+func (n *Network) reconcile(state *network.State, now time.Time) {
+	n.pool.Rested(now)
+	known := map[string]bool{}
+	for _, l := range n.pool.Leases() {
+		name := network.EndName(l.Container, l.Interface)
+		known[name] = true
+		young := now.Sub(l.Made)
+		if !isOf(state, name, l.Key) && (young > youngLease || young < 0) {
+			n.Log.Info("A Pod is gone without saying so, and its addresses are free", "pod", l.Namespace+"/"+l.Name, "addresses", l.Addresses)
+			n.pool.Free(l.Key, now)
+		}
+	}
+	// A link of which nothing is known is one that was made before what is kept was lost. Seen once
+	// it may be about to go.
+	strangers := map[string]bool{}
+	for name, end := range state.Ends {
+		if known[name] {
+			continue
+		}
+		strangers[name] = true
+		container, iface, ok := network.ParseAlias(end.Alias)
+		if !ok || name != network.EndName(container, iface) || n.strangers != nil && !n.strangers[name] {
+			continue
+		}
+		l := network.Lease{Key: network.Key{Container: container, Interface: iface}, Made: now}
+		for to, r := range state.Routes {
+			if r.Link == name && to.IsSingleIP() {
+				l.Addresses = append(l.Addresses, to.Addr())
+			}
+		}
+		if len(l.Addresses) > 0 {
+			slices.SortFunc(l.Addresses, netip.Addr.Compare)
+			n.pool.Restore(network.Kept{Leases: []network.Lease{l}})
+		}
+	}
+	n.strangers = strangers
+}
+
+// current is what the rules do for the network; nil before that is known.
+func (n *Network) current() *nft.Network {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.rules
+}
+
+// Assign gives an interface of a Pod its addresses.
+func (n *Network) Assign(about cni.Attachment) (*cni.Assigned, error) {
+	theirs, heldErr := n.heldNow()
+	said := n.pods()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.held = textOf(heldErr)
+	if heldErr != nil {
+		return nil, fmt.Errorf("it is not known which addresses Pods of another plugin have: %w", heldErr)
+	}
+	if n.plan == nil {
+		return nil, errors.New("the Nodes of the cluster are not known yet")
+	}
+	if reason, ok := n.plan.Known(); !ok {
+		return nil, errors.New(reason)
+	}
+	held := func(a netip.Addr) string {
+		switch {
+		case n.own[a]:
+			return "the Node itself"
+		case theirs[a] != "":
+			return theirs[a]
+		}
+		return said[a]
+	}
+	wanted := network.Lease{Key: network.Key{Container: about.Container, Interface: about.Interface}, Namespace: about.Namespace, Name: about.Name}
+	l, err := n.pool.Assign(wanted, held, n.Clock.Now())
+	if err != nil {
+		return nil, err
+	}
+	l.Namespace, l.Name = about.Namespace, about.Name // also of one that was found without them
+	out := &cni.Assigned{Addresses: slices.Clone(l.Addresses), MTU: n.plan.MTU}
+	for _, a := range l.Addresses {
+		out.Gateways = append(out.Gateways, network.GatewayOf(a.Is6()))
+	}
+	return out, nil
+}
+
+func (n *Network) heldNow() (map[netip.Addr]string, error) {
+	if n.Held == nil {
+		return nil, nil
+	}
+	return n.Held(n.Clock.Now())
+}
+
+// Connect does what there is to do at the Node for an interface of a Pod, when its link is there.
+func (n *Network) Connect(about cni.Attachment) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	key := network.Key{Container: about.Container, Interface: about.Interface}
+	l := n.pool.Get(key)
+	if l == nil || !sameAddresses(l.Addresses, about.Addresses) {
+		return refusal{fmt.Errorf("addresses %v were not given by this agent to the Pod: another CNI plugin makes its network, so take the other list out of the folder of lists", about.Addresses)}
+	}
+	name := network.EndName(about.Container, about.Interface)
+	state, there, err := n.Links.End(name)
+	if err != nil {
+		return err
+	}
+	if !there || !isOf(state, name, key) {
+		return fmt.Errorf("the link %s to the Pod is not there", name)
+	}
+	if n.plan == nil {
+		return errors.New("the Nodes of the cluster are not known yet")
+	}
+	want := network.NewState()
+	n.plan.End(want, name, l.Addresses)
+	return n.Links.Apply(network.Difference(state, want))
+}
+
+func sameAddresses(a, b []netip.Addr) bool {
+	x, y := slices.Clone(a), slices.Clone(b)
+	slices.SortFunc(x, netip.Addr.Compare)
+	slices.SortFunc(y, netip.Addr.Compare)
+	return slices.Equal(x, y)
+}
+
+// Release takes the addresses of an interface back.
+func (n *Network) Release(container, iface string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.pool.Free(network.Key{Container: container, Interface: iface}, n.Clock.Now())
+}
+
+// Retain takes back what all interfaces have but those of a list, and removes their links. One that
+// is being made may be too new for the list.
+func (n *Network) Retain(list []cni.Attachment) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	valid, now := map[network.Key]bool{}, n.Clock.Now()
+	for i := range list {
+		valid[network.Key{Container: list[i].Container, Interface: list[i].Interface}] = true
+	}
+	var errs []error
+	for _, l := range n.pool.Leases() {
+		if valid[l.Key] || now.Sub(l.Made) < youngLease {
+			continue
+		}
+		err := n.Links.Apply([]network.Step{{Verb: network.Remove, End: &network.EndStep{Name: network.EndName(l.Container, l.Interface)}}})
+		if err == nil {
+			n.pool.Free(l.Key, now)
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// ready returns why Pods get no network; nil if they do.
+func (n *Network) ready() error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.plan == nil {
+		return errors.New("the Nodes of the cluster are not known yet")
+	}
+	if reason, ok := n.plan.Known(); !ok {
+		return errors.New(reason)
+	}
+	return nil
+}
+
+// NetworkStatus is how the network of a Node stands.
+type NetworkStatus struct {
+	Mode network.Mode `json:"mode"`
+	// MTU is that of Pods; 0 while it is not known.
+	MTU int `json:"mtu,omitempty"`
+	// Ranges are those of Pods of this Node, and how much of them is in use.
+	Ranges []network.Usage `json:"ranges,omitempty"`
+	// Tunnels and Direct count the Nodes that are reached by VXLAN, and by routes of the subnet.
+	Tunnels int `json:"tunnels"`
+	Direct  int `json:"direct"`
+	// Port is that of VXLAN; 0 without.
+	Port uint16 `json:"port,omitempty"`
+	// Problems are what is wrong, each in a sentence.
+	Problems []string `json:"problems,omitempty"`
+	// Written counts the changes of the kernel since the agent started.
+	Written int `json:"written"`
+	// Error is why the kernel is not as it is to be.
+	Error string `json:"error,omitempty"`
+}
+
+// Status returns how the network stands.
+func (n *Network) Status() NetworkStatus {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	s := NetworkStatus{Mode: n.Config.Mode, Ranges: n.pool.Usage(), Written: n.written, Error: n.failed}
+	if n.plan == nil {
+		s.Problems = []string{"the Nodes of the cluster are not known yet"}
+		return s
+	}
+	s.MTU, s.Tunnels, s.Direct = n.plan.MTU, n.plan.Tunnels, n.plan.Direct
+	if d := n.plan.State.Device; d != nil {
+		s.Port = d.Port
+	}
+	for _, t := range n.plan.Troubles {
+		s.Problems = append(s.Problems, t.String())
+	}
+	if n.held != "" {
+		s.Problems = append(s.Problems, n.held)
+	}
+	if more := len(s.Problems) - mostProblems; more > 0 {
+		s.Problems = append(s.Problems[:mostProblems], fmt.Sprintf("and %d more", more))
+	}
+	return s
+}
+
+// trouble is all that is wrong, as one text; empty for nothing.
+func (s *NetworkStatus) trouble() string {
+	if s == nil {
+		return ""
+	}
+	words := slices.Clone(s.Problems)
+	if s.Error != "" {
+		words = append(words, s.Error)
+	}
+	return strings.Join(words, "; ")
+}
+
+// addressesInAPI are the addresses that Pods of the Node have as the API says, and who has them.
+func (p *Pods) addressesInAPI() map[netip.Addr]string {
+	out := map[netip.Addr]string{}
+	for _, o := range p.pods.List() {
+		pod, ok := o.(*corev1.Pod)
+		if !ok || pod.Spec.HostNetwork || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+			continue
+		}
+		for _, ip := range pod.Status.PodIPs {
+			if a, err := netip.ParseAddr(ip.IP); err == nil {
+				out[a.Unmap()] = pod.Namespace + "/" + pod.Name
+			}
+		}
+	}
+	return out
+}

@@ -1,0 +1,462 @@
+package network
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+)
+
+// State is what of the network is in a kernel by us, or is wanted there.
+type State struct {
+	// Device is that of VXLAN; nil for none.
+	Device *VXLAN
+	// Ends are the links to Pods, by their names.
+	Ends map[string]End
+	// Routes are those with our mark, by where they lead to.
+	Routes map[netip.Prefix]Route
+	// Neighbours are the addresses of links behind addresses, on Device; Forwards the Nodes behind
+	// the addresses of links there.
+	Neighbours map[netip.Addr]MAC
+	Forwards   map[MAC]netip.Addr
+}
+
+// NewState returns a state with nothing.
+func NewState() *State {
+	return &State{Ends: map[string]End{}, Routes: map[netip.Prefix]Route{}, Neighbours: map[netip.Addr]MAC{}, Forwards: map[MAC]netip.Addr{}}
+}
+
+// VXLAN is a device of VXLAN.
+type VXLAN struct {
+	VNI  int
+	Port uint16
+	// Local is the address of the Node from which packets are sent.
+	Local netip.Addr
+	MAC   MAC
+	MTU   int
+	// Addresses are those of the device, sorted.
+	Addresses []netip.Addr
+}
+
+// sameTunnel reports whether one can become the other without being made anew.
+func (v *VXLAN) sameTunnel(o *VXLAN) bool {
+	return v.VNI == o.VNI && v.Port == o.Port && v.Local == o.Local
+}
+
+// End is a link to a Pod.
+type End struct {
+	Up bool
+	// Addresses are those that the Pod has for its gateways, sorted.
+	Addresses []netip.Addr
+	// Alias is what the link says about itself. It is read, and never wanted.
+	Alias string
+}
+
+// Route is a route with our mark.
+type Route struct {
+	// Link is the name of the link that it leads over, Via the next hop there; none if that is
+	// where it leads to.
+	Link string
+	Via  netip.Addr
+	// Source is what the Node sends from, where that is said.
+	Source netip.Addr
+}
+
+// Underlay is what of the Node the network is built on.
+type Underlay struct {
+	// Addresses are those of the Node on links that are not ours.
+	Addresses []netip.Prefix
+	// Toward are the links of the routes to some of the other Nodes, or of the Node's own address.
+	Toward []Hop
+	// IPv6 tells that the kernel has IPv6, and that it is not switched off.
+	IPv6 bool
+	// Foreign are routes of others to what is exactly a podCIDR, by the name of their links.
+	Foreign map[netip.Prefix]string
+}
+
+// Look says what of the Underlay is of interest: the routes to others, or where there are none the
+// links of the own addresses, and who routes ranges.
+type Look struct {
+	Own, Others []netip.Addr
+	Ranges      []netip.Prefix
+}
+
+// LookOf is what Make needs to know for a Node among others.
+func LookOf(name string, nodes []Node) Look {
+	var out Look
+	for i := range nodes {
+		n := &nodes[i]
+		if n.Name == name {
+			out.Own = n.Addresses
+			continue
+		}
+		out.Others = append(out.Others, n.Addresses...)
+		for _, p := range n.PodCIDRs {
+			out.Ranges = append(out.Ranges, p.Masked())
+		}
+	}
+	slices.SortFunc(out.Others, netip.Addr.Compare)
+	slices.SortFunc(out.Ranges, netip.Prefix.Compare)
+	return out
+}
+
+// Hop is the link of a route.
+type Hop struct {
+	Link string
+	MTU  int
+}
+
+// Input is what a plan is made from.
+type Input struct {
+	Config
+	// Name is that of the Node, Nodes are all of the cluster.
+	Name     string
+	Nodes    []Node
+	Underlay Underlay
+	// Ends are the links to Pods that there are, with the addresses of the Pods.
+	Ends map[string][]netip.Addr
+}
+
+// Plan is what is wanted of the kernel, and what follows for Pods.
+type Plan struct {
+	State *State
+	// Ranges are the podCIDRs of the Node out of which Pods get addresses.
+	Ranges []netip.Prefix
+	// Pods are the ranges of all Pods of the cluster that are routed, sorted.
+	Pods []netip.Prefix
+	// MTU is that of Pods; 0 while it is not known.
+	MTU int
+	// Tunnels and Direct count the Nodes that are reached by VXLAN, and without.
+	Tunnels, Direct int
+	Troubles        []Trouble
+	// gateways are the addresses of links to Pods, sources those that the Node sends to Pods from.
+	gateways, sources []netip.Addr
+}
+
+// Known reports whether Pods can get addresses, or else why they cannot.
+func (p *Plan) Known() (reason string, ok bool) {
+	for _, t := range p.Troubles {
+		if t.Kind == SmallMTU {
+			return t.String(), false
+		}
+	}
+	switch {
+	case len(p.Ranges) == 0 && len(p.Troubles) > 0:
+		return p.Troubles[0].String(), false
+	case p.MTU == 0:
+		return "the link by which other Nodes are reached is not known", false
+	}
+	return "", true
+}
+
+// End adds a link that leads to a Pod with addresses to a state.
+func (p *Plan) End(s *State, name string, addresses []netip.Addr) {
+	s.Ends[name] = End{Up: true, Addresses: p.gateways}
+	for _, a := range addresses {
+		r := Route{Link: name}
+		for _, source := range p.sources {
+			if source.Is6() == a.Is6() {
+				r.Source = source
+			}
+		}
+		s.Routes[netip.PrefixFrom(a, a.BitLen())] = r
+	}
+}
+
+// Make says what is wanted.
+func Make(in Input) *Plan {
+	m := &making{Input: in, out: &Plan{State: NewState()}}
+	slices.SortFunc(m.Nodes, func(a, b Node) int { return cmp.Compare(a.Name, b.Name) })
+	if at := slices.IndexFunc(m.Nodes, func(n Node) bool { return n.Name == in.Name }); at >= 0 {
+		m.self = &m.Nodes[at]
+	}
+	if m.self == nil {
+		m.trouble(Trouble{Kind: NoNode, Node: in.Name})
+		return m.out
+	}
+	m.ownRanges()
+	m.claims()
+	m.six = !m.self.address(false).IsValid()
+	m.mtu()
+	m.others()
+	m.ends()
+	slices.SortFunc(m.out.Pods, netip.Prefix.Compare)
+	return m.out
+}
+
+// making is a plan that is being made.
+type making struct {
+	Input
+	out  *Plan
+	self *Node
+	// six tells that Nodes reach one another by IPv6.
+	six bool
+	// routed are the ranges of each Node that nobody else has.
+	routed map[string][]netip.Prefix
+}
+
+func (m *making) trouble(t Trouble) { m.out.Troubles = append(m.out.Troubles, t) }
+
+// ownRanges finds out what Pods of the Node get.
+func (m *making) ownRanges() {
+	if len(m.self.PodCIDRs) == 0 {
+		m.trouble(Trouble{Kind: NoRange, Node: m.Name})
+	}
+	for _, p := range m.self.PodCIDRs {
+		if p.Addr().Is6() && !m.Underlay.IPv6 {
+			m.trouble(Trouble{Kind: NoIPv6, Node: m.Name, Range: p})
+			continue
+		}
+		m.out.Ranges = append(m.out.Ranges, p.Masked())
+	}
+}
+
+// claims finds out which Node has which ranges. Of those that overlap the range of the older Node
+// counts, and a range with the address of a Node in it never does.
+func (m *making) claims() {
+	m.routed = map[string][]netip.Prefix{}
+	type claim struct {
+		node *Node
+		at   netip.Prefix
+	}
+	var claims []claim
+	hosts := map[netip.Addr]string{}
+	for i := range m.Nodes {
+		n := &m.Nodes[i]
+		for _, a := range n.Addresses {
+			hosts[a] = n.Name
+		}
+		for _, p := range n.PodCIDRs {
+			claims = append(claims, claim{n, p.Masked()})
+		}
+	}
+	slices.SortFunc(claims, func(a, b claim) int {
+		return cmp.Or(a.at.Addr().Compare(b.at.Addr()), cmp.Compare(a.at.Bits(), b.at.Bits()), a.node.Since.Compare(b.node.Since), cmp.Compare(a.node.Name, b.node.Name))
+	})
+	sorted := slices.SortedFunc(maps.Keys(hosts), netip.Addr.Compare)
+	older := func(a, b claim) bool {
+		return cmp.Or(a.node.Since.Compare(b.node.Since), cmp.Compare(a.node.Name, b.node.Name)) < 0
+	}
+	// Whoever overlaps begins at or after the first address of an outer one, and before its end: of
+	// prefixes, one holds the other.
+	lost := map[int]bool{}
+	var open []int
+	for i, c := range claims {
+		for len(open) > 0 && !claims[open[len(open)-1]].at.Overlaps(c.at) {
+			open = open[:len(open)-1]
+		}
+		for _, o := range open {
+			x, y := i, o
+			if older(claims[i], claims[o]) {
+				x, y = o, i
+			}
+			if claims[x].node == claims[y].node {
+				continue
+			}
+			if !lost[x] {
+				m.trouble(Trouble{Kind: Overlap, Node: claims[x].node.Name, Range: claims[x].at, Other: claims[y].node.Name, OtherRange: claims[y].at})
+			}
+			lost[x] = true
+		}
+		open = append(open, i)
+		if at, _ := slices.BinarySearchFunc(sorted, c.at.Addr(), netip.Addr.Compare); at < len(sorted) && c.at.Contains(sorted[at]) {
+			m.trouble(Trouble{Kind: HoldsNode, Node: c.node.Name, Range: c.at, Other: hosts[sorted[at]], Address: sorted[at]})
+			lost[i] = true
+		}
+	}
+	for i, c := range claims {
+		if !lost[i] {
+			m.routed[c.node.Name] = append(m.routed[c.node.Name], c.at)
+		} else if c.node == m.self {
+			m.out.Ranges = slices.DeleteFunc(m.out.Ranges, func(p netip.Prefix) bool { return p == c.at })
+		}
+	}
+	for _, ranges := range m.routed {
+		m.out.Pods = append(m.out.Pods, ranges...)
+	}
+}
+
+// mtu finds out what Pods may send at once.
+func (m *making) mtu() {
+	least := 0
+	for _, h := range m.Underlay.Toward {
+		if least == 0 || h.MTU < least {
+			least = h.MTU
+		}
+	}
+	if least > 0 && (m.Mode == Encap || m.Mode == Hybrid) {
+		if m.six {
+			least -= overhead6
+		} else {
+			least -= overhead4
+		}
+	}
+	m.out.MTU = least
+	if m.MTU != 0 {
+		if least > 0 && m.MTU > least {
+			m.trouble(Trouble{Kind: LargeMTU, Number: m.MTU, Most: least})
+		}
+		m.out.MTU = m.MTU
+	}
+	six := slices.ContainsFunc(m.out.Ranges, func(p netip.Prefix) bool { return p.Addr().Is6() })
+	if m.out.MTU > 0 && m.out.MTU < leastMTU6 && six {
+		m.trouble(Trouble{Kind: SmallMTU, Number: m.out.MTU, Most: leastMTU6})
+	}
+}
+
+// others says how the Pods of other Nodes are reached.
+func (m *making) others() {
+	own := m.self.address(m.six)
+	if !own.IsValid() {
+		m.trouble(Trouble{Kind: NoAddress, Node: m.Name, Six: m.six})
+		return
+	}
+	wraps := m.Mode == Encap || m.Mode == Hybrid
+	if wraps {
+		v := &VXLAN{VNI: VNI, Port: m.port(), Local: own, MAC: MACOf(m.Name), MTU: m.out.MTU}
+		for _, p := range m.out.Ranges {
+			v.Addresses = append(v.Addresses, p.Addr())
+		}
+		slices.SortFunc(v.Addresses, netip.Addr.Compare)
+		m.out.State.Device = v
+	}
+	near := m.near(own)
+	for i := range m.Nodes {
+		n := &m.Nodes[i]
+		if n == m.self {
+			continue
+		}
+		if len(n.PodCIDRs) == 0 {
+			m.trouble(Trouble{Kind: NoRange, Node: n.Name})
+			continue
+		}
+		at := n.address(m.six)
+		if !at.IsValid() {
+			m.trouble(Trouble{Kind: NoAddress, Node: n.Name, Six: m.six})
+			continue
+		}
+		direct := m.Mode != Encap && near.IsValid() && near.Contains(at)
+		routes, without := 0, 0
+		for _, p := range m.routed[n.Name] {
+			via := netip.Addr{}
+			if direct {
+				via = m.nextHop(n, p.Addr().Is6())
+			}
+			switch {
+			case p.Addr().Is6() && !m.Underlay.IPv6: // no Pod here could send there
+			case m.Underlay.Foreign[p] != "":
+				m.trouble(Trouble{Kind: ForeignRoute, Node: n.Name, Range: p, Link: m.Underlay.Foreign[p]})
+			case via.IsValid():
+				m.out.State.Routes[p] = Route{Via: via}
+				routes, without = routes+1, without+1
+			case wraps:
+				// The next hop is the first address of the range: that of the device there.
+				m.out.State.Routes[p] = Route{Via: p.Addr(), Link: Device}
+				m.out.State.Neighbours[p.Addr()], m.out.State.Forwards[MACOf(n.Name)] = MACOf(n.Name), at
+				routes++
+			case direct:
+				m.trouble(Trouble{Kind: NoAddress, Node: n.Name, Six: p.Addr().Is6()})
+			}
+		}
+		switch {
+		case routes > 0 && routes == without:
+			m.out.Direct++
+		case routes > 0:
+			m.out.Tunnels++
+		}
+	}
+}
+
+// near is the subnet of the Node; the zero one if its address is on none of its links.
+func (m *making) near(own netip.Addr) netip.Prefix {
+	for _, p := range m.Underlay.Addresses {
+		if p.Addr() == own {
+			return p.Masked()
+		}
+	}
+	return netip.Prefix{}
+}
+
+// nextHop is the address of a Node on the same subnet, of a family; the zero one for none.
+func (m *making) nextHop(n *Node, six bool) netip.Addr {
+	via, near := n.address(six), m.near(m.self.address(six))
+	if !near.IsValid() || !near.Contains(via) {
+		return netip.Addr{}
+	}
+	return via
+}
+
+// ends leads to the Pods of the Node.
+func (m *making) ends() {
+	for _, six := range []bool{false, true} {
+		if !slices.ContainsFunc(m.out.Ranges, func(p netip.Prefix) bool { return p.Addr().Is6() == six }) {
+			continue
+		}
+		if gateway := GatewayOf(six); !slices.Contains(m.out.gateways, gateway) {
+			m.out.gateways = append(m.out.gateways, gateway)
+		}
+		if a := m.self.address(six); m.near(a).IsValid() {
+			m.out.sources = append(m.out.sources, a)
+		}
+	}
+	for name, addresses := range m.Ends {
+		m.out.End(m.out.State, name, addresses)
+	}
+}
+
+// TroubleKind is what is wrong.
+type TroubleKind uint8
+
+// The kinds of troubles.
+const (
+	NoNode TroubleKind = iota + 1
+	NoRange
+	NoIPv6
+	Overlap
+	HoldsNode
+	LargeMTU
+	SmallMTU
+	NoAddress
+	ForeignRoute
+)
+
+// Trouble is something that is wrong with what the plan was made from.
+type Trouble struct {
+	Kind              TroubleKind
+	Node, Other       string
+	Range, OtherRange netip.Prefix
+	Address           netip.Addr
+	Link              string
+	Number, Most      int
+	Six               bool
+}
+
+// String is the trouble for people.
+func (t Trouble) String() string {
+	family := "IPv4"
+	if t.Six {
+		family = "IPv6"
+	}
+	switch t.Kind {
+	case NoNode:
+		return fmt.Sprintf("the API server knows no Node %s", t.Node)
+	case NoRange:
+		return fmt.Sprintf("Node %s has no spec.podCIDRs, so its Pods get no addresses: start kube-controller-manager with --allocate-node-cidrs and --cluster-cidr", t.Node)
+	case NoIPv6:
+		return fmt.Sprintf("IPv6 is switched off on this Node, so its Pods get no address of %s", t.Range)
+	case Overlap:
+		return fmt.Sprintf("podCIDR %s of Node %s overlaps %s of Node %s, which is older: only the older one is routed", t.Range, t.Node, t.OtherRange, t.Other)
+	case HoldsNode:
+		return fmt.Sprintf("podCIDR %s of Node %s contains %s, the address of Node %s, and is not routed", t.Range, t.Node, t.Address, t.Other)
+	case LargeMTU:
+		return fmt.Sprintf("the MTU of Pods is set to %d, and the links between Nodes carry %d: larger packets to other Nodes are lost or cut into pieces", t.Number, t.Most)
+	case SmallMTU:
+		return fmt.Sprintf("the MTU of Pods would be %d, and IPv6 needs %d: raise the MTU of the links between Nodes; Pods with IPv6 do not start", t.Number, t.Most)
+	case NoAddress:
+		return fmt.Sprintf("Node %s has no %s address by which this Node reaches it, so its Pods are not reached from here", t.Node, family)
+	case ForeignRoute:
+		return fmt.Sprintf("somebody else routes %s of Node %s, over link %s: remove that route, or the other CNI plugin that makes it", t.Range, t.Node, t.Link)
+	}
+	return "unknown trouble"
+}
