@@ -93,6 +93,8 @@ var layers = []layer{
 		why: "traffic is judged by the evaluator that answers every other question, without I/O"},
 	{folder: "internal/flows/recommend", own: []string{"api", "internal/cloud", "internal/cloud/trace", "internal/policy"}, foreign: []string{"k8s.io/apimachinery/"}, noStd: pureStd,
 		why: "policies are written of what was seen, without I/O"},
+	{folder: "internal/flows/live", own: []string{"api"}, foreign: []string{"k8s.io/apimachinery/"}, noStd: []string{"context", "log", "log/slog", "net", "net/http", "os"},
+		why: "what was seen is held without I/O, and time is passed in"},
 	{folder: "internal/flows", own: []string{"internal/cloud"}, noStd: pureStd, why: "what was seen knows no cloud and no policy"},
 	{folder: "internal/cloud/aws/flowlog", own: []string{"internal/cloud", "internal/flows"}, foreign: []string{"github.com/parquet-go/parquet-go"}, noStd: pureStd,
 		why: "reading a flow log needs no account"},
@@ -146,9 +148,11 @@ var layers = []layer{
 	{folder: "internal/agent/network/links", own: []string{"internal/agent/network"}, foreign: []string{"github.com/vishvananda/netlink", "golang.org/x/sys/unix"},
 		why: "what is in the kernel is read and written, and decided elsewhere"},
 	{folder: "internal/agent/network", noStd: pureStd, why: "what a network needs is told without I/O"},
+	{folder: "internal/agent/traffic", own: []string{"api", "internal/agent/nft", "internal/agent/nft/kernel"}, foreign: []string{"k8s.io/apimachinery/", "k8s.io/utils/clock"},
+		why: "what was seen is judged by the program in force, without I/O"},
 	{
 		folder: "internal/agent",
-		own:    []string{"api", "internal/agent/cni", "internal/agent/network", "internal/agent/nft", "internal/agent/nft/kernel", "internal/enforcer", "internal/platform"},
+		own:    []string{"api", "internal/agent/cni", "internal/agent/network", "internal/agent/nft", "internal/agent/nft/kernel", "internal/agent/traffic", "internal/enforcer", "internal/platform"},
 		foreign: append(
 			[]string{"github.com/mdlayher/netlink", "golang.org/x/net/dns/dnsmessage", "golang.org/x/sys/unix"},
 			kubernetes...),
@@ -161,7 +165,7 @@ var layers = []layer{
 		why: "identities of hosts know nobody who uses them"},
 	{
 		folder: "internal/cli/agentcmd",
-		own: []string{"api", "internal/agent", "internal/agent/cni", "internal/agent/nft", "internal/agent/nft/kernel", "internal/cli/terminal", "internal/cloud/handover", "internal/enforcer",
+		own: []string{"api", "internal/agent", "internal/agent/cni", "internal/agent/nft", "internal/agent/nft/kernel", "internal/agent/traffic", "internal/cli/terminal", "internal/cloud/handover", "internal/enforcer",
 			"internal/enroll/credential", "internal/enroll/identity"},
 		foreign: append([]string{"github.com/spf13/", "gopkg.in/natefinch/lumberjack.v2"}, kubernetes...),
 		why:     "every host holds in its memory what these commands link",

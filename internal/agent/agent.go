@@ -18,6 +18,7 @@ import (
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 	"github.com/nephele-io/nephele/internal/agent/nft"
 	"github.com/nephele-io/nephele/internal/agent/nft/kernel"
+	"github.com/nephele-io/nephele/internal/agent/traffic"
 	"github.com/nephele-io/nephele/internal/enforcer"
 )
 
@@ -86,8 +87,8 @@ type Reports interface {
 	Report(ctx context.Context, s *v1beta2.NetworkPolicyStatus) error
 }
 
-// Options are what an Agent needs. Pods, Services, Connections, Failsafe, Names, PacketLog, Probe
-// and Info may be nil.
+// Options are what an Agent needs. Pods, Services, Connections, Failsafe, Names, PacketLog,
+// Traffic, Probe and Info may be nil.
 type Options struct {
 	// Key is that of the ExternalNode, NAMESPACE/NAME, or the name of the Node.
 	Key string
@@ -120,6 +121,9 @@ type Options struct {
 	Names *Names
 	// PacketLog is what writes what policies want logged.
 	PacketLog *PacketLog
+	// Traffic records connections; nil records none. With it, everything that is denied is logged
+	// for it, whether a policy wants that or not.
+	Traffic *traffic.Recorder
 	// Probe succeeds while the owner can do with the host what he must. A change with which it
 	// fails for ConfirmWithin (0: a minute) is taken back.
 	Probe         func(ctx context.Context) error
@@ -213,6 +217,8 @@ type Agent struct {
 	heard  time.Time
 	status Status
 	judge  *nft.Program
+	// judgeSince is since when that is in force.
+	judgeSince time.Time
 	// logs are the rules that log, formerLogs those before the last change.
 	logs, formerLogs map[string]nft.Origin
 }
@@ -224,6 +230,7 @@ func New(o Options) *Agent {
 		o.Pods.network = o.Network.current
 		o.Network.changed, o.Network.pods = o.Pods.poke, o.Pods.addressesInAPI
 	}
+	a.compiler.LogDenied = o.Traffic != nil
 	a.metrics = newMetrics(a)
 	a.mirror = o.Follower.Mirror(o.Key, a.hear)
 	a.saving.results, a.asking.turn = make(chan error, 1), make(chan struct{}, 1)
@@ -711,7 +718,9 @@ func (a *Agent) enforce(ctx context.Context, heard time.Time) {
 		logs = program.Logs()
 	}
 	a.mu.Lock()
-	a.judge = program
+	if a.judge = program; w.Messages > 0 || a.judgeSince.IsZero() {
+		a.judgeSince = a.audited
+	}
 	if !maps.Equal(logs, a.logs) {
 		a.formerLogs, a.logs = a.logs, logs
 	}

@@ -17,7 +17,7 @@ type Metrics struct {
 
 // figures are read when somebody asks.
 type figures struct {
-	state, connected, trouble, policies, rules, elements, repairs, cut, foreign, pods, names, addresses, logged, logLost *prometheus.Desc
+	state, connected, trouble, policies, rules, elements, repairs, cut, foreign, pods, names, addresses, logged, logLost, flows, flowsLost *prometheus.Desc
 }
 
 func newMetrics(a *Agent) *Metrics {
@@ -43,6 +43,8 @@ func newMetrics(a *Agent) *Metrics {
 			names:     prometheus.NewDesc("nephele_agent_domain_names", "Domain names that policies name and addresses are known of.", nil, nil),
 			addresses: prometheus.NewDesc("nephele_agent_domain_name_addresses", "Addresses that are known of domain names.", nil, nil),
 			logged:    prometheus.NewDesc("nephele_agent_log_lines_total", "Lines of the log of policies.", nil, nil),
+			flows:     prometheus.NewDesc("nephele_agent_flows_total", "Connections that were recorded for nephele flows, and packets that were denied.", []string{"verdict"}, nil),
+			flowsLost: prometheus.NewDesc("nephele_agent_flows_lost_total", "What was not told of traffic, by what it is: connections, denied packets, or times at which the kernel dropped events.", []string{"what"}, nil),
 			logLost:   prometheus.NewDesc("nephele_agent_log_lost_total", "Packets to be logged that came too fast.", nil, nil),
 		},
 	}
@@ -52,7 +54,7 @@ func newMetrics(a *Agent) *Metrics {
 // Describe implements prometheus.Collector.
 func (m *Metrics) Describe(c chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		m.state, m.connected, m.trouble, m.policies, m.rules, m.elements, m.repairs, m.cut, m.foreign, m.pods, m.names, m.addresses, m.logged, m.logLost,
+		m.state, m.connected, m.trouble, m.policies, m.rules, m.elements, m.repairs, m.cut, m.foreign, m.pods, m.names, m.addresses, m.logged, m.logLost, m.flows, m.flowsLost,
 	} {
 		c <- d
 	}
@@ -66,8 +68,8 @@ func (m *Metrics) Collect(c chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, value float64, labels ...string) {
 		c <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
 	}
-	counter := func(d *prometheus.Desc, value int) {
-		c <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(value))
+	counter := func(d *prometheus.Desc, value int, labels ...string) {
+		c <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(value), labels...)
 	}
 	for _, state := range states() {
 		gauge(m.state, oneIf(s.State == state), string(state))
@@ -104,6 +106,13 @@ func (m *Metrics) Collect(c chan<- prometheus.Metric) {
 	if s.Log != nil {
 		counter(m.logged, s.Log.Lines)
 		counter(m.logLost, s.Log.Lost)
+	}
+	if t := s.Traffic; t != nil {
+		counter(m.flows, int(t.Connections), "allowed")
+		counter(m.flows, int(t.Denied), "denied")
+		counter(m.flowsLost, int(t.Losses.Connections), "connections")
+		counter(m.flowsLost, int(t.Losses.Packets), "packets")
+		counter(m.flowsLost, int(t.Losses.Overruns), "overruns")
 	}
 	m.inForce.Collect(c)
 	m.write.Collect(c)

@@ -86,7 +86,7 @@ func (l *PacketLog) Packet(p kernel.Logged, lost uint32) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.stats.Lost += int(lost)
-	if !known { // somebody else logs to the group, or the rule is gone for long
+	if !known || origin.Logged.Unasked { // somebody else logs to the group, or the rule is gone for long, or it is for others
 		return
 	}
 	now := l.Clock.Now()

@@ -3,11 +3,13 @@ package agent
 import (
 	"slices"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 	"github.com/nephele-io/nephele/internal/agent/nft"
+	"github.com/nephele-io/nephele/internal/agent/traffic"
 )
 
 // State is how the agent stands.
@@ -92,6 +94,8 @@ type Status struct {
 	Network *NetworkStatus `json:"network,omitempty"`
 	// Log counts what policies want logged; nil without a log.
 	Log *PacketLogStatus `json:"log,omitempty"`
+	// Traffic counts the connections that were recorded; nil if none are.
+	Traffic *traffic.Status `json:"traffic,omitempty"`
 	// What goes wrong, each until it is right again.
 	Error            string `json:"error,omitempty"`
 	StoreError       string `json:"storeError,omitempty"`
@@ -186,6 +190,10 @@ func (a *Agent) Status() Status {
 		counts := a.PacketLog.Status()
 		out.Log = &counts
 	}
+	if a.Traffic != nil {
+		counts := a.Traffic.Status()
+		out.Traffic = &counts
+	}
 	if a.Pods != nil {
 		out.PodsError = a.Pods.state()
 	}
@@ -254,6 +262,13 @@ func (a *Agent) LoggedRule(id string) (nft.Origin, bool) {
 		}
 	}
 	return nft.Origin{}, false
+}
+
+// InForce returns the program in force and since when it is; nil before there is one.
+func (a *Agent) InForce() (*nft.Program, time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.judge, a.judgeSince
 }
 
 // Explain says what would become of the first packet of a connection, and by which rule. It is

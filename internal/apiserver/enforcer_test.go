@@ -83,7 +83,7 @@ func granted() *grants {
 
 func newGuardedWorld(t *testing.T, access apiserver.EnforcerAccess, g *grants) *world {
 	t.Helper()
-	w := &world{store: watchstore.New(watchstore.Options{}), reports: &reportBook{}, dir: t.TempDir(), enforcers: access, book: stats.New(clock.RealClock{})}
+	w := &world{store: watchstore.New(watchstore.Options{}), reports: &reportBook{}, dir: t.TempDir(), enforcers: access, book: stats.New(clock.RealClock{}), reviews: &oracle{}, traffic: &trafficBook{}}
 	w.metrics = apiserver.NewMetrics(w.store)
 	w.access = &apiserver.Access{Authorizer: g, Authenticator: authenticator.RequestFunc(func(r *http.Request) (*authenticator.Response, bool, error) {
 		token := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
@@ -119,6 +119,7 @@ func acts(c *rest.RESTClient, key string) map[string]*rest.Request {
 	}
 	out["status"] = c.Post().Resource("networkpolicies").Name("u1").SubResource("status").Body(&v1beta2.NetworkPolicyStatus{
 		ObjectMeta: metav1.ObjectMeta{Name: "u1"}, Nodes: []v1beta2.NetworkPolicyNodeStatus{{NodeName: key}}})
+	out["traffic"] = postTraffic(c, key, "")
 	out["stats"] = c.Post().Resource("nodestatssummaries").Body(&v1beta2.NodeStatsSummary{ObjectMeta: metav1.ObjectMeta{Name: key}})
 	return out
 }

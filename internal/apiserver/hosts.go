@@ -24,6 +24,7 @@ import (
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
@@ -125,6 +126,8 @@ func (h *hostUser) may(r authorizer.Attributes) bool {
 		case "networkpolicies/status", "nodestatssummaries":
 			return verb == "create"
 		}
+	case analysis.GroupName:
+		return resource == "trafficreports" && verb == "create"
 	case v1beta1.GroupName:
 		return resource == "antreaagentinfos" && (verb == "get" || verb == "update") && h.calls(r.GetName())
 	}

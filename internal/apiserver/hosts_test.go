@@ -81,7 +81,7 @@ func newHotel(t *testing.T) *hotel {
 			t.Fatal(err)
 		}
 	}
-	w := &world{store: watchstore.New(watchstore.Options{}), reports: &reportBook{}, dir: t.TempDir(), book: stats.New(clock.RealClock{})}
+	w := &world{store: watchstore.New(watchstore.Options{}), reports: &reportBook{}, dir: t.TempDir(), book: stats.New(clock.RealClock{}), reviews: &oracle{}, traffic: &trafficBook{}}
 	// What others may do for any key is nothing to a host.
 	w.enforcers, w.hosts = apiserver.AnyKey, &apiserver.Hosts{Desk: desk, Client: h.cluster, Reader: h.cluster}
 	h.world = w
@@ -193,7 +193,16 @@ func TestHostsSeeAndReportTheirOwn(t *testing.T) {
 			t.Errorf("counts of %s: %v", key, err)
 		}
 	}
+	if err := postTraffic(c, "vms/web", "").Do(t.Context()).Error(); err != nil || len(h.traffic.(*trafficBook).taken) != 1 {
+		t.Errorf("its traffic: %v", err)
+	}
+	for _, key := range []string{"vms/db", "web", "n1"} {
+		if err := postTraffic(c, key, "").Do(t.Context()).Error(); !apierrors.IsForbidden(err) {
+			t.Errorf("traffic of %s: %v", key, err)
+		}
+	}
 	for what, r := range map[string]*rest.Request{
+		"what others see":  c.Post().AbsPath("/apis/analysis.nephele.io/v1alpha1/flowqueries").Body([]byte(`{}`)),
 		"a policy by name": c.Get().Resource("networkpolicies").Name("u1"),
 		"questions":        c.Get().AbsPath("/endpoint"),
 		"metrics":          c.Get().AbsPath("/metrics"),

@@ -29,7 +29,7 @@ func install(generic *server.GenericAPIServer, o Options, scheme *runtime.Scheme
 		served[v1alpha1.GroupVersion()] = statistics(o.Statistics, g)
 	}
 	if o.Reviews != nil {
-		served[analysis.GroupVersion()] = newReviews(o)
+		served[analysis.GroupVersion()] = newReviews(o, g)
 	}
 	if o.Queries != nil {
 		generic.Handler.NonGoRestfulMux.HandleFunc(endpointPath, serveEndpoint(o.Queries))

@@ -94,7 +94,7 @@ func (a *answers) Computed(context.Context) (policies, addressGroups, appliedToG
 func newFullWorld(t *testing.T) (*world, *answers) {
 	t.Helper()
 	a := &answers{ready: true}
-	w := &world{store: watchstore.New(watchstore.Options{}), reports: &reportBook{}, dir: t.TempDir(), queries: a, reviews: &oracle{}, book: stats.New(clock.RealClock{})}
+	w := &world{store: watchstore.New(watchstore.Options{}), reports: &reportBook{}, dir: t.TempDir(), queries: a, reviews: &oracle{}, traffic: &trafficBook{}, book: stats.New(clock.RealClock{})}
 	w.start(t, "127.0.0.1:0")
 	w.store.Publish(watchstore.Changes{})
 	return w, a
@@ -377,6 +377,8 @@ func TestEverythingIsDiscovered(t *testing.T) {
 		"analysis reachreviews":                        "ReachReview cluster create",
 		"analysis effectiverules":                      "EffectiveRules cluster create",
 		"analysis planreviews":                         "PlanReview cluster create",
+		"analysis flowqueries":                         "FlowQuery cluster create",
+		"analysis trafficreports":                      "TrafficReport cluster create",
 	} {
 		if got[name] != want {
 			t.Errorf("%s: %q, want %q", name, got[name], want)

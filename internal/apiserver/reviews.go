@@ -24,9 +24,9 @@ import (
 
 // Reviews answers the reviews of analysis.nephele.io.
 type Reviews interface {
-	// Review fills in the status of a FlowReview, a ReachReview, an EffectiveRules or a PlanReview,
-	// with what the caller may see. An error that is a WrongQuestion is the caller's fault; it is
-	// watchstore.ErrNotReady before there is anything to look at.
+	// Review fills in the status of a FlowReview, a ReachReview, an EffectiveRules, a PlanReview or
+	// a FlowQuery, with what the caller may see. An error that is a WrongQuestion is the caller's
+	// fault; it is watchstore.ErrNotReady before there is anything to look at.
 	Review(ctx context.Context, review runtime.Object, sight Sight) error
 }
 
@@ -82,7 +82,7 @@ type reviews struct {
 }
 
 // newReviews are the resources of analysis.nephele.io.
-func newReviews(o Options) map[string]rest.Storage {
+func newReviews(o Options, g gate) map[string]rest.Storage {
 	r := &reviews{
 		answers: o.Reviews, access: o.Access.Authorizer, held: newTally[string](reviewsAtOnce+reviewsWaiting, reviewsOfOne),
 		turns: make(chan struct{}, reviewsAtOnce), patience: reviewPatience, metrics: o.Metrics,
@@ -95,12 +95,17 @@ func newReviews(o Options) map[string]rest.Storage {
 	kind := func(plural, singular string, kind func() runtime.Object) rest.Storage {
 		return &reviewed{resource(plural, singular, kind), r}
 	}
-	return map[string]rest.Storage{
+	out := map[string]rest.Storage{
 		"flowreviews":    kind("flowreviews", "flowreview", func() runtime.Object { return &analysis.FlowReview{} }),
 		"reachreviews":   kind("reachreviews", "reachreview", func() runtime.Object { return &analysis.ReachReview{} }),
 		"effectiverules": kind("effectiverules", "effectiverules", func() runtime.Object { return &analysis.EffectiveRules{} }),
 		"planreviews":    &reviewed{resource("planreviews", "planreview", func() runtime.Object { return &analysis.PlanReview{} }), &plans},
 	}
+	if o.Traffic != nil {
+		out["flowqueries"] = kind("flowqueries", "flowquery", func() runtime.Object { return &analysis.FlowQuery{} })
+		out["trafficreports"] = newTrafficReports(o, g)
+	}
+	return out
 }
 
 // reviewed serves one kind of review.

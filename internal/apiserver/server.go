@@ -41,8 +41,8 @@ const (
 	stopGrace = 2 * time.Second
 )
 
-// Options are what a Server needs. All fields but Queries, Reviews, Statistics, Enforcers, Version,
-// Pod, Service, Node, Webhooks, Hosts, Metrics, Limits, Stall and Logger are required.
+// Options are what a Server needs. All fields but Queries, Reviews, Statistics, Traffic, Enforcers,
+// Version, Pod, Service, Node, Webhooks, Hosts, Metrics, Limits, Stall and Logger are required.
 type Options struct {
 	// Listener is where it serves, over TCP. It is closed when Start returns.
 	Listener net.Listener
@@ -60,6 +60,9 @@ type Options struct {
 	Reviews Reviews
 	// Statistics adds up what enforcers count; nil serves no statistics.
 	Statistics *stats.Book
+	// Traffic takes what enforcers have seen of connections, about which FlowQueries ask Reviews;
+	// nil serves neither.
+	Traffic Traffic
 	// Enforcers says whom callers may act for; empty means OwnKey.
 	Enforcers EnforcerAccess
 	// Version of the controller, the Pod and the Node that it runs in, and the Service that leads

@@ -52,6 +52,7 @@ type world struct {
 	enforcers apiserver.EnforcerAccess
 	queries   apiserver.Queries
 	reviews   apiserver.Reviews
+	traffic   apiserver.Traffic
 	book      *stats.Book
 	metrics   *apiserver.Metrics
 	hosts     *apiserver.Hosts
@@ -153,7 +154,7 @@ func (w *world) start(t testing.TB, address string) {
 	w.address = l.Addr().String()
 	s, err := apiserver.New(
 		apiserver.Options{Listener: l, Certificate: cert, Access: access, Store: w.store, Reports: w.reports, Stall: w.stall, Limits: w.limits, Webhooks: w.webhooks,
-			Enforcers: w.enforcers, Queries: w.queries, Reviews: w.reviews, Statistics: w.book, Version: "v1", Metrics: w.metrics, Hosts: w.hosts},
+			Enforcers: w.enforcers, Queries: w.queries, Reviews: w.reviews, Traffic: w.traffic, Statistics: w.book, Version: "v1", Metrics: w.metrics, Hosts: w.hosts},
 	)
 	if err != nil {
 		t.Fatal(err)

@@ -1,12 +1,19 @@
 package cli
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"io"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
+	"github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cli/flowscmd"
 	"github.com/nephele-io/nephele/internal/cli/terminal"
 	"github.com/nephele-io/nephele/internal/cloud"
@@ -24,7 +31,8 @@ func flowsNeeds() flowscmd.Needs {
 			f.clouds.register(flags)
 		},
 		Read:      func(cmd *cobra.Command) (*explain.Computation, error) { return f.readAll(cmd) },
-		Printable: terminal.Printable, Now: time.Now,
+		Printable: terminal.Printable, Now: time.Now, After: time.After,
+		Ask:    f.asker,
 		Window: func(out io.Writer) io.Writer { return windowOf(out) },
 	}
 }
@@ -54,4 +62,26 @@ func (f *explainFlags) readAll(cmd *cobra.Command) (*explain.Computation, error)
 	computed := preview.Compute(in)
 	notes(cmd, in.Notes)
 	return computed.Computation, nil
+}
+
+// asker has the controller of the cluster answer questions about flows. Nobody else knows the
+// answer.
+func (f *explainFlags) asker(*cobra.Command) (flowscmd.Asker, error) {
+	c, err := f.cluster.client()
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context, q *v1alpha1.FlowQuery) error {
+		err := c.Create(ctx, q)
+		undiscovered := (*apiutil.ErrResourceDiscoveryFailed)(nil)
+		switch {
+		case err == nil:
+			return nil
+		case meta.IsNoMatchError(err), apierrors.IsNotFound(err), errors.As(err, &undiscovered):
+			return errors.New("no controller of this cluster answers questions about flows: want one of this version that serves the computed API (nephele up, or nephele controller --api), or flow logs with --logs")
+		case apierrors.IsForbidden(err):
+			return fmt.Errorf("the controller may not be asked about flows; ClusterRole nephele-reviewer allows it: %w", err)
+		}
+		return fmt.Errorf("asking the controller about flows: %w", err)
+	}, nil
 }

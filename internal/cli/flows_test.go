@@ -340,7 +340,7 @@ func TestFlowsCommand(t *testing.T) {
 			t.Errorf("%s: exit %d: %s; want %q", flags, r.code, r.err, want)
 		}
 	}
-	if r := nephele(t, "", flowsArgs("flows")...); r.code != ExitBadInput || !strings.Contains(r.err, "--logs is missing") {
+	if r := nephele(t, "", flowsArgs("flows")...); r.code != ExitBadInput || !strings.Contains(r.err, "--filename: it is about flow logs; give --logs") {
 		t.Errorf("exit %d: %s", r.code, r.err)
 	}
 	logs := t.TempDir()

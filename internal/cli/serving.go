@@ -1,14 +1,17 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"strconv"
 
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/nephele-io/nephele/internal/apiserver"
 	"github.com/nephele-io/nephele/internal/controller"
+	"github.com/nephele-io/nephele/internal/flows/live"
 )
 
 // RegisterEnforcers adds --enforcer-access, which sets Enforcers of the options.
@@ -28,6 +31,31 @@ func RegisterInstance(f *pflag.FlagSet, o *controller.InstanceOptions) {
 		"waits for as long")
 	f.DurationVar(&o.ClaimPause, "instance-claim-pause", controller.DefaultClaimPause, "how long a claim of a network must have stood before it is read again "+
 		"and trusted; longer than another controller takes from having read that the network is free to having claimed it")
+}
+
+// RegisterFlowMemory adds the flag that bounds the memory for what agents have reported of
+// connections.
+func RegisterFlowMemory(f *pflag.FlagSet, bytes *int) {
+	f.Var((*megabytes)(bytes), "flow-memory", "megabytes of memory at most for the connections that agents have reported within the last hour; the oldest go first")
+}
+
+// megabytes is a number of bytes that is given in megabytes.
+type megabytes int
+
+// String implements pflag.Value.
+func (m *megabytes) String() string { return strconv.Itoa(int(cmp.Or(*m, live.DefaultBytes)) >> 20) }
+
+// Type implements pflag.Value.
+func (m *megabytes) Type() string { return "int" }
+
+// Set implements pflag.Value.
+func (m *megabytes) Set(text string) error {
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 || n > 1<<20 {
+		return errors.New("want megabytes, 1 to 1048576")
+	}
+	*m = megabytes(n << 20)
+	return nil
 }
 
 // RegisterAuditLog adds the flag of the file for the record of changes. Its default is what the

@@ -50,7 +50,7 @@ func allowed(r schema.GroupResource) access {
 		}
 	case "analysis.nephele.io":
 		switch r.Resource {
-		case "flowreviews", "reachreviews", "effectiverules", "planreviews":
+		case "flowreviews", "reachreviews", "effectiverules", "planreviews", "flowqueries":
 			return asks
 		}
 	case "authorization.k8s.io":

@@ -150,6 +150,12 @@ func serveAPI(ctx context.Context, mgr manager.Manager, policies *control.Contro
 	if err != nil {
 		return err
 	}
+	if reviews.traffic, err = newTraffic(ctx, mgr.GetCache(), clk, o); err != nil {
+		return err
+	}
+	if err := o.metrics.show(newTrafficMetrics(reviews.traffic.store)); err != nil {
+		return err
+	}
 	api, err := apiserver.New(apiserver.Options{
 		Listener:    listener,
 		Certificate: cert,
@@ -159,6 +165,7 @@ func serveAPI(ctx context.Context, mgr manager.Manager, policies *control.Contro
 		Queries:     policies,
 		Reviews:     reviews,
 		Statistics:  book,
+		Traffic:     reviews.traffic,
 		Enforcers:   o.API.Enforcers,
 		Hosts:       hosts,
 		Metrics:     o.metrics.api,

@@ -56,6 +56,8 @@ type reviews struct {
 	cluster string
 	ready   func() error
 	clock   clock.PassiveClock
+	// traffic holds the connections that enforcers have reported; nil where nobody reports any.
+	traffic *traffic
 	// kinds are those that reviews are answered from; policies counts what has happened to those
 	// that policies are computed from, others what has to the rest.
 	kinds    []kinds.Kind
@@ -164,6 +166,9 @@ func (r *reviews) changes() uint64 { return r.policies.Heard() + r.others.Load()
 
 // Review implements apiserver.Reviews.
 func (r *reviews) Review(ctx context.Context, object runtime.Object, sight apiserver.Sight) error {
+	if q, is := object.(*analysis.FlowQuery); is {
+		return r.traffic.query(q, sight)
+	}
 	if err := r.ready(); err != nil {
 		return err
 	}

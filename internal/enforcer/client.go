@@ -2,6 +2,7 @@ package enforcer
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 
+	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 )
 
@@ -178,6 +180,27 @@ func (c *Client) Statistics(ctx context.Context, s *v1beta2.NodeStatsSummary) er
 	defer cancel()
 	if err := client.Post().Resource("nodestatssummaries").Body(s).MaxRetries(0).Do(ctx).Error(); err != nil {
 		return fmt.Errorf("send statistics: %w", err)
+	}
+	return nil
+}
+
+// Traffic posts what an enforcer has seen of connections.
+func (c *Client) Traffic(ctx context.Context, r *analysis.TrafficReport) error {
+	client, err := c.rest()
+	if err != nil {
+		return err
+	}
+	r.APIVersion, r.Kind = analysis.GroupVersion().String(), "TrafficReport"
+	body, err := json.Marshal(r)
+	if err != nil {
+		return fmt.Errorf("send traffic: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, reportLimit)
+	defer cancel()
+	path := "/apis/" + analysis.GroupVersion().String() + "/trafficreports"
+	err = client.Post().AbsPath(path).SetHeader("Content-Type", runtime.ContentTypeJSON).SetHeader("Accept", runtime.ContentTypeJSON).Body(body).MaxRetries(0).Do(ctx).Error()
+	if err != nil {
+		return fmt.Errorf("send traffic: %w", err)
 	}
 	return nil
 }

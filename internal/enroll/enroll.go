@@ -70,6 +70,7 @@ func objectsOf(h credential.Host, owner *v1alpha1.ExternalNode) []client.Object 
 		&rbacv1.ClusterRole{ObjectMeta: whole, Rules: []rbacv1.PolicyRule{
 			{APIGroups: []string{"controlplane.antrea.io"}, Resources: []string{"networkpolicies", "addressgroups", "appliedtogroups"}, Verbs: []string{"get", "list", "watch"}},
 			{APIGroups: []string{"controlplane.antrea.io"}, Resources: []string{"networkpolicies/status", "nodestatssummaries"}, Verbs: []string{"create"}},
+			{APIGroups: []string{"analysis.nephele.io"}, Resources: []string{"trafficreports"}, Verbs: []string{"create"}},
 			{APIGroups: []string{"crd.antrea.io"}, Resources: []string{"antreaagentinfos"}, ResourceNames: []string{h.Name, h.InfoName()}, Verbs: []string{"get", "update"}},
 		}},
 		&rbacv1.ClusterRoleBinding{ObjectMeta: whole, Subjects: subjects, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: clusterName(h)}},

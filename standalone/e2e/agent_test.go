@@ -170,6 +170,28 @@ func (a *agented) sees(what string, want80, want81 bool) {
 	})
 }
 
+// flows waits until the flows that are asked for have lines with all words of each list.
+func (a *agented) flows(what string, args []string, want ...[]string) {
+	a.t.Helper()
+	eventually(a.t, time.Minute, "the flows are told "+what, func(context.Context) (bool, string) {
+		out, err := a.nephele(append([]string{"flows"}, args...)...)
+		for _, words := range want {
+			found := false
+			for line := range strings.Lines(out) {
+				all := strings.Contains(line, a.peerAddr.String())
+				for _, w := range words {
+					all = all && strings.Contains(line, w)
+				}
+				found = found || all
+			}
+			if !found {
+				return false, fmt.Sprintf("no line with %q in\n%s%v", words, out, err)
+			}
+		}
+		return err == nil, fmt.Sprintf("%s %v", out, err)
+	})
+}
+
 // proxy lets the host reach the API server by an address of its peer, and returns that.
 func (a *agented) proxy() string {
 	a.t.Helper()
@@ -295,6 +317,7 @@ func TestAgentEnrollsByToken(t *testing.T) {
 	}}
 	a.apply(allow)
 	a.sees("the policy is enforced", true, false)
+	a.flows("of a host", []string{"--to", "vms/web"}, []string{"accepted", "AntreaNetworkPolicy vms/in, rule \"web\""}, []string{"dropped", "isolated by AntreaNetworkPolicy vms/in"})
 	eventually(t, time.Minute, "the status says so", func(ctx context.Context) (bool, string) {
 		err := a.client.Get(ctx, client.ObjectKeyFromObject(allow), allow)
 		return err == nil && allow.Status.Phase == v1beta1.NetworkPolicyRealized, fmt.Sprintf("%+v %v", allow.Status, err)

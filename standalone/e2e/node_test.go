@@ -103,6 +103,7 @@ func TestNodeAgent(t *testing.T) {
 		t.Errorf("explained: %s %v", out, err)
 	}
 
+	a.flows("of a Pod", []string{"--to", "n1/"}, []string{"dropped", "ClusterNetworkPolicy no, rule \"no\""}, []string{"accepted", "no policy"})
 	// Its token is for its own Node.
 	other := &v1beta1.AntreaAgentInfo{}
 	eventually(t, time.Minute, "the other Node has an info", func(ctx context.Context) (bool, string) {

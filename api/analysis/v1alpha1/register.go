@@ -17,7 +17,7 @@ func GroupVersion() schema.GroupVersion {
 // AddToScheme registers the kinds of this package with a scheme.
 func AddToScheme(s *runtime.Scheme) error {
 	gv := GroupVersion()
-	s.AddKnownTypes(gv, &FlowReview{}, &ReachReview{}, &EffectiveRules{}, &PlanReview{})
+	s.AddKnownTypes(gv, &FlowReview{}, &ReachReview{}, &EffectiveRules{}, &PlanReview{}, &TrafficReport{}, &FlowQuery{})
 	metav1.AddToGroupVersion(s, gv)
 	return nil
 }
@@ -36,3 +36,9 @@ func (EffectiveRules) OpenAPIModelName() string { return modelName + "EffectiveR
 
 // OpenAPIModelName is the name of PlanReview in the description of the API.
 func (PlanReview) OpenAPIModelName() string { return modelName + "PlanReview" }
+
+// OpenAPIModelName is the name of TrafficReport in the description of the API.
+func (TrafficReport) OpenAPIModelName() string { return modelName + "TrafficReport" }
+
+// OpenAPIModelName is the name of FlowQuery in the description of the API.
+func (FlowQuery) OpenAPIModelName() string { return modelName + "FlowQuery" }

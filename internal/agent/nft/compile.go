@@ -80,6 +80,10 @@ type Result struct {
 // what it touches; objects are taken for unchanged if they are the same pointers. The zero value is
 // ready. It is not safe for concurrent use.
 type Compiler struct {
+	// LogDenied makes rules that drop or reject, and isolation, log what they deny, also where no
+	// policy wants that. It is set before the first Compile.
+	LogDenied bool
+
 	groups map[string]*groupParts
 	// classes are those of the last run, by their keys; that of the host itself has the key "".
 	classes map[string]*class
@@ -429,7 +433,7 @@ func (w *work) lanes(c *class, d Direction, policies []*policyParts) (entries []
 	w.with = with
 	w.runs = order(w.runs[:0], d, with)
 	runs := w.runs
-	logged := isolationLog(d, runs)
+	logged := isolationLog(d, runs, w.LogDenied)
 	for _, f := range []Family{IPv4, IPv6} {
 		l := lane{work: w, class: c, direction: d, family: f, isolated: isolated, logged: logged}
 		l.compile(runs, kubernetes)
@@ -439,19 +443,26 @@ func (w *work) lanes(c *class, d Direction, policies []*policyParts) (entries []
 }
 
 // isolationLog is the origin of what is logged of the packets that isolation drops: the first
-// policy that isolates and has a rule of the direction logged.
-func isolationLog(d Direction, runs []run) *Origin {
+// policy that isolates and has a rule of the direction logged, or where all that is denied is told,
+// the first that isolates.
+func isolationLog(d Direction, runs []run, denied bool) *Origin {
+	var first *Origin
 	for _, r := range runs {
 		if !r.policy.isolates[d] {
 			continue
 		}
+		origin := &Origin{Kind: OriginIsolation, Policy: r.policy.reference, Index: -1, Logged: Logged{Direction: d, Action: v1beta2.RuleActionDrop, Unasked: true}}
+		if denied && first == nil {
+			first = origin
+		}
 		for _, rule := range r.policy.rules[d] {
 			if rule.EnableLogging {
-				return &Origin{Kind: OriginIsolation, Policy: r.policy.reference, Index: -1, Logged: Logged{d, v1beta2.RuleActionDrop, rule.LogLabel}}
+				origin.Logged.Label, origin.Logged.Unasked = rule.LogLabel, false
+				return origin
 			}
 		}
 	}
-	return nil
+	return first
 }
 
 func (f Failsafe) rules() []Rule {

@@ -2,6 +2,7 @@ package nft
 
 import (
 	"net/netip"
+	"slices"
 )
 
 // Packet is what Judge decides about.
@@ -78,6 +79,20 @@ func (p *Program) JudgeWay(way Way, packet Packet) Judgement {
 		}
 	}
 	return out
+}
+
+// NamesSourcePorts reports whether a policy's rule is about source ports, so that what it decides
+// depends on them.
+func (p *Program) NamesSourcePorts() bool {
+	for _, c := range p.Chains {
+		for i := range c.Rules {
+			r := &c.Rules[i]
+			if r.From().Kind == OriginPolicy && slices.ContainsFunc(r.Matches, func(m Match) bool { return m.Kind == MatchSourcePort }) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // walk returns the rule that ends the way of the packet through a chain and those that it leads to.

@@ -244,6 +244,9 @@ type Logged struct {
 	// Action is what the policy says, and Label what it wants written with every line.
 	Action v1beta2.RuleAction
 	Label  string
+	// Unasked tells that the policy does not want it logged: the packet is told because it was
+	// denied.
+	Unasked bool
 }
 
 func (o Origin) String() string {
@@ -323,7 +326,7 @@ func (r *Rule) Counted() bool {
 // LogID is what the kernel says of a packet that a rule logs.
 func (r *Rule) LogID() string {
 	o := r.From()
-	id := sum(
+	parts := []string{
 		string(o.Policy.Type),
 		o.Policy.Namespace,
 		o.Policy.Name,
@@ -333,7 +336,11 @@ func (r *Rule) LogID() string {
 		o.Logged.Direction.String(),
 		string(o.Logged.Action),
 		o.Logged.Label,
-	)
+	}
+	if o.Logged.Unasked {
+		parts = append(parts, "unasked")
+	}
+	id := sum(parts...)
 	return hex.EncodeToString(id[:8])
 }
 

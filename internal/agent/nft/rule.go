@@ -22,9 +22,10 @@ func (l *lane) rule(policy *policyParts, r *v1beta2.NetworkPolicyRule, origin *O
 	services, named := l.services(r.Services)
 	var out []Rule
 	var told *Origin
-	if r.EnableLogging {
+	denies := *r.Action == v1beta2.RuleActionDrop || *r.Action == v1beta2.RuleActionReject
+	if r.EnableLogging || l.LogDenied && denies {
 		o := *origin
-		o.Logged = Logged{l.direction, *r.Action, r.LogLabel}
+		o.Logged = Logged{l.direction, *r.Action, r.LogLabel, !r.EnableLogging}
 		told = &o
 	}
 	add := func(m []Match) {

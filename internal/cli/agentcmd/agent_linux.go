@@ -21,6 +21,7 @@ import (
 
 	"github.com/nephele-io/nephele/internal/agent"
 	"github.com/nephele-io/nephele/internal/agent/nft/kernel"
+	"github.com/nephele-io/nephele/internal/agent/traffic"
 	"github.com/nephele-io/nephele/internal/cli/terminal"
 	"github.com/nephele-io/nephele/internal/enforcer"
 	"github.com/nephele-io/nephele/internal/enroll/credential"
@@ -57,6 +58,7 @@ type agentFlags struct {
 	resolvers       []string
 	dnsService      string
 	metrics         string
+	recordFlows     bool
 	cni             cniFlags
 }
 
@@ -78,6 +80,7 @@ func (f *agentFlags) register(flags *pflag.FlagSet) {
 		"A change with which it is not for a minute is taken back")
 	flags.StringVar(&f.logFile, "log-file", defaultAgentLog, "file for what policies want logged; it is rotated at 100 MB, and three old ones are kept. Empty: nothing is logged")
 	flags.StringVar(&f.logFormat, "log-format", string(agent.LogJSON), `form of its lines: "json", or "antrea" as Antrea Agents write them`)
+	flags.BoolVar(&f.recordFlows, "flows", true, `tell the controller of every connection and of what is denied, for "nephele flows"`)
 	flags.StringVar(&f.metrics, "metrics", defaultAgentMetrics, "HOST:PORT of the Prometheus metrics, over HTTP and to everybody who reaches it; 0 for none")
 	flags.StringVar(&f.dnsService, "dns-service", defaultDNSService, "with --node, the Service NAMESPACE/NAME that Pods ask about names; empty for none. Who answers behind it is believed")
 	flags.BoolVarP(&f.verbose, "verbose", "v", false, "log more")
@@ -97,7 +100,7 @@ func (f *agentFlags) registerHost(flags *pflag.FlagSet) {
 		&f.config,
 		"config",
 		"",
-		"YAML file that says what flags say, by the names externalNode, node, podCIDRs, kubeconfig, policyKubeconfig, stateDir, failsafe, probes, resolvers, dnsService, keepEstablished, logFile, logFormat, metrics; flags that are given count before it",
+		"YAML file that says what flags say, by the names externalNode, node, podCIDRs, kubeconfig, policyKubeconfig, stateDir, failsafe, probes, resolvers, dnsService, keepEstablished, logFile, logFormat, metrics, flows; flags that are given count before it",
 	)
 	flags.StringVar(&f.kubeNode, "node", "", "the Kubernetes Node that this host is, whose Pods are guarded as well; in the place of --external-node")
 	flags.StringArrayVar(&f.podRanges, "pod-cidr", nil, "addresses of Pods of this Node, besides spec.podCIDRs of the Node; may be repeated. Who has one of them and is no Pod that is known is cut off")
@@ -343,6 +346,9 @@ func runAgent(ctx context.Context, f *agentFlags, socket string, log logr.Logger
 		probes = append(probes, probe)
 	}
 	o.Probe = agent.Probes(probes...)
+	if f.recordFlows {
+		o.Traffic = traffic.New(f.kubeNode != "", clock.RealClock{})
+	}
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(collectPercent)
 	}
@@ -362,9 +368,18 @@ func runAgent(ctx context.Context, f *agentFlags, socket string, log logr.Logger
 	for _, run := range append(follow, func(ctx context.Context) { learnNames(ctx, o.Names, log) }) {
 		parts = append(parts, func(ctx context.Context) error { run(ctx); return nil })
 	}
-	if l := o.PacketLog; l != nil {
-		l.Rule = a.LoggedRule
-		parts = append(parts, func(ctx context.Context) error { writeLog(ctx, l, log); return nil })
+	if o.PacketLog != nil {
+		o.PacketLog.Rule = a.LoggedRule
+	}
+	if o.Traffic != nil {
+		o.Traffic.Judge = a
+		parts = append(parts, func(ctx context.Context) error {
+			recordTraffic(ctx, o.Traffic, f.key(), policies.Traffic, log)
+			return nil
+		})
+	}
+	if o.PacketLog != nil || o.Traffic != nil {
+		parts = append(parts, func(ctx context.Context) error { followLog(ctx, o.PacketLog, o.Traffic, log); return nil })
 	}
 	failed := make(chan error, len(parts))
 	for _, run := range parts {

@@ -119,6 +119,18 @@ func printAgentStatus(w io.Writer, s *agent.Status, printable func(string) strin
 	if s.Names != nil {
 		fmt.Fprintf(w, "domain names: %d, with %d addresses; %d more were too many for their name\n", s.Names.Names, s.Names.Addresses, s.Names.Refused)
 	}
+	if t := s.Traffic; t != nil {
+		fmt.Fprintf(w, "flows: %d connections and %d denied packets recorded; %d connections and %d packets not told", t.Connections, t.Denied, t.Losses.Connections, t.Losses.Packets)
+		if t.Losses.Overruns > 0 {
+			fmt.Fprintf(w, "; the kernel dropped events %d times", t.Losses.Overruns)
+		}
+		for _, why := range []string{t.Unread, t.Error} {
+			if why != "" {
+				fmt.Fprintf(w, "; %s", printable(why))
+			}
+		}
+		fmt.Fprintln(w)
+	}
 	if s.Log != nil {
 		fmt.Fprintf(w, "log: %d lines; %d packets came too fast\n", s.Log.Lines, s.Log.Lost)
 	}

@@ -24,6 +24,7 @@ type agentConfig struct {
 	LogFile          *string  `json:"logFile,omitempty"`
 	LogFormat        string   `json:"logFormat,omitempty"`
 	Metrics          string   `json:"metrics,omitempty"`
+	Flows            *bool    `json:"flows,omitempty"`
 }
 
 // readConfig takes from the file what no flag says. What a command has no flag for does not concern
@@ -59,6 +60,9 @@ func (f *agentFlags) readConfig(flags *pflag.FlagSet) error {
 	}
 	if c.KeepEstablished != nil && !flags.Changed("keep-established") {
 		f.keepEstablished = *c.KeepEstablished
+	}
+	if c.Flows != nil && !flags.Changed("flows") {
+		f.recordFlows = *c.Flows
 	}
 	if !flags.Changed("pod-cidr") {
 		f.podRanges = c.PodCIDRs

@@ -12,8 +12,10 @@ import (
 	"gopkg.in/natefinch/lumberjack.v2"
 	"k8s.io/utils/clock"
 
+	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	"github.com/nephele-io/nephele/internal/agent"
 	"github.com/nephele-io/nephele/internal/agent/nft/kernel"
+	"github.com/nephele-io/nephele/internal/agent/traffic"
 )
 
 // learnNames learns the addresses of names until ctx ends. Policies are enforced also where that
@@ -88,21 +90,59 @@ func (f *agentFlags) packetLog() (*agent.PacketLog, error) {
 	return &agent.PacketLog{Host: f.key(), Format: format, Out: out, Clock: clock.RealClock{}}, nil
 }
 
-// writeLog receives and writes what is logged until ctx ends. Policies are enforced also where that
-// fails.
-func writeLog(ctx context.Context, l *agent.PacketLog, log logr.Logger) {
+// followLog receives what rules log until ctx ends, and has written what policies want logged and
+// recorded what was denied. Each of the two may be nil. Policies are enforced also where it fails.
+func followLog(ctx context.Context, l *agent.PacketLog, t *traffic.Recorder, log logr.Logger) {
 	var running sync.WaitGroup
 	defer running.Wait()
-	running.Go(func() { l.Run(ctx) })
+	if l != nil {
+		running.Go(func() { l.Run(ctx) })
+	}
 	r, err := kernel.OpenLog()
 	if err == nil {
 		stop := context.AfterFunc(ctx, r.Close)
 		defer stop()
-		err = r.Run(l.Packet)
+		err = r.Run(func(p kernel.Logged, lost uint32) {
+			if l != nil {
+				l.Packet(p, lost)
+			}
+			if t != nil {
+				t.Denied(p, lost)
+			}
+		})
 	}
 	if err != nil {
-		l.Fail(err)
-		log.Error(err, "What policies want logged cannot be received")
+		if l != nil {
+			l.Fail(err)
+		}
+		if t != nil {
+			t.Fail(err)
+		}
+		log.Error(err, "What rules log cannot be received: no lines are written of what policies want logged, and nothing is told of what is denied")
+		<-ctx.Done()
+	}
+}
+
+// recordTraffic receives the events of connections until ctx ends, and sends what was recorded.
+// Policies are enforced also where it fails.
+func recordTraffic(ctx context.Context, t *traffic.Recorder, key string, send func(context.Context, *analysis.TrafficReport) error, log logr.Logger) {
+	var running sync.WaitGroup
+	defer running.Wait()
+	running.Go(func() {
+		t.Run(ctx, kernel.Accounting, func(ctx context.Context, r *analysis.TrafficReport) error {
+			r.Name = key
+			return send(ctx, r)
+		})
+	})
+	r, err := kernel.OpenEvents()
+	if err == nil {
+		stop := context.AfterFunc(ctx, r.Close)
+		defer stop()
+		err = r.Run(t.Event, t.Overrun)
+	}
+	if err != nil {
+		t.Fail(err)
+		log.Error(err, "Connections cannot be followed; of traffic only what is denied is told")
 		<-ctx.Done()
 	}
 }

@@ -30,6 +30,9 @@ type Needs struct {
 	Printable func(string) string
 	Window    func(io.Writer) io.Writer
 	Now       func() time.Time
+	After     func(time.Duration) <-chan time.Time
+	// Ask returns what has the controller of the cluster answer.
+	Ask func(*cobra.Command) (Asker, error)
 }
 
 // options are the flags.
@@ -46,16 +49,23 @@ type options struct {
 	rules, unused    bool
 	limit            int
 	output           string
+	follow           bool
 }
 
 // Command returns the command.
 func Command(n Needs) *cobra.Command {
 	var o options
 	c := &cobra.Command{
-		Use:   "flows --logs FILE_OR_DIR... [-f FILE_OR_DIR... --snapshot FILE_OR_DIR] [--from END] [--to END] [-o json]",
+		Use:   "flows [--logs FILE_OR_DIR... [-f FILE_OR_DIR... --snapshot FILE_OR_DIR]] [--from END] [--to END] [--follow] [-o json]",
 		Short: "Show the traffic that was seen, each connection with the policy that decided it",
-		Long: `Flows reads flow logs and says of every connection which end began it, what became of it, and which policy decided: the rule of
-a policy, the policies that isolate a direction, a failsafe flow, or the machine's own security groups.
+		Long: `Flows says of every connection that was seen which end began it, what became of it, and which policy decided: the rule of a
+policy, the policies that isolate a direction, a failsafe flow, or the machine's own security groups.
+
+Without --logs it asks the controller what the agents of hosts and Nodes have seen within the last hour, as of a few seconds ago;
+--follow goes on with what is new. DIFFERS then says "Leaks" where the kernel let pass what the rules in force drop, and "MayBeOld"
+where the connection may be older than these.
+
+With --logs it reads flow logs, which know machines without agents.
 
 --logs names files and folders: VPC flow logs of AWS, as "aws s3 sync" brings them, in text or Parquet, compressed or not, with
 whichever fields; and flow logs of virtual networks of Azure, as Network Watcher keeps them. Fields that would make the answer better are named, with the format that has them all.
@@ -74,7 +84,9 @@ cut": "cut", "open", or "?" where it cannot be told.
 decided nothing, which is true of the window that was seen and no more.
 
 The exit code is 0; with --differs or --affected it is 1 if there are such flows; 2 if the question cannot be answered.`,
-		Example: `  nephele flows -f policies/ -f account.yaml --snapshot ./my-account --logs ./flow-logs --to shop/db-1
+		Example: `  nephele flows --to shop/db --since 10m
+  nephele flows --denied --follow
+  nephele flows -f policies/ -f account.yaml --snapshot ./my-account --logs ./flow-logs --to shop/db-1
   nephele flows --logs ./flow-logs --denied --since 1h -o json
   nephele flows --logs ./flow-logs --differs`,
 		Args: cobra.NoArgs,
@@ -96,6 +108,7 @@ The exit code is 0; with --differs or --affected it is 1 if there are such flows
 	flags.BoolVar(&o.minutes, "minutes", false, "tell every minute apart")
 	flags.IntVar(&o.limit, "limit", 1000, "show at most so many lines; 0 means all")
 	flags.StringVarP(&o.output, "output", "o", "table", "table or json")
+	flags.BoolVarP(&o.follow, "follow", "F", false, "without --logs, go on with what is new")
 	n.Register(flags)
 	return c
 }
@@ -138,8 +151,6 @@ func nameOf(x *explain.End) string { return strings.TrimPrefix(x.Title, "VM ") }
 
 func (o *options) filter(now time.Time) (*filter, error) {
 	switch {
-	case len(o.logs) == 0:
-		return nil, errors.New("--logs is missing: want files or folders of flow logs")
 	case o.denied && o.accepted:
 		return nil, errors.New("--denied and --accepted: give one of them")
 	case o.output != "table" && o.output != "json":
@@ -235,6 +246,12 @@ type Counts struct {
 }
 
 func (o *options) run(cmd *cobra.Command, n Needs) error {
+	if len(o.logs) == 0 {
+		return o.live(cmd, n)
+	}
+	if o.follow {
+		return errors.New("--follow: flow logs do not grow while they are read; leave --logs out")
+	}
 	f, err := o.filter(n.Now())
 	if err != nil {
 		return err

@@ -49,6 +49,7 @@ func upCommand() *cobra.Command {
 	var metrics string
 	var access controller.Access
 	var instance controller.InstanceOptions
+	var flowBytes int
 	var audit string
 	var past cli.HistoryFlags
 	var kept history.Bounds
@@ -72,6 +73,7 @@ func upCommand() *cobra.Command {
 			AuditLog:       home.Audit,
 			Version:        cli.Version(),
 			Instance:       instance,
+			FlowBytes:      flowBytes,
 			History:        kept,
 			Lease:          lease(),
 		}
@@ -95,6 +97,7 @@ func upCommand() *cobra.Command {
 	cli.RegisterEnforcers(cmd.Flags(), &api)
 	accessFlags.Register(cmd.Flags(), egress.Loopback)
 	cli.RegisterInstance(cmd.Flags(), &instance)
+	cli.RegisterFlowMemory(cmd.Flags(), &flowBytes)
 	past.Register(cmd.Flags())
 	return cmd
 }

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+
+	"github.com/nephele-io/nephele/internal/agent/nft"
 )
 
 // DefaultTable is the name of the table.
@@ -128,4 +130,22 @@ type Logged struct {
 	SourcePort, Port uint16
 	// Length is that of the packet in bytes.
 	Length int
+}
+
+// Event tells that a connection has begun, after all rules have let its first packet pass, or that
+// conntrack has forgotten it.
+type Event struct {
+	Ended bool
+	// Packet is the first packet as rules see it: after its destination was translated, and before
+	// its source is.
+	Packet nft.Packet
+	// Way is where the first packet goes.
+	Way nft.Way
+	// Expected tells that it belongs to another connection, as the data of FTP do.
+	Expected bool
+	// PickedUp tells that conntrack has not seen the connection being made, so that the other end
+	// may have made it.
+	PickedUp bool
+	// The counts are of a connection that has ended, both ways; 0 unless the kernel counts.
+	Packets, Bytes, ReplyPackets, ReplyBytes uint64
 }

@@ -1,0 +1,157 @@
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// Numbers of ctnetlink for events, from linux/netfilter/nfnetlink_conntrack.h and
+// nfnetlink_compat.h.
+const (
+	ctGroupNew     = 1
+	ctGroupDestroy = 3
+
+	ctCountersOrig  = 9
+	ctCountersReply = 10
+
+	counterPackets = 1
+	counterBytes   = 2
+
+	// localAge is how old the addresses of the host may be by which connections that arrive are
+	// told from those that leave.
+	localAge = time.Second
+)
+
+// accountingFile turns counting of the packets of connections on, per network namespace.
+const accountingFile = "/proc/sys/net/netfilter/nf_conntrack_acct"
+
+// EventReader receives the events of all connections of the host.
+type EventReader struct {
+	socket *socket
+	closed chan struct{}
+	once   sync.Once
+	// Local returns the addresses of the host; by default those of the network namespace of the
+	// goroutine that runs Run.
+	Local func() ([]netip.Addr, error)
+	local map[netip.Addr]bool
+	read  time.Time
+}
+
+// OpenEvents begins to receive, in the network namespace of the calling thread.
+func OpenEvents() (*EventReader, error) {
+	s, err := openSocket()
+	if err != nil {
+		return nil, err
+	}
+	for _, group := range []int{ctGroupNew, ctGroupDestroy} {
+		if err == nil {
+			err = unix.SetsockoptInt(s.fd, unix.SOL_NETLINK, unix.NETLINK_ADD_MEMBERSHIP, group)
+		}
+	}
+	if err == nil { // so that Run sees that it is over
+		err = unix.SetsockoptTimeval(s.fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Usec: 200_000})
+	}
+	if err != nil {
+		_ = s.close()
+		return nil, fmt.Errorf("events of connections: %w", err)
+	}
+	return &EventReader{socket: s, closed: make(chan struct{}), Local: LocalAddresses}, nil
+}
+
+// Close ends Run.
+func (r *EventReader) Close() { r.once.Do(func() { close(r.closed) }) }
+
+// Run calls each for every event until Close. It calls overrun when the kernel has dropped events
+// because too many came at once; how many it does not tell.
+func (r *EventReader) Run(each func(Event), overrun func()) error {
+	defer func() { _ = r.socket.close() }()
+	for {
+		select {
+		case <-r.closed:
+			return nil
+		default:
+		}
+		if err := r.renewLocal(time.Now()); err != nil {
+			return err
+		}
+		err := r.socket.receive(func(kind, _ uint16, _ uint32, body []byte) error {
+			ended := kind == unix.NFNL_SUBSYS_CTNETLINK<<8|ctDelete
+			if !ended && kind != unix.NFNL_SUBSYS_CTNETLINK<<8|ctNew || len(body) < 4 {
+				return nil
+			}
+			x, err := parseConnection(body)
+			if err != nil || !x.orig.source.IsValid() || !x.reply.source.IsValid() {
+				return nil // of a kind that has no addresses
+			}
+			e := Event{Ended: ended, Expected: x.expected, PickedUp: x.pickedUp}
+			e.Packet, e.Way = x.packet(r.local)
+			if ended {
+				e.count(body)
+			}
+			each(e)
+			return nil
+		})
+		switch {
+		case errors.Is(err, unix.ENOBUFS):
+			overrun()
+		case err != nil && !errors.Is(err, unix.EAGAIN):
+			return fmt.Errorf("read events of connections: %w", err)
+		}
+	}
+}
+
+// renewLocal reads the addresses of the host again if they are old. Old ones count while they
+// cannot be read.
+func (r *EventReader) renewLocal(now time.Time) error {
+	if r.local != nil && now.Sub(r.read) < localAge {
+		return nil
+	}
+	list, err := r.Local()
+	if err != nil {
+		if r.local != nil {
+			return nil
+		}
+		return err
+	}
+	r.local, r.read = make(map[netip.Addr]bool, len(list)), now
+	for _, a := range list {
+		r.local[a] = true
+	}
+	return nil
+}
+
+// count reads the counters of a connection that has ended.
+func (e *Event) count(body []byte) {
+	read := func(b []byte, packets, bytes *uint64) {
+		_ = attributes(b, func(ad *netlink.AttributeDecoder) {
+			switch ad.Type() {
+			case counterPackets:
+				*packets = ad.Uint64()
+			case counterBytes:
+				*bytes = ad.Uint64()
+			}
+		})
+	}
+	_ = attributes(body[4:], func(ad *netlink.AttributeDecoder) {
+		switch ad.Type() {
+		case ctCountersOrig:
+			read(ad.Bytes(), &e.Packets, &e.Bytes)
+		case ctCountersReply:
+			read(ad.Bytes(), &e.ReplyPackets, &e.ReplyBytes)
+		}
+	})
+}
+
+// Accounting reports whether the kernel counts the packets of connections that begin from now on.
+func Accounting() bool {
+	b, err := os.ReadFile(accountingFile)
+	return err == nil && strings.TrimSpace(string(b)) == "1"
+}

@@ -1,0 +1,351 @@
+package traffic
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+
+	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
+	"github.com/nephele-io/nephele/internal/agent/nft"
+	"github.com/nephele-io/nephele/internal/agent/nft/kernel"
+)
+
+const (
+	// interval is how long connections are summed up before they are sent.
+	interval = 2 * time.Second
+	// mostRows bounds the sums of one interval.
+	mostRows = 20_000
+	// mostWaiting bounds the reports that wait to be sent: at mostRows in each interval, those of
+	// about ten seconds; at ordinary rates of minutes.
+	mostWaiting = 60
+	// settling is how long after a change of the rules a connection that these drop may have begun
+	// before it.
+	settling = 2 * time.Second
+	// mostJudged bounds the verdicts that are remembered.
+	mostJudged = 50_000
+)
+
+// Judge says what the rules in force do with the first packet of a connection.
+type Judge interface {
+	// InForce returns the program in force and since when it is; nil before there is one.
+	InForce() (p *nft.Program, since time.Time)
+	// LoggedRule finds the rule of a LogID.
+	LoggedRule(id string) (nft.Origin, bool)
+}
+
+// Recorder sums up connections.
+type Recorder struct {
+	// Judge is set before the first event.
+	Judge Judge
+	clock clock.WithTicker
+	// through tells that connections that begin and end elsewhere are judged as well, as on a Node.
+	through bool
+
+	mu      sync.Mutex
+	since   time.Time
+	rows    map[key]*sum
+	losses  analysis.TrafficLosses
+	waiting []*analysis.TrafficReport
+	// program is that of the verdicts in judged.
+	program *nft.Program
+	exact   bool
+	judged  map[question]verdict
+	stats   Status
+}
+
+// Status is what the agent says of its recording.
+type Status struct {
+	// Connections and Denied count what was seen since the start.
+	Connections int64 `json:"connections"`
+	Denied      int64 `json:"denied"`
+	// Losses count what was not told.
+	Losses analysis.TrafficLosses `json:"losses"`
+	// Error is why the last report was not taken, Unread why events cannot be received.
+	Error  string `json:"error,omitempty"`
+	Unread string `json:"unread,omitempty"`
+}
+
+// key is what connections have in common that one entry sums up.
+type key struct {
+	question
+	service netip.AddrPort
+	verdict
+	differs string
+}
+
+// question is what one verdict is for.
+type question struct {
+	way                 nft.Way
+	direction           nft.Direction
+	source, destination netip.Addr
+	protocol            uint8
+	port                uint16
+	// kind and code are those of ICMP, which rules look at.
+	kind, code uint8
+	translated netip.AddrPort
+}
+
+// verdict is what became of connections, and what decided.
+type verdict struct {
+	word string
+	by   analysis.TrafficCause
+}
+
+type sum struct{ connections, ended, packets, bytes, replyPackets, replyBytes int64 }
+
+// New returns a Recorder, which needs a Judge before anything is recorded. Through tells that the
+// host is a Node, on which rules also decide about what passes through.
+func New(through bool, clk clock.WithTicker) *Recorder {
+	return &Recorder{clock: clk, through: through, since: clk.Now(), rows: map[key]*sum{}, judged: map[question]verdict{}}
+}
+
+// Event takes in a connection that has begun or ended.
+func (r *Recorder) Event(e kernel.Event) {
+	if e.Packet.Loopback {
+		return
+	}
+	p := &e.Packet
+	k := key{question: question{way: e.Way, direction: p.Direction, source: p.Source.Unmap(), destination: p.Destination.Unmap(), protocol: p.Protocol, port: p.Port}}
+	if p.Protocol == nft.ICMP || p.Protocol == nft.ICMPv6 {
+		k.port, k.kind, k.code = 0, p.Type, p.Code
+	}
+	if p.Translated {
+		k.translated, k.service = p.Original, p.Original
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if e.Ended {
+		if s := r.row(k); s != nil {
+			s.ended++
+			s.packets, s.bytes = s.packets+int64(e.Packets), s.bytes+int64(e.Bytes)
+			s.replyPackets, s.replyBytes = s.replyPackets+int64(e.ReplyPackets), s.replyBytes+int64(e.ReplyBytes)
+		}
+		return
+	}
+	r.stats.Connections++
+	k.verdict, k.differs = r.verdict(k.question, &e)
+	if s := r.row(k); s != nil {
+		s.connections++
+	}
+}
+
+// verdict says what let a connection pass. What passes though the rules in force drop it differs
+// from these.
+func (r *Recorder) verdict(q question, e *kernel.Event) (v verdict, differs string) {
+	passed := func(cause, why string) verdict {
+		return verdict{"Allow", analysis.TrafficCause{Cause: cause, Why: why}}
+	}
+	switch {
+	case e.Expected:
+		return passed("Related", ""), ""
+	case e.Way == nft.Passing && !r.through:
+		return passed("Routed", "the agent of a host does not judge what passes through it"), ""
+	}
+	program, since := r.Judge.InForce()
+	if program == nil {
+		return passed("Unknown", "no policies were in force yet"), ""
+	}
+	if program != r.program {
+		clear(r.judged)
+		r.program, r.exact = program, program.NamesSourcePorts()
+	}
+	v, known := r.judged[q]
+	if !known || r.exact {
+		j := program.JudgeWay(e.Way, e.Packet)
+		v = verdict{wordOf(j.Action), causeOf(&j.By)}
+		if len(r.judged) >= mostJudged {
+			clear(r.judged)
+		}
+		r.judged[q] = v
+	}
+	if v.word == "Allow" {
+		return v, ""
+	}
+	v.word, differs = "Allow", "Leaks"
+	if e.PickedUp || r.clock.Now().Sub(since) < settling {
+		differs = "MayBeOld"
+	}
+	return v, differs
+}
+
+// Denied takes in a packet that a rule has denied, and how many went missing before it.
+func (r *Recorder) Denied(p kernel.Logged, lost uint32) {
+	origin, known := r.Judge.LoggedRule(p.Rule)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.losses.Packets += int64(lost)
+	r.stats.Losses.Packets += int64(lost)
+	word := string(origin.Logged.Action)
+	if !known || word != "Drop" && word != "Reject" { // somebody else's, or of a rule that lets pass
+		return
+	}
+	r.stats.Denied++
+	k := key{
+		question: question{direction: origin.Logged.Direction, source: p.Source.Unmap(), destination: p.Destination.Unmap(), protocol: p.Protocol, port: p.Port},
+		verdict:  verdict{word, causeOf(&origin)},
+	}
+	if k.way = nft.Arriving; origin.Logged.Direction == nft.Egress {
+		k.way = nft.Leaving
+	}
+	if s := r.row(k); s != nil {
+		s.connections++
+		s.packets, s.bytes = s.packets+1, s.bytes+int64(p.Length)
+	}
+}
+
+// row returns the sum of a key; nil if there are as many as may be.
+func (r *Recorder) row(k key) *sum {
+	s := r.rows[k]
+	if s == nil {
+		if len(r.rows) >= mostRows {
+			r.lose(1)
+			return nil
+		}
+		s = &sum{}
+		r.rows[k] = s
+	}
+	return s
+}
+
+func (r *Recorder) lose(connections int64) {
+	r.losses.Connections += connections
+	r.stats.Losses.Connections += connections
+}
+
+// Overrun notes that the kernel has dropped events.
+func (r *Recorder) Overrun() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.losses.Overruns++
+	r.stats.Losses.Overruns++
+}
+
+// Fail notes that nothing is received any more.
+func (r *Recorder) Fail(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.stats.Unread = err.Error()
+}
+
+// Status returns the counts.
+func (r *Recorder) Status() Status {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.stats
+}
+
+// cut makes reports of what was summed up, and queues them. What does not find room pushes out the
+// oldest, which is counted.
+func (r *Recorder) cut(uncounted bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	since, now := r.since, r.clock.Now()
+	r.since = now
+	if len(r.rows) == 0 && r.losses == (analysis.TrafficLosses{}) {
+		return
+	}
+	for len(r.rows) > 0 || r.losses != (analysis.TrafficLosses{}) {
+		report := &analysis.TrafficReport{Spec: analysis.TrafficReportSpec{
+			Since: metav1.NewMicroTime(since), Until: metav1.NewMicroTime(now), Losses: r.losses, Uncounted: uncounted,
+		}}
+		r.losses = analysis.TrafficLosses{}
+		r.fill(&report.Spec)
+		r.waiting = append(r.waiting, report)
+	}
+	for len(r.waiting) > mostWaiting {
+		for i := range r.waiting[0].Spec.Traffic {
+			r.lose(r.waiting[0].Spec.Traffic[i].Connections)
+		}
+		r.losses = plus(r.losses, r.waiting[0].Spec.Losses)
+		r.waiting = slices.Delete(r.waiting, 0, 1)
+	}
+}
+
+// fill moves sums into a report, as many as it may have.
+func (r *Recorder) fill(spec *analysis.TrafficReportSpec) {
+	places := map[analysis.TrafficCause]int32{}
+	for k, s := range r.rows {
+		if len(spec.Traffic) == analysis.MostReportedTraffic {
+			break
+		}
+		by := int32(-1)
+		if k.word != "" {
+			place, known := places[k.by]
+			if !known {
+				place = int32(len(spec.Causes))
+				places[k.by] = place
+				spec.Causes = append(spec.Causes, k.by)
+			}
+			by = place
+		}
+		t := analysis.ReportedTraffic{
+			Direction: directionOf(k.way), Client: k.source.String(), Server: k.destination.String(), Protocol: k.protocol, Port: k.port, Verdict: k.word, By: by,
+			Connections: s.connections, Ended: s.ended, Packets: s.packets, Bytes: s.bytes, ReplyPackets: s.replyPackets, ReplyBytes: s.replyBytes, Differs: k.differs,
+		}
+		if k.service.IsValid() {
+			t.Service = netip.AddrPortFrom(k.service.Addr().Unmap(), k.service.Port()).String()
+		}
+		spec.Traffic = append(spec.Traffic, t)
+		delete(r.rows, k)
+	}
+	// The order of a map is nobody's; reports are compared and compressed.
+	slices.SortFunc(spec.Traffic, func(a, b analysis.ReportedTraffic) int {
+		return cmp.Or(
+			cmp.Compare(a.Client, b.Client), cmp.Compare(a.Server, b.Server), cmp.Compare(a.Protocol, b.Protocol), cmp.Compare(a.Port, b.Port),
+			cmp.Compare(a.Verdict, b.Verdict),
+		)
+	})
+}
+
+func plus(a, b analysis.TrafficLosses) analysis.TrafficLosses {
+	return analysis.TrafficLosses{Overruns: a.Overruns + b.Overruns, Packets: a.Packets + b.Packets, Connections: a.Connections + b.Connections}
+}
+
+func directionOf(w nft.Way) string {
+	switch w {
+	case nft.Arriving:
+		return "In"
+	case nft.Leaving:
+		return "Out"
+	}
+	return "Through"
+}
+
+func wordOf(a nft.Action) string {
+	switch a {
+	case nft.Accept:
+		return "Allow"
+	case nft.RejectReset, nft.RejectICMP:
+		return "Reject"
+	}
+	return "Drop"
+}
+
+// causeOf says what a rule stands for.
+func causeOf(o *nft.Origin) analysis.TrafficCause {
+	c := analysis.TrafficCause{
+		Type: string(o.Policy.Type), Namespace: o.Policy.Namespace, Name: o.Policy.Name, UID: string(o.Policy.UID), Rule: o.Name, Index: o.Index,
+	}
+	switch o.Kind {
+	case nft.OriginPolicy:
+		c.Cause = "Policy"
+	case nft.OriginIsolation:
+		c.Cause, c.Rule, c.Index = "Isolation", "", 0
+	case nft.OriginNative:
+		c.Cause = "Native"
+	case nft.OriginFailsafe:
+		c.Cause = "Failsafe"
+	case nft.OriginItself:
+		c.Cause = "Itself"
+	case nft.OriginUnknown:
+		c.Cause = "NoPod"
+	default: // what holds the program together: the link's own packets, answers, names
+		c.Cause = "Frame"
+	}
+	return c
+}

@@ -1,0 +1,288 @@
+package live
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
+)
+
+// The bounds of answers.
+const (
+	defaultLimit = 1000
+	mostFlows    = 5000
+	mostText     = 1024
+)
+
+// Sight is what a caller may see.
+type Sight struct {
+	// All lets him see everything, Cluster the policies of the cluster.
+	All, Cluster bool
+	// Namespace reports whether he may list the network policies of a Namespace.
+	Namespace func(name string) bool
+}
+
+func (s *Sight) namespace(name string) bool { return s.All || name != "" && s.Namespace(name) }
+
+// filter is a question.
+type filter struct {
+	*analysis.FlowQuerySpec
+	sight    Sight
+	from, to end
+	after    uint64
+	follows  bool
+}
+
+// end is what an end has to be: in a range of addresses, or of a name.
+type end struct {
+	prefix netip.Prefix
+	name   string
+}
+
+func parseEnd(text string) end {
+	if p, err := netip.ParsePrefix(text); err == nil {
+		return end{prefix: p.Masked()}
+	}
+	if a, err := netip.ParseAddr(text); err == nil {
+		return end{prefix: netip.PrefixFrom(a, a.BitLen())}
+	}
+	return end{name: strings.ToLower(text)}
+}
+
+// is reports whether one of the ends is meant: the one that received, or the Service that was
+// asked.
+func (e end) is(ends ...*analysis.FlowEnd) bool {
+	if !e.prefix.IsValid() && e.name == "" {
+		return true
+	}
+	for _, x := range ends {
+		if x == nil {
+			continue
+		}
+		if e.prefix.IsValid() {
+			if a, err := netip.ParseAddr(x.Address); err == nil && e.prefix.Contains(a) {
+				return true
+			}
+		} else if x.Name != "" && strings.Contains(strings.ToLower(strings.TrimPrefix(x.Namespace+"/"+x.Name, "/")), e.name) {
+			return true
+		}
+	}
+	return false
+}
+
+// Query answers a question, with what the caller may see. Its errors are about the question.
+func (s *Store) Query(q *analysis.FlowQuerySpec, sight Sight, now time.Time) (*analysis.FlowQueryStatus, error) {
+	f, err := parseQuery(q, sight)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.expire(now)
+	out := &analysis.FlowQueryStatus{
+		Limited: !sight.All, Since: metav1.NewMicroTime(s.since), Next: strconv.FormatUint(s.seq, 10), Flows: []analysis.SeenFlow{}, Enforcers: int32(len(s.heard)),
+	}
+	if oldest := now.Add(-Kept); oldest.After(s.since) {
+		out.Since = metav1.NewMicroTime(oldest)
+	}
+	if sight.All {
+		losses := s.losses
+		out.Losses = &losses
+	}
+	places := map[alike]int{}
+	limit := int(cmp.Or(q.Limit, defaultLimit))
+	for _, w := range slices.Backward(s.windows) {
+		if q.Since != nil && w.start.Add(Window).Before(q.Since.Time) {
+			break
+		}
+		f.add(w, out, places)
+	}
+	slices.SortStableFunc(out.Flows, func(a, b analysis.SeenFlow) int {
+		return cmp.Or(b.Last.Compare(a.Last.Time), cmp.Compare(a.From.Address, b.From.Address), cmp.Compare(a.To.Address, b.To.Address), cmp.Compare(a.Port, b.Port))
+	})
+	if len(out.Flows) > limit {
+		out.More += int64(len(out.Flows) - limit)
+		out.Flows = out.Flows[:limit]
+	}
+	return out, nil
+}
+
+func parseQuery(q *analysis.FlowQuerySpec, sight Sight) (*filter, error) {
+	f := &filter{FlowQuerySpec: q, sight: sight, from: parseEnd(q.From), to: parseEnd(q.To)}
+	for field, text := range map[string]string{"from": q.From, "to": q.To, "namespace": q.Namespace, "enforcer": q.Enforcer, "policy": q.Policy} {
+		if len(text) > mostText {
+			return nil, &Problem{"spec." + field, fmt.Sprintf("at most %d bytes", mostText)}
+		}
+	}
+	switch {
+	case q.Port < 0 || q.Port > 65535:
+		return nil, &Problem{"spec.port", "a number up to 65535"}
+	case q.Verdict != "" && q.Verdict != "Allow" && q.Verdict != "Denied":
+		return nil, &Problem{"spec.verdict", "Allow or Denied"}
+	case q.Limit < 0 || q.Limit > mostFlows:
+		return nil, &Problem{"spec.limit", fmt.Sprintf("a number up to %d", mostFlows)}
+	}
+	if q.After != "" {
+		n, err := strconv.ParseUint(q.After, 10, 64)
+		if err != nil {
+			return nil, &Problem{"spec.after", "the next of an answer"}
+		}
+		f.after, f.follows = n, true
+	}
+	return f, nil
+}
+
+// alike is what entries of several windows have in common that are one flow of an answer.
+type alike struct {
+	enforcer, direction, client, server, service, protocol, verdict, differs string
+	port, servicePort                                                        int32
+	from, to                                                                 analysis.FlowEnd
+	by                                                                       analysis.TrafficCause
+	window                                                                   time.Time
+}
+
+// add adds the entries of a window to an answer.
+func (f *filter) add(w *window, out *analysis.FlowQueryStatus, places map[alike]int) {
+	for k, r := range w.rows {
+		if f.follows && r.seq <= f.after {
+			continue
+		}
+		x, seen := f.flow(w, k, r)
+		if !seen || !f.takes(&x) {
+			continue
+		}
+		a := alike{x.Enforcer, x.Direction, x.From.Address, x.To.Address, "", x.Protocol, x.Verdict, x.Differs, x.Port, x.ServicePort, x.From, x.To, x.By, time.Time{}}
+		if x.Service != nil {
+			a.service = x.Service.Address
+		}
+		if f.follows { // each window is told by itself, so that whoever follows sees what was added
+			a.window = w.start
+			x.First = metav1.NewMicroTime(w.start)
+		}
+		at, known := places[a]
+		switch {
+		case known:
+			sum(&out.Flows[at], &x)
+		case len(out.Flows) >= mostFlows*4:
+			out.More++
+		default:
+			places[a] = len(out.Flows)
+			out.Flows = append(out.Flows, x)
+		}
+	}
+}
+
+func sum(into, x *analysis.SeenFlow) {
+	if x.First.Before(&into.First) {
+		into.First = x.First
+	}
+	if into.Last.Before(&x.Last) {
+		into.Last = x.Last
+	}
+	into.Connections, into.Ended = into.Connections+x.Connections, into.Ended+x.Ended
+	into.Packets, into.Bytes = into.Packets+x.Packets, into.Bytes+x.Bytes
+	into.ReplyPackets, into.ReplyBytes = into.ReplyPackets+x.ReplyPackets, into.ReplyBytes+x.ReplyBytes
+	into.Uncounted = into.Uncounted || x.Uncounted
+}
+
+// flow is an entry as the caller may see it; false if he may not see it at all: neither end is in a
+// Namespace of his, nor is the one that saw it.
+func (f *filter) flow(w *window, k key, r *row) (analysis.SeenFlow, bool) {
+	client, server, asked := w.owners.at(k.clientOwner), w.owners.at(k.serverOwner), w.owners.at(k.named)
+	enforcer := w.reporter.at(k.reporter)
+	host, _, isHost := strings.Cut(enforcer, "/")
+	if !isHost {
+		host = ""
+	}
+	if !f.sight.All && !f.sight.namespace(client.Namespace) && !f.sight.namespace(server.Namespace) && !f.sight.namespace(host) {
+		return analysis.SeenFlow{}, false
+	}
+	x := analysis.SeenFlow{
+		First: micro(r.first), Last: micro(r.last), Enforcer: enforcer, Direction: directions[k.direction], From: f.end(k.client, client), To: f.end(k.server, server),
+		Protocol: protocolName(k.protocol), Port: int32(k.port), Verdict: cmp.Or(verdicts[k.verdict], "Unknown"), Differs: differing[k.differs], By: w.causes.at(k.cause),
+		Connections: r.connections, Ended: r.ended, Packets: r.packets, Bytes: r.bytes, ReplyPackets: r.replyPackets, ReplyBytes: r.replyBytes, Uncounted: r.uncounted,
+	}
+	if k.asked != ([16]byte{}) {
+		service := f.end(k.asked, asked)
+		x.Service, x.ServicePort = &service, int32(k.askedPort)
+	}
+	if isHost && !f.sight.namespace(host) {
+		x.Enforcer = ""
+	}
+	if by := &x.By; by.Name != "" {
+		visible := f.sight.Cluster || f.sight.All
+		if by.Namespace != "" {
+			visible = f.sight.namespace(by.Namespace)
+		}
+		if !visible {
+			x.By, x.Hidden = analysis.TrafficCause{Cause: by.Cause}, true
+		}
+	}
+	return x, true
+}
+
+// end is an end as the caller may see it. Nodes are named to everybody who sees the flow: the Pod
+// at its other end says on which it runs.
+func (f *filter) end(address [16]byte, o Owner) analysis.FlowEnd {
+	x := analysis.FlowEnd{Address: netip.AddrFrom16(address).Unmap().String()}
+	switch {
+	case o == (Owner{}):
+	case o.Namespace != "" && !f.sight.namespace(o.Namespace):
+		x.Hidden = true
+	default:
+		x.Kind, x.Namespace, x.Name = o.Kind, o.Namespace, o.Name
+	}
+	return x
+}
+
+func (t *table[T]) at(n uint32) T {
+	if int(n) < len(t.values) {
+		return t.values[n]
+	}
+	var none T
+	return none
+}
+
+func micro(ns int64) metav1.MicroTime { return metav1.NewMicroTime(time.Unix(0, ns).UTC()) }
+
+// takes reports whether a flow is asked for. It looks at what the caller sees alone, so that
+// nobody finds out what is hidden by asking for it.
+func (f *filter) takes(x *analysis.SeenFlow) bool {
+	switch {
+	case f.Since != nil && x.Last.Before(f.Since):
+	case f.Verdict == "Allow" && x.Verdict != "Allow":
+	case f.Verdict == "Denied" && x.Verdict != "Drop" && x.Verdict != "Reject":
+	case f.Differs && x.Differs == "":
+	case f.Port != 0 && x.Port != f.Port && x.ServicePort != f.Port:
+	case f.Enforcer != "" && x.Enforcer != f.Enforcer:
+	case f.Namespace != "" && x.From.Namespace != f.Namespace && x.To.Namespace != f.Namespace:
+	case f.Policy != "" && (x.By.Name == "" || x.By.Name != f.Policy && x.By.Namespace+"/"+x.By.Name != f.Policy):
+	default:
+		return f.from.is(&x.From) && f.to.is(&x.To, x.Service)
+	}
+	return false
+}
+
+// protocolName is the name that people know, or the number.
+func protocolName(p uint8) string {
+	switch p {
+	case 1:
+		return "ICMP"
+	case 6:
+		return "TCP"
+	case 17:
+		return "UDP"
+	case 58:
+		return "ICMPv6"
+	case 132:
+		return "SCTP"
+	}
+	return strconv.Itoa(int(p))
+}
