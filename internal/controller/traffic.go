@@ -86,21 +86,22 @@ func (t *traffic) query(q *analysis.FlowQuery, sight apiserver.Sight) error {
 }
 
 // ownerPod: a Pod on the network of its Node has no addresses of its own, and one that has ended
-// has none any more.
+// has none any more. Informers hold of Pods what policies need.
 func ownerPod(x any) (live.Owner, []netip.Addr) {
-	p, ok := x.(*corev1.Pod)
-	if !ok {
+	var e policy.Entity
+	switch p := x.(type) {
+	case *convert.TrimmedPod:
+		e, _ = p.Entity()
+	case *corev1.Pod:
+		e, _ = convert.Pod(p)
+	default:
 		return live.Owner{}, nil
 	}
-	owner := live.Owner{Kind: "Pod", Namespace: p.Namespace, Name: p.Name, Enforcer: p.Spec.NodeName}
-	if p.Spec.HostNetwork || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
+	owner := live.Owner{Kind: policy.KindPod.String(), Namespace: e.Namespace, Name: e.Name, Enforcer: e.Host}
+	if e.HostNetwork || e.Terminated {
 		return owner, nil
 	}
-	texts := []string{p.Status.PodIP}
-	for _, ip := range p.Status.PodIPs {
-		texts = append(texts, ip.IP)
-	}
-	return owner, addressesIn(texts)
+	return owner, e.Addresses
 }
 
 func ownerNode(x any) (live.Owner, []netip.Addr) {
@@ -109,7 +110,7 @@ func ownerNode(x any) (live.Owner, []netip.Addr) {
 		return live.Owner{}, nil
 	}
 	e, _ := convert.Node(n)
-	return live.Owner{Kind: "Node", Name: n.Name, Enforcer: n.Name}, e.Addresses
+	return live.Owner{Kind: policy.KindNode.String(), Name: n.Name, Enforcer: n.Name}, e.Addresses
 }
 
 func ownerService(x any) (live.Owner, []netip.Addr) {
@@ -122,7 +123,7 @@ func ownerService(x any) (live.Owner, []netip.Addr) {
 	for _, i := range s.Status.LoadBalancer.Ingress {
 		texts = append(texts, i.IP)
 	}
-	return live.Owner{Kind: "Service", Namespace: s.Namespace, Name: s.Name}, addressesIn(texts)
+	return live.Owner{Kind: policy.KindService.String(), Namespace: s.Namespace, Name: s.Name}, addressesIn(texts)
 }
 
 func ownerEntity(x any) (live.Owner, []netip.Addr) {

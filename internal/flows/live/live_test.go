@@ -189,6 +189,20 @@ func TestOwnersAreThoseOfThen(t *testing.T) {
 	if _, known := owners.At(a, begun.Add(320*time.Second), ""); known {
 		t.Error("somebody has the address while nobody had it")
 	}
+	owners.Set(Owner{"Node", "", "worker-9", "worker-9"}, []netip.Addr{a}, begun.Add(7*time.Minute))
+	if o, known := owners.At(a, now, ""); !known || o != second {
+		t.Errorf("a Pod with the address of a gateway: %+v", o)
+	}
+	owners.Set(Owner{"Pod", "elsewhere", "twin", "worker-8"}, []netip.Addr{a}, begun.Add(7*time.Minute))
+	if o, known := owners.At(a, now, ""); known {
+		t.Errorf("of two with one address: %+v", o)
+	}
+	if o, known := owners.At(a, now, "worker-1"); !known || o != second {
+		t.Errorf("of two, to the enforcer of one: %+v", o)
+	}
+	for _, x := range []Owner{{"Node", "", "worker-9", "worker-9"}, {"Pod", "elsewhere", "twin", "worker-8"}} {
+		owners.Set(x, nil, begun.Add(8*time.Minute))
+	}
 	owners.Set(first, nil, begun.Add(3*time.Hour)) // anything that forgets
 	if len(owners.departed) != 0 || len(owners.tenures[a]) != 1 {
 		t.Errorf("%d departed are remembered after three hours, and %d tenures", len(owners.departed), len(owners.tenures[a]))
