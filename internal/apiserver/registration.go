@@ -43,7 +43,8 @@ const (
 // An object of the same name that somebody else has made, such as an Antrea Controller, is left
 // alone, which is an error. In a cluster the objects are there before, from config/, so that it
 // needs no right to make or delete any: it makes what is missing where it may, and deletes nothing.
-// All fields are required but Local, HostAuthority, Hooks, Changed, Registered and Logger.
+// All fields are required but Local, HostAuthority, HostServer, Hooks, Changed, Registered and
+// Logger.
 type Registration struct {
 	// Client is one that RegistrationClient returns.
 	Client client.Client
@@ -59,6 +60,8 @@ type Registration struct {
 	Changed  <-chan struct{}
 	// HostAuthority is the certificate, in PEM, of the authority for hosts; nil without hosts.
 	HostAuthority []byte
+	// HostServer is where hosts reach the server, HOST:PORT or :PORT; empty if it does not know.
+	HostServer string
 	// Hooks are the webhooks of the server; without any, webhook configurations of ours are
 	// removed.
 	Hooks []webhook.Hook

@@ -27,6 +27,9 @@ func (r *Registration) ensureCA(ctx context.Context, bundle []byte) error {
 	if len(r.HostAuthority) > 0 {
 		want.Data[enroll.AuthorityKey] = string(r.HostAuthority)
 	}
+	if r.HostServer != "" {
+		want.Data[enroll.ServerKey] = r.HostServer
+	}
 	present := &corev1.ConfigMap{}
 	return r.keep(ctx, want, present, func() bool {
 		same := true

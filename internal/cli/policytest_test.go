@@ -224,7 +224,7 @@ func TestBadTests(t *testing.T) {
 		"another version":  {strings.Replace(test(flow), "v1alpha1", "v1", 1), `apiVersion: PolicyTest has no version "v1", want nephele.io/v1alpha1`},
 		"another kind":     {strings.Replace(test(flow), "PolicyTest", "PolicyTests", 1), "kind: there is no PolicyTests in nephele.io, want one of PolicyTest"},
 		"no test at all":   {"apiVersion: v1\nkind: Namespace\nmetadata: {name: a}\n", "there is no PolicyTest among the files"},
-		"nobody by name":   {test("  flows: [{from: any, to: shop/nobody, expect: deny}]"), `to "shop/nobody": there is no Pod, ExternalEntity, VirtualMachine, CloudNativeService, NetworkInterface or Node of this name`},
+		"nobody by name":   {test("  flows: [{from: any, to: shop/nobody, expect: deny}]"), `to "shop/nobody": there is no Pod, VM, host, native service, interface or Node of this name`},
 		"nobody by label":  {test("  flows: [{from: shop/app=none, to: 10.0.0.1, expect: deny}]"), `from "shop/app=none": nobody with an address is meant by this`},
 	} {
 		r := nephele(t, "", "test", "-f", file(t, "t.yaml", c.input))

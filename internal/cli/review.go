@@ -3,6 +3,8 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"regexp"
+	"strings"
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -41,8 +43,31 @@ func (f clusterFlags) ask(cmd *cobra.Command, question client.Object, seen *v1al
 	case meta.IsNoMatchError(err), apierrors.IsNotFound(err), apierrors.IsServiceUnavailable(err), errors.As(err, &undiscovered):
 		return false, nil
 	}
-	return false, fmt.Errorf("asking the controller (--local works the answer out here): %w", err)
+	if apierrors.IsBadRequest(err) {
+		return false, aboutQuestion(cmd, err)
+	}
+	return false, fmt.Errorf("the controller does not answer; --local works the answer out here: %w", err)
 }
+
+// questionField is how the controller begins what is wrong with a question.
+var questionField = regexp.MustCompile(`^spec\.([A-Za-z]+)`)
+
+// aboutQuestion says what the controller finds wrong with a question in the words of the command
+// line: by the flag that the field came from.
+func aboutQuestion(cmd *cobra.Command, err error) error {
+	text := err.Error()
+	m := questionField.FindStringSubmatch(text)
+	if m == nil {
+		return err
+	}
+	flag := strings.ToLower(upperCase.ReplaceAllString(m[1], "-$0"))
+	if cmd.Flags().Lookup(flag) == nil {
+		return err
+	}
+	return errors.New("--" + flag + strings.TrimPrefix(text, m[0]))
+}
+
+var upperCase = regexp.MustCompile("[A-Z]")
 
 // tellSeen says what the answer leaves out.
 func (clusterFlags) tellSeen(cmd *cobra.Command, seen *v1alpha1.Seen) {

@@ -60,6 +60,11 @@ Exit codes: 0 done, or shown; 1 somebody has to do something first; 2 bad input 
 				fmt.Fprintln(out, folded("stopped: ", "  ", terminal.Printable(stuck.Reason)))
 				fmt.Fprintln(out, folded("to do: ", "  ", terminal.Printable(stuck.Do)))
 				return terminal.ErrNo
+			case errors.Is(err, uninstall.ErrAllInOne):
+				fmt.Fprintln(out, "all else is in the data directory of nephele up, and goes with it: stop that (Ctrl-C), and remove the directory")
+				if o.DryRun {
+					fmt.Fprintln(out, "\nNothing was changed. To do it: nephele uninstall --yes")
+				}
 			case err != nil:
 				return err
 			case o.DryRun:

@@ -131,7 +131,7 @@ func serveAPI(ctx context.Context, mgr manager.Manager, policies *control.Contro
 	if err != nil {
 		return err
 	}
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", o.API.Address)
+	listener, err := listen(ctx, o.API.Address, o.API.Local)
 	if err != nil {
 		return fmt.Errorf("serve the computed API: %w", err)
 	}
@@ -187,13 +187,18 @@ func serveAPI(ctx context.Context, mgr manager.Manager, policies *control.Contro
 		return err
 	}
 	o.loopback.server = api
-	port := int32(apiServicePort)
+	port, hostServer := int32(apiServicePort), ""
 	if o.API.Local {
-		port = int32(listener.Addr().(*net.TCPAddr).Port)
+		at := listener.Addr().(*net.TCPAddr)
+		port, hostServer = int32(at.Port), at.String()
+		if at.IP.IsUnspecified() {
+			hostServer = fmt.Sprintf(":%d", at.Port)
+		}
 	}
 	registration := &apiserver.Registration{
 		Client: client, Service: types.NamespacedName{Namespace: APINamespace, Name: APIService}, Port: port, Local: o.API.Local,
-		CABundle: cert.CABundle, HostAuthority: hostAuthority, Changed: cert.Changed(), Hooks: o.API.hooks(), Registered: o.Ready, Clock: clk, Logger: o.Log.WithName("register"),
+		CABundle:      cert.CABundle,
+		HostAuthority: hostAuthority, HostServer: hostServer, Changed: cert.Changed(), Hooks: o.API.hooks(), Registered: o.Ready, Clock: clk, Logger: o.Log.WithName("register"),
 	}
 	infos := apiserver.NewInfos(apiserver.Infos{
 		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Server: api, Clock: clk, Logger: o.Log.WithName("infos"),

@@ -492,7 +492,14 @@ func TestParseInvitation(t *testing.T) {
 	if i, err := credential.ParseInvitation(" vms/web:S:" + sum + "\n"); err != nil || i != (credential.Invitation{Host: web, Secret: "S", Authority: sum}) || i.String() != "vms/web:S:"+sum {
 		t.Errorf("%+v %v", i, err)
 	}
-	for _, text := range []string{"", "vms/web", "vms/web:S", "web:S:" + sum, "vms/web::" + sum, "vms/web:S:" + sum[:62], "vms/web:S:" + sum + ":", "vms/web:S:xyz"} {
+	for text, want := range map[string]string{
+		"vms/web:S:" + sum + "@10.0.0.10:10349": "10.0.0.10:10349", "vms/web:S:" + sum + "@[2001:db8::1]:1": "[2001:db8::1]:1", "azure-account:vms/web:S:" + sum + "@nephele:1": "nephele:1",
+	} {
+		if i, err := credential.ParseInvitation(text); err != nil || i.Server != want || i.String() != text {
+			t.Errorf("%+v %v", i, err)
+		}
+	}
+	for _, text := range []string{"vms/web:S:" + sum + "@", "vms/web:S:" + sum + "@10.0.0.10", "vms/web:S:" + sum + "@:1", "", "vms/web", "vms/web:S", "web:S:" + sum, "vms/web::" + sum, "vms/web:S:" + sum[:62], "vms/web:S:" + sum + ":", "vms/web:S:xyz"} {
 		if i, err := credential.ParseInvitation(text); err == nil {
 			t.Errorf("%q is taken for %+v", text, i)
 		}

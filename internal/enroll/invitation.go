@@ -40,8 +40,10 @@ const (
 // Where the certificate of the authority for hosts is published, for those who invite.
 const (
 	authorityNamespace, authorityConfigMap = "kube-system", "antrea-ca"
-	// AuthorityKey is the key of that ConfigMap.
+	// AuthorityKey is the key of that ConfigMap, and ServerKey that of the HOST:PORT by which hosts
+	// reach the server, as far as it knows: the host may be missing.
 	AuthorityKey = "hosts.crt"
+	ServerKey    = "hosts.server"
 )
 
 // The bounds of how long a token can be used.
@@ -122,6 +124,16 @@ func invite(ctx context.Context, c client.Client, i credential.Invitation, to cl
 	end := now.Add(lifetime)
 	err = annotate(ctx, c, to, "", map[string]any{AnnotationToken: mark(to.GetUID(), credential.Host{Namespace: to.GetNamespace(), Name: to.GetName()}, i.Secret, end)})
 	return i, end, err
+}
+
+// PublishedServer is the HOST:PORT by which hosts reach the server of computed policies, as far as
+// that is known: the host may be missing, or both.
+func PublishedServer(ctx context.Context, c client.Client) (string, error) {
+	var published corev1.ConfigMap
+	if err := c.Get(ctx, client.ObjectKey{Namespace: authorityNamespace, Name: authorityConfigMap}, &published); err != nil {
+		return "", fmt.Errorf("by what hosts know the server: %w", err)
+	}
+	return published.Data[ServerKey], nil
 }
 
 // find returns the ExternalNode of a host.

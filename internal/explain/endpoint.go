@@ -2,6 +2,7 @@ package explain
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 
 	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/policy"
+	"github.com/nephele-io/nephele/internal/policy/admission"
 )
 
 // end is one end of the flow that a user asks about: an entity with its addresses, an address
@@ -98,7 +100,7 @@ type meantKind struct {
 
 // means reports whether an entity is of the kind, but for Pods and Nodes.
 func (k meantKind) means(ref policy.EntityRef) bool {
-	return k.standsFor == "" || k.standsFor == standsFor(ref)
+	return k.standsFor == "" || k.standsFor == objectHost || k.standsFor == standsFor(ref)
 }
 
 // kindWords are the words with which a user may say which kind is meant.
@@ -111,13 +113,15 @@ func kindWords() map[string]meantKind {
 		"virtualmachine": external(objectVM), "vm": external(objectVM),
 		"cloudnativeservice": external(objectService), "cns": external(objectService),
 		"networkinterface": external(objectInterface), "nic": external(objectInterface),
+		"externalnode": external(objectHost), "en": external(objectHost), "host": external(objectHost),
 	}
 }
 
 // findEnd finds what a user calls NS/NAME, KIND/NS/NAME, svc/NS/NAME, node/NAME, or an address. A
 // virtual machine is found by the name of its entity, of its VirtualMachine object, and by its id
-// and name in the cloud; a native service and a network interface are found in the same way. An
-// address that exactly one entity has is that entity.
+// and name in the cloud; a native service and a network interface are found in the same way, and a
+// host with an agent by that of its ExternalNode. An address that exactly one entity has is that
+// entity.
 func (c *Computation) findEnd(flag, text string) (end, error) {
 	if a, err := netip.ParseAddr(text); err == nil {
 		return c.findAddress(flag, a.Unmap())
@@ -135,20 +139,67 @@ func (c *Computation) findEnd(flag, text string) (end, error) {
 	case len(words) == 3 && known && kind.EntityKind != policy.KindNode:
 		found = c.named(kind, words[1], words[2])
 	default:
-		return end{}, wrong(flag, " %q: want NAMESPACE/NAME (of a Pod, ExternalEntity, VM, native service or interface), "+
-			"the same after pod/, ee/, vm/, cns/, nic/ or svc/, node/NAME, or an IP address", text)
+		return end{}, wrong(flag, " %q: want NAMESPACE/NAME (of a Pod, VM, host, ExternalEntity, native service or interface), "+
+			"the same after pod/, vm/, host/, ee/, cns/, nic/ or svc/, node/NAME, or an IP address", text)
 	}
 	switch len(found) {
 	case 0:
-		return end{}, wrong(flag, nobodyNamed, text)
+		return end{}, c.nobody(flag, text)
 	case 1:
 		return c.endOf(c.Ends[found[0]]), nil
 	}
 	return end{}, wrong(flag, " %[1]q: could be %[2]s; say pod/%[1]s or ee/NAMESPACE/NAME", text, refTexts(found))
 }
 
-// nobodyNamed is what is wrong with the name of nobody.
-const nobodyNamed = " %q: there is no Pod, ExternalEntity, VirtualMachine, CloudNativeService, NetworkInterface or Node of this name"
+// nobody is what is wrong with the name of nobody, and who may have been meant, of those that the
+// asker may see.
+func (c *Computation) nobody(part, text string) error {
+	words := strings.Split(text, "/")
+	namespace, name := "", words[len(words)-1]
+	if len(words) > 1 {
+		namespace = words[len(words)-2]
+	}
+	if kind, known := kindWords()[strings.ToLower(namespace)]; known && len(words) == 2 && kind.EntityKind == policy.KindNode {
+		namespace = ""
+	}
+	here, elsewhere, namespaces := []string(nil), []string(nil), map[string]bool{}
+	for ref, e := range c.Ends {
+		if !c.sees(ref) {
+			continue
+		}
+		called := c.callName(e)
+		namespaces[ref.Namespace] = true
+		if ref.Namespace == namespace {
+			here = append(here, called)
+		} else if strings.EqualFold(called, name) {
+			elsewhere = append(elsewhere, strings.TrimPrefix(ref.Namespace+"/"+called, "/"))
+		}
+	}
+	slices.Sort(elsewhere)
+	hint := admission.Meant(name, slices.Compact(here))
+	switch {
+	case len(elsewhere) > 0:
+		hint = "; did you mean " + elsewhere[0] + "?"
+	case len(here) == 0 && namespace != "":
+		delete(namespaces, "")
+		hint = "; there is nobody in namespace " + namespace + admission.Meant(namespace, slices.Collect(maps.Keys(namespaces)))
+	}
+	return wrong(part, " %q: there is no Pod, VM, host, native service, interface or Node of this name%s", text, hint)
+}
+
+// callName is what people call an entity, without its namespace.
+func (c *Computation) callName(e policy.Entity) string {
+	if e.Kind == policy.KindExternalEntity && !c.endOf(e).isCloudVM() {
+		if _, host, is := strings.Cut(e.Host, "/"); is {
+			return host
+		}
+	}
+	_, name, _ := strings.Cut(nameOfEntity(e), "/")
+	if at := strings.LastIndex(name, "/"); at >= 0 {
+		name = name[at+1:]
+	}
+	return name
+}
 
 func refTexts(refs []policy.EntityRef) string {
 	texts := make([]string, len(refs))
@@ -207,11 +258,17 @@ func (c *Computation) named(kind meantKind, namespace, name string) []policy.Ent
 	if !c.sees(exact) {
 		return nil
 	}
+	if kind.standsFor == objectHost {
+		return c.hostNamed(namespace, name)
+	}
 	if _, ok := c.Ends[exact]; ok || kind.EntityKind != policy.KindExternalEntity {
 		if ok && kind.means(exact) {
 			return []policy.EntityRef{exact}
 		}
 		return nil
+	}
+	if hosts := c.hostNamed(namespace, name); len(hosts) > 0 && kind.standsFor == "" {
+		return hosts
 	}
 	objects := map[string]bool{strings.ToLower(name): true}
 	for _, vm := range c.VMs {
@@ -227,6 +284,18 @@ func (c *Computation) named(kind meantKind, namespace, name string) []policy.Ent
 		of := standsFor(ref)
 		owner := e.Labels[cloudv1alpha1.LabelOwnerVM]
 		if objects[of.objectName(ref)] || owner != "" && objects[owner] || of.isCalled(e.Labels, name) {
+			out = append(out, ref)
+		}
+	}
+	return out
+}
+
+// hostNamed finds the entities of a host with an agent by the name of its ExternalNode, by which
+// its agent enforces.
+func (c *Computation) hostNamed(namespace, name string) []policy.EntityRef {
+	var out []policy.EntityRef
+	for ref, e := range c.Ends {
+		if ref.Kind == policy.KindExternalEntity && ref.Namespace == namespace && e.Host == namespace+"/"+name && !c.endOf(e).isCloudVM() {
 			out = append(out, ref)
 		}
 	}

@@ -16,6 +16,8 @@ const (
 	objectVM        objectKind = "vm"
 	objectService   objectKind = "cns"
 	objectInterface objectKind = "nic"
+	// objectHost is a host with an agent, by the name of its ExternalNode.
+	objectHost objectKind = "host"
 )
 
 // standsFor says what an ExternalEntity stands for.

@@ -429,12 +429,12 @@ func (w *World) chosen(part, text string) (func(*reach.Endpoint) bool, error) {
 	namespace, name := words[1], words[2]
 	in := func(e *reach.Endpoint) bool {
 		return e.Kind != 0 && (kind.EntityKind == 0 && e.Kind != policy.KindNode || e.Kind == kind.EntityKind) && kind.means(e.EntityRef) &&
-			(namespace == "*" || e.Namespace == namespace)
+			(namespace == "*" || e.Namespace == namespace) && (kind.standsFor != objectHost || !w.computation.endOf(w.computation.Ends[e.EntityRef]).isCloudVM())
 	}
 	switch {
 	case name == "*":
 		return in, nil
-	case strings.ContainsAny(name, "=!, "):
+	case strings.ContainsAny(name, "=!,") || isSetSelector(name):
 		selector, err := labels.Parse(name)
 		if err != nil {
 			return nil, wrong(part, " %q: the part after the Namespace: want a label selector such as app=db,tier!=test: %v", text, err)
@@ -448,13 +448,22 @@ func (w *World) chosen(part, text string) (func(*reach.Endpoint) bool, error) {
 		refs = w.computation.named(kind, namespace, name)
 	}
 	if len(refs) == 0 {
-		return nil, wrong(part, nobodyNamed, text)
+		return nil, w.computation.nobody(part, text)
 	}
 	var found []policy.EntityRef
 	for _, ref := range refs {
 		found = append(found, w.computation.endOf(w.computation.Ends[ref]).at)
 	}
 	return func(e *reach.Endpoint) bool { return slices.Contains(found, e.EntityRef) }, nil
+}
+
+// isSetSelector reports whether a text is a label selector with an operator in words, as in app in
+// (a, b). Names in clouds have blanks, too.
+func isSetSelector(text string) bool {
+	key, rest, _ := strings.Cut(text, " ")
+	operator, _, _ := strings.Cut(strings.TrimSpace(rest), " ")
+	operator, _, _ = strings.Cut(operator, "(")
+	return key != "" && strings.HasSuffix(text, ")") && (operator == "in" || operator == "notin") && strings.Contains(rest, "(")
 }
 
 // Rule and Policy return a rule and a policy as they may be seen, and Sees reports whether the

@@ -82,6 +82,8 @@ type gathering struct {
 	// glass are VMs and services with break-glass, up to mostGlass, and broken counts them all.
 	glass  []string
 	broken int
+	// ends are the commands that end it, of the objects that ask for it, up to mostGlass.
+	ends []string
 	// underWay says that something is not done yet.
 	underWay bool
 }
@@ -146,17 +148,26 @@ func (g *gathering) mode(name, mode string, until *metav1.Time) {
 	}
 }
 
+// asked notes what ends the break-glass that an object asks for.
+func (g *gathering) asked(o client.Object, flags string) {
+	if _, is := o.GetAnnotations()[cloudv1.AnnotationBreakGlass]; is && len(g.ends) < mostGlass {
+		g.ends = append(g.ends, "nephele release "+o.GetNamespace()+"/"+o.GetName()+flags+" --end")
+	}
+}
+
 // services reads what break-glass has released beside VMs.
 func (g *gathering) services(ctx context.Context) {
 	g.skip("CloudNativeServices", each(ctx, g, &cloudv1.CloudNativeServiceList{}, func(l *cloudv1.CloudNativeServiceList) {
 		for i := range l.Items {
 			o := &l.Items[i]
+			g.asked(o, "")
 			g.mode("cns/"+join(o.Namespace, cmp.Or(o.Status.CloudName, o.Name)), o.Status.Mode, o.Status.ModeUntil)
 		}
 	}))
 	g.skip("NetworkInterfaces", each(ctx, g, &cloudv1.NetworkInterfaceList{}, func(l *cloudv1.NetworkInterfaceList) {
 		for i := range l.Items {
 			o := &l.Items[i]
+			g.asked(o, "")
 			g.mode("nic/"+join(o.Namespace, o.Name), o.Status.Mode, o.Status.ModeUntil)
 		}
 	}))
@@ -166,6 +177,7 @@ func (g *gathering) vm(vm *cloudv1.VirtualMachine) {
 	sum, name := &g.report.VMs, join(vm.Namespace, cmp.Or(vm.Status.CloudName, vm.Name))
 	sum.Total++
 	sum.ByMode[cmp.Or(vm.Status.Mode, string(cloudv1.ModeEnforce))]++
+	g.asked(vm, "")
 	g.mode(name, vm.Status.Mode, vm.Status.ModeUntil)
 	account := join(vm.Labels[cloudv1.LabelCPANamespace], vm.Labels[cloudv1.LabelCPAName])
 	for _, n := range vm.Status.NetworkInterfaces {
@@ -305,7 +317,7 @@ func (g *gathering) conditions(a *cloudv1.CloudProviderAccount, out *Account) {
 			}
 		case cloudv1.ConditionBreakGlass:
 			if out.BreakGlass = is; is {
-				attention(c, "remove the annotation "+cloudv1.AnnotationBreakGlass+" when the emergency is over (nephele release NAMESPACE/NAME --end)")
+				attention(c, "")
 			}
 		case cloudv1.ConditionDrift:
 			if out.Drift = is; is {
@@ -345,6 +357,7 @@ func (g *gathering) selectors(ctx context.Context) error {
 		for i := range l.Items {
 			s := &l.Items[i]
 			g.report.Selectors.Total++
+			g.asked(s, " --selector")
 			c := meta.FindStatusCondition(s.Status.Conditions, cloudv1.ConditionReady)
 			switch {
 			case c != nil && c.Status == metav1.ConditionTrue:
@@ -551,6 +564,11 @@ func (g *gathering) judge() {
 			names += fmt.Sprintf(" and %d more", more)
 		}
 		g.attend("VMs and services", "BreakGlass", fmt.Sprintf("break-glass takes %d out of all policies: %s", g.broken, names), "")
+	}
+	for i := range r.Attention {
+		if f := &r.Attention[i]; len(g.ends) > 0 && strings.HasPrefix(f.Reason, cloudv1.ConditionBreakGlass) {
+			f.Do = "when the emergency is over: " + strings.Join(g.ends, ", ")
+		}
 	}
 	slices.SortFunc(r.Accounts, func(a, b Account) int { return cmp.Compare(a.Name, b.Name) })
 	slices.SortStableFunc(r.Attention, func(a, b Finding) int { return cmp.Compare(urgency(a), urgency(b)) })

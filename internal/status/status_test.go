@@ -319,3 +319,23 @@ func TestStagedIsNotWaitedFor(t *testing.T) {
 		t.Errorf("changed since: %s: policies %+v", r.State, r.Policies)
 	}
 }
+
+// TestWhatEndsBreakGlass: the command that is told is one that ends it, of what asks for it: a
+// machine, or the selector of many.
+func TestWhatEndsBreakGlass(t *testing.T) {
+	asks := func(o client.Object) client.Object {
+		o.SetAnnotations(map[string]string{cloudv1.AnnotationBreakGlass: "fire"})
+		return o
+	}
+	r := collect(t, append(healthy(), asks(vm("glass", cloudv1.ModeBreakGlass, cloudv1.PolicyPhaseSuspended)),
+		asks(&cloudv1.CloudEntitySelector{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "fleet"}})))
+	for _, f := range r.Attention {
+		if f.Reason == "BreakGlass" {
+			if f.Do != "when the emergency is over: nephele release shop/i-glass --end, nephele release shop/fleet --selector --end" {
+				t.Error(f.Do)
+			}
+			return
+		}
+	}
+	t.Errorf("%+v", r.Attention)
+}

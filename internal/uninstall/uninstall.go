@@ -71,7 +71,8 @@ type Options struct {
 	Tell func(format string, args ...any)
 }
 
-// Run does it. Its error is a *Stuck if a person has to do something.
+// Run does it. Its error is a *Stuck if a person has to do something, and ErrAllInOne if nothing is
+// left to do but to stop "nephele up".
 func Run(ctx context.Context, o Options) error {
 	u := &run{Options: o, seen: map[string]bool{}}
 	steps := []func(context.Context) error{u.release, u.stop, u.registrations, u.admission, u.definitions, u.rest}
@@ -216,8 +217,20 @@ func (u *run) holder(ctx context.Context) (string, error) {
 	return *s.HolderIdentity, nil
 }
 
+// allInOne is who works on a cluster that is nothing but the data directory of "nephele up".
+const allInOne = "nephele up"
+
+// ErrAllInOne is how Run ends on such a cluster, after it has released the accounts: the rest goes
+// with the process and its directory.
+var ErrAllInOne = errors.New("the cluster is that of nephele up")
+
 // stop ends the controller: what it registers it would register again.
 func (u *run) stop(ctx context.Context) error {
+	if holder, err := u.holder(ctx); err != nil {
+		return err
+	} else if holder == allInOne {
+		return ErrAllInOne
+	}
 	if err := u.deleteLabelled(ctx, nameLabel, kind("apps", "v1", "Deployment")); err != nil || u.DryRun {
 		return err
 	}
@@ -228,7 +241,7 @@ func (u *run) stop(ctx context.Context) error {
 		}
 		return &Stuck{
 			"a controller still works: " + holder,
-			"all accounts are released; stop it, then run this again (after nephele up nothing is left but its data directory)",
+			"all accounts are released; stop it, then run this again",
 		}, nil
 	})
 }

@@ -202,3 +202,25 @@ func TestNobodyReleases(t *testing.T) {
 		t.Errorf("%v, deleted %q", err, s.deleted)
 	}
 }
+
+// TestAllInOne: on a cluster of "nephele up" the accounts are released, and nobody is waited for
+// who will not end by itself.
+func TestAllInOne(t *testing.T) {
+	for _, dry := range []bool{true, false} {
+		s := newStage(t)
+		holder := "nephele up"
+		lease := &coordinationv1.Lease{}
+		if err := s.client.Get(t.Context(), client.ObjectKey{Namespace: leaseNamespace, Name: leaseName}, lease); err != nil {
+			t.Fatal(err)
+		}
+		lease.Spec.HolderIdentity = &holder
+		if err := s.client.Update(t.Context(), lease); err != nil {
+			t.Fatal(err)
+		}
+		s.release = freed
+		err := s.run(Options{DryRun: dry})
+		if !errors.Is(err, ErrAllInOne) || slices.ContainsFunc(s.deleted, func(d string) bool { return !strings.HasSuffix(d, " real") }) {
+			t.Errorf("dry %v: %v, deleted %q", dry, err, s.deleted)
+		}
+	}
+}

@@ -30,8 +30,9 @@ server has to prove first that the token is from it. TOKEN "-" reads the token f
 
 With a token of an account the host also shows what the cloud signs about it (169.254.169.254: the identity document of AWS, the attested document
 of Azure), and waits until the server knows this VM.`,
-		Example: `  nephele agent enroll --server https://10.0.0.10:10349 -`,
-		Args:    cobra.ExactArgs(1),
+		Example: `  nephele agent enroll -
+  nephele agent enroll --server https://10.0.0.10:10349 -`,
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			text := args[0]
 			if text == "-" {
@@ -44,6 +45,12 @@ of Azure), and waits until the server knows this VM.`,
 			i, err := credential.ParseInvitation(text)
 			if err != nil {
 				return err
+			}
+			if server == "" && i.Server == "" {
+				return errors.New("the token does not name the server: give --server https://HOST:PORT")
+			}
+			if server == "" {
+				server = "https://" + i.Server
 			}
 			// Before the token is used up.
 			if err := os.MkdirAll(filepath.Dir(output), 0o755); err != nil {
@@ -75,10 +82,9 @@ of Azure), and waits until the server knows this VM.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&server, "server", "", "URL by which this host reaches the server of computed policies")
+	f.StringVar(&server, "server", "", "URL by which this host reaches the server of computed policies (default: what the token names)")
 	f.StringVarP(&output, "output", "o", defaultAgentKubeconfig, "file for the kubeconfig, of mode 0600")
 	f.DurationVar(&wait, "wait", 5*time.Minute, "how long to ask again while the server does not know this VM yet, with a token of an account")
-	_ = cmd.MarkFlagRequired("server") // the flag is there
 	return cmd
 }
 

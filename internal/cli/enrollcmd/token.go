@@ -1,10 +1,15 @@
 package enrollcmd
 
 import (
+	"context"
 	"fmt"
+	"net"
+	"net/url"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nephele-io/nephele/internal/cli/terminal"
 	"github.com/nephele-io/nephele/internal/enroll"
@@ -14,7 +19,7 @@ import (
 func newEnrollTokenCommand(to connect) *cobra.Command {
 	var cluster terminal.Cluster
 	var lifetime time.Duration
-	var account string
+	var account, server string
 	cmd := &cobra.Command{
 		Use:   "enroll-token {NAMESPACE/NAME | --account NAMESPACE/NAME}",
 		Short: "Make a token by which the host of an ExternalNode, or the VMs of an account, can enroll",
@@ -28,7 +33,7 @@ what its cloud has signed (spec.hostIdentity of the account).
 The cluster stores a hash of the token. Who makes one needs the right to patch the ExternalNode or account, and to read the ConfigMap antrea-ca in
 kube-system.`,
 		Example: `  nephele enroll-token vms/web-1 --for 15m
-  nephele enroll-token vms/web-1 | ssh root@web-1 nephele-agent enroll --server https://10.0.0.10:10349 -
+  nephele enroll-token vms/web-1 --server 10.0.0.10:10349 | ssh root@web-1 nephele-agent enroll -
   nephele enroll-token --account cloud/prod --for 168h`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if account != "" {
@@ -45,7 +50,11 @@ kube-system.`,
 			if err != nil {
 				return err
 			}
-			_, c, err := to.reach(&cluster)
+			cfg, c, err := to.reach(&cluster)
+			if err != nil {
+				return err
+			}
+			at, note, err := serverOf(cmd.Context(), c, cfg.Host, server)
 			if err != nil {
 				return err
 			}
@@ -53,7 +62,12 @@ kube-system.`,
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(cmd.ErrOrStderr(), "Until %s, on the host: nephele-agent enroll --server https://HOST:PORT TOKEN\n", end.UTC().Format(time.RFC3339))
+			i.Server = at
+			flag := ""
+			if at == "" {
+				flag = "--server https://HOST:PORT "
+			}
+			fmt.Fprintf(cmd.ErrOrStderr(), "Until %s, on the host: nephele-agent enroll %sTOKEN\n%s", end.UTC().Format(time.RFC3339), flag, note)
 			_, err = fmt.Fprintln(cmd.OutOrStdout(), i)
 			return err
 		},
@@ -61,6 +75,43 @@ kube-system.`,
 	f := cmd.Flags()
 	cluster.Register(f)
 	f.DurationVar(&lifetime, "for", time.Hour, fmt.Sprintf("how long the token can be used, from %s to %s", enroll.ShortestInvitation, enroll.LongestInvitation))
+	f.StringVar(&server, "server", "", "HOST:PORT by which hosts reach the server of computed policies, for the token to name (default: what nephele up says)")
 	f.StringVar(&account, "account", "", "the CloudProviderAccount NAMESPACE/NAME whose VMs the token is for, in the place of an ExternalNode")
 	return cmd
+}
+
+// serverOf is the HOST:PORT that a token names: what is given, or what the server has published,
+// completed by the host of the API server's URL. It is empty if nothing is known. The note says for
+// whom it does not do.
+func serverOf(ctx context.Context, c client.Client, apiServer, given string) (at, note string, err error) {
+	if given != "" {
+		at = strings.TrimPrefix(given, "https://")
+		if host, _, err := net.SplitHostPort(at); err != nil || host == "" {
+			return "", "", fmt.Errorf("--server %q: want HOST:PORT", given)
+		}
+		return at, "", nil
+	}
+	if at, err = enroll.PublishedServer(ctx, c); err != nil || at == "" {
+		return "", "", err
+	}
+	host, port, err := net.SplitHostPort(at)
+	if err != nil {
+		return "", "", nil // a later version may write it otherwise
+	}
+	if u, err := url.Parse(apiServer); err == nil && host == "" && !loopback(u.Hostname()) {
+		host = u.Hostname()
+	}
+	switch {
+	case host == "":
+		return "", "The server listens on port " + port + " of all addresses of its machine.\n", nil
+	case loopback(host):
+		note = "The server listens on this machine only, on a port that changes with every start. For other hosts start nephele up with --api-listen.\n"
+	}
+	return net.JoinHostPort(host, port), note, nil
+}
+
+// loopback reports whether a host is the machine itself.
+func loopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 )
 
@@ -20,6 +21,9 @@ type Invitation struct {
 	Secret string
 	// Authority is the SHA-256 of the certificate of the authority for hosts, in hex.
 	Authority string
+	// Server is the HOST:PORT by which hosts reach the server of computed policies; empty if they
+	// have to be told otherwise. Nothing is believed of it but that it is worth asking.
+	Server string
 }
 
 // What begins tokens for accounts.
@@ -34,19 +38,27 @@ func (i Invitation) String() string {
 	case i.Account != (Host{}):
 		parts = []string{accountToken, i.Account.String(), i.Secret, i.Authority}
 	}
-	return strings.Join(parts, ":")
+	token := strings.Join(parts, ":")
+	if i.Server != "" {
+		token += "@" + i.Server
+	}
+	return token
 }
 
 // ParseInvitation reads a token. Its errors do not repeat the secret.
 func ParseInvitation(text string) (Invitation, error) {
-	parts := strings.Split(strings.TrimSpace(text), ":")
+	token, server, named := strings.Cut(strings.TrimSpace(text), "@")
+	if host, port, err := net.SplitHostPort(server); named && (err != nil || host == "" || port == "") {
+		return Invitation{}, errors.New("this is not a token of nephele enroll-token: want HOST:PORT after @")
+	}
+	parts := strings.Split(token, ":")
 	azure := parts[0] == azureToken && len(parts) == 4
 	account := azure || parts[0] == accountToken && len(parts) == 4
 	if account {
 		parts = parts[1:]
 	}
 	if len(parts) != 3 || parts[1] == "" {
-		return Invitation{}, errors.New("this is not a token of nephele enroll-token: want NAMESPACE/NAME:SECRET:HASH")
+		return Invitation{}, errors.New("this is not a token of nephele enroll-token: want NAMESPACE/NAME:SECRET:HASH[@HOST:PORT]")
 	}
 	host, err := ParseHost(parts[0])
 	if err != nil {
@@ -56,9 +68,9 @@ func ParseInvitation(text string) (Invitation, error) {
 		return Invitation{}, errors.New("this is not a token of nephele enroll-token: its end is not a SHA-256 in hex")
 	}
 	if account {
-		return Invitation{Account: host, Azure: azure, Secret: parts[1], Authority: parts[2]}, nil
+		return Invitation{Account: host, Azure: azure, Secret: parts[1], Authority: parts[2], Server: server}, nil
 	}
-	return Invitation{Host: host, Secret: parts[1], Authority: parts[2]}, nil
+	return Invitation{Host: host, Secret: parts[1], Authority: parts[2], Server: server}, nil
 }
 
 // Fingerprint is how an authority is named in tokens.

@@ -212,6 +212,10 @@ func oneOf(what, given string, known []string) string {
 	return text
 }
 
+// Meant says what may have been meant by a name that is not known, or what there is; nothing if
+// that is too much to tell.
+func Meant(given string, known []string) string { return meant(given, known) }
+
 // meant offers what may have been meant, or what there is.
 func meant(given string, known []string) string {
 	near := byDistance(given, known)

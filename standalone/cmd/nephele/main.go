@@ -90,6 +90,7 @@ func upCommand() *cobra.Command {
 		access, err = accessFlags.Access() // before anything starts
 		return err
 	}
+	cmd.Flags().StringVar(&api.Address, "api-listen", anyLocalPort, "HOST:PORT of the server of computed policies, which hosts with an agent reach; port 0 takes a free one")
 	cmd.Flags().StringVar(&metrics, "metrics", "", "HOST:PORT for Prometheus metrics; empty for none")
 	cli.RegisterAuditLog(cmd.Flags(), &audit)
 	cmd.Flags().Lookup("audit-log").DefValue = "logs/audit.log in the data directory"
@@ -101,6 +102,9 @@ func upCommand() *cobra.Command {
 	past.Register(cmd.Flags())
 	return cmd
 }
+
+// anyLocalPort is where computed policies are served if no other machine is to reach them.
+const anyLocalPort = "127.0.0.1:0"
 
 // processName stands for the Pod of the controller, for those who ask where it runs.
 const processName = "nephele-up"
@@ -133,7 +137,10 @@ func runController(ctx context.Context, cfg *rest.Config, home up.Home) error {
 // serve runs the loops of the controller in this process, and serves what they compute on this
 // machine.
 func serve(ctx context.Context, cfg *rest.Config, home up.Home, api controller.APIOptions, o controller.Options) error {
-	api.Address, api.CertDir, api.Local, api.WebhookClientCA = "127.0.0.1:0", home.Certificates, true, home.WebhookClientCA
+	if api.Address == "" {
+		api.Address = anyLocalPort
+	}
+	api.CertDir, api.Local, api.WebhookClientCA = home.Certificates, true, home.WebhookClientCA
 	o.API = &api
 	return controller.Run(ctx, cfg, o)
 }
