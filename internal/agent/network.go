@@ -29,6 +29,9 @@ const (
 	// youngLease is for how long an interface may have addresses and no link: its plugin is at
 	// work.
 	youngLease = 2 * time.Minute
+	// lastTunnel is for how long the device of VXLAN stays after a change of the mode: until all
+	// agents have the new one, the others send by it.
+	lastTunnel = time.Hour
 	// mostProblems bounds what is told of what is wrong.
 	mostProblems = 20
 )
@@ -78,6 +81,8 @@ type Network struct {
 	failed, held string
 	// written counts what was done in the kernel.
 	written int
+	// since is when the network was looked at first, in this mode.
+	since time.Time
 }
 
 // NewNetwork returns the network of a Node, which does nothing before it runs.
@@ -205,7 +210,7 @@ func (n *Network) Sync() {
 			ends[name] = l.Addresses
 		}
 	}
-	plan := network.Make(network.Input{Config: n.Config, Name: n.Node, Nodes: nodes, Underlay: under, Ends: ends})
+	plan := network.Make(network.Input{Config: n.Config, Name: n.Node, Nodes: nodes, Underlay: under, Ends: ends, Stays: n.stays(state, now)})
 	n.tellTroubles(plan)
 	n.plan = plan
 	n.pool.SetRanges(plan.Ranges)
@@ -229,6 +234,17 @@ func (n *Network) Sync() {
 		n.rules = rules
 		n.changed()
 	}
+}
+
+// stays is the device of VXLAN, if it is there and has not been unwanted for long.
+func (n *Network) stays(state *network.State, now time.Time) *network.VXLAN {
+	if n.since.IsZero() {
+		n.since = now
+	}
+	if now.Sub(n.since) >= lastTunnel {
+		return nil
+	}
+	return state.Device
 }
 
 // isOf reports whether a link to a Pod is there, and is that of an interface.

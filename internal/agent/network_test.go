@@ -2,9 +2,11 @@ package agent_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"net"
 	"net/netip"
@@ -38,7 +40,11 @@ import (
 	"github.com/nephele-io/nephele/internal/agent/nft/nfttest"
 	"github.com/nephele-io/nephele/internal/control/convert"
 	"github.com/nephele-io/nephele/internal/policy"
+	"github.com/nephele-io/nephele/internal/tier"
 )
+
+// podTimes is how many Pods come and go in TestNetworkComesAndGoes.
+var podTimes = flag.Int("pod-times", 0, "how many Pods come and go in TestNetworkComesAndGoes; 0 means 50, and 1000 in make test-long")
 
 // choosing is a cluster that leaves out what field selectors leave out, as the fake one does not.
 type choosing struct{ fakeCluster }
@@ -111,7 +117,9 @@ type siteOf struct {
 	cidrs   []string
 	// six and four tell that Nodes have addresses of that family.
 	four, six bool
-	mtu       int
+	// sixOff tells that IPv6 is switched off on them.
+	sixOff bool
+	mtu    int
 }
 
 func newSite(t *testing.T, of siteOf) *site {
@@ -159,6 +167,7 @@ func (s *site) join(i, subnet int, of siteOf) {
 	n := &netNode{fixture: newWorld(s.t), site: s, name: fmt.Sprintf("node%d", i), config: of.config, socket: filepath.Join(s.t.TempDir(), "agent.sock")}
 	s.nodes = append(s.nodes, n)
 	n.host, n.key = nfttest.NewHost(s.t), n.name
+	s.inside(n.host, func() error { return os.WriteFile("/proc/sys/net/ipv6/conf/default/accept_dad", []byte("0"), 0o644) }) // as on a Node that is up for some seconds
 	name := fmt.Sprintf("subnet%d", subnet)
 	bridge, err := s.router.Handle.LinkByName(name)
 	if err != nil {
@@ -168,6 +177,9 @@ func (s *site) join(i, subnet int, of siteOf) {
 		s.give(s.router, bridge, fmt.Sprintf("192.168.%d.254/24", subnet), fmt.Sprintf("2001:db8:%d::fe/64", subnet))
 	}
 	var file *os.File
+	if of.sixOff {
+		s.inside(n.host, func() error { return os.WriteFile("/proc/sys/net/ipv6/conf/all/disable_ipv6", []byte("1"), 0o644) })
+	}
 	s.inside(n.host, func() (err error) { file, err = os.Open("/proc/thread-self/ns/net"); return err })
 	defer func() { _ = file.Close() }()
 	s.must(s.router.Handle.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: n.name, MTU: max(of.mtu, 1500)}, PeerName: "eth0", PeerNamespace: netlink.NsFd(file.Fd())}))
@@ -232,7 +244,13 @@ func (n *netNode) serve() {
 	}()
 	n.ended = sync.OnceFunc(func() { cancel(); <-done; stop() })
 	n.t.Cleanup(n.ended)
-	n.eventually("the network is there", func() bool { return n.plugin(call{command: "STATUS"}, nil).ok() })
+	n.eventually("the network is there", func() bool {
+		st := a.Status()
+		return st.State == agent.StateEnforcing && st.Network.MTU > 0
+	})
+	if said := n.plugin(call{command: "STATUS"}, nil); !said.ok() {
+		n.t.Fatalf("STATUS: %+v", said)
+	}
 }
 
 // plugin runs the plugin on the Node as a runtime does.
@@ -287,6 +305,15 @@ func (n *netNode) pod(app string) *netPod {
 		n.t.Fatalf("ADD: %+v", s)
 	}
 	nfttest.Serve(n.t, p.Host, 80, 81, p.at...)
+	pods := n.site.client.CoreV1().Pods("n1") // as kubelet does then
+	object, err := pods.Get(n.t.Context(), p.name, metav1.GetOptions{})
+	n.site.must(err)
+	object.Status.Phase = corev1.PodRunning
+	for _, a := range p.at {
+		object.Status.PodIPs = append(object.Status.PodIPs, corev1.PodIP{IP: a.String()})
+	}
+	_, err = pods.UpdateStatus(n.t.Context(), object, metav1.UpdateOptions{})
+	n.site.must(err)
 	return p
 }
 
@@ -487,4 +514,242 @@ func (s *site) seen(from *netPod, host *nfttest.Host, server netip.Addr, port ui
 		return netip.Addr{}
 	}
 	return <-got
+}
+
+// TestNetworkModes plays what there is between Nodes: on one subnet and on two, wrapped or not, of
+// one family and of both.
+func TestNetworkModes(t *testing.T) {
+	dual, four, six := []string{"10.244.N.0/24", "fd00:N::/64"}, []string{"10.244.N.0/24"}, []string{"fd00:N::/64"}
+	for name, c := range map[string]struct {
+		of siteOf
+		// wraps tells that packets between the first Node and each other one are wrapped.
+		wraps []bool
+		mtu   int
+	}{
+		"hybrid":                {siteOf{config: network.Config{Mode: network.Hybrid}, subnets: []int{1, 1, 2}, cidrs: dual, four: true, six: true}, []bool{false, true}, 1450},
+		"noEncap":               {siteOf{config: network.Config{Mode: network.NoEncap}, subnets: []int{1, 1}, cidrs: dual, four: true, six: true}, []bool{false}, 1500},
+		"IPv6 only":             {siteOf{config: network.Config{Mode: network.Encap, Port: 8472}, subnets: []int{1, 2}, cidrs: six, six: true}, []bool{true}, 1430},
+		"IPv6 below both":       {siteOf{config: network.Config{Mode: network.Encap}, subnets: []int{1, 2}, cidrs: dual, six: true}, []bool{true}, 1430},
+		"IPv4 only, large":      {siteOf{config: network.Config{Mode: network.Encap}, subnets: []int{1, 2}, cidrs: four, four: true, mtu: 9000}, []bool{true}, 8950},
+		"IPv6 switched off":     {siteOf{config: network.Config{Mode: network.Encap}, subnets: []int{1, 2}, cidrs: dual, four: true, sixOff: true}, []bool{true}, 1450},
+		"noEncap, one of both":  {siteOf{config: network.Config{Mode: network.NoEncap, NoSNAT: true}, subnets: []int{1, 1}, cidrs: six, four: true, six: true}, []bool{false}, 1500},
+		"hybrid, no next hop 6": {siteOf{config: network.Config{Mode: network.Hybrid}, subnets: []int{1, 1}, cidrs: dual, four: true}, []bool{true}, 1450},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSite(t, c.of)
+			first := s.nodes[0]
+			first.denies("no80", 1, policy.AppliedTo{PodSelector: &policy.Selector{MatchLabels: map[string]string{"app": "guarded"}}})
+			a := first.pod("guarded")
+			want := len(c.of.cidrs)
+			if c.of.sixOff {
+				want--
+			}
+			if len(a.at) != want {
+				t.Fatalf("the Pod has %v, want %d addresses", a.at, want)
+			}
+			for i, n := range s.nodes[1:] {
+				before := n.wrapped()
+				b := n.pod("free")
+				s.both(a, b, 80, true)
+				s.both(b, a, 81, true)
+				s.both(b, a, 80, false)
+				if got := n.wrapped() > before; got != c.wraps[i] {
+					t.Errorf("to %s: wrapped %t, want %t", n.name, got, c.wraps[i])
+				}
+			}
+			if st := first.agent.Status().Network; st.MTU != c.mtu || st.Error != "" || (len(st.Problems) > 0) != c.of.sixOff {
+				t.Errorf("%+v, want MTU %d", st, c.mtu)
+			}
+		})
+	}
+}
+
+// stream asks a server on a Pod again and again, each question a packet that is told from others,
+// and counts what is not answered.
+type stream struct {
+	stop       chan struct{}
+	done       sync.WaitGroup
+	mu         sync.Mutex
+	sent, lost int
+	first      string
+}
+
+// ask begins to ask: over one connection of UDP all the time, and over new ones of TCP.
+func (s *site) ask(from, to *netPod) *stream {
+	s.t.Helper()
+	p := &stream{stop: make(chan struct{})}
+	lose := func(what string) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.lost++; p.first == "" {
+			p.first = what
+		}
+	}
+	count := func() { p.mu.Lock(); p.sent++; p.mu.Unlock() }
+	for _, a := range to.at {
+		var c net.Conn
+		s.inside(from.Host, func() (err error) {
+			c, err = net.Dial("udp", netip.AddrPortFrom(a, 80).String())
+			return err
+		})
+		p.done.Go(func() {
+			defer func() { _ = c.Close() }()
+			answer := make([]byte, 16)
+			for n := 0; ; n++ {
+				select {
+				case <-p.stop:
+					return
+				case <-time.After(5 * time.Millisecond):
+				}
+				count()
+				text := fmt.Sprintf("%08d", n)
+				_ = c.SetDeadline(time.Now().Add(2 * time.Second))
+				if _, err := c.Write([]byte(text)); err != nil {
+					lose("question " + text + " over UDP: " + err.Error())
+				} else if got, err := c.Read(answer); err != nil || string(answer[:got]) != text {
+					lose(fmt.Sprintf("question %s over UDP to %s: %q, %v", text, a, answer[:got], err))
+				}
+			}
+		})
+		p.done.Go(func() {
+			for {
+				select {
+				case <-p.stop:
+					return
+				case <-time.After(20 * time.Millisecond):
+				}
+				count()
+				err := from.Do(func() error {
+					c, err := net.DialTimeout("tcp", netip.AddrPortFrom(a, 80).String(), 900*time.Millisecond) // before a lost packet is sent again
+					if err == nil {
+						_ = c.(*net.TCPConn).SetLinger(0)
+						err = c.Close()
+					}
+					return err
+				})
+				if err != nil {
+					lose("a new connection: " + err.Error())
+				}
+			}
+		})
+	}
+	return p
+}
+
+// none ends asking. Nothing may have been lost.
+func (p *stream) none(t *testing.T, while string) {
+	t.Helper()
+	close(p.stop)
+	p.done.Wait()
+	if p.lost > 0 || p.sent < 20 {
+		t.Errorf("%s: %d of %d questions were lost, first: %s", while, p.lost, p.sent, p.first)
+	}
+}
+
+// TestNetworkRestarts ends agents and starts them again, with what they kept and without it, and in
+// other modes, while Pods talk: nothing is lost, nothing is written that is there, and no address is
+// given twice.
+func TestNetworkRestarts(t *testing.T) {
+	s := newSite(t, siteOf{config: network.Config{Mode: network.Encap}, subnets: []int{1, 1}, cidrs: []string{"10.244.N.0/24", "fd00:N::/64"}, four: true, six: true})
+	here, there := s.nodes[0], s.nodes[1]
+	a, b := here.pod("free"), there.pod("free")
+	s.both(a, b, 80, true)
+	asking := s.ask(a, b)
+	for _, n := range []*netNode{here, there} {
+		n.ended()
+		n.serve()
+		if st := n.agent.Status().Network; st.Written != 0 || st.Ranges[0].Used != 1 {
+			t.Errorf("%s has written after a restart: %+v", n.name, st)
+		}
+	}
+	for _, n := range s.nodes { // all that was kept is lost
+		n.ended()
+		s.must(os.RemoveAll(n.dir))
+		n.serve()
+		if st := n.agent.Status().Network; st.Written != 0 || st.Ranges[0].Used != 1 {
+			t.Errorf("%s does not know its Pods by their links: %+v", n.name, st)
+		}
+	}
+	asking.none(t, "restarts")
+	if c := here.pod("free"); slices.Contains(c.at, a.at[0]) {
+		t.Errorf("%s was given twice", a.at[0])
+	}
+	asking = s.ask(a, b)
+	for _, mode := range []network.Mode{network.Hybrid, network.NoEncap, network.Encap} {
+		for _, n := range s.nodes {
+			n.ended()
+			n.config.Mode = mode
+			n.serve()
+			st := n.agent.Status().Network
+			if want := map[network.Mode][2]int{network.Encap: {1, 0}, network.Hybrid: {0, 1}, network.NoEncap: {0, 1}}[mode]; want != [2]int{st.Tunnels, st.Direct} {
+				t.Errorf("%s: %+v", mode, st)
+			}
+		}
+		s.both(a, b, 80, true)
+	}
+	asking.none(t, "changes of the mode")
+	// Somebody removes what is ours: it comes back.
+	steps := []network.Step{{Verb: network.Remove, Device: &network.VXLAN{}}}
+	s.must(here.kernel.Apply(steps))
+	here.agent.Network.Sync()
+	s.both(a, b, 80, true)
+}
+
+// TestNetworkComesAndGoes lets Pods come and go, some of which nobody says good-bye to, and looks
+// that nothing is left of them.
+func TestNetworkComesAndGoes(t *testing.T) {
+	times := cmp.Or(*podTimes, tier.Pick(10, 50, 1000))
+	s := newSite(t, siteOf{config: network.Config{Mode: network.Encap}, subnets: []int{1, 2}, cidrs: []string{"10.244.N.0/27", "fd00:N::/64"}, four: true, six: true})
+	n := s.nodes[0]
+	stays := n.pod("free")
+	count := func() string {
+		list, err := n.host.Handle.LinkList()
+		s.must(err)
+		state, _, err := n.kernel.Observe(network.Look{})
+		s.must(err)
+		st := n.agent.Status()
+		return fmt.Sprintf("%d links, %d to Pods, %d routes, %d addresses of %s, %d Pods, %d rules", len(list), len(state.Ends), len(state.Routes), st.Network.Ranges[0].Used, st.Network.Ranges[0].Range, st.Pods.Known, st.Rules)
+	}
+	before := count()
+	var gone []*netPod
+	for i := range times {
+		p := n.newPod("free")
+		if s := n.add(p); !s.ok() {
+			t.Fatalf("the Pod %d: %+v", i, s)
+		}
+		if slices.Contains(p.at, stays.at[0]) {
+			t.Fatalf("%s is given twice", stays.at[0])
+		}
+		if i%10 == 9 { // it is gone without a word
+			gone = append(gone, p)
+			link, err := n.host.Handle.LinkByName(network.EndName(p.container, "eth0"))
+			s.must(err)
+			s.must(n.host.Handle.LinkDel(link))
+			s.must(s.client.CoreV1().Pods("n1").Delete(t.Context(), p.name, metav1.DeleteOptions{}))
+		} else {
+			n.remove(p)
+		}
+		if again := n.plugin(call{command: "DEL"}, p); i%10 == 0 && !again.ok() {
+			t.Fatalf("a second DEL: %+v", again)
+		}
+	}
+	for _, p := range gone { // the runtime finds out
+		if d := n.plugin(call{command: "DEL"}, p); !d.ok() {
+			t.Fatalf("DEL of a Pod without a link: %+v", d)
+		}
+	}
+	n.eventually("as before", func() bool { return count() == before })
+	if n.both(stays); t.Failed() {
+		t.Log(count())
+	}
+}
+
+// both looks whether a Node reaches its Pod.
+func (n *netNode) both(p *netPod) {
+	n.t.Helper()
+	for _, a := range n.at {
+		if to := p.family(a.Is6()); to.IsValid() && !n.site.reaches(n.host, a, to, 80, patient) {
+			n.t.Errorf("%s does not reach its Pod at %s", n.name, to)
+		}
+	}
 }

@@ -116,6 +116,9 @@ type Input struct {
 	Underlay Underlay
 	// Ends are the links to Pods that there are, with the addresses of the Pods.
 	Ends map[string][]netip.Addr
+	// Stays is a device of VXLAN that is not wanted any more, and stays for a while: other Nodes may
+	// still send by it. Nil for none.
+	Stays *VXLAN
 }
 
 // Plan is what is wanted of the kernel, and what follows for Pods.
@@ -320,6 +323,8 @@ func (m *making) others() {
 		}
 		slices.SortFunc(v.Addresses, netip.Addr.Compare)
 		m.out.State.Device = v
+	} else if m.Stays != nil {
+		m.out.State.Device = m.Stays
 	}
 	near := m.near(own)
 	for i := range m.Nodes {

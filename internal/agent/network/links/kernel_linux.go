@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -77,6 +76,8 @@ func (k *Kernel) observe(look network.Look) (*network.State, network.Underlay, e
 	device := 0
 	for _, l := range list {
 		a := l.Attrs()
+		// Where IPv6 is switched off lo has lost its address.
+		under.IPv6 = under.IPv6 || slices.ContainsFunc(addresses[a.Index], func(p netip.Prefix) bool { return p.Addr().Is6() })
 		switch {
 		case a.Name == network.Device:
 			v, ok := l.(*netlink.Vxlan)
@@ -105,7 +106,6 @@ func (k *Kernel) observe(look network.Look) (*network.State, network.Underlay, e
 		}
 	}
 	under.Toward, err = k.toward(look, names, mtu, addresses)
-	under.IPv6 = ipv6()
 	return state, under, err
 }
 
@@ -237,12 +237,6 @@ func (k *Kernel) toward(look network.Look, names map[int]string, mtu map[string]
 		}
 	}
 	return out, nil
-}
-
-// ipv6 reports whether the kernel has IPv6, and it is not switched off.
-func ipv6() bool {
-	text, err := os.ReadFile("/proc/sys/net/ipv6/conf/all/disable_ipv6")
-	return err == nil && string(bytes.TrimSpace(text)) == "0"
 }
 
 // End reads a link to a Pod and its routes. It reports whether it is there.
