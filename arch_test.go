@@ -165,7 +165,8 @@ var layers = []layer{
 		why: "identities of hosts know nobody who uses them"},
 	{
 		folder: "internal/cli/agentcmd",
-		own: []string{"api", "internal/agent", "internal/agent/cni", "internal/agent/nft", "internal/agent/nft/kernel", "internal/agent/traffic", "internal/cli/terminal", "internal/cloud/handover", "internal/enforcer",
+		own: []string{"api", "internal/agent", "internal/agent/cni", "internal/agent/network", "internal/agent/network/links", "internal/agent/nft", "internal/agent/nft/kernel", "internal/agent/traffic",
+			"internal/cli/terminal", "internal/cloud/handover", "internal/enforcer",
 			"internal/enroll/credential", "internal/enroll/identity"},
 		foreign: append([]string{"github.com/spf13/", "gopkg.in/natefinch/lumberjack.v2"}, kubernetes...),
 		why:     "every host holds in its memory what these commands link",

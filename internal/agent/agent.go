@@ -165,7 +165,9 @@ type Agent struct {
 	compiled enforcer.Computed
 	failsafe []nft.Failsafe
 	loaded   bool
-	program  *nft.Program
+	// bare tells that there was nothing when the agent started, neither kept nor in the kernel.
+	bare    bool
+	program *nft.Program
 	// revision is that of the program, or before there is one of what was loaded.
 	revision  uint64
 	published map[string]v1beta2.NetworkPolicyNodeStatus
@@ -373,6 +375,7 @@ func (a *Agent) restore(ctx context.Context) {
 		a.Log.Error(err, "It is not known which revision the kernel has")
 	}
 	a.Store.Reached(inKernel)
+	a.bare = err == nil && !there && (kept == nil || kept.Computed == nil)
 	if kept == nil {
 		return
 	}
@@ -570,6 +573,11 @@ func (a *Agent) step(ctx context.Context) {
 	heard := a.heardSince()
 	if c, version, err := a.mirror.Current(); err == nil && version != a.version {
 		a.wanted, a.version, a.dirty, a.loaded = &c, version, true, false
+	}
+	if a.wanted == nil && a.bare && a.Network != nil && a.Network.current() != nil {
+		// The Pod of the controller may have to leave the Node before the controller can say
+		// anything. Others wait for it, and are closed.
+		a.wanted, a.dirty, a.loaded = &enforcer.Computed{}, true, true
 	}
 	a.expire()
 	if a.Names != nil {

@@ -217,7 +217,7 @@ func (a *Agent) ready() error {
 	case s.Error != "":
 		return errors.New(s.Error)
 	case a.Network != nil:
-		return a.Network.ready()
+		return a.Network.Ready()
 	}
 	return nil
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -29,6 +28,9 @@ const (
 	// youngLease is for how long an interface may have addresses and no link: its plugin is at
 	// work.
 	youngLease = 2 * time.Minute
+	// oldReserved is for how long an address that another plugin has given counts though the API
+	// knows no Pod that has it.
+	oldReserved = 10 * time.Minute
 	// lastTunnel is for how long the device of VXLAN stays after a change of the mode: until all
 	// agents have the new one, the others send by it.
 	lastTunnel = time.Hour
@@ -50,10 +52,10 @@ type NetworkOptions struct {
 	Cluster Cluster
 	Config  network.Config
 	Links   Links
-	// Held are the addresses that Pods have from another plugin, and who has them. Nil: nobody.
-	Held  func(now time.Time) (map[netip.Addr]string, error)
-	Clock clock.WithTicker
-	Log   logr.Logger
+	// Reserved are the addresses that another plugin has given to containers. Nil: none.
+	Reserved func() ([]cni.Reserved, error)
+	Clock    clock.WithTicker
+	Log      logr.Logger
 }
 
 // Network makes the network of a Node: it gives Pods their addresses, and keeps the links, routes
@@ -318,8 +320,8 @@ func (n *Network) current() *nft.Network {
 
 // Assign gives an interface of a Pod its addresses.
 func (n *Network) Assign(about cni.Attachment) (*cni.Assigned, error) {
-	theirs, heldErr := n.heldNow()
 	said := n.pods()
+	theirs, heldErr := n.reserved(said)
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.held = textOf(heldErr)
@@ -354,11 +356,20 @@ func (n *Network) Assign(about cni.Attachment) (*cni.Assigned, error) {
 	return out, nil
 }
 
-func (n *Network) heldNow() (map[netip.Addr]string, error) {
-	if n.Held == nil {
+// reserved are the addresses that another plugin has given. One that is old, and that no Pod has,
+// is left over from a container that went without saying so.
+func (n *Network) reserved(said map[netip.Addr]string) (map[netip.Addr]string, error) {
+	if n.Reserved == nil {
 		return nil, nil
 	}
-	return n.Held(n.Clock.Now())
+	list, err := n.Reserved()
+	out, now := map[netip.Addr]string{}, n.Clock.Now()
+	for _, r := range list {
+		if now.Sub(r.Since) < oldReserved || said[r.Address] != "" {
+			out[r.Address] = cmp.Or(said[r.Address], fmt.Sprintf("container %.12s of network %s", r.Container, r.Network))
+		}
+	}
+	return out, err
 }
 
 // Connect does what there is to do at the Node for an interface of a Pod, when its link is there.
@@ -423,8 +434,8 @@ func (n *Network) Retain(list []cni.Attachment) error {
 	return errors.Join(errs...)
 }
 
-// ready returns why Pods get no network; nil if they do.
-func (n *Network) ready() error {
+// Ready returns why Pods get no network; nil if they do.
+func (n *Network) Ready() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.plan == nil {
@@ -436,36 +447,16 @@ func (n *Network) ready() error {
 	return nil
 }
 
-// NetworkStatus is how the network of a Node stands.
-type NetworkStatus struct {
-	Mode network.Mode `json:"mode"`
-	// MTU is that of Pods; 0 while it is not known.
-	MTU int `json:"mtu,omitempty"`
-	// Ranges are those of Pods of this Node, and how much of them is in use.
-	Ranges []network.Usage `json:"ranges,omitempty"`
-	// Tunnels and Direct count the Nodes that are reached by VXLAN, and by routes of the subnet.
-	Tunnels int `json:"tunnels"`
-	Direct  int `json:"direct"`
-	// Port is that of VXLAN; 0 without.
-	Port uint16 `json:"port,omitempty"`
-	// Problems are what is wrong, each in a sentence.
-	Problems []string `json:"problems,omitempty"`
-	// Written counts the changes of the kernel since the agent started.
-	Written int `json:"written"`
-	// Error is why the kernel is not as it is to be.
-	Error string `json:"error,omitempty"`
-}
-
 // Status returns how the network stands.
-func (n *Network) Status() NetworkStatus {
+func (n *Network) Status() network.Status {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	s := NetworkStatus{Mode: n.Config.Mode, Ranges: n.pool.Usage(), Written: n.written, Error: n.failed}
+	s := network.Status{Mode: n.Config.Mode, Ranges: n.pool.Usage(), Written: n.written, Error: n.failed}
 	if n.plan == nil {
 		s.Problems = []string{"the Nodes of the cluster are not known yet"}
 		return s
 	}
-	s.MTU, s.Tunnels, s.Direct = n.plan.MTU, n.plan.Tunnels, n.plan.Direct
+	s.MTU, s.Tunnels, s.Direct, s.Links, s.Local = n.plan.MTU, n.plan.Tunnels, n.plan.Direct, n.plan.Links, n.plan.Local
 	if d := n.plan.State.Device; d != nil {
 		s.Port = d.Port
 	}
@@ -479,18 +470,6 @@ func (n *Network) Status() NetworkStatus {
 		s.Problems = append(s.Problems[:mostProblems], fmt.Sprintf("and %d more", more))
 	}
 	return s
-}
-
-// trouble is all that is wrong, as one text; empty for nothing.
-func (s *NetworkStatus) trouble() string {
-	if s == nil {
-		return ""
-	}
-	words := slices.Clone(s.Problems)
-	if s.Error != "" {
-		words = append(words, s.Error)
-	}
-	return strings.Join(words, "; ")
 }
 
 // addressesInAPI are the addresses that Pods of the Node have as the API says, and who has them.

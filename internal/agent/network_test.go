@@ -117,6 +117,8 @@ type siteOf struct {
 	cidrs   []string
 	// six and four tell that Nodes have addresses of that family.
 	four, six bool
+	// away tells that the controller has never answered, and Pods are essential.
+	away bool
 	// sixOff tells that IPv6 is switched off on them.
 	sixOff bool
 	mtu    int
@@ -216,6 +218,10 @@ func (s *site) join(i, subnet int, of siteOf) {
 	_, err = s.client.CoreV1().Nodes().Create(s.t.Context(), object, metav1.CreateOptions{})
 	s.must(err)
 	n.local = n.at
+	if of.away {
+		n.source.away.Store(true)
+		n.essential = []string{"n1"}
+	}
 	cluster := choosing{fakeCluster{s.client}}
 	n.pods = func() *agent.Pods {
 		return agent.NewPods(agent.PodsOptions{Node: n.name, Cluster: cluster, Log: logr.Discard(), Own: func() (out []netip.Addr, err error) { return n.at, nil }})
@@ -246,7 +252,7 @@ func (n *netNode) serve() {
 	n.t.Cleanup(n.ended)
 	n.eventually("the network is there", func() bool {
 		st := a.Status()
-		return st.State == agent.StateEnforcing && st.Network.MTU > 0
+		return st.State != agent.StateStarting && st.Network.MTU > 0
 	})
 	if said := n.plugin(call{command: "STATUS"}, nil); !said.ok() {
 		n.t.Fatalf("STATUS: %+v", said)
@@ -564,6 +570,44 @@ func TestNetworkModes(t *testing.T) {
 	}
 }
 
+// TestNetworkBeforeTheController: a Node that has never heard of a controller gives the Pod of the
+// controller its network.
+func TestNetworkBeforeTheController(t *testing.T) {
+	s := newSite(t, siteOf{config: network.Config{Mode: network.Encap}, subnets: []int{1, 2}, cidrs: []string{"10.244.N.0/24"}, four: true, away: true})
+	here := s.nodes[0]
+	a := here.pod("controller")
+	if got := s.seenBy(a, netip.MustParseAddr("192.168.2.254"), 7000); got != here.at[0] {
+		t.Errorf("what is outside sees %s, want the Node", got)
+	}
+	s.both(a, s.nodes[1].pod("controller"), 80, true)
+}
+
+// TestNetworkOfAnother: what cannot be is refused with its reason.
+func TestNetworkOfAnother(t *testing.T) {
+	s := newSite(t, siteOf{config: network.Config{Mode: network.Encap}, subnets: []int{1}, cidrs: []string{"10.244.N.0/30"}, four: true})
+	n := s.nodes[0]
+	first, _ := n.pod("free"), n.pod("free")
+	before := map[string]any{"cniVersion": "1.1.0", "ips": []map[string]any{{"address": "10.244.0.2/32"}}}
+	for what, c := range map[string]struct {
+		config map[string]any
+		want   string
+	}{
+		"an exhausted range":    {nil, "no address is free in 10.244.0.0/30: 2 have them: n1/pod1, n1/pod2"},
+		"chained behind others": {map[string]any{"network": false, "prevResult": before}, "another CNI plugin makes its network"},
+		"not the first":         {map[string]any{"prevResult": before}, "must be the first one"},
+		"no agent":              {map[string]any{"socket": "/nowhere", "whenAgentIsAway": "open"}, "does not answer"},
+	} {
+		if got := n.plugin(call{command: "ADD", config: c.config}, n.newPod("free")); got.ok() || !strings.Contains(got.msg, c.want) {
+			t.Errorf("%s: %+v, want %q", what, got, c.want)
+		}
+	}
+	// Two lists: GC names the attachments that there are.
+	if got := n.plugin(call{command: "GC", config: map[string]any{"cni.dev/valid-attachments": []map[string]string{{"containerID": first.container, "ifname": "eth0"}}}}, nil); !got.ok() {
+		t.Errorf("GC: %+v", got)
+	}
+	n.both(first)
+}
+
 // stream asks a server on a Pod again and again, each question a packet that is told from others,
 // and counts what is not answered.
 type stream struct {
@@ -647,8 +691,8 @@ func (p *stream) none(t *testing.T, while string) {
 }
 
 // TestNetworkRestarts ends agents and starts them again, with what they kept and without it, and in
-// other modes, while Pods talk: nothing is lost, nothing is written that is there, and no address is
-// given twice.
+// other modes, while Pods talk: nothing is lost, nothing is written that is there, and no address
+// is given twice.
 func TestNetworkRestarts(t *testing.T) {
 	s := newSite(t, siteOf{config: network.Config{Mode: network.Encap}, subnets: []int{1, 1}, cidrs: []string{"10.244.N.0/24", "fd00:N::/64"}, four: true, six: true})
 	here, there := s.nodes[0], s.nodes[1]

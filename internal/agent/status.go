@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
+	"github.com/nephele-io/nephele/internal/agent/network"
 	"github.com/nephele-io/nephele/internal/agent/nft"
 	"github.com/nephele-io/nephele/internal/agent/traffic"
 )
@@ -91,7 +92,7 @@ type Status struct {
 	// Pods counts those of the Node; nil on a VM.
 	Pods *PodsStatus `json:"pods,omitempty"`
 	// Network is that of the Node; nil where another CNI plugin makes it.
-	Network *NetworkStatus `json:"network,omitempty"`
+	Network *network.Status `json:"network,omitempty"`
 	// Log counts what policies want logged; nil without a log.
 	Log *PacketLogStatus `json:"log,omitempty"`
 	// Traffic counts the connections that were recorded; nil if none are.
@@ -136,7 +137,7 @@ func (s *Status) Troubles() []Trouble {
 		{"names", names.Error}, {"the answers of resolvers", names.Unheard}, {"the log", log.Error}, {"what is to be logged", log.Unread},
 		{"server", s.ServerError}, {"kernel", s.Error}, {"features of the kernel", strings.Join(s.KernelLacks, "; ")}, {"disk", s.StoreError}, {"failsafe flows", s.FailsafeError}, {"connections", s.ConnectionsError},
 		{"the table of connections", s.ConnectionsFull}, {"the clock", s.ClockError}, {"agent info", s.InfoError},
-		{"firewalls of others", s.ForeignError}, {"Pods", s.PodsError}, {"the network of the Node", s.Network.trouble()}, {"the CNI plugin", s.PluginError}, {"the probes", s.ProbeError}, {"statistics", s.StatisticsError},
+		{"firewalls of others", s.ForeignError}, {"Pods", s.PodsError}, {"the network of the Node", s.Network.Trouble()}, {"the CNI plugin", s.PluginError}, {"the probes", s.ProbeError}, {"statistics", s.StatisticsError},
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nephele-io/nephele/internal/cli/consolecmd"
+	"github.com/nephele-io/nephele/internal/cli/nodecmd"
 	"github.com/nephele-io/nephele/internal/cli/releasecmd"
 	"github.com/nephele-io/nephele/internal/cli/terminal"
 	"github.com/nephele-io/nephele/internal/controller"
@@ -47,6 +48,11 @@ func consoleNeeds() consolecmd.Needs {
 func releaseNeeds() releasecmd.Needs {
 	var f clusterFlags
 	return releasecmd.Needs{Register: f.Register, Client: func() (client.Client, error) { return f.client() }, Printable: terminal.Printable, Now: time.Now}
+}
+
+func nodeNeeds() nodecmd.Needs {
+	var f clusterFlags
+	return nodecmd.Needs{Register: f.Register, Client: func() (client.Client, error) { return f.client() }, Now: time.Now}
 }
 
 // client returns a client that reads the cluster as it is now.

@@ -239,6 +239,53 @@ func TestUpstreamDefinitions(t *testing.T) {
 	}
 }
 
+// TestNetwork: with a mode the agents make the network of the Nodes, for which they need the
+// folders of CNI plugins and no other right.
+func TestNetwork(t *testing.T) {
+	for values, want := range map[string][]string{
+		"nodeAgents: {enabled: true}":                         {"--node=$(NODE_NAME)"},
+		"nodeAgents: {enabled: true, network: {mode: encap}}": {"--node=$(NODE_NAME)", "--network-mode=encap", "--cni-conf-dir=/etc/cni/net.d"},
+		"nodeAgents: {enabled: true, network: {mode: hybrid, port: 8472, mtu: 1400, noSNAT: true, snatExcept: [10.0.0.0/8]}}": {
+			"--node=$(NODE_NAME)", "--network-mode=hybrid", "--network-port=8472", "--network-mtu=1400", "--network-no-snat", "--network-snat-except=10.0.0.0/8", "--cni-conf-dir=/etc/cni/net.d"},
+		"nodeAgents: {enabled: true, network: {mode: encap}, cniPlugin: {state: removed}}": {"--node=$(NODE_NAME)"},
+	} {
+		for _, o := range render(t, controller, values) {
+			if o.String() != "DaemonSet kube-system/nephele-node-agent" {
+				continue
+			}
+			text, err := json.Marshal(o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var d struct {
+				Spec struct {
+					Template struct {
+						Spec struct {
+							Containers []struct {
+								Args            []string
+								VolumeMounts    []struct{ Name string }
+								SecurityContext struct{ Capabilities struct{ Add []string } }
+							}
+						}
+					}
+				}
+			}
+			if err := json.Unmarshal(text, &d); err != nil {
+				t.Fatal(err)
+			}
+			c := d.Spec.Template.Spec.Containers[0]
+			var mounts []string
+			for _, m := range c.VolumeMounts {
+				mounts = append(mounts, m.Name)
+			}
+			has := slices.Contains(mounts, "cni-conf") && slices.Contains(mounts, "cni-bin") && slices.Contains(mounts, "host-local")
+			if !slices.Equal(c.Args, want) || has != (len(want) > 1) || !slices.Equal(c.SecurityContext.Capabilities.Add, []string{"NET_ADMIN"}) {
+				t.Errorf("%s: %q %q %v, want %q", values, c.Args, mounts, c.SecurityContext, want)
+			}
+		}
+	}
+}
+
 // TestRefused: what goes wrong is refused before anything is installed, by what is said about it.
 func TestRefused(t *testing.T) {
 	c := load(t, controller)
@@ -277,6 +324,9 @@ func TestRefused(t *testing.T) {
 		"console: {enabled: true, url: 'https://x', tokenLogin: false}":           "nobody could log in",
 		"console: {enabled: true, url: 'https://x', oidc: {issuer: 'https://y'}}": "clientID",
 		"console: {networkPolicy: {from: {}}}":                                    "",
+		"nodeAgents: {network: {mode: geneve}}":                                   "mode",
+		"nodeAgents: {network: {port: 0}}":                                        "port",
+		"nodeAgents: {network: {snatExcept: ['--node=other']}}":                   "snatExcept",
 		"nodeAgents: {podCIDRs: [10.0.0.0]}":                                      "podCIDRs",
 		"nodeAgents: {podCIDRs: ['--node=other']}":                                "podCIDRs",
 		"serviceMonitor: {enabled: true, serviceAccount: {name: prometheus}}":     "serviceMonitor.serviceAccount.namespace",

@@ -26,6 +26,9 @@ const (
 	// AnnotationForeignFilters is set by an agent: a line for each of the first filters
 	// that others have put before the host's traffic.
 	AnnotationForeignFilters = "nephele.io/foreign-filters"
+	// AnnotationNetwork is set by the agent of a Node that makes its network: how that stands, as
+	// JSON. "nephele node" shows it.
+	AnnotationNetwork = "nephele.io/network"
 	// AnnotationCloudLetsIn is set by the controller: the account, and the directions in which the
 	// groups of the VM let in, or may let in soon, whatever the agent decides.
 	AnnotationCloudLetsIn = "nephele.io/cloud-lets-in"

@@ -25,6 +25,20 @@ type Entry struct {
 	Type            string   `json:"type"`
 	Socket          string   `json:"socket"`
 	WhenAgentIsAway WhenAway `json:"whenAgentIsAway"`
+	// Network tells that the plugin makes the network of Pods, in a list of its own.
+	Network bool `json:"network,omitempty"`
+}
+
+// ListName is the file of the list of its own. It comes before those that others usually write.
+const ListName = "05-nephele.conflist"
+
+// List is the list with which the plugin makes the network of Pods. Runtimes that do not know
+// version 1.1 use 1.0.
+func List(entry Entry) ([]byte, error) {
+	text, err := json.MarshalIndent(map[string]any{
+		"cniVersion": "1.0.0", "cniVersions": []string{"1.0.0", "1.1.0"}, "name": "nephele", "plugins": []Entry{entry},
+	}, "", "  ")
+	return append(text, '\n'), err
 }
 
 // Chain puts the plugin at the end of a list of plugins, if it is not in it as it should be.
@@ -129,8 +143,34 @@ func (i Installation) Install() (list string, changed bool, err error) {
 	return list, changed || copied, nil
 }
 
-// Remove takes the plugin out of every list of a folder, and returns those that had it. Its program
-// stays: runtimes may need it to end Pods.
+// Provide brings the program to where the runtime looks for it, and writes the list with which the
+// plugin makes the network of Pods. It writes nothing where all is as it should be. It fails if the
+// runtime uses another list.
+func (i Installation) Provide() (list string, changed bool, err error) {
+	copied, err := i.copyProgram()
+	if err != nil {
+		return "", false, fmt.Errorf("install the CNI plugin: %w", err)
+	}
+	want, err := List(i.Entry)
+	if err != nil {
+		return "", copied, fmt.Errorf("write the list of CNI plugins: %w", err)
+	}
+	list = filepath.Join(i.ConfDir, ListName)
+	if there, err := readBounded(list, fileLimit); err != nil || !bytes.Equal(there, want) {
+		if err := replace(list, want, 0o600, time.Time{}); err != nil {
+			return list, copied, fmt.Errorf("write the list of CNI plugins: %w", err)
+		}
+		changed = true
+	}
+	names, err := configurations(i.ConfDir)
+	if err == nil && names[0] != ListName {
+		err = fmt.Errorf("there are two lists of CNI plugins, and the runtime uses %s, the first one by its name: remove it, and Pods are made by nephele-cni", filepath.Join(i.ConfDir, names[0]))
+	}
+	return list, changed || copied, err
+}
+
+// Remove takes the plugin out of every list of a folder, removes its own, and returns those that
+// had it. Its program stays: runtimes may need it to end Pods.
 func Remove(confDir string) (lists []string, err error) {
 	names, err := configurations(confDir)
 	if err != nil {
@@ -141,6 +181,13 @@ func Remove(confDir string) (lists []string, err error) {
 		path := filepath.Join(confDir, name)
 		text, err := readBounded(path, fileLimit)
 		if err != nil || !bytes.Contains(text, []byte(Type)) {
+			failed = append(failed, err)
+			continue
+		}
+		if name == ListName {
+			if err = os.Remove(path); err == nil {
+				lists = append(lists, path)
+			}
 			failed = append(failed, err)
 			continue
 		}

@@ -103,8 +103,8 @@ func LookOf(name string, nodes []Node) Look {
 
 // Hop is the link of a route.
 type Hop struct {
-	Link string
-	MTU  int
+	Link string `json:"link"`
+	MTU  int    `json:"mtu"`
 }
 
 // Input is what a plan is made from.
@@ -116,8 +116,8 @@ type Input struct {
 	Underlay Underlay
 	// Ends are the links to Pods that there are, with the addresses of the Pods.
 	Ends map[string][]netip.Addr
-	// Stays is a device of VXLAN that is not wanted any more, and stays for a while: other Nodes may
-	// still send by it. Nil for none.
+	// Stays is a device of VXLAN that is not wanted any more, and stays for a while: other Nodes
+	// may still send by it. Nil for none.
 	Stays *VXLAN
 }
 
@@ -130,6 +130,9 @@ type Plan struct {
 	Pods []netip.Prefix
 	// MTU is that of Pods; 0 while it is not known.
 	MTU int
+	// Links are those between Nodes, and Local the address by which others reach this one.
+	Links []Hop
+	Local netip.Addr
 	// Tunnels and Direct count the Nodes that are reached by VXLAN, and without.
 	Tunnels, Direct int
 	Troubles        []Trouble
@@ -181,6 +184,7 @@ func Make(in Input) *Plan {
 	m.ownRanges()
 	m.claims()
 	m.six = !m.self.address(false).IsValid()
+	m.out.Links, m.out.Local = m.Underlay.Toward, m.self.address(m.six)
 	m.mtu()
 	m.others()
 	m.ends()

@@ -357,10 +357,10 @@ func (p *Pool) Rested(now time.Time) {
 
 // Usage is how many addresses of a range are given, and how many there are.
 type Usage struct {
-	Range       netip.Prefix `json:"range"`
-	Used        int          `json:"used"`
-	Addresses   int          `json:"addresses"`
-	RestingOnes int          `json:"resting"`
+	Range     netip.Prefix `json:"range"`
+	Used      int          `json:"used"`
+	Addresses int          `json:"addresses"`
+	Resting   int          `json:"resting"`
 }
 
 // Usage tells of each range.
@@ -377,7 +377,7 @@ func (p *Pool) Usage() []Usage {
 		}
 		for a := range p.resting {
 			if _, in := s.at(a); in {
-				u.RestingOnes++
+				u.Resting++
 			}
 		}
 		out = append(out, u)

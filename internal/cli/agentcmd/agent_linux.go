@@ -20,6 +20,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/nephele-io/nephele/internal/agent"
+	"github.com/nephele-io/nephele/internal/agent/network"
 	"github.com/nephele-io/nephele/internal/agent/nft/kernel"
 	"github.com/nephele-io/nephele/internal/agent/traffic"
 	"github.com/nephele-io/nephele/internal/cli/terminal"
@@ -60,6 +61,7 @@ type agentFlags struct {
 	metrics         string
 	recordFlows     bool
 	cni             cniFlags
+	network         networkFlags
 }
 
 // defaultDNSService is what the DNS of a cluster is called, whatever serves it.
@@ -85,6 +87,7 @@ func (f *agentFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.dnsService, "dns-service", defaultDNSService, "with --node, the Service NAMESPACE/NAME that Pods ask about names; empty for none. Who answers behind it is believed")
 	flags.BoolVarP(&f.verbose, "verbose", "v", false, "log more")
 	f.cni.register(flags)
+	f.network.register(flags)
 	f.registerHost(flags)
 }
 
@@ -316,9 +319,15 @@ func runAgent(ctx context.Context, f *agentFlags, socket string, log logr.Logger
 		}
 		o.Services = agent.NewServices(cluster)
 		o.Computed, o.Essential = policies.KnowsPod, f.cni.essential
+		if o.Network, err = f.makesNetwork(cluster, log); err != nil {
+			return err
+		}
 		chained, err := f.cni.chaining(socket, log)
 		if err != nil {
 			return err
+		}
+		if chained != nil && o.Network != nil {
+			chained.to.Entry.Network, chained.ready = true, o.Network.Ready
 		}
 		if chained != nil {
 			o.Plugin, o.Unchain, follow = chained.trouble, chained.leave, append(follow, chained.run)
@@ -331,6 +340,9 @@ func runAgent(ctx context.Context, f *agentFlags, socket string, log logr.Logger
 			resolvers, follow = withCluster(resolvers, behind), append(follow, behind.Run)
 		}
 	} else {
+		if f.network.mode != string(network.PolicyOnly) {
+			return fmt.Errorf("--network-mode %s is for Nodes: give --node", f.network.mode)
+		}
 		o.Yield = yield(f)
 	}
 	o.Names = agent.NewNames(agent.NamesOptions{Resolvers: resolvers, LookUp: agent.LookUp, Clock: clock.RealClock{}})

@@ -93,6 +93,7 @@ func printAgentStatus(w io.Writer, s *agent.Status, printable func(string) strin
 			fmt.Fprintf(w, "NOT enforceable on Pod %s\n", printable(p))
 		}
 	}
+	printNetwork(w, s.Network, printable)
 	for _, f := range s.Failsafe {
 		fmt.Fprintf(w, "failsafe, %s: %s\n", f.Direction, printable(f.Name))
 	}

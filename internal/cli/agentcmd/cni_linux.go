@@ -64,10 +64,12 @@ func (f *cniFlags) chaining(socket string, log logr.Logger) (*chaining, error) {
 	}}, nil
 }
 
-// chaining keeps the plugin in the list of the Node's plugins.
+// chaining keeps the plugin in the list of the Node's plugins, or in one of its own.
 type chaining struct {
 	to  cni.Installation
 	log logr.Logger
+	// ready returns why the plugin is not to be used yet. Nil: it is.
+	ready func() error
 
 	mu     sync.Mutex
 	failed string
@@ -109,7 +111,7 @@ func (c *chaining) once() {
 	if out {
 		return
 	}
-	list, changed, err := c.to.Install()
+	list, changed, err := c.install()
 	text := ""
 	if err != nil {
 		text = err.Error()
@@ -131,6 +133,20 @@ func (c *chaining) once() {
 	case err == nil && (changed || news):
 		c.log.Info("New Pods are closed until their policies are in force", "list", list)
 	}
+}
+
+// install brings the plugin to where it belongs. A runtime takes a Node for ready when it finds a
+// list, so there is none of our own before Pods can have addresses.
+func (c *chaining) install() (list string, changed bool, err error) {
+	if !c.to.Entry.Network {
+		return c.to.Install()
+	}
+	if _, err := os.Stat(filepath.Join(c.to.ConfDir, cni.ListName)); err != nil && c.ready != nil {
+		if err := c.ready(); err != nil {
+			return "", false, fmt.Errorf("no list of CNI plugins is written yet: %w", err)
+		}
+	}
+	return c.to.Provide()
 }
 
 func newAgentUnchainCommand(socket *string) *cobra.Command {

@@ -20,6 +20,7 @@ import (
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/agent"
+	"github.com/nephele-io/nephele/internal/agent/network"
 	"github.com/nephele-io/nephele/internal/agent/nft"
 	"github.com/nephele-io/nephele/internal/cloud/handover"
 	"github.com/nephele-io/nephele/internal/enroll/credential"
@@ -180,6 +181,7 @@ func fillAgentInfo(info *v1beta1.AntreaAgentInfo, s *agent.Status, namespace, na
 			told := s.Pods.NotEnforceable[:min(len(s.Pods.NotEnforceable), mostNotEnforceable)]
 			metav1.SetMetaDataAnnotation(&info.ObjectMeta, cloudv1alpha1.AnnotationNotEnforceable, strings.Join(told, "\n"))
 		}
+		fillNetwork(info, s.Network)
 	}
 	metav1.SetMetaDataAnnotation(&info.ObjectMeta, cloudv1alpha1.AnnotationKernel, kernelRelease())
 	metav1.SetMetaDataAnnotation(&info.ObjectMeta, cloudv1alpha1.AnnotationForeignFilters, strings.Join(s.Foreign[:min(len(s.Foreign), mostFilters)], "\n"))
@@ -202,6 +204,9 @@ func fillAgentInfo(info *v1beta1.AntreaAgentInfo, s *agent.Status, namespace, na
 		healthy, reason, says = false, cloudv1alpha1.ReasonPartial, partial+"; "+summary(s)
 	case healthy:
 		says = summary(s)
+		if t := s.Network.Trouble(); t != "" {
+			says = "the network of the Node: " + t + "; " + says
+		}
 	case says == "":
 		says = strings.TrimPrefix(asides(s), "; ")
 	}
@@ -218,6 +223,25 @@ func kernelRelease() string {
 		return ""
 	}
 	return strings.TrimSpace(string(release))
+}
+
+// fillNetwork tells of the network of the Node, where the agent makes it.
+func fillNetwork(info *v1beta1.AntreaAgentInfo, n *network.Status) {
+	info.NetworkInfo = v1beta1.NetworkInfo{}
+	delete(info.Annotations, cloudv1alpha1.AnnotationNetwork)
+	if n == nil {
+		return
+	}
+	info.NetworkInfo.PodMTU = int32(n.MTU)
+	if len(n.Links) > 0 {
+		info.NetworkInfo.TransportInterface, info.NetworkInfo.TransportInterfaceMTU = n.Links[0].Link, int32(n.Links[0].MTU)
+	}
+	if n.Local.IsValid() {
+		info.NetworkInfo.TransportInterfaceIPs = []string{n.Local.String()}
+	}
+	if text, err := json.Marshal(n); err == nil {
+		metav1.SetMetaDataAnnotation(&info.ObjectMeta, cloudv1alpha1.AnnotationNetwork, string(text))
+	}
 }
 
 // failsafeText is what the agent tells of its failsafe flows, without those of one source port

@@ -1,0 +1,42 @@
+package network
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// Status is how the network of a Node stands.
+type Status struct {
+	Mode Mode `json:"mode"`
+	// MTU is that of Pods; 0 while it is not known.
+	MTU int `json:"mtu,omitempty"`
+	// Ranges are those of Pods of this Node, and how much of them is in use.
+	Ranges []Usage `json:"ranges,omitempty"`
+	// Tunnels and Direct count the Nodes that are reached by VXLAN, and by routes of the subnet.
+	Tunnels int `json:"tunnels"`
+	Direct  int `json:"direct"`
+	// Port is that of VXLAN; 0 without.
+	Port uint16 `json:"port,omitempty"`
+	// Links are those between Nodes, and Local the address by which others reach this one.
+	Links []Hop      `json:"links,omitempty"`
+	Local netip.Addr `json:"local,omitzero"`
+	// Problems are what is wrong, each in a sentence.
+	Problems []string `json:"problems,omitempty"`
+	// Written counts the changes of the kernel since the agent started.
+	Written int `json:"written"`
+	// Error is why the kernel is not as it is to be.
+	Error string `json:"error,omitempty"`
+}
+
+// Trouble is all that is wrong, as one text; empty for nothing.
+func (s *Status) Trouble() string {
+	if s == nil {
+		return ""
+	}
+	words := slices.Clone(s.Problems)
+	if s.Error != "" {
+		words = append(words, s.Error)
+	}
+	return strings.Join(words, "; ")
+}

@@ -1,0 +1,95 @@
+package agentcmd
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+
+	"github.com/go-logr/logr"
+	"github.com/spf13/pflag"
+	"k8s.io/utils/clock"
+
+	"github.com/nephele-io/nephele/internal/agent"
+	"github.com/nephele-io/nephele/internal/agent/cni"
+	"github.com/nephele-io/nephele/internal/agent/network"
+	"github.com/nephele-io/nephele/internal/agent/network/links"
+)
+
+// defaultHostLocal is where the plugin host-local keeps which addresses it has given.
+const defaultHostLocal = "/var/lib/cni/networks"
+
+// networkFlags are those of the network of a Node.
+type networkFlags struct {
+	mode      string
+	port      uint16
+	mtu       int
+	noSNAT    bool
+	except    []string
+	hostLocal string
+}
+
+func (f *networkFlags) register(flags *pflag.FlagSet) {
+	flags.StringVar(&f.mode, "network-mode", string(network.PolicyOnly), `with --node, how Pods get addresses and reach those of other Nodes: "encap", by VXLAN; "hybrid", by VXLAN only to other subnets; `+
+		`"noEncap", by routes on the subnet, and by the network around the Nodes to others; "networkPolicyOnly", by another CNI plugin`)
+	flags.Uint16Var(&f.port, "network-port", network.DefaultPort, "UDP port of VXLAN, the same on all Nodes")
+	flags.IntVar(&f.mtu, "network-mtu", 0, "MTU of Pods; 0: what the links of the Nodes carry")
+	flags.BoolVar(&f.noSNAT, "network-no-snat", false, "what Pods send to others than Pods keeps the address of the Pod, and does not get that of the Node")
+	flags.StringArrayVar(&f.except, "network-snat-except", nil, "CIDR of others to which Pods keep their address; may be repeated")
+	flags.StringVar(&f.hostLocal, "network-host-local-dir", defaultHostLocal, "folder in which the CNI plugin host-local keeps the addresses that it has given, which Pods still have on a Node that is migrated; empty for none")
+}
+
+// config is what the flags say.
+func (f *networkFlags) config() (network.Config, error) {
+	c := network.Config{Mode: network.Mode(f.mode), Port: f.port, MTU: f.mtu, NoSNAT: f.noSNAT}
+	for _, text := range f.except {
+		p, err := netip.ParsePrefix(text)
+		if err != nil {
+			return c, fmt.Errorf("--network-snat-except %q: want ADDRESS/BITS", text)
+		}
+		c.Except = append(c.Except, p.Masked())
+	}
+	return c, c.Check()
+}
+
+// makesNetwork returns what makes the network of the Node; nil where another CNI plugin does.
+func (f *agentFlags) makesNetwork(c *cluster, log logr.Logger) (*agent.Network, error) {
+	config, err := f.network.config()
+	if err != nil {
+		return nil, err
+	}
+	if config.Mode == network.PolicyOnly {
+		return nil, nil
+	}
+	if f.cni.confDir == "" {
+		return nil, errors.New("--network-mode " + f.network.mode + " needs --cni-conf-dir: the plugin nephele-cni makes the network of Pods")
+	}
+	kernel, err := links.Open()
+	if err != nil {
+		return nil, err
+	}
+	var reserved func() ([]cni.Reserved, error)
+	if dir := f.network.hostLocal; dir != "" {
+		reserved = func() ([]cni.Reserved, error) { return cni.ReadHostLocal(dir) }
+	}
+	return agent.NewNetwork(agent.NetworkOptions{
+		Node: f.kubeNode, Cluster: c, Config: config, Links: kernel, Reserved: reserved, Clock: clock.RealClock{}, Log: log.WithName("network"),
+	}), nil
+}
+
+// printNetwork prints how the network of the Node stands.
+func printNetwork(w io.Writer, n *network.Status, printable func(string) string) {
+	if n == nil {
+		return
+	}
+	fmt.Fprintf(w, "network: %s, MTU of Pods %d; other Nodes: %d by VXLAN, %d without\n", n.Mode, n.MTU, n.Tunnels, n.Direct)
+	for _, u := range n.Ranges {
+		fmt.Fprintf(w, "addresses of %s: %d of %d are used, %d rest\n", u.Range, u.Used, u.Addresses, u.Resting)
+	}
+	for _, p := range n.Problems {
+		fmt.Fprintf(w, "network: %s\n", printable(p))
+	}
+	if n.Error != "" {
+		fmt.Fprintf(w, "the network is not as it is to be: %s\n", printable(n.Error))
+	}
+}
