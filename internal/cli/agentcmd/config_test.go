@@ -30,14 +30,14 @@ func TestAgentConfig(t *testing.T) {
 		wrong      string
 	}{
 		"as shipped": {text: string(shipped), kubeconfig: defaultAgentKubeconfig, want: agentFlags{stateDir: defaultAgentState, logFile: defaultAgentLog,
-			logFormat: "json", metrics: defaultAgentMetrics, dnsService: defaultDNSService, failsafe: []string{}, probes: []string{}}},
+			logFormat: "json", metrics: defaultAgentMetrics, dnsService: defaultDNSService, recordFlows: true, failsafe: []string{}, probes: []string{}}},
 		"a Node": {text: "node: w\npodCIDRs: [10.0.0.0/24]\n", flags: []string{"--pod-cidr", "10.1.0.0/24"},
-			want: agentFlags{kubeNode: "w", podRanges: []string{"10.1.0.0/24"}, stateDir: defaultAgentState, logFile: defaultAgentLog, logFormat: "json", metrics: defaultAgentMetrics, dnsService: defaultDNSService}},
-		"all of it": {text: "externalNode: vms/web\nkubeconfig: a\npolicyKubeconfig: b\nstateDir: c\nfailsafe: [in tcp 22 10.0.0.0/8]\nprobes: [tcp 10.0.0.1:1]\nkeepEstablished: true\nresolvers: [10.0.0.53]\ndnsService: dns/dns\nlogFile: ''\nlogFormat: antrea\nmetrics: '0'\n",
+			want: agentFlags{kubeNode: "w", podRanges: []string{"10.1.0.0/24"}, stateDir: defaultAgentState, logFile: defaultAgentLog, logFormat: "json", metrics: defaultAgentMetrics, dnsService: defaultDNSService, recordFlows: true}},
+		"all of it": {text: "externalNode: vms/web\nkubeconfig: a\npolicyKubeconfig: b\nstateDir: c\nfailsafe: [in tcp 22 10.0.0.0/8]\nprobes: [tcp 10.0.0.1:1]\nkeepEstablished: true\nresolvers: [10.0.0.53]\ndnsService: dns/dns\nlogFile: ''\nlogFormat: antrea\nmetrics: '0'\nflows: false\n",
 			kubeconfig: "a", want: agentFlags{node: "vms/web", server: "b", stateDir: "c", failsafe: []string{"in tcp 22 10.0.0.0/8"}, probes: []string{"tcp 10.0.0.1:1"}, resolvers: []string{"10.0.0.53"},
 				keepEstablished: true, logFormat: "antrea", metrics: "0", dnsService: "dns/dns"}},
 		"flags count before it": {text: "externalNode: vms/web\nfailsafe: [in tcp 22 10.0.0.0/8]\nlogFile: x\n", flags: []string{"--external-node", "vms/db", "--failsafe", "in udp 1 0.0.0.0/0", "--log-file", "y"},
-			want: agentFlags{node: "vms/db", stateDir: defaultAgentState, failsafe: []string{"in udp 1 0.0.0.0/0"}, logFile: "y", logFormat: "json", metrics: defaultAgentMetrics, dnsService: defaultDNSService}},
+			want: agentFlags{node: "vms/db", stateDir: defaultAgentState, failsafe: []string{"in udp 1 0.0.0.0/0"}, logFile: "y", logFormat: "json", metrics: defaultAgentMetrics, dnsService: defaultDNSService, recordFlows: true}},
 		"a word that is none": {text: "externalnodes: vms/web\n", wrong: "externalnodes"},
 		"a wrong type":        {text: "failsafe: yes\n", wrong: "failsafe"},
 	} {

@@ -28,6 +28,11 @@ const (
 	// localAge is how old the addresses of the host may be by which connections that arrive are
 	// told from those that leave.
 	localAge = time.Second
+	// eventsTogether is for how long events are let come before they are read, mostTogether how
+	// many are read before the reader looks whether it is over. The buffer of the socket has room
+	// for about 8,000.
+	eventsTogether = 10 * time.Millisecond
+	mostTogether   = 5000
 )
 
 // accountingFile turns counting of the packets of connections on, per network namespace.
@@ -82,7 +87,7 @@ func (r *EventReader) Run(each func(Event), overrun func()) error {
 		if err := r.renewLocal(time.Now()); err != nil {
 			return err
 		}
-		err := r.socket.receive(func(kind, _ uint16, _ uint32, body []byte) error {
+		err := r.gather(func(kind, _ uint16, _ uint32, body []byte) error {
 			ended := kind == unix.NFNL_SUBSYS_CTNETLINK<<8|ctDelete
 			if !ended && kind != unix.NFNL_SUBSYS_CTNETLINK<<8|ctNew || len(body) < 4 {
 				return nil
@@ -106,6 +111,22 @@ func (r *EventReader) Run(each func(Event), overrun func()) error {
 			return fmt.Errorf("read events of connections: %w", err)
 		}
 	}
+}
+
+// gather waits for a message, lets others come for a moment, and then calls each for all that are
+// there. A reader that waits would be woken for every single event, by the processor that makes the
+// connection: that costs more than all else of an event.
+func (r *EventReader) gather(each func(kind, flags uint16, seq uint32, body []byte) error) error {
+	if err := r.socket.receive(each); err != nil {
+		return err
+	}
+	time.Sleep(eventsTogether)
+	for range mostTogether {
+		if err := r.socket.receiveBy(unix.MSG_DONTWAIT, each); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // renewLocal reads the addresses of the host again if they are old. Old ones count while they

@@ -107,10 +107,15 @@ func (s *socket) send(b []byte) error {
 
 // receive calls each for the messages of one read.
 func (s *socket) receive(each func(kind, flags uint16, seq uint32, body []byte) error) error {
+	return s.receiveBy(0, each)
+}
+
+// receiveBy is receive with flags of recvfrom.
+func (s *socket) receiveBy(how int, each func(kind, flags uint16, seq uint32, body []byte) error) error {
 	var n int
 	for {
 		var err error
-		if n, _, err = unix.Recvfrom(s.fd, s.in, 0); err == nil {
+		if n, _, err = unix.Recvfrom(s.fd, s.in, how); err == nil {
 			break
 		} else if !errors.Is(err, unix.EINTR) {
 			return err
