@@ -68,7 +68,8 @@ func TestWebhooksAreRegistered(t *testing.T) {
 					t.Errorf("%s is asked about %v", w.Name, w.Rules[0].Operations)
 				}
 			}
-			for _, path := range webhook.Paths() {
+			for _, hook := range webhook.Hooks() {
+				path := hook.Path
 				if !paths[path] {
 					t.Errorf("nobody is asked at %s", path)
 				}

@@ -52,7 +52,7 @@ func statusText(r *status.Report) string {
 		entry("Agents", fmt.Sprintf("%d, of which well: %d", r.Agents.Total, r.Agents.Healthy))
 	}
 	entry("Policies", fmt.Sprintf("%d%s", r.Policies.Total, counts(r.Policies.ByPhase, []status.Phase{status.Realized, status.Idle, status.Realizing, status.Pending,
-		status.Failed, status.Suspended, status.Staged, status.NotEnforced, status.NotReported})))
+		status.Planned, status.Failed, status.Suspended, status.Staged, status.NotEnforced, status.NotReported})))
 	for _, name := range slices.Sorted(stdmaps.Keys(r.Asked)) {
 		entry("", fmt.Sprintf("%s: %s", name, r.Asked[name]))
 	}

@@ -242,6 +242,7 @@ func (p *policyPage) status(concerns func(key string) bool, silent map[string]ti
 		return s
 	}
 	if p.staged {
+		s.Phase = v1beta1.NetworkPolicyStaged
 		realizable.Reason, realizable.Message = ReasonStaged, stagedMessage
 		s.Conditions, s.Message = []v1beta1.NetworkPolicyCondition{realizable}, stagedMessage
 		return s
@@ -252,13 +253,16 @@ func (p *policyPage) status(concerns func(key string) bool, silent map[string]ti
 	}
 	s.ObservedGeneration = p.generation
 	s.DesiredNodesRealized = int32(p.desired)
-	var failed, planned []v1beta2.NetworkPolicyNodeStatus
+	var failed, planned, suspended []v1beta2.NetworkPolicyNodeStatus
 	var unconfirmed []string
 	for key, r := range p.reports {
+		isPlanned, isSuspended := heldBack(r)
 		switch {
 		case r.Generation != p.generation || !concerns(key):
-		case onlyPlanned(r):
+		case isPlanned:
 			planned = append(planned, r)
+		case isSuspended:
+			suspended = append(suspended, r)
 		case r.RealizationFailure:
 			failed = append(failed, r)
 		default:
@@ -269,7 +273,7 @@ func (p *policyPage) status(concerns func(key string) bool, silent map[string]ti
 		}
 	}
 	if p.empty {
-		s.CurrentNodesRealized = s.DesiredNodesRealized - int32(len(failed)+len(planned))
+		s.CurrentNodesRealized = s.DesiredNodesRealized - int32(len(failed)+len(planned)+len(suspended))
 	}
 	switch {
 	case p.desired == 0:
@@ -278,7 +282,9 @@ func (p *policyPage) status(concerns func(key string) bool, silent map[string]ti
 		s.Phase = v1beta1.NetworkPolicyRealized
 	case s.CurrentNodesRealized+int32(len(planned)) == s.DesiredNodesRealized:
 		s.Phase = v1beta1.NetworkPolicyPlanned
-	case s.CurrentNodesRealized+int32(len(failed)+len(planned)) == s.DesiredNodesRealized:
+	case s.CurrentNodesRealized+int32(len(planned)+len(suspended)) == s.DesiredNodesRealized:
+		s.Phase = v1beta1.NetworkPolicySuspended
+	case s.CurrentNodesRealized+int32(len(failed)+len(planned)+len(suspended)) == s.DesiredNodesRealized:
 		s.Phase = v1beta1.NetworkPolicyFailed
 	default:
 		s.Phase = v1beta1.NetworkPolicyRealizing
@@ -302,13 +308,13 @@ func (p *policyPage) status(concerns func(key string) bool, silent map[string]ti
 		})
 	}
 	s.VMs = p.countVMs(concerns)
-	s.Message = shortMessage(append(failed, planned...), realizable.Message)
+	s.Message = shortMessage(slices.Concat(failed, suspended, planned), realizable.Message)
 	if len(unconfirmed) > 0 {
 		text := unconfirmedMessage(unconfirmed, silent)
 		s.Conditions = append(s.Conditions, v1beta1.NetworkPolicyCondition{
 			Type: v1beta1.NetworkPolicyConditionConfirmed, Status: metav1.ConditionFalse, Reason: v1beta1.ReasonEnforcerSilent, Message: text,
 		})
-		if len(failed)+len(planned) > 0 {
+		if len(failed)+len(planned)+len(suspended) > 0 {
 			text = s.Message + "; " + text
 		}
 		s.Message = shortened(text)

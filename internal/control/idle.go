@@ -2,6 +2,8 @@ package control
 
 import (
 	"context"
+	"iter"
+	"slices"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -29,13 +31,17 @@ func (c *Controller) explainIdle(ctx context.Context, object client.Object, s *v
 	if err := c.Client.List(ctx, &list, append(options, client.UnsafeDisableDeepCopy)...); err != nil {
 		return
 	}
+	var pods iter.Seq[admission.Entity]
+	if selectsPods(&p) {
+		pods = c.podLabels(ctx, p.Namespace)
+	}
 	wrong := admission.AppliesToNobody(&p, func(yield func(admission.Entity) bool) {
 		for i := range list.Items {
 			if !yield(admission.Entity{Namespace: list.Items[i].Namespace, Labels: list.Items[i].Labels}) {
 				return
 			}
 		}
-	})
+	}, pods)
 	if len(wrong) == 0 {
 		return
 	}
@@ -46,4 +52,29 @@ func (c *Controller) explainIdle(ctx context.Context, object client.Object, s *v
 			s.Message = shortened(*m)
 		}
 	}
+}
+
+// mostLabelSets bounds the sets of labels of Pods that are looked at for one policy.
+const mostLabelSets = 5000
+
+// podLabels are the labels of the Pods of a namespace, or with an empty name of all; nil if they
+// are not known now.
+func (c *Controller) podLabels(ctx context.Context, namespace string) iter.Seq[admission.Entity] {
+	var pods []admission.Entity
+	if err := c.query(ctx, func(e *policy.Engine) {
+		policy.LabelSets(e, policy.KindPod, namespace, func(name string, labels map[string]string) bool {
+			pods = append(pods, admission.Entity{Namespace: name, Labels: labels})
+			return len(pods) < mostLabelSets
+		})
+	}); err != nil {
+		return nil
+	}
+	return slices.Values(pods)
+}
+
+// selectsPods reports whether a policy is applied to Pods by their labels.
+func selectsPods(p *policy.Policy) bool {
+	pods := func(a policy.AppliedTo) bool { return a.PodSelector != nil }
+	return slices.ContainsFunc(p.AppliedTo, pods) ||
+		slices.ContainsFunc(slices.Concat(p.Ingress, p.Egress), func(r policy.Rule) bool { return slices.ContainsFunc(r.AppliedTo, pods) })
 }

@@ -30,7 +30,7 @@ func (p *policyPage) spanned(removed, added []string) {
 
 // notEnforced makes a status say that nobody enforces the policy any more.
 func notEnforced(s v1beta1.NetworkPolicyStatus) v1beta1.NetworkPolicyStatus {
-	s.Phase = v1beta1.NetworkPolicyPending
+	s.Phase = v1beta1.NetworkPolicyNotEnforced
 	s.Conditions = slices.Clone(s.Conditions)
 	for i := range s.Conditions {
 		if c := &s.Conditions[i]; c.Type == v1beta1.NetworkPolicyConditionRealizable && c.Status == metav1.ConditionTrue {

@@ -8,7 +8,7 @@ import (
 // TestPolicyWhoseAccountIsGone: a policy is not called realized once nothing that a cloud enforced
 // it on is left. What held Pods only is, as with Antrea.
 func TestPolicyWhoseAccountIsGone(t *testing.T) {
-	const released = "Pending 0/0 gen 1 [Realizable=True NotEnforced not enforced: the VMs that it applied to are released, and nothing else is selected that an enforcer is responsible for]"
+	const released = "NotEnforced 0/0 gen 1 [Realizable=True NotEnforced not enforced: the VMs that it applied to are released, and nothing else is selected that an enforcer is responsible for]"
 	w := newTestWorld(t)
 	w.put(vm(t, "a", "db", "cloud/vms/shop"))
 	w.put(allowSSH(t, "p", "db", 1))

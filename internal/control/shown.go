@@ -12,10 +12,15 @@ import (
 // maxShown is the length at which the message of a status is cut: it stands in a line of a list.
 const maxShown = 160
 
-// onlyPlanned reports whether a policy is not in force at an enforcer for no other reason than that
-// it is only planned for.
-func onlyPlanned(n v1beta2.NetworkPolicyNodeStatus) bool {
-	return n.RealizationFailure && n.WorkloadsPlanned > 0 && n.WorkloadsRealized >= 0 && int64(n.WorkloadsRealized)+int64(n.WorkloadsPlanned) == int64(n.Workloads)
+// heldBack reports whether a policy is not in force at an enforcer for no other reason than that it
+// is only planned for, or that modes, releases or the brake suspend it.
+func heldBack(n v1beta2.NetworkPolicyNodeStatus) (planned, suspended bool) {
+	held := int64(n.WorkloadsPlanned) + int64(n.WorkloadsSuspended)
+	if !n.RealizationFailure || n.WorkloadsPlanned < 0 || n.WorkloadsSuspended < 0 || held == 0 || n.WorkloadsRealized < 0 ||
+		int64(n.WorkloadsRealized)+held != int64(n.Workloads) {
+		return false, false
+	}
+	return n.WorkloadsSuspended == 0, n.WorkloadsSuspended > 0
 }
 
 // countVMs is on how many of the VMs that a policy applies to it is in force, for a list; empty if

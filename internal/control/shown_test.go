@@ -48,6 +48,13 @@ func TestPolicyAtAGlance(t *testing.T) {
 	want("planned in the other", "Planned", "2/5", "planned on 3 VMs: 3 would be enforced", false)
 	report("cloud/vms/b", 1, true, "refused on 1 of 3 VMs: needs 73 rules", 3, 2, 0)
 	want("refused", "Failed", "4/5", "refused on 1 of 3 VMs: needs 73 rules", true)
+	w.counted("uid-p", v1beta2.NetworkPolicyNodeStatus{NodeName: "cloud/vms/b", Generation: 1, RealizationFailure: true, Message: "not enforced on 3 of 3 VMs: 3 in mode break-glass",
+		Workloads: 3, WorkloadsSuspended: 3})
+	want("released in an emergency in the other", "Suspended", "2/5", "not enforced on 3 of 3 VMs: 3 in mode break-glass", false)
+	w.counted("uid-p", v1beta2.NetworkPolicyNodeStatus{NodeName: "cloud/vms/b", Generation: 1, RealizationFailure: true, Message: "refused on 1 of 3 VMs: needs 73 rules",
+		Workloads: 3, WorkloadsSuspended: 2})
+	want("and refused on another VM", "Failed", "2/5", "refused on 1 of 3 VMs: needs 73 rules", true)
+	report("cloud/vms/b", 1, true, "refused on 1 of 3 VMs: needs 73 rules", 3, 2, 0)
 	report("cloud/vms/a", 1, true, "refused on 1 of 2 VMs: needs 99 rules", 2, 1, 0)
 	want("refused twice", "Failed", "3/5", "vms/a: refused on 1 of 2 VMs: needs 99 rules; vms/b: refused on 1 of 3 VMs: needs 73 rules", true)
 	report("cloud/vms/a", 1, false, "", 2, 2, 0)

@@ -39,7 +39,7 @@ func TestStagedIsNeverServed(t *testing.T) {
 	if n := w.served(""); n > 0 {
 		t.Fatalf("%d objects are served of a policy that was staged from the beginning", n)
 	}
-	w.wantStatus("staged", "p", "Pending 0/0 gen 1 [Realizable=True Staged not enforced: the annotation nephele.io/stage: plan stages it]")
+	w.wantStatus("staged", "p", "Staged 0/0 gen 1 [Realizable=True Staged not enforced: the annotation nephele.io/stage: plan stages it]")
 	w.put(allowSSH(t, "p", "db", 1))
 	w.settle()
 	if n := w.served("cloud-a"); n != 2 {
@@ -54,7 +54,7 @@ func TestStagedIsNeverServed(t *testing.T) {
 	}
 	// An enforcer that is a little behind changes nothing.
 	w.report("uid-p", "cloud-a", 1, "")
-	w.wantStatus("staged again", "p", "Pending 0/0 gen 1 [Realizable=True Staged not enforced: the annotation nephele.io/stage: plan stages it]")
+	w.wantStatus("staged again", "p", "Staged 0/0 gen 1 [Realizable=True Staged not enforced: the annotation nephele.io/stage: plan stages it]")
 }
 
 // TestOnlyOneValueStages: what admission would have refused, and got in all the same, is enforced;

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -142,6 +143,23 @@ func TestPolicyThatSelectsNothing(t *testing.T) {
 	q := get(w, &v1beta1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "vms", Name: "q"}}).Status
 	if text := line(q); !strings.HasPrefix(text, "Idle 0/0") || !strings.Contains(text, "spec.appliedTo[0].externalEntitySelector") || !strings.Contains(text, "db") || q.Message == "" {
 		t.Errorf("it does not say which selector matches nothing, and what is near: %s", text)
+	}
+	w.put(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "vms", Name: "x", UID: "x", Labels: map[string]string{"app": "web"}},
+		Spec: corev1.PodSpec{NodeName: "n"}, Status: corev1.PodStatus{PodIP: "10.0.0.1", PodIPs: []corev1.PodIP{{IP: "10.0.0.1"}}}})
+	r := allowSSH(t, "r", "dbb", 1)
+	r.Spec.AppliedTo = []v1beta1.AppliedTo{{PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "wbe"}}}}
+	close(w.computed) // as the loop does, which answers
+	go func() {
+		for ask := range w.questions {
+			ask(w.engine)
+		}
+	}()
+	defer close(w.questions)
+	w.put(r)
+	w.settle()
+	if text := line(get(w, &v1beta1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "vms", Name: "r"}}).Status); !strings.Contains(text,
+		`spec.appliedTo[0].podSelector: got a selector of nobody, want labels that some Pod has; app is never "wbe"; did you mean web?`) {
+		t.Errorf("of Pods: %s", text)
 	}
 	if len(w.events.list) < 1 || !strings.HasPrefix(w.events.list[0], "Warning PolicySelectsNothing") {
 		t.Errorf("events: %q", w.events.list)

@@ -188,7 +188,9 @@ func (c *Controller) tellPhase(o client.Object, s v1beta1.NetworkPolicyStatus) {
 	case s.Phase == v1beta1.NetworkPolicyRealized:
 		c.event(o, corev1.EventTypeNormal, "PolicyRealized", "RealizePolicies",
 			fmt.Sprintf("Generation %d is realized by all %d enforcers", s.ObservedGeneration, s.DesiredNodesRealized))
-	case s.Phase == v1beta1.NetworkPolicyPending && s.Conditions[0].Reason == ReasonNotEnforced:
+	case s.Phase == v1beta1.NetworkPolicySuspended:
+		c.event(o, corev1.EventTypeWarning, "PolicySuspended", "RealizePolicies", s.Message)
+	case s.Phase == v1beta1.NetworkPolicyNotEnforced:
 		c.event(o, corev1.EventTypeWarning, "PolicyNotEnforced", "RealizePolicies", s.Conditions[0].Message)
 	case s.Phase == v1beta1.NetworkPolicyFailed && len(s.Conditions) > 1:
 		c.event(o, corev1.EventTypeWarning, "PolicyFailed", "RealizePolicies", s.Conditions[1].Message)

@@ -25,7 +25,7 @@ const (
 	// about it.
 	ConditionRealizable = string(v1beta1.NetworkPolicyConditionRealizable)
 	// ConditionRealized is True if all enforcers concerned have realized the present generation.
-	// Its reason is the phase that Antrea policies have (Pending, Realizing, Realized, Failed), its
+	// Its reason is the phase that Antrea policies have (docs/glossary.md), its
 	// message has the numbers.
 	ConditionRealized = "Realized"
 	// ReasonRealizable is the reason of Realizable True.
@@ -131,8 +131,8 @@ func upstreamConditions(s v1beta1.NetworkPolicyStatus) []metav1.Condition {
 		Message: fmt.Sprintf("%d of %d enforcers have realized generation %d", s.CurrentNodesRealized, s.DesiredNodesRealized, s.ObservedGeneration),
 	}
 	switch {
-	case s.Phase == v1beta1.NetworkPolicyPending && s.Conditions[0].Reason == ReasonNotEnforced:
-		realized.Reason, realized.Message = ReasonNotEnforced, s.Conditions[0].Message
+	case s.Phase == v1beta1.NetworkPolicyNotEnforced:
+		realized.Message = s.Conditions[0].Message
 	case s.Phase == v1beta1.NetworkPolicyPending:
 		realized.Message = "not computed yet"
 	case s.Phase == v1beta1.NetworkPolicyRealized:

@@ -73,6 +73,9 @@ func (o *APIOptions) hooks() []webhook.Hook {
 	if o.WithoutWebhooks {
 		return nil
 	}
+	if o.Local && o.WebhookClientCA != "" {
+		return append(webhook.Hooks(), webhook.WitnessHooks()...)
+	}
 	return webhook.Hooks()
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/nephele-io/nephele/api/nephele/v1alpha1"
@@ -64,6 +65,24 @@ func (a *Authors) Admitted(group, resource string, object []byte, user string) {
 		user = user[:messageMost-3] + "..."
 	}
 	a.put(o.GetNamespace(), admitted{o.GetUID(), c.hash}, v1alpha1.RevisionAuthor{User: cut(user), Manager: lastManager(o)})
+}
+
+// deletion stands for the content of an object that is deleted.
+const deletion = "deleted"
+
+// Deleted notes that a user may delete an object.
+func (a *Authors) Deleted(group, resource string, object []byte, user string) {
+	if _, ok := a.kinds.byName[[2]string{group, resource}]; !ok {
+		return
+	}
+	var o metav1.PartialObjectMetadata
+	if err := json.Unmarshal(object, &o); err != nil || o.UID == "" {
+		return
+	}
+	if len(user) > messageMost {
+		user = user[:messageMost-3] + "..."
+	}
+	a.put(o.Namespace, admitted{o.UID, deletion}, v1alpha1.RevisionAuthor{User: cut(user)})
 }
 
 func (a *Authors) put(namespace string, key admitted, author v1alpha1.RevisionAuthor) {

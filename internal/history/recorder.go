@@ -428,6 +428,8 @@ func (r *Recorder) record(ctx context.Context, s *subject, v version) (bool, err
 			return false, nil
 		}
 		spec.Author = r.author(ctx, s, v, c)
+	} else {
+		spec.Author, _ = r.Authors.of(v.object.GetNamespace(), admitted{s.uid, deletion})
 	}
 	key, err := r.create(ctx, s.kind, &spec)
 	switch {

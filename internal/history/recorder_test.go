@@ -459,6 +459,12 @@ func TestAuthors(t *testing.T) {
 	if a := b.revision("shop", "annp-p-1").Spec.Author; a.User != "alice" || a.Manager != "kubectl-client-side-apply" {
 		t.Errorf("author %+v", a)
 	}
+	b.Authors.Deleted("crd.antrea.io", "networkpolicies", asJSON(mine), "carol")
+	b.Deleted(policyAt("shop", "p", 1, 5))
+	b.run(time.Second)
+	if r := b.revision("shop", "annp-p-2").Spec; r.Author.User != "carol" || r.Change != v1alpha1.RevisionDeleted {
+		t.Errorf("deleted by %+v", r.Author)
+	}
 	k8s := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "k", UID: "k", Generation: 1}}
 	b.managers = []metav1.ManagedFieldsEntry{
 		{Manager: "kubectl", Time: &metav1.Time{Time: b.clock.Now().Add(-time.Hour)}},
@@ -478,7 +484,7 @@ func TestAuthors(t *testing.T) {
 		b.Authors.Admitted("crd.antrea.io", "networkpolicies", asJSON(o), strings.Repeat("x", 1<<16))
 	}
 	b.Authors.Admitted("crd.antrea.io", "networkpolicies", []byte("{"), "nobody")
-	if got := b.Authors.String(); got != "641 authors in 6 namespaces" && got != "642 authors in 6 namespaces" {
+	if got := b.Authors.String(); got != "642 authors in 6 namespaces" && got != "643 authors in 6 namespaces" {
 		t.Errorf("remembered: %s", got)
 	}
 }

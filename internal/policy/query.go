@@ -35,6 +35,32 @@ func (e *Engine) Entity(ref EntityRef) (EntityState, bool) {
 	return EntityState{EntityRef: ref, Addresses: x.IPs, Excluded: x.excluded, Host: x.Host}, true
 }
 
+// LabelSets calls f with the labels of the entities of a kind, once for each set of labels in a
+// namespace: of one namespace, or with an empty name of all. It ends when f returns false.
+func LabelSets(e *Engine, kind EntityKind, namespaceName string, f func(namespace string, labels map[string]string) bool) {
+	for name, n := range e.namespaces {
+		if namespaceName != "" && name != namespaceName {
+			continue
+		}
+		more := true
+		n.eachCell(kind, nil, func(c *cell) {
+			if !more || len(c.entities) == 0 {
+				return
+			}
+			labels := make(map[string]string, len(c.labels.pairs))
+			for _, p := range c.labels.pairs {
+				if p.key != serviceAccountLabel {
+					labels[p.key] = p.value
+				}
+			}
+			more = f(name, labels)
+		})
+		if !more {
+			return
+		}
+	}
+}
+
 // GroupRef points at a Group, or at a ClusterGroup if Namespace is empty.
 type GroupRef struct {
 	NamespacedName

@@ -133,14 +133,15 @@ type VMs struct {
 // Phase says how far a policy is enforced.
 type Phase string
 
-// The phases. Those of Antrea policies are in their status; Suspended is a policy that a mode keeps
-// from being enforced on all VMs that are concerned.
+// The phases: those that Antrea policies have in their status, in the words of docs/glossary.md,
+// and what is to be said of others.
 const (
 	Pending   Phase = "Pending"
 	Realizing Phase = "Realizing"
 	Realized  Phase = "Realized"
 	// Idle is a policy that applies to nothing that an enforcer is responsible for.
 	Idle        Phase = "Idle"
+	Planned     Phase = "Planned"
 	Failed      Phase = "Failed"
 	Suspended   Phase = "Suspended"
 	NotEnforced Phase = "NotEnforced"

@@ -1,32 +1,26 @@
 import { expect, test } from 'vitest'
 import type { ReachRow } from '../src/lib/analysis'
-import { driftEntry, phaseOf, ringOf, tierColumns } from '../src/lib/derive'
+import { agentRow, driftEntry, findings, PHASES, phaseOf, phases, ringOf, tierColumns } from '../src/lib/derive'
 import { SERVICES, VMS, type Subject } from '../src/lib/imported'
 import { selects } from '../src/lib/labels'
-import { cellKey, fresh, matrix, names, OUTSIDE } from '../src/lib/matrix'
+import { cellKey, cellsOf, changedCells, fresh, names, sideText } from '../src/lib/matrix'
 import type { Policy, VM } from '../src/lib/k8s'
 
 const end = (name: string) => ({ name, kind: 'ExternalEntity', namespace: 'n', object: name, addresses: ['10.0.0.1'] })
 const row = (from: string[], to: string[], traffic: string, verdict = 'Allow'): ReachRow => ({ from: { endpoints: from.map(end) }, to: { endpoints: to.map(end) }, traffic, verdict, egress: { outcome: verdict }, ingress: { outcome: verdict } })
-const roles: Record<string, string> = { a1: 'app', a2: 'app', d1: 'db' }
-const labels = (e: { object?: string }) => ({ role: roles[e.object ?? ''] ?? '' })
 
-test('machines are grouped by a label, and the cell lists them', () => {
-  const m = matrix([row(['a1', 'a2'], ['d1'], 'tcp 5432')], 'role', labels)
-  expect([m.rows, m.columns]).toEqual([['app'], ['db']])
-  const c = m.cells.get(cellKey('app', 'db'))!
-  expect([c.verdict, c.text, c.flows[0]!.from]).toEqual(['Allow', 'tcp 5432', ['a1', 'a2']])
+test('the cells of a table stand by the names of their groups, and those that are otherwise are told', () => {
+  const group = (name: string) => ({ name, count: 2 })
+  const m = { rows: [group('app'), group('web')], columns: [group('db')], cells: [{ row: 0, column: 0, verdict: 'Allow', text: 'tcp 5432' }, { row: 1, column: 0, verdict: 'Drop', text: 'tcp 22', mixed: true }], totalRows: 2, totalColumns: 1 }
+  const before = cellsOf(m)
+  expect(before.get(cellKey('web', 'db'))).toEqual({ verdict: 'Drop', text: 'tcp 22', mixed: true })
+  const after = cellsOf({ ...m, cells: [m.cells[0]!] })
+  expect([...changedCells(before, after)]).toEqual([cellKey('web', 'db')])
+  expect(changedCells(before, before).size).toBe(0)
 })
 
-test('a cell with several verdicts shows the strongest and says that there are others', () => {
-  const m = matrix([row(['a1'], ['d1'], 'tcp 22', 'Drop'), row(['a2'], ['d1'], 'tcp 5432')], 'role', labels)
-  const c = m.cells.get(cellKey('app', 'db'))!
-  expect([c.verdict, c.mixed, c.text]).toEqual(['Allow', true, 'tcp 5432'])
-})
-
-test('addresses of nobody are the outside', () => {
-  const m = matrix([{ ...row([], ['d1'], 'tcp 443'), from: { addresses: ['0.0.0.0/0', '::/0'], rest: true } }], 'role', labels)
-  expect(m.rows).toEqual([OUTSIDE])
+test('of many ends some are named, and the others counted', () => {
+  expect(sideText({ endpoints: [end('a1')], more: 7 })).toBe('a1, 7 more')
 })
 
 test('before and after', () => {
@@ -57,9 +51,18 @@ test('policies stand in the order in which they are asked', () => {
 test('phases', () => {
   expect(phaseOf(policy('a', 1))).toBe('Realized')
   expect(phaseOf(policy('a', 1, '', { generation: 3 }))).toBe('Pending')
-  expect(phaseOf(policy('a', 1, '', { annotations: { 'nephele.io/stage': 'plan' } }))).toBe('Staged')
-  expect(phaseOf({ ...policy('a', 1), status: { phase: 'Failed', message: 'not enforced on 3 of 5 VMs: 2 in mode released, 1 in mode break-glass' } })).toBe('Suspended')
-  expect(phaseOf({ ...policy('a', 1), status: { phase: 'Failed', message: 'refused on 1 VMs' } })).toBe('Failed')
+  expect(phaseOf({ ...policy('a', 1), status: { phase: 'Suspended', message: 'not enforced on 3 of 5 VMs: 2 in mode released, 1 in mode break-glass' } })).toBe('Suspended')
+  const known = PHASES.map((phase, i) => ({ ...policy('p' + i, 1), status: { phase } }))
+  expect(phases([...known].reverse()).map((p) => p.phase)).toEqual(PHASES)
+})
+
+test('agents: one that is not heard of is told before all others, with the policies that are not confirmed', () => {
+  const info = (name: string, status: string, reason = '') => ({ metadata: { name, annotations: { 'nephele.io/kernel': '6.1.0' } }, version: 'v1', nodeRef: { kind: 'ExternalNode', namespace: 'vms', name }, agentConditions: [{ type: 'AgentHealthy', status, reason, message: 'm', lastHeartbeatTime: '2026-01-01T00:00:00Z' }] })
+  expect(agentRow(info('a', 'True'))).toMatchObject({ host: 'vms/a', state: 'Well', kernel: '6.1.0', heard: '2026-01-01T00:00:00Z', message: '' })
+  expect(agentRow(info('b', 'Unknown', 'Silent'))).toMatchObject({ state: 'Silent', message: 'Silent: m' })
+  expect(agentRow({ metadata: { name: 'c' } }).state).toBe('New')
+  const unconfirmed = { ...policy('p', 1), status: { phase: 'Realized', observedGeneration: 2, conditions: [{ type: 'Confirmed', status: 'False', message: 'not confirmed since noon' }] } }
+  expect(findings([], [], [unconfirmed], [], [info('a', 'True'), info('b', 'Unknown', 'Silent'), info('d', 'False', 'Failing')]).map((f) => [f.tone, f.what])).toEqual([['bad', 'agent vms/b'], ['warn', 'agent vms/d'], ['warn', 'policy p']])
 })
 
 test('rings: the worst that is so of a machine', () => {

@@ -140,6 +140,21 @@ export function makeWorld({ vms = 24, hostile = true, edit = true } = {}) {
     out.push({ from: { addresses: ['0.0.0.0/0'], rest: true }, to: { endpoints: of('web').slice(0, 40).map(end) }, traffic: 'tcp 443, tcp 80', ranges: [{ protocol: 6, from: 443, to: 443 }], verdict: 'Allow', egress: { outcome: 'Allow' }, ingress: { outcome: 'Allow', rule: rule('web', 'https', 'In', 'AntreaNetworkPolicy', 'prod') } })
     return out
   }
+  const grouped = (spec) => {
+    const groupsOf = (s) => (s.addresses ? ['outside'] : [...new Set(s.endpoints.map((e) => (spec.groupBy === 'machine' ? e.name : spec.groupBy === 'namespace' ? e.namespace : spec.groupBy === 'kind' ? e.kind : '(without)')))])
+    const all = rows()
+    const axis = (side) => [...new Set(all.flatMap((r) => groupsOf(r[side])))].sort().map((name) => ({ name, count: 1, end: all.flatMap((r) => r[side].endpoints ?? []).find((e) => spec.groupBy === 'machine' && e.name === name) }))
+    const [allRows, allColumns] = [axis('from'), axis('to')]
+    if (spec.row) return { total: all.length, flows: all.filter((r) => groupsOf(r.from).includes(spec.row) && groupsOf(r.to).includes(spec.column)) }
+    const rowsHere = allRows.slice(spec.firstRow, spec.firstRow + spec.rows)
+    const columnsHere = allColumns.slice(spec.firstColumn, spec.firstColumn + spec.columns)
+    const cells = new Map()
+    for (const r of all) for (const f of groupsOf(r.from)) for (const t of groupsOf(r.to)) {
+      const [row, column] = [rowsHere.findIndex((g) => g.name === f), columnsHere.findIndex((g) => g.name === t)]
+      if (row >= 0 && column >= 0 && f !== t) cells.set(`${row} ${column}`, { row, column, verdict: r.verdict, text: r.traffic, mixed: cells.has(`${row} ${column}`) })
+    }
+    return { total: allRows.length, flows: [], matrix: { rows: rowsHere, columns: columnsHere, cells: [...cells.values()], totalRows: allRows.length, totalColumns: allColumns.length } }
+  }
   const map = (planned) => {
     const nodes = [{ key: 'world', label: 'the rest of 0.0.0.0/0', kind: 'Addresses', addresses: ['0.0.0.0/0'], rest: true }, { key: 'pod', label: 'app=reports', kind: 'Pod', count: 1, namespace: 'shop', members: ['pod/shop/reports'] }]
     const edges = []
@@ -251,7 +266,7 @@ export function makeWorld({ vms = 24, hostile = true, edit = true } = {}) {
   const review = (kind, spec) => {
     switch (kind) {
       case 'ReachReview':
-        return spec.grouped ? { ...seen, total: 0, flows: [], map: map(false) } : spec.members ? { ...seen, total: 2, members: machines.slice(0, 9).map(end) } : { ...seen, total: rows().length, flows: spec.page > 1 ? [] : rows() }
+        return spec.groupBy ? { ...seen, ...grouped(spec) } : spec.grouped ? { ...seen, total: 0, flows: [], map: map(false) } : spec.members ? { ...seen, total: 2, members: machines.slice(0, 9).map(end) } : { ...seen, total: rows().length, flows: spec.page > 1 ? [] : rows() }
       case 'FlowReview':
         return flow(spec)
       case 'EffectiveRules':

@@ -1973,6 +1973,7 @@ func (in *TrafficReportSpec) DeepCopyInto(out *TrafficReportSpec) {
 	*out = *in
 	in.Since.DeepCopyInto(&out.Since)
 	in.Until.DeepCopyInto(&out.Until)
+	in.Sent.DeepCopyInto(&out.Sent)
 	out.Losses = in.Losses
 	if in.Causes != nil {
 		in, out := &in.Causes, &out.Causes

@@ -5,7 +5,7 @@ import (
 )
 
 // NetworkPolicyPhase says how far a policy is realized.
-// +kubebuilder:validation:Enum=Pending;Realizing;Realized;Idle;Planned;Failed
+// +kubebuilder:validation:Enum=Pending;Realizing;Realized;Idle;Planned;Suspended;Staged;NotEnforced;Failed
 type NetworkPolicyPhase string
 
 // The phases.
@@ -19,7 +19,14 @@ const (
 	// NetworkPolicyPlanned: it is in force or only planned for everywhere, and somewhere it is only
 	// planned for.
 	NetworkPolicyPlanned NetworkPolicyPhase = "Planned"
-	NetworkPolicyFailed  NetworkPolicyPhase = "Failed"
+	// NetworkPolicySuspended: nothing but modes, releases and the brake keeps it from being in
+	// force.
+	NetworkPolicySuspended NetworkPolicyPhase = "Suspended"
+	// NetworkPolicyStaged: its author does not want it enforced yet.
+	NetworkPolicyStaged NetworkPolicyPhase = "Staged"
+	// NetworkPolicyNotEnforced: a cloud account enforced it, and nothing is left that one would.
+	NetworkPolicyNotEnforced NetworkPolicyPhase = "NotEnforced"
+	NetworkPolicyFailed      NetworkPolicyPhase = "Failed"
 )
 
 // NetworkPolicyConditionType names a condition of a policy.

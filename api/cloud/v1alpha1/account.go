@@ -344,11 +344,12 @@ type CloudProviderAccountStatus struct {
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:shortName=cpa,scope=Namespaced
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
 // +kubebuilder:printcolumn:name="Break-Glass",type=string,JSONPath=`.status.conditions[?(@.type=="BreakGlass")].status`
 // +kubebuilder:printcolumn:name="Braked",type=string,JSONPath=`.status.conditions[?(@.type=="Braked")].status`
 // +kubebuilder:printcolumn:name="Sole-Writer",type=string,JSONPath=`.status.conditions[?(@.type=="SoleWriter")].status`
 // +kubebuilder:printcolumn:name="Last-Sync",type=date,JSONPath=`.status.lastSyncTime`
-// +kubebuilder:printcolumn:name="Error",type=string,priority=1,JSONPath=`.status.error`
+// +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type CloudProviderAccount struct {
 	metav1.TypeMeta   `json:",inline"`

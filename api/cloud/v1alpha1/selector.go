@@ -140,8 +140,9 @@ type CloudEntitySelectorStatus struct {
 // +kubebuilder:printcolumn:name="Mode",type=string,JSONPath=`.spec.mode`
 // +kubebuilder:printcolumn:name="VMs",type=integer,JSONPath=`.status.matchedVMs`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
 // +kubebuilder:printcolumn:name="Break-Glass",type=string,JSONPath=`.status.conditions[?(@.type=="BreakGlass")].status`
-// +kubebuilder:printcolumn:name="Error",type=string,priority=1,JSONPath=`.status.error`
+// +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type CloudEntitySelector struct {
 	metav1.TypeMeta   `json:",inline"`

@@ -210,9 +210,11 @@ type NetworkPolicyNodeStatus struct {
 
 	// Workloads is to how many workloads of the enforcer the policy applies, and WorkloadsRealized
 	// on how many of them it is in force; 0 of both if the enforcer does not count.
-	// WorkloadsPlanned are those that are only planned for: where these are all the others, a
-	// RealizationFailure is none. An Antrea Controller knows none of the three.
-	Workloads         int32 `json:"workloads,omitempty" protobuf:"varint,13,opt,name=workloads"`
-	WorkloadsRealized int32 `json:"workloadsRealized,omitempty" protobuf:"varint,14,opt,name=workloadsRealized"`
-	WorkloadsPlanned  int32 `json:"workloadsPlanned,omitempty" protobuf:"varint,15,opt,name=workloadsPlanned"`
+	// WorkloadsPlanned are those that are only planned for, and WorkloadsSuspended those that a
+	// mode, a release or the brake keeps it from: where these are all the others, a
+	// RealizationFailure is none. An Antrea Controller knows none of the four.
+	Workloads          int32 `json:"workloads,omitempty" protobuf:"varint,13,opt,name=workloads"`
+	WorkloadsRealized  int32 `json:"workloadsRealized,omitempty" protobuf:"varint,14,opt,name=workloadsRealized"`
+	WorkloadsPlanned   int32 `json:"workloadsPlanned,omitempty" protobuf:"varint,15,opt,name=workloadsPlanned"`
+	WorkloadsSuspended int32 `json:"workloadsSuspended,omitempty" protobuf:"varint,12,opt,name=workloadsSuspended"`
 }

@@ -2416,6 +2416,7 @@ func (m *NetworkPolicyNodeStatus) Size() int {
 	n += 1 + wire.SizeVarint(uint64(m.Generation))
 	n += 2
 	n += 1 + wire.SizeLengthDelimited(len(m.Message))
+	n += 1 + wire.SizeVarint(uint64(m.WorkloadsSuspended))
 	n += 1 + wire.SizeVarint(uint64(m.Workloads))
 	n += 1 + wire.SizeVarint(uint64(m.WorkloadsRealized))
 	n += 1 + wire.SizeVarint(uint64(m.WorkloadsPlanned))
@@ -2428,6 +2429,7 @@ func (m *NetworkPolicyNodeStatus) MarshalToSizedBuffer(b []byte) (int, error) {
 	i = wire.PutVarint(b, i, 0x78, uint64(m.WorkloadsPlanned))
 	i = wire.PutVarint(b, i, 0x70, uint64(m.WorkloadsRealized))
 	i = wire.PutVarint(b, i, 0x68, uint64(m.Workloads))
+	i = wire.PutVarint(b, i, 0x60, uint64(m.WorkloadsSuspended))
 	i = wire.PutString(b, i, 0x22, m.Message)
 	i = wire.PutBool(b, i, 0x18, m.RealizationFailure)
 	i = wire.PutVarint(b, i, 0x10, uint64(m.Generation))
@@ -2448,6 +2450,8 @@ func (m *NetworkPolicyNodeStatus) Unmarshal(data []byte) error {
 			m.RealizationFailure = r.Bool()
 		case 4:
 			m.Message = r.String()
+		case 12:
+			m.WorkloadsSuspended = int32(r.Uint64())
 		case 13:
 			m.Workloads = int32(r.Uint64())
 		case 14:

@@ -43,7 +43,7 @@ type RevisedObject struct {
 // RevisionAuthor is who made a change, as far as it is known.
 type RevisionAuthor struct {
 	// User is whom the API server has authenticated. It is empty if the change was not seen at
-	// admission, as is every deletion.
+	// admission.
 	// +kubebuilder:validation:MaxLength=1024
 	// +optional
 	User string `json:"user,omitempty"`

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
 
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
+	"github.com/nephele-io/nephele/internal/kinds"
 )
 
 // Hook is one webhook: what is asked about, and where.
@@ -24,6 +25,8 @@ type Hook struct {
 	Group, Version, Resource string
 	Scope                    admissionregistrationv1.ScopeType
 	Operations               []admissionregistrationv1.OperationType
+	// Witness hooks refuse nothing, and nothing waits for their answer: they only tell who it was.
+	Witness bool
 
 	decide func(context.Context, *states, *question) answer
 }
@@ -70,10 +73,35 @@ func Hooks() []Hook {
 	)
 }
 
+// WitnessHooks are asked, besides Hooks, of what is deleted, and of changes that no other hook is
+// asked about, so that the history knows who it was. They are for a server that is certain to be
+// asked by kube-apiserver alone.
+func WitnessHooks() []Hook {
+	var out []Hook
+	for _, k := range kinds.All() {
+		if k.Revised == "" {
+			continue
+		}
+		h := Hook{
+			Name: k.Revised + ".witness.nephele.io", Path: "/witness/" + k.Revised, Group: k.Group, Version: k.Version, Resource: k.Resource,
+			Scope: admissionregistrationv1.ClusterScope, Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Delete}, Witness: true,
+			decide: func(context.Context, *states, *question) answer { return answer{} },
+		}
+		if k.Namespaced {
+			h.Scope = admissionregistrationv1.NamespacedScope
+		}
+		if !k.Is(kinds.Admitted) {
+			h.Operations = append(h.Operations, admissionregistrationv1.Create, admissionregistrationv1.Update)
+		}
+		out = append(out, h)
+	}
+	return out
+}
+
 // Paths are the paths of all webhooks.
 func Paths() []string {
 	var out []string
-	for _, h := range Hooks() {
+	for _, h := range append(Hooks(), WitnessHooks()...) {
 		out = append(out, h.Path)
 	}
 	return out
@@ -89,7 +117,7 @@ func Handlers(cached, live State) map[string]http.Handler { return Witnessed(cac
 // Witnessed returns Handlers that tell a witness of what they let pass; nil if there is none.
 func Witnessed(cached, live State, witness Witness) map[string]http.Handler {
 	out, l := map[string]http.Handler{}, newLimits()
-	for _, h := range Hooks() {
+	for _, h := range append(Hooks(), WitnessHooks()...) {
 		out[h.Path] = &handler{h, &states{cached, limited{live, l}}, l, witness}
 	}
 	return out

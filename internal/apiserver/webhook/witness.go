@@ -10,12 +10,20 @@ type Witness interface {
 	// Admitted tells of an object in JSON, as it is about to be stored unless somebody else refuses
 	// it, and of the name of the user.
 	Admitted(group, resource string, object []byte, user string)
+	// Deleted tells the same of an object that is about to be deleted.
+	Deleted(group, resource string, object []byte, user string)
 }
 
 // saw tells the witness of a change that is let pass: of what is to be stored, so by hooks that
 // come last, and not of trials.
 func (h *handler) saw(in *admissionv1.AdmissionRequest) {
-	if h.witness == nil || h.hook.Mutating || in.Operation == admissionv1.Delete || in.DryRun != nil && *in.DryRun {
+	if h.witness == nil || h.hook.Mutating || in.DryRun != nil && *in.DryRun {
+		return
+	}
+	if in.Operation == admissionv1.Delete {
+		if h.hook.Witness { // asked of all kinds; others may be asked, too
+			h.witness.Deleted(in.Resource.Group, in.Resource.Resource, in.OldObject.Raw, in.UserInfo.Username)
+		}
 		return
 	}
 	h.witness.Admitted(in.Resource.Group, in.Resource.Resource, in.Object.Raw, in.UserInfo.Username)

@@ -17,6 +17,10 @@ func (s *seen) Admitted(group, resource string, object []byte, user string) {
 	*s = append(*s, fmt.Sprintf("%s %s.%s %v", user, resource, group, strings.Contains(string(object), `"priority":5`)))
 }
 
+func (s *seen) Deleted(group, resource string, object []byte, user string) {
+	*s = append(*s, fmt.Sprintf("%s deletes %s.%s %v", user, resource, group, strings.Contains(string(object), `"name":"p"`)))
+}
+
 // TestWitness: a witness is told of changes that are let pass, once, by those who come last, and of
 // nothing that is refused or only tried.
 func TestWitness(t *testing.T) {
@@ -37,7 +41,11 @@ func TestWitness(t *testing.T) {
 	review("/validate/annp", "UPDATE", "bob", good, `,"oldObject":`+good)
 	review("/validate/annp", "CREATE", "mallory", bad, "")
 	review("/validate/annp", "CREATE", "tester", good, `,"dryRun":true`)
-	if want := []string{"alice networkpolicies.crd.antrea.io true", "bob networkpolicies.crd.antrea.io true"}; !slices.Equal(got, want) {
+	review("/witness/annp", "DELETE", "carol", "null", `,"oldObject":`+good)
+	review("/witness/annp", "DELETE", "tester", "null", `,"oldObject":`+good+`,"dryRun":true`)
+	review("/validate/annp", "DELETE", "twice", "null", `,"oldObject":`+good)
+	want := []string{"alice networkpolicies.crd.antrea.io true", "bob networkpolicies.crd.antrea.io true", "carol deletes networkpolicies.crd.antrea.io true"}
+	if !slices.Equal(got, want) {
 		t.Errorf("told %q, want %q", got, want)
 	}
 }

@@ -52,8 +52,8 @@ func (s *StatusWriter) writePolicies(ctx context.Context, r Report) error {
 //
 // That a mode does not let it be enforced is reported as a failure: of what an Antrea Controller
 // knows, only that tells that it is not in force, that waiting does not change it, and why. A
-// controller of ours knows from the numbers where it is only planned for. Others are those that are
-// no VMs.
+// controller of ours knows from the numbers where it is only planned for, and where it is
+// suspended. Others are those that are no VMs.
 func nodeStatus(r Report, p plan.PolicyStatus, modes map[plan.VMRef]plan.Mode, others map[plan.VMRef]bool, would wouldBecome) (v1beta2.NetworkPolicyNodeStatus, bool) {
 	node := v1beta2.NetworkPolicyNodeStatus{NodeName: r.EnforcerKey, Generation: p.Generation}
 	if len(p.Pending) > 0 && r.Err == nil {
@@ -73,7 +73,7 @@ func nodeStatus(r Report, p plan.PolicyStatus, modes map[plan.VMRef]plan.Mode, o
 	if onOthers(p, others) {
 		noun = "workload"
 	}
-	node.Workloads, node.WorkloadsRealized, node.WorkloadsPlanned = int32(all), int32(len(p.Realized)), int32(len(planned))
+	node.Workloads, node.WorkloadsRealized, node.WorkloadsPlanned, node.WorkloadsSuspended = int32(all), int32(len(p.Realized)), int32(len(planned)), int32(len(suspended))
 	var why []string
 	if len(suspended) > 0 { // first, for it is short, and long messages are cut
 		why = append(why, fmt.Sprintf("not enforced on %d of %d %ss: %s", len(suspended), vms, noun, countModes(suspended, modes)))

@@ -60,7 +60,7 @@ func NoSuchTier(tier string, known []string) []policy.FieldError {
 	return []policy.FieldError{{Field: "spec.tier", Value: tier, Want: oneOf("the name of an existing Tier", tier, known)}}
 }
 
-// Entity is an ExternalEntity as far as selectors look at it.
+// Entity is an ExternalEntity, or a Pod, as far as selectors look at it.
 type Entity struct {
 	Namespace string
 	Labels    map[string]string
@@ -73,29 +73,37 @@ func SelectsNobody(p *policy.Policy, entities iter.Seq[Entity]) []policy.FieldEr
 	asked := appliedSelectors(p)
 	eachPeer(p, func(path string, x *policy.Peer) {
 		if x.Namespaces == nil {
-			asked = asking(asked, path, x.ExternalEntitySelector, x.NamespaceSelector)
+			asked = asking(asked, path+".externalEntitySelector", "some ExternalEntity", x.ExternalEntitySelector, x.NamespaceSelector)
 		}
 	})
 	return nobody(p, asked, entities)
 }
 
-// AppliesToNobody is SelectsNobody for what a policy applies to alone.
-func AppliesToNobody(p *policy.Policy, entities iter.Seq[Entity]) []policy.FieldError {
-	return nobody(p, appliedSelectors(p), entities)
+// AppliesToNobody is SelectsNobody for what a policy applies to alone, and for Pods as well, unless
+// nil says that these are not known.
+func AppliesToNobody(p *policy.Policy, entities, pods iter.Seq[Entity]) []policy.FieldError {
+	var asked []*selecting
+	eachAppliedTo(p, func(path string, a *policy.AppliedTo) {
+		asked = asking(asked, path+".podSelector", "some Pod", a.PodSelector, a.NamespaceSelector)
+	})
+	if pods == nil {
+		asked = nil
+	}
+	return append(nobody(p, appliedSelectors(p), entities), nobody(p, asked, pods)...)
 }
 
 func appliedSelectors(p *policy.Policy) (asked []*selecting) {
 	eachAppliedTo(p, func(path string, a *policy.AppliedTo) {
-		asked = asking(asked, path, a.ExternalEntitySelector, a.NamespaceSelector)
+		asked = asking(asked, path+".externalEntitySelector", "some ExternalEntity", a.ExternalEntitySelector, a.NamespaceSelector)
 	})
 	return asked
 }
 
-func asking(asked []*selecting, path string, s, namespaces *policy.Selector) []*selecting {
+func asking(asked []*selecting, path, of string, s, namespaces *policy.Selector) []*selecting {
 	if s == nil || namespaces != nil || len(s.MatchLabels)+len(s.MatchExpressions) == 0 {
 		return asked
 	}
-	return append(asked, &selecting{path: path + ".externalEntitySelector", selector: s, values: map[string]map[string]int{}})
+	return append(asked, &selecting{path: path, of: of, selector: s, values: map[string]map[string]int{}})
 }
 
 func nobody(p *policy.Policy, asked []*selecting, entities iter.Seq[Entity]) []policy.FieldError {
@@ -121,7 +129,9 @@ func nobody(p *policy.Policy, asked []*selecting, entities iter.Seq[Entity]) []p
 
 // selecting is a selector and what it was asked about.
 type selecting struct {
-	path     string
+	path string
+	// of says whose labels it selects by.
+	of       string
 	selector *policy.Selector
 	matched  int
 	// values counts the values of all labels of the entities that were looked at, up to maxValues
@@ -156,7 +166,7 @@ func (s *selecting) look(labels map[string]string) {
 
 // fault says that the selector selects nothing, and what it may have meant.
 func (s *selecting) fault() policy.FieldError {
-	out := policy.FieldError{Field: s.path, Given: "a selector of nobody", Want: "labels that some ExternalEntity has"}
+	out := policy.FieldError{Field: s.path, Given: "a selector of nobody", Want: "labels that " + s.of + " has"}
 	if len(s.values) == 0 {
 		out.Want += "; there is none yet"
 		return out

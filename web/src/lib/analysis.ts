@@ -172,6 +172,8 @@ export interface ReachSide {
   addressesText?: string
   rest?: boolean
   hidden?: number
+  /** How many endpoints are meant besides those that are named. */
+  more?: number
 }
 
 export interface ReachDecision {
@@ -194,6 +196,21 @@ export interface ReachRow {
   egress: ReachDecision
   ingress: ReachDecision
   noPeering?: boolean
+}
+
+export interface MatrixGroup {
+  name: string
+  count: number
+  end?: ReachEnd
+}
+
+/** A part of a table of who reaches whom; cells say in which row and column they are. */
+export interface ReachMatrix {
+  rows: MatrixGroup[]
+  columns: MatrixGroup[]
+  cells: { row: number; column: number; verdict: string; text: string; mixed?: boolean }[]
+  totalRows: number
+  totalColumns: number
 }
 
 export interface MapNode {
@@ -241,6 +258,7 @@ export interface ReachAnswer extends Seen {
   flows?: ReachRow[]
   map?: ReachMap
   members?: ReachEnd[]
+  matrix?: ReachMatrix
 }
 
 export interface EffectiveRule {

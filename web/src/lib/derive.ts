@@ -1,28 +1,17 @@
 import { pathTo, what, type Subject } from './imported'
-import { BREAK_GLASS, BREAK_GLASS_UNTIL, condition, isTrue, ref, STAGE, vmName, type Account, type Event, type Imported, type Policy, type Revision, type Selector, type Tier } from './k8s'
+import { BREAK_GLASS, BREAK_GLASS_UNTIL, condition, isTrue, ref, vmName, type Account, type AgentInfo, type Event, type Imported, type Policy, type Revision, type Selector, type Tier } from './k8s'
 
 // What screens show of objects, worked out without any state.
 
-/** phaseOf is the phase of a policy in one word: also Staged, and NotReported where nobody told. */
+/** phaseOf is the phase of a policy in one word of docs/glossary.md: that of its status, if it is about the present generation. */
 export function phaseOf(p: Policy): string {
-  if (p.metadata.annotations?.[STAGE] === 'plan') {
-    return 'Staged'
-  }
-  if (p.status?.phase === 'Failed' && suspended(p.status.message)) {
-    return 'Suspended'
-  }
   if (p.status?.phase && p.status.observedGeneration !== undefined && p.metadata.generation !== undefined && p.status.observedGeneration < p.metadata.generation) {
     return 'Pending'
   }
   return p.status?.phase || 'Pending'
 }
 
-/** suspended tells that nothing but modes keeps the policy from being in force. */
-function suspended(message: string | undefined): boolean {
-  return /^not enforced on \d+ of \d+ (VMs|workloads): (\d+ in mode [\w-]+(, )?)+$/.test(message ?? '')
-}
-
-export const PHASES = ['Realized', 'Realizing', 'Planned', 'Pending', 'Staged', 'Suspended', 'Failed']
+export const PHASES = ['Realized', 'Realizing', 'Pending', 'Idle', 'Planned', 'Staged', 'NotEnforced', 'Suspended', 'Failed']
 
 export function phases(policies: Policy[]): { phase: string; count: number }[] {
   const n = new Map<string, number>()
@@ -31,6 +20,37 @@ export function phases(policies: Policy[]): { phase: string; count: number }[] {
     n.set(phase, (n.get(phase) ?? 0) + 1)
   }
   return [...n].map(([phase, count]) => ({ phase, count })).sort((a, b) => PHASES.indexOf(a.phase) - PHASES.indexOf(b.phase))
+}
+
+/** An agent as it is listed. */
+export interface AgentRow {
+  name: string
+  host: string
+  node: boolean
+  state: 'Well' | 'Unhealthy' | 'Silent' | 'New'
+  version: string
+  kernel: string
+  policies: number
+  heard: string
+  message: string
+}
+
+/** agentRow says how an agent is, in the words of the controller, which marks those that it has not heard of for three minutes. */
+export function agentRow(a: AgentInfo): AgentRow {
+  const conditions = a.agentConditions ?? []
+  const bad = conditions.find((c) => c.status !== 'True')
+  const heard = conditions.map((c) => c.lastHeartbeatTime ?? '').reduce((x, y) => (x > y ? x : y), '')
+  return {
+    name: a.metadata.name,
+    host: (a.nodeRef?.namespace ? a.nodeRef.namespace + '/' : '') + (a.nodeRef?.name ?? a.metadata.name),
+    node: a.nodeRef?.kind === 'Node',
+    state: !conditions.length ? 'New' : bad?.reason === 'Silent' ? 'Silent' : bad ? 'Unhealthy' : 'Well',
+    version: a.version ?? '',
+    kernel: a.metadata.annotations?.['nephele.io/kernel'] ?? '',
+    policies: a.networkPolicyControllerInfo?.networkPolicyNum ?? 0,
+    heard,
+    message: bad ? [bad.reason, bad.message].filter(Boolean).join(': ') : '',
+  }
 }
 
 /** ring is how a machine stands: the ring around it on the map. */
@@ -96,8 +116,13 @@ const policyPath = (p: Policy) =>
     : `/policies/acnp/${encodeURIComponent(p.metadata.name)}`
 
 /** findings are what needs a person. */
-export function findings(accounts: Account[], selectors: Selector[], policies: Policy[], imported: Subject[]): Finding[] {
+export function findings(accounts: Account[], selectors: Selector[], policies: Policy[], imported: Subject[], agents: AgentInfo[] = []): Finding[] {
   const out: Finding[] = []
+  for (const a of agents.map(agentRow)) {
+    if (a.state === 'Silent' || a.state === 'Unhealthy') {
+      out.push({ tone: a.state === 'Silent' ? 'bad' : 'warn', what: `agent ${a.host}`, text: a.message, path: '/workload?tab=agents' })
+    }
+  }
   for (const a of accounts) {
     const name = ref(a)
     const ready = condition(a, 'Ready')
@@ -127,6 +152,10 @@ export function findings(accounts: Account[], selectors: Selector[], policies: P
   for (const p of policies) {
     if (phaseOf(p) === 'Failed') {
       out.push({ tone: 'bad', what: `policy ${ref(p)}`, text: p.status?.message ?? 'failed', path: policyPath(p) })
+    }
+    const confirmed = condition(p, 'Confirmed')
+    if (confirmed?.status === 'False') {
+      out.push({ tone: 'warn', what: `policy ${ref(p)}`, text: confirmed.message ?? 'not confirmed', path: policyPath(p) })
     }
   }
   for (const x of imported) {

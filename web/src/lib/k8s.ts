@@ -93,7 +93,26 @@ export interface Imported extends Obj {
 
 export interface VM extends Imported {
   spec?: { tags?: Record<string, string> }
-  status?: ImportedStatus & { networkInterfaces?: Interface[]; state?: string; agented?: boolean; lastSeen?: string }
+  status?: ImportedStatus & { networkInterfaces?: Interface[]; state?: string; agented?: boolean; agent?: VMAgent; lastSeen?: string }
+}
+
+/** The agent in a machine, as its status tells. */
+export interface VMAgent {
+  name: string
+  version?: string
+  kernel?: string
+  health: string
+  message?: string
+  lastHeard?: string
+  policies?: number
+}
+
+/** What an agent on a host or Node tells of itself. */
+export interface AgentInfo extends Obj {
+  version?: string
+  nodeRef?: { kind?: string; namespace?: string; name?: string }
+  networkPolicyControllerInfo?: { networkPolicyNum?: number }
+  agentConditions?: (Condition & { lastHeartbeatTime?: string })[]
 }
 
 /** What services and interfaces say beside: whether policies may apply to them. */

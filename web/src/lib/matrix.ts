@@ -1,12 +1,10 @@
-import type { ReachEnd, ReachRow, ReachSide } from './analysis'
+import type { ReachEnd, ReachMatrix, ReachRow, ReachSide } from './analysis'
 import type { Subject } from './imported'
-import { LABEL_TAG, LABEL_USER_TAG, type Entity, type Pod } from './k8s'
+import { LABEL_TAG, LABEL_USER_TAG } from './k8s'
 
 // Who reaches whom as a table: rows and columns are groups of machines that have the same value of
-// what the person sorts by, cells are the flows between them.
-
-/** labelsOf finds the labels of the machine or Pod that an end of a row is. */
-export type LabelsOf = (end: ReachEnd) => Record<string, string> | undefined
+// what the person sorts by, cells are the flows between them. The server puts them into groups and
+// tells the part that is looked at.
 
 /** NameOf says what to call the machine or Pod that an end of a row is. */
 export type NameOf = (end: ReachEnd) => string
@@ -32,114 +30,33 @@ export function names(imported: Subject[]): NameOf {
   }
 }
 
-/** lookup finds labels in lists of objects. */
-export function lookup(entities: { get(ns: string | undefined, name: string): Entity | undefined }, pods: { get(ns: string | undefined, name: string): Pod | undefined }): LabelsOf {
-  return (end) => {
-    const o = end.kind === 'Pod' ? pods.get(end.namespace, end.object ?? '') : entities.get(end.namespace, end.object ?? '')
-    return o?.metadata.labels
-  }
-}
-
-export const OUTSIDE = 'outside'
-
-/** by is what machines are grouped by: 'machine', 'namespace', 'kind', or the key of a label. */
-export function groupOf(end: ReachEnd, by: string, labels: LabelsOf, nameOf: NameOf = (e) => e.name): string {
-  switch (by) {
-    case 'machine':
-      return nameOf(end)
-    case 'namespace':
-      return end.namespace ?? '(none)'
-    case 'kind':
-      return end.kind ?? '(none)'
-  }
-  return labels(end)?.[by] ?? '(without)'
-}
-
-/** sides are the groups that one side of a row belongs to, with the names of those in each. */
-export function sides(s: ReachSide, by: string, labels: LabelsOf, nameOf: NameOf = (e) => e.name): Map<string, string[]> {
-  const out = new Map<string, string[]>()
-  const add = (group: string, name: string) => {
-    const all = out.get(group)
-    if (all) {
-      all.push(name)
-    } else {
-      out.set(group, [name])
-    }
-  }
-  for (const e of s.endpoints ?? []) {
-    add(groupOf(e, by, labels, nameOf), nameOf(e))
-  }
-  if (s.addresses?.length) {
-    add(by === 'machine' && s.addresses.length === 1 ? s.addresses[0]! : OUTSIDE, addressesText(s))
-  }
-  if (s.hidden) {
-    add('(not visible)', `${s.hidden} that you may not see`)
-  }
-  return out
-}
-
-export interface CellFlow {
-  row: ReachRow
-  from: string[]
-  to: string[]
-}
-
-export interface Cell {
-  flows: CellFlow[]
-  /** The strongest of the verdicts, and whether there are others beside it. */
-  verdict: string
-  mixed: boolean
-  /** What passes, in a few words. */
-  text: string
-}
-
-export interface Matrix {
-  rows: string[]
-  columns: string[]
-  cells: Map<string, Cell>
-}
-
-const ORDER = ['Allow', 'Native', 'Unknown', 'Reject', 'Drop']
-
 export function cellKey(row: string, column: string): string {
   return row + '\u0000' + column
 }
 
-/** matrix sorts rows of an answer into a table. */
-export function matrix(rows: ReachRow[], by: string, labels: LabelsOf, nameOf: NameOf = (e) => e.name): Matrix {
-  const cells = new Map<string, Cell>()
-  const from = new Set<string>()
-  const to = new Set<string>()
-  for (const row of rows) {
-    const tos = sides(row.to, by, labels, nameOf)
-    for (const [f, fromNames] of sides(row.from, by, labels, nameOf)) {
-      from.add(f)
-      for (const [t, toNames] of tos) {
-        to.add(t)
-        const key = cellKey(f, t)
-        const cell = cells.get(key)
-        const flow = { row, from: fromNames, to: toNames }
-        if (cell) {
-          cell.flows.push(flow)
-        } else {
-          cells.set(key, { flows: [flow], verdict: '', mixed: false, text: '' })
-        }
-      }
-    }
-  }
-  for (const c of cells.values()) {
-    const verdicts = new Set(c.flows.map((f) => f.row.verdict))
-    c.verdict = ORDER.find((v) => verdicts.has(v)) ?? 'Unknown'
-    c.mixed = verdicts.size > 1
-    const texts = [...new Set(c.flows.filter((f) => f.row.verdict === c.verdict).map((f) => f.row.traffic))]
-    c.text = texts.includes('everything') ? 'everything' : texts.slice(0, 3).join(', ') + (texts.length > 3 ? ` +${texts.length - 3}` : '')
-  }
-  const order = (a: string, b: string) => Number(special(a)) - Number(special(b)) || a.localeCompare(b, 'en', { numeric: true })
-  return { rows: [...from].sort(order), columns: [...to].sort(order), cells }
+/** A cell of the table as it is shown. */
+export interface Cell {
+  verdict: string
+  text: string
+  mixed: boolean
 }
 
-function special(group: string): boolean {
-  return group === OUTSIDE || group.startsWith('(')
+/** cellsOf are the cells of a table by the names of their groups. */
+export function cellsOf(m: ReachMatrix): Map<string, Cell> {
+  return new Map(m.cells.map((c) => [cellKey(m.rows[c.row]?.name ?? '', m.columns[c.column]?.name ?? ''), { verdict: c.verdict, text: c.text, mixed: c.mixed ?? false }]))
+}
+
+/** changedCells are the cells that are otherwise than in a table that was kept. */
+export function changedCells(before: Map<string, Cell>, after: Map<string, Cell>): Set<string> {
+  const out = new Set<string>()
+  for (const key of new Set([...before.keys(), ...after.keys()])) {
+    const a = before.get(key)
+    const b = after.get(key)
+    if (a?.verdict !== b?.verdict || a?.text !== b?.text) {
+      out.add(key)
+    }
+  }
+  return out
 }
 
 /** labelKeys are the keys by which one may group, the most telling first: tags before the rest. */
@@ -162,6 +79,9 @@ function addressesText(s: ReachSide): string {
 /** sideText names one side of a row for a table or file. */
 export function sideText(s: ReachSide, nameOf: NameOf = (e) => e.name): string {
   const parts = (s.endpoints ?? []).map((e) => nameOf(e) + (e.public ? ' (public address)' : e.partly ? ' (' + e.addresses.join(' ') + ')' : ''))
+  if (s.more) {
+    parts.push(`${s.more} more`)
+  }
   if (s.addresses?.length) {
     parts.push(addressesText(s))
   }

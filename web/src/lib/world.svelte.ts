@@ -1,5 +1,5 @@
 import { Collection, apply, parse, type Message } from './collection'
-import type { Account, Entity, Event, Group, NativeService, Nic, Obj, Pod, Policy, Revision, Selector, Tier, VM, Vpc } from './k8s'
+import type { Account, AgentInfo, Entity, Event, Group, NativeService, Nic, Obj, Pod, Policy, Revision, Selector, Tier, VM, Vpc } from './k8s'
 
 const collections = {
   accounts: new Collection<Account>(),
@@ -9,6 +9,7 @@ const collections = {
   networkinterfaces: new Collection<Nic>(),
   vpcs: new Collection<Vpc>(),
   externalentities: new Collection<Entity>(),
+  agentinfos: new Collection<AgentInfo>(),
   networkpolicies: new Collection<Obj>(),
   acnp: new Collection<Policy>(),
   annp: new Collection<Policy>(),
