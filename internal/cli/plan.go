@@ -29,6 +29,7 @@ type planFlags struct {
 	all       bool
 	strict    strictness
 	staged    stagedFlags
+	flows     string
 	cluster   clusterFlags
 	access    AccessFlags
 	// stdin is what was read of the standard input.
@@ -70,6 +71,7 @@ docs/plan.md explains the output and the JSON.`,
 		"with --snapshot: the id of the cluster whose groups in the account are ours (default: the only one that the VPCs there belong to)",
 	)
 	flags.StringVarP(&f.output, "output", "o", "", "json or yaml, or nothing for text")
+	flags.StringVar(&f.flows, "flows", "", "tell as well what would become of the connections that agents have seen since: how long ago, such as 1h, or a time")
 	flags.BoolVar(&f.all, "all", false, "name all that is changed, refused or noted alike, in place of some and a number")
 	f.strict.register(flags)
 	f.staged.register(flags)
@@ -94,14 +96,17 @@ func runPlan(cmd *cobra.Command, f *planFlags) error {
 		return err
 	}
 	if answer == nil {
+		if f.flows != "" {
+			return errors.New("--flows: only the controller of the cluster knows what agents have seen, and it cannot be asked; of flow logs, nephele flows --affected tells")
+		}
 		if answer, err = f.workOut(cmd); err != nil {
 			return err
 		}
 	}
-	if len(answer.Accounts) == 0 {
+	if len(answer.Accounts) == 0 && answer.Flows == nil {
 		return errors.New("there is no CloudProviderAccount: nothing is to be enforced in any cloud")
 	}
-	if !slices.ContainsFunc(answer.Accounts, func(a preview.AccountPlan) bool { return a.Error == "" }) {
+	if len(answer.Accounts) > 0 && !slices.ContainsFunc(answer.Accounts, func(a preview.AccountPlan) bool { return a.Error == "" }) {
 		return answer.Unreadable()
 	}
 	if f.output == "" {
@@ -242,6 +247,9 @@ func outcomeOf(a preview.Answer, strict strictness) error {
 	todo := false
 	for _, x := range a.Accounts {
 		todo = todo || len(x.Plan.Steps) > 0 && !x.TagsOnly || len(x.Refusals) > 0
+	}
+	if a.Flows != nil {
+		todo = todo || a.Flows.Cut > 0 || a.Flows.Opened > 0
 	}
 	if err := a.Unreadable(); err != nil {
 		return err

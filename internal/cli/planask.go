@@ -7,10 +7,13 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nephele-io/nephele/api/analysis/v1alpha1"
+	"github.com/nephele-io/nephele/internal/cli/flowscmd"
 	"github.com/nephele-io/nephele/internal/manifest"
 	"github.com/nephele-io/nephele/internal/preview"
 )
@@ -41,6 +44,13 @@ func (f *planFlags) ask(cmd *cobra.Command) (*preview.Answer, error) {
 		return nil, nil
 	}
 	question := &v1alpha1.PlanReview{Spec: v1alpha1.PlanReviewSpec{Manifests: text, Staged: f.staged.with}}
+	if f.flows != "" {
+		since, err := flowscmd.ParseSince("--flows", f.flows, time.Now())
+		if err != nil {
+			return nil, err
+		}
+		question.Spec.FlowsSince = &metav1.MicroTime{Time: since}
+	}
 	answered, err := f.cluster.ask(cmd, question, &question.Status.Seen)
 	if !answered || err != nil {
 		return nil, err
@@ -48,7 +58,7 @@ func (f *planFlags) ask(cmd *cobra.Command) (*preview.Answer, error) {
 	if refused := refusalsOf(question.Status.Errors, set); len(refused) > 0 {
 		return nil, reportRefused(cmd, refused)
 	}
-	if question.Status.Limited {
+	if question.Status.Limited && f.flows == "" {
 		return nil, errors.New("the controller tells plans of clouds only to those who may list the network policies of every Namespace and of the cluster, and the accounts")
 	}
 	answer, err := preview.AnswerOf(&question.Status)

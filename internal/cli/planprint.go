@@ -43,6 +43,9 @@ func printPlans(w io.Writer, answer preview.Answer, all bool) error {
 			return err
 		}
 	}
+	if answer.Flows != nil {
+		t.flows(answer.Flows)
+	}
 	if !all && abbreviated.MatchString(t.String()) {
 		t.WriteByte('\n')
 		t.line("With --all, all names are listed.")

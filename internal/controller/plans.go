@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/apiserver"
@@ -11,6 +13,9 @@ import (
 	"github.com/nephele-io/nephele/internal/explain"
 	"github.com/nephele-io/nephele/internal/preview"
 )
+
+// mostJudgedFlows is of how many flows that were seen a PlanReview says what would become of them.
+const mostJudgedFlows = 5000
 
 // plan answers a PlanReview. No cloud is called, no account opened and no Secret read for it,
 // whatever accounts stand in the manifests: what the inventory has read is all that is known.
@@ -27,9 +32,13 @@ func (r *reviews) plan(
 	if err != nil || len(errs) > 0 {
 		return preview.Refused(errs), err
 	}
-	before := preview.Before{Computation: computation, World: world}
+	before := preview.Before{Computation: computation, World: world, Traffic: func(since metav1.MicroTime) ([]analysis.SeenFlow, int64, error) {
+		q := &analysis.FlowQuery{Spec: analysis.FlowQuerySpec{Since: &since, Limit: mostJudgedFlows}}
+		err := r.traffic.query(q, sight)
+		return q.Status.Flows, q.Status.More, err
+	}}
 	if !whole {
-		return preview.Limited(before, explain.View{Namespace: sight.Namespace, Cluster: sight.Cluster}, proposal, spec)
+		return preview.Limited(ctx, before, explain.View{Namespace: sight.Namespace, Cluster: sight.Cluster}, proposal, spec)
 	}
 	p := &preview.Planner{
 		In: &preview.Inputs{Objects: *s.Objects}, ClusterID: r.cluster, Lowerers: LowererOf, Close: func() {},

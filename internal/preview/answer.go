@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/forecast"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
@@ -25,6 +26,8 @@ type Answer struct {
 	Warnings []string `json:"warnings"`
 	// WarningReasons are the reasons of Warnings, in the same order.
 	WarningReasons []WarningReason `json:"warningReasons"`
+	// Flows is what would become of connections that agents have seen, if that was asked for.
+	Flows *analysis.FlowEffects `json:"flows,omitempty"`
 }
 
 // AccountPlan is the answer for one account.

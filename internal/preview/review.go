@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
@@ -26,6 +28,24 @@ type Before struct {
 	*explain.Computation
 	// World is that of the computation.
 	World func() *explain.World
+	// Traffic returns what was seen of connections since a time, and how much of it is left out.
+	Traffic func(since metav1.MicroTime) (seen []analysis.SeenFlow, more int64, err error)
+}
+
+// effects says what would become of traffic that was seen; nil if nobody asks.
+func (b Before) effects(ctx context.Context, after *explain.Computation, spec analysis.PlanReviewSpec) (*analysis.FlowEffects, error) {
+	if spec.FlowsSince == nil {
+		return nil, nil
+	}
+	seen, more, err := b.Traffic(*spec.FlowsSince)
+	if err != nil {
+		return nil, err
+	}
+	out, err := review.Effects(ctx.Err, b.Computation, after, seen)
+	if out != nil {
+		out.Since, out.Unseen = *spec.FlowsSince, more
+	}
+	return out, err
 }
 
 // Review answers a PlanReview of somebody who may see everything, but for what it was made from.
@@ -53,6 +73,9 @@ func (p *Planner) Review(ctx context.Context, before Before, with *Proposal, spe
 		return out, err
 	}
 	out.Notes = some(p.In.Notes, mostRemarks)
+	if out.Flows, err = before.effects(ctx, made.computation.Computation, spec); err != nil {
+		return out, err
+	}
 	if !spec.Map || ctx.Err() != nil {
 		return out, ctx.Err()
 	}
@@ -81,7 +104,7 @@ func (p *Planner) only(account string) error {
 // whom he may see, and what looks like a mistake in what he brings. Of clouds he is told nothing:
 // quotas, refusals and operations tell of the machines and policies of others, and what a selector
 // selects there.
-func Limited(before Before, view explain.View, with *Proposal, spec analysis.PlanReviewSpec) (analysis.PlanReviewStatus, error) {
+func Limited(ctx context.Context, before Before, view explain.View, with *Proposal, spec analysis.PlanReviewSpec) (analysis.PlanReviewStatus, error) {
 	in := &Inputs{Objects: *before.Objects}
 	notes := with.over.Notes
 	in.apply(with) // whether there was something to delete is not told
@@ -109,8 +132,15 @@ func Limited(before Before, view explain.View, with *Proposal, spec analysis.Pla
 		}
 	}
 	out.Notes = some(notes, mostRemarks)
+	if !spec.Map && spec.FlowsSince == nil {
+		return out, nil
+	}
+	after := explain.Compute(&in.Objects).For(view)
+	var err error
+	if out.Flows, err = before.effects(ctx, after, spec); err != nil {
+		return out, err
+	}
 	if spec.Map {
-		after := explain.Compute(&in.Objects).For(view)
 		out.Map = review.Map(before.World(), after.World(false), review.MapQuestion{})
 	}
 	return out, nil

@@ -199,7 +199,7 @@ spec:
 		if err != nil || len(errs) > 0 {
 			t.Fatal(errs, err)
 		}
-		status, err := preview.Limited(before, view, p, spec)
+		status, err := preview.Limited(t.Context(), before, view, p, spec)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -318,6 +318,16 @@ func TestAgentEnrollsByToken(t *testing.T) {
 	a.apply(allow)
 	a.sees("the policy is enforced", true, false)
 	a.flows("of a host", []string{"--to", "vms/web"}, []string{"accepted", "AntreaNetworkPolicy vms/in, rule \"web\""}, []string{"dropped", "isolated by AntreaNetworkPolicy vms/in"})
+	quarantine := filepath.Join(a.files, "quarantine.yaml")
+	text := "apiVersion: crd.antrea.io/v1beta1\nkind: NetworkPolicy\nmetadata: {name: quarantine, namespace: vms}\nspec:\n  priority: 1\n" +
+		"  appliedTo: [{externalEntitySelector: {matchLabels: {role: web}}}]\n  ingress: [{name: nobody, action: Drop}]\n"
+	if err := os.WriteFile(quarantine, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	want := "- cut: " + agentPeer.String() + " to vms/web, tcp 80"
+	if out, err := a.nephele("plan", "-f", quarantine, "--flows", "1h"); err == nil || !strings.Contains(out, want) || !strings.Contains(out, `vms/quarantine, rule "nobody"`) {
+		t.Errorf("a plan does not say %q: %v\n%s", want, err, out)
+	}
 	eventually(t, time.Minute, "the status says so", func(ctx context.Context) (bool, string) {
 		err := a.client.Get(ctx, client.ObjectKeyFromObject(allow), allow)
 		return err == nil && allow.Status.Phase == v1beta1.NetworkPolicyRealized, fmt.Sprintf("%+v %v", allow.Status, err)

@@ -27,6 +27,8 @@ type PlanReviewSpec struct {
 	Staged bool `json:"staged,omitempty"`
 	// Map adds the map to the answer: who can reach whom, now and then.
 	Map bool `json:"map,omitempty"`
+	// FlowsSince adds what would become of the connections that agents have seen since.
+	FlowsSince *metav1.MicroTime `json:"flowsSince,omitempty"`
 }
 
 // ObjectReference names an object.
@@ -57,6 +59,8 @@ type PlanReviewStatus struct {
 	Notes []string `json:"notes,omitempty"`
 	// Map is there if it was asked for.
 	Map *ReachMap `json:"map,omitempty"`
+	// Flows is there if it was asked for.
+	Flows *FlowEffects `json:"flows,omitempty"`
 }
 
 // The reasons of ManifestErrors.

@@ -203,3 +203,51 @@ type FlowEnd struct {
 	// Hidden tells that somebody has the address whom the caller may not see.
 	Hidden bool `json:"hidden,omitempty"`
 }
+
+// The effects of policies on a flow that was seen.
+const (
+	// EffectCut: it was accepted, and would be dropped or rejected.
+	// EffectOpened: it was denied, and would be let through.
+	EffectCut    = "Cut"
+	EffectOpened = "Opened"
+	// EffectNone: the same becomes of it. EffectUnknown: that cannot be told.
+	EffectNone    = "None"
+	EffectUnknown = "Unknown"
+)
+
+// FlowEffects is what would become of connections that agents have seen.
+type FlowEffects struct {
+	// Since is from when on they count.
+	Since metav1.MicroTime `json:"since"`
+	// Judged counts flows that differ in their ends, port and verdict; the others are parts of it.
+	Judged     int64 `json:"judged"`
+	Unaffected int64 `json:"unaffected"`
+	Cut        int64 `json:"cut"`
+	Opened     int64 `json:"opened"`
+	CannotTell int64 `json:"cannotTell"`
+	// Affected are those cut or opened, More how many of these are not named. Unseen are flows that
+	// were not judged, because there are too many.
+	Affected []FlowEffect `json:"affected"`
+	More     int64        `json:"more,omitempty"`
+	Unseen   int64        `json:"unseen,omitempty"`
+}
+
+// FlowEffect is what would become of one flow.
+type FlowEffect struct {
+	Effect   string  `json:"effect"`
+	From     FlowEnd `json:"from"`
+	To       FlowEnd `json:"to"`
+	Protocol string  `json:"protocol"`
+	Port     int32   `json:"port,omitempty"`
+	// Seen is Allow, Drop or Reject.
+	Seen        string           `json:"seen"`
+	Connections int64            `json:"connections"`
+	Last        metav1.MicroTime `json:"last"`
+	By          EffectCause      `json:"by,omitzero"`
+}
+
+// EffectCause is what decides about a flow then.
+type EffectCause struct {
+	Rule       *Rule    `json:"rule,omitempty"`
+	IsolatedBy []Policy `json:"isolatedBy,omitempty"`
+}

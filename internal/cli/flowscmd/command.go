@@ -158,15 +158,15 @@ func (o *options) filter(now time.Time) (*filter, error) {
 	case o.limit < 0:
 		return nil, fmt.Errorf("--limit %d: want 0 or more", o.limit)
 	}
-	since, err := parseSince(o.since, now)
+	since, err := ParseSince("--since", o.since, now)
 	if err != nil {
 		return nil, err
 	}
 	return &filter{*o, since, parseEnd(o.from), parseEnd(o.to)}, nil
 }
 
-// parseSince reads how long ago, in the units of Go and days, or a time.
-func parseSince(text string, now time.Time) (time.Time, error) {
+// ParseSince reads what a flag says: how long ago, in the units of Go and days, or a time.
+func ParseSince(flag, text string, now time.Time) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
 	}
@@ -179,7 +179,7 @@ func parseSince(text string, now time.Time) (time.Time, error) {
 	}
 	d, err := time.ParseDuration(number)
 	if err != nil || d <= 0 || d > 10*365*24*time.Hour {
-		return time.Time{}, fmt.Errorf("--since %q: want how long ago, such as 30m, 12h or 7d, or a time such as 2026-03-01T12:00:00Z", text)
+		return time.Time{}, fmt.Errorf("%s %q: want how long ago, such as 30m, 12h or 7d, or a time such as 2026-03-01T12:00:00Z", flag, text)
 	}
 	return now.Add(-d * unit), nil
 }

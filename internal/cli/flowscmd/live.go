@@ -76,7 +76,7 @@ func (o *options) query(cmd *cobra.Command, now time.Time) (*v1alpha1.FlowQueryS
 	case limit == 0 || limit > mostLive:
 		limit = mostLive
 	}
-	since, err := parseSince(o.since, now)
+	since, err := ParseSince("--since", o.since, now)
 	if err != nil {
 		return nil, err
 	}
@@ -226,13 +226,13 @@ func liveColumns() []string {
 }
 
 func (n Needs) liveCells(x *v1alpha1.SeenFlow) []string {
-	to := endText(&x.To)
+	to := EndText(&x.To)
 	port := strings.ToLower(x.Protocol)
 	if x.Port != 0 {
 		port += fmt.Sprintf("/%d", x.Port)
 	}
 	if x.Service != nil {
-		to += fmt.Sprintf(" (asked %s:%d)", endText(x.Service), x.ServicePort)
+		to += fmt.Sprintf(" (asked %s:%d)", EndText(x.Service), x.ServicePort)
 	}
 	seen := map[string]string{"Allow": "accepted", "Drop": "dropped", "Reject": "rejected"}[x.Verdict]
 	if seen == "" {
@@ -243,14 +243,15 @@ func (n Needs) liveCells(x *v1alpha1.SeenFlow) []string {
 	if !x.Uncounted || x.Bytes+x.ReplyBytes > 0 {
 		bytes = bytesText(uint64(x.Bytes + x.ReplyBytes))
 	}
-	cells := []string{x.Last.UTC().Format("15:04:05"), endText(&x.From), to, port, seen, CauseText(x), fmt.Sprint(max(x.Connections, x.Ended)), bytes, x.Differs}
+	cells := []string{x.Last.UTC().Format("15:04:05"), EndText(&x.From), to, port, seen, CauseText(x), fmt.Sprint(max(x.Connections, x.Ended)), bytes, x.Differs}
 	for i := range cells {
 		cells[i] = n.Printable(cells[i])
 	}
 	return cells
 }
 
-func endText(e *v1alpha1.FlowEnd) string {
+// EndText names an end for people.
+func EndText(e *v1alpha1.FlowEnd) string {
 	switch {
 	case e.Name == "":
 		return e.Address

@@ -93,7 +93,7 @@ func (o *recommendOptions) run(cmd *cobra.Command, n Needs, namespace string) er
 	if err != nil {
 		return err
 	}
-	since, err := parseSince(o.since, n.Now())
+	since, err := ParseSince("--since", o.since, n.Now())
 	if err != nil {
 		return err
 	}
