@@ -95,6 +95,8 @@ var layers = []layer{
 		why: "policies are written of what was seen, without I/O"},
 	{folder: "internal/flows/live", own: []string{"api"}, foreign: []string{"k8s.io/apimachinery/"}, noStd: []string{"context", "log", "log/slog", "net", "net/http", "os"},
 		why: "what was seen is held without I/O, and time is passed in"},
+	{folder: "internal/flows/archive", own: []string{"internal/flows/live"}, foreign: []string{"github.com/parquet-go/parquet-go", "github.com/go-logr/logr", "k8s.io/utils/clock"},
+		why: "files know flows, and nobody who asks"},
 	{folder: "internal/flows", own: []string{"internal/cloud"}, noStd: pureStd, why: "what was seen knows no cloud and no policy"},
 	{folder: "internal/cloud/aws/flowlog", own: []string{"internal/cloud", "internal/flows"}, foreign: []string{"github.com/parquet-go/parquet-go"}, noStd: pureStd,
 		why: "reading a flow log needs no account"},

@@ -94,7 +94,7 @@ used; else --kubeconfig, the variable KUBECONFIG or ~/.kube/config.`,
 	access.Register(f)
 	past.Register(f)
 	RegisterInstance(f, &o.Instance)
-	RegisterFlowMemory(f, &o.FlowBytes)
+	RegisterFlows(f, &o.Flows)
 	f.BoolVar(&o.Sharing.Accounts, "share-accounts", false, "share the cloud accounts out between all replicas, instead of having them wait; give it to all of them")
 	f.DurationVar(&o.Sharing.Lease, "share-lease", controller.DefaultShareLease, "with --share-accounts, after how long others work on the accounts of a replica that is not heard of")
 	f.BoolVar(&o.NoClouds, "no-clouds", false, "only compute and serve policies; leave the cloud accounts to another process with --antrea")

@@ -11,6 +11,7 @@ import (
 
 	"github.com/nephele-io/nephele/internal/apiserver"
 	"github.com/nephele-io/nephele/internal/controller"
+	"github.com/nephele-io/nephele/internal/flows/archive"
 	"github.com/nephele-io/nephele/internal/flows/live"
 )
 
@@ -33,20 +34,31 @@ func RegisterInstance(f *pflag.FlagSet, o *controller.InstanceOptions) {
 		"and trusted; longer than another controller takes from having read that the network is free to having claimed it")
 }
 
-// RegisterFlowMemory adds the flag that bounds the memory for what agents have reported of
+// RegisterFlows adds the flags that say how much is kept of what agents have reported of
 // connections.
-func RegisterFlowMemory(f *pflag.FlagSet, bytes *int) {
-	f.Var((*megabytes)(bytes), "flow-memory", "megabytes of memory at most for the connections that agents have reported within the last hour; the oldest go first")
+func RegisterFlows(f *pflag.FlagSet, o *controller.FlowOptions) {
+	f.Var(&megabytes{&o.Memory, live.DefaultBytes}, "flow-memory", "megabytes of memory at most for the connections that agents have reported within the last hour; the oldest go first")
+	f.StringVar(&o.Dir, "flow-dir", "", "folder that keeps them for longer, as Parquet files; empty for none")
+	f.Var(&megabytes{&o.Disk, archive.DefaultBytes}, "flow-disk", "megabytes of its files at most; the oldest go first")
 }
 
 // megabytes is a number of bytes that is given in megabytes.
-type megabytes int
+type megabytes struct {
+	bytes *int
+	// otherwise is what 0 bytes stand for.
+	otherwise int
+}
 
 // String implements pflag.Value.
-func (m *megabytes) String() string { return strconv.Itoa(int(cmp.Or(*m, live.DefaultBytes)) >> 20) }
+func (m *megabytes) String() string {
+	if m.bytes == nil {
+		return "0"
+	}
+	return strconv.Itoa(cmp.Or(*m.bytes, m.otherwise) >> 20)
+}
 
 // Type implements pflag.Value.
-func (m *megabytes) Type() string { return "int" }
+func (*megabytes) Type() string { return "int" }
 
 // Set implements pflag.Value.
 func (m *megabytes) Set(text string) error {
@@ -54,7 +66,7 @@ func (m *megabytes) Set(text string) error {
 	if err != nil || n < 1 || n > 1<<20 {
 		return errors.New("want megabytes, 1 to 1048576")
 	}
-	*m = megabytes(n << 20)
+	*m.bytes = n << 20
 	return nil
 }
 

@@ -156,8 +156,11 @@ func serveAPI(ctx context.Context, mgr manager.Manager, policies *control.Contro
 	if reviews.traffic, err = newTraffic(ctx, mgr.GetCache(), clk, o); err != nil {
 		return err
 	}
-	if err := o.metrics.show(newTrafficMetrics(reviews.traffic.store)); err != nil {
+	if err := o.metrics.show(newTrafficMetrics(reviews.traffic)); err != nil {
 		return err
+	}
+	if err := mgr.Add(reviews.traffic.keep(o.Log.WithName("flows"), clk)); err != nil {
+		return fmt.Errorf("keep flows: %w", err)
 	}
 	api, err := apiserver.New(apiserver.Options{
 		Listener:    listener,

@@ -78,9 +78,7 @@ type Options struct {
 	SecretNamespaces []string
 	// NoClouds leaves the cloud accounts to another process.
 	NoClouds bool
-	// FlowBytes bounds the memory for connections that agents have reported; 0 is
-	// live.DefaultBytes.
-	FlowBytes int
+	Flows    FlowOptions
 	// Access is what accounts may use of this process, and how much is taken from them.
 	Access Access
 	// History bounds the history of policies that is kept.

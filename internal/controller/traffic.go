@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 
+	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -13,26 +14,46 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	"github.com/nephele-io/nephele/api/antrea/v1alpha2"
 	"github.com/nephele-io/nephele/internal/apiserver"
 	"github.com/nephele-io/nephele/internal/control/convert"
+	"github.com/nephele-io/nephele/internal/flows/archive"
 	"github.com/nephele-io/nephele/internal/flows/live"
 	"github.com/nephele-io/nephele/internal/policy"
 )
+
+// FlowOptions say how much is kept of the connections that agents have reported.
+type FlowOptions struct {
+	// Memory bounds the bytes of memory for the last hour; 0 is live.DefaultBytes.
+	Memory int
+	// Dir is the folder that keeps them for longer; empty for none. Disk bounds the bytes of its
+	// files; 0 is archive.DefaultBytes.
+	Dir  string
+	Disk int
+}
 
 // traffic holds what enforcers have seen of connections, and knows who had which address then.
 type traffic struct {
 	store  *live.Store
 	owners *live.Owners
 	clock  clock.PassiveClock
+	// past is what memory does not hold any more; nil if nothing is kept of it.
+	past *archive.Archive
 }
 
 // newTraffic follows who has which address.
 func newTraffic(ctx context.Context, in informers, clk clock.PassiveClock, o Options) (*traffic, error) {
 	owners := live.NewOwners()
-	t := &traffic{live.New(owners, o.FlowBytes, clk.Now()), owners, clk}
+	t := &traffic{store: live.New(owners, o.Flows.Memory, clk.Now()), owners: owners, clock: clk}
+	if o.Flows.Dir != "" {
+		var err error
+		if t.past, err = archive.Open(o.Flows.Dir, int64(o.Flows.Disk)); err != nil {
+			return nil, err
+		}
+	}
 	for _, k := range []struct {
 		object client.Object
 		owner  func(any) (live.Owner, []netip.Addr)
@@ -60,6 +81,16 @@ func newTraffic(ctx context.Context, in informers, clk clock.PassiveClock, o Opt
 	return t, nil
 }
 
+// keep writes what is seen to the folder, if there is one, until ctx ends.
+func (t *traffic) keep(log logr.Logger, clk clock.WithTicker) manager.RunnableFunc {
+	return func(ctx context.Context) error {
+		if t.past != nil {
+			t.past.Keep(ctx, t.store, clk, log)
+		}
+		return nil
+	}
+}
+
 func (t *traffic) set(owner live.Owner, addresses []netip.Addr) {
 	if owner.Name != "" {
 		t.owners.Set(owner, addresses, t.clock.Now())
@@ -77,9 +108,16 @@ func (t *traffic) query(q *analysis.FlowQuery, sight apiserver.Sight) error {
 	if t == nil {
 		return errors.New("no enforcer reports what it has seen here")
 	}
-	status, err := t.store.Query(&q.Spec, live.Sight{All: sight.All, Cluster: sight.Cluster, Namespace: sight.Namespace}, t.clock.Now())
-	if err != nil {
+	var past live.Past // an archive that is nil is not nothing
+	if t.past != nil {
+		past = t.past
+	}
+	status, err := t.store.Query(&q.Spec, live.Sight{All: sight.All, Cluster: sight.Cluster, Namespace: sight.Namespace}, past, t.clock.Now())
+	if about := (*live.Problem)(nil); errors.As(err, &about) {
 		return wrongQuestion{err}
+	}
+	if err != nil {
+		return err
 	}
 	q.Status = *status
 	return nil
@@ -148,15 +186,16 @@ func addressesIn(texts []string) []netip.Addr {
 
 // trafficMetrics show what is held.
 type trafficMetrics struct {
-	store                        *live.Store
-	held, bytes, enforcers, lost *prometheus.Desc
+	*traffic
+	held, bytes, disk, enforcers, lost *prometheus.Desc
 }
 
-func newTrafficMetrics(s *live.Store) *trafficMetrics {
+func newTrafficMetrics(t *traffic) *trafficMetrics {
 	return &trafficMetrics{
-		store:     s,
+		traffic:   t,
 		held:      prometheus.NewDesc("nephele_flows_held", "Entries of flows within the last hour.", nil, nil),
 		bytes:     prometheus.NewDesc("nephele_flows_held_bytes", "Memory that they take, about.", nil, nil),
+		disk:      prometheus.NewDesc("nephele_flows_disk_bytes", "Size of the files of flows.", nil, nil),
 		enforcers: prometheus.NewDesc("nephele_flows_enforcers", "Enforcers that have reported flows within the last hour.", nil, nil),
 		lost:      prometheus.NewDesc("nephele_flows_lost_total", "What is missing of flows, by what it is.", []string{"what"}, nil),
 	}
@@ -164,7 +203,7 @@ func newTrafficMetrics(s *live.Store) *trafficMetrics {
 
 // Describe implements prometheus.Collector.
 func (m *trafficMetrics) Describe(c chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{m.held, m.bytes, m.enforcers, m.lost} {
+	for _, d := range []*prometheus.Desc{m.held, m.bytes, m.disk, m.enforcers, m.lost} {
 		c <- d
 	}
 }
@@ -172,12 +211,21 @@ func (m *trafficMetrics) Describe(c chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector.
 func (m *trafficMetrics) Collect(c chan<- prometheus.Metric) {
 	s := m.store.Stats()
-	for d, n := range map[*prometheus.Desc]int{m.held: s.Flows, m.bytes: s.Bytes, m.enforcers: s.Enforcers} {
-		c <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(n))
-	}
-	for what, n := range map[string]int64{
+	lost := map[string]int64{
 		"connections": s.Losses.Connections, "packets": s.Losses.Packets, "overruns": s.Losses.Overruns, "forgotten": s.Losses.Forgotten, "refused": s.Losses.Refused,
-	} {
+	}
+	gauge := func(d *prometheus.Desc, n float64) {
+		c <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, n)
+	}
+	gauge(m.held, float64(s.Flows))
+	gauge(m.bytes, float64(s.Bytes))
+	gauge(m.enforcers, float64(s.Enforcers))
+	if m.past != nil {
+		kept := m.past.Stats()
+		gauge(m.disk, float64(kept.Bytes))
+		lost["unread_files"] = int64(kept.Unread)
+	}
+	for what, n := range lost {
 		c <- prometheus.MustNewConstMetric(m.lost, prometheus.CounterValue, float64(n), what)
 	}
 }

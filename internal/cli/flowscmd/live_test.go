@@ -77,7 +77,7 @@ func run(ctx context.Context, ask Asker, args ...string) (out, errs string, err 
 
 func asks(s *live.Store, sight live.Sight) Asker {
 	return func(_ context.Context, q *v1alpha1.FlowQuery) error {
-		a, err := s.Query(&q.Spec, sight, now)
+		a, err := s.Query(&q.Spec, sight, nil, now)
 		if err == nil {
 			q.Status = *a
 		}

@@ -102,7 +102,7 @@ func TestSums(t *testing.T) {
 		return fmt.Sprint(e.enforcer, e.Client, e.Server, e.Port, e.Verdict, e.cause.Name, e.cause.Cause)
 	})
 	got := map[string][2]int64{}
-	answer, err := s.Query(&analysis.FlowQuerySpec{Limit: mostFlows}, all, now)
+	answer, err := s.Query(&analysis.FlowQuerySpec{Limit: mostFlows}, all, nil, now)
 	if err != nil || answer.More > 0 {
 		t.Fatal(err, answer.More)
 	}
@@ -132,7 +132,7 @@ func TestSums(t *testing.T) {
 		if i%7 > 0 && i < len(naive)-1 {
 			continue
 		}
-		a, err := f.Query(&analysis.FlowQuerySpec{After: next, Limit: mostFlows}, all, now.Add(time.Duration(i)*time.Second))
+		a, err := f.Query(&analysis.FlowQuerySpec{After: next, Limit: mostFlows}, all, nil, now.Add(time.Duration(i)*time.Second))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -175,7 +175,7 @@ func TestOwnersAreThoseOfThen(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	answer, err := s.Query(&analysis.FlowQuerySpec{}, all, now)
+	answer, err := s.Query(&analysis.FlowQuerySpec{}, all, nil, now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -223,7 +223,7 @@ func TestEndsBelongToBeginnings(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	answer, _ := s.Query(&analysis.FlowQuerySpec{}, all, begun.Add(3*time.Minute))
+	answer, _ := s.Query(&analysis.FlowQuerySpec{}, all, nil, begun.Add(3*time.Minute))
 	got := map[string]int64{}
 	for _, x := range answer.Flows {
 		got[x.Verdict+" "+x.By.Name] = x.Bytes
@@ -248,7 +248,7 @@ func TestTenants(t *testing.T) {
 		}
 	}
 	shop := Sight{Namespace: func(n string) bool { return n == "shop" }}
-	answer, err := s.Query(&analysis.FlowQuerySpec{}, shop, begun)
+	answer, err := s.Query(&analysis.FlowQuerySpec{}, shop, nil, begun)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -262,12 +262,12 @@ func TestTenants(t *testing.T) {
 		t.Errorf("%d flows, limited %t, want 2 and true", len(answer.Flows), answer.Limited)
 	}
 	for _, q := range []analysis.FlowQuerySpec{{From: "vault"}, {From: "bank/"}, {Policy: "baseline"}, {Namespace: "bank"}, {Enforcer: "vms/host"}} {
-		answer, err := s.Query(&q, shop, begun)
+		answer, err := s.Query(&q, shop, nil, begun)
 		if err != nil || len(answer.Flows) > 0 {
 			t.Errorf("%+v finds what is hidden: %v %v", q, answer.Flows, err)
 		}
 	}
-	if answer, _ := s.Query(&analysis.FlowQuerySpec{}, all, begun); len(answer.Flows) != 5 {
+	if answer, _ := s.Query(&analysis.FlowQuerySpec{}, all, nil, begun); len(answer.Flows) != 5 {
 		t.Errorf("who sees everything sees %d flows, want 5", len(answer.Flows))
 	}
 }
@@ -282,7 +282,7 @@ func TestEnforcersSpeakForThemselves(t *testing.T) {
 	if _, err := s.Add("vms/host", r, func(uid string) bool { return uid != "u1" }, begun); err != nil {
 		t.Fatal(err)
 	}
-	answer, _ := s.Query(&analysis.FlowQuerySpec{}, all, begun)
+	answer, _ := s.Query(&analysis.FlowQuerySpec{}, all, nil, begun)
 	for _, x := range answer.Flows {
 		if x.By.Cause != "Unknown" || x.By.Name != "" {
 			t.Errorf("a policy that the host does not have decides: %+v", x.By)
@@ -291,7 +291,7 @@ func TestEnforcersSpeakForThemselves(t *testing.T) {
 			t.Errorf("%+v to %+v", x.From, x.To)
 		}
 	}
-	if got, _ := s.Query(&analysis.FlowQuerySpec{}, Sight{Namespace: func(n string) bool { return n == "shop" }}, begun); len(got.Flows) != 1 {
+	if got, _ := s.Query(&analysis.FlowQuerySpec{}, Sight{Namespace: func(n string) bool { return n == "shop" }}, nil, begun); len(got.Flows) != 1 {
 		t.Errorf("shop sees %d flows, want the one that a host has of its own", len(got.Flows))
 	}
 }
@@ -344,7 +344,7 @@ func TestMalformed(t *testing.T) {
 	for field, q := range map[string]analysis.FlowQuerySpec{
 		"spec.port": {Port: 70000}, "spec.verdict": {Verdict: "Drop"}, "spec.limit": {Limit: 5001}, "spec.after": {After: "yesterday"}, "spec.from": {From: strings.Repeat("x", 1025)},
 	} {
-		_, err := s.Query(&q, all, begun)
+		_, err := s.Query(&q, all, nil, begun)
 		var p *Problem
 		if !errors.As(err, &p) || p.Field != field {
 			t.Errorf("%s: %v", field, err)
@@ -368,7 +368,7 @@ func TestClocks(t *testing.T) {
 		if _, err := s.Add("worker-1", r, concernsAll, now); err != nil {
 			t.Fatal(err)
 		}
-		answer, _ := s.Query(&analysis.FlowQuerySpec{}, all, now)
+		answer, _ := s.Query(&analysis.FlowQuerySpec{}, all, nil, now)
 		if len(answer.Flows) != 1 || !answer.Flows[0].Last.Equal(&metav1.MicroTime{Time: now.Add(-c.want)}) {
 			t.Errorf("%s: %+v", what, answer.Flows)
 		}
@@ -404,12 +404,12 @@ func TestFloods(t *testing.T) {
 	if stats.Losses.Forgotten == 0 || int64(stats.Flows)+stats.Losses.Forgotten != int64(n+1) {
 		t.Errorf("%d flows and %d forgotten of %d", stats.Flows, stats.Losses.Forgotten, n+1)
 	}
-	if answer, _ := s.Query(&analysis.FlowQuerySpec{Port: 5432}, all, now); len(answer.Flows) != 1 {
+	if answer, _ := s.Query(&analysis.FlowQuerySpec{Port: 5432}, all, nil, now); len(answer.Flows) != 1 {
 		t.Error("a host that floods has pushed out what others told")
 	}
 	// An hour later nothing is left.
 	now = now.Add(2 * time.Hour)
-	answer, _ := s.Query(&analysis.FlowQuerySpec{}, all, now)
+	answer, _ := s.Query(&analysis.FlowQuerySpec{}, all, nil, now)
 	if len(answer.Flows) != 0 || s.rows != 0 || s.texts != 0 || len(s.held) != 0 || len(s.heard) != 0 {
 		t.Errorf("%d flows, %d rows, %d texts, %v", len(answer.Flows), s.rows, s.texts, s.held)
 	}
@@ -460,4 +460,60 @@ func BenchmarkAdd(b *testing.B) {
 		}
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*2000), "ns/entry")
+}
+
+// disk is a Past that a Store has written.
+type disk struct {
+	entries []*Entry
+	asked   []time.Time
+}
+
+func (d *disk) Scan(since, until time.Time, each func(*Entry) bool) (time.Time, error) {
+	d.asked = append(d.asked, since, until)
+	for _, e := range d.entries {
+		if !e.Start.Before(since) && e.Start.Before(until) && !each(e) {
+			break
+		}
+	}
+	return begun, nil
+}
+
+// TestMemoryAndDiskTogether asks over hours, of which memory holds the last one: nothing is told
+// twice and nothing left out, also after a restart.
+func TestMemoryAndDiskTogether(t *testing.T) {
+	owners := NewOwners()
+	at := machines(owners)
+	s, kept := New(owners, 0, begun), &disk{}
+	now := begun
+	written := begun.Truncate(time.Minute)
+	want := 0
+	for i := range 4 * 60 * 3 { // three hours, by quarters of a minute
+		now = now.Add(15 * time.Second)
+		if i == 500 { // a restart in order
+			until := now.Add(time.Minute).Truncate(time.Minute)
+			kept.entries = append(kept.entries, s.Minutes(written, until)...)
+			s, written = New(owners, 0, until), until
+			now = until
+		}
+		if _, err := s.Add("worker-2", report(now, allowed(at["shop/web"], at["shop/db"], 5432, 0)), concernsAll, now); err != nil {
+			t.Fatal(err)
+		}
+		want++
+		if until := now.Truncate(time.Minute); until.After(written) {
+			kept.entries = append(kept.entries, s.Minutes(written, until)...)
+			written = until
+		}
+	}
+	since := metav1.NewMicroTime(begun)
+	answer, err := s.Query(&analysis.FlowQuerySpec{Since: &since}, all, kept, now)
+	if err != nil || len(answer.Flows) != 1 || answer.Flows[0].Connections != int64(want) || !answer.Since.Time.Equal(begun) {
+		t.Errorf("%+v %v, want %d connections", answer, err, want)
+	}
+	if answer, err := s.Query(&analysis.FlowQuerySpec{}, all, kept, now); err != nil || answer.Flows[0].Connections > 245 || len(kept.asked) != 2 {
+		t.Errorf("without a time only memory is asked: %+v %v", answer.Flows, err)
+	}
+	shop := Sight{Namespace: func(n string) bool { return n == "bank" }}
+	if answer, err := s.Query(&analysis.FlowQuerySpec{Since: &since}, shop, kept, now); err != nil || len(answer.Flows) != 0 {
+		t.Errorf("a tenant sees on disk what he does not see: %+v %v", answer.Flows, err)
+	}
 }

@@ -77,33 +77,27 @@ func (e end) is(ends ...*analysis.FlowEnd) bool {
 	return false
 }
 
-// Query answers a question, with what the caller may see. Its errors are about the question.
-func (s *Store) Query(q *analysis.FlowQuerySpec, sight Sight, now time.Time) (*analysis.FlowQueryStatus, error) {
+// Query answers a question, with what the caller may see. What is older than memory reaches comes
+// from past, which may be nil, if the question says since when it asks. Its errors are about the
+// question, or those of past.
+func (s *Store) Query(q *analysis.FlowQuerySpec, sight Sight, past Past, now time.Time) (*analysis.FlowQueryStatus, error) {
 	f, err := parseQuery(q, sight)
 	if err != nil {
 		return nil, err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.expire(now)
-	out := &analysis.FlowQueryStatus{
-		Limited: !sight.All, Since: metav1.NewMicroTime(s.since), Next: strconv.FormatUint(s.seq, 10), Flows: []analysis.SeenFlow{}, Enforcers: int32(len(s.heard)),
-	}
-	if oldest := now.Add(-Kept); oldest.After(s.since) {
-		out.Since = metav1.NewMicroTime(oldest)
-	}
-	if sight.All {
-		losses := s.losses
-		out.Losses = &losses
-	}
-	places := map[alike]int{}
-	limit := int(cmp.Or(q.Limit, defaultLimit))
-	for _, w := range slices.Backward(s.windows) {
-		if q.Since != nil && w.start.Add(Window).Before(q.Since.Time) {
-			break
+	a := &answer{filter: f, places: map[alike]int{}, FlowQueryStatus: &analysis.FlowQueryStatus{Limited: !sight.All, Flows: []analysis.SeenFlow{}}}
+	// Minutes are kept on disk, so that memory counts from a whole one on.
+	oldest := s.answer(a, past != nil && q.Since != nil && !f.follows, now)
+	if past != nil && q.Since != nil && !f.follows && q.Since.Time.Before(oldest) {
+		from, err := past.Scan(q.Since.Truncate(time.Minute), oldest, a.add)
+		if err != nil {
+			return nil, err
 		}
-		f.add(w, out, places)
+		if !from.IsZero() && from.Before(a.Since.Time) {
+			a.Since = metav1.NewMicroTime(from)
+		}
 	}
+	out, limit := a.FlowQueryStatus, int(cmp.Or(q.Limit, defaultLimit))
 	slices.SortStableFunc(out.Flows, func(a, b analysis.SeenFlow) int {
 		return cmp.Or(b.Last.Compare(a.Last.Time), cmp.Compare(a.From.Address, b.From.Address), cmp.Compare(a.To.Address, b.To.Address), cmp.Compare(a.Port, b.Port))
 	})
@@ -112,6 +106,51 @@ func (s *Store) Query(q *analysis.FlowQuerySpec, sight Sight, now time.Time) (*a
 		out.Flows = out.Flows[:limit]
 	}
 	return out, nil
+}
+
+// Past are flows that memory does not hold any more.
+type Past interface {
+	// Scan calls each for what was seen in the minutes from since on and before until, in any
+	// order, and returns from when on it has any; the zero time if it has none. It ends when each
+	// returns false.
+	Scan(since, until time.Time, each func(*Entry) bool) (from time.Time, err error)
+}
+
+// answer adds what memory holds to an answer, and returns from when on that is. With minutes only
+// whole ones count.
+func (s *Store) answer(a *answer, minutes bool, now time.Time) (oldest time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.expire(now)
+	a.Since, a.Next, a.Enforcers = metav1.NewMicroTime(s.since), strconv.FormatUint(s.seq, 10), int32(len(s.heard))
+	if hour := now.Add(-Kept); hour.After(s.since) {
+		a.Since = metav1.NewMicroTime(hour)
+	}
+	if a.sight.All {
+		losses := s.losses
+		a.Losses = &losses
+	}
+	if minutes {
+		oldest = s.since.Add(time.Minute - 1).Truncate(time.Minute)
+	}
+	for _, w := range slices.Backward(s.windows) {
+		if a.FlowQuerySpec.Since != nil && w.start.Add(Window).Before(a.FlowQuerySpec.Since.Time) || w.start.Before(oldest) {
+			break
+		}
+		for k, r := range w.rows {
+			if !a.follows || r.seq > a.after {
+				a.add(w.entry(k, r))
+			}
+		}
+	}
+	return oldest
+}
+
+// answer is an answer while it is made.
+type answer struct {
+	*filter
+	*analysis.FlowQueryStatus
+	places map[alike]int
 }
 
 func parseQuery(q *analysis.FlowQuerySpec, sight Sight) (*filter, error) {
@@ -148,35 +187,32 @@ type alike struct {
 	window                                                                   time.Time
 }
 
-// add adds the entries of a window to an answer.
-func (f *filter) add(w *window, out *analysis.FlowQueryStatus, places map[alike]int) {
-	for k, r := range w.rows {
-		if f.follows && r.seq <= f.after {
-			continue
-		}
-		x, seen := f.flow(w, k, r)
-		if !seen || !f.takes(&x) {
-			continue
-		}
-		a := alike{x.Enforcer, x.Direction, x.From.Address, x.To.Address, "", x.Protocol, x.Verdict, x.Differs, x.Port, x.ServicePort, x.From, x.To, x.By, time.Time{}}
-		if x.Service != nil {
-			a.service = x.Service.Address
-		}
-		if f.follows { // each window is told by itself, so that whoever follows sees what was added
-			a.window = w.start
-			x.First = metav1.NewMicroTime(w.start)
-		}
-		at, known := places[a]
-		switch {
-		case known:
-			sum(&out.Flows[at], &x)
-		case len(out.Flows) >= mostFlows*4:
-			out.More++
-		default:
-			places[a] = len(out.Flows)
-			out.Flows = append(out.Flows, x)
-		}
+// add adds an entry to the answer, if it is asked for and the caller may see it. It is false if the
+// answer has no room.
+func (a *answer) add(e *Entry) bool {
+	x, seen := a.see(e)
+	if !seen || !a.takes(&x) {
+		return true
 	}
+	k := alike{x.Enforcer, x.Direction, x.From.Address, x.To.Address, "", x.Protocol, x.Verdict, x.Differs, x.Port, x.ServicePort, x.From, x.To, x.By, time.Time{}}
+	if x.Service != nil {
+		k.service = x.Service.Address
+	}
+	if a.follows { // each window is told by itself, so that whoever follows sees what was added
+		k.window = e.Start
+		x.First = metav1.NewMicroTime(e.Start)
+	}
+	at, known := a.places[k]
+	switch {
+	case known:
+		sum(&a.Flows[at], &x)
+	case len(a.Flows) >= mostFlows*4:
+		a.More++
+	default:
+		a.places[k] = len(a.Flows)
+		a.Flows = append(a.Flows, x)
+	}
+	return true
 }
 
 func sum(into, x *analysis.SeenFlow) {
@@ -192,26 +228,25 @@ func sum(into, x *analysis.SeenFlow) {
 	into.Uncounted = into.Uncounted || x.Uncounted
 }
 
-// flow is an entry as the caller may see it; false if he may not see it at all: neither end is in a
+// see is an entry as the caller may see it; false if he may not see it at all: neither end is in a
 // Namespace of his, nor is the one that saw it.
-func (f *filter) flow(w *window, k key, r *row) (analysis.SeenFlow, bool) {
-	client, server, asked := w.owners.at(k.clientOwner), w.owners.at(k.serverOwner), w.owners.at(k.named)
-	enforcer := w.reporter.at(k.reporter)
-	host, _, isHost := strings.Cut(enforcer, "/")
+func (f *filter) see(e *Entry) (analysis.SeenFlow, bool) {
+	host, _, isHost := strings.Cut(e.Enforcer, "/")
 	if !isHost {
 		host = ""
 	}
-	if !f.sight.All && !f.sight.namespace(client.Namespace) && !f.sight.namespace(server.Namespace) && !f.sight.namespace(host) {
+	if !f.sight.All && !f.sight.namespace(e.ClientOwner.Namespace) && !f.sight.namespace(e.ServerOwner.Namespace) && !f.sight.namespace(host) {
 		return analysis.SeenFlow{}, false
 	}
 	x := analysis.SeenFlow{
-		First: micro(r.first), Last: micro(r.last), Enforcer: enforcer, Direction: directions[k.direction], From: f.end(k.client, client), To: f.end(k.server, server),
-		Protocol: protocolName(k.protocol), Port: int32(k.port), Verdict: cmp.Or(verdicts[k.verdict], "Unknown"), Differs: differing[k.differs], By: w.causes.at(k.cause),
-		Connections: r.connections, Ended: r.ended, Packets: r.packets, Bytes: r.bytes, ReplyPackets: r.replyPackets, ReplyBytes: r.replyBytes, Uncounted: r.uncounted,
+		First: metav1.NewMicroTime(e.First), Last: metav1.NewMicroTime(e.Last), Enforcer: e.Enforcer, Direction: e.Direction,
+		From: f.end(e.Client, e.ClientOwner), To: f.end(e.Server, e.ServerOwner), Protocol: protocolName(e.Protocol), Port: int32(e.Port),
+		Verdict: cmp.Or(e.Verdict, "Unknown"), Differs: e.Differs, By: e.Cause, Connections: e.Connections, Ended: e.Ended,
+		Packets: e.Packets, Bytes: e.Bytes, ReplyPackets: e.ReplyPackets, ReplyBytes: e.ReplyBytes, Uncounted: e.Uncounted,
 	}
-	if k.asked != ([16]byte{}) {
-		service := f.end(k.asked, asked)
-		x.Service, x.ServicePort = &service, int32(k.askedPort)
+	if e.Asked.IsValid() {
+		service := f.end(e.Asked.Addr(), e.AskedOwner)
+		x.Service, x.ServicePort = &service, int32(e.Asked.Port())
 	}
 	if isHost && !f.sight.namespace(host) {
 		x.Enforcer = ""
@@ -230,8 +265,8 @@ func (f *filter) flow(w *window, k key, r *row) (analysis.SeenFlow, bool) {
 
 // end is an end as the caller may see it. Nodes are named to everybody who sees the flow: the Pod
 // at its other end says on which it runs.
-func (f *filter) end(address [16]byte, o Owner) analysis.FlowEnd {
-	x := analysis.FlowEnd{Address: netip.AddrFrom16(address).Unmap().String()}
+func (f *filter) end(a netip.Addr, o Owner) analysis.FlowEnd {
+	x := analysis.FlowEnd{Address: a.String()}
 	switch {
 	case o == (Owner{}):
 	case o.Namespace != "" && !f.sight.namespace(o.Namespace):
@@ -241,16 +276,6 @@ func (f *filter) end(address [16]byte, o Owner) analysis.FlowEnd {
 	}
 	return x
 }
-
-func (t *table[T]) at(n uint32) T {
-	if int(n) < len(t.values) {
-		return t.values[n]
-	}
-	var none T
-	return none
-}
-
-func micro(ns int64) metav1.MicroTime { return metav1.NewMicroTime(time.Unix(0, ns).UTC()) }
 
 // takes reports whether a flow is asked for. It looks at what the caller sees alone, so that
 // nobody finds out what is hidden by asking for it.

@@ -49,7 +49,7 @@ func upCommand() *cobra.Command {
 	var metrics string
 	var access controller.Access
 	var instance controller.InstanceOptions
-	var flowBytes int
+	var flows controller.FlowOptions
 	var audit string
 	var past cli.HistoryFlags
 	var kept history.Bounds
@@ -62,6 +62,9 @@ func upCommand() *cobra.Command {
 		if cmd.Flags().Changed("audit-log") {
 			home.Audit = audit
 		}
+		if !cmd.Flags().Changed("flow-dir") {
+			flows.Dir = home.Flows
+		}
 		log, level := terminal.NewLeveledLogger(home.Log, false)
 		o := controller.Options{
 			Log:            log,
@@ -73,7 +76,7 @@ func upCommand() *cobra.Command {
 			AuditLog:       home.Audit,
 			Version:        cli.Version(),
 			Instance:       instance,
-			FlowBytes:      flowBytes,
+			Flows:          flows,
 			History:        kept,
 			Lease:          lease(),
 		}
@@ -98,7 +101,8 @@ func upCommand() *cobra.Command {
 	cli.RegisterEnforcers(cmd.Flags(), &api)
 	accessFlags.Register(cmd.Flags(), egress.Loopback)
 	cli.RegisterInstance(cmd.Flags(), &instance)
-	cli.RegisterFlowMemory(cmd.Flags(), &flowBytes)
+	cli.RegisterFlows(cmd.Flags(), &flows)
+	cmd.Flags().Lookup("flow-dir").DefValue = "flows in the data directory"
 	past.Register(cmd.Flags())
 	return cmd
 }

@@ -20,6 +20,8 @@ type Home struct {
 	Certificates string
 	// Audit is the file for the record of changes in clouds.
 	Audit string
+	// Flows is the folder for the connections that agents report.
+	Flows string
 	// WebhookClientCA is the authority of the certificate with which the API server asks admission
 	// webhooks.
 	WebhookClientCA string
@@ -39,7 +41,7 @@ func WithLogFile(dataDir string, c LoggingController) RunController {
 		log := &lumberjack.Logger{Filename: filepath.Join(logs, "controller.log"), MaxSize: 20 /* MB */, MaxBackups: 3}
 		home := Home{
 			Log: log, Certificates: filepath.Join(dataDir, "api-pki"), WebhookClientCA: controlplane.WebhookClientCA(dataDir),
-			Audit: filepath.Join(logs, "audit.log"), Ready: ready,
+			Audit: filepath.Join(logs, "audit.log"), Flows: filepath.Join(dataDir, "flows"), Ready: ready,
 		}
 		return errors.Join(c(ctx, cfg, home), log.Close())
 	}

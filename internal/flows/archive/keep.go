@@ -1,0 +1,80 @@
+package archive
+
+import (
+	"context"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/utils/clock"
+
+	"github.com/nephele-io/nephele/internal/flows/live"
+)
+
+const (
+	// slot is the time that one file is about.
+	slot = 10 * time.Minute
+	// patience is how long after a slot it is written: enforcers that could not reach the
+	// controller send what waits within that time.
+	patience = 11 * time.Minute
+	// interval is how often it is looked whether a slot is over.
+	interval = time.Minute
+)
+
+// Source is what files are made from; a live.Store.
+type Source interface {
+	Minutes(since, until time.Time) []*live.Entry
+}
+
+// Keep writes what the source has seen until ctx ends, and then what is left. What cannot be
+// written is tried again as long as the source knows it.
+func (a *Archive) Keep(ctx context.Context, s Source, clk clock.WithTicker, log logr.Logger) {
+	k := keeper{archive: a, source: s, written: clk.Now().UTC().Truncate(time.Minute)}
+	tick := clk.NewTicker(interval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			if err := k.end(clk.Now()); err != nil {
+				log.Error(err, "What was seen of traffic last is not kept")
+			}
+			return
+		case <-tick.C():
+			if err := k.step(clk.Now()); err != nil {
+				log.Error(err, "What was seen of traffic is not kept, trying again")
+			}
+		}
+	}
+}
+
+// keeper knows how far it has been written.
+type keeper struct {
+	archive *Archive
+	source  Source
+	written time.Time
+}
+
+// step writes the slots that are over.
+func (k *keeper) step(now time.Time) error {
+	for until := k.written.Add(slot).Truncate(slot); !now.Before(until.Add(patience)); until = until.Add(slot) {
+		if err := k.write(until); err != nil {
+			if oldest := now.UTC().Add(-live.Kept).Truncate(time.Minute); k.written.Before(oldest) {
+				k.written = oldest // nobody knows any more what was before
+			}
+			return err
+		}
+	}
+	return nil
+}
+
+// end writes what is left.
+func (k *keeper) end(now time.Time) error {
+	return k.write(now.UTC().Add(time.Minute).Truncate(time.Minute))
+}
+
+func (k *keeper) write(until time.Time) error {
+	err := k.archive.Write(k.source.Minutes(k.written, until), k.written, until)
+	if err == nil {
+		k.written = until
+	}
+	return err
+}
