@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 )
@@ -75,5 +76,22 @@ func TestKubernetesPoliciesOfAll(t *testing.T) {
 		if r := nephele(t, "", append(args, "-f", in)...); r.code != ExitBadInput || !strings.Contains(r.err, `invalid value "egress"`) {
 			t.Errorf("%v: %+v", args, r)
 		}
+	}
+}
+
+// TestStoredHostBits: a NetworkPolicy that an API server before 1.36 has stored with bits behind
+// the prefix is read as that API server reads it; a new one is refused as 1.36 does.
+func TestStoredHostBits(t *testing.T) {
+	const text = "apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {name: a, namespace: shop%s}\n" +
+		"spec: {podSelector: {}, ingress: [{from: [{ipBlock: {cidr: 10.1.2.3/16, except: [10.1.5.9/24]}}]}]}\n---\n" +
+		"apiVersion: v1\nkind: Pod\nmetadata: {name: p, namespace: shop}\nspec: {nodeName: node-1, containers: [{name: c}]}\nstatus: {podIP: 10.9.0.1, podIPs: [{ip: 10.9.0.1}], phase: Running}\n"
+	stored := file(t, "stored.yaml", fmt.Sprintf(text, `, uid: u, creationTimestamp: "2024-01-01T00:00:00Z"`))
+	for from, want := range map[string]int{"10.1.77.1": ExitDone, "10.1.5.200": ExitNo, "10.2.2.3": ExitNo} {
+		if r := nephele(t, "", "explain", "-f", stored, "--from", from, "--to", "shop/p", "--port", "80"); r.code != want {
+			t.Errorf("from %s: exit %d: %s%s", from, r.code, r.stdout, r.err)
+		}
+	}
+	if r := nephele(t, "", "policy", "compute", "-f", file(t, "new.yaml", fmt.Sprintf(text, ""))); r.code != ExitBadInput || !strings.Contains(r.stdout+r.err, "want no bits after the prefix: 10.1.0.0/16 or 10.1.2.3/32") {
+		t.Errorf("new: exit %d: %s%s", r.code, r.stdout, r.err)
 	}
 }

@@ -67,7 +67,7 @@ func (a *offlineAdmission) findings(d *manifest.Document) (code int, errs []poli
 	switch o := d.Object.(type) {
 	case *networkingv1.NetworkPolicy:
 		p := convert.KubernetesNetworkPolicy(o)
-		return http.StatusUnprocessableEntity, admission.ValidateKubernetes(&p)
+		return http.StatusUnprocessableEntity, admission.ValidateKubernetes(&p, o.UID != "" && !o.CreationTimestamp.IsZero())
 	case *v1beta1.NetworkPolicy:
 		return staged(o.Annotations)(a.policy(convert.NetworkPolicy(o)))
 	case *v1beta1.ClusterNetworkPolicy:

@@ -57,6 +57,12 @@ func (in *Inputs) Mistakes() (out []Warning) {
 	for _, p := range in.ClusterPolicies {
 		look(convert.ClusterNetworkPolicy(p))
 	}
+	for _, k := range in.K8sPolicies {
+		p := convert.KubernetesNetworkPolicy(k)
+		for _, f := range admission.HostBits(&p) { // of one that an older API server has stored
+			out = append(out, Warning{warnHostBits, plan.PolicyRef{Kind: v1beta2.K8sNetworkPolicy, Namespace: p.Namespace, Name: p.Name}.String() + ": " + f.Error()})
+		}
+	}
 	return out
 }
 

@@ -128,7 +128,7 @@ func FuzzKubernetes(f *testing.F) {
 			return
 		}
 		p := KubernetesNetworkPolicy(&in)
-		refused := admission.ValidateKubernetes(&p)
+		refused := admission.ValidateKubernetes(&p, len(content)%2 == 0)
 		errs, out := computedFrom(t, p)
 		if len(errs) > 0 {
 			if len(refused) == 0 {

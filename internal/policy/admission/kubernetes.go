@@ -11,11 +11,12 @@ import (
 // maxPortName is the length of the longest name of a port, RFC 6335.
 const maxPortName = 15
 
-// ValidateKubernetes returns what the API server refuses in a new Kubernetes NetworkPolicy (HTTP
-// 422). It is for manifests that no API server has seen. Errors come in the order of the fields,
-// those of policyTypes first.
-func ValidateKubernetes(p *policy.Policy) []policy.FieldError {
-	c := &checker{}
+// ValidateKubernetes returns what the API server refuses in a Kubernetes NetworkPolicy (HTTP 422).
+// It is for manifests that no API server has seen, or that one has stored: then it does not refuse
+// what API servers before 1.36 took, and later ones leave as it is. Errors come in the order of the
+// fields, those of policyTypes first.
+func ValidateKubernetes(p *policy.Policy, stored bool) []policy.FieldError {
+	c := &checker{stored: stored}
 	for _, other := range p.OtherTypes {
 		c.add("spec.policyTypes", other, "Ingress or Egress")
 	}
@@ -85,7 +86,7 @@ func (c *checker) kubernetesPeer(p *policy.Peer, path string) {
 
 // noHostBits refuses what the API server refuses since 1.36 because it could mean two things.
 func (c *checker) noHostBits(cidr, path string) {
-	if p, err := netip.ParsePrefix(cidr); err == nil && p != p.Masked() {
+	if p, err := netip.ParsePrefix(cidr); err == nil && p != p.Masked() && !c.stored {
 		c.add(path, cidr, "no bits after the prefix: "+p.Masked().String()+" or "+netip.PrefixFrom(p.Addr(), p.Addr().BitLen()).String())
 	}
 }

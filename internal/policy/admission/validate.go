@@ -18,6 +18,8 @@ const legacyTiers = " Emergency SecurityOps NetworkOps Platform Application Base
 // checker collects errors.
 type checker struct {
 	errs []policy.FieldError
+	// stored says that an API server has the object already.
+	stored bool
 }
 
 func (c *checker) add(field, value, want string) {
