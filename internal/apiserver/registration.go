@@ -43,13 +43,16 @@ const (
 // An object of the same name that somebody else has made, such as an Antrea Controller, is left
 // alone, which is an error. In a cluster the objects are there before, from config/, so that it
 // needs no right to make or delete any: it makes what is missing where it may, and deletes nothing.
-// All fields are required but Local, HostAuthority, HostServer, Hooks, Changed, Registered and
-// Logger.
+// All fields are required but Authority, Local, HostAuthority, HostServer, Hooks, Changed,
+// Registered and Logger.
 type Registration struct {
 	// Client is one that RegistrationClient returns.
 	Client client.Client
 	// Service is reached by kube-apiserver; the certificate must name NAME.NAMESPACE.svc.
 	Service types.NamespacedName
+	// Authority is the namespace of the ConfigMap with the CA bundle; empty means that of the
+	// Service.
+	Authority string
 	// Port of the Service.
 	Port int32
 	// Local says that server and kube-apiserver run on one machine: the Service is made, and stands

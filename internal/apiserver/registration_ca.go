@@ -1,6 +1,7 @@
 package apiserver
 
 import (
+	"cmp"
 	"context"
 	"maps"
 
@@ -12,7 +13,7 @@ import (
 )
 
 // CAConfigMap and CAKey are where Antrea Agents look for the CA bundle of the server that they
-// connect to, in the Namespace of its Service. They watch it, so that a new bundle reaches them.
+// connect to, in kube-system. They watch it, so that a new bundle reaches them.
 const (
 	CAConfigMap = "antrea-ca"
 	CAKey       = "ca.crt"
@@ -45,5 +46,5 @@ func (r *Registration) ensureCA(ctx context.Context, bundle []byte) error {
 }
 
 func (r *Registration) caMeta() metav1.ObjectMeta {
-	return r.meta(types.NamespacedName{Namespace: r.Service.Namespace, Name: CAConfigMap})
+	return r.meta(types.NamespacedName{Namespace: cmp.Or(r.Authority, r.Service.Namespace), Name: CAConfigMap})
 }

@@ -82,8 +82,9 @@ used; else --kubeconfig, the variable KUBECONFIG or ~/.kube/config.`,
 		&api.Address,
 		"api",
 		"",
-		"HOST:PORT to serve the computed policies on, to agents, and the admission webhooks; empty for none. Service "+controller.APINamespace+"/"+controller.APIService+" must lead there",
+		"HOST:PORT to serve the computed policies on, to agents, and the admission webhooks; empty for none. Service "+controller.APIService+" must lead there",
 	)
+	f.StringVar(&api.Namespace, "api-namespace", controller.APINamespace, "namespace of Service "+controller.APIService+"; Antrea Agents look for it in "+controller.APINamespace)
 	f.StringVar(&api.CertDir, "api-cert-dir", "", "directory that keeps the certificate of --api; created if missing")
 	f.BoolVar(&api.WithoutWebhooks, "without-webhooks", false, "do not register the admission webhooks that --api serves, and remove those registered before")
 	f.StringVar(&api.TLSDir, "api-tls-dir", "", "directory with tls.crt, tls.key and ca.crt for --api, which somebody else (cert-manager) keeps current")

@@ -1,10 +1,12 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
 	"os"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
@@ -47,6 +49,8 @@ const (
 type APIOptions struct {
 	// Address is the HOST:PORT to serve on.
 	Address string
+	// Namespace is that of the Service that leads there; empty means APINamespace.
+	Namespace string
 	// CertDir keeps the serving certificate; it is for this purpose only, and created if missing.
 	CertDir string
 	// TLSDir, instead of CertDir, holds tls.crt, tls.key and ca.crt, which somebody else renews.
@@ -68,6 +72,11 @@ type APIOptions struct {
 	WithoutWebhooks bool
 }
 
+// service is what leads to the server.
+func (o *APIOptions) service() types.NamespacedName {
+	return types.NamespacedName{Namespace: cmp.Or(o.Namespace, APINamespace), Name: APIService}
+}
+
 // hooks are the webhooks to register.
 func (o *APIOptions) hooks() []webhook.Hook {
 	if o.WithoutWebhooks {
@@ -81,7 +90,7 @@ func (o *APIOptions) hooks() []webhook.Hook {
 
 // apiCertificate opens the certificate of the API.
 func apiCertificate(o *APIOptions, clk clock.WithTicker) (*apiserver.Certificate, error) {
-	name := APIService + "." + APINamespace + ".svc"
+	name := o.service().Name + "." + o.service().Namespace + ".svc"
 	if o.TLSDir != "" {
 		return apiserver.MountedCertificate(o.TLSDir, name, clk)
 	}
@@ -89,7 +98,8 @@ func apiCertificate(o *APIOptions, clk clock.WithTicker) (*apiserver.Certificate
 	if err != nil {
 		return nil, err
 	}
-	return apiserver.OpenCertificate(dir, []string{name, "localhost"}, []net.IP{net.IPv4(127, 0, 0, 1)}, clk)
+	// Who is on this machine, and Antrea Agents, know the server by its usual name.
+	return apiserver.OpenCertificate(dir, slices.Compact([]string{apiServerName, name, "localhost"}), []net.IP{net.IPv4(127, 0, 0, 1)}, clk)
 }
 
 // serveAPI adds the API server of the computed objects and the webhooks, and its registration with
@@ -176,7 +186,7 @@ func serveAPI(ctx context.Context, mgr manager.Manager, policies *control.Contro
 		Hosts:       hosts,
 		Metrics:     o.metrics.api,
 		Version:     o.Version,
-		Service:     types.NamespacedName{Namespace: APINamespace, Name: APIService},
+		Service:     o.API.service(),
 		Pod:         types.NamespacedName{Namespace: os.Getenv(envPodNamespace), Name: os.Getenv(envPodName)},
 		Node:        os.Getenv(envNodeName),
 		Process:     o.Process,
@@ -202,7 +212,7 @@ func serveAPI(ctx context.Context, mgr manager.Manager, policies *control.Contro
 		}
 	}
 	registration := &apiserver.Registration{
-		Client: client, Service: types.NamespacedName{Namespace: APINamespace, Name: APIService}, Port: port, Local: o.API.Local,
+		Client: client, Service: o.API.service(), Authority: APINamespace, Port: port, Local: o.API.Local,
 		CABundle:      cert.CABundle,
 		HostAuthority: hostAuthority, HostServer: hostServer, Changed: cert.Changed(), Hooks: o.API.hooks(), Registered: o.Ready, Clock: clk, Logger: o.Log.WithName("register"),
 	}

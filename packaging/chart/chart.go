@@ -74,10 +74,15 @@ func Load(dir string) (*Chart, error) {
 	return &Chart{chart: c}, nil
 }
 
-// Render returns the objects of a release, in the order of their templates. They are not to be
-// changed.
+// Render returns the objects of a release in kube-system, in the order of their templates. They are
+// not to be changed.
 func (c *Chart) Render(values map[string]any) ([]Object, error) {
-	release := chartutil.ReleaseOptions{Name: "nephele", Namespace: "kube-system", Revision: 1, IsInstall: true}
+	return c.RenderIn("kube-system", values)
+}
+
+// RenderIn is Render of a release in a namespace.
+func (c *Chart) RenderIn(namespace string, values map[string]any) ([]Object, error) {
+	release := chartutil.ReleaseOptions{Name: "nephele", Namespace: namespace, Revision: 1, IsInstall: true}
 	capabilities := chartutil.DefaultCapabilities.Copy()
 	version, err := chartutil.ParseKubeVersion(kubernetes)
 	if err != nil {

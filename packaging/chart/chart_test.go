@@ -113,6 +113,11 @@ func withoutHelm(t *testing.T, o Object) Object {
 		t.Fatal(err)
 	}
 	meta := out["metadata"].(map[string]any)
+	if labels, ok := meta["labels"].(map[string]any); ok {
+		for _, key := range []string{"app.kubernetes.io/instance", "app.kubernetes.io/version", "helm.sh/chart"} {
+			delete(labels, key)
+		}
+	}
 	if annotations, ok := meta["annotations"].(map[string]any); ok {
 		delete(annotations, "helm.sh/resource-policy")
 		if len(annotations) == 0 {
@@ -147,6 +152,11 @@ func TestChartsAreTheManifests(t *testing.T) {
 				t.Errorf("%s: %s is there twice", dir, o)
 			}
 			got[o.String()] = true
+			for _, key := range []string{"app.kubernetes.io/instance", "app.kubernetes.io/version", "helm.sh/chart"} {
+				if o.Kind() != "CustomResourceDefinition" && o.text("metadata", "labels", key) == "" {
+					t.Errorf("%s has no label %s", o, key)
+				}
+			}
 			w, ok := want[o.String()]
 			if !ok {
 				t.Errorf("%s does not have %s", dir, o)
@@ -286,6 +296,51 @@ func TestNetwork(t *testing.T) {
 	}
 }
 
+// TestInAnotherNamespace: "helm install -n x" installs into x all but what is kept in kube-system,
+// and everything that names the controller or its Service names it there. The account may be one
+// that exists.
+func TestInAnotherNamespace(t *testing.T) {
+	kept := []string{"ConfigMap kube-system/antrea-ca", "Lease kube-system/nephele-controller", "Lease kube-system/nephele-policies", "Secret kube-system/nephele-record-key", "Secret kube-system/nephele-host-authority"}
+	var v map[string]any
+	if err := yaml.UnmarshalStrict([]byte("{serviceAccount: {create: false, name: mine}, nodeAgents: {enabled: true}, console: {enabled: true, url: 'https://x'}, tls: {mode: certManager}}"), &v); err != nil {
+		t.Fatal(err)
+	}
+	objects, err := load(t, controller).RenderIn("x", v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	services, subjects := 0, 0
+	for _, o := range objects {
+		raw, err := json.Marshal(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ns := o.Namespace(); ns != "" && ns != "x" && !slices.Contains([]string{"Role", "RoleBinding"}, o.Kind()) && !slices.Contains(kept, o.String()) && !strings.HasPrefix(o.Name(), "nephele-instance") {
+			t.Errorf("%s is not in x", o)
+		}
+		if o.String() == "ServiceAccount x/mine" || o.Name() == "nephele-controller" && o.Kind() == "ServiceAccount" {
+			t.Errorf("%s is there", o)
+		}
+		text := string(raw)
+		services += strings.Count(text, `"service":{"name":"antrea","namespace":"x"`)
+		subjects += strings.Count(text, `"name":"mine","namespace":"x"`)
+		for _, wrong := range []string{`"name":"antrea","namespace":"kube-system"`, `"kind":"ServiceAccount","name":"nephele-controller"`, "system:serviceaccount:kube-system:nephele-controller"} {
+			if strings.Contains(text, wrong) {
+				t.Errorf("%s still has %s", o, wrong)
+			}
+		}
+		if o.String() == "Deployment x/nephele-controller" && (!strings.Contains(text, `"--api-namespace=x"`) || !strings.Contains(text, `"--leader-namespace=kube-system"`) || !strings.Contains(text, `"serviceAccountName":"mine"`)) {
+			t.Errorf("%s", text)
+		}
+		if o.String() == "Certificate x/nephele-api" && !strings.Contains(text, "antrea.x.svc") {
+			t.Errorf("%s", text)
+		}
+	}
+	if services < 10 || subjects < 3 {
+		t.Errorf("%d services and %d subjects are named", services, subjects)
+	}
+}
+
 // TestRefused: what goes wrong is refused before anything is installed, by what is said about it.
 func TestRefused(t *testing.T) {
 	c := load(t, controller)
@@ -293,12 +348,13 @@ func TestRefused(t *testing.T) {
 		"nodeAgents: {cniPlugin: {state: maybe}}":           "state",
 		"nodeAgents: {cniPlugin: {confDir: here}}":          "confDir",
 		"nodeAgents: {cniPlugin: {whenAgentIsAway: maybe}}": "whenAgentIsAway",
-		"replica: 2":                                                              "replica",
-		"replicas: -1":                                                            "replicas",
-		"image: {digest: latest}":                                                 "digest",
-		"image: {tag: latest}":                                                    "tag",
-		"image: {repository: a@sha256}":                                           "repository",
-		"namespace: elsewhere":                                                    "kube-system",
+		"replica: 2":                    "replica",
+		"replicas: -1":                  "replicas",
+		"image: {digest: latest}":       "digest",
+		"image: {tag: latest}":          "tag",
+		"image: {repository: a@sha256}": "repository",
+		"{namespace: elsewhere, sharedAccounts: {enabled: true}}":                 "kube-system",
+		"serviceAccount: {create: false}":                                         "serviceAccount.name",
 		"{noClouds: true, antrea: {enabled: true}}":                               "nothing to do",
 		"{sharedAccounts: {enabled: true}, noClouds: true}":                       "sharedAccounts",
 		"antrea: {kubeconfigSecret: a}":                                           "antrea.enabled",

@@ -8,11 +8,34 @@ The chart is config/ with switches: what it installs is read from the files ther
 {{- if not .Values.antrea.enabled }}true{{ end }}
 {{- end }}
 
+{{- /* nephele.namespace is where the Pod is: that of the release, unless the values say another. */ -}}
+{{- define "nephele.namespace" -}}
+{{- default .Release.Namespace .Values.namespace }}
+{{- end }}
+
+{{- /* nephele.account is the ServiceAccount of the controller. */ -}}
+{{- define "nephele.account" -}}
+{{- default "nephele-controller" .Values.serviceAccount.name }}
+{{- end }}
+
+{{- /* nephele.labels are those of every object, as JSON. */ -}}
+{{- define "nephele.labels" -}}
+{{- dict "app.kubernetes.io/name" "nephele" "app.kubernetes.io/instance" .Release.Name "app.kubernetes.io/version" .Chart.AppVersion "helm.sh/chart" (printf "%s-%s" .Chart.Name (replace "+" "_" .Chart.Version)) | toJson }}
+{{- end }}
+
+{{- /* nephele.label gives the labels of every object to one (.o) of a file, which has its name. */ -}}
+{{- define "nephele.label" -}}
+{{- $_ := set .o.metadata "labels" (merge (get .o.metadata "labels" | default dict) (omit (include "nephele.labels" .root | fromJson) "app.kubernetes.io/name")) }}
+{{- end }}
+
 {{- /* nephele.checked refuses what does not go together. */ -}}
 {{- define "nephele.checked" -}}
 {{- if and .Values.antrea.enabled .Values.noClouds }}{{ fail "antrea.enabled and noClouds leave nothing to do: set one of them" }}{{ end }}
-{{- if and (include "nephele.served" .) (ne .Values.namespace "kube-system") }}
-{{- fail "namespace: agents and kube-apiserver look for Service antrea in kube-system; another one is for antrea.enabled only" }}
+{{- if and (not .Values.serviceAccount.create) (not .Values.serviceAccount.name) }}
+{{- fail "serviceAccount.name: the account that exists already has to be named" }}
+{{- end }}
+{{- if and .Values.sharedAccounts.enabled (ne (include "nephele.namespace" .) "kube-system") }}
+{{- fail "sharedAccounts.enabled: replicas that share accounts reach one another in kube-system: install with -n kube-system" }}
 {{- end }}
 {{- if and .Values.sharedAccounts.enabled (or .Values.antrea.enabled .Values.noClouds) }}
 {{- fail "sharedAccounts.enabled: accounts are shared out by replicas that serve policies and work on clouds, so not with antrea.enabled or noClouds" }}
@@ -58,7 +81,8 @@ The chart is config/ with switches: what it installs is read from the files ther
 {{- $_ := set $o "rules" (get (include "nephele.kept" (dict "root" $root "rules" $o.rules) | fromYaml) "rules") }}
 {{- end }}
 {{- range $subject := get $o "subjects" | default list }}
-{{- if has $subject.name (list "nephele-controller" "nephele-node-agent") }}{{ $_ := set $subject "namespace" $root.Values.namespace }}{{ end }}
+{{- if has $subject.name (list "nephele-controller" "nephele-node-agent") }}{{ $_ := set $subject "namespace" (include "nephele.namespace" $root) }}{{ end }}
+{{- if eq $subject.name "nephele-controller" }}{{ $_ := set $subject "name" (include "nephele.account" $root) }}{{ end }}
 {{- end }}
 {{- if and (hasKey $o "webhooks") (not $root.Values.webhooks.enabled) }}{{ $_ := unset $o "webhooks" }}{{ end }}
 {{- if and (eq $o.kind "Secret") (eq $o.metadata.name "nephele-record-key") }}
@@ -66,12 +90,25 @@ The chart is config/ with switches: what it installs is read from the files ther
 {{- $_ := set $o.metadata "annotations" (dict "helm.sh/resource-policy" "keep") }}
 {{- end }}
 {{- if and (eq $o.kind "ServiceAccount") (eq $o.metadata.name "nephele-controller") }}
-{{- $_ := set $o.metadata "namespace" $root.Values.namespace }}
+{{- $_ := set $o.metadata "namespace" (include "nephele.namespace" $root) }}
+{{- $_ := set $o.metadata "name" (include "nephele.account" $root) }}
 {{- with $root.Values.serviceAccount.annotations }}{{ $_ := set $o.metadata "annotations" . }}{{ end }}
 {{- end }}
-{{- if and (eq $o.kind "ServiceAccount") (eq $o.metadata.name "nephele-node-agent") }}{{ $_ := set $o.metadata "namespace" $root.Values.namespace }}{{ end }}
+{{- if and (eq $o.kind "ServiceAccount") (eq $o.metadata.name "nephele-node-agent") }}{{ $_ := set $o.metadata "namespace" (include "nephele.namespace" $root) }}{{ end }}
+{{- include "nephele.label" (dict "root" $root "o" $o) }}
+{{- if ne (include "nephele.namespace" $root) "kube-system" }}{{ include "nephele.moved" (dict "root" $root "o" $o) }}{{ end }}
+{{- if not (and (eq $o.kind "ServiceAccount") (eq $o.metadata.name (include "nephele.account" $root)) (not $root.Values.serviceAccount.create)) }}
 ---
-{{ toYaml $o }}
+{{ toYaml $o | replace "system:serviceaccount:kube-system:nephele-controller" (printf "system:serviceaccount:%s:%s" (include "nephele.namespace" $root) (include "nephele.account" $root)) }}
 {{ end }}
 {{- end }}
+{{- end }}
+{{- end }}
+
+{{- /* nephele.moved makes an object (.o) lead to the Service antrea in another namespace than kube-system, where it is itself then. */ -}}
+{{- define "nephele.moved" -}}
+{{- $ns := include "nephele.namespace" .root }}
+{{- if and (eq .o.kind "Service") (eq .o.metadata.name "antrea") }}{{ $_ := set .o.metadata "namespace" $ns }}{{ end }}
+{{- range $hook := get .o "webhooks" | default list }}{{ $_ := set $hook.clientConfig.service "namespace" $ns }}{{ end }}
+{{- if and (eq .o.kind "APIService") (get .o.spec "service") }}{{ $_ := set .o.spec.service "namespace" $ns }}{{ end }}
 {{- end }}

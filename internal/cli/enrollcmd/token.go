@@ -105,7 +105,7 @@ func serverOf(ctx context.Context, c client.Client, apiServer, given string) (at
 	case host == "":
 		return "", "The server listens on port " + port + " of all addresses of its machine.\n", nil
 	case loopback(host):
-		note = "The server listens on this machine only, on a port that changes with every start. For other hosts start nephele up with --api-listen.\n"
+		note = "The server listens on this machine only: for other hosts start nephele up with --api-listen HOST:PORT.\n"
 	}
 	return net.JoinHostPort(host, port), note, nil
 }
