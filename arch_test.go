@@ -149,12 +149,14 @@ var layers = []layer{
 		why:     "a runtime starts the plugin for each Pod, so it is small"},
 	{folder: "internal/agent/network/links", own: []string{"internal/agent/network"}, foreign: []string{"github.com/vishvananda/netlink", "golang.org/x/sys/unix"},
 		why: "what is in the kernel is read and written, and decided elsewhere"},
+	{folder: "internal/agent/proxy", own: []string{"internal/agent/nft"}, foreign: []string{"k8s.io/api/"}, noStd: pureStd, why: "where connections to Services go is told without I/O"},
 	{folder: "internal/agent/network", noStd: pureStd, why: "what a network needs is told without I/O"},
 	{folder: "internal/agent/traffic", own: []string{"api", "internal/agent/nft", "internal/agent/nft/kernel"}, foreign: []string{"k8s.io/apimachinery/", "k8s.io/utils/clock"},
 		why: "what was seen is judged by the program in force, without I/O"},
 	{
 		folder: "internal/agent",
-		own:    []string{"api", "internal/agent/cni", "internal/agent/network", "internal/agent/nft", "internal/agent/nft/kernel", "internal/agent/traffic", "internal/enforcer", "internal/platform"},
+		own: []string{"api", "internal/agent/cni", "internal/agent/network", "internal/agent/nft", "internal/agent/nft/kernel", "internal/agent/proxy", "internal/agent/traffic",
+			"internal/enforcer", "internal/platform"},
 		foreign: append(
 			[]string{"github.com/mdlayher/netlink", "golang.org/x/net/dns/dnsmessage", "golang.org/x/sys/unix"},
 			kubernetes...),

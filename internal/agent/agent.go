@@ -71,6 +71,8 @@ type Table interface {
 	Counters(chains ...string) (map[string][]kernel.Counter, error)
 	// Foreign returns the filters of others on the way of the host's traffic.
 	Foreign() ([]kernel.Filter, error)
+	// ForgetClients forgets which clients stay with backends of Services that are gone.
+	ForgetClients(now *nft.Balanced) (int, error)
 }
 
 // Connections are those that the host has.
@@ -80,6 +82,8 @@ type Connections interface {
 	Cut(ctx context.Context, p *nft.Program) (int, error)
 	// Peers are the other ends of the connections that the host has.
 	Peers() (map[netip.Addr]bool, error)
+	// ForgetDatagrams lets those of UDP be forgotten that go to backends of Services that are gone.
+	ForgetDatagrams(former, now *nft.Balanced) (int, error)
 }
 
 // Reports takes the status of policies; an enforcer.Reporter does.
@@ -96,6 +100,8 @@ type Options struct {
 	Pods *Pods
 	// Network makes the network of the Node. Nil where another CNI plugin does.
 	Network *Network
+	// Balancing leads connections to Services, in a network of ours. Nil where kube-proxy does.
+	Balancing *Balancing
 	// Services are those of the cluster of the Node. Nil where none are known; policies that have
 	// some as peers are refused there.
 	Services *Services
@@ -201,6 +207,8 @@ type Agent struct {
 	pods uint64
 	// services is where Services are reached that the program is made with.
 	services map[string][]nft.Frontend
+	// leads is where connections to Services go that the program is made with.
+	leads    *nft.Balanced
 	counting counting
 	settings settings
 	// heed is what is known of the cloud around the host.
@@ -233,6 +241,10 @@ func New(o Options) *Agent {
 		o.Network.changed, o.Network.pods = o.Pods.poke, o.Pods.addressesInAPI
 	}
 	a.compiler.LogDenied = o.Traffic != nil
+	if o.Balancing != nil && o.Pods != nil {
+		o.Balancing.changed, o.Balancing.hostPorts = a.poke, o.Pods.hostPorts
+		o.Pods.others = o.Balancing.poke
+	}
 	a.metrics = newMetrics(a)
 	a.mirror = o.Follower.Mirror(o.Key, a.hear)
 	a.saving.results, a.asking.turn = make(chan error, 1), make(chan struct{}, 1)
@@ -276,6 +288,9 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	if a.Network != nil {
 		running.Go(func() { a.Network.Run(ctx) })
+	}
+	if a.Balancing != nil {
+		running.Go(func() { a.Balancing.Run(ctx) })
 	}
 	var services chan struct{}
 	if a.Services != nil {
@@ -591,6 +606,7 @@ func (a *Agent) step(ctx context.Context) {
 		a.dirty = a.dirty || version != a.pods
 		ready = ready && node != nil
 	}
+	a.dirty = a.dirty || a.balanced() != a.leads
 	a.dirty = a.dirty || !a.applied.Equal(a.releasedUntil()) || !sameFrontends(a.frontends(), a.services)
 	if a.dirty && ready {
 		a.enforce(ctx, heard)
@@ -643,7 +659,8 @@ func (a *Agent) enforce(ctx context.Context, heard time.Time) {
 		node, podsVersion = a.Pods.current()
 	}
 	services := a.frontends()
-	effective, result := a.compile(nft.Input{Failsafe: a.failsafe, Names: known, Node: node, Services: services})
+	balanced := a.balanced()
+	effective, result := a.compile(nft.Input{Failsafe: a.failsafe, Names: known, Node: node, Services: services, Balanced: balanced})
 	program := result.Program
 	released := a.releasedUntil()
 	if !released.IsZero() {
@@ -718,6 +735,7 @@ func (a *Agent) enforce(ctx context.Context, heard time.Time) {
 	}
 	a.audited = a.Clock.Now()
 	a.generationAfter(w)
+	a.led(balanced)
 	if repair && w.Messages > 0 {
 		a.Log.Info("Somebody else has changed our table, it is as it was again", "chains", w.Chains, "rules", w.Rules, "elements", w.Elements)
 	}

@@ -92,6 +92,8 @@ type fixture struct {
 	pods func() *agent.Pods
 	// network makes that of a Node; nil where another plugin does.
 	network func() *agent.Network
+	// balancing leads connections to Services; nil where nobody does.
+	balancing func() *agent.Balancing
 	// local are addresses of the host besides.
 	local []netip.Addr
 	// services make those of its cluster.
@@ -174,6 +176,10 @@ func (f *fixture) start() (*agent.Agent, func()) {
 	if f.network != nil {
 		made = f.network()
 	}
+	var balancing *agent.Balancing
+	if f.balancing != nil {
+		balancing = f.balancing()
+	}
 	var services *agent.Services
 	if f.services != nil {
 		services = f.services()
@@ -200,6 +206,7 @@ func (f *fixture) start() (*agent.Agent, func()) {
 			Essential:     f.essential,
 			Pods:          pods,
 			Network:       made,
+			Balancing:     balancing,
 			Services:      services,
 			Failsafe:      f.failsafe,
 			Reports:       f.to,

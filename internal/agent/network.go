@@ -227,9 +227,7 @@ func (n *Network) Sync() {
 		n.failed = ""
 	}
 	rules := &nft.Network{Own: slices.Clone(plan.Ranges), Keep: slices.Concat(plan.Pods, n.Config.Except)}
-	if n.Config.NoSNAT {
-		rules.Own = nil
-	}
+	rules.NoSNAT = n.Config.NoSNAT
 	slices.SortFunc(rules.Own, netip.Prefix.Compare)
 	slices.SortFunc(rules.Keep, netip.Prefix.Compare)
 	if !rules.Equal(n.rules) {

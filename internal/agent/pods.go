@@ -49,6 +49,8 @@ type Pods struct {
 	news              chan struct{}
 	// network is what the rules do for the network of the Node; nil where another plugin makes it.
 	network func() *nft.Network
+	// others is called when other Pods are here. Nil does nothing.
+	others func()
 
 	mu   sync.Mutex
 	node *nft.Node
@@ -89,7 +91,7 @@ func trimPod(o any) (any, error) {
 	}
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name, UID: trueUID(p), ResourceVersion: p.ResourceVersion, CreationTimestamp: p.CreationTimestamp},
-		Spec:       corev1.PodSpec{HostNetwork: p.Spec.HostNetwork},
+		Spec:       corev1.PodSpec{HostNetwork: p.Spec.HostNetwork, Containers: portsOfNode(p.Spec.Containers)},
 		Status:     corev1.PodStatus{Phase: p.Status.Phase, PodIP: p.Status.PodIP, PodIPs: p.Status.PodIPs},
 	}, nil
 }
@@ -224,6 +226,9 @@ func (p *Pods) refresh() {
 	if p.node == nil || !sameNode(p.node, node) {
 		p.node = node
 		p.version++
+		if p.others != nil {
+			p.others()
+		}
 	}
 	p.attachments.took(told, p.version)
 }

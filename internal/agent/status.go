@@ -200,6 +200,9 @@ func (a *Agent) Status() Status {
 	}
 	if a.Network != nil {
 		of := a.Network.Status()
+		if a.Balancing != nil {
+			of.Services = &network.Services{Places: len(a.Balancing.current().To), Trouble: a.Balancing.Trouble()}
+		}
 		out.Network = &of
 	}
 	if a.Plugin != nil {

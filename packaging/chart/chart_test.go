@@ -257,6 +257,8 @@ func TestNetwork(t *testing.T) {
 		"nodeAgents: {enabled: true, network: {mode: encap}}": {"--node=$(NODE_NAME)", "--network-mode=encap", "--cni-conf-dir=/etc/cni/net.d"},
 		"nodeAgents: {enabled: true, network: {mode: hybrid, port: 8472, mtu: 1400, noSNAT: true, snatExcept: [10.0.0.0/8]}}": {
 			"--node=$(NODE_NAME)", "--network-mode=hybrid", "--network-port=8472", "--network-mtu=1400", "--network-no-snat", "--network-snat-except=10.0.0.0/8", "--cni-conf-dir=/etc/cni/net.d"},
+		"nodeAgents: {enabled: true, network: {mode: noEncap, services: nephele, apiServer: {host: 192.0.2.1}}}": {
+			"--node=$(NODE_NAME)", "--network-mode=noEncap", "--network-services=nephele", "--cni-conf-dir=/etc/cni/net.d"},
 		"nodeAgents: {enabled: true, network: {mode: encap}, cniPlugin: {state: removed}}": {"--node=$(NODE_NAME)"},
 	} {
 		for _, o := range render(t, controller, values) {
@@ -381,6 +383,8 @@ func TestRefused(t *testing.T) {
 		"console: {enabled: true, url: 'https://x', oidc: {issuer: 'https://y'}}": "clientID",
 		"console: {networkPolicy: {from: {}}}":                                    "",
 		"nodeAgents: {network: {mode: geneve}}":                                   "mode",
+		"nodeAgents: {network: {services: ipvs}}":                                 "services",
+		"nodeAgents: {network: {apiServer: {host: 'a b'}}}":                       "host",
 		"nodeAgents: {network: {port: 0}}":                                        "port",
 		"nodeAgents: {network: {snatExcept: ['--node=other']}}":                   "snatExcept",
 		"nodeAgents: {podCIDRs: [10.0.0.0]}":                                      "podCIDRs",

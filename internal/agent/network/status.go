@@ -21,6 +21,8 @@ type Status struct {
 	// Links are those between Nodes, and Local the address by which others reach this one.
 	Links []Hop      `json:"links,omitempty"`
 	Local netip.Addr `json:"local,omitzero"`
+	// Services are those that the agent leads to; nil where kube-proxy does.
+	Services *Services `json:"services,omitempty"`
 	// Problems are what is wrong, each in a sentence.
 	Problems []string `json:"problems,omitempty"`
 	// Written counts the changes of the kernel since the agent started.
@@ -29,12 +31,23 @@ type Status struct {
 	Error string `json:"error,omitempty"`
 }
 
+// Services are those that an agent leads to.
+type Services struct {
+	// Places are the addresses and ports by which they are reached.
+	Places int `json:"places"`
+	// Trouble is what is wrong; empty for nothing.
+	Trouble string `json:"trouble,omitempty"`
+}
+
 // Trouble is all that is wrong, as one text; empty for nothing.
 func (s *Status) Trouble() string {
 	if s == nil {
 		return ""
 	}
 	words := slices.Clone(s.Problems)
+	if s.Services != nil && s.Services.Trouble != "" {
+		words = append(words, s.Services.Trouble)
+	}
 	if s.Error != "" {
 		words = append(words, s.Error)
 	}

@@ -42,6 +42,9 @@ type Input struct {
 	// Services are where Services are reached, by "NAMESPACE/NAME", at least those that policies
 	// have as peers; nil if none are known, and such policies are refused.
 	Services map[string][]Frontend
+	// Balanced is where connections to Services go, in a network of ours; nil if somebody else
+	// leads them.
+	Balanced *Balanced
 }
 
 // Frontend is a place where a Service is reached, before the proxy of Services leads on from there.
@@ -99,6 +102,8 @@ type Compiler struct {
 	// last is what was compiled last, in slices of the Compiler's own, and result what came of it.
 	last   Input
 	result Result
+	// balanced is what was made of Services last.
+	balanced *balanced
 }
 
 // class is what has the same rules: a host, or Pods.
@@ -189,6 +194,7 @@ func (c *Compiler) Compile(in Input) Result {
 	}
 	if in.Node != nil {
 		w.node(in.Node, members, accepted, &out)
+		w.network(in.Node, in.Balanced)
 	}
 	if len(w.program.Names) > 0 {
 		slices.Sort(w.program.Names)
@@ -243,7 +249,7 @@ func (c *Compiler) onlyMembers(in *Input) bool {
 		return a == nil && b == nil || a != nil && b != nil && slices.Equal(a.Resolvers, b.Resolvers) &&
 			maps.EqualFunc(a.Addresses, b.Addresses, func(x, y []netip.Addr) bool { return slices.Equal(x, y) })
 	}
-	return in.Node == c.last.Node && slices.Equal(now.Policies, last.Policies) && slices.Equal(now.AppliedToGroups, last.AppliedToGroups) &&
+	return in.Node == c.last.Node && in.Balanced == c.last.Balanced && slices.Equal(now.Policies, last.Policies) && slices.Equal(now.AppliedToGroups, last.AppliedToGroups) &&
 		slices.EqualFunc(in.Failsafe, c.last.Failsafe, Failsafe.equal) && names(in.Names, c.last.Names) && sameServices(in.Services, c.last.Services) &&
 		sameNames(now.AddressGroups, last.AddressGroups)
 }

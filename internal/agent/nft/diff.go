@@ -3,6 +3,7 @@ package nft
 import (
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 )
@@ -151,8 +152,10 @@ func (c *Change) Dispatch(from, to map[SetName]map[string]string) {
 		if !there {
 			c.NewDispatch = append(c.NewDispatch, name)
 		}
-		for _, key := range slices.Sorted(maps.Keys(to[name])) {
-			chain := to[name][key]
+		if there && sameMap(old, to[name]) {
+			continue
+		}
+		for key, chain := range to[name] {
 			led, found := old[key]
 			if found && led != chain {
 				c.Unpoint[name] = append(c.Unpoint[name], key)
@@ -161,13 +164,20 @@ func (c *Change) Dispatch(from, to map[SetName]map[string]string) {
 				c.Point[name] = append(c.Point[name], Pointer{key, chain})
 			}
 		}
+		slices.SortFunc(c.Point[name], func(a, b Pointer) int { return strings.Compare(a.Key, b.Key) })
+		if len(c.Point[name]) == 0 {
+			delete(c.Point, name)
+		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(from)) {
 		now, there := to[name]
 		if !there {
 			c.GoneDispatch = append(c.GoneDispatch, name)
 		}
-		for _, key := range slices.Sorted(maps.Keys(from[name])) {
+		if there && sameMap(from[name], now) {
+			continue
+		}
+		for key := range from[name] {
 			if _, still := now[key]; !still {
 				c.Unpoint[name] = append(c.Unpoint[name], key)
 			}
@@ -176,6 +186,12 @@ func (c *Change) Dispatch(from, to map[SetName]map[string]string) {
 	for _, keys := range c.Unpoint {
 		slices.Sort(keys)
 	}
+}
+
+// sameMap reports whether two are the same map, and not only equal: a Compiler uses those of
+// Services again where nothing has changed.
+func sameMap(a, b map[string]string) bool {
+	return len(a) == len(b) && reflect.ValueOf(a).Pointer() == reflect.ValueOf(b).Pointer()
 }
 
 // elements adds the difference of two parts, both sorted, to the change.

@@ -63,6 +63,10 @@ const (
 	// what leaves, after that.
 	FromPods Base = "network-from-pods"
 	ToOthers Base = "network-to-others"
+	// ToServices and HostToServices are where it is chosen where connections to Services go: of
+	// what comes to the Node, and of what it makes itself.
+	ToServices     Base = "network-services"
+	HostToServices Base = "network-services-host"
 )
 
 // Bases lists those that policies are asked in, those of one way in the order in which packets meet
@@ -118,11 +122,14 @@ func (n SetName) DispatchFamily() Family {
 // DispatchBy reports which addresses of a packet a dispatch looks at.
 func (n SetName) DispatchBy() (source, destination bool) {
 	both := strings.HasPrefix(string(n), "pods-self")
+	both = both || n == hairpin4 || n == hairpin6
 	return both || strings.HasPrefix(string(n), "pods-out"), both || strings.HasPrefix(string(n), "pods-in")
 }
 
 // IsDispatch reports whether a name is that of a dispatch.
-func (n SetName) IsDispatch() bool { return strings.HasPrefix(string(n), "pods-") }
+func (n SetName) IsDispatch() bool {
+	return strings.HasPrefix(string(n), "pods-") || n == hairpin4 || n == hairpin6 || n.IsOfServices()
+}
 
 func (n SetName) dispatchKey(source, destination netip.Addr) string {
 	var key []byte
@@ -300,5 +307,4 @@ func (w *work) bases(n *Node) {
 		}
 		w.program.Chains[string(b)] = c
 	}
-	n.Network.chains(w.program)
 }

@@ -148,6 +148,8 @@ const (
 	MatchPodLink
 	// MatchNoWayBack: no route leads back to the source over the link that the packet came by.
 	MatchNoWayBack
+	// MatchToNode: the packet is sent to an address of the host.
+	MatchToNode
 )
 
 // Match is one condition of a rule. What it points to is shared and never changes: there are more
@@ -192,10 +194,14 @@ const (
 	Lookup
 	// Masquerade gives the connection the address of the host as its source.
 	Masquerade
+	// BalanceBackends chooses where the connection goes, as Balance says.
+	BalanceBackends
+	// RejectPort answers that nobody listens.
+	RejectPort
 )
 
 func (a Action) String() string {
-	return [...]string{"", "accept", "drop", "reject with tcp reset", "reject with icmpx admin-prohibited", "jump", "goto", "queue", "log", "lookup", "masquerade"}[a]
+	return [...]string{"", "accept", "drop", "reject with tcp reset", "reject with icmpx admin-prohibited", "jump", "goto", "queue", "log", "lookup", "masquerade", "balance", "reject with icmpx port-unreachable"}[a]
 }
 
 // OriginKind is why a rule is there.
@@ -287,6 +293,8 @@ type Rule struct {
 	Target string
 	// Origin is nil for OriginFrame.
 	Origin *Origin
+	// Balance says what BalanceBackends does.
+	Balance *BalanceTo
 }
 
 // From tells where the rule comes from.
@@ -298,7 +306,7 @@ func (r *Rule) From() Origin {
 }
 
 func (r *Rule) equal(s *Rule) bool {
-	return r.Action == s.Action && r.Target == s.Target && same(r.Origin, s.Origin) && slices.EqualFunc(r.Matches, s.Matches, Match.equal)
+	return r.Action == s.Action && r.Target == s.Target && same(r.Origin, s.Origin) && same(r.Balance, s.Balance) && slices.EqualFunc(r.Matches, s.Matches, Match.equal)
 }
 
 // Chain is a list of rules. The chains that packets enter are those that Bases names; what comes to
@@ -313,6 +321,9 @@ type Program struct {
 	Ranges map[SetName][]Range
 	// Dispatch says by addresses, in the form of the kernel, in which chain a packet goes on.
 	Dispatch map[SetName]map[string]string
+	// Leaves tells that what dispatches for Services have, and the chains that they lead to, is not
+	// known: what is there stays.
+	Leaves bool
 	// Names are the domain names, and patterns of such, that rules name, sorted.
 	Names []string
 }
@@ -392,6 +403,10 @@ func (p *Program) String() string {
 	for _, name := range slices.Sorted(maps.Keys(p.Dispatch)) {
 		fmt.Fprintf(&b, "dispatch %s\n", name)
 		for _, key := range slices.Sorted(maps.Keys(p.Dispatch[name])) {
+			if name.HoldsBackends() {
+				fmt.Fprintf(&b, "  %x is %x\n", key, p.Dispatch[name][key])
+				continue
+			}
 			fmt.Fprintf(&b, "  %x goto %s\n", key, p.Dispatch[name][key])
 		}
 	}
@@ -429,6 +444,9 @@ func (r *Rule) String() string {
 	words = append(words, r.Action.String())
 	if r.Target != "" {
 		words = append(words, r.Target)
+	}
+	if r.Balance != nil {
+		words = append(words, r.Balance.String())
 	}
 	if o := r.From().String(); o != "" {
 		words = append(words, "# "+o)
@@ -482,6 +500,8 @@ func (m Match) String() string {
 		return "from a link to a Pod"
 	case MatchNoWayBack:
 		return "no way back"
+	case MatchToNode:
+		return "to the host"
 	case MatchPeer:
 		return fmt.Sprintf("%s %s-%s", peer, m.Peer.From, m.Peer.To)
 	case MatchPeerIn:

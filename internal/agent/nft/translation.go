@@ -1,7 +1,6 @@
 package nft
 
 import (
-	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -19,35 +18,68 @@ type Network struct {
 	Own []netip.Prefix `json:"own,omitempty"`
 	// Keep are those that see the address of a Pod: all Pods, and who was excepted. Sorted.
 	Keep []netip.Prefix `json:"keep,omitempty"`
+	// NoSNAT tells that everybody sees the address of a Pod.
+	NoSNAT bool `json:"noSNAT,omitempty"`
 }
 
 // Equal reports whether two are the same.
 func (n *Network) Equal(o *Network) bool {
-	return (n == nil) == (o == nil) && (n == nil || slices.Equal(n.Own, o.Own) && slices.Equal(n.Keep, o.Keep))
+	return (n == nil) == (o == nil) && (n == nil || n.NoSNAT == o.NoSNAT && slices.Equal(n.Own, o.Own) && slices.Equal(n.Keep, o.Keep))
 }
 
 // networkChains begins the names of chains that are there for the network.
 const networkChains = "network-"
 
-// chains adds what the network needs to a program.
-func (n *Network) chains(p *Program) {
+// network adds what the network needs to the program.
+func (w *work) network(node *Node, services *Balanced) {
+	n := node.Network
 	if n == nil {
+		w.balanced = nil
 		return
 	}
+	p := w.program
 	p.Chains[string(FromPods)] = &Chain{Rules: []Rule{
 		{Matches: []Match{{Kind: MatchPodLink}, {Kind: MatchNoWayBack}}, Action: Drop, Origin: &Origin{Kind: OriginSpoofed}},
 	}}
+	if services != nil {
+		if b := w.balanced; b == nil || b.of != services || !slices.Equal(b.own, n.Own) {
+			w.balanced = balance(services, n.Own)
+		}
+		n.services(p, node, w.balanced)
+	}
+	masquerade := Rule{Action: Masquerade, Origin: &Origin{Kind: OriginNetwork, Name: "what is sent to others leaves with the address of the Node"}}
 	var rules []Rule
 	for _, f := range []Family{IPv4, IPv6} {
-		own, keep := rangesOf(n.Own, f), rangesOf(n.Keep, f)
-		if len(own) == 0 {
-			continue
+		family := Match{Kind: MatchFamily, Lo: uint16(f)}
+		pods := networkChains + "pods4"
+		if f == IPv6 {
+			pods = networkChains + "pods6"
 		}
-		for _, m := range n.peers(p, f, keep, false) {
-			rules = append(rules, Rule{Matches: m, Action: Accept})
-		}
+		own := rangesOf(n.Own, f)
 		for _, m := range n.peers(p, f, own, true) {
-			rules = append(rules, Rule{Matches: m, Action: Masquerade, Origin: &Origin{Kind: OriginNetwork, Name: "what Pods send to others leaves with the address of the Node"}})
+			rules = append(rules, Rule{Matches: m, Action: Goto, Target: pods})
+		}
+		translated := []Match{family, {Kind: MatchTranslated}}
+		if len(own) > 0 {
+			c := &Chain{}
+			if services != nil { // a Pod that reaches itself must not answer itself
+				c.Rules = append(c.Rules, Rule{Matches: translated, Action: Lookup, Target: string(inFamily(hairpin4, hairpin6, f))})
+			}
+			if !n.NoSNAT {
+				for _, m := range n.peers(p, f, rangesOf(n.Keep, f), false) {
+					c.Rules = append(c.Rules, Rule{Matches: m, Action: Accept})
+				}
+				c.Rules = append(c.Rules, masquerade)
+			}
+			p.Chains[pods] = c
+		}
+		if services != nil { // answers must come back by this Node
+			for _, name := range []SetName{inFamily(keeps4, keeps6, f), inFamily(keepPorts4, keepPorts6, f)} {
+				rules = append(rules, Rule{Matches: translated, Action: Lookup, Target: string(name)})
+			}
+			out := masquerade
+			out.Matches = translated
+			rules = append(rules, out)
 		}
 	}
 	p.Chains[string(ToOthers)] = &Chain{Rules: rules}
@@ -99,14 +131,20 @@ func (p *Program) withNetwork(of *Program) {
 		}
 		p.Chains[name] = c
 		for i := range c.Rules {
-			for _, m := range c.Rules[i].Matches {
+			r := &c.Rules[i]
+			if r.Action == Lookup {
+				p.Dispatch[SetName(r.Target)] = of.Dispatch[SetName(r.Target)]
+			}
+			for _, m := range r.Matches {
 				if m.Kind == MatchPeerIn {
-					if p.Ranges == nil {
-						p.Ranges = map[SetName][]Range{}
-					}
 					p.Ranges[m.Of.Set] = of.Ranges[m.Of.Set]
 				}
 			}
+		}
+	}
+	for _, name := range ofServices() {
+		if d, there := of.Dispatch[name]; there {
+			p.Dispatch[name] = d
 		}
 	}
 }
@@ -114,7 +152,7 @@ func (p *Program) withNetwork(of *Program) {
 // Released is a program by which everything passes, with what another one has for the network.
 func Released(of *Program) *Program {
 	out := LetPass()
-	out.Chains = maps.Clone(out.Chains)
+	out.Ranges, out.Dispatch, out.Leaves = map[SetName][]Range{}, map[SetName]map[string]string{}, of.Leaves
 	out.withNetwork(of)
 	return out
 }

@@ -322,6 +322,9 @@ func runAgent(ctx context.Context, f *agentFlags, socket string, log logr.Logger
 		if o.Network, err = f.makesNetwork(cluster, log); err != nil {
 			return err
 		}
+		if o.Network != nil && f.network.services == servicesOwn {
+			o.Balancing = agent.NewBalancing(f.kubeNode, cluster)
+		}
 		chained, err := f.cni.chaining(socket, log)
 		if err != nil {
 			return err

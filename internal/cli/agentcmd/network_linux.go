@@ -27,7 +27,14 @@ type networkFlags struct {
 	noSNAT    bool
 	except    []string
 	hostLocal string
+	services  string
 }
+
+// Who leads to Services.
+const (
+	servicesKubeProxy = "kube-proxy"
+	servicesOwn       = "nephele"
+)
 
 func (f *networkFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.mode, "network-mode", string(network.PolicyOnly), `with --node, how Pods get addresses and reach those of other Nodes: "encap", by VXLAN; "hybrid", by VXLAN only to other subnets; `+
@@ -36,6 +43,7 @@ func (f *networkFlags) register(flags *pflag.FlagSet) {
 	flags.IntVar(&f.mtu, "network-mtu", 0, "MTU of Pods; 0: what the links of the Nodes carry")
 	flags.BoolVar(&f.noSNAT, "network-no-snat", false, "what Pods send to others than Pods keeps the address of the Pod, and does not get that of the Node")
 	flags.StringArrayVar(&f.except, "network-snat-except", nil, "CIDR of others to which Pods keep their address; may be repeated")
+	flags.StringVar(&f.services, "network-services", servicesKubeProxy, `who leads to Services: "kube-proxy", or "nephele", the agent, with no kube-proxy on the Node`)
 	flags.StringVar(&f.hostLocal, "network-host-local-dir", defaultHostLocal, "folder in which the CNI plugin host-local keeps the addresses that it has given, which Pods still have on a Node that is migrated; empty for none")
 }
 
@@ -48,6 +56,12 @@ func (f *networkFlags) config() (network.Config, error) {
 			return c, fmt.Errorf("--network-snat-except %q: want ADDRESS/BITS", text)
 		}
 		c.Except = append(c.Except, p.Masked())
+	}
+	switch {
+	case f.services != servicesKubeProxy && f.services != servicesOwn:
+		return c, fmt.Errorf("--network-services %q: want %q or %q", f.services, servicesKubeProxy, servicesOwn)
+	case f.services == servicesOwn && c.Mode == network.PolicyOnly:
+		return c, errors.New("--network-services nephele needs a --network-mode in which the agent makes the network")
 	}
 	return c, c.Check()
 }
@@ -85,6 +99,9 @@ func printNetwork(w io.Writer, n *network.Status, printable func(string) string)
 	fmt.Fprintf(w, "network: %s, MTU of Pods %d; other Nodes: %d by VXLAN, %d without\n", n.Mode, n.MTU, n.Tunnels, n.Direct)
 	for _, u := range n.Ranges {
 		fmt.Fprintf(w, "addresses of %s: %d of %d are used, %d rest\n", u.Range, u.Used, u.Addresses, u.Resting)
+	}
+	if s := n.Services; s != nil {
+		fmt.Fprintf(w, "Services: reached by %d addresses and ports %s\n", s.Places, printable(s.Trouble))
 	}
 	for _, p := range n.Problems {
 		fmt.Fprintf(w, "network: %s\n", printable(p))

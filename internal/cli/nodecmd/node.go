@@ -122,6 +122,9 @@ func nodeOf(info *v1beta1.AntreaAgentInfo, now time.Time) Node {
 		} else {
 			out.Network = &s
 			out.Troubles = append(out.Troubles, s.Problems...)
+			if s.Services != nil && s.Services.Trouble != "" {
+				out.Troubles = append(out.Troubles, s.Services.Trouble)
+			}
 			if s.Error != "" {
 				out.Troubles = append(out.Troubles, s.Error)
 			}
@@ -247,6 +250,11 @@ func findings(ctx context.Context, c client.Client, name string, now time.Time) 
 		return append(out, finding{false, "another CNI plugin makes the network of the Node (networkPolicyOnly)"}), nil
 	}
 	out = append(out, finding{false, fmt.Sprintf("mode %s, MTU of Pods %d, %d Nodes by VXLAN and %d without", s.Mode, s.MTU, s.Tunnels, s.Direct)})
+	if s.Services != nil {
+		out = append(out, finding{false, fmt.Sprintf("Services are reached by %d addresses and ports", s.Services.Places)})
+	} else {
+		out = append(out, finding{false, "kube-proxy leads to Services"})
+	}
 	for _, u := range s.Ranges {
 		full := u.Used >= u.Addresses
 		out = append(out, finding{full, fmt.Sprintf("%s: %d of %d addresses are used, %d rest", u.Range, u.Used, u.Addresses, u.Resting)})

@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"errors"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -63,15 +64,18 @@ func (t *Table) try(rules []nft.Rule) error {
 	name := t.name + "-probe"
 	table := attrText(nil, unix.NFTA_TABLE_NAME, name)
 	messages := []message{{unix.NFT_MSG_NEWTABLE, unix.NLM_F_CREATE, table}}
-	const chain = "in4"
+	chain := "in4"
+	if slices.ContainsFunc(rules, func(r nft.Rule) bool { return r.Action == nft.Masquerade }) {
+		chain = string(nft.ToOthers) // the kernel translates on some of the ways only
+	}
 	if len(rules) > 0 {
-		for _, set := range []nft.SetName{nft.Members4, nft.Ports4, "ranges4", "pods-in4"} {
+		for _, set := range []nft.SetName{nft.Members4, nft.Ports4, "ranges4", "pods-in4", nft.Endpoints4, nft.Sticky4} {
 			if uses(rules, set) {
 				t.setID++
 				messages = append(messages, setMessage(name, set, t.setID))
 			}
 		}
-		messages = append(messages, chainMessage(name, chain))
+		messages = append(messages, lacks(nil).chainMessage(name, chain))
 		for i := range rules {
 			m, err := lacks(nil).ruleMessage(name, chain, &rules[i])
 			if err != nil {
@@ -86,6 +90,9 @@ func (t *Table) try(rules []nft.Rule) error {
 func uses(rules []nft.Rule, set nft.SetName) bool {
 	for i := range rules {
 		if rules[i].Action == nft.Lookup && nft.SetName(rules[i].Target) == set {
+			return true
+		}
+		if rules[i].Action == nft.BalanceBackends && set.HoldsBackends() {
 			return true
 		}
 		for _, m := range rules[i].Matches {
@@ -126,6 +133,9 @@ func sample(f Feature) []nft.Rule {
 		return append(one(nft.Accept, nft.Match{Kind: nft.MatchRouted}), one(nft.Drop, nft.Match{Kind: nft.MatchNoWayBack})...)
 	case FeatureMasquerade:
 		return one(nft.Masquerade)
+	case FeatureServices:
+		known, other := nft.BalanceTo{Family: nft.IPv4, Backends: 1, Sticky: 1, Known: true}, nft.BalanceTo{Family: nft.IPv4, Backends: 1, Sticky: 1}
+		return []nft.Rule{{Action: nft.BalanceBackends, Balance: &known}, {Action: nft.BalanceBackends, Balance: &other}}
 	}
 	return nil
 }

@@ -44,14 +44,19 @@ func featureful() *nft.Program {
 	family := nft.Match{Kind: nft.MatchFamily, Lo: uint16(nft.IPv4)}
 	port := []nft.Match{family, {Kind: nft.MatchProtocol, Lo: uint16(nft.TCP)}, {Kind: nft.MatchPort, Lo: 80, Hi: 80}}
 	answer := []nft.Match{family, {Kind: nft.MatchProtocol, Lo: uint16(nft.UDP)}, {Kind: nft.MatchSourcePort, Lo: 53, Hi: 53}}
-	return &nft.Program{Chains: map[string]*nft.Chain{string(nft.ToHost): {Rules: []nft.Rule{
+	sticky := &nft.Balance{Backends: []netip.AddrPort{netip.MustParseAddrPort("10.244.1.2:80")}, Sticky: 10, KeepsSource: true}
+	node := &nft.Node{Network: &nft.Network{Own: []netip.Prefix{netip.MustParsePrefix("10.244.1.0/24")}, Keep: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")}}}
+	balanced := &nft.Balanced{To: map[nft.Frontend]*nft.Balance{{Address: netip.MustParseAddr("10.96.0.1"), Protocol: nft.TCP, Port: 80}: sticky, {Address: netip.IPv4Unspecified(), Protocol: nft.TCP, Port: 30080}: sticky}}
+	out := nft.Released(new(nft.Compiler).Compile(nft.Input{Node: node, Balanced: balanced}).Program)
+	out.Chains[string(nft.ToHost)] = &nft.Chain{Rules: []nft.Rule{
 		{Matches: []nft.Match{{Kind: nft.MatchDead}}, Action: nft.Drop},
 		{Matches: answer, Action: nft.Queue, Origin: &nft.Origin{Kind: nft.OriginNames}},
 		{Matches: []nft.Match{{Kind: nft.MatchEstablished}}, Action: nft.Accept},
 		{Matches: append([]nft.Match{{Kind: nft.MatchRouted}}, answer...), Action: nft.Accept},
 		{Matches: port, Action: nft.Log, Origin: origin},
 		{Matches: port, Action: nft.RejectReset, Origin: origin},
-	}}}}
+	}}
+	return out
 }
 
 // TestKernelLacks plays kernels that lack a feature each: what is not required is left out and
@@ -71,6 +76,8 @@ func TestKernelLacks(t *testing.T) {
 		FeatureQueue:       {[]string{string(attrText(nil, unix.NFTA_TARGET_NAME, "NFQUEUE"))}, unix.ENOENT, nfttest.Rejected},
 		FeatureCounters:    {[]string{expression("counter")}, unix.ENOENT, nfttest.Rejected},
 		FeatureRoutes:      {[]string{expression("fib")}, unix.ENOENT, nfttest.Rejected},
+		FeatureMasquerade:  {[]string{string(attrText(nil, unix.NFTA_CHAIN_TYPE, kindNAT)), expression("masq")}, unix.ENOENT, nfttest.Rejected},
+		FeatureServices:    {[]string{expression("numgen"), expression("dynset"), expression("nat")}, unix.ENOENT, nfttest.Rejected},
 	} {
 		t.Run(string(feature), func(t *testing.T) {
 			host, peer := nfttest.NewHost(t), nfttest.NewHost(t)

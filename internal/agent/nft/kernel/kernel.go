@@ -39,6 +39,7 @@ const (
 	FeatureCounters    Feature = "counters"
 	FeatureRoutes      Feature = "routes"
 	FeatureMasquerade  Feature = "masquerading"
+	FeatureServices    Feature = "balancing"
 )
 
 // String says what is missing, what it is called there, and what follows.
@@ -61,7 +62,9 @@ func (f Feature) String() string {
 	case FeatureRoutes:
 		return "the kernel does not look addresses up for rules (nft_fib_inet): with IPVS, policies on the Node count for what goes to Services as well, and in a network of ours Pods can send from addresses of others"
 	case FeatureMasquerade:
-		return "the kernel cannot masquerade (nft_masq, nft_chain_nat): in a network of ours Pods do not reach what is outside of the cluster"
+		return "the kernel cannot masquerade (nft_masq, nft_chain_nat): in a network of ours Pods do not reach what is outside of the cluster, nor Services"
+	case FeatureServices:
+		return "the kernel cannot choose among endpoints (nft_numgen, nft_nat, dynamic sets): in a network of ours Services are not reached, unless kube-proxy leads to them"
 	}
 	return "the kernel lacks " + string(f)
 }
@@ -71,7 +74,7 @@ func (f Feature) Required() bool { return f == FeatureConnections || f == Featur
 
 // Features lists them.
 func Features() []Feature {
-	return []Feature{FeatureConnections, FeatureSets, FeatureLabels, FeatureReject, FeatureLog, FeatureQueue, FeatureCounters, FeatureRoutes, FeatureMasquerade}
+	return []Feature{FeatureConnections, FeatureSets, FeatureLabels, FeatureReject, FeatureLog, FeatureQueue, FeatureCounters, FeatureRoutes, FeatureMasquerade, FeatureServices}
 }
 
 // Written says what Apply has done.

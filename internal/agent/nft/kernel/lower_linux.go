@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/google/nftables/expr"
 	"github.com/google/nftables/xt"
@@ -57,10 +58,11 @@ func (l lacks) void(r *nft.Rule) bool {
 		return slices.ContainsFunc(r.Matches, func(m nft.Match) bool { return m.Kind == k })
 	}
 	switch {
-	case l[FeatureQueue] && r.Action == nft.Queue, l[FeatureLog] && r.Action == nft.Log, l[FeatureMasquerade] && r.Action == nft.Masquerade:
+	case l[FeatureQueue] && r.Action == nft.Queue, l[FeatureLog] && r.Action == nft.Log, l[FeatureMasquerade] && r.Action == nft.Masquerade,
+		(l[FeatureServices] || l[FeatureMasquerade]) && r.Action == nft.BalanceBackends:
 		return true
 	}
-	return l[FeatureLabels] && on(nft.MatchDead) || l[FeatureRoutes] && (on(nft.MatchRouted) || on(nft.MatchNoWayBack))
+	return l[FeatureLabels] && on(nft.MatchDead) || l[FeatureRoutes] && (on(nft.MatchRouted) || on(nft.MatchNoWayBack) || on(nft.MatchToNode))
 }
 
 // expressions are a rule in the form of the kernel.
@@ -80,7 +82,7 @@ func (l lacks) expressions(r *nft.Rule, family nft.Family) []expr.Any {
 		out = append(out, &expr.Counter{})
 	}
 	action := r.Action
-	if l[FeatureReject] && (action == nft.RejectReset || action == nft.RejectICMP) {
+	if l[FeatureReject] && (action == nft.RejectReset || action == nft.RejectICMP || action == nft.RejectPort) {
 		action = nft.Drop
 	}
 	switch action {
@@ -94,6 +96,10 @@ func (l lacks) expressions(r *nft.Rule, family nft.Family) []expr.Any {
 		return append(out, &expr.Reject{Type: unix.NFT_REJECT_ICMPX_UNREACH, Code: unix.NFT_REJECT_ICMPX_ADMIN_PROHIBITED})
 	case nft.Lookup:
 		return append(out, dispatching(nft.SetName(r.Target))...)
+	case nft.BalanceBackends:
+		return append(out, balancing(r.Balance)...)
+	case nft.RejectPort:
+		return append(out, &expr.Reject{Type: unix.NFT_REJECT_ICMPX_UNREACH, Code: unix.NFT_REJECT_ICMPX_PORT_UNREACH})
 	case nft.Masquerade:
 		return append(out, &expr.Masq{FullyRandom: true})
 	case nft.Jump:
@@ -111,6 +117,20 @@ func (l lacks) expressions(r *nft.Rule, family nft.Family) []expr.Any {
 // dispatching goes on where a dispatch says.
 func dispatching(name nft.SetName) []expr.Any {
 	family, after := name.DispatchFamily(), uint32(key)
+	size := uint32(addressSize(family) / 4)
+	end := &expr.Lookup{SourceRegister: key, SetName: string(name), IsDestRegSet: true, DestRegister: unix.NFT_REG_VERDICT}
+	switch name.Asked() {
+	case nft.AskedByFrontend:
+		return append(append([]expr.Any{address(&nft.Match{}, family, key)}, portTo(key+size)...), end)
+	case nft.AskedByPort:
+		return append(portTo(key), end)
+	case nft.AskedByOriginal:
+		// Of IPv4 the kernel says that the address takes 16 bytes, and writes 4.
+		return []expr.Any{&expr.Ct{Key: expr.CtKeyDST, Register: key}, &expr.Meta{Key: expr.MetaKeyL4PROTO, Register: key + size},
+			&expr.Ct{Key: expr.CtKeyPROTODST, Register: key + size + 1}, end}
+	case nft.AskedByOriginalPort:
+		return []expr.Any{&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: key}, &expr.Ct{Key: expr.CtKeyPROTODST, Register: key + 1}, end}
+	}
 	var out []expr.Any
 	source, destination := name.DispatchBy()
 	for _, which := range []struct{ looked, source bool }{{source, true}, {destination, false}} {
@@ -119,7 +139,43 @@ func dispatching(name nft.SetName) []expr.Any {
 			after += uint32(addressSize(family) / 4)
 		}
 	}
-	return append(out, &expr.Lookup{SourceRegister: key, SetName: string(name), IsDestRegSet: true, DestRegister: unix.NFT_REG_VERDICT})
+	return append(out, end)
+}
+
+// portTo loads the protocol of a packet and the port that it is sent to.
+func portTo(into uint32) []expr.Any {
+	return []expr.Any{&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: into}, &expr.Payload{DestRegister: into + 1, Base: expr.PayloadBaseTransportHeader, Offset: 2, Len: 2}}
+}
+
+// backend is where a backend is loaded: its address, and its port behind that. The key of a client
+// with IPv6 ends before it.
+const backend = key + 11
+
+// balancing chooses a backend, and leads the connection there.
+func balancing(b *nft.BalanceTo) []expr.Any {
+	size := uint32(addressSize(b.Family) / 4)
+	endpoints, sticky := nft.Endpoints4, nft.Sticky4
+	if b.Family == nft.IPv6 {
+		endpoints, sticky = nft.Endpoints6, nft.Sticky6
+	}
+	client := append([]expr.Any{address(&nft.Match{Source: true}, b.Family, key), address(&nft.Match{}, b.Family, key+size)}, portTo(key+2*size)...)
+	remember := &expr.Dynset{SrcRegKey: key, SrcRegData: backend, SetName: string(sticky), Operation: unix.NFT_DYNSET_OP_UPDATE, Timeout: time.Duration(b.Sticky) * time.Second}
+	var out []expr.Any
+	if b.Known {
+		out = append(client, &expr.Lookup{SourceRegister: key, SetName: string(sticky), IsDestRegSet: true, DestRegister: backend}, remember)
+	} else {
+		at := address(&nft.Match{}, b.Family, key)
+		if b.AnyAddress {
+			at = &expr.Immediate{Register: key, Data: make([]byte, addressSize(b.Family))}
+		}
+		out = append(append(out, at), portTo(key+size)...)
+		out = append(out, &expr.Numgen{Register: key + size + 2, Modulus: b.Backends, Type: unix.NFT_NG_RANDOM, Offset: b.First},
+			&expr.Lookup{SourceRegister: key, SetName: string(endpoints), IsDestRegSet: true, DestRegister: backend})
+		if b.Sticky > 0 {
+			out = append(append(out, client...), remember)
+		}
+	}
+	return append(out, &expr.NAT{Type: expr.NATTypeDestNAT, Family: uint32(protocolFamily(b.Family)), RegAddrMin: backend, RegProtoMin: backend + size})
 }
 
 func matching(m *nft.Match, family nft.Family) []expr.Any {
@@ -163,6 +219,8 @@ func matching(m *nft.Match, family nft.Family) []expr.Any {
 			&expr.Cmp{Op: expr.CmpOpNeq, Register: register, Data: binary.NativeEndian.AppendUint32(nil, unix.RTN_LOCAL)}}
 	case nft.MatchPodLink:
 		return []expr.Any{meta(expr.MetaKeyIIFNAME), equal([]byte(nft.LinkPrefix)...)}
+	case nft.MatchToNode:
+		return []expr.Any{&expr.Fib{Register: register, ResultADDRTYPE: true, FlagDADDR: true}, equal(binary.NativeEndian.AppendUint32(nil, unix.RTN_LOCAL)...)}
 	case nft.MatchNoWayBack:
 		return []expr.Any{&expr.Fib{Register: register, ResultOIF: true, FlagSADDR: true, FlagIIF: true, FlagPRESENT: true}, equal(0)}
 	case nft.MatchFamily:
@@ -274,7 +332,7 @@ func canonical(list []expr.Any, comment string) string {
 		case *expr.Ct:
 			fmt.Fprintf(&b, "ct %d of %d to %d;", e.Key, e.Direction, at(e.Register))
 		case *expr.Fib:
-			fmt.Fprintf(&b, "fib %t %t %t %t %t to %d;", e.ResultADDRTYPE, e.ResultOIF, e.FlagSADDR, e.FlagIIF, e.FlagPRESENT, at(e.Register))
+			fmt.Fprintf(&b, "fib %t %t %t %t %t %t to %d;", e.ResultADDRTYPE, e.ResultOIF, e.FlagSADDR, e.FlagDADDR, e.FlagIIF, e.FlagPRESENT, at(e.Register))
 		case *expr.Cmp:
 			fmt.Fprintf(&b, "cmp %d %d %x;", e.Op, at(e.Register), e.Data)
 		case *expr.Range:
@@ -286,7 +344,7 @@ func canonical(list []expr.Any, comment string) string {
 		case *expr.Immediate:
 			fmt.Fprintf(&b, "immediate %x to %d;", e.Data, at(e.Register))
 		case *expr.Lookup:
-			fmt.Fprintf(&b, "lookup %d in %s %t %t;", at(e.SourceRegister), e.SetName, e.Invert, e.IsDestRegSet)
+			fmt.Fprintf(&b, "lookup %d in %s %t %t to %d;", at(e.SourceRegister), e.SetName, e.Invert, e.IsDestRegSet, at(e.DestRegister))
 		case *expr.Reject:
 			code := e.Code
 			if e.Type == unix.NFT_REJECT_TCP_RST {
@@ -306,6 +364,12 @@ func canonical(list []expr.Any, comment string) string {
 			fmt.Fprintf(&b, "limit %d %d/%d %d %t;", e.Type, e.Rate, e.Unit, e.Burst, e.Over)
 		case *expr.Log:
 			fmt.Fprintf(&b, "log %d %d %d %s;", e.Key&^(1<<unix.NFTA_LOG_QTHRESHOLD), e.Group, e.Snaplen, e.Data)
+		case *expr.Numgen:
+			fmt.Fprintf(&b, "numgen %d of %d from %d to %d;", e.Type, e.Modulus, e.Offset, at(e.Register))
+		case *expr.Dynset:
+			fmt.Fprintf(&b, "dynset %d %s at %d is %d for %d %t;", e.Operation, e.SetName, at(e.SrcRegKey), at(e.SrcRegData), e.Timeout/time.Second, e.Invert)
+		case *expr.NAT:
+			fmt.Fprintf(&b, "nat %d %d to %d port %d;", e.Type, e.Family, at(e.RegAddrMin), at(e.RegProtoMin))
 		case *expr.Masq:
 			fmt.Fprintf(&b, "masq %t %t;", e.FullyRandom, e.Persistent)
 		case *expr.Verdict:
@@ -460,6 +524,12 @@ func parseExpression(b []byte) (expr.Any, error) {
 		e = &expr.Log{}
 	case "fib":
 		e = &expr.Fib{}
+	case "numgen":
+		e = &expr.Numgen{}
+	case "dynset":
+		e = &expr.Dynset{}
+	case "nat":
+		e = &expr.NAT{}
 	case "masq":
 		e = &expr.Masq{}
 	case "target":
@@ -481,7 +551,7 @@ func parseExpression(b []byte) (expr.Any, error) {
 
 // set describes a set of the kernel. dataType is 0 where elements lead nowhere.
 type set struct {
-	flags, keyType, keySize, dataType uint32
+	flags, keyType, keySize, dataType, dataSize uint32
 }
 
 // verdictType is NFT_DATA_VERDICT: elements say how it goes on.
@@ -494,7 +564,11 @@ const (
 	typeIPv6     = 8
 	typeProtocol = 12
 	typePort     = 13
+	typeMark     = 19
 )
+
+// mostLearned is how many clients the kernel remembers.
+const mostLearned = 1 << 18
 
 func concatenated(types ...uint32) (n uint32) {
 	for _, t := range types {
@@ -504,30 +578,40 @@ func concatenated(types ...uint32) (n uint32) {
 }
 
 func describe(name nft.SetName) set {
+	one, size := uint32(typeIPv4), uint32(4)
+	if name.IsDispatch() && name.DispatchFamily() == nft.IPv6 {
+		one, size = typeIPv6, 16
+	}
+	switch {
+	case name.IsLearned():
+		return set{unix.NFT_SET_MAP | unix.NFT_SET_TIMEOUT | unix.NFT_SET_EVAL, concatenated(one, one, typeProtocol, typePort), 2*size + 8, concatenated(one, typePort), size + 4}
+	case name.HoldsBackends():
+		return set{unix.NFT_SET_MAP, concatenated(one, typeProtocol, typePort, typeMark), size + 12, concatenated(one, typePort), size + 4}
+	case name.Asked() == nft.AskedByPort, name.Asked() == nft.AskedByOriginalPort:
+		return set{unix.NFT_SET_MAP, concatenated(typeProtocol, typePort), 8, verdictType, 0}
+	case name.Asked() == nft.AskedByFrontend, name.Asked() == nft.AskedByOriginal:
+		return set{unix.NFT_SET_MAP, concatenated(one, typeProtocol, typePort), size + 8, verdictType, 0}
+	}
 	if name.IsDispatch() {
-		one, size := uint32(typeIPv4), uint32(4)
-		if name.DispatchFamily() == nft.IPv6 {
-			one, size = typeIPv6, 16
-		}
 		if source, destination := name.DispatchBy(); source && destination {
 			one, size = concatenated(one, one), 2*size
 		}
-		return set{unix.NFT_SET_MAP, one, size, verdictType}
+		return set{unix.NFT_SET_MAP, one, size, verdictType, 0}
 	}
 	switch name {
 	case nft.Members4:
-		return set{0, concatenated(typeIPv6, typeIPv4), 20, 0}
+		return set{0, concatenated(typeIPv6, typeIPv4), 20, 0, 0}
 	case nft.Members6:
-		return set{0, concatenated(typeIPv6, typeIPv6), 32, 0}
+		return set{0, concatenated(typeIPv6, typeIPv6), 32, 0, 0}
 	case nft.Ports4:
-		return set{0, concatenated(typeIPv6, typeIPv4, typeProtocol, typePort), 28, 0}
+		return set{0, concatenated(typeIPv6, typeIPv4, typeProtocol, typePort), 28, 0, 0}
 	case nft.Ports6:
-		return set{0, concatenated(typeIPv6, typeIPv6, typeProtocol, typePort), 40, 0}
+		return set{0, concatenated(typeIPv6, typeIPv6, typeProtocol, typePort), 40, 0, 0}
 	}
 	if strings.HasPrefix(string(name), "ranges4") {
-		return set{unix.NFT_SET_INTERVAL, typeIPv4, 4, 0}
+		return set{unix.NFT_SET_INTERVAL, typeIPv4, 4, 0, 0}
 	}
-	return set{unix.NFT_SET_INTERVAL, typeIPv6, 16, 0}
+	return set{unix.NFT_SET_INTERVAL, typeIPv6, 16, 0, 0}
 }
 
 // element is an element of a set.
@@ -535,7 +619,7 @@ type element struct {
 	key string
 	// end tells that a range ends before it.
 	end bool
-	// chain is where packets go on; empty in sets that are no dispatches.
+	// chain is where packets go on, or a backend; empty in sets that are no dispatches.
 	chain string
 }
 
@@ -572,7 +656,9 @@ func elementMessages(kind uint16, table string, name nft.SetName, elements []ele
 			if e.end {
 				value = attrNumber(value, unix.NFTA_SET_ELEM_FLAGS, unix.NFT_SET_ELEM_INTERVAL_END)
 			}
-			if e.chain != "" {
+			if e.chain != "" && name.HoldsBackends() && kind == unix.NFT_MSG_NEWSETELEM {
+				value = attrNest(value, unix.NFTA_SET_ELEM_DATA, attr(nil, unix.NFTA_DATA_VALUE, []byte(e.chain)))
+			} else if e.chain != "" {
 				verdict := attrText(attrNumber(nil, unix.NFTA_VERDICT_CODE, verdictGoto), unix.NFTA_VERDICT_CHAIN, e.chain)
 				value = attrNest(value, unix.NFTA_SET_ELEM_DATA, attrNest(nil, unix.NFTA_DATA_VERDICT, verdict))
 			}
@@ -608,6 +694,12 @@ func setMessage(table string, name nft.SetName, id uint32) message {
 	if d.dataType != 0 {
 		b = attrNumber(b, unix.NFTA_SET_DATA_TYPE, d.dataType)
 	}
+	if d.dataSize != 0 {
+		b = attrNumber(b, unix.NFTA_SET_DATA_LEN, d.dataSize)
+	}
+	if name.IsLearned() {
+		b = attrNest(b, unix.NFTA_SET_DESC, attrNumber(nil, unix.NFTA_SET_DESC_SIZE, mostLearned))
+	}
 	b = attrNumber(b, unix.NFTA_SET_ID, id)
 	return message{unix.NFT_MSG_NEWSET, unix.NLM_F_CREATE, b}
 }
@@ -620,8 +712,9 @@ const beforeHost, atHost = 101, 102
 const afterHost, afterAll = 103, 1
 
 // firstPriority is before 0, in the form of the kernel, and rawPriority before connections are
-// followed: -300. sourcePriority is where sources are translated.
-const firstPriority, rawPriority, sourcePriority = 1<<32 - 1, 1<<32 - 300, 100
+// followed: -300. sourcePriority is where sources are translated, and
+// destinationPriority where destinations are: -100.
+const firstPriority, rawPriority, destinationPriority, sourcePriority = 1<<32 - 1, 1<<32 - 300, 1<<32 - 100, 100
 
 // kindFilter and kindNAT are what chains that packets enter are for.
 const kindFilter, kindNAT = "filter", "nat"
@@ -642,13 +735,28 @@ func hooks() map[string]hook {
 		string(nft.AskedByPods): {unix.NF_INET_FORWARD, afterAll, kindFilter},
 		string(nft.ServicesOut): {unix.NF_INET_LOCAL_OUT, firstPriority, kindFilter}, string(nft.ServicesIn): {unix.NF_INET_LOCAL_OUT, 0, kindFilter},
 		string(nft.FromPods): {unix.NF_INET_PRE_ROUTING, rawPriority, kindFilter}, string(nft.ToOthers): {unix.NF_INET_POST_ROUTING, sourcePriority, kindNAT},
+		string(nft.ToServices):     {unix.NF_INET_PRE_ROUTING, destinationPriority, kindNAT},
+		string(nft.HostToServices): {unix.NF_INET_LOCAL_OUT, destinationPriority, kindNAT},
 	}
 }
 
-func chainMessage(table, name string) message {
+// hooks are those of chains, where some kernels cannot have all: what translates nothing there is
+// no chain for translation.
+func (l lacks) hooks() map[string]hook {
+	out := hooks()
+	if l[FeatureMasquerade] {
+		for name, h := range out {
+			h.kind = kindFilter
+			out[name] = h
+		}
+	}
+	return out
+}
+
+func (l lacks) chainMessage(table, name string) message {
 	b := attrText(nil, unix.NFTA_CHAIN_TABLE, table)
 	b = attrText(b, unix.NFTA_CHAIN_NAME, name)
-	if h, base := hooks()[name]; base {
+	if h, base := l.hooks()[name]; base {
 		b = attrNest(b, unix.NFTA_CHAIN_HOOK, attrNumber(attrNumber(nil, unix.NFTA_HOOK_HOOKNUM, h.number), unix.NFTA_HOOK_PRIORITY, h.priority))
 		b = attrNumber(b, unix.NFTA_CHAIN_POLICY, nfAccept)
 		b = attrText(b, unix.NFTA_CHAIN_TYPE, h.kind)

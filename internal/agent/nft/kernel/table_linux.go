@@ -96,6 +96,9 @@ func (t *Table) Apply(want *nft.Program) (Written, error) {
 func (t *Table) apply(want *nft.Program) (w Written, err error) {
 	var messages []message
 	held := t.held
+	if held != nil && held.Leaves && !want.Leaves { // what was left is not known
+		held = nil
+	}
 	t.held = nil // until it is known again
 	if held == nil {
 		w.Read = true
@@ -338,7 +341,7 @@ func (t *Table) change(c *nft.Change, w *Written) ([]message, error) {
 	for _, x := range c.Chains {
 		w.Chains++
 		if x.New {
-			out = append(out, chainMessage(t.name, x.Name))
+			out = append(out, t.lacks.chainMessage(t.name, x.Name))
 		} else {
 			out = append(out, named(unix.NFT_MSG_DELRULE, t.name, unix.NFTA_RULE_CHAIN, x.Name))
 		}
@@ -518,8 +521,13 @@ func (t *Table) readOnce() (*image, error) {
 				s.keySize = ad.Uint32()
 			case unix.NFTA_SET_DATA_TYPE:
 				s.dataType = ad.Uint32()
+			case unix.NFTA_SET_DATA_LEN:
+				s.dataSize = ad.Uint32()
 			}
 		})
+		if s.dataType == verdictType {
+			s.dataSize = 0 // that of a verdict in the kernel
+		}
 		img.sets[nft.SetName(name)] = s
 		return err
 	})
@@ -527,6 +535,9 @@ func (t *Table) readOnce() (*image, error) {
 		return nil, fmt.Errorf("read sets: %w", err)
 	}
 	for name, s := range img.sets {
+		if name.IsLearned() {
+			continue
+		}
 		attrs := attrText(attrText(nil, unix.NFTA_SET_ELEM_LIST_TABLE, t.name), unix.NFTA_SET_ELEM_LIST_SET, string(name))
 		if err := dump(unix.NFT_MSG_GETSETELEM, attrs, func(_ uint16, body []byte) error { return s.parse(body) }); err != nil {
 			return nil, fmt.Errorf("read set %s: %w", name, err)
@@ -555,6 +566,9 @@ func (s *readSet) parse(body []byte) error {
 					note(attributes(ad.Bytes(), func(ad *netlink.AttributeDecoder) { e.key = string(ad.Bytes()) }))
 				case unix.NFTA_SET_ELEM_DATA:
 					note(attributes(ad.Bytes(), func(ad *netlink.AttributeDecoder) {
+						if ad.Type() == unix.NFTA_DATA_VALUE {
+							e.chain = string(ad.Bytes())
+						}
 						if ad.Type() != unix.NFTA_DATA_VERDICT {
 							return
 						}
@@ -595,12 +609,13 @@ func (img *image) compare(want *nft.Program, l lacks) comparison {
 			c.Chains = append(c.Chains, nft.ChainChange{Name: name, New: there == nil, Rules: rules})
 		}
 	}
+	all := l.hooks()
 	for _, name := range slices.Sorted(maps.Keys(img.chains)) {
-		h, base := hooks()[name]
+		h, base := all[name]
 		if there := img.chains[name].hook; base != (there != nil) || base && *there != h {
 			c.foreign = append(c.foreign, "chain "+name)
 		}
-		if want.Chains[name] == nil {
+		if want.Chains[name] == nil && !(want.Leaves && nft.IsTarget(name)) {
 			c.Gone = append(c.Gone, name)
 		}
 	}
@@ -633,6 +648,10 @@ func (img *image) compare(want *nft.Program, l lacks) comparison {
 	for name, s := range img.sets {
 		if name.IsDispatch() {
 			pointed[name] = map[string]string{}
+			if _, there := want.Dispatch[name]; there && want.Leaves && name.IsOfServices() {
+				pointed[name] = want.Dispatch[name]
+				continue
+			}
 			for e := range s.elements {
 				pointed[name][e.key] = e.chain
 			}

@@ -1,0 +1,268 @@
+package agent
+
+import (
+	"context"
+	"maps"
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/nephele-io/nephele/internal/agent/nft"
+	"github.com/nephele-io/nephele/internal/agent/proxy"
+)
+
+// Balancing follows where connections to Services go. It is safe for concurrent use.
+type Balancing struct {
+	// Listen opens the ports by which load balancers ask; by default those of this process.
+	Listen func(ctx context.Context, network, address string) (net.Listener, error)
+
+	node                                string
+	services, endpoints, nodes          cache.Store
+	runServices, runEndpoints, runNodes cache.Controller
+	news                                chan struct{}
+	// hostPorts are ports of the Node that lead to Pods of it.
+	hostPorts func() []proxy.HostPort
+	// changed is called when something else leads on.
+	changed func()
+	health  healthPorts
+
+	mu  sync.Mutex
+	now *nft.Balanced
+}
+
+// unknown is what is known of Services before anything is.
+var unknownServices = &nft.Balanced{Unknown: true}
+
+// NewBalancing returns what follows the Services of a cluster for a Node once it runs.
+func NewBalancing(node string, of Cluster) *Balancing {
+	b := &Balancing{
+		Listen: (&net.ListenConfig{}).Listen, node: node, news: make(chan struct{}, 1), now: unknownServices,
+		hostPorts: func() []proxy.HostPort { return nil }, changed: func() {},
+	}
+	handler := func(same func(a, b any) bool) cache.ResourceEventHandler {
+		return cache.ResourceEventHandlerFuncs{AddFunc: func(any) { b.poke() }, DeleteFunc: func(any) { b.poke() }, UpdateFunc: func(old, now any) {
+			if !same(old, now) {
+				b.poke()
+			}
+		}}
+	}
+	follow := func(kind runtime.Object, of cache.ListerWatcher, trim cache.TransformFunc, same func(a, b any) bool) (cache.Store, cache.Controller) {
+		return cache.NewInformerWithOptions(cache.InformerOptions{ObjectType: kind, Handler: handler(same), Transform: trim, ListerWatcher: of})
+	}
+	all, never := func(*metav1.ListOptions) {}, func(_, _ any) bool { return false }
+	services := of.Follow(corev1.SchemeGroupVersion.WithResource("services"), metav1.NamespaceAll, all)
+	slices := of.Follow(discoveryv1.SchemeGroupVersion.WithResource("endpointslices"), metav1.NamespaceAll, all)
+	b.services, b.runServices = follow(&corev1.Service{}, services, trimBalanced, never)
+	b.endpoints, b.runEndpoints = follow(&discoveryv1.EndpointSlice{}, slices, trimSlice, never)
+	own := func(l *metav1.ListOptions) {
+		l.FieldSelector = fields.OneTermEqualSelector("metadata.name", node).String()
+	}
+	b.nodes, b.runNodes = follow(&corev1.Node{}, of.Follow(corev1.SchemeGroupVersion.WithResource("nodes"), metav1.NamespaceAll, own), trimZone, func(x, y any) bool {
+		m, ok1 := x.(*corev1.Node)
+		n, ok2 := y.(*corev1.Node)
+		return ok1 && ok2 && maps.Equal(m.Labels, n.Labels)
+	})
+	return b
+}
+
+// trimBalanced drops of a Service what does not say where connections go.
+func trimBalanced(o any) (any, error) {
+	s, ok := o.(*corev1.Service)
+	if !ok {
+		return o, nil
+	}
+	about := metav1.ObjectMeta{Namespace: s.Namespace, Name: s.Name, UID: s.UID, ResourceVersion: s.ResourceVersion, CreationTimestamp: s.CreationTimestamp, Labels: s.Labels}
+	out := &corev1.Service{ObjectMeta: about, Spec: s.Spec, Status: corev1.ServiceStatus{LoadBalancer: s.Status.LoadBalancer}}
+	out.Spec.Selector = nil
+	return out, nil
+}
+
+// trimSlice drops of an EndpointSlice what does not.
+func trimSlice(o any) (any, error) {
+	s, ok := o.(*discoveryv1.EndpointSlice)
+	if !ok {
+		return o, nil
+	}
+	about := metav1.ObjectMeta{Namespace: s.Namespace, Name: s.Name, UID: s.UID, ResourceVersion: s.ResourceVersion}
+	out := &discoveryv1.EndpointSlice{ObjectMeta: about, AddressType: s.AddressType, Ports: s.Ports}
+	if of := s.Labels[discoveryv1.LabelServiceName]; of != "" {
+		out.Labels = map[string]string{discoveryv1.LabelServiceName: of}
+	}
+	for _, e := range s.Endpoints {
+		out.Endpoints = append(out.Endpoints, discoveryv1.Endpoint{Addresses: e.Addresses, Conditions: e.Conditions, NodeName: e.NodeName, Hints: e.Hints})
+	}
+	return out, nil
+}
+
+// trimZone keeps of a Node in which zone it is.
+func trimZone(o any) (any, error) {
+	n, ok := o.(*corev1.Node)
+	if !ok {
+		return o, nil
+	}
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.Name, UID: n.UID, ResourceVersion: n.ResourceVersion,
+		Labels: map[string]string{corev1.LabelTopologyZone: n.Labels[corev1.LabelTopologyZone]}}}, nil
+}
+
+func (b *Balancing) poke() {
+	select {
+	case b.news <- struct{}{}:
+	default:
+	}
+}
+
+// Run follows the Services until ctx ends.
+func (b *Balancing) Run(ctx context.Context) {
+	var running sync.WaitGroup
+	defer running.Wait()
+	for _, run := range []cache.Controller{b.runServices, b.runEndpoints, b.runNodes} {
+		running.Go(func() { run.RunWithContext(ctx) })
+	}
+	running.Go(func() { // objects may come before all are there
+		if cache.WaitForCacheSync(ctx.Done(), b.runServices.HasSynced, b.runEndpoints.HasSynced, b.runNodes.HasSynced) {
+			b.poke()
+		}
+	})
+	defer b.health.close()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-b.news:
+			b.refresh(ctx)
+		}
+	}
+}
+
+// refresh finds out where connections go now.
+func (b *Balancing) refresh(ctx context.Context) {
+	if !b.runServices.HasSynced() || !b.runEndpoints.HasSynced() || !b.runNodes.HasSynced() {
+		return
+	}
+	in := proxy.Input{Node: proxy.Node{Name: b.node}, HostPorts: b.hostPorts()}
+	for _, o := range b.nodes.List() {
+		if n, ok := o.(*corev1.Node); ok && n.Name == b.node {
+			in.Node.Zone = n.Labels[corev1.LabelTopologyZone]
+		}
+	}
+	for _, o := range b.services.List() {
+		if s, ok := o.(*corev1.Service); ok {
+			in.Services = append(in.Services, s)
+		}
+	}
+	for _, o := range b.endpoints.List() {
+		if s, ok := o.(*discoveryv1.EndpointSlice); ok {
+			in.Slices = append(in.Slices, s)
+		}
+	}
+	b.health.serve(ctx, b.Listen, proxy.HealthPorts(in))
+	now := proxy.Balance(in)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.now.Unknown || !now.Equal(b.now) {
+		b.now = now
+		b.changed()
+	}
+}
+
+// Trouble is what is wrong; empty for nothing.
+func (b *Balancing) Trouble() string {
+	if b.current().Unknown {
+		return "the Services of the cluster are not known yet"
+	}
+	return b.health.trouble()
+}
+
+// current is where connections go.
+func (b *Balancing) current() *nft.Balanced {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.now
+}
+
+// hostPorts are the ports of the Node that lead to Pods of it.
+func (p *Pods) hostPorts() []proxy.HostPort {
+	p.mu.Lock()
+	node := p.node
+	p.mu.Unlock()
+	if node == nil || p.pods == nil {
+		return nil
+	}
+	var out []proxy.HostPort
+	for i := range node.Pods {
+		o, found, err := p.pods.GetByKey(node.Pods[i].Namespace + "/" + node.Pods[i].Name)
+		pod, ok := o.(*corev1.Pod)
+		if err != nil || !found || !ok {
+			continue
+		}
+		for _, c := range pod.Spec.Containers {
+			for _, port := range c.Ports {
+				for _, a := range node.Pods[i].Addresses {
+					h := proxy.HostPort{Protocol: port.Protocol, Port: uint16(port.HostPort), To: netip.AddrPortFrom(a, uint16(port.ContainerPort))}
+					if ip, err := netip.ParseAddr(port.HostIP); err == nil {
+						h.Address = ip.Unmap()
+					}
+					out = append(out, h)
+				}
+			}
+		}
+	}
+	return out
+}
+
+// portsOfNode are the containers of a Pod with the ports of the Node that they want, and nothing
+// else of them.
+func portsOfNode(list []corev1.Container) []corev1.Container {
+	var out []corev1.Container
+	for _, c := range list {
+		ports := slices.DeleteFunc(slices.Clone(c.Ports), func(p corev1.ContainerPort) bool {
+			return p.HostPort < 1 || p.HostPort > 65535 || p.ContainerPort < 1 || p.ContainerPort > 65535
+		})
+		if len(ports) > 0 {
+			out = append(out, corev1.Container{Name: c.Name, Ports: ports})
+		}
+	}
+	return out
+}
+
+// balanced is where connections to Services go; nil if the agent does not lead them.
+func (a *Agent) balanced() *nft.Balanced {
+	if a.Balancing == nil || a.Network == nil {
+		return nil
+	}
+	return a.Balancing.current()
+}
+
+// led takes in that connections go where the program says. What goes elsewhere by what the kernel
+// has learned before is forgotten: clients that stay with an endpoint, and connections of UDP,
+// which have no end.
+func (a *Agent) led(now *nft.Balanced) {
+	former := a.leads
+	a.leads = now
+	if now == nil || now.Unknown || former == now {
+		return
+	}
+	if former == nil || former.Unknown || now.Loses(former) {
+		if n, err := a.Table.ForgetClients(now); err != nil {
+			a.Log.Error(err, "Some clients may stay with endpoints that are gone")
+		} else if n > 0 {
+			a.Log.V(1).Info("Clients of endpoints that are gone were forgotten", "clients", n)
+		}
+	}
+	if a.Connections == nil {
+		return
+	}
+	if n, err := a.Connections.ForgetDatagrams(former, now); err != nil {
+		a.Log.Error(err, "Some connections of UDP may go on to endpoints that are gone")
+	} else if n > 0 {
+		a.Log.V(1).Info("Connections of UDP to endpoints that are gone were forgotten", "connections", n)
+	}
+}

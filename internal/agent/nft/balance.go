@@ -1,0 +1,393 @@
+package nft
+
+import (
+	"cmp"
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// Balanced says where connections to Services go. It never changes once made.
+type Balanced struct {
+	// Unknown tells that it is not known yet: what the kernel has stays.
+	Unknown bool
+	// To are the Services by where connections are made to. An unspecified address is any of the
+	// Node, of its family.
+	To map[Frontend]*Balance
+}
+
+// Balance is what becomes of connections that are made to one place.
+type Balance struct {
+	// Backends are where they go, sorted; each with the same chance.
+	Backends []netip.AddrPort
+	// Inside are where those of the Node and its Pods go, if that is elsewhere: Apart.
+	Apart  bool
+	Inside []netip.AddrPort
+	// Sources are who may connect; nil for everybody.
+	Sources []netip.Prefix
+	// Sticky is for how many seconds a client stays with a backend; 0 for not at all.
+	Sticky uint32
+	// Silent tells that without backends nothing is answered. Else it is rejected.
+	Silent bool
+	// KeepsSource tells that backends see who has connected.
+	KeepsSource bool
+}
+
+// BalanceTo is a rule that chooses a backend.
+type BalanceTo struct {
+	Family Family
+	// Backends is how many there are, and First the number of the first one.
+	Backends, First uint32
+	// AnyAddress tells that they are not found by the address that the connection is made to.
+	AnyAddress bool
+	// Sticky is for how many seconds a client stays with a backend. With Known it is the one that
+	// the client has, and the next rule goes on if it has none.
+	Sticky uint32
+	Known  bool
+}
+
+// firstInside is the number of the first backend of those for the Node and its Pods.
+const firstInside = 1 << 16
+
+// The dispatches for Services. Endpoints have addresses and ports in the place of chains; Sticky
+// ones are learned by the kernel.
+const (
+	services4, services6   SetName = "services4", "services6"
+	nodePorts4, nodePorts6 SetName = "nodeports4", "nodeports6"
+	Endpoints4, Endpoints6 SetName = "endpoints4", "endpoints6"
+	keeps4, keeps6         SetName = "keeps4", "keeps6"
+	keepPorts4, keepPorts6 SetName = "keepports4", "keepports6"
+	hairpin4, hairpin6     SetName = "hairpin4", "hairpin6"
+	Sticky4, Sticky6       SetName = "sticky4", "sticky6"
+)
+
+// Asked is what a dispatch is asked by.
+type Asked uint8
+
+// What dispatches are asked by.
+const (
+	// AskedByAddress: source, destination or both, as DispatchBy says.
+	AskedByAddress Asked = iota
+	// AskedByFrontend: the address, protocol and port that a packet is sent to; AskedByPort without
+	// the address; AskedByOriginal and AskedByOriginalPort: those that the connection was made to.
+	AskedByFrontend
+	AskedByPort
+	AskedByOriginal
+	AskedByOriginalPort
+	// AskedByRule: rules that balance ask it.
+	AskedByRule
+)
+
+// Asked reports what a dispatch is asked by.
+func (n SetName) Asked() Asked {
+	switch n {
+	case services4, services6:
+		return AskedByFrontend
+	case nodePorts4, nodePorts6:
+		return AskedByPort
+	case keeps4, keeps6:
+		return AskedByOriginal
+	case keepPorts4, keepPorts6:
+		return AskedByOriginalPort
+	case Endpoints4, Endpoints6, Sticky4, Sticky6:
+		return AskedByRule
+	}
+	return AskedByAddress
+}
+
+// HoldsBackends reports whether a dispatch has addresses and ports in the place of chains.
+func (n SetName) HoldsBackends() bool { return n == Endpoints4 || n == Endpoints6 || n.IsLearned() }
+
+// IsLearned reports whether the kernel learns the elements of a dispatch by itself.
+func (n SetName) IsLearned() bool { return n == Sticky4 || n == Sticky6 }
+
+// ofServices lists the dispatches that Balanced makes.
+func ofServices() []SetName {
+	return []SetName{services4, services6, nodePorts4, nodePorts6, Endpoints4, Endpoints6, keeps4, keeps6, keepPorts4, keepPorts6, Sticky4, Sticky6}
+}
+
+// IsOfServices reports whether the elements of a dispatch come from Balanced.
+func (n SetName) IsOfServices() bool { return slices.Contains(ofServices(), n) }
+
+const (
+	// targets begins the names of chains that dispatches for Services lead to.
+	targets      = networkChains + "to-"
+	dropTarget   = targets + "nobody"
+	rejectTarget = targets + "none"
+	keepTarget   = networkChains + "keep"
+	masquerading = networkChains + "masquerade"
+)
+
+// IsTarget reports whether a chain is one that dispatches for Services lead to.
+func IsTarget(chain string) bool { return strings.HasPrefix(chain, targets) }
+
+// balanced is what was made of a Balanced.
+type balanced struct {
+	of       *Balanced
+	own      []netip.Prefix
+	dispatch map[SetName]map[string]string
+	chains   map[string]*Chain
+}
+
+// balance makes the dispatches for Services, and the chains that they lead to.
+func balance(of *Balanced, own []netip.Prefix) *balanced {
+	b := &balanced{of: of, own: own, dispatch: map[SetName]map[string]string{}, chains: map[string]*Chain{}}
+	for _, name := range ofServices() {
+		b.dispatch[name] = map[string]string{}
+	}
+	if of.Unknown {
+		return b
+	}
+	for at, to := range of.To {
+		f := IPv4
+		if at.Address.Is6() {
+			f = IPv6
+		}
+		key := frontendKey(at)
+		if at.Address.IsUnspecified() {
+			b.dispatch[inFamily(nodePorts4, nodePorts6, f)][key[addressBytes(f):]] = b.target(f, true, to)
+		} else {
+			b.dispatch[inFamily(services4, services6, f)][key] = b.target(f, false, to)
+		}
+		endpoints := b.dispatch[inFamily(Endpoints4, Endpoints6, f)]
+		for first, list := range map[uint32][]netip.AddrPort{0: to.Backends, firstInside: to.Inside} {
+			for i, a := range list {
+				endpoints[string(binary.NativeEndian.AppendUint32([]byte(key), first+uint32(i)))] = backendData(a)
+			}
+		}
+		switch {
+		case to.KeepsSource && at.Address.IsUnspecified():
+			b.dispatch[inFamily(keepPorts4, keepPorts6, f)][key[addressBytes(f):]] = keepTarget
+		case to.KeepsSource:
+			b.dispatch[inFamily(keeps4, keeps6, f)][key] = keepTarget
+		}
+	}
+	return b
+}
+
+func inFamily(four, six SetName, f Family) SetName {
+	if f == IPv6 {
+		return six
+	}
+	return four
+}
+
+func addressBytes(f Family) int {
+	if f == IPv6 {
+		return 16
+	}
+	return 4
+}
+
+// frontendKey is a place as the kernel has it: address, protocol and port, each filled up to four
+// bytes.
+func frontendKey(at Frontend) string {
+	return string(at.Address.AsSlice()) + string([]byte{at.Protocol, 0, 0, 0, byte(at.Port >> 8), byte(at.Port), 0, 0})
+}
+
+// backendData is a backend as the kernel has it.
+func backendData(a netip.AddrPort) string {
+	return string(a.Addr().AsSlice()) + string([]byte{byte(a.Port() >> 8), byte(a.Port()), 0, 0})
+}
+
+// target is the chain for a Balance. It depends on numbers only, so that there are few.
+func (b *balanced) target(f Family, anyAddress bool, to *Balance) string {
+	name := b.choose(f, anyAddress, to, to.Backends, 0)
+	if to.Apart {
+		inside := b.choose(f, anyAddress, to, to.Inside, firstInside)
+		outside := name
+		name = fmt.Sprintf("%sapart-%s-%s", targets, strings.TrimPrefix(inside, targets), strings.TrimPrefix(outside, targets))
+		if b.chains[name] == nil {
+			var rules []Rule
+			for _, r := range rangesOf(b.own, f) {
+				rules = append(rules, Rule{Matches: []Match{{Kind: MatchFamily, Lo: uint16(f)}, {Kind: MatchPeer, Peer: &r, Source: true}}, Action: Goto, Target: inside})
+			}
+			rules = append(rules, Rule{Matches: []Match{{Kind: MatchRouted}}, Action: Goto, Target: outside})
+			b.chains[name] = &Chain{Rules: append(rules, Rule{Action: Goto, Target: inside})}
+		}
+	}
+	if to.Sources == nil {
+		return name
+	}
+	next := name
+	ranges := rangesOf(to.Sources, f)
+	texts := []string{next}
+	for _, r := range ranges {
+		texts = append(texts, r.From.String(), r.To.String())
+	}
+	name = fmt.Sprintf("%sfrom-%x", targets, sum(texts...))[:60]
+	if b.chains[name] == nil {
+		var rules []Rule
+		for _, r := range ranges {
+			rules = append(rules, Rule{Matches: []Match{{Kind: MatchFamily, Lo: uint16(f)}, {Kind: MatchPeer, Peer: &r, Source: true}}, Action: Goto, Target: next})
+		}
+		b.chains[name] = &Chain{Rules: append(rules, Rule{Action: Drop, Origin: &Origin{Kind: OriginNetwork, Name: "not one of loadBalancerSourceRanges"}})}
+	}
+	return name
+}
+
+// choose is the chain that chooses one of some backends.
+func (b *balanced) choose(f Family, anyAddress bool, to *Balance, list []netip.AddrPort, first uint32) string {
+	switch {
+	case len(list) == 0 && to.Silent:
+		b.chains[dropTarget] = &Chain{Rules: []Rule{{Action: Drop, Origin: &Origin{Kind: OriginNetwork, Name: "no endpoint on this Node"}}}}
+		return dropTarget
+	case len(list) == 0:
+		none := &Origin{Kind: OriginNetwork, Name: "no endpoints"}
+		tcp := []Match{{Kind: MatchProtocol, Lo: uint16(TCP)}}
+		b.chains[rejectTarget] = &Chain{Rules: []Rule{{Matches: tcp, Action: RejectReset, Origin: none}, {Action: RejectPort, Origin: none}}}
+		return rejectTarget
+	}
+	rule := BalanceTo{Family: f, Backends: uint32(len(list)), First: first, AnyAddress: anyAddress, Sticky: to.Sticky}
+	name := fmt.Sprintf("%s%d-of-%d", targets, f, rule.Backends)
+	if first > 0 {
+		name += "-inside"
+	}
+	if anyAddress {
+		name += "-port"
+	}
+	if rule.Sticky > 0 {
+		name += fmt.Sprintf("-sticky%d", rule.Sticky)
+	}
+	if b.chains[name] == nil {
+		c := &Chain{}
+		if rule.Sticky > 0 {
+			known := rule
+			known.Known = true
+			c.Rules = append(c.Rules, Rule{Action: BalanceBackends, Balance: &known})
+		}
+		b.chains[name] = &Chain{Rules: append(c.Rules, Rule{Action: BalanceBackends, Balance: &rule})}
+	}
+	return name
+}
+
+// services adds what leads to Services.
+func (n *Network) services(p *Program, node *Node, b *balanced) {
+	p.Leaves = b.of.Unknown
+	maps.Copy(p.Dispatch, b.dispatch)
+	maps.Copy(p.Chains, b.chains)
+	loopback := Range{netip.MustParseAddr("127.0.0.0"), netip.MustParseAddr("127.255.255.255")}
+	for _, base := range []Base{ToServices, HostToServices} {
+		var rules []Rule
+		for _, f := range []Family{IPv4, IPv6} {
+			family := Match{Kind: MatchFamily, Lo: uint16(f)}
+			rules = append(rules, Rule{Matches: []Match{family}, Action: Lookup, Target: string(inFamily(services4, services6, f))})
+			if f == IPv4 { // no answer would come back from elsewhere
+				rules = append(rules, Rule{Matches: []Match{family, {Kind: MatchPeer, Peer: &loopback}}, Action: Accept})
+			}
+			rules = append(rules, Rule{Matches: []Match{family, {Kind: MatchToNode}}, Action: Lookup, Target: string(inFamily(nodePorts4, nodePorts6, f))})
+		}
+		p.Chains[string(base)] = &Chain{Rules: rules}
+	}
+	for _, name := range []SetName{hairpin4, hairpin6} {
+		p.Dispatch[name] = map[string]string{}
+	}
+	for i := range node.Pods {
+		for _, a := range node.Pods[i].Addresses {
+			name := hairpin4
+			if a.Is6() {
+				name = hairpin6
+			}
+			p.Dispatch[name][name.dispatchKey(a, a)] = masquerading
+		}
+	}
+	p.Chains[keepTarget] = &Chain{Rules: []Rule{{Action: Accept}}}
+	p.Chains[masquerading] = &Chain{Rules: []Rule{{Action: Masquerade}}}
+}
+
+// String prints it for people.
+func (b *BalanceTo) String() string {
+	words := []string{fmt.Sprintf("one of %d backends of ipv%d", b.Backends, b.Family)}
+	if b.First > 0 {
+		words = append(words, "for the Node and its Pods")
+	}
+	if b.AnyAddress {
+		words = append(words, "by the port")
+	}
+	if b.Sticky > 0 {
+		words = append(words, fmt.Sprintf("the same for %d s", b.Sticky))
+	}
+	if b.Known {
+		words = append(words, "if the client has one")
+	}
+	return strings.Join(words, ", ")
+}
+
+// Compare sorts places.
+func (f Frontend) Compare(o Frontend) int {
+	return cmp.Or(f.Address.Compare(o.Address), cmp.Compare(f.Protocol, o.Protocol), cmp.Compare(f.Port, o.Port))
+}
+
+// Equal reports whether two lead the same way.
+func (b *Balanced) Equal(o *Balanced) bool {
+	return b == o || b.Unknown == o.Unknown && maps.EqualFunc(b.To, o.To, func(x, y *Balance) bool {
+		return x == y || slices.Equal(x.Backends, y.Backends) && x.Apart == y.Apart && slices.Equal(x.Inside, y.Inside) && (x.Sources == nil) == (y.Sources == nil) &&
+			slices.Equal(x.Sources, y.Sources) && x.Sticky == y.Sticky && x.Silent == y.Silent && x.KeepsSource == y.KeepsSource
+	})
+}
+
+// has reports whether connections may go to a backend.
+func (b *Balance) has(at netip.AddrPort) bool {
+	in := func(list []netip.AddrPort) bool {
+		_, found := slices.BinarySearchFunc(list, at, netip.AddrPort.Compare)
+		return found
+	}
+	return in(b.Backends) || in(b.Inside)
+}
+
+// Loses reports whether a client may have stayed with a backend that is none any more.
+func (b *Balanced) Loses(former *Balanced) bool {
+	for at, was := range former.To {
+		if was.Sticky == 0 {
+			continue
+		}
+		now := b.To[at]
+		for _, list := range [][]netip.AddrPort{was.Backends, was.Inside} {
+			for _, backend := range list {
+				if now == nil || !now.has(backend) {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// At is what leads from a place: by its address, or by its port on the Node; nil for nothing.
+func (b *Balanced) At(at Frontend) *Balance {
+	if b == nil {
+		return nil
+	}
+	if to := b.To[at]; to != nil {
+		return to
+	}
+	if at.Address.Is6() {
+		at.Address = netip.IPv6Unspecified()
+	} else {
+		at.Address = netip.IPv4Unspecified()
+	}
+	return b.To[at]
+}
+
+// Allows reports whether a connection that was made to a place may go on to where it goes.
+func (b *Balanced) Allows(at Frontend, to netip.AddrPort) bool {
+	x := b.At(at)
+	return x != nil && x.has(to)
+}
+
+// ParseLearned reads an element that the kernel has learned: who was led to where, and from which
+// place.
+func ParseLearned(name SetName, key, data string) (at Frontend, to netip.AddrPort, ok bool) {
+	size := addressBytes(name.DispatchFamily())
+	if len(key) != 2*size+8 || len(data) < size+2 {
+		return at, to, false
+	}
+	address, _ := netip.AddrFromSlice([]byte(key[size : 2*size]))
+	rest := key[2*size:]
+	at = Frontend{Address: address, Protocol: rest[0], Port: uint16(rest[4])<<8 | uint16(rest[5])}
+	backend, _ := netip.AddrFromSlice([]byte(data[:size]))
+	return at, netip.AddrPortFrom(backend, uint16(data[size])<<8|uint16(data[size+1])), true
+}

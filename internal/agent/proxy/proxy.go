@@ -1,0 +1,391 @@
+package proxy
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+
+	"github.com/nephele-io/nephele/internal/agent/nft"
+)
+
+const (
+	// labelProxy is on Services that another proxy leads.
+	labelProxy = "service.kubernetes.io/service-proxy-name"
+	// mostEndpoints bounds the endpoints of one port of a Service: those for the Node begin there.
+	mostEndpoints = 1 << 16
+	// mostSticky is for how many seconds a client stays with an endpoint at most, usualSticky by
+	// default.
+	mostSticky, usualSticky = 86400, 10800
+)
+
+// Node is the Node that connections go through.
+type Node struct {
+	Name string
+	// Zone is that of the Node; empty if it has none.
+	Zone string
+}
+
+// HostPort is a port of the Node that leads to a Pod of it.
+type HostPort struct {
+	// Address is that of the Node; the zero one for all.
+	Address  netip.Addr
+	Protocol corev1.Protocol
+	Port     uint16
+	To       netip.AddrPort
+}
+
+// Input is what Balance knows.
+type Input struct {
+	Node     Node
+	Services []*corev1.Service
+	Slices   []*discoveryv1.EndpointSlice
+	// HostPorts count where no Service has the port.
+	HostPorts []HostPort
+}
+
+// protocolOf is a protocol that is led, as IP numbers it.
+func protocolOf(p corev1.Protocol) (uint8, bool) {
+	switch p {
+	case corev1.ProtocolTCP, "":
+		return nft.TCP, true
+	case corev1.ProtocolUDP:
+		return nft.UDP, true
+	case corev1.ProtocolSCTP:
+		return nft.SCTP, true
+	}
+	return 0, false
+}
+
+// name identifies a Service.
+type name struct{ namespace, name string }
+
+// Balance says where connections go.
+func Balance(in Input) *nft.Balanced {
+	out := &nft.Balanced{To: map[nft.Frontend]*nft.Balance{}}
+	bySlice := map[name][]*discoveryv1.EndpointSlice{}
+	for _, s := range in.Slices {
+		if of := s.Labels[discoveryv1.LabelServiceName]; of != "" {
+			key := name{s.Namespace, of}
+			bySlice[key] = append(bySlice[key], s)
+		}
+	}
+	services := slices.Clone(in.Services)
+	// Of two Services that claim the same place the older one has it.
+	slices.SortFunc(services, func(a, b *corev1.Service) int {
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	for _, s := range services {
+		w := &service{Service: s, node: in.Node, slices: bySlice[name{s.Namespace, s.Name}], out: out}
+		w.lead()
+	}
+	for _, h := range in.HostPorts {
+		protocol, known := protocolOf(h.Protocol)
+		if !known || h.Port == 0 || !h.To.IsValid() {
+			continue
+		}
+		at := nft.Frontend{Address: h.Address, Protocol: protocol, Port: h.Port}
+		if !at.Address.IsValid() || at.Address.IsUnspecified() {
+			at.Address = anyAddress(h.To.Addr().Is6())
+		}
+		if at.Address.Is6() == h.To.Addr().Is6() {
+			put(out, at, &nft.Balance{Backends: []netip.AddrPort{h.To}})
+		}
+	}
+	return out
+}
+
+// put adds a place, unless somebody has it.
+func put(out *nft.Balanced, at nft.Frontend, to *nft.Balance) {
+	if out.To[at] == nil {
+		out.To[at] = to
+	}
+}
+
+func anyAddress(six bool) netip.Addr {
+	if six {
+		return netip.IPv6Unspecified()
+	}
+	return netip.IPv4Unspecified()
+}
+
+// service is a Service that is being led.
+type service struct {
+	*corev1.Service
+	node   Node
+	slices []*discoveryv1.EndpointSlice
+	out    *nft.Balanced
+}
+
+// lead says where all ports of the Service lead to.
+func (s *service) lead() {
+	if s.Spec.Type == corev1.ServiceTypeExternalName || s.Spec.ClusterIP == corev1.ClusterIPNone || s.Labels[labelProxy] != "" || s.headless() {
+		return
+	}
+	for _, six := range []bool{false, true} {
+		cluster := addressesOf(s.clusterIPs(), six)
+		if len(cluster) == 0 {
+			continue // the Service is not of this family
+		}
+		for i := range s.Spec.Ports {
+			p := &s.Spec.Ports[i]
+			protocol, known := protocolOf(p.Protocol)
+			if !known || p.Port < 1 || p.Port > 65535 {
+				continue
+			}
+			s.port(six, cluster, p, protocol)
+		}
+	}
+}
+
+func (s *service) headless() bool {
+	_, labelled := s.Labels[corev1.IsHeadlessService]
+	return labelled
+}
+
+func (s *service) clusterIPs() []string {
+	if len(s.Spec.ClusterIPs) > 0 {
+		return s.Spec.ClusterIPs
+	}
+	return []string{s.Spec.ClusterIP}
+}
+
+// addressesOf are those of a family.
+func addressesOf(texts []string, six bool) []netip.Addr {
+	var out []netip.Addr
+	for _, text := range texts {
+		a, err := netip.ParseAddr(text)
+		if a = a.Unmap(); err == nil && a.Zone() == "" && a.Is6() == six && !a.IsUnspecified() {
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
+// port says where a port leads to, in a family.
+func (s *service) port(six bool, cluster []netip.Addr, p *corev1.ServicePort, protocol uint8) {
+	e := s.endpoints(six, p, protocol)
+	sticky := s.sticky()
+	internal := &nft.Balance{Backends: e.cluster, Sticky: sticky}
+	if s.Spec.InternalTrafficPolicy != nil && *s.Spec.InternalTrafficPolicy == corev1.ServiceInternalTrafficPolicyLocal {
+		internal.Backends, internal.Silent = e.local, len(e.cluster) > 0
+	}
+	for _, a := range cluster {
+		put(s.out, nft.Frontend{Address: a, Protocol: protocol, Port: uint16(p.Port)}, internal)
+	}
+	external := &nft.Balance{Backends: e.cluster, Sticky: sticky}
+	if s.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal && s.external() {
+		external = &nft.Balance{Backends: e.local, Apart: true, Inside: e.cluster, Sticky: sticky, Silent: len(e.cluster) > 0, KeepsSource: true}
+	}
+	for _, a := range addressesOf(s.Spec.ExternalIPs, six) {
+		put(s.out, nft.Frontend{Address: a, Protocol: protocol, Port: uint16(p.Port)}, external)
+	}
+	if p.NodePort > 0 && p.NodePort <= 65535 && (s.Spec.Type == corev1.ServiceTypeNodePort || s.Spec.Type == corev1.ServiceTypeLoadBalancer) {
+		put(s.out, nft.Frontend{Address: anyAddress(six), Protocol: protocol, Port: uint16(p.NodePort)}, external)
+	}
+	if s.Spec.Type != corev1.ServiceTypeLoadBalancer {
+		return
+	}
+	balancer := *external
+	balancer.Sources = s.sources(six)
+	for _, i := range s.Status.LoadBalancer.Ingress {
+		if i.IPMode != nil && *i.IPMode != corev1.LoadBalancerIPModeVIP {
+			continue // the balancer sends to where it likes
+		}
+		for _, a := range addressesOf([]string{i.IP}, six) {
+			put(s.out, nft.Frontend{Address: a, Protocol: protocol, Port: uint16(p.Port)}, &balancer)
+		}
+	}
+}
+
+// external reports whether others than the cluster can reach the Service.
+func (s *service) external() bool {
+	return s.Spec.Type == corev1.ServiceTypeNodePort || s.Spec.Type == corev1.ServiceTypeLoadBalancer || len(s.Spec.ExternalIPs) > 0
+}
+
+func (s *service) sticky() uint32 {
+	if s.Spec.SessionAffinity != corev1.ServiceAffinityClientIP {
+		return 0
+	}
+	if c := s.Spec.SessionAffinityConfig; c != nil && c.ClientIP != nil && c.ClientIP.TimeoutSeconds != nil {
+		return uint32(min(max(*c.ClientIP.TimeoutSeconds, 1), mostSticky))
+	}
+	return usualSticky
+}
+
+// sources are who may connect by the balancer; nil for everybody. Ranges of the other family alone
+// let nobody in.
+func (s *service) sources(six bool) []netip.Prefix {
+	if len(s.Spec.LoadBalancerSourceRanges) == 0 {
+		return nil
+	}
+	out := []netip.Prefix{}
+	for _, text := range s.Spec.LoadBalancerSourceRanges {
+		if p, err := netip.ParsePrefix(text); err == nil && p.Addr().Is6() == six {
+			out = append(out, p.Masked())
+		}
+	}
+	return out
+}
+
+// endpoints are where a port can lead to: anywhere, and on the Node.
+type endpoints struct{ cluster, local []netip.AddrPort }
+
+// endpoint is an endpoint of a port.
+type endpoint struct {
+	*discoveryv1.Endpoint
+	at netip.AddrPort
+}
+
+func said(b *bool, otherwise bool) bool {
+	if b == nil {
+		return otherwise
+	}
+	return *b
+}
+
+func (e endpoint) ready() bool { return said(e.Conditions.Ready, true) }
+
+// lasts reports whether the endpoint serves though it is about to end.
+func (e endpoint) lasts() bool {
+	return said(e.Conditions.Serving, e.ready()) && said(e.Conditions.Terminating, false)
+}
+
+func (e endpoint) on(node string) bool { return e.NodeName != nil && *e.NodeName == node }
+
+// endpoints chooses those that may be used.
+func (s *service) endpoints(six bool, p *corev1.ServicePort, protocol uint8) endpoints {
+	all := s.all(six, p, protocol)
+	choose := func(among func(endpoint) bool, ready func(endpoint) bool) []netip.AddrPort {
+		for _, fits := range []func(endpoint) bool{func(e endpoint) bool { return e.ready() && ready(e) }, endpoint.lasts} {
+			var out []netip.AddrPort
+			for _, e := range all {
+				if among(e) && fits(e) {
+					out = append(out, e.at)
+				}
+			}
+			if len(out) > 0 {
+				slices.SortFunc(out, netip.AddrPort.Compare)
+				return slices.Compact(out)
+			}
+		}
+		return nil
+	}
+	any := func(endpoint) bool { return true }
+	return endpoints{
+		cluster: choose(any, s.near(all)),
+		local:   choose(func(e endpoint) bool { return e.on(s.node.Name) }, any),
+	}
+}
+
+// all are the endpoints of a port, in a family, ready or not.
+func (s *service) all(six bool, p *corev1.ServicePort, protocol uint8) []endpoint {
+	var out []endpoint
+	for _, x := range s.slices {
+		if (x.AddressType == discoveryv1.AddressTypeIPv6) != six || x.AddressType == discoveryv1.AddressTypeFQDN {
+			continue
+		}
+		for _, port := range x.Ports {
+			of := corev1.ProtocolTCP
+			if port.Protocol != nil {
+				of = *port.Protocol
+			}
+			number, known := protocolOf(of)
+			if !known || number != protocol || text(port.Name) != p.Name || port.Port == nil || *port.Port < 1 || *port.Port > 65535 {
+				continue
+			}
+			for i := range x.Endpoints {
+				if len(x.Endpoints[i].Addresses) == 0 || len(out) >= mostEndpoints {
+					continue
+				}
+				for _, a := range addressesOf(x.Endpoints[i].Addresses[:1], six) { // the others mean nothing
+					out = append(out, endpoint{&x.Endpoints[i], netip.AddrPortFrom(a, uint16(*port.Port))})
+				}
+			}
+		}
+	}
+	return out
+}
+
+func text(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}
+
+// near returns which of the ready endpoints are to be preferred: those with a hint for the Node, or
+// else for its zone, if all of them have such hints and at least one is for it.
+func (s *service) near(all []endpoint) func(endpoint) bool {
+	forNode := func(e endpoint) (has, fits bool) {
+		if e.Hints == nil {
+			return false, false
+		}
+		for _, h := range e.Hints.ForNodes {
+			has, fits = true, fits || h.Name == s.node.Name
+		}
+		return has, fits
+	}
+	forZone := func(e endpoint) (has, fits bool) {
+		if e.Hints == nil {
+			return false, false
+		}
+		for _, h := range e.Hints.ForZones {
+			has, fits = true, fits || s.node.Zone != "" && h.Name == s.node.Zone
+		}
+		return has, fits
+	}
+	for _, hint := range []func(endpoint) (bool, bool){forNode, forZone} {
+		every, some := true, false
+		for _, e := range all {
+			if e.ready() {
+				has, fits := hint(e)
+				every, some = every && has, some || fits
+			}
+		}
+		if every && some {
+			return func(e endpoint) bool { _, fits := hint(e); return fits }
+		}
+	}
+	return func(endpoint) bool { return true }
+}
+
+// HealthPort is a port by which a load balancer finds out whether a Node has an endpoint of a
+// Service.
+type HealthPort struct {
+	Namespace, Name string
+	// Local is how many endpoints the Node has.
+	Local int
+}
+
+// HealthPorts are those that the Node is to serve, by their numbers.
+func HealthPorts(in Input) map[uint16]HealthPort {
+	bySlice := map[name][]*discoveryv1.EndpointSlice{}
+	for _, s := range in.Slices {
+		key := name{s.Namespace, s.Labels[discoveryv1.LabelServiceName]}
+		bySlice[key] = append(bySlice[key], s)
+	}
+	out := map[uint16]HealthPort{}
+	for _, s := range in.Services {
+		port := s.Spec.HealthCheckNodePort
+		if port < 1 || port > 65535 || s.Spec.Type != corev1.ServiceTypeLoadBalancer || s.Spec.ExternalTrafficPolicy != corev1.ServiceExternalTrafficPolicyLocal {
+			continue
+		}
+		w := &service{Service: s, node: in.Node, slices: bySlice[name{s.Namespace, s.Name}]}
+		local := map[netip.Addr]bool{}
+		for i := range s.Spec.Ports {
+			protocol, _ := protocolOf(s.Spec.Ports[i].Protocol)
+			for _, six := range []bool{false, true} {
+				for _, e := range w.all(six, &s.Spec.Ports[i], protocol) {
+					if e.ready() && e.on(in.Node.Name) {
+						local[e.at.Addr()] = true
+					}
+				}
+			}
+		}
+		out[uint16(port)] = HealthPort{s.Namespace, s.Name, len(local)}
+	}
+	return out
+}
