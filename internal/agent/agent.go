@@ -119,7 +119,9 @@ type Options struct {
 	// Connections makes established connections obey, unless KeepEstablished.
 	Connections     Connections
 	KeepEstablished bool
-	Store           *Store
+	// Forwarded judges what only passes through the host, which is no Node, as well.
+	Forwarded bool
+	Store     *Store
 	// Failsafe returns the flows that no policy may cut. While it fails, those that it returned
 	// last count.
 	Failsafe func(ctx context.Context) ([]nft.Failsafe, error)
@@ -240,7 +242,7 @@ func New(o Options) *Agent {
 		o.Pods.network = o.Network.current
 		o.Network.changed, o.Network.pods = o.Pods.poke, o.Pods.addressesInAPI
 	}
-	a.compiler.LogDenied = o.Traffic != nil
+	a.compiler.LogDenied, a.compiler.Forwarded = o.Traffic != nil, o.Forwarded
 	if o.Balancing != nil && o.Pods != nil {
 		o.Balancing.changed, o.Balancing.hostPorts = a.poke, o.Pods.hostPorts
 		o.Pods.others = o.Balancing.poke
@@ -249,7 +251,7 @@ func New(o Options) *Agent {
 	a.mirror = o.Follower.Mirror(o.Key, a.hear)
 	a.saving.results, a.asking.turn = make(chan error, 1), make(chan struct{}, 1)
 	a.probing.results, a.telling.results, a.counting.results = make(chan probed, 1), make(chan told, 1), make(chan counted, 1)
-	a.status = Status{Key: o.Key, State: StateStarting}
+	a.status = Status{Key: o.Key, State: StateStarting, JudgesForwarded: o.Forwarded}
 	return a
 }
 
@@ -755,6 +757,9 @@ func (a *Agent) enforce(ctx context.Context, heard time.Time) {
 	s.Owned = a.Table.Owned()
 	s.KernelLacks = nil
 	for _, f := range a.Table.Lacks() {
+		if f == kernel.FeatureKinds && !a.Forwarded {
+			continue
+		}
 		s.KernelLacks = append(s.KernelLacks, f.String())
 	}
 	s.Rules, s.Elements = program.Rules(), program.Elements()

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/nephele-io/nephele/internal/agent/nft/kernel"
 )
 
 const (
@@ -60,7 +62,9 @@ func (a *Agent) readSettings() {
 	var forwards []string
 	var full string
 	if a.Settings != nil {
-		forwards = a.Settings.Forwards()
+		if forwards = a.Settings.Forwards(); a.Forwarded && !slices.Contains(a.Table.Lacks(), kernel.FeatureKinds) {
+			forwards = nil // it is judged
+		}
 		if n, most := a.Settings.Connections(); most > 0 && n >= most*connectionsFull/100 {
 			full = fmt.Sprintf("conntrack follows %d connections and can follow %d (net.netfilter.nf_conntrack_max); packets of those beyond are dropped", n, most)
 		}

@@ -83,6 +83,8 @@ type Status struct {
 	// Forwards are the families of which the host passes packets on between others. These its
 	// policies do not judge.
 	Forwards []string `json:"forwards,omitempty"`
+	// JudgesForwarded tells that they judge it, if there is any.
+	JudgesForwarded bool `json:"judgesForwarded,omitempty"`
 	// Evaded counts cases in which a Pod evades a policy.
 	Evaded int `json:"evaded,omitempty"`
 	// Foreign are the filters of others that the host's traffic passes besides.

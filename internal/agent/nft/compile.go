@@ -86,6 +86,10 @@ type Compiler struct {
 	// LogDenied makes rules that drop or reject, and isolation, log what they deny, also where no
 	// policy wants that. It is set before the first Compile.
 	LogDenied bool
+	// Forwarded judges what only passes through the host as well: what comes to its published ports
+	// as what comes to the host, and what its bridges send as what the host sends. It is for hosts
+	// that are no Nodes, and set before the first Compile.
+	Forwarded bool
 
 	groups map[string]*groupParts
 	// classes are those of the last run, by their keys; that of the host itself has the key "".
@@ -99,6 +103,9 @@ type Compiler struct {
 	// spare is where those of the next Program go.
 	spare  []*segment
 	refers map[PartKey]int
+	// asked are the chains of the last Program that judge by the port that was asked, by those that
+	// they were made of.
+	asked map[*Chain]*Chain
 	// last is what was compiled last, in slices of the Compiler's own, and result what came of it.
 	last   Input
 	result Result
@@ -191,6 +198,9 @@ func (c *Compiler) Compile(in Input) Result {
 	}
 	for _, d := range []Direction{Ingress, Egress} {
 		out.Isolated[d] = w.direction(own, d, parts)
+	}
+	if w.Forwarded && in.Node == nil {
+		w.forwarded()
 	}
 	if in.Node != nil {
 		w.node(in.Node, members, accepted, &out)

@@ -26,10 +26,10 @@ func TestProgramsDecideAsPolicies(t *testing.T) {
 			world.Put(draw.Object())
 		}
 		listing := policytest.Compute(world)
-		var compiler nft.Compiler
+		compiler := nft.Compiler{Forwarded: true}
 		for _, ref := range entities(world) {
 			got := compiler.Compile(nft.Input{Computed: nfttest.Computed(listing, ref)})
-			if got.Program.Rules() < 20 {
+			if got.Program.Rules() < 36 {
 				continue
 			}
 			var refused []string
@@ -49,6 +49,10 @@ func TestProgramsDecideAsPolicies(t *testing.T) {
 				if judged := got.Program.Judge(p); outcome(judged, p) != want {
 					t.Fatalf("seed %d, %v %v: the program says %v (%v), the policies %s\n%s", seed, ref, p, judged.Action, judged.By, want, got.Program)
 				}
+				base, passing := forwarded(random, p)
+				if judged := got.Program.JudgeIn(base, passing); outcome(judged, p) != want {
+					t.Fatalf("seed %d, %v %v: of what passes through the program says %v (%v), the policies %s\n%s", seed, ref, passing, judged.Action, judged.By, want, got.Program)
+				}
 			}
 		}
 	}
@@ -58,6 +62,26 @@ func TestProgramsDecideAsPolicies(t *testing.T) {
 		}
 	}
 	t.Logf("%d flows: %v", flows, kinds)
+}
+
+// forwarded is a packet that passes through the host and is to be judged as one of the host: to a
+// published port that leads elsewhere, or from a bridge.
+func forwarded(random *rand.Rand, p nft.Packet) (nft.Base, nft.Packet) {
+	if p.Direction == nft.Egress {
+		p.FromBridge, p.Source = true, netip.MustParseAddr("172.17.0.2")
+		if p.Destination.Is6() {
+			p.Source = netip.MustParseAddr("fd00:17::2")
+		}
+		return nft.ForwardedOut, p
+	}
+	p.Translated, p.Original = true, netip.AddrPortFrom(p.Destination, p.Port)
+	if p.Destination = netip.MustParseAddr("172.17.0.2"); p.Source.Is6() {
+		p.Destination = netip.MustParseAddr("fd00:17::2")
+	}
+	if p.Port != 0 {
+		p.Port = uint16(78 + random.IntN(16))
+	}
+	return nft.ForwardedIn, p
 }
 
 // entities are the external entities that something is enforced for.

@@ -29,7 +29,7 @@ func TestCompilerRemembers(t *testing.T) {
 			continue
 		}
 		ref := refs[random.IntN(len(refs))]
-		var compiler nft.Compiler
+		compiler := nft.Compiler{Forwarded: seed%2 == 0}
 		var last enforcer.Computed
 		var before *nft.Program
 		var text string
@@ -44,7 +44,7 @@ func TestCompilerRemembers(t *testing.T) {
 			}
 			reused += keep(last.Policies, now.Policies) + keep(last.AddressGroups, now.AddressGroups)
 			last = now
-			got, want := compiler.Compile(nft.Input{Computed: now}), new(nft.Compiler).Compile(nft.Input{Computed: now})
+			got, want := compiler.Compile(nft.Input{Computed: now}), (&nft.Compiler{Forwarded: seed%2 == 0}).Compile(nft.Input{Computed: now})
 			refused += len(want.Refusals)
 			if before != nil && before.String() != text {
 				t.Fatalf("seed %d, step %d: the program of the step before has changed:\n%s\nit was\n%s", seed, step, before, text)

@@ -25,6 +25,8 @@ type Packet struct {
 	// Translated tells that it was made to another destination, and Original to which one.
 	Translated bool
 	Original   netip.AddrPort
+	// FromBridge and ToBridge tell that it comes from a bridge of the host, and goes to one.
+	FromBridge, ToBridge bool
 	// Redirected tells that the kernel has sent it on as its own, though it came from elsewhere, as
 	// IPVS does.
 	Redirected bool
@@ -166,6 +168,15 @@ func (p *Program) match(m *Match, packet *Packet) bool {
 		return within(packet.SourcePort)
 	case MatchPort:
 		return within(packet.Port)
+	case MatchAskedPort:
+		if packet.Translated {
+			return within(packet.Original.Port())
+		}
+		return within(packet.Port)
+	case MatchFromBridge:
+		return packet.FromBridge
+	case MatchToBridge:
+		return packet.ToBridge
 	case MatchType:
 		return uint16(packet.Type) >= m.Lo && uint16(packet.Type) <= max(m.Lo, m.Hi)
 	case MatchHopLimit:

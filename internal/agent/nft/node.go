@@ -59,6 +59,10 @@ const (
 	AskedByHost Base = "names-asked"
 	AskedByPods Base = "names-asked-pods"
 	AskedHere   Base = "names-asked-here"
+	// ForwardedOut and ForwardedIn are what only passes through a host that is no Node, where that
+	// is judged.
+	ForwardedOut Base = "forwarded-egress"
+	ForwardedIn  Base = "forwarded-ingress"
 	// FromPods is what links to Pods bring, before anything else is decided about it, and ToOthers
 	// what leaves, after that.
 	FromPods Base = "network-from-pods"
@@ -72,7 +76,7 @@ const (
 // Bases lists those that policies are asked in, those of one way in the order in which packets meet
 // them.
 func Bases() []Base {
-	return []Base{PodsToNode, ToHost, AskedHere, FromHost, AskedByHost, PodsOut, PodsIn, AskedByPods, ServicesOut, ServicesIn}
+	return []Base{PodsToNode, ToHost, AskedHere, FromHost, AskedByHost, PodsOut, PodsIn, AskedByPods, ServicesOut, ServicesIn, ForwardedOut, ForwardedIn}
 }
 
 // Way is where a packet goes.
@@ -91,7 +95,7 @@ const (
 // Way is the way of the packets that enter the chain.
 func (b Base) Way() Way {
 	switch b {
-	case PodsOut, PodsIn, AskedByPods:
+	case PodsOut, PodsIn, AskedByPods, ForwardedOut, ForwardedIn:
 		return Passing
 	case ServicesOut, ServicesIn:
 		return Redirected

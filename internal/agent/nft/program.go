@@ -150,6 +150,13 @@ const (
 	MatchNoWayBack
 	// MatchToNode: the packet is sent to an address of the host.
 	MatchToNode
+	// MatchAskedPort: Lo..Hi of the port that the connection was made to, before that was
+	// translated.
+	MatchAskedPort
+	// MatchFromBridge and MatchToBridge: the packet comes from a bridge of the host, or goes to
+	// one.
+	MatchFromBridge
+	MatchToBridge
 )
 
 // Match is one condition of a rule. What it points to is shared and never changes: there are more

@@ -60,6 +60,7 @@ type agentFlags struct {
 	dnsService      string
 	metrics         string
 	recordFlows     bool
+	forwarded       bool
 	cni             cniFlags
 	network         networkFlags
 }
@@ -99,11 +100,13 @@ func (f *agentFlags) registerHost(flags *pflag.FlagSet) {
 		nil,
 		"address of a resolver that the host asks, besides those that its configuration names; may be repeated. Answers of others tell nothing about names in policies",
 	)
+	flags.BoolVar(&f.forwarded, "forwarded", false, "on a host that routes and is no Node, judge what only passes through it, too: what comes to published ports as what comes to the host, "+
+		"by the port that was asked, and what comes from its bridges, as from containers, as what the host sends")
 	flags.StringVar(
 		&f.config,
 		"config",
 		"",
-		"YAML file that says what flags say, by the names externalNode, node, podCIDRs, kubeconfig, policyKubeconfig, stateDir, failsafe, probes, resolvers, dnsService, keepEstablished, logFile, logFormat, metrics, flows; flags that are given count before it",
+		"YAML file that says what flags say, by the names externalNode, node, podCIDRs, kubeconfig, policyKubeconfig, stateDir, failsafe, probes, resolvers, dnsService, keepEstablished, logFile, logFormat, metrics, flows, forwarded; flags that are given count before it",
 	)
 	flags.StringVar(&f.kubeNode, "node", "", "the Kubernetes Node that this host is, whose Pods are guarded as well; in the place of --external-node")
 	flags.StringArrayVar(&f.podRanges, "pod-cidr", nil, "addresses of Pods of this Node, besides spec.podCIDRs of the Node; may be repeated. Who has one of them and is no Pod that is known is cut off")
@@ -208,6 +211,8 @@ func (f *agentFlags) checkKey() error {
 	}
 	namespace, name, ok := strings.Cut(f.node, "/")
 	switch {
+	case f.kubeNode != "" && f.forwarded:
+		return errors.New("--forwarded: it is for hosts; on a Node what passes through is that of Pods, which is judged by their policies")
 	case f.kubeNode != "" && f.node != "":
 		return errors.New("give --node or --external-node, and not both")
 	case f.kubeNode != "":
@@ -242,13 +247,13 @@ func (f *agentFlags) options(log logr.Logger) (agent.Options, error) {
 	if err != nil {
 		return agent.Options{}, err
 	}
-	connections.Through = f.kubeNode != ""
+	connections.Through = f.kubeNode != "" || f.forwarded
 	table.Adopt = func() {
 		if err := connections.Adopt(); err != nil {
 			log.Error(err, "Not all connections are known that are older than the rules; where policies isolate, some may be dropped until this host speaks")
 		}
 	}
-	return agent.Options{Key: f.key(), Table: table, Connections: connections, Store: store, Failsafe: flows.All, Clock: clock.RealClock{}, Log: log}, nil
+	return agent.Options{Key: f.key(), Table: table, Connections: connections, Store: store, Failsafe: flows.All, Forwarded: f.forwarded, Clock: clock.RealClock{}, Log: log}, nil
 }
 
 // agentCommand is the agent, with the commands of its host below it.
@@ -362,7 +367,7 @@ func runAgent(ctx context.Context, f *agentFlags, socket string, log logr.Logger
 	}
 	o.Probe = agent.Probes(probes...)
 	if f.recordFlows {
-		o.Traffic = traffic.New(f.kubeNode != "", clock.RealClock{})
+		o.Traffic = traffic.New(f.kubeNode != "" || f.forwarded, clock.RealClock{})
 	}
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(collectPercent)

@@ -97,6 +97,9 @@ func printAgentStatus(w io.Writer, s *agent.Status, printable func(string) strin
 	for _, f := range s.Failsafe {
 		fmt.Fprintf(w, "failsafe, %s: %s\n", f.Direction, printable(f.Name))
 	}
+	if s.JudgesForwarded {
+		fmt.Fprintln(w, "what passes through the host is judged: to its published ports as to the host, from its bridges as from the host")
+	}
 	if len(s.Forwards) > 0 && s.Pods == nil {
 		fmt.Fprintf(w, "the host routes %s; policies do not judge what it only passes on, also to containers behind its published ports\n", strings.Join(s.Forwards, " and "))
 	}

@@ -25,6 +25,7 @@ type agentConfig struct {
 	LogFormat        string   `json:"logFormat,omitempty"`
 	Metrics          string   `json:"metrics,omitempty"`
 	Flows            *bool    `json:"flows,omitempty"`
+	Forwarded        *bool    `json:"forwarded,omitempty"`
 }
 
 // readConfig takes from the file what no flag says. What a command has no flag for does not concern
@@ -60,6 +61,9 @@ func (f *agentFlags) readConfig(flags *pflag.FlagSet) error {
 	}
 	if c.KeepEstablished != nil && !flags.Changed("keep-established") {
 		f.keepEstablished = *c.KeepEstablished
+	}
+	if c.Forwarded != nil && !flags.Changed("forwarded") {
+		f.forwarded = *c.Forwarded
 	}
 	if c.Flows != nil && !flags.Changed("flows") {
 		f.recordFlows = *c.Flows

@@ -274,6 +274,9 @@ func (x *connection) packet(local map[netip.Addr]bool) (nft.Packet, nft.Way) {
 	case to:
 		return p, nft.Arriving
 	}
+	// Whoever is behind the host, and whose address it hides, is on one of its bridges as far as
+	// conntrack can tell.
+	p.FromBridge = x.orig.source != x.reply.destination
 	return p, nft.Passing
 }
 

@@ -136,6 +136,8 @@ func sample(f Feature) []nft.Rule {
 	case FeatureServices:
 		known, other := nft.BalanceTo{Family: nft.IPv4, Backends: 1, Sticky: 1, Known: true}, nft.BalanceTo{Family: nft.IPv4, Backends: 1, Sticky: 1}
 		return []nft.Rule{{Action: nft.BalanceBackends, Balance: &known}, {Action: nft.BalanceBackends, Balance: &other}}
+	case FeatureKinds:
+		return one(nft.Accept, nft.Match{Kind: nft.MatchToBridge})
 	}
 	return nil
 }

@@ -62,6 +62,9 @@ func (l lacks) void(r *nft.Rule) bool {
 		(l[FeatureServices] || l[FeatureMasquerade]) && r.Action == nft.BalanceBackends:
 		return true
 	}
+	if l[FeatureKinds] && (on(nft.MatchFromBridge) || on(nft.MatchToBridge)) {
+		return true
+	}
 	return l[FeatureLabels] && on(nft.MatchDead) || l[FeatureRoutes] && (on(nft.MatchRouted) || on(nft.MatchNoWayBack) || on(nft.MatchToNode))
 }
 
@@ -223,6 +226,17 @@ func matching(m *nft.Match, family nft.Family) []expr.Any {
 		return []expr.Any{&expr.Fib{Register: register, ResultADDRTYPE: true, FlagDADDR: true}, equal(binary.NativeEndian.AppendUint32(nil, unix.RTN_LOCAL)...)}
 	case nft.MatchNoWayBack:
 		return []expr.Any{&expr.Fib{Register: register, ResultOIF: true, FlagSADDR: true, FlagIIF: true, FlagPRESENT: true}, equal(0)}
+	case nft.MatchFromBridge:
+		return []expr.Any{meta(metaInKind), equal(bridgeKind()...)}
+	case nft.MatchToBridge:
+		return []expr.Any{meta(metaOutKind), equal(bridgeKind()...)}
+	case nft.MatchAskedPort:
+		lo, hi := binary.BigEndian.AppendUint16(nil, m.Lo), binary.BigEndian.AppendUint16(nil, m.Hi)
+		load := &expr.Ct{Key: expr.CtKeyPROTODST, Register: register}
+		if m.Lo == m.Hi {
+			return []expr.Any{load, equal(lo...)}
+		}
+		return []expr.Any{load, &expr.Range{Op: expr.CmpOpEq, Register: register, FromData: lo, ToData: hi}}
 	case nft.MatchFamily:
 		return []expr.Any{meta(expr.MetaKeyNFPROTO), equal(protocolFamily(family))}
 	case nft.MatchNeighbour:
@@ -277,6 +291,17 @@ func matching(m *nft.Match, family nft.Family) []expr.Any {
 			&expr.Payload{DestRegister: after + 1, Base: expr.PayloadBaseTransportHeader, Offset: 2, Len: 2})
 	}
 	return append(out, &expr.Lookup{SourceRegister: key, SetName: string(m.Of.Set)})
+}
+
+// Kinds of links, from linux/netfilter/nf_tables.h; the library does not have them.
+const (
+	metaInKind  expr.MetaKey = 26
+	metaOutKind expr.MetaKey = 27
+)
+
+// bridgeKind is the kind of a bridge, as the kernel fills it up.
+func bridgeKind() []byte {
+	return append([]byte("bridge"), make([]byte, unix.IFNAMSIZ-len("bridge"))...)
 }
 
 func protocolFamily(f nft.Family) byte {
@@ -731,6 +756,7 @@ func hooks() map[string]hook {
 		string(nft.PodsToNode): {unix.NF_INET_LOCAL_IN, beforeHost, kindFilter}, string(nft.ToHost): {unix.NF_INET_LOCAL_IN, atHost, kindFilter},
 		string(nft.FromHost): {unix.NF_INET_LOCAL_OUT, 0, kindFilter},
 		string(nft.PodsOut):  {unix.NF_INET_FORWARD, firstPriority, kindFilter}, string(nft.PodsIn): {unix.NF_INET_FORWARD, 0, kindFilter},
+		string(nft.ForwardedOut): {unix.NF_INET_FORWARD, firstPriority, kindFilter}, string(nft.ForwardedIn): {unix.NF_INET_FORWARD, 0, kindFilter},
 		string(nft.AskedHere): {unix.NF_INET_LOCAL_IN, afterHost, kindFilter}, string(nft.AskedByHost): {unix.NF_INET_LOCAL_OUT, afterAll, kindFilter},
 		string(nft.AskedByPods): {unix.NF_INET_FORWARD, afterAll, kindFilter},
 		string(nft.ServicesOut): {unix.NF_INET_LOCAL_OUT, firstPriority, kindFilter}, string(nft.ServicesIn): {unix.NF_INET_LOCAL_OUT, 0, kindFilter},
