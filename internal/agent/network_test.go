@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -618,6 +619,58 @@ func TestNetworkOfAnother(t *testing.T) {
 		t.Errorf("GC: %+v", got)
 	}
 	n.both(first)
+}
+
+// lame is a kernel in which some steps fail.
+type lame struct {
+	*links.Kernel
+	fail func(network.Step) error
+}
+
+func (l lame) Apply(steps []network.Step) error {
+	var errs []error
+	for _, s := range steps {
+		if err := l.fail(s); err != nil {
+			errs = append(errs, err)
+		} else {
+			errs = append(errs, l.Kernel.Apply([]network.Step{s}))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// TestNetworkWithoutVXLAN: a kernel without VXLAN is told of in a sentence, Pods of the Node reach
+// one another nevertheless, and when the module is there all is well.
+func TestNetworkWithoutVXLAN(t *testing.T) {
+	s := newSite(t, siteOf{config: network.Config{Mode: network.Encap}, subnets: []int{1, 2}, cidrs: []string{"10.244.N.0/24"}, four: true})
+	here := s.nodes[0]
+	here.ended()
+	s.must(here.kernel.Apply([]network.Step{{Verb: network.Remove, Device: &network.VXLAN{}}}))
+	var lacks atomic.Bool
+	lacks.Store(true)
+	made := here.network
+	here.network = func() *agent.Network {
+		n := made()
+		n.Links = lame{here.kernel, func(s network.Step) error {
+			if s.Device != nil && lacks.Load() {
+				return links.ErrNoVXLAN
+			}
+			return nil
+		}}
+		return n
+	}
+	here.serve()
+	if st := here.agent.Status().Network; !strings.Contains(st.Error, "the kernel has no VXLAN") || !strings.Contains(st.Trouble(), "the kernel has no VXLAN") {
+		t.Errorf("%+v", st)
+	}
+	a, b := here.pod("free"), here.pod("free")
+	s.both(a, b, 80, true)
+	lacks.Store(false)
+	here.agent.Network.Sync()
+	s.both(a, s.nodes[1].pod("free"), 80, true)
+	if st := here.agent.Status().Network; st.Trouble() != "" {
+		t.Errorf("%+v", st)
+	}
 }
 
 // stream asks a server on a Pod again and again, each question a packet that is told from others,

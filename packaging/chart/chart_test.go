@@ -261,10 +261,12 @@ func TestNetwork(t *testing.T) {
 			"--node=$(NODE_NAME)", "--network-mode=noEncap", "--network-services=nephele", "--cni-conf-dir=/etc/cni/net.d"},
 		"nodeAgents: {enabled: true, network: {mode: encap}, cniPlugin: {state: removed}}": {"--node=$(NODE_NAME)"},
 	} {
+		found := false
 		for _, o := range render(t, controller, values) {
 			if o.String() != "DaemonSet kube-system/nephele-node-agent" {
 				continue
 			}
+			found = true
 			text, err := json.Marshal(o)
 			if err != nil {
 				t.Fatal(err)
@@ -294,6 +296,9 @@ func TestNetwork(t *testing.T) {
 			if !slices.Equal(c.Args, want) || has != (len(want) > 1) || !slices.Equal(c.SecurityContext.Capabilities.Add, []string{"NET_ADMIN"}) {
 				t.Errorf("%s: %q %q %v, want %q", values, c.Args, mounts, c.SecurityContext, want)
 			}
+		}
+		if !found {
+			t.Errorf("%s: there are no agents", values)
 		}
 	}
 }
@@ -340,6 +345,37 @@ func TestInAnotherNamespace(t *testing.T) {
 	}
 	if services < 10 || subjects < 3 {
 		t.Errorf("%d services and %d subjects are named", services, subjects)
+	}
+}
+
+// TestServices: agents that lead to Services may read their endpoints, in whichever namespace they
+// are, and others may not.
+func TestServices(t *testing.T) {
+	for values, want := range map[string]string{
+		"nodeAgents: {enabled: true, network: {mode: encap}}":                                                 "",
+		"nodeAgents: {enabled: true, network: {mode: encap, services: nephele}}":                              "kube-system",
+		"{namespace: other, nodeAgents: {enabled: true, network: {mode: encap, services: nephele}}}":          "other",
+		"nodeAgents: {enabled: true, network: {services: nephele}}":                                           "",
+		"nodeAgents: {enabled: true, network: {services: nephele, mode: encap}, cniPlugin: {state: removed}}": "",
+	} {
+		got := ""
+		for _, o := range render(t, controller, values) {
+			if o.String() != "ClusterRoleBinding /nephele-node-agent-services" {
+				continue
+			}
+			text, err := json.Marshal(o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var b struct{ Subjects []struct{ Namespace string } }
+			if err := json.Unmarshal(text, &b); err != nil {
+				t.Fatal(err)
+			}
+			got = b.Subjects[0].Namespace
+		}
+		if got != want {
+			t.Errorf("%s: the agents of namespace %q may read endpoints, want %q", values, got, want)
+		}
 	}
 }
 
