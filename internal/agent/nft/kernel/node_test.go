@@ -415,3 +415,88 @@ func TestEstablishedConnectionsOfPodsObey(t *testing.T) {
 	}
 	check("loosened", func(held) bool { return true })
 }
+
+// TestConnectionsOfPodsOnTheNodeNetwork holds connections of a Pod in the network of its Node,
+// which are the Node's: a policy on the Node ends them, in both directions, and no policy on Pods
+// does.
+func TestConnectionsOfPodsOnTheNodeNetwork(t *testing.T) {
+	c := newCluster(t)
+	var cutter *kernel.Connections
+	if err := c.Node.Do(func() (err error) { cutter, err = kernel.OpenConnections(); return err }); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cutter.Close() })
+	cutter.Local, cutter.Through = func() ([]netip.Addr, error) { return nfttest.NodeAddresses(), nil }, true
+	_, node := nfttest.NodeWorld(rand.New(rand.NewPCG(1, 1)), 0)
+	enforce := func(change func(p *nft.Program)) int {
+		t.Helper()
+		p := new(nft.Compiler).Compile(nft.Input{Node: node}).Program
+		change(p)
+		if _, err := c.table.Apply(p); err != nil {
+			t.Fatal(err)
+		}
+		n, err := cutter.Cut(t.Context(), p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	enforce(func(*nft.Program) {})
+	held := map[string]net.Conn{}
+	for i := range 2 {
+		at, peer, pod := nfttest.NodeAddresses()[i], [...]netip.Addr{c.Peers4[1], c.Peers6[1]}[i], nfttest.PodAddresses(0)[i]
+		for name, a := range map[string]nfttest.Attempt{
+			"to it from outside": {From: c.Peers, Source: netip.AddrPortFrom(peer, 0), Destination: netip.AddrPortFrom(at, 80)},
+			"to it from a Pod":   {From: c.Pods[0], Source: netip.AddrPortFrom(pod, 0), Destination: netip.AddrPortFrom(at, 80)},
+			"from it to outside": {From: c.Node, Source: netip.AddrPortFrom(at, 0), Destination: netip.AddrPortFrom(peer, 80)},
+			"from it to a Pod":   {From: c.Node, Source: netip.AddrPortFrom(at, 0), Destination: netip.AddrPortFrom(pod, 80)},
+		} {
+			a.Network, a.Source = "tcp", netip.AddrPortFrom(a.Source.Addr(), uint16(c.port.Add(1)))
+			conn, err := a.Open(patient)
+			if err != nil {
+				t.Fatal(name, a, err)
+			}
+			t.Cleanup(func() { _ = conn.Close() })
+			held[fmt.Sprintf("%s, %s", name, a)] = conn
+		}
+	}
+	check := func(when string, alive func(name string) bool) {
+		t.Helper()
+		for name, conn := range held {
+			limit := patient
+			if !alive(name) {
+				limit = soon
+			}
+			if got := echoes(conn, limit); got != alive(name) {
+				t.Errorf("%s: %s alive: %t", when, name, got)
+			}
+		}
+	}
+	check("before", func(string) bool { return true })
+	onPods := func(p *nft.Program) {
+		p.Chains["in4.x"] = &nft.Chain{Rules: []nft.Rule{{Action: nft.Drop}}}
+		p.Chains["in6.x"] = p.Chains["in4.x"]
+		for i, name := range []nft.SetName{"pods-in4", "pods-in6"} {
+			p.Dispatch[name][string(nfttest.PodAddresses(1)[i].AsSlice())] = [...]string{"in4.x", "in6.x"}[i]
+		}
+	}
+	if n := enforce(onPods); n != 0 {
+		t.Errorf("a policy on another Pod has cut %d connections", n)
+	}
+	check("with a policy on another Pod", func(string) bool { return true })
+	for _, d := range []nft.Direction{nft.Ingress, nft.Egress} {
+		onNode := func(p *nft.Program) {
+			base := p.Chains[d.String()]
+			base.Rules = append(base.Rules, nft.Rule{Action: nft.Drop})
+		}
+		if n := enforce(onNode); n < 4 {
+			t.Errorf("a policy on the Node, %s, has cut %d connections, want at least 4", d, n)
+		}
+		word := [...]string{nft.Ingress: "to it", nft.Egress: "from it"}[d]
+		check("with a policy on the Node, "+d.String(), func(name string) bool { return name[:len(word)] != word })
+		if n := enforce(func(*nft.Program) {}); n != 0 {
+			t.Errorf("no policy has cut %d connections", n)
+		}
+		check("without it", func(string) bool { return true })
+	}
+}
