@@ -141,6 +141,14 @@ func newSite(t *testing.T, of siteOf) *site {
 	return s
 }
 
+// object is a Node as the API has it.
+func (s *site) object(n *netNode) *corev1.Node {
+	s.t.Helper()
+	out, err := s.client.CoreV1().Nodes().Get(s.t.Context(), n.name, metav1.GetOptions{})
+	s.must(err)
+	return out
+}
+
 func (s *site) must(err error) {
 	s.t.Helper()
 	if err != nil {
@@ -434,7 +442,7 @@ func TestNetwork(t *testing.T) {
 	here, there := s.nodes[0], s.nodes[1]
 	here.denies("no80", 1, policy.AppliedTo{PodSelector: &policy.Selector{MatchLabels: map[string]string{"app": "guarded"}}})
 	a, b, far := here.pod("guarded"), here.pod("free"), there.pod("free")
-	if got, want := fmt.Sprint(a.at, b.at, far.at), "[10.244.0.1 fd00::1] [10.244.0.2 fd00::2] [10.244.1.1 fd00:1::1]"; got != want {
+	if got, want := fmt.Sprint(a.at, b.at, far.at), "[10.244.0.2 fd00::2] [10.244.0.3 fd00::3] [10.244.1.2 fd00:1::2]"; got != want {
 		t.Fatalf("addresses %s, want %s", got, want)
 	}
 	s.both(a, b, 80, true)
@@ -450,6 +458,40 @@ func TestNetwork(t *testing.T) {
 	for i, source := range here.at {
 		if !s.reaches(here.host, source, a.family(source.Is6()), 80, patient) { // a probe
 			t.Errorf("the Node does not reach its Pod from %s", here.at[i])
+		}
+	}
+	// A Pod elsewhere sees a Node by the address that policies know it by.
+	entity, _ := convert.Node(s.object(here))
+	for _, six := range []bool{false, true} {
+		var seen netip.Addr
+		to := far.family(six)
+		s.inside(far.Host, func() error {
+			l, err := net.Listen("tcp", netip.AddrPortFrom(to, 7002).String())
+			if err != nil {
+				return err
+			}
+			defer func() { _ = l.Close() }()
+			s.inside(here.host, func() error {
+				c, err := net.DialTimeout("tcp", netip.AddrPortFrom(to, 7002).String(), patient)
+				if err != nil {
+					return err
+				}
+				return c.Close()
+			})
+			c, err := l.Accept()
+			if err != nil {
+				return err
+			}
+			seen = c.RemoteAddr().(*net.TCPAddr).AddrPort().Addr().Unmap()
+			return c.Close()
+		})
+		if !slices.Contains(entity.Addresses, seen) {
+			t.Errorf("a Pod elsewhere sees the Node as %s, and policies know it as %s", seen, entity.Addresses)
+		}
+	}
+	for _, x := range append(slices.Clone(a.at), far.at...) {
+		if slices.Contains(entity.Addresses, x) {
+			t.Errorf("a Pod has %s, which policies take for the Node", x)
 		}
 	}
 	// What is outside sees the Node.
@@ -597,15 +639,18 @@ func TestNetworkBeforeTheController(t *testing.T) {
 
 // TestNetworkOfAnother: what cannot be is refused with its reason.
 func TestNetworkOfAnother(t *testing.T) {
-	s := newSite(t, siteOf{config: network.Config{Mode: network.Encap}, subnets: []int{1}, cidrs: []string{"10.244.N.0/30"}, four: true})
+	s := newSite(t, siteOf{config: network.Config{Mode: network.Encap}, subnets: []int{1}, cidrs: []string{"10.244.N.0/29"}, four: true})
 	n := s.nodes[0]
-	first, _ := n.pod("free"), n.pod("free")
-	before := map[string]any{"cniVersion": "1.1.0", "ips": []map[string]any{{"address": "10.244.0.2/32"}}}
+	first := n.pod("free")
+	for range 4 {
+		n.pod("free")
+	}
+	before := map[string]any{"cniVersion": "1.1.0", "ips": []map[string]any{{"address": "10.244.0.9/32"}}}
 	for what, c := range map[string]struct {
 		config map[string]any
 		want   string
 	}{
-		"an exhausted range":    {nil, "no address is free in 10.244.0.0/30: 2 have them: n1/pod1, n1/pod2"},
+		"an exhausted range":    {nil, "no address is free in 10.244.0.0/29: 5 have them: n1/pod1, n1/pod2, n1/pod3, n1/pod4, n1/pod5"},
 		"chained behind others": {map[string]any{"network": false, "prevResult": before}, "another CNI plugin makes its network"},
 		"not the first":         {map[string]any{"prevResult": before}, "must be the first one"},
 		"no agent":              {map[string]any{"socket": "/nowhere", "whenAgentIsAway": "open"}, "does not answer"},

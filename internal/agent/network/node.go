@@ -126,6 +126,10 @@ func (n *Node) address(six bool) netip.Addr {
 	return netip.Addr{}
 }
 
+// OwnAddress is the address of a Node in a range of its Pods: the first one, as policies have it
+// that are about Nodes. It is on the device of VXLAN, and no Pod's.
+func OwnAddress(r netip.Prefix) netip.Addr { return r.Masked().Addr().Next() }
+
 // MAC is the address of a link.
 type MAC [6]byte
 

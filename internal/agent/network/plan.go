@@ -323,7 +323,7 @@ func (m *making) others() {
 	if wraps {
 		v := &VXLAN{VNI: VNI, Port: m.port(), Local: own, MAC: MACOf(m.Name), MTU: m.out.MTU}
 		for _, p := range m.out.Ranges {
-			v.Addresses = append(v.Addresses, p.Addr())
+			v.Addresses = append(v.Addresses, OwnAddress(p))
 		}
 		slices.SortFunc(v.Addresses, netip.Addr.Compare)
 		m.out.State.Device = v
@@ -360,9 +360,9 @@ func (m *making) others() {
 				m.out.State.Routes[p] = Route{Via: via}
 				routes, without = routes+1, without+1
 			case wraps:
-				// The next hop is the first address of the range: that of the device there.
-				m.out.State.Routes[p] = Route{Via: p.Addr(), Link: Device}
-				m.out.State.Neighbours[p.Addr()], m.out.State.Forwards[MACOf(n.Name)] = MACOf(n.Name), at
+				// The next hop is the address of the device there.
+				m.out.State.Routes[p] = Route{Via: OwnAddress(p), Link: Device}
+				m.out.State.Neighbours[OwnAddress(p)], m.out.State.Forwards[MACOf(n.Name)] = MACOf(n.Name), at
 				routes++
 			case direct:
 				m.trouble(Trouble{Kind: NoAddress, Node: n.Name, Six: p.Addr().Is6()})

@@ -31,7 +31,7 @@ func TestModes(t *testing.T) {
 	near := node(1, 1, []string{"192.168.1.2", "2001:db8:1::2"}, "10.244.1.0/24", "fd00:1::/64")
 	far := node(2, 2, []string{"192.168.2.3", "2001:db8:2::3"}, "10.244.2.0/24", "fd00:2::/64")
 	wrapped := func(p string) Route {
-		return Route{Via: netip.MustParsePrefix(p).Addr(), Link: Device}
+		return Route{Via: netip.MustParsePrefix(p).Addr().Next(), Link: Device}
 	}
 	direct := func(a string) Route { return Route{Via: netip.MustParseAddr(a)} }
 	for mode, want := range map[Mode]map[string]Route{
@@ -161,7 +161,7 @@ func TestDifferenceOnRandomInput(t *testing.T) {
 					fmt.Sprintf("10.244.%d.0/24", n), fmt.Sprintf("fd00:%d::/64", n)))
 			}
 			if random.IntN(2) > 0 {
-				in.Ends[EndName(fmt.Sprint(n), "eth0")] = []netip.Addr{netip.MustParseAddr(fmt.Sprintf("10.244.0.%d", n))}
+				in.Ends[EndName(fmt.Sprint(n), "eth0")] = []netip.Addr{netip.MustParseAddr(fmt.Sprintf("10.244.0.%d", n+1))}
 			}
 		}
 		if random.IntN(4) == 0 {

@@ -74,22 +74,22 @@ func newSpan(p netip.Prefix) *span {
 	if host := p.Addr().BitLen() - p.Bits(); host < bits.Len(mostAddresses)-1 {
 		size = 1 << host
 	}
-	return &span{prefix: p, size: size, used: make([]uint64, (size+63)/64), next: 1}
+	return &span{prefix: p, size: size, used: make([]uint64, (size+63)/64), next: 2 % size}
 }
 
-// reserved reports whether a place is never given: the first one is that of the Node on its device
-// of VXLAN, and the last one of IPv4 is taken for broadcast by some.
+// reserved reports whether a place is never given: that of the Node, which policies take for the
+// Node; the one before it; and the last one of IPv4, which some take for broadcast.
 func (s *span) reserved(i int) bool {
-	return i == 0 || s.prefix.Addr().Is4() && s.size < mostAddresses && i == s.size-1
+	return i <= 1 || s.prefix.Addr().Is4() && s.size < mostAddresses && i == s.size-1
 }
 
 // free counts the addresses that can be given at all.
 func (s *span) free() int {
 	switch {
 	case s.prefix.Addr().Is4() && s.size < mostAddresses:
-		return max(s.size-2, 0)
+		return max(s.size-3, 0)
 	}
-	return s.size - 1
+	return max(s.size-2, 0)
 }
 
 func (s *span) set(i int, to bool) {
