@@ -16,14 +16,15 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
-	"github.com/nephele-io/nephele/internal/apiserver/stats"
+	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
+	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
 )
 
 // Traffic takes what enforcers have seen of connections.
 type Traffic interface {
-	// Add takes in a report of the enforcer with the key. Concerns reports whether it was given a
-	// policy. An error is about the report, of which nothing is taken then.
-	Add(enforcer string, r *analysis.TrafficReportSpec, concerns func(uid string) bool) error
+	// Add takes in a report of the enforcer with the key. Policy returns what a policy is called
+	// that it was given. An error is about the report, of which nothing is taken then.
+	Add(enforcer string, r *analysis.TrafficReportSpec, policy func(uid string) (kind, namespace, name string, known bool)) error
 }
 
 const (
@@ -40,7 +41,7 @@ const (
 type trafficReports struct {
 	resource
 	traffic Traffic
-	given   stats.Computed
+	given   given
 	gate    gate
 	metrics *Metrics
 
@@ -76,10 +77,23 @@ func (s *trafficReports) Create(ctx context.Context, object runtime.Object, _ re
 	if dryRun(options) {
 		return &analysis.TrafficReport{}, nil
 	}
-	if err := s.traffic.Add(key, &report.Spec, func(uid string) bool { return s.given.Concerns(key, types.UID(uid)) }); err != nil {
+	if err := s.traffic.Add(key, &report.Spec, func(uid string) (string, string, string, bool) { return s.given.policy(key, uid) }); err != nil {
 		return nil, apierrors.NewBadRequest(errors.Join(errors.New("this is no report of traffic"), err).Error())
 	}
 	return &analysis.TrafficReport{}, nil
+}
+
+// policy returns what a policy is called that an enforcer was given.
+func (g given) policy(key, uid string) (kind, namespace, name string, known bool) {
+	if !g.Concerns(key, types.UID(uid)) {
+		return "", "", "", false
+	}
+	object, _, err := g.store.Get(watchstore.NetworkPolicies, uid)
+	p, ok := object.(*v1beta2.NetworkPolicy)
+	if err != nil || !ok || p.SourceRef == nil {
+		return "", "", "", false
+	}
+	return string(p.SourceRef.Type), p.SourceRef.Namespace, p.SourceRef.Name, true
 }
 
 func (s *trafficReports) pace(key string) *rate.Limiter {

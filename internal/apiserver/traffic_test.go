@@ -3,6 +3,7 @@ package apiserver_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -20,17 +21,18 @@ import (
 type trafficBook struct {
 	mu    sync.Mutex
 	taken []string
-	given []bool
+	given []string
 }
 
-func (b *trafficBook) Add(enforcer string, r *analysis.TrafficReportSpec, concerns func(string) bool) error {
+func (b *trafficBook) Add(enforcer string, r *analysis.TrafficReportSpec, policy func(string) (string, string, string, bool)) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, c := range r.Causes {
 		if c.Cause == "Whim" {
 			return errors.New("spec.causes[0].cause: want another one")
 		}
-		b.given = append(b.given, concerns(c.UID))
+		kind, namespace, name, known := policy(c.UID)
+		b.given = append(b.given, fmt.Sprint(kind, namespace, name, known))
 	}
 	b.taken = append(b.taken, enforcer)
 	return nil
@@ -54,7 +56,7 @@ func TestTrafficReports(t *testing.T) {
 	if err := postTraffic(c, "n1", `,"causes":[{"cause":"Policy","uid":"u2"},{"cause":"Policy","uid":"u3"}]`).Do(t.Context()).Error(); err != nil {
 		t.Fatal(err)
 	}
-	if len(book.taken) != 1 || book.taken[0] != "n1" || len(book.given) != 2 || !book.given[0] || book.given[1] {
+	if len(book.taken) != 1 || book.taken[0] != "n1" || !slices.Equal(book.given, []string{"AntreaNetworkPolicynpolicy-u2true", "false"}) {
 		t.Errorf("taken %v, given %v", book.taken, book.given)
 	}
 	for what, r := range map[string]*rest.Request{

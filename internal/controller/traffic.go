@@ -98,8 +98,8 @@ func (t *traffic) set(owner live.Owner, addresses []netip.Addr) {
 }
 
 // Add implements apiserver.Traffic.
-func (t *traffic) Add(enforcer string, r *analysis.TrafficReportSpec, concerns func(uid string) bool) error {
-	_, err := t.store.Add(enforcer, r, concerns, t.clock.Now())
+func (t *traffic) Add(enforcer string, r *analysis.TrafficReportSpec, policy func(uid string) (kind, namespace, name string, known bool)) error {
+	_, err := t.store.Add(enforcer, r, policy, t.clock.Now())
 	return err
 }
 

@@ -21,6 +21,14 @@ import (
 
 var now = time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
 
+// policies knows the policies of told.
+func policies(uid string) (kind, namespace, name string, known bool) {
+	if uid == "2" {
+		return "K8sNetworkPolicy", "shop", "quiet", true
+	}
+	return "AntreaNetworkPolicy", "vms", "db", true
+}
+
 // told is a store that two enforcers have told of traffic.
 func told(t *testing.T) *live.Store {
 	owners := live.NewOwners()
@@ -52,7 +60,7 @@ func told(t *testing.T) *live.Store {
 				{Cause: "Isolation", Type: "AntreaNetworkPolicy", Namespace: "vms", Name: "db", UID: "1"}, {Cause: "Native"}, {Cause: "Failsafe", Rule: "dhcp"},
 				{Cause: "Policy", Type: "K8sNetworkPolicy", Namespace: "shop", Name: "quiet", UID: "2"},
 			},
-		}, func(string) bool { return true }, now)
+		}, policies, now)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -136,7 +144,7 @@ func TestFollow(t *testing.T) {
 			_, err := s.Add("vms/db", &v1alpha1.TrafficReportSpec{
 				Since: metav1.NewMicroTime(now), Until: metav1.NewMicroTime(now), Causes: []v1alpha1.TrafficCause{{Cause: "Policy", Type: "AntreaNetworkPolicy", Namespace: "vms", Name: "db", UID: "1", Rule: "from web"}},
 				Traffic: []v1alpha1.ReportedTraffic{{Direction: "In", Client: "10.0.0.1", Server: "10.0.0.2", Protocol: 6, Port: 5432, Verdict: "Allow", By: 0, Connections: 2}},
-			}, func(string) bool { return true }, now)
+			}, policies, now)
 			if err != nil {
 				return err
 			}

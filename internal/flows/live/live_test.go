@@ -19,7 +19,13 @@ import (
 
 var begun = time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
 
-func concernsAll(string) bool { return true }
+// concernsAll knows the policies of report.
+func concernsAll(uid string) (kind, namespace, name string, known bool) {
+	if uid == "u2" {
+		return "AntreaClusterNetworkPolicy", "", "baseline", true
+	}
+	return "AntreaNetworkPolicy", "shop", "db", true
+}
 
 var all = Sight{All: true}
 
@@ -279,7 +285,7 @@ func TestEnforcersSpeakForThemselves(t *testing.T) {
 	at := machines(owners)
 	s := New(owners, 0, begun)
 	r := report(begun, allowed(at["shop/web"], at["shop/db"], 5432, 0), allowed(at["vms/host-1"], at["shop/db"], 5432, 0))
-	if _, err := s.Add("vms/host", r, func(uid string) bool { return uid != "u1" }, begun); err != nil {
+	if _, err := s.Add("vms/host", r, func(uid string) (string, string, string, bool) { return "", "", "", uid != "u1" }, begun); err != nil {
 		t.Fatal(err)
 	}
 	answer, _ := s.Query(&analysis.FlowQuerySpec{}, all, nil, begun)
@@ -291,7 +297,15 @@ func TestEnforcersSpeakForThemselves(t *testing.T) {
 			t.Errorf("%+v to %+v", x.From, x.To)
 		}
 	}
-	if got, _ := s.Query(&analysis.FlowQuerySpec{}, Sight{Namespace: func(n string) bool { return n == "shop" }}, nil, begun); len(got.Flows) != 1 {
+	forged := report(begun, allowed(at["vms/host-1"], at["shop/db"], 5433, 0))
+	forged.Causes[0].Namespace, forged.Causes[0].Name = "bank", "secret"
+	if _, err := s.Add("vms/host", forged, concernsAll, begun); err != nil {
+		t.Fatal(err)
+	}
+	if got, _ := s.Query(&analysis.FlowQuerySpec{Port: 5433}, all, nil, begun); len(got.Flows) != 1 || got.Flows[0].By.Namespace != "shop" || got.Flows[0].By.Name != "db" {
+		t.Errorf("a host says what its policy is called: %+v", got.Flows)
+	}
+	if got, _ := s.Query(&analysis.FlowQuerySpec{Port: 5432}, Sight{Namespace: func(n string) bool { return n == "shop" }}, nil, begun); len(got.Flows) != 1 {
 		t.Errorf("shop sees %d flows, want the one that a host has of its own", len(got.Flows))
 	}
 }
@@ -328,6 +342,7 @@ func TestMalformed(t *testing.T) {
 		"spec.causes[1].cause": func(r *analysis.TrafficReportSpec) { r.Causes[1].Cause = "Whim" },
 		"spec.causes[0].name":  func(r *analysis.TrafficReportSpec) { r.Causes[0].Name = strings.Repeat("x", 257) },
 		"spec.causes[2].uid":   func(r *analysis.TrafficReportSpec) { r.Causes[2].UID = "" },
+		"spec.causes[1].uid":   func(r *analysis.TrafficReportSpec) { r.Causes[1].Namespace = "bank" },
 		"spec.until":           func(r *analysis.TrafficReportSpec) { r.Until.Time = r.Since.Add(-time.Second) },
 		"spec.losses":          func(r *analysis.TrafficReportSpec) { r.Losses.Overruns = -1 },
 	} {

@@ -124,15 +124,18 @@ func New(o *Owners, bytes int, now time.Time) *Store {
 	return &Store{owners: o, most: bytes, held: map[string]int{}, heard: map[string]time.Time{}, since: now}
 }
 
+// Policy returns what the policy with a UID is called; false if the enforcer was not given it.
+type Policy func(uid string) (kind, namespace, name string, known bool)
+
 // Problem says what is wrong with a report.
 type Problem struct{ Field, Want string }
 
 func (p *Problem) Error() string { return p.Field + ": want " + p.Want }
 
 // Add takes in a report of an enforcer. A report that is malformed as a whole is an error, and
-// nothing of it is taken; of entries that are malformed it returns how many were left out. Concerns
-// reports whether the enforcer was given a policy, by its UID.
-func (s *Store) Add(enforcer string, r *analysis.TrafficReportSpec, concerns func(uid string) bool, now time.Time) (refused int, err error) {
+// nothing of it is taken; of entries that are malformed it returns how many were left out. Policy
+// knows the policies that the enforcer was given.
+func (s *Store) Add(enforcer string, r *analysis.TrafficReportSpec, policy Policy, now time.Time) (refused int, err error) {
 	switch {
 	case len(r.Traffic) > analysis.MostReportedTraffic:
 		return 0, &Problem{"spec.traffic", fmt.Sprintf("at most %d entries", analysis.MostReportedTraffic)}
@@ -148,8 +151,11 @@ func (s *Store) Add(enforcer string, r *analysis.TrafficReportSpec, concerns fun
 		if err := checkCause(&c, i); err != nil {
 			return 0, err
 		}
-		if c.UID != "" && !concerns(c.UID) {
-			c = analysis.TrafficCause{Cause: "Unknown", Why: "the enforcer has no policy of that UID, or it was deleted meanwhile"}
+		if c.UID != "" {
+			var known bool // what a policy is called is not for the enforcer to say
+			if c.Type, c.Namespace, c.Name, known = policy(c.UID); !known {
+				c = analysis.TrafficCause{Cause: "Unknown", Why: "the enforcer has no policy of that UID, or it was deleted meanwhile"}
+			}
 		}
 		causes[i] = c
 	}
@@ -233,7 +239,7 @@ func checkCause(c *analysis.TrafficCause, i int) error {
 			return &Problem{fmt.Sprintf("spec.causes[%d].%s", i, field), fmt.Sprintf("at most %d bytes", analysis.MostReportedName)}
 		}
 	}
-	if c.UID == "" && c.Name != "" && c.Cause == "Policy" {
+	if c.UID == "" && (c.Name != "" || c.Namespace != "" || c.Cause == "Policy") {
 		return &Problem{fmt.Sprintf("spec.causes[%d].uid", i), "the UID of the policy"}
 	}
 	return nil
