@@ -39,6 +39,7 @@ func RegisterInstance(f *pflag.FlagSet, o *controller.InstanceOptions) {
 func RegisterFlows(f *pflag.FlagSet, o *controller.FlowOptions) {
 	f.Var(&megabytes{&o.Memory, live.DefaultBytes}, "flow-memory", "megabytes of memory at most for the connections that agents have reported within the last hour; the oldest go first")
 	f.StringVar(&o.Dir, "flow-dir", "", "folder that keeps them for longer, as Parquet files; empty for none")
+	f.StringVar(&o.Log, "flow-log", "", "file for a line of JSON for all that they report, for other systems to read; it is rotated at 100 MB, and three old ones are kept")
 	f.Var(&megabytes{&o.Disk, archive.DefaultBytes}, "flow-disk", "megabytes of its files at most; the oldest go first")
 }
 

@@ -172,6 +172,11 @@ func serveAPI(ctx context.Context, mgr manager.Manager, policies *control.Contro
 	if err := mgr.Add(reviews.traffic.keep(o.Log.WithName("flows"), clk)); err != nil {
 		return fmt.Errorf("keep flows: %w", err)
 	}
+	if file := o.Flows.Log; file != "" {
+		if err := mgr.Add(reviews.traffic.log(file, o.Log.WithName("flows"))); err != nil {
+			return fmt.Errorf("log flows: %w", err)
+		}
+	}
 	api, err := apiserver.New(apiserver.Options{
 		Listener:    listener,
 		Certificate: cert,

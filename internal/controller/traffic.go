@@ -2,12 +2,14 @@ package controller
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
+	"gopkg.in/natefinch/lumberjack.v2"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -33,6 +35,8 @@ type FlowOptions struct {
 	// files; 0 is archive.DefaultBytes.
 	Dir  string
 	Disk int
+	// Log is a file for a line of JSON for every entry of a report; empty for none.
+	Log string
 }
 
 // traffic holds what enforcers have seen of connections, and knows who had which address then.
@@ -79,6 +83,29 @@ func newTraffic(ctx context.Context, in informers, clk clock.PassiveClock, o Opt
 		}
 	}
 	return t, nil
+}
+
+// log writes what comes as lines of JSON until ctx ends. What cannot be written is tried with the
+// next line.
+func (t *traffic) log(file string, log logr.Logger) manager.RunnableFunc {
+	lines := t.store.Tap()
+	return func(ctx context.Context) error {
+		out := &lumberjack.Logger{Filename: file, MaxSize: 100 /* MB */, MaxBackups: 3}
+		defer func() { _ = out.Close() }()
+		e, failing := json.NewEncoder(out), false
+		for {
+			select {
+			case <-ctx.Done():
+				return nil
+			case x := <-lines:
+				err := e.Encode(x)
+				if err != nil && !failing {
+					log.Error(err, "Flows cannot be logged", "file", file)
+				}
+				failing = err != nil
+			}
+		}
+	}
 }
 
 // keep writes what is seen to the folder, if there is one, until ctx ends.
@@ -212,7 +239,7 @@ func (m *trafficMetrics) Describe(c chan<- *prometheus.Desc) {
 func (m *trafficMetrics) Collect(c chan<- prometheus.Metric) {
 	s := m.store.Stats()
 	lost := map[string]int64{
-		"connections": s.Losses.Connections, "packets": s.Losses.Packets, "overruns": s.Losses.Overruns, "forgotten": s.Losses.Forgotten, "refused": s.Losses.Refused,
+		"connections": s.Losses.Connections, "packets": s.Losses.Packets, "overruns": s.Losses.Overruns, "forgotten": s.Losses.Forgotten, "refused": s.Losses.Refused, "unlogged": s.Losses.Unlogged,
 	}
 	gauge := func(d *prometheus.Desc, n float64) {
 		c <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, n)

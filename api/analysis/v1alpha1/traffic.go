@@ -158,6 +158,9 @@ type FlowLosses struct {
 	TrafficLosses `json:",inline"`
 	// Forgotten are flows that were forgotten before an hour had passed, because memory is bounded.
 	Forgotten int64 `json:"forgotten,omitempty"`
+	// Unlogged are entries that did not get into the log of flows, because it could not be written
+	// in time.
+	Unlogged int64 `json:"unlogged,omitempty"`
 	// Refused are entries of reports that were not taken, because they were malformed.
 	Refused int64 `json:"refused,omitempty"`
 }

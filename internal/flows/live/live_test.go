@@ -532,3 +532,33 @@ func TestMemoryAndDiskTogether(t *testing.T) {
 		t.Errorf("a tenant sees on disk what he does not see: %+v %v", answer.Flows, err)
 	}
 }
+
+// TestTap takes what comes as it comes, and loses what it does not take, counted, without stopping
+// anybody.
+func TestTap(t *testing.T) {
+	owners := NewOwners()
+	at := machines(owners)
+	s := New(owners, 0, begun)
+	tap := s.Tap()
+	for i := range 2 {
+		if _, err := s.Add("worker-2", report(begun, allowed(at["shop/web"], at["shop/db"], 5432, 0)), concernsAll, begun); err != nil {
+			t.Fatal(i, err)
+		}
+		if x := <-tap; x.Connections != 1 || x.To.Name != "db" || x.By.Name != "db" {
+			t.Errorf("%+v", x)
+		}
+	}
+	r := report(begun)
+	for range 2000 {
+		r.Traffic = append(r.Traffic, allowed(at["shop/web"], at["shop/db"], 5432, 0))
+	}
+	const more = 3
+	for range tapMost/2000 + more {
+		if _, err := s.Add("worker-2", r, concernsAll, begun); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if lost := s.Stats().Losses.Unlogged; lost != more*2000 || len(tap) != tapMost {
+		t.Errorf("%d lost, %d wait", lost, len(tap))
+	}
+}

@@ -48,6 +48,8 @@ type Store struct {
 	since   time.Time
 	seq     uint64
 	losses  analysis.FlowLosses
+	// tap takes what comes; nil if nobody wants it.
+	tap chan analysis.SeenFlow
 }
 
 // window is what was seen within one Window.
@@ -291,6 +293,8 @@ func (s *Store) add(enforcer string, t parsed, causes []analysis.TrafficCause, a
 	if t.Verdict != "" {
 		w.latest[k.tuple] = k.outcome
 	}
+	s.pour(w, k, &row{first: at.UnixNano(), last: at.UnixNano(), uncounted: uncounted, connections: t.Connections, ended: t.Ended,
+		packets: t.Packets, bytes: t.Bytes, replyPackets: t.ReplyPackets, replyBytes: t.ReplyBytes})
 	s.seq++
 	r.seq, r.last, r.uncounted = s.seq, max(r.last, at.UnixNano()), r.uncounted || uncounted
 	r.connections, r.ended = r.connections+t.Connections, r.ended+t.Ended
