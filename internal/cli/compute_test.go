@@ -215,7 +215,7 @@ func TestBadInput(t *testing.T) {
 		"no kind":            {"apiVersion: v1\n", []string{"in.yaml:1:", "kind"}},
 		"no name":            {"apiVersion: v1\nkind: Namespace\n", []string{"in.yaml:1: Namespace without metadata.name"}},
 		"name is a boolean":  {"apiVersion: v1\nkind: Namespace\nmetadata: {name: n}\n", []string{"in.yaml:1: metadata.name: got a bool, want a string", "quotes"}},
-		"unknown version":    {"apiVersion: crd.antrea.io/v1alpha1\nkind: Tier\nmetadata: {name: x}\n", []string{"in.yaml:1: apiVersion: Tier has no version \"v1alpha1\", want crd.antrea.io/v1beta1"}},
+		"unknown version":    {"apiVersion: crd.antrea.io/v1alpha2\nkind: Tier\nmetadata: {name: x}\n", []string{"in.yaml:1: apiVersion: Tier has no version \"v1alpha2\", want crd.antrea.io/v1beta1"}},
 		"unknown field":      {policy("  priority: 1\n" + applied + "  ingres: []\n"), []string{"in.yaml:7: NetworkPolicy vms/p: spec.ingres: the kind has no such field"}},
 		"unknown field deep": {policy("  priority: 1\n" + applied + "  ingress:\n  - action: Allow\n    ports:\n    - port: 1\n      prot: TCP\n"), []string{"in.yaml:11: NetworkPolicy vms/p: spec.ingress[0].ports[0].prot: the kind has no such field"}},
 		"wrong type":         {policy("  priority: high\n" + applied), []string{"in.yaml:5: NetworkPolicy vms/p: spec.priority:", "number"}},

@@ -33,7 +33,9 @@ func jsonFields(t reflect.Type, into map[string]bool) {
 			if name == "" && !f.Anonymous {
 				name = f.Name
 			}
-			into[name] = true
+			if name != "" {
+				into[name] = true
+			}
 			jsonFields(f.Type, into)
 		}
 	}
@@ -52,7 +54,7 @@ func TestPlanJSONIsDocumented(t *testing.T) {
 	fields := map[string]bool{}
 	jsonFields(reflect.TypeFor[preview.Answer](), fields)
 	documented := map[string]bool{}
-	for _, m := range regexp.MustCompile("`([a-zA-Z]+)`").FindAllStringSubmatch(section, -1) {
+	for _, m := range regexp.MustCompile("`([a-zA-Z0-9]+)`").FindAllStringSubmatch(section, -1) {
 		documented[m[1]] = true
 	}
 	for name := range fields {
@@ -61,7 +63,7 @@ func TestPlanJSONIsDocumented(t *testing.T) {
 		}
 	}
 	for _, row := range regexp.MustCompile("(?m)^\\| (`[^|]*) \\|").FindAllStringSubmatch(section, -1) {
-		for _, m := range regexp.MustCompile("`([a-zA-Z]+)`").FindAllStringSubmatch(row[1], -1) {
+		for _, m := range regexp.MustCompile("`([a-zA-Z0-9]+)`").FindAllStringSubmatch(row[1], -1) {
 			if !fields[m[1]] {
 				t.Errorf("%q is documented, and there is no such field", m[1])
 			}

@@ -301,6 +301,10 @@ func assemble(ctx context.Context, mgr manager.Manager, id string, parts *shares
 		}
 	}
 	if o.Antrea != nil {
+		watch := newAgentWatch(mgr.GetClient(), clk, log.WithName("agents"), true, nil)
+		if err := errors.Join(watch.follow(ctx, mgr.GetCache()), mgr.Add(watch)); err != nil {
+			return fmt.Errorf("start the controller: %w", err)
+		}
 		return tellReady(mgr, o)
 	}
 	return computePolicies(ctx, mgr, o, agents)
@@ -329,7 +333,7 @@ func computePolicies(ctx context.Context, mgr manager.Manager, o Options, agents
 		return err
 	}
 	o.loops.add(policies.Faulty)
-	watch := newAgentWatch(mgr.GetClient(), clk, o.Log.WithName("agents"), policies.Silent)
+	watch := newAgentWatch(mgr.GetClient(), clk, o.Log.WithName("agents"), !o.NoClouds, policies.Silent)
 	if err := errors.Join(watch.follow(ctx, mgr.GetCache()), o.metrics.show(watch), mgr.Add(watch)); err != nil {
 		return fmt.Errorf("start the controller: %w", err)
 	}

@@ -41,8 +41,10 @@ type agentWatch struct {
 	client client.Client
 	clock  clock.WithTicker
 	log    logr.Logger
-	// silent is told which enforcers are silent, and since when.
+	// silent is told which enforcers are silent, and since when; nil if policies are computed in
+	// another process, which also marks the infos. vms is whether this process has the clouds.
 	silent func(map[string]time.Time)
+	vms    bool
 
 	count *prometheus.Desc
 	mu    sync.Mutex
@@ -58,8 +60,8 @@ type agentHeard struct {
 	at time.Time
 }
 
-func newAgentWatch(c client.Client, clk clock.WithTicker, log logr.Logger, silent func(map[string]time.Time)) *agentWatch {
-	return &agentWatch{client: c, clock: clk, log: log, silent: silent, heard: map[string]agentHeard{},
+func newAgentWatch(c client.Client, clk clock.WithTicker, log logr.Logger, vms bool, silent func(map[string]time.Time)) *agentWatch {
+	return &agentWatch{client: c, clock: clk, log: log, silent: silent, vms: vms, heard: map[string]agentHeard{},
 		count: prometheus.NewDesc("nephele_agents", "Agents on hosts and Nodes, by whether they are well, not well, or silent for three minutes.", []string{"state"}, nil)}
 }
 
@@ -157,7 +159,7 @@ func (w *agentWatch) look(ctx context.Context, show bool) {
 		if a.Key != "" {
 			byKey[a.Key] = a
 		}
-		if !a.Silent || a.Heard.IsZero() {
+		if !a.Silent || a.Heard.IsZero() || w.silent == nil {
 			continue
 		}
 		if a.Key != "" {
@@ -167,8 +169,10 @@ func (w *agentWatch) look(ctx context.Context, show bool) {
 			w.log.Error(err, "Marking a silent agent failed, trying again", "agent", name)
 		}
 	}
-	w.silent(silent)
-	if !show {
+	if w.silent != nil {
+		w.silent(silent)
+	}
+	if !show || !w.vms {
 		return
 	}
 	if err := w.showVMs(ctx, byKey); err != nil && ctx.Err() == nil {

@@ -33,7 +33,7 @@ func TestDeadAgent(t *testing.T) {
 	}
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(info, vm).WithStatusSubresource(vm).Build()
 	var silent map[string]time.Time
-	w := newAgentWatch(c, clk, logr.Discard(), func(s map[string]time.Time) { silent = s })
+	w := newAgentWatch(c, clk, logr.Discard(), true, func(s map[string]time.Time) { silent = s })
 	// see hears of the info as the API has it, and returns it with the agent that the VM shows.
 	see := func() (*antreav1beta1.AntreaAgentInfo, *cloudv1.VMAgent) {
 		t.Helper()

@@ -108,7 +108,7 @@ spec:
 	eventually(t, time.Minute, "the policy says that it is not in force", func(ctx context.Context) (bool, string) {
 		p := &v1beta1.NetworkPolicy{}
 		err := im.c.client.Get(ctx, client.ObjectKeyFromObject(policy), p)
-		return err == nil && p.Status.Phase == v1beta1.NetworkPolicyFailed && p.Status.CurrentNodesRealized == 0 &&
+		return err == nil && p.Status.Phase == v1beta1.NetworkPolicySuspended && p.Status.CurrentNodesRealized == 0 &&
 			strings.Contains(fmt.Sprint(p.Status.Conditions), "24 waiting for a confirmation"), fmt.Sprintf("%+v %v", p.Status, err)
 	})
 	confirm(strings.Repeat("0", 16))

@@ -170,7 +170,7 @@ func TestHistory(t *testing.T) {
 	want = append(want, "shop/annp-p-4 Changed alice")
 	wanted("the next process goes on", want...)
 	must(c.client.Delete(ctx, policy("shop", 0)))
-	want = append(want, "shop/annp-p-5 Deleted ")
+	want = append(want, "shop/annp-p-5 Deleted nephele-admin")
 	wanted("the deletion is recorded", want...)
 }
 

@@ -122,13 +122,13 @@ func TestModesLive(t *testing.T) {
 		return err == nil && held() < 7 && vm.Status.Mode == string(cloudv1.ModeBreakGlass) && strings.Contains(vm.Status.ModeReason, "it burns") &&
 			meta.IsStatusConditionTrue(vm.Status.Conditions, cloudv1.ConditionBreakGlass), fmt.Sprintf("%d held, %+v %v", held(), vm.Status, err)
 	})
-	im.mustNotBeInForce(v1beta1.NetworkPolicyFailed, "1 in mode break-glass")
+	im.mustNotBeInForce(v1beta1.NetworkPolicySuspended, "1 in mode break-glass")
 	im.wantMetric(metrics, `nephele_realize_vms{account="quickstart/simulated",mode="break-glass"} 1`)
 	glass("null")
 	holds("enforced again", 7)
 	setMode(cloudv1.ModeReleased)
 	holds("released", 0)
-	im.mustNotBeInForce(v1beta1.NetworkPolicyFailed, "3 of 3 VMs: 3 in mode released")
+	im.mustNotBeInForce(v1beta1.NetworkPolicySuspended, "3 of 3 VMs: 3 in mode released")
 }
 
 // mustNotBeInForce waits until the policy of the quickstart says why it is not in force.
