@@ -140,6 +140,7 @@ export async function review<T>(kind: string, spec: unknown, signal?: AbortSigna
     ReachReview: 'reachreviews',
     EffectiveRules: 'effectiverules',
     PlanReview: 'planreviews',
+    FlowQuery: 'flowqueries',
   }
   const answer = await k8s<{ status: T }>(`${ANALYSIS}/${plural[kind]}`, {
     method: 'POST',
