@@ -257,7 +257,7 @@ func (a *Agent) led(now *nft.Balanced) {
 			a.Log.V(1).Info("Clients of endpoints that are gone were forgotten", "clients", n)
 		}
 	}
-	if a.Connections == nil {
+	if a.Connections == nil || !now.MovesDatagrams(former) {
 		return
 	}
 	if n, err := a.Connections.ForgetDatagrams(former, now); err != nil {

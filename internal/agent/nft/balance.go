@@ -114,7 +114,7 @@ func (n SetName) IsOfServices() bool { return slices.Contains(ofServices(), n) }
 
 const (
 	// targets begins the names of chains that dispatches for Services lead to.
-	targets      = networkChains + "to-"
+	targets      = networkChains + "lead-"
 	dropTarget   = targets + "nobody"
 	rejectTarget = targets + "none"
 	keepTarget   = networkChains + "keep"
@@ -351,6 +351,36 @@ func (b *Balanced) Loses(former *Balanced) bool {
 					return true
 				}
 			}
+		}
+	}
+	return false
+}
+
+// MovesDatagrams reports whether connections of UDP may go where they may not any more, or nowhere
+// though they could go somewhere now.
+func (b *Balanced) MovesDatagrams(former *Balanced) bool {
+	if former == nil || former.Unknown {
+		return true
+	}
+	for at, was := range former.To {
+		if at.Protocol != UDP {
+			continue
+		}
+		now := b.To[at]
+		for _, list := range [][]netip.AddrPort{was.Backends, was.Inside} {
+			for _, backend := range list {
+				if now == nil || !now.has(backend) {
+					return true
+				}
+			}
+		}
+	}
+	for at, now := range b.To {
+		if at.Protocol != UDP || len(now.Backends)+len(now.Inside) == 0 {
+			continue
+		}
+		if was := former.To[at]; was == nil || len(was.Backends)+len(was.Inside) == 0 {
+			return true
 		}
 	}
 	return false

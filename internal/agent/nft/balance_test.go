@@ -1,0 +1,104 @@
+package nft
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestLoses: it is noticed when a client or a conversation is with a backend that is gone, and not
+// when nothing is.
+func TestLoses(t *testing.T) {
+	at := func(protocol uint8) Frontend {
+		return Frontend{Address: netip.MustParseAddr("10.96.0.1"), Protocol: protocol, Port: 53}
+	}
+	to := func(sticky uint32, inside bool, texts ...string) *Balance {
+		b := &Balance{Sticky: sticky}
+		for _, text := range texts {
+			b.Backends = append(b.Backends, netip.MustParseAddrPort(text))
+		}
+		if inside {
+			b.Backends, b.Inside, b.Apart = nil, b.Backends, true
+		}
+		return b
+	}
+	for name, c := range map[string]struct {
+		was, now     *Balance
+		loses, moves bool
+	}{
+		"the same":        {to(9, false, "10.0.0.1:1", "10.0.0.2:1"), to(9, false, "10.0.0.1:1", "10.0.0.2:1"), false, false},
+		"one more":        {to(9, false, "10.0.0.1:1"), to(9, false, "10.0.0.1:1", "10.0.0.2:1"), false, false},
+		"one less":        {to(9, false, "10.0.0.1:1", "10.0.0.2:1"), to(9, false, "10.0.0.1:1"), true, true},
+		"another port":    {to(9, false, "10.0.0.1:1"), to(9, false, "10.0.0.1:2"), true, true},
+		"one less inside": {to(9, true, "10.0.0.1:1"), to(9, true), true, true},
+		"none stays":      {to(0, false, "10.0.0.1:1"), to(0, false, "10.0.0.2:1"), false, true},
+		"the first":       {to(9, false), to(9, false, "10.0.0.1:1"), false, true},
+		"gone":            {to(9, false, "10.0.0.1:1"), nil, true, true},
+		"new":             {nil, to(9, false, "10.0.0.1:1"), false, true},
+		"still none":      {to(9, false), to(9, false), false, false},
+	} {
+		for _, protocol := range []uint8{TCP, UDP} {
+			was, now := &Balanced{To: map[Frontend]*Balance{}}, &Balanced{To: map[Frontend]*Balance{}}
+			if c.was != nil {
+				was.To[at(protocol)] = c.was
+			}
+			if c.now != nil {
+				now.To[at(protocol)] = c.now
+			}
+			if now.Loses(was) != c.loses || now.MovesDatagrams(was) != (c.moves && protocol == UDP) {
+				t.Errorf("%s, protocol %d: loses %t, moves %t", name, protocol, now.Loses(was), now.MovesDatagrams(was))
+			}
+		}
+	}
+}
+
+// TestParseLearned reads back what a client was led by, and nothing from what is too short.
+func TestParseLearned(t *testing.T) {
+	for _, text := range []struct{ client, at, to string }{{"192.0.2.1", "10.96.0.1", "10.244.0.2:8080"}, {"2001:db8::1", "fd96::1", "[fd00::2]:8080"}} {
+		name, at, to := Sticky4, Frontend{Address: netip.MustParseAddr(text.at), Protocol: TCP, Port: 443}, netip.MustParseAddrPort(text.to)
+		if at.Address.Is6() {
+			name = Sticky6
+		}
+		key, data := string(netip.MustParseAddr(text.client).AsSlice())+frontendKey(at), backendData(to)
+		if gotAt, gotTo, ok := ParseLearned(name, key, data); !ok || gotAt != at || gotTo != to {
+			t.Errorf("%v %v %t, want %v %v", gotAt, gotTo, ok, at, to)
+		}
+		for _, c := range [][2]string{{"", data}, {key[1:], data}, {key, ""}, {key, data[:3]}} {
+			if _, _, ok := ParseLearned(name, c[0], c[1]); ok {
+				t.Errorf("%x is %x is taken", c[0], c[1])
+			}
+		}
+	}
+}
+
+// TestFewChains: Services are elements, and only numbers of endpoints are chains.
+func TestFewChains(t *testing.T) {
+	to := map[Frontend]*Balance{}
+	for i := range 5000 {
+		b := &Balance{}
+		for k := range 1 + i%3 {
+			b.Backends = append(b.Backends, netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 244, byte(i >> 8), byte(i)}), uint16(1+k)))
+		}
+		to[Frontend{Address: netip.AddrFrom4([4]byte{10, 96, byte(i >> 8), byte(i)}), Protocol: TCP, Port: 80}] = b
+		to[Frontend{Address: netip.IPv4Unspecified(), Protocol: TCP, Port: uint16(i + 1)}] = b
+	}
+	node := &Node{Network: &Network{Own: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/24")}}}
+	p := new(Compiler).Compile(Input{Node: node, Balanced: &Balanced{To: to}}).Program
+	var found []string
+	for name := range p.Chains {
+		if IsTarget(name) {
+			found = append(found, name)
+		}
+	}
+	if slices.Sort(found); len(found) != 6 {
+		t.Errorf("chains %q", found)
+	}
+	if text := p.String(); !strings.Contains(text, "one of 3 backends of ipv4, by the port") || len(p.Dispatch[services4]) != 5000 || len(p.Dispatch[nodePorts4]) != 5000 {
+		t.Errorf("%d, %d elements", len(p.Dispatch[services4]), len(p.Dispatch[nodePorts4]))
+	}
+	released := Released(p)
+	if len(released.Dispatch[services4]) != 5000 || released.Chains[string(ToServices)] == nil || released.Chains[string(FromPods)] == nil || released.Chains[string(PodsIn)] != nil {
+		t.Error("who releases a Node takes its Services away, or leaves policies")
+	}
+}
