@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"slices"
 	"sync"
@@ -54,8 +55,11 @@ type NetworkOptions struct {
 	Links   Links
 	// Reserved are the addresses that another plugin has given to containers. Nil: none.
 	Reserved func() ([]cni.Reserved, error)
-	Clock    clock.WithTicker
-	Log      logr.Logger
+	// Listen opens the port by which Nodes find out whether packets come to others. Nil: they do
+	// not.
+	Listen func(ctx context.Context, network, address string) (net.PacketConn, error)
+	Clock  clock.WithTicker
+	Log    logr.Logger
 }
 
 // Network makes the network of a Node: it gives Pods their addresses, and keeps the links, routes
@@ -68,7 +72,8 @@ type Network struct {
 	// changed is called when what the rules do for the network has changed.
 	changed func()
 	// pods are the addresses that Pods of the Node have, as the API says.
-	pods func() map[netip.Addr]string
+	pods    func() map[netip.Addr]string
+	meeting *meeting
 
 	mu   sync.Mutex
 	pool *network.Pool
@@ -91,6 +96,7 @@ type Network struct {
 func NewNetwork(o NetworkOptions) *Network {
 	n := &Network{NetworkOptions: o, news: make(chan struct{}, 1), pool: network.NewPool(), own: map[netip.Addr]bool{},
 		changed: func() {}, pods: func() map[netip.Addr]string { return nil }}
+	n.meeting = &meeting{listen: o.Listen, wrong: map[string]string{}, waiting: map[uint64]chan int{}}
 	changed := cache.ResourceEventHandlerFuncs{AddFunc: func(any) { n.poke() }, UpdateFunc: n.updated, DeleteFunc: func(any) { n.poke() }}
 	n.nodes, n.run = cache.NewInformerWithOptions(cache.InformerOptions{
 		ObjectType: &corev1.Node{}, Handler: changed, Transform: trimNode,
@@ -121,6 +127,9 @@ func (n *Network) Run(ctx context.Context) {
 	var running sync.WaitGroup
 	defer running.Wait()
 	running.Go(func() { n.run.RunWithContext(ctx) })
+	if n.Listen != nil {
+		running.Go(func() { n.meet(ctx) })
+	}
 	turn := n.Clock.NewTicker(networkInterval)
 	defer turn.Stop()
 	first := n.Clock.NewTicker(lookInterval) // until the Nodes are known
@@ -461,6 +470,7 @@ func (n *Network) Status() network.Status {
 	for _, t := range n.plan.Troubles {
 		s.Problems = append(s.Problems, t.String())
 	}
+	s.Problems = append(s.Problems, n.meeting.troubles(n.plan.Peers)...)
 	if n.held != "" {
 		s.Problems = append(s.Problems, n.held)
 	}

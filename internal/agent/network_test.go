@@ -228,19 +228,26 @@ func (s *site) join(i, subnet int, of siteOf) {
 	}
 	_, err = s.client.CoreV1().Nodes().Create(s.t.Context(), object, metav1.CreateOptions{})
 	s.must(err)
-	n.local = n.at
+	n.local = slices.Clone(n.at)
+	for _, text := range object.Spec.PodCIDRs {
+		n.local = append(n.local, network.OwnAddress(netip.MustParsePrefix(text)))
+	}
 	if of.away {
 		n.source.away.Store(true)
 		n.essential = []string{"n1"}
 	}
 	cluster := choosing{fakeCluster{s.client}}
 	n.pods = func() *agent.Pods {
-		return agent.NewPods(agent.PodsOptions{Node: n.name, Cluster: cluster, Log: logr.Discard(), Own: func() (out []netip.Addr, err error) { return n.at, nil }})
+		return agent.NewPods(agent.PodsOptions{Node: n.name, Cluster: cluster, Log: logr.Discard(), Own: func() (out []netip.Addr, err error) { return n.local, nil }})
 	}
 	s.inside(n.host, func() (err error) { n.kernel, err = links.Open(); return err })
 	s.t.Cleanup(n.kernel.Close)
 	n.network = func() *agent.Network {
-		return agent.NewNetwork(agent.NetworkOptions{Node: n.name, Cluster: cluster, Config: n.config, Links: n.kernel, Clock: clock.RealClock{}, Log: n.log})
+		listen := func(ctx context.Context, network, address string) (c net.PacketConn, err error) {
+			outer := n.host.Do(func() error { c, err = (&net.ListenConfig{}).ListenPacket(ctx, network, address); return nil })
+			return c, errors.Join(outer, err)
+		}
+		return agent.NewNetwork(agent.NetworkOptions{Node: n.name, Cluster: cluster, Config: n.config, Links: n.kernel, Listen: listen, Clock: clock.RealClock{}, Log: n.log})
 	}
 	if of.services {
 		n.balancing = func() *agent.Balancing {
@@ -664,6 +671,25 @@ func TestNetworkOfAnother(t *testing.T) {
 		t.Errorf("GC: %+v", got)
 	}
 	n.both(first)
+}
+
+// TestNetworkBlocked: Nodes notice that packets do not come to others, and that they do again.
+func TestNetworkBlocked(t *testing.T) {
+	s := newSite(t, siteOf{config: network.Config{Mode: network.Encap}, subnets: []int{1, 2, 3}, cidrs: []string{"10.244.N.0/24", "fd00:N::/64"}, four: true, six: true})
+	here, there := s.nodes[0], s.nodes[1]
+	there.ended()
+	there.config.Port = 8472 // as if nothing came by the other one
+	there.serve()
+	here.ended()
+	here.serve()
+	here.eventually("it is told that a Node does not answer", func() bool {
+		problems := here.agent.Status().Network.Problems
+		return len(problems) == 1 && strings.Contains(problems[0], "Node node1 does not answer by VXLAN: UDP port 4789 may be blocked between 192.168.1.1 and 192.168.2.2")
+	})
+	there.ended()
+	there.config.Port = 0
+	there.serve()
+	here.eventually("all is well again", func() bool { return here.agent.Status().Network.Trouble() == "" })
 }
 
 // lame is a kernel in which some steps fail.

@@ -133,6 +133,8 @@ type Plan struct {
 	// Links are those between Nodes, and Local the address by which others reach this one.
 	Links []Hop
 	Local netip.Addr
+	// Peers are those that are reached by VXLAN, by their names.
+	Peers []Peer
 	// Tunnels and Direct count the Nodes that are reached by VXLAN, and without.
 	Tunnels, Direct int
 	Troubles        []Trouble
@@ -363,6 +365,9 @@ func (m *making) others() {
 				// The next hop is the address of the device there.
 				m.out.State.Routes[p] = Route{Via: OwnAddress(p), Link: Device}
 				m.out.State.Neighbours[OwnAddress(p)], m.out.State.Forwards[MACOf(n.Name)] = MACOf(n.Name), at
+				if routes == without { // the first one of them
+					m.out.Peers = append(m.out.Peers, Peer{n.Name, at, OwnAddress(p)})
+				}
 				routes++
 			case direct:
 				m.trouble(Trouble{Kind: NoAddress, Node: n.Name, Six: p.Addr().Is6()})

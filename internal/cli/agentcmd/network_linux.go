@@ -87,7 +87,8 @@ func (f *agentFlags) makesNetwork(c *cluster, log logr.Logger) (*agent.Network, 
 		reserved = func() ([]cni.Reserved, error) { return cni.ReadHostLocal(dir) }
 	}
 	return agent.NewNetwork(agent.NetworkOptions{
-		Node: f.kubeNode, Cluster: c, Config: config, Links: kernel, Reserved: reserved, Clock: clock.RealClock{}, Log: log.WithName("network"),
+		Node: f.kubeNode, Cluster: c, Config: config, Links: kernel, Reserved: reserved, Listen: links.ListenWhole, Clock: clock.RealClock{},
+		Log: log.WithName("network"),
 	}), nil
 }
 
