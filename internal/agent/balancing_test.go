@@ -190,6 +190,9 @@ func TestServices(t *testing.T) {
 			if who, _ := s.answer(from, at(4), patient); who != "refused" {
 				t.Errorf("without endpoints: %s, want refused", who)
 			}
+			if who, _ := s.answer(from, fmt.Sprintf(family.service+":81", 1), patient); who != "refused" {
+				t.Errorf("a port that the Service does not have: %s, want refused", who)
+			}
 		}
 		if who, _ := s.answer(s.router, family.node+":30004", patient); who != "refused" {
 			t.Errorf("from outside, without endpoints: %s, want refused", who)

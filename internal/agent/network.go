@@ -386,7 +386,7 @@ func (n *Network) Connect(about cni.Attachment) error {
 	key := network.Key{Container: about.Container, Interface: about.Interface}
 	l := n.pool.Get(key)
 	if l == nil || !sameAddresses(l.Addresses, about.Addresses) {
-		return refusal{fmt.Errorf("addresses %v were not given by this agent to the Pod: another CNI plugin makes its network, so take the other list out of the folder of lists", about.Addresses)}
+		return refusal{fmt.Errorf("addresses %v were not given to the Pod by this agent: it has started anew meanwhile, or another CNI plugin makes its network, whose list must go", about.Addresses)}
 	}
 	name := network.EndName(about.Container, about.Interface)
 	state, there, err := n.Links.End(name)

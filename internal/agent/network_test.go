@@ -692,6 +692,41 @@ func TestNetworkBlocked(t *testing.T) {
 	here.eventually("all is well again", func() bool { return here.agent.Status().Network.Trouble() == "" })
 }
 
+// TestNetworkAdopts: on a Node that another plugin has given addresses, those of its Pods are not
+// given, whether the API tells of them or only its files, and what is left over of it is.
+func TestNetworkAdopts(t *testing.T) {
+	s := newSite(t, siteOf{config: network.Config{Mode: network.Encap}, subnets: []int{1}, cidrs: []string{"10.244.N.0/24"}, four: true})
+	n := s.nodes[0]
+	n.ended()
+	made, at, unreadable := n.network, netip.MustParseAddr, atomic.Bool{}
+	n.network = func() *agent.Network {
+		out := made()
+		out.Reserved = func() ([]cni.Reserved, error) {
+			if unreadable.Load() {
+				return nil, os.ErrPermission
+			}
+			old := time.Now().Add(-time.Hour)
+			return []cni.Reserved{{Address: at("10.244.0.2"), Container: "new", Network: "cbr0", Since: time.Now()}, {Address: at("10.244.0.3"), Container: "left over", Since: old},
+				{Address: at("10.244.0.4"), Container: "old", Since: old}}, nil
+		}
+		return out
+	}
+	for name, ip := range map[string]string{"old": "10.244.0.4", "unlisted": "10.244.0.5"} {
+		_, err := s.client.CoreV1().Pods("n1").Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n1", Name: name}, Spec: corev1.PodSpec{NodeName: n.name},
+			Status: corev1.PodStatus{Phase: corev1.PodRunning, PodIPs: []corev1.PodIP{{IP: ip}}}}, metav1.CreateOptions{})
+		s.must(err)
+	}
+	n.serve()
+	n.eventually("the other Pods are known", func() bool { p := n.agent.Status().Pods; return p != nil && p.Known == 2 })
+	if a, b := n.pod("free"), n.pod("free"); a.at[0] != at("10.244.0.3") || b.at[0] != at("10.244.0.6") {
+		t.Errorf("given: %v, %v", a.at, b.at)
+	}
+	unreadable.Store(true)
+	if got := n.add(n.newPod("free")); got.ok() || !strings.Contains(got.msg, "another plugin") {
+		t.Errorf("a Pod gets an address though it is not known which are free: %+v", got)
+	}
+}
+
 // lame is a kernel in which some steps fail.
 type lame struct {
 	*links.Kernel

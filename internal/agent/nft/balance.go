@@ -17,6 +17,9 @@ type Balanced struct {
 	// To are the Services by where connections are made to. An unspecified address is any of the
 	// Node, of its family.
 	To map[Frontend]*Balance
+	// ClusterIPs are the addresses of Services within the cluster, sorted. A port that one of them
+	// does not have is refused.
+	ClusterIPs []netip.Addr
 }
 
 // Balance is what becomes of connections that are made to one place.
@@ -60,6 +63,7 @@ const (
 	Endpoints4, Endpoints6 SetName = "endpoints4", "endpoints6"
 	keeps4, keeps6         SetName = "keeps4", "keeps6"
 	keepPorts4, keepPorts6 SetName = "keepports4", "keepports6"
+	clusterIP4, clusterIP6 SetName = "clusterips4", "clusterips6"
 	hairpin4, hairpin6     SetName = "hairpin4", "hairpin6"
 	Sticky4, Sticky6       SetName = "sticky4", "sticky6"
 )
@@ -106,7 +110,7 @@ func (n SetName) IsLearned() bool { return n == Sticky4 || n == Sticky6 }
 
 // ofServices lists the dispatches that Balanced makes.
 func ofServices() []SetName {
-	return []SetName{services4, services6, nodePorts4, nodePorts6, Endpoints4, Endpoints6, keeps4, keeps6, keepPorts4, keepPorts6, Sticky4, Sticky6}
+	return []SetName{services4, services6, nodePorts4, nodePorts6, Endpoints4, Endpoints6, keeps4, keeps6, keepPorts4, keepPorts6, clusterIP4, clusterIP6, Sticky4, Sticky6}
 }
 
 // IsOfServices reports whether the elements of a dispatch come from Balanced.
@@ -140,6 +144,13 @@ func balance(of *Balanced, own []netip.Prefix) *balanced {
 	}
 	if of.Unknown {
 		return b
+	}
+	for _, a := range of.ClusterIPs {
+		f := IPv4
+		if a.Is6() {
+			f = IPv6
+		}
+		b.dispatch[inFamily(clusterIP4, clusterIP6, f)][string(a.AsSlice())] = b.choose(f, false, &Balance{}, nil, 0)
 	}
 	for at, to := range of.To {
 		f := IPv4
@@ -274,7 +285,9 @@ func (n *Network) services(p *Program, node *Node, b *balanced) {
 		var rules []Rule
 		for _, f := range []Family{IPv4, IPv6} {
 			family := Match{Kind: MatchFamily, Lo: uint16(f)}
-			rules = append(rules, Rule{Matches: []Match{family}, Action: Lookup, Target: string(inFamily(services4, services6, f))})
+			rules = append(rules,
+				Rule{Matches: []Match{family}, Action: Lookup, Target: string(inFamily(services4, services6, f))},
+				Rule{Matches: []Match{family}, Action: Lookup, Target: string(inFamily(clusterIP4, clusterIP6, f))})
 			if f == IPv4 { // no answer would come back from elsewhere
 				rules = append(rules, Rule{Matches: []Match{family, {Kind: MatchPeer, Peer: &loopback}}, Action: Accept})
 			}
@@ -323,7 +336,7 @@ func (f Frontend) Compare(o Frontend) int {
 
 // Equal reports whether two lead the same way.
 func (b *Balanced) Equal(o *Balanced) bool {
-	return b == o || b.Unknown == o.Unknown && maps.EqualFunc(b.To, o.To, func(x, y *Balance) bool {
+	return b == o || b.Unknown == o.Unknown && slices.Equal(b.ClusterIPs, o.ClusterIPs) && maps.EqualFunc(b.To, o.To, func(x, y *Balance) bool {
 		return x == y || slices.Equal(x.Backends, y.Backends) && x.Apart == y.Apart && slices.Equal(x.Inside, y.Inside) && (x.Sources == nil) == (y.Sources == nil) &&
 			slices.Equal(x.Sources, y.Sources) && x.Sticky == y.Sticky && x.Silent == y.Silent && x.KeepsSource == y.KeepsSource
 	})

@@ -127,7 +127,7 @@ func (n SetName) DispatchFamily() Family {
 func (n SetName) DispatchBy() (source, destination bool) {
 	both := strings.HasPrefix(string(n), "pods-self")
 	both = both || n == hairpin4 || n == hairpin6
-	return both || strings.HasPrefix(string(n), "pods-out"), both || strings.HasPrefix(string(n), "pods-in")
+	return both || strings.HasPrefix(string(n), "pods-out"), both || strings.HasPrefix(string(n), "pods-in") || n == clusterIP4 || n == clusterIP6
 }
 
 // IsDispatch reports whether a name is that of a dispatch.

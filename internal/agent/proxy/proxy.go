@@ -81,6 +81,8 @@ func Balance(in Input) *nft.Balanced {
 		w := &service{Service: s, node: in.Node, slices: bySlice[name{s.Namespace, s.Name}], out: out}
 		w.lead()
 	}
+	slices.SortFunc(out.ClusterIPs, netip.Addr.Compare)
+	out.ClusterIPs = slices.Compact(out.ClusterIPs)
 	for _, h := range in.HostPorts {
 		protocol, known := protocolOf(h.Protocol)
 		if !known || h.Port == 0 || !h.To.IsValid() {
@@ -129,6 +131,7 @@ func (s *service) lead() {
 		if len(cluster) == 0 {
 			continue // the Service is not of this family
 		}
+		s.out.ClusterIPs = append(s.out.ClusterIPs, cluster...)
 		for i := range s.Spec.Ports {
 			p := &s.Spec.Ports[i]
 			protocol, known := protocolOf(p.Protocol)

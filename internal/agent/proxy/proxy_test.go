@@ -245,6 +245,18 @@ func TestBalanceOnRandomInput(t *testing.T) {
 				}
 			}
 		}
+		var addresses []string
+		for _, s := range in.Services {
+			addresses = append(addresses, s.Spec.ClusterIPs...)
+		}
+		var led []string
+		for _, a := range got.ClusterIPs {
+			led = append(led, a.String())
+		}
+		slices.Sort(addresses)
+		if slices.Sort(led); !slices.Equal(addresses, led) {
+			t.Fatalf("addresses %v, want %v", led, addresses)
+		}
 		if places != len(got.To) {
 			t.Fatalf("%d places, want %d", len(got.To), places)
 		}

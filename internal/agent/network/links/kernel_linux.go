@@ -427,6 +427,9 @@ func (w *writing) end(v network.Verb, e *network.EndStep) error {
 		}
 		return err
 	}
+	if gone(err) { // the Pod has gone meanwhile
+		return nil
+	}
 	if err != nil {
 		return err
 	}
@@ -445,8 +448,8 @@ func (w *writing) route(v network.Verb, s *network.RouteStep) error {
 	r := &netlink.Route{Dst: &net.IPNet{IP: s.To.Addr().AsSlice(), Mask: net.CIDRMask(s.To.Bits(), s.To.Addr().BitLen())}, Protocol: network.Protocol, Table: unix.RT_TABLE_MAIN}
 	if s.Link != "" {
 		index, err := w.link(s.Link)
-		if err != nil && v == network.Remove && gone(err) {
-			return nil // the route went with its link
+		if gone(err) && (v == network.Remove || strings.HasPrefix(s.Link, network.EndPrefix)) {
+			return nil // the route went with its link, or the Pod has gone meanwhile
 		}
 		if err != nil {
 			return err
