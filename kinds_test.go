@@ -21,7 +21,7 @@ import (
 
 // ours tells the groups all of whose stored kinds are in the table.
 func ours(group string) bool {
-	return slices.Contains([]string{"crd.antrea.io", "crd.cloud.antrea.io", "nephele.io", "policy.networking.k8s.io", "networking.k8s.io"}, group)
+	return slices.Contains([]string{"crd.antrea.io", "crd.cloud.antrea.io", "nephele.io", "set.nephele.io", "policy.networking.k8s.io", "networking.k8s.io"}, group)
 }
 
 // documents reads the objects of a kind out of manifests.

@@ -8,10 +8,10 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 out=api/generated/crd
 gen() { go tool -modfile=go.tools.mod controller-gen "$@"; }
 
-gen object paths=./api/cloud/... paths=./api/nephele/... paths=./api/antrea/... paths=./api/controlplane/... paths=./api/stats/... paths=./api/system/... paths=./api/analysis/...
+gen object paths=./api/cloud/... paths=./api/nephele/... paths=./api/set/... paths=./api/antrea/... paths=./api/controlplane/... paths=./api/stats/... paths=./api/system/... paths=./api/analysis/...
 go run ./hack/protobuf api/controlplane/v1beta2 api/stats/v1alpha1
 rm -f "$out"/*.yaml
-gen crd:allowDangerousTypes=true paths=./api/cloud/... paths=./api/nephele/... paths=./api/antrea/... output:crd:dir="$out"
+gen crd:allowDangerousTypes=true paths=./api/cloud/... paths=./api/nephele/... paths=./api/set/... paths=./api/antrea/... output:crd:dir="$out"
 go run ./hack/generate "$out"/*.yaml
 {
 	echo "# The CustomResourceDefinitions of Nephele, as a base of config/. Written by hack/generate.sh."

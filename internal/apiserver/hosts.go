@@ -51,6 +51,14 @@ type Hosts struct {
 	Client client.Client
 	// Reader reads AntreaAgentInfos as they are now.
 	Reader client.Reader
+	// Members serves the streams of members of the set; nil if this is no hub.
+	Members Members
+}
+
+// Members serves members of the set.
+type Members interface {
+	// ServeMember serves the stream of the member that is the Cluster with this name.
+	ServeMember(w http.ResponseWriter, r *http.Request, cluster string)
 }
 
 // hostUser is a host that has shown a certificate. Who has the same name is none.
@@ -96,7 +104,7 @@ func (a Access) WithHosts(d *enroll.Desk) (Access, error) {
 		case h.may(r):
 			return authorizer.DecisionAllow, "", nil
 		}
-		return authorizer.DecisionDeny, "a host watches what is computed for it, and reports", nil
+		return authorizer.DecisionDeny, "a host watches what is computed for it, and reports; a cluster speaks with its hub", nil
 	}), a.Authorizer)
 	own, err := dynamiccertificates.NewStaticCAContent("hosts", d.Authority().CertPEM())
 	if err != nil {
@@ -111,6 +119,9 @@ func (a Access) WithHosts(d *enroll.Desk) (Access, error) {
 
 // may reports whether a request is one that the agent of a host makes.
 func (h *hostUser) may(r authorizer.Attributes) bool {
+	if h.id.Host.IsCluster() {
+		return !r.IsResourceRequest() && r.GetVerb() == "post" && (r.GetPath() == credential.RenewPath || r.GetPath() == credential.FeedPath)
+	}
 	if !r.IsResourceRequest() {
 		return r.GetPath() == credential.RenewPath && r.GetVerb() == "post" || slices.Contains(healthPaths, r.GetPath())
 	}
@@ -145,6 +156,9 @@ func installHosts(generic *server.GenericAPIServer, o Options) {
 	mux := generic.Handler.NonGoRestfulMux
 	mux.HandleFunc(credential.JoinPath, o.Hosts.join)
 	mux.HandleFunc(credential.RenewPath, o.Hosts.renew)
+	if o.Hosts.Members != nil {
+		mux.HandleFunc(credential.FeedPath, o.Hosts.feed)
+	}
 	mux.HandlePrefix(credential.InfosPath, http.HandlerFunc(o.Hosts.info))
 }
 
@@ -204,6 +218,16 @@ func (h *Hosts) renew(w http.ResponseWriter, r *http.Request) {
 	}
 	papers, err := h.Desk.Renew(r.Context(), host.id, []byte(asked.Request))
 	answer(w, papers, err)
+}
+
+// feed serves the stream of a member of the set.
+func (h *Hosts) feed(w http.ResponseWriter, r *http.Request) {
+	host, ok := asker(r)
+	if !ok || !host.id.Host.IsCluster() {
+		answerError(w, apierrors.NewUnauthorized("this is for clusters of the set, which show their certificate"))
+		return
+	}
+	h.Members.ServeMember(w, r, host.id.Host.Name)
 }
 
 func asker(r *http.Request) (*hostUser, bool) {

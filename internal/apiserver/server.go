@@ -23,6 +23,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/path"
 	"k8s.io/apiserver/pkg/authorization/union"
 	"k8s.io/apiserver/pkg/endpoints/openapi"
+	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/healthz"
 	"k8s.io/apiserver/pkg/util/compatibility"
@@ -216,6 +217,10 @@ func genericConfig(o Options, codecs serializer.CodecFactory) (*server.Config, e
 	c.EnableProfiling = false
 	c.MinRequestTimeout = int(watchLife / time.Second)
 	c.ShutdownWatchTerminationGracePeriod = stopGrace
+	long := c.LongRunningFunc
+	c.LongRunningFunc = func(r *http.Request, info *request.RequestInfo) bool {
+		return r.URL.Path == credential.FeedPath || long != nil && long(r, info)
+	}
 	c.BuildHandlerChainFunc = func(h http.Handler, c *server.Config) http.Handler {
 		if o.Hosts != nil {
 			h = o.Hosts.staying(h)

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/nephele-io/nephele/internal/cli/agentcmd"
+	"github.com/nephele-io/nephele/internal/cli/clustercmd"
 	"github.com/nephele-io/nephele/internal/cli/consolecmd"
 	"github.com/nephele-io/nephele/internal/cli/enrollcmd"
 	"github.com/nephele-io/nephele/internal/cli/flowscmd"
@@ -77,6 +78,7 @@ Exit codes: 0 done; 1 the answer is "no", or something differs; 2 bad input or f
 	root.AddCommand(rolecmd.Commands(notes)...)
 	root.AddCommand(agentcmd.Commands(Version())...)
 	root.AddCommand(enrollcmd.Commands(newClient)...)
+	root.AddCommand(clustercmd.Commands(newClient)...)
 	root.AddCommand(extra...)
 	completeValues(root)
 	return root

@@ -43,6 +43,8 @@ type book struct {
 	groups   map[policy.NamespacedName]policy.Problem
 	// silent are the enforcers that are not heard of, and since when.
 	silent map[string]time.Time
+	// early is what is known of policies in other clusters before the policies themselves are.
+	early map[types.UID][]v1beta1.ClusterRealization
 }
 
 // policyPage is what is known of one policy.
@@ -52,6 +54,10 @@ type policyPage struct {
 	declared int64
 	// staged: it is not to be enforced, and the engine has not got it.
 	staged bool
+	// spread: it is for clusters of the set, and the engine has not got it. clusters is how far
+	// it is realized there.
+	spread   bool
+	clusters []v1beta1.ClusterRealization
 	// told is the last problem for which an Event was recorded.
 	told string
 	// refused is what admission finds wrong with the policy, errors what the engine does; warnings
@@ -71,12 +77,12 @@ type policyPage struct {
 }
 
 func newBook(concerns func(types.UID, string) bool) *book {
-	return &book{concerns: concerns, policies: map[types.UID]*policyPage{}, groups: map[policy.NamespacedName]policy.Problem{}}
+	return &book{concerns: concerns, policies: map[types.UID]*policyPage{}, early: map[types.UID][]v1beta1.ClusterRealization{}, groups: map[policy.NamespacedName]policy.Problem{}}
 }
 
 // declare notes a policy as its author wants it, and what is wrong with it. It reports false if
 // that is known already.
-func (b *book) declare(uid types.UID, k kind, p policy.Policy, refused []policy.FieldError, staged bool) bool {
+func (b *book) declare(uid types.UID, k kind, p policy.Policy, refused []policy.FieldError, staged, spread bool) bool {
 	// Policies without a status have a page only while there is a problem with them.
 	if !k.hasStatus() && len(refused) == 0 {
 		return true
@@ -84,14 +90,15 @@ func (b *book) declare(uid types.UID, k kind, p policy.Policy, refused []policy.
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	page, ok := b.policies[uid]
-	if ok && page.declared == p.Generation && page.staged == staged && p.Generation != 0 {
+	if ok && page.declared == p.Generation && page.staged == staged && page.spread == spread && p.Generation != 0 {
 		return false
 	}
 	if !ok {
-		page = &policyPage{}
+		page = &policyPage{clusters: b.early[uid]}
+		delete(b.early, uid)
 		b.policies[uid] = page
 	}
-	page.kind, page.declared, page.refused, page.staged = k, p.Generation, refused, staged
+	page.kind, page.declared, page.refused, page.staged, page.spread = k, p.Generation, refused, staged, spread
 	page.PolicyRef = policy.PolicyRef{Kind: p.Kind, Namespace: p.Namespace, Name: p.Name, UID: p.UID}
 	return true
 }
@@ -246,6 +253,9 @@ func (p *policyPage) status(concerns func(key string) bool, silent map[string]ti
 		realizable.Reason, realizable.Message = ReasonStaged, stagedMessage
 		s.Conditions, s.Message = []v1beta1.NetworkPolicyCondition{realizable}, stagedMessage
 		return s
+	}
+	if p.spread {
+		return p.inClusters(s, realizable)
 	}
 	if !p.computed {
 		s.Conditions = []v1beta1.NetworkPolicyCondition{realizable}

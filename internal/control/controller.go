@@ -53,6 +53,9 @@ type Options struct {
 	History History
 	// Tracer tells of changes of policies; nil tells nobody.
 	Tracer *tracing.Tracer
+	// Remote, if not nil, is closed when all that is on record of other clusters has been given to
+	// PutRemote: nothing is computed before.
+	Remote <-chan struct{}
 }
 
 // Controller is the loop. See the package comment; use New.
@@ -77,6 +80,8 @@ type Controller struct {
 	// takenNames are the ExternalNodes whose ExternalEntity is somebody else's.
 	takenNames takenNames
 	traced     traced
+	// own are the labels of this cluster in its set; only the loop looks at them.
+	own ownLabels
 	// fault is why nothing is computed any more.
 	fault atomic.Pointer[error]
 }
@@ -138,6 +143,9 @@ func (c *Controller) Start(ctx context.Context) error {
 		workers.Go(func() { c.work(ctx) })
 	}
 	workers.Go(func() { c.upstream.follow(ctx) })
+	if c.Remote != nil {
+		sources = append(sources, source{kindRemote, c.Remote})
+	}
 	if !c.awaitSources(ctx, sources) {
 		return nil
 	}

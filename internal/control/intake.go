@@ -17,6 +17,7 @@ import (
 	"github.com/nephele-io/nephele/api/antrea/v1alpha1"
 	"github.com/nephele-io/nephele/api/antrea/v1alpha2"
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
+	"github.com/nephele-io/nephele/internal/clusterset/peers"
 	"github.com/nephele-io/nephele/internal/control/convert"
 	"github.com/nephele-io/nephele/internal/kinds"
 	"github.com/nephele-io/nephele/internal/policy"
@@ -39,6 +40,10 @@ const (
 	kindPolicy        kind = "NetworkPolicy (crd.antrea.io)"
 	kindClusterPolicy kind = "ClusterNetworkPolicy"
 	kindK8sPolicy     kind = "NetworkPolicy (networking.k8s.io)"
+	// kindRemote are workloads of other clusters, and kindOwnLabels what this one is called by its
+	// hub: see set.go.
+	kindRemote    kind = "remote address"
+	kindOwnLabels kind = "labels of this cluster"
 )
 
 // nameOf returns how a kind is called here: as people say, with its group where it takes one.
@@ -239,6 +244,14 @@ func (c *Controller) applyPolicy(in input) {
 	case *v1beta1.ClusterNetworkPolicy:
 		p = convert.ClusterNetworkPolicy(o)
 	case *networkingv1.NetworkPolicy:
+		if selector, spread := convert.Spread(o); spread { // it is for members of the set
+			c.engine.DeletePolicy(string(uid))
+			converted := convert.KubernetesNetworkPolicy(o)
+			if errs := peers.Check(selector, &converted); len(errs) > 0 {
+				c.event(o, corev1.EventTypeWarning, "PolicyProblem", "ComputePolicies", "it is enforced nowhere: "+policy.JoinErrors(errs))
+			}
+			return
+		}
 		// There is nothing to refuse: the API server has validated it. The engine converts it when
 		// it computes it.
 		c.engine.PutPolicySource((*convert.KubernetesSource)(o))
@@ -257,13 +270,19 @@ func (c *Controller) applyPolicy(in input) {
 		refused = admission.ValidatePolicy(&p, map[string]int32{p.Tier: 0})
 		p.Warnings = append(admission.Warnings(&p), admission.Pitfalls(&p)...)
 	}
+	selector, spread := convert.Spread(in.object.(client.Object))
+	if spread {
+		refused = append(refused, peers.Check(selector, &p)...)
+	} else if p.Set {
+		p = peers.Localize(p)
+	}
 	// A change of the status alone is no input, but it may be somebody else's, which is to be
 	// corrected. An invalid version does not reach the engine: the last valid one, if this process
 	// has seen one, stays in force, so that a slip opens nothing. A staged one is as good as
 	// deleted to everybody who enforces, also if it is invalid.
 	staged := convert.Staged(in.object)
-	switch fresh := c.book.declare(uid, in.kind, p, refused, staged); {
-	case fresh && staged:
+	switch fresh := c.book.declare(uid, in.kind, p, refused, staged, spread); {
+	case fresh && (staged || spread):
 		c.engine.DeletePolicy(string(uid))
 	case fresh && len(refused) == 0:
 		c.engine.PutPolicy(p)
@@ -300,6 +319,8 @@ func (c *Controller) applyDeletion(in *inputKey) {
 			delete(c.externalNodes, in.Namespace)
 		}
 		c.later(task{kind: taskExternalNodes, namespace: in.Namespace})
+	case kindRemote:
+		c.engine.DeleteEntity(policy.EntityRef{Kind: policy.KindRemote, Name: in.Name})
 	case kindService:
 		c.engine.DeleteService(name)
 	case kindTier:
@@ -315,13 +336,19 @@ func (c *Controller) applyDeletion(in *inputKey) {
 func (c *Controller) applyObject(in input) bool {
 	switch o := in.object.(type) {
 	case *corev1.Namespace:
-		c.engine.PutNamespace(convert.Namespace(o))
+		c.engine.PutNamespace(c.named(convert.Namespace(o)))
 	case *convert.TrimmedPod:
 		c.putEntity(in)(o.Entity())
 	case *corev1.Pod:
 		c.putEntity(in)(convert.Pod(o))
 	case *corev1.Node:
-		c.putEntity(in)(convert.Node(o))
+		e, errs := convert.Node(o)
+		e.Labels = c.withOwn(e.Labels)
+		c.putEntity(in)(e, errs)
+	case *policy.Entity:
+		c.engine.PutEntity(*o)
+	case ownLabels:
+		c.rename(o)
 	case *v1alpha2.ExternalEntity:
 		c.putEntity(in)(convert.ExternalEntity(o))
 		if externalNodeOwner(o) != nil || len(o.OwnerReferences) > 0 && len(c.externalNodes[o.Namespace]) > 0 {

@@ -177,7 +177,8 @@ func equalStatus(a, b v1beta1.NetworkPolicyStatus) bool {
 		return out
 	}
 	return a.Phase == b.Phase && a.ObservedGeneration == b.ObservedGeneration && a.CurrentNodesRealized == b.CurrentNodesRealized &&
-		a.DesiredNodesRealized == b.DesiredNodesRealized && a.VMs == b.VMs && a.Message == b.Message && slices.Equal(timeless(a.Conditions), timeless(b.Conditions))
+		a.DesiredNodesRealized == b.DesiredNodesRealized && a.VMs == b.VMs &&
+		slices.Equal(a.Clusters, b.Clusters) && a.Message == b.Message && slices.Equal(timeless(a.Conditions), timeless(b.Conditions))
 }
 
 // tellPhase records an Event for a phase that somebody waits for, or must act on.

@@ -258,5 +258,5 @@ func serveHosts(ctx context.Context, mgr manager.Manager, clk clock.PassiveClock
 	if err := desk.Follow(ctx, mgr.GetCache()); err != nil {
 		return nil, err
 	}
-	return &apiserver.Hosts{Desk: desk, Client: mgr.GetClient(), Reader: mgr.GetAPIReader()}, nil
+	return &apiserver.Hosts{Desk: desk, Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Members: o.members}, nil
 }

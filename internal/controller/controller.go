@@ -31,11 +31,13 @@ import (
 	antreav1beta1 "github.com/nephele-io/nephele/api/antrea/v1beta1"
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	nephelev1alpha1 "github.com/nephele-io/nephele/api/nephele/v1alpha1"
+	setv1alpha1 "github.com/nephele-io/nephele/api/set/v1alpha1"
 	"github.com/nephele-io/nephele/internal/apiserver"
 	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
 	"github.com/nephele-io/nephele/internal/cloud/audit"
 	"github.com/nephele-io/nephele/internal/cloud/inventory"
 	"github.com/nephele-io/nephele/internal/cloud/realize"
+	"github.com/nephele-io/nephele/internal/clusterset/hub"
 	"github.com/nephele-io/nephele/internal/control"
 	"github.com/nephele-io/nephele/internal/history"
 	"github.com/nephele-io/nephele/internal/platform/tracing"
@@ -98,13 +100,14 @@ type Options struct {
 	record   *audit.Record
 	past     *past
 	tracer   *tracing.Tracer
+	members  *hub.Hub
 }
 
 // Scheme returns a scheme with every kind that the controller and the commands read or write.
 func Scheme() (*runtime.Scheme, error) {
 	s := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, cloudv1.AddToScheme,
-		antreav1alpha1.AddToScheme, antreav1alpha2.AddToScheme, antreav1beta1.AddToScheme, nephelev1alpha1.AddToScheme, analysisv1alpha1.AddToScheme,
+		antreav1alpha1.AddToScheme, antreav1alpha2.AddToScheme, antreav1beta1.AddToScheme, nephelev1alpha1.AddToScheme, setv1alpha1.AddToScheme, analysisv1alpha1.AddToScheme,
 		upstreamv1alpha1.Install, upstreamv1alpha2.Install} {
 		if err := add(s); err != nil {
 			return nil, fmt.Errorf("build the scheme: %w", err)
@@ -325,13 +328,19 @@ func computePolicies(ctx context.Context, mgr manager.Manager, o Options, agents
 	if err := o.metrics.show(o.metrics.policy, o.metrics.api); err != nil {
 		return err
 	}
+	var late latePolicies
+	others, err := newSet(ctx, mgr, clk, &late, o)
+	if err != nil {
+		return err
+	}
 	policies, err := control.New(control.Options{
 		Informers: mgr.GetCache(), Client: mgr.GetClient(), Discovery: kinds, Recorder: mgr.GetEventRecorder("nephele-policy"), Clock: clk, Logger: o.Log.WithName("policy"),
-		Store: store, Metrics: o.metrics.policy, History: o.past.observer(), Tracer: o.tracer,
+		Store: store, Metrics: o.metrics.policy, History: o.past.observer(), Tracer: o.tracer, Remote: others.member.Known(),
 	})
 	if err != nil {
 		return err
 	}
+	late.Controller, o.members = policies, others.hub
 	o.loops.add(policies.Faulty)
 	watch := newAgentWatch(mgr.GetClient(), clk, o.Log.WithName("agents"), !o.NoClouds, policies.Silent)
 	if err := errors.Join(watch.follow(ctx, mgr.GetCache()), o.metrics.show(watch), mgr.Add(watch)); err != nil {
@@ -341,7 +350,7 @@ func computePolicies(ctx context.Context, mgr manager.Manager, o Options, agents
 		agents.reported = policies.Reported
 	}
 	warm := everywhere{manager.RunnableFunc(policies.Warm)}
-	if err := errors.Join(o.past.start(mgr, o), mgr.Add(warm), mgr.Add(policies)); err != nil {
+	if err := errors.Join(o.past.start(mgr, o), mgr.Add(warm), mgr.Add(policies), others.start(mgr)); err != nil {
 		return fmt.Errorf("start the controller: %w", err)
 	}
 	if o.API == nil {

@@ -23,6 +23,7 @@ import (
 
 	"github.com/nephele-io/nephele/api/antrea/v1alpha1"
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	setv1alpha1 "github.com/nephele-io/nephele/api/set/v1alpha1"
 	"github.com/nephele-io/nephele/internal/enroll/credential"
 )
 
@@ -139,34 +140,56 @@ func (d *Desk) Serve() (cert, key []byte, err error) { return d.authority.servin
 func (d *Desk) Follow(ctx context.Context, informers interface {
 	GetInformer(ctx context.Context, obj client.Object, opts ...cache.InformerGetOption) (cache.Informer, error)
 }) error {
-	informer, err := informers.GetInformer(ctx, &v1alpha1.ExternalNode{}, cache.BlockUntilSynced(false))
-	if err == nil {
-		_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-			UpdateFunc: func(_, o any) { d.heard(o) },
-			DeleteFunc: func(o any) {
-				if last, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
-					o = last.Obj
-				}
-				if n, ok := o.(*v1alpha1.ExternalNode); ok {
-					d.sendHome(credential.Host{Namespace: n.Namespace, Name: n.Name}, nil)
-				}
-			},
-		})
-	}
-	if err != nil {
-		return fmt.Errorf("certificates of hosts: watch ExternalNodes: %w", err)
+	for _, kind := range []client.Object{&v1alpha1.ExternalNode{}, &setv1alpha1.Cluster{}} {
+		informer, err := informers.GetInformer(ctx, kind, cache.BlockUntilSynced(false))
+		if err == nil {
+			_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+				UpdateFunc: func(_, o any) { d.heard(o, false) },
+				DeleteFunc: func(o any) {
+					if last, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
+						o = last.Obj
+					}
+					d.heard(o, true)
+				},
+			})
+		}
+		if err != nil {
+			return fmt.Errorf("certificates of hosts: watch %T: %w", kind, err)
+		}
 	}
 	return nil
 }
 
-func (d *Desk) heard(o any) {
-	if n, ok := o.(*v1alpha1.ExternalNode); ok {
-		d.sendHome(credential.Host{Namespace: n.Namespace, Name: n.Name}, n)
+func (d *Desk) heard(o any, gone bool) {
+	n, ok := o.(client.Object)
+	switch {
+	case !ok:
+	case gone:
+		d.sendHome(hostOf(n), nil)
+	default:
+		d.sendHome(hostOf(n), n)
 	}
 }
 
+// objectOf is an empty object of the kind that stands for a host.
+func objectOf(h credential.Host) client.Object {
+	if h.IsCluster() {
+		return &setv1alpha1.Cluster{}
+	}
+	return &v1alpha1.ExternalNode{}
+}
+
+// hostOf is whom an ExternalNode or a Cluster stands for.
+func hostOf(o client.Object) credential.Host {
+	return credential.Host{Namespace: o.GetNamespace(), Name: o.GetName()}
+}
+
+func keyOf(h credential.Host) client.ObjectKey {
+	return client.ObjectKey{Namespace: h.Namespace, Name: h.Name}
+}
+
 // sendHome ends the requests that do not count any more.
-func (d *Desk) sendHome(h credential.Host, node *v1alpha1.ExternalNode) {
+func (d *Desk) sendHome(h credential.Host, node client.Object) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for g := range d.guests[h] {
@@ -176,26 +199,26 @@ func (d *Desk) sendHome(h credential.Host, node *v1alpha1.ExternalNode) {
 	}
 }
 
-// counts fails unless certificates of this enrolment count for the ExternalNode.
-func counts(id credential.Identity, node *v1alpha1.ExternalNode) error {
+// counts fails unless certificates of this enrolment count for the object.
+func counts(id credential.Identity, node client.Object) error {
 	switch {
-	case node.UID != id.UID || !node.DeletionTimestamp.IsZero():
-		return fmt.Errorf("%w: the ExternalNode %s that the certificate is of is gone", ErrRefused, id.Host)
-	case node.Annotations[AnnotationIdentity] != id.Enrolment:
-		return fmt.Errorf("%w: the certificate of host %s was revoked, or the host has enrolled again", ErrRefused, id.Host)
+	case node.GetUID() != id.UID || !node.GetDeletionTimestamp().IsZero():
+		return fmt.Errorf("%w: the object of %s that the certificate is of is gone", ErrRefused, id.Host)
+	case node.GetAnnotations()[AnnotationIdentity] != id.Enrolment:
+		return fmt.Errorf("%w: the certificate of %s was revoked, or it has enrolled again", ErrRefused, id.Host)
 	}
 	return nil
 }
 
 // Known fails unless an identity counts now, as far as the cache knows.
 func (d *Desk) Known(ctx context.Context, id credential.Identity) error {
-	var node v1alpha1.ExternalNode
-	if err := d.o.Client.Get(ctx, client.ObjectKey{Namespace: id.Host.Namespace, Name: id.Host.Name}, &node); apierrors.IsNotFound(err) {
-		return fmt.Errorf("%w: there is no ExternalNode %s any more", ErrRefused, id.Host)
+	node := objectOf(id.Host)
+	if err := d.o.Client.Get(ctx, keyOf(id.Host), node); apierrors.IsNotFound(err) {
+		return fmt.Errorf("%w: there is no object of %s any more", ErrRefused, id.Host)
 	} else if err != nil {
 		return err
 	}
-	return counts(id, &node)
+	return counts(id, node)
 }
 
 // Identify says whom a certificate is of. ours is false for those that somebody else has signed;
@@ -247,15 +270,14 @@ func (d *Desk) Redeem(ctx context.Context, asked credential.Asked, from netip.Ad
 	if err != nil {
 		return credential.Papers{}, err
 	}
-	var node v1alpha1.ExternalNode
-	key := client.ObjectKey{Namespace: p.host.Namespace, Name: p.host.Name}
+	node := objectOf(p.host)
 	read := func() error {
-		if err := d.o.Live.Get(ctx, key, &node); apierrors.IsNotFound(err) {
+		if err := d.o.Live.Get(ctx, keyOf(p.host), node); apierrors.IsNotFound(err) {
 			return p.absent
 		} else if err != nil {
 			return err
 		}
-		return p.holds(&node)
+		return p.holds(node)
 	}
 	if err := read(); err != nil {
 		return credential.Papers{}, err
@@ -263,10 +285,10 @@ func (d *Desk) Redeem(ctx context.Context, asked credential.Asked, from netip.Ad
 	if _, err := requestedKey([]byte(asked.Request)); err != nil { // before the token is gone
 		return credential.Papers{}, apierrors.NewBadRequest(err.Error())
 	}
-	id := credential.Identity{Host: p.host, UID: node.UID, Enrolment: rand.Text()}
+	id := credential.Identity{Host: p.host, UID: node.GetUID(), Enrolment: rand.Text()}
 	err = retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		enrolled := map[string]any{AnnotationToken: nil, AnnotationIdentity: id.Enrolment, AnnotationEnds: d.end(now)}
-		err := annotate(ctx, d.o.Client, node.DeepCopy(), node.GetResourceVersion(), enrolled)
+		err := annotate(ctx, d.o.Client, node.DeepCopyObject().(client.Object), node.GetResourceVersion(), enrolled)
 		if !apierrors.IsConflict(err) {
 			return err
 		}
@@ -282,7 +304,7 @@ func (d *Desk) Redeem(ctx context.Context, asked credential.Asked, from netip.Ad
 	if err != nil {
 		return credential.Papers{}, err
 	}
-	d.o.Log.Info("A host has enrolled", "externalNode", p.host.String(), "by", p.kind, "from", from.String())
+	d.o.Log.Info("A host has enrolled", "host", p.host.String(), "by", p.kind, "from", from.String())
 	return d.papers(id, []byte(asked.Request), now)
 }
 
@@ -297,14 +319,14 @@ func (d *Desk) Renew(ctx context.Context, id credential.Identity, request []byte
 	now := d.o.Clock.Now()
 	// Written down before it is given: as long as it lasts nobody else enrolls by a signature.
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-		var node v1alpha1.ExternalNode
-		if err := d.o.Live.Get(ctx, client.ObjectKey{Namespace: id.Host.Namespace, Name: id.Host.Name}, &node); err != nil {
+		node := objectOf(id.Host)
+		if err := d.o.Live.Get(ctx, keyOf(id.Host), node); err != nil {
 			return err
 		}
-		if err := counts(id, &node); err != nil {
+		if err := counts(id, node); err != nil {
 			return err
 		}
-		return annotate(ctx, d.o.Client, &node, node.GetResourceVersion(), map[string]any{AnnotationEnds: d.end(now)})
+		return annotate(ctx, d.o.Client, node, node.GetResourceVersion(), map[string]any{AnnotationEnds: d.end(now)})
 	})
 	if err != nil {
 		return credential.Papers{}, err

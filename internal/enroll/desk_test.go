@@ -399,14 +399,14 @@ func TestRequestsEndWithTheirCertificate(t *testing.T) {
 	defer leave()
 	others, leaveOthers := o.desk.Stay(t.Context(), ids[db])
 	defer leaveOthers()
-	o.desk.heard(o.node(web)) // something else about it has changed
+	o.desk.heard(o.node(web), false) // something else about it has changed
 	if mine.Err() != nil {
 		t.Error("it ends without a reason")
 	}
 	if err := Revoke(t.Context(), o.client, web); err != nil {
 		t.Fatal(err)
 	}
-	o.desk.heard(o.node(web))
+	o.desk.heard(o.node(web), false)
 	if mine.Err() == nil || others.Err() != nil {
 		t.Errorf("revoked: %v, of the other host: %v", mine.Err(), others.Err())
 	}

@@ -21,6 +21,7 @@ import (
 
 	"github.com/nephele-io/nephele/api/antrea/v1alpha1"
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	setv1alpha1 "github.com/nephele-io/nephele/api/set/v1alpha1"
 	"github.com/nephele-io/nephele/internal/enroll/credential"
 )
 
@@ -60,7 +61,7 @@ func mark(uid types.UID, h credential.Host, secret string, end time.Time) string
 }
 
 // errNotInvited does not tell why, because that is for the owner of the token to know.
-var errNotInvited = errors.New("the token is not valid for this host: it was used, it was replaced by another, or it is for another ExternalNode")
+var errNotInvited = errors.New("the token is not valid here: it was used, it was replaced by another, or it is for another host or cluster")
 
 // invited fails unless the ExternalNode or account carries the mark of this secret, and its time is
 // not over.
@@ -88,6 +89,13 @@ func Invite(ctx context.Context, c client.Client, h credential.Host, lifetime ti
 		return credential.Invitation{}, time.Time{}, err
 	}
 	return invite(ctx, c, credential.Invitation{Host: h}, node, lifetime, now)
+}
+
+// InviteCluster makes the one token by which a cluster can join the set as this Cluster, in place
+// of one made before. It can be used once, for as long as is said. Servers are where it finds the
+// hub.
+func InviteCluster(ctx context.Context, c client.Client, to *setv1alpha1.Cluster, servers string, lifetime time.Duration, now time.Time) (credential.Invitation, time.Time, error) {
+	return invite(ctx, c, credential.Invitation{Host: credential.Cluster(to.Name), Server: servers}, to, lifetime, now)
 }
 
 // InviteAll makes the one token by which the virtual machines of a CloudProviderAccount can enroll,

@@ -14,9 +14,9 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/nephele-io/nephele/api/antrea/v1alpha1"
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/enroll/credential"
 	"github.com/nephele-io/nephele/internal/enroll/identity"
@@ -28,20 +28,25 @@ type proof struct {
 	host credential.Host
 	// holds fails unless it proves this for the ExternalNode as it is now. absent is the error if
 	// there is none.
-	holds  func(*v1alpha1.ExternalNode) error
+	holds  func(client.Object) error
 	absent error
 }
 
-// byToken is the proof of those who have a token of an ExternalNode.
+// byToken is the proof of those who have a token of an ExternalNode or a Cluster.
 func (d *Desk) byToken(ctx context.Context, asked credential.Asked, _ netip.Addr, now time.Time) (proof, error) {
-	h, err := credential.ParseHost(asked.Host)
-	if err != nil {
-		return proof{}, apierrors.NewBadRequest(err.Error())
+	h := credential.Cluster(asked.Cluster)
+	if asked.Cluster == "" {
+		var err error
+		if h, err = credential.ParseHost(asked.Host); err != nil {
+			return proof{}, apierrors.NewBadRequest(err.Error())
+		}
+	} else if asked.Host != "" || len(validation.IsDNS1123Label(asked.Cluster)) > 0 {
+		return proof{}, apierrors.NewBadRequest("want the name of a host, or that of a cluster")
 	}
-	if err := d.known(ctx, h, &v1alpha1.ExternalNode{}, asked.Secret, now); err != nil {
+	if err := d.known(ctx, h, objectOf(h), asked.Secret, now); err != nil {
 		return proof{}, err
 	}
-	return proof{"token", h, func(node *v1alpha1.ExternalNode) error { return refused(invited(node, asked.Secret, now)) }, refused(errNotInvited)}, nil
+	return proof{"token", h, func(o client.Object) error { return refused(invited(o, asked.Secret, now)) }, refused(errNotInvited)}, nil
 }
 
 // known fails if somebody shows too often what the cache does not know as a token of the object.
@@ -109,7 +114,7 @@ func (d *Desk) bySignature(ctx context.Context, asked credential.Asked, from net
 		return proof{}, refused(err)
 	}
 	h := credential.Host{Namespace: vm.Namespace, Name: cloudv1.EntityNamePrefix + vm.Name}
-	return proof{"signature", h, func(node *v1alpha1.ExternalNode) error { return refused(unclaimed(node, now)) },
+	return proof{"signature", h, func(node client.Object) error { return refused(unclaimed(node, now)) },
 		notYet("there is no ExternalNode %s yet", h)}, nil
 }
 
@@ -269,15 +274,15 @@ func asks(account *cloudv1.CloudProviderAccount, vm *cloudv1.VirtualMachine, t t
 
 // unclaimed fails if a host has enrolled as this ExternalNode, and its certificates can still
 // count.
-func unclaimed(node *v1alpha1.ExternalNode, now time.Time) error {
-	if !node.DeletionTimestamp.IsZero() {
+func unclaimed(node client.Object, now time.Time) error {
+	if !node.GetDeletionTimestamp().IsZero() {
 		return errors.New("the ExternalNode is being deleted")
 	}
-	if node.Annotations[AnnotationIdentity] == "" {
+	if node.GetAnnotations()[AnnotationIdentity] == "" {
 		return nil
 	}
-	if end, err := time.Parse(time.RFC3339, node.Annotations[AnnotationEnds]); err == nil && now.After(end.Add(clockSlack)) {
+	if end, err := time.Parse(time.RFC3339, node.GetAnnotations()[AnnotationEnds]); err == nil && now.After(end.Add(clockSlack)) {
 		return nil
 	}
-	return fmt.Errorf("a host has enrolled as ExternalNode %s/%s already; nephele enroll --revoke ends that", node.Namespace, node.Name)
+	return fmt.Errorf("a host has enrolled as ExternalNode %s/%s already; nephele enroll --revoke ends that", node.GetNamespace(), node.GetName())
 }

@@ -28,6 +28,7 @@ import (
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 	nephelev1alpha1 "github.com/nephele-io/nephele/api/nephele/v1alpha1"
+	setv1alpha1 "github.com/nephele-io/nephele/api/set/v1alpha1"
 )
 
 // Use says what a kind is for. A kind may have several.
@@ -191,5 +192,8 @@ func All() []Kind {
 		row[nephelev1alpha1.PolicyRevision, nephelev1alpha1.PolicyRevisionList](ours, "PolicyRevision", "policyrevisions", namespaced, Shown|Bundled),
 		row[nephelev1alpha1.ClusterPolicyRevision, nephelev1alpha1.ClusterPolicyRevisionList](ours, "ClusterPolicyRevision", "clusterpolicyrevisions", clusterWide,
 			Shown|Bundled),
+		row[setv1alpha1.Cluster, setv1alpha1.ClusterList](setv1alpha1.GroupVersion(), "Cluster", "clusters", clusterWide, Bundled),
+		row[setv1alpha1.Membership, setv1alpha1.MembershipList](setv1alpha1.GroupVersion(), "Membership", "memberships", clusterWide, Bundled),
+		row[setv1alpha1.RemoteGroup, setv1alpha1.RemoteGroupList](setv1alpha1.GroupVersion(), "RemoteGroup", "remotegroups", clusterWide, 0),
 	}
 }

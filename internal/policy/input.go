@@ -12,6 +12,10 @@ const (
 	KindNode
 	// KindService occurs in group members only; Services are given to the Engine as Service values.
 	KindService
+	// KindRemote is what stands for workloads of other clusters of the set: their addresses, with
+	// the remote groups that these are in as the keys of its labels. It is in no Namespace, and no
+	// selector chooses it: only Peer.RemoteGroup does.
+	KindRemote
 )
 
 // String returns the Kubernetes kind, for example "ExternalEntity".
@@ -25,11 +29,13 @@ func (k EntityKind) String() string {
 		return "Node"
 	case KindService:
 		return "Service"
+	case KindRemote:
+		return "RemoteAddress"
 	}
 	return "unknown"
 }
 
-// EntityRef identifies an entity. Namespace is empty for Nodes.
+// EntityRef identifies an entity. Namespace is empty for Nodes and remote ones.
 type EntityRef struct {
 	Kind      EntityKind
 	Namespace string
@@ -228,6 +234,9 @@ type Policy struct {
 	// OtherTypes are the policyTypes of a Kubernetes NetworkPolicy that are neither, as written:
 	// such a policy is refused.
 	OtherTypes []string
+	// Set says that it is a policy of the set: its peers may have the scope ClusterSet. The Engine
+	// does not look at it.
+	Set bool
 	// Warnings are what its author should know of the policy besides what the Engine finds:
 	// reported with its Problem.
 	Warnings []FieldError
@@ -282,8 +291,12 @@ type Peer struct {
 	// kinds.
 	Networks    []string
 	DomainNames []string
-	// Scope is "", "Cluster" or "ClusterSet".
+	// Scope is "", "Cluster" or "ClusterSet". The Engine does not look at it: what it means is
+	// given as further peers, see RemoteGroup.
 	Scope string
+	// RemoteGroup is the id of a group of other clusters' workloads: it is the key of a label of
+	// entities of KindRemote. Nothing else is set with it.
+	RemoteGroup string
 }
 
 // PeerNamespaces selects Namespaces by their relation to the Namespace of the entity a rule applies

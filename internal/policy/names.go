@@ -27,8 +27,8 @@ func groupUUID(normalized string) string {
 	return string(out[:])
 }
 
-// terms are what a selecting peer or appliedTo says, compiled. Exactly one of pod, external and
-// node may be set.
+// terms are what a selecting peer or appliedTo says, compiled. Exactly one of pod, external, node
+// and remote may be set.
 type terms struct {
 	// namespace pins the selection to one Namespace; it is ignored if namespaces is set.
 	namespace  string
@@ -36,6 +36,7 @@ type terms struct {
 	pod        *selector
 	external   *selector
 	node       *selector
+	remote     *selector
 }
 
 // normalized returns the text that identifies the selection, from which its group's name is made.
@@ -64,6 +65,9 @@ func (t *terms) appendNormalized(out []byte) []byte {
 	}
 	if t.pod != nil && t.external == nil {
 		put("podSelector=", t.pod.text)
+	}
+	if t.remote != nil {
+		put("remoteGroup=", t.remote.text)
 	}
 	return out
 }

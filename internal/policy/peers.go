@@ -67,6 +67,9 @@ func (t *translation) peer(d Direction, p indexedPeer, out *ComputedPeer) {
 		return
 	case p.ServiceAccount != nil:
 		g = t.e.acquireGroup(AddressGroup, serviceAccountTerms(p.ServiceAccount))
+	case p.RemoteGroup != "":
+		member := &Selector{MatchExpressions: []Requirement{{Key: p.RemoteGroup, Operator: "Exists"}}}
+		g = t.e.acquireGroup(AddressGroup, &terms{remote: t.e.selector(member, "", &t.errs)})
 	case p.NodeSelector != nil:
 		g = t.e.acquireGroup(AddressGroup, &terms{node: t.e.selector(p.NodeSelector, below(p.path, ".nodeSelector"), &t.errs)})
 	default:

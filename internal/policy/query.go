@@ -274,6 +274,8 @@ func (t *terms) target() (EntityKind, *selector) {
 		return KindExternalEntity, t.external
 	case t.node != nil:
 		return KindNode, t.node
+	case t.remote != nil:
+		return KindRemote, t.remote
 	}
 	return KindPod, t.pod
 }
@@ -285,7 +287,7 @@ func (t *terms) selects(c *cell) bool {
 		return false
 	}
 	switch {
-	case kind == KindNode:
+	case kind == KindNode || kind == KindRemote:
 		return true
 	case t.namespaces != nil:
 		return len(t.namespaces.reqs) == 0 || c.ns.known && t.namespaces.matches(c.ns.labels)
@@ -310,7 +312,7 @@ func (e *Engine) eachCell(t *terms, f func(*cell)) {
 		}
 	}
 	switch {
-	case kind == KindNode:
+	case kind == KindNode || kind == KindRemote:
 		in(e.namespaces[""])
 	case t.namespaces != nil && len(t.namespaces.reqs) > 0:
 		e.knownNamespaces.each(t.namespaces, in)

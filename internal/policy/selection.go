@@ -5,7 +5,7 @@ package policy
 type scope struct {
 	sel        *selector
 	namespaces map[*namespace]struct{}
-	selections [KindNode + 1]selectorIndex[*selection]
+	selections [KindRemote + 1]selectorIndex[*selection]
 	uses       int
 }
 
@@ -78,11 +78,13 @@ func (e *Engine) acquireSelection(t *terms) *selection {
 		s.kind, s.sel = KindExternalEntity, t.external
 	case t.node != nil:
 		s.kind, s.sel = KindNode, t.node
+	case t.remote != nil:
+		s.kind, s.sel = KindRemote, t.remote
 	default:
 		s.kind, s.sel = KindPod, t.pod
 	}
 	switch {
-	case s.kind == KindNode:
+	case s.kind == KindNode || s.kind == KindRemote:
 		s.pinned = e.namespaceNamed("")
 	case t.namespaces != nil:
 		s.in = e.acquireScope(t.namespaces)

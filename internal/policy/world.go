@@ -7,14 +7,14 @@ import (
 )
 
 // namespace is a Namespace, or the place of entities and selections that name one which is not
-// (yet) known. The namespace with the empty name holds the Nodes.
+// (yet) known. The namespace with the empty name holds the Nodes and what is remote.
 type namespace struct {
 	name   string
 	known  bool
 	logKNP bool
 	labels *labelSet // nil unless known
 	// kinds are indexes by kind of entity, nil until needed: see of.
-	kinds [KindNode + 1]*kindIndex
+	kinds [KindRemote + 1]*kindIndex
 	// byKey finds cells where there are many; nil while a look at all those of the kind finds one
 	// as fast.
 	byKey map[cellKey]*cell
@@ -222,7 +222,7 @@ func compareMembers(a, b *Member) int { return compareRefs(a.EntityRef, b.Entity
 // nothing is.
 func (e *Engine) entity(ref EntityRef) *entity {
 	n := e.namespaces[ref.Namespace]
-	if n == nil || ref.Kind > KindNode || n.kinds[ref.Kind] == nil {
+	if n == nil || ref.Kind > KindRemote || n.kinds[ref.Kind] == nil {
 		return nil
 	}
 	return n.kinds[ref.Kind].entities.find(ref.Name)

@@ -69,6 +69,33 @@ type NetworkPolicyCondition struct {
 	Message string `json:"message,omitempty"`
 }
 
+// ClusterRealization is how far a policy is realized in one cluster of a set.
+type ClusterRealization struct {
+	// Name is that of the Cluster.
+	Name string `json:"name"`
+	// Phase is that of the policy there; Unknown while the cluster has not told it.
+	// +kubebuilder:validation:MaxLength=32
+	// +optional
+	Phase string `json:"phase,omitempty"`
+	// ObservedGeneration is the generation of this object that the phase is about.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// CurrentNodesRealized is the number of enforcers there that have realized the policy,
+	// DesiredNodesRealized of those that should.
+	// +optional
+	CurrentNodesRealized int32 `json:"currentNodesRealized,omitempty"`
+	// +optional
+	DesiredNodesRealized int32 `json:"desiredNodesRealized,omitempty"`
+	// Reason says in one word why the policy is not there, or not known to be.
+	// +optional
+	Reason string `json:"reason,omitempty"`
+	// +optional
+	Message string `json:"message,omitempty"`
+}
+
+// PhaseUnknown is the phase of a policy in a cluster that has not told it, or is not heard of.
+const PhaseUnknown = "Unknown"
+
 // NetworkPolicyStatus says how far a policy is realized.
 type NetworkPolicyStatus struct {
 	// Phase sums up the reports of the enforcers.
@@ -91,6 +118,12 @@ type NetworkPolicyStatus struct {
 	// it is; the conditions say all.
 	// +optional
 	Message string `json:"message,omitempty"`
+	// Clusters are those that the policy is for, where it is for clusters of a set: then the
+	// numbers are theirs, added up.
+	// +listType=map
+	// +listMapKey=name
+	// +optional
+	Clusters []ClusterRealization `json:"clusters,omitempty"`
 	// Conditions: Realizable; RealizationFailure if any enforcer failed; Confirmed if one that
 	// realized it is not heard of any more.
 	// +listType=map

@@ -51,6 +51,9 @@ func TestSurface(t *testing.T) {
 		"networkinterfaces.crd.cloud.antrea.io":                 {"v1alpha1", "Namespaced", "NetworkInterface", []string{"nic"}, []string{"Interface", "Addresses", "Attached-To", "Settable", "Policies", "Age"}, true},
 		"clusterpolicyrevisions.nephele.io":                     {"v1alpha1", "Cluster", "ClusterPolicyRevision", []string{"cprev"}, revision, true},
 		"policyrevisions.nephele.io":                            {"v1alpha1", "Namespaced", "PolicyRevision", []string{"prev"}, revision, true},
+		"clusters.set.nephele.io":                               {"v1alpha1", "Cluster", "Cluster", nil, []string{"Connected", "In-Sync", "Version", "Entities", "Policies", "Refused", "Age"}, true},
+		"memberships.set.nephele.io":                            {"v1alpha1", "Cluster", "Membership", nil, []string{"Cluster", "Joined", "Connected", "Policies", "Age"}, true},
+		"remotegroups.set.nephele.io":                           {"v1alpha1", "Cluster", "RemoteGroup", nil, []string{"Members", "Age"}, false},
 		"vpcs.crd.cloud.antrea.io":                              {"v1alpha1", "Namespaced", "Vpc", []string{"vpc"}, []string{"Cloud Provider", "Region", "Managed", "Age"}, true},
 	}
 	got := map[string]surface{}

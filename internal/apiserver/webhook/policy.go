@@ -96,6 +96,9 @@ func validatePolicy(decode decodePolicy) func(context.Context, *states, *questio
 		if len(stage.errs) > 0 {
 			return stage
 		}
+		if errs := decode.spread(q, &given); len(errs) > 0 {
+			return answer{errs: errs}
+		}
 		remarks := append(stage.warnings, AnnotationWarnings(given.meta.Annotations)...)
 		if !undecided {
 			return answer{warnings: remarks}

@@ -190,6 +190,7 @@ func GroupMember(role policy.GroupRole, whole *policy.Member) v1beta2.GroupMembe
 		out.Pod = &v1beta2.PodReference{Name: m.Name, Namespace: m.Namespace}
 	case policy.KindNode:
 		out.Node = &v1beta2.NodeReference{Name: m.Name}
+	case policy.KindRemote: // its addresses are all that is told of it
 	case policy.KindService:
 		out.Service = &v1beta2.ServiceReference{Name: m.Name, Namespace: m.Namespace}
 	}

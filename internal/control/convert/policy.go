@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
+	setv1alpha1 "github.com/nephele-io/nephele/api/set/v1alpha1"
 	"github.com/nephele-io/nephele/internal/policy"
 )
 
@@ -51,12 +52,27 @@ func ClusterNetworkPolicy(p *v1beta1.ClusterNetworkPolicy) policy.Policy {
 
 func antreaPolicy(kind policy.PolicyKind, m metav1.ObjectMeta, s v1beta1.NetworkPolicySpec) policy.Policy {
 	return policy.Policy{
-		Kind: kind, Namespace: m.Namespace, Name: m.Name, UID: string(m.UID), Generation: m.Generation,
+		Kind: kind, Namespace: m.Namespace, Name: m.Name, UID: string(m.UID), Generation: m.Generation, Set: ofSet(&m),
 		Tier: tierName(s.Tier), Priority: s.Priority,
 		AppliedTo: appliedTo(s.AppliedTo),
 		Ingress:   rules(s.Ingress, policy.Ingress),
 		Egress:    rules(s.Egress, policy.Egress),
 	}
+}
+
+// Spread reports whether a policy is for several clusters, and for which: then it is not for the
+// one that it is in.
+func Spread(m metav1.Object) (selector string, is bool) {
+	selector, is = m.GetAnnotations()[setv1alpha1.AnnotationClusters]
+	return selector, is
+}
+
+// FromHub reports whether an object is one that the hub has sent.
+func FromHub(m metav1.Object) bool { return m.GetLabels()[setv1alpha1.LabelFromHub] == "true" }
+
+func ofSet(m metav1.Object) bool {
+	_, spread := Spread(m)
+	return spread || FromHub(m)
 }
 
 // tierName returns the present name of a system tier for the capitalised one that it had of old,

@@ -14,8 +14,10 @@ import (
 const (
 	// ServerName is the name by which hosts know the server, whatever its address is.
 	ServerName = "nephele-hosts"
-	// certificateScheme begins the URI that says whose a certificate is.
+	// certificateScheme begins the URI that says whose a certificate is, clusterScheme that of a
+	// member of the set.
 	certificateScheme = "nephele-host"
+	clusterScheme     = "nephele-cluster"
 )
 
 // Identity is what a certificate says: the host, its ExternalNode, and which enrolment of that.
@@ -27,18 +29,30 @@ type Identity struct {
 
 // URI is how a certificate says it.
 func (i Identity) URI() *url.URL {
-	return &url.URL{Scheme: certificateScheme, Host: i.Host.Namespace, Path: "/" + i.Host.Name, RawQuery: url.Values{"uid": {string(i.UID)}, "enrolment": {i.Enrolment}}.Encode()}
+	query := url.Values{"uid": {string(i.UID)}, "enrolment": {i.Enrolment}}.Encode()
+	if i.Host.IsCluster() {
+		return &url.URL{Scheme: clusterScheme, Host: i.Host.Name, RawQuery: query}
+	}
+	return &url.URL{Scheme: certificateScheme, Host: i.Host.Namespace, Path: "/" + i.Host.Name, RawQuery: query}
 }
 
 // IdentityOf reads the identity in a certificate. It checks nothing else.
 func IdentityOf(cert *x509.Certificate) (Identity, error) {
-	if len(cert.URIs) != 1 || cert.URIs[0].Scheme != certificateScheme {
+	if len(cert.URIs) != 1 {
 		return Identity{}, errors.New("the certificate names no host")
 	}
 	u := cert.URIs[0]
-	host, err := ParseHost(u.Host + u.Path)
-	if err != nil {
-		return Identity{}, fmt.Errorf("the certificate names no host: %w", err)
+	var host Host
+	switch {
+	case u.Scheme == clusterScheme && u.Host != "" && u.Path == "":
+		host = Cluster(u.Host)
+	case u.Scheme == certificateScheme:
+		var err error
+		if host, err = ParseHost(u.Host + u.Path); err != nil {
+			return Identity{}, fmt.Errorf("the certificate names no host: %w", err)
+		}
+	default:
+		return Identity{}, errors.New("the certificate names no host")
 	}
 	id := Identity{host, types.UID(u.Query().Get("uid")), u.Query().Get("enrolment")}
 	if id.UID == "" || id.Enrolment == "" {

@@ -14,8 +14,15 @@ import (
 // accountPrefix begins the names of the ServiceAccounts of hosts.
 const accountPrefix = "nephele-agent-"
 
-// Host is an ExternalNode.
+// Host is who proves itself: the host of an ExternalNode or, without a Namespace, a member of the
+// set, by the name of its Cluster.
 type Host struct{ Namespace, Name string }
+
+// Cluster is the Host that a Cluster stands for.
+func Cluster(name string) Host { return Host{Name: name} }
+
+// IsCluster reports whether it is a member of the set.
+func (h Host) IsCluster() bool { return h.Namespace == "" }
 
 // ParseHost reads NAMESPACE/NAME.
 func ParseHost(text string) (Host, error) {
@@ -26,8 +33,14 @@ func ParseHost(text string) (Host, error) {
 	return Host{namespace, name}, nil
 }
 
-// String is NAMESPACE/NAME, the key of the host.
-func (h Host) String() string { return h.Namespace + "/" + h.Name }
+// String is NAMESPACE/NAME, the key of the host; of a Cluster "cluster NAME", which is the key of
+// nobody.
+func (h Host) String() string {
+	if h.IsCluster() {
+		return "cluster " + h.Name
+	}
+	return h.Namespace + "/" + h.Name
+}
 
 // InfoName is how the AntreaAgentInfo of the host is called where its own name is taken. Namespaces
 // hold no dot, so that no two hosts share it.

@@ -7,15 +7,21 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strconv"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 // Invitation is what a host enrolls with: which host it is, a secret that can be used once, and by
 // what it knows the server; or the same for all virtual machines of an account, which then say by a
 // signature of the cloud which of them they are.
 type Invitation struct {
-	// Host is the ExternalNode, Account the CloudProviderAccount. One of them is set.
+	// Host is the ExternalNode or the Cluster, Account the CloudProviderAccount. One of them is
+	// set.
 	Host, Account Host
+	// Servers are where a Cluster finds its hub: HOST:PORT, several with commas between them.
+	Servers string
 	// Azure says that the account is one of Azure, and not of AWS.
 	Azure  bool
 	Secret string
@@ -26,8 +32,8 @@ type Invitation struct {
 	Server string
 }
 
-// What begins tokens for accounts.
-const accountToken, azureToken = "account", "azure-account"
+// What begins tokens for accounts, and those for members of the set.
+const accountToken, azureToken, clusterToken = "account", "azure-account", "cluster"
 
 // String is the token, in one word.
 func (i Invitation) String() string {
@@ -37,6 +43,8 @@ func (i Invitation) String() string {
 		parts = []string{azureToken, i.Account.String(), i.Secret, i.Authority}
 	case i.Account != (Host{}):
 		parts = []string{accountToken, i.Account.String(), i.Secret, i.Authority}
+	case i.Host.IsCluster():
+		return strings.Join([]string{clusterToken, i.Host.Name, i.Secret, i.Authority}, ":") + "@" + i.Servers
 	}
 	token := strings.Join(parts, ":")
 	if i.Server != "" {
@@ -47,6 +55,9 @@ func (i Invitation) String() string {
 
 // ParseInvitation reads a token. Its errors do not repeat the secret.
 func ParseInvitation(text string) (Invitation, error) {
+	if strings.HasPrefix(strings.TrimSpace(text), clusterToken+":") {
+		return Invitation{}, errors.New("this is a token for a cluster: use it with nephele join")
+	}
 	token, server, named := strings.Cut(strings.TrimSpace(text), "@")
 	if host, port, err := net.SplitHostPort(server); named && (err != nil || host == "" || port == "") {
 		return Invitation{}, errors.New("this is not a token of nephele enroll-token: want HOST:PORT after @")
@@ -71,6 +82,48 @@ func ParseInvitation(text string) (Invitation, error) {
 		return Invitation{Account: host, Azure: azure, Secret: parts[1], Authority: parts[2], Server: server}, nil
 	}
 	return Invitation{Host: host, Secret: parts[1], Authority: parts[2], Server: server}, nil
+}
+
+// mostServers is how many addresses of a hub a token has.
+const mostServers = 8
+
+// ParseClusterInvitation reads a token of nephele cluster token. Its errors do not repeat the
+// secret.
+func ParseClusterInvitation(text string) (Invitation, error) {
+	const want = "this is not a token of nephele cluster token: want cluster:NAME:SECRET:HASH@HOST:PORT"
+	token, at, ok := strings.Cut(strings.TrimSpace(text), "@")
+	parts := strings.Split(token, ":")
+	if !ok || len(parts) != 4 || parts[0] != clusterToken || parts[2] == "" {
+		return Invitation{}, errors.New(want)
+	}
+	if wrong := validation.IsDNS1123Label(parts[1]); len(wrong) > 0 {
+		return Invitation{}, errors.New(want + ": the name is none of a Cluster")
+	}
+	if sum, err := hex.DecodeString(parts[3]); err != nil || len(sum) != sha256.Size {
+		return Invitation{}, errors.New(want + ": the hash is not a SHA-256 in hex")
+	}
+	if err := CheckServers(at); err != nil {
+		return Invitation{}, fmt.Errorf("%s: %w", want, err)
+	}
+	return Invitation{Host: Cluster(parts[1]), Secret: parts[2], Authority: parts[3], Servers: at}, nil
+}
+
+// CheckServers fails unless a text is HOST:PORT, or several of that with commas between them.
+func CheckServers(text string) error {
+	servers := strings.Split(text, ",")
+	if len(servers) > mostServers {
+		return fmt.Errorf("%d addresses, want at most %d", len(servers), mostServers)
+	}
+	for _, s := range servers {
+		host, port, err := net.SplitHostPort(s)
+		if err == nil && host != "" && !strings.ContainsAny(host, "/@ ") {
+			if n, err := strconv.ParseUint(port, 10, 16); err == nil && n > 0 {
+				continue
+			}
+		}
+		return fmt.Errorf("%q: want HOST:PORT", s)
+	}
+	return nil
 }
 
 // Fingerprint is how an authority is named in tokens.

@@ -28,6 +28,8 @@ import (
 const (
 	JoinPath  = "/nephele/hosts/join"
 	RenewPath = "/nephele/hosts/renew"
+	// FeedPath is where members of the set and their hub tell each other what they have.
+	FeedPath  = "/nephele/set/feed"
 	InfosPath = "/apis/crd.antrea.io/v1beta1/antreaagentinfos/"
 )
 
@@ -42,9 +44,10 @@ const (
 var ErrNotYet = errors.New("not yet")
 
 // Asked is a request for a certificate. With a certificate only the key is needed; else a secret,
-// of a host, or of an account together with what the cloud has signed.
+// of a host or a cluster, or of an account together with what the cloud has signed.
 type Asked struct {
 	Host    string          `json:"host,omitempty"`
+	Cluster string          `json:"cluster,omitempty"`
 	Account string          `json:"account,omitempty"`
 	Secret  string          `json:"secret,omitempty"`
 	Signed  *identity.Proof `json:"signed,omitempty"`
@@ -88,9 +91,12 @@ func Join(ctx context.Context, server string, i Invitation, signed *identity.Pro
 		VerifyConnection:   func(s tls.ConnectionState) error { return proven(s.PeerCertificates, i.Authority, time.Now()) },
 	}}}
 	asked := Asked{Secret: i.Secret, Request: string(key.Request)}
-	if i.Account != (Host{}) {
+	switch {
+	case i.Account != (Host{}):
 		asked.Account, asked.Signed = i.Account.String(), signed
-	} else {
+	case i.Host.IsCluster():
+		asked.Cluster = i.Host.Name
+	default:
 		asked.Host = i.Host.String()
 	}
 	return ask(ctx, c, server, JoinPath, asked)

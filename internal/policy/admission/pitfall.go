@@ -13,7 +13,7 @@ func Pitfalls(p *policy.Policy) []policy.FieldError {
 	c := &checker{}
 	relative := ""
 	eachPeer(p, func(path string, peer *policy.Peer) {
-		if peer.Scope == scopeClusterSet {
+		if peer.Scope == scopeClusterSet && !p.Set {
 			c.add(path+".scope", peer.Scope, "Cluster, or no scope: nothing is known here of other clusters of a ClusterSet")
 		}
 		if peer.Namespaces == nil {

@@ -1,0 +1,166 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+const (
+	// AnnotationClusters on a policy of the hub says for which clusters it is, by a selector over
+	// the labels of Clusters, as kubectl writes one with -l or as a LabelSelector in JSON. Without
+	// it a policy is for the cluster that it is in.
+	AnnotationClusters = "nephele.io/clusters"
+	// LabelClusterName is the label of a Namespace that names its cluster in the set. Who writes
+	// Namespaces does not set it: a hub does, from the certificate of the member.
+	LabelClusterName = "clusterset.k8s.io/cluster-name"
+	// ClusterLabelPrefix begins the labels of a Namespace that its cluster has in the hub: the
+	// label env of a Cluster is the label set.nephele.io/env of its Namespaces.
+	ClusterLabelPrefix = GroupName + "/"
+)
+
+// The conditions of a Cluster.
+const (
+	// ClusterConnected: the member is heard of.
+	ClusterConnected = "Connected"
+	// ClusterInSync: all that the member has is known, and the member has all that is for it.
+	ClusterInSync = "InSync"
+	// ClusterClaimsRefused: the member has claimed something that it may not.
+	ClusterClaimsRefused = "ClaimsRefused"
+)
+
+// The reasons of these conditions.
+const (
+	ReasonOK        = "OK"
+	ReasonNotJoined = "NotJoined"
+	ReasonNotHeard  = "NotHeard"
+	ReasonVersion   = "NeedsNewer"
+	ReasonBounds    = "OutsideBounds"
+	ReasonOverlap   = "AddressesOverlap"
+	ReasonSyncing   = "Syncing"
+)
+
+// ClusterAddresses are the addresses that a cluster may speak for, as CIDRs. What is not named is
+// not believed.
+type ClusterAddresses struct {
+	// Pods are those of its Pods.
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=43
+	// +kubebuilder:validation:XValidation:rule="self.all(c, isCIDR(c))",message="want CIDRs, such as 10.1.0.0/16"
+	// +listType=set
+	// +optional
+	Pods []string `json:"pods,omitempty"`
+	// Nodes are those of its Nodes.
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=43
+	// +kubebuilder:validation:XValidation:rule="self.all(c, isCIDR(c))",message="want CIDRs, such as 192.168.1.0/24"
+	// +listType=set
+	// +optional
+	Nodes []string `json:"nodes,omitempty"`
+	// Machines are those of its virtual machines and hosts: of its ExternalEntities.
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=43
+	// +kubebuilder:validation:XValidation:rule="self.all(c, isCIDR(c))",message="want CIDRs, such as 172.16.0.0/12"
+	// +listType=set
+	// +optional
+	Machines []string `json:"machines,omitempty"`
+}
+
+// The bounds of what a member may claim where its Cluster says nothing else.
+const (
+	DefaultMostEntities  = 50_000
+	DefaultMostLabelSets = 5_000
+)
+
+// ClusterLimits bound what is kept for a member.
+type ClusterLimits struct {
+	// Entities are its Pods, machines and Nodes; 50000 if absent.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000000
+	// +optional
+	Entities *int32 `json:"entities,omitempty"`
+	// LabelSets are the different labels that they have; 5000 if absent.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000000
+	// +optional
+	LabelSets *int32 `json:"labelSets,omitempty"`
+}
+
+// ClusterSpec is what the hub believes of a member.
+type ClusterSpec struct {
+	// Addresses are those that it may speak for.
+	// +optional
+	Addresses ClusterAddresses `json:"addresses,omitempty"`
+	// Namespaces are those that it may speak for: names, or beginnings of names followed by "*".
+	// Absent: all.
+	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:items:MaxLength=64
+	// +kubebuilder:validation:items:Pattern=`^[a-z0-9-]*\*?$`
+	// +listType=set
+	// +optional
+	Namespaces []string `json:"namespaces,omitempty"`
+	// Limits bound what it may claim.
+	// +optional
+	Limits ClusterLimits `json:"limits,omitempty"`
+}
+
+// ClusterStatus is what is known of a member.
+type ClusterStatus struct {
+	// Version is that of its program, Protocol the version of the feed that is spoken with it.
+	// +optional
+	Version string `json:"version,omitempty"`
+	// +optional
+	Protocol int32 `json:"protocol,omitempty"`
+	// ClusterID is the uid of its Namespace kube-system.
+	// +optional
+	ClusterID string `json:"clusterID,omitempty"`
+	// Since is when the present connection began, LastHeard about when something came last.
+	// +optional
+	Since *metav1.Time `json:"since,omitempty"`
+	// +optional
+	LastHeard *metav1.Time `json:"lastHeard,omitempty"`
+	// Namespaces and Entities are how many it has that are believed.
+	// +optional
+	Namespaces int32 `json:"namespaces,omitempty"`
+	// +optional
+	Entities int32 `json:"entities,omitempty"`
+	// Policies is how many policies of the hub are for it.
+	// +optional
+	Policies int32 `json:"policies,omitempty"`
+	// Refused is how many of its claims are not believed at present.
+	// +optional
+	Refused int32 `json:"refused,omitempty"`
+	// Conditions: Connected, InSync, ClaimsRefused.
+	// +listType=map
+	// +listMapKey=type
+	// +optional
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// Cluster is a member of the set, in its hub. Its labels are what policies select it by. Whoever
+// joins by a token of it is this member; when it is deleted, the member's certificates end.
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:scope=Cluster
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$') && size(self.metadata.name) <= 63",message="the name of a Cluster is a label: lower-case letters, digits and '-', at most 63"
+// +kubebuilder:printcolumn:name="Connected",type=string,JSONPath=`.status.conditions[?(@.type=="Connected")].status`
+// +kubebuilder:printcolumn:name="In-Sync",type=string,JSONPath=`.status.conditions[?(@.type=="InSync")].status`
+// +kubebuilder:printcolumn:name="Version",type=string,JSONPath=`.status.version`
+// +kubebuilder:printcolumn:name="Entities",type=integer,JSONPath=`.status.entities`
+// +kubebuilder:printcolumn:name="Policies",type=integer,JSONPath=`.status.policies`
+// +kubebuilder:printcolumn:name="Refused",type=integer,JSONPath=`.status.refused`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type Cluster struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec   ClusterSpec   `json:"spec,omitempty"`
+	Status ClusterStatus `json:"status,omitempty"`
+}
+
+// ClusterList is a list of Clusters.
+// +kubebuilder:object:root=true
+type ClusterList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	Items []Cluster `json:"items"`
+}

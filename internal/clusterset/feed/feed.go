@@ -1,0 +1,295 @@
+// Package feed is what a member tells its hub: its workloads, reduced to what peers need.
+//
+// It owns what there is to tell, and what of it was told in the present stream. Labels are told
+// once for all that have them, without those that every workload has for itself.
+//
+// Everything here is pure. A Feed is not safe for concurrent use.
+package feed
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/nephele-io/nephele/internal/clusterset/peers"
+	"github.com/nephele-io/nephele/internal/clusterset/wire"
+	"github.com/nephele-io/nephele/internal/policy"
+)
+
+// Feed is what there is to tell.
+type Feed struct {
+	sets map[string]*labelSet
+	free []int
+	last int
+
+	entities   map[wire.Ref]*entity
+	namespaces map[string]*namespace
+	// dirty is what is to be told, gone or not.
+	dirtyEntities   map[wire.Ref]struct{}
+	dirtyNamespaces map[string]struct{}
+	// listing says that a listing has begun and not ended.
+	listing, begun bool
+}
+
+// labelSet is a set of labels, and how many have it.
+type labelSet struct {
+	id, uses int
+	text     string
+	labels   map[string]string
+	told     bool
+}
+
+type entity struct {
+	wire.Entity
+	set *labelSet
+}
+
+type namespace struct {
+	name string
+	set  *labelSet
+}
+
+// New returns a Feed of nothing.
+func New() *Feed {
+	return &Feed{
+		sets: map[string]*labelSet{}, entities: map[wire.Ref]*entity{}, namespaces: map[string]*namespace{},
+		dirtyEntities: map[wire.Ref]struct{}{}, dirtyNamespaces: map[string]struct{}{},
+	}
+}
+
+// set returns the set of these labels with one more use; nil for none.
+func (f *Feed) set(labels map[string]string, workload bool) *labelSet {
+	told := make(map[string]string, len(labels))
+	for k, v := range labels {
+		if !workload || !peers.Unshared(k) {
+			told[k] = v
+		}
+	}
+	if len(told) == 0 {
+		return nil
+	}
+	raw, err := json.Marshal(told)
+	if err != nil {
+		panic("labels are texts: " + err.Error())
+	}
+	if s := f.sets[string(raw)]; s != nil {
+		s.uses++
+		return s
+	}
+	s := &labelSet{uses: 1, text: string(raw), labels: told}
+	if n := len(f.free); n > 0 {
+		s.id, f.free = f.free[n-1], f.free[:n-1]
+	} else {
+		f.last++
+		s.id = f.last
+	}
+	f.sets[s.text] = s
+	return s
+}
+
+func (f *Feed) release(s *labelSet) {
+	if s == nil {
+		return
+	}
+	if s.uses--; s.uses == 0 {
+		delete(f.sets, s.text)
+		f.free = append(f.free, s.id)
+	}
+}
+
+// PutNamespace notes a Namespace.
+func (f *Feed) PutNamespace(name string, labels map[string]string) {
+	told := map[string]string{}
+	for k, v := range labels {
+		if !peers.Reserved(k) {
+			told[k] = v
+		}
+	}
+	set := f.set(told, false)
+	n := f.namespaces[name]
+	if n != nil && n.set == set {
+		f.release(set)
+		return
+	}
+	if n == nil {
+		n = &namespace{name: name}
+		f.namespaces[name] = n
+	}
+	f.release(n.set)
+	n.set = set
+	f.dirtyNamespaces[name] = struct{}{}
+}
+
+// DropNamespace notes that a Namespace is gone.
+func (f *Feed) DropNamespace(name string) {
+	if n := f.namespaces[name]; n != nil {
+		f.release(n.set)
+		delete(f.namespaces, name)
+		f.dirtyNamespaces[name] = struct{}{}
+	}
+}
+
+// RefOf names an entity of the engine on the wire. It is false for what is not told.
+func RefOf(r policy.EntityRef) (wire.Ref, bool) {
+	switch r.Kind {
+	case policy.KindPod:
+		return wire.Ref{Kind: wire.Pod, Namespace: r.Namespace, Name: r.Name}, true
+	case policy.KindExternalEntity:
+		return wire.Ref{Kind: wire.Machine, Namespace: r.Namespace, Name: r.Name}, true
+	case policy.KindNode:
+		return wire.Ref{Kind: wire.Node, Name: r.Name}, true
+	}
+	return wire.Ref{}, false
+}
+
+// PutEntity notes an entity. One that is in no group, or has no address, is not told.
+func (f *Feed) PutEntity(in *policy.Entity) {
+	ref, ok := RefOf(in.EntityRef)
+	if !ok {
+		return
+	}
+	if in.HostNetwork || in.Terminated || len(in.Addresses) == 0 {
+		f.DropEntity(in.EntityRef)
+		return
+	}
+	told := in.Labels
+	for k := range in.Labels {
+		if peers.Reserved(k) {
+			told = maps.Clone(in.Labels)
+			maps.DeleteFunc(told, func(k, _ string) bool { return peers.Reserved(k) })
+			break
+		}
+	}
+	next := &entity{Entity: wire.Entity{Ref: ref, Addresses: in.Addresses, Account: in.ServiceAccount}, set: f.set(told, in.Kind != policy.KindNode)}
+	if in.Kind == policy.KindPod && in.ServiceAccount == wire.DefaultAccount {
+		next.Account = ""
+	}
+	for _, p := range in.Ports {
+		protocol := string(p.Protocol)
+		if protocol == "" {
+			protocol = string(policy.TCP)
+		}
+		next.Ports = append(next.Ports, wire.Port{Name: p.Name, Protocol: protocol, Port: p.Port})
+	}
+	if next.set != nil {
+		next.Labels = next.set.id
+	}
+	if was := f.entities[ref]; was != nil {
+		f.release(was.set)
+		if was.set == next.set && was.Account == next.Account && slices.Equal(was.Addresses, next.Addresses) && slices.Equal(was.Ports, next.Ports) {
+			f.entities[ref] = next
+			return
+		}
+	}
+	f.entities[ref] = next
+	f.dirtyEntities[ref] = struct{}{}
+}
+
+// DropEntity notes that an entity is gone.
+func (f *Feed) DropEntity(r policy.EntityRef) {
+	ref, ok := RefOf(r)
+	if !ok {
+		return
+	}
+	if e := f.entities[ref]; e != nil {
+		f.release(e.set)
+		delete(f.entities, ref)
+		f.dirtyEntities[ref] = struct{}{}
+	}
+}
+
+// Size is how many entities there are to tell of.
+func (f *Feed) Size() int { return len(f.entities) }
+
+// Begin begins a stream: all is to be told, as one listing.
+func (f *Feed) Begin() {
+	for _, s := range f.sets {
+		s.told = false
+	}
+	clear(f.dirtyEntities)
+	clear(f.dirtyNamespaces)
+	for ref := range f.entities {
+		f.dirtyEntities[ref] = struct{}{}
+	}
+	for name := range f.namespaces {
+		f.dirtyNamespaces[name] = struct{}{}
+	}
+	f.listing, f.begun = true, false
+}
+
+// A record is of about mostBytes, of which a name takes namedBytes.
+const mostBytes, namedBytes = 128 << 10, 120
+
+// Next returns the next record to tell; nil if there is none. What is gone is told first, so that
+// what comes finds room.
+func (f *Feed) Next() *wire.Up {
+	if !f.listing && len(f.dirtyEntities)+len(f.dirtyNamespaces) == 0 {
+		return nil
+	}
+	out := &wire.Up{}
+	if f.listing && !f.begun {
+		out.Whole, f.begun = true, true
+	}
+	room := mostBytes
+	for _, name := range slices.Sorted(maps.Keys(f.dirtyNamespaces)) {
+		if room <= 0 {
+			break
+		}
+		room -= namedBytes
+		delete(f.dirtyNamespaces, name)
+		n := f.namespaces[name]
+		if n == nil {
+			out.GoneNamespaces = append(out.GoneNamespaces, name)
+			continue
+		}
+		out.Namespaces = append(out.Namespaces, wire.Namespace{Name: name, Labels: f.tell(out, n.set, &room)})
+	}
+	if room > 0 && len(f.dirtyEntities) > 0 {
+		room = f.entitiesInto(out, room)
+	}
+	if f.listing && room > 0 {
+		out.Listed, f.listing = true, false
+	}
+	return out
+}
+
+// entitiesInto fills a record with entities, and returns how much room is left.
+func (f *Feed) entitiesInto(out *wire.Up, room int) int {
+	refs := slices.SortedFunc(maps.Keys(f.dirtyEntities), func(a, b wire.Ref) int {
+		if c := strings.Compare(string(a.Kind)+"\n"+a.Namespace, string(b.Kind)+"\n"+b.Namespace); c != 0 {
+			return c
+		}
+		return strings.Compare(a.Name, b.Name)
+	})
+	for _, ref := range refs {
+		if room <= 0 {
+			break
+		}
+		room -= namedBytes
+		delete(f.dirtyEntities, ref)
+		e := f.entities[ref]
+		if e == nil {
+			out.Gone = append(out.Gone, ref)
+			continue
+		}
+		told := e.Entity
+		told.Labels = f.tell(out, e.set, &room)
+		room -= 50*len(told.Addresses) + 100*len(told.Ports)
+		out.Entities = append(out.Entities, told)
+	}
+	return room
+}
+
+// tell returns the number of a set, and tells what it is if that was not told.
+func (f *Feed) tell(out *wire.Up, s *labelSet, room *int) int {
+	if s == nil {
+		return 0
+	}
+	if !s.told {
+		s.told = true
+		*room -= len(s.text)
+		out.LabelSets = append(out.LabelSets, wire.LabelSet{ID: s.id, Labels: s.labels})
+	}
+	return s.id
+}

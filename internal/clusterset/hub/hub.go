@@ -1,0 +1,456 @@
+// Package hub is the side of the set that members connect to.
+//
+// It owns the streams of members, what they have claimed, and the status of Clusters. It promises:
+//
+//   - A member is whom its certificate names. One stream of a member counts, the latest.
+//   - What a member has is known until it says otherwise or its Cluster is deleted, whether or not
+//     it is connected.
+//   - A member is told no more than the policies for it, and the addresses of who is in their peers.
+//   - A member that says nonsense, says nothing, or does not listen costs a bounded amount, and
+//     holds up nobody else.
+//
+// All methods may be called from anywhere. Start may be called once.
+package hub
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nephele-io/nephele/api/antrea/v1beta1"
+	setv1alpha1 "github.com/nephele-io/nephele/api/set/v1alpha1"
+	"github.com/nephele-io/nephele/internal/clusterset/claims"
+	"github.com/nephele-io/nephele/internal/clusterset/union"
+	"github.com/nephele-io/nephele/internal/clusterset/wire"
+	"github.com/nephele-io/nephele/internal/platform/recovered"
+)
+
+const (
+	// settle is how long changes of objects are gathered.
+	settle = 50 * time.Millisecond
+	// statusPause is how often the status of a Cluster is written at most, heardPause how old what
+	// it says about the last sign of life may become.
+	statusPause = time.Second
+	heardPause  = time.Minute
+	// mostTold is how many claims that are not believed are told in words.
+	mostTold = 5
+)
+
+// Informers gives out informers; a cache.Cache does.
+type Informers interface {
+	GetInformer(ctx context.Context, obj client.Object, opts ...cache.InformerGetOption) (cache.Informer, error)
+}
+
+// Policies take what is known of policies in other clusters; a control.Controller does.
+type Policies interface {
+	// RealizedInClusters says how far a policy is realized in the clusters that it is for.
+	RealizedInClusters(uid string, in []v1beta1.ClusterRealization)
+}
+
+// Options are what a Hub needs. All are required.
+type Options struct {
+	// Client reads from a cache, and writes the status of Clusters.
+	Client    client.Client
+	Informers Informers
+	Policies  Policies
+	Clock     clock.WithTicker
+	Log       logr.Logger
+	// Program is the version of the program, Epoch names this process.
+	Program, Epoch string
+}
+
+// Hub is the hub. See the package comment; use New.
+type Hub struct {
+	Options
+	// news wakes the loop: objects have changed. ready is closed when they have been read.
+	news  chan struct{}
+	ready chan struct{}
+	// commits wakes the one who brings groups up to date.
+	commits chan struct{}
+
+	mu       sync.Mutex
+	union    *union.Union
+	outline  *outline
+	clusters map[string]*member
+}
+
+// member is what is known of one member besides its claims.
+type member struct {
+	cluster *setv1alpha1.Cluster
+	bounds  *claims.Bounds
+	session *session
+	hello   *wire.Hello
+	since   time.Time
+	heard   time.Time
+	// wrong is the last that it has said that nobody could understand.
+	wrong string
+	// realized is what it tells of policies, by uid.
+	realized map[string]wire.Realization
+}
+
+// New returns a Hub that does nothing until Start.
+func New(o Options) *Hub {
+	return &Hub{
+		Options: o, news: make(chan struct{}, 1), ready: make(chan struct{}), commits: make(chan struct{}, 1),
+		union: union.New(), outline: &outline{}, clusters: map[string]*member{},
+	}
+}
+
+func wake(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// Start runs until ctx ends. It is a manager.Runnable.
+func (h *Hub) Start(ctx context.Context) error {
+	handler := toolscache.ResourceEventHandlerFuncs{
+		AddFunc: func(any) { wake(h.news) }, UpdateFunc: func(_, _ any) { wake(h.news) }, DeleteFunc: func(any) { wake(h.news) },
+	}
+	var synced []toolscache.InformerSynced
+	for _, o := range []client.Object{&setv1alpha1.Cluster{}, &v1beta1.ClusterNetworkPolicy{}, &v1beta1.NetworkPolicy{}, &networkingv1.NetworkPolicy{}, &v1beta1.Tier{},
+		&v1beta1.ClusterGroup{}, &v1beta1.Group{}} {
+		informer, err := h.Informers.GetInformer(ctx, o, cache.BlockUntilSynced(false))
+		if err != nil {
+			return fmt.Errorf("hub: watch %T: %w", o, err)
+		}
+		registration, err := informer.AddEventHandler(handler)
+		if err != nil {
+			return fmt.Errorf("hub: watch %T: %w", o, err)
+		}
+		synced = append(synced, registration.HasSynced)
+	}
+	if !toolscache.WaitForCacheSync(ctx.Done(), synced...) {
+		return nil
+	}
+	var running sync.WaitGroup
+	for _, part := range []func(context.Context){h.plan, h.commit, h.tell} {
+		running.Go(func() {
+			recovered.Repeat(ctx, h.Clock, func(err error) { h.Log.Error(err, "A panic was recovered", "stack", recovered.StackOf(err)) }, func() { part(ctx) })
+		})
+	}
+	running.Wait()
+	return nil
+}
+
+// plan brings what members are to have in line with the objects, whenever these have changed.
+func (h *Hub) plan(ctx context.Context) {
+	for {
+		in, err := h.read(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if err != nil {
+			h.Log.Error(err, "Reading what is for members failed, trying again")
+		} else {
+			h.take(in)
+			select {
+			case <-h.ready:
+			default:
+				close(h.ready)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-h.news:
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-h.Clock.After(settle):
+		}
+	}
+}
+
+// read lists the objects. Lists of policies are of those alone that are for members.
+func (h *Hub) read(ctx context.Context) (*inputs, error) {
+	var clusters setv1alpha1.ClusterList
+	var policies v1beta1.ClusterNetworkPolicyList
+	var annps v1beta1.NetworkPolicyList
+	var knps networkingv1.NetworkPolicyList
+	var tiers v1beta1.TierList
+	var cgroups v1beta1.ClusterGroupList
+	var groups v1beta1.GroupList
+	for _, list := range []client.ObjectList{&clusters, &policies, &annps, &knps, &tiers, &cgroups, &groups} {
+		// They are only read.
+		if err := h.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+			return nil, fmt.Errorf("list %T: %w", list, err)
+		}
+	}
+	slices.SortFunc(clusters.Items, func(a, b setv1alpha1.Cluster) int {
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
+	})
+	return &inputs{clusters.Items, policies.Items, annps.Items, knps.Items, tiers.Items, cgroups.Items, groups.Items}, nil
+}
+
+// take takes over the objects.
+func (h *Hub) take(in *inputs) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	former := map[string]*wire.Policy{}
+	for _, policies := range h.outline.policies {
+		maps.Copy(former, policies)
+	}
+	h.members(in.clusters)
+	next := draw(in, former)
+	for id, g := range next.groups {
+		if _, there := h.outline.groups[id]; !there {
+			h.union.Want(g)
+		}
+	}
+	for id := range h.outline.groups {
+		if _, stays := next.groups[id]; !stays {
+			h.union.Unwant(id)
+		}
+	}
+	h.union.Commit()
+	gone := h.outline.targets
+	h.outline = next
+	for _, t := range next.targets {
+		h.realized(&t)
+	}
+	for _, t := range gone {
+		if !slices.ContainsFunc(next.targets, func(n target) bool { return n.uid == t.uid }) {
+			h.Policies.RealizedInClusters(t.uid, nil)
+		}
+	}
+	for _, m := range h.clusters {
+		m.session.wake()
+	}
+}
+
+// members takes over the Clusters, those first that were made first. The caller holds the lock.
+func (h *Hub) members(clusters []setv1alpha1.Cluster) {
+	there := map[string]bool{}
+	var earlier []*setv1alpha1.Cluster
+	for i := range clusters {
+		c := clusters[i].DeepCopy()
+		if !c.DeletionTimestamp.IsZero() {
+			continue
+		}
+		there[c.Name] = true
+		m := h.clusters[c.Name]
+		if m == nil || m.cluster.UID != c.UID {
+			h.drop(c.Name)
+			m = &member{realized: map[string]wire.Realization{}}
+			h.clusters[c.Name] = m
+		}
+		if bounds := claims.Of(c, earlier); m.cluster == nil || !equality.Semantic.DeepEqual(m.cluster.Labels, c.Labels) || !bounds.Equal(m.bounds) {
+			m.bounds = bounds
+			h.union.PutCluster(c.Name, c.Labels, bounds)
+			m.session.relabel(c.Labels)
+		}
+		m.cluster = c
+		earlier = append(earlier, c)
+	}
+	for name := range h.clusters {
+		if !there[name] {
+			h.drop(name)
+		}
+	}
+}
+
+// drop forgets a member. The caller holds the lock.
+func (h *Hub) drop(name string) {
+	if m := h.clusters[name]; m != nil {
+		m.session.end("the Cluster of this member is gone")
+		delete(h.clusters, name)
+		h.union.DropCluster(name)
+	}
+}
+
+// commit brings groups up to date whenever members have claimed something.
+func (h *Hub) commit(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-h.commits:
+		}
+		h.mu.Lock()
+		changed := h.union.Commit()
+		if len(changed) > 0 {
+			for _, m := range h.clusters {
+				m.session.wake()
+			}
+		}
+		h.mu.Unlock()
+	}
+}
+
+// realized tells how far a policy is realized in its clusters. The caller holds the lock.
+func (h *Hub) realized(t *target) {
+	out := make([]v1beta1.ClusterRealization, 0, len(t.clusters))
+	for _, name := range t.clusters {
+		r := v1beta1.ClusterRealization{Name: name, Phase: v1beta1.PhaseUnknown, Reason: setv1alpha1.ReasonNotHeard}
+		m := h.clusters[name]
+		said, told := m.realized[t.uid]
+		switch {
+		case t.refused != "":
+			r.Phase, r.Reason, r.Message = string(v1beta1.NetworkPolicyFailed), setv1alpha1.ReasonRefused, t.refused
+		case m.hello == nil && m.cluster.Status.ClusterID == "":
+			r.Reason = setv1alpha1.ReasonNotJoined
+		case told:
+			r.Phase, r.Reason, r.Message = said.Phase, said.Reason, said.Message
+			r.ObservedGeneration, r.CurrentNodesRealized, r.DesiredNodesRealized = said.Generation, said.Realized, said.Desired
+			if m.session == nil {
+				r.Phase, r.Reason = v1beta1.PhaseUnknown, setv1alpha1.ReasonNotHeard
+				r.Message = "last heard of at " + m.heard.UTC().Format(time.RFC3339) + ", when it was " + said.Phase
+			}
+		case m.session != nil:
+			r.Reason = setv1alpha1.ReasonSyncing
+		}
+		out = append(out, r)
+	}
+	h.Policies.RealizedInClusters(t.uid, out)
+}
+
+// reported takes over what a member tells of policies. The caller holds the lock.
+func (h *Hub) reported(m *member, all []wire.Realization) {
+	for _, r := range all {
+		for i := range h.outline.targets {
+			if t := &h.outline.targets[i]; t.uid == r.UID && slices.Contains(t.clusters, m.cluster.Name) {
+				m.realized[r.UID] = bounded(r)
+				h.realized(t)
+			}
+		}
+	}
+}
+
+// bounded is what a member tells of a policy, as far as it may be stored.
+func bounded(r wire.Realization) wire.Realization {
+	switch v1beta1.NetworkPolicyPhase(r.Phase) {
+	case v1beta1.NetworkPolicyPending, v1beta1.NetworkPolicyRealizing, v1beta1.NetworkPolicyRealized, v1beta1.NetworkPolicyIdle, v1beta1.NetworkPolicyPlanned,
+		v1beta1.NetworkPolicyFailed:
+	default:
+		r.Phase = v1beta1.PhaseUnknown
+	}
+	r.Message, r.Reason = shortened(r.Message, 256), shortened(r.Reason, 64)
+	r.Realized, r.Desired = max(r.Realized, 0), max(r.Desired, 0)
+	return r
+}
+
+// shortened makes one line of what can be printed of what somebody else has written.
+func shortened(text string, most int) string {
+	text = strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r < ' ' || r >= 0x7f && r < 0xa0 }), " ")
+	if len(text) > most {
+		text = strings.ToValidUTF8(text[:most-3], "") + "..."
+	}
+	return text
+}
+
+// around tells of all policies of a member anew. The caller holds the lock.
+func (h *Hub) around(name string) {
+	for i := range h.outline.targets {
+		if t := &h.outline.targets[i]; slices.Contains(t.clusters, name) {
+			h.realized(t)
+		}
+	}
+}
+
+// tell keeps the status of Clusters current.
+func (h *Hub) tell(ctx context.Context) {
+	ticker := h.Clock.NewTicker(statusPause)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C():
+		}
+		for _, c := range h.statuses() {
+			if err := h.Client.Status().Update(ctx, c); client.IgnoreNotFound(err) != nil && ctx.Err() == nil {
+				h.Log.V(1).Info("The status of a Cluster was not written, trying again", "cluster", c.Name, "reason", err.Error())
+			}
+		}
+	}
+}
+
+// statuses are the Clusters whose status is to say something else.
+func (h *Hub) statuses() []*setv1alpha1.Cluster {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var out []*setv1alpha1.Cluster
+	for _, name := range slices.Sorted(maps.Keys(h.clusters)) {
+		m := h.clusters[name]
+		c := m.cluster.DeepCopy()
+		h.describe(m, &c.Status, c.Generation)
+		before := m.cluster.Status
+		if equality.Semantic.DeepEqual(before, c.Status) {
+			continue
+		}
+		// That something was heard is no news by itself.
+		quiet := c.Status.DeepCopy()
+		quiet.LastHeard = before.LastHeard
+		if equality.Semantic.DeepEqual(&before, quiet) && before.LastHeard != nil && m.heard.Sub(before.LastHeard.Time) < heardPause {
+			continue
+		}
+		out = append(out, c)
+	}
+	return out
+}
+
+// describe fills in the status of a Cluster. The caller holds the lock.
+func (h *Hub) describe(m *member, s *setv1alpha1.ClusterStatus, generation int64) {
+	counts := h.union.Counts(m.cluster.Name)
+	set := func(kind string, is metav1.ConditionStatus, reason, message string) {
+		meta.SetStatusCondition(&s.Conditions, metav1.Condition{
+			Type: kind, Status: is, Reason: reason, Message: message, ObservedGeneration: generation, LastTransitionTime: metav1.NewTime(h.Clock.Now()),
+		})
+	}
+	s.Policies = int32(len(h.outline.policies[m.cluster.Name]))
+	if m.hello != nil {
+		s.Version, s.Protocol, s.ClusterID = m.hello.Program, int32(min(m.hello.Version, wire.Version)), m.hello.ClusterID
+		s.Namespaces, s.Entities, s.Refused = int32(counts.Namespaces), int32(counts.Entities), int32(counts.Refused)
+		since, heard := metav1.NewTime(m.since.Truncate(time.Second)), metav1.NewTime(m.heard.Truncate(time.Second))
+		s.Since, s.LastHeard = &since, &heard
+	}
+	switch {
+	case m.session != nil && m.session.synced && counts.Heard:
+		set(setv1alpha1.ClusterConnected, metav1.ConditionTrue, setv1alpha1.ReasonOK, "")
+		set(setv1alpha1.ClusterInSync, metav1.ConditionTrue, setv1alpha1.ReasonOK, "")
+	case m.session != nil:
+		set(setv1alpha1.ClusterConnected, metav1.ConditionTrue, setv1alpha1.ReasonOK, "")
+		set(setv1alpha1.ClusterInSync, metav1.ConditionFalse, setv1alpha1.ReasonSyncing, "what there is is being told")
+	case m.hello == nil && s.ClusterID == "":
+		set(setv1alpha1.ClusterConnected, metav1.ConditionFalse, setv1alpha1.ReasonNotJoined, "no cluster has joined by its token")
+		set(setv1alpha1.ClusterInSync, metav1.ConditionFalse, setv1alpha1.ReasonNotJoined, "")
+	default:
+		set(setv1alpha1.ClusterConnected, metav1.ConditionFalse, setv1alpha1.ReasonNotHeard, "what it has been told stays in force there, and what it has told stays known here")
+		set(setv1alpha1.ClusterInSync, metav1.ConditionFalse, setv1alpha1.ReasonNotHeard, "")
+	}
+	refused := h.union.Refused(m.cluster.Name, mostTold)
+	overlaps := m.bounds.Overlaps()
+	switch {
+	case len(overlaps) > 0:
+		set(setv1alpha1.ClusterClaimsRefused, metav1.ConditionTrue, setv1alpha1.ReasonOverlap, "its addresses are also those of "+strings.Join(overlaps, ", ")+
+			", which had them first: what it has there is not believed")
+	case len(refused) > 0:
+		message := strings.Join(refused, "; ")
+		if counts.Refused > len(refused) {
+			message += fmt.Sprintf("; and %d more", counts.Refused-len(refused))
+		}
+		set(setv1alpha1.ClusterClaimsRefused, metav1.ConditionTrue, setv1alpha1.ReasonBounds, message)
+	case m.wrong != "":
+		set(setv1alpha1.ClusterClaimsRefused, metav1.ConditionTrue, setv1alpha1.ReasonBounds, m.wrong)
+	default:
+		set(setv1alpha1.ClusterClaimsRefused, metav1.ConditionFalse, setv1alpha1.ReasonOK, "")
+	}
+}

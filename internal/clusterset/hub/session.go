@@ -1,0 +1,283 @@
+package hub
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/nephele-io/nephele/internal/clusterset/outbox"
+	"github.com/nephele-io/nephele/internal/clusterset/pulse"
+	"github.com/nephele-io/nephele/internal/clusterset/wire"
+)
+
+const (
+	// mostWrong is how many lines that are no records are read of a member before the stream ends.
+	mostWrong = 100
+	// bytesPerSecond is how much a member may send; who sends more waits.
+	bytesPerSecond, bytesAtOnce = 8 << 20, 32 << 20
+	// writeLimit is how long a member may take to receive what was written.
+	writeLimit = time.Minute
+)
+
+// session is one stream of a member.
+type session struct {
+	news chan struct{}
+
+	// The lock of the Hub guards these.
+	out    *outbox.Outbox
+	synced bool
+	why    string
+	// labels are to be told; nil if they were.
+	labels map[string]string
+}
+
+// wake makes the session tell what is new. A nil session is none.
+func (s *session) wake() {
+	if s != nil {
+		wake(s.news)
+	}
+}
+
+// relabel makes the session tell other labels.
+func (s *session) relabel(labels map[string]string) {
+	if s != nil {
+		s.labels = maps.Clone(labels)
+		if s.labels == nil {
+			s.labels = map[string]string{}
+		}
+		s.wake()
+	}
+}
+
+// end ends the session, and tells the member why. The caller holds the lock.
+func (s *session) end(why string) {
+	if s != nil {
+		s.why = why
+		s.wake()
+	}
+}
+
+// ServeMember serves the stream of a member, whom its certificate names, until it ends.
+func (h *Hub) ServeMember(w http.ResponseWriter, r *http.Request, cluster string) {
+	if r.Method != http.MethodPost || r.ProtoMajor < 2 {
+		http.Error(w, "want POST over HTTP/2: what is sent and what is answered are one stream", http.StatusBadRequest)
+		return
+	}
+	select {
+	case <-h.ready:
+	default:
+		w.Header().Set("Retry-After", "1")
+		http.Error(w, "the hub has just begun; try again", http.StatusServiceUnavailable)
+		return
+	}
+	ctx, cancel := context.WithCancelCause(r.Context())
+	defer cancel(nil)
+	out := http.NewResponseController(w)
+	w.Header().Set("Content-Type", "application/x-ndjson")
+	w.WriteHeader(http.StatusOK)
+	if err := out.Flush(); err != nil {
+		return
+	}
+	send := func(d *wire.Down) error {
+		_ = out.SetWriteDeadline(time.Now().Add(writeLimit)) // where there is none, silence ends it
+		if err := wire.Write(w, d); err != nil {
+			return err
+		}
+		return out.Flush()
+	}
+	heard := pulse.Watch(ctx, h.Clock, cancel)
+	in := wire.NewReader(&paced{ctx, r.Body, rate.NewLimiter(bytesPerSecond, bytesAtOnce)})
+	first := make(chan error, 1)
+	var up wire.Up
+	go func() { first <- in.Read(&up) }()
+	select {
+	case err := <-first:
+		if err != nil || up.Hello == nil {
+			_ = send(&wire.Down{End: "want a hello first"})
+			return
+		}
+	case <-ctx.Done():
+		return
+	}
+	s, welcome := h.admit(cluster, up.Hello)
+	if err := send(&wire.Down{Welcome: welcome}); err != nil || s == nil {
+		return
+	}
+	defer h.leave(cluster, s)
+	h.Log.Info("A member is connected", "cluster", cluster, "version", up.Hello.Program, "from", r.RemoteAddr)
+	var writing sync.WaitGroup
+	writing.Go(func() {
+		defer cancel(nil)
+		h.write(ctx, cluster, s, send)
+	})
+	ended := make(chan error, 1)
+	go func() { ended <- h.listen(ctx, cluster, s, in, heard) }()
+	var err error
+	select {
+	case err = <-ended:
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	}
+	cancel(nil)
+	writing.Wait()
+	h.Log.Info("The stream of a member has ended", "cluster", cluster, "reason", fmt.Sprint(err))
+}
+
+// admit begins a session, in the place of any other of the member. It is nil if the two do not
+// understand each other.
+func (h *Hub) admit(cluster string, hello *wire.Hello) (*session, *wire.Welcome) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	welcome := &wire.Welcome{Version: min(hello.Version, wire.Version), Program: h.Program, Epoch: h.Epoch, Cluster: cluster}
+	m := h.clusters[cluster]
+	switch {
+	case m == nil:
+		welcome.Version, welcome.Error = 0, "the hub has no Cluster of this name"
+	case hello.Oldest > wire.Version || hello.Version < wire.Oldest:
+		welcome.Error = fmt.Sprintf("the hub speaks versions %d to %d, the member %d to %d: upgrade the older one", wire.Oldest, wire.Version, hello.Oldest, hello.Version)
+		welcome.Version = 0
+		m.wrong = welcome.Error
+	}
+	if welcome.Error != "" {
+		return nil, welcome
+	}
+	m.session.end("the member has connected anew")
+	welcome.Labels = m.cluster.Labels
+	hello.Program, hello.ClusterID, hello.Epoch = shortened(hello.Program, 64), shortened(hello.ClusterID, 64), shortened(hello.Epoch, 64)
+	s := &session{news: make(chan struct{}, 1), out: outbox.New(cluster)}
+	now := h.Clock.Now()
+	m.session, m.hello, m.since, m.heard, m.wrong = s, hello, now, now, ""
+	h.around(cluster)
+	return s, welcome
+}
+
+// leave ends a session.
+func (h *Hub) leave(cluster string, s *session) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if m := h.clusters[cluster]; m != nil && m.session == s {
+		m.session = nil
+		h.around(cluster)
+	}
+}
+
+// write tells the member what is new until ctx ends.
+func (h *Hub) write(ctx context.Context, cluster string, s *session, send func(*wire.Down) error) {
+	ticker := h.Clock.NewTicker(pulse.Beat)
+	defer ticker.Stop()
+	for {
+		for {
+			d := h.next(cluster, s)
+			if d == nil {
+				break
+			}
+			if err := send(d); err != nil || d.End != "" || ctx.Err() != nil {
+				return
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.news:
+		case <-ticker.C():
+			if send(&wire.Down{Beat: true}) != nil {
+				return
+			}
+		}
+	}
+}
+
+// next is what to tell a member next; nil if there is nothing.
+func (h *Hub) next(cluster string, s *session) *wire.Down {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if s.why != "" {
+		return &wire.Down{End: s.why}
+	}
+	if s.labels != nil {
+		labels := s.labels
+		s.labels = nil
+		return &wire.Down{Labels: &labels}
+	}
+	d := s.out.Next(h.union, h.outline.policies[cluster])
+	s.synced = s.out.Synced() && d == nil
+	return d
+}
+
+// listen takes over what the member tells until the stream ends.
+func (h *Hub) listen(ctx context.Context, cluster string, s *session, in *wire.Reader, heard func()) error {
+	wrong := 0
+	for {
+		var up wire.Up
+		err := in.Read(&up)
+		switch {
+		case errors.Is(err, wire.ErrLine):
+			if wrong++; wrong > mostWrong {
+				return errors.New("too much of it is no record")
+			}
+			h.complain(cluster, s, err.Error())
+			continue
+		case err != nil:
+			return err
+		}
+		heard()
+		if !h.apply(cluster, s, &up) {
+			return errors.New("another stream of the member has begun")
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+	}
+}
+
+// apply takes over one record; false if the session does not count any more.
+func (h *Hub) apply(cluster string, s *session, up *wire.Up) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	m := h.clusters[cluster]
+	if m == nil || m.session != s {
+		return false
+	}
+	m.heard = h.Clock.Now()
+	if up.Beat {
+		return true
+	}
+	if wrong := h.union.Apply(cluster, up); len(wrong) > 0 {
+		m.wrong = shortened(wrong[0], 256)
+	}
+	h.reported(m, up.Realizations)
+	wake(h.commits)
+	return true
+}
+
+func (h *Hub) complain(cluster string, s *session, wrong string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if m := h.clusters[cluster]; m != nil && m.session == s {
+		m.wrong = shortened(wrong, 256)
+	}
+}
+
+// paced reads no faster than may be.
+type paced struct {
+	ctx   context.Context
+	in    interface{ Read([]byte) (int, error) }
+	limit *rate.Limiter
+}
+
+// Read implements io.Reader.
+func (p *paced) Read(b []byte) (int, error) {
+	n, err := p.in.Read(b)
+	if n > 0 {
+		if wait := p.limit.WaitN(p.ctx, n); wait != nil {
+			return n, wait
+		}
+	}
+	return n, err
+}

@@ -1,0 +1,411 @@
+// Package member is the side of the set that connects to a hub.
+//
+// It owns the connection, what is told in it, and what the hub has sent: copies of its policies as
+// objects of this cluster, and remote groups. It promises:
+//
+//   - Only this side connects. The hub is known by its authority, as the token named it.
+//   - What the hub has sent stays when the hub is away, also over a restart. A remote group is on
+//     record before the policy that names it is written.
+//   - The hub does here what the Membership accepts, and nothing else. A policy of which a part is
+//     not understood is not taken, nor changed to what is understood of it.
+//   - Without a Membership nothing is read, told or written.
+//
+// All methods may be called from anywhere. Start may be called once.
+package member
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	setv1alpha1 "github.com/nephele-io/nephele/api/set/v1alpha1"
+	"github.com/nephele-io/nephele/internal/clusterset/feed"
+	"github.com/nephele-io/nephele/internal/clusterset/peers"
+	"github.com/nephele-io/nephele/internal/clusterset/remote"
+	"github.com/nephele-io/nephele/internal/clusterset/wire"
+	"github.com/nephele-io/nephele/internal/platform/recovered"
+	"github.com/nephele-io/nephele/internal/policy"
+)
+
+const (
+	// firstPause and mostPause are the waits between connections that fail; spread is by how much
+	// chance lengthens them.
+	firstPause, mostPause = time.Second, 30 * time.Second
+	// recordPause is how long changes of a group that is on record may wait to be recorded.
+	recordPause = 10 * time.Second
+	// retryPause is how long to wait before what could not be written is tried again.
+	retryPause = 2 * time.Second
+	// statusPause is how often the status of the Membership is looked at.
+	statusPause = time.Second
+	heardPause  = time.Minute
+)
+
+// Informers gives out informers; a cache.Cache does.
+type Informers interface {
+	GetInformer(ctx context.Context, obj client.Object, opts ...cache.InformerGetOption) (cache.Informer, error)
+}
+
+// Policies compute with what other clusters have; a control.Controller does.
+type Policies interface {
+	// PutRemote changes what is known of workloads of other clusters.
+	PutRemote(put []policy.Entity, gone []policy.EntityRef)
+	// PutOwnLabels says which labels the Namespaces and Nodes of this cluster have besides their
+	// own.
+	PutOwnLabels(labels map[string]string)
+}
+
+// Options are what a Member needs. All are required.
+type Options struct {
+	// Client reads from a cache, but Secrets from the API server, and writes; Live reads from the
+	// API server.
+	Client    client.Client
+	Live      client.Reader
+	Informers Informers
+	Policies  Policies
+	Clock     clock.WithTicker
+	Random    func() float64
+	Log       logr.Logger
+	// Namespace is that of the Secret with the credentials.
+	Namespace string
+	// Program is the version of the program, Epoch names this process, ClusterID the cluster.
+	Program, Epoch, ClusterID string
+}
+
+// Member is the member. See the package comment; use New.
+type Member struct {
+	Options
+	// known is closed when what was on record has been given to Policies.
+	known chan struct{}
+	// news wakes who connects, told who tells, work who writes objects.
+	news, told, work chan struct{}
+
+	mu   sync.Mutex
+	feed *feed.Feed
+	book *remote.Book
+	// fed are the kinds that are listened to.
+	fed bool
+	// recorded are the groups on record; stale are those of them that have changed since.
+	recorded, stale map[string]bool
+	// wanted are the policies that the hub has sent in this process; listed says that they are all.
+	wanted map[string]*wire.Policy
+	listed bool
+	// dirty are the policies to write; outcome is what became of those that are not as wanted, by
+	// uid, and seen what is known of the copies.
+	dirty   map[string]bool
+	outcome map[string]wire.Realization
+	seen    map[string]wire.Realization
+	// generations are those of the copies; retell are the policies of which something is to be
+	// told.
+	generations map[string]int64
+	retell      map[string]bool
+	lastRecord  time.Time
+	// accepted is the generation of the Membership by which policies were judged last.
+	accepted int64
+	state    state
+}
+
+// state is what the status of the Membership says.
+type state struct {
+	membership *setv1alpha1.Membership
+	authority  string
+	ends       time.Time
+	labels     map[string]string
+	heard      time.Time
+	connected  bool
+	joined     bool
+	// why says what is wrong, reason the same in one word; joinWhy why there is no certificate.
+	why, reason, joinWhy string
+}
+
+// New returns a Member that does nothing until Start.
+func New(o Options) *Member {
+	return &Member{
+		Options: o, known: make(chan struct{}), news: make(chan struct{}, 1), told: make(chan struct{}, 1), work: make(chan struct{}, 1),
+		feed: feed.New(), book: remote.New(), recorded: map[string]bool{}, stale: map[string]bool{}, wanted: map[string]*wire.Policy{},
+		dirty: map[string]bool{}, outcome: map[string]wire.Realization{}, seen: map[string]wire.Realization{}, generations: map[string]int64{}, retell: map[string]bool{},
+	}
+}
+
+// Known is closed when what was on record has been given to Policies.
+func (m *Member) Known() <-chan struct{} { return m.known }
+
+func wake(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// Start runs until ctx ends. It is a manager.Runnable.
+func (m *Member) Start(ctx context.Context) error {
+	if !m.remember(ctx) {
+		return nil
+	}
+	close(m.known)
+	informer, err := m.Informers.GetInformer(ctx, &setv1alpha1.Membership{}, cache.BlockUntilSynced(false))
+	if err != nil {
+		return fmt.Errorf("member: watch Memberships: %w", err)
+	}
+	if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc: func(any) { m.changed() }, UpdateFunc: func(_, _ any) { m.changed() }, DeleteFunc: func(any) { m.changed() },
+	}); err != nil {
+		return fmt.Errorf("member: watch Memberships: %w", err)
+	}
+	var running sync.WaitGroup
+	for _, part := range []func(context.Context){m.connect, m.write, m.tell} {
+		running.Go(func() {
+			recovered.Repeat(ctx, m.Clock, func(err error) { m.Log.Error(err, "A panic was recovered", "stack", recovered.StackOf(err)) }, func() { part(ctx) })
+		})
+	}
+	running.Wait()
+	return nil
+}
+
+// changed takes over that there is news of the Membership.
+func (m *Member) changed() {
+	wake(m.news)
+	wake(m.work)
+}
+
+// remember gives Policies what is on record. It tries until it can be read, because without it
+// peers would look as if nobody were in them; false means that ctx has ended.
+func (m *Member) remember(ctx context.Context) bool {
+	for {
+		err := m.load(ctx)
+		if err == nil || meta.IsNoMatchError(err) {
+			return true
+		}
+		if ctx.Err() != nil {
+			return false
+		}
+		m.Log.Error(err, "What is on record of other clusters cannot be read, trying again: no policy is computed before")
+		select {
+		case <-ctx.Done():
+			return false
+		case <-m.Clock.After(retryPause):
+		}
+	}
+}
+
+func (m *Member) load(ctx context.Context) error {
+	var groups setv1alpha1.RemoteGroupList
+	var memberships setv1alpha1.MembershipList
+	for _, list := range []client.ObjectList{&groups, &memberships} {
+		if err := m.Live.List(ctx, list); err != nil {
+			return err
+		}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for i := range groups.Items {
+		g := &groups.Items[i]
+		content, err := base64.StdEncoding.DecodeString(g.Content)
+		if err == nil {
+			err = m.book.Load(g.Name, content)
+		}
+		if err != nil { // a group that nobody can read is as one that is not there
+			m.Log.Error(err, "A record of a remote group is left out", "group", g.Name)
+			continue
+		}
+		m.recorded[g.Name] = true
+	}
+	m.give()
+	clear(m.stale)
+	for i := range memberships.Items {
+		if s := &memberships.Items[i]; s.Status.Labels != nil {
+			m.state.labels = s.Status.Labels
+			m.Policies.PutOwnLabels(peers.Given(s.Spec.Cluster, s.Status.Labels))
+		}
+	}
+	return nil
+}
+
+// give passes on what has changed in remote groups. The caller holds the lock.
+func (m *Member) give() {
+	change, groups := m.book.Take()
+	if len(change.Put)+len(change.Gone) > 0 {
+		m.Policies.PutRemote(change.Put, change.Gone)
+	}
+	for _, g := range groups {
+		m.stale[g] = true
+	}
+	if len(groups) > 0 {
+		wake(m.work)
+	}
+}
+
+// membership returns the Membership; nil if there is none.
+func (m *Member) membership(ctx context.Context) (*setv1alpha1.Membership, error) {
+	var found setv1alpha1.Membership
+	err := m.Client.Get(ctx, client.ObjectKey{Name: setv1alpha1.MembershipName}, &found)
+	if client.IgnoreNotFound(err) != nil {
+		return nil, err
+	}
+	if err != nil || !found.DeletionTimestamp.IsZero() {
+		return nil, nil
+	}
+	return &found, nil
+}
+
+// connect keeps a stream to the hub while there is a Membership.
+func (m *Member) connect(ctx context.Context) {
+	pause := firstPause
+	for ctx.Err() == nil {
+		membership, err := m.membership(ctx)
+		if err != nil || membership == nil {
+			m.mu.Lock()
+			m.state.membership, m.state.connected = nil, false
+			m.mu.Unlock()
+			m.wait(ctx, m.news, retryPause, err != nil)
+			continue
+		}
+		if err := m.listen(ctx); err != nil {
+			m.Log.Error(err, "What there is to tell the hub cannot be read, trying again")
+			m.wait(ctx, nil, retryPause, true)
+			continue
+		}
+		m.mu.Lock()
+		m.state.membership = membership
+		m.mu.Unlock()
+		lasted, err := m.round(ctx, membership)
+		if ctx.Err() != nil {
+			return
+		}
+		m.failed(err)
+		if lasted {
+			pause = firstPause
+		}
+		m.wait(ctx, m.news, pause+time.Duration(m.Random()*float64(pause)), true)
+		pause = min(2*pause, mostPause)
+	}
+}
+
+// wait waits for news, or also for a time.
+func (m *Member) wait(ctx context.Context, news <-chan struct{}, d time.Duration, timed bool) {
+	var after <-chan time.Time
+	if timed {
+		timer := m.Clock.NewTimer(d)
+		defer timer.Stop()
+		after = timer.C()
+	}
+	select {
+	case <-ctx.Done():
+	case <-news:
+	case <-after:
+	}
+}
+
+// failed notes why there is no stream.
+func (m *Member) failed(err error) {
+	reason := setv1alpha1.ReasonNotReached
+	switch {
+	case err == nil:
+		return
+	case isRefusal(err):
+		reason = setv1alpha1.ReasonRefused
+	case isVersion(err):
+		reason = setv1alpha1.ReasonVersion
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.state.why != err.Error() {
+		m.Log.Info("There is no connection to the hub; what it has sent stays in force", "reason", err.Error())
+	}
+	m.state.connected, m.state.why, m.state.reason = false, err.Error(), reason
+}
+
+// tell keeps the status of the Membership current.
+func (m *Member) tell(ctx context.Context) {
+	ticker := m.Clock.NewTicker(statusPause)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C():
+		}
+		present, err := m.membership(ctx)
+		if err != nil || present == nil {
+			continue
+		}
+		next := present.DeepCopy()
+		if !m.describe(next) {
+			continue
+		}
+		if err := m.Client.Status().Update(ctx, next); client.IgnoreNotFound(err) != nil && ctx.Err() == nil {
+			m.Log.V(1).Info("The status of the Membership was not written, trying again", "reason", err.Error())
+		}
+	}
+}
+
+// describe fills in the status; false if nothing is new.
+func (m *Member) describe(o *setv1alpha1.Membership) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.state.membership == nil || m.state.membership.UID != o.UID {
+		return false
+	}
+	before := o.Status.DeepCopy()
+	s, now := &o.Status, m.state
+	set := func(kind string, is bool, reason, message string) {
+		status := metav1.ConditionFalse
+		if is {
+			status, reason, message = metav1.ConditionTrue, setv1alpha1.ReasonOK, ""
+		}
+		meta.SetStatusCondition(&s.Conditions, metav1.Condition{
+			Type: kind, Status: status, Reason: reason, Message: message, ObservedGeneration: o.Generation, LastTransitionTime: metav1.NewTime(m.Clock.Now()),
+		})
+	}
+	if now.authority != "" {
+		s.Authority = now.authority
+	}
+	if !now.ends.IsZero() {
+		ends := metav1.NewTime(now.ends)
+		s.CertificateEnds = &ends
+	}
+	if now.labels != nil {
+		s.Labels = now.labels
+	}
+	if !now.heard.IsZero() {
+		heard := metav1.NewTime(now.heard.Truncate(time.Second))
+		s.LastHeard = &heard
+	}
+	s.Policies = int32(len(m.seen))
+	if now.joined || now.joinWhy != "" {
+		set(setv1alpha1.MembershipJoined, now.joined, setv1alpha1.ReasonNoCredentials, now.joinWhy)
+	}
+	if now.connected || now.why != "" {
+		set(setv1alpha1.MembershipConnected, now.connected, now.reason, now.why)
+	}
+	var refused []string
+	for _, uid := range slices.Sorted(maps.Keys(m.outcome)) {
+		refused = append(refused, m.outcome[uid].Message)
+	}
+	message := ""
+	if len(refused) > 0 {
+		message = refused[0]
+		if len(refused) > 1 {
+			message += fmt.Sprintf("; and %d more", len(refused)-1)
+		}
+	}
+	set(setv1alpha1.MembershipAccepted, len(refused) == 0, setv1alpha1.ReasonNotAccepted, message)
+	if equality.Semantic.DeepEqual(before, s) {
+		return false
+	}
+	quiet := s.DeepCopy()
+	quiet.LastHeard = before.LastHeard
+	return !equality.Semantic.DeepEqual(before, quiet) || before.LastHeard == nil || now.heard.Sub(before.LastHeard.Time) >= heardPause
+}

@@ -1,0 +1,105 @@
+package member
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nephele-io/nephele/api/antrea/v1alpha2"
+	"github.com/nephele-io/nephele/api/antrea/v1beta1"
+	"github.com/nephele-io/nephele/internal/control/convert"
+	"github.com/nephele-io/nephele/internal/policy"
+)
+
+// listen begins to follow what the hub is told of, and the copies of its policies; once. It returns
+// when all that there was has been heard, so that no stream begins with a part of it.
+func (m *Member) listen(ctx context.Context) error {
+	m.mu.Lock()
+	fed := m.fed
+	m.fed = true
+	m.mu.Unlock()
+	if fed {
+		return nil
+	}
+	var synced []toolscache.InformerSynced
+	for _, o := range []client.Object{&corev1.Namespace{}, &corev1.Pod{}, &corev1.Node{}, &v1alpha2.ExternalEntity{}, &v1beta1.ClusterNetworkPolicy{}, &v1beta1.NetworkPolicy{}} {
+		informer, err := m.Informers.GetInformer(ctx, o, cache.BlockUntilSynced(false))
+		if err != nil {
+			return m.unfed(fmt.Errorf("watch %T: %w", o, err))
+		}
+		registration, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+			AddFunc:    func(o any) { m.hear(o, false) },
+			UpdateFunc: func(_, o any) { m.hear(o, false) },
+			DeleteFunc: func(o any) {
+				if last, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
+					o = last.Obj
+				}
+				m.hear(o, true)
+			},
+		})
+		if err != nil {
+			return m.unfed(fmt.Errorf("watch %T: %w", o, err))
+		}
+		synced = append(synced, registration.HasSynced)
+	}
+	if !toolscache.WaitForCacheSync(ctx.Done(), synced...) {
+		return ctx.Err()
+	}
+	return nil
+}
+
+func (m *Member) unfed(err error) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.fed = false
+	return err
+}
+
+// hear takes over an object that is new, has changed, or is gone.
+func (m *Member) hear(o any, gone bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch o := o.(type) {
+	case *corev1.Namespace:
+		if gone {
+			m.feed.DropNamespace(o.Name)
+		} else {
+			m.feed.PutNamespace(o.Name, convert.Namespace(o).Labels)
+			for uid, r := range m.outcome {
+				if r.Reason == reasonNoNamespace {
+					m.dirty[uid] = true
+					wake(m.work)
+				}
+			}
+		}
+	case *convert.TrimmedPod:
+		e, _ := o.Entity()
+		m.hearEntity(&e, gone)
+	case *corev1.Pod:
+		e, _ := convert.Pod(o)
+		m.hearEntity(&e, gone)
+	case *corev1.Node:
+		e, _ := convert.Node(o)
+		m.hearEntity(&e, gone)
+	case *v1alpha2.ExternalEntity:
+		e, _ := convert.ExternalEntity(o)
+		m.hearEntity(&e, gone)
+	case client.Object:
+		if convert.FromHub(o) {
+			m.hearCopy(o, gone)
+		}
+	}
+	wake(m.told)
+}
+
+func (m *Member) hearEntity(e *policy.Entity, gone bool) {
+	if gone {
+		m.feed.DropEntity(e.EntityRef)
+	} else {
+		m.feed.PutEntity(e)
+	}
+}

@@ -1,0 +1,199 @@
+// Package outbox is what a hub has to tell one member in one stream: policies, and the remote
+// groups that they name.
+//
+// It owns what was told, and tells the difference to what there is. A group comes before the
+// policies that name it, and goes after them. What another member has in a group is told only when
+// that member has been heard: nobody who merely has not spoken yet looks as if he had nothing.
+//
+// Everything here is pure. An Outbox is not safe for concurrent use.
+package outbox
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/nephele-io/nephele/internal/clusterset/wire"
+)
+
+// View is what there is, at one moment. A union.Union is one.
+type View interface {
+	// Part is what a cluster has in a group, sorted; the same list while nothing has changed.
+	Part(group, cluster string) []string
+	// Members are all clusters, sorted, and which of them have been heard.
+	Members() (names []string, heard map[string]bool)
+}
+
+// mostBytes is about how long a record becomes.
+const mostBytes = 128 << 10
+
+type key struct{ group, cluster string }
+
+// Outbox is what was told to one member.
+type Outbox struct {
+	self string
+	sent map[key][]string
+	// open are the parts of which the rest is to follow.
+	open     map[key]bool
+	policies map[string]*wire.Policy
+	groups   map[string]bool
+	synced   bool
+	// unheard are those that had not been heard when all else had been told: of them the member may
+	// know something, which even an empty part replaces.
+	unheard map[string]bool
+}
+
+// New returns an Outbox for a member that was told nothing.
+func New(self string) *Outbox {
+	return &Outbox{self: self, sent: map[key][]string{}, open: map[key]bool{}, policies: map[string]*wire.Policy{}, groups: map[string]bool{}, unheard: map[string]bool{}}
+}
+
+// Synced reports whether all that there was to begin with has been told.
+func (o *Outbox) Synced() bool { return o.synced }
+
+// Next returns the next record to tell; nil if there is none. wanted are the policies for the
+// member by uid; a policy that has changed is another value.
+func (o *Outbox) Next(v View, wanted map[string]*wire.Policy) *wire.Down {
+	out, room := &wire.Down{}, mostBytes
+	names, heard := v.Members()
+	groups := map[string]bool{}
+	for _, p := range wanted {
+		for _, g := range p.Groups {
+			groups[g] = true
+		}
+	}
+	for _, group := range slices.Sorted(maps.Keys(groups)) {
+		for _, cluster := range names {
+			if cluster == o.self || !heard[cluster] {
+				continue
+			}
+			if room <= 0 {
+				return out
+			}
+			o.part(out, &room, key{group, cluster}, v.Part(group, cluster))
+		}
+		o.groups[group] = true
+	}
+	o.former(out, &room, groups, names)
+	for _, uid := range slices.Sorted(maps.Keys(wanted)) {
+		if room <= 0 {
+			return out
+		}
+		if p := wanted[uid]; o.policies[uid] != p {
+			o.policies[uid] = p
+			out.Policies = append(out.Policies, *p)
+			room -= size(p)
+		}
+	}
+	for _, uid := range slices.Sorted(maps.Keys(o.policies)) {
+		if wanted[uid] == nil {
+			delete(o.policies, uid)
+			out.GonePolicies = append(out.GonePolicies, uid)
+		}
+	}
+	for _, group := range slices.Sorted(maps.Keys(o.groups)) {
+		if !groups[group] {
+			o.forget(group)
+		}
+	}
+	if room <= 0 || len(out.Parts)+len(out.Policies)+len(out.GonePolicies) > 0 {
+		return out
+	}
+	if !o.synced {
+		o.synced = true
+		out.Sync = o.sync(names, heard)
+		return out
+	}
+	return nil
+}
+
+func (o *Outbox) sync(names []string, heard map[string]bool) *wire.Sync {
+	s := &wire.Sync{Policies: slices.Sorted(maps.Keys(o.policies))}
+	for _, name := range names {
+		if !heard[name] {
+			s.Unheard = append(s.Unheard, name)
+			o.unheard[name] = true
+		}
+	}
+	return s
+}
+
+func size(p *wire.Policy) int {
+	n := len(p.Object) + 200 + 40*len(p.Groups)
+	for _, needed := range p.Needs {
+		n += len(needed)
+	}
+	return n
+}
+
+// former tells that clusters that are no more have nothing.
+func (o *Outbox) former(out *wire.Down, room *int, groups map[string]bool, names []string) {
+	for _, k := range slices.SortedFunc(maps.Keys(o.sent), compareKeys) {
+		if groups[k.group] && !slices.Contains(names, k.cluster) {
+			delete(o.sent, k)
+			delete(o.open, k)
+			out.Parts = append(out.Parts, wire.Part{Group: k.group, Cluster: k.cluster, Whole: true})
+			*room -= 100
+		}
+	}
+}
+
+func compareKeys(a, b key) int {
+	return slices.Compare([]string{a.group, a.cluster}, []string{b.group, b.cluster})
+}
+
+func (o *Outbox) forget(group string) {
+	delete(o.groups, group)
+	maps.DeleteFunc(o.sent, func(k key, _ []string) bool { return k.group == group })
+	maps.DeleteFunc(o.open, func(k key, _ bool) bool { return k.group == group })
+}
+
+// part tells what is new in one part, as far as there is room. What was told of it is kept, so that
+// the rest is told next.
+func (o *Outbox) part(out *wire.Down, room *int, k key, now []string) {
+	was, told := o.sent[k]
+	if same(was, now) && (told || len(now) == 0 && !o.unheard[k.cluster]) {
+		return
+	}
+	p := wire.Part{Group: k.group, Cluster: k.cluster, Whole: !told}
+	*room -= 100
+	// Both are sorted: what is in one only is the difference.
+	next, i, j := make([]string, 0, len(now)), 0, 0
+	for i < len(was) || j < len(now) {
+		switch {
+		case j == len(now) || i < len(was) && was[i] < now[j]:
+			if *room <= 0 {
+				next = append(next, was[i])
+			} else {
+				p.Remove = append(p.Remove, was[i])
+				*room -= len(was[i]) + 3
+			}
+			i++
+		case i == len(was) || now[j] < was[i]:
+			if *room > 0 {
+				p.Add = append(p.Add, now[j])
+				next = append(next, now[j])
+				*room -= len(now[j]) + 3
+			}
+			j++
+		default:
+			next = append(next, now[j])
+			i, j = i+1, j+1
+		}
+	}
+	if p.More = *room <= 0; !p.More {
+		next = now // the same list, so that it is not compared again
+	}
+	o.sent[k] = next
+	if len(p.Add)+len(p.Remove) == 0 && told && !o.open[k] {
+		return
+	}
+	if delete(o.open, k); p.More {
+		o.open[k] = true
+	}
+	out.Parts = append(out.Parts, p)
+}
+
+// same reports whether two lists are one.
+func same(a, b []string) bool {
+	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
+}

@@ -1,0 +1,275 @@
+// Package peers says what a policy of the set means: for which clusters it is, and which workloads
+// of other clusters its peers name.
+//
+// A peer with the scope ClusterSet is two: what it says in this cluster, and a remote group, which
+// is all that it says in the others. Both ends give a remote group the same id, made from the
+// peer and the Namespace of its policy. A member needs the id alone; a hub also needs the peer as
+// it is over all clusters, where a Namespace is known by its labels: its own, those of its cluster,
+// and the name of that.
+//
+// Everything here is pure, and may be called from anywhere.
+package peers
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	kjson "sigs.k8s.io/json"
+
+	setv1alpha1 "github.com/nephele-io/nephele/api/set/v1alpha1"
+	"github.com/nephele-io/nephele/internal/policy"
+)
+
+// ScopeClusterSet is the scope of a peer that is not of this cluster alone.
+const ScopeClusterSet = "ClusterSet"
+
+const (
+	// namespaceName is the label that every Namespace has of its name.
+	namespaceName = "kubernetes.io/metadata.name"
+	// accountLabel is how the engine keeps the ServiceAccount of a Pod.
+	accountLabel = "internal.antrea.io/service-account"
+	// mostSelector is the length of the longest selector over clusters.
+	mostSelector = 4 << 10
+)
+
+// Reserved reports whether a label is not for a member to say.
+func Reserved(key string) bool {
+	for _, prefix := range []string{setv1alpha1.ClusterLabelPrefix, "clusterset.k8s.io/", "internal.antrea.io/"} {
+		if strings.HasPrefix(key, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// unshared are the labels that each Pod or each roll-out has for itself. To tell others of them
+// would make every Pod one of its own kind.
+var unshared = []string{"pod-template-hash", "controller-revision-hash", "pod-template-generation", "statefulset.kubernetes.io/pod-name", "apps.kubernetes.io/pod-index",
+	"controller-uid", "batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-completion-index", "job-name"}
+
+// Unshared reports whether a label of a workload is not told to the hub.
+func Unshared(key string) bool { return slices.Contains(unshared, key) }
+
+// ParseClusters reads a selector over the labels of Clusters, as AnnotationClusters has it.
+func ParseClusters(text string) (labels.Selector, error) {
+	switch {
+	case strings.TrimSpace(text) == "":
+		return nil, errors.New("an empty selector; want {} for all clusters")
+	case len(text) > mostSelector:
+		return nil, fmt.Errorf("a selector of %d bytes, want at most %d", len(text), mostSelector)
+	case strings.HasPrefix(strings.TrimSpace(text), "{"):
+		var s metav1.LabelSelector
+		strict, err := kjson.UnmarshalStrict([]byte(text), &s)
+		if err == nil {
+			err = errors.Join(strict...)
+		}
+		if err != nil {
+			return nil, err
+		}
+		return metav1.LabelSelectorAsSelector(&s)
+	}
+	return labels.Parse(text)
+}
+
+// LabelsOf are the labels by which a Cluster is selected: its own, and its name.
+func LabelsOf(c *setv1alpha1.Cluster) labels.Set {
+	out := maps.Clone(c.Labels)
+	if out == nil {
+		out = map[string]string{}
+	}
+	out[setv1alpha1.LabelClusterName] = c.Name
+	return out
+}
+
+// Given are the labels that the hub gives the Namespaces and Nodes of a cluster: its name, and for
+// each label of its Cluster that has no prefix the same with ours.
+func Given(cluster string, own map[string]string) map[string]string {
+	out := map[string]string{setv1alpha1.LabelClusterName: cluster}
+	for k, v := range own {
+		if !strings.Contains(k, "/") {
+			out[setv1alpha1.ClusterLabelPrefix+k] = v
+		}
+	}
+	return out
+}
+
+// Group is a remote group: its id, and what it selects over all clusters.
+type Group struct {
+	ID   string
+	Peer policy.Peer
+}
+
+// Groups are the remote groups that the peers of a policy name, each once. What cannot be one is
+// left out: see Check.
+func Groups(p *policy.Policy) []Group {
+	var out []Group
+	each(p, func(_ string, peer *policy.Peer) {
+		if peer.Scope != ScopeClusterSet || check(peer) != nil {
+			return
+		}
+		if g := groupOf(p.Namespace, peer); !slices.ContainsFunc(out, func(o Group) bool { return o.ID == g.ID }) {
+			out = append(out, g)
+		}
+	})
+	return out
+}
+
+// Localize returns a policy as a member computes it: to each peer with the scope ClusterSet comes
+// its remote group. A policy without such peers is returned as it is.
+func Localize(p policy.Policy) policy.Policy {
+	p.Ingress, p.Egress = localized(p.Namespace, p.Ingress), localized(p.Namespace, p.Egress)
+	return p
+}
+
+func localized(namespace string, rules []policy.Rule) []policy.Rule {
+	out := rules
+	for i := range rules {
+		var remote []policy.Peer
+		for j := range rules[i].Peers {
+			if peer := &rules[i].Peers[j]; peer.Scope == ScopeClusterSet && check(peer) == nil {
+				remote = append(remote, policy.Peer{RemoteGroup: groupOf(namespace, peer).ID})
+			}
+		}
+		if len(remote) == 0 {
+			continue
+		}
+		if &out[0] == &rules[0] {
+			out = slices.Clone(rules)
+		}
+		out[i].Peers = slices.Concat(rules[i].Peers, remote)
+	}
+	return out
+}
+
+// Check says what of a policy for several clusters is not done. selector is that over the clusters.
+func Check(selector string, p *policy.Policy) []policy.FieldError {
+	var out []policy.FieldError
+	if _, err := ParseClusters(selector); err != nil {
+		out = append(out, policy.FieldError{Field: "metadata.annotations[" + setv1alpha1.AnnotationClusters + "]", Value: shown(selector),
+			Want: "a selector over the labels of Clusters, such as env=prod, or {} for all: " + shown(err.Error())})
+	}
+	each(p, func(path string, peer *policy.Peer) {
+		if peer.Scope != ScopeClusterSet {
+			return
+		}
+		if err := check(peer); err != nil {
+			out = append(out, policy.FieldError{Field: path + ".scope", Value: peer.Scope, Want: "no such scope here: " + err.Error()})
+		}
+	})
+	return out
+}
+
+// check fails for peers that cannot be of other clusters.
+func check(p *policy.Peer) error {
+	for _, part := range []struct {
+		set  bool
+		what string
+	}{
+		{p.IPBlock != nil, "ipBlock names addresses, whosever they are"},
+		{p.FQDN != "" || len(p.DomainNames) > 0, "a name is looked up by whoever enforces"},
+		{len(p.Networks) > 0, "networks are addresses, whosever they are"},
+		{p.Group != "", "a group is one of its own cluster; write its selectors into the peer"},
+		{p.Namespaces != nil, "namespaces relates Namespaces of one cluster; select them by namespaceSelector"},
+	} {
+		if part.set {
+			return errors.New(part.what)
+		}
+	}
+	for _, s := range []*policy.Selector{p.PodSelector, p.ExternalEntitySelector} {
+		if s == nil {
+			continue
+		}
+		for _, key := range keysOf(s) {
+			if Unshared(key) {
+				return fmt.Errorf("clusters do not tell each other the label %s", key)
+			}
+			if Reserved(key) {
+				return fmt.Errorf("the label %s is one of Namespaces and Nodes: select it by namespaceSelector or nodeSelector", key)
+			}
+		}
+	}
+	return nil
+}
+
+func keysOf(s *policy.Selector) []string {
+	out := slices.Collect(maps.Keys(s.MatchLabels))
+	for _, r := range s.MatchExpressions {
+		out = append(out, r.Key)
+	}
+	return out
+}
+
+// groupOf returns the remote group of a peer of a policy in a Namespace, or in none.
+func groupOf(namespace string, peer *policy.Peer) Group {
+	p := policy.Peer{NodeSelector: peer.NodeSelector}
+	switch {
+	case peer.NodeSelector != nil:
+	case peer.ServiceAccount != nil:
+		p.PodSelector = named(accountLabel, peer.ServiceAccount.Name)
+		p.NamespaceSelector = named(namespaceName, peer.ServiceAccount.Namespace)
+	default:
+		p.PodSelector, p.ExternalEntitySelector, p.NamespaceSelector = peer.PodSelector, peer.ExternalEntitySelector, peer.NamespaceSelector
+		if p.NamespaceSelector == nil && namespace != "" {
+			p.NamespaceSelector = named(namespaceName, namespace) // the same name is the same tenant
+		}
+	}
+	p.PodSelector, p.NamespaceSelector = sorted(p.PodSelector), sorted(p.NamespaceSelector)
+	p.ExternalEntitySelector, p.NodeSelector = sorted(p.ExternalEntitySelector), sorted(p.NodeSelector)
+	text, err := json.Marshal([]*policy.Selector{p.PodSelector, p.NamespaceSelector, p.ExternalEntitySelector, p.NodeSelector})
+	if err != nil {
+		panic("selectors are texts: " + err.Error())
+	}
+	sum := sha256.Sum256(text)
+	return Group{ID: "g" + hex.EncodeToString(sum[:16]), Peer: p}
+}
+
+// named selects one value of a label.
+func named(key, value string) *policy.Selector {
+	return &policy.Selector{MatchLabels: map[string]string{key: value}}
+}
+
+// sorted is a selector whose expressions do not depend on how they were ordered.
+func sorted(s *policy.Selector) *policy.Selector {
+	if s == nil {
+		return nil
+	}
+	out := &policy.Selector{MatchLabels: s.MatchLabels}
+	for _, r := range s.MatchExpressions {
+		r.Values = slices.Sorted(slices.Values(r.Values))
+		out.MatchExpressions = append(out.MatchExpressions, r)
+	}
+	slices.SortFunc(out.MatchExpressions, func(a, b policy.Requirement) int {
+		return cmp.Or(strings.Compare(a.Key, b.Key), strings.Compare(a.Operator, b.Operator), slices.Compare(a.Values, b.Values))
+	})
+	return out
+}
+
+// each calls f for every peer with its path.
+func each(p *policy.Policy, f func(path string, peer *policy.Peer)) {
+	for _, d := range []struct {
+		path, side string
+		rules      []policy.Rule
+	}{{"spec.ingress", "from", p.Ingress}, {"spec.egress", "to", p.Egress}} {
+		for i := range d.rules {
+			for j := range d.rules[i].Peers {
+				f(fmt.Sprintf("%s[%d].%s[%d]", d.path, i, d.side, j), &d.rules[i].Peers[j])
+			}
+		}
+	}
+}
+
+func shown(s string) string {
+	if len(s) > 200 {
+		return strings.ToValidUTF8(s[:200], "") + "..."
+	}
+	return s
+}

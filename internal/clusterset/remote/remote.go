@@ -1,0 +1,309 @@
+// Package remote is what a member knows of the workloads of other clusters: the remote groups that
+// the hub has sent, and the entities that they make in the member's own engine.
+//
+// It owns these groups. What the hub has not taken back stays: a stream that ends changes nothing,
+// and a new one that begins is compared with what is there when it has been received as a whole.
+//
+// Everything here is pure. A Book is not safe for concurrent use.
+package remote
+
+import (
+	"bytes"
+	"cmp"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/nephele-io/nephele/internal/clusterset/wire"
+	"github.com/nephele-io/nephele/internal/policy"
+)
+
+// MostMembers bounds what a member holds of one group.
+const MostMembers = 200_000
+
+// Book holds remote groups.
+type Book struct {
+	// groups are the members by group and cluster.
+	groups map[string]map[string]map[string]struct{}
+	// holders says in which groups a member is, and of how many clusters there; texts are the
+	// members that have the same addresses.
+	holders map[string]map[string]int
+	texts   map[string]map[string]struct{}
+	// pending are changes of which the rest is to follow.
+	pending map[partKey]*pendingPart
+	touched map[string]struct{} // addresses
+	changed map[string]struct{} // groups
+}
+
+// New returns an empty Book.
+func New() *Book {
+	return &Book{
+		groups: map[string]map[string]map[string]struct{}{}, holders: map[string]map[string]int{}, texts: map[string]map[string]struct{}{},
+		pending: map[partKey]*pendingPart{}, touched: map[string]struct{}{}, changed: map[string]struct{}{},
+	}
+}
+
+type partKey struct{ group, cluster string }
+
+// pendingPart is a change as far as it has come: what is added, and what is not.
+type pendingPart struct {
+	whole bool
+	in    map[string]bool
+}
+
+// Begin begins a stream: of changes that an earlier one has left half told nothing counts.
+func (b *Book) Begin() { clear(b.pending) }
+
+// Apply takes over a change of one part of a group. It fails for what is no change; then nothing of
+// it is done.
+func (b *Book) Apply(p *wire.Part) error {
+	if !isID(p.Group) || p.Cluster == "" || len(p.Cluster) > 63 {
+		return errors.New("a part of no group")
+	}
+	for _, text := range p.Add {
+		if _, err := wire.ParseRemoteMember(text); err != nil {
+			return fmt.Errorf("group %s: %w", p.Group, err)
+		}
+	}
+	k := partKey{p.Group, p.Cluster}
+	next := b.pending[k]
+	if next == nil || p.Whole {
+		next = &pendingPart{p.Whole, map[string]bool{}}
+	}
+	now := b.groups[p.Group][p.Cluster]
+	if len(now)+len(next.in)+len(p.Add)+len(p.Remove) > 2*MostMembers {
+		return fmt.Errorf("group %s: more than %d members", p.Group, MostMembers)
+	}
+	for _, text := range p.Add {
+		next.in[text] = true
+	}
+	for _, text := range p.Remove {
+		next.in[text] = false
+	}
+	if p.More {
+		b.pending[k] = next
+		return nil
+	}
+	delete(b.pending, k)
+	if next.whole {
+		for text := range now {
+			if !next.in[text] {
+				b.remove(p.Group, p.Cluster, text)
+			}
+		}
+	}
+	for text, in := range next.in {
+		if in {
+			b.add(p.Group, p.Cluster, text)
+		} else {
+			b.remove(p.Group, p.Cluster, text)
+		}
+	}
+	b.know(p.Group)
+	return nil
+}
+
+func isID(id string) bool {
+	return len(id) > 1 && len(id) <= 63 && id[0] == 'g' && strings.Trim(id[1:], "0123456789abcdef") == ""
+}
+
+// know notes a group, though it may be empty.
+func (b *Book) know(group string) {
+	if b.groups[group] == nil {
+		b.groups[group] = map[string]map[string]struct{}{}
+		b.changed[group] = struct{}{}
+	}
+}
+
+// Know makes a group known, empty if nothing else was told of it.
+func (b *Book) Know(group string) {
+	if isID(group) {
+		b.know(group)
+	}
+}
+
+func (b *Book) add(group, cluster, text string) {
+	b.know(group)
+	part := b.groups[group][cluster]
+	if part == nil {
+		part = map[string]struct{}{}
+		b.groups[group][cluster] = part
+	}
+	if _, there := part[text]; there {
+		return
+	}
+	part[text] = struct{}{}
+	if b.holders[text] == nil {
+		b.holders[text] = map[string]int{}
+		at := addressesOf(text)
+		if b.texts[at] == nil {
+			b.texts[at] = map[string]struct{}{}
+		}
+		b.texts[at][text] = struct{}{}
+	}
+	b.holders[text][group]++
+	b.note(group, text)
+}
+
+func (b *Book) remove(group, cluster, text string) {
+	part := b.groups[group][cluster]
+	if _, there := part[text]; !there {
+		return
+	}
+	if delete(part, text); len(part) == 0 {
+		delete(b.groups[group], cluster)
+	}
+	if b.holders[text][group]--; b.holders[text][group] == 0 {
+		delete(b.holders[text], group)
+	}
+	if len(b.holders[text]) == 0 {
+		delete(b.holders, text)
+		at := addressesOf(text)
+		if delete(b.texts[at], text); len(b.texts[at]) == 0 {
+			delete(b.texts, at)
+		}
+	}
+	b.note(group, text)
+}
+
+func (b *Book) note(group, text string) {
+	b.touched[addressesOf(text)] = struct{}{}
+	b.changed[group] = struct{}{}
+}
+
+// addressesOf is what tells members apart for those who enforce.
+func addressesOf(text string) string {
+	at, _, _ := strings.Cut(text, ";")
+	return at
+}
+
+// Forget drops a group.
+func (b *Book) Forget(group string) {
+	for cluster, part := range b.groups[group] {
+		for text := range part {
+			b.remove(group, cluster, text)
+		}
+	}
+	if _, known := b.groups[group]; known {
+		delete(b.groups, group)
+		b.changed[group] = struct{}{}
+	}
+}
+
+// Sync takes over that a listing has ended. sent are the parts that it brought; groups are those
+// that are wanted, of others nothing changes.
+func (b *Book) Sync(s *wire.Sync, groups []string, sent map[string]map[string]bool) {
+	for _, group := range groups {
+		b.Know(group)
+		for cluster, part := range b.groups[group] {
+			if sent[group][cluster] || slices.Contains(s.Unheard, cluster) {
+				continue
+			}
+			for text := range part {
+				b.remove(group, cluster, text)
+			}
+		}
+	}
+}
+
+// Groups returns the ids of all groups, sorted.
+func (b *Book) Groups() []string { return slices.Sorted(maps.Keys(b.groups)) }
+
+// Size is how many members a group has.
+func (b *Book) Size(group string) int {
+	n := 0
+	for _, part := range b.groups[group] {
+		n += len(part)
+	}
+	return n
+}
+
+// Knows reports whether a group is known, be it empty.
+func (b *Book) Knows(group string) bool { return b.groups[group] != nil }
+
+// Change is what became of entities: those to put, and those that are gone.
+type Change struct {
+	Put  []policy.Entity
+	Gone []policy.EntityRef
+}
+
+// Take returns what has changed since the last time, in order: the entities, and the groups whose
+// content is not what it was.
+func (b *Book) Take() (Change, []string) {
+	var out Change
+	for _, at := range slices.Sorted(maps.Keys(b.touched)) {
+		ref := policy.EntityRef{Kind: policy.KindRemote, Name: at}
+		texts := b.texts[at]
+		if len(texts) == 0 {
+			out.Gone = append(out.Gone, ref)
+			continue
+		}
+		e := policy.Entity{EntityRef: ref, Labels: map[string]string{}}
+		for _, text := range slices.Sorted(maps.Keys(texts)) {
+			m, err := wire.ParseRemoteMember(text)
+			if err != nil {
+				continue // it was one when it came
+			}
+			e.Addresses = m.Addresses
+			for _, p := range m.Ports {
+				port := policy.NamedPort{Name: p.Name, Protocol: policy.Protocol(p.Protocol), Port: p.Port}
+				if !slices.Contains(e.Ports, port) {
+					e.Ports = append(e.Ports, port)
+				}
+			}
+			for group := range b.holders[text] {
+				e.Labels[group] = ""
+			}
+		}
+		slices.SortFunc(e.Ports, func(x, y policy.NamedPort) int {
+			return cmp.Or(strings.Compare(x.Name, y.Name), strings.Compare(string(x.Protocol), string(y.Protocol)), cmp.Compare(x.Port, y.Port))
+		})
+		out.Put = append(out.Put, e)
+	}
+	groups := slices.Sorted(maps.Keys(b.changed))
+	clear(b.touched)
+	clear(b.changed)
+	return out, groups
+}
+
+// mostRecord bounds a record when it is read.
+const mostRecord = 64 << 20
+
+// Record returns a group as it is kept.
+func (b *Book) Record(group string) ([]byte, error) {
+	content := map[string][]string{}
+	for cluster, part := range b.groups[group] {
+		content[cluster] = slices.Sorted(maps.Keys(part))
+	}
+	var out bytes.Buffer
+	z := gzip.NewWriter(&out)
+	err := json.NewEncoder(z).Encode(content)
+	if err = errors.Join(err, z.Close()); err != nil {
+		return nil, fmt.Errorf("keep group %s: %w", group, err)
+	}
+	return out.Bytes(), nil
+}
+
+// Load takes over what Record has returned.
+func (b *Book) Load(group string, record []byte) error {
+	z, err := gzip.NewReader(bytes.NewReader(record))
+	if err != nil {
+		return fmt.Errorf("the record of group %s: %w", group, err)
+	}
+	content := map[string][]string{}
+	if err := json.NewDecoder(io.LimitReader(z, mostRecord)).Decode(&content); err != nil {
+		return fmt.Errorf("the record of group %s: %w", group, err)
+	}
+	for cluster, members := range content {
+		if err := b.Apply(&wire.Part{Group: group, Cluster: cluster, Add: members}); err != nil {
+			return fmt.Errorf("the record of group %s: %w", group, err)
+		}
+	}
+	b.Know(group)
+	return nil
+}

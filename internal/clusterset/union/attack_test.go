@@ -1,0 +1,112 @@
+package union
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	setv1alpha1 "github.com/nephele-io/nephele/api/set/v1alpha1"
+	"github.com/nephele-io/nephele/internal/clusterset/claims"
+	"github.com/nephele-io/nephele/internal/clusterset/peers"
+	"github.com/nephele-io/nephele/internal/clusterset/wire"
+	"github.com/nephele-io/nephele/internal/policy"
+)
+
+func made(name string, pods ...string) *setv1alpha1.Cluster {
+	c := &setv1alpha1.Cluster{}
+	c.Name, c.Spec.Addresses.Pods = name, pods
+	return c
+}
+
+func addresses(list ...string) []netip.Addr {
+	var out []netip.Addr
+	for _, a := range list {
+		out = append(out, netip.MustParseAddr(a))
+	}
+	return out
+}
+
+// TestForgedClaims: a member that somebody has taken over gets nothing into anybody's peers but its
+// own addresses.
+func TestForgedClaims(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*wire.Up)
+		bounds func(*setv1alpha1.Cluster)
+		why    string
+	}{
+		"an address of nobody's": {change: func(u *wire.Up) { u.Entities[0].Addresses = addresses("192.0.2.1") }, why: "spec.addresses.pods"},
+		"everybody":              {change: func(u *wire.Up) { u.Entities[0].Addresses = addresses("0.0.0.0") }, why: "no address of a workload"},
+		"one good, one forged":   {change: func(u *wire.Up) { u.Entities[0].Addresses = addresses("10.1.0.9", "10.2.0.1") }, why: "spec.addresses.pods"},
+		"another member's":       {change: func(u *wire.Up) { u.Entities[0].Addresses = addresses("10.2.0.1") }, bounds: func(c *setv1alpha1.Cluster) { c.Spec.Addresses.Pods = []string{"10.0.0.0/8"} }, why: "had it first"},
+		"a link-local address":   {change: func(u *wire.Up) { u.Entities[0].Addresses = addresses("fe80::1") }, bounds: func(c *setv1alpha1.Cluster) { c.Spec.Addresses.Pods = []string{"::/0", "10.1.0.0/16"} }, why: "no address of a workload"},
+		"loopback":               {change: func(u *wire.Up) { u.Entities[0].Addresses = addresses("127.0.0.1") }, bounds: func(c *setv1alpha1.Cluster) { c.Spec.Addresses.Pods = []string{"0.0.0.0/0"} }, why: "no address of a workload"},
+		"multicast":              {change: func(u *wire.Up) { u.Entities[0].Addresses = addresses("224.0.0.1") }, bounds: func(c *setv1alpha1.Cluster) { c.Spec.Addresses.Pods = []string{"0.0.0.0/0"} }, why: "no address of a workload"},
+		"mapped":                 {change: func(u *wire.Up) { u.Entities[0].Addresses = addresses("::ffff:10.1.0.9") }, why: "an address that is none"},
+		"a Pod with a Node's":    {change: func(u *wire.Up) { u.Entities[0].Addresses = addresses("10.9.0.1") }, bounds: func(c *setv1alpha1.Cluster) { c.Spec.Addresses.Nodes = []string{"10.9.0.0/16"} }, why: "spec.addresses.pods"},
+		"a Namespace":            {change: func(u *wire.Up) {}, bounds: func(c *setv1alpha1.Cluster) { c.Spec.Namespaces = []string{"dev-*", "own"} }, why: "spec.namespaces"},
+		"a name of another":      {change: func(u *wire.Up) { u.Entities[0].Namespace = "../west/shop" }, why: "no name"},
+		"a cluster's name": {change: func(u *wire.Up) {
+			u.LabelSets[0].Labels = map[string]string{"app": "web", "clusterset.k8s.io/cluster-name": "west"}
+		}, why: "not for members"},
+		"a cluster's label": {change: func(u *wire.Up) {
+			u.LabelSets[0].Labels = map[string]string{"app": "web", "set.nephele.io/env": "prod"}
+		}, why: "not for members"},
+		"an account by its label": {change: func(u *wire.Up) {
+			u.LabelSets[0].Labels = map[string]string{"app": "web", "internal.antrea.io/service-account": "x"}
+		}, why: "not for members"},
+		"labels never told":   {change: func(u *wire.Up) { u.Entities[0].Labels = 7 }, why: "not told"},
+		"too many label sets": {change: func(u *wire.Up) { u.LabelSets[0].ID, u.Entities[0].Labels = 5001, 5001 }, why: "sets of labels"},
+		"a quota":             {change: func(u *wire.Up) {}, bounds: func(c *setv1alpha1.Cluster) { one := int32(1); c.Spec.Limits.Entities = &one }, why: "spec.limits.entities"},
+		"no addresses at all": {change: func(u *wire.Up) {}, bounds: func(c *setv1alpha1.Cluster) { c.Spec.Addresses.Pods = nil }, why: "spec.addresses.pods"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			u := New()
+			west, east := made("west", "10.2.0.0/16"), made("east", "10.1.0.0/16")
+			if c.bounds != nil {
+				c.bounds(east)
+			}
+			u.PutCluster("west", nil, claims.Of(west, nil))
+			u.PutCluster("east", nil, claims.Of(east, []*setv1alpha1.Cluster{west}))
+			group := peers.Groups(&policy.Policy{Ingress: []policy.Rule{{Peers: []policy.Peer{{Scope: peers.ScopeClusterSet, PodSelector: &policy.Selector{MatchLabels: map[string]string{"app": "web"}}}}}}})[0]
+			u.Want(group)
+			first := wire.Entity{Ref: wire.Ref{Kind: wire.Pod, Namespace: "own", Name: "first"}, Addresses: addresses("10.1.0.1"), Labels: 2}
+			up := &wire.Up{Whole: true, Listed: true, LabelSets: []wire.LabelSet{{ID: 1, Labels: map[string]string{"app": "web"}}, {ID: 2, Labels: map[string]string{"app": "other"}}},
+				Namespaces: []wire.Namespace{{Name: "shop"}, {Name: "own"}},
+				Entities:   []wire.Entity{{Ref: wire.Ref{Kind: wire.Pod, Namespace: "shop", Name: "web"}, Addresses: addresses("10.1.0.9"), Labels: 1}}}
+			c.change(up)
+			up.Entities = append([]wire.Entity{first}, up.Entities...)
+			told := append(u.Apply("east", up), u.Refused("east", 10)...)
+			u.Commit()
+			if got := u.Part(group.ID, "east"); len(got) > 0 {
+				t.Errorf("believed: %v", got)
+			}
+			if !slices.ContainsFunc(told, func(s string) bool { return strings.Contains(s, c.why) }) {
+				t.Errorf("%q: nothing says %q", told, c.why)
+			}
+			// What it may say still counts.
+			if name != "no addresses at all" && u.Counts("east").Entities != 1 {
+				t.Errorf("%+v: want the one other Pod", u.Counts("east"))
+			}
+		})
+	}
+}
+
+// TestWiderBounds: a claim that was not believed is when its Cluster lets it.
+func TestWiderBounds(t *testing.T) {
+	u := New()
+	u.PutCluster("east", nil, claims.Of(made("east"), nil))
+	u.Apply("east", &wire.Up{Whole: true, Listed: true, Namespaces: []wire.Namespace{{Name: "shop"}}, Entities: []wire.Entity{{Ref: wire.Ref{Kind: wire.Pod, Namespace: "shop", Name: "web"}, Addresses: addresses("10.1.0.9")}}})
+	if c := u.Counts("east"); c.Entities != 0 || c.Refused != 1 {
+		t.Fatal(c)
+	}
+	u.PutCluster("east", nil, claims.Of(made("east", "10.1.0.0/16"), nil))
+	if c := u.Counts("east"); c.Entities != 1 || c.Refused != 0 {
+		t.Fatal(c)
+	}
+	// A listing without it takes it back.
+	u.Apply("east", &wire.Up{Whole: true, Listed: true})
+	if c := u.Counts("east"); c.Entities != 0 || c.Namespaces != 0 {
+		t.Fatal(c)
+	}
+}

@@ -1,0 +1,623 @@
+// Package union is what a hub knows of all its members at once: their workloads in one engine, and
+// the remote groups that are in use, by cluster.
+//
+// It owns what members have claimed, believed or not. A member is told by the name that its
+// certificate has; what it says of other members cannot be said. What is known of a member stays
+// until it says otherwise, or until its Cluster is gone.
+//
+// Everything here is pure: equal calls give equal answers. A Union is not safe for concurrent use.
+// Lists of members that it hands out never change.
+package union
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/nephele-io/nephele/internal/clusterset/claims"
+	"github.com/nephele-io/nephele/internal/clusterset/peers"
+	"github.com/nephele-io/nephele/internal/clusterset/wire"
+	"github.com/nephele-io/nephele/internal/policy"
+)
+
+// Union is the whole of what members have.
+type Union struct {
+	engine   *policy.Engine
+	clusters map[string]*cluster
+	// names are the engine's names of groups by our ids; ids are the other way round.
+	names map[string]string
+	ids   map[string]map[string]struct{}
+	parts map[string]map[string]*part // by the engine's name, and cluster
+	// unwanted are groups that go with the next Commit, unless they are wanted again.
+	unwanted map[string]struct{}
+}
+
+// cluster is one member.
+type cluster struct {
+	name   string
+	given  map[string]string
+	bounds *claims.Bounds
+	labels map[int]map[string]string
+	// namespaces and entities are its claims.
+	namespaces map[string]*namespaceClaim
+	entities   map[wire.Ref]*entityClaim
+	// listing counts the listings; claims that an ended one did not repeat are gone. heard says
+	// that there was a whole one.
+	listing        uint32
+	listed, heard  bool
+	believed, bad  int
+	believedSpaces int
+}
+
+type namespaceClaim struct {
+	wire.Namespace
+	labels  map[string]string
+	listing uint32
+	refused string
+}
+
+type entityClaim struct {
+	wire.Entity
+	labels  map[string]string
+	listing uint32
+	refused string
+}
+
+// part is what one cluster has in one group.
+type part struct {
+	by   map[policy.EntityRef]string
+	list []string // sorted, each once
+}
+
+// Changed names a part of a group that is not what it was.
+type Changed struct{ Group, Cluster string }
+
+// Counts are how much of a member is known.
+type Counts struct {
+	Namespaces, Entities, Refused int
+	// Heard says that there was a whole listing.
+	Heard bool
+}
+
+// New returns a Union of nobody.
+func New() *Union {
+	return &Union{
+		engine: policy.New(policy.Options{}), clusters: map[string]*cluster{},
+		names: map[string]string{}, ids: map[string]map[string]struct{}{}, parts: map[string]map[string]*part{}, unwanted: map[string]struct{}{},
+	}
+}
+
+// PutCluster adds a member, or gives it other labels and bounds, by which all its claims are judged
+// again.
+func (u *Union) PutCluster(name string, labels map[string]string, bounds *claims.Bounds) {
+	c := u.clusters[name]
+	if c == nil {
+		c = &cluster{name: name, labels: map[int]map[string]string{}, namespaces: map[string]*namespaceClaim{}, entities: map[wire.Ref]*entityClaim{}}
+		u.clusters[name] = c
+	}
+	c.given, c.bounds = peers.Given(name, labels), bounds
+	for _, n := range c.namespaces {
+		u.judgeNamespace(c, n)
+	}
+	for _, ref := range slices.SortedFunc(maps.Keys(c.entities), compareRefs) {
+		u.judgeEntity(c, c.entities[ref])
+	}
+}
+
+// DropCluster forgets a member.
+func (u *Union) DropCluster(name string) {
+	c := u.clusters[name]
+	if c == nil {
+		return
+	}
+	for _, e := range c.entities {
+		u.forgetEntity(c, e)
+	}
+	for _, n := range c.namespaces {
+		u.forgetNamespace(c, n)
+	}
+	delete(u.clusters, name)
+}
+
+// Counts returns how much is known of a member.
+func (u *Union) Counts(name string) Counts {
+	c := u.clusters[name]
+	if c == nil {
+		return Counts{}
+	}
+	return Counts{Namespaces: c.believedSpaces, Entities: c.believed, Refused: c.bad, Heard: c.heard}
+}
+
+// Members returns the names of all members, sorted, and whether there was a whole listing of each.
+func (u *Union) Members() (names []string, heard map[string]bool) {
+	heard = make(map[string]bool, len(u.clusters))
+	for name, c := range u.clusters {
+		names, heard[name] = append(names, name), c.heard
+	}
+	slices.Sort(names)
+	return names, heard
+}
+
+// Refused returns some of the claims of a member that are not believed, in words.
+func (u *Union) Refused(name string, most int) []string {
+	c := u.clusters[name]
+	if c == nil || c.bad == 0 {
+		return nil
+	}
+	var out []string
+	for _, n := range c.namespaces {
+		if n.refused != "" {
+			out = append(out, "Namespace "+n.Name+": "+n.refused)
+		}
+	}
+	for _, e := range c.entities {
+		if e.refused != "" {
+			out = append(out, Words(e.Ref)+": "+e.refused)
+		}
+	}
+	slices.Sort(out)
+	return out[:min(most, len(out))]
+}
+
+// Words names an entity for people.
+func Words(r wire.Ref) string {
+	kind := map[wire.Kind]string{wire.Pod: "Pod", wire.Machine: "ExternalEntity", wire.Node: "Node"}[r.Kind]
+	if r.Namespace == "" {
+		return kind + " " + r.Name
+	}
+	return kind + " " + r.Namespace + "/" + r.Name
+}
+
+// Apply takes over a record of a member. It returns what in it is no claim at all; claims that are
+// not believed are kept, and told by Refused.
+func (u *Union) Apply(name string, r *wire.Up) []string {
+	c := u.clusters[name]
+	if c == nil {
+		return []string{"nobody knows the cluster"}
+	}
+	var wrong []string
+	if r.Whole {
+		c.listing++
+		c.listed = true
+		clear(c.labels)
+	}
+	for i := range r.LabelSets {
+		s := &r.LabelSets[i]
+		err := s.Check()
+		if err == nil && (s.ID < 1 || s.ID > c.bounds.LabelSets) {
+			err = fmt.Errorf("more than %d sets of labels", c.bounds.LabelSets)
+		}
+		if err != nil {
+			wrong = append(wrong, fmt.Sprintf("labels %d: %v", s.ID, err))
+			delete(c.labels, s.ID)
+			continue
+		}
+		c.labels[s.ID] = s.Labels
+	}
+	for i := range r.Namespaces {
+		if err := u.claimNamespace(c, &r.Namespaces[i]); err != nil {
+			wrong = append(wrong, err.Error())
+		}
+	}
+	for i := range r.Entities {
+		if err := u.claimEntity(c, &r.Entities[i]); err != nil {
+			wrong = append(wrong, err.Error())
+		}
+	}
+	for _, ref := range r.Gone {
+		if e := c.entities[ref]; e != nil {
+			u.forgetEntity(c, e)
+		}
+	}
+	for _, gone := range r.GoneNamespaces {
+		if n := c.namespaces[gone]; n != nil {
+			u.forgetNamespace(c, n)
+		}
+	}
+	if r.Listed && c.listed {
+		u.endListing(c)
+	}
+	return wrong
+}
+
+// endListing forgets what a listing did not repeat.
+func (u *Union) endListing(c *cluster) {
+	for _, e := range c.entities {
+		if e.listing != c.listing {
+			u.forgetEntity(c, e)
+		}
+	}
+	for _, n := range c.namespaces {
+		if n.listing != c.listing {
+			u.forgetNamespace(c, n)
+		}
+	}
+	c.listed, c.heard = false, true
+	// What was refused for want of room may have some now.
+	for _, ref := range slices.SortedFunc(maps.Keys(c.entities), compareRefs) {
+		if e := c.entities[ref]; e.refused != "" {
+			u.judgeEntity(c, e)
+		}
+	}
+}
+
+func compareRefs(a, b wire.Ref) int {
+	if c := strings.Compare(string(a.Kind), string(b.Kind)); c != 0 {
+		return c
+	}
+	if c := strings.Compare(a.Namespace, b.Namespace); c != 0 {
+		return c
+	}
+	return strings.Compare(a.Name, b.Name)
+}
+
+// mostClaims bounds what is kept of a member besides what is believed: one that claims more is not
+// listened to.
+func (c *cluster) mostClaims() int { return 2*c.bounds.Entities + 1000 }
+
+func (u *Union) claimNamespace(c *cluster, in *wire.Namespace) error {
+	labels, known := c.labels[in.Labels]
+	if in.Labels != 0 && !known {
+		return fmt.Errorf("Namespace %s: labels that were not told", shown(in.Name))
+	}
+	n := c.namespaces[in.Name]
+	if n == nil {
+		if err := in.Check(); err != nil {
+			return err
+		}
+		if len(c.namespaces) >= c.mostClaims() {
+			return fmt.Errorf("Namespace %s: too many of them", in.Name)
+		}
+		n = &namespaceClaim{refused: "new"}
+		c.namespaces[in.Name] = n
+		c.bad++
+	}
+	n.Namespace, n.labels, n.listing = *in, labels, c.listing
+	u.judgeNamespace(c, n)
+	return nil
+}
+
+func (u *Union) claimEntity(c *cluster, in *wire.Entity) error {
+	labels, known := c.labels[in.Labels]
+	if in.Labels != 0 && !known {
+		return fmt.Errorf("%s: labels that were not told", Words(in.Ref))
+	}
+	e := c.entities[in.Ref]
+	if e == nil {
+		if err := in.Ref.Check(); err != nil {
+			return err
+		}
+		if len(c.entities) >= c.mostClaims() {
+			return fmt.Errorf("%s: too many of them", Words(in.Ref))
+		}
+		e = &entityClaim{refused: "new"}
+		c.entities[in.Ref] = e
+		c.bad++
+	}
+	e.Entity, e.labels, e.listing = *in, labels, c.listing
+	u.judgeEntity(c, e)
+	return nil
+}
+
+// believe counts a claim by what it was and is.
+func believe(before, now string, good, bad *int) {
+	if (before == "") == (now == "") {
+		return
+	}
+	if now == "" {
+		*good++
+		*bad--
+	} else {
+		*good--
+		*bad++
+	}
+}
+
+func (u *Union) judgeNamespace(c *cluster, n *namespaceClaim) {
+	before := n.refused
+	n.refused = ""
+	if err := c.bounds.Namespace(&n.Namespace, n.labels); err != nil {
+		n.refused = err.Error()
+	}
+	believe(before, n.refused, &c.believedSpaces, &c.bad)
+	if n.refused != "" {
+		if before == "" {
+			u.engine.DeleteNamespace(c.name + "/" + n.Name)
+		}
+		return
+	}
+	labels := map[string]string{}
+	maps.Copy(labels, n.labels)
+	maps.Copy(labels, c.given)
+	labels["kubernetes.io/metadata.name"] = n.Name
+	u.engine.PutNamespace(policy.Namespace{Name: c.name + "/" + n.Name, Labels: labels})
+}
+
+func (u *Union) judgeEntity(c *cluster, e *entityClaim) {
+	before := e.refused
+	e.refused = ""
+	if err := c.bounds.Entity(&e.Entity, e.labels); err != nil {
+		e.refused = err.Error()
+	} else if before != "" && c.believed >= c.bounds.Entities {
+		e.refused = fmt.Sprintf("it has %d already, which is as many as its spec.limits.entities allows", c.believed)
+	}
+	believe(before, e.refused, &c.believed, &c.bad)
+	ref := c.ref(e.Ref)
+	if e.refused != "" {
+		if before == "" {
+			u.engine.DeleteEntity(ref)
+		}
+		return
+	}
+	in := policy.Entity{EntityRef: ref, Labels: e.labels, Addresses: e.Addresses, ServiceAccount: e.Account}
+	if e.Kind == wire.Pod && e.Account == "" {
+		in.ServiceAccount = wire.DefaultAccount
+	}
+	for _, p := range e.Ports {
+		in.Ports = append(in.Ports, policy.NamedPort{Name: p.Name, Protocol: policy.Protocol(p.Protocol), Port: p.Port})
+	}
+	if e.Kind == wire.Node {
+		in.Labels = maps.Clone(e.labels)
+		if in.Labels == nil {
+			in.Labels = map[string]string{}
+		}
+		maps.Copy(in.Labels, c.given)
+	}
+	u.engine.PutEntity(in)
+}
+
+// ref is an entity of a member among those of all. No name of a Cluster holds a slash.
+func (c *cluster) ref(r wire.Ref) policy.EntityRef {
+	if r.Kind == wire.Node {
+		return policy.EntityRef{Kind: policy.KindNode, Name: c.name + "/" + r.Name}
+	}
+	kind := policy.KindPod
+	if r.Kind == wire.Machine {
+		kind = policy.KindExternalEntity
+	}
+	return policy.EntityRef{Kind: kind, Namespace: c.name + "/" + r.Namespace, Name: r.Name}
+}
+
+// clusterOf is whose an entity is.
+func clusterOf(r policy.EntityRef) string {
+	if r.Kind == policy.KindNode {
+		name, _, _ := strings.Cut(r.Name, "/")
+		return name
+	}
+	name, _, _ := strings.Cut(r.Namespace, "/")
+	return name
+}
+
+func (u *Union) forgetEntity(c *cluster, e *entityClaim) {
+	delete(c.entities, e.Ref)
+	if e.refused != "" {
+		c.bad--
+		return
+	}
+	c.believed--
+	u.engine.DeleteEntity(c.ref(e.Ref))
+}
+
+func (u *Union) forgetNamespace(c *cluster, n *namespaceClaim) {
+	delete(c.namespaces, n.Name)
+	if n.refused != "" {
+		c.bad--
+		return
+	}
+	c.believedSpaces--
+	u.engine.DeleteNamespace(c.name + "/" + n.Name)
+}
+
+// Want begins to compute a group.
+func (u *Union) Want(g peers.Group) {
+	delete(u.unwanted, g.ID)
+	if _, known := u.names[g.ID]; known {
+		return
+	}
+	u.names[g.ID] = "" // until it is computed
+	nobody := policy.AppliedTo{NodeSelector: &policy.Selector{MatchLabels: map[string]string{"set.nephele.io/nobody": "nobody"}}}
+	u.engine.PutPolicy(policy.Policy{
+		Kind: policy.AntreaClusterNetworkPolicy, Name: g.ID, UID: g.ID, Priority: 1, AppliedTo: []policy.AppliedTo{nobody},
+		Ingress: []policy.Rule{{Action: policy.Allow, Name: "peer", Peers: []policy.Peer{g.Peer}}},
+	})
+}
+
+// Unwant ends that.
+func (u *Union) Unwant(id string) {
+	if _, known := u.names[id]; known {
+		u.unwanted[id] = struct{}{}
+	}
+}
+
+func (u *Union) forgetName(id string) {
+	name := u.names[id]
+	delete(u.ids[name], id)
+	if len(u.ids[name]) == 0 {
+		delete(u.ids, name)
+	}
+}
+
+// Part returns what a cluster has in a group: members as package wire writes them, sorted, each
+// once.
+func (u *Union) Part(id, cluster string) []string {
+	if p := u.parts[u.names[id]][cluster]; p != nil {
+		return p.list
+	}
+	return nil
+}
+
+// Clusters returns those who have something in a group, sorted.
+func (u *Union) Clusters(id string) []string {
+	var out []string
+	for name, p := range u.parts[u.names[id]] {
+		if len(p.list) > 0 {
+			out = append(out, name)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// Commit brings groups up to date, and returns which parts are not what they were, sorted.
+func (u *Union) Commit() []Changed {
+	for id := range u.unwanted {
+		u.engine.DeletePolicy(id)
+		u.forgetName(id)
+		delete(u.names, id)
+	}
+	clear(u.unwanted)
+	changes := u.engine.CommitChanges()
+	changed := map[Changed]struct{}{}
+	all := func(id, name string) {
+		for cluster := range u.parts[name] {
+			changed[Changed{id, cluster}] = struct{}{}
+		}
+	}
+	var fresh []string
+	for p := range changes.Policies() {
+		id := p.Policy.Source.UID
+		if _, wanted := u.names[id]; p.Change == policy.Removed || !wanted {
+			continue
+		}
+		name := p.Policy.Rules[0].From.AddressGroups[0]
+		u.names[id] = name
+		if u.ids[name] == nil {
+			u.ids[name] = map[string]struct{}{}
+		}
+		u.ids[name][id] = struct{}{}
+		fresh = append(fresh, id)
+	}
+	for g := range changes.Groups(policy.AddressGroup) {
+		if g.Change == policy.Removed {
+			delete(u.parts, g.Name)
+			continue
+		}
+		for cluster := range u.change(g) {
+			for id := range u.ids[g.Name] {
+				changed[Changed{id, cluster}] = struct{}{}
+			}
+		}
+	}
+	for _, id := range fresh {
+		all(id, u.names[id])
+	}
+	return slices.SortedFunc(maps.Keys(changed), func(a, b Changed) int {
+		if c := strings.Compare(a.Group, b.Group); c != 0 {
+			return c
+		}
+		return strings.Compare(a.Cluster, b.Cluster)
+	})
+}
+
+// change applies the change of one group, and returns the clusters whose part it is about.
+func (u *Union) change(g *policy.GroupDelta) map[string]struct{} {
+	parts := u.parts[g.Name]
+	if parts == nil {
+		parts = map[string]*part{}
+		u.parts[g.Name] = parts
+	}
+	about := map[string]*edit{}
+	of := func(m *policy.Member) (*part, *edit) {
+		name := clusterOf(m.EntityRef)
+		if parts[name] == nil {
+			parts[name] = &part{by: map[policy.EntityRef]string{}}
+		}
+		if about[name] == nil {
+			about[name] = &edit{}
+		}
+		return parts[name], about[name]
+	}
+	for _, m := range g.Removed {
+		p, e := of(m)
+		e.remove(p, m.EntityRef)
+	}
+	for _, m := range g.Added {
+		p, e := of(m)
+		e.remove(p, m.EntityRef)
+		if len(m.IPs) == 0 {
+			continue
+		}
+		text := textOf(m)
+		p.by[m.EntityRef] = text
+		e.added = append(e.added, text)
+	}
+	out := map[string]struct{}{}
+	for name, e := range about {
+		p := parts[name]
+		if p.apply(e) {
+			out[name] = struct{}{}
+		}
+		if len(p.by) == 0 {
+			delete(parts, name)
+		}
+	}
+	return out
+}
+
+func textOf(m *policy.Member) string {
+	out := wire.RemoteMember{Addresses: m.IPs}
+	for _, p := range m.Ports {
+		out.Ports = append(out.Ports, wire.Port{Name: p.Name, Protocol: string(p.Protocol), Port: p.Port})
+	}
+	return out.String()
+}
+
+// edit is what is done to one part.
+type edit struct{ added, removed []string }
+
+func (e *edit) remove(p *part, ref policy.EntityRef) {
+	if text, there := p.by[ref]; there {
+		delete(p.by, ref)
+		e.removed = append(e.removed, text)
+	}
+}
+
+// apply makes the list anew, and reports whether it is another one. A text stays while any entity
+// has it.
+func (p *part) apply(e *edit) bool {
+	added, removed := map[string]struct{}{}, map[string]struct{}{}
+	for _, t := range e.added {
+		added[t] = struct{}{}
+	}
+	for _, t := range e.removed {
+		if _, again := added[t]; !again {
+			removed[t] = struct{}{}
+		}
+	}
+	if len(removed) > 0 { // whose else it is, if anybody's
+		for _, t := range p.by {
+			delete(removed, t)
+			if len(removed) == 0 {
+				break
+			}
+		}
+	}
+	for t := range added {
+		if _, there := slices.BinarySearch(p.list, t); there {
+			delete(added, t)
+		}
+	}
+	if len(added)+len(removed) == 0 {
+		return false
+	}
+	fresh := slices.Sorted(maps.Keys(added))
+	list := make([]string, 0, len(p.list)+len(fresh))
+	for _, t := range p.list {
+		for len(fresh) > 0 && fresh[0] < t {
+			list, fresh = append(list, fresh[0]), fresh[1:]
+		}
+		if _, gone := removed[t]; !gone {
+			list = append(list, t)
+		}
+	}
+	p.list = append(list, fresh...)
+	return true
+}
+
+func shown(s string) string {
+	if len(s) > 80 {
+		return strings.ToValidUTF8(s[:80], "") + "..."
+	}
+	return s
+}

@@ -1,0 +1,415 @@
+// Package wire is what a member of the set and its hub tell each other: records, one to a line, in
+// JSON.
+//
+// It owns the form and its bounds, and nothing of what a record means. A member sends Up records,
+// beginning with a Hello; the hub answers with Down records, beginning with a Welcome. Whatever is
+// longer than MostLine ends the stream. A line that is no record, and a part of one that says what
+// cannot be, is refused alone: the reader is told and may go on. Fields that are not known are left
+// out, so that a newer end may say more.
+//
+// Everything here is pure but the reading and writing of streams that are given. Records are plain
+// values.
+package wire
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Version is that of what is spoken here, Oldest the oldest that is understood.
+const (
+	Version = 1
+	Oldest  = 1
+)
+
+const (
+	// MostLine is the length of the longest line, in bytes.
+	MostLine = 1 << 20
+	// mostText bounds names, keys and values, mostLabels what one set of labels holds;
+	// mostAddresses and mostPorts what one entity has.
+	mostText      = 253
+	mostValue     = 63
+	mostLabels    = 128
+	mostAddresses = 16
+	mostPorts     = 64
+)
+
+// Hello is what a member begins with.
+type Hello struct {
+	// Version is the newest that it speaks, Oldest the oldest.
+	Version int `json:"version"`
+	Oldest  int `json:"oldest"`
+	// Program is the version of its program, ClusterID the uid of its Namespace kube-system.
+	Program   string `json:"program,omitempty"`
+	ClusterID string `json:"clusterID,omitempty"`
+	// Epoch names the process that sends, Sequence the last record of it that the hub has taken.
+	Epoch string `json:"epoch"`
+}
+
+// LabelSet gives a number to a set of labels, for what follows. A number may be given anew when
+// nothing has it any more.
+type LabelSet struct {
+	ID     int               `json:"i"`
+	Labels map[string]string `json:"l,omitempty"`
+}
+
+// Namespace is a Namespace of a member.
+type Namespace struct {
+	Name   string `json:"n"`
+	Labels int    `json:"l"`
+}
+
+// Kind is what an entity is.
+type Kind string
+
+// The kinds.
+const (
+	Pod     Kind = "p"
+	Machine Kind = "m"
+	Node    Kind = "n"
+)
+
+// Ref names an entity of a member. The Namespace of a Node is empty.
+type Ref struct {
+	Kind      Kind   `json:"k"`
+	Namespace string `json:"s,omitempty"`
+	Name      string `json:"n"`
+}
+
+// Port is a named port.
+type Port struct {
+	Name     string `json:"n"`
+	Protocol string `json:"t,omitempty"`
+	Port     int32  `json:"p"`
+}
+
+// DefaultAccount is the ServiceAccount of a Pod that names none.
+const DefaultAccount = "default"
+
+// Entity is a workload of a member, as far as peers need it.
+type Entity struct {
+	Ref
+	Labels    int          `json:"l"`
+	Addresses []netip.Addr `json:"a"`
+	Ports     []Port       `json:"o,omitempty"`
+	Account   string       `json:"c,omitempty"`
+}
+
+// Realization is how far a policy of the hub is realized in a member.
+type Realization struct {
+	// UID and Generation are those of the policy in the hub.
+	UID        string `json:"uid"`
+	Generation int64  `json:"generation"`
+	// Phase and Message are those of its status in the member, Reason why it is not there.
+	Phase    string `json:"phase,omitempty"`
+	Message  string `json:"message,omitempty"`
+	Reason   string `json:"reason,omitempty"`
+	Realized int32  `json:"realized,omitempty"`
+	Desired  int32  `json:"desired,omitempty"`
+}
+
+// Up is a record of a member. Its parts count in this order.
+type Up struct {
+	Hello *Hello `json:"hello,omitempty"`
+	// Whole begins a listing of everything: what is not in it when Listed ends it is gone.
+	Whole  bool `json:"whole,omitempty"`
+	Listed bool `json:"listed,omitempty"`
+
+	LabelSets  []LabelSet  `json:"labels,omitempty"`
+	Namespaces []Namespace `json:"namespaces,omitempty"`
+	Entities   []Entity    `json:"entities,omitempty"`
+	// Gone and GoneNamespaces are no more.
+	Gone           []Ref    `json:"gone,omitempty"`
+	GoneNamespaces []string `json:"goneNamespaces,omitempty"`
+
+	Realizations []Realization `json:"realizations,omitempty"`
+	// Beat says nothing: whoever sends is there.
+	Beat bool `json:"beat,omitempty"`
+}
+
+// Welcome is what the hub begins with.
+type Welcome struct {
+	// Version is what is spoken from now on; 0 if the two do not understand each other, and Error
+	// says so.
+	Version int    `json:"version"`
+	Error   string `json:"error,omitempty"`
+	Program string `json:"program,omitempty"`
+	// Epoch names the process of the hub.
+	Epoch string `json:"epoch"`
+	// Cluster is the name of the member, Labels what its Cluster has.
+	Cluster string            `json:"cluster"`
+	Labels  map[string]string `json:"labels,omitempty"`
+}
+
+// Policy is a policy, or what it names, as its author has written it.
+type Policy struct {
+	// UID and Generation are those in the hub.
+	UID        string `json:"uid"`
+	Generation int64  `json:"generation"`
+	// Kind is the kind of the object, with its group as in "ClusterNetworkPolicy.crd.antrea.io".
+	Kind string `json:"kind"`
+	// Groups are the ids of the remote groups that it names.
+	Groups []string `json:"groups,omitempty"`
+	// Object is it, in JSON: names, labels, annotations and spec.
+	Object json.RawMessage `json:"object"`
+	// Needs are the objects that it names: its tier and its groups.
+	Needs []json.RawMessage `json:"needs,omitempty"`
+}
+
+// Part is a change of what one cluster has in one remote group.
+type Part struct {
+	Group   string `json:"g"`
+	Cluster string `json:"c"`
+	// Whole says that what is added is all there is.
+	Whole bool `json:"w,omitempty"`
+	// More says that the rest of the change follows: nothing of it counts before that has come.
+	More   bool     `json:"m,omitempty"`
+	Add    []string `json:"a,omitempty"`
+	Remove []string `json:"r,omitempty"`
+}
+
+// Down is a record of the hub. Its parts count in this order, so that a policy comes after the
+// groups that it names. A group is known as long as a policy names it.
+type Down struct {
+	Welcome *Welcome `json:"welcome,omitempty"`
+	// Labels, if set, are those that the Cluster has now.
+	Labels *map[string]string `json:"labels,omitempty"`
+	Parts  []Part             `json:"parts,omitempty"`
+	// Policies are new or changed, GonePolicies are the uids of those that are not for the member
+	// any more.
+	Policies     []Policy `json:"policies,omitempty"`
+	GonePolicies []string `json:"gonePolicies,omitempty"`
+	// Sync ends what the hub begins with.
+	Sync *Sync `json:"sync,omitempty"`
+	Beat bool  `json:"beat,omitempty"`
+	// Refused says which claims are not believed, in words.
+	Refused []string `json:"refused,omitempty"`
+	// End says why the hub ends the stream.
+	End string `json:"end,omitempty"`
+}
+
+// Sync says that all that is for the member has been sent. Policies that are not in the list are
+// not for it any more, and parts of groups that were not sent are empty.
+type Sync struct {
+	// Policies are the uids of all.
+	Policies []string `json:"policies,omitempty"`
+	// Unheard are the clusters that were not heard of since the hub began: what the member knows of
+	// them stays.
+	Unheard []string `json:"unheard,omitempty"`
+}
+
+// ErrLine is wrapped by errors of single lines, after which one may go on reading.
+var ErrLine = errors.New("a line that is no record")
+
+// ErrTooLong is the error of a stream with a longer line than there may be.
+var ErrTooLong = fmt.Errorf("a line is longer than %d bytes", MostLine)
+
+// Reader reads records.
+type Reader struct{ in *bufio.Reader }
+
+// NewReader returns a reader of a stream.
+func NewReader(r io.Reader) *Reader { return &Reader{bufio.NewReaderSize(r, 64<<10)} }
+
+// Read reads the next record.
+func (r *Reader) Read(into any) error {
+	line, err := r.line()
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(line, into); err != nil {
+		return fmt.Errorf("%w: %w", ErrLine, err)
+	}
+	return nil
+}
+
+func (r *Reader) line() ([]byte, error) {
+	var whole []byte
+	for {
+		piece, err := r.in.ReadSlice('\n')
+		if len(whole)+len(piece) > MostLine {
+			return nil, ErrTooLong
+		}
+		switch {
+		case err == nil && whole == nil:
+			return piece, nil
+		case err == nil:
+			return append(whole, piece...), nil
+		case !errors.Is(err, bufio.ErrBufferFull):
+			if errors.Is(err, io.EOF) && len(whole)+len(piece) > 0 {
+				err = io.ErrUnexpectedEOF
+			}
+			return nil, err
+		}
+		whole = append(whole, piece...)
+	}
+}
+
+// Write writes a record.
+func Write(w io.Writer, record any) error {
+	line, err := json.Marshal(record)
+	if err != nil {
+		return err
+	}
+	if len(line) >= MostLine {
+		return ErrTooLong
+	}
+	_, err = w.Write(append(line, '\n'))
+	return err
+}
+
+// Check fails unless labels are such as Kubernetes has them, as far as sizes go.
+func (s *LabelSet) Check() error {
+	if len(s.Labels) > mostLabels {
+		return fmt.Errorf("%d labels, want at most %d", len(s.Labels), mostLabels)
+	}
+	for k, v := range s.Labels {
+		if k == "" || len(k) > mostText+1+mostValue || len(v) > mostValue || !printable(k) || !printable(v) {
+			return fmt.Errorf("the label %q is none", shown(k))
+		}
+	}
+	return nil
+}
+
+// Check fails unless the name may be one of a Namespace.
+func (n *Namespace) Check() error { return checkName("Namespace", n.Name) }
+
+// Check fails unless a reference may be one.
+func (r *Ref) Check() error {
+	switch r.Kind {
+	case Pod, Machine:
+		if err := checkName("Namespace", r.Namespace); err != nil {
+			return err
+		}
+	case Node:
+		if r.Namespace != "" {
+			return errors.New("a Node is in no Namespace")
+		}
+	default:
+		return fmt.Errorf("%q is no kind of entities", shown(string(r.Kind)))
+	}
+	return checkName("entity", r.Name)
+}
+
+// Check fails unless an entity may be one, whoever's it is.
+func (e *Entity) Check() error {
+	if err := e.Ref.Check(); err != nil {
+		return err
+	}
+	if len(e.Addresses) > mostAddresses || len(e.Ports) > mostPorts {
+		return fmt.Errorf("%d addresses and %d named ports, want at most %d and %d", len(e.Addresses), len(e.Ports), mostAddresses, mostPorts)
+	}
+	for _, p := range e.Ports {
+		if err := p.check(); err != nil {
+			return err
+		}
+	}
+	if e.Account != "" {
+		return checkName("ServiceAccount", e.Account)
+	}
+	return nil
+}
+
+func (p *Port) check() error {
+	if len(p.Name) == 0 || len(p.Name) > mostValue || !plain(p.Name) || p.Port < 1 || p.Port > 65535 {
+		return fmt.Errorf("the named port %q is none", shown(p.Name))
+	}
+	if !slices.Contains([]string{"TCP", "UDP", "SCTP"}, p.Protocol) {
+		return fmt.Errorf("%q is no protocol", shown(p.Protocol))
+	}
+	return nil
+}
+
+func checkName(of, name string) error {
+	if name == "" || len(name) > mostText || !plain(name) {
+		return fmt.Errorf("%q is no name of a %s", shown(name), of)
+	}
+	return nil
+}
+
+// plain reports whether a text may be a name: letters, digits, and signs that have no meaning here.
+func plain(s string) bool {
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '-', c == '.', c == ':', c == '_':
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+func printable(s string) bool {
+	for i := range len(s) {
+		if s[i] <= ' ' || s[i] >= 0x7f {
+			return false
+		}
+	}
+	return true
+}
+
+// shown cuts what somebody else has written, for messages.
+func shown(s string) string {
+	if len(s) > 80 {
+		return strings.ToValidUTF8(s[:80], "") + "..."
+	}
+	return s
+}
+
+// RemoteMember is a member of a remote group: nothing but its addresses and named ports.
+type RemoteMember struct {
+	Addresses []netip.Addr
+	Ports     []Port
+}
+
+// String is how it is written: addresses with commas between them, then each named port after a
+// semicolon, as "10.0.0.1;http/TCP=80".
+func (m *RemoteMember) String() string {
+	var b strings.Builder
+	for i, a := range m.Addresses {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteString(a.String())
+	}
+	for _, p := range m.Ports {
+		b.WriteString(";" + p.Name + "/" + p.Protocol + "=" + strconv.Itoa(int(p.Port)))
+	}
+	return b.String()
+}
+
+// ParseRemoteMember reads what String writes. It takes only that one form, so that two texts are
+// two members.
+func ParseRemoteMember(text string) (RemoteMember, error) {
+	var m RemoteMember
+	addresses, ports, more := strings.Cut(text, ";")
+	for _, part := range strings.SplitN(addresses, ",", mostAddresses+1) {
+		a, err := netip.ParseAddr(part)
+		if err != nil || a.Zone() != "" || a.Is4In6() {
+			return m, fmt.Errorf("%q is no address", shown(part))
+		}
+		m.Addresses = append(m.Addresses, a)
+	}
+	if more {
+		for _, part := range strings.SplitN(ports, ";", mostPorts+1) {
+			name, rest, _ := strings.Cut(part, "/")
+			protocol, number, _ := strings.Cut(rest, "=")
+			n, err := strconv.ParseUint(number, 10, 16)
+			p := Port{name, protocol, int32(n)}
+			if err != nil || p.check() != nil {
+				return m, fmt.Errorf("%q is no named port", shown(part))
+			}
+			m.Ports = append(m.Ports, p)
+		}
+	}
+	if m.String() != text || len(m.Addresses) > mostAddresses || len(m.Ports) > mostPorts {
+		return m, fmt.Errorf("%q is not as members of groups are written", shown(text))
+	}
+	return m, nil
+}

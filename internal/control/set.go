@@ -1,0 +1,138 @@
+package control
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nephele-io/nephele/api/antrea/v1beta1"
+	"github.com/nephele-io/nephele/internal/policy"
+)
+
+// What a cluster that belongs to a set has besides its own objects: workloads of other clusters,
+// the labels by which its hub knows it, and, in a hub, how far policies are realized elsewhere.
+
+// ownLabels are those that Namespaces and Nodes of this cluster have besides their own.
+type ownLabels map[string]string
+
+// PutRemote changes what is known of workloads of other clusters.
+func (c *Controller) PutRemote(put []policy.Entity, gone []policy.EntityRef) {
+	for i := range put {
+		c.intake.put(kindRemote, &put[i])
+	}
+	for _, ref := range gone {
+		c.intake.remove(inputKey{kind: kindRemote, NamespacedName: types.NamespacedName{Name: ref.Name}})
+	}
+}
+
+// PutOwnLabels says which labels the Namespaces and Nodes of this cluster have besides their own,
+// in place of those that were said before.
+func (c *Controller) PutOwnLabels(labels map[string]string) {
+	c.intake.put(kindOwnLabels, ownLabels(labels))
+}
+
+// RealizedInClusters says how far a policy for several clusters is realized there.
+func (c *Controller) RealizedInClusters(uid string, in []v1beta1.ClusterRealization) {
+	if c.book.elsewhere(types.UID(uid), in) {
+		c.tasks.Add(task{kind: taskPolicy, name: uid})
+	}
+}
+
+// withOwn adds the labels of this cluster to those of an object.
+func (c *Controller) withOwn(labels map[string]string) map[string]string {
+	if len(c.own) == 0 {
+		return labels
+	}
+	out := maps.Clone(labels)
+	if out == nil {
+		out = map[string]string{}
+	}
+	maps.Copy(out, c.own)
+	return out
+}
+
+func (c *Controller) named(n policy.Namespace) policy.Namespace {
+	n.Labels = c.withOwn(n.Labels)
+	return n
+}
+
+// rename gives all Namespaces and Nodes the labels of this cluster.
+func (c *Controller) rename(own ownLabels) {
+	if maps.Equal(c.own, own) {
+		return
+	}
+	c.own = own
+	var namespaces corev1.NamespaceList
+	var nodes corev1.NodeList
+	for _, list := range []client.ObjectList{&namespaces, &nodes} {
+		// Of a cache, they are only read. What the list does not have yet is still to be heard.
+		if err := c.Client.List(context.Background(), list, client.UnsafeDisableDeepCopy); err != nil {
+			c.Logger.Error(err, "Namespaces and Nodes do not have the labels of this cluster before they change", "list", fmt.Sprintf("%T", list))
+		}
+	}
+	for i := range namespaces.Items {
+		c.applyObject(input{kind: kindNamespace, object: &namespaces.Items[i]})
+	}
+	for i := range nodes.Items {
+		c.applyObject(input{kind: kindNode, object: &nodes.Items[i]})
+	}
+}
+
+// elsewhere notes how far a policy is realized in other clusters; false if it is not known.
+func (b *book) elsewhere(uid types.UID, in []v1beta1.ClusterRealization) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	page := b.policies[uid]
+	if page == nil {
+		if len(in) > 0 { // it is about to be declared
+			b.early[uid] = in
+		} else {
+			delete(b.early, uid)
+		}
+		return false
+	}
+	page.clusters = in
+	return page.kind.hasStatus()
+}
+
+// inClusters is the status of a policy that is for other clusters.
+func (p *policyPage) inClusters(s v1beta1.NetworkPolicyStatus, realizable v1beta1.NetworkPolicyCondition) v1beta1.NetworkPolicyStatus {
+	s.Clusters = p.clusters
+	s.Phase = v1beta1.NetworkPolicyRealized
+	var failed, waiting []string
+	idle := 0
+	for _, r := range p.clusters {
+		s.CurrentNodesRealized += r.CurrentNodesRealized
+		s.DesiredNodesRealized += r.DesiredNodesRealized
+		phase := v1beta1.NetworkPolicyPhase(r.Phase)
+		switch {
+		case phase == v1beta1.NetworkPolicyFailed:
+			failed = append(failed, r.Name+": "+r.Message)
+		case r.ObservedGeneration != p.declared || phase != v1beta1.NetworkPolicyRealized && phase != v1beta1.NetworkPolicyIdle:
+			waiting = append(waiting, r.Name)
+		case phase == v1beta1.NetworkPolicyIdle:
+			idle++
+		}
+	}
+	slices.Sort(failed)
+	switch {
+	case len(p.clusters) == 0:
+		s.Phase, realizable.Message = v1beta1.NetworkPolicyIdle, "no Cluster has the labels that the policy is for"
+	case len(failed) > 0:
+		s.Phase, realizable.Message = v1beta1.NetworkPolicyFailed, strings.Join(failed, "; ")
+	case len(waiting) > 0:
+		s.Phase, realizable.Message = v1beta1.NetworkPolicyRealizing, "not yet known to be realized in "+strings.Join(waiting, ", ")
+	case idle == len(p.clusters):
+		s.Phase, realizable.Message = v1beta1.NetworkPolicyIdle, idleMessage
+	}
+	realizable.Status = metav1.ConditionTrue
+	s.Conditions, s.Message = []v1beta1.NetworkPolicyCondition{realizable}, shortened(realizable.Message)
+	return s
+}

@@ -1,0 +1,187 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/netip"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nephele-io/nephele/api/antrea/v1beta1"
+	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
+)
+
+// TestClusterSet: a hub and two members that join by the printed lines. A policy of the hub means
+// workloads of both, in both; it goes on when the hub is killed, for a Pod that is relabelled then
+// and for a member that begins anew; what was wrong is put right when the hub is back.
+func TestClusterSet(t *testing.T) {
+	t.Parallel()
+	feed := freeAddress(t)
+	hub, east, west := newCluster(t, "--api-listen", feed), newCluster(t), newCluster(t)
+	joined := map[string]string{}
+	for i, c := range []*cluster{east, west} {
+		name := []string{"east", "west"}[i]
+		code, out, errOut := run(t, "cluster", "token", name, "--server", feed, "--pods", fmt.Sprintf("10.%d.0.0/16", i+1), "--label", "env=prod", "--kubeconfig", hub.kubeconfig())
+		if code != 0 {
+			t.Fatal(out, errOut)
+		}
+		joined[name] = strings.Fields(out)[2]
+		if code, out, errOut := run(t, "join", joined[name], "--kubeconfig", c.kubeconfig()); code != 0 {
+			t.Fatal(out, errOut)
+		}
+		must(t, c.client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}))
+	}
+	if code, out, errOut := run(t, "join", joined["west"], "--kubeconfig", east.kubeconfig()); code != 2 || !strings.Contains(errOut, "nephele leave ends that") {
+		t.Errorf("a member joins anew: %d %s %s", code, out, errOut)
+	}
+	if code, _, errOut := run(t, "join", joined["west"], "--timeout", "5s", "--kubeconfig", hub.kubeconfig()); code != 2 || !strings.Contains(errOut, "it was used") {
+		t.Errorf("a token is used twice: %d %s", code, errOut)
+	}
+	pod := func(c *cluster, name, app, ip string) *corev1.Pod {
+		t.Helper()
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, Labels: map[string]string{"app": app}},
+			Spec: corev1.PodSpec{NodeName: "n1", Containers: []corev1.Container{{Name: "c", Image: "c"}}}}
+		must(t, c.client.Create(t.Context(), p))
+		p.Status.PodIP, p.Status.PodIPs = ip, []corev1.PodIP{{IP: ip}}
+		must(t, c.client.Status().Update(t.Context(), p))
+		return p
+	}
+	pod(east, "web", "web", "10.1.0.5")
+	pod(east, "forged", "web", "10.2.0.99")
+	pod(west, "db", "db", "10.2.0.7")
+	local := pod(west, "web", "web", "10.2.0.8")
+	policy := &v1beta1.ClusterNetworkPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: "db-from-web", Annotations: map[string]string{"nephele.io/clusters": "env=prod"}},
+		Spec: v1beta1.NetworkPolicySpec{
+			Priority: 5, Tier: "platform", AppliedTo: []v1beta1.AppliedTo{{PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "db"}}}},
+			Ingress: []v1beta1.Rule{{Action: v1beta1.RuleActionAllow, From: []v1beta1.NetworkPolicyPeer{{PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}, Scope: v1beta1.ScopeClusterSet}}}},
+		},
+	}
+	must(t, hub.client.Create(t.Context(), policy))
+	west.admits("10.1.0.5", "10.2.0.8")
+	west.guards("db")
+	hub.tells("west", "Realizing") // nobody enforces there
+	eventually(t, time.Minute, "the forged claim is told", func(context.Context) (bool, string) {
+		code, out, _ := run(t, "cluster", "list", "--kubeconfig", hub.kubeconfig())
+		return code == 1 && strings.Contains(out, "east: not believed: Pod shop/forged: 10.2.0.99"), out
+	})
+
+	hub.kill()
+	edit(t, west.client, local, func() { local.Labels["app"] = "db" })
+	west.admits("10.1.0.5")
+	west.guards("db", "web")
+	west.kill()
+	west.run()
+	west.admits("10.1.0.5")
+	west.guards("db", "web")
+	copied := &v1beta1.ClusterNetworkPolicy{}
+	must(t, west.client.Get(t.Context(), client.ObjectKey{Name: "hub-db-from-web"}, copied))
+	edit(t, west.client, copied, func() { copied.Spec.Priority = 9 })
+
+	hub.run()
+	eventually(t, 2*time.Minute, "the edit is undone", func(ctx context.Context) (bool, string) {
+		err := west.client.Get(ctx, client.ObjectKey{Name: "hub-db-from-web"}, copied)
+		return err == nil && copied.Spec.Priority == 5, fmt.Sprint(err, copied.Spec.Priority)
+	})
+	pod(east, "web-2", "web", "10.1.0.6")
+	west.admits("10.1.0.5", "10.1.0.6")
+	// Without its Cluster a member has nothing in anybody's peers, and no say.
+	gone := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "east"}}
+	gone.SetGroupVersionKind(schema.GroupVersionKind{Group: "set.nephele.io", Version: "v1alpha1", Kind: "Cluster"})
+	must(t, hub.client.Delete(t.Context(), gone))
+	west.admits()
+	must(t, hub.client.Delete(t.Context(), policy))
+	eventually(t, time.Minute, "the policy is taken back", func(ctx context.Context) (bool, string) {
+		err := west.client.Get(ctx, client.ObjectKey{Name: "hub-db-from-web"}, copied)
+		return client.IgnoreNotFound(err) == nil && err != nil, fmt.Sprint(err)
+	})
+	if code, out, errOut := run(t, "leave", "--drop", "--kubeconfig", east.kubeconfig()); code != 0 {
+		t.Fatal(out, errOut)
+	}
+	var left v1beta1.ClusterNetworkPolicyList
+	if err := east.client.List(t.Context(), &left); err != nil || len(left.Items) > 0 {
+		t.Errorf("%v %v", left.Items, err)
+	}
+}
+
+func (c *cluster) kubeconfig() string { return filepath.Join(c.dir, "kubeconfig") }
+
+// computed reads what is computed for everybody.
+func (c *cluster) computed(ctx context.Context, resource string, into any) error {
+	cfg, err := clientcmd.BuildConfigFromFlags("", c.kubeconfig())
+	if err != nil {
+		return err
+	}
+	kube, err := kubernetes.NewForConfig(cfg)
+	if err != nil {
+		return err
+	}
+	text, err := kube.RESTClient().Get().AbsPath("/apis/controlplane.antrea.io/v1beta2/" + resource).DoRaw(ctx)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(text, into)
+}
+
+// admits waits until the peers of all policies are these addresses.
+func (c *cluster) admits(want ...string) {
+	c.t.Helper()
+	eventually(c.t, time.Minute, fmt.Sprintf("the peers are %v", want), func(ctx context.Context) (bool, string) {
+		var list v1beta2.AddressGroupList
+		if err := c.computed(ctx, "addressgroups", &list); err != nil {
+			return false, err.Error()
+		}
+		got := map[string]bool{}
+		for _, g := range list.Items {
+			for _, m := range g.GroupMembers {
+				for _, ip := range m.IPs {
+					a, _ := netip.AddrFromSlice(ip)
+					got[a.Unmap().String()] = true
+				}
+			}
+		}
+		return slices.Equal(slices.Sorted(maps.Keys(got)), want) || len(got)+len(want) == 0, fmt.Sprint(got)
+	})
+}
+
+// guards waits until policies apply to these Pods.
+func (c *cluster) guards(want ...string) {
+	c.t.Helper()
+	eventually(c.t, time.Minute, fmt.Sprintf("policies apply to %v", want), func(ctx context.Context) (bool, string) {
+		var list v1beta2.AppliedToGroupList
+		if err := c.computed(ctx, "appliedtogroups", &list); err != nil {
+			return false, err.Error()
+		}
+		got := map[string]bool{}
+		for _, g := range list.Items {
+			for _, m := range g.GroupMembers {
+				got[m.Pod.Name] = true
+			}
+		}
+		return slices.Equal(slices.Sorted(maps.Keys(got)), want), fmt.Sprint(got)
+	})
+}
+
+// tells waits until the policy's status says a phase of a cluster.
+func (c *cluster) tells(cluster, phase string) {
+	c.t.Helper()
+	eventually(c.t, time.Minute, cluster+" is told to be "+phase, func(ctx context.Context) (bool, string) {
+		var p v1beta1.ClusterNetworkPolicy
+		err := c.client.Get(ctx, client.ObjectKey{Name: "db-from-web"}, &p)
+		return err == nil && slices.ContainsFunc(p.Status.Clusters, func(r v1beta1.ClusterRealization) bool {
+			return r.Name == cluster && string(r.Phase) == phase && r.ObservedGeneration == p.Generation
+		}), fmt.Sprintf("%v %+v", err, p.Status)
+	})
+}
