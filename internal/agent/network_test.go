@@ -64,10 +64,10 @@ func (c choosing) Follow(of schema.GroupVersionResource, namespace string, only 
 		}
 		return true
 	}
-	inner := c.fakeCluster.Follow(of, namespace, only)
+	inner := cache.ToListerWatcherWithContext(c.fakeCluster.Follow(of, namespace, only))
 	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
-		ListFunc: func(l metav1.ListOptions) (runtime.Object, error) {
-			got, err := inner.List(l)
+		ListWithContextFunc: func(ctx context.Context, l metav1.ListOptions) (runtime.Object, error) {
+			got, err := inner.ListWithContext(ctx, l)
 			switch list := got.(type) {
 			case *corev1.NodeList:
 				list.Items = slices.DeleteFunc(list.Items, func(n corev1.Node) bool { return !matches(&n) })
@@ -76,8 +76,8 @@ func (c choosing) Follow(of schema.GroupVersionResource, namespace string, only 
 			}
 			return got, err
 		},
-		WatchFunc: func(l metav1.ListOptions) (watch.Interface, error) {
-			w, err := inner.Watch(l)
+		WatchFuncWithContext: func(ctx context.Context, l metav1.ListOptions) (watch.Interface, error) {
+			w, err := inner.WatchWithContext(ctx, l)
 			if err != nil {
 				return nil, err
 			}

@@ -24,6 +24,9 @@ const (
 	// chainInterval is how often it is looked whether the plugin is still chained: other plugins
 	// write their lists anew when they start.
 	chainInterval = 5 * time.Second
+	// provideInterval is how soon it is tried again to write a list of our own: the Node is not ready
+	// before.
+	provideInterval = time.Second
 )
 
 // cniFlags are those of the CNI plugin.
@@ -92,14 +95,16 @@ func (c *chaining) trouble() string {
 }
 
 func (c *chaining) run(ctx context.Context) {
-	pace := time.NewTicker(chainInterval)
-	defer pace.Stop()
 	for {
 		c.once()
+		wait := chainInterval
+		if c.to.Entry.Network && c.trouble() != "" {
+			wait = provideInterval
+		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-pace.C:
+		case <-time.After(wait):
 		}
 	}
 }
