@@ -24,8 +24,8 @@ const (
 	// chainInterval is how often it is looked whether the plugin is still chained: other plugins
 	// write their lists anew when they start.
 	chainInterval = 5 * time.Second
-	// provideInterval is how soon it is tried again to write a list of our own: the Node is not ready
-	// before.
+	// provideInterval is how soon it is tried again to write a list of our own: the Node is not
+	// ready before.
 	provideInterval = time.Second
 )
 
