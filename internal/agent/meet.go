@@ -31,8 +31,10 @@ type meeting struct {
 	listen func(ctx context.Context, network, address string) (net.PacketConn, error)
 
 	mu sync.Mutex
-	// wrong are the Nodes that something is wrong with; the text is what.
-	wrong map[string]string
+	// wrong are the Nodes that something is wrong with; the text is what. suspected are those that
+	// something was wrong with for the first time: their agents may be starting.
+	wrong     map[string]string
+	suspected map[string]bool
 	// waiting are the questions without an answer.
 	waiting map[uint64]chan int
 	number  uint64
@@ -103,7 +105,7 @@ func (n *Network) meet(ctx context.Context) {
 func (m *meeting) something() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return len(m.wrong) > 0
+	return len(m.wrong)+len(m.suspected) > 0
 }
 
 // answer takes what comes until the socket is closed.
@@ -140,14 +142,22 @@ func (m *meeting) round(ctx context.Context, n *Network, plan *network.Plan, soc
 		return
 	}
 	m.mu.Lock()
-	maps.DeleteFunc(m.wrong, func(name string, _ string) bool {
+	gone := func(name string) bool {
 		return !slices.ContainsFunc(peers, func(p network.Peer) bool { return p.Name == name })
-	})
+	}
+	maps.DeleteFunc(m.wrong, func(name, _ string) bool { return gone(name) })
+	maps.DeleteFunc(m.suspected, func(name string, _ bool) bool { return gone(name) })
 	first := m.next % len(peers)
 	m.next = first + meetAtOnce
-	m.mu.Unlock()
 	some := slices.Concat(peers[first:], peers[:first])
 	some = some[:min(len(some), meetAtOnce)]
+	again := 0 // of those with which something is wrong
+	for _, p := range peers {
+		if bad := m.wrong[p.Name] != "" || m.suspected[p.Name]; bad && again < meetAtOnce && !slices.Contains(some, p) {
+			some, again = append(some, p), again+1
+		}
+	}
+	m.mu.Unlock()
 	var running sync.WaitGroup
 	for _, p := range some {
 		running.Go(func() {
@@ -167,6 +177,11 @@ func (m *meeting) round(ctx context.Context, n *Network, plan *network.Plan, soc
 			text := p.Trouble(met, plan.Local, plan.State.Device.Port, plan.MTU)
 			m.mu.Lock()
 			defer m.mu.Unlock()
+			if text != "" && m.wrong[p.Name] == "" && !m.suspected[p.Name] {
+				m.suspected[p.Name] = true
+				return
+			}
+			delete(m.suspected, p.Name)
 			if text != "" && m.wrong[p.Name] == "" {
 				n.Log.Info("Another Node is not reached as it should be", "trouble", text)
 			}

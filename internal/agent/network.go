@@ -96,7 +96,7 @@ type Network struct {
 func NewNetwork(o NetworkOptions) *Network {
 	n := &Network{NetworkOptions: o, news: make(chan struct{}, 1), pool: network.NewPool(), own: map[netip.Addr]bool{},
 		changed: func() {}, pods: func() map[netip.Addr]string { return nil }}
-	n.meeting = &meeting{listen: o.Listen, wrong: map[string]string{}, waiting: map[uint64]chan int{}}
+	n.meeting = &meeting{listen: o.Listen, wrong: map[string]string{}, suspected: map[string]bool{}, waiting: map[uint64]chan int{}}
 	changed := cache.ResourceEventHandlerFuncs{AddFunc: func(any) { n.poke() }, UpdateFunc: n.updated, DeleteFunc: func(any) { n.poke() }}
 	n.nodes, n.run = cache.NewInformerWithOptions(cache.InformerOptions{
 		ObjectType: &corev1.Node{}, Handler: changed, Transform: trimNode,

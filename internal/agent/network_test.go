@@ -120,6 +120,8 @@ type siteOf struct {
 	four, six bool
 	// away tells that the controller has never answered, and Pods are essential.
 	away bool
+	// meets tells that agents ask one another whether packets come.
+	meets bool
 	// services tells that the agents lead connections to Services.
 	services bool
 	// sixOff tells that IPv6 is switched off on them.
@@ -246,6 +248,9 @@ func (s *site) join(i, subnet int, of siteOf) {
 		listen := func(ctx context.Context, network, address string) (c net.PacketConn, err error) {
 			outer := n.host.Do(func() error { c, err = (&net.ListenConfig{}).ListenPacket(ctx, network, address); return nil })
 			return c, errors.Join(outer, err)
+		}
+		if !of.meets {
+			listen = nil
 		}
 		return agent.NewNetwork(agent.NetworkOptions{Node: n.name, Cluster: cluster, Config: n.config, Links: n.kernel, Listen: listen, Clock: clock.RealClock{}, Log: n.log})
 	}
@@ -675,7 +680,7 @@ func TestNetworkOfAnother(t *testing.T) {
 
 // TestNetworkBlocked: Nodes notice that packets do not come to others, and that they do again.
 func TestNetworkBlocked(t *testing.T) {
-	s := newSite(t, siteOf{config: network.Config{Mode: network.Encap}, subnets: []int{1, 2, 3}, cidrs: []string{"10.244.N.0/24", "fd00:N::/64"}, four: true, six: true})
+	s := newSite(t, siteOf{config: network.Config{Mode: network.Encap}, subnets: []int{1, 2, 3}, cidrs: []string{"10.244.N.0/24", "fd00:N::/64"}, four: true, six: true, meets: true})
 	here, there := s.nodes[0], s.nodes[1]
 	there.ended()
 	there.config.Port = 8472 // as if nothing came by the other one
