@@ -71,6 +71,8 @@ type Table interface {
 	Counters(chains ...string) (map[string][]kernel.Counter, error)
 	// Foreign returns the filters of others on the way of the host's traffic.
 	Foreign() ([]kernel.Filter, error)
+	// KubeProxy returns by what kube-proxy leads to Services; empty if it does not.
+	KubeProxy() (string, error)
 	// ForgetClients forgets which clients stay with backends of Services that are gone.
 	ForgetClients(now *nft.Balanced) (int, error)
 }
@@ -506,6 +508,15 @@ func (a *Agent) survey() {
 }
 
 func (a *Agent) surveyNow() {
+	if a.Balancing != nil {
+		beside, err := a.Table.KubeProxy()
+		if err == nil && beside == "" && a.Pods != nil {
+			if node, _ := a.Pods.current(); node != nil && node.IPVS {
+				beside = "mode IPVS"
+			}
+		}
+		a.Balancing.isBeside(beside, err)
+	}
 	found, err := a.Table.Foreign()
 	a.unsurveyed = err != nil
 	if err != nil {

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"net"
 	"net/netip"
@@ -36,6 +37,8 @@ type Balancing struct {
 
 	mu  sync.Mutex
 	now *nft.Balanced
+	// beside is what is wrong because somebody else leads to Services, too.
+	beside string
 }
 
 // unknown is what is known of Services before anything is.
@@ -175,10 +178,30 @@ func (b *Balancing) refresh(ctx context.Context) {
 
 // Trouble is what is wrong; empty for nothing.
 func (b *Balancing) Trouble() string {
-	if b.current().Unknown {
+	b.mu.Lock()
+	beside := b.beside
+	b.mu.Unlock()
+	switch {
+	case beside != "":
+		return beside
+	case b.current().Unknown:
 		return "the Services of the cluster are not known yet"
 	}
 	return b.health.trouble()
+}
+
+// isBeside takes in by what kube-proxy leads to Services; empty if it does not.
+func (b *Balancing) isBeside(what string, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case err != nil:
+		b.beside = "it is not known whether kube-proxy leads to Services as well: " + err.Error()
+	case what != "":
+		b.beside = fmt.Sprintf("kube-proxy leads to Services as well, or has left what does (%s): end it, and take that away with kube-proxy --cleanup", what)
+	default:
+		b.beside = ""
+	}
 }
 
 // current is where connections go.

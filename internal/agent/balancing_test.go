@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/nftables"
 	"github.com/vishvananda/netlink"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -233,6 +234,25 @@ func TestServices(t *testing.T) {
 			return nil
 		})
 	}
+
+	// Somebody else leads to Services, too.
+	beside := &nftables.Table{Name: "kube-proxy", Family: nftables.TableFamilyIPv4}
+	change := func(do func(c *nftables.Conn)) {
+		s.inside(here.host, func() error {
+			c, err := nftables.New()
+			if err == nil {
+				do(c)
+				err = c.Flush()
+			}
+			return err
+		})
+	}
+	change(func(c *nftables.Conn) { c.AddChain(&nftables.Chain{Name: "services", Table: c.AddTable(beside)}) })
+	here.eventually("kube-proxy is told of", func() bool {
+		return strings.Contains(here.agent.Status().Network.Trouble(), "kube-proxy leads to Services as well, or has left what does (table ip kube-proxy)")
+	})
+	change(func(c *nftables.Conn) { c.DelTable(beside) })
+	here.eventually("kube-proxy is gone", func() bool { return here.agent.Status().Network.Trouble() == "" })
 
 	// Who may come by the load balancer.
 	route(s, here, "198.51.100.6/32")

@@ -93,3 +93,28 @@ func parseFilter(body []byte) (f Filter, err error) {
 	f.Drops = policy == nfDrop
 	return f, err
 }
+
+// KubeProxy returns by what kube-proxy leads to Services, in its modes nftables and iptables; empty
+// if it does not.
+func (t *Table) KubeProxy() (string, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	found := ""
+	for _, name := range []string{"ip", "ip6"} {
+		err := t.socket.ask(unix.NFNL_SUBSYS_NFTABLES, unix.NFT_MSG_GETCHAIN, families()[name], true, nil, func(_ uint16, body []byte) error {
+			f, err := parseFilter(body)
+			switch {
+			case found != "":
+			case f.Table == "kube-proxy":
+				found = "table " + name + " kube-proxy"
+			case f.Table == "nat" && f.Chain == "KUBE-SERVICES":
+				found = "chain KUBE-SERVICES of table " + name + " nat"
+			}
+			return err
+		})
+		if err != nil {
+			return "", fmt.Errorf("read the chains of others: %w", err)
+		}
+	}
+	return found, nil
+}
