@@ -203,7 +203,7 @@ var layers = []layer{
 		why: "loops never import one another; control alone drives the engine"},
 	{folder: "internal/history", own: []string{"api", "internal/kinds"}, foreign: kubernetes,
 		why: "the history hears of policies from those who watch them, and nobody acts on it"},
-	{folder: "internal/apiserver/webhook", own: []string{"api", "internal/clusterset/peers", "internal/kinds", "internal/policy", "internal/policy/admission", "internal/control/convert"}, foreign: kubernetes,
+	{folder: "internal/apiserver/webhook", own: []string{"api", "internal/clusterset/peers", "internal/kinds", "internal/policy", "internal/policy/admission", "internal/control/convert", "internal/platform/recovered"}, foreign: kubernetes,
 		why: "the webhooks put the rules of admission on the wire; what else they need to know comes through an interface"},
 	{folder: "internal/apiserver/watchstore", own: []string{"api", "internal/platform"}, foreign: kubernetes,
 		why: "the store serves computed objects and knows nobody who fills or reads it"},

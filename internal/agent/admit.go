@@ -14,6 +14,7 @@ import (
 	"github.com/nephele-io/nephele/internal/agent/cni"
 	"github.com/nephele-io/nephele/internal/agent/nft"
 	"github.com/nephele-io/nephele/internal/enforcer"
+	"github.com/nephele-io/nephele/internal/platform/recovered"
 )
 
 const (
@@ -236,7 +237,10 @@ func (s *asking) ask(ctx context.Context, look func(context.Context) (*moment, e
 			s.mu.Unlock()
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), infoLimit)
 			defer cancel()
-			q.got, q.err = look(ctx)
+			q.err = recovered.Call(func() (err error) {
+				q.got, err = look(ctx)
+				return err
+			})
 		}()
 	}
 	s.mu.Unlock()

@@ -20,6 +20,7 @@ import (
 	"github.com/nephele-io/nephele/internal/agent/nft/kernel"
 	"github.com/nephele-io/nephele/internal/agent/traffic"
 	"github.com/nephele-io/nephele/internal/enforcer"
+	"github.com/nephele-io/nephele/internal/platform/recovered"
 )
 
 const (
@@ -267,6 +268,7 @@ func (a *Agent) poke() {
 // Run guards the host until ctx ends. What is in force then stays in force. It fails if another
 // agent guards the host.
 func (a *Agent) Run(ctx context.Context) error {
+	recovered.Everywhere()
 	a.restore(ctx)
 	if a.refused != nil {
 		return a.refused
@@ -294,18 +296,18 @@ func (a *Agent) Run(ctx context.Context) error {
 		running.Go(func() { a.Network.Run(ctx) })
 	}
 	if a.Balancing != nil {
-		running.Go(func() { a.Balancing.Run(ctx) })
+		running.Go(func() { a.Balancing.Run(logr.NewContext(ctx, a.Log)) })
 	}
 	var services chan struct{}
 	if a.Services != nil {
 		services = a.Services.news
 		running.Go(func() { a.Services.Run(ctx) })
 	}
-	for {
+	turn := func() (over bool) {
 		select {
 		case <-ctx.Done():
 			a.save(true)
-			return nil
+			return true
 		case err := <-a.saving.results:
 			a.wasSaved(err)
 		case <-a.wake:
@@ -343,10 +345,45 @@ func (a *Agent) Run(ctx context.Context) error {
 		}
 		a.step(ctx)
 		if a.refused != nil {
-			return a.refused
+			return true
 		}
 		a.tell(ctx)
 		a.sendCounts(ctx)
+		return false
+	}
+	return a.forever(ctx, turn)
+}
+
+// The pauses of forever.
+const (
+	faultPause     = time.Second
+	longFaultPause = time.Minute
+)
+
+// forever takes turns until one says that it is over. After one that panics everything is done
+// again, after a pause that grows with the panics in a row; what is in force stays meanwhile.
+func (a *Agent) forever(ctx context.Context, turn func() (over bool)) error {
+	for pause := time.Duration(0); ; {
+		over := false
+		fault := recovered.Do(func() { over = turn() })
+		if over {
+			return a.refused
+		}
+		if fault == nil {
+			pause = 0
+			continue
+		}
+		pause = min(max(2*pause, faultPause), longFaultPause)
+		a.Log.Error(fault, "A panic was recovered, trying again", "in", pause.String(), "stack", recovered.StackOf(fault))
+		a.change(func(s *Status) { s.Error = fault.Error() })
+		a.dirty = true
+		_ = recovered.Do(func() { a.tell(ctx) })
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-a.Clock.After(pause):
+			a.poke()
+		}
 	}
 }
 

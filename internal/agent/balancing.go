@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/nephele-io/nephele/internal/agent/nft"
 	"github.com/nephele-io/nephele/internal/agent/proxy"
+	"github.com/nephele-io/nephele/internal/platform/recovered"
 )
 
 // Balancing follows where connections to Services go. It is safe for concurrent use.
@@ -140,7 +142,9 @@ func (b *Balancing) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-b.news:
-			b.refresh(ctx)
+			if fault := recovered.Do(func() { b.refresh(ctx) }); fault != nil {
+				logr.FromContextOrDiscard(ctx).Error(fault, "A panic was recovered; connections go where they went", "stack", recovered.StackOf(fault))
+			}
 		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/nephele-io/nephele/internal/enforcer"
+	"github.com/nephele-io/nephele/internal/platform/recovered"
 )
 
 const (
@@ -113,7 +114,7 @@ func (a *Agent) probe(ctx context.Context) {
 		go func() {
 			ctx, cancel := context.WithTimeout(ctx, limit)
 			defer cancel()
-			p.results <- probed{a.Probe(ctx), change}
+			p.results <- probed{recovered.Call(func() error { return a.Probe(ctx) }), change}
 		}()
 	}
 	if t := p.trial; t != nil && !now.Before(t.deadline) {

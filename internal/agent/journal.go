@@ -21,6 +21,7 @@ import (
 
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 	"github.com/nephele-io/nephele/internal/enforcer"
+	"github.com/nephele-io/nephele/internal/platform/recovered"
 )
 
 const (
@@ -219,7 +220,7 @@ func (s *Store) Record(k Kept, late <-chan time.Time) (uint64, error) {
 	}
 	done := make(chan error, 1)
 	go func() {
-		err := s.appendLine(line, k.Revision)
+		err := recovered.Call(func() error { return s.appendLine(line, k.Revision) })
 		if err == nil {
 			s.mu.Lock()
 			s.base, s.baseRest = k, now

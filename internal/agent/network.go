@@ -20,6 +20,7 @@ import (
 	"github.com/nephele-io/nephele/internal/agent/cni"
 	"github.com/nephele-io/nephele/internal/agent/network"
 	"github.com/nephele-io/nephele/internal/agent/nft"
+	"github.com/nephele-io/nephele/internal/platform/recovered"
 )
 
 const (
@@ -149,7 +150,11 @@ func (n *Network) Run(ctx context.Context) {
 				continue
 			}
 		}
-		n.Sync()
+		if fault := recovered.Do(n.Sync); fault != nil {
+			n.mu.Lock()
+			n.fail(fault)
+			n.mu.Unlock()
+		}
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 	"github.com/nephele-io/nephele/internal/agent/nft"
+	"github.com/nephele-io/nephele/internal/platform/recovered"
 )
 
 // report tells what became of every policy, where that is new, and everything after a watch of
@@ -140,7 +141,7 @@ func (a *Agent) tell(ctx context.Context) {
 	go func() {
 		ctx, cancel := context.WithTimeout(ctx, infoLimit)
 		defer cancel()
-		a.telling.results <- told{s.told(), a.Info(ctx, &s)}
+		a.telling.results <- told{s.told(), recovered.Call(func() error { return a.Info(ctx, &s) })}
 	}()
 }
 

@@ -1,5 +1,7 @@
 package agent
 
+import "github.com/nephele-io/nephele/internal/platform/recovered"
+
 // saving is a write to the disk that is under way.
 type saving struct {
 	results chan error
@@ -14,7 +16,7 @@ func (a *Agent) saveSoon() {
 		return
 	}
 	a.saving.running = true
-	go func() { a.saving.results <- a.Store.Save(now, false) }()
+	go func() { a.saving.results <- recovered.Call(func() error { return a.Store.Save(now, false) }) }()
 }
 
 func (a *Agent) wasSaved(err error) {

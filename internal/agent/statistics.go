@@ -12,6 +12,7 @@ import (
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 	"github.com/nephele-io/nephele/internal/agent/nft"
 	"github.com/nephele-io/nephele/internal/agent/nft/kernel"
+	"github.com/nephele-io/nephele/internal/platform/recovered"
 )
 
 const (
@@ -211,7 +212,7 @@ func (a *Agent) sendCounts(ctx context.Context) {
 	go func() {
 		ctx, cancel := context.WithTimeout(ctx, infoLimit)
 		defer cancel()
-		c.results <- counted{of, a.Statistics(ctx, summary(a.Key, of))}
+		c.results <- counted{of, recovered.Call(func() error { return a.Statistics(ctx, summary(a.Key, of)) })}
 	}()
 }
 

@@ -28,10 +28,12 @@ import (
 	"k8s.io/apiserver/pkg/server/healthz"
 	"k8s.io/apiserver/pkg/util/compatibility"
 	restclient "k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
 
 	"github.com/nephele-io/nephele/internal/apiserver/stats"
 	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
 	"github.com/nephele-io/nephele/internal/enroll/credential"
+	"github.com/nephele-io/nephele/internal/platform/recovered"
 )
 
 const (
@@ -260,7 +262,10 @@ func (s *Server) Start(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	renewal.Go(func() {
-		s.Certificate.keep(ctx, func(err error) { s.Logger.Error(err, "Renewing the serving certificate failed, trying again later") })
+		failed := func(err error) {
+			s.Logger.Error(err, "Renewing the serving certificate failed, trying again later", "stack", recovered.StackOf(err))
+		}
+		recovered.Repeat(ctx, clock.RealClock{}, failed, func() { s.Certificate.keep(ctx, failed) })
 	})
 	if err := s.generic.PrepareRun().RunWithContext(ctx); err != nil {
 		return fmt.Errorf("API server: %w", err)

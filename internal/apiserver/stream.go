@@ -7,8 +7,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/klog/v2"
 
 	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
+	"github.com/nephele-io/nephele/internal/platform/recovered"
 )
 
 // ahead is how many events are taken from the store before the client has received them: enough to
@@ -30,7 +32,13 @@ type stream struct {
 func startStream(ctx context.Context, source *watchstore.Watcher, f filter, mark bool, m *Metrics, ended func()) *stream {
 	ctx, cancel := context.WithCancel(ctx)
 	s := &stream{source: source, metrics: m, out: make(chan watch.Event, ahead), cancel: cancel, ended: ended}
-	go s.run(ctx, f, mark)
+	go func() {
+		// One that panics ends, and its receiver asks again.
+		if fault := recovered.Do(func() { s.run(ctx, f, mark) }); fault != nil {
+			klog.FromContext(ctx).Error(fault, "A watch panicked", "resource", source.Resource(), "stack", recovered.StackOf(fault))
+			m.panicked("watches")
+		}
+	}()
 	return s
 }
 

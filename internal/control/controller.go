@@ -142,7 +142,11 @@ func (c *Controller) Start(ctx context.Context) error {
 	for range c.Workers {
 		workers.Go(func() { c.work(ctx) })
 	}
-	workers.Go(func() { c.upstream.follow(ctx) })
+	workers.Go(func() {
+		recovered.Repeat(ctx, c.Clock, func(err error) {
+			c.Logger.Error(err, "Looking for upstream kinds panicked", "stack", recovered.StackOf(err))
+		}, func() { c.upstream.follow(ctx) })
+	})
 	if c.Remote != nil {
 		sources = append(sources, source{kindRemote, c.Remote})
 	}

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -22,6 +23,7 @@ import (
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 	"github.com/nephele-io/nephele/internal/apiserver"
 	"github.com/nephele-io/nephele/internal/cloud/handover"
+	"github.com/nephele-io/nephele/internal/platform/recovered"
 )
 
 const (
@@ -196,16 +198,23 @@ func (a *vmAgents) tell() {
 // Start makes the realizer look again when agents tell something new, or fall silent, until ctx
 // ends. It is a manager.Runnable.
 func (a *vmAgents) Start(ctx context.Context) error {
+	recovered.Repeat(ctx, a.clock, func(err error) {
+		logr.FromContextOrDiscard(ctx).Error(err, "A panic was recovered", "in", "agents", "stack", recovered.StackOf(err))
+	}, func() { a.watch(ctx) })
+	return nil
+}
+
+func (a *vmAgents) watch(ctx context.Context) {
 	silent, ticker := map[string]bool{}, a.clock.NewTicker(agentsGlance)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-ctx.Done():
-			return nil
+			return
 		case <-a.news:
 			select {
 			case <-ctx.Done():
-				return nil
+				return
 			case <-a.clock.After(agentsPause):
 			}
 			a.changed()

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nephele-io/nephele/config/grants"
+	"github.com/nephele-io/nephele/internal/platform/recovered"
 )
 
 // authorsInterval is how often it is looked whether the policies of config/grants are installed.
@@ -46,7 +47,9 @@ func (c *authorsCheck) Unchecked() string {
 // Start looks again and again until ctx ends.
 func (c *authorsCheck) Start(ctx context.Context) error {
 	for {
-		c.look(ctx)
+		if fault := recovered.Do(func() { c.look(ctx) }); fault != nil {
+			c.log.Error(fault, "Looking at rights panicked", "stack", recovered.StackOf(fault))
+		}
 		select {
 		case <-ctx.Done():
 			return nil

@@ -40,6 +40,7 @@ import (
 	"github.com/nephele-io/nephele/internal/clusterset/hub"
 	"github.com/nephele-io/nephele/internal/control"
 	"github.com/nephele-io/nephele/internal/history"
+	"github.com/nephele-io/nephele/internal/platform/recovered"
 	"github.com/nephele-io/nephele/internal/platform/tracing"
 )
 
@@ -126,6 +127,7 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 	// The library wants its logger set for the whole process, and complains on standard error if it
 	// is not.
 	ctrl.SetLogger(o.Log)
+	recovered.Everywhere()
 	cfg = rest.CopyConfig(cfg)
 	if cfg.QPS == 0 {
 		cfg.QPS, cfg.Burst = 200, 400

@@ -24,6 +24,7 @@ import (
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/enforcer"
+	"github.com/nephele-io/nephele/internal/platform/recovered"
 )
 
 const (
@@ -85,7 +86,9 @@ func (f *foreignWatch) Start(ctx context.Context) error {
 	var last time.Time
 	wasAway, told := false, ""
 	for {
-		f.look(ctx)
+		if fault := recovered.Do(func() { f.look(ctx) }); fault != nil {
+			f.Log.Error(fault, "Looking at the policy server panicked", "stack", recovered.StackOf(fault))
+		}
 		away := f.away()
 		now := f.Clock.Now()
 		if changed := wasAway != (len(away) > 0); (len(away) > 0 || marked) && (changed || now.Sub(last) >= awayRepeat) {

@@ -109,7 +109,7 @@ spec:
 		p := &v1beta1.NetworkPolicy{}
 		err := im.c.client.Get(ctx, client.ObjectKeyFromObject(policy), p)
 		return err == nil && p.Status.Phase == v1beta1.NetworkPolicySuspended && p.Status.CurrentNodesRealized == 0 &&
-			strings.Contains(fmt.Sprint(p.Status.Conditions), "24 waiting for a confirmation"), fmt.Sprintf("%+v %v", p.Status, err)
+			strings.Contains(p.Status.Message, "24 waiting for a confirmation"), fmt.Sprintf("%+v %v", p.Status, err)
 	})
 	confirm(strings.Repeat("0", 16))
 	eventually(t, time.Minute, "another hash does not help", func(ctx context.Context) (bool, string) {

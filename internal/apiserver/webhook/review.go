@@ -11,7 +11,9 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	admissionv1beta1 "k8s.io/api/admission/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
 
+	"github.com/nephele-io/nephele/internal/platform/recovered"
 	"github.com/nephele-io/nephele/internal/policy"
 )
 
@@ -116,9 +118,16 @@ func decodeReview(raw []byte) (*admissionv1.AdmissionReview, error) {
 }
 
 func (h *handler) respond(ctx context.Context, in *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
-	a := h.hook.decide(ctx, h.state, &question{
-		operation: in.Operation, namespace: in.Namespace, object: in.Object.Raw, old: in.OldObject.Raw,
+	var a answer
+	fault := recovered.Do(func() {
+		a = h.hook.decide(ctx, h.state, &question{
+			operation: in.Operation, namespace: in.Namespace, object: in.Object.Raw, old: in.OldObject.Raw,
+		})
 	})
+	if fault != nil { // the object says what, and the log where
+		klog.FromContext(ctx).Error(fault, "Judging an object panicked", "resource", in.Resource.Resource, "namespace", in.Namespace, "name", in.Name, "stack", recovered.StackOf(fault))
+		a = answer{err: fault}
+	}
 	out := &admissionv1.AdmissionResponse{UID: in.UID}
 	for _, w := range a.warnings[:min(len(a.warnings), maxTold)] {
 		out.Warnings = append(out.Warnings, shortened(w, maxCause))

@@ -17,6 +17,7 @@ import (
 	elbtypes "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2/types"
 
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/platform/recovered"
 )
 
 // This file reads load balancers. Which ones there are, and which target groups, a few calls tell.
@@ -255,7 +256,7 @@ func (r *serviceReader) askAll(ctx context.Context, questions []question) (faile
 	for range min(askedAtOnce, len(questions)) {
 		wg.Go(func() {
 			for q := take(); q != nil; q = take() {
-				err := q.ask(bounded, q.ids)
+				err := recovered.Call(func() error { return q.ask(bounded, q.ids) })
 				switch {
 				case err == nil, bounded.Err() != nil && ctx.Err() == nil, gone(err):
 					continue

@@ -18,6 +18,7 @@ import (
 	"github.com/aws/smithy-go/middleware"
 
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/platform/recovered"
 )
 
 // Queue is an SQS queue with events of the account.
@@ -49,14 +50,22 @@ var _ cloud.Listener = (*Provider)(nil)
 
 // Listen implements cloud.Listener: one goroutine per queue, all ended when it returns.
 func (p *Provider) Listen(ctx context.Context, h cloud.Hearer) {
+	ctx, end := context.WithCancel(ctx)
+	defer end()
 	var wg sync.WaitGroup
-	for _, q := range p.cfg.Queues {
+	faults := make([]error, len(p.cfg.Queues))
+	for i, q := range p.cfg.Queues {
 		wg.Go(func() {
 			l := &listening{p: p, queue: q, hearer: h, api: p.queueClient(q)}
-			l.run(ctx)
+			if faults[i] = recovered.Do(func() { l.run(ctx) }); faults[i] != nil {
+				end()
+			}
 		})
 	}
 	wg.Wait()
+	if fault := errors.Join(faults...); fault != nil {
+		panic(fault) // for the caller, who knows what to do then
+	}
 }
 
 // region is where the queue is.

@@ -13,6 +13,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/platform/recovered"
 )
 
 // prefixListWorkers bounds the prefix lists that are read at the same time.
@@ -146,7 +147,7 @@ func together(ctx context.Context, fns ...func(context.Context) error) error {
 	var first error
 	for _, fn := range fns {
 		wg.Go(func() {
-			if err := fn(ctx); err != nil {
+			if err := recovered.Call(func() error { return fn(ctx) }); err != nil {
 				once.Do(func() { first = err; cancel() })
 			}
 		})

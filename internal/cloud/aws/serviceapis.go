@@ -16,6 +16,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/rds"
 
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/platform/recovered"
 )
 
 const (
@@ -97,7 +98,7 @@ func (s *Shown) describe(ctx context.Context, region string, kinds map[cloud.Ser
 	for i, api := range apis {
 		wg.Go(func() {
 			r := &serviceReader{p: s.Provider, region: region, book: book}
-			err := api.read(r, ctx)
+			err := recovered.Call(func() error { return api.read(r, ctx) })
 			answers[i] = answer{r.found, r.faults, r.missed, err}
 		})
 	}

@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/platform/recovered"
 )
 
 // This file makes native services of interfaces and of what the APIs of services describe. Of
@@ -78,13 +79,16 @@ func (s *Shown) Observe(ctx context.Context, scope cloud.Scope) (*cloud.Snapshot
 	var wg sync.WaitGroup
 	services, cancel := context.WithCancel(ctx)
 	defer cancel()
-	wg.Go(func() { d = s.describe(services, scope.Region, s.asked(scope.Region)) })
+	var fault error
+	wg.Go(func() {
+		fault = recovered.Do(func() { d = s.describe(services, scope.Region, s.asked(scope.Region)) })
+	})
 	snap, err := s.inner.Observe(ctx, scope)
 	if err != nil {
 		cancel()
 	}
 	wg.Wait()
-	if err != nil {
+	if err = cmp.Or(err, fault); err != nil {
 		return nil, err
 	}
 	if ctx.Err() != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
 
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/platform/recovered"
 )
 
 // Names of tags cannot contain a slash on Azure, and are compared without regard to case. Ours are
@@ -155,7 +156,8 @@ func (a *Account) updateTags(ctx context.Context, ids []string, operation string
 			for _, name := range slices.Sorted(maps.Keys(own)) {
 				written[tagName(name)] = own[name]
 			}
-			errs[i] = classify(callTags, a.tags.update(ctx, id, operation, written), a.cfg.Now())
+			err := recovered.Call(func() error { return a.tags.update(ctx, id, operation, written) })
+			errs[i] = classify(callTags, err, a.cfg.Now())
 		})
 	}
 	wg.Wait()

@@ -16,6 +16,7 @@ import (
 	antreav1beta1 "github.com/nephele-io/nephele/api/antrea/v1beta1"
 	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/platform/recovered"
 )
 
 // writers bounds the objects of an account that are written at the same time.
@@ -237,7 +238,7 @@ func inParallel(ctx context.Context, keys []types.NamespacedName, do func(types.
 	for w := range errs {
 		wg.Go(func() {
 			for i := w; i < len(keys) && ctx.Err() == nil; i += len(errs) {
-				errs[w] = errors.Join(errs[w], do(keys[i]))
+				errs[w] = errors.Join(errs[w], recovered.Call(func() error { return do(keys[i]) }))
 			}
 		})
 	}

@@ -72,7 +72,7 @@ func (w *worker) reread(ctx context.Context, acct Account, known observation) (o
 				out.read[i], errs[i] = call("Refresh", func() (*cloud.Snapshot, error) { return refresher.Refresh(ctx, out.read[i], ids) })
 			}
 			if errs[i] == nil {
-				out.regions[i].Snapshot = out.read[i].Joined()
+				out.regions[i].Snapshot, errs[i] = call("Joined", func() (*cloud.Snapshot, error) { return out.read[i].Joined(), nil })
 			}
 		})
 	}

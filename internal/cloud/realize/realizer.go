@@ -240,7 +240,7 @@ func (r *Realizer) launch(ctx context.Context, acct Account) *running {
 	run := &running{worker: w, cancel: cancel, done: make(chan struct{})}
 	go func() {
 		defer close(run.done)
-		w.run(wctx)
+		r.forever(wctx, acct.Key, func() { w.run(wctx) })
 	}()
 	return run
 }

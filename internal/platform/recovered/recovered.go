@@ -16,6 +16,7 @@ import (
 	"runtime/debug"
 	"time"
 
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/utils/clock"
 )
 
@@ -55,6 +56,10 @@ func StackOf(err error) string {
 	}
 	return ""
 }
+
+// Everywhere has the libraries that handle objects of the cluster recover panics, too: they log
+// them, leave out the object, and go on. It is for the whole process.
+func Everywhere() { utilruntime.ReallyCrash = false }
 
 // The pauses of Repeat.
 const (
