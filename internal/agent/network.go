@@ -230,7 +230,7 @@ func (n *Network) Sync() {
 	n.tellTroubles(plan)
 	n.plan = plan
 	n.pool.SetRanges(plan.Ranges)
-	steps := network.Difference(state, plan.State)
+	steps := plan.Steps(state)
 	n.written += len(steps)
 	for _, s := range steps {
 		n.Log.V(1).Info("The network of the Node is changed", "step", s.String())
@@ -244,7 +244,7 @@ func (n *Network) Sync() {
 	rules.NoSNAT = n.Config.NoSNAT
 	slices.SortFunc(rules.Own, netip.Prefix.Compare)
 	slices.SortFunc(rules.Keep, netip.Prefix.Compare)
-	if !rules.Equal(n.rules) {
+	if !rules.Equal(n.rules) && !plan.Partial {
 		n.rules = rules
 		n.changed()
 	}

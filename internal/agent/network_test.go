@@ -904,10 +904,38 @@ func TestNetworkRestarts(t *testing.T) {
 			if want := map[network.Mode][2]int{network.Encap: {1, 0}, network.Hybrid: {0, 1}, network.NoEncap: {0, 1}}[mode]; want != [2]int{st.Tunnels, st.Direct} {
 				t.Errorf("%s: %+v", mode, st)
 			}
+			if st.Error != "" {
+				t.Errorf("%s: %s", mode, st.Error)
+			}
 		}
 		s.both(a, b, 80, true)
 	}
 	asking.none(t, "changes of the mode")
+	// The API loses the Node for a while.
+	asking = s.ask(a, b)
+	object, written := s.object(here), here.agent.Status().Network.Written
+	s.must(s.client.CoreV1().Nodes().Delete(t.Context(), here.name, metav1.DeleteOptions{}))
+	here.eventually("it is noticed", func() bool {
+		here.agent.Network.Sync()
+		return strings.Contains(here.agent.Status().Network.Trouble(), "knows no Node node0")
+	})
+	there.eventually("the other Node has no way to it", func() bool {
+		st := there.agent.Status().Network
+		return st.Tunnels+st.Direct == 0
+	})
+	object.ResourceVersion = ""
+	_, err := s.client.CoreV1().Nodes().Create(t.Context(), object, metav1.CreateOptions{})
+	s.must(err)
+	here.eventually("it is there again", func() bool {
+		here.agent.Network.Sync()
+		return here.agent.Status().Network.Trouble() == ""
+	})
+	close(asking.stop)
+	asking.done.Wait()
+	if st := here.agent.Status().Network; st.Written != written {
+		t.Errorf("the Node has changed its network meanwhile: %+v", st)
+	}
+	s.both(a, b, 80, true)
 	// Somebody removes what is ours: it comes back.
 	steps := []network.Step{{Verb: network.Remove, Device: &network.VXLAN{}}}
 	s.must(here.kernel.Apply(steps))

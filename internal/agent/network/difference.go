@@ -80,6 +80,15 @@ func (s Step) String() string {
 	return "nothing"
 }
 
+// Steps are what leads from what there is to what the plan wants.
+func (p *Plan) Steps(is *State) []Step {
+	steps := Difference(is, p.State)
+	if !p.Partial {
+		return steps
+	}
+	return slices.DeleteFunc(steps, func(s Step) bool { return s.Verb == Remove || is.Device != nil && s.Device != nil })
+}
+
 // Difference is what leads from what there is to what is wanted. What is relied on comes first and
 // goes last: the device, then who is behind it, then routes.
 func Difference(is, want *State) []Step {

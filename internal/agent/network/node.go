@@ -151,6 +151,20 @@ func MACOf(node string) MAC {
 	return m
 }
 
+// linkLocal is the address of IPv6 that a link with an address of its own has on the link.
+func linkLocal(m MAC) netip.Addr {
+	return netip.AddrFrom16([16]byte{0xfe, 0x80, 8: m[0] ^ 2, m[1], m[2], 0xff, 0xfe, m[3], m[4], m[5]})
+}
+
+// hopOf is the next hop to a range of Pods of a Node by VXLAN. Of IPv6 it is not in the range: the
+// kernel would look where that is routed, and refuse a hop that is not where it was before.
+func hopOf(node string, r netip.Prefix) netip.Addr {
+	if r.Addr().Is6() {
+		return linkLocal(MACOf(node))
+	}
+	return OwnAddress(r)
+}
+
 // EndName is the name of the link at the Node that leads to an interface of a container.
 func EndName(container, iface string) string {
 	sum := sha256.Sum256([]byte(container + "\x00" + iface))

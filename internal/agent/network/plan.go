@@ -138,6 +138,9 @@ type Plan struct {
 	// Tunnels and Direct count the Nodes that are reached by VXLAN, and without.
 	Tunnels, Direct int
 	Troubles        []Trouble
+	// Partial tells that too little is known of the Node: what is wanted is not all of it, and
+	// nothing goes because it is not wanted.
+	Partial bool
 	// gateways are the addresses of links to Pods, sources those that the Node sends to Pods from.
 	gateways, sources []netip.Addr
 }
@@ -150,7 +153,7 @@ func (p *Plan) Known() (reason string, ok bool) {
 		}
 	}
 	switch {
-	case len(p.Ranges) == 0 && len(p.Troubles) > 0:
+	case len(p.Ranges) == 0 && len(p.Troubles) > 0, p.Partial && p.Local == (netip.Addr{}) && len(p.Troubles) > 0:
 		return p.Troubles[0].String(), false
 	case p.MTU == 0:
 		return "the link by which other Nodes are reached is not known", false
@@ -181,6 +184,7 @@ func Make(in Input) *Plan {
 	}
 	if m.self == nil {
 		m.trouble(Trouble{Kind: NoNode, Node: in.Name})
+		m.out.Partial = true
 		return m.out
 	}
 	m.ownRanges()
@@ -211,6 +215,7 @@ func (m *making) trouble(t Trouble) { m.out.Troubles = append(m.out.Troubles, t)
 func (m *making) ownRanges() {
 	if len(m.self.PodCIDRs) == 0 {
 		m.trouble(Trouble{Kind: NoRange, Node: m.Name})
+		m.out.Partial = true
 	}
 	for _, p := range m.self.PodCIDRs {
 		if p.Addr().Is6() && !m.Underlay.IPv6 {
@@ -301,7 +306,7 @@ func (m *making) mtu() {
 			least -= overhead4
 		}
 	}
-	m.out.MTU = least
+	m.out.MTU, m.out.Partial = least, m.out.Partial || least == 0
 	if m.MTU != 0 {
 		if least > 0 && m.MTU > least {
 			m.trouble(Trouble{Kind: LargeMTU, Number: m.MTU, Most: least})
@@ -319,6 +324,7 @@ func (m *making) others() {
 	own := m.self.address(m.six)
 	if !own.IsValid() {
 		m.trouble(Trouble{Kind: NoAddress, Node: m.Name, Six: m.six})
+		m.out.Partial = true
 		return
 	}
 	wraps := m.Mode == Encap || m.Mode == Hybrid
@@ -363,8 +369,9 @@ func (m *making) others() {
 				routes, without = routes+1, without+1
 			case wraps:
 				// The next hop is the address of the device there.
-				m.out.State.Routes[p] = Route{Via: OwnAddress(p), Link: Device}
-				m.out.State.Neighbours[OwnAddress(p)], m.out.State.Forwards[MACOf(n.Name)] = MACOf(n.Name), at
+				hop := hopOf(n.Name, p)
+				m.out.State.Routes[p] = Route{Via: hop, Link: Device}
+				m.out.State.Neighbours[hop], m.out.State.Forwards[MACOf(n.Name)] = MACOf(n.Name), at
 				if routes == without { // the first one of them
 					m.out.Peers = append(m.out.Peers, Peer{n.Name, at, OwnAddress(p)})
 				}

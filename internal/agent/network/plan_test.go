@@ -31,7 +31,11 @@ func TestModes(t *testing.T) {
 	near := node(1, 1, []string{"192.168.1.2", "2001:db8:1::2"}, "10.244.1.0/24", "fd00:1::/64")
 	far := node(2, 2, []string{"192.168.2.3", "2001:db8:2::3"}, "10.244.2.0/24", "fd00:2::/64")
 	wrapped := func(p string) Route {
-		return Route{Via: netip.MustParsePrefix(p).Addr().Next(), Link: Device}
+		via := netip.MustParsePrefix(p).Addr().Next()
+		if via.Is6() { // that of the device of the Node with this range
+			via = linkLocal(MACOf("node" + strings.TrimSuffix(strings.TrimPrefix(p, "fd00:"), "::/64")))
+		}
+		return Route{Via: via, Link: Device}
 	}
 	direct := func(a string) Route { return Route{Via: netip.MustParseAddr(a)} }
 	for mode, want := range map[Mode]map[string]Route{
@@ -196,6 +200,36 @@ func TestDifferenceOnRandomInput(t *testing.T) {
 		}
 		if again := Difference(is, want); len(again) > 0 {
 			t.Fatalf("and then %v", again)
+		}
+	}
+}
+
+// TestPartial: a Node of which the API tells too little for a while loses nothing that it has.
+func TestPartial(t *testing.T) {
+	far := node(1, 1, []string{"192.168.2.2"}, "10.244.1.0/24")
+	whole := input(Encap, far)
+	whole.Ends = map[string][]netip.Addr{EndName("c", "eth0"): {netip.MustParseAddr("10.244.0.5")}}
+	has := NewState()
+	for _, x := range Make(whole).Steps(has) {
+		has.apply(t, x)
+	}
+	for name, change := range map[string]func(in *Input){
+		"not there":  func(in *Input) { in.Nodes = in.Nodes[1:] },
+		"no address": func(in *Input) { in.Nodes[0].Addresses = nil },
+		"no podCIDR": func(in *Input) { in.Nodes[0].PodCIDRs = nil },
+		"no route":   func(in *Input) { in.Underlay.Toward = nil },
+	} {
+		in := input(Encap, far)
+		in.Ends = whole.Ends
+		change(&in)
+		p := Make(in)
+		for _, x := range p.Steps(has) {
+			if x.Verb == Remove || x.Device != nil {
+				t.Errorf("%s: %s", name, x)
+			}
+		}
+		if _, known := p.Known(); known || !p.Partial {
+			t.Errorf("%s: Pods get addresses", name)
 		}
 	}
 }
