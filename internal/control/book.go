@@ -119,6 +119,37 @@ func (b *book) forgetGroup(name policy.NamespacedName) {
 func (b *book) record(out []task, c *policy.Changes) []task {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	return b.note(out, c, false)
+}
+
+// restart is record of everything, from an engine that begins anew. What enforcers report stays.
+func (b *book) restart(out []task, c *policy.Changes) []task {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for uid, page := range b.policies {
+		page.computed, page.desired, page.errors, page.warnings = false, 0, nil, nil
+		if page.kind.hasStatus() {
+			out = append(out, task{kind: taskPolicy, name: string(uid)})
+		}
+	}
+	for name := range b.groups {
+		out = append(out, task{kind: taskGroup, namespace: name.Namespace, name: name.Name})
+	}
+	clear(b.groups)
+	return b.note(out, c, true)
+}
+
+// fails notes that a policy cannot be computed by a fault of ours.
+func (b *book) fails(uid types.UID, fault error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if page := b.policies[uid]; page != nil {
+		page.refused = append(slices.Clip(page.refused), policy.FieldError{Field: "spec", Given: "what cannot be computed (" + fault.Error() + ")", Want: "another form; what was computed before stays in force"})
+	}
+}
+
+// note is record, with anew of an engine that begins anew. The caller holds the lock.
+func (b *book) note(out []task, c *policy.Changes, anew bool) []task {
 	for p := range c.Policies() {
 		page := b.policies[types.UID(p.Policy.Source.UID)]
 		if page == nil {
@@ -129,8 +160,10 @@ func (b *book) record(out []task, c *policy.Changes) []task {
 		page.spanned(p.SpanRemoved, p.SpanAdded)
 		// Whoever is concerned anew gets the policy anew and reports anew. What was under way when
 		// it ceased to be concerned says nothing.
-		for _, key := range slices.Concat(p.SpanRemoved, p.SpanAdded) {
-			delete(page.reports, key)
+		if !anew {
+			for _, key := range slices.Concat(p.SpanRemoved, p.SpanAdded) {
+				delete(page.reports, key)
+			}
 		}
 		if page.kind.hasStatus() {
 			out = append(out, task{kind: taskPolicy, name: page.UID})

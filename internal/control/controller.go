@@ -82,8 +82,11 @@ type Controller struct {
 	traced     traced
 	// own are the labels of this cluster in its set; only the loop looks at them.
 	own ownLabels
-	// fault is why nothing is computed any more.
-	fault atomic.Pointer[error]
+	// fault is why nothing is computed any more, healAt when that is tried again; suspects are what
+	// the engine was given since it last computed something.
+	fault    atomic.Pointer[error]
+	healAt   time.Time
+	suspects map[policy.Input]suspect
 }
 
 // New returns a Controller that does nothing until Start.
@@ -99,8 +102,8 @@ func New(o Options) (*Controller, error) {
 	}
 	c := &Controller{
 		Options: o,
-		engine:  policy.New(policy.Options{}),
-		intake:  newIntake(),
+		engine:  policy.New(policy.Options{}), suspects: map[policy.Input]suspect{},
+		intake: newIntake(),
 		book: newBook(func(uid types.UID, key string) bool {
 			return o.Store.Concerns(watchstore.NetworkPolicies, string(uid), key)
 		}),
@@ -200,7 +203,7 @@ func (c *Controller) absorb() int {
 		for j := range piece {
 			c.traced.seen(piece[j], c.begun())
 			in := piece[j]
-			if fault := recovered.Do(func() { c.apply(in) }); fault != nil {
+			if fault := recovered.Do(func() { c.suspecting(in); c.apply(in) }); fault != nil {
 				c.unreadable(in, fault)
 			}
 		}
@@ -237,18 +240,31 @@ func (c *Controller) event(o client.Object, eventType, reason, action, note stri
 // maxDueKept is the length up to which the list of tasks is used again.
 const maxDueKept = 1024
 
-// guardedRound is round, unless a former one has panicked. Then nobody knows what the engine holds,
-// so nothing more is computed: what was published stays in force, and Faulty says so until the
-// process begins anew.
+// guardedRound is round that goes on after a panic without the objects that it is about. Where it
+// cannot, nothing more is computed for a while: what was published stays in force, and Faulty says
+// so.
 func (c *Controller) guardedRound() {
-	if c.Faulty() != nil {
-		c.intake.take()
+	fault := c.Faulty()
+	switch {
+	case fault == nil:
+		if fault = recovered.Do(c.round); fault == nil {
+			return
+		}
+		c.Logger.Error(fault, "Computing policies panicked, looking for what it is about", "stack", recovered.StackOf(fault))
+	default:
+		c.absorb()
+		if c.Clock.Now().Before(c.healAt) {
+			return
+		}
+		fault = *c.fault.Load()
+	}
+	if err := recovered.Call(func() error { return c.heal(fault) }); err != nil {
+		c.fault.Store(&fault)
+		c.healAt = c.Clock.Now().Add(healAgain)
+		c.Logger.Error(err, "Policies cannot be computed: what was computed stays in force, trying again when something changes", "stack", recovered.StackOf(err))
 		return
 	}
-	if fault := recovered.Do(c.round); fault != nil {
-		c.fault.Store(&fault)
-		c.Logger.Error(fault, "Computing policies panicked: what was computed stays in force, and nothing more is computed before a restart", "stack", recovered.StackOf(fault))
-	}
+	c.fault.Store(nil)
 }
 
 // Faulty says why nothing is computed any more; nil while it is.
@@ -268,6 +284,17 @@ func (c *Controller) unreadable(in input, fault error) {
 	}
 }
 
+// queueDue queues the tasks that a round has brought.
+func (c *Controller) queueDue() {
+	for _, t := range c.due {
+		c.tasks.Add(t)
+	}
+	// The list of the first round may be as long as there are policies: it is not kept.
+	if c.due = c.due[:0]; cap(c.due) > maxDueKept {
+		c.due = nil
+	}
+}
+
 // round gives the engine what has arrived, publishes what that changes and notes whose status may
 // change.
 func (c *Controller) round() {
@@ -277,13 +304,8 @@ func (c *Controller) round() {
 	changes := c.engine.CommitChanges()
 	c.due = c.book.record(c.due, changes)
 	c.Options.Store.PublishParts(convert.Parts(changes))
-	for _, t := range c.due {
-		c.tasks.Add(t)
-	}
-	// The list of the first round may be as long as there are policies: it is not kept.
-	if c.due = c.due[:0]; cap(c.due) > maxDueKept {
-		c.due = nil
-	}
+	clear(c.suspects)
+	c.queueDue()
 	span.Number("inputs", inputs)
 	span.End("")
 	c.traced.end()

@@ -3,6 +3,7 @@ package control
 import (
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -24,7 +25,19 @@ import (
 )
 
 // TestWatchScript replays a recorded script: every watcher gets the same events in the same steps.
-func TestWatchScript(t *testing.T) {
+func TestWatchScript(t *testing.T) { watchScript(t, (*testWorld).round) }
+
+// TestWatchScriptHealing: the same with an engine that begins anew in each step.
+func TestWatchScriptHealing(t *testing.T) {
+	watchScript(t, func(w *testWorld) {
+		w.absorb()
+		if err := w.heal(errors.New("odd")); err != nil {
+			w.t.Fatal(err)
+		}
+	})
+}
+
+func watchScript(t *testing.T, round func(*testWorld)) {
 	s, err := policytest.ReadScript(os.DirFS("../.."))
 	if err != nil {
 		t.Fatal(err)
@@ -62,7 +75,7 @@ func TestWatchScript(t *testing.T) {
 	collect("initial")
 	for _, step := range s.Steps {
 		scriptStep(t, w, step)
-		w.round()
+		round(w)
 		collect(step)
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Watches)) {

@@ -1,0 +1,190 @@
+package control
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nephele-io/nephele/internal/control/convert"
+	"github.com/nephele-io/nephele/internal/platform/recovered"
+	"github.com/nephele-io/nephele/internal/policy"
+)
+
+const (
+	// healAgain is the pause before a new engine is tried once more where none would do.
+	healAgain = time.Minute
+	// healAttempts bounds how often everything is computed to find out what computing panics about;
+	// then all that is suspected is left out.
+	healAttempts = 100
+)
+
+// suspect is an object that came, changed or went since the last round that ended well.
+type suspect struct {
+	in input
+	// former gives an engine the object as it was.
+	former func(*policy.Engine)
+}
+
+// suspecting notes what an input is about to change, in case computing it panics.
+func (c *Controller) suspecting(in input) {
+	if !c.begun() {
+		return // then everything is suspected
+	}
+	ref, known := inputRef(in)
+	if !known {
+		return
+	}
+	s, noted := c.suspects[ref]
+	if !noted {
+		s.former = policy.Held(c.engine, ref)
+	}
+	s.in = in
+	c.suspects[ref] = s
+}
+
+// inputRef is what the engine calls an object.
+func inputRef(in input) (policy.Input, bool) {
+	key := in.gone
+	if key == nil {
+		var k inputKey
+		switch o := in.object.(type) {
+		case *convert.TrimmedPod:
+			k = inputKey{kind: in.kind, NamespacedName: types.NamespacedName{Namespace: o.Namespace, Name: o.Name}}
+		case client.Object:
+			k = keyOf(in.kind, o)
+		default:
+			return policy.Input{}, false
+		}
+		key = &k
+	}
+	ref := policy.Input{Namespace: key.Namespace, Name: key.Name}
+	switch {
+	case key.kind.isPolicy():
+		ref = policy.Input{Kind: policy.InputPolicy, Name: string(key.uid)}
+	case key.kind == kindNamespace:
+		ref.Kind = policy.InputNamespace
+	case key.kind == kindPod:
+		ref.Kind, ref.Entity = policy.InputEntity, policy.KindPod
+	case key.kind == kindNode:
+		ref.Kind, ref.Entity = policy.InputEntity, policy.KindNode
+	case key.kind == kindEntity:
+		ref.Kind, ref.Entity = policy.InputEntity, policy.KindExternalEntity
+	case key.kind == kindRemote:
+		ref.Kind, ref.Entity = policy.InputEntity, policy.KindRemote
+	case key.kind == kindService:
+		ref.Kind = policy.InputService
+	case key.kind == kindTier:
+		ref.Kind = policy.InputTier
+	case key.kind == kindGroup || key.kind == kindClusterGroup:
+		ref.Kind = policy.InputGroup
+	default:
+		return policy.Input{}, false
+	}
+	return ref, true
+}
+
+// heal goes on after a round that panicked: nobody knows what the engine holds then, but what it
+// was given is known. Another one is given that, except the objects that computing panics about,
+// which stay as they were when it did not. It fails if there is no such engine.
+func (c *Controller) heal(fault error) error {
+	h := &healing{from: c.engine, suspects: c.suspects}
+	for ref := range policy.Inputs(c.engine) {
+		if !c.begun() && (ref.Kind == policy.InputPolicy || ref.Kind == policy.InputGroup) {
+			h.order = append(h.order, ref)
+		}
+	}
+	for ref := range c.suspects {
+		h.order = append(h.order, ref)
+	}
+	// Those that refer to others come last, and are blamed for what goes wrong between them.
+	slices.SortFunc(h.order, func(a, b policy.Input) int {
+		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	guilty := h.order
+	switch {
+	case h.try(nil) == nil:
+		guilty = nil // computing it anew is all that was needed
+	case h.try(h.order) == nil:
+		guilty = h.search(nil, h.order)
+	}
+	engine, changes, err := h.compute(guilty)
+	if err != nil {
+		return err
+	}
+	c.engine, c.suspects = engine, map[policy.Input]suspect{}
+	c.due = c.book.restart(c.due, changes)
+	for _, ref := range guilty {
+		c.leftOut(ref, h.suspects[ref].in, fault)
+	}
+	c.Options.Store.Replace(convert.Parts(changes))
+	c.queueDue()
+	return nil
+}
+
+// leftOut tells of an object that computing panics about.
+func (c *Controller) leftOut(ref policy.Input, in input, fault error) {
+	c.Logger.Error(fault, "An object stays as it was, because computing it panics", "kind", ref.Kind, "namespace", ref.Namespace, "name", ref.Name)
+	if o, is := in.object.(client.Object); is && in.gone == nil {
+		c.event(o, corev1.EventTypeWarning, "NotComputed", "ComputePolicies", "it stays as it was before, if it was: "+fault.Error())
+	}
+	if ref.Kind == policy.InputPolicy {
+		c.book.fails(types.UID(ref.Name), fault)
+		c.later(task{kind: taskPolicy, name: ref.Name})
+	}
+}
+
+// healing looks for the objects that computing panics about.
+type healing struct {
+	from     *policy.Engine
+	suspects map[policy.Input]suspect
+	order    []policy.Input
+	attempts int
+}
+
+// compute computes everything, with some objects as they were.
+func (h *healing) compute(former []policy.Input) (engine *policy.Engine, changes *policy.Changes, err error) {
+	out := make(map[policy.Input]bool, len(former))
+	for _, ref := range former {
+		out[ref] = true
+	}
+	err = recovered.Do(func() {
+		engine = policy.Again(h.from, func(ref policy.Input) bool { return out[ref] })
+		for _, ref := range former {
+			if s, known := h.suspects[ref]; known {
+				s.former(engine)
+			}
+		}
+		changes = engine.CommitChanges()
+	})
+	return engine, changes, err
+}
+
+func (h *healing) try(former []policy.Input) error {
+	if h.attempts++; h.attempts > healAttempts {
+		return fmt.Errorf("computing panics about too much")
+	}
+	_, _, err := h.compute(former)
+	return err
+}
+
+// search returns those of the list that have to stay as they were, together with others that do:
+// with all of the list it can be computed, with none of it not.
+func (h *healing) search(others, list []policy.Input) []policy.Input {
+	if len(list) <= 1 || h.attempts > healAttempts {
+		return list
+	}
+	first, second := list[:len(list)/2], list[len(list)/2:]
+	var guilty []policy.Input
+	if h.try(slices.Concat(others, second)) != nil {
+		guilty = h.search(slices.Concat(others, second), first)
+	}
+	if others = slices.Concat(others, guilty); h.try(others) != nil {
+		guilty = slices.Concat(guilty, h.search(others, second))
+	}
+	return guilty
+}

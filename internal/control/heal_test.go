@@ -1,0 +1,99 @@
+package control
+
+import (
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
+	"github.com/nephele-io/nephele/internal/policy"
+)
+
+// oddSource is a policy that nobody can compute.
+type oddSource struct{ policy.PolicyRef }
+
+func (o oddSource) Ref() policy.PolicyRef                { return o.PolicyRef }
+func (o oddSource) Policy(*policy.Policy) *policy.Policy { panic("an odd policy") }
+
+// TestRoundHeals: a round that panics leaves out what it panics about, which stays as it was, and
+// computes everything else; and so do the rounds after it.
+func TestRoundHeals(t *testing.T) {
+	w := newTestWorld(t)
+	for _, name := range []string{"a", "b", "c"} {
+		w.put(vm(t, name, "db", "cloud-"+name))
+	}
+	for _, name := range []string{"p", "q", "r"} {
+		w.put(allowSSH(t, name, "db", 1))
+	}
+	w.settle()
+	close(w.Controller.computed)
+	before := w.served("cloud-a")
+	watching, err := w.Store().Watch(watchstore.NetworkPolicies, "cloud-a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer watching.Stop()
+	begin := make([]watchstore.Event, 16)
+	if _, err := watching.Take(t.Context(), begin); err != nil {
+		t.Fatal(err)
+	}
+
+	// A version of a policy that was fine, and a new policy.
+	var changed policy.PolicyRef
+	for ref := range policy.Inputs(w.Controller.engine) {
+		if ref.Kind == policy.InputPolicy && (changed.UID == "" || ref.Name < changed.UID) {
+			changed.UID = ref.Name
+		}
+	}
+	for _, uid := range []string{changed.UID, "new"} {
+		ref := policy.Input{Kind: policy.InputPolicy, Name: uid}
+		w.Controller.suspects[ref] = suspect{former: policy.Held(w.Controller.engine, ref)}
+		w.Controller.engine.PutPolicySource(oddSource{policy.PolicyRef{Kind: policy.AntreaNetworkPolicy, Namespace: "n", Name: uid, UID: uid}})
+	}
+	w.put(vm(t, "d", "db", "cloud-d"))
+	w.Controller.guardedRound()
+	if err := w.Controller.Faulty(); err != nil {
+		t.Fatal(err)
+	}
+	if n := w.served("cloud-a"); n != before {
+		t.Errorf("%d objects are served, want %d", n, before)
+	}
+	if n := w.served("cloud-d"); n != before {
+		t.Errorf("%d objects for the VM that came with it, want %d", n, before)
+	}
+	if len(w.Controller.suspects) != 0 {
+		t.Errorf("still suspected: %v", w.Controller.suspects)
+	}
+	page := w.Controller.book.policies[types.UID(changed.UID)]
+	if page == nil || !page.computed || page.desired != 4 || !strings.Contains(policy.JoinErrors(page.refused), "an odd policy") {
+		t.Errorf("the page of the policy: %+v", page)
+	}
+
+	// The engine goes on.
+	w.put(vm(t, "e", "db", "cloud-e"))
+	w.Controller.guardedRound()
+	if n := w.served("cloud-e"); n != before {
+		t.Errorf("%d objects for the next VM, want %d", n, before)
+	}
+}
+
+// TestFirstRoundHeals: of what there is at first, everything is suspected.
+func TestFirstRoundHeals(t *testing.T) {
+	w := newTestWorld(t)
+	w.put(vm(t, "a", "db", "cloud-a"))
+	for _, name := range []string{"p", "q", "r", "s"} {
+		w.put(allowSSH(t, name, "db", 1))
+	}
+	for _, uid := range []string{"odd-1", "zodd-2"} {
+		w.Controller.engine.PutPolicySource(oddSource{policy.PolicyRef{Kind: policy.AntreaNetworkPolicy, Namespace: "n", Name: uid, UID: uid}})
+	}
+	w.Controller.guardedRound()
+	if err := w.Controller.Faulty(); err != nil {
+		t.Fatal(err)
+	}
+	policies, _, err := w.Store().List(watchstore.NetworkPolicies, "cloud-a")
+	if err != nil || len(policies) != 4 {
+		t.Errorf("%d policies are served: %v", len(policies), err)
+	}
+}

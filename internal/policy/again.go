@@ -1,0 +1,148 @@
+package policy
+
+import "iter"
+
+// Input names an object that an Engine was given. Entity is for entities only; of policies Name is
+// the UID.
+type Input struct {
+	Kind            InputKind
+	Entity          EntityKind
+	Namespace, Name string
+}
+
+// InputKind is what an Input is.
+type InputKind uint8
+
+// The kinds of inputs, in the order in which one refers to another.
+const (
+	InputNamespace InputKind = iota
+	InputEntity
+	InputService
+	InputTier
+	InputGroup
+	InputPolicy
+)
+
+// Again gives another Engine, which it makes, everything that one was given, except what is left
+// out. It looks at nothing that a Commit computes, so it can be asked after one that panicked.
+func Again(e *Engine, leftOut func(Input) bool) *Engine {
+	out := New(e.options)
+	for in := range Inputs(e) {
+		if !leftOut(in) {
+			Held(e, in)(out)
+		}
+	}
+	return out
+}
+
+// Inputs returns what an Engine was given.
+func Inputs(e *Engine) iter.Seq[Input] {
+	return func(yield func(Input) bool) {
+		for name, n := range e.namespaces {
+			if n.known && !yield(Input{Kind: InputNamespace, Name: name}) {
+				return
+			}
+		}
+		for _, n := range e.namespaces {
+			for kind, index := range n.kinds {
+				if index != nil && !index.entities.each(func(x *entity) bool {
+					return !x.alive || yield(Input{InputEntity, EntityKind(kind), n.name, x.Name})
+				}) {
+					return
+				}
+			}
+		}
+		for name := range e.services {
+			if !yield(Input{InputService, 0, name.Namespace, name.Name}) {
+				return
+			}
+		}
+		for name := range e.tiers {
+			if !yield(Input{Kind: InputTier, Name: name}) {
+				return
+			}
+		}
+		for name, d := range e.groupDefs {
+			if d.in != nil && !yield(Input{InputGroup, 0, name.Namespace, name.Name}) {
+				return
+			}
+		}
+		for uid, p := range e.policies {
+			if p.alive && !yield(Input{Kind: InputPolicy, Name: uid}) {
+				return
+			}
+		}
+	}
+}
+
+// Held returns what gives another Engine an object as an Engine has it now; it does nothing if it
+// has none.
+func Held(e *Engine, in Input) func(to *Engine) {
+	name := NamespacedName{in.Namespace, in.Name}
+	switch in.Kind {
+	case InputNamespace:
+		if n := e.namespaces[in.Name]; n != nil && n.known {
+			labels, logs := n.labels, n.logKNP
+			return func(to *Engine) {
+				to.PutNamespace(Namespace{Name: in.Name, Labels: labels.asMap(), LogNetworkPolicies: logs})
+			}
+		}
+	case InputEntity:
+		if x := e.entity(EntityRef{Kind: in.Entity, Namespace: in.Namespace, Name: in.Name}); x != nil && x.alive {
+			m, labels, excluded := x.Member, x.cell.labels, x.excluded
+			return func(to *Engine) { to.PutEntity(asInput(m, labels, excluded)) }
+		}
+	case InputService:
+		if s := e.services[name]; s != nil {
+			return func(to *Engine) { to.PutService(*s) }
+		}
+	case InputTier:
+		if priority, known := e.tiers[in.Name]; known {
+			return func(to *Engine) { to.PutTier(Tier{Name: in.Name, Priority: priority}) }
+		}
+	case InputGroup:
+		if d := e.groupDefs[name]; d != nil && d.in != nil {
+			given := *d.in
+			return func(to *Engine) { to.PutGroup(given) }
+		}
+	case InputPolicy:
+		if p := e.policies[in.Name]; p != nil && p.alive {
+			source := p.source
+			return func(to *Engine) { to.PutPolicySource(source) }
+		}
+	}
+	return func(*Engine) {}
+}
+
+// asInput is an entity as it was given, as far as it counts.
+func asInput(m *Member, of *labelSet, excluded bool) Entity {
+	labels := of.asMap()
+	account := labels[serviceAccountLabel]
+	delete(labels, serviceAccountLabel)
+	return Entity{
+		EntityRef: m.EntityRef, Labels: labels, ServiceAccount: account, Addresses: m.IPs, Ports: m.Ports, Host: m.Host, HostNetwork: excluded,
+	}
+}
+
+// each goes through all until f returns false, and says whether it never did.
+func (x *nameIndex) each(f func(*entity) bool) bool {
+	for _, it := range x.list {
+		if !f(it) {
+			return false
+		}
+	}
+	for _, it := range x.byName {
+		if !f(it) {
+			return false
+		}
+	}
+	return true
+}
+
+func (s *labelSet) asMap() map[string]string {
+	out := make(map[string]string, len(s.pairs))
+	for _, p := range s.pairs {
+		out[p.key] = p.value
+	}
+	return out
+}
