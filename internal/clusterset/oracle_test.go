@@ -278,16 +278,15 @@ func (w *world) change() {
 	case 7, 8:
 		w.newPolicy()
 	case 9:
-		for _, uid := range slices.Sorted(maps.Keys(w.policies)) {
-			p := w.policies[uid]
-			delete(w.policies, uid)
-			delete(w.wanted, uid)
+		if all := slices.Sorted(maps.Keys(w.policies)); len(all) > 0 {
+			p := w.policies[all[0]]
+			delete(w.policies, all[0])
+			delete(w.wanted, all[0])
 			for _, g := range peers.Groups(&p) {
 				if !slices.ContainsFunc(slices.Collect(maps.Values(w.wanted)), func(o *wire.Policy) bool { return slices.Contains(o.Groups, g.ID) }) {
 					w.hub.Unwant(g.ID)
 				}
 			}
-			break
 		}
 	case 10:
 		s.stream = nil // what is under way is lost

@@ -62,12 +62,13 @@ func TestDeadAgent(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	now, shown := see()
+	_, shown := see()
 	if len(silent) != 0 || shown == nil || shown.Health != metav1.ConditionTrue || shown.Kernel != "6.1.0" || shown.Version != "v1" {
 		t.Errorf("well: %v, %+v", silent, shown)
 	}
 	counts("1", "0")
 	clk.Step(3*time.Minute + time.Second)
+	var now *antreav1beta1.AntreaAgentInfo
 	now, shown = see()
 	if cond := now.AgentConditions[0]; cond.Status != metav1.ConditionUnknown || cond.Reason != cloudv1.ReasonSilent || !cond.LastHeartbeatTime.Time.Equal(start.Add(ahead)) {
 		t.Errorf("dead: %+v", cond)

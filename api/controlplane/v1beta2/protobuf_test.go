@@ -60,7 +60,7 @@ NetworkPolicyList metadata ListMeta 1, items *NetworkPolicy 2
 AddressGroupList metadata ListMeta 1, items *AddressGroup 2
 AppliedToGroupList metadata ListMeta 1, items *AppliedToGroup 2
 NetworkPolicyStatus metadata ObjectMeta 1, nodes *NetworkPolicyNodeStatus 2
-NetworkPolicyNodeStatus nodeName string 1, generation int64 2, realizationFailure bool 3, message string 4, workloads int32 13, workloadsRealized int32 14, workloadsPlanned int32 15
+NetworkPolicyNodeStatus nodeName string 1, generation int64 2, realizationFailure bool 3, message string 4, workloads int32 13, workloadsRealized int32 14, workloadsPlanned int32 15, workloadsSuspended int32 12
 NodeStatsSummary metadata ObjectMeta 1, networkPolicies *NetworkPolicyStats 2, antreaClusterNetworkPolicies *NetworkPolicyStats 3, antreaNetworkPolicies *NetworkPolicyStats 4, multicast *MulticastGroupInfo 5
 NetworkPolicyStats networkPolicy NetworkPolicyReference 1, trafficStats TrafficStats 2, ruleTrafficStats *RuleTrafficStats 3
 TrafficStats packets int64 1, bytes int64 2, sessions int64 3

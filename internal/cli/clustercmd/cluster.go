@@ -140,7 +140,7 @@ func clusterNamed(ctx context.Context, c client.Client, name string, bounds setv
 		err = c.Create(ctx, found)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("Cluster %s: %w", name, err)
+		return nil, fmt.Errorf("make Cluster %s: %w", name, err)
 	}
 	return found, nil
 }

@@ -259,7 +259,7 @@ func (c *cluster) mostClaims() int { return 2*c.bounds.Entities + 1000 }
 func (u *Union) claimNamespace(c *cluster, in *wire.Namespace) error {
 	labels, known := c.labels[in.Labels]
 	if in.Labels != 0 && !known {
-		return fmt.Errorf("Namespace %s: labels that were not told", shown(in.Name))
+		return fmt.Errorf("of Namespace %s: labels that were not told", shown(in.Name))
 	}
 	n := c.namespaces[in.Name]
 	if n == nil {
@@ -267,7 +267,7 @@ func (u *Union) claimNamespace(c *cluster, in *wire.Namespace) error {
 			return err
 		}
 		if len(c.namespaces) >= c.mostClaims() {
-			return fmt.Errorf("Namespace %s: too many of them", in.Name)
+			return fmt.Errorf("as Namespace %s: too many of them", in.Name)
 		}
 		n = &namespaceClaim{refused: "new"}
 		c.namespaces[in.Name] = n
