@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -197,6 +198,28 @@ func (h *Handler) list(req *request, kind string) (out answer, err error) {
 			}
 		}
 		out, err = h.page(req, all)
+	})
+	return out, err
+}
+
+// typeFilter is the one filter of the list of resources that is understood.
+var typeFilter = regexp.MustCompile(`(?i)^\s*resourceType\s+eq\s+'([^']*)'\s*$`)
+
+// resources lists the resources of a subscription or a resource group, of whatever type.
+func (h *Handler) resources(req *request) (out answer, err error) {
+	kind := ""
+	if filter := req.URL.Query().Get("$filter"); filter != "" {
+		m := typeFilter.FindStringSubmatch(filter)
+		if m == nil {
+			return answer{}, azure.Refuse(http.StatusBadRequest, "InvalidFilterInQueryString", "The filter '%s' is not supported here: resourceType eq '...' is.", filter)
+		}
+		kind = m[1]
+	}
+	h.read(func(c *azure.Cloud) {
+		var all []map[string]any
+		if all, err = c.Resources(&req.by, req.id, kind); err == nil {
+			out, err = h.page(req, all)
+		}
 	})
 	return out, err
 }

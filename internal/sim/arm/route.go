@@ -80,8 +80,15 @@ func (h *Handler) routeARM(r *http.Request, parts, lower []string) (route, error
 	switch lower[2] {
 	case "locations":
 		return is(http.MethodGet, "Microsoft.Resources/subscriptions/locations/read", h.locations)
+	case "resources":
+		if len(lower) == 3 {
+			return is(http.MethodGet, "Microsoft.Resources/subscriptions/resources/read", h.resources)
+		}
 	case "resourcegroups":
 		switch {
+		case len(lower) == 5 && lower[4] == "resources":
+			out.id.Group = parts[3]
+			return is(http.MethodGet, "Microsoft.Resources/subscriptions/resourceGroups/resources/read", h.resources)
 		case len(lower) == 3:
 			return is(http.MethodGet, "Microsoft.Resources/subscriptions/resourceGroups/read", h.groups)
 		case len(lower) == 4:

@@ -348,3 +348,27 @@ func (c *Cloud) SetServiceTag(name string, blocks []netip.Prefix) {
 	}
 	c.tagNames[key], c.serviceTags[key] = name, slices.Clone(blocks)
 }
+
+// Resources returns the resources of a subscription or a resource group that a principal may read,
+// of one type or of all, as the list of resources tells them: without properties. It is a read.
+func (c *Cloud) Resources(by *Principal, scope ID, kind string) ([]map[string]any, error) {
+	if c.subscriptions[strings.ToLower(scope.Subscription)] == nil || scope.Group != "" {
+		if _, err := c.ResourceGroup(by, scope); err != nil {
+			return nil, err
+		}
+	}
+	out := []map[string]any{}
+	x := c.now()
+	for _, k := range sortedKeys(c.resources) {
+		r := c.resources[k]
+		t := r.id.Type()
+		if t == typeSetNIC || t == typeInstance || !within(k, scope.Key()) || kind != "" && !strings.EqualFold(t, kind) || c.admit(by, action(r.id, "read"), r.id) != nil {
+			continue
+		}
+		doc := c.render(r, x)
+		delete(doc, "properties")
+		delete(doc, "etag")
+		out = append(out, doc)
+	}
+	return out, nil
+}
