@@ -258,5 +258,9 @@ func serveHosts(ctx context.Context, mgr manager.Manager, clk clock.PassiveClock
 	if err := desk.Follow(ctx, mgr.GetCache()); err != nil {
 		return nil, err
 	}
+	clusters := manager.RunnableFunc(func(ctx context.Context) error { return desk.FollowClusters(ctx, mgr.GetCache()) })
+	if err := mgr.Add(clusters); err != nil {
+		return nil, fmt.Errorf("certificates of clusters: %w", err)
+	}
 	return &apiserver.Hosts{Desk: desk, Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Members: o.members}, nil
 }

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/retry"
@@ -140,22 +141,38 @@ func (d *Desk) Serve() (cert, key []byte, err error) { return d.authority.servin
 func (d *Desk) Follow(ctx context.Context, informers interface {
 	GetInformer(ctx context.Context, obj client.Object, opts ...cache.InformerGetOption) (cache.Informer, error)
 }) error {
-	for _, kind := range []client.Object{&v1alpha1.ExternalNode{}, &setv1alpha1.Cluster{}} {
-		informer, err := informers.GetInformer(ctx, kind, cache.BlockUntilSynced(false))
-		if err == nil {
-			_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-				UpdateFunc: func(_, o any) { d.heard(o, false) },
-				DeleteFunc: func(o any) {
-					if last, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
-						o = last.Obj
-					}
-					d.heard(o, true)
-				},
-			})
-		}
-		if err != nil {
-			return fmt.Errorf("certificates of hosts: watch %T: %w", kind, err)
-		}
+	return d.follow(ctx, informers, &v1alpha1.ExternalNode{})
+}
+
+// FollowClusters does the same for Clusters. It is apart from Follow because nothing else is to
+// wait where former roles do not let them be read.
+func (d *Desk) FollowClusters(ctx context.Context, informers interface {
+	GetInformer(ctx context.Context, obj client.Object, opts ...cache.InformerGetOption) (cache.Informer, error)
+}) error {
+	err := d.follow(ctx, informers, &setv1alpha1.Cluster{})
+	if meta.IsNoMatchError(err) { // then nobody can be one
+		return nil
+	}
+	return err
+}
+
+func (d *Desk) follow(ctx context.Context, informers interface {
+	GetInformer(ctx context.Context, obj client.Object, opts ...cache.InformerGetOption) (cache.Informer, error)
+}, kind client.Object) error {
+	informer, err := informers.GetInformer(ctx, kind, cache.BlockUntilSynced(false))
+	if err == nil {
+		_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+			UpdateFunc: func(_, o any) { d.heard(o, false) },
+			DeleteFunc: func(o any) {
+				if last, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
+					o = last.Obj
+				}
+				d.heard(o, true)
+			},
+		})
+	}
+	if err != nil {
+		return fmt.Errorf("certificates of hosts: watch %T: %w", kind, err)
 	}
 	return nil
 }

@@ -87,6 +87,8 @@ type Hub struct {
 	union    *union.Union
 	outline  *outline
 	clusters map[string]*member
+	// broad are the groups that have more members than policies are sent with.
+	broad map[string]bool
 }
 
 // member is what is known of one member besides its claims.
@@ -127,6 +129,9 @@ func (h *Hub) Start(ctx context.Context) error {
 	for _, o := range []client.Object{&setv1alpha1.Cluster{}, &v1beta1.ClusterNetworkPolicy{}, &v1beta1.NetworkPolicy{}, &networkingv1.NetworkPolicy{}, &v1beta1.Tier{},
 		&v1beta1.ClusterGroup{}, &v1beta1.Group{}} {
 		informer, err := h.Informers.GetInformer(ctx, o, cache.BlockUntilSynced(false))
+		if meta.IsNoMatchError(err) { // the definitions are not there: nobody can be a member
+			return nil
+		}
 		if err != nil {
 			return fmt.Errorf("hub: watch %T: %w", o, err)
 		}
@@ -223,8 +228,17 @@ func (h *Hub) take(in *inputs) {
 	h.union.Commit()
 	gone := h.outline.targets
 	h.outline = next
-	for _, t := range next.targets {
-		h.realized(&t)
+	h.measure()
+	for i := range next.targets {
+		t := &next.targets[i]
+		for j := range gone {
+			if gone[j].uid == t.uid { // what was once told stays so
+				for name, generation := range gone[j].observed {
+					t.observed[name] = max(t.observed[name], generation)
+				}
+			}
+		}
+		h.realized(t)
 	}
 	for _, t := range gone {
 		if !slices.ContainsFunc(next.targets, func(n target) bool { return n.uid == t.uid }) {
@@ -287,6 +301,7 @@ func (h *Hub) commit(ctx context.Context) {
 		h.mu.Lock()
 		changed := h.union.Commit()
 		if len(changed) > 0 {
+			h.measure()
 			for _, m := range h.clusters {
 				m.session.wake()
 			}
@@ -295,11 +310,51 @@ func (h *Hub) commit(ctx context.Context) {
 	}
 }
 
+// mostMembers is how many members a remote group has at most for a policy with it to be sent to
+// those who do not have it yet.
+const mostMembers = 20_000
+
+// reasonTooBroad is why a policy is not sent.
+const reasonTooBroad = "PeerTooBroad"
+
+// measure finds the groups that are too broad. The caller holds the lock.
+func (h *Hub) measure() {
+	before := len(h.broad)
+	broad := map[string]bool{}
+	for id := range h.outline.groups {
+		if h.union.Size(id) > mostMembers {
+			broad[id] = true
+		}
+	}
+	h.broad = broad
+	if len(broad) != before {
+		for i := range h.outline.targets {
+			h.realized(&h.outline.targets[i])
+		}
+	}
+}
+
+// sendable are the policies for a member without those that are too broad, unless it has them: what
+// is in force does not vanish because it grows. The caller holds the lock.
+func (h *Hub) sendable(cluster string, has func(uid string) bool) map[string]*wire.Policy {
+	all := h.outline.policies[cluster]
+	if len(h.broad) == 0 {
+		return all
+	}
+	out := make(map[string]*wire.Policy, len(all))
+	for uid, p := range all {
+		if has(uid) || h.observed(uid, cluster) || !slices.ContainsFunc(p.Groups, func(g string) bool { return h.broad[g] }) {
+			out[uid] = p
+		}
+	}
+	return out
+}
+
 // realized tells how far a policy is realized in its clusters. The caller holds the lock.
 func (h *Hub) realized(t *target) {
 	out := make([]v1beta1.ClusterRealization, 0, len(t.clusters))
 	for _, name := range t.clusters {
-		r := v1beta1.ClusterRealization{Name: name, Phase: v1beta1.PhaseUnknown, Reason: setv1alpha1.ReasonNotHeard}
+		r := v1beta1.ClusterRealization{Name: name, Phase: v1beta1.PhaseUnknown, Reason: setv1alpha1.ReasonNotHeard, ObservedGeneration: t.observed[name]}
 		m := h.clusters[name]
 		said, told := m.realized[t.uid]
 		switch {
@@ -314,6 +369,9 @@ func (h *Hub) realized(t *target) {
 				r.Phase, r.Reason = v1beta1.PhaseUnknown, setv1alpha1.ReasonNotHeard
 				r.Message = "last heard of at " + m.heard.UTC().Format(time.RFC3339) + ", when it was " + said.Phase
 			}
+		case t.observed[name] == 0 && h.tooBroad(name, t.uid):
+			r.Phase, r.Reason = string(v1beta1.NetworkPolicyFailed), reasonTooBroad
+			r.Message = fmt.Sprintf("a peer has more than %d members in other clusters: name fewer, or their networks as ipBlock", mostMembers)
 		case m.session != nil:
 			r.Reason = setv1alpha1.ReasonSyncing
 		}
@@ -322,12 +380,25 @@ func (h *Hub) realized(t *target) {
 	h.Policies.RealizedInClusters(t.uid, out)
 }
 
+// observed reports whether a cluster has told of a policy, perhaps to a former process.
+func (h *Hub) observed(uid, cluster string) bool {
+	return slices.ContainsFunc(h.outline.targets, func(t target) bool { return t.uid == uid && t.observed[cluster] > 0 })
+}
+
+func (h *Hub) tooBroad(cluster, uid string) bool {
+	p := h.outline.policies[cluster][uid]
+	return p != nil && slices.ContainsFunc(p.Groups, func(g string) bool { return h.broad[g] })
+}
+
 // reported takes over what a member tells of policies. The caller holds the lock.
 func (h *Hub) reported(m *member, all []wire.Realization) {
 	for _, r := range all {
 		for i := range h.outline.targets {
 			if t := &h.outline.targets[i]; t.uid == r.UID && slices.Contains(t.clusters, m.cluster.Name) {
 				m.realized[r.UID] = bounded(r)
+				if r.Reason == "" {
+					t.observed[m.cluster.Name] = max(t.observed[m.cluster.Name], r.Generation)
+				}
 				h.realized(t)
 			}
 		}

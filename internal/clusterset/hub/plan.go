@@ -40,6 +40,9 @@ type target struct {
 	uid        string
 	generation int64
 	clusters   []string
+	// observed are the generations of it that clusters have told, by its own status: these may have
+	// it.
+	observed map[string]int64
 	// refused says why it is sent to none of them.
 	refused string
 }
@@ -71,7 +74,7 @@ func draw(in *inputs, former map[string]*wire.Policy) *outline {
 		if err != nil || len(peers.Check(text, &s.policy)) > 0 || !s.object.GetDeletionTimestamp().IsZero() {
 			continue // its status says so
 		}
-		t := target{uid: string(s.object.GetUID()), generation: s.object.GetGeneration()}
+		t := target{uid: string(s.object.GetUID()), generation: s.object.GetGeneration(), observed: observed(s.object)}
 		for i := range in.clusters {
 			if c := &in.clusters[i]; c.DeletionTimestamp.IsZero() && selector.Matches(peers.LabelsOf(c)) {
 				t.clusters = append(t.clusters, c.Name)
@@ -94,6 +97,23 @@ func draw(in *inputs, former map[string]*wire.Policy) *outline {
 			}
 		}
 		out.targets = append(out.targets, t)
+	}
+	return out
+}
+
+func observed(o client.Object) map[string]int64 {
+	var in []v1beta1.ClusterRealization
+	switch o := o.(type) {
+	case *v1beta1.ClusterNetworkPolicy:
+		in = o.Status.Clusters
+	case *v1beta1.NetworkPolicy:
+		in = o.Status.Clusters
+	}
+	out := map[string]int64{}
+	for _, r := range in {
+		if r.ObservedGeneration > 0 {
+			out[r.Name] = r.ObservedGeneration
+		}
 	}
 	return out
 }

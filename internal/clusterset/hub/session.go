@@ -200,12 +200,16 @@ func (h *Hub) next(cluster string, s *session) *wire.Down {
 	if s.why != "" {
 		return &wire.Down{End: s.why}
 	}
+	m := h.clusters[cluster]
+	if m == nil {
+		return &wire.Down{End: "the Cluster of this member is gone"}
+	}
 	if s.labels != nil {
 		labels := s.labels
 		s.labels = nil
 		return &wire.Down{Labels: &labels}
 	}
-	d := s.out.Next(h.union, h.outline.policies[cluster])
+	d := s.out.Next(h.union, h.sendable(cluster, func(uid string) bool { return s.out.Has(uid) }))
 	s.synced = s.out.Synced() && d == nil
 	return d
 }

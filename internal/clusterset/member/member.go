@@ -24,6 +24,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -156,6 +157,9 @@ func (m *Member) Start(ctx context.Context) error {
 	}
 	close(m.known)
 	informer, err := m.Informers.GetInformer(ctx, &setv1alpha1.Membership{}, cache.BlockUntilSynced(false))
+	if meta.IsNoMatchError(err) {
+		return nil
+	}
 	if err != nil {
 		return fmt.Errorf("member: watch Memberships: %w", err)
 	}
@@ -185,7 +189,11 @@ func (m *Member) changed() {
 func (m *Member) remember(ctx context.Context) bool {
 	for {
 		err := m.load(ctx)
-		if err == nil || meta.IsNoMatchError(err) {
+		switch {
+		case err == nil, meta.IsNoMatchError(err):
+			return true
+		case apierrors.IsForbidden(err): // then nothing was ever written
+			m.Log.Info("This cluster can be no member of a set: apply config/controller again", "reason", err.Error())
 			return true
 		}
 		if ctx.Err() != nil {

@@ -50,6 +50,9 @@ func New(self string) *Outbox {
 // Synced reports whether all that there was to begin with has been told.
 func (o *Outbox) Synced() bool { return o.synced }
 
+// Has reports whether a policy was told.
+func (o *Outbox) Has(uid string) bool { return o.policies[uid] != nil }
+
 // Next returns the next record to tell; nil if there is none. wanted are the policies for the
 // member by uid; a policy that has changed is another value.
 func (o *Outbox) Next(v View, wanted map[string]*wire.Policy) *wire.Down {

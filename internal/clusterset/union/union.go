@@ -447,6 +447,15 @@ func (u *Union) Part(id, cluster string) []string {
 	return nil
 }
 
+// Size is how many members a group has in all clusters.
+func (u *Union) Size(id string) int {
+	n := 0
+	for _, p := range u.parts[u.names[id]] {
+		n += len(p.list)
+	}
+	return n
+}
+
 // Clusters returns those who have something in a group, sorted.
 func (u *Union) Clusters(id string) []string {
 	var out []string

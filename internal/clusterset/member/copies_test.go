@@ -1,0 +1,127 @@
+package member
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/nephele-io/nephele/api/antrea/v1beta1"
+	setv1alpha1 "github.com/nephele-io/nephele/api/set/v1alpha1"
+	"github.com/nephele-io/nephele/internal/clusterset/wire"
+	"github.com/nephele-io/nephele/internal/policy"
+)
+
+type noPolicies struct{}
+
+func (noPolicies) PutRemote([]policy.Entity, []policy.EntityRef) {}
+func (noPolicies) PutOwnLabels(map[string]string)                {}
+
+func testMember(t *testing.T, objects ...client.Object) *Member {
+	s := runtime.NewScheme()
+	if err := errors.Join(corev1.AddToScheme(s), networkingv1.AddToScheme(s), v1beta1.AddToScheme(s), setv1alpha1.AddToScheme(s)); err != nil {
+		t.Fatal(err)
+	}
+	c := fake.NewClientBuilder().WithScheme(s).WithObjects(objects...).Build()
+	return New(Options{Client: c, Live: c, Policies: noPolicies{}, Clock: clocktesting.NewFakeClock(time.Unix(1e9, 0)), Log: logr.Discard(), Random: func() float64 { return 0 }})
+}
+
+const (
+	clusterPolicy = `{"apiVersion":"crd.antrea.io/v1beta1","kind":"ClusterNetworkPolicy","metadata":{"name":"p","labels":{"a":"b"}},"spec":{"priority":5,"tier":"ours","appliedTo":[{"group":"g"}],"ingress":[{"action":"Drop","from":[{"group":"g"}]}]}}`
+	spacePolicy   = `{"apiVersion":"crd.antrea.io/v1beta1","kind":"NetworkPolicy","metadata":{"name":"p","namespace":"shop"},"spec":{"priority":5,"appliedTo":[{"podSelector":{}}]}}`
+	group         = `{"apiVersion":"crd.antrea.io/v1beta1","kind":"ClusterGroup","metadata":{"name":"g","uid":"ug"},"spec":{"childGroups":["h"]}}`
+	tier          = `{"apiVersion":"crd.antrea.io/v1beta1","kind":"Tier","metadata":{"name":"ours","uid":"ut"},"spec":{"priority":7}}`
+)
+
+func received(kind, object string, needs ...string) *wire.Policy {
+	p := &wire.Policy{UID: "u", Generation: 2, Kind: kind, Object: []byte(object), Groups: []string{"gab"}}
+	for _, n := range needs {
+		p.Needs = append(p.Needs, []byte(n))
+	}
+	return p
+}
+
+// TestPut: a policy is written with what it names, under names that are the hub's, after the groups
+// that it names are on record; and not again while it stays so.
+func TestPut(t *testing.T) {
+	m := testMember(t)
+	p := received("ClusterNetworkPolicy.crd.antrea.io", clusterPolicy, tier, group)
+	m.book.Know("gab")
+	for range 2 {
+		if err := m.put(t.Context(), &setv1alpha1.Membership{}, p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var written v1beta1.ClusterNetworkPolicy
+	var copied v1beta1.ClusterGroup
+	for name, o := range map[string]client.Object{"hub-p": &written, "hub-g": &copied, "ours": &v1beta1.Tier{}, "gab": &setv1alpha1.RemoteGroup{}} {
+		if err := m.Client.Get(t.Context(), client.ObjectKey{Name: name}, o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if written.Spec.AppliedTo[0].Group != "hub-g" || written.Spec.Ingress[0].From[0].Group != "hub-g" || copied.Spec.ChildGroups[0] != "hub-h" || written.ResourceVersion != "1" ||
+		written.Labels[setv1alpha1.LabelFromHub] != "true" || written.Labels["a"] != "b" || written.Annotations[setv1alpha1.AnnotationSource] != "u" {
+		t.Errorf("%+v %+v", written, copied)
+	}
+	// What the hub takes back goes, but not before it has told all.
+	if err := m.prune(t.Context()); err != nil || m.Client.Get(t.Context(), client.ObjectKey{Name: "hub-p"}, &written) != nil {
+		t.Fatal("removed before the hub has told all")
+	}
+	m.listed = true
+	if err := m.prune(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for name, o := range map[string]client.Object{"hub-p": &written, "hub-g": &copied} {
+		if err := m.Client.Get(t.Context(), client.ObjectKey{Name: name}, o); client.IgnoreNotFound(err) != nil || err == nil {
+			t.Errorf("%s is still there: %v", name, err)
+		}
+	}
+	if m.book.Knows("gab") {
+		t.Error("its remote group is still there")
+	}
+}
+
+// TestRefusals: what is not accepted, not understood or not possible is not written, and says why.
+func TestRefusals(t *testing.T) {
+	no := false
+	cluster, space := "ClusterNetworkPolicy.crd.antrea.io", "NetworkPolicy.crd.antrea.io"
+	for name, c := range map[string]struct {
+		p      *wire.Policy
+		accept setv1alpha1.Acceptance
+		there  []client.Object
+		reason string
+	}{
+		"cluster-wide":          {p: received(cluster, clusterPolicy), accept: setv1alpha1.Acceptance{ClusterWide: &no}, reason: reasonNotAccepted},
+		"a tier":                {p: received(cluster, clusterPolicy), accept: setv1alpha1.Acceptance{Tiers: []string{"application"}}, reason: reasonNotAccepted},
+		"a Namespace":           {p: received(space, spacePolicy), accept: setv1alpha1.Acceptance{Namespaces: []string{"dev", "team-*"}}, reason: reasonNotAccepted},
+		"no Namespace here":     {p: received(space, spacePolicy), reason: reasonNoNamespace},
+		"an unknown kind":       {p: received("Firewall.example.org", clusterPolicy), reason: reasonNeedsNewer},
+		"an unknown part":       {p: received(cluster, strings.Replace(clusterPolicy, `"action"`, `"unless":"x","action"`, 1)), reason: reasonNeedsNewer},
+		"names what is unknown": {p: received(cluster, clusterPolicy, `{"kind":"Feed"}`), reason: reasonNeedsNewer},
+		"another tier":          {p: received(cluster, clusterPolicy, tier), there: []client.Object{&v1beta1.Tier{ObjectMeta: metav1.ObjectMeta{Name: "ours"}, Spec: v1beta1.TierSpec{Priority: 8}}}, reason: reasonTier},
+		"somebody's own":        {p: received(cluster, clusterPolicy), there: []client.Object{&v1beta1.ClusterNetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "hub-p"}}}, reason: reasonNameTaken},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := testMember(t, c.there...)
+			m.book.Know("gab")
+			err := m.put(t.Context(), &setv1alpha1.Membership{Spec: setv1alpha1.MembershipSpec{Accept: c.accept}}, c.p)
+			var v *verdict
+			if !errors.As(err, &v) || v.reason != c.reason {
+				t.Errorf("%v, want %s", err, c.reason)
+			}
+			var list v1beta1.ClusterNetworkPolicyList
+			if err := m.Client.List(t.Context(), &list); err != nil || len(list.Items) > len(c.there) {
+				t.Errorf("%v %v", err, list.Items)
+			}
+		})
+	}
+}
