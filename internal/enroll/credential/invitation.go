@@ -20,15 +20,14 @@ type Invitation struct {
 	// Host is the ExternalNode or the Cluster, Account the CloudProviderAccount. One of them is
 	// set.
 	Host, Account Host
-	// Servers are where a Cluster finds its hub: HOST:PORT, several with commas between them.
-	Servers string
 	// Azure says that the account is one of Azure, and not of AWS.
 	Azure  bool
 	Secret string
 	// Authority is the SHA-256 of the certificate of the authority for hosts, in hex.
 	Authority string
 	// Server is the HOST:PORT by which hosts reach the server of computed policies; empty if they
-	// have to be told otherwise. Nothing is believed of it but that it is worth asking.
+	// have to be told otherwise. For a Cluster it is that of the hub, or several with commas
+	// between them. Nothing is believed of it but that it is worth asking.
 	Server string
 }
 
@@ -44,7 +43,7 @@ func (i Invitation) String() string {
 	case i.Account != (Host{}):
 		parts = []string{accountToken, i.Account.String(), i.Secret, i.Authority}
 	case i.Host.IsCluster():
-		return strings.Join([]string{clusterToken, i.Host.Name, i.Secret, i.Authority}, ":") + "@" + i.Servers
+		parts = []string{clusterToken, i.Host.Name, i.Secret, i.Authority}
 	}
 	token := strings.Join(parts, ":")
 	if i.Server != "" {
@@ -105,7 +104,7 @@ func ParseClusterInvitation(text string) (Invitation, error) {
 	if err := CheckServers(at); err != nil {
 		return Invitation{}, fmt.Errorf("%s: %w", want, err)
 	}
-	return Invitation{Host: Cluster(parts[1]), Secret: parts[2], Authority: parts[3], Servers: at}, nil
+	return Invitation{Host: Cluster(parts[1]), Secret: parts[2], Authority: parts[3], Server: at}, nil
 }
 
 // CheckServers fails unless a text is HOST:PORT, or several of that with commas between them.
