@@ -501,6 +501,14 @@ func TestMemoryAndDiskTogether(t *testing.T) {
 	s, kept := New(owners, 0, begun), &disk{}
 	now := begun
 	written := begun.Truncate(time.Minute)
+	young := New(owners, 0, begun)
+	if _, err := young.Add("worker-2", report(begun.Add(time.Second), allowed(at["shop/web"], at["shop/db"], 5432, 0)), concernsAll, begun.Add(time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	earlier := metav1.NewMicroTime(begun.Add(-time.Hour))
+	if answer, err := young.Query(&analysis.FlowQuerySpec{Since: &earlier}, all, &disk{}, begun.Add(2*time.Second)); err != nil || len(answer.Flows) != 1 {
+		t.Errorf("what came in the first minute is not told: %+v %v", answer, err)
+	}
 	want := 0
 	for i := range 4 * 60 * 3 { // three hours, by quarters of a minute
 		now = now.Add(15 * time.Second)

@@ -86,7 +86,6 @@ func (s *Store) Query(q *analysis.FlowQuerySpec, sight Sight, past Past, now tim
 		return nil, err
 	}
 	a := &answer{filter: f, places: map[alike]int{}, FlowQueryStatus: &analysis.FlowQueryStatus{Limited: !sight.All, Flows: []analysis.SeenFlow{}}}
-	// Minutes are kept on disk, so that memory counts from a whole one on.
 	oldest := s.answer(a, past != nil && q.Since != nil && !f.follows, now)
 	if past != nil && q.Since != nil && !f.follows && q.Since.Time.Before(oldest) {
 		from, err := past.Scan(q.Since.Truncate(time.Minute), oldest, a.add)
@@ -116,8 +115,9 @@ type Past interface {
 	Scan(since, until time.Time, each func(*Entry) bool) (from time.Time, err error)
 }
 
-// answer adds what memory holds to an answer, and returns from when on that is. With minutes only
-// whole ones count.
+// answer adds what memory holds to an answer, and returns from which minute on that is. Minutes are
+// kept on disk; with minutes those count there of which memory has dropped a part already. Of the
+// minute in which the store was made, what a former one has seen is not told.
 func (s *Store) answer(a *answer, minutes bool, now time.Time) (oldest time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -130,7 +130,7 @@ func (s *Store) answer(a *answer, minutes bool, now time.Time) (oldest time.Time
 		losses := s.losses
 		a.Losses = &losses
 	}
-	if minutes {
+	if oldest = s.since.Truncate(time.Minute); minutes && s.since.After(s.born) {
 		oldest = s.since.Add(time.Minute - 1).Truncate(time.Minute)
 	}
 	for _, w := range slices.Backward(s.windows) {

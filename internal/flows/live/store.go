@@ -46,8 +46,10 @@ type Store struct {
 	held    map[string]int
 	heard   map[string]time.Time
 	since   time.Time
-	seq     uint64
-	losses  analysis.FlowLosses
+	// born is when it was made: as long as nothing was dropped, it is since.
+	born   time.Time
+	seq    uint64
+	losses analysis.FlowLosses
 	// tap takes what comes; nil if nobody wants it.
 	tap chan analysis.SeenFlow
 }
@@ -123,7 +125,7 @@ func New(o *Owners, bytes int, now time.Time) *Store {
 	if bytes <= 0 {
 		bytes = DefaultBytes
 	}
-	return &Store{owners: o, most: bytes, held: map[string]int{}, heard: map[string]time.Time{}, since: now}
+	return &Store{owners: o, most: bytes, held: map[string]int{}, heard: map[string]time.Time{}, since: now, born: now}
 }
 
 // Policy returns what the policy with a UID is called; false if the enforcer was not given it.
