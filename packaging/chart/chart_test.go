@@ -137,6 +137,7 @@ func TestChartsAreTheManifests(t *testing.T) {
 		"config/overlays/nodes":                 "nodeAgents: {enabled: true}",
 		"config/overlays/nodes-closed":          "nodeAgents: {enabled: true, cniPlugin: {state: chained}}",
 		"config/overlays/nodes-removed":         "nodeAgents: {enabled: true, cniPlugin: {state: removed}}",
+		"config/overlays/cluster-set":           "{clusterSet: {enabled: true}}",
 		"config/overlays/shared-accounts":       "{sharedAccounts: {enabled: true}, replicas: 2}",
 	} {
 		want := kustomized(t, dir)
