@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -311,12 +312,20 @@ func TestFirewallsOfOthers(t *testing.T) {
 // log names the filter once.
 func TestRulesOfOthersAreNoNews(t *testing.T) {
 	f := newFixture(t)
-	var told atomic.Int32
+	var mu sync.Mutex
+	var lines []string
 	f.log = funcr.New(func(_, args string) {
 		if strings.Contains(args, "Others filter") || strings.Contains(args, "Nobody else filters") {
-			told.Add(1)
+			mu.Lock()
+			defer mu.Unlock()
+			lines = append(lines, args)
 		}
-	}, funcr.Options{})
+	}, funcr.Options{LogTimestamp: true})
+	told := func() []string {
+		mu.Lock()
+		defer mu.Unlock()
+		return slices.Clone(lines)
+	}
 	a, _ := f.start()
 	var o others
 	if err := f.host.Do(func() (err error) { o.Conn, err = nftables.New(nftables.AsLasting()); return err }); err != nil {
@@ -338,14 +347,14 @@ func TestRulesOfOthersAreNoNews(t *testing.T) {
 		}
 		f.eventually("its rules are counted", is(fmt.Sprintf("with %d rules", n)))
 	}
-	if n := told.Load(); n != 1 {
-		t.Errorf("told %d times", n)
+	if before := told(); len(before) != 1 {
+		t.Errorf("told %d times:\n%s", len(before), strings.Join(before, "\n"))
 	}
 	if err := o.flush(); err != nil {
 		t.Fatal(err)
 	}
 	f.eventually("it is gone", func() bool { return len(a.Status().Foreign) == 0 })
-	f.eventually("that is told", func() bool { return told.Load() == 2 })
+	f.eventually("that is told", func() bool { return strings.Contains(strings.Join(told(), ""), "Nobody else filters") })
 }
 
 // TestBoot restarts a host as its units do: without a network what was enforced last is loaded, and
