@@ -16,7 +16,9 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kjson "sigs.k8s.io/json"
 
@@ -100,7 +102,9 @@ func (m *Member) writeAll(ctx context.Context) (again, recordDue bool) {
 			again = true
 		}
 	}
-	if err := m.prune(ctx); err != nil {
+	behind, err := m.prune(ctx)
+	again = again || behind
+	if err != nil {
 		m.Log.Error(err, "What the hub has taken back cannot be removed, trying again")
 		again = true
 	}
@@ -260,14 +264,14 @@ func copyOf(name string) string {
 
 // mark makes an object a copy: by its name, and by what says where it is from.
 func mark(o client.Object, uid string, generation int64) {
-	meta := metav1.ObjectMeta{Namespace: o.GetNamespace(), Name: copyOf(o.GetName()), Labels: maps.Clone(o.GetLabels()), Annotations: maps.Clone(o.GetAnnotations())}
-	metav1.SetMetaDataLabel(&meta, setv1alpha1.LabelFromHub, "true")
-	metav1.SetMetaDataAnnotation(&meta, setv1alpha1.AnnotationSource, uid)
-	metav1.SetMetaDataAnnotation(&meta, setv1alpha1.AnnotationSourceGeneration, strconv.FormatInt(generation, 10))
-	o.SetNamespace(meta.Namespace)
-	o.SetName(meta.Name)
-	o.SetLabels(meta.Labels)
-	o.SetAnnotations(meta.Annotations)
+	marked := metav1.ObjectMeta{Namespace: o.GetNamespace(), Name: copyOf(o.GetName()), Labels: maps.Clone(o.GetLabels()), Annotations: maps.Clone(o.GetAnnotations())}
+	metav1.SetMetaDataLabel(&marked, setv1alpha1.LabelFromHub, "true")
+	metav1.SetMetaDataAnnotation(&marked, setv1alpha1.AnnotationSource, uid)
+	metav1.SetMetaDataAnnotation(&marked, setv1alpha1.AnnotationSourceGeneration, strconv.FormatInt(generation, 10))
+	o.SetNamespace(marked.Namespace)
+	o.SetName(marked.Name)
+	o.SetLabels(marked.Labels)
+	o.SetAnnotations(marked.Annotations)
 	o.SetUID("")
 	o.SetResourceVersion("")
 	o.SetGeneration(0)
@@ -396,39 +400,61 @@ func copyLists() []client.ObjectList {
 	}
 }
 
-// prune removes copies that the hub does not want any more, and then the groups that nobody names
-// any more. It does nothing before the hub has told all.
-func (m *Member) prune(ctx context.Context) error {
+// prune removes copies of policies that the hub does not want any more, and then the groups that no
+// policy names any more. It does nothing before the hub has told all. While a copy is not yet what
+// the hub wants, perhaps because this cluster refuses the new version, the old version stays in
+// force. Then prune removes no group, because the old version may name it, and reports behind.
+func (m *Member) prune(ctx context.Context) (behind bool, err error) {
 	m.mu.Lock()
 	listed := m.listed
-	wanted := map[string]bool{}
+	wanted := map[string]int64{} // generations by uid
 	for uid, p := range m.wanted {
 		if m.outcome[uid].Reason == reasonNotAccepted {
 			continue
 		}
-		wanted[uid] = true
-		if needs, err := m.needs(p); err == nil {
-			for _, o := range needs {
-				wanted[o.GetAnnotations()[setv1alpha1.AnnotationSource]] = true
-			}
+		wanted[uid] = p.Generation
+		needs, err := m.needs(p)
+		behind = behind || err != nil
+		for _, o := range needs {
+			wanted[o.GetAnnotations()[setv1alpha1.AnnotationSource]] = sourceGeneration(o)
 		}
 	}
 	m.mu.Unlock()
 	if !listed {
-		return nil
+		return false, nil
 	}
+	var policies, groups []client.Object // to remove
 	for _, list := range copyLists() {
 		if err := m.Client.List(ctx, list, client.MatchingLabels{setv1alpha1.LabelFromHub: "true"}); err != nil {
-			return fmt.Errorf("list what is from the hub: %w", err)
+			return false, fmt.Errorf("list what is from the hub: %w", err)
 		}
-		for _, o := range objectsOf(list) {
-			if wanted[o.GetAnnotations()[setv1alpha1.AnnotationSource]] {
-				continue
+		if err := meta.EachListItem(list, func(item runtime.Object) error {
+			o := item.(client.Object)
+			generation, is := wanted[o.GetAnnotations()[setv1alpha1.AnnotationSource]]
+			switch {
+			case is:
+				behind = behind || generation != sourceGeneration(o)
+			case isGroup(o):
+				groups = append(groups, o)
+			default:
+				policies = append(policies, o)
 			}
-			if err := m.Client.Delete(ctx, o); client.IgnoreNotFound(err) != nil {
-				return fmt.Errorf("delete %T %s: %w", o, o.GetName(), err)
-			}
+			return nil
+		}); err != nil {
+			return false, fmt.Errorf("list what is from the hub: %w", err)
 		}
+	}
+	remove := policies
+	if !behind {
+		remove = append(remove, groups...)
+	}
+	for _, o := range remove {
+		if err := m.Client.Delete(ctx, o); client.IgnoreNotFound(err) != nil {
+			return behind, fmt.Errorf("delete %T %s: %w", o, o.GetName(), err)
+		}
+	}
+	if behind {
+		return true, nil
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -439,34 +465,25 @@ func (m *Member) prune(ctx context.Context) error {
 		}
 	}
 	m.give()
-	return nil
+	return false, nil
 }
 
-func objectsOf(list client.ObjectList) []client.Object {
-	var out []client.Object
-	switch l := list.(type) {
-	case *v1beta1.ClusterNetworkPolicyList:
-		for i := range l.Items {
-			out = append(out, &l.Items[i])
-		}
-	case *v1beta1.NetworkPolicyList:
-		for i := range l.Items {
-			out = append(out, &l.Items[i])
-		}
-	case *networkingv1.NetworkPolicyList:
-		for i := range l.Items {
-			out = append(out, &l.Items[i])
-		}
-	case *v1beta1.ClusterGroupList:
-		for i := range l.Items {
-			out = append(out, &l.Items[i])
-		}
-	case *v1beta1.GroupList:
-		for i := range l.Items {
-			out = append(out, &l.Items[i])
-		}
+// isGroup reports whether a copy is a group and no policy.
+func isGroup(o client.Object) bool {
+	switch o.(type) {
+	case *v1beta1.ClusterGroup, *v1beta1.Group:
+		return true
 	}
-	return out
+	return false
+}
+
+// sourceGeneration is the generation that the source of a copy had; 0 if the copy does not say.
+func sourceGeneration(o client.Object) int64 {
+	generation, err := strconv.ParseInt(o.GetAnnotations()[setv1alpha1.AnnotationSourceGeneration], 10, 64)
+	if err != nil {
+		return 0
+	}
+	return generation
 }
 
 // record writes groups on record: those that are named and are not there yet or, if none are named,
@@ -558,6 +575,7 @@ func (m *Member) hearCopy(o client.Object, gone bool) {
 	}
 	if gone {
 		delete(m.seen, uid)
+		delete(m.generations, uid)
 		return
 	}
 	r := realizationOf(o)
@@ -576,8 +594,7 @@ func (m *Member) changedBySomebody(o client.Object, uid string) bool {
 
 // realizationOf is what the status of a copy says, for the hub.
 func realizationOf(o client.Object) wire.Realization {
-	generation, _ := strconv.ParseInt(o.GetAnnotations()[setv1alpha1.AnnotationSourceGeneration], 10, 64)
-	r := wire.Realization{UID: o.GetAnnotations()[setv1alpha1.AnnotationSource], Generation: generation, Phase: string(v1beta1.NetworkPolicyPending)}
+	r := wire.Realization{UID: o.GetAnnotations()[setv1alpha1.AnnotationSource], Generation: sourceGeneration(o), Phase: string(v1beta1.NetworkPolicyPending)}
 	var s *v1beta1.NetworkPolicyStatus
 	switch o := o.(type) {
 	case *v1beta1.ClusterNetworkPolicy:

@@ -2,6 +2,7 @@ package member
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -73,11 +74,11 @@ func TestPut(t *testing.T) {
 		t.Errorf("%+v %+v", written, copied)
 	}
 	// What the hub takes back goes, but not before it has told all.
-	if err := m.prune(t.Context()); err != nil || m.Client.Get(t.Context(), client.ObjectKey{Name: "hub-p"}, &written) != nil {
+	if _, err := m.prune(t.Context()); err != nil || m.Client.Get(t.Context(), client.ObjectKey{Name: "hub-p"}, &written) != nil {
 		t.Fatal("removed before the hub has told all")
 	}
 	m.listed = true
-	if err := m.prune(t.Context()); err != nil {
+	if _, err := m.prune(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	for name, o := range map[string]client.Object{"hub-p": &written, "hub-g": &copied} {
@@ -87,6 +88,60 @@ func TestPut(t *testing.T) {
 	}
 	if m.book.Knows("gab") {
 		t.Error("its remote group is still there")
+	}
+}
+
+// TestOldVersionKeepsItsGroups: while this cluster cannot write the new version of a policy or of a
+// group, the old version stays in force with all groups that it names. They go when the new version
+// is written.
+func TestOldVersionKeepsItsGroups(t *testing.T) {
+	kind := "ClusterNetworkPolicy.crd.antrea.io"
+	child := `{"apiVersion":"crd.antrea.io/v1beta1","kind":"ClusterGroup","metadata":{"name":"h","uid":"uh","generation":1},"spec":{}}`
+	without := strings.NewReplacer(`"appliedTo":[{"group":"g"}]`, `"appliedTo":[{"podSelector":{}}]`, `{"group":"g"}`, `{"podSelector":{}}`).Replace(clusterPolicy)
+	oddGroup := strings.Replace(group, `"spec":{`, `"spec":{"odd":1,`, 1)
+	for name, next := range map[string]*wire.Policy{
+		"a policy not understood":  received(kind, strings.Replace(without, `"action"`, `"unless":"x","action"`, 1), tier),
+		"its group not understood": received(kind, without, tier, oddGroup),
+		"its tier refused":         received(kind, without, strings.NewReplacer("ours", "other", "ut", "uo").Replace(tier)),
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := testMember(t, &setv1alpha1.Membership{ObjectMeta: metav1.ObjectMeta{Name: setv1alpha1.MembershipName}},
+				&v1beta1.Tier{ObjectMeta: metav1.ObjectMeta{Name: "other"}, Spec: v1beta1.TierSpec{Priority: 8}})
+			give := func(p *wire.Policy) (again bool) {
+				m.book.Know("gab")
+				m.wanted["u"], m.dirty["u"], m.listed = p, true, true
+				again, _ = m.writeAll(t.Context())
+				return again
+			}
+			there := func() string {
+				var found []string
+				for name, o := range map[string]client.Object{"hub-p": &v1beta1.ClusterNetworkPolicy{}, "hub-g": &v1beta1.ClusterGroup{}, "hub-h": &v1beta1.ClusterGroup{}, "gab": &setv1alpha1.RemoteGroup{}} {
+					if err := m.Client.Get(t.Context(), client.ObjectKey{Name: name}, o); err == nil {
+						found = append(found, name)
+					} else if client.IgnoreNotFound(err) != nil {
+						t.Fatal(err)
+					}
+				}
+				slices.Sort(found)
+				return strings.Join(found, " ")
+			}
+			all := "gab hub-g hub-h hub-p"
+			if again := give(received(kind, clusterPolicy, tier, group, child)); again || there() != all {
+				t.Fatalf("at first: %s, again %t", there(), again)
+			}
+			next.Generation, next.Groups = 3, nil
+			if again := give(next); !again || there() != all || !m.book.Knows("gab") {
+				t.Errorf("refused: %s, again %t; want %s, because the old version stays", there(), again, all)
+			}
+			last := received(kind, without, tier)
+			last.Generation, last.Groups = 4, nil
+			m.wanted["u"], m.dirty["u"] = last, true
+			m.writeAll(t.Context())
+			m.writeAll(t.Context())
+			if got := there(); m.book.Knows("gab") || strings.Contains(got, "hub-g") || strings.Contains(got, "hub-h") || !strings.Contains(got, "hub-p") {
+				t.Errorf("written: %s; want no group", got)
+			}
+		})
 	}
 }
 
