@@ -74,21 +74,28 @@ func startNewPods(t *testing.T, prepare func(f *fixture)) *newPods {
 	return p
 }
 
+// serveOn serves the socket of a running agent. The function that it returns, which also runs when
+// the test ends, ends both.
+func serveOn(t testing.TB, a *agent.Agent, stop func(), socket string) (end func()) {
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := a.Serve(ctx, socket); err != nil {
+			t.Error(err)
+		}
+	}()
+	end = sync.OnceFunc(func() { cancel(); <-done; stop() })
+	t.Cleanup(end)
+	return end
+}
+
 // serve runs the agent and its socket until ended is called.
 func (p *newPods) serve() {
 	p.t.Helper()
 	a, stop := p.start()
 	p.agent = a
-	ctx, cancel := context.WithCancel(p.t.Context())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		if err := a.Serve(ctx, p.socket); err != nil {
-			p.t.Error(err)
-		}
-	}()
-	p.ended = sync.OnceFunc(func() { cancel(); <-done; stop() })
-	p.t.Cleanup(p.ended)
+	p.ended = serveOn(p.t, a, stop, p.socket)
 	p.eventually("the agent answers", func() bool {
 		_, err := os.Stat(p.socket)
 		return err == nil && a.Status().State != agent.StateStarting

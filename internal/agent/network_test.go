@@ -273,16 +273,7 @@ func (n *netNode) serve() {
 	n.t.Helper()
 	a, stop := n.start()
 	n.agent = a
-	ctx, cancel := context.WithCancel(n.t.Context())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		if err := a.Serve(ctx, n.socket); err != nil {
-			n.t.Error(err)
-		}
-	}()
-	n.ended = sync.OnceFunc(func() { cancel(); <-done; stop() })
-	n.t.Cleanup(n.ended)
+	n.ended = serveOn(n.t, a, stop, n.socket)
 	n.eventually("the network is there", func() bool {
 		st := a.Status()
 		return st.State != agent.StateStarting && st.Network.MTU > 0
