@@ -20,6 +20,7 @@ import (
 
 	"github.com/nephele-io/nephele/internal/agent"
 	"github.com/nephele-io/nephele/internal/agent/network"
+	"github.com/nephele-io/nephele/internal/agent/nft/kernel"
 	"github.com/nephele-io/nephele/internal/agent/nft/nfttest"
 )
 
@@ -294,12 +295,28 @@ func TestServices(t *testing.T) {
 		t.Errorf("a client that stayed with an endpoint that is gone: %v", got)
 	}
 
-	// Agents go and come: nothing is lost, and nothing is written.
+	// Agents go and come: nothing is lost, and nothing is written. All changes have come to them
+	// before: the last one is that of the IPv6 endpoints of "none", after all others.
+	s.put(serviceOf("none", corev1.ServiceTypeNodePort, 4, nil), left)
+	for _, n := range s.nodes {
+		n.eventually("the last change is in force", func() bool {
+			who, _ := s.answer(n.host, "[fd96::4]:80", impatient)
+			return who == left.name
+		})
+	}
 	probe := s.askService(client, "10.96.0.1:80")
 	for _, n := range s.nodes {
-		before, err := n.table.Generation()
-		s.must(err)
-		n.ended()
+		n.ended() // what follows a change ends with it
+		var before uint32
+		s.inside(n.host, func() error {
+			another, err := kernel.Open("nephele")
+			if err != nil {
+				return err
+			}
+			defer func() { _ = another.Close() }()
+			before, err = another.Generation()
+			return err
+		})
 		n.serve()
 		n.eventually("the Services are known again", func() bool { return n.agent.Status().State == agent.StateEnforcing })
 		// The process takes the table over, and that is all.
