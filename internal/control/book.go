@@ -43,6 +43,8 @@ type book struct {
 	groups   map[policy.NamespacedName]policy.Problem
 	// silent are the enforcers that are not heard of, and since when.
 	silent map[string]time.Time
+	// differing says of policies how traffic is not as they say.
+	differing map[types.UID]Differing
 	// early is what is known of policies in other clusters before the policies themselves are.
 	early map[types.UID][]v1beta1.ClusterRealization
 }
@@ -231,6 +233,25 @@ func (b *book) listen(silent map[string]time.Time) (changed []types.UID) {
 	return changed
 }
 
+// differ notes of which policies traffic differs, and returns those whose status that changes.
+func (b *book) differ(now map[types.UID]Differing) (changed []types.UID) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	before := b.differing
+	b.differing = now
+	for uid, d := range now {
+		if before[uid] != d {
+			changed = append(changed, uid)
+		}
+	}
+	for uid := range before {
+		if _, still := now[uid]; !still {
+			changed = append(changed, uid)
+		}
+	}
+	return changed
+}
+
 // reported returns what an enforcer has reported about a policy last.
 func (b *book) reported(uid types.UID, key string) (v1beta2.NetworkPolicyNodeStatus, bool) {
 	b.mu.Lock()
@@ -266,6 +287,16 @@ func (b *book) policyVerdict(uid types.UID) (verdict, bool) {
 	v.tell = v.problem != "" && v.problem != page.told
 	page.told = v.problem
 	v.status = page.status(func(key string) bool { return b.concerns(uid, key) }, b.silent)
+	if d, differs := b.differing[uid]; differs {
+		v.status.Conditions = append(v.status.Conditions, v1beta1.NetworkPolicyCondition{
+			Type: v1beta1.NetworkPolicyConditionTrafficAgrees, Status: metav1.ConditionFalse, Reason: d.Reason, Message: d.Message,
+		})
+		text := d.Message
+		if v.status.Message != "" {
+			text += "; " + v.status.Message
+		}
+		v.status.Message = shortened(text)
+	}
 	return v, true
 }
 

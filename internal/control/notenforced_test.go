@@ -1,8 +1,14 @@
 package control
 
 import (
+	"maps"
 	"testing"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 )
 
 // TestPolicyWhoseAccountIsGone: a policy is not called realized once nothing that a cloud enforced
@@ -55,4 +61,33 @@ func TestPolicyOfDeadAgent(t *testing.T) {
 	w.Silent(nil)
 	w.settle()
 	w.wantStatus("back", "p", "Realized 2/2 gen 1 [Realizable=True  ]")
+}
+
+// TestPolicyOfDifferingTraffic: while traffic is not as a policy says, its status tells so beside
+// all else, and only then.
+func TestPolicyOfDifferingTraffic(t *testing.T) {
+	w := newTestWorld(t)
+	w.put(vm(t, "a", "db", "vms/host-a"))
+	w.put(allowSSH(t, "p", "db", 1))
+	w.put(allowSSH(t, "q", "db", 1))
+	w.settle()
+	w.report("uid-p", "vms/host-a", 1, "")
+	w.report("uid-q", "vms/host-a", 1, "no room")
+	failed := "Failed 0/1 gen 1 [Realizable=True  ; RealizationFailure=True NetworkPolicyRealizationFailedOnNode Failed Nodes count 1: \"vms/host-a\":\"no room\""
+	differing := map[types.UID]Differing{"uid-p": {"Leaks", "it passes"}, "uid-q": {"Leaks", "it passes"}, "uid-unknown": {"Leaks", "it passes"}}
+	for range 2 { // the same again changes nothing
+		w.Differ(maps.Clone(differing))
+		w.settle()
+		w.wantStatus("differs", "p", "Realized 1/1 gen 1 [Realizable=True  ; TrafficAgrees=False Leaks it passes]")
+		w.wantStatus("differs", "q", failed+"; TrafficAgrees=False Leaks it passes]")
+	}
+	q := get(w, &v1beta1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "vms", Name: "q"}})
+	if q.Status.Message != "it passes; no room" {
+		t.Error(q.Status.Message)
+	}
+	delete(differing, "uid-p")
+	w.Differ(differing)
+	w.settle()
+	w.wantStatus("agrees", "p", "Realized 1/1 gen 1 [Realizable=True  ]")
+	w.wantStatus("differs still", "q", failed+"; TrafficAgrees=False Leaks it passes]")
 }

@@ -61,6 +61,17 @@ func (c *Controller) Silent(enforcers map[string]time.Time) {
 	}
 }
 
+// Differing is how traffic is not as a policy says, for its condition TrafficAgrees.
+type Differing struct{ Reason, Message string }
+
+// Differ takes of which policies traffic is seen that is not as they say. The map is not to be
+// changed afterwards.
+func (c *Controller) Differ(policies map[types.UID]Differing) {
+	for _, uid := range c.book.differ(policies) {
+		c.tasks.Add(task{kind: taskPolicy, name: string(uid)})
+	}
+}
+
 // Reported returns what an enforcer has reported about a policy last; false if nothing, or if the
 // policy does not concern it any more.
 func (c *Controller) Reported(uid types.UID, enforcer string) (v1beta2.NetworkPolicyNodeStatus, bool) {
@@ -193,7 +204,7 @@ func (c *Controller) tellPhase(o client.Object, s v1beta1.NetworkPolicyStatus) {
 		c.event(o, corev1.EventTypeWarning, "PolicySuspended", "RealizePolicies", s.Message)
 	case s.Phase == v1beta1.NetworkPolicyNotEnforced:
 		c.event(o, corev1.EventTypeWarning, "PolicyNotEnforced", "RealizePolicies", s.Conditions[0].Message)
-	case s.Phase == v1beta1.NetworkPolicyFailed && len(s.Conditions) > 1:
+	case s.Phase == v1beta1.NetworkPolicyFailed && len(s.Conditions) > 1 && s.Conditions[1].Type == v1beta1.NetworkPolicyConditionRealizationFailure:
 		c.event(o, corev1.EventTypeWarning, "PolicyFailed", "RealizePolicies", s.Conditions[1].Message)
 	}
 }

@@ -28,6 +28,8 @@ const (
 	// Its reason is the phase that Antrea policies have (docs/glossary.md), its
 	// message has the numbers.
 	ConditionRealized = "Realized"
+	// conditionTrafficAgrees is that of Antrea's policies.
+	conditionTrafficAgrees = string(v1beta1.NetworkPolicyConditionTrafficAgrees)
 	// ReasonRealizable is the reason of Realizable True.
 	ReasonRealizable = "Computed"
 )
@@ -58,6 +60,10 @@ func (c *Controller) writeUpstreamStatus(ctx context.Context, uid types.UID, v v
 		}
 		changed = changed || at < 0 || former[at] != *n
 	}
+	has := func(list []metav1.Condition) bool {
+		return slices.ContainsFunc(list, func(c metav1.Condition) bool { return c.Type == conditionTrafficAgrees })
+	}
+	changed = changed || has(former) != has(next) // it is there only while traffic differs
 	if !changed {
 		return nil
 	}
@@ -140,6 +146,7 @@ func upstreamConditions(s v1beta1.NetworkPolicyStatus) []metav1.Condition {
 	case s.Phase == v1beta1.NetworkPolicyIdle: // all that it applies to has it
 		realized.Status, realized.Message = metav1.ConditionTrue, idleMessage
 	}
+	var differs []metav1.Condition
 	for _, c := range s.Conditions {
 		switch c.Type {
 		case v1beta1.NetworkPolicyConditionRealizable:
@@ -154,7 +161,11 @@ func upstreamConditions(s v1beta1.NetworkPolicyStatus) []metav1.Condition {
 			realized.Message += "; " + c.Message
 		case v1beta1.NetworkPolicyConditionConfirmed:
 			realized.Message += "; " + c.Message
+		case v1beta1.NetworkPolicyConditionTrafficAgrees:
+			differs = append(differs, metav1.Condition{
+				Type: conditionTrafficAgrees, Status: c.Status, Reason: c.Reason, Message: c.Message, ObservedGeneration: s.ObservedGeneration,
+			})
 		}
 	}
-	return []metav1.Condition{realizable, realized}
+	return append([]metav1.Condition{realizable, realized}, differs...)
 }

@@ -15,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -118,6 +119,13 @@ func TestUpstreamPolicyConditions(t *testing.T) {
 	w.put(clusterPolicy(t, 4, "Deny"))
 	w.report("uid-guard", "n1", 4, "")
 	w.wantConditions("recovered", "Realizable=True Computed 4:", "Realized=True Realized 4: 1 of 1 enforcers have realized generation 4")
+	w.Differ(map[types.UID]Differing{"uid-guard": {"Leaks", "it passes"}})
+	w.settle()
+	w.wantConditions("traffic differs", "Realizable=True Computed 4:", "Realized=True Realized 4: 1 of 1 enforcers have realized generation 4", "TrafficAgrees=False Leaks 4: it passes")
+	w.put(get(w, &adminv2.ClusterNetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "guard"}}))
+	w.Differ(nil)
+	w.settle()
+	w.wantConditions("traffic agrees", "Realizable=True Computed 4:", "Realized=True Realized 4: 1 of 1 enforcers have realized generation 4")
 }
 
 // labelValueRule is what the engine says about label values.

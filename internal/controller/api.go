@@ -172,6 +172,10 @@ func serveAPI(ctx context.Context, mgr manager.Manager, policies *control.Contro
 	if err := mgr.Add(reviews.traffic.keep(o.Log.WithName("flows"), clk)); err != nil {
 		return fmt.Errorf("keep flows: %w", err)
 	}
+	alarm := newTrafficAlarm(reviews.traffic, policies, mgr.GetEventRecorder("nephele-flows"), clk, o.Log.WithName("flows"))
+	if err := mgr.Add(alarm); err != nil {
+		return fmt.Errorf("watch flows: %w", err)
+	}
 	if file := o.Flows.Log; file != "" {
 		if err := mgr.Add(reviews.traffic.log(file, o.Log.WithName("flows"))); err != nil {
 			return fmt.Errorf("log flows: %w", err)

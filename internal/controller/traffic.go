@@ -214,7 +214,7 @@ func addressesIn(texts []string) []netip.Addr {
 // trafficMetrics show what is held.
 type trafficMetrics struct {
 	*traffic
-	held, bytes, disk, enforcers, lost *prometheus.Desc
+	held, bytes, disk, enforcers, differing, lost *prometheus.Desc
 }
 
 func newTrafficMetrics(t *traffic) *trafficMetrics {
@@ -224,13 +224,14 @@ func newTrafficMetrics(t *traffic) *trafficMetrics {
 		bytes:     prometheus.NewDesc("nephele_flows_held_bytes", "Memory that they take, about.", nil, nil),
 		disk:      prometheus.NewDesc("nephele_flows_disk_bytes", "Size of the files of flows.", nil, nil),
 		enforcers: prometheus.NewDesc("nephele_flows_enforcers", "Enforcers that have reported flows within the last hour.", nil, nil),
+		differing: prometheus.NewDesc("nephele_flows_differing", "Rules, each at one enforcer, of which traffic was seen within ten minutes that is not as they say, by how.", []string{"differs"}, nil),
 		lost:      prometheus.NewDesc("nephele_flows_lost_total", "What is missing of flows, by what it is.", []string{"what"}, nil),
 	}
 }
 
 // Describe implements prometheus.Collector.
 func (m *trafficMetrics) Describe(c chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{m.held, m.bytes, m.disk, m.enforcers, m.lost} {
+	for _, d := range []*prometheus.Desc{m.held, m.bytes, m.disk, m.enforcers, m.differing, m.lost} {
 		c <- d
 	}
 }
@@ -240,6 +241,14 @@ func (m *trafficMetrics) Collect(c chan<- prometheus.Metric) {
 	s := m.store.Stats()
 	lost := map[string]int64{
 		"connections": s.Losses.Connections, "packets": s.Losses.Packets, "overruns": s.Losses.Overruns, "forgotten": s.Losses.Forgotten, "refused": s.Losses.Refused, "unlogged": s.Losses.Unlogged,
+		"unalarmed": s.Unalarmed,
+	}
+	differing := map[string]int{"Leaks": 0}
+	for _, d := range m.store.Disagreements(m.clock.Now()) {
+		differing[d.Differs]++
+	}
+	for how, n := range differing {
+		c <- prometheus.MustNewConstMetric(m.differing, prometheus.GaugeValue, float64(n), how)
 	}
 	gauge := func(d *prometheus.Desc, n float64) {
 		c <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, n)

@@ -2,11 +2,13 @@ package status
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	upstreamv1alpha1 "sigs.k8s.io/network-policy-api/apis/v1alpha1"
 
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 )
@@ -68,5 +70,31 @@ func TestManyAgents(t *testing.T) {
 	}
 	if len(r.Attention) != mostAgents+1 {
 		t.Errorf("%d findings", len(r.Attention))
+	}
+}
+
+// TestDifferingTraffic: a policy that is realized needs attention while traffic is not as it says,
+// and the phase of one that has failed says why that is.
+func TestDifferingTraffic(t *testing.T) {
+	differs := v1beta1.NetworkPolicyCondition{Type: v1beta1.NetworkPolicyConditionTrafficAgrees, Status: metav1.ConditionFalse, Reason: "Leaks", Message: "it passes"}
+	realized := policy("leaky", v1beta1.NetworkPolicyRealized, "")
+	realized.Status.Conditions = append(realized.Status.Conditions, differs)
+	failed := policy("broken", v1beta1.NetworkPolicyFailed, "no room")
+	failed.Status.Conditions = append(failed.Status.Conditions, differs)
+	upstream := &upstreamv1alpha1.AdminNetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "admin"}}
+	upstream.Status.Conditions = []metav1.Condition{
+		{Type: "Realized", Status: metav1.ConditionTrue, Reason: string(Realized)}, {Type: string(differs.Type), Status: differs.Status, Reason: differs.Reason, Message: differs.Message},
+	}
+	r := collect(t, append(healthy(), realized, failed, upstream))
+	var got []string
+	for _, f := range r.Attention {
+		got = append(got, f.About+" "+f.Reason+" "+f.Message)
+	}
+	slices.Sort(got)
+	want := []string{
+		"AdminNetworkPolicy admin Leaks it passes", "NetworkPolicy shop/broken Failed no room", "NetworkPolicy shop/broken Leaks it passes", "NetworkPolicy shop/leaky Leaks it passes",
+	}
+	if !slices.Equal(got, want) || r.State != Attention {
+		t.Errorf("%q, want %q", got, want)
 	}
 }

@@ -385,6 +385,9 @@ func (g *gathering) policies(ctx context.Context) error {
 		if phase == NotEnforced || phase == Idle {
 			g.note(kind+" "+name, string(phase), why)
 		}
+		for _, c := range s.Conditions {
+			g.traffic(kind+" "+name, string(c.Type), c.Status, c.Reason, c.Message)
+		}
 		g.policy(name, phase)
 	}
 	if err := each(ctx, g, &v1beta1.NetworkPolicyList{}, func(l *v1beta1.NetworkPolicyList) {
@@ -448,6 +451,9 @@ func (g *gathering) policy(name string, p Phase) {
 // upstream counts a policy of the upstream kinds, whose condition Realized has the phase as its
 // reason.
 func (g *gathering) upstream(kind string, o client.Object, conditions []metav1.Condition) {
+	for _, c := range conditions {
+		g.traffic(kind+" "+o.GetName(), c.Type, c.Status, c.Reason, c.Message)
+	}
 	c := meta.FindStatusCondition(conditions, "Realized")
 	if c == nil {
 		g.policy(o.GetName(), Pending)
@@ -462,10 +468,20 @@ func (g *gathering) upstream(kind string, o client.Object, conditions []metav1.C
 	g.policy(o.GetName(), phase)
 }
 
+// traffic tells of a condition that says that traffic is not as a policy says.
+func (g *gathering) traffic(about, condition string, status metav1.ConditionStatus, reason, message string) {
+	if condition == string(v1beta1.NetworkPolicyConditionTrafficAgrees) && status == metav1.ConditionFalse {
+		g.attend(about, reason, message, "nephele flows --differs lists the connections")
+	}
+}
+
 // phaseOf is the phase of an Antrea policy, with the reason if it has failed.
 func phaseOf(generation int64, s v1beta1.NetworkPolicyStatus, on *onVMs) (Phase, string) {
 	why := ""
 	for _, c := range s.Conditions {
+		if c.Type == v1beta1.NetworkPolicyConditionTrafficAgrees {
+			continue
+		}
 		if c.Message != "" {
 			why = c.Message
 		}

@@ -44,6 +44,10 @@ const (
 	// silent; there is none otherwise. Its rules may be in force there as they were.
 	NetworkPolicyConditionConfirmed NetworkPolicyConditionType = "Confirmed"
 
+	// NetworkPolicyConditionTrafficAgrees is False while traffic is seen that is not as the policy
+	// says; there is none otherwise. Its reason is how it differs.
+	NetworkPolicyConditionTrafficAgrees NetworkPolicyConditionType = "TrafficAgrees"
+
 	// ReasonEnforcerSilent is the reason of Confirmed False.
 	ReasonEnforcerSilent = "EnforcerSilent"
 	// ReasonAppliedToUnsupportedGroup is the reason of Realizable False.

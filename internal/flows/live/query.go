@@ -240,7 +240,7 @@ func (f *filter) see(e *Entry) (analysis.SeenFlow, bool) {
 	}
 	x := analysis.SeenFlow{
 		First: metav1.NewMicroTime(e.First), Last: metav1.NewMicroTime(e.Last), Enforcer: e.Enforcer, Direction: e.Direction,
-		From: f.end(e.Client, e.ClientOwner), To: f.end(e.Server, e.ServerOwner), Protocol: protocolName(e.Protocol), Port: int32(e.Port),
+		From: f.end(e.Client, e.ClientOwner), To: f.end(e.Server, e.ServerOwner), Protocol: ProtocolName(e.Protocol), Port: int32(e.Port),
 		Verdict: cmp.Or(e.Verdict, "Unknown"), Differs: e.Differs, By: e.Cause, Connections: e.Connections, Ended: e.Ended,
 		Packets: e.Packets, Bytes: e.Bytes, ReplyPackets: e.ReplyPackets, ReplyBytes: e.ReplyBytes, Uncounted: e.Uncounted,
 	}
@@ -295,8 +295,8 @@ func (f *filter) takes(x *analysis.SeenFlow) bool {
 	return false
 }
 
-// protocolName is the name that people know, or the number.
-func protocolName(p uint8) string {
+// ProtocolName is the name that people know, or the number.
+func ProtocolName(p uint8) string {
 	switch p {
 	case 1:
 		return "ICMP"

@@ -50,6 +50,10 @@ type Store struct {
 	born   time.Time
 	seq    uint64
 	losses analysis.FlowLosses
+	// differing is where traffic is not as rules say.
+	differing disagreements
+	// unalarmed counts entries that differ and found no room there.
+	unalarmed int64
 	// tap takes what comes; nil if nobody wants it.
 	tap chan analysis.SeenFlow
 }
@@ -181,7 +185,7 @@ func (s *Store) Add(enforcer string, r *analysis.TrafficReportSpec, policy Polic
 			refused++
 			continue
 		}
-		s.add(enforcer, t, causes, at, r.Uncounted)
+		s.add(enforcer, t, causes, at, now, r.Uncounted)
 	}
 	s.losses.Refused += int64(refused)
 	return refused, nil
@@ -250,7 +254,7 @@ func checkCause(c *analysis.TrafficCause, i int) error {
 }
 
 // add adds an entry to its window.
-func (s *Store) add(enforcer string, t parsed, causes []analysis.TrafficCause, at time.Time, uncounted bool) {
+func (s *Store) add(enforcer string, t parsed, causes []analysis.TrafficCause, at, now time.Time, uncounted bool) {
 	w := s.window(at)
 	if w == nil {
 		s.losses.Forgotten++
@@ -295,8 +299,12 @@ func (s *Store) add(enforcer string, t parsed, causes []analysis.TrafficCause, a
 	if t.Verdict != "" {
 		w.latest[k.tuple] = k.outcome
 	}
-	s.pour(w, k, &row{first: at.UnixNano(), last: at.UnixNano(), uncounted: uncounted, connections: t.Connections, ended: t.Ended,
-		packets: t.Packets, bytes: t.Bytes, replyPackets: t.ReplyPackets, replyBytes: t.ReplyBytes})
+	added := &row{first: at.UnixNano(), last: at.UnixNano(), uncounted: uncounted, connections: t.Connections, ended: t.Ended,
+		packets: t.Packets, bytes: t.Bytes, replyPackets: t.ReplyPackets, replyBytes: t.ReplyBytes}
+	s.pour(w, k, added)
+	if alarms(t.Differs) && t.Connections > 0 && !s.differing.note(w.entry(k, added), now) {
+		s.unalarmed++
+	}
 	s.seq++
 	r.seq, r.last, r.uncounted = s.seq, max(r.last, at.UnixNano()), r.uncounted || uncounted
 	r.connections, r.ended = r.connections+t.Connections, r.ended+t.Ended
@@ -420,11 +428,13 @@ func (s *Store) drop() {
 type Stats struct {
 	Flows, Bytes, Enforcers int
 	Losses                  analysis.FlowLosses
+	// Unalarmed counts entries that differ and stand in no Disagreement, as there are too many.
+	Unalarmed int64
 }
 
 // Stats returns the counts.
 func (s *Store) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return Stats{s.rows, s.size(), len(s.heard), s.losses}
+	return Stats{s.rows, s.size(), len(s.heard), s.losses, s.unalarmed}
 }
