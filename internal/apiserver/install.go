@@ -28,6 +28,11 @@ func install(generic *server.GenericAPIServer, o Options, scheme *runtime.Scheme
 		served[v1beta2.GroupVersion()]["nodestatssummaries"] = newSummaries(o, g)
 		served[v1alpha1.GroupVersion()] = statistics(o.Statistics, g)
 	}
+	if o.Bundle != nil {
+		b := newBundles(o)
+		served[v1beta1.GroupVersion()]["supportbundles"] = b
+		served[v1beta1.GroupVersion()]["supportbundles/download"] = &bundleDownload{b.resource, b}
+	}
 	if o.Reviews != nil {
 		served[analysis.GroupVersion()] = newReviews(o, g)
 	}

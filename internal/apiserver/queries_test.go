@@ -95,6 +95,7 @@ func newFullWorld(t *testing.T) (*world, *answers) {
 	t.Helper()
 	a := &answers{ready: true}
 	w := &world{store: watchstore.New(watchstore.Options{}), reports: &reportBook{}, dir: t.TempDir(), queries: a, reviews: &oracle{}, traffic: &trafficBook{}, book: stats.New(clock.RealClock{})}
+	w.bundle = func(context.Context, io.Writer, time.Time) error { return nil }
 	w.start(t, "127.0.0.1:0")
 	w.store.Publish(watchstore.Changes{})
 	return w, a
@@ -373,6 +374,8 @@ func TestEverythingIsDiscovered(t *testing.T) {
 		"stats multicastgroups":                        "MulticastGroup cluster get,list",
 		"stats nodelatencystats":                       "NodeLatencyStats cluster create,delete,get,list",
 		"system controllerinfos":                       "AntreaControllerInfo cluster get,list",
+		"system supportbundles":                        "SupportBundle cluster create,delete,get",
+		"system supportbundles/download":               "SupportBundle cluster get",
 		"analysis flowreviews":                         "FlowReview cluster create",
 		"analysis reachreviews":                        "ReachReview cluster create",
 		"analysis effectiverules":                      "EffectiveRules cluster create",

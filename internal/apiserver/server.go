@@ -66,6 +66,8 @@ type Options struct {
 	// Traffic takes what enforcers have seen of connections, about which FlowQueries ask Reviews;
 	// nil serves neither.
 	Traffic Traffic
+	// Bundle makes support bundles; nil serves none.
+	Bundle Bundle
 	// Enforcers says whom callers may act for; empty means OwnKey.
 	Enforcers EnforcerAccess
 	// Version of the controller, the Pod and the Node that it runs in, and the Service that leads

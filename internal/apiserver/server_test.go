@@ -59,6 +59,7 @@ type world struct {
 	// dialled are the connections of all clients.
 	mu      sync.Mutex
 	dialled []net.Conn
+	bundle  apiserver.Bundle
 }
 
 // reportBook keeps what was reported.
@@ -154,7 +155,7 @@ func (w *world) start(t testing.TB, address string) {
 	w.address = l.Addr().String()
 	s, err := apiserver.New(
 		apiserver.Options{Listener: l, Certificate: cert, Access: access, Store: w.store, Reports: w.reports, Stall: w.stall, Limits: w.limits, Webhooks: w.webhooks,
-			Enforcers: w.enforcers, Queries: w.queries, Reviews: w.reviews, Traffic: w.traffic, Statistics: w.book, Version: "v1", Metrics: w.metrics, Hosts: w.hosts},
+			Enforcers: w.enforcers, Queries: w.queries, Reviews: w.reviews, Traffic: w.traffic, Bundle: w.bundle, Statistics: w.book, Version: "v1", Metrics: w.metrics, Hosts: w.hosts},
 	)
 	if err != nil {
 		t.Fatal(err)

@@ -30,6 +30,7 @@ func newSupportCommand() *cobra.Command {
 	var file, dataDir, metrics string
 	var most int64
 	var noPlan bool
+	var age time.Duration
 	cmd := &cobra.Command{
 		Use:   "support",
 		Short: "Collect what somebody who helps needs to see, without secrets",
@@ -48,13 +49,20 @@ Exit codes: 0 written; 2 bad input or failure.`,
 			if most < least {
 				return fmt.Errorf("--max-bytes %d: want at least %d", most, least)
 			}
+			if age < 0 {
+				return fmt.Errorf("--since %s: want a duration, for example 2h", age)
+			}
 			c, err := cluster.reading()
 			if err != nil {
 				return err
 			}
+			now, since := time.Now(), time.Time{}
+			if age > 0 {
+				since = now.Add(-age)
+			}
 			o := support.Options{Client: c, MaxBytes: most, Now: time.Now}
 			if dataDir != "" {
-				if o.Sources, err = support.Logs(os.DirFS(filepath.Join(dataDir, "logs"))); err != nil {
+				if o.Sources, err = support.Logs(os.DirFS(filepath.Join(dataDir, "logs")), since, now); err != nil {
 					return err
 				}
 				if len(o.Sources) == 0 {
@@ -90,6 +98,7 @@ Exit codes: 0 written; 2 bad input or failure.`,
 	cluster.Register(f)
 	f.StringVar(&file, "file", "", "file to write (default nephele-support-TIME.tar.gz); it must not exist")
 	f.StringVar(&dataDir, "data-dir", "", "data directory of nephele up, for its logs")
+	f.DurationVar(&age, "since", 0, "leave out lines of logs that are older; 0 leaves out none")
 	f.StringVar(&metrics, "metrics", "", "URL of the metrics of the controller, such as http://127.0.0.1:8080/metrics")
 	f.Int64Var(&most, "max-bytes", defaultBundle, "most that the bundle has, unpacked")
 	f.BoolVar(&noPlan, "no-plan", false, "leave the plan out, for which the clouds are read with the accounts' Secrets")

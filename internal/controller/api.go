@@ -200,6 +200,7 @@ func serveAPI(ctx context.Context, mgr manager.Manager, policies *control.Contro
 		Node:        os.Getenv(envNodeName),
 		Process:     o.Process,
 		LogLevel:    o.LogLevel,
+		Bundle:      bundle(mgr.GetAPIReader(), policies.Store(), clk, o),
 		Webhooks: webhook.Witnessed(
 			webhook.Reading{Reader: mgr.GetClient(), Proven: o.API.WebhookClientCA != ""},
 			webhook.Reading{Reader: mgr.GetAPIReader(), Live: true},

@@ -71,6 +71,9 @@ type Options struct {
 	Antrea func() (*rest.Config, error)
 	// AuditLog is the file for the record of changes in clouds; empty for the log alone.
 	AuditLog string
+	// LogDir is where the log files of this process are, for support bundles; empty if there are
+	// none.
+	LogDir string
 	// Version is that of this build, for those who ask.
 	Version string
 	// LogLevel is how much Log tells; nil if nobody may change that. Process is what stands for the

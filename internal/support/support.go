@@ -18,7 +18,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"io/fs"
 	"strings"
 	"time"
 
@@ -45,12 +44,15 @@ type Source struct {
 	Name string
 	// Read returns it; what is read is closed.
 	Read func(ctx context.Context) (io.ReadCloser, error)
+	// Head keeps the beginning of a text that is too large, up to the end of a line, instead of its
+	// end.
+	Head bool
 }
 
 // Options say what goes in.
 type Options struct {
 	Client client.Reader
-	// Sources are logs, metrics, a plan, versions. They may be large: the end of each is kept.
+	// Sources are logs, metrics, a plan, versions. They may be large: a part of each is kept.
 	Sources []Source
 	// MaxBytes bounds the bundle, unpacked.
 	MaxBytes int64
@@ -206,7 +208,11 @@ func (b *bundle) source(ctx context.Context, s Source) error {
 		return nil
 	}
 	defer r.Close()
-	end, whole, err := tail(r, int(min(mostOfFile, max(b.left-1, 0))))
+	most := int(min(mostOfFile, max(b.left-1, 0)))
+	if s.Head {
+		return b.head(s.Name, r, most)
+	}
+	end, whole, err := tail(r, most)
 	if err != nil {
 		b.leave(s.Name, err.Error())
 	}
@@ -218,6 +224,19 @@ func (b *bundle) source(ctx context.Context, s Source) error {
 		}
 	}
 	return b.file(s.Name, []byte(b.scrub.text(string(end))))
+}
+
+// head writes the beginning of a text, as whole lines.
+func (b *bundle) head(name string, r io.Reader, most int) error {
+	text, err := io.ReadAll(io.LimitReader(r, int64(most)+1))
+	if err != nil {
+		b.leave(name, err.Error())
+	}
+	if len(text) > most {
+		b.leave(name, "its end")
+		text = text[:bytes.LastIndexByte(text[:most], '\n')+1]
+	}
+	return b.file(name, []byte(b.scrub.text(string(text))))
 }
 
 // tail returns the last bytes of a text, and whether they are all.
@@ -261,17 +280,4 @@ func (b *bundle) file(name string, text []byte) error {
 		return fmt.Errorf("write %s: %w", name, err)
 	}
 	return nil
-}
-
-// Logs are the sources for the log files in a directory.
-func Logs(dir fs.FS) ([]Source, error) {
-	names, err := fs.Glob(dir, "*.log")
-	if err != nil {
-		return nil, fmt.Errorf("list logs: %w", err)
-	}
-	var out []Source
-	for _, name := range names {
-		out = append(out, Source{Name: "logs/" + name, Read: func(context.Context) (io.ReadCloser, error) { return dir.Open(name) }})
-	}
-	return out, nil
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -115,7 +116,7 @@ func text(name, content string) Source {
 // found in the bundle, and what is no secret is.
 func TestNoSecretInTheBundle(t *testing.T) {
 	logs, err := Logs(fstest.MapFS{"controller.log": {Data: []byte("visible line\nsession_token=" + planted["session"] + " {\"password\":\"" + planted["password"] + "\"}\n" +
-		"-----BEGIN RSA PRIVATE KEY-----\n" + planted["pem"] + "\n-----END RSA PRIVATE KEY-----\nlast line\n")}, "kubeconfig": {Data: []byte("not a log")}})
+		"-----BEGIN RSA PRIVATE KEY-----\n" + planted["pem"] + "\n-----END RSA PRIVATE KEY-----\nlast line\n")}, "kubeconfig": {Data: []byte("not a log")}}, time.Time{}, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,5 +148,46 @@ func TestBundleIsBounded(t *testing.T) {
 	}
 	if !strings.Contains(all, "the end") || !strings.Contains(strings.Join(contents.LeftOut, "\n"), "logs/long.log: its beginning") {
 		t.Errorf("left out %q", contents.LeftOut)
+	}
+}
+
+// TestRecentLogs: lines before a time are left out, whatever wrote the log.
+func TestRecentLogs(t *testing.T) {
+	now := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
+	long := strings.Repeat("x", 10_000)
+	for name, c := range map[string]struct{ log, want string }{
+		"slog":        {"time=2026-01-02T09:59:59.999Z level=INFO msg=old\ngoroutine 1\ntime=2026-01-02T10:00:00.000Z level=INFO msg=new\nat last\n", "time=2026-01-02T10:00:00.000Z level=INFO msg=new\nat last\n"},
+		"audit":       {`{"call":"old","time":"2026-01-02T11:59:59+02:00"}` + "\n" + `{"call":"new","time":"2026-01-02T12:00:01+02:00"}`, `{"call":"new","time":"2026-01-02T12:00:01+02:00"}`},
+		"klog":        {"I1231 23:00:00.000000       1 of the last year\nW0102 10:30:00.000000       1 new\n", "W0102 10:30:00.000000       1 new\n"},
+		"all old":     {"time=2026-01-01T00:00:00Z msg=old\n", ""},
+		"no time":     {"nothing\nat all", ""},
+		"a long line": {"time=2026-01-01T00:00:00Z msg=" + long + " time=2026-01-02T11:00:00Z\ntime=2026-01-02T11:00:00Z msg=" + long + "\n", "time=2026-01-02T11:00:00Z msg=" + long + "\n"},
+		"empty":       {"", ""},
+	} {
+		sources, err := Logs(fstest.MapFS{"a.log": {Data: []byte(c.log)}}, now.Add(-2*time.Hour), now)
+		if err != nil || len(sources) != 1 {
+			t.Fatal(err, len(sources))
+		}
+		r, err := sources[0].Read(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := io.ReadAll(r)
+		if err != nil || string(got) != c.want {
+			t.Errorf("%s: %q, %v, want %q", name, got, err, c.want)
+		}
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestHead: of a text that is too large the whole lines at its beginning are kept.
+func TestHead(t *testing.T) {
+	computed := text("computed/networkpolicies.jsonl", "the first\n"+strings.Repeat(strings.Repeat("y", 99)+"\n", 100_000))
+	computed.Head = true
+	contents, all, _ := bundleOf(t, 64<<10, computed)
+	if !strings.Contains(all, "the first\n") || !strings.Contains(all, "y\n==") || !slices.Contains(contents.LeftOut, "computed/networkpolicies.jsonl: its end") {
+		t.Errorf("left out %q; %.200s", contents.LeftOut, all)
 	}
 }

@@ -20,7 +20,7 @@ func GroupVersion() schema.GroupVersion {
 // AddToScheme registers the kinds of this package with a scheme.
 func AddToScheme(s *runtime.Scheme) error {
 	gv := GroupVersion()
-	s.AddKnownTypes(gv, &AntreaControllerInfo{}, &AntreaControllerInfoList{})
+	s.AddKnownTypes(gv, &AntreaControllerInfo{}, &AntreaControllerInfoList{}, &SupportBundle{})
 	metav1.AddToGroupVersion(s, gv)
 	return nil
 }

@@ -293,6 +293,20 @@ func (s *Store) List(r Resource, key string) ([]runtime.Object, uint64, error) {
 	return out, s.revision, nil
 }
 
+// Names returns the names of all objects, sorted.
+func (s *Store) Names(r Resource) ([]string, error) {
+	kind, ok := r.index()
+	if !ok {
+		return nil, fmt.Errorf("list %q: no such resource, want one of %v", r, Resources())
+	}
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if !s.ready {
+		return nil, ErrNotReady
+	}
+	return slices.Sorted(maps.Keys(s.tables[kind].entries)), nil
+}
+
 // Concerns reports whether the object of that name concerns the key.
 func (s *Store) Concerns(r Resource, name, key string) bool {
 	kind, ok := r.index()

@@ -266,6 +266,17 @@ func (h *Handler) instanceView(req *request) (out answer, err error) {
 	return out, err
 }
 
+// effectiveGroups answers at once, which the service may: clients follow an operation only when
+// they are told of one.
+func (h *Handler) effectiveGroups(req *request) (out answer, err error) {
+	h.read(func(c *azure.Cloud) {
+		var groups []azure.EffectiveGroup
+		groups, err = c.EffectiveGroups(&req.by, req.id)
+		out = ok(map[string]any{"value": append([]azure.EffectiveGroup{}, groups...)})
+	})
+	return out, err
+}
+
 func values(all []any) answer { return ok(map[string]any{"value": all}) }
 
 func (h *Handler) tenants(req *request) (out answer, err error) {

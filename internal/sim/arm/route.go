@@ -171,6 +171,11 @@ func (h *Handler) routeResource(r *http.Request, out route, parts, lower []strin
 			out.name = "Microsoft.Network/networkSecurityGroups/defaultSecurityRules/read"
 			out.run = func(req *request) (answer, error) { return h.defaultRules(req) }
 			return out, only(r, http.MethodGet)
+		case "effectivenetworksecuritygroups":
+			out.name = "Microsoft.Network/networkInterfaces/effectiveNetworkSecurityGroups/action"
+			out.kind = kindRead
+			out.run = func(req *request) (answer, error) { return h.effectiveGroups(req) }
+			return out, only(r, http.MethodPost)
 		case "start", "poweroff", "deallocate", "restart":
 			out.name = spelling(scope.Type()) + "/" + last + "/action"
 			out.run = func(req *request) (answer, error) { return h.power(req, last) }

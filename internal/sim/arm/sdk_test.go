@@ -74,6 +74,65 @@ func TestReadEverything(t *testing.T) {
 	}
 }
 
+// TestEffectiveRules reads with the official client what filters an interface.
+func TestEffectiveRules(t *testing.T) {
+	ctx := t.Context()
+	l := newLab(t, options{})
+	c := l.usual()
+	effective := func(nic string) ([]*armnetwork.EffectiveNetworkSecurityGroup, error) {
+		p, err := c.network.NewInterfacesClient().BeginListEffectiveNetworkSecurityGroups(ctx, "shop", nic, nil)
+		if err != nil {
+			return nil, err
+		}
+		got, err := p.PollUntilDone(ctx, nil)
+		return got.Value, err
+	}
+	web, err := effective("web-1-nic")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(web) != 1 || *web[0].NetworkSecurityGroup.ID != l.nsgWeb || web[0].Association.NetworkInterface == nil || *web[0].Association.NetworkInterface.ID != l.webNIC || len(web[0].EffectiveSecurityRules) != 8 {
+		t.Fatalf("web-1 has %+v", web)
+	}
+	text := func(list []*string) string {
+		var out []string
+		for _, s := range list {
+			out = append(out, *s)
+		}
+		return strings.Join(out, " ")
+	}
+	for _, r := range web[0].EffectiveSecurityRules {
+		switch *r.Name {
+		case "securityRules/https":
+			if *r.Protocol != armnetwork.EffectiveSecurityRuleProtocolTCP || *r.DestinationPortRange != "443-443" || *r.SourcePortRange != "0-65535" || *r.SourceAddressPrefix != "Internet" ||
+				!strings.HasPrefix(text(r.ExpandedSourceAddressPrefix), "0.0.0.0/5 8.0.0.0/7 10.0.0.0/16 10.3.0.0/16 ") || *r.DestinationAddressPrefix != "0.0.0.0/0" || *r.Priority != 100 {
+				t.Errorf("%s: %s from %s", *r.Name, *r.DestinationPortRange, text(r.ExpandedSourceAddressPrefix))
+			}
+		case "defaultSecurityRules/AllowVnetInBound":
+			if text(r.ExpandedSourceAddressPrefix) != "168.63.129.16/32 10.1.0.0/16 10.2.0.0/16" || *r.Protocol != armnetwork.EffectiveSecurityRuleProtocolAll {
+				t.Errorf("%s: %s", *r.Name, text(r.ExpandedSourceAddressPrefix))
+			}
+		}
+	}
+	db, err := effective("db-1-nic")
+	if err != nil || len(db) != 1 || db[0].Association.Subnet == nil || *db[0].Association.Subnet.ID != l.vnet+"/subnets/db" {
+		t.Errorf("db-1 has %+v, %v", db, err)
+	}
+	stop, err := c.compute.NewVirtualMachinesClient().BeginDeallocate(ctx, "shop", "db-1", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stop.PollUntilDone(ctx, nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := effective("db-1-nic"); err == nil || !strings.Contains(err.Error(), "must be attached to a virtual machine that runs") {
+		t.Errorf("of a machine that does not run: %v", err)
+	}
+	if _, err := effective("nobody"); err == nil {
+		t.Error("of an interface that does not exist")
+	}
+}
+
 // TestWriteGroup creates, changes and deletes a group, at once and as an operation that takes its
 // time.
 func TestWriteGroup(t *testing.T) {

@@ -76,6 +76,7 @@ func (s portSet) has(port int) bool {
 type side struct {
 	any      bool
 	tag      string // lower case
+	word     string // the tag as it was written
 	prefixes []netip.Prefix
 	groups   []string // keys of application security groups
 }
@@ -281,7 +282,7 @@ func parseSide(id, parameter, one string, many []string, groups []reference) (si
 		case ok:
 			out.prefixes = []netip.Prefix{prefix}
 		case knownTag(one):
-			out.tag = strings.ToLower(one)
+			out.tag, out.word = strings.ToLower(one), one
 		default:
 			return side{}, bad("SecurityRuleInvalidAddressPrefix", "Security rule %s has invalid Address prefix. Value provided: %s", id, one)
 		}
@@ -354,8 +355,9 @@ func defaultNames() []string {
 
 // defaultRules are the rules that every group ends in.
 func defaultRules() []rule {
-	tag := func(t string) side { return side{tag: t} }
-	every := side{any: true}
+	words := map[string]string{tagVirtualNetwork: "VirtualNetwork", tagInternet: "Internet", tagLoadBalancer: "AzureLoadBalancer"}
+	tag := func(t string) side { return side{tag: t, word: words[t]} }
+	every := side{any: true, word: "*"}
 	return []rule{
 		{name: "AllowVnetInBound", direction: inbound, priority: 65000, allow: true, protocol: -1, from: tag(tagVirtualNetwork), to: tag(tagVirtualNetwork)},
 		{name: "AllowAzureLoadBalancerInBound", direction: inbound, priority: 65001, allow: true, protocol: -1, from: tag(tagLoadBalancer), to: every},
@@ -368,7 +370,6 @@ func defaultRules() []rule {
 
 // defaultRuleDocuments are the default rules as a group shows them.
 func defaultRuleDocuments(id ID, etag string) []any {
-	text := map[string]string{tagVirtualNetwork: "VirtualNetwork", tagInternet: "Internet", tagLoadBalancer: "AzureLoadBalancer", "": "*"}
 	describe := map[string]string{
 		"AllowVnetInBound": "Allow inbound traffic from all VMs in VNET", "AllowAzureLoadBalancerInBound": "Allow inbound traffic from azure load balancer",
 		"DenyAllInBound": "Deny all inbound traffic", "AllowVnetOutBound": "Allow outbound traffic from all VMs to all VMs in VNET",
@@ -385,7 +386,7 @@ func defaultRuleDocuments(id ID, etag string) []any {
 			"type": "Microsoft.Network/networkSecurityGroups/defaultSecurityRules",
 			"properties": map[string]any{
 				"provisioningState": Succeeded, "description": describe[r.name], "protocol": "*", "sourcePortRange": "*", "destinationPortRange": "*",
-				"sourceAddressPrefix": text[r.from.tag], "destinationAddressPrefix": text[r.to.tag], "access": access, "priority": float64(r.priority),
+				"sourceAddressPrefix": r.from.word, "destinationAddressPrefix": r.to.word, "access": access, "priority": float64(r.priority),
 				"direction": r.direction, "sourcePortRanges": []any{}, "destinationPortRanges": []any{}, "sourceAddressPrefixes": []any{},
 				"destinationAddressPrefixes": []any{},
 			},

@@ -120,8 +120,8 @@ func (c *Cloud) half(v *Verdict, src, dst party, f Flow, direction string) {
 		own, other = dst, src
 	}
 	var groups []string
-	if s := c.subnetOf(own.at.subnet); s != nil && s.nsg != "" && (own.nic.endpoint == "" || s.endpoints) {
-		groups = append(groups, s.nsg)
+	if g := c.groupOfSubnet(own.located); g != "" {
+		groups = append(groups, g)
 	}
 	if own.nic.nsg != "" {
 		groups = append(groups, own.nic.nsg)
@@ -147,6 +147,14 @@ func (c *Cloud) half(v *Verdict, src, dst party, f Flow, direction string) {
 			return
 		}
 	}
+}
+
+// groupOfSubnet is the group of the subnet by which an interface is filtered; empty if none is.
+func (c *Cloud) groupOfSubnet(own located) string {
+	if s := c.subnetOf(own.at.subnet); s != nil && (own.nic.endpoint == "" || s.endpoints) {
+		return s.nsg
+	}
+	return ""
 }
 
 // decide finds the first rule that matches.
@@ -214,14 +222,9 @@ func (c *Cloud) matches(s side, p, own party) bool {
 
 // inNetwork reports whether an address is in a network or in one that is connected to it.
 func (c *Cloud) inNetwork(a netip.Addr, key string) bool {
-	for _, k := range append([]string{key}, c.peers(key)...) {
-		if r := c.resources[k]; r != nil {
-			if n, ok := r.parsed.(*network); ok && slices.ContainsFunc(n.space, func(x netip.Prefix) bool { return x.Contains(a) }) {
-				return true
-			}
-		}
-	}
-	return false
+	return slices.ContainsFunc(append([]string{key}, c.peers(key)...), func(k string) bool {
+		return slices.ContainsFunc(c.spaceOf(k), func(p netip.Prefix) bool { return p.Contains(a) })
+	})
 }
 
 // peers are the networks that a network is connected with: both ends have the peering, and it gives

@@ -1,6 +1,7 @@
 package azure
 
 import (
+	"iter"
 	"net/netip"
 	"slices"
 	"strings"
@@ -77,35 +78,68 @@ func partsOf(doc map[string]any, name string) (out []map[string]any) {
 // inTag reports whether an address is in what VirtualNetwork means at an interface, and whether it
 // is so by a default route alone.
 func (c *Cloud) inTag(a netip.Addr, own located) (in, byDefault bool) {
-	network := own.nic.network()
-	if a == hostAddress || c.inNetwork(a, network) {
-		return true, false
-	}
-	for _, gateway := range c.gatewaysOf(network) {
-		if c.beyond(a, gateway) {
+	for p, isDefault := range c.virtualNetwork(own) {
+		switch {
+		case !p.Contains(a):
+		case !isDefault:
 			return true, false
+		default:
+			in = true
 		}
 	}
-	for i := range own.nic.configurations {
-		s := c.subnetOf(own.nic.configurations[i].subnet)
-		if s == nil || c.resources[s.routes] == nil {
-			continue
+	return in, in
+}
+
+// virtualNetwork yields what VirtualNetwork means at an interface, and whether that is a default
+// route. The same block may come more than once.
+func (c *Cloud) virtualNetwork(own located) iter.Seq2[netip.Prefix, bool] {
+	return func(yield func(netip.Prefix, bool) bool) {
+		more := func(list []netip.Prefix) bool {
+			return !slices.ContainsFunc(list, func(p netip.Prefix) bool { return !yield(p, false) })
 		}
-		for _, route := range partsOf(c.resources[s.routes].Properties, "routes") {
-			text, _ := route["addressPrefix"].(string)
-			p, err := netip.ParsePrefix(text)
-			switch {
-			case err == nil && p.Contains(a):
-				in, byDefault = true, p.Bits() == 0 && (byDefault || !in)
-			case err != nil && slices.ContainsFunc(c.serviceTags[strings.ToLower(text)], func(x netip.Prefix) bool { return x.Contains(a) }):
-				in, byDefault = true, false
+		home := own.nic.network()
+		if !yield(netip.PrefixFrom(hostAddress, 32), false) || !more(c.spaceOf(home)) {
+			return
+		}
+		for _, k := range c.peers(home) {
+			if !more(c.spaceOf(k)) {
+				return
 			}
-			if in && !byDefault {
-				return true, false
+		}
+		for _, gateway := range c.gatewaysOf(home) {
+			for p := range c.beyond(gateway) {
+				if !yield(p, false) {
+					return
+				}
+			}
+		}
+		for i := range own.nic.configurations {
+			s := c.subnetOf(own.nic.configurations[i].subnet)
+			if s == nil || c.resources[s.routes] == nil {
+				continue
+			}
+			for _, route := range partsOf(c.resources[s.routes].Properties, "routes") {
+				text, _ := route["addressPrefix"].(string)
+				if p, err := netip.ParsePrefix(text); err == nil {
+					if !yield(p, p.Bits() == 0) {
+						return
+					}
+				} else if !more(c.serviceTags[strings.ToLower(text)]) {
+					return
+				}
 			}
 		}
 	}
-	return in, byDefault
+}
+
+// spaceOf is the address space of a network; nil if there is none of the key.
+func (c *Cloud) spaceOf(key string) []netip.Prefix {
+	if r := c.resources[key]; r != nil {
+		if n, ok := r.parsed.(*network); ok {
+			return n.space
+		}
+	}
+	return nil
 }
 
 // gatewaysOf are the gateways by which a network reaches others: its own and those of peers that
@@ -137,41 +171,38 @@ func (c *Cloud) gatewaysOf(home string) (out []*Resource) {
 	return out
 }
 
-// beyond reports whether an address is behind a gateway: of its clients, learned, or of the other
-// end of one of its connections.
-func (c *Cloud) beyond(a netip.Addr, gateway *Resource) bool {
-	holds := func(list []string) bool {
-		return slices.ContainsFunc(list, func(text string) bool { p, err := netip.ParsePrefix(text); return err == nil && p.Contains(a) })
-	}
-	if holds(wordsAt(gateway.Properties, "vpnClientConfiguration", "vpnClientAddressPool", "addressPrefixes")) {
-		return true
-	}
-	if slices.ContainsFunc(c.learned[gateway.id.Key()], func(p netip.Prefix) bool { return p.Contains(a) }) {
-		return true
-	}
-	for _, r := range c.now().leads {
-		first, second := refers(r.Properties, "virtualNetworkGateway1"), refers(r.Properties, "virtualNetworkGateway2")
-		if r.id.Type() != typeConnection || first != gateway.id.Key() && second != gateway.id.Key() {
-			continue
+// beyond yields what is behind a gateway: its clients, what it has learned, and the other ends of
+// its connections.
+func (c *Cloud) beyond(gateway *Resource) iter.Seq[netip.Prefix] {
+	return func(yield func(netip.Prefix) bool) {
+		words := func(list []string) bool {
+			return !slices.ContainsFunc(list, func(text string) bool { p, err := netip.ParsePrefix(text); return err == nil && !yield(p) })
 		}
-		if local := c.resources[refers(r.Properties, "localNetworkGateway2")]; local != nil && holds(wordsAt(local.Properties, "localNetworkAddressSpace", "addressPrefixes")) {
-			return true
+		more := func(list []netip.Prefix) bool {
+			return !slices.ContainsFunc(list, func(p netip.Prefix) bool { return !yield(p) })
 		}
-		for _, other := range []string{first, second} {
-			g := c.resources[other]
-			if g == nil || g == gateway {
+		if !words(wordsAt(gateway.Properties, "vpnClientConfiguration", "vpnClientAddressPool", "addressPrefixes")) || !more(c.learned[gateway.id.Key()]) {
+			return
+		}
+		for _, r := range c.now().leads {
+			first, second := refers(r.Properties, "virtualNetworkGateway1"), refers(r.Properties, "virtualNetworkGateway2")
+			if r.id.Type() != typeConnection || first != gateway.id.Key() && second != gateway.id.Key() {
 				continue
 			}
-			for _, at := range partsOf(g.Properties, "ipConfigurations") {
-				subnet, ok := ParseID(refers(at, "subnet"))
-				if !ok {
+			if local := c.resources[refers(r.Properties, "localNetworkGateway2")]; local != nil && !words(wordsAt(local.Properties, "localNetworkAddressSpace", "addressPrefixes")) {
+				return
+			}
+			for _, other := range []string{first, second} {
+				g := c.resources[other]
+				if g == nil || g == gateway {
 					continue
 				}
-				if n := c.resources[subnet.Parent().Key()]; n != nil && slices.ContainsFunc(n.parsed.(*network).space, func(p netip.Prefix) bool { return p.Contains(a) }) {
-					return true
+				for _, at := range partsOf(g.Properties, "ipConfigurations") {
+					if subnet, ok := ParseID(refers(at, "subnet")); ok && !more(c.spaceOf(subnet.Parent().Key())) {
+						return
+					}
 				}
 			}
 		}
 	}
-	return false
 }

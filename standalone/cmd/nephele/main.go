@@ -144,6 +144,7 @@ func serve(ctx context.Context, cfg *rest.Config, home up.Home, api controller.A
 	if api.Address == "" {
 		api.Address = anyLocalPort
 	}
+	o.LogDir = home.LogDir
 	api.CertDir, api.Local, api.WebhookClientCA = home.Certificates, true, home.WebhookClientCA
 	o.API = &api
 	return controller.Run(ctx, cfg, o)

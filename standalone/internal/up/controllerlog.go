@@ -16,6 +16,8 @@ import (
 type Home struct {
 	// Log takes what the controller has to say.
 	Log io.Writer
+	// LogDir is the folder of the log files.
+	LogDir string
 	// Certificates is a directory for the certificate of the API that the controller serves.
 	Certificates string
 	// Audit is the file for the record of changes in clouds.
@@ -40,7 +42,7 @@ func WithLogFile(dataDir string, c LoggingController) RunController {
 		logs := filepath.Join(dataDir, "logs")
 		log := &lumberjack.Logger{Filename: filepath.Join(logs, "controller.log"), MaxSize: 20 /* MB */, MaxBackups: 3}
 		home := Home{
-			Log: log, Certificates: filepath.Join(dataDir, "api-pki"), WebhookClientCA: controlplane.WebhookClientCA(dataDir),
+			Log: log, LogDir: logs, Certificates: filepath.Join(dataDir, "api-pki"), WebhookClientCA: controlplane.WebhookClientCA(dataDir),
 			Audit: filepath.Join(logs, "audit.log"), Flows: filepath.Join(dataDir, "flows"), Ready: ready,
 		}
 		return errors.Join(c(ctx, cfg, home), log.Close())
