@@ -793,36 +793,36 @@ func (a *Agent) enforce(ctx context.Context, heard time.Time) {
 	if a.logs == nil || change.Logs(former) {
 		logs = program.Logs()
 	}
-	a.mu.Lock()
-	if a.judge = program; w.Messages > 0 || a.judgeSince.IsZero() {
-		a.judgeSince = a.audited
-	}
-	if !maps.Equal(logs, a.logs) {
-		a.formerLogs, a.logs = a.logs, logs
-	}
-	s := &a.status
-	s.Error = ""
-	s.Owned = a.Table.Owned()
-	s.KernelLacks = nil
-	for _, f := range a.Table.Lacks() {
-		if f == kernel.FeatureKinds && !a.Forwarded {
-			continue
+	recovered.Holding(&a.mu, func() {
+		if a.judge = program; w.Messages > 0 || a.judgeSince.IsZero() {
+			a.judgeSince = a.audited
 		}
-		s.KernelLacks = append(s.KernelLacks, f.String())
-	}
-	s.Rules, s.Elements = program.Rules(), program.Elements()
-	s.IsolatedIngress, s.IsolatedEgress = isolates[0], isolates[1]
-	s.Pods, s.Evaded = podsStatus(node, result), len(result.Bypassed)
-	if w.Messages > 0 {
-		s.LastWrite = metav1.NewTime(a.audited)
-		s.LastWriteMilliseconds = a.audited.Sub(begun).Milliseconds()
-		a.measure(heard, begun, a.audited)
-		if repair {
-			s.Repairs++
+		if !maps.Equal(logs, a.logs) {
+			a.formerLogs, a.logs = a.logs, logs
 		}
-	}
-	s.ReleasedUntil = metav1.NewTime(released)
-	a.mu.Unlock()
+		s := &a.status
+		s.Error = ""
+		s.Owned = a.Table.Owned()
+		s.KernelLacks = nil
+		for _, f := range a.Table.Lacks() {
+			if f == kernel.FeatureKinds && !a.Forwarded {
+				continue
+			}
+			s.KernelLacks = append(s.KernelLacks, f.String())
+		}
+		s.Rules, s.Elements = program.Rules(), program.Elements()
+		s.IsolatedIngress, s.IsolatedEgress = isolates[0], isolates[1]
+		s.Pods, s.Evaded = podsStatus(node, result), len(result.Bypassed)
+		if w.Messages > 0 {
+			s.LastWrite = metav1.NewTime(a.audited)
+			s.LastWriteMilliseconds = a.audited.Sub(begun).Milliseconds()
+			a.measure(heard, begun, a.audited)
+			if repair {
+				s.Repairs++
+			}
+		}
+		s.ReleasedUntil = metav1.NewTime(released)
+	})
 	a.report(ctx, result)
 	if w.Messages > 0 {
 		// A second time for connections that were being made while the rules changed. Where changes

@@ -135,13 +135,10 @@ func (m *meeting) answer(socket net.PacketConn) {
 	}
 }
 
-// round asks some of the other Nodes, each time the next ones.
-func (m *meeting) round(ctx context.Context, n *Network, plan *network.Plan, socket net.PacketConn) {
-	peers := plan.Peers
-	if len(peers) == 0 {
-		return
-	}
+// turn are the Nodes whose turn it is, and some of those with which something is wrong.
+func (m *meeting) turn(peers []network.Peer) []network.Peer {
 	m.mu.Lock()
+	defer m.mu.Unlock()
 	gone := func(name string) bool {
 		return !slices.ContainsFunc(peers, func(p network.Peer) bool { return p.Name == name })
 	}
@@ -157,7 +154,16 @@ func (m *meeting) round(ctx context.Context, n *Network, plan *network.Plan, soc
 			some, again = append(some, p), again+1
 		}
 	}
-	m.mu.Unlock()
+	return some
+}
+
+// round asks some of the other Nodes, each time the next ones.
+func (m *meeting) round(ctx context.Context, n *Network, plan *network.Plan, socket net.PacketConn) {
+	peers := plan.Peers
+	if len(peers) == 0 {
+		return
+	}
+	some := m.turn(peers)
 	var running sync.WaitGroup
 	for _, p := range some {
 		running.Go(func() {

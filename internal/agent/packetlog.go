@@ -17,6 +17,7 @@ import (
 
 	"github.com/nephele-io/nephele/internal/agent/nft"
 	"github.com/nephele-io/nephele/internal/agent/nft/kernel"
+	"github.com/nephele-io/nephele/internal/platform/recovered"
 )
 
 const (
@@ -113,14 +114,10 @@ func (l *PacketLog) Run(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
-			l.mu.Lock()
-			l.flush(l.Clock.Now().Add(gather))
-			l.mu.Unlock()
+			recovered.Holding(&l.mu, func() { l.flush(l.Clock.Now().Add(gather)) })
 			return
 		case <-tick.C():
-			l.mu.Lock()
-			l.flush(l.Clock.Now())
-			l.mu.Unlock()
+			recovered.Holding(&l.mu, func() { l.flush(l.Clock.Now()) })
 		}
 	}
 }

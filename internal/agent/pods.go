@@ -153,6 +153,13 @@ func (p *Pods) settle() {
 	}
 }
 
+// told is what the CNI plugin has told of Pods, and what there was before.
+func (p *Pods) told() (told *tale, former *nft.Node) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.attachments.told(), p.node
+}
+
 // refresh takes in what is known now, and looks how packets of each Pod go.
 func (p *Pods) refresh() {
 	if p.runPods == nil || !p.runPods.HasSynced() || !p.runNodes.HasSynced() {
@@ -193,9 +200,7 @@ func (p *Pods) refresh() {
 	slices.SortFunc(list, func(a, b *corev1.Pod) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
-	p.mu.Lock()
-	told, former := p.attachments.told(), p.node
-	p.mu.Unlock()
+	told, former := p.told()
 	if p.network != nil && node.Network == nil && former != nil { // it is not known yet
 		node.Network = former.Network
 	}

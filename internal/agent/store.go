@@ -19,6 +19,7 @@ import (
 	"github.com/nephele-io/nephele/internal/agent/network"
 	"github.com/nephele-io/nephele/internal/agent/nft"
 	"github.com/nephele-io/nephele/internal/enforcer"
+	"github.com/nephele-io/nephele/internal/platform/recovered"
 )
 
 const (
@@ -214,12 +215,11 @@ func (s *Store) due(at time.Time, now bool) bool {
 func (s *Store) Save(at time.Time, now bool) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
-	s.mu.Lock()
-	if !s.due(at, now) {
-		s.mu.Unlock()
+	due := false
+	recovered.Holding(&s.mu, func() { due = s.due(at, now) })
+	if !due {
 		return nil
 	}
-	s.mu.Unlock()
 	s.appending <- struct{}{}
 	s.mu.Lock()
 	s.saved, s.dirty, s.behind = at, false, false

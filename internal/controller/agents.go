@@ -326,10 +326,9 @@ func (a *vmAgents) LetsIn(node string) bool {
 // Announce implements realize.Agents. More is only announced of an info as it was read, in which
 // the agent says that it isolates that: an agent that is about to end that writes it there first.
 func (a *vmAgents) Announce(ctx context.Context, account, node string, open handover.Directions) error {
-	a.mu.Lock()
-	name := a.named(node)
-	i, lets := a.infos[name], a.letsOf(name)
-	a.mu.Unlock()
+	var i agentInfo
+	var name, lets string
+	recovered.Holding(&a.mu, func() { name = a.named(node); i, lets = a.infos[name], a.letsOf(name) })
 	of, directions, _ := strings.Cut(lets, " ")
 	before := handover.ParseDirections(directions)
 	value := ""

@@ -220,13 +220,13 @@ func (b *Book) Get(kind v1beta2.NetworkPolicyType, namespace, name string) (Coun
 // namespace of those in it only.
 func (b *Book) List(kind v1beta2.NetworkPolicyType, namespace string) []Counters {
 	b.mu.RLock()
+	defer b.mu.RUnlock()
 	var out []Counters
 	for key, p := range b.named {
 		if key.kind == kind && (namespace == "" || key.namespace == namespace) {
 			out = append(out, p.counters())
 		}
 	}
-	b.mu.RUnlock()
 	slices.SortFunc(out, func(x, y Counters) int {
 		return cmp.Or(strings.Compare(x.Namespace, y.Namespace), strings.Compare(x.Name, y.Name))
 	})

@@ -12,6 +12,7 @@ import (
 
 	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/platform/recovered"
 )
 
 // account is what is remembered of one account. Reconcile is the only writer and never runs twice
@@ -218,15 +219,15 @@ func (i *Inventory) Touched(key string, ids map[string][]string) {
 	if a == nil {
 		return
 	}
-	a.mu.Lock()
-	for name, touched := range ids {
-		if r := a.regions[name]; r != nil && len(touched) > 0 {
-			r.asked++
-			a.hint(cloud.Change{Region: name, IDs: touched})
-			a.triggered = a.triggered || !r.left.IsZero()
+	recovered.Holding(&a.mu, func() {
+		for name, touched := range ids {
+			if r := a.regions[name]; r != nil && len(touched) > 0 {
+				r.asked++
+				a.hint(cloud.Change{Region: name, IDs: touched})
+				a.triggered = a.triggered || !r.left.IsZero()
+			}
 		}
-	}
-	a.mu.Unlock()
+	})
 	i.enqueue(a.key)
 }
 

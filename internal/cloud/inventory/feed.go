@@ -56,9 +56,7 @@ func (i *Inventory) Start(ctx context.Context) error {
 	}
 	i.mu.Unlock()
 	for _, a := range all {
-		a.mu.Lock()
-		i.listen(a, a.feed.wanted)
-		a.mu.Unlock()
+		recovered.Holding(&a.mu, func() { i.listen(a, a.feed.wanted) })
 	}
 	<-ctx.Done()
 	i.mu.Lock()
@@ -104,14 +102,14 @@ var _ cloud.Hearer = (*hearing)(nil)
 // Heard implements cloud.Hearer: it remembers what to read again, and who did it.
 func (h *hearing) Heard(changes []cloud.Change) {
 	a, first := h.account, false
-	a.mu.Lock()
-	if a.feed.turn == h.turn {
-		for _, c := range changes {
-			first = a.hint(c) || first
-			a.feed.note(c, h.inventory.opts.Now())
+	recovered.Holding(&a.mu, func() {
+		if a.feed.turn == h.turn {
+			for _, c := range changes {
+				first = a.hint(c) || first
+				a.feed.note(c, h.inventory.opts.Now())
+			}
 		}
-	}
-	a.mu.Unlock()
+	})
 	if first {
 		h.inventory.enqueue(a.key)
 	}

@@ -351,26 +351,27 @@ func (p *presence) say(region, what string, err error, text string) {
 // conclude lets everybody know what was found, and returns when something may be found next.
 func (p *presence) conclude(acct Account) (next time.Time) {
 	now := p.w.r.Clock.Now()
-	p.mu.Lock()
-	p.looked = true
-	sole := p.sole(acct, now)
-	changed := sole != p.shown
-	was := p.shown
-	p.shown = sole
-	wake := changed
-	writes := p.g.writes(p.w.key)
-	for region, claimed := range p.barred {
-		if writes && p.tenure.May(region, now, claimed...) {
-			delete(p.barred, region)
-			wake = true
+	var sole, was Sole
+	var changed, wake, writes bool
+	recovered.Holding(&p.mu, func() {
+		p.looked = true
+		sole, was = p.sole(acct, now), p.shown
+		changed = sole != was
+		p.shown = sole
+		wake = changed
+		writes = p.g.writes(p.w.key)
+		for region, claimed := range p.barred {
+			if writes && p.tenure.May(region, now, claimed...) {
+				delete(p.barred, region)
+				wake = true
+			}
 		}
-	}
-	if by := p.tenure.StoppedBy(); by != p.stopped {
-		p.stopped = by
-		p.g.stop(p.w.key, by)
-	}
-	next = p.tenure.Next()
-	p.mu.Unlock()
+		if by := p.tenure.StoppedBy(); by != p.stopped {
+			p.stopped = by
+			p.g.stop(p.w.key, by)
+		}
+		next = p.tenure.Next()
+	})
 	if !writes || sole.State != tenure.Sole {
 		p.w.halt()
 	}

@@ -102,29 +102,30 @@ func (w *worker) count() {
 
 // publish records a plan or failure and hands it on.
 func (w *worker) publish(ctx context.Context, acct Account, res *plan.Result, err error) {
-	w.mu.Lock()
-	w.report.EnforcerKey, w.report.Entities, w.report.Services = acct.EnforcerKey, acct.Entities, acct.Services
-	w.report.Waiting, w.report.Err, w.report.Blocked, w.report.Stuck = "", err, w.blocks.all(), nil
-	if err != nil {
-		w.report.Stuck = w.stuckNetworks()
-	}
-	w.report.Modes, w.report.Failsafe, w.report.Agents = acct.Modes, acct.Failsafe, w.agents
-	w.report.NotSigned, w.report.ConfirmedProblem = w.notSigned, acct.ConfirmedProblem
-	w.report.Sole, w.report.Underway = w.presence.report(), w.underway
-	if res != nil {
-		w.report.Seen = w.sight
-		w.report.Result, w.report.Would, w.report.Claims, w.report.ClusterID = res, w.would, w.claims, w.r.ClusterID
-		w.report.AsPlanned, w.report.Unread, w.report.Brake = w.asPlanned, w.unread, w.brake.state
-		if err == nil && res.Plan.Empty() && w.brake.state.Waiting == nil {
-			now := w.r.Clock.Now()
-			w.report.RealizedAt = now
-			if !w.report.began.IsZero() {
-				w.report.Took, w.report.began = now.Sub(w.report.began), time.Time{}
+	var report Report
+	recovered.Holding(&w.mu, func() {
+		w.report.EnforcerKey, w.report.Entities, w.report.Services = acct.EnforcerKey, acct.Entities, acct.Services
+		w.report.Waiting, w.report.Err, w.report.Blocked, w.report.Stuck = "", err, w.blocks.all(), nil
+		if err != nil {
+			w.report.Stuck = w.stuckNetworks()
+		}
+		w.report.Modes, w.report.Failsafe, w.report.Agents = acct.Modes, acct.Failsafe, w.agents
+		w.report.NotSigned, w.report.ConfirmedProblem = w.notSigned, acct.ConfirmedProblem
+		w.report.Sole, w.report.Underway = w.presence.report(), w.underway
+		if res != nil {
+			w.report.Seen = w.sight
+			w.report.Result, w.report.Would, w.report.Claims, w.report.ClusterID = res, w.would, w.claims, w.r.ClusterID
+			w.report.AsPlanned, w.report.Unread, w.report.Brake = w.asPlanned, w.unread, w.brake.state
+			if err == nil && res.Plan.Empty() && w.brake.state.Waiting == nil {
+				now := w.r.Clock.Now()
+				w.report.RealizedAt = now
+				if !w.report.began.IsZero() {
+					w.report.Took, w.report.began = now.Sub(w.report.began), time.Time{}
+				}
 			}
 		}
-	}
-	report := w.report
-	w.mu.Unlock()
+		report = w.report
+	})
 	report.Changes = w.books.takeChanges()
 	w.r.Metrics.published(report)
 	w.tell(ctx, report)

@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"sync"
 	"time"
 
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
@@ -46,6 +47,14 @@ func Call(do func() error) (err error) {
 // Do does something that has no error.
 func Do(do func()) error {
 	return Call(func() error { do(); return nil })
+}
+
+// Holding does something while it holds a lock, which is free afterwards also if that panics: what
+// recovers the panic would wait for it for ever.
+func Holding(l sync.Locker, do func()) {
+	l.Lock()
+	defer l.Unlock()
+	do()
 }
 
 // StackOf is the stack of the panic that is behind an error; empty if there is none.

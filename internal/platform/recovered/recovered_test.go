@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -26,6 +27,14 @@ func TestCall(t *testing.T) {
 	if !deferred || !strings.Contains(wrapped.Error(), "account a: a fault of Nephele, please report it: runtime error: index out of range") ||
 		!strings.Contains(StackOf(wrapped), "recovered.TestCall") || strings.Contains(wrapped.Error(), "goroutine") {
 		t.Errorf("deferred %v: %v\n%s", deferred, wrapped, StackOf(wrapped))
+	}
+}
+
+// TestHolding: a panic under a lock leaves it free.
+func TestHolding(t *testing.T) {
+	var mu sync.Mutex
+	if err := Do(func() { Holding(&mu, func() { panic("injected") }) }); err == nil || !mu.TryLock() {
+		t.Errorf("the lock is still held after %v", err)
 	}
 }
 
