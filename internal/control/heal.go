@@ -105,13 +105,7 @@ func (c *Controller) heal(fault error) error {
 	slices.SortFunc(h.order, func(a, b policy.Input) int {
 		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
-	guilty := h.order
-	switch {
-	case h.try(nil) == nil:
-		guilty = nil // computing it anew is all that was needed
-	case h.try(h.order) == nil:
-		guilty = h.search(nil, h.order)
-	}
+	guilty := h.guilty()
 	engine, changes, err := h.compute(guilty)
 	if err != nil {
 		return err
@@ -144,6 +138,17 @@ type healing struct {
 	suspects map[policy.Input]suspect
 	order    []policy.Input
 	attempts int
+}
+
+// guilty are the objects that have to stay as they were, so that everything can be computed.
+func (h *healing) guilty() []policy.Input {
+	switch {
+	case h.try(nil) == nil:
+		return nil // computing it anew is all that was needed
+	case h.try(h.order) == nil:
+		return h.search(nil, h.order)
+	}
+	return h.order
 }
 
 // compute computes everything, with some objects as they were.
