@@ -1,15 +1,19 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nephele-io/nephele/api/analysis/v1alpha1"
+	"github.com/nephele-io/nephele/internal/cli/flowscmd"
 	"github.com/nephele-io/nephele/internal/cli/terminal"
 	"github.com/nephele-io/nephele/internal/explain"
 	"github.com/nephele-io/nephele/internal/policy"
@@ -19,12 +23,12 @@ import (
 
 func newRulesCommand() *cobra.Command {
 	var f struct {
-		of, output string
-		unused     bool
+		of, output, since string
+		unused            bool
 		worldFlags
 	}
 	c := &cobra.Command{
-		Use:   "rules [--of END] [--unused] [-o json]",
+		Use:   "rules [--of END] [--unused] [--since TIME] [-o json]",
 		Short: "Say which rules hold for a machine or Pod, and which are good for nothing",
 		Long: `Rules lists the rules of the policies in the order in which they are asked.
 
@@ -36,8 +40,13 @@ Without, it lists all rules with what they are good for. --unused lists those th
 them decide all they match (shadowed), a Pass rule takes it away (skipped), or nobody is selected. Who is selected changes: a
 rule may be for machines that are still to come.
 
+--since adds how many connections each rule has decided about since, and when last, of what the agents of hosts and Nodes have seen;
+--unused then also lists the rules that have decided nothing. That is true of that time, and of machines with an agent: of others
+flow logs tell, with "nephele flows --rules --logs". Counts go by the name and place of a rule: after a policy was changed, give the
+time of the change.
+
 The exit code of --unused is 1 if there are such rules.`,
-		Example: "  nephele rules --of shop/db\n  nephele rules -f policies/ -f inventory.yaml --unused",
+		Example: "  nephele rules --of shop/db\n  nephele rules -f policies/ -f inventory.yaml --unused\n  nephele rules --unused --since 30d",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !slices.Contains([]string{"table", "json", "yaml"}, f.output) {
@@ -46,9 +55,25 @@ The exit code of --unused is 1 if there are such rules.`,
 			if f.of != "" && f.unused {
 				return fmt.Errorf("--unused is about all rules: leave out --of")
 			}
-			answer, err := f.rules(cmd, v1alpha1.EffectiveRulesSpec{Of: f.of, Unused: f.unused})
+			spec := v1alpha1.EffectiveRulesSpec{Of: f.of, Unused: f.unused}
+			since, err := flowscmd.ParseSince("--since", f.since, time.Now())
+			switch {
+			case err != nil:
+				return err
+			case f.since == "":
+			case f.of != "":
+				return fmt.Errorf("--since is about all rules: leave out --of")
+			case !f.asksController():
+				return fmt.Errorf("--since asks the controller what agents have seen: leave out what is read in place of it, or see \"nephele flows --rules --logs\"")
+			default:
+				spec.Since = &metav1.MicroTime{Time: since}
+			}
+			answer, err := f.rules(cmd, spec)
 			if err != nil {
 				return err
+			}
+			if f.since != "" {
+				notesOfTraffic(cmd, answer.Traffic)
 			}
 			if f.of != "" {
 				return runEffective(forPeople(cmd.OutOrStdout(), f.output), answer.Endpoints, f.output)
@@ -58,6 +83,7 @@ The exit code of --unused is 1 if there are such rules.`,
 	}
 	c.Flags().StringVar(&f.of, "of", "", "list the rules that hold for this machine, Pod or Node")
 	c.Flags().BoolVar(&f.unused, "unused", false, "list only rules that decide nothing")
+	c.Flags().StringVar(&f.since, "since", "", "count what each rule has decided since: how long ago, such as 30d, or a time such as 2026-03-01T12:00:00Z")
 	c.Flags().StringVarP(&f.output, "output", "o", "table", "table, json or yaml")
 	f.register(c.Flags())
 	return c
@@ -72,12 +98,28 @@ func (f *worldFlags) rules(cmd *cobra.Command, spec v1alpha1.EffectiveRulesSpec)
 			return question.Status, err
 		}
 	}
+	if spec.Since != nil {
+		return v1alpha1.EffectiveRulesStatus{}, errors.New("no controller of this cluster says what rules have decided: want one of this version that serves the computed API (nephele up, or nephele controller --api)")
+	}
 	w, err := f.world(cmd)
 	if err != nil {
 		return v1alpha1.EffectiveRulesStatus{}, err
 	}
 	answer, err := review.Rules(w, spec)
 	return answer, aboutFlag(err)
+}
+
+// notesOfTraffic says what the counts of rules rest on.
+func notesOfTraffic(cmd *cobra.Command, t *v1alpha1.RuleTraffic) {
+	if t == nil {
+		notes(cmd, []string{"the controller does not say what rules have decided: it is of another version"})
+		return
+	}
+	notes(cmd, []string{fmt.Sprintf("seen since %s, by %d agents that have reported within the last hour; a rule may be for what happens more rarely, or for machines without an agent",
+		t.Since.UTC().Format(time.RFC3339), t.Enforcers)})
+	if t.More > 0 {
+		notes(cmd, []string{fmt.Sprintf("%d entries are not counted, they are of too many rules", t.More)})
+	}
 }
 
 // useWords says what a rule is good for.
@@ -116,19 +158,38 @@ func printUses(out io.Writer, rows []v1alpha1.RuleUse) error {
 		return err
 	}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "DIRECTION\tPOLICY\tRULE\tACTION\tENDPOINTS\tUSE")
+	header := "DIRECTION\tPOLICY\tRULE\tACTION\tENDPOINTS\tUSE"
+	if rows[0].Connections != nil {
+		header += "\tCONNECTIONS\tLAST"
+	}
+	fmt.Fprintln(w, header)
 	for _, r := range rows {
 		use := useWords(r.Use)
 		if len(r.By) > 0 {
 			use += " by " + review.RulesText(r.By)
 		}
 		cells := []string{review.DirectionWord(r.Rule), review.PolicyName(r.Rule), review.RuleName(r.Rule), string(r.Rule.Action), fmt.Sprint(r.Endpoints), use}
+		if r.Connections != nil {
+			cells = append(cells, decidedCells(&r)...)
+		}
 		for i := range cells {
 			cells[i] = terminal.Printable(cells[i])
 		}
 		fmt.Fprintln(w, strings.Join(cells, "\t"))
 	}
 	return w.Flush()
+}
+
+// decidedCells say what a rule has decided.
+func decidedCells(r *v1alpha1.RuleUse) []string {
+	n, last := fmt.Sprint(*r.Connections), "-"
+	if r.Together {
+		n += " by all its rules"
+	}
+	if r.Last != nil {
+		last = r.Last.UTC().Format("01-02 15:04:05")
+	}
+	return []string{n, last}
 }
 
 // policiesText names policies.

@@ -199,7 +199,9 @@ func (r *reviews) Review(ctx context.Context, object runtime.Object, sight apise
 		told.Limited = told.Limited || o.Status.Limited
 		o.Status.Seen = told
 	case *analysis.EffectiveRules:
-		o.Status, err = review.Rules(world(), o.Spec)
+		if o.Status, err = review.Rules(world(), o.Spec); err == nil && o.Spec.Since != nil {
+			err = r.traffic.decided(o, sight)
+		}
 		o.Status.Seen = told
 	default:
 		return fmt.Errorf("a %T is no review", object)

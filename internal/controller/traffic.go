@@ -6,12 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	"gopkg.in/natefinch/lumberjack.v2"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -25,6 +27,7 @@ import (
 	"github.com/nephele-io/nephele/internal/flows/archive"
 	"github.com/nephele-io/nephele/internal/flows/live"
 	"github.com/nephele-io/nephele/internal/policy"
+	"github.com/nephele-io/nephele/internal/review"
 )
 
 // FlowOptions say how much is kept of the connections that agents have reported.
@@ -135,11 +138,7 @@ func (t *traffic) query(q *analysis.FlowQuery, sight apiserver.Sight) error {
 	if t == nil {
 		return errors.New("no enforcer reports what it has seen here")
 	}
-	var past live.Past // an archive that is nil is not nothing
-	if t.past != nil {
-		past = t.past
-	}
-	status, err := t.store.Query(&q.Spec, live.Sight{All: sight.All, Cluster: sight.Cluster, Namespace: sight.Namespace}, past, t.clock.Now())
+	status, err := t.store.Query(&q.Spec, live.Sight{All: sight.All, Cluster: sight.Cluster, Namespace: sight.Namespace}, t.older(), t.clock.Now())
 	if about := (*live.Problem)(nil); errors.As(err, &about) {
 		return wrongQuestion{err}
 	}
@@ -147,6 +146,35 @@ func (t *traffic) query(q *analysis.FlowQuery, sight apiserver.Sight) error {
 		return err
 	}
 	q.Status = *status
+	return nil
+}
+
+// older is what memory does not hold any more. An archive that is nil is not nothing.
+func (t *traffic) older() live.Past {
+	if t.past == nil {
+		return nil
+	}
+	return t.past
+}
+
+// decided says in an answer about all rules what they have decided.
+func (t *traffic) decided(q *analysis.EffectiveRules, sight apiserver.Sight) error {
+	if t == nil {
+		return errors.New("no enforcer reports what it has seen here")
+	}
+	hits, err := t.store.Hits(q.Spec.Since.Time, live.Sight{All: sight.All, Cluster: sight.Cluster, Namespace: sight.Namespace}, t.older(), t.clock.Now())
+	if err != nil {
+		return err
+	}
+	q.Status.Traffic = &analysis.RuleTraffic{Since: metav1.NewMicroTime(hits.Since), Enforcers: int32(hits.Enforcers), More: hits.More}
+	q.Status.Rules = review.Decided(q.Status.Rules, q.Spec.Unused, func(r analysis.Rule) (int64, time.Time) {
+		k := live.RuleKey{Type: r.Policy.Type, Namespace: r.Policy.Namespace, Name: r.Policy.Name, Direction: r.Direction, Rule: r.Name, Index: r.Index}
+		if k.Type == string(policy.KubernetesNetworkPolicy) {
+			k.Rule, k.Index = "", -1
+		}
+		hit := hits.Rules[k]
+		return hit.Connections, hit.Last
+	})
 	return nil
 }
 

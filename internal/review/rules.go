@@ -1,6 +1,10 @@
 package review
 
 import (
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	"github.com/nephele-io/nephele/internal/explain"
 	"github.com/nephele-io/nephele/internal/policy"
@@ -15,11 +19,14 @@ func Rules(w *explain.World, spec v1alpha1.EffectiveRulesSpec) (v1alpha1.Effecti
 		return out, err
 	}
 	if spec.Of == "" {
-		out.Rules = Uses(w, spec.Unused)
+		out.Rules = Uses(w, spec.Unused && spec.Since == nil)
 		return out, nil
 	}
 	if spec.Unused {
 		return out, wrong("unused", " is about all rules: leave out spec.of")
+	}
+	if spec.Since != nil {
+		return out, wrong("since", " is about all rules: leave out spec.of")
 	}
 	p, err := w.Party("of", spec.Of)
 	if err != nil {
@@ -50,6 +57,35 @@ func Uses(w *explain.World, unused bool) []v1alpha1.RuleUse {
 		rows = append(rows, row)
 	}
 	return rows
+}
+
+// Decided says of rules what they have decided; with unused it leaves those that decide nothing,
+// and that have decided nothing. Hits returns how many connections a rule has decided about, and
+// when last; for a Kubernetes NetworkPolicy those of all rules of a direction.
+func Decided(rows []v1alpha1.RuleUse, unused bool, hits func(v1alpha1.Rule) (connections int64, last time.Time)) []v1alpha1.RuleUse {
+	type side struct {
+		policy    v1alpha1.Policy
+		direction string
+	}
+	rules := map[side]int{}
+	for i := range rows {
+		rules[side{rows[i].Rule.Policy, rows[i].Rule.Direction}]++
+	}
+	out := rows[:0]
+	for _, row := range rows {
+		n, last := hits(row.Rule)
+		row.Connections = &n
+		if n > 0 {
+			at := metav1.NewMicroTime(last)
+			row.Last = &at
+			row.Together = row.Rule.Policy.Type == string(policy.KubernetesNetworkPolicy) && rules[side{row.Rule.Policy, row.Rule.Direction}] > 1
+		}
+		if unused && n > 0 && !reach.Use(row.Use).Useless() {
+			continue
+		}
+		out = append(out, row)
+	}
+	return out
 }
 
 func effectiveOf(w *explain.World, d reach.EffectiveDirection) v1alpha1.EffectiveDirection {

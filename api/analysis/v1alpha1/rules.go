@@ -17,8 +17,11 @@ type EffectiveRulesSpec struct {
 	// Of is who the rules hold for, as in a ReachReview. Without it the answer is Rules, about all
 	// rules.
 	Of string `json:"of,omitempty"`
-	// Unused leaves in Rules only the rules that decide nothing.
+	// Unused leaves in Rules only the rules that decide nothing. With Since it also leaves those
+	// that have decided nothing.
 	Unused bool `json:"unused,omitempty"`
+	// Since has Rules say what each rule has decided since that time, of what agents have seen.
+	Since *metav1.MicroTime `json:"since,omitempty"`
 }
 
 // EffectiveRulesStatus is the answer.
@@ -27,6 +30,18 @@ type EffectiveRulesStatus struct {
 
 	Endpoints []EffectiveEndpoint `json:"endpoints,omitempty"`
 	Rules     []RuleUse           `json:"rules,omitempty"`
+	// Traffic is the traffic that Rules have decided about; absent if Since is.
+	Traffic *RuleTraffic `json:"traffic,omitempty"`
+}
+
+// RuleTraffic is the traffic that rules have decided about.
+type RuleTraffic struct {
+	// Since is from when on it is known.
+	Since metav1.MicroTime `json:"since"`
+	// Enforcers have reported any within the last hour.
+	Enforcers int32 `json:"enforcers"`
+	// More is how many entries are not counted, because they are of too many rules.
+	More int64 `json:"more,omitempty"`
 }
 
 // EffectiveEndpoint is what holds for a machine or Pod, of one with several interfaces for one of
@@ -77,4 +92,11 @@ type RuleUse struct {
 	Endpoints int32 `json:"endpoints"`
 	// By are the rules because of which it decides nothing.
 	By []Rule `json:"by,omitempty"`
+	// Connections is how many connections it has decided about, and Last when last; absent if they
+	// were not asked for, Last also if there are none. Agents do not tell apart the rules of a
+	// Kubernetes NetworkPolicy: Together says that they are those of all its rules in the
+	// direction.
+	Connections *int64            `json:"connections,omitempty"`
+	Last        *metav1.MicroTime `json:"last,omitempty"`
+	Together    bool              `json:"together,omitempty"`
 }

@@ -61,8 +61,10 @@ type TrafficCause struct {
 	Namespace string `json:"namespace,omitempty"`
 	Name      string `json:"name,omitempty"`
 	UID       string `json:"uid,omitempty"`
+	// Direction is that of the rule or of the isolation: In or Out.
+	Direction string `json:"direction,omitempty"`
 	// Rule is the name of the rule or of the failsafe flow, Index the place of the rule among those
-	// of its direction.
+	// of its direction, which is -1 for all rules of a Kubernetes NetworkPolicy.
 	Rule  string `json:"rule,omitempty"`
 	Index int32  `json:"index,omitempty"`
 	// Why says why nothing better is known.
@@ -85,8 +87,11 @@ type ReportedTraffic struct {
 	Port     uint16 `json:"port,omitempty"`
 	// Verdict is Allow, Drop or Reject; empty for counts of connections that have ended.
 	Verdict string `json:"verdict,omitempty"`
-	// By is the place of what decided among the causes.
-	By int32 `json:"by"`
+	// By is the place of what decided among the causes. Before is the place of what had let it pass
+	// on its way before that, as the rule of the sender where both ends are Pods of a Node; absent
+	// if nothing had.
+	By     int32  `json:"by"`
+	Before *int32 `json:"before,omitempty"`
 	// Connections that began, Ended ones, and what these carried.
 	Connections  int64 `json:"connections,omitempty"`
 	Ended        int64 `json:"ended,omitempty"`
@@ -184,15 +189,18 @@ type SeenFlow struct {
 	Verdict string       `json:"verdict"`
 	By      TrafficCause `json:"by"`
 	// Hidden tells that the caller may not read what decided.
-	Hidden       bool   `json:"hidden,omitempty"`
-	Connections  int64  `json:"connections"`
-	Ended        int64  `json:"ended,omitempty"`
-	Packets      int64  `json:"packets,omitempty"`
-	Bytes        int64  `json:"bytes,omitempty"`
-	ReplyPackets int64  `json:"replyPackets,omitempty"`
-	ReplyBytes   int64  `json:"replyBytes,omitempty"`
-	Uncounted    bool   `json:"uncounted,omitempty"`
-	Differs      string `json:"differs,omitempty"`
+	Hidden bool `json:"hidden,omitempty"`
+	// Before is what had let it pass on its way before that, as the rule of the sender where both
+	// ends are Pods of a Node; absent if nothing had.
+	Before       *TrafficCause `json:"before,omitempty"`
+	Connections  int64         `json:"connections"`
+	Ended        int64         `json:"ended,omitempty"`
+	Packets      int64         `json:"packets,omitempty"`
+	Bytes        int64         `json:"bytes,omitempty"`
+	ReplyPackets int64         `json:"replyPackets,omitempty"`
+	ReplyBytes   int64         `json:"replyBytes,omitempty"`
+	Uncounted    bool          `json:"uncounted,omitempty"`
+	Differs      string        `json:"differs,omitempty"`
 }
 
 // FlowEnd is one end of a flow, as it was when the flow was seen.

@@ -44,6 +44,11 @@ func (p *Packet) family() Family {
 type Judgement struct {
 	Action Action
 	By     Origin
+	// Direction is that of the rules that By is one of.
+	Direction Direction
+	// Before is what let the packet pass in a place before, as the rules of the Pod that sends it;
+	// nil if nothing but By said anything.
+	Before *Judgement
 }
 
 // Allows reports whether the packet passes.
@@ -58,10 +63,11 @@ func (p *Program) Judge(packet Packet) Judgement {
 // JudgeIn says what the rules that packets meet in one place do with one.
 func (p *Program) JudgeIn(base Base, packet Packet) Judgement {
 	packet.Source, packet.Destination = packet.Source.Unmap(), packet.Destination.Unmap()
+	out := Judgement{Action: Accept, By: Origin{Kind: OriginNative}, Direction: base.Direction()}
 	if r := p.walk(string(base), &packet); r != nil {
-		return Judgement{r.Action, r.From()}
+		out.Action, out.By = r.Action, r.From()
 	}
-	return Judgement{Action: Accept, By: Origin{Kind: OriginNative}}
+	return out
 }
 
 // JudgeWay says what becomes of a packet on its whole way: the first place that does not let it
@@ -73,11 +79,15 @@ func (p *Program) JudgeWay(way Way, packet Packet) Judgement {
 			continue
 		}
 		j := p.JudgeIn(b, packet)
-		if !j.Allows() {
-			return j
+		if j.Allows() && (j.By.Kind == OriginNative || j.By.Kind == OriginFrame || j.By.Kind == OriginNames) {
+			continue
 		}
-		if j.By.Kind != OriginNative && j.By.Kind != OriginFrame && j.By.Kind != OriginNames {
-			out = j
+		if out.By.Kind != OriginNative {
+			before := out
+			j.Before = &before
+		}
+		if out = j; !j.Allows() {
+			break
 		}
 	}
 	return out

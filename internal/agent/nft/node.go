@@ -105,6 +105,15 @@ func (b Base) Way() Way {
 	return Arriving
 }
 
+// Direction is that of the rules that are asked in the chain.
+func (b Base) Direction() Direction {
+	switch b {
+	case PodsToNode, FromHost, AskedByHost, PodsOut, ServicesOut, ForwardedOut:
+		return Egress
+	}
+	return Ingress
+}
+
 // The dispatches of a Node: by the destination, by the source, and by both.
 const (
 	podsIn4  SetName = "pods-in4"

@@ -1,11 +1,15 @@
 package nft_test
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"net/netip"
 	"slices"
 	"strings"
 	"testing"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 	"github.com/nephele-io/nephele/internal/agent/nft"
@@ -152,6 +156,59 @@ func TestUnknownPodsAreCutOff(t *testing.T) {
 	whole := program.JudgeWay(nft.Passing, nft.Packet{Source: netip.MustParseAddr("10.244.1.5"), Destination: netip.MustParseAddr("10.244.1.6"), Protocol: nft.TCP, Port: 80})
 	if whole.Allows() || whole.By.Kind != nft.OriginUnknown {
 		t.Errorf("on the whole way: %+v", whole)
+	}
+}
+
+// TestBothEndsDecide: between two Pods of a Node the rule of the sender and that of the receiver
+// are told, each with its direction; where one end has none, only the other.
+func TestBothEndsDecide(t *testing.T) {
+	node := &nft.Node{}
+	for i, name := range []string{"web", "db", "free"} {
+		node.Pods = append(node.Pods, nft.Pod{Namespace: "n", Name: name, Addresses: []netip.Addr{netip.AddrFrom4([4]byte{10, 244, 1, byte(i + 1)})}})
+	}
+	allow, tier, priority, port := v1beta2.RuleActionAllow, int32(250), 1.0, intstr.FromInt32(80)
+	everybody := v1beta2.NetworkPolicyPeer{IPBlocks: []v1beta2.IPBlock{{CIDR: v1beta2.IPNet{IP: netip.IPv4Unspecified().AsSlice()}}}}
+	computed := enforcer.Computed{}
+	for _, c := range []struct {
+		pod string
+		v1beta2.NetworkPolicyRule
+	}{
+		{"web", v1beta2.NetworkPolicyRule{Direction: v1beta2.DirectionOut, Name: "out", Action: &allow, To: everybody}},
+		{"db", v1beta2.NetworkPolicyRule{Direction: v1beta2.DirectionIn, Name: "in", Action: &allow, From: everybody, Services: []v1beta2.Service{{Port: &port}}}},
+	} {
+		p := &v1beta2.NetworkPolicy{AppliedToGroups: []string{c.pod}, Rules: []v1beta2.NetworkPolicyRule{c.NetworkPolicyRule}, TierPriority: &tier, Priority: &priority,
+			SourceRef: &v1beta2.NetworkPolicyReference{Type: v1beta2.AntreaNetworkPolicy, Namespace: "n", Name: "of-" + c.pod, UID: types.UID(c.pod)}}
+		g := &v1beta2.AppliedToGroup{GroupMembers: []v1beta2.GroupMember{{Pod: &v1beta2.PodReference{Namespace: "n", Name: c.pod}}}}
+		p.Name, g.Name = c.pod, c.pod
+		computed.Policies, computed.AppliedToGroups = append(computed.Policies, p), append(computed.AppliedToGroups, g)
+	}
+	drop := v1beta2.RuleActionDrop
+	computed.Policies[1].Rules = append(computed.Policies[1].Rules, v1beta2.NetworkPolicyRule{Direction: v1beta2.DirectionIn, Name: "rest", Action: &drop, Priority: 1, From: everybody})
+	program := new(nft.Compiler).Compile(nft.Input{Computed: computed, Node: node}).Program
+	told := func(j nft.Judgement) string {
+		return fmt.Sprintf("%s %s by %s %s", map[bool]string{true: "accept", false: "drop"}[j.Allows()], j.Direction, j.By.Policy.Name, j.By.Name)
+	}
+	for _, c := range []struct {
+		from, to byte
+		port     uint16
+		by       string
+		before   string
+	}{
+		{1, 2, 80, "accept ingress by of-db in", "accept egress by of-web out"},
+		{1, 2, 81, "drop ingress by of-db rest", "accept egress by of-web out"},
+		{1, 3, 80, "accept egress by of-web out", ""},
+		{3, 2, 80, "accept ingress by of-db in", ""},
+		{3, 1, 80, "accept ingress by  ", ""},
+	} {
+		at := func(n byte) netip.Addr { return netip.AddrFrom4([4]byte{10, 244, 1, n}) }
+		j := program.JudgeWay(nft.Passing, nft.Packet{Source: at(c.from), Destination: at(c.to), Protocol: nft.TCP, Port: c.port})
+		before := ""
+		if j.Before != nil {
+			before = told(*j.Before)
+		}
+		if told(j) != c.by || before != c.before {
+			t.Errorf("%d to %d: %q before %q, want %q before %q", c.from, c.to, told(j), before, c.by, c.before)
+		}
 	}
 }
 

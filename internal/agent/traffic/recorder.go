@@ -90,10 +90,11 @@ type question struct {
 	translated netip.AddrPort
 }
 
-// verdict is what became of connections, and what decided.
+// verdict is what became of connections, and what decided. Before is what had let them pass before
+// that; its cause is empty if nothing had.
 type verdict struct {
-	word string
-	by   analysis.TrafficCause
+	word       string
+	by, before analysis.TrafficCause
 }
 
 type sum struct{ connections, ended, packets, bytes, replyPackets, replyBytes int64 }
@@ -138,7 +139,7 @@ func (r *Recorder) Event(e kernel.Event) {
 // from these.
 func (r *Recorder) verdict(q question, e *kernel.Event) (v verdict, differs string) {
 	passed := func(cause, why string) verdict {
-		return verdict{"Allow", analysis.TrafficCause{Cause: cause, Why: why}}
+		return verdict{word: "Allow", by: analysis.TrafficCause{Cause: cause, Why: why}}
 	}
 	switch {
 	case e.Expected:
@@ -157,7 +158,10 @@ func (r *Recorder) verdict(q question, e *kernel.Event) (v verdict, differs stri
 	v, known := r.judged[q]
 	if !known || r.exact {
 		j := program.JudgeWay(e.Way, e.Packet)
-		v = verdict{wordOf(j.Action), causeOf(&j.By)}
+		v = verdict{word: wordOf(j.Action), by: causeOf(&j.By, j.Direction)}
+		if j.Before != nil {
+			v.before = causeOf(&j.Before.By, j.Before.Direction)
+		}
 		if len(r.judged) >= mostJudged {
 			clear(r.judged)
 		}
@@ -187,7 +191,7 @@ func (r *Recorder) Denied(p kernel.Logged, lost uint32) {
 	r.stats.Denied++
 	k := key{
 		question: question{direction: origin.Logged.Direction, source: p.Source.Unmap(), destination: p.Destination.Unmap(), protocol: p.Protocol, port: p.Port},
-		verdict:  verdict{word, causeOf(&origin)},
+		verdict:  verdict{word: word, by: causeOf(&origin, origin.Logged.Direction)},
 	}
 	if k.way = nft.Arriving; origin.Logged.Direction == nft.Egress {
 		k.way = nft.Leaving
@@ -269,22 +273,29 @@ func (r *Recorder) cut(uncounted bool) {
 // fill moves sums into a report, as many as it may have.
 func (r *Recorder) fill(spec *analysis.TrafficReportSpec) {
 	places := map[analysis.TrafficCause]int32{}
+	placeOf := func(c analysis.TrafficCause) int32 {
+		place, known := places[c]
+		if !known {
+			place = int32(len(spec.Causes))
+			places[c] = place
+			spec.Causes = append(spec.Causes, c)
+		}
+		return place
+	}
 	for k, s := range r.rows {
-		if len(spec.Traffic) == analysis.MostReportedTraffic {
+		if len(spec.Traffic) == analysis.MostReportedTraffic || len(spec.Causes) > analysis.MostReportedCauses-2 {
 			break
 		}
-		by := int32(-1)
+		by, before := int32(-1), (*int32)(nil)
 		if k.word != "" {
-			place, known := places[k.by]
-			if !known {
-				place = int32(len(spec.Causes))
-				places[k.by] = place
-				spec.Causes = append(spec.Causes, k.by)
-			}
-			by = place
+			by = placeOf(k.by)
+		}
+		if k.before.Cause != "" {
+			place := placeOf(k.before)
+			before = &place
 		}
 		t := analysis.ReportedTraffic{
-			Direction: directionOf(k.way), Client: k.source.String(), Server: k.destination.String(), Protocol: k.protocol, Port: k.port, Verdict: k.word, By: by,
+			Direction: directionOf(k.way), Client: k.source.String(), Server: k.destination.String(), Protocol: k.protocol, Port: k.port, Verdict: k.word, By: by, Before: before,
 			Connections: s.connections, Ended: s.ended, Packets: s.packets, Bytes: s.bytes, ReplyPackets: s.replyPackets, ReplyBytes: s.replyBytes, Differs: k.differs,
 		}
 		if k.service.IsValid() {
@@ -326,16 +337,20 @@ func wordOf(a nft.Action) string {
 	return "Drop"
 }
 
-// causeOf says what a rule stands for.
-func causeOf(o *nft.Origin) analysis.TrafficCause {
+// causeOf says what a rule of a direction stands for.
+func causeOf(o *nft.Origin, d nft.Direction) analysis.TrafficCause {
 	c := analysis.TrafficCause{
 		Type: string(o.Policy.Type), Namespace: o.Policy.Namespace, Name: o.Policy.Name, UID: string(o.Policy.UID), Rule: o.Name, Index: o.Index,
 	}
+	direction := "In"
+	if d == nft.Egress {
+		direction = "Out"
+	}
 	switch o.Kind {
 	case nft.OriginPolicy:
-		c.Cause = "Policy"
+		c.Cause, c.Direction = "Policy", direction
 	case nft.OriginIsolation:
-		c.Cause, c.Rule, c.Index = "Isolation", "", 0
+		c.Cause, c.Direction, c.Rule, c.Index = "Isolation", direction, "", 0
 	case nft.OriginNative:
 		c.Cause = "Native"
 	case nft.OriginFailsafe:

@@ -151,12 +151,16 @@ func (o *options) followLive(cmd *cobra.Command, n Needs, ask Asker, spec *v1alp
 // since returns what was added to a flow since it was told; the controller tells all of a window
 // each time. It is false if nothing was.
 func since(told map[string]v1alpha1.SeenFlow, x v1alpha1.SeenFlow) (v1alpha1.SeenFlow, bool) {
-	key := fmt.Sprint(x.First, x.Enforcer, x.Direction, x.From, x.To, x.Service, x.ServicePort, x.Protocol, x.Port, x.Verdict, x.By, x.Differs)
-	before, added := told[key], x
+	before := v1alpha1.TrafficCause{}
+	if x.Before != nil {
+		before = *x.Before
+	}
+	key := fmt.Sprint(x.First, x.Enforcer, x.Direction, x.From, x.To, x.Service, x.ServicePort, x.Protocol, x.Port, x.Verdict, x.By, x.Differs, before)
+	former, added := told[key], x
 	told[key] = x
-	added.Connections, added.Ended = x.Connections-before.Connections, x.Ended-before.Ended
-	added.Packets, added.Bytes = x.Packets-before.Packets, x.Bytes-before.Bytes
-	added.ReplyPackets, added.ReplyBytes = x.ReplyPackets-before.ReplyPackets, x.ReplyBytes-before.ReplyBytes
+	added.Connections, added.Ended = x.Connections-former.Connections, x.Ended-former.Ended
+	added.Packets, added.Bytes = x.Packets-former.Packets, x.Bytes-former.Bytes
+	added.ReplyPackets, added.ReplyBytes = x.ReplyPackets-former.ReplyPackets, x.ReplyBytes-former.ReplyBytes
 	return added, added.Connections > 0 || added.Ended > 0
 }
 
@@ -261,14 +265,21 @@ func EndText(e *v1alpha1.FlowEnd) string {
 	return e.Namespace + "/" + e.Name
 }
 
-// CauseText says for people what decided.
+// CauseText says for people what decided, and what had let it pass before.
 func CauseText(x *v1alpha1.SeenFlow) string {
-	by := &x.By
+	text := causeText(&x.By, x.Hidden)
+	if x.Before != nil {
+		text += "; before it " + causeText(x.Before, x.Before.Name == "")
+	}
+	return text
+}
+
+func causeText(by *v1alpha1.TrafficCause, hidden bool) string {
 	policy := strings.TrimPrefix(by.Namespace+"/"+by.Name, "/")
 	if kind := strings.TrimPrefix(by.Type, "K8s"); by.Name != "" {
 		policy = kind + " " + policy
 	}
-	if x.Hidden {
+	if hidden {
 		policy = "a policy that you may not read"
 	}
 	switch by.Cause {
@@ -276,7 +287,7 @@ func CauseText(x *v1alpha1.SeenFlow) string {
 		if by.Rule != "" {
 			return fmt.Sprintf("%s, rule %q", policy, by.Rule)
 		}
-		if x.Hidden || by.Type == "K8sNetworkPolicy" {
+		if hidden || by.Type == "K8sNetworkPolicy" {
 			return policy
 		}
 		return fmt.Sprintf("%s, rule %d", policy, by.Index)

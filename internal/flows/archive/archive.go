@@ -32,8 +32,10 @@ import (
 const (
 	// DefaultBytes bounds all files together, unless something else is said.
 	DefaultBytes = 1 << 30
-	// mostScanned bounds the rows that are read for one question.
+	// mostScanned bounds the rows that are read for one question, and mostDecided those that are
+	// read in part.
 	mostScanned = 10_000_000
+	mostDecided = 40_000_000
 	// batch is how many rows are read at once.
 	batch = 512
 	// layout is how the names of files say from and until when they reach, in UTC.
@@ -191,6 +193,16 @@ func (a *Archive) prune() error {
 
 // Scan implements live.Past.
 func (a *Archive) Scan(since, until time.Time, each func(*live.Entry) bool) (from time.Time, err error) {
+	return scan(a, since, until, mostScanned, (*row).entry, each)
+}
+
+// ScanDecided implements live.Past. It reads the columns that it needs and no others.
+func (a *Archive) ScanDecided(since, until time.Time, each func(*live.Entry) bool) (from time.Time, err error) {
+	return scan(a, since, until, mostDecided, (*decided).entry, each)
+}
+
+// scan reads rows of a kind from all files of a time, at most so many.
+func scan[R any](a *Archive, since, until time.Time, most int, entry func(*R) (*live.Entry, bool), each func(*live.Entry) bool) (from time.Time, err error) {
 	files, err := a.files()
 	if err != nil {
 		return from, fmt.Errorf("flows on disk: %w", err)
@@ -198,12 +210,12 @@ func (a *Archive) Scan(since, until time.Time, each func(*live.Entry) bool) (fro
 	if len(files) > 0 {
 		from = files[len(files)-1].from
 	}
-	left := mostScanned
+	left := most
 	for _, f := range files {
 		if !f.until.After(since) || !f.from.Before(until) {
 			continue
 		}
-		more, err := f.scan(since, until, &left, each)
+		more, err := scanFile(f, since, until, &left, entry, each)
 		switch {
 		case errors.Is(err, os.ErrNotExist): // it made room meanwhile
 		case err != nil:
@@ -214,14 +226,14 @@ func (a *Archive) Scan(since, until time.Time, each func(*live.Entry) bool) (fro
 			return from, nil
 		}
 		if left <= 0 {
-			return from, fmt.Errorf("flows on disk: more than %d entries since %s: ask for less", mostScanned, since.UTC().Format(time.RFC3339))
+			return from, fmt.Errorf("flows on disk: more than %d entries since %s: ask for less", most, since.UTC().Format(time.RFC3339))
 		}
 	}
 	return from, nil
 }
 
-// scan reads a file. It reports false if no more is wanted.
-func (f *file) scan(since, until time.Time, left *int, each func(*live.Entry) bool) (more bool, err error) {
+// scanFile reads a file. It reports false if no more is wanted.
+func scanFile[R any](f file, since, until time.Time, left *int, entry func(*R) (*live.Entry, bool), each func(*live.Entry) bool) (more bool, err error) {
 	defer func() { // the library panics at some files that are broken
 		if r := recover(); r != nil {
 			more, err = true, fmt.Errorf("%s: %v", f.path, r)
@@ -236,13 +248,13 @@ func (f *file) scan(since, until time.Time, left *int, each func(*live.Entry) bo
 	if err != nil {
 		return true, fmt.Errorf("%s: %w", f.path, err)
 	}
-	r := parquet.NewGenericReader[row](opened)
+	r := parquet.NewGenericReader[R](opened)
 	defer func() { _ = r.Close() }()
-	rows := make([]row, batch)
+	rows := make([]R, batch)
 	for {
 		n, err := r.Read(rows)
 		for i := range rows[:n] {
-			e, ok := rows[i].entry()
+			e, ok := entry(&rows[i])
 			if !ok || e.Start.Before(since) || !e.Start.Before(until) {
 				continue
 			}
@@ -304,7 +316,18 @@ type row struct {
 	PolicyUID       string `parquet:"policy_uid,dict"`
 	Rule            string `parquet:"rule,dict"`
 	RuleIndex       int32  `parquet:"rule_index,dict"`
+	RuleDirection   string `parquet:"rule_direction,dict"`
 	Why             string `parquet:"why,dict"`
+
+	BeforeCause     string `parquet:"before_cause,dict"`
+	BeforeType      string `parquet:"before_policy_type,dict"`
+	BeforeNamespace string `parquet:"before_policy_namespace,dict"`
+	BeforeName      string `parquet:"before_policy_name,dict"`
+	BeforeUID       string `parquet:"before_policy_uid,dict"`
+	BeforeRule      string `parquet:"before_rule,dict"`
+	BeforeIndex     int32  `parquet:"before_rule_index,dict"`
+	BeforeDirection string `parquet:"before_rule_direction,dict"`
+	BeforeWhy       string `parquet:"before_why,dict"`
 
 	Connections  int64 `parquet:"connections,delta"`
 	Ended        int64 `parquet:"ended,delta"`
@@ -322,7 +345,9 @@ func rowOf(e *live.Entry) row {
 		Server: e.Server.String(), ServerKind: e.ServerOwner.Kind, ServerNamespace: e.ServerOwner.Namespace, ServerName: e.ServerOwner.Name, ServerEnforcer: e.ServerOwner.Enforcer,
 		ServiceKind: e.AskedOwner.Kind, ServiceNS: e.AskedOwner.Namespace, ServiceName: e.AskedOwner.Name, Protocol: int32(e.Protocol), Port: int32(e.Port),
 		Verdict: e.Verdict, Differs: e.Differs, Cause: e.Cause.Cause, PolicyType: e.Cause.Type, PolicyNamespace: e.Cause.Namespace, PolicyName: e.Cause.Name,
-		PolicyUID: e.Cause.UID, Rule: e.Cause.Rule, RuleIndex: e.Cause.Index, Why: e.Cause.Why,
+		PolicyUID: e.Cause.UID, Rule: e.Cause.Rule, RuleIndex: e.Cause.Index, RuleDirection: e.Cause.Direction, Why: e.Cause.Why,
+		BeforeCause: e.Before.Cause, BeforeType: e.Before.Type, BeforeNamespace: e.Before.Namespace, BeforeName: e.Before.Name, BeforeUID: e.Before.UID,
+		BeforeRule: e.Before.Rule, BeforeIndex: e.Before.Index, BeforeDirection: e.Before.Direction, BeforeWhy: e.Before.Why,
 		Connections: e.Connections, Ended: e.Ended, Packets: e.Packets, Bytes: e.Bytes, ReplyPackets: e.ReplyPackets, ReplyBytes: e.ReplyBytes, Uncounted: e.Uncounted,
 	}
 	if e.Asked.IsValid() {
@@ -347,8 +372,14 @@ func (r *row) entry() (*live.Entry, bool) {
 		AskedOwner:  live.Owner{Kind: r.ServiceKind, Namespace: r.ServiceNS, Name: r.ServiceName},
 		Connections: r.Connections, Ended: r.Ended, Packets: r.Packets, Bytes: r.Bytes, ReplyPackets: r.ReplyPackets, ReplyBytes: r.ReplyBytes, Uncounted: r.Uncounted,
 	}
-	e.Cause.Cause, e.Cause.Type, e.Cause.Namespace, e.Cause.Name, e.Cause.UID = r.Cause, r.PolicyType, r.PolicyNamespace, r.PolicyName, r.PolicyUID
-	e.Cause.Rule, e.Cause.Index, e.Cause.Why = r.Rule, r.RuleIndex, r.Why
+	e.Cause = live.Cause{
+		Cause: r.Cause, Type: r.PolicyType, Namespace: r.PolicyNamespace, Name: r.PolicyName, UID: r.PolicyUID, Direction: r.RuleDirection, Rule: r.Rule, Index: r.RuleIndex,
+		Why: r.Why,
+	}
+	e.Before = live.Cause{
+		Cause: r.BeforeCause, Type: r.BeforeType, Namespace: r.BeforeNamespace, Name: r.BeforeName, UID: r.BeforeUID, Direction: r.BeforeDirection, Rule: r.BeforeRule,
+		Index: r.BeforeIndex, Why: r.BeforeWhy,
+	}
 	if r.Service != "" {
 		var err error
 		if e.Asked, err = netip.ParseAddrPort(r.Service); err != nil {
@@ -356,4 +387,44 @@ func (r *row) entry() (*live.Entry, bool) {
 		}
 	}
 	return e, true
+}
+
+// decided is what of a row says which rules decided.
+type decided struct {
+	Minute          int64  `parquet:"minute"`
+	Last            int64  `parquet:"last_ms"`
+	Enforcer        string `parquet:"enforcer"`
+	Direction       string `parquet:"direction"`
+	ClientNamespace string `parquet:"client_namespace"`
+	ServerNamespace string `parquet:"server_namespace"`
+	Differs         string `parquet:"differs"`
+	Cause           string `parquet:"cause"`
+	PolicyType      string `parquet:"policy_type"`
+	PolicyNamespace string `parquet:"policy_namespace"`
+	PolicyName      string `parquet:"policy_name"`
+	Rule            string `parquet:"rule"`
+	RuleIndex       int32  `parquet:"rule_index"`
+	RuleDirection   string `parquet:"rule_direction"`
+	BeforeCause     string `parquet:"before_cause"`
+	BeforeType      string `parquet:"before_policy_type"`
+	BeforeNamespace string `parquet:"before_policy_namespace"`
+	BeforeName      string `parquet:"before_policy_name"`
+	BeforeRule      string `parquet:"before_rule"`
+	BeforeIndex     int32  `parquet:"before_rule_index"`
+	BeforeDirection string `parquet:"before_rule_direction"`
+	Connections     int64  `parquet:"connections"`
+}
+
+func (r *decided) entry() (*live.Entry, bool) {
+	start := time.UnixMilli(r.Minute).UTC()
+	return &live.Entry{
+		Start: start, Last: start.Add(time.Duration(r.Last) * time.Millisecond), Enforcer: r.Enforcer, Direction: r.Direction, Differs: r.Differs, Connections: r.Connections,
+		ClientOwner: live.Owner{Namespace: r.ClientNamespace}, ServerOwner: live.Owner{Namespace: r.ServerNamespace},
+		Cause: live.Cause{
+			Cause: r.Cause, Type: r.PolicyType, Namespace: r.PolicyNamespace, Name: r.PolicyName, Direction: r.RuleDirection, Rule: r.Rule, Index: r.RuleIndex,
+		},
+		Before: live.Cause{
+			Cause: r.BeforeCause, Type: r.BeforeType, Namespace: r.BeforeNamespace, Name: r.BeforeName, Direction: r.BeforeDirection, Rule: r.BeforeRule, Index: r.BeforeIndex,
+		},
+	}, true
 }

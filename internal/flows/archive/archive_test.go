@@ -36,7 +36,10 @@ func draw(r *rand.Rand, n int, minutes int) []*live.Entry {
 		e.ClientOwner, e.Client = owner(c)
 		e.ServerOwner, e.Server = owner(s)
 		e.Enforcer = e.ServerOwner.Enforcer
-		e.Cause = analysis.TrafficCause{Cause: "Policy", Type: "AntreaNetworkPolicy", Namespace: e.ServerOwner.Namespace, Name: fmt.Sprintf("p%d", s), UID: fmt.Sprintf("0000-%d", s), Rule: "r", Index: int32(s % 3)}
+		e.Cause = analysis.TrafficCause{Cause: "Policy", Type: "AntreaNetworkPolicy", Namespace: e.ServerOwner.Namespace, Name: fmt.Sprintf("p%d", s), UID: fmt.Sprintf("0000-%d", s), Direction: "In", Rule: "r", Index: int32(s % 3)}
+		if c%3 == 0 {
+			e.Before = analysis.TrafficCause{Cause: "Policy", Type: "AntreaNetworkPolicy", Namespace: e.ClientOwner.Namespace, Name: fmt.Sprintf("p%d", c), UID: fmt.Sprintf("0000-%d", c), Direction: "Out", Rule: "r", Index: int32(c % 3)}
+		}
 		if s%5 == 0 {
 			e.Asked, e.AskedOwner = netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 96, 0, byte(s)}), 80), live.Owner{Kind: "Service", Namespace: e.ServerOwner.Namespace, Name: "svc"}
 		}
@@ -96,6 +99,20 @@ func TestRoundTrip(t *testing.T) {
 		}
 	}
 	compare(all(t, b, begun, begun.Add(time.Hour)), want)
+	var parts []*live.Entry
+	for _, e := range want {
+		cause, before := e.Cause, e.Before
+		cause.UID, before.UID = "", ""
+		parts = append(parts, &live.Entry{
+			Start: e.Start, Last: e.Last, Enforcer: e.Enforcer, Direction: e.Direction, Differs: e.Differs, Connections: e.Connections, Cause: cause, Before: before,
+			ClientOwner: live.Owner{Namespace: e.ClientOwner.Namespace}, ServerOwner: live.Owner{Namespace: e.ServerOwner.Namespace},
+		})
+	}
+	var decided []*live.Entry
+	if _, err := b.ScanDecided(begun, begun.Add(time.Hour), func(e *live.Entry) bool { decided = append(decided, e); return true }); err != nil {
+		t.Fatal(err)
+	}
+	compare(decided, parts)
 	from, until := begun.Add(3*time.Minute), begun.Add(7*time.Minute)
 	compare(all(t, b, from, until), slices.DeleteFunc(slices.Clone(want), func(e *live.Entry) bool { return e.Start.Before(from) || !e.Start.Before(until) }))
 	if s := b.Stats(); s.Files != 4 || s.Unread != 0 {
@@ -104,6 +121,42 @@ func TestRoundTrip(t *testing.T) {
 	n := 0
 	if _, err := b.Scan(begun, until, func(*live.Entry) bool { n++; return n < 10 }); err != nil || n != 10 {
 		t.Errorf("%d entries after the last one that is wanted: %v", n, err)
+	}
+}
+
+// TestFilesOfFormerVersions reads a file that lacks the columns that were added later.
+func TestFilesOfFormerVersions(t *testing.T) {
+	a, err := Open(t.TempDir(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	type former struct {
+		Minute     int64  `parquet:"minute,timestamp(millisecond),delta"`
+		Client     string `parquet:"client,dict"`
+		Server     string `parquet:"server,dict"`
+		Cause      string `parquet:"cause,dict"`
+		PolicyName string `parquet:"policy_name,dict"`
+	}
+	var raw bytes.Buffer
+	w := parquet.NewGenericWriter[former](&raw)
+	if _, err := w.Write([]former{{begun.UnixMilli(), "10.0.0.1", "10.0.0.2", "Policy", "p"}}); err != nil || w.Close() != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(a.dir, fmt.Sprintf("flows-%s-%s-0.parquet", begun.Format(layout), begun.Add(time.Minute).Format(layout))), raw.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got := all(t, a, begun, begun.Add(time.Minute))
+	if len(got) != 1 || got[0].Client.String() != "10.0.0.1" || got[0].Cause != (analysis.TrafficCause{Cause: "Policy", Name: "p"}) || got[0].Before != (analysis.TrafficCause{}) {
+		t.Errorf("%+v", got)
+	}
+	n := 0
+	if _, err := a.ScanDecided(begun, begun.Add(time.Minute), func(e *live.Entry) bool {
+		if n++; e.Cause.Name != "p" || e.Before.Cause != "" {
+			t.Errorf("%+v", e)
+		}
+		return true
+	}); err != nil || n != 1 {
+		t.Error(n, err)
 	}
 }
 

@@ -9,6 +9,9 @@ import (
 	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
 )
 
+// Cause is what has decided.
+type Cause = analysis.TrafficCause
+
 // Entry is what one enforcer saw, within a window of time, of connections that are alike.
 type Entry struct {
 	// Start is the beginning of the window.
@@ -24,8 +27,10 @@ type Entry struct {
 	Protocol                             uint8
 	Port                                 uint16
 	// Verdict is Allow, Drop, Reject, or empty if the beginning was not seen.
-	Verdict, Differs                                             string
-	Cause                                                        analysis.TrafficCause
+	Verdict, Differs string
+	Cause            analysis.TrafficCause
+	// Before is what had let it pass before that; its cause is empty if nothing had.
+	Before                                                       analysis.TrafficCause
 	Connections, Ended, Packets, Bytes, ReplyPackets, ReplyBytes int64
 	Uncounted                                                    bool
 }
@@ -35,7 +40,7 @@ func (w *window) entry(k key, r *row) *Entry {
 	e := &Entry{
 		Start: w.start, First: time.Unix(0, r.first).UTC(), Last: time.Unix(0, r.last).UTC(), Enforcer: w.reporter.at(k.reporter), Direction: directions[k.direction],
 		Client: netip.AddrFrom16(k.client).Unmap(), Server: netip.AddrFrom16(k.server).Unmap(), ClientOwner: w.owners.at(k.clientOwner), ServerOwner: w.owners.at(k.serverOwner),
-		Protocol: k.protocol, Port: k.port, Verdict: verdicts[k.verdict], Differs: differing[k.differs], Cause: w.causes.at(k.cause),
+		Protocol: k.protocol, Port: k.port, Verdict: verdicts[k.verdict], Differs: differing[k.differs], Cause: w.causes.at(k.cause), Before: w.causes.at(k.before),
 		Connections: r.connections, Ended: r.ended, Packets: r.packets, Bytes: r.bytes, ReplyPackets: r.replyPackets, ReplyBytes: r.replyBytes, Uncounted: r.uncounted,
 	}
 	if k.asked != ([16]byte{}) {
@@ -66,7 +71,7 @@ func (s *Store) Minutes(since, until time.Time) []*Entry {
 		protocol            uint8
 		port                uint16
 		verdict, differs    string
-		cause               analysis.TrafficCause
+		cause, before       analysis.TrafficCause
 	}
 	sums := map[alike]*Entry{}
 	var out []*Entry
@@ -77,7 +82,8 @@ func (s *Store) Minutes(since, until time.Time) []*Entry {
 		for k, r := range w.rows {
 			e := w.entry(k, r)
 			e.Start = w.start.Truncate(time.Minute)
-			a := alike{e.Start, e.Enforcer, e.Direction, e.Client, e.Server, e.ClientOwner, e.ServerOwner, e.AskedOwner, e.Asked, e.Protocol, e.Port, e.Verdict, e.Differs, e.Cause}
+			a := alike{e.Start, e.Enforcer, e.Direction, e.Client, e.Server, e.ClientOwner, e.ServerOwner, e.AskedOwner,
+				e.Asked, e.Protocol, e.Port, e.Verdict, e.Differs, e.Cause, e.Before}
 			if known := sums[a]; known != nil {
 				known.merge(e)
 				continue

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net/netip"
 	"runtime"
@@ -47,8 +48,8 @@ func report(at time.Time, traffic ...analysis.ReportedTraffic) *analysis.Traffic
 	return &analysis.TrafficReportSpec{
 		Since: metav1.NewMicroTime(at.Add(-2 * time.Second)), Until: metav1.NewMicroTime(at), Sent: metav1.NewMicroTime(at),
 		Causes: []analysis.TrafficCause{
-			{Cause: "Policy", Type: "AntreaNetworkPolicy", Namespace: "shop", Name: "db", UID: "u1", Rule: "web"}, {Cause: "Native"},
-			{Cause: "Policy", Type: "AntreaClusterNetworkPolicy", Name: "baseline", UID: "u2"},
+			{Cause: "Policy", Type: "AntreaNetworkPolicy", Namespace: "shop", Name: "db", UID: "u1", Direction: "In", Rule: "web"}, {Cause: "Native"},
+			{Cause: "Policy", Type: "AntreaClusterNetworkPolicy", Name: "baseline", UID: "u2", Direction: "Out", Index: 3},
 		},
 		Traffic: traffic,
 	}
@@ -75,7 +76,8 @@ func TestSums(t *testing.T) {
 	type entry struct {
 		enforcer string
 		analysis.ReportedTraffic
-		cause analysis.TrafficCause
+		cause, before analysis.TrafficCause
+		at            time.Time
 	}
 	var naive []entry
 	now := begun
@@ -89,8 +91,16 @@ func TestSums(t *testing.T) {
 			if random.IntN(3) == 0 {
 				x.Verdict = "Drop"
 			}
+			e := entry{enforcer, x, r.Causes[x.By], analysis.TrafficCause{}, now}
+			if before := int32(random.IntN(3)); random.IntN(3) == 0 {
+				x.Before, e.before = &before, r.Causes[before]
+			}
+			if random.IntN(9) == 0 {
+				x.Differs = "MayBeOld"
+			}
+			e.ReportedTraffic = x
 			r.Traffic = append(r.Traffic, x)
-			naive = append(naive, entry{enforcer, x, r.Causes[x.By]})
+			naive = append(naive, e)
 		}
 		if refused, err := s.Add(enforcer, r, concernsAll, now); refused != 0 || err != nil {
 			t.Fatal(refused, err)
@@ -105,7 +115,7 @@ func TestSums(t *testing.T) {
 		return out
 	}
 	want := sums(func(e entry) string {
-		return fmt.Sprint(e.enforcer, e.Client, e.Server, e.Port, e.Verdict, e.cause.Name, e.cause.Cause)
+		return fmt.Sprint(e.enforcer, e.Client, e.Server, e.Port, e.Verdict, e.Differs, e.cause, e.before)
 	})
 	got := map[string][2]int64{}
 	answer, err := s.Query(&analysis.FlowQuerySpec{Limit: mostFlows}, all, nil, now)
@@ -113,7 +123,11 @@ func TestSums(t *testing.T) {
 		t.Fatal(err, answer.More)
 	}
 	for _, x := range answer.Flows {
-		k := fmt.Sprint(x.Enforcer, x.From.Address, x.To.Address, x.Port, x.Verdict, x.By.Name, x.By.Cause)
+		before := analysis.TrafficCause{}
+		if x.Before != nil {
+			before = *x.Before
+		}
+		k := fmt.Sprint(x.Enforcer, x.From.Address, x.To.Address, x.Port, x.Verdict, x.Differs, x.By, before)
 		if _, twice := got[k]; twice {
 			t.Errorf("%s is told twice", k)
 		}
@@ -126,6 +140,21 @@ func TestSums(t *testing.T) {
 	}
 	if len(got) != len(want) {
 		t.Errorf("%d flows, want %d", len(got), len(want))
+	}
+	for _, since := range []time.Time{begun, begun.Add(3 * time.Minute)} {
+		decided := map[RuleKey]Hit{}
+		for _, e := range naive {
+			for _, c := range []analysis.TrafficCause{e.cause, e.before} {
+				k := RuleKey{c.Type, c.Namespace, c.Name, c.Direction, c.Rule, c.Index}
+				if c.Cause == "Policy" && e.Differs == "" && e.Connections > 0 && !e.at.Before(since.Truncate(Window)) {
+					decided[k] = Hit{decided[k].Connections + e.Connections, e.at}
+				}
+			}
+		}
+		hits, err := s.Hits(since.Truncate(Window), all, nil, now)
+		if err != nil || !maps.Equal(hits.Rules, decided) || hits.Enforcers != 3 || hits.More != 0 {
+			t.Errorf("since %s: %v %v, want %v", since, hits, err, decided)
+		}
 	}
 	// Whoever follows gets the same, in parts.
 	followed := map[string]int64{}
@@ -144,7 +173,10 @@ func TestSums(t *testing.T) {
 		}
 		next = a.Next
 		for _, x := range a.Flows {
-			k := fmt.Sprint(x.Enforcer, x.From, x.To, x.Port, x.Verdict, x.By)
+			k := fmt.Sprint(x.Enforcer, x.From, x.To, x.Port, x.Verdict, x.By, x.Differs)
+			if x.Before != nil {
+				k += fmt.Sprint(*x.Before)
+			}
 			w := k + x.First.String()
 			followed[k] += x.Connections - told[w]
 			told[w] = x.Connections
@@ -493,6 +525,10 @@ func (d *disk) Scan(since, until time.Time, each func(*Entry) bool) (time.Time, 
 	return begun, nil
 }
 
+func (d *disk) ScanDecided(since, until time.Time, each func(*Entry) bool) (time.Time, error) {
+	return d.Scan(since, until, each)
+}
+
 // TestMemoryAndDiskTogether asks over hours, of which memory holds the last one: nothing is told
 // twice and nothing left out, also after a restart.
 func TestMemoryAndDiskTogether(t *testing.T) {
@@ -535,7 +571,17 @@ func TestMemoryAndDiskTogether(t *testing.T) {
 	if answer, err := s.Query(&analysis.FlowQuerySpec{}, all, kept, now); err != nil || answer.Flows[0].Connections > 245 || len(kept.asked) != 2 {
 		t.Errorf("without a time only memory is asked: %+v %v", answer.Flows, err)
 	}
+	web := RuleKey{"AntreaNetworkPolicy", "shop", "db", "In", "web", 0}
+	if hits, err := s.Hits(begun, all, kept, now); err != nil || hits.Rules[web] != (Hit{int64(want), now}) || len(hits.Rules) != 1 || !hits.Since.Equal(begun) {
+		t.Errorf("%+v %v, want %d connections", hits, err, want)
+	}
+	if hits, err := s.Hits(now.Add(-time.Minute), all, kept, now); err != nil || hits.Rules[web].Connections > 6 || !hits.Since.Equal(now.Add(-time.Minute)) {
+		t.Errorf("of the last minute: %+v %v", hits, err)
+	}
 	shop := Sight{Namespace: func(n string) bool { return n == "bank" }}
+	if hits, err := s.Hits(begun, shop, kept, now); err != nil || len(hits.Rules) != 0 {
+		t.Errorf("a tenant counts what he does not see: %+v %v", hits, err)
+	}
 	if answer, err := s.Query(&analysis.FlowQuerySpec{Since: &since}, shop, kept, now); err != nil || len(answer.Flows) != 0 {
 		t.Errorf("a tenant sees on disk what he does not see: %+v %v", answer.Flows, err)
 	}

@@ -31,6 +31,14 @@ type Sight struct {
 
 func (s *Sight) namespace(name string) bool { return s.All || name != "" && s.Namespace(name) }
 
+// policy reports whether he may read the policy of a cause.
+func (s *Sight) policy(by *analysis.TrafficCause) bool {
+	if by.Namespace != "" {
+		return s.namespace(by.Namespace)
+	}
+	return s.Cluster || s.All
+}
+
 // filter is a question.
 type filter struct {
 	*analysis.FlowQuerySpec
@@ -113,6 +121,8 @@ type Past interface {
 	// order, and returns from when on it has any; the zero time if it has none. It ends when each
 	// returns false.
 	Scan(since, until time.Time, each func(*Entry) bool) (from time.Time, err error)
+	// ScanDecided is Scan of entries that have no more than Store.Hits looks at.
+	ScanDecided(since, until time.Time, each func(*Entry) bool) (from time.Time, err error)
 }
 
 // answer adds what memory holds to an answer, and returns from which minute on that is. Minutes are
@@ -122,25 +132,42 @@ func (s *Store) answer(a *answer, minutes bool, now time.Time) (oldest time.Time
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.expire(now)
-	a.Since, a.Next, a.Enforcers = metav1.NewMicroTime(s.since), strconv.FormatUint(s.seq, 10), int32(len(s.heard))
-	if hour := now.Add(-Kept); hour.After(s.since) {
-		a.Since = metav1.NewMicroTime(hour)
-	}
+	a.Since, a.Next, a.Enforcers = metav1.NewMicroTime(s.known(now)), strconv.FormatUint(s.seq, 10), int32(len(s.heard))
 	if a.sight.All {
 		losses := s.losses
 		a.Losses = &losses
 	}
+	var since time.Time
+	if a.FlowQuerySpec.Since != nil {
+		since = a.FlowQuerySpec.Since.Time
+	}
+	return s.each(since, minutes, func(w *window, k key, r *row) {
+		if !a.follows || r.seq > a.after {
+			a.add(w.entry(k, r))
+		}
+	})
+}
+
+// known is since when memory knows flows. The caller holds the lock.
+func (s *Store) known(now time.Time) time.Time {
+	if hour := now.Add(-Kept); hour.After(s.since) {
+		return hour
+	}
+	return s.since
+}
+
+// each calls do for what memory holds from a time on, and returns what answer does. The caller
+// holds the lock.
+func (s *Store) each(since time.Time, minutes bool, do func(*window, key, *row)) (oldest time.Time) {
 	if oldest = s.since.Truncate(time.Minute); minutes && s.since.After(s.born) {
 		oldest = s.since.Add(time.Minute - 1).Truncate(time.Minute)
 	}
 	for _, w := range slices.Backward(s.windows) {
-		if a.FlowQuerySpec.Since != nil && w.start.Add(Window).Before(a.FlowQuerySpec.Since.Time) || w.start.Before(oldest) {
+		if w.start.Add(Window).Before(since) || w.start.Before(oldest) {
 			break
 		}
 		for k, r := range w.rows {
-			if !a.follows || r.seq > a.after {
-				a.add(w.entry(k, r))
-			}
+			do(w, k, r)
 		}
 	}
 	return oldest
@@ -183,7 +210,7 @@ type alike struct {
 	enforcer, direction, client, server, service, protocol, verdict, differs string
 	port, servicePort                                                        int32
 	from, to                                                                 analysis.FlowEnd
-	by                                                                       analysis.TrafficCause
+	by, before                                                               analysis.TrafficCause
 	window                                                                   time.Time
 }
 
@@ -194,7 +221,11 @@ func (a *answer) add(e *Entry) bool {
 	if !seen || !a.takes(&x) {
 		return true
 	}
-	k := alike{x.Enforcer, x.Direction, x.From.Address, x.To.Address, "", x.Protocol, x.Verdict, x.Differs, x.Port, x.ServicePort, x.From, x.To, x.By, time.Time{}}
+	k := alike{x.Enforcer, x.Direction, x.From.Address, x.To.Address, "", x.Protocol, x.Verdict, x.Differs, x.Port, x.ServicePort,
+		x.From, x.To, x.By, analysis.TrafficCause{}, time.Time{}}
+	if x.Before != nil {
+		k.before = *x.Before
+	}
 	if x.Service != nil {
 		k.service = x.Service.Address
 	}
@@ -231,11 +262,8 @@ func sum(into, x *analysis.SeenFlow) {
 // see is an entry as the caller may see it; false if he may not see it at all: neither end is in a
 // Namespace of his, nor is the one that saw it.
 func (f *filter) see(e *Entry) (analysis.SeenFlow, bool) {
-	host, _, isHost := strings.Cut(e.Enforcer, "/")
-	if !isHost {
-		host = ""
-	}
-	if !f.sight.All && !f.sight.namespace(e.ClientOwner.Namespace) && !f.sight.namespace(e.ServerOwner.Namespace) && !f.sight.namespace(host) {
+	host, isHost := hostOf(e.Enforcer)
+	if !f.sight.sees(e) {
 		return analysis.SeenFlow{}, false
 	}
 	x := analysis.SeenFlow{
@@ -251,16 +279,30 @@ func (f *filter) see(e *Entry) (analysis.SeenFlow, bool) {
 	if isHost && !f.sight.namespace(host) {
 		x.Enforcer = ""
 	}
-	if by := &x.By; by.Name != "" {
-		visible := f.sight.Cluster || f.sight.All
-		if by.Namespace != "" {
-			visible = f.sight.namespace(by.Namespace)
+	if x.By.Name != "" && !f.sight.policy(&x.By) {
+		x.By, x.Hidden = analysis.TrafficCause{Cause: x.By.Cause}, true
+	}
+	if before := e.Before; before.Cause != "" {
+		if before.Name != "" && !f.sight.policy(&before) {
+			before = analysis.TrafficCause{Cause: before.Cause}
 		}
-		if !visible {
-			x.By, x.Hidden = analysis.TrafficCause{Cause: by.Cause}, true
-		}
+		x.Before = &before
 	}
 	return x, true
+}
+
+// hostOf is the Namespace of an enforcer that is a host.
+func hostOf(enforcer string) (namespace string, is bool) {
+	if namespace, _, is = strings.Cut(enforcer, "/"); !is {
+		namespace = ""
+	}
+	return namespace, is
+}
+
+// sees reports whether he may see an entry at all.
+func (s *Sight) sees(e *Entry) bool {
+	host, _ := hostOf(e.Enforcer)
+	return s.All || s.namespace(e.ClientOwner.Namespace) || s.namespace(e.ServerOwner.Namespace) || s.namespace(host)
 }
 
 // end is an end as the caller may see it. Nodes are named to everybody who sees the flow: the Pod
@@ -288,11 +330,16 @@ func (f *filter) takes(x *analysis.SeenFlow) bool {
 	case f.Port != 0 && x.Port != f.Port && x.ServicePort != f.Port:
 	case f.Enforcer != "" && x.Enforcer != f.Enforcer:
 	case f.Namespace != "" && x.From.Namespace != f.Namespace && x.To.Namespace != f.Namespace:
-	case f.Policy != "" && (x.By.Name == "" || x.By.Name != f.Policy && x.By.Namespace+"/"+x.By.Name != f.Policy):
+	case f.Policy != "" && !calls(&x.By, f.Policy) && !calls(x.Before, f.Policy):
 	default:
 		return f.from.is(&x.From) && f.to.is(&x.To, x.Service)
 	}
 	return false
+}
+
+// calls reports whether a cause is a policy of the name.
+func calls(c *analysis.TrafficCause, policy string) bool {
+	return c != nil && c.Name != "" && (c.Name == policy || c.Namespace+"/"+c.Name == policy)
 }
 
 // ProtocolName is the name that people know, or the number.

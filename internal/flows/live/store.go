@@ -97,9 +97,9 @@ type tuple struct {
 	protocol, direction             uint8
 }
 
-// outcome is what became of connections, and what decided.
+// outcome is what became of connections, and what decided. Before is what had let them pass before.
 type outcome struct {
-	cause            uint32
+	cause, before    uint32
 	verdict, differs uint8
 }
 
@@ -216,6 +216,9 @@ func parse(t *analysis.ReportedTraffic, causes int) (p parsed, ok bool) {
 	p.differs, known[2] = place(differing[:], t.Differs)
 	p.direction++
 	placed := t.By >= 0 && int(t.By) < causes || t.By == -1 && t.Verdict == ""
+	if t.Before != nil {
+		placed = placed && *t.Before >= 0 && int(*t.Before) < causes && t.Verdict != ""
+	}
 	return p, known == [3]bool{true, true, true} && placed && within(t.Connections, t.Ended, t.Packets, t.Bytes, t.ReplyPackets, t.ReplyBytes)
 }
 
@@ -247,6 +250,9 @@ func checkCause(c *analysis.TrafficCause, i int) error {
 			return &Problem{fmt.Sprintf("spec.causes[%d].%s", i, field), fmt.Sprintf("at most %d bytes", analysis.MostReportedName)}
 		}
 	}
+	if c.Direction != "" && c.Direction != "In" && c.Direction != "Out" {
+		return &Problem{fmt.Sprintf("spec.causes[%d].direction", i), "In or Out"}
+	}
 	if c.UID == "" && (c.Name != "" || c.Namespace != "" || c.Cause == "Policy") {
 		return &Problem{fmt.Sprintf("spec.causes[%d].uid", i), "the UID of the policy"}
 	}
@@ -276,7 +282,9 @@ func (s *Store) add(enforcer string, t parsed, causes []analysis.TrafficCause, a
 	}
 	switch {
 	case t.Verdict != "":
-		k.cause = s.causeNumber(w, causes[t.By])
+		if k.cause = s.causeNumber(w, causes[t.By]); t.Before != nil {
+			k.before = s.causeNumber(w, causes[*t.Before])
+		}
 	default: // what has ended goes to what let it begin
 		if found := s.began(w, k.tuple); found != nil {
 			k.outcome = *found
@@ -345,7 +353,7 @@ func (s *Store) began(w *window, t tuple) *outcome {
 		if !known || verdicts[found.verdict] != "Allow" {
 			continue
 		}
-		found.cause = s.causeNumber(w, in.causes.values[found.cause])
+		found.cause, found.before = s.causeNumber(w, in.causes.values[found.cause]), s.causeNumber(w, in.causes.at(found.before))
 		return &found
 	}
 	return nil
