@@ -126,7 +126,7 @@ type FlowQuerySpec struct {
 	Port int32 `json:"port,omitempty"`
 	// Policy is NAMESPACE/NAME or NAME of what decided.
 	Policy string `json:"policy,omitempty"`
-	// Verdict is Allow or Denied.
+	// Verdict is Allow, Denied, or Unknown for connections whose beginning was not seen.
 	Verdict string `json:"verdict,omitempty"`
 	// Differs asks only for what is not as the policies say.
 	Differs bool `json:"differs,omitempty"`

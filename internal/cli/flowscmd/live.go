@@ -231,10 +231,7 @@ func liveColumns() []string {
 
 func (n Needs) liveCells(x *v1alpha1.SeenFlow) []string {
 	to := EndText(&x.To)
-	port := strings.ToLower(x.Protocol)
-	if x.Port != 0 {
-		port += fmt.Sprintf("/%d", x.Port)
-	}
+	port := servicePort(x.Protocol, x.Port)
 	if x.Service != nil {
 		to += fmt.Sprintf(" (asked %s:%d)", EndText(x.Service), x.ServicePort)
 	}

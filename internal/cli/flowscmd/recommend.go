@@ -1,7 +1,6 @@
 package flowscmd
 
 import (
-	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -13,6 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
+	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/explain"
 	"github.com/nephele-io/nephele/internal/flows"
@@ -37,22 +37,27 @@ type recommendOptions struct {
 func RecommendCommand(n Needs) *cobra.Command {
 	var o recommendOptions
 	c := &cobra.Command{
-		Use:   "recommend NAMESPACE --logs FILE_OR_DIR... [-f FILE_OR_DIR... --snapshot FILE_OR_DIR] [-o DIR]",
+		Use:   "recommend NAMESPACE [--since TIME] [--logs FILE_OR_DIR... [-f FILE_OR_DIR... --snapshot FILE_OR_DIR]] [-o DIR]",
 		Short: "Write the smallest policies that allow the traffic that was seen",
-		Long: `Recommend reads flow logs as "nephele flows" does, and writes policies for the machines of a namespace that allow what was seen
-and nothing else. Machines with the same labels share a policy: those of --by, or the label with which the traffic takes the fewest
+		Long: `Recommend writes policies for the machines and Pods of a namespace that allow what was seen and nothing else. Without --logs it asks
+the controller what the agents of hosts and Nodes have seen; --since reaches back as far as it keeps flows. With --logs it reads flow
+logs as "nephele flows" does.
+
+Machines with the same labels share a policy: those of --by, or the label with which the traffic takes the fewest
 rules. Other ends are named by their labels, or by address; more than 32 addresses of the Internet are everybody there, and that is said.
 
 The policies are staged (annotation nephele.io/stage: plan): nothing enforces them until the annotation goes. Each says on what it
 rests. Before they are written it is proven, by the evaluator of "nephele explain", that they cut nothing that was seen.
 
 What was not seen is not allowed: what happens once a month is not in the log of a week. Machines of which nothing was seen are named.
+Of a Pod that is gone another one of the same workload stands in, if there is one; what agents call a leak is not allowed.
 
 Machines that share labels share what is allowed: what was dropped between some of them may open. That is told, too.
 
 The exit code is 0 if policies are written that cut and open nothing that was seen, 1 if they do or nothing was seen, 2 if it cannot be
 told.`,
-		Example: `  nephele recommend shop -f account.yaml --snapshot ./my-account --logs ./flow-logs --since 7d -o recommended/
+		Example: `  nephele recommend shop --since 7d -o recommended/
+  nephele recommend shop -f account.yaml --snapshot ./my-account --logs ./flow-logs --since 7d -o recommended/
   nephele recommend shop --logs ./flow-logs --by nephe.antrea.io/tag-role --outside 198.51.100.0/24`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd, n, args[0]) },
@@ -73,8 +78,6 @@ told.`,
 func (o *recommendOptions) options(namespace string) (recommend.Options, error) {
 	out := recommend.Options{Namespace: namespace, Keys: o.keys, Egress: o.egress, Tier: o.tier, Priority: o.priority}
 	switch {
-	case len(o.logs) == 0:
-		return out, errors.New("--logs is missing: want files or folders of flow logs")
 	case o.priority < 1 || o.priority > 10000:
 		return out, fmt.Errorf("--priority %g: want a number from 1 to 10000", o.priority)
 	}
@@ -96,6 +99,9 @@ func (o *recommendOptions) run(cmd *cobra.Command, n Needs, namespace string) er
 	since, err := ParseSince("--since", o.since, n.Now())
 	if err != nil {
 		return err
+	}
+	if len(o.logs) == 0 {
+		return o.live(cmd, n, options, since)
 	}
 	computed, rows, _, notes, err := n.seen(cmd, o.logs, since)
 	if err != nil {
@@ -196,10 +202,7 @@ type Proof struct {
 
 // Prove judges what was seen once more, with policies besides those that there are.
 func Prove(c *explain.Computation, policies []*v1beta1.NetworkPolicy, rows []flows.Row, before []judge.Judgement) Proof {
-	with := *c.Objects
-	with.Policies = append(slices.Clone(with.Policies), policies...)
-	with.WithStaged = true
-	j := judge.New(explain.Compute(&with))
+	j := judge.New(enforcing(c, policies))
 	var out Proof
 	for i := range rows {
 		row := rows[i]
@@ -214,6 +217,18 @@ func Prove(c *explain.Computation, policies []*v1beta1.NetworkPolicy, rows []flo
 		}
 	}
 	return out
+}
+
+// enforcing is a computation with staged policies enforced besides all others.
+func enforcing(c *explain.Computation, policies []*v1beta1.NetworkPolicy) *explain.Computation {
+	with := *c.Objects
+	with.Policies = slices.Clone(with.Policies)
+	for _, p := range policies {
+		p = p.DeepCopy()
+		delete(p.Annotations, cloudv1alpha1.AnnotationStage)
+		with.Policies = append(with.Policies, p)
+	}
+	return explain.Compute(&with)
 }
 
 // write writes the policies.

@@ -190,8 +190,8 @@ func parseQuery(q *analysis.FlowQuerySpec, sight Sight) (*filter, error) {
 	switch {
 	case q.Port < 0 || q.Port > 65535:
 		return nil, &Problem{"spec.port", "a number up to 65535"}
-	case q.Verdict != "" && q.Verdict != "Allow" && q.Verdict != "Denied":
-		return nil, &Problem{"spec.verdict", "Allow or Denied"}
+	case q.Verdict != "" && q.Verdict != "Allow" && q.Verdict != "Denied" && q.Verdict != "Unknown":
+		return nil, &Problem{"spec.verdict", "Allow, Denied or Unknown"}
 	case q.Limit < 0 || q.Limit > mostFlows:
 		return nil, &Problem{"spec.limit", fmt.Sprintf("a number up to %d", mostFlows)}
 	}
@@ -325,6 +325,7 @@ func (f *filter) takes(x *analysis.SeenFlow) bool {
 	switch {
 	case f.Since != nil && x.Last.Before(f.Since):
 	case f.Verdict == "Allow" && x.Verdict != "Allow":
+	case f.Verdict == "Unknown" && x.Verdict != "Unknown":
 	case f.Verdict == "Denied" && x.Verdict != "Drop" && x.Verdict != "Reject":
 	case f.Differs && x.Differs == "":
 	case f.Port != 0 && x.Port != f.Port && x.ServicePort != f.Port:

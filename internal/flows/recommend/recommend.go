@@ -187,7 +187,17 @@ func (w *writer) choose() string {
 
 // tells reports whether a label says what a machine is for. What the cloud numbers says nothing.
 func tells(key string) bool {
-	return strings.HasPrefix(key, cloudv1alpha1.LabelTagPrefix) || key == cloudv1alpha1.LabelCloudVMName || !strings.HasPrefix(key, cloudv1alpha1.LabelPrefix)
+	return !passing(key) && (strings.HasPrefix(key, cloudv1alpha1.LabelTagPrefix) || key == cloudv1alpha1.LabelCloudVMName || !strings.HasPrefix(key, cloudv1alpha1.LabelPrefix))
+}
+
+// passing reports whether a label is another one with every release, or for every Pod of a kind.
+func passing(key string) bool {
+	switch key {
+	case "pod-template-hash", "controller-revision-hash", "pod-template-generation", "statefulset.kubernetes.io/pod-name", "apps.kubernetes.io/pod-index",
+		"batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-name", "batch.kubernetes.io/job-completion-index", "controller-uid", "job-name":
+		return true
+	}
+	return false
 }
 
 // cost counts rules twice and pairs that were not seen once, if a label tells machines apart.
@@ -266,6 +276,7 @@ func (w *writer) valuesOf(m policy.EntityRef) (string, map[string]string) {
 	}
 	if len(out) == 0 { // nothing tells it from others but all its labels
 		out = maps.Clone(labels)
+		maps.DeleteFunc(out, func(key, _ string) bool { return passing(key) })
 	}
 	var words []string
 	for _, key := range slices.Sorted(maps.Keys(out)) {
@@ -307,7 +318,19 @@ func (w *writer) write(g *group) *v1beta1.NetworkPolicy {
 	}
 	p.Spec.AppliedTo = []v1beta1.AppliedTo{applied}
 	p.Spec.Ingress, p.Spec.Egress = w.rules(g, cloud.Ingress), w.rules(g, cloud.Egress)
+	if g.kind == policy.KindPod { // an Allow rule of Antrea isolates no Pod
+		p.Spec.Ingress, p.Spec.Egress = closed(p.Spec.Ingress, "in-rest"), closed(p.Spec.Egress, "out-rest")
+	}
 	return p
+}
+
+// closed are rules with one that drops what they do not let through. Where there are none, nothing
+// is dropped.
+func closed(rules []v1beta1.Rule, name string) []v1beta1.Rule {
+	if len(rules) == 0 {
+		return rules
+	}
+	return append(rules, v1beta1.Rule{Name: name, Action: v1beta1.RuleActionDrop})
 }
 
 // AnnotationEvidence says on what a policy that was recommended rests.
