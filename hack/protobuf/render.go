@@ -182,34 +182,51 @@ func (f field) put(w *writer, v string) {
 
 func (w *writer) unmarshal(m message) {
 	w.f("// Unmarshal adds what is encoded in data to m. Unknown fields are passed over.")
-	w.f("func (m *%s) Unmarshal(data []byte) error {\nr := wire.NewReader(data)\nfor r.Next() {\nswitch r.Number() {", m.name)
+	w.f("func (m *%s) Unmarshal(data []byte) error {\nr := wire.NewReader(data)\nm.unmarshal(r)\nreturn r.Done(%q)\n}\n", m.name, m.name)
+	w.f("func (m *%s) unmarshal(r *wire.Reader) {\nfor r.Next() {\nswitch r.Number() {", m.name)
 	for _, f := range m.fields {
 		w.f("case %d:", f.number)
 		f.get(w, "m."+f.name)
 	}
-	w.f("default:\nr.Skip()\n}\n}\nreturn r.Done(%q)\n}\n", m.name)
+	w.f("default:\nr.Skip()\n}\n}\n}\n")
 }
 
 // get writes the code that reads a field.
 func (f field) get(w *writer, v string) {
 	switch {
-	case f.repeated && f.kind == isMessage:
-		w.names(f)
-		w.f("%s = append(%[1]s, %s{})\nr.Message(&%[1]s[len(%[1]s)-1])", v, f.typ)
 	case f.repeated && f.kind == isInteger:
 		w.f("%s = r.Uint32s(%[1]s)", v)
+	case f.repeated && f.kind == isMessage:
+		w.f("if e := wire.Append(r, &%s); e != nil {", v)
+		f.enter(w, "e")
+		w.f("}")
 	case f.repeated:
-		w.f("%s = append(%[1]s, %s)", v, f.value(w))
+		w.f("if e := wire.Append(r, &%s); e != nil {\n*e = %s\n}", v, f.value(w))
 	case f.pointer && f.kind == isMessage:
 		w.names(f)
-		w.f("if %s == nil {\n%[1]s = &%s{}\n}\nr.Message(%[1]s)", v, f.typ)
+		w.f("if %s == nil {\n%[1]s = wire.New[%s](r)\n}", v, f.typ)
+		f.enter(w, v)
 	case f.kind == isMessage:
-		w.f("r.Message(&%s)", v)
+		f.enter(w, v)
 	case f.pointer:
-		w.f("v := %s\n%s = &v", f.value(w), v)
+		w.names(f)
+		w.f("%s = wire.New[%s](r)\n*%[1]s = %[3]s", v, f.typ, f.value(w))
 	default:
 		w.f("%s = %s", v, f.value(w))
 	}
+}
+
+// enter writes the code that reads a message into what v is or leads to. One of the package is read
+// within the bounds of the message around it.
+func (f field) enter(w *writer, v string) {
+	if strings.Contains(f.typ, ".") {
+		if !f.pointer && v != "e" {
+			v = "&" + v
+		}
+		w.f("r.Message(%s)", v)
+		return
+	}
+	w.f("inner := r.Enter()\n%s.unmarshal(&inner)\nr.Leave(&inner, %q)", v, f.typ)
 }
 
 // value is the code that reads one value that is not a message.

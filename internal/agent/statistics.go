@@ -158,6 +158,7 @@ type counting struct {
 	next time.Time
 }
 
+// counted is how sending went, and what is still to be sent.
 type counted struct {
 	of  map[countedRule]v1beta2.TrafficStats
 	err error
@@ -212,8 +213,47 @@ func (a *Agent) sendCounts(ctx context.Context) {
 	go func() {
 		ctx, cancel := context.WithTimeout(ctx, infoLimit)
 		defer cancel()
-		c.results <- counted{of, recovered.Call(func() error { return a.Statistics(ctx, summary(a.Key, of)) })}
+		left := portions(of)
+		err := recovered.Call(func() error {
+			for len(left) > 0 {
+				if err := a.Statistics(ctx, summary(a.Key, left[0])); err != nil {
+					return err
+				}
+				left = left[1:]
+			}
+			return nil
+		})
+		unsent := map[countedRule]v1beta2.TrafficStats{}
+		for _, p := range left {
+			maps.Copy(unsent, p)
+		}
+		c.results <- counted{unsent, err}
 	}()
+}
+
+// portions divides what was counted into what the controller takes at once: as JSON, which is the
+// larger encoding, less than 256 KiB.
+func portions(of map[countedRule]v1beta2.TrafficStats) []map[countedRule]v1beta2.TrafficStats {
+	const most, perRule, perPolicy = 224 << 10, 200, 160
+	// The rules of a policy stand together, so that it is named once.
+	rules := slices.SortedFunc(maps.Keys(of), func(x, y countedRule) int {
+		return cmp.Or(cmp.Compare(x.policy.UID, y.policy.UID), cmp.Compare(x.name, y.name))
+	})
+	var out []map[countedRule]v1beta2.TrafficStats
+	size := most
+	for i, r := range rules {
+		policy := perPolicy + len(r.policy.Namespace) + len(r.policy.Name) + len(r.policy.UID)
+		rule := perRule + len(r.name)
+		if i == 0 || r.policy != rules[i-1].policy {
+			rule += policy
+		}
+		if size+rule > most {
+			out, size = append(out, map[countedRule]v1beta2.TrafficStats{}), policy
+		}
+		out[len(out)-1][r] = of[r]
+		size += rule
+	}
+	return out
 }
 
 // wasCounted takes in how that went.

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/prometheus/client_golang/prometheus"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -95,6 +96,7 @@ func newGuardedWorld(t *testing.T, access apiserver.EnforcerAccess, g *grants) *
 	w.start(t, "127.0.0.1:0")
 	w.store.Publish(watchstore.Changes{})
 	w.fill()
+	w.store.Publish(watchstore.Changes{Policies: []watchstore.PolicyChange{policyChange("all", 1, keys[1:]...)}})
 	return w
 }
 
@@ -117,8 +119,8 @@ func acts(c *rest.RESTClient, key string) map[string]*rest.Request {
 		}
 		return out
 	}
-	out["status"] = c.Post().Resource("networkpolicies").Name("u1").SubResource("status").Body(&v1beta2.NetworkPolicyStatus{
-		ObjectMeta: metav1.ObjectMeta{Name: "u1"}, Nodes: []v1beta2.NetworkPolicyNodeStatus{{NodeName: key}}})
+	out["status"] = c.Post().Resource("networkpolicies").Name("all").SubResource("status").Body(&v1beta2.NetworkPolicyStatus{
+		ObjectMeta: metav1.ObjectMeta{Name: "all"}, Nodes: []v1beta2.NetworkPolicyNodeStatus{{NodeName: key}}})
 	out["traffic"] = postTraffic(c, key, "")
 	out["stats"] = c.Post().Resource("nodestatssummaries").Body(&v1beta2.NodeStatsSummary{ObjectMeta: metav1.ObjectMeta{Name: key}})
 	return out
@@ -170,26 +172,42 @@ func ask(t *testing.T, r *rest.Request) error {
 	return err
 }
 
-// One entry for somebody else spoils the whole report.
+// A report is that of one enforcer, about a policy that it was given.
 func TestReportForOthers(t *testing.T) {
 	t.Parallel()
 	w := newGuardedWorld(t, apiserver.OwnKey, granted())
 	c := w.client(t, "bound", runtime.ContentTypeProtobuf)
-	post := func(nodes ...string) error {
-		s := &v1beta2.NetworkPolicyStatus{ObjectMeta: metav1.ObjectMeta{Name: "u1"}}
+	post := func(policy string, nodes ...string) error {
+		s := &v1beta2.NetworkPolicyStatus{ObjectMeta: metav1.ObjectMeta{Name: policy}}
 		for _, n := range nodes {
-			s.Nodes = append(s.Nodes, v1beta2.NetworkPolicyNodeStatus{NodeName: n})
+			s.Nodes = append(s.Nodes, v1beta2.NetworkPolicyNodeStatus{NodeName: n, Message: strings.Repeat("é", 3000)})
 		}
-		return c.Post().Resource("networkpolicies").Name("u1").SubResource("status").Body(s).Do(t.Context()).Error()
+		return c.Post().Resource("networkpolicies").Name(policy).SubResource("status").Body(s).Do(t.Context()).Error()
 	}
-	if err := post("n1", "n2"); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), `enforcer "n2"`) {
-		t.Errorf("got %v", err)
+	if err := post("all", "n1", "n2"); !apierrors.IsBadRequest(err) || !strings.Contains(err.Error(), "2 entries") {
+		t.Errorf("two at once: %v", err)
 	}
-	if err := post("n1"); err != nil {
+	if err := post("all", "n2"); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), `enforcer "n2"`) {
+		t.Errorf("another one's: %v", err)
+	}
+	for _, policy := range []string{"u1", "none"} {
+		if err := post(policy, "n1"); !apierrors.IsNotFound(err) {
+			t.Errorf("about policy %s, which it was not given: %v", policy, err)
+		}
+	}
+	if err := post("all", "n1"); err != nil {
 		t.Error(err)
 	}
-	if got := w.reports.all(); len(got) != 1 || len(got[0].Nodes) != 1 {
-		t.Errorf("reported %+v", got)
+	w.store.Publish(watchstore.Changes{Policies: []watchstore.PolicyChange{gone("all")}})
+	if err := post("all", "n1"); !apierrors.IsNotFound(err) {
+		t.Errorf("about a policy that is gone: %v", err)
+	}
+	got := w.reports.all()
+	if len(got) != 1 || len(got[0].Nodes) != 1 {
+		t.Fatalf("reported %+v", got)
+	}
+	if m := got[0].Nodes[0].Message; len(m) > 1<<10 || len(m) < 1000 || !utf8.ValidString(m) || !strings.HasSuffix(m, "...") {
+		t.Errorf("a long message became %q", m)
 	}
 }
 

@@ -49,13 +49,12 @@ func TestStatusFieldByField(t *testing.T) {
 	bodies := map[string][]byte{
 		runtime.ContentTypeProtobuf: posted("NetworkPolicyStatus", message(
 			text(1, message(text(1, "u1"), text(3, ""))),
-			text(2, message(text(1, "ns/vm"), number(2, 7), number(3, 1), text(4, "the reason"))),
-			text(2, message(text(1, "a"), number(2, 8), number(3, 0), text(4, ""))),
+			text(2, message(text(1, "a"), number(2, 7), number(3, 1), text(4, "the reason"))),
 		)),
 		runtime.ContentTypeJSON: []byte(`{"kind": "NetworkPolicyStatus", "apiVersion": "controlplane.antrea.io/v1beta2", "metadata": {"name": "u1", "creationTimestamp": null},
-			"nodes": [{"nodeName": "ns/vm", "generation": 7, "realizationFailure": true, "message": "the reason"}, {"nodeName": "a", "generation": 8}]}`),
+			"nodes": [{"nodeName": "a", "generation": 7, "realizationFailure": true, "message": "the reason"}]}`),
 	}
-	want := []v1beta2.NetworkPolicyNodeStatus{{NodeName: "ns/vm", Generation: 7, RealizationFailure: true, Message: "the reason"}, {NodeName: "a", Generation: 8}}
+	want := []v1beta2.NetworkPolicyNodeStatus{{NodeName: "a", Generation: 7, RealizationFailure: true, Message: "the reason"}}
 	for contentType, body := range bodies {
 		err := w.client(t, "agent", contentType).Post().Resource("networkpolicies").Name("u1").SubResource("status").
 			SetHeader("Content-Type", contentType).Body(body).Do(t.Context()).Error()

@@ -17,25 +17,9 @@ import (
 	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
 )
 
-// install adds everything that is served to the server.
-func install(generic *server.GenericAPIServer, o Options, scheme *runtime.Scheme, codecs serializer.CodecFactory) error {
+// install adds everything that is served to the server, and tells the door what can be created.
+func install(generic *server.GenericAPIServer, o Options, scheme *runtime.Scheme, codecs serializer.CodecFactory, d *door) error {
 	g := gate{access: o.Enforcers, authorizer: o.Access.Authorizer, metrics: o.Metrics, watches: newWatches(o.Limits, o.Access.Own, o.Metrics)}
-	served := map[schema.GroupVersion]map[string]rest.Storage{
-		v1beta2.GroupVersion(): computed(o, g),
-		v1beta1.GroupVersion(): {"controllerinfos": newControllerInfos(o).storage()},
-	}
-	if o.Statistics != nil {
-		served[v1beta2.GroupVersion()]["nodestatssummaries"] = newSummaries(o, g)
-		served[v1alpha1.GroupVersion()] = statistics(o.Statistics, g)
-	}
-	if o.Bundle != nil {
-		b := newBundles(o)
-		served[v1beta1.GroupVersion()]["supportbundles"] = b
-		served[v1beta1.GroupVersion()]["supportbundles/download"] = &bundleDownload{b.resource, b}
-	}
-	if o.Reviews != nil {
-		served[analysis.GroupVersion()] = newReviews(o, g)
-	}
 	if o.Queries != nil {
 		generic.Handler.NonGoRestfulMux.HandleFunc(endpointPath, serveEndpoint(o.Queries))
 		generic.Handler.NonGoRestfulMux.HandleFunc(featureGatesPath, serveFeatureGates)
@@ -44,9 +28,12 @@ func install(generic *server.GenericAPIServer, o Options, scheme *runtime.Scheme
 		generic.Handler.NonGoRestfulMux.HandleFunc(logLevelPath, serveLogLevel(o.LogLevel, o.Logger))
 	}
 	var groups []*server.APIGroupInfo
-	for gv, storages := range served {
+	for gv, storages := range served(o, g) {
 		group := server.NewDefaultAPIGroupInfo(gv.Group, scheme, runtime.NewParameterCodec(scheme), codecs)
 		group.VersionedResourcesStorageMap[gv.Version] = storages
+		if err := d.serves(gv, storages, scheme); err != nil {
+			return err
+		}
 		groups = append(groups, &group)
 	}
 	if err := generic.InstallAPIGroups(groups...); err != nil {
@@ -55,11 +42,32 @@ func install(generic *server.GenericAPIServer, o Options, scheme *runtime.Scheme
 	return nil
 }
 
+// served are the resources of all API groups.
+func served(o Options, g gate) map[schema.GroupVersion]map[string]rest.Storage {
+	out := map[schema.GroupVersion]map[string]rest.Storage{
+		v1beta2.GroupVersion(): computed(o, g),
+		v1beta1.GroupVersion(): {"controllerinfos": newControllerInfos(o).storage()},
+	}
+	if o.Statistics != nil {
+		out[v1beta2.GroupVersion()]["nodestatssummaries"] = newSummaries(o, g)
+		out[v1alpha1.GroupVersion()] = statistics(o.Statistics, g)
+	}
+	if o.Bundle != nil {
+		b := newBundles(o)
+		out[v1beta1.GroupVersion()]["supportbundles"] = b
+		out[v1beta1.GroupVersion()]["supportbundles/download"] = &bundleDownload{b.resource, b}
+	}
+	if o.Reviews != nil {
+		out[analysis.GroupVersion()] = newReviews(o, g)
+	}
+	return out
+}
+
 // computed are the resources of controlplane.antrea.io.
 func computed(o Options, g gate) map[string]rest.Storage {
 	out := map[string]rest.Storage{
 		"networkpolicies":                 newObjects(watchstore.NetworkPolicies, "networkpolicy", o.Store, g, o.Metrics),
-		"networkpolicies/status":          &statuses{o.Metrics.counting(o.Reports), g},
+		"networkpolicies/status":          &statuses{o.Metrics.counting(o.Reports), o.Store, g},
 		"addressgroups":                   newObjects(watchstore.AddressGroups, "addressgroup", o.Store, g, o.Metrics),
 		"appliedtogroups":                 newObjects(watchstore.AppliedToGroups, "appliedtogroup", o.Store, g, o.Metrics),
 		"egressgroups":                    newEgressGroups(g),

@@ -76,7 +76,9 @@ func (l *latencies) Create(ctx context.Context, object runtime.Object, _ rest.Va
 	if dryRun(options) {
 		return s, nil
 	}
-	l.book.PutLatency(s)
+	if err := l.book.PutLatency(s); err != nil {
+		return nil, apierrors.NewTooManyRequests(err.Error(), int(limitRetry/time.Second))
+	}
 	return s, nil
 }
 

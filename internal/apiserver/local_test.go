@@ -33,7 +33,7 @@ func TestEnforcersOfTheProcess(t *testing.T) {
 			access := access.WithEnforcer("secret")
 			w := &world{store: watchstore.New(watchstore.Options{}), reports: &reportBook{}, dir: t.TempDir(), access: &access}
 			w.start(t, "127.0.0.1:0")
-			w.store.Publish(watchstore.Changes{})
+			w.store.Publish(watchstore.Changes{Policies: []watchstore.PolicyChange{policyChange("u", 1, "cloud/ns/any")}})
 			report := func(c *rest.RESTClient) error {
 				return c.Post().Resource("networkpolicies").Name("u").SubResource("status").Body(&v1beta2.NetworkPolicyStatus{
 					ObjectMeta: metav1.ObjectMeta{Name: "u"}, Nodes: []v1beta2.NetworkPolicyNodeStatus{{NodeName: "cloud/ns/any"}},

@@ -3,6 +3,7 @@ package apiserver
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,15 +14,23 @@ import (
 	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
 )
 
-// Reports takes what enforcers say about policies. It must not keep the value. A policy that is not
-// known is no error.
+// Reports takes what enforcers say about policies that concern them: one entry with a short
+// message. It must not keep the value. A policy that is not known is no error.
 type Reports interface {
 	Report(ctx context.Context, s *v1beta2.NetworkPolicyStatus) error
 }
 
+const (
+	// mostMessage is how much of the message of a report is kept, in bytes: what is told of a
+	// policy anywhere is shorter.
+	mostMessage = 1 << 10
+	cutMark     = "..."
+)
+
 // statuses serves networkpolicies/NAME/status.
 type statuses struct {
 	reports Reports
+	store   *watchstore.Store
 	gate    gate
 }
 
@@ -42,13 +51,26 @@ func (s *statuses) Create(ctx context.Context, name string, object runtime.Objec
 	if status.Name != name {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("metadata.name is %q, but the path names policy %q", status.Name, name))
 	}
-	for i, n := range status.Nodes {
-		if n.NodeName == "" {
-			return nil, apierrors.NewBadRequest(fmt.Sprintf("nodes[%d].nodeName is empty, want the key of the enforcer", i))
+	if len(status.Nodes) != 1 {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("nodes has %d entries, want that of the enforcer which reports", len(status.Nodes)))
+	}
+	n := &status.Nodes[0]
+	if n.NodeName == "" {
+		return nil, apierrors.NewBadRequest("nodes[0].nodeName is empty, want the key of the enforcer")
+	}
+	policies := groupResource(watchstore.NetworkPolicies)
+	if err := s.gate.allow(ctx, policies, name, n.NodeName); err != nil {
+		return nil, err
+	}
+	// Who was given a policy reports on it, and nobody else.
+	if !s.store.Concerns(watchstore.NetworkPolicies, name, n.NodeName) {
+		if _, _, err := s.store.Get(watchstore.NetworkPolicies, name); err != nil {
+			return nil, unavailable(err)
 		}
-		if err := s.gate.allow(ctx, groupResource(watchstore.NetworkPolicies), name, n.NodeName); err != nil {
-			return nil, err
-		}
+		return nil, apierrors.NewNotFound(policies, name)
+	}
+	if len(n.Message) > mostMessage {
+		n.Message = strings.ToValidUTF8(n.Message[:mostMessage-len(cutMark)], "") + cutMark
 	}
 	if validate != nil {
 		if err := validate(ctx, object); err != nil {

@@ -121,6 +121,7 @@ func TestStatus(t *testing.T) {
 	post := func(contentType, name string, s *v1beta2.NetworkPolicyStatus) *rest.Request {
 		return w.client(t, "agent", contentType).Post().Resource("networkpolicies").Name(name).SubResource("status").Body(s)
 	}
+	w.store.Publish(watchstore.Changes{Policies: []watchstore.PolicyChange{policyChange("u1", 3, "ns/vm")}})
 	status := &v1beta2.NetworkPolicyStatus{
 		ObjectMeta: metav1.ObjectMeta{Name: "u1"},
 		Nodes:      []v1beta2.NetworkPolicyNodeStatus{{NodeName: "ns/vm", Generation: 3, RealizationFailure: true, Message: "quota"}},

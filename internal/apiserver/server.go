@@ -165,7 +165,8 @@ func New(o Options) (*Server, error) {
 		return nil, fmt.Errorf("API server: %w", err)
 	}
 	codecs := serializer.NewCodecFactory(scheme)
-	config, err := genericConfig(o, codecs)
+	d := newDoor(o, codecs)
+	config, err := genericConfig(o, codecs, d)
 	if err != nil {
 		return nil, fmt.Errorf("API server: %w", err)
 	}
@@ -181,13 +182,13 @@ func New(o Options) (*Server, error) {
 	if o.Hosts != nil {
 		installHosts(generic, o)
 	}
-	if err := install(generic, o, scheme, codecs); err != nil {
+	if err := install(generic, o, scheme, codecs, d); err != nil {
 		return nil, fmt.Errorf("API server: %w", err)
 	}
 	return &Server{o, generic}, nil
 }
 
-func genericConfig(o Options, codecs serializer.CodecFactory) (*server.Config, error) {
+func genericConfig(o Options, codecs serializer.CodecFactory, d *door) (*server.Config, error) {
 	external, err := externalScheme()
 	if err != nil {
 		return nil, err
@@ -229,7 +230,7 @@ func genericConfig(o Options, codecs serializer.CodecFactory) (*server.Config, e
 		if o.Hosts != nil {
 			h = o.Hosts.staying(h)
 		}
-		return bounded(server.DefaultBuildHandlerChain(h, c), o)
+		return bounded(server.DefaultBuildHandlerChain(d.weighing(h, o.Access.OwnRequest), c), o)
 	}
 	namer := openapi.NewDefinitionNamer(external)
 	c.OpenAPIConfig = server.DefaultOpenAPIConfig(describe(external), namer)

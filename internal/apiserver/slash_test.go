@@ -48,8 +48,9 @@ func TestNamesWithSlashes(t *testing.T) {
 		}
 	}
 	status := &v1beta2.NetworkPolicyStatus{Nodes: []v1beta2.NetworkPolicyNodeStatus{{NodeName: key, Generation: 1}}}
-	status.Name = "u1"
-	if err := c.Post().Resource("networkpolicies").Name("u1").SubResource("status").Body(status).Do(t.Context()).Error(); err != nil {
+	status.Name = "u9"
+	w.store.Publish(watchstore.Changes{Policies: []watchstore.PolicyChange{policyChange(status.Name, 1, key)}})
+	if err := c.Post().Resource("networkpolicies").Name(status.Name).SubResource("status").Body(status).Do(t.Context()).Error(); err != nil {
 		t.Error(err)
 	}
 	if got := w.reports.all(); len(got) != 1 || got[0].Nodes[0].NodeName != key {

@@ -132,6 +132,9 @@ func (r *Reporter) post(ctx context.Context) error {
 		case err == nil && !posted:
 		case err == nil:
 			r.Metrics.report(reportTaken)
+		case apierrors.IsNotFound(err): // it has moved on, and the watch will tell
+			r.Metrics.report(reportRefused)
+			r.Log.V(1).Info("The policy does not concern the enforcer any more", "key", about.key, "reason", err.Error())
 		case refused(err):
 			r.Metrics.report(reportRefused)
 			r.Log.Error(err, "The policy server refuses a report", "key", about.key)

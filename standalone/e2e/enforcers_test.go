@@ -148,7 +148,7 @@ func TestEnforcersHaveTheirOwnKey(t *testing.T) {
 			post := func(body string) error {
 				return c.Post().Resource("networkpolicies").Name("u").SubResource("status").SetHeader("Content-Type", "application/json").Body([]byte(body)).Do(t.Context()).Error()
 			}
-			if err := post(status); err != nil {
+			if err := post(status); !apierrors.IsNotFound(err) { // it may, and was not given the policy
 				t.Errorf("%s %s reports: %v", who, way, err)
 			}
 			if err := post(strings.Replace(status, agent.key, "other", 1)); !apierrors.IsForbidden(err) {

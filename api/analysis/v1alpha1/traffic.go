@@ -18,6 +18,8 @@ const (
 	// one report has at most.
 	MostReportedTraffic = 2000
 	MostReportedCauses  = 2000
+	// MostReportedBytes is how large its JSON text is at most.
+	MostReportedBytes = 1 << 20
 	// MostReportedName is the length of the longest name in a cause, in bytes.
 	MostReportedName = 256
 )

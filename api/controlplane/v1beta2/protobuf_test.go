@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"net"
 	"reflect"
+	"runtime/metrics"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -413,4 +415,59 @@ func FuzzUnmarshal(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestDensestMessages: whatever stands in the lists of a message, reading it allocates no more than
+// a small multiple of its length.
+func TestDensestMessages(t *testing.T) {
+	sample := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
+	read := func(typ reflect.Type, data []byte) (took uint64, err error) {
+		metrics.Read(sample)
+		before := sample[0].Value.Uint64()
+		err = reflect.New(typ).Interface().(message).Unmarshal(data)
+		metrics.Read(sample)
+		return sample[0].Value.Uint64() - before, err
+	}
+	const size = 256 << 10
+	bound := uint64(16*size + size + 2<<20)
+	refused := 0
+	for name, typ := range messageTypes(t) {
+		for f := range typ.Fields() {
+			parts := strings.Split(f.Tag.Get("protobuf"), ",")
+			if len(parts) < 3 {
+				continue
+			}
+			number, err := strconv.Atoi(parts[1])
+			if err != nil {
+				t.Fatal(err)
+			}
+			key := byte(number<<3 | 2)
+			for form, data := range map[string][]byte{
+				"of nothing": bytes.Repeat([]byte{key, 0}, size/2), "of fields": bytes.Repeat([]byte{key, 2, 0x12, 0}, size/4), "in one": append([]byte{key, 0x80, 0x80, 0x10}, bytes.Repeat([]byte{key, 0}, size/2)...),
+				"of lists of others": append([]byte{key, 0x80, 0x80, 0x10}, bytes.Repeat([]byte{0x8a, 1, 0}, size/3)...),
+			} {
+				took, err := read(typ, data)
+				if err != nil {
+					refused++
+				}
+				if took > bound {
+					t.Errorf("%s.%s: %d bytes %s took %d bytes", name, f.Name, len(data), form, took)
+				}
+			}
+		}
+	}
+	if refused == 0 {
+		t.Error("nothing was refused, so nothing was tried")
+	}
+	honest := &AddressGroup{}
+	for i := range 100_000 {
+		honest.GroupMembers = append(honest.GroupMembers, GroupMember{IPs: []IPAddress{{10, byte(i >> 16), byte(i >> 8), byte(i)}}})
+	}
+	data, err := honest.Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := read(reflect.TypeOf(*honest), data); err != nil {
+		t.Errorf("a group of many addresses is not read: %v", err)
+	}
 }

@@ -68,18 +68,25 @@ func (m *AddressGroup) MarshalToSizedBuffer(b []byte) (int, error) {
 // Unmarshal adds what is encoded in data to m. Unknown fields are passed over.
 func (m *AddressGroup) Unmarshal(data []byte) error {
 	r := wire.NewReader(data)
+	m.unmarshal(r)
+	return r.Done("AddressGroup")
+}
+
+func (m *AddressGroup) unmarshal(r *wire.Reader) {
 	for r.Next() {
 		switch r.Number() {
 		case 1:
 			r.Message(&m.ObjectMeta)
 		case 2:
-			m.GroupMembers = append(m.GroupMembers, GroupMember{})
-			r.Message(&m.GroupMembers[len(m.GroupMembers)-1])
+			if e := wire.Append(r, &m.GroupMembers); e != nil {
+				inner := r.Enter()
+				e.unmarshal(&inner)
+				r.Leave(&inner, "GroupMember")
+			}
 		default:
 			r.Skip()
 		}
 	}
-	return r.Done("AddressGroup")
 }
 
 // OpenAPIModelName is the name of AddressGroupList in the description of the API.
@@ -141,18 +148,25 @@ func (m *AddressGroupList) MarshalToSizedBuffer(b []byte) (int, error) {
 // Unmarshal adds what is encoded in data to m. Unknown fields are passed over.
 func (m *AddressGroupList) Unmarshal(data []byte) error {
 	r := wire.NewReader(data)
+	m.unmarshal(r)
+	return r.Done("AddressGroupList")
+}
+
+func (m *AddressGroupList) unmarshal(r *wire.Reader) {
 	for r.Next() {
 		switch r.Number() {
 		case 1:
 			r.Message(&m.ListMeta)
 		case 2:
-			m.Items = append(m.Items, AddressGroup{})
-			r.Message(&m.Items[len(m.Items)-1])
+			if e := wire.Append(r, &m.Items); e != nil {
+				inner := r.Enter()
+				e.unmarshal(&inner)
+				r.Leave(&inner, "AddressGroup")
+			}
 		default:
 			r.Skip()
 		}
 	}
-	return r.Done("AddressGroupList")
 }
 
 // OpenAPIModelName is the name of AddressGroupPatch in the description of the API.
@@ -224,21 +238,31 @@ func (m *AddressGroupPatch) MarshalToSizedBuffer(b []byte) (int, error) {
 // Unmarshal adds what is encoded in data to m. Unknown fields are passed over.
 func (m *AddressGroupPatch) Unmarshal(data []byte) error {
 	r := wire.NewReader(data)
+	m.unmarshal(r)
+	return r.Done("AddressGroupPatch")
+}
+
+func (m *AddressGroupPatch) unmarshal(r *wire.Reader) {
 	for r.Next() {
 		switch r.Number() {
 		case 1:
 			r.Message(&m.ObjectMeta)
 		case 2:
-			m.AddedGroupMembers = append(m.AddedGroupMembers, GroupMember{})
-			r.Message(&m.AddedGroupMembers[len(m.AddedGroupMembers)-1])
+			if e := wire.Append(r, &m.AddedGroupMembers); e != nil {
+				inner := r.Enter()
+				e.unmarshal(&inner)
+				r.Leave(&inner, "GroupMember")
+			}
 		case 3:
-			m.RemovedGroupMembers = append(m.RemovedGroupMembers, GroupMember{})
-			r.Message(&m.RemovedGroupMembers[len(m.RemovedGroupMembers)-1])
+			if e := wire.Append(r, &m.RemovedGroupMembers); e != nil {
+				inner := r.Enter()
+				e.unmarshal(&inner)
+				r.Leave(&inner, "GroupMember")
+			}
 		default:
 			r.Skip()
 		}
 	}
-	return r.Done("AddressGroupPatch")
 }
 
 // OpenAPIModelName is the name of AppliedToGroup in the description of the API.
@@ -300,18 +324,25 @@ func (m *AppliedToGroup) MarshalToSizedBuffer(b []byte) (int, error) {
 // Unmarshal adds what is encoded in data to m. Unknown fields are passed over.
 func (m *AppliedToGroup) Unmarshal(data []byte) error {
 	r := wire.NewReader(data)
+	m.unmarshal(r)
+	return r.Done("AppliedToGroup")
+}
+
+func (m *AppliedToGroup) unmarshal(r *wire.Reader) {
 	for r.Next() {
 		switch r.Number() {
 		case 1:
 			r.Message(&m.ObjectMeta)
 		case 2:
-			m.GroupMembers = append(m.GroupMembers, GroupMember{})
-			r.Message(&m.GroupMembers[len(m.GroupMembers)-1])
+			if e := wire.Append(r, &m.GroupMembers); e != nil {
+				inner := r.Enter()
+				e.unmarshal(&inner)
+				r.Leave(&inner, "GroupMember")
+			}
 		default:
 			r.Skip()
 		}
 	}
-	return r.Done("AppliedToGroup")
 }
 
 // OpenAPIModelName is the name of AppliedToGroupList in the description of the API.
@@ -373,18 +404,25 @@ func (m *AppliedToGroupList) MarshalToSizedBuffer(b []byte) (int, error) {
 // Unmarshal adds what is encoded in data to m. Unknown fields are passed over.
 func (m *AppliedToGroupList) Unmarshal(data []byte) error {
 	r := wire.NewReader(data)
+	m.unmarshal(r)
+	return r.Done("AppliedToGroupList")
+}
+
+func (m *AppliedToGroupList) unmarshal(r *wire.Reader) {
 	for r.Next() {
 		switch r.Number() {
 		case 1:
 			r.Message(&m.ListMeta)
 		case 2:
-			m.Items = append(m.Items, AppliedToGroup{})
-			r.Message(&m.Items[len(m.Items)-1])
+			if e := wire.Append(r, &m.Items); e != nil {
+				inner := r.Enter()
+				e.unmarshal(&inner)
+				r.Leave(&inner, "AppliedToGroup")
+			}
 		default:
 			r.Skip()
 		}
 	}
-	return r.Done("AppliedToGroupList")
 }
 
 // OpenAPIModelName is the name of AppliedToGroupPatch in the description of the API.
@@ -456,21 +494,31 @@ func (m *AppliedToGroupPatch) MarshalToSizedBuffer(b []byte) (int, error) {
 // Unmarshal adds what is encoded in data to m. Unknown fields are passed over.
 func (m *AppliedToGroupPatch) Unmarshal(data []byte) error {
 	r := wire.NewReader(data)
+	m.unmarshal(r)
+	return r.Done("AppliedToGroupPatch")
+}
+
+func (m *AppliedToGroupPatch) unmarshal(r *wire.Reader) {
 	for r.Next() {
 		switch r.Number() {
 		case 1:
 			r.Message(&m.ObjectMeta)
 		case 2:
-			m.AddedGroupMembers = append(m.AddedGroupMembers, GroupMember{})
-			r.Message(&m.AddedGroupMembers[len(m.AddedGroupMembers)-1])
+			if e := wire.Append(r, &m.AddedGroupMembers); e != nil {
+				inner := r.Enter()
+				e.unmarshal(&inner)
+				r.Leave(&inner, "GroupMember")
+			}
 		case 3:
-			m.RemovedGroupMembers = append(m.RemovedGroupMembers, GroupMember{})
-			r.Message(&m.RemovedGroupMembers[len(m.RemovedGroupMembers)-1])
+			if e := wire.Append(r, &m.RemovedGroupMembers); e != nil {
+				inner := r.Enter()
+				e.unmarshal(&inner)
+				r.Leave(&inner, "GroupMember")
+			}
 		default:
 			r.Skip()
 		}
 	}
-	return r.Done("AppliedToGroupPatch")
 }
 
 // OpenAPIModelName is the name of BasicAuthentication in the description of the API.
@@ -518,6 +566,11 @@ func (m *BasicAuthentication) MarshalToSizedBuffer(b []byte) (int, error) {
 // Unmarshal adds what is encoded in data to m. Unknown fields are passed over.
 func (m *BasicAuthentication) Unmarshal(data []byte) error {
 	r := wire.NewReader(data)
+	m.unmarshal(r)
+	return r.Done("BasicAuthentication")
+}
+
+func (m *BasicAuthentication) unmarshal(r *wire.Reader) {
 	for r.Next() {
 		switch r.Number() {
 		case 1:
@@ -528,7 +581,6 @@ func (m *BasicAuthentication) Unmarshal(data []byte) error {
 			r.Skip()
 		}
 	}
-	return r.Done("BasicAuthentication")
 }
 
 // OpenAPIModelName is the name of BundleFileServer in the description of the API.
@@ -580,6 +632,11 @@ func (m *BundleFileServer) MarshalToSizedBuffer(b []byte) (int, error) {
 // Unmarshal adds what is encoded in data to m. Unknown fields are passed over.
 func (m *BundleFileServer) Unmarshal(data []byte) error {
 	r := wire.NewReader(data)
+	m.unmarshal(r)
+	return r.Done("BundleFileServer")
+}
+
+func (m *BundleFileServer) unmarshal(r *wire.Reader) {
 	for r.Next() {
 		switch r.Number() {
 		case 1:
@@ -590,7 +647,6 @@ func (m *BundleFileServer) Unmarshal(data []byte) error {
 			r.Skip()
 		}
 	}
-	return r.Done("BundleFileServer")
 }
 
 // OpenAPIModelName is the name of BundleServerAuthConfiguration in the description of the API.
@@ -648,6 +704,11 @@ func (m *BundleServerAuthConfiguration) MarshalToSizedBuffer(b []byte) (int, err
 // Unmarshal adds what is encoded in data to m. Unknown fields are passed over.
 func (m *BundleServerAuthConfiguration) Unmarshal(data []byte) error {
 	r := wire.NewReader(data)
+	m.unmarshal(r)
+	return r.Done("BundleServerAuthConfiguration")
+}
+
+func (m *BundleServerAuthConfiguration) unmarshal(r *wire.Reader) {
 	for r.Next() {
 		switch r.Number() {
 		case 1:
@@ -656,14 +717,15 @@ func (m *BundleServerAuthConfiguration) Unmarshal(data []byte) error {
 			m.APIKey = r.String()
 		case 3:
 			if m.BasicAuthentication == nil {
-				m.BasicAuthentication = &BasicAuthentication{}
+				m.BasicAuthentication = wire.New[BasicAuthentication](r)
 			}
-			r.Message(m.BasicAuthentication)
+			inner := r.Enter()
+			m.BasicAuthentication.unmarshal(&inner)
+			r.Leave(&inner, "BasicAuthentication")
 		default:
 			r.Skip()
 		}
 	}
-	return r.Done("BundleServerAuthConfiguration")
 }
 
 // OpenAPIModelName is the name of ClusterGroupMembers in the description of the API.
@@ -741,16 +803,27 @@ func (m *ClusterGroupMembers) MarshalToSizedBuffer(b []byte) (int, error) {
 // Unmarshal adds what is encoded in data to m. Unknown fields are passed over.
 func (m *ClusterGroupMembers) Unmarshal(data []byte) error {
 	r := wire.NewReader(data)
+	m.unmarshal(r)
+	return r.Done("ClusterGroupMembers")
+}
+
+func (m *ClusterGroupMembers) unmarshal(r *wire.Reader) {
 	for r.Next() {
 		switch r.Number() {
 		case 1:
 			r.Message(&m.ObjectMeta)
 		case 2:
-			m.EffectiveMembers = append(m.EffectiveMembers, GroupMember{})
-			r.Message(&m.EffectiveMembers[len(m.EffectiveMembers)-1])
+			if e := wire.Append(r, &m.EffectiveMembers); e != nil {
+				inner := r.Enter()
+				e.unmarshal(&inner)
+				r.Leave(&inner, "GroupMember")
+			}
 		case 3:
-			m.EffectiveIPBlocks = append(m.EffectiveIPBlocks, IPNet{})
-			r.Message(&m.EffectiveIPBlocks[len(m.EffectiveIPBlocks)-1])
+			if e := wire.Append(r, &m.EffectiveIPBlocks); e != nil {
+				inner := r.Enter()
+				e.unmarshal(&inner)
+				r.Leave(&inner, "IPNet")
+			}
 		case 4:
 			m.TotalMembers = int64(r.Uint64())
 		case 5:
@@ -761,7 +834,6 @@ func (m *ClusterGroupMembers) Unmarshal(data []byte) error {
 			r.Skip()
 		}
 	}
-	return r.Done("ClusterGroupMembers")
 }
 
 // OpenAPIModelName is the name of EgressGroup in the description of the API.
@@ -823,18 +895,25 @@ func (m *EgressGroup) MarshalToSizedBuffer(b []byte) (int, error) {
 // Unmarshal adds what is encoded in data to m. Unknown fields are passed over.
 func (m *EgressGroup) Unmarshal(data []byte) error {
 	r := wire.NewReader(data)
+	m.unmarshal(r)
+	return r.Done("EgressGroup")
+}
+
+func (m *EgressGroup) unmarshal(r *wire.Reader) {
 	for r.Next() {
 		switch r.Number() {
 		case 1:
 			r.Message(&m.ObjectMeta)
 		case 2:
-			m.GroupMembers = append(m.GroupMembers, GroupMember{})
-			r.Message(&m.GroupMembers[len(m.GroupMembers)-1])
+			if e := wire.Append(r, &m.GroupMembers); e != nil {
+				inner := r.Enter()
+				e.unmarshal(&inner)
+				r.Leave(&inner, "GroupMember")
+			}
 		default:
 			r.Skip()
 		}
 	}
-	return r.Done("EgressGroup")
 }
 
 // OpenAPIModelName is the name of EgressGroupList in the description of the API.
@@ -896,18 +975,25 @@ func (m *EgressGroupList) MarshalToSizedBuffer(b []byte) (int, error) {
 // Unmarshal adds what is encoded in data to m. Unknown fields are passed over.
 func (m *EgressGroupList) Unmarshal(data []byte) error {
 	r := wire.NewReader(data)
+	m.unmarshal(r)
+	return r.Done("EgressGroupList")
+}
+
+func (m *EgressGroupList) unmarshal(r *wire.Reader) {
 	for r.Next() {
 		switch r.Number() {
 		case 1:
 			r.Message(&m.ListMeta)
 		case 2:
-			m.Items = append(m.Items, EgressGroup{})
-			r.Message(&m.Items[len(m.Items)-1])
+			if e := wire.Append(r, &m.Items); e != nil {
+				inner := r.Enter()
+				e.unmarshal(&inner)
+				r.Leave(&inner, "EgressGroup")
+			}
 		default:
 			r.Skip()
 		}
 	}
-	return r.Done("EgressGroupList")
 }
 
 // OpenAPIModelName is the name of EgressGroupPatch in the description of the API.
@@ -979,21 +1065,31 @@ func (m *EgressGroupPatch) MarshalToSizedBuffer(b []byte) (int, error) {
 // Unmarshal adds what is encoded in data to m. Unknown fields are passed over.
 func (m *EgressGroupPatch) Unmarshal(data []byte) error {
 	r := wire.NewReader(data)
+	m.unmarshal(r)
+	return r.Done("EgressGroupPatch")
+}
+
+func (m *EgressGroupPatch) unmarshal(r *wire.Reader) {
 	for r.Next() {
 		switch r.Number() {
 		case 1:
 			r.Message(&m.ObjectMeta)
 		case 2:
-			m.AddedGroupMembers = append(m.AddedGroupMembers, GroupMember{})
-			r.Message(&m.AddedGroupMembers[len(m.AddedGroupMembers)-1])
+			if e := wire.Append(r, &m.AddedGroupMembers); e != nil {
+				inner := r.Enter()
+				e.unmarshal(&inner)
+				r.Leave(&inner, "GroupMember")
+			}
 		case 3:
-			m.RemovedGroupMembers = append(m.RemovedGroupMembers, GroupMember{})
-			r.Message(&m.RemovedGroupMembers[len(m.RemovedGroupMembers)-1])
+			if e := wire.Append(r, &m.RemovedGroupMembers); e != nil {
+				inner := r.Enter()
+				e.unmarshal(&inner)
+				r.Leave(&inner, "GroupMember")
+			}
 		default:
 			r.Skip()
 		}
 	}
-	return r.Done("EgressGroupPatch")
 }
 
 // OpenAPIModelName is the name of Entity in the description of the API.
@@ -1047,18 +1143,24 @@ func (m *Entity) MarshalToSizedBuffer(b []byte) (int, error) {
 // Unmarshal adds what is encoded in data to m. Unknown fields are passed over.
 func (m *Entity) Unmarshal(data []byte) error {
 	r := wire.NewReader(data)
+	m.unmarshal(r)
+	return r.Done("Entity")
+}
+
+func (m *Entity) unmarshal(r *wire.Reader) {
 	for r.Next() {
 		switch r.Number() {
 		case 1:
 			if m.Pod == nil {
-				m.Pod = &PodReference{}
+				m.Pod = wire.New[PodReference](r)
 			}
-			r.Message(m.Pod)
+			inner := r.Enter()
+			m.Pod.unmarshal(&inner)
+			r.Leave(&inner, "PodReference")
 		default:
 			r.Skip()
 		}
 	}
-	return r.Done("Entity")
 }
 
 // OpenAPIModelName is the name of ExternalEntityReference in the description of the API.
@@ -1106,6 +1208,11 @@ func (m *ExternalEntityReference) MarshalToSizedBuffer(b []byte) (int, error) {
 // Unmarshal adds what is encoded in data to m. Unknown fields are passed over.
 func (m *ExternalEntityReference) Unmarshal(data []byte) error {
 	r := wire.NewReader(data)
+	m.unmarshal(r)
+	return r.Done("ExternalEntityReference")
+}
+
+func (m *ExternalEntityReference) unmarshal(r *wire.Reader) {
 	for r.Next() {
 		switch r.Number() {
 		case 1:
@@ -1116,7 +1223,6 @@ func (m *ExternalEntityReference) Unmarshal(data []byte) error {
 			r.Skip()
 		}
 	}
-	return r.Done("ExternalEntityReference")
 }
 
 // OpenAPIModelName is the name of GroupAssociation in the description of the API.
@@ -1178,18 +1284,25 @@ func (m *GroupAssociation) MarshalToSizedBuffer(b []byte) (int, error) {
 // Unmarshal adds what is encoded in data to m. Unknown fields are passed over.
 func (m *GroupAssociation) Unmarshal(data []byte) error {
 	r := wire.NewReader(data)
+	m.unmarshal(r)
+	return r.Done("GroupAssociation")
+}
+
+func (m *GroupAssociation) unmarshal(r *wire.Reader) {
 	for r.Next() {
 		switch r.Number() {
 		case 1:
 			r.Message(&m.ObjectMeta)
 		case 2:
-			m.AssociatedGroups = append(m.AssociatedGroups, GroupReference{})
-			r.Message(&m.AssociatedGroups[len(m.AssociatedGroups)-1])
+			if e := wire.Append(r, &m.AssociatedGroups); e != nil {
+				inner := r.Enter()
+				e.unmarshal(&inner)
+				r.Leave(&inner, "GroupReference")
+			}
 		default:
 			r.Skip()
 		}
 	}
-	return r.Done("GroupAssociation")
 }
 
 // OpenAPIModelName is the name of GroupMember in the description of the API.
@@ -1289,38 +1402,55 @@ func (m *GroupMember) MarshalToSizedBuffer(b []byte) (int, error) {
 // Unmarshal adds what is encoded in data to m. Unknown fields are passed over.
 func (m *GroupMember) Unmarshal(data []byte) error {
 	r := wire.NewReader(data)
+	m.unmarshal(r)
+	return r.Done("GroupMember")
+}
+
+func (m *GroupMember) unmarshal(r *wire.Reader) {
 	for r.Next() {
 		switch r.Number() {
 		case 1:
 			if m.Pod == nil {
-				m.Pod = &PodReference{}
+				m.Pod = wire.New[PodReference](r)
 			}
-			r.Message(m.Pod)
+			inner := r.Enter()
+			m.Pod.unmarshal(&inner)
+			r.Leave(&inner, "PodReference")
 		case 2:
 			if m.ExternalEntity == nil {
-				m.ExternalEntity = &ExternalEntityReference{}
+				m.ExternalEntity = wire.New[ExternalEntityReference](r)
 			}
-			r.Message(m.ExternalEntity)
+			inner := r.Enter()
+			m.ExternalEntity.unmarshal(&inner)
+			r.Leave(&inner, "ExternalEntityReference")
 		case 3:
-			m.IPs = append(m.IPs, r.Bytes())
+			if e := wire.Append(r, &m.IPs); e != nil {
+				*e = r.Bytes()
+			}
 		case 4:
-			m.Ports = append(m.Ports, NamedPort{})
-			r.Message(&m.Ports[len(m.Ports)-1])
+			if e := wire.Append(r, &m.Ports); e != nil {
+				inner := r.Enter()
+				e.unmarshal(&inner)
+				r.Leave(&inner, "NamedPort")
+			}
 		case 5:
 			if m.Node == nil {
-				m.Node = &NodeReference{}
+				m.Node = wire.New[NodeReference](r)
 			}
-			r.Message(m.Node)
+			inner := r.Enter()
+			m.Node.unmarshal(&inner)
+			r.Leave(&inner, "NodeReference")
 		case 6:
 			if m.Service == nil {
-				m.Service = &ServiceReference{}
+				m.Service = wire.New[ServiceReference](r)
 			}
-			r.Message(m.Service)
+			inner := r.Enter()
+			m.Service.unmarshal(&inner)
+			r.Leave(&inner, "ServiceReference")
 		default:
 			r.Skip()
 		}
 	}
-	return r.Done("GroupMember")
 }
 
 // OpenAPIModelName is the name of GroupMembers in the description of the API.
@@ -1398,16 +1528,27 @@ func (m *GroupMembers) MarshalToSizedBuffer(b []byte) (int, error) {
 // Unmarshal adds what is encoded in data to m. Unknown fields are passed over.
 func (m *GroupMembers) Unmarshal(data []byte) error {
 	r := wire.NewReader(data)
+	m.unmarshal(r)
+	return r.Done("GroupMembers")
+}
+
+func (m *GroupMembers) unmarshal(r *wire.Reader) {
 	for r.Next() {
 		switch r.Number() {
 		case 1:
 			r.Message(&m.ObjectMeta)
 		case 2:
-			m.EffectiveMembers = append(m.EffectiveMembers, GroupMember{})
-			r.Message(&m.EffectiveMembers[len(m.EffectiveMembers)-1])
+			if e := wire.Append(r, &m.EffectiveMembers); e != nil {
+				inner := r.Enter()
+				e.unmarshal(&inner)
+				r.Leave(&inner, "GroupMember")
+			}
 		case 3:
-			m.EffectiveIPBlocks = append(m.EffectiveIPBlocks, IPNet{})
-			r.Message(&m.EffectiveIPBlocks[len(m.EffectiveIPBlocks)-1])
+			if e := wire.Append(r, &m.EffectiveIPBlocks); e != nil {
+				inner := r.Enter()
+				e.unmarshal(&inner)
+				r.Leave(&inner, "IPNet")
+			}
 		case 4:
 			m.TotalMembers = int64(r.Uint64())
 		case 5:
@@ -1418,7 +1559,6 @@ func (m *GroupMembers) Unmarshal(data []byte) error {
 			r.Skip()
 		}
 	}
-	return r.Done("GroupMembers")
 }
 
 // OpenAPIModelName is the name of GroupReference in the description of the API.
@@ -1468,6 +1608,11 @@ func (m *GroupReference) MarshalToSizedBuffer(b []byte) (int, error) {
 // Unmarshal adds what is encoded in data to m. Unknown fields are passed over.
 func (m *GroupReference) Unmarshal(data []byte) error {
 	r := wire.NewReader(data)
+	m.unmarshal(r)
+	return r.Done("GroupReference")
+}
+
+func (m *GroupReference) unmarshal(r *wire.Reader) {
 	for r.Next() {
 		switch r.Number() {
 		case 1:
@@ -1480,7 +1625,6 @@ func (m *GroupReference) Unmarshal(data []byte) error {
 			r.Skip()
 		}
 	}
-	return r.Done("GroupReference")
 }
 
 // OpenAPIModelName is the name of HTTPProtocol in the description of the API.
@@ -1530,6 +1674,11 @@ func (m *HTTPProtocol) MarshalToSizedBuffer(b []byte) (int, error) {
 // Unmarshal adds what is encoded in data to m. Unknown fields are passed over.
 func (m *HTTPProtocol) Unmarshal(data []byte) error {
 	r := wire.NewReader(data)
+	m.unmarshal(r)
+	return r.Done("HTTPProtocol")
+}
+
+func (m *HTTPProtocol) unmarshal(r *wire.Reader) {
 	for r.Next() {
 		switch r.Number() {
 		case 1:
@@ -1542,7 +1691,6 @@ func (m *HTTPProtocol) Unmarshal(data []byte) error {
 			r.Skip()
 		}
 	}
-	return r.Done("HTTPProtocol")
 }
 
 // OpenAPIModelName is the name of IPBlock in the description of the API.
@@ -1604,18 +1752,27 @@ func (m *IPBlock) MarshalToSizedBuffer(b []byte) (int, error) {
 // Unmarshal adds what is encoded in data to m. Unknown fields are passed over.
 func (m *IPBlock) Unmarshal(data []byte) error {
 	r := wire.NewReader(data)
+	m.unmarshal(r)
+	return r.Done("IPBlock")
+}
+
+func (m *IPBlock) unmarshal(r *wire.Reader) {
 	for r.Next() {
 		switch r.Number() {
 		case 1:
-			r.Message(&m.CIDR)
+			inner := r.Enter()
+			m.CIDR.unmarshal(&inner)
+			r.Leave(&inner, "IPNet")
 		case 2:
-			m.Except = append(m.Except, IPNet{})
-			r.Message(&m.Except[len(m.Except)-1])
+			if e := wire.Append(r, &m.Except); e != nil {
+				inner := r.Enter()
+				e.unmarshal(&inner)
+				r.Leave(&inner, "IPNet")
+			}
 		default:
 			r.Skip()
 		}
 	}
-	return r.Done("IPBlock")
 }
 
 // OpenAPIModelName is the name of IPGroupAssociation in the description of the API.
@@ -1677,18 +1834,25 @@ func (m *IPGroupAssociation) MarshalToSizedBuffer(b []byte) (int, error) {
 // Unmarshal adds what is encoded in data to m. Unknown fields are passed over.
 func (m *IPGroupAssociation) Unmarshal(data []byte) error {
 	r := wire.NewReader(data)
+	m.unmarshal(r)
+	return r.Done("IPGroupAssociation")
+}
+
+func (m *IPGroupAssociation) unmarshal(r *wire.Reader) {
 	for r.Next() {
 		switch r.Number() {
 		case 1:
 			r.Message(&m.ObjectMeta)
 		case 2:
-			m.AssociatedGroups = append(m.AssociatedGroups, GroupReference{})
-			r.Message(&m.AssociatedGroups[len(m.AssociatedGroups)-1])
+			if e := wire.Append(r, &m.AssociatedGroups); e != nil {
+				inner := r.Enter()
+				e.unmarshal(&inner)
+				r.Leave(&inner, "GroupReference")
+			}
 		default:
 			r.Skip()
 		}
 	}
-	return r.Done("IPGroupAssociation")
 }
 
 // OpenAPIModelName is the name of IPNet in the description of the API.
@@ -1740,6 +1904,11 @@ func (m *IPNet) MarshalToSizedBuffer(b []byte) (int, error) {
 // Unmarshal adds what is encoded in data to m. Unknown fields are passed over.
 func (m *IPNet) Unmarshal(data []byte) error {
 	r := wire.NewReader(data)
+	m.unmarshal(r)
+	return r.Done("IPNet")
+}
+
+func (m *IPNet) unmarshal(r *wire.Reader) {
 	for r.Next() {
 		switch r.Number() {
 		case 1:
@@ -1750,7 +1919,6 @@ func (m *IPNet) Unmarshal(data []byte) error {
 			r.Skip()
 		}
 	}
-	return r.Done("IPNet")
 }
 
 // OpenAPIModelName is the name of L7Protocol in the description of the API.
@@ -1814,23 +1982,31 @@ func (m *L7Protocol) MarshalToSizedBuffer(b []byte) (int, error) {
 // Unmarshal adds what is encoded in data to m. Unknown fields are passed over.
 func (m *L7Protocol) Unmarshal(data []byte) error {
 	r := wire.NewReader(data)
+	m.unmarshal(r)
+	return r.Done("L7Protocol")
+}
+
+func (m *L7Protocol) unmarshal(r *wire.Reader) {
 	for r.Next() {
 		switch r.Number() {
 		case 1:
 			if m.HTTP == nil {
-				m.HTTP = &HTTPProtocol{}
+				m.HTTP = wire.New[HTTPProtocol](r)
 			}
-			r.Message(m.HTTP)
+			inner := r.Enter()
+			m.HTTP.unmarshal(&inner)
+			r.Leave(&inner, "HTTPProtocol")
 		case 2:
 			if m.TLS == nil {
-				m.TLS = &TLSProtocol{}
+				m.TLS = wire.New[TLSProtocol](r)
 			}
-			r.Message(m.TLS)
+			inner := r.Enter()
+			m.TLS.unmarshal(&inner)
+			r.Leave(&inner, "TLSProtocol")
 		default:
 			r.Skip()
 		}
 	}
-	return r.Done("L7Protocol")
 }
 
 // OpenAPIModelName is the name of MulticastGroupInfo in the description of the API.
@@ -1886,18 +2062,25 @@ func (m *MulticastGroupInfo) MarshalToSizedBuffer(b []byte) (int, error) {
 // Unmarshal adds what is encoded in data to m. Unknown fields are passed over.
 func (m *MulticastGroupInfo) Unmarshal(data []byte) error {
 	r := wire.NewReader(data)
+	m.unmarshal(r)
+	return r.Done("MulticastGroupInfo")
+}
+
+func (m *MulticastGroupInfo) unmarshal(r *wire.Reader) {
 	for r.Next() {
 		switch r.Number() {
 		case 1:
 			m.Group = r.String()
 		case 2:
-			m.Pods = append(m.Pods, PodReference{})
-			r.Message(&m.Pods[len(m.Pods)-1])
+			if e := wire.Append(r, &m.Pods); e != nil {
+				inner := r.Enter()
+				e.unmarshal(&inner)
+				r.Leave(&inner, "PodReference")
+			}
 		default:
 			r.Skip()
 		}
 	}
-	return r.Done("MulticastGroupInfo")
 }
 
 // OpenAPIModelName is the name of NamedPort in the description of the API.
@@ -1947,6 +2130,11 @@ func (m *NamedPort) MarshalToSizedBuffer(b []byte) (int, error) {
 // Unmarshal adds what is encoded in data to m. Unknown fields are passed over.
 func (m *NamedPort) Unmarshal(data []byte) error {
 	r := wire.NewReader(data)
+	m.unmarshal(r)
+	return r.Done("NamedPort")
+}
+
+func (m *NamedPort) unmarshal(r *wire.Reader) {
 	for r.Next() {
 		switch r.Number() {
 		case 1:
@@ -1959,7 +2147,6 @@ func (m *NamedPort) Unmarshal(data []byte) error {
 			r.Skip()
 		}
 	}
-	return r.Done("NamedPort")
 }
 
 // OpenAPIModelName is the name of NetworkPolicy in the description of the API.
@@ -2049,31 +2236,42 @@ func (m *NetworkPolicy) MarshalToSizedBuffer(b []byte) (int, error) {
 // Unmarshal adds what is encoded in data to m. Unknown fields are passed over.
 func (m *NetworkPolicy) Unmarshal(data []byte) error {
 	r := wire.NewReader(data)
+	m.unmarshal(r)
+	return r.Done("NetworkPolicy")
+}
+
+func (m *NetworkPolicy) unmarshal(r *wire.Reader) {
 	for r.Next() {
 		switch r.Number() {
 		case 1:
 			r.Message(&m.ObjectMeta)
 		case 2:
-			m.Rules = append(m.Rules, NetworkPolicyRule{})
-			r.Message(&m.Rules[len(m.Rules)-1])
+			if e := wire.Append(r, &m.Rules); e != nil {
+				inner := r.Enter()
+				e.unmarshal(&inner)
+				r.Leave(&inner, "NetworkPolicyRule")
+			}
 		case 3:
-			m.AppliedToGroups = append(m.AppliedToGroups, r.String())
+			if e := wire.Append(r, &m.AppliedToGroups); e != nil {
+				*e = r.String()
+			}
 		case 4:
-			v := r.Double()
-			m.Priority = &v
+			m.Priority = wire.New[float64](r)
+			*m.Priority = r.Double()
 		case 5:
-			v := int32(r.Uint64())
-			m.TierPriority = &v
+			m.TierPriority = wire.New[int32](r)
+			*m.TierPriority = int32(r.Uint64())
 		case 6:
 			if m.SourceRef == nil {
-				m.SourceRef = &NetworkPolicyReference{}
+				m.SourceRef = wire.New[NetworkPolicyReference](r)
 			}
-			r.Message(m.SourceRef)
+			inner := r.Enter()
+			m.SourceRef.unmarshal(&inner)
+			r.Leave(&inner, "NetworkPolicyReference")
 		default:
 			r.Skip()
 		}
 	}
-	return r.Done("NetworkPolicy")
 }
 
 // OpenAPIModelName is the name of NetworkPolicyEvaluation in the description of the API.
@@ -2145,25 +2343,33 @@ func (m *NetworkPolicyEvaluation) MarshalToSizedBuffer(b []byte) (int, error) {
 // Unmarshal adds what is encoded in data to m. Unknown fields are passed over.
 func (m *NetworkPolicyEvaluation) Unmarshal(data []byte) error {
 	r := wire.NewReader(data)
+	m.unmarshal(r)
+	return r.Done("NetworkPolicyEvaluation")
+}
+
+func (m *NetworkPolicyEvaluation) unmarshal(r *wire.Reader) {
 	for r.Next() {
 		switch r.Number() {
 		case 1:
 			if m.Request == nil {
-				m.Request = &NetworkPolicyEvaluationRequest{}
+				m.Request = wire.New[NetworkPolicyEvaluationRequest](r)
 			}
-			r.Message(m.Request)
+			inner := r.Enter()
+			m.Request.unmarshal(&inner)
+			r.Leave(&inner, "NetworkPolicyEvaluationRequest")
 		case 2:
 			if m.Response == nil {
-				m.Response = &NetworkPolicyEvaluationResponse{}
+				m.Response = wire.New[NetworkPolicyEvaluationResponse](r)
 			}
-			r.Message(m.Response)
+			inner := r.Enter()
+			m.Response.unmarshal(&inner)
+			r.Leave(&inner, "NetworkPolicyEvaluationResponse")
 		case 3:
 			r.Message(&m.ObjectMeta)
 		default:
 			r.Skip()
 		}
 	}
-	return r.Done("NetworkPolicyEvaluation")
 }
 
 // OpenAPIModelName is the name of NetworkPolicyEvaluationRequest in the description of the API.
@@ -2223,17 +2429,25 @@ func (m *NetworkPolicyEvaluationRequest) MarshalToSizedBuffer(b []byte) (int, er
 // Unmarshal adds what is encoded in data to m. Unknown fields are passed over.
 func (m *NetworkPolicyEvaluationRequest) Unmarshal(data []byte) error {
 	r := wire.NewReader(data)
+	m.unmarshal(r)
+	return r.Done("NetworkPolicyEvaluationRequest")
+}
+
+func (m *NetworkPolicyEvaluationRequest) unmarshal(r *wire.Reader) {
 	for r.Next() {
 		switch r.Number() {
 		case 1:
-			r.Message(&m.Source)
+			inner := r.Enter()
+			m.Source.unmarshal(&inner)
+			r.Leave(&inner, "Entity")
 		case 2:
-			r.Message(&m.Destination)
+			inner := r.Enter()
+			m.Destination.unmarshal(&inner)
+			r.Leave(&inner, "Entity")
 		default:
 			r.Skip()
 		}
 	}
-	return r.Done("NetworkPolicyEvaluationRequest")
 }
 
 // OpenAPIModelName is the name of NetworkPolicyEvaluationResponse in the description of the API.
@@ -2295,19 +2509,27 @@ func (m *NetworkPolicyEvaluationResponse) MarshalToSizedBuffer(b []byte) (int, e
 // Unmarshal adds what is encoded in data to m. Unknown fields are passed over.
 func (m *NetworkPolicyEvaluationResponse) Unmarshal(data []byte) error {
 	r := wire.NewReader(data)
+	m.unmarshal(r)
+	return r.Done("NetworkPolicyEvaluationResponse")
+}
+
+func (m *NetworkPolicyEvaluationResponse) unmarshal(r *wire.Reader) {
 	for r.Next() {
 		switch r.Number() {
 		case 1:
-			r.Message(&m.NetworkPolicy)
+			inner := r.Enter()
+			m.NetworkPolicy.unmarshal(&inner)
+			r.Leave(&inner, "NetworkPolicyReference")
 		case 2:
 			m.RuleIndex = int32(r.Uint64())
 		case 3:
-			r.Message(&m.Rule)
+			inner := r.Enter()
+			m.Rule.unmarshal(&inner)
+			r.Leave(&inner, "RuleRef")
 		default:
 			r.Skip()
 		}
 	}
-	return r.Done("NetworkPolicyEvaluationResponse")
 }
 
 // OpenAPIModelName is the name of NetworkPolicyList in the description of the API.
@@ -2369,18 +2591,25 @@ func (m *NetworkPolicyList) MarshalToSizedBuffer(b []byte) (int, error) {
 // Unmarshal adds what is encoded in data to m. Unknown fields are passed over.
 func (m *NetworkPolicyList) Unmarshal(data []byte) error {
 	r := wire.NewReader(data)
+	m.unmarshal(r)
+	return r.Done("NetworkPolicyList")
+}
+
+func (m *NetworkPolicyList) unmarshal(r *wire.Reader) {
 	for r.Next() {
 		switch r.Number() {
 		case 1:
 			r.Message(&m.ListMeta)
 		case 2:
-			m.Items = append(m.Items, NetworkPolicy{})
-			r.Message(&m.Items[len(m.Items)-1])
+			if e := wire.Append(r, &m.Items); e != nil {
+				inner := r.Enter()
+				e.unmarshal(&inner)
+				r.Leave(&inner, "NetworkPolicy")
+			}
 		default:
 			r.Skip()
 		}
 	}
-	return r.Done("NetworkPolicyList")
 }
 
 // OpenAPIModelName is the name of NetworkPolicyNodeStatus in the description of the API.
@@ -2440,6 +2669,11 @@ func (m *NetworkPolicyNodeStatus) MarshalToSizedBuffer(b []byte) (int, error) {
 // Unmarshal adds what is encoded in data to m. Unknown fields are passed over.
 func (m *NetworkPolicyNodeStatus) Unmarshal(data []byte) error {
 	r := wire.NewReader(data)
+	m.unmarshal(r)
+	return r.Done("NetworkPolicyNodeStatus")
+}
+
+func (m *NetworkPolicyNodeStatus) unmarshal(r *wire.Reader) {
 	for r.Next() {
 		switch r.Number() {
 		case 1:
@@ -2462,7 +2696,6 @@ func (m *NetworkPolicyNodeStatus) Unmarshal(data []byte) error {
 			r.Skip()
 		}
 	}
-	return r.Done("NetworkPolicyNodeStatus")
 }
 
 // OpenAPIModelName is the name of NetworkPolicyPeer in the description of the API.
@@ -2544,25 +2777,39 @@ func (m *NetworkPolicyPeer) MarshalToSizedBuffer(b []byte) (int, error) {
 // Unmarshal adds what is encoded in data to m. Unknown fields are passed over.
 func (m *NetworkPolicyPeer) Unmarshal(data []byte) error {
 	r := wire.NewReader(data)
+	m.unmarshal(r)
+	return r.Done("NetworkPolicyPeer")
+}
+
+func (m *NetworkPolicyPeer) unmarshal(r *wire.Reader) {
 	for r.Next() {
 		switch r.Number() {
 		case 1:
-			m.AddressGroups = append(m.AddressGroups, r.String())
+			if e := wire.Append(r, &m.AddressGroups); e != nil {
+				*e = r.String()
+			}
 		case 2:
-			m.IPBlocks = append(m.IPBlocks, IPBlock{})
-			r.Message(&m.IPBlocks[len(m.IPBlocks)-1])
+			if e := wire.Append(r, &m.IPBlocks); e != nil {
+				inner := r.Enter()
+				e.unmarshal(&inner)
+				r.Leave(&inner, "IPBlock")
+			}
 		case 3:
-			m.FQDNs = append(m.FQDNs, r.String())
+			if e := wire.Append(r, &m.FQDNs); e != nil {
+				*e = r.String()
+			}
 		case 4:
-			m.ToServices = append(m.ToServices, ServiceReference{})
-			r.Message(&m.ToServices[len(m.ToServices)-1])
+			if e := wire.Append(r, &m.ToServices); e != nil {
+				inner := r.Enter()
+				e.unmarshal(&inner)
+				r.Leave(&inner, "ServiceReference")
+			}
 		case 5:
 			m.LabelIdentities = r.Uint32s(m.LabelIdentities)
 		default:
 			r.Skip()
 		}
 	}
-	return r.Done("NetworkPolicyPeer")
 }
 
 // OpenAPIModelName is the name of NetworkPolicyReference in the description of the API.
@@ -2614,6 +2861,11 @@ func (m *NetworkPolicyReference) MarshalToSizedBuffer(b []byte) (int, error) {
 // Unmarshal adds what is encoded in data to m. Unknown fields are passed over.
 func (m *NetworkPolicyReference) Unmarshal(data []byte) error {
 	r := wire.NewReader(data)
+	m.unmarshal(r)
+	return r.Done("NetworkPolicyReference")
+}
+
+func (m *NetworkPolicyReference) unmarshal(r *wire.Reader) {
 	for r.Next() {
 		switch r.Number() {
 		case 1:
@@ -2628,7 +2880,6 @@ func (m *NetworkPolicyReference) Unmarshal(data []byte) error {
 			r.Skip()
 		}
 	}
-	return r.Done("NetworkPolicyReference")
 }
 
 // OpenAPIModelName is the name of NetworkPolicyRule in the description of the API.
@@ -2730,38 +2981,54 @@ func (m *NetworkPolicyRule) MarshalToSizedBuffer(b []byte) (int, error) {
 // Unmarshal adds what is encoded in data to m. Unknown fields are passed over.
 func (m *NetworkPolicyRule) Unmarshal(data []byte) error {
 	r := wire.NewReader(data)
+	m.unmarshal(r)
+	return r.Done("NetworkPolicyRule")
+}
+
+func (m *NetworkPolicyRule) unmarshal(r *wire.Reader) {
 	for r.Next() {
 		switch r.Number() {
 		case 1:
 			m.Direction = Direction(r.String())
 		case 2:
-			r.Message(&m.From)
+			inner := r.Enter()
+			m.From.unmarshal(&inner)
+			r.Leave(&inner, "NetworkPolicyPeer")
 		case 3:
-			r.Message(&m.To)
+			inner := r.Enter()
+			m.To.unmarshal(&inner)
+			r.Leave(&inner, "NetworkPolicyPeer")
 		case 4:
-			m.Services = append(m.Services, Service{})
-			r.Message(&m.Services[len(m.Services)-1])
+			if e := wire.Append(r, &m.Services); e != nil {
+				inner := r.Enter()
+				e.unmarshal(&inner)
+				r.Leave(&inner, "Service")
+			}
 		case 5:
 			m.Priority = int32(r.Uint64())
 		case 6:
-			v := RuleAction(r.String())
-			m.Action = &v
+			m.Action = wire.New[RuleAction](r)
+			*m.Action = RuleAction(r.String())
 		case 7:
 			m.EnableLogging = r.Bool()
 		case 8:
-			m.AppliedToGroups = append(m.AppliedToGroups, r.String())
+			if e := wire.Append(r, &m.AppliedToGroups); e != nil {
+				*e = r.String()
+			}
 		case 9:
 			m.Name = r.String()
 		case 10:
-			m.L7Protocols = append(m.L7Protocols, L7Protocol{})
-			r.Message(&m.L7Protocols[len(m.L7Protocols)-1])
+			if e := wire.Append(r, &m.L7Protocols); e != nil {
+				inner := r.Enter()
+				e.unmarshal(&inner)
+				r.Leave(&inner, "L7Protocol")
+			}
 		case 11:
 			m.LogLabel = r.String()
 		default:
 			r.Skip()
 		}
 	}
-	return r.Done("NetworkPolicyRule")
 }
 
 // OpenAPIModelName is the name of NetworkPolicyStats in the description of the API.
@@ -2831,20 +3098,31 @@ func (m *NetworkPolicyStats) MarshalToSizedBuffer(b []byte) (int, error) {
 // Unmarshal adds what is encoded in data to m. Unknown fields are passed over.
 func (m *NetworkPolicyStats) Unmarshal(data []byte) error {
 	r := wire.NewReader(data)
+	m.unmarshal(r)
+	return r.Done("NetworkPolicyStats")
+}
+
+func (m *NetworkPolicyStats) unmarshal(r *wire.Reader) {
 	for r.Next() {
 		switch r.Number() {
 		case 1:
-			r.Message(&m.NetworkPolicy)
+			inner := r.Enter()
+			m.NetworkPolicy.unmarshal(&inner)
+			r.Leave(&inner, "NetworkPolicyReference")
 		case 2:
-			r.Message(&m.TrafficStats)
+			inner := r.Enter()
+			m.TrafficStats.unmarshal(&inner)
+			r.Leave(&inner, "TrafficStats")
 		case 3:
-			m.RuleTrafficStats = append(m.RuleTrafficStats, RuleTrafficStats{})
-			r.Message(&m.RuleTrafficStats[len(m.RuleTrafficStats)-1])
+			if e := wire.Append(r, &m.RuleTrafficStats); e != nil {
+				inner := r.Enter()
+				e.unmarshal(&inner)
+				r.Leave(&inner, "RuleTrafficStats")
+			}
 		default:
 			r.Skip()
 		}
 	}
-	return r.Done("NetworkPolicyStats")
 }
 
 // OpenAPIModelName is the name of NetworkPolicyStatus in the description of the API.
@@ -2906,18 +3184,25 @@ func (m *NetworkPolicyStatus) MarshalToSizedBuffer(b []byte) (int, error) {
 // Unmarshal adds what is encoded in data to m. Unknown fields are passed over.
 func (m *NetworkPolicyStatus) Unmarshal(data []byte) error {
 	r := wire.NewReader(data)
+	m.unmarshal(r)
+	return r.Done("NetworkPolicyStatus")
+}
+
+func (m *NetworkPolicyStatus) unmarshal(r *wire.Reader) {
 	for r.Next() {
 		switch r.Number() {
 		case 1:
 			r.Message(&m.ObjectMeta)
 		case 2:
-			m.Nodes = append(m.Nodes, NetworkPolicyNodeStatus{})
-			r.Message(&m.Nodes[len(m.Nodes)-1])
+			if e := wire.Append(r, &m.Nodes); e != nil {
+				inner := r.Enter()
+				e.unmarshal(&inner)
+				r.Leave(&inner, "NetworkPolicyNodeStatus")
+			}
 		default:
 			r.Skip()
 		}
 	}
-	return r.Done("NetworkPolicyStatus")
 }
 
 // OpenAPIModelName is the name of NodeReference in the description of the API.
@@ -2963,6 +3248,11 @@ func (m *NodeReference) MarshalToSizedBuffer(b []byte) (int, error) {
 // Unmarshal adds what is encoded in data to m. Unknown fields are passed over.
 func (m *NodeReference) Unmarshal(data []byte) error {
 	r := wire.NewReader(data)
+	m.unmarshal(r)
+	return r.Done("NodeReference")
+}
+
+func (m *NodeReference) unmarshal(r *wire.Reader) {
 	for r.Next() {
 		switch r.Number() {
 		case 1:
@@ -2971,7 +3261,6 @@ func (m *NodeReference) Unmarshal(data []byte) error {
 			r.Skip()
 		}
 	}
-	return r.Done("NodeReference")
 }
 
 // OpenAPIModelName is the name of NodeStatsSummary in the description of the API.
@@ -3063,27 +3352,43 @@ func (m *NodeStatsSummary) MarshalToSizedBuffer(b []byte) (int, error) {
 // Unmarshal adds what is encoded in data to m. Unknown fields are passed over.
 func (m *NodeStatsSummary) Unmarshal(data []byte) error {
 	r := wire.NewReader(data)
+	m.unmarshal(r)
+	return r.Done("NodeStatsSummary")
+}
+
+func (m *NodeStatsSummary) unmarshal(r *wire.Reader) {
 	for r.Next() {
 		switch r.Number() {
 		case 1:
 			r.Message(&m.ObjectMeta)
 		case 2:
-			m.NetworkPolicies = append(m.NetworkPolicies, NetworkPolicyStats{})
-			r.Message(&m.NetworkPolicies[len(m.NetworkPolicies)-1])
+			if e := wire.Append(r, &m.NetworkPolicies); e != nil {
+				inner := r.Enter()
+				e.unmarshal(&inner)
+				r.Leave(&inner, "NetworkPolicyStats")
+			}
 		case 3:
-			m.AntreaClusterNetworkPolicies = append(m.AntreaClusterNetworkPolicies, NetworkPolicyStats{})
-			r.Message(&m.AntreaClusterNetworkPolicies[len(m.AntreaClusterNetworkPolicies)-1])
+			if e := wire.Append(r, &m.AntreaClusterNetworkPolicies); e != nil {
+				inner := r.Enter()
+				e.unmarshal(&inner)
+				r.Leave(&inner, "NetworkPolicyStats")
+			}
 		case 4:
-			m.AntreaNetworkPolicies = append(m.AntreaNetworkPolicies, NetworkPolicyStats{})
-			r.Message(&m.AntreaNetworkPolicies[len(m.AntreaNetworkPolicies)-1])
+			if e := wire.Append(r, &m.AntreaNetworkPolicies); e != nil {
+				inner := r.Enter()
+				e.unmarshal(&inner)
+				r.Leave(&inner, "NetworkPolicyStats")
+			}
 		case 5:
-			m.Multicast = append(m.Multicast, MulticastGroupInfo{})
-			r.Message(&m.Multicast[len(m.Multicast)-1])
+			if e := wire.Append(r, &m.Multicast); e != nil {
+				inner := r.Enter()
+				e.unmarshal(&inner)
+				r.Leave(&inner, "MulticastGroupInfo")
+			}
 		default:
 			r.Skip()
 		}
 	}
-	return r.Done("NodeStatsSummary")
 }
 
 // OpenAPIModelName is the name of PaginationGetOptions in the description of the API.
@@ -3131,6 +3436,11 @@ func (m *PaginationGetOptions) MarshalToSizedBuffer(b []byte) (int, error) {
 // Unmarshal adds what is encoded in data to m. Unknown fields are passed over.
 func (m *PaginationGetOptions) Unmarshal(data []byte) error {
 	r := wire.NewReader(data)
+	m.unmarshal(r)
+	return r.Done("PaginationGetOptions")
+}
+
+func (m *PaginationGetOptions) unmarshal(r *wire.Reader) {
 	for r.Next() {
 		switch r.Number() {
 		case 1:
@@ -3141,7 +3451,6 @@ func (m *PaginationGetOptions) Unmarshal(data []byte) error {
 			r.Skip()
 		}
 	}
-	return r.Done("PaginationGetOptions")
 }
 
 // OpenAPIModelName is the name of PodReference in the description of the API.
@@ -3189,6 +3498,11 @@ func (m *PodReference) MarshalToSizedBuffer(b []byte) (int, error) {
 // Unmarshal adds what is encoded in data to m. Unknown fields are passed over.
 func (m *PodReference) Unmarshal(data []byte) error {
 	r := wire.NewReader(data)
+	m.unmarshal(r)
+	return r.Done("PodReference")
+}
+
+func (m *PodReference) unmarshal(r *wire.Reader) {
 	for r.Next() {
 		switch r.Number() {
 		case 1:
@@ -3199,7 +3513,6 @@ func (m *PodReference) Unmarshal(data []byte) error {
 			r.Skip()
 		}
 	}
-	return r.Done("PodReference")
 }
 
 // OpenAPIModelName is the name of RuleRef in the description of the API.
@@ -3253,6 +3566,11 @@ func (m *RuleRef) MarshalToSizedBuffer(b []byte) (int, error) {
 // Unmarshal adds what is encoded in data to m. Unknown fields are passed over.
 func (m *RuleRef) Unmarshal(data []byte) error {
 	r := wire.NewReader(data)
+	m.unmarshal(r)
+	return r.Done("RuleRef")
+}
+
+func (m *RuleRef) unmarshal(r *wire.Reader) {
 	for r.Next() {
 		switch r.Number() {
 		case 1:
@@ -3260,13 +3578,12 @@ func (m *RuleRef) Unmarshal(data []byte) error {
 		case 2:
 			m.Name = r.String()
 		case 3:
-			v := RuleAction(r.String())
-			m.Action = &v
+			m.Action = wire.New[RuleAction](r)
+			*m.Action = RuleAction(r.String())
 		default:
 			r.Skip()
 		}
 	}
-	return r.Done("RuleRef")
 }
 
 // OpenAPIModelName is the name of RuleTrafficStats in the description of the API.
@@ -3320,17 +3637,23 @@ func (m *RuleTrafficStats) MarshalToSizedBuffer(b []byte) (int, error) {
 // Unmarshal adds what is encoded in data to m. Unknown fields are passed over.
 func (m *RuleTrafficStats) Unmarshal(data []byte) error {
 	r := wire.NewReader(data)
+	m.unmarshal(r)
+	return r.Done("RuleTrafficStats")
+}
+
+func (m *RuleTrafficStats) unmarshal(r *wire.Reader) {
 	for r.Next() {
 		switch r.Number() {
 		case 1:
 			m.Name = r.String()
 		case 2:
-			r.Message(&m.TrafficStats)
+			inner := r.Enter()
+			m.TrafficStats.unmarshal(&inner)
+			r.Leave(&inner, "TrafficStats")
 		default:
 			r.Skip()
 		}
 	}
-	return r.Done("RuleTrafficStats")
 }
 
 // OpenAPIModelName is the name of Service in the description of the API.
@@ -3428,41 +3751,45 @@ func (m *Service) MarshalToSizedBuffer(b []byte) (int, error) {
 // Unmarshal adds what is encoded in data to m. Unknown fields are passed over.
 func (m *Service) Unmarshal(data []byte) error {
 	r := wire.NewReader(data)
+	m.unmarshal(r)
+	return r.Done("Service")
+}
+
+func (m *Service) unmarshal(r *wire.Reader) {
 	for r.Next() {
 		switch r.Number() {
 		case 1:
-			v := Protocol(r.String())
-			m.Protocol = &v
+			m.Protocol = wire.New[Protocol](r)
+			*m.Protocol = Protocol(r.String())
 		case 2:
 			if m.Port == nil {
-				m.Port = &intstr.IntOrString{}
+				m.Port = wire.New[intstr.IntOrString](r)
 			}
 			r.Message(m.Port)
 		case 3:
-			v := int32(r.Uint64())
-			m.EndPort = &v
+			m.EndPort = wire.New[int32](r)
+			*m.EndPort = int32(r.Uint64())
 		case 4:
-			v := int32(r.Uint64())
-			m.ICMPType = &v
+			m.ICMPType = wire.New[int32](r)
+			*m.ICMPType = int32(r.Uint64())
 		case 5:
-			v := int32(r.Uint64())
-			m.ICMPCode = &v
+			m.ICMPCode = wire.New[int32](r)
+			*m.ICMPCode = int32(r.Uint64())
 		case 6:
-			v := int32(r.Uint64())
-			m.IGMPType = &v
+			m.IGMPType = wire.New[int32](r)
+			*m.IGMPType = int32(r.Uint64())
 		case 7:
 			m.GroupAddress = r.String()
 		case 8:
-			v := int32(r.Uint64())
-			m.SrcPort = &v
+			m.SrcPort = wire.New[int32](r)
+			*m.SrcPort = int32(r.Uint64())
 		case 9:
-			v := int32(r.Uint64())
-			m.SrcEndPort = &v
+			m.SrcEndPort = wire.New[int32](r)
+			*m.SrcEndPort = int32(r.Uint64())
 		default:
 			r.Skip()
 		}
 	}
-	return r.Done("Service")
 }
 
 // OpenAPIModelName is the name of ServiceReference in the description of the API.
@@ -3510,6 +3837,11 @@ func (m *ServiceReference) MarshalToSizedBuffer(b []byte) (int, error) {
 // Unmarshal adds what is encoded in data to m. Unknown fields are passed over.
 func (m *ServiceReference) Unmarshal(data []byte) error {
 	r := wire.NewReader(data)
+	m.unmarshal(r)
+	return r.Done("ServiceReference")
+}
+
+func (m *ServiceReference) unmarshal(r *wire.Reader) {
 	for r.Next() {
 		switch r.Number() {
 		case 1:
@@ -3520,7 +3852,6 @@ func (m *ServiceReference) Unmarshal(data []byte) error {
 			r.Skip()
 		}
 	}
-	return r.Done("ServiceReference")
 }
 
 // OpenAPIModelName is the name of SupportBundleCollection in the description of the API.
@@ -3598,6 +3929,11 @@ func (m *SupportBundleCollection) MarshalToSizedBuffer(b []byte) (int, error) {
 // Unmarshal adds what is encoded in data to m. Unknown fields are passed over.
 func (m *SupportBundleCollection) Unmarshal(data []byte) error {
 	r := wire.NewReader(data)
+	m.unmarshal(r)
+	return r.Done("SupportBundleCollection")
+}
+
+func (m *SupportBundleCollection) unmarshal(r *wire.Reader) {
 	for r.Next() {
 		switch r.Number() {
 		case 1:
@@ -3607,14 +3943,17 @@ func (m *SupportBundleCollection) Unmarshal(data []byte) error {
 		case 3:
 			m.SinceTime = r.String()
 		case 4:
-			r.Message(&m.FileServer)
+			inner := r.Enter()
+			m.FileServer.unmarshal(&inner)
+			r.Leave(&inner, "BundleFileServer")
 		case 5:
-			r.Message(&m.Authentication)
+			inner := r.Enter()
+			m.Authentication.unmarshal(&inner)
+			r.Leave(&inner, "BundleServerAuthConfiguration")
 		default:
 			r.Skip()
 		}
 	}
-	return r.Done("SupportBundleCollection")
 }
 
 // OpenAPIModelName is the name of SupportBundleCollectionList in the description of the API.
@@ -3676,18 +4015,25 @@ func (m *SupportBundleCollectionList) MarshalToSizedBuffer(b []byte) (int, error
 // Unmarshal adds what is encoded in data to m. Unknown fields are passed over.
 func (m *SupportBundleCollectionList) Unmarshal(data []byte) error {
 	r := wire.NewReader(data)
+	m.unmarshal(r)
+	return r.Done("SupportBundleCollectionList")
+}
+
+func (m *SupportBundleCollectionList) unmarshal(r *wire.Reader) {
 	for r.Next() {
 		switch r.Number() {
 		case 1:
 			r.Message(&m.ListMeta)
 		case 2:
-			m.Items = append(m.Items, SupportBundleCollection{})
-			r.Message(&m.Items[len(m.Items)-1])
+			if e := wire.Append(r, &m.Items); e != nil {
+				inner := r.Enter()
+				e.unmarshal(&inner)
+				r.Leave(&inner, "SupportBundleCollection")
+			}
 		default:
 			r.Skip()
 		}
 	}
-	return r.Done("SupportBundleCollectionList")
 }
 
 // OpenAPIModelName is the name of SupportBundleCollectionNodeStatus in the description of the API.
@@ -3741,6 +4087,11 @@ func (m *SupportBundleCollectionNodeStatus) MarshalToSizedBuffer(b []byte) (int,
 // Unmarshal adds what is encoded in data to m. Unknown fields are passed over.
 func (m *SupportBundleCollectionNodeStatus) Unmarshal(data []byte) error {
 	r := wire.NewReader(data)
+	m.unmarshal(r)
+	return r.Done("SupportBundleCollectionNodeStatus")
+}
+
+func (m *SupportBundleCollectionNodeStatus) unmarshal(r *wire.Reader) {
 	for r.Next() {
 		switch r.Number() {
 		case 1:
@@ -3757,7 +4108,6 @@ func (m *SupportBundleCollectionNodeStatus) Unmarshal(data []byte) error {
 			r.Skip()
 		}
 	}
-	return r.Done("SupportBundleCollectionNodeStatus")
 }
 
 // OpenAPIModelName is the name of SupportBundleCollectionStatus in the description of the API.
@@ -3819,18 +4169,25 @@ func (m *SupportBundleCollectionStatus) MarshalToSizedBuffer(b []byte) (int, err
 // Unmarshal adds what is encoded in data to m. Unknown fields are passed over.
 func (m *SupportBundleCollectionStatus) Unmarshal(data []byte) error {
 	r := wire.NewReader(data)
+	m.unmarshal(r)
+	return r.Done("SupportBundleCollectionStatus")
+}
+
+func (m *SupportBundleCollectionStatus) unmarshal(r *wire.Reader) {
 	for r.Next() {
 		switch r.Number() {
 		case 1:
 			r.Message(&m.ObjectMeta)
 		case 2:
-			m.Nodes = append(m.Nodes, SupportBundleCollectionNodeStatus{})
-			r.Message(&m.Nodes[len(m.Nodes)-1])
+			if e := wire.Append(r, &m.Nodes); e != nil {
+				inner := r.Enter()
+				e.unmarshal(&inner)
+				r.Leave(&inner, "SupportBundleCollectionNodeStatus")
+			}
 		default:
 			r.Skip()
 		}
 	}
-	return r.Done("SupportBundleCollectionStatus")
 }
 
 // OpenAPIModelName is the name of TLSProtocol in the description of the API.
@@ -3876,6 +4233,11 @@ func (m *TLSProtocol) MarshalToSizedBuffer(b []byte) (int, error) {
 // Unmarshal adds what is encoded in data to m. Unknown fields are passed over.
 func (m *TLSProtocol) Unmarshal(data []byte) error {
 	r := wire.NewReader(data)
+	m.unmarshal(r)
+	return r.Done("TLSProtocol")
+}
+
+func (m *TLSProtocol) unmarshal(r *wire.Reader) {
 	for r.Next() {
 		switch r.Number() {
 		case 1:
@@ -3884,7 +4246,6 @@ func (m *TLSProtocol) Unmarshal(data []byte) error {
 			r.Skip()
 		}
 	}
-	return r.Done("TLSProtocol")
 }
 
 // OpenAPIModelName is the name of TrafficStats in the description of the API.
@@ -3934,6 +4295,11 @@ func (m *TrafficStats) MarshalToSizedBuffer(b []byte) (int, error) {
 // Unmarshal adds what is encoded in data to m. Unknown fields are passed over.
 func (m *TrafficStats) Unmarshal(data []byte) error {
 	r := wire.NewReader(data)
+	m.unmarshal(r)
+	return r.Done("TrafficStats")
+}
+
+func (m *TrafficStats) unmarshal(r *wire.Reader) {
 	for r.Next() {
 		switch r.Number() {
 		case 1:
@@ -3946,5 +4312,4 @@ func (m *TrafficStats) Unmarshal(data []byte) error {
 			r.Skip()
 		}
 	}
-	return r.Done("TrafficStats")
 }

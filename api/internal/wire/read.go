@@ -5,10 +5,25 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"unsafe"
 )
 
-// maxNumber is the largest field number there is.
-const maxNumber = 1<<29 - 1
+const (
+	// maxNumber is the largest field number there is.
+	maxNumber = 1<<29 - 1
+	// maxGroups is how deep groups may be nested.
+	maxGroups = 64
+	// A message of n bytes may become spentPerByte times n plus spentAtOnce bytes of lists and of
+	// what pointers lead to. The smallest honest one, a list of members that have nothing but an
+	// address of IPv4, takes fifteen times its bytes.
+	spentPerByte = 16
+	spentAtOnce  = 1 << 20
+	// foreignLists is the first field of metav1.ObjectMeta that is a list or a map. No other
+	// message of others has any. Its own Unmarshal lets lists grow as they come: foreignElement is
+	// what the largest element takes then, the lists that it has outgrown included.
+	foreignLists   = 11
+	foreignElement = 640
+)
 
 // Reader reads the fields of one message. After the first error Next reports false, and every value
 // is zero.
@@ -24,11 +39,75 @@ type Reader struct {
 	pos    int
 	number int
 	typ    Type
-	err    error
+	// left is what may still be allocated, by this message and those around it.
+	left *int
+	err  error
 }
 
 // NewReader returns a reader of the message in data.
-func NewReader(data []byte) *Reader { return &Reader{data: data} }
+func NewReader(data []byte) *Reader {
+	left := spentPerByte*len(data) + spentAtOnce
+	return &Reader{data: data, left: &left}
+}
+
+// Enter returns a reader of the message that the present field is. Leave is to be called when it
+// has been read.
+func (r *Reader) Enter() Reader { return Reader{data: r.view(), left: r.left, err: r.err} }
+
+// Leave takes over the error of a nested message.
+func (r *Reader) Leave(inner *Reader, message string) {
+	if r.err == nil && inner.err != nil {
+		r.err = fmt.Errorf("%s: %w", message, inner.err)
+	}
+}
+
+// spend reports whether so many bytes may be allocated.
+func (r *Reader) spend(n int) bool {
+	if r.err != nil {
+		return false
+	}
+	if *r.left -= n; *r.left < 0 {
+		r.fail("more elements than so few bytes may have")
+	}
+	return r.err == nil
+}
+
+// New returns a value for a pointer to lead to.
+func New[T any](r *Reader) *T {
+	v := new(T)
+	r.spend(int(unsafe.Sizeof(*v)))
+	return v
+}
+
+// Append appends an element for the present field and returns it; nil after an error. Room is made
+// for all elements of the field that the rest of the message has. A list of a message that comes
+// again is copied, and that counts, too.
+func Append[T any](r *Reader, list *[]T) *T {
+	if len(*list) == cap(*list) {
+		var element T
+		room := len(*list) + r.occurrences()
+		if !r.spend(room * int(unsafe.Sizeof(element))) {
+			return nil
+		}
+		grown := make([]T, len(*list), room)
+		copy(grown, *list)
+		*list = grown
+	}
+	var element T
+	*list = append(*list, element)
+	return &(*list)[len(*list)-1]
+}
+
+// occurrences is how often the present field stands in the rest of the message.
+func (r *Reader) occurrences() int {
+	n, rest := 1, Reader{data: r.data, pos: r.pos, number: r.number, typ: r.typ, err: r.err}
+	for rest.Skip(); rest.Next(); rest.Skip() {
+		if rest.number == r.number {
+			n++
+		}
+	}
+	return n
+}
 
 // Next goes to the next field. The caller must read it, or skip it, before the next call.
 func (r *Reader) Next() bool {
@@ -82,9 +161,15 @@ func (r *Reader) String() string { return string(r.view()) }
 // Bytes reads bytes into a slice of their own, which is never nil.
 func (r *Reader) Bytes() []byte { return append([]byte{}, r.view()...) }
 
-// Message reads a nested message.
+// Message reads a nested message of a type of others, which knows no bounds.
 func (r *Reader) Message(m interface{ Unmarshal(data []byte) error }) {
 	raw := r.view()
+	lists := Reader{data: raw, err: r.err}
+	for ; lists.Next(); lists.Skip() {
+		if lists.number >= foreignLists {
+			r.spend(foreignElement)
+		}
+	}
 	if r.err != nil {
 		return
 	}
@@ -97,13 +182,16 @@ func (r *Reader) Message(m interface{ Unmarshal(data []byte) error }) {
 // them.
 func (r *Reader) Uint32s(list []uint32) []uint32 {
 	if r.typ != Bytes {
-		if v := r.Uint64(); r.err == nil {
-			list = append(list, uint32(v))
+		if e := Append(r, &list); e != nil {
+			*e = uint32(r.Uint64())
 		}
 		return list
 	}
 	packed := Reader{data: r.view(), err: r.err}
-	for packed.err == nil && packed.pos < len(packed.data) {
+	if room := len(list) + ends(packed.data); room > cap(list) && r.spend(room*4) {
+		list = append(make([]uint32, 0, room), list...)
+	}
+	for packed.err = r.err; packed.err == nil && packed.pos < len(packed.data); {
 		if v := packed.varint(); packed.err == nil {
 			list = append(list, uint32(v))
 		}
@@ -112,9 +200,21 @@ func (r *Reader) Uint32s(list []uint32) []uint32 {
 	return list
 }
 
+// ends is how many numbers end in data: their last bytes have no high bit.
+func ends(data []byte) int {
+	n := 0
+	for _, b := range data {
+		if b < 0x80 {
+			n++
+		}
+	}
+	return n
+}
+
 // Skip passes over the present field.
 func (r *Reader) Skip() {
-	open := []int{}
+	var groups [maxGroups]int
+	open := groups[:0]
 	for {
 		switch r.typ {
 		case Varint:
@@ -126,6 +226,10 @@ func (r *Reader) Skip() {
 		case Fixed32:
 			r.take(4)
 		case StartGroup:
+			if len(open) == maxGroups {
+				r.fail(fmt.Sprintf("groups are nested deeper than %d", maxGroups))
+				return
+			}
 			open = append(open, r.number)
 		case EndGroup:
 			if open[len(open)-1] != r.number {

@@ -1,8 +1,10 @@
 package wire
 
 import (
+	"bytes"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -129,4 +131,11 @@ func FuzzReader(f *testing.F) {
 			t.Errorf("%d numbers out of %d bytes", len(list), len(data))
 		}
 	})
+}
+
+// TestGroupsAreNotNestedWithoutEnd: what is passed over takes no memory.
+func TestGroupsAreNotNestedWithoutEnd(t *testing.T) {
+	if _, err := readAll(bytes.Repeat([]byte{0x33}, 1<<20)); err == nil || !strings.Contains(err.Error(), "nested deeper") {
+		t.Errorf("got %v", err)
+	}
 }

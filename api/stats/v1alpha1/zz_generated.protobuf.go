@@ -73,20 +73,29 @@ func (m *AntreaClusterNetworkPolicyStats) MarshalToSizedBuffer(b []byte) (int, e
 // Unmarshal adds what is encoded in data to m. Unknown fields are passed over.
 func (m *AntreaClusterNetworkPolicyStats) Unmarshal(data []byte) error {
 	r := wire.NewReader(data)
+	m.unmarshal(r)
+	return r.Done("AntreaClusterNetworkPolicyStats")
+}
+
+func (m *AntreaClusterNetworkPolicyStats) unmarshal(r *wire.Reader) {
 	for r.Next() {
 		switch r.Number() {
 		case 1:
 			r.Message(&m.ObjectMeta)
 		case 2:
-			r.Message(&m.TrafficStats)
+			inner := r.Enter()
+			m.TrafficStats.unmarshal(&inner)
+			r.Leave(&inner, "TrafficStats")
 		case 3:
-			m.RuleTrafficStats = append(m.RuleTrafficStats, RuleTrafficStats{})
-			r.Message(&m.RuleTrafficStats[len(m.RuleTrafficStats)-1])
+			if e := wire.Append(r, &m.RuleTrafficStats); e != nil {
+				inner := r.Enter()
+				e.unmarshal(&inner)
+				r.Leave(&inner, "RuleTrafficStats")
+			}
 		default:
 			r.Skip()
 		}
 	}
-	return r.Done("AntreaClusterNetworkPolicyStats")
 }
 
 // OpenAPIModelName is the name of AntreaClusterNetworkPolicyStatsList in the description of the API.
@@ -148,18 +157,25 @@ func (m *AntreaClusterNetworkPolicyStatsList) MarshalToSizedBuffer(b []byte) (in
 // Unmarshal adds what is encoded in data to m. Unknown fields are passed over.
 func (m *AntreaClusterNetworkPolicyStatsList) Unmarshal(data []byte) error {
 	r := wire.NewReader(data)
+	m.unmarshal(r)
+	return r.Done("AntreaClusterNetworkPolicyStatsList")
+}
+
+func (m *AntreaClusterNetworkPolicyStatsList) unmarshal(r *wire.Reader) {
 	for r.Next() {
 		switch r.Number() {
 		case 1:
 			r.Message(&m.ListMeta)
 		case 2:
-			m.Items = append(m.Items, AntreaClusterNetworkPolicyStats{})
-			r.Message(&m.Items[len(m.Items)-1])
+			if e := wire.Append(r, &m.Items); e != nil {
+				inner := r.Enter()
+				e.unmarshal(&inner)
+				r.Leave(&inner, "AntreaClusterNetworkPolicyStats")
+			}
 		default:
 			r.Skip()
 		}
 	}
-	return r.Done("AntreaClusterNetworkPolicyStatsList")
 }
 
 // OpenAPIModelName is the name of AntreaNetworkPolicyStats in the description of the API.
@@ -229,20 +245,29 @@ func (m *AntreaNetworkPolicyStats) MarshalToSizedBuffer(b []byte) (int, error) {
 // Unmarshal adds what is encoded in data to m. Unknown fields are passed over.
 func (m *AntreaNetworkPolicyStats) Unmarshal(data []byte) error {
 	r := wire.NewReader(data)
+	m.unmarshal(r)
+	return r.Done("AntreaNetworkPolicyStats")
+}
+
+func (m *AntreaNetworkPolicyStats) unmarshal(r *wire.Reader) {
 	for r.Next() {
 		switch r.Number() {
 		case 1:
 			r.Message(&m.ObjectMeta)
 		case 2:
-			r.Message(&m.TrafficStats)
+			inner := r.Enter()
+			m.TrafficStats.unmarshal(&inner)
+			r.Leave(&inner, "TrafficStats")
 		case 3:
-			m.RuleTrafficStats = append(m.RuleTrafficStats, RuleTrafficStats{})
-			r.Message(&m.RuleTrafficStats[len(m.RuleTrafficStats)-1])
+			if e := wire.Append(r, &m.RuleTrafficStats); e != nil {
+				inner := r.Enter()
+				e.unmarshal(&inner)
+				r.Leave(&inner, "RuleTrafficStats")
+			}
 		default:
 			r.Skip()
 		}
 	}
-	return r.Done("AntreaNetworkPolicyStats")
 }
 
 // OpenAPIModelName is the name of AntreaNetworkPolicyStatsList in the description of the API.
@@ -304,18 +329,25 @@ func (m *AntreaNetworkPolicyStatsList) MarshalToSizedBuffer(b []byte) (int, erro
 // Unmarshal adds what is encoded in data to m. Unknown fields are passed over.
 func (m *AntreaNetworkPolicyStatsList) Unmarshal(data []byte) error {
 	r := wire.NewReader(data)
+	m.unmarshal(r)
+	return r.Done("AntreaNetworkPolicyStatsList")
+}
+
+func (m *AntreaNetworkPolicyStatsList) unmarshal(r *wire.Reader) {
 	for r.Next() {
 		switch r.Number() {
 		case 1:
 			r.Message(&m.ListMeta)
 		case 2:
-			m.Items = append(m.Items, AntreaNetworkPolicyStats{})
-			r.Message(&m.Items[len(m.Items)-1])
+			if e := wire.Append(r, &m.Items); e != nil {
+				inner := r.Enter()
+				e.unmarshal(&inner)
+				r.Leave(&inner, "AntreaNetworkPolicyStats")
+			}
 		default:
 			r.Skip()
 		}
 	}
-	return r.Done("AntreaNetworkPolicyStatsList")
 }
 
 // OpenAPIModelName is the name of MulticastGroup in the description of the API.
@@ -379,6 +411,11 @@ func (m *MulticastGroup) MarshalToSizedBuffer(b []byte) (int, error) {
 // Unmarshal adds what is encoded in data to m. Unknown fields are passed over.
 func (m *MulticastGroup) Unmarshal(data []byte) error {
 	r := wire.NewReader(data)
+	m.unmarshal(r)
+	return r.Done("MulticastGroup")
+}
+
+func (m *MulticastGroup) unmarshal(r *wire.Reader) {
 	for r.Next() {
 		switch r.Number() {
 		case 1:
@@ -386,13 +423,15 @@ func (m *MulticastGroup) Unmarshal(data []byte) error {
 		case 2:
 			m.Group = r.String()
 		case 3:
-			m.Pods = append(m.Pods, PodReference{})
-			r.Message(&m.Pods[len(m.Pods)-1])
+			if e := wire.Append(r, &m.Pods); e != nil {
+				inner := r.Enter()
+				e.unmarshal(&inner)
+				r.Leave(&inner, "PodReference")
+			}
 		default:
 			r.Skip()
 		}
 	}
-	return r.Done("MulticastGroup")
 }
 
 // OpenAPIModelName is the name of MulticastGroupList in the description of the API.
@@ -454,18 +493,25 @@ func (m *MulticastGroupList) MarshalToSizedBuffer(b []byte) (int, error) {
 // Unmarshal adds what is encoded in data to m. Unknown fields are passed over.
 func (m *MulticastGroupList) Unmarshal(data []byte) error {
 	r := wire.NewReader(data)
+	m.unmarshal(r)
+	return r.Done("MulticastGroupList")
+}
+
+func (m *MulticastGroupList) unmarshal(r *wire.Reader) {
 	for r.Next() {
 		switch r.Number() {
 		case 1:
 			r.Message(&m.ListMeta)
 		case 2:
-			m.Items = append(m.Items, MulticastGroup{})
-			r.Message(&m.Items[len(m.Items)-1])
+			if e := wire.Append(r, &m.Items); e != nil {
+				inner := r.Enter()
+				e.unmarshal(&inner)
+				r.Leave(&inner, "MulticastGroup")
+			}
 		default:
 			r.Skip()
 		}
 	}
-	return r.Done("MulticastGroupList")
 }
 
 // OpenAPIModelName is the name of NetworkPolicyStats in the description of the API.
@@ -525,17 +571,23 @@ func (m *NetworkPolicyStats) MarshalToSizedBuffer(b []byte) (int, error) {
 // Unmarshal adds what is encoded in data to m. Unknown fields are passed over.
 func (m *NetworkPolicyStats) Unmarshal(data []byte) error {
 	r := wire.NewReader(data)
+	m.unmarshal(r)
+	return r.Done("NetworkPolicyStats")
+}
+
+func (m *NetworkPolicyStats) unmarshal(r *wire.Reader) {
 	for r.Next() {
 		switch r.Number() {
 		case 1:
 			r.Message(&m.ObjectMeta)
 		case 2:
-			r.Message(&m.TrafficStats)
+			inner := r.Enter()
+			m.TrafficStats.unmarshal(&inner)
+			r.Leave(&inner, "TrafficStats")
 		default:
 			r.Skip()
 		}
 	}
-	return r.Done("NetworkPolicyStats")
 }
 
 // OpenAPIModelName is the name of NetworkPolicyStatsList in the description of the API.
@@ -597,18 +649,25 @@ func (m *NetworkPolicyStatsList) MarshalToSizedBuffer(b []byte) (int, error) {
 // Unmarshal adds what is encoded in data to m. Unknown fields are passed over.
 func (m *NetworkPolicyStatsList) Unmarshal(data []byte) error {
 	r := wire.NewReader(data)
+	m.unmarshal(r)
+	return r.Done("NetworkPolicyStatsList")
+}
+
+func (m *NetworkPolicyStatsList) unmarshal(r *wire.Reader) {
 	for r.Next() {
 		switch r.Number() {
 		case 1:
 			r.Message(&m.ListMeta)
 		case 2:
-			m.Items = append(m.Items, NetworkPolicyStats{})
-			r.Message(&m.Items[len(m.Items)-1])
+			if e := wire.Append(r, &m.Items); e != nil {
+				inner := r.Enter()
+				e.unmarshal(&inner)
+				r.Leave(&inner, "NetworkPolicyStats")
+			}
 		default:
 			r.Skip()
 		}
 	}
-	return r.Done("NetworkPolicyStatsList")
 }
 
 // OpenAPIModelName is the name of NodeLatencyStats in the description of the API.
@@ -670,18 +729,25 @@ func (m *NodeLatencyStats) MarshalToSizedBuffer(b []byte) (int, error) {
 // Unmarshal adds what is encoded in data to m. Unknown fields are passed over.
 func (m *NodeLatencyStats) Unmarshal(data []byte) error {
 	r := wire.NewReader(data)
+	m.unmarshal(r)
+	return r.Done("NodeLatencyStats")
+}
+
+func (m *NodeLatencyStats) unmarshal(r *wire.Reader) {
 	for r.Next() {
 		switch r.Number() {
 		case 1:
 			r.Message(&m.ObjectMeta)
 		case 2:
-			m.PeerNodeLatencyStats = append(m.PeerNodeLatencyStats, PeerNodeLatencyStats{})
-			r.Message(&m.PeerNodeLatencyStats[len(m.PeerNodeLatencyStats)-1])
+			if e := wire.Append(r, &m.PeerNodeLatencyStats); e != nil {
+				inner := r.Enter()
+				e.unmarshal(&inner)
+				r.Leave(&inner, "PeerNodeLatencyStats")
+			}
 		default:
 			r.Skip()
 		}
 	}
-	return r.Done("NodeLatencyStats")
 }
 
 // OpenAPIModelName is the name of NodeLatencyStatsList in the description of the API.
@@ -743,18 +809,25 @@ func (m *NodeLatencyStatsList) MarshalToSizedBuffer(b []byte) (int, error) {
 // Unmarshal adds what is encoded in data to m. Unknown fields are passed over.
 func (m *NodeLatencyStatsList) Unmarshal(data []byte) error {
 	r := wire.NewReader(data)
+	m.unmarshal(r)
+	return r.Done("NodeLatencyStatsList")
+}
+
+func (m *NodeLatencyStatsList) unmarshal(r *wire.Reader) {
 	for r.Next() {
 		switch r.Number() {
 		case 1:
 			r.Message(&m.ListMeta)
 		case 2:
-			m.Items = append(m.Items, NodeLatencyStats{})
-			r.Message(&m.Items[len(m.Items)-1])
+			if e := wire.Append(r, &m.Items); e != nil {
+				inner := r.Enter()
+				e.unmarshal(&inner)
+				r.Leave(&inner, "NodeLatencyStats")
+			}
 		default:
 			r.Skip()
 		}
 	}
-	return r.Done("NodeLatencyStatsList")
 }
 
 // OpenAPIModelName is the name of PeerNodeLatencyStats in the description of the API.
@@ -810,18 +883,25 @@ func (m *PeerNodeLatencyStats) MarshalToSizedBuffer(b []byte) (int, error) {
 // Unmarshal adds what is encoded in data to m. Unknown fields are passed over.
 func (m *PeerNodeLatencyStats) Unmarshal(data []byte) error {
 	r := wire.NewReader(data)
+	m.unmarshal(r)
+	return r.Done("PeerNodeLatencyStats")
+}
+
+func (m *PeerNodeLatencyStats) unmarshal(r *wire.Reader) {
 	for r.Next() {
 		switch r.Number() {
 		case 1:
 			m.NodeName = r.String()
 		case 2:
-			m.TargetIPLatencyStats = append(m.TargetIPLatencyStats, TargetIPLatencyStats{})
-			r.Message(&m.TargetIPLatencyStats[len(m.TargetIPLatencyStats)-1])
+			if e := wire.Append(r, &m.TargetIPLatencyStats); e != nil {
+				inner := r.Enter()
+				e.unmarshal(&inner)
+				r.Leave(&inner, "TargetIPLatencyStats")
+			}
 		default:
 			r.Skip()
 		}
 	}
-	return r.Done("PeerNodeLatencyStats")
 }
 
 // OpenAPIModelName is the name of PodReference in the description of the API.
@@ -869,6 +949,11 @@ func (m *PodReference) MarshalToSizedBuffer(b []byte) (int, error) {
 // Unmarshal adds what is encoded in data to m. Unknown fields are passed over.
 func (m *PodReference) Unmarshal(data []byte) error {
 	r := wire.NewReader(data)
+	m.unmarshal(r)
+	return r.Done("PodReference")
+}
+
+func (m *PodReference) unmarshal(r *wire.Reader) {
 	for r.Next() {
 		switch r.Number() {
 		case 1:
@@ -879,7 +964,6 @@ func (m *PodReference) Unmarshal(data []byte) error {
 			r.Skip()
 		}
 	}
-	return r.Done("PodReference")
 }
 
 // OpenAPIModelName is the name of RuleTrafficStats in the description of the API.
@@ -933,17 +1017,23 @@ func (m *RuleTrafficStats) MarshalToSizedBuffer(b []byte) (int, error) {
 // Unmarshal adds what is encoded in data to m. Unknown fields are passed over.
 func (m *RuleTrafficStats) Unmarshal(data []byte) error {
 	r := wire.NewReader(data)
+	m.unmarshal(r)
+	return r.Done("RuleTrafficStats")
+}
+
+func (m *RuleTrafficStats) unmarshal(r *wire.Reader) {
 	for r.Next() {
 		switch r.Number() {
 		case 1:
 			m.Name = r.String()
 		case 2:
-			r.Message(&m.TrafficStats)
+			inner := r.Enter()
+			m.TrafficStats.unmarshal(&inner)
+			r.Leave(&inner, "TrafficStats")
 		default:
 			r.Skip()
 		}
 	}
-	return r.Done("RuleTrafficStats")
 }
 
 // OpenAPIModelName is the name of TargetIPLatencyStats in the description of the API.
@@ -1007,6 +1097,11 @@ func (m *TargetIPLatencyStats) MarshalToSizedBuffer(b []byte) (int, error) {
 // Unmarshal adds what is encoded in data to m. Unknown fields are passed over.
 func (m *TargetIPLatencyStats) Unmarshal(data []byte) error {
 	r := wire.NewReader(data)
+	m.unmarshal(r)
+	return r.Done("TargetIPLatencyStats")
+}
+
+func (m *TargetIPLatencyStats) unmarshal(r *wire.Reader) {
 	for r.Next() {
 		switch r.Number() {
 		case 1:
@@ -1021,7 +1116,6 @@ func (m *TargetIPLatencyStats) Unmarshal(data []byte) error {
 			r.Skip()
 		}
 	}
-	return r.Done("TargetIPLatencyStats")
 }
 
 // OpenAPIModelName is the name of TrafficStats in the description of the API.
@@ -1071,6 +1165,11 @@ func (m *TrafficStats) MarshalToSizedBuffer(b []byte) (int, error) {
 // Unmarshal adds what is encoded in data to m. Unknown fields are passed over.
 func (m *TrafficStats) Unmarshal(data []byte) error {
 	r := wire.NewReader(data)
+	m.unmarshal(r)
+	return r.Done("TrafficStats")
+}
+
+func (m *TrafficStats) unmarshal(r *wire.Reader) {
 	for r.Next() {
 		switch r.Number() {
 		case 1:
@@ -1083,5 +1182,4 @@ func (m *TrafficStats) Unmarshal(data []byte) error {
 			r.Skip()
 		}
 	}
-	return r.Done("TrafficStats")
 }

@@ -26,6 +26,9 @@ const (
 	// settling is how long after a change of the rules a connection that these drop may have begun
 	// before it.
 	settling = 2 * time.Second
+	// A report has so many bytes at most: as an entry of it is counted, of which the longest take a
+	// fifth more.
+	mostBytes, entryBytes = analysis.MostReportedBytes * 3 / 4, 400
 	// mostJudged bounds the verdicts that are remembered.
 	mostJudged = 50_000
 )
@@ -273,19 +276,22 @@ func (r *Recorder) cut(uncounted bool) {
 // fill moves sums into a report, as many as it may have.
 func (r *Recorder) fill(spec *analysis.TrafficReportSpec) {
 	places := map[analysis.TrafficCause]int32{}
+	size := 0
 	placeOf := func(c analysis.TrafficCause) int32 {
 		place, known := places[c]
 		if !known {
 			place = int32(len(spec.Causes))
 			places[c] = place
 			spec.Causes = append(spec.Causes, c)
+			size += entryBytes + len(c.Namespace) + len(c.Name) + len(c.UID) + len(c.Rule) + len(c.Why)
 		}
 		return place
 	}
 	for k, s := range r.rows {
-		if len(spec.Traffic) == analysis.MostReportedTraffic || len(spec.Causes) > analysis.MostReportedCauses-2 {
+		if len(spec.Traffic) == analysis.MostReportedTraffic || len(spec.Causes) > analysis.MostReportedCauses-2 || size > mostBytes {
 			break
 		}
+		size += entryBytes
 		by, before := int32(-1), (*int32)(nil)
 		if k.word != "" {
 			by = placeOf(k.by)

@@ -2,10 +2,12 @@ package traffic
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -329,5 +331,33 @@ func BenchmarkEvent(b *testing.B) {
 			r.cut(false)
 			r.waiting = nil
 		}
+	}
+}
+
+// TestReportsAreNotTooLarge: whatever policies are called, the controller takes the reports.
+func TestReportsAreNotTooLarge(t *testing.T) {
+	r := New(false, testingclock.NewFakeClock(time.Unix(1000, 0)))
+	address := netip.MustParseAddr("2001:db8:1111:2222:3333:4444:5555:6666")
+	for i := range 3 * analysis.MostReportedTraffic {
+		long := func(kind string) string { return fmt.Sprint(i, strings.Repeat(kind, 240)) }
+		r.rows[key{
+			question: question{way: nft.Arriving, source: address, destination: address, protocol: 6, port: uint16(i)}, service: netip.AddrPortFrom(address, 65535), differs: "MayBeOld",
+			verdict: verdict{word: "Reject", by: analysis.TrafficCause{
+				Cause: "Isolation", Type: "AntreaClusterNetworkPolicy", Namespace: long("n"), Name: long("p"), UID: long("u"), Rule: long("r"), Why: long("w"),
+			}},
+		}] = &sum{connections: 1, ended: 1 << 62, packets: 1 << 62, bytes: 1 << 62, replyPackets: 1 << 62, replyBytes: 1 << 62}
+	}
+	entries := 0
+	for len(r.rows) > 0 {
+		var spec analysis.TrafficReportSpec
+		r.fill(&spec)
+		entries += len(spec.Traffic)
+		raw, err := json.Marshal(&analysis.TrafficReport{Spec: spec})
+		if err != nil || len(raw) > analysis.MostReportedBytes || len(spec.Traffic) == 0 {
+			t.Fatalf("%d entries in %d bytes, %v", len(spec.Traffic), len(raw), err)
+		}
+	}
+	if entries != 3*analysis.MostReportedTraffic {
+		t.Errorf("%d entries", entries)
 	}
 }

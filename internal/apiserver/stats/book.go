@@ -2,6 +2,7 @@ package stats
 
 import (
 	"cmp"
+	"errors"
 	"maps"
 	"math"
 	"slices"
@@ -19,6 +20,13 @@ import (
 // maxRules is how many rules of one policy are counted apart: more than a policy can have. Those
 // that it has no longer give way.
 const maxRules = 1024
+
+// maxStated is how much all Nodes together may have said last about multicast and latency: Pods of
+// groups, and addresses that were measured. It takes about 100 bytes each.
+const maxStated = 500_000
+
+// ErrFull tells that so much is known of multicast and latency that no more is taken.
+var ErrFull = errors.New("as much is known of multicast and latency as may be")
 
 // Policy is what is counted for.
 type Policy struct {
@@ -51,6 +59,8 @@ type Book struct {
 	// multicast is, by enforcer, what it said last; latency by Node.
 	multicast map[string][]v1beta2.MulticastGroupInfo
 	latency   map[string]*v1alpha1.NodeLatencyStats
+	// stated is how much both are together.
+	stated int
 }
 
 type nameKey struct {
@@ -109,7 +119,7 @@ type Computed interface {
 }
 
 // Add takes the report of an enforcer with the given key: of what it counts, that about policies
-// that concern it. It does not keep the value.
+// that concern it. It does not keep the value. Of multicast it takes what there is room for.
 func (b *Book) Add(key string, s *v1beta2.NodeStatsSummary, given Computed) {
 	// given is asked before the Book is locked.
 	var accepted []report
@@ -137,11 +147,54 @@ func (b *Book) Add(key string, s *v1beta2.NodeStatsSummary, given Computed) {
 	for _, r := range accepted {
 		b.add(r)
 	}
-	if len(s.Multicast) == 0 {
+	b.join(key, s.Multicast)
+}
+
+// join takes which groups the Pods of an enforcer have joined; what was known stays if there is no
+// room.
+func (b *Book) join(key string, groups []v1beta2.MulticastGroupInfo) {
+	if b.room(pods(b.multicast[key]), pods(groups)) != nil {
+		return
+	}
+	if len(groups) == 0 {
 		delete(b.multicast, key)
 		return
 	}
-	b.multicast[key] = s.DeepCopy().Multicast
+	kept := make([]v1beta2.MulticastGroupInfo, len(groups))
+	for i := range groups {
+		groups[i].DeepCopyInto(&kept[i])
+	}
+	b.multicast[key] = kept
+}
+
+// room makes what was stated give way to what is stated now, if there is room for it.
+func (b *Book) room(former, now int) error {
+	if b.stated-former+now > maxStated && now > former {
+		return ErrFull
+	}
+	b.stated += now - former
+	return nil
+}
+
+// pods is how much groups are.
+func pods(groups []v1beta2.MulticastGroupInfo) int {
+	n := len(groups)
+	for i := range groups {
+		n += len(groups[i].Pods)
+	}
+	return n
+}
+
+// targets is how much measurements are.
+func targets(s *v1alpha1.NodeLatencyStats) int {
+	if s == nil {
+		return 0
+	}
+	n := 1 + len(s.PeerNodeLatencyStats)
+	for i := range s.PeerNodeLatencyStats {
+		n += len(s.PeerNodeLatencyStats[i].TargetIPLatencyStats)
+	}
+	return n
 }
 
 // report is what an enforcer counts for one policy, and the names of the rules that the policy has.

@@ -1,6 +1,7 @@
 package stats
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -222,12 +223,17 @@ func TestStatesOfNodes(t *testing.T) {
 	if groups = b.MulticastGroups(); len(groups) != 1 || len(groups[0].Pods) != 1 {
 		t.Errorf("got %+v", groups)
 	}
+	put := func(s *v1alpha1.NodeLatencyStats) {
+		if err := b.PutLatency(s); err != nil {
+			t.Error(err)
+		}
+	}
 	one := &v1alpha1.NodeLatencyStats{ObjectMeta: metav1.ObjectMeta{Name: "b"}}
-	b.PutLatency(one)
+	put(one)
 	began := c.Now().Truncate(time.Second)
 	c.SetTime(c.Now().Add(time.Minute))
 	one.PeerNodeLatencyStats = []v1alpha1.PeerNodeLatencyStats{{NodeName: "x"}}
-	b.PutLatency(one)
+	put(one)
 	got, ok := b.Latency("b")
 	if !ok || len(got.PeerNodeLatencyStats) != 1 || !got.CreationTimestamp.Time.Equal(began) || len(b.Latencies()) != 1 {
 		t.Errorf("got %+v", got)
@@ -235,5 +241,53 @@ func TestStatesOfNodes(t *testing.T) {
 	b.Handler().OnDelete(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "b"}})
 	if len(b.Latencies())+len(b.MulticastGroups()) != 0 || b.ForgetLatency("b") {
 		t.Error("a Node that is gone is still there")
+	}
+}
+
+// TestStatesAreBounded: enforcers that invent Nodes, groups and measurements fill so much and no
+// more, and what a Node gives up is room for another.
+func TestStatesAreBounded(t *testing.T) {
+	b, _ := newBook()
+	groups := make([]v1beta2.MulticastGroupInfo, 1000)
+	for i := range groups {
+		groups[i] = v1beta2.MulticastGroupInfo{Group: fmt.Sprint(i), Pods: make([]v1beta2.PodReference, 9)}
+	}
+	measured := func(node string) *v1alpha1.NodeLatencyStats {
+		peers := make([]v1alpha1.PeerNodeLatencyStats, 1000)
+		for i := range peers {
+			peers[i].TargetIPLatencyStats = make([]v1alpha1.TargetIPLatencyStats, 9)
+		}
+		return &v1alpha1.NodeLatencyStats{ObjectMeta: metav1.ObjectMeta{Name: node, Labels: map[string]string{"a": "label"}}, PeerNodeLatencyStats: peers}
+	}
+	for i := range 30 {
+		b.Add(fmt.Sprint("m", i), &v1beta2.NodeStatsSummary{Multicast: groups}, rules{})
+	}
+	refused := 0
+	for i := range 40 {
+		if errors.Is(b.PutLatency(measured(fmt.Sprint("n", i))), ErrFull) {
+			refused++
+		}
+	}
+	if kept := len(b.Latencies()); refused == 0 || kept+refused != 40 || b.stated > maxStated {
+		t.Errorf("%d refused and %d kept, %d in all", refused, kept, b.stated)
+	}
+	if got, _ := b.Latency("n0"); len(got.Labels) != 0 {
+		t.Errorf("kept %v", got.Labels)
+	}
+	if err := b.PutLatency(measured("n0")); err != nil {
+		t.Errorf("what takes the place of what was stated: %v", err)
+	}
+	for i := range 30 {
+		b.ForgetNode(fmt.Sprint("m", i))
+		b.Add(fmt.Sprint("m", i), &v1beta2.NodeStatsSummary{}, rules{})
+	}
+	if err := b.PutLatency(measured("n39")); err != nil {
+		t.Errorf("there is room again: %v", err)
+	}
+	for i := range 40 {
+		b.ForgetLatency(fmt.Sprint("n", i))
+	}
+	if b.stated != 0 {
+		t.Errorf("%d are left", b.stated)
 	}
 }

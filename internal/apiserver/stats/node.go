@@ -36,16 +36,22 @@ func (b *Book) MulticastGroups() []v1alpha1.MulticastGroup {
 	return out
 }
 
-// PutLatency takes what a Node measured. It does not keep the value.
-func (b *Book) PutLatency(s *v1alpha1.NodeLatencyStats) {
-	s = s.DeepCopy()
-	s.CreationTimestamp = metav1.NewTime(b.clock.Now()).Rfc3339Copy()
+// PutLatency takes what a Node measured. It does not keep the value. It may fail with ErrFull.
+func (b *Book) PutLatency(s *v1alpha1.NodeLatencyStats) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if former := b.latency[s.Name]; former != nil {
+	former := b.latency[s.Name]
+	if err := b.room(targets(former), targets(s)); err != nil {
+		return err
+	}
+	// Of its metadata nothing but the name is the Node's to say.
+	s = s.DeepCopy()
+	s.ObjectMeta = metav1.ObjectMeta{Name: s.Name, CreationTimestamp: metav1.NewTime(b.clock.Now()).Rfc3339Copy()}
+	if former != nil {
 		s.CreationTimestamp = former.CreationTimestamp
 	}
 	b.latency[s.Name] = s
+	return nil
 }
 
 // Latency returns what a Node measured last; false if it has not.
@@ -71,7 +77,8 @@ func (b *Book) Latencies() []v1alpha1.NodeLatencyStats {
 func (b *Book) ForgetLatency(node string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	_, ok := b.latency[node]
+	former, ok := b.latency[node]
+	b.stated -= targets(former)
 	delete(b.latency, node)
 	return ok
 }
@@ -81,6 +88,7 @@ func (b *Book) ForgetLatency(node string) bool {
 func (b *Book) ForgetNode(node string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.stated -= pods(b.multicast[node]) + targets(b.latency[node])
 	delete(b.multicast, node)
 	delete(b.latency, node)
 }

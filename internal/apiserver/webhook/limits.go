@@ -147,9 +147,7 @@ func (l *limits) shrink(held, work int64) {
 func readBody(w http.ResponseWriter, r *http.Request, size int64) ([]byte, error) {
 	// Connections that know no deadlines do without: those of tests.
 	control := http.NewResponseController(w)
-	if control.SetReadDeadline(time.Now().Add(readTime)) == nil {
-		defer func() { _ = control.SetReadDeadline(time.Time{}) }()
-	}
+	timed := control.SetReadDeadline(time.Now().Add(readTime)) == nil
 	var body bytes.Buffer
 	if r.ContentLength > 0 {
 		body.Grow(int(size) + bytes.MinRead)
@@ -164,6 +162,9 @@ func readBody(w http.ResponseWriter, r *http.Request, size int64) ([]byte, error
 		return nil, errSlow
 	case err != nil:
 		return nil, fmt.Errorf("read the AdmissionReview: %w", err)
+	}
+	if timed && r.Context().Err() == nil { // else there may be no connection any more
+		_ = control.SetReadDeadline(time.Time{})
 	}
 	return body.Bytes(), nil
 }

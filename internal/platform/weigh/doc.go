@@ -1,0 +1,12 @@
+// Package weigh tells how much memory it takes to decode a body before it is decoded. A body of
+// two bytes an element may decode to hundreds of times its size; a bound of bytes alone bounds
+// nothing.
+//
+// A Scale knows one Go type with its json and protobuf tags. It walks a body once, allocates
+// nothing that depends on it, and adds up what a decoder allocates: elements of lists with the
+// lists that they outgrow, entries of maps, what pointers lead to, and texts. Fields that the type
+// does not have cost nothing, because decoders pass over them. What is malformed weighs as much as
+// stands before the fault, where decoders end, too.
+//
+// A Scale is safe for concurrent use. There is no I/O.
+package weigh
