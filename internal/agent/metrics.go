@@ -113,6 +113,7 @@ func (m *Metrics) Collect(c chan<- prometheus.Metric) {
 		counter(m.flowsLost, int(t.Losses.Connections), "connections")
 		counter(m.flowsLost, int(t.Losses.Packets), "packets")
 		counter(m.flowsLost, int(t.Losses.Overruns), "overruns")
+		counter(m.flowsLost, int(t.Losses.Ends), "ends")
 	}
 	m.inForce.Collect(c)
 	m.write.Collect(c)

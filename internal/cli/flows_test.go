@@ -399,7 +399,7 @@ func TestRecommendCommand(t *testing.T) {
 		t.Errorf("exit %d: %s", plan.code, plan.err)
 	}
 	for args, want := range map[string]string{
-		"recommend quickstart --snapshot x":                           "--snapshot: it is about flow logs",
+		"recommend quickstart":                                        "--filename: it is about flow logs",
 		"recommend quickstart --priority 0 --logs " + example:         "--priority 0: want a number from 1 to 10000",
 		"recommend quickstart --outside everywhere --logs " + example: `--outside "everywhere": want a range`,
 	} {

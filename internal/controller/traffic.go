@@ -268,7 +268,7 @@ func (m *trafficMetrics) Describe(c chan<- *prometheus.Desc) {
 func (m *trafficMetrics) Collect(c chan<- prometheus.Metric) {
 	s := m.store.Stats()
 	lost := map[string]int64{
-		"connections": s.Losses.Connections, "packets": s.Losses.Packets, "overruns": s.Losses.Overruns, "forgotten": s.Losses.Forgotten, "refused": s.Losses.Refused, "unlogged": s.Losses.Unlogged,
+		"connections": s.Losses.Connections, "packets": s.Losses.Packets, "overruns": s.Losses.Overruns, "ends": s.Losses.Ends, "forgotten": s.Losses.Forgotten, "refused": s.Losses.Refused, "unlogged": s.Losses.Unlogged,
 		"unalarmed": s.Unalarmed,
 	}
 	differing := map[string]int{"Leaks": 0}

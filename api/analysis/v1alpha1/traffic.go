@@ -44,8 +44,10 @@ type TrafficReportSpec struct {
 // TrafficLosses count what is missing from reports.
 type TrafficLosses struct {
 	// Overruns is how often the kernel dropped events of connections because too many came at once.
-	// It does not tell how many.
+	// It does not tell how many. Those that go on are found in its table of connections and told.
 	Overruns int64 `json:"overruns,omitempty"`
+	// Ends are connections that had ended by then: how much they carried is not told.
+	Ends int64 `json:"ends,omitempty"`
 	// Packets are packets that were denied and could not be told, because too many came at once.
 	Packets int64 `json:"packets,omitempty"`
 	// Connections were seen and are in no report, because reports are bounded or were not taken.

@@ -81,7 +81,7 @@ func BenchmarkNewConnections(b *testing.B) {
 		r := New(false, clock.RealClock{})
 		r.Judge = &inForce{program, time.Now().Add(-time.Hour)}
 		ended := make(chan error, 1)
-		go func() { ended <- events.Run(r.Event, r.Overrun) }()
+		go func() { ended <- events.Run(r.Event, r.Overrun, r.Unended) }()
 		rate, seconds = open()
 		events.Close()
 		if err := <-ended; err != nil {

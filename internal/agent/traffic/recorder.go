@@ -66,6 +66,9 @@ type Status struct {
 	// Connections and Denied count what was seen since the start.
 	Connections int64 `json:"connections"`
 	Denied      int64 `json:"denied"`
+	// Found counts those of the connections that were found in the kernel's table, after it had
+	// dropped their events.
+	Found int64 `json:"found,omitempty"`
 	// Losses count what was not told.
 	Losses analysis.TrafficLosses `json:"losses"`
 	// Error is why the last report was not taken, Unread why events cannot be received.
@@ -131,7 +134,9 @@ func (r *Recorder) Event(e kernel.Event) {
 		}
 		return
 	}
-	r.stats.Connections++
+	if r.stats.Connections++; e.Found {
+		r.stats.Found++
+	}
 	k.verdict, k.differs = r.verdict(k.question, &e)
 	if s := r.row(k); s != nil {
 		s.connections++
@@ -174,7 +179,7 @@ func (r *Recorder) verdict(q question, e *kernel.Event) (v verdict, differs stri
 		return v, ""
 	}
 	v.word, differs = "Allow", "Leaks"
-	if e.PickedUp || r.clock.Now().Sub(since) < settling {
+	if e.PickedUp || e.Found || r.clock.Now().Sub(since) < settling {
 		differs = "MayBeOld"
 	}
 	return v, differs
@@ -230,6 +235,14 @@ func (r *Recorder) Overrun() {
 	defer r.mu.Unlock()
 	r.losses.Overruns++
 	r.stats.Losses.Overruns++
+}
+
+// Unended notes that so many connections have ended while the kernel dropped events.
+func (r *Recorder) Unended(connections int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.losses.Ends += int64(connections)
+	r.stats.Losses.Ends += int64(connections)
 }
 
 // Fail notes that nothing is received any more.
@@ -320,7 +333,7 @@ func (r *Recorder) fill(spec *analysis.TrafficReportSpec) {
 }
 
 func plus(a, b analysis.TrafficLosses) analysis.TrafficLosses {
-	return analysis.TrafficLosses{Overruns: a.Overruns + b.Overruns, Packets: a.Packets + b.Packets, Connections: a.Connections + b.Connections}
+	return analysis.TrafficLosses{Overruns: a.Overruns + b.Overruns, Ends: a.Ends + b.Ends, Packets: a.Packets + b.Packets, Connections: a.Connections + b.Connections}
 }
 
 func directionOf(w nft.Way) string {

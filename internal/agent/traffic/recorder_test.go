@@ -116,7 +116,7 @@ func TestPackets(t *testing.T) {
 	r.Judge = &inForce{program, time.Now().Add(-time.Hour)}
 	var running sync.WaitGroup
 	running.Go(func() {
-		if err := events.Run(r.Event, r.Overrun); err != nil {
+		if err := events.Run(r.Event, r.Overrun, r.Unended); err != nil {
 			t.Error(err)
 		}
 	})

@@ -126,7 +126,7 @@ func printAgentStatus(w io.Writer, s *agent.Status, printable func(string) strin
 	if t := s.Traffic; t != nil {
 		fmt.Fprintf(w, "flows: %d connections and %d denied packets recorded; %d connections and %d packets not told", t.Connections, t.Denied, t.Losses.Connections, t.Losses.Packets)
 		if t.Losses.Overruns > 0 {
-			fmt.Fprintf(w, "; the kernel dropped events %d times", t.Losses.Overruns)
+			fmt.Fprintf(w, "; the kernel dropped events %d times: %d connections were found afterwards, and the ends of %d are not told", t.Losses.Overruns, t.Found, t.Losses.Ends)
 		}
 		for _, why := range []string{t.Unread, t.Error} {
 			if why != "" {

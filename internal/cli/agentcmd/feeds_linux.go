@@ -138,7 +138,7 @@ func recordTraffic(ctx context.Context, t *traffic.Recorder, key string, send fu
 	if err == nil {
 		stop := context.AfterFunc(ctx, r.Close)
 		defer stop()
-		err = r.Run(t.Event, t.Overrun)
+		err = r.Run(t.Event, t.Overrun, t.Unended)
 	}
 	if err != nil {
 		t.Fail(err)

@@ -213,7 +213,7 @@ func liveNotes(a *v1alpha1.FlowQueryStatus, now time.Time) []string {
 			n    int64
 			what string
 		}{
-			{l.Overruns, "times a kernel dropped events of connections because too many came at once"}, {l.Packets, "denied packets were not told because too many came at once"},
+			{l.Overruns, "times a kernel dropped events of connections because too many came at once; those that went on were found afterwards"}, {l.Ends, "connections ended meanwhile: what they carried is not told"}, {l.Packets, "denied packets were not told because too many came at once"},
 			{l.Connections, "connections were left out of reports"}, {l.Forgotten, "entries were forgotten before an hour had passed: --flow-memory of the controller bounds them"},
 			{l.Refused, "entries of reports were malformed"},
 		} {

@@ -151,7 +151,7 @@ func (s *Store) Add(enforcer string, r *analysis.TrafficReportSpec, policy Polic
 		return 0, &Problem{"spec.causes", fmt.Sprintf("at most %d entries", analysis.MostReportedCauses)}
 	case r.Until.Time.Before(r.Since.Time):
 		return 0, &Problem{"spec.until", "a time that is not before spec.since"}
-	case !within(r.Losses.Overruns, r.Losses.Packets, r.Losses.Connections):
+	case !within(r.Losses.Overruns, r.Losses.Ends, r.Losses.Packets, r.Losses.Connections):
 		return 0, &Problem{"spec.losses", "numbers that are not negative"}
 	}
 	causes := make([]analysis.TrafficCause, len(r.Causes))
@@ -177,6 +177,7 @@ func (s *Store) Add(enforcer string, r *analysis.TrafficReportSpec, policy Polic
 	s.expire(now)
 	s.heard[enforcer] = now
 	s.losses.Overruns += r.Losses.Overruns
+	s.losses.Ends += r.Losses.Ends
 	s.losses.Packets += r.Losses.Packets
 	s.losses.Connections += r.Losses.Connections
 	for i := range r.Traffic {

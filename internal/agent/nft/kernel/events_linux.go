@@ -40,9 +40,12 @@ const accountingFile = "/proc/sys/net/netfilter/nf_conntrack_acct"
 
 // EventReader receives the events of all connections of the host.
 type EventReader struct {
-	socket *socket
-	closed chan struct{}
-	once   sync.Once
+	// socket has the events, and table reads the table of connections after some were dropped.
+	socket, table *socket
+	living        *living
+	pause         time.Duration
+	closed        chan struct{}
+	once          sync.Once
 	// Local returns the addresses of the host; by default those of the network namespace of the
 	// goroutine that runs Run.
 	Local func() ([]netip.Addr, error)
@@ -56,6 +59,10 @@ func OpenEvents() (*EventReader, error) {
 	if err != nil {
 		return nil, err
 	}
+	table, err := openSocket()
+	if err != nil {
+		return nil, errors.Join(err, s.close())
+	}
 	for _, group := range []int{ctGroupNew, ctGroupDestroy} {
 		if err == nil {
 			err = unix.SetsockoptInt(s.fd, unix.SOL_NETLINK, unix.NETLINK_ADD_MEMBERSHIP, group)
@@ -65,20 +72,31 @@ func OpenEvents() (*EventReader, error) {
 		err = unix.SetsockoptTimeval(s.fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Usec: 200_000})
 	}
 	if err != nil {
-		_ = s.close()
+		_, _ = s.close(), table.close()
 		return nil, fmt.Errorf("events of connections: %w", err)
 	}
-	return &EventReader{socket: s, closed: make(chan struct{}), Local: LocalAddresses}, nil
+	return &EventReader{socket: s, table: table, living: newLiving(), pause: resyncPause, closed: make(chan struct{}), Local: LocalAddresses}, nil
 }
 
 // Close ends Run.
 func (r *EventReader) Close() { r.once.Do(func() { close(r.closed) }) }
 
-// Run calls each for every event until Close. It calls overrun when the kernel has dropped events
-// because too many came at once; how many it does not tell.
-func (r *EventReader) Run(each func(Event), overrun func()) error {
-	defer func() { _ = r.socket.close() }()
+// Run calls each for every event until Close, from one goroutine or another. It calls overrun when
+// the kernel has dropped events because too many came at once; how many it does not tell. Soon
+// after, it calls each for the connections that have begun meanwhile and are still there, and
+// unended with how many have ended meanwhile.
+func (r *EventReader) Run(each func(Event), overrun func(), unended func(int)) error {
+	var reading sync.WaitGroup
+	defer func() { reading.Wait(); _, _ = r.socket.close(), r.table.close() }()
+	dropped, silent, next := true, true, time.Time{} // what is there before the first event is no news
+	// The kernel says once that it drops, and may go on until all that waits is taken in.
+	drained := true
 	for {
+		if now := time.Now(); dropped && drained && !now.Before(next) && r.living.begin() {
+			was := silent
+			reading.Go(func() { r.resync(was, each) })
+			dropped, silent, next = false, false, now.Add(r.pause)
+		}
 		select {
 		case <-r.closed:
 			return nil
@@ -96,6 +114,11 @@ func (r *EventReader) Run(each func(Event), overrun func()) error {
 			if err != nil || !x.orig.source.IsValid() || !x.reply.source.IsValid() {
 				return nil // of a kind that has no addresses
 			}
+			if ended {
+				r.living.ends(&x)
+			} else if !r.living.begins(&x) {
+				return nil
+			}
 			e := Event{Ended: ended, Expected: x.expected, PickedUp: x.pickedUp}
 			e.Packet, e.Way = x.packet(r.local)
 			if ended {
@@ -107,6 +130,12 @@ func (r *EventReader) Run(each func(Event), overrun func()) error {
 		switch {
 		case errors.Is(err, unix.ENOBUFS):
 			overrun()
+			dropped, drained = true, false
+		case errors.Is(err, unix.EAGAIN): // all was taken in
+			drained = true
+			if n := r.living.compare(); n > 0 {
+				unended(n)
+			}
 		case err != nil && !errors.Is(err, unix.EAGAIN):
 			return fmt.Errorf("read events of connections: %w", err)
 		}

@@ -156,6 +156,9 @@ type Event struct {
 	// PickedUp tells that conntrack has not seen the connection being made, so that the other end
 	// may have made it.
 	PickedUp bool
+	// Found tells that the kernel dropped the event of its beginning, and that the connection was
+	// found afterwards: it may be some seconds old.
+	Found bool
 	// The counts are of a connection that has ended, both ways; 0 unless the kernel counts.
 	Packets, Bytes, ReplyPackets, ReplyBytes uint64
 }
