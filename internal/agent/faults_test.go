@@ -34,6 +34,20 @@ import (
 // until the returned function is called. That must never succeed.
 func (f *fixture) neverOpens(port uint16) (stop func()) {
 	f.t.Helper()
+	end := f.keepsClosed(port)
+	stop = sync.OnceFunc(func() {
+		if tries := end(); tries < 3 {
+			f.t.Errorf("it was tried only %d times", tries)
+		}
+	})
+	f.t.Cleanup(stop)
+	return stop
+}
+
+// keepsClosed is neverOpens for as short a time as the caller likes: what ends it tells how often it
+// was tried.
+func (f *fixture) keepsClosed(port uint16) (end func() (tries int)) {
+	f.t.Helper()
 	done, tries := make(chan struct{}), 0
 	var running sync.WaitGroup
 	running.Go(func() {
@@ -56,15 +70,9 @@ func (f *fixture) neverOpens(port uint16) (stop func()) {
 			tries++
 		}
 	})
-	stop = sync.OnceFunc(func() {
-		close(done)
-		running.Wait()
-		if tries < 3 {
-			f.t.Errorf("it was tried only %d times", tries)
-		}
-	})
-	f.t.Cleanup(stop)
-	return stop
+	end = sync.OnceValue(func() int { close(done); running.Wait(); return tries })
+	f.t.Cleanup(func() { end() })
+	return end
 }
 
 // TestSecondAgent starts a second agent on a host: it ends and says why, nothing changes, and the
