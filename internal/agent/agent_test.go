@@ -401,27 +401,33 @@ func TestFailsafeFlowsAreKept(t *testing.T) {
 	}
 }
 
-// TestClocks moves the clock while the server is away, by an hour and back by a day: what is in
-// force stays, a foreign change is put right, and the next policy is enforced.
-func TestClocks(t *testing.T) {
-	f := newFixture(t)
-	now := time.Now()
-	moved := clocktesting.NewFakeClock(now)
+// movableClock gives the agent a clock that goes on by itself and can be moved.
+func (f *fixture) movableClock() *clocktesting.FakeClock {
+	moved := clocktesting.NewFakeClock(time.Now())
 	f.clock = moved
-	ticking := make(chan struct{})
-	defer close(ticking)
+	done, ended := make(chan struct{}), make(chan struct{})
 	go func() {
+		defer close(ended)
 		pace := time.NewTicker(20 * time.Millisecond)
 		defer pace.Stop()
 		for {
 			select {
-			case <-ticking:
+			case <-done:
 				return
 			case <-pace.C:
 				moved.Step(20 * time.Millisecond)
 			}
 		}
 	}()
+	f.t.Cleanup(func() { close(done); <-ended })
+	return moved
+}
+
+// TestClocks moves the clock while the server is away, by an hour and back by a day: what is in
+// force stays, a foreign change is put right, and the next policy is enforced.
+func TestClocks(t *testing.T) {
+	f := newFixture(t)
+	moved := f.movableClock()
 	f.allow(80, 1, "")
 	a, stop := f.start()
 	f.eventually("reported", func() bool { return f.reports.of("p").Generation == 1 })

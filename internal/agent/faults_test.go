@@ -44,8 +44,8 @@ func (f *fixture) neverOpens(port uint16) (stop func()) {
 	return stop
 }
 
-// keepsClosed is neverOpens for as short a time as the caller likes: what ends it tells how often it
-// was tried.
+// keepsClosed is neverOpens for as short a time as the caller likes: what ends it tells how often
+// it was tried.
 func (f *fixture) keepsClosed(port uint16) (end func() (tries int)) {
 	f.t.Helper()
 	done, tries := make(chan struct{}), 0

@@ -56,9 +56,11 @@ func (f *fixture) denies(name string, generation int64, to policy.AppliedTo) {
 }
 
 // TestNode runs an agent on a Node: Pods are closed until they are known, obey policies, and so
-// does the Node; probes pass; what was enforced is kept when the agent and then the server go.
+// does the Node; probes pass; a clock that jumps changes nothing, a release opens and its end
+// closes again; what was enforced is kept when the agent and then the server go.
 func TestNode(t *testing.T) {
 	f := newFixture(t)
+	clock := f.movableClock()
 	var odd netip.Addr
 	l, client := onNode(f, func(a netip.Addr) (string, error) {
 		if a == odd {
@@ -68,17 +70,17 @@ func TestNode(t *testing.T) {
 	})
 	odd = nfttest.PodAddresses(3)[0]
 	port := uint16(30000)
-	reaches := func(from *nfttest.Host, source, to netip.Addr, at uint16) bool {
+	reaches := func(from *nfttest.Host, source, to netip.Addr, at uint16, limit time.Duration) bool {
 		t.Helper()
 		port++
-		got, err := nfttest.Attempt{From: from, Network: "tcp", Source: netip.AddrPortFrom(source, port), Destination: netip.AddrPortFrom(to, at)}.Run(200 * time.Millisecond)
+		got, err := nfttest.Attempt{From: from, Network: "tcp", Source: netip.AddrPortFrom(source, port), Destination: netip.AddrPortFrom(to, at)}.Run(limit)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return got == nfttest.Passed
 	}
 	addr := func(n int) netip.Addr { return nfttest.PodAddresses(n)[0] }
-	outside := func(n int, at uint16) bool { return reaches(l.Peers, l.Peers4[3], addr(n), at) }
+	outside := func(n int, at uint16) bool { return reaches(l.Peers, l.Peers4[3], addr(n), at, impatient) }
 	node := nfttest.NodeAddresses()[0]
 
 	a, stop := f.start()
@@ -107,20 +109,28 @@ func TestNode(t *testing.T) {
 	enforced := func(when string) {
 		t.Helper()
 		for _, c := range []struct {
-			what      string
-			got, want bool
+			what   string
+			from   *nfttest.Host
+			source netip.Addr
+			to     netip.Addr
+			at     uint16
+			want   bool
 		}{
-			{"port 80 of Pod 0", outside(0, 80), false},
-			{"port 81 of Pod 0", outside(0, 81), true},
-			{"port 80 of Pod 0 from Pod 1, over the bridge", reaches(l.Pods[1], addr(1), addr(0), 80), false},
-			{"port 80 of Pod 1 from Pod 0", reaches(l.Pods[0], addr(0), addr(1), 80), true},
-			{"a probe of port 80 of Pod 0", reaches(l.Node, node, addr(0), 80), true},
-			{"port 80 of the Node", reaches(l.Peers, l.Peers4[3], node, 80), false},
-			{"port 81 of the Node from Pod 2", reaches(l.Pods[2], addr(2), node, 81), true},
-			{"port 80 of the Node from Pod 2", reaches(l.Pods[2], addr(2), node, 80), false},
+			{"port 80 of Pod 0", l.Peers, l.Peers4[3], addr(0), 80, false},
+			{"port 81 of Pod 0", l.Peers, l.Peers4[3], addr(0), 81, true},
+			{"port 80 of Pod 0 from Pod 1, over the bridge", l.Pods[1], addr(1), addr(0), 80, false},
+			{"port 80 of Pod 1 from Pod 0", l.Pods[0], addr(0), addr(1), 80, true},
+			{"a probe of port 80 of Pod 0", l.Node, node, addr(0), 80, true},
+			{"port 80 of the Node", l.Peers, l.Peers4[3], node, 80, false},
+			{"port 81 of the Node from Pod 2", l.Pods[2], addr(2), node, 81, true},
+			{"port 80 of the Node from Pod 2", l.Pods[2], addr(2), node, 80, false},
 		} {
-			if c.got != c.want {
-				t.Errorf("%s: %s: %t, want %t", when, c.what, c.got, c.want)
+			limit := impatient
+			if c.want {
+				limit = patient
+			}
+			if got := reaches(c.from, c.source, c.to, c.at, limit); got != c.want {
+				t.Errorf("%s: %s: %t, want %t", when, c.what, got, c.want)
 			}
 		}
 	}
@@ -131,6 +141,20 @@ func TestNode(t *testing.T) {
 	if j, ok := a.Explain(nft.Packet{Source: addr(1), Destination: netip.IPv4Unspecified(), Protocol: nft.TCP, Port: 80}); !ok || j.Allows() || j.By.Policy.Name != "nodes" {
 		t.Errorf("explained as %+v", j)
 	}
+
+	for _, by := range []time.Duration{time.Hour, -24 * time.Hour, 48 * time.Hour} {
+		clock.SetTime(clock.Now().Add(by))
+		enforced(fmt.Sprintf("with a clock that jumped by %s", by))
+	}
+	if err := a.Release(clock.Now().Add(time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	f.eventually("a release opens", func() bool {
+		return a.Status().State == agent.StateReleased && outside(0, 80) && reaches(l.Peers, l.Peers4[3], node, 80, impatient)
+	})
+	clock.Step(time.Hour)
+	f.eventually("the release is over", func() bool { return a.Status().State == agent.StateEnforcing && !outside(0, 80) })
+	enforced("after the release")
 
 	// A Pod that is gone leaves an address that nobody has.
 	if err := client.CoreV1().Pods(nfttest.PodRef(1).Namespace).Delete(t.Context(), nfttest.PodRef(1).Name, metav1.DeleteOptions{}); err != nil {
