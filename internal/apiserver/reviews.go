@@ -50,9 +50,11 @@ type Sight struct {
 
 // The bounds of reviews. A review of a large cluster keeps a core busy for seconds.
 const (
-	// reviewsAtOnce are worked on at the same time, reviewsWaiting more wait; of all of them
-	// reviewsOfOne may be one user's.
+	// reviewsAtOnce are worked on at the same time, of one user one, and reviewsKept more of those
+	// who may see the whole cluster. reviewsWaiting more wait; of all of them reviewsOfOne may be
+	// one user's.
 	reviewsAtOnce  = 2
+	reviewsKept    = 1
 	reviewsWaiting = 20
 	reviewsOfOne   = 4
 	// reviewPatience bounds how long one waits for its turn.
@@ -75,7 +77,7 @@ type reviews struct {
 	answers Reviews
 	access  authorizer.Authorizer
 	held    *tally[string]
-	turns   chan struct{}
+	turns   *turns
 	// patience bounds how long one waits for its turn, and is worked on.
 	patience time.Duration
 	metrics  *Metrics
@@ -84,11 +86,11 @@ type reviews struct {
 // newReviews are the resources of analysis.nephele.io.
 func newReviews(o Options, g gate) map[string]rest.Storage {
 	r := &reviews{
-		answers: o.Reviews, access: o.Access.Authorizer, held: newTally[string](reviewsAtOnce+reviewsWaiting, reviewsOfOne),
-		turns: make(chan struct{}, reviewsAtOnce), patience: reviewPatience, metrics: o.Metrics,
+		answers: o.Reviews, access: o.Access.Authorizer, held: newTally[string](reviewsAtOnce+reviewsKept+reviewsWaiting, reviewsOfOne),
+		turns: newTurns(reviewsAtOnce, reviewsKept), patience: reviewPatience, metrics: o.Metrics,
 	}
 	plans := *r
-	plans.held, plans.turns, plans.patience = newTally[string](plansAtOnce+reviewsWaiting, reviewsOfOne), make(chan struct{}, plansAtOnce), planPatience
+	plans.held, plans.turns, plans.patience = newTally[string](plansAtOnce+reviewsKept+reviewsWaiting, reviewsOfOne), newTurns(plansAtOnce, reviewsKept), planPatience
 	resource := func(plural, singular string, kind func() runtime.Object) resource {
 		return newResource(schema.GroupResource{Group: analysis.GroupName, Resource: plural}, singular, false, kind)
 	}
@@ -139,13 +141,12 @@ func (r *reviewed) Create(ctx context.Context, object runtime.Object, validate r
 	defer leave()
 	ctx, cancel := context.WithTimeout(ctx, r.patience)
 	defer cancel()
-	select {
-	case r.turns <- struct{}{}:
-		defer func() { <-r.turns }()
-	case <-ctx.Done():
+	sight, failed := r.sight(ctx, caller)
+	done, ok := r.turns.take(ctx, identity(caller), sight.All)
+	if !ok {
 		return nil, apierrors.NewTooManyRequests(fmt.Sprintf("the turn of this review has not come within %s; try again later", r.patience), int(limitRetry/time.Second))
 	}
-	sight, failed := r.sight(ctx, caller)
+	defer done()
 	err := errors.Join(recovered.Call(func() error { return r.answers.Review(ctx, object, sight) }), failed())
 	if stack := recovered.StackOf(err); stack != "" { // the question takes nothing else with it
 		r.metrics.panicked("reviews")

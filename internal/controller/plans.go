@@ -11,6 +11,7 @@ import (
 	"github.com/nephele-io/nephele/internal/apiserver"
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/explain"
+	"github.com/nephele-io/nephele/internal/platform/work"
 	"github.com/nephele-io/nephele/internal/preview"
 )
 
@@ -20,7 +21,7 @@ const mostJudgedFlows = 5000
 // plan answers a PlanReview. No cloud is called, no account opened and no Secret read for it,
 // whatever accounts stand in the manifests: what the inventory has read is all that is known.
 func (r *reviews) plan(
-	ctx context.Context, s *seen, computation *explain.Computation, world func() *explain.World, sight apiserver.Sight, spec analysis.PlanReviewSpec,
+	ctx context.Context, s *seen, computation *explain.Computation, world func() *explain.World, budget *work.Budget, sight apiserver.Sight, spec analysis.PlanReviewSpec,
 ) (analysis.PlanReviewStatus, error) {
 	// Who sees all policies, but no accounts, is told no plans of these.
 	whole := sight.All && sight.May("list", cloudv1.GroupVersion().Group, "cloudprovideraccounts", "", "")
@@ -32,7 +33,7 @@ func (r *reviews) plan(
 	if err != nil || len(errs) > 0 {
 		return preview.Refused(errs), err
 	}
-	before := preview.Before{Computation: computation, World: world, Traffic: func(since metav1.MicroTime) ([]analysis.SeenFlow, int64, error) {
+	before := preview.Before{Computation: computation, World: world, Budget: budget, Traffic: func(since metav1.MicroTime) ([]analysis.SeenFlow, int64, error) {
 		q := &analysis.FlowQuery{Spec: analysis.FlowQuerySpec{Since: &since, Limit: mostJudgedFlows}}
 		err := r.traffic.query(q, sight)
 		return q.Status.Flows, q.Status.More, err

@@ -32,7 +32,7 @@ func TestPlansCallNoCloud(t *testing.T) {
 	}
 	spec := analysis.PlanReviewSpec{Manifests: manifest("stored") + manifest("new")}
 	all := apiserver.Sight{All: true, Cluster: true, Namespace: func(string) bool { return true }, May: func(string, string, string, string, string) bool { return true }}
-	status, err := (&reviews{}).plan(t.Context(), s, c, world, all, spec)
+	status, err := (&reviews{}).plan(t.Context(), s, c, world, nil, all, spec)
 	if err != nil || len(status.Errors) > 0 || len(status.Accounts) != 2 {
 		t.Fatalf("%v, %+v", err, status)
 	}
@@ -50,10 +50,10 @@ func TestPlansCallNoCloud(t *testing.T) {
 
 	// Whoever sees all policies, but no accounts, is told no plans of them, and brings none.
 	all.May = func(_, _, resource, _, _ string) bool { return resource != "cloudprovideraccounts" }
-	if status, err = (&reviews{}).plan(t.Context(), s, c, world, all, analysis.PlanReviewSpec{}); err != nil || len(status.Accounts) > 0 || !status.Limited {
+	if status, err = (&reviews{}).plan(t.Context(), s, c, world, nil, all, analysis.PlanReviewSpec{}); err != nil || len(status.Accounts) > 0 || !status.Limited {
 		t.Errorf("%v, %+v, want no accounts", err, status)
 	}
-	if status, err = (&reviews{}).plan(t.Context(), s, c, world, all, spec); err != nil || len(status.Errors) != 2 || status.Errors[0].Reason != analysis.ErrorKindNotTaken {
+	if status, err = (&reviews{}).plan(t.Context(), s, c, world, nil, all, spec); err != nil || len(status.Errors) != 2 || status.Errors[0].Reason != analysis.ErrorKindNotTaken {
 		t.Errorf("%v, %+v, want two errors", err, status.Errors)
 	}
 }

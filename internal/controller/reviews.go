@@ -28,6 +28,7 @@ import (
 	"github.com/nephele-io/nephele/internal/control/convert"
 	"github.com/nephele-io/nephele/internal/explain"
 	"github.com/nephele-io/nephele/internal/kinds"
+	"github.com/nephele-io/nephele/internal/platform/work"
 	"github.com/nephele-io/nephele/internal/review"
 )
 
@@ -38,6 +39,10 @@ const reviewAge = 2 * time.Second
 // reviewMost is how old it may be though nothing seems to have changed. Releases end by the clock
 // alone, and it bounds what an event that is lost can do.
 const reviewMost = time.Minute
+
+// reviewWork is what one review may cost, in units of work.Budget: some seconds of processor time,
+// and a hundred megabytes.
+const reviewWork = 200_000_000
 
 // aclAge is how old network ACLs may be. No event tells of their changes, and reading them is a
 // call to the cloud.
@@ -56,6 +61,8 @@ type reviews struct {
 	cluster string
 	ready   func() error
 	clock   clock.PassiveClock
+	// work is what one answer may cost.
+	work int64
 	// traffic holds the connections that enforcers have reported; nil where nobody reports any.
 	traffic *traffic
 	// kinds are those that reviews are answered from; policies counts what has happened to those
@@ -111,7 +118,8 @@ func newReviews(
 	ctx context.Context, in informers, cached, live client.Reader, policies heard, cluster string, ready func() error, clk clock.PassiveClock, o Options,
 ) (*reviews, error) {
 	r := &reviews{
-		cached: cached, live: live, kinds: o.reviewedKinds(), clouds: o.clouds, cluster: cluster, ready: ready, clock: clk, policies: policies, acls: map[scope]readACLs{},
+		cached: cached, live: live, kinds: o.reviewedKinds(), clouds: o.clouds, cluster: cluster, ready: ready, clock: clk, work: reviewWork,
+		policies: policies, acls: map[scope]readACLs{},
 	}
 	pods, err := in.GetInformer(ctx, &corev1.Pod{}, cache.BlockUntilSynced(false))
 	if err != nil {
@@ -183,6 +191,38 @@ func (r *reviews) Review(ctx context.Context, object runtime.Object, sight apise
 		world = func() *explain.World { return computation.World(false) }
 		told.Unread = nil
 	}
+	err = work.Within(func() error { return r.answer(ctx, s, object, computation, world, sight, told) })
+	if errors.Is(err, work.ErrTooMuch) {
+		return wrongQuestion{fmt.Errorf("%w: %s", err, narrower(object))}
+	}
+	if wrong := (*review.WrongError)(nil); errors.As(err, &wrong) {
+		return wrongQuestion{wrong}
+	}
+	return err
+}
+
+// narrower says how to ask for less.
+func narrower(object runtime.Object) string {
+	switch o := object.(type) {
+	case *analysis.ReachReview:
+		if o.Spec.Grouped || o.Spec.GroupBy != "" {
+			return "narrow it with from and to, such as a Namespace, and with protocol and port"
+		}
+		return "name one machine or Namespace in from or to, and a protocol and port"
+	case *analysis.EffectiveRules:
+		return "ask with of for one machine or Namespace"
+	case *analysis.PlanReview:
+		return "leave out the map, or plan for fewer objects"
+	}
+	return "ask for less"
+}
+
+// answer fills in a review. It spends from a budget.
+func (r *reviews) answer(
+	ctx context.Context, s *seen, object runtime.Object, computation *explain.Computation, shared func() *explain.World, sight apiserver.Sight, told analysis.Seen,
+) (err error) {
+	budget := work.New(r.work, ctx.Err)
+	world := func() *explain.World { return shared().Within(budget) }
 	switch o := object.(type) {
 	case *analysis.FlowReview:
 		acls, unread := r.networkACLs(ctx, s, computation.AccountsOf(o.Spec.From, o.Spec.To))
@@ -195,7 +235,7 @@ func (r *reviews) Review(ctx context.Context, object runtime.Object, sight apise
 		o.Status, err = review.Reach(world(), o.Spec)
 		o.Status.Seen = told
 	case *analysis.PlanReview:
-		o.Status, err = r.plan(ctx, s, computation, world, sight, o.Spec)
+		o.Status, err = r.plan(ctx, s, computation, shared, budget, sight, o.Spec)
 		told.Limited = told.Limited || o.Status.Limited
 		o.Status.Seen = told
 	case *analysis.EffectiveRules:
@@ -205,9 +245,6 @@ func (r *reviews) Review(ctx context.Context, object runtime.Object, sight apise
 		o.Status.Seen = told
 	default:
 		return fmt.Errorf("a %T is no review", object)
-	}
-	if wrong := (*review.WrongError)(nil); errors.As(err, &wrong) {
-		return wrongQuestion{wrong}
 	}
 	return err
 }

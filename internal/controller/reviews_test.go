@@ -2,12 +2,16 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -20,6 +24,7 @@ import (
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/apiserver"
 	"github.com/nephele-io/nephele/internal/cloud/inventory"
+	"github.com/nephele-io/nephele/internal/control/convert"
 	"github.com/nephele-io/nephele/internal/kinds"
 )
 
@@ -216,5 +221,42 @@ func TestSchemeOfKinds(t *testing.T) {
 		if _, known := kinds.Find(gvk.Group, gvk.Kind); stored && !known {
 			t.Errorf("%s is in the scheme and not in the table of internal/kinds", gvk)
 		}
+	}
+}
+
+// TestTooMuchWork: an answer that costs too much ends, says what to narrow, and so does one that
+// nobody waits for; what others ask next is answered.
+func TestTooMuchWork(t *testing.T) {
+	t.Parallel()
+	r := newTestReviews(t)
+	for i := range 50 {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: fmt.Sprint("p", i), UID: types.UID(fmt.Sprint(i))}, Status: corev1.PodStatus{PodIP: fmt.Sprint("10.0.0.", i), PodIPs: []corev1.PodIP{{IP: fmt.Sprint("10.0.0.", i)}}}}
+		if err := r.pods.Add(convert.TrimPod(pod)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	all := apiserver.Sight{All: true, Cluster: true, Namespace: func(string) bool { return true }, May: func(_, _, _, _, _ string) bool { return true }}
+	questions := map[string]runtime.Object{
+		"name one machine": &analysis.ReachReview{Spec: analysis.ReachReviewSpec{To: "any"}}, "narrow it with from and to": &analysis.ReachReview{Spec: analysis.ReachReviewSpec{Grouped: true}},
+		"ask with of": &analysis.EffectiveRules{}, "leave out the map": &analysis.PlanReview{Spec: analysis.PlanReviewSpec{Map: true}},
+	}
+	r.work = 1
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	for says, q := range questions {
+		err := r.Review(t.Context(), q.DeepCopyObject(), all)
+		var wrong apiserver.WrongQuestion
+		if !errors.As(err, &wrong) || !strings.Contains(err.Error(), says) {
+			t.Errorf("%T: %v, want it to say %q", q, err, says)
+		}
+	}
+	r.work = reviewWork
+	for _, q := range questions {
+		if err := r.Review(t.Context(), q, all); err != nil {
+			t.Errorf("%T: %v", q, err)
+		}
+	}
+	if err := r.Review(gone, &analysis.PlanReview{Spec: analysis.PlanReviewSpec{Map: true}}, all); !errors.Is(err, context.Canceled) {
+		t.Errorf("nobody waits: %v", err)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
 	"github.com/nephele-io/nephele/internal/cloud/trace"
+	"github.com/nephele-io/nephele/internal/platform/work"
 	"github.com/nephele-io/nephele/internal/policy"
 	"github.com/nephele-io/nephele/internal/reach"
 )
@@ -26,6 +27,14 @@ type World struct {
 	*reach.World
 	Endpoints   []reach.Endpoint
 	computation *Computation
+}
+
+// Within returns the world with a budget that its answers are spent from. They end below
+// work.Within when it is used up.
+func (w *World) Within(b *work.Budget) *World {
+	bounded := *w
+	bounded.World = w.World.Within(b)
+	return &bounded
 }
 
 // World makes the computation ready for questions about everybody. With asEnforced, modes and

@@ -82,6 +82,9 @@ func (p *Planner) Plan(ctx context.Context) (plans, error) {
 	var observed ObservedAccounts
 	var out plans
 	for _, a := range p.In.Accounts {
+		if ctx.Err() != nil {
+			return plans{}, ctx.Err()
+		}
 		o, err := p.Observe(ctx, a)
 		if err != nil {
 			out.failed = append(out.failed, failedAccount{cloud.AccountKey(a.Namespace, a.Name), err})
@@ -94,6 +97,9 @@ func (p *Planner) Plan(ctx context.Context) (plans, error) {
 	p.In.KnowClouds(observed)
 	known := append(observed, p.observeNeighbours(ctx, observed)...)
 	c := Compute(p.In)
+	if ctx.Err() != nil {
+		return plans{}, ctx.Err()
+	}
 	out.computation = c
 	for _, r := range c.In.Refused {
 		p.In.Notes = append(p.In.Notes, "left out, as by the controller: "+r.String())
@@ -105,6 +111,9 @@ func (p *Planner) Plan(ctx context.Context) (plans, error) {
 		return plans{}, err
 	}
 	for _, o := range observed {
+		if ctx.Err() != nil {
+			return plans{}, ctx.Err()
+		}
 		acct := Describe(known, o.Key, p.Lowerers)
 		in, err := p.Input(acct, o, store)
 		if err != nil {

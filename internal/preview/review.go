@@ -12,6 +12,7 @@ import (
 	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/explain"
+	"github.com/nephele-io/nephele/internal/platform/work"
 	"github.com/nephele-io/nephele/internal/review"
 )
 
@@ -28,6 +29,8 @@ type Before struct {
 	*explain.Computation
 	// World is that of the computation.
 	World func() *explain.World
+	// Budget is what the maps may cost.
+	Budget *work.Budget
 	// Traffic returns what was seen of connections since a time, and how much of it is left out.
 	Traffic func(since metav1.MicroTime) (seen []analysis.SeenFlow, more int64, err error)
 }
@@ -79,7 +82,7 @@ func (p *Planner) Review(ctx context.Context, before Before, with *Proposal, spe
 	if !spec.Map || ctx.Err() != nil {
 		return out, ctx.Err()
 	}
-	out.Map = review.Map(before.World(), made.computation.World(false), review.MapQuestion{})
+	out.Map = review.Map(before.World().Within(before.Budget), made.computation.World(false).Within(before.Budget), review.MapQuestion{})
 	return out, nil
 }
 
@@ -140,8 +143,11 @@ func Limited(ctx context.Context, before Before, view explain.View, with *Propos
 	if out.Flows, err = before.effects(ctx, after, spec); err != nil {
 		return out, err
 	}
+	if err := ctx.Err(); err != nil {
+		return out, err
+	}
 	if spec.Map {
-		out.Map = review.Map(before.World(), after.World(false), review.MapQuestion{})
+		out.Map = review.Map(before.World().Within(before.Budget), after.World(false).Within(before.Budget), review.MapQuestion{})
 	}
 	return out, nil
 }

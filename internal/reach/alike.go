@@ -21,6 +21,7 @@ func (w *World) Alike(counted func(*Endpoint) bool) []string {
 	var sets []addrset.Set
 	known := map[uint64][]addrset.Set{}
 	add := func(s addrset.Set) {
+		w.budget.Spend(2 + s.Len())
 		h := s.Hash()
 		if !s.Empty() && !slices.ContainsFunc(known[h], s.Equal) {
 			known[h] = append(known[h], s)
@@ -37,6 +38,7 @@ func (w *World) Alike(counted func(*Endpoint) bool) []string {
 				numbers[k] = len(numbers)
 				w.named(k, directionOf(half), add)
 			}
+			w.budget.Spend(2)
 			out[i] += fmt.Sprint(numbers[k], " ")
 		}
 		for _, a := range e.Addresses {
@@ -59,6 +61,7 @@ func (w *World) Alike(counted func(*Endpoint) bool) []string {
 			for _, r := range family.ranges {
 				at, _ := slices.BinarySearchFunc(places, r.From, func(p place, n addrset.Number) int { return p.at.Compare(n) })
 				for ; at < len(places) && !r.To.Less(places[at].at); at++ {
+					w.budget.Spend(1)
 					if places[at].v6 == family.v6 {
 						in[at] = append(strconv.AppendInt(in[at], int64(n), 36), ',')
 					}
@@ -75,6 +78,7 @@ func (w *World) Alike(counted func(*Endpoint) bool) []string {
 			continue
 		}
 		for n, s := range sets {
+			w.budget.Spend(2 + e.Blocks.Len() + s.Len())
 			switch part := e.Blocks.Intersect(s); {
 			case part.Equal(e.Blocks):
 				parts[i] = append(parts[i], fmt.Sprint("block ", n))
@@ -133,6 +137,7 @@ func (w *World) Applied(e *Endpoint) Applied {
 	ingress, egress := w.policies.class(policy.Ingress, e), w.policies.class(policy.Egress, e)
 	out := Applied{Ingress: ingress.isolated, Egress: egress.isolated}
 	rules := slices.Concat(ingress.rules, egress.rules)
+	w.budget.Spend(len(rules))
 	slices.Sort(rules)
 	for _, i := range rules {
 		if p := w.policies.rules[i].policy.Source; !slices.Contains(out.Policies, p) {

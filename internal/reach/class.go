@@ -1,11 +1,14 @@
 package reach
 
 import (
+	"encoding/binary"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
+	"github.com/nephele-io/nephele/internal/platform/work"
 	"github.com/nephele-io/nephele/internal/policy"
 )
 
@@ -53,8 +56,11 @@ func (o outcomes) outcome() policy.Outcome {
 
 // class is what one direction of endpoints with equal treatment has in common.
 type class struct {
-	// rules are those that apply, in order, by their index among the policies'.
+	// rules are those that apply, in order, by their index among the policies'; index finds them.
+	// set is equal for classes of equal rules.
 	rules     []int
+	index     *serviceIndex
+	set       int
 	semantics policy.Semantics
 	// ports are the named ports of the endpoints, where a rule looks at them.
 	ports []policy.NamedPort
@@ -71,23 +77,10 @@ func (p *policies) class(d policy.Direction, e *Endpoint) class {
 	if e.EntityRef == (policy.EntityRef{}) || e.Suspended != "" {
 		return c
 	}
-	for _, g := range p.groups[e.EntityRef] {
-		for _, i := range p.applied[g] {
-			if p.rules[i].rule.Direction == d {
-				c.rules = append(c.rules, i)
-			}
-		}
-	}
-	slices.Sort(c.rules)
-	c.rules = slices.Compact(c.rules)
-	looks := false
-	for _, i := range c.rules {
-		r := &p.rules[i]
-		c.byKubernetes = c.byKubernetes || r.stage == stageKubernetes
-		c.isolated = c.isolated || r.stage == stageKubernetes || e.Semantics == policy.VMSemantics && r.rule.Action == policy.Allow
-		looks = looks || d == policy.Ingress && len(r.traffic.named) > 0
-	}
-	if looks {
+	s := p.ruleSet(d, p.groups[e.EntityRef])
+	c.rules, c.set, c.byKubernetes = s.rules, s.number, s.kubernetes
+	c.isolated = s.kubernetes || e.Semantics == policy.VMSemantics && s.allows
+	if s.named && d == policy.Ingress {
 		c.ports = e.Ports
 	}
 	if e.Grouped && p.regions[e.Region] {
@@ -96,8 +89,49 @@ func (p *policies) class(d policy.Direction, e *Endpoint) class {
 	return c
 }
 
+// ruleSet is the rules of a direction that apply to the members of some groups.
+type ruleSet struct {
+	rules []int
+	// number is equal for equal rules.
+	number int
+	// kubernetes tells that some are of Kubernetes NetworkPolicies, allows that some allow, named
+	// that some look at named ports.
+	kubernetes, allows, named bool
+}
+
+// ruleSet returns that of some groups. Many endpoints are in the same ones.
+func (p *policies) ruleSet(d policy.Direction, groups []string) *ruleSet {
+	p.setting.Lock()
+	defer p.setting.Unlock()
+	key := string(d) + " " + strings.Join(groups, " ")
+	if s := p.sets[key]; s != nil {
+		return s
+	}
+	s := &ruleSet{}
+	for _, g := range groups {
+		for _, i := range p.applied[g] {
+			if p.rules[i].rule.Direction == d {
+				s.rules = append(s.rules, i)
+			}
+		}
+	}
+	slices.Sort(s.rules)
+	s.rules = slices.Compact(s.rules)
+	var text []byte
+	for _, i := range s.rules {
+		r := &p.rules[i]
+		s.kubernetes = s.kubernetes || r.stage == stageKubernetes
+		s.allows = s.allows || r.rule.Action == policy.Allow
+		s.named = s.named || len(r.traffic.named) > 0
+		text = binary.AppendUvarint(text, uint64(i))
+	}
+	s.number = p.numbers.of(text)
+	p.sets[key] = s
+	return s
+}
+
 // key is equal for classes that are the same.
-func (c *class) key() string { return fmt.Sprint(c.rules, c.semantics, c.ports, c.region) }
+func (c *class) key() string { return fmt.Sprint(c.set, c.semantics, c.ports, c.region) }
 
 // byDefault is the outcome if no rule decides.
 func (c *class) byDefault() outcomes {
@@ -156,6 +190,7 @@ type walk struct {
 	*policies
 	*class
 	follower *follower
+	budget   *work.Budget
 	// active are the regions that nothing has decided yet, done the others.
 	active, next []region
 	done         []part
@@ -163,13 +198,18 @@ type walk struct {
 
 // decide cuts the addresses of within into parts for a service, which lies in one piece of the
 // partition. See rule.matches for blocksOnly.
-func (p *policies) decide(c *class, s flow.Service, within addrset.Set, blocksOnly bool, t *follower) []part {
+func (p *policies) decide(b *work.Budget, c *class, s flow.Service, within addrset.Set, blocksOnly bool, t *follower) []part {
 	within = within.Intersect(flow.Family(s.Protocol))
 	if within.Empty() {
 		return nil
 	}
-	w := walk{policies: p, class: c, follower: t, active: []region{{peers: within, inTiers: true}}}
-	for _, i := range c.rules {
+	w := walk{policies: p, class: c, follower: t, budget: b, active: []region{{peers: within, inTiers: true}}}
+	rules := c.rules
+	if c.index != nil {
+		rules = c.index.rules(s)
+	}
+	for _, i := range rules {
+		b.Spend(1)
 		r := &p.rules[i]
 		if r.rule.Action == "" {
 			continue
@@ -190,7 +230,13 @@ func (p *policies) decide(c *class, s flow.Service, within addrset.Set, blocksOn
 // step takes one rule into account.
 func (w *walk) step(i int, yes, maybe addrset.Set) {
 	r := &w.policies.rules[i]
+	cost := yes.Len() + maybe.Len()
+	for k := range w.active {
+		cost += 2 + w.active[k].peers.Len()
+	}
+	w.budget.Spend(cost)
 	if w.follower != nil {
+		w.budget.Spend(len(w.done))
 		w.tellLost(i, yes)
 	}
 	if r.stage == stageBaseline && w.byKubernetes {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
@@ -58,6 +59,11 @@ type policies struct {
 	hosts   map[policy.EntityRef]string
 	// regions are those in which blocks are delegated to somebody.
 	regions map[string]bool
+
+	// setting guards sets, which are the rules of groups, and numbers, which tell them apart.
+	setting sync.Mutex
+	sets    map[string]*ruleSet
+	numbers numbering
 }
 
 // group is an address group.
@@ -75,7 +81,8 @@ type named struct {
 }
 
 func newPolicies(l *policy.Listing, delegated map[policy.EntityRef]Delegation) *policies {
-	p := &policies{applied: map[string][]int{}, groups: map[policy.EntityRef][]string{}, hosts: map[policy.EntityRef]string{}, regions: map[string]bool{}}
+	p := &policies{applied: map[string][]int{}, groups: map[policy.EntityRef][]string{}, hosts: map[policy.EntityRef]string{}, regions: map[string]bool{},
+		sets: map[string]*ruleSet{}, numbers: numbering{}}
 	for _, d := range delegated {
 		p.regions[d.Region] = true
 	}

@@ -2,6 +2,7 @@ package reach
 
 import (
 	"cmp"
+	"encoding/binary"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
+	"github.com/nephele-io/nephele/internal/platform/work"
 	"github.com/nephele-io/nephele/internal/policy"
 )
 
@@ -85,7 +87,7 @@ func (m Member) Partly() bool {
 // Reach answers a question. The flows are disjoint, and sorted by destination, source and service.
 func (w *World) Reach(q Question) []Flows {
 	from, to := w.side(q.From, out), w.side(q.To, in)
-	var c collector
+	c := collector{budget: w.budget, numbers: numbering{}}
 	for _, t := range to {
 		for _, f := range from {
 			switch {
@@ -262,8 +264,9 @@ func (w *World) between(c *collector, q *Question, f, t crowd) {
 		return !family.Overlaps(f.addrs) || !family.Overlaps(t.addrs)
 	})
 	apart := f.groups != nil && t.groups != nil && !f.groups.Connected(t.groups)
-	c.begin()
+	c.begin(possible)
 	for _, s := range possible {
+		c.budget.Spend(4)
 		for _, family := range []addrset.Set{addrset.AllIPv4(), addrset.AllIPv6()} { // no flow goes from one to the other
 			sources, destinations := f.addrs.Intersect(family), t.addrs.Intersect(family)
 			if sources.Empty() || destinations.Empty() {
@@ -332,32 +335,60 @@ type box struct {
 	egress, ingress half
 	// services lists what was found to go this way, of those that are possible.
 	services, possible []flow.Service
+	// why is equal for boxes that may be put together; told and among are the numbers of possible,
+	// the latter without what one family of addresses has alone.
+	why         string
+	told, among int
 }
 
 // reason is equal for boxes that may be put together.
 func (b *box) reason() string {
-	return fmt.Sprint(b.outcome, b.apart, b.egress.reason(), b.ingress.reason())
+	text := append([]byte(b.outcome), strconv.FormatBool(b.apart)...)
+	return string(b.ingress.reason(b.egress.reason(text)))
 }
 
 // mayPass reports whether the end lets anything through, for all that is known.
 func (h half) mayPass() bool { return h.possible&^(drop|reject) != 0 }
 
-func (h *half) reason() string {
-	return fmt.Sprint("|", h.possible, h.by, h.passed, h.cause)
+// reason adds why a half decides as it does. Its cause names no rule yet.
+func (h *half) reason(text []byte) []byte {
+	text = append(text, '|', byte(h.possible))
+	text = binary.AppendVarint(text, int64(h.by))
+	text = binary.AppendUvarint(text, uint64(len(h.passed)))
+	for _, i := range h.passed {
+		text = binary.AppendVarint(text, int64(i))
+	}
+	text = fmt.Appendf(text, "%t%t%t%q%q", h.cause.Isolated, h.cause.Groups, h.cause.Unread, h.cause.Openings.Account, h.cause.Openings.Host)
+	return text
 }
 
 // collector puts boxes together.
 type collector struct {
-	boxes []*box
-	// of finds the boxes of the two crowds that are at work.
-	of map[string][]*box
+	boxes   []*box
+	budget  *work.Budget
+	numbers numbering
+	// of finds the boxes of the two crowds that are at work, between which so many services are
+	// told apart.
+	of          map[boxKey][]*box
+	told, among int
+}
+
+// boxKey is equal for boxes that may be the same.
+type boxKey struct {
+	why      string
+	from, to uint64
 }
 
 // begin turns to two other crowds.
-func (c *collector) begin() { c.of = map[string][]*box{} }
+func (c *collector) begin(possible []flow.Service) {
+	c.of = map[boxKey][]*box{}
+	c.told, c.among = c.numbers.services(possible), c.numbers.services(withoutICMP(possible))
+}
 
 func (c *collector) add(b box, s flow.Service, f, t *crowd) {
-	key := b.reason()
+	b.why, b.told, b.among = b.reason(), c.told, c.among
+	c.budget.Spend(20 + b.from.addrs.Len() + b.to.addrs.Len())
+	key := boxKey{b.why, b.from.addrs.Hash(), b.to.addrs.Hash()}
 	for _, known := range c.of[key] {
 		if known.from.same(&b.from) && known.to.same(&b.to) {
 			known.services = append(known.services, s)
@@ -365,6 +396,7 @@ func (c *collector) add(b box, s flow.Service, f, t *crowd) {
 		}
 	}
 	b.services = []flow.Service{s}
+	c.budget.Spend(50 + 4*len(f.members) + 4*len(t.members))
 	b.from.fill(f)
 	b.to.fill(t)
 	if len(b.from.who) == 1 && len(b.to.who) == 1 && b.from.who[0].at == b.to.who[0].at {
@@ -377,11 +409,12 @@ func (c *collector) add(b box, s flow.Service, f, t *crowd) {
 // flows returns what was collected: first sources with equal services are put together, then
 // destinations, then the two families.
 func (c *collector) flows(w *World) []Flows {
-	list := joined(c.boxes, func(b *box) (end, *end) { return b.to, &b.from })
-	list = joined(list, func(b *box) (end, *end) { return b.from, &b.to })
-	list = families(list)
+	list := c.joined(c.boxes, func(b *box) (end, *end) { return b.to, &b.from })
+	list = c.joined(list, func(b *box) (end, *end) { return b.from, &b.to })
+	list = c.families(list)
 	out := make([]Flows, 0, len(list))
 	for _, b := range list {
+		c.budget.Spend(20 + len(b.from.who) + len(b.to.who) + b.from.addrs.Len() + b.to.addrs.Len())
 		out = append(out, Flows{
 			From: w.told(&b.from), To: w.told(&b.to), Services: b.services, Possible: b.possible, Outcome: b.outcome, Apart: b.apart,
 			Egress: w.decision(&b.egress), Ingress: w.decision(&b.ingress),
@@ -394,18 +427,24 @@ func (c *collector) flows(w *World) []Flows {
 }
 
 // joined puts together what differs in one end only. Endpoints and addresses stay apart.
-func joined(list []*box, ends func(*box) (same end, differs *end)) []*box {
+func (c *collector) joined(list []*box, ends func(*box) (same end, differs *end)) []*box {
 	type joint struct {
 		*box
 		others []*end
 	}
 	var joints []*joint
-	at := map[string][]*joint{}
+	type jointKey struct {
+		outside        bool
+		same           uint64
+		why            string
+		services, told int
+	}
+	at := map[jointKey][]*joint{}
 next:
 	for _, b := range list {
 		same, differs := ends(b)
-		outside := len(differs.who) == 0
-		key := fmt.Sprint(outside, same.addrs.Hash(), b.reason(), b.services, b.possible)
+		c.budget.Spend(10 + len(b.services) + same.addrs.Len())
+		key := jointKey{len(differs.who) == 0, same.addrs.Hash(), b.why, c.numbers.services(b.services), b.told}
 		for _, known := range at[key] {
 			if kept, _ := ends(known.box); kept.same(&same) {
 				known.others = append(known.others, differs)
@@ -438,17 +477,23 @@ next:
 
 // families puts together what holds for IPv4 and for IPv6 between the same ends. No flow goes from
 // one to the other, so nothing is said that is not so.
-func families(list []*box) []*box {
+func (c *collector) families(list []*box) []*box {
+	type familyKey struct {
+		family          int
+		why             string
+		services, among int
+		from, to        string
+	}
 	var out []*box
-	at := map[string]*box{}
+	at := map[familyKey]*box{}
 	for _, b := range list {
 		other := 4
 		if len(b.from.addrs.IPv4()) > 0 {
 			other = 6
 		}
-		key := func(family int) string {
-			return fmt.Sprint(family, b.reason(), withoutICMP(b.services), withoutICMP(b.possible), b.from.names(), "->", b.to.names())
-		}
+		services, from, to := c.numbers.services(withoutICMP(b.services)), b.from.names(), b.to.names()
+		c.budget.Spend(10 + len(b.services) + len(from) + len(to))
+		key := func(family int) familyKey { return familyKey{family, b.why, services, b.among, from, to} }
 		if known := at[key(other)]; known != nil {
 			delete(at, key(other))
 			for _, e := range [][2]*end{{&known.from, &b.from}, {&known.to, &b.to}} {

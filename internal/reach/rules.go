@@ -6,6 +6,7 @@ import (
 
 	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
+	"github.com/nephele-io/nephele/internal/platform/work"
 	"github.com/nephele-io/nephele/internal/policy"
 )
 
@@ -74,6 +75,7 @@ type application struct {
 func (w *World) applications(half int) []*application {
 	var out []*application
 	at := map[string]*application{}
+	w.budget.Spend(len(w.endpoints))
 	for _, e := range w.endpoints {
 		c := e.halves[half].class
 		if e.Suspended != "" {
@@ -84,6 +86,7 @@ func (w *World) applications(half int) []*application {
 		}
 		key := c.key()
 		if at[key] == nil {
+			c.index = w.policies.indexOf(&c)
 			at[key] = &application{class: c}
 			out = append(out, at[key])
 		}
@@ -139,13 +142,15 @@ func (w *World) find(c *class, endpoints int, found []finding) {
 			f.skipped = f.skipped || w.policies.rules[to].rule.Action == policy.Pass
 		},
 	}
-	w.policies.follow(c, t)
+	w.policies.follow(w.budget, c, t)
 }
 
 // follow takes all traffic of a class through its rules.
-func (p *policies) follow(c *class, t *follower) {
-	for _, s := range flow.Partition(p.services(c)) {
-		p.decide(c, s, addrset.All(), false, t)
+func (p *policies) follow(b *work.Budget, c *class, t *follower) {
+	services := p.services(c)
+	b.Spend(len(services))
+	for _, s := range flow.Partition(services) {
+		p.decide(b, c, s, addrset.All(), false, t)
 	}
 }
 
@@ -257,7 +262,7 @@ func (w *World) Overrides(of string) []Override {
 					o.Endpoints = append(o.Endpoints, a.endpoints...)
 				}
 			}}
-			w.policies.follow(&a.class, t)
+			w.policies.follow(w.budget, &a.class, t)
 		}
 	}
 	keys := make([]pair, 0, len(found))
@@ -327,6 +332,8 @@ func (w *World) Effective(e *Endpoint) Effective {
 
 func (w *World) effective(half int, e *Endpoint) EffectiveDirection {
 	k := w.newKind(half, e)
+	k.index = w.policies.indexOf(&k.class)
+	w.budget.Spend(len(w.policies.rules))
 	found := make([]finding, len(w.policies.rules))
 	w.find(&k.class, 1, found)
 	d := EffectiveDirection{Default: Outcome(k.byDefault().outcome())}

@@ -9,6 +9,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
 	"github.com/nephele-io/nephele/internal/cloud/trace"
+	"github.com/nephele-io/nephele/internal/platform/work"
 	"github.com/nephele-io/nephele/internal/policy"
 )
 
@@ -104,6 +105,16 @@ type World struct {
 	everybody addrset.Set
 	// kinds are the classes of endpoints by direction (ingress, egress) and key.
 	kinds [2]map[string]*kind
+	// budget is what answers may cost.
+	budget *work.Budget
+}
+
+// Within returns the world with a budget that its answers are spent from. A method ends below
+// work.Within when it is used up.
+func (w *World) Within(b *work.Budget) *World {
+	bounded := *w
+	bounded.budget = b
+	return &bounded
 }
 
 // endpoint is an Endpoint and how each direction of it is treated.
@@ -179,6 +190,7 @@ func (w *World) kind(half int, e *Endpoint) *kind {
 		return known
 	}
 	w.kinds[half][key] = k
+	k.index = w.policies.indexOf(&k.class)
 	k.services = w.policies.services(&k.class)
 	for _, o := range k.openings {
 		k.services = append(k.services, o.Services...)
@@ -307,7 +319,7 @@ func (w *World) decideOwn(k *kind, direction policy.Direction, s flow.Service, p
 	// Machines in sight are named by reference to a group, which means their private addresses
 	// only.
 	blocksOnly := other.public && k.grouped && k.groups != nil && k.groups.Near(other.groups)
-	for _, p := range w.policies.decide(&k.class, s, peers, blocksOnly, nil) {
+	for _, p := range w.policies.decide(w.budget, &k.class, s, peers, blocksOnly, nil) {
 		h := half{peers: p.peers, possible: p.possible, by: p.by, passed: p.passed, cause: Cause{Isolated: p.by == noRule && p.possible == drop}}
 		if p.possible&native == 0 {
 			halves = append(halves, h)

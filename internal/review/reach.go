@@ -3,6 +3,7 @@ package review
 import (
 	"errors"
 	"net/netip"
+	"slices"
 
 	"github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud/forecast"
@@ -76,8 +77,10 @@ func Reach(w *explain.World, spec v1alpha1.ReachReviewSpec) (v1alpha1.ReachRevie
 		g := grouping{w, spec.GroupBy}
 		q.From, q.To = g.party(q.From, spec.Row), g.party(q.To, spec.Column)
 	}
-	rows := rowsOf(w, w.Reach(q), int(spec.Ends))
-	out.Flows, out.Total = page(rows, spec)
+	// Nobody who may be seen has a say in the others.
+	seen := slices.DeleteFunc(w.Reach(q), func(f reach.Flows) bool { return !anyVisible(f.From) && !anyVisible(f.To) })
+	some, total := page(seen, spec)
+	out.Flows, out.Total = rowsOf(w, some, int(spec.Ends)), total
 	return out, nil
 }
 
@@ -156,6 +159,10 @@ func fieldOf(part string) string {
 		return "igmpGroup"
 	}
 	return part
+}
+
+func anyVisible(s reach.Side) bool {
+	return slices.ContainsFunc(s.Members, func(m reach.Member) bool { return !explain.Hidden(m.Endpoint) })
 }
 
 func rowOf(w *explain.World, f reach.Flows, ends int) v1alpha1.ReachRow {

@@ -179,8 +179,12 @@ func packetsOf(in, possible []flow.Service) Packets {
 		return out
 	}
 	var missing []flow.Service
+	there := map[flow.Service]bool{}
+	for _, s := range in {
+		there[s] = true
+	}
 	for _, s := range possible {
-		if !slices.Contains(in, s) {
+		if !there[s] {
 			missing = append(missing, s)
 		}
 	}
