@@ -176,10 +176,12 @@ func serveAPI(ctx context.Context, mgr manager.Manager, policies *control.Contro
 	if err := mgr.Add(alarm); err != nil {
 		return fmt.Errorf("watch flows: %w", err)
 	}
-	if file := o.Flows.Log; file != "" {
-		if err := mgr.Add(reviews.traffic.log(file, o.Log.WithName("flows"))); err != nil {
-			return fmt.Errorf("log flows: %w", err)
-		}
+	exports, err := reviews.traffic.export(o.Flows, o.Version, cluster, clk, o.Log.WithName("flows"))
+	if err == nil {
+		err = mgr.Add(exports)
+	}
+	if err != nil {
+		return fmt.Errorf("export flows: %w", err)
 	}
 	api, err := apiserver.New(apiserver.Options{
 		Listener:    listener,

@@ -2,15 +2,14 @@ package controller
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
+	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
-	"gopkg.in/natefinch/lumberjack.v2"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,6 +24,7 @@ import (
 	"github.com/nephele-io/nephele/internal/apiserver"
 	"github.com/nephele-io/nephele/internal/control/convert"
 	"github.com/nephele-io/nephele/internal/flows/archive"
+	"github.com/nephele-io/nephele/internal/flows/export"
 	"github.com/nephele-io/nephele/internal/flows/live"
 	"github.com/nephele-io/nephele/internal/policy"
 	"github.com/nephele-io/nephele/internal/review"
@@ -40,6 +40,9 @@ type FlowOptions struct {
 	Disk int
 	// Log is a file for a line of JSON for every entry of a report; empty for none.
 	Log string
+	// IPFIX and OTLP are the addresses of collectors; empty for none. OTLPHeaders are what the one
+	// of OpenTelemetry wants to be told.
+	IPFIX, OTLP, OTLPHeaders string
 }
 
 // traffic holds what enforcers have seen of connections, and knows who had which address then.
@@ -49,6 +52,8 @@ type traffic struct {
 	clock  clock.PassiveClock
 	// past is what memory does not hold any more; nil if nothing is kept of it.
 	past *archive.Archive
+	// exporters hand what comes to other systems.
+	exporters []*export.Exporter
 }
 
 // newTraffic follows who has which address.
@@ -88,27 +93,40 @@ func newTraffic(ctx context.Context, in informers, clk clock.PassiveClock, o Opt
 	return t, nil
 }
 
-// log writes what comes as lines of JSON until ctx ends. What cannot be written is tried with the
-// next line.
-func (t *traffic) log(file string, log logr.Logger) manager.RunnableFunc {
-	lines := t.store.Tap()
-	return func(ctx context.Context) error {
-		out := &lumberjack.Logger{Filename: file, MaxSize: 100 /* MB */, MaxBackups: 3}
-		defer func() { _ = out.Close() }()
-		e, failing := json.NewEncoder(out), false
-		for {
-			select {
-			case <-ctx.Done():
-				return nil
-			case x := <-lines:
-				err := e.Encode(x)
-				if err != nil && !failing {
-					log.Error(err, "Flows cannot be logged", "file", file)
-				}
-				failing = err != nil
-			}
-		}
+// export returns what hands flows to other systems until its context ends.
+func (t *traffic) export(o FlowOptions, version, cluster string, clk clock.WithTicker, log logr.Logger) (manager.RunnableFunc, error) {
+	add := func(name string, sink export.Sink) {
+		t.exporters = append(t.exporters, &export.Exporter{Name: name, Sink: sink, Clock: clk, Log: log})
 	}
+	if o.Log != "" {
+		add("file", export.NewFile(o.Log))
+	}
+	if o.IPFIX != "" {
+		sink, err := export.NewIPFIX(o.IPFIX, cluster)
+		if err != nil {
+			return nil, fmt.Errorf("--flow-ipfix: %w", err)
+		}
+		add("ipfix", sink)
+	}
+	if o.OTLP != "" {
+		sink, err := export.NewOTLP(o.OTLP, o.OTLPHeaders, version, cluster)
+		if err != nil {
+			return nil, fmt.Errorf("--flow-otlp: %w", err)
+		}
+		add("otlp", sink)
+	}
+	taps := make([]<-chan *live.Entry, len(t.exporters))
+	for i := range taps {
+		taps[i] = t.store.Tap()
+	}
+	return func(ctx context.Context) error {
+		var running sync.WaitGroup
+		for i, e := range t.exporters {
+			running.Go(func() { e.Run(ctx, taps[i]) })
+		}
+		running.Wait()
+		return nil
+	}, nil
 }
 
 // keep writes what is seen to the folder, if there is one, until ctx ends.
@@ -242,24 +260,28 @@ func addressesIn(texts []string) []netip.Addr {
 // trafficMetrics show what is held.
 type trafficMetrics struct {
 	*traffic
-	held, bytes, disk, enforcers, differing, lost *prometheus.Desc
+	held, bytes, disk, enforcers, differing, connections, carried, exported, failing, lost *prometheus.Desc
 }
 
 func newTrafficMetrics(t *traffic) *trafficMetrics {
 	return &trafficMetrics{
-		traffic:   t,
-		held:      prometheus.NewDesc("nephele_flows_held", "Entries of flows within the last hour.", nil, nil),
-		bytes:     prometheus.NewDesc("nephele_flows_held_bytes", "Memory that they take, about.", nil, nil),
-		disk:      prometheus.NewDesc("nephele_flows_disk_bytes", "Size of the files of flows.", nil, nil),
-		enforcers: prometheus.NewDesc("nephele_flows_enforcers", "Enforcers that have reported flows within the last hour.", nil, nil),
-		differing: prometheus.NewDesc("nephele_flows_differing", "Rules, each at one enforcer, of which traffic was seen within ten minutes that is not as they say, by how.", []string{"differs"}, nil),
-		lost:      prometheus.NewDesc("nephele_flows_lost_total", "What is missing of flows, by what it is.", []string{"what"}, nil),
+		traffic:     t,
+		held:        prometheus.NewDesc("nephele_flows_held", "Entries of flows within the last hour.", nil, nil),
+		bytes:       prometheus.NewDesc("nephele_flows_held_bytes", "Memory that they take, about.", nil, nil),
+		disk:        prometheus.NewDesc("nephele_flows_disk_bytes", "Size of the files of flows.", nil, nil),
+		enforcers:   prometheus.NewDesc("nephele_flows_enforcers", "Enforcers that have reported flows within the last hour.", nil, nil),
+		differing:   prometheus.NewDesc("nephele_flows_differing", "Rules, each at one enforcer, of which traffic was seen within ten minutes that is not as they say, by how.", []string{"differs"}, nil),
+		connections: prometheus.NewDesc("nephele_flows_connections_total", "Connections and denied packets that were reported, by verdict; of those that both ends see, two.", []string{"verdict"}, nil),
+		carried:     prometheus.NewDesc("nephele_flows_bytes_total", "What connections that have ended carried both ways, by verdict.", []string{"verdict"}, nil),
+		exported:    prometheus.NewDesc("nephele_flows_exported_total", "Entries that were handed to other systems, by system and result.", []string{"to", "result"}, nil),
+		failing:     prometheus.NewDesc("nephele_flows_export_failing", "1 while another system does not take flows.", []string{"to"}, nil),
+		lost:        prometheus.NewDesc("nephele_flows_lost_total", "What is missing of flows, by what it is.", []string{"what"}, nil),
 	}
 }
 
 // Describe implements prometheus.Collector.
 func (m *trafficMetrics) Describe(c chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{m.held, m.bytes, m.disk, m.enforcers, m.differing, m.lost} {
+	for _, d := range []*prometheus.Desc{m.held, m.bytes, m.disk, m.enforcers, m.differing, m.connections, m.carried, m.exported, m.failing, m.lost} {
 		c <- d
 	}
 }
@@ -277,6 +299,16 @@ func (m *trafficMetrics) Collect(c chan<- prometheus.Metric) {
 	}
 	for how, n := range differing {
 		c <- prometheus.MustNewConstMetric(m.differing, prometheus.GaugeValue, float64(n), how)
+	}
+	for verdict, n := range s.Passed {
+		c <- prometheus.MustNewConstMetric(m.connections, prometheus.CounterValue, float64(n.Connections), verdict)
+		c <- prometheus.MustNewConstMetric(m.carried, prometheus.CounterValue, float64(n.Bytes), verdict)
+	}
+	for _, e := range m.exporters {
+		sent, refused, failing := e.Counts()
+		c <- prometheus.MustNewConstMetric(m.exported, prometheus.CounterValue, float64(sent), e.Name, "sent")
+		c <- prometheus.MustNewConstMetric(m.exported, prometheus.CounterValue, float64(refused), e.Name, "refused")
+		c <- prometheus.MustNewConstMetric(m.failing, prometheus.GaugeValue, map[bool]float64{true: 1}[failing], e.Name)
 	}
 	gauge := func(d *prometheus.Desc, n float64) {
 		c <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, n)

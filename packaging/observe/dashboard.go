@@ -29,7 +29,7 @@ type Query struct{ Expr, Legend string }
 
 // Dashboards are those of the chart.
 func Dashboards() []Dashboard {
-	return []Dashboard{overview(), clouds(), policies(), agents()}
+	return []Dashboard{overview(), clouds(), policies(), agents(), flows()}
 }
 
 func overview() Dashboard {
@@ -105,6 +105,27 @@ func agents() Dashboard {
 		{"Pods", "Those that evade netfilter are not enforceable.", "short", []Query{{"sum by (enforceable) (nephele_agent_pods)", "enforceable: {{enforceable}}"}}},
 		{"Log of policies", "Lines, and packets that came too fast.", "ops", []Query{
 			{"sum(rate(nephele_agent_log_lines_total[5m]))", "lines"}, {"sum(rate(nephele_agent_log_lost_total[5m]))", "lost"},
+		}},
+	}}
+}
+
+func flows() Dashboard {
+	return Dashboard{"flows", "Nephele: flows of hosts and Nodes", []Panel{
+		{"Connections by verdict", "Allow: let pass. Drop and Reject: packets that were denied, of which agents tell at most 100 a second for each rule.", "cps",
+			[]Query{{"sum by (verdict) (rate(nephele_flows_connections_total[5m]))", "{{verdict}}"}}},
+		{"Traffic", "What connections carried both ways, told at their end, where hosts count it.", "Bps",
+			[]Query{{"sum(rate(nephele_flows_bytes_total[5m]))", "carried"}}},
+		{"Not as rules say", "Rules, each at one host or Node; nephele flows --differs lists the connections.", "short",
+			[]Query{{"max by (differs) (nephele_flows_differing)", "{{differs}}"}}},
+		{"Hosts and Nodes that report", "Within the last hour.", "short", []Query{{"max(nephele_flows_enforcers)", "reporting"}}},
+		{"What is held", "Of the last hour in memory, and in files.", "bytes", []Query{
+			{"max(nephele_flows_held_bytes)", "memory"}, {"max(nephele_flows_disk_bytes)", "files"},
+		}},
+		{"What is missing", "By why it is.", "cps", []Query{{"sum by (what) (rate(nephele_flows_lost_total[5m]))", "{{what}}"}}},
+		{"Exported", "Entries that other systems took, or refused.", "cps",
+			[]Query{{"sum by (to, result) (rate(nephele_flows_exported_total[5m]))", "{{to}} {{result}}"}}},
+		{"Recorded by agents", "And what they could not tell.", "cps", []Query{
+			{"sum by (verdict) (rate(nephele_agent_flows_total[5m]))", "{{verdict}}"}, {"sum by (what) (rate(nephele_agent_flows_lost_total[5m]))", "not told: {{what}}"},
 		}},
 	}}
 }

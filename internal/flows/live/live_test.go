@@ -598,7 +598,7 @@ func TestTap(t *testing.T) {
 		if _, err := s.Add("worker-2", report(begun, allowed(at["shop/web"], at["shop/db"], 5432, 0)), concernsAll, begun); err != nil {
 			t.Fatal(i, err)
 		}
-		if x := <-tap; x.Connections != 1 || x.To.Name != "db" || x.By.Name != "db" {
+		if x := Told(<-tap); x.Connections != 1 || x.To.Name != "db" || x.By.Name != "db" {
 			t.Errorf("%+v", x)
 		}
 	}

@@ -2,6 +2,7 @@ package live
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 	"strings"
 	"sync"
@@ -54,8 +55,10 @@ type Store struct {
 	differing disagreements
 	// unalarmed counts entries that differ and found no room there.
 	unalarmed int64
-	// tap takes what comes; nil if nobody wants it.
-	tap chan analysis.SeenFlow
+	// taps take what comes.
+	taps []chan *Entry
+	// passed counts connections and their bytes since the start, by verdict.
+	passed map[string]Passed
 }
 
 // window is what was seen within one Window.
@@ -129,7 +132,7 @@ func New(o *Owners, bytes int, now time.Time) *Store {
 	if bytes <= 0 {
 		bytes = DefaultBytes
 	}
-	return &Store{owners: o, most: bytes, held: map[string]int{}, heard: map[string]time.Time{}, since: now, born: now}
+	return &Store{owners: o, most: bytes, held: map[string]int{}, heard: map[string]time.Time{}, since: now, born: now, passed: map[string]Passed{}}
 }
 
 // Policy returns what the policy with a UID is called; false if the enforcer was not given it.
@@ -310,9 +313,13 @@ func (s *Store) add(enforcer string, t parsed, causes []analysis.TrafficCause, a
 	}
 	added := &row{first: at.UnixNano(), last: at.UnixNano(), uncounted: uncounted, connections: t.Connections, ended: t.Ended,
 		packets: t.Packets, bytes: t.Bytes, replyPackets: t.ReplyPackets, replyBytes: t.ReplyBytes}
-	s.pour(w, k, added)
-	if alarms(t.Differs) && t.Connections > 0 && !s.differing.note(w.entry(k, added), now) {
-		s.unalarmed++
+	s.count(k, added)
+	if alarmed := alarms(t.Differs) && t.Connections > 0; alarmed || len(s.taps) > 0 {
+		e := w.entry(k, added)
+		s.pour(e)
+		if alarmed && !s.differing.note(e, now) {
+			s.unalarmed++
+		}
 	}
 	s.seq++
 	r.seq, r.last, r.uncounted = s.seq, max(r.last, at.UnixNano()), r.uncounted || uncounted
@@ -433,10 +440,26 @@ func (s *Store) drop() {
 	s.since = w.start.Add(Window)
 }
 
+// Passed are connections and what those that have ended carried, both ways.
+type Passed struct{ Connections, Bytes int64 }
+
+// count counts an entry by its verdict.
+func (s *Store) count(k key, r *row) {
+	verdict := verdicts[k.verdict]
+	if verdict == "" {
+		verdict = "Unknown"
+	}
+	n := s.passed[verdict]
+	n.Connections, n.Bytes = n.Connections+r.connections, n.Bytes+r.bytes+r.replyBytes
+	s.passed[verdict] = n
+}
+
 // Stats are what metrics tell.
 type Stats struct {
 	Flows, Bytes, Enforcers int
 	Losses                  analysis.FlowLosses
+	// Passed counts what was reported since the start, by verdict.
+	Passed map[string]Passed
 	// Unalarmed counts entries that differ and stand in no Disagreement, as there are too many.
 	Unalarmed int64
 }
@@ -445,5 +468,5 @@ type Stats struct {
 func (s *Store) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return Stats{s.rows, s.size(), len(s.heard), s.losses, s.unalarmed}
+	return Stats{Flows: s.rows, Bytes: s.size(), Enforcers: len(s.heard), Losses: s.losses, Passed: maps.Clone(s.passed), Unalarmed: s.unalarmed}
 }

@@ -5,25 +5,29 @@ import analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
 // tapMost is how many entries wait at most for whoever takes them.
 const tapMost = 50_000
 
-// Tap returns a channel of all that is taken in from now on, as somebody sees it who may see
-// everything. What is not taken out in time is lost, and counted. There is one tap; it is made
-// before the first report.
-func (s *Store) Tap() <-chan analysis.SeenFlow {
+// Tap returns a channel of all that is taken in from now on. What is not taken out in time is lost,
+// and counted. Taps are made before the first report.
+func (s *Store) Tap() <-chan *Entry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.tap = make(chan analysis.SeenFlow, tapMost)
-	return s.tap
+	tap := make(chan *Entry, tapMost)
+	s.taps = append(s.taps, tap)
+	return tap
 }
 
-// pour hands an entry to the tap.
-func (s *Store) pour(w *window, k key, r *row) {
-	if s.tap == nil {
-		return
-	}
-	x, _ := (&filter{sight: Sight{All: true}}).see(w.entry(k, r))
-	select {
-	case s.tap <- x:
-	default:
-		s.losses.Unlogged++
+// Told is an entry as somebody sees it who may see everything.
+func Told(e *Entry) analysis.SeenFlow {
+	x, _ := (&filter{sight: Sight{All: true}}).see(e)
+	return x
+}
+
+// pour hands an entry to the taps.
+func (s *Store) pour(e *Entry) {
+	for _, tap := range s.taps {
+		select {
+		case tap <- e:
+		default:
+			s.losses.Unlogged++
+		}
 	}
 }
