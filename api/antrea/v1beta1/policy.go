@@ -141,7 +141,6 @@ type NetworkPolicyStatus struct {
 // +kubebuilder:validation:XValidation:rule="(has(self.appliedTo) && size(self.appliedTo) > 0) || ((has(self.ingress) && size(self.ingress) > 0) || (has(self.egress) && size(self.egress) > 0)) && !((has(self.ingress) && self.ingress.exists(r, !(has(r.appliedTo) && size(r.appliedTo) > 0))) || (has(self.egress) && self.egress.exists(r, !(has(r.appliedTo) && size(r.appliedTo) > 0))))",message="appliedTo must be set in spec or in every rule",fieldPath=".appliedTo"
 // +kubebuilder:validation:XValidation:rule="!has(self.tier) || !(self.tier in ['baseline', 'Baseline']) || !((has(self.ingress) && self.ingress.exists(r, r.action == 'Pass')) || (has(self.egress) && self.egress.exists(r, r.action == 'Pass')))",message="the action Pass must not be used in the tier baseline",fieldPath=".tier"
 // +kubebuilder:validation:XValidation:rule="!(has(self.egress) && size(self.egress) > 0) || !(has(self.appliedTo) && size(self.appliedTo) > 0) || !self.appliedTo.exists(a, has(a.service))",message="service must not be used in spec.appliedTo when there are egress rules",fieldPath=".appliedTo"
-// +kubebuilder:validation:XValidation:rule="!has(self.ingress) || !has(self.egress) || [self.egress.filter(r, has(r.name) && size(r.name) > 0).map(r, r.name)].all(names, self.ingress.all(r, !has(r.name) || !(r.name in names)))",message="the names of the rules must be unique in the policy",fieldPath=".egress"
 // +kubebuilder:validation:XValidation:rule="!(has(self.appliedTo) && size(self.appliedTo) > 0) || !self.appliedTo.exists(a, has(a.service)) || !has(self.ingress) || self.ingress.all(r, !has(r.from) || r.from.all(p, has(p.ipBlock)))",message="rules applied to a service must have only ipBlock in from",fieldPath=".ingress"
 type NetworkPolicySpec struct {
 	// Tier is the name of the Tier that the policy is evaluated in; empty means application.
@@ -162,7 +161,6 @@ type NetworkPolicySpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.all(r, !has(r.to) && !has(r.toServices))",message="an ingress rule must not have to or toServices"
 	// +kubebuilder:validation:XValidation:rule="self.all(r, !has(r.from) || r.from.all(p, !has(p.fqdn)))",message="fqdn must not be used in from"
 	// +kubebuilder:validation:XValidation:rule="self.all(r, !has(r.protocols) || r.protocols.all(p, !has(p.igmp) || !has(p.igmp.igmpType) || p.igmp.igmpType == 17))",message="igmpType of an ingress rule must be 17 (0x11)"
-	// +kubebuilder:validation:XValidation:rule="[self.filter(r, has(r.name) && size(r.name) > 0).map(r, r.name)].all(names, names.all(n, names.exists_one(m, m == n)))",message="the names of the rules must be unique in the policy"
 	// +kubebuilder:validation:XValidation:rule="self.all(r, !(has(r.appliedTo) && size(r.appliedTo) > 0) || !r.appliedTo.exists(a, has(a.service)) || (r.appliedTo.all(a, has(a.service)) && (!has(r.from) || r.from.all(p, has(p.ipBlock)))))",message="a rule applied to a service must have only services in appliedTo and only ipBlock in from"
 	// +kubebuilder:validation:MaxItems=512
 	// +listType=atomic
@@ -173,7 +171,6 @@ type NetworkPolicySpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.all(r, !has(r.to) || r.to.all(p, !has(p.scope)))",message="scope must not be used in to"
 	// +kubebuilder:validation:XValidation:rule="self.all(r, !has(r.protocols) || r.protocols.all(p, !has(p.igmp) || !has(p.igmp.igmpType) || p.igmp.igmpType in [18, 22, 34]))",message="igmpType of an egress rule must be 18 (0x12), 22 (0x16) or 34 (0x22)"
 	// +kubebuilder:validation:XValidation:rule="self.all(r, !has(r.appliedTo) || !r.appliedTo.exists(a, has(a.service)))",message="an egress rule must not be applied to a service"
-	// +kubebuilder:validation:XValidation:rule="[self.filter(r, has(r.name) && size(r.name) > 0).map(r, r.name)].all(names, names.all(n, names.exists_one(m, m == n)))",message="the names of the rules must be unique in the policy"
 	// +kubebuilder:validation:MaxItems=512
 	// +listType=atomic
 	// +optional

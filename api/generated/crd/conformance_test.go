@@ -14,7 +14,10 @@ var stricter = map[string]string{
 	"v22-port-string-bad":  "port 70000 does not exist",
 }
 
-// The schemas refuse exactly what the admission of a real Antrea Controller refused, save the cases in stricter.
+// later are the recorded cases that the schemas let pass and the webhooks refuse, and why.
+var later = map[string]string{"v11-duplicate-rule-names": "comparing each name with each costs more than kube-apiserver spends on one object"}
+
+// The schemas refuse exactly what the admission of a real Antrea Controller refused, save the cases in stricter and later.
 func TestRecordedAdmission(t *testing.T) {
 	s := newServer(t)
 	dirs, err := filepath.Glob("../../../testdata/conformance/policy/*")
@@ -36,6 +39,7 @@ func TestRecordedAdmission(t *testing.T) {
 			key := [3]string{obj.GetKind(), obj.GetNamespace(), obj.GetName()}
 			_, err := s.create(obj)
 			switch {
+			case err == nil && refused[key] && later[name] != "":
 			case err == nil && refused[key]:
 				t.Errorf("%s: %v is accepted", name, key)
 			case err != nil && !refused[key] && stricter[name] == "":

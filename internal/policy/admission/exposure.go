@@ -102,10 +102,14 @@ func OneFamily(p *policy.Policy) []policy.FieldError {
 	c := &checker{}
 	for side, rules := range map[string][]policy.Rule{"spec.ingress": p.Ingress, "spec.egress": p.Egress} {
 		rules = rules[:min(len(rules), mostCompared)]
+		pairs := &comparison{mostPairs}
 		for i := range rules {
 			of, other, block := families(&rules[i])
-			if of == "" || slices.ContainsFunc(rules, func(o policy.Rule) bool { return closesAsWell(&o, &rules[i], other) }) {
+			if of == "" || slices.ContainsFunc(rules, func(o policy.Rule) bool { return pairs.closesAsWell(&o, &rules[i], other) }) {
 				continue
+			}
+			if pairs.left < 0 {
+				break
 			}
 			c.given(at(side, i), fmt.Sprintf("a %s rule for %s alone", rules[i].Action, of),
 				fmt.Sprintf("the block %s in it as well, or in a rule of its own: %s passes", block, other))
@@ -134,8 +138,8 @@ func families(r *policy.Rule) (of, other, block string) {
 }
 
 // closesAsWell reports whether another rule closes what a rule forgets, or may.
-func closesAsWell(o, r *policy.Rule, family string) bool {
-	if o.Action != policy.Drop && o.Action != policy.Reject || !reflect.DeepEqual(o.AppliedTo, r.AppliedTo) || !trafficTakesAll(o, r) {
+func (c *comparison) closesAsWell(o, r *policy.Rule, family string) bool {
+	if o.Action != policy.Drop && o.Action != policy.Reject || !reflect.DeepEqual(o.AppliedTo, r.AppliedTo) || !c.trafficTakesAll(o, r) {
 		return false
 	}
 	if len(o.Peers) == 0 || slices.ContainsFunc(o.Peers, func(x policy.Peer) bool { return x.Group != "" }) {

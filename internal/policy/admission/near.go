@@ -41,8 +41,12 @@ func HostBits(p *policy.Policy) []policy.FieldError {
 // its Namespace, or the ClusterGroups.
 func NoSuchGroup(p *policy.Policy, known []string) []policy.FieldError {
 	c := &checker{}
+	there := map[string]bool{}
+	for _, name := range known {
+		there[name] = true
+	}
 	check := func(name, path string) {
-		if name != "" && !slices.Contains(known, name) {
+		if name != "" && !there[name] && len(c.errs) < mostSought {
 			c.add(path, name, oneOf("a group that exists", name, known))
 		}
 	}
@@ -110,19 +114,22 @@ func nobody(p *policy.Policy, asked []*selecting, entities iter.Seq[Entity]) []p
 	if len(asked) == 0 {
 		return nil
 	}
+	open, looks := asked[:min(len(asked), mostSelectors)], 0
 	for e := range entities {
 		if p.Namespace != "" && e.Namespace != p.Namespace {
 			continue
 		}
-		for _, s := range asked {
-			s.look(e.Labels)
+		if looks += len(open); looks > mostLooks {
+			return nil // who knows
 		}
+		open = slices.DeleteFunc(open, func(s *selecting) bool {
+			s.look(e.Labels)
+			return s.matched > 0
+		})
 	}
 	c := &checker{}
-	for _, s := range asked {
-		if s.matched == 0 {
-			c.errs = append(c.errs, s.fault())
-		}
+	for _, s := range open[:min(len(open), mostSought)] {
+		c.errs = append(c.errs, s.fault())
 	}
 	return c.errs
 }
@@ -138,6 +145,11 @@ type selecting struct {
 	// of a key.
 	values map[string]map[string]int
 }
+
+// While somebody waits for an answer, so many selectors are tried, on so many entities together,
+// and for so many names that do not exist it is sought what was meant; of one selector for so many
+// keys.
+const mostSelectors, mostLooks, mostSought, mostKeysSought = 200, 200_000, 20, 5
 
 // maxKeys and maxValues bound what is remembered of labels.
 const maxKeys, maxValues = 1000, 200
@@ -171,7 +183,8 @@ func (s *selecting) fault() policy.FieldError {
 		out.Want += "; there is none yet"
 		return out
 	}
-	for _, key := range slices.Sorted(maps.Keys(s.selector.MatchLabels)) {
+	keys := slices.Sorted(maps.Keys(s.selector.MatchLabels))
+	for _, key := range keys[:min(len(keys), mostKeysSought)] {
 		value := s.selector.MatchLabels[key]
 		of, known := s.values[key]
 		switch _, has := of[value]; {
@@ -181,7 +194,7 @@ func (s *selecting) fault() policy.FieldError {
 			out.Want += fmt.Sprintf("; %s is never %q%s", key, value, meant(value, slices.Collect(maps.Keys(of))))
 		}
 	}
-	for _, r := range s.selector.MatchExpressions {
+	for _, r := range s.selector.MatchExpressions[:min(len(s.selector.MatchExpressions), mostKeysSought)] {
 		if _, known := s.values[r.Key]; !known && (r.Operator == "In" || r.Operator == "Exists") {
 			out.Want += "; none has " + r.Key + meant(r.Key, slices.Collect(maps.Keys(s.values)))
 		}

@@ -10,8 +10,17 @@ import (
 )
 
 // mostCompared is how many rules of a direction are compared with one another: each with each,
-// while somebody waits for an answer.
-const mostCompared = 200
+// while somebody waits for an answer. Of their peers and ports so many pairs are looked at in all.
+const mostCompared, mostPairs = 200, 50_000
+
+// comparison is how many pairs of peers or ports may still be looked at. What it leaves out is not
+// told: nobody is warned of what may not be so.
+type comparison struct{ left int }
+
+func (c *comparison) more() bool {
+	c.left--
+	return c.left >= 0
+}
 
 // NeverMatches returns the rules of a policy that can never match, because one rule of the same
 // policy before them matches all that they do. It compares what is written: that several rules
@@ -20,8 +29,9 @@ func NeverMatches(p *policy.Policy) []policy.FieldError {
 	c := &checker{}
 	for side, rules := range map[string][]policy.Rule{"spec.ingress": p.Ingress, "spec.egress": p.Egress} {
 		rules = rules[:min(len(rules), mostCompared)]
+		pairs := &comparison{mostPairs}
 		for i := range rules {
-			before := slices.IndexFunc(rules[:i], func(r policy.Rule) bool { return takesAll(&r, &rules[i]) })
+			before := slices.IndexFunc(rules[:i], func(r policy.Rule) bool { return pairs.takesAll(&r, &rules[i]) })
 			if before >= 0 {
 				c.given(at(side, i), "a rule that never matches", fmt.Sprintf("it before %s (%q), which matches all that it matches", at(side, before), rules[before].Name))
 			}
@@ -33,11 +43,11 @@ func NeverMatches(p *policy.Policy) []policy.FieldError {
 
 // takesAll reports whether a rule certainly matches all that a later one of the same direction
 // does.
-func takesAll(a, b *policy.Rule) bool {
-	return reflect.DeepEqual(a.AppliedTo, b.AppliedTo) && !a.NoPeers && len(a.L7Protocols) == 0 && peersTakeAll(a, b) && trafficTakesAll(a, b)
+func (c *comparison) takesAll(a, b *policy.Rule) bool {
+	return c.more() && reflect.DeepEqual(a.AppliedTo, b.AppliedTo) && !a.NoPeers && len(a.L7Protocols) == 0 && c.peersTakeAll(a, b) && c.trafficTakesAll(a, b)
 }
 
-func peersTakeAll(a, b *policy.Rule) bool {
+func (c *comparison) peersTakeAll(a, b *policy.Rule) bool {
 	if len(a.ToServices)+len(b.ToServices) > 0 {
 		return reflect.DeepEqual(a.ToServices, b.ToServices)
 	}
@@ -48,7 +58,7 @@ func peersTakeAll(a, b *policy.Rule) bool {
 		return false
 	}
 	for i := range b.Peers {
-		if !slices.ContainsFunc(a.Peers, func(p policy.Peer) bool { return peerTakesAll(p, b.Peers[i]) }) {
+		if !slices.ContainsFunc(a.Peers, func(p policy.Peer) bool { return c.more() && peerTakesAll(p, b.Peers[i]) }) {
 			return false
 		}
 	}
@@ -67,7 +77,7 @@ func peerTakesAll(a, b policy.Peer) bool {
 	return err == nil && err2 == nil && wide.Bits() <= narrow.Bits() && wide.Contains(narrow.Addr())
 }
 
-func trafficTakesAll(a, b *policy.Rule) bool {
+func (c *comparison) trafficTakesAll(a, b *policy.Rule) bool {
 	if len(a.Ports)+len(a.Protocols) == 0 {
 		return true
 	}
@@ -75,12 +85,12 @@ func trafficTakesAll(a, b *policy.Rule) bool {
 		return false
 	}
 	for i := range b.Ports {
-		if !slices.ContainsFunc(a.Ports, func(p policy.Port) bool { return portTakesAll(p, b.Ports[i]) }) {
+		if !slices.ContainsFunc(a.Ports, func(p policy.Port) bool { return c.more() && portTakesAll(p, b.Ports[i]) }) {
 			return false
 		}
 	}
 	for i := range b.Protocols {
-		if !slices.ContainsFunc(a.Protocols, func(p policy.RuleProtocol) bool { return reflect.DeepEqual(p, b.Protocols[i]) }) {
+		if !slices.ContainsFunc(a.Protocols, func(p policy.RuleProtocol) bool { return c.more() && reflect.DeepEqual(p, b.Protocols[i]) }) {
 			return false
 		}
 	}
