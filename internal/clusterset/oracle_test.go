@@ -50,7 +50,9 @@ type stream struct {
 type world struct {
 	*testing.T
 	*rand.Rand
-	hub      *union.Union
+	hub *union.Union
+	// kept is what the hub keeps of members.
+	kept     map[string][]*wire.Up
 	sites    []*site
 	policies map[string]policy.Policy
 	wanted   map[string]*wire.Policy
@@ -58,7 +60,7 @@ type world struct {
 }
 
 func newWorld(t *testing.T, r *rand.Rand) *world {
-	w := &world{T: t, Rand: r, policies: map[string]policy.Policy{}, wanted: map[string]*wire.Policy{}}
+	w := &world{T: t, Rand: r, policies: map[string]policy.Policy{}, wanted: map[string]*wire.Policy{}, kept: map[string][]*wire.Up{}}
 	for _, name := range []string{"east", "west", "north"} {
 		s := &site{name: name, labels: map[string]string{"env": pick(r, "prod", "test")}, namespaces: map[string]map[string]string{}, entities: map[policy.EntityRef]policy.Entity{}, records: map[string][]byte{}, policies: map[string]*wire.Policy{}}
 		w.sites = append(w.sites, s)
@@ -70,12 +72,14 @@ func newWorld(t *testing.T, r *rand.Rand) *world {
 
 func pick[T any](r *rand.Rand, from ...T) T { return from[r.IntN(len(from))] }
 
-// bootHub starts the hub's process: it knows the Clusters and policies, and nothing of members.
+// bootHub starts the hub's process: it knows the Clusters and policies, and of members what it has
+// kept.
 func (w *world) bootHub() {
 	w.hub = union.New()
 	for _, s := range w.sites {
 		s.stream = nil
 		w.hub.PutCluster(s.name, s.labels, bounds(s.name, s.labels))
+		w.hub.Recall(s.name, w.kept[s.name])
 	}
 	for _, p := range w.policies {
 		for _, g := range peers.Groups(&p) {
@@ -259,7 +263,20 @@ func (s *site) groups() map[string]bool {
 // change makes a random change of the world.
 func (w *world) change() {
 	s := pick(w.Rand, w.sites...)
-	switch w.IntN(12) {
+	switch w.IntN(13) {
+	case 12: // as the hub keeps it: encoded, and when it is read again perhaps old
+		if w.hub.Counts(s.name).Heard {
+			w.kept[s.name] = nil
+			for _, part := range w.hub.Records(s.name, 2) {
+				for _, record := range part {
+					u := &wire.Up{}
+					if err := wire.NewReader(bytes.NewReader(encode(w, record))).Read(u); err != nil {
+						w.Fatal(err)
+					}
+					w.kept[s.name] = append(w.kept[s.name], u)
+				}
+			}
+		}
 	case 0:
 		name := pick(w.Rand, "shop", "ops", "dev")
 		s.namespaces[name] = map[string]string{"kubernetes.io/metadata.name": name, "team": pick(w.Rand, "a", "b")}

@@ -29,7 +29,8 @@ func newSet(ctx context.Context, mgr manager.Manager, clk clock.WithTicker, poli
 	}
 	return &set{
 		hub: hub.New(hub.Options{
-			Client: mgr.GetClient(), Informers: mgr.GetCache(), Policies: policies, Clock: clk, Log: o.Log.WithName("hub"), Program: o.Version, Epoch: o.epoch,
+			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Informers: mgr.GetCache(), Policies: policies, Clock: clk, Log: o.Log.WithName("hub"),
+			Program: o.Version, Epoch: o.epoch,
 		}),
 		member: member.New(member.Options{
 			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Informers: mgr.GetCache(), Policies: policies, Clock: clk, Random: rand.Float64,

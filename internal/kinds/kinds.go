@@ -195,5 +195,6 @@ func All() []Kind {
 		row[setv1alpha1.Cluster, setv1alpha1.ClusterList](setv1alpha1.GroupVersion(), "Cluster", "clusters", clusterWide, Bundled),
 		row[setv1alpha1.Membership, setv1alpha1.MembershipList](setv1alpha1.GroupVersion(), "Membership", "memberships", clusterWide, Bundled),
 		row[setv1alpha1.RemoteGroup, setv1alpha1.RemoteGroupList](setv1alpha1.GroupVersion(), "RemoteGroup", "remotegroups", clusterWide, 0),
+		row[setv1alpha1.ClusterRecord, setv1alpha1.ClusterRecordList](setv1alpha1.GroupVersion(), "ClusterRecord", "clusterrecords", clusterWide, 0),
 	}
 }

@@ -54,6 +54,7 @@ func TestSurface(t *testing.T) {
 		"clusters.set.nephele.io":                               {"v1alpha1", "Cluster", "Cluster", nil, []string{"Connected", "In-Sync", "Version", "Entities", "Policies", "Refused", "Age"}, true},
 		"memberships.set.nephele.io":                            {"v1alpha1", "Cluster", "Membership", nil, []string{"Cluster", "Joined", "Connected", "Policies", "Age"}, true},
 		"remotegroups.set.nephele.io":                           {"v1alpha1", "Cluster", "RemoteGroup", nil, []string{"Members", "Age"}, false},
+		"clusterrecords.set.nephele.io":                         {"v1alpha1", "Cluster", "ClusterRecord", nil, []string{"Entities", "Age"}, false},
 		"vpcs.crd.cloud.antrea.io":                              {"v1alpha1", "Namespaced", "Vpc", []string{"vpc"}, []string{"Cloud Provider", "Region", "Managed", "Age"}, true},
 	}
 	got := map[string]surface{}

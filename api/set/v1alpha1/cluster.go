@@ -164,3 +164,37 @@ type ClusterList struct {
 
 	Items []Cluster `json:"items"`
 }
+
+// ClusterRecord is a part of what a hub believes of a member, as the hub keeps it: so that one that
+// begins anew still knows of members that have not spoken yet. Nobody else writes it, and nobody is
+// to.
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:scope=Cluster
+// +kubebuilder:printcolumn:name="Entities",type=integer,JSONPath=`.entities`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type ClusterRecord struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// Cluster is the name of the Cluster, ClusterUID its uid.
+	// +kubebuilder:validation:MaxLength=63
+	Cluster string `json:"cluster"`
+	// +kubebuilder:validation:MaxLength=64
+	ClusterUID string `json:"clusterUID"`
+	// Entities is how many there are in this part.
+	// +optional
+	Entities int32 `json:"entities"`
+	// Content is what the member has told, as in the feed, gzip, base64 in the standard alphabet.
+	// +kubebuilder:validation:MaxLength=1048576
+	// +optional
+	Content string `json:"content,omitempty"`
+}
+
+// ClusterRecordList is a list of ClusterRecords.
+// +kubebuilder:object:root=true
+type ClusterRecordList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	Items []ClusterRecord `json:"items"`
+}

@@ -17,7 +17,7 @@ func GroupVersion() schema.GroupVersion {
 // AddToScheme registers the kinds of this package with a scheme.
 func AddToScheme(s *runtime.Scheme) error {
 	gv := GroupVersion()
-	s.AddKnownTypes(gv, &Cluster{}, &ClusterList{}, &Membership{}, &MembershipList{}, &RemoteGroup{}, &RemoteGroupList{})
+	s.AddKnownTypes(gv, &Cluster{}, &ClusterList{}, &Membership{}, &MembershipList{}, &RemoteGroup{}, &RemoteGroupList{}, &ClusterRecord{}, &ClusterRecordList{})
 	metav1.AddToGroupVersion(s, gv)
 	return nil
 }

@@ -4,7 +4,7 @@
 //
 //   - A member is whom its certificate names. One stream of a member counts, the latest.
 //   - What a member has is known until it says otherwise or its Cluster is deleted, whether or not
-//     it is connected.
+//     it is connected, and also when this process is another one.
 //   - A member is told no more than the policies for it, and the addresses of who is in their peers.
 //   - A member that says nonsense, says nothing, or does not listen costs a bounded amount, and
 //     holds up nobody else.
@@ -47,6 +47,8 @@ const (
 	// it says about the last sign of life may become.
 	statusPause = time.Second
 	heardPause  = time.Minute
+	// retryPause is how long to wait before what could not be read is tried again.
+	retryPause = 2 * time.Second
 	// mostTold is how many claims that are not believed are told in words.
 	mostTold = 5
 )
@@ -64,8 +66,10 @@ type Policies interface {
 
 // Options are what a Hub needs. All are required.
 type Options struct {
-	// Client reads from a cache, and writes the status of Clusters.
+	// Client reads from a cache, and writes the status of Clusters and what is on record of
+	// members; Live reads that from the API server.
 	Client    client.Client
+	Live      client.Reader
 	Informers Informers
 	Policies  Policies
 	Clock     clock.WithTicker
@@ -89,6 +93,10 @@ type Hub struct {
 	clusters map[string]*member
 	// broad are the groups that have more members than policies are sent with.
 	broad map[string]bool
+	// recalled is what is on record of members that have not become known yet.
+	recalled map[string][]*setv1alpha1.ClusterRecord
+	// dropped are the members whose records are to go, with the number of their parts.
+	dropped map[string]int
 }
 
 // member is what is known of one member besides its claims.
@@ -103,13 +111,14 @@ type member struct {
 	wrong string
 	// realized is what it tells of policies, by uid.
 	realized map[string]wire.Realization
+	recorded recorded
 }
 
 // New returns a Hub that does nothing until Start.
 func New(o Options) *Hub {
 	return &Hub{
 		Options: o, news: make(chan struct{}, 1), ready: make(chan struct{}), commits: make(chan struct{}, 1),
-		union: union.New(), outline: &outline{}, clusters: map[string]*member{},
+		union: union.New(), outline: &outline{}, clusters: map[string]*member{}, dropped: map[string]int{},
 	}
 }
 
@@ -144,8 +153,20 @@ func (h *Hub) Start(ctx context.Context) error {
 	if !toolscache.WaitForCacheSync(ctx.Done(), synced...) {
 		return nil
 	}
+	for {
+		err := h.recall(ctx)
+		if err == nil {
+			break
+		}
+		h.Log.Error(err, "Trying again: no member is listened to before")
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-h.Clock.After(retryPause):
+		}
+	}
 	var running sync.WaitGroup
-	for _, part := range []func(context.Context){h.plan, h.commit, h.tell} {
+	for _, part := range []func(context.Context){h.plan, h.commit, h.tell, h.record} {
 		running.Go(func() {
 			recovered.Repeat(ctx, h.Clock, func(err error) { h.Log.Error(err, "A panic was recovered", "stack", recovered.StackOf(err)) }, func() { part(ctx) })
 		})
@@ -263,7 +284,8 @@ func (h *Hub) members(clusters []setv1alpha1.Cluster) {
 		m := h.clusters[c.Name]
 		if m == nil || m.cluster.UID != c.UID {
 			h.drop(c.Name)
-			m = &member{realized: map[string]wire.Realization{}}
+			m = &member{realized: map[string]wire.Realization{}, recorded: recorded{parts: h.dropped[c.Name]}}
+			delete(h.dropped, c.Name)
 			h.clusters[c.Name] = m
 		}
 		if bounds := claims.Of(c, earlier); m.cluster == nil || !equality.Semantic.DeepEqual(m.cluster.Labels, c.Labels) || !bounds.Equal(m.bounds) {
@@ -271,7 +293,10 @@ func (h *Hub) members(clusters []setv1alpha1.Cluster) {
 			h.union.PutCluster(c.Name, c.Labels, bounds)
 			m.session.relabel(c.Labels)
 		}
-		m.cluster = c
+		former := m.cluster
+		if m.cluster = c; former == nil {
+			h.remember(m)
+		}
 		earlier = append(earlier, c)
 	}
 	for name := range h.clusters {
@@ -279,6 +304,7 @@ func (h *Hub) members(clusters []setv1alpha1.Cluster) {
 			h.drop(name)
 		}
 	}
+	h.forgotten()
 }
 
 // drop forgets a member. The caller holds the lock.
@@ -286,6 +312,7 @@ func (h *Hub) drop(name string) {
 	if m := h.clusters[name]; m != nil {
 		m.session.end("the Cluster of this member is gone")
 		delete(h.clusters, name)
+		h.dropped[name] = max(h.dropped[name], m.recorded.parts)
 		h.union.DropCluster(name)
 	}
 }
@@ -298,15 +325,19 @@ func (h *Hub) commit(ctx context.Context) {
 			return
 		case <-h.commits:
 		}
-		h.mu.Lock()
-		changed := h.union.Commit()
-		if len(changed) > 0 {
-			h.measure()
-			for _, m := range h.clusters {
-				m.session.wake()
-			}
-		}
-		h.mu.Unlock()
+		h.commitOnce()
+	}
+}
+
+func (h *Hub) commitOnce() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.union.Commit()) == 0 {
+		return
+	}
+	h.measure()
+	for _, m := range h.clusters {
+		m.session.wake()
 	}
 }
 

@@ -91,6 +91,12 @@ func (h *Hub) ServeMember(w http.ResponseWriter, r *http.Request, cluster string
 		}
 		return out.Flush()
 	}
+	var over <-chan time.Time
+	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 { // it counts no longer than it lasts
+		timer := h.Clock.NewTimer(r.TLS.PeerCertificates[0].NotAfter.Sub(h.Clock.Now()))
+		defer timer.Stop()
+		over = timer.C()
+	}
 	heard := pulse.Watch(ctx, h.Clock, cancel)
 	in := wire.NewReader(&paced{ctx, r.Body, rate.NewLimiter(bytesPerSecond, bytesAtOnce)})
 	first := make(chan error, 1)
@@ -123,6 +129,8 @@ func (h *Hub) ServeMember(w http.ResponseWriter, r *http.Request, cluster string
 	case err = <-ended:
 	case <-ctx.Done():
 		err = context.Cause(ctx)
+	case <-over:
+		err = errors.New("the certificate of the member has ended")
 	}
 	cancel(nil)
 	writing.Wait()

@@ -405,21 +405,7 @@ func copyLists() []client.ObjectList {
 // the hub wants, perhaps because this cluster refuses the new version, the old version stays in
 // force. Then prune removes no group, because the old version may name it, and reports behind.
 func (m *Member) prune(ctx context.Context) (behind bool, err error) {
-	m.mu.Lock()
-	listed := m.listed
-	wanted := map[string]int64{} // generations by uid
-	for uid, p := range m.wanted {
-		if m.outcome[uid].Reason == reasonNotAccepted {
-			continue
-		}
-		wanted[uid] = p.Generation
-		needs, err := m.needs(p)
-		behind = behind || err != nil
-		for _, o := range needs {
-			wanted[o.GetAnnotations()[setv1alpha1.AnnotationSource]] = sourceGeneration(o)
-		}
-	}
-	m.mu.Unlock()
+	wanted, behind, listed := m.sources()
 	if !listed {
 		return false, nil
 	}
@@ -468,6 +454,26 @@ func (m *Member) prune(ctx context.Context) (behind bool, err error) {
 	return false, nil
 }
 
+// sources are the generations of all that the hub wants here, by uid. It reports whether some of it
+// is not understood, and whether it is all.
+func (m *Member) sources() (wanted map[string]int64, behind, listed bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	wanted = map[string]int64{}
+	for uid, p := range m.wanted {
+		if m.outcome[uid].Reason == reasonNotAccepted {
+			continue
+		}
+		wanted[uid] = p.Generation
+		needs, err := m.needs(p)
+		behind = behind || err != nil
+		for _, o := range needs {
+			wanted[o.GetAnnotations()[setv1alpha1.AnnotationSource]] = sourceGeneration(o)
+		}
+	}
+	return wanted, behind, m.listed
+}
+
 // isGroup reports whether a copy is a group and no policy.
 func isGroup(o client.Object) bool {
 	switch o.(type) {
@@ -490,26 +496,11 @@ func sourceGeneration(o client.Object) int64 {
 // those that are stale and not too fresh. It reports whether others wait.
 func (m *Member) record(ctx context.Context, named []string) (waits bool, err error) {
 	for _, g := range m.toRecord(named) {
-		m.mu.Lock()
-		known := m.book.Knows(g)
-		delete(m.stale, g)
-		var content []byte
-		var members int
-		if known {
-			content, err = m.book.Record(g)
-			members = m.book.Size(g)
-		}
-		m.mu.Unlock()
+		known, content, members, err := m.contentOf(g)
 		if err == nil {
 			err = m.recordOne(ctx, g, known, content, members)
 		}
-		m.mu.Lock()
-		if err != nil {
-			m.stale[g] = true
-		} else if m.recorded[g] = known; !known {
-			delete(m.recorded, g)
-		}
-		m.mu.Unlock()
+		m.recordedOne(g, known, err)
 		if err != nil {
 			return true, err
 		}
@@ -517,6 +508,32 @@ func (m *Member) record(ctx context.Context, named []string) (waits bool, err er
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return len(m.stale) > 0, nil
+}
+
+// contentOf is what a group is recorded as, if it is known.
+func (m *Member) contentOf(g string) (known bool, content []byte, members int, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.stale, g)
+	if known = m.book.Knows(g); known {
+		content, err = m.book.Record(g)
+		members = m.book.Size(g)
+	}
+	return known, content, members, err
+}
+
+// recordedOne notes what became of it.
+func (m *Member) recordedOne(g string, known bool, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case err != nil:
+		m.stale[g] = true
+	case known:
+		m.recorded[g] = true
+	default:
+		delete(m.recorded, g)
+	}
 }
 
 // toRecord are the groups to record now.

@@ -41,6 +41,7 @@ const openLimit = 20 * time.Second
 var (
 	errRefused = errors.New("the hub refuses this cluster")
 	errVersion = errors.New("the hub and this cluster do not understand each other")
+	errLeft    = errors.New("the Membership is not what it was when the stream began")
 )
 
 func isRefusal(err error) bool { return errors.Is(err, errRefused) }
@@ -225,6 +226,8 @@ func (m *Member) stream(ctx context.Context, server string, secret *corev1.Secre
 	}
 	m.welcomed(first.Welcome)
 	var telling sync.WaitGroup
+	telling.Go(func() { m.stayKnown(ctx, "https://"+server) })
+	telling.Go(func() { m.stay(ctx, membership, cancel) })
 	telling.Go(func() {
 		defer cancel(nil)
 		m.speak(ctx, up)
@@ -236,9 +239,57 @@ func (m *Member) stream(ctx context.Context, server string, secret *corev1.Secre
 	return true, causeOf(ctx, err)
 }
 
+// renewPause is how often it is looked whether the certificate is due to be renewed.
+const renewPause = 10 * time.Minute
+
+// stayKnown renews the certificate while a stream lasts, however long that is: it would be too late
+// when the stream has ended, because one that has ended renews nothing.
+func (m *Member) stayKnown(ctx context.Context, server string) {
+	ticker := m.Clock.NewTicker(renewPause)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C():
+		}
+		if _, err := m.credentials(ctx, server); err != nil && ctx.Err() == nil {
+			m.Log.Info("The certificate could not be looked at", "reason", err.Error())
+		}
+	}
+}
+
+// stay ends a stream when there is no such Membership any more: whoever has left tells and hears
+// nothing more.
+func (m *Member) stay(ctx context.Context, began *setv1alpha1.Membership, cancel context.CancelCauseFunc) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-m.news:
+		}
+		now, err := m.membership(ctx)
+		for err != nil && ctx.Err() == nil {
+			m.wait(ctx, nil, retryPause, true)
+			now, err = m.membership(ctx)
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		if now == nil || now.UID != began.UID || now.Spec.Cluster != began.Spec.Cluster || !slices.Equal(now.Spec.Hub, began.Spec.Hub) {
+			cancel(errLeft)
+			wake(m.news)
+			return
+		}
+		m.mu.Lock()
+		m.state.membership = now
+		m.mu.Unlock()
+	}
+}
+
 // causeOf says why a stream has ended: by our own doing, or as the error says.
 func causeOf(ctx context.Context, err error) error {
-	if cause := context.Cause(ctx); errors.Is(cause, pulse.ErrSilent) {
+	if cause := context.Cause(ctx); errors.Is(cause, pulse.ErrSilent) || errors.Is(cause, errLeft) {
 		return cause
 	}
 	return err

@@ -3,7 +3,8 @@
 //
 // It owns what was told, and tells the difference to what there is. A group comes before the
 // policies that name it, and goes after them. What another member has in a group is told only when
-// that member has been heard: nobody who merely has not spoken yet looks as if he had nothing.
+// that member has been heard, or is on record: nobody who merely has not spoken yet looks as if he
+// had nothing.
 //
 // Everything here is pure. An Outbox is not safe for concurrent use.
 package outbox
@@ -21,6 +22,8 @@ type View interface {
 	Part(group, cluster string) []string
 	// Members are all clusters, sorted, and which of them have been heard.
 	Members() (names []string, heard map[string]bool)
+	// Recalled reports whether what is known of a cluster that has not been heard is from a record.
+	Recalled(cluster string) bool
 }
 
 // mostBytes is about how long a record becomes.
@@ -40,11 +43,16 @@ type Outbox struct {
 	// unheard are those that had not been heard when all else had been told: of them the member may
 	// know something, which even an empty part replaces.
 	unheard map[string]bool
+	// recalled are the parts that were told from a record.
+	recalled map[key]bool
 }
 
 // New returns an Outbox for a member that was told nothing.
 func New(self string) *Outbox {
-	return &Outbox{self: self, sent: map[key][]string{}, open: map[key]bool{}, policies: map[string]*wire.Policy{}, groups: map[string]bool{}, unheard: map[string]bool{}}
+	return &Outbox{
+		self: self, sent: map[key][]string{}, open: map[key]bool{}, policies: map[string]*wire.Policy{}, groups: map[string]bool{},
+		unheard: map[string]bool{}, recalled: map[key]bool{},
+	}
 }
 
 // Synced reports whether all that there was to begin with has been told.
@@ -66,13 +74,13 @@ func (o *Outbox) Next(v View, wanted map[string]*wire.Policy) *wire.Down {
 	}
 	for _, group := range slices.Sorted(maps.Keys(groups)) {
 		for _, cluster := range names {
-			if cluster == o.self || !heard[cluster] {
+			if cluster == o.self || !heard[cluster] && !v.Recalled(cluster) {
 				continue
 			}
 			if room <= 0 {
 				return out
 			}
-			o.part(out, &room, key{group, cluster}, v.Part(group, cluster))
+			o.part(out, &room, key{group, cluster}, v.Part(group, cluster), !heard[cluster])
 		}
 		o.groups[group] = true
 	}
@@ -134,6 +142,7 @@ func (o *Outbox) former(out *wire.Down, room *int, groups map[string]bool, names
 		if groups[k.group] && !slices.Contains(names, k.cluster) {
 			delete(o.sent, k)
 			delete(o.open, k)
+			delete(o.recalled, k)
 			out.Parts = append(out.Parts, wire.Part{Group: k.group, Cluster: k.cluster, Whole: true})
 			*room -= 100
 		}
@@ -148,16 +157,27 @@ func (o *Outbox) forget(group string) {
 	delete(o.groups, group)
 	maps.DeleteFunc(o.sent, func(k key, _ []string) bool { return k.group == group })
 	maps.DeleteFunc(o.open, func(k key, _ bool) bool { return k.group == group })
+	maps.DeleteFunc(o.recalled, func(k key, _ bool) bool { return k.group == group })
 }
 
 // part tells what is new in one part, as far as there is room. What was told of it is kept, so that
-// the rest is told next.
-func (o *Outbox) part(out *wire.Down, room *int, k key, now []string) {
+// the rest is told next. What was told from a record is told anew, as a whole, when the cluster is
+// heard, because the member may not have taken it.
+func (o *Outbox) part(out *wire.Down, room *int, k key, now []string, recalled bool) {
+	if o.recalled[k] && !recalled {
+		delete(o.sent, k)
+		delete(o.open, k)
+		delete(o.recalled, k)
+		o.unheard[k.cluster] = true
+	}
 	was, told := o.sent[k]
 	if same(was, now) && (told || len(now) == 0 && !o.unheard[k.cluster]) {
 		return
 	}
-	p := wire.Part{Group: k.group, Cluster: k.cluster, Whole: !told}
+	p := wire.Part{Group: k.group, Cluster: k.cluster, Whole: !told, Recalled: recalled}
+	if recalled {
+		o.recalled[k] = true
+	}
 	*room -= 100
 	// Both are sorted: what is in one only is the difference.
 	next, i, j := make([]string, 0, len(now)), 0, 0

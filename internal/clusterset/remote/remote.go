@@ -36,6 +36,8 @@ type Book struct {
 	texts   map[string]map[string]struct{}
 	// pending are changes of which the rest is to follow.
 	pending map[partKey]*pendingPart
+	// before are the groups that were there when the stream began.
+	before  map[string]bool
 	touched map[string]struct{} // addresses
 	changed map[string]struct{} // groups
 }
@@ -57,7 +59,13 @@ type pendingPart struct {
 }
 
 // Begin begins a stream: of changes that an earlier one has left half told nothing counts.
-func (b *Book) Begin() { clear(b.pending) }
+func (b *Book) Begin() {
+	clear(b.pending)
+	b.before = make(map[string]bool, len(b.groups))
+	for group := range b.groups {
+		b.before[group] = true
+	}
+}
 
 // Apply takes over a change of one part of a group. It fails for what is no change; then nothing of
 // it is done.
@@ -69,6 +77,9 @@ func (b *Book) Apply(p *wire.Part) error {
 		if _, err := wire.ParseRemoteMember(text); err != nil {
 			return fmt.Errorf("group %s: %w", p.Group, err)
 		}
+	}
+	if p.Recalled && b.before[p.Group] {
+		return nil // what is here came from the cluster, and is as new or newer
 	}
 	k := partKey{p.Group, p.Cluster}
 	next := b.pending[k]
@@ -191,6 +202,7 @@ func (b *Book) Forget(group string) {
 	}
 	if _, known := b.groups[group]; known {
 		delete(b.groups, group)
+		delete(b.before, group)
 		b.changed[group] = struct{}{}
 	}
 }

@@ -110,3 +110,30 @@ func TestWiderBounds(t *testing.T) {
 		t.Fatal(c)
 	}
 }
+
+// TestLabelSetsAreBounded: who gives the same number to other labels again and again gets no more
+// sets of labels than he may have, and loses none that he uses.
+func TestLabelSetsAreBounded(t *testing.T) {
+	u, few := New(), int32(3)
+	east := made("east", "10.1.0.0/16")
+	east.Spec.Limits.LabelSets = &few
+	u.PutCluster("east", nil, claims.Of(east, nil))
+	claim := func(name string, value string) []string {
+		return u.Apply("east", &wire.Up{LabelSets: []wire.LabelSet{{ID: 1, Labels: map[string]string{"app": value}}},
+			Entities: []wire.Entity{{Ref: wire.Ref{Kind: wire.Pod, Namespace: "shop", Name: name}, Addresses: addresses("10.1.0.9"), Labels: 1}}})
+	}
+	for i := range 20 {
+		name := "x" + strings.Repeat("i", i)
+		wrong := claim(name, name)
+		if refused := len(wrong) > 0; refused != (i >= 6) {
+			t.Errorf("%d: %v", i, wrong)
+		}
+	}
+	if n := len(u.clusters["east"].sets); n != 6 {
+		t.Errorf("%d sets", n)
+	}
+	u.Apply("east", &wire.Up{Whole: true, Listed: true})
+	if n := len(u.clusters["east"].sets); n != 0 {
+		t.Errorf("%d sets that nobody has", n)
+	}
+}

@@ -10,7 +10,9 @@
 package union
 
 import (
+	"encoding/json"
 	"fmt"
+	"hash/fnv"
 	"maps"
 	"slices"
 	"strings"
@@ -38,28 +40,103 @@ type cluster struct {
 	name   string
 	given  map[string]string
 	bounds *claims.Bounds
-	labels map[int]map[string]string
+	// labels are the sets by the numbers that the member has given them, sets all that are in use.
+	labels map[int]*labelSet
+	sets   map[string]*labelSet
 	// namespaces and entities are its claims.
 	namespaces map[string]*namespaceClaim
 	entities   map[wire.Ref]*entityClaim
 	// listing counts the listings; claims that an ended one did not repeat are gone. heard says
 	// that there was a whole one.
-	listing        uint32
-	listed, heard  bool
+	listing       uint32
+	listed, heard bool
+	// recalled says that some of it is from a record, version counts the changes.
+	recalled bool
+	version  uint64
+
 	believed, bad  int
 	believedSpaces int
 }
 
+// labelSet is a set of labels, and how many have it: claims, and the number.
+type labelSet struct {
+	text   string
+	labels map[string]string
+	uses   int
+}
+
+// noLabels is what they have that have none. It is not counted.
+var noLabels = &labelSet{}
+
+func (c *cluster) use(s *labelSet) *labelSet {
+	if s != noLabels {
+		s.uses++
+	}
+	return s
+}
+
+func (c *cluster) release(s *labelSet) {
+	if s == nil || s == noLabels {
+		return
+	}
+	if s.uses--; s.uses == 0 {
+		delete(c.sets, s.text)
+	}
+}
+
+// number gives a number to a set of labels. There are at most twice as many sets as the member may
+// have, because a listing may begin while all of the former one are still in use.
+func (c *cluster) number(in *wire.LabelSet) error {
+	c.release(c.labels[in.ID])
+	delete(c.labels, in.ID)
+	if err := in.Check(); err != nil {
+		return err
+	}
+	if in.ID < 1 || in.ID > c.bounds.LabelSets {
+		return fmt.Errorf("more than %d sets of labels", c.bounds.LabelSets)
+	}
+	text, err := json.Marshal(in.Labels)
+	if err != nil {
+		return err
+	}
+	s := c.sets[string(text)]
+	if s == nil {
+		if len(c.sets) >= 2*c.bounds.LabelSets {
+			return fmt.Errorf("more than %d sets of labels", c.bounds.LabelSets)
+		}
+		s = &labelSet{text: string(text), labels: in.Labels}
+		c.sets[s.text] = s
+	}
+	c.labels[in.ID] = c.use(s)
+	return nil
+}
+
+func (c *cluster) forgetNumbers() {
+	for _, s := range c.labels {
+		c.release(s)
+	}
+	clear(c.labels)
+}
+
+// set finds the labels with a number; 0 means none.
+func (c *cluster) set(number int) (*labelSet, bool) {
+	if number == 0 {
+		return noLabels, true
+	}
+	s, known := c.labels[number]
+	return s, known
+}
+
 type namespaceClaim struct {
 	wire.Namespace
-	labels  map[string]string
+	set     *labelSet
 	listing uint32
 	refused string
 }
 
 type entityClaim struct {
 	wire.Entity
-	labels  map[string]string
+	set     *labelSet
 	listing uint32
 	refused string
 }
@@ -93,7 +170,7 @@ func New() *Union {
 func (u *Union) PutCluster(name string, labels map[string]string, bounds *claims.Bounds) {
 	c := u.clusters[name]
 	if c == nil {
-		c = &cluster{name: name, labels: map[int]map[string]string{}, namespaces: map[string]*namespaceClaim{}, entities: map[wire.Ref]*entityClaim{}}
+		c = &cluster{name: name, labels: map[int]*labelSet{}, sets: map[string]*labelSet{}, namespaces: map[string]*namespaceClaim{}, entities: map[wire.Ref]*entityClaim{}}
 		u.clusters[name] = c
 	}
 	c.given, c.bounds = peers.Given(name, labels), bounds
@@ -139,6 +216,80 @@ func (u *Union) Members() (names []string, heard map[string]bool) {
 	return names, heard
 }
 
+// Recalled reports whether what is known of a member that has not been heard is from a record.
+func (u *Union) Recalled(name string) bool {
+	c := u.clusters[name]
+	return c != nil && c.recalled && !c.heard
+}
+
+// Version is another one whenever something new is believed of a member, or something no more.
+func (u *Union) Version(name string) uint64 {
+	if c := u.clusters[name]; c != nil {
+		return c.version
+	}
+	return 0
+}
+
+// Recall takes over what Records has returned of a member that has not been heard. It is judged as
+// if the member said it.
+func (u *Union) Recall(name string, records []*wire.Up) {
+	c := u.clusters[name]
+	if c == nil || c.heard || c.listing > 0 {
+		return
+	}
+	for _, r := range records {
+		u.Apply(name, &wire.Up{LabelSets: r.LabelSets, Namespaces: r.Namespaces, Entities: r.Entities})
+		c.forgetNumbers()
+	}
+	c.recalled = true
+}
+
+// Records returns what is believed of a member in parts, each in records of its own, so that the
+// same entity is in the same part while there are as many parts.
+func (u *Union) Records(name string, parts int) [][]*wire.Up {
+	c := u.clusters[name]
+	if c == nil {
+		return nil
+	}
+	out := make([][]*wire.Up, parts)
+	sets := make([]map[*labelSet]int, parts)
+	record := func(text string, set *labelSet) (*wire.Up, int) {
+		h := fnv.New32a()
+		_, _ = h.Write([]byte(text))
+		n := int(h.Sum32() % uint32(parts))
+		if at := len(out[n]) - 1; at < 0 || len(out[n][at].Entities)+len(out[n][at].Namespaces) >= mostInRecord {
+			out[n], sets[n] = append(out[n], &wire.Up{}), map[*labelSet]int{}
+		}
+		r := out[n][len(out[n])-1]
+		if set == noLabels {
+			return r, 0
+		}
+		if sets[n][set] == 0 {
+			sets[n][set] = len(sets[n]) + 1
+			r.LabelSets = append(r.LabelSets, wire.LabelSet{ID: sets[n][set], Labels: set.labels})
+		}
+		return r, sets[n][set]
+	}
+	for _, key := range slices.Sorted(maps.Keys(c.namespaces)) {
+		if n := c.namespaces[key]; n.refused == "" {
+			r, id := record(key, n.set)
+			r.Namespaces = append(r.Namespaces, wire.Namespace{Name: n.Name, Labels: id})
+		}
+	}
+	for _, ref := range slices.SortedFunc(maps.Keys(c.entities), compareRefs) {
+		if e := c.entities[ref]; e.refused == "" {
+			r, id := record(string(ref.Kind)+ref.Namespace+"/"+ref.Name, e.set)
+			told := e.Entity
+			told.Labels = id
+			r.Entities = append(r.Entities, told)
+		}
+	}
+	return out
+}
+
+// mostInRecord is how many entities and Namespaces are in one record of a part.
+const mostInRecord = 1000
+
 // Refused returns some of the claims of a member that are not believed, in words.
 func (u *Union) Refused(name string, most int) []string {
 	c := u.clusters[name]
@@ -180,20 +331,12 @@ func (u *Union) Apply(name string, r *wire.Up) []string {
 	if r.Whole {
 		c.listing++
 		c.listed = true
-		clear(c.labels)
+		c.forgetNumbers()
 	}
 	for i := range r.LabelSets {
-		s := &r.LabelSets[i]
-		err := s.Check()
-		if err == nil && (s.ID < 1 || s.ID > c.bounds.LabelSets) {
-			err = fmt.Errorf("more than %d sets of labels", c.bounds.LabelSets)
+		if err := c.number(&r.LabelSets[i]); err != nil {
+			wrong = append(wrong, fmt.Sprintf("labels %d: %v", r.LabelSets[i].ID, err))
 		}
-		if err != nil {
-			wrong = append(wrong, fmt.Sprintf("labels %d: %v", s.ID, err))
-			delete(c.labels, s.ID)
-			continue
-		}
-		c.labels[s.ID] = s.Labels
 	}
 	for i := range r.Namespaces {
 		if err := u.claimNamespace(c, &r.Namespaces[i]); err != nil {
@@ -257,8 +400,8 @@ func compareRefs(a, b wire.Ref) int {
 func (c *cluster) mostClaims() int { return 2*c.bounds.Entities + 1000 }
 
 func (u *Union) claimNamespace(c *cluster, in *wire.Namespace) error {
-	labels, known := c.labels[in.Labels]
-	if in.Labels != 0 && !known {
+	set, known := c.set(in.Labels)
+	if !known {
 		return fmt.Errorf("of Namespace %s: labels that were not told", shown(in.Name))
 	}
 	n := c.namespaces[in.Name]
@@ -273,14 +416,16 @@ func (u *Union) claimNamespace(c *cluster, in *wire.Namespace) error {
 		c.namespaces[in.Name] = n
 		c.bad++
 	}
-	n.Namespace, n.labels, n.listing = *in, labels, c.listing
+	former := n.set
+	n.Namespace, n.set, n.listing = *in, c.use(set), c.listing
+	c.release(former)
 	u.judgeNamespace(c, n)
 	return nil
 }
 
 func (u *Union) claimEntity(c *cluster, in *wire.Entity) error {
-	labels, known := c.labels[in.Labels]
-	if in.Labels != 0 && !known {
+	set, known := c.set(in.Labels)
+	if !known {
 		return fmt.Errorf("%s: labels that were not told", Words(in.Ref))
 	}
 	e := c.entities[in.Ref]
@@ -295,7 +440,9 @@ func (u *Union) claimEntity(c *cluster, in *wire.Entity) error {
 		c.entities[in.Ref] = e
 		c.bad++
 	}
-	e.Entity, e.labels, e.listing = *in, labels, c.listing
+	former := e.set
+	e.Entity, e.set, e.listing = *in, c.use(set), c.listing
+	c.release(former)
 	u.judgeEntity(c, e)
 	return nil
 }
@@ -317,10 +464,11 @@ func believe(before, now string, good, bad *int) {
 func (u *Union) judgeNamespace(c *cluster, n *namespaceClaim) {
 	before := n.refused
 	n.refused = ""
-	if err := c.bounds.Namespace(&n.Namespace, n.labels); err != nil {
+	if err := c.bounds.Namespace(&n.Namespace, n.set.labels); err != nil {
 		n.refused = err.Error()
 	}
 	believe(before, n.refused, &c.believedSpaces, &c.bad)
+	c.version++
 	if n.refused != "" {
 		if before == "" {
 			u.engine.DeleteNamespace(c.name + "/" + n.Name)
@@ -328,7 +476,7 @@ func (u *Union) judgeNamespace(c *cluster, n *namespaceClaim) {
 		return
 	}
 	labels := map[string]string{}
-	maps.Copy(labels, n.labels)
+	maps.Copy(labels, n.set.labels)
 	maps.Copy(labels, c.given)
 	labels["kubernetes.io/metadata.name"] = n.Name
 	u.engine.PutNamespace(policy.Namespace{Name: c.name + "/" + n.Name, Labels: labels})
@@ -337,12 +485,13 @@ func (u *Union) judgeNamespace(c *cluster, n *namespaceClaim) {
 func (u *Union) judgeEntity(c *cluster, e *entityClaim) {
 	before := e.refused
 	e.refused = ""
-	if err := c.bounds.Entity(&e.Entity, e.labels); err != nil {
+	if err := c.bounds.Entity(&e.Entity, e.set.labels); err != nil {
 		e.refused = err.Error()
 	} else if before != "" && c.believed >= c.bounds.Entities {
 		e.refused = fmt.Sprintf("it has %d already, which is as many as its spec.limits.entities allows", c.believed)
 	}
 	believe(before, e.refused, &c.believed, &c.bad)
+	c.version++
 	ref := c.ref(e.Ref)
 	if e.refused != "" {
 		if before == "" {
@@ -350,7 +499,7 @@ func (u *Union) judgeEntity(c *cluster, e *entityClaim) {
 		}
 		return
 	}
-	in := policy.Entity{EntityRef: ref, Labels: e.labels, Addresses: e.Addresses, ServiceAccount: e.Account}
+	in := policy.Entity{EntityRef: ref, Labels: e.set.labels, Addresses: e.Addresses, ServiceAccount: e.Account}
 	if e.Kind == wire.Pod && e.Account == "" {
 		in.ServiceAccount = wire.DefaultAccount
 	}
@@ -358,7 +507,7 @@ func (u *Union) judgeEntity(c *cluster, e *entityClaim) {
 		in.Ports = append(in.Ports, policy.NamedPort{Name: p.Name, Protocol: policy.Protocol(p.Protocol), Port: p.Port})
 	}
 	if e.Kind == wire.Node {
-		in.Labels = maps.Clone(e.labels)
+		in.Labels = maps.Clone(e.set.labels)
 		if in.Labels == nil {
 			in.Labels = map[string]string{}
 		}
@@ -391,21 +540,25 @@ func clusterOf(r policy.EntityRef) string {
 
 func (u *Union) forgetEntity(c *cluster, e *entityClaim) {
 	delete(c.entities, e.Ref)
+	c.release(e.set)
 	if e.refused != "" {
 		c.bad--
 		return
 	}
 	c.believed--
+	c.version++
 	u.engine.DeleteEntity(c.ref(e.Ref))
 }
 
 func (u *Union) forgetNamespace(c *cluster, n *namespaceClaim) {
 	delete(c.namespaces, n.Name)
+	c.release(n.set)
 	if n.refused != "" {
 		c.bad--
 		return
 	}
 	c.believedSpaces--
+	c.version++
 	u.engine.DeleteNamespace(c.name + "/" + n.Name)
 }
 

@@ -170,9 +170,13 @@ type Part struct {
 	// Whole says that what is added is all there is.
 	Whole bool `json:"w,omitempty"`
 	// More says that the rest of the change follows: nothing of it counts before that has come.
-	More   bool     `json:"m,omitempty"`
-	Add    []string `json:"a,omitempty"`
-	Remove []string `json:"r,omitempty"`
+	More bool `json:"m,omitempty"`
+	// Recalled says that the hub has it on record only: the cluster has not been heard since the
+	// hub began. It counts in a group that the member did not have before this stream, because what
+	// the member has may be newer.
+	Recalled bool     `json:"y,omitempty"`
+	Add      []string `json:"a,omitempty"`
+	Remove   []string `json:"r,omitempty"`
 }
 
 // Down is a record of the hub. Its parts count in this order, so that a policy comes after the

@@ -1,0 +1,788 @@
+package clusterset_test
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nephele-io/nephele/api/antrea/v1beta1"
+	setv1alpha1 "github.com/nephele-io/nephele/api/set/v1alpha1"
+	"github.com/nephele-io/nephele/internal/clusterset/hub"
+	"github.com/nephele-io/nephele/internal/clusterset/member"
+	"github.com/nephele-io/nephele/internal/clusterset/wire"
+	"github.com/nephele-io/nephele/internal/enroll"
+	"github.com/nephele-io/nephele/internal/enroll/credential"
+	"github.com/nephele-io/nephele/internal/policy"
+)
+
+// set is a hub and members that speak with it over TLS, each through a line that can be broken.
+type set struct {
+	*testing.T
+	clock *clocktesting.FakeClock
+	hub   *store
+	desk  *enroll.Desk
+	// server is that of the hub; stop ends its process.
+	mu     sync.Mutex
+	serves http.Handler
+	stop   func()
+	server *httptest.Server
+	sides  map[string]*side
+	told   realizations
+}
+
+// side is a member with its line.
+type side struct {
+	*store
+	name string
+	line *line
+	stop func()
+	*knows
+}
+
+// knows is what the policy controller of a member has been given.
+type knows struct {
+	mu       sync.Mutex
+	entities map[policy.EntityRef]policy.Entity
+	// first and least are, by group, how many there were when it began to be watched, and the
+	// fewest since.
+	first, least map[string]int
+}
+
+// PutRemote implements member.Policies.
+func (k *knows) PutRemote(put []policy.Entity, gone []policy.EntityRef) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, e := range put {
+		k.entities[e.EntityRef] = e
+	}
+	for _, ref := range gone {
+		delete(k.entities, ref)
+	}
+	for group := range k.least {
+		k.least[group] = min(k.least[group], len(k.inside(group)))
+	}
+}
+
+// PutOwnLabels implements member.Policies.
+func (*knows) PutOwnLabels(map[string]string) {}
+
+func (k *knows) inside(group string) []string {
+	var out []string
+	for ref, e := range k.entities {
+		if _, in := e.Labels[group]; in || group == "" {
+			out = append(out, ref.Name)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// all are the addresses of other clusters' workloads that are in any group.
+func (k *knows) all() []string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.inside("")
+}
+
+// groups is who is in each group.
+func (k *knows) groups() map[string][]string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	out := map[string][]string{}
+	for _, e := range k.entities {
+		for group := range e.Labels {
+			if out[group] == nil {
+				out[group] = k.inside(group)
+			}
+		}
+	}
+	return out
+}
+
+// watch begins to note how small the groups become that there are.
+func (k *knows) watch() {
+	all := k.groups()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.first, k.least = map[string]int{}, map[string]int{}
+	for group, who := range all {
+		k.first[group], k.least[group] = len(who), len(who)
+	}
+}
+
+// shrunk are the groups that were smaller than at first, be it for a moment.
+func (k *knows) shrunk() []string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	var out []string
+	for group, n := range k.least {
+		if n < k.first[group] {
+			out = append(out, fmt.Sprintf("%s had %d of %d", group, n, k.first[group]))
+		}
+	}
+	return out
+}
+
+// realizations is what the hub's policy controller has been told.
+type realizations struct {
+	mu  sync.Mutex
+	all map[string][]v1beta1.ClusterRealization
+}
+
+// RealizedInClusters implements hub.Policies.
+func (r *realizations) RealizedInClusters(uid string, in []v1beta1.ClusterRealization) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.all[uid] = slices.Clone(in)
+}
+
+func (r *realizations) of(uid, cluster string) v1beta1.ClusterRealization {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, c := range r.all[uid] {
+		if c.Name == cluster {
+			return c
+		}
+	}
+	return v1beta1.ClusterRealization{}
+}
+
+func newSet(t *testing.T, members ...string) *set {
+	s := &set{T: t, clock: clocktesting.NewFakeClock(time.Now()), hub: newStore(t), sides: map[string]*side{}, told: realizations{all: map[string][]v1beta1.ClusterRealization{}}}
+	var err error
+	s.desk, err = enroll.OpenDesk(t.Context(), enroll.DeskOptions{Client: s.hub, Live: s.hub, Namespace: "kube-system", Clock: s.clock, Log: logr.Discard()})
+	s.must(err)
+	s.must(s.desk.FollowClusters(t.Context(), s.hub))
+	s.server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.mu.Lock()
+		now := s.serves
+		s.mu.Unlock()
+		if now == nil {
+			http.Error(w, "no process", http.StatusServiceUnavailable)
+			return
+		}
+		now.ServeHTTP(w, r)
+	}))
+	cert, key, err := s.desk.Serve()
+	s.must(err)
+	pair, err := tls.X509KeyPair(cert, key)
+	s.must(err)
+	s.server.EnableHTTP2, s.server.Config.ErrorLog = true, log.New(io.Discard, "", 0) // lines are cut in handshakes, too
+	s.server.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, ClientAuth: tls.RequestClientCert, MinVersion: tls.VersionTLS12}
+	s.server.StartTLS()
+	t.Cleanup(func() {
+		s.kill()
+		s.server.CloseClientConnections()
+		s.server.Close()
+	})
+	s.must(s.hub.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "antrea-ca"}, Data: map[string]string{enroll.AuthorityKey: string(s.desk.Authority().CertPEM())}}))
+	s.run()
+	for i, name := range members {
+		s.join(name, fmt.Sprintf("10.%d.0.0/16", i+1))
+	}
+	return s
+}
+
+func (s *set) must(err error) {
+	s.Helper()
+	if err != nil {
+		s.Fatal(err)
+	}
+}
+
+// run starts a process of the hub.
+func (s *set) run() {
+	ctx, cancel := context.WithCancel(s.Context())
+	h := hub.New(hub.Options{Client: s.hub, Live: s.hub, Informers: s.hub, Policies: &s.told, Clock: s.clock, Log: logr.Discard(), Program: "1", Epoch: fmt.Sprint(s.clock.Now())})
+	var running sync.WaitGroup
+	running.Go(func() { _ = h.Start(ctx) })
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.serves = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		running.Add(1)
+		defer running.Done()
+		within, end := context.WithCancel(r.Context())
+		defer end()
+		defer context.AfterFunc(ctx, end)()
+		s.answer(h, w, r.WithContext(within))
+	})
+	s.stop = func() { cancel(); running.Wait() }
+}
+
+// answer is the hub's server, as far as members use it.
+func (s *set) answer(h *hub.Hub, w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path == credential.FeedPath || r.URL.Path == credential.RenewPath {
+		if len(r.TLS.PeerCertificates) == 0 {
+			http.Error(w, "show a certificate", http.StatusUnauthorized)
+			return
+		}
+		id, ours, err := s.desk.Identify(r.Context(), r.TLS.PeerCertificates[0])
+		if err != nil || !ours {
+			http.Error(w, fmt.Sprint(err), http.StatusUnauthorized)
+			return
+		}
+		if r.URL.Path == credential.FeedPath {
+			ctx, leave := s.desk.Stay(r.Context(), id)
+			defer leave()
+			h.ServeMember(w, r.WithContext(ctx), id.Host.Name)
+			return
+		}
+		s.paper(w, r, func(asked credential.Asked) (credential.Papers, error) {
+			return s.desk.Renew(r.Context(), id, []byte(asked.Request))
+		})
+		return
+	}
+	s.paper(w, r, func(asked credential.Asked) (credential.Papers, error) {
+		return s.desk.Redeem(r.Context(), asked, netip.MustParseAddr("127.0.0.1"))
+	})
+}
+
+func (*set) paper(w http.ResponseWriter, r *http.Request, ask func(credential.Asked) (credential.Papers, error)) {
+	var asked credential.Asked
+	if err := json.NewDecoder(r.Body).Decode(&asked); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	papers, err := ask(asked)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusForbidden)
+		return
+	}
+	_ = json.NewEncoder(w).Encode(papers)
+}
+
+// kill ends the process of the hub.
+func (s *set) kill() {
+	s.mu.Lock()
+	stop := s.stop
+	s.serves, s.stop = nil, nil
+	s.mu.Unlock()
+	if stop != nil {
+		s.server.CloseClientConnections()
+		stop()
+	}
+}
+
+// join makes a Cluster, and a member that joins as it.
+func (s *set) join(name, pods string) {
+	s.Helper()
+	c := &setv1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"env": "prod"}}, Spec: setv1alpha1.ClusterSpec{Addresses: setv1alpha1.ClusterAddresses{Pods: []string{pods}}}}
+	s.must(s.hub.Create(s.Context(), c))
+	m := &side{store: newStore(s.T), name: name, line: newLine(s.T, s.server.Listener.Addr().String())}
+	s.sides[name] = m
+	token, _, err := enroll.InviteCluster(s.Context(), s.hub, c, m.line.at(), time.Hour, s.clock.Now())
+	s.must(err)
+	s.must(m.Create(s.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}))
+	s.must(m.Create(s.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: member.CredentialsName}, Data: map[string][]byte{member.KeyToken: []byte(token.String())}}))
+	s.must(m.Create(s.Context(), &setv1alpha1.Membership{ObjectMeta: metav1.ObjectMeta{Name: setv1alpha1.MembershipName}, Spec: setv1alpha1.MembershipSpec{Hub: []string{m.line.at()}, Cluster: name}}))
+	s.boot(m)
+	s.Cleanup(func() { m.stop() })
+}
+
+// boot starts the process of a member: what it knew before is what is on record.
+func (s *set) boot(m *side) {
+	if m.stop != nil {
+		m.stop()
+	}
+	m.knows = &knows{entities: map[policy.EntityRef]policy.Entity{}}
+	ctx, cancel := context.WithCancel(s.Context())
+	one := member.New(member.Options{
+		Client: m.store, Live: m.store, Informers: m.store, Policies: m.knows, Clock: s.clock, Random: func() float64 { return 0 }, Log: logr.Discard(),
+		Namespace: "kube-system", Program: "1", Epoch: "e", ClusterID: "id-" + m.name,
+	})
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = one.Start(ctx)
+	}()
+	m.stop = func() { cancel(); <-done }
+}
+
+// until waits for something, and lets time go by meanwhile. What is waited for is the last thing
+// that a change causes.
+func (s *set) until(what string, is func() (bool, any)) {
+	s.Helper()
+	var last any
+	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		var ok bool
+		if ok, last = is(); ok {
+			return
+		}
+		s.clock.Step(50 * time.Millisecond)
+	}
+	s.Fatalf("%s: %v", what, last)
+}
+
+// knowsAll waits until a member knows these addresses.
+func (s *set) knowsAll(name string, want ...string) {
+	s.Helper()
+	slices.Sort(want)
+	s.until(fmt.Sprintf("%s knows %v", name, shownAddresses(want)), func() (bool, any) {
+		got := s.sides[name].all()
+		return slices.Equal(got, want), shownAddresses(got)
+	})
+}
+
+func shownAddresses(all []string) any {
+	if len(all) > 20 {
+		return fmt.Sprintf("%d addresses", len(all))
+	}
+	return all
+}
+
+// pod makes a Pod in a member.
+func (s *set) pod(name, pod, app, ip string) *corev1.Pod {
+	s.Helper()
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: pod, Labels: map[string]string{"app": app}}, Status: corev1.PodStatus{PodIP: ip, PodIPs: []corev1.PodIP{{IP: ip}}}}
+	p.Spec.NodeName = "n"
+	s.must(s.sides[name].Create(s.Context(), p))
+	return p
+}
+
+// fromWeb is a policy of the hub for all: from Pods with app=APP of all clusters.
+func fromWeb(name, app string) *v1beta1.ClusterNetworkPolicy {
+	p := &v1beta1.ClusterNetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{setv1alpha1.AnnotationClusters: "{}"}}}
+	p.Spec.Priority = 5
+	p.Spec.AppliedTo = []v1beta1.AppliedTo{{PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "db"}}}}
+	p.Spec.Ingress = []v1beta1.Rule{{Action: v1beta1.RuleActionAllow, From: []v1beta1.NetworkPolicyPeer{{PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}, Scope: v1beta1.ScopeClusterSet}}}}
+	return p
+}
+
+func (s *set) cluster(name string) *setv1alpha1.Cluster {
+	c := &setv1alpha1.Cluster{}
+	s.must(s.hub.Get(s.Context(), client.ObjectKey{Name: name}, c))
+	return c
+}
+
+// is waits until a condition of a Cluster is so.
+func (s *set) is(name, condition string, want metav1.ConditionStatus) {
+	s.Helper()
+	s.until(fmt.Sprintf("%s is %s=%s", name, condition, want), func() (bool, any) {
+		c := s.cluster(name)
+		found := meta.FindStatusCondition(c.Status.Conditions, condition)
+		return found != nil && found.Status == want, c.Status
+	})
+}
+
+// line is between a member and the hub: it passes everything on until it is broken.
+type line struct {
+	*testing.T
+	listener net.Listener
+	to       string
+
+	mu    sync.Mutex
+	conns []net.Conn
+	// refuses ends whoever connects; held lets nothing through any more, and says so to nobody.
+	// slow holds back what comes from the hub alone. left is after how many bytes up the line is
+	// cut; 0 is never.
+	refuses, held, slow bool
+	left                int
+	changed             chan struct{}
+}
+
+func newLine(t *testing.T, to string) *line {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &line{T: t, listener: listener, to: to, changed: make(chan struct{})}
+	var passing sync.WaitGroup
+	passing.Go(func() {
+		for {
+			c, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			passing.Go(func() { l.pass(c) })
+		}
+	})
+	t.Cleanup(func() {
+		_ = listener.Close()
+		l.set(func() { l.held, l.slow, l.refuses = false, false, true })
+		l.cut()
+		passing.Wait()
+	})
+	return l
+}
+
+func (l *line) at() string { return l.listener.Addr().String() }
+
+// set changes what the line does.
+func (l *line) set(change func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	change()
+	close(l.changed)
+	l.changed = make(chan struct{})
+}
+
+// cut ends all connections.
+func (l *line) cut() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, c := range l.conns {
+		_ = c.Close()
+	}
+	l.conns = nil
+}
+
+func (l *line) pass(near net.Conn) {
+	far, err := net.Dial("tcp", l.to)
+	l.mu.Lock()
+	refuses := l.refuses || err != nil
+	if !refuses {
+		l.conns = append(l.conns, near, far)
+	}
+	l.mu.Unlock()
+	defer func() { _ = near.Close() }()
+	if err != nil {
+		return
+	}
+	defer func() { _ = far.Close() }()
+	if refuses {
+		return
+	}
+	var both sync.WaitGroup
+	copied := func(to, from net.Conn, up bool) {
+		defer func() { _, _ = to.Close(), from.Close() }()
+		buffer := make([]byte, 4<<10)
+		for {
+			n, err := from.Read(buffer)
+			if err != nil || !l.may(n, up) {
+				return
+			}
+			if _, err := to.Write(buffer[:n]); err != nil {
+				return
+			}
+		}
+	}
+	both.Go(func() { copied(far, near, true) })
+	both.Go(func() { copied(near, far, false) })
+	both.Wait()
+}
+
+// may waits until bytes may go on; false cuts the line.
+func (l *line) may(n int, up bool) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for l.held || l.slow && !up {
+		changed := l.changed
+		l.mu.Unlock()
+		<-changed
+		l.mu.Lock()
+	}
+	if l.left > 0 && up {
+		if l.left -= n; l.left <= 0 {
+			l.left = 0
+			return false
+		}
+	}
+	return true
+}
+
+// TestStream: members join, each knows whom the policies mean in the others, and the hub is told
+// what became of the policies. A copy that somebody changes or deletes is put right.
+func TestStream(t *testing.T) {
+	s := newSet(t, "east", "west")
+	s.pod("east", "web", "web", "10.1.0.5")
+	forged := s.pod("east", "forged", "web", "10.2.0.9")
+	s.pod("west", "db", "db", "10.2.0.7")
+	p := fromWeb("p", "web")
+	s.must(s.hub.Create(t.Context(), p))
+	s.knowsAll("west", "10.1.0.5")
+	s.is("east", setv1alpha1.ClusterClaimsRefused, metav1.ConditionTrue)
+	s.must(s.sides["east"].Delete(t.Context(), forged))
+	s.is("east", setv1alpha1.ClusterClaimsRefused, metav1.ConditionFalse)
+	s.is("west", setv1alpha1.ClusterInSync, metav1.ConditionTrue)
+	s.until("the hub is told", func() (bool, any) {
+		r := s.told.of(string(p.UID), "west")
+		return r.ObservedGeneration == 1 && r.Phase == string(v1beta1.NetworkPolicyPending), r
+	})
+	west, copied := s.sides["west"], &v1beta1.ClusterNetworkPolicy{}
+	key := client.ObjectKey{Name: "hub-p"}
+	s.must(west.Get(t.Context(), key, copied))
+	copied.Spec.Priority = 7
+	s.must(west.Update(t.Context(), copied))
+	right := func() (bool, any) {
+		err := west.Get(t.Context(), key, copied)
+		return err == nil && copied.Spec.Priority == 5, fmt.Sprint(err, copied.Spec.Priority)
+	}
+	s.until("the edit is undone", right)
+	s.must(west.Delete(t.Context(), copied))
+	s.until("the copy is back", right)
+	s.must(s.hub.Delete(t.Context(), p))
+	s.knowsAll("west")
+	s.until("the copy is gone", func() (bool, any) {
+		err := west.Get(t.Context(), key, copied)
+		return err != nil && client.IgnoreNotFound(err) == nil, err
+	})
+}
+
+// TestKinds: policies of Namespaces come where such a Namespace is, Antrea's and Kubernetes'.
+func TestKinds(t *testing.T) {
+	s := newSet(t, "east", "west")
+	spread := metav1.ObjectMeta{Namespace: "shop", Name: "p", Annotations: map[string]string{setv1alpha1.AnnotationClusters: "{}"}}
+	late := *spread.DeepCopy()
+	late.Namespace = "late"
+	antrea := &v1beta1.NetworkPolicy{ObjectMeta: spread}
+	antrea.Spec.Priority, antrea.Spec.AppliedTo = 5, []v1beta1.AppliedTo{{PodSelector: &metav1.LabelSelector{}}}
+	antrea.Spec.Ingress = fromWeb("", "web").Spec.Ingress
+	s.must(s.hub.Create(t.Context(), antrea))
+	s.must(s.hub.Create(t.Context(), &networkingv1.NetworkPolicy{ObjectMeta: *spread.DeepCopy()}))
+	s.must(s.hub.Create(t.Context(), &networkingv1.NetworkPolicy{ObjectMeta: late}))
+	s.pod("east", "web", "web", "10.1.0.5")
+	s.knowsAll("west", "10.1.0.5")
+	has := func(namespace string, o client.Object) {
+		t.Helper()
+		s.until(fmt.Sprintf("%T in %s", o, namespace), func() (bool, any) {
+			err := s.sides["west"].Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "hub-p"}, o)
+			return err == nil, err
+		})
+	}
+	has("shop", &v1beta1.NetworkPolicy{})
+	has("shop", &networkingv1.NetworkPolicy{})
+	if err := s.sides["west"].Get(t.Context(), client.ObjectKey{Namespace: "late", Name: "hub-p"}, &networkingv1.NetworkPolicy{}); client.IgnoreNotFound(err) != nil || err == nil {
+		t.Errorf("a policy in a Namespace that is not there: %v", err)
+	}
+	s.must(s.sides["west"].Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "late"}}))
+	has("late", &networkingv1.NetworkPolicy{})
+}
+
+// TestCuts: a line that breaks in the middle of a listing, one that is dead without a word, and a
+// member that does not read hold up nobody else, lose nothing and make no group smaller.
+func TestCuts(t *testing.T) {
+	s := newSet(t, "east", "west", "north")
+	s.must(s.hub.Create(t.Context(), fromWeb("p", "web")))
+	east := s.sides["east"]
+	s.is("east", setv1alpha1.ClusterInSync, metav1.ConditionTrue)
+	s.is("north", setv1alpha1.ClusterInSync, metav1.ConditionTrue)
+	east.line.set(func() { east.line.refuses = true })
+	east.line.cut()
+	s.is("east", setv1alpha1.ClusterConnected, metav1.ConditionFalse)
+	var want []string
+	for i := range 3000 {
+		ip := fmt.Sprintf("10.1.%d.%d", i/200, 1+i%200)
+		s.pod("east", fmt.Sprintf("web-%d", i), "web", ip)
+		want = append(want, ip)
+	}
+	// Some cuts in the listing: each after more has come.
+	for _, after := range []int{10_000, 50_000, 100_000} {
+		east.line.set(func() { east.line.refuses, east.line.left = false, after })
+		s.until("the line is cut in the middle", func() (bool, any) {
+			east.line.mu.Lock()
+			defer east.line.mu.Unlock()
+			return east.line.left == 0, east.line.left
+		})
+	}
+	s.knowsAll("west", want...)
+	s.knowsAll("north", want...)
+	s.sides["west"].watch()
+	s.sides["north"].watch()
+
+	// East is dead without a word, and changes meanwhile; north does not read.
+	north := s.sides["north"]
+	east.line.set(func() { east.line.held = true })
+	north.line.set(func() { north.line.slow = true })
+	s.pod("east", "late", "web", "10.1.99.1")
+	s.is("east", setv1alpha1.ClusterConnected, metav1.ConditionFalse)
+	s.knowsAll("west", want...)
+	east.line.cut()
+	east.line.set(func() { east.line.held = false })
+	s.knowsAll("west", append(want, "10.1.99.1")...)
+	north.line.cut()
+	north.line.set(func() { north.line.slow = false })
+	s.knowsAll("north", append(want, "10.1.99.1")...)
+	for _, name := range []string{"west", "north"} {
+		if all := s.sides[name].shrunk(); len(all) > 0 {
+			t.Errorf("%s: %v", name, all)
+		}
+	}
+}
+
+// TestHubBeginsAnew: a hub that begins anew makes no group smaller for want of members that have
+// not spoken to it yet, be the group an old one or a new one. When they speak, that counts.
+func TestHubBeginsAnew(t *testing.T) {
+	s := newSet(t, "east", "west")
+	p := fromWeb("p", "web")
+	s.must(s.hub.Create(t.Context(), p))
+	s.pod("east", "web", "web", "10.1.0.5")
+	gone := s.pod("east", "api", "api", "10.1.0.6")
+	s.knowsAll("west", "10.1.0.5")
+	s.until("east is on record", func() (bool, any) {
+		var all setv1alpha1.ClusterRecordList
+		s.must(s.hub.List(t.Context(), &all))
+		return slices.ContainsFunc(all.Items, func(r setv1alpha1.ClusterRecord) bool { return r.Cluster == "east" && r.Entities == 2 }), all.Items
+	})
+	s.sides["west"].watch()
+	s.kill()
+	east := s.sides["east"]
+	east.line.set(func() { east.line.refuses = true })
+	s.run()
+	s.is("west", setv1alpha1.ClusterInSync, metav1.ConditionTrue)
+	next := fromWeb("p", "api") // the same policy, with another group
+	s.must(s.hub.Get(t.Context(), client.ObjectKeyFromObject(p), p))
+	p.Spec = next.Spec
+	s.must(s.hub.Update(t.Context(), p))
+	s.knowsAll("west", "10.1.0.6")
+	s.must(east.Delete(t.Context(), gone))
+	s.pod("east", "api-2", "api", "10.1.0.7")
+	if got := s.sides["west"].all(); !slices.Equal(got, []string{"10.1.0.6"}) {
+		t.Errorf("%v before east has spoken", got)
+	}
+	east.line.set(func() { east.line.refuses = false })
+	s.knowsAll("west", "10.1.0.7")
+	// What is on record goes with the Cluster.
+	s.must(s.hub.Delete(t.Context(), s.cluster("east")))
+	s.knowsAll("west")
+	s.until("the record is gone", func() (bool, any) {
+		var all setv1alpha1.ClusterRecordList
+		s.must(s.hub.List(t.Context(), &all))
+		return !slices.ContainsFunc(all.Items, func(r setv1alpha1.ClusterRecord) bool { return r.Cluster == "east" }), all.Items
+	})
+}
+
+// TestRenewal: the certificate is renewed while the stream lasts, so that a member whose stream was
+// never cut is still known when it is. A stream does not last longer than its certificate.
+func TestRenewal(t *testing.T) {
+	s := newSet(t, "east")
+	s.is("east", setv1alpha1.ClusterInSync, metav1.ConditionTrue)
+	east := s.sides["east"]
+	ends := func() time.Time {
+		var secret corev1.Secret
+		s.must(east.Get(t.Context(), client.ObjectKey{Namespace: "kube-system", Name: member.CredentialsName}, &secret))
+		cert, ok := credential.ParseCertificate(secret.Data["tls.crt"])
+		if !ok || len(secret.Data[member.KeyToken]) > 0 {
+			t.Fatal("no certificate, or still the token")
+		}
+		return cert.Expires
+	}
+	first := ends()
+	// Beyond two thirds, by steps in which the stream need not be taken for dead.
+	for s.clock.Now().Before(first.Add(-2 * 24 * time.Hour)) {
+		s.clock.Step(time.Hour)
+	}
+	s.until("it is renewed", func() (bool, any) { return ends().After(first), first })
+	for s.clock.Now().Before(first.Add(time.Hour)) {
+		s.clock.Step(time.Hour)
+	}
+	east.line.cut()
+	s.pod("east", "web", "web", "10.1.0.5")
+	s.until("it is known with the second certificate", func() (bool, any) {
+		c := s.cluster("east")
+		return c.Status.Entities == 1 && meta.IsStatusConditionTrue(c.Status.Conditions, setv1alpha1.ClusterInSync), c.Status
+	})
+}
+
+// TestKept: a member that leaves and keeps what is in force has it also when its process is another
+// one, and tells the hub nothing more.
+func TestKept(t *testing.T) {
+	s := newSet(t, "east", "west")
+	s.must(s.hub.Create(t.Context(), fromWeb("p", "web")))
+	s.pod("east", "web", "web", "10.1.0.5")
+	s.knowsAll("west", "10.1.0.5")
+	west := s.sides["west"]
+	s.is("west", setv1alpha1.ClusterInSync, metav1.ConditionTrue)
+	s.until("the group is on record", func() (bool, any) {
+		var all setv1alpha1.RemoteGroupList
+		s.must(west.List(t.Context(), &all))
+		return len(all.Items) == 1 && all.Items[0].Members == 1, all.Items
+	})
+	s.must(west.Delete(t.Context(), &setv1alpha1.Membership{ObjectMeta: metav1.ObjectMeta{Name: setv1alpha1.MembershipName}}))
+	s.must(west.Delete(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: member.CredentialsName}}))
+	s.is("west", setv1alpha1.ClusterConnected, metav1.ConditionFalse)
+	s.pod("east", "web-2", "web", "10.1.0.6")
+	s.until("the hub knows the second Pod", func() (bool, any) { return s.cluster("east").Status.Entities == 2, "" })
+	s.boot(west)
+	s.knowsAll("west", "10.1.0.5")
+	if err := west.Get(t.Context(), client.ObjectKey{Name: "hub-p"}, &v1beta1.ClusterNetworkPolicy{}); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestVersions: two that do not understand each other say so, both of them, and nothing changes.
+func TestVersions(t *testing.T) {
+	s := newSet(t, "east", "west")
+	s.must(s.hub.Create(t.Context(), fromWeb("p", "web")))
+	s.pod("east", "web", "web", "10.1.0.5")
+	s.knowsAll("west", "10.1.0.5")
+	// A member that speaks only what is newer.
+	var secret corev1.Secret
+	s.must(s.sides["east"].Get(t.Context(), client.ObjectKey{Namespace: "kube-system", Name: member.CredentialsName}, &secret))
+	pair, err := tls.X509KeyPair(secret.Data["tls.crt"], secret.Data["tls.key"])
+	s.must(err)
+	transport := &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{Certificates: []tls.Certificate{pair}, InsecureSkipVerify: true}}
+	defer transport.CloseIdleConnections()
+	hello := fmt.Sprintf(`{"hello":{"version":%d,"oldest":%d,"epoch":"x"}}`+"\n", wire.Version+2, wire.Version+1)
+	response, err := (&http.Client{Transport: transport}).Post(s.server.URL+credential.FeedPath, "", strings.NewReader(hello))
+	s.must(err)
+	text, err := io.ReadAll(response.Body)
+	_ = response.Body.Close()
+	if err != nil || !strings.Contains(string(text), "upgrade the older one") {
+		t.Errorf("%v %s", err, text)
+	}
+	// A hub that does.
+	west := s.sides["west"]
+	s.kill()
+	s.mu.Lock()
+	s.serves = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_ = wire.Write(w, &wire.Down{Welcome: &wire.Welcome{Error: "the hub speaks versions 2 to 3"}})
+	})
+	s.mu.Unlock()
+	s.until("the member says so", func() (bool, any) {
+		var m setv1alpha1.Membership
+		s.must(west.Get(t.Context(), client.ObjectKey{Name: setv1alpha1.MembershipName}, &m))
+		c := meta.FindStatusCondition(m.Status.Conditions, setv1alpha1.MembershipConnected)
+		return c != nil && c.Status == metav1.ConditionFalse && c.Reason == setv1alpha1.ReasonVersion && strings.Contains(c.Message, "versions 2 to 3"), m.Status.Conditions
+	})
+	if got := west.all(); !slices.Equal(got, []string{"10.1.0.5"}) {
+		t.Errorf("%v is left", got)
+	}
+}
+
+// TestFlood: a member that says nonsense without end is cut off, and others are not held up.
+func TestFlood(t *testing.T) {
+	s := newSet(t, "east", "west")
+	s.must(s.hub.Create(t.Context(), fromWeb("p", "web")))
+	s.is("west", setv1alpha1.ClusterInSync, metav1.ConditionTrue)
+	s.is("east", setv1alpha1.ClusterInSync, metav1.ConditionTrue)
+	var secret corev1.Secret
+	s.must(s.sides["west"].Get(t.Context(), client.ObjectKey{Namespace: "kube-system", Name: member.CredentialsName}, &secret))
+	pair, err := tls.X509KeyPair(secret.Data["tls.crt"], secret.Data["tls.key"])
+	s.must(err)
+	transport := &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{Certificates: []tls.Certificate{pair}, InsecureSkipVerify: true}}
+	defer transport.CloseIdleConnections()
+	body, up := io.Pipe()
+	go func() {
+		_, err := fmt.Fprintf(up, `{"hello":{"version":%d,"oldest":%d,"epoch":"x"}}`+"\n", wire.Version, wire.Oldest)
+		for err == nil {
+			_, err = up.Write([]byte("nonsense\n"))
+		}
+	}()
+	response, err := (&http.Client{Transport: transport}).Post(s.server.URL+credential.FeedPath, "", body)
+	s.must(err)
+	_, _ = io.Copy(io.Discard, response.Body) // it ends
+	_ = body.Close()
+	_ = response.Body.Close()
+	s.pod("east", "web", "web", "10.1.0.5")
+	s.knowsAll("west", "10.1.0.5")
+}
