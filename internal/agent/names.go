@@ -30,6 +30,8 @@ const (
 	// force, answersHeld how many wait.
 	answerHeld  = time.Second
 	answersHeld = 256
+	// mostAliases is how many aliases of a name are followed. Resolvers follow about as many.
+	mostAliases = 16
 )
 
 // NameAddress is an address of a name, or of one of those that a pattern matches.
@@ -57,10 +59,13 @@ type Names struct {
 	version, enforced uint64
 	// waiting are the answers that are held, each until a version is in force.
 	waiting []held
-	streams streams
 	// questions are those that wait for answers by UDP.
 	questions questions
 	stats     NamesStatus
+
+	// gathering guards streams, the answers in several packets.
+	gathering sync.Mutex
+	streams   streams
 }
 
 // NamesOptions are what Names need.
@@ -105,36 +110,29 @@ type NamesStatus struct {
 // answer by UDP is believed if it is to a question that was seen: anybody can send a packet with
 // the address of a resolver.
 func (n *Names) Answer(p kernel.Queued, release func()) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if p.Protocol == nft.UDP {
-		asked, answer, ok := questionOf(p.Payload)
-		asked.from, asked.resolver = p.Destination, p.Source.Addr()
-		switch {
-		case ok && !answer && slices.Contains(n.resolvers, p.Destination.Addr()):
-			asked.from, asked.resolver = p.Source, p.Destination.Addr()
-			n.questions.add(asked, n.Clock.Now())
-			release()
-			return
-		case !ok, !answer, !n.questions.has(asked, n.Clock.Now()):
-			release()
-			return
-		}
-	}
-	if !slices.Contains(n.resolvers, p.Source.Addr()) {
+	if !n.believes(&p) {
 		release()
 		return
 	}
-	messages, wait := [][]byte{p.Payload}, false
+	messages := [][]byte{p.Payload}
 	if p.Protocol == nft.TCP {
+		n.gathering.Lock()
 		messages = n.streams.messages(p, n.Clock.Now())
-		// It may be a segment sent again, because the same one is held.
-		wait = len(p.Payload) > 0 && n.enforced != n.version
+		n.gathering.Unlock()
 	}
+	// Nobody waits while messages are read.
+	var all []heard
 	for _, m := range messages {
 		if name, found := parseAnswer(m); name != "" {
-			wait = n.learn(name, found) || n.enforced != n.version || wait
+			all = append(all, heard{name, found})
 		}
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	// It may be a segment sent again, because the same one is held.
+	wait := p.Protocol == nft.TCP && len(p.Payload) > 0 && n.enforced != n.version
+	for _, h := range all {
+		wait = n.learn(h.name, h.found) || n.enforced != n.version || wait
 	}
 	if !wait || len(n.waiting) >= answersHeld {
 		release()
@@ -147,6 +145,35 @@ func (n *Names) Answer(p kernel.Queued, release func()) {
 		release()
 	}()
 	n.wake()
+}
+
+// heard is what an answer says.
+type heard struct {
+	name  string
+	found map[netip.Addr]time.Duration
+}
+
+// believes reports whether what a packet says is believed. A question is noted instead.
+func (n *Names) believes(p *kernel.Queued) bool {
+	var asked inquiry
+	var answer, ok bool
+	if p.Protocol == nft.UDP {
+		asked, answer, ok = questionOf(p.Payload)
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if p.Protocol == nft.UDP {
+		asked.from, asked.resolver = p.Destination, p.Source.Addr()
+		switch {
+		case ok && !answer && slices.Contains(n.resolvers, p.Destination.Addr()):
+			asked.from, asked.resolver = p.Source, p.Destination.Addr()
+			n.questions.add(asked, n.Clock.Now())
+			return false
+		case !ok, !answer, !n.questions.has(asked, n.Clock.Now()):
+			return false
+		}
+	}
+	return slices.Contains(n.resolvers, p.Source.Addr())
 }
 
 // learn notes the addresses of a name, and reports whether some are new. It needs mu.
@@ -427,46 +454,84 @@ func answerOf(b []byte) (string, map[netip.Addr]time.Duration, error) {
 	if err != nil || len(questions) != 1 || !header.Response || header.RCode != dnsmessage.RCodeSuccess {
 		return "", nil, errors.Join(errNoAnswer, err)
 	}
-	answers, err := p.AllAnswers()
+	name := canonicalName(questions[0].Name.String())
+	r, err := recordsOf(&p)
 	if err != nil {
 		return "", nil, err
 	}
-	name := canonicalName(questions[0].Name.String())
 	// Aliases come in any order.
-	names := map[string]uint32{name: 1<<32 - 1}
-	for range answers {
-		grown := false
-		for _, a := range answers {
-			alias, isAlias := a.Body.(*dnsmessage.CNAMEResource)
-			ttl, known := names[canonicalName(a.Header.Name.String())]
-			if !isAlias || !known {
-				continue
-			}
-			target := canonicalName(alias.CNAME.String())
-			if _, there := names[target]; !there {
-				names[target], grown = min(ttl, a.Header.TTL), true
-			}
-		}
-		if !grown {
-			break
-		}
-	}
 	found := map[netip.Addr]time.Duration{}
-	for _, a := range answers {
-		ttl, known := names[canonicalName(a.Header.Name.String())]
-		if !known {
-			continue
+	next := []alias{{name, 1<<32 - 1}}
+	seen := map[string]bool{name: true}
+	for len(next) > 0 {
+		at := next[0]
+		next = next[1:]
+		for _, a := range r.addresses[at.name] {
+			found[a.addr] = max(found[a.addr], time.Duration(min(at.ttl, a.ttl))*time.Second)
 		}
-		var addr netip.Addr
-		switch r := a.Body.(type) {
-		case *dnsmessage.AResource:
-			addr = netip.AddrFrom4(r.A)
-		case *dnsmessage.AAAAResource:
-			addr = netip.AddrFrom16(r.AAAA).Unmap()
-		default:
-			continue
+		for _, to := range r.aliases[at.name] {
+			if !seen[to.name] && len(seen) <= mostAliases {
+				seen[to.name] = true
+				next = append(next, alias{to.name, min(at.ttl, to.ttl)})
+			}
 		}
-		found[addr] = max(found[addr], time.Duration(min(ttl, a.Header.TTL))*time.Second)
 	}
 	return name, found, nil
+}
+
+// records are the aliases and addresses of an answer by the names that they are about.
+type records struct {
+	aliases   map[string][]alias
+	addresses map[string][]address
+}
+
+// alias is a name that another one stands for, and address one that a name has, each with the
+// seconds for which that counts.
+type alias struct {
+	name string
+	ttl  uint32
+}
+
+type address struct {
+	addr netip.Addr
+	ttl  uint32
+}
+
+// recordsOf reads the answers of a message, once.
+func recordsOf(p *dnsmessage.Parser) (records, error) {
+	r := records{map[string][]alias{}, map[string][]address{}}
+	for {
+		h, err := p.AnswerHeader()
+		if errors.Is(err, dnsmessage.ErrSectionDone) {
+			return r, nil
+		}
+		if err != nil {
+			return r, err
+		}
+		of := canonicalName(h.Name.String())
+		switch h.Type {
+		case dnsmessage.TypeCNAME:
+			to, err := p.CNAMEResource()
+			if err != nil {
+				return r, err
+			}
+			r.aliases[of] = append(r.aliases[of], alias{canonicalName(to.CNAME.String()), h.TTL})
+		case dnsmessage.TypeA:
+			a, err := p.AResource()
+			if err != nil {
+				return r, err
+			}
+			r.addresses[of] = append(r.addresses[of], address{netip.AddrFrom4(a.A), h.TTL})
+		case dnsmessage.TypeAAAA:
+			a, err := p.AAAAResource()
+			if err != nil {
+				return r, err
+			}
+			r.addresses[of] = append(r.addresses[of], address{netip.AddrFrom16(a.AAAA).Unmap(), h.TTL})
+		default:
+			if err := p.SkipAnswer(); err != nil {
+				return r, err
+			}
+		}
+	}
 }
