@@ -1,6 +1,7 @@
 package nft
 
 import (
+	"cmp"
 	"encoding/hex"
 	"fmt"
 	"maps"
@@ -103,6 +104,10 @@ type Compiler struct {
 	// spare is where those of the next Program go.
 	spare  []*segment
 	refers map[PartKey]int
+	// blocks are those of the last Program, by the names of their chains. least is from how many
+	// segments on there are any; 0 is leastBlock.
+	blocks map[string]*block
+	least  int
 	// asked are the chains of the last Program that judge by the port that was asked, by those that
 	// they were made of.
 	asked map[*Chain]*Chain
@@ -154,7 +159,7 @@ type namedPorts struct {
 // Pod's.
 func (c *Compiler) Compile(in Input) Result {
 	if c.groups == nil {
-		c.groups, c.classes, c.refers = map[string]*groupParts{}, map[string]*class{}, map[PartKey]int{}
+		c.groups, c.classes, c.refers, c.blocks = map[string]*groupParts{}, map[string]*class{}, map[PartKey]int{}, map[string]*block{}
 	}
 	c.run++
 	w := &work{Compiler: c, failsafe: in.Failsafe, names: in.Names, services: in.Services, named: map[string]bool{}, parts: change(c.parts), segments: c.spare, program: &Program{
@@ -221,6 +226,7 @@ func (c *Compiler) Compile(in Input) Result {
 			w.release(s)
 		}
 	}
+	w.releaseBlocks()
 	clear(c.segments)
 	c.spare, c.segments = c.segments[:0], w.segments
 	return w.done(in, out)
@@ -552,28 +558,25 @@ func (l *lane) compile(runs []run, kubernetes bool) {
 // jumps makes the chain that goes through segments, and then to another chain. It is that of the
 // last program where that is the same.
 func (l *lane) jumps(name string, segments []*segment, last string) {
-	if p := l.result.Program; p != nil && p.Chains[name].leads(segments, last) {
+	var rules []Rule
+	for len(segments) > 0 {
+		n := blockLength(segments)
+		if n >= cmp.Or(l.least, leastBlock) {
+			rules = append(rules, l.block(segments[:n]))
+		} else {
+			n = max(n, 1)
+			for _, s := range segments[:n] {
+				rules = append(rules, Rule{Action: Jump, Target: s.name})
+			}
+		}
+		segments = segments[n:]
+	}
+	rules = append(rules, Rule{Action: Goto, Target: last})
+	if p := l.result.Program; p != nil && p.Chains[name] != nil && sameRules(p.Chains[name].Rules, rules) {
 		l.program.Chains[name] = p.Chains[name]
 		return
 	}
-	rules := make([]Rule, 0, len(segments)+1)
-	for _, s := range segments {
-		rules = append(rules, Rule{Action: Jump, Target: s.name})
-	}
-	l.program.Chains[name] = &Chain{Rules: append(rules, Rule{Action: Goto, Target: last})}
-}
-
-// leads reports whether the chain is what jumps makes.
-func (c *Chain) leads(segments []*segment, last string) bool {
-	if c == nil || len(c.Rules) != len(segments)+1 || c.Rules[len(segments)].Target != last {
-		return false
-	}
-	for i, s := range segments {
-		if c.Rules[i].Target != s.name {
-			return false
-		}
-	}
-	return true
+	l.program.Chains[name] = &Chain{Rules: exact(rules)}
 }
 
 // segment returns the chain of a run, made now or before.
@@ -590,6 +593,7 @@ func (l *lane) segment(r run) *segment {
 	if len(out) > 0 {
 		id := sum(r.policy.source.Name, fmt.Sprint(r.rules()[0].Priority))
 		l.made.name, l.made.chain = l.chain("-"+hex.EncodeToString(id[:16])), &Chain{Rules: exact(out)}
+		l.made.opens, l.made.first = opens(out), beginsBlock(id)
 	}
 	l.made.members = exact(l.made.members)
 	r.policy.segments[key] = l.made

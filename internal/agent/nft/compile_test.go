@@ -17,7 +17,7 @@ import (
 // TestProgramsDecideAsPolicies holds the programs of random worlds against the naive evaluator of
 // policies.
 func TestProgramsDecideAsPolicies(t *testing.T) {
-	flows, kinds := 0, map[policy.Outcome]int{}
+	flows, blocks, kinds := 0, 0, map[policy.Outcome]int{}
 	for seed := range uint64(300) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		world := policytest.NewWorld()
@@ -27,8 +27,12 @@ func TestProgramsDecideAsPolicies(t *testing.T) {
 		}
 		listing := policytest.Compute(world)
 		compiler := nft.Compiler{Forwarded: true}
+		if seed%4 > 0 {
+			nft.SmallBlocks(&compiler)
+		}
 		for _, ref := range entities(world) {
 			got := compiler.Compile(nft.Input{Computed: nfttest.Computed(listing, ref)})
+			blocks += len(nft.Blocks(&compiler))
 			if got.Program.Rules() < 36 {
 				continue
 			}
@@ -61,7 +65,10 @@ func TestProgramsDecideAsPolicies(t *testing.T) {
 			t.Errorf("only %d of %d flows have the outcome %s", kinds[o], flows, o)
 		}
 	}
-	t.Logf("%d flows: %v", flows, kinds)
+	if blocks < 50 {
+		t.Errorf("only %d blocks", blocks)
+	}
+	t.Logf("%d flows, %d blocks: %v", flows, blocks, kinds)
 }
 
 // forwarded is a packet that passes through the host and is to be judged as one of the host: to a

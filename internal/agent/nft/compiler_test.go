@@ -29,7 +29,14 @@ func TestCompilerRemembers(t *testing.T) {
 			continue
 		}
 		ref := refs[random.IntN(len(refs))]
-		compiler := nft.Compiler{Forwarded: seed%2 == 0}
+		fresh := func() *nft.Compiler {
+			c := &nft.Compiler{Forwarded: seed%2 == 0}
+			if seed%3 == 0 {
+				nft.SmallBlocks(c)
+			}
+			return c
+		}
+		compiler := fresh()
 		var last enforcer.Computed
 		var before *nft.Program
 		var text string
@@ -44,7 +51,7 @@ func TestCompilerRemembers(t *testing.T) {
 			}
 			reused += keep(last.Policies, now.Policies) + keep(last.AddressGroups, now.AddressGroups)
 			last = now
-			got, want := compiler.Compile(nft.Input{Computed: now}), (&nft.Compiler{Forwarded: seed%2 == 0}).Compile(nft.Input{Computed: now})
+			got, want := compiler.Compile(nft.Input{Computed: now}), fresh().Compile(nft.Input{Computed: now})
 			refused += len(want.Refusals)
 			if before != nil && before.String() != text {
 				t.Fatalf("seed %d, step %d: the program of the step before has changed:\n%s\nit was\n%s", seed, step, before, text)

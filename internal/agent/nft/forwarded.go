@@ -78,13 +78,14 @@ func askedName(name string) string {
 
 // asked are matches with the port that was asked in the place of the one that packets have.
 func asked(matches []Match) []Match {
-	if !slices.ContainsFunc(matches, func(m Match) bool { return m.Kind == MatchPort }) {
+	kinds := map[MatchKind]MatchKind{MatchPort: MatchAskedPort, MatchPortOf: MatchAskedPortOf}
+	if !slices.ContainsFunc(matches, func(m Match) bool { return kinds[m.Kind] != 0 }) {
 		return matches
 	}
 	out := slices.Clone(matches)
 	for i := range out {
-		if out[i].Kind == MatchPort {
-			out[i].Kind = MatchAskedPort
+		if k := kinds[out[i].Kind]; k != 0 {
+			out[i].Kind = k
 		}
 	}
 	return out

@@ -210,6 +210,16 @@ func (p *Program) match(m *Match, packet *Packet) bool {
 	case MatchNamedPort:
 		part := p.Parts.Get(*m.Of)
 		return part != nil && part.has(portKey(peer, packet.Protocol, packet.Port))
+	case MatchPortOf:
+		part := p.Parts.Get(*m.Of)
+		return part != nil && part.has(blockKey(packet.Protocol, packet.Port))
+	case MatchAskedPortOf:
+		port := packet.Port
+		if packet.Translated {
+			port = packet.Original.Port()
+		}
+		part := p.Parts.Get(*m.Of)
+		return part != nil && part.has(blockKey(packet.Protocol, port))
 	case MatchService:
 		to := netip.AddrPortFrom(packet.Destination, packet.Port)
 		if packet.Translated {

@@ -64,6 +64,11 @@ type segment struct {
 	names   []partRef
 	// services are the Services that are peers.
 	services []partRef
+	// opens are the protocols and ports that the rules are about, sorted, in the form of
+	// BlockPorts; nil if they are about more than a few, or about others.
+	opens []string
+	// first tells that a block begins with it, whatever comes before.
+	first bool
 	// run is the last one that had it in its program. live tells that what it refers to is counted
 	// in Compiler.refers.
 	run  uint64

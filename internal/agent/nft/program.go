@@ -62,7 +62,7 @@ func sum(parts ...string) [32]byte {
 	return [32]byte(h.Sum(nil))
 }
 
-// SetName names a set of the kernel. The first four are always there; those of ranges are named
+// SetName names a set of the kernel. The first five are always there; those of ranges are named
 // after their content.
 type SetName string
 
@@ -72,10 +72,12 @@ const (
 	Members6 SetName = "members6"
 	Ports4   SetName = "ports4"
 	Ports6   SetName = "ports6"
+	// BlockPorts are the protocols and ports that rules of blocks are about.
+	BlockPorts SetName = "blockports"
 )
 
 // KeyedSets lists them.
-func KeyedSets() []SetName { return []SetName{Members4, Members6, Ports4, Ports6} }
+func KeyedSets() []SetName { return []SetName{Members4, Members6, Ports4, Ports6, BlockPorts} }
 
 // PartKey names the elements that one ID has in a set.
 type PartKey struct {
@@ -153,6 +155,10 @@ const (
 	// MatchAskedPort: Lo..Hi of the port that the connection was made to, before that was
 	// translated.
 	MatchAskedPort
+	// MatchPortOf: Of holds the protocol of the packet with its port, MatchAskedPortOf with the
+	// port that the connection was made to, before that was translated.
+	MatchPortOf
+	MatchAskedPortOf
 	// MatchFromBridge and MatchToBridge: the packet comes from a bridge of the host, or goes to
 	// one.
 	MatchFromBridge
@@ -431,6 +437,9 @@ func (p *Program) String() string {
 }
 
 func keyText(set SetName, key string) string {
+	if set == BlockPorts {
+		return fmt.Sprintf("protocol %d port %d", key[0], int(key[4])<<8|int(key[5]))
+	}
 	size := 4
 	if set == Members6 || set == Ports6 {
 		size = 16
@@ -515,6 +524,10 @@ func (m Match) String() string {
 		return fmt.Sprintf("%s @%s", peer, m.Of.Set)
 	case MatchService:
 		return fmt.Sprintf("original destination @%s of %s", m.Of.Set, hex.EncodeToString(m.Of.ID[:4]))
+	case MatchPortOf:
+		return fmt.Sprintf("dport @%s of %s", m.Of.Set, hex.EncodeToString(m.Of.ID[:4]))
+	case MatchAskedPortOf:
+		return fmt.Sprintf("original dport @%s of %s", m.Of.Set, hex.EncodeToString(m.Of.ID[:4]))
 	case MatchMember, MatchNamedPort:
 		return fmt.Sprintf("%s @%s of %s", peer, m.Of.Set, hex.EncodeToString(m.Of.ID[:4]))
 	}

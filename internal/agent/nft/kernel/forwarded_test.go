@@ -1,10 +1,15 @@
 package kernel_test
 
 import (
+	"fmt"
+	"maps"
 	"net/netip"
+	"slices"
+	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
@@ -41,6 +46,23 @@ func onHost(from netip.Addr) enforcer.Computed {
 				rule(v1beta2.DirectionOut, v1beta2.RuleActionAllow, 85, 2, everybody...),
 			}}},
 	}
+}
+
+// amongMany puts other policies before and behind those of a host, about other ports, so that all
+// are in blocks.
+func amongMany(in enforcer.Computed) enforcer.Computed {
+	for n := range 24 {
+		other := onHost(netip.MustParseAddr("203.0.113.1")).Policies[0]
+		priority := float64(n / 12 * 2)
+		other.Name, other.Priority = fmt.Sprint("other-", n), &priority
+		other.SourceRef = &v1beta2.NetworkPolicyReference{Type: v1beta2.AntreaNetworkPolicy, Namespace: "vms", Name: other.Name, UID: types.UID(other.Name)}
+		for i := range other.Rules {
+			at := intstr.FromInt(1000 + n)
+			other.Rules[i].Services[0].Port = &at
+		}
+		in.Policies = append(in.Policies, other)
+	}
+	return in
 }
 
 // TestForwardedIsJudged puts a policy on a host that routes: containers on its bridge and behind
@@ -122,6 +144,19 @@ func TestForwardedIsJudged(t *testing.T) {
 	run(new(nft.Compiler).Compile(nft.Input{Computed: onHost(friend)}).Program, false)
 	compiler := nft.Compiler{Forwarded: true}
 	run(compiler.Compile(nft.Input{Computed: onHost(friend)}).Program, true)
+	many := compiler.Compile(nft.Input{Computed: amongMany(onHost(friend))}).Program
+	if n := len(slices.DeleteFunc(slices.Collect(maps.Keys(many.Chains)), func(name string) bool { return !strings.HasSuffix(name, "-block") })); n < 8 {
+		t.Errorf("only %d blocks", n)
+	}
+	run(many, true)
+	for source, want := range map[netip.Addr]nfttest.Result{friend: nfttest.Passed, stranger: nfttest.Rejected} {
+		if got, err := attempt(lab.Peers, source, node[0], 84).Run(patient); err != nil || got != want {
+			t.Errorf("the host itself from %s: %v %v, want %v", source, got, err, want)
+		}
+	}
+	if got, err := attempt(lab.Peers, friend, node[0], 83).Run(soon); err != nil || got != nfttest.Silent {
+		t.Errorf("the host itself by another port: %v %v", got, err)
+	}
 
 	// A connection to a published port ends when a change does not allow it.
 	held, err := attempt(lab.Peers, friend, nfttest.ServiceAddress4, 84).Open(patient)

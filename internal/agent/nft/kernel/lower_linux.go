@@ -275,8 +275,16 @@ func matching(m *nft.Match, family nft.Family) []expr.Any {
 	case nft.MatchPeerIn:
 		return []expr.Any{address(m, family, register), &expr.Lookup{SourceRegister: register, SetName: string(m.Of.Set)}}
 	}
-	// Members, named ports and Services.
+	// Members, ports and Services.
 	after := uint32(key + 4)
+	if m.Kind == nft.MatchPortOf || m.Kind == nft.MatchAskedPortOf {
+		var port expr.Any = &expr.Payload{DestRegister: after + 1, Base: expr.PayloadBaseTransportHeader, Offset: 2, Len: 2}
+		if m.Kind == nft.MatchAskedPortOf {
+			port = &expr.Ct{Key: expr.CtKeyPROTODST, Register: after + 1}
+		}
+		return []expr.Any{&expr.Immediate{Register: key, Data: m.Of.ID[:]}, &expr.Meta{Key: expr.MetaKeyL4PROTO, Register: after}, port,
+			&expr.Lookup{SourceRegister: key, SetName: string(m.Of.Set)}}
+	}
 	if m.Kind == nft.MatchService {
 		// Of IPv4 the kernel says that the address takes 16 bytes, and writes 4.
 		protocol := after + uint32(addressSize(family)/4)
@@ -630,6 +638,8 @@ func describe(name nft.SetName) set {
 		return set{0, concatenated(typeIPv6, typeIPv6), 32, 0, 0}
 	case nft.Ports4:
 		return set{0, concatenated(typeIPv6, typeIPv4, typeProtocol, typePort), 28, 0, 0}
+	case nft.BlockPorts:
+		return set{0, concatenated(typeIPv6, typeProtocol, typePort), 24, 0, 0}
 	case nft.Ports6:
 		return set{0, concatenated(typeIPv6, typeIPv6, typeProtocol, typePort), 40, 0, 0}
 	}

@@ -10,9 +10,14 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 	"github.com/nephele-io/nephele/internal/agent/nft"
 	"github.com/nephele-io/nephele/internal/agent/nft/kernel"
 	"github.com/nephele-io/nephele/internal/agent/nft/nfttest"
+	"github.com/nephele-io/nephele/internal/enforcer"
 )
 
 // wired are two hosts on one link, the first with a table of ours.
@@ -55,6 +60,31 @@ func (w *wired) rulesBefore(n int) *nft.Program {
 	}
 }
 
+// policiesBefore is what is compiled of policies with some rules each, of which the last one allows
+// what is measured.
+func (w *wired) policiesBefore(policies, rules int) *nft.Program {
+	as16 := w.other.As16()
+	computed := enforcer.Computed{
+		AddressGroups:   []*enforcer.AddressGroup{enforcer.NewAddressGroup(&v1beta2.AddressGroup{ObjectMeta: metav1.ObjectMeta{Name: "peer"}, GroupMembers: []v1beta2.GroupMember{{IPs: []v1beta2.IPAddress{as16[:]}}}})},
+		AppliedToGroups: nfttest.World().AppliedToGroups,
+	}
+	allow, tcp := v1beta2.RuleActionAllow, v1beta2.ProtocolTCP
+	for p := range policies {
+		policy := nfttest.WorldPolicy(p, 0)
+		policy.Rules = nil
+		for r := range rules {
+			at := intstr.FromInt(10_000 + p*rules + r)
+			if p == policies-1 && r == rules-1 {
+				at = intstr.FromInt(port)
+			}
+			policy.Rules = append(policy.Rules, v1beta2.NetworkPolicyRule{Direction: v1beta2.DirectionIn, Priority: int32(r), Action: &allow,
+				From: v1beta2.NetworkPolicyPeer{AddressGroups: []string{"peer"}}, Services: []v1beta2.Service{{Protocol: &tcp, Port: &at}}})
+		}
+		computed.Policies = append(computed.Policies, policy)
+	}
+	return new(nft.Compiler).Compile(nft.Input{Computed: computed}).Program
+}
+
 // compared are the programs that packets are measured with, besides none.
 func (w *wired) compared() []struct {
 	name    string
@@ -63,7 +93,7 @@ func (w *wired) compared() []struct {
 	return []struct {
 		name    string
 		program *nft.Program
-	}{{"none", &nft.Program{}}, {"10-rules", w.rulesBefore(10)}, {"100-rules", w.rulesBefore(100)}, {"10000-rules", w.rulesBefore(10000)}}
+	}{{"none", &nft.Program{}}, {"10-rules", w.rulesBefore(10)}, {"100-rules", w.rulesBefore(100)}, {"10000-rules", w.rulesBefore(10000)}, {"1000-policies", w.policiesBefore(1000, 4)}}
 }
 
 // pairs is how often each program is compared with none.
