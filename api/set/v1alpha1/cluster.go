@@ -36,6 +36,8 @@ const (
 	ReasonBounds    = "OutsideBounds"
 	ReasonOverlap   = "AddressesOverlap"
 	ReasonSyncing   = "Syncing"
+	// ReasonIdentityHidden: a rule names Pods whose addresses are not seen where it is enforced.
+	ReasonIdentityHidden = "IdentityHidden"
 )
 
 // ClusterAddresses are the addresses that a cluster may speak for, as CIDRs. What is not named is
@@ -62,6 +64,37 @@ type ClusterAddresses struct {
 	// +listType=set
 	// +optional
 	Machines []string `json:"machines,omitempty"`
+}
+
+// Seen is as what the Pods of a cluster are seen elsewhere.
+// +kubebuilder:validation:Enum=Routable;Node;Egress
+type Seen string
+
+const (
+	// SeenRoutable: by their own addresses.
+	SeenRoutable Seen = "Routable"
+	// SeenNode: by those of their Nodes, which masquerade.
+	SeenNode Seen = "Node"
+	// SeenEgress: by a few addresses that are named, as those of gateways.
+	SeenEgress Seen = "Egress"
+)
+
+// SeenAs says as what the Pods of a cluster are seen by those whom they send to.
+// +kubebuilder:validation:XValidation:rule="(self.as == 'Egress') == (has(self.addresses) && size(self.addresses) > 0)",message="addresses are those of Egress, and of nothing else"
+type SeenAs struct {
+	// To is where they send to, as a CIDR. Of several the longest counts.
+	// +kubebuilder:validation:MaxLength=43
+	// +kubebuilder:validation:XValidation:rule="isCIDR(self)",message="want a CIDR, such as 10.0.0.0/8"
+	To string `json:"to"`
+	// As is Routable, Node or Egress.
+	As Seen `json:"as"`
+	// Addresses are those by which they are seen, with Egress.
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MaxLength=39
+	// +kubebuilder:validation:XValidation:rule="self.all(a, isIP(a))",message="want addresses, such as 203.0.113.7"
+	// +listType=set
+	// +optional
+	Addresses []string `json:"addresses,omitempty"`
 }
 
 // The bounds of what a member may claim where its Cluster says nothing else.
@@ -100,6 +133,12 @@ type ClusterSpec struct {
 	// Limits bound what it may claim.
 	// +optional
 	Limits ClusterLimits `json:"limits,omitempty"`
+	// SeenAs says as what its Pods are seen where they send to. What is not named is Routable.
+	// +kubebuilder:validation:MaxItems=64
+	// +listType=map
+	// +listMapKey=to
+	// +optional
+	SeenAs []SeenAs `json:"seenAs,omitempty"`
 }
 
 // ClusterStatus is what is known of a member.

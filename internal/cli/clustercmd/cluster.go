@@ -12,6 +12,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -58,6 +59,7 @@ func newTokenCommand(to connect) *cobra.Command {
 	var server string
 	var bounds setv1alpha1.ClusterAddresses
 	var labels map[string]string
+	var seen []string
 	cmd := &cobra.Command{
 		Use:   "token NAME",
 		Short: "Make a token by which a cluster can join, once",
@@ -84,7 +86,11 @@ has is believed before somebody writes them into spec.addresses.
 			if err := credential.CheckServers(server); err != nil {
 				return fmt.Errorf("--server: %w", err)
 			}
-			found, err := clusterNamed(cmd.Context(), c, args[0], bounds, labels)
+			spec := setv1alpha1.ClusterSpec{Addresses: bounds}
+			if spec.SeenAs, err = parseSeen(seen); err != nil {
+				return fmt.Errorf("--seen-as %w", err)
+			}
+			found, err := clusterNamed(cmd.Context(), c, args[0], spec, labels)
 			if err != nil {
 				return err
 			}
@@ -108,8 +114,31 @@ has is believed before somebody writes them into spec.addresses.
 	f.StringSliceVar(&bounds.Pods, "pods", nil, "CIDRs of the Pods of a new Cluster")
 	f.StringSliceVar(&bounds.Nodes, "nodes", nil, "CIDRs of the Nodes of a new Cluster")
 	f.StringSliceVar(&bounds.Machines, "machines", nil, "CIDRs of the virtual machines and hosts of a new Cluster")
+	f.StringArrayVar(&seen, "seen-as", nil, "as what the Pods of a new Cluster are seen by those whom they send to: CIDR=Routable, CIDR=Node, or CIDR=ADDRESS,ADDRESS; may be repeated")
 	f.StringToStringVar(&labels, "label", nil, "labels of a new Cluster, by which policies select it")
 	return cmd
+}
+
+// parseSeen reads what the flag --seen-as says.
+func parseSeen(all []string) ([]setv1alpha1.SeenAs, error) {
+	var out []setv1alpha1.SeenAs
+	for _, text := range all {
+		to, as, ok := strings.Cut(text, "=")
+		if _, err := netip.ParsePrefix(to); err != nil || !ok {
+			return nil, fmt.Errorf("%q: want CIDR=Routable, CIDR=Node, or CIDR=ADDRESS,ADDRESS", text)
+		}
+		s := setv1alpha1.SeenAs{To: to, As: setv1alpha1.Seen(as)}
+		if s.As != setv1alpha1.SeenRoutable && s.As != setv1alpha1.SeenNode {
+			s.As, s.Addresses = setv1alpha1.SeenEgress, strings.Split(as, ",")
+			for _, a := range s.Addresses {
+				if _, err := netip.ParseAddr(a); err != nil {
+					return nil, fmt.Errorf("%q: want Routable, Node or addresses, not %q", text, a)
+				}
+			}
+		}
+		out = append(out, s)
+	}
+	return out, nil
 }
 
 // published is where this hub says that it is reached, if that is of use to others.
@@ -126,17 +155,17 @@ func published(ctx context.Context, c client.Client) (string, error) {
 }
 
 // clusterNamed returns a Cluster, and makes it if there is none.
-func clusterNamed(ctx context.Context, c client.Client, name string, bounds setv1alpha1.ClusterAddresses, labels map[string]string) (*setv1alpha1.Cluster, error) {
+func clusterNamed(ctx context.Context, c client.Client, name string, spec setv1alpha1.ClusterSpec, labels map[string]string) (*setv1alpha1.Cluster, error) {
 	found := &setv1alpha1.Cluster{}
 	err := c.Get(ctx, client.ObjectKey{Name: name}, found)
-	given := len(bounds.Pods)+len(bounds.Nodes)+len(bounds.Machines)+len(labels) > 0
+	given := len(spec.Addresses.Pods)+len(spec.Addresses.Nodes)+len(spec.Addresses.Machines)+len(spec.SeenAs)+len(labels) > 0
 	switch {
 	case meta.IsNoMatchError(err):
 		return nil, errors.New("this cluster does not know Clusters: apply the definitions of api/generated first")
 	case err == nil && given:
 		return nil, fmt.Errorf("there is a Cluster %s: its labels and addresses are changed with kubectl edit cluster.set.nephele.io %s", name, name)
 	case apierrors.IsNotFound(err):
-		found = &setv1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}, Spec: setv1alpha1.ClusterSpec{Addresses: bounds}}
+		found = &setv1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}, Spec: spec}
 		err = c.Create(ctx, found)
 	}
 	if err != nil {

@@ -223,7 +223,9 @@ func (h *Hub) read(ctx context.Context) (*inputs, error) {
 	slices.SortFunc(clusters.Items, func(a, b setv1alpha1.Cluster) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
 	})
-	return &inputs{clusters.Items, policies.Items, annps.Items, knps.Items, tiers.Items, cgroups.Items, groups.Items}, nil
+	return &inputs{
+		clusters: clusters.Items, policies: policies.Items, annps: annps.Items, knps: knps.Items, tiers: tiers.Items, cgroups: cgroups.Items, groups: groups.Items,
+	}, nil
 }
 
 // take takes over the objects.
@@ -369,16 +371,26 @@ func (h *Hub) measure() {
 // is in force does not vanish because it grows. The caller holds the lock.
 func (h *Hub) sendable(cluster string, has func(uid string) bool) map[string]*wire.Policy {
 	all := h.outline.policies[cluster]
-	if len(h.broad) == 0 {
+	if len(h.broad) == 0 && !h.outline.hides {
 		return all
 	}
 	out := make(map[string]*wire.Policy, len(all))
 	for uid, p := range all {
-		if has(uid) || h.observed(uid, cluster) || !slices.ContainsFunc(p.Groups, func(g string) bool { return h.broad[g] }) {
+		if !h.tooBroad(cluster, uid) && h.target(uid).hidden[cluster] == "" || has(uid) || h.observed(uid, cluster) {
 			out[uid] = p
 		}
 	}
 	return out
+}
+
+// target is what is known of a policy. It is empty for one that there is not.
+func (h *Hub) target(uid string) *target {
+	for i := range h.outline.targets {
+		if t := &h.outline.targets[i]; t.uid == uid {
+			return t
+		}
+	}
+	return &target{}
 }
 
 // realized tells how far a policy is realized in its clusters. The caller holds the lock.
@@ -403,8 +415,13 @@ func (h *Hub) realized(t *target) {
 		case t.observed[name] == 0 && h.tooBroad(name, t.uid):
 			r.Phase, r.Reason = string(v1beta1.NetworkPolicyFailed), reasonTooBroad
 			r.Message = fmt.Sprintf("a peer has more than %d members in other clusters: name fewer, or their networks as ipBlock", mostMembers)
+		case t.observed[name] == 0 && t.hidden[name] != "":
+			r.Phase, r.Reason, r.Message = string(v1beta1.NetworkPolicyFailed), setv1alpha1.ReasonIdentityHidden, t.hidden[name]
 		case m.session != nil:
 			r.Reason = setv1alpha1.ReasonSyncing
+		}
+		if why := cmp.Or(t.hidden[name], t.blind[name]); why != "" && (r.Reason == "" || r.Reason == setv1alpha1.ReasonSyncing) {
+			r.Reason, r.Message = setv1alpha1.ReasonIdentityHidden, why
 		}
 		out = append(out, r)
 	}
@@ -413,7 +430,7 @@ func (h *Hub) realized(t *target) {
 
 // observed reports whether a cluster has told of a policy, perhaps to a former process.
 func (h *Hub) observed(uid, cluster string) bool {
-	return slices.ContainsFunc(h.outline.targets, func(t target) bool { return t.uid == uid && t.observed[cluster] > 0 })
+	return h.target(uid).observed[cluster] > 0
 }
 
 func (h *Hub) tooBroad(cluster, uid string) bool {

@@ -33,6 +33,27 @@ type inputs struct {
 	tiers    []v1beta1.Tier
 	cgroups  []v1beta1.ClusterGroup
 	groups   []v1beta1.Group
+
+	// hides says as what the Pods of one cluster are seen in another, nil for by their own
+	// addresses, as far as somebody has asked.
+	hides map[pair]*setv1alpha1.SeenAs
+}
+
+// pair is a cluster, and one in which its Pods are seen.
+type pair struct{ source, viewer string }
+
+// hidden says as what the Pods of one cluster are seen in another; nil for by their own addresses.
+func (in *inputs) hidden(source, viewer *setv1alpha1.Cluster) *setv1alpha1.SeenAs {
+	at := pair{source.Name, viewer.Name}
+	as, known := in.hides[at]
+	if !known {
+		as, _ = peers.Hidden(source, viewer)
+		if in.hides == nil {
+			in.hides = map[pair]*setv1alpha1.SeenAs{}
+		}
+		in.hides[at] = as
+	}
+	return as
 }
 
 // target is a policy and the clusters that it is for.
@@ -45,6 +66,9 @@ type target struct {
 	observed map[string]int64
 	// refused says why it is sent to none of them.
 	refused string
+	// hidden says for which clusters it is refused because a rule allows Pods that are not seen by
+	// their own addresses there; blind where another rule does not meet such Pods.
+	hidden, blind map[string]string
 }
 
 // outline is what members are to have.
@@ -53,6 +77,8 @@ type outline struct {
 	policies map[string]map[string]*wire.Policy
 	groups   map[string]peers.Group
 	targets  []target
+	// hides says that some policy is hidden somewhere.
+	hides bool
 }
 
 // spread is a policy of any kind that is for several clusters.
@@ -74,10 +100,11 @@ func draw(in *inputs, former map[string]*wire.Policy) *outline {
 		if err != nil || len(peers.Check(text, &s.policy)) > 0 || !s.object.GetDeletionTimestamp().IsZero() {
 			continue // its status says so
 		}
-		t := target{uid: string(s.object.GetUID()), generation: s.object.GetGeneration(), observed: observed(s.object)}
+		t := target{uid: string(s.object.GetUID()), generation: s.object.GetGeneration(), observed: observed(s.object), hidden: map[string]string{}, blind: map[string]string{}}
 		for i := range in.clusters {
 			if c := &in.clusters[i]; c.DeletionTimestamp.IsZero() && selector.Matches(peers.LabelsOf(c)) {
 				t.clusters = append(t.clusters, c.Name)
+				in.look(&t, &s.policy, c)
 			}
 		}
 		sent, err := in.message(&s)
@@ -96,9 +123,35 @@ func draw(in *inputs, former map[string]*wire.Policy) *outline {
 				}
 			}
 		}
+		out.hides = out.hides || len(t.hidden) > 0
 		out.targets = append(out.targets, t)
 	}
 	return out
+}
+
+// look notes whose Pods a policy means in a cluster that are not seen there as what they are.
+func (in *inputs) look(t *target, p *policy.Policy, viewer *setv1alpha1.Cluster) {
+	for i := range in.clusters {
+		source := &in.clusters[i]
+		if source.Name == viewer.Name || len(source.Spec.SeenAs) == 0 || !source.DeletionTimestamp.IsZero() {
+			continue
+		}
+		allows, other := peers.Admits(p, source)
+		if !allows && !other {
+			continue
+		}
+		as := in.hidden(source, viewer)
+		if as == nil {
+			continue
+		}
+		words := peers.HiddenWords(source.Name, viewer.Name, as)
+		if allows && t.hidden[viewer.Name] == "" {
+			t.hidden[viewer.Name] = "a rule allows Pods that cannot be told from others: " + words + "; choose the clusters with namespaceSelector, or name these addresses as ipBlock"
+		}
+		if other && t.blind[viewer.Name] == "" {
+			t.blind[viewer.Name] = "a rule does not meet Pods that it means: " + words
+		}
+	}
 }
 
 func observed(o client.Object) map[string]int64 {

@@ -112,3 +112,56 @@ func TestBounded(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 }
+
+// TestIdentityHidden: a policy that allows Pods is not sent where their addresses are not seen, and
+// says so; one that drops them is sent, and says what it does not meet. One that is in force stays.
+func TestIdentityHidden(t *testing.T) {
+	drops := acnp("drops", "{}")
+	drops.Spec.Ingress[0].Action = v1beta1.RuleActionDrop
+	pinned := acnp("pinned", "{}")
+	pinned.Spec.Ingress[0].From[0].NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{setv1alpha1.LabelClusterName: "west"}}
+	had := acnp("had", "{}")
+	had.Status.Clusters = []v1beta1.ClusterRealization{{Name: "west", ObservedGeneration: 2}}
+	in := inputsOf(acnp("allows", "{}"), drops, pinned, had)
+	for i := range in.clusters {
+		c := &in.clusters[i]
+		c.Spec.Addresses.Pods = map[string][]string{"east": {"10.1.0.0/16"}, "west": {"10.2.0.0/16"}}[c.Name]
+		c.Status.ClusterID = "joined"
+		if c.Name == "east" {
+			c.Spec.SeenAs = []setv1alpha1.SeenAs{{To: "10.2.0.0/16", As: setv1alpha1.SeenNode}}
+		}
+	}
+	told := &recordedPolicies{all: map[string][]v1beta1.ClusterRealization{}}
+	h := &Hub{Options: Options{Policies: told}, union: union.New(), outline: draw(in, nil), clusters: map[string]*member{}}
+	for i := range in.clusters {
+		h.clusters[in.clusters[i].Name] = &member{cluster: &in.clusters[i], session: &session{}}
+	}
+	for name, want := range map[string]string{"east": "allows drops had pinned", "west": "drops had pinned"} {
+		var got []string
+		for uid := range h.sendable(name, outbox.New(name).Has) {
+			got = append(got, uid)
+		}
+		if slices.Sort(got); strings.Join(got, " ") != want {
+			t.Errorf("%s is sent %v, want %s", name, got, want)
+		}
+	}
+	for i := range h.outline.targets {
+		h.realized(&h.outline.targets[i])
+	}
+	for uid, want := range map[string]string{"allows": "Failed IdentityHidden", "drops": "Unknown IdentityHidden", "pinned": "Unknown Syncing", "had": "Unknown IdentityHidden"} {
+		for _, r := range told.all[uid] {
+			if got := r.Phase + " " + r.Reason; r.Name == "west" && got != want || r.Name == "east" && got != "Unknown Syncing" {
+				t.Errorf("%s in %s: %s %s, want %s", uid, r.Name, got, r.Message, want)
+			}
+		}
+	}
+}
+
+// recordedPolicies keeps what it is told.
+type recordedPolicies struct {
+	all map[string][]v1beta1.ClusterRealization
+}
+
+func (r *recordedPolicies) RealizedInClusters(uid string, in []v1beta1.ClusterRealization) {
+	r.all[uid] = in
+}
