@@ -176,6 +176,15 @@ func serveAPI(ctx context.Context, mgr manager.Manager, policies *control.Contro
 	if err := mgr.Add(alarm); err != nil {
 		return fmt.Errorf("watch flows: %w", err)
 	}
+	if o.clouds != nil {
+		logs := newFlowLogs(mgr.GetCache(), reviews, mgr.GetEventRecorder("nephele-flows"), clk, o.Flows.Dir, o.Log.WithName("flow-logs"))
+		if err := o.metrics.show(logs); err != nil {
+			return fmt.Errorf("read flow logs: %w", err)
+		}
+		if err := mgr.Add(logs); err != nil {
+			return fmt.Errorf("read flow logs: %w", err)
+		}
+	}
 	exports, err := reviews.traffic.export(o.Flows, o.Version, cluster, clk, o.Log.WithName("flows"))
 	if err == nil {
 		err = mgr.Add(exports)

@@ -114,20 +114,25 @@ func differing(all []live.Disagreement) map[analysis.TrafficCause]control.Differ
 // differingMessage is for whoever may read the policy. He may not read the names of both ends, so
 // it has their addresses.
 func differingMessage(d *live.Disagreement, more int) string {
-	by := "the rules in force drop"
+	verb, what, by := "drops", "connections pass that", "what is in force"
+	if d.Differs == "Cut" {
+		verb, what = "lets pass", "connections are dropped that"
+	}
 	switch {
 	case d.Cause.Cause == "Isolation":
-		by = "the policy drops because it isolates"
+		verb, by = "drops because it isolates", "the policy"
 	case d.Cause.Rule != "":
-		by = fmt.Sprintf("rule %q drops", d.Cause.Rule)
+		by = fmt.Sprintf("rule %q", d.Cause.Rule)
+	case d.Cause.Cause == "Policy" && d.Cause.Index >= 0:
+		by = fmt.Sprintf("rule %d", d.Cause.Index)
 	case d.Cause.Cause == "Policy":
-		by = fmt.Sprintf("rule %d drops", d.Cause.Index)
+		by = "the policy"
 	}
 	to := d.Server.String()
 	if d.Port != 0 {
 		to = netip.AddrPortFrom(d.Server, d.Port).String()
 	}
-	text := fmt.Sprintf("since %s connections pass that %s, the first from %s to %s (%s), seen by %s", d.First.UTC().Format(time.RFC3339), by, d.Client, to,
+	text := fmt.Sprintf("since %s %s %s %s, the first from %s to %s (%s), seen by %s", d.First.UTC().Format(time.RFC3339), what, by, verb, d.Client, to,
 		live.ProtocolName(d.Protocol), d.Enforcer)
 	if more > 0 {
 		text += fmt.Sprintf("; and %d more rules or places", more)

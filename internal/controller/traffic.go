@@ -151,6 +151,30 @@ func (t *traffic) Add(enforcer string, r *analysis.TrafficReportSpec, policy fun
 	return err
 }
 
+// put takes in entries of flow logs. What comes after its time was written to disk is written once
+// more, besides.
+func (t *traffic) put(enforcer string, entries []*live.Entry) (err error) {
+	now := t.clock.Now()
+	if t.past == nil {
+		t.store.Put(enforcer, entries, false, now)
+		return nil
+	}
+	t.past.Hold(func(written time.Time) {
+		late := t.store.Put(enforcer, entries, true, now)
+		older := make(map[*live.Entry]bool, len(late))
+		for _, e := range late {
+			older[e] = true
+		}
+		for _, e := range entries {
+			if e.Start.Before(written) && !older[e] {
+				late = append(late, e)
+			}
+		}
+		err = t.past.Late(late)
+	})
+	return err
+}
+
 // query answers a FlowQuery.
 func (t *traffic) query(q *analysis.FlowQuery, sight apiserver.Sight) error {
 	if t == nil {
@@ -293,7 +317,7 @@ func (m *trafficMetrics) Collect(c chan<- prometheus.Metric) {
 		"connections": s.Losses.Connections, "packets": s.Losses.Packets, "overruns": s.Losses.Overruns, "ends": s.Losses.Ends, "forgotten": s.Losses.Forgotten, "refused": s.Losses.Refused, "unlogged": s.Losses.Unlogged,
 		"unalarmed": s.Unalarmed,
 	}
-	differing := map[string]int{"Leaks": 0}
+	differing := map[string]int{"Leaks": 0, "Cut": 0}
 	for _, d := range m.store.Disagreements(m.clock.Now()) {
 		differing[d.Differs]++
 	}

@@ -70,10 +70,36 @@ type CloudProviderAccountAWSConfig struct {
 	// +listMapKey=url
 	// +optional
 	EventQueue []AWSEventQueue `json:"eventQueue,omitempty"`
+	// FlowLogs lists buckets of S3 that VPC flow logs of the account are written into. They are
+	// read, and never written.
+	// +kubebuilder:validation:MaxItems=16
+	// +listType=atomic
+	// +optional
+	FlowLogs []AWSFlowLogs `json:"flowLogs,omitempty"`
 	// Quotas are the account's limits where they differ from the cloud's defaults. They decide what
 	// fits: tell them lower than they are and more is refused, tell them higher and calls fail.
 	// +optional
 	Quotas *AWSQuotas `json:"quotas,omitempty"`
+}
+
+// AWSFlowLogs is a bucket with flow logs, as AWS writes them: files whose names begin with
+// AWSLogs/, after a prefix if the flow log has one.
+type AWSFlowLogs struct {
+	// Bucket is its name.
+	// +kubebuilder:validation:MinLength=3
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9][a-z0-9.-]*[a-z0-9]$`
+	Bucket string `json:"bucket"`
+	// Region of the bucket; left out, it is the first region of the account.
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]+(-[a-z0-9]+)*$`
+	// +optional
+	Region string `json:"region,omitempty"`
+	// Prefix is what the destination of the flow log has after the bucket.
+	// +kubebuilder:validation:MaxLength=512
+	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9!_.*'()/-]*$`
+	// +optional
+	Prefix string `json:"prefix,omitempty"`
 }
 
 // AWSQuotas are limits of an account, the same in all its regions. What is left out is the cloud's

@@ -292,6 +292,8 @@ func causeText(by *v1alpha1.TrafficCause, hidden bool) string {
 		return strings.TrimSpace("isolated by " + policy)
 	case "Native":
 		return "no policy"
+	case "Group", "NetworkACL":
+		return by.Why
 	case "Failsafe":
 		return fmt.Sprintf("failsafe flow %q", by.Rule)
 	case "Frame":

@@ -129,7 +129,7 @@ const (
 )
 
 var (
-	serviceHost = regexp.MustCompile(`^((ec2|sts|sqs|rds|elasticache|elasticloadbalancing|elasticfilesystem|lambda)(-fips)?\.` + regionForm + `|sts)\.` + suffixForm + `$`)
+	serviceHost = regexp.MustCompile(`^((ec2|sts|sqs|rds|elasticache|elasticloadbalancing|elasticfilesystem|lambda|s3)(-fips)?\.` + regionForm + `|sts)\.` + suffixForm + `$`)
 	queueHost   = regexp.MustCompile(`^(sqs(-fips)?\.` + regionForm + `|` + regionForm + `\.queue|queue|vpce-[0-9a-z-]+\.sqs\.` + regionForm + `\.vpce)\.` + suffixForm + `$`)
 	cloudHost   = regexp.MustCompile(`\.` + suffixForm + `$`)
 )

@@ -50,6 +50,10 @@ type Archive struct {
 	dir  string
 	most int64
 
+	// keeping is held while a part of the time is written; written is until when all is.
+	keeping sync.Mutex
+	written time.Time
+
 	mu sync.Mutex
 	// stats is what was found wrong since the start.
 	stats Stats

@@ -306,3 +306,36 @@ func TestKeep(t *testing.T) {
 		t.Errorf("%d minutes", len(counts))
 	}
 }
+
+// TestLate keeps what comes after its time was written, in files of its own, and tells until when
+// all is written.
+func TestLate(t *testing.T) {
+	a, err := Open(t.TempDir(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	entries := draw(rand.New(rand.NewPCG(5, 1)), 200, 40)
+	if err := a.Late(entries); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Late(nil); err != nil {
+		t.Fatal(err)
+	}
+	if got := all(t, a, begun, begun.Add(time.Hour)); len(got) != len(entries) || a.Stats().Files != 4 {
+		t.Errorf("%d entries in %d files, want %d in 4", len(got), a.Stats().Files, len(entries))
+	}
+	k := keeper{archive: a, source: nothing{}, written: begun}
+	if err := k.step(begun.Add(30 * time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	a.Hold(func(written time.Time) {
+		if !written.Equal(begun.Add(10 * time.Minute)) {
+			t.Errorf("written until %s", written)
+		}
+	})
+}
+
+// nothing is a Source that has seen nothing.
+type nothing struct{}
+
+func (nothing) Minutes(time.Time, time.Time) []*live.Entry { return nil }

@@ -2,6 +2,9 @@ package archive
 
 import (
 	"context"
+	"errors"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -29,6 +32,7 @@ type Source interface {
 // written is tried again as long as the source knows it.
 func (a *Archive) Keep(ctx context.Context, s Source, clk clock.WithTicker, log logr.Logger) {
 	k := keeper{archive: a, source: s, written: clk.Now().UTC().Truncate(time.Minute)}
+	a.Hold(func(time.Time) { a.written = k.written })
 	tick := clk.NewTicker(interval)
 	defer tick.Stop()
 	for {
@@ -72,9 +76,33 @@ func (k *keeper) end(now time.Time) error {
 }
 
 func (k *keeper) write(until time.Time) error {
+	k.archive.keeping.Lock()
+	defer k.archive.keeping.Unlock()
+	defer func() { k.archive.written = k.written }()
 	err := k.archive.Write(k.source.Minutes(k.written, until), k.written, until)
 	if err == nil {
 		k.written = until
 	}
 	return err
+}
+
+// Hold calls do while nothing is written, with until when all that the source has seen is.
+func (a *Archive) Hold(do func(written time.Time)) {
+	a.keeping.Lock()
+	defer a.keeping.Unlock()
+	do(a.written)
+}
+
+// Late keeps entries of a time that is written already.
+func (a *Archive) Late(entries []*live.Entry) error {
+	slots := map[time.Time][]*live.Entry{}
+	for _, e := range entries {
+		at := e.Start.UTC().Truncate(slot)
+		slots[at] = append(slots[at], e)
+	}
+	var errs []error
+	for _, at := range slices.SortedFunc(maps.Keys(slots), time.Time.Compare) {
+		errs = append(errs, a.Write(slots[at], at, at.Add(slot)))
+	}
+	return errors.Join(errs...)
 }

@@ -22,7 +22,8 @@ const (
 // that is older than the rule is none.
 type Disagreement struct {
 	Enforcer string
-	// Differs is Leaks: connections passed that the rule drops.
+	// Differs is Leaks: connections passed that the rule drops; or Cut: the cloud dropped what the
+	// rule lets pass.
 	Differs string
 	Cause   analysis.TrafficCause
 	// First and Last are when it was reported.
@@ -102,4 +103,4 @@ func (s *Store) Disagreements(now time.Time) []Disagreement {
 }
 
 // alarms reports whether a word says that traffic is not as rules say, for certain.
-func alarms(differs string) bool { return differs == "Leaks" }
+func alarms(differs string) bool { return differs == "Leaks" || differs == "Cut" }

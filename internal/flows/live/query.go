@@ -291,12 +291,15 @@ func (f *filter) see(e *Entry) (analysis.SeenFlow, bool) {
 	return x, true
 }
 
-// hostOf is the Namespace of an enforcer that is a host.
+// hostOf is the Namespace of an enforcer that is a host: NAMESPACE/NAME. Of a cloud account, which
+// has a longer key, it is empty: who may read the account's Namespace may not therefore see the
+// traffic of its machines.
 func hostOf(enforcer string) (namespace string, is bool) {
-	if namespace, _, is = strings.Cut(enforcer, "/"); !is {
-		namespace = ""
+	parts := strings.Split(enforcer, "/")
+	if len(parts) == 2 {
+		namespace = parts[0]
 	}
-	return namespace, is
+	return namespace, len(parts) > 1
 }
 
 // sees reports whether he may see an entry at all.

@@ -120,11 +120,15 @@ type row struct {
 	uncounted                                                    bool
 }
 
+// agentWords is how many of the words for how traffic differs are those of agents, which do not
+// see what a cloud drops.
+const agentWords = 3
+
 // The words of reports, by their numbers.
 var (
 	verdicts   = [...]string{"", "Allow", "Drop", "Reject"}
 	directions = [...]string{"", "In", "Out", "Through"}
-	differing  = [...]string{"", "Leaks", "MayBeOld"}
+	differing  = [...]string{"", "Leaks", "MayBeOld", "Cut", "RefusedByCloud"}
 )
 
 // New returns a Store that takes so many bytes at most, about; DefaultBytes if that is 0.
@@ -217,7 +221,7 @@ func parse(t *analysis.ReportedTraffic, causes int) (p parsed, ok bool) {
 	var known [3]bool
 	p.verdict, known[0] = place(verdicts[:], t.Verdict)
 	p.direction, known[1] = place(directions[1:], t.Direction)
-	p.differs, known[2] = place(differing[:], t.Differs)
+	p.differs, known[2] = place(differing[:agentWords], t.Differs)
 	p.direction++
 	placed := t.By >= 0 && int(t.By) < causes || t.By == -1 && t.Verdict == ""
 	if t.Before != nil {
@@ -296,25 +300,30 @@ func (s *Store) add(enforcer string, t parsed, causes []analysis.TrafficCause, a
 			k.cause = s.causeNumber(w, analysis.TrafficCause{Cause: "Unknown", Why: "the beginning of the connection was not seen"})
 		}
 	}
+	added := &row{first: at.UnixNano(), last: at.UnixNano(), uncounted: uncounted, connections: t.Connections, ended: t.Ended,
+		packets: t.Packets, bytes: t.Bytes, replyPackets: t.ReplyPackets, replyBytes: t.ReplyBytes}
+	s.record(w, k, added, enforcer, now)
+}
+
+// record adds to the entry of a key.
+func (s *Store) record(w *window, k key, added *row, enforcer string, now time.Time) {
 	r := w.rows[k]
 	if r == nil {
 		if s.full(enforcer) {
 			s.losses.Forgotten++
 			return
 		}
-		r = &row{first: at.UnixNano()}
+		r = &row{first: added.first}
 		w.rows[k] = r
 		w.held[enforcer]++
 		s.held[enforcer]++
 		s.rows++
 	}
-	if t.Verdict != "" {
+	if k.verdict != 0 {
 		w.latest[k.tuple] = k.outcome
 	}
-	added := &row{first: at.UnixNano(), last: at.UnixNano(), uncounted: uncounted, connections: t.Connections, ended: t.Ended,
-		packets: t.Packets, bytes: t.Bytes, replyPackets: t.ReplyPackets, replyBytes: t.ReplyBytes}
 	s.count(k, added)
-	if alarmed := alarms(t.Differs) && t.Connections > 0; alarmed || len(s.taps) > 0 {
+	if alarmed := alarms(differing[k.differs]) && added.connections > 0; alarmed || len(s.taps) > 0 {
 		e := w.entry(k, added)
 		s.pour(e)
 		if alarmed && !s.differing.note(e, now) {
@@ -322,14 +331,11 @@ func (s *Store) add(enforcer string, t parsed, causes []analysis.TrafficCause, a
 		}
 	}
 	s.seq++
-	r.seq, r.last, r.uncounted = s.seq, max(r.last, at.UnixNano()), r.uncounted || uncounted
-	r.connections, r.ended = r.connections+t.Connections, r.ended+t.Ended
-	r.packets, r.bytes = r.packets+t.Packets, r.bytes+t.Bytes
-	r.replyPackets, r.replyBytes = r.replyPackets+t.ReplyPackets, r.replyBytes+t.ReplyBytes
-	for s.size() > s.most && len(s.windows) > 1 {
-		s.losses.Forgotten += int64(len(s.windows[0].rows))
-		s.drop()
-	}
+	r.seq, r.last, r.uncounted = s.seq, max(r.last, added.last), r.uncounted || added.uncounted
+	r.connections, r.ended = r.connections+added.connections, r.ended+added.ended
+	r.packets, r.bytes = r.packets+added.packets, r.bytes+added.bytes
+	r.replyPackets, r.replyBytes = r.replyPackets+added.replyPackets, r.replyBytes+added.replyBytes
+	s.trim()
 }
 
 func (s *Store) ownerNumber(w *window, o Owner) uint32 {

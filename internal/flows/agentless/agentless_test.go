@@ -1,0 +1,83 @@
+package agentless
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/explain"
+	"github.com/nephele-io/nephele/internal/flows"
+	"github.com/nephele-io/nephele/internal/flows/judge"
+	"github.com/nephele-io/nephele/internal/flows/live"
+	"github.com/nephele-io/nephele/internal/policy"
+)
+
+var noon = time.Date(2030, 1, 2, 12, 0, 0, 0, time.UTC)
+
+// TestCertainty: a leak or a cut is one only if policies, groups and the other end were then what
+// they are now, and if nothing is guessed.
+func TestCertainty(t *testing.T) {
+	client, server := netip.MustParseAddr("10.0.0.7"), netip.MustParseAddr("10.0.0.1")
+	web := live.Owner{Kind: "Pod", Namespace: "shop", Name: "web", Enforcer: "worker"}
+	owners := live.NewOwners()
+	owners.Set(web, []netip.Addr{client}, noon.Add(-time.Hour))
+	for what, c := range map[string]struct {
+		ago     time.Duration
+		guessed bool
+		from    explain.End
+		differs judge.Disagreement
+		want    string
+	}{
+		"certain":                  {0, false, explain.End{Kind: "Pod", Namespace: "shop", Name: "web"}, judge.Leaks, "Leaks"},
+		"cut":                      {0, false, explain.End{Kind: "Pod", Namespace: "shop", Name: "web"}, judge.Cut, "Cut"},
+		"not seen to begin":        {0, false, explain.End{Kind: "Pod", Namespace: "shop", Name: "web"}, judge.MayBeOld, "MayBeOld"},
+		"agrees":                   {0, false, explain.End{}, judge.Agrees, ""},
+		"another Pod has it now":   {0, false, explain.End{Kind: "Pod", Namespace: "shop", Name: "web-2"}, judge.Leaks, "MayBeOld"},
+		"nobody has it now":        {0, false, explain.End{}, judge.Leaks, "MayBeOld"},
+		"cut, and another Pod":     {0, false, explain.End{}, judge.Cut, ""},
+		"before the change":        {10 * time.Minute, false, explain.End{Kind: "Pod", Namespace: "shop", Name: "web"}, judge.Leaks, "MayBeOld"},
+		"cut before the change":    {10 * time.Minute, false, explain.End{Kind: "Pod", Namespace: "shop", Name: "web"}, judge.Cut, ""},
+		"nothing shows who begins": {0, true, explain.End{Kind: "Pod", Namespace: "shop", Name: "web"}, judge.Leaks, "MayBeOld"},
+	} {
+		p := &Picture{Enforcer: "cloud/ops/a", Owners: owners, Since: noon.Add(-10 * time.Minute), UID: func(x explain.Policy) string { return "uid of " + x.Name }}
+		r := &flows.Row{Key: flows.Key{Minute: noon.Add(-c.ago), Direction: cloud.Ingress, Client: client, Server: server, Protocol: 6, Port: 22, Accepted: c.differs != judge.Cut, Guessed: c.guessed}, Connections: 3, Bytes: 7}
+		j := &judge.Judgement{From: c.from, To: explain.End{Kind: "ExternalEntity", Namespace: "vms", Name: "db", Enforcer: "cloud/ops/a"}, Differs: c.differs,
+			By: judge.By{Cause: judge.ByPolicy, Rule: &explain.Rule{Policy: explain.Policy{Type: policy.AntreaNetworkPolicy, Namespace: "vms", Name: "p"}, Name: "r", Index: 2}}}
+		e := p.entry(r, j)
+		if e.Differs != c.want {
+			t.Errorf("%s: %q, want %q", what, e.Differs, c.want)
+		}
+		if e.ClientOwner != web || e.ServerOwner.Name != "db" || e.Connections != 3 || e.Bytes != 7 || e.Direction != "In" || e.Cause.UID != "uid of p" || e.Cause.Direction != "In" || e.Cause.Index != 2 {
+			t.Errorf("%s: %+v", what, e)
+		}
+		if accepted := e.Verdict == "Allow"; accepted != r.Accepted {
+			t.Errorf("%s: %s", what, e.Verdict)
+		}
+	}
+}
+
+// TestCauses: every cause of the judge has words, and none is a policy that is none.
+func TestCauses(t *testing.T) {
+	p := &Picture{UID: func(explain.Policy) string { return "u" }}
+	r := &flows.Row{Key: flows.Key{Direction: cloud.Egress}}
+	for _, c := range []struct {
+		by   judge.By
+		want live.Cause
+	}{
+		{judge.By{Cause: judge.ByPolicy, Rule: &explain.Rule{Policy: explain.Policy{Type: policy.KubernetesNetworkPolicy, Name: "k"}, Index: 3}}, live.Cause{Cause: "Policy", Type: "K8sNetworkPolicy", Name: "k", UID: "u", Direction: "Out", Index: -1}},
+		{judge.By{Cause: judge.ByIsolation, Policies: []explain.Policy{{Name: "a"}, {Name: "b"}}}, live.Cause{Cause: "Isolation", Name: "a", UID: "u", Direction: "Out"}},
+		{judge.By{Cause: judge.ByIsolation}, live.Cause{Cause: "Isolation", Direction: "Out"}},
+		{judge.By{Cause: judge.ByNative, Group: &explain.Group{ID: "sg-1", Name: "web"}, GroupRule: "tcp 80"}, live.Cause{Cause: "Group", Why: "group web, tcp 80"}},
+		{judge.By{Cause: judge.ByGroups, Group: &explain.Group{ID: "sg-1"}, GroupRule: "tcp 80"}, live.Cause{Cause: "Group", Why: "group sg-1, tcp 80, policies not in force"}},
+		{judge.By{Cause: judge.ByNative}, live.Cause{Cause: "Group", Why: "no group of the machine allows it"}},
+		{judge.By{Cause: judge.ByFailsafe, Account: "ops/a"}, live.Cause{Cause: "Failsafe", Rule: "ops/a"}},
+		{judge.By{Cause: judge.ByACL, ACL: &explain.ACLEntry{ACL: "acl-1", Entry: 100}}, live.Cause{Cause: "NetworkACL", Why: "network ACL acl-1, entry 100"}},
+		{judge.By{Cause: judge.ByNobody}, live.Cause{Cause: "Native"}},
+		{judge.By{Cause: judge.ByUnknown, Why: judge.WhyNotRead}, live.Cause{Cause: "Unknown", Why: "InterfaceNotRead"}},
+	} {
+		if got := p.cause(r, &c.by); got != c.want {
+			t.Errorf("%+v, want %+v", got, c.want)
+		}
+	}
+}

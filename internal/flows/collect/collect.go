@@ -1,0 +1,286 @@
+// Package collect reads flow logs out of the storage of a cloud as they are written, and makes rows
+// of them.
+//
+// It owns which files of a bucket are read, each once, and what was left out and why. It promises
+// bounds: of files, names and bytes in one round, and of connections at once; that a file which is
+// broken, somebody else's or of the future costs that file or record and is counted; and that what
+// could not be fetched is tried again. What was read is remembered by State, which the caller may
+// keep.
+//
+// A Collector belongs to one goroutine. Time is passed in.
+package collect
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"net/netip"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/aws/flowlog"
+	"github.com/nephele-io/nephele/internal/flows"
+)
+
+const (
+	// window is how far back files are looked for: flow logs come within minutes, and late ones
+	// within hours.
+	window = 24 * time.Hour
+	// catchUp is how far back files are read of which it is not known whether they were read.
+	catchUp = 30 * time.Minute
+	// settled is how long after its end a minute is taken for known: the records of one connection
+	// come in several files.
+	settled = 3 * time.Minute
+	// ahead is how far ahead of our clock a record may be.
+	ahead = 5 * time.Minute
+	// The bounds of one round, and of what is remembered.
+	mostNames       = 50_000
+	mostFiles       = 500
+	mostBytes       = 256 << 20
+	mostFileBytes   = 80 << 20 // AWS begins a new file at 75 MB
+	mostRecords     = 5_000_000
+	mostConnections = 200_000
+	mostTries       = 3
+)
+
+// Counts say what became of files and records since the start.
+type Counts struct {
+	// Files were read, Broken not to their end, and Waiting are those that a round had no room for.
+	Files, Broken, Waiting int64
+	// Records were read, Bad lines left out. Foreign records are of other accounts, Odd ones of the
+	// future or too old, Lost windows those in which the cloud did not record all. Over are records
+	// beyond the bounds, Placeless those of which nothing says which way they went, and Twice those
+	// that had come before.
+	Records, Bad, Foreign, Odd, Lost, Over, Placeless, Twice int64
+	// Lacks are the fields that some file lacks.
+	Lacks []string
+}
+
+// Place is where flow logs of an account are.
+type Place struct {
+	Bucket cloud.Bucket
+	// Prefix is what the names begin with before "AWSLogs/".
+	Prefix string
+	// Owner is the account's number, and Regions those that it is read in.
+	Owner   string
+	Regions []string
+}
+
+// prefixes are those of the files of a day.
+func (p *Place) prefixes(day time.Time) (out []string) {
+	base := strings.Trim(p.Prefix, "/")
+	if base != "" {
+		base += "/"
+	}
+	for _, region := range p.Regions {
+		out = append(out,
+			fmt.Sprintf("%sAWSLogs/%s/vpcflowlogs/%s/%s/", base, p.Owner, region, day.Format("2006/01/02")),
+			fmt.Sprintf("%sAWSLogs/aws-account-id=%s/aws-service=vpcflowlogs/aws-region=%s/%s/", base, p.Owner, region, day.Format("year=2006/month=01/day=02")))
+	}
+	return out
+}
+
+// State is what was read, by a number that stands for the name and content of a file, and when that
+// was written.
+type State struct {
+	Read map[string]time.Time `json:"read"`
+}
+
+// Collector reads the flow logs of one place.
+type Collector struct {
+	Place Place
+	state State
+	sum   *flows.Summer
+	// tries counts the attempts at files that could not be fetched.
+	tries  map[string]int
+	counts Counts
+	// known tells that the state is that of a former process.
+	known bool
+	begun time.Time
+}
+
+// New returns a Collector. State is that of a former one, or nil: then only files that were written
+// not long before now are read. Own returns the addresses of an interface.
+func New(p Place, state []byte, own func(string) []netip.Addr, now time.Time) *Collector {
+	c := &Collector{Place: p, sum: flows.NewSummer(own, mostConnections), tries: map[string]int{}, begun: now}
+	c.known = len(state) > 0 && json.Unmarshal(state, &c.state) == nil && c.state.Read != nil
+	if !c.known {
+		c.state.Read = map[string]time.Time{}
+	}
+	return c
+}
+
+// State returns what is to be kept.
+func (c *Collector) State() ([]byte, error) { return json.Marshal(c.state) }
+
+// Counts returns what became of files and records.
+func (c *Collector) Counts() Counts {
+	out, sum := c.counts, c.sum.Counts()
+	out.Placeless, out.Twice, out.Over = int64(sum.Placeless), int64(sum.Twice), out.Over+int64(sum.Over)
+	return out
+}
+
+func mark(o *cloud.StoredObject) string {
+	h := fnv.New64a()
+	_, _ = io.WriteString(h, o.Name)
+	_, _ = io.WriteString(h, "\x00"+o.Tag)
+	return strconv.FormatUint(h.Sum64(), 36)
+}
+
+// Round reads what is new, and returns the rows of minutes that are over, sorted. Rows come also
+// with an error, which says why not everything could be read.
+func (c *Collector) Round(ctx context.Context, s cloud.Storage, now time.Time) ([]flows.Row, error) {
+	files, err := c.list(ctx, s, now)
+	if err == nil {
+		err = c.readAll(ctx, s, files, now)
+	}
+	for k, at := range c.state.Read {
+		if now.Sub(at) > window+time.Hour {
+			delete(c.state.Read, k)
+		}
+	}
+	return c.sum.Take(now.Add(-settled)), err
+}
+
+// list finds the files that were not read, the oldest first.
+func (c *Collector) list(ctx context.Context, s cloud.Storage, now time.Time) ([]cloud.StoredObject, error) {
+	oldest := now.Add(-window)
+	if !c.known && c.begun.Add(-catchUp).After(oldest) {
+		oldest = c.begun.Add(-catchUp)
+	}
+	var out []cloud.StoredObject
+	names := 0
+	for day := now.UTC().Add(-window).Truncate(24 * time.Hour); !day.After(now.UTC().Add(ahead)); day = day.Add(24 * time.Hour) {
+		for _, prefix := range c.Place.prefixes(day) {
+			for after, more := "", true; more; {
+				page, next, err := s.Objects(ctx, c.Place.Bucket, prefix, after)
+				if err != nil {
+					return nil, err
+				}
+				for _, o := range page {
+					after = o.Name
+					if names++; names > mostNames {
+						return nil, fmt.Errorf("more than %d files within two days: give the account a bucket or prefix of its own", mostNames)
+					}
+					if _, done := c.state.Read[mark(&o)]; !done && !o.Changed.Before(oldest) && isLog(o.Name) {
+						out = append(out, o)
+					}
+				}
+				more = next && len(page) > 0
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b cloud.StoredObject) int {
+		return cmp.Or(a.Changed.Compare(b.Changed), cmp.Compare(a.Name, b.Name))
+	})
+	return out, nil
+}
+
+// isLog reports whether a name is that of a file of a flow log.
+func isLog(name string) bool {
+	base := path.Base(name)
+	return strings.Contains(base, "_vpcflowlogs_") && (strings.HasSuffix(base, ".log.gz") || strings.HasSuffix(base, ".parquet") || strings.HasSuffix(base, ".log"))
+}
+
+// readAll reads files as far as a round has room.
+func (c *Collector) readAll(ctx context.Context, s cloud.Storage, files []cloud.StoredObject, now time.Time) error {
+	left, failed := int64(mostBytes), error(nil)
+	c.counts.Waiting = 0
+	for i := range files {
+		o := &files[i]
+		if i >= mostFiles || o.Size > left && i > 0 {
+			c.counts.Waiting = int64(len(files) - i)
+			break
+		}
+		left -= o.Size
+		if o.Size > mostFileBytes {
+			c.done(o, false)
+			continue
+		}
+		err := c.read(ctx, s, o, now)
+		var away *fetchError
+		switch {
+		case errors.As(err, &away):
+			if ctx.Err() != nil {
+				return err
+			}
+			failed = err
+			if c.tries[o.Name]++; c.tries[o.Name] >= mostTries {
+				c.done(o, false)
+			}
+		default:
+			c.done(o, err == nil)
+		}
+	}
+	return failed
+}
+
+// done notes that a file is not to be read again.
+func (c *Collector) done(o *cloud.StoredObject, whole bool) {
+	delete(c.tries, o.Name)
+	c.state.Read[mark(o)] = o.Changed
+	if c.counts.Files++; !whole {
+		c.counts.Broken++
+	}
+}
+
+// fetchError is that of the storage, and not of what is in a file.
+type fetchError struct{ error }
+
+func (e *fetchError) Unwrap() error { return e.error }
+
+// read reads a file, once all of it is here: what was counted cannot be taken back.
+func (c *Collector) read(ctx context.Context, s cloud.Storage, o *cloud.StoredObject, now time.Time) error {
+	body, err := s.Object(ctx, c.Place.Bucket, o.Name)
+	if err != nil {
+		return &fetchError{err}
+	}
+	raw, err := io.ReadAll(io.LimitReader(body, mostFileBytes))
+	if err = errors.Join(err, body.Close()); err != nil {
+		return &fetchError{err}
+	}
+	var foreign, odd, lost, over, taken int64
+	report, err := flowlog.Read(bytes.NewReader(raw), flows.Sink{
+		Record: func(r *flows.Record) error {
+			switch {
+			case r.Account != "" && r.Account != c.Place.Owner:
+				foreign++
+			case r.Start.After(now.Add(ahead)) || now.Sub(r.Start) > window || r.End.Before(r.Start):
+				odd++
+			case taken >= mostRecords:
+				over++
+			default:
+				taken++
+				if r.Account == "" {
+					r.Account = c.Place.Owner
+				}
+				c.sum.Add(r)
+			}
+			return nil
+		},
+		Gap: func(g *flows.Gap) error {
+			if g.Lost {
+				lost++
+			}
+			return nil
+		},
+	})
+	c.counts.Records += int64(report.Records)
+	c.counts.Bad += int64(report.Bad)
+	c.counts.Foreign, c.counts.Odd, c.counts.Lost, c.counts.Over = c.counts.Foreign+foreign, c.counts.Odd+odd, c.counts.Lost+lost, c.counts.Over+over
+	for _, l := range report.Lacks {
+		if !slices.Contains(c.counts.Lacks, l) {
+			c.counts.Lacks = append(c.counts.Lacks, l)
+		}
+	}
+	return err
+}

@@ -1,0 +1,239 @@
+package collect
+
+import (
+	"bytes"
+	"cmp"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nephele-io/nephele/internal/cloud"
+)
+
+var noon = time.Date(2030, 1, 2, 12, 0, 0, 0, time.UTC)
+
+const owner = "111122223333"
+
+// bucket is a Storage in memory, with pages of some names.
+type bucket struct {
+	files  map[string]stored
+	sorted []string
+	opened map[string]int
+	// away makes reading end before its end, so often for each file.
+	away map[string]int
+	down error
+}
+
+type stored struct {
+	content []byte
+	at      time.Time
+}
+
+func (b *bucket) Objects(_ context.Context, at cloud.Bucket, prefix, after string) (out []cloud.StoredObject, more bool, err error) {
+	if b.down != nil || at.Name != "logs" {
+		return nil, false, cmp.Or(b.down, errors.New("no such bucket"))
+	}
+	if len(b.sorted) != len(b.files) {
+		b.sorted = slices.Sorted(maps.Keys(b.files))
+	}
+	from, _ := slices.BinarySearch(b.sorted, max(prefix, after))
+	for _, name := range b.sorted[from:] {
+		if !strings.HasPrefix(name, prefix) {
+			break
+		}
+		if name == after {
+			continue
+		}
+		if len(out) == 100 {
+			return out, true, nil
+		}
+		f := b.files[name]
+		out = append(out, cloud.StoredObject{Name: name, Size: int64(len(f.content)), Changed: f.at, Tag: fmt.Sprint(len(f.content))})
+	}
+	return out, false, nil
+}
+
+func (b *bucket) Object(_ context.Context, _ cloud.Bucket, name string) (io.ReadCloser, error) {
+	b.opened[name]++
+	content := b.files[name].content
+	if b.away[name] > 0 {
+		b.away[name]--
+		return io.NopCloser(io.MultiReader(bytes.NewReader(content[:len(content)/2]), broken{})), nil
+	}
+	return io.NopCloser(bytes.NewReader(content)), nil
+}
+
+type broken struct{}
+
+func (broken) Read([]byte) (int, error) { return 0, errors.New("connection reset") }
+
+// file is one with connections of a minute, from ports of the client on.
+func file(account string, minute time.Time, first, n int) []byte {
+	var raw bytes.Buffer
+	z := gzip.NewWriter(&raw)
+	fmt.Fprintln(z, "version account-id interface-id srcaddr dstaddr srcport dstport protocol packets bytes start end action log-status")
+	for i := range n {
+		fmt.Fprintf(z, "2 %s eni-1 192.0.2.7 10.0.0.1 %d 443 6 2 100 %d %d ACCEPT OK\n", account, first+i, minute.Unix(), minute.Add(time.Minute).Unix())
+	}
+	_ = z.Close()
+	return raw.Bytes()
+}
+
+func name(region string, at time.Time, n int) string {
+	return fmt.Sprintf("corp/AWSLogs/%s/vpcflowlogs/%s/%s/%s_vpcflowlogs_%s_fl-0a_%s_%08x.log.gz", owner, region, at.Format("2006/01/02"), owner, region, at.Format("20060102T1504Z"), n)
+}
+
+func place() Place {
+	return Place{Bucket: cloud.Bucket{Name: "logs"}, Prefix: "corp/", Owner: owner, Regions: []string{"eu-west-1", "us-east-1"}}
+}
+
+func own(string) []netip.Addr { return []netip.Addr{netip.MustParseAddr("10.0.0.1")} }
+
+// TestRounds writes files of every kind as time goes on, among them broken ones, those of others,
+// late ones and ones of the future, restarts now and then with what was kept, and wants every
+// connection of a good file counted once.
+func TestRounds(t *testing.T) {
+	for seed := range uint64(10) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		b := &bucket{files: map[string]stored{}, opened: map[string]int{}, away: map[string]int{}}
+		c := New(place(), nil, own, noon)
+		now, want, got, number := noon, 0, 0, 0
+		var counted, wanted Counts
+		take := func() {
+			rows, err := c.Round(t.Context(), b, now)
+			var away *fetchError
+			if err != nil && !errors.As(err, &away) {
+				t.Fatal(err)
+			}
+			for _, x := range rows {
+				got += x.Connections
+			}
+		}
+		restart := func() {
+			n := c.Counts()
+			counted.Foreign, counted.Odd, counted.Broken, counted.Files = counted.Foreign+n.Foreign, counted.Odd+n.Odd, counted.Broken+n.Broken, counted.Files+n.Files
+			state, err := c.State()
+			if err != nil {
+				t.Fatal(err)
+			}
+			c = New(place(), state, own, now)
+		}
+		for range 60 {
+			now = now.Add(time.Duration(r.IntN(300)) * time.Second)
+			for range r.IntN(6) {
+				number++
+				minute, n := now.Add(-time.Duration(r.IntN(60))*time.Minute).Truncate(time.Minute), 1+r.IntN(30)
+				at := name([]string{"eu-west-1", "us-east-1", "ap-south-1"}[r.IntN(3)], now, number)
+				content, good := file(owner, minute, 1024+number*40, n), !strings.Contains(at, "ap-south-1")
+				switch r.IntN(8) {
+				case 0:
+					content = slices.Concat(content[:10], []byte("nothing of gzip"))
+					good = false
+					if !strings.Contains(at, "ap-south-1") {
+						wanted.Broken++
+					}
+				case 1:
+					content = file("999999999999", minute, 1024, n)
+					good = false
+					if !strings.Contains(at, "ap-south-1") {
+						wanted.Foreign += int64(n)
+					}
+				case 2:
+					content = file(owner, now.Add(time.Hour), 1024, n)
+					good = false
+					if !strings.Contains(at, "ap-south-1") {
+						wanted.Odd += int64(n)
+					}
+				case 3:
+					at, good = strings.Replace(at, ".log.gz", ".txt", 1), false
+				case 4:
+					b.away[at] = 1 + r.IntN(2)
+				}
+				b.files[at] = stored{content, now}
+				if good {
+					want += n
+				}
+			}
+			take()
+			if r.IntN(10) == 0 { // when all is taken
+				for range mostTries {
+					now = now.Add(settled + time.Minute)
+					take()
+				}
+				restart()
+			}
+		}
+		for range mostTries {
+			now = now.Add(settled + time.Minute)
+			take()
+		}
+		restart()
+		if got != want || counted.Broken != wanted.Broken || counted.Foreign != wanted.Foreign || counted.Odd != wanted.Odd {
+			t.Errorf("seed %d: %d connections, want %d; %+v, want %+v", seed, got, want, counted, wanted)
+		}
+		for at, n := range b.opened {
+			if n > mostTries {
+				t.Errorf("%s is read %d times", at, n)
+			}
+		}
+		clear(b.opened)
+		if take(); len(b.opened) > 0 {
+			t.Error("after a restart files are read again")
+		}
+	}
+}
+
+// TestManyFiles: a bucket with 10,000 files is read in rounds that have an end; who begins anew
+// reads what was written not long before, and nothing twice.
+func TestManyFiles(t *testing.T) {
+	b := &bucket{files: map[string]stored{}, opened: map[string]int{}, away: map[string]int{}}
+	content := file(owner, noon.Add(-time.Hour), 1024, 1)
+	for i := range 10_000 {
+		at := noon.Add(-time.Duration(i%1200) * time.Minute)
+		b.files[name("eu-west-1", at, i)] = stored{content, at}
+	}
+	fresh := 0
+	for _, f := range b.files {
+		if !f.at.Before(noon.Add(-catchUp)) {
+			fresh++
+		}
+	}
+	c := New(place(), nil, own, noon)
+	for range 3 {
+		if _, err := c.Round(t.Context(), b, noon); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(b.opened) != fresh || c.Counts().Waiting != 0 {
+		t.Errorf("%d files are read, want the %d of the last half hour", len(b.opened), fresh)
+	}
+	known := New(place(), []byte(`{"read":{}}`), own, noon)
+	rounds := 0
+	for len(b.opened) < len(b.files) && rounds < 100 {
+		rounds++
+		if _, err := known.Round(t.Context(), b, noon); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if rounds != 10_000/mostFiles {
+		t.Errorf("%d rounds, want %d files in each", rounds, mostFiles)
+	}
+	b.down = errors.New("access denied")
+	if _, err := known.Round(t.Context(), b, noon); err == nil {
+		t.Error("a bucket that cannot be listed is no error")
+	}
+	for _, bad := range []string{"", "{", `{"read":null}`, `[]`} {
+		if New(place(), []byte(bad), own, noon).known {
+			t.Errorf("%q is taken for what was read", bad)
+		}
+	}
+}
