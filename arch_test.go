@@ -219,7 +219,7 @@ var layers = []layer{
 		why: "the store serves computed objects and knows nobody who fills or reads it"},
 	{folder: "internal/apiserver/stats", own: []string{"api", "internal/platform"}, foreign: kubernetes,
 		why: "the counters know nobody who reports or reads them"},
-	{folder: "internal/explain", own: []string{"api", "internal/platform/work", "internal/kinds", "internal/policy", "internal/policy/admission", "internal/control/convert", "internal/cloud", "internal/cloud/inventory",
+	{folder: "internal/explain", own: []string{"api", "internal/clusterset/peers", "internal/platform/work", "internal/kinds", "internal/policy", "internal/policy/admission", "internal/control/convert", "internal/cloud", "internal/cloud/inventory",
 		"internal/cloud/plan", "internal/cloud/plan/addrset", "internal/cloud/plan/flow", "internal/cloud/plan/model", "internal/cloud/trace", "internal/reach"},
 		foreign: kubernetes, noStd: pureStd, why: "answers are made without I/O, from objects that somebody read"},
 	{folder: "internal/review", own: []string{"api", "internal/policy", "internal/cloud/forecast", "internal/expect", "internal/explain", "internal/reach"},

@@ -47,6 +47,9 @@ The destination may also be svc/NAMESPACE/NAME or an address of a Service: the p
 it, on the port it hands packets to. A Pod by its name may be reached either way; by its address it is not reached through
 a Service.
 
+In the hub of a set an end may have the name of a cluster before it, as in east:shop/web. Each cluster is then asked for its half, for
+at most five seconds: its own rules, and those of the hub, decide there. Who cannot be reached is named, and it is half an answer.
+
 What an account says goes before the policies of its machines: its failsafe flows are allowed, and in the modes plan and
 released and under break-glass policies are not enforced; they are told all the same.
 
@@ -60,7 +63,8 @@ through, 1 if they do not or it is unknown, 2 if the question cannot be answered
   nephele explain -f policies/ -f inventory.yaml --from 203.0.113.7 --to vms/i-0a1b2c3d --protocol TCP --port 22 -o json
   nephele explain --from shop/web --to svc/shop/db --port 5432
   nephele explain -f account.yaml -f policies/ --snapshot ./my-account --from shop/app-1 --to shop/db-1 --port 5432
-  nephele explain --from shop/web --to 10.0.0.7 --protocol ICMP`,
+  nephele explain --from shop/web --to 10.0.0.7 --protocol ICMP
+  nephele explain --from east:shop/web --to west:shop/db --port 5432`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return runExplain(cmd, f) },
 	}
@@ -88,6 +92,9 @@ func (f *explainFlags) register(flags *pflag.FlagSet) {
 func runExplain(cmd *cobra.Command, f explainFlags) error {
 	if f.output != "" && f.output != "json" && f.output != "yaml" {
 		return fmt.Errorf("--output %q: want json or yaml, or nothing for text", f.output)
+	}
+	if f.ofSet() {
+		return explainSet(cmd, f)
 	}
 	answer, err := f.answer(cmd)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -25,6 +26,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	setv1alpha1 "github.com/nephele-io/nephele/api/set/v1alpha1"
 	"github.com/nephele-io/nephele/internal/clusterset/hub"
@@ -44,6 +46,7 @@ type set struct {
 	// server is that of the hub; stop ends its process.
 	mu     sync.Mutex
 	serves http.Handler
+	now    *hub.Hub
 	stop   func()
 	server *httptest.Server
 	sides  map[string]*side
@@ -57,6 +60,22 @@ type side struct {
 	line *line
 	stop func()
 	*knows
+}
+
+// flow answers questions about this member: it allows what goes to port 5432, and says what it was
+// asked.
+func (m *side) flow(_ context.Context, spec analysis.FlowReviewSpec) (analysis.FlowReviewStatus, error) {
+	outcome := "Drop"
+	switch spec.Port {
+	case "5432":
+		outcome = "Allow"
+	case "1":
+		panic("of a question")
+	case "2":
+		return analysis.FlowReviewStatus{}, errors.New("there is no such Pod")
+	}
+	note := fmt.Sprintf("%s: %s to %s\x1b[2J", m.name, spec.From, spec.To)
+	return analysis.FlowReviewStatus{Egress: &analysis.Decision{Outcome: outcome}, Ingress: &analysis.Decision{Outcome: outcome}, Notes: []string{note}}, nil
 }
 
 // knows is what the policy controller of a member has been given.
@@ -218,6 +237,7 @@ func (s *set) run() {
 	running.Go(func() { _ = h.Start(ctx) })
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.now = h
 	s.serves = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		running.Add(1)
 		defer running.Done()
@@ -307,7 +327,7 @@ func (s *set) boot(m *side) {
 	m.knows = &knows{entities: map[policy.EntityRef]policy.Entity{}}
 	ctx, cancel := context.WithCancel(s.Context())
 	one := member.New(member.Options{
-		Client: m.store, Live: m.store, Informers: m.store, Policies: m.knows, Clock: s.clock, Random: func() float64 { return 0 }, Log: logr.Discard(),
+		Client: m.store, Live: m.store, Informers: m.store, Policies: m.knows, Flow: m.flow, Clock: s.clock, Random: func() float64 { return 0 }, Log: logr.Discard(),
 		Namespace: "kube-system", Program: "1", Epoch: "e", ClusterID: "id-" + m.name,
 	})
 	done := make(chan struct{})
@@ -785,4 +805,121 @@ func TestFlood(t *testing.T) {
 	_ = response.Body.Close()
 	s.pod("east", "web", "web", "10.1.0.5")
 	s.knowsAll("west", "10.1.0.5")
+}
+
+// ask asks the hub about a flow, and lets time go by until it answers.
+func (s *set) ask(spec analysis.FlowReviewSpec) (analysis.FlowReviewStatus, error) {
+	type answer struct {
+		analysis.FlowReviewStatus
+		error
+	}
+	done := make(chan answer, 1)
+	go func() {
+		status, err := s.now.Flow(s.Context(), spec)
+		done <- answer{status, err}
+	}()
+	var got *answer
+	s.until("the hub answers", func() (bool, any) {
+		select {
+		case a := <-done:
+			got = &a
+		default:
+		}
+		return got != nil, spec
+	})
+	return got.FlowReviewStatus, got.error
+}
+
+// TestQuestions: each half of a flow is answered by the cluster that knows it, as it sees the other
+// end; who cannot be reached, does not answer or does not want to is named.
+func TestQuestions(t *testing.T) {
+	s := newSet(t, "east", "west")
+	s.pod("east", "web", "web", "10.1.0.5")
+	db := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "db"}, Status: corev1.PodStatus{PodIP: "10.2.0.7", PodIPs: []corev1.PodIP{{IP: "10.2.0.7"}}}}
+	db.Spec.NodeName, db.Spec.Containers = "n", []corev1.Container{{Name: "c", Ports: []corev1.ContainerPort{{Name: "pg", ContainerPort: 5432, Protocol: corev1.ProtocolTCP}}}}
+	s.must(s.sides["west"].Create(t.Context(), db))
+	for _, name := range []string{"east", "west"} {
+		s.until(name+" is known", func() (bool, any) { c := s.cluster(name); return c.Status.Entities == 1, c.Status })
+	}
+	asked := func(from, to, port string) string {
+		t.Helper()
+		a, err := s.ask(analysis.FlowReviewSpec{From: from, To: to, Port: port})
+		if err != nil {
+			return "wrong: " + err.Error()
+		}
+		out := a.Verdict
+		for _, n := range a.Notes {
+			out += " | " + n
+		}
+		for _, h := range a.Halves {
+			out += " | " + h.Side + " "
+			if h.Decision == nil {
+				out += h.Why
+				continue
+			}
+			out += h.Decision.Outcome + " " + strings.Join(h.Notes, " ")
+		}
+		return out
+	}
+	const both = "Allow | Egress Allow east: shop/web to 10.2.0.7 [2J | Ingress Allow west: 10.1.0.5 to shop/db [2J"
+	check := func(what, got, want string) {
+		t.Helper()
+		if got != want {
+			t.Errorf("%s: %s\nwant %s", what, got, want)
+		}
+	}
+	check("both", asked("east:shop/web", "west:shop/db", "5432"), both)
+	check("a port by its name", asked("east:shop/web", "west:pod/shop/db", "pg"), strings.Replace(both, "shop/db", "pod/shop/db", 1))
+	check("dropped", asked("east:shop/web", "west:shop/db", "80"), strings.ReplaceAll(both, "Allow", "Drop"))
+	check("a panic", asked("east:shop/web", "west:shop/db", "1"), "Unknown | Egress it says: the question could not be answered | Ingress it says: the question could not be answered")
+	check("an error", asked("east:shop/web", "west:shop/db", "2"), "Unknown | Egress it says: there is no such Pod | Ingress it says: there is no such Pod")
+	check("an address of nobody's", asked("east:shop/web", "192.0.2.1", "5432"), "Unknown | Egress Allow east: shop/web to 192.0.2.1 [2J | Ingress nobody of the set is asked about an address that is no cluster's")
+	for _, c := range [][3]string{{"south:shop/web", "west:shop/db", "no Cluster"}, {"east:shop/none", "west:shop/db", "has told of no"}, {"shop/web", "west:shop/db", "want the cluster"}, {"east:shop/web", "west:fd00::1", "one family"}} {
+		if got := asked(c[0], c[1], "5432"); !strings.HasPrefix(got, "wrong: spec.") || !strings.Contains(got, c[2]) {
+			t.Errorf("%v: %s", c, got)
+		}
+	}
+	// Where west sees the Pods of east by another address, it is asked about that.
+	east := s.cluster("east")
+	east.Spec.SeenAs = []setv1alpha1.SeenAs{{To: "10.2.0.0/16", As: setv1alpha1.SeenEgress, Addresses: []string{"fd00::9", "192.0.2.9"}}}
+	s.must(s.hub.Update(t.Context(), east))
+	s.until("west is asked about the gateway", func() (bool, any) {
+		got := asked("east:shop/web", "west:shop/db", "5432")
+		return strings.Contains(got, "Ingress Allow west: 192.0.2.9 to shop/db"), got
+	})
+	s.must(s.hub.Get(t.Context(), client.ObjectKeyFromObject(east), east))
+	east.Spec.SeenAs[0] = setv1alpha1.SeenAs{To: "10.2.0.0/16", As: setv1alpha1.SeenNode}
+	s.must(s.hub.Update(t.Context(), east))
+	s.until("it is not known what west sees", func() (bool, any) {
+		got := asked("east:shop/web", "west:shop/db", "5432")
+		return strings.HasPrefix(got, "Unknown") && strings.Contains(got, "Ingress it is not known by which address"), got
+	})
+	s.must(s.hub.Get(t.Context(), client.ObjectKeyFromObject(east), east))
+	east.Spec.SeenAs = nil
+	s.must(s.hub.Update(t.Context(), east))
+	s.until("it is as before", func() (bool, any) { got := asked("east:shop/web", "west:shop/db", "5432"); return got == both, got })
+
+	// Dead without a word, then cut.
+	side := s.sides["east"]
+	side.line.set(func() { side.line.held = true })
+	got := asked("east:shop/web", "west:shop/db", "5432")
+	check("dead", got, "Unknown | Egress it has not answered within 5s | Ingress Allow west: 10.1.0.5 to shop/db [2J")
+	check("dead, but dropped by the other", asked("east:shop/web", "west:shop/db", "80"), "Drop | Egress it has not answered within 5s | Ingress Drop west: 10.1.0.5 to shop/db [2J")
+	side.line.set(func() { side.line.refuses = true })
+	side.line.cut()
+	s.is("east", setv1alpha1.ClusterConnected, metav1.ConditionFalse)
+	if got := asked("east:shop/web", "west:shop/db", "5432"); !strings.HasPrefix(got, "Unknown | Egress it cannot be reached: last heard of at ") {
+		t.Error(got)
+	}
+	side.line.set(func() { side.line.held, side.line.refuses = false, false })
+	s.is("east", setv1alpha1.ClusterInSync, metav1.ConditionTrue)
+	check("back", asked("east:shop/web", "west:shop/db", "5432"), both)
+
+	// One that answers nothing.
+	var m setv1alpha1.Membership
+	s.must(side.Get(t.Context(), client.ObjectKey{Name: setv1alpha1.MembershipName}, &m))
+	no := false
+	m.Spec.Accept.Questions = &no
+	s.must(side.Update(t.Context(), &m))
+	check("refused", asked("east:shop/web", "west:shop/db", "5432"), "Unknown | Egress it says: its Membership answers no questions | Ingress Allow west: 10.1.0.5 to shop/db [2J")
 }

@@ -163,6 +163,8 @@ func serveAPI(ctx context.Context, mgr manager.Manager, policies *control.Contro
 	if err != nil {
 		return err
 	}
+	reviews.set = o.set
+	o.set.reviews.Store(reviews)
 	if reviews.traffic, err = newTraffic(ctx, mgr.GetCache(), clk, o); err != nil {
 		return err
 	}
@@ -278,5 +280,5 @@ func serveHosts(ctx context.Context, mgr manager.Manager, clk clock.PassiveClock
 	if err := mgr.Add(clusters); err != nil {
 		return nil, fmt.Errorf("certificates of clusters: %w", err)
 	}
-	return &apiserver.Hosts{Desk: desk, Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Members: o.members}, nil
+	return &apiserver.Hosts{Desk: desk, Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Members: o.set.hub}, nil
 }

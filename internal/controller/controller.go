@@ -37,7 +37,6 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/audit"
 	"github.com/nephele-io/nephele/internal/cloud/inventory"
 	"github.com/nephele-io/nephele/internal/cloud/realize"
-	"github.com/nephele-io/nephele/internal/clusterset/hub"
 	"github.com/nephele-io/nephele/internal/control"
 	"github.com/nephele-io/nephele/internal/history"
 	"github.com/nephele-io/nephele/internal/platform/recovered"
@@ -104,7 +103,7 @@ type Options struct {
 	record   *audit.Record
 	past     *past
 	tracer   *tracing.Tracer
-	members  *hub.Hub
+	set      *set
 }
 
 // Scheme returns a scheme with every kind that the controller and the commands read or write.
@@ -345,7 +344,7 @@ func computePolicies(ctx context.Context, mgr manager.Manager, o Options, agents
 	if err != nil {
 		return err
 	}
-	late.Controller, o.members = policies, others.hub
+	late.Controller, o.set = policies, others
 	o.loops.add(policies.Faulty)
 	watch := newAgentWatch(mgr.GetClient(), clk, o.Log.WithName("agents"), !o.NoClouds, policies.Silent)
 	if err := errors.Join(watch.follow(ctx, mgr.GetCache()), o.metrics.show(watch), mgr.Add(watch)); err != nil {

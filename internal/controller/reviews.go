@@ -25,6 +25,7 @@ import (
 	"github.com/nephele-io/nephele/internal/apiserver"
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/inventory"
+	"github.com/nephele-io/nephele/internal/clusterset/hub"
 	"github.com/nephele-io/nephele/internal/control/convert"
 	"github.com/nephele-io/nephele/internal/explain"
 	"github.com/nephele-io/nephele/internal/kinds"
@@ -65,6 +66,8 @@ type reviews struct {
 	work int64
 	// traffic holds the connections that enforcers have reported; nil where nobody reports any.
 	traffic *traffic
+	// set is what there is of other clusters; nil in tests.
+	set *set
 	// kinds are those that reviews are answered from; policies counts what has happened to those
 	// that policies are computed from, others what has to the rest.
 	kinds    []kinds.Kind
@@ -180,6 +183,9 @@ func (r *reviews) Review(ctx context.Context, object runtime.Object, sight apise
 	if err := r.ready(); err != nil {
 		return err
 	}
+	if q, is := object.(*analysis.FlowReview); is && r.set != nil && hub.Asks(&q.Spec) {
+		return r.asked(ctx, q, sight)
+	}
 	s, err := r.look(ctx)
 	if err != nil {
 		return err
@@ -196,6 +202,20 @@ func (r *reviews) Review(ctx context.Context, object runtime.Object, sight apise
 		return wrongQuestion{fmt.Errorf("%w: %s", err, narrower(object))}
 	}
 	if wrong := (*review.WrongError)(nil); errors.As(err, &wrong) {
+		return wrongQuestion{wrong}
+	}
+	return err
+}
+
+// asked answers a question about clusters of the set. Their answers tell what those may see who may
+// see everything.
+func (r *reviews) asked(ctx context.Context, q *analysis.FlowReview, sight apiserver.Sight) (err error) {
+	if !sight.All {
+		return wrongQuestion{errors.New("questions about clusters of the set are for those who may read the network policies of all Namespaces and of the cluster")}
+	}
+	q.Status, err = r.set.hub.Flow(ctx, q.Spec)
+	q.Status.Seen = analysis.Seen{AsOf: metav1.NewMicroTime(r.clock.Now())}
+	if wrong := (*hub.WrongQuestion)(nil); errors.As(err, &wrong) {
 		return wrongQuestion{wrong}
 	}
 	return err
@@ -352,6 +372,9 @@ func sameClouds(a, b []explain.ObservedAccount) bool {
 // objects are what there is. Most of them are those that informers hold, and must not be changed.
 func (r *reviews) objects(ctx context.Context) (*explain.Objects, error) {
 	out := &explain.Objects{At: r.clock.Now()}
+	if r.set != nil {
+		out.Remote, out.OwnLabels = r.set.member.Elsewhere()
+	}
 	for _, k := range r.kinds {
 		if k.Kind == "Pod" {
 			for _, o := range r.pods.List() {

@@ -5,10 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"sync/atomic"
 
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
+	"github.com/nephele-io/nephele/internal/apiserver"
 	"github.com/nephele-io/nephele/internal/clusterset/hub"
 	"github.com/nephele-io/nephele/internal/clusterset/member"
 	"github.com/nephele-io/nephele/internal/control"
@@ -19,6 +22,8 @@ import (
 type set struct {
 	hub    *hub.Hub
 	member *member.Member
+	// reviews answers questions about this cluster; nil where the API is not served.
+	reviews atomic.Pointer[reviews]
 }
 
 // newSet makes both sides of a set. They hear of policies by what is joined later: see joins.
@@ -27,16 +32,30 @@ func newSet(ctx context.Context, mgr manager.Manager, clk clock.WithTicker, poli
 	if err != nil {
 		return nil, err
 	}
-	return &set{
-		hub: hub.New(hub.Options{
-			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Informers: mgr.GetCache(), Policies: policies, Clock: clk, Log: o.Log.WithName("hub"),
-			Program: o.Version, Epoch: o.epoch,
-		}),
-		member: member.New(member.Options{
-			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Informers: mgr.GetCache(), Policies: policies, Clock: clk, Random: rand.Float64,
-			Log: o.Log.WithName("member"), Namespace: APINamespace, Program: o.Version, Epoch: o.epoch, ClusterID: id,
-		}),
-	}, nil
+	s := &set{}
+	s.hub = hub.New(hub.Options{
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Informers: mgr.GetCache(), Policies: policies, Clock: clk, Log: o.Log.WithName("hub"),
+		Program: o.Version, Epoch: o.epoch,
+	})
+	s.member = member.New(member.Options{
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Informers: mgr.GetCache(), Policies: policies, Flow: s.flow, Clock: clk, Random: rand.Float64,
+		Log: o.Log.WithName("member"), Namespace: APINamespace, Program: o.Version, Epoch: o.epoch, ClusterID: id,
+	})
+	return s, nil
+}
+
+// flow answers a question of the hub about this cluster, as for somebody who may see everything.
+func (s *set) flow(ctx context.Context, spec analysis.FlowReviewSpec) (analysis.FlowReviewStatus, error) {
+	r := s.reviews.Load()
+	switch {
+	case r == nil:
+		return analysis.FlowReviewStatus{}, errors.New("nothing answers questions there")
+	case hub.Asks(&spec):
+		return analysis.FlowReviewStatus{}, errors.New("a member answers for itself alone")
+	}
+	q := &analysis.FlowReview{Spec: spec}
+	err := r.Review(ctx, q, apiserver.Sight{All: true, Cluster: true, Namespace: func(string) bool { return true }})
+	return q.Status, err
 }
 
 // latePolicies breaks the circle between the policy controller, which waits for what is on record

@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"maps"
 	"slices"
 
 	networkingv1 "k8s.io/api/networking/v1"
@@ -12,6 +13,7 @@ import (
 	"github.com/nephele-io/nephele/api/antrea/v1alpha2"
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	"github.com/nephele-io/nephele/internal/clusterset/peers"
 	"github.com/nephele-io/nephele/internal/control/convert"
 	"github.com/nephele-io/nephele/internal/policy"
 	"github.com/nephele-io/nephele/internal/policy/admission"
@@ -61,9 +63,14 @@ func Compute(in *Objects) *Computation {
 		vmObjects: byName(in.VMs), serviceObjects: byName(in.NativeServices), interfaceObjects: byName(in.Interfaces)}
 	engine := policy.New(policy.Options{})
 	for _, n := range in.Namespaces {
-		engine.PutNamespace(convert.Namespace(n))
+		space := convert.Namespace(n)
+		space.Labels = in.withOwn(space.Labels)
+		engine.PutNamespace(space)
 	}
 	c.putEntities(engine)
+	for i := range in.Remote {
+		engine.PutEntity(in.Remote[i])
+	}
 	c.clouds.place(c.Ends)
 	for _, s := range in.Services {
 		engine.PutService(convert.Service(s))
@@ -78,6 +85,9 @@ func Compute(in *Objects) *Computation {
 		engine.PutGroup(convert.ClusterGroup(g))
 	}
 	for _, p := range in.K8sPolicies {
+		if in.leavesOut(p) {
+			continue
+		}
 		engine.PutPolicy(convert.KubernetesNetworkPolicy(p))
 	}
 	for _, p := range in.Policies {
@@ -113,7 +123,23 @@ func Compute(in *Objects) *Computation {
 func completed(p policy.Policy) policy.Policy {
 	admission.Default(&p)
 	p.Warnings = append(admission.Warnings(&p), admission.Pitfalls(&p)...)
+	if p.Set {
+		p = peers.Localize(p)
+	}
 	return p
+}
+
+// withOwn adds the labels that this cluster has in the set.
+func (in *Objects) withOwn(labels map[string]string) map[string]string {
+	if len(in.OwnLabels) == 0 {
+		return labels
+	}
+	out := maps.Clone(labels)
+	if out == nil {
+		out = map[string]string{}
+	}
+	maps.Copy(out, in.OwnLabels)
+	return out
 }
 
 func (c *Computation) putEntities(engine *policy.Engine) {
@@ -139,6 +165,7 @@ func (c *Computation) putEntities(engine *policy.Engine) {
 	}
 	for _, n := range c.Nodes {
 		e, errs := convert.Node(n)
+		e.Labels = c.withOwn(e.Labels)
 		put("Node", e, errs)
 	}
 	for _, x := range c.Entities {

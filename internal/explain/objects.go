@@ -18,6 +18,7 @@ import (
 	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/control/convert"
 	"github.com/nephele-io/nephele/internal/kinds"
+	"github.com/nephele-io/nephele/internal/policy"
 )
 
 // Objects is what policies are computed from, read from manifests or from a cluster.
@@ -54,6 +55,11 @@ type Objects struct {
 	Observed []ObservedAccount
 	// At is when it is asked, for releases that end by themselves; zero is before all ends.
 	At time.Time
+
+	// Remote is who of other clusters of the set is in peers, and OwnLabels are those that the
+	// Namespaces and Nodes of this cluster have in the set besides their own.
+	Remote    []policy.Entity
+	OwnLabels map[string]string
 
 	// Partial tells that there may be more objects than these, as where manifests are read and not
 	// a cluster.

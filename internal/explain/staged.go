@@ -1,12 +1,18 @@
 package explain
 
 import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/nephele-io/nephele/internal/control/convert"
 	"github.com/nephele-io/nephele/internal/policy"
 )
 
-// leavesOut reports whether a policy is not to be computed.
-func (in *Objects) leavesOut(object any) bool { return !in.WithStaged && convert.Staged(object) }
+// leavesOut reports whether a policy is not to be computed: one that is staged, or that is for
+// other clusters of the set.
+func (in *Objects) leavesOut(object metav1.Object) bool {
+	_, spread := convert.Spread(object)
+	return spread || !in.WithStaged && convert.Staged(object)
+}
 
 // Staged returns the policies that are staged, whether or not they are computed.
 func (in *Objects) Staged() []Policy {

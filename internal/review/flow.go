@@ -114,6 +114,30 @@ func Explanation(status *v1alpha1.FlowReviewStatus) (*explain.Explanation, error
 	return &out, nil
 }
 
+// Half is the decision of half an answer, and the end where it is, as explain gives them. The
+// decision is nil if there is none.
+func Half(h *v1alpha1.FlowHalf) (at explain.End, d *explain.Decision, err error) {
+	end := h.From
+	if h.Side == "Ingress" {
+		end = h.To
+	}
+	text, err := json.Marshal(struct {
+		At       v1alpha1.End       `json:"at"`
+		Decision *v1alpha1.Decision `json:"decision,omitempty"`
+	}{end, h.Decision})
+	if err != nil {
+		return at, nil, fmt.Errorf("read the answer: %w", err)
+	}
+	var out struct {
+		At       explain.End       `json:"at"`
+		Decision *explain.Decision `json:"decision"`
+	}
+	if err := json.Unmarshal(text, &out); err != nil {
+		return at, nil, fmt.Errorf("read the answer: %w", err)
+	}
+	return out.At, out.Decision, nil
+}
+
 // Rewrite writes an answer as the types of the API have it. Both are the same JSON; a field that
 // one has and the other has not is an error.
 func Rewrite(from, into any) error {

@@ -78,6 +78,18 @@ func TestClusterSet(t *testing.T) {
 		return code == 1 && strings.Contains(out, "east: not believed: Pod shop/forged: 10.2.0.99"), out
 	})
 
+	// Each half is answered by the cluster that knows it.
+	explain := func(from string) (int, string) {
+		code, out, errOut := run(t, "explain", "--from", from, "--to", "west:shop/db", "--port", "5432", "--kubeconfig", hub.kubeconfig())
+		return code, out + errOut
+	}
+	if code, out := explain("east:shop/web"); code != 0 || !strings.Contains(out, "egress  east: Allow") || !strings.Contains(out, "hub-db-from-web") {
+		t.Errorf("explain: %d %s", code, out)
+	}
+	if code, out := explain("east:shop/forged"); code != 2 || !strings.Contains(out, "with an address that is believed") {
+		t.Errorf("explain: %d %s", code, out)
+	}
+
 	hub.kill()
 	edit(t, west.client, local, func() { local.Labels["app"] = "db" })
 	west.admits("10.1.0.5")

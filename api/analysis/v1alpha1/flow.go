@@ -15,7 +15,9 @@ type FlowReview struct {
 // FlowReviewSpec is the question. Its texts are as people write them: see "nephele explain --help".
 type FlowReviewSpec struct {
 	// From and To are NAMESPACE/NAME of a Pod, an ExternalEntity or a virtual machine, the same
-	// after pod/, ee/ or vm/, node/NAME, or an IP address; To also svc/NAMESPACE/NAME.
+	// after pod/, ee/ or vm/, node/NAME, or an IP address; To also svc/NAMESPACE/NAME. In the hub
+	// of a set both may have the name of a cluster and a colon before it, as in east:shop/web: then
+	// each cluster is asked for its half.
 	From string `json:"from"`
 	To   string `json:"to"`
 	// Protocol is TCP (the default), UDP, SCTP, ICMP, ICMPv6 or IGMP.
@@ -72,4 +74,21 @@ type FlowReviewStatus struct {
 	// Flows are the answers for single pairs of addresses, and Pods behind a Service, if these are
 	// not all treated alike.
 	Flows []Flow `json:"flows,omitempty"`
+	// Halves are what the clusters of the two ends say, the source's first, if the question is
+	// about clusters of the set.
+	Halves []FlowHalf `json:"halves,omitempty"`
+}
+
+// FlowHalf is what the cluster of one end says of a flow.
+type FlowHalf struct {
+	Cluster string `json:"cluster"`
+	// Side is Egress or Ingress. The other end is known to the cluster by its address alone: From
+	// and To are the ends as it was asked about them.
+	Side string `json:"side"`
+	From End    `json:"from"`
+	To   End    `json:"to"`
+	// Decision is absent if there is no answer; Why says why.
+	Decision *Decision `json:"decision,omitempty"`
+	Notes    []string  `json:"notes,omitempty"`
+	Why      string    `json:"why,omitempty"`
 }

@@ -57,6 +57,10 @@ type Acceptance struct {
 	// +listType=set
 	// +optional
 	Tiers []string `json:"tiers,omitempty"`
+	// Questions answers what the hub asks about single flows, which tells which rule of this
+	// cluster decides; absent means yes.
+	// +optional
+	Questions *bool `json:"questions,omitempty"`
 }
 
 // MembershipSpec says which hub this cluster belongs to, and what it may do here.

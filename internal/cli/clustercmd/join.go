@@ -31,7 +31,7 @@ const joinPoll = 500 * time.Millisecond
 func newJoinCommand(to connect) *cobra.Command {
 	var cluster terminal.Cluster
 	var accept setv1alpha1.Acceptance
-	var clusterWide bool
+	var clusterWide, questions bool
 	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use:   "join TOKEN",
@@ -56,6 +56,9 @@ The command waits until the two are connected. What goes wrong is in the status 
 			if cmd.Flags().Changed("accept-cluster-wide") {
 				accept.ClusterWide = &clusterWide
 			}
+			if cmd.Flags().Changed("accept-questions") {
+				accept.Questions = &questions
+			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			defer cancel()
 			if err := join(ctx, c, invitation, accept); err != nil {
@@ -68,6 +71,7 @@ The command waits until the two are connected. What goes wrong is in the status 
 	f := cmd.Flags()
 	cluster.Register(f)
 	f.BoolVar(&clusterWide, "accept-cluster-wide", true, "take policies of the hub that are in no Namespace")
+	f.BoolVar(&questions, "accept-questions", true, "answer what the hub asks about single flows")
 	f.StringSliceVar(&accept.Namespaces, "accept-namespaces", nil, "Namespaces in which policies of the hub are taken: names, or beginnings followed by *; none means all")
 	f.StringSliceVar(&accept.Tiers, "accept-tiers", nil, "tiers in which policies of the hub are taken; none means all")
 	f.DurationVar(&timeout, "timeout", time.Minute, "how long to wait for the connection")

@@ -97,6 +97,8 @@ type Hub struct {
 	recalled map[string][]*setv1alpha1.ClusterRecord
 	// dropped are the members whose records are to go, with the number of their parts.
 	dropped map[string]int
+	// lastQuestion is the number of the last question that was put to a member.
+	lastQuestion uint64
 }
 
 // member is what is known of one member besides its claims.

@@ -25,6 +25,9 @@ const (
 	writeLimit = time.Minute
 )
 
+// mostAskedAtOnce is how many questions go into one record.
+const mostAskedAtOnce = 8
+
 // session is one stream of a member.
 type session struct {
 	news chan struct{}
@@ -35,6 +38,9 @@ type session struct {
 	why    string
 	// labels are to be told; nil if they were.
 	labels map[string]string
+	// questions are to be asked, asked is who waits for an answer.
+	questions []wire.Question
+	asked     map[uint64]chan wire.Answer
 }
 
 // wake makes the session tell what is new. A nil session is none.
@@ -158,7 +164,7 @@ func (h *Hub) admit(cluster string, hello *wire.Hello) (*session, *wire.Welcome)
 	m.session.end("the member has connected anew")
 	welcome.Labels = m.cluster.Labels
 	hello.Program, hello.ClusterID, hello.Epoch = shortened(hello.Program, 64), shortened(hello.ClusterID, 64), shortened(hello.Epoch, 64)
-	s := &session{news: make(chan struct{}, 1), out: outbox.New(cluster)}
+	s := &session{news: make(chan struct{}, 1), out: outbox.New(cluster), asked: map[uint64]chan wire.Answer{}}
 	now := h.Clock.Now()
 	m.session, m.hello, m.since, m.heard, m.wrong = s, hello, now, now, ""
 	h.around(cluster)
@@ -169,6 +175,7 @@ func (h *Hub) admit(cluster string, hello *wire.Hello) (*session, *wire.Welcome)
 func (h *Hub) leave(cluster string, s *session) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	s.unreachable()
 	if m := h.clusters[cluster]; m != nil && m.session == s {
 		m.session = nil
 		h.around(cluster)
@@ -217,6 +224,11 @@ func (h *Hub) next(cluster string, s *session) *wire.Down {
 		s.labels = nil
 		return &wire.Down{Labels: &labels}
 	}
+	if n := min(len(s.questions), mostAskedAtOnce); n > 0 {
+		asked := s.questions[:n:n]
+		s.questions = s.questions[n:]
+		return &wire.Down{Questions: asked}
+	}
 	d := s.out.Next(h.union, h.sendable(cluster, func(uid string) bool { return s.out.Has(uid) }))
 	s.synced = s.out.Synced() && d == nil
 	return d
@@ -263,8 +275,11 @@ func (h *Hub) apply(cluster string, s *session, up *wire.Up) bool {
 	if wrong := h.union.Apply(cluster, up); len(wrong) > 0 {
 		m.wrong = shortened(wrong[0], 256)
 	}
+	s.answered(up.Answers)
 	h.reported(m, up.Realizations)
-	wake(h.commits)
+	if len(up.Answers) == 0 {
+		wake(h.commits)
+	}
 	return true
 }
 

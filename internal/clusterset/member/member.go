@@ -32,6 +32,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	setv1alpha1 "github.com/nephele-io/nephele/api/set/v1alpha1"
 	"github.com/nephele-io/nephele/internal/clusterset/feed"
 	"github.com/nephele-io/nephele/internal/clusterset/peers"
@@ -76,9 +77,11 @@ type Options struct {
 	Live      client.Reader
 	Informers Informers
 	Policies  Policies
-	Clock     clock.WithTicker
-	Random    func() float64
-	Log       logr.Logger
+	// Flow answers questions about flows, as of everything that is known here.
+	Flow   func(ctx context.Context, spec analysis.FlowReviewSpec) (analysis.FlowReviewStatus, error)
+	Clock  clock.WithTicker
+	Random func() float64
+	Log    logr.Logger
 	// Namespace is that of the Secret with the credentials.
 	Namespace string
 	// Program is the version of the program, Epoch names this process, ClusterID the cluster.
@@ -90,8 +93,8 @@ type Member struct {
 	Options
 	// known is closed when what was on record has been given to Policies.
 	known chan struct{}
-	// news wakes who connects, told who tells, work who writes objects.
-	news, told, work chan struct{}
+	// news wakes who connects, told who tells, work who writes objects, asking who answers.
+	news, told, work, asking chan struct{}
 
 	mu   sync.Mutex
 	feed *feed.Feed
@@ -113,6 +116,9 @@ type Member struct {
 	generations map[string]int64
 	retell      map[string]bool
 	lastRecord  time.Time
+	// questions are those of the hub in the present stream, answers are to be told.
+	questions []wire.Question
+	answers   []wire.Answer
 	// accepted is the generation of the Membership by which policies were judged last.
 	accepted int64
 	state    state
@@ -123,10 +129,12 @@ type state struct {
 	membership *setv1alpha1.Membership
 	authority  string
 	ends       time.Time
-	labels     map[string]string
-	heard      time.Time
-	connected  bool
-	joined     bool
+	// labels are those that the Cluster named cluster has in the hub.
+	labels    map[string]string
+	cluster   string
+	heard     time.Time
+	connected bool
+	joined    bool
 	// why says what is wrong, reason the same in one word; joinWhy why there is no certificate.
 	why, reason, joinWhy string
 }
@@ -135,13 +143,25 @@ type state struct {
 func New(o Options) *Member {
 	return &Member{
 		Options: o, known: make(chan struct{}), news: make(chan struct{}, 1), told: make(chan struct{}, 1), work: make(chan struct{}, 1),
-		feed: feed.New(), book: remote.New(), recorded: map[string]bool{}, stale: map[string]bool{}, wanted: map[string]*wire.Policy{},
+		asking: make(chan struct{}, 1),
+		feed:   feed.New(), book: remote.New(), recorded: map[string]bool{}, stale: map[string]bool{}, wanted: map[string]*wire.Policy{},
 		dirty: map[string]bool{}, outcome: map[string]wire.Realization{}, seen: map[string]wire.Realization{}, generations: map[string]int64{}, retell: map[string]bool{},
 	}
 }
 
 // Known is closed when what was on record has been given to Policies.
 func (m *Member) Known() <-chan struct{} { return m.known }
+
+// Elsewhere returns who of other clusters is in peers, and the labels that Namespaces and Nodes of
+// this cluster have besides their own.
+func (m *Member) Elsewhere() (remote []policy.Entity, own map[string]string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.state.labels != nil {
+		own = peers.Given(m.state.cluster, m.state.labels)
+	}
+	return m.book.Entities(), own
+}
 
 func wake(c chan struct{}) {
 	select {
@@ -234,7 +254,7 @@ func (m *Member) load(ctx context.Context) error {
 	clear(m.stale)
 	for i := range memberships.Items {
 		if s := &memberships.Items[i]; s.Status.Labels != nil {
-			m.state.labels = s.Status.Labels
+			m.state.labels, m.state.cluster = s.Status.Labels, s.Spec.Cluster
 			m.Policies.PutOwnLabels(peers.Given(s.Spec.Cluster, s.Status.Labels))
 		}
 	}

@@ -228,6 +228,7 @@ func (m *Member) stream(ctx context.Context, server string, secret *corev1.Secre
 	var telling sync.WaitGroup
 	telling.Go(func() { m.stayKnown(ctx, "https://"+server) })
 	telling.Go(func() { m.stay(ctx, membership, cancel) })
+	telling.Go(func() { m.answer(ctx) })
 	telling.Go(func() {
 		defer cancel(nil)
 		m.speak(ctx, up)
@@ -300,6 +301,7 @@ func (m *Member) welcomed(w *wire.Welcome) {
 	defer m.mu.Unlock()
 	m.state.connected, m.state.why, m.state.heard = true, "", m.Clock.Now()
 	m.relabel(w.Labels)
+	m.forgetQuestions()
 	m.feed.Begin()
 	m.book.Begin()
 	for uid := range m.seen {
@@ -316,7 +318,7 @@ func (m *Member) relabel(labels map[string]string) {
 	if labels == nil {
 		labels = map[string]string{}
 	}
-	m.state.labels = labels
+	m.state.labels, m.state.cluster = labels, m.state.membership.Spec.Cluster
 	m.Policies.PutOwnLabels(peers.Given(m.state.membership.Spec.Cluster, labels))
 }
 
@@ -353,6 +355,11 @@ const mostRealizations = 200
 func (m *Member) next() *wire.Up {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if n := min(len(m.answers), mostAnswers); n > 0 { // somebody waits
+		out := &wire.Up{Answers: m.answers[:n]}
+		m.answers = m.answers[n:]
+		return out
+	}
 	if u := m.feed.Next(); u != nil {
 		return u
 	}
@@ -433,6 +440,7 @@ func (m *Member) receive(d *wire.Down, sent map[string]map[string]bool) error {
 	if d.Sync != nil {
 		m.synced(d.Sync, sent)
 	}
+	m.asked(d.Questions)
 	m.give()
 	wake(m.work)
 	return nil

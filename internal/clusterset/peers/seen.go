@@ -17,12 +17,7 @@ func Hidden(source, viewer *setv1alpha1.Cluster) (*setv1alpha1.SeenAs, bool) {
 	for _, p := range cidrs(source.Spec.Addresses.Pods) {
 		families[p.Addr().Is4()] = true
 	}
-	var entries []entry
-	for i := range source.Spec.SeenAs {
-		if to, err := netip.ParsePrefix(source.Spec.SeenAs[i].To); err == nil {
-			entries = append(entries, entry{to.Masked(), &source.Spec.SeenAs[i]})
-		}
-	}
+	entries := entriesOf(source)
 	a := viewer.Spec.Addresses
 	at := cidrs(slices.Concat(a.Pods, a.Nodes, a.Machines))
 	if len(at) == 0 { // it may be anywhere
@@ -37,6 +32,22 @@ func Hidden(source, viewer *setv1alpha1.Cluster) (*setv1alpha1.SeenAs, bool) {
 		}
 	}
 	return nil, false
+}
+
+// HiddenAt says as what the Pods of a cluster are seen by who has an address, if it is not by their
+// own.
+func HiddenAt(source *setv1alpha1.Cluster, at netip.Addr) (*setv1alpha1.SeenAs, bool) {
+	return hiddenFrom(entriesOf(source), netip.PrefixFrom(at, at.BitLen()))
+}
+
+func entriesOf(source *setv1alpha1.Cluster) []entry {
+	var out []entry
+	for i := range source.Spec.SeenAs {
+		if to, err := netip.ParsePrefix(source.Spec.SeenAs[i].To); err == nil {
+			out = append(out, entry{to.Masked(), &source.Spec.SeenAs[i]})
+		}
+	}
+	return out
 }
 
 // entry is an entry of spec.seenAs.

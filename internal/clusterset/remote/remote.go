@@ -249,38 +249,51 @@ type Change struct {
 func (b *Book) Take() (Change, []string) {
 	var out Change
 	for _, at := range slices.Sorted(maps.Keys(b.touched)) {
-		ref := policy.EntityRef{Kind: policy.KindRemote, Name: at}
-		texts := b.texts[at]
-		if len(texts) == 0 {
-			out.Gone = append(out.Gone, ref)
+		if len(b.texts[at]) == 0 {
+			out.Gone = append(out.Gone, policy.EntityRef{Kind: policy.KindRemote, Name: at})
 			continue
 		}
-		e := policy.Entity{EntityRef: ref, Labels: map[string]string{}}
-		for _, text := range slices.Sorted(maps.Keys(texts)) {
-			m, err := wire.ParseRemoteMember(text)
-			if err != nil {
-				continue // it was one when it came
-			}
-			e.Addresses = m.Addresses
-			for _, p := range m.Ports {
-				port := policy.NamedPort{Name: p.Name, Protocol: policy.Protocol(p.Protocol), Port: p.Port}
-				if !slices.Contains(e.Ports, port) {
-					e.Ports = append(e.Ports, port)
-				}
-			}
-			for group := range b.holders[text] {
-				e.Labels[group] = ""
-			}
-		}
-		slices.SortFunc(e.Ports, func(x, y policy.NamedPort) int {
-			return cmp.Or(strings.Compare(x.Name, y.Name), strings.Compare(string(x.Protocol), string(y.Protocol)), cmp.Compare(x.Port, y.Port))
-		})
-		out.Put = append(out.Put, e)
+		out.Put = append(out.Put, b.entity(at))
 	}
 	groups := slices.Sorted(maps.Keys(b.changed))
 	clear(b.touched)
 	clear(b.changed)
 	return out, groups
+}
+
+// Entities are all that there are, in order.
+func (b *Book) Entities() []policy.Entity {
+	out := make([]policy.Entity, 0, len(b.texts))
+	for _, at := range slices.Sorted(maps.Keys(b.texts)) {
+		out = append(out, b.entity(at))
+	}
+	return out
+}
+
+// entity is what the members with these addresses make.
+func (b *Book) entity(at string) policy.Entity {
+	texts, ref := b.texts[at], policy.EntityRef{Kind: policy.KindRemote, Name: at}
+	e := policy.Entity{EntityRef: ref, Labels: map[string]string{}}
+	for _, text := range slices.Sorted(maps.Keys(texts)) {
+		m, err := wire.ParseRemoteMember(text)
+		if err != nil {
+			continue // it was one when it came
+		}
+		e.Addresses = m.Addresses
+		for _, p := range m.Ports {
+			port := policy.NamedPort{Name: p.Name, Protocol: policy.Protocol(p.Protocol), Port: p.Port}
+			if !slices.Contains(e.Ports, port) {
+				e.Ports = append(e.Ports, port)
+			}
+		}
+		for group := range b.holders[text] {
+			e.Labels[group] = ""
+		}
+	}
+	slices.SortFunc(e.Ports, func(x, y policy.NamedPort) int {
+		return cmp.Or(strings.Compare(x.Name, y.Name), strings.Compare(string(x.Protocol), string(y.Protocol)), cmp.Compare(x.Port, y.Port))
+	})
+	return e
 }
 
 // mostRecord bounds a record when it is read.

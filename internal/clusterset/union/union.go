@@ -216,6 +216,15 @@ func (u *Union) Members() (names []string, heard map[string]bool) {
 	return names, heard
 }
 
+// Entity returns what is believed of an entity of a member.
+func (u *Union) Entity(cluster string, ref wire.Ref) (wire.Entity, bool) {
+	c := u.clusters[cluster]
+	if c == nil || c.entities[ref] == nil || c.entities[ref].refused != "" {
+		return wire.Entity{}, false
+	}
+	return c.entities[ref].Entity, true
+}
+
 // Recalled reports whether what is known of a member that has not been heard is from a record.
 func (u *Union) Recalled(name string) bool {
 	c := u.clusters[name]

@@ -130,6 +130,8 @@ type Up struct {
 	GoneNamespaces []string `json:"goneNamespaces,omitempty"`
 
 	Realizations []Realization `json:"realizations,omitempty"`
+	// Answers are those to questions of this stream.
+	Answers []Answer `json:"answers,omitempty"`
 	// Beat says nothing: whoever sends is there.
 	Beat bool `json:"beat,omitempty"`
 }
@@ -193,11 +195,31 @@ type Down struct {
 	// Sync ends what the hub begins with.
 	Sync *Sync `json:"sync,omitempty"`
 	Beat bool  `json:"beat,omitempty"`
+	// Questions are to be answered in this stream, if the member likes.
+	Questions []Question `json:"questions,omitempty"`
 	// Refused says which claims are not believed, in words.
 	Refused []string `json:"refused,omitempty"`
 	// End says why the hub ends the stream.
 	End string `json:"end,omitempty"`
 }
+
+// Question is what the hub wants to know of a member: what happens to a packet there.
+type Question struct {
+	ID uint64 `json:"id"`
+	// Flow is the spec of a FlowReview.
+	Flow json.RawMessage `json:"flow"`
+}
+
+// Answer is what the member says to it.
+type Answer struct {
+	ID uint64 `json:"id"`
+	// Flow is the status of a FlowReview; without it Error says why there is none.
+	Flow  json.RawMessage `json:"flow,omitempty"`
+	Error string          `json:"error,omitempty"`
+}
+
+// MostAnswer is the length of the longest answer, in bytes.
+const MostAnswer = 128 << 10
 
 // Sync says that all that is for the member has been sent. Policies that are not in the list are
 // not for it any more, and parts of groups that were not sent are empty.

@@ -1,0 +1,411 @@
+package hub
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
+	setv1alpha1 "github.com/nephele-io/nephele/api/set/v1alpha1"
+	"github.com/nephele-io/nephele/internal/clusterset/peers"
+	"github.com/nephele-io/nephele/internal/clusterset/wire"
+)
+
+const (
+	// answerLimit is how long a member may take to answer, mostAsked how many questions may wait
+	// for one.
+	answerLimit = 5 * time.Second
+	mostAsked   = 32
+)
+
+// The sides of a flow.
+const (
+	sideEgress  = "Egress"
+	sideIngress = "Ingress"
+)
+
+// WrongQuestion says what is wrong with a question. Field is where, below spec.
+type WrongQuestion struct{ Field, Text string }
+
+// Error implements error.
+func (e *WrongQuestion) Error() string { return "spec." + e.Field + e.Text }
+
+func wrong(field, format string, args ...any) error {
+	return &WrongQuestion{field, fmt.Sprintf(format, args...)}
+}
+
+// splitEnd returns the cluster that the text of an end begins with, if it does, and the rest.
+func splitEnd(text string) (cluster, rest string) {
+	if _, err := netip.ParseAddr(text); err == nil {
+		return "", text
+	}
+	name, rest, is := strings.Cut(text, ":")
+	if !is || name == "" || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" {
+		return "", text
+	}
+	return name, rest
+}
+
+// Asks reports whether a question is about clusters of the set.
+func Asks(spec *analysis.FlowReviewSpec) bool {
+	from, _ := splitEnd(spec.From)
+	to, _ := splitEnd(spec.To)
+	return from != "" || to != ""
+}
+
+// end is one end of a flow between clusters. Without a cluster it is an address of nobody's.
+type end struct {
+	field, cluster, rest string
+	ref                  wire.Ref
+	entity               bool
+	addresses            []netip.Addr
+	ports                []wire.Port
+}
+
+func (e *end) title() string {
+	if e.cluster == "" {
+		return e.rest
+	}
+	return e.cluster + ":" + e.rest
+}
+
+func (e *end) told() analysis.End {
+	out := analysis.End{Title: e.title()}
+	if e.entity {
+		out.Kind = map[wire.Kind]string{wire.Pod: "Pod", wire.Machine: "ExternalEntity", wire.Node: "Node"}[e.ref.Kind]
+		out.Namespace, out.Name = e.ref.Namespace, e.ref.Name
+	}
+	for _, a := range e.addresses {
+		out.Addresses = append(out.Addresses, a.String())
+	}
+	return out
+}
+
+// find says who an end is. The caller holds the lock.
+func (h *Hub) find(field, text string) (*end, error) {
+	e := &end{field: field}
+	e.cluster, e.rest = splitEnd(text)
+	if a, err := netip.ParseAddr(e.rest); err == nil {
+		e.addresses = []netip.Addr{a}
+	}
+	switch {
+	case e.cluster == "" && e.addresses == nil:
+		return nil, wrong(field, " %q: want the cluster before it, as in east:shop/web, or an address", shortened(text, 80))
+	case e.cluster != "" && h.clusters[e.cluster] == nil:
+		return nil, wrong(field, ": there is no Cluster %q", shortened(e.cluster, 80))
+	case e.addresses != nil:
+		return e, nil
+	}
+	for _, ref := range refsOf(e.rest) {
+		if found, is := h.union.Entity(e.cluster, ref); is && len(found.Addresses) > 0 {
+			e.ref, e.entity, e.addresses, e.ports = ref, true, found.Addresses, found.Ports
+			return e, nil
+		}
+	}
+	return nil, wrong(field, ": %s has told of no %q with an address that is believed; want NAMESPACE/NAME of a Pod or an ExternalEntity, node/NAME, or an address", e.cluster, shortened(e.rest, 80))
+}
+
+// refsOf are what a text may mean.
+func refsOf(text string) []wire.Ref {
+	parts := strings.Split(text, "/")
+	kinds := []wire.Kind{wire.Pod, wire.Machine}
+	switch {
+	case len(parts) == 2 && parts[0] == "node":
+		return []wire.Ref{{Kind: wire.Node, Name: parts[1]}}
+	case len(parts) == 3 && parts[0] == "pod":
+		kinds, parts = []wire.Kind{wire.Pod}, parts[1:]
+	case len(parts) == 3 && parts[0] == "ee":
+		kinds, parts = []wire.Kind{wire.Machine}, parts[1:]
+	}
+	if len(parts) != 2 {
+		return nil
+	}
+	var out []wire.Ref
+	for _, k := range kinds {
+		out = append(out, wire.Ref{Kind: k, Namespace: parts[0], Name: parts[1]})
+	}
+	return out
+}
+
+// half is what one cluster is asked.
+type half struct {
+	analysis.FlowHalf
+	spec analysis.FlowReviewSpec
+	ask  bool
+}
+
+// Flow answers a question about clusters of the set: each is asked for its half, as long as it may
+// take. An error about the question is a WrongQuestion.
+func (h *Hub) Flow(ctx context.Context, spec analysis.FlowReviewSpec) (analysis.FlowReviewStatus, error) {
+	out, halves, err := h.halves(spec)
+	if err != nil {
+		return out, err
+	}
+	var asking sync.WaitGroup
+	for _, x := range halves {
+		if x.ask {
+			asking.Go(func() { h.fill(ctx, x) })
+		}
+	}
+	asking.Wait()
+	if err := ctx.Err(); err != nil {
+		return out, err
+	}
+	for _, x := range halves {
+		out.Halves = append(out.Halves, x.FlowHalf)
+	}
+	out.Verdict, out.Reason = sum(out.Halves)
+	out.Wanted = out.Verdict
+	return out, nil
+}
+
+// halves divides a question.
+func (h *Hub) halves(spec analysis.FlowReviewSpec) (out analysis.FlowReviewStatus, halves []*half, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	from, err := h.find("from", spec.From)
+	if err != nil {
+		return out, nil, err
+	}
+	to, err := h.find("to", spec.To)
+	if err != nil {
+		return out, nil, err
+	}
+	source, destination, ok := pairOf(from.addresses, to.addresses)
+	if !ok {
+		return out, nil, wrong("to", ": %s and %s have no addresses of one family", from.title(), to.title())
+	}
+	if out.Protocol = strings.ToUpper(spec.Protocol); out.Protocol == "" {
+		out.Protocol = "TCP"
+	}
+	if spec.Port, err = portOf(spec.Port, out.Protocol, to); err != nil {
+		return out, nil, err
+	}
+	if n, err := strconv.ParseUint(spec.Port, 10, 16); err == nil {
+		out.Port = int32(n)
+	}
+	out.From, out.To = from.told(), to.told()
+	if len(from.addresses) > 1 || len(to.addresses) > 1 {
+		out.Notes = append(out.Notes, fmt.Sprintf("asked about %s to %s; they have more addresses", source, destination))
+	}
+	egress := &half{FlowHalf: analysis.FlowHalf{Cluster: from.cluster, Side: sideEgress, From: from.told(), To: addressEnd(destination)}, spec: spec, ask: from.cluster != ""}
+	egress.spec.From, egress.spec.To = from.rest, destination.String()
+	ingress := &half{FlowHalf: analysis.FlowHalf{Cluster: to.cluster, Side: sideIngress, To: to.told()}, spec: spec, ask: to.cluster != ""}
+	seen := source
+	if from.cluster != "" && (!from.entity || from.ref.Kind == wire.Pod) && from.cluster != to.cluster {
+		if as, hidden := peers.HiddenAt(h.clusters[from.cluster].cluster, destination); hidden {
+			words := peers.HiddenWords(from.cluster, to.title(), as)
+			out.Notes = append(out.Notes, words)
+			if seen, ok = seenBy(as, destination); !ok {
+				ingress.ask, ingress.Why = false, "it is not known by which address: "+words
+			}
+		}
+	}
+	ingress.From = addressEnd(seen)
+	ingress.spec.From, ingress.spec.To = seen.String(), to.rest
+	if from.cluster == to.cluster { // one cluster knows both
+		ingress.spec.From, egress.spec.To = from.rest, to.rest
+		ingress.From, egress.To = from.told(), to.told()
+	}
+	for _, x := range []*half{egress, ingress} {
+		if x.Cluster == "" {
+			x.Why = "nobody of the set is asked about an address that is no cluster's"
+		}
+	}
+	return out, []*half{egress, ingress}, nil
+}
+
+func addressEnd(a netip.Addr) analysis.End {
+	return analysis.End{Title: a.String(), Addresses: []string{a.String()}}
+}
+
+// seenBy is an address by which Pods are seen, of the family of who sees them.
+func seenBy(as *setv1alpha1.SeenAs, viewer netip.Addr) (netip.Addr, bool) {
+	for _, text := range as.Addresses {
+		if a, err := netip.ParseAddr(text); err == nil && a.Is4() == viewer.Is4() {
+			return a, true
+		}
+	}
+	return netip.Addr{}, false
+}
+
+func pairOf(from, to []netip.Addr) (source, destination netip.Addr, ok bool) {
+	for _, a := range from {
+		for _, b := range to {
+			if a.Is4() == b.Is4() {
+				return a, b, true
+			}
+		}
+	}
+	return netip.Addr{}, netip.Addr{}, false
+}
+
+// portOf is the number of a port: the source's cluster does not know the names of others'.
+func portOf(port, protocol string, to *end) (string, error) {
+	if _, err := strconv.ParseUint(port, 10, 16); err == nil || port == "" {
+		return port, nil
+	}
+	i := slices.IndexFunc(to.ports, func(p wire.Port) bool { return p.Name == port && p.Protocol == protocol })
+	if i < 0 {
+		return "", wrong("port", " %q: %s has no such port", shortened(port, 80), to.title())
+	}
+	return strconv.Itoa(int(to.ports[i].Port)), nil
+}
+
+// fill asks a cluster for its half.
+func (h *Hub) fill(ctx context.Context, x *half) {
+	answer, err := h.ask(ctx, x.Cluster, x.spec)
+	if err != nil {
+		x.Why = err.Error()
+		return
+	}
+	decision := answer.Egress
+	if x.Side == sideIngress {
+		decision = answer.Ingress
+	}
+	if len(answer.Flows) > 0 { // a Service, or several addresses
+		decision = answer.Flows[0].Egress
+		if x.Side == sideIngress {
+			decision = answer.Flows[0].Ingress
+		}
+		for _, f := range answer.Flows[1:] {
+			other := f.Egress
+			if x.Side == sideIngress {
+				other = f.Ingress
+			}
+			if decision == nil || other == nil || other.Outcome != decision.Outcome {
+				x.Why = "it depends on which of several addresses it is: ask there"
+				return
+			}
+		}
+	}
+	if decision == nil {
+		x.Why = "it says nothing of it"
+		return
+	}
+	x.Decision, x.Notes = decision, answer.Notes
+}
+
+// sum is what two halves come to. Where one of them drops the packet the other does not matter.
+func sum(halves []analysis.FlowHalf) (verdict, reason string) {
+	verdict = "Allow"
+	for i := range halves {
+		x := &halves[i]
+		switch {
+		case x.Decision == nil && x.Cluster == "" && verdict == "Allow":
+			reason = "half an answer: " + x.Why
+			verdict = "Unknown"
+		case x.Decision == nil && verdict == "Allow":
+			reason = fmt.Sprintf("half an answer: %s: %s", x.Cluster, x.Why)
+			verdict = "Unknown"
+		case x.Decision == nil:
+		case x.Decision.Outcome == "Drop" || x.Decision.Outcome == "Reject":
+			return x.Decision.Outcome, ""
+		case x.Decision.Outcome != "Allow" && verdict == "Allow":
+			verdict = x.Decision.Outcome
+		}
+	}
+	return verdict, reason
+}
+
+// ask asks a member, and waits for its answer.
+func (h *Hub) ask(ctx context.Context, cluster string, spec analysis.FlowReviewSpec) (*analysis.FlowReviewStatus, error) {
+	raw, err := json.Marshal(spec)
+	if err != nil {
+		return nil, fmt.Errorf("write the question: %w", err)
+	}
+	answers, s, id, err := h.post(cluster, raw)
+	if err != nil {
+		return nil, err
+	}
+	defer h.unpost(s, id)
+	timer := h.Clock.NewTimer(answerLimit)
+	defer timer.Stop()
+	var answer wire.Answer
+	select {
+	case got, is := <-answers:
+		if answer = got; !is {
+			return nil, errors.New("it cannot be reached any more")
+		}
+	case <-timer.C():
+		return nil, fmt.Errorf("it has not answered within %s", answerLimit)
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if answer.Error != "" || len(answer.Flow) > wire.MostAnswer {
+		return nil, errors.New("it says: " + shortened(answer.Error, 256))
+	}
+	var out analysis.FlowReviewStatus
+	if err := json.Unmarshal(answer.Flow, &out); err != nil {
+		return nil, fmt.Errorf("its answer is none: %s", shortened(err.Error(), 200))
+	}
+	clean(&out)
+	return &out, nil
+}
+
+// clean makes texts of a member such as can be shown.
+func clean(s *analysis.FlowReviewStatus) {
+	s.Notes = s.Notes[:min(len(s.Notes), 20)]
+	for i := range s.Notes {
+		s.Notes[i] = shortened(s.Notes[i], 512)
+	}
+}
+
+// post puts a question to a member.
+func (h *Hub) post(cluster string, flow json.RawMessage) (<-chan wire.Answer, *session, uint64, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	m := h.clusters[cluster]
+	switch {
+	case m == nil:
+		return nil, nil, 0, errors.New("there is no such Cluster any more")
+	case m.session == nil:
+		last := "it has not joined"
+		if !m.heard.IsZero() {
+			last = "last heard of at " + m.heard.UTC().Format(time.RFC3339)
+		}
+		return nil, nil, 0, errors.New("it cannot be reached: " + last)
+	case len(m.session.asked) >= mostAsked:
+		return nil, nil, 0, fmt.Errorf("%d questions to it wait for an answer, which is as many as may be", mostAsked)
+	}
+	s := m.session
+	h.lastQuestion++
+	answers := make(chan wire.Answer, 1)
+	s.asked[h.lastQuestion] = answers
+	s.questions = append(s.questions, wire.Question{ID: h.lastQuestion, Flow: flow})
+	s.wake()
+	return answers, s, h.lastQuestion, nil
+}
+
+func (h *Hub) unpost(s *session, id uint64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(s.asked, id)
+	s.questions = slices.DeleteFunc(s.questions, func(q wire.Question) bool { return q.ID == id })
+}
+
+// answered takes over answers. Those to what nobody has asked are left out. The caller holds the
+// lock.
+func (s *session) answered(all []wire.Answer) {
+	for _, a := range all {
+		if to := s.asked[a.ID]; to != nil {
+			delete(s.asked, a.ID)
+			to <- a // there is room for one
+		}
+	}
+}
+
+// unreachable ends the wait for all answers. The caller holds the lock.
+func (s *session) unreachable() {
+	for id, to := range s.asked {
+		delete(s.asked, id)
+		close(to)
+	}
+}
