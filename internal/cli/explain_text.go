@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/nephele-io/nephele/internal/cli/terminal"
@@ -236,8 +237,6 @@ func because(d *explain.Decision, at explain.End) string {
 		return today(d, at)
 	case d.Default == explain.DefaultUnguarded:
 		return "NOT ENFORCEABLE there, and nothing else filters it"
-	case d.Default == explain.DefaultHidden:
-		return "you may not see what decides there; it counts as open"
 	case d.NotEnforced != "":
 		return "not enforced: " + d.NotEnforced + "; the security groups that the machine holds decide"
 	case d.IfEnforced != nil:
@@ -252,6 +251,8 @@ func because(d *explain.Decision, at explain.End) string {
 		return "no policy decides, the machine's own groups do: " + groupsText(d.Native)
 	case d.Outcome == policy.OutcomeUnknown && d.Native != nil && len(d.Uncertain) == 0:
 		return "no policy decides, the machine's own groups do: " + groupsText(d.Native)
+	case d.Outcome == policy.OutcomeUnknown && slices.ContainsFunc(d.Uncertain, func(r explain.Rule) bool { return slices.Contains(r.DependsOn, explain.DependsOnUnseen) }):
+		return "it depends on members that you may not see: " + joined(d.Possible, " or ")
 	case d.Outcome == policy.OutcomeUnknown:
 		return "only the enforcer knows: " + joined(d.Possible, " or ")
 	case d.Default == explain.DefaultPlatform:

@@ -7,12 +7,11 @@ import (
 	"github.com/nephele-io/nephele/internal/policy"
 )
 
-// TestHiddenIsSaid: of an end that the caller may not see nobody says that no policy decides there.
+// TestHiddenIsSaid: where somebody decides whom the caller may not see, nobody says that only the
+// enforcer knows.
 func TestHiddenIsSaid(t *testing.T) {
-	d := &explain.Decision{Outcome: policy.OutcomeAllow, Default: explain.DefaultHidden}
-	for _, at := range []explain.End{{Hidden: true, Title: "10.0.0.1"}, {Hidden: true, Enforcer: "cloud/a/b"}} {
-		if got, want := reason(d, at), "you may not see what decides there; it counts as open"; got != want {
-			t.Errorf("%+v: %q, want %q", at, got, want)
-		}
+	d := &explain.Decision{Outcome: policy.OutcomeUnknown, Possible: []policy.Outcome{policy.OutcomeAllow, policy.OutcomeDrop}, Uncertain: []explain.Rule{{DependsOn: []string{explain.DependsOnUnseen}}}}
+	if got, want := reason(d, explain.End{Title: "10.0.0.1"}), "it depends on members that you may not see: Allow or Drop"; got != want {
+		t.Errorf("%q, want %q", got, want)
 	}
 }

@@ -61,19 +61,10 @@ func sideText(s v1alpha1.ReachSide, most int) string {
 				names = append(names, name)
 			}
 		}
-		if s.Hidden > 0 {
-			names = append(names, othersText(s.Hidden))
-		}
 		return review.Some(names, most)
-	}
-	if s.Hidden > 0 {
-		return othersText(s.Hidden)
 	}
 	return review.AddressesText(s, most)
 }
-
-// othersText counts those who may not be seen.
-func othersText(n int32) string { return fmt.Sprintf("%d that you may not see", n) }
 
 func verdictText(f v1alpha1.ReachRow) string {
 	if f.NoPeering {

@@ -124,9 +124,8 @@ func listenerOf(s *cloud.Service, to netip.Addr, f *policy.Flow) *cloud.ServiceL
 // handedOn follows a packet that has come to the front end of a load balancer; nil if it has not,
 // or if nothing is known of what comes after.
 func (x *Explanation) handedOn(p passage, front end) *Balanced {
-	c := x.c
 	s := balancerAt(p.dst)
-	if s == nil || c.hides(front, true) {
+	if s == nil {
 		return nil
 	}
 	listener := listenerOf(s, frontAddr(p.dst), &p.sent)
@@ -178,8 +177,8 @@ func (x *Explanation) toTarget(p passage, front end, g *cloud.TargetGroup, t clo
 	v6 := g.Preserved && p.come.Source.Addr.Is6()
 	at, target := c.target(p.dst, g, t, v6)
 	out.At = c.explainEnd(at)
-	if c.hides(at, target.Interface != nil) {
-		out.At = End{Hidden: true, Title: "somebody else"}
+	if !target.Addr.IsValid() { // nobody in sight
+		out.At = End{Title: "somebody else"}
 	}
 	own := ownPoint(p.dst, target.Addr.Is6())
 	seen, source := own, front
@@ -196,7 +195,7 @@ func (x *Explanation) toTarget(p passage, front end, g *cloud.TargetGroup, t clo
 	f := policy.Flow{Protocol: p.sent.Protocol, Port: cmp.Or(t.Port, p.sent.Port)}
 	if g.Transparent && p.src.Interface != nil && target.Interface != nil && p.src.Interface.ID == target.Interface.ID {
 		out.Traffic = stopped(DefaultReturns, f.Port)
-		if !c.hides(at, true) {
+		if target.Addr.IsValid() {
 			out.Traffic.To, out.Traffic.From = target.Addr.String(), seen.Addr.String()
 		}
 	} else {
@@ -302,8 +301,8 @@ func (x *Explanation) hop(h hop, f policy.Flow) Hop {
 	if d := flow.Ingress; d.Differs == DiffersChanged && h.source.ref != h.front.ref && !h.transparent {
 		d.Differs = DiffersBalanced
 	}
-	c.hide(&flow, h.front, h.at, p)
-	if !c.hides(h.at, p.dst.Interface != nil) {
+	c.censorFlow(&flow)
+	if h.target.Addr.IsValid() {
 		out.To = h.target.Addr.String()
 	}
 	if h.seen.Addr.IsValid() {

@@ -136,7 +136,7 @@ func Classes(now, then *World) []*Class {
 }
 
 // inClass reports whether an endpoint belongs to a class.
-func inClass(e *reach.Endpoint) bool { return !Hidden(e) && !e.Public && len(e.Addresses) > 0 }
+func inClass(e *reach.Endpoint) bool { return !e.Public && len(e.Addresses) > 0 }
 
 func classKind(e *reach.Endpoint) ClassKind {
 	switch {

@@ -213,9 +213,6 @@ func (x *Explanation) behind(own *Decision, at end, direction cloud.Direction, p
 		return &out
 	}
 	machine := x.c.endOf(x.c.Ends[ref])
-	if x.c.hides(machine, true) {
-		return own
-	}
 	var d policy.Decision
 	var b byAccount
 	if direction == cloud.Egress {

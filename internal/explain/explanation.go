@@ -79,8 +79,6 @@ type End struct {
 	Enforcer string `json:"enforcer,omitempty"`
 	// Agent is who enforces policies on the host, if an agent does.
 	Agent Agent `json:"agent,omitempty"`
-	// Hidden tells that it is somebody who may not be seen: only the address is told.
-	Hidden bool `json:"hidden,omitempty"`
 
 	// VM is which machine of a cloud it is.
 	VM *VM `json:"vm,omitempty"`
@@ -267,13 +265,6 @@ func (c *Computation) newExplanation(from, to end, packets []passage) *Explanati
 }
 
 func (c *Computation) explainEnd(e end) End {
-	if c.hides(e, false) {
-		out := End{Hidden: true, Title: "somebody else"}
-		if e.byAddress {
-			out.Addresses, out.Title = []string{e.addresses[0].String()}, e.addresses[0].String()
-		}
-		return out
-	}
 	out := End{
 		Namespace: e.ref.Namespace, Name: e.ref.Name, Enforcer: e.enforcer, Agent: e.agent, VM: c.describeVM(e), Title: c.title(e),
 	}
@@ -317,7 +308,7 @@ func (x *Explanation) add(source, destination netip.Addr, p passage, to end, via
 			d.Differs = DiffersByAddress
 		}
 	}
-	x.c.hide(&f, x.source, to, p)
+	x.c.censorFlow(&f)
 	if v.Service != nil {
 		f.AtService = x.c.wanted(end{}, End{Enforcer: "every Node"}, *v.Service, byAccount{}, nil)
 	}
@@ -494,5 +485,11 @@ func explainUncertain(r policy.RuleRef) Rule {
 	for _, n := range r.Rule.To.ToServices {
 		out.DependsOn = append(out.DependsOn, serviceText(n))
 	}
+	if r.Unseen {
+		out.DependsOn = append(out.DependsOn, DependsOnUnseen)
+	}
 	return out
 }
+
+// DependsOnUnseen is what a rule depends on where it is not told who is a member of its groups.
+const DependsOnUnseen = "a member that you may not see"

@@ -56,7 +56,11 @@ func (r Rule) String() string {
 		text += ", by the same address of " + strings.Join(r.Through, " and ")
 	}
 	if len(r.DependsOn) > 0 {
-		text += ", if the destination is " + strings.Join(r.DependsOn, " or ")
+		end := "destination"
+		if r.Direction == policy.Ingress {
+			end = "source"
+		}
+		text += ", if the " + end + " is " + strings.Join(r.DependsOn, " or ")
 	}
 	return text
 }

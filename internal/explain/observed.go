@@ -442,9 +442,6 @@ func (c *Computation) describeVM(e end) *VM {
 
 // title is what people call an end.
 func (c *Computation) title(e end) string {
-	if c.hides(e, false) {
-		return e.addresses[0].String()
-	}
 	vm := c.describeVM(e)
 	if vm == nil {
 		if of := standsFor(e.ref); e.isCloudVM() && of != objectVM {

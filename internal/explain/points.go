@@ -94,10 +94,10 @@ func (c *Computation) pointsOf(from, to end, via *corev1.Service, f *Flow, asked
 	}
 	if hides, where := c.hidesSource(from, to, via); hides {
 		p := Point{At: where.String(), Stage: StageTranslation, Lost: LossSource}
-		if c.hides(where, false) {
+		if !c.sees(where.at) {
 			p.At = "the Node"
 		}
-		if to.ref != (policy.EntityRef{}) && !c.hides(to, false) {
+		if to.ref != (policy.EntityRef{}) {
 			o := asked(where)
 			if o == policy.OutcomeNative && !to.isCloudVM() {
 				o = policy.OutcomeAllow
@@ -157,7 +157,7 @@ func (c *Computation) otherNode(own end) end {
 func (c *Computation) pointAt(e end, stage Stage) Point {
 	out := Point{At: c.title(e), Stage: stage, Enforcer: e.enforcer, State: PointEnforced}
 	switch {
-	case c.hides(e, false):
+	case !c.sees(e.at):
 		return Point{At: "somebody else", Stage: stage}
 	case e.enforcer == "":
 		out.State = PointNobody

@@ -56,9 +56,6 @@ func (c *Computation) Answer(q Question) (*Explanation, error) {
 	if err != nil {
 		return nil, err
 	}
-	if c.hides(to, false) {
-		to.ports = nil
-	}
 	flow, err := q.flow(to)
 	if err != nil {
 		return nil, err
@@ -166,7 +163,7 @@ func (c *Computation) explain(from, to end, flow policy.Flow, packets []passage)
 	if note != "" {
 		out.Notes = append(out.Notes, note)
 	}
-	out.Notes = append(out.Notes, c.agentNotes(c.shown(from, to)...)...)
+	out.Notes = append(out.Notes, c.agentNotes(from, to)...)
 	out.Notes = append(out.Notes, balancerNotes(packets)...)
 	for _, p := range packets {
 		if through != nil {

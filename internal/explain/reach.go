@@ -123,8 +123,6 @@ func (b *worldBuilder) entity(e policy.Entity) {
 	p := reach.Endpoint{EntityRef: e.EntityRef, Name: nameOfEntity(e), Addresses: e.Addresses, Ports: withProtocol(e.Ports), Host: e.Host}
 	p.Semantics, p.Grouped = at.semantics(), at.isCloudVM()
 	switch {
-	case !b.sees(e.EntityRef):
-		p = reach.Endpoint{Addresses: e.Addresses, Semantics: policy.PodSemantics}
 	case at.agent == AgentOurs:
 		p.Openings = b.openingsOfHost(at.enforcer)
 	case p.Grouped:
@@ -151,7 +149,7 @@ func (b *worldBuilder) entity(e policy.Entity) {
 		}
 		return
 	}
-	if at.isCloudVM() || !b.sees(e.EntityRef) && len(seats) == 0 {
+	if at.isCloudVM() {
 		b.split(p)
 		return
 	}
@@ -205,11 +203,9 @@ func (b *worldBuilder) behind(p reach.Endpoint, seats []trace.Point) {
 		if at[key] == nil {
 			one := p
 			one.Addresses, one.Interface, one.Machine, one.Public = nil, n.ID, cmp.Or(n.VMID, n.ID), key.public
-			if !Hidden(&p) {
-				one.Behind = b.owners[n.ID].private
-				if key.public {
-					one.Behind = b.owners[n.ID].public
-				}
+			one.Behind = b.owners[n.ID].private
+			if key.public {
+				one.Behind = b.owners[n.ID].public
 			}
 			at[key] = &one
 			order = append(order, key)
@@ -259,10 +255,6 @@ func (b *worldBuilder) strangers() {
 			if _, owned := b.owners[n.ID]; owned {
 				continue
 			}
-			if b.view != nil && !b.view.Cluster {
-				b.nic(reach.Endpoint{Semantics: policy.PodSemantics}, n, s.Region)
-				continue
-			}
 			name := n.ID
 			switch vm := names[n.VMID]; {
 			case vm != "":
@@ -293,9 +285,6 @@ func (b *worldBuilder) tellApart() {
 	}
 	for i := range b.endpoints {
 		e := &b.endpoints[i]
-		if Hidden(e) {
-			continue
-		}
 		if owners[e.Name] == nil {
 			owners[e.Name] = map[who]bool{}
 		}

@@ -4,24 +4,15 @@ import (
 	"slices"
 
 	"github.com/nephele-io/nephele/internal/policy"
-	"github.com/nephele-io/nephele/internal/reach"
 )
 
-// View is what somebody may see. Whoever he may not see counts as if they let everything through,
-// and nothing is told of them but addresses that he named himself.
+// View is what somebody may see. Whoever he may not see is an address like any other.
 type View struct {
 	// Namespace reports whether he may see who and what is in a Namespace.
 	Namespace func(name string) bool
 	// Cluster lets him see the policies of the cluster, the Nodes, and the machines in clouds that
 	// no entity stands for.
 	Cluster bool
-}
-
-// For returns the computation as somebody may see it. It shares everything with the original.
-func (c *Computation) For(v View) *Computation {
-	out := *c
-	out.view = &v
-	return &out
 }
 
 // sees reports whether an entity may be seen. Who is none, as an address, has nothing to hide.
@@ -33,23 +24,6 @@ func (c *Computation) sees(ref policy.EntityRef) bool {
 		return c.view.Cluster
 	}
 	return c.view.Namespace(ref.Namespace)
-}
-
-// hides reports whether what an end decides may not be seen: that of an entity, or of a machine in
-// a cloud that none stands for.
-func (c *Computation) hides(e end, inCloud bool) bool {
-	if c.view == nil {
-		return false
-	}
-	return !c.sees(e.ref) || !c.sees(e.at) || e.ref == (policy.EntityRef{}) && inCloud && !c.view.Cluster
-}
-
-// DefaultHidden is the Default of a decision that may not be seen: it counts as open.
-const DefaultHidden = "hidden"
-
-// hiddenDecision stands for one that may not be seen.
-func hiddenDecision() *Decision {
-	return &Decision{Outcome: policy.OutcomeAllow, Default: DefaultHidden}
 }
 
 // policy hides the name of a policy that may not be seen.
@@ -119,35 +93,13 @@ func (c *Computation) censor(d *Decision) {
 	}
 }
 
-// hide puts openness in the place of what may not be seen at the ends of a flow, and takes the rest
-// out.
-func (c *Computation) hide(f *Flow, from, to end, p passage) {
-	if c.view == nil {
-		return
-	}
-	hiddenFrom, hiddenTo := c.hides(from, p.src.Interface != nil), c.hides(to, p.dst.Interface != nil)
-	if hiddenFrom {
-		f.Egress = hiddenDecision()
-	}
-	if hiddenTo {
-		f.Ingress = hiddenDecision()
-	}
-	if hiddenFrom || hiddenTo {
-		f.Path = nil
-	}
+// censorFlow takes out of a flow what may not be seen.
+func (c *Computation) censorFlow(f *Flow) {
 	c.censor(f.Egress)
 	c.censor(f.Ingress)
-}
-
-// shown are those ends that may be seen.
-func (c *Computation) shown(ends ...end) []end {
-	return slices.DeleteFunc(ends, func(e end) bool { return c.hides(e, false) })
 }
 
 // Visible reports whether the policy of a rule may be seen.
 func (c *Computation) Visible(r policy.RuleRef) bool {
 	return !c.Policy(explainPolicy(r.Policy)).Hidden
 }
-
-// Hidden reports whether an endpoint of a World is somebody who may not be seen.
-func Hidden(e *reach.Endpoint) bool { return e.Name == "" }

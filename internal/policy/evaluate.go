@@ -28,7 +28,8 @@ const (
 	OutcomeReject Outcome = "Reject"
 	// OutcomeNative: no policy decides.
 	OutcomeNative Outcome = "Native"
-	// OutcomeUnknown: a domain name or a Service, which only the enforcer can resolve, decides.
+	// OutcomeUnknown: a domain name or a Service, which only the enforcer can resolve, decides, or
+	// a member of a group that is not in sight.
 	OutcomeUnknown Outcome = "Unknown"
 )
 
@@ -87,6 +88,9 @@ type RuleRef struct {
 	// Through are the entities by which the rule matches an end that it does not select itself:
 	// others with the same address, which is all that enforcers look at.
 	Through []EntityRef
+	// Unseen tells of an uncertain rule that it may match by a member of a group that is not in
+	// sight.
+	Unseen bool
 }
 
 // Exemption says why no policy is asked about a flow.
@@ -113,7 +117,8 @@ type Decision struct {
 	IsolatedBy []PolicyRef
 	// Passed are matching Pass rules on the way, in order.
 	Passed []RuleRef
-	// Uncertain are the rules that may match, depending on what a name or Service resolves to. If
+	// Uncertain are the rules that may match, depending on what a name or Service resolves to, or
+	// on members of groups that are not in sight. If
 	// they could change the outcome it is OutcomeUnknown, and By is nil.
 	Uncertain []RuleRef
 	// Possible are, for OutcomeUnknown, the outcomes that there may be, sorted.

@@ -96,6 +96,8 @@ type Evaluator struct {
 	// byAddress and byRef find the members of an address group.
 	byAddress map[string]map[netip.Addr][]*Member
 	byRef     map[string]map[EntityRef]*Member
+	// unseen are the address groups that may have members which are not in sight.
+	unseen map[string]bool
 	// leads is what WithServices was given, delegated what WithDelegated was.
 	leads     func(NamespacedName, *Flow) bool
 	delegated func(local EntityRef, a netip.Addr) []EntityRef
@@ -113,6 +115,7 @@ func NewEvaluator(l *Listing) *Evaluator {
 		groupsOf:  make(map[EntityRef][]membership),
 		byAddress: make(map[string]map[netip.Addr][]*Member),
 		byRef:     make(map[string]map[EntityRef]*Member),
+		unseen:    make(map[string]bool),
 	}
 	for _, p := range l.Policies {
 		written := map[Direction]int{}
@@ -157,6 +160,9 @@ func NewEvaluator(l *Listing) *Evaluator {
 			}
 		}
 		v.byAddress[g.Name], v.byRef[g.Name] = addresses, refs
+		if g.Unseen {
+			v.unseen[g.Name] = true
+		}
 	}
 	return v
 }
@@ -317,7 +323,9 @@ type walk struct {
 	inTiers, passed bool
 	// possible are the outcomes of branches that an uncertain rule would have ended.
 	possible []Outcome
-	out      Decision
+	// unseen tells that the rule at hand may match by a member that is not in sight.
+	unseen bool
+	out    Decision
 }
 
 // step takes one rule into account.
@@ -325,10 +333,13 @@ func (w *walk) step(r *rankedRule) {
 	if r.stage == stageTiers && !w.inTiers || r.rule.Action == "" {
 		return
 	}
+	w.unseen = false
 	matches, through := w.evaluator.matches(w, r.rule)
 	switch matches {
 	case matchMaybe:
-		w.out.Uncertain = append(w.out.Uncertain, r.ref(nil))
+		ref := r.ref(nil)
+		ref.Unseen = w.unseen
+		w.out.Uncertain = append(w.out.Uncertain, ref)
 		switch {
 		case r.rule.Action == Pass && r.stage == stageBaseline:
 			w.possible = append(w.possible, w.byDefault())

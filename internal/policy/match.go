@@ -43,6 +43,9 @@ func (v *Evaluator) matches(w *walk, r *ComputedRule) (match, []EntityRef) {
 	switch {
 	case (len(itself) > 0 || inside) && servicesMatch(w.flow, r.Services, ports(itself)):
 		return matchYes, nil
+	case v.mayBeUnseen(w, peer) && (servicesMatch(w.flow, r.Services, ports(remote)) || r.Direction == Egress && namesPorts(r.Services)):
+		w.unseen = true
+		return matchMaybe, nil
 	case !servicesMatch(w.flow, r.Services, ports(remote)):
 		return matchNo, nil
 	case len(remote) > 0 || inside:
@@ -51,6 +54,17 @@ func (v *Evaluator) matches(w *walk, r *ComputedRule) (match, []EntityRef) {
 		return v.byName(w.flow, peer), nil
 	}
 	return matchNo, nil
+}
+
+// mayBeUnseen reports whether the remote end, which is no entity in sight, may be a member of the
+// peer's groups that is not.
+func (v *Evaluator) mayBeUnseen(w *walk, peer *ComputedPeer) bool {
+	return w.remote.EntityRef == (EntityRef{}) && slices.ContainsFunc(peer.AddressGroups, func(g string) bool { return v.unseen[g] })
+}
+
+// namesPorts reports whether services name ports, of which the members of a peer say what they are.
+func namesPorts(services []ServiceMatch) bool {
+	return slices.ContainsFunc(services, func(s ServiceMatch) bool { return s.Port != nil && s.Port.Name != "" })
 }
 
 // byName tells how a peer matches that does so, if at all, by a domain name or a Service.

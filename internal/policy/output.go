@@ -200,6 +200,12 @@ type ComputedGroup struct {
 	Members []*Member
 	// Span is the sorted set of enforcer keys the group is for.
 	Span []string
+	// Within are the Namespaces that its selector confines it to, sorted, the empty one for Nodes:
+	// whatever there is, it has no member elsewhere. Nil means that it may have some anywhere.
+	Within []string
+	// Unseen tells that Members lacks some that there may be, of whom nothing is known: who is no
+	// entity in sight may be one.
+	Unseen bool
 }
 
 // PolicySpan is a computed policy with the sorted set of enforcer keys it is for.

@@ -214,7 +214,7 @@ func (p *policies) decide(b *work.Budget, c *class, s flow.Service, within addrs
 		if r.rule.Action == "" {
 			continue
 		}
-		if yes, maybe := r.matches(s, c, blocksOnly); !yes.Empty() || !maybe.Empty() {
+		if yes, maybe := r.matches(s, c, blocksOnly, p.outside); !yes.Empty() || !maybe.Empty() {
 			w.step(i, yes, maybe)
 		}
 		if len(w.active) == 0 && t == nil {

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
+	"github.com/nephele-io/nephele/internal/policy"
 )
 
 // serviceIndex finds the rules of a class that may match a service, so that a rule costs nothing
@@ -28,7 +29,7 @@ func (p *policies) indexOf(c *class) *serviceIndex {
 	x := &serviceIndex{byProtocol: map[int][]span{}}
 	for _, i := range c.rules {
 		r := &p.rules[i]
-		if r.traffic.all {
+		if r.traffic.all || r.unseen && r.rule.Direction == policy.Egress && len(r.traffic.named) > 0 {
 			x.always = append(x.always, i)
 			continue
 		}

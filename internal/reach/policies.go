@@ -35,6 +35,8 @@ type rule struct {
 	// gives as blocks; byName tells that it matches domain names, too.
 	peers, blocks addrset.Set
 	byName        bool
+	// unseen tells that some of its groups may have members that are not in sight.
+	unseen bool
 	// delegated are, by region, peers and the blocks that are delegated to them there.
 	delegated map[string]addrset.Set
 	// ports are, in an egress rule with named ports, those of its peers.
@@ -59,6 +61,8 @@ type policies struct {
 	hosts   map[policy.EntityRef]string
 	// regions are those in which blocks are delegated to somebody.
 	regions map[string]bool
+	// outside are the addresses that no endpoint has.
+	outside addrset.Set
 
 	// setting guards sets, which are the rules of groups, and numbers, which tell them apart.
 	setting sync.Mutex
@@ -69,6 +73,7 @@ type policies struct {
 // group is an address group.
 type group struct {
 	addresses addrset.Set
+	unseen    bool
 	members   []*policy.Member
 	// delegated are the blocks of the members by region.
 	delegated map[string]addrset.Set
@@ -89,6 +94,7 @@ func newPolicies(l *policy.Listing, delegated map[policy.EntityRef]Delegation) *
 	groups := make(map[string]*group, len(l.AddressGroups))
 	for _, g := range l.AddressGroups {
 		groups[g.Name] = newGroup(g.Members, delegated)
+		groups[g.Name].unseen = g.Unseen
 	}
 	peers := map[string]named{}
 	for _, c := range l.Policies {
@@ -160,6 +166,7 @@ func (r *rule) peer() *policy.ComputedPeer {
 func (r *rule) setPeers(groups map[string]*group, known map[string]named) {
 	peer := r.peer()
 	r.byName = len(peer.FQDNs) > 0
+	r.unseen = slices.ContainsFunc(peer.AddressGroups, func(name string) bool { return groups[name] != nil && groups[name].unseen })
 	key := fmt.Sprint(strings.Join(peer.AddressGroups, " "), peer.IPBlocks)
 	of, ok := known[key]
 	if !ok {
@@ -254,8 +261,9 @@ func (r *rule) services(local []policy.NamedPort) []flow.Service {
 
 // matches returns the addresses at the other end for which the rule matches a service, which lies
 // in one piece of the partition, and those for which it may: by a domain name, or by a type or
-// group of IGMP. With blocksOnly, the other end is known by nothing but its address.
-func (r *rule) matches(s flow.Service, local *class, blocksOnly bool) (yes, maybe addrset.Set) {
+// group of IGMP, or as a member that is not in sight, at one of the addresses outside. With
+// blocksOnly, the other end is known by nothing but its address.
+func (r *rule) matches(s flow.Service, local *class, blocksOnly bool, outside addrset.Set) (yes, maybe addrset.Set) {
 	fits := r.traffic.all || covers(r.traffic.fixed, s)
 	if !fits && r.rule.Direction == policy.Ingress {
 		for _, n := range r.traffic.named {
@@ -265,6 +273,9 @@ func (r *rule) matches(s flow.Service, local *class, blocksOnly bool) (yes, mayb
 	partly := r.traffic.igmp && s.Protocol == protocolIGMP
 	if (fits || partly) && r.byName {
 		maybe = addrset.All()
+	}
+	if r.unseen && (fits || partly || r.names(s)) && !blocksOnly {
+		maybe = maybe.Union(outside)
 	}
 	peers := r.peersIn(local.region)
 	if blocksOnly {
@@ -284,6 +295,14 @@ func (r *rule) matches(s flow.Service, local *class, blocksOnly bool) (yes, mayb
 		}
 	}
 	return yes, maybe
+}
+
+// names reports whether an egress rule may match a service by the name of a port, of which peers
+// say what it is.
+func (r *rule) names(s flow.Service) bool {
+	return r.rule.Direction == policy.Egress && slices.ContainsFunc(r.traffic.named, func(n namedPort) bool {
+		return n.protocol == "" && slices.Contains(numbers(""), s.Protocol) || slices.Contains(numbers(n.protocol), s.Protocol)
+	})
 }
 
 // ref is the rule as answers name it.

@@ -179,6 +179,7 @@ func New(i Input) *World {
 		sets = append(sets, e.addrs)
 	}
 	w.everybody = addrset.Union(sets...)
+	w.policies.outside = addrset.All().Minus(w.everybody)
 	return w
 }
 

@@ -23,7 +23,6 @@ const (
 	groupOutside = "outside"
 	groupNone    = "(none)"
 	groupWithout = "(without)"
-	groupHidden  = "(not visible)"
 )
 
 // mostTexts is how many kinds of traffic a cell names.
@@ -40,9 +39,6 @@ type grouping struct {
 
 // of is the group of an endpoint.
 func (g grouping) of(e *reach.Endpoint) string {
-	if explain.Hidden(e) {
-		return groupHidden
-	}
 	switch g.by {
 	case "machine":
 		return e.Name
@@ -83,7 +79,7 @@ func (g grouping) party(p reach.Party, group string) reach.Party {
 // told that the question asks for; its cost is that of the flows, and not that of all cells.
 func Matrix(w *explain.World, q reach.Question, spec v1alpha1.ReachReviewSpec) *v1alpha1.ReachMatrix {
 	g := grouping{w, spec.GroupBy}
-	flows := slices.DeleteFunc(w.Reach(q), func(f reach.Flows) bool { return len(visible(f.From))+len(visible(f.To)) == 0 })
+	flows := w.Reach(q)
 	from, to := newAxis(), newAxis()
 	for i := range flows {
 		from.add(g, flows[i].From)
@@ -115,11 +111,6 @@ func Matrix(w *explain.World, q reach.Question, spec v1alpha1.ReachReviewSpec) *
 		}
 	}
 	return out
-}
-
-// visible are the members of a side that may be seen.
-func visible(s reach.Side) []reach.Member {
-	return slices.DeleteFunc(slices.Clone(s.Members), func(m reach.Member) bool { return explain.Hidden(m.Endpoint) })
 }
 
 // axis are the groups on one side of a matrix.
@@ -177,10 +168,8 @@ func (a *axis) window(first, most int32) ([]v1alpha1.MatrixGroup, int32) {
 		row := v1alpha1.MatrixGroup{Name: g.name, Count: int32(len(g.members))}
 		if len(g.members) == 1 {
 			for e := range g.members {
-				if !explain.Hidden(e) {
-					end := endOf(e, e.Addresses, e.Blocks.Prefixes())
-					row.End = &end
-				}
+				end := endOf(e, e.Addresses, e.Blocks.Prefixes())
+				row.End = &end
 			}
 		}
 		out = append(out, row)

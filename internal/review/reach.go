@@ -3,7 +3,6 @@ package review
 import (
 	"errors"
 	"net/netip"
-	"slices"
 
 	"github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud/forecast"
@@ -77,9 +76,7 @@ func Reach(w *explain.World, spec v1alpha1.ReachReviewSpec) (v1alpha1.ReachRevie
 		g := grouping{w, spec.GroupBy}
 		q.From, q.To = g.party(q.From, spec.Row), g.party(q.To, spec.Column)
 	}
-	// Nobody who may be seen has a say in the others.
-	seen := slices.DeleteFunc(w.Reach(q), func(f reach.Flows) bool { return !anyVisible(f.From) && !anyVisible(f.To) })
-	some, total := page(seen, spec)
+	some, total := page(w.Reach(q), spec)
 	out.Flows, out.Total = rowsOf(w, some, int(spec.Ends)), total
 	return out, nil
 }
@@ -130,11 +127,7 @@ func RowsOf(w *explain.World, flows []reach.Flows) []v1alpha1.ReachRow { return 
 func rowsOf(w *explain.World, flows []reach.Flows, ends int) []v1alpha1.ReachRow {
 	rows := []v1alpha1.ReachRow{}
 	for _, f := range flows {
-		row := rowOf(w, f, ends)
-		if len(row.From.Endpoints)+len(row.To.Endpoints) == 0 {
-			continue // nobody who may be seen has a say
-		}
-		rows = append(rows, row)
+		rows = append(rows, rowOf(w, f, ends))
 	}
 	return rows
 }
@@ -161,10 +154,6 @@ func fieldOf(part string) string {
 	return part
 }
 
-func anyVisible(s reach.Side) bool {
-	return slices.ContainsFunc(s.Members, func(m reach.Member) bool { return !explain.Hidden(m.Endpoint) })
-}
-
 func rowOf(w *explain.World, f reach.Flows, ends int) v1alpha1.ReachRow {
 	packets := forecast.PacketsOf(f.Services, f.Possible)
 	row := v1alpha1.ReachRow{
@@ -180,10 +169,6 @@ func rowOf(w *explain.World, f reach.Flows, ends int) v1alpha1.ReachRow {
 func sideOf(s reach.Side, ends int) v1alpha1.ReachSide {
 	out := v1alpha1.ReachSide{Rest: s.Rest}
 	for _, m := range s.Members {
-		if explain.Hidden(m.Endpoint) {
-			out.Hidden++
-			continue
-		}
 		if ends > 0 && len(out.Endpoints) == ends {
 			out.More++
 			continue

@@ -34,7 +34,7 @@ func Rules(w *explain.World, spec v1alpha1.EffectiveRulesSpec) (v1alpha1.Effecti
 	}
 	for i := range w.Endpoints {
 		e := &w.Endpoints[i]
-		if p.Chosen == nil || !p.Chosen(e) || e.Public || explain.Hidden(e) {
+		if p.Chosen == nil || !p.Chosen(e) || e.Public {
 			continue // the public addresses of a machine are treated as the others
 		}
 		holds := w.Effective(e)

@@ -29,9 +29,6 @@ type End struct {
 	Agent string `json:"agent,omitempty"`
 	// VM is which machine of a cloud it is.
 	VM *VM `json:"vm,omitempty"`
-	// Hidden tells that it is somebody whom the caller may not see. It counts as if it let
-	// everything through.
-	Hidden bool `json:"hidden,omitempty"`
 	// Title names the end for people.
 	Title string `json:"title"`
 }

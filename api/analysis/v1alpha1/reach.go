@@ -124,9 +124,6 @@ type ReachSide struct {
 	AddressesText string `json:"addressesText,omitempty"`
 	// Rest tells that Addresses are without those that other rows are about.
 	Rest bool `json:"rest,omitempty"`
-	// Hidden is how many endpoints are meant besides that the caller may not see. They count as if
-	// they let everything through.
-	Hidden int32 `json:"hidden,omitempty"`
 	// More is how many endpoints are meant besides those that are named, where not all were asked
 	// for.
 	More int32 `json:"more,omitempty"`

@@ -215,8 +215,6 @@ type FlowEnd struct {
 	Kind      string `json:"kind,omitempty"`
 	Namespace string `json:"namespace,omitempty"`
 	Name      string `json:"name,omitempty"`
-	// Hidden tells that somebody has the address whom the caller may not see.
-	Hidden bool `json:"hidden,omitempty"`
 }
 
 // The effects of policies on a flow that was seen.

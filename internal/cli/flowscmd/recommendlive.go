@@ -162,6 +162,12 @@ func (s *standIns) take(e *v1alpha1.FlowEnd) (policy.EntityRef, bool) {
 	return other, true
 }
 
+// unnamed reports whether an end is an address that may be somebody's who may not be read.
+func unnamed(e *v1alpha1.FlowEnd) bool {
+	a, err := netip.ParseAddr(e.Address)
+	return e.Kind == "" && err == nil && a.IsPrivate()
+}
+
 // liveEdges are what the machines of a namespace let in and send, the rows that show it, and what
 // is to be said of what was left out.
 func liveEdges(seen []v1alpha1.SeenFlow, ends map[policy.EntityRef]policy.Entity, namespace string) (edges []recommend.Edge, rows []v1alpha1.SeenFlow, remarks []string) {
@@ -193,7 +199,7 @@ func liveEdges(seen []v1alpha1.SeenFlow, ends map[policy.EntityRef]policy.Entity
 		if x.Verdict != "Allow" || !known {
 			continue
 		}
-		if x.From.Hidden || x.To.Hidden {
+		if unnamed(&x.From) || unnamed(&x.To) {
 			hidden++
 		}
 		e := recommend.Edge{Protocol: protocol, Port: uint16(x.Port)}
@@ -233,7 +239,7 @@ func liveEdges(seen []v1alpha1.SeenFlow, ends map[policy.EntityRef]policy.Entity
 	remark(len(in.stood), "%d Pods are gone, and others of the same workload stand in for them")
 	remark(len(in.missing), "%d machines and Pods are gone, such as %s: what they did is left out", someOf(in.missing))
 	remark(leaks, "%d flows passed though rules in force drop them, and are left out: see nephele flows --differs")
-	remark(hidden, "%d flows have an end that you may not read: it is named by its address, which may become another one's")
+	remark(hidden, "%d flows have an end in a private network that is nobody you may read: it is named by its address, which may become another one's")
 	remark(virtual, "%d flows were sent to Services, and nobody saw to which Pods: no rule allows to send them")
 	return edges, rows, remarks
 }

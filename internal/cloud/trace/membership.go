@@ -154,7 +154,7 @@ func (m *Membership) extent(other *Membership, byAddress bool, p cloud.Peer) ext
 	case other == nil:
 		// A group of another account may have members that are not in sight, over a peering.
 		foreign := p.GroupOwner != "" && p.GroupOwner != m.region.snapshot.OwnerID && m.cloud.known(p.GroupID) == nil
-		return extent{unread: foreign, private: true}
+		return extent{unread: foreign || m.cloud.partly, private: true}
 	case byAddress:
 		return extent{}
 	}

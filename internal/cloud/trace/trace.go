@@ -31,7 +31,13 @@ type Cloud struct {
 	delegated []place
 	// untold are interfaces of which it is not known which groups they hold.
 	untold map[string]bool
+	// partly tells that there are interfaces that are left out: who holds a group is not known of
+	// addresses that nobody in sight has.
+	partly bool
 }
+
+// Partly marks a cloud of which some interfaces are left out.
+func (c *Cloud) Partly() { c.partly = true }
 
 // place is an interface and the region that shows it.
 type place struct {

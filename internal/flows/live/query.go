@@ -315,7 +315,7 @@ func (f *filter) end(a netip.Addr, o Owner) analysis.FlowEnd {
 	switch {
 	case o == (Owner{}):
 	case o.Namespace != "" && !f.sight.namespace(o.Namespace):
-		x.Hidden = true
+		// An address like any other: that somebody has it is not told.
 	default:
 		x.Kind, x.Namespace, x.Name = o.Kind, o.Namespace, o.Name
 	}
