@@ -4,7 +4,8 @@
 // check of a URL by them, and a dialer that checks the address again at the moment of connecting. A
 // name that leads elsewhere after it was checked leads nowhere: of a host that is not named, the
 // address decides, and it is the address that the connection is made to. The addresses at which
-// clouds give machines their credentials are refused unless a rule names them.
+// clouds give machines their credentials are refused unless a rule names them, and so are the other
+// forms in which an address of IPv6 stands for one of these.
 //
 // Rules are immutable and safe for concurrent use.
 package egress
@@ -175,29 +176,10 @@ func (r Rules) Check(u *url.URL) error {
 // reaches reports whether an address may be called.
 func (r Rules) reaches(a netip.Addr, port string) bool {
 	a = a.WithZone("").Unmap()
+	narrow := secretBits(a)
 	return slices.ContainsFunc(r.ranges, func(b block) bool {
-		return b.prefix.Contains(a) && (b.port == "" || b.port == port) && (!secret(a) || secret(b.prefix.Addr()) && b.prefix.Bits() >= secretBits(a))
+		return b.prefix.Contains(a) && (b.port == "" || b.port == port) && b.prefix.Bits() >= narrow
 	})
-}
-
-// The ranges in which clouds tell machines their credentials: link-local addresses, and those of
-// AWS in IPv6.
-var (
-	linkLocal4 = netip.MustParsePrefix("169.254.0.0/16")
-	linkLocal6 = netip.MustParsePrefix("fe80::/10")
-	metadata6  = netip.MustParsePrefix("fd00:ec2::/32")
-)
-
-func secret(a netip.Addr) bool { return secretBits(a) >= 0 }
-
-// secretBits is the length of the secret range that an address is in; -1 if it is in none.
-func secretBits(a netip.Addr) int {
-	for _, p := range []netip.Prefix{linkLocal4, linkLocal6, metadata6} {
-		if p.Contains(a) {
-			return p.Bits()
-		}
-	}
-	return -1
 }
 
 // Dial connects to "host:port" if the rules allow the address that the host has at this moment. It

@@ -198,3 +198,54 @@ func TestDial(t *testing.T) {
 		}
 	}
 }
+
+// TestAddressesOfCredentials: where clouds give out credentials nobody gets by a rule about more
+// than that, in whatever form the address is written, and everybody by a rule that names it.
+func TestAddressesOfCredentials(t *testing.T) {
+	t.Parallel()
+	everything, err := Parse([]string{"0.0.0.0/0", "::/0", "168.63.0.0/16", "100.64.0.0/10", "192.0.0.0/24", "fd20::/16", "64:ff9b::/96", "2002::/16"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, address := range []string{
+		"169.254.169.254", "fe80::a9fe:a9fe", "fd00:ec2::254", "168.63.129.16", "100.100.100.200", "fd20:ce::254", "192.0.0.192",
+		"::ffff:168.63.129.16", "::ffff:169.254.169.254", "::169.254.169.254", "::100.100.100.200", // mapped, and the old form
+		"64:ff9b::169.254.169.254", "64:ff9b::168.63.129.16", "64:ff9b::169.254.1.1", // NAT64
+		"64:ff9b:1::192.0.0.192", "2001:db8:0:1::100.100.100.200", "2001:db8:a9fe:a9fe::", "2001:db8:5ea9:fea9:fe::", "2001:db8::a9:fea9:fe00:0", // behind a prefix of one's own
+		"2002:a9fe:a9fe::1", "2002:6464:64c8::", // 6to4
+		"2001:0:a9fe:a9fe::", "2001::5601:5601", // Teredo, by its server and its client
+		"2001:db8::5efe:169.254.169.254", "2001:db8::200:5efe:192.0.0.192", // ISATAP
+	} {
+		host := address
+		if strings.Contains(address, ":") {
+			host = "[" + address + "]"
+		}
+		u, err := url.Parse("http://" + host + "/latest/meta-data")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := everything.Check(u); err == nil {
+			t.Errorf("%s is allowed by a rule about everything", address)
+		}
+		_, err = everything.Dial(&net.Dialer{Timeout: time.Second})(t.Context(), "tcp", net.JoinHostPort(address, "80"))
+		if refused := (*RefusedError)(nil); !errors.As(err, &refused) {
+			t.Errorf("%s is dialled by a rule about everything: %v", address, err)
+		}
+		exactly, err := Parse([]string{address})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := exactly.Check(u); err != nil {
+			t.Errorf("%s is refused by a rule that names it: %v", address, err)
+		}
+	}
+	for _, address := range []string{"168.63.129.17", "100.100.100.201", "192.0.0.193", "64:ff9b::192.0.2.1", "2002:c000:201::1", "2001:db8::1", "2600:1f18::a9fe:a9ff"} {
+		u, err := url.Parse("http://" + net.JoinHostPort(address, "80"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := everything.Check(u); err != nil {
+			t.Errorf("%s: %v", address, err)
+		}
+	}
+}
