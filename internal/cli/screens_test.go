@@ -102,13 +102,14 @@ func TestScreens(t *testing.T) {
 		return r.stdout
 	}
 	for name, text := range map[string]string{
-		"plan":      run(ExitNo, "plan"),
-		"plan-mode": planMode(screenManifests),
-		"explain":   run(ExitDone, "explain", "--from", "203.0.113.7", "--to", "vm/shop/db-1", "--port", "22"),
-		"reach":     run(ExitDone, "reach", "--to", "vm/shop/db-1"),
-		"rules":     run(ExitDone, "rules"),
-		"rules-of":  run(ExitDone, "rules", "--of", "vm/shop/db-1"),
-		"status":    strings.ReplaceAll(statusText(someReport()), Version(), "VERSION"),
+		"plan":            run(ExitNo, "plan"),
+		"plan-mode":       planMode(screenManifests),
+		"explain":         run(ExitDone, "explain", "--from", "203.0.113.7", "--to", "vm/shop/db-1", "--port", "22"),
+		"reach":           run(ExitDone, "reach", "--to", "vm/shop/db-1"),
+		"rules":           run(ExitDone, "rules"),
+		"rules-of":        run(ExitDone, "rules", "--of", "vm/shop/db-1"),
+		"status":          strings.ReplaceAll(statusText(someReport(), false), Version(), "VERSION"),
+		"status-clusters": strings.ReplaceAll(statusText(someSet(), true), Version(), "VERSION"),
 	} {
 		for suffix, columns := range map[string]int{"-80.golden": 80, "-200.golden": 200} {
 			got := shown(t, text, columns)

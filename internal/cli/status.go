@@ -22,6 +22,7 @@ const statusPoll = 2 * time.Second
 type statusFlags struct {
 	output   string
 	wait     bool
+	clusters bool
 	policies []string
 	timeout  time.Duration
 }
@@ -36,11 +37,14 @@ func newStatusCommand() *cobra.Command {
 machines by mode, policies by phase, and what needs a person, such as refusals, changes that wait for a confirmation, and
 break-glass. It reads objects of the cluster only, with the rights of the role nephele-auditor.
 
+In the hub of a set --clusters shows each member, with how far the policies are there.
+
 With --wait it comes back when everything is well, or when the policies named are realized on all that they apply to.
 
 Exit codes: 0 everything is well, or is under way without anything being wrong; 1 something needs attention, or --wait
 has run out; 2 the cluster cannot be read, or the input is wrong.`,
 		Example: `  nephele status
+  nephele status --clusters
   nephele status --wait --timeout 5m
   nephele status --wait --for-policies shop/db-from-app,default-deny -o json`,
 		Args: cobra.NoArgs,
@@ -61,6 +65,7 @@ has run out; 2 the cluster cannot be read, or the input is wrong.`,
 	f := cmd.Flags()
 	cluster.Register(f)
 	f.StringVarP(&flags.output, "output", "o", "", "json, or nothing for text")
+	f.BoolVar(&flags.clusters, "clusters", false, "in the hub of a set: show each member, with how far the policies are there")
 	f.BoolVar(&flags.wait, "wait", false, "wait until everything is well")
 	f.StringSliceVar(&flags.policies, "for-policies", nil, "with --wait: wait only until these policies are realized, NAMESPACE/NAME or NAME")
 	f.DurationVar(&flags.timeout, "timeout", 2*time.Minute, "how long --wait waits")
@@ -85,14 +90,14 @@ func showStatus(ctx context.Context, c client.Reader, clk clock.Clock, flags sta
 			return err
 		}
 		if !flags.wait {
-			return printStatus(out, report, flags.output, report.State != status.Attention)
+			return printStatus(out, report, flags, report.State != status.Attention)
 		}
 		done, missing := report.Settled()
 		if done || !clk.Now().Before(deadline) {
 			if !done {
 				fmt.Fprintf(progress, "still waiting after %s: %s\n", flags.timeout, terminal.Printable(missing))
 			}
-			return printStatus(out, report, flags.output, done)
+			return printStatus(out, report, flags, done)
 		}
 		if missing != told {
 			told = missing
@@ -106,14 +111,14 @@ func showStatus(ctx context.Context, c client.Reader, clk clock.Clock, flags sta
 	}
 }
 
-func printStatus(out io.Writer, r *status.Report, format string, fine bool) error {
-	if format == "json" {
+func printStatus(out io.Writer, r *status.Report, flags statusFlags, fine bool) error {
+	if flags.output == "json" {
 		enc := json.NewEncoder(out)
 		enc.SetIndent("", "  ")
 		if err := enc.Encode(r); err != nil {
 			return err
 		}
-	} else if _, err := io.WriteString(out, statusText(r)); err != nil {
+	} else if _, err := io.WriteString(out, statusText(r, flags.clusters)); err != nil {
 		return err
 	}
 	if !fine {

@@ -54,9 +54,24 @@ func someReport() *status.Report {
 	}
 }
 
+// someSet is what there is to say in a hub.
+func someSet() *status.Report {
+	r := someReport()
+	heard := metav1.NewTime(r.At.Add(-90 * time.Minute))
+	r.Clusters = []status.Cluster{
+		{Name: "east", State: "InSync", LastHeard: &r.At, Entities: 10_000, Policies: map[status.Phase]int{status.Realized: 12}},
+		{Name: "west", State: "NotHeard", LastHeard: &heard, Entities: 7, Policies: map[status.Phase]int{status.Failed: 1, "Unknown": 11}, Wrong: []status.ClusterPolicy{{
+			Policy: "ClusterNetworkPolicy db-from-web", Phase: status.Failed, Reason: "IdentityHidden",
+			Message: "a rule allows Pods that cannot be told from others: west sees the Pods of east by the addresses of their Nodes (seenAs of Cluster east to 0.0.0.0/0), which others share",
+		}}},
+		{Name: "north", State: "NotJoined"},
+	}
+	return r
+}
+
 // TestStatusScreen: one screen of 80 columns, in which nothing does anything to the terminal.
 func TestStatusScreen(t *testing.T) {
-	got := statusText(someReport())
+	got := statusText(someReport(), false)
 	for _, l := range strings.Split(got, "\n") {
 		if n := utf8.RuneCountInString(l); n > screen {
 			t.Errorf("%d columns: %s", n, l)

@@ -4,9 +4,11 @@ import (
 	"fmt"
 	stdmaps "maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
+	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	"github.com/nephele-io/nephele/internal/cli/terminal"
 	"github.com/nephele-io/nephele/internal/status"
 )
@@ -15,7 +17,7 @@ import (
 const mostFindings = 10
 
 // statusText is a report for people, at most screen characters wide.
-func statusText(r *status.Report) string {
+func statusText(r *status.Report, clusters bool) string {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 	entry := func(name, text string) {
@@ -51,8 +53,8 @@ func statusText(r *status.Report) string {
 	if r.Agents.Total > 0 {
 		entry("Agents", fmt.Sprintf("%d, of which well: %d", r.Agents.Total, r.Agents.Healthy))
 	}
-	entry("Policies", fmt.Sprintf("%d%s", r.Policies.Total, counts(r.Policies.ByPhase, []status.Phase{status.Realized, status.Idle, status.Realizing, status.Pending,
-		status.Planned, status.Failed, status.Suspended, status.Staged, status.NotEnforced, status.NotReported})))
+	entry("Policies", fmt.Sprintf("%d%s", r.Policies.Total, counts(r.Policies.ByPhase, policyPhases())))
+	b.WriteString(setLines(r, clusters))
 	for _, name := range slices.Sorted(stdmaps.Keys(r.Asked)) {
 		entry("", fmt.Sprintf("%s: %s", name, r.Asked[name]))
 	}
@@ -62,6 +64,59 @@ func statusText(r *status.Report) string {
 		line("\nNot read, so nothing is said about it:")
 		for _, n := range r.NotRead {
 			b.WriteString(folded("  - ", "    ", terminal.Printable(n)) + "\n")
+		}
+	}
+	return b.String()
+}
+
+// policyPhases are the phases of policies, in the order in which they are told.
+func policyPhases() []status.Phase {
+	return []status.Phase{status.Realized, status.Idle, status.Realizing, status.Pending, status.Planned, status.Failed, status.Suspended, status.Staged, status.NotEnforced,
+		status.NotReported, v1beta1.PhaseUnknown}
+}
+
+// clusterRow is the form of a line about a member of the set.
+const clusterRow = "%-26s %-10s %8s %8s  %s"
+
+// setLines are the lines about the set: how many members are in sync or, if asked for, each of
+// them.
+func setLines(r *status.Report, each bool) string {
+	var b strings.Builder
+	if m := r.Membership; m != nil {
+		state := "not connected to its hub"
+		if m.Connected {
+			state = "connected to its hub"
+		}
+		fmt.Fprintf(&b, "%-12s%s, %s, with %s from there\n", "Member", terminal.Printable(m.Cluster), state, plural(int(m.Policies), "policy", "policies"))
+	}
+	switch {
+	case len(r.Clusters) == 0 && each && r.Membership == nil:
+		fmt.Fprintf(&b, "%-12s%s\n", "Clusters", "none")
+	case len(r.Clusters) == 0:
+	case !each:
+		synced := 0
+		for _, c := range r.Clusters {
+			if c.State == "InSync" {
+				synced++
+			}
+		}
+		fmt.Fprintf(&b, "%-12s%d, of which in sync: %d\n", "Clusters", len(r.Clusters), synced)
+	default:
+		fmt.Fprintf(&b, clusterRow+"\n", "Clusters", "STATE", "HEARD", "ENTITIES", "POLICIES")
+		for _, c := range r.Clusters {
+			heard, total := "never", 0
+			if c.LastHeard != nil {
+				heard = ago(int64(r.At.Sub(c.LastHeard.Time) / time.Second))
+			}
+			for _, n := range c.Policies {
+				total += n
+			}
+			policies := fmt.Sprintf("%d%s", total, counts(c.Policies, policyPhases()))
+			fmt.Fprintf(&b, clusterRow+"\n", "  "+terminal.Printable(c.Name), terminal.Printable(c.State), heard, strconv.Itoa(int(c.Entities)), policies)
+			for _, p := range c.Wrong {
+				text := fmt.Sprintf("%s: %s %s: %s", p.Policy, p.Phase, p.Reason, p.Message)
+				b.WriteString(folded("    - ", "      ", terminal.Printable(text)) + "\n")
+			}
 		}
 	}
 	return b.String()

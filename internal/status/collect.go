@@ -65,6 +65,7 @@ func Collect(ctx context.Context, c client.Reader, now func() time.Time, asked .
 	}
 	g.services(ctx)
 	g.agents(ctx)
+	g.clusters(ctx)
 	g.controller(ctx)
 	g.judge()
 	return g.report, nil
@@ -77,6 +78,8 @@ type gathering struct {
 	report *Report
 	// onVMs is what VMs say of policies, by their uid.
 	onVMs map[types.UID]*onVMs
+	// inClusters is how far policies are in other clusters, by their names.
+	inClusters map[string]*Cluster
 	// most is the most groups on one interface, by account.
 	most map[string]int
 	// glass are VMs and services with break-glass, up to mostGlass, and broken counts them all.
@@ -388,6 +391,7 @@ func (g *gathering) policies(ctx context.Context) error {
 		for _, c := range s.Conditions {
 			g.traffic(kind+" "+name, string(c.Type), c.Status, c.Reason, c.Message)
 		}
+		g.elsewhere(kind+" "+name, o.GetGeneration(), s.Clusters)
 		g.policy(name, phase)
 	}
 	if err := each(ctx, g, &v1beta1.NetworkPolicyList{}, func(l *v1beta1.NetworkPolicyList) {

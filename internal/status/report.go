@@ -35,6 +35,10 @@ type Report struct {
 	VMs        VMs        `json:"vms"`
 	Policies   Policies   `json:"policies"`
 	Agents     Agents     `json:"agents"`
+	// Clusters are the members of the set that this cluster is the hub of; Membership is absent if
+	// it is a member of none.
+	Clusters   []Cluster   `json:"clusters,omitempty"`
+	Membership *Membership `json:"membership,omitempty"`
 	// Asked are the phases of the policies that were asked for by name.
 	Asked map[string]Phase `json:"asked,omitempty"`
 	// Attention is what needs a person, the worst first, and Notes what one should know.

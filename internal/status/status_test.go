@@ -22,6 +22,7 @@ import (
 
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	setv1alpha1 "github.com/nephele-io/nephele/api/set/v1alpha1"
 )
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -31,7 +32,7 @@ func clockAt() time.Time { return noon }
 func scheme(t testing.TB) *k8sruntime.Scheme {
 	t.Helper()
 	s := k8sruntime.NewScheme()
-	for _, add := range []func(*k8sruntime.Scheme) error{clientgoscheme.AddToScheme, cloudv1.AddToScheme, v1beta1.AddToScheme, upstreamv1alpha1.Install, upstreamv1alpha2.Install} {
+	for _, add := range []func(*k8sruntime.Scheme) error{clientgoscheme.AddToScheme, cloudv1.AddToScheme, v1beta1.AddToScheme, setv1alpha1.AddToScheme, upstreamv1alpha1.Install, upstreamv1alpha2.Install} {
 		if err := add(s); err != nil {
 			t.Fatal(err)
 		}

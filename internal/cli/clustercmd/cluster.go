@@ -27,6 +27,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cli/terminal"
 	"github.com/nephele-io/nephele/internal/enroll"
 	"github.com/nephele-io/nephele/internal/enroll/credential"
+	"github.com/nephele-io/nephele/internal/status"
 )
 
 // connect reaches a cluster by a configuration.
@@ -211,7 +212,7 @@ func show(out io.Writer, list *setv1alpha1.ClusterList, now time.Time) error {
 	var remarks []string
 	for i := range list.Items {
 		c := &list.Items[i]
-		state := stateOf(c)
+		state := status.ClusterState(c)
 		trouble = trouble || state != "InSync" && state != "Syncing"
 		heard := "never"
 		if c.Status.LastHeard != nil {
@@ -233,18 +234,4 @@ func show(out io.Writer, list *setv1alpha1.ClusterList, now time.Time) error {
 		return terminal.ErrNo
 	}
 	return nil
-}
-
-// stateOf is how a member stands, in one word.
-func stateOf(c *setv1alpha1.Cluster) string {
-	connected := meta.FindStatusCondition(c.Status.Conditions, setv1alpha1.ClusterConnected)
-	switch {
-	case connected == nil:
-		return "Unknown"
-	case connected.Status != metav1.ConditionTrue:
-		return connected.Reason
-	case meta.IsStatusConditionTrue(c.Status.Conditions, setv1alpha1.ClusterInSync):
-		return "InSync"
-	}
-	return "Syncing"
 }
