@@ -99,7 +99,7 @@ var layers = []layer{
 		why: "files know flows, and nobody who asks"},
 	{folder: "internal/flows/agentless", own: []string{"internal/cloud", "internal/explain", "internal/flows", "internal/flows/judge", "internal/flows/live", "internal/policy"}, noStd: pureStd,
 		why: "what flow logs tell is put into the words of the store without I/O"},
-	{folder: "internal/flows/collect", own: []string{"internal/cloud", "internal/cloud/aws/flowlog", "internal/flows"}, noStd: []string{"log", "log/slog", "net", "net/http", "os"},
+	{folder: "internal/flows/collect", own: []string{"internal/cloud", "internal/cloud/aws/flowlog", "internal/cloud/azure/flowlog", "internal/flows"}, noStd: []string{"log", "log/slog", "net", "net/http", "os"},
 		why: "which files are read is decided with a storage and a time that are passed in"},
 	{folder: "internal/flows/export/ipfix", own: []string{"internal/flows/live"}, noStd: pureStd, why: "messages are made without I/O"},
 	{folder: "internal/flows/export/otlplog", own: []string{"api", "internal/flows/live"}, foreign: []string{"go.opentelemetry.io/proto/otlp/"}, noStd: pureStd,

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// Bucket is a place in the storage of a cloud.
+// Bucket is a place in the storage of a cloud: a bucket of S3 by its name, or a container of blobs
+// by its URL.
 type Bucket struct {
 	Name, Region string
 }
@@ -22,9 +23,16 @@ type StoredObject struct {
 
 // Storage is a Provider that can read files in the storage of its cloud.
 type Storage interface {
-	// Objects lists objects whose names begin with a prefix and come after a name, in the order of
-	// their names. More tells that there are others after the last one. Errors are *Error.
-	Objects(ctx context.Context, at Bucket, prefix, after string) (list []StoredObject, more bool, err error)
+	// Objects lists a page of the objects whose names begin with a prefix: the first if page is
+	// empty, and else the one that next named; it is empty after the last. Errors are *Error.
+	Objects(ctx context.Context, at Bucket, prefix, page string) (list []StoredObject, next string, err error)
 	// Object opens one. Errors are *Error.
 	Object(ctx context.Context, at Bucket, name string) (io.ReadCloser, error)
+}
+
+// FolderLister is a Storage that can list the parts of names.
+type FolderLister interface {
+	// Folders lists what names that begin with a prefix go on with up to the next slash, the prefix
+	// and the slash included. Errors are *Error.
+	Folders(ctx context.Context, at Bucket, prefix string) ([]string, error)
 }

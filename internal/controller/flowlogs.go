@@ -56,7 +56,10 @@ type flowLogs struct {
 }
 
 // flowLogPlace is a place of an account.
-type flowLogPlace struct{ account, bucket, region, prefix, owner, regions string }
+type flowLogPlace struct {
+	account, bucket, region, prefix, owner, regions string
+	azure                                           bool
+}
 
 // collected is what is known of a place.
 type collected struct {
@@ -66,7 +69,8 @@ type collected struct {
 	// picture is what stands for all that rows are judged by, and since when it is so.
 	picture uint64
 	since   time.Time
-	// snapshots has the addresses of interfaces.
+	// judged is what rows were judged by last, addresses are those of interfaces.
+	judged    *agentless.Picture
 	addresses map[string][]netip.Addr
 }
 
@@ -89,8 +93,21 @@ func (f *flowLogs) Start(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
+			f.end()
 			return nil
 		case <-tick.C():
+		}
+	}
+}
+
+// end puts what was read and waits for the rest of its minute.
+func (f *flowLogs) end() {
+	for p, c := range f.places {
+		if c.judged == nil {
+			continue
+		}
+		if err := f.traffic.put(c.judged.Enforcer, c.judged.Entries(c.Rest())); err != nil {
+			f.log.Error(err, "What flow logs told last is not kept", "account", p.account)
 		}
 	}
 }
@@ -105,14 +122,7 @@ func (f *flowLogs) round(ctx context.Context) {
 	wanted := map[flowLogPlace]bool{}
 	for i := range all.Items {
 		a := &all.Items[i]
-		if a.Spec.AWSConfig == nil || a.Status.CloudAccountID == "" || !a.DeletionTimestamp.IsZero() {
-			continue
-		}
-		for _, at := range a.Spec.AWSConfig.FlowLogs {
-			p := flowLogPlace{
-				account: cloud.AccountKey(a.Namespace, a.Name), bucket: at.Bucket, region: at.Region, prefix: at.Prefix, owner: a.Status.CloudAccountID,
-				regions: strings.Join(a.Spec.AWSConfig.Region, " "),
-			}
+		for _, p := range placesOf(a) {
 			wanted[p] = true
 			err := f.read(ctx, p)
 			if ctx.Err() != nil {
@@ -128,6 +138,23 @@ func (f *flowLogs) round(ctx context.Context) {
 			delete(f.places, p)
 		}
 	}
+}
+
+// placesOf are the places that an account names, once it is known which it is.
+func placesOf(a *cloudv1.CloudProviderAccount) (out []flowLogPlace) {
+	key, owner := cloud.AccountKey(a.Namespace, a.Name), a.Status.CloudAccountID
+	switch {
+	case owner == "" || !a.DeletionTimestamp.IsZero():
+	case a.Spec.AWSConfig != nil:
+		for _, at := range a.Spec.AWSConfig.FlowLogs {
+			out = append(out, flowLogPlace{account: key, bucket: at.Bucket, region: at.Region, prefix: at.Prefix, owner: owner, regions: strings.Join(a.Spec.AWSConfig.Region, " ")})
+		}
+	case a.Spec.AzureConfig != nil:
+		for _, at := range a.Spec.AzureConfig.FlowLogs {
+			out = append(out, flowLogPlace{account: key, bucket: at.Container, owner: owner, azure: true})
+		}
+	}
+	return out
 }
 
 // tell notes how reading went, and records an event when that changes.
@@ -180,9 +207,10 @@ func (f *flowLogs) read(ctx context.Context, p flowLogPlace) error {
 	attempt, cancel := context.WithTimeout(ctx, flowLogsPatience)
 	defer cancel()
 	rows, err := c.Round(attempt, storage, now)
-	judged := agentless.Picture{
+	judged := &agentless.Picture{
 		Enforcer: "cloud/" + p.account, Judge: judge.New(computation), Owners: f.traffic.owners, Since: c.since, UID: uidsOf(computation.Objects),
 	}
+	c.judged = judged
 	err = errors.Join(err, f.traffic.put(judged.Enforcer, judged.Entries(rows)), f.keep(p, c))
 	counts := c.Counts()
 	f.mu.Lock()
@@ -207,7 +235,7 @@ func (f *flowLogs) place(p flowLogPlace, now time.Time) *collected {
 	}
 	c := &collected{}
 	c.Collector = collect.New(collect.Place{
-		Bucket: cloud.Bucket{Name: p.bucket, Region: p.region}, Prefix: p.prefix, Owner: p.owner, Regions: strings.Fields(p.regions),
+		Bucket: cloud.Bucket{Name: p.bucket, Region: p.region}, Prefix: p.prefix, Owner: p.owner, Regions: strings.Fields(p.regions), Azure: p.azure,
 	}, state, func(id string) []netip.Addr { return c.addresses[id] }, now)
 	f.places[p] = c
 	return c
@@ -216,7 +244,7 @@ func (f *flowLogs) place(p flowLogPlace, now time.Time) *collected {
 // stateOf is the file that keeps what was read of a place.
 func (f *flowLogs) stateOf(p flowLogPlace) string {
 	h := fnv.New64a()
-	fmt.Fprintf(h, "%q", p)
+	fmt.Fprintf(h, "%q", []string{p.account, p.bucket, p.region, p.prefix, p.owner})
 	return filepath.Join(f.dir, fmt.Sprintf("flow-logs-%016x.json", h.Sum64()))
 }
 

@@ -38,11 +38,11 @@ type logBucket struct {
 	opened        int
 }
 
-func (b *logBucket) Objects(_ context.Context, _ cloud.Bucket, prefix, after string) (out []cloud.StoredObject, _ bool, err error) {
-	if strings.HasPrefix(b.name, prefix) && b.name > after {
+func (b *logBucket) Objects(_ context.Context, _ cloud.Bucket, prefix, _ string) (out []cloud.StoredObject, _ string, err error) {
+	if strings.HasPrefix(b.name, prefix) {
 		out = []cloud.StoredObject{{Name: b.name, Size: int64(len(b.content)), Changed: b.changed}}
 	}
-	return out, false, b.err
+	return out, "", b.err
 }
 
 func (b *logBucket) Object(context.Context, cloud.Bucket, string) (io.ReadCloser, error) {

@@ -155,10 +155,25 @@ type CloudProviderAccountAzureConfig struct {
 	// Cloud says where the subscription is; left out, it is the public Azure cloud.
 	// +optional
 	Cloud *AzureCloud `json:"cloud,omitempty"`
+	// FlowLogs lists containers of blobs that flow logs of the subscription's virtual networks are
+	// written into. They are read, and never written.
+	// +kubebuilder:validation:MaxItems=16
+	// +listType=atomic
+	// +optional
+	FlowLogs []AzureFlowLogs `json:"flowLogs,omitempty"`
 	// Quotas are the subscription's limits where they differ from Azure's own. They decide what
 	// fits: tell them lower than they are and more is refused, tell them higher and calls fail.
 	// +optional
 	Quotas *AzureQuotas `json:"quotas,omitempty"`
+}
+
+// AzureFlowLogs is a container of blobs with flow logs, as Network Watcher writes them.
+type AzureFlowLogs struct {
+	// Container is its URL, for example
+	// https://acme.blob.core.windows.net/insights-logs-flowlogflowevent.
+	// +kubebuilder:validation:MaxLength=1024
+	// +kubebuilder:validation:XValidation:rule="isURL(self) && url(self).getScheme() == 'https' && size(url(self).getHost()) > 0",message="container must be an https URL with a host"
+	Container string `json:"container"`
 }
 
 // AzureQuotas are limits of a subscription, the same in all its regions. What is left out is the

@@ -45,7 +45,7 @@ type listing struct {
 }
 
 // Objects implements cloud.Storage.
-func (p *Provider) Objects(ctx context.Context, at cloud.Bucket, prefix, after string) ([]cloud.StoredObject, bool, error) {
+func (p *Provider) Objects(ctx context.Context, at cloud.Bucket, prefix, after string) (out []cloud.StoredObject, next string, err error) {
 	q := url.Values{"list-type": {"2"}, "prefix": {prefix}, "max-keys": {"1000"}, "encoding-type": {"url"}}
 	if after != "" {
 		q.Set("start-after", after)
@@ -53,22 +53,24 @@ func (p *Provider) Objects(ctx context.Context, at cloud.Bucket, prefix, after s
 	const call = "ListObjectsV2"
 	answer, err := p.get(ctx, call, at, "", q)
 	if err != nil {
-		return nil, false, err
+		return nil, "", err
 	}
 	defer func() { _ = answer.Close() }()
 	var page listing
 	if err := xml.NewDecoder(io.LimitReader(answer, listingBytes)).Decode(&page); err != nil {
-		return nil, false, &cloud.Error{Class: cloud.Unavailable, Call: call, Err: fmt.Errorf("the listing cannot be read: %w", err)}
+		return nil, "", &cloud.Error{Class: cloud.Unavailable, Call: call, Err: fmt.Errorf("the listing cannot be read: %w", err)}
 	}
-	var out []cloud.StoredObject
 	for _, c := range page.Contents {
 		name, err := url.QueryUnescape(c.Key)
 		if err != nil || len(name) > longestKey || !strings.HasPrefix(name, prefix) || name <= after || c.Size < 0 {
-			return nil, false, &cloud.Error{Class: cloud.Unavailable, Call: call, Err: fmt.Errorf("the listing has %.100q, which was not asked for", c.Key)}
+			return nil, "", &cloud.Error{Class: cloud.Unavailable, Call: call, Err: fmt.Errorf("the listing has %.100q, which was not asked for", c.Key)}
 		}
 		out, after = append(out, cloud.StoredObject{Name: name, Size: c.Size, Changed: c.LastModified, Tag: c.ETag}), name
 	}
-	return out, page.IsTruncated && len(out) > 0, nil
+	if page.IsTruncated && len(out) > 0 {
+		next = after
+	}
+	return out, next, nil
 }
 
 // Object implements cloud.Storage.

@@ -87,13 +87,13 @@ func TestStorage(t *testing.T) {
 	}
 	bucket := cloud.Bucket{Name: "logs"}
 	var got []string
-	for after, more, pages := "", true, 0; more; pages++ {
+	for page, pages := "", 0; page != "" || pages == 0; pages++ {
 		var list []cloud.StoredObject
-		if list, more, err = p.Objects(t.Context(), bucket, "a/", after); err != nil || pages > 9 {
+		if list, page, err = p.Objects(t.Context(), bucket, "a/", page); err != nil || pages > 9 {
 			t.Fatal(err, pages)
 		}
 		for _, o := range list {
-			if after = o.Name; o.Size != int64(len(o.Name)) || o.Tag != `"tag"` || !o.Changed.Equal(time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)) {
+			if o.Size != int64(len(o.Name)) || o.Tag != `"tag"` || !o.Changed.Equal(time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)) {
 				t.Errorf("%+v", o)
 			}
 			got = append(got, o.Name)

@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"sync"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/arm"
 	azcloud "github.com/Azure/azure-sdk-for-go/sdk/azcore/cloud"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
@@ -75,6 +77,13 @@ type Account struct {
 	network *armnetwork.ClientFactory
 	graph   *armresourcegraph.Client
 	tags    *tagsClient
+	// credential and options are what the clients are made of, storages those of blobs by host.
+	credential azcore.TokenCredential
+	options    policy.ClientOptions
+	storages   struct {
+		mu sync.Mutex
+		of map[string]*storage
+	}
 	// turns lets one write at a time at a group: the cloud takes no more.
 	turns turns
 	// lastTold is what was last told of balancers and gateways.
@@ -125,6 +134,7 @@ func New(cfg Config) (*Account, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the credentials cannot be used: %w", err)
 	}
+	a.credential, a.options = credential, options
 	// Registering providers is the owner's business, and would be a change that nobody has asked
 	// for.
 	options.PerRetryPolicies = append(options.PerRetryPolicies, admission{a}, recorder{a})

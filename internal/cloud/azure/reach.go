@@ -25,9 +25,9 @@ const (
 	errorBytes  = 256 << 10
 )
 
-// newClient returns the client of an account. It goes to the hosts of its cloud only, follows no
-// redirect, and ends answers at the bound.
-func newClient(cfg Config) (*http.Client, error) {
+// newClient returns the client of an account. It goes to the hosts of its cloud only, or to the
+// others that are given in their place. It follows no redirect, and ends answers at the bound.
+func newClient(cfg Config, others ...string) (*http.Client, error) {
 	base, ok := http.DefaultTransport.(*http.Transport)
 	if !ok {
 		base = &http.Transport{Proxy: http.ProxyFromEnvironment}
@@ -60,6 +60,9 @@ func newClient(cfg Config) (*http.Client, error) {
 				return nil, errors.New("azureConfig.cloud.caBundle holds no certificate in PEM")
 			}
 		}
+	}
+	if len(others) > 0 {
+		hosts = others
 	}
 	t.DialContext = egress.GatedDial(t.DialContext, cfg.Gate)
 	var next http.RoundTripper = t

@@ -28,6 +28,7 @@ import (
 
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/aws/flowlog"
+	azurelog "github.com/nephele-io/nephele/internal/cloud/azure/flowlog"
 	"github.com/nephele-io/nephele/internal/flows"
 )
 
@@ -50,6 +51,10 @@ const (
 	mostRecords     = 5_000_000
 	mostConnections = 200_000
 	mostTries       = 3
+	// lateHours is for how many hours files that grow are looked at, mostFolders bounds how many
+	// flow logs and hours that are.
+	lateHours   = 3
+	mostFolders = 10_000
 )
 
 // Counts say what became of files and records since the start.
@@ -70,9 +75,12 @@ type Place struct {
 	Bucket cloud.Bucket
 	// Prefix is what the names begin with before "AWSLogs/".
 	Prefix string
-	// Owner is the account's number, and Regions those that it is read in.
+	// Owner is the account's number, or the subscription, and Regions those that it is read in.
 	Owner   string
 	Regions []string
+	// Azure tells that it has the files that Network Watcher writes: one for each interface and
+	// hour, which grows.
+	Azure bool
 }
 
 // prefixes are those of the files of a day.
@@ -90,9 +98,16 @@ func (p *Place) prefixes(day time.Time) (out []string) {
 }
 
 // State is what was read, by a number that stands for the name and content of a file, and when that
-// was written.
+// was written. Taken is how many records were taken of files that grow, by their names.
 type State struct {
-	Read map[string]time.Time `json:"read"`
+	Read  map[string]time.Time `json:"read"`
+	Taken map[string]taken     `json:"taken,omitempty"`
+}
+
+type taken struct {
+	Records int       `json:"records"`
+	Bad     int       `json:"bad"`
+	At      time.Time `json:"at"`
 }
 
 // Collector reads the flow logs of one place.
@@ -106,6 +121,8 @@ type Collector struct {
 	// known tells that the state is that of a former process.
 	known bool
 	begun time.Time
+	// listed tells that all hours were listed once.
+	listed bool
 }
 
 // New returns a Collector. State is that of a former one, or nil: then only files that were written
@@ -115,6 +132,9 @@ func New(p Place, state []byte, own func(string) []netip.Addr, now time.Time) *C
 	c.known = len(state) > 0 && json.Unmarshal(state, &c.state) == nil && c.state.Read != nil
 	if !c.known {
 		c.state.Read = map[string]time.Time{}
+	}
+	if c.state.Taken == nil {
+		c.state.Taken = map[string]taken{}
 	}
 	return c
 }
@@ -148,8 +168,16 @@ func (c *Collector) Round(ctx context.Context, s cloud.Storage, now time.Time) (
 			delete(c.state.Read, k)
 		}
 	}
+	for k, x := range c.state.Taken {
+		if now.Sub(x.At) > window+time.Hour {
+			delete(c.state.Taken, k)
+		}
+	}
 	return c.sum.Take(now.Add(-settled)), err
 }
+
+// Rest returns the rows of what was read and is not over yet, for the end of the process.
+func (c *Collector) Rest() []flows.Row { return c.sum.Take(time.Time{}) }
 
 // list finds the files that were not read, the oldest first.
 func (c *Collector) list(ctx context.Context, s cloud.Storage, now time.Time) ([]cloud.StoredObject, error) {
@@ -157,25 +185,28 @@ func (c *Collector) list(ctx context.Context, s cloud.Storage, now time.Time) ([
 	if !c.known && c.begun.Add(-catchUp).After(oldest) {
 		oldest = c.begun.Add(-catchUp)
 	}
+	prefixes, err := c.prefixes(ctx, s, now)
+	if err != nil {
+		return nil, err
+	}
 	var out []cloud.StoredObject
 	names := 0
-	for day := now.UTC().Add(-window).Truncate(24 * time.Hour); !day.After(now.UTC().Add(ahead)); day = day.Add(24 * time.Hour) {
-		for _, prefix := range c.Place.prefixes(day) {
-			for after, more := "", true; more; {
-				page, next, err := s.Objects(ctx, c.Place.Bucket, prefix, after)
-				if err != nil {
-					return nil, err
+	for _, prefix := range prefixes {
+		for page := ""; ; {
+			list, next, err := s.Objects(ctx, c.Place.Bucket, prefix, page)
+			if err != nil {
+				return nil, err
+			}
+			for _, o := range list {
+				if names++; names > mostNames {
+					return nil, fmt.Errorf("more than %d files within two days: give the account a bucket or prefix of its own", mostNames)
 				}
-				for _, o := range page {
-					after = o.Name
-					if names++; names > mostNames {
-						return nil, fmt.Errorf("more than %d files within two days: give the account a bucket or prefix of its own", mostNames)
-					}
-					if _, done := c.state.Read[mark(&o)]; !done && !o.Changed.Before(oldest) && isLog(o.Name) {
-						out = append(out, o)
-					}
+				if _, done := c.state.Read[mark(&o)]; !done && !o.Changed.Before(oldest) && c.Place.isLog(o.Name) {
+					out = append(out, o)
 				}
-				more = next && len(page) > 0
+			}
+			if page = next; page == "" || len(list) == 0 {
+				break
 			}
 		}
 	}
@@ -185,8 +216,52 @@ func (c *Collector) list(ctx context.Context, s cloud.Storage, now time.Time) ([
 	return out, nil
 }
 
+// prefixes are those of the files that may be new.
+func (c *Collector) prefixes(ctx context.Context, s cloud.Storage, now time.Time) (out []string, err error) {
+	if !c.Place.Azure {
+		for day := now.UTC().Add(-window).Truncate(24 * time.Hour); !day.After(now.UTC().Add(ahead)); day = day.Add(24 * time.Hour) {
+			out = append(out, c.Place.prefixes(day)...)
+		}
+		return out, nil
+	}
+	folders, ok := s.(cloud.FolderLister)
+	if !ok {
+		return nil, errors.New("nothing here lists the folders of this cloud")
+	}
+	groups, err := folders.Folders(ctx, c.Place.Bucket, "flowLogResourceID=/")
+	if err != nil {
+		return nil, err
+	}
+	hours := lateHours
+	if !c.listed {
+		hours = int(window / time.Hour)
+	}
+	for _, g := range groups {
+		if !strings.HasPrefix(strings.ToLower(g), "flowlogresourceid=/"+strings.ToLower(c.Place.Owner)+"_") {
+			continue // of another subscription
+		}
+		logs, err := folders.Folders(ctx, c.Place.Bucket, g)
+		if err != nil {
+			return nil, err
+		}
+		for _, l := range logs {
+			if len(out) >= mostFolders {
+				return nil, fmt.Errorf("more than %d flow logs and hours: give them a container of their own", mostFolders)
+			}
+			for h := range hours {
+				out = append(out, l+now.UTC().Add(-time.Duration(h)*time.Hour).Format("y=2006/m=01/d=02/h=15/"))
+			}
+		}
+	}
+	c.listed = true
+	return out, nil
+}
+
 // isLog reports whether a name is that of a file of a flow log.
-func isLog(name string) bool {
+func (p *Place) isLog(name string) bool {
+	if p.Azure {
+		return strings.HasSuffix(name, "/PT1H.json")
+	}
 	base := path.Base(name)
 	return strings.Contains(base, "_vpcflowlogs_") && (strings.HasSuffix(base, ".log.gz") || strings.HasSuffix(base, ".parquet") || strings.HasSuffix(base, ".log"))
 }
@@ -248,18 +323,25 @@ func (c *Collector) read(ctx context.Context, s cloud.Storage, o *cloud.StoredOb
 	if err = errors.Join(err, body.Close()); err != nil {
 		return &fetchError{err}
 	}
-	var foreign, odd, lost, over, taken int64
-	report, err := flowlog.Read(bytes.NewReader(raw), flows.Sink{
+	var foreign, odd, lost, over, added int64
+	read, name, skip, number := flowlog.Read, mark(&cloud.StoredObject{Name: o.Name}), 0, 0
+	if c.Place.Azure {
+		read, skip = azurelog.Read, c.state.Taken[name].Records
+	}
+	report, err := read(bytes.NewReader(raw), flows.Sink{
 		Record: func(r *flows.Record) error {
+			if number++; number <= skip {
+				return nil
+			}
 			switch {
 			case r.Account != "" && r.Account != c.Place.Owner:
 				foreign++
 			case r.Start.After(now.Add(ahead)) || now.Sub(r.Start) > window || r.End.Before(r.Start):
 				odd++
-			case taken >= mostRecords:
+			case added >= mostRecords:
 				over++
 			default:
-				taken++
+				added++
 				if r.Account == "" {
 					r.Account = c.Place.Owner
 				}
@@ -274,7 +356,15 @@ func (c *Collector) read(ctx context.Context, s cloud.Storage, o *cloud.StoredOb
 			return nil
 		},
 	})
-	c.counts.Records += int64(report.Records)
+	if c.Place.Azure {
+		before := c.state.Taken[name].Bad
+		c.state.Taken[name] = taken{number, report.Bad, o.Changed}
+		report.Bad = max(report.Bad-before, 0)
+		if errors.Is(err, azurelog.ErrUnfinished) {
+			err = nil // it grows
+		}
+	}
+	c.counts.Records += int64(max(number-skip, 0))
 	c.counts.Bad += int64(report.Bad)
 	c.counts.Foreign, c.counts.Odd, c.counts.Lost, c.counts.Over = c.counts.Foreign+foreign, c.counts.Odd+odd, c.counts.Lost+lost, c.counts.Over+over
 	for _, l := range report.Lacks {

@@ -38,9 +38,9 @@ type stored struct {
 	at      time.Time
 }
 
-func (b *bucket) Objects(_ context.Context, at cloud.Bucket, prefix, after string) (out []cloud.StoredObject, more bool, err error) {
+func (b *bucket) Objects(_ context.Context, at cloud.Bucket, prefix, after string) (out []cloud.StoredObject, next string, err error) {
 	if b.down != nil || at.Name != "logs" {
-		return nil, false, cmp.Or(b.down, errors.New("no such bucket"))
+		return nil, "", cmp.Or(b.down, errors.New("no such bucket"))
 	}
 	if len(b.sorted) != len(b.files) {
 		b.sorted = slices.Sorted(maps.Keys(b.files))
@@ -54,12 +54,12 @@ func (b *bucket) Objects(_ context.Context, at cloud.Bucket, prefix, after strin
 			continue
 		}
 		if len(out) == 100 {
-			return out, true, nil
+			return out, out[99].Name, nil
 		}
 		f := b.files[name]
 		out = append(out, cloud.StoredObject{Name: name, Size: int64(len(f.content)), Changed: f.at, Tag: fmt.Sprint(len(f.content))})
 	}
-	return out, false, nil
+	return out, "", nil
 }
 
 func (b *bucket) Object(_ context.Context, _ cloud.Bucket, name string) (io.ReadCloser, error) {
@@ -234,6 +234,87 @@ func TestManyFiles(t *testing.T) {
 	for _, bad := range []string{"", "{", `{"read":null}`, `[]`} {
 		if New(place(), []byte(bad), own, noon).known {
 			t.Errorf("%q is taken for what was read", bad)
+		}
+	}
+}
+
+func (b *bucket) Folders(_ context.Context, _ cloud.Bucket, prefix string) (out []string, err error) {
+	for name := range b.files {
+		rest, below := strings.CutPrefix(name, prefix)
+		if folder, _, more := strings.Cut(rest, "/"); below && more {
+			out = append(out, prefix+folder+"/")
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out), b.down
+}
+
+// hourly is a file of Azure with a connection in each of so many minutes of an hour, whole or as it
+// is while it is written.
+func hourly(hour time.Time, minutes int, whole bool) []byte {
+	var b strings.Builder
+	b.WriteString(`{"records":[`)
+	for m := range minutes {
+		at := hour.Add(time.Duration(m) * time.Minute)
+		if m > 0 {
+			b.WriteString(",")
+		}
+		fmt.Fprintf(&b, `{"time":%q,"flowLogVersion":4,"macAddress":"0022480A0B0C","flowRecords":{"flows":[{"aclID":"a","flowGroups":[{"rule":"r","flowTuples":["%d,192.0.2.7,10.0.0.1,%d,443,6,I,B,NX,0,0,0,0","bad"]}]}]}}`,
+			at.Format(time.RFC3339), at.UnixMilli(), 2000+m)
+	}
+	if whole {
+		b.WriteString("]}")
+	}
+	return []byte(b.String())
+}
+
+// TestGrowingFiles reads files of Azure that grow by the minute, over restarts: every connection
+// counts once, and so does every bad line; those of other subscriptions are not read.
+func TestGrowingFiles(t *testing.T) {
+	b := &bucket{files: map[string]stored{}, opened: map[string]int{}, away: map[string]int{}}
+	p := Place{Bucket: cloud.Bucket{Name: "logs"}, Owner: "ab12-cd34", Azure: true}
+	c := New(p, nil, own, noon)
+	got, bad := 0, int64(0)
+	at := func(subscription string, hour time.Time) string {
+		return "flowLogResourceID=/" + subscription + "_NETWORKWATCHERRG/NETWORKWATCHER_EASTUS_VNET/" + hour.Format("y=2006/m=01/d=02/h=15/") + "m=00/macAddress=0022480A0B0C/PT1H.json"
+	}
+	const minutes = 150
+	for m := range minutes + 10 {
+		now := noon.Add(time.Duration(m) * time.Minute)
+		if m < minutes {
+			hour := now.Truncate(time.Hour)
+			for _, subscription := range []string{"AB12-CD34", "FFFF-0000"} {
+				name := at(subscription, hour)
+				b.files[name] = stored{hourly(hour, int(now.Sub(hour)/time.Minute)+1, m%3 > 0), now}
+			}
+			b.sorted = nil
+		}
+		rows, err := c.Round(t.Context(), b, now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range rows {
+			got += r.Connections
+		}
+		if m%40 == 39 {
+			state, err := c.State()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, r := range c.Rest() {
+				got += r.Connections
+			}
+			bad += c.Counts().Bad
+			c = New(p, state, own, now)
+		}
+	}
+	bad += c.Counts().Bad
+	if got != minutes || bad != minutes {
+		t.Errorf("%d connections and %d bad lines, want %d of both", got, bad, minutes)
+	}
+	for name := range b.opened {
+		if strings.Contains(name, "FFFF") {
+			t.Errorf("%s is somebody else's", name)
 		}
 	}
 }
