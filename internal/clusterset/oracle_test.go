@@ -97,7 +97,7 @@ func bounds(name string, labels map[string]string) *claims.Bounds {
 
 // boot starts the process of a member: of remote groups it has what it has kept.
 func (w *world) boot(s *site) {
-	s.engine, s.feed, s.book, s.stream = policy.New(policy.Options{}), feed.New(), remote.New(), nil
+	s.engine, s.feed, s.book, s.stream = policy.New(policy.Options{}), feed.New(), remote.New(peers.Allows), nil
 	for group, record := range s.records {
 		if err := s.book.Load(group, record); err != nil {
 			w.Fatal(err)

@@ -923,3 +923,72 @@ func TestQuestions(t *testing.T) {
 	s.must(side.Update(t.Context(), &m))
 	check("refused", asked("east:shop/web", "west:shop/db", "5432"), "Unknown | Egress it says: its Membership answers no questions | Ingress Allow west: 10.1.0.5 to shop/db [2J")
 }
+
+// TestStale: who is silent for longer than is said does not count any more in rules that allow, and
+// always in others; it counts again when it is heard. That is so for a member that its hub does not
+// hear, and for a hub that a member does not hear, also when processes are other ones.
+func TestStale(t *testing.T) {
+	s := newSet(t, "east", "west")
+	s.must(s.hub.Create(t.Context(), fromWeb("allows", "web")))
+	drops := fromWeb("drops", "bad")
+	drops.Spec.Ingress[0].Action = v1beta1.RuleActionDrop
+	s.must(s.hub.Create(t.Context(), drops))
+	s.pod("east", "web", "web", "10.1.0.5")
+	s.pod("east", "bad", "bad", "10.1.0.6")
+	inGroups := func(what string, want ...string) {
+		t.Helper()
+		s.until(what, func() (bool, any) {
+			var got []string
+			for _, who := range s.sides["west"].groups() {
+				got = append(got, who...)
+			}
+			slices.Sort(got)
+			return slices.Equal(got, want), got
+		})
+	}
+	inGroups("both", "10.1.0.5", "10.1.0.6")
+	east, west := s.sides["east"], s.sides["west"]
+	c := s.cluster("east")
+	c.Spec.StaleAfter = &metav1.Duration{Duration: 5 * time.Minute}
+	s.must(s.hub.Update(t.Context(), c))
+	s.is("west", setv1alpha1.ClusterInSync, metav1.ConditionTrue)
+	east.line.set(func() { east.line.refuses = true })
+	east.line.cut()
+	s.is("east", setv1alpha1.ClusterConnected, metav1.ConditionFalse)
+	inGroups("not yet", "10.1.0.5", "10.1.0.6")
+	s.clock.Step(5 * time.Minute) // streams end, and begin anew
+	inGroups("the allowed one has expired", "10.1.0.6")
+	s.kill()
+	s.run()
+	s.is("west", setv1alpha1.ClusterInSync, metav1.ConditionTrue)
+	inGroups("for a hub that begins anew as well", "10.1.0.6")
+	east.line.set(func() { east.line.refuses = false })
+	inGroups("it is heard", "10.1.0.5", "10.1.0.6")
+
+	var m setv1alpha1.Membership
+	key := client.ObjectKey{Name: setv1alpha1.MembershipName}
+	s.must(west.Get(t.Context(), key, &m))
+	m.Spec.StaleAfter = &metav1.Duration{Duration: 5 * time.Minute}
+	s.must(west.Update(t.Context(), &m))
+	west.line.set(func() { west.line.refuses = true })
+	west.line.cut()
+	expired := func(want bool) {
+		t.Helper()
+		s.until("the status says so", func() (bool, any) {
+			s.must(west.Get(t.Context(), key, &m))
+			return m.Status.Expired == want, m.Status
+		})
+	}
+	s.until("west is not connected", func() (bool, any) {
+		s.must(west.Get(t.Context(), key, &m))
+		return meta.IsStatusConditionFalse(m.Status.Conditions, setv1alpha1.MembershipConnected), m.Status
+	})
+	s.clock.Step(5 * time.Minute)
+	expired(true)
+	inGroups("in the member", "10.1.0.6")
+	s.boot(west)
+	inGroups("and in one that begins anew", "10.1.0.6")
+	west.line.set(func() { west.line.refuses = false })
+	inGroups("the hub is heard", "10.1.0.5", "10.1.0.6")
+	expired(false)
+}

@@ -347,7 +347,7 @@ func computePolicies(ctx context.Context, mgr manager.Manager, o Options, agents
 	late.Controller, o.set = policies, others
 	o.loops.add(policies.Faulty)
 	watch := newAgentWatch(mgr.GetClient(), clk, o.Log.WithName("agents"), !o.NoClouds, policies.Silent)
-	if err := errors.Join(watch.follow(ctx, mgr.GetCache()), o.metrics.show(watch), mgr.Add(watch)); err != nil {
+	if err := errors.Join(watch.follow(ctx, mgr.GetCache()), o.metrics.show(watch, newSetMetrics(others)), mgr.Add(watch)); err != nil {
 		return fmt.Errorf("start the controller: %w", err)
 	}
 	if agents != nil && !agents.divided {

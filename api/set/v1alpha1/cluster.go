@@ -36,6 +36,8 @@ const (
 	ReasonBounds    = "OutsideBounds"
 	ReasonOverlap   = "AddressesOverlap"
 	ReasonSyncing   = "Syncing"
+	// ReasonExpired: it is not heard of for longer than staleAfter.
+	ReasonExpired = "Expired"
 	// ReasonIdentityHidden: a rule names Pods whose addresses are not seen where it is enforced.
 	ReasonIdentityHidden = "IdentityHidden"
 )
@@ -139,6 +141,11 @@ type ClusterSpec struct {
 	// +listMapKey=to
 	// +optional
 	SeenAs []SeenAs `json:"seenAs,omitempty"`
+	// StaleAfter is how long what it has told counts in rules that allow while it is not heard of;
+	// absent: without end. In other rules it always counts.
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m')",message="want 1m or more"
+	// +optional
+	StaleAfter *metav1.Duration `json:"staleAfter,omitempty"`
 }
 
 // ClusterStatus is what is known of a member.

@@ -78,6 +78,11 @@ type MembershipSpec struct {
 	// Accept bounds what the hub may do here.
 	// +optional
 	Accept Acceptance `json:"accept,omitempty"`
+	// StaleAfter is how long who is in peers of other clusters counts in rules that allow while the
+	// hub is not heard of; absent: without end. In other rules it always counts.
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m')",message="want 1m or more"
+	// +optional
+	StaleAfter *metav1.Duration `json:"staleAfter,omitempty"`
 }
 
 // MembershipStatus is how this cluster stands with its hub.
@@ -94,6 +99,10 @@ type MembershipStatus struct {
 	// LastHeard is about when something came from the hub last.
 	// +optional
 	LastHeard *metav1.Time `json:"lastHeard,omitempty"`
+	// Expired says that who is in peers of other clusters does not count in rules that allow,
+	// because of staleAfter.
+	// +optional
+	Expired bool `json:"expired,omitempty"`
 	// Policies is how many policies of the hub are in this cluster.
 	// +optional
 	Policies int32 `json:"policies,omitempty"`

@@ -32,6 +32,7 @@ func newJoinCommand(to connect) *cobra.Command {
 	var cluster terminal.Cluster
 	var accept setv1alpha1.Acceptance
 	var clusterWide, questions bool
+	var stale time.Duration
 	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use:   "join TOKEN",
@@ -61,7 +62,7 @@ The command waits until the two are connected. What goes wrong is in the status 
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			defer cancel()
-			if err := join(ctx, c, invitation, accept); err != nil {
+			if err := join(ctx, c, invitation, accept, stale); err != nil {
 				return err
 			}
 			fmt.Fprintf(cmd.OutOrStdout(), "This cluster is member %s of the set of %s.\n", invitation.Host.Name, invitation.Server)
@@ -71,6 +72,7 @@ The command waits until the two are connected. What goes wrong is in the status 
 	f := cmd.Flags()
 	cluster.Register(f)
 	f.BoolVar(&clusterWide, "accept-cluster-wide", true, "take policies of the hub that are in no Namespace")
+	f.DurationVar(&stale, "stale-after", 0, "how long workloads of other clusters count in rules that allow while the hub is not heard of; 0 is without end")
 	f.BoolVar(&questions, "accept-questions", true, "answer what the hub asks about single flows")
 	f.StringSliceVar(&accept.Namespaces, "accept-namespaces", nil, "Namespaces in which policies of the hub are taken: names, or beginnings followed by *; none means all")
 	f.StringSliceVar(&accept.Tiers, "accept-tiers", nil, "tiers in which policies of the hub are taken; none means all")
@@ -79,7 +81,7 @@ The command waits until the two are connected. What goes wrong is in the status 
 }
 
 // join writes what the controller joins by, and waits until it has.
-func join(ctx context.Context, c client.Client, invitation credential.Invitation, accept setv1alpha1.Acceptance) error {
+func join(ctx context.Context, c client.Client, invitation credential.Invitation, accept setv1alpha1.Acceptance, stale time.Duration) error {
 	var present setv1alpha1.Membership
 	err := c.Get(ctx, client.ObjectKey{Name: setv1alpha1.MembershipName}, &present)
 	switch {
@@ -107,6 +109,9 @@ func join(ctx context.Context, c client.Client, invitation credential.Invitation
 	m := &setv1alpha1.Membership{
 		ObjectMeta: metav1.ObjectMeta{Name: setv1alpha1.MembershipName},
 		Spec:       setv1alpha1.MembershipSpec{Hub: strings.Split(invitation.Server, ","), Cluster: invitation.Host.Name, Accept: accept},
+	}
+	if stale > 0 {
+		m.Spec.StaleAfter = &metav1.Duration{Duration: stale}
 	}
 	if err := c.Create(ctx, m); err != nil {
 		return fmt.Errorf("make the Membership: %w", err)

@@ -35,6 +35,7 @@ import (
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	setv1alpha1 "github.com/nephele-io/nephele/api/set/v1alpha1"
 	"github.com/nephele-io/nephele/internal/clusterset/claims"
+	"github.com/nephele-io/nephele/internal/clusterset/peers"
 	"github.com/nephele-io/nephele/internal/clusterset/union"
 	"github.com/nephele-io/nephele/internal/clusterset/wire"
 	"github.com/nephele-io/nephele/internal/platform/recovered"
@@ -114,6 +115,9 @@ type member struct {
 	// realized is what it tells of policies, by uid.
 	realized map[string]wire.Realization
 	recorded recorded
+	// stale says that it has been silent for longer than its Cluster has what it told count for
+	// rules that allow.
+	stale bool
 }
 
 // New returns a Hub that does nothing until Start.
@@ -486,6 +490,78 @@ func (h *Hub) around(name string) {
 	}
 }
 
+// view is what members are told of, as of now: of who is silent for too long nothing counts in
+// groups of rules that allow.
+type view struct {
+	*union.Union
+	stale map[string]bool
+}
+
+// Expired implements outbox.View.
+func (v *view) Expired(group, cluster string) bool { return v.stale[cluster] && peers.Allows(group) }
+
+// view makes the view of now. The caller holds the lock.
+func (h *Hub) view() *view {
+	v := &view{Union: h.union}
+	for name, m := range h.clusters {
+		if m.stale {
+			if v.stale == nil {
+				v.stale = map[string]bool{}
+			}
+			v.stale[name] = true
+		}
+	}
+	return v
+}
+
+// lastHeard is when a member was heard last, perhaps by a former process; zero if never. The caller
+// holds the lock.
+func (m *member) lastHeard() time.Time {
+	if m.heard.IsZero() && m.cluster.Status.LastHeard != nil {
+		return m.cluster.Status.LastHeard.Time
+	}
+	return m.heard
+}
+
+// expire finds out who is silent for too long.
+func (h *Hub) expire() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now, changed := h.Clock.Now(), false
+	for name, m := range h.clusters {
+		after, heard := m.cluster.Spec.StaleAfter, m.lastHeard()
+		stale := after != nil && !heard.IsZero() && m.session == nil && now.Sub(heard) >= after.Duration
+		if m.session != nil && m.stale { // it begins to count again when it has told all
+			stale = !h.union.Counts(name).Heard || !m.session.listed
+		}
+		changed = changed || stale != m.stale
+		m.stale = stale
+	}
+	if !changed {
+		return
+	}
+	for _, m := range h.clusters {
+		m.session.wake()
+	}
+}
+
+// Silent is for how long each member was not heard of that has joined.
+func (h *Hub) Silent() map[string]time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	out := map[string]time.Duration{}
+	for name, m := range h.clusters {
+		switch heard := m.lastHeard(); {
+		case heard.IsZero():
+		case m.session != nil:
+			out[name] = 0
+		default:
+			out[name] = max(0, h.Clock.Since(heard))
+		}
+	}
+	return out
+}
+
 // tell keeps the status of Clusters current.
 func (h *Hub) tell(ctx context.Context) {
 	ticker := h.Clock.NewTicker(statusPause)
@@ -496,6 +572,7 @@ func (h *Hub) tell(ctx context.Context) {
 			return
 		case <-ticker.C():
 		}
+		h.expire()
 		for _, c := range h.statuses() {
 			if err := h.Client.Status().Update(ctx, c); client.IgnoreNotFound(err) != nil && ctx.Err() == nil {
 				h.Log.V(1).Info("The status of a Cluster was not written, trying again", "cluster", c.Name, "reason", err.Error())
@@ -553,6 +630,9 @@ func (h *Hub) describe(m *member, s *setv1alpha1.ClusterStatus, generation int64
 	case m.hello == nil && s.ClusterID == "":
 		set(setv1alpha1.ClusterConnected, metav1.ConditionFalse, setv1alpha1.ReasonNotJoined, "no cluster has joined by its token")
 		set(setv1alpha1.ClusterInSync, metav1.ConditionFalse, setv1alpha1.ReasonNotJoined, "")
+	case m.stale:
+		set(setv1alpha1.ClusterConnected, metav1.ConditionFalse, setv1alpha1.ReasonExpired, "what it has been told stays in force there; rules that allow do not mean what it has any more")
+		set(setv1alpha1.ClusterInSync, metav1.ConditionFalse, setv1alpha1.ReasonNotHeard, "")
 	default:
 		set(setv1alpha1.ClusterConnected, metav1.ConditionFalse, setv1alpha1.ReasonNotHeard, "what it has been told stays in force there, and what it has told stays known here")
 		set(setv1alpha1.ClusterInSync, metav1.ConditionFalse, setv1alpha1.ReasonNotHeard, "")

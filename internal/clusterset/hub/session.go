@@ -35,6 +35,8 @@ type session struct {
 	// The lock of the Hub guards these.
 	out    *outbox.Outbox
 	synced bool
+	// listed says that a whole listing has come in this session.
+	listed bool
 	why    string
 	// labels are to be told; nil if they were.
 	labels map[string]string
@@ -229,7 +231,7 @@ func (h *Hub) next(cluster string, s *session) *wire.Down {
 		s.questions = s.questions[n:]
 		return &wire.Down{Questions: asked}
 	}
-	d := s.out.Next(h.union, h.sendable(cluster, func(uid string) bool { return s.out.Has(uid) }))
+	d := s.out.Next(h.view(), h.sendable(cluster, func(uid string) bool { return s.out.Has(uid) }))
 	s.synced = s.out.Synced() && d == nil
 	return d
 }
@@ -275,6 +277,7 @@ func (h *Hub) apply(cluster string, s *session, up *wire.Up) bool {
 	if wrong := h.union.Apply(cluster, up); len(wrong) > 0 {
 		m.wrong = shortened(wrong[0], 256)
 	}
+	s.listed = s.listed || up.Listed
 	s.answered(up.Answers)
 	h.reported(m, up.Realizations)
 	if len(up.Answers) == 0 {

@@ -144,7 +144,7 @@ func New(o Options) *Member {
 	return &Member{
 		Options: o, known: make(chan struct{}), news: make(chan struct{}, 1), told: make(chan struct{}, 1), work: make(chan struct{}, 1),
 		asking: make(chan struct{}, 1),
-		feed:   feed.New(), book: remote.New(), recorded: map[string]bool{}, stale: map[string]bool{}, wanted: map[string]*wire.Policy{},
+		feed:   feed.New(), book: remote.New(peers.Allows), recorded: map[string]bool{}, stale: map[string]bool{}, wanted: map[string]*wire.Policy{},
 		dirty: map[string]bool{}, outcome: map[string]wire.Realization{}, seen: map[string]wire.Realization{}, generations: map[string]int64{}, retell: map[string]bool{},
 	}
 }
@@ -250,14 +250,18 @@ func (m *Member) load(ctx context.Context) error {
 		}
 		m.recorded[g.Name] = true
 	}
-	m.give()
-	clear(m.stale)
 	for i := range memberships.Items {
 		if s := &memberships.Items[i]; s.Status.Labels != nil {
 			m.state.labels, m.state.cluster = s.Status.Labels, s.Spec.Cluster
+			if s.Status.LastHeard != nil {
+				m.state.heard = s.Status.LastHeard.Time
+			}
+			m.expire(s)
 			m.Policies.PutOwnLabels(peers.Given(s.Spec.Cluster, s.Status.Labels))
 		}
 	}
+	m.give()
+	clear(m.stale)
 	return nil
 }
 
@@ -369,6 +373,7 @@ func (m *Member) tell(ctx context.Context) {
 		if err != nil || present == nil {
 			continue
 		}
+		m.look(present)
 		next := present.DeepCopy()
 		if !m.describe(next) {
 			continue
@@ -377,6 +382,39 @@ func (m *Member) tell(ctx context.Context) {
 			m.Log.V(1).Info("The status of the Membership was not written, trying again", "reason", err.Error())
 		}
 	}
+}
+
+// look finds out whether who is in peers of other clusters does not count any more.
+func (m *Member) look(o *setv1alpha1.Membership) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.expire(o)
+	m.give()
+}
+
+// expire makes who is in peers of other clusters count no more when the hub is silent for longer
+// than the Membership says. They count again when the hub has told all. The caller holds the lock.
+func (m *Member) expire(o *setv1alpha1.Membership) {
+	after := o.Spec.StaleAfter
+	switch {
+	case after == nil:
+		m.book.Expire(false)
+	case !m.state.heard.IsZero() && !m.state.connected && m.Clock.Since(m.state.heard) >= after.Duration:
+		m.book.Expire(true)
+	}
+}
+
+// Silent is for how long the hub was not heard of; false if there is none.
+func (m *Member) Silent() (time.Duration, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case m.state.membership == nil || m.state.heard.IsZero():
+		return 0, false
+	case m.state.connected:
+		return 0, true
+	}
+	return max(0, m.Clock.Since(m.state.heard)), true
 }
 
 // describe fills in the status; false if nothing is new.
@@ -411,7 +449,7 @@ func (m *Member) describe(o *setv1alpha1.Membership) bool {
 		heard := metav1.NewTime(now.heard.Truncate(time.Second))
 		s.LastHeard = &heard
 	}
-	s.Policies = int32(len(m.seen))
+	s.Policies, s.Expired = int32(len(m.seen)), m.book.Expired()
 	if now.joined || now.joinWhy != "" {
 		set(setv1alpha1.MembershipJoined, now.joined, setv1alpha1.ReasonNoCredentials, now.joinWhy)
 	}

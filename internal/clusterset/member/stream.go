@@ -456,6 +456,7 @@ func (m *Member) synced(s *wire.Sync, sent map[string]map[string]bool) {
 	}
 	m.listed = true
 	m.book.Sync(s, m.groups(), sent)
+	m.book.Expire(false)
 }
 
 // groups are those that wanted policies name. The caller holds the lock.

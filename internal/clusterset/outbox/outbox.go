@@ -24,6 +24,9 @@ type View interface {
 	Members() (names []string, heard map[string]bool)
 	// Recalled reports whether what is known of a cluster that has not been heard is from a record.
 	Recalled(cluster string) bool
+	// Expired reports whether a cluster has been silent for so long that what it had in a group
+	// does not count any more.
+	Expired(group, cluster string) bool
 }
 
 // mostBytes is about how long a record becomes.
@@ -74,13 +77,21 @@ func (o *Outbox) Next(v View, wanted map[string]*wire.Policy) *wire.Down {
 	}
 	for _, group := range slices.Sorted(maps.Keys(groups)) {
 		for _, cluster := range names {
-			if cluster == o.self || !heard[cluster] && !v.Recalled(cluster) {
+			expired := v.Expired(group, cluster)
+			if cluster == o.self || !heard[cluster] && !v.Recalled(cluster) && !expired {
 				continue
 			}
 			if room <= 0 {
 				return out
 			}
-			o.part(out, &room, key{group, cluster}, v.Part(group, cluster), !heard[cluster])
+			k, now, recalled := key{group, cluster}, v.Part(group, cluster), !heard[cluster]
+			if expired {
+				now, recalled = nil, false
+				if _, told := o.sent[k]; !told {
+					o.unheard[cluster] = true // the member may have something
+				}
+			}
+			o.part(out, &room, k, now, recalled)
 		}
 		o.groups[group] = true
 	}

@@ -3,7 +3,8 @@
 //
 // A peer with the scope ClusterSet is two: what it says in this cluster, and a remote group, which
 // is all that it says in the others. Both ends give a remote group the same id, made from the
-// peer and the Namespace of its policy. A member needs the id alone; a hub also needs the peer as
+// peer, the Namespace of its policy, and whether its rule allows: who is in a group of such rules
+// may expire. A member needs the id alone; a hub also needs the peer as
 // it is over all clusters, where a Namespace is known by its labels: its own, those of its cluster,
 // and the name of that.
 //
@@ -112,11 +113,11 @@ type Group struct {
 // left out: see Check.
 func Groups(p *policy.Policy) []Group {
 	var out []Group
-	each(p, func(_ string, peer *policy.Peer) {
+	each(p, func(_ string, action policy.Action, peer *policy.Peer) {
 		if peer.Scope != ScopeClusterSet || check(peer) != nil {
 			return
 		}
-		if g := groupOf(p.Namespace, peer); !slices.ContainsFunc(out, func(o Group) bool { return o.ID == g.ID }) {
+		if g := groupOf(p.Namespace, action, peer); !slices.ContainsFunc(out, func(o Group) bool { return o.ID == g.ID }) {
 			out = append(out, g)
 		}
 	})
@@ -136,7 +137,7 @@ func localized(namespace string, rules []policy.Rule) []policy.Rule {
 		var remote []policy.Peer
 		for j := range rules[i].Peers {
 			if peer := &rules[i].Peers[j]; peer.Scope == ScopeClusterSet && check(peer) == nil {
-				remote = append(remote, policy.Peer{RemoteGroup: groupOf(namespace, peer).ID})
+				remote = append(remote, policy.Peer{RemoteGroup: groupOf(namespace, rules[i].Action, peer).ID})
 			}
 		}
 		if len(remote) == 0 {
@@ -157,7 +158,7 @@ func Check(selector string, p *policy.Policy) []policy.FieldError {
 		out = append(out, policy.FieldError{Field: "metadata.annotations[" + setv1alpha1.AnnotationClusters + "]", Value: shown(selector),
 			Want: "a selector over the labels of Clusters, such as env=prod, or {} for all: " + shown(err.Error())})
 	}
-	each(p, func(path string, peer *policy.Peer) {
+	each(p, func(path string, _ policy.Action, peer *policy.Peer) {
 		if peer.Scope != ScopeClusterSet {
 			return
 		}
@@ -208,8 +209,17 @@ func keysOf(s *policy.Selector) []string {
 	return out
 }
 
+// The beginnings of the ids of groups: of those whose rules allow, and of others.
+const (
+	idAllows = "ga"
+	idOthers = "gd"
+)
+
+// Allows reports whether a group is one of rules that allow.
+func Allows(id string) bool { return strings.HasPrefix(id, idAllows) }
+
 // groupOf returns the remote group of a peer of a policy in a Namespace, or in none.
-func groupOf(namespace string, peer *policy.Peer) Group {
+func groupOf(namespace string, action policy.Action, peer *policy.Peer) Group {
 	p := policy.Peer{NodeSelector: peer.NodeSelector}
 	switch {
 	case peer.NodeSelector != nil:
@@ -229,7 +239,11 @@ func groupOf(namespace string, peer *policy.Peer) Group {
 		panic("selectors are texts: " + err.Error())
 	}
 	sum := sha256.Sum256(text)
-	return Group{ID: "g" + hex.EncodeToString(sum[:16]), Peer: p}
+	prefix := idOthers
+	if action == policy.Allow {
+		prefix = idAllows
+	}
+	return Group{ID: prefix + hex.EncodeToString(sum[:16]), Peer: p}
 }
 
 // named selects one value of a label.
@@ -253,15 +267,15 @@ func sorted(s *policy.Selector) *policy.Selector {
 	return out
 }
 
-// each calls f for every peer with its path.
-func each(p *policy.Policy, f func(path string, peer *policy.Peer)) {
+// each calls f for every peer with its path, and the action of its rule.
+func each(p *policy.Policy, f func(path string, action policy.Action, peer *policy.Peer)) {
 	for _, d := range []struct {
 		path, side string
 		rules      []policy.Rule
 	}{{"spec.ingress", "from", p.Ingress}, {"spec.egress", "to", p.Egress}} {
 		for i := range d.rules {
 			for j := range d.rules[i].Peers {
-				f(fmt.Sprintf("%s[%d].%s[%d]", d.path, i, d.side, j), &d.rules[i].Peers[j])
+				f(fmt.Sprintf("%s[%d].%s[%d]", d.path, i, d.side, j), d.rules[i].Action, &d.rules[i].Peers[j])
 			}
 		}
 	}

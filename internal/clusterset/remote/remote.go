@@ -37,16 +37,19 @@ type Book struct {
 	// pending are changes of which the rest is to follow.
 	pending map[partKey]*pendingPart
 	// before are the groups that were there when the stream began.
-	before  map[string]bool
+	before map[string]bool
+	// expires tells the groups that expire, and expired that they have.
+	expires func(group string) bool
+	expired bool
 	touched map[string]struct{} // addresses
 	changed map[string]struct{} // groups
 }
 
-// New returns an empty Book.
-func New() *Book {
+// New returns an empty Book. Expires tells the groups whose members do not count after Expire.
+func New(expires func(group string) bool) *Book {
 	return &Book{
 		groups: map[string]map[string]map[string]struct{}{}, holders: map[string]map[string]int{}, texts: map[string]map[string]struct{}{},
-		pending: map[partKey]*pendingPart{}, touched: map[string]struct{}{}, changed: map[string]struct{}{},
+		expires: expires, pending: map[partKey]*pendingPart{}, touched: map[string]struct{}{}, changed: map[string]struct{}{},
 	}
 }
 
@@ -223,6 +226,24 @@ func (b *Book) Sync(s *wire.Sync, groups []string, sent map[string]map[string]bo
 	}
 }
 
+// Expire makes the members of groups that expire count no more, or again. They stay known.
+func (b *Book) Expire(expired bool) {
+	if b.expired == expired {
+		return
+	}
+	b.expired = expired
+	for text, groups := range b.holders {
+		for group := range groups {
+			if b.expires(group) {
+				b.touched[addressesOf(text)] = struct{}{}
+			}
+		}
+	}
+}
+
+// Expired reports whether members of groups that expire do not count.
+func (b *Book) Expired() bool { return b.expired }
+
 // Groups returns the ids of all groups, sorted.
 func (b *Book) Groups() []string { return slices.Sorted(maps.Keys(b.groups)) }
 
@@ -287,7 +308,9 @@ func (b *Book) entity(at string) policy.Entity {
 			}
 		}
 		for group := range b.holders[text] {
-			e.Labels[group] = ""
+			if !b.expired || !b.expires(group) {
+				e.Labels[group] = ""
+			}
 		}
 	}
 	slices.SortFunc(e.Ports, func(x, y policy.NamedPort) int {

@@ -231,6 +231,9 @@ func (u *Union) Recalled(name string) bool {
 	return c != nil && c.recalled && !c.heard
 }
 
+// Expired implements outbox.View: to a Union nothing is too old.
+func (*Union) Expired(string, string) bool { return false }
+
 // Version is another one whenever something new is believed of a member, or something no more.
 func (u *Union) Version(name string) uint64 {
 	if c := u.clusters[name]; c != nil {
