@@ -304,11 +304,14 @@ func (s *set) kill() {
 }
 
 // join makes a Cluster, and a member that joins as it.
-func (s *set) join(name, pods string) {
+func (s *set) join(name, pods string) { s.joinAs(name, pods, newStore(s.T)) }
+
+// joinAs does so for the cluster that has a store.
+func (s *set) joinAs(name, pods string, has *store) {
 	s.Helper()
 	c := &setv1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"env": "prod"}}, Spec: setv1alpha1.ClusterSpec{Addresses: setv1alpha1.ClusterAddresses{Pods: []string{pods}}}}
 	s.must(s.hub.Create(s.Context(), c))
-	m := &side{store: newStore(s.T), name: name, line: newLine(s.T, s.server.Listener.Addr().String())}
+	m := &side{store: has, name: name, line: newLine(s.T, s.server.Listener.Addr().String())}
 	s.sides[name] = m
 	token, _, err := enroll.InviteCluster(s.Context(), s.hub, c, m.line.at(), time.Hour, s.clock.Now())
 	s.must(err)
@@ -991,4 +994,30 @@ func TestStale(t *testing.T) {
 	west.line.set(func() { west.line.refuses = false })
 	inGroups("the hub is heard", "10.1.0.5", "10.1.0.6")
 	expired(false)
+}
+
+// TestHubAsMember: a hub that joins its own set takes part in it as any other member.
+func TestHubAsMember(t *testing.T) {
+	s := newSet(t, "east")
+	s.joinAs("home", "10.9.0.0/16", s.hub)
+	s.must(s.hub.Create(t.Context(), fromWeb("p", "web")))
+	s.pod("east", "web", "web", "10.1.0.5")
+	s.pod("home", "web", "web", "10.9.0.5")
+	s.knowsAll("east", "10.9.0.5")
+	s.knowsAll("home", "10.1.0.5")
+	s.is("home", setv1alpha1.ClusterInSync, metav1.ConditionTrue)
+	// Its copy is the one that is enforced there, and goes to nobody else.
+	copied, key := &v1beta1.ClusterNetworkPolicy{}, client.ObjectKey{Name: "hub-p"}
+	s.must(s.hub.Get(t.Context(), key, copied))
+	if _, spread := copied.Annotations[setv1alpha1.AnnotationClusters]; spread {
+		t.Error("the copy is for other clusters")
+	}
+	if c := s.cluster("east"); c.Status.Policies != 1 {
+		t.Errorf("east is to have %d policies", c.Status.Policies)
+	}
+	s.must(s.hub.Delete(t.Context(), &v1beta1.ClusterNetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p"}}))
+	s.until("the copy is gone", func() (bool, any) {
+		err := s.hub.Get(t.Context(), key, copied)
+		return err != nil && client.IgnoreNotFound(err) == nil, err
+	})
 }

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
+	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	setv1alpha1 "github.com/nephele-io/nephele/api/set/v1alpha1"
 	"github.com/nephele-io/nephele/internal/clusterset/wire"
 	"github.com/nephele-io/nephele/internal/policy"
@@ -40,7 +41,7 @@ const (
 	clusterPolicy = `{"apiVersion":"crd.antrea.io/v1beta1","kind":"ClusterNetworkPolicy","metadata":{"name":"p","labels":{"a":"b"}},"spec":{"priority":5,"tier":"ours","appliedTo":[{"group":"g"}],"ingress":[{"action":"Drop","from":[{"group":"g"}]}]}}`
 	spacePolicy   = `{"apiVersion":"crd.antrea.io/v1beta1","kind":"NetworkPolicy","metadata":{"name":"p","namespace":"shop"},"spec":{"priority":5,"appliedTo":[{"podSelector":{}}]}}`
 	group         = `{"apiVersion":"crd.antrea.io/v1beta1","kind":"ClusterGroup","metadata":{"name":"g","uid":"ug"},"spec":{"childGroups":["h"]}}`
-	tier          = `{"apiVersion":"crd.antrea.io/v1beta1","kind":"Tier","metadata":{"name":"ours","uid":"ut"},"spec":{"priority":7}}`
+	tier          = `{"apiVersion":"crd.antrea.io/v1beta1","kind":"Tier","metadata":{"name":"ours","uid":"ut","labels":{"nephele.io/use":"required"}},"spec":{"priority":7}}`
 )
 
 func received(kind, object string, needs ...string) *wire.Policy {
@@ -64,7 +65,8 @@ func TestPut(t *testing.T) {
 	}
 	var written v1beta1.ClusterNetworkPolicy
 	var copied v1beta1.ClusterGroup
-	for name, o := range map[string]client.Object{"hub-p": &written, "hub-g": &copied, "ours": &v1beta1.Tier{}, "gab": &setv1alpha1.RemoteGroup{}} {
+	var made v1beta1.Tier
+	for name, o := range map[string]client.Object{"hub-p": &written, "hub-g": &copied, "ours": &made, "gab": &setv1alpha1.RemoteGroup{}} {
 		if err := m.Client.Get(t.Context(), client.ObjectKey{Name: name}, o); err != nil {
 			t.Fatal(err)
 		}
@@ -72,6 +74,9 @@ func TestPut(t *testing.T) {
 	if written.Spec.AppliedTo[0].Group != "hub-g" || written.Spec.Ingress[0].From[0].Group != "hub-g" || copied.Spec.ChildGroups[0] != "hub-h" || written.ResourceVersion != "1" ||
 		written.Labels[setv1alpha1.LabelFromHub] != "true" || written.Labels["a"] != "b" || written.Annotations[setv1alpha1.AnnotationSource] != "u" {
 		t.Errorf("%+v %+v", written, copied)
+	}
+	if made.Labels[cloudv1.LabelTierUse] != "required" {
+		t.Error("who writes policies here may write some before those of the hub")
 	}
 	// What the hub takes back goes, but not before it has told all.
 	if _, err := m.prune(t.Context()); err != nil || m.Client.Get(t.Context(), client.ObjectKey{Name: "hub-p"}, &written) != nil {
