@@ -3,7 +3,7 @@
 SHELL := /usr/bin/env bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help build build-slim build-agent deb image release demo check test test-long screens web verify-web fmt vet generate verify-generated staticcheck race bench scale cost accounts console-figures figures az matrix worlds cluster clean
+.PHONY: help build build-slim build-agent build-cni deb image release demo check test test-long screens web verify-web fmt vet generate verify-generated staticcheck race bench scale cost accounts console-figures figures az matrix worlds cluster clean
 
 # What is compiled does not name the directory that it was compiled in, so all clones and worktrees
 # share one build cache.
@@ -29,6 +29,9 @@ build-slim: ## Build bin/nephele-slim: the same without "up" and "demo", for use
 
 build-agent: ## Build bin/nephele-agent: what a host with an agent needs, and no more
 	@CGO_ENABLED=0 hack/build.sh . ./cmd/nephele-agent bin/nephele-agent
+
+build-cni: ## Build bin/nephele-cni: the CNI plugin that agents on Nodes install
+	@CGO_ENABLED=0 hack/build.sh . ./cmd/nephele-cni bin/nephele-cni
 
 deb: build-agent ## Build dist/nephele-agent_VERSION_ARCH.deb, the agent for hosts
 	@go run ./hack/deb -arch "$$(go env GOARCH)" -version "$$(git describe --tags --match 'v[0-9]*' 2>/dev/null | sed 's/^v//' | grep . || echo "0.0.0~$$(git rev-parse --short HEAD)")" -time "$$(git log -1 --format=%ct)"
@@ -123,8 +126,9 @@ figures: ## Measure building and starting bin/nephele, and write it into docs/pe
 	@hack/figures.sh
 
 PROXIES ?= nftables,iptables
-cluster: build-slim build-agent ## Play upstream's cases about network policies on a real cluster, as root (PROXIES=nftables,iptables FOCUS=regexp CLUSTER_CACHE=dir CLUSTER_LOGS=dir; the first time compiles Kubernetes)
-	cd test/cluster && go vet ./... && go test -count=1 -timeout 6h -v -run 'TestUpstreamCases$$' . -args -nephele "$(CURDIR)/bin/nephele-slim" -agent "$(CURDIR)/bin/nephele-agent" -proxies "$(PROXIES)" $(if $(FOCUS),-focus "$(FOCUS)") $(if $(CLUSTER_CACHE),-cache "$(abspath $(CLUSTER_CACHE))") $(if $(CLUSTER_LOGS),-logs "$(abspath $(CLUSTER_LOGS))")
+NETWORKS ?= encap,encap+services,noEncap+services
+cluster: build-slim build-agent build-cni ## Play upstream's cases about policies and the network on real clusters, as root (PROXIES=nftables,iptables NETWORKS=encap,encap+services FOCUS=regexp CLUSTER_CACHE=dir CLUSTER_LOGS=dir; the first time compiles Kubernetes)
+	cd test/cluster && go vet ./... && go test -count=1 -timeout 6h -v -run 'TestUpstreamCases$$' . -args -nephele "$(CURDIR)/bin/nephele-slim" -agent "$(CURDIR)/bin/nephele-agent" -proxies "$(PROXIES)" -networks "$(NETWORKS)" $(if $(FOCUS),-focus "$(FOCUS)") $(if $(CLUSTER_CACHE),-cache "$(abspath $(CLUSTER_CACHE))") $(if $(CLUSTER_LOGS),-logs "$(abspath $(CLUSTER_LOGS))")
 
 clean: ## Remove what was built
 	rm -rf bin dist

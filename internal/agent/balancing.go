@@ -73,7 +73,7 @@ func NewBalancing(node string, of Cluster) *Balancing {
 	b.nodes, b.runNodes = follow(&corev1.Node{}, of.Follow(corev1.SchemeGroupVersion.WithResource("nodes"), metav1.NamespaceAll, own), trimZone, func(x, y any) bool {
 		m, ok1 := x.(*corev1.Node)
 		n, ok2 := y.(*corev1.Node)
-		return ok1 && ok2 && maps.Equal(m.Labels, n.Labels)
+		return ok1 && ok2 && maps.Equal(m.Labels, n.Labels) && leaves(m) == leaves(n)
 	})
 	return b
 }
@@ -107,14 +107,28 @@ func trimSlice(o any) (any, error) {
 	return out, nil
 }
 
-// trimZone keeps of a Node in which zone it is.
+// goes is the taint by which the autoscaler of clusters says that it is about to remove a Node.
+const goes = "ToBeDeletedByClusterAutoscaler"
+
+// leaves reports whether a Node is about to go, so that nobody should send it connections any more.
+func leaves(n *corev1.Node) bool {
+	return n.DeletionTimestamp != nil || slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == goes })
+}
+
+// trimZone keeps of a Node in which zone it is, and whether it is about to go.
 func trimZone(o any) (any, error) {
 	n, ok := o.(*corev1.Node)
 	if !ok {
 		return o, nil
 	}
-	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.Name, UID: n.UID, ResourceVersion: n.ResourceVersion,
-		Labels: map[string]string{corev1.LabelTopologyZone: n.Labels[corev1.LabelTopologyZone]}}}, nil
+	out := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.Name, UID: n.UID, ResourceVersion: n.ResourceVersion, DeletionTimestamp: n.DeletionTimestamp,
+		Labels: map[string]string{corev1.LabelTopologyZone: n.Labels[corev1.LabelTopologyZone]}}}
+	for _, t := range n.Spec.Taints {
+		if t.Key == goes {
+			out.Spec.Taints = append(out.Spec.Taints, t)
+		}
+	}
+	return out, nil
 }
 
 func (b *Balancing) poke() {
@@ -157,7 +171,7 @@ func (b *Balancing) refresh(ctx context.Context) {
 	in := proxy.Input{Node: proxy.Node{Name: b.node}, HostPorts: b.hostPorts()}
 	for _, o := range b.nodes.List() {
 		if n, ok := o.(*corev1.Node); ok && n.Name == b.node {
-			in.Node.Zone = n.Labels[corev1.LabelTopologyZone]
+			in.Node.Zone, in.Node.Leaving = n.Labels[corev1.LabelTopologyZone], leaves(n)
 		}
 	}
 	for _, o := range b.services.List() {
@@ -170,7 +184,7 @@ func (b *Balancing) refresh(ctx context.Context) {
 			in.Slices = append(in.Slices, s)
 		}
 	}
-	b.health.serve(ctx, b.Listen, proxy.HealthPorts(in))
+	b.health.serve(ctx, b.Listen, healthAnswers(in))
 	now := proxy.Balance(in)
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -215,25 +215,46 @@ func TestServices(t *testing.T) {
 	}
 	both("an external address", s.answers(client.Host, "203.0.113.6:80", 30))
 
-	// What a load balancer hears: whether the Node has an endpoint.
-	for n, want := range map[*netNode]int{here: http.StatusServiceUnavailable, there: http.StatusOK} {
+	// What a load balancer hears: whether the Node has an endpoint, and whether it takes connections.
+	health := func(n *netNode, port, path string) (code int, text string) {
+		t.Helper()
 		s.inside(s.router, func() error {
-			c, err := net.DialTimeout("tcp", n.at[0].String()+":31007", patient)
+			c, err := net.DialTimeout("tcp", n.at[0].String()+":"+port, patient)
 			if err != nil {
 				return err
 			}
 			defer func() { _ = c.Close() }()
-			_, _ = io.WriteString(c, "GET / HTTP/1.0\r\n\r\n") // reading tells
+			_, _ = io.WriteString(c, "GET "+path+" HTTP/1.0\r\n\r\n") // reading tells
 			r, err := http.ReadResponse(bufio.NewReader(c), nil)
 			if err != nil {
 				return err
 			}
 			defer func() { _ = r.Body.Close() }()
-			if text, err := io.ReadAll(r.Body); r.StatusCode != want || err != nil || !strings.Contains(string(text), `"localEndpoints"`) {
-				t.Errorf("%s says %d %s %v to a load balancer, want %d", n.name, r.StatusCode, text, err, want)
-			}
-			return nil
+			raw, err := io.ReadAll(r.Body)
+			code, text = r.StatusCode, string(raw)
+			return err
 		})
+		return code, text
+	}
+	for n, want := range map[*netNode]int{here: http.StatusServiceUnavailable, there: http.StatusOK} {
+		if code, text := health(n, "31007", "/"); code != want || !strings.Contains(text, `"localEndpoints"`) {
+			t.Errorf("%s says %d %s to a load balancer, want %d", n.name, code, text, want)
+		}
+		if code, text := health(n, "10256", "/healthz"); code != http.StatusOK || !strings.Contains(text, `"nodeEligible":true`) {
+			t.Errorf("%s says of itself %d %s", n.name, code, text)
+		}
+	}
+	node, err := s.client.CoreV1().Nodes().Get(t.Context(), there.name, metav1.GetOptions{})
+	s.must(err)
+	node.Spec.Taints = []corev1.Taint{{Key: "ToBeDeletedByClusterAutoscaler", Effect: corev1.TaintEffectNoSchedule}}
+	_, err = s.client.CoreV1().Nodes().Update(t.Context(), node, metav1.UpdateOptions{})
+	s.must(err)
+	there.eventually("a Node that is about to go says so", func() bool {
+		code, _ := health(there, "10256", "/healthz")
+		return code == http.StatusServiceUnavailable
+	})
+	if code, _ := health(there, "10256", "/livez"); code != http.StatusOK {
+		t.Errorf("the agent of a Node that is about to go says that it does not live: %d", code)
 	}
 
 	// Somebody else leads to Services, too.

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/vishvananda/netlink"
@@ -46,8 +47,11 @@ type Options struct {
 	Dir string
 	// Images are the names under which Pods get agnhost.
 	Images []string
-	// Proxy is the mode of kube-proxy: nftables or iptables.
+	// Proxy is the mode of kube-proxy, nftables or iptables; empty lets the agents lead to Services.
 	Proxy string
+	// Network is the mode in which the agents make the network of the Pods, such as encap; empty
+	// leaves that to the bridge plugin.
+	Network string
 	// Nodes is how many there are.
 	Nodes int
 }
@@ -98,6 +102,11 @@ func (c *Cluster) start(ctx context.Context) error {
 	for i := range c.o.Nodes {
 		if err := c.guard(ctx, i); err != nil {
 			return fmt.Errorf("agent of node %d: %w", i, err)
+		}
+	}
+	for i := range c.o.Nodes {
+		if err := errors.Join(c.ready(ctx, i), c.reach(ctx, i)); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -249,9 +258,15 @@ func (c *Cluster) control(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	corefile := fmt.Sprintf(".:53 {\n  bind %s\n  errors\n  kubernetes cluster.local in-addr.arpa ip6.arpa {\n    kubeconfig %s\n    pods insecure\n    ttl 1\n  }\n}\n", controlAddress, c.Kubeconfig)
+	if err := os.WriteFile(file("Corefile"), []byte(corefile), 0o600); err != nil {
+		return err
+	}
 	return errors.Join(
+		c.program("coredns", c.o.Tools.Path("coredns"), "-conf", file("Corefile")),
 		c.program("kube-controller-manager", c.o.Tools.Path("kube-controller-manager"), "--kubeconfig="+c.Kubeconfig, "--secure-port=0", "--leader-elect=false",
-			"--use-service-account-credentials=true", "--service-account-private-key-file="+file("account.key"), "--root-ca-file="+file("ca.crt")),
+			"--use-service-account-credentials=true", "--service-account-private-key-file="+file("account.key"), "--root-ca-file="+file("ca.crt"),
+			"--allocate-node-cidrs="+strconv.FormatBool(c.o.Network != ""), "--cluster-cidr="+podNetwork),
 		c.program("kube-scheduler", c.o.Tools.Path("kube-scheduler"), "--kubeconfig="+c.Kubeconfig, "--secure-port=0", "--leader-elect=false"),
 	)
 }
@@ -298,7 +313,7 @@ func (c *Cluster) node(i int, images string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	n := node{Name: nodeName(i), Address: nodeAddress(i), Pods: nodePods(i), Dir: dir, Tools: c.o.Tools, Kubeconfig: c.Kubeconfig, Proxy: c.o.Proxy, Images: images}
+	n := node{Name: nodeName(i), Address: nodeAddress(i), Pods: nodePods(i), Dir: dir, Tools: c.o.Tools, Kubeconfig: c.Kubeconfig, Proxy: c.o.Proxy, Network: c.o.Network, Images: images}
 	raw, err := json.Marshal(n)
 	if err != nil {
 		return err
@@ -352,7 +367,8 @@ func (c *Cluster) node(i int, images string) error {
 	return nil
 }
 
-// wire connects the network of a process with the fabric, and makes routes to its Pods.
+// wire connects the network of a process with the fabric, and makes routes to its Pods where their
+// network does not.
 func (c *Cluster) wire(i, pid int) error {
 	theirs, err := netns.GetFromPid(pid)
 	if err != nil {
@@ -388,6 +404,9 @@ func (c *Cluster) wire(i, pid int) error {
 	if err := errors.Join(inside.LinkSetUp(lo), inside.AddrAdd(eth0, address), inside.LinkSetUp(eth0), inside.RouteAdd(gateway)); err != nil {
 		return err
 	}
+	if c.o.Network != "" {
+		return nil
+	}
 	route := func(h *netlink.Handle, to int) error {
 		_, pods, err := net.ParseCIDR(nodePods(to))
 		if err != nil {
@@ -413,11 +432,27 @@ func (c *Cluster) wire(i, pid int) error {
 	return nil
 }
 
-// guard starts the agent of a Node, in its namespaces, with the rights of the DaemonSet, and waits
-// until the Node is ready and guarded.
-func (c *Cluster) guard(ctx context.Context, i int) error {
+// reach makes a route to the Pods of a Node where the control plane is, which is no Node and so is
+// not in the network that agents make: the API server leads callers to Pods.
+func (c *Cluster) reach(ctx context.Context, i int) error {
+	if c.o.Network == "" {
+		return nil // it was made with the wire
+	}
+	n, err := c.Client.CoreV1().Nodes().Get(ctx, nodeName(i), metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	_, pods, err := net.ParseCIDR(n.Spec.PodCIDR)
+	if err != nil {
+		return err
+	}
+	return netlink.RouteReplace(&netlink.Route{Dst: pods, Gw: net.ParseIP(nodeAddress(i))})
+}
+
+// ready waits until a Node is ready.
+func (c *Cluster) ready(ctx context.Context, i int) error {
 	name := nodeName(i)
-	err := c.eventually(ctx, name+" is ready", func(ctx context.Context) error {
+	return c.eventually(ctx, name+" is ready", func(ctx context.Context) error {
 		n, err := c.Client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -429,11 +464,27 @@ func (c *Cluster) guard(ctx context.Context, i int) error {
 		}
 		return fmt.Errorf("%v", n.Status.Conditions)
 	})
-	if err != nil {
-		return err
+}
+
+// guard starts the agent of a Node, in its namespaces, with the rights of the DaemonSet, and waits
+// until it enforces.
+func (c *Cluster) guard(ctx context.Context, i int) error {
+	name := nodeName(i)
+	if c.o.Network == "" {
+		if err := c.ready(ctx, i); err != nil {
+			return err
+		}
+		ranges := encode(object{"spec": object{"podCIDR": nodePods(i), "podCIDRs": []string{nodePods(i)}}})
+		if _, err := c.Client.CoreV1().Nodes().Patch(ctx, name, types.MergePatchType, ranges, metav1.PatchOptions{}); err != nil {
+			return err
+		}
 	}
-	ranges := encode(object{"spec": object{"podCIDR": nodePods(i), "podCIDRs": []string{nodePods(i)}}})
-	if _, err := c.Client.CoreV1().Nodes().Patch(ctx, name, types.MergePatchType, ranges, metav1.PatchOptions{}); err != nil {
+	// A token is bound to an object that there is.
+	err := c.eventually(ctx, name+" is known", func(ctx context.Context) error {
+		_, err := c.Client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+		return err
+	})
+	if err != nil {
 		return err
 	}
 	kubeconfig, err := c.as(ctx, "nephele-node-agent", name)
@@ -447,9 +498,15 @@ func (c *Cluster) guard(ctx context.Context, i int) error {
 			pid = p.cmd.Process.Pid
 		}
 	}
-	err = c.program("agent-"+name, "nsenter", "--target", fmt.Sprint(pid), "--net", "--mount", "--pid", "--",
-		c.o.Agent, "--node="+name, "--kubeconfig="+kubeconfig, "--verbose")
-	if err != nil {
+	args := []string{"--target", fmt.Sprint(pid), "--net", "--mount", "--pid", "--", c.o.Agent, "--node=" + name, "--kubeconfig=" + kubeconfig, "--verbose"}
+	if c.o.Network != "" {
+		dir := filepath.Join(c.o.Dir, name)
+		args = append(args, "--network-mode="+c.o.Network, "--cni-conf-dir="+pluginLists(dir), "--cni-bin-dir="+plugins(dir))
+	}
+	if c.o.Proxy == "" {
+		args = append(args, "--network-services=nephele")
+	}
+	if err := c.program("agent-"+name, "nsenter", args...); err != nil {
 		return err
 	}
 	return c.eventually(ctx, "the agent of "+name+" enforces", func(ctx context.Context) error {

@@ -22,6 +22,7 @@ import (
 	"k8s.io/kubernetes/test/e2e/framework"
 	e2econfig "k8s.io/kubernetes/test/e2e/framework/config"
 	_ "k8s.io/kubernetes/test/e2e/framework/debug/init"
+	_ "k8s.io/kubernetes/test/e2e/network"
 	_ "k8s.io/kubernetes/test/e2e/network/netpol"
 	imageutils "k8s.io/kubernetes/test/utils/image"
 
@@ -32,7 +33,8 @@ var (
 	nephele = flag.String("nephele", "", "the program to test")
 	agent   = flag.String("agent", "", "the program for Nodes to test")
 	cache   = flag.String("cache", "", "directory of the programs that are built and fetched (default: nephele-cluster in the user's cache directory)")
-	proxies = flag.String("proxies", "nftables,iptables", "modes of kube-proxy, each with a cluster of its own")
+	proxies = flag.String("proxies", "nftables,iptables", "modes of kube-proxy, each with a cluster of its own whose network is the bridge plugin's; empty for no such cluster")
+	network = flag.String("networks", "encap,encap+services,noEncap+services", "modes in which the agents make the network, each with a cluster of its own; +services lets them lead to Services, too, in place of kube-proxy")
 	nodes   = flag.Int("nodes", 2, "how many Nodes there are")
 	shards  = flag.Int("shards", 3, "how many cases run at a time")
 	focus   = flag.String("focus", "", "expression: only cases whose names it matches")
@@ -109,8 +111,6 @@ func TestUpstreamCases(t *testing.T) {
 	if os.Getenv(casesEnv) != "" {
 		return
 	}
-	names, without := selected(t)
-	t.Logf("%d cases; not played, because they need SCTP in the kernel: %d", len(names), without)
 	var tools cluster.Tools
 	if err := json.Unmarshal([]byte(os.Getenv(insideEnv)), &tools); err != nil {
 		t.Fatal(err)
@@ -119,15 +119,18 @@ func TestUpstreamCases(t *testing.T) {
 	if dir == "" {
 		dir = t.TempDir()
 	}
-	for _, proxy := range strings.Split(*proxies, ",") {
-		t.Run(proxy, func(t *testing.T) {
-			dir := filepath.Join(dir, proxy)
+	one := func(name string, o cluster.Options, about func(name string) bool) {
+		t.Run(name, func(t *testing.T) {
+			names, without := selected(t, about)
+			t.Logf("%d cases; not played, because they need SCTP in the kernel: %d", len(names), without)
+			dir := filepath.Join(dir, name)
 			if err := errors.Join(os.RemoveAll(dir), os.MkdirAll(dir, 0o755)); err != nil {
 				t.Fatal(err)
 			}
 			began := time.Now()
-			c, err := cluster.Start(t.Context(), cluster.Options{Tools: tools, Nephele: *nephele, Agent: *agent, Manifests: "../../config", Dir: dir,
-				Images: []string{imageutils.GetE2EImage(imageutils.Agnhost)}, Proxy: proxy, Nodes: *nodes})
+			o.Tools, o.Nephele, o.Agent, o.Manifests, o.Dir, o.Nodes = tools, *nephele, *agent, "../../config", dir, *nodes
+			o.Images = []string{imageutils.GetE2EImage(imageutils.Agnhost)}
+			c, err := cluster.Start(t.Context(), o)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -143,17 +146,47 @@ func TestUpstreamCases(t *testing.T) {
 			}
 		})
 	}
+	for _, proxy := range listed(*proxies) {
+		one(proxy, cluster.Options{Proxy: proxy}, aboutPolicies)
+	}
+	for _, kind := range listed(*network) {
+		mode, services := strings.CutSuffix(kind, "+services")
+		o := cluster.Options{Network: mode, Proxy: "nftables"}
+		if services {
+			o.Proxy = ""
+		}
+		one(kind, o, func(name string) bool { return aboutPolicies(name) || aboutNetwork(name) })
+	}
 }
 
+// listed are the words between commas.
+func listed(text string) []string {
+	return slices.DeleteFunc(strings.Split(text, ","), func(word string) bool { return word == "" })
+}
+
+// aboutPolicies are the cases about network policies.
+func aboutPolicies(name string) bool {
+	return strings.Contains(name, "NetworkPolic") || strings.Contains(name, "Netpol")
+}
+
+// aboutNetwork are the cases that every cluster has to pass whose subject is the network of Pods and
+// their Services.
+func aboutNetwork(name string) bool {
+	return strings.Contains(name, "[sig-network]") && strings.Contains(name, "[Conformance]") && !needsMore.MatchString(name)
+}
+
+// needsMore are the cases that need images other than agnhost: those about DNS itself.
+var needsMore = regexp.MustCompile(`\] DNS `)
+
 // selected returns the names of the cases to play, and how many are left out for SCTP.
-func selected(t *testing.T) (names []string, without int) {
+func selected(t *testing.T, about func(name string) bool) (names []string, without int) {
 	wanted, err := regexp.Compile(*focus)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, s := range ginkgo.PreviewSpecs("cases").SpecReports {
 		switch name := s.FullText(); {
-		case s.LeafNodeType != types.NodeTypeIt || !wanted.MatchString(name):
+		case s.LeafNodeType != types.NodeTypeIt || !about(name) || !wanted.MatchString(name):
 		case slices.Contains(s.Labels(), "Feature:SCTPConnectivity"):
 			without++
 		default:

@@ -9,12 +9,13 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"runtime"
 )
 
 // Image writes an OCI archive with one image, agnhost, under every name of names. It is made by us
-// so that no registry is needed; what upstream's image has besides agnhost, a shell and some tools,
-// the cases about policies do not use.
+// so that no registry is needed. Beside agnhost it has what upstream's has that cases about the
+// network use: a shell with the usual commands, curl and nc.
 func (t Tools) Image(w io.Writer, names ...string) error {
 	program, err := os.ReadFile(t.Path(agnhost))
 	if err != nil {
@@ -37,6 +38,9 @@ func (t Tools) Image(w io.Writer, names ...string) error {
 			return err
 		}
 	}
+	if err := t.tools(lw); err != nil {
+		return err
+	}
 	if err := lw.Close(); err != nil {
 		return err
 	}
@@ -57,7 +61,7 @@ func (t Tools) Image(w io.Writer, names ...string) error {
 	}
 	config := add("application/vnd.oci.image.config.v1+json", encode(object{
 		"architecture": runtime.GOARCH, "os": "linux",
-		"config": object{"Entrypoint": []string{"/" + agnhost}, "Cmd": []string{"pause"}},
+		"config": object{"Entrypoint": []string{"/" + agnhost}, "Cmd": []string{"pause"}, "Env": []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/"}},
 		"rootfs": object{"type": "layers", "diff_ids": []string{fmt.Sprintf("sha256:%x", sha256.Sum256(layer.Bytes()))}},
 	}))
 	manifest := add("application/vnd.oci.image.manifest.v1+json", encode(object{
@@ -97,4 +101,61 @@ func encode(v any) []byte {
 		panic(err)
 	}
 	return data
+}
+
+// commands are those of busybox.
+var commands = []string{"cat", "echo", "grep", "hostname", "ip", "ls", "mkdir", "nslookup", "rm", "seq", "sleep", "test", "timeout", "touch", "true", "wget"}
+
+// tools writes the programs of Pods into a layer, without what nobody reads there.
+func (t Tools) tools(to *tar.Writer) error {
+	err := filepath.WalkDir(t.Pods, func(path string, d os.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name, err := filepath.Rel(t.Pods, path)
+		if err != nil || name == "." {
+			return err
+		}
+		if name == "usr/share" {
+			return filepath.SkipDir
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		link := ""
+		if info.Mode().Type() == os.ModeSymlink {
+			if link, err = os.Readlink(path); err != nil {
+				return err
+			}
+		}
+		h, err := tar.FileInfoHeader(info, link)
+		if err != nil {
+			return err
+		}
+		if h.Name = name; d.IsDir() {
+			h.Name += "/"
+		}
+		if err := to.WriteHeader(h); err != nil || !info.Mode().IsRegular() {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		if err == nil {
+			_, err = to.Write(data)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	links := map[string]string{"usr/bin/nc": "/bin/nc.openbsd", "bin/sh": "dash"} // busybox has an nc of its own, which its shell prefers
+	for _, c := range commands {
+		links["bin/"+c] = "busybox"
+	}
+	for name, target := range links {
+		if err := to.WriteHeader(&tar.Header{Typeflag: tar.TypeSymlink, Name: name, Linkname: target, Mode: 0o777}); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -1,9 +1,11 @@
 package cluster
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 
 	corev1 "k8s.io/api/core/v1"
@@ -41,11 +43,22 @@ func (c *Cluster) install(ctx context.Context) error {
 	}
 	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(c.Client.Discovery()))
 	var left []*unstructured.Unstructured
+	var texts [][]byte
 	for _, r := range built.Resources() {
 		text, err := r.AsYAML()
 		if err != nil {
 			return err
 		}
+		texts = append(texts, text)
+	}
+	if c.o.Proxy == "" { // what the chart installs besides for agents that lead to Services
+		rights, err := os.ReadFile(filepath.Join(c.o.Manifests, "nodes/services.yaml"))
+		if err != nil {
+			return err
+		}
+		texts = append(texts, bytes.Split(rights, []byte("\n---\n"))...)
+	}
+	for _, text := range texts {
 		o := &unstructured.Unstructured{}
 		if err := yaml.UnmarshalStrict(text, &o.Object); err != nil {
 			return err

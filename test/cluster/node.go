@@ -33,8 +33,9 @@ type node struct {
 	Tools Tools
 	// Kubeconfig is what kubelet and kube-proxy use.
 	Kubeconfig string
-	// Proxy is the mode of kube-proxy.
-	Proxy string
+	// Proxy is the mode of kube-proxy; empty for none. Network is that of the agent; empty for the
+	// bridge plugin.
+	Proxy, Network string
 	// Images is an OCI archive with what Pods run.
 	Images string
 }
@@ -56,18 +57,32 @@ func RunNode(description string) error {
 	if _, err := bufio.NewReader(os.Stdin).ReadByte(); err != nil {
 		return fmt.Errorf("wait for the network: %w", err)
 	}
-	for _, name := range []string{"net.ipv4.ip_forward", "net.bridge.bridge-nf-call-iptables"} {
-		if err := sysctl(name, "1"); err != nil {
+	files := map[string]any{"kubelet.json": n.kubelet(), "proxy.json": n.proxy()}
+	bin := filepath.Join(n.Tools.Debian, "usr/lib/cni")
+	if n.Network == "" {
+		// The agent sees to this itself where it makes the network.
+		for _, name := range []string{"net.ipv4.ip_forward", "net.bridge.bridge-nf-call-iptables"} {
+			if err := sysctl(name, "1"); err != nil {
+				return err
+			}
+		}
+		files["cni/10-pods.conflist"] = n.network()
+	} else {
+		// containerd wants one plugin besides; the agent brings its own.
+		const loopback = "loopback"
+		lists := pluginLists(n.Dir)
+		if err := errors.Join(os.MkdirAll(lists, 0o755), os.MkdirAll(plugins(n.Dir), 0o755), os.Symlink(filepath.Join(bin, loopback), filepath.Join(plugins(n.Dir), loopback))); err != nil {
 			return err
 		}
+		bin = plugins(n.Dir)
 	}
-	for name, content := range map[string]any{"kubelet.json": n.kubelet(), "proxy.json": n.proxy(), "cni/10-pods.conflist": n.network()} {
+	for name, content := range files {
 		path := filepath.Join(n.Dir, name)
 		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, encode(content), 0o644)); err != nil {
 			return err
 		}
 	}
-	if err := os.WriteFile(filepath.Join(n.Dir, "containerd.toml"), []byte(n.containerd()), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(n.Dir, "containerd.toml"), []byte(n.containerd(bin)), 0o644); err != nil {
 		return err
 	}
 	containerd, err := run(n.Dir, "containerd", n.Tools.env(), n.Tools.Path("containerd"), "--config", filepath.Join(n.Dir, "containerd.toml"))
@@ -82,9 +97,11 @@ func RunNode(description string) error {
 	if err != nil {
 		return err
 	}
-	proxy, err := run(n.Dir, "kube-proxy", n.Tools.env(), n.Tools.Path("kube-proxy"), "--config="+filepath.Join(n.Dir, "proxy.json"), "--hostname-override="+n.Name)
-	if err != nil {
-		return err
+	proxy := &program{} // which never ends
+	if n.Proxy != "" {
+		if proxy, err = run(n.Dir, "kube-proxy", n.Tools.env(), n.Tools.Path("kube-proxy"), "--config="+filepath.Join(n.Dir, "proxy.json"), "--hostname-override="+n.Name); err != nil {
+			return err
+		}
 	}
 	if _, err := fmt.Println(ready); err != nil {
 		return err
@@ -134,6 +151,7 @@ func (n *node) kubelet() any {
 		"makeIPTablesUtilChains":      false,
 		"containerRuntimeEndpoint":    "unix:///run/containerd/containerd.sock",
 		"resolvConf":                  "",
+		"clusterDNS":                  []string{controlAddress},
 		"clusterDomain":               "cluster.local",
 		"oomScoreAdj":                 0,
 	}
@@ -156,7 +174,14 @@ func (n *node) network() any {
 	}}}
 }
 
-func (n *node) containerd() string {
+// pluginLists and plugins are the folders of lists of CNI plugins and of their programs, below that
+// of a Node.
+func pluginLists(dir string) string { return filepath.Join(dir, "cni") }
+
+func plugins(dir string) string { return filepath.Join(dir, "cni-bin") }
+
+// containerd configures it to use the CNI plugins in a folder.
+func (n *node) containerd(bin string) string {
 	const cri = `plugins."io.containerd.grpc.v1.cri"`
 	return fmt.Sprintf(`version = 2
 [%[1]s]
@@ -173,5 +198,5 @@ func (n *node) containerd() string {
 [%[1]s.cni]
   bin_dir = %[4]q
   conf_dir = %[5]q
-`, cri, pauseImage, filepath.Join(n.Tools.Debian, "usr/sbin/runc"), filepath.Join(n.Tools.Debian, "usr/lib/cni"), filepath.Join(n.Dir, "cni"))
+`, cri, pauseImage, filepath.Join(n.Tools.Debian, "usr/sbin/runc"), bin, pluginLists(n.Dir))
 }

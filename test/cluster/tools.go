@@ -24,6 +24,10 @@ var sources = map[string]string{
 	agnhost:                   "k8s.io/kubernetes/test/images/agnhost",
 }
 
+// coreDNS is what answers Pods about names. It is a module of its own: what it is made of is not
+// what Kubernetes is made of.
+const coreDNS = "github.com/coredns/coredns@v1.12.4"
+
 // agnhost is the program of upstream's test Pods. It runs without a C library beside it.
 const agnhost = "agnhost"
 
@@ -35,12 +39,17 @@ var debian = []string{
 	"libnetfilter-conntrack3", "libnfnetlink0", "libedit2", "libbsd0", "libmd0", "libtinfo6", "libgmp10",
 }
 
+// inPods are the packages whose programs test Pods find beside agnhost, with all that they depend
+// on.
+var inPods = []string{"busybox-static", "curl", "dash", "netcat-openbsd"}
+
 // Tools are the programs of a cluster that are not Nephele's. It does not change.
 type Tools struct {
 	// Kubernetes is the directory of the programs that were built.
 	Kubernetes string
-	// Debian is the directory that packages were unpacked into.
-	Debian string
+	// Debian is the directory that packages were unpacked into, Pods the one with those for test
+	// Pods.
+	Debian, Pods string
 	// Version is that of Kubernetes, such as v1.36.3.
 	Version string
 }
@@ -63,12 +72,45 @@ func Find(ctx context.Context, cache string, say func(format string, args ...any
 			return Tools{}, err
 		}
 	}
-	uris, err := output(ctx, "", "apt-get", append([]string{"download", "--print-uris"}, debian...)...)
+	if err := t.install(ctx, "coredns", coreDNS, say); err != nil {
+		return Tools{}, err
+	}
+	depends, err := output(ctx, "", "apt-cache", append([]string{"depends", "--recurse", "--no-recommends", "--no-suggests", "--no-conflicts", "--no-breaks", "--no-replaces", "--no-enhances"}, inPods...)...)
 	if err != nil {
 		return Tools{}, fmt.Errorf("packages of Debian or Ubuntu are needed (apt-get update?): %w", err)
 	}
-	t.Debian = filepath.Join(cache, fmt.Sprintf("debian-%x", sha256.Sum256([]byte(uris)))[:len("debian-")+16])
-	return t, t.unpack(ctx, say)
+	var all []string
+	for line := range strings.Lines(depends) {
+		if name := strings.TrimSpace(line); line[0] != ' ' && !strings.ContainsAny(name, "<: ") {
+			all = append(all, name)
+		}
+	}
+	if t.Pods, err = unpack(ctx, cache, "pods", all, nil, say); err != nil {
+		return Tools{}, err
+	}
+	// The package manager would make these links.
+	links := map[string]string{}
+	for _, name := range []string{"iptables", "iptables-save", "iptables-restore", "ip6tables", "ip6tables-save", "ip6tables-restore"} {
+		links["usr/sbin/"+name] = "xtables-nft-multi"
+	}
+	t.Debian, err = unpack(ctx, cache, "debian", debian, links, say)
+	return t, err
+}
+
+// install compiles a program of a module of its own unless it is there.
+func (t Tools) install(ctx context.Context, name, source string, say func(format string, args ...any)) error {
+	path := filepath.Join(t.Kubernetes, name)
+	if _, err := os.Stat(path); err == nil {
+		return nil
+	}
+	say("building %s", source)
+	cmd := exec.CommandContext(ctx, "go", "install", "-ldflags", "-s -w", source)
+	dir := path + ".new"
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOBIN="+dir)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("build %s: %w\n%s", name, err, out)
+	}
+	return errors.Join(os.Rename(filepath.Join(dir, name), path), os.RemoveAll(dir))
 }
 
 // build compiles one program unless it is there. A build that is cut short leaves nothing.
@@ -92,37 +134,42 @@ func (t Tools) build(ctx context.Context, name, pkg string, say func(format stri
 	return os.Rename(path+".new", path)
 }
 
-// unpack fetches and unpacks the packages unless they are there.
-func (t Tools) unpack(ctx context.Context, say func(format string, args ...any)) (err error) {
-	if _, err := os.Stat(t.Debian); err == nil {
-		return nil
-	}
-	say("fetching packages: %s", strings.Join(debian, " "))
-	dir, err := os.MkdirTemp(filepath.Dir(t.Debian), "fetching-")
+// unpack fetches and unpacks packages below cache unless they are there, and makes links. It returns
+// the directory.
+func unpack(ctx context.Context, cache, name string, packages []string, links map[string]string, say func(format string, args ...any)) (to string, err error) {
+	uris, err := output(ctx, "", "apt-get", append([]string{"download", "--print-uris"}, packages...)...)
 	if err != nil {
-		return err
+		return "", fmt.Errorf("packages of Debian or Ubuntu are needed (apt-get update?): %w", err)
+	}
+	to = filepath.Join(cache, fmt.Sprintf("%s-%.16x", name, sha256.Sum256([]byte(uris))))
+	if _, err := os.Stat(to); err == nil {
+		return to, nil
+	}
+	say("fetching packages: %s", strings.Join(packages, " "))
+	dir, err := os.MkdirTemp(cache, "fetching-")
+	if err != nil {
+		return "", err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	if _, err := output(ctx, dir, "apt-get", append([]string{"-o", "APT::Sandbox::User=root", "download"}, debian...)...); err != nil {
-		return err
+	if _, err := output(ctx, dir, "apt-get", append([]string{"-o", "APT::Sandbox::User=root", "download"}, packages...)...); err != nil {
+		return "", err
 	}
 	files, err := filepath.Glob(filepath.Join(dir, "*.deb"))
 	if err != nil {
-		return err
+		return "", err
 	}
 	root := filepath.Join(dir, "root")
 	for _, f := range files {
 		if _, err := output(ctx, dir, "dpkg-deb", "-x", f, root); err != nil {
-			return err
+			return "", err
 		}
 	}
-	// The package manager would make these links.
-	for _, name := range []string{"iptables", "iptables-save", "iptables-restore", "ip6tables", "ip6tables-save", "ip6tables-restore"} {
-		if err := os.Symlink("xtables-nft-multi", filepath.Join(root, "usr/sbin", name)); err != nil {
-			return err
+	for path, target := range links {
+		if err := os.Symlink(target, filepath.Join(root, path)); err != nil {
+			return "", err
 		}
 	}
-	return os.Rename(root, t.Debian)
+	return to, os.Rename(root, to)
 }
 
 // Path returns where the program is.

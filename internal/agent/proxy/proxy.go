@@ -26,6 +26,8 @@ type Node struct {
 	Name string
 	// Zone is that of the Node; empty if it has none.
 	Zone string
+	// Leaving tells that it is about to go.
+	Leaving bool
 }
 
 // HostPort is a port of the Node that leads to a Pod of it.
