@@ -129,7 +129,7 @@ func TestUpstreamCases(t *testing.T) {
 			}
 			began := time.Now()
 			o.Tools, o.Nephele, o.Agent, o.Manifests, o.Dir, o.Nodes = tools, *nephele, *agent, "../../config", dir, *nodes
-			o.Images = []string{imageutils.GetE2EImage(imageutils.Agnhost)}
+			o.Images = []string{imageutils.GetE2EImage(imageutils.Agnhost), imageutils.GetPauseImageName()}
 			c, err := cluster.Start(t.Context(), o)
 			if err != nil {
 				t.Fatal(err)
