@@ -6,6 +6,7 @@ import (
 	"compress/gzip"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -21,12 +22,19 @@ func (t Tools) Image(w io.Writer, names ...string) error {
 	if err != nil {
 		return err
 	}
+	cert, err1 := os.ReadFile(filepath.Join(t.Porter, "localhost.crt"))
+	key, err2 := os.ReadFile(filepath.Join(t.Porter, "localhost.key"))
+	if err := errors.Join(err1, err2); err != nil {
+		return err
+	}
 	var layer bytes.Buffer
 	lw := tar.NewWriter(&layer)
 	for _, f := range []struct {
 		header tar.Header
 		data   []byte
 	}{
+		{tar.Header{Typeflag: tar.TypeReg, Name: "localhost.crt", Mode: 0o644, Size: int64(len(cert))}, cert},
+		{tar.Header{Typeflag: tar.TypeReg, Name: "localhost.key", Mode: 0o644, Size: int64(len(key))}, key},
 		{tar.Header{Typeflag: tar.TypeReg, Name: agnhost, Mode: 0o755, Size: int64(len(program))}, program},
 		{tar.Header{Typeflag: tar.TypeDir, Name: "tmp/", Mode: 0o1777}, nil},
 		{tar.Header{Typeflag: tar.TypeDir, Name: "uploads/", Mode: 0o777}, nil},

@@ -50,6 +50,8 @@ type Tools struct {
 	// Debian is the directory that packages were unpacked into, Pods the one with those for test
 	// Pods.
 	Debian, Pods string
+	// Porter is the directory of the certificate and key with which agnhost answers by TLS.
+	Porter string
 	// Version is that of Kubernetes, such as v1.36.3.
 	Version string
 }
@@ -67,6 +69,11 @@ func Find(ctx context.Context, cache string, say func(format string, args ...any
 	if err := os.MkdirAll(t.Kubernetes, 0o755); err != nil {
 		return Tools{}, err
 	}
+	source, err := output(ctx, "", "go", "list", "-m", "-f", "{{.Dir}}", "k8s.io/kubernetes")
+	if err != nil {
+		return Tools{}, err
+	}
+	t.Porter = filepath.Join(source, "test/images/agnhost/porter")
 	for name, pkg := range sources {
 		if err := t.build(ctx, name, pkg, say); err != nil {
 			return Tools{}, err
