@@ -215,7 +215,7 @@ func TestServices(t *testing.T) {
 	}
 	both("an external address", s.answers(client.Host, "203.0.113.6:80", 30))
 
-	// What a load balancer hears: whether the Node has an endpoint, and whether it takes connections.
+	// What a load balancer hears: if the Node has an endpoint, and if it takes connections.
 	health := func(n *netNode, port, path string) (code int, text string) {
 		t.Helper()
 		s.inside(s.router, func() error {

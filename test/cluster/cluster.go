@@ -47,7 +47,7 @@ type Options struct {
 	Dir string
 	// Images are the names under which Pods get agnhost.
 	Images []string
-	// Proxy is the mode of kube-proxy, nftables or iptables; empty lets the agents lead to Services.
+	// Proxy is the mode of kube-proxy, nftables or iptables; empty: the agents lead to Services.
 	Proxy string
 	// Network is the mode in which the agents make the network of the Pods, such as encap; empty
 	// leaves that to the bridge plugin.
@@ -313,7 +313,8 @@ func (c *Cluster) node(i int, images string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	n := node{Name: nodeName(i), Address: nodeAddress(i), Pods: nodePods(i), Dir: dir, Tools: c.o.Tools, Kubeconfig: c.Kubeconfig, Proxy: c.o.Proxy, Network: c.o.Network, Images: images}
+	n := node{Name: nodeName(i), Address: nodeAddress(i), Pods: nodePods(i), Dir: dir, Tools: c.o.Tools, Kubeconfig: c.Kubeconfig, Images: images}
+	n.Proxy, n.Network = c.o.Proxy, c.o.Network
 	raw, err := json.Marshal(n)
 	if err != nil {
 		return err

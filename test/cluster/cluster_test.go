@@ -169,8 +169,8 @@ func aboutPolicies(name string) bool {
 	return strings.Contains(name, "NetworkPolic") || strings.Contains(name, "Netpol")
 }
 
-// aboutNetwork are the cases that every cluster has to pass whose subject is the network of Pods and
-// their Services.
+// aboutNetwork are the cases about the network of Pods and their Services that every cluster has to
+// pass.
 func aboutNetwork(name string) bool {
 	return strings.Contains(name, "[sig-network]") && strings.Contains(name, "[Conformance]") && !needsMore.MatchString(name)
 }

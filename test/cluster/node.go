@@ -71,7 +71,8 @@ func RunNode(description string) error {
 		// containerd wants one plugin besides; the agent brings its own.
 		const loopback = "loopback"
 		lists := pluginLists(n.Dir)
-		if err := errors.Join(os.MkdirAll(lists, 0o755), os.MkdirAll(plugins(n.Dir), 0o755), os.Symlink(filepath.Join(bin, loopback), filepath.Join(plugins(n.Dir), loopback))); err != nil {
+		err := errors.Join(os.MkdirAll(lists, 0o755), os.MkdirAll(plugins(n.Dir), 0o755))
+		if err = errors.Join(err, os.Symlink(filepath.Join(bin, loopback), filepath.Join(plugins(n.Dir), loopback))); err != nil {
 			return err
 		}
 		bin = plugins(n.Dir)

@@ -141,8 +141,8 @@ func (t Tools) build(ctx context.Context, name, pkg string, say func(format stri
 	return os.Rename(path+".new", path)
 }
 
-// unpack fetches and unpacks packages below cache unless they are there, and makes links. It returns
-// the directory.
+// unpack fetches and unpacks packages below cache unless they are there, and makes links. It
+// returns the directory.
 func unpack(ctx context.Context, cache, name string, packages []string, links map[string]string, say func(format string, args ...any)) (to string, err error) {
 	uris, err := output(ctx, "", "apt-get", append([]string{"download", "--print-uris"}, packages...)...)
 	if err != nil {
