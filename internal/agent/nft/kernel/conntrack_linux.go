@@ -10,7 +10,6 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/mdlayher/netlink"
 	diag "github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
@@ -425,53 +424,91 @@ func (x *connection) family() uint8 {
 	return unix.AF_INET6
 }
 
+// parseConnection reads a connection, which stays what it is.
 func parseConnection(body []byte) (x connection, err error) {
-	var inner error
-	note := func(err error) {
-		if err != nil {
-			inner = err
-		}
+	err = x.parse(body)
+	x.raw, x.zone = slices.Clone(x.raw), slices.Clone(x.zone)
+	return x, err
+}
+
+// parse reads a connection. What names it is a part of the body. It allocates nothing: of events
+// there are thousands in a second.
+func (x *connection) parse(body []byte) (err error) {
+	if len(body) < 4 {
+		return errMalformed
 	}
-	err = attributes(body[4:], func(ad *netlink.AttributeDecoder) {
-		switch ad.Type() {
+	for b := body[4:]; len(b) > 0; {
+		var kind uint16
+		var data []byte
+		if kind, data, b, err = nextAttribute(b); err != nil {
+			return err
+		}
+		switch kind {
 		case ctTupleOrig:
-			x.raw = slices.Clone(ad.Bytes())
-			note(x.orig.parse(x.raw))
+			x.raw = data
+			err = x.orig.parse(data)
 		case ctTupleReply:
-			note(x.reply.parse(ad.Bytes()))
+			err = x.reply.parse(data)
 		case ctStatus:
-			x.expected = ad.Uint32()&statusExpected != 0
+			if len(data) < 4 {
+				return errMalformed
+			}
+			x.expected = binary.BigEndian.Uint32(data)&statusExpected != 0
 		case ctProtoInfo:
-			x.pickedUp = isPickedUp(ad.Bytes())
+			x.pickedUp, err = isPickedUp(data)
 		case ctZone:
-			x.zone = slices.Clone(ad.Bytes())
+			x.zone = data
 		case ctLabels:
-			labels, mask := ad.Bytes(), deadMask()
-			for i := range min(len(labels), len(mask)) {
-				x.dead = x.dead || labels[i]&mask[i] != 0
+			mask := deadMask()
+			for i := range min(len(data), len(mask)) {
+				x.dead = x.dead || data[i]&mask[i] != 0
 			}
 		}
-	})
-	return x, errors.Join(err, inner)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// errMalformed is the error of a message that is none.
+var errMalformed = errors.New("the kernel's message is malformed")
+
+// nextAttribute takes the first attribute off a list, without the flags of its kind.
+func nextAttribute(b []byte) (kind uint16, data, rest []byte, err error) {
+	if len(b) < unix.SizeofNlAttr {
+		return 0, nil, nil, errMalformed
+	}
+	size := int(binary.NativeEndian.Uint16(b))
+	if size < unix.SizeofNlAttr || size > len(b) {
+		return 0, nil, nil, errMalformed
+	}
+	kind = binary.NativeEndian.Uint16(b[2:]) &^ (unix.NLA_F_NESTED | unix.NLA_F_NET_BYTEORDER)
+	return kind, b[unix.SizeofNlAttr:size], b[min((size+unix.NLA_ALIGNTO-1)&^(unix.NLA_ALIGNTO-1), len(b)):], nil
 }
 
 // isPickedUp reports whether conntrack knows the windows of neither end of a connection of TCP.
-func isPickedUp(info []byte) bool {
+func isPickedUp(info []byte) (bool, error) {
 	liberal := 0
-	_ = attributes(info, func(ad *netlink.AttributeDecoder) {
-		if ad.Type() != protoInfoTCP {
-			return
+	for b := info; len(b) > 0; {
+		kind, tcp, rest, err := nextAttribute(b)
+		if err != nil {
+			return false, err
 		}
-		_ = attributes(ad.Bytes(), func(ad *netlink.AttributeDecoder) {
-			if t := ad.Type(); t != tcpFlagsOrig && t != tcpFlagsReply {
-				return
+		if b = rest; kind != protoInfoTCP {
+			continue
+		}
+		for len(tcp) > 0 {
+			var data []byte
+			if kind, data, tcp, err = nextAttribute(tcp); err != nil {
+				return false, err
 			}
-			if b := ad.Bytes(); len(b) > 0 && b[0]&tcpLiberal != 0 {
+			if (kind == tcpFlagsOrig || kind == tcpFlagsReply) && len(data) > 0 && data[0]&tcpLiberal != 0 {
 				liberal++
 			}
-		})
-	})
-	return liberal == 2
+		}
+	}
+	return liberal == 2, nil
 }
 
 // ends is the tuple without what tells kinds of ICMP apart.
@@ -495,40 +532,56 @@ func (t tuple) marshal() []byte {
 }
 
 func (t *tuple) parse(b []byte) error {
-	var inner error
-	note := func(err error) {
+	for len(b) > 0 {
+		kind, nested, rest, err := nextAttribute(b)
 		if err != nil {
-			inner = err
+			return err
 		}
-	}
-	err := attributes(b, func(ad *netlink.AttributeDecoder) {
-		switch ad.Type() {
-		case tupleIP:
-			note(attributes(ad.Bytes(), func(ad *netlink.AttributeDecoder) {
-				a, _ := netip.AddrFromSlice(ad.Bytes())
-				switch ad.Type() {
+		b = rest
+		for len(nested) > 0 && (kind == tupleIP || kind == tupleProto) {
+			var inner uint16
+			var data []byte
+			if inner, data, nested, err = nextAttribute(nested); err != nil {
+				return err
+			}
+			if kind == tupleIP {
+				a, _ := netip.AddrFromSlice(data)
+				switch inner {
 				case ipSource4, ipSource6:
 					t.source = a
 				case ipDestination4, ipDestination6:
 					t.destination = a
 				}
-			}))
-		case tupleProto:
-			note(attributes(ad.Bytes(), func(ad *netlink.AttributeDecoder) {
-				switch ad.Type() {
-				case protoNumber:
-					t.protocol = ad.Uint8()
-				case protoSource:
-					t.sourcePort = ad.Uint16()
-				case protoDestination:
-					t.destinationPort = ad.Uint16()
-				case protoType, protoType6:
-					t.kind = ad.Uint8()
-				case protoCode, protoCode6:
-					t.code = ad.Uint8()
-				}
-			}))
+			} else if err := t.parseProto(inner, data); err != nil {
+				return err
+			}
 		}
-	})
-	return errors.Join(err, inner)
+	}
+	return nil
+}
+
+func (t *tuple) parseProto(kind uint16, data []byte) error {
+	switch kind {
+	case protoSource, protoDestination:
+		if len(data) < 2 {
+			return errMalformed
+		}
+	case protoNumber, protoType, protoType6, protoCode, protoCode6:
+		if len(data) < 1 {
+			return errMalformed
+		}
+	}
+	switch kind {
+	case protoNumber:
+		t.protocol = data[0]
+	case protoSource:
+		t.sourcePort = binary.BigEndian.Uint16(data)
+	case protoDestination:
+		t.destinationPort = binary.BigEndian.Uint16(data)
+	case protoType, protoType6:
+		t.kind = data[0]
+	case protoCode, protoCode6:
+		t.code = data[0]
+	}
+	return nil
 }

@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -9,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 )
 
@@ -110,8 +110,8 @@ func (r *EventReader) Run(each func(Event), overrun func(), unended func(int)) e
 			if !ended && kind != unix.NFNL_SUBSYS_CTNETLINK<<8|ctNew || len(body) < 4 {
 				return nil
 			}
-			x, err := parseConnection(body)
-			if err != nil || !x.orig.source.IsValid() || !x.reply.source.IsValid() {
+			var x connection
+			if err := x.parse(body); err != nil || !x.orig.source.IsValid() || !x.reply.source.IsValid() {
 				return nil // of a kind that has no addresses
 			}
 			if ended {
@@ -180,24 +180,36 @@ func (r *EventReader) renewLocal(now time.Time) error {
 
 // count reads the counters of a connection that has ended.
 func (e *Event) count(body []byte) {
-	read := func(b []byte, packets, bytes *uint64) {
-		_ = attributes(b, func(ad *netlink.AttributeDecoder) {
-			switch ad.Type() {
-			case counterPackets:
-				*packets = ad.Uint64()
-			case counterBytes:
-				*bytes = ad.Uint64()
-			}
-		})
-	}
-	_ = attributes(body[4:], func(ad *netlink.AttributeDecoder) {
-		switch ad.Type() {
-		case ctCountersOrig:
-			read(ad.Bytes(), &e.Packets, &e.Bytes)
-		case ctCountersReply:
-			read(ad.Bytes(), &e.ReplyPackets, &e.ReplyBytes)
+	for b := body[4:]; len(b) > 0; {
+		kind, counters, rest, err := nextAttribute(b)
+		if err != nil {
+			return
 		}
-	})
+		b = rest
+		packets, bytes := &e.Packets, &e.Bytes
+		switch kind {
+		case ctCountersOrig:
+		case ctCountersReply:
+			packets, bytes = &e.ReplyPackets, &e.ReplyBytes
+		default:
+			continue
+		}
+		for len(counters) > 0 {
+			var data []byte
+			if kind, data, counters, err = nextAttribute(counters); err != nil {
+				return
+			}
+			if len(data) < 8 {
+				continue
+			}
+			switch kind {
+			case counterPackets:
+				*packets = binary.BigEndian.Uint64(data)
+			case counterBytes:
+				*bytes = binary.BigEndian.Uint64(data)
+			}
+		}
+	}
 }
 
 // Accounting reports whether the kernel counts the packets of connections that begin from now on.
