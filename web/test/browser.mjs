@@ -93,6 +93,7 @@ const scenes = {
       editor: ['/policies/annp/shop/web', 'What comes in'],
       yaml: ['/policies/annp/shop/web?as=yaml', 'Before it is applied'],
       groups: ['/policies/groups?group=all-vms', 'all-vms'],
+      seen: ['/map?traffic=1', 'No agent has reported within the last hour'],
       traffic: ['/flows', 'No agent has reported within the last hour'],
       changes: ['/changes', 'What is still to be done'],
       history: ['/changes?tab=history', 'shop/web'],

@@ -263,6 +263,17 @@ export function makeWorld({ vms = 24, hostile = true, edit = true } = {}) {
     notes: [],
     ...(spec.to?.startsWith('cns/') ? { balanced } : {}),
   })
+  const traffic = () => {
+    const one = (role, n) => machines.find((m) => m.role === role && m.n === n) ?? machines.find((m) => m.role === role)
+    const at = (m) => ({ address: m.object.status.addresses, kind: 'ExternalEntity', namespace: m.object.metadata.namespace, name: 'virtualmachine-' + m.object.metadata.name })
+    const flow = (from, to, port, verdict, connections, more = {}) => ({ first: seen.asOf, last: seen.asOf, enforcer: 'shop/host', direction: 'In', from, to, protocol: 'TCP', port, verdict, by: { cause: 'Policy', type: 'AntreaNetworkPolicy', namespace: 'shop', name: 'db-from-app', rule: 'postgres' }, connections, bytes: connections * 4711, ...more })
+    return {
+      since: seen.asOf,
+      next: '1',
+      enforcers: 3,
+      flows: [flow(at(one('app', 0)), at(one('db', 0)), 5432, 'Allow', 120), flow(at(one('web', 0)), at(one('app', 0)), 8080, 'Allow', 12, { by: { cause: 'Native' } }), flow(at(one('cache', 0)), at(one('db', 0)), 5432, 'Drop', 7), flow({ address: '203.0.113.7' }, at(one('bastion', 0)), 22, 'Drop', 33), flow({ address: '203.0.113.7' }, at(one('web', 1)), 443, 'Allow', 4, { differs: 'Leaks' })],
+    }
+  }
   const review = (kind, spec) => {
     switch (kind) {
       case 'ReachReview':
@@ -275,6 +286,8 @@ export function makeWorld({ vms = 24, hostile = true, edit = true } = {}) {
           : { ...seen, rules: [{ rule: rule('db-from-app', 'postgres'), use: 'Used', endpoints: 4 }, { rule: { ...rule('db-from-app', 'old'), index: 1 }, use: 'Shadowed', endpoints: 4, by: [rule('db-from-app', 'postgres')] }, { rule: rule('web', 'https', 'In', 'AntreaNetworkPolicy', 'prod'), use: 'Used', endpoints: 4 }] }
       case 'PlanReview':
         return plan(spec)
+      case 'FlowQuery':
+        return traffic()
     }
     return {}
   }

@@ -1,5 +1,6 @@
 import { policyName, ruleName, type Decision, type End, type FlowAnswer } from './analysis'
 import { builtInTiers } from './derive'
+import type { FlowEnd, SeenFlow } from './flows'
 import type { Tier } from './k8s'
 import { toYaml } from './policy'
 
@@ -54,7 +55,7 @@ function before(d: Decision, tiers: Tier[]): { tier: string; priority: number } 
   return earlier && { tier: earlier.name, priority: 10 }
 }
 
-function policyFor(own: End, other: End, address: string | undefined, direction: 'ingress' | 'egress', a: FlowAnswer, place: { tier: string; priority: number }, labels: LabelsOf): string {
+function policyFor(own: End, other: End, address: string | undefined, direction: 'ingress' | 'egress', a: { protocol: string; port?: number }, place: { tier: string; priority: number }, labels: LabelsOf): string {
   const appliedTo = selectorOf(own, labels)
   const peers = peersOf(other, own, address, labels)
   if (!appliedTo || !own.namespace || !peers.length) {
@@ -68,6 +69,29 @@ function policyFor(own: End, other: End, address: string | undefined, direction:
     ...(icmp ? { protocols: [{ icmp: {} }] } : { ports: [{ protocol: a.protocol, ...(a.port ? { port: a.port } : {}) }] }),
   }
   return toYaml({ apiVersion: 'crd.antrea.io/v1beta1', kind: 'NetworkPolicy', metadata: { name: 'allow-' + direction, namespace: own.namespace }, spec: { ...place, appliedTo: [appliedTo], [direction]: [rule] } })
+}
+
+/** Labels that are others with every release. */
+const PASSING = ['pod-template-hash', 'controller-revision-hash', 'pod-template-generation', 'statefulset.kubernetes.io/pod-name', 'apps.kubernetes.io/pod-index']
+
+/** allowing is a staged policy that allows exactly what was seen; '' if no policy can say it. */
+export function allowing(f: SeenFlow, labels: LabelsOf): string {
+  const end = (e: FlowEnd): End => ({ kind: e.kind, namespace: e.namespace, name: e.name, addresses: [e.address], title: e.address })
+  const lasting: LabelsOf = (e) => {
+    const all = labels(e)
+    return all && Object.fromEntries(Object.entries(all).filter(([k]) => !PASSING.includes(k)))
+  }
+  if (!['TCP', 'UDP', 'SCTP', 'ICMP', 'ICMPv6'].includes(f.protocol)) {
+    return ''
+  }
+  const place = { tier: 'application', priority: 10 }
+  for (const [own, other, direction] of [[end(f.to), end(f.from), 'ingress'], [end(f.from), end(f.to), 'egress']] as const) {
+    const yaml = policyFor(own, other, undefined, direction, f, place, lasting)
+    if (yaml) {
+      return yaml.replace(/^( *)name: allow-(ingress|egress)$/m, (line, indent: string) => `${line}\n${indent}annotations:\n${indent}  nephele.io/stage: plan`)
+    }
+  }
+  return ''
 }
 
 /** wouldAllow lists what has to be otherwise for the packet to pass; nothing if it passes, or if it is not known what stops it. */

@@ -10,6 +10,7 @@ export interface FlowEnd {
 
 export interface FlowCause {
   cause: string
+  direction?: string
   type?: string
   namespace?: string
   name?: string
@@ -31,6 +32,8 @@ export interface SeenFlow {
   servicePort?: number
   verdict: string
   by: FlowCause
+  /** What had let it pass before that, as the rule of the sender. */
+  before?: FlowCause
   hidden?: boolean
   connections: number
   ended?: number
@@ -84,6 +87,9 @@ export function causeText(f: SeenFlow): string {
       return f.hidden ? 'isolated by a policy that you may not read' : 'isolated'
     case 'Native':
       return 'no policy'
+    case 'Group':
+    case 'NetworkACL':
+      return c.why ?? ''
     case 'Failsafe':
       return `failsafe flow ${c.rule ?? ''}`.trim()
     case 'Frame':
@@ -100,8 +106,14 @@ export function causeText(f: SeenFlow): string {
   return 'unknown' + (c.why ? ': ' + c.why : '')
 }
 
+/** differsText says how traffic is not as rules say. */
+export function differsText(word: string): string {
+  return { Leaks: 'leaks', Cut: 'cut', RefusedByCloud: 'refused by the cloud' }[word] ?? 'may be old'
+}
+
 const losses: Record<string, string> = {
-  overruns: 'times a kernel dropped events of connections, because too many came at once',
+  overruns: 'times a kernel dropped events of connections, because too many came at once; those that went on were found afterwards',
+  ends: 'connections ended meanwhile, and what they carried is not told',
   packets: 'denied packets were not told, because too many came at once',
   connections: 'connections were left out of reports',
   forgotten: 'entries were forgotten before an hour had passed',

@@ -59,6 +59,8 @@ export interface GraphEdge {
   edges: MapEdge[]
   /** It is drawn only because one of its ends is chosen. */
   extra: boolean
+  /** What was seen of it, where that is asked for. */
+  use?: 'used' | 'unused' | 'tried'
 }
 
 export interface Graph {
