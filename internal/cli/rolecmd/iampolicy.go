@@ -17,7 +17,7 @@ const (
 func newIAMPolicyCommand(notes Notes) *cobra.Command {
 	pins, mode := rights.Pins{}, string(rights.Enforce)
 	c := &cobra.Command{
-		Use:   "iam-policy --cluster ID [--vpc ID...] [--region NAME...] [--mode plan|enforce] [--services|--only-services]",
+		Use:   "iam-policy --cluster ID [--vpc ID...] [--region NAME...] [--mode plan|enforce] [--services|--only-services] [--flow-logs BUCKET[/PREFIX]...]",
 		Short: "Print the IAM policy that an AWS account needs",
 		Long: `Print an IAM policy with the fewest rights that Nephele works with, for the user whose keys an account's Secret holds, or for the
 role that it names. The flags narrow it to a cluster, to VPCs and to regions.
@@ -61,6 +61,7 @@ docs/aws-rights.md explains each statement.`,
 	f.StringVar(&pins.Account, "account-id", "", "number of the AWS account that security groups and interfaces belong to (default any)")
 	f.BoolVar(&pins.Services, "services", false, "also read native services: databases, load balancers, endpoints and the like; to enforce, also set their security groups")
 	f.BoolVar(&pins.OnlyServices, "only-services", false, "only what --services adds, as a second policy beside the one without it")
+	f.StringSliceVar(&pins.FlowLogs, "flow-logs", nil, "buckets, each with its prefix, that flow logs are read out of")
 	f.StringVar(&mode, "mode", mode, "plan to look only, or enforce")
 	return c
 }

@@ -43,6 +43,8 @@ type Pins struct {
 	// groups. Without it, or a part of it, they are known by their interfaces only, or are peers of
 	// policies only.
 	Services bool
+	// FlowLogs are the buckets of S3 that flow logs are read out of: BUCKET or BUCKET/PREFIX.
+	FlowLogs []string
 	// OnlyServices leaves out everything else, so that these rights are a policy of their own: all
 	// in one may be longer than AWS takes.
 	OnlyServices bool
@@ -53,6 +55,7 @@ var (
 	accountForm = regexp.MustCompile(`^[0-9]{12}$`)
 	networkForm = regexp.MustCompile(`^vpc-([0-9a-f]{8}|[0-9a-f]{17})$`)
 	regionForm  = regexp.MustCompile(`^[a-z]{2,5}(-[a-z]+)+-[0-9]+$`)
+	bucketForm  = regexp.MustCompile(`^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[A-Za-z0-9!_.'()-]+)*$`)
 )
 
 // Check returns what is wrong with pins: "FIELD VALUE: what is expected".
@@ -67,6 +70,7 @@ func (p Pins) Check() error {
 		{"account-id", present(p.Account), accountForm, "12 digits"},
 		{"vpc", p.Networks, networkForm, "the id of a VPC, as vpc-0123456789abcdef0"},
 		{"region", p.Regions, regionForm, "the name of a region, as eu-west-1"},
+		{"flow-logs", p.FlowLogs, bucketForm, "a bucket, with the prefix of its flow logs if they have one: acme-flow-logs/prod"},
 	} {
 		for _, v := range f.values {
 			if !f.form.MatchString(v) {
@@ -168,6 +172,7 @@ func Document(p Pins) ([]byte, error) {
 			s.Condition.with("StringEquals", "aws:RequestedRegion", sorted(p.Regions)...)
 		}
 	}
+	d.Statement = append(d.Statement, p.flowLogs()...) // the bucket may be elsewhere
 	var out bytes.Buffer
 	encoder := json.NewEncoder(&out)
 	encoder.SetEscapeHTML(false)
@@ -254,6 +259,31 @@ func (p Pins) read() statement {
 	return allow("Read", nil, values{"*"},
 		"DescribeInstances", "DescribeManagedPrefixLists", "DescribeNetworkInterfaces", "DescribeRegions", "DescribeSecurityGroupReferences",
 		"DescribeSecurityGroupRules", "DescribeSecurityGroups", "DescribeVpcPeeringConnections", "DescribeVpcs", "GetManagedPrefixListEntries")
+}
+
+// flowLogs permits to read what AWS writes into buckets, and nothing else that is there.
+func (p Pins) flowLogs() (out []statement) {
+	var objects values
+	prefixes := map[string]values{}
+	for _, at := range sorted(p.FlowLogs) {
+		bucket, prefix, _ := strings.Cut(at, "/")
+		if prefix != "" {
+			prefix += "/"
+		}
+		arn := strings.Replace(p.arnOf("s3", bucket, ""), ":*:*:", ":::", 1)
+		prefixes[arn] = append(prefixes[arn], prefix+"AWSLogs/*")
+		objects = append(objects, arn+"/"+prefix+"AWSLogs/*")
+	}
+	for i, arn := range slices.Sorted(maps.Keys(prefixes)) {
+		out = append(out, statement{
+			Sid: fmt.Sprintf("ListFlowLogs%d", i+1), Effect: "Allow", Action: values{"s3:ListBucket"}, Resource: values{arn},
+			Condition: conditions{}.with("StringLike", "s3:prefix", prefixes[arn]...),
+		})
+	}
+	if len(objects) > 0 {
+		out = append(out, statement{Sid: "ReadFlowLogs", Effect: "Allow", Action: values{"s3:GetObject"}, Resource: objects})
+	}
+	return out
 }
 
 // readServices permits to read native services. Each right is for one kind of them, and each may be

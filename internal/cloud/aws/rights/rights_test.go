@@ -2,6 +2,8 @@ package rights
 
 import (
 	"encoding/json"
+	"fmt"
+	"slices"
 	"testing"
 )
 
@@ -64,4 +66,40 @@ func statements(t *testing.T, policy []byte) []string {
 		out = append(out, string(s))
 	}
 	return out
+}
+
+// TestFlowLogs: only what AWS writes below the prefixes may be listed and read, wherever the bucket
+// is, and what names no bucket is refused.
+func TestFlowLogs(t *testing.T) {
+	raw, err := Document(Pins{Mode: Plan, Regions: []string{"eu-west-1"}, FlowLogs: []string{"acme-logs/prod", "other.logs"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var d struct {
+		Statement []struct {
+			Sid              string
+			Action, Resource any
+			Condition        map[string]map[string]any
+		}
+	}
+	if err := json.Unmarshal(raw, &d); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, x := range d.Statement[1:] {
+		got = append(got, fmt.Sprintf("%s %v %v %v", x.Sid, x.Action, x.Resource, x.Condition))
+	}
+	want := []string{
+		"ListFlowLogs1 s3:ListBucket arn:aws:s3:::acme-logs map[StringLike:map[s3:prefix:prod/AWSLogs/*]]",
+		"ListFlowLogs2 s3:ListBucket arn:aws:s3:::other.logs map[StringLike:map[s3:prefix:AWSLogs/*]]",
+		"ReadFlowLogs s3:GetObject [arn:aws:s3:::acme-logs/prod/AWSLogs/* arn:aws:s3:::other.logs/AWSLogs/*] map[]",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	for _, bad := range []string{"", "A", "x/*", "b*/p", "arn:aws:s3:::b", "b/../c/*"} {
+		if (Pins{Mode: Plan, FlowLogs: []string{bad}}).Check() == nil {
+			t.Errorf("%q is taken for a bucket", bad)
+		}
+	}
 }
