@@ -41,7 +41,7 @@ type registration struct {
 
 func (*registration) HasSynced() bool { return true }
 
-func newStore(t *testing.T) *store {
+func newStore(t testing.TB) *store {
 	scheme := runtime.NewScheme()
 	if err := errors.Join(corev1.AddToScheme(scheme), networkingv1.AddToScheme(scheme), v1beta1.AddToScheme(scheme), v1alpha2.AddToScheme(scheme), setv1alpha1.AddToScheme(scheme)); err != nil {
 		t.Fatal(err)

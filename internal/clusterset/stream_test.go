@@ -39,7 +39,7 @@ import (
 
 // set is a hub and members that speak with it over TLS, each through a line that can be broken.
 type set struct {
-	*testing.T
+	testing.TB
 	clock *clocktesting.FakeClock
 	hub   *store
 	desk  *enroll.Desk
@@ -186,8 +186,8 @@ func (r *realizations) of(uid, cluster string) v1beta1.ClusterRealization {
 	return v1beta1.ClusterRealization{}
 }
 
-func newSet(t *testing.T, members ...string) *set {
-	s := &set{T: t, clock: clocktesting.NewFakeClock(time.Now()), hub: newStore(t), sides: map[string]*side{}, told: realizations{all: map[string][]v1beta1.ClusterRealization{}}}
+func newSet(t testing.TB, members ...string) *set {
+	s := &set{TB: t, clock: clocktesting.NewFakeClock(time.Now()), hub: newStore(t), sides: map[string]*side{}, told: realizations{all: map[string][]v1beta1.ClusterRealization{}}}
 	var err error
 	s.desk, err = enroll.OpenDesk(t.Context(), enroll.DeskOptions{Client: s.hub, Live: s.hub, Namespace: "kube-system", Clock: s.clock, Log: logr.Discard()})
 	s.must(err)
@@ -304,14 +304,14 @@ func (s *set) kill() {
 }
 
 // join makes a Cluster, and a member that joins as it.
-func (s *set) join(name, pods string) { s.joinAs(name, pods, newStore(s.T)) }
+func (s *set) join(name, pods string) { s.joinAs(name, pods, newStore(s.TB)) }
 
 // joinAs does so for the cluster that has a store.
 func (s *set) joinAs(name, pods string, has *store) {
 	s.Helper()
 	c := &setv1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"env": "prod"}}, Spec: setv1alpha1.ClusterSpec{Addresses: setv1alpha1.ClusterAddresses{Pods: []string{pods}}}}
 	s.must(s.hub.Create(s.Context(), c))
-	m := &side{store: has, name: name, line: newLine(s.T, s.server.Listener.Addr().String())}
+	m := &side{store: has, name: name, line: newLine(s.TB, s.server.Listener.Addr().String())}
 	s.sides[name] = m
 	token, _, err := enroll.InviteCluster(s.Context(), s.hub, c, m.line.at(), time.Hour, s.clock.Now())
 	s.must(err)
@@ -409,7 +409,7 @@ func (s *set) is(name, condition string, want metav1.ConditionStatus) {
 
 // line is between a member and the hub: it passes everything on until it is broken.
 type line struct {
-	*testing.T
+	testing.TB
 	listener net.Listener
 	to       string
 
@@ -423,12 +423,12 @@ type line struct {
 	changed             chan struct{}
 }
 
-func newLine(t *testing.T, to string) *line {
+func newLine(t testing.TB, to string) *line {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &line{T: t, listener: listener, to: to, changed: make(chan struct{})}
+	l := &line{TB: t, listener: listener, to: to, changed: make(chan struct{})}
 	var passing sync.WaitGroup
 	passing.Go(func() {
 		for {
