@@ -191,7 +191,7 @@ func liveEdges(seen []v1alpha1.SeenFlow, ends map[policy.EntityRef]policy.Entity
 			leaks++
 			continue
 		}
-		if !slices.Contains([]string{"Policy", "Isolation", "Native", "Unknown"}, x.By.Cause) {
+		if !slices.Contains([]string{"Policy", "Isolation", "Native", "Group", "Unknown"}, x.By.Cause) {
 			continue // whatever policies say
 		}
 		rows = append(rows, x)

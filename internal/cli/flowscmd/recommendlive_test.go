@@ -22,6 +22,7 @@ import (
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	"github.com/nephele-io/nephele/internal/explain"
 	"github.com/nephele-io/nephele/internal/flows/live"
+	"github.com/nephele-io/nephele/internal/policy"
 )
 
 // workload is a Pod of a random world.
@@ -154,5 +155,34 @@ func TestRecommendLive(t *testing.T) {
 	}
 	if allowedBefore < 200 || droppedAfter < 200 {
 		t.Errorf("only %d allowed and %d dropped", allowedBefore, droppedAfter)
+	}
+}
+
+// TestWhatCounts: what passes whatever policies say is not allowed by them, and neither is what
+// passes though it should not; what groups of a cloud let pass, and what began before anybody
+// looked, is.
+func TestWhatCounts(t *testing.T) {
+	db := policy.EntityRef{Kind: policy.KindExternalEntity, Namespace: "shop", Name: "db"}
+	ends := map[policy.EntityRef]policy.Entity{db: {EntityRef: db, Labels: map[string]string{"app": "db"}}}
+	to := v1alpha1.FlowEnd{Address: "10.0.0.1", Kind: "ExternalEntity", Namespace: "shop", Name: "db"}
+	for what, c := range map[string]struct {
+		flow  v1alpha1.SeenFlow
+		edges int
+		rows  int
+	}{
+		"group":     {v1alpha1.SeenFlow{Verdict: "Allow", By: v1alpha1.TrafficCause{Cause: "Group"}}, 1, 1},
+		"native":    {v1alpha1.SeenFlow{Verdict: "Allow", By: v1alpha1.TrafficCause{Cause: "Native"}}, 1, 1},
+		"ended":     {v1alpha1.SeenFlow{Verdict: "Unknown", By: v1alpha1.TrafficCause{Cause: "Unknown"}}, 1, 1},
+		"denied":    {v1alpha1.SeenFlow{Verdict: "Drop", By: v1alpha1.TrafficCause{Cause: "Isolation"}}, 0, 1},
+		"failsafe":  {v1alpha1.SeenFlow{Verdict: "Allow", By: v1alpha1.TrafficCause{Cause: "Failsafe"}}, 0, 0},
+		"related":   {v1alpha1.SeenFlow{Verdict: "Allow", By: v1alpha1.TrafficCause{Cause: "Related"}}, 0, 0},
+		"leaks":     {v1alpha1.SeenFlow{Verdict: "Allow", Differs: "Leaks", By: v1alpha1.TrafficCause{Cause: "Policy"}}, 0, 0},
+		"cut by it": {v1alpha1.SeenFlow{Verdict: "Drop", Differs: "Cut", By: v1alpha1.TrafficCause{Cause: "Policy"}}, 0, 1},
+	} {
+		c.flow.From, c.flow.To, c.flow.Protocol, c.flow.Port, c.flow.Connections = v1alpha1.FlowEnd{Address: "192.0.2.7"}, to, "TCP", 5432, 3
+		edges, rows, _ := liveEdges([]v1alpha1.SeenFlow{c.flow, c.flow}, ends, "shop")
+		if len(edges) != c.edges || len(rows) != 2*c.rows {
+			t.Errorf("%s: %d edges and %d rows", what, len(edges), len(rows))
+		}
 	}
 }

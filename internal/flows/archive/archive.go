@@ -32,10 +32,8 @@ import (
 const (
 	// DefaultBytes bounds all files together, unless something else is said.
 	DefaultBytes = 1 << 30
-	// mostScanned bounds the rows that are read for one question, and mostDecided those that are
-	// read in part.
+	// mostScanned bounds the rows that are read for one question.
 	mostScanned = 10_000_000
-	mostDecided = 40_000_000
 	// batch is how many rows are read at once.
 	batch = 512
 	// layout is how the names of files say from and until when they reach, in UTC.
@@ -136,7 +134,15 @@ func (a *Archive) Write(entries []*live.Entry, from, until time.Time) (err error
 }
 
 func write(w io.Writer, entries []*live.Entry) error {
-	p := parquet.NewGenericWriter[row](w, parquet.Compression(&zstd.Codec{Level: zstd.SpeedBetterCompression}), parquet.CreatedBy("nephele", "1", ""))
+	options := []parquet.WriterOption{parquet.Compression(&zstd.Codec{Level: zstd.SpeedBetterCompression}), parquet.CreatedBy("nephele", "1", "")}
+	if list := decisionsOf(entries); list != nil {
+		text, err := packed(list)
+		if err != nil {
+			return err
+		}
+		options = append(options, parquet.KeyValueMetadata(decidedKey, text))
+	}
+	p := parquet.NewGenericWriter[row](w, options...)
 	rows := make([]row, 0, batch)
 	for chunk := range slices.Chunk(entries, batch) {
 		rows = rows[:0]
@@ -197,16 +203,27 @@ func (a *Archive) prune() error {
 
 // Scan implements live.Past.
 func (a *Archive) Scan(since, until time.Time, each func(*live.Entry) bool) (from time.Time, err error) {
-	return scan(a, since, until, mostScanned, (*row).entry, each)
+	return a.scan(since, until, func(f *file, left *int) (bool, error) { return f.scan(since, until, left, each) })
 }
 
-// ScanDecided implements live.Past. It reads the columns that it needs and no others.
+// ScanDecided implements live.Past. Of files that are wholly within the time it reads what they say
+// of all their rows together.
 func (a *Archive) ScanDecided(since, until time.Time, each func(*live.Entry) bool) (from time.Time, err error) {
-	return scan(a, since, until, mostDecided, (*decided).entry, each)
+	return a.scan(since, until, func(f *file, left *int) (bool, error) {
+		if !f.from.Before(since) && !f.until.After(until) {
+			if list, has, err := f.sums(); err != nil {
+				return true, err
+			} else if has {
+				*left -= sumCost * len(list)
+				return f.decided(list, each), nil
+			}
+		}
+		return f.scan(since, until, left, each)
+	})
 }
 
-// scan reads rows of a kind from all files of a time, at most so many.
-func scan[R any](a *Archive, since, until time.Time, most int, entry func(*R) (*live.Entry, bool), each func(*live.Entry) bool) (from time.Time, err error) {
+// scan reads the files of a time, of whose rows at most mostScanned are read.
+func (a *Archive) scan(since, until time.Time, read func(f *file, left *int) (more bool, err error)) (from time.Time, err error) {
 	files, err := a.files()
 	if err != nil {
 		return from, fmt.Errorf("flows on disk: %w", err)
@@ -214,12 +231,13 @@ func scan[R any](a *Archive, since, until time.Time, most int, entry func(*R) (*
 	if len(files) > 0 {
 		from = files[len(files)-1].from
 	}
-	left := most
-	for _, f := range files {
+	left := mostScanned
+	for i := range files {
+		f := &files[i]
 		if !f.until.After(since) || !f.from.Before(until) {
 			continue
 		}
-		more, err := scanFile(f, since, until, &left, entry, each)
+		more, err := read(f, &left)
 		switch {
 		case errors.Is(err, os.ErrNotExist): // it made room meanwhile
 		case err != nil:
@@ -230,14 +248,14 @@ func scan[R any](a *Archive, since, until time.Time, most int, entry func(*R) (*
 			return from, nil
 		}
 		if left <= 0 {
-			return from, fmt.Errorf("flows on disk: more than %d entries since %s: ask for less", most, since.UTC().Format(time.RFC3339))
+			return from, fmt.Errorf("flows on disk: more than %d entries since %s: ask for less", mostScanned, since.UTC().Format(time.RFC3339))
 		}
 	}
 	return from, nil
 }
 
-// scanFile reads a file. It reports false if no more is wanted.
-func scanFile[R any](f file, since, until time.Time, left *int, entry func(*R) (*live.Entry, bool), each func(*live.Entry) bool) (more bool, err error) {
+// scan reads the rows of a file. It reports false if no more is wanted.
+func (f *file) scan(since, until time.Time, left *int, each func(*live.Entry) bool) (more bool, err error) {
 	defer func() { // the library panics at some files that are broken
 		if r := recover(); r != nil {
 			more, err = true, fmt.Errorf("%s: %v", f.path, r)
@@ -252,13 +270,13 @@ func scanFile[R any](f file, since, until time.Time, left *int, entry func(*R) (
 	if err != nil {
 		return true, fmt.Errorf("%s: %w", f.path, err)
 	}
-	r := parquet.NewGenericReader[R](opened)
+	r := parquet.NewGenericReader[row](opened)
 	defer func() { _ = r.Close() }()
-	rows := make([]R, batch)
+	rows := make([]row, batch)
 	for {
 		n, err := r.Read(rows)
 		for i := range rows[:n] {
-			e, ok := entry(&rows[i])
+			e, ok := rows[i].entry()
 			if !ok || e.Start.Before(since) || !e.Start.Before(until) {
 				continue
 			}
@@ -391,44 +409,4 @@ func (r *row) entry() (*live.Entry, bool) {
 		}
 	}
 	return e, true
-}
-
-// decided is what of a row says which rules decided.
-type decided struct {
-	Minute          int64  `parquet:"minute"`
-	Last            int64  `parquet:"last_ms"`
-	Enforcer        string `parquet:"enforcer"`
-	Direction       string `parquet:"direction"`
-	ClientNamespace string `parquet:"client_namespace"`
-	ServerNamespace string `parquet:"server_namespace"`
-	Differs         string `parquet:"differs"`
-	Cause           string `parquet:"cause"`
-	PolicyType      string `parquet:"policy_type"`
-	PolicyNamespace string `parquet:"policy_namespace"`
-	PolicyName      string `parquet:"policy_name"`
-	Rule            string `parquet:"rule"`
-	RuleIndex       int32  `parquet:"rule_index"`
-	RuleDirection   string `parquet:"rule_direction"`
-	BeforeCause     string `parquet:"before_cause"`
-	BeforeType      string `parquet:"before_policy_type"`
-	BeforeNamespace string `parquet:"before_policy_namespace"`
-	BeforeName      string `parquet:"before_policy_name"`
-	BeforeRule      string `parquet:"before_rule"`
-	BeforeIndex     int32  `parquet:"before_rule_index"`
-	BeforeDirection string `parquet:"before_rule_direction"`
-	Connections     int64  `parquet:"connections"`
-}
-
-func (r *decided) entry() (*live.Entry, bool) {
-	start := time.UnixMilli(r.Minute).UTC()
-	return &live.Entry{
-		Start: start, Last: start.Add(time.Duration(r.Last) * time.Millisecond), Enforcer: r.Enforcer, Direction: r.Direction, Differs: r.Differs, Connections: r.Connections,
-		ClientOwner: live.Owner{Namespace: r.ClientNamespace}, ServerOwner: live.Owner{Namespace: r.ServerNamespace},
-		Cause: live.Cause{
-			Cause: r.Cause, Type: r.PolicyType, Namespace: r.PolicyNamespace, Name: r.PolicyName, Direction: r.RuleDirection, Rule: r.Rule, Index: r.RuleIndex,
-		},
-		Before: live.Cause{
-			Cause: r.BeforeCause, Type: r.BeforeType, Namespace: r.BeforeNamespace, Name: r.BeforeName, Direction: r.BeforeDirection, Rule: r.BeforeRule, Index: r.BeforeIndex,
-		},
-	}, true
 }

@@ -262,7 +262,7 @@ func sum(into, x *analysis.SeenFlow) {
 // see is an entry as the caller may see it; false if he may not see it at all: neither end is in a
 // Namespace of his, nor is the one that saw it.
 func (f *filter) see(e *Entry) (analysis.SeenFlow, bool) {
-	host, isHost := hostOf(e.Enforcer)
+	host, isHost := HostOf(e.Enforcer)
 	if !f.sight.sees(e) {
 		return analysis.SeenFlow{}, false
 	}
@@ -291,10 +291,10 @@ func (f *filter) see(e *Entry) (analysis.SeenFlow, bool) {
 	return x, true
 }
 
-// hostOf is the Namespace of an enforcer that is a host: NAMESPACE/NAME. Of a cloud account, which
+// HostOf is the Namespace of an enforcer that is a host: NAMESPACE/NAME. Of a cloud account, which
 // has a longer key, it is empty: who may read the account's Namespace may not therefore see the
 // traffic of its machines.
-func hostOf(enforcer string) (namespace string, is bool) {
+func HostOf(enforcer string) (namespace string, is bool) {
 	parts := strings.Split(enforcer, "/")
 	if len(parts) == 2 {
 		namespace = parts[0]
@@ -304,7 +304,7 @@ func hostOf(enforcer string) (namespace string, is bool) {
 
 // sees reports whether he may see an entry at all.
 func (s *Sight) sees(e *Entry) bool {
-	host, _ := hostOf(e.Enforcer)
+	host, _ := HostOf(e.Enforcer)
 	return s.All || s.namespace(e.ClientOwner.Namespace) || s.namespace(e.ServerOwner.Namespace) || s.namespace(host)
 }
 
