@@ -82,6 +82,7 @@ func BenchmarkNewConnections(b *testing.B) {
 		r.Judge = &inForce{program, time.Now().Add(-time.Hour)}
 		ended := make(chan error, 1)
 		go func() { ended <- events.Run(r.Event, r.Overrun, r.Unended) }()
+		time.Sleep(time.Second) // the table of connections is read once at the start
 		rate, seconds = open()
 		events.Close()
 		if err := <-ended; err != nil {

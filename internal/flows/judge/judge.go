@@ -194,9 +194,15 @@ func questionOf(r *flows.Row) question {
 
 // differs compares what was seen with the verdict.
 func differs(r *flows.Row, o *Judgement) Disagreement {
+	own := &o.To
+	if r.Direction == cloud.Egress {
+		own = &o.From
+	}
 	switch {
 	case o.Verdict == Unknown:
 		return Agrees
+	case r.Accepted && o.Verdict == Drop && own.Agent != "":
+		return Agrees // the agent of the machine drops what the interface lets pass
 	case r.Accepted && o.Verdict == Drop && r.Midway:
 		return MayBeOld
 	case r.Accepted && o.Verdict == Drop:
