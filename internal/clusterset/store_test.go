@@ -21,6 +21,7 @@ import (
 
 	"github.com/nephele-io/nephele/api/antrea/v1alpha2"
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
+	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	setv1alpha1 "github.com/nephele-io/nephele/api/set/v1alpha1"
 )
 
@@ -43,7 +44,7 @@ func (*registration) HasSynced() bool { return true }
 
 func newStore(t testing.TB) *store {
 	scheme := runtime.NewScheme()
-	if err := errors.Join(corev1.AddToScheme(scheme), networkingv1.AddToScheme(scheme), v1beta1.AddToScheme(scheme), v1alpha2.AddToScheme(scheme), setv1alpha1.AddToScheme(scheme)); err != nil {
+	if err := errors.Join(corev1.AddToScheme(scheme), networkingv1.AddToScheme(scheme), v1beta1.AddToScheme(scheme), v1alpha2.AddToScheme(scheme), cloudv1.AddToScheme(scheme), setv1alpha1.AddToScheme(scheme)); err != nil {
 		t.Fatal(err)
 	}
 	s := &store{handlers: map[reflect.Type][]*registration{}}

@@ -28,6 +28,7 @@ import (
 
 	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
+	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	setv1alpha1 "github.com/nephele-io/nephele/api/set/v1alpha1"
 	"github.com/nephele-io/nephele/internal/clusterset/hub"
 	"github.com/nephele-io/nephele/internal/clusterset/member"
@@ -1020,4 +1021,55 @@ func TestHubAsMember(t *testing.T) {
 		err := s.hub.Get(t.Context(), key, copied)
 		return err != nil && client.IgnoreNotFound(err) == nil, err
 	})
+}
+
+// TestAccountTaken: two members that work on one region of a cloud account are told, the one that
+// was there first has it, and one that may not say so is not believed.
+func TestAccountTaken(t *testing.T) {
+	s := newSet(t, "east", "west")
+	account := func(name string, mode cloudv1.EnforcementMode, regions ...string) *cloudv1.CloudProviderAccount {
+		t.Helper()
+		a := &cloudv1.CloudProviderAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "cloud", Name: "a"}}
+		a.Spec.Mode, a.Spec.AWSConfig, a.Status.CloudAccountID = mode, &cloudv1.CloudProviderAccountAWSConfig{}, "111122223333"
+		for _, r := range regions {
+			a.Status.Regions = append(a.Status.Regions, cloudv1.RegionStatus{Name: r})
+		}
+		s.must(s.sides[name].Create(t.Context(), a))
+		return a
+	}
+	refused := func(name, want string) {
+		t.Helper()
+		s.until(name+" is refused: "+want, func() (bool, any) {
+			c := meta.FindStatusCondition(s.cluster(name).Status.Conditions, setv1alpha1.ClusterClaimsRefused)
+			var m setv1alpha1.Membership
+			s.must(s.sides[name].Get(t.Context(), client.ObjectKey{Name: setv1alpha1.MembershipName}, &m))
+			b := meta.FindStatusCondition(m.Status.Conditions, setv1alpha1.MembershipBelieved)
+			if c == nil || b == nil {
+				return false, m.Status
+			}
+			is := c.Status == metav1.ConditionFalse && b.Status == metav1.ConditionTrue
+			if want != "" {
+				is = strings.Contains(c.Message, want) && strings.Contains(b.Message, want) && b.Status == metav1.ConditionFalse
+			}
+			return is, fmt.Sprintf("%+v %+v", c, b)
+		})
+	}
+	account("east", "", "eu-west-1", "eu-west-2")
+	planned := account("west", cloudv1.ModePlan, "eu-west-2", "us-east-1")
+	refused("west", "")
+	planned.Spec.Mode = ""
+	s.must(s.sides["west"].Update(t.Context(), planned))
+	refused("west", "aws/111122223333/eu-west-2 is worked on by east")
+	refused("east", "")
+	planned.Status.Regions = planned.Status.Regions[1:]
+	s.must(s.sides["west"].Update(t.Context(), planned))
+	refused("west", "")
+	c := s.cluster("west")
+	c.Spec.Accounts = []string{"azure/*"}
+	s.must(s.hub.Update(t.Context(), c))
+	refused("west", "aws/111122223333/us-east-1 is not among its spec.accounts")
+	s.must(s.hub.Get(t.Context(), client.ObjectKeyFromObject(c), c))
+	c.Spec.Accounts = []string{"aws/111122223333/*"}
+	s.must(s.hub.Update(t.Context(), c))
+	refused("west", "")
 }

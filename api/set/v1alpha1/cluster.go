@@ -35,7 +35,9 @@ const (
 	ReasonVersion   = "NeedsNewer"
 	ReasonBounds    = "OutsideBounds"
 	ReasonOverlap   = "AddressesOverlap"
-	ReasonSyncing   = "Syncing"
+	// ReasonAccountTaken: it works on a cloud account that another member works on.
+	ReasonAccountTaken = "AccountTaken"
+	ReasonSyncing      = "Syncing"
 	// ReasonExpired: it is not heard of for longer than staleAfter.
 	ReasonExpired = "Expired"
 	// ReasonIdentityHidden: a rule names Pods whose addresses are not seen where it is enforced.
@@ -132,6 +134,13 @@ type ClusterSpec struct {
 	// +listType=set
 	// +optional
 	Namespaces []string `json:"namespaces,omitempty"`
+	// Accounts are the regions of cloud accounts that it may say to work on, such as
+	// aws/111122223333/eu-west-1, or beginnings of them followed by "*". Absent: all.
+	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:items:MaxLength=253
+	// +listType=set
+	// +optional
+	Accounts []string `json:"accounts,omitempty"`
 	// Limits bound what it may claim.
 	// +optional
 	Limits ClusterLimits `json:"limits,omitempty"`

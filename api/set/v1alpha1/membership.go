@@ -27,6 +27,9 @@ const (
 	MembershipConnected = "Connected"
 	// MembershipAccepted: all policies of the hub are taken. False names what is not.
 	MembershipAccepted = "PoliciesAccepted"
+	// MembershipBelieved: the hub believes all that this cluster tells. False names what it does
+	// not.
+	MembershipBelieved = "Believed"
 )
 
 // The reasons of these conditions, besides those of Clusters.

@@ -224,6 +224,11 @@ func (in *ClusterSpec) DeepCopyInto(out *ClusterSpec) {
 		*out = make([]string, len(*in))
 		copy(*out, *in)
 	}
+	if in.Accounts != nil {
+		in, out := &in.Accounts, &out.Accounts
+		*out = make([]string, len(*in))
+		copy(*out, *in)
+	}
 	in.Limits.DeepCopyInto(&out.Limits)
 	if in.SeenAs != nil {
 		in, out := &in.SeenAs, &out.SeenAs

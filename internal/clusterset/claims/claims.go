@@ -24,6 +24,8 @@ type Bounds struct {
 	foreign    []Range
 	namespaces []string
 	all        bool
+	// accounts are as in the Cluster; nil means all.
+	accounts []string
 	// Entities and LabelSets are how many it may have.
 	Entities, LabelSets int
 }
@@ -62,7 +64,7 @@ func Of(c *setv1alpha1.Cluster, earlier []*setv1alpha1.Cluster) *Bounds {
 		own: map[wire.Kind][]netip.Prefix{
 			wire.Pod: prefixes(c.Spec.Addresses.Pods), wire.Node: prefixes(c.Spec.Addresses.Nodes), wire.Machine: prefixes(c.Spec.Addresses.Machines),
 		},
-		namespaces: c.Spec.Namespaces, all: c.Spec.Namespaces == nil,
+		namespaces: c.Spec.Namespaces, all: c.Spec.Namespaces == nil, accounts: c.Spec.Accounts,
 		Entities: setv1alpha1.DefaultMostEntities, LabelSets: setv1alpha1.DefaultMostLabelSets,
 	}
 	if n := c.Spec.Limits.Entities; n != nil {
@@ -109,6 +111,14 @@ func (b *Bounds) mayIn(namespace string) error {
 		return nil
 	}
 	return fmt.Errorf("Namespace %s is not among its spec.namespaces", namespace)
+}
+
+// Account fails unless the member may work on a region of a cloud account.
+func (b *Bounds) Account(region string) error {
+	if b.accounts == nil || Matches(b.accounts, region) {
+		return nil
+	}
+	return fmt.Errorf("%s is not among its spec.accounts", region)
 }
 
 // Matches reports whether a name is one of a list of names, and of beginnings of names followed by
@@ -168,7 +178,8 @@ func (b *Bounds) address(kind wire.Kind, a netip.Addr) error {
 
 // Equal reports whether two bounds are the same.
 func (b *Bounds) Equal(o *Bounds) bool {
-	return o != nil && b.all == o.all && slices.Equal(b.namespaces, o.namespaces) && slices.Equal(b.foreign, o.foreign) &&
+	return o != nil && b.all == o.all && slices.Equal(b.namespaces, o.namespaces) &&
+		(b.accounts == nil) == (o.accounts == nil) && slices.Equal(b.accounts, o.accounts) && slices.Equal(b.foreign, o.foreign) &&
 		b.Entities == o.Entities && b.LabelSets == o.LabelSets && slices.Equal(b.own[wire.Pod], o.own[wire.Pod]) &&
 		slices.Equal(b.own[wire.Node], o.own[wire.Node]) && slices.Equal(b.own[wire.Machine], o.own[wire.Machine])
 }

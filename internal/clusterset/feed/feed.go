@@ -28,6 +28,10 @@ type Feed struct {
 	// dirty is what is to be told, gone or not.
 	dirtyEntities   map[wire.Ref]struct{}
 	dirtyNamespaces map[string]struct{}
+	// accounts are regions of cloud accounts by the objects that they are of; untold says that they
+	// are to be told.
+	accounts map[string][]string
+	untold   bool
 	// listing says that a listing has begun and not ended.
 	listing, begun bool
 }
@@ -54,7 +58,7 @@ type namespace struct {
 func New() *Feed {
 	return &Feed{
 		sets: map[string]*labelSet{}, entities: map[wire.Ref]*entity{}, namespaces: map[string]*namespace{},
-		dirtyEntities: map[wire.Ref]struct{}{}, dirtyNamespaces: map[string]struct{}{},
+		dirtyEntities: map[wire.Ref]struct{}{}, dirtyNamespaces: map[string]struct{}{}, accounts: map[string][]string{},
 	}
 }
 
@@ -127,6 +131,19 @@ func (f *Feed) DropNamespace(name string) {
 		f.release(n.set)
 		delete(f.namespaces, name)
 		f.dirtyNamespaces[name] = struct{}{}
+	}
+}
+
+// PutAccount notes the regions of the account that an object is about, each as
+// PROVIDER/ACCOUNT/REGION; none if the object is gone, or writes nothing.
+func (f *Feed) PutAccount(object string, regions []string) {
+	if slices.Equal(f.accounts[object], regions) {
+		return
+	}
+	if f.untold = true; len(regions) == 0 {
+		delete(f.accounts, object)
+	} else {
+		f.accounts[object] = regions
 	}
 }
 
@@ -215,7 +232,7 @@ func (f *Feed) Begin() {
 	for name := range f.namespaces {
 		f.dirtyNamespaces[name] = struct{}{}
 	}
-	f.listing, f.begun = true, false
+	f.listing, f.begun, f.untold = true, false, true
 }
 
 // A record is of about mostBytes, of which a name takes namedBytes.
@@ -224,12 +241,23 @@ const mostBytes, namedBytes = 128 << 10, 120
 // Next returns the next record to tell; nil if there is none. What is gone is told first, so that
 // what comes finds room.
 func (f *Feed) Next() *wire.Up {
-	if !f.listing && len(f.dirtyEntities)+len(f.dirtyNamespaces) == 0 {
+	if !f.listing && !f.untold && len(f.dirtyEntities)+len(f.dirtyNamespaces) == 0 {
 		return nil
 	}
 	out := &wire.Up{}
 	if f.listing && !f.begun {
 		out.Whole, f.begun = true, true
+	}
+	if f.untold {
+		all := slices.Sorted(maps.Keys(f.accounts))
+		regions := []string{}
+		for _, name := range all {
+			regions = append(regions, f.accounts[name]...)
+		}
+		slices.Sort(regions)
+		regions = slices.Compact(regions)
+		regions = regions[:min(len(regions), wire.MostAccounts)]
+		out.Accounts, f.untold = &regions, false
 	}
 	room := mostBytes
 	for _, name := range slices.Sorted(maps.Keys(f.dirtyNamespaces)) {

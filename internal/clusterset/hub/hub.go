@@ -227,7 +227,7 @@ func (h *Hub) read(ctx context.Context) (*inputs, error) {
 		}
 	}
 	slices.SortFunc(clusters.Items, func(a, b setv1alpha1.Cluster) int {
-		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
+		return compareAge(&a, &b)
 	})
 	return &inputs{
 		clusters: clusters.Items, policies: policies.Items, annps: annps.Items, knps: knps.Items, tiers: tiers.Items, cgroups: cgroups.Items, groups: groups.Items,
@@ -590,6 +590,7 @@ func (h *Hub) statuses() []*setv1alpha1.Cluster {
 		m := h.clusters[name]
 		c := m.cluster.DeepCopy()
 		h.describe(m, &c.Status, c.Generation)
+		m.session.refuse(meta.FindStatusCondition(c.Status.Conditions, setv1alpha1.ClusterClaimsRefused))
 		before := m.cluster.Status
 		if equality.Semantic.DeepEqual(before, c.Status) {
 			continue
@@ -603,6 +604,25 @@ func (h *Hub) statuses() []*setv1alpha1.Cluster {
 		out = append(out, c)
 	}
 	return out
+}
+
+// taken finds a region of a cloud account that a member works on and another that was there before
+// it does as well. The caller holds the lock.
+func (h *Hub) taken(m *member) (account, holder string) {
+	for _, name := range slices.Sorted(maps.Keys(h.clusters)) {
+		o := h.clusters[name]
+		if o == m || compareAge(o.cluster, m.cluster) > 0 {
+			continue
+		}
+		if shared := h.union.Shared(m.cluster.Name, name); len(shared) > 0 {
+			return shared[0], name
+		}
+	}
+	return "", ""
+}
+
+func compareAge(a, b *setv1alpha1.Cluster) int {
+	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
 }
 
 // describe fills in the status of a Cluster. The caller holds the lock.
@@ -639,7 +659,11 @@ func (h *Hub) describe(m *member, s *setv1alpha1.ClusterStatus, generation int64
 	}
 	refused := h.union.Refused(m.cluster.Name, mostTold)
 	overlaps := m.bounds.Overlaps()
+	account, holder := h.taken(m)
 	switch {
+	case account != "":
+		set(setv1alpha1.ClusterClaimsRefused, metav1.ConditionTrue, setv1alpha1.ReasonAccountTaken, account+" is worked on by "+holder+
+			", which was here first, and by this member: leave it to one of them, or each has undone what the other writes")
 	case len(overlaps) > 0:
 		set(setv1alpha1.ClusterClaimsRefused, metav1.ConditionTrue, setv1alpha1.ReasonOverlap, "its addresses are also those of "+strings.Join(overlaps, ", ")+
 			", which had them first: what it has there is not believed")

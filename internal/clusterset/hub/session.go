@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nephele-io/nephele/internal/clusterset/outbox"
 	"github.com/nephele-io/nephele/internal/clusterset/pulse"
@@ -40,6 +41,9 @@ type session struct {
 	why    string
 	// labels are to be told; nil if they were.
 	labels map[string]string
+	// refused is what was last told to be not believed, refusing says that it is to be told.
+	refused  string
+	refusing bool
 	// questions are to be asked, asked is who waits for an answer.
 	questions []wire.Question
 	asked     map[uint64]chan wire.Answer
@@ -59,6 +63,18 @@ func (s *session) relabel(labels map[string]string) {
 		if s.labels == nil {
 			s.labels = map[string]string{}
 		}
+		s.wake()
+	}
+}
+
+// refuse makes the session tell what is not believed, if that is new.
+func (s *session) refuse(c *metav1.Condition) {
+	words := ""
+	if c != nil && c.Status == metav1.ConditionTrue {
+		words = c.Message
+	}
+	if s != nil && s.refused != words {
+		s.refused, s.refusing = words, true
 		s.wake()
 	}
 }
@@ -225,6 +241,14 @@ func (h *Hub) next(cluster string, s *session) *wire.Down {
 		labels := s.labels
 		s.labels = nil
 		return &wire.Down{Labels: &labels}
+	}
+	if s.refusing {
+		s.refusing = false
+		told := []string{}
+		if s.refused != "" {
+			told = append(told, s.refused)
+		}
+		return &wire.Down{Refused: &told}
 	}
 	if n := min(len(s.questions), mostAskedAtOnce); n > 0 {
 		asked := s.questions[:n:n]

@@ -135,6 +135,8 @@ type state struct {
 	heard     time.Time
 	connected bool
 	joined    bool
+	// refused is what the hub does not believe.
+	refused string
 	// why says what is wrong, reason the same in one word; joinWhy why there is no certificate.
 	why, reason, joinWhy string
 }
@@ -455,6 +457,9 @@ func (m *Member) describe(o *setv1alpha1.Membership) bool {
 	}
 	if now.connected || now.why != "" {
 		set(setv1alpha1.MembershipConnected, now.connected, now.reason, now.why)
+	}
+	if now.connected {
+		set(setv1alpha1.MembershipBelieved, now.refused == "", setv1alpha1.ReasonBounds, now.refused)
 	}
 	var refused []string
 	for _, uid := range slices.Sorted(maps.Keys(m.outcome)) {

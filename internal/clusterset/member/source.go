@@ -3,14 +3,17 @@ package member
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nephele-io/nephele/api/antrea/v1alpha2"
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
+	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/control/convert"
 	"github.com/nephele-io/nephele/internal/policy"
 )
@@ -26,8 +29,13 @@ func (m *Member) listen(ctx context.Context) error {
 		return nil
 	}
 	var synced []toolscache.InformerSynced
-	for _, o := range []client.Object{&corev1.Namespace{}, &corev1.Pod{}, &corev1.Node{}, &v1alpha2.ExternalEntity{}, &v1beta1.ClusterNetworkPolicy{}, &v1beta1.NetworkPolicy{}} {
+	for _, o := range []client.Object{
+		&corev1.Namespace{}, &corev1.Pod{}, &corev1.Node{}, &v1alpha2.ExternalEntity{}, &v1beta1.ClusterNetworkPolicy{}, &v1beta1.NetworkPolicy{}, &cloudv1.CloudProviderAccount{},
+	} {
 		informer, err := m.Informers.GetInformer(ctx, o, cache.BlockUntilSynced(false))
+		if _, account := o.(*cloudv1.CloudProviderAccount); account && meta.IsNoMatchError(err) {
+			continue // there are no clouds
+		}
 		if err != nil {
 			return m.unfed(fmt.Errorf("watch %T: %w", o, err))
 		}
@@ -88,12 +96,32 @@ func (m *Member) hear(o any, gone bool) {
 	case *v1alpha2.ExternalEntity:
 		e, _ := convert.ExternalEntity(o)
 		m.hearEntity(&e, gone)
+	case *cloudv1.CloudProviderAccount:
+		m.feed.PutAccount(o.Namespace+"/"+o.Name, regionsOf(o, gone))
 	case client.Object:
 		if convert.FromHub(o) {
 			m.hearCopy(o, gone)
 		}
 	}
 	wake(m.told)
+}
+
+// regionsOf are the regions of an account that this cluster may write to. One that is only planned
+// for may be another controller's.
+func regionsOf(a *cloudv1.CloudProviderAccount, gone bool) []string {
+	if gone || a.Status.CloudAccountID == "" || a.Spec.Mode == cloudv1.ModePlan {
+		return nil
+	}
+	provider := "azure"
+	if a.Spec.AWSConfig != nil {
+		provider = "aws"
+	}
+	var out []string
+	for i := range a.Status.Regions {
+		out = append(out, provider+"/"+a.Status.CloudAccountID+"/"+a.Status.Regions[i].Name)
+	}
+	slices.Sort(out)
+	return out
 }
 
 func (m *Member) hearEntity(e *policy.Entity, gone bool) {

@@ -299,7 +299,7 @@ func causeOf(ctx context.Context, err error) error {
 func (m *Member) welcomed(w *wire.Welcome) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.state.connected, m.state.why, m.state.heard = true, "", m.Clock.Now()
+	m.state.connected, m.state.why, m.state.heard, m.state.refused = true, "", m.Clock.Now(), ""
 	m.relabel(w.Labels)
 	m.forgetQuestions()
 	m.feed.Begin()
@@ -441,6 +441,9 @@ func (m *Member) receive(d *wire.Down, sent map[string]map[string]bool) error {
 		m.synced(d.Sync, sent)
 	}
 	m.asked(d.Questions)
+	if d.Refused != nil {
+		m.state.refused = shortened(strings.Join(*d.Refused, "; "))
+	}
 	m.give()
 	wake(m.work)
 	return nil

@@ -137,3 +137,24 @@ func TestLabelSetsAreBounded(t *testing.T) {
 		t.Errorf("%d sets that nobody has", n)
 	}
 }
+
+// TestForgedAccounts: what names no region of an account is nothing, and takes nothing back.
+func TestForgedAccounts(t *testing.T) {
+	u := New()
+	for _, name := range []string{"east", "west"} {
+		u.PutCluster(name, nil, claims.Of(made(name), nil))
+		u.Apply(name, &wire.Up{Accounts: &[]string{"aws/1/a", "aws/1/a", "aws/1/b"}})
+	}
+	for _, forged := range [][]string{{"aws/1"}, {"aws/1/a/b"}, {"aws//a"}, {"aws/1/\x1b"}, {strings.Repeat("a", 300) + "/1/a"}, make([]string, wire.MostAccounts+1)} {
+		if wrong := u.Apply("east", &wire.Up{Accounts: &forged}); len(wrong) == 0 {
+			t.Errorf("%.80q is taken", forged)
+		}
+	}
+	if got := u.Shared("east", "west"); !slices.Equal(got, []string{"aws/1/a", "aws/1/b"}) {
+		t.Error(got)
+	}
+	u.Apply("east", &wire.Up{Accounts: &[]string{}})
+	if got := u.Shared("east", "west"); len(got) > 0 {
+		t.Error(got)
+	}
+}

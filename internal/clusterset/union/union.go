@@ -46,6 +46,10 @@ type cluster struct {
 	// namespaces and entities are its claims.
 	namespaces map[string]*namespaceClaim
 	entities   map[wire.Ref]*entityClaim
+	// claimed are regions of cloud accounts, sorted; accounts are those of them that are believed,
+	// and foreign says why one is not.
+	claimed, accounts []string
+	foreign           string
 	// listing counts the listings; claims that an ended one did not repeat are gone. heard says
 	// that there was a whole one.
 	listing       uint32
@@ -174,6 +178,7 @@ func (u *Union) PutCluster(name string, labels map[string]string, bounds *claims
 		u.clusters[name] = c
 	}
 	c.given, c.bounds = peers.Given(name, labels), bounds
+	c.judgeAccounts()
 	for _, n := range c.namespaces {
 		u.judgeNamespace(c, n)
 	}
@@ -305,10 +310,13 @@ const mostInRecord = 1000
 // Refused returns some of the claims of a member that are not believed, in words.
 func (u *Union) Refused(name string, most int) []string {
 	c := u.clusters[name]
-	if c == nil || c.bad == 0 {
+	if c == nil || c.bad == 0 && c.foreign == "" {
 		return nil
 	}
 	var out []string
+	if c.foreign != "" {
+		out = append(out, "account "+c.foreign)
+	}
 	for _, n := range c.namespaces {
 		if n.refused != "" {
 			out = append(out, "Namespace "+n.Name+": "+n.refused)
@@ -370,10 +378,56 @@ func (u *Union) Apply(name string, r *wire.Up) []string {
 			u.forgetNamespace(c, n)
 		}
 	}
+	if r.Accounts != nil {
+		if err := u.claimAccounts(c, *r.Accounts); err != nil {
+			wrong = append(wrong, err.Error())
+		}
+	}
 	if r.Listed && c.listed {
 		u.endListing(c)
 	}
 	return wrong
+}
+
+// claimAccounts takes over which regions of accounts a member works on.
+func (u *Union) claimAccounts(c *cluster, all []string) error {
+	if len(all) > wire.MostAccounts {
+		return fmt.Errorf("%d regions of accounts, want at most %d", len(all), wire.MostAccounts)
+	}
+	for _, a := range all {
+		if err := wire.CheckAccount(a); err != nil {
+			return err
+		}
+	}
+	c.claimed = slices.Compact(slices.Sorted(slices.Values(all)))
+	c.judgeAccounts()
+	return nil
+}
+
+func (c *cluster) judgeAccounts() {
+	c.accounts, c.foreign = nil, ""
+	for _, a := range c.claimed {
+		if err := c.bounds.Account(a); err != nil {
+			c.foreign = err.Error()
+			continue
+		}
+		c.accounts = append(c.accounts, a)
+	}
+}
+
+// Shared are the regions of accounts that two members both work on.
+func (u *Union) Shared(a, b string) []string {
+	x, y := u.clusters[a], u.clusters[b]
+	if x == nil || y == nil {
+		return nil
+	}
+	var out []string
+	for _, account := range x.accounts {
+		if _, is := slices.BinarySearch(y.accounts, account); is {
+			out = append(out, account)
+		}
+	}
+	return out
 }
 
 // endListing forgets what a listing did not repeat.

@@ -129,6 +129,10 @@ type Up struct {
 	Gone           []Ref    `json:"gone,omitempty"`
 	GoneNamespaces []string `json:"goneNamespaces,omitempty"`
 
+	// Accounts, if there, are all regions of cloud accounts that the member works on: see
+	// CheckAccount.
+	Accounts *[]string `json:"accounts,omitempty"`
+
 	Realizations []Realization `json:"realizations,omitempty"`
 	// Answers are those to questions of this stream.
 	Answers []Answer `json:"answers,omitempty"`
@@ -197,8 +201,9 @@ type Down struct {
 	Beat bool  `json:"beat,omitempty"`
 	// Questions are to be answered in this stream, if the member likes.
 	Questions []Question `json:"questions,omitempty"`
-	// Refused says which claims are not believed, in words.
-	Refused []string `json:"refused,omitempty"`
+	// Refused, if there, says what of the member's claims is not believed, in words; empty if all
+	// is.
+	Refused *[]string `json:"refused,omitempty"`
 	// End says why the hub ends the stream.
 	End string `json:"end,omitempty"`
 }
@@ -288,6 +293,18 @@ func Write(w io.Writer, record any) error {
 	}
 	_, err = w.Write(append(line, '\n'))
 	return err
+}
+
+// MostAccounts is how many regions of accounts a member may have.
+const MostAccounts = 1000
+
+// CheckAccount fails unless a text may name a region of an account: PROVIDER/ACCOUNT/REGION.
+func CheckAccount(text string) error {
+	parts := strings.Split(text, "/")
+	if len(parts) != 3 || len(text) > mostText || slices.ContainsFunc(parts, func(p string) bool { return p == "" || !plain(p) }) {
+		return fmt.Errorf("%q is no region of an account", shown(text))
+	}
+	return nil
 }
 
 // Check fails unless labels are such as Kubernetes has them, as far as sizes go.
