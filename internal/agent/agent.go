@@ -103,7 +103,8 @@ type Options struct {
 	Pods *Pods
 	// Network makes the network of the Node. Nil where another CNI plugin does.
 	Network *Network
-	// Balancing leads connections to Services, in a network of ours. Nil where kube-proxy does.
+	// Balancing leads connections to ports of the Node that Pods want, in a network of ours, and to
+	// Services, unless kube-proxy does that.
 	Balancing *Balancing
 	// Services are those of the cluster of the Node. Nil where none are known; policies that have
 	// some as peers are refused there.
@@ -545,7 +546,7 @@ func (a *Agent) survey() {
 }
 
 func (a *Agent) surveyNow() {
-	if a.Balancing != nil {
+	if a.Balancing != nil && a.Balancing.leads() {
 		beside, err := a.Table.KubeProxy()
 		if err == nil && beside == "" && a.Pods != nil {
 			if node, _ := a.Pods.current(); node != nil && node.IPVS {

@@ -31,8 +31,8 @@ type Balancing struct {
 	services, endpoints, nodes          cache.Store
 	runServices, runEndpoints, runNodes cache.Controller
 	news                                chan struct{}
-	// hostPorts are ports of the Node that lead to Pods of it.
-	hostPorts func() []proxy.HostPort
+	// hostPorts are ports of the Node that lead to Pods of it; false while that is not known.
+	hostPorts func() ([]proxy.HostPort, bool)
 	// changed is called when something else leads on.
 	changed func()
 	health  healthPorts
@@ -46,12 +46,19 @@ type Balancing struct {
 // unknown is what is known of Services before anything is.
 var unknownServices = &nft.Balanced{Unknown: true}
 
-// NewBalancing returns what follows the Services of a cluster for a Node once it runs.
-func NewBalancing(node string, of Cluster) *Balancing {
-	b := &Balancing{
+// NewHostPorts returns what only follows the ports of a Node that lead to Pods of it: kube-proxy
+// leads to Services.
+func NewHostPorts(node string) *Balancing {
+	return &Balancing{
 		Listen: (&net.ListenConfig{}).Listen, node: node, news: make(chan struct{}, 1), now: unknownServices,
-		hostPorts: func() []proxy.HostPort { return nil }, changed: func() {},
+		hostPorts: func() ([]proxy.HostPort, bool) { return nil, true }, changed: func() {},
 	}
+}
+
+// NewBalancing returns what follows the Services of a cluster for a Node once it runs, and the
+// ports of the Node.
+func NewBalancing(node string, of Cluster) *Balancing {
+	b := NewHostPorts(node)
 	handler := func(same func(a, b any) bool) cache.ResourceEventHandler {
 		return cache.ResourceEventHandlerFuncs{AddFunc: func(any) { b.poke() }, DeleteFunc: func(any) { b.poke() }, UpdateFunc: func(old, now any) {
 			if !same(old, now) {
@@ -138,19 +145,24 @@ func (b *Balancing) poke() {
 	}
 }
 
+// leads reports whether it leads to Services.
+func (b *Balancing) leads() bool { return b.services != nil }
+
 // Run follows the Services until ctx ends.
 func (b *Balancing) Run(ctx context.Context) {
 	var running sync.WaitGroup
 	defer running.Wait()
-	for _, run := range []cache.Controller{b.runServices, b.runEndpoints, b.runNodes} {
-		running.Go(func() { run.RunWithContext(ctx) })
-	}
-	running.Go(func() { // objects may come before all are there
-		if cache.WaitForCacheSync(ctx.Done(), b.runServices.HasSynced, b.runEndpoints.HasSynced, b.runNodes.HasSynced) {
-			b.poke()
+	if b.leads() {
+		for _, run := range []cache.Controller{b.runServices, b.runEndpoints, b.runNodes} {
+			running.Go(func() { run.RunWithContext(ctx) })
 		}
-	})
-	defer b.health.close()
+		running.Go(func() { // objects may come before all are there
+			if cache.WaitForCacheSync(ctx.Done(), b.runServices.HasSynced, b.runEndpoints.HasSynced, b.runNodes.HasSynced) {
+				b.poke()
+			}
+		})
+		defer b.health.close()
+	}
 	for {
 		select {
 		case <-ctx.Done():
@@ -165,10 +177,29 @@ func (b *Balancing) Run(ctx context.Context) {
 
 // refresh finds out where connections go now.
 func (b *Balancing) refresh(ctx context.Context) {
-	if !b.runServices.HasSynced() || !b.runEndpoints.HasSynced() || !b.runNodes.HasSynced() {
+	if b.leads() && (!b.runServices.HasSynced() || !b.runEndpoints.HasSynced() || !b.runNodes.HasSynced()) {
 		return
 	}
-	in := proxy.Input{Node: proxy.Node{Name: b.node}, HostPorts: b.hostPorts()}
+	ports, known := b.hostPorts()
+	if !known {
+		return
+	}
+	in := proxy.Input{Node: proxy.Node{Name: b.node}, HostPorts: ports}
+	if b.leads() {
+		b.read(&in)
+		b.health.serve(ctx, b.Listen, healthAnswers(in))
+	}
+	now := proxy.Balance(in)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.now.Unknown || !now.Equal(b.now) {
+		b.now = now
+		b.changed()
+	}
+}
+
+// read takes in what the API says.
+func (b *Balancing) read(in *proxy.Input) {
 	for _, o := range b.nodes.List() {
 		if n, ok := o.(*corev1.Node); ok && n.Name == b.node {
 			in.Node.Zone, in.Node.Leaving = n.Labels[corev1.LabelTopologyZone], leaves(n)
@@ -183,14 +214,6 @@ func (b *Balancing) refresh(ctx context.Context) {
 		if s, ok := o.(*discoveryv1.EndpointSlice); ok {
 			in.Slices = append(in.Slices, s)
 		}
-	}
-	b.health.serve(ctx, b.Listen, healthAnswers(in))
-	now := proxy.Balance(in)
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.now.Unknown || !now.Equal(b.now) {
-		b.now = now
-		b.changed()
 	}
 }
 
@@ -229,13 +252,13 @@ func (b *Balancing) current() *nft.Balanced {
 	return b.now
 }
 
-// hostPorts are the ports of the Node that lead to Pods of it.
-func (p *Pods) hostPorts() []proxy.HostPort {
+// hostPorts are the ports of the Node that lead to Pods of it; false while that is not known.
+func (p *Pods) hostPorts() ([]proxy.HostPort, bool) {
 	p.mu.Lock()
 	node := p.node
 	p.mu.Unlock()
 	if node == nil || p.pods == nil {
-		return nil
+		return nil, false
 	}
 	var out []proxy.HostPort
 	for i := range node.Pods {
@@ -256,7 +279,7 @@ func (p *Pods) hostPorts() []proxy.HostPort {
 			}
 		}
 	}
-	return out
+	return out, true
 }
 
 // portsOfNode are the containers of a Pod with the ports of the Node that they want, and nothing

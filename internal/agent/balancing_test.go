@@ -325,7 +325,7 @@ func TestServices(t *testing.T) {
 			return who == left.name
 		})
 	}
-	probe := s.askService(client, "10.96.0.1:80")
+	probe := s.askService(client.Host, "10.96.0.1:80")
 	for _, n := range s.nodes {
 		n.ended() // what follows a change ends with it
 		var before uint32
@@ -348,22 +348,7 @@ func TestServices(t *testing.T) {
 	probe.none(t, "restarts of agents that lead to Services")
 	both("after a restart", s.answers(client.Host, "10.96.0.1:80", 30))
 
-	// A Pod with a port of the Node.
-	p := here.newPod("free")
-	pods := s.client.CoreV1().Pods("n1")
-	object, err := pods.Get(t.Context(), p.name, metav1.GetOptions{})
-	s.must(err)
-	object.Spec.Containers = []corev1.Container{{Name: "c", Ports: []corev1.ContainerPort{{HostPort: 8443, ContainerPort: 8080, Protocol: "TCP"}}}}
-	_, err = pods.Update(t.Context(), object, metav1.UpdateOptions{})
-	s.must(err)
-	if got := here.add(p); !got.ok() {
-		t.Fatalf("ADD: %+v", got)
-	}
-	p.named()
-	here.eventually("the port of the Node leads to the Pod", func() bool {
-		who, _ := s.answer(s.router, here.at[0].String()+":8443", impatient)
-		return who == p.name
-	})
+	s.leadsPorts(here)
 }
 
 // route leads a range to a Node, as a load balancer does.
@@ -375,7 +360,7 @@ func route(s *site, n *netNode, to string) {
 }
 
 // askService begins to make new connections to a Service.
-func (s *site) askService(from *netPod, at string) *stream {
+func (s *site) askService(from *nfttest.Host, at string) *stream {
 	p := &stream{stop: make(chan struct{})}
 	p.done.Go(func() {
 		for {
@@ -403,4 +388,55 @@ func (s *site) askService(from *netPod, at string) *stream {
 		}
 	})
 	return p
+}
+
+// leadsPorts adds a Pod that wants a port of the Node, and reaches it from outside.
+func (s *site) leadsPorts(here *netNode) {
+	s.t.Helper()
+	p := here.newPod("free")
+	pods := s.client.CoreV1().Pods("n1")
+	object, err := pods.Get(s.t.Context(), p.name, metav1.GetOptions{})
+	s.must(err)
+	object.Spec.Containers = []corev1.Container{{Name: "c", Ports: []corev1.ContainerPort{{HostPort: 8443, ContainerPort: 8080, Protocol: "TCP"}}}}
+	_, err = pods.Update(s.t.Context(), object, metav1.UpdateOptions{})
+	s.must(err)
+	if got := here.add(p); !got.ok() {
+		s.t.Fatalf("ADD: %+v", got)
+	}
+	p.named()
+	here.eventually("the port of the Node leads to the Pod", func() bool {
+		who, _ := s.answer(s.router, here.at[0].String()+":8443", impatient)
+		return who == p.name
+	})
+}
+
+// TestPortsBesideKubeProxy leads ports of the Node to Pods where kube-proxy leads to Services, also
+// after a restart of the agent, at which nothing is lost.
+func TestPortsBesideKubeProxy(t *testing.T) {
+	s := newSite(t, siteOf{config: network.Config{Mode: network.Encap}, subnets: []int{1}, cidrs: []string{"10.244.N.0/24"}, four: true})
+	here := s.nodes[0]
+	s.leadsPorts(here)
+	change := func(do func(c *nftables.Conn)) {
+		s.inside(here.host, func() error {
+			c, err := nftables.New()
+			if err == nil {
+				do(c)
+				err = c.Flush()
+			}
+			return err
+		})
+	}
+	change(func(c *nftables.Conn) {
+		c.AddTable(&nftables.Table{Name: "kube-proxy", Family: nftables.TableFamilyIPv4})
+	})
+	probe := s.askService(s.router, here.at[0].String()+":8443")
+	for range 3 {
+		here.ended()
+		here.serve()
+		here.eventually("it enforces again", func() bool { return here.agent.Status().State == agent.StateEnforcing })
+	}
+	probe.none(t, "restarts of an agent that leads ports")
+	if trouble := here.agent.Status().Network.Trouble(); trouble != "" {
+		t.Errorf("beside kube-proxy: %s", trouble)
+	}
 }

@@ -254,6 +254,7 @@ func (s *site) join(i, subnet int, of siteOf) {
 		}
 		return agent.NewNetwork(agent.NetworkOptions{Node: n.name, Cluster: cluster, Config: n.config, Links: n.kernel, Listen: listen, Clock: clock.RealClock{}, Log: n.log})
 	}
+	n.balancing = func() *agent.Balancing { return agent.NewHostPorts(n.name) }
 	if of.services {
 		n.balancing = func() *agent.Balancing {
 			b := agent.NewBalancing(n.name, cluster)

@@ -202,7 +202,7 @@ func (a *Agent) Status() Status {
 	}
 	if a.Network != nil {
 		of := a.Network.Status()
-		if a.Balancing != nil {
+		if a.Balancing != nil && a.Balancing.leads() {
 			of.Services = &network.Services{Places: len(a.Balancing.current().To), Trouble: a.Balancing.Trouble()}
 		}
 		out.Network = &of

@@ -327,8 +327,11 @@ func runAgent(ctx context.Context, f *agentFlags, socket string, log logr.Logger
 		if o.Network, err = f.makesNetwork(cluster, log); err != nil {
 			return err
 		}
-		if o.Network != nil && f.network.services == servicesOwn {
+		switch {
+		case o.Network != nil && f.network.services == servicesOwn:
 			o.Balancing = agent.NewBalancing(f.kubeNode, cluster)
+		case o.Network != nil:
+			o.Balancing = agent.NewHostPorts(f.kubeNode)
 		}
 		chained, err := f.cni.chaining(socket, log)
 		if err != nil {
