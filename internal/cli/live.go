@@ -14,13 +14,17 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	setv1alpha1 "github.com/nephele-io/nephele/api/set/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cli/consolecmd"
 	"github.com/nephele-io/nephele/internal/cli/nodecmd"
 	"github.com/nephele-io/nephele/internal/cli/releasecmd"
 	"github.com/nephele-io/nephele/internal/cli/terminal"
+	"github.com/nephele-io/nephele/internal/clusterset/peers"
+	"github.com/nephele-io/nephele/internal/clusterset/remote"
 	"github.com/nephele-io/nephele/internal/controller"
 	"github.com/nephele-io/nephele/internal/explain"
 	"github.com/nephele-io/nephele/internal/kinds"
+	"github.com/nephele-io/nephele/internal/policy"
 	"github.com/nephele-io/nephele/internal/preview"
 )
 
@@ -108,5 +112,38 @@ func readInputs(ctx context.Context, c client.Reader) (*preview.Inputs, error) {
 		}
 		in.Add(objects...)
 	}
+	var err error
+	if in.Remote, in.OwnLabels, err = readElsewhere(ctx, c); err != nil {
+		return nil, fmt.Errorf("reading the cluster: %w", err)
+	}
 	return in, nil
+}
+
+// readElsewhere reads what the hub of the set has sent: who of other clusters is in peers, as it
+// was recorded last, and the labels that Namespaces and Nodes have in the set. There is none where
+// the kinds are not installed, or not to be read.
+func readElsewhere(ctx context.Context, c client.Reader) ([]policy.Entity, map[string]string, error) {
+	var groups setv1alpha1.RemoteGroupList
+	var memberships setv1alpha1.MembershipList
+	for _, list := range []client.ObjectList{&groups, &memberships} {
+		if err := c.List(ctx, list); meta.IsNoMatchError(err) || apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
+			return nil, nil, nil
+		} else if err != nil {
+			return nil, nil, err
+		}
+	}
+	book := remote.New(peers.Allows)
+	var own map[string]string
+	for i := range memberships.Items {
+		if m := &memberships.Items[i]; m.Status.Labels != nil {
+			own = peers.Given(m.Spec.Cluster, m.Status.Labels)
+		}
+		book.Expire(memberships.Items[i].Status.Expired)
+	}
+	for i := range groups.Items {
+		if err := book.LoadText(groups.Items[i].Name, groups.Items[i].Content); err != nil {
+			return nil, nil, err
+		}
+	}
+	return book.Entities(), own, nil
 }

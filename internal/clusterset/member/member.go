@@ -15,7 +15,6 @@ package member
 
 import (
 	"context"
-	"encoding/base64"
 	"fmt"
 	"maps"
 	"slices"
@@ -242,11 +241,7 @@ func (m *Member) load(ctx context.Context) error {
 	defer m.mu.Unlock()
 	for i := range groups.Items {
 		g := &groups.Items[i]
-		content, err := base64.StdEncoding.DecodeString(g.Content)
-		if err == nil {
-			err = m.book.Load(g.Name, content)
-		}
-		if err != nil { // a group that nobody can read is as one that is not there
+		if err := m.book.LoadText(g.Name, g.Content); err != nil { // a group that nobody can read is as one that is not there
 			m.Log.Error(err, "A record of a remote group is left out", "group", g.Name)
 			continue
 		}

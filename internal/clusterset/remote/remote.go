@@ -11,6 +11,7 @@ import (
 	"bytes"
 	"cmp"
 	"compress/gzip"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -335,6 +336,15 @@ func (b *Book) Record(group string) ([]byte, error) {
 		return nil, fmt.Errorf("keep group %s: %w", group, err)
 	}
 	return out.Bytes(), nil
+}
+
+// LoadText takes over what Record has returned, as objects hold it: in base64.
+func (b *Book) LoadText(group, text string) error {
+	record, err := base64.StdEncoding.DecodeString(text)
+	if err != nil {
+		return fmt.Errorf("the record of group %s: %w", group, err)
+	}
+	return b.Load(group, record)
 }
 
 // Load takes over what Record has returned.
