@@ -72,6 +72,7 @@ type collected struct {
 	// judged is what rows were judged by last, addresses are those of interfaces.
 	judged    *agentless.Picture
 	addresses map[string][]netip.Addr
+	own       map[string]bool
 }
 
 func newFlowLogs(accounts client.Reader, r *reviews, e events.EventRecorder, clk clock.WithTicker, dir string, log logr.Logger) *flowLogs {
@@ -202,13 +203,14 @@ func (f *flowLogs) read(ctx context.Context, p flowLogPlace) error {
 		return err
 	}
 	if picture := pictureOf(computation, acls); picture != c.picture {
-		c.picture, c.since, c.addresses = picture, now, addressesOf(computation)
+		c.picture, c.since = picture, now
+		c.addresses, c.own = addressesOf(computation, p.account)
 	}
 	attempt, cancel := context.WithTimeout(ctx, flowLogsPatience)
 	defer cancel()
 	rows, err := c.Round(attempt, storage, now)
 	judged := &agentless.Picture{
-		Enforcer: "cloud/" + p.account, Judge: judge.New(computation), Owners: f.traffic.owners, Since: c.since, UID: uidsOf(computation.Objects),
+		Enforcer: "cloud/" + p.account, Own: c.own, Judge: judge.New(computation), Owners: f.traffic.owners, Since: c.since, UID: uidsOf(computation.Objects),
 	}
 	c.judged = judged
 	err = errors.Join(err, f.traffic.put(judged.Enforcer, judged.Entries(rows)), f.keep(p, c))
@@ -420,15 +422,22 @@ func uidsOf(o *explain.Objects) func(explain.Policy) string {
 	return func(p explain.Policy) string { return uids[p] }
 }
 
-// addressesOf are those of the interfaces that were read.
-func addressesOf(c *explain.Computation) map[string][]netip.Addr {
-	out := map[string][]netip.Addr{}
+// addressesOf are those of the interfaces of an account, and these by ID and MAC address.
+func addressesOf(c *explain.Computation, account string) (addresses map[string][]netip.Addr, own map[string]bool) {
+	addresses, own = map[string][]netip.Addr{}, map[string]bool{}
 	for _, a := range c.Observed {
+		if a.Key != account {
+			continue
+		}
 		for _, s := range a.Snapshots {
 			for i := range s.Interfaces {
-				out[s.Interfaces[i].ID] = s.Interfaces[i].PrivateIPs
+				n := &s.Interfaces[i]
+				addresses[n.ID], own[n.ID] = n.PrivateIPs, true
+				if n.MAC != "" {
+					own[n.MAC] = true
+				}
 			}
 		}
 	}
-	return out
+	return addresses, own
 }

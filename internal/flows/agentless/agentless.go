@@ -29,8 +29,11 @@ const Settling = 5 * time.Minute
 type Picture struct {
 	// Enforcer is the key of the account.
 	Enforcer string
-	Judge    *judge.Judge
-	Owners   *live.Owners
+	// Own are the interfaces of the account, by ID and MAC address. Whoever may write into its
+	// bucket may tell of others what he likes: these get no names, and no policy has decided.
+	Own    map[string]bool
+	Judge  *judge.Judge
+	Owners *live.Owners
 	// Since is from when on policies, machines and groups are as they are now.
 	Since time.Time
 	// UID returns that of a policy, empty if it is not known.
@@ -41,8 +44,10 @@ type Picture struct {
 func (p *Picture) Entries(rows []flows.Row) []*live.Entry {
 	out := make([]*live.Entry, 0, len(rows))
 	for i := range rows {
-		r := &rows[i]
-		j := p.Judge.Judge(r)
+		r, j := &rows[i], judge.Judgement{}
+		if p.Own[r.Interface] {
+			j = p.Judge.Judge(r)
+		}
 		out = append(out, p.entry(r, &j))
 	}
 	return out
@@ -59,6 +64,10 @@ func (p *Picture) entry(r *flows.Row, j *judge.Judgement) *live.Entry {
 	}
 	if !r.Accepted {
 		e.Verdict = "Drop"
+	}
+	if !p.Own[r.Interface] {
+		e.Cause = live.Cause{Cause: "Unknown", Why: judge.WhyNotRead}
+		return e
 	}
 	var same [2]bool
 	e.ClientOwner, same[0] = p.owner(&j.From, e, true)

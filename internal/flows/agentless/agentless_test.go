@@ -40,8 +40,8 @@ func TestCertainty(t *testing.T) {
 		"cut before the change":    {10 * time.Minute, false, explain.End{Kind: "Pod", Namespace: "shop", Name: "web"}, judge.Cut, ""},
 		"nothing shows who begins": {0, true, explain.End{Kind: "Pod", Namespace: "shop", Name: "web"}, judge.Leaks, "MayBeOld"},
 	} {
-		p := &Picture{Enforcer: "cloud/ops/a", Owners: owners, Since: noon.Add(-10 * time.Minute), UID: func(x explain.Policy) string { return "uid of " + x.Name }}
-		r := &flows.Row{Key: flows.Key{Minute: noon.Add(-c.ago), Direction: cloud.Ingress, Client: client, Server: server, Protocol: 6, Port: 22, Accepted: c.differs != judge.Cut, Guessed: c.guessed}, Connections: 3, Bytes: 7}
+		p := &Picture{Enforcer: "cloud/ops/a", Own: map[string]bool{"eni-1": true}, Owners: owners, Since: noon.Add(-10 * time.Minute), UID: func(x explain.Policy) string { return "uid of " + x.Name }}
+		r := &flows.Row{Key: flows.Key{Minute: noon.Add(-c.ago), Interface: "eni-1", Direction: cloud.Ingress, Client: client, Server: server, Protocol: 6, Port: 22, Accepted: c.differs != judge.Cut, Guessed: c.guessed}, Connections: 3, Bytes: 7}
 		j := &judge.Judgement{From: c.from, To: explain.End{Kind: "ExternalEntity", Namespace: "vms", Name: "db", Enforcer: "cloud/ops/a"}, Differs: c.differs,
 			By: judge.By{Cause: judge.ByPolicy, Rule: &explain.Rule{Policy: explain.Policy{Type: policy.AntreaNetworkPolicy, Namespace: "vms", Name: "p"}, Name: "r", Index: 2}}}
 		e := p.entry(r, j)
@@ -54,6 +54,22 @@ func TestCertainty(t *testing.T) {
 		if accepted := e.Verdict == "Allow"; accepted != r.Accepted {
 			t.Errorf("%s: %s", what, e.Verdict)
 		}
+	}
+}
+
+// TestInterfacesOfOthers: what a log tells of an interface that is not the account's names nobody,
+// no policy, and is no disagreement.
+func TestInterfacesOfOthers(t *testing.T) {
+	client, server := netip.MustParseAddr("10.0.0.7"), netip.MustParseAddr("10.0.0.1")
+	owners := live.NewOwners()
+	for name, a := range map[string]netip.Addr{"web": client, "db": server} {
+		owners.Set(live.Owner{Kind: "Pod", Namespace: "shop", Name: name, Enforcer: "worker"}, []netip.Addr{a}, noon.Add(-time.Hour))
+	}
+	p := &Picture{Enforcer: "cloud/ops/a", Own: map[string]bool{"eni-1": true}, Owners: owners, UID: func(explain.Policy) string { return "u" }}
+	rows := []flows.Row{{Key: flows.Key{Minute: noon, Interface: "eni-2", Direction: cloud.Ingress, Client: client, Server: server, Protocol: 6, Port: 22, Accepted: true}, Connections: 3}}
+	e := p.Entries(rows)[0] // without a Judge: nobody is asked
+	if e.ClientOwner != (live.Owner{}) || e.ServerOwner != (live.Owner{}) || e.Differs != "" || e.Cause != (live.Cause{Cause: "Unknown", Why: "InterfaceNotRead"}) || e.Connections != 3 {
+		t.Errorf("%+v", e)
 	}
 }
 
