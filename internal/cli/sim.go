@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/nephele-io/nephele/internal/sim"
+	"github.com/nephele-io/nephele/internal/sim/effect"
 	"github.com/nephele-io/nephele/internal/sim/estate"
 	"github.com/nephele-io/nephele/internal/sim/world"
 )
@@ -27,6 +28,7 @@ type simFlags struct {
 	throttleSpeed           float64
 	visibility, transition  time.Duration
 	latency, eventDelay     time.Duration
+	effects                 effect.Delay
 	eventQueue              string
 	azure                   simAzureFlags
 }
@@ -67,6 +69,8 @@ and which of them shall fail. The command runs until it is interrupted.`,
 	flags.Float64Var(&f.throttleSpeed, "throttle-speed", 1, "how many times as fast as in EC2 the rate limits recover")
 	flags.DurationVar(&f.visibility, "visibility-delay", 0, "how long a new object is not found yet")
 	flags.DurationVar(&f.transition, "transition-delay", 0, "how long states such as pending and stopping last")
+	flags.DurationVar(&f.effects.Bound, "effect-delay", 0, "how long at most an edit of rules or groups takes to an interface")
+	flags.Uint64Var(&f.effects.Seed, "effect-seed", 0, "seed of the delays of edits")
 	flags.DurationVar(&f.latency, "latency", 0, "how long each call takes")
 	flags.StringVar(&f.eventQueue, "event-queue", "", "name of an SQS queue that every region has from the start and puts events into")
 	flags.DurationVar(&f.eventDelay, "event-delay", 0, "how long an event takes to its queue")
@@ -83,6 +87,9 @@ func (f simFlags) check() error {
 		if d < 0 {
 			return fmt.Errorf("--%s is %s, expected a duration of zero or more", name, d)
 		}
+	}
+	if err := f.effects.Check(); err != nil {
+		return fmt.Errorf("--effect-delay: %w", err)
 	}
 	if f.throttleSpeed <= 0 {
 		return fmt.Errorf("--throttle-speed is %v, expected a number above zero", f.throttleSpeed)
@@ -108,7 +115,7 @@ func runSim(cmd *cobra.Command, f simFlags) error {
 	}
 	// The interrupt ends the server through Close below, not by cutting its calls off.
 	server, err := sim.Start(context.WithoutCancel(ctx), sim.Options{
-		State: state, StateFile: f.state, Listen: f.listen, VisibilityDelay: f.visibility, TransitionDelay: f.transition,
+		State: state, StateFile: f.state, Listen: f.listen, VisibilityDelay: f.visibility, TransitionDelay: f.transition, Effects: f.effects,
 		NoAuth: f.noAuth, Latency: f.latency, Throttle: f.throttle, ThrottleSpeed: f.throttleSpeed,
 		Events: sim.EventOptions{Queue: f.eventQueue, Delay: f.eventDelay}, Azure: f.azure.options(),
 	})

@@ -170,6 +170,7 @@ func TestSimBadInput(t *testing.T) {
 		{"state is no state", []string{"--state", broken}, "broken.json"},
 		{"state cannot be written", []string{"--listen", "127.0.0.1:0", "--state", filepath.Join(dir, "none", "s.json")}, "none"},
 		{"negative delay", []string{"--visibility-delay", "-1s"}, "--visibility-delay is -1s"},
+		{"effect delay", []string{"--effect-delay", "2h"}, "the effect delay is 2h0m0s, expected 0 to 1h0m0s"},
 		{"speed", []string{"--throttle-speed", "0"}, "--throttle-speed is 0"},
 		{"unknown flag", []string{"--nonsense"}, "unknown flag"},
 		{"argument", []string{"x"}, "x"},

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/nephele-io/nephele/internal/sim/ec2"
+	"github.com/nephele-io/nephele/internal/sim/effect"
 	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
@@ -39,6 +40,7 @@ func (s *Server) admin() http.Handler {
 	handle("POST /_sim/advance", s.postAdvance)
 	handle("GET /_sim/allowed", s.getAllowed)
 	handle("POST /_sim/visibility-delay", s.postVisibility)
+	handle("POST /_sim/effect-delay", s.postEffectDelay)
 	handle("POST /_sim/quotas", s.postQuotas)
 	handle("POST /_sim/peering", s.postPeering)
 	handle("GET /_sim/queues", func(*http.Request) (any, error) { return s.queueList() })
@@ -188,6 +190,24 @@ func (s *Server) postVisibility(r *http.Request) (any, error) {
 		return nil, err
 	}
 	s.world.SetVisibilityDelay(d)
+	return nil, nil
+}
+
+// postEffectDelay: delay= is the bound and seed= the seed, 0 without it.
+func (s *Server) postEffectDelay(r *http.Request) (any, error) {
+	bound, err := formDuration(r, "delay")
+	if err != nil {
+		return nil, err
+	}
+	d := effect.Delay{Bound: bound}
+	if text := r.FormValue("seed"); text != "" {
+		if d.Seed, err = strconv.ParseUint(text, 10, 64); err != nil {
+			return nil, badf("seed is %q, expected a number from 0", text)
+		}
+	}
+	if err := s.world.SetEffects(d); err != nil {
+		return nil, badRequest{err}
+	}
 	return nil, nil
 }
 

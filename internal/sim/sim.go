@@ -21,6 +21,7 @@ import (
 
 	"github.com/nephele-io/nephele/internal/sim/ec2"
 	"github.com/nephele-io/nephele/internal/sim/ec2/nativeapi"
+	"github.com/nephele-io/nephele/internal/sim/effect"
 	"github.com/nephele-io/nephele/internal/sim/events"
 	"github.com/nephele-io/nephele/internal/sim/imds"
 	"github.com/nephele-io/nephele/internal/sim/sqs"
@@ -47,6 +48,8 @@ type Options struct {
 	// VisibilityDelay and TransitionDelay are those of world.Options.
 	VisibilityDelay time.Duration
 	TransitionDelay time.Duration
+	// Effects are those of world.Options.
+	Effects effect.Delay
 
 	// NoAuth accepts any key and any signature.
 	NoAuth bool
@@ -159,7 +162,7 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 
 func loadWorld(o Options, now func() time.Time) (*world.World, error) {
 	wo := world.Options{Clock: now, Seed: o.Seed, VisibilityDelay: o.VisibilityDelay, TransitionDelay: o.TransitionDelay,
-		OperationDelay: o.Azure.OperationDelay, GraphLag: o.Azure.GraphLag}
+		OperationDelay: o.Azure.OperationDelay, GraphLag: o.Azure.GraphLag, Effects: o.Effects}
 	if o.StateFile != "" {
 		_, err := os.Stat(o.StateFile)
 		switch {

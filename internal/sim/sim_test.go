@@ -23,6 +23,7 @@ import (
 
 	"github.com/nephele-io/nephele/internal/sim"
 	"github.com/nephele-io/nephele/internal/sim/ec2"
+	"github.com/nephele-io/nephele/internal/sim/effect"
 	"github.com/nephele-io/nephele/internal/sim/estate"
 	"github.com/nephele-io/nephele/internal/sim/world"
 )
@@ -274,6 +275,10 @@ func TestAdminKnobs(t *testing.T) {
 	var q world.Quotas
 	if admin(t, s, "POST /_sim/quotas", `{"vpcsPerRegion": 1}`, &q); q.VPCsPerRegion != 1 || q.RulesPerGroup != 60 {
 		t.Errorf("quotas: %+v", q)
+	}
+	admin(t, s, "POST /_sim/effect-delay?delay=5s&seed=7", "", nil)
+	if d := s.World().State().Effects; d != (effect.Delay{Bound: 5 * time.Second, Seed: 7}) {
+		t.Errorf("the effect delay is %v", d)
 	}
 	admin(t, s, "POST /_sim/visibility-delay?delay=1h", "", nil)
 	vpc, err := c.CreateVpc(ctx, &awsec2.CreateVpcInput{CidrBlock: aws.String("10.0.0.0/16")})

@@ -18,6 +18,7 @@ import (
 type mirror struct {
 	world  *world.World
 	region *world.Region
+	now    time.Time
 }
 
 // newMirror builds the account of the estate in the simulator.
@@ -124,12 +125,13 @@ func (e *estate) newMirror() (*mirror, error) {
 		}
 		st.Peerings = append(st.Peerings, world.PeeringConnection{ID: fmt.Sprintf("pcx-%08x", i), Status: world.PeeringActive, Requester: side(p.A), Accepter: side(p.B)})
 	}
-	w, err := world.New(st, world.Options{Clock: func() time.Time { return time.Unix(1700000000, 0) }})
-	if err != nil {
+	m := &mirror{now: time.Unix(1700000000, 0)}
+	var err error
+	if m.world, err = world.New(st, world.Options{Clock: func() time.Time { return m.now }}); err != nil {
 		return nil, err
 	}
-	region, err := w.Region(owner, testRegion)
-	return &mirror{w, region}, err
+	m.region, err = m.world.Region(owner, testRegion)
+	return m, err
 }
 
 func protocolName(number int) string {
@@ -268,9 +270,7 @@ func (m *mirror) compare(r *rand.Rand, flows []connection, got []bool, samples i
 	for range min(samples, len(flows)) {
 		i := r.IntN(len(flows))
 		fl := flows[i]
-		f := world.Flow{Protocol: fl.protocol, Port: fl.port, ICMPType: fl.port >> 8, ICMPCode: fl.port & 0xff}
-		f.Src, f.Dst = fl.end(fl.src, fl.srcAddr, fl.dst), fl.end(fl.dst, fl.dstAddr, fl.src)
-		v, err := m.world.Allowed(f)
+		v, err := m.world.Allowed(fl.simulated())
 		if err != nil {
 			return fmt.Errorf("%s: %w", fl, err)
 		}
@@ -279,6 +279,13 @@ func (m *mirror) compare(r *rand.Rand, flows []connection, got []bool, samples i
 		}
 	}
 	return nil
+}
+
+// simulated is the flow as the simulator is asked about it.
+func (fl connection) simulated() world.Flow {
+	f := world.Flow{Protocol: fl.protocol, Port: fl.port, ICMPType: fl.port >> 8, ICMPCode: fl.port & 0xff}
+	f.Src, f.Dst = fl.end(fl.src, fl.srcAddr, fl.dst), fl.end(fl.dst, fl.dstAddr, fl.src)
+	return f
 }
 
 // end names one end for the simulator: an interface on a private path, or whose own half counts; an

@@ -584,23 +584,30 @@ func (p *phase) exact(final []bool) error {
 
 func (p *phase) between(got, final, old []bool, end *fakeCloud) error {
 	for i, fl := range p.flows {
-		if p.strict.breaks(fl) || got[i] == old[i] || got[i] == final[i] || p.by.mixes && p.mixed(fl, got[i]) {
-			continue
-		}
-		if got[i] && ((p.tiny() || p.Crowded) && kept(p.result) || p.Crowded && kept(p.first)) && p.first != nil && fl.verdict(p.oracle(p.set, p.first).half) {
-			continue // what is wanted allows it, and not all of that can be reached
-		}
-		if !got[i] && (p.tiny() || p.Crowded) && (p.stays(fl.src) || p.stays(fl.dst)) && !fl.verdict(p.oracle(p.set, p.result).half) {
-			continue // what is wanted does not allow it, and is said not to be reached
-		}
-		if got[i] {
+		switch {
+		case !p.breaks(fl, got[i], final[i], old[i], end):
+		case got[i]:
 			return fmt.Errorf("opens %s, which neither the old nor the new state allows", fl)
-		}
-		if !p.drifted[fl.src] && !p.drifted[fl.dst] && fl.blindly(p.start) == fl.blindly(end) && !p.toldOf(fl) {
+		default:
 			return fmt.Errorf("blocks %s, which both the old and the new state allow", fl)
 		}
 	}
 	return nil
+}
+
+// breaks reports whether a verdict on the way breaks what is promised of a flow: it is a leak if it
+// allows the flow, else a gap.
+func (p *phase) breaks(fl connection, got, final, old bool, end *fakeCloud) bool {
+	if p.strict.breaks(fl) || got == old || got == final || p.by.mixes && p.mixed(fl, got) {
+		return false
+	}
+	if got && ((p.tiny() || p.Crowded) && kept(p.result) || p.Crowded && kept(p.first)) && p.first != nil && fl.verdict(p.oracle(p.set, p.first).half) {
+		return false // what is wanted allows it, and not all of that can be reached
+	}
+	if !got && (p.tiny() || p.Crowded) && (p.stays(fl.src) || p.stays(fl.dst)) && !fl.verdict(p.oracle(p.set, p.result).half) {
+		return false // what is wanted does not allow it, and is said not to be reached
+	}
+	return got || !p.drifted[fl.src] && !p.drifted[fl.dst] && fl.blindly(p.start) == fl.blindly(end) && !p.toldOf(fl)
 }
 
 // stays reports whether an interface is said to stay as it is in the end, although something else

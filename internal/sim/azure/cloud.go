@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/nephele-io/nephele/internal/sim/effect"
 )
 
 // Settings are the knobs of a Cloud.
@@ -18,6 +20,8 @@ type Settings struct {
 	Delay time.Duration
 	// Lag is how far Resource Graph is behind.
 	Lag time.Duration
+	// Effects holds the edits that may not be in force yet; nil means that all are.
+	Effects *effect.Log
 }
 
 // Cloud is the state; see the package comment.
@@ -42,6 +46,8 @@ type Cloud struct {
 	graph   map[string]*Resource
 	news    []publication
 	running int // operations in progress
+	// gone are groups that were removed while edits took time: an interface may have them in force.
+	gone map[string]*Resource
 
 	current atomic.Pointer[index]
 }
@@ -61,6 +67,7 @@ func New(s State, settings Settings, guid func() string) (*Cloud, error) {
 		settings: settings, guid: guid, tenants: slices.Clone(s.Tenants), subscriptions: map[string]*Subscription{}, groups: map[string]*ResourceGroup{},
 		resources: map[string]*Resource{}, locks: slices.Clone(s.Locks), denials: slices.Clone(s.Denials), operations: map[string]*Operation{},
 		tagNames: map[string]string{}, serviceTags: map[string][]netip.Prefix{}, graph: map[string]*Resource{}, learned: map[string][]netip.Prefix{},
+		gone: map[string]*Resource{},
 	}
 	for name, blocks := range s.ServiceTags {
 		c.tagNames[strings.ToLower(name)], c.serviceTags[strings.ToLower(name)] = name, slices.Clone(blocks)
@@ -147,6 +154,7 @@ func (c *Cloud) etag() string { return fmt.Sprintf("W/%q", c.guid()) }
 
 // commit puts a resource in the place of the one with its id, or removes that.
 func (c *Cloud) commit(now time.Time, key string, r *Resource) {
+	c.record(key, c.resources[key], r)
 	if r == nil {
 		delete(c.resources, key)
 	} else {

@@ -150,10 +150,15 @@ func parseSecurityGroup(id ID, properties map[string]any) (*securityGroup, error
 		places[place{r.direction, r.priority}] = d.Name
 		out.rules = append(out.rules, r)
 	}
-	slices.SortFunc(out.rules, func(a, b rule) int {
+	out.sort()
+	return out, nil
+}
+
+// sort brings the rules into the order in which they decide.
+func (g *securityGroup) sort() {
+	slices.SortFunc(g.rules, func(a, b rule) int {
 		return cmp.Or(cmp.Compare(a.direction, b.direction), cmp.Compare(a.priority, b.priority))
 	})
-	return out, nil
 }
 
 // The codes of the rarer refusals below (priority, protocol, access, description) are not

@@ -115,6 +115,14 @@ func (c *Cloud) Half(f Flow, out bool) (Verdict, error) {
 
 // half asks the groups of one end, in the order in which a packet meets them.
 func (c *Cloud) half(v *Verdict, src, dst party, f Flow, direction string) {
+	if c.settings.Effects.Keeps() {
+		viewer := src
+		if direction == inbound {
+			viewer = dst
+		}
+		c = seenBy(c, viewer)
+		src, dst = again(c, src), again(c, dst)
+	}
 	own, other := src, dst
 	if direction == inbound {
 		own, other = dst, src

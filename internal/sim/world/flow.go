@@ -3,8 +3,11 @@ package world
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
+
+	"github.com/nephele-io/nephele/internal/sim/effect"
 )
 
 // addressIndex finds interfaces by address. It is built on demand and thrown away by every change.
@@ -17,6 +20,7 @@ type addressIndex struct {
 	sameReg map[[2]string]bool  // pairs of VPCs with an active peering within one region
 	borders map[string]border   // subnet -> its ACL and route table, where they say something
 	hosts   map[string]hosted   // host name of a service, in small letters
+	effects *effect.Log
 }
 
 type vpcAddress struct {
@@ -54,7 +58,7 @@ func (w *World) addresses() *addressIndex {
 		return x
 	}
 	x := &addressIndex{map[vpcAddress]*NetworkInterface{}, map[string][]delegated{}, map[netip.Addr]*NetworkInterface{}, map[string]placed{},
-		map[string][]string{}, map[[2]string]bool{}, w.borders(), map[string]hosted{}}
+		map[string][]string{}, map[[2]string]bool{}, w.borders(), map[string]hosted{}, w.effects}
 	for _, d := range w.regions {
 		for _, s := range d.services {
 			x.hosts[strings.ToLower(s.HostName())], x.hosts[strings.ToLower(s.ReaderHost())] = hosted{s, d, false}, hosted{s, d, true}
@@ -252,13 +256,10 @@ func (x *addressIndex) half(self, other party, egress bool, f Flow) Half {
 		return Half{Allowed: true}
 	}
 	h := Half{Filtered: true, NIC: self.nic.ID}
-	for _, name := range self.nic.Groups {
-		g := self.data.groups[name.ID]
-		if g == nil {
-			continue
-		}
-		for i := range g.Rules {
-			rule := &g.Rules[i]
+	for _, g := range x.groupsAt(self.nic, self.nic) {
+		rules := x.rulesAt(self.placed, g.ID)
+		for i := range rules {
+			rule := &rules[i]
 			if rule.Egress == egress && rule.matches(f) && x.peerMatches(rule, self, other) {
 				h.Allowed, h.GroupID, h.RuleID = true, g.ID, rule.ID
 				return h
@@ -272,21 +273,12 @@ func (x *addressIndex) half(self, other party, egress bool, f Flow) Half {
 func (x *addressIndex) peerMatches(rule *SecurityGroupRule, self, other party) bool {
 	switch {
 	case rule.Group != nil:
-		if other.nic == nil || other.public || !other.nic.HasGroup(rule.Group.GroupID) {
+		if other.nic == nil || other.public || !slices.ContainsFunc(x.groupsAt(self.nic, other.nic), func(g GroupName) bool { return g.ID == rule.Group.GroupID }) {
 			return false
 		}
 		return other.nic.VPCID == self.nic.VPCID || x.sameReg[[2]string{self.nic.VPCID, other.nic.VPCID}]
 	case rule.PrefixListID != "":
-		list := self.data.prefixLists[rule.PrefixListID]
-		if list == nil {
-			return false
-		}
-		for _, e := range list.Entries() {
-			if e.CIDR.Contains(other.addr) {
-				return true
-			}
-		}
-		return false
+		return slices.ContainsFunc(x.entriesAt(self.placed, rule.PrefixListID), func(e PrefixListEntry) bool { return e.CIDR.Contains(other.addr) })
 	}
 	return rule.CIDR.Contains(other.addr)
 }

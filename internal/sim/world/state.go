@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/nephele-io/nephele/internal/sim/azure"
+	"github.com/nephele-io/nephele/internal/sim/effect"
 )
 
 // StateVersion is the version of the State format that this package writes and reads.
@@ -31,6 +32,9 @@ type State struct {
 	Due         []Transition        `json:"due,omitempty"`
 	// Azure is the Azure side; nil if there is none.
 	Azure *azure.State `json:"azure,omitempty"`
+	// Effects say how long edits take. Those that were on their way when the State was saved are in
+	// force in a World that is made of it.
+	Effects effect.Delay `json:"effects,omitzero"`
 }
 
 // RegionState is what one account has in one region. Zones may be empty: three are then made up.
@@ -70,6 +74,14 @@ func New(s State, o Options) (*World, error) {
 	if s.Counter > 0 || s.Seed != 0 {
 		w.seed = s.Seed
 	}
+	delay := s.Effects
+	if o.Effects != (effect.Delay{}) {
+		delay = o.Effects
+	}
+	if err := delay.Check(); err != nil {
+		return nil, err
+	}
+	w.effects = effect.New(delay, w.clock)
 	for _, a := range s.Accounts {
 		a.Regions = slices.Clone(a.Regions)
 		w.accounts[a.ID] = &a
@@ -94,7 +106,7 @@ func New(s State, o Options) (*World, error) {
 	if err := w.equipAll(); err != nil {
 		return nil, err
 	}
-	if err := w.fillAzure(s.Azure, azure.Settings{Delay: o.OperationDelay, Lag: o.GraphLag}); err != nil {
+	if err := w.fillAzure(s.Azure, azure.Settings{Delay: o.OperationDelay, Lag: o.GraphLag, Effects: w.effects}); err != nil {
 		return nil, err
 	}
 	return w, nil
@@ -149,7 +161,7 @@ func defaultZones(region string) []Zone {
 func (w *World) State() State {
 	var out State
 	w.read(func(time.Time) {
-		out = State{Version: StateVersion, Seed: w.seed, Counter: w.counter, Seq: w.seq, Due: slices.Clone(w.due)}
+		out = State{Version: StateVersion, Seed: w.seed, Counter: w.counter, Seq: w.seq, Due: slices.Clone(w.due), Effects: w.effects.Delay()}
 		out.Accounts = ordered(w.accounts, func(a *Account) Account {
 			c := *a
 			c.Regions = slices.Clone(a.Regions)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/nephele-io/nephele/internal/sim/azure"
+	"github.com/nephele-io/nephele/internal/sim/effect"
 )
 
 // Options are the injected parts and the knobs of a World.
@@ -27,6 +28,9 @@ type Options struct {
 	// OperationDelay and GraphLag are those of azure.Settings.
 	OperationDelay time.Duration
 	GraphLag       time.Duration
+	// Effects say how long an edit takes until the interfaces have it in force; see package effect.
+	// The zero value leaves it to the State.
+	Effects effect.Delay
 }
 
 // World is the state of the simulated cloud. See the package comment for its promises and its
@@ -49,6 +53,7 @@ type World struct {
 	shared             bool         // whether any subnet is shared
 	index              atomic.Pointer[addressIndex]
 	azure              *azure.Cloud
+	effects            *effect.Log // of both clouds
 
 	hooks    []hook     // guarded by state
 	turns    []turnHook // guarded by state
@@ -218,9 +223,14 @@ func (w *World) change(at scope, action string, f func(time.Time) ([]string, err
 	defer w.state.Unlock()
 	now := w.clock()
 	w.settle(now)
+	before := w.wholes(at)
 	touched, err := f(now)
 	if err != nil {
 		return Mutation{}, nil, err
+	}
+	after := w.wholes(at)
+	for whole, parts := range before {
+		w.effects.Record(whole, parts, after[whole])
 	}
 	w.seq++
 	w.index.Store(nil)

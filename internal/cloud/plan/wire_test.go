@@ -1,0 +1,179 @@
+package plan_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/nephele-io/nephele/internal/cloud/plan"
+	"github.com/nephele-io/nephele/internal/sim/effect"
+	"github.com/nephele-io/nephele/internal/tier"
+)
+
+// effectBound is how long an edit takes at most in the worlds below.
+const effectBound = 8 * time.Second
+
+// onWire are worlds whose edits take time to come into force at each interface.
+type onWire struct {
+	// waits reports whether to wait until all is in force before a step that follows others, all of
+	// one part of the plan.
+	waits func(done []plan.Step, next plan.Step) bool
+
+	asked, leaks, gaps, steps, waited int
+	examples                          []string
+}
+
+// play plays the history of an estate and counts the verdicts on the wire that neither the policies
+// before a change nor those after it give.
+func (o *onWire) play(by subject, e *estate, seed uint64) (err error) {
+	whole := *e
+	e = &whole // disturb changes the native groups
+	e.Groups = slices.Clone(e.Groups)
+	f := e.cloud()
+	if f.mirror, err = e.newMirror(); err != nil {
+		return fmt.Errorf("the simulator does not accept the estate: %w", err)
+	}
+	if err := f.mirror.world.SetEffects(effect.Delay{Bound: effectBound, Seed: seed}); err != nil {
+		return err
+	}
+	r := rand.New(rand.NewPCG(seed, 99))
+	flows := e.flows()
+	r.Shuffle(len(flows), func(i, k int) { flows[i], flows[k] = flows[k], flows[i] })
+	flows = flows[:min(len(flows), 400)]
+	var earlier *naive
+	for i, set := range append(slices.Clone(e.History), policySet{}) {
+		var drifted map[int]bool
+		if i > 0 && i < len(e.History) {
+			if drifted, err = e.disturb(f, rand.New(rand.NewPCG(seed, uint64(i)))); err != nil {
+				return err
+			}
+		}
+		f.mirror.now = f.mirror.now.Add(effectBound)
+		p := &phase{estate: e, by: by, set: set, flows: flows, st: &stats{}, rand: r, drifted: drifted, earlier: earlier}
+		if err := o.phase(p, f); err != nil {
+			return fmt.Errorf("policy set %d: %w", i, err)
+		}
+		v := e.oracle(set, p.result)
+		earlier = &v
+	}
+	return nil
+}
+
+func (o *onWire) phase(p *phase, f *fakeCloud) error {
+	p.old, p.start, p.strict = p.verdicts(f), f.clone(), p.promised(f)
+	var wire [][]bool
+	look := func(text string) error {
+		got := make([]bool, len(p.flows))
+		for i, fl := range p.flows {
+			allowed, err := f.mirror.world.Passes(fl.simulated())
+			if err != nil {
+				return err
+			}
+			got[i] = allowed
+		}
+		wire, p.ops = append(wire, got), append(p.ops, text)
+		return nil
+	}
+	for round := 0; ; round++ {
+		if round > 12 {
+			return fmt.Errorf("no end after %d rounds", round)
+		}
+		res := p.by.compute(p.input(p.set, f.clone()), p.lowerer())
+		if p.result = res; p.first == nil {
+			p.first = res
+		}
+		p.strict.take(res)
+		p.tells(res)
+		if res.Plan.Empty() {
+			break
+		}
+		var done []plan.Step
+		for _, step := range p.mixStages(res.Plan.Steps) {
+			if o.waits(done, step) {
+				f.mirror.now = f.mirror.now.Add(effectBound)
+				done = nil
+				o.waited++
+			}
+			if err := f.apply(step.Network, step.Op); err != nil {
+				return fmt.Errorf("%s: %w", step.Op, err)
+			}
+			done = append(done, step)
+			o.steps++
+			for range 2 {
+				f.mirror.now = f.mirror.now.Add(time.Duration(p.rand.Int64N(int64(effectBound) / 8)))
+				if err := look(fmt.Sprintf("round %d stage %d: %s", round, step.Stage, step.Op)); err != nil {
+					return err
+				}
+			}
+		}
+		if o.waits(done, plan.Step{}) {
+			f.mirror.now = f.mirror.now.Add(effectBound)
+			o.waited++
+		}
+	}
+	for range 8 {
+		f.mirror.now = f.mirror.now.Add(effectBound / 8)
+		if err := look("the end"); err != nil {
+			return err
+		}
+	}
+	final := p.verdicts(f)
+	if got := wire[len(wire)-1]; !slices.Equal(got, final) {
+		return fmt.Errorf("in the end the wire is not as the cloud's API says")
+	}
+	bad := map[string]bool{}
+	for k, got := range wire {
+		for i, fl := range p.flows {
+			o.asked++
+			if !p.breaks(fl, got[i], final[i], p.old[i], f) {
+				continue
+			}
+			what := fmt.Sprintf("%v %s", got[i], fl)
+			if bad[what] {
+				continue // each flow once a change
+			}
+			if bad[what] = true; got[i] {
+				o.leaks++
+			} else {
+				o.gaps++
+			}
+			if len(o.examples) < 6 {
+				o.examples = append(o.examples, fmt.Sprintf("after %q: allowed %v: %s", p.ops[k], got[i], fl))
+			}
+		}
+	}
+	return nil
+}
+
+// TestOnTheWire counts what the order of steps is worth where edits take time: without a wait, some
+// flows are open or cut that are not to be. Where all that was accepted is in force before the next
+// step, none is.
+func TestOnTheWire(t *testing.T) {
+	t.Parallel()
+	always := func(done []plan.Step, _ plan.Step) bool { return len(done) > 0 }
+	never := func([]plan.Step, plan.Step) bool { return false }
+	by := subjectOf(t)
+	worlds, first := envInt("NEPHELE_PLAN_WORLDS", tier.Pick(6, 6, 100)), uint64(envInt("NEPHELE_PLAN_SEED", 57))
+	play := func(waits func([]plan.Step, plan.Step) bool) *onWire {
+		o := &onWire{waits: waits}
+		for seed := first; seed < first+uint64(worlds); seed++ {
+			e := randomEstate(rand.New(rand.NewPCG(seed, 7)))
+			if e.Split || len(e.Claimed) > 0 {
+				continue // the simulator has no such accounts
+			}
+			if err := o.play(by, &e, seed); err != nil {
+				t.Fatalf("seed %d: %v", seed, err)
+			}
+		}
+		t.Logf("%d steps with %d waits: %d leaks and %d gaps in %d verdicts", o.steps, o.waited, o.leaks, o.gaps, o.asked)
+		return o
+	}
+	if o := play(always); o.leaks+o.gaps > 0 {
+		t.Errorf("with all in force before each step there are %d leaks and %d gaps, such as %q", o.leaks, o.gaps, o.examples)
+	}
+	if o := play(never); o.leaks == 0 || o.gaps == 0 {
+		t.Errorf("with no wait there are %d leaks and %d gaps: the delays do nothing", o.leaks, o.gaps)
+	}
+}
