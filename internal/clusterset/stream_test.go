@@ -167,13 +167,26 @@ func (k *knows) shrunk() []string {
 type realizations struct {
 	mu  sync.Mutex
 	all map[string][]v1beta1.ClusterRealization
+	// panics makes every call panic, panicked counts them.
+	panics   bool
+	panicked int
 }
 
 // RealizedInClusters implements hub.Policies.
 func (r *realizations) RealizedInClusters(uid string, in []v1beta1.ClusterRealization) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.panics {
+		r.panicked++
+		panic("about a policy")
+	}
 	r.all[uid] = slices.Clone(in)
+}
+
+func (r *realizations) panicking(panics bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.panics, r.panicked = panics, 0
 }
 
 func (r *realizations) of(uid, cluster string) v1beta1.ClusterRealization {
@@ -1072,4 +1085,32 @@ func TestAccountTaken(t *testing.T) {
 	c.Spec.Accounts = []string{"aws/111122223333/*"}
 	s.must(s.hub.Update(t.Context(), c))
 	refused("west", "")
+}
+
+// TestPanics: what a member tells may make the hub panic without ending anything but the stream of
+// that member, and all is well when it does not any more.
+func TestPanics(t *testing.T) {
+	s := newSet(t, "east", "west")
+	p := fromWeb("p", "web")
+	s.must(s.hub.Create(t.Context(), p))
+	s.pod("east", "web", "web", "10.1.0.5")
+	s.knowsAll("west", "10.1.0.5")
+	s.until("the hub is told", func() (bool, any) { r := s.told.of(string(p.UID), "west"); return r.ObservedGeneration == 1, r })
+	s.told.panicking(true)
+	copied := &v1beta1.ClusterNetworkPolicy{}
+	s.must(s.sides["west"].Get(t.Context(), client.ObjectKey{Name: "hub-p"}, copied))
+	copied.Status.Phase, copied.Status.ObservedGeneration = v1beta1.NetworkPolicyRealized, copied.Generation
+	s.must(s.sides["west"].Client.Status().Update(t.Context(), copied)) // the news that make it panic
+	s.until("it panics, and goes on", func() (bool, any) {
+		s.told.mu.Lock()
+		defer s.told.mu.Unlock()
+		return s.told.panicked >= 3, s.told.panicked
+	})
+	s.told.panicking(false)
+	s.pod("east", "web-2", "web", "10.1.0.6")
+	s.knowsAll("west", "10.1.0.5", "10.1.0.6")
+	s.until("the hub is told the phase", func() (bool, any) {
+		r := s.told.of(string(p.UID), "west")
+		return r.Phase == string(v1beta1.NetworkPolicyRealized), r
+	})
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/nephele-io/nephele/internal/clusterset/outbox"
 	"github.com/nephele-io/nephele/internal/clusterset/pulse"
 	"github.com/nephele-io/nephele/internal/clusterset/wire"
+	"github.com/nephele-io/nephele/internal/platform/recovered"
 )
 
 const (
@@ -142,12 +143,12 @@ func (h *Hub) ServeMember(w http.ResponseWriter, r *http.Request, cluster string
 	defer h.leave(cluster, s)
 	h.Log.Info("A member is connected", "cluster", cluster, "version", up.Hello.Program, "from", r.RemoteAddr)
 	var writing sync.WaitGroup
+	// What a member makes panic ends its stream, and nothing else.
 	writing.Go(func() {
-		defer cancel(nil)
-		h.write(ctx, cluster, s, send)
+		cancel(h.survive(func() error { h.write(ctx, cluster, s, send); return nil }))
 	})
 	ended := make(chan error, 1)
-	go func() { ended <- h.listen(ctx, cluster, s, in, heard) }()
+	go func() { ended <- h.survive(func() error { return h.listen(ctx, cluster, s, in, heard) }) }()
 	var err error
 	select {
 	case err = <-ended:
@@ -159,6 +160,15 @@ func (h *Hub) ServeMember(w http.ResponseWriter, r *http.Request, cluster string
 	cancel(nil)
 	writing.Wait()
 	h.Log.Info("The stream of a member has ended", "cluster", cluster, "reason", fmt.Sprint(err))
+}
+
+// survive makes an error of a panic.
+func (h *Hub) survive(do func() error) error {
+	err := recovered.Call(do)
+	if stack := recovered.StackOf(err); stack != "" {
+		h.Log.Error(err, "A panic was recovered", "stack", stack)
+	}
+	return err
 }
 
 // admit begins a session, in the place of any other of the member. It is nil if the two do not

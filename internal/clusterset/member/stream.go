@@ -22,6 +22,7 @@ import (
 	"github.com/nephele-io/nephele/internal/clusterset/pulse"
 	"github.com/nephele-io/nephele/internal/clusterset/wire"
 	"github.com/nephele-io/nephele/internal/enroll/credential"
+	"github.com/nephele-io/nephele/internal/platform/recovered"
 )
 
 // CredentialsName is the name of the Secret with what this cluster proves itself with.
@@ -226,13 +227,20 @@ func (m *Member) stream(ctx context.Context, server string, secret *corev1.Secre
 	}
 	m.welcomed(first.Welcome)
 	var telling sync.WaitGroup
-	telling.Go(func() { m.stayKnown(ctx, "https://"+server) })
-	telling.Go(func() { m.stay(ctx, membership, cancel) })
-	telling.Go(func() { m.answer(ctx) })
-	telling.Go(func() {
-		defer cancel(nil)
-		m.speak(ctx, up)
-	})
+	for _, part := range []func(){
+		func() { m.stayKnown(ctx, "https://"+server) },
+		func() { m.stay(ctx, membership, cancel) },
+		func() { m.answer(ctx) },
+		func() { defer cancel(nil); m.speak(ctx, up) },
+	} {
+		telling.Go(func() { // a panic ends the stream, and nothing else
+			err := recovered.Do(part)
+			if stack := recovered.StackOf(err); stack != "" {
+				m.Log.Error(err, "A panic was recovered", "stack", stack)
+				cancel(err)
+			}
+		})
+	}
 	err = m.hearHub(ctx, in, heard)
 	cancel(nil)
 	_ = body.CloseWithError(err) // whoever is writing
