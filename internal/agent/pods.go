@@ -30,6 +30,9 @@ type PodsOptions struct {
 	Ranges []netip.Prefix
 	// Bypass returns why packets of an address do not come by; empty if they do. Nil knows of none.
 	Bypass func(a netip.Addr) (string, error)
+	// Bridge returns the bridge by which an address is reached; empty if it is reached otherwise.
+	// Nil knows of none.
+	Bridge func(a netip.Addr) (string, error)
 	// Own returns the addresses that the Node has, besides those that the API tells of. Nil: none
 	// are known.
 	Own func() ([]netip.Addr, error)
@@ -220,11 +223,20 @@ func (p *Pods) refresh() {
 				trouble = fmt.Sprintf("how packets of Pod %s/%s go is not known: %v", x.Namespace, x.Name, err)
 			}
 			x.Bypass = cmp.Or(x.Bypass, why)
+			if p.Bridge == nil || p.network != nil {
+				continue
+			}
+			if bridge, err := p.Bridge(a); err != nil {
+				trouble = fmt.Sprintf("how packets of Pod %s/%s go is not known: %v", x.Namespace, x.Name, err)
+			} else if bridge != "" && !slices.Contains(node.Bridges, bridge) {
+				node.Bridges = append(node.Bridges, bridge)
+			}
 		}
 		if len(x.Addresses) > 0 {
 			node.Pods = append(node.Pods, x)
 		}
 	}
+	slices.Sort(node.Bridges)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.trouble, p.own, p.complete = trouble, own, true
@@ -262,7 +274,8 @@ func (p *Pods) bypass(a netip.Addr) (string, error) {
 }
 
 func sameNode(a, b *nft.Node) bool {
-	return a.IPVS == b.IPVS && a.Network.Equal(b.Network) && slices.Equal(a.Ranges, b.Ranges) && slices.EqualFunc(a.Pods, b.Pods, func(x, y nft.Pod) bool {
+	network := a.IPVS == b.IPVS && a.Network.Equal(b.Network) && slices.Equal(a.Ranges, b.Ranges) && slices.Equal(a.Bridges, b.Bridges)
+	return network && slices.EqualFunc(a.Pods, b.Pods, func(x, y nft.Pod) bool {
 		return x.Namespace == y.Namespace && x.Name == y.Name && x.Bypass == y.Bypass && x.Waiting == y.Waiting && slices.Equal(x.Addresses, y.Addresses)
 	})
 }

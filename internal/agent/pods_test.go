@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -221,4 +222,28 @@ func TestPodsWithOneAddress(t *testing.T) {
 	if text := strings.Join(list, " "); text != "old[10.0.0.1] mapped[10.0.0.4] young[10.0.0.1]" || len(got.Ranges) != 1 || !got.IPVS {
 		t.Errorf("known are %s in %v", text, got.Ranges)
 	}
+}
+
+// TestBridgesAreTold: the agent says where Pods can take one another's addresses, and nowhere else.
+func TestBridgesAreTold(t *testing.T) {
+	f := newFixture(t)
+	_, client := onNode(f, nil)
+	f.pods = func() *agent.Pods {
+		return agent.NewPods(agent.PodsOptions{Node: nfttest.NodeName, Cluster: fakeCluster{client}, Own: f.own, Log: logr.Discard(), Bridge: func(a netip.Addr) (string, error) {
+			if slices.Contains(nfttest.PodAddresses(0), a) {
+				return "cni0", nil
+			}
+			return "", nil
+		}})
+	}
+	for n := range 3 {
+		if err := client.Tracker().Add(pod(n)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a, _ := f.start()
+	f.eventually("the bridge is told of", func() bool {
+		s := a.Status().Pods
+		return s != nil && s.Known == 3 && len(s.Unbound) == 1 && strings.Contains(s.Unbound[0], "bridge cni0")
+	})
 }

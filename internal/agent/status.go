@@ -157,6 +157,8 @@ type PodsStatus struct {
 	Waiting []string `json:"waiting,omitempty"`
 	// NotEnforceable are Pods whose packets do not come by, each with the reason, sorted.
 	NotEnforceable []string `json:"notEnforceable,omitempty"`
+	// Unbound says where Pods can send with the addresses of others, sorted.
+	Unbound []string `json:"unbound,omitempty"`
 }
 
 func podsStatus(node *nft.Node, result nft.Result) *PodsStatus {
@@ -174,6 +176,9 @@ func podsStatus(node *nft.Node, result nft.Result) *PodsStatus {
 		if p.Bypass != "" {
 			out.NotEnforceable = append(out.NotEnforceable, p.Namespace+"/"+p.Name+": "+p.Bypass)
 		}
+	}
+	for _, b := range node.Bridges {
+		out.Unbound = append(out.Unbound, "Pods on the bridge "+b+" can send with one another's addresses, and forge answers of a resolver there: only links of their own, as a plugin without a bridge gives them, keep them from it")
 	}
 	slices.Sort(out.Waiting)
 	slices.Sort(out.NotEnforceable)

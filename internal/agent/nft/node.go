@@ -24,6 +24,8 @@ type Node struct {
 	IPVS bool `json:"ipvs,omitempty"`
 	// Network is the network of the Node, where the agent makes it; nil where somebody else does.
 	Network *Network `json:"network,omitempty"`
+	// Bridges are the bridges by which Pods are reached, sorted.
+	Bridges []string `json:"bridges,omitempty"`
 }
 
 // Pod is a Pod with addresses of its own.
@@ -63,8 +65,8 @@ const (
 	// is judged.
 	ForwardedOut Base = "forwarded-egress"
 	ForwardedIn  Base = "forwarded-ingress"
-	// FromPods is what links to Pods bring, before anything else is decided about it, and ToOthers
-	// what leaves, after that.
+	// FromPods is what comes to the Node over links to Pods, before anything else is decided about
+	// it, and ToOthers what leaves, after that.
 	FromPods Base = "network-from-pods"
 	ToOthers Base = "network-to-others"
 	// ToServices and HostToServices are where it is chosen where connections to Services go: of

@@ -148,6 +148,10 @@ const (
 	MatchTranslated
 	// MatchPodLink: the packet came over a link that leads to a Pod.
 	MatchPodLink
+	// MatchFromPeer: the packet came over one end of a pair of links, the other of which is, as a
+	// rule, in a Pod. MatchLink: it came over the link that is the Set of Of.
+	MatchFromPeer
+	MatchLink
 	// MatchNoWayBack: no route leads back to the source over the link that the packet came by.
 	MatchNoWayBack
 	// MatchToNode: the packet is sent to an address of the host.
@@ -514,6 +518,10 @@ func (m Match) String() string {
 		return "translated"
 	case MatchPodLink:
 		return "from a link to a Pod"
+	case MatchFromPeer:
+		return "from a link with a peer"
+	case MatchLink:
+		return "from link " + string(m.Of.Set)
 	case MatchNoWayBack:
 		return "no way back"
 	case MatchToNode:

@@ -35,6 +35,7 @@ func (w *work) network(node *Node, services *Balanced) {
 	n := node.Network
 	if n == nil {
 		w.balanced = nil
+		w.bind(node)
 		return
 	}
 	p := w.program
@@ -83,6 +84,20 @@ func (w *work) network(node *Node, services *Balanced) {
 		}
 	}
 	p.Chains[string(ToOthers)] = &Chain{Rules: rules}
+}
+
+// bind drops what comes over the links of another plugin to Pods with an address that the Node
+// would reach elsewhere: that of a Pod behind another link, of another Node, of a resolver. Who is
+// on one bridge with others can take their addresses all the same.
+func (w *work) bind(node *Node) {
+	drop := func(link Match) Rule {
+		return Rule{Matches: []Match{link, {Kind: MatchNoWayBack}}, Action: Drop, Origin: &Origin{Kind: OriginSpoofed}}
+	}
+	rules := []Rule{drop(Match{Kind: MatchFromPeer})}
+	for _, name := range node.Bridges {
+		rules = append(rules, drop(Match{Kind: MatchLink, Of: &PartKey{Set: SetName(name)}}))
+	}
+	w.program.Chains[string(FromPods)] = &Chain{Rules: rules}
 }
 
 // peers are matches for ranges: one each for a few, or one for a set of them.

@@ -92,6 +92,9 @@ func printAgentStatus(w io.Writer, s *agent.Status, printable func(string) strin
 		for _, p := range s.Pods.NotEnforceable {
 			fmt.Fprintf(w, "NOT enforceable on Pod %s\n", printable(p))
 		}
+		for _, text := range s.Pods.Unbound {
+			fmt.Fprintf(w, "addresses not bound: %s\n", printable(text))
+		}
 	}
 	printNetwork(w, s.Network, printable)
 	for _, f := range s.Failsafe {

@@ -52,7 +52,8 @@ func (f *agentFlags) pods(c *cluster, log logr.Logger) (*agent.Pods, error) {
 		return nil, err
 	}
 	return agent.NewPods(agent.PodsOptions{
-		Node: f.kubeNode, Cluster: c, Ranges: ranges, Own: kernel.LocalAddresses, Bypass: wiring.Bypass, Settings: wiring.Settings, IPVS: wiring.IPVS, Log: log.WithName("pods"),
+		Node: f.kubeNode, Cluster: c, Ranges: ranges, Own: kernel.LocalAddresses,
+		Bypass: wiring.Bypass, Bridge: wiring.Bridge, Settings: wiring.Settings, IPVS: wiring.IPVS, Log: log.WithName("pods"),
 	}), nil
 }
 

@@ -62,7 +62,7 @@ func (l lacks) void(r *nft.Rule) bool {
 		(l[FeatureServices] || l[FeatureMasquerade]) && r.Action == nft.BalanceBackends:
 		return true
 	}
-	if l[FeatureKinds] && (on(nft.MatchFromBridge) || on(nft.MatchToBridge)) {
+	if l[FeatureKinds] && (on(nft.MatchFromBridge) || on(nft.MatchToBridge) || on(nft.MatchFromPeer)) {
 		return true
 	}
 	return l[FeatureLabels] && on(nft.MatchDead) || l[FeatureRoutes] && (on(nft.MatchRouted) || on(nft.MatchNoWayBack) || on(nft.MatchToNode))
@@ -227,9 +227,13 @@ func matching(m *nft.Match, family nft.Family) []expr.Any {
 	case nft.MatchNoWayBack:
 		return []expr.Any{&expr.Fib{Register: register, ResultOIF: true, FlagSADDR: true, FlagIIF: true, FlagPRESENT: true}, equal(0)}
 	case nft.MatchFromBridge:
-		return []expr.Any{meta(metaInKind), equal(bridgeKind()...)}
+		return []expr.Any{meta(metaInKind), equal(filled(kindBridge)...)}
 	case nft.MatchToBridge:
-		return []expr.Any{meta(metaOutKind), equal(bridgeKind()...)}
+		return []expr.Any{meta(metaOutKind), equal(filled(kindBridge)...)}
+	case nft.MatchFromPeer:
+		return []expr.Any{meta(metaInKind), equal(filled(kindVeth)...)}
+	case nft.MatchLink:
+		return []expr.Any{meta(expr.MetaKeyIIFNAME), equal(filled(string(m.Of.Set))...)}
 	case nft.MatchAskedPort:
 		lo, hi := binary.BigEndian.AppendUint16(nil, m.Lo), binary.BigEndian.AppendUint16(nil, m.Hi)
 		load := &expr.Ct{Key: expr.CtKeyPROTODST, Register: register}
@@ -307,9 +311,11 @@ const (
 	metaOutKind expr.MetaKey = 27
 )
 
-// bridgeKind is the kind of a bridge, as the kernel fills it up.
-func bridgeKind() []byte {
-	return append([]byte("bridge"), make([]byte, unix.IFNAMSIZ-len("bridge"))...)
+// filled is the kind or name of a link, as the kernel fills it up.
+func filled(text string) []byte {
+	out := make([]byte, unix.IFNAMSIZ)
+	copy(out, text)
+	return out
 }
 
 func protocolFamily(f nft.Family) byte {

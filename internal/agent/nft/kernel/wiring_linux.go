@@ -97,6 +97,23 @@ func (w *Wiring) Bypass(a netip.Addr) (string, error) {
 	return "", nil
 }
 
+// Bridge returns the name of the bridge by which the Node reaches an address; empty if it reaches it
+// otherwise.
+func (w *Wiring) Bridge(a netip.Addr) (string, error) {
+	routes, err := w.handle.RouteGet(a.AsSlice())
+	if err != nil || len(routes) == 0 {
+		return "", nil // Bypass tells of it
+	}
+	link, err := w.handle.LinkByIndex(routes[0].LinkIndex)
+	if err != nil {
+		return "", fmt.Errorf("link to %s: %w", a, err)
+	}
+	if link.Type() != kindBridge || routes[0].Gw != nil {
+		return "", nil
+	}
+	return link.Attrs().Name, nil
+}
+
 // Settings is a text that changes when settings change on which Bypass depends: those of bridges,
 // and that of IPVS.
 func (w *Wiring) Settings() string {

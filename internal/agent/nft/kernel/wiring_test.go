@@ -60,6 +60,11 @@ func TestBypass(t *testing.T) {
 	for n := range nfttest.PodCount {
 		for _, a := range nfttest.PodAddresses(n) {
 			ask(a.String(), a, "")
+			var bridge string
+			err := l.Node.Do(func() (err error) { bridge, err = w.Bridge(a); return err })
+			if want := map[bool]string{true: "cni0"}[n < nfttest.PodCount/2]; err != nil || bridge != want {
+				t.Errorf("%s is reached by bridge %q, %v, want %q", a, bridge, err, want)
+			}
 		}
 	}
 	set("bridge-nf-call-iptables", "0")
