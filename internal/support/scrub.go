@@ -1,6 +1,10 @@
 package support
 
 import (
+	"compress/gzip"
+	"encoding/base64"
+	"encoding/json"
+	"io"
 	"regexp"
 	"strings"
 )
@@ -15,7 +19,9 @@ var patterns = []*regexp.Regexp{
 	regexp.MustCompile(`\b(?:AKIA|ASIA|AROA|AIDA|ABIA|ACCA)[A-Z0-9]{12,}\b`),
 	regexp.MustCompile(`\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]*)?`),
 	regexp.MustCompile(`(?i)\b(?:bearer|basic|aws4-hmac-sha256)\s+\S[^"\n]*`),
-	regexp.MustCompile(`(?i)\bx-amz-(?:signature|credential|security-token)=[^&\s"]+`),
+	regexp.MustCompile(`(?i)\bx-(?:amz|goog)-(?:signature|credential|security-token)=[^&\s"]+`),
+	// The signatures of addresses that let in whoever has them: SAS of Azure, and CloudFront's.
+	regexp.MustCompile(`(?i)(?:[?&;]|%26|\\u0026|&amp;)(?:sig|signature)=[^&\s"\\]+`),
 }
 
 var (
@@ -28,7 +34,7 @@ var (
 	secretName = regexp.MustCompile(`(?i)(?:` + secretWords + `)`)
 )
 
-const secretWords = `passw|secret|token|credential|private.?key|access.?key|api.?key|client.?key`
+const secretWords = `passw|secret|token|credential|private.?key|access.?key|account.?key|api.?key|client.?key|connection.?string`
 
 // scrubber removes secrets from texts.
 type scrubber struct {
@@ -68,7 +74,7 @@ var keptAnnotations = []string{"nephele.io/", "deployment.kubernetes.io/"}
 func (s *scrubber) value(v any) any {
 	switch v := v.(type) {
 	case string:
-		return s.text(v)
+		return s.packed(v)
 	case []any:
 		for i := range v {
 			v[i] = s.value(v[i])
@@ -110,6 +116,34 @@ func (s *scrubber) value(v any) any {
 		return v
 	}
 	return v
+}
+
+// packedMost is how much of a text is looked into that was packed.
+const packedMost = 4 << 20
+
+// packed removes secrets from a text, also where it is packed (gzip in base64, as long policies are
+// in their revisions): it is given unpacked then. What cannot be looked into is left out.
+func (s *scrubber) packed(text string) string {
+	if !strings.HasPrefix(text, "H4sI") { // as gzip begins
+		return s.text(text)
+	}
+	z, err := gzip.NewReader(base64.NewDecoder(base64.StdEncoding, strings.NewReader(text)))
+	if err != nil {
+		return s.text(text)
+	}
+	plain, err := io.ReadAll(io.LimitReader(z, packedMost+1))
+	if err != nil || len(plain) > packedMost {
+		return removed
+	}
+	var content any
+	if json.Unmarshal(plain, &content) != nil {
+		return s.text(string(plain))
+	}
+	out, err := json.Marshal(s.value(content))
+	if err != nil {
+		return removed
+	}
+	return string(out)
 }
 
 func hasPrefix(text string, prefixes []string) bool {

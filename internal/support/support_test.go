@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"io"
 	"slices"
@@ -189,5 +190,46 @@ func TestHead(t *testing.T) {
 	contents, all, _ := bundleOf(t, 64<<10, computed)
 	if !strings.Contains(all, "the first\n") || !strings.Contains(all, "y\n==") || !slices.Contains(contents.LeftOut, "computed/networkpolicies.jsonl: its end") {
 		t.Errorf("left out %q; %.200s", contents.LeftOut, all)
+	}
+}
+
+// TestPackedIsScrubbed: secrets are found in what is packed, what cannot be looked into is left
+// out, and signatures in addresses are secrets.
+func TestPackedIsScrubbed(t *testing.T) {
+	pack := func(text string) string {
+		var b bytes.Buffer
+		z := gzip.NewWriter(&b)
+		if _, err := z.Write([]byte(text)); err != nil {
+			t.Fatal(err)
+		}
+		if err := z.Close(); err != nil {
+			t.Fatal(err)
+		}
+		return base64.StdEncoding.EncodeToString(b.Bytes())
+	}
+	secret := "ThePlantedSecret"
+	whole := pack(`{"spec":{"password":"` + secret + `","shown":"visible"}}`)
+	for name, c := range map[string]struct{ text, shown string }{
+		"object":           {whole, "visible"},
+		"packed twice":     {pack(`{"a":"` + whole + `"}`), "visible"},
+		"text":             {pack("password=" + secret + "\nvisible line"), "visible line"},
+		"cut":              {whole[:len(whole)/8*4], removed},
+		"too large":        {pack(strings.Repeat("x", packedMost) + " password=" + secret), removed},
+		"address of Azure": {"https://a.blob.example.com/c?sv=1&sig=" + secret + "%3D&visible=1", "visible=1"},
+		"of Google":        {"https://a.example.com/c?visible=1&X-Goog-Signature=" + secret, "visible=1"},
+		"in JSON":          {`{"u":"https://a.example.com/c?visible=1\u0026sig=` + secret + `"}`, "visible=1"},
+		"account":          {"DefaultEndpointsProtocol=visible;AccountKey=" + secret, "visible"},
+		"not packed":       {"H4sI is how it begins, visible", "visible"},
+	} {
+		got, err := json.Marshal(newScrubber(nil).value(map[string]any{"compressed": c.text}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(string(got), secret) || !strings.Contains(string(got), c.shown) {
+			t.Errorf("%s: %.300s", name, got)
+		}
+		if strings.Contains(string(got), "H4sIA") {
+			t.Errorf("%s: still packed: %.300s", name, got)
+		}
 	}
 }
