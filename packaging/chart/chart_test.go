@@ -250,6 +250,22 @@ func TestUpstreamDefinitions(t *testing.T) {
 	}
 }
 
+// TestSecretsStay: no Secret of the chart goes with the release.
+func TestSecretsStay(t *testing.T) {
+	var kept []string
+	for _, o := range render(t, controller, "{nodeAgents: {enabled: true}, console: {enabled: true, url: 'https://x'}, clusterSet: {enabled: true}, sharedAccounts: {enabled: true}, replicas: 2}") {
+		if o.Kind() != "Secret" {
+			continue
+		}
+		if kept = append(kept, o.Name()); o.text("metadata", "annotations", "helm.sh/resource-policy") != "keep" {
+			t.Errorf("%s goes with the release", o)
+		}
+	}
+	if !slices.Contains(kept, "nephele-record-key") || !slices.Contains(kept, "nephele-host-authority") {
+		t.Errorf("Secrets %q", kept)
+	}
+}
+
 // TestNetwork: with a mode the agents make the network of the Nodes, for which they need the
 // folders of CNI plugins and no other right.
 func TestNetwork(t *testing.T) {

@@ -85,8 +85,8 @@ The chart is config/ with switches: what it installs is read from the files ther
 {{- if eq $subject.name "nephele-controller" }}{{ $_ := set $subject "name" (include "nephele.account" $root) }}{{ end }}
 {{- end }}
 {{- if and (hasKey $o "webhooks") (not $root.Values.webhooks.enabled) }}{{ $_ := unset $o "webhooks" }}{{ end }}
-{{- if and (eq $o.kind "Secret") (eq $o.metadata.name "nephele-record-key") }}
-{{- /* Without the key nobody can give back what VMs had before: it outlives the release. */ -}}
+{{- if eq $o.kind "Secret" }}
+{{- /* Without their key nobody can give back what VMs had before, and with another authority all hosts enroll again: they outlive the release. */ -}}
 {{- $_ := set $o.metadata "annotations" (dict "helm.sh/resource-policy" "keep") }}
 {{- end }}
 {{- if and (eq $o.kind "ServiceAccount") (eq $o.metadata.name "nephele-controller") }}

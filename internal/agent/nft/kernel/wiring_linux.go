@@ -97,8 +97,8 @@ func (w *Wiring) Bypass(a netip.Addr) (string, error) {
 	return "", nil
 }
 
-// Bridge returns the name of the bridge by which the Node reaches an address; empty if it reaches it
-// otherwise.
+// Bridge returns the name of the bridge by which the Node reaches an address; empty if it reaches
+// it otherwise.
 func (w *Wiring) Bridge(a netip.Addr) (string, error) {
 	routes, err := w.handle.RouteGet(a.AsSlice())
 	if err != nil || len(routes) == 0 {
