@@ -421,8 +421,11 @@ func (l *lab) key() string { return l.accounts.account.Key }
 func (l *lab) publish() { l.publishDelta(l.engine.Commit()) }
 
 func (l *lab) publishDelta(d *policy.Delta) {
-	l.since = l.options.Clock.Now()
-	l.store.Publish(convert.Delta(d))
+	changes := convert.Delta(d)
+	if !changes.Empty() { // what was changed besides may be realized already, and nothing would be after this
+		l.since = l.options.Clock.Now()
+	}
+	l.store.Publish(changes)
 }
 
 // settle waits until the realizer has seen everything that was published and says that the account
