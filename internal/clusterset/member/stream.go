@@ -1,6 +1,7 @@
 package member
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -208,13 +209,11 @@ func (m *Member) stream(ctx context.Context, server string, secret *corev1.Secre
 		return false, err
 	}
 	hello := &wire.Hello{Version: wire.Version, Oldest: wire.Oldest, Program: m.Program, ClusterID: m.ClusterID, Epoch: m.Epoch}
-	if err := wire.Write(up, &wire.Up{Hello: hello}); err != nil {
-		return false, err
-	}
+	unsent := wire.Write(up, &wire.Up{Hello: hello})
 	in := wire.NewReader(response.Body)
 	var first wire.Down
-	if err := in.Read(&first); err != nil {
-		return false, causeOf(ctx, err)
+	if err := in.Read(&first); err != nil { // a hub that does not listen may have said why
+		return false, causeOf(ctx, cmp.Or(unsent, err))
 	}
 	heard()
 	switch w := first.Welcome; {
