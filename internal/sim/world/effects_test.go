@@ -2,7 +2,6 @@ package world
 
 import (
 	"encoding/json"
-	"fmt"
 	"net/netip"
 	"reflect"
 	"strings"
@@ -149,7 +148,7 @@ func TestEffectsSaved(t *testing.T) {
 	if _, err := New(State{}, Options{Effects: effect.Delay{Bound: 2 * time.Hour}}); err == nil {
 		t.Error("a world with a delay of two hours")
 	}
-	if text := fmt.Sprintf("%s", must[[]byte](t)(json.Marshal(newBench(t, Options{}).w.State()))); strings.Contains(text, "effects") {
+	if text := string(must[[]byte](t)(json.Marshal(newBench(t, Options{}).w.State()))); strings.Contains(text, "effects") {
 		t.Error("a state without a delay speaks of one")
 	}
 }
