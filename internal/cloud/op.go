@@ -182,3 +182,21 @@ func (o Op) String() string {
 	}
 	return b.String()
 }
+
+// Unresolved says that an op still names a group that no step created, after Resolve: the plan and
+// the cloud are out of step.
+func (o Op) Unresolved() error {
+	missing := slices.Clone(o.GroupNames)
+	for _, r := range o.Rules {
+		if r.Peer.GroupName != "" {
+			missing = append(missing, r.Peer.GroupName)
+		}
+	}
+	if o.Target == "" && o.Kind != OpCreateGroup {
+		missing = append(missing, o.Group.Name)
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	return &Error{Class: Conflict, Call: string(o.Kind), Err: fmt.Errorf("no step of the plan creates the groups %v", missing)}
+}

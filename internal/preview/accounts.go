@@ -73,6 +73,7 @@ func Describe(k Knowledge, key string, lowerers Lowerers) realize.Account {
 	if l, supported := lowerers(settings.Cloud); supported {
 		out.Lowerer = l
 	}
+	out.Propagation = settings.Propagation
 	out.MaxPerWave, out.Failsafe = settings.MaxPerWave, plan.ParseFailsafe(settings.Failsafe)
 	out.Brake, out.Confirm = &plan.Brake{Percent: settings.BrakePercent, Interfaces: settings.BrakeInterfaces}, settings.Confirm
 	out.Confirmed, out.ConfirmedProblem = plan.ParseConfirmed(settings.FormerGroups)

@@ -231,6 +231,13 @@ type CloudProviderAccountSpec struct {
 	// +kubebuilder:validation:Minimum=1
 	// +optional
 	MaxPerWave *int32 `json:"maxPerWave,omitempty"`
+	// PropagationSeconds is how long the cloud takes to put into force what its API has accepted: a
+	// step that relies on earlier ones waits so long after them. Absent or 0 means that no step
+	// waits, and the order of steps holds at the API only.
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=300
+	// +optional
+	PropagationSeconds *int32 `json:"propagationSeconds,omitempty"`
 	// Brake bounds what is done at once without a confirmation. Absent means its defaults.
 	// +optional
 	Brake *Brake `json:"brake,omitempty"`

@@ -584,6 +584,11 @@ func (in *CloudProviderAccountSpec) DeepCopyInto(out *CloudProviderAccountSpec) 
 		*out = new(int32)
 		**out = **in
 	}
+	if in.PropagationSeconds != nil {
+		in, out := &in.PropagationSeconds, &out.PropagationSeconds
+		*out = new(int32)
+		**out = **in
+	}
 	if in.Brake != nil {
 		in, out := &in.Brake, &out.Brake
 		*out = new(Brake)

@@ -2,6 +2,7 @@ package inventory
 
 import (
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -69,5 +70,19 @@ func TestDeletionSaysThatItWaits(t *testing.T) {
 	l.wantAccount("False Releasing", "True OK", "True OK", "waits for a confirmation: see the condition Braked")
 	if !meta.IsStatusConditionTrue(l.account().Status.Conditions, v1alpha1.ConditionBraked) {
 		t.Error("the condition is gone")
+	}
+}
+
+// TestPropagationSetting: nothing waits unless the account says so, and never longer than it may
+// say.
+func TestPropagationSetting(t *testing.T) {
+	for _, c := range []struct {
+		given *int32
+		want  time.Duration
+	}{{nil, 0}, {ptr.To[int32](0), 0}, {ptr.To[int32](5), 5 * time.Second}, {ptr.To[int32](300), 5 * time.Minute}, {ptr.To[int32](-1), 0}, {ptr.To[int32](1 << 30), 5 * time.Minute}} {
+		got := settingsOf(&v1alpha1.CloudProviderAccount{Spec: v1alpha1.CloudProviderAccountSpec{PropagationSeconds: c.given}}).Propagation
+		if got != c.want {
+			t.Errorf("%v: %s, want %s", c.given, got, c.want)
+		}
 	}
 }

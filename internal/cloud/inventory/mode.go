@@ -323,6 +323,8 @@ type Settings struct {
 	Cloud v1alpha1.CloudProvider
 	// MaxPerWave is spec.maxPerWave; 0 means no bound.
 	MaxPerWave int
+	// Propagation is spec.propagationSeconds; 0 means that nothing waits.
+	Propagation time.Duration
 	// Failsafe is spec.failsafe. It must not be changed.
 	Failsafe []v1alpha1.FailsafeFlow
 	// BrakePercent and BrakeInterfaces are spec.brake, with its defaults, and Confirm is the
@@ -358,6 +360,9 @@ func (p *pass) settle(a *account) (changed bool) {
 	return changed
 }
 
+// mostPropagation is the maximum of spec.propagationSeconds, which the schema refuses to exceed.
+const mostPropagation = 300
+
 func settingsOf(cpa *v1alpha1.CloudProviderAccount) Settings {
 	s := Settings{
 		Failsafe: cpa.Spec.Failsafe, FormerGroups: cpa.Annotations[v1alpha1.AnnotationFormerGroups], Confirm: cpa.Annotations[v1alpha1.AnnotationConfirm],
@@ -375,6 +380,9 @@ func settingsOf(cpa *v1alpha1.CloudProviderAccount) Settings {
 	s.Cloud = config.Cloud
 	if n := cpa.Spec.MaxPerWave; n != nil {
 		s.MaxPerWave = int(*n)
+	}
+	if n := cpa.Spec.PropagationSeconds; n != nil {
+		s.Propagation = time.Duration(min(max(*n, 0), mostPropagation)) * time.Second
 	}
 	return s
 }

@@ -1,6 +1,8 @@
 package realize
 
 import (
+	"time"
+
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 )
@@ -71,6 +73,8 @@ type Account struct {
 	// MaxPerWave bounds how many VMs and groups in use are changed before the account is observed
 	// again; 0 means no bound.
 	MaxPerWave int
+	// Propagation is how long a step waits for those that it relies on; see plan.Wire.
+	Propagation time.Duration
 	// Brake bounds what is done at once without a confirmation, and Confirm is the hash of what
 	// somebody has confirmed; nil means no bound.
 	Brake   *plan.Brake

@@ -31,7 +31,8 @@ func (w *worker) apply(ctx context.Context, t task, pl plan.Plan) (map[string][]
 	start := w.r.Clock.Now()
 	var wg sync.WaitGroup
 	for i, name := range names {
-		runs[i] = &execution{worker: w, task: t, start: start, steps: steps[name], slots: slots[name.region], ids: map[string]string{}, touched: map[string]bool{}}
+		runs[i] = &execution{worker: w, task: t, wire: w.wires.Begin(name, start, t.acct.Propagation), start: start, steps: steps[name], slots: slots[name.region],
+			ids: map[string]string{}, touched: map[string]bool{}}
 		wg.Go(func() { errs[i] = recovered.Call(func() error { return runs[i].stages(ctx, steps[name]) }) })
 	}
 	ended := make(chan struct{})
@@ -98,6 +99,7 @@ var errUnanswered = &cloud.Error{Class: cloud.Unavailable, Call: "Apply", Err: e
 type execution struct {
 	*worker
 	task  task
+	wire  *plan.Wire
 	start time.Time
 	steps []plan.Step
 	// slots bound the operations that are on their way, together with other parts of the region.
@@ -186,7 +188,10 @@ func (e *execution) step(ctx context.Context, step plan.Step) (failed error) {
 	e.mu.Lock()
 	op := step.Op.Resolve(step.Network, e.ids)
 	e.mu.Unlock()
-	err := unresolved(op)
+	err := op.Unresolved()
+	if wait := e.wire.Wait(step, e.r.Clock.Now()); err == nil && wait > 0 && !step.Urgent {
+		e.pause(ctx, wait)
+	}
 	if err == nil && e.outdated(step.Scope.Region) {
 		err = errOutdated
 	}
@@ -204,6 +209,7 @@ func (e *execution) step(ctx context.Context, step plan.Step) (failed error) {
 				id, err = e.unsigned(ctx, step, op, err)
 			}
 		}()
+		e.wire.Accept(step, e.r.Clock.Now())
 		e.count()
 		e.r.Metrics.op(e.key, op.Kind, err)
 		if err == nil {
@@ -245,11 +251,8 @@ func (e *execution) patiently(ctx context.Context, scope cloud.Scope, op cloud.O
 		if errors.As(err, &x) && x.RetryAfter > wait {
 			wait = x.RetryAfter
 		}
-		select {
-		case <-ctx.Done():
+		if e.pause(ctx, wait); ctx.Err() != nil {
 			return "", err
-		case <-e.task.urgent:
-		case <-e.r.Clock.After(wait):
 		}
 		if e.outdated(scope.Region) {
 			return "", errOutdated
@@ -258,20 +261,11 @@ func (e *execution) patiently(ctx context.Context, scope cloud.Scope, op cloud.O
 	}
 }
 
-// unresolved says that an op still names a group that no step created: the plan and the cloud are
-// out of step.
-func unresolved(op cloud.Op) error {
-	missing := slices.Clone(op.GroupNames)
-	for _, r := range op.Rules {
-		if r.Peer.GroupName != "" {
-			missing = append(missing, r.Peer.GroupName)
-		}
+// pause waits, unless the context ends or something newer may not wait.
+func (e *execution) pause(ctx context.Context, wait time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-e.task.urgent:
+	case <-e.r.Clock.After(wait):
 	}
-	if op.Target == "" && op.Kind != cloud.OpCreateGroup {
-		missing = append(missing, op.Group.Name)
-	}
-	if len(missing) == 0 {
-		return nil
-	}
-	return &cloud.Error{Class: cloud.Conflict, Call: string(op.Kind), Err: fmt.Errorf("no step of the plan creates the groups %v", missing)}
 }

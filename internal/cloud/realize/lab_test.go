@@ -58,9 +58,10 @@ const (
 // moves at every look, so that what happens later has a later time.
 type warp struct {
 	*clocktesting.FakeClock
+	tick func() // called while it moves, unless it is nil
 }
 
-func newWarp() warp { return warp{clocktesting.NewFakeClock(time.Now())} }
+func newWarp() warp { return warp{clocktesting.NewFakeClock(time.Now()), nil} }
 
 func (w warp) Now() time.Time {
 	w.Step(time.Microsecond)
@@ -70,6 +71,14 @@ func (w warp) Now() time.Time {
 func (w warp) Since(t time.Time) time.Duration { return w.Now().Sub(t) }
 
 func (w warp) After(d time.Duration) <-chan time.Time {
+	if w.tick != nil {
+		for range 7 {
+			w.Step(d / 8)
+			w.tick()
+		}
+		d -= 7 * (d / 8)
+		defer w.tick()
+	}
 	w.Step(d)
 	c := make(chan time.Time, 1)
 	c <- w.FakeClock.Now()
@@ -160,6 +169,7 @@ type labConfig struct {
 	next    Sink // gets the reports too
 	cluster string
 	visible time.Duration // how long the cloud hides what it created
+	tick    func()        // called while time passes
 	// onCall sees every call that the cloud has carried out, before its answer leaves.
 	onCall func(ec2.Call)
 	// throttle makes the cloud throttle as EC2 does, and pageSize is that of listings; 0 means the
@@ -201,6 +211,7 @@ func newLab(t *testing.T, cfg labConfig) *lab {
 		cfg.estate, cfg.policy = cmp.Or(cfg.estate, "testdata/served.yaml"), cmp.Or(cfg.policy, rightsOverServices(t))
 	}
 	w := newWarp()
+	w.tick = cfg.tick
 	pause := time.Duration(0)
 	if cfg.clock == nil {
 		cfg.clock, pause = w, time.Second

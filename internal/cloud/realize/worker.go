@@ -85,6 +85,8 @@ type worker struct {
 	// this round; only run's goroutine uses them.
 	parts partition
 	stuck map[part]error
+	// wires are what may not be in force yet, by part; only run's goroutine uses the map.
+	wires plan.Wires[part]
 	// owed is what we have changed and nobody knows yet; nil if there is none. Only run's goroutine
 	// uses it.
 	owed *owed
@@ -119,7 +121,7 @@ type worker struct {
 
 func newWorker(r *Realizer, acct Account) *worker {
 	w := &worker{r: r, key: acct.Key, wake: make(chan struct{}, 1), touched: make(chan struct{}, 1), sighted: make(chan struct{}, 1),
-		report: Report{Account: acct.Key}, memory: map[string]memory{}}
+		report: Report{Account: acct.Key}, memory: map[string]memory{}, wires: plan.Wires[part]{}}
 	w.presence = newPresence(w, r)
 	w.mirror = r.Follower.Mirror(acct.EnforcerKey, func() { put(w.wake) })
 	return w
