@@ -68,31 +68,45 @@ func TestAgentVictim(t *testing.T) {
 	if len(words) != 3 {
 		return // TestKilledAtEveryStep runs it
 	}
-	generation, err := strconv.ParseInt(words[2], 10, 64)
+	f, a, end := agentOfProcess(t, words[0], words[1], words[2], func(*fixture) { check(t, traceSteps()) })
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- a.Run(ctx) }()
+	f.eventually("enforced", func() bool { return fmt.Sprint(f.reports.of("p").Generation) == words[2] })
+	cancel()
+	check(t, <-done)
+	end()
+}
+
+// agentOfProcess is the agent of a host in a process of its own: in the network namespace of a
+// path, with its state in a directory and a generation of the policy. The function before is called
+// with its world before it opens anything.
+func agentOfProcess(t *testing.T, namespace, dir, generation string, before func(*fixture)) (f *fixture, a *agent.Agent, end func()) {
+	t.Helper()
+	n, err := strconv.ParseInt(generation, 10, 64)
 	check(t, err)
 	runtime.LockOSThread()
-	ns, err := unix.Open(words[0], unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	ns, err := unix.Open(namespace, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	check(t, err)
 	check(t, unix.Setns(ns, unix.CLONE_NEWNET))
-	f := newWorld(t)
-	f.widen(generation)
-	check(t, traceSteps())
+	f = newWorld(t)
+	f.widen(n)
+	before(f)
 	table, err := kernel.Open(kernel.DefaultTable)
 	check(t, err)
 	connections, err := kernel.OpenConnections()
 	check(t, err)
 	connections.Local = func() ([]netip.Addr, error) { return []netip.Addr{hostAddr}, nil }
-	store, err := agent.OpenStore(words[1])
+	table.Adopt = func() {
+		if err := connections.Adopt(); err != nil {
+			t.Error(err)
+		}
+	}
+	store, err := agent.OpenStore(dir)
 	check(t, err)
-	a := agent.New(agent.Options{Key: hostKey, Reports: f.reports, Table: table, Connections: connections, Store: store, Clock: clock.RealClock{}, Log: logr.Discard(),
-		Follower: enforcer.Follower{Source: f.source, Clock: clock.RealClock{}, Log: logr.Discard()}})
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error)
-	go func() { done <- a.Run(ctx) }()
-	f.eventually("enforced", func() bool { return f.reports.of("p").Generation == generation })
-	cancel()
-	check(t, <-done)
-	check(t, errors.Join(table.Close(), connections.Close()))
+	a = agent.New(agent.Options{Key: hostKey, Reports: f.reports, Table: table, Connections: connections, Store: store, Clock: clock.RealClock{}, Log: logr.Discard(),
+		Follower: enforcer.Follower{Source: f.source, Clock: clock.RealClock{}, Interval: 20 * time.Millisecond, Log: logr.Discard()}})
+	return f, a, func() { check(t, errors.Join(table.Close(), connections.Close())) }
 }
 
 func check(t *testing.T, err error) {

@@ -9,11 +9,9 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -46,29 +44,7 @@ func TestAgentServant(t *testing.T) {
 	if len(words) != 4 {
 		return // TestAnySequence runs it
 	}
-	generation, err := strconv.ParseInt(words[2], 10, 64)
-	check(t, err)
-	runtime.LockOSThread()
-	ns, err := unix.Open(words[0], unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	check(t, err)
-	check(t, unix.Setns(ns, unix.CLONE_NEWNET))
-	f := newWorld(t)
-	f.widen(generation)
-	f.source.away.Store(words[3] == "true")
-	table, err := kernel.Open(kernel.DefaultTable)
-	check(t, err)
-	connections, err := kernel.OpenConnections()
-	check(t, err)
-	connections.Local = func() ([]netip.Addr, error) { return []netip.Addr{hostAddr}, nil }
-	table.Adopt = func() {
-		if err := connections.Adopt(); err != nil {
-			t.Error(err)
-		}
-	}
-	store, err := agent.OpenStore(words[1])
-	check(t, err)
-	a := agent.New(agent.Options{Key: hostKey, Reports: f.reports, Table: table, Connections: connections, Store: store, Clock: clock.RealClock{}, Log: logr.Discard(),
-		Follower: enforcer.Follower{Source: f.source, Clock: clock.RealClock{}, Interval: 20 * time.Millisecond, Log: logr.Discard()}})
+	f, a, end := agentOfProcess(t, words[0], words[1], words[2], func(f *fixture) { f.source.away.Store(words[3] == "true") })
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() { done <- a.Run(ctx) }()
@@ -86,7 +62,7 @@ func TestAgentServant(t *testing.T) {
 			case !told || order[0] == "stop":
 				cancel()
 				check(t, <-done)
-				check(t, errors.Join(table.Close(), connections.Close()))
+				end()
 				return
 			case order[0] == "policy":
 				n, err := strconv.ParseInt(order[1], 10, 64)

@@ -104,7 +104,9 @@ func (b *bundles) Create(_ context.Context, object runtime.Object, _ rest.Valida
 		if former != nil {
 			<-former // one is made at a time
 		}
-		b.serve(ctx, asked.Since, since)
+		if ctx.Err() == nil { // of many that were asked for at once only the last one is made
+			b.serve(ctx, asked.Since, since)
+		}
 	}()
 	return b.now, nil
 }
@@ -125,7 +127,7 @@ func (b *bundles) serve(ctx context.Context, asked string, since time.Time) {
 	if err != nil {
 		now = noBundle()
 		if !errors.Is(err, context.Canceled) {
-			b.log.Error(err, "The support bundle that somebody has asked for could not be made")
+			b.log.Error(err, "The support bundle that somebody has asked for could not be made", "stack", recovered.StackOf(err))
 		}
 	}
 	over := b.clock.After(bundleStays)

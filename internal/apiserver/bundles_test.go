@@ -184,3 +184,32 @@ func TestSupportBundleFails(t *testing.T) {
 		t.Errorf("%q, %v", got, err)
 	}
 }
+
+// TestManySupportBundles: of bundles that are asked for while one is made, only the last one is
+// made after it.
+func TestManySupportBundles(t *testing.T) {
+	t.Parallel()
+	begun, goOn := make(chan struct{}, 100), make(chan struct{})
+	b := &bundleWorld{t: t}
+	b.world = &world{store: watchstore.New(watchstore.Options{}), reports: &reportBook{}, dir: t.TempDir(), clock: newClock(time.Now()),
+		bundle: func(_ context.Context, w io.Writer, _ time.Time) error { // it does not notice that nobody wants it
+			begun <- struct{}{}
+			<-goOn
+			_, err := w.Write([]byte("a bundle"))
+			return err
+		}}
+	b.start(t, "127.0.0.1:0")
+	for n := range 20 {
+		if err := b.create("controller", ""); err != nil {
+			t.Fatal(err)
+		}
+		if n == 0 {
+			<-begun
+		}
+	}
+	close(goOn)
+	b.eventually(v1beta1.SupportBundleCollected)
+	if n := len(begun); n != 1 {
+		t.Errorf("%d bundles were made after the first one", n)
+	}
+}
