@@ -74,7 +74,7 @@ func noBundle() *v1beta1.SupportBundle {
 }
 
 // Create implements rest.Creater: it starts to make a bundle, in place of the one that there is.
-func (b *bundles) Create(_ context.Context, object runtime.Object, _ rest.ValidateObjectFunc, _ *metav1.CreateOptions) (runtime.Object, error) {
+func (b *bundles) Create(_ context.Context, object runtime.Object, _ rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
 	asked, ok := object.(*v1beta1.SupportBundle)
 	switch {
 	case !ok:
@@ -90,14 +90,18 @@ func (b *bundles) Create(_ context.Context, object runtime.Object, _ rest.Valida
 		}
 		since = b.clock.Now().Add(-d)
 	}
+	would := noBundle()
+	would.Since, would.Status = asked.Since, v1beta1.SupportBundleCollecting
+	if dryRun(options) {
+		return would, nil
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.end()
 	ctx, cancel := context.WithCancel(context.Background())
 	former, ended := b.ended, make(chan struct{})
 	b.end, b.ended, b.packed = cancel, ended, nil
-	b.now = noBundle()
-	b.now.Since, b.now.Status = asked.Since, v1beta1.SupportBundleCollecting
+	b.now = would
 	go func() {
 		defer close(ended)
 		defer cancel()
@@ -108,7 +112,7 @@ func (b *bundles) Create(_ context.Context, object runtime.Object, _ rest.Valida
 			b.serve(ctx, asked.Since, since)
 		}
 	}()
-	return b.now, nil
+	return would.DeepCopy(), nil // the answer is changed when it is written
 }
 
 // serve makes a bundle and keeps it until ctx ends or its time is over.
@@ -163,19 +167,21 @@ func (b *bundles) Get(_ context.Context, name string, _ *metav1.GetOptions) (run
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.now, nil
+	return b.now.DeepCopy(), nil
 }
 
 // Delete implements rest.GracefulDeleter: it forgets the bundle, or ends its making.
-func (b *bundles) Delete(_ context.Context, name string, _ rest.ValidateObjectFunc, _ *metav1.DeleteOptions) (runtime.Object, bool, error) {
+func (b *bundles) Delete(_ context.Context, name string, _ rest.ValidateObjectFunc, options *metav1.DeleteOptions) (runtime.Object, bool, error) {
 	if name != v1beta1.ControllerBundleName {
 		return nil, false, apierrors.NewNotFound(b.group, name)
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.end()
-	b.now, b.packed = noBundle(), nil
-	return b.now, true, nil
+	if options == nil || len(options.DryRun) == 0 {
+		b.end()
+		b.now, b.packed = noBundle(), nil
+	}
+	return noBundle(), true, nil
 }
 
 // Destroy implements rest.Storage: nothing is made any more.

@@ -8,6 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -142,6 +145,47 @@ func TestSupportBundle(t *testing.T) {
 	b.eventually(v1beta1.SupportBundleNone)
 	if _, err := b.download(); !apierrors.IsNotFound(err) {
 		t.Errorf("download after an hour: %v", err)
+	}
+}
+
+// TestSupportBundlePaths: a bundle is made at one path, and not by one who only tries.
+func TestSupportBundlePaths(t *testing.T) {
+	t.Parallel()
+	b := newBundleWorld(t)
+	body := `{"metadata":{"name":"controller"}}`
+	for path, want := range map[string]int{
+		"/apis/system.antrea.io/v1beta1/namespaces/mine/supportbundles": http.StatusNotFound,
+		"/apis/system.antrea.io/v9/supportbundles":                      http.StatusNotFound,
+		bundlesPath + "/controller":                                     http.StatusMethodNotAllowed,
+		bundlesPath + "?dryRun=All":                                     http.StatusCreated,
+	} {
+		if code, text := b.send(t, stranger(t), "agent", path, runtime.ContentTypeJSON, strings.NewReader(body)); code != want {
+			t.Errorf("%s: %d %.200s, want %d", path, code, text, want)
+		}
+	}
+	if s := b.get(); s.Status != v1beta1.SupportBundleNone {
+		t.Errorf("%+v", s)
+	}
+	if err := b.create("controller", ""); err != nil {
+		t.Fatal(err)
+	}
+	<-b.begun
+	b.goOn <- func(w io.Writer) error { _, err := w.Write([]byte("a bundle")); return err }
+	b.eventually(v1beta1.SupportBundleCollected)
+	if err := b.client(t, "agent", "").Delete().AbsPath(bundlesPath+"/controller").Param("dryRun", "All").Do(t.Context()).Error(); err != nil {
+		t.Fatal(err)
+	}
+	var readers sync.WaitGroup
+	for range 8 { // answers share nothing, as -race would tell
+		readers.Go(func() {
+			if err := b.client(t, "agent", "").Get().AbsPath(bundlesPath + "/controller").Do(t.Context()).Error(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	readers.Wait()
+	if s := b.get(); s.Status != v1beta1.SupportBundleCollected {
+		t.Errorf("after what was only tried: %+v", s)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"mime"
 	"net/http"
+	"path"
 	"reflect"
 	"slices"
 	"strings"
@@ -19,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/runtime/serializer/json"
+	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
 
@@ -64,7 +66,8 @@ type door struct {
 	codecs  serializer.CodecFactory
 	// open are paths with bounds of their own.
 	open []string
-	// resources are what can be created, paths what else takes a body.
+	// resources are what can be created, by group, version, resource and subresource; paths what else
+	// takes a body.
 	resources map[string]*body
 	paths     map[string]*body
 }
@@ -116,30 +119,44 @@ func (d *door) serves(gv schema.GroupVersion, storages map[string]rest.Storage, 
 		}
 		b := newBody(most, object)
 		b.kind, b.storage = gv.WithKind(kinds[0].Kind), s
-		d.resources[gv.Group+"/"+name] = b
+		d.resources[gv.String()+"/"+name] = b
 	}
 	return nil
 }
 
 // expected is what is known of the body of a request.
 func (d *door) expected(r *http.Request) *body {
-	path := r.URL.Path
-	if strings.HasPrefix(path, credential.InfosPath) {
-		path = credential.InfosPath
+	at := r.URL.Path
+	if strings.HasPrefix(at, credential.InfosPath) {
+		at = credential.InfosPath
 	}
-	if b := d.paths[path]; b != nil {
+	if b := d.paths[at]; b != nil {
 		return b
 	}
 	if info, ok := request.RequestInfoFrom(r.Context()); ok && info.IsResourceRequest && info.Verb == "create" {
-		name := info.APIGroup + "/" + info.Resource
-		if info.Subresource != "" {
-			name += "/" + info.Subresource
-		}
-		if b := d.resources[name]; b != nil {
+		name := path.Join(info.APIGroup, info.APIVersion, info.Resource, info.Subresource)
+		if b := d.resources[name]; b != nil && b.isAt(info) {
 			return b
 		}
 	}
 	return &body{most: smallBody}
+}
+
+// isAt reports whether the path of a request is one at which this is created: with a Namespace if
+// what is created has one, and with a name only if it is created under a name.
+func (b *body) isAt(info *request.RequestInfo) bool {
+	scope, scoped := b.storage.(rest.Scoper)
+	_, named := b.storage.(rest.NamedCreater)
+	return (info.Namespace != "") == (scoped && scope.NamespaceScoped()) && (info.Name != "") == named
+}
+
+// holder tells callers apart: by identity, and those without one, as hosts are that join, by
+// address.
+func holder(r *http.Request) string {
+	if u, ok := request.UserFrom(r.Context()); ok && u.GetName() != user.Anonymous {
+		return identity(u)
+	}
+	return origin(r.RemoteAddr).String()
 }
 
 // weighing lets only bodies pass that weigh no more than they may. Who calls has been asked before,
@@ -150,11 +167,7 @@ func (d *door) weighing(next http.Handler, own func(*http.Request) bool) http.Ha
 			next.ServeHTTP(w, r)
 			return
 		}
-		who := r.RemoteAddr
-		if u, ok := request.UserFrom(r.Context()); ok {
-			who = identity(u)
-		}
-		held := &share{of: d.shares, who: who, free: own != nil && own(r)}
+		held := &share{of: d.shares, who: holder(r), free: own != nil && own(r)}
 		defer held.leave()
 		b := d.expected(r)
 		raw, err := d.read(w, r, b, held)

@@ -15,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"github.com/nephele-io/nephele/internal/apiserver/stats"
 )
@@ -279,4 +281,18 @@ func mostAccepted(t *testing.T, b *body, media string, body func(n int) []byte) 
 		}
 	}
 	return low
+}
+
+// TestHolder: callers without an identity are told apart by their addresses.
+func TestHolder(t *testing.T) {
+	of := func(name, address string) string {
+		r := (&http.Request{RemoteAddr: address}).WithContext(request.WithUser(t.Context(), &user.DefaultInfo{Name: name}))
+		return holder(r)
+	}
+	if of(user.Anonymous, "10.0.0.1:1") != of(user.Anonymous, "10.0.0.1:2") || of(user.Anonymous, "10.0.0.1:1") == of(user.Anonymous, "10.0.0.2:1") {
+		t.Error("strangers share by something else than their address")
+	}
+	if of("a", "10.0.0.1:1") != of("a", "10.0.0.2:1") || of("a", "10.0.0.1:1") == of("b", "10.0.0.1:1") {
+		t.Error("users share by something else than their identity")
+	}
 }

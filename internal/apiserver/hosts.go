@@ -23,6 +23,7 @@ import (
 	"k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	kjson "sigs.k8s.io/json"
 
 	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
@@ -343,7 +344,8 @@ func readJSON(w http.ResponseWriter, r *http.Request, most int64, into any) bool
 	}
 	raw, err := io.ReadAll(http.MaxBytesReader(w, r.Body, most))
 	if err == nil {
-		err = json.Unmarshal(raw, into)
+		// By the case of names, as bodies are weighed.
+		err = kjson.UnmarshalCaseSensitivePreserveInts(raw, into)
 	}
 	if err != nil {
 		answerError(w, apierrors.NewBadRequest(err.Error()))

@@ -289,6 +289,16 @@ func TestHostsTellAboutThemselves(t *testing.T) {
 	if err := put(large); !apierrors.IsRequestEntityTooLargeError(err) {
 		t.Errorf("a large one: %v", err)
 	}
+	other = stored.DeepCopy()
+	other.ResourceVersion = ""
+	raw, err := json.Marshal(other)
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := strings.Replace(string(raw), `"metadata":{`, `"METADATA":{"resourceVersion":"`+stored.ResourceVersion+`",`, 1)
+	if err := c.Put().Resource("antreaagentinfos").Name("web").Body([]byte(named)).Do(t.Context()).Error(); !apierrors.IsBadRequest(err) {
+		t.Errorf("names in another case, which were not weighed: %v", err)
+	}
 	// Whoever had the name first keeps it; others have infos of their own, when the controller has
 	// made them.
 	for namespace, name := range map[string]string{"vms": "n1", "b": "twin"} {

@@ -37,7 +37,6 @@ type recent struct {
 	file       io.Closer
 	since, now time.Time
 	reached    bool
-	// line is what was read of the first line that counts.
 }
 
 // Read implements io.Reader.

@@ -71,7 +71,16 @@ var keptAnnotations = []string{"nephele.io/", "deployment.kubernetes.io/"}
 
 // value removes secrets from a value of JSON, which it may change. Of objects of Kubernetes it
 // leaves out what nobody needs.
-func (s *scrubber) value(v any) any {
+func (s *scrubber) value(v any) any { return (&unpacker{s, packedMost}).value(v) }
+
+// unpacker removes secrets from one value.
+type unpacker struct {
+	*scrubber
+	// left is how many bytes may still be unpacked.
+	left int
+}
+
+func (s *unpacker) value(v any) any {
 	switch v := v.(type) {
 	case string:
 		return s.packed(v)
@@ -118,12 +127,12 @@ func (s *scrubber) value(v any) any {
 	return v
 }
 
-// packedMost is how much of a text is looked into that was packed.
+// packedMost bounds what is unpacked of one value, with what is packed within what was unpacked.
 const packedMost = 4 << 20
 
 // packed removes secrets from a text, also where it is packed (gzip in base64, as long policies are
 // in their revisions): it is given unpacked then. What cannot be looked into is left out.
-func (s *scrubber) packed(text string) string {
+func (s *unpacker) packed(text string) string {
 	if !strings.HasPrefix(text, "H4sI") { // as gzip begins
 		return s.text(text)
 	}
@@ -131,8 +140,9 @@ func (s *scrubber) packed(text string) string {
 	if err != nil {
 		return s.text(text)
 	}
-	plain, err := io.ReadAll(io.LimitReader(z, packedMost+1))
-	if err != nil || len(plain) > packedMost {
+	plain, err := io.ReadAll(io.LimitReader(z, int64(s.left)+1))
+	if s.left -= len(plain); err != nil || s.left < 0 {
+		s.left = max(s.left, 0)
 		return removed
 	}
 	var content any

@@ -101,6 +101,9 @@ func Write(ctx context.Context, w io.Writer, o Options) (*Contents, error) {
 		}
 	}
 	for _, s := range o.Sources {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
 		if err := b.source(ctx, s); err != nil {
 			return nil, err
 		}
@@ -179,6 +182,9 @@ func (b *bundle) objects(ctx context.Context, k schema.GroupVersionKind) error {
 			return nil
 		}
 		for i := range list.Items {
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
 			line, err := json.Marshal(b.scrub.value(list.Items[i].Object))
 			if err != nil {
 				return fmt.Errorf("write %s: %w", name, err)
