@@ -21,12 +21,15 @@ type StoredObject struct {
 	Tag string
 }
 
+// MostObjectBytes bounds an object that is read: AWS begins a new file of flow logs at 75 MB.
+const MostObjectBytes = 80 << 20
+
 // Storage is a Provider that can read files in the storage of its cloud.
 type Storage interface {
 	// Objects lists a page of the objects whose names begin with a prefix: the first if page is
 	// empty, and else the one that next named; it is empty after the last. Errors are *Error.
 	Objects(ctx context.Context, at Bucket, prefix, page string) (list []StoredObject, next string, err error)
-	// Object opens one. Errors are *Error.
+	// Object opens one. Errors are *Error. The reading fails beyond MostObjectBytes.
 	Object(ctx context.Context, at Bucket, name string) (io.ReadCloser, error)
 }
 

@@ -66,7 +66,7 @@ func itemCosts(call string) []int64 {
 // ofElements reports whether the lists in the answer to a call have items of any name.
 func ofElements(call string) bool {
 	switch call {
-	case "DescribeDBClusters", "DescribeDBInstances", "DescribeCacheClusters", "DescribeLoadBalancers", "DescribeListeners", "DescribeTags":
+	case "DescribeDBClusters", "DescribeDBInstances", "DescribeCacheClusters", "DescribeLoadBalancers", "DescribeListeners", "DescribeTags", callListObjects:
 		return true
 	}
 	return false
@@ -81,6 +81,8 @@ func (a *answers) bound(ctx context.Context, resp *http.Response, call string) i
 	switch {
 	case resp.StatusCode < 200 || resp.StatusCode > 299:
 		b.most(errorBytes)
+	case call == callGetObject:
+		b.left, b.over = cloud.MostObjectBytes, &cloud.BoundError{What: "the object takes", Bound: cloud.MostObjectBytes, Unit: "bytes"}
 	case call == "ReceiveMessage" || call == "DeleteMessageBatch":
 		b.most(queueBytes)
 		b.scan = jsonScan{}

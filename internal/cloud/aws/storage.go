@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	awsmiddleware "github.com/aws/aws-sdk-go-v2/aws/middleware"
 	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
 	"github.com/aws/smithy-go"
 	smithyhttp "github.com/aws/smithy-go/transport/http"
@@ -28,6 +29,9 @@ const (
 	listingBytes   = 16 << 20
 	errorTextBytes = 64 << 10
 	longestKey     = 1024
+
+	callListObjects = "ListObjectsV2"
+	callGetObject   = "GetObject"
 )
 
 var _ cloud.Storage = (*Provider)(nil)
@@ -50,7 +54,7 @@ func (p *Provider) Objects(ctx context.Context, at cloud.Bucket, prefix, after s
 	if after != "" {
 		q.Set("start-after", after)
 	}
-	const call = "ListObjectsV2"
+	const call = callListObjects
 	answer, err := p.get(ctx, call, at, "", q)
 	if err != nil {
 		return nil, "", err
@@ -75,12 +79,13 @@ func (p *Provider) Objects(ctx context.Context, at cloud.Bucket, prefix, after s
 
 // Object implements cloud.Storage.
 func (p *Provider) Object(ctx context.Context, at cloud.Bucket, name string) (io.ReadCloser, error) {
-	return p.get(ctx, "GetObject", at, name, nil)
+	return p.get(ctx, callGetObject, at, name, nil)
 }
 
 // get asks S3 of the region of a bucket, by the path of the bucket: the host is that of the service
 // then, and no bucket's.
-func (p *Provider) get(ctx context.Context, call string, at cloud.Bucket, name string, q url.Values) (io.ReadCloser, error) {
+func (p *Provider) get(ctx context.Context, call string, at cloud.Bucket, name string, q url.Values) (body io.ReadCloser, err error) {
+	ctx = awsmiddleware.SetOperationName(ctx, call) // by which the answer is bounded
 	region := cmp.Or(at.Region, p.cfg.Region)
 	base := "https://s3." + region + ".amazonaws.com"
 	if strings.HasPrefix(region, "cn-") {
@@ -100,11 +105,19 @@ func (p *Provider) get(ctx context.Context, call string, at cloud.Bucket, name s
 		return nil, failed(err)
 	}
 	if p.cfg.Admit != nil {
-		done, err := p.cfg.Admit(ctx, p.knownOwner(), region, call)
-		if err != nil {
+		var done func(cloud.Class)
+		if done, err = p.cfg.Admit(ctx, p.knownOwner(), region, call); err != nil {
 			return nil, err
 		}
-		defer func() { done(cloud.ClassOf(err)) }()
+		if done != nil {
+			defer func() {
+				class := cloud.Class("")
+				if err != nil {
+					class = cloud.ClassOf(err)
+				}
+				done(class)
+			}()
+		}
 	}
 	creds, err := p.base.Credentials.Retrieve(ctx)
 	if err != nil {
@@ -117,15 +130,13 @@ func (p *Provider) get(ctx context.Context, call string, at cloud.Bucket, name s
 	}
 	answer, err := p.base.HTTPClient.Do(r)
 	if err != nil {
-		err = failed(&smithyhttp.RequestSendError{Err: err})
-		return nil, err
+		return nil, failed(&smithyhttp.RequestSendError{Err: err})
 	}
 	if answer.StatusCode == http.StatusOK {
 		return answer.Body, nil
 	}
 	defer func() { _ = answer.Body.Close() }()
-	err = failed(storageError(answer))
-	return nil, err
+	return nil, failed(storageError(answer))
 }
 
 // storageError is what S3 says in place of an answer.

@@ -1,10 +1,12 @@
 package aws_test
 
 import (
+	"context"
 	"encoding/xml"
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -24,6 +26,8 @@ type s3 struct {
 	// lies are names that a listing has though nobody asked for them.
 	lies  []string
 	asked []string
+	// large is how many bytes the object with this name has.
+	large int64
 }
 
 func (s *s3) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -41,6 +45,8 @@ func (s *s3) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		fail(http.StatusNotFound, "NoSuchBucket")
 	case r.URL.Path == "/logs/":
 		s.list(w, r.URL.Query())
+	case r.URL.Path == "/logs/large":
+		_, _ = io.CopyN(w, rand.NewChaCha8([32]byte{1}), s.large)
 	case slices.Contains(s.names, strings.TrimPrefix(r.URL.Path, "/logs/")):
 		_, _ = io.WriteString(w, "content of "+r.URL.Path)
 	default:
@@ -81,7 +87,11 @@ func TestStorage(t *testing.T) {
 	}
 	server := httptest.NewServer(s)
 	defer server.Close()
-	p, err := aws.New(aws.Config{Credential: v1alpha1.AWSCredential{AccessKeyID: "AKIDEXAMPLE", AccessKeySecret: "secret"}, Region: "eu-west-1", Endpoint: server.URL})
+	said := map[cloud.Class]int{}
+	p, err := aws.New(aws.Config{Credential: v1alpha1.AWSCredential{AccessKeyID: "AKIDEXAMPLE", AccessKeySecret: "secret"}, Region: "eu-west-1", Endpoint: server.URL,
+		Admit: func(context.Context, string, string, string) (func(cloud.Class), error) {
+			return func(c cloud.Class) { said[c]++ }, nil
+		}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,6 +137,21 @@ func TestStorage(t *testing.T) {
 	}{{missing, "TerminalNoSuchBucketfalse"}, {denied, "AuthAccessDeniedtrue"}, {gone, "TerminalNoSuchKeyfalse"}, {region, "AuthAccessDeniedtrue"}} {
 		if strings.ReplaceAll(class(c.err), " ", "") != c.want {
 			t.Errorf("%d: %s, want %s", i, class(c.err), c.want)
+		}
+	}
+	if said[""] != 4 || said[cloud.Auth] != 2 || said[cloud.Terminal] != 2 {
+		t.Errorf("who shares the rate is told of %v", said)
+	}
+	for _, size := range []int64{1 << 20, cloud.MostObjectBytes, cloud.MostObjectBytes + 1} {
+		s.large = size
+		body, err := p.Object(t.Context(), bucket, "large")
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, err := io.Copy(io.Discard, body)
+		_ = body.Close()
+		if size <= cloud.MostObjectBytes && (err != nil || n != size) || size > cloud.MostObjectBytes && err == nil {
+			t.Errorf("of %d bytes %d are read: %v", size, n, err)
 		}
 	}
 	for _, lie := range []string{"b/elsewhere", "a/" + strings.Repeat("x", 2000)} {

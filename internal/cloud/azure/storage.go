@@ -26,6 +26,8 @@ const (
 	blobPage       = "1000"
 	mostBlobPages  = 100
 	longestBlob    = 1024
+	// listingBytes bounds a page of a listing.
+	listingBytes = 16 << 20
 )
 
 // storageHost is that of the blobs of a storage account.
@@ -52,7 +54,9 @@ func (a *Account) newStorage(u *url.URL) (*storage, error) {
 			return nil, &cloud.NotGrantedError{Err: err, Message: fmt.Sprintf("%s is not allowed: %v; the controller allows %s by --allowed-endpoints", u.Host, err, a.cfg.Allowed)}
 		}
 	}
-	client, err := newClient(a.cfg, strings.ToLower(u.Host))
+	cfg := a.cfg
+	cfg.Bounds.AnswerBytes = cloud.MostObjectBytes
+	client, err := newClient(cfg, strings.ToLower(u.Host))
 	if err != nil {
 		return nil, err
 	}
@@ -139,7 +143,7 @@ func (a *Account) listBlobs(ctx context.Context, at cloud.Bucket, prefix, delimi
 	}
 	defer func() { _ = body.Close() }()
 	var page enumeration
-	if err := xml.NewDecoder(body).Decode(&page); err != nil {
+	if err := xml.NewDecoder(io.LimitReader(body, listingBytes)).Decode(&page); err != nil {
 		return nil, &cloud.Error{Class: cloud.Unavailable, Call: callList, Err: fmt.Errorf("the listing cannot be read: %w", err)}
 	}
 	return &page, nil

@@ -19,6 +19,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"io"
+	"maps"
 	"net/netip"
 	"path"
 	"slices"
@@ -47,7 +48,6 @@ const (
 	mostNames       = 50_000
 	mostFiles       = 500
 	mostBytes       = 256 << 20
-	mostFileBytes   = 80 << 20 // AWS begins a new file at 75 MB
 	mostRecords     = 5_000_000
 	mostConnections = 200_000
 	mostTries       = 3
@@ -121,7 +121,7 @@ type Collector struct {
 	// known tells that the state is that of a former process.
 	known bool
 	begun time.Time
-	// listed tells that all hours were listed once.
+	// listed tells that all there was in the last round was listed and read.
 	listed bool
 }
 
@@ -163,6 +163,7 @@ func (c *Collector) Round(ctx context.Context, s cloud.Storage, now time.Time) (
 	if err == nil {
 		err = c.readAll(ctx, s, files, now)
 	}
+	c.listed = err == nil && c.counts.Waiting == 0
 	for k, at := range c.state.Read {
 		if now.Sub(at) > window+time.Hour {
 			delete(c.state.Read, k)
@@ -253,7 +254,6 @@ func (c *Collector) prefixes(ctx context.Context, s cloud.Storage, now time.Time
 			}
 		}
 	}
-	c.listed = true
 	return out, nil
 }
 
@@ -270,6 +270,11 @@ func (p *Place) isLog(name string) bool {
 func (c *Collector) readAll(ctx context.Context, s cloud.Storage, files []cloud.StoredObject, now time.Time) error {
 	left, failed := int64(mostBytes), error(nil)
 	c.counts.Waiting = 0
+	unread := make(map[string]bool, len(files))
+	for i := range files {
+		unread[files[i].Name] = true
+	}
+	maps.DeleteFunc(c.tries, func(name string, _ int) bool { return !unread[name] })
 	for i := range files {
 		o := &files[i]
 		if i >= mostFiles || o.Size > left && i > 0 {
@@ -277,7 +282,10 @@ func (c *Collector) readAll(ctx context.Context, s cloud.Storage, files []cloud.
 			break
 		}
 		left -= o.Size
-		if o.Size > mostFileBytes {
+		if o.Changed.After(now) { // else it would be remembered until then
+			o.Changed = now
+		}
+		if o.Size > cloud.MostObjectBytes {
 			c.done(o, false)
 			continue
 		}
@@ -319,7 +327,7 @@ func (c *Collector) read(ctx context.Context, s cloud.Storage, o *cloud.StoredOb
 	if err != nil {
 		return &fetchError{err}
 	}
-	raw, err := io.ReadAll(io.LimitReader(body, mostFileBytes))
+	raw, err := io.ReadAll(io.LimitReader(body, cloud.MostObjectBytes))
 	if err = errors.Join(err, body.Close()); err != nil {
 		return &fetchError{err}
 	}

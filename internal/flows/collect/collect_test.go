@@ -318,3 +318,26 @@ func TestGrowingFiles(t *testing.T) {
 		}
 	}
 }
+
+// TestFailedListing: files of Azure are looked for in all hours until those were listed and read
+// once, and one that is dated ahead is forgotten like others.
+func TestFailedListing(t *testing.T) {
+	old := noon.Add(-10 * time.Hour)
+	name := "flowLogResourceID=/AB12_NW/VNET/" + old.Format("y=2006/m=01/d=02/h=15/") + "m=00/macAddress=0022480A0B0C/PT1H.json"
+	b := &bucket{files: map[string]stored{name: {hourly(old, 5, true), noon.Add(1000 * time.Hour)}}, opened: map[string]int{}, away: map[string]int{name: 1}}
+	c := New(Place{Bucket: cloud.Bucket{Name: "away"}, Owner: "ab12", Azure: true}, []byte(`{"read":{}}`), own, noon)
+	if _, err := c.Round(t.Context(), b, noon); err == nil {
+		t.Fatal("a bucket that cannot be listed is no error")
+	}
+	c.Place.Bucket.Name = "logs"
+	for range 2 { // the first time it is not read to its end
+		_, _ = c.Round(t.Context(), b, noon)
+	}
+	if c.Counts().Records != 5 {
+		t.Errorf("%+v", c.Counts())
+	}
+	b.files = nil
+	if _, err := c.Round(t.Context(), b, noon.Add(window+2*time.Hour)); err != nil || len(c.state.Read)+len(c.state.Taken)+len(c.tries) > 0 {
+		t.Errorf("%+v %v, %v", c.state, c.tries, err)
+	}
+}
