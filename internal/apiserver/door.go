@@ -66,8 +66,8 @@ type door struct {
 	codecs  serializer.CodecFactory
 	// open are paths with bounds of their own.
 	open []string
-	// resources are what can be created, by group, version, resource and subresource. paths are what
-	// else takes a body.
+	// resources are what can be created, by group, version, resource and subresource. Bodies are
+	// taken at paths, too.
 	resources map[string]*body
 	paths     map[string]*body
 }

@@ -91,10 +91,15 @@ func (r *EventReader) Run(each func(Event), overrun func(), unended func(int)) e
 	dropped, silent, next := true, true, time.Time{} // what is there before the first event is no news
 	// The kernel says once that it drops, and may go on until all that waits is taken in.
 	drained := true
+	last := silent // whether the last reading of the table is to tell nothing
 	for {
+		if r.living.again() {
+			dropped, silent = true, last
+		}
 		if now := time.Now(); dropped && drained && !now.Before(next) && r.living.begin() {
-			was := silent
-			reading.Go(func() { r.resync(was, each) })
+			quiet := silent
+			reading.Go(func() { r.resync(quiet, each) })
+			last = quiet
 			dropped, silent, next = false, false, now.Add(r.pause)
 		}
 		select {

@@ -34,8 +34,10 @@ type living struct {
 	// running tells that the table is read now, and read that it was and is not compared yet.
 	running, read bool
 	// found are those that this reading has told, until their event comes after all; ended are
-	// those that have ended meanwhile, though their beginning was not told.
+	// those that have ended while it runs, with whether their beginning was told.
 	found, ended map[uint64]bool
+	// failed tells that the last reading has failed.
+	failed bool
 }
 
 func newLiving() *living {
@@ -60,6 +62,7 @@ func (l *living) begins(x *connection) bool {
 		delete(l.found, k)
 		return false
 	}
+	delete(l.ended, k) // another one between the same ends
 	l.add(k)
 	return true
 }
@@ -77,8 +80,9 @@ func (l *living) ends(x *connection) {
 	k := l.of(x)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if _, known := l.told[k]; !known && l.running {
-		l.ended[k] = true
+	if l.running {
+		_, known := l.told[k]
+		l.ended[k] = known
 	}
 	delete(l.told, k)
 	delete(l.found, k)
@@ -105,18 +109,29 @@ func (l *living) sees(x *connection, silent bool) bool {
 		l.told[k] = l.reading
 		return false
 	}
-	if !l.ended[k] {
-		l.add(k)
-		l.found[k] = !silent && !l.partial
+	tell := !silent && !l.partial
+	if known, is := l.ended[k]; is {
+		return tell && !known // the kernel has read its row before it ended
 	}
-	return !silent && !l.partial
+	l.add(k)
+	l.found[k] = tell
+	return tell
 }
 
 // done notes that the table was read, or was not to its end.
 func (l *living) done(whole bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.running, l.read, l.ended = false, whole, nil
+	l.running, l.read, l.failed, l.ended = false, whole, !whole, nil
+}
+
+// again reports, once, that the last reading has failed.
+func (l *living) again() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	failed := l.failed
+	l.failed = false
+	return failed
 }
 
 // compare forgets, once all events from before the end of the reading were taken in, what the table

@@ -103,6 +103,31 @@ func TestLiving(t *testing.T) {
 	}
 }
 
+// TestEndedWhileRead: a connection whose end is told before its row of the table is, is not told
+// again, nor is the next one between the same ends. A reading that fails is to be made up for.
+func TestEndedWhileRead(t *testing.T) {
+	l, x := newLiving(), &connection{raw: []byte("x")}
+	if !l.begin() || !l.begins(x) {
+		t.Fatal("the beginning is not told")
+	}
+	l.ends(x)
+	if l.sees(x, false) {
+		t.Error("it is told once more by its row")
+	}
+	if !l.begins(x) || l.sees(x, false) {
+		t.Error("another one between the same ends is not told once")
+	}
+	if l.done(false); !l.again() || l.again() {
+		t.Error("a reading that has failed is not made up for once")
+	}
+	if !l.begin() {
+		t.Fatal("no reading begins after one that has failed")
+	}
+	if l.done(true); l.again() || l.compare() != 1 {
+		t.Error("a whole reading without the connection has not lost it")
+	}
+}
+
 // TestResync makes more connections than the buffer for events has room for, before anybody reads,
 // and wants every one told once, and those of before not at all.
 func TestResync(t *testing.T) {
