@@ -38,8 +38,9 @@ const (
 type recorded struct {
 	version uint64
 	sum     [sha256.Size]byte
-	at      time.Time
-	parts   int
+	// at is when it was recorded, or could not be.
+	at    time.Time
+	parts int
 }
 
 // record is a record to write.
@@ -117,7 +118,8 @@ func (h *Hub) record(ctx context.Context) {
 				err = h.store(ctx, r)
 			}
 			if err != nil && ctx.Err() == nil {
-				h.Log.V(1).Info("What a member has was not recorded, trying again", "cluster", name, "reason", err.Error())
+				h.Log.Error(err, "What a member has was not recorded; it is tried again", "cluster", name, "in", recordPause.String())
+				h.unwritten(name)
 			}
 		}
 	}
@@ -258,6 +260,15 @@ func (h *Hub) written(r *record) {
 	defer h.mu.Unlock()
 	if m := h.clusters[r.cluster]; m != nil && string(m.cluster.UID) == r.uid {
 		m.recorded = recorded{r.version, r.sum, h.Clock.Now(), len(r.parts)}
+	}
+}
+
+// unwritten notes that a record could not be made or kept: the next attempt costs as much.
+func (h *Hub) unwritten(name string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if m := h.clusters[name]; m != nil {
+		m.recorded.at = h.Clock.Now()
 	}
 }
 

@@ -17,7 +17,8 @@ import (
 const (
 	// answerLimit bounds the work on one question: later nobody waits for it any more.
 	answerLimit = 5 * time.Second
-	// mostQuestions is how many wait for an answer; mostAnswers how many are told at once.
+	// mostQuestions is how many wait for an answer or to be answered; mostAnswers how many are told
+	// at once.
 	mostQuestions = 32
 	mostAnswers   = 4
 	// questionsPerSecond bounds what a hub can make this cluster work.
@@ -28,7 +29,7 @@ const (
 // holds the lock.
 func (m *Member) asked(all []wire.Question) {
 	for _, q := range all {
-		if len(m.questions) < mostQuestions {
+		if len(m.questions)+len(m.answers) < mostQuestions {
 			m.questions = append(m.questions, q)
 		}
 	}

@@ -1,6 +1,8 @@
 package union
 
 import (
+	"fmt"
+	"io"
 	"net/netip"
 	"slices"
 	"strings"
@@ -156,5 +158,45 @@ func TestForgedAccounts(t *testing.T) {
 	u.Apply("east", &wire.Up{Accounts: &[]string{}})
 	if got := u.Shared("east", "west"); len(got) > 0 {
 		t.Error(got)
+	}
+}
+
+// TestLargeRecords: what is believed of a member can be written, as large as one may be.
+func TestLargeRecords(t *testing.T) {
+	u := New()
+	u.PutCluster("east", nil, claims.Of(made("east", "10.1.0.0/16"), nil))
+	long := func(c string, n, i int) string { return strings.Repeat(c, n) + fmt.Sprint(1000+i) }
+	u.Apply("east", &wire.Up{Whole: true, Namespaces: []wire.Namespace{{Name: "shop"}}})
+	const pods = 60
+	for i := range pods {
+		labels := map[string]string{}
+		for j := range 128 {
+			labels[long("<", 300, j)] = long("&", 59, i)
+		}
+		e := wire.Entity{Ref: wire.Ref{Kind: wire.Pod, Namespace: "shop", Name: long("p", 200, i)}, Labels: i + 1}
+		for j := range 16 {
+			e.Addresses = append(e.Addresses, netip.AddrFrom4([4]byte{10, 1, byte(i), byte(j)}))
+		}
+		for j := range 64 {
+			e.Ports = append(e.Ports, wire.Port{Name: long("n", 50, j), Protocol: "TCP", Port: int32(1 + j)})
+		}
+		if told := u.Apply("east", &wire.Up{LabelSets: []wire.LabelSet{{ID: i + 1, Labels: labels}}, Entities: []wire.Entity{e}, Listed: i == pods-1}); len(told) > 0 {
+			t.Fatal(told)
+		}
+	}
+	if n := u.Counts("east").Entities; n != pods {
+		t.Fatalf("%d are believed: %v", n, u.Refused("east", 5))
+	}
+	entities := 0
+	for _, part := range u.Records("east", 2) {
+		for _, r := range part {
+			entities += len(r.Entities)
+			if err := wire.Write(io.Discard, r); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	if entities != pods {
+		t.Errorf("%d are in records, want %d", entities, pods)
 	}
 }

@@ -269,13 +269,16 @@ func (u *Union) Records(name string, parts int) [][]*wire.Up {
 		return nil
 	}
 	out := make([][]*wire.Up, parts)
-	sets := make([]map[*labelSet]int, parts)
-	record := func(text string, set *labelSet) (*wire.Up, int) {
+	sets, sizes := make([]map[*labelSet]int, parts), make([]int, parts)
+	record := func(text string, set *labelSet, size int) (*wire.Up, int) {
+		for k, v := range set.labels {
+			size += len(k) + len(v) + 8
+		}
 		h := fnv.New32a()
 		_, _ = h.Write([]byte(text))
 		n := int(h.Sum32() % uint32(parts))
-		if at := len(out[n]) - 1; at < 0 || len(out[n][at].Entities)+len(out[n][at].Namespaces) >= mostInRecord {
-			out[n], sets[n] = append(out[n], &wire.Up{}), map[*labelSet]int{}
+		if sizes[n] += size; len(out[n]) == 0 || sizes[n] > recordSize {
+			out[n], sets[n], sizes[n] = append(out[n], &wire.Up{}), map[*labelSet]int{}, size
 		}
 		r := out[n][len(out[n])-1]
 		if set == noLabels {
@@ -289,13 +292,13 @@ func (u *Union) Records(name string, parts int) [][]*wire.Up {
 	}
 	for _, key := range slices.Sorted(maps.Keys(c.namespaces)) {
 		if n := c.namespaces[key]; n.refused == "" {
-			r, id := record(key, n.set)
+			r, id := record(key, n.set, len(key)+40)
 			r.Namespaces = append(r.Namespaces, wire.Namespace{Name: n.Name, Labels: id})
 		}
 	}
 	for _, ref := range slices.SortedFunc(maps.Keys(c.entities), compareRefs) {
 		if e := c.entities[ref]; e.refused == "" {
-			r, id := record(string(ref.Kind)+ref.Namespace+"/"+ref.Name, e.set)
+			r, id := record(string(ref.Kind)+ref.Namespace+"/"+ref.Name, e.set, sizeOf(&e.Entity))
 			told := e.Entity
 			told.Labels = id
 			r.Entities = append(r.Entities, told)
@@ -304,8 +307,17 @@ func (u *Union) Records(name string, parts int) [][]*wire.Up {
 	return out
 }
 
-// mostInRecord is how many entities and Namespaces are in one record of a part.
-const mostInRecord = 1000
+// recordSize is where a record of a part ends, by what its texts have in bytes: even if all of them
+// are written as escapes, of six bytes each, it fits into a line.
+const recordSize = wire.MostLine / 8
+
+func sizeOf(e *wire.Entity) int {
+	size := 80 + len(e.Namespace) + len(e.Name) + len(e.Account) + 48*len(e.Addresses)
+	for _, p := range e.Ports {
+		size += 40 + len(p.Name)
+	}
+	return size
+}
 
 // Refused returns some of the claims of a member that are not believed, in words.
 func (u *Union) Refused(name string, most int) []string {
