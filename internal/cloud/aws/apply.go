@@ -69,7 +69,7 @@ func (p *Provider) Apply(ctx context.Context, s cloud.Scope, op cloud.Op) (strin
 // writer does one op.
 type writer struct {
 	p     *Provider
-	api   *ec2.Client
+	api   *operations
 	scope cloud.Scope
 	op    cloud.Op
 }

@@ -160,7 +160,7 @@ func together(ctx context.Context, fns ...func(context.Context) error) error {
 type reader struct {
 	p      *Provider
 	region string
-	api    *ec2.Client
+	api    *operations
 	page   *int32
 	// only are the networks whose content is read; nil means all.
 	only map[string]bool

@@ -44,7 +44,7 @@ func (p *Provider) Probe(ctx context.Context, s cloud.Scope, on *cloud.Snapshot)
 // trials are made one after the other.
 type trials struct {
 	ctx     context.Context
-	api     *ec2.Client
+	api     *operations
 	cluster string
 	out     cloud.Probed
 }

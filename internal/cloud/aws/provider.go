@@ -89,7 +89,7 @@ type Provider struct {
 	base  awssdk.Config
 	sts   *sts.Client
 	mu    sync.Mutex
-	ec2   map[string]*ec2.Client
+	ec2   map[string]*operations
 	owner string
 	fresh map[string]time.Time // IDs of groups just created, until when a "not found" is not believed
 	kept  *kept
@@ -120,7 +120,7 @@ func New(cfg Config) (*Provider, error) {
 	if cfg.Client == nil {
 		cfg.Client = newClient(to, cfg.Ambient, cfg.AttemptTimeout, cfg.Gate)
 	}
-	p := &Provider{cfg: cfg, ec2: map[string]*ec2.Client{}, fresh: map[string]time.Time{}, kept: newKept(cfg.Bounds.Objects), own: newOwnCalls(cfg.Now)}
+	p := &Provider{cfg: cfg, ec2: map[string]*operations{}, fresh: map[string]time.Time{}, kept: newKept(cfg.Bounds.Objects), own: newOwnCalls(cfg.Now)}
 	base := awssdk.Config{}
 	if cfg.ambient() {
 		base = cfg.Ambient.Copy() // with the endpoints and settings of the operator's environment
@@ -235,13 +235,13 @@ func (m marked) Retrieve(ctx context.Context) (awssdk.Credentials, error) {
 	return c, nil
 }
 
-// region returns the EC2 client of a region.
-func (p *Provider) region(name string) *ec2.Client {
+// region returns the operations of EC2 in a region.
+func (p *Provider) region(name string) *operations {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	c := p.ec2[name]
 	if c == nil {
-		c = ec2.NewFromConfig(p.base, func(o *ec2.Options) { o.Region = name })
+		c = operationsOf(ec2.NewFromConfig(p.base, func(o *ec2.Options) { o.Region = name }))
 		p.ec2[name] = c
 	}
 	return c

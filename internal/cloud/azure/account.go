@@ -13,7 +13,6 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/arm"
 	azcloud "github.com/Azure/azure-sdk-for-go/sdk/azcore/cloud"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
-	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/network/armnetwork/v8"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/resourcegraph/armresourcegraph"
 
 	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
@@ -74,7 +73,7 @@ type Config struct {
 // Account is one subscription. Make it with New.
 type Account struct {
 	cfg     Config
-	network *armnetwork.ClientFactory
+	network networkClients
 	graph   *armresourcegraph.Client
 	tags    *tagsClient
 	// credential and options are what the clients are made of, storages those of blobs by host.
@@ -139,7 +138,7 @@ func New(cfg Config) (*Account, error) {
 	// for.
 	options.PerRetryPolicies = append(options.PerRetryPolicies, admission{a}, recorder{a})
 	o := &arm.ClientOptions{ClientOptions: options, DisableRPRegistration: true}
-	if a.network, err = armnetwork.NewClientFactory(cfg.Credential.SubscriptionID, credential, o); err != nil {
+	if a.network, err = newNetworkClients(cfg.Credential.SubscriptionID, credential, o); err != nil {
 		return nil, fmt.Errorf("make the clients: %w", err)
 	}
 	if a.graph, err = armresourcegraph.NewClient(credential, o); err != nil {

@@ -93,7 +93,7 @@ func (a *Account) createGroup(ctx context.Context, s cloud.Scope, op cloud.Op) (
 	at := place{network.group, typeNSG, name}
 	tags := tagsOf(op.Group)
 	// Both are looked at before one is made: beside somebody else's there is none of ours.
-	asgs, nsgs := a.network.NewApplicationSecurityGroupsClient(), a.network.NewSecurityGroupsClient()
+	asgs, nsgs := a.network.asgs, a.network.nsgs
 	asg, err := asgs.Get(ctx, at.group, name, nil)
 	asgErr := found(err, asg.Tags, op, callReadASG, a.cfg.Now())
 	nsg, err := nsgs.Get(ctx, at.group, name, nil)
@@ -217,7 +217,7 @@ func (a *Account) editRules(ctx context.Context, op cloud.Op) error {
 }
 
 func (a *Account) writeRules(ctx context.Context, op cloud.Op, at place) error {
-	client := a.network.NewSecurityGroupsClient()
+	client := a.network.nsgs
 	now, err := client.Get(ctx, at.group, at.name, nil)
 	if err != nil {
 		return classify(callReadNSG, err, a.cfg.Now())
@@ -342,7 +342,7 @@ func (a *Account) deleteGroup(ctx context.Context, op cloud.Op) error {
 	defer end()
 	if at.kind == typeASG {
 		// Half a pair. If it has become a whole one, it is not the one that was meant.
-		_, err := a.network.NewSecurityGroupsClient().Get(ctx, at.group, at.name, nil)
+		_, err := a.network.nsgs.Get(ctx, at.group, at.name, nil)
 		if err = classify(callReadNSG, err, a.cfg.Now()); cloud.ClassOf(err) != cloud.NotFound || err == nil {
 			return err
 		}
@@ -352,14 +352,14 @@ func (a *Account) deleteGroup(ctx context.Context, op cloud.Op) error {
 			return err
 		}
 	}
-	asg, err := a.network.NewApplicationSecurityGroupsClient().BeginDelete(ctx, at.group, at.name, nil)
+	asg, err := a.network.asgs.BeginDelete(ctx, at.group, at.name, nil)
 	if err := ended(ctx, a, callDeleteASG, asg, err); err != nil && cloud.ClassOf(err) != cloud.NotFound {
 		return err
 	}
 	if at.kind == typeASG {
 		return nil
 	}
-	nsg, err := a.network.NewSecurityGroupsClient().BeginDelete(ctx, at.group, at.name, nil)
+	nsg, err := a.network.nsgs.BeginDelete(ctx, at.group, at.name, nil)
 	if err := ended(ctx, a, callDeleteNSG, nsg, err); err != nil && cloud.ClassOf(err) != cloud.NotFound {
 		return err
 	}
@@ -369,7 +369,7 @@ func (a *Account) deleteGroup(ctx context.Context, op cloud.Op) error {
 // unused refuses to delete a group that interfaces or subnets have, and takes its own name out of
 // its rules, which would keep it alive.
 func (a *Account) unused(ctx context.Context, at place, op cloud.Op) error {
-	now, err := a.network.NewSecurityGroupsClient().Get(ctx, at.group, at.name, nil)
+	now, err := a.network.nsgs.Get(ctx, at.group, at.name, nil)
 	if err := classify(callReadNSG, err, a.cfg.Now()); err != nil {
 		if cloud.ClassOf(err) == cloud.NotFound {
 			return nil

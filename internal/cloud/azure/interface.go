@@ -77,7 +77,7 @@ func (a *Account) givenBack(ctx context.Context, n *armnetwork.Interface, group 
 	if err != nil {
 		return "", err
 	}
-	_, err = a.network.NewSecurityGroupsClient().Get(ctx, at.group, at.name, nil)
+	_, err = a.network.nsgs.Get(ctx, at.group, at.name, nil)
 	if err == nil {
 		return a.spellings.givenBackAs(n, group), nil
 	}
@@ -106,7 +106,7 @@ func (a *Account) openWithoutGroup(ctx context.Context, n *armnetwork.Interface)
 		if err != nil {
 			return "", err
 		}
-		p, err := a.network.NewPublicIPAddressesClient().Get(ctx, at.group, at.name, nil)
+		p, err := a.network.addresses.Get(ctx, at.group, at.name, nil)
 		if err != nil {
 			return "", classify(callReadPublic, err, a.cfg.Now())
 		}
@@ -133,7 +133,7 @@ func (a *Account) othersOf(ctx context.Context, n armnetwork.Interface) ([]strin
 			if err != nil {
 				return nil, err
 			}
-			now, err := a.network.NewApplicationSecurityGroupsClient().Get(ctx, at.group, at.name, nil)
+			now, err := a.network.asgs.Get(ctx, at.group, at.name, nil)
 			if err != nil {
 				return nil, classify(callReadASG, err, a.cfg.Now())
 			}
@@ -164,7 +164,7 @@ func (a *Account) writeInterface(ctx context.Context, id string, change func(arm
 	if at.kind != typeNIC {
 		return &cloud.Error{Class: cloud.Terminal, Call: callInterface, Err: errors.New(id + " is not a network interface")}
 	}
-	client := a.network.NewInterfacesClient()
+	client := a.network.interfaces
 	now, err := client.Get(ctx, at.group, at.name, nil)
 	if err != nil {
 		return classify(callReadInterface, err, a.cfg.Now())

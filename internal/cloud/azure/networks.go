@@ -43,7 +43,7 @@ func (a *Account) Networks(ctx context.Context, s cloud.Scope) ([]cloud.Network,
 
 // networksIn reads the networks of a resource group.
 func (a *Account) networksIn(ctx context.Context, w *world, region, group string) error {
-	pages := a.network.NewVirtualNetworksClient().NewListPager(group, nil)
+	pages := a.network.networks.NewListPager(group, nil)
 	for page := 1; pages.More(); page++ {
 		if page > a.cfg.Bounds.Pages {
 			return bounded(&cloud.BoundError{What: "the answer has", Bound: int64(a.cfg.Bounds.Pages), Unit: "pages", Flag: "--max-pages"})

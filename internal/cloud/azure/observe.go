@@ -223,19 +223,19 @@ func (a *Account) readInto(ctx context.Context, w *world, id string) error {
 	switch at.kind {
 	case typeVNet:
 		var out armnetwork.VirtualNetworksClientGetResponse
-		out, err = a.network.NewVirtualNetworksClient().Get(ctx, at.group, at.name, nil)
+		out, err = a.network.networks.Get(ctx, at.group, at.name, nil)
 		value = out.VirtualNetwork
 	case typeNIC:
 		var out armnetwork.InterfacesClientGetResponse
-		out, err = a.network.NewInterfacesClient().Get(ctx, at.group, at.name, nil)
+		out, err = a.network.interfaces.Get(ctx, at.group, at.name, nil)
 		value = out.Interface
 	case typeNSG:
 		var out armnetwork.SecurityGroupsClientGetResponse
-		out, err = a.network.NewSecurityGroupsClient().Get(ctx, at.group, at.name, nil)
+		out, err = a.network.nsgs.Get(ctx, at.group, at.name, nil)
 		value = out.SecurityGroup
 	case typeASG:
 		var out armnetwork.ApplicationSecurityGroupsClientGetResponse
-		out, err = a.network.NewApplicationSecurityGroupsClient().Get(ctx, at.group, at.name, nil)
+		out, err = a.network.asgs.Get(ctx, at.group, at.name, nil)
 		value = out.ApplicationSecurityGroup
 	default:
 		return nil

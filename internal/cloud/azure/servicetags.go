@@ -49,7 +49,7 @@ func (t *serviceTags) get(ctx context.Context, a *Account, region string) (map[s
 
 // readServiceTags reads all service tags: whole lists, or an error.
 func (a *Account) readServiceTags(ctx context.Context, region string) (map[string][]netip.Prefix, error) {
-	answer, err := a.network.NewServiceTagsClient().List(ctx, region, nil)
+	answer, err := a.network.tags.List(ctx, region, nil)
 	if err != nil {
 		return nil, classify(callServiceTags, err, a.cfg.Now())
 	}

@@ -58,7 +58,7 @@ func (a *Account) readSetInterfaces(ctx context.Context, w *world, set string) e
 	if err != nil {
 		return err
 	}
-	pages := a.network.NewInterfacesClient().NewListVirtualMachineScaleSetNetworkInterfacesPager(at.group, at.name, nil)
+	pages := a.network.interfaces.NewListVirtualMachineScaleSetNetworkInterfacesPager(at.group, at.name, nil)
 	for page := 1; pages.More(); page++ {
 		if page > a.cfg.Bounds.Pages {
 			return bounded(&cloud.BoundError{What: "the answer has", Bound: int64(a.cfg.Bounds.Pages), Unit: "pages", Flag: "--max-pages"})
