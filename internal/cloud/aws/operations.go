@@ -68,38 +68,56 @@ func operationsOf(c *ec2.Client) *operations {
 	}
 }
 
-func (o *operations) DescribeInstances(ctx context.Context, in *ec2.DescribeInstancesInput, options ...func(*ec2.Options)) (*ec2.DescribeInstancesOutput, error) {
+func (o *operations) DescribeInstances(
+	ctx context.Context, in *ec2.DescribeInstancesInput, options ...func(*ec2.Options),
+) (*ec2.DescribeInstancesOutput, error) {
 	return o.describeInstances(ctx, in, options...)
 }
 
-func (o *operations) DescribeManagedPrefixLists(ctx context.Context, in *ec2.DescribeManagedPrefixListsInput, options ...func(*ec2.Options)) (*ec2.DescribeManagedPrefixListsOutput, error) {
+func (o *operations) DescribeManagedPrefixLists(
+	ctx context.Context, in *ec2.DescribeManagedPrefixListsInput, options ...func(*ec2.Options),
+) (*ec2.DescribeManagedPrefixListsOutput, error) {
 	return o.describeManagedPrefixLists(ctx, in, options...)
 }
 
-func (o *operations) DescribeNetworkAcls(ctx context.Context, in *ec2.DescribeNetworkAclsInput, options ...func(*ec2.Options)) (*ec2.DescribeNetworkAclsOutput, error) {
+func (o *operations) DescribeNetworkAcls(
+	ctx context.Context, in *ec2.DescribeNetworkAclsInput, options ...func(*ec2.Options),
+) (*ec2.DescribeNetworkAclsOutput, error) {
 	return o.describeNetworkAcls(ctx, in, options...)
 }
 
-func (o *operations) DescribeNetworkInterfaces(ctx context.Context, in *ec2.DescribeNetworkInterfacesInput, options ...func(*ec2.Options)) (*ec2.DescribeNetworkInterfacesOutput, error) {
+func (o *operations) DescribeNetworkInterfaces(
+	ctx context.Context, in *ec2.DescribeNetworkInterfacesInput, options ...func(*ec2.Options),
+) (*ec2.DescribeNetworkInterfacesOutput, error) {
 	return o.describeNetworkInterfaces(ctx, in, options...)
 }
 
-func (o *operations) DescribeSecurityGroupRules(ctx context.Context, in *ec2.DescribeSecurityGroupRulesInput, options ...func(*ec2.Options)) (*ec2.DescribeSecurityGroupRulesOutput, error) {
+func (o *operations) DescribeSecurityGroupRules(
+	ctx context.Context, in *ec2.DescribeSecurityGroupRulesInput, options ...func(*ec2.Options),
+) (*ec2.DescribeSecurityGroupRulesOutput, error) {
 	return o.describeSecurityGroupRules(ctx, in, options...)
 }
 
-func (o *operations) DescribeSecurityGroups(ctx context.Context, in *ec2.DescribeSecurityGroupsInput, options ...func(*ec2.Options)) (*ec2.DescribeSecurityGroupsOutput, error) {
+func (o *operations) DescribeSecurityGroups(
+	ctx context.Context, in *ec2.DescribeSecurityGroupsInput, options ...func(*ec2.Options),
+) (*ec2.DescribeSecurityGroupsOutput, error) {
 	return o.describeSecurityGroups(ctx, in, options...)
 }
 
-func (o *operations) DescribeVpcPeeringConnections(ctx context.Context, in *ec2.DescribeVpcPeeringConnectionsInput, options ...func(*ec2.Options)) (*ec2.DescribeVpcPeeringConnectionsOutput, error) {
+func (o *operations) DescribeVpcPeeringConnections(
+	ctx context.Context, in *ec2.DescribeVpcPeeringConnectionsInput, options ...func(*ec2.Options),
+) (*ec2.DescribeVpcPeeringConnectionsOutput, error) {
 	return o.describeVpcPeeringConnections(ctx, in, options...)
 }
 
-func (o *operations) DescribeVpcs(ctx context.Context, in *ec2.DescribeVpcsInput, options ...func(*ec2.Options)) (*ec2.DescribeVpcsOutput, error) {
+func (o *operations) DescribeVpcs(
+	ctx context.Context, in *ec2.DescribeVpcsInput, options ...func(*ec2.Options),
+) (*ec2.DescribeVpcsOutput, error) {
 	return o.describeVpcs(ctx, in, options...)
 }
 
-func (o *operations) GetManagedPrefixListEntries(ctx context.Context, in *ec2.GetManagedPrefixListEntriesInput, options ...func(*ec2.Options)) (*ec2.GetManagedPrefixListEntriesOutput, error) {
+func (o *operations) GetManagedPrefixListEntries(
+	ctx context.Context, in *ec2.GetManagedPrefixListEntriesInput, options ...func(*ec2.Options),
+) (*ec2.GetManagedPrefixListEntriesOutput, error) {
 	return o.getManagedPrefixListEntries(ctx, in, options...)
 }
