@@ -119,6 +119,22 @@ type rig struct {
 	cluster *cluster
 	clock   *clock
 	browser *http.Client
+	// proof is what the page has kept of the last login.
+	proof string
+}
+
+// asPage sends what the page sends with requests that only read.
+type asPage struct {
+	http.RoundTripper
+	r *rig
+}
+
+func (a asPage) RoundTrip(req *http.Request) (*http.Response, error) {
+	if _, set := req.Header[csrfHeader]; !set && req.Method == http.MethodGet && a.r.proof != "" {
+		req = req.Clone(req.Context())
+		req.Header.Set(csrfHeader, a.r.proof)
+	}
+	return a.RoundTripper.RoundTrip(req)
 }
 
 var plainPage = fstest.MapFS{
@@ -152,6 +168,7 @@ func newRig(t *testing.T, change func(*Options)) *rig {
 	}
 	r.Server, handler = s, s
 	r.browser = r.http.Client()
+	r.browser.Transport = asPage{r.browser.Transport, r}
 	r.browser.Jar, _ = cookiejar.New(nil)
 	r.browser.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	t.Cleanup(func() {
@@ -171,7 +188,16 @@ type reply struct {
 
 func (r *rig) do(method, path, body string, header ...string) reply {
 	r.t.Helper()
-	return r.doAs(r.browser, method, path, body, header...)
+	a := r.doAs(r.browser, method, path, body, header...)
+	if at, proof, ok := strings.Cut(a.header.Get("Location"), "#"+proofFragment); ok {
+		r.proof = proof
+		a.header.Set("Location", at)
+	}
+	var told struct{ CSRF string }
+	if path == "/api/login" && json.Unmarshal([]byte(a.body), &told) == nil && told.CSRF != "" {
+		r.proof = told.CSRF
+	}
+	return a
 }
 
 func (r *rig) doAs(who *http.Client, method, path, body string, header ...string) reply {
@@ -215,14 +241,41 @@ func (r *rig) enterLocal() []string {
 // page returns what our page sends with requests that are not GET.
 func (r *rig) page() []string {
 	r.t.Helper()
-	a := r.do("GET", "/api/session", "")
-	var s struct {
-		CSRF string `json:"csrf"`
-	}
-	if err := json.Unmarshal([]byte(a.body), &s); err != nil || s.CSRF == "" {
+	if a := r.do("GET", "/api/session", ""); a.code != http.StatusOK || strings.Contains(a.body, r.proof) {
 		r.t.Fatalf("the session is %d %s", a.code, a.body)
 	}
-	return []string{"Origin", r.http.URL, csrfHeader, s.CSRF, "Content-Type", "application/json"}
+	return []string{"Origin", r.http.URL, csrfHeader, r.proof, "Content-Type", "application/json"}
+}
+
+// TestCookieAloneOpensNothing: a browser gives the cookie to every port of the machine. A program
+// that listens on another one gets nothing for it: no session, no proof, no stream, no answer of
+// the cluster.
+func TestCookieAloneOpensNothing(t *testing.T) {
+	r := newRig(t, nil)
+	r.enterLocal()
+	at, _ := url.Parse(r.http.URL)
+	stolen := r.cookie.Name + "=" + r.browser.Jar.Cookies(at)[0].Value
+	thief, n := &http.Client{CheckRedirect: r.browser.CheckRedirect}, r.cluster.count()
+	for _, path := range []string{"/api/session", "/api/k8s/api/v1/pods", "/api/stream?watch=pods", "/api/stream?watch=pods&csrf=x", "/api/nothing"} {
+		if a := r.doAs(thief, "GET", path, "", "Cookie", stolen); a.code != http.StatusUnauthorized || strings.Contains(a.body, r.proof) {
+			t.Errorf("%s: %d %s", path, a.code, a.body)
+		}
+	}
+	for _, proof := range []string{"", "x"} {
+		if a := r.doAs(thief, "POST", "/api/k8s/api/v1/pods", "{}", "Cookie", stolen, "Origin", r.http.URL, csrfHeader, proof); a.code != http.StatusForbidden {
+			t.Errorf("a change with the proof %q: %d %s", proof, a.code, a.body)
+		}
+	}
+	// The page, with a cookie and no proof, gives the proof to nobody.
+	if a := r.doAs(thief, "GET", "/", "", "Cookie", stolen); strings.Contains(a.body, r.proof) || a.code != http.StatusOK {
+		t.Errorf("the page: %d", a.code)
+	}
+	if asked := r.cluster.since(n); len(asked) != 0 {
+		t.Errorf("the cluster was asked: %v", asked)
+	}
+	if a := r.doAs(thief, "GET", "/api/session", "", "Cookie", stolen, csrfHeader, r.proof); a.code != http.StatusOK {
+		t.Errorf("with both: %d %s", a.code, a.body)
+	}
 }
 
 func TestLinkWorksOnce(t *testing.T) {

@@ -48,12 +48,12 @@ func (s *Server) open(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "This link was used before.", http.StatusForbidden)
 		return
 	}
-	if bad := s.enter(w, r, u, carried{}, time.Time{}); bad != nil {
+	proof, bad := s.enter(w, r, u, carried{}, time.Time{})
+	if bad != nil {
 		fail(w, bad)
 		return
 	}
-	w.Header().Set("Location", place(r.URL.Query().Get("to")))
-	w.WriteHeader(http.StatusSeeOther)
+	lead(w, place(r.URL.Query().Get("to")), proof)
 }
 
 // login takes a token that somebody has pasted (mode Cluster).
@@ -90,11 +90,12 @@ func (s *Server) login(w http.ResponseWriter, r *http.Request) {
 		fail(w, notWho(err))
 		return
 	}
-	if bad := s.enter(w, r, u, pasted(in.Token), time.Time{}); bad != nil {
+	proof, bad := s.enter(w, r, u, pasted(in.Token), time.Time{})
+	if bad != nil {
 		fail(w, bad)
 		return
 	}
-	w.WriteHeader(http.StatusNoContent)
+	answer(w, http.StatusOK, map[string]string{"csrf": proof})
 }
 
 // errUnknown is what the cluster says of credentials that are none.

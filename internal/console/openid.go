@@ -239,12 +239,12 @@ func (s *Server) finishOpenID(w http.ResponseWriter, r *http.Request) {
 	if g.renew == "" {
 		until = g.ends
 	}
-	if bad := s.enter(w, r, u, g, until); bad != nil {
+	proof, bad := s.enter(w, r, u, g, until)
+	if bad != nil {
 		fail(w, bad)
 		return
 	}
-	w.Header().Set("Location", a.To)
-	w.WriteHeader(http.StatusSeeOther)
+	lead(w, a.To, proof)
 }
 
 // granted is the identity of somebody who has logged in at a provider.

@@ -19,8 +19,17 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// csrfHeader carries the proof that our page sent a request.
-const csrfHeader = "X-Nephele-Csrf"
+// csrfHeader carries the proof that our page sent a request, and csrfParameter does in the address
+// of a stream, for which a page can set no header.
+const (
+	csrfHeader    = "X-Nephele-Csrf"
+	csrfParameter = "csrf"
+)
+
+// proofFragment is what the page finds behind the # of the address that a login leads it to, and
+// the proof after it. A browser sends the cookie to every port of the machine, but neither that
+// part of an address nor what a page keeps of it: another program here gets one without the other.
+const proofFragment = "session="
 
 // Server is a console.
 type Server struct {
@@ -236,7 +245,16 @@ func (s *Server) api(w http.ResponseWriter, r *http.Request) {
 		s.sayLogin(w)
 		return
 	}
-	if r.Method != http.MethodGet && r.Method != http.MethodHead && !who.sends(r.Header.Get(csrfHeader)) {
+	proof := r.Header.Get(csrfHeader)
+	if path == "stream" && proof == "" {
+		proof = r.URL.Query().Get(csrfParameter)
+	}
+	switch reads := r.Method == http.MethodGet || r.Method == http.MethodHead; {
+	case who.sends(proof):
+	case reads:
+		s.sayLogin(w)
+		return
+	default:
 		fail(w, refuse(http.StatusForbidden, "the header %s is missing or not that of this session", csrfHeader))
 		return
 	}
@@ -265,23 +283,31 @@ func (s *Server) session(r *http.Request) *session {
 	return s.sessions.find(c.Value)
 }
 
-// enter begins a session for somebody who has proven who he is. The browser gets a new id: one that
-// it had before, or that somebody planted, is of no use to anybody any more.
-func (s *Server) enter(w http.ResponseWriter, r *http.Request, u person, who identity, until time.Time) *refusal {
+// enter begins a session for somebody who has proven who he is, and returns the proof that its page
+// sends. The browser gets a new id: one that it had before, or that somebody planted, is of no use
+// to anybody any more.
+func (s *Server) enter(w http.ResponseWriter, r *http.Request, u person, who identity, until time.Time) (proof string, bad *refusal) {
 	if former := s.session(r); former != nil {
 		s.sessions.stop(former)
 	}
-	id, _, err := s.sessions.begin(u, who, until)
+	id, begun, err := s.sessions.begin(u, who, until)
 	if errors.Is(err, errFull) {
-		return refuse(http.StatusServiceUnavailable, "too many people are logged in; try again later")
+		return "", refuse(http.StatusServiceUnavailable, "too many people are logged in; try again later")
 	}
 	if err != nil {
-		return refuse(http.StatusInternalServerError, "%v", err)
+		return "", refuse(http.StatusInternalServerError, "%v", err)
 	}
 	c := s.cookie
 	c.Value = id
 	http.SetCookie(w, &c)
-	return nil
+	return begun.csrf, nil
+}
+
+// lead sends the browser of somebody who has just logged in on to a place of ours.
+func lead(w http.ResponseWriter, to, proof string) {
+	to, _, _ = strings.Cut(to, "#")
+	w.Header().Set("Location", to+"#"+proofFragment+proof)
+	w.WriteHeader(http.StatusSeeOther)
 }
 
 // forget takes the cookie back.
@@ -309,7 +335,7 @@ func (s *Server) saySession(w http.ResponseWriter, who *session) {
 		groups = []string{}
 	}
 	answer(w, http.StatusOK, map[string]any{
-		"user": person{who.user.Username, groups}, "mode": s.o.Mode, "edit": s.o.Edit, "csrf": who.csrf, "version": s.o.Version,
+		"user": person{who.user.Username, groups}, "mode": s.o.Mode, "edit": s.o.Edit, "version": s.o.Version,
 		"cluster": s.o.Name, "demo": s.o.Demo,
 	})
 }

@@ -67,6 +67,14 @@ func (b *browser) ask(method, path, body string) (int, string) {
 	if err != nil {
 		b.t.Fatal(err)
 	}
+	// A login tells the page its proof: in the address that it leads to, or in its answer.
+	if proof, ok := strings.CutPrefix(res.Request.URL.Fragment, "session="); ok {
+		b.csrf = proof
+	}
+	var told struct{ CSRF string }
+	if path == "/api/login" && json.Unmarshal(raw, &told) == nil && told.CSRF != "" {
+		b.csrf = told.CSRF
+	}
 	return res.StatusCode, string(raw)
 }
 
@@ -83,7 +91,6 @@ func (b *browser) begin(user string) {
 	b.t.Helper()
 	code, answer := b.ask("GET", "/api/session", "")
 	var s struct {
-		CSRF string `json:"csrf"`
 		User struct {
 			Username string `json:"username"`
 		} `json:"user"`
@@ -91,7 +98,6 @@ func (b *browser) begin(user string) {
 	if err := json.Unmarshal([]byte(answer), &s); err != nil || code != http.StatusOK || s.User.Username != user {
 		b.t.Fatalf("session: %d %s, want %s", code, answer, user)
 	}
-	b.csrf = s.CSRF
 }
 
 // first returns the kind of the first event on a topic, and its data.
@@ -99,7 +105,7 @@ func (b *browser) first(query string) (kind, data string) {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.t.Context(), time.Minute)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, "GET", b.at+"/api/stream?"+query, nil)
+	req, err := http.NewRequestWithContext(ctx, "GET", b.at+"/api/stream?csrf="+b.csrf+"&"+query, nil)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -220,7 +226,7 @@ func TestConsole(t *testing.T) {
 		b := newBrowser(t, at)
 		b.want(http.StatusUnauthorized, `"token":true`, "GET", "/api/session", "")
 		b.want(http.StatusUnauthorized, "", "POST", "/api/login", `{"token":"`+token+`x"}`)
-		b.want(http.StatusNoContent, "", "POST", "/api/login", `{"token":"`+token+`"}`)
+		b.want(http.StatusOK, `"csrf"`, "POST", "/api/login", `{"token":"`+token+`"}`)
 		b.begin("system:serviceaccount:default:" + name)
 		people[name] = b
 	}

@@ -395,14 +395,19 @@ scenes.attacks = async () => {
     must(theirs && theirs.value !== planted, 'the session has the id that somebody planted')
     await victim.clearCookies()
     await victim.addCookies([{ name, value: planted, url: origin, httpOnly: true, sameSite: 'Strict' }])
-    must((await tab.evaluate(async () => (await fetch('/api/session')).status)) === 401, 'the planted id is that of a session')
+    must((await tab.evaluate(async (path) => (await fetch(path, { headers: { 'X-Nephele-Csrf': localStorage.getItem('nephele.session') } })).status, '/api/session')) === 401, 'the planted id is that of a session')
     await browser.close()
   }
   // The former session of that browser, whose id was planted, is over; this one begins anew.
   await page.goto(what.link4)
   await page.getByRole('status').filter({ hasText: 'live' }).first().waitFor()
   const path = '/api/k8s/apis/crd.antrea.io/v1beta1/namespaces/shop/networkpolicies/web'
-  const version = () => page.evaluate(async (path) => { const o = await (await fetch(path)).json(); return o.metadata.uid + o.metadata.resourceVersion }, path)
+  const version = () => page.evaluate(async (path) => {
+    const o = await (await fetch(path, { headers: { 'X-Nephele-Csrf': localStorage.getItem('nephele.session') } })).json()
+    return o.metadata.uid + o.metadata.resourceVersion
+  }, path)
+  // The browser gives the cookie to every port of the machine. Alone it opens nothing.
+  must((await page.evaluate(async (path) => (await fetch(path)).status, '/api/session')) === 401, 'the cookie alone is a session')
   const before = await version()
   const evil = createServer((req, res) => {
     res.writeHead(200, { 'Content-Type': 'text/html' })
@@ -592,10 +597,10 @@ async function nothingToChange(machine) {
 /** write changes a policy by the API, as a page would; it returns the status. */
 async function write(method) {
   return page.evaluate(async (method) => {
-    const s = await (await fetch('/api/session')).json()
+    const headers = { 'Content-Type': 'application/json', 'X-Nephele-Csrf': localStorage.getItem('nephele.session') }
     const path = '/api/k8s/apis/crd.antrea.io/v1beta1/namespaces/shop/networkpolicies/web'
-    const o = await (await fetch(path)).json()
-    const r = await fetch(path, { method, headers: { 'Content-Type': 'application/json', 'X-Nephele-Csrf': s.csrf }, body: JSON.stringify(o) })
+    const o = await (await fetch(path, { headers })).json()
+    const r = await fetch(path, { method, headers, body: JSON.stringify(o) })
     return r.status
   }, method)
 }

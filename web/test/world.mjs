@@ -291,6 +291,6 @@ export function makeWorld({ vms = 24, hostile = true, edit = true } = {}) {
     }
     return {}
   }
-  const session = { user: { username: 'nephele-admin', groups: ['system:masters'] }, mode: 'local', edit, csrf: 'token', version: 'v0.9.0', cluster: 'nephele-up', demo: false }
+  const session = { user: { username: 'nephele-admin', groups: ['system:masters'] }, mode: 'local', edit, version: 'v0.9.0', cluster: 'nephele-up', demo: false }
   return { lists, review, session }
 }

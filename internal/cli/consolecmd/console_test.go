@@ -164,7 +164,7 @@ func TestConsoleOfACluster(t *testing.T) {
 		req.Body = io.NopCloser(strings.NewReader(`{"token":"mine"}`))
 	}
 	defer func() { _ = res.Body.Close() }()
-	if res.StatusCode != http.StatusNoContent || res.ProtoMajor != 2 || !strings.HasPrefix(res.Header.Get("Set-Cookie"), "__Host-") {
+	if res.StatusCode != http.StatusOK || res.ProtoMajor != 2 || !strings.HasPrefix(res.Header.Get("Set-Cookie"), "__Host-") {
 		t.Errorf("login: %s %s %v", res.Proto, res.Status, res.Header)
 	}
 }

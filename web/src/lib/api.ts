@@ -1,11 +1,10 @@
-// Calls of the console's server. Everything that is not a read carries the token against forged
-// requests; errors are the API server's own words.
+// Calls of the console's server. Each carries the proof that it comes from this page; errors are the
+// API server's own words.
 
 export interface Session {
   user: { username: string; groups?: string[] }
   mode: 'local' | 'cluster'
   edit: boolean
-  csrf: string
   version: string
   cluster: string
   demo: boolean
@@ -34,11 +33,25 @@ export class ApiError extends Error {
   }
 }
 
-let csrf = ''
+const kept = 'nephele.session'
 
-/** bearer sets the token that later calls carry. */
-export function bearer(token: string): void {
-  csrf = token
+/** keep notes the proof that calls carry. All tabs of this origin, which is one port, share it. */
+export function keep(proof: string): void {
+  localStorage.setItem(kept, proof)
+}
+
+/** proof is what shows that a call comes from this page. */
+export function proof(): string {
+  return localStorage.getItem(kept) ?? ''
+}
+
+/** arrive takes the proof that a login has left in the address, and takes it out of there. */
+export function arrive(): void {
+  const found = /^#session=([\w-]+)$/.exec(location.hash)
+  if (found) {
+    keep(found[1]!)
+    history.replaceState(history.state, '', location.pathname + location.search)
+  }
 }
 
 const plain: Record<number, string> = {
@@ -76,11 +89,8 @@ export function warnings(header: string): string[] {
 }
 
 export async function call<T>(path: string, options: { method?: string; body?: unknown; type?: string; signal?: AbortSignal; warned?: (warnings: string[]) => void } = {}): Promise<T> {
-  const headers: Record<string, string> = { Accept: 'application/json' }
+  const headers: Record<string, string> = { Accept: 'application/json', 'X-Nephele-Csrf': proof() }
   const method = options.method ?? 'GET'
-  if (method !== 'GET') {
-    headers['X-Nephele-Csrf'] = csrf
-  }
   let body: string | undefined
   if (options.body !== undefined) {
     headers['Content-Type'] = options.type ?? 'application/json'
@@ -113,7 +123,7 @@ export function k8s<T>(path: string, options: Parameters<typeof call>[1] = {}): 
 
 /** session asks who we are; without a session it returns how to begin one. */
 export async function session(): Promise<{ session: Session } | { login: Login }> {
-  const r = await fetch('/api/session', { headers: { Accept: 'application/json' }, credentials: 'same-origin' }).catch(() => undefined)
+  const r = await fetch('/api/session', { headers: { Accept: 'application/json', 'X-Nephele-Csrf': proof() }, credentials: 'same-origin' }).catch(() => undefined)
   if (!r) {
     throw new ApiError(0, 'Unreachable', 'The console does not answer. Is it still running?')
   }
@@ -124,9 +134,7 @@ export async function session(): Promise<{ session: Session } | { login: Login }
   if (!r.ok) {
     throw await failure(r)
   }
-  const s = (await r.json()) as Session
-  bearer(s.csrf)
-  return { session: s }
+  return { session: (await r.json()) as Session }
 }
 
 export const CRD = '/apis/crd.antrea.io/v1beta1'

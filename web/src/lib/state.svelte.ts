@@ -1,4 +1,4 @@
-import { session as ask, call, may, type Login, type Session } from './api'
+import { session as ask, call, keep, may, type Login, type Session } from './api'
 import { world } from './world.svelte'
 
 /** Who uses the page, and what it shows besides objects. */
@@ -47,7 +47,7 @@ class App {
   }
 
   async enter(token: string): Promise<void> {
-    await call('/api/login', { method: 'POST', body: { token } })
+    keep((await call<{ csrf: string }>('/api/login', { method: 'POST', body: { token } })).csrf)
     await this.begin()
   }
 

@@ -1,3 +1,4 @@
+import { proof } from './api'
 import { Collection, apply, parse, type Message } from './collection'
 import type { Account, AgentInfo, Entity, Event, Group, NativeService, Nic, Obj, Pod, Policy, Revision, Selector, Tier, VM, Vpc } from './k8s'
 
@@ -55,7 +56,7 @@ class World {
     this.stop()
     this.lost = lost
     const names = Object.keys(collections)
-    const source = new EventSource('/api/stream?' + names.map((n) => 'watch=' + n).join('&') + (this.namespace ? '&namespace=' + encodeURIComponent(this.namespace) : ''))
+    const source = new EventSource('/api/stream?csrf=' + proof() + '&' + names.map((n) => 'watch=' + n).join('&') + (this.namespace ? '&namespace=' + encodeURIComponent(this.namespace) : ''))
     this.source = source
     for (const event of ['snapshot', 'change', 'refused']) {
       source.addEventListener(event, (e) => this.take(event, e.data as string))
