@@ -365,6 +365,118 @@ func TestInAnotherNamespace(t *testing.T) {
 	}
 }
 
+// TestEgress: the controller goes to DNS and to the ports that the values name, and to where clouds
+// give out credentials only if its identity is lent.
+func TestEgress(t *testing.T) {
+	usual := "443 6443 8443 10349 16443"
+	for values, want := range map[string]string{
+		"": usual,
+		"{proxy: {https: 'http://proxy.example:3128'}}": usual + " 3128",
+		"{traces: {endpoint: 'http://collector.observability:4317/'}, allowedEndpoints: ['ec2.example:8773', '[fd00::1]:9443']}": usual + " 8773 9443 4317",
+		"{allowedEndpoints: ['ec2.example']}":                                                       "any",
+		"{allowedEndpoints: ['fd00::1']}":                                                           "any",
+		"{allowedEndpoints: [10.0.0.0/8]}":                                                          "any",
+		"{antrea: {enabled: true, kubeconfigSecret: a}}":                                            "any",
+		"{networkPolicy: {egress: {ports: [443]}}}":                                                 "443",
+		"{ambientIdentity: {namespaces: [a]}}":                                                      usual + " / 80 of 169.254.169.254/32",
+		"{networkPolicy: {egress: {enabled: false}}}":                                               "none",
+		"{networkPolicy: {egress: {ports: [443], more: [{ports: [{protocol: UDP, port: 4739}]}]}}}": "443 / 4739 of all",
+	} {
+		got := "missing"
+		for _, o := range render(t, controller, values) {
+			if o.String() != "NetworkPolicy kube-system/nephele-controller" {
+				continue
+			}
+			text, err := json.Marshal(o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var p networkPolicy
+			if err := json.Unmarshal(text, &p); err != nil {
+				t.Fatal(err)
+			}
+			got = egressOf(t, p)
+		}
+		if got != want {
+			t.Errorf("%s: %s, want %s", values, got, want)
+		}
+	}
+}
+
+// networkPolicy is what is looked at of one.
+type networkPolicy struct {
+	Spec struct {
+		PolicyTypes []string
+		Egress      []struct {
+			To []struct {
+				IPBlock struct {
+					CIDR   string
+					Except []string
+				}
+			}
+			Ports []struct{ Port *int }
+		}
+	}
+}
+
+// egressOf is where a policy lets its Pods go besides to DNS, in words.
+func egressOf(t *testing.T, p networkPolicy) string {
+	t.Helper()
+	spec := p.Spec
+	if !slices.Contains(spec.PolicyTypes, "Egress") {
+		return "none"
+	}
+	var rules []string
+	for i, rule := range spec.Egress {
+		var ports []string
+		for _, p := range rule.Ports {
+			if p.Port == nil {
+				ports = append(ports, "any")
+			} else {
+				ports = append(ports, fmt.Sprint(*p.Port))
+			}
+		}
+		text := strings.Join(ports, " ")
+		switch {
+		case i == 0:
+			if text != "53 53" {
+				t.Errorf("to DNS: %s", text)
+			}
+			continue
+		case i == 1:
+			if len(rule.To) != 2 || !slices.Contains(rule.To[0].IPBlock.Except, "169.254.0.0/16") {
+				t.Errorf("to everybody: %v", rule.To)
+			}
+		case len(rule.To) == 0:
+			text += " of all"
+		default:
+			text += " of " + rule.To[0].IPBlock.CIDR
+		}
+		rules = append(rules, text)
+	}
+	return strings.Join(rules, " / ")
+}
+
+// TestReleaseReadsNoSecrets: the Job that gives all accounts back has no right to a Secret,
+// whatever the values.
+func TestReleaseReadsNoSecrets(t *testing.T) {
+	for _, values := range []string{"", "secrets: {namespaces: [cloud-accounts]}"} {
+		roles := 0
+		for _, o := range render(t, controller, values) {
+			if o.Name() != "nephele-release" || o.Kind() != "ClusterRole" && o.Kind() != "Role" {
+				continue
+			}
+			roles++
+			if text, err := json.Marshal(o); err != nil || strings.Contains(string(text), "secrets") {
+				t.Errorf("%s: %v %s", o, err, text)
+			}
+		}
+		if roles != 2 {
+			t.Errorf("%q: %d roles", values, roles)
+		}
+	}
+}
+
 // TestServices: agents that lead to Services may read their endpoints, in whichever namespace they
 // are, and others may not.
 func TestServices(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -182,6 +183,9 @@ func (c *cluster) start() {
 	c.t.Helper()
 	out := &safeBuffer{}
 	args := []string{"up", "--data-dir", c.dir, "--listen", c.listen, "--instance-heartbeat", heartbeat.String()}
+	if !slices.ContainsFunc(c.args, func(a string) bool { return strings.HasPrefix(a, "--allowed-endpoints") }) {
+		args = append(args, "--allowed-endpoints=loopback") // the clouds are simulated here
+	}
 	if program := cmp.Or(c.program, binary); program == binary { // former releases do not know it
 		args = append(args, "--instance-claim-pause", claimPause.String())
 	}

@@ -29,6 +29,8 @@ type answerError struct {
 	url    string
 	status int
 	line   string
+	// hidden is set if the text is not to be shown.
+	hidden bool
 }
 
 func (e *answerError) Error() string { return e.err.Error() }
@@ -37,7 +39,10 @@ func (e *answerError) Unwrap() error { return e.err }
 // told says what came back.
 func (e *answerError) told() string {
 	text := fmt.Sprintf("%s %s was answered with %d %s", e.method, e.url, e.status, http.StatusText(e.status))
-	if e.line == "" {
+	switch {
+	case e.hidden:
+		return strings.TrimSpace(text) + "; what else it says is shown if --allowed-endpoints names this host itself"
+	case e.line == "":
 		return strings.TrimSpace(text) + " and no text"
 	}
 	return strings.TrimSpace(text) + ": " + e.line
@@ -65,7 +70,9 @@ func understood(api smithy.APIError) bool {
 type answerKey struct{}
 
 // keepAnswer notes an answer that is an error, and puts the note on the error that is made of it.
-func keepAnswer(stack *middleware.Stack) error {
+// The text is left out if nobody vouches for the endpoint, such as one of many that a range allows:
+// whoever wrote the account would read by it what else answers there.
+func (p *Provider) keepAnswer(stack *middleware.Stack) error {
 	outer := func(ctx context.Context, in middleware.DeserializeInput, next middleware.DeserializeHandler) (
 		middleware.DeserializeOutput, middleware.Metadata, error,
 	) {
@@ -85,11 +92,11 @@ func keepAnswer(stack *middleware.Stack) error {
 		if !ok || !is || answer == nil || answer.Response == nil || answer.StatusCode < 300 {
 			return out, metadata, err
 		}
-		got.status = answer.StatusCode
+		got.status, got.hidden = answer.StatusCode, p.chosen
 		if asked, ok := in.Request.(*smithyhttp.Request); ok && asked.Request != nil && asked.URL != nil {
 			got.method, got.url = asked.Method, asked.URL.Scheme+"://"+asked.URL.Host+asked.URL.Path
 		}
-		if answer.Body != nil {
+		if answer.Body != nil && !got.hidden {
 			body := bufio.NewReaderSize(answer.Body, firstLine)
 			head, peekErr := body.Peek(firstLine)
 			if peekErr == nil || errors.Is(peekErr, io.EOF) {

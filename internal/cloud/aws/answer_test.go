@@ -9,6 +9,7 @@ import (
 	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/aws"
+	"github.com/nephele-io/nephele/internal/platform/egress"
 )
 
 // TestWhatIsNotUnderstoodIsShown: where something else answers than the cloud, the error names the
@@ -42,6 +43,33 @@ func TestWhatIsNotUnderstoodIsShown(t *testing.T) {
 		want := "GetCallerIdentity (" + string(c.class) + "): POST " + server.URL + "/ was answered with " + c.want
 		if err == nil || err.Error() != want {
 			t.Errorf("%s: %v\nwant %s", name, err, want)
+		}
+	}
+}
+
+// TestChosenEndpointsAreNotRead: an account whose endpoint is one of many that a rule allows learns
+// the status and nothing of the text, whatever answers there; one that the operator names is told
+// as before. An answer in the words of the cloud is the endpoint's own.
+func TestChosenEndpointsAreNotRead(t *testing.T) {
+	const secret = "root:x:0:0"
+	server := record(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusForbidden)
+		_, _ = io.WriteString(w, secret+"\nmore")
+	})
+	host := strings.TrimPrefix(server.URL, "http://")
+	for rule, shown := range map[string]bool{"loopback": false, "127.0.0.0/8": false, "127.0.0.1": true, host: true, "127.0.0.1/32": false} {
+		rules, err := egress.Parse([]string{rule})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := aws.New(aws.Config{Credential: v1alpha1.AWSCredential{AccessKeyID: "AKIA", AccessKeySecret: "s"}, Region: "eu-west-1", Endpoint: server.URL,
+			MaxAttempts: 1, UserAgent: "t", Allowed: &rules})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = p.OwnerID(t.Context())
+		if err == nil || strings.Contains(err.Error(), secret) != shown || !strings.Contains(err.Error(), "403 Forbidden") {
+			t.Errorf("%s: %v", rule, err)
 		}
 	}
 }

@@ -18,7 +18,7 @@ func (p *Provider) middleware() []func(*middleware.Stack) error {
 	if version != "" {
 		options = []func(*middleware.Stack) error{awsmiddleware.AddUserAgentKeyValue(product, version)}
 	}
-	options = append(options, keepAnswer, func(s *middleware.Stack) error {
+	options = append(options, p.keepAnswer, func(s *middleware.Stack) error {
 		if err := s.Initialize.Add(middleware.InitializeMiddlewareFunc("DescribeCall", p.describeCall), middleware.After); err != nil {
 			return err
 		}

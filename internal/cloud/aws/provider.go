@@ -94,6 +94,8 @@ type Provider struct {
 	fresh map[string]time.Time // IDs of groups just created, until when a "not found" is not believed
 	kept  *kept
 	own   *ownCalls
+	// chosen is set if nobody vouches for the endpoint that the account names.
+	chosen bool
 }
 
 var _ cloud.Provider = (*Provider)(nil)
@@ -120,7 +122,7 @@ func New(cfg Config) (*Provider, error) {
 	if cfg.Client == nil {
 		cfg.Client = newClient(to, cfg.Ambient, cfg.AttemptTimeout, cfg.Gate)
 	}
-	p := &Provider{cfg: cfg, ec2: map[string]*operations{}, fresh: map[string]time.Time{}, kept: newKept(cfg.Bounds.Objects), own: newOwnCalls(cfg.Now)}
+	p := &Provider{cfg: cfg, ec2: map[string]*operations{}, fresh: map[string]time.Time{}, kept: newKept(cfg.Bounds.Objects), own: newOwnCalls(cfg.Now), chosen: to.chosen()}
 	base := awssdk.Config{}
 	if cfg.ambient() {
 		base = cfg.Ambient.Copy() // with the endpoints and settings of the operator's environment

@@ -93,6 +93,12 @@ func (r reach) check(u *url.URL) error {
 	return &cloud.NotGrantedError{Message: fmt.Sprintf("%s is neither a service of AWS nor the endpoint of the account", u.Host)}
 }
 
+// chosen reports whether the account chose its endpoint among those that the operator's rules allow
+// without naming it.
+func (r reach) chosen() bool {
+	return r.endpoint != nil && r.rules != nil && !r.rules.Vouches(r.endpoint)
+}
+
 func (r reach) isEndpoint(u *url.URL) bool {
 	return r.endpoint != nil && u.Scheme == r.endpoint.Scheme && strings.EqualFold(u.Host, r.endpoint.Host)
 }

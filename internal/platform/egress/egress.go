@@ -45,6 +45,8 @@ type place struct {
 type block struct {
 	prefix netip.Prefix
 	port   string
+	// single is set if the rule was an address, not a range.
+	single bool
 }
 
 // RefusedError says that the rules do not allow a connection.
@@ -110,7 +112,7 @@ func (r *Rules) add(rule string) error {
 	}
 	if a, err := netip.ParseAddr(host); err == nil && a.Zone() == "" {
 		a = a.Unmap()
-		r.ranges = append(r.ranges, block{netip.PrefixFrom(a, a.BitLen()), port})
+		r.ranges = append(r.ranges, block{netip.PrefixFrom(a, a.BitLen()), port, true})
 		return nil
 	}
 	host = normal(host)
@@ -148,6 +150,18 @@ func (r Rules) Names(u *url.URL) bool { return r.named(u.Hostname(), portOf(u)) 
 func (r Rules) named(host, port string) bool {
 	host = normal(host)
 	return slices.ContainsFunc(r.names, func(p place) bool { return p.host == host && (p.port == "" || p.port == port) })
+}
+
+// Vouches reports whether a rule names the host of the URL and nothing besides: by its name, or as
+// one address.
+func (r Rules) Vouches(u *url.URL) bool {
+	if r.Names(u) {
+		return true
+	}
+	a, err := netip.ParseAddr(u.Hostname())
+	return err == nil && slices.ContainsFunc(r.ranges, func(b block) bool {
+		return b.single && b.prefix.Addr() == a.WithZone("").Unmap() && (b.port == "" || b.port == portOf(u))
+	})
 }
 
 // Check refuses a URL that can be known not to be allowed before anything is connected to. The

@@ -18,7 +18,6 @@ import (
 	"github.com/nephele-io/nephele/internal/cli/terminal"
 	"github.com/nephele-io/nephele/internal/controller"
 	"github.com/nephele-io/nephele/internal/history"
-	"github.com/nephele-io/nephele/internal/platform/egress"
 	"github.com/nephele-io/nephele/standalone/internal/demo"
 	"github.com/nephele-io/nephele/standalone/internal/up"
 )
@@ -99,7 +98,7 @@ func upCommand() *cobra.Command {
 	cmd.Flags().Lookup("audit-log").DefValue = "logs/audit.log in the data directory"
 	antrea.Register(cmd.Flags())
 	cli.RegisterEnforcers(cmd.Flags(), &api)
-	accessFlags.Register(cmd.Flags(), egress.Loopback)
+	accessFlags.Register(cmd.Flags())
 	cli.RegisterInstance(cmd.Flags(), &instance)
 	cli.RegisterFlows(cmd.Flags(), &flows)
 	cmd.Flags().Lookup("flow-dir").DefValue = "flows in the data directory"

@@ -280,15 +280,17 @@ func TestAccountsNeedTheSecret(t *testing.T) {
 		return func(ctx context.Context) error { return tenant.Patch(ctx, given.DeepCopy(), merge("%s", text)) }
 	}
 	for what, text := range map[string]string{
-		"endpoint":              `{"spec":{"awsConfig":{"endpoint":"http://evil.example.com"}}}`,
-		"mode":                  `{"spec":{"mode":"released"}}`,
-		"grant":                 `{"spec":{"allowedNamespaces":{"selector":{}}}}`,
-		"confirmation":          `{"metadata":{"annotations":{"nephele.io/confirm":"abc"}}}`,
-		"empty annotation":      `{"metadata":{"annotations":{"nephele.io/take-over":""}}}`,
-		"changed annotation":    `{"metadata":{"annotations":{"nephele.io/there":"y"}}}`,
-		"removed annotation":    `{"metadata":{"annotations":{"nephele.io/there":null}}}`,
-		"all annotations gone":  `{"metadata":{"annotations":null}}`,
-		"annotation and others": `{"metadata":{"labels":{"a":"b"},"annotations":{"nephele.io/confirm":"abc","a":"b"}}}`,
+		"endpoint":                 `{"spec":{"awsConfig":{"endpoint":"http://evil.example.com"}}}`,
+		"mode":                     `{"spec":{"mode":"released"}}`,
+		"grant":                    `{"spec":{"allowedNamespaces":{"selector":{}}}}`,
+		"confirmation":             `{"metadata":{"annotations":{"nephele.io/confirm":"abc"}}}`,
+		"empty annotation":         `{"metadata":{"annotations":{"nephele.io/take-over":""}}}`,
+		"changed annotation":       `{"metadata":{"annotations":{"nephele.io/there":"y"}}}`,
+		"removed annotation":       `{"metadata":{"annotations":{"nephele.io/there":null}}}`,
+		"all annotations gone":     `{"metadata":{"annotations":null}}`,
+		"leave and a confirmation": `{"metadata":{"annotations":{"nephele.io/confirm":"abc","nephele.io/allow-deletion":"true"}}}`,
+		"leave and an endpoint":    `{"metadata":{"annotations":{"nephele.io/allow-deletion":"true"}},"spec":{"awsConfig":{"endpoint":"http://evil.example.com"}}}`,
+		"annotation and others":    `{"metadata":{"labels":{"a":"b"},"annotations":{"nephele.io/confirm":"abc","a":"b"}}}`,
 	} {
 		mustRefuse(t, what, policy, patch(text), how)
 	}
@@ -298,6 +300,12 @@ func TestAccountsNeedTheSecret(t *testing.T) {
 	} {
 		mustDo(t, text, patch(text))
 	}
+	// To leave an account to deletion takes the right to delete it, and not the Secret.
+	leave := merge(`{"metadata":{"annotations":{"nephele.io/allow-deletion":"true"}}}`)
+	editor := person(t, "editor@"+own, own)
+	give(t, "editor@"+own, own, "crd.cloud.antrea.io", "cloudprovideraccounts", "patch", "given")
+	mustRefuse(t, "leave by somebody who may not delete", policy, func(ctx context.Context) error { return editor.Patch(ctx, given.DeepCopy(), leave) }, how)
+	mustDo(t, "leave", func(ctx context.Context) error { return tenant.Patch(ctx, given.DeepCopy(), leave) })
 	if err := tenant.Status().Patch(t.Context(), given.DeepCopy(), merge(`{"status":{"cloudAccountId":"1"}}`)); !apierrors.IsForbidden(err) {
 		t.Errorf("status: %v", err)
 	}
