@@ -312,9 +312,16 @@ func eventually(t *testing.T, limit time.Duration, what string, ok func(ctx cont
 // run runs the binary to its end and returns its exit code and what it printed.
 func run(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	return runIn(t, 2*time.Minute, nil, args...)
+}
+
+// runIn is run with more in the environment.
+func runIn(t *testing.T, limit time.Duration, env []string, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, binary, args...)
+	cmd.Env = append(os.Environ(), env...)
 	var out, errOut bytes.Buffer
 	cmd.Stdout, cmd.Stderr = io.Writer(&out), io.Writer(&errOut)
 	err := cmd.Run()

@@ -275,12 +275,7 @@ func (s *story) lookAtData(want string, marks bool) error {
 	if marks {
 		former = s.lastData.cells
 	}
-	s.print(m.Text(former, s.screen.columns()))
-	var wrong []string
-	for _, d := range m.differences(dataTable(want).cells) {
-		wrong = append(wrong, d.in(m.services))
-	}
-	s.check(wrong, "all %d cells are as the story expects (%d verdicts of both simulators)", len(m.from)*len(m.to), m.flows)
+	s.compare(m, former, dataTable(want).cells, "both simulators")
 	s.lastData = m
 	return nil
 }

@@ -68,7 +68,12 @@ func (c cluster) applyOne(ctx context.Context, o *unstructured.Unstructured) err
 	if err != nil {
 		return err
 	}
-	o.SetAnnotations(map[string]string{lastApplied: string(text)})
+	annotations := o.GetAnnotations()
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[lastApplied] = string(text)
+	o.SetAnnotations(annotations)
 	changes := o.Object
 	if o.GetKind() == "Pod" { // of one that is there hardly anything else may be changed
 		changes = map[string]any{"metadata": o.Object["metadata"]}

@@ -44,7 +44,7 @@ type Parts struct {
 
 // flags are those of the command.
 type flags struct {
-	once            bool
+	once, clusters  bool
 	dataDir, listen string
 	timeout         time.Duration
 	console         up.Console
@@ -67,12 +67,22 @@ and enforces one policy across both clouds. Every result is checked against what
 After the story everything goes on running for you to try things by hand and in the console, whose link is printed, until Ctrl-C. With --data-dir the state is kept, and
 the next start goes on from it. Nothing outside this machine is called.
 
+With --clusters it is another story, of a hub and two clusters that join it by the printed lines: a policy of the hub that names the workloads of both, the hub killed
+and brought back. Each is a process of its own.
+
 Exit codes: 0 all checks held; 1 a check did not hold, or the story was interrupted; 2 bad input or failure.`,
 		Example: `  nephele demo
   nephele demo --once
+  nephele demo --clusters
   nephele demo --data-dir ./demo-data`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if f.timeout <= 0 {
+				return fmt.Errorf("--timeout is %s, expected a duration above zero, such as 2m", f.timeout)
+			}
+			if f.clusters {
+				return runClusters(cmd.Context(), p, f, cmd.OutOrStdout(), cmd.ErrOrStderr())
+			}
 			return run(cmd.Context(), p, f, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
@@ -82,14 +92,15 @@ Exit codes: 0 all checks held; 1 a check did not hold, or the story was interrup
 	f.console = up.Console{Edit: true, Demo: true, Version: p.Version} // nothing here is real
 	f.console.AddFlags(cmd)
 	cmd.Flags().StringVar(&f.listen, "listen", "127.0.0.1:0", "HOST:PORT of the API server; port 0 takes a free one")
+	cmd.Flags().BoolVar(&f.clusters, "clusters", false, "tell the story of a hub and two clusters, on new data and free ports")
+	for _, other := range []string{"data-dir", "listen", "console"} {
+		cmd.MarkFlagsMutuallyExclusive("clusters", other)
+	}
 	return cmd
 }
 
 // run prepares the data directory, runs everything, and cleans up.
 func run(ctx context.Context, p Parts, f flags, out, errOut io.Writer) error {
-	if f.timeout <= 0 {
-		return fmt.Errorf("--timeout is %s, expected a duration above zero, such as 2m", f.timeout)
-	}
 	temporary := f.dataDir == ""
 	if temporary {
 		dir, err := os.MkdirTemp("", "nephele-demo-")

@@ -7,6 +7,9 @@
 // derived from any of our code. A cell that differs is printed and makes the story fail; it
 // promises not to end well unless everything held.
 //
+// A second story is about a hub and two clusters, each in a process of its own (clusters.go); it
+// says of every step what the simulator must find, too, and ends all processes when it is over.
+//
 // The manifests that the story applies are written to the data directory, so that everything it
 // does can be done again, changed, by hand. Run owns what it starts and has stopped all of it when
 // it returns. The package keeps no state.

@@ -28,6 +28,15 @@ const (
 	fileDatabases = "90-database-tier.yaml"
 )
 
+// Those of the story of several clusters, besides the account and the selector.
+const (
+	fileSetRoles    = "set-30-roles.yaml"
+	fileSetPods     = "set-40-pods.yaml"
+	fileSetSwitches = "set-50-switches.yaml"
+	fileSetNewPod   = "set-60-new-pod.yaml"
+	fileSetMoved    = "set-70-core-01-is-a-switch.yaml"
+)
+
 //go:embed manifests/*.yaml
 var embedded embed.FS
 
@@ -48,13 +57,18 @@ func loginOf(endpoint string, s world.State) (login, error) {
 	return login{}, fmt.Errorf("the simulated account has no access key")
 }
 
-// writeManifests writes the manifests to dir, filled in. A policy that is there already is kept:
-// the user may have edited it. What the simulator decides (its address, its keys) is written anew.
+// writeManifests writes the manifests of the story to dir, filled in. A policy that is there
+// already is kept: the user may have edited it. What the simulator decides (its address, its keys)
+// is written anew.
 func writeManifests(dir string, l login, keep bool) error {
+	return writeFiles(dir, l, keep, fileAccount, fileSelector, fileRoles, fileNoSSH, fileSwitches, fileMoved, fileAzure, fileWebTier, fileDatabases)
+}
+
+func writeFiles(dir string, l login, keep bool, names ...string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	for _, name := range []string{fileAccount, fileSelector, fileRoles, fileNoSSH, fileSwitches, fileMoved, fileAzure, fileWebTier, fileDatabases} {
+	for _, name := range names {
 		path := filepath.Join(dir, name)
 		if _, err := os.Stat(path); err == nil && keep && name != fileAccount && name != fileAzure {
 			continue

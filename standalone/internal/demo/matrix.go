@@ -123,8 +123,6 @@ type difference struct {
 	is, other string
 }
 
-func (d difference) String() string { return d.in(services()) }
-
 // in says it of cells with signs for these services.
 func (d difference) in(all []service) string {
 	return fmt.Sprintf("from %s to %s: %s, expected %s", d.from, d.to, inWords(d.is, all), inWords(d.other, all))

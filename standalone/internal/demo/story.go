@@ -121,16 +121,21 @@ func (s *story) look(want string, marks bool) error {
 	if marks {
 		former = s.last.cells
 	}
-	s.print(m.Text(former, s.screen.columns()))
-	var wrong []string
-	for _, d := range m.differences(table(want).cells) {
-		wrong = append(wrong, d.String())
-	}
-	s.check(wrong, "all %d cells are as the story expects (%d verdicts of the simulator)", len(m.from)*len(m.to), m.flows)
+	s.compare(m, former, table(want).cells, "the simulator")
 	s.check(changed(s.untouched, bystanders(s.account.regionState())),
 		"the other security groups, interfaces and VPCs of the account are untouched (%d compared)", len(s.untouched))
 	s.last = m
 	return nil
+}
+
+// compare prints a matrix, and checks it against what the story expects.
+func (s *story) compare(m matrix, former, want [][]string, judge string) {
+	s.print(m.Text(former, s.screen.columns()))
+	var wrong []string
+	for _, d := range m.differences(want) {
+		wrong = append(wrong, d.in(m.services))
+	}
+	s.check(wrong, "all %d cells are as the story expects (%d verdicts of %s)", len(m.from)*len(m.to), m.flows, judge)
 }
 
 // measured is how long it took until policies were in force.

@@ -243,6 +243,7 @@ func TestBadInput(t *testing.T) {
 		"data directory": {[]string{"--data-dir", file}, "cannot write"},
 		"address":        {[]string{"--listen", "nowhere"}, "HOST:PORT"},
 		"argument":       {[]string{"please"}, "please"},
+		"clusters":       {[]string{"--clusters", "--data-dir", "x"}, "none of the others can be"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
