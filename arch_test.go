@@ -83,7 +83,7 @@ var layers = []layer{
 		why: "what groups mean as policies is pure, and knows no planner"},
 	{folder: "internal/cloud/tenure", noStd: []string{"context", "log", "log/slog", "net", "net/http", "os", "sync", "sync/atomic"},
 		why: "who may write is decided without I/O, clock and goroutines"},
-	{folder: "internal/cloud/recordkey", own: []string{"api", "internal/cloud", "internal/cloud/plan"}, foreign: kubernetes,
+	{folder: "internal/cloud/recordkey", own: []string{"api", "internal/cloud", "internal/cloud/plan", "internal/platform"}, foreign: kubernetes,
 		why: "whoever writes records needs the key, and the key knows none of them"},
 	{folder: "internal/cloud/handover", noStd: []string{"context", "log", "log/slog", "net", "net/http", "os", "sync", "sync/atomic"},
 		why: "who guards a VM is decided without I/O, clock and goroutines"},
@@ -175,7 +175,7 @@ var layers = []layer{
 	{folder: "internal/enroll/identity", foreign: []string{"github.com/smallstep/pkcs7"}, noStd: pureStd, why: "what a cloud has signed is checked without knowing who asks"},
 	{folder: "internal/enroll/credential", own: []string{"internal/enroll/identity"}, foreign: kubernetes,
 		why: "a host proves itself without knowing who judges that"},
-	{folder: "internal/enroll", own: []string{"api"}, foreign: kubernetes,
+	{folder: "internal/enroll", own: []string{"api", "internal/platform"}, foreign: kubernetes,
 		why: "identities of hosts know nobody who uses them"},
 	{
 		folder: "internal/cli/agentcmd",

@@ -172,7 +172,7 @@ func (s *regional) goalInterfaceTags(n *guard.NIC) map[string]string {
 		maps.Copy(out, intent.FormerTags(n.Former))
 		s.toSign(n, out)
 	case n.State == guard.Guarded:
-		if n.Unsigned && len(n.Tags)+s.SignatureSize(n.NIC) <= s.Limits.TagsPerResource {
+		if (n.Unsigned || n.Outdated) && len(n.Tags)+s.SignatureSize(n.NIC) <= s.Limits.TagsPerResource {
 			s.toSign(n, out)
 		}
 	case n.Recorded != nil || n.Forged:

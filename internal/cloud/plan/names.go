@@ -126,9 +126,10 @@ const LostTags = words.TagsChanged
 // SealKeySize is the length of a key of a Seal.
 const SealKeySize = intent.SealKeySize
 
-// NewSeal returns the seal of an account of a cluster. The key must be random and secret.
-func NewSeal(key []byte, clusterID, account string) *Seal {
-	return intent.NewSeal(key, clusterID, account)
+// NewSeal returns the seal of an account of a cluster. It signs with the key and believes what
+// former ones have signed, too. All must be random and secret.
+func NewSeal(key []byte, clusterID, account string, former ...[]byte) *Seal {
+	return intent.NewSeal(key, clusterID, account, former...)
 }
 
 // Former returns the groups that an interface had before it was taken over, sorted, as its tags

@@ -71,6 +71,46 @@ func TestRecordsAreSigned(t *testing.T) {
 	}
 }
 
+// TestRecordsAreSignedAnew: with another key nothing but signatures changes, records that a former
+// one has signed are as good until then, and without the former one afterwards.
+func TestRecordsAreSignedAnew(t *testing.T) {
+	e := bothGuarded()
+	f := e.cloud()
+	was := testSeal('k', false)
+	settle(t, e, f, sealed(was))
+	before := f.clone()
+	key := func(letter byte) []byte { return bytes.Repeat([]byte{letter}, plan.SealKeySize) }
+	both := plan.NewSeal(key('x'), testCluster, testAccount, key('k'))
+	for i := range f.snap.Interfaces {
+		if n := &f.snap.Interfaces[i]; n.Tags[cloud.TagFormer] != "" && !both.Proves(testRegion, n) {
+			t.Errorf("%s is not proven by the former key", n.ID)
+		}
+	}
+	in := e.input(e.History[0], f.clone())
+	in.Seal = both
+	first := plan.Compute(in, lower.AWS{})
+	if r := first.Records; r.Signed != 2 || r.Outdated != 2 || r.Unsigned != 0 || len(r.Unproven) != 0 {
+		t.Errorf("%+v", r)
+	}
+	for _, s := range first.Plan.Steps {
+		if s.Op.Kind != cloud.OpTag || len(s.Op.Tags) != 1 || s.Op.Tags[cloud.TagSignature] == "" {
+			t.Errorf("%s", s.Op)
+		}
+	}
+	res := settle(t, e, f, sealed(both))
+	if r := res.Records; r.Signed != 2 || r.Outdated != 0 {
+		t.Errorf("%+v", r)
+	}
+	signedOn(t, f, testSeal('x', false))
+	for i := range f.snap.Interfaces {
+		delete(f.snap.Interfaces[i].Tags, cloud.TagSignature)
+		delete(before.snap.Interfaces[i].Tags, cloud.TagSignature)
+	}
+	if !reflect.DeepEqual(before.snap, f.snap) {
+		t.Error("something else has changed")
+	}
+}
+
 // TestCallsForSignatures: signing costs no call of its own, and hardly more calls for tags.
 func TestCallsForSignatures(t *testing.T) {
 	tagging := func(change func(*plan.Input)) (calls, interfaces int) {

@@ -14,11 +14,12 @@ import (
 type Records interface {
 	// Seal returns what the records of an account are signed and checked with; nil if they are
 	// neither, because signing is not permitted there. It is lenient until Signed was called for
-	// the account.
+	// the account, and renewing until it was called with the current key.
 	Seal(ctx context.Context, account string) (*plan.Seal, error)
-	// Signed notes that all records of the account, in all its regions, were seen to be signed.
-	// From then on no other is believed.
-	Signed(ctx context.Context, account string) error
+	// Signed notes that all records of the account, in all its regions, were seen to be signed:
+	// with the key that has this ID, or with some key of the list if it is empty. From then on no
+	// unsigned one is believed.
+	Signed(ctx context.Context, account, by string) error
 	// Unsigned takes that back: a record of the account is about to be written without a signature.
 	Unsigned(ctx context.Context, account string) error
 	// NotPermitted notes that the account's rights do not allow signatures.
@@ -45,10 +46,10 @@ func (w *worker) input(t task, regions []plan.Region) plan.Input {
 // noteSigned tells that no record of the account is unsigned any more. A record that is not
 // believed is none: it will not be believed later.
 func (w *worker) noteSigned(ctx context.Context, t task, res *plan.Result) error {
-	if t.seal == nil || !t.seal.Lenient || t.acct.Releasing || res.Records.Unsigned > 0 || len(w.unread) > 0 || len(t.acct.Snapshots) < len(t.acct.Regions) {
+	if t.seal.Settled() || t.acct.Releasing || res.Records.Unsigned+res.Records.Outdated > 0 || len(w.unread) > 0 || len(t.acct.Snapshots) < len(t.acct.Regions) {
 		return nil
 	}
-	return w.r.Records.Signed(ctx, w.key)
+	return w.r.Records.Signed(ctx, w.key, t.seal.KeyID)
 }
 
 // unsigned repeats an operation without the signature of records if the account's rights do not
@@ -81,7 +82,7 @@ func (e *execution) unsigned(ctx context.Context, s plan.Step, op cloud.Op, refu
 	err := again(rest)
 	if err != nil || again(signature) == nil {
 		if e.task.seal != nil && !e.task.seal.Lenient {
-			_ = e.r.Records.Signed(ctx, e.key) // as before; if this fails, it will be seen again that all are signed
+			_ = e.r.Records.Signed(ctx, e.key, e.task.seal.By()) // as before; if this fails, it will be seen again that all are signed
 		}
 		if err != nil || len(signature.Others) < len(op.Others) {
 			return "", refused

@@ -2,6 +2,7 @@ package realize
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"maps"
 	"slices"
@@ -22,6 +23,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 	"github.com/nephele-io/nephele/internal/cloud/recordkey"
+	"github.com/nephele-io/nephele/internal/platform/keyring"
 	"github.com/nephele-io/nephele/internal/policy"
 	"github.com/nephele-io/nephele/internal/sim/calls"
 	"github.com/nephele-io/nephele/internal/sim/ec2"
@@ -585,5 +587,72 @@ func TestForgedWhileNothingIsAsPlanned(t *testing.T) {
 	}
 	if d := compare(l.actual(), l.wanted()); d != "" {
 		t.Error(d)
+	}
+}
+
+// TestKeyOfRecordsChanges: another key is taken up without a restart and with one; nothing but
+// signatures changes. Then the former one is not needed, and what it signs is not believed.
+func TestKeyOfRecordsChanges(t *testing.T) {
+	t.Parallel()
+	for _, restarts := range []bool{false, true} {
+		t.Run(map[bool]string{false: "at work", true: "between two processes"}[restarts], func(t *testing.T) {
+			t.Parallel()
+			l := newLab(t, labConfig{})
+			before := l.holdings()
+			l.engine.PutPolicy(webIn())
+			l.publish()
+			l.start()
+			l.settle()
+			signature, held := l.tagsOf("web-1")[cloud.TagSignature], l.held("web-1")
+			if restarts {
+				l.halt()
+			}
+			place := recordkey.Place()
+			former := ""
+			change := func(next func(keyring.Ring) (keyring.Ring, error)) {
+				if err := place.Change(t.Context(), l.cluster, "kube-system", next); err != nil {
+					t.Fatal(err)
+				}
+			}
+			change(func(r keyring.Ring) (keyring.Ring, error) {
+				former = r[0].ID
+				next, err := place.Make(rand.Reader, l.options.Clock.Now())
+				if err != nil {
+					return nil, err
+				}
+				return r.Rotated(next)
+			})
+			if restarts {
+				l.start()
+			} else {
+				l.options.Clock.(warp).Step(2 * time.Minute)
+				l.realizer.Reconsider()
+			}
+			renewed := func() bool {
+				s := l.keySecret()
+				r, err := place.Of(s)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return recordkey.Current(s.Data, r)[labAccount]
+			}
+			l.until("all is signed anew", func() bool {
+				return l.tagsOf("web-1")[cloud.TagSignature] != signature && l.records().Outdated == 0 && renewed()
+			})
+			if !slices.Equal(l.held("web-1"), held) {
+				t.Errorf("%v, and held %v", l.held("web-1"), held)
+			}
+			if d := compare(l.actual(), l.wanted()); d != "" {
+				t.Error(d)
+			}
+			l.halt()
+			change(func(r keyring.Ring) (keyring.Ring, error) { return r.Without(former) })
+			l.tag(l.vms["web-2"].nic, world.Tags{cloud.TagSignature: signature})
+			l.start()
+			l.until("it is said", func() bool { return len(l.records().Unproven) == 1 })
+			l.engine.DeletePolicy(webIn().UID)
+			l.publish()
+			l.until("the other is given back", func() bool { return slices.Equal(l.held("web-1"), before.NICs[l.vms["web-1"].nic]) })
+		})
 	}
 }

@@ -23,6 +23,7 @@ import (
 
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
+	"github.com/nephele-io/nephele/internal/platform/keyring"
 )
 
 const (
@@ -108,8 +109,8 @@ func TestRecordKeyIsMadeOnce(t *testing.T) {
 		if len(key) != plan.SealKeySize || bytes.Equal(key, make([]byte, len(key))) {
 			t.Errorf("%s: key %x", name, key)
 		}
-		v.must(v.Signed(t.Context(), labAccount))
-		v.must(v.Signed(t.Context(), labAccount))
+		v.must(v.Signed(t.Context(), labAccount, v.ring[0].ID))
+		v.must(v.Signed(t.Context(), labAccount, v.ring[0].ID))
 		v.restart()
 		if v.lenient() || !bytes.Equal(key, v.secret().Data[recordKeyData]) {
 			t.Errorf("%s: forgotten", name)
@@ -122,7 +123,7 @@ func TestRecordKeyReplaced(t *testing.T) {
 	t.Parallel()
 	v := newVault(t)
 	v.lenient()
-	v.must(v.Signed(t.Context(), labAccount))
+	v.must(v.Signed(t.Context(), labAccount, v.ring[0].ID))
 	s := v.secret()
 	s.Data[recordKeyData] = bytes.Repeat([]byte{7}, plan.SealKeySize)
 	v.must(v.client.Update(t.Context(), s))
@@ -152,7 +153,7 @@ func TestRecordKeyDeletedMeanwhile(t *testing.T) {
 	v.lenient()
 	before := v.secret()
 	v.must(v.client.Delete(t.Context(), before))
-	v.must(v.Signed(t.Context(), labAccount))
+	v.must(v.Signed(t.Context(), labAccount, v.ring[0].ID))
 	v.restart()
 	if v.lenient() || !bytes.Equal(before.Data[recordKeyData], v.secret().Data[recordKeyData]) {
 		t.Error("it is another key")
@@ -166,9 +167,9 @@ func TestRecordKeyForgetsAccounts(t *testing.T) {
 	v.lenient()
 	gone := &cloudv1.CloudProviderAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "vms", Name: "gone"}}
 	v.must(v.client.Create(t.Context(), gone))
-	v.must(v.Signed(t.Context(), "vms/gone"))
+	v.must(v.Signed(t.Context(), "vms/gone", v.ring[0].ID))
 	v.must(v.client.Delete(t.Context(), gone))
-	v.must(v.Signed(t.Context(), labAccount))
+	v.must(v.Signed(t.Context(), labAccount, v.ring[0].ID))
 	if lines := strings.Fields(string(v.secret().Data[signedData])); !slices.Equal(lines[1:], []string{labAccount}) {
 		t.Errorf("%q", lines)
 	}
@@ -180,7 +181,7 @@ func TestSigningPaused(t *testing.T) {
 	t.Parallel()
 	v := newVault(t)
 	v.lenient()
-	v.must(v.Signed(t.Context(), labAccount))
+	v.must(v.Signed(t.Context(), labAccount, v.ring[0].ID))
 	v.must(v.Unsigned(t.Context(), labAccount))
 	v.NotPermitted(labAccount)
 	if s, err := v.Seal(t.Context(), labAccount); s != nil || err != nil {
@@ -213,7 +214,7 @@ func TestRecordKeyErrors(t *testing.T) {
 		},
 	})
 	v.lenient()
-	if !bytes.Equal(v.key, other.Data[recordKeyData]) {
+	if !bytes.Equal(v.ring[0].Material, other.Data[recordKeyData]) {
 		t.Error("not the key of who was first")
 	}
 	v = newVault(t)
@@ -240,7 +241,7 @@ func TestRecordKeyAtOnce(t *testing.T) {
 			if _, err := v.Seal(t.Context(), labAccount); err != nil {
 				t.Error(err)
 			}
-			if err := v.Signed(t.Context(), labAccount); err != nil {
+			if err := v.Signed(t.Context(), labAccount, v.ring[0].ID); err != nil {
 				t.Error(err)
 			}
 		})
@@ -248,5 +249,123 @@ func TestRecordKeyAtOnce(t *testing.T) {
 	all.Wait()
 	if v.lenient() {
 		t.Error("not noted")
+	}
+}
+
+// rotate puts another key before the ones that are there, as the command does.
+func (v *vault) rotate() string {
+	v.Helper()
+	v.must(Place().Change(v.Context(), v.client, "kube-system", func(r keyring.Ring) (keyring.Ring, error) {
+		next, err := Place().Make(rand.Reader, v.clock.Now())
+		v.must(err)
+		return r.Rotated(next)
+	}))
+	ring, err := Place().Of(v.secret())
+	v.must(err)
+	return ring[0].ID
+}
+
+// seal is that of now.
+func (v *vault) seal() *plan.Seal {
+	v.Helper()
+	s, err := v.Seal(v.Context(), labAccount)
+	if err != nil || s == nil {
+		v.Fatal(s, err)
+	}
+	return s
+}
+
+// TestRecordKeyRotates: another key is picked up within a minute; what was known to be signed stays
+// known, nothing unsigned is believed in between, and it is known when the former key is not needed
+// any more.
+func TestRecordKeyRotates(t *testing.T) {
+	t.Parallel()
+	v := newVault(t)
+	first := v.seal().KeyID
+	v.must(v.Signed(t.Context(), labAccount, first))
+	second := v.rotate()
+	if s := v.seal(); s.KeyID != first || s.Renewing {
+		t.Error("read again at once", s.KeyID, s.Renewing)
+	}
+	v.clock.Step(rereadAfter)
+	renewed := func() bool {
+		ring, err := Place().Of(v.secret())
+		v.must(err)
+		return Current(v.secret().Data, ring)[labAccount]
+	}
+	for _, when := range []string{"read again", "started again"} {
+		if s := v.seal(); s.KeyID != second || s.Lenient || !s.Renewing {
+			t.Errorf("%s: key %s, lenient %t, renewing %t", when, s.KeyID, s.Lenient, s.Renewing)
+		}
+		v.restart()
+	}
+	if renewed() {
+		t.Error("nothing was signed anew yet")
+	}
+	// A round that began with the former key says nothing about the current one.
+	v.seal()
+	v.must(v.Signed(t.Context(), labAccount, first))
+	if s := v.seal(); !s.Renewing || s.Lenient {
+		t.Error("the former key counted for the current one")
+	}
+	v.must(v.Signed(t.Context(), labAccount, second))
+	v.restart()
+	if s := v.seal(); s.Renewing || s.Lenient || !renewed() {
+		t.Error("still outdated")
+	}
+	v.must(v.Unsigned(t.Context(), labAccount))
+	v.must(v.Signed(t.Context(), labAccount, ""))
+	if s := v.seal(); !s.Renewing || s.Lenient {
+		t.Error("some key of the list is no certain one")
+	}
+	v.must(Place().Change(t.Context(), v.client, "kube-system", func(r keyring.Ring) (keyring.Ring, error) { return r.Without(first) }))
+	v.restart()
+	if s := v.seal(); s.Renewing || s.Lenient || s.KeyID != second {
+		t.Errorf("after the former key has gone: lenient %t, renewing %t", s.Lenient, s.Renewing)
+	}
+}
+
+// TestRecordKeyRotatesMeanwhile: what is noted by a process that does not know of another key yet
+// is not lost, and is not noted of the other key.
+func TestRecordKeyRotatesMeanwhile(t *testing.T) {
+	t.Parallel()
+	v := newVault(t)
+	first := v.seal().KeyID
+	second := v.rotate()
+	v.must(v.Signed(t.Context(), labAccount, first))
+	if s := v.seal(); s.KeyID != second || s.Lenient || !s.Renewing {
+		t.Errorf("key %s, lenient %t, renewing %t", s.KeyID, s.Lenient, s.Renewing)
+	}
+}
+
+// TestRecordKeyUnreadable: keys that are known are used as long as the Secret cannot be read.
+func TestRecordKeyUnreadable(t *testing.T) {
+	t.Parallel()
+	v := newVault(t)
+	first := v.seal().KeyID
+	broken := false
+	v.Key.o.Client = interceptor.NewClient(v.client.(client.WithWatch), interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+			if broken {
+				return apierrors.NewTimeoutError("away", 1)
+			}
+			return c.Get(ctx, key, obj, opts...)
+		},
+	})
+	second := v.rotate()
+	broken = true
+	v.clock.Step(rereadAfter)
+	if s := v.seal(); s.KeyID != first {
+		t.Error(s.KeyID)
+	}
+	broken = false
+	v.clock.Step(rereadAfter)
+	if s := v.seal(); s.KeyID != second {
+		t.Error(s.KeyID)
+	}
+	v.must(v.client.Delete(t.Context(), v.secret()))
+	v.clock.Step(rereadAfter)
+	if s := v.seal(); s.KeyID != second {
+		t.Error("another key was made while one was known")
 	}
 }

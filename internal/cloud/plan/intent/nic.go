@@ -27,6 +27,8 @@ type NIC struct {
 	// not believed, and nothing else is known.
 	Unsigned bool
 	Unproven *Reason
+	// Outdated is set if a former key has signed the tag.
+	Outdated bool
 	// Alien says why it cannot be controlled at all; nil if it can. Elsewhere is that as far as
 	// another controller or account is the reason.
 	Alien, Elsewhere *Reason

@@ -37,14 +37,35 @@ type Seal struct {
 	// Lenient believes records of interfaces under control that are not signed with the key: they
 	// may be older than it, and are signed now.
 	Lenient bool
+	// Renewing says that some records may still be signed with a former key.
+	Renewing bool
+	// KeyID names the key that it signs with.
+	KeyID string
 
-	key   []byte
+	keys  [][]byte
 	owner []byte // what all records of the account have in common
 }
 
-// NewSeal returns the seal of an account of a cluster. The key must be random and secret.
-func NewSeal(key []byte, clusterID, account string) *Seal {
-	return &Seal{key: slices.Clone(key), owner: join("former groups", clusterID, account)}
+// NewSeal returns the seal of an account of a cluster. It signs with the key and believes what
+// former ones have signed, too, which is signed anew. All must be random and secret.
+func NewSeal(key []byte, clusterID, account string, former ...[]byte) *Seal {
+	s := &Seal{owner: join("former groups", clusterID, account)}
+	for _, k := range append([][]byte{key}, former...) {
+		s.keys = append(s.keys, slices.Clone(k))
+	}
+	return s
+}
+
+// Settled reports whether there is nothing to find out about what has signed the records.
+func (s *Seal) Settled() bool { return s == nil || !s.Lenient && !s.Renewing }
+
+// By is the ID of the key that has signed all records, as far as is known of a seal that is not
+// lenient; empty if some former one may have signed some.
+func (s *Seal) By() string {
+	if s.Renewing {
+		return ""
+	}
+	return s.KeyID
 }
 
 // String hides the key from whoever prints what holds a seal.
@@ -63,9 +84,9 @@ func join(parts ...string) (out []byte) {
 	return out
 }
 
-// proof proves the record of one interface. groups are sorted.
-func (s *Seal) proof(region, id string, groups []string) string {
-	h := hmac.New(sha256.New, s.key)
+// proof proves the record of one interface with a key. groups are sorted.
+func (s *Seal) proof(key []byte, region, id string, groups []string) string {
+	h := hmac.New(sha256.New, key)
 	_, _ = h.Write(s.owner) // it takes everything
 	_, _ = h.Write(join(region, id, strings.Join(groups, " ")))
 	return base64.RawURLEncoding.EncodeToString(h.Sum(nil))[:proofLength]
@@ -77,26 +98,38 @@ func (s *Seal) Sign(region string, nics []*NIC) string {
 	var b strings.Builder
 	b.WriteString(SealPrefix)
 	for _, n := range nics {
-		b.WriteString(s.proof(region, n.ID, n.Former))
+		b.WriteString(s.proof(s.keys[0], region, n.ID, n.Former))
 	}
 	return b.String()
 }
 
 // Proves reports whether the tags of an interface prove what they record. Without a seal nothing is
 // proven.
-func (s *Seal) Proves(region string, n *cloud.Interface) (found bool) {
+func (s *Seal) Proves(region string, n *cloud.Interface) bool {
+	proven, _ := s.proves(region, n)
+	return proven
+}
+
+// proves is Proves, and says whether it is with the current key.
+func (s *Seal) proves(region string, n *cloud.Interface) (proven, current bool) {
 	if s == nil {
-		return false
+		return false, false
 	}
 	proofs, ok := strings.CutPrefix(n.Tags[cloud.TagSignature], SealPrefix)
 	if !ok || len(proofs) > Sealed*proofLength {
-		return false
+		return false, false
 	}
-	want := []byte(s.proof(region, n.ID, Former(n)))
-	for is := range slices.Chunk([]byte(proofs), proofLength) {
-		found = hmac.Equal(is, want) || found
+	for i, key := range s.keys {
+		want := []byte(s.proof(key, region, n.ID, Former(n)))
+		found := false
+		for is := range slices.Chunk([]byte(proofs), proofLength) {
+			found = hmac.Equal(is, want) || found
+		}
+		if found {
+			return true, i == 0
+		}
 	}
-	return found
+	return false, false
 }
 
 // Believes reports whether what an interface that we hold records as its former groups is believed.
@@ -110,7 +143,7 @@ func (s *Seal) Believes(region string, n *cloud.Interface) bool {
 func (s *Region) readRecord(n *NIC) {
 	seal, held := s.In.Seal, len(n.Ours) > 0
 	n.Recorded = Former(n.Interface)
-	proven := seal.Proves(s.Snap.Region, n.Interface)
+	proven, current := seal.proves(s.Snap.Region, n.Interface)
 	believed := seal.Believes(s.Snap.Region, n.Interface) && (seal == nil || proven || held)
 	known, remembered := s.remembered[n.ID]
 	if remembered && held && n.Alien == nil && (!slices.Equal(known, n.Recorded) || known != nil && !believed) {
@@ -124,7 +157,7 @@ func (s *Region) readRecord(n *NIC) {
 		n.Recorded = []string{}
 	case n.Alien != nil || n.Forged:
 	case believed:
-		n.Unsigned = seal != nil && !proven
+		n.Unsigned, n.Outdated = seal != nil && !proven, proven && !current
 	case !held || len(n.Foreign) > 0:
 		// What it holds without ours is what it had, unless we have left it so ourselves. With
 		// groups of its own beside ours, as those have that rules only refer to, it needs none.

@@ -7,8 +7,9 @@ import (
 
 // Records counts the records of interfaces that hold groups of ours, by how far they are proven.
 type Records struct {
-	// Signed are proven; Unsigned are believed without being proven.
-	Signed, Unsigned int
+	// Signed are proven; Outdated are those of them that a former key has signed. Unsigned are
+	// believed without being proven.
+	Signed, Outdated, Unsigned int
 	// Unproven are those that are not believed.
 	Unproven []Unproven
 }
@@ -41,6 +42,9 @@ func (out *Records) Count(s *target.Target) {
 			out.Unsigned++
 		default:
 			out.Signed++
+			if n.Outdated {
+				out.Outdated++
+			}
 		}
 	}
 }
