@@ -2,6 +2,7 @@ package apiserver
 
 import (
 	"context"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -77,7 +79,7 @@ func hostOf(u user.Info) (*hostUser, bool) {
 // WithHosts returns an Access that takes those for hosts that show a certificate of theirs. They
 // may do what agents do, for themselves, and nothing else, whatever the cluster says of their
 // names.
-func (a Access) WithHosts(d *enroll.Desk) (Access, error) {
+func (a Access) WithHosts(d *enroll.Desk) Access {
 	next, stranger := a.Authenticator, anonymous.NewAuthenticator(nil)
 	a.Authenticator = authenticator.RequestFunc(func(r *http.Request) (*authenticator.Response, bool, error) {
 		if r.URL.Path == credential.JoinPath { // who has a token has nothing else
@@ -107,15 +109,58 @@ func (a Access) WithHosts(d *enroll.Desk) (Access, error) {
 		}
 		return authorizer.DecisionDeny, "a host watches what is computed for it, and reports; a cluster speaks with its hub", nil
 	}), a.Authorizer)
-	own, err := dynamiccertificates.NewStaticCAContent("hosts", d.Authority().CertPEM())
-	if err != nil {
-		return a, fmt.Errorf("certificates of hosts: %w", err)
-	}
+	own := dynamiccertificates.CAContentProvider(authoritiesOfHosts{d})
 	if a.ClientCA != nil {
 		own = dynamiccertificates.NewUnionCAContentProvider(a.ClientCA, own)
 	}
 	a.ClientCA = own
-	return a, nil
+	return a
+}
+
+// authoritiesOfHosts are the authorities of a desk, as a server tells callers whose certificates it
+// takes. It tells nobody of changes: servers look every minute.
+type authoritiesOfHosts struct{ desk *enroll.Desk }
+
+// Name implements dynamiccertificates.CAContentProvider.
+func (authoritiesOfHosts) Name() string { return "hosts" }
+
+// AddListener implements dynamiccertificates.Notifier.
+func (authoritiesOfHosts) AddListener(dynamiccertificates.Listener) {}
+
+// CurrentCABundleContent implements dynamiccertificates.CAContentProvider.
+func (a authoritiesOfHosts) CurrentCABundleContent() []byte { return a.desk.Bundle() }
+
+// VerifyOptions implements dynamiccertificates.CAContentProvider.
+func (a authoritiesOfHosts) VerifyOptions() (x509.VerifyOptions, bool) {
+	roots := x509.NewCertPool()
+	ok := roots.AppendCertsFromPEM(a.desk.Bundle())
+	return x509.VerifyOptions{Roots: roots, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}, ok
+}
+
+// servedToHosts is the certificate for those who ask by the name that hosts know the server by. It
+// is asked for every minute, so that it is another one in time.
+type servedToHosts struct {
+	desk   *enroll.Desk
+	failed func(error)
+}
+
+// Name implements dynamiccertificates.CertKeyContentProvider.
+func (servedToHosts) Name() string { return "hosts" }
+
+// AddListener implements dynamiccertificates.Notifier.
+func (servedToHosts) AddListener(dynamiccertificates.Listener) {}
+
+// SNINames implements dynamiccertificates.SNICertKeyContentProvider.
+func (servedToHosts) SNINames() []string { return []string{credential.ServerName} }
+
+// CurrentCertKeyContent implements dynamiccertificates.CertKeyContentProvider.
+func (s servedToHosts) CurrentCertKeyContent() ([]byte, []byte) {
+	cert, key, err := s.desk.Serve()
+	if err != nil {
+		s.failed(err) // the server goes on with the one before
+		return nil, nil
+	}
+	return cert, key
 }
 
 // may reports whether a request is one that the agent of a host makes.
@@ -164,16 +209,13 @@ func installHosts(generic *server.GenericAPIServer, o Options) {
 }
 
 // serving is the certificate for those who ask by the name that hosts know the server by.
-func (h *Hosts) serving() ([]dynamiccertificates.SNICertKeyContentProvider, error) {
-	cert, key, err := h.Desk.Serve()
-	if err != nil {
+func (h *Hosts) serving(log logr.Logger) ([]dynamiccertificates.SNICertKeyContentProvider, error) {
+	if _, _, err := h.Desk.Serve(); err != nil {
 		return nil, fmt.Errorf("certificate for hosts: %w", err)
 	}
-	content, err := dynamiccertificates.NewStaticSNICertKeyContent("hosts", cert, key, credential.ServerName)
-	if err != nil {
-		return nil, fmt.Errorf("certificate for hosts: %w", err)
-	}
-	return []dynamiccertificates.SNICertKeyContentProvider{content}, nil
+	return []dynamiccertificates.SNICertKeyContentProvider{servedToHosts{h.Desk, func(err error) {
+		log.Error(err, "The certificate for hosts was not renewed")
+	}}}, nil
 }
 
 // staying makes the long requests of hosts end when their certificates do not count any more.

@@ -70,7 +70,7 @@ func newHotel(t *testing.T) *hotel {
 		return &v1alpha1.ExternalNode{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(namespace + name)}}
 	}
 	for _, o := range []client.Object{
-		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "antrea-ca"}, Data: map[string]string{enroll.AuthorityKey: string(desk.Authority().CertPEM())}},
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "antrea-ca"}, Data: map[string]string{enroll.AuthorityKey: string(desk.Bundle())}},
 		node("vms", "web"), node("vms", "db"), node("vms", "n1"), node("a", "twin"), node("b", "twin"),
 		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}},
 		&v1beta1.AntreaAgentInfo{ObjectMeta: metav1.ObjectMeta{Name: "web", Labels: map[string]string{"ours": "1"}, Annotations: map[string]string{cloudv1.AnnotationCloudLetsIn: "a/b ingress"}}},
@@ -424,7 +424,7 @@ func TestHostsEnrollOverTheNetwork(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	shown, _ := pem.Decode(h.hosts.Desk.Authority().CertPEM())
+	shown, _ := pem.Decode(h.hosts.Desk.Bundle())
 	real.Certificate = append(real.Certificate, shown.Bytes)
 	for what, show := range map[string]tls.Certificate{"another authority": pair, "the real authority beside it": real} {
 		l := tls.NewListener(listen(t, "127.0.0.1:0"), &tls.Config{Certificates: []tls.Certificate{show}, MinVersion: tls.VersionTLS12})

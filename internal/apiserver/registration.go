@@ -43,7 +43,7 @@ const (
 // An object of the same name that somebody else has made, such as an Antrea Controller, is left
 // alone, which is an error. In a cluster the objects are there before, from config/, so that it
 // needs no right to make or delete any: it makes what is missing where it may, and deletes nothing.
-// All fields are required but Authority, Local, HostAuthority, HostServer, Hooks, Changed,
+// All fields are required but Authority, Local, Hosts, HostServer, Hooks, Changed,
 // Registered and Logger.
 type Registration struct {
 	// Client is one that RegistrationClient returns.
@@ -61,8 +61,8 @@ type Registration struct {
 	// CABundle returns the present bundle; Changed says that it has changed.
 	CABundle func() []byte
 	Changed  <-chan struct{}
-	// HostAuthority is the certificate, in PEM, of the authority for hosts; nil without hosts.
-	HostAuthority []byte
+	// Hosts tells of the authorities for hosts; nil without hosts.
+	Hosts HostAuthorities
 	// HostServer is where hosts reach the server, HOST:PORT or :PORT; empty if it does not know.
 	HostServer string
 	// Hooks are the webhooks of the server; without any, webhook configurations of ours are
@@ -73,6 +73,12 @@ type Registration struct {
 	Registered func()
 	Clock      clock.WithTicker
 	Logger     logr.Logger
+}
+
+// HostAuthorities tells by what hosts know the server; enroll.Desk says what its methods mean.
+type HostAuthorities interface {
+	Bundle() []byte
+	Turns() time.Time
 }
 
 // RegistrationClient returns a client of the objects of a Registration.

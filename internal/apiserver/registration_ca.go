@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"maps"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,21 +20,29 @@ const (
 	CAKey       = "ca.crt"
 )
 
-// ensureCA keeps the ConfigMap with the CA bundle, and the authority for hosts.
+// ensureCA keeps the ConfigMap with the CA bundle, and the authorities for hosts.
 func (r *Registration) ensureCA(ctx context.Context, bundle []byte) error {
 	want := &corev1.ConfigMap{
 		ObjectMeta: r.caMeta(),
 		Data:       map[string]string{CAKey: string(bundle)},
 	}
-	if len(r.HostAuthority) > 0 {
-		want.Data[enroll.AuthorityKey] = string(r.HostAuthority)
+	if r.Hosts != nil {
+		want.Data[enroll.AuthorityKey] = string(r.Hosts.Bundle())
+		if turns := r.Hosts.Turns(); !turns.IsZero() {
+			want.Data[enroll.TurnsKey] = turns.UTC().Format(time.RFC3339)
+		}
 	}
 	if r.HostServer != "" {
 		want.Data[enroll.ServerKey] = r.HostServer
 	}
 	present := &corev1.ConfigMap{}
 	return r.keep(ctx, want, present, func() bool {
-		same := true
+		_, turns := want.Data[enroll.TurnsKey]
+		_, turned := present.Data[enroll.TurnsKey]
+		same := turns || !turned
+		if !same {
+			delete(present.Data, enroll.TurnsKey)
+		}
 		for key, value := range want.Data {
 			same = same && present.Data[key] == value
 		}

@@ -209,7 +209,7 @@ func genericConfig(o Options, codecs serializer.CodecFactory, d *door) (*server.
 		MinTLSVersion: tls.VersionTLS12,
 	}
 	if o.Hosts != nil {
-		if c.SecureServing.SNICerts, err = o.Hosts.serving(); err != nil {
+		if c.SecureServing.SNICerts, err = o.Hosts.serving(o.Logger); err != nil {
 			return nil, err
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cli/consolecmd"
 	"github.com/nephele-io/nephele/internal/cli/enrollcmd"
 	"github.com/nephele-io/nephele/internal/cli/flowscmd"
+	"github.com/nephele-io/nephele/internal/cli/keyscmd"
 	"github.com/nephele-io/nephele/internal/cli/nodecmd"
 	"github.com/nephele-io/nephele/internal/cli/releasecmd"
 	"github.com/nephele-io/nephele/internal/cli/rolecmd"
@@ -36,7 +38,7 @@ func Main(ctx context.Context, args []string, s Streams, extra ...*cobra.Command
 }
 
 // NewRoot returns the root command with the commands that need no more than this package, and the
-// extra ones.
+// extra ones, each in the place of one of the same name.
 func NewRoot(extra ...*cobra.Command) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "nephele",
@@ -78,10 +80,22 @@ Exit codes: 0 done; 1 the answer is "no", or something differs; 2 bad input or f
 	root.AddCommand(rolecmd.Commands(notes)...)
 	root.AddCommand(agentcmd.Commands(Version())...)
 	root.AddCommand(enrollcmd.Commands(newClient)...)
+	root.AddCommand(NewKeysCommand(nil))
 	root.AddCommand(clustercmd.Commands(newClient)...)
-	root.AddCommand(extra...)
+	for _, more := range extra { // in the place of one of the same name
+		if of, _, err := root.Find([]string{more.Name()}); err == nil && of != root {
+			root.RemoveCommand(of)
+		}
+		root.AddCommand(more)
+	}
 	completeValues(root)
 	return root
+}
+
+// NewKeysCommand returns "keys". directory are the lists of keys in a data directory; nil if there
+// are none.
+func NewKeysCommand(directory func(dir string) ([]keyscmd.List, error)) *cobra.Command {
+	return keyscmd.Command(keyscmd.Needs{Client: newClient, Directory: directory, Now: time.Now})
 }
 
 // notes prints remarks for people to standard error.

@@ -228,7 +228,7 @@ func newSet(t testing.TB, members ...string) *set {
 		s.server.CloseClientConnections()
 		s.server.Close()
 	})
-	s.must(s.hub.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "antrea-ca"}, Data: map[string]string{enroll.AuthorityKey: string(s.desk.Authority().CertPEM())}}))
+	s.must(s.hub.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "antrea-ca"}, Data: map[string]string{enroll.AuthorityKey: string(s.desk.Bundle())}}))
 	s.run()
 	for i, name := range members {
 		s.join(name, fmt.Sprintf("10.%d.0.0/16", i+1))

@@ -3,6 +3,7 @@ package controller
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -128,12 +129,9 @@ func serveAPI(ctx context.Context, mgr manager.Manager, policies *control.Contro
 	if err != nil {
 		return err
 	}
-	var hostAuthority []byte
+	var hostAuthorities apiserver.HostAuthorities // nil, and no pointer that is
 	if hosts != nil {
-		if access, err = access.WithHosts(hosts.Desk); err != nil {
-			return err
-		}
-		hostAuthority = hosts.Desk.Authority().CertPEM()
+		access, hostAuthorities = access.WithHosts(hosts.Desk), hosts.Desk
 	}
 	cert, err := apiCertificate(o.API, clk)
 	if err != nil {
@@ -236,8 +234,8 @@ func serveAPI(ctx context.Context, mgr manager.Manager, policies *control.Contro
 	}
 	registration := &apiserver.Registration{
 		Client: client, Service: o.API.service(), Authority: APINamespace, Port: port, Local: o.API.Local,
-		CABundle:      cert.CABundle,
-		HostAuthority: hostAuthority, HostServer: hostServer, Changed: cert.Changed(), Hooks: o.API.hooks(), Registered: o.Ready, Clock: clk, Logger: o.Log.WithName("register"),
+		CABundle: cert.CABundle,
+		Hosts:    hostAuthorities, HostServer: hostServer, Changed: cert.Changed(), Hooks: o.API.hooks(), Registered: o.Ready, Clock: clk, Logger: o.Log.WithName("register"),
 	}
 	infos := apiserver.NewInfos(apiserver.Infos{
 		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Server: api, Clock: clk, Logger: o.Log.WithName("infos"),
@@ -256,7 +254,7 @@ func serveAPI(ctx context.Context, mgr manager.Manager, policies *control.Contro
 // serveHosts opens the desk for hosts with certificates of their own. Without the right to keep the
 // authority for them, as after an upgrade of the program alone, there are none, and all else goes
 // on.
-func serveHosts(ctx context.Context, mgr manager.Manager, clk clock.PassiveClock, o Options) (*apiserver.Hosts, error) {
+func serveHosts(ctx context.Context, mgr manager.Manager, clk clock.WithTicker, o Options) (*apiserver.Hosts, error) {
 	desk, err := enroll.OpenDesk(ctx, enroll.DeskOptions{
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Namespace: APINamespace, Clock: clk, Log: o.Log.WithName("hosts"),
 		Machines: func(ctx context.Context, account types.NamespacedName) ([]cloudv1.VirtualMachine, error) {
@@ -277,8 +275,8 @@ func serveHosts(ctx context.Context, mgr manager.Manager, clk clock.PassiveClock
 		return nil, err
 	}
 	clusters := manager.RunnableFunc(func(ctx context.Context) error { return desk.FollowClusters(ctx, mgr.GetCache()) })
-	if err := mgr.Add(clusters); err != nil {
-		return nil, fmt.Errorf("certificates of clusters: %w", err)
+	if err := errors.Join(mgr.Add(clusters), mgr.Add(everywhere{manager.RunnableFunc(desk.Keep)})); err != nil {
+		return nil, fmt.Errorf("certificates of hosts and clusters: %w", err)
 	}
 	return &apiserver.Hosts{Desk: desk, Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Members: o.set.hub}, nil
 }

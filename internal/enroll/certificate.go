@@ -1,7 +1,6 @@
 package enroll
 
 import (
-	"bytes"
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/ed25519"
@@ -12,6 +11,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"io"
 	"math/big"
 	"net/url"
 	"time"
@@ -22,6 +22,9 @@ import (
 const (
 	// CertificateLife is how long a certificate of a host lasts.
 	CertificateLife = 7 * 24 * time.Hour
+	// servingLife is how long the certificate of the server of hosts lasts, and servingRenew how
+	// long before its end it is replaced.
+	servingLife, servingRenew = 365 * 24 * time.Hour, 90 * 24 * time.Hour
 	// authorityLife is how long the authority lasts that signs them.
 	authorityLife = 10 * 365 * 24 * time.Hour
 	// clockSlack is by how much the clocks of two servers may differ.
@@ -31,11 +34,12 @@ const (
 // Authority signs the certificates of hosts, and that of the server which they connect to.
 type Authority struct {
 	cert *x509.Certificate
-	key  crypto.Signer
+	key  crypto.Signer // nil if it only verifies any more
 }
 
-func newAuthority(now time.Time) (*Authority, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+// newAuthority makes an authority.
+func newAuthority(random io.Reader, now time.Time) (*Authority, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), random)
 	if err != nil {
 		return nil, err
 	}
@@ -47,35 +51,14 @@ func newAuthority(now time.Time) (*Authority, error) {
 	return &Authority{cert, key}, err
 }
 
+// material is the authority as a key of a list.
+func (a *Authority) material() ([]byte, error) {
+	der, err := x509.MarshalPKCS8PrivateKey(a.key)
+	return append(a.CertPEM(), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})...), err
+}
+
 // CertPEM is the certificate of the authority.
 func (a *Authority) CertPEM() []byte { return certPEM(a.cert) }
-
-func (a *Authority) keyPEM() ([]byte, error) {
-	der, err := x509.MarshalPKCS8PrivateKey(a.key)
-	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), err
-}
-
-// parseAuthority reads an authority. A key that is not that of the certificate is an error.
-func parseAuthority(certText, keyText []byte) (*Authority, error) {
-	certBlock, _ := pem.Decode(certText)
-	keyBlock, _ := pem.Decode(keyText)
-	if certBlock == nil || keyBlock == nil {
-		return nil, errors.New("want a certificate and a key in PEM")
-	}
-	cert, err := x509.ParseCertificate(certBlock.Bytes)
-	if err != nil {
-		return nil, err
-	}
-	key, err := x509.ParsePKCS8PrivateKey(keyBlock.Bytes)
-	if err != nil {
-		return nil, err
-	}
-	signer, ok := key.(*ecdsa.PrivateKey)
-	if !ok || !signer.PublicKey.Equal(cert.PublicKey) || !cert.IsCA {
-		return nil, errors.New("the key is not that of the authority")
-	}
-	return &Authority{cert, signer}, nil
-}
 
 // serving makes a certificate and a key, both in PEM, for a server of hosts. The authority's own
 // certificate comes with it, because a host that enrolls knows only its hash.
@@ -85,7 +68,7 @@ func (a *Authority) serving(now time.Time) (cert, key []byte, err error) {
 		return nil, nil, err
 	}
 	made, err := sign(&x509.Certificate{
-		Subject: pkix.Name{CommonName: credential.ServerName}, DNSNames: []string{credential.ServerName}, NotBefore: now.Add(-clockSlack), NotAfter: a.cert.NotAfter,
+		Subject: pkix.Name{CommonName: credential.ServerName}, DNSNames: []string{credential.ServerName}, NotBefore: now.Add(-clockSlack), NotAfter: a.until(now, servingLife),
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}, BasicConstraintsValid: true,
 	}, a.cert, own.Public(), a.key)
 	if err != nil {
@@ -95,9 +78,9 @@ func (a *Authority) serving(now time.Time) (cert, key []byte, err error) {
 	return append(certPEM(made), a.CertPEM()...), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), err
 }
 
-// until is when certificates of hosts end that are made now.
-func (a *Authority) until(now time.Time) time.Time {
-	if end := now.Add(CertificateLife); end.Before(a.cert.NotAfter) {
+// until is when certificates end that are made now for a time.
+func (a *Authority) until(now time.Time, life time.Duration) time.Time {
+	if end := now.Add(life); end.Before(a.cert.NotAfter) {
 		return end
 	}
 	return a.cert.NotAfter
@@ -110,7 +93,7 @@ func (a *Authority) certify(id credential.Identity, request []byte, now time.Tim
 		return nil, err
 	}
 	made, err := sign(&x509.Certificate{
-		Subject: pkix.Name{CommonName: "nephele host"}, URIs: []*url.URL{id.URI()}, NotBefore: now.Add(-clockSlack), NotAfter: a.until(now),
+		Subject: pkix.Name{CommonName: "nephele host"}, URIs: []*url.URL{id.URI()}, NotBefore: now.Add(-clockSlack), NotAfter: a.until(now, CertificateLife),
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}, BasicConstraintsValid: true,
 	}, a.cert, key, a.key)
 	if err != nil {
@@ -137,21 +120,6 @@ func requestedKey(request []byte) (crypto.PublicKey, error) {
 		return k, nil
 	}
 	return nil, errors.New("the key of the certificate request is of no kind that is taken: ECDSA or Ed25519")
-}
-
-// verify returns what a certificate of a host says. ours tells that this authority claims to have
-// signed it, so that nobody else needs to look at it.
-func (a *Authority) verify(cert *x509.Certificate, now time.Time) (id credential.Identity, ours bool, err error) {
-	if !bytes.Equal(cert.RawIssuer, a.cert.RawSubject) {
-		return credential.Identity{}, false, nil
-	}
-	roots := x509.NewCertPool()
-	roots.AddCert(a.cert)
-	if _, err := cert.Verify(x509.VerifyOptions{Roots: roots, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}); err != nil {
-		return credential.Identity{}, true, fmt.Errorf("the certificate of the host: %w", err)
-	}
-	id, err = credential.IdentityOf(cert)
-	return id, true, err
 }
 
 func sign(template, parent *x509.Certificate, key crypto.PublicKey, signer crypto.Signer) (*x509.Certificate, error) {

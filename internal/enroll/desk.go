@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -26,10 +27,11 @@ import (
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	setv1alpha1 "github.com/nephele-io/nephele/api/set/v1alpha1"
 	"github.com/nephele-io/nephele/internal/enroll/credential"
+	"github.com/nephele-io/nephele/internal/platform/keyring"
 )
 
-// AuthorityName is the name of the Secret with the authority for hosts. What is in it is to stay:
-// with another authority all hosts have to enroll again.
+// AuthorityName is the name of the Secret with the authorities for hosts. What is in it is to stay:
+// without them all hosts have to enroll again.
 const AuthorityName = "nephele-host-authority"
 
 // What the Secret holds.
@@ -63,18 +65,23 @@ type DeskOptions struct {
 	Machines func(ctx context.Context, account types.NamespacedName) ([]cloudv1.VirtualMachine, error)
 	// Namespace is that of the Secret.
 	Namespace string
-	Clock     clock.PassiveClock
+	Clock     clock.WithTicker
 	Log       logr.Logger
 }
+
+// reread is how often the authorities are read again: somebody may have made another one.
+const reread = time.Minute
 
 // Desk gives certificates to hosts, and says whom certificates are of.
 type Desk struct {
 	o         DeskOptions
-	authority *Authority
 	strangers *rate.Limiter
 	signed    *rate.Limiter
 
 	mu sync.Mutex
+	// trust are the authorities, and served is the certificate of the server.
+	trust  authorities
+	served served
 	// guests are the long requests of hosts that are being answered.
 	guests map[credential.Host]map[*guest]bool
 }
@@ -85,57 +92,126 @@ type guest struct {
 	send context.CancelFunc
 }
 
-// OpenDesk reads the authority from its Secret, and makes one if there is none.
+// served is the certificate of a server of hosts, with its key, of an authority.
+type served struct {
+	by        *Authority
+	until     time.Time
+	cert, key []byte
+}
+
+// OpenDesk reads the authorities from their Secret, and makes one if there is none.
 func OpenDesk(ctx context.Context, o DeskOptions) (*Desk, error) {
 	d := &Desk{
 		o: o, strangers: rate.NewLimiter(strangersPerSecond, strangersAtOnce), signed: rate.NewLimiter(signaturesPerSecond, signaturesAtOnce),
 		guests: map[credential.Host]map[*guest]bool{},
 	}
-	// Several replicas may be the first at the same time.
-	err := retry.OnError(retry.DefaultBackoff, func(err error) bool { return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) },
-		func() (err error) { d.authority, err = d.load(ctx); return err })
+	ring, _, made, err := Authorities().Load(ctx, o.Client, o.Namespace, rand.Reader, o.Clock.Now())
+	if err == nil {
+		d.trust, err = parseAuthorities(ring)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("the authority for hosts, Secret %s/%s: %w", o.Namespace, AuthorityName, err)
+	}
+	if made {
+		o.Log.Info("A new authority signs the certificates of hosts", "secret", o.Namespace+"/"+AuthorityName, "id", ring[0].ID, "sha256", credential.Fingerprint(d.trust.all[0].cert))
 	}
 	return d, nil
 }
 
-func (d *Desk) load(ctx context.Context) (*Authority, error) {
-	var s corev1.Secret
-	err := d.o.Client.Get(ctx, client.ObjectKey{Namespace: d.o.Namespace, Name: AuthorityName}, &s)
-	absent := apierrors.IsNotFound(err)
-	if err != nil && !absent {
-		return nil, err
+// Keep reads the authorities again, every minute, until ctx ends. Those known stay as long as they
+// cannot be read.
+func (d *Desk) Keep(ctx context.Context) error {
+	ticker := d.o.Clock.NewTicker(reread)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C():
+		}
+		if err := d.Reread(ctx); err != nil && ctx.Err() == nil {
+			d.o.Log.Error(err, "The authorities for hosts cannot be read again; those known are used")
+		}
 	}
-	if len(s.Data[authorityCert]) > 0 || len(s.Data[authorityKey]) > 0 {
-		return parseAuthority(s.Data[authorityCert], s.Data[authorityKey])
-	}
-	made, err := newAuthority(d.o.Clock.Now())
-	if err != nil {
-		return nil, err
-	}
-	key, err := made.keyPEM()
-	if err != nil {
-		return nil, err
-	}
-	s.Namespace, s.Name, s.Data = d.o.Namespace, AuthorityName, map[string][]byte{authorityCert: made.CertPEM(), authorityKey: key}
-	if absent {
-		s.Type = corev1.SecretTypeOpaque
-		err = d.o.Client.Create(ctx, &s)
-	} else {
-		err = d.o.Client.Update(ctx, &s)
-	}
-	if err == nil {
-		d.o.Log.Info("A new authority signs the certificates of hosts", "secret", d.o.Namespace+"/"+AuthorityName, "sha256", credential.Fingerprint(made.cert))
-	}
-	return made, err
 }
 
-// Authority is the one of the desk.
-func (d *Desk) Authority() *Authority { return d.authority }
+// Reread reads the authorities again. With one that has gone the long requests of all hosts end:
+// those with certificates that count come back.
+func (d *Desk) Reread(ctx context.Context) error {
+	var s corev1.Secret
+	err := d.o.Client.Get(ctx, client.ObjectKey{Namespace: d.o.Namespace, Name: AuthorityName}, &s)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	var next authorities
+	if err == nil {
+		var ring keyring.Ring
+		if ring, err = Authorities().Of(&s); err == nil {
+			next, err = parseAuthorities(ring)
+		}
+	}
+	if errors.Is(err, keyring.ErrNone) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("the authority for hosts, Secret %s/%s: %w", d.o.Namespace, AuthorityName, err)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	before := d.trust.ring.IDs()
+	d.trust = next
+	if slices.Equal(before, next.ring.IDs()) {
+		return nil
+	}
+	d.o.Log.Info("The authorities for hosts have changed", "believed", next.ring.IDs(), "before", before)
+	if slices.ContainsFunc(before, func(id string) bool { _, still := next.ring.Find(id); return !still }) {
+		for _, guests := range d.guests {
+			for g := range guests {
+				g.send()
+			}
+		}
+	}
+	return nil
+}
 
-// Serve makes a certificate and a key for a server of hosts, in PEM.
-func (d *Desk) Serve() (cert, key []byte, err error) { return d.authority.serving(d.o.Clock.Now()) }
+// now are the authorities and the time.
+func (d *Desk) now() (authorities, time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.trust, d.o.Clock.Now()
+}
+
+// Bundle are the certificates of the authorities that are believed, in PEM; first that which the
+// server proves itself by.
+func (d *Desk) Bundle() []byte {
+	known, now := d.now()
+	return known.bundle(now)
+}
+
+// Turns is when the server will prove itself by another authority; the zero time if nothing is
+// known of that. Tokens that are made now are of no use afterwards.
+func (d *Desk) Turns() time.Time {
+	known, now := d.now()
+	_, at := known.proving(now)
+	return at
+}
+
+// Serve returns a certificate and a key for a server of hosts, in PEM. It is to be asked again from
+// time to time, because they are replaced before they end and with the authority.
+func (d *Desk) Serve() (cert, key []byte, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	now := d.o.Clock.Now()
+	is, _ := d.trust.proving(now)
+	if by := d.trust.all[is]; d.served.by == nil || !d.served.by.cert.Equal(by.cert) || now.Add(servingRenew).After(d.served.until) && d.served.until.Before(by.cert.NotAfter) {
+		cert, key, err := by.serving(now)
+		if err != nil {
+			return nil, nil, err
+		}
+		d.served = served{by, by.until(now, servingLife), cert, key}
+	}
+	return d.served.cert, d.served.key, nil
+}
 
 // Follow listens for ExternalNodes that go or change, so that requests of their hosts end.
 func (d *Desk) Follow(ctx context.Context, informers interface {
@@ -241,7 +317,8 @@ func (d *Desk) Known(ctx context.Context, id credential.Identity) error {
 // Identify says whom a certificate is of. ours is false for those that somebody else has signed;
 // then there is no error.
 func (d *Desk) Identify(ctx context.Context, cert *x509.Certificate) (id credential.Identity, ours bool, err error) {
-	id, ours, err = d.authority.verify(cert, d.o.Clock.Now())
+	known, now := d.now()
+	id, ours, err = known.verify(cert, now)
 	if !ours {
 		return credential.Identity{}, false, nil
 	}
@@ -302,9 +379,10 @@ func (d *Desk) Redeem(ctx context.Context, asked credential.Asked, from netip.Ad
 	if _, err := requestedKey([]byte(asked.Request)); err != nil { // before the token is gone
 		return credential.Papers{}, apierrors.NewBadRequest(err.Error())
 	}
-	id := credential.Identity{Host: p.host, UID: node.GetUID(), Enrolment: rand.Text()}
+	id, by := credential.Identity{Host: p.host, UID: node.GetUID(), Enrolment: rand.Text()}, d.signer(now)
 	err = retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-		enrolled := map[string]any{AnnotationToken: nil, AnnotationIdentity: id.Enrolment, AnnotationEnds: d.end(now)}
+		enrolled := by.noted(now)
+		enrolled[AnnotationToken], enrolled[AnnotationIdentity] = nil, id.Enrolment
 		err := annotate(ctx, d.o.Client, node.DeepCopyObject().(client.Object), node.GetResourceVersion(), enrolled)
 		if !apierrors.IsConflict(err) {
 			return err
@@ -322,7 +400,7 @@ func (d *Desk) Redeem(ctx context.Context, asked credential.Asked, from netip.Ad
 		return credential.Papers{}, err
 	}
 	d.o.Log.Info("A host has enrolled", "host", p.host.String(), "by", p.kind, "from", from.String())
-	return d.papers(id, []byte(asked.Request), now)
+	return d.papers(by, id, []byte(asked.Request), now)
 }
 
 // Renew gives a host with a certificate that counts its next one.
@@ -334,6 +412,7 @@ func (d *Desk) Renew(ctx context.Context, id credential.Identity, request []byte
 		return credential.Papers{}, apierrors.NewBadRequest(err.Error())
 	}
 	now := d.o.Clock.Now()
+	by := d.signer(now)
 	// Written down before it is given: as long as it lasts nobody else enrolls by a signature.
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		node := objectOf(id.Host)
@@ -343,18 +422,32 @@ func (d *Desk) Renew(ctx context.Context, id credential.Identity, request []byte
 		if err := counts(id, node); err != nil {
 			return err
 		}
-		return annotate(ctx, d.o.Client, node, node.GetResourceVersion(), map[string]any{AnnotationEnds: d.end(now)})
+		return annotate(ctx, d.o.Client, node, node.GetResourceVersion(), by.noted(now))
 	})
 	if err != nil {
 		return credential.Papers{}, err
 	}
-	return d.papers(id, request, now)
+	return d.papers(by, id, request, now)
 }
 
-// end is when certificates end that are made now, as AnnotationEnds has it.
-func (d *Desk) end(now time.Time) string { return d.authority.until(now).UTC().Format(time.RFC3339) }
+// signer is the authority that signs certificates of hosts, and its ID.
+type signer struct {
+	*Authority
+	id string
+}
 
-func (d *Desk) papers(id credential.Identity, request []byte, now time.Time) (credential.Papers, error) {
-	cert, err := d.authority.certify(id, request, now)
-	return credential.Papers{Certificate: string(cert), Authority: string(d.authority.CertPEM())}, err
+func (d *Desk) signer(now time.Time) signer {
+	known, _ := d.now()
+	i := known.signing(now)
+	return signer{known.all[i], known.ring[i].ID}
+}
+
+// noted is what is written down of a certificate that is made now.
+func (s signer) noted(now time.Time) map[string]any {
+	return map[string]any{AnnotationEnds: s.until(now, CertificateLife).UTC().Format(time.RFC3339), AnnotationAuthority: s.id}
+}
+
+func (d *Desk) papers(by signer, id credential.Identity, request []byte, now time.Time) (credential.Papers, error) {
+	cert, err := by.certify(id, request, now)
+	return credential.Papers{Certificate: string(cert), Authority: string(d.Bundle())}, err
 }

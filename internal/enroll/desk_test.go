@@ -49,7 +49,7 @@ func newOffice(t *testing.T) *office {
 	}
 	o := &office{T: t, client: fake.NewClientBuilder().WithScheme(s).Build(), clock: clocktesting.NewFakeClock(time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC))}
 	o.open()
-	o.create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "antrea-ca"}, Data: map[string]string{AuthorityKey: string(o.desk.Authority().CertPEM())}})
+	o.create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "antrea-ca"}, Data: map[string]string{AuthorityKey: string(o.desk.Bundle())}})
 	o.host(web, "1")
 	o.host(db, "2")
 	return o
@@ -160,7 +160,7 @@ func TestTokensCountOnceForOneHost(t *testing.T) {
 		},
 		"no key": func() (credential.Papers, error) { return o.redeem(web, i.Secret, nil) },
 		"an answer for no key": func() (credential.Papers, error) {
-			return o.redeem(web, i.Secret, []byte(o.desk.Authority().CertPEM()))
+			return o.redeem(web, i.Secret, []byte(o.desk.Bundle()))
 		},
 	} {
 		p, err := try()
@@ -185,7 +185,7 @@ func TestTokensCountOnceForOneHost(t *testing.T) {
 		t.Fatal(err)
 	}
 	cert := o.parse(p)
-	if !o.counts(cert, web) || p.Authority != string(o.desk.Authority().CertPEM()) {
+	if !o.counts(cert, web) || p.Authority != string(o.desk.Bundle()) {
 		t.Error("the certificate does not count")
 	}
 	if life := cert.NotAfter.Sub(o.clock.Now()); life != CertificateLife {
@@ -325,7 +325,7 @@ func TestForgedCertificates(t *testing.T) {
 		t.Fatal(err)
 	}
 	// An authority of the same name, with all that is known of the host.
-	forger, err := newAuthority(o.clock.Now())
+	forger, err := newAuthority(rand.Reader, o.clock.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -453,14 +453,15 @@ func TestDamagedAuthority(t *testing.T) {
 		t.Fatal(err)
 	}
 	whole := s.Data[authorityKey]
-	other, err := newAuthority(o.clock.Now())
+	other, err := newAuthority(rand.Reader, o.clock.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
-	foreign, err := other.keyPEM()
+	material, err := other.material()
 	if err != nil {
 		t.Fatal(err)
 	}
+	_, foreign := pem.Decode(material) // what comes after the certificate
 	for what, data := range map[string]map[string][]byte{
 		"no certificate": {authorityKey: whole}, "no key": {authorityCert: s.Data[authorityCert]},
 		"the key of another": {authorityCert: s.Data[authorityCert], authorityKey: foreign}, "no PEM": {authorityCert: []byte("x"), authorityKey: []byte("y")},

@@ -36,14 +36,19 @@ const (
 	AnnotationIdentity = "nephele.io/host-identity"
 	// AnnotationEnds is when the latest certificate of that enrolment ends, in RFC 3339.
 	AnnotationEnds = "nephele.io/host-certificate-ends"
+	// AnnotationAuthority names the authority that has signed it.
+	AnnotationAuthority = "nephele.io/host-authority"
 )
 
 // Where the certificate of the authority for hosts is published, for those who invite.
 const (
 	authorityNamespace, authorityConfigMap = "kube-system", "antrea-ca"
-	// AuthorityKey is the key of that ConfigMap, and ServerKey that of the HOST:PORT by which hosts
-	// reach the server, as far as it knows: the host may be missing.
+	// AuthorityKey is the key of that ConfigMap: of several certificates the first is that by which
+	// the server proves itself. TurnsKey is until when, in RFC 3339; absent if no other one is to
+	// come. ServerKey is the HOST:PORT by which hosts reach the server, as far as it knows: the
+	// host may be missing.
 	AuthorityKey = "hosts.crt"
+	TurnsKey     = "hosts.turns"
 	ServerKey    = "hosts.server"
 )
 
@@ -130,6 +135,12 @@ func invite(ctx context.Context, c client.Client, i credential.Invitation, to cl
 	}
 	i.Secret, i.Authority = rand.Text(), credential.Fingerprint(authority)
 	end := now.Add(lifetime)
+	// The token names the authority that the server proves itself by, until another one is that.
+	if turns, err := time.Parse(time.RFC3339, published.Data[TurnsKey]); err == nil && turns.Before(end) {
+		if end = turns; end.Before(now.Add(ShortestInvitation)) {
+			return credential.Invitation{}, time.Time{}, fmt.Errorf("another authority for hosts takes over at %s: try again after that", turns.UTC().Format(time.RFC3339))
+		}
+	}
 	err = annotate(ctx, c, to, "", map[string]any{AnnotationToken: mark(to.GetUID(), credential.Host{Namespace: to.GetNamespace(), Name: to.GetName()}, i.Secret, end)})
 	return i, end, err
 }
@@ -180,5 +191,5 @@ func disown(ctx context.Context, c client.Client, h credential.Host) error {
 	if err != nil || node.Annotations[AnnotationToken] == "" && node.Annotations[AnnotationIdentity] == "" {
 		return client.IgnoreNotFound(err)
 	}
-	return annotate(ctx, c, &node, "", map[string]any{AnnotationToken: nil, AnnotationIdentity: nil, AnnotationEnds: nil})
+	return annotate(ctx, c, &node, "", map[string]any{AnnotationToken: nil, AnnotationIdentity: nil, AnnotationEnds: nil, AnnotationAuthority: nil})
 }

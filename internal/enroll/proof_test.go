@@ -317,7 +317,7 @@ func TestTermsOfSignatures(t *testing.T) {
 	day := int32(24 * 3600)
 	f.edit(func(a *cloudv1.CloudProviderAccount) {
 		a.Spec.HostIdentity.LaunchedWithinSeconds, a.Spec.HostIdentity.AnySource = &day, true
-		a.Spec.HostIdentity.Certificates = string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: f.desk.authority.cert.Raw})) + a.Spec.HostIdentity.Certificates
+		a.Spec.HostIdentity.Certificates = string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: f.desk.trust.all[0].cert.Raw})) + a.Spec.HostIdentity.Certificates
 	})
 	f.doc.PendingTime = f.clock.Now().Add(-23 * time.Hour)
 	raw, err := json.Marshal(f.doc)

@@ -42,7 +42,7 @@ func TestRenewCertificate(t *testing.T) {
 	web, now := credential.Host{Namespace: "vms", Name: "web"}, time.Now()
 	node := &v1alpha1.ExternalNode{ObjectMeta: metav1.ObjectMeta{Namespace: web.Namespace, Name: web.Name, UID: "1"}}
 	for _, o := range []client.Object{node, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "antrea-ca"},
-		Data: map[string]string{enroll.AuthorityKey: string(desk.Authority().CertPEM())}}} {
+		Data: map[string]string{enroll.AuthorityKey: string(desk.Bundle())}}} {
 		if err := c.Create(t.Context(), o); err != nil {
 			t.Fatal(err)
 		}
