@@ -195,7 +195,7 @@ func (w *world) move(s *site) bool {
 		at.up = at.up[1:]
 	}
 	w.hub.Commit()
-	if d := at.out.Next(w.hub, w.wanted); d != nil {
+	if d := at.out.Next(w.hub, outbox.Wanted{Policies: w.wanted}); d != nil {
 		at.down, moved = append(at.down, encode(w, d)), true
 	}
 	if len(at.down) > 0 && w.IntN(2) == 0 {
@@ -358,7 +358,7 @@ func (w *world) selector() *policy.Selector {
 
 func (w *world) newPolicy() {
 	w.next++
-	p := policy.Policy{Kind: policy.AntreaClusterNetworkPolicy, Name: fmt.Sprintf("p%d", w.next), UID: fmt.Sprintf("u%d", w.next), Priority: 5}
+	p := policy.Policy{Kind: policy.AntreaClusterNetworkPolicy, Name: fmt.Sprintf("p%d", w.next), UID: fmt.Sprintf("u%d", w.next), Priority: 5, Set: true}
 	all := &policy.Selector{}
 	p.AppliedTo = []policy.AppliedTo{{PodSelector: all, NamespaceSelector: all}}
 	if w.IntN(3) == 0 {

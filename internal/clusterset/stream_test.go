@@ -86,6 +86,8 @@ type knows struct {
 	// first and least are, by group, how many there were when it began to be watched, and the
 	// fewest since.
 	first, least map[string]int
+	// notes are what is told of the groups that own policies name.
+	notes map[string]string
 }
 
 // PutRemote implements member.Policies.
@@ -101,6 +103,13 @@ func (k *knows) PutRemote(put []policy.Entity, gone []policy.EntityRef) {
 	for group := range k.least {
 		k.least[group] = min(k.least[group], len(k.inside(group)))
 	}
+}
+
+// PutPeerNotes implements member.Policies.
+func (k *knows) PutPeerNotes(notes map[string]string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.notes = notes
 }
 
 // PutOwnLabels implements member.Policies.

@@ -15,6 +15,7 @@ import (
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
+	"github.com/nephele-io/nephele/internal/clusterset/peers"
 	"github.com/nephele-io/nephele/internal/policy"
 )
 
@@ -47,6 +48,8 @@ type book struct {
 	differing map[types.UID]Differing
 	// early is what is known of policies in other clusters before the policies themselves are.
 	early map[types.UID][]v1beta1.ClusterRealization
+	// notes say what is to be known of remote groups.
+	notes map[string]string
 }
 
 // policyPage is what is known of one policy.
@@ -60,6 +63,8 @@ type policyPage struct {
 	// it is realized there.
 	spread   bool
 	clusters []v1beta1.ClusterRealization
+	// remote are the remote groups that a policy of this cluster names, by id, with where it does.
+	remote map[string]string
 	// told is the last problem for which an Event was recorded.
 	told string
 	// refused is what admission finds wrong with the policy, errors what the engine does; warnings
@@ -100,7 +105,7 @@ func (b *book) declare(uid types.UID, k kind, p policy.Policy, refused []policy.
 		delete(b.early, uid)
 		b.policies[uid] = page
 	}
-	page.kind, page.declared, page.refused, page.staged, page.spread = k, p.Generation, refused, staged, spread
+	page.kind, page.declared, page.refused, page.staged, page.spread, page.remote = k, p.Generation, refused, staged, spread, peers.Paths(&p)
 	page.PolicyRef = policy.PolicyRef{Kind: p.Kind, Namespace: p.Namespace, Name: p.Name, UID: p.UID}
 	return true
 }
@@ -287,6 +292,12 @@ func (b *book) policyVerdict(uid types.UID) (verdict, bool) {
 	v.tell = v.problem != "" && v.problem != page.told
 	page.told = v.problem
 	v.status = page.status(func(key string) bool { return b.concerns(uid, key) }, b.silent)
+	if note := page.peerNote(b.notes); note != "" && page.computed && len(page.refused)+len(page.errors) == 0 {
+		v.status.Conditions = append(v.status.Conditions, v1beta1.NetworkPolicyCondition{
+			Type: v1beta1.NetworkPolicyConditionPeersKnown, Status: metav1.ConditionFalse, Reason: v1beta1.ReasonOtherClusters, Message: note,
+		})
+		v.status.Message = shortened(note)
+	}
 	if d, differs := b.differing[uid]; differs {
 		v.status.Conditions = append(v.status.Conditions, v1beta1.NetworkPolicyCondition{
 			Type: v1beta1.NetworkPolicyConditionTrafficAgrees, Status: metav1.ConditionFalse, Reason: d.Reason, Message: d.Message,

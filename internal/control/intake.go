@@ -268,12 +268,15 @@ func (c *Controller) applyPolicy(in input) {
 		admission.Default(&p)
 		// Whether the tier exists is for the engine to say: it may come later.
 		refused = admission.ValidatePolicy(&p, map[string]int32{p.Tier: 0})
-		p.Warnings = append(admission.Warnings(&p), admission.Pitfalls(&p)...)
+		p.Warnings = append(admission.Warnings(&p), admission.Pitfalls(&p, true)...)
 	}
 	selector, spread := convert.Spread(in.object.(client.Object))
 	if spread {
 		refused = append(refused, peers.Check(selector, &p)...)
-	} else if p.Set {
+	} else if !p.Kind.Upstream() {
+		if !p.Set {
+			p.Warnings = append(p.Warnings, peers.CheckPeers(&p)...)
+		}
 		p = peers.Localize(p)
 	}
 	// A change of the status alone is no input, but it may be somebody else's, which is to be

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
+	setv1alpha1 "github.com/nephele-io/nephele/api/set/v1alpha1"
 	"github.com/nephele-io/nephele/internal/policy"
 )
 
@@ -43,6 +44,48 @@ func (c *Controller) RealizedInClusters(uid string, in []v1beta1.ClusterRealizat
 	if c.book.elsewhere(types.UID(uid), in) {
 		c.tasks.Add(task{kind: taskPolicy, name: uid})
 	}
+}
+
+// PutPeerNotes says what is to be known of the remote groups that policies of this cluster name, by
+// id; empty if all is well. Of others nothing is known.
+func (c *Controller) PutPeerNotes(notes map[string]string) {
+	for _, uid := range c.book.annotate(notes) {
+		c.tasks.Add(task{kind: taskPolicy, name: string(uid)})
+	}
+}
+
+// noteAlone is said of the groups of which nothing is known.
+const noteAlone = "nothing is known here of other clusters of a ClusterSet: the scope means this cluster"
+
+// annotate notes what is to be known of remote groups, and returns the policies whose status that
+// changes.
+func (b *book) annotate(notes map[string]string) (changed []types.UID) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for uid, page := range b.policies {
+		before := page.peerNote(b.notes)
+		if page.peerNote(notes) != before {
+			changed = append(changed, uid)
+		}
+	}
+	b.notes = notes
+	return changed
+}
+
+// peerNote is what is to be known of the peers of a policy in other clusters.
+func (p *policyPage) peerNote(notes map[string]string) string {
+	var out []string
+	for _, id := range slices.Sorted(maps.Keys(p.remote)) {
+		note, known := notes[id]
+		if !known {
+			note = noteAlone
+		}
+		if note != "" {
+			out = append(out, p.remote[id]+": "+note)
+		}
+	}
+	slices.Sort(out)
+	return strings.Join(out, "; ")
 }
 
 // withOwn adds the labels of this cluster to those of an object.
@@ -102,6 +145,10 @@ func (b *book) elsewhere(uid types.UID, in []v1beta1.ClusterRealization) bool {
 	return page.kind.hasStatus()
 }
 
+func missesCluster(r v1beta1.ClusterRealization) bool {
+	return r.Reason == setv1alpha1.ReasonNoCluster
+}
+
 // inClusters is the status of a policy that is for other clusters.
 func (p *policyPage) inClusters(s v1beta1.NetworkPolicyStatus, realizable v1beta1.NetworkPolicyCondition) v1beta1.NetworkPolicyStatus {
 	s.Clusters = p.clusters
@@ -129,6 +176,11 @@ func (p *policyPage) inClusters(s v1beta1.NetworkPolicyStatus, realizable v1beta
 		s.Phase, realizable.Message = v1beta1.NetworkPolicyFailed, strings.Join(failed, "; ")
 	case len(waiting) > 0:
 		s.Phase, realizable.Message = v1beta1.NetworkPolicyRealizing, "not yet known to be realized in "+strings.Join(waiting, ", ")
+	case slices.ContainsFunc(p.clusters, missesCluster):
+		realizable.Message = p.clusters[slices.IndexFunc(p.clusters, missesCluster)].Message
+		if idle == len(p.clusters) {
+			s.Phase = v1beta1.NetworkPolicyIdle
+		}
 	case idle == len(p.clusters):
 		s.Phase, realizable.Message = v1beta1.NetworkPolicyIdle, idleMessage
 	}

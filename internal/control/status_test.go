@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -17,6 +18,9 @@ import (
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
+	"github.com/nephele-io/nephele/internal/clusterset/peers"
+	"github.com/nephele-io/nephele/internal/control/convert"
+	"github.com/nephele-io/nephele/internal/policy"
 )
 
 // vm is an ExternalEntity with a role, for an enforcer.
@@ -371,4 +375,44 @@ func TestSystemTiersAreKept(t *testing.T) {
 	w.remove(&v1beta1.Tier{ObjectMeta: metav1.ObjectMeta{Name: "baseline"}})
 	w.settle()
 	get(w, &v1beta1.Tier{ObjectMeta: metav1.ObjectMeta{Name: "baseline"}})
+}
+
+// TestPeersOfOtherClusters: the status of a policy with peers of other clusters says what of them
+// is not known, and ceases to when it is.
+func TestPeersOfOtherClusters(t *testing.T) {
+	w := newTestWorld(t)
+	w.put(vm(t, "a", "db", "cloud-a"))
+	p := allowSSH(t, "p", "db", 1)
+	p.Spec.Ingress[0].From = []v1beta1.NetworkPolicyPeer{{PodSelector: &metav1.LabelSelector{}, Scope: v1beta1.ScopeClusterSet}}
+	w.put(p)
+	w.settle()
+	const known = "Realizing 0/1 gen 1 [Realizable=True  "
+	const note = known + "; PeersKnown=False OtherClusters spec.ingress[0].from[0]: "
+	w.wantStatus("in no set", "p", note+noteAlone+"]")
+	converted := convert.NetworkPolicy(p)
+	id := peers.Groups(&converted)[0].ID
+	w.PutPeerNotes(map[string]string{id: "the hub has not answered"})
+	w.settle()
+	w.wantStatus("asked", "p", note+"the hub has not answered]")
+	w.PutPeerNotes(map[string]string{id: ""})
+	w.settle()
+	w.wantStatus("answered", "p", known+"]")
+	w.PutRemote([]policy.Entity{{EntityRef: policy.EntityRef{Kind: policy.KindRemote, Name: "10.9.0.1"}, Labels: map[string]string{id: ""}, Addresses: []netip.Addr{netip.MustParseAddr("10.9.0.1")}}}, nil)
+	w.settle()
+	if from := addressesOf(w); !slices.Equal(from, []string{"10.9.0.1"}) {
+		t.Errorf("the peers are %v", from)
+	}
+}
+
+// addressesOf are all that are in peers.
+func addressesOf(w *testWorld) []string {
+	var out []string
+	for _, g := range w.engine.Listing().AddressGroups {
+		for _, m := range g.Members {
+			for _, a := range m.IPs {
+				out = append(out, a.String())
+			}
+		}
+	}
+	return out
 }

@@ -94,13 +94,13 @@ func Compute(in *Objects) *Computation {
 		if in.leavesOut(p) {
 			continue
 		}
-		engine.PutPolicy(completed(convert.NetworkPolicy(p)))
+		engine.PutPolicy(in.completed(convert.NetworkPolicy(p)))
 	}
 	for _, p := range in.ClusterPolicies {
 		if in.leavesOut(p) {
 			continue
 		}
-		engine.PutPolicy(completed(convert.ClusterNetworkPolicy(p)))
+		engine.PutPolicy(in.completed(convert.ClusterNetworkPolicy(p)))
 	}
 	for _, p := range in.AdminPolicies {
 		engine.PutPolicy(convert.AdminNetworkPolicy(p))
@@ -120,13 +120,13 @@ func Compute(in *Objects) *Computation {
 }
 
 // completed is an Antrea policy with its defaults and with what is strange about it.
-func completed(p policy.Policy) policy.Policy {
+func (in *Objects) completed(p policy.Policy) policy.Policy {
 	admission.Default(&p)
-	p.Warnings = append(admission.Warnings(&p), admission.Pitfalls(&p)...)
-	if p.Set {
-		p = peers.Localize(p)
+	p.Warnings = append(admission.Warnings(&p), admission.Pitfalls(&p, p.Set || len(in.OwnLabels) > 0)...)
+	if !p.Set {
+		p.Warnings = append(p.Warnings, peers.CheckPeers(&p)...)
 	}
-	return p
+	return peers.Localize(p)
 }
 
 // withOwn adds the labels that this cluster has in the set.

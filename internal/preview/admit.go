@@ -95,7 +95,7 @@ func (a *offlineAdmission) policy(p policy.Policy) (code int, errs []policy.Fiel
 	if errs = admission.Schema(&p); len(errs) > 0 {
 		return http.StatusUnprocessableEntity, errs
 	}
-	return http.StatusBadRequest, append(admission.ValidatePolicy(&p, a.known), admission.Pitfalls(&p)...)
+	return http.StatusBadRequest, append(admission.ValidatePolicy(&p, a.known), admission.Pitfalls(&p, p.Set)...)
 }
 
 func (a *offlineAdmission) group(g policy.Group, refused *manifest.Refusal) (code int, errs []policy.FieldError) {

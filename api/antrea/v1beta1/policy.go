@@ -48,8 +48,14 @@ const (
 	// says; there is none otherwise. Its reason is how it differs.
 	NetworkPolicyConditionTrafficAgrees NetworkPolicyConditionType = "TrafficAgrees"
 
+	// NetworkPolicyConditionPeersKnown is False while something is to be said of what peers with
+	// the scope ClusterSet mean in other clusters; there is none otherwise.
+	NetworkPolicyConditionPeersKnown NetworkPolicyConditionType = "PeersKnown"
+
 	// ReasonEnforcerSilent is the reason of Confirmed False.
 	ReasonEnforcerSilent = "EnforcerSilent"
+	// ReasonOtherClusters is the reason of PeersKnown False.
+	ReasonOtherClusters = "OtherClusters"
 	// ReasonAppliedToUnsupportedGroup is the reason of Realizable False.
 	ReasonAppliedToUnsupportedGroup = "NetworkPolicyAppliedToUnsupportedGroup"
 	// ReasonRealizationFailedOnNode is the reason of RealizationFailure True.

@@ -42,6 +42,12 @@ const (
 	ReasonExpired = "Expired"
 	// ReasonIdentityHidden: a rule names Pods whose addresses are not seen where it is enforced.
 	ReasonIdentityHidden = "IdentityHidden"
+	// ReasonPeerTooBroad: a peer means more workloads of other clusters than are sent.
+	ReasonPeerTooBroad = "PeerTooBroad"
+	// ReasonNoCluster: a peer names clusters that the set does not have.
+	ReasonNoCluster = "NoSuchCluster"
+	// ReasonTooMany: a member's own policies have more peers of other clusters than they may.
+	ReasonTooMany = "TooManySelectors"
 )
 
 // ClusterAddresses are the addresses that a cluster may speak for, as CIDRs. What is not named is
@@ -105,6 +111,7 @@ type SeenAs struct {
 const (
 	DefaultMostEntities  = 50_000
 	DefaultMostLabelSets = 5_000
+	DefaultMostSelectors = 100
 )
 
 // ClusterLimits bound what is kept for a member.
@@ -119,6 +126,12 @@ type ClusterLimits struct {
 	// +kubebuilder:validation:Maximum=1000000
 	// +optional
 	LabelSets *int32 `json:"labelSets,omitempty"`
+	// Selectors are the different peers of other clusters that the member's own policies have; 100
+	// if absent. With 0 its own policies mean nobody of other clusters.
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1000
+	// +optional
+	Selectors *int32 `json:"selectors,omitempty"`
 }
 
 // ClusterSpec is what the hub believes of a member.
@@ -134,6 +147,15 @@ type ClusterSpec struct {
 	// +listType=set
 	// +optional
 	Namespaces []string `json:"namespaces,omitempty"`
+	// VisibleNamespaces are the Namespaces whose workloads the own policies of other members may
+	// name: names, or beginnings of names followed by "*". Absent: none. "*" shows the Nodes as
+	// well. Policies of the hub may name all.
+	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:items:MaxLength=64
+	// +kubebuilder:validation:items:Pattern=`^[a-z0-9-]*\*?$`
+	// +listType=set
+	// +optional
+	VisibleNamespaces []string `json:"visibleNamespaces,omitempty"`
 	// Accounts are the regions of cloud accounts that it may say to work on, such as
 	// aws/111122223333/eu-west-1, or beginnings of them followed by "*". Absent: all.
 	// +kubebuilder:validation:MaxItems=256
@@ -180,6 +202,9 @@ type ClusterStatus struct {
 	// Policies is how many policies of the hub are for it.
 	// +optional
 	Policies int32 `json:"policies,omitempty"`
+	// Selectors is how many peers of other clusters its own policies have.
+	// +optional
+	Selectors int32 `json:"selectors,omitempty"`
 	// Refused is how many of its claims are not believed at present.
 	// +optional
 	Refused int32 `json:"refused,omitempty"`

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
+	"github.com/nephele-io/nephele/internal/clusterset/peers"
 	"github.com/nephele-io/nephele/internal/control/convert"
 	"github.com/nephele-io/nephele/internal/policy"
 	"github.com/nephele-io/nephele/internal/policy/admission"
@@ -123,19 +124,31 @@ func checkPolicy(ctx context.Context, s *states, p *policy.Policy) answer {
 	for _, t := range policy.SystemTiers() {
 		tiers[t.Name] = t.Priority
 	}
-	pitfalls := admission.Pitfalls(p)
-	if _, ok := tiers[p.Tier]; ok || p.Tier == "" {
-		return answer{errs: append(admission.ValidatePolicy(p, tiers), pitfalls...)}
+	_, system := tiers[p.Tier]
+	if system = system || p.Tier == ""; system && (p.Set || !admission.OfClusterSet(p)) {
+		return answer{errs: append(admission.ValidatePolicy(p, tiers), admission.Pitfalls(p, p.Set)...)}
 	}
 	return s.settled(func(state State) ([]policy.FieldError, error) {
-		known, err := state.Tiers(ctx)
-		if err != nil {
-			return nil, err
+		if !system {
+			known, err := state.Tiers(ctx)
+			if err != nil {
+				return nil, err
+			}
+			for _, t := range known {
+				tiers[t.Name] = t.Priority
+			}
 		}
-		for _, t := range known {
-			tiers[t.Name] = t.Priority
+		errs, set := admission.ValidatePolicy(p, tiers), p.Set
+		if !p.Set && admission.OfClusterSet(p) {
+			var err error
+			if set, err = state.Member(ctx); err != nil {
+				return nil, err
+			}
+			if set {
+				errs = append(errs, peers.CheckPeers(p)...)
+			}
 		}
-		return append(admission.ValidatePolicy(p, tiers), pitfalls...), nil
+		return append(errs, admission.Pitfalls(p, set)...), nil
 	})
 }
 

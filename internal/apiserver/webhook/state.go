@@ -5,9 +5,12 @@ import (
 	"fmt"
 	"iter"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
+	setv1alpha1 "github.com/nephele-io/nephele/api/set/v1alpha1"
 	"github.com/nephele-io/nephele/internal/control/convert"
 	"github.com/nephele-io/nephele/internal/policy"
 	"github.com/nephele-io/nephele/internal/policy/admission"
@@ -21,6 +24,8 @@ type State interface {
 	PolicyIn(ctx context.Context, tier string) (*policy.Policy, error)
 	// Groups returns the Groups of a Namespace, or the ClusterGroups if that is empty.
 	Groups(ctx context.Context, namespace string) ([]policy.Group, error)
+	// Member reports whether this cluster is a member of a set.
+	Member(ctx context.Context) (bool, error)
 	// Entities returns the ExternalEntities of a Namespace, or all if that is empty. It is asked of
 	// the cache only.
 	Entities(ctx context.Context, namespace string) (iter.Seq[admission.Entity], error)
@@ -76,6 +81,16 @@ func (s limited) Groups(ctx context.Context, namespace string) ([]policy.Group, 
 	return s.State.Groups(ctx, namespace)
 }
 
+// Member implements State.
+func (s limited) Member(ctx context.Context) (bool, error) {
+	done, err := s.limits.asking(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer done()
+	return s.State.Member(ctx)
+}
+
 // pageSize is how many objects are read at a time where there may be many.
 const pageSize = 100
 
@@ -123,6 +138,20 @@ func (r Reading) Groups(ctx context.Context, namespace string) ([]policy.Group, 
 		return true
 	})
 	return out, err
+}
+
+// Member implements State. Where there is no such kind, or it is not to be read, this cluster is
+// none.
+func (r Reading) Member(ctx context.Context) (bool, error) {
+	var list setv1alpha1.MembershipList
+	err := r.List(ctx, &list)
+	switch {
+	case meta.IsNoMatchError(err), apierrors.IsNotFound(err), apierrors.IsForbidden(err):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("list Memberships: %w", err)
+	}
+	return len(list.Items) > 0, nil
 }
 
 // PolicyIn implements State.

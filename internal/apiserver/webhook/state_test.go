@@ -88,6 +88,7 @@ var errDown = errors.New("etcd is down")
 
 func (down) Tiers(context.Context) ([]policy.Tier, error)             { return nil, errDown }
 func (down) PolicyIn(context.Context, string) (*policy.Policy, error) { return nil, errDown }
+func (down) Member(context.Context) (bool, error)                     { return false, errDown }
 func (down) Groups(context.Context, string) ([]policy.Group, error)   { return nil, errDown }
 
 // TestNothingToDecideOn: what cannot be looked up is refused as an error of ours, what needs no

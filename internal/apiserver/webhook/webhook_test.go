@@ -3,6 +3,7 @@ package webhook_test
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/nephele-io/nephele/api/antrea/v1alpha2"
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
+	setv1alpha1 "github.com/nephele-io/nephele/api/set/v1alpha1"
 	"github.com/nephele-io/nephele/internal/apiserver/webhook"
 )
 
@@ -33,6 +35,7 @@ func objects(t *testing.T, texts ...string) []client.Object {
 		into := map[string]client.Object{
 			"Tier": &v1beta1.Tier{}, "Group": &v1beta1.Group{}, "ClusterGroup": &v1beta1.ClusterGroup{},
 			"NetworkPolicy": &v1beta1.NetworkPolicy{}, "ClusterNetworkPolicy": &v1beta1.ClusterNetworkPolicy{},
+			"Membership": &setv1alpha1.Membership{},
 		}[kind.Kind]
 		if err := yaml.UnmarshalStrict([]byte(text), into); err != nil {
 			t.Fatalf("%v in %s", err, text)
@@ -46,7 +49,7 @@ func objects(t *testing.T, texts ...string) []client.Object {
 func view(t *testing.T, live bool, stored ...string) webhook.State {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	if err := v1beta1.AddToScheme(scheme); err != nil {
+	if err := errors.Join(v1beta1.AddToScheme(scheme), setv1alpha1.AddToScheme(scheme)); err != nil {
 		t.Fatal(err)
 	}
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects(t, stored...)...).Build()
@@ -389,5 +392,29 @@ func TestWhatLooksLikeAMistakeIsWarnedOf(t *testing.T) {
 	)
 	if len(got) != 1 || !strings.HasPrefix(got[0], "spec.ingress[0].from[1].ipBlock.cidr: ") {
 		t.Errorf("a stranger is told %q", got)
+	}
+}
+
+// TestScopeClusterSet: an own policy may name workloads of other clusters in a member of a set, and
+// only what can be named.
+func TestScopeClusterSet(t *testing.T) {
+	const member = "{apiVersion: set.nephele.io/v1alpha1, kind: Membership, metadata: {name: hub}, spec: {hub: ['hub:1'], cluster: east}}"
+	alone, in := view(t, false), view(t, false, member)
+	for _, c := range []struct {
+		what, peer, want string
+		cached, live     webhook.State
+	}{
+		{"in no set", "{podSelector: {}, scope: ClusterSet}", "this one is no member", alone, alone},
+		{"a member", "{podSelector: {}, scope: ClusterSet}", "", in, in},
+		{"a member since a moment", "{podSelector: {}, scope: ClusterSet}", "", alone, in},
+		{"addresses", "{ipBlock: {cidr: 10.0.0.0/8}, scope: ClusterSet}", "spec.ingress[0].from[0].scope", in, in},
+		{"a label of one", "{podSelector: {matchLabels: {pod-template-hash: x}}, scope: ClusterSet}", "do not tell each other", in, in},
+		{"a group", "{group: g, scope: ClusterSet}", "a group is one of its own cluster", in, in},
+	} {
+		spec := "{tier: application, priority: 5, appliedTo: [{podSelector: {}}], ingress: [{action: Allow, name: r, from: [" + c.peer + "]}]}"
+		got := ask(t, webhook.Handlers(c.cached, c.live), asked{path: "/validate/annp", operation: "CREATE", object: annp(spec)})
+		if got.Allowed != (c.want == "") || !got.Allowed && !strings.Contains(got.Result.Message, c.want) {
+			t.Errorf("%s: allowed %t, %+v", c.what, got.Allowed, got.Result)
+		}
 	}
 }

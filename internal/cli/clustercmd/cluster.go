@@ -60,7 +60,7 @@ func newTokenCommand(to connect) *cobra.Command {
 	var server string
 	var bounds setv1alpha1.ClusterAddresses
 	var labels map[string]string
-	var seen []string
+	var seen, visible []string
 	cmd := &cobra.Command{
 		Use:   "token NAME",
 		Short: "Make a token by which a cluster can join, once",
@@ -87,7 +87,7 @@ has is believed before somebody writes them into spec.addresses.
 			if err := credential.CheckServers(server); err != nil {
 				return fmt.Errorf("--server: %w", err)
 			}
-			spec := setv1alpha1.ClusterSpec{Addresses: bounds}
+			spec := setv1alpha1.ClusterSpec{Addresses: bounds, VisibleNamespaces: visible}
 			if spec.SeenAs, err = parseSeen(seen); err != nil {
 				return fmt.Errorf("--seen-as %w", err)
 			}
@@ -116,6 +116,7 @@ has is believed before somebody writes them into spec.addresses.
 	f.StringSliceVar(&bounds.Nodes, "nodes", nil, "CIDRs of the Nodes of a new Cluster")
 	f.StringSliceVar(&bounds.Machines, "machines", nil, "CIDRs of the virtual machines and hosts of a new Cluster")
 	f.StringArrayVar(&seen, "seen-as", nil, "as what the Pods of a new Cluster are seen by those whom they send to: CIDR=Routable, CIDR=Node, or CIDR=ADDRESS,ADDRESS; may be repeated")
+	f.StringSliceVar(&visible, "visible-namespaces", nil, "Namespaces of a new Cluster whose workloads the own policies of other members may name: names, or beginnings followed by *")
 	f.StringToStringVar(&labels, "label", nil, "labels of a new Cluster, by which policies select it")
 	return cmd
 }

@@ -26,8 +26,11 @@ type Bounds struct {
 	all        bool
 	// accounts are as in the Cluster; nil means all.
 	accounts []string
-	// Entities and LabelSets are how many it may have.
-	Entities, LabelSets int
+	// visible are the Namespaces that the own policies of other members may name.
+	visible []string
+	// Entities and LabelSets are how many it may have, Selectors how many groups of other clusters
+	// its own policies may name.
+	Entities, LabelSets, Selectors int
 }
 
 // Range are addresses of a cluster.
@@ -64,14 +67,17 @@ func Of(c *setv1alpha1.Cluster, earlier []*setv1alpha1.Cluster) *Bounds {
 		own: map[wire.Kind][]netip.Prefix{
 			wire.Pod: prefixes(c.Spec.Addresses.Pods), wire.Node: prefixes(c.Spec.Addresses.Nodes), wire.Machine: prefixes(c.Spec.Addresses.Machines),
 		},
-		namespaces: c.Spec.Namespaces, all: c.Spec.Namespaces == nil, accounts: c.Spec.Accounts,
-		Entities: setv1alpha1.DefaultMostEntities, LabelSets: setv1alpha1.DefaultMostLabelSets,
+		namespaces: c.Spec.Namespaces, all: c.Spec.Namespaces == nil, accounts: c.Spec.Accounts, visible: c.Spec.VisibleNamespaces,
+		Entities: setv1alpha1.DefaultMostEntities, LabelSets: setv1alpha1.DefaultMostLabelSets, Selectors: setv1alpha1.DefaultMostSelectors,
 	}
 	if n := c.Spec.Limits.Entities; n != nil {
 		b.Entities = int(*n)
 	}
 	if n := c.Spec.Limits.LabelSets; n != nil {
 		b.LabelSets = int(*n)
+	}
+	if n := c.Spec.Limits.Selectors; n != nil {
+		b.Selectors = int(*n)
 	}
 	for _, o := range earlier {
 		b.foreign = append(b.foreign, Ranges(o)...)
@@ -112,6 +118,12 @@ func (b *Bounds) mayIn(namespace string) error {
 	}
 	return fmt.Errorf("Namespace %s is not among its spec.namespaces", namespace)
 }
+
+// Visible reports whether the own policies of other members may name workloads of a Namespace.
+func (b *Bounds) Visible(namespace string) bool { return Matches(b.visible, namespace) }
+
+// NodesVisible reports whether they may name Nodes: where all Namespaces are visible.
+func (b *Bounds) NodesVisible() bool { return slices.Contains(b.visible, "*") }
 
 // Account fails unless the member may work on a region of a cloud account.
 func (b *Bounds) Account(region string) error {
@@ -180,6 +192,7 @@ func (b *Bounds) address(kind wire.Kind, a netip.Addr) error {
 func (b *Bounds) Equal(o *Bounds) bool {
 	return o != nil && b.all == o.all && slices.Equal(b.namespaces, o.namespaces) &&
 		(b.accounts == nil) == (o.accounts == nil) && slices.Equal(b.accounts, o.accounts) && slices.Equal(b.foreign, o.foreign) &&
-		b.Entities == o.Entities && b.LabelSets == o.LabelSets && slices.Equal(b.own[wire.Pod], o.own[wire.Pod]) &&
+		b.Entities == o.Entities && b.LabelSets == o.LabelSets && b.Selectors == o.Selectors &&
+		slices.Equal(b.visible, o.visible) && slices.Equal(b.own[wire.Pod], o.own[wire.Pod]) &&
 		slices.Equal(b.own[wire.Node], o.own[wire.Node]) && slices.Equal(b.own[wire.Machine], o.own[wire.Machine])
 }

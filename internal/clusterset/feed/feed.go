@@ -32,6 +32,10 @@ type Feed struct {
 	// are to be told.
 	accounts map[string][]string
 	untold   bool
+	// interests are the groups that own policies name, by the policies, and all of them by id.
+	interests      map[string][]string
+	asked          map[string]*asked
+	dirtyInterests map[string]struct{}
 	// listing says that a listing has begun and not ended.
 	listing, begun bool
 }
@@ -49,6 +53,12 @@ type entity struct {
 	set *labelSet
 }
 
+// asked is a group that own policies name, and how many of them do.
+type asked struct {
+	wire.Interest
+	uses int
+}
+
 type namespace struct {
 	name string
 	set  *labelSet
@@ -59,6 +69,7 @@ func New() *Feed {
 	return &Feed{
 		sets: map[string]*labelSet{}, entities: map[wire.Ref]*entity{}, namespaces: map[string]*namespace{},
 		dirtyEntities: map[wire.Ref]struct{}{}, dirtyNamespaces: map[string]struct{}{}, accounts: map[string][]string{},
+		interests: map[string][]string{}, asked: map[string]*asked{}, dirtyInterests: map[string]struct{}{},
 	}
 }
 
@@ -147,6 +158,34 @@ func (f *Feed) PutAccount(object string, regions []string) {
 	}
 }
 
+// PutInterests notes which groups an own policy names; none if it is gone. It reports whether other
+// groups are named now than before.
+func (f *Feed) PutInterests(policy string, all []wire.Interest) (changed bool) {
+	former := f.interests[policy]
+	if delete(f.interests, policy); len(all) > 0 {
+		ids := make([]string, 0, len(all))
+		for _, i := range all {
+			ids = append(ids, i.Group)
+			if f.asked[i.Group] == nil {
+				f.asked[i.Group] = &asked{Interest: i}
+				f.dirtyInterests[i.Group], changed = struct{}{}, true
+			}
+			f.asked[i.Group].uses++
+		}
+		f.interests[policy] = ids
+	}
+	for _, id := range former {
+		if f.asked[id].uses--; f.asked[id].uses == 0 {
+			delete(f.asked, id)
+			f.dirtyInterests[id], changed = struct{}{}, true
+		}
+	}
+	return changed
+}
+
+// Interests returns the ids of the groups that own policies name, sorted.
+func (f *Feed) Interests() []string { return slices.Sorted(maps.Keys(f.asked)) }
+
 // RefOf names an entity of the engine on the wire. It is false for what is not told.
 func RefOf(r policy.EntityRef) (wire.Ref, bool) {
 	switch r.Kind {
@@ -232,6 +271,10 @@ func (f *Feed) Begin() {
 	for name := range f.namespaces {
 		f.dirtyNamespaces[name] = struct{}{}
 	}
+	clear(f.dirtyInterests)
+	for id := range f.asked {
+		f.dirtyInterests[id] = struct{}{}
+	}
 	f.listing, f.begun, f.untold = true, false, true
 }
 
@@ -241,7 +284,7 @@ const mostBytes, namedBytes = 128 << 10, 120
 // Next returns the next record to tell; nil if there is none. What is gone is told first, so that
 // what comes finds room.
 func (f *Feed) Next() *wire.Up {
-	if !f.listing && !f.untold && len(f.dirtyEntities)+len(f.dirtyNamespaces) == 0 {
+	if !f.listing && !f.untold && len(f.dirtyEntities)+len(f.dirtyNamespaces)+len(f.dirtyInterests) == 0 {
 		return nil
 	}
 	out := &wire.Up{}
@@ -259,7 +302,7 @@ func (f *Feed) Next() *wire.Up {
 		regions = regions[:min(len(regions), wire.MostAccounts)]
 		out.Accounts, f.untold = &regions, false
 	}
-	room := mostBytes
+	room := f.interestsInto(out, mostBytes)
 	for _, name := range slices.Sorted(maps.Keys(f.dirtyNamespaces)) {
 		if room <= 0 {
 			break
@@ -280,6 +323,26 @@ func (f *Feed) Next() *wire.Up {
 		out.Listed, f.listing = true, false
 	}
 	return out
+}
+
+// interestsInto fills a record with groups that own policies name, and returns how much room is
+// left.
+func (f *Feed) interestsInto(out *wire.Up, room int) int {
+	for _, id := range slices.Sorted(maps.Keys(f.dirtyInterests)) {
+		if room <= 0 {
+			break
+		}
+		delete(f.dirtyInterests, id)
+		i := f.asked[id]
+		if i == nil {
+			room -= namedBytes
+			out.GoneInterests = append(out.GoneInterests, id)
+			continue
+		}
+		room -= namedBytes + i.Size()
+		out.Interests = append(out.Interests, i.Interest)
+	}
+	return room
 }
 
 // entitiesInto fills a record with entities, and returns how much room is left.

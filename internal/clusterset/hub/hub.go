@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"golang.org/x/time/rate"
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -118,6 +119,13 @@ type member struct {
 	// stale says that it has been silent for longer than its Cluster has what it told count for
 	// rules that allow.
 	stale bool
+	// asked answers what it has asked for its own policies; hidden says of which clusters it gets
+	// nothing there.
+	asked  map[string]wire.Told
+	hidden map[string]map[string]bool
+	// broad says that something of it means too many; interests bounds how fast it asks.
+	broad     bool
+	interests *rate.Limiter
 }
 
 // New returns a Hub that does nothing until Start.
@@ -258,6 +266,9 @@ func (h *Hub) take(in *inputs) {
 	gone := h.outline.targets
 	h.outline = next
 	h.measure()
+	for _, m := range h.clusters {
+		h.grant(m)
+	}
 	for i := range next.targets {
 		t := &next.targets[i]
 		for j := range gone {
@@ -292,7 +303,7 @@ func (h *Hub) members(clusters []setv1alpha1.Cluster) {
 		m := h.clusters[c.Name]
 		if m == nil || m.cluster.UID != c.UID {
 			h.drop(c.Name)
-			m = &member{realized: map[string]wire.Realization{}, recorded: recorded{parts: h.dropped[c.Name]}}
+			m = &member{realized: map[string]wire.Realization{}, interests: rate.NewLimiter(interestsPerSecond, interestsAtOnce), recorded: recorded{parts: h.dropped[c.Name]}}
 			delete(h.dropped, c.Name)
 			h.clusters[c.Name] = m
 		}
@@ -340,6 +351,11 @@ func (h *Hub) commit(ctx context.Context) {
 func (h *Hub) commitOnce() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.commitNow()
+}
+
+// commitNow brings groups up to date. The caller holds the lock.
+func (h *Hub) commitNow() {
 	if len(h.union.Commit()) == 0 {
 		return
 	}
@@ -352,9 +368,6 @@ func (h *Hub) commitOnce() {
 // mostMembers is how many members a remote group has at most for a policy with it to be sent to
 // those who do not have it yet.
 const mostMembers = 20_000
-
-// reasonTooBroad is why a policy is not sent.
-const reasonTooBroad = "PeerTooBroad"
 
 // measure finds the groups that are too broad. The caller holds the lock.
 func (h *Hub) measure() {
@@ -369,6 +382,11 @@ func (h *Hub) measure() {
 	if len(broad) != before {
 		for i := range h.outline.targets {
 			h.realized(&h.outline.targets[i])
+		}
+	}
+	for _, m := range h.clusters {
+		if m.broad {
+			h.grant(m)
 		}
 	}
 }
@@ -419,12 +437,15 @@ func (h *Hub) realized(t *target) {
 				r.Message = "last heard of at " + m.heard.UTC().Format(time.RFC3339) + ", when it was " + said.Phase
 			}
 		case t.observed[name] == 0 && h.tooBroad(name, t.uid):
-			r.Phase, r.Reason = string(v1beta1.NetworkPolicyFailed), reasonTooBroad
+			r.Phase, r.Reason = string(v1beta1.NetworkPolicyFailed), setv1alpha1.ReasonPeerTooBroad
 			r.Message = fmt.Sprintf("a peer has more than %d members in other clusters: name fewer, or their networks as ipBlock", mostMembers)
 		case t.observed[name] == 0 && t.hidden[name] != "":
 			r.Phase, r.Reason, r.Message = string(v1beta1.NetworkPolicyFailed), setv1alpha1.ReasonIdentityHidden, t.hidden[name]
 		case m.session != nil:
 			r.Reason = setv1alpha1.ReasonSyncing
+		}
+		if t.missing != "" && r.Reason == "" {
+			r.Reason, r.Message = setv1alpha1.ReasonNoCluster, t.missing
 		}
 		if why := cmp.Or(t.hidden[name], t.blind[name]); why != "" && (r.Reason == "" || r.Reason == setv1alpha1.ReasonSyncing) {
 			r.Reason, r.Message = setv1alpha1.ReasonIdentityHidden, why
@@ -490,19 +511,22 @@ func (h *Hub) around(name string) {
 	}
 }
 
-// view is what members are told of, as of now: of who is silent for too long nothing counts in
+// view is what a member is told of, as of now: of who is silent for too long nothing counts in
 // groups of rules that allow.
 type view struct {
 	*union.Union
-	stale map[string]bool
+	stale  map[string]bool
+	hidden map[string]map[string]bool
 }
 
 // Expired implements outbox.View.
-func (v *view) Expired(group, cluster string) bool { return v.stale[cluster] && peers.Allows(group) }
+func (v *view) Expired(group, cluster string) bool {
+	return v.stale[cluster] && peers.Allows(group) || v.hidden[group][cluster]
+}
 
-// view makes the view of now. The caller holds the lock.
-func (h *Hub) view() *view {
-	v := &view{Union: h.union}
+// view makes the view of now for a member. The caller holds the lock.
+func (h *Hub) view(to *member) *view {
+	v := &view{Union: h.union, hidden: to.hidden}
 	for name, m := range h.clusters {
 		if m.stale {
 			if v.stale == nil {
@@ -633,7 +657,7 @@ func (h *Hub) describe(m *member, s *setv1alpha1.ClusterStatus, generation int64
 			Type: kind, Status: is, Reason: reason, Message: message, ObservedGeneration: generation, LastTransitionTime: metav1.NewTime(h.Clock.Now()),
 		})
 	}
-	s.Policies = int32(len(h.outline.policies[m.cluster.Name]))
+	s.Policies, s.Selectors = int32(len(h.outline.policies[m.cluster.Name])), int32(len(m.asked))
 	if m.hello != nil {
 		s.Version, s.Protocol, s.ClusterID = m.hello.Program, int32(min(m.hello.Version, wire.Version)), m.hello.ClusterID
 		s.Namespaces, s.Entities, s.Refused = int32(counts.Namespaces), int32(counts.Entities), int32(counts.Refused)

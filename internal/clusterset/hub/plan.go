@@ -69,6 +69,8 @@ type target struct {
 	// hidden says for which clusters it is refused because a rule allows Pods that are not seen by
 	// their own addresses there; blind where another rule does not meet such Pods.
 	hidden, blind map[string]string
+	// missing says which clusters a peer names that there are not.
+	missing string
 }
 
 // outline is what members are to have.
@@ -120,6 +122,9 @@ func draw(in *inputs, former map[string]*wire.Policy) *outline {
 			if len(t.clusters) > 0 {
 				for _, g := range peers.Groups(&s.policy) {
 					out.groups[g.ID] = g
+					if missing := peers.Missing(&g.Peer, in.there); missing != nil && t.missing == "" {
+						t.missing = peers.MissingWords(missing)
+					}
 				}
 			}
 		}
@@ -127,6 +132,11 @@ func draw(in *inputs, former map[string]*wire.Policy) *outline {
 		out.targets = append(out.targets, t)
 	}
 	return out
+}
+
+// there reports whether there is a Cluster of a name.
+func (in *inputs) there(name string) bool {
+	return slices.ContainsFunc(in.clusters, func(c setv1alpha1.Cluster) bool { return c.Name == name && c.DeletionTimestamp.IsZero() })
 }
 
 // look notes whose Pods a policy means in a cluster that are not seen there as what they are.

@@ -265,7 +265,7 @@ func (h *Hub) next(cluster string, s *session) *wire.Down {
 		s.questions = s.questions[n:]
 		return &wire.Down{Questions: asked}
 	}
-	d := s.out.Next(h.view(), h.sendable(cluster, func(uid string) bool { return s.out.Has(uid) }))
+	d := s.out.Next(h.view(m), outbox.Wanted{Policies: h.sendable(cluster, func(uid string) bool { return s.out.Has(uid) }), Asked: m.asked})
 	s.synced = s.out.Synced() && d == nil
 	return d
 }
@@ -287,6 +287,9 @@ func (h *Hub) listen(ctx context.Context, cluster string, s *session, in *wire.R
 			return err
 		}
 		heard()
+		if err := h.pace(ctx, cluster, &up); err != nil {
+			return err
+		}
 		if !h.apply(cluster, s, &up) {
 			return errors.New("another stream of the member has begun")
 		}
@@ -311,7 +314,11 @@ func (h *Hub) apply(cluster string, s *session, up *wire.Up) bool {
 	if wrong := h.union.Apply(cluster, up); len(wrong) > 0 {
 		m.wrong = shortened(wrong[0], 256)
 	}
-	s.listed = s.listed || up.Listed
+	if s.listed = s.listed || up.Listed; up.Listed || len(up.Interests)+len(up.GoneInterests) > 0 {
+		h.commitNow() // so that what is asked for is answered with who is in it
+		h.grant(m)
+		s.wake()
+	}
 	s.answered(up.Answers)
 	h.reported(m, up.Realizations)
 	if len(up.Answers) == 0 {

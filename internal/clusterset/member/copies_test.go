@@ -27,6 +27,7 @@ type noPolicies struct{}
 
 func (noPolicies) PutRemote([]policy.Entity, []policy.EntityRef) {}
 func (noPolicies) PutOwnLabels(map[string]string)                {}
+func (noPolicies) PutPeerNotes(map[string]string)                {}
 
 func testMember(t *testing.T, objects ...client.Object) *Member {
 	s := runtime.NewScheme()

@@ -66,6 +66,9 @@ type Policies interface {
 	// PutOwnLabels says which labels the Namespaces and Nodes of this cluster have besides their
 	// own.
 	PutOwnLabels(labels map[string]string)
+	// PutPeerNotes says what is to be known of the remote groups that this cluster's own policies
+	// name, by id; empty if all is well.
+	PutPeerNotes(notes map[string]string)
 }
 
 // Options are what a Member needs. All are required.
@@ -115,6 +118,10 @@ type Member struct {
 	generations map[string]int64
 	retell      map[string]bool
 	lastRecord  time.Time
+	// notes are what the hub says of groups that own policies name, untellable by policy why some
+	// cannot be asked for.
+	notes      map[string]string
+	untellable map[string]map[string]string
 	// questions are those of the hub in the present stream, answers are to be told.
 	questions []wire.Question
 	answers   []wire.Answer
@@ -131,6 +138,7 @@ type state struct {
 	// labels are those that the Cluster named cluster has in the hub.
 	labels    map[string]string
 	cluster   string
+	version   int // that is spoken
 	heard     time.Time
 	connected bool
 	joined    bool
@@ -147,6 +155,7 @@ func New(o Options) *Member {
 		asking: make(chan struct{}, 1),
 		feed:   feed.New(), book: remote.New(peers.Allows), recorded: map[string]bool{}, stale: map[string]bool{}, wanted: map[string]*wire.Policy{},
 		dirty: map[string]bool{}, outcome: map[string]wire.Realization{}, seen: map[string]wire.Realization{}, generations: map[string]int64{}, retell: map[string]bool{},
+		notes: map[string]string{}, untellable: map[string]map[string]string{},
 	}
 }
 
@@ -297,6 +306,7 @@ func (m *Member) connect(ctx context.Context) {
 		if err != nil || membership == nil {
 			m.mu.Lock()
 			m.state.membership, m.state.connected = nil, false
+			m.annotate()
 			m.mu.Unlock()
 			m.wait(ctx, m.news, retryPause, err != nil)
 			continue

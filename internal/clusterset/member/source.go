@@ -102,6 +102,7 @@ func (m *Member) hear(o any, gone bool) {
 		if convert.FromHub(o) {
 			m.hearCopy(o, gone)
 		}
+		m.hearOwn(o, gone)
 	}
 	wake(m.told)
 }

@@ -191,6 +191,8 @@ func (m *Member) stream(ctx context.Context, server string, secret *corev1.Secre
 	heard := pulse.Watch(ctx, m.Clock, cancel)
 	body, up := io.Pipe()
 	defer func() { _ = up.Close() }()
+	// The transport waits for what it is to send, whatever becomes of the context.
+	defer context.AfterFunc(ctx, func() { _ = body.CloseWithError(context.Cause(ctx)) })()
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+server+credential.FeedPath, body)
 	if err != nil {
 		return false, err
@@ -307,7 +309,9 @@ func (m *Member) welcomed(w *wire.Welcome) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.state.connected, m.state.why, m.state.heard, m.state.refused = true, "", m.Clock.Now(), ""
+	m.state.version = w.Version
 	m.relabel(w.Labels)
+	m.annotate()
 	m.forgetQuestions()
 	m.feed.Begin()
 	m.book.Begin()
@@ -368,6 +372,7 @@ func (m *Member) next() *wire.Up {
 		return out
 	}
 	if u := m.feed.Next(); u != nil {
+		m.has(u.Interests)
 		return u
 	}
 	if len(m.retell) == 0 {
@@ -444,6 +449,7 @@ func (m *Member) receive(d *wire.Down, sent map[string]map[string]bool) error {
 		delete(m.wanted, uid)
 		m.dirty[uid] = true
 	}
+	m.granted(d.Told, sent)
 	if d.Sync != nil {
 		m.synced(d.Sync, sent)
 	}
@@ -465,13 +471,13 @@ func (m *Member) synced(s *wire.Sync, sent map[string]map[string]bool) {
 		}
 	}
 	m.listed = true
-	m.book.Sync(s, m.groups(), sent)
+	m.book.Sync(s, slices.DeleteFunc(m.groups(), peers.Own), sent)
 	m.book.Expire(false)
 }
 
-// groups are those that wanted policies name. The caller holds the lock.
+// groups are those that wanted policies and own ones name. The caller holds the lock.
 func (m *Member) groups() []string {
-	var out []string
+	out := m.feed.Interests()
 	for _, p := range m.wanted {
 		for _, g := range p.Groups {
 			if !slices.Contains(out, g) {

@@ -1,5 +1,5 @@
-// Package outbox is what a hub has to tell one member in one stream: policies, and the remote
-// groups that they name.
+// Package outbox is what a hub has to tell one member in one stream: policies, the remote groups
+// that they name, and those that the member has asked for.
 //
 // It owns what was told, and tells the difference to what there is. A group comes before the
 // policies that name it, and goes after them. What another member has in a group is told only when
@@ -24,9 +24,19 @@ type View interface {
 	Members() (names []string, heard map[string]bool)
 	// Recalled reports whether what is known of a cluster that has not been heard is from a record.
 	Recalled(cluster string) bool
-	// Expired reports whether a cluster has been silent for so long that what it had in a group
-	// does not count any more.
+	// Expired reports whether what a cluster has in a group does not count for the member: because
+	// the cluster has been silent for too long, or because the member would not see it as what it
+	// is.
 	Expired(group, cluster string) bool
+}
+
+// Wanted is what there is to be told.
+type Wanted struct {
+	// Policies are those for the member by uid; a policy that has changed is another value.
+	Policies map[string]*wire.Policy
+	// Asked are the groups that the member has asked for, as they are answered but for the clusters
+	// that are unheard.
+	Asked map[string]wire.Told
 }
 
 // mostBytes is about how long a record becomes.
@@ -42,19 +52,28 @@ type Outbox struct {
 	open     map[key]bool
 	policies map[string]*wire.Policy
 	groups   map[string]bool
-	synced   bool
+	// told are the answers to what the member has asked for.
+	told   map[string]wire.Told
+	synced bool
 	// unheard are those that had not been heard when all else had been told: of them the member may
 	// know something, which even an empty part replaces.
 	unheard map[string]bool
 	// recalled are the parts that were told from a record.
 	recalled map[key]bool
+	// former are groups that were told and are not any more: the member may still have what it was
+	// told, which even an empty part replaces. anyFormer says that every group may be one.
+	former    map[string]bool
+	anyFormer bool
 }
+
+// mostFormer bounds the groups that are remembered though they are not told any more.
+const mostFormer = 10_000
 
 // New returns an Outbox for a member that was told nothing.
 func New(self string) *Outbox {
 	return &Outbox{
 		self: self, sent: map[key][]string{}, open: map[key]bool{}, policies: map[string]*wire.Policy{}, groups: map[string]bool{},
-		unheard: map[string]bool{}, recalled: map[key]bool{},
+		told: map[string]wire.Told{}, unheard: map[string]bool{}, recalled: map[key]bool{}, former: map[string]bool{},
 	}
 }
 
@@ -64,17 +83,11 @@ func (o *Outbox) Synced() bool { return o.synced }
 // Has reports whether a policy was told.
 func (o *Outbox) Has(uid string) bool { return o.policies[uid] != nil }
 
-// Next returns the next record to tell; nil if there is none. wanted are the policies for the
-// member by uid; a policy that has changed is another value.
-func (o *Outbox) Next(v View, wanted map[string]*wire.Policy) *wire.Down {
+// Next returns the next record to tell; nil if there is none.
+func (o *Outbox) Next(v View, all Wanted) *wire.Down {
 	out, room := &wire.Down{}, mostBytes
 	names, heard := v.Members()
-	groups := map[string]bool{}
-	for _, p := range wanted {
-		for _, g := range p.Groups {
-			groups[g] = true
-		}
-	}
+	wanted, groups := all.Policies, all.groups()
 	for _, group := range slices.Sorted(maps.Keys(groups)) {
 		for _, cluster := range names {
 			expired := v.Expired(group, cluster)
@@ -95,7 +108,7 @@ func (o *Outbox) Next(v View, wanted map[string]*wire.Policy) *wire.Down {
 		}
 		o.groups[group] = true
 	}
-	o.former(out, &room, groups, names)
+	o.left(out, &room, groups, names)
 	for _, uid := range slices.Sorted(maps.Keys(wanted)) {
 		if room <= 0 {
 			return out
@@ -117,7 +130,10 @@ func (o *Outbox) Next(v View, wanted map[string]*wire.Policy) *wire.Down {
 			o.forget(group)
 		}
 	}
-	if room <= 0 || len(out.Parts)+len(out.Policies)+len(out.GonePolicies) > 0 {
+	if room > 0 {
+		o.answer(out, all.Asked, names, heard)
+	}
+	if room <= 0 || len(out.Told)+len(out.Parts)+len(out.Policies)+len(out.GonePolicies) > 0 {
 		return out
 	}
 	if !o.synced {
@@ -128,15 +144,50 @@ func (o *Outbox) Next(v View, wanted map[string]*wire.Policy) *wire.Down {
 	return nil
 }
 
+// groups are all that are to be told.
+func (w *Wanted) groups() map[string]bool {
+	out := map[string]bool{}
+	for _, p := range w.Policies {
+		for _, g := range p.Groups {
+			out[g] = true
+		}
+	}
+	for id := range w.Asked {
+		if !w.Asked[id].Refused {
+			out[id] = true
+		}
+	}
+	return out
+}
+
+// answer tells what has become of what the member has asked for. All parts have been told.
+func (o *Outbox) answer(out *wire.Down, asked map[string]wire.Told, names []string, heard map[string]bool) {
+	for _, id := range slices.Sorted(maps.Keys(asked)) {
+		now, was := asked[id], o.told[id]
+		if _, told := o.told[id]; told && now.Reason == was.Reason && now.Message == was.Message && now.Refused == was.Refused {
+			continue
+		}
+		o.told[id] = now
+		now.Unheard = o.unheardOf(names, heard)
+		out.Told = append(out.Told, now)
+	}
+	maps.DeleteFunc(o.told, func(id string, _ wire.Told) bool { _, still := asked[id]; return !still })
+}
+
 func (o *Outbox) sync(names []string, heard map[string]bool) *wire.Sync {
-	s := &wire.Sync{Policies: slices.Sorted(maps.Keys(o.policies))}
+	return &wire.Sync{Policies: slices.Sorted(maps.Keys(o.policies)), Unheard: o.unheardOf(names, heard)}
+}
+
+// unheardOf are the clusters of which the member may know something that nobody has told here.
+func (o *Outbox) unheardOf(names []string, heard map[string]bool) []string {
+	var out []string
 	for _, name := range names {
 		if !heard[name] {
-			s.Unheard = append(s.Unheard, name)
+			out = append(out, name)
 			o.unheard[name] = true
 		}
 	}
-	return s
+	return out
 }
 
 func size(p *wire.Policy) int {
@@ -147,8 +198,8 @@ func size(p *wire.Policy) int {
 	return n
 }
 
-// former tells that clusters that are no more have nothing.
-func (o *Outbox) former(out *wire.Down, room *int, groups map[string]bool, names []string) {
+// left tells that clusters that are no more have nothing.
+func (o *Outbox) left(out *wire.Down, room *int, groups map[string]bool, names []string) {
 	for _, k := range slices.SortedFunc(maps.Keys(o.sent), compareKeys) {
 		if groups[k.group] && !slices.Contains(names, k.cluster) {
 			delete(o.sent, k)
@@ -166,6 +217,10 @@ func compareKeys(a, b key) int {
 
 func (o *Outbox) forget(group string) {
 	delete(o.groups, group)
+	if o.former[group] = true; len(o.former) > mostFormer {
+		o.anyFormer = true
+		clear(o.former)
+	}
 	maps.DeleteFunc(o.sent, func(k key, _ []string) bool { return k.group == group })
 	maps.DeleteFunc(o.open, func(k key, _ bool) bool { return k.group == group })
 	maps.DeleteFunc(o.recalled, func(k key, _ bool) bool { return k.group == group })
@@ -182,7 +237,7 @@ func (o *Outbox) part(out *wire.Down, room *int, k key, now []string, recalled b
 		o.unheard[k.cluster] = true
 	}
 	was, told := o.sent[k]
-	if same(was, now) && (told || len(now) == 0 && !o.unheard[k.cluster]) {
+	if same(was, now) && (told || len(now) == 0 && !o.unheard[k.cluster] && !o.anyFormer && !o.former[k.group]) {
 		return
 	}
 	p := wire.Part{Group: k.group, Cluster: k.cluster, Whole: !told, Recalled: recalled}

@@ -4,9 +4,11 @@
 // A peer with the scope ClusterSet is two: what it says in this cluster, and a remote group, which
 // is all that it says in the others. Both ends give a remote group the same id, made from the
 // peer, the Namespace of its policy, and whether its rule allows: who is in a group of such rules
-// may expire. A member needs the id alone; a hub also needs the peer as
-// it is over all clusters, where a Namespace is known by its labels: its own, those of its cluster,
-// and the name of that.
+// may expire. A member needs the id alone; a hub also needs the peer as it is over all clusters,
+// where a Namespace is known by its labels: its own, those of its cluster, and the name of that.
+//
+// A member's own policies have groups of their own, with other ids, because they mean only what the
+// other clusters let be seen. See Interest.
 //
 // Everything here is pure, and may be called from anywhere.
 package peers
@@ -113,11 +115,11 @@ type Group struct {
 // left out: see Check.
 func Groups(p *policy.Policy) []Group {
 	var out []Group
-	each(p, func(_ string, action policy.Action, peer *policy.Peer) {
+	each(p, func(_ string, use use, peer *policy.Peer) {
 		if peer.Scope != ScopeClusterSet || check(peer) != nil {
 			return
 		}
-		if g := groupOf(p.Namespace, action, peer); !slices.ContainsFunc(out, func(o Group) bool { return o.ID == g.ID }) {
+		if g := groupOf(p.Namespace, use, peer); !slices.ContainsFunc(out, func(o Group) bool { return o.ID == g.ID }) {
 			out = append(out, g)
 		}
 	})
@@ -127,17 +129,18 @@ func Groups(p *policy.Policy) []Group {
 // Localize returns a policy as a member computes it: to each peer with the scope ClusterSet comes
 // its remote group. A policy without such peers is returned as it is.
 func Localize(p policy.Policy) policy.Policy {
-	p.Ingress, p.Egress = localized(p.Namespace, p.Ingress), localized(p.Namespace, p.Egress)
+	p.Ingress, p.Egress = localized(&p, use{}, p.Ingress), localized(&p, use{egress: true}, p.Egress)
 	return p
 }
 
-func localized(namespace string, rules []policy.Rule) []policy.Rule {
+func localized(p *policy.Policy, of use, rules []policy.Rule) []policy.Rule {
+	of.own = !p.Set
 	out := rules
 	for i := range rules {
 		var remote []policy.Peer
 		for j := range rules[i].Peers {
 			if peer := &rules[i].Peers[j]; peer.Scope == ScopeClusterSet && check(peer) == nil {
-				remote = append(remote, policy.Peer{RemoteGroup: groupOf(namespace, rules[i].Action, peer).ID})
+				remote = append(remote, policy.Peer{RemoteGroup: groupOf(p.Namespace, of.by(rules[i].Action), peer).ID})
 			}
 		}
 		if len(remote) == 0 {
@@ -153,12 +156,18 @@ func localized(namespace string, rules []policy.Rule) []policy.Rule {
 
 // Check says what of a policy for several clusters is not done. selector is that over the clusters.
 func Check(selector string, p *policy.Policy) []policy.FieldError {
-	var out []policy.FieldError
+	out := CheckPeers(p)
 	if _, err := ParseClusters(selector); err != nil {
 		out = append(out, policy.FieldError{Field: "metadata.annotations[" + setv1alpha1.AnnotationClusters + "]", Value: shown(selector),
 			Want: "a selector over the labels of Clusters, such as env=prod, or {} for all: " + shown(err.Error())})
 	}
-	each(p, func(path string, _ policy.Action, peer *policy.Peer) {
+	return out
+}
+
+// CheckPeers says which peers with the scope ClusterSet cannot be of other clusters.
+func CheckPeers(p *policy.Policy) []policy.FieldError {
+	var out []policy.FieldError
+	each(p, func(path string, _ use, peer *policy.Peer) {
 		if peer.Scope != ScopeClusterSet {
 			return
 		}
@@ -209,17 +218,41 @@ func keysOf(s *policy.Selector) []string {
 	return out
 }
 
-// The beginnings of the ids of groups: of those whose rules allow, and of others.
-const (
-	idAllows = "ga"
-	idOthers = "gd"
-)
+// use is where a peer stands: in a policy of the hub or in one of a member's own, in which
+// direction, and in a rule that allows or in another.
+type use struct{ own, egress, allows bool }
+
+// by is the same use in a rule with an action.
+func (u use) by(action policy.Action) use {
+	u.allows = action == policy.Allow
+	return u
+}
+
+// prefixes begin the ids of groups. Where policies are the hub's, the direction does not matter: a
+// policy of which a member would see hidden Pods is not sent there at all.
+var prefixes = map[use]string{
+	{allows: true}: "ga", {allows: true, egress: true}: "ga", {}: "gd", {egress: true}: "gd",
+	{own: true, allows: true}: "gb", {own: true, allows: true, egress: true}: "gc", {own: true}: "ge", {own: true, egress: true}: "gf",
+}
+
+// is finds in which uses a group with an id is.
+func is(id string, want func(use) bool) bool {
+	for u, prefix := range prefixes {
+		if want(u) && strings.HasPrefix(id, prefix) {
+			return true
+		}
+	}
+	return false
+}
 
 // Allows reports whether a group is one of rules that allow.
-func Allows(id string) bool { return strings.HasPrefix(id, idAllows) }
+func Allows(id string) bool { return is(id, func(u use) bool { return u.allows }) }
+
+// Own reports whether a group is one of a member's own policies.
+func Own(id string) bool { return is(id, func(u use) bool { return u.own }) }
 
 // groupOf returns the remote group of a peer of a policy in a Namespace, or in none.
-func groupOf(namespace string, action policy.Action, peer *policy.Peer) Group {
+func groupOf(namespace string, u use, peer *policy.Peer) Group {
 	p := policy.Peer{NodeSelector: peer.NodeSelector}
 	switch {
 	case peer.NodeSelector != nil:
@@ -234,16 +267,19 @@ func groupOf(namespace string, action policy.Action, peer *policy.Peer) Group {
 	}
 	p.PodSelector, p.NamespaceSelector = sorted(p.PodSelector), sorted(p.NamespaceSelector)
 	p.ExternalEntitySelector, p.NodeSelector = sorted(p.ExternalEntitySelector), sorted(p.NodeSelector)
+	if u.own { // over the wire, none and an empty list are the same
+		for _, s := range []*policy.Selector{p.PodSelector, p.NamespaceSelector, p.ExternalEntitySelector, p.NodeSelector} {
+			if s != nil && len(s.MatchLabels) == 0 {
+				s.MatchLabels = nil
+			}
+		}
+	}
 	text, err := json.Marshal([]*policy.Selector{p.PodSelector, p.NamespaceSelector, p.ExternalEntitySelector, p.NodeSelector})
 	if err != nil {
 		panic("selectors are texts: " + err.Error())
 	}
 	sum := sha256.Sum256(text)
-	prefix := idOthers
-	if action == policy.Allow {
-		prefix = idAllows
-	}
-	return Group{ID: prefix + hex.EncodeToString(sum[:16]), Peer: p}
+	return Group{ID: prefixes[u] + hex.EncodeToString(sum[:16]), Peer: p}
 }
 
 // named selects one value of a label.
@@ -267,15 +303,16 @@ func sorted(s *policy.Selector) *policy.Selector {
 	return out
 }
 
-// each calls f for every peer with its path, and the action of its rule.
-func each(p *policy.Policy, f func(path string, action policy.Action, peer *policy.Peer)) {
+// each calls f for every peer with its path, and where it stands.
+func each(p *policy.Policy, f func(path string, u use, peer *policy.Peer)) {
 	for _, d := range []struct {
 		path, side string
 		rules      []policy.Rule
-	}{{"spec.ingress", "from", p.Ingress}, {"spec.egress", "to", p.Egress}} {
+		use        use
+	}{{"spec.ingress", "from", p.Ingress, use{own: !p.Set}}, {"spec.egress", "to", p.Egress, use{own: !p.Set, egress: true}}} {
 		for i := range d.rules {
 			for j := range d.rules[i].Peers {
-				f(fmt.Sprintf("%s[%d].%s[%d]", d.path, i, d.side, j), d.rules[i].Action, &d.rules[i].Peers[j])
+				f(fmt.Sprintf("%s[%d].%s[%d]", d.path, i, d.side, j), d.use.by(d.rules[i].Action), &d.rules[i].Peers[j])
 			}
 		}
 	}

@@ -215,15 +215,28 @@ func (b *Book) Forget(group string) {
 // that are wanted, of others nothing changes.
 func (b *Book) Sync(s *wire.Sync, groups []string, sent map[string]map[string]bool) {
 	for _, group := range groups {
-		b.Know(group)
-		for cluster, part := range b.groups[group] {
-			if sent[group][cluster] || slices.Contains(s.Unheard, cluster) {
-				continue
-			}
-			for text := range part {
-				b.remove(group, cluster, text)
-			}
+		b.Told(group, s.Unheard, sent[group])
+	}
+}
+
+// Told takes over that all parts of one group have been told: parts that were not sent are empty,
+// but for those of clusters that were not heard of.
+func (b *Book) Told(group string, unheard []string, sent map[string]bool) {
+	b.Know(group)
+	for cluster, part := range b.groups[group] {
+		if sent[cluster] || slices.Contains(unheard, cluster) {
+			continue
 		}
+		for text := range part {
+			b.remove(group, cluster, text)
+		}
+	}
+}
+
+// Empty takes everything out of a group.
+func (b *Book) Empty(group string) {
+	if b.groups[group] != nil {
+		b.Told(group, nil, nil)
 	}
 }
 

@@ -31,6 +31,9 @@ type Union struct {
 	names map[string]string
 	ids   map[string]map[string]struct{}
 	parts map[string]map[string]*part // by the engine's name, and cluster
+	sizes map[string]int              // by the engine's name
+	// asked says how many members have asked for a group for their own policies.
+	asked map[string]int
 	// unwanted are groups that go with the next Commit, unless they are wanted again.
 	unwanted map[string]struct{}
 }
@@ -46,6 +49,9 @@ type cluster struct {
 	// namespaces and entities are its claims.
 	namespaces map[string]*namespaceClaim
 	entities   map[wire.Ref]*entityClaim
+	// interests are what it has asked for, by the id of the group; granted is how many of them are.
+	interests map[string]*interest
+	granted   int
 	// claimed are regions of cloud accounts, sorted; accounts are those of them that are believed,
 	// and foreign says why one is not.
 	claimed, accounts []string
@@ -145,6 +151,21 @@ type entityClaim struct {
 	refused string
 }
 
+// interest is a group that a member has asked for. It is not computed while it is refused.
+type interest struct {
+	Interest
+	listing uint32
+}
+
+// Interest is a group that a member's own policies name.
+type Interest struct {
+	Group peers.Group
+	// Has says that the member has had members of it.
+	Has bool
+	// Refused is why it is not computed: a reason in one word, and a sentence.
+	Refused, Message string
+}
+
 // part is what one cluster has in one group.
 type part struct {
 	by   map[policy.EntityRef]string
@@ -166,6 +187,7 @@ func New() *Union {
 	return &Union{
 		engine: policy.New(policy.Options{}), clusters: map[string]*cluster{},
 		names: map[string]string{}, ids: map[string]map[string]struct{}{}, parts: map[string]map[string]*part{}, unwanted: map[string]struct{}{},
+		sizes: map[string]int{}, asked: map[string]int{},
 	}
 }
 
@@ -174,11 +196,15 @@ func New() *Union {
 func (u *Union) PutCluster(name string, labels map[string]string, bounds *claims.Bounds) {
 	c := u.clusters[name]
 	if c == nil {
-		c = &cluster{name: name, labels: map[int]*labelSet{}, sets: map[string]*labelSet{}, namespaces: map[string]*namespaceClaim{}, entities: map[wire.Ref]*entityClaim{}}
+		c = &cluster{
+			name: name, labels: map[int]*labelSet{}, sets: map[string]*labelSet{}, namespaces: map[string]*namespaceClaim{}, entities: map[wire.Ref]*entityClaim{},
+			interests: map[string]*interest{},
+		}
 		u.clusters[name] = c
 	}
 	c.given, c.bounds = peers.Given(name, labels), bounds
 	c.judgeAccounts()
+	u.judgeInterests(c)
 	for _, n := range c.namespaces {
 		u.judgeNamespace(c, n)
 	}
@@ -198,6 +224,9 @@ func (u *Union) DropCluster(name string) {
 	}
 	for _, n := range c.namespaces {
 		u.forgetNamespace(c, n)
+	}
+	for id := range c.interests {
+		u.forgetInterest(c, id)
 	}
 	delete(u.clusters, name)
 }
@@ -390,6 +419,17 @@ func (u *Union) Apply(name string, r *wire.Up) []string {
 			u.forgetNamespace(c, n)
 		}
 	}
+	for _, id := range r.GoneInterests {
+		u.forgetInterest(c, id)
+	}
+	for i := range r.Interests {
+		if err := u.ask(c, &r.Interests[i]); err != nil {
+			wrong = append(wrong, err.Error())
+		}
+	}
+	if len(r.GoneInterests)+len(r.Interests) > 0 {
+		u.judgeInterests(c)
+	}
 	if r.Accounts != nil {
 		if err := u.claimAccounts(c, *r.Accounts); err != nil {
 			wrong = append(wrong, err.Error())
@@ -454,6 +494,12 @@ func (u *Union) endListing(c *cluster) {
 			u.forgetNamespace(c, n)
 		}
 	}
+	for id, i := range c.interests {
+		if i.listing != c.listing {
+			u.forgetInterest(c, id)
+		}
+	}
+	u.judgeInterests(c)
 	c.listed, c.heard = false, true
 	// What was refused for want of room may have some now.
 	for _, ref := range slices.SortedFunc(maps.Keys(c.entities), compareRefs) {
@@ -557,6 +603,9 @@ func (u *Union) judgeNamespace(c *cluster, n *namespaceClaim) {
 	maps.Copy(labels, n.set.labels)
 	maps.Copy(labels, c.given)
 	labels["kubernetes.io/metadata.name"] = n.Name
+	if c.bounds.Visible(n.Name) {
+		labels[peers.VisibleLabel] = ""
+	}
 	u.engine.PutNamespace(policy.Namespace{Name: c.name + "/" + n.Name, Labels: labels})
 }
 
@@ -590,6 +639,9 @@ func (u *Union) judgeEntity(c *cluster, e *entityClaim) {
 			in.Labels = map[string]string{}
 		}
 		maps.Copy(in.Labels, c.given)
+		if c.bounds.NodesVisible() {
+			in.Labels[peers.VisibleLabel] = ""
+		}
 	}
 	u.engine.PutEntity(in)
 }
@@ -679,13 +731,7 @@ func (u *Union) Part(id, cluster string) []string {
 }
 
 // Size is how many members a group has in all clusters.
-func (u *Union) Size(id string) int {
-	n := 0
-	for _, p := range u.parts[u.names[id]] {
-		n += len(p.list)
-	}
-	return n
-}
+func (u *Union) Size(id string) int { return u.sizes[u.names[id]] }
 
 // Clusters returns those who have something in a group, sorted.
 func (u *Union) Clusters(id string) []string {
@@ -731,6 +777,7 @@ func (u *Union) Commit() []Changed {
 	for g := range changes.Groups(policy.AddressGroup) {
 		if g.Change == policy.Removed {
 			delete(u.parts, g.Name)
+			delete(u.sizes, g.Name)
 			continue
 		}
 		for cluster := range u.change(g) {
@@ -784,10 +831,11 @@ func (u *Union) change(g *policy.GroupDelta) map[string]struct{} {
 	}
 	out := map[string]struct{}{}
 	for name, e := range about {
-		p := parts[name]
+		p, before := parts[name], len(parts[name].list)
 		if p.apply(e) {
 			out[name] = struct{}{}
 		}
+		u.sizes[g.Name] += len(p.list) - before
 		if len(p.by) == 0 {
 			delete(parts, name)
 		}

@@ -23,10 +23,12 @@ import (
 	"strings"
 )
 
-// Version is that of what is spoken here, Oldest the oldest that is understood.
+// Version is that of what is spoken here, Oldest the oldest that is understood. VersionInterests is
+// the first in which hubs answer interests.
 const (
-	Version = 1
-	Oldest  = 1
+	Version          = 2
+	Oldest           = 1
+	VersionInterests = 2
 )
 
 const (
@@ -39,6 +41,11 @@ const (
 	mostLabels    = 128
 	mostAddresses = 16
 	mostPorts     = 64
+	// mostExpressions and mostValues bound a selector.
+	mostExpressions = 64
+	mostValues      = 256
+	// mostInterest is about how long an interest may be, in bytes.
+	mostInterest = 32 << 10
 )
 
 // Hello is what a member begins with.
@@ -133,6 +140,11 @@ type Up struct {
 	// CheckAccount.
 	Accounts *[]string `json:"accounts,omitempty"`
 
+	// Interests are remote groups that the member's own policies name, GoneInterests the ids of
+	// those that none names any more. The hub answers each by Told.
+	Interests     []Interest `json:"interests,omitempty"`
+	GoneInterests []string   `json:"goneInterests,omitempty"`
+
 	Realizations []Realization `json:"realizations,omitempty"`
 	// Answers are those to questions of this stream.
 	Answers []Answer `json:"answers,omitempty"`
@@ -196,6 +208,8 @@ type Down struct {
 	// any more.
 	Policies     []Policy `json:"policies,omitempty"`
 	GonePolicies []string `json:"gonePolicies,omitempty"`
+	// Told answers interests, after the parts of their groups.
+	Told []Told `json:"told,omitempty"`
 	// Sync ends what the hub begins with.
 	Sync *Sync `json:"sync,omitempty"`
 	Beat bool  `json:"beat,omitempty"`
@@ -206,6 +220,54 @@ type Down struct {
 	Refused *[]string `json:"refused,omitempty"`
 	// End says why the hub ends the stream.
 	End string `json:"end,omitempty"`
+}
+
+// Expression is one requirement of a selector, as Kubernetes has it.
+type Expression struct {
+	Key      string   `json:"k"`
+	Operator string   `json:"o"`
+	Values   []string `json:"v,omitempty"`
+}
+
+// Selector selects by labels, as Kubernetes does. An empty one selects all.
+type Selector struct {
+	Labels      map[string]string `json:"l,omitempty"`
+	Expressions []Expression      `json:"x,omitempty"`
+}
+
+// Interest is a peer of a policy that the member itself has, which means workloads of other
+// clusters. The hub computes who they are, as far as their clusters let them be seen.
+type Interest struct {
+	// Group is the id of the remote group. The hub makes it from the rest as well: where the two
+	// differ, it has not understood all.
+	Group string `json:"g"`
+	// Namespace is that of the policy, if it is in one. Egress and Allows are those of the rule.
+	Namespace string `json:"s,omitempty"`
+	Egress    bool   `json:"e,omitempty"`
+	Allows    bool   `json:"w,omitempty"`
+	// The peer.
+	Pods       *Selector `json:"p,omitempty"`
+	Machines   *Selector `json:"m,omitempty"`
+	Nodes      *Selector `json:"n,omitempty"`
+	Namespaces *Selector `json:"a,omitempty"`
+	// Account is a ServiceAccount, NAMESPACE/NAME.
+	Account string `json:"c,omitempty"`
+	// Has says that the member has had members of the group, so that it does not lose them because
+	// they have become too many.
+	Has bool `json:"h,omitempty"`
+}
+
+// Told answers an interest: all parts of the group have been told. Parts that were not told in this
+// stream are empty, but for those of clusters that are unheard.
+type Told struct {
+	Group string `json:"g"`
+	// Unheard are the clusters that were not heard of since the hub began.
+	Unheard []string `json:"u,omitempty"`
+	// Reason and Message say what the group lacks, in one word and in a sentence; with Refused
+	// nothing of it is told.
+	Reason  string `json:"r,omitempty"`
+	Message string `json:"m,omitempty"`
+	Refused bool   `json:"x,omitempty"`
 }
 
 // Question is what the hub wants to know of a member: what happens to a packet there.
@@ -322,6 +384,78 @@ func (s *LabelSet) Check() error {
 
 // Check fails unless the name may be one of a Namespace.
 func (n *Namespace) Check() error { return checkName("Namespace", n.Name) }
+
+// Check fails unless an interest may be one, whatever it means.
+func (i *Interest) Check() error {
+	if i.Size() > mostInterest {
+		return fmt.Errorf("a peer of %d bytes, want at most %d", i.Size(), mostInterest)
+	}
+	if i.Namespace != "" {
+		if err := checkName("Namespace", i.Namespace); err != nil {
+			return err
+		}
+	}
+	if i.Account != "" {
+		namespace, name, _ := strings.Cut(i.Account, "/")
+		if err := errors.Join(checkName("Namespace", namespace), checkName("ServiceAccount", name)); err != nil {
+			return err
+		}
+	}
+	for _, s := range []*Selector{i.Pods, i.Machines, i.Nodes, i.Namespaces} {
+		if err := s.check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Size is about how long an interest is when it is written.
+func (i *Interest) Size() int {
+	n := len(i.Group) + len(i.Namespace) + len(i.Account)
+	for _, s := range []*Selector{i.Pods, i.Machines, i.Nodes, i.Namespaces} {
+		if s == nil {
+			continue
+		}
+		for k, v := range s.Labels {
+			n += len(k) + len(v) + 8
+		}
+		for _, x := range s.Expressions {
+			n += len(x.Key) + len(x.Operator) + 30
+			for _, v := range x.Values {
+				n += len(v) + 4
+			}
+		}
+	}
+	return n
+}
+
+// check fails unless a selector may be one; nil may.
+func (s *Selector) check() error {
+	if s == nil {
+		return nil
+	}
+	if err := (&LabelSet{Labels: s.Labels}).Check(); err != nil {
+		return err
+	}
+	if len(s.Expressions) > mostExpressions {
+		return fmt.Errorf("a selector of %d expressions, want at most %d", len(s.Expressions), mostExpressions)
+	}
+	for _, x := range s.Expressions {
+		listed := x.Operator == "In" || x.Operator == "NotIn"
+		switch {
+		case !listed && x.Operator != "Exists" && x.Operator != "DoesNotExist":
+			return fmt.Errorf("%q is no operator", shown(x.Operator))
+		case listed != (len(x.Values) > 0) || len(x.Values) > mostValues:
+			return fmt.Errorf("%s of %d values, want 1 to %d for In and NotIn, and none for others", x.Operator, len(x.Values), mostValues)
+		}
+		for _, v := range append(x.Values, "") {
+			if err := (&LabelSet{Labels: map[string]string{x.Key: v}}).Check(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
 
 // Check fails unless a reference may be one.
 func (r *Ref) Check() error {

@@ -84,7 +84,7 @@ func fuzzAntreaPolicy(t *testing.T, p policy.Policy) {
 			t.Errorf("rule %s is renamed to %s", r.Name, p.Ingress[i].Name)
 		}
 	}
-	refused := slices.Concat(admission.Schema(&p), admission.ValidatePolicy(&p, map[string]int32{p.Tier: 0}), admission.Pitfalls(&p))
+	refused := slices.Concat(admission.Schema(&p), admission.ValidatePolicy(&p, map[string]int32{p.Tier: 0}), admission.Pitfalls(&p, false))
 	p.Warnings = admission.Warnings(&p)
 	for _, e := range slices.Concat(refused, p.Warnings) {
 		if e.Field == "" || e.Want == "" {

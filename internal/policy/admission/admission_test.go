@@ -193,7 +193,7 @@ func TestPitfallsAndWarnings(t *testing.T) {
 	} {
 		p := all()
 		c.spoil(&p)
-		for _, x := range []struct{ got, want string }{{policy.JoinErrors(admission.Pitfalls(&p)), c.refused}, {policy.JoinErrors(admission.Warnings(&p)), c.warning}} {
+		for _, x := range []struct{ got, want string }{{policy.JoinErrors(admission.Pitfalls(&p, false)), c.refused}, {policy.JoinErrors(admission.Warnings(&p)), c.warning}} {
 			if x.want == "" && x.got != "" || !strings.HasPrefix(x.got, x.want) || strings.Contains(x.got, "; spec.") {
 				t.Errorf("got  %q\nwant %q", x.got, x.want)
 			}

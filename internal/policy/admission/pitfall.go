@@ -8,13 +8,14 @@ import (
 
 // Pitfalls returns what an Antrea policy says that is not done: parts that are left out without a
 // word, as an Antrea Controller leaves them out. A new policy with such a part is refused (HTTP
-// 400). One that was stored before goes on as it is; its status is to say it.
-func Pitfalls(p *policy.Policy) []policy.FieldError {
+// 400). One that was stored before goes on as it is; its status is to say it. set
+// says that other clusters of a ClusterSet are known.
+func Pitfalls(p *policy.Policy, set bool) []policy.FieldError {
 	c := &checker{}
 	relative := ""
 	eachPeer(p, func(path string, peer *policy.Peer) {
-		if peer.Scope == scopeClusterSet && !p.Set {
-			c.add(path+".scope", peer.Scope, "Cluster, or no scope: nothing is known here of other clusters of a ClusterSet")
+		if peer.Scope == scopeClusterSet && !set {
+			c.add(path+".scope", peer.Scope, "Cluster, or no scope: nothing is known here of other clusters of a ClusterSet, as this one is no member")
 		}
 		if peer.Namespaces == nil {
 			return
@@ -43,6 +44,12 @@ func Pitfalls(p *policy.Policy) []policy.FieldError {
 }
 
 const scopeClusterSet = "ClusterSet"
+
+// OfClusterSet reports whether a policy has peers of other clusters of a ClusterSet.
+func OfClusterSet(p *policy.Policy) (is bool) {
+	eachPeer(p, func(_ string, peer *policy.Peer) { is = is || peer.Scope == scopeClusterSet })
+	return is
+}
 
 // inNamespaces refuses entries of appliedTo that a rule with peers relative to a Namespace does not
 // apply to.

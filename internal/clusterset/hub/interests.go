@@ -1,0 +1,113 @@
+package hub
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	setv1alpha1 "github.com/nephele-io/nephele/api/set/v1alpha1"
+	"github.com/nephele-io/nephele/internal/clusterset/peers"
+	"github.com/nephele-io/nephele/internal/clusterset/union"
+	"github.com/nephele-io/nephele/internal/clusterset/wire"
+)
+
+const (
+	// mostAskedMembers is how many members all groups have together that one member has asked for.
+	mostAskedMembers = 10 * mostMembers
+	// interestsPerSecond is how many groups a member may ask for that it had not asked for before:
+	// each is computed over all clusters. Who asks for more waits.
+	interestsPerSecond, interestsAtOnce = 20, 1000
+)
+
+// pace waits until a member may ask for what it asks for.
+func (h *Hub) pace(ctx context.Context, cluster string, up *wire.Up) error {
+	if len(up.Interests) == 0 {
+		return nil
+	}
+	h.mu.Lock()
+	fresh, m := len(up.Interests), h.clusters[cluster]
+	if m != nil {
+		for _, i := range up.Interests {
+			if _, known := m.asked[i.Group]; known {
+				fresh--
+			}
+		}
+	}
+	h.mu.Unlock()
+	for ; m != nil && fresh > 0; fresh -= interestsAtOnce {
+		if err := m.interests.WaitN(ctx, min(fresh, interestsAtOnce)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// grant answers what a member has asked for its own policies. The caller holds the lock.
+func (h *Hub) grant(m *member) {
+	all := h.union.Interests(m.cluster.Name)
+	if len(all)+len(m.asked) == 0 {
+		return
+	}
+	asked, members := make(map[string]wire.Told, len(all)), 0
+	m.hidden, m.broad = nil, false
+	for _, i := range all { // what the member has stays before what is new
+		if was, told := m.asked[i.Group.ID]; told && !was.Refused || i.Has {
+			members += h.union.Size(i.Group.ID)
+		}
+	}
+	for n := range all {
+		i := &all[n]
+		id, size := i.Group.ID, h.union.Size(i.Group.ID)
+		t := wire.Told{Group: id, Reason: i.Refused, Message: i.Message, Refused: i.Refused != ""}
+		was, told := m.asked[id]
+		has := told && !was.Refused || i.Has
+		switch {
+		case t.Refused:
+		case !has && size > mostMembers:
+			t.Refused, t.Reason, m.broad = true, setv1alpha1.ReasonPeerTooBroad, true
+			t.Message = fmt.Sprintf("more than %d workloads of other clusters: name fewer, or their networks as ipBlock", mostMembers)
+		case !has && members+size > mostAskedMembers:
+			t.Refused, t.Reason, m.broad = true, setv1alpha1.ReasonPeerTooBroad, true
+			t.Message = fmt.Sprintf("the policies of this cluster mean more than %d workloads of other clusters", mostAskedMembers)
+		default:
+			if !has {
+				members += size
+			}
+			if missing := peers.Missing(&i.Group.Peer, func(name string) bool { return h.clusters[name] != nil }); missing != nil {
+				t.Reason, t.Message = setv1alpha1.ReasonNoCluster, peers.MissingWords(missing)
+			}
+			h.hide(m, i, &t)
+		}
+		t.Message = shortened(t.Message, 512)
+		asked[id] = t
+	}
+	m.asked = asked
+}
+
+// hide finds the clusters whose Pods the member does not see by their own addresses: an own policy
+// that allows does not mean them, and any other does not meet them. The caller holds the lock.
+func (h *Hub) hide(m *member, i *union.Interest, t *wire.Told) {
+	for _, name := range slices.Sorted(maps.Keys(h.clusters)) {
+		source := h.clusters[name]
+		if source == m || len(source.cluster.Spec.SeenAs) == 0 || !peers.MayMeanPods(&i.Group, source.cluster) {
+			continue
+		}
+		as, hidden := peers.Hidden(source.cluster, m.cluster)
+		if !hidden {
+			continue
+		}
+		t.Reason, t.Message = setv1alpha1.ReasonIdentityHidden, "a rule does not meet Pods that it means: "+peers.HiddenWords(name, m.cluster.Name, as)
+		if !peers.Allows(i.Group.ID) {
+			continue
+		}
+		t.Message = "Pods that cannot be told from others are left out: " + peers.HiddenWords(name, m.cluster.Name, as)
+		if m.hidden == nil {
+			m.hidden = map[string]map[string]bool{}
+		}
+		if m.hidden[i.Group.ID] == nil {
+			m.hidden[i.Group.ID] = map[string]bool{}
+		}
+		m.hidden[i.Group.ID][name] = true
+	}
+}
