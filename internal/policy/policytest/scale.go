@@ -157,3 +157,21 @@ func ClusterScoped(n int) *Scale {
 	}
 	return s
 }
+
+// Hub: n Namespaces of 100 Pods, one half of each in front of the other, 2 policies each: default
+// deny, and one that lets the Pods in front reach the others. 10,000 Namespaces are a million Pods,
+// as the hub of a set of clusters has them.
+func Hub(n int) *Scale {
+	s := &Scale{Name: "Hub"}
+	sides := [2]string{"front", "back"}
+	for i := range n {
+		ns := fmt.Sprintf("ns-%d", i)
+		s.namespace(ns, map[string]string{"name": ns})
+		for j := range 100 {
+			s.entity(policy.KindPod, ns, i*100+j, map[string]string{"app": fmt.Sprintf("app-%d", j%10), "side": sides[j%2]})
+		}
+		s.kubernetes(ns, 0, &policy.Selector{}, nil)
+		s.kubernetes(ns, 1, selectLabel("side", "back"), &policy.Peer{PodSelector: selectLabel("side", "front")})
+	}
+	return s
+}
