@@ -30,9 +30,9 @@ import (
 // worldStore holds the large world as a server of computed policies does.
 func worldStore() *watchstore.Store {
 	world := nfttest.World()
-	members := func(list []v1beta2.GroupMember) (out []*watchstore.Member) {
+	members := func(list []v1beta2.GroupMember) (out []watchstore.Member) {
 		for _, m := range list {
-			out = append(out, &watchstore.Member{GroupMember: m, Everywhere: true})
+			out = append(out, &watchstore.GivenMember{GroupMember: m, Everywhere: true})
 		}
 		return out
 	}

@@ -50,7 +50,7 @@ func (a *answers) GroupMembers(_ context.Context, name types.NamespacedName, pag
 		return nil, err
 	}
 	out := &v1beta2.GroupMembers{ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name}, TotalMembers: 100, TotalPages: 1 + page.Limit, CurrentPage: page.Page}
-	out.EffectiveMembers = []v1beta2.GroupMember{pod(1, "").GroupMember}
+	out.EffectiveMembers = []v1beta2.GroupMember{pod(1, "").(*watchstore.GivenMember).GroupMember}
 	out.EffectiveIPBlocks = []v1beta2.IPNet{{IP: v1beta2.IPAddress(netip.MustParseAddr("::ffff:10.0.0.0").AsSlice()), PrefixLength: 24}}
 	return out, nil
 }

@@ -254,8 +254,8 @@ func eventually(t testing.TB, what string, check func() error) {
 	}
 }
 
-func pod(i int, host string) *watchstore.Member {
-	return &watchstore.Member{
+func pod(i int, host string) watchstore.Member {
+	return &watchstore.GivenMember{
 		GroupMember: v1beta2.GroupMember{
 			Pod: &v1beta2.PodReference{Namespace: "n", Name: fmt.Sprintf("p%d", i)},
 			IPs: []v1beta2.IPAddress{v1beta2.IPAddress(net.IPv4(10, 0, byte(i>>8), byte(i)).To16())},
@@ -284,8 +284,8 @@ func gone(name string) watchstore.PolicyChange {
 // peer.
 func (w *world) fill() {
 	w.store.Publish(watchstore.Changes{
-		AddressGroups:   []watchstore.GroupChange{{Name: "ag", UID: "ag", Added: []*watchstore.Member{pod(3, "")}, SpanAdded: []string{"a", "b"}}},
-		AppliedToGroups: []watchstore.GroupChange{{Name: "atg", UID: "atg", Added: []*watchstore.Member{pod(1, "a"), pod(2, "b")}, SpanAdded: []string{"a", "b"}}},
+		AddressGroups:   []watchstore.GroupChange{{Name: "ag", UID: "ag", Added: []watchstore.Member{pod(3, "")}, SpanAdded: []string{"a", "b"}}},
+		AppliedToGroups: []watchstore.GroupChange{{Name: "atg", UID: "atg", Added: []watchstore.Member{pod(1, "a"), pod(2, "b")}, SpanAdded: []string{"a", "b"}}},
 		Policies:        []watchstore.PolicyChange{policyChange("u1", 1, "a", "b")},
 	})
 }

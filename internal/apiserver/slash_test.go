@@ -18,7 +18,7 @@ func TestNamesWithSlashes(t *testing.T) {
 	w := newWorld(t)
 	w.fill()
 	const key = "cloud/vms/prod"
-	change := watchstore.GroupChange{Name: "vms/web", UID: "u", Added: []*watchstore.Member{pod(1, "")}, SpanAdded: []string{key}}
+	change := watchstore.GroupChange{Name: "vms/web", UID: "u", Added: []watchstore.Member{pod(1, "")}, SpanAdded: []string{key}}
 	w.store.Publish(watchstore.Changes{AddressGroups: []watchstore.GroupChange{change}})
 	for _, contentType := range encodings {
 		c := w.client(t, "agent", contentType)

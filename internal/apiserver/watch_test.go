@@ -72,7 +72,7 @@ func TestWatchTellsWholeObjectsThenChanges(t *testing.T) {
 				t.Fatalf("got %v", e)
 			}
 			w.store.Publish(watchstore.Changes{AppliedToGroups: []watchstore.GroupChange{{
-				Name: "atg", UID: "atg", Added: []*watchstore.Member{pod(4, "b"), pod(5, "a")}, Removed: []*watchstore.Member{pod(1, "a")},
+				Name: "atg", UID: "atg", Added: []watchstore.Member{pod(4, "b"), pod(5, "a")}, Removed: []watchstore.Member{pod(1, "a")},
 			}}})
 			e = next(t, s)
 			p, ok := e.Object.(*v1beta2.AppliedToGroupPatch)
@@ -179,7 +179,7 @@ func TestBytesOfAWatch(t *testing.T) {
 			t.Fatalf("got %s, want %s", got, want)
 		}
 	}
-	w.store.Publish(watchstore.Changes{AddressGroups: []watchstore.GroupChange{{Name: "g1", UID: "g1", Added: []*watchstore.Member{{
+	w.store.Publish(watchstore.Changes{AddressGroups: []watchstore.GroupChange{{Name: "g1", UID: "g1", Added: []watchstore.Member{&watchstore.GivenMember{
 		GroupMember: v1beta2.GroupMember{Pod: &v1beta2.PodReference{Name: "p", Namespace: "n"}, IPs: []v1beta2.IPAddress{v1beta2.IPAddress(net.ParseIP("10.0.0.1"))}},
 	}}}}})
 	// The resource version is one byte here ("6"), which lengthens four nested messages by one;
@@ -194,12 +194,12 @@ func TestBytesOfAWatch(t *testing.T) {
 // churn publishes random changes: groups and policies of ten names, members on three nodes.
 type churn struct {
 	random *rand.Rand
-	groups map[string]map[int]*watchstore.Member
+	groups map[string]map[int]watchstore.Member
 	spans  map[string]map[string]bool
 }
 
 func newChurn(seed uint64) *churn {
-	return &churn{random: rand.New(rand.NewPCG(seed, 0)), groups: map[string]map[int]*watchstore.Member{}, spans: map[string]map[string]bool{}}
+	return &churn{random: rand.New(rand.NewPCG(seed, 0)), groups: map[string]map[int]watchstore.Member{}, spans: map[string]map[string]bool{}}
 }
 
 // span draws who an object concerns from now on, and returns what changes.
@@ -229,7 +229,7 @@ func (c *churn) group(name string) watchstore.GroupChange {
 		return out
 	}
 	if c.groups[name] == nil {
-		c.groups[name] = map[int]*watchstore.Member{}
+		c.groups[name] = map[int]watchstore.Member{}
 	}
 	out.SpanAdded, out.SpanRemoved = c.span(name)
 	for range 3 {

@@ -1,6 +1,8 @@
 package watchstore
 
 import (
+	"net"
+
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
@@ -95,21 +97,130 @@ type GroupChange struct {
 	Deleted bool
 	// Added are new members, and members that take the place of one of the same identity. Removed
 	// are members that left. A member that moves to another host is in both.
-	Added   []*Member
-	Removed []*Member
+	Added   []Member
+	Removed []Member
 	// SpanAdded and SpanRemoved are the enforcer keys that the group begins and ceases to concern.
 	SpanAdded   []string
 	SpanRemoved []string
 }
 
-// Member is a member of a group, and of an applied-to group also whose it is. It may be a member of
-// several groups.
-type Member struct {
+// MemberKind is what a member is. The numeric order is the order in which kinds are listed.
+type MemberKind uint8
+
+// The kinds of members. KindNone is an address that stands for itself.
+const (
+	KindNone MemberKind = iota
+	KindExternalEntity
+	KindPod
+	KindNode
+	KindService
+)
+
+// Member is a member of a group as its maker holds it: the store makes the object that enforcers
+// receive when somebody is to have it. It may be a member of several groups. It never changes, may
+// be called by any goroutine, and is comparable: equal members are the same.
+type Member interface {
+	// Reference says what the member is.
+	Reference() (kind MemberKind, namespace, name string)
+	// Place says whose the member of an applied-to group is: that of the enforcer with the key
+	// host, if that is empty nobody's, so that watches without key alone see it; everywhere is that
+	// of every key that the group concerns. Address groups do not ask.
+	Place() (host string, everywhere bool)
+	// Shape returns the numbers of addresses and of named ports, Address one of the addresses, an
+	// IPv4 address as ::ffff:a.b.c.d.
+	Shape() (addresses, ports int)
+	Address(i int) [16]byte
+	// Fill writes the member as enforcers receive it into a zero one, with what the room has.
+	Fill(to *v1beta2.GroupMember, room *Room)
+}
+
+// GivenMember is a member that there is already as enforcers receive it.
+type GivenMember struct {
 	v1beta2.GroupMember
-	// Host is the key of the enforcer that the member of an applied-to group belongs to. Empty:
-	// nobody's, it is seen by watches without key only.
-	Host string
-	// Everywhere marks a member of an applied-to group that belongs to every key the group
-	// concerns.
+	// Host and Everywhere are what Place returns.
+	Host       string
 	Everywhere bool
+}
+
+// Reference implements Member.
+func (m *GivenMember) Reference() (kind MemberKind, namespace, name string) {
+	switch {
+	case m.ExternalEntity != nil:
+		return KindExternalEntity, m.ExternalEntity.Namespace, m.ExternalEntity.Name
+	case m.Pod != nil:
+		return KindPod, m.Pod.Namespace, m.Pod.Name
+	case m.Node != nil:
+		return KindNode, "", m.Node.Name
+	case m.Service != nil:
+		return KindService, m.Service.Namespace, m.Service.Name
+	}
+	return KindNone, "", ""
+}
+
+// Place implements Member.
+func (m *GivenMember) Place() (host string, everywhere bool) { return m.Host, m.Everywhere }
+
+// Shape implements Member.
+func (m *GivenMember) Shape() (addresses, ports int) { return len(m.IPs), len(m.Ports) }
+
+// Address implements Member.
+func (m *GivenMember) Address(i int) [16]byte {
+	var out [16]byte
+	copy(out[:], net.IP(m.IPs[i]).To16())
+	return out
+}
+
+// Fill implements Member.
+func (m *GivenMember) Fill(to *v1beta2.GroupMember, _ *Room) { *to = m.GroupMember }
+
+// Room is what members that are sent together point at: it is made for many of them at a time. The
+// zero Room is made for each.
+type Room struct {
+	// left is how many members there may be yet.
+	left int
+	pods []v1beta2.PodReference
+	at   []podAt
+}
+
+// podAt is what a Pod with one address points at.
+type podAt struct {
+	pod   v1beta2.PodReference
+	ips   [1]v1beta2.IPAddress
+	bytes [16]byte
+}
+
+// maxRoom is the number of members for which room is made at a time.
+const maxRoom = 64
+
+func roomFor(members int) Room { return Room{left: members} }
+
+// some is the number of members for which to make room now.
+func (r *Room) some() int { return max(1, min(r.left, maxRoom)) }
+
+// filled writes a member.
+func (r *Room) filled(m Member) (out v1beta2.GroupMember) {
+	m.Fill(&out, r)
+	r.left--
+	return out
+}
+
+// Pod makes the member a Pod without addresses.
+func (r *Room) Pod(m *v1beta2.GroupMember, namespace, name string) {
+	if len(r.pods) == 0 {
+		r.pods = make([]v1beta2.PodReference, r.some())
+	}
+	m.Pod, r.pods = &r.pods[0], r.pods[1:]
+	m.Pod.Namespace, m.Pod.Name = namespace, name
+}
+
+// PodAt makes the member a Pod with one address.
+func (r *Room) PodAt(m *v1beta2.GroupMember, namespace, name string, address [16]byte) {
+	if len(r.at) == 0 {
+		r.at = make([]podAt, r.some())
+	}
+	var x *podAt
+	x, r.at = &r.at[0], r.at[1:]
+	x.pod, x.bytes = v1beta2.PodReference{Namespace: namespace, Name: name}, address
+	x.ips[0] = x.bytes[:]
+	m.Pod, m.IPs = &x.pod, x.ips[:]
 }

@@ -99,7 +99,7 @@ func TestStalledReceiverHoldsLittle(t *testing.T) {
 	for i := range rounds {
 		c0 := hugeGroup(i%members, i%members+1)
 		change := GroupChange{Name: "g", UID: "g", Added: c0.Added}
-		c0.Added[0].Ports = []v1beta2.NamedPort{{Name: "p", Port: int32(i)}}
+		c0.Added[0].(*GivenMember).Ports = []v1beta2.NamedPort{{Name: "p", Port: int32(i)}}
 		if i%3 == 0 {
 			change.Added, change.Removed = nil, c0.Added
 		}

@@ -63,30 +63,65 @@ func formatRevision(r uint64) string { return strconv.FormatUint(2*r, 10) }
 // that changed before it.
 func Position(revision uint64) string { return strconv.FormatUint(2*revision+1, 10) }
 
-func (e *entry) meta() metav1.ObjectMeta {
-	return metav1.ObjectMeta{Name: e.name, UID: e.uid(), ResourceVersion: formatRevision(e.revision)}
+// versions puts revisions into words, the same one once: whatever came in one publication has it.
+type versions struct{ last atomic.Pointer[version] }
+
+type version struct {
+	revision uint64
+	text     string
+}
+
+// of is formatRevision.
+func (v *versions) of(revision uint64) string {
+	last := v.last.Load()
+	if last == nil || last.revision != revision {
+		last = &version{revision, formatRevision(revision)}
+		v.last.Store(last)
+	}
+	return last.text
+}
+
+func (e *entry) meta(version string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Name: e.name, UID: e.uid(), ResourceVersion: version}
 }
 
 // whole is the object as a key sees it, as far as it fits into one event; last is the last member
 // in it if there are more.
-func (e *entry) whole(key string, limit int) (object runtime.Object, last *Member) {
+func (s *Store) whole(e *entry, key string, limit int) (object runtime.Object, last Member) {
+	version := s.versions.of(e.revision)
 	switch e.resource() {
 	case AddressGroups:
 		members, last := e.members.piece(key, nil, limit)
-		return &v1beta2.AddressGroup{ObjectMeta: e.meta(), GroupMembers: members}, last
+		return &v1beta2.AddressGroup{ObjectMeta: e.meta(version), GroupMembers: members}, last
 	case AppliedToGroups:
+		if m := e.members.only(key); m != nil {
+			return oneMember(e.meta(version), m), nil
+		}
 		members, last := e.members.piece(key, nil, limit)
-		return &v1beta2.AppliedToGroup{ObjectMeta: e.meta(), GroupMembers: members}, last
+		return &v1beta2.AppliedToGroup{ObjectMeta: e.meta(version), GroupMembers: members}, last
 	}
 	p := e.policy.NetworkPolicy()
-	p.ResourceVersion = formatRevision(e.revision)
+	p.ResourceVersion = version
 	return p, nil
 }
 
+// oneMember is an applied-to group with one member, in one piece of memory: most enforcers have one
+// member of most groups.
+func oneMember(meta metav1.ObjectMeta, m Member) *v1beta2.AppliedToGroup {
+	var x struct {
+		v1beta2.AppliedToGroup
+		list [1]v1beta2.GroupMember
+		pod  [1]v1beta2.PodReference
+	}
+	room := Room{left: 1, pods: x.pod[:]}
+	m.Fill(&x.list[0], &room)
+	x.ObjectMeta, x.GroupMembers = meta, x.list[:]
+	return &x.AppliedToGroup
+}
+
 // patched is what MODIFIED of a group carries.
-func (e *entry) patched(revision uint64, added, removed []v1beta2.GroupMember) runtime.Object {
-	meta := e.meta()
-	meta.ResourceVersion = formatRevision(revision)
+func (s *Store) patched(e *entry, revision uint64, added, removed []v1beta2.GroupMember) runtime.Object {
+	meta := e.meta(s.versions.of(revision))
 	if e.resource() == AddressGroups {
 		return &v1beta2.AddressGroupPatch{ObjectMeta: meta, AddedGroupMembers: added, RemovedGroupMembers: removed}
 	}
@@ -97,9 +132,9 @@ func (e *entry) patched(revision uint64, added, removed []v1beta2.GroupMember) r
 func (e *entry) tombstone() *rendering {
 	switch e.resource() {
 	case AddressGroups:
-		return &rendering{object: &v1beta2.AddressGroup{ObjectMeta: e.meta()}}
+		return &rendering{object: &v1beta2.AddressGroup{ObjectMeta: e.meta(formatRevision(e.revision))}}
 	case AppliedToGroups:
-		return &rendering{object: &v1beta2.AppliedToGroup{ObjectMeta: e.meta()}}
+		return &rendering{object: &v1beta2.AppliedToGroup{ObjectMeta: e.meta(formatRevision(e.revision))}}
 	}
 	p := e.policy.NetworkPolicy()
 	return &rendering{object: &v1beta2.NetworkPolicy{

@@ -65,7 +65,7 @@ type rendering struct {
 	object runtime.Object
 	frames Frames
 	// last is the last member in it if there are more.
-	last *Member
+	last Member
 }
 
 func (r *rendering) event(t watch.EventType) Event {

@@ -39,8 +39,8 @@ type modelMember struct {
 
 var hosts = []string{"", "a", "b", "c"}
 
-func (m modelMember) member(r Resource, name string) *Member {
-	out := &Member{GroupMember: v1beta2.GroupMember{
+func (m modelMember) member(r Resource, name string) *GivenMember {
+	out := &GivenMember{GroupMember: v1beta2.GroupMember{
 		ExternalEntity: &v1beta2.ExternalEntityReference{Name: name, Namespace: "ns"},
 		Ports:          []v1beta2.NamedPort{{Name: "p", Port: m.port}},
 	}}

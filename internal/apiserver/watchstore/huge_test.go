@@ -16,7 +16,7 @@ import (
 func hugeGroup(from, to int, keys ...string) GroupChange {
 	c := GroupChange{Name: "g", UID: "g", SpanAdded: keys}
 	for i := from; i < to; i++ {
-		c.Added = append(c.Added, &Member{Host: "a", GroupMember: v1beta2.GroupMember{
+		c.Added = append(c.Added, &GivenMember{Host: "a", GroupMember: v1beta2.GroupMember{
 			Pod: &v1beta2.PodReference{Namespace: "namespace", Name: fmt.Sprintf("pod-%07d", i)},
 			IPs: []v1beta2.IPAddress{{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, byte(i >> 16), byte(i >> 8), byte(i)}},
 		}})

@@ -15,51 +15,61 @@ import (
 // stands for all.
 type memberList struct {
 	placed bool
-	list   []*Member
+	list   []Member
 }
 
 // comparePlace compares where applied-to groups hold members.
-func comparePlace(a, b *Member) int {
-	if a.Everywhere != b.Everywhere {
-		if a.Everywhere {
+func comparePlace(a, b Member) int {
+	hostA, everywhereA := a.Place()
+	hostB, everywhereB := b.Place()
+	if everywhereA != everywhereB {
+		if everywhereA {
 			return -1
 		}
 		return 1
 	}
-	return strings.Compare(a.Host, b.Host)
+	return strings.Compare(hostA, hostB)
 }
 
 // compareIdentity compares what tells members of one group apart: the reference and the addresses;
 // for Nodes the addresses alone, if they have any.
-func compareIdentity(a, b *Member) int {
-	ka, na, sa := a.reference()
-	kb, nb, sb := b.reference()
-	if c := cmp.Or(cmp.Compare(ka, kb), strings.Compare(sa, sb), strings.Compare(na, nb)); c != 0 {
+func compareIdentity(a, b Member) int {
+	ka, sa, na := a.Reference()
+	kb, sb, nb := b.Reference()
+	if ka == KindNode {
+		na = nameOfNode(a, na)
+	}
+	if kb == KindNode {
+		nb = nameOfNode(b, nb)
+	}
+	if c := cmp.Or(cmp.Compare(ka, kb), strings.Compare(sa, sb), strings.Compare(na, nb)); c != 0 || a == b {
 		return c
 	}
-	return slices.CompareFunc(a.IPs, b.IPs, func(x, y v1beta2.IPAddress) int { return bytes.Compare(x, y) })
+	return compareAddresses(a, b)
 }
 
-// reference returns what a member is, its name and its namespace; the name of a Node with addresses
-// does not count.
-func (m *Member) reference() (kind int, name, namespace string) {
-	switch {
-	case m.ExternalEntity != nil:
-		return 1, m.ExternalEntity.Name, m.ExternalEntity.Namespace
-	case m.Pod != nil:
-		return 2, m.Pod.Name, m.Pod.Namespace
-	case m.Node != nil && len(m.IPs) > 0:
-		return 3, "", ""
-	case m.Node != nil:
-		return 3, m.Node.Name, ""
-	case m.Service != nil:
-		return 4, m.Service.Name, m.Service.Namespace
+// nameOfNode returns the name of a Node as far as it counts.
+func nameOfNode(m Member, name string) string {
+	if addresses, _ := m.Shape(); addresses > 0 {
+		return ""
 	}
-	return 0, "", ""
+	return name
+}
+
+func compareAddresses(a, b Member) int {
+	n, _ := a.Shape()
+	m, _ := b.Shape()
+	for i := range min(n, m) {
+		x, y := a.Address(i), b.Address(i)
+		if c := bytes.Compare(x[:], y[:]); c != 0 {
+			return c
+		}
+	}
+	return cmp.Compare(n, m)
 }
 
 // order compares two members by place and identity.
-func (l *memberList) order(a, b *Member) int {
+func (l *memberList) order(a, b Member) int {
 	if l.placed {
 		if c := comparePlace(a, b); c != 0 {
 			return c
@@ -69,15 +79,18 @@ func (l *memberList) order(a, b *Member) int {
 }
 
 // exact is order that tells Nodes of one identity apart.
-func (l *memberList) exact(a, b *Member) int {
-	if c := l.order(a, b); c != 0 || a.Node == nil {
+func (l *memberList) exact(a, b Member) int {
+	c := l.order(a, b)
+	if c != 0 {
 		return c
 	}
-	return strings.Compare(a.Node.Name, b.Node.Name)
+	_, _, na := a.Reference()
+	_, _, nb := b.Reference()
+	return strings.Compare(na, nb)
 }
 
 // fill makes these the members. It takes over the list.
-func (l *memberList) fill(members []*Member) {
+func (l *memberList) fill(members []Member) {
 	if !slices.IsSortedFunc(members, l.exact) {
 		slices.SortStableFunc(members, l.exact)
 	}
@@ -85,7 +98,7 @@ func (l *memberList) fill(members []*Member) {
 }
 
 // at returns who stands for the identity of m at its place.
-func (l *memberList) at(m *Member) *Member {
+func (l *memberList) at(m Member) Member {
 	if i, ok := slices.BinarySearchFunc(l.list, m, l.order); ok {
 		return l.list[i]
 	}
@@ -93,9 +106,9 @@ func (l *memberList) at(m *Member) *Member {
 }
 
 // touchedMember is what a change made of one identity in one place; nil means that nobody has it.
-type touchedMember struct{ before, after *Member }
+type touchedMember struct{ before, after Member }
 
-func (t touchedMember) either() *Member {
+func (t touchedMember) either() Member {
 	if t.after != nil {
 		return t.after
 	}
@@ -103,11 +116,11 @@ func (t touchedMember) either() *Member {
 }
 
 // apply takes over a change and returns what it made of every identity that it is about, in order.
-func (l *memberList) apply(added, removed []*Member) []touchedMember {
-	about := make([]*Member, 0, len(added)+len(removed))
+func (l *memberList) apply(added, removed []Member) []touchedMember {
+	about := make([]Member, 0, len(added)+len(removed))
 	about = append(append(about, removed...), added...)
 	slices.SortStableFunc(about, l.order)
-	about = slices.CompactFunc(about, func(a, b *Member) bool { return l.order(a, b) == 0 })
+	about = slices.CompactFunc(about, func(a, b Member) bool { return l.order(a, b) == 0 })
 	touched := make([]touchedMember, len(about))
 	for i, m := range about {
 		touched[i].before = l.at(m)
@@ -136,11 +149,11 @@ func (l *memberList) apply(added, removed []*Member) []touchedMember {
 }
 
 // merge takes over a large change in one pass.
-func (l *memberList) merge(added, removed []*Member) {
+func (l *memberList) merge(added, removed []Member) {
 	added, removed = slices.Clone(added), slices.Clone(removed)
 	slices.SortStableFunc(added, l.exact)
 	slices.SortStableFunc(removed, l.exact)
-	out := make([]*Member, 0, len(l.list)+len(added))
+	out := make([]Member, 0, len(l.list)+len(added))
 	held := l.list
 	for len(held)+len(added) > 0 {
 		switch {
@@ -168,43 +181,59 @@ func (l *memberList) merge(added, removed []*Member) {
 }
 
 // seen returns the members that a key sees, in two parts. The empty key sees all.
-func (l *memberList) seen(key string) (everywhere, own []*Member) {
+func (l *memberList) seen(key string) (everywhere, own []Member) {
 	if !l.placed || key == "" {
 		return nil, l.list
 	}
 	n := 0
-	for n < len(l.list) && l.list[n].Everywhere {
+	for n < len(l.list) && isEverywhere(l.list[n]) {
 		n++
 	}
 	rest := l.list[n:]
-	from, _ := slices.BinarySearchFunc(rest, key, func(m *Member, key string) int { return strings.Compare(m.Host, key) })
+	from, _ := slices.BinarySearchFunc(rest, key, func(m Member, key string) int { return strings.Compare(hostOf(m), key) })
 	to := from
-	for to < len(rest) && rest[to].Host == key {
+	for to < len(rest) && hostOf(rest[to]) == key {
 		to++
 	}
 	return l.list[:n], rest[from:to]
 }
 
-// visible reports whether a key sees a member of an applied-to group.
-func visible(key string, m *Member) bool { return key == "" || m.Everywhere || m.Host == key }
-
-// weight estimates the size of a member in the larger of the encodings, JSON, in bytes.
-func (m *Member) weight() int {
-	_, name, namespace := m.reference()
-	n := 80 + len(name) + len(namespace) + 30*len(m.IPs)
-	for i := range m.Ports {
-		n += 50 + len(m.Ports[i].Name)
+// only returns the member that a key sees if it sees just one.
+func (l *memberList) only(key string) Member {
+	everywhere, own := l.seen(key)
+	if len(everywhere) > 0 || len(own) != 1 {
+		return nil
 	}
-	return n
+	return own[0]
+}
+
+func isEverywhere(m Member) bool {
+	_, everywhere := m.Place()
+	return everywhere
+}
+
+func hostOf(m Member) string {
+	host, _ := m.Place()
+	return host
+}
+
+// visible reports whether a key sees a member of an applied-to group.
+func visible(key string, m Member) bool { return key == "" || isEverywhere(m) || hostOf(m) == key }
+
+// weigh estimates the size of a member in the larger of the encodings, JSON, in bytes.
+func weigh(m Member) int {
+	_, namespace, name := m.Reference()
+	addresses, ports := m.Shape()
+	return 80 + len(name) + len(namespace) + 30*addresses + 70*ports
 }
 
 // piece lists members behind one, or from the beginning, as far as they fit into one event; next is
 // the last of them if there are more.
-func (l *memberList) piece(key string, behind *Member, limit int) (members []v1beta2.GroupMember, next *Member) {
+func (l *memberList) piece(key string, behind Member, limit int) (members []v1beta2.GroupMember, next Member) {
 	everywhere, own := l.seen(key)
-	size, last := 0, (*Member)(nil)
-	first := true
-	take := func(part []*Member) bool {
+	size, last := 0, Member(nil)
+	var room Room
+	take := func(part []Member) bool {
 		if behind != nil {
 			i, ok := slices.BinarySearchFunc(part, behind, l.order)
 			for ok && i < len(part) && l.order(part[i], behind) == 0 {
@@ -216,14 +245,15 @@ func (l *memberList) piece(key string, behind *Member, limit int) (members []v1b
 			if last != nil && compareIdentity(last, m) == 0 {
 				continue
 			}
-			if size += m.weight(); size > limit && last != nil {
+			if size += weigh(m); size > limit && last != nil {
 				next = last
 				return false
 			}
-			if first {
-				members, first = make([]v1beta2.GroupMember, 0, min(len(part)-i, limit/80+1)), false
+			if last == nil {
+				room = roomFor(min(len(part)-i, limit/80+1))
+				members = make([]v1beta2.GroupMember, 0, room.left)
 			}
-			members, last = append(members, m.GroupMember), m
+			members, last = append(members, room.filled(m)), m
 		}
 		return true
 	}

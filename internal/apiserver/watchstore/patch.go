@@ -1,7 +1,6 @@
 package watchstore
 
 import (
-	"bytes"
 	"slices"
 	"sync/atomic"
 
@@ -20,7 +19,7 @@ type memberPatch struct {
 
 // memberChange is a member that came, that overwrites one of the same identity, or that left.
 type memberChange struct {
-	member *Member
+	member Member
 	verb   verb
 }
 
@@ -79,7 +78,7 @@ func (c memberChange) then(next memberChange) (memberChange, bool) {
 func (p *memberPatch) split(limit int) (first, rest *memberPatch) {
 	size := 0
 	for i, c := range p.changes {
-		if size += c.member.weight(); size > limit && i > 0 {
+		if size += weigh(c.member); size > limit && i > 0 {
 			return &memberPatch{revision: p.revision, changes: p.changes[:i]}, &memberPatch{revision: p.revision, changes: p.changes[i:]}
 		}
 	}
@@ -99,26 +98,37 @@ func (p *memberPatch) lists() (added, removed []v1beta2.GroupMember) {
 	if left > 0 {
 		removed = make([]v1beta2.GroupMember, 0, left)
 	}
+	room := roomFor(len(p.changes))
 	for _, c := range p.changes {
 		if c.verb == leave {
-			removed = append(removed, c.member.GroupMember)
+			removed = append(removed, room.filled(c.member))
 		} else {
-			added = append(added, c.member.GroupMember)
+			added = append(added, room.filled(c.member))
 		}
 	}
 	return added, removed
 }
 
 // sameMember reports whether two members of the same identity look the same.
-func sameMember(a, b *Member) bool {
+func sameMember(a, b Member) bool {
 	if a == b {
 		return true
 	}
-	if a.Node != nil && b.Node != nil && a.Node.Name != b.Node.Name {
+	_, _, na := a.Reference()
+	_, _, nb := b.Reference()
+	if na != nb || compareIdentity(a, b) != 0 {
 		return false
 	}
-	return slices.Equal(a.Ports, b.Ports) && compareIdentity(a, b) == 0 &&
-		slices.EqualFunc(a.IPs, b.IPs, func(x, y v1beta2.IPAddress) bool { return bytes.Equal(x, y) })
+	if compareAddresses(a, b) != 0 {
+		return false
+	}
+	_, m := a.Shape()
+	_, n := b.Shape()
+	if m+n == 0 {
+		return true
+	}
+	var room Room
+	return slices.Equal(room.filled(a).Ports, room.filled(b).Ports)
 }
 
 // groupDiff is one change of a group, from which each view's patch is cut.
@@ -151,8 +161,8 @@ func (d *groupDiff) patch(key string) *memberPatch {
 
 // cut is the change as key sees it who has been given the members up to one of them; nil stands for
 // all. It is nil if nothing changes.
-func (d *groupDiff) cut(key string, upTo *Member) *memberPatch {
-	sees := func(m *Member) bool {
+func (d *groupDiff) cut(key string, upTo Member) *memberPatch {
+	sees := func(m Member) bool {
 		return m != nil && (!d.group.placed || visible(key, m)) && (upTo == nil || d.group.order(m, upTo) <= 0)
 	}
 	var seen []touchedMember

@@ -83,7 +83,7 @@ func (s *Store) groupDifference(e *entry, want GroupChange) (GroupChange, bool) 
 		}
 	}
 	for _, m := range wanted {
-		if i, found := slices.BinarySearchFunc(held, m, order); !found || !reflect.DeepEqual(held[i], m) {
+		if i, found := slices.BinarySearchFunc(held, m, order); !found || !sameMember(held[i], m) {
 			out.Added = append(out.Added, m)
 		}
 	}

@@ -37,6 +37,8 @@ type span struct {
 type entryList struct {
 	list   []*entry
 	shared bool
+	// run is that of the watches that begin with the list.
+	run *run
 }
 
 func (l *entryList) find(e *entry) (int, bool) {
@@ -52,13 +54,13 @@ func (l *entryList) insert(e *entry) {
 	if i < len(l.list) {
 		l.own()
 	}
-	l.list = slices.Insert(l.list, i, e)
+	l.list, l.run = slices.Insert(l.list, i, e), nil
 }
 
 func (l *entryList) remove(e *entry) {
 	if i, ok := l.find(e); ok {
 		l.own()
-		l.list = slices.Delete(l.list, i, i+1)
+		l.list, l.run = slices.Delete(l.list, i, i+1), nil
 	}
 }
 
@@ -68,10 +70,13 @@ func (l *entryList) own() {
 	}
 }
 
-// share returns the list for a reader that keeps it.
-func (l *entryList) share() []*entry {
+// share returns the list for a reader that keeps it, and if it is worth it its run.
+func (l *entryList) share(kind int) ([]*entry, *run) {
 	l.shared = true
-	return slices.Clip(l.list)
+	if l.run == nil && len(l.list) > shortRun && Resources()[kind] != AppliedToGroups {
+		l.run = newRun(len(l.list))
+	}
+	return slices.Clip(l.list), l.run
 }
 
 // registry holds the keys and the spans.
@@ -196,8 +201,8 @@ func (r *registry) release(s *span) {
 	}
 }
 
-// view lists what of a kind concerns the key, by age.
-func (k *key) view(kind int) []*entry {
+// view lists what of a kind concerns the key, by age, with the run of the list if it has one.
+func (k *key) view(kind int) ([]*entry, *run) {
 	var only *entryList
 	n, lists := 0, 0
 	for _, s := range k.spans {
@@ -208,7 +213,7 @@ func (k *key) view(kind int) []*entry {
 		}
 	}
 	if lists == 1 {
-		return only.share()
+		return only.share(kind)
 	}
 	out := make([]*entry, 0, n)
 	for _, s := range k.spans {
@@ -217,7 +222,7 @@ func (k *key) view(kind int) []*entry {
 		}
 	}
 	slices.SortFunc(out, func(a, b *entry) int { return cmp.Compare(a.age, b.age) })
-	return out
+	return out, nil
 }
 
 // eachOfBoth calls f for the keys of two spans, and says which of them contains it.

@@ -60,6 +60,7 @@ type Store struct {
 	born     uint64 // age of the last object
 	registry *registry
 	tables   [kinds]*table
+	versions versions
 
 	// unread counts the objects that watches begin with and have not delivered, due the changed
 	// objects that all watches together have not delivered; rendered are the objects that are kept
@@ -69,6 +70,8 @@ type Store struct {
 	published atomic.Uint64 // set last: due counts all that it brought
 	rendering sync.Mutex
 	rendered  []*entry
+	// runs have pieces that are kept like these.
+	runs []*run
 }
 
 // table holds the objects of one kind and those who watch all of them.
@@ -158,11 +161,11 @@ func (s *Store) publish(parts iter.Seq[Changes]) (told int) {
 	s.ready = true
 	for _, t := range s.tables {
 		for _, w := range t.all {
-			w.begin(s.view(t, nil), s.revision)
+			w.beginWith(t)
 		}
 		for _, k := range s.registry.keys {
 			for _, w := range k.watchers[t.kind] {
-				w.begin(s.view(t, k), s.revision)
+				w.beginWith(t)
 			}
 		}
 	}
@@ -180,7 +183,7 @@ func (s *Store) Watch(r Resource, key string) (*Watcher, error) {
 	defer s.mu.Unlock()
 	w := s.admit(s.tables[kind], key)
 	if s.ready {
-		w.begin(s.view(s.tables[kind], w.key), s.revision)
+		w.beginWith(s.tables[kind])
 	}
 	return w, nil
 }
@@ -199,7 +202,7 @@ func (s *Store) Resume(r Resource, key, position string) (*Watcher, error) {
 		return nil, ErrExpired
 	}
 	w := s.admit(s.tables[kind], key)
-	w.begin(nil, s.revision)
+	w.begin(nil, nil)
 	return w, nil
 }
 
@@ -251,15 +254,15 @@ func (s *Store) Progress() (revision uint64, behind int) {
 	return revision, int(s.due.Load())
 }
 
-// view lists what concerns a key, by age; nil stands for all keys. It needs the store locked for
-// writing.
-func (s *Store) view(t *table, k *key) []*entry {
-	if k != nil {
-		return k.view(t.kind)
+// beginWith has the watch begin with what there is now. It needs the store locked for writing.
+func (w *Watcher) beginWith(t *table) {
+	if w.key != nil {
+		w.begin(w.key.view(t.kind))
+		return
 	}
 	all := slices.AppendSeq(make([]*entry, 0, len(t.entries)), maps.Values(t.entries))
 	slices.SortFunc(all, func(a, b *entry) int { return cmp.Compare(a.age, b.age) })
-	return all
+	w.begin(all, nil)
 }
 
 // List returns what concerns the key, as a watch with that key would have it, sorted by name, and
@@ -288,7 +291,7 @@ func (s *Store) List(r Resource, key string) ([]runtime.Object, uint64, error) {
 	slices.SortFunc(found, func(a, b *entry) int { return strings.Compare(a.name, b.name) })
 	out := make([]runtime.Object, len(found))
 	for i, e := range found {
-		out[i], _ = e.whole(key, math.MaxInt)
+		out[i], _ = s.whole(e, key, math.MaxInt)
 	}
 	return out, s.revision, nil
 }
@@ -334,7 +337,7 @@ func (s *Store) Get(r Resource, name string) (runtime.Object, bool, error) {
 	if !ok {
 		return nil, false, nil
 	}
-	object, _ := e.whole("", math.MaxInt)
+	object, _ := s.whole(e, "", math.MaxInt)
 	return object, true, nil
 }
 
@@ -345,7 +348,7 @@ func (s *Store) render(e *entry) *rendering {
 		return r
 	}
 	r := &rendering{}
-	r.object, r.last = e.whole("", s.maxEventBytes)
+	r.object, r.last = s.whole(e, "", s.maxEventBytes)
 	if !e.shared.CompareAndSwap(nil, r) {
 		return e.shared.Load()
 	}
@@ -361,7 +364,7 @@ func (s *Store) renderPatch(e *entry, p *memberPatch) *rendering {
 		return r
 	}
 	added, removed := p.lists()
-	r := &rendering{object: e.patched(p.revision, added, removed)}
+	r := &rendering{object: s.patched(e, p.revision, added, removed)}
 	if !p.shared.CompareAndSwap(nil, r) {
 		return p.shared.Load()
 	}
@@ -378,9 +381,15 @@ const sharedPerUnread = 8
 func (s *Store) trimRendered() {
 	s.rendering.Lock()
 	defer s.rendering.Unlock()
-	if int64(len(s.rendered)) <= sharedPerUnread*s.unread.Load() {
+	kept := int64(len(s.rendered) + min(len(s.runs), 1))
+	if kept <= sharedPerUnread*s.unread.Load() {
 		return
 	}
+	for i, r := range s.runs {
+		r.forget()
+		s.runs[i] = nil
+	}
+	s.runs = s.runs[:0]
 	for i, e := range s.rendered {
 		e.shared.Store(nil)
 		s.rendered[i] = nil

@@ -136,8 +136,8 @@ func TestNodesWithTheSameAddress(t *testing.T) {
 	s := New(Options{})
 	s.Publish(Changes{})
 	w, c := mustWatch(t, s, AddressGroups, "a"), newClient(AddressGroups)
-	node := func(name string) *Member {
-		return &Member{GroupMember: v1beta2.GroupMember{Node: &v1beta2.NodeReference{Name: name}, IPs: []v1beta2.IPAddress{{10, 0, 0, 1}}}}
+	node := func(name string) Member {
+		return &GivenMember{GroupMember: v1beta2.GroupMember{Node: &v1beta2.NodeReference{Name: name}, IPs: []v1beta2.IPAddress{{10, 0, 0, 1}}}}
 	}
 	names := func(step string, want ...string) {
 		t.Helper()
@@ -155,22 +155,22 @@ func TestNodesWithTheSameAddress(t *testing.T) {
 			t.Errorf("%s: List gives %s, the client holds %s (%v)", step, listed, c.state(), err)
 		}
 	}
-	change := func(added, removed []*Member) {
+	change := func(added, removed []Member) {
 		s.Publish(Changes{AddressGroups: []GroupChange{{Name: "g", Added: added, Removed: removed}}})
 	}
-	s.Publish(Changes{AddressGroups: []GroupChange{{Name: "g", Added: []*Member{node("m")}, SpanAdded: []string{"a"}}}})
+	s.Publish(Changes{AddressGroups: []GroupChange{{Name: "g", Added: []Member{node("m")}, SpanAdded: []string{"a"}}}})
 	names("one", "m")
-	change([]*Member{node("n")}, nil)
+	change([]Member{node("n")}, nil)
 	names("two", "m")
-	change([]*Member{node("l")}, nil)
+	change([]Member{node("l")}, nil)
 	names("three", "l")
-	change(nil, []*Member{node("l")})
+	change(nil, []Member{node("l")})
 	names("the first goes", "m")
-	change([]*Member{node("m")}, nil)
+	change([]Member{node("m")}, nil)
 	names("one again", "m")
-	change([]*Member{node("k")}, []*Member{node("m"), node("n")})
+	change([]Member{node("k")}, []Member{node("m"), node("n")})
 	names("replaced", "k")
-	change(nil, []*Member{node("k")})
+	change(nil, []Member{node("k")})
 	names("all go")
 }
 
@@ -223,8 +223,8 @@ func TestConcurrentReceivers(t *testing.T) {
 		m := modelMember{host: both[i%2], ip: byte(i), port: 1}
 		c := Changes{}
 		if i%2 == 0 {
-			c.AddressGroups = []GroupChange{{Name: "g", Added: []*Member{m.member(AddressGroups, fmt.Sprint(i))}, SpanAdded: both}}
-			c.AppliedToGroups = []GroupChange{{Name: "g", Added: []*Member{m.member(AppliedToGroups, fmt.Sprint(i))}, SpanAdded: both}}
+			c.AddressGroups = []GroupChange{{Name: "g", Added: []Member{m.member(AddressGroups, fmt.Sprint(i))}, SpanAdded: both}}
+			c.AppliedToGroups = []GroupChange{{Name: "g", Added: []Member{m.member(AppliedToGroups, fmt.Sprint(i))}, SpanAdded: both}}
 			c.Policies = []PolicyChange{{Policy: policyNamed("p", int64(i)), SpanAdded: both}}
 		} else {
 			c.AddressGroups = []GroupChange{{Name: "g", Deleted: true, SpanRemoved: both}}

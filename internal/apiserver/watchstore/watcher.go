@@ -40,7 +40,9 @@ type Watcher struct {
 
 	// first are the objects that the watch begins with, by age; those before at have been
 	// delivered. The bookmark follows.
+	// run, if not nil, is the same as events.
 	first    []*entry
+	run      *run
 	at       int
 	revision uint64
 
@@ -73,7 +75,7 @@ type delivery struct {
 	patch *memberPatch
 	// upTo is the last member of a group that the receiver has been given, if there are more; nil
 	// if it has all.
-	upTo *Member
+	upTo Member
 	// tombstone is what DELETED carries for drop and replace.
 	tombstone *rendering
 }
@@ -142,6 +144,9 @@ func (w *Watcher) TryTake(into []Event) (int, error) {
 		return 0, w.ended
 	}
 	n, due, unread := 0, w.due.len(), w.unread()
+	if w.run != nil && due == 0 {
+		n = w.takeRun(into)
+	}
 	for n < len(into) {
 		event, ok := w.deliver()
 		if !ok {
@@ -168,7 +173,7 @@ func (w *Watcher) deliver() (Event, bool) {
 		if event, ok := w.deliverFirst(); ok {
 			return event, true
 		}
-		w.beginning, w.first, w.at = false, nil, 0
+		w.beginning, w.first, w.run, w.at = false, nil, nil, 0
 		return Event{Type: watch.Bookmark, Object: emptyObject(w.resource, w.revision)}, true
 	}
 	for next := w.due.first(); next != nil; next = w.due.first() {
@@ -221,9 +226,9 @@ func (w *Watcher) deliverFirst() (Event, bool) {
 }
 
 // added is ADDED with as much of the object as fits; last is its last member if there are more.
-func (w *Watcher) added(e *entry) (event Event, last *Member) {
+func (w *Watcher) added(e *entry) (event Event, last Member) {
 	if e.resource() == AppliedToGroups {
-		object, last := e.whole(w.name, w.store.maxEventBytes)
+		object, last := w.store.whole(e, w.name, w.store.maxEventBytes)
 		return Event{Type: watch.Added, Object: object}, last
 	}
 	r := w.store.render(e)
@@ -245,7 +250,7 @@ func (w *Watcher) modified(e *entry, d delivery) (Event, bool) {
 		if last != nil {
 			w.due.put(e, delivery{step: modify, upTo: last})
 		}
-		return Event{Type: watch.Modified, Object: e.patched(e.revision, members, nil)}, len(members) > 0
+		return Event{Type: watch.Modified, Object: w.store.patched(e, e.revision, members, nil)}, len(members) > 0
 	}
 	first, rest := d.patch.split(limit)
 	if rest != nil || d.upTo != nil {
@@ -269,7 +274,7 @@ func (w *Watcher) end(reason error) {
 	}
 	w.store.unread.Add(int64(-w.unread()))
 	w.store.due.Add(int64(-w.due.len()))
-	w.first, w.beginning, w.due = nil, false, agenda{}
+	w.first, w.run, w.beginning, w.due = nil, nil, false, agenda{}
 	w.heed.end()
 	w.signal()
 }
@@ -290,8 +295,8 @@ func (w *Watcher) unread() int {
 }
 
 // begin says what the watch starts with.
-func (w *Watcher) begin(first []*entry, revision uint64) {
-	w.first, w.at, w.beginning, w.revision = first, 0, true, revision
+func (w *Watcher) begin(first []*entry, as *run) {
+	w.first, w.run, w.at, w.beginning, w.revision = first, as, 0, true, w.store.revision
 	w.store.unread.Add(int64(w.unread()))
 	w.signal()
 }

@@ -24,9 +24,9 @@ func Delta(d *policy.Delta) watchstore.Changes {
 
 func groupChanges(role policy.GroupRole, list []policy.GroupDelta) []watchstore.GroupChange {
 	var out []watchstore.GroupChange
-	conv := members{role: role}
+	change := groupChange(role)
 	for i := range list {
-		out = append(out, conv.change(&list[i]))
+		out = append(out, change(&list[i]))
 	}
 	return out
 }
@@ -46,8 +46,7 @@ const partSize = 1000
 func Parts(c *policy.Changes) iter.Seq[watchstore.Changes] {
 	return func(yield func(watchstore.Changes) bool) {
 		groups := func(role policy.GroupRole, wrap func([]watchstore.GroupChange) watchstore.Changes) bool {
-			conv := members{role: role}
-			return parts(c.Groups(role), conv.change, func(part []watchstore.GroupChange) bool { return yield(wrap(part)) })
+			return parts(c.Groups(role), groupChange(role), func(part []watchstore.GroupChange) bool { return yield(wrap(part)) })
 		}
 		_ = groups(policy.AddressGroup, func(part []watchstore.GroupChange) watchstore.Changes { return watchstore.Changes{AddressGroups: part} }) &&
 			groups(policy.AppliedToGroup, func(part []watchstore.GroupChange) watchstore.Changes {
@@ -88,95 +87,108 @@ func (c *computed) NetworkPolicy() *v1beta2.NetworkPolicy {
 	return ComputedPolicy((*policy.ComputedPolicy)(c))
 }
 
-// members converts members of groups of one role: one that is in several groups once.
-type members struct {
-	role policy.GroupRole
-	// few are the first, pages all the others by serial number.
-	few   []convertedMember
-	pages []*[memberPage]convertedMember
-}
-
-type convertedMember struct {
-	from *policy.Member
-	to   *watchstore.Member
-}
-
-const (
-	// maxFew is the number of members for which there is no page.
-	maxFew     = 16
-	memberPage = 256
-)
-
-func (c *members) change(g *policy.GroupDelta) watchstore.GroupChange {
-	return watchstore.GroupChange{
-		Name: g.Name, UID: types.UID(g.UID), Deleted: g.Change == policy.Removed,
-		Added: c.convert(g.Added), Removed: c.convert(g.Removed), SpanAdded: g.SpanAdded, SpanRemoved: g.SpanRemoved,
+// groupChange returns what converts changes of groups of a role.
+func groupChange(role policy.GroupRole) func(*policy.GroupDelta) watchstore.GroupChange {
+	members := peers
+	if role == policy.AppliedToGroup {
+		members = applied
+	}
+	return func(g *policy.GroupDelta) watchstore.GroupChange {
+		return watchstore.GroupChange{
+			Name: g.Name, UID: types.UID(g.UID), Deleted: g.Change == policy.Removed,
+			Added: members(g.Added), Removed: members(g.Removed), SpanAdded: g.SpanAdded, SpanRemoved: g.SpanRemoved,
+		}
 	}
 }
 
-func (c *members) convert(in []*policy.Member) []*watchstore.Member {
+func peers(in []*policy.Member) []watchstore.Member {
 	if len(in) == 0 {
 		return nil
 	}
-	out := make([]*watchstore.Member, len(in))
+	out := make([]watchstore.Member, len(in))
 	for i, m := range in {
-		out[i] = c.one(m)
+		out[i] = (*peerMember)(m)
 	}
 	return out
 }
 
-func (c *members) one(m *policy.Member) *watchstore.Member {
-	for i := range c.few {
-		if c.few[i].from == m {
-			return c.few[i].to
-		}
+func applied(in []*policy.Member) []watchstore.Member {
+	if len(in) == 0 {
+		return nil
 	}
-	if len(c.few) < maxFew {
-		c.few = append(c.few, convertedMember{m, storeMember(c.role, m)})
-		return c.few[len(c.few)-1].to
+	out := make([]watchstore.Member, len(in))
+	for i, m := range in {
+		out[i] = (*appliedMember)(m)
 	}
-	number, at := int(m.Serial/memberPage), m.Serial%memberPage
-	if number >= len(c.pages) {
-		c.pages = append(c.pages, make([]*[memberPage]convertedMember, max(number+1-len(c.pages), len(c.pages)))...)
-	}
-	if c.pages[number] == nil {
-		c.pages[number] = new([memberPage]convertedMember)
-	}
-	known := &c.pages[number][at]
-	if known.from != m {
-		*known = convertedMember{m, storeMember(c.role, m)}
-	}
-	return known.to
+	return out
 }
 
-// podPeer and appliedPod are members, of address groups and of applied-to groups, together with all
-// that they point at: most are Pods with one address.
-type podPeer struct {
-	watchstore.Member
-	pod   v1beta2.PodReference
-	ips   [1]v1beta2.IPAddress
-	bytes [16]byte
+// peerMember and appliedMember are members as the engine holds them, in groups of the two roles.
+type (
+	peerMember    policy.Member
+	appliedMember policy.Member
+)
+
+// Reference implements watchstore.Member.
+func (m *peerMember) Reference() (kind watchstore.MemberKind, namespace, name string) {
+	return reference(&m.EntityRef)
 }
 
-type appliedPod struct {
-	watchstore.Member
-	pod v1beta2.PodReference
+// Reference implements watchstore.Member.
+func (m *appliedMember) Reference() (kind watchstore.MemberKind, namespace, name string) {
+	return reference(&m.EntityRef)
 }
 
-func storeMember(role policy.GroupRole, m *policy.Member) *watchstore.Member {
-	switch {
-	case m.Kind == policy.KindPod && role == policy.AppliedToGroup:
-		x := &appliedPod{pod: v1beta2.PodReference{Name: m.Name, Namespace: m.Namespace}}
-		x.Pod, x.Ports, x.Host = &x.pod, namedPorts(m.Ports), m.Host
-		return &x.Member
-	case m.Kind == policy.KindPod && len(m.IPs) == 1:
-		x := &podPeer{pod: v1beta2.PodReference{Name: m.Name, Namespace: m.Namespace}, bytes: m.IPs[0].As16()}
-		x.ips[0] = x.bytes[:]
-		x.Pod, x.Ports, x.IPs = &x.pod, namedPorts(m.Ports), x.ips[:]
-		return &x.Member
+func reference(m *policy.EntityRef) (kind watchstore.MemberKind, namespace, name string) {
+	switch m.Kind {
+	case policy.KindExternalEntity:
+		return watchstore.KindExternalEntity, m.Namespace, m.Name
+	case policy.KindPod:
+		return watchstore.KindPod, m.Namespace, m.Name
+	case policy.KindNode:
+		return watchstore.KindNode, "", m.Name
+	case policy.KindService:
+		return watchstore.KindService, m.Namespace, m.Name
 	}
-	as := m.As(role)
-	return &watchstore.Member{GroupMember: GroupMember(role, m), Host: as.Host, Everywhere: as.Everywhere}
+	return watchstore.KindNone, "", "" // of what is remote, its addresses are all that is told
+}
+
+// Place implements watchstore.Member.
+func (m *peerMember) Place() (host string, everywhere bool) { return "", false }
+
+// Place implements watchstore.Member.
+func (m *appliedMember) Place() (host string, everywhere bool) { return m.Host, m.Everywhere }
+
+// Shape implements watchstore.Member.
+func (m *peerMember) Shape() (addresses, ports int) { return len(m.IPs), len(m.Ports) }
+
+// Shape implements watchstore.Member.
+func (m *appliedMember) Shape() (addresses, ports int) { return 0, len(m.Ports) }
+
+// Address implements watchstore.Member.
+func (m *peerMember) Address(i int) [16]byte { return m.IPs[i].As16() }
+
+// Address implements watchstore.Member.
+func (m *appliedMember) Address(int) [16]byte { return [16]byte{} }
+
+// Fill implements watchstore.Member.
+func (m *peerMember) Fill(to *v1beta2.GroupMember, room *watchstore.Room) {
+	if m.Kind == policy.KindPod && len(m.IPs) == 1 {
+		to.Ports = namedPorts(m.Ports)
+		room.PodAt(to, m.Namespace, m.Name, m.IPs[0].As16())
+		return
+	}
+	*to = GroupMember(policy.AddressGroup, (*policy.Member)(m))
+}
+
+// Fill implements watchstore.Member.
+func (m *appliedMember) Fill(to *v1beta2.GroupMember, room *watchstore.Room) {
+	if m.Kind == policy.KindPod {
+		to.Ports = namedPorts(m.Ports)
+		room.Pod(to, m.Namespace, m.Name)
+		return
+	}
+	*to = GroupMember(policy.AppliedToGroup, (*policy.Member)(m))
 }
 
 // GroupMember converts a member of a computed group of the role.

@@ -15,11 +15,11 @@ import (
 )
 
 // TestPartsAreTheDelta: what a Commit changed is published as the same in parts and as a whole, and
-// a member of several groups is one object, however many there are.
+// a member of several groups is one, however many there are.
 func TestPartsAreTheDelta(t *testing.T) {
 	build := func() *policy.Engine {
 		e := policy.New(policy.Options{})
-		for i := range 3 * memberPage {
+		for i := range 700 {
 			e.PutEntity(policy.Entity{
 				EntityRef: policy.EntityRef{Kind: policy.KindPod, Namespace: "n", Name: fmt.Sprint("p", i)}, Host: "h",
 				Labels: map[string]string{"odd": fmt.Sprint(i % 2)}, Addresses: []netip.Addr{netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)})},
@@ -47,22 +47,31 @@ func TestPartsAreTheDelta(t *testing.T) {
 	slices.SortFunc(parts.AppliedToGroups, byName)
 	slices.SortFunc(parts.Policies, func(a, b watchstore.PolicyChange) int { return strings.Compare(a.Name, b.Name) })
 	whole := Delta(build().Commit())
-	if diff := cmp.Diff(whole, parts); diff != "" || n != 4 {
+	same := cmp.Comparer(func(a, b watchstore.Member) bool {
+		var x, y v1beta2.GroupMember
+		a.Fill(&x, &watchstore.Room{})
+		b.Fill(&y, &watchstore.Room{})
+		hostA, _ := a.Place()
+		hostB, _ := b.Place()
+		return cmp.Equal(x, y) && hostA == hostB
+	})
+	if diff := cmp.Diff(whole, parts, same); diff != "" || n != 4 {
 		t.Errorf("%d parts (-whole +parts)\n%s", n, diff)
 	}
-	known := map[string]*watchstore.Member{}
+	known := map[string]watchstore.Member{}
 	shared := 0
 	for _, g := range parts.AddressGroups {
 		for _, m := range g.Added {
-			if former := known[m.Pod.Name]; former != nil && former != m {
-				t.Fatalf("%s is two objects", m.Pod.Name)
+			_, _, name := m.Reference()
+			if former := known[name]; former != nil && former != m {
+				t.Fatalf("%s is two", name)
 			} else if former != nil {
 				shared++
 			}
-			known[m.Pod.Name] = m
+			known[name] = m
 		}
 	}
-	if want := 3 * memberPage; len(known) != want || shared != want {
+	if want := 700; len(known) != want || shared != want {
 		t.Errorf("%d members, %d of them in two groups, want %d", len(known), shared, want)
 	}
 }
@@ -82,4 +91,44 @@ func TestDenyAllIsShared(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestMembersAreWhatIsConverted: a member that the store makes is what GroupMember converts, and
+// tells its parts rightly beforehand.
+func TestMembersAreWhatIsConverted(t *testing.T) {
+	addresses := []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("2001:db8::1")}
+	kinds := []policy.EntityKind{policy.KindExternalEntity, policy.KindPod, policy.KindNode, policy.KindService, policy.KindRemote}
+	for _, kind := range kinds {
+		for n := range len(addresses) + 1 {
+			for _, ports := range [][]policy.NamedPort{nil, {{Name: "http", Protocol: policy.TCP, Port: 80}}} {
+				m := &policy.Member{EntityRef: policy.EntityRef{Kind: kind, Namespace: "n", Name: "m"}, IPs: addresses[:n], Ports: ports, Host: "h", Everywhere: kind == policy.KindService}
+				for role, list := range [][]watchstore.Member{peers([]*policy.Member{m}), applied([]*policy.Member{m})} {
+					var got v1beta2.GroupMember
+					list[0].Fill(&got, &watchstore.Room{})
+					given := &watchstore.GivenMember{GroupMember: GroupMember(policy.GroupRole(role), m)}
+					if role == int(policy.AppliedToGroup) {
+						given.Host, given.Everywhere = "h", m.Everywhere
+					}
+					if diff := cmp.Diff(given.GroupMember, got); diff != "" {
+						t.Error(diff)
+					}
+					if diff := cmp.Diff(partsOf(given), partsOf(list[0])); diff != "" {
+						t.Errorf("%s with %d addresses in role %d: %s", kind, n, role, diff)
+					}
+				}
+			}
+		}
+	}
+}
+
+// partsOf is what a member tells of itself, Nodes' namespaces and the like left out.
+func partsOf(m watchstore.Member) []any {
+	kind, namespace, name := m.Reference()
+	host, everywhere := m.Place()
+	addresses, ports := m.Shape()
+	out := []any{kind, namespace, name, host, everywhere, addresses, ports}
+	for i := range addresses {
+		out = append(out, m.Address(i))
+	}
+	return out
 }

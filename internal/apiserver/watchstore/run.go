@@ -1,0 +1,80 @@
+package watchstore
+
+import (
+	"sync/atomic"
+
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+// run is the list of objects that many watches begin with, as the events that they are given: made
+// once, and copied to each many at a time. There is none for applied-to groups, of which each key
+// is given its own members.
+type run struct {
+	// pieces are made when somebody comes to them.
+	pieces []atomic.Pointer[piece]
+}
+
+// piece is a part of a run as it is at a revision. Without events it has an object that does not
+// fit into one.
+type piece struct {
+	revision uint64
+	events   []Event
+}
+
+const (
+	// pieceLength is the number of objects in a piece.
+	pieceLength = 64
+	// shortRun is the number of objects for which there is no run.
+	shortRun = 8
+)
+
+func newRun(objects int) *run {
+	return &run{pieces: make([]atomic.Pointer[piece], (objects+pieceLength-1)/pieceLength)}
+}
+
+// takeRun writes as many of the next events of what the watch begins with as fit, are next to each
+// other and are the same for all who begin with it. It returns their number.
+func (w *Watcher) takeRun(into []Event) (n int) {
+	for n < len(into) && w.at < len(w.first) {
+		events := w.store.pieceOf(w.run, w.first, w.at/pieceLength)
+		taken := copy(into[n:], events[min(w.at%pieceLength, len(events)):])
+		if taken == 0 {
+			break
+		}
+		n += taken
+		w.at += taken
+	}
+	return n
+}
+
+// pieceOf returns the events of a piece. It needs the store locked for reading.
+func (s *Store) pieceOf(r *run, first []*entry, number int) []Event {
+	if p := r.pieces[number].Load(); p != nil && p.revision == s.revision {
+		return p.events
+	}
+	from := number * pieceLength
+	part := first[from:min(from+pieceLength, len(first))]
+	p := &piece{revision: s.revision, events: make([]Event, len(part))}
+	for i, e := range part {
+		r := s.render(e)
+		if r.last != nil {
+			p.events = nil
+			break
+		}
+		p.events[i] = r.event(watch.Added)
+	}
+	r.pieces[number].Store(p)
+	s.rendering.Lock()
+	defer s.rendering.Unlock()
+	if len(s.runs) == 0 || s.runs[len(s.runs)-1] != r {
+		s.runs = append(s.runs, r)
+	}
+	return p.events
+}
+
+// forget gives up the pieces.
+func (r *run) forget() {
+	for i := range r.pieces {
+		r.pieces[i].Store(nil)
+	}
+}
