@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
+	"k8s.io/klog/v2"
 
 	"github.com/nephele-io/nephele/internal/cli/terminal"
 	"github.com/nephele-io/nephele/internal/controller"
@@ -15,6 +16,7 @@ func NewControllerCommand() *cobra.Command {
 	var cluster clusterFlags
 	var o controller.Options
 	var verbose bool
+	var format terminal.LogFormat
 	var api controller.APIOptions
 	var antrea AntreaFlags
 	var access AccessFlags
@@ -40,7 +42,8 @@ used; else --kubeconfig, the variable KUBECONFIG or ~/.kube/config.`,
 				return fmt.Errorf("find the Kubernetes API: %w", err)
 			}
 			o.Version = Version()
-			o.Log, o.LogLevel = terminal.NewLeveledLogger(cmd.ErrOrStderr(), verbose)
+			o.Log, o.LogLevel = format.New(cmd.ErrOrStderr(), verbose)
+			klog.SetLogger(o.Log) // the libraries of Kubernetes have one for the process
 			if o.Access, err = access.Access(); err != nil {
 				return err
 			}
@@ -99,6 +102,7 @@ used; else --kubeconfig, the variable KUBECONFIG or ~/.kube/config.`,
 	f.BoolVar(&o.Sharing.Accounts, "share-accounts", false, "share the cloud accounts out between all replicas, instead of having them wait; give it to all of them")
 	f.DurationVar(&o.Sharing.Lease, "share-lease", controller.DefaultShareLease, "with --share-accounts, after how long others work on the accounts of a replica that is not heard of")
 	f.BoolVar(&o.NoClouds, "no-clouds", false, "only compute and serve policies; leave the cloud accounts to another process with --antrea")
+	terminal.RegisterLogFormat(f, "log-format", &format)
 	f.BoolVarP(&verbose, "verbose", "v", false, "log every round of computation")
 	return cmd
 }

@@ -43,9 +43,17 @@ func (f *clusterFlags) registerLocal(flags *pflag.FlagSet) {
 // consoleNeeds are the cluster and the log of "console".
 func consoleNeeds() consolecmd.Needs {
 	var f clusterFlags
+	var format terminal.LogFormat
 	return consolecmd.Needs{
-		Register: f.Register, Cluster: func() (*rest.Config, string, error) { return f.Named() }, Version: Version(),
-		Log: func(cmd *cobra.Command) logr.Logger { return terminal.NewLogger(cmd.ErrOrStderr(), false) },
+		Register: func(flags *pflag.FlagSet) {
+			f.Register(flags)
+			terminal.RegisterLogFormat(flags, "log-format", &format)
+		},
+		Cluster: func() (*rest.Config, string, error) { return f.Named() }, Version: Version(),
+		Log: func(cmd *cobra.Command) logr.Logger {
+			log, _ := format.New(cmd.ErrOrStderr(), false)
+			return log
+		},
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/nephele-io/nephele/internal/cli/agentcmd"
+	"github.com/nephele-io/nephele/internal/cli/auditcmd"
 	"github.com/nephele-io/nephele/internal/cli/clustercmd"
 	"github.com/nephele-io/nephele/internal/cli/consolecmd"
 	"github.com/nephele-io/nephele/internal/cli/enrollcmd"
@@ -76,7 +77,7 @@ Exit codes: 0 done; 1 the answer is "no", or something differs; 2 bad input or f
 	)
 	root.AddCommand(newStatusCommand(), newCheckCommand(), newUninstallCommand(), newSupportCommand(), newPluginCommand(), newHistoryCommand())
 	root.AddCommand(flowscmd.Command(flowsNeeds()), flowscmd.RecommendCommand(flowsNeeds()), consolecmd.Command(consoleNeeds()), releasecmd.Command(releaseNeeds()))
-	root.AddCommand(nodecmd.Command(nodeNeeds()))
+	root.AddCommand(nodecmd.Command(nodeNeeds()), auditcmd.Command())
 	root.AddCommand(rolecmd.Commands(notes)...)
 	root.AddCommand(agentcmd.Commands(Version())...)
 	root.AddCommand(enrollcmd.Commands(newClient)...)

@@ -18,6 +18,9 @@ type Call struct {
 	// Policies are those that the call is made for, and Reason says in a few words why it is made.
 	Policies []string
 	Reason   string
+	// By are the people who wrote the policies last, "unknown" for what nobody is known to have
+	// written; empty if the call is for no policy.
+	By []string
 }
 
 // State is the changed part of objects before or after a call. What a call does not concern is nil.

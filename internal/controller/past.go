@@ -2,6 +2,7 @@ package controller
 
 import (
 	"fmt"
+	"slices"
 
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -73,6 +74,21 @@ func (p *past) audit(record Auditor, leads <-chan struct{}) Auditor {
 	return overheard{record, p.recorder, leads}
 }
 
+// authors are the people who wrote policies last, each once.
+func (a overheard) authors(policies []string) []string {
+	var out []string
+	for _, p := range policies {
+		who := a.history.Author(p)
+		if who == "" {
+			who = "unknown"
+		}
+		if !slices.Contains(out, who) {
+			out = append(out, who)
+		}
+	}
+	return out
+}
+
 // overheard is a record of changes of which the history hears.
 type overheard struct {
 	Auditor
@@ -82,6 +98,7 @@ type overheard struct {
 
 // Begin implements Auditor.
 func (a overheard) Begin(c cloud.Call) (end func(cloud.Outcome)) {
+	c.By = a.authors(c.Policies)
 	ended := a.Auditor.Begin(c)
 	return func(o cloud.Outcome) {
 		ended(o)

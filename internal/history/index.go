@@ -48,8 +48,9 @@ type line struct {
 	// told is what stands in the status of the last one.
 	told  result
 	calls calls
-	// generation is that of the last one.
+	// generation and author are those of the last one.
 	generation int64
+	author     string
 }
 
 // index are the revisions that there are. It is not safe for concurrent use.
@@ -84,6 +85,7 @@ func (x *index) add(key client.ObjectKey, s *v1alpha1.RevisionSpec, status *v1al
 	l.entries = slices.Insert(l.entries, at, e)
 	if at == len(l.entries)-1 {
 		l.hash, l.gone, l.generation = s.Hash, s.Change == v1alpha1.RevisionDeleted, s.Generation
+		l.author = s.Author.User
 		l.told = result{status.Phase, status.VMs, status.Message}
 		l.calls = callsFrom(status.Accounts)
 	}

@@ -186,6 +186,33 @@ func (r *Recorder) Called(account, policy, call, failure string) {
 	}
 }
 
+// Author returns the user who wrote the present version of a policy, which is given as the record
+// of changes names it, or who deleted it; empty if that is not known.
+func (r *Recorder) Author(policy string) string {
+	r.mu.Lock()
+	uid := r.named[policy]
+	s := r.subjects[uid]
+	if s == nil || len(s.versions) == 0 {
+		defer r.mu.Unlock()
+		if r.index == nil || r.index.lines[uid] == nil {
+			return ""
+		}
+		return r.index.lines[uid].author
+	}
+	v := s.versions[len(s.versions)-1]
+	r.mu.Unlock()
+	hash := deletion
+	if v.change != v1alpha1.RevisionDeleted {
+		c, err := s.kind.contentOf(v.object)
+		if err != nil {
+			return ""
+		}
+		hash = c.hash
+	}
+	author, _ := r.Authors.of(v.object.GetNamespace(), admitted{s.uid, hash})
+	return author.User
+}
+
 // enqueue gives a subject a turn. It needs mu.
 func (r *Recorder) enqueue(s *subject) {
 	if s.queued {

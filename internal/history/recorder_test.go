@@ -489,6 +489,53 @@ func TestAuthors(t *testing.T) {
 	}
 }
 
+// TestAuthorOfCalls: whoever wrote the version of a policy that is in force is known before that
+// version is recorded, after it, and after a restart; nobody is taken for its author.
+func TestAuthorOfCalls(t *testing.T) {
+	b := newBench(t, DefaultBounds())
+	b.Synced()
+	const policy = "AntreaNetworkPolicy shop/p"
+	want := func(what, user string) {
+		t.Helper()
+		if got := b.Author(policy); got != user {
+			t.Errorf("%s: %q, want %q", what, got, user)
+		}
+	}
+	admit := func(priority float64, user string) *antreav1beta1.NetworkPolicy {
+		p := policyAt("shop", "p", int64(priority), priority)
+		raw, err := json.Marshal(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.Authors.Admitted("crd.antrea.io", "networkpolicies", raw, user)
+		return p
+	}
+	want("no such policy", "")
+	b.Changed(admit(1, "alice"))
+	want("not recorded yet", "alice")
+	b.run(time.Minute)
+	want("recorded", "alice")
+	admit(2, "mallory") // and refused by somebody else
+	want("another one was refused", "alice")
+	b.Changed(admit(3, "bob"))
+	want("changed", "bob")
+	b.run(time.Minute)
+	b.restart(DefaultBounds())
+	b.Changed(policyAt("shop", "p", 3, 3))
+	b.Synced()
+	b.run(time.Minute)
+	want("after a restart", "bob")
+	b.Changed(policyAt("shop", "p", 4, 4))
+	want("changed by nobody that admission saw", "")
+	raw, err := json.Marshal(policyAt("shop", "p", 4, 4))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.Authors.Deleted("crd.antrea.io", "networkpolicies", raw, "carol")
+	b.Deleted(policyAt("shop", "p", 4, 4))
+	want("deleted", "carol")
+}
+
 // TestFailures: what cannot be written is written later, once, and without the versions in between
 // piling up.
 func TestFailures(t *testing.T) {

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/audit"
 	"github.com/nephele-io/nephele/internal/sim/ec2"
 )
 
@@ -32,6 +33,7 @@ type auditLine struct {
 	Call      string   `json:"call"`
 	Objects   []string `json:"objects"`
 	Reason    string   `json:"reason"`
+	By        []string `json:"by"`
 	Outcome   string   `json:"outcome"`
 	RequestID string   `json:"requestId"`
 }
@@ -49,6 +51,13 @@ func readAudit(t *testing.T, dir string) (lines []auditLine) {
 	if err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("%s has the mode %v, %v", name, info.Mode(), err)
 	}
+	var verifier audit.Verifier
+	if err := verifier.Files(name); err != nil {
+		t.Fatal(err)
+	}
+	if e := verifier.Verify(); len(e.Faults) > 0 {
+		t.Errorf("the record does not hold: %q", e.Faults)
+	}
 	torn := 0
 	for s := bufio.NewScanner(f); s.Scan(); {
 		var l auditLine
@@ -56,7 +65,7 @@ func readAudit(t *testing.T, dir string) (lines []auditLine) {
 			torn++
 			continue
 		}
-		if lines = append(lines, l); l.ID == "" || l.Account == "" || l.Cluster == "" || l.Region == "" || l.Call == "" || l.Reason == "" || len(l.Objects) == 0 {
+		if lines = append(lines, l); l.ID == "" || l.Account == "" || l.Cluster == "" || l.Region == "" || l.Call == "" || l.Reason == "" || len(l.Objects) == 0 || len(l.By) == 0 {
 			t.Errorf("a line says too little: %s", s.Text())
 		}
 	}

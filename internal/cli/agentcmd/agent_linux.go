@@ -52,6 +52,7 @@ type agentFlags struct {
 	failsafe        []string
 	keepEstablished bool
 	verbose         bool
+	ownLogFormat    terminal.LogFormat
 	logFile         string
 	logFormat       string
 	probes          []string
@@ -87,6 +88,7 @@ func (f *agentFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.metrics, "metrics", defaultAgentMetrics, "HOST:PORT of the Prometheus metrics, over HTTP and to everybody who reaches it; 0 for none")
 	flags.StringVar(&f.dnsService, "dns-service", defaultDNSService, "with --node, the Service NAMESPACE/NAME that Pods ask about names; empty for none. Who answers behind it is believed")
 	flags.BoolVarP(&f.verbose, "verbose", "v", false, "log more")
+	terminal.RegisterLogFormat(flags, "own-log-format", &f.ownLogFormat)
 	f.cni.register(flags)
 	f.network.register(flags)
 	f.registerHost(flags)
@@ -276,7 +278,8 @@ resolvers, DHCP, and those given with --failsafe.`,
 			if err := f.readConfig(cmd.Flags()); err != nil {
 				return err
 			}
-			return runAgent(cmd.Context(), &f, socket, terminal.NewLogger(cmd.ErrOrStderr(), f.verbose))
+			log, _ := f.ownLogFormat.New(cmd.ErrOrStderr(), f.verbose)
+			return runAgent(cmd.Context(), &f, socket, log)
 		},
 	}
 	f.register(cmd.Flags())

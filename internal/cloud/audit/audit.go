@@ -7,7 +7,8 @@
 // anything is sent, and nothing is kept back in the process. The exception are heartbeats, of which
 // only what is new has lines and the rest is counted; see beatOf. It does not promise to survive a
 // power cut: lines are not forced to the disk one by one. Text of strangers is cleaned and cut,
-// lists are cut, and files are rotated, so that nobody can fill the disk.
+// lists are cut, and files are rotated, so that nobody can fill the disk. Each line names the one
+// before it by its hash, and Verify finds what was done to them afterwards.
 //
 // A record that cannot be written stops nothing: enforcement goes on, the line goes to the log
 // instead, and Metrics count it.
@@ -17,12 +18,12 @@ package audit
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -63,8 +64,9 @@ type Record struct {
 	o    Options
 	last atomic.Uint64
 
-	mu   sync.Mutex
-	file io.WriteCloser // nil without one
+	mu    sync.Mutex
+	file  io.WriteCloser // nil without one
+	chain chain
 	// torn is set if what is in the file may not end with a line, and failed if the last line could
 	// not be written.
 	torn, failed bool
@@ -76,12 +78,15 @@ type Record struct {
 // Open opens the record. That a file cannot be opened at all is a mistake that is better told at
 // once than when the first call is made.
 func Open(o Options) (*Record, error) {
-	r := &Record{o: o}
+	r := &Record{o: o, chain: chain{name: o.Run}}
 	if o.File == "" {
 		return r, nil
 	}
 	var err error
 	if r.torn, err = prepare(o.File); err != nil {
+		return nil, fmt.Errorf("open the record of changes: %w", err)
+	}
+	if r.chain.after, r.chain.last, err = former(o.File); err != nil {
 		return nil, fmt.Errorf("open the record of changes: %w", err)
 	}
 	r.file = &lumberjack.Logger{Filename: o.File, MaxSize: cmp.Or(o.Megabytes, DefaultMegabytes), MaxBackups: cmp.Or(o.Old, DefaultOld)}
@@ -120,8 +125,8 @@ func (r *Record) Begin(c cloud.Call) (end func(cloud.Outcome)) {
 	l.ID, l.Cluster = r.o.Run+"-"+strconv.FormatUint(r.last.Add(1), 10), r.o.ClusterID
 	begin := func() {
 		l.Time, l.Phase = began, phaseBegin
-		if !r.write(l) {
-			r.log(l)
+		if l, text, written := r.write(l); !written {
+			r.log(l, text)
 		}
 	}
 	beat := beatOf(c)
@@ -143,25 +148,30 @@ func (r *Record) Begin(c cloud.Call) (end func(cloud.Outcome)) {
 				begin()
 			}
 		}
-		r.write(done)
-		r.log(done)
+		r.writeAndLog(done)
 	}
 }
 
-// write puts the line into the file and reports whether it is there.
-func (r *Record) write(l line) bool {
-	if r.file == nil {
-		return false
-	}
-	text, err := json.Marshal(l)
-	text = append(text, '\n')
+func (r *Record) writeAndLog(l line) {
+	l, text, _ := r.write(l)
+	r.log(l, text)
+}
+
+// write joins the line to those before it, puts it into the file, and returns it, its text, and
+// whether it is there.
+func (r *Record) write(l line) (sealed line, text []byte, written bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err == nil && r.torn {
-		text = append([]byte{'\n'}, text...)
+	text, err := r.chain.seal(&l)
+	if r.file == nil {
+		return l, text, false
 	}
 	if err == nil {
-		_, err = r.file.Write(text)
+		whole := append(slices.Clone(text), '\n')
+		if r.torn {
+			whole = append([]byte{'\n'}, whole...)
+		}
+		_, err = r.file.Write(whole)
 		r.torn = err != nil
 	}
 	r.o.Metrics.wrote(err)
@@ -172,7 +182,7 @@ func (r *Record) write(l line) bool {
 		r.o.Log.Info("The record of changes can be written again", "file", r.o.File)
 	}
 	r.failed = err != nil
-	return err == nil
+	return l, text, err == nil
 }
 
 // Close writes what is left to be told, and closes the file. Calls that are still on their way open

@@ -107,8 +107,7 @@ func (r *Record) tellLeft(p *pulse) {
 	}
 	l := p.last
 	l.Beats = p.left - 1
-	r.write(l)
-	r.log(l)
+	r.writeAndLog(l)
 	p.left = 0
 }
 

@@ -41,6 +41,7 @@ type line struct {
 	Before       *cloud.State `json:"before,omitempty"`
 	After        *cloud.State `json:"after,omitempty"`
 	Policies     []string     `json:"policies,omitempty"`
+	By           []string     `json:"by"`
 	Reason       string       `json:"reason,omitempty"`
 	Outcome      string       `json:"outcome,omitempty"`
 	Class        string       `json:"class,omitempty"`
@@ -50,6 +51,7 @@ type line struct {
 	Created      string       `json:"created,omitempty"`
 	Milliseconds int64        `json:"milliseconds,omitempty"`
 	Beats        int          `json:"beats,omitempty"`
+	links
 }
 
 // Where lists are cut. A call names no more objects, groups and rules than the quotas of the cloud
@@ -60,12 +62,18 @@ const (
 )
 
 func newLine(c cloud.Call) line {
+	if len(c.By) == 0 {
+		c.By = []string{byController}
+	}
 	return line{
 		Account: cloud.Words(c.Account), Owner: cloud.Words(c.OwnerID), Region: cloud.Words(c.Region), Call: cloud.Words(c.Name),
 		Objects: words(c.Objects, mostListed), Before: clean(c.Before), After: clean(c.After),
-		Policies: words(c.Policies, mostPolicies), Reason: cloud.Words(c.Reason),
+		Policies: words(c.Policies, mostPolicies), Reason: cloud.Words(c.Reason), By: words(c.By, mostPolicies),
 	}
 }
+
+// byController stands for nobody: the controller makes the call of its own accord.
+const byController = "controller"
 
 // end adds what became of the call.
 func (l *line) end(o cloud.Outcome) {
@@ -119,25 +127,12 @@ func clean(s cloud.State) *cloud.State {
 	return out
 }
 
-// log tells the log what the line says.
-func (r *Record) log(l line) {
-	kv := []any{"phase", string(l.Phase), "id", l.ID, "cluster", l.Cluster, "account", l.Account, "owner", l.Owner, "region", l.Region,
-		"call", l.Call, "objects", l.Objects, "before", text(l.Before), "after", text(l.After), "policies", l.Policies, "reason", l.Reason}
+// log tells the log what the line says: the most of it in words, and all of it as it is in the
+// file.
+func (r *Record) log(l line, text []byte) {
+	kv := []any{"phase", string(l.Phase), "account", l.Account, "region", l.Region, "call", l.Call, "objects", l.Objects, "by", l.By}
 	if l.Phase == phaseEnd {
-		kv = append(kv, "outcome", l.Outcome, "class", l.Class, "code", l.Code, "error", l.Error, "requestId", l.RequestID,
-			"created", l.Created, "milliseconds", l.Milliseconds, "beats", l.Beats)
+		kv = append(kv, "outcome", l.Outcome, "error", l.Error, "milliseconds", l.Milliseconds)
 	}
-	r.o.Log.Info("Cloud call", kv...)
-}
-
-// text is a state in one word.
-func text(s *cloud.State) string {
-	if s == nil {
-		return ""
-	}
-	out, err := json.Marshal(s)
-	if err != nil {
-		return err.Error()
-	}
-	return string(out)
+	r.o.Log.Info("Cloud call", append(kv, "record", json.RawMessage(text))...)
 }
