@@ -77,7 +77,7 @@ type Connections struct {
 	// Through tells that connections that pass through the host are judged as well: on a Node they
 	// are those of its Pods.
 	Through bool
-	// sockets reads the sockets of the host, and ephemeral is where the kernel gives ports to those
+	// sockets reads the sockets and links of the host, and ephemeral is where the kernel gives ports to those
 	// that connect.
 	sockets   *diag.Handle
 	ephemeral portRange
@@ -89,7 +89,7 @@ func OpenConnections() (*Connections, error) {
 	if err != nil {
 		return nil, err
 	}
-	sockets, err := diag.NewHandle(unix.NETLINK_INET_DIAG)
+	sockets, err := diag.NewHandle(unix.NETLINK_INET_DIAG, unix.NETLINK_ROUTE)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("read the sockets of the host: %w", err), s.close())
 	}
@@ -165,8 +165,14 @@ func (c *Connections) Cut(ctx context.Context, p *nft.Program) (int, error) {
 	sockets, unread := c.readSockets(unix.IPPROTO_TCP)
 	known := map[tuple]bool{}
 	var kill, revive []connection
+	var bridges *bridges
+	if p.Chains[string(nft.ForwardedOut)] != nil {
+		if bridges, err = readBridges(c.sockets); err != nil {
+			return 0, err
+		}
+	}
 	judge := func(x connection) {
-		if c.judge(p, &x, local, sockets) {
+		if c.judge(p, &x, local, bridges, sockets) {
 			if x.dead {
 				revive = append(revive, x)
 			}
@@ -204,12 +210,17 @@ func (c *Connections) Cut(ctx context.Context, p *nft.Program) (int, error) {
 }
 
 // judge reports whether a connection may go on.
-func (c *Connections) judge(p *nft.Program, x *connection, local map[netip.Addr]bool, sockets *sockets) bool {
+func (c *Connections) judge(p *nft.Program, x *connection, local map[netip.Addr]bool, bridges *bridges, sockets *sockets) bool {
 	packet, way := x.packet(local)
 	if packet.Loopback || way == nft.Passing && !c.Through {
 		return true
 	}
-	allows := func(packet nft.Packet, way nft.Way) bool { return p.JudgeWay(way, packet).Allows() }
+	allows := func(packet nft.Packet, way nft.Way) bool {
+		if way == nft.Passing {
+			packet.FromBridge, packet.ToBridge = packet.FromBridge || bridges.lead(packet.Source), bridges.lead(packet.Destination)
+		}
+		return p.JudgeWay(way, packet).Allows()
+	}
 	if !x.pickedUp {
 		return allows(packet, way)
 	}
@@ -274,7 +285,7 @@ func (x *connection) packet(local map[netip.Addr]bool) (nft.Packet, nft.Way) {
 		return p, nft.Arriving
 	}
 	// Whoever is behind the host, and whose address it hides, is on one of its bridges as far as
-	// conntrack can tell.
+	// conntrack can tell; see also bridges.
 	p.FromBridge = x.orig.source != x.reply.destination
 	return p, nft.Passing
 }

@@ -3,6 +3,7 @@ package kernel_test
 import (
 	"fmt"
 	"maps"
+	"net"
 	"net/netip"
 	"slices"
 	"strings"
@@ -177,11 +178,66 @@ func TestForwardedIsJudged(t *testing.T) {
 	if echoes(held, soon) {
 		t.Error("a connection to a published port goes on that is not allowed any more")
 	}
+	// So do those of containers, whose addresses nobody hides here, over IPv4 and IPv6, and they go
+	// on when they are allowed again. What stays between containers of a bridge goes on, and what
+	// comes from behind a route.
+	if _, err := table.Apply(many); err != nil {
+		t.Fatal(err)
+	}
+	type running struct {
+		name string
+		nfttest.Attempt
+		cut bool
+	}
+	var open []net.Conn
+	list := []running{
+		{"a container's", attempt(lab.Pods[0], container[0], friend, 85), true}, {"a container's over IPv6", attempt(lab.Pods[0], nfttest.PodAddresses(0)[1], lab.Peers6[0], 85), true},
+		{"one to a container of the same bridge", attempt(lab.Pods[0], container[0], nfttest.PodAddresses(1)[0], 85), false},
+		{"one from behind a route", attempt(lab.Pods[nfttest.PodCount-1], nfttest.PodAddresses(nfttest.PodCount - 1)[0], friend, 85), false},
+	}
+	for _, x := range list {
+		c, err := x.Open(patient)
+		if err != nil {
+			t.Fatal(x.name, err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+		if open = append(open, c); !echoes(c, patient) {
+			t.Fatal(x.name, "does not work")
+		}
+	}
+	closed := onHost(friend)
+	closed.Policies[0].Rules = closed.Policies[0].Rules[:2]
+	deny := v1beta2.RuleActionDrop
+	drop := closed.Policies[0].Rules[0].DeepCopy()
+	drop.Direction, drop.Action, drop.From, drop.Services, drop.Priority = v1beta2.DirectionOut, &deny, v1beta2.NetworkPolicyPeer{}, nil, 2
+	drop.To = onHost(friend).Policies[0].Rules[2].To
+	closed.Policies[0].Rules = append(closed.Policies[0].Rules, *drop)
+	for _, now := range []struct {
+		program *nft.Program
+		cuts    bool
+	}{{compiler.Compile(nft.Input{Computed: closed}).Program, true}, {many, false}} {
+		if _, err := table.Apply(now.program); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := cutter.Cut(t.Context(), now.program); err != nil {
+			t.Fatal(err)
+		}
+		for i, x := range list {
+			cut := now.cuts && x.cut
+			limit := patient
+			if cut {
+				limit = soon
+			}
+			if echoes(open[i], limit) == cut {
+				t.Errorf("%s: goes on: %t", x.name, cut)
+			}
+		}
+	}
 	// What the owner of the host cannot do without stays open for containers, too.
 	flow := nft.Failsafe{Name: "backup", Direction: nft.Egress, Protocol: nft.TCP, Port: 86, CIDRs: []netip.Prefix{netip.PrefixFrom(friend, 32)}}
 	door := nft.Failsafe{Name: "door", Protocol: nft.TCP, Port: 87, CIDRs: []netip.Prefix{netip.PrefixFrom(friend, 32)}}
-	open := compiler.Compile(nft.Input{Computed: onHost(friend), Failsafe: []nft.Failsafe{flow, door}}).Program
-	if _, err := table.Apply(open); err != nil {
+	kept := compiler.Compile(nft.Input{Computed: onHost(friend), Failsafe: []nft.Failsafe{flow, door}}).Program
+	if _, err := table.Apply(kept); err != nil {
 		t.Fatal(err)
 	}
 	for _, a := range []nfttest.Attempt{attempt(lab.Pods[0], container[0], friend, 86), attempt(lab.Peers, friend, nfttest.ServiceAddress4, 87)} {
