@@ -1,16 +1,23 @@
 package agent_test
 
 import (
+	"context"
 	"net"
 	"net/netip"
 	"slices"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/vishvananda/netlink"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/nephele-io/nephele/internal/agent"
 	"github.com/nephele-io/nephele/internal/agent/nft/nfttest"
+	"github.com/nephele-io/nephele/internal/control/convert"
+	"github.com/nephele-io/nephele/internal/enforcer"
+	"github.com/nephele-io/nephele/internal/policy"
 )
 
 // link is the link of the host to its peer, and of the peer to the host.
@@ -156,4 +163,59 @@ func TestHalfOfAConnection(t *testing.T) {
 		}
 		return err == nil
 	})
+}
+
+// renamed is a server that knows a host by its new name only.
+type renamed struct {
+	*source
+	former string
+	gone   atomic.Bool
+}
+
+func (r *renamed) Watch(ctx context.Context, of enforcer.Resource, key string) (enforcer.Stream, error) {
+	if key == r.former && r.gone.Load() {
+		return nil, apierrors.NewUnauthorized("the ExternalNode " + key + " is gone, and its certificate with it")
+	}
+	return r.source.Watch(ctx, of, key)
+}
+
+// TestExternalNodeRenamed makes an ExternalNode anew under another name. The agent of the former
+// one keeps what is in force and says why it hears nothing; the same host under the new name, with
+// the state of the former one, keeps it until the controller answers, and then enforces what is
+// computed for it. What a policy never allowed is open at no time.
+func TestExternalNodeRenamed(t *testing.T) {
+	f := newFixture(t)
+	server := &renamed{source: f.source, former: hostKey}
+	f.from = server
+	f.allow(80, 1, "")
+	a, stop := f.start()
+	f.eventually("enforced", func() bool { return f.reports.of("p").Generation == 1 })
+	defer f.neverOpens(81)()
+	stop()
+	server.gone.Store(true)
+	a, stop = f.start()
+	f.eventually("the former agent keeps it, and says why", func() bool {
+		s := a.Status()
+		return s.State == agent.StateKept && strings.Contains(s.ServerError, "the ExternalNode vms/web is gone")
+	})
+	if !f.reaches(80) {
+		t.Error("what was in force is not")
+	}
+	stop()
+	f.key = "vms/web-2"
+	f.source.away.Store(true)
+	a, _ = f.start()
+	f.eventually("the new one says what it has found", func() bool {
+		return strings.Contains(a.Status().StoreError, "what is kept was computed for vms/web and is not enforced")
+	})
+	if !f.reaches(80) {
+		t.Error("under the new name what was in force is not")
+	}
+	f.engine.DeleteEntity(policy.EntityRef{Kind: policy.KindExternalEntity, Namespace: "vms", Name: "web"})
+	f.engine.PutEntity(policy.Entity{EntityRef: policy.EntityRef{Kind: policy.KindExternalEntity, Namespace: "vms", Name: "web-2"},
+		Labels: map[string]string{"app": "web"}, Addresses: []netip.Addr{hostAddr}, Host: f.key})
+	f.source.store.Publish(convert.Delta(f.engine.Commit()))
+	f.allow(82, 2, "")
+	f.source.away.Store(false)
+	f.eventually("what is computed for the new name is in force", func() bool { return f.open(82) && !f.open(80) && a.Status().State == agent.StateEnforcing })
 }
