@@ -120,6 +120,7 @@ func TestWholeFilesThatTellNothing(t *testing.T) {
 		"cut gzip":                     {zipped(t, strings.Repeat(oneDefault, 1000))[:60], "unexpected EOF"},
 		"gzip of nothing":              {[]byte{0x1f, 0x8b, 1, 2}, "not a whole gzip file"},
 		"parquet that is none":         {[]byte("PAR1 and more"), "a broken file of Parquet"},
+		"parquet with half a gigabyte": {[]byte("PAR1 nothing PAR1"), "its description has 543649385 bytes, and the file 17"},
 		"parquet without what is needed": {parquetOf(t, []struct {
 			Version int32 `parquet:"version"`
 		}{{5}}), "the flow log lacks the fields"},

@@ -2,6 +2,7 @@ package flowlog
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -31,6 +32,9 @@ func readParquet(in io.Reader, sink flows.Sink) (report flows.Report, err error)
 		return report, err
 	case len(raw) > largestParquet:
 		return report, fmt.Errorf("a file of Parquet with more than %d bytes", largestParquet)
+	}
+	if err := wholeFooter(raw); err != nil {
+		return report, err
 	}
 	var ofSink error
 	defer func() {
@@ -77,6 +81,19 @@ func readParquet(in io.Reader, sink flows.Sink) (report flows.Report, err error)
 		}
 	}
 	return report, nil
+}
+
+// wholeFooter looks whether the description at the end of a file is as long as it says: its reader
+// would make room for whatever that is.
+func wholeFooter(raw []byte) error {
+	const frame = 2*len(parquetMagic) + 4 // the word twice, and before the last one the length
+	if len(raw) < frame || string(raw[len(raw)-len(parquetMagic):]) != parquetMagic {
+		return errors.New("a broken file of Parquet: it has no end")
+	}
+	if size := binary.LittleEndian.Uint32(raw[len(raw)-8:]); int64(size) > int64(len(raw)-frame) {
+		return fmt.Errorf("a broken file of Parquet: its description has %d bytes, and the file %d", size, len(raw))
+	}
+	return nil
 }
 
 // takeRows hands on the rows of one group.
