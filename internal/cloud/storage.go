@@ -39,3 +39,26 @@ type FolderLister interface {
 	// and the slash included. Errors are *Error.
 	Folders(ctx context.Context, at Bucket, prefix string) ([]string, error)
 }
+
+// Clocked is a Storage that knows by the answers of its cloud how far the clock there is ahead of
+// ours, in whole minutes; 0 before the first answer, and for less than two minutes.
+type Clocked interface {
+	Ahead() time.Duration
+}
+
+// leastAhead is what does not count as ahead: answers take a while.
+const leastAhead = 2 * time.Minute
+
+// AheadBy is how far a clock is ahead of ours that was at the date of an answer over HTTP now. It
+// is false if that is no date.
+func AheadBy(date string, now time.Time) (time.Duration, bool) {
+	at, err := time.Parse("Mon, 02 Jan 2006 15:04:05 GMT", date)
+	if err != nil {
+		return 0, false
+	}
+	by := at.Sub(now).Round(time.Minute)
+	if by.Abs() < leastAhead {
+		by = 0
+	}
+	return by, true
+}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	awssdk "github.com/aws/aws-sdk-go-v2/aws"
@@ -96,6 +97,8 @@ type Provider struct {
 	own   *ownCalls
 	// chosen is set if nobody vouches for the endpoint that the account names.
 	chosen bool
+	// ahead is how many nanoseconds the clock of S3 is ahead of ours.
+	ahead atomic.Int64
 }
 
 var _ cloud.Provider = (*Provider)(nil)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/xml"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -32,9 +33,18 @@ const (
 
 	callListObjects = "ListObjectsV2"
 	callGetObject   = "GetObject"
+
+	// codeSkewed is the error for a request of another time.
+	codeSkewed = "RequestTimeTooSkewed"
 )
 
-var _ cloud.Storage = (*Provider)(nil)
+var (
+	_ cloud.Storage = (*Provider)(nil)
+	_ cloud.Clocked = (*Provider)(nil)
+)
+
+// Ahead implements cloud.Clocked.
+func (p *Provider) Ahead() time.Duration { return time.Duration(p.ahead.Load()) }
 
 // listing is a page of ListObjectsV2.
 type listing struct {
@@ -99,11 +109,6 @@ func (p *Provider) get(ctx context.Context, call string, at cloud.Bucket, name s
 	u.Path = "/" + at.Name + "/" + name
 	u.RawPath = escapedPath(u.Path)
 	u.RawQuery = strings.ReplaceAll(q.Encode(), "+", "%20")
-	failed := func(err error) error { return classify(call, err, p.cfg.Now()) }
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
-	if err != nil {
-		return nil, failed(err)
-	}
 	if p.cfg.Admit != nil {
 		var done func(cloud.Class)
 		if done, err = p.cfg.Admit(ctx, p.knownOwner(), region, call); err != nil {
@@ -119,24 +124,45 @@ func (p *Provider) get(ctx context.Context, call string, at cloud.Bucket, name s
 			}()
 		}
 	}
+	before := p.Ahead()
+	body, err = p.signed(ctx, u.String(), region)
+	var said smithy.APIError
+	if errors.As(err, &said) && said.ErrorCode() == codeSkewed && p.Ahead() != before { // now it is known what time it is there
+		body, err = p.signed(ctx, u.String(), region)
+	}
+	if err != nil {
+		return nil, classify(call, err, p.cfg.Now())
+	}
+	return body, nil
+}
+
+// signed asks once, at the time that it is there as far as that is known.
+func (p *Provider) signed(ctx context.Context, to, region string) (io.ReadCloser, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, to, nil)
+	if err != nil {
+		return nil, err
+	}
 	creds, err := p.base.Credentials.Retrieve(ctx)
 	if err != nil {
-		return nil, failed(err)
+		return nil, err
 	}
 	r.Header.Set("X-Amz-Content-Sha256", emptyHash)
 	sign := func(o *v4.SignerOptions) { o.DisableURIPathEscaping = true } // S3's names are escaped once
-	if err = v4.NewSigner().SignHTTP(ctx, creds, r, emptyHash, "s3", region, p.cfg.Now(), sign); err != nil {
-		return nil, failed(err)
+	if err = v4.NewSigner().SignHTTP(ctx, creds, r, emptyHash, "s3", region, p.cfg.Now().Add(p.Ahead()), sign); err != nil {
+		return nil, err
 	}
 	answer, err := p.base.HTTPClient.Do(r)
 	if err != nil {
-		return nil, failed(&smithyhttp.RequestSendError{Err: err})
+		return nil, &smithyhttp.RequestSendError{Err: err}
+	}
+	if by, ok := cloud.AheadBy(answer.Header.Get("Date"), p.cfg.Now()); ok {
+		p.ahead.Store(int64(by))
 	}
 	if answer.StatusCode == http.StatusOK {
 		return answer.Body, nil
 	}
 	defer func() { _ = answer.Body.Close() }()
-	return nil, failed(storageError(answer))
+	return nil, storageError(answer)
 }
 
 // storageError is what S3 says in place of an answer.

@@ -165,3 +165,40 @@ func TestStorage(t *testing.T) {
 		t.Errorf("a listing that begins again is taken: %v", list)
 	}
 }
+
+// TestStorageOfAnotherTime: S3 takes signatures of its own time only, which its answers tell. It is
+// learned with the first refusal, and the reader is told.
+func TestStorageOfAnotherTime(t *testing.T) {
+	t.Parallel()
+	for _, by := range []time.Duration{0, 10 * time.Second, 2 * time.Hour, -26 * time.Hour} {
+		s, refused := &s3{names: []string{"a/1"}}, 0
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			theirs := time.Now().Add(by)
+			w.Header().Set("Date", theirs.UTC().Format(http.TimeFormat))
+			if signed, err := time.Parse("20060102T150405Z", r.Header.Get("X-Amz-Date")); err != nil || theirs.Sub(signed).Abs() > 15*time.Minute {
+				refused++
+				w.WriteHeader(http.StatusForbidden)
+				fmt.Fprint(w, "<Error><Code>RequestTimeTooSkewed</Code><Message>in a test</Message></Error>")
+				return
+			}
+			s.ServeHTTP(w, r)
+		}))
+		defer server.Close()
+		p, err := aws.New(aws.Config{Credential: v1alpha1.AWSCredential{AccessKeyID: "AKIDEXAMPLE", AccessKeySecret: "secret"}, Region: "eu-west-1", Endpoint: server.URL})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			if list, _, err := p.Objects(t.Context(), cloud.Bucket{Name: "logs"}, "a/", ""); err != nil || len(list) != 1 {
+				t.Errorf("by %s: %v, %v", by, list, err)
+			}
+		}
+		want, once := time.Duration(0), 0
+		if by.Abs() > time.Minute {
+			want, once = by, 1
+		}
+		if p.Ahead() != want || refused != once {
+			t.Errorf("by %s: %s ahead, %d times refused", by, p.Ahead(), refused)
+		}
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
@@ -83,6 +84,8 @@ type Account struct {
 		mu sync.Mutex
 		of map[string]*storage
 	}
+	// ahead is how many nanoseconds the clock of the hosts of blobs is ahead of ours.
+	ahead atomic.Int64
 	// turns lets one write at a time at a group: the cloud takes no more.
 	turns turns
 	// lastTold is what was last told of balancers and gateways.

@@ -36,7 +36,11 @@ var storageHost = regexp.MustCompile(`^[a-z0-9]{3,24}\.blob\.core\.(windows\.net
 var (
 	_ cloud.Storage      = (*Account)(nil)
 	_ cloud.FolderLister = (*Account)(nil)
+	_ cloud.Clocked      = (*Account)(nil)
 )
+
+// Ahead implements cloud.Clocked.
+func (a *Account) Ahead() time.Duration { return time.Duration(a.ahead.Load()) }
 
 // storage is the way to the blobs of one host.
 type storage struct {
@@ -174,6 +178,9 @@ func (a *Account) getBlob(ctx context.Context, at cloud.Bucket, name string, q u
 	resp, err := s.pipeline.Do(r)
 	if err != nil {
 		return nil, classify(callList, err, a.cfg.Now())
+	}
+	if by, ok := cloud.AheadBy(resp.Header.Get("Date"), a.cfg.Now()); ok {
+		a.ahead.Store(int64(by))
 	}
 	if !runtime.HasStatusCode(resp, http.StatusOK) {
 		defer func() { _ = resp.Body.Close() }()

@@ -97,7 +97,10 @@ func TestStorage(t *testing.T) {
 	}
 	slices.Sort(s.names)
 	s.names = slices.Compact(s.names)
-	server := httptest.NewTLSServer(s)
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Date", l.now.Add(2*time.Hour).UTC().Format(http.TimeFormat))
+		s.ServeHTTP(w, r)
+	}))
 	defer server.Close()
 	a := l.account()
 	at := cloud.Bucket{Name: server.URL + "/logs"}
@@ -116,6 +119,9 @@ func TestStorage(t *testing.T) {
 	}
 	if !slices.Equal(got, s.names) {
 		t.Errorf("%q, want %q", got, s.names)
+	}
+	if a.Ahead() != 2*time.Hour {
+		t.Errorf("its clock is %s ahead", a.Ahead())
 	}
 	folders, err := a.Folders(t.Context(), at, "flowLogResourceID=/")
 	if want := []string{"flowLogResourceID=/S_0/", "flowLogResourceID=/S_1/", "flowLogResourceID=/S_2/"}; err != nil || !slices.Equal(folders, want) {
