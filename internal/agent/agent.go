@@ -20,6 +20,7 @@ import (
 	"github.com/nephele-io/nephele/internal/agent/nft/kernel"
 	"github.com/nephele-io/nephele/internal/agent/traffic"
 	"github.com/nephele-io/nephele/internal/enforcer"
+	"github.com/nephele-io/nephele/internal/platform/program"
 	"github.com/nephele-io/nephele/internal/platform/recovered"
 )
 
@@ -335,6 +336,9 @@ func (a *Agent) Run(ctx context.Context) error {
 			if a.cutAt.IsZero() { // conntrack may have forgotten connections, or others made it forget
 				a.cutAt = a.Clock.Now()
 			}
+			if a.trimAt.IsZero() { // what little things leave in a minute
+				a.trimAt = a.Clock.Now()
+			}
 			if a.Pods != nil { // how their packets go may have changed
 				a.Pods.age()
 				a.Pods.refresh()
@@ -502,7 +506,10 @@ func (a *Agent) record(kept Kept) uint64 {
 func (a *Agent) trim() {
 	if !a.trimAt.IsZero() && !a.Clock.Now().Before(a.trimAt) {
 		a.trimAt = time.Time{}
-		go debug.FreeOSMemory() // which takes a while
+		go func() { // which takes a while
+			debug.FreeOSMemory()
+			program.GiveBack()
+		}()
 	}
 }
 

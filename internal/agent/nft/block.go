@@ -52,12 +52,12 @@ func (l *lane) block(segments []*segment) Rule {
 	b := l.blocks[name]
 	if b == nil || !slices.Equal(b.segments, segments) {
 		b = &block{segments: slices.Clone(segments), chain: &Chain{Rules: make([]Rule, len(segments))}, key: &PartKey{BlockPorts, idOf("block", name)}, ports: &Part{Of: name}}
+		var keys []string
 		for i, s := range segments {
 			b.chain.Rules[i] = Rule{Action: Jump, Target: s.name}
-			b.ports.Keys = append(b.ports.Keys, s.opens...)
+			keys = append(keys, s.opens...)
 		}
-		slices.Sort(b.ports.Keys)
-		b.ports.Keys = exact(slices.Compact(b.ports.Keys))
+		b.ports.Keys = KeysOf(keys)
 		l.blocks[name] = b
 	}
 	b.run = l.run

@@ -98,7 +98,7 @@ type Compiler struct {
 	// run counts the calls of Compile, gathered those in which groups have come or gone.
 	run, gathered uint64
 	// parts are those of the last Program, segments what it has of policies, and refers counts how
-	// many of these refer to each of parts.
+	// many of these refer to each of parts, but for members of groups, which count themselves.
 	parts    *Parts
 	segments []*segment
 	// spare is where those of the next Program go.
@@ -141,11 +141,26 @@ type host struct {
 // groupParts are what an address group is in the sets.
 type groupParts struct {
 	source *enforcer.AddressGroup
+	// keys are the same for all versions of the group.
+	keys *groupKeys
 	// run is the last one that knew the group.
 	run     uint64
 	members [2]*Part
 	// ports are those of members that have a name, by their keys.
 	ports map[PartKey]*namedPorts
+}
+
+// groupKeys are the keys of the members of a group, IPv4 and IPv6, to which rules point, and how
+// many segments of the program refer to each. There are more references than anything else.
+type groupKeys struct {
+	group  string
+	keys   [2]PartKey
+	refers [2]int32
+}
+
+func newGroupKeys(group string) *groupKeys {
+	id := idOf("members", group)
+	return &groupKeys{group: group, keys: [2]PartKey{{Members4, id}, {Members6, id}}}
 }
 
 // namedPorts are the ports that members of a group have by a name.
@@ -585,7 +600,7 @@ func (l *lane) segment(r run) *segment {
 	if s := r.policy.segments[key]; s != nil {
 		return s
 	}
-	l.made = &segment{}
+	l.made = &segment{family: l.family}
 	var out []Rule
 	for i, rule := range r.rules() {
 		out = append(out, l.rule(r.policy, rule, &r.policy.origins[l.direction][r.first+i])...)
@@ -625,8 +640,12 @@ func (l *lane) add(s *segment) {
 	for r := range s.refs() {
 		l.refers[*r.key]++
 	}
-	for _, g := range s.members {
-		l.parts.put(*g.key, l.groups[g.group].members[g.family()])
+	f := l.family.place()
+	for i, k := range s.members {
+		g := l.groups[k.group]
+		s.members[i] = g.keys // the group may have been gone meanwhile
+		g.keys.refers[f]++
+		l.parts.put(g.keys.keys[f], g.members[f])
 	}
 	for _, p := range s.ports {
 		l.parts.put(*p.key, l.portsOf(p))
@@ -640,6 +659,12 @@ func (w *work) release(s *segment) {
 		if w.refers[*r.key]--; w.refers[*r.key] == 0 {
 			delete(w.refers, *r.key)
 			w.parts.put(*r.key, nil)
+		}
+	}
+	f := s.family.place()
+	for _, k := range s.members {
+		if k.refers[f]--; k.refers[f] == 0 {
+			w.parts.put(k.keys[f], nil)
 		}
 	}
 }

@@ -200,7 +200,7 @@ func flatten(p *nft.Program) flat {
 		out["chain "+name] = fmt.Sprint(c.Rules)
 	}
 	for key, part := range p.Parts.All() {
-		for _, k := range part.Keys {
+		for k := range part.Keys.All() {
 			out[fmt.Sprintf("%s %x", key.Set, string(key.ID[:])+k)] = ""
 		}
 	}

@@ -201,13 +201,13 @@ func (c *Change) elements(key PartKey, old, now *Part) {
 	}
 	id := string(key.ID[:])
 	i, j := 0, 0
-	for i < len(old.Keys) || j < len(now.Keys) {
+	for i < old.Keys.Len() || j < now.Keys.Len() {
 		switch {
-		case j == len(now.Keys) || i < len(old.Keys) && old.Keys[i] < now.Keys[j]:
-			c.Remove[key.Set] = append(c.Remove[key.Set], id+old.Keys[i])
+		case j == now.Keys.Len() || i < old.Keys.Len() && old.Keys.At(i) < now.Keys.At(j):
+			c.Remove[key.Set] = append(c.Remove[key.Set], id+old.Keys.At(i))
 			i++
-		case i == len(old.Keys) || now.Keys[j] < old.Keys[i]:
-			c.Add[key.Set] = append(c.Add[key.Set], id+now.Keys[j])
+		case i == old.Keys.Len() || now.Keys.At(j) < old.Keys.At(i):
+			c.Add[key.Set] = append(c.Add[key.Set], id+now.Keys.At(j))
 			j++
 		default:
 			i++

@@ -206,27 +206,27 @@ func (p *Program) match(m *Match, packet *Packet) bool {
 		return false
 	case MatchMember:
 		part := p.Parts.Get(*m.Of)
-		return part != nil && part.has(string(peer.AsSlice()))
+		return part != nil && part.Keys.Has(string(peer.AsSlice()))
 	case MatchNamedPort:
 		part := p.Parts.Get(*m.Of)
-		return part != nil && part.has(portKey(peer, packet.Protocol, packet.Port))
+		return part != nil && part.Keys.Has(portKey(peer, packet.Protocol, packet.Port))
 	case MatchPortOf:
 		part := p.Parts.Get(*m.Of)
-		return part != nil && part.has(blockKey(packet.Protocol, packet.Port))
+		return part != nil && part.Keys.Has(blockKey(packet.Protocol, packet.Port))
 	case MatchAskedPortOf:
 		port := packet.Port
 		if packet.Translated {
 			port = packet.Original.Port()
 		}
 		part := p.Parts.Get(*m.Of)
-		return part != nil && part.has(blockKey(packet.Protocol, port))
+		return part != nil && part.Keys.Has(blockKey(packet.Protocol, port))
 	case MatchService:
 		to := netip.AddrPortFrom(packet.Destination, packet.Port)
 		if packet.Translated {
 			to = packet.Original
 		}
 		part := p.Parts.Get(*m.Of)
-		return part != nil && part.has(portKey(to.Addr().Unmap(), packet.Protocol, to.Port()))
+		return part != nil && part.Keys.Has(portKey(to.Addr().Unmap(), packet.Protocol, to.Port()))
 	}
 	return false
 }

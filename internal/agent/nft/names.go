@@ -19,7 +19,7 @@ func (w *work) hearResolvers(n *Node) {
 	if n == nil {
 		return
 	}
-	parts := map[SetName]*Part{Members4: {Of: asking}, Members6: {Of: asking}}
+	keys := map[SetName][]string{}
 	for i := range n.Pods {
 		if !w.named[w.podClass[i]] {
 			continue
@@ -29,16 +29,13 @@ func (w *work) hearResolvers(n *Node) {
 			if a = a.Unmap(); a.Is6() {
 				set = Members6
 			}
-			parts[set].Keys = append(parts[set].Keys, string(a.AsSlice()))
+			keys[set] = append(keys[set], string(a.AsSlice()))
 		}
 	}
-	for set, part := range parts {
-		part.normalize()
-		if len(part.Keys) > 0 {
-			w.parts.put(PartKey{set, idOf(asking)}, part)
-		}
+	for set, list := range keys {
+		w.parts.put(PartKey{set, idOf(asking)}, &Part{asking, KeysOf(list)})
 	}
-	if len(parts[Members4].Keys)+len(parts[Members6].Keys) > 0 {
+	if len(keys) > 0 {
 		w.hear(FromHost, true)
 		w.hear(PodsIn, true)
 		w.hearQuestions(AskedHere, true)

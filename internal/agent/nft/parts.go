@@ -3,10 +3,57 @@ package nft
 import (
 	"iter"
 	"maps"
+	"slices"
+	"sort"
+	"strings"
 )
 
 // shards is into how many pieces Parts are cut: what changes one key copies one of them.
 const shards = 256
+
+// Keys are keys of one length, sorted, without duplicates. There are a great many lists of few keys,
+// so these are pieces of one text.
+type Keys struct {
+	text string
+	size int
+}
+
+// KeysOf returns a list, whose keys have one length, as Keys. It sorts the list.
+func KeysOf(list []string) Keys {
+	if len(list) == 0 {
+		return Keys{}
+	}
+	slices.Sort(list)
+	return Keys{strings.Join(slices.Compact(list), ""), len(list[0])}
+}
+
+// Len counts the keys.
+func (k Keys) Len() int {
+	if k.size == 0 {
+		return 0
+	}
+	return len(k.text) / k.size
+}
+
+// At returns one of the keys.
+func (k Keys) At(i int) string { return k.text[i*k.size : (i+1)*k.size] }
+
+// All returns all of them, in their order.
+func (k Keys) All() iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for i := range k.Len() {
+			if !yield(k.At(i)) {
+				return
+			}
+		}
+	}
+}
+
+// Has reports whether a key is one of them.
+func (k Keys) Has(key string) bool {
+	_, found := sort.Find(k.Len(), func(i int) int { return strings.Compare(key, k.At(i)) })
+	return found
+}
 
 // Parts are the elements of the keyed sets, by what they are of. They never change; those of one
 // Program share with those of another what is the same. Nil has none.
@@ -102,7 +149,7 @@ func change(p *Parts) *changing {
 // put gives a key other elements; nil, as well as none, removes it.
 func (c *changing) put(key PartKey, part *Part) {
 	old := c.Get(key)
-	if part != nil && len(part.Keys) == 0 {
+	if part != nil && part.Keys.Len() == 0 {
 		part = nil
 	}
 	if old == part {
@@ -117,12 +164,12 @@ func (c *changing) put(key PartKey, part *Part) {
 		c.shards[i], c.own[i] = &next, true
 	}
 	if old != nil {
-		c.elements -= len(old.Keys)
+		c.elements -= old.Keys.Len()
 	}
 	if part == nil {
 		delete(*c.shards[i], key)
 		return
 	}
-	c.elements += len(part.Keys)
+	c.elements += part.Keys.Len()
 	(*c.shards[i])[key] = part
 }

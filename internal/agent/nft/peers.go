@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"strings"
 
 	"go4.org/netipx"
 
@@ -132,9 +131,9 @@ func (l *lane) of(four, six SetName) SetName {
 
 // members makes the segment refer to the addresses of a group.
 func (l *lane) members(name string) *PartKey {
-	key := &PartKey{l.of(Members4, Members6), idOf("members", name)}
-	l.made.members = append(l.made.members, partRef{key: key, group: name})
-	return key
+	keys := l.groups[name].keys
+	l.made.members = append(l.made.members, keys)
+	return &keys.keys[l.family.place()]
 }
 
 // name makes the segment refer to the addresses of a domain name.
@@ -146,14 +145,13 @@ func (l *lane) name(name string) *PartKey {
 
 // addressesOf returns the addresses of a domain name.
 func (l *lane) addressesOf(r partRef) *Part {
-	part := &Part{Of: "name " + r.group}
+	var keys []string
 	for _, a := range l.names.Addresses[r.group] {
 		if a.Is4() == (l.family == IPv4) {
-			part.Keys = append(part.Keys, string(a.AsSlice()))
+			keys = append(keys, string(a.AsSlice()))
 		}
 	}
-	part.normalize()
-	return part
+	return &Part{"name " + r.group, KeysOf(keys)}
 }
 
 // service makes the segment refer to where a Service is reached.
@@ -165,14 +163,13 @@ func (l *lane) service(name string) *PartKey {
 
 // frontendsOf returns where a Service is reached.
 func (l *lane) frontendsOf(r partRef) *Part {
-	part := &Part{Of: "Service " + r.group}
+	var keys []string
 	for _, f := range l.work.services[r.group] {
 		if a := f.Address.Unmap(); a.Is4() == (l.family == IPv4) {
-			part.Keys = append(part.Keys, portKey(a, f.Protocol, f.Port))
+			keys = append(keys, portKey(a, f.Protocol, f.Port))
 		}
 	}
-	part.normalize()
-	return part
+	return &Part{"Service " + r.group, KeysOf(keys)}
 }
 
 // portKey is an address with a protocol and a port, as keys of sets have them.
@@ -205,7 +202,7 @@ func (g *groupParts) named(key PartKey, name string, f Family) *Part {
 
 // portsNamed returns the ports that members of a group have by a name.
 func portsNamed(g *v1beta2.AddressGroup, name string, f Family) *Part {
-	part := &Part{Of: g.Name + " port " + name}
+	var keys []string
 	for _, m := range g.GroupMembers {
 		for _, p := range m.Ports {
 			protocol := portProtocol(p)
@@ -213,12 +210,11 @@ func portsNamed(g *v1beta2.AddressGroup, name string, f Family) *Part {
 				continue
 			}
 			for _, a := range addresses(m, f) {
-				part.Keys = append(part.Keys, a+string([]byte{protocol, 0, 0, 0, byte(p.Port >> 8), byte(p.Port), 0, 0}))
+				keys = append(keys, a+string([]byte{protocol, 0, 0, 0, byte(p.Port >> 8), byte(p.Port), 0, 0}))
 			}
 		}
 	}
-	part.normalize()
-	return part
+	return &Part{g.Name + " port " + name, KeysOf(keys)}
 }
 
 // know takes in what a group is in the sets, made now or before. What is in the program of a group
@@ -228,9 +224,14 @@ func (w *work) know(g *enforcer.AddressGroup) {
 	if parts == nil || parts.source != g {
 		former := parts
 		parts = &groupParts{source: g}
+		if former != nil {
+			parts.keys = former.keys
+		} else {
+			parts.keys = newGroupKeys(g.GetName())
+		}
 		whole := g.Object()
 		for i, f := range []Family{IPv4, IPv6} {
-			parts.members[i] = membersOf(whole, f)
+			parts.members[i] = membersOf(g.GetName(), whole, f)
 		}
 		w.groups[g.GetName()] = parts
 		if former != nil {
@@ -244,7 +245,7 @@ func (w *work) know(g *enforcer.AddressGroup) {
 var nobody = &Part{}
 
 // membersOf returns the addresses of the members of a group.
-func membersOf(g *v1beta2.AddressGroup, f Family) *Part {
+func membersOf(name string, g *v1beta2.AddressGroup, f Family) *Part {
 	size := 4
 	if f == IPv6 {
 		size = 16
@@ -258,21 +259,18 @@ func membersOf(g *v1beta2.AddressGroup, f Family) *Part {
 	if len(all) == 0 {
 		return nobody
 	}
-	// The keys are pieces of one text.
 	text := string(all)
-	part := &Part{Of: g.Name, Keys: make([]string, 0, len(text)/size)}
+	keys := make([]string, 0, len(text)/size)
 	for ; len(text) > 0; text = text[size:] {
-		part.Keys = append(part.Keys, text[:size])
+		keys = append(keys, text[:size])
 	}
-	part.normalize()
-	return part
+	return &Part{name, KeysOf(keys)}
 }
 
 // replace puts a group as it is now into the place of what it was, where that is referred to.
 func (w *work) replace(former, now *groupParts) {
-	id := idOf("members", now.source.GetName())
-	for i, key := range []PartKey{{Members4, id}, {Members6, id}} {
-		if w.refers[key] > 0 {
+	for i, key := range now.keys.keys {
+		if now.keys.refers[i] > 0 {
 			w.parts.put(key, now.members[i])
 		}
 	}
@@ -298,9 +296,4 @@ func addresses(m v1beta2.GroupMember, f Family) []string {
 		}
 	}
 	return out
-}
-
-func (p *Part) normalize() {
-	slices.SortFunc(p.Keys, strings.Compare)
-	p.Keys = slices.Compact(p.Keys)
 }

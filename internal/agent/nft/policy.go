@@ -57,9 +57,11 @@ type segmentKey struct {
 type segment struct {
 	name string
 	// chain is nil if the rules match nothing in this family.
-	chain   *Chain
-	ranges  map[SetName][]Range
-	members []partRef
+	chain  *Chain
+	family Family
+	ranges map[SetName][]Range
+	// members are the groups whose members are peers.
+	members []*groupKeys
 	ports   []partRef
 	names   []partRef
 	// services are the Services that are peers.
@@ -75,10 +77,10 @@ type segment struct {
 	live bool
 }
 
-// refs are all that the rules refer to.
+// refs are all that the rules refer to, but for members of groups.
 func (s *segment) refs() iter.Seq[partRef] {
 	return func(yield func(partRef) bool) {
-		for _, list := range [][]partRef{s.members, s.ports, s.names, s.services} {
+		for _, list := range [][]partRef{s.ports, s.names, s.services} {
 			for _, r := range list {
 				if !yield(r) {
 					return
@@ -88,17 +90,16 @@ func (s *segment) refs() iter.Seq[partRef] {
 	}
 }
 
-// partRef is an element list that rules refer to: the members of a group, those of its ports that
-// have a name, the addresses of a domain name, or where a Service is reached; these two then are
-// the group.
+// partRef is an element list that rules refer to: the ports of members of a group that have a name,
+// the addresses of a domain name, or where a Service is reached; these two then are the group.
 type partRef struct {
 	key         *PartKey
 	group, port string
 }
 
-// family is the place of the family in pairs.
-func (r partRef) family() int {
-	if r.key.Set == Members6 || r.key.Set == Ports6 {
+// place is that of the family in pairs.
+func (f Family) place() int {
+	if f == IPv6 {
 		return 1
 	}
 	return 0

@@ -89,14 +89,8 @@ type PartKey struct {
 type Part struct {
 	// Of is what the ID stands for, to be printed.
 	Of string
-	// Keys are the rest of the keys in the form of the kernel, each field filled up to four bytes,
-	// sorted, without duplicates.
-	Keys []string
-}
-
-func (p *Part) has(key string) bool {
-	_, found := slices.BinarySearch(p.Keys, key)
-	return found
+	// Keys are the rest of the keys in the form of the kernel, each field filled up to four bytes.
+	Keys Keys
 }
 
 // Range is a range of addresses, both ends included.
@@ -433,7 +427,7 @@ func (p *Program) String() string {
 	})
 	for _, k := range keys {
 		fmt.Fprintf(&b, "set %s of %s\n", k.Set, parts[k].Of)
-		for _, e := range parts[k].Keys {
+		for e := range parts[k].Keys.All() {
 			fmt.Fprintf(&b, "  %s\n", keyText(k.Set, e))
 		}
 	}

@@ -7,6 +7,8 @@ import (
 	"runtime/metrics"
 	"sync"
 	"time"
+
+	"github.com/nephele-io/nephele/internal/platform/program"
 )
 
 const (
@@ -35,7 +37,7 @@ const (
 // The returned function ends all that.
 func trimHeap() func() {
 	debug.FreeOSMemory() // starting up has used much that is not kept
-	giveBackProgram()
+	program.GiveBack()
 	if os.Getenv("GOGC") != "" || os.Getenv("GOMEMLIMIT") != "" {
 		return func() {}
 	}
@@ -60,7 +62,7 @@ func trimHeap() func() {
 				debug.FreeOSMemory()
 			}
 			if looks%trimLooks == 0 {
-				giveBackProgram()
+				program.GiveBack()
 			}
 		}
 	})

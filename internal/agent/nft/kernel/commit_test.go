@@ -65,7 +65,7 @@ func small(n int) *nft.Program {
 			}},
 			"in4-" + string(rune('a'+n)): {},
 		},
-		Parts:  nft.PartsOf(map[nft.PartKey]*nft.Part{{Set: nft.Members4, ID: id}: {Keys: []string{string(a.AsSlice())}}}),
+		Parts:  nft.PartsOf(map[nft.PartKey]*nft.Part{{Set: nft.Members4, ID: id}: {Keys: nft.KeysOf([]string{string(a.AsSlice())})}}),
 		Ranges: map[nft.SetName][]nft.Range{set: {{From: a, To: netip.MustParseAddr("255.255.255.255")}}},
 	}
 }

@@ -56,7 +56,7 @@ func (w *wired) rulesBefore(n int) *nft.Program {
 				{Matches: []nft.Match{{Kind: nft.MatchFamily, Lo: uint16(nft.IPv4)}}, Action: nft.Goto, Target: "in4"},
 			}},
 		},
-		Parts: nft.PartsOf(map[nft.PartKey]*nft.Part{{Set: nft.Members4, ID: nft.ID{1}}: {Keys: []string{string(w.other.AsSlice())}}}),
+		Parts: nft.PartsOf(map[nft.PartKey]*nft.Part{{Set: nft.Members4, ID: nft.ID{1}}: {Keys: nft.KeysOf([]string{string(w.other.AsSlice())})}}),
 	}
 }
 

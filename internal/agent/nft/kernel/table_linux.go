@@ -624,7 +624,7 @@ func (img *image) compare(want *nft.Program, l lacks) comparison {
 		wanted[name] = map[string]bool{}
 	}
 	for k, part := range want.Parts.All() {
-		for _, rest := range part.Keys {
+		for rest := range part.Keys.All() {
 			whole := string(k.ID[:]) + rest
 			wanted[k.Set][whole] = true
 			if s := img.sets[k.Set]; s == nil || !s.elements[element{key: whole}] {

@@ -1,4 +1,4 @@
-package up
+package program
 
 import (
 	"bufio"
@@ -13,10 +13,10 @@ import (
 // mapping is a part of the address space of this process, from begin until before end.
 type mapping struct{ begin, end uintptr }
 
-// giveBackProgram gives back what is resident of the program's own file: with every page that is
+// GiveBack gives back what is resident of the program's own file: with every page that is
 // touched the system maps its surroundings, until all is there, and a third is used. That is mapped
 // once more from the page cache when it is touched. What cannot be given back stays.
-func giveBackProgram() {
+func GiveBack() {
 	program, err := os.Readlink("/proc/self/exe")
 	if err != nil {
 		return

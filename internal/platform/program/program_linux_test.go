@@ -1,4 +1,4 @@
-package up
+package program
 
 import (
 	"bytes"
@@ -88,7 +88,7 @@ func TestGiveBack(t *testing.T) {
 	if bytes.Count(all[0], []byte("nephele ")) != size/8 || all[1][5] != '!' {
 		t.Error("a mapping does not hold what it held")
 	}
-	giveBackProgram() // and this goes on
+	GiveBack() // and this goes on
 }
 
 // residentOf is how much of a mapping the page tables hold.
