@@ -177,7 +177,7 @@ func serveAPI(ctx context.Context, mgr manager.Manager, policies *control.Contro
 		return fmt.Errorf("watch flows: %w", err)
 	}
 	if o.clouds != nil {
-		logs := newFlowLogs(mgr.GetCache(), reviews, mgr.GetEventRecorder("nephele-flows"), clk, o.Flows.Dir, o.Log.WithName("flow-logs"))
+		logs := newFlowLogs(mgr.GetClient(), reviews, mgr.GetEventRecorder("nephele-flows"), clk, o.Flows.Dir, o.Log.WithName("flow-logs"))
 		if err := o.metrics.show(logs); err != nil {
 			return fmt.Errorf("read flow logs: %w", err)
 		}

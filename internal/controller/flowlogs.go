@@ -36,10 +36,13 @@ const (
 	flowLogsPatience = 2 * time.Minute
 )
 
+// errNotYet: nothing is known of the account yet, as after a start.
+var errNotYet = errors.New("the account is not read yet")
+
 // flowLogs reads the flow logs of cloud accounts out of their buckets, judges them, and puts them
 // into the store of flows. It is a manager.Runnable and a prometheus.Collector.
 type flowLogs struct {
-	accounts client.Reader
+	accounts client.Client
 	traffic  *traffic
 	// look returns what traffic is judged by, with the network ACLs of an account.
 	look     func(ctx context.Context, account string) (*explain.Computation, []cloud.NetworkACL, error)
@@ -75,7 +78,7 @@ type collected struct {
 	own       map[string]bool
 }
 
-func newFlowLogs(accounts client.Reader, r *reviews, e events.EventRecorder, clk clock.WithTicker, dir string, log logr.Logger) *flowLogs {
+func newFlowLogs(accounts client.Client, r *reviews, e events.EventRecorder, clk clock.WithTicker, dir string, log logr.Logger) *flowLogs {
 	return &flowLogs{
 		accounts: accounts, traffic: r.traffic, look: r.picture, provider: r.provider, events: e, clock: clk, dir: dir, log: log, places: map[flowLogPlace]*collected{},
 		files:   prometheus.NewDesc("nephele_flow_logs_files_total", "Files of flow logs, by what became of them.", []string{"account", "result"}, nil),
@@ -123,6 +126,7 @@ func (f *flowLogs) round(ctx context.Context) {
 	wanted := map[flowLogPlace]bool{}
 	for i := range all.Items {
 		a := &all.Items[i]
+		var looked []lookedAt
 		for _, p := range placesOf(a) {
 			wanted[p] = true
 			err := f.read(ctx, p)
@@ -130,6 +134,10 @@ func (f *flowLogs) round(ctx context.Context) {
 				return
 			}
 			f.tell(a, p, err)
+			looked = append(looked, f.lookedAt(p, err))
+		}
+		if err := f.show(ctx, a, looked); err != nil {
+			f.log.Error(err, "How flow logs are read is not shown, trying again", "account", a.Namespace+"/"+a.Name)
 		}
 	}
 	f.mu.Lock()
@@ -168,8 +176,8 @@ func (f *flowLogs) tell(a *cloudv1.CloudProviderAccount, p flowLogPlace, err err
 	}
 	f.mu.Unlock()
 	switch {
-	case c == nil:
-	case err != nil && before == nil:
+	case c == nil, errors.Is(err, errNotYet), errors.Is(before, errNotYet) && err == nil:
+	case err != nil && (before == nil || errors.Is(before, errNotYet)):
 		f.log.Error(err, "Flow logs cannot be read, trying again", "account", p.account, "bucket", p.bucket)
 		f.events.Eventf(a, nil, corev1.EventTypeWarning, "FlowLogsNotRead", "ReadFlowLogs", "%s", cutNote(fmt.Sprintf("bucket %s: %v", p.bucket, err)))
 	case err == nil && before != nil:
@@ -192,7 +200,7 @@ func (f *flowLogs) read(ctx context.Context, p flowLogPlace) error {
 	c := f.place(p, now)
 	provider, ok := f.provider(p.account)
 	if !ok {
-		return errors.New("the account is not read yet")
+		return errNotYet
 	}
 	storage, ok := provider.(cloud.Storage)
 	if !ok {

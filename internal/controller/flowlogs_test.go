@@ -14,10 +14,12 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
@@ -26,6 +28,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/explain"
 	"github.com/nephele-io/nephele/internal/flows/archive"
+	"github.com/nephele-io/nephele/internal/flows/collect"
 	"github.com/nephele-io/nephele/internal/flows/live"
 )
 
@@ -75,6 +78,19 @@ func TestFlowLogsOfAccounts(t *testing.T) {
 		Interfaces: []cloud.Interface{{ID: "eni-1", NetworkID: "vpc-1", PrivateIPs: []netip.Addr{netip.MustParseAddr("10.0.0.1")}, GroupIDs: []string{"sg-1"}}},
 	}
 	computation := explain.Compute(&explain.Objects{Observed: []explain.ObservedAccount{{Key: "ops/aws", Snapshots: []*cloud.Snapshot{snapshot}}}})
+	accounts := fake.NewClientBuilder().WithScheme(scheme).WithObjects(account).WithStatusSubresource(account).Build()
+	condition := func() string {
+		t.Helper()
+		var live cloudv1.CloudProviderAccount
+		if err := accounts.Get(t.Context(), client.ObjectKeyFromObject(account), &live); err != nil {
+			t.Fatal(err)
+		}
+		c := meta.FindStatusCondition(live.Status.Conditions, cloudv1.ConditionFlowLogsRead)
+		if c == nil {
+			return ""
+		}
+		return fmt.Sprintf("%s %s %s", c.Status, c.Reason, c.Message)
+	}
 	told := events.NewFakeRecorder(10)
 	dir := filepath.Join(t.TempDir(), "flows")
 	past, err := archive.Open(dir, 0)
@@ -84,7 +100,7 @@ func TestFlowLogsOfAccounts(t *testing.T) {
 	begin := func() (*flowLogs, *traffic) {
 		owners := live.NewOwners()
 		tr := &traffic{store: live.New(owners, 0, clk.Now()), owners: owners, clock: clk, past: past}
-		f := newFlowLogs(fake.NewClientBuilder().WithScheme(scheme).WithObjects(account).Build(), &reviews{traffic: tr}, told, clk, dir, logr.Discard())
+		f := newFlowLogs(accounts, &reviews{traffic: tr}, told, clk, dir, logr.Discard())
 		f.provider = func(key string) (cloud.Provider, bool) { return b, key == "ops/aws" }
 		f.look = func(context.Context, string) (*explain.Computation, []cloud.NetworkACL, error) {
 			return computation, nil, nil
@@ -92,6 +108,9 @@ func TestFlowLogsOfAccounts(t *testing.T) {
 		return f, tr
 	}
 	f, tr := begin()
+	known := false
+	provider := f.provider
+	f.provider = func(key string) (cloud.Provider, bool) { b, ok := provider(key); return b, ok && known }
 	event := func() string {
 		select {
 		case e := <-told.Events:
@@ -100,15 +119,26 @@ func TestFlowLogsOfAccounts(t *testing.T) {
 			return ""
 		}
 	}
-	b.err = errors.New("access denied")
-	for i, want := range []string{"Warning FlowLogsNotRead bucket logs: access denied", ""} {
+	if f.round(t.Context()); event() != "" || condition() != "Unknown Pending bucket logs: the account is not read yet" {
+		t.Errorf("before the account is read: %s", condition())
+	}
+	known = true
+	b.err = &cloud.Error{Class: cloud.Auth, Err: errors.New("access denied")}
+	for i, want := range []string{"Warning FlowLogsNotRead bucket logs: " + b.err.Error(), ""} {
 		if f.round(t.Context()); event() != want {
 			t.Errorf("round %d: want %q", i, want)
 		}
 	}
+	if got := condition(); !strings.HasPrefix(got, "False AuthFailed bucket logs: ") || !strings.Contains(got, "access denied") {
+		t.Error(got)
+	}
 	b.err = nil
 	if f.round(t.Context()); event() != "Normal FlowLogsRead bucket logs is read again" {
 		t.Error("that it is read again is not told")
+	}
+	if got := condition(); !strings.HasPrefix(got, "False FieldsMissing bucket logs: flow log fl-1 lacks tcp-flags: which end began a connection is a guess; flow-direction: ") ||
+		!strings.Contains(got, "make another one: aws ec2 create-flow-logs --region eu-west-1 ") || !strings.Contains(got, "arn:aws:s3:::logs ") || !strings.Contains(got, "${tcp-flags}") {
+		t.Error(got)
 	}
 	query := func(tr *traffic) (out string) {
 		q := &analysis.FlowQuery{Spec: analysis.FlowQuerySpec{Since: &metav1.MicroTime{Time: noon.Add(-time.Hour)}}}
@@ -133,5 +163,42 @@ func TestFlowLogsOfAccounts(t *testing.T) {
 	}
 	if got := query(after); got != "" && !strings.Contains(got, "443") {
 		t.Error(got)
+	}
+}
+
+// TestFlowLogsCondition: the worst of all places gives the reason, every place its words.
+func TestFlowLogsCondition(t *testing.T) {
+	aws := flowLogPlace{account: "ops/aws", bucket: "logs", prefix: "/corp/", owner: "111122223333", regions: "eu-west-1 us-east-1"}
+	azure := flowLogPlace{account: "ops/azure", bucket: "https://acme.blob.core.windows.net/logs", owner: "s-1", azure: true}
+	denied := &cloud.Error{Class: cloud.Auth, Err: errors.New("no rights")}
+	for name, c := range map[string]struct {
+		looked []lookedAt
+		status metav1.ConditionStatus
+		reason string
+		words  []string
+	}{
+		"read":            {[]lookedAt{{flowLogPlace: aws, there: 1}, {flowLogPlace: azure, there: 1}}, "True", "OK", []string{"bucket logs, container https://acme.blob.core.windows.net/logs is read"}},
+		"no files":        {[]lookedAt{{flowLogPlace: aws}}, "False", "NoFiles", []string{"of 111122223333", "--region eu-west-1 ", "arn:aws:s3:::logs/corp "}},
+		"no files, Azure": {[]lookedAt{{flowLogPlace: azure}}, "False", "NoFiles", []string{"az network watcher flow-log create"}},
+		"useless":         {[]lookedAt{{flowLogPlace: aws, there: 1, lacking: []collect.Lacking{{Log: "fl-9", Fields: []string{"srcport"}, Useless: true}}}}, "False", "FieldsMissing", []string{"fl-9 lacks srcport, so it tells nothing"}},
+		"one is denied": {[]lookedAt{{flowLogPlace: aws, there: 1, lacking: []collect.Lacking{{Log: "fl-9", Fields: []string{"tcp-flags: x"}}}}, {flowLogPlace: azure, err: denied}},
+			"False", "AuthFailed", []string{"fl-9 lacks", "no rights"}},
+		"gone":           {[]lookedAt{{flowLogPlace: aws, err: &cloud.Error{Class: cloud.NotFound, Err: errors.New("no such bucket")}}}, "False", "BucketNotFound", nil},
+		"throttled":      {[]lookedAt{{flowLogPlace: aws, err: &cloud.Error{Class: cloud.Throttled, Err: errors.New("slow down")}}}, "False", "Throttled", nil},
+		"away":           {[]lookedAt{{flowLogPlace: aws, err: context.DeadlineExceeded}}, "False", "Unreachable", nil},
+		"too many words": {[]lookedAt{{flowLogPlace: aws, err: errors.New(strings.Repeat("x", 100_000))}}, "False", "Unreachable", nil},
+	} {
+		got := flowLogsCondition(c.looked)
+		if got.Status != c.status || got.Reason != c.reason || len(got.Message) > mostShown+10 {
+			t.Errorf("%s: %+v", name, got)
+		}
+		for _, w := range c.words {
+			if !strings.Contains(got.Message, w) {
+				t.Errorf("%s: %q lacks %q", name, got.Message, w)
+			}
+		}
+	}
+	if flowLogsCondition(nil) != nil {
+		t.Error("an account without buckets has a condition")
 	}
 }

@@ -330,7 +330,7 @@ func (g *gathering) conditions(a *cloudv1.CloudProviderAccount, out *Account) {
 			if not {
 				attention(c, "")
 			}
-		case cloudv1.ConditionEventsReceived, cloudv1.ConditionDeletionProtected, cloudv1.ConditionRecordsSigned:
+		case cloudv1.ConditionEventsReceived, cloudv1.ConditionDeletionProtected, cloudv1.ConditionRecordsSigned, cloudv1.ConditionFlowLogsRead:
 			if not {
 				g.note(about, c.Type+"/"+c.Reason, c.Message)
 			}

@@ -371,7 +371,8 @@ type CloudProviderAccountStatus struct {
 	OtherInstance string `json:"otherInstance,omitempty"`
 	// Conditions: Ready, CredentialsValid, Reachable, EventsReceived if the account has event
 	// queues, SoleWriter once something is enforced, AuthorsChecked while nobody checks the rights
-	// of authors, and DeletionProtected while the account is not because of its age.
+	// of authors, FlowLogsRead if it names buckets of flow logs, and DeletionProtected while the
+	// account is not because of its age.
 	// +listType=map
 	// +listMapKey=type
 	// +optional

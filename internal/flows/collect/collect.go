@@ -55,6 +55,8 @@ const (
 	// flow logs and hours that are.
 	lateHours   = 3
 	mostFolders = 10_000
+	// mostLacking bounds the flow logs of which it is known what they lack.
+	mostLacking = 100
 )
 
 // Counts say what became of files and records since the start.
@@ -66,8 +68,19 @@ type Counts struct {
 	// beyond the bounds, Placeless those of which nothing says which way they went, and Twice those
 	// that had come before.
 	Records, Bad, Foreign, Odd, Lost, Over, Placeless, Twice int64
-	// Lacks are the fields that some file lacks.
-	Lacks []string
+	// There are how many files of the last listing were written within a day, read or not.
+	There int64
+}
+
+// Lacking says what a flow log lacks.
+type Lacking struct {
+	// Log is its ID, or what its files have in place of one.
+	Log string
+	// Fields are those that would make answers exact, each with what is missed. Useless tells that
+	// it has not even those without which no record can be made.
+	Fields  []string
+	Useless bool
+	at      time.Time
 }
 
 // Place is where flow logs of an account are.
@@ -118,9 +131,13 @@ type Collector struct {
 	// tries counts the attempts at files that could not be fetched.
 	tries  map[string]int
 	counts Counts
+	// lacking is what flow logs lack, by their IDs.
+	lacking map[string]Lacking
 	// known tells that the state is that of a former process.
 	known bool
 	begun time.Time
+	// ahead is how far the clock of the cloud is ahead of ours, in whole minutes.
+	ahead time.Duration
 	// listed tells that all there was in the last round was listed and read.
 	listed bool
 }
@@ -128,7 +145,7 @@ type Collector struct {
 // New returns a Collector. State is that of a former one, or nil: then only files that were written
 // not long before now are read. Own returns the addresses of an interface.
 func New(p Place, state []byte, own func(string) []netip.Addr, now time.Time) *Collector {
-	c := &Collector{Place: p, sum: flows.NewSummer(own, mostConnections), tries: map[string]int{}, begun: now}
+	c := &Collector{Place: p, sum: flows.NewSummer(own, mostConnections), tries: map[string]int{}, lacking: map[string]Lacking{}, begun: now}
 	c.known = len(state) > 0 && json.Unmarshal(state, &c.state) == nil && c.state.Read != nil
 	if !c.known {
 		c.state.Read = map[string]time.Time{}
@@ -149,6 +166,36 @@ func (c *Collector) Counts() Counts {
 	return out
 }
 
+// Lacking returns the flow logs that lack fields, by the files that were read within a day, sorted.
+func (c *Collector) Lacking() []Lacking {
+	return slices.SortedFunc(maps.Values(c.lacking), func(a, b Lacking) int { return cmp.Compare(a.Log, b.Log) })
+}
+
+// notes what a file shows about the fields of its flow log.
+func (c *Collector) notes(o *cloud.StoredObject, lacks []string, err error) {
+	log := logOf(o.Name)
+	l := Lacking{Log: log, Fields: lacks, at: o.Changed}
+	var missing *flowlog.FieldsError
+	if errors.As(err, &missing) {
+		l.Fields, l.Useless = missing.Missing, true
+	}
+	_, known := c.lacking[log]
+	switch {
+	case len(l.Fields) > 0 && (known || len(c.lacking) < mostLacking):
+		c.lacking[log] = l
+	case err == nil: // another version of the same name
+		delete(c.lacking, log)
+	}
+}
+
+// logOf is the ID of the flow log of a file: ACCOUNT_vpcflowlogs_REGION_ID_TIME_HASH.log.gz.
+func logOf(name string) string {
+	if words := strings.Split(path.Base(name), "_"); len(words) > 3 {
+		return words[3]
+	}
+	return path.Base(path.Dir(name))
+}
+
 func mark(o *cloud.StoredObject) string {
 	h := fnv.New64a()
 	_, _ = io.WriteString(h, o.Name)
@@ -157,41 +204,61 @@ func mark(o *cloud.StoredObject) string {
 }
 
 // Round reads what is new, and returns the rows of minutes that are over, sorted. Rows come also
-// with an error, which says why not everything could be read.
+// with an error, which says why not everything could be read. Where the clock of the cloud differs
+// from ours, files and records are looked at by the cloud's, and rows have our times.
 func (c *Collector) Round(ctx context.Context, s cloud.Storage, now time.Time) ([]flows.Row, error) {
-	files, err := c.list(ctx, s, now)
+	files, err := c.list(ctx, s, now.Add(c.ahead))
+	if clock, ok := s.(cloud.Clocked); ok && clock.Ahead() != c.ahead { // the listing has shown it
+		c.ahead = clock.Ahead()
+		files, err = c.list(ctx, s, now.Add(c.ahead))
+	}
+	theirs := now.Add(c.ahead)
 	if err == nil {
-		err = c.readAll(ctx, s, files, now)
+		err = c.readAll(ctx, s, files, theirs)
 	}
 	c.listed = err == nil && c.counts.Waiting == 0
 	for k, at := range c.state.Read {
-		if now.Sub(at) > window+time.Hour {
+		if theirs.Sub(at) > window+time.Hour {
 			delete(c.state.Read, k)
 		}
 	}
+	maps.DeleteFunc(c.lacking, func(_ string, l Lacking) bool { return theirs.Sub(l.at) > window })
 	for k, x := range c.state.Taken {
-		if now.Sub(x.At) > window+time.Hour {
+		if theirs.Sub(x.At) > window+time.Hour {
 			delete(c.state.Taken, k)
 		}
 	}
-	return c.sum.Take(now.Add(-settled)), err
+	return c.ours(c.sum.Take(theirs.Add(-settled))), err
+}
+
+// Ahead is how far the clock of the cloud was ahead of ours in the last round.
+func (c *Collector) Ahead() time.Duration { return c.ahead }
+
+// ours gives rows the times of our clock.
+func (c *Collector) ours(rows []flows.Row) []flows.Row {
+	if c.ahead != 0 {
+		for i := range rows {
+			rows[i].Minute = rows[i].Minute.Add(-c.ahead)
+		}
+	}
+	return rows
 }
 
 // Rest returns the rows of what was read and is not over yet, for the end of the process.
-func (c *Collector) Rest() []flows.Row { return c.sum.Take(time.Time{}) }
+func (c *Collector) Rest() []flows.Row { return c.ours(c.sum.Take(time.Time{})) }
 
 // list finds the files that were not read, the oldest first.
 func (c *Collector) list(ctx context.Context, s cloud.Storage, now time.Time) ([]cloud.StoredObject, error) {
 	oldest := now.Add(-window)
-	if !c.known && c.begun.Add(-catchUp).After(oldest) {
-		oldest = c.begun.Add(-catchUp)
+	if begun := c.begun.Add(c.ahead - catchUp); !c.known && begun.After(oldest) {
+		oldest = begun
 	}
 	prefixes, err := c.prefixes(ctx, s, now)
 	if err != nil {
 		return nil, err
 	}
 	var out []cloud.StoredObject
-	names := 0
+	names, there := 0, int64(0)
 	for _, prefix := range prefixes {
 		for page := ""; ; {
 			list, next, err := s.Objects(ctx, c.Place.Bucket, prefix, page)
@@ -202,7 +269,13 @@ func (c *Collector) list(ctx context.Context, s cloud.Storage, now time.Time) ([
 				if names++; names > mostNames {
 					return nil, fmt.Errorf("more than %d files within two days: give the account a bucket or prefix of its own", mostNames)
 				}
-				if _, done := c.state.Read[mark(&o)]; !done && !o.Changed.Before(oldest) && c.Place.isLog(o.Name) {
+				if !c.Place.isLog(o.Name) {
+					continue
+				}
+				if now.Sub(o.Changed) <= window {
+					there++
+				}
+				if _, done := c.state.Read[mark(&o)]; !done && !o.Changed.Before(oldest) {
 					out = append(out, o)
 				}
 			}
@@ -211,6 +284,7 @@ func (c *Collector) list(ctx context.Context, s cloud.Storage, now time.Time) ([
 			}
 		}
 	}
+	c.counts.There = there
 	slices.SortFunc(out, func(a, b cloud.StoredObject) int {
 		return cmp.Or(a.Changed.Compare(b.Changed), cmp.Compare(a.Name, b.Name))
 	})
@@ -375,10 +449,8 @@ func (c *Collector) read(ctx context.Context, s cloud.Storage, o *cloud.StoredOb
 	c.counts.Records += int64(max(number-skip, 0))
 	c.counts.Bad += int64(report.Bad)
 	c.counts.Foreign, c.counts.Odd, c.counts.Lost, c.counts.Over = c.counts.Foreign+foreign, c.counts.Odd+odd, c.counts.Lost+lost, c.counts.Over+over
-	for _, l := range report.Lacks {
-		if !slices.Contains(c.counts.Lacks, l) {
-			c.counts.Lacks = append(c.counts.Lacks, l)
-		}
+	if !c.Place.Azure {
+		c.notes(o, report.Lacks, err)
 	}
 	return err
 }

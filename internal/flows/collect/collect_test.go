@@ -341,3 +341,128 @@ func TestFailedListing(t *testing.T) {
 		t.Errorf("%+v %v, %v", c.state, c.tries, err)
 	}
 }
+
+// skewed is a bucket whose cloud has another clock than ours, which its answers show.
+type skewed struct {
+	*bucket
+	by    time.Duration
+	shown time.Duration
+}
+
+func (s *skewed) Ahead() time.Duration { return s.shown }
+
+func (s *skewed) Objects(ctx context.Context, at cloud.Bucket, prefix, after string) ([]cloud.StoredObject, string, error) {
+	s.shown = s.by
+	return s.bucket.Objects(ctx, at, prefix, after)
+}
+
+// TestClockIsOff has a clock that is hours off that of the cloud, over a change of the day and a
+// restart: every connection is told, once, in time, and with the time of our clock.
+func TestClockIsOff(t *testing.T) {
+	for _, by := range []time.Duration{-2 * time.Hour, 2 * time.Hour, 26 * time.Hour} {
+		b := &skewed{bucket: &bucket{files: map[string]stored{}, opened: map[string]int{}, away: map[string]int{}}, by: by}
+		c, want, got := New(place(), nil, own, noon), 0, 0
+		now := noon
+		round := func() {
+			t.Helper()
+			rows, err := c.Round(t.Context(), b, now)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, r := range rows {
+				if got += r.Connections; r.Minute.After(now) || now.Sub(r.Minute) > 20*time.Minute {
+					t.Errorf("by %s: at %s connections of %s are told", by, now, r.Minute)
+				}
+			}
+		}
+		for i := range 300 { // which is 15 hours
+			theirs := now.Add(by)
+			b.files[name("eu-west-1", theirs, i)] = stored{file(owner, theirs.Add(-5*time.Minute).Truncate(time.Minute), 1024+i*10, 7), theirs}
+			want += 7
+			round()
+			if i == 150 {
+				state, err := c.State()
+				if err != nil {
+					t.Fatal(err)
+				}
+				c = New(place(), state, own, now)
+			}
+			now = now.Add(3 * time.Minute)
+		}
+		for range 4 {
+			round()
+			now = now.Add(3 * time.Minute)
+		}
+		if n := c.Counts(); got != want || n.Odd != 0 || c.Ahead() != by {
+			t.Errorf("by %s: %d connections, want %d; %+v, %s ahead", by, got, want, n, c.Ahead())
+		}
+	}
+}
+
+// TestBucketOfAllKinds reads 10,000 files, most of which are not as they should be: every good one
+// is told once, and everything else is counted as what it is.
+func TestBucketOfAllKinds(t *testing.T) {
+	b := &bucket{files: map[string]stored{}, opened: map[string]int{}, away: map[string]int{}}
+	minute := noon.Add(-20 * time.Minute)
+	others, future, past := file("999999999999", minute, 1024, 3), file(owner, noon.Add(2*time.Hour), 1024, 3), file(owner, noon.Add(-30*time.Hour), 1024, 3)
+	var want Counts
+	connections := 0
+	for i := range 10_000 {
+		at, good, content := name("eu-west-1", minute, i), 0, []byte(nil)
+		whole := func() []byte { return file(owner, minute, 1024+i%50_000, 3) }
+		changed := noon.Add(-time.Duration(i%600) * time.Second)
+		var files, broken, foreign, odd, bad int64 = 1, 0, 0, 0, 0
+		switch i % 10 {
+		case 0:
+			content, broken = []byte("\x1f\x8bno gzip"), 1
+		case 1: // still being written, or cut
+			content, broken = whole(), 1
+			content = content[:len(content)-12]
+		case 2:
+			content, foreign = others, 3
+		case 3:
+			content, odd = future, 3
+		case 4:
+			content, odd = past, 3
+		case 5:
+			at, files = strings.Replace(at, "_vpcflowlogs_", "_elasticloadbalancing_", 1), 0
+		case 6:
+			at, content, broken = strings.Replace(at, ".log.gz", ".parquet", 1), []byte("PAR1 nothing PAR1"), 1
+		case 7: // a line that is none among good ones
+			var raw bytes.Buffer
+			z := gzip.NewWriter(&raw)
+			fmt.Fprintf(z, "2 %s eni-1 192.0.2.7 10.0.0.1 %d 443 6 2 100 %d %d ACCEPT OK\n2 x\n", owner, 1024+i%50_000, minute.Unix(), minute.Add(time.Minute).Unix())
+			_ = z.Close()
+			content, bad, good = raw.Bytes(), 1, 1
+		case 8: // of the day after, by its name, and by the clock of the cloud
+			at, changed, files = name("eu-west-1", noon.Add(13*time.Hour), i), noon.Add(13*time.Hour), 0
+		default:
+			content, good = whole(), 3
+		}
+		b.files[at] = stored{content, changed}
+		want.Files, want.Broken, want.Foreign, want.Odd, want.Bad = want.Files+files, want.Broken+broken, want.Foreign+foreign, want.Odd+odd, want.Bad+bad
+		connections += good
+	}
+	c := New(place(), []byte(`{"read":{}}`), own, noon)
+	got := 0
+	for round := 0; round == 0 || c.Counts().Waiting > 0; round++ {
+		rows, err := c.Round(t.Context(), b, noon)
+		if err != nil || round > 20 {
+			t.Fatal(round, err)
+		}
+		for _, r := range rows {
+			got += r.Connections
+		}
+	}
+	for _, r := range c.Rest() {
+		got += r.Connections
+	}
+	if n := c.Counts(); n.Files != want.Files || n.Broken != want.Broken || n.Foreign != want.Foreign || n.Odd != want.Odd || n.Bad != want.Bad || got < connections || got > connections+3*1000 { // half a file may hold whole lines
+		t.Errorf("%d connections of %d; %+v, want %+v", got, connections, n, want)
+	}
+	for at, n := range b.opened {
+		if n != 1 {
+			t.Errorf("%s is read %d times", at, n)
+		}
+	}
+}
