@@ -31,6 +31,7 @@ const (
 	errorTextBytes = 64 << 10
 	longestKey     = 1024
 
+	encodingURL     = "url"
 	callListObjects = "ListObjectsV2"
 	callGetObject   = "GetObject"
 
@@ -50,7 +51,9 @@ func (p *Provider) Ahead() time.Duration { return time.Duration(p.ahead.Load()) 
 type listing struct {
 	XMLName     xml.Name `xml:"ListBucketResult"`
 	IsTruncated bool     `xml:"IsTruncated"`
-	Contents    []struct {
+	// EncodingType is "url" if keys are escaped, as was asked for; not every server does that.
+	EncodingType string `xml:"EncodingType"`
+	Contents     []struct {
 		Key          string    `xml:"Key"`
 		LastModified time.Time `xml:"LastModified"`
 		ETag         string    `xml:"ETag"`
@@ -60,7 +63,7 @@ type listing struct {
 
 // Objects implements cloud.Storage.
 func (p *Provider) Objects(ctx context.Context, at cloud.Bucket, prefix, after string) (out []cloud.StoredObject, next string, err error) {
-	q := url.Values{"list-type": {"2"}, "prefix": {prefix}, "max-keys": {"1000"}, "encoding-type": {"url"}}
+	q := url.Values{"list-type": {"2"}, "prefix": {prefix}, "max-keys": {"1000"}, "encoding-type": {encodingURL}}
 	if after != "" {
 		q.Set("start-after", after)
 	}
@@ -75,7 +78,10 @@ func (p *Provider) Objects(ctx context.Context, at cloud.Bucket, prefix, after s
 		return nil, "", &cloud.Error{Class: cloud.Unavailable, Call: call, Err: fmt.Errorf("the listing cannot be read: %w", err)}
 	}
 	for _, c := range page.Contents {
-		name, err := url.QueryUnescape(c.Key)
+		name, err := c.Key, error(nil)
+		if page.EncodingType == encodingURL {
+			name, err = url.QueryUnescape(c.Key)
+		}
 		if err != nil || len(name) > longestKey || !strings.HasPrefix(name, prefix) || name <= after || c.Size < 0 {
 			return nil, "", &cloud.Error{Class: cloud.Unavailable, Call: call, Err: fmt.Errorf("the listing has %.100q, which was not asked for", c.Key)}
 		}
