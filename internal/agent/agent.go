@@ -44,6 +44,9 @@ const (
 	// is known, once.
 	largeWrite = 5000
 	trimAfter  = 10 * time.Second
+	// giveBackInterval is how often pages of the program are given back: with each that is touched
+	// the system maps its surroundings.
+	giveBackInterval = 20 * time.Second
 	// recordWait is how long a change waits at most until it is on the disk.
 	recordWait = time.Second
 	// mostAhead is by how many revisions what is kept may be newer than the rules of the kernel:
@@ -225,6 +228,8 @@ type Agent struct {
 	cutAt, lastCut time.Time
 	// trimAt is when memory is given back, zero for not at all.
 	trimAt time.Time
+	// gaveBack is when pages of the program were given back.
+	gaveBack time.Time
 	// saving is what writes to the disk meanwhile.
 	saving saving
 
@@ -504,12 +509,17 @@ func (a *Agent) record(kept Kept) uint64 {
 
 // trim gives memory back when it is time for that.
 func (a *Agent) trim() {
-	if !a.trimAt.IsZero() && !a.Clock.Now().Before(a.trimAt) {
-		a.trimAt = time.Time{}
+	now := a.Clock.Now()
+	switch {
+	case !a.trimAt.IsZero() && !now.Before(a.trimAt):
+		a.trimAt, a.gaveBack = time.Time{}, now
 		go func() { // which takes a while
 			debug.FreeOSMemory()
 			program.GiveBack()
 		}()
+	case now.Sub(a.gaveBack).Abs() >= giveBackInterval:
+		a.gaveBack = now
+		go program.GiveBack()
 	}
 }
 

@@ -11,8 +11,8 @@ import (
 // shards is into how many pieces Parts are cut: what changes one key copies one of them.
 const shards = 256
 
-// Keys are keys of one length, sorted, without duplicates. There are a great many lists of few keys,
-// so these are pieces of one text.
+// Keys are keys of one length, sorted, without duplicates. There are a great many lists of few, so
+// they are pieces of one text.
 type Keys struct {
 	text string
 	size int

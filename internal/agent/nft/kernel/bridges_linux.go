@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	diag "github.com/vishvananda/netlink"
-	"go4.org/netipx"
 	"golang.org/x/sys/unix"
 )
 
@@ -46,8 +45,9 @@ func readBridges(h *diag.Handle) (*bridges, error) {
 			to = netip.PrefixFrom(netip.IPv4Unspecified(), 0)
 		}
 		if r.Dst != nil {
-			var ok bool
-			if to, ok = netipx.FromStdIPNet(r.Dst); !ok {
+			a, ok := netip.AddrFromSlice(r.Dst.IP)
+			bits, _ := r.Dst.Mask.Size()
+			if to = netip.PrefixFrom(a.Unmap(), bits); !ok || !to.IsValid() {
 				continue
 			}
 		}

@@ -77,15 +77,15 @@ type Connections struct {
 	// Through tells that connections that pass through the host are judged as well: on a Node they
 	// are those of its Pods.
 	Through bool
-	// sockets reads the sockets and links of the host, and ephemeral is where the kernel gives ports to those
-	// that connect.
+	// sockets reads sockets and links of the host, ephemeral is where the kernel gives ports
+	// to those that connect.
 	sockets   *diag.Handle
 	ephemeral portRange
 }
 
 // OpenConnections opens the connections of the network namespace of the calling thread.
 func OpenConnections() (*Connections, error) {
-	s, err := openSocket()
+	s, err := openSocket(answerBuffer)
 	if err != nil {
 		return nil, err
 	}

@@ -55,11 +55,11 @@ type EventReader struct {
 
 // OpenEvents begins to receive, in the network namespace of the calling thread.
 func OpenEvents() (*EventReader, error) {
-	s, err := openSocket()
+	s, err := openSocket(answerBuffer)
 	if err != nil {
 		return nil, err
 	}
-	table, err := openSocket()
+	table, err := openSocket(answerBuffer)
 	if err != nil {
 		return nil, errors.Join(err, s.close())
 	}

@@ -42,7 +42,7 @@ type LogReader struct {
 // OpenLog begins to receive, in the network namespace of the calling thread. ErrLog is among the
 // errors if somebody else receives it.
 func OpenLog() (*LogReader, error) {
-	s, err := openSocket()
+	s, err := openSocket(packetBuffer)
 	if err != nil {
 		return nil, err
 	}

@@ -67,7 +67,7 @@ type Queue struct {
 // OpenQueue begins to receive, in the network namespace of the calling thread. ErrQueue is among
 // the errors if somebody else does.
 func OpenQueue() (*Queue, error) {
-	s, err := openSocket()
+	s, err := openSocket(packetBuffer)
 	if err != nil {
 		return nil, err
 	}

@@ -15,9 +15,10 @@ import (
 const (
 	// answerLimit bounds the wait for one answer of the kernel. Large transactions take seconds.
 	answerLimit = 2 * time.Minute
-	// receiveBuffer holds what one read returns: of a dump at most 32 KiB, else one message, which
-	// may have a packet of 64 KiB in it.
-	receiveBuffer = 128 << 10
+	// answerBuffer holds what one read of an answer returns, at most 32 KiB of a dump, packetBuffer
+	// a message that may have a packet of 64 KiB in it.
+	answerBuffer = 32 << 10
+	packetBuffer = 128 << 10
 	// queueBuffer is how much may wait in the kernel.
 	queueBuffer = 8 << 20
 	headerSize  = unix.SizeofNlMsghdr + 4
@@ -34,12 +35,13 @@ type socket struct {
 	in   []byte
 }
 
-func openSocket() (*socket, error) {
+// openSocket opens a socket that reads so many bytes at once.
+func openSocket(buffer int) (*socket, error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_NETFILTER)
 	if err != nil {
 		return nil, fmt.Errorf("open netlink socket: %w", err)
 	}
-	s := &socket{fd: fd, in: make([]byte, receiveBuffer)}
+	s := &socket{fd: fd, in: make([]byte, buffer)}
 	limit := unix.NsecToTimeval(answerLimit.Nanoseconds())
 	// The first socket of a process has the port of the process, so that a second agent can say who
 	// owns the table.

@@ -49,7 +49,7 @@ type Table struct {
 // Open opens the table of a name, which need not be there yet, in the network namespace of the
 // calling thread.
 func Open(name string) (*Table, error) {
-	s, err := openSocket()
+	s, err := openSocket(answerBuffer)
 	if err != nil {
 		return nil, err
 	}
