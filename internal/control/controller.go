@@ -62,6 +62,7 @@ type Options struct {
 type Controller struct {
 	Options
 	engine *policy.Engine
+	parts  convert.Parts
 	intake *intake
 	book   *book
 	// upstream are the informers of the upstream kinds of policies.
@@ -303,7 +304,7 @@ func (c *Controller) round() {
 	span := c.traced.begin()
 	changes := c.engine.CommitChanges()
 	c.due = c.book.record(c.due, changes)
-	c.Options.Store.PublishParts(convert.Parts(changes))
+	c.Options.Store.PublishParts(c.parts.Of(changes))
 	clear(c.suspects)
 	c.queueDue()
 	span.Number("inputs", inputs)

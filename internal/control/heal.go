@@ -115,7 +115,7 @@ func (c *Controller) heal(fault error) error {
 	for _, ref := range guilty {
 		c.leftOut(ref, h.suspects[ref].in, fault)
 	}
-	c.Options.Store.Replace(convert.Parts(changes))
+	c.Options.Store.Replace(c.parts.Of(changes))
 	c.queueDue()
 	return nil
 }

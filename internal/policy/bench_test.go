@@ -201,10 +201,12 @@ type rig struct {
 	events atomic.Int64
 	// quiet receives when there may be nothing left to receive.
 	quiet chan struct{}
+	// patience ends when a change has brought nothing for long.
+	patience *time.Timer
 }
 
 func newRig(tb testing.TB, objects []held, keys []string) *rig {
-	r := &rig{feed: newFeed(), quiet: make(chan struct{}, 1)}
+	r := &rig{feed: newFeed(), quiet: make(chan struct{}, 1), patience: time.NewTimer(0)}
 	for _, o := range objects {
 		r.feed.objects[o.kind] = append(r.feed.objects[o.kind], o.object)
 	}
@@ -258,12 +260,13 @@ func (r *rig) run() {
 // change makes a change and waits until everybody has received what it brought.
 func (r *rig) change(s step) time.Duration {
 	before, _ := r.controller.Store().Progress()
+	r.patience.Reset(10 * time.Second)
 	start := time.Now()
 	s.tell(r.feed.handlers[s.kind])
 	for {
 		select {
 		case <-r.quiet:
-		case <-time.After(10 * time.Second):
+		case <-r.patience.C:
 			panic("the change brings nothing")
 		}
 		if now, behind := r.controller.Store().Progress(); now > before && behind == 0 {

@@ -24,6 +24,25 @@ type Changes struct {
 	problems      []Problem
 }
 
+// again returns what the next Commit is to fill, in the memory of the last one; nil has none.
+func (c *Changes) again(serial uint32) *Changes {
+	if c == nil {
+		return &Changes{serial: serial}
+	}
+	*c = Changes{
+		serial: serial, keys: scratchOf(c.keys), policies: scratchOf(c.policies), freshPolicies: scratchOf(c.freshPolicies),
+		groups:      [2][]GroupDelta{scratchOf(c.groups[0]), scratchOf(c.groups[1])},
+		freshGroups: [2][]*group{scratchOf(c.freshGroups[0]), scratchOf(c.freshGroups[1])},
+	}
+	return c
+}
+
+// large reports whether it is so much that its memory is not kept.
+func (c *Changes) large() bool {
+	policies, addressGroups, appliedToGroups, problems := c.Size()
+	return policies+addressGroups+appliedToGroups+problems > maxScratch
+}
+
 // collectFresh takes over what is new.
 func (c *Changes) collectFresh(groups []*group, policies []*policyState) {
 	var n [2]int
@@ -33,9 +52,7 @@ func (c *Changes) collectFresh(groups []*group, policies []*policyState) {
 		}
 	}
 	for role := range n {
-		if n[role] > 0 {
-			c.freshGroups[role] = make([]*group, 0, n[role])
-		}
+		c.freshGroups[role] = slices.Grow(c.freshGroups[role], n[role])
 	}
 	for _, g := range groups {
 		if g.fresh {
@@ -48,9 +65,7 @@ func (c *Changes) collectFresh(groups []*group, policies []*policyState) {
 			added++
 		}
 	}
-	if added > 0 {
-		c.freshPolicies = make([]*policyState, 0, added)
-	}
+	c.freshPolicies = slices.Grow(c.freshPolicies, added)
 	for _, p := range policies {
 		if p.former == nil && p.out != nil {
 			c.freshPolicies = append(c.freshPolicies, p)
@@ -109,6 +124,9 @@ func (c *Changes) Groups(role GroupRole) iter.Seq[*GroupDelta] {
 				return
 			}
 		}
+		if len(c.freshGroups[role]) == 0 {
+			return
+		}
 		var fresh GroupDelta
 		var members []*Member
 		for _, g := range c.freshGroups[role] {
@@ -128,6 +146,9 @@ func (c *Changes) Policies() iter.Seq[*PolicyDelta] {
 			if !yield(&c.policies[i]) {
 				return
 			}
+		}
+		if len(c.freshPolicies) == 0 {
+			return
 		}
 		var fresh PolicyDelta
 		for _, p := range c.freshPolicies {

@@ -12,8 +12,7 @@ func (e *Engine) Commit() *Delta { return e.CommitChanges().Delta() }
 // groups and reaches moved. Then the numbers flow down: members of applied-to groups, their hosts,
 // reaches, address groups, policies.
 func (e *Engine) CommitChanges() *Changes {
-	e.commits++
-	c := &Changes{serial: e.commits}
+	c := e.last.again(e.commits + 1)
 	e.updateGroupDefs()
 	policies := e.updatePolicies()
 	e.sweepReaches()
@@ -27,6 +26,11 @@ func (e *Engine) CommitChanges() *Changes {
 	c.collectFresh(e.dirtyGroups, policies)
 	e.clean(policies)
 	c.sort()
+	if e.last = c; c.large() {
+		e.last = nil
+	}
+	e.commits++
+	e.slabs = slabs{closed: true}
 	return c
 }
 
@@ -84,7 +88,7 @@ func (e *Engine) updateAppliedToGroups(c *Changes) {
 			e.countMembers(g)
 		default:
 			out := GroupDelta{Change: Updated, Role: g.role, Name: g.name, UID: g.uidOf()}
-			out.Added, out.Removed = g.resolve(func(m *Member, n int) { e.shift(g, e.hosts[m.Host], n) })
+			out.Added, out.Removed = g.resolve(&e.pending, func(m *Member, n int) { e.shift(g, e.hosts[m.Host], n) })
 			out.SpanAdded, out.SpanRemoved = g.span.take(&g.hosts)
 			c.update(&out, g.replaced)
 		}
@@ -94,6 +98,9 @@ func (e *Engine) updateAppliedToGroups(c *Changes) {
 // countMembers counts the hosts of all members of a fresh group.
 func (e *Engine) countMembers(g *group) {
 	var last *host
+	if n := g.cellSize(); n < slabLength/4 {
+		g.hosts.list = roomFor(&e.slabs, &e.slabs.hostCounts, n)
+	}
 	g.eachMember(func(m *Member) {
 		if last == nil || last.key != m.Host {
 			last = e.hosts[m.Host]
@@ -113,7 +120,7 @@ func (e *Engine) updateAddressGroups(c *Changes) {
 			continue
 		}
 		out := GroupDelta{Change: Updated, Role: g.role, Name: g.name, UID: g.uidOf()}
-		out.Added, out.Removed = g.resolve(func(*Member, int) {})
+		out.Added, out.Removed = g.resolve(&e.pending, func(*Member, int) {})
 		out.SpanAdded, out.SpanRemoved = g.span.take(g.hostSpan())
 		c.update(&out, g.replaced)
 	}
@@ -172,28 +179,29 @@ func (e *Engine) clean(computed []*policyState) {
 	for _, g := range e.dirtyGroups {
 		g.fresh, g.dirty, g.replaced = false, false, false
 	}
-	e.dirtyGroups = nil
+	e.dirtyGroups = scratchOf(e.dirtyGroups)
 	for _, r := range e.dirtyReaches {
 		r.dirty = false
 	}
 	for _, r := range e.toldReaches {
 		r.news = nil
 	}
-	e.dirtyReaches, e.toldReaches = nil, nil
+	e.dirtyReaches, e.toldReaches = scratchOf(e.dirtyReaches), scratchOf(e.toldReaches)
 	for _, x := range e.dead {
 		// One that went, came and went is here twice.
 		if !x.alive && e.entity(x.EntityRef) == x {
 			e.forgetEntity(x)
 		}
 	}
-	e.dead = nil
+	e.dead = scratchOf(e.dead)
+	e.donePolicies = scratchOf(computed)
 	for _, h := range e.idleHosts {
 		if h.uses == 0 && e.hosts[h.key] == h {
 			delete(e.hosts, h.key)
 			e.freeHostIDs = append(e.freeHostIDs, h.id)
 		}
 	}
-	e.idleHosts = nil
+	e.idleHosts = scratchOf(e.idleHosts)
 }
 
 // For returns the part of the change that the enforcer with the given key sees; an empty key stands

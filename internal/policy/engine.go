@@ -49,6 +49,7 @@ type Engine struct {
 	// Work for the next Commit.
 	dirtyDefs     []*groupDef
 	dirtyPolicies []*policyState
+	donePolicies  []*policyState // where the next are listed
 	dirtyGroups   []*group
 	dirtyReaches  []*reach
 	freshReaches  []*reach
@@ -72,6 +73,13 @@ type Engine struct {
 	// scratch is where names are put together, policyScratch where sources make policies.
 	scratch       []byte
 	policyScratch Policy
+	// atgScratch is where a translation lists its applied-to groups.
+	atgScratch []*group
+	// pending are lists for groups; last is what the last Commit returned, to be used again, if it
+	// is small.
+	pending pendingLists
+	last    *Changes
+	slabs   slabs
 }
 
 // New returns an Engine that knows the system tiers and nothing else.
@@ -99,6 +107,7 @@ func New(options Options) *Engine {
 		simple:        make(map[label]*selector),
 		denials:       make(map[denial][]ComputedRule),
 	}
+	e.labels.slabs = &e.slabs
 	for _, t := range SystemTiers() {
 		e.tiers[t.Name] = t.Priority
 	}

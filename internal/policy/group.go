@@ -1,6 +1,9 @@
 package policy
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+)
 
 // group is a computed address group or applied-to group. It lives while a policy refers to it.
 type group struct {
@@ -16,9 +19,9 @@ type group struct {
 	selection *selection
 	// origin is nil for groups that are named after their selection.
 	origin *origin
-	// pending are the entities whose membership may have changed since the last Commit, with their
-	// member value at that time; nil: not a member. Not kept for fresh groups.
-	pending map[*entity]*Member
+	// pending are the entities whose membership may have changed since the last Commit. The first
+	// of an entity has its member value at that time; nil: not a member. Not kept for fresh groups.
+	pending []pendingMember
 
 	// hosts of an applied-to group counts its members by host.
 	hosts hostCounts
@@ -61,14 +64,39 @@ func (e *Engine) note(g *group, x *entity, was *Member) {
 	if g.fresh {
 		return
 	}
-	if _, ok := g.pending[x]; ok {
-		return
-	}
 	if g.pending == nil {
-		g.pending = make(map[*entity]*Member)
+		g.pending = e.pending.take()
 	}
-	g.pending[x] = was
+	g.pending = append(g.pending, pendingMember{x, was})
 	e.touch(g)
+}
+
+// pendingMember is an entity whose membership in a group may have changed, with its member value
+// before.
+type pendingMember struct {
+	entity *entity
+	was    *Member
+}
+
+// pendingLists are lists that groups need no more, for others that do.
+type pendingLists struct{ free [][]pendingMember }
+
+// maxFree is the number of lists that are kept, and the length up to which they are.
+const maxFree = 64
+
+func (l *pendingLists) take() []pendingMember {
+	if n := len(l.free); n > 0 {
+		list := l.free[n-1]
+		l.free = l.free[:n-1]
+		return list
+	}
+	return make([]pendingMember, 0, 4)
+}
+
+func (l *pendingLists) give(list []pendingMember) {
+	if cap(list) > 0 && cap(list) <= maxFree && len(l.free) < maxFree {
+		l.free = append(l.free, scratchOf(list))
+	}
 }
 
 // noteCell records that the membership in g of all entities of the cell may change.
@@ -101,7 +129,8 @@ func (e *Engine) acquireGroup(role GroupRole, t *terms) *group {
 
 // newGroup makes a group with one reference.
 func (e *Engine) newGroup(role GroupRole, name string, from *origin) *group {
-	g := &group{role: role, name: name, origin: from, refs: 1, fresh: true}
+	g := one(&e.slabs, &e.slabs.groups)
+	g.role, g.name, g.origin, g.refs, g.fresh = role, name, from, 1, true
 	e.groupCount[role]++
 	e.touch(g)
 	return g
@@ -188,6 +217,7 @@ func (e *Engine) forget(g *group) {
 	} else {
 		delete(e.serviceGroups, g.name)
 	}
+	e.pending.give(g.pending)
 	g.pending = nil
 }
 
@@ -208,13 +238,17 @@ func (g *group) eachMember(f func(*Member)) {
 
 // members returns the present members in order.
 func (g *group) members() []*Member {
-	n := 0
+	return g.appendMembers(make([]*Member, 0, max(g.cellSize(), 1)))
+}
+
+// cellSize is the number of entities in the group's cells: it has no more members.
+func (g *group) cellSize() (n int) {
 	if g.selection != nil {
 		for _, link := range g.selection.cells {
 			n += len(link.cell.entities)
 		}
 	}
-	return g.appendMembers(make([]*Member, 0, max(n, 1)))
+	return n
 }
 
 // appendMembers appends the present members in order to an empty list.
@@ -226,8 +260,16 @@ func (g *group) appendMembers(to []*Member) []*Member {
 
 // resolve turns the pending entities of a group that is not fresh into added and removed members,
 // and calls count for every member that came to (1) or left (-1) a host.
-func (g *group) resolve(count func(*Member, int)) (added, removed []*Member) {
-	for x, was := range g.pending {
+func (g *group) resolve(lists *pendingLists, count func(*Member, int)) (added, removed []*Member) {
+	// Of several notes about one entity the first says what it was.
+	slices.SortStableFunc(g.pending, func(a, b pendingMember) int { return cmp.Compare(a.entity.Serial, b.entity.Serial) })
+	var former *entity
+	for _, p := range g.pending {
+		x, was := p.entity, p.was
+		if x == former {
+			continue
+		}
+		former = x
 		var now *Member
 		if x.alive && g.selection.contains(x.cell) {
 			now = x.member(g.role)
@@ -251,6 +293,7 @@ func (g *group) resolve(count func(*Member, int)) (added, removed []*Member) {
 			}
 		}
 	}
+	lists.give(g.pending)
 	g.pending = nil
 	slices.SortFunc(added, compareMembers)
 	slices.SortFunc(removed, compareMembers)

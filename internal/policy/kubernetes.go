@@ -10,7 +10,7 @@ func (t *translation) kubernetes() {
 	for i := range t.in.AppliedTo {
 		t.appliedGroup(&t.in.AppliedTo[i], t.at("spec"))
 	}
-	t.out.AppliedToGroups = groupNames(t.atgs)
+	t.out.AppliedToGroups = t.groupNames(t.atgs)
 	isolates := func(d Direction) bool {
 		if len(t.in.PolicyTypes) > 0 {
 			return slices.Contains(t.in.PolicyTypes, d)
@@ -22,7 +22,9 @@ func (t *translation) kubernetes() {
 		logging = n.logKNP
 	}
 	each := func(d Direction, rules []Rule, path string) {
-		t.out.Rules = slices.Grow(t.out.Rules, len(rules))
+		if t.out.Rules == nil && len(rules) > 0 {
+			t.out.Rules = roomFor(&t.e.slabs, &t.e.slabs.rules, len(rules))
+		}
 		for i := range rules {
 			at := indexed(path, i)
 			out := ComputedRule{Direction: d, Priority: knpRulePriority, Action: Allow, EnableLogging: logging}

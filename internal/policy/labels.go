@@ -34,6 +34,7 @@ type labelTable struct {
 	sets    map[string]*labelSet
 	scratch []byte
 	pairs   []label
+	slabs   *slabs
 }
 
 // acquire returns the set with these labels and, if extra.key is not empty, this one more.
@@ -59,7 +60,9 @@ func (t *labelTable) acquire(labels map[string]string, extra label) *labelSet {
 		s.refs++
 		return s
 	}
-	s := &labelSet{pairs: slices.Clone(t.pairs), text: string(t.scratch), refs: 1}
+	s := one(t.slabs, &t.slabs.sets)
+	s.pairs = append(roomFor(t.slabs, &t.slabs.pairs, len(t.pairs)), t.pairs...)
+	s.text, s.refs = string(t.scratch), 1
 	t.sets[s.text] = s
 	return s
 }

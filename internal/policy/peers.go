@@ -76,6 +76,9 @@ func (t *translation) peer(d Direction, p indexedPeer, out *ComputedPeer) {
 		selection := t.peerTerms(p)
 		g = t.e.acquireGroup(AddressGroup, &selection)
 	}
+	if out.AddressGroups == nil {
+		out.AddressGroups = roomFor(&t.e.slabs, &t.e.slabs.names, 1)
+	}
 	out.AddressGroups = append(out.AddressGroups, t.use(g).name)
 }
 

@@ -79,7 +79,7 @@ func (e *Engine) PutPolicySource(in PolicySource) {
 	uid := in.Ref().UID
 	p := e.policies[uid]
 	if p == nil {
-		p = &policyState{}
+		p = one(&e.slabs, &e.slabs.policies)
 		e.policies[uid] = p
 	}
 	p.source, p.alive = in, true
@@ -110,11 +110,13 @@ func (e *Engine) updatePolicies() []*policyState {
 		}
 		former := p.rest()
 		e.rebind(p, &t)
+		e.atgScratch = scratchOf(t.atgs)
 		if len(former.errs)+len(former.warns)+len(t.errs.list)+len(t.warns.list) > 0 {
 			e.touchReport(reportKey{policy: p.source.Ref().UID})
 		}
 	}
-	e.dirtyPolicies = nil
+	e.dirtyPolicies = e.donePolicies
+	e.donePolicies = nil
 	return done
 }
 

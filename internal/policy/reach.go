@@ -159,7 +159,8 @@ func (e *Engine) reachOf(atgs []*group) *reach {
 	if r != nil {
 		return r
 	}
-	r = &reach{fresh: true}
+	r = one(&e.slabs, &e.slabs.reaches)
+	r.fresh = true
 	if len(atgs) == 1 {
 		r.one[0], atgs[0].alone = atgs[0], r
 	} else {
@@ -185,6 +186,9 @@ func (e *Engine) knownReach(atgs []*group) *reach {
 // join makes the policy one of the reach, using these address groups.
 func (e *Engine) join(r *reach, p *policyState, ags []*group) {
 	p.reach, p.at = r, int32(len(r.policies))
+	if r.policies == nil {
+		r.policies = roomFor(&e.slabs, &e.slabs.policyLists, 1)
+	}
 	r.policies = append(r.policies, p)
 	for _, g := range ags {
 		if r.ags.add(g, 1) == 1 {

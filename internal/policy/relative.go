@@ -125,7 +125,7 @@ func (t *translation) selfRules(out ComputedRule, peers []indexedPeer, spaces []
 			return
 		}
 		r := out
-		r.AppliedToGroups = groupNames(t.groupsOf(s))
+		r.AppliedToGroups = t.groupNames(t.groupsOf(s))
 		var p ComputedPeer
 		for _, selection := range selections {
 			narrowed := selection
@@ -170,7 +170,7 @@ func (t *translation) sameLabelRules(out ComputedRule, peer indexedPeer, spaces 
 	for _, id := range slices.Sorted(maps.Keys(classes)) {
 		c := classes[id]
 		r := out
-		r.AppliedToGroups = groupNames(c.groups)
+		r.AppliedToGroups = t.groupNames(c.groups)
 		narrowed := selection
 		narrowed.namespaces = t.e.selector(&Selector{MatchLabels: c.labels}, below(peer.path, ".namespaces.sameLabels"), &t.errs)
 		name := t.use(t.e.acquireGroup(AddressGroup, &narrowed)).name

@@ -71,7 +71,8 @@ func (e *Engine) acquireSelection(t *terms) *selection {
 		return s
 	}
 	name := string(e.scratch)
-	s := &selection{name: name, uses: 1}
+	s := one(&e.slabs, &e.slabs.selections)
+	s.name, s.uses = name, 1
 	e.selections[name] = s
 	switch {
 	case t.external != nil:
@@ -163,6 +164,12 @@ func (e *Engine) attach(s *selection, c *cell) {
 		}
 	}
 	s.eachGroup(func(g *group) { e.noteCell(g, c, false) })
+	if s.cells == nil {
+		s.cells = roomFor(&e.slabs, &e.slabs.selectionLinks, 1)
+	}
+	if c.selectedBy == nil {
+		c.selectedBy = roomFor(&e.slabs, &e.slabs.cellLinks, 2)
+	}
 	s.cells = append(s.cells, selectionLink{c, len(c.selectedBy)})
 	c.selectedBy = append(c.selectedBy, cellLink{s, len(s.cells) - 1})
 	if s.fenced {

@@ -1,6 +1,9 @@
 package policy
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+)
 
 // host is an enforcer key that entities have.
 type host struct {
@@ -97,7 +100,22 @@ type spanChange struct{ *spanRecord }
 type spanRecord struct {
 	whole  bool
 	former []*host
-	hosts  map[*host]bool
+	// hosts has the first note of each host, and perhaps later ones; room is where a few of them
+	// are.
+	hosts []hostBefore
+	room  [2]hostBefore
+}
+
+// hostBefore is whether a host was there.
+type hostBefore struct {
+	host *host
+	was  bool
+}
+
+// first sorts the notes and leaves the first of each host.
+func (r *spanRecord) first() []hostBefore {
+	slices.SortStableFunc(r.hosts, func(a, b hostBefore) int { return cmp.Compare(a.host.id, b.host.id) })
+	return slices.CompactFunc(r.hosts, func(a, b hostBefore) bool { return a.host == b.host })
 }
 
 // begin makes sure that there is a record, and reports whether it is of the whole former span.
@@ -114,7 +132,8 @@ func (s *spanChange) keep(now *hostCounts) {
 		return
 	}
 	s.former = now.snapshot()
-	for h, was := range s.hosts {
+	for _, note := range s.first() {
+		h, was := note.host, note.was
 		i, has := slices.BinarySearchFunc(s.former, h.id, func(a *host, id uint32) int { return int(a.id) - int(id) })
 		if was && !has {
 			s.former = slices.Insert(s.former, i, h)
@@ -130,13 +149,10 @@ func (s *spanChange) flip(h *host, was bool) {
 	if s.begin() {
 		return
 	}
-	if _, ok := s.hosts[h]; ok {
-		return
-	}
 	if s.hosts == nil {
-		s.hosts = make(map[*host]bool)
+		s.hosts = s.room[:0]
 	}
-	s.hosts[h] = was
+	s.hosts = append(s.hosts, hostBefore{h, was})
 }
 
 // take returns the difference to the present span and forgets it.
@@ -147,12 +163,12 @@ func (s *spanChange) take(now *hostCounts) (added, removed []string) {
 	if s.whole {
 		added, removed = diffHosts(s.former, now)
 	} else {
-		for h, was := range s.hosts {
-			switch is := now.has(h); {
-			case is && !was:
-				added = append(added, h.key)
-			case was && !is:
-				removed = append(removed, h.key)
+		for _, note := range s.first() {
+			switch is := now.has(note.host); {
+			case is && !note.was:
+				added = append(added, note.host.key)
+			case note.was && !is:
+				removed = append(removed, note.host.key)
 			}
 		}
 		slices.Sort(added)

@@ -51,11 +51,9 @@ func (e *Engine) translate(in *Policy) translation {
 // attempt translates the policy, and keeps paths for what is to be told only if that is asked for.
 func (e *Engine) attempt(in *Policy, paths bool) translation {
 	e.translations++
-	t := translation{e: e, in: in, serial: e.translations, paths: paths}
-	t.out = &ComputedPolicy{
-		Source:     PolicyRef{in.Kind, in.Namespace, in.Name, in.UID},
-		Generation: in.Generation,
-	}
+	t := translation{e: e, in: in, serial: e.translations, paths: paths, atgs: e.atgScratch[:0]}
+	t.out = one(&e.slabs, &e.slabs.computed)
+	t.out.Source, t.out.Generation = PolicyRef{in.Kind, in.Namespace, in.Name, in.UID}, in.Generation
 	t.warns.list = slices.Clip(in.Warnings)
 	if in.UID == "" {
 		t.errs.add("metadata.uid", "", "a unique id")
@@ -111,7 +109,7 @@ func (t *translation) antrea() {
 		for i := range t.in.AppliedTo {
 			t.appliedGroup(&t.in.AppliedTo[i], indexed(t.at("spec.appliedTo"), i))
 		}
-		t.out.AppliedToGroups = groupNames(t.atgs)
+		t.out.AppliedToGroups = t.groupNames(t.atgs)
 	}
 	for i := range t.in.Ingress {
 		t.rule(Ingress, i, &t.in.Ingress[i], indexed(t.at("spec.ingress"), i))
@@ -228,7 +226,7 @@ func (t *translation) plainRule(out ComputedRule, in *Rule, plain []indexedPeer,
 			groups = append(groups, g)
 		}
 	}
-	out.AppliedToGroups = groupNames(groups)
+	out.AppliedToGroups = t.groupNames(groups)
 	switch {
 	case out.Direction == Egress && len(in.ToServices) > 0:
 		out.To.ToServices = t.toServices(in.ToServices)
@@ -262,6 +260,9 @@ func (t *translation) use(g *group) *group {
 	}
 	g.mark = t.serial
 	if g.role == AddressGroup {
+		if t.ags == nil {
+			t.ags = roomFor(&t.e.slabs, &t.e.slabs.groupLists, 1)
+		}
 		t.ags = append(t.ags, g)
 	} else {
 		t.atgs = append(t.atgs, g)
@@ -337,11 +338,11 @@ func (e *Engine) acquireServiceGroup(name NamespacedName) *group {
 
 // groupNames returns the distinct names in the order in which the policy has them: agents make the
 // identities of rules from it.
-func groupNames(groups []*group) []string {
+func (t *translation) groupNames(groups []*group) []string {
 	if len(groups) == 0 {
 		return nil
 	}
-	names := make([]string, 0, len(groups))
+	names := roomFor(&t.e.slabs, &t.e.slabs.names, len(groups))
 	for _, g := range groups {
 		if !slices.Contains(names, g.name) {
 			names = append(names, g.name)

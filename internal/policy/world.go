@@ -231,9 +231,11 @@ func (e *Engine) entity(ref EntityRef) *entity {
 // newEntity makes an entity that is not alive yet.
 func (e *Engine) newEntity(in *Entity) *entity {
 	n := e.namespaceNamed(in.Namespace)
-	x := &entity{Member: &Member{
+	x := one(&e.slabs, &e.slabs.entities)
+	x.Member = one(&e.slabs, &e.slabs.members)
+	*x.Member = Member{
 		EntityRef: in.EntityRef, IPs: unmapped(in.Addresses), Ports: normalPorts(in.Ports), Host: in.hostKey(), Serial: e.takeSerial(),
-	}}
+	}
 	n.of(in.Kind).entities.insert(x)
 	n.uses++
 	return x
@@ -320,7 +322,8 @@ func (e *Engine) cellFor(n *namespace, kind EntityKind, labels *labelSet) *cell 
 		e.labels.release(labels) // the cell holds one already
 		return c
 	}
-	c := &cell{ns: n, kind: kind, labels: labels}
+	c := one(&e.slabs, &e.slabs.cells)
+	c.ns, c.kind, c.labels = n, kind, labels
 	n.insert(c)
 	n.uses++
 	attach := func(s *selection) { e.attach(s, c) }
@@ -351,6 +354,9 @@ func (e *Engine) dropCell(c *cell) {
 // last.
 func (e *Engine) enter(x *entity, c *cell) {
 	x.cell, x.at = c, int32(len(c.entities))
+	if c.entities == nil {
+		c.entities = roomFor(&e.slabs, &e.slabs.entityLists, 2)
+	}
 	c.entities = append(c.entities, x)
 }
 

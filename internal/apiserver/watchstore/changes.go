@@ -3,6 +3,7 @@ package watchstore
 import (
 	"net"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
@@ -55,6 +56,8 @@ func (c Changes) Empty() bool {
 // the wire. It may be called at any time by any goroutine.
 type PolicySource interface {
 	NetworkPolicy() *v1beta2.NetworkPolicy
+	// Identity makes it with no more than its name, uid, generation and SourceRef.
+	Identity() *v1beta2.NetworkPolicy
 }
 
 // PolicyChange adds, replaces or removes one policy.
@@ -82,6 +85,14 @@ func (c *PolicyChange) source() (string, PolicySource) {
 
 // givenPolicy is a policy that there is already.
 type givenPolicy struct{ policy *v1beta2.NetworkPolicy }
+
+// Identity implements PolicySource.
+func (g givenPolicy) Identity() *v1beta2.NetworkPolicy {
+	return &v1beta2.NetworkPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: g.policy.Name, UID: g.policy.UID, Generation: g.policy.Generation},
+		SourceRef:  g.policy.SourceRef,
+	}
+}
 
 // NetworkPolicy implements PolicySource.
 func (g givenPolicy) NetworkPolicy() *v1beta2.NetworkPolicy {

@@ -136,9 +136,7 @@ func (e *entry) tombstone() *rendering {
 	case AppliedToGroups:
 		return &rendering{object: &v1beta2.AppliedToGroup{ObjectMeta: e.meta(formatRevision(e.revision))}}
 	}
-	p := e.policy.NetworkPolicy()
-	return &rendering{object: &v1beta2.NetworkPolicy{
-		ObjectMeta: metav1.ObjectMeta{Name: p.Name, UID: p.UID, Generation: p.Generation, ResourceVersion: formatRevision(e.revision)},
-		SourceRef:  p.SourceRef,
-	}}
+	p := e.policy.Identity()
+	p.ResourceVersion = formatRevision(e.revision)
+	return &rendering{object: p}
 }

@@ -35,6 +35,9 @@ func (p *publication) changedSpan(from *span, added, removed []string) *span {
 	to := p.spans[c]
 	if to == nil || to.gone {
 		to = p.registry.changed(from, added, removed)
+		if p.spans == nil {
+			p.spans = map[spanChange]*span{}
+		}
 		p.spans[c] = to
 	}
 	return to
@@ -85,6 +88,22 @@ func (p *publication) change(c *Changes) {
 	}
 }
 
+// manyEntries is how many entries are made at a time.
+const manyEntries = 64
+
+func (s *Store) newEntry(name string) *entry {
+	if s.ready {
+		return &entry{name: name}
+	}
+	if len(s.entries) == 0 {
+		s.entries = make([]entry, manyEntries)
+	}
+	e := &s.entries[0]
+	s.entries = s.entries[1:]
+	e.name = name
+	return e
+}
+
 func (p *publication) changePolicy(t *table, c *PolicyChange) {
 	name, source := c.source()
 	e := t.entries[name]
@@ -99,7 +118,7 @@ func (p *publication) changePolicy(t *table, c *PolicyChange) {
 		return
 	}
 	if !existed {
-		e = &entry{name: name}
+		e = p.newEntry(name)
 	}
 	e.policy, e.revision = source, p.revision
 	e.shared.Store(nil)
@@ -121,7 +140,8 @@ func (p *publication) changeGroup(t *table, c *GroupChange) {
 		return
 	}
 	if !existed {
-		e = &entry{name: c.Name, members: memberList{placed: t.resource == AppliedToGroups}}
+		e = p.newEntry(c.Name)
+		e.members.placed = t.resource == AppliedToGroups
 	}
 	e.setUID(c.UID)
 	e.revision = p.revision

@@ -61,6 +61,9 @@ type Store struct {
 	registry *registry
 	tables   [kinds]*table
 	versions versions
+	// entries are made many at a time before the store is open: what there is at the beginning is
+	// most of what there ever is.
+	entries []entry
 
 	// unread counts the objects that watches begin with and have not delivered, due the changed
 	// objects that all watches together have not delivered; rendered are the objects that are kept
@@ -137,7 +140,7 @@ func (s *Store) publish(parts iter.Seq[Changes]) (told int) {
 	defer s.mu.Unlock()
 	defer func() { s.published.Store(s.revision) }()
 	s.trimRendered()
-	p := publication{Store: s, spans: map[spanChange]*span{}}
+	p := publication{Store: s}
 	begun := false
 	if !s.ready {
 		s.revision++
@@ -158,7 +161,7 @@ func (s *Store) publish(parts iter.Seq[Changes]) (told int) {
 	if s.ready {
 		return p.told
 	}
-	s.ready = true
+	s.ready, s.entries = true, nil
 	for _, t := range s.tables {
 		for _, w := range t.all {
 			w.beginWith(t)

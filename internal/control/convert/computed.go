@@ -4,7 +4,6 @@ import (
 	"iter"
 	"net/netip"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
@@ -42,23 +41,35 @@ func policyChanges(list []policy.PolicyDelta) []watchstore.PolicyChange {
 // partSize is the number of changes in a part.
 const partSize = 1000
 
-// Parts is Delta for Store.PublishParts. A part is good until the next one.
-func Parts(c *policy.Changes) iter.Seq[watchstore.Changes] {
+// Parts is Delta for Store.PublishParts, part by part; a part is good until the next one. The zero
+// Parts is ready to use. It may be used again and again, by one goroutine at a time, and keeps the
+// memory of small changes for the next.
+type Parts struct {
+	groups   []watchstore.GroupChange
+	policies []watchstore.PolicyChange
+}
+
+// Of returns the parts of what a Commit changed.
+func (p *Parts) Of(c *policy.Changes) iter.Seq[watchstore.Changes] {
 	return func(yield func(watchstore.Changes) bool) {
-		groups := func(role policy.GroupRole, wrap func([]watchstore.GroupChange) watchstore.Changes) bool {
-			return parts(c.Groups(role), groupChange(role), func(part []watchstore.GroupChange) bool { return yield(wrap(part)) })
-		}
-		_ = groups(policy.AddressGroup, func(part []watchstore.GroupChange) watchstore.Changes { return watchstore.Changes{AddressGroups: part} }) &&
-			groups(policy.AppliedToGroup, func(part []watchstore.GroupChange) watchstore.Changes {
-				return watchstore.Changes{AppliedToGroups: part}
-			}) &&
-			parts(c.Policies(), policyChange, func(part []watchstore.PolicyChange) bool { return yield(watchstore.Changes{Policies: part}) })
+		_ = parts(&p.groups, c.Groups(policy.AddressGroup), groupChange(policy.AddressGroup), func(part []watchstore.GroupChange) bool {
+			return yield(watchstore.Changes{AddressGroups: part})
+		}) && parts(&p.groups, c.Groups(policy.AppliedToGroup), groupChange(policy.AppliedToGroup), func(part []watchstore.GroupChange) bool {
+			return yield(watchstore.Changes{AppliedToGroups: part})
+		}) && parts(&p.policies, c.Policies(), policyChange, func(part []watchstore.PolicyChange) bool {
+			return yield(watchstore.Changes{Policies: part})
+		})
 	}
 }
 
-// parts converts one by one and yields in parts; false means that no more is wanted.
-func parts[From, To any](from iter.Seq[*From], convert func(*From) To, yield func([]To) bool) bool {
-	var part []To
+// keptPart is the number of changes for which memory is kept.
+const keptPart = 64
+
+// parts converts one by one and yields in parts, which it lists in scratch; false means that no
+// more is wanted.
+func parts[From, To any](scratch *[]To, from iter.Seq[*From], convert func(*From) To, yield func([]To) bool) bool {
+	part := (*scratch)[:0]
+	*scratch = nil // whoever panics does not give it back
 	for x := range from {
 		part = append(part, convert(x))
 		if len(part) == partSize {
@@ -69,7 +80,11 @@ func parts[From, To any](from iter.Seq[*From], convert func(*From) To, yield fun
 			part = part[:0]
 		}
 	}
-	return len(part) == 0 || yield(part)
+	more := len(part) == 0 || yield(part)
+	if clear(part); cap(part) <= keptPart {
+		*scratch = part
+	}
+	return more
 }
 
 func policyChange(p *policy.PolicyDelta) watchstore.PolicyChange {
@@ -81,6 +96,9 @@ func policyChange(p *policy.PolicyDelta) watchstore.PolicyChange {
 
 // computed makes policies as enforcers receive them, when somebody asks for them.
 type computed policy.ComputedPolicy
+
+// Identity implements watchstore.PolicySource.
+func (c *computed) Identity() *v1beta2.NetworkPolicy { return identity((*policy.ComputedPolicy)(c)) }
 
 // NetworkPolicy implements watchstore.PolicySource.
 func (c *computed) NetworkPolicy() *v1beta2.NetworkPolicy {
@@ -220,15 +238,24 @@ func namedPorts(in []policy.NamedPort) []v1beta2.NamedPort {
 	return out
 }
 
+// identity is the policy without what it says.
+func identity(p *policy.ComputedPolicy) *v1beta2.NetworkPolicy {
+	var made struct { // in one piece of memory: there are very many
+		v1beta2.NetworkPolicy
+		source v1beta2.NetworkPolicyReference
+	}
+	out := &made.NetworkPolicy
+	out.Name, out.UID, out.Generation, out.SourceRef = p.Source.UID, types.UID(p.Source.UID), p.Generation, &made.source
+	made.source = v1beta2.NetworkPolicyReference{
+		Type: v1beta2.NetworkPolicyType(p.Source.Kind), Namespace: p.Source.Namespace, Name: p.Source.Name, UID: types.UID(p.Source.UID),
+	}
+	return out
+}
+
 // ComputedPolicy converts a computed policy.
 func ComputedPolicy(p *policy.ComputedPolicy) *v1beta2.NetworkPolicy {
-	out := &v1beta2.NetworkPolicy{
-		ObjectMeta:      metav1.ObjectMeta{Name: p.Source.UID, UID: types.UID(p.Source.UID), Generation: p.Generation},
-		AppliedToGroups: p.AppliedToGroups, Priority: p.Priority, TierPriority: p.TierPriority,
-		SourceRef: &v1beta2.NetworkPolicyReference{
-			Type: v1beta2.NetworkPolicyType(p.Source.Kind), Namespace: p.Source.Namespace, Name: p.Source.Name, UID: types.UID(p.Source.UID),
-		},
-	}
+	out := identity(p)
+	out.AppliedToGroups, out.Priority, out.TierPriority = p.AppliedToGroups, p.Priority, p.TierPriority
 	if len(p.Rules) == 1 && isDenial(&p.Rules[0]) {
 		out.Rules = denyAll(p.Rules[0].Direction, p.Rules[0].EnableLogging)
 		return out

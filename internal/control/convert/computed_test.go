@@ -36,7 +36,7 @@ func TestPartsAreTheDelta(t *testing.T) {
 	}
 	var parts watchstore.Changes
 	n := 0
-	for c := range Parts(build().CommitChanges()) {
+	for c := range new(Parts).Of(build().CommitChanges()) {
 		n++
 		parts.AddressGroups = append(parts.AddressGroups, c.AddressGroups...)
 		parts.AppliedToGroups = append(parts.AppliedToGroups, c.AppliedToGroups...)
