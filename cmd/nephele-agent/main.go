@@ -20,5 +20,6 @@ func main() { os.Exit(run()) }
 func run() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	return terminal.Run(ctx, agentcmd.Program(terminal.Built(stampedVersion, stampedRevision)), os.Args[1:], terminal.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr})
+	program := agentcmd.Program(terminal.Built(stampedVersion, stampedRevision), sealing())
+	return terminal.Run(ctx, program, os.Args[1:], terminal.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr})
 }

@@ -105,7 +105,8 @@ type Options struct {
 	Key string
 	// Pods are those of the Node. Nil on a VM.
 	Pods *Pods
-	// Network makes the network of the Node. Nil where another CNI plugin does.
+	// Network makes the network of the Node, or only encrypts what is between Nodes. Nil where
+	// another CNI plugin makes it, and nothing is encrypted.
 	Network *Network
 	// Balancing leads connections to ports of the Node that Pods want, in a network of ours, and to
 	// Services, unless kube-proxy does that.
@@ -217,6 +218,8 @@ type Agent struct {
 	pods uint64
 	// services is where Services are reached that the program is made with.
 	services map[string][]nft.Frontend
+	// sealing encrypts what is between Nodes where another plugin makes the network; nil for not.
+	sealing *Network
 	// leads is where connections to Services go that the program is made with.
 	leads    *nft.Balanced
 	counting counting
@@ -249,8 +252,11 @@ type Agent struct {
 func New(o Options) *Agent {
 	a := &Agent{Options: o, wake: make(chan struct{}, 1), good: map[string]*v1beta2.NetworkPolicy{}, published: map[string]v1beta2.NetworkPolicyNodeStatus{}}
 	if o.Network != nil && o.Pods != nil {
-		o.Pods.network = o.Network.current
+		o.Pods.network, o.Pods.makes = o.Network.current, o.Network.makes()
 		o.Network.changed, o.Network.pods = o.Pods.poke, o.Pods.addressesInAPI
+	}
+	if o.Network != nil && !o.Network.makes() {
+		a.sealing, a.Network = o.Network, nil
 	}
 	a.compiler.LogDenied, a.compiler.Forwarded = o.Traffic != nil, o.Forwarded
 	if o.Balancing != nil && o.Pods != nil {
@@ -299,8 +305,10 @@ func (a *Agent) Run(ctx context.Context) error {
 		pods = a.Pods.news
 		running.Go(func() { a.Pods.Run(ctx) })
 	}
-	if a.Network != nil {
-		running.Go(func() { a.Network.Run(ctx) })
+	for _, n := range []*Network{a.Network, a.sealing} {
+		if n != nil {
+			running.Go(func() { n.Run(ctx) })
+		}
 	}
 	if a.Balancing != nil {
 		running.Go(func() { a.Balancing.Run(logr.NewContext(ctx, a.Log)) })

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -129,6 +130,16 @@ func (a *Agent) handler() http.Handler {
 	})
 	if a.Pods != nil {
 		a.handleAttachments(mux)
+	}
+	if n := cmp.Or(a.Network, a.sealing); n != nil && n.Keys != nil {
+		mux.HandleFunc("POST /renew-key", func(w http.ResponseWriter, _ *http.Request) {
+			key, err := n.RenewKey()
+			if err != nil {
+				http.Error(w, err.Error(), http.StatusInternalServerError)
+				return
+			}
+			reply(w, map[string]string{"key": key.String()})
+		})
 	}
 	if a.Unchain != nil {
 		mux.HandleFunc("POST /unchain", func(w http.ResponseWriter, _ *http.Request) {

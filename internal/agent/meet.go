@@ -25,8 +25,9 @@ const (
 	meetTries = 3
 )
 
-// meeting asks other Nodes for answers by VXLAN, and answers them: so it is found out that a port
-// is blocked between two Nodes, or that large packets are lost. It is safe for concurrent use.
+// meeting asks other Nodes for answers by VXLAN or WireGuard, and answers them: so it is found out
+// that a port is blocked between two Nodes, or that large packets are lost. It is safe for
+// concurrent use.
 type meeting struct {
 	listen func(ctx context.Context, network, address string) (net.PacketConn, error)
 
@@ -70,7 +71,7 @@ func (n *Network) meet(ctx context.Context) {
 		plan := n.plan
 		n.mu.Unlock()
 		own := netip.Addr{}
-		if plan != nil && plan.State.Device != nil && len(plan.Ranges) > 0 {
+		if plan != nil && (plan.State.Device != nil || plan.State.WireGuard != nil) && len(plan.Ranges) > 0 {
 			own = network.OwnAddress(plan.Ranges[0])
 		}
 		if own != at || !own.IsValid() {
@@ -180,7 +181,7 @@ func (m *meeting) round(ctx context.Context, n *Network, plan *network.Plan, soc
 			if ctx.Err() != nil {
 				return
 			}
-			text := p.Trouble(met, plan.Local, plan.State.Device.Port, plan.MTU)
+			text := p.Trouble(met, plan.Local, plan.MTU)
 			m.mu.Lock()
 			defer m.mu.Unlock()
 			if text != "" && m.wrong[p.Name] == "" && !m.suspected[p.Name] {

@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 
+	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/agent/cni"
 	"github.com/nephele-io/nephele/internal/agent/network"
 	"github.com/nephele-io/nephele/internal/agent/nft"
@@ -59,8 +60,13 @@ type NetworkOptions struct {
 	// Listen opens the port by which Nodes find out whether packets come to others. Nil: they do
 	// not.
 	Listen func(ctx context.Context, network, address string) (net.PacketConn, error)
-	Clock  clock.WithTicker
-	Log    logr.Logger
+	// Keys are those of WireGuard; nil where nothing is encrypted.
+	Keys Keys
+	// Publish tells others the key of the Node, in its Node; empty for none. Nil: they are not
+	// told.
+	Publish func(ctx context.Context, key string) error
+	Clock   clock.WithTicker
+	Log     logr.Logger
 }
 
 // Network makes the network of a Node: it gives Pods their addresses, and keeps the links, routes
@@ -70,6 +76,8 @@ type Network struct {
 	nodes cache.Store
 	run   cache.Controller
 	news  chan struct{}
+	// keyNews holds a token when it is to be looked whether others know the key of the Node.
+	keyNews chan struct{}
 	// changed is called when what the rules do for the network has changed.
 	changed func()
 	// pods are the addresses that Pods of the Node have, as the API says.
@@ -87,6 +95,10 @@ type Network struct {
 	// failed is why the kernel is not as it is to be, held why it is not known who else has
 	// addresses.
 	failed, held string
+	// untold is why others were not told the key of the Node, and inAgent tells that the agent
+	// encrypts.
+	untold  string
+	inAgent bool
 	// written counts what was done in the kernel.
 	written int
 	// since is when the network was looked at first, in this mode.
@@ -95,7 +107,7 @@ type Network struct {
 
 // NewNetwork returns the network of a Node, which does nothing before it runs.
 func NewNetwork(o NetworkOptions) *Network {
-	n := &Network{NetworkOptions: o, news: make(chan struct{}, 1), pool: network.NewPool(), own: map[netip.Addr]bool{},
+	n := &Network{NetworkOptions: o, news: make(chan struct{}, 1), keyNews: make(chan struct{}, 1), pool: network.NewPool(), own: map[netip.Addr]bool{},
 		changed: func() {}, pods: func() map[netip.Addr]string { return nil }}
 	n.meeting = &meeting{listen: o.Listen, wrong: map[string]string{}, suspected: map[string]bool{}, waiting: map[uint64]chan int{}}
 	changed := cache.ResourceEventHandlerFuncs{AddFunc: func(any) { n.poke() }, UpdateFunc: n.updated, DeleteFunc: func(any) { n.poke() }}
@@ -107,9 +119,11 @@ func NewNetwork(o NetworkOptions) *Network {
 }
 
 func (n *Network) poke() {
-	select {
-	case n.news <- struct{}{}:
-	default:
+	for _, c := range []chan struct{}{n.news, n.keyNews} {
+		select {
+		case c <- struct{}{}:
+		default:
+		}
 	}
 }
 
@@ -117,7 +131,8 @@ func (n *Network) poke() {
 func (n *Network) updated(old, now any) {
 	a, ok1 := old.(*corev1.Node)
 	b, ok2 := now.(*corev1.Node)
-	if ok1 && ok2 && slices.Equal(a.Spec.PodCIDRs, b.Spec.PodCIDRs) && slices.Equal(a.Status.Addresses, b.Status.Addresses) {
+	if ok1 && ok2 && slices.Equal(a.Spec.PodCIDRs, b.Spec.PodCIDRs) && slices.Equal(a.Status.Addresses, b.Status.Addresses) &&
+		a.Annotations[cloudv1alpha1.AnnotationWireGuardKey] == b.Annotations[cloudv1alpha1.AnnotationWireGuardKey] {
 		return
 	}
 	n.poke()
@@ -130,6 +145,9 @@ func (n *Network) Run(ctx context.Context) {
 	running.Go(func() { n.run.RunWithContext(ctx) })
 	if n.Listen != nil {
 		running.Go(func() { n.meet(ctx) })
+	}
+	if n.Publish != nil {
+		running.Go(func() { n.keepKey(ctx) })
 	}
 	turn := n.Clock.NewTicker(networkInterval)
 	defer turn.Stop()
@@ -184,7 +202,7 @@ func nodesOf(list []any) []network.Node {
 		if !ok {
 			continue
 		}
-		x := network.Node{Name: n.Name, Since: n.CreationTimestamp.Time}
+		x := network.Node{Name: n.Name, Since: n.CreationTimestamp.Time, PublicKey: n.Annotations[cloudv1alpha1.AnnotationWireGuardKey]}
 		for _, text := range n.Spec.PodCIDRs {
 			if p, err := netip.ParsePrefix(text); err == nil {
 				x.PodCIDRs = append(x.PodCIDRs, p.Masked())
@@ -226,9 +244,13 @@ func (n *Network) Sync() {
 			ends[name] = l.Addresses
 		}
 	}
-	plan := network.Make(network.Input{Config: n.Config, Name: n.Node, Nodes: nodes, Underlay: under, Ends: ends, Stays: n.stays(state, now)})
+	in := network.Input{Config: n.Config, Name: n.Node, Nodes: nodes, Underlay: under, Ends: ends, Stays: n.stays(state, now)}
+	if n.Keys != nil {
+		in.OwnKey = n.Keys.Public()
+	}
+	plan := network.Make(in)
 	n.tellTroubles(plan)
-	n.plan = plan
+	n.plan, n.inAgent = plan, state.WireGuard != nil && state.WireGuard.InAgent
 	n.pool.SetRanges(plan.Ranges)
 	steps := plan.Steps(state)
 	n.written += len(steps)
@@ -240,8 +262,10 @@ func (n *Network) Sync() {
 	} else {
 		n.failed = ""
 	}
-	rules := &nft.Network{Own: slices.Clone(plan.Ranges), Keep: slices.Concat(plan.Pods, n.Config.Except)}
-	rules.NoSNAT = n.Config.NoSNAT
+	rules := &nft.Network{Sealed: plan.Sealed, Elsewhere: !n.makes()}
+	if n.makes() {
+		rules.Own, rules.Keep, rules.NoSNAT = slices.Clone(plan.Ranges), slices.Concat(plan.Pods, n.Config.Except), n.Config.NoSNAT
+	}
 	slices.SortFunc(rules.Own, netip.Prefix.Compare)
 	slices.SortFunc(rules.Keep, netip.Prefix.Compare)
 	if !rules.Equal(n.rules) && !plan.Partial {
@@ -463,7 +487,10 @@ func (n *Network) Ready() error {
 func (n *Network) Status() network.Status {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	s := network.Status{Mode: n.Config.Mode, Ranges: n.pool.Usage(), Written: n.written, Error: n.failed}
+	s := network.Status{Mode: n.Config.Mode, Written: n.written, Error: n.failed}
+	if n.makes() {
+		s.Ranges = n.pool.Usage()
+	}
 	if n.plan == nil {
 		s.Problems = []string{"the Nodes of the cluster are not known yet"}
 		return s
@@ -471,6 +498,12 @@ func (n *Network) Status() network.Status {
 	s.MTU, s.Tunnels, s.Direct, s.Links, s.Local = n.plan.MTU, n.plan.Tunnels, n.plan.Direct, n.plan.Links, n.plan.Local
 	if d := n.plan.State.Device; d != nil {
 		s.Port = d.Port
+	}
+	if w := n.plan.State.WireGuard; w != nil {
+		s.Encrypted = &network.Encrypted{Encryption: n.Config.Encryption, Key: w.Key.String(), Port: w.Port, Nodes: n.plan.Encrypted, InAgent: n.inAgent}
+	}
+	if n.untold != "" {
+		s.Problems = append(s.Problems, "other Nodes are not told the key of WireGuard of this one: "+n.untold)
 	}
 	for _, t := range n.plan.Troubles {
 		s.Problems = append(s.Problems, t.String())

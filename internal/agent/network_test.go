@@ -37,6 +37,7 @@ import (
 	"github.com/nephele-io/nephele/internal/agent/cni"
 	"github.com/nephele-io/nephele/internal/agent/network"
 	"github.com/nephele-io/nephele/internal/agent/network/links"
+	"github.com/nephele-io/nephele/internal/agent/network/wireguard"
 	"github.com/nephele-io/nephele/internal/agent/nft"
 	"github.com/nephele-io/nephele/internal/agent/nft/nfttest"
 	"github.com/nephele-io/nephele/internal/control/convert"
@@ -108,6 +109,9 @@ type netNode struct {
 	socket string
 	// ended ends the agent.
 	ended func()
+	// keys is the directory of the keys, and sealer the device of WireGuard; nil for none.
+	keys   string
+	sealer *wireguard.Device
 }
 
 // plan is what a site is made of.
@@ -127,6 +131,8 @@ type siteOf struct {
 	// sixOff tells that IPv6 is switched off on them.
 	sixOff bool
 	mtu    int
+	// keys tells that Nodes have keys, by which the process encrypts, or with kernel the kernel.
+	keys, kernel bool
 }
 
 func newSite(t *testing.T, of siteOf) *site {
@@ -230,7 +236,7 @@ func (s *site) join(i, subnet int, of siteOf) {
 	}
 	_, err = s.client.CoreV1().Nodes().Create(s.t.Context(), object, metav1.CreateOptions{})
 	s.must(err)
-	n.local = slices.Clone(n.at)
+	n.keys, n.local = s.t.TempDir(), slices.Clone(n.at)
 	for _, text := range object.Spec.PodCIDRs {
 		n.local = append(n.local, network.OwnAddress(netip.MustParsePrefix(text)))
 	}
@@ -252,7 +258,11 @@ func (s *site) join(i, subnet int, of siteOf) {
 		if !of.meets {
 			listen = nil
 		}
-		return agent.NewNetwork(agent.NetworkOptions{Node: n.name, Cluster: cluster, Config: n.config, Links: n.kernel, Listen: listen, Clock: clock.RealClock{}, Log: n.log})
+		o := agent.NetworkOptions{Node: n.name, Cluster: cluster, Config: n.config, Links: n.kernel, Listen: listen, Clock: clock.RealClock{}, Log: n.log}
+		if of.keys {
+			n.seal(&o, of.kernel)
+		}
+		return agent.NewNetwork(o)
 	}
 	n.balancing = func() *agent.Balancing { return agent.NewHostPorts(n.name) }
 	if of.services {

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
+	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/agent/cni"
 	"github.com/nephele-io/nephele/internal/agent/nft"
 )
@@ -50,8 +51,10 @@ type Pods struct {
 	pods, nodes       cache.Store
 	runPods, runNodes cache.Controller
 	news              chan struct{}
-	// network is what the rules do for the network of the Node; nil where another plugin makes it.
+	// network is what the rules do for the network of the Node; nil for nothing.
 	network func() *nft.Network
+	// makes tells that the agent makes the network of the Node.
+	makes bool
 	// others is called when other Pods are here. Nil does nothing.
 	others func()
 
@@ -113,11 +116,15 @@ func trimNode(o any) (any, error) {
 	if !ok {
 		return o, nil
 	}
-	return &corev1.Node{
+	out := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: n.Name, UID: n.UID, ResourceVersion: n.ResourceVersion, CreationTimestamp: n.CreationTimestamp},
 		Spec:       corev1.NodeSpec{PodCIDR: n.Spec.PodCIDR, PodCIDRs: n.Spec.PodCIDRs},
 		Status:     corev1.NodeStatus{Addresses: n.Status.Addresses},
-	}, nil
+	}
+	if key := n.Annotations[cloudv1alpha1.AnnotationWireGuardKey]; key != "" {
+		out.Annotations = map[string]string{cloudv1alpha1.AnnotationWireGuardKey: key}
+	}
+	return out, nil
 }
 
 func (p *Pods) poke() {
@@ -223,7 +230,7 @@ func (p *Pods) refresh() {
 				trouble = fmt.Sprintf("how packets of Pod %s/%s go is not known: %v", x.Namespace, x.Name, err)
 			}
 			x.Bypass = cmp.Or(x.Bypass, why)
-			if p.Bridge == nil || p.network != nil {
+			if p.Bridge == nil || p.makes {
 				continue
 			}
 			if bridge, err := p.Bridge(a); err != nil {

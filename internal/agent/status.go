@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -205,8 +206,8 @@ func (a *Agent) Status() Status {
 	if a.Pods != nil {
 		out.PodsError = a.Pods.state()
 	}
-	if a.Network != nil {
-		of := a.Network.Status()
+	if n := cmp.Or(a.Network, a.sealing); n != nil {
+		of := n.Status()
 		if a.Balancing != nil && a.Balancing.leads() {
 			of.Services = &network.Services{Places: len(a.Balancing.current().To), Trouble: a.Balancing.Trouble()}
 		}

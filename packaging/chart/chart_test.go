@@ -277,6 +277,10 @@ func TestNetwork(t *testing.T) {
 		"nodeAgents: {enabled: true, network: {mode: noEncap, services: nephele, apiServer: {host: 192.0.2.1}}}": {
 			"--node=$(NODE_NAME)", "--network-mode=noEncap", "--network-services=nephele", "--cni-conf-dir=/etc/cni/net.d"},
 		"nodeAgents: {enabled: true, network: {mode: encap}, cniPlugin: {state: removed}}": {"--node=$(NODE_NAME)"},
+		"nodeAgents: {enabled: true, network: {mode: encap, encryption: wireguard, wireguardPort: 51821}}": {
+			"--node=$(NODE_NAME)", "--network-mode=encap", "--network-encryption=wireguard", "--network-wireguard-port=51821", "--cni-conf-dir=/etc/cni/net.d"},
+		"nodeAgents: {enabled: true, network: {encryption: wireguard-or-clear}}":                                  {"--node=$(NODE_NAME)", "--network-encryption=wireguard-or-clear"},
+		"nodeAgents: {enabled: true, network: {mode: encap, encryption: wireguard}, cniPlugin: {state: removed}}": {"--node=$(NODE_NAME)"},
 	} {
 		found := false
 		for _, o := range render(t, controller, values) {
@@ -310,7 +314,7 @@ func TestNetwork(t *testing.T) {
 				mounts = append(mounts, m.Name)
 			}
 			has := slices.Contains(mounts, "cni-conf") && slices.Contains(mounts, "cni-bin") && slices.Contains(mounts, "host-local")
-			if !slices.Equal(c.Args, want) || has != (len(want) > 1) || !slices.Equal(c.SecurityContext.Capabilities.Add, []string{"NET_ADMIN"}) {
+			if !slices.Equal(c.Args, want) || has != slices.Contains(want, "--cni-conf-dir=/etc/cni/net.d") || slices.Contains(mounts, "dev-net") != slices.ContainsFunc(want, func(a string) bool { return strings.HasPrefix(a, "--network-encryption=") }) || !slices.Equal(c.SecurityContext.Capabilities.Add, []string{"NET_ADMIN"}) {
 				t.Errorf("%s: %q %q %v, want %q", values, c.Args, mounts, c.SecurityContext, want)
 			}
 		}
@@ -551,6 +555,8 @@ func TestRefused(t *testing.T) {
 		"nodeAgents: {network: {services: ipvs}}":                                 "services",
 		"nodeAgents: {network: {apiServer: {host: 'a b'}}}":                       "host",
 		"nodeAgents: {network: {port: 0}}":                                        "port",
+		"nodeAgents: {network: {encryption: rot13}}":                              "encryption",
+		"nodeAgents: {network: {wireguardPort: 0}}":                               "wireguardPort",
 		"nodeAgents: {network: {snatExcept: ['--node=other']}}":                   "snatExcept",
 		"nodeAgents: {podCIDRs: [10.0.0.0]}":                                      "podCIDRs",
 		"nodeAgents: {podCIDRs: ['--node=other']}":                                "podCIDRs",

@@ -51,8 +51,15 @@ func (c *Cluster) install(ctx context.Context) error {
 		}
 		texts = append(texts, text)
 	}
-	if c.o.Proxy == "" { // what the chart installs besides for agents that lead to Services
-		rights, err := os.ReadFile(filepath.Join(c.o.Manifests, "nodes/services.yaml"))
+	var besides []string // what the chart installs for agents that lead to Services, and that encrypt
+	if c.o.Proxy == "" {
+		besides = append(besides, "nodes/services.yaml")
+	}
+	if c.o.Network != "" {
+		besides = append(besides, "nodes/encryption.yaml")
+	}
+	for _, name := range besides {
+		rights, err := os.ReadFile(filepath.Join(c.o.Manifests, name))
 		if err != nil {
 			return err
 		}

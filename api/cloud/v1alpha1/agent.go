@@ -34,6 +34,10 @@ const (
 	AnnotationCloudLetsIn = "nephele.io/cloud-lets-in"
 )
 
+// AnnotationWireGuardKey is set by the agent of a Node on its Node: the public key by which others
+// encrypt what they send to its Pods.
+const AnnotationWireGuardKey = "nephele.io/wireguard-key"
+
 // AnnotationKernel is set by an agent: the release of the kernel that it writes rules to.
 const AnnotationKernel = "nephele.io/kernel"
 

@@ -28,6 +28,10 @@ type Step struct {
 	Route     *RouteStep
 	Neighbour *NeighbourStep
 	Forward   *ForwardStep
+	WireGuard *WireGuard
+	Peer      *PeerStep
+	Way       *Way
+	Rule      *RuleStep
 }
 
 // EndStep brings a link to a Pod up, and gives it addresses that it lacks; or removes it.
@@ -77,7 +81,7 @@ func (s Step) String() string {
 	case s.Forward != nil:
 		return fmt.Sprintf("%s the way of %s to Node %s", s.Verb, s.Forward.MAC, s.Forward.To)
 	}
-	return "nothing"
+	return cmp.Or(s.sealedText(), "nothing")
 }
 
 // Steps are what leads from what there is to what the plan wants.
@@ -86,13 +90,15 @@ func (p *Plan) Steps(is *State) []Step {
 	if !p.Partial {
 		return steps
 	}
-	return slices.DeleteFunc(steps, func(s Step) bool { return s.Verb == Remove || is.Device != nil && s.Device != nil })
+	return slices.DeleteFunc(steps, func(s Step) bool {
+		return s.Verb == Remove || is.Device != nil && s.Device != nil || is.WireGuard != nil && s.WireGuard != nil
+	})
 }
 
 // Difference is what leads from what there is to what is wanted. What is relied on comes first and
-// goes last: the device, then who is behind it, then routes.
+// goes last: the devices, then who is behind them, then routes.
 func Difference(is, want *State) []Step {
-	var out, last []Step
+	out, last := sealedSteps(is, want)
 	made := false
 	switch {
 	case want.Device == nil && is.Device != nil:

@@ -10,11 +10,14 @@ import (
 // MeetPort is the port of UDP by which agents find out whether packets come to other Nodes.
 const MeetPort = 10352
 
-// Peer is another Node that is reached by VXLAN.
+// Peer is another Node that is reached by VXLAN or WireGuard.
 type Peer struct {
 	Name string
 	// At is where packets are sent to, Through the address of its device.
 	At, Through netip.Addr
+	// Port is that of UDP, and Sealed tells that it is of WireGuard.
+	Port   uint16
+	Sealed bool
 }
 
 const (
@@ -61,10 +64,14 @@ func QuestionSize(mtu int, six bool) int {
 type Met struct{ Small, Large bool }
 
 // Trouble is what is wrong with that; empty for nothing.
-func (p Peer) Trouble(m Met, local netip.Addr, port uint16, mtu int) string {
+func (p Peer) Trouble(m Met, local netip.Addr, mtu int) string {
+	by, more := "VXLAN", ""
+	if p.Sealed {
+		by, more = "WireGuard", "it may have another key than it tells, "
+	}
 	switch {
 	case !m.Small:
-		return fmt.Sprintf("Node %s does not answer by VXLAN: UDP port %d may be blocked between %s and %s, its agent may be away, or a policy on a Node forbid UDP port %d between Nodes", p.Name, port, local, p.At, MeetPort)
+		return fmt.Sprintf("Node %s does not answer by %s: UDP port %d may be blocked between %s and %s, %sits agent may be away, or a policy on a Node forbid UDP port %d between Nodes", p.Name, by, p.Port, local, p.At, more, MeetPort)
 	case !m.Large:
 		return fmt.Sprintf("packets of %d bytes do not come to Node %s, and small ones do: set the MTU of Pods (--network-mtu) to what the network between the Nodes carries", mtu, p.Name)
 	}

@@ -26,9 +26,9 @@ func TestMeet(t *testing.T) {
 			t.Errorf("%q is an answer", text)
 		}
 	}
-	p := Peer{Name: "b", At: netip.MustParseAddr("192.0.2.2")}
+	p := Peer{Name: "b", At: netip.MustParseAddr("192.0.2.2"), Port: 4789}
 	for m, want := range map[Met]string{{true, true}: "", {true, false}: "packets of 1450 bytes do not come to Node b", {}: "UDP port 4789 may be blocked between 192.0.2.1 and 192.0.2.2"} {
-		if got := p.Trouble(m, netip.MustParseAddr("192.0.2.1"), 4789, 1450); (got == "") != (want == "") || !strings.Contains(got, want) {
+		if got := p.Trouble(m, netip.MustParseAddr("192.0.2.1"), 1450); (got == "") != (want == "") || !strings.Contains(got, want) {
 			t.Errorf("%+v: %q, want %q", m, got, want)
 		}
 	}

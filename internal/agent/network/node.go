@@ -1,6 +1,7 @@
 package network
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -73,7 +74,14 @@ type Config struct {
 	// to Except keep it.
 	NoSNAT bool
 	Except []netip.Prefix
+	// Encryption is what becomes of packets between Nodes; empty for NoEncryption.
+	Encryption Encryption
+	// WireGuardPort is that of WireGuard; 0 for DefaultWireGuardPort.
+	WireGuardPort uint16
 }
+
+// Encrypts reports whether packets between Nodes are encrypted.
+func (c Config) Encrypts() bool { return c.Encryption.on() }
 
 // Check returns what is wrong with it.
 func (c Config) Check() error {
@@ -82,6 +90,10 @@ func (c Config) Check() error {
 		return fmt.Errorf("network mode %q: want encap, hybrid, noEncap or networkPolicyOnly", cut(string(c.Mode)))
 	case c.MTU != 0 && (c.MTU < leastMTU4 || c.MTU > mostMTU):
 		return fmt.Errorf("MTU %d: want %d to %d, or 0 for what the links of the Nodes carry", c.MTU, leastMTU4, mostMTU)
+	case c.Encryption != "" && !slices.Contains(Encryptions(), c.Encryption):
+		return fmt.Errorf("encryption %q: want none, wireguard or wireguard-or-clear", cut(string(c.Encryption)))
+	case c.Encryption.on() && cmp.Or(c.WireGuardPort, DefaultWireGuardPort) == c.port():
+		return fmt.Errorf("UDP port %d is that of VXLAN and of WireGuard: want two", c.port())
 	}
 	for _, p := range c.Except {
 		if !p.IsValid() {
@@ -114,6 +126,8 @@ type Node struct {
 	// Addresses are where other Nodes reach it, in its own order; PodCIDRs are those of its Pods.
 	Addresses []netip.Addr
 	PodCIDRs  []netip.Prefix
+	// PublicKey is what it tells as its key of WireGuard; empty for nothing.
+	PublicKey string
 }
 
 // address returns the address of a family; the zero one for none.

@@ -20,11 +20,18 @@ type State struct {
 	// the addresses of links there.
 	Neighbours map[netip.Addr]MAC
 	Forwards   map[MAC]netip.Addr
+	// WireGuard is the device of WireGuard; nil for none.
+	WireGuard *WireGuard
+	// Ways are the routes of SealedTable, and Rules the families of which it is asked: of IPv6,
+	// true.
+	Ways  map[Way]bool
+	Rules map[bool]bool
 }
 
 // NewState returns a state with nothing.
 func NewState() *State {
-	return &State{Ends: map[string]End{}, Routes: map[netip.Prefix]Route{}, Neighbours: map[netip.Addr]MAC{}, Forwards: map[MAC]netip.Addr{}}
+	return &State{Ends: map[string]End{}, Routes: map[netip.Prefix]Route{}, Neighbours: map[netip.Addr]MAC{}, Forwards: map[MAC]netip.Addr{},
+		Ways: map[Way]bool{}, Rules: map[bool]bool{}}
 }
 
 // VXLAN is a device of VXLAN.
@@ -114,6 +121,8 @@ type Input struct {
 	Name     string
 	Nodes    []Node
 	Underlay Underlay
+	// OwnKey is the public key of the Node itself, where packets are encrypted.
+	OwnKey PublicKey
 	// Ends are the links to Pods that there are, with the addresses of the Pods.
 	Ends map[string][]netip.Addr
 	// Stays is a device of VXLAN that is not wanted any more, and stays for a while: other Nodes
@@ -133,11 +142,15 @@ type Plan struct {
 	// Links are those between Nodes, and Local the address by which others reach this one.
 	Links []Hop
 	Local netip.Addr
-	// Peers are those that are reached by VXLAN, by their names.
+	// Peers are those that are reached by VXLAN or WireGuard, by their names.
 	Peers []Peer
-	// Tunnels and Direct count the Nodes that are reached by VXLAN, and without.
-	Tunnels, Direct int
-	Troubles        []Trouble
+	// Tunnels and Direct count the Nodes that are reached by VXLAN, and without, and Encrypted
+	// those that are reached by WireGuard.
+	Tunnels, Direct, Encrypted int
+	// Sealed are the ranges of Pods of other Nodes to and from which nothing goes but by WireGuard,
+	// sorted.
+	Sealed   []netip.Prefix
+	Troubles []Trouble
 	// Partial tells that too little is known of the Node: what is wanted is not all of it, and
 	// nothing goes because it is not wanted.
 	Partial bool
@@ -192,9 +205,13 @@ func Make(in Input) *Plan {
 	m.six = !m.self.address(false).IsValid()
 	m.out.Links, m.out.Local = m.Underlay.Toward, m.self.address(m.six)
 	m.mtu()
+	m.keys()
 	m.others()
-	m.ends()
+	if m.Mode != PolicyOnly {
+		m.ends()
+	}
 	slices.SortFunc(m.out.Pods, netip.Prefix.Compare)
+	slices.SortFunc(m.out.Sealed, netip.Prefix.Compare)
 	return m.out
 }
 
@@ -207,6 +224,8 @@ type making struct {
 	six bool
 	// routed are the ranges of each Node that nobody else has.
 	routed map[string][]netip.Prefix
+	// known are the keys of other Nodes.
+	known map[string]PublicKey
 }
 
 func (m *making) trouble(t Trouble) { m.out.Troubles = append(m.out.Troubles, t) }
@@ -299,12 +318,8 @@ func (m *making) mtu() {
 			least = h.MTU
 		}
 	}
-	if least > 0 && (m.Mode == Encap || m.Mode == Hybrid) {
-		if m.six {
-			least -= overhead6
-		} else {
-			least -= overhead4
-		}
+	if least > 0 {
+		least -= m.overhead()
 	}
 	m.out.MTU, m.out.Partial = least, m.out.Partial || least == 0
 	if m.MTU != 0 {
@@ -319,6 +334,21 @@ func (m *making) mtu() {
 	}
 }
 
+// overhead is what is added to packets between Nodes, at most.
+func (m *making) overhead() int {
+	switch {
+	case m.Encryption.on() && m.six:
+		return sealed6
+	case m.Encryption.on():
+		return sealed4
+	case m.Mode != Encap && m.Mode != Hybrid:
+		return 0
+	case m.six:
+		return overhead6
+	}
+	return overhead4
+}
+
 // others says how the Pods of other Nodes are reached.
 func (m *making) others() {
 	own := m.self.address(m.six)
@@ -327,7 +357,8 @@ func (m *making) others() {
 		m.out.Partial = true
 		return
 	}
-	wraps := m.Mode == Encap || m.Mode == Hybrid
+	m.device()
+	wraps := (m.Mode == Encap || m.Mode == Hybrid) && m.Encryption != ByWireGuard
 	if wraps {
 		v := &VXLAN{VNI: VNI, Port: m.port(), Local: own, MAC: MACOf(m.Name), MTU: m.out.MTU}
 		for _, p := range m.out.Ranges {
@@ -335,7 +366,7 @@ func (m *making) others() {
 		}
 		slices.SortFunc(v.Addresses, netip.Addr.Compare)
 		m.out.State.Device = v
-	} else if m.Stays != nil {
+	} else if m.Stays != nil && m.Encryption != ByWireGuard {
 		m.out.State.Device = m.Stays
 	}
 	near := m.near(own)
@@ -351,6 +382,14 @@ func (m *making) others() {
 		at := n.address(m.six)
 		if !at.IsValid() {
 			m.trouble(Trouble{Kind: NoAddress, Node: n.Name, Six: m.six})
+		}
+		if m.seals(n) {
+			if m.seal(n) {
+				m.out.Encrypted++
+			}
+			continue
+		}
+		if !at.IsValid() || m.Mode == PolicyOnly {
 			continue
 		}
 		direct := m.Mode != Encap && near.IsValid() && near.Contains(at)
@@ -373,7 +412,7 @@ func (m *making) others() {
 				m.out.State.Routes[p] = Route{Via: hop, Link: Device}
 				m.out.State.Neighbours[hop], m.out.State.Forwards[MACOf(n.Name)] = MACOf(n.Name), at
 				if routes == without { // the first one of them
-					m.out.Peers = append(m.out.Peers, Peer{n.Name, at, OwnAddress(p)})
+					m.out.Peers = append(m.out.Peers, Peer{Name: n.Name, At: at, Through: OwnAddress(p), Port: m.port()})
 				}
 				routes++
 			case direct:
@@ -440,6 +479,9 @@ const (
 	SmallMTU
 	NoAddress
 	ForeignRoute
+	NoKey
+	BadKey
+	SameKey
 )
 
 // Trouble is something that is wrong with what the plan was made from.
@@ -448,9 +490,11 @@ type Trouble struct {
 	Node, Other       string
 	Range, OtherRange netip.Prefix
 	Address           netip.Addr
-	Link              string
-	Number, Most      int
-	Six               bool
+	// Link is the name of a link, or a key as it was read.
+	Link         string
+	Number, Most int
+	// Six is the family, or of a NoKey that packets are sent in the clear.
+	Six bool
 }
 
 // String is the trouble for people.
@@ -478,6 +522,15 @@ func (t Trouble) String() string {
 		return fmt.Sprintf("Node %s has no %s address by which this Node reaches it, so its Pods are not reached from here", t.Node, family)
 	case ForeignRoute:
 		return fmt.Sprintf("somebody else routes %s of Node %s, over link %s: remove that route, or the other CNI plugin that makes it", t.Range, t.Node, t.Link)
+	case NoKey:
+		if t.Six {
+			return fmt.Sprintf("Node %s has told no key of WireGuard, so what Pods here and there send one another is not encrypted", t.Node)
+		}
+		return fmt.Sprintf("Node %s has told no key of WireGuard, so nothing is sent to its Pods: its agent is away, or does not encrypt", t.Node)
+	case BadKey:
+		return fmt.Sprintf("what Node %s tells as its key of WireGuard, %q, is none: want 32 bytes in base64", t.Node, cut(t.Link))
+	case SameKey:
+		return fmt.Sprintf("Node %s tells the key of WireGuard of Node %s, which is older: nothing is sent to its Pods by it", t.Node, t.Other)
 	}
 	return "unknown trouble"
 }

@@ -18,6 +18,8 @@ type Status struct {
 	Direct  int `json:"direct"`
 	// Port is that of VXLAN; 0 without.
 	Port uint16 `json:"port,omitempty"`
+	// Encrypted is how packets between Nodes are encrypted; nil where they are not.
+	Encrypted *Encrypted `json:"encrypted,omitempty"`
 	// Links are those between Nodes, and Local the address by which others reach this one.
 	Links []Hop      `json:"links,omitempty"`
 	Local netip.Addr `json:"local,omitzero"`
@@ -29,6 +31,26 @@ type Status struct {
 	Written int `json:"written"`
 	// Error is why the kernel is not as it is to be.
 	Error string `json:"error,omitempty"`
+}
+
+// Encrypted is how packets between Nodes are encrypted.
+type Encrypted struct {
+	Encryption Encryption `json:"encryption"`
+	// Key is the public key of the Node, and Port that of UDP.
+	Key  string `json:"key"`
+	Port uint16 `json:"port"`
+	// Nodes counts those that are reached so.
+	Nodes int `json:"nodes"`
+	// InAgent tells that the agent encrypts, because the kernel has no WireGuard.
+	InAgent bool `json:"inAgent,omitempty"`
+}
+
+// By is who encrypts, for people.
+func (e *Encrypted) By() string {
+	if e.InAgent {
+		return "the agent, because the kernel has no WireGuard"
+	}
+	return "the kernel"
 }
 
 // Services are those that an agent leads to.

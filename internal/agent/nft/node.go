@@ -69,6 +69,8 @@ const (
 	// it, and ToOthers what leaves, after that.
 	FromPods Base = "network-from-pods"
 	ToOthers Base = "network-to-others"
+	// InClear is what leaves, where some of it must be encrypted.
+	InClear Base = "network-in-clear"
 	// ToServices and HostToServices are where it is chosen where connections to Services go: of
 	// what comes to the Node, and of what it makes itself.
 	ToServices     Base = "network-services"

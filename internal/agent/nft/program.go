@@ -161,6 +161,8 @@ const (
 	// one.
 	MatchFromBridge
 	MatchToBridge
+	// MatchInClear: the packet goes by another link than SealedLink, or with Source comes by one.
+	MatchInClear
 )
 
 // Match is one condition of a rule. What it points to is shared and never changes: there are more
@@ -518,6 +520,8 @@ func (m Match) String() string {
 		return "from link " + string(m.Of.Set)
 	case MatchNoWayBack:
 		return "no way back"
+	case MatchInClear:
+		return "in the clear"
 	case MatchToNode:
 		return "to the host"
 	case MatchPeer:

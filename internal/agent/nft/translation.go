@@ -11,6 +11,9 @@ import (
 // LinkPrefix begins the names of links that lead to Pods, where the agent makes the network.
 const LinkPrefix = "nph"
 
+// SealedLink is the name of the link by which what is between Nodes is encrypted.
+const SealedLink = "nephele-wg"
+
 // Network is what the rules do for the network of a Node besides policies.
 type Network struct {
 	// Own are the ranges of the Pods of the Node, sorted. What these send to others than Keep has
@@ -20,11 +23,17 @@ type Network struct {
 	Keep []netip.Prefix `json:"keep,omitempty"`
 	// NoSNAT tells that everybody sees the address of a Pod.
 	NoSNAT bool `json:"noSNAT,omitempty"`
+	// Sealed are the ranges of Pods of other Nodes to and from which nothing goes but over
+	// SealedLink, sorted.
+	Sealed []netip.Prefix `json:"sealed,omitempty"`
+	// Elsewhere tells that another plugin makes the network, and only Sealed is meant.
+	Elsewhere bool `json:"elsewhere,omitempty"`
 }
 
 // Equal reports whether two are the same.
 func (n *Network) Equal(o *Network) bool {
-	return (n == nil) == (o == nil) && (n == nil || n.NoSNAT == o.NoSNAT && slices.Equal(n.Own, o.Own) && slices.Equal(n.Keep, o.Keep))
+	return (n == nil) == (o == nil) && (n == nil || n.NoSNAT == o.NoSNAT && n.Elsewhere == o.Elsewhere &&
+		slices.Equal(n.Own, o.Own) && slices.Equal(n.Keep, o.Keep) && slices.Equal(n.Sealed, o.Sealed))
 }
 
 // networkChains begins the names of chains that are there for the network.
@@ -33,11 +42,36 @@ const networkChains = "network-"
 // network adds what the network needs to the program.
 func (w *work) network(node *Node, services *Balanced) {
 	n := node.Network
-	if n == nil {
+	if n == nil || n.Elsewhere {
 		w.balanced = nil
 		w.bind(node)
+	} else {
+		w.ownNetwork(n, node, services)
+	}
+	if n != nil {
+		n.seal(w.program)
+	}
+}
+
+// seal drops what is between Pods of this Node and of others and is not encrypted: what comes, and
+// what goes by a way that somebody has made meanwhile.
+func (n *Network) seal(p *Program) {
+	drop := func(source bool, f Family) (rules []Rule) {
+		for _, m := range n.peers(p, f, rangesOf(n.Sealed, f), source) {
+			rules = append(rules, Rule{Matches: append(m, Match{Kind: MatchInClear, Source: source}), Action: Drop, Origin: &Origin{Kind: OriginNetwork, Name: "not encrypted"}})
+		}
+		return rules
+	}
+	if len(n.Sealed) == 0 {
 		return
 	}
+	in := p.Chains[string(FromPods)]
+	in.Rules = slices.Concat(in.Rules, drop(true, IPv4), drop(true, IPv6))
+	p.Chains[string(InClear)] = &Chain{Rules: slices.Concat(drop(false, IPv4), drop(false, IPv6))}
+}
+
+// ownNetwork adds what a network needs that the agent makes.
+func (w *work) ownNetwork(n *Network, node *Node, services *Balanced) {
 	p := w.program
 	p.Chains[string(FromPods)] = &Chain{Rules: []Rule{
 		{Matches: []Match{{Kind: MatchPodLink}, {Kind: MatchNoWayBack}}, Action: Drop, Origin: &Origin{Kind: OriginSpoofed}},

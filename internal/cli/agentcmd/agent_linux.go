@@ -64,6 +64,8 @@ type agentFlags struct {
 	forwarded       bool
 	cni             cniFlags
 	network         networkFlags
+	// seal opens what encrypts; nil in a program that cannot.
+	seal Sealing
 }
 
 // defaultDNSService is what the DNS of a cluster is called, whatever serves it.
@@ -259,8 +261,8 @@ func (f *agentFlags) options(log logr.Logger) (agent.Options, error) {
 }
 
 // agentCommand is the agent, with the commands of its host below it.
-func agentCommand(version string) *cobra.Command {
-	f := agentFlags{version: version}
+func agentCommand(version string, seal Sealing) *cobra.Command {
+	f := agentFlags{version: version, seal: seal}
 	var socket string
 	cmd := &cobra.Command{
 		Use:   "agent",
@@ -285,7 +287,7 @@ resolvers, DHCP, and those given with --failsafe.`,
 	f.register(cmd.Flags())
 	cmd.PersistentFlags().StringVar(&socket, "socket", defaultAgentSocket, "where the agent answers on this host")
 	cmd.AddCommand(newAgentLoadCommand(), newAgentStatusCommand(&socket), newAgentExplainCommand(&socket))
-	cmd.AddCommand(newAgentReleaseCommand(&socket), newAgentUninstallCommand(version), newAgentEnrollCommand(), newAgentUnchainCommand(&socket))
+	cmd.AddCommand(newAgentReleaseCommand(&socket), newAgentUninstallCommand(version), newAgentEnrollCommand(), newAgentUnchainCommand(&socket), newAgentRenewKeyCommand(&socket))
 	return cmd
 }
 
@@ -331,16 +333,17 @@ func runAgent(ctx context.Context, f *agentFlags, socket string, log logr.Logger
 			return err
 		}
 		switch {
-		case o.Network != nil && f.network.services == servicesOwn:
+		case f.network.mode == string(network.PolicyOnly):
+		case f.network.services == servicesOwn:
 			o.Balancing = agent.NewBalancing(f.kubeNode, cluster)
-		case o.Network != nil:
+		default:
 			o.Balancing = agent.NewHostPorts(f.kubeNode)
 		}
 		chained, err := f.cni.chaining(socket, log)
 		if err != nil {
 			return err
 		}
-		if chained != nil && o.Network != nil {
+		if chained != nil && f.network.mode != string(network.PolicyOnly) {
 			chained.to.Entry.Network, chained.ready = true, o.Network.Ready
 		}
 		if chained != nil {
@@ -356,6 +359,9 @@ func runAgent(ctx context.Context, f *agentFlags, socket string, log logr.Logger
 	} else {
 		if f.network.mode != string(network.PolicyOnly) {
 			return fmt.Errorf("--network-mode %s is for Nodes: give --node", f.network.mode)
+		}
+		if f.network.encryption != string(network.NoEncryption) {
+			return fmt.Errorf("--network-encryption %s is for Nodes: give --node", f.network.encryption)
 		}
 		o.Yield = yield(f)
 	}

@@ -13,8 +13,11 @@ import (
 // Commands are none where there is no nftables.
 func Commands(string) []*cobra.Command { return nil }
 
+// Sealing is nothing where there is no agent.
+type Sealing any
+
 // Program is of no use where there is no nftables.
-func Program(terminal.Build) *cobra.Command {
+func Program(terminal.Build, Sealing) *cobra.Command {
 	return &cobra.Command{Use: "nephele-agent", SilenceUsage: true, SilenceErrors: true, RunE: func(*cobra.Command, []string) error {
 		return errors.New("the agent needs nftables, which Linux has")
 	}}

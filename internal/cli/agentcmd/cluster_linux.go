@@ -2,6 +2,7 @@ package agentcmd
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -9,12 +10,16 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
+
+	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 )
 
 // cluster is the cluster of a Node as its agent follows it. The clientset of client-go would do,
@@ -61,6 +66,23 @@ func (c *cluster) Follow(of schema.GroupVersionResource, namespace string, only 
 		client = c.discovery
 	}
 	return cache.NewFilteredListWatchFromClient(client, of.Resource, namespace, only)
+}
+
+// publishKey tells the public key of a Node in its object; an empty one takes it back.
+func (c *cluster) publishKey(ctx context.Context, node, key string) error {
+	var value any
+	if key != "" {
+		value = key
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{cloudv1alpha1.AnnotationWireGuardKey: value}}})
+	if err != nil {
+		return err
+	}
+	err = c.core.Patch(types.MergePatchType).Resource("nodes").Name(node).Body(patch).MaxRetries(0).Do(ctx).Error()
+	if key == "" && apierrors.IsForbidden(err) { // where nothing is encrypted, agents need not have the right
+		return nil
+	}
+	return err
 }
 
 // behindService returns where the API server of the Node's cluster really is. An agent in a Pod

@@ -83,7 +83,7 @@ func TestUnits(t *testing.T) {
 			t.Fatalf("%s starts nothing", unit)
 		}
 		words := strings.Fields(line)
-		cmd, rest, err := Program(terminal.Build{Version: "v1"}).Find(words)
+		cmd, rest, err := Program(terminal.Build{Version: "v1"}, nil).Find(words)
 		if err != nil || cmd.Name() != use {
 			t.Fatalf("%s: %q is %v, %v", unit, line, cmd, err)
 		}

@@ -1,6 +1,7 @@
 package agentcmd
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -28,6 +29,9 @@ type networkFlags struct {
 	except    []string
 	hostLocal string
 	services  string
+	// encryption is what becomes of packets between Nodes, and sealedPort the port of WireGuard.
+	encryption string
+	sealedPort uint16
 }
 
 // Who leads to Services.
@@ -44,12 +48,15 @@ func (f *networkFlags) register(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.noSNAT, "network-no-snat", false, "what Pods send to others than Pods keeps the address of the Pod, and does not get that of the Node")
 	flags.StringArrayVar(&f.except, "network-snat-except", nil, "CIDR of others to which Pods keep their address; may be repeated")
 	flags.StringVar(&f.services, "network-services", servicesKubeProxy, `who leads to Services: "kube-proxy", or "nephele", the agent, with no kube-proxy on the Node`)
+	flags.StringVar(&f.encryption, "network-encryption", string(network.NoEncryption), `with --node, what becomes of packets between Pods of different Nodes: "none"; `+
+		`"wireguard", they are encrypted, and neither sent nor taken otherwise; "wireguard-or-clear", they are encrypted to Nodes that encrypt, too`)
+	flags.Uint16Var(&f.sealedPort, "network-wireguard-port", network.DefaultWireGuardPort, "UDP port of WireGuard, the same on all Nodes")
 	flags.StringVar(&f.hostLocal, "network-host-local-dir", defaultHostLocal, "folder in which the CNI plugin host-local keeps the addresses that it has given, which Pods still have on a Node that is migrated; empty for none")
 }
 
 // config is what the flags say.
 func (f *networkFlags) config() (network.Config, error) {
-	c := network.Config{Mode: network.Mode(f.mode), Port: f.port, MTU: f.mtu, NoSNAT: f.noSNAT}
+	c := network.Config{Mode: network.Mode(f.mode), Port: f.port, MTU: f.mtu, NoSNAT: f.noSNAT, Encryption: network.Encryption(f.encryption), WireGuardPort: f.sealedPort}
 	for _, text := range f.except {
 		p, err := netip.ParsePrefix(text)
 		if err != nil {
@@ -66,21 +73,37 @@ func (f *networkFlags) config() (network.Config, error) {
 	return c, c.Check()
 }
 
-// makesNetwork returns what makes the network of the Node; nil where another CNI plugin does.
+// makesNetwork returns what makes the network of the Node, or encrypts what is between Nodes; nil
+// where another CNI plugin makes it, and nothing is encrypted.
 func (f *agentFlags) makesNetwork(c *cluster, log logr.Logger) (*agent.Network, error) {
 	config, err := f.network.config()
 	if err != nil {
 		return nil, err
 	}
-	if config.Mode == network.PolicyOnly {
-		return nil, nil
-	}
-	if f.cni.confDir == "" {
+	if config.Mode != network.PolicyOnly && f.cni.confDir == "" {
 		return nil, errors.New("--network-mode " + f.network.mode + " needs --cni-conf-dir: the plugin nephele-cni makes the network of Pods")
 	}
 	kernel, err := links.Open()
 	if err != nil {
 		return nil, err
+	}
+	var keys agent.Keys
+	switch {
+	case config.Encrypts() && f.seal == nil:
+		return nil, errors.New("--network-encryption " + f.network.encryption + ": this program cannot encrypt; the program nephele-agent can")
+	case config.Encrypts():
+		var sealer links.Sealer
+		if keys, sealer, err = f.seal(f.stateDir, kernel, log.WithName("wireguard")); err != nil {
+			return nil, err
+		}
+		kernel.Seal(sealer)
+	case config.Mode == network.PolicyOnly:
+		// What an agent that has encrypted has left goes.
+		left, _, err := kernel.Observe(network.Look{})
+		if err != nil || left.WireGuard == nil && len(left.Ways)+len(left.Rules) == 0 {
+			kernel.Close()
+			return nil, err
+		}
 	}
 	var reserved func() ([]cni.Reserved, error)
 	if dir := f.network.hostLocal; dir != "" {
@@ -88,7 +111,7 @@ func (f *agentFlags) makesNetwork(c *cluster, log logr.Logger) (*agent.Network, 
 	}
 	return agent.NewNetwork(agent.NetworkOptions{
 		Node: f.kubeNode, Cluster: c, Config: config, Links: kernel, Reserved: reserved, Listen: links.ListenWhole, Clock: clock.RealClock{},
-		Log: log.WithName("network"),
+		Keys: keys, Publish: func(ctx context.Context, key string) error { return c.publishKey(ctx, f.kubeNode, key) }, Log: log.WithName("network"),
 	}), nil
 }
 
@@ -98,6 +121,9 @@ func printNetwork(w io.Writer, n *network.Status, printable func(string) string)
 		return
 	}
 	fmt.Fprintf(w, "network: %s, MTU of Pods %d; other Nodes: %d by VXLAN, %d without\n", n.Mode, n.MTU, n.Tunnels, n.Direct)
+	if e := n.Encrypted; e != nil {
+		fmt.Fprintf(w, "encryption: %s by %s; %d Nodes, UDP port %d, key %s\n", printable(string(e.Encryption)), e.By(), e.Nodes, e.Port, printable(e.Key))
+	}
 	for _, u := range n.Ranges {
 		fmt.Fprintf(w, "addresses of %s: %d of %d are used, %d rest\n", u.Range, u.Used, u.Addresses, u.Resting)
 	}

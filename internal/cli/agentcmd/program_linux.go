@@ -1,22 +1,30 @@
 package agentcmd
 
 import (
+	"net/http"
 	"strings"
 
+	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 
+	"github.com/nephele-io/nephele/internal/agent"
+	"github.com/nephele-io/nephele/internal/agent/network/links"
 	"github.com/nephele-io/nephele/internal/cli/terminal"
 )
 
 // ProgramName is that of the program for hosts.
 const ProgramName = "nephele-agent"
 
-// Commands are the commands of hosts as commands of nephele of a version.
-func Commands(version string) []*cobra.Command { return []*cobra.Command{agentCommand(version)} }
+// Sealing opens what encrypts packets between Nodes: the keys of the Node, in a directory, and the
+// device of WireGuard in a kernel.
+type Sealing func(stateDir string, kernel *links.Kernel, log logr.Logger) (agent.Keys, links.Sealer, error)
+
+// Commands are the commands of hosts as commands of nephele of a version, which cannot encrypt.
+func Commands(version string) []*cobra.Command { return []*cobra.Command{agentCommand(version, nil)} }
 
 // Program is the agent as a program of its own: "nephele-agent status" is "nephele agent status".
-func Program(v terminal.Build) *cobra.Command {
-	root := agentCommand(v.Version)
+func Program(v terminal.Build, seal Sealing) *cobra.Command {
+	root := agentCommand(v.Version, seal)
 	root.Use = ProgramName
 	root.SilenceUsage, root.SilenceErrors = true, true
 	root.SetFlagErrorFunc(terminal.NoSuchFlag)
@@ -25,6 +33,25 @@ func Program(v terminal.Build) *cobra.Command {
 		cmd.Long, cmd.Example = named(cmd.Long), named(cmd.Example)
 	}
 	return root
+}
+
+func newAgentRenewKeyCommand(socket *string) *cobra.Command {
+	return &cobra.Command{
+		Use:   "renew-key",
+		Short: "Give this Node a new key of WireGuard",
+		Long: `Give this Node a new key of WireGuard. It counts as soon as the other Nodes were told of it, within seconds; what is sent while not all of
+them have heard may be lost.`,
+		Example: "  nephele agent renew-key",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var answer struct{ Key string }
+			if err := askAgent(cmd.Context(), *socket, http.MethodPost, "/renew-key", nil, &answer); err != nil {
+				return err
+			}
+			cmd.Printf("the key of this Node will be %s; \"nephele agent status\" shows the one in use\n", terminal.Printable(answer.Key))
+			return nil
+		},
+	}
 }
 
 // named makes a text about the commands of nephele one about those of the program.

@@ -160,7 +160,7 @@ func parse(text string, into *network.Status) error {
 
 func printList(w io.Writer, list []Node) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "NODE\tMODE\tMTU\tVXLAN\tDIRECT\tPODS\tADDRESSES\tHEALTH")
+	fmt.Fprintln(t, "NODE\tMODE\tMTU\tVXLAN\tDIRECT\tENCRYPTED\tPODS\tADDRESSES\tHEALTH")
 	for _, n := range list {
 		health := "ok"
 		if len(n.Troubles) > 0 {
@@ -169,16 +169,19 @@ func printList(w io.Writer, list []Node) error {
 		if more := len(n.Troubles) - 1; more > 0 {
 			health += fmt.Sprintf(" (and %d more: nephele node check %s)", more, terminal.Printable(n.Name))
 		}
-		mode, mtu, tunnels, direct, used := network.PolicyOnly, "-", "-", "-", "-"
+		mode, mtu, tunnels, direct, encrypted, used := network.PolicyOnly, "-", "-", "-", "-", "-"
 		if s := n.Network; s != nil {
 			mode, mtu, tunnels, direct = s.Mode, fmt.Sprint(s.MTU), fmt.Sprint(s.Tunnels), fmt.Sprint(s.Direct)
 			var words []string
 			for _, u := range s.Ranges {
 				words = append(words, fmt.Sprintf("%d/%d", u.Used, u.Addresses))
 			}
+			if s.Encrypted != nil {
+				encrypted = fmt.Sprint(s.Encrypted.Nodes)
+			}
 			used = cmp.Or(strings.Join(words, " "), "-")
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\n", terminal.Printable(n.Name), mode, mtu, tunnels, direct, n.Pods, used, health)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\n", terminal.Printable(n.Name), mode, mtu, tunnels, direct, encrypted, n.Pods, used, health)
 	}
 	return t.Flush()
 }
@@ -246,7 +249,11 @@ func findings(ctx context.Context, c client.Client, name string, now time.Time) 
 		out = append(out, finding{true, t})
 	}
 	s := n.Network
-	if s == nil {
+	if s != nil && s.Encrypted != nil {
+		e := s.Encrypted
+		out = append(out, finding{false, fmt.Sprintf("%d Nodes are reached by WireGuard (%s), UDP port %d; encrypted by %s", e.Nodes, terminal.Printable(string(e.Encryption)), e.Port, e.By())})
+	}
+	if s == nil || s.Mode == network.PolicyOnly {
 		return append(out, finding{false, "another CNI plugin makes the network of the Node (networkPolicyOnly)"}), nil
 	}
 	out = append(out, finding{false, fmt.Sprintf("mode %s, MTU of Pods %d, %d Nodes by VXLAN and %d without", s.Mode, s.MTU, s.Tunnels, s.Direct)})

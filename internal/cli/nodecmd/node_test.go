@@ -50,6 +50,7 @@ func cluster(t *testing.T) client.Client {
 		return []network.Usage{{Range: netip.MustParsePrefix("10.244.1.0/24"), Used: used, Addresses: 254}}
 	}
 	add("well", &network.Status{Mode: network.Encap, MTU: 1450, Tunnels: 3, Ranges: usage(2)}, now)
+	add("sealed", &network.Status{Mode: network.PolicyOnly, MTU: 1440, Encrypted: &network.Encrypted{Encryption: network.ByWireGuard, Nodes: 3, Port: 51820, InAgent: true}}, now)
 	add("ill", &network.Status{Mode: network.Hybrid, MTU: 1450, Direct: 1, Ranges: usage(40), Problems: []string{"somebody else routes 10.0.0.0/8"}, Error: "the kernel has no VXLAN"}, now)
 	add("beside", nil, now)
 	add("silent", nil, now.Add(-time.Hour))
@@ -76,17 +77,18 @@ func run(t *testing.T, c client.Client, args ...string) (string, error) {
 
 func TestList(t *testing.T) {
 	got, err := run(t, cluster(t), "list")
-	want := `NODE    MODE               MTU   VXLAN  DIRECT  PODS  ADDRESSES  HEALTH
-beside  networkPolicyOnly  -     -      -       2     -          ok
-ill     hybrid             1450  0      1       2     40/254     somebody else routes 10.0.0.0/8 (and 1 more: nephele node check ill)
-silent  networkPolicyOnly  -     -      -       2     -          its agent has said nothing for 1h0m0s
-well    encap              1450  3      0       2     2/254      ok
+	want := `NODE    MODE               MTU   VXLAN  DIRECT  ENCRYPTED  PODS  ADDRESSES  HEALTH
+beside  networkPolicyOnly  -     -      -       -          2     -          ok
+ill     hybrid             1450  0      1       -          2     40/254     somebody else routes 10.0.0.0/8 (and 1 more: nephele node check ill)
+sealed  networkPolicyOnly  1440  0      0       3          2     -          ok
+silent  networkPolicyOnly  -     -      -       -          2     -          its agent has said nothing for 1h0m0s
+well    encap              1450  3      0       -          2     2/254      ok
 `
 	if err != nil || got != want {
 		t.Errorf("%v\n%s\nwant\n%s", err, got, want)
 	}
 	var list []Node
-	if got, err := run(t, cluster(t), "list", "-o", "json"); err != nil || json.Unmarshal([]byte(got), &list) != nil || len(list) != 4 || list[3].Network.MTU != 1450 {
+	if got, err := run(t, cluster(t), "list", "-o", "json"); err != nil || json.Unmarshal([]byte(got), &list) != nil || len(list) != 5 || list[4].Network.MTU != 1450 {
 		t.Errorf("%v %s", err, got)
 	}
 }
@@ -98,6 +100,7 @@ func TestCheck(t *testing.T) {
 	}{
 		"well":   {false, []string{"ok    mode encap, MTU of Pods 1450, 3 Nodes by VXLAN", "ok    10.244.1.0/24: 2 addresses are used, and 2 Pods have one"}},
 		"ill":    {true, []string{"FAIL  somebody else routes", "FAIL  the kernel has no VXLAN", "FAIL  10.244.1.0/24: 40 addresses are used, and 0 Pods have one"}},
+		"sealed": {false, []string{"ok    another CNI plugin", "ok    3 Nodes are reached by WireGuard (wireguard), UDP port 51820; encrypted by the agent, because the kernel has no WireGuard"}},
 		"beside": {false, []string{"ok    another CNI plugin"}},
 		"silent": {true, []string{"FAIL  its agent has said nothing for 1h0m0s"}},
 		"bare":   {true, []string{"FAIL  no agent has told anything of Node bare"}},

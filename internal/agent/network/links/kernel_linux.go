@@ -31,7 +31,11 @@ const (
 var ErrNoVXLAN = errors.New("the kernel has no VXLAN (CONFIG_VXLAN): load the module vxlan, or choose the mode noEncap")
 
 // Kernel is that of a network namespace.
-type Kernel struct{ handle *netlink.Handle }
+type Kernel struct {
+	handle *netlink.Handle
+	// sealer makes the device of WireGuard; nil if there is none.
+	sealer Sealer
+}
 
 // Open opens the links and routes of the network namespace of the calling thread.
 func Open() (*Kernel, error) {
@@ -42,7 +46,7 @@ func Open() (*Kernel, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open links and routes: %w", err)
 	}
-	return &Kernel{h}, nil
+	return &Kernel{handle: h}, nil
 }
 
 // Close ends the work with the kernel, which stays as it is.
@@ -85,6 +89,10 @@ func (k *Kernel) observe(look network.Look) (*network.State, network.Underlay, e
 				return nil, under, fmt.Errorf("link %s is of kind %s, and not ours: remove it", a.Name, l.Type())
 			}
 			state.Device, device = deviceOf(v, addresses[a.Index]), a.Index
+		case a.Name == network.WireGuardDevice:
+			if state.WireGuard, err = k.readSealed(a, addresses[a.Index]); err != nil {
+				return nil, under, err
+			}
 		case strings.HasPrefix(a.Name, network.EndPrefix) && l.Type() == "veth":
 			if _, _, ours := network.ParseAlias(a.Alias); ours {
 				state.Ends[a.Name] = endOf(a, addresses[a.Index])
@@ -104,6 +112,9 @@ func (k *Kernel) observe(look network.Look) (*network.State, network.Underlay, e
 		if err := k.readDevice(device, state); err != nil {
 			return nil, under, err
 		}
+	}
+	if err := k.readWays(state); err != nil {
+		return nil, under, err
 	}
 	under.Toward, err = k.toward(look, names, mtu, addresses)
 	return state, under, err
@@ -219,7 +230,7 @@ func (k *Kernel) toward(look network.Look, names map[int]string, mtu map[string]
 	var out []network.Hop
 	add := func(index int) {
 		h := network.Hop{Link: names[index], MTU: mtu[names[index]]}
-		if h.Link != "" && h.Link != "lo" && h.Link != network.Device && !slices.Contains(out, h) {
+		if h.Link != "" && h.Link != "lo" && h.Link != network.Device && h.Link != network.WireGuardDevice && !slices.Contains(out, h) {
 			out = append(out, h)
 		}
 	}
@@ -318,7 +329,7 @@ func (w *writing) do(s network.Step) error {
 			Family: unix.AF_BRIDGE, Flags: netlink.NTF_SELF, IP: s.Forward.To.AsSlice(), HardwareAddr: s.Forward.MAC[:], State: netlink.NUD_PERMANENT,
 		})
 	}
-	return nil
+	return w.sealed(s)
 }
 
 // gone reports whether an error says that what was to be removed is not there.
@@ -374,19 +385,24 @@ func (w *writing) device(v network.Verb, d *network.VXLAN) error {
 			return err
 		}
 	}
+	return w.giveAll(l, d.Addresses)
+}
+
+// giveAll gives a link the addresses that it is to have, and takes others.
+func (w *writing) giveAll(l netlink.Link, wanted []netip.Addr) error {
 	have, err := w.addresses(l)
 	if err != nil {
 		return err
 	}
-	for _, p := range have[a.Index] {
-		if !slices.Contains(d.Addresses, p.Addr()) && !p.Addr().IsLinkLocalUnicast() {
+	for _, p := range have[l.Attrs().Index] {
+		if !slices.Contains(wanted, p.Addr()) && !p.Addr().IsLinkLocalUnicast() {
 			if err := w.handle.AddrDel(l, addrOf(p.Addr(), p.Bits(), unix.RT_SCOPE_UNIVERSE)); err != nil && !gone(err) {
 				return err
 			}
 		}
 	}
-	for _, ip := range d.Addresses {
-		if err := w.give(l, have[a.Index], ip, unix.RT_SCOPE_UNIVERSE); err != nil {
+	for _, ip := range wanted {
+		if err := w.give(l, have[l.Attrs().Index], ip, unix.RT_SCOPE_UNIVERSE); err != nil {
 			return err
 		}
 	}

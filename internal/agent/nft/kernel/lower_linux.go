@@ -234,6 +234,12 @@ func matching(m *nft.Match, family nft.Family) []expr.Any {
 		return []expr.Any{meta(metaInKind), equal(filled(kindVeth)...)}
 	case nft.MatchLink:
 		return []expr.Any{meta(expr.MetaKeyIIFNAME), equal(filled(string(m.Of.Set))...)}
+	case nft.MatchInClear:
+		k := expr.MetaKeyOIFNAME
+		if m.Source {
+			k = expr.MetaKeyIIFNAME
+		}
+		return []expr.Any{meta(k), &expr.Cmp{Op: expr.CmpOpNeq, Register: register, Data: filled(nft.SealedLink)}}
 	case nft.MatchAskedPort:
 		lo, hi := binary.BigEndian.AppendUint16(nil, m.Lo), binary.BigEndian.AppendUint16(nil, m.Hi)
 		load := &expr.Ct{Key: expr.CtKeyPROTODST, Register: register}
@@ -777,6 +783,7 @@ func hooks() map[string]hook {
 		string(nft.AskedByPods): {unix.NF_INET_FORWARD, afterAll, kindFilter},
 		string(nft.ServicesOut): {unix.NF_INET_LOCAL_OUT, firstPriority, kindFilter}, string(nft.ServicesIn): {unix.NF_INET_LOCAL_OUT, 0, kindFilter},
 		string(nft.FromPods): {unix.NF_INET_PRE_ROUTING, rawPriority, kindFilter}, string(nft.ToOthers): {unix.NF_INET_POST_ROUTING, sourcePriority, kindNAT},
+		string(nft.InClear):        {unix.NF_INET_POST_ROUTING, 0, kindFilter},
 		string(nft.ToServices):     {unix.NF_INET_PRE_ROUTING, destinationPriority, kindNAT},
 		string(nft.HostToServices): {unix.NF_INET_LOCAL_OUT, destinationPriority, kindNAT},
 	}

@@ -1,0 +1,188 @@
+package links
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/nephele-io/nephele/internal/agent/network"
+)
+
+// Sealer makes the device of WireGuard, and says who is behind it; a wireguard.Device does.
+type Sealer interface {
+	// Read returns it with the keys; nil if it is not there.
+	Read() (*network.WireGuard, error)
+	Ensure(mtu int, port uint16) error
+	SetPeer(k network.PublicKey, p network.SealedPeer) error
+	RemovePeer(k network.PublicKey) error
+	Remove() error
+}
+
+// Seal makes the kernel have a device of WireGuard where one is wanted. It is called before
+// anything else.
+func (k *Kernel) Seal(s Sealer) { k.sealer = s }
+
+// Handle is by which links are read and written.
+func (k *Kernel) Handle() *netlink.Handle { return k.handle }
+
+// errNoSealer: nothing is linked that could encrypt.
+var errNoSealer = errors.New("this program cannot encrypt")
+
+// closedMetric is that of ways that count where there is no other one.
+const closedMetric = 4096
+
+// readSealed reads the device of WireGuard. One that is down has no MTU.
+func (k *Kernel) readSealed(a *netlink.LinkAttrs, addresses []netip.Prefix) (*network.WireGuard, error) {
+	out := &network.WireGuard{}
+	if k.sealer != nil {
+		of, err := k.sealer.Read()
+		if err != nil {
+			return nil, err
+		}
+		if of != nil {
+			out = of
+		}
+	}
+	if a.Flags&net.FlagUp != 0 {
+		out.MTU = a.MTU
+	}
+	for _, p := range addresses {
+		if !p.Addr().IsLinkLocalUnicast() {
+			out.Addresses = append(out.Addresses, p.Addr())
+		}
+	}
+	slices.SortFunc(out.Addresses, netip.Addr.Compare)
+	return out, nil
+}
+
+// readWays reads the routes and rules that count before others.
+func (k *Kernel) readWays(state *network.State) error {
+	list, err := k.handle.RouteListFiltered(netlink.FAMILY_ALL, &netlink.Route{Table: network.SealedTable}, netlink.RT_FILTER_TABLE)
+	if err != nil {
+		return fmt.Errorf("read the routes of WireGuard: %w", err)
+	}
+	for _, r := range list {
+		if to, ok := prefixOf(r.Dst); ok && r.Protocol == network.Protocol {
+			state.Ways[network.Way{To: to, Closed: r.Type == unix.RTN_UNREACHABLE}] = true
+		}
+	}
+	for six, family := range families {
+		rules, err := k.handle.RuleList(family)
+		if errors.Is(err, unix.EAFNOSUPPORT) { // a kernel without IPv6
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("read the rules of routes: %w", err)
+		}
+		if slices.ContainsFunc(rules, func(r netlink.Rule) bool {
+			return r.Priority == network.SealedPriority && r.Table == network.SealedTable
+		}) {
+			state.Rules[six] = true
+		}
+	}
+	return nil
+}
+
+var families = map[bool]int{false: netlink.FAMILY_V4, true: netlink.FAMILY_V6}
+
+// sealed does a step about WireGuard; others are none.
+func (w *writing) sealed(s network.Step) error {
+	switch {
+	case s.Way != nil:
+		return w.way(s.Verb, s.Way)
+	case s.Rule != nil:
+		return w.rule(s.Verb, s.Rule)
+	case s.WireGuard == nil && s.Peer == nil:
+		return nil
+	case w.sealer == nil && s.Verb == network.Remove && s.WireGuard != nil: // of an agent that could encrypt
+		l, err := w.handle.LinkByName(network.WireGuardDevice)
+		if err == nil {
+			err = w.handle.LinkDel(l)
+		}
+		if gone(err) {
+			err = nil
+		}
+		return err
+	case w.sealer == nil:
+		return errNoSealer
+	case s.WireGuard != nil && s.Verb == network.Remove:
+		delete(w.index, network.WireGuardDevice)
+		return w.sealer.Remove()
+	case s.WireGuard != nil:
+		return w.wireguard(s.WireGuard)
+	case s.Verb == network.Remove:
+		return w.sealer.RemovePeer(s.Peer.Key)
+	}
+	return w.sealer.SetPeer(s.Peer.Key, s.Peer.SealedPeer)
+}
+
+func (w *writing) wireguard(d *network.WireGuard) error {
+	delete(w.index, network.WireGuardDevice)
+	if err := w.sealer.Ensure(d.MTU, d.Port); err != nil {
+		return err
+	}
+	l, err := w.handle.LinkByName(network.WireGuardDevice)
+	if err != nil {
+		return err
+	}
+	if d.MTU > 0 && l.Attrs().MTU != d.MTU {
+		if err := w.handle.LinkSetMTU(l, d.MTU); err != nil {
+			return err
+		}
+	}
+	err = w.handle.LinkSetUp(l)
+	if errors.Is(err, unix.EADDRINUSE) {
+		return fmt.Errorf("UDP port %d is in use by another program of the Node: %w", d.Port, err)
+	}
+	if err != nil {
+		return err
+	}
+	return w.giveAll(l, d.Addresses)
+}
+
+// way adds or removes a route of the table of WireGuard.
+func (w *writing) way(v network.Verb, s *network.Way) error {
+	r := &netlink.Route{Dst: &net.IPNet{IP: s.To.Addr().AsSlice(), Mask: net.CIDRMask(s.To.Bits(), s.To.Addr().BitLen())}, Protocol: network.Protocol, Table: network.SealedTable}
+	if s.Closed {
+		r.Type, r.Priority = unix.RTN_UNREACHABLE, closedMetric
+	} else {
+		index, err := w.link(network.WireGuardDevice)
+		if gone(err) && v == network.Remove {
+			return nil // it went with the device
+		}
+		if err != nil {
+			return err
+		}
+		if r.LinkIndex = index; s.To.Addr().Is4() {
+			r.Scope = unix.RT_SCOPE_LINK
+		}
+	}
+	if v == network.Remove {
+		if err := w.handle.RouteDel(r); err != nil && !gone(err) {
+			return err
+		}
+		return nil
+	}
+	return w.handle.RouteReplace(r)
+}
+
+// rule makes routing begin with the table of WireGuard, or not.
+func (w *writing) rule(v network.Verb, s *network.RuleStep) error {
+	r := netlink.NewRule()
+	r.Family, r.Table, r.Priority, r.Protocol = families[s.Six], network.SealedTable, network.SealedPriority, network.Protocol
+	if v == network.Remove {
+		if err := w.handle.RuleDel(r); err != nil && !gone(err) {
+			return err
+		}
+		return nil
+	}
+	if err := w.handle.RuleAdd(r); err != nil && !errors.Is(err, unix.EEXIST) {
+		return err
+	}
+	return nil
+}
