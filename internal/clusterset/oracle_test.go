@@ -35,16 +35,25 @@ type site struct {
 	// records are what it keeps on disk.
 	records  map[string][]byte
 	policies map[string]*wire.Policy
-	// stream is what connects it with the hub; nil while it is cut.
+	// own are its own policies, visible the Namespaces that those of others may mean.
+	own     map[string]policy.Policy
+	visible []string
+	// stream is what connects it with the hub; nil while it is cut. link is what both ends remember
+	// of the last one: nil if one of them has begun anew.
 	stream *stream
+	link   *link
 }
 
-// stream is a connection: what is under way in it, in order, and what the member has had of it.
-type stream struct {
-	up, down [][]byte
-	out      *outbox.Outbox
-	parts    map[string]map[string]bool
+// link is what is remembered of streams that go on one after another: what was told, which parts
+// it has brought, and the last records that either end has had.
+type link struct {
+	out          *outbox.Outbox
+	parts        map[string]map[string]bool
+	taken, heard uint64
 }
+
+// stream is a connection: what is under way in it, in order.
+type stream struct{ up, down [][]byte }
 
 // world is a set: a hub, its members, and the policies for all of them.
 type world struct {
@@ -57,12 +66,14 @@ type world struct {
 	policies map[string]policy.Policy
 	wanted   map[string]*wire.Policy
 	next     int
+	// resumed counts the streams that went on where another had ended.
+	resumed int
 }
 
 func newWorld(t *testing.T, r *rand.Rand) *world {
 	w := &world{T: t, Rand: r, policies: map[string]policy.Policy{}, wanted: map[string]*wire.Policy{}, kept: map[string][]*wire.Up{}}
 	for _, name := range []string{"east", "west", "north"} {
-		s := &site{name: name, labels: map[string]string{"env": pick(r, "prod", "test")}, namespaces: map[string]map[string]string{}, entities: map[policy.EntityRef]policy.Entity{}, records: map[string][]byte{}, policies: map[string]*wire.Policy{}}
+		s := &site{name: name, labels: map[string]string{"env": pick(r, "prod", "test")}, namespaces: map[string]map[string]string{}, entities: map[policy.EntityRef]policy.Entity{}, records: map[string][]byte{}, policies: map[string]*wire.Policy{}, own: map[string]policy.Policy{}}
 		w.sites = append(w.sites, s)
 		w.boot(s)
 	}
@@ -77,8 +88,8 @@ func pick[T any](r *rand.Rand, from ...T) T { return from[r.IntN(len(from))] }
 func (w *world) bootHub() {
 	w.hub = union.New()
 	for _, s := range w.sites {
-		s.stream = nil
-		w.hub.PutCluster(s.name, s.labels, bounds(s.name, s.labels))
+		s.stream, s.link = nil, nil
+		w.hub.PutCluster(s.name, s.labels, s.bounds())
 		w.hub.Recall(s.name, w.kept[s.name])
 	}
 	for _, p := range w.policies {
@@ -88,9 +99,9 @@ func (w *world) bootHub() {
 	}
 }
 
-func bounds(name string, labels map[string]string) *claims.Bounds {
+func (s *site) bounds() *claims.Bounds {
 	c := &setv1alpha1.Cluster{}
-	c.Name, c.Labels = name, labels
+	c.Name, c.Labels, c.Spec.VisibleNamespaces = s.name, s.labels, s.visible
 	c.Spec.Addresses = setv1alpha1.ClusterAddresses{Pods: []string{"10.0.0.0/8"}, Nodes: []string{"10.0.0.0/8"}, Machines: []string{"10.0.0.0/8"}}
 	return claims.Of(c, nil)
 }
@@ -98,6 +109,7 @@ func bounds(name string, labels map[string]string) *claims.Bounds {
 // boot starts the process of a member: of remote groups it has what it has kept.
 func (w *world) boot(s *site) {
 	s.engine, s.feed, s.book, s.stream = policy.New(policy.Options{}), feed.New(), remote.New(peers.Allows), nil
+	s.link = nil
 	for group, record := range s.records {
 		if err := s.book.Load(group, record); err != nil {
 			w.Fatal(err)
@@ -113,6 +125,15 @@ func (w *world) boot(s *site) {
 	for uid := range s.policies {
 		w.enforce(s, uid)
 	}
+	for uid, p := range s.own {
+		w.enforceOwn(s, uid, p)
+	}
+}
+
+// enforceOwn gives the member's engine a policy of its own.
+func (*world) enforceOwn(s *site, uid string, p policy.Policy) {
+	s.engine.PutPolicy(peers.Localize(p))
+	s.feed.PutInterests(uid, peers.Interests(&p))
 }
 
 func (w *world) putNamespace(s *site, name string, labels map[string]string) {
@@ -161,7 +182,15 @@ func (w *world) take(s *site) {
 
 // connect begins a stream.
 func (w *world) connect(s *site) {
-	s.stream = &stream{out: outbox.New(s.name), parts: map[string]map[string]bool{}}
+	s.stream = &stream{}
+	if s.link != nil && w.IntN(4) > 0 && s.link.out.Resume(s.link.heard) {
+		w.resumed++
+		if !s.feed.Resume(s.link.taken) {
+			s.feed.Begin()
+		}
+		return
+	}
+	s.link = &link{out: outbox.New(s.name), parts: map[string]map[string]bool{}}
 	s.feed.Begin()
 	s.book.Begin()
 }
@@ -192,10 +221,11 @@ func (w *world) move(s *site) bool {
 		if wrong := w.hub.Apply(s.name, &u); len(wrong) > 0 {
 			w.Fatal(wrong)
 		}
+		s.link.taken = max(s.link.taken, u.Sequence)
 		at.up = at.up[1:]
 	}
 	w.hub.Commit()
-	if d := at.out.Next(w.hub, outbox.Wanted{Policies: w.wanted}); d != nil {
+	if d := s.link.out.Next(w.hub, outbox.Wanted{Policies: w.wanted, Asked: w.asked(s)}); d != nil {
 		at.down, moved = append(at.down, encode(w, d)), true
 	}
 	if len(at.down) > 0 && w.IntN(2) == 0 {
@@ -204,9 +234,22 @@ func (w *world) move(s *site) bool {
 			w.Fatal(err)
 		}
 		w.receive(s, &d)
+		s.link.heard = d.Sequence
 		at.down = at.down[1:]
 	}
 	return moved || len(at.up)+len(at.down) > 0
+}
+
+// asked answers what a member asks for.
+func (w *world) asked(s *site) map[string]wire.Told {
+	out := map[string]wire.Told{}
+	for _, i := range w.hub.Interests(s.name) {
+		if i.Refused != "" {
+			w.Fatal(i)
+		}
+		out[i.Group.ID] = wire.Told{Group: i.Group.ID}
+	}
+	return out
 }
 
 func (w *world) receive(s *site, d *wire.Down) {
@@ -215,10 +258,10 @@ func (w *world) receive(s *site, d *wire.Down) {
 		if err := s.book.Apply(p); err != nil {
 			w.Fatal(err)
 		}
-		if s.stream.parts[p.Group] == nil {
-			s.stream.parts[p.Group] = map[string]bool{}
+		if s.link.parts[p.Group] == nil {
+			s.link.parts[p.Group] = map[string]bool{}
 		}
-		s.stream.parts[p.Group][p.Cluster] = true
+		s.link.parts[p.Group][p.Cluster] = true
 	}
 	w.take(s)
 	for i := range d.Policies {
@@ -232,13 +275,16 @@ func (w *world) receive(s *site, d *wire.Down) {
 	for _, uid := range d.GonePolicies {
 		drop(uid)
 	}
+	for _, t := range d.Told {
+		s.book.Told(t.Group, t.Unheard, s.link.parts[t.Group])
+	}
 	if d.Sync != nil {
 		for uid := range s.policies {
 			if !slices.Contains(d.Sync.Policies, uid) {
 				drop(uid)
 			}
 		}
-		s.book.Sync(d.Sync, slices.Collect(maps.Keys(s.groups())), s.stream.parts)
+		s.book.Sync(d.Sync, slices.DeleteFunc(slices.Collect(maps.Keys(s.groups())), peers.Own), s.link.parts)
 	}
 	wanted := s.groups()
 	for _, g := range s.book.Groups() {
@@ -257,13 +303,29 @@ func (s *site) groups() map[string]bool {
 			out[g] = true
 		}
 	}
+	for _, g := range s.feed.Interests() {
+		out[g] = true
+	}
 	return out
 }
 
 // change makes a random change of the world.
 func (w *world) change() {
 	s := pick(w.Rand, w.sites...)
-	switch w.IntN(13) {
+	switch w.IntN(17) {
+	case 13:
+		s.visible = pick(w.Rand, nil, []string{"shop"}, []string{"shop", "d*"}, []string{"*"})
+		w.hub.PutCluster(s.name, s.labels, s.bounds())
+	case 14, 15:
+		p := w.randomPolicy(false)
+		s.own[p.UID] = p
+		w.enforceOwn(s, p.UID, p)
+	case 16:
+		if all := slices.Sorted(maps.Keys(s.own)); len(all) > 0 {
+			delete(s.own, all[0])
+			s.engine.DeletePolicy(all[0])
+			s.feed.PutInterests(all[0], nil)
+		}
 	case 12: // as the hub keeps it: encoded, and when it is read again perhaps old
 		if w.hub.Counts(s.name).Heard {
 			w.kept[s.name] = nil
@@ -357,8 +419,20 @@ func (w *world) selector() *policy.Selector {
 }
 
 func (w *world) newPolicy() {
+	p := w.randomPolicy(true)
+	w.policies[p.UID] = p
+	out := &wire.Policy{UID: p.UID, Object: []byte("{}")}
+	for _, g := range peers.Groups(&p) {
+		out.Groups = append(out.Groups, g.ID)
+		w.hub.Want(g)
+	}
+	w.wanted[p.UID] = out
+}
+
+// randomPolicy is a policy of the hub, or of a member.
+func (w *world) randomPolicy(hubs bool) policy.Policy {
 	w.next++
-	p := policy.Policy{Kind: policy.AntreaClusterNetworkPolicy, Name: fmt.Sprintf("p%d", w.next), UID: fmt.Sprintf("u%d", w.next), Priority: 5, Set: true}
+	p := policy.Policy{Kind: policy.AntreaClusterNetworkPolicy, Name: fmt.Sprintf("p%d", w.next), UID: fmt.Sprintf("u%d", w.next), Priority: 5, Set: hubs}
 	all := &policy.Selector{}
 	p.AppliedTo = []policy.AppliedTo{{PodSelector: all, NamespaceSelector: all}}
 	if w.IntN(3) == 0 {
@@ -392,13 +466,7 @@ func (w *world) newPolicy() {
 	}
 	peer.Scope = pick(w.Rand, "", "Cluster", peers.ScopeClusterSet, peers.ScopeClusterSet)
 	p.Ingress = []policy.Rule{{Action: policy.Allow, Name: "r", Peers: []policy.Peer{peer}}}
-	w.policies[p.UID] = p
-	out := &wire.Policy{UID: p.UID, Object: []byte("{}")}
-	for _, g := range peers.Groups(&p) {
-		out.Groups = append(out.Groups, g.ID)
-		w.hub.Want(g)
-	}
-	w.wanted[p.UID] = out
+	return p
 }
 
 // holds is the meaning of a selector, told without the engine.
@@ -429,6 +497,13 @@ func (w *world) expect(s *site, p *policy.Policy) map[string]bool {
 			continue
 		}
 		for ref, e := range o.entities {
+			shown := claims.Matches(o.visible, ref.Namespace) && o.namespaces[ref.Namespace] != nil
+			if ref.Kind == policy.KindNode {
+				shown = slices.Contains(o.visible, "*")
+			}
+			if o != s && !p.Set && !shown {
+				continue
+			}
 			labels := maps.Clone(e.Labels)
 			given := peers.Given(o.name, o.labels)
 			var is bool
@@ -508,6 +583,7 @@ func (w *world) settle() {
 // enforces what the policies mean over all clusters; and meanwhile a policy without scope never
 // means anybody of another cluster.
 func TestUnionIsWhatMembersEnforce(t *testing.T) {
+	resumed := 0
 	for world := range 60 {
 		t.Run(fmt.Sprint(world), func(t *testing.T) {
 			w := newWorld(t, rand.New(rand.NewPCG(seed.Of(t), 1)))
@@ -528,7 +604,9 @@ func TestUnionIsWhatMembersEnforce(t *testing.T) {
 				w.local()
 				for _, s := range w.sites {
 					s.engine.Commit()
-					for uid, p := range w.policies {
+					all := maps.Clone(w.policies)
+					maps.Copy(all, s.own)
+					for uid, p := range all {
 						if got, want := w.got(s, uid), w.expect(s, &p); !maps.Equal(got, want) {
 							t.Fatalf("%s, policy %s %+v: %v, want %v", s.name, uid, p.Ingress[0].Peers[0], got, want)
 						}
@@ -538,7 +616,11 @@ func TestUnionIsWhatMembersEnforce(t *testing.T) {
 					}
 				}
 			}
+			resumed += w.resumed
 		})
+	}
+	if resumed < 60 {
+		t.Errorf("only %d streams went on where another had ended", resumed)
 	}
 }
 
@@ -546,7 +628,9 @@ func TestUnionIsWhatMembersEnforce(t *testing.T) {
 func (w *world) local() {
 	for i, s := range w.sites {
 		s.engine.Commit()
-		for uid, p := range w.policies {
+		all := maps.Clone(w.policies)
+		maps.Copy(all, s.own)
+		for uid, p := range all {
 			if p.Ingress[0].Peers[0].Scope == peers.ScopeClusterSet {
 				continue
 			}

@@ -443,7 +443,9 @@ type line struct {
 	// cut; 0 is never.
 	refuses, held, slow bool
 	left                int
-	changed             chan struct{}
+	// up and down count what has passed.
+	up, down int
+	changed  chan struct{}
 }
 
 func newLine(t testing.TB, to string) *line {
@@ -536,6 +538,11 @@ func (l *line) may(n int, up bool) bool {
 		l.mu.Unlock()
 		<-changed
 		l.mu.Lock()
+	}
+	if up {
+		l.up += n
+	} else {
+		l.down += n
 	}
 	if l.left > 0 && up {
 		if l.left -= n; l.left <= 0 {
@@ -663,6 +670,65 @@ func TestCuts(t *testing.T) {
 			t.Errorf("%s: %v", name, all)
 		}
 	}
+}
+
+// passed is how much has passed a line since it was asked last.
+func (l *line) passed() (up, down int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	up, down, l.up, l.down = l.up, l.down, 0, 0
+	return up, down
+}
+
+// TestResume: a stream that breaks goes on with what is new at both ends. One that cannot go on,
+// because the hub has begun anew or has forgotten, or the member has, begins with everything.
+func TestResume(t *testing.T) {
+	s := newSet(t, "east", "west")
+	s.must(s.hub.Create(t.Context(), fromWeb("p", "web")))
+	var want []string
+	pods := map[string]*corev1.Pod{}
+	for i := range 3000 {
+		ip := fmt.Sprintf("10.1.%d.%d", i/200, 1+i%200)
+		pods[ip] = s.pod("east", fmt.Sprintf("web-%d", i), "web", ip)
+		want = append(want, ip)
+	}
+	s.knowsAll("west", want...)
+	east, west := s.sides["east"], s.sides["west"]
+	next := 0
+	broken := func(what string, between func(), whole bool) {
+		t.Helper()
+		for _, name := range []string{"east", "west"} {
+			s.is(name, setv1alpha1.ClusterInSync, metav1.ConditionTrue)
+			line := s.sides[name].line
+			line.set(func() { line.refuses = true })
+			line.cut()
+			s.is(name, setv1alpha1.ClusterConnected, metav1.ConditionFalse)
+			line.passed()
+		}
+		next++
+		s.must(east.Delete(t.Context(), pods[want[0]]))
+		fresh := fmt.Sprintf("10.1.200.%d", next)
+		s.pod("east", fmt.Sprintf("late-%d", next), "web", fresh)
+		want = append(want[1:], fresh)
+		between()
+		for _, m := range []*side{east, west} {
+			m.line.set(func() { m.line.refuses = false })
+		}
+		s.knowsAll("west", want...)
+		s.is("west", setv1alpha1.ClusterInSync, metav1.ConditionTrue)
+		up, _ := east.line.passed()
+		_, down := west.line.passed()
+		t.Logf("%s: %d bytes up, %d down", what, up, down)
+		if (up > 100_000) != whole || (down > 30_000) != whole {
+			t.Errorf("%s: %d bytes up and %d down", what, up, down)
+		}
+	}
+	broken("a break", func() {}, false)
+	broken("another", func() {}, false)
+	broken("the hub begins anew", func() { s.kill(); s.run() }, true)
+	broken("a break after that", func() {}, false)
+	broken("the hub has forgotten", func() { s.clock.Step(20 * time.Minute) }, true)
+	broken("both members begin anew", func() { s.boot(east); s.boot(west) }, true)
 }
 
 // TestHubBeginsAnew: a hub that begins anew makes no group smaller for want of members that have

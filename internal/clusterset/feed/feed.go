@@ -38,30 +38,48 @@ type Feed struct {
 	dirtyInterests map[string]struct{}
 	// listing says that a listing has begun and not ended.
 	listing, begun bool
+	// sequence is that of the last record, listed that of the one that ended the last listing.
+	// gone are those that were told to be gone, with the sequence: floor is up to where they are
+	// not known any more.
+	sequence, listed, floor uint64
+	gone                    map[wire.Ref]uint64
+	goneNamespaces          map[string]uint64
+	goneInterests           map[string]uint64
+	accountsTold            uint64
+	// resuming says that the hub waits to be told that all has been told.
+	resuming bool
 }
+
+// mostGone bounds how many are remembered that are gone.
+const mostGone = 10_000
 
 // labelSet is a set of labels, and how many have it.
 type labelSet struct {
 	id, uses int
 	text     string
 	labels   map[string]string
-	told     bool
+	// told is the sequence of the record that told it; 0 if none did.
+	told uint64
 }
 
 type entity struct {
 	wire.Entity
 	set *labelSet
+	// told is the sequence of the last record that told of it.
+	told uint64
 }
 
 // asked is a group that own policies name, and how many of them do.
 type asked struct {
 	wire.Interest
 	uses int
+	told uint64
 }
 
 type namespace struct {
 	name string
 	set  *labelSet
+	told uint64
 }
 
 // New returns a Feed of nothing.
@@ -70,6 +88,7 @@ func New() *Feed {
 		sets: map[string]*labelSet{}, entities: map[wire.Ref]*entity{}, namespaces: map[string]*namespace{},
 		dirtyEntities: map[wire.Ref]struct{}{}, dirtyNamespaces: map[string]struct{}{}, accounts: map[string][]string{},
 		interests: map[string][]string{}, asked: map[string]*asked{}, dirtyInterests: map[string]struct{}{},
+		gone: map[wire.Ref]uint64{}, goneNamespaces: map[string]uint64{}, goneInterests: map[string]uint64{},
 	}
 }
 
@@ -232,6 +251,7 @@ func (f *Feed) PutEntity(in *policy.Entity) {
 		next.Labels = next.set.id
 	}
 	if was := f.entities[ref]; was != nil {
+		next.told = was.told
 		f.release(was.set)
 		if was.set == next.set && was.Account == next.Account && slices.Equal(was.Addresses, next.Addresses) && slices.Equal(was.Ports, next.Ports) {
 			f.entities[ref] = next
@@ -261,8 +281,12 @@ func (f *Feed) Size() int { return len(f.entities) }
 // Begin begins a stream: all is to be told, as one listing.
 func (f *Feed) Begin() {
 	for _, s := range f.sets {
-		s.told = false
+		s.told = 0
 	}
+	clear(f.gone)
+	clear(f.goneNamespaces)
+	clear(f.goneInterests)
+	f.floor, f.resuming = f.sequence, false
 	clear(f.dirtyEntities)
 	clear(f.dirtyNamespaces)
 	for ref := range f.entities {
@@ -278,16 +302,73 @@ func (f *Feed) Begin() {
 	f.listing, f.begun, f.untold = true, false, true
 }
 
+// Resume goes on in a new stream after the records up to taken, which the hub has had: what came
+// after them is told again. It reports false if that is not known any more; then Begin is to be
+// called.
+func (f *Feed) Resume(taken uint64) bool {
+	if f.listing || taken < f.listed || taken < f.floor || taken > f.sequence {
+		return false
+	}
+	for _, s := range f.sets {
+		if s.told > taken {
+			s.told = 0
+		}
+	}
+	for ref, e := range f.entities {
+		if e.told > taken {
+			f.dirtyEntities[ref] = struct{}{}
+		}
+	}
+	for name, n := range f.namespaces {
+		if n.told > taken {
+			f.dirtyNamespaces[name] = struct{}{}
+		}
+	}
+	for id, a := range f.asked {
+		if a.told > taken {
+			f.dirtyInterests[id] = struct{}{}
+		}
+	}
+	again(f.gone, f.dirtyEntities, taken)
+	again(f.goneNamespaces, f.dirtyNamespaces, taken)
+	again(f.goneInterests, f.dirtyInterests, taken)
+	f.untold = f.untold || f.accountsTold > taken
+	f.resuming = true
+	return true
+}
+
+// again makes those dirty that were told to be gone after a record.
+func again[K comparable](gone map[K]uint64, dirty map[K]struct{}, taken uint64) {
+	for k, told := range gone {
+		if told > taken {
+			dirty[k] = struct{}{}
+		}
+	}
+}
+
+// bury remembers that something was told to be gone. If there is too much of it, a stream that
+// breaks now begins with everything.
+func (f *Feed) bury(do func()) {
+	if len(f.gone)+len(f.goneNamespaces)+len(f.goneInterests) >= mostGone {
+		clear(f.gone)
+		clear(f.goneNamespaces)
+		clear(f.goneInterests)
+		f.floor = f.sequence
+	}
+	do()
+}
+
 // A record is of about mostBytes, of which a name takes namedBytes.
 const mostBytes, namedBytes = 128 << 10, 120
 
 // Next returns the next record to tell; nil if there is none. What is gone is told first, so that
 // what comes finds room.
 func (f *Feed) Next() *wire.Up {
-	if !f.listing && !f.untold && len(f.dirtyEntities)+len(f.dirtyNamespaces)+len(f.dirtyInterests) == 0 {
+	if !f.listing && !f.untold && !f.resuming && len(f.dirtyEntities)+len(f.dirtyNamespaces)+len(f.dirtyInterests) == 0 {
 		return nil
 	}
-	out := &wire.Up{}
+	f.sequence++
+	out := &wire.Up{Sequence: f.sequence}
 	if f.listing && !f.begun {
 		out.Whole, f.begun = true, true
 	}
@@ -300,7 +381,7 @@ func (f *Feed) Next() *wire.Up {
 		slices.Sort(regions)
 		regions = slices.Compact(regions)
 		regions = regions[:min(len(regions), wire.MostAccounts)]
-		out.Accounts, f.untold = &regions, false
+		out.Accounts, f.untold, f.accountsTold = &regions, false, f.sequence
 	}
 	room := f.interestsInto(out, mostBytes)
 	for _, name := range slices.Sorted(maps.Keys(f.dirtyNamespaces)) {
@@ -312,15 +393,20 @@ func (f *Feed) Next() *wire.Up {
 		n := f.namespaces[name]
 		if n == nil {
 			out.GoneNamespaces = append(out.GoneNamespaces, name)
+			f.bury(func() { f.goneNamespaces[name] = f.sequence })
 			continue
 		}
+		n.told = f.sequence
 		out.Namespaces = append(out.Namespaces, wire.Namespace{Name: name, Labels: f.tell(out, n.set, &room)})
 	}
 	if room > 0 && len(f.dirtyEntities) > 0 {
 		room = f.entitiesInto(out, room)
 	}
 	if f.listing && room > 0 {
-		out.Listed, f.listing = true, false
+		out.Listed, f.listing, f.listed = true, false, f.sequence
+	}
+	if f.resuming && room > 0 {
+		out.Listed, f.resuming = true, false
 	}
 	return out
 }
@@ -337,8 +423,10 @@ func (f *Feed) interestsInto(out *wire.Up, room int) int {
 		if i == nil {
 			room -= namedBytes
 			out.GoneInterests = append(out.GoneInterests, id)
+			f.bury(func() { f.goneInterests[id] = f.sequence })
 			continue
 		}
+		i.told = f.sequence
 		room -= namedBytes + i.Size()
 		out.Interests = append(out.Interests, i.Interest)
 	}
@@ -362,8 +450,10 @@ func (f *Feed) entitiesInto(out *wire.Up, room int) int {
 		e := f.entities[ref]
 		if e == nil {
 			out.Gone = append(out.Gone, ref)
+			f.bury(func() { f.gone[ref] = f.sequence })
 			continue
 		}
+		e.told = f.sequence
 		told := e.Entity
 		told.Labels = f.tell(out, e.set, &room)
 		room -= 50*len(told.Addresses) + 100*len(told.Ports)
@@ -377,8 +467,8 @@ func (f *Feed) tell(out *wire.Up, s *labelSet, room *int) int {
 	if s == nil {
 		return 0
 	}
-	if !s.told {
-		s.told = true
+	if s.told == 0 {
+		s.told = f.sequence
 		*room -= len(s.text)
 		out.LabelSets = append(out.LabelSets, wire.LabelSet{ID: s.id, Labels: s.labels})
 	}

@@ -36,6 +36,7 @@ import (
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	setv1alpha1 "github.com/nephele-io/nephele/api/set/v1alpha1"
 	"github.com/nephele-io/nephele/internal/clusterset/claims"
+	"github.com/nephele-io/nephele/internal/clusterset/outbox"
 	"github.com/nephele-io/nephele/internal/clusterset/peers"
 	"github.com/nephele-io/nephele/internal/clusterset/union"
 	"github.com/nephele-io/nephele/internal/clusterset/wire"
@@ -51,6 +52,8 @@ const (
 	heardPause  = time.Minute
 	// retryPause is how long to wait before what could not be read is tried again.
 	retryPause = 2 * time.Second
+	// resumeFor is how long it is remembered what a member was told whose stream has ended.
+	resumeFor = 10 * time.Minute
 	// mostTold is how many claims that are not believed are told in words.
 	mostTold = 5
 )
@@ -99,8 +102,9 @@ type Hub struct {
 	recalled map[string][]*setv1alpha1.ClusterRecord
 	// dropped are the members whose records are to go, with the number of their parts.
 	dropped map[string]int
-	// lastQuestion is the number of the last question that was put to a member.
-	lastQuestion uint64
+	// lastStream and lastQuestion are the numbers of the last stream, and of the last question that
+	// was put to a member.
+	lastStream, lastQuestion uint64
 }
 
 // member is what is known of one member besides its claims.
@@ -126,6 +130,12 @@ type member struct {
 	// broad says that something of it means too many; interests bounds how fast it asks.
 	broad     bool
 	interests *rate.Limiter
+	// stream is the name of the last stream, out what was told there until it ended, which is
+	// forgotten some time after left; taken is the last record that was had of the member.
+	stream string
+	out    *outbox.Outbox
+	left   time.Time
+	taken  uint64
 }
 
 // New returns a Hub that does nothing until Start.
@@ -555,6 +565,9 @@ func (h *Hub) expire() {
 	for name, m := range h.clusters {
 		after, heard := m.cluster.Spec.StaleAfter, m.lastHeard()
 		stale := after != nil && !heard.IsZero() && m.session == nil && now.Sub(heard) >= after.Duration
+		if m.session == nil && m.out != nil && now.Sub(m.left) >= resumeFor {
+			m.out = nil
+		}
 		if m.session != nil && m.stale { // it begins to count again when it has told all
 			stale = !h.union.Counts(name).Heard || !m.session.listed
 		}

@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -192,7 +193,16 @@ func (h *Hub) admit(cluster string, hello *wire.Hello) (*session, *wire.Welcome)
 	m.session.end("the member has connected anew")
 	welcome.Labels = m.cluster.Labels
 	hello.Program, hello.ClusterID, hello.Epoch = shortened(hello.Program, 64), shortened(hello.ClusterID, 64), shortened(hello.Epoch, 64)
-	s := &session{news: make(chan struct{}, 1), out: outbox.New(cluster), asked: map[uint64]chan wire.Answer{}}
+	known := m.out != nil && (m.session != nil || h.Clock.Since(m.left) < resumeFor)
+	if known && hello.Stream != "" && hello.Stream == m.stream && m.out.Resume(hello.Heard) {
+		welcome.Resumed, welcome.Taken = true, m.taken
+	} else {
+		m.out, m.taken = outbox.New(cluster), 0
+	}
+	h.lastStream++
+	m.stream = fmt.Sprintf("%s/%d", h.Epoch, h.lastStream)
+	welcome.Stream = m.stream
+	s := &session{news: make(chan struct{}, 1), out: m.out, asked: map[uint64]chan wire.Answer{}}
 	now := h.Clock.Now()
 	m.session, m.hello, m.since, m.heard, m.wrong = s, hello, now, now, ""
 	h.around(cluster)
@@ -205,7 +215,7 @@ func (h *Hub) leave(cluster string, s *session) {
 	defer h.mu.Unlock()
 	s.unreachable()
 	if m := h.clusters[cluster]; m != nil && m.session == s {
-		m.session = nil
+		m.session, m.left = nil, h.Clock.Now()
 		h.around(cluster)
 	}
 }
@@ -311,6 +321,7 @@ func (h *Hub) apply(cluster string, s *session, up *wire.Up) bool {
 	if up.Beat {
 		return true
 	}
+	m.taken = cmp.Or(up.Sequence, m.taken)
 	if wrong := h.union.Apply(cluster, up); len(wrong) > 0 {
 		m.wrong = shortened(wrong[0], 256)
 	}
@@ -332,6 +343,7 @@ func (h *Hub) complain(cluster string, s *session, wrong string) {
 	defer h.mu.Unlock()
 	if m := h.clusters[cluster]; m != nil && m.session == s {
 		m.wrong = shortened(wrong, 256)
+		m.stream = "" // what was lost comes with the next listing
 	}
 }
 

@@ -118,6 +118,8 @@ type Member struct {
 	generations map[string]int64
 	retell      map[string]bool
 	lastRecord  time.Time
+	// sent notes which parts of groups the present stream has brought, or the one that it goes on.
+	sent map[string]map[string]bool
 	// notes are what the hub says of groups that own policies name, untellable by policy why some
 	// cannot be asked for.
 	notes      map[string]string
@@ -136,9 +138,12 @@ type state struct {
 	authority  string
 	ends       time.Time
 	// labels are those that the Cluster named cluster has in the hub.
-	labels    map[string]string
-	cluster   string
-	version   int // that is spoken
+	labels  map[string]string
+	cluster string
+	version int // that is spoken
+	// stream is the name of the last stream, taken the last record that was had there.
+	stream    string
+	taken     uint64
 	heard     time.Time
 	connected bool
 	joined    bool

@@ -82,9 +82,8 @@ func scoped(s *v1beta1.NetworkPolicySpec) bool {
 	return false
 }
 
-// granted takes over what the hub says of groups that own policies name. sent are the parts that
-// this stream has brought. The caller holds the lock.
-func (m *Member) granted(all []wire.Told, sent map[string]map[string]bool) {
+// granted takes over what the hub says of groups that own policies name. The caller holds the lock.
+func (m *Member) granted(all []wire.Told) {
 	for i := range all {
 		t := &all[i]
 		if !peers.Own(t.Group) {
@@ -92,7 +91,7 @@ func (m *Member) granted(all []wire.Told, sent map[string]map[string]bool) {
 		}
 		switch {
 		case !t.Refused:
-			m.book.Told(t.Group, t.Unheard, sent[t.Group])
+			m.book.Told(t.Group, t.Unheard, m.sent[t.Group])
 		case peers.Allows(t.Group): // nobody keeps it current any more
 			m.book.Empty(t.Group)
 		}

@@ -210,8 +210,7 @@ func (m *Member) stream(ctx context.Context, server string, secret *corev1.Secre
 		}
 		return false, err
 	}
-	hello := &wire.Hello{Version: wire.Version, Oldest: wire.Oldest, Program: m.Program, ClusterID: m.ClusterID, Epoch: m.Epoch}
-	unsent := wire.Write(up, &wire.Up{Hello: hello})
+	unsent := wire.Write(up, &wire.Up{Hello: m.hello()})
 	in := wire.NewReader(response.Body)
 	var first wire.Down
 	if err := in.Read(&first); err != nil { // a hub that does not listen may have said why
@@ -305,6 +304,15 @@ func causeOf(ctx context.Context, err error) error {
 	return err
 }
 
+// hello is what a stream begins with.
+func (m *Member) hello() *wire.Hello {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return &wire.Hello{
+		Version: wire.Version, Oldest: wire.Oldest, Program: m.Program, ClusterID: m.ClusterID, Epoch: m.Epoch, Stream: m.state.stream, Heard: m.state.taken,
+	}
+}
+
 func (m *Member) welcomed(w *wire.Welcome) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -313,15 +321,22 @@ func (m *Member) welcomed(w *wire.Welcome) {
 	m.relabel(w.Labels)
 	m.annotate()
 	m.forgetQuestions()
-	m.feed.Begin()
-	m.book.Begin()
+	if m.state.stream = w.Stream; w.Resumed {
+		if !m.feed.Resume(w.Taken) {
+			m.feed.Begin()
+		}
+	} else {
+		m.state.taken, m.sent = 0, map[string]map[string]bool{}
+		m.feed.Begin()
+		m.book.Begin()
+	}
 	for uid := range m.seen {
 		m.retell[uid] = true
 	}
 	for uid := range m.outcome {
 		m.retell[uid] = true
 	}
-	m.Log.Info("Connected to the hub", "cluster", w.Cluster, "version", w.Program)
+	m.Log.Info("Connected to the hub", "cluster", w.Cluster, "version", w.Program, "resumed", w.Resumed)
 }
 
 // relabel takes over the labels that this cluster has in the hub. The caller holds the lock.
@@ -397,7 +412,6 @@ func (m *Member) next() *wire.Up {
 
 // hearHub takes over what the hub tells until the stream ends, which is always an error.
 func (m *Member) hearHub(ctx context.Context, in *wire.Reader, heard func()) error {
-	sent := map[string]map[string]bool{}
 	for {
 		var d wire.Down
 		if err := in.Read(&d); err != nil {
@@ -407,7 +421,7 @@ func (m *Member) hearHub(ctx context.Context, in *wire.Reader, heard func()) err
 		if d.End != "" {
 			return fmt.Errorf("the hub has ended the stream: %s", shortened(d.End))
 		}
-		if err := m.receive(&d, sent); err != nil {
+		if err := m.receive(&d); err != nil {
 			return err
 		}
 		if err := ctx.Err(); err != nil {
@@ -416,8 +430,8 @@ func (m *Member) hearHub(ctx context.Context, in *wire.Reader, heard func()) err
 	}
 }
 
-// receive takes over one record. sent notes which parts of groups this stream has brought.
-func (m *Member) receive(d *wire.Down, sent map[string]map[string]bool) error {
+// receive takes over one record.
+func (m *Member) receive(d *wire.Down) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.state.heard = m.Clock.Now()
@@ -429,10 +443,10 @@ func (m *Member) receive(d *wire.Down, sent map[string]map[string]bool) error {
 		if err := m.book.Apply(p); err != nil {
 			return fmt.Errorf("the hub says what cannot be: %w", err)
 		}
-		if sent[p.Group] == nil {
-			sent[p.Group] = map[string]bool{}
+		if m.sent[p.Group] == nil {
+			m.sent[p.Group] = map[string]bool{}
 		}
-		sent[p.Group][p.Cluster] = true
+		m.sent[p.Group][p.Cluster] = true
 	}
 	m.give()
 	for i := range d.Policies {
@@ -449,9 +463,9 @@ func (m *Member) receive(d *wire.Down, sent map[string]map[string]bool) error {
 		delete(m.wanted, uid)
 		m.dirty[uid] = true
 	}
-	m.granted(d.Told, sent)
+	m.granted(d.Told)
 	if d.Sync != nil {
-		m.synced(d.Sync, sent)
+		m.synced(d.Sync)
 	}
 	m.asked(d.Questions)
 	if d.Refused != nil {
@@ -459,11 +473,12 @@ func (m *Member) receive(d *wire.Down, sent map[string]map[string]bool) error {
 	}
 	m.give()
 	wake(m.work)
+	m.state.taken = cmp.Or(d.Sequence, m.state.taken)
 	return nil
 }
 
 // synced takes over that all has been sent. The caller holds the lock.
-func (m *Member) synced(s *wire.Sync, sent map[string]map[string]bool) {
+func (m *Member) synced(s *wire.Sync) {
 	for uid := range m.wanted {
 		if !slices.Contains(s.Policies, uid) {
 			delete(m.wanted, uid)
@@ -471,7 +486,7 @@ func (m *Member) synced(s *wire.Sync, sent map[string]map[string]bool) {
 		}
 	}
 	m.listed = true
-	m.book.Sync(s, slices.DeleteFunc(m.groups(), peers.Own), sent)
+	m.book.Sync(s, slices.DeleteFunc(m.groups(), peers.Own), m.sent)
 	m.book.Expire(false)
 }
 

@@ -64,7 +64,25 @@ type Outbox struct {
 	// told, which even an empty part replaces. anyFormer says that every group may be one.
 	former    map[string]bool
 	anyFormer bool
+	// again are parts that the member may not have had, which even an empty part replaces.
+	again map[key]bool
+	// sequence is that of the last record, log what the last records have told, and floor the
+	// sequence of the last one that is not in it.
+	sequence, floor uint64
+	log             []entry
 }
+
+// entry is what one record has told.
+type entry struct {
+	sequence uint64
+	parts    []key
+	policies []string
+	answers  []string
+	sync     bool
+}
+
+// mostLog is how many records are remembered.
+const mostLog = 256
 
 // mostFormer bounds the groups that are remembered though they are not told any more.
 const mostFormer = 10_000
@@ -73,7 +91,7 @@ const mostFormer = 10_000
 func New(self string) *Outbox {
 	return &Outbox{
 		self: self, sent: map[key][]string{}, open: map[key]bool{}, policies: map[string]*wire.Policy{}, groups: map[string]bool{},
-		told: map[string]wire.Told{}, unheard: map[string]bool{}, recalled: map[key]bool{}, former: map[string]bool{},
+		told: map[string]wire.Told{}, unheard: map[string]bool{}, recalled: map[key]bool{}, former: map[string]bool{}, again: map[key]bool{},
 	}
 }
 
@@ -83,8 +101,63 @@ func (o *Outbox) Synced() bool { return o.synced }
 // Has reports whether a policy was told.
 func (o *Outbox) Has(uid string) bool { return o.policies[uid] != nil }
 
+// Sequence is that of the last record.
+func (o *Outbox) Sequence() uint64 { return o.sequence }
+
+// Resume goes on in a new stream after the records up to heard, which the member has had: what came
+// after them is told again, as a whole. It reports false if that is not known any more.
+func (o *Outbox) Resume(heard uint64) bool {
+	if heard > o.sequence || heard < o.floor {
+		return false
+	}
+	for _, e := range o.log {
+		if e.sequence <= heard {
+			continue
+		}
+		for _, k := range e.parts {
+			delete(o.sent, k)
+			delete(o.open, k)
+			delete(o.recalled, k)
+			o.again[k] = true
+		}
+		for _, uid := range e.policies {
+			o.policies[uid] = &wire.Policy{} // another one than any that is wanted
+		}
+		for _, id := range e.answers {
+			delete(o.told, id)
+		}
+		o.synced = o.synced && !e.sync
+	}
+	return true
+}
+
 // Next returns the next record to tell; nil if there is none.
 func (o *Outbox) Next(v View, all Wanted) *wire.Down {
+	out := o.next(v, all)
+	if out == nil {
+		return nil
+	}
+	o.sequence++
+	out.Sequence = o.sequence
+	e := entry{sequence: o.sequence, sync: out.Sync != nil, policies: out.GonePolicies}
+	for i := range out.Parts {
+		e.parts = append(e.parts, key{out.Parts[i].Group, out.Parts[i].Cluster})
+	}
+	for i := range out.Policies {
+		e.policies = append(e.policies, out.Policies[i].UID)
+	}
+	for i := range out.Told {
+		e.answers = append(e.answers, out.Told[i].Group)
+	}
+	if len(o.log) >= mostLog {
+		o.floor = o.log[len(o.log)/2-1].sequence
+		o.log = append(o.log[:0:0], o.log[len(o.log)/2:]...)
+	}
+	o.log = append(o.log, e)
+	return out
+}
+
+func (o *Outbox) next(v View, all Wanted) *wire.Down {
 	out, room := &wire.Down{}, mostBytes
 	names, heard := v.Members()
 	wanted, groups := all.Policies, all.groups()
@@ -200,8 +273,11 @@ func size(p *wire.Policy) int {
 
 // left tells that clusters that are no more have nothing.
 func (o *Outbox) left(out *wire.Down, room *int, groups map[string]bool, names []string) {
-	for _, k := range slices.SortedFunc(maps.Keys(o.sent), compareKeys) {
+	told := slices.AppendSeq(slices.Collect(maps.Keys(o.sent)), maps.Keys(o.again))
+	slices.SortFunc(told, compareKeys)
+	for _, k := range slices.Compact(told) {
 		if groups[k.group] && !slices.Contains(names, k.cluster) {
+			delete(o.again, k)
 			delete(o.sent, k)
 			delete(o.open, k)
 			delete(o.recalled, k)
@@ -223,6 +299,7 @@ func (o *Outbox) forget(group string) {
 	}
 	maps.DeleteFunc(o.sent, func(k key, _ []string) bool { return k.group == group })
 	maps.DeleteFunc(o.open, func(k key, _ bool) bool { return k.group == group })
+	maps.DeleteFunc(o.again, func(k key, _ bool) bool { return k.group == group })
 	maps.DeleteFunc(o.recalled, func(k key, _ bool) bool { return k.group == group })
 }
 
@@ -237,9 +314,10 @@ func (o *Outbox) part(out *wire.Down, room *int, k key, now []string, recalled b
 		o.unheard[k.cluster] = true
 	}
 	was, told := o.sent[k]
-	if same(was, now) && (told || len(now) == 0 && !o.unheard[k.cluster] && !o.anyFormer && !o.former[k.group]) {
+	if same(was, now) && (told || len(now) == 0 && !o.unheard[k.cluster] && !o.anyFormer && !o.former[k.group] && !o.again[k]) {
 		return
 	}
+	delete(o.again, k)
 	p := wire.Part{Group: k.group, Cluster: k.cluster, Whole: !told, Recalled: recalled}
 	if recalled {
 		o.recalled[k] = true

@@ -56,8 +56,12 @@ type Hello struct {
 	// Program is the version of its program, ClusterID the uid of its Namespace kube-system.
 	Program   string `json:"program,omitempty"`
 	ClusterID string `json:"clusterID,omitempty"`
-	// Epoch names the process that sends, Sequence the last record of it that the hub has taken.
+	// Epoch names the process that sends.
 	Epoch string `json:"epoch"`
+	// Stream is the name of the last stream of this process, Heard the sequence of the last record
+	// that it has had there: it can go on from there.
+	Stream string `json:"stream,omitempty"`
+	Heard  uint64 `json:"heard,omitempty"`
 }
 
 // LabelSet gives a number to a set of labels, for what follows. A number may be given anew when
@@ -125,7 +129,10 @@ type Realization struct {
 // Up is a record of a member. Its parts count in this order.
 type Up struct {
 	Hello *Hello `json:"hello,omitempty"`
-	// Whole begins a listing of everything: what is not in it when Listed ends it is gone.
+	// Sequence counts the records of what there is.
+	Sequence uint64 `json:"seq,omitempty"`
+	// Whole begins a listing of everything: what is not in it when Listed ends it is gone. In a
+	// stream that goes on after a break, Listed alone says that all has been told.
 	Whole  bool `json:"whole,omitempty"`
 	Listed bool `json:"listed,omitempty"`
 
@@ -159,8 +166,13 @@ type Welcome struct {
 	Version int    `json:"version"`
 	Error   string `json:"error,omitempty"`
 	Program string `json:"program,omitempty"`
-	// Epoch names the process of the hub.
-	Epoch string `json:"epoch"`
+	// Epoch names the process of the hub, Stream this stream.
+	Epoch  string `json:"epoch"`
+	Stream string `json:"stream,omitempty"`
+	// Resumed says that the stream goes on where the one ended that the member has named: the hub
+	// has had the member's records up to Taken, and tells what comes after the last that was heard.
+	Resumed bool   `json:"resumed,omitempty"`
+	Taken   uint64 `json:"taken,omitempty"`
 	// Cluster is the name of the member, Labels what its Cluster has.
 	Cluster string            `json:"cluster"`
 	Labels  map[string]string `json:"labels,omitempty"`
@@ -201,6 +213,8 @@ type Part struct {
 // groups that it names. A group is known as long as a policy names it.
 type Down struct {
 	Welcome *Welcome `json:"welcome,omitempty"`
+	// Sequence counts the records of what there is.
+	Sequence uint64 `json:"seq,omitempty"`
 	// Labels, if set, are those that the Cluster has now.
 	Labels *map[string]string `json:"labels,omitempty"`
 	Parts  []Part             `json:"parts,omitempty"`
