@@ -73,7 +73,8 @@ type world struct {
 func newWorld(t *testing.T, r *rand.Rand) *world {
 	w := &world{T: t, Rand: r, policies: map[string]policy.Policy{}, wanted: map[string]*wire.Policy{}, kept: map[string][]*wire.Up{}}
 	for _, name := range []string{"east", "west", "north"} {
-		s := &site{name: name, labels: map[string]string{"env": pick(r, "prod", "test")}, namespaces: map[string]map[string]string{}, entities: map[policy.EntityRef]policy.Entity{}, records: map[string][]byte{}, policies: map[string]*wire.Policy{}, own: map[string]policy.Policy{}}
+		s := &site{name: name, labels: map[string]string{"env": pick(r, "prod", "test")}, namespaces: map[string]map[string]string{}, entities: map[policy.EntityRef]policy.Entity{},
+			records: map[string][]byte{}, policies: map[string]*wire.Policy{}, own: map[string]policy.Policy{}}
 		w.sites = append(w.sites, s)
 		w.boot(s)
 	}

@@ -1148,6 +1148,54 @@ func TestAccountTaken(t *testing.T) {
 	planned.Spec.Mode = ""
 	s.must(s.sides["west"].Update(t.Context(), planned))
 	refused("west", "aws/111122223333/eu-west-2 is worked on by east")
+	yields := func(name string, want ...string) {
+		t.Helper()
+		s.until(fmt.Sprintf("%s yields %v", name, want), func() (bool, any) {
+			var m setv1alpha1.Membership
+			s.must(s.sides[name].Get(t.Context(), client.ObjectKey{Name: setv1alpha1.MembershipName}, &m))
+			var got []string
+			for _, a := range m.Status.TakenAccounts {
+				got = append(got, a.Region+" "+a.By)
+			}
+			return slices.Equal(got, want), m.Status.TakenAccounts
+		})
+	}
+	yields("west", "aws/111122223333/eu-west-2 east")
+	yields("east")
+	// A hub that begins anew and has not heard of east takes nothing back, nor does a member that
+	// begins anew.
+	s.kill()
+	line := s.sides["east"].line
+	line.set(func() { line.refuses = true })
+	s.run()
+	s.boot(s.sides["west"])
+	s.is("west", setv1alpha1.ClusterInSync, metav1.ConditionTrue)
+	s.until("west is told what is unheard", func() (bool, any) {
+		var m setv1alpha1.Membership
+		s.must(s.sides["west"].Get(t.Context(), client.ObjectKey{Name: setv1alpha1.MembershipName}, &m))
+		return meta.IsStatusConditionTrue(m.Status.Conditions, setv1alpha1.MembershipBelieved), m.Status
+	})
+	yields("west", "aws/111122223333/eu-west-2 east")
+	line.set(func() { line.refuses = false })
+	s.is("east", setv1alpha1.ClusterInSync, metav1.ConditionTrue)
+	// Whose Cluster names its accounts goes before whose does not.
+	s.amend("west", func(c *setv1alpha1.ClusterSpec) { c.Accounts = []string{"aws/*"} })
+	yields("east", "aws/111122223333/eu-west-2 west")
+	yields("west")
+	s.amend("west", func(c *setv1alpha1.ClusterSpec) { c.Accounts = nil })
+	yields("west", "aws/111122223333/eu-west-2 east")
+	yields("east")
+	// A member may not leave that to the hub.
+	var m setv1alpha1.Membership
+	s.must(s.sides["west"].Get(t.Context(), client.ObjectKey{Name: setv1alpha1.MembershipName}, &m))
+	no := false
+	m.Spec.Accept.Accounts = &no
+	s.must(s.sides["west"].Update(t.Context(), &m))
+	yields("west")
+	s.must(s.sides["west"].Get(t.Context(), client.ObjectKey{Name: setv1alpha1.MembershipName}, &m))
+	m.Spec.Accept.Accounts = nil
+	s.must(s.sides["west"].Update(t.Context(), &m))
+	yields("west", "aws/111122223333/eu-west-2 east")
 	refused("east", "")
 	planned.Status.Regions = planned.Status.Regions[1:]
 	s.must(s.sides["west"].Update(t.Context(), planned))

@@ -15,6 +15,8 @@ type Accounts struct {
 	// Others returns the VMs of accounts that other replicas work on, by region; nil if there are
 	// none.
 	Others func(region string) []ForeignVM
+	// Yields are the regions that other members of the set work on.
+	Yields *yields
 }
 
 // ForeignVM is a VM of an account that another replica works on.
@@ -34,6 +36,7 @@ func (a Accounts) Account(key string) (realize.Account, bool) {
 	if p, ok := a.Provider(key); ok {
 		out.Provider = p
 	}
+	a.Yields.apply(&out)
 	return out, true
 }
 

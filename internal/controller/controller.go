@@ -279,9 +279,11 @@ func assemble(ctx context.Context, mgr manager.Manager, id string, parts *shares
 			return fmt.Errorf("share accounts: %w", err)
 		}
 	}
+	yields := &yields{Reader: mgr.GetClient()}
 	// Every account brings the lowerer of its cloud; the first one is for those that name none yet.
 	realizer, err := realize.New(realize.Options{
-		ClusterID: id, Follower: policies.follower, Accounts: Accounts{Inventory: inv, Others: parts.others(mgr.GetCache())}, Lowerer: o.metrics.clouds[0].Lowerer, Sink: status,
+		ClusterID: id, Follower: policies.follower,
+		Accounts: Accounts{Inventory: inv, Others: parts.others(mgr.GetCache()), Yields: yields}, Lowerer: o.metrics.clouds[0].Lowerer, Sink: status,
 		Clock: clk, Log: log.WithName("realize"), Settle: settleTime, ClaimPause: claimPause, Metrics: o.metrics.realize,
 		Tighten: tightens(ctx, mgr.GetClient()), Heartbeat: heartbeat, Instance: instance,
 		Records: key, Agents: agents, Tracer: o.tracer,
@@ -293,7 +295,7 @@ func assemble(ctx context.Context, mgr manager.Manager, id string, parts *shares
 	if err := agents.follow(ctx, mgr.GetCache()); err != nil {
 		return err
 	}
-	if err := followTightening(ctx, mgr.GetCache(), realizer.Reconsider); err != nil {
+	if err := errors.Join(followTightening(ctx, mgr.GetCache(), realizer.Reconsider), yields.follow(ctx, mgr.GetCache(), realizer.Reconsider)); err != nil {
 		return err
 	}
 	if err := followSubjects(ctx, mgr.GetCache(), status.Changed); err != nil {

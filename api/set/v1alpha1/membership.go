@@ -64,6 +64,18 @@ type Acceptance struct {
 	// cluster decides; absent means yes.
 	// +optional
 	Questions *bool `json:"questions,omitempty"`
+	// Accounts leaves regions of cloud accounts alone that the hub says are another member's;
+	// absent means yes.
+	// +optional
+	Accounts *bool `json:"accounts,omitempty"`
+}
+
+// TakenAccount is a region of a cloud account that another member works on.
+type TakenAccount struct {
+	// Region is PROVIDER/ACCOUNT/REGION.
+	Region string `json:"region"`
+	// By is the cluster that works on it.
+	By string `json:"by"`
 }
 
 // MembershipSpec says which hub this cluster belongs to, and what it may do here.
@@ -106,6 +118,12 @@ type MembershipStatus struct {
 	// because of staleAfter.
 	// +optional
 	Expired bool `json:"expired,omitempty"`
+	// TakenAccounts are regions of cloud accounts of this cluster that another member works on:
+	// nothing is changed there by this cluster.
+	// +listType=map
+	// +listMapKey=region
+	// +optional
+	TakenAccounts []TakenAccount `json:"takenAccounts,omitempty"`
 	// Policies is how many policies of the hub are in this cluster.
 	// +optional
 	Policies int32 `json:"policies,omitempty"`

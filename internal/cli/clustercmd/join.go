@@ -31,7 +31,7 @@ const joinPoll = 500 * time.Millisecond
 func newJoinCommand(to connect) *cobra.Command {
 	var cluster terminal.Cluster
 	var accept setv1alpha1.Acceptance
-	var clusterWide, questions bool
+	var clusterWide, questions, accounts bool
 	var stale time.Duration
 	var timeout time.Duration
 	cmd := &cobra.Command{
@@ -60,6 +60,9 @@ The command waits until the two are connected. What goes wrong is in the status 
 			if cmd.Flags().Changed("accept-questions") {
 				accept.Questions = &questions
 			}
+			if cmd.Flags().Changed("accept-accounts") {
+				accept.Accounts = &accounts
+			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			defer cancel()
 			if err := join(ctx, c, invitation, accept, stale); err != nil {
@@ -73,6 +76,7 @@ The command waits until the two are connected. What goes wrong is in the status 
 	cluster.Register(f)
 	f.BoolVar(&clusterWide, "accept-cluster-wide", true, "take policies of the hub that are in no Namespace")
 	f.DurationVar(&stale, "stale-after", 0, "how long workloads of other clusters count in rules that allow while the hub is not heard of; 0 is without end")
+	f.BoolVar(&accounts, "accept-accounts", true, "leave regions of cloud accounts alone that the hub says are another member's")
 	f.BoolVar(&questions, "accept-questions", true, "answer what the hub asks about single flows")
 	f.StringSliceVar(&accept.Namespaces, "accept-namespaces", nil, "Namespaces in which policies of the hub are taken: names, or beginnings followed by *; none means all")
 	f.StringSliceVar(&accept.Tiers, "accept-tiers", nil, "tiers in which policies of the hub are taken; none means all")

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	setv1alpha1 "github.com/nephele-io/nephele/api/set/v1alpha1"
 	"github.com/nephele-io/nephele/internal/clusterset/peers"
 	"github.com/nephele-io/nephele/internal/clusterset/wire"
@@ -131,6 +132,15 @@ func (b *Bounds) Account(region string) error {
 		return nil
 	}
 	return fmt.Errorf("%s is not among its spec.accounts", region)
+}
+
+// RegionOf names a region of a cloud account in the set.
+func RegionOf(a *cloudv1.CloudProviderAccount, region string) string {
+	provider := "azure"
+	if a.Spec.AWSConfig != nil {
+		provider = "aws"
+	}
+	return provider + "/" + a.Status.CloudAccountID + "/" + region
 }
 
 // Matches reports whether a name is one of a list of names, and of beginnings of names followed by

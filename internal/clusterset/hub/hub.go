@@ -643,19 +643,48 @@ func (h *Hub) statuses() []*setv1alpha1.Cluster {
 	return out
 }
 
-// taken finds a region of a cloud account that a member works on and another that was there before
-// it does as well. The caller holds the lock.
-func (h *Hub) taken(m *member) (account, holder string) {
+// taken are the regions of cloud accounts that a member works on and another does as well whose
+// they are: that of the Cluster whose spec.accounts name them, if only one does, or else that which
+// was there before. The caller holds the lock.
+func (h *Hub) taken(m *member) map[string]string {
+	out := map[string]string{}
 	for _, name := range slices.Sorted(maps.Keys(h.clusters)) {
 		o := h.clusters[name]
-		if o == m || compareAge(o.cluster, m.cluster) > 0 {
+		if o == m {
 			continue
 		}
-		if shared := h.union.Shared(m.cluster.Name, name); len(shared) > 0 {
-			return shared[0], name
+		for _, region := range h.union.Shared(m.cluster.Name, name) {
+			before := cmp.Or(compareNamed(o.cluster, m.cluster), compareAge(o.cluster, m.cluster)) < 0
+			if former := h.clusters[out[region]]; before && (former == nil || cmp.Or(compareNamed(o.cluster, former.cluster), compareAge(o.cluster, former.cluster)) < 0) {
+				out[region] = name
+			}
 		}
 	}
-	return "", ""
+	return out
+}
+
+// unheard are the clusters that were not heard of since this process began. The caller holds the
+// lock.
+func (h *Hub) unheard() []string {
+	var out []string
+	names, heard := h.union.Members()
+	for _, name := range names {
+		if !heard[name] {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// compareNamed puts a Cluster first that says which accounts are its.
+func compareNamed(a, b *setv1alpha1.Cluster) int {
+	switch {
+	case (a.Spec.Accounts == nil) == (b.Spec.Accounts == nil):
+		return 0
+	case a.Spec.Accounts != nil:
+		return -1
+	}
+	return 1
 }
 
 func compareAge(a, b *setv1alpha1.Cluster) int {
@@ -696,11 +725,16 @@ func (h *Hub) describe(m *member, s *setv1alpha1.ClusterStatus, generation int64
 	}
 	refused := h.union.Refused(m.cluster.Name, mostTold)
 	overlaps := m.bounds.Overlaps()
-	account, holder := h.taken(m)
+	taken := h.taken(m)
+	m.session.yield(&wire.Taken{By: taken, Unheard: h.unheard()})
 	switch {
-	case account != "":
-		set(setv1alpha1.ClusterClaimsRefused, metav1.ConditionTrue, setv1alpha1.ReasonAccountTaken, account+" is worked on by "+holder+
-			", which was here first, and by this member: leave it to one of them, or each has undone what the other writes")
+	case len(taken) > 0:
+		first := slices.Sorted(maps.Keys(taken))[0]
+		message := first + " is worked on by " + taken[first] + ", whose it is: this member is told to change nothing there"
+		if len(taken) > 1 {
+			message += fmt.Sprintf("; and %d more", len(taken)-1)
+		}
+		set(setv1alpha1.ClusterClaimsRefused, metav1.ConditionTrue, setv1alpha1.ReasonAccountTaken, message)
 	case len(overlaps) > 0:
 		set(setv1alpha1.ClusterClaimsRefused, metav1.ConditionTrue, setv1alpha1.ReasonOverlap, "its addresses are also those of "+strings.Join(overlaps, ", ")+
 			", which had them first: what it has there is not believed")

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -46,6 +47,10 @@ type session struct {
 	// refused is what was last told to be not believed, refusing says that it is to be told.
 	refused  string
 	refusing bool
+	// taken are the regions of accounts that the member was told to leave alone; nil before.
+	// yielding says that it is to be told.
+	taken    *wire.Taken
+	yielding bool
 	// questions are to be asked, asked is who waits for an answer.
 	questions []wire.Question
 	asked     map[uint64]chan wire.Answer
@@ -79,6 +84,15 @@ func (s *session) refuse(c *metav1.Condition) {
 		s.refused, s.refusing = words, true
 		s.wake()
 	}
+}
+
+// yield makes the session tell which regions of accounts are others', if that is new.
+func (s *session) yield(taken *wire.Taken) {
+	if s == nil || !s.listed || s.taken != nil && maps.Equal(s.taken.By, taken.By) && slices.Equal(s.taken.Unheard, taken.Unheard) {
+		return
+	}
+	s.taken, s.yielding = taken, true
+	s.wake()
 }
 
 // end ends the session, and tells the member why. The caller holds the lock.
@@ -269,6 +283,10 @@ func (h *Hub) next(cluster string, s *session) *wire.Down {
 			told = append(told, s.refused)
 		}
 		return &wire.Down{Refused: &told}
+	}
+	if s.yielding {
+		s.yielding = false
+		return &wire.Down{Taken: s.taken}
 	}
 	if n := min(len(s.questions), mostAskedAtOnce); n > 0 {
 		asked := s.questions[:n:n]

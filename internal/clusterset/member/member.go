@@ -141,14 +141,16 @@ type state struct {
 	labels  map[string]string
 	cluster string
 	version int // that is spoken
-	// stream is the name of the last stream, taken the last record that was had there.
+	// stream is the name of the last stream, received the last record that was had there.
 	stream    string
-	taken     uint64
+	received  uint64
 	heard     time.Time
 	connected bool
 	joined    bool
-	// refused is what the hub does not believe.
+	// refused is what the hub does not believe, taken the regions of accounts that are others'; nil
+	// before it has said so.
 	refused string
+	taken   map[string]string
 	// why says what is wrong, reason the same in one word; joinWhy why there is no certificate.
 	why, reason, joinWhy string
 }
@@ -266,6 +268,10 @@ func (m *Member) load(ctx context.Context) error {
 			m.state.labels, m.state.cluster = s.Status.Labels, s.Spec.Cluster
 			if s.Status.LastHeard != nil {
 				m.state.heard = s.Status.LastHeard.Time
+			}
+			m.state.taken = map[string]string{}
+			for _, t := range s.Status.TakenAccounts {
+				m.state.taken[t.Region] = t.By
 			}
 			m.expire(s)
 			m.Policies.PutOwnLabels(peers.Given(s.Spec.Cluster, s.Status.Labels))
@@ -447,6 +453,9 @@ func (m *Member) describe(o *setv1alpha1.Membership) bool {
 			Type: kind, Status: status, Reason: reason, Message: message, ObservedGeneration: o.Generation, LastTransitionTime: metav1.NewTime(m.Clock.Now()),
 		})
 	}
+	if now.taken != nil {
+		s.TakenAccounts = takenOf(now.taken, &o.Spec.Accept)
+	}
 	if now.authority != "" {
 		s.Authority = now.authority
 	}
@@ -489,4 +498,19 @@ func (m *Member) describe(o *setv1alpha1.Membership) bool {
 	quiet := s.DeepCopy()
 	quiet.LastHeard = before.LastHeard
 	return !equality.Semantic.DeepEqual(before, quiet) || before.LastHeard == nil || now.heard.Sub(before.LastHeard.Time) >= heardPause
+}
+
+// takenOf are the regions of accounts that are left to other members, as far as the Membership lets
+// the hub say so.
+func takenOf(taken map[string]string, accept *setv1alpha1.Acceptance) []setv1alpha1.TakenAccount {
+	if accept.Accounts != nil && !*accept.Accounts {
+		return nil
+	}
+	var out []setv1alpha1.TakenAccount
+	for _, region := range slices.Sorted(maps.Keys(taken)) {
+		if by := taken[region]; wire.CheckAccount(region) == nil && len(by) <= 63 && len(out) < wire.MostAccounts {
+			out = append(out, setv1alpha1.TakenAccount{Region: region, By: by})
+		}
+	}
+	return out
 }

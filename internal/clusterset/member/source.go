@@ -14,6 +14,7 @@ import (
 	"github.com/nephele-io/nephele/api/antrea/v1alpha2"
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	"github.com/nephele-io/nephele/internal/clusterset/claims"
 	"github.com/nephele-io/nephele/internal/control/convert"
 	"github.com/nephele-io/nephele/internal/policy"
 )
@@ -113,13 +114,9 @@ func regionsOf(a *cloudv1.CloudProviderAccount, gone bool) []string {
 	if gone || a.Status.CloudAccountID == "" || a.Spec.Mode == cloudv1.ModePlan {
 		return nil
 	}
-	provider := "azure"
-	if a.Spec.AWSConfig != nil {
-		provider = "aws"
-	}
 	var out []string
 	for i := range a.Status.Regions {
-		out = append(out, provider+"/"+a.Status.CloudAccountID+"/"+a.Status.Regions[i].Name)
+		out = append(out, claims.RegionOf(a, a.Status.Regions[i].Name))
 	}
 	slices.Sort(out)
 	return out

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -309,7 +310,7 @@ func (m *Member) hello() *wire.Hello {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return &wire.Hello{
-		Version: wire.Version, Oldest: wire.Oldest, Program: m.Program, ClusterID: m.ClusterID, Epoch: m.Epoch, Stream: m.state.stream, Heard: m.state.taken,
+		Version: wire.Version, Oldest: wire.Oldest, Program: m.Program, ClusterID: m.ClusterID, Epoch: m.Epoch, Stream: m.state.stream, Heard: m.state.received,
 	}
 }
 
@@ -326,7 +327,7 @@ func (m *Member) welcomed(w *wire.Welcome) {
 			m.feed.Begin()
 		}
 	} else {
-		m.state.taken, m.sent = 0, map[string]map[string]bool{}
+		m.state.received, m.sent = 0, map[string]map[string]bool{}
 		m.feed.Begin()
 		m.book.Begin()
 	}
@@ -471,10 +472,25 @@ func (m *Member) receive(d *wire.Down) error {
 	if d.Refused != nil {
 		m.state.refused = shortened(strings.Join(*d.Refused, "; "))
 	}
+	if d.Taken != nil {
+		m.yield(d.Taken)
+	}
 	m.give()
 	wake(m.work)
-	m.state.taken = cmp.Or(d.Sequence, m.state.taken)
+	m.state.received = cmp.Or(d.Sequence, m.state.received)
 	return nil
+}
+
+// yield takes over which regions of accounts are others'. The caller holds the lock.
+func (m *Member) yield(t *wire.Taken) {
+	next := map[string]string{}
+	for region, by := range m.state.taken {
+		if slices.Contains(t.Unheard, by) {
+			next[region] = by
+		}
+	}
+	maps.Copy(next, t.By)
+	m.state.taken = next
 }
 
 // synced takes over that all has been sent. The caller holds the lock.

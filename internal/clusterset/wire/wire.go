@@ -232,6 +232,8 @@ type Down struct {
 	// Refused, if there, says what of the member's claims is not believed, in words; empty if all
 	// is.
 	Refused *[]string `json:"refused,omitempty"`
+	// Taken, if there, says what of the member's cloud accounts it is to leave alone.
+	Taken *Taken `json:"taken,omitempty"`
 	// End says why the hub ends the stream.
 	End string `json:"end,omitempty"`
 }
@@ -297,6 +299,14 @@ type Answer struct {
 	// Flow is the status of a FlowReview; without it Error says why there is none.
 	Flow  json.RawMessage `json:"flow,omitempty"`
 	Error string          `json:"error,omitempty"`
+}
+
+// Taken are regions of cloud accounts that another member works on, and which one.
+type Taken struct {
+	By map[string]string `json:"by,omitempty"`
+	// Unheard are the clusters that were not heard of since the hub began: what they were said to
+	// work on stays theirs.
+	Unheard []string `json:"unheard,omitempty"`
 }
 
 // MostAnswer is the length of the longest answer, in bytes.
