@@ -98,6 +98,7 @@ used; else --kubeconfig, the variable KUBECONFIG or ~/.kube/config.`,
 	access.Register(f)
 	past.Register(f)
 	RegisterInstance(f, &o.Instance)
+	RegisterPropagation(f, &o.Propagation)
 	RegisterFlows(f, &o.Flows)
 	f.BoolVar(&o.Sharing.Accounts, "share-accounts", false, "share the cloud accounts out between all replicas, instead of having them wait; give it to all of them")
 	f.DurationVar(&o.Sharing.Lease, "share-lease", controller.DefaultShareLease, "with --share-accounts, after how long others work on the accounts of a replica that is not heard of")

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+	"time"
 
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -34,6 +35,39 @@ func RegisterInstance(f *pflag.FlagSet, o *controller.InstanceOptions) {
 	f.DurationVar(&o.ClaimPause, "instance-claim-pause", controller.DefaultClaimPause, "how long a claim of a network must have stood before it is read again "+
 		"and trusted; longer than another controller takes from having read that the network is free to having claimed it")
 }
+
+// RegisterPropagation adds the flag that says how long clouds take to put into force what they have
+// accepted, where an account does not say.
+func RegisterPropagation(f *pflag.FlagSet, d *time.Duration) {
+	*d = controller.DefaultPropagation
+	f.Var(&propagation{d}, "propagation", "how long clouds take to put into force what their API has accepted, for accounts without spec.propagationSeconds: "+
+		"a call waits so long after those that it relies on; 0 means that none waits")
+}
+
+// propagation is a duration within the bounds of spec.propagationSeconds.
+type propagation struct{ *time.Duration }
+
+func (p *propagation) Type() string { return "duration" }
+
+func (p *propagation) String() string {
+	if p.Duration == nil {
+		return ""
+	}
+	return p.Duration.String()
+}
+
+// Set takes a duration such as 3s.
+func (p *propagation) Set(text string) error {
+	d, err := time.ParseDuration(text)
+	if err != nil || d < 0 || d > mostPropagation {
+		return fmt.Errorf("want 0s to %s, such as 3s", mostPropagation)
+	}
+	*p.Duration = d
+	return nil
+}
+
+// mostPropagation is what the schema of spec.propagationSeconds allows.
+const mostPropagation = 5 * time.Minute
 
 // RegisterFlows adds the flags that say how much is kept of what agents have reported of
 // connections.

@@ -90,6 +90,9 @@ type Options struct {
 	History history.Bounds
 	// Sharing says whether the accounts are shared out between replicas.
 	Sharing SharingOptions
+	// Propagation is how long clouds take to put into force what their API has accepted, for
+	// accounts that do not say; 0 means that no call waits for that.
+	Propagation time.Duration
 	// Instance says how this process makes itself known to others with the same cluster id.
 	Instance InstanceOptions
 
@@ -203,6 +206,11 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 	return nil
 }
 
+// DefaultPropagation is the Propagation of a controller that serves clouds. No cloud names a bound:
+// AWS speaks of "a small delay" (API reference of AuthorizeSecurityGroupIngress), Azure of nothing,
+// and what people report of both is seconds.
+const DefaultPropagation = 3 * time.Second
+
 // clusterID is the identity under which we own objects in the cloud: the uid of the namespace that
 // every cluster has and none loses.
 func ClusterID(ctx context.Context, r client.Reader) (string, error) {
@@ -250,7 +258,7 @@ func assemble(ctx context.Context, mgr manager.Manager, id string, parts *shares
 		Client: mgr.GetClient(), Secrets: mgr.GetAPIReader(), Events: mgr.GetEventRecorder("nephele-inventory"),
 		Clouds:     clouds,
 		ExternalID: externalIDs(o.metrics.clouds, id), SecretNamespaces: o.SecretNamespaces, AuthorsUnchecked: authors.Unchecked,
-		Mine: parts.mine(), Releaser: released, LetsIn: agents.LetsIn, Now: clk.Now, Random: rand.Float64,
+		Mine: parts.mine(), Releaser: released, LetsIn: agents.LetsIn, Propagation: o.Propagation, Now: clk.Now, Random: rand.Float64,
 		Told: func(account string) bool { return status.Owes(account) },
 	})
 	authors.changed, o.clouds = inv.Revisit, inv

@@ -201,7 +201,7 @@ func (p *place) up() {
 		t.Fatalf("building the binary under test: %v\n%s", err, out)
 	}
 	dir, out := t.TempDir(), &output{}
-	cmd := exec.Command("../../bin/browser/nephele", "up", "--data-dir", dir, "--listen", "127.0.0.1:0", "--console", "off", "--allowed-endpoints", "loopback")
+	cmd := exec.Command("../../bin/browser/nephele", "up", "--data-dir", dir, "--listen", "127.0.0.1:0", "--console", "off", "--allowed-endpoints", "loopback", "--propagation", "0s")
 	cmd.Stdout, cmd.Stderr = out, out
 	must(t, cmd.Start())
 	exited := make(chan struct{})

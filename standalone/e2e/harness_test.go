@@ -187,7 +187,7 @@ func (c *cluster) start() {
 		args = append(args, "--allowed-endpoints=loopback") // the clouds are simulated here
 	}
 	if program := cmp.Or(c.program, binary); program == binary { // former releases do not know it
-		args = append(args, "--instance-claim-pause", claimPause.String())
+		args = append(args, "--instance-claim-pause", claimPause.String(), "--propagation", "0s")
 	}
 	cmd := exec.Command(cmp.Or(c.program, binary), append(args, c.args...)...)
 	cmd.Env = os.Environ()

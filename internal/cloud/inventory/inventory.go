@@ -113,6 +113,10 @@ type Options struct {
 	// must not block; nil means that nobody is.
 	Told func(account string) bool
 
+	// Propagation is how long clouds take to put into force what their API has accepted, for
+	// accounts that do not say; 0 means that nothing waits.
+	Propagation time.Duration
+
 	// Now is the clock, nil the real one. Random returns a number in [0,1); nil means no jitter.
 	Now    func() time.Time
 	Random func() float64

@@ -323,7 +323,8 @@ type Settings struct {
 	Cloud v1alpha1.CloudProvider
 	// MaxPerWave is spec.maxPerWave; 0 means no bound.
 	MaxPerWave int
-	// Propagation is spec.propagationSeconds; 0 means that nothing waits.
+	// Propagation is spec.propagationSeconds, or else that of the Options; 0 means that nothing
+	// waits.
 	Propagation time.Duration
 	// Failsafe is spec.failsafe. It must not be changed.
 	Failsafe []v1alpha1.FailsafeFlow
@@ -354,7 +355,7 @@ func (i *Inventory) Settings(key string) Settings {
 // settle keeps the account's settings and reports whether they are others than before. The caller
 // holds the account's lock.
 func (p *pass) settle(a *account) (changed bool) {
-	s := settingsOf(p.cpa)
+	s := settingsOf(p.cpa, p.opts.Propagation)
 	changed = !equality.Semantic.DeepEqual(a.settings, s)
 	a.settings = s
 	return changed
@@ -363,8 +364,10 @@ func (p *pass) settle(a *account) (changed bool) {
 // mostPropagation is the maximum of spec.propagationSeconds, which the schema refuses to exceed.
 const mostPropagation = 300
 
-func settingsOf(cpa *v1alpha1.CloudProviderAccount) Settings {
+// settingsOf returns what the account says; propagation is that of an account that says none.
+func settingsOf(cpa *v1alpha1.CloudProviderAccount, propagation time.Duration) Settings {
 	s := Settings{
+		Propagation: propagation,
 		Failsafe: cpa.Spec.Failsafe, FormerGroups: cpa.Annotations[v1alpha1.AnnotationFormerGroups], Confirm: cpa.Annotations[v1alpha1.AnnotationConfirm],
 		TakeOver:   cpa.Annotations[v1alpha1.AnnotationTakeOver],
 		Dependents: cpa.Spec.Dependents, DependentGroups: cpa.Spec.DependentGroups,

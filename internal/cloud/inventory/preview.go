@@ -76,7 +76,7 @@ func Preview(account *v1alpha1.CloudProviderAccount, provider v1alpha1.CloudProv
 	}
 	v.holder = holderAmong(around.VMs, v.account)
 	selectors, refused := selectorsFor(account, around)
-	out := Previewed{Selecting: map[string]bool{}, Settings: settingsOf(account)}
+	out := Previewed{Selecting: map[string]bool{}, Settings: settingsOf(account, 0)}
 	for _, s := range selectors {
 		out.Selecting[s.Namespace] = true
 		if checkSelector(&s) == "" {

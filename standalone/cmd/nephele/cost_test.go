@@ -182,7 +182,7 @@ func TestCost(t *testing.T) {
 	})
 
 	data := filepath.Join(dir, "data")
-	cmd := program(t, "up", "--data-dir", data, "--listen", "127.0.0.1:0", "--allowed-endpoints", "loopback")
+	cmd := program(t, "up", "--data-dir", data, "--listen", "127.0.0.1:0", "--allowed-endpoints", "loopback", "--propagation", "0s")
 	if *profiles != "" {
 		if err := os.MkdirAll(*profiles, 0o700); err != nil {
 			t.Fatal(err)

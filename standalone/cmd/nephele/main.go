@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -48,6 +49,7 @@ func upCommand() *cobra.Command {
 	var metrics string
 	var access controller.Access
 	var instance controller.InstanceOptions
+	var propagation time.Duration
 	var flows controller.FlowOptions
 	var audit string
 	var past cli.HistoryFlags
@@ -75,6 +77,7 @@ func upCommand() *cobra.Command {
 			AuditLog:       home.Audit,
 			Version:        cli.Version(),
 			Instance:       instance,
+			Propagation:    propagation,
 			Flows:          flows,
 			History:        kept,
 			Lease:          lease(),
@@ -100,6 +103,7 @@ func upCommand() *cobra.Command {
 	cli.RegisterEnforcers(cmd.Flags(), &api)
 	accessFlags.Register(cmd.Flags())
 	cli.RegisterInstance(cmd.Flags(), &instance)
+	cli.RegisterPropagation(cmd.Flags(), &propagation)
 	cli.RegisterFlows(cmd.Flags(), &flows)
 	cmd.Flags().Lookup("flow-dir").DefValue = "flows in the data directory"
 	past.Register(cmd.Flags())
