@@ -95,7 +95,7 @@ bench: ## Run all benchmarks
 	go test -run '^$$' -bench . -benchmem ./...
 
 matrix: ## Disturb every call of every recorded history in every way, and print the table of what was survived
-	go test ./internal/cloud/realize -run 'TestFaults$$|TestServiceFaults$$|TestManyFaults$$|TestAzureFaults$$' -all-faults -parallel 6 -timeout 6h -v | grep -Ev '^=== |--- PASS: .*,_call_'
+	go test ./internal/cloud/realize -run 'TestFaults$$|TestFaultsOnTheWire$$|TestServiceFaults$$|TestManyFaults$$|TestAzureFaults$$' -all-faults -parallel 6 -timeout 6h -v | grep -Ev '^=== |--- PASS: .*,_call_'
 
 az: ## Play the az command line against the simulator (installs Debian's azure-cli where that is possible)
 	@command -v az >/dev/null || { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends azure-cli; } >/dev/null

@@ -133,13 +133,17 @@ func live(t *testing.T, s story, faults ...func(*lab)) outcome {
 	w := &witness{l: l}
 	stop := l.server.World().OnMutation(w.look)
 	defer stop()
+	l.accounts.account.Propagation = s.cfg.propagation
 	now := l.wanted()
 	w.expect(now, now)
+	l.onTick = func() { w.look(world.Mutation{Action: "time"}) }
 	l.start()
 	var out outcome
 	for _, e := range s.events {
 		reached, goOn := l.pauseAfter(e.after)
+		l.passing.Lock()
 		next, what := l.happen(e, w, now), ""
+		l.passing.Unlock()
 		if e.midway != nil && !eventually(func() bool { l.revive(); return reached() }) {
 			out.wrong = append(out.wrong, fmt.Sprintf("%s: there were never %d changes", e.name, e.after))
 			goOn()
@@ -155,6 +159,9 @@ func live(t *testing.T, s story, faults ...func(*lab)) outcome {
 		if !eventually(func() bool { l.revive(); what = l.unsettled(); return what == "" }) {
 			out.wrong = append(out.wrong, fmt.Sprintf("%s: not settled: %s", e.name, what))
 			return out
+		}
+		if s.cfg.effects.Bound > 0 {
+			<-l.options.Clock.After(s.cfg.effects.Bound) // what was accepted last comes into force
 		}
 		if e.midway != nil && slices.Contains(slices.Collect(maps.Values(l.modes)), plan.Planned) {
 			next = l.actual() // it stays as it was when it was stopped; the witness has seen every state until then

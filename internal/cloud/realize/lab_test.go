@@ -38,6 +38,7 @@ import (
 	"github.com/nephele-io/nephele/internal/policy"
 	"github.com/nephele-io/nephele/internal/sim"
 	"github.com/nephele-io/nephele/internal/sim/ec2"
+	"github.com/nephele-io/nephele/internal/sim/effect"
 	"github.com/nephele-io/nephele/internal/sim/estate"
 	"github.com/nephele-io/nephele/internal/sim/iam"
 	"github.com/nephele-io/nephele/internal/sim/world"
@@ -101,6 +102,9 @@ type lab struct {
 	sink     *reports
 	options  Options
 	realizer *Realizer
+	// passing is held while time passes and while an event happens; onTick, if set, is called then.
+	passing sync.Mutex
+	onTick  func()
 	// marksPermitted is set if the account has the documented rights.
 	marksPermitted bool
 	vms            map[string]labVM // by name
@@ -169,7 +173,10 @@ type labConfig struct {
 	next    Sink // gets the reports too
 	cluster string
 	visible time.Duration // how long the cloud hides what it created
-	tick    func()        // called while time passes
+	// effects is how long edits take to come into force, and propagation how long the realizer waits
+	// for that.
+	effects     effect.Delay
+	propagation time.Duration
 	// onCall sees every call that the cloud has carried out, before its answer leaves.
 	onCall func(ec2.Call)
 	// throttle makes the cloud throttle as EC2 does, and pageSize is that of listings; 0 means the
@@ -210,8 +217,17 @@ func newLab(t *testing.T, cfg labConfig) *lab {
 	if cfg.served = cfg.served || len(cfg.services) > 0; cfg.served {
 		cfg.estate, cfg.policy = cmp.Or(cfg.estate, "testdata/served.yaml"), cmp.Or(cfg.policy, rightsOverServices(t))
 	}
+	var l *lab
 	w := newWarp()
-	w.tick = cfg.tick
+	if cfg.effects.Bound > 0 {
+		w.tick = func() {
+			l.passing.Lock()
+			defer l.passing.Unlock()
+			if l.onTick != nil {
+				l.onTick()
+			}
+		}
+	}
 	pause := time.Duration(0)
 	if cfg.clock == nil {
 		cfg.clock, pause = w, time.Second
@@ -244,9 +260,12 @@ func newLab(t *testing.T, cfg labConfig) *lab {
 			t.Error(err)
 		}
 	})
-	l := &lab{T: t, server: server, account: server.World().Accounts()[0].ID, engine: policy.New(policy.Options{}),
+	l = &lab{T: t, server: server, account: server.World().Accounts()[0].ID, engine: policy.New(policy.Options{}),
 		store: watchstore.New(watchstore.Options{}), sink: &reports{next: cfg.next}, audit: &auditor{}, vms: map[string]labVM{}, book: cfg.book,
 		marksPermitted: cfg.policy == nil || cfg.served}
+	if err := server.World().SetEffects(cfg.effects); err != nil {
+		t.Fatal(err)
+	}
 	l.newProvider = func() cloud.Provider {
 		provider, err := aws.New(aws.Config{
 			Credential: cloudv1.AWSCredential{AccessKeyID: estate.DefaultAccessKeyID, AccessKeySecret: estate.DefaultSecret},
