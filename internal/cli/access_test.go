@@ -21,9 +21,16 @@ func TestAccessFlags(t *testing.T) {
 		{"--max-answer-bytes=0", "--max-answer-bytes 0: want at least 65536"},
 		{"--max-answer-bytes=64Mi", "--max-answer-bytes"},
 		{"--max-pages=-1", "--max-pages -1: want at least 1"},
+		{"--propagation=-1s", "want 0s to 5m0s"},
+		{"--propagation=301s", "want 0s to 5m0s"},
+		{"--propagation=3", "want 0s to 5m0s, such as 3s"},
 		{"--max-objects=0", "--max-objects 0: want at least 1"},
 	} {
-		for _, command := range []string{"controller", "plan"} {
+		commands := []string{"controller", "plan"}
+		if strings.HasPrefix(c.flag, "--propagation") {
+			commands = commands[:1]
+		}
+		for _, command := range commands {
 			kubeconfig := file(
 				t,
 				"kubeconfig",

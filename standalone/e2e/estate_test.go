@@ -16,6 +16,7 @@ import (
 	"github.com/nephele-io/nephele/api/antrea/v1alpha2"
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/sim"
+	"github.com/nephele-io/nephele/internal/sim/effect"
 	"github.com/nephele-io/nephele/internal/sim/estate"
 	"github.com/nephele-io/nephele/internal/sim/world"
 )
@@ -30,6 +31,8 @@ type accountCase struct {
 	// roles maps instance ids to the value of the tag "role" that the test gives them; other VMs
 	// have none.
 	roles map[string]string
+	// effects is how long edits take to come into force at each interface.
+	effects effect.Delay
 }
 
 func fromFile(path string) func() (world.State, estate.Report, error) {
@@ -37,18 +40,18 @@ func fromFile(path string) func() (world.State, estate.Report, error) {
 }
 
 var (
-	hybridCloud = accountCase{"hybrid-cloud", estate.HybridCloud, map[string]string{
+	hybridCloud = accountCase{name: "hybrid-cloud", load: estate.HybridCloud, roles: map[string]string{
 		"i-075dc46a9bc347264": "app", "i-0837c877110427f2b": "db", "i-0383fda87c012141d": "db", "i-0b26ec095feb42260": "web"}}
 	// The bastion of web-tier stays a peer: a task of a managed service refers to its group (see
 	// TestTakeOverThatWouldCutOthers).
-	webTier = accountCase{"web-tier", fromFile("web-tier"), map[string]string{
+	webTier = accountCase{name: "web-tier", load: fromFile("web-tier"), roles: map[string]string{
 		"i-00000000000000001": "app", "i-00000000000000002": "db"}}
 )
 
 // collector gives the VMs of the largest account roles by their order.
 func collector(t *testing.T) accountCase {
 	t.Helper()
-	c := accountCase{"collector", fromFile("collector-sg1.json"), map[string]string{}}
+	c := accountCase{name: "collector", load: fromFile("collector-sg1.json"), roles: map[string]string{}}
 	s, _, err := c.load()
 	if err != nil {
 		t.Fatal(err)
@@ -72,6 +75,8 @@ type imported struct {
 	oracle oracle
 	flows  []flow
 	vpcs   []string
+	// effects is that of the account.
+	effects effect.Delay
 }
 
 // outsideAddresses lie inside and around every ipBlock of the tests' policies and of the estates'
@@ -91,6 +96,7 @@ func importAccount(t *testing.T, c *cluster, ac accountCase) *imported {
 	if err != nil {
 		t.Fatal(err)
 	}
+	state.Effects = ac.effects
 	g := &guard{}
 	server, err := sim.Start(context.WithoutCancel(t.Context()), sim.Options{State: state, OnCall: g.onCall})
 	if err != nil {
@@ -101,7 +107,7 @@ func importAccount(t *testing.T, c *cluster, ac accountCase) *imported {
 			t.Error(err)
 		}
 	})
-	im := &imported{t: t, c: c, server: server, guard: g, oracle: oracle{native: map[string][]string{}}}
+	im := &imported{t: t, c: c, server: server, guard: g, oracle: oracle{native: map[string][]string{}}, effects: ac.effects}
 	vms := 0
 	for _, r := range state.Regions {
 		for _, n := range r.NetworkInterfaces {
@@ -288,6 +294,12 @@ func (im *imported) settle(name string, want []bool) {
 		}
 	})
 	defer stop()
+	var passing <-chan time.Time // where edits come into force while nothing is called
+	if bound := im.effects.Bound; bound > 0 {
+		ticker := time.NewTicker(bound / 16)
+		defer ticker.Stop()
+		passing = ticker.C
+	}
 	const limit = 2 * time.Minute
 	for late := time.After(limit); ; {
 		n, text := differences(im.flows, want, observe(im.server.World(), im.flows))
@@ -296,6 +308,8 @@ func (im *imported) settle(name string, want []bool) {
 		}
 		select {
 		case <-changed:
+		case <-passing:
+			im.guard.look("some time later")
 		case <-late:
 			im.t.Fatalf("%s: not after %s: %d flows differ:%s", name, limit, n, text)
 		}

@@ -44,16 +44,28 @@ func (g *guard) onCall(_ context.Context, c ec2.Call) error {
 			g.blow()
 		}
 	}
+	g.compare(fmt.Sprintf("after call %d %s", c.Seq, c.Action))
+	return nil
+}
+
+// look looks at every flow though nothing was called.
+func (g *guard) look(when string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.compare(when)
+}
+
+// compare notes what is open or cut and must not be. The caller holds the lock.
+func (g *guard) compare(when string) {
 	got := observe(g.server.World(), g.flows)
 	for i, f := range g.flows {
 		switch {
 		case got[i] && !g.old[i] && !g.next[i]:
-			g.violations = append(g.violations, fmt.Sprintf("after call %d %s it is open: %s, which neither the old nor the new policies allow", c.Seq, c.Action, f))
+			g.violations = append(g.violations, fmt.Sprintf("%s it is open: %s, which neither the old nor the new policies allow", when, f))
 		case !got[i] && g.old[i] && g.next[i]:
-			g.violations = append(g.violations, fmt.Sprintf("after call %d %s it is cut: %s, which both the old and the new policies allow", c.Seq, c.Action, f))
+			g.violations = append(g.violations, fmt.Sprintf("%s it is cut: %s, which both the old and the new policies allow", when, f))
 		}
 	}
-	return nil
 }
 
 // between sets what holds before and after the next step.

@@ -24,6 +24,8 @@ import (
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/controller"
+	"github.com/nephele-io/nephele/internal/seed"
+	"github.com/nephele-io/nephele/internal/sim/effect"
 )
 
 // The policies of the scenario. Between them they use every action, policy- and rule-level
@@ -138,6 +140,15 @@ func TestAccounts(t *testing.T) {
 			runScenario(im, ac)
 		})
 	}
+}
+
+// TestOnTheWire is the same with a cloud that puts each edit into force at each interface after some
+// time, with a controller that is told how long that takes.
+func TestOnTheWire(t *testing.T) {
+	t.Parallel()
+	ac := webTier
+	ac.effects = effect.Delay{Bound: 400 * time.Millisecond, Seed: seed.Of(t)}
+	runScenario(importAccount(t, newCluster(t, "--propagation", ac.effects.Bound.String()), ac), ac)
 }
 
 // runScenario goes through the life of the policies of an account.
