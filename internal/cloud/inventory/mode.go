@@ -368,7 +368,7 @@ const mostPropagation = 300
 func settingsOf(cpa *v1alpha1.CloudProviderAccount, propagation time.Duration) Settings {
 	s := Settings{
 		Propagation: propagation,
-		Failsafe: cpa.Spec.Failsafe, FormerGroups: cpa.Annotations[v1alpha1.AnnotationFormerGroups], Confirm: cpa.Annotations[v1alpha1.AnnotationConfirm],
+		Failsafe:    cpa.Spec.Failsafe, FormerGroups: cpa.Annotations[v1alpha1.AnnotationFormerGroups], Confirm: cpa.Annotations[v1alpha1.AnnotationConfirm],
 		TakeOver:   cpa.Annotations[v1alpha1.AnnotationTakeOver],
 		Dependents: cpa.Spec.Dependents, DependentGroups: cpa.Spec.DependentGroups,
 		BrakePercent: int(v1alpha1.DefaultBrakePercent), BrakeInterfaces: int(v1alpha1.DefaultBrakeInterfaces),
