@@ -142,8 +142,8 @@ func TestAccounts(t *testing.T) {
 	}
 }
 
-// TestOnTheWire is the same with a cloud that puts each edit into force at each interface after some
-// time, with a controller that is told how long that takes.
+// TestOnTheWire is the same with a cloud that puts each edit into force at each interface after
+// some time, with a controller that is told how long that takes.
 func TestOnTheWire(t *testing.T) {
 	t.Parallel()
 	ac := webTier

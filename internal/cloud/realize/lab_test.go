@@ -173,8 +173,8 @@ type labConfig struct {
 	next    Sink // gets the reports too
 	cluster string
 	visible time.Duration // how long the cloud hides what it created
-	// effects is how long edits take to come into force, and propagation how long the realizer waits
-	// for that.
+	// effects is how long edits take to come into force, and propagation how long the realizer
+	// waits for that.
 	effects     effect.Delay
 	propagation time.Duration
 	// onCall sees every call that the cloud has carried out, before its answer leaves.
