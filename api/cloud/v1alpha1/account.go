@@ -231,9 +231,9 @@ type CloudProviderAccountSpec struct {
 	// +kubebuilder:validation:Minimum=1
 	// +optional
 	MaxPerWave *int32 `json:"maxPerWave,omitempty"`
-	// PropagationSeconds is how long the cloud takes to put into force what its API has accepted: a
-	// step that relies on earlier ones waits so long after them. 0 means that no step waits, and the
-	// order of steps holds at the API only. Absent means what the controller is told by
+	// PropagationSeconds is how long the cloud takes to put into force what its API has accepted:
+	// a step that relies on earlier ones waits so long after them. 0 means that no step waits, and
+	// the order of steps holds at the API only. Absent means what the controller is told by
 	// --propagation, 3 seconds if nothing.
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=300

@@ -73,8 +73,8 @@ func TestDeletionSaysThatItWaits(t *testing.T) {
 	}
 }
 
-// TestPropagationSetting: an account that says nothing has the default, and none waits longer than it
-// may say.
+// TestPropagationSetting: an account that says nothing has the default, and none waits longer than
+// it may say.
 func TestPropagationSetting(t *testing.T) {
 	for _, c := range []struct {
 		given *int32

@@ -71,8 +71,8 @@ type azureConfig struct {
 	account string
 	// clock is that of the realizer; nil means one on which waiting takes no time.
 	clock clock.Clock
-	// effects is how long edits take to come into force. With it the cloud has the realizer's clock,
-	// and is looked at while that moves, too.
+	// effects is how long edits take to come into force. With it the cloud has the realizer's
+	// clock, and is looked at while that moves, too.
 	effects effect.Delay
 }
 
