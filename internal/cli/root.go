@@ -10,6 +10,7 @@ import (
 
 	"github.com/nephele-io/nephele/internal/cli/agentcmd"
 	"github.com/nephele-io/nephele/internal/cli/auditcmd"
+	"github.com/nephele-io/nephele/internal/cli/backupcmd"
 	"github.com/nephele-io/nephele/internal/cli/clustercmd"
 	"github.com/nephele-io/nephele/internal/cli/consolecmd"
 	"github.com/nephele-io/nephele/internal/cli/enrollcmd"
@@ -82,6 +83,7 @@ Exit codes: 0 done; 1 the answer is "no", or something differs; 2 bad input or f
 	root.AddCommand(agentcmd.Commands(Version())...)
 	root.AddCommand(enrollcmd.Commands(newClient)...)
 	root.AddCommand(NewKeysCommand(nil))
+	root.AddCommand(NewBackupCommands(nil)...)
 	root.AddCommand(clustercmd.Commands(newClient)...)
 	for _, more := range extra { // in the place of one of the same name
 		if of, _, err := root.Find([]string{more.Name()}); err == nil && of != root {
@@ -97,6 +99,11 @@ Exit codes: 0 done; 1 the answer is "no", or something differs; 2 bad input or f
 // are none.
 func NewKeysCommand(directory func(dir string) ([]keyscmd.List, error)) *cobra.Command {
 	return keyscmd.Command(keyscmd.Needs{Client: newClient, Directory: directory, Now: time.Now})
+}
+
+// NewBackupCommands returns "backup" and "restore". With local they work on data directories, too.
+func NewBackupCommands(local *backupcmd.Local) []*cobra.Command {
+	return backupcmd.Commands(backupcmd.Needs{Client: newClient, Version: Version(), Local: local})
 }
 
 // notes prints remarks for people to standard error.

@@ -16,9 +16,11 @@ import (
 
 	"github.com/nephele-io/nephele/api/generated/crd"
 	"github.com/nephele-io/nephele/internal/cli"
+	"github.com/nephele-io/nephele/internal/cli/backupcmd"
 	"github.com/nephele-io/nephele/internal/cli/terminal"
 	"github.com/nephele-io/nephele/internal/controller"
 	"github.com/nephele-io/nephele/internal/history"
+	"github.com/nephele-io/nephele/standalone/internal/controlplane"
 	"github.com/nephele-io/nephele/standalone/internal/demo"
 	"github.com/nephele-io/nephele/standalone/internal/up"
 )
@@ -37,8 +39,10 @@ func run() int {
 	pflag.CommandLine = pflag.NewFlagSet(os.Args[0], pflag.ContinueOnError)
 
 	streams := cli.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}
-	return cli.Main(ctx, os.Args[1:], streams, upCommand(),
+	own := cli.NewBackupCommands(&backupcmd.Local{Data: controlplane.DataFormat, Backup: controlplane.Backup, Restore: controlplane.Restore})
+	own = append(own, upCommand(),
 		demo.NewCommand(demo.Parts{CRDs: crd.FS(), Controller: runController, Preview: cli.Preview, Version: cli.Version(), No: terminal.ErrNo}))
+	return cli.Main(ctx, os.Args[1:], streams, own...)
 }
 
 // upCommand is "up" with a choice of who computes the policies.

@@ -96,15 +96,13 @@ func (c *credentials) ensure() error {
 	if err != nil {
 		return fmt.Errorf("front proxy certificate authority: %w", err)
 	}
-	etcd, err := c.store.Authority(etcdAuthority)
-	if err != nil {
-		return fmt.Errorf("etcd certificate authority: %w", err)
+	if err := c.ensureEtcd(); err != nil {
+		return err
 	}
 	webhooks, err := c.store.Authority(webhookAuthority)
 	if err != nil {
 		return fmt.Errorf("webhook client certificate authority: %w", err)
 	}
-	loopback := []net.IP{{127, 0, 0, 1}}
 	for _, leaf := range []struct {
 		name    string
 		signer  *certs.Authority
@@ -114,8 +112,6 @@ func (c *credentials) ensure() error {
 		{adminCert, cluster, certs.Profile{CommonName: "nephele-admin", Organizations: []string{administrators}, Client: true}},
 		{frontProxyCert, frontProxy, certs.Profile{CommonName: frontProxyUser, Client: true}},
 		{webhookClientCert, webhooks, certs.Profile{CommonName: "kube-apiserver", Client: true}},
-		{etcdServerCert, etcd, certs.Profile{CommonName: "etcd", IPs: loopback, Server: true}},
-		{etcdClientCert, etcd, certs.Profile{CommonName: "kube-apiserver", Client: true}},
 	} {
 		if _, err := c.store.Certificate(leaf.name, leaf.signer, leaf.profile); err != nil {
 			return fmt.Errorf("certificate %s: %w", leaf.name, err)
@@ -125,6 +121,23 @@ func (c *credentials) ensure() error {
 		return fmt.Errorf("service account key: %w", err)
 	}
 	return c.writeKubeconfig(cluster)
+}
+
+// ensureEtcd is ensure for what etcd and its only client need.
+func (c *credentials) ensureEtcd() error {
+	etcd, err := c.store.Authority(etcdAuthority)
+	if err != nil {
+		return fmt.Errorf("etcd certificate authority: %w", err)
+	}
+	for name, profile := range map[string]certs.Profile{
+		etcdServerCert: {CommonName: "etcd", IPs: []net.IP{{127, 0, 0, 1}}, Server: true},
+		etcdClientCert: {CommonName: "kube-apiserver", Client: true},
+	} {
+		if _, err := c.store.Certificate(name, etcd, profile); err != nil {
+			return fmt.Errorf("certificate %s: %w", name, err)
+		}
+	}
+	return nil
 }
 
 // url is the address of the API server.

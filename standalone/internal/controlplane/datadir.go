@@ -41,6 +41,9 @@ const dataFormat = 1
 // log aside at once, and a control plane that cannot write loses nothing but does not work either.
 const leastSpace = 256 << 20
 
+// errInUse is why a directory cannot be locked.
+var errInUse = errors.New("it is in use")
+
 // openDataDir creates what is missing and takes the lock. It fails if less than space bytes are
 // free.
 func openDataDir(path string, space uint64) (*dataDir, error) {
@@ -75,7 +78,7 @@ func openDataDir(path string, space uint64) (*dataDir, error) {
 		holder := d.holder()
 		err = errors.Join(err, d.lock.Close())
 		if errors.Is(err, syscall.EWOULDBLOCK) {
-			return nil, bad("another nephele process"+holder+" is using it", "stop that process, or choose another directory", err)
+			return nil, bad("another nephele process"+holder+" is using it", "stop that process, or choose another directory", errors.Join(errInUse, err))
 		}
 		return nil, unusable(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"path/filepath"
 	"syscall"
 	"time"
 
@@ -14,6 +15,8 @@ import (
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
+
+	"github.com/nephele-io/nephele/internal/platform/certs"
 )
 
 // startEtcd starts a cluster of one member on a free loopback port and waits until it serves.
@@ -25,8 +28,23 @@ func startEtcd(ctx context.Context, dir *dataDir, creds *credentials, logger *za
 	if err != nil {
 		return nil, fmt.Errorf("start etcd: %w", err)
 	}
-	return serveEtcd(ctx, dir.etcd(), creds, logger)
+	e, err := serveEtcd(ctx, dir.etcd(), creds, logger)
+	if err != nil {
+		return nil, err
+	}
+	// For backups; it is no secret, for the door has a lock of its own.
+	if err := certs.WriteFile(filepath.Join(dir.path, addressFile), []byte(etcdURL(e)+"\n"), 0o600); err != nil {
+		e.Close()
+		return nil, fmt.Errorf("start etcd: %w", err)
+	}
+	return e, nil
 }
+
+// memberName and peerURL are those of the only member. There are no peers, but a member must have
+// an address.
+const memberName = "nephele"
+
+var peerURL = url.URL{Scheme: "http", Host: "localhost:2380"}
 
 // foundEtcd makes the database. A member that is killed between making its log and writing itself
 // into it never elects itself again. So the first one comes up beside the place where a database is
@@ -84,7 +102,7 @@ const connectionBuffer = 4 << 10
 // serveEtcdAt is serveEtcd on a certain address.
 func serveEtcdAt(ctx context.Context, address, path string, creds *credentials, logger *zap.Logger) (*embed.Etcd, error) {
 	cfg := embed.NewConfig()
-	cfg.Name = "nephele"
+	cfg.Name = memberName
 	cfg.Dir = path
 	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(logger)
 	cfg.Logger = "zap"
@@ -119,10 +137,9 @@ func serveEtcdAt(ctx context.Context, address, path string, creds *credentials, 
 		TrustedCAFile:  creds.store.CertFile(etcdAuthority),
 		ClientCertAuth: true,
 	}
-	// There are no peers, so no port for them is opened; a member must have an address all the
-	// same.
+	// There are no peers, so no port for them is opened.
 	cfg.ListenPeerUrls = nil
-	cfg.AdvertisePeerUrls = []url.URL{{Scheme: "http", Host: "localhost:2380"}}
+	cfg.AdvertisePeerUrls = []url.URL{peerURL}
 	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
 
 	e, err := embed.StartEtcd(cfg)

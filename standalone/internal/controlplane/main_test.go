@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -30,6 +31,9 @@ func TestMain(m *testing.M) { os.Exit(run(m)) }
 func run(m *testing.M) int {
 	if dir := os.Getenv(childDir); dir != "" {
 		return runChild(dir)
+	}
+	if dir, file, ok := strings.Cut(os.Getenv(restoresInto), ":"); ok {
+		return runRestore(dir, file)
 	}
 	dir, err := os.MkdirTemp("", "controlplane")
 	if err != nil {
