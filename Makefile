@@ -3,7 +3,7 @@
 SHELL := /usr/bin/env bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help build build-slim build-agent build-cni deb image release demo check test test-long screens web verify-web fmt vet generate verify-generated staticcheck race bench scale cost accounts console-figures figures az matrix worlds cluster clean
+.PHONY: help build build-slim build-agent build-cni deb image release audit fips demo check test test-long screens web verify-web fmt vet generate verify-generated staticcheck race bench scale cost accounts console-figures figures az matrix worlds cluster clean
 
 # What is compiled does not name the directory that it was compiled in, so all clones and worktrees
 # share one build cache.
@@ -43,8 +43,18 @@ RELEASE = cd packaging && go run ./release -version "$(VERSION)" -revision "$$(g
 image: ## Build dist/image, for linux/amd64 and linux/arm64, without a container engine (PUSH=registry/nephele:v1 pushes it)
 	@$(RELEASE) $(if $(PUSH),-push "$(PUSH)")
 
-release: ## Build the image, and dist/: archives for linux and darwin, the charts, the agent's packages, lists of modules, checksums
-	@$(RELEASE) -archives $(if $(PUSH),-push "$(PUSH)")
+release: ## Build the image, and dist/: archives, charts, packages, lists of modules, provenance, checksums; signed with KEY=cosign.key (VERSION=v1.2.3 PUSH=registry/nephele:v1; docs/releases.md)
+	@$(RELEASE) -archives $(if $(PUSH),-push "$(PUSH)") $(if $(KEY),-key "$(abspath $(KEY))")
+
+audit: ## Look for known vulnerabilities and licences of what is in our programs, and check our own advisories
+	@cd packaging && go run ./audit
+
+# Go's cryptographic module that has a certificate of FIPS 140-3.
+FIPS ?= v1.0.0
+fips: ## Build bin/nephele-fips and bin/nephele-agent-fips with Go's FIPS 140-3 module, and FIPS mode on (what that does not cover: docs/releases.md)
+	@CGO_ENABLED=0 GOFIPS140="$(FIPS)" hack/build.sh . ./cmd/nephele bin/nephele-fips
+	@CGO_ENABLED=0 GOFIPS140="$(FIPS)" hack/build.sh . ./cmd/nephele-agent bin/nephele-agent-fips
+	@go version -m bin/nephele-fips | grep -E 'GOFIPS140|fips140'
 
 demo: build ## Build and tell a story on a simulated AWS account (DEMO_FLAGS=--once ends after it)
 	@bin/nephele demo $(DEMO_FLAGS)

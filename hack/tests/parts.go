@@ -62,6 +62,7 @@ func testParts() []part {
 		part{name: "web", title: "page of the console"}.runs("hack/web.sh", "verify-if-possible"),
 		makes("binary", "standalone binary", "build"),
 		makes("staticcheck", "staticcheck", "staticcheck"),
+		makes("audit", "vulnerabilities and licences of what is in our programs", "audit"),
 		inModule("standalone", "vet and tests of the standalone module: these start API servers", "standalone", "-vet=all", "-timeout=60m"),
 		inModule("packaging", "vet and tests of the packaging module: charts and images", "packaging", "-vet=all"),
 	}

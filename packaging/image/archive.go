@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -21,7 +22,18 @@ import (
 func Archive(at time.Time, files map[string][]byte, executable ...string) ([]byte, error) {
 	var out bytes.Buffer
 	zipped := gzip.NewWriter(&out)
-	w := tar.NewWriter(zipped)
+	if err := pack(zipped, at, files, executable...); err != nil {
+		return nil, err
+	}
+	if err := zipped.Close(); err != nil {
+		return nil, fmt.Errorf("close the archive: %w", err)
+	}
+	return out.Bytes(), nil
+}
+
+// pack writes a tar.
+func pack(to io.Writer, at time.Time, files map[string][]byte, executable ...string) error {
+	w := tar.NewWriter(to)
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		mode := int64(0o644)
 		if slices.Contains(executable, name) {
@@ -31,19 +43,16 @@ func Archive(at time.Time, files map[string][]byte, executable ...string) ([]byt
 			Name: name, Mode: mode, Size: int64(len(files[name])), ModTime: at.UTC().Truncate(time.Second), Typeflag: tar.TypeReg, Format: tar.FormatPAX,
 		})
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
+			return fmt.Errorf("%s: %w", name, err)
 		}
 		if _, err := w.Write(files[name]); err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
+			return fmt.Errorf("%s: %w", name, err)
 		}
 	}
 	if err := w.Close(); err != nil {
-		return nil, fmt.Errorf("close the archive: %w", err)
+		return fmt.Errorf("close the archive: %w", err)
 	}
-	if err := zipped.Close(); err != nil {
-		return nil, fmt.Errorf("close the archive: %w", err)
-	}
-	return out.Bytes(), nil
+	return nil
 }
 
 // Chart packs a chart as "helm package" does, with the version of the release in it. Links are
@@ -89,6 +98,31 @@ func gather(files map[string][]byte, dir, as string) error {
 		}
 	}
 	return nil
+}
+
+// Layout packs an image, as an OCI layout, into a tar: what "skopeo copy oci-archive:" and
+// "docker load" read.
+func Layout(at time.Time, dir string) ([]byte, error) {
+	files := map[string][]byte{}
+	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		name, err := filepath.Rel(dir, path)
+		if err != nil {
+			return err
+		}
+		files[filepath.ToSlash(name)], err = os.ReadFile(path)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the image: %w", err)
+	}
+	var out bytes.Buffer
+	if err := pack(&out, at, files); err != nil {
+		return nil, fmt.Errorf("pack the image: %w", err)
+	}
+	return out.Bytes(), nil
 }
 
 // Checksums are the SHA-256 of files, in the form that sha256sum -c reads.

@@ -1,9 +1,9 @@
 // Command release makes what is given to others, below dist/: the image, and with -archives the
-// archives for every platform with their lists of modules, the charts, the agent's Debian packages
-// and checksums.
+// archives for every platform with their lists of modules, the charts, the agent's Debian packages,
+// what has changed, what it was made of, checksums, and with a key their signatures.
 //
-// It owns the names of these files. It promises that the same commit makes the same bytes, and
-// that a file that could not be made ends it with exit code 1.
+// It owns the names of these files. It promises that the same commit and key make the same bytes,
+// and that a file that could not be made ends it with exit code 1.
 package main
 
 import (
@@ -20,10 +20,12 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 
 	"github.com/nephele-io/nephele/packaging/image"
+	"github.com/nephele-io/nephele/packaging/sign"
 )
 
 func main() {
@@ -42,12 +44,17 @@ type job struct {
 	out    string
 	// built has the binaries by platform: each is built once.
 	built map[string]image.Binary
+	// key signs; nil for no signatures.
+	key *sign.Key
+	// index is the image, and digest its digest.
+	index  v1.ImageIndex
+	digest v1.Hash
 }
 
 func run(ctx context.Context) error {
 	j := job{built: map[string]image.Binary{}}
 	var unix int64
-	var push string
+	var push, key string
 	var archives bool
 	j.source = image.Source{Package: "./cmd/nephele", Agent: "./cmd/nephele-agent", Plugin: "./cmd/nephele-cni", Stamp: "github.com/nephele-io/nephele/internal/cli"}
 	flag.StringVar(&j.source.Root, "root", "..", "root of the repository")
@@ -56,12 +63,22 @@ func run(ctx context.Context) error {
 	flag.Int64Var(&unix, "time", 0, "time of the commit, in seconds since 1970")
 	flag.StringVar(&j.out, "out", "../dist", "where to put the files")
 	flag.StringVar(&push, "push", "", "REGISTRY/NAME:TAG to push the image to, with the credentials that docker login has left; empty: nowhere")
+	flag.StringVar(&key, "key", "", "private key that signs: of cosign, with its password in COSIGN_PASSWORD, or an ECDSA key in PEM; empty: nothing is signed")
 	flag.BoolVar(&archives, "archives", false, "make archives, charts, packages and checksums too")
 	flag.Parse()
 	if !strings.HasPrefix(j.Version, "v") || j.Revision == "" {
 		return errors.New("-version (v1.2.3) and -revision: want both")
 	}
 	j.Time = time.Unix(unix, 0).UTC()
+	if key != "" {
+		text, err := os.ReadFile(key)
+		if err == nil {
+			j.key, err = sign.ParseKey(text, []byte(os.Getenv("COSIGN_PASSWORD")))
+		}
+		if err != nil {
+			return fmt.Errorf("-key %s: %w", key, err)
+		}
+	}
 	if err := os.MkdirAll(j.out, 0o755); err != nil {
 		return fmt.Errorf("make %s: %w", j.out, err)
 	}
@@ -108,6 +125,7 @@ func (j *job) image(ctx context.Context, push string) error {
 	if err != nil {
 		return fmt.Errorf("digest: %w", err)
 	}
+	j.index, j.digest = index, digest
 	fmt.Printf("%s  %s (OCI layout, linux/amd64 and linux/arm64)\n", digest, dir)
 	if push == "" {
 		return nil
@@ -120,6 +138,13 @@ func (j *job) image(ctx context.Context, push string) error {
 		return fmt.Errorf("push %s: %w", push, err)
 	}
 	fmt.Printf("pushed %s@%s\n", to.Context().Name(), digest)
+	if j.key == nil {
+		return nil
+	}
+	if err := j.key.Image(ctx, to.Context(), digest, remote.WithAuthFromKeychain(authn.DefaultKeychain)); err != nil {
+		return fmt.Errorf("sign the image: %w", err)
+	}
+	fmt.Printf("signed %s@%s\n", to.Context().Name(), digest)
 	return nil
 }
 
@@ -162,13 +187,21 @@ func (j *job) archives(ctx context.Context) error {
 		}
 		files[fmt.Sprintf("%s-%s.tgz", chart, strings.TrimPrefix(j.Version, "v"))] = raw
 	}
-	files["SHA256SUMS"] = image.Checksums(files)
+	if err := j.describe(ctx, files); err != nil {
+		return err
+	}
+	if err := j.prove(files); err != nil {
+		return err
+	}
 	for file, raw := range files {
 		if err := os.WriteFile(filepath.Join(j.out, file), raw, 0o644); err != nil {
 			return fmt.Errorf("write: %w", err)
 		}
 	}
 	fmt.Printf("%d files below %s, with SHA256SUMS\n", len(files), j.out)
+	if j.key == nil {
+		fmt.Println("NOT SIGNED: nobody can tell who made this; give the key that signs it")
+	}
 	return nil
 }
 

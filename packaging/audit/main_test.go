@@ -1,0 +1,82 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+var today = time.Date(2026, 11, 28, 12, 0, 0, 0, time.UTC)
+
+// TestExceptions: a reason is a sentence, ends, and is gone when nothing needs it.
+func TestExceptions(t *testing.T) {
+	t.Parallel()
+	const reason = `"The code that it is about is never called."`
+	for text, want := range map[string]string{
+		`[]`: "",
+		`[{"kind":"vulnerability","id":"GO-1","module":"m","reason":` + reason + `,"until":"2026-11-28"}]`: "",
+		`[{"kind":"vulnerability","id":"GO-1","module":"m","reason":` + reason + `,"until":"2026-11-27"}]`: "has ended",
+		`[{"kind":"vulnerability","id":"GO-1","module":"m","reason":` + reason + `,"until":"2027-12-27"}]`: "within a year",
+		`[{"kind":"vulnerability","id":"GO-1","module":"m","reason":` + reason + `,"until":"soon"}]`:       "want YYYY-MM-DD",
+		`[{"kind":"vulnerability","id":"GO-1","module":"m","reason":"ok","until":"2026-12-01"}]`:           "a reason of a sentence",
+		`[{"kind":"other","id":"GO-1","module":"m","reason":` + reason + `,"until":"2026-12-01"}]`:         "want kind",
+		`[{"kind":"licence","id":"","module":"m","reason":` + reason + `,"until":"2026-12-01"}]`:           "want kind",
+		`[{"kind":"licence","all":true}]`: "unknown field",
+		`{`:                               "EOF",
+	} {
+		file := filepath.Join(t.TempDir(), "exceptions.json")
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := readExceptions(file, today); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
+	}
+	found := []finding{{vulnerability, "GO-1", "m", "in v1"}, {licenced, "GPL", "n", "is in our programs"}}
+	fits := []exception{{Kind: vulnerability, ID: "GO-1", Module: "m"}, {Kind: licenced, ID: "GPL", Module: "n"}}
+	for what, c := range map[string]struct {
+		found      []finding
+		exceptions []exception
+		asked      bool
+		want       string
+	}{
+		"all have a reason":            {found, fits, true, ""},
+		"one has none":                 {found, fits[:1], true, "licence GPL of n"},
+		"a reason for another module":  {found, []exception{fits[0], {Kind: licenced, ID: "GPL", Module: "x"}}, true, "licence GPL of n"},
+		"a reason that nobody needs":   {found[:1], fits, true, "not needed any more"},
+		"nothing is known":             {nil, fits, false, ""},
+		"a vulnerability of one":       {found[:1], nil, false, "vulnerability GO-1 of m"},
+		"a licence for a vulnerabilty": {found[:1], []exception{{Kind: licenced, ID: "GO-1", Module: "m"}}, true, "vulnerability GO-1"},
+	} {
+		if err := judge(c.found, c.exceptions, c.asked, c.asked); (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", what, err, c.want)
+		}
+	}
+}
+
+// TestAnswers: what govulncheck and npm print is read; what is no answer is no good news.
+func TestAnswers(t *testing.T) {
+	t.Parallel()
+	const stream = `{"config":{"protocol_version":"v1.0.0"}} {"progress":{"message":"..."}} {"osv":{"id":"GO-2026-1"}}
+{"finding":{"osv":"GO-2026-1","fixed_version":"v1.2.4","trace":[{"module":"example.com/m","version":"v1.2.3"}]}}
+{"finding":{"osv":"GO-2026-2","trace":[{"module":"stdlib","version":"v1.26.0"}]}}`
+	got, err := readGoVulnerabilities(strings.NewReader(stream))
+	if err != nil || len(got) != 2 || got[0] != (finding{vulnerability, "GO-2026-1", "example.com/m", "in v1.2.3, fixed in v1.2.4"}) || got[1].What != "in v1.26.0, fixed in no version" {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if _, err := readGoVulnerabilities(strings.NewReader(stream[:200])); err == nil {
+		t.Error("half of an answer is taken for the whole")
+	}
+	const npm = `{"auditReportVersion":2,"vulnerabilities":{"a":{"via":["b"]},"b":{"via":[{"source":1,"name":"b","title":"Bad","url":"https://github.com/advisories/GHSA-x","severity":"high"}]}}}`
+	if got, err := readNPM([]byte(npm)); err != nil || len(got) != 1 || got[0] != (finding{vulnerability, "GHSA-x", "b", "high: Bad"}) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	for _, away := range []string{`{"message":"405 Method Not Allowed"}`, `{"error":{"code":"ENOAUDIT"}}`, `{}`} {
+		if _, err := readNPM([]byte(away)); !errors.Is(err, errAway) {
+			t.Errorf("%s: %v", away, err)
+		}
+	}
+}
