@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"net"
 	"net/netip"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -73,6 +75,42 @@ func (f *fixture) keepsClosed(port uint16) (end func() (tries int)) {
 	end = sync.OnceValue(func() int { close(done); running.Wait(); return tries })
 	f.t.Cleanup(func() { end() })
 	return end
+}
+
+// TestSocketIsForRootOnly: nobody but the administrator of a host asks its agent, and nobody else
+// reads what it keeps.
+func TestSocketIsForRootOnly(t *testing.T) {
+	f := newFixture(t)
+	f.allow(80, 1, "")
+	a, _ := f.start()
+	f.eventually("enforced", func() bool { return f.reports.of("p").Generation == 1 })
+	socket := filepath.Join(t.TempDir(), "run", "agent.sock")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go func() { _ = a.Serve(ctx, socket) }()
+	mode := func(path string) fs.FileMode {
+		info, err := os.Lstat(path)
+		if err != nil {
+			return 0
+		}
+		return info.Mode()
+	}
+	f.eventually("it answers, for root", func() bool { return mode(socket) == fs.ModeSocket|0o600 })
+	if m := mode(filepath.Dir(socket)); m.Perm() != 0o700 {
+		t.Errorf("the folder of the socket has the mode %v", m)
+	}
+	err := filepath.WalkDir(f.dir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if m := mode(path); m.Perm()&0o077 != 0 {
+			t.Errorf("%s has the mode %v", path, m)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
 }
 
 // TestSecondAgent starts a second agent on a host: it ends and says why, nothing changes, and the

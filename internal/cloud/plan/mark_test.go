@@ -1,6 +1,7 @@
 package plan_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -63,6 +64,41 @@ func TestMark(t *testing.T) {
 	settle(t, e, f, func(in *plan.Input) { in.Policies = nil })
 	if d := diffLeftOver(f, native); len(f.marks()) != 0 || len(f.snap.Networks[0].Tags) != 0 {
 		t.Errorf("tags %v, %v", f.snap.Networks[0].Tags, d)
+	}
+}
+
+// TestForgedMark: whatever somebody else writes in the place of the mark, or takes away, the plan
+// that changes a policy ends where it would have ended, with the right mark.
+func TestForgedMark(t *testing.T) {
+	changed := func(forge func(tags map[string]string, key string)) (marks []string, left string) {
+		e := small()
+		f := e.cloud()
+		settle(t, e, f, nil)
+		if len(f.marks()) != 1 {
+			t.Fatalf("marks %v", f.marks())
+		}
+		tags := f.snap.Networks[0].Tags
+		for key := range tags {
+			if strings.HasPrefix(key, cloud.TagRevision) {
+				forge(tags, key)
+			}
+		}
+		port := &e.History[0].Policies[0].Rules[0].Services[0]
+		port.From, port.To = 443, 443
+		settle(t, e, f, nil)
+		return f.marks(), fmt.Sprintf("%+v", leftOver(f))
+	}
+	marks, left := changed(func(map[string]string, string) {})
+	for what, forge := range map[string]func(tags map[string]string, key string){
+		"garbage":            func(tags map[string]string, key string) { tags[key] = "\x00 no hash" },
+		"empty":              func(tags map[string]string, key string) { tags[key] = "" },
+		"that of what comes": func(tags map[string]string, key string) { tags[key] = marks[0] },
+		"taken away":         func(tags map[string]string, key string) { delete(tags, key) },
+		"long":               func(tags map[string]string, key string) { tags[key] = strings.Repeat("x", 256) },
+	} {
+		if got, is := changed(forge); !slices.Equal(got, marks) || is != left {
+			t.Errorf("%s: marks %v, want %v\n%s\nwant %s", what, got, marks, is, left)
+		}
 	}
 }
 
