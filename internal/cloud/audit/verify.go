@@ -44,9 +44,10 @@ type Chain struct {
 // most bounds what is told of each kind.
 const most = 100
 
-// seen is a line that was read, and where.
+// seen is what is kept of a line that was read, and where it was.
 type seen struct {
-	line
+	links
+	time  time.Time
 	where string
 	file  bool
 	order int
@@ -116,7 +117,7 @@ func (v *Verifier) File(name string, from io.Reader) error {
 			v.fault("%s: line %s comes after line %s:%d", where, l.at(), l.Chain, last[l.Chain])
 		}
 		last[l.Chain] = max(l.N, last[l.Chain])
-		v.take(seen{line: l, where: where, file: true})
+		v.take(l, where, true)
 	})
 }
 
@@ -140,18 +141,19 @@ func (v *Verifier) Log(name string, from io.Reader) error {
 			v.fault("%s: this is no line of a record: %v", where, err)
 			return
 		}
-		v.take(seen{line: l, where: where})
+		v.take(l, where, false)
 	})
 }
 
 // take takes in a line.
-func (v *Verifier) take(s seen) {
+func (v *Verifier) take(l line, where string, file bool) {
+	s := seen{links: l.links, time: l.Time, where: where, file: file}
 	if v.chains == nil {
 		v.chains, v.hashes = map[string]map[uint64]seen{}, map[string]bool{}
 	}
 	v.order++
 	s.order = v.order
-	if want, err := s.sum(); err != nil || s.Hash != want {
+	if want, err := l.sum(); err != nil || s.Hash != want {
 		v.fault("%s: line %s was changed: it does not have its hash", s.where, s.at())
 	}
 	v.hashes[s.Hash] = true
@@ -220,7 +222,7 @@ func btoi(b bool) int {
 func (v *Verifier) chain(name string, of map[uint64]seen) Chain {
 	numbers := slices.Sorted(maps.Keys(of))
 	first, last := of[numbers[0]], of[numbers[len(numbers)-1]]
-	out := Chain{Process: name, First: first.N, Last: last.N, Begin: first.Time, End: last.Time, Hash: last.Hash}
+	out := Chain{Process: name, First: first.N, Last: last.N, Begin: first.time, End: last.time, Hash: last.Hash}
 	for i, n := range numbers {
 		l := of[n]
 		out.file = out.file || l.file

@@ -41,8 +41,9 @@ const (
 var keyFolders = []string{"pki", "api-pki"}
 
 // Backup writes what is in a data directory into an empty folder: the database as it is at one
-// instant, the keys, and the format. A running process goes on; of one that does not run the
-// database is started for the moment. Logs, the record of changes and flows are not in it.
+// instant, the keys, and the format. A running process goes on; of one that does not run a copy of
+// the database is started for the moment, so that nothing of whoever owns the directory is touched.
+// Logs, the record of changes and flows are not in it.
 func Backup(ctx context.Context, path, into string) error {
 	for range backupAttempts {
 		before, err := readKeys(path)
@@ -140,7 +141,7 @@ func snapshotOf(ctx context.Context, path, to string) error {
 
 // snapshotStopped starts the database of a data directory that nobody uses, for as long as it
 // takes.
-func snapshotStopped(ctx context.Context, dir *dataDir, to string) error {
+func snapshotStopped(ctx context.Context, dir *dataDir, to string) (err error) {
 	there, err := dir.hasDatabase()
 	if err == nil && !there {
 		err = fmt.Errorf("%s has no database", dir.path)
@@ -148,15 +149,26 @@ func snapshotStopped(ctx context.Context, dir *dataDir, to string) error {
 	if err != nil {
 		return err
 	}
-	store, err := certs.Open(dir.pki(), time.Now)
+	// What a member writes when it starts would belong to whoever makes the backup, who is often
+	// somebody else than who runs the next process.
+	temp, err := os.MkdirTemp(filepath.Dir(to), ".database-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(temp)) }()
+	twin := &dataDir{path: temp}
+	if err := errors.Join(os.CopyFS(twin.etcd(), os.DirFS(dir.etcd())), os.CopyFS(twin.pki(), os.DirFS(dir.pki()))); err != nil {
+		return fmt.Errorf("copy the database: %w", err)
+	}
+	store, err := certs.Open(twin.pki(), time.Now)
 	if err != nil {
 		return fmt.Errorf("open the key store: %w", err)
 	}
-	creds := &credentials{dir: dir, store: store}
+	creds := &credentials{dir: twin, store: store}
 	if err := creds.ensureEtcd(); err != nil {
 		return err
 	}
-	e, err := serveEtcd(ctx, dir.etcd(), creds, zap.NewNop())
+	e, err := serveEtcd(ctx, twin.etcd(), creds, zap.NewNop())
 	if err != nil {
 		return err
 	}
