@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -63,8 +64,10 @@ type Controller struct {
 	Options
 	engine *policy.Engine
 	parts  convert.Parts
-	intake *intake
-	book   *book
+	// addresses are where those of a Pod are listed for the engine.
+	addresses []netip.Addr
+	intake    *intake
+	book      *book
 	// upstream are the informers of the upstream kinds of policies.
 	upstream *upstream
 	// externalNodes are the names of those there are, by namespace; only the loop looks at them.

@@ -341,7 +341,9 @@ func (c *Controller) applyObject(in input) bool {
 	case *corev1.Namespace:
 		c.engine.PutNamespace(c.named(convert.Namespace(o)))
 	case *convert.TrimmedPod:
-		c.putEntity(in)(o.Entity())
+		e, errs := o.EntityWith(c.addresses[:0])
+		c.addresses = e.Addresses
+		c.putEntity(in)(e, errs)
 	case *corev1.Pod:
 		c.putEntity(in)(convert.Pod(o))
 	case *corev1.Node:

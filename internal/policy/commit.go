@@ -1,6 +1,9 @@
 package policy
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+)
 
 // Commit brings everything computed up to date and returns what changed since the last Commit.
 func (e *Engine) Commit() *Delta { return e.CommitChanges().Delta() }
@@ -97,16 +100,37 @@ func (e *Engine) updateAppliedToGroups(c *Changes) {
 
 // countMembers counts the hosts of all members of a fresh group.
 func (e *Engine) countMembers(g *group) {
-	var last *host
-	if n := g.cellSize(); n < slabLength/4 {
-		g.hosts.list = roomFor(&e.slabs, &e.slabs.hostCounts, n)
+	if short := len(e.hosts) + len(e.freeHostIDs) - len(e.tally); short > 0 {
+		e.tally = append(e.tally, make([]hostCount, short)...)
 	}
-	g.eachMember(func(m *Member) {
-		if last == nil || last.key != m.Host {
-			last = e.hosts[m.Host]
+	n := 0
+	for _, link := range g.selection.cells {
+		for _, x := range link.cell.entities {
+			if x.member(g.role) == nil {
+				continue
+			}
+			at := &e.tally[x.host.id]
+			if at.count == 0 {
+				at.host = x.host
+				n++
+			}
+			at.count++
 		}
-		g.hosts.add(last, 1)
-	})
+	}
+	list := roomFor(&e.slabs, &e.slabs.hostCounts, n)
+	for _, link := range g.selection.cells {
+		for _, x := range link.cell.entities {
+			if x.host == nil {
+				continue
+			}
+			if at := &e.tally[x.host.id]; at.count > 0 {
+				list = append(list, *at)
+				*at = hostCount{}
+			}
+		}
+	}
+	slices.SortFunc(list, func(a, b hostCount) int { return cmp.Compare(a.host.id, b.host.id) })
+	g.hosts.list = list
 }
 
 // updateAddressGroups works out the members and spans of address groups.

@@ -19,6 +19,37 @@
 //   - to do no I/O, and to use neither clock, goroutines nor randomness. Equal inputs give equal
 //     Deltas, in equal order.
 //
+// What is held, and what follows from it, one file each:
+//
+//   - world.go: a namespace has by kind its entities by name and its cells. A cell is the entities
+//     of one label set (labels.go, each set held once), in a list in which each knows its place. An
+//     entity points at its Member, the one value that all groups and receivers share, and its host.
+//   - selection.go: a selection is what one selector selects, as a list of cells; each link is in
+//     both lists, and knows where its other end is. Namespaces' labels are a level of their own: a
+//     scope is the Namespaces of one namespaceSelector, however many selections have it.
+//   - group.go: a group gives the cells of a selection a name and a role, and notes entities that
+//     may have come or gone since the last Commit (pending). It holds no list of members.
+//   - reach.go, span.go: a reach is the span of all policies with the same applied-to groups, as
+//     counts of members by host, sorted by the hosts' numbers. An address group with one reach has
+//     its span.
+//   - commit.go, changes.go: pending entities become members added and removed, these shift the
+//     counts of hosts, hosts that come or go shift spans, and what has changed becomes the Changes.
+//
+// Before the first Commit all of this is made many at a time (slab.go).
+//
+// What operations cost, besides maps:
+//
+//   - PutEntity with labels that its Namespace has: the groups that contain its cell, if its member
+//     value changes. With a new label set: the selections of its Namespace and of its scopes that
+//     name one of the labels (index.go), or none by a single value.
+//   - PutNamespace with other labels: the scopes that name one of them; for those that it enters or
+//     leaves, its cells that their selections match.
+//   - PutPolicy: nothing until Commit, which compiles its selectors. One that is in use already is
+//     found by its text; another one is held against the cells that have one of its labels.
+//   - Commit: what is pending, log of the hosts of a group for each member that changes its host,
+//     and for each host that comes or goes the reaches and address groups that depend on the group.
+//     A new group costs its members.
+//
 // Values passed to Put must not be modified afterwards. Values handed out (Delta, ComputedPolicy,
 // Member) are shared with the Engine and with other receivers and must not be modified by anybody;
 // they never change once handed out and may be read from any goroutine. The Engine itself is not

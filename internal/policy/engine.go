@@ -16,6 +16,7 @@ type Engine struct {
 	// Inputs.
 	labels          labelTable
 	namespaces      map[string]*namespace
+	recent          *namespace // the one that was looked for last
 	knownNamespaces labelIndex[*namespace]
 	services        map[NamespacedName]*Service
 	byService       map[NamespacedName]map[*groupDef]struct{}
@@ -75,6 +76,8 @@ type Engine struct {
 	policyScratch Policy
 	// atgScratch is where a translation lists its applied-to groups.
 	atgScratch []*group
+	// tally counts members by the ids of hosts.
+	tally []hostCount
 	// pending are lists for groups; last is what the last Commit returned, to be used again, if it
 	// is small.
 	pending pendingLists
@@ -203,8 +206,8 @@ func (e *Engine) PutEntity(in Entity) {
 	} else if in.Kind == KindNode {
 		e.shiftNode(e.useHost(in.Name), 1)
 	}
-	e.assignHost(x, &in)
-	x.assign(&in)
+	e.assignHost(x, in.hostKey())
+	x.assign(&in, &e.slabs)
 	x.alive = true
 	e.enter(x, c)
 	for _, link := range c.selectedBy {
@@ -215,8 +218,8 @@ func (e *Engine) PutEntity(in Entity) {
 // updateContent changes what does not concern selectors.
 func (e *Engine) updateContent(x *entity, in *Entity) {
 	was := [2]*Member{x.member(AddressGroup), x.member(AppliedToGroup)}
-	e.assignHost(x, in)
-	x.assign(in)
+	e.assignHost(x, in.hostKey())
+	x.assign(in, &e.slabs)
 	var changed [2]bool
 	for role := range changed {
 		changed[role] = !sameIn(GroupRole(role), was[role], x.member(GroupRole(role)))
@@ -249,9 +252,7 @@ func (e *Engine) DeleteEntity(ref EntityRef) {
 	e.noteEntity(x, x.cell)
 	e.leave(x)
 	x.alive = false
-	if x.Host != "" {
-		e.freeHost(e.hosts[x.Host])
-	}
+	e.assignHost(x, "")
 	if ref.Kind == KindNode {
 		h := e.hosts[ref.Name]
 		e.shiftNode(h, -1)
@@ -260,20 +261,18 @@ func (e *Engine) DeleteEntity(ref EntityRef) {
 	e.dead = append(e.dead, x)
 }
 
-// assignHost counts the entity's use of its host, which is the present one if it is alive.
-func (e *Engine) assignHost(x *entity, in *Entity) {
-	key, former := in.hostKey(), ""
-	if x.alive {
-		former = x.Host
-	}
-	if former == key {
+// assignHost gives the entity its host and counts the use.
+func (e *Engine) assignHost(x *entity, key string) {
+	former := x.host
+	if former != nil && former.key == key {
 		return
 	}
-	if former != "" {
-		e.freeHost(e.hosts[former])
-	}
+	x.host = nil
 	if key != "" {
-		e.useHost(key)
+		x.host = e.useHost(key)
+	}
+	if former != nil {
+		e.freeHost(former)
 	}
 }
 

@@ -62,7 +62,7 @@ type Entity struct {
 	EntityRef
 	Labels map[string]string
 	// Addresses are listed to enforcers in this order. For a Node: every address that peers of that
-	// Node should know, in the order they should be listed.
+	// Node should know, in the order they should be listed. The Engine copies them.
 	Addresses []netip.Addr
 	Ports     []NamedPort
 	// Host is the key of the enforcer responsible: the Node name of a Pod; for an ExternalEntity

@@ -22,9 +22,6 @@ func (t *translation) kubernetes() {
 		logging = n.logKNP
 	}
 	each := func(d Direction, rules []Rule, path string) {
-		if t.out.Rules == nil && len(rules) > 0 {
-			t.out.Rules = roomFor(&t.e.slabs, &t.e.slabs.rules, len(rules))
-		}
 		for i := range rules {
 			at := indexed(path, i)
 			out := ComputedRule{Direction: d, Priority: knpRulePriority, Action: Allow, EnableLogging: logging}
@@ -36,39 +33,40 @@ func (t *translation) kubernetes() {
 		}
 	}
 	// A direction that is not in policyTypes is not restricted, whatever rules are written for it.
-	if isolates(Ingress) {
-		each(Ingress, t.in.Ingress, t.at("spec.ingress"))
-	}
-	if isolates(Egress) {
-		each(Egress, t.in.Egress, t.at("spec.egress"))
-	}
-	if isolates(Ingress) && len(t.in.Ingress) == 0 {
-		t.denyAll(Ingress, logging)
-	}
-	if isolates(Egress) && len(t.in.Egress) == 0 {
-		t.denyAll(Egress, logging)
-	}
-}
-
-// denyAll adds the deny-all rule of a direction. Policies of nothing else, of which there is one in
-// most Namespaces, share it.
-func (t *translation) denyAll(d Direction, logging bool) {
-	if len(t.out.Rules) > 0 {
-		t.out.Rules = append(t.out.Rules, ComputedRule{Direction: d, EnableLogging: logging})
+	ingress, egress := isolates(Ingress), isolates(Egress)
+	deny := denial{ingress: ingress && len(t.in.Ingress) == 0, egress: egress && len(t.in.Egress) == 0, logging: logging}
+	if deny.ingress == ingress && deny.egress == egress {
+		t.out.Rules = t.denyAll(deny)
 		return
 	}
-	key := denial{d, logging}
-	if t.e.denials[key] == nil {
-		t.e.denials[key] = []ComputedRule{{Direction: d, EnableLogging: logging}}
+	t.out.Rules = roomFor(&t.e.slabs, &t.e.slabs.rules, len(t.in.Ingress)+len(t.in.Egress)+1)
+	if ingress {
+		each(Ingress, t.in.Ingress, t.at("spec.ingress"))
 	}
-	t.out.Rules = slices.Clip(t.e.denials[key])
+	if egress {
+		each(Egress, t.in.Egress, t.at("spec.egress"))
+	}
+	t.out.Rules = append(t.out.Rules, t.denyAll(deny)...)
 }
 
-// denial identifies a deny-all rule.
-type denial struct {
-	direction Direction
-	logging   bool
+// denyAll returns the deny-all rules of some directions. Policies of nothing else, of which there
+// is one in most Namespaces, share them.
+func (t *translation) denyAll(d denial) []ComputedRule {
+	rules, known := t.e.denials[d]
+	if !known {
+		if d.ingress {
+			rules = append(rules, ComputedRule{Direction: Ingress, EnableLogging: d.logging})
+		}
+		if d.egress {
+			rules = append(rules, ComputedRule{Direction: Egress, EnableLogging: d.logging})
+		}
+		t.e.denials[d] = slices.Clip(rules)
+	}
+	return t.e.denials[d]
 }
+
+// denial identifies deny-all rules.
+type denial struct{ ingress, egress, logging bool }
 
 // kubernetesPeers refuses peers that a Kubernetes NetworkPolicy cannot have, and of which some
 // reading would be wider than meant.

@@ -13,7 +13,7 @@ type slabs struct {
 	reaches    slab[reach]
 	cells      slab[cell]
 	entities   slab[entity]
-	members    slab[Member]
+	members    slab[memberAt]
 	sets       slab[labelSet]
 	computed   slab[ComputedPolicy]
 	rules      slab[ComputedRule]

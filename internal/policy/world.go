@@ -127,6 +127,7 @@ type entity struct {
 	// Member is the value in groups. It keeps its identity while its content stays the same.
 	*Member
 	cell *cell
+	host *host // that of its key, nil if it is dead or has none
 	at   int32 // index in cell.entities
 	// excluded marks host-network and terminated Pods.
 	alive, excluded bool
@@ -146,12 +147,43 @@ func (x *entity) member(role GroupRole) *Member {
 }
 
 // assign takes over the content of an input.
-func (x *entity) assign(in *Entity) {
-	ips, ports, host := unmapped(in.Addresses), normalPorts(in.Ports), in.hostKey()
+func (x *entity) assign(in *Entity, from *slabs) {
 	x.excluded = in.HostNetwork || in.Terminated
-	if host != x.Host || !slices.Equal(ips, x.IPs) || !slices.Equal(ports, x.Ports) {
-		x.Member = &Member{EntityRef: x.EntityRef, IPs: ips, Ports: ports, Host: host, Serial: x.Serial}
+	if in.hostKey() != x.Host || !sameAddresses(in.Addresses, x.IPs) || !slices.Equal(normalPorts(in.Ports), x.Ports) {
+		x.Member = newMember(in, x.Serial, from)
 	}
+}
+
+// memberAt is a member with one address, as most are.
+type memberAt struct {
+	Member
+	ip [1]netip.Addr
+}
+
+// newMember makes the member that the entity is, with a copy of its addresses.
+func newMember(in *Entity, serial uint32, from *slabs) *Member {
+	x := one(from, &from.members)
+	x.EntityRef, x.Host, x.Serial, x.Ports = in.EntityRef, in.hostKey(), serial, normalPorts(in.Ports)
+	if len(in.Addresses) > 0 {
+		x.IPs = x.ip[:0]
+	}
+	for _, a := range in.Addresses {
+		x.IPs = append(x.IPs, plainAddress(a))
+	}
+	return &x.Member
+}
+
+// plainAddress is an address without zone, an IPv4-mapped one as IPv4.
+func plainAddress(a netip.Addr) netip.Addr {
+	if a.Is4In6() || a.Zone() != "" {
+		return a.Unmap().WithZone("")
+	}
+	return a
+}
+
+// sameAddresses reports whether given addresses are those that a member has.
+func sameAddresses(given, has []netip.Addr) bool {
+	return slices.EqualFunc(given, has, func(a, b netip.Addr) bool { return plainAddress(a) == b })
 }
 
 // hostKey is the key of the enforcer responsible.
@@ -160,20 +192,6 @@ func (in *Entity) hostKey() string {
 		return in.Name
 	}
 	return in.Host
-}
-
-// unmapped returns the addresses with IPv4-mapped ones as IPv4 and zones removed.
-func unmapped(in []netip.Addr) []netip.Addr {
-	for i, a := range in {
-		if a.Is4In6() || a.Zone() != "" {
-			out := slices.Clone(in)
-			for j := i; j < len(out); j++ {
-				out[j] = out[j].Unmap().WithZone("")
-			}
-			return out
-		}
-	}
-	return in
 }
 
 // normalPorts fills in the default protocol.
@@ -221,7 +239,10 @@ func compareMembers(a, b *Member) int { return compareRefs(a.EntityRef, b.Entity
 // entity returns what is known of an entity, also one that is gone since the last Commit; nil if
 // nothing is.
 func (e *Engine) entity(ref EntityRef) *entity {
-	n := e.namespaces[ref.Namespace]
+	n := e.recent
+	if n == nil || n.name != ref.Namespace {
+		n = e.namespaces[ref.Namespace]
+	}
 	if n == nil || ref.Kind > KindRemote || n.kinds[ref.Kind] == nil {
 		return nil
 	}
@@ -232,10 +253,7 @@ func (e *Engine) entity(ref EntityRef) *entity {
 func (e *Engine) newEntity(in *Entity) *entity {
 	n := e.namespaceNamed(in.Namespace)
 	x := one(&e.slabs, &e.slabs.entities)
-	x.Member = one(&e.slabs, &e.slabs.members)
-	*x.Member = Member{
-		EntityRef: in.EntityRef, IPs: unmapped(in.Addresses), Ports: normalPorts(in.Ports), Host: in.hostKey(), Serial: e.takeSerial(),
-	}
+	x.Member = newMember(in, e.takeSerial(), &e.slabs)
 	n.of(in.Kind).entities.insert(x)
 	n.uses++
 	return x
@@ -263,7 +281,11 @@ func (e *Engine) forgetEntity(x *entity) {
 
 // namespaceNamed returns the namespace state, making it if there is none.
 func (e *Engine) namespaceNamed(name string) *namespace {
+	if n := e.recent; n != nil && n.name == name {
+		return n
+	}
 	n := e.namespaces[name]
+	e.recent = n
 	if n == nil {
 		n = &namespace{name: name}
 		e.namespaces[name] = n
@@ -283,6 +305,9 @@ func (e *Engine) dropNamespace(n *namespace) {
 		delete(s.namespaces, n)
 	}
 	delete(e.namespaces, n.name)
+	if e.recent == n {
+		e.recent = nil
+	}
 }
 
 // find returns a cell, or nil if there is none.

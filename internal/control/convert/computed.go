@@ -256,8 +256,8 @@ func identity(p *policy.ComputedPolicy) *v1beta2.NetworkPolicy {
 func ComputedPolicy(p *policy.ComputedPolicy) *v1beta2.NetworkPolicy {
 	out := identity(p)
 	out.AppliedToGroups, out.Priority, out.TierPriority = p.AppliedToGroups, p.Priority, p.TierPriority
-	if len(p.Rules) == 1 && isDenial(&p.Rules[0]) {
-		out.Rules = denyAll(p.Rules[0].Direction, p.Rules[0].EnableLogging)
+	if rules := denials(p.Rules); rules != nil {
+		out.Rules = rules
 		return out
 	}
 	if len(p.Rules) > 0 {
@@ -269,11 +269,31 @@ func ComputedPolicy(p *policy.ComputedPolicy) *v1beta2.NetworkPolicy {
 	return out
 }
 
-// denials are the deny-all rules of Kubernetes NetworkPolicies, without logging and with. Nobody
-// modifies them: most Namespaces have a policy that says nothing else.
-var denials = [2][2]v1beta2.NetworkPolicyRule{
-	{{Direction: v1beta2.DirectionIn}, {Direction: v1beta2.DirectionIn, EnableLogging: true}},
-	{{Direction: v1beta2.DirectionOut}, {Direction: v1beta2.DirectionOut, EnableLogging: true}},
+// denyAll are the deny-all rules of both directions, without logging and with. Nobody modifies
+// them: most Namespaces have a policy that says nothing else.
+var denyAll = [2][2]v1beta2.NetworkPolicyRule{
+	{{Direction: v1beta2.DirectionIn}, {Direction: v1beta2.DirectionOut}},
+	{{Direction: v1beta2.DirectionIn, EnableLogging: true}, {Direction: v1beta2.DirectionOut, EnableLogging: true}},
+}
+
+// denials returns the shared form of rules that are nothing but deny-all; nil if they are not.
+func denials(rules []policy.ComputedRule) []v1beta2.NetworkPolicyRule {
+	if len(rules) == 0 || len(rules) > 2 || !isDenial(&rules[0]) {
+		return nil
+	}
+	all := &denyAll[0]
+	if rules[0].EnableLogging {
+		all = &denyAll[1]
+	}
+	switch ingress := rules[0].Direction == policy.Ingress; {
+	case len(rules) == 1 && ingress:
+		return all[0:1:1]
+	case len(rules) == 1:
+		return all[1:2:2]
+	case ingress && isDenial(&rules[1]) && rules[1].Direction == policy.Egress && rules[1].EnableLogging == rules[0].EnableLogging:
+		return all[:]
+	}
+	return nil
 }
 
 // isDenial reports whether a rule says no more than that all is denied.
@@ -283,18 +303,6 @@ func isDenial(r *policy.ComputedRule) bool {
 	}
 	return r.Action == "" && r.Priority == 0 && nothing(&r.From) && nothing(&r.To) && len(r.Services)+len(r.AppliedToGroups)+len(r.L7Protocols) == 0 &&
 		r.Name == "" && r.LogLabel == ""
-}
-
-// denyAll returns the one deny-all rule of a direction.
-func denyAll(d policy.Direction, logging bool) []v1beta2.NetworkPolicyRule {
-	of := &denials[0]
-	if d == policy.Egress {
-		of = &denials[1]
-	}
-	if logging {
-		return of[1:2:2]
-	}
-	return of[0:1:1]
 }
 
 func computedRule(r *policy.ComputedRule) v1beta2.NetworkPolicyRule {

@@ -76,18 +76,37 @@ func TestPartsAreTheDelta(t *testing.T) {
 	}
 }
 
-// TestDenyAllIsShared: the rule of a policy that denies all is what any rule would be converted to,
-// and takes no memory of its own.
+// TestDenyAllIsShared: the rules of a policy that denies all are what any rules would be converted
+// to, and take no memory of their own.
 func TestDenyAllIsShared(t *testing.T) {
-	for _, d := range []policy.Direction{policy.Ingress, policy.Egress} {
-		for _, logging := range []bool{false, true} {
-			p := &policy.ComputedPolicy{Rules: []policy.ComputedRule{{Direction: d, EnableLogging: logging}}}
-			got := ComputedPolicy(p).Rules
-			if diff := cmp.Diff([]v1beta2.NetworkPolicyRule{computedRule(&p.Rules[0])}, got); diff != "" {
+	for _, logging := range []bool{false, true} {
+		in, out := policy.ComputedRule{Direction: policy.Ingress, EnableLogging: logging}, policy.ComputedRule{Direction: policy.Egress, EnableLogging: logging}
+		other := in
+		other.EnableLogging = !logging
+		for _, c := range []struct {
+			rules  []policy.ComputedRule
+			shared bool
+		}{
+			{[]policy.ComputedRule{in}, true},
+			{[]policy.ComputedRule{out}, true},
+			{[]policy.ComputedRule{in, out}, true},
+			{[]policy.ComputedRule{out, in}, false},
+			{[]policy.ComputedRule{in, in}, false},
+			{[]policy.ComputedRule{other, out}, false},
+			{[]policy.ComputedRule{in, out, out}, false},
+			{[]policy.ComputedRule{in, {Direction: policy.Egress, EnableLogging: logging, Action: policy.Allow}}, false},
+		} {
+			p := &policy.ComputedPolicy{Rules: c.rules}
+			got, again := ComputedPolicy(p).Rules, ComputedPolicy(p).Rules
+			var want []v1beta2.NetworkPolicyRule
+			for i := range c.rules {
+				want = append(want, computedRule(&c.rules[i]))
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
 				t.Error(diff)
 			}
-			if again := ComputedPolicy(p).Rules; &again[0] != &got[0] || cap(again) != 1 {
-				t.Errorf("%s %t: not shared", d, logging)
+			if (&again[0] == &got[0]) != c.shared || cap(again) != len(again) {
+				t.Errorf("%v: shared %t", c.rules, !c.shared)
 			}
 		}
 	}

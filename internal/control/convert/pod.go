@@ -82,8 +82,11 @@ func (p *TrimmedPod) Ref() policy.EntityRef {
 }
 
 // Entity converts the Pod.
-func (p *TrimmedPod) Entity() (policy.Entity, []policy.FieldError) {
-	addrs, errs := p.appendAddresses(nil)
+func (p *TrimmedPod) Entity() (policy.Entity, []policy.FieldError) { return p.EntityWith(nil) }
+
+// EntityWith is Entity that appends the addresses to an empty list.
+func (p *TrimmedPod) EntityWith(addresses []netip.Addr) (policy.Entity, []policy.FieldError) {
+	addrs, errs := p.appendAddresses(addresses)
 	e := policy.Entity{
 		EntityRef: p.Ref(), Labels: p.Labels, Host: p.Node, ServiceAccount: p.ServiceAccount, HostNetwork: p.HostNetwork, Terminated: p.Ended,
 	}
