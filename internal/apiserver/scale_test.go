@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"flag"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -97,17 +98,20 @@ func TestNodesFollowLabels(t *testing.T) {
 	}
 }
 
-// BenchmarkNodes has 2,000 nodes watch the three kinds over protobuf and TLS, each by a connection
-// of its own (Connections) or all over as few as HTTP/2 makes (Shared), in the world
-// LargeNamespaces. It measures how long all take to connect, how long from the start of the
-// computation until all have everything, and how long a changed label takes to all it concerns. The
-// clients, a process of their own on the same machine, only tell frames apart; their share of the
-// processor time is reported.
+// nodes is how many nodes BenchmarkNodes has.
+var nodes = flag.Int("nodes", 2000, "nodes that watch in BenchmarkNodes")
+
+// BenchmarkNodes has nodes, 2,000 of them unless said otherwise, watch the three kinds over
+// protobuf and TLS, each by a connection of its own (Connections) or all over as few as HTTP/2
+// makes (Shared), in the world LargeNamespaces. It measures how long all take to connect, how long
+// from the start of the computation until all have everything, and how long a changed label takes
+// to all it concerns. The clients, a process of their own on the same machine, only tell frames
+// apart; their share of the processor time is reported.
 func BenchmarkNodes(b *testing.B) {
 	for _, mode := range []string{"Connections", "Shared"} {
 		b.Run(mode, func(b *testing.B) {
 			for range b.N {
-				benchNodes(b, mode, 2000)
+				benchNodes(b, mode, *nodes)
 			}
 		})
 	}

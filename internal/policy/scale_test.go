@@ -131,7 +131,7 @@ func apiSelector(s *policy.Selector) *metav1.LabelSelector {
 func apiKubernetesPolicy(o policy.Policy) *networkingv1.NetworkPolicy {
 	p := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name, Generation: o.Generation}}
 	p.Spec.PodSelector = *apiSelector(o.AppliedTo[0].PodSelector)
-	p.Spec.PolicyTypes = []networkingv1.PolicyType{networkingv1.PolicyTypeIngress}
+	p.Spec.PolicyTypes = []networkingv1.PolicyType{networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress}
 	for _, r := range o.Ingress {
 		var rule networkingv1.NetworkPolicyIngressRule
 		for _, peer := range r.Peers {

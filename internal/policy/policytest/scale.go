@@ -31,14 +31,14 @@ func (s *Scale) namespace(name string, labels map[string]string) {
 	s.add(policy.Namespace{Name: name, Labels: labels})
 }
 
-// kubernetes adds a Kubernetes NetworkPolicy that lets peers in to what it selects; a nil peer
-// denies all.
+// kubernetes adds a Kubernetes NetworkPolicy that lets peers in to what it selects, and nothing
+// out; a nil peer denies all.
 func (s *Scale) kubernetes(namespace string, n int, applied *policy.Selector, peer *policy.Peer) {
 	p := policy.Policy{
 		Kind: policy.KubernetesNetworkPolicy, Namespace: namespace, Name: fmt.Sprintf("p%d", n),
 		UID:         fmt.Sprintf("%s-p%d", namespace, n),
 		AppliedTo:   []policy.AppliedTo{{PodSelector: applied}},
-		PolicyTypes: []policy.Direction{policy.Ingress},
+		PolicyTypes: []policy.Direction{policy.Ingress, policy.Egress},
 	}
 	if peer != nil {
 		p.Ingress = []policy.Rule{{Peers: []policy.Peer{*peer}}}
