@@ -1,6 +1,7 @@
 package apiserver
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,6 +34,8 @@ const (
 	availabilityCheck = 50 * time.Millisecond
 	// managedBy marks the objects that a registration has made.
 	managedBy, managedByUs = "app.kubernetes.io/managed-by", "nephele"
+	// localhost is how an API server on the same machine reaches the server.
+	localhost = "localhost"
 	// priority of the group and of the version among others.
 	priority = 100
 )
@@ -43,7 +46,7 @@ const (
 // An object of the same name that somebody else has made, such as an Antrea Controller, is left
 // alone, which is an error. In a cluster the objects are there before, from config/, so that it
 // needs no right to make or delete any: it makes what is missing where it may, and deletes nothing.
-// All fields are required but Authority, Local, Hosts, HostServer, Hooks, Changed,
+// All fields are required but Authority, Local, Host, Hosts, HostServer, Hooks, Changed,
 // Registered and Logger.
 type Registration struct {
 	// Client is one that RegistrationClient returns.
@@ -55,9 +58,12 @@ type Registration struct {
 	Authority string
 	// Port of the Service.
 	Port int32
-	// Local says that server and kube-apiserver run on one machine: the Service is made, and stands
-	// for localhost.
+	// Local says that kube-apiserver reaches the server without a Service of a cluster: the Service
+	// is made, and stands for Host.
 	Local bool
+	// Host is the address by which all API servers of the database reach the server; empty means
+	// localhost, if there is one API server, on this machine.
+	Host string
 	// CABundle returns the present bundle; Changed says that it has changed.
 	CABundle func() []byte
 	Changed  <-chan struct{}
@@ -150,7 +156,7 @@ func (r *Registration) ensureAPI(ctx context.Context, bundle []byte) (available 
 	if r.Local {
 		service := &corev1.Service{
 			ObjectMeta: r.meta(r.Service),
-			Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "localhost"},
+			Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: cmp.Or(r.Host, localhost)},
 		}
 		present := &corev1.Service{}
 		err := r.keep(ctx, service, present, func() bool {

@@ -1,6 +1,7 @@
 package apiserver
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -151,7 +152,7 @@ func (r *Registration) validating(h webhook.Hook, bundle []byte) admissionregist
 func (r *Registration) webhookClient(path string, bundle []byte) admissionregistrationv1.WebhookClientConfig {
 	out := admissionregistrationv1.WebhookClientConfig{CABundle: slices.Clone(bundle)}
 	if r.Local {
-		url := "https://" + net.JoinHostPort("localhost", strconv.Itoa(int(r.Port))) + path
+		url := "https://" + net.JoinHostPort(cmp.Or(r.Host, localhost), strconv.Itoa(int(r.Port))) + path
 		out.URL = &url
 		return out
 	}

@@ -59,6 +59,10 @@ type APIOptions struct {
 	// Local says that kube-apiserver runs on this machine, too, and reaches the address without a
 	// Service of the cluster.
 	Local bool
+	// Host, with Local, is the IP address in Address if the API servers of other machines reach
+	// this one by it, because they are on one database: then nobody is listened to here while
+	// another process leads. Empty means that there is one API server.
+	Host string
 	// Enforcers says whom callers may act for; empty means themselves only.
 	Enforcers apiserver.EnforcerAccess
 	// WebhookClientCA is a PEM file with the authority of the certificate that kube-apiserver asks
@@ -100,7 +104,11 @@ func apiCertificate(o *APIOptions, clk clock.WithTicker) (*apiserver.Certificate
 		return nil, err
 	}
 	// Who is on this machine, and Antrea Agents, know the server by its usual name.
-	return apiserver.OpenCertificate(dir, slices.Compact([]string{apiServerName, name, "localhost"}), []net.IP{net.IPv4(127, 0, 0, 1)}, clk)
+	ips := []net.IP{net.IPv4(127, 0, 0, 1)}
+	if ip := net.ParseIP(o.Host); ip != nil {
+		ips = append(ips, ip)
+	}
+	return apiserver.OpenCertificate(dir, slices.Compact([]string{apiServerName, name, "localhost"}), ips, clk)
 }
 
 // serveAPI adds the API server of the computed objects and the webhooks, and its registration with
@@ -142,7 +150,11 @@ func serveAPI(ctx context.Context, mgr manager.Manager, policies *control.Contro
 	if err != nil {
 		return err
 	}
-	listener, err := listen(ctx, o.API.Address, o.API.Local)
+	var leads <-chan struct{}
+	if o.API.Host != "" {
+		leads = mgr.Elected()
+	}
+	listener, err := listen(ctx, o.API.Address, o.API.Local, leads)
 	if err != nil {
 		return fmt.Errorf("serve the computed API: %w", err)
 	}
@@ -233,7 +245,7 @@ func serveAPI(ctx context.Context, mgr manager.Manager, policies *control.Contro
 		}
 	}
 	registration := &apiserver.Registration{
-		Client: client, Service: o.API.service(), Authority: APINamespace, Port: port, Local: o.API.Local,
+		Client: client, Service: o.API.service(), Authority: APINamespace, Port: port, Local: o.API.Local, Host: o.API.Host,
 		CABundle: cert.CABundle,
 		Hosts:    hostAuthorities, HostServer: hostServer, Changed: cert.Changed(), Hooks: o.API.hooks(), Registered: o.Ready, Clock: clk, Logger: o.Log.WithName("register"),
 	}

@@ -9,31 +9,37 @@ import (
 )
 
 // listen listens on an address. A server that kube-apiserver on the same machine asks is there at
-// localhost, too, whichever address it is given for others.
-func listen(ctx context.Context, address string, local bool) (net.Listener, error) {
+// localhost, too, whichever address it is given for others. Before leads is closed, if it is not
+// nil, whoever calls is hung up on at once, so that he asks another one.
+func listen(ctx context.Context, address string, local bool, leads <-chan struct{}) (net.Listener, error) {
 	var c net.ListenConfig
 	l, err := c.Listen(ctx, "tcp", address)
 	if err != nil {
 		return nil, err
 	}
 	at := l.Addr().(*net.TCPAddr)
-	if !local || at.IP.IsUnspecified() || at.IP.IsLoopback() {
+	all := []net.Listener{l}
+	if local && !at.IP.IsUnspecified() && !at.IP.IsLoopback() {
+		own, err := c.Listen(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(at.Port)))
+		if err != nil {
+			return nil, errors.Join(err, l.Close())
+		}
+		all = append(all, own)
+	}
+	if len(all) == 1 && leads == nil {
 		return l, nil
 	}
-	own, err := c.Listen(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(at.Port)))
-	if err != nil {
-		return nil, errors.Join(err, l.Close())
-	}
-	return both(l, own), nil
+	return accepting(leads, all...), nil
 }
 
-// twoListeners accepts what two listeners do. Its address is that of the first.
-type twoListeners struct {
+// listeners accepts what several listeners do. Its address is that of the first.
+type listeners struct {
 	net.Listener
-	second net.Listener
-	taken  chan accepted
-	ended  chan struct{}
-	once   sync.Once
+	all   []net.Listener
+	open  <-chan struct{}
+	taken chan accepted
+	ended chan struct{}
+	once  sync.Once
 }
 
 type accepted struct {
@@ -41,18 +47,35 @@ type accepted struct {
 	err  error
 }
 
-func both(first, second net.Listener) *twoListeners {
-	b := &twoListeners{Listener: first, second: second, taken: make(chan accepted), ended: make(chan struct{})}
-	for _, l := range []net.Listener{first, second} {
+// accepting accepts what listeners do from when open is closed; nil means from now on.
+func accepting(open <-chan struct{}, all ...net.Listener) *listeners {
+	b := &listeners{Listener: all[0], all: all, open: open, taken: make(chan accepted), ended: make(chan struct{})}
+	for _, l := range all {
 		go b.accept(l)
 	}
 	return b
 }
 
-// accept hands over what one of the two accepts until it is closed.
-func (b *twoListeners) accept(l net.Listener) {
+func (b *listeners) isOpen() bool {
+	if b.open == nil {
+		return true
+	}
+	select {
+	case <-b.open:
+		return true
+	default:
+		return false
+	}
+}
+
+// accept hands over what one of the listeners accepts until it is closed.
+func (b *listeners) accept(l net.Listener) {
 	for {
 		conn, err := l.Accept()
+		if err == nil && !b.isOpen() {
+			_ = conn.Close()
+			continue
+		}
 		select {
 		case b.taken <- accepted{conn, err}:
 		case <-b.ended:
@@ -65,7 +88,7 @@ func (b *twoListeners) accept(l net.Listener) {
 }
 
 // Accept implements net.Listener.
-func (b *twoListeners) Accept() (net.Conn, error) {
+func (b *listeners) Accept() (net.Conn, error) {
 	select {
 	case a := <-b.taken:
 		return a.conn, a.err
@@ -75,10 +98,12 @@ func (b *twoListeners) Accept() (net.Conn, error) {
 }
 
 // Close implements net.Listener.
-func (b *twoListeners) Close() (err error) {
+func (b *listeners) Close() (err error) {
 	b.once.Do(func() {
 		close(b.ended)
-		err = errors.Join(b.Listener.Close(), b.second.Close())
+		for _, l := range b.all {
+			err = errors.Join(err, l.Close())
+		}
 	})
 	return err
 }

@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"io"
 	"net"
 	"strconv"
 	"testing"
@@ -9,11 +10,11 @@ import (
 // TestListenForHosts: a server for other machines is reached at localhost, too, by kube-apiserver.
 func TestListenForHosts(t *testing.T) {
 	for address, local := range map[string]bool{"127.0.0.2:0": false, "127.0.0.1:0": true, "0.0.0.0:0": true} {
-		l, err := listen(t.Context(), address, local)
+		l, err := listen(t.Context(), address, local, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, two := l.(*twoListeners); two {
+		if _, two := l.(*listeners); two {
 			t.Errorf("%s: listens twice", address)
 		}
 		_ = l.Close()
@@ -28,7 +29,7 @@ func TestListenForHosts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := both(first, second)
+	l := accepting(nil, first, second)
 	for _, host := range []string{"127.0.0.2", "127.0.0.1", "127.0.0.2"} {
 		out, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", net.JoinHostPort(host, port))
 		if err != nil {
@@ -46,4 +47,35 @@ func TestListenForHosts(t *testing.T) {
 	if _, err := l.Accept(); err == nil || l.Close() != nil {
 		t.Error("accepts after its end")
 	}
+}
+
+// TestListenWhileAnotherLeads: who calls is hung up on before this process leads, and heard then.
+func TestListenWhileAnotherLeads(t *testing.T) {
+	leads := make(chan struct{})
+	l, err := listen(t.Context(), "127.0.0.1:0", true, leads)
+	if err != nil {
+		t.Fatal(err)
+	}
+	call := func() net.Conn {
+		t.Helper()
+		out, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	for range 3 {
+		out := call()
+		if text, err := io.ReadAll(out); len(text) > 0 {
+			t.Errorf("%q, %v", text, err)
+		}
+		_ = out.Close()
+	}
+	close(leads)
+	out := call()
+	in, err := l.Accept()
+	if err != nil || in.RemoteAddr().String() != out.LocalAddr().String() {
+		t.Errorf("%v, %v", in, err)
+	}
+	_, _, _ = out.Close(), in.Close(), l.Close()
 }

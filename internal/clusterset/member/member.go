@@ -42,9 +42,10 @@ import (
 )
 
 const (
-	// firstPause and mostPause are the waits between connections that fail; spread is by how much
-	// chance lengthens them.
-	firstPause, mostPause = time.Second, 30 * time.Second
+	// firstPause and mostPause are the waits between connections that fail, as far as chance does
+	// not lengthen them. With a hub of several addresses, of which another one leads soon, they do
+	// not grow beyond severalPause.
+	firstPause, mostPause, severalPause = time.Second, 30 * time.Second, 2 * time.Second
 	// recordPause is how long changes of a group that is on record may wait to be recorded.
 	recordPause = 10 * time.Second
 	// retryPause is how long to wait before what could not be written is tried again.
@@ -339,7 +340,9 @@ func (m *Member) connect(ctx context.Context) {
 			pause = firstPause
 		}
 		m.wait(ctx, m.news, pause+time.Duration(m.Random()*float64(pause)), true)
-		pause = min(2*pause, mostPause)
+		if pause = min(2*pause, mostPause); len(membership.Spec.Hub) > 1 {
+			pause = min(pause, severalPause)
+		}
 	}
 }
 

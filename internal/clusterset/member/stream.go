@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -38,8 +39,9 @@ const (
 	keyAuthority = "ca.crt"
 )
 
-// openLimit bounds the wait for the hub's first word.
-const openLimit = 20 * time.Second
+// openLimit bounds the wait for the hub's first word; dialLimit is how long one of several
+// addresses may keep the next one waiting.
+const openLimit, dialLimit = 20 * time.Second, 5 * time.Second
 
 var (
 	errRefused = errors.New("the hub refuses this cluster")
@@ -174,7 +176,7 @@ func transportOf(secret *corev1.Secret) (*http.Transport, error) {
 		return nil, errors.New("the authority of the hub is no certificate")
 	}
 	return &http.Transport{
-		ForceAttemptHTTP2: true, TLSHandshakeTimeout: openLimit, ResponseHeaderTimeout: openLimit,
+		ForceAttemptHTTP2: true, DialContext: (&net.Dialer{Timeout: dialLimit}).DialContext, TLSHandshakeTimeout: dialLimit, ResponseHeaderTimeout: openLimit,
 		TLSClientConfig: &tls.Config{Certificates: []tls.Certificate{pair}, RootCAs: roots, ServerName: credential.ServerName, MinVersion: tls.VersionTLS12},
 	}, nil
 }

@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -34,9 +35,11 @@ const (
 )
 
 const (
-	// joinLimit bounds a request for a certificate, mostAnswer what is read of its answer, in
-	// bytes.
+	// joinLimit bounds a request for a certificate, dialLimit the wait for a connection, so that
+	// one of several addresses does not use up all of it, and mostAnswer what is read of its
+	// answer, in bytes.
 	joinLimit  = 30 * time.Second
+	dialLimit  = 10 * time.Second
 	mostAnswer = 64 << 10
 )
 
@@ -84,7 +87,8 @@ type Papers struct {
 // that the invitation is from. The token of a host is then used up, also if the answer is lost.
 // signed is needed for the invitation of an account.
 func Join(ctx context.Context, server string, i Invitation, signed *identity.Proof, key Key) (Papers, error) {
-	c := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{
+	dial := (&net.Dialer{Timeout: dialLimit}).DialContext
+	c := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: dial, TLSHandshakeTimeout: dialLimit, TLSClientConfig: &tls.Config{
 		ServerName: ServerName, MinVersion: tls.VersionTLS12,
 		// What is shown is checked below, against the hash.
 		InsecureSkipVerify: true,

@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"os"
 	"os/signal"
 	"syscall"
@@ -22,6 +23,7 @@ import (
 	"github.com/nephele-io/nephele/internal/history"
 	"github.com/nephele-io/nephele/standalone/internal/controlplane"
 	"github.com/nephele-io/nephele/standalone/internal/demo"
+	"github.com/nephele-io/nephele/standalone/internal/hubcmd"
 	"github.com/nephele-io/nephele/standalone/internal/up"
 )
 
@@ -40,7 +42,7 @@ func run() int {
 
 	streams := cli.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}
 	own := cli.NewBackupCommands(&backupcmd.Local{Data: controlplane.DataFormat, Backup: controlplane.Backup, Restore: controlplane.Restore})
-	own = append(own, upCommand(),
+	own = append(own, upCommand(), hubcmd.NewCommand(terminal.ErrNo, up.DefaultDataDir),
 		demo.NewCommand(demo.Parts{CRDs: crd.FS(), Controller: runController, Preview: cli.Preview, Version: cli.Version(), No: terminal.ErrNo}))
 	return cli.Main(ctx, os.Args[1:], streams, own...)
 }
@@ -86,6 +88,12 @@ func upCommand() *cobra.Command {
 			History:        kept,
 			Lease:          lease(),
 		}
+		if api.Host != "" { // others may lead, and this one stands by
+			o.Lease = controller.LeaseOptions{Waits: func(holder string) {
+				fmt.Fprintf(os.Stderr, "Another member of the hub leads: %s. This one stands by.\n", holder)
+				home.Ready()
+			}}
+		}
 		if foreign == nil {
 			return serve(ctx, cfg, home, api, o)
 		}
@@ -95,6 +103,11 @@ func upCommand() *cobra.Command {
 	cmd.PreRunE = func(*cobra.Command, []string) (err error) {
 		if kept, err = past.Bounds(); err != nil {
 			return err
+		}
+		if peer := cmd.Flags().Lookup("peer-listen").Value.String(); peer != "" {
+			if api.Host, err = memberHost(api.Address); err != nil {
+				return err
+			}
 		}
 		access, err = accessFlags.Access() // before anything starts
 		return err
@@ -112,6 +125,16 @@ func upCommand() *cobra.Command {
 	cmd.Flags().Lookup("flow-dir").DefValue = "flows in the data directory"
 	past.Register(cmd.Flags())
 	return cmd
+}
+
+// memberHost is by what address the other members of a hub reach what this one serves.
+func memberHost(listen string) (string, error) {
+	at, err := netip.ParseAddrPort(listen)
+	// The name that stands for it in the API cannot be an address of version 6.
+	if err != nil || !at.Addr().Is4() || at.Addr().IsUnspecified() || at.Port() == 0 {
+		return "", fmt.Errorf("--api-listen %q: want IP:PORT with --peer-listen, of version 4, by which the other members and the clusters of the set reach this one", listen)
+	}
+	return at.Addr().String(), nil
 }
 
 // anyLocalPort is where computed policies are served if no other machine is to reach them.

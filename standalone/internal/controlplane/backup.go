@@ -146,6 +146,9 @@ func snapshotStopped(ctx context.Context, dir *dataDir, to string) (err error) {
 	if err == nil && !there {
 		err = fmt.Errorf("%s has no database", dir.path)
 	}
+	if _, unknown := os.Stat(dir.peers()); err == nil && unknown == nil {
+		err = fmt.Errorf("%s is that of one of several, and alone it knows nothing for sure: back up one that runs", dir.path)
+	}
 	if err != nil {
 		return err
 	}
@@ -168,7 +171,7 @@ func snapshotStopped(ctx context.Context, dir *dataDir, to string) (err error) {
 	if err := creds.ensureEtcd(); err != nil {
 		return err
 	}
-	e, err := serveEtcd(ctx, twin.etcd(), creds, zap.NewNop())
+	e, err := serveEtcd(ctx, twin.etcd(), creds, nil, zap.NewNop())
 	if err != nil {
 		return err
 	}

@@ -100,7 +100,11 @@ func (cp *ControlPlane) start(ctx context.Context) error {
 	if cp.logs, err = openLogs(cp.dir); err != nil {
 		return err
 	}
-	if cp.creds, err = newCredentials(cp.dir, cp.listener, cp.opts.Now); err != nil {
+	members, err := openPeers(cp.dir, cp.opts.Peers)
+	if err != nil {
+		return err
+	}
+	if cp.creds, err = newCredentials(cp.dir, cp.listener, members, cp.opts.Now); err != nil {
 		return err
 	}
 	if err = cp.checkClock(); err != nil {
@@ -113,7 +117,7 @@ func (cp *ControlPlane) start(ctx context.Context) error {
 		return err
 	}
 	cp.opts.Progress("starting etcd")
-	if cp.etcd, err = startEtcd(ctx, cp.dir, cp.creds, cp.logs.etcdLogger()); err != nil {
+	if cp.etcd, err = startEtcd(ctx, cp.dir, cp.creds, members, cp.logs.etcdLogger()); err != nil {
 		return err
 	}
 	cp.opts.Progress("starting kube-apiserver")
@@ -242,6 +246,10 @@ func (cp *ControlPlane) watch(ctx context.Context) {
 		select {
 		case err := <-cp.etcd.Err():
 			cp.fail(fmt.Errorf("etcd: %w", err))
+		case <-cp.etcd.Server.StopNotify(): // here it is stopped only after this has ended
+			cp.fail(fmt.Errorf("etcd: %w", errRemoved))
+			<-ctx.Done()
+			return
 		case <-tick.C:
 			// There are months left to succeed in.
 			if err := cp.creds.ensure(); err != nil {

@@ -20,12 +20,14 @@ const (
 	clusterAuthority    = "ca"                // the API server and its clients
 	frontProxyAuthority = "front-proxy-ca"    // the API server as a client of aggregated API servers
 	etcdAuthority       = "etcd-ca"           // etcd and its only client
+	peerAuthority       = "etcd-peer-ca"      // the members of a database of several
 	webhookAuthority    = "webhook-client-ca" // the API server as a client of admission webhooks
 	apiServerCert       = "apiserver"         //
 	adminCert           = "admin"             //
 	frontProxyCert      = "front-proxy"       //
 	etcdServerCert      = "etcd-server"       //
 	etcdClientCert      = "etcd-client"       //
+	peerCert            = "etcd-peer"         //
 	webhookClientCert   = "webhook-client"    //
 	serviceAccountKey   = "service-account"   // signs ServiceAccount tokens
 )
@@ -49,14 +51,16 @@ type credentials struct {
 	address netip.AddrPort
 	names   []string
 	ips     []net.IP
+	// peers is nil for the only member of a database.
+	peers *peers
 }
 
-func newCredentials(dir *dataDir, l net.Listener, now func() time.Time) (*credentials, error) {
+func newCredentials(dir *dataDir, l net.Listener, p *peers, now func() time.Time) (*credentials, error) {
 	store, err := certs.Open(dir.pki(), now)
 	if err != nil {
 		return nil, fmt.Errorf("open the key store: %w", err)
 	}
-	c := &credentials{dir: dir, store: store, kubeconfig: dir.kubeconfig(), address: reachable(l)}
+	c := &credentials{dir: dir, store: store, kubeconfig: dir.kubeconfig(), address: reachable(l), peers: p}
 	c.names = []string{"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"}
 	c.ips = []net.IP{{127, 0, 0, 1}, net.IPv6loopback, serviceNetwork.Addr().Next().AsSlice(), c.address.Addr().AsSlice()}
 	if l.Addr().(*net.TCPAddr).IP.IsUnspecified() {
@@ -115,6 +119,16 @@ func (c *credentials) ensure() error {
 	} {
 		if _, err := c.store.Certificate(leaf.name, leaf.signer, leaf.profile); err != nil {
 			return fmt.Errorf("certificate %s: %w", leaf.name, err)
+		}
+	}
+	if c.peers != nil {
+		authority, err := c.store.Authority(peerAuthority)
+		if err != nil {
+			return fmt.Errorf("authority of the members: %w", err)
+		}
+		member := certs.Profile{CommonName: "etcd-peer", IPs: []net.IP{c.peers.listen.Addr().AsSlice()}, Server: true, Client: true}
+		if _, err := c.store.Certificate(peerCert, authority, member); err != nil {
+			return fmt.Errorf("certificate %s: %w", peerCert, err)
 		}
 	}
 	if _, err := c.store.SigningKey(serviceAccountKey); err != nil {

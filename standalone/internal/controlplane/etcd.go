@@ -19,21 +19,28 @@ import (
 	"github.com/nephele-io/nephele/internal/platform/certs"
 )
 
-// startEtcd starts a cluster of one member on a free loopback port and waits until it serves.
-func startEtcd(ctx context.Context, dir *dataDir, creds *credentials, logger *zap.Logger) (*embed.Etcd, error) {
+// startEtcd starts the member of a data directory, which others reach if it is one of several, on a
+// free loopback port and waits until it serves.
+func startEtcd(ctx context.Context, dir *dataDir, creds *credentials, p *peers, logger *zap.Logger) (*embed.Etcd, error) {
 	there, err := dir.hasDatabase()
-	if err == nil && !there {
+	if err == nil && !there && (p == nil || p.joining == nil) {
 		err = foundEtcd(ctx, dir, creds, logger)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("start etcd: %w", err)
 	}
-	e, err := serveEtcd(ctx, dir.etcd(), creds, logger)
+	e, err := serveEtcd(ctx, dir.etcd(), creds, p, logger)
 	if err != nil {
 		return nil, err
 	}
-	// For backups; it is no secret, for the door has a lock of its own.
-	if err := certs.WriteFile(filepath.Join(dir.path, addressFile), []byte(etcdURL(e)+"\n"), 0o600); err != nil {
+	if p != nil {
+		err = p.settle(ctx, e)
+	}
+	if err == nil {
+		// For backups and "nephele hub"; it is no secret, for the door has a lock of its own.
+		err = certs.WriteFile(filepath.Join(dir.path, addressFile), []byte(etcdURL(e)+"\n"), 0o600)
+	}
+	if err != nil {
 		e.Close()
 		return nil, fmt.Errorf("start etcd: %w", err)
 	}
@@ -54,7 +61,7 @@ func foundEtcd(ctx context.Context, dir *dataDir, creds *credentials, logger *za
 	if err := os.RemoveAll(dir.unfounded()); err != nil {
 		return err
 	}
-	e, err := serveEtcd(ctx, dir.unfounded(), creds, logger)
+	e, err := serveEtcd(ctx, dir.unfounded(), creds, nil, logger)
 	if err != nil {
 		return err
 	}
@@ -73,13 +80,13 @@ func foundEtcd(ctx context.Context, dir *dataDir, creds *credentials, logger *za
 const portAttempts = 5
 
 // serveEtcd starts the member whose data is at path and waits until it serves.
-func serveEtcd(ctx context.Context, path string, creds *credentials, logger *zap.Logger) (*embed.Etcd, error) {
+func serveEtcd(ctx context.Context, path string, creds *credentials, p *peers, logger *zap.Logger) (*embed.Etcd, error) {
 	for attempt := 1; ; attempt++ {
 		address, err := freeAddress()
 		if err != nil {
 			return nil, fmt.Errorf("start etcd: %w", err)
 		}
-		e, err := serveEtcdAt(ctx, address, path, creds, logger)
+		e, err := serveEtcdAt(ctx, address, path, creds, p, logger)
 		if err == nil || attempt == portAttempts || !errors.Is(err, syscall.EADDRINUSE) {
 			return e, err
 		}
@@ -100,7 +107,7 @@ func freeAddress() (string, error) {
 const connectionBuffer = 4 << 10
 
 // serveEtcdAt is serveEtcd on a certain address.
-func serveEtcdAt(ctx context.Context, address, path string, creds *credentials, logger *zap.Logger) (*embed.Etcd, error) {
+func serveEtcdAt(ctx context.Context, address, path string, creds *credentials, p *peers, logger *zap.Logger) (*embed.Etcd, error) {
 	cfg := embed.NewConfig()
 	cfg.Name = memberName
 	cfg.Dir = path
@@ -137,10 +144,13 @@ func serveEtcdAt(ctx context.Context, address, path string, creds *credentials, 
 		TrustedCAFile:  creds.store.CertFile(etcdAuthority),
 		ClientCertAuth: true,
 	}
-	// There are no peers, so no port for them is opened.
+	// Without peers no port for them is opened; a member must have an address all the same.
 	cfg.ListenPeerUrls = nil
 	cfg.AdvertisePeerUrls = []url.URL{peerURL}
 	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
+	if p != nil {
+		p.configure(cfg, creds)
+	}
 
 	e, err := embed.StartEtcd(cfg)
 	if err != nil {
@@ -152,6 +162,9 @@ func serveEtcdAt(ctx context.Context, address, path string, creds *credentials, 
 	case err := <-e.Err():
 		e.Close()
 		return nil, fmt.Errorf("start etcd: %w", err)
+	case <-e.Server.StopNotify():
+		e.Close()
+		return nil, fmt.Errorf("start etcd: %w", errRemoved)
 	case <-ctx.Done():
 		e.Close()
 		return nil, fmt.Errorf("start etcd: %w", ctx.Err())

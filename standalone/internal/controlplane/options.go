@@ -29,6 +29,8 @@ type Options struct {
 	// batch, certificates, node, policy, resource, scheduling and storage. Pods themselves are
 	// served. Describing these groups takes a tenth of the memory that a control plane needs.
 	Podless bool
+	// Peers, if not nil, makes the database one of several.
+	Peers *Peers
 	// Space is how many bytes must be free below DataDir at the start. Zero means 256 MiB.
 	Space uint64
 }

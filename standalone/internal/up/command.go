@@ -2,6 +2,7 @@ package up
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -23,6 +24,7 @@ const DefaultDataDir = "nephele-data"
 func NewCommand(crds fs.FS, controller LoggingController, shared func() []string, version string) *cobra.Command {
 	cfg := Config{CRDs: crds, Shared: shared}
 	browser := Console{Version: version}
+	var peers controlplane.Peers
 	cmd := &cobra.Command{
 		Use:   "up",
 		Short: "Run everything in one process: etcd, the Kubernetes API server and the controller",
@@ -39,6 +41,12 @@ The link of the console works once; "nephele console" gives another one at any t
   kubectl --kubeconfig nephele-data/kubeconfig get cpa,ces,vpc,vm,ee -A`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			switch {
+			case peers.Listen != "":
+				cfg.Peers = &peers
+			case peers.JoinFile != "":
+				return errors.New("--join needs --peer-listen, the address that the member was added with")
+			}
 			cfg.Controller = WithLogFile(cfg.DataDir, controller)
 			cfg.Progress, cfg.Terminal = cmd.ErrOrStderr(), IsTerminal(cmd.ErrOrStderr())
 			return Run(cmd.Context(), cfg, func(ctx context.Context, s Session) error {
@@ -54,6 +62,8 @@ The link of the console works once; "nephele console" gives another one at any t
 		},
 	}
 	AddFlags(cmd, &cfg)
+	cmd.Flags().StringVar(&peers.Listen, "peer-listen", "", "IP:PORT by which the other members of a hub of several reach this one (see nephele hub); needs --api-listen")
+	cmd.Flags().StringVar(&peers.JoinFile, "join", "", "file from \"nephele hub add\", for a new data directory: become a member of that hub")
 	browser.AddFlags(cmd)
 	cmd.Flags().BoolVar(&browser.Edit, "console-allow-edit", false, "let the console change what you may change; without it it only reads")
 	return cmd

@@ -39,6 +39,8 @@ type Config struct {
 	// DataDir and Listen are those of the control plane.
 	DataDir string
 	Listen  string
+	// Peers is set if the control plane is one of several on one database.
+	Peers *controlplane.Peers
 	// CRDs are the CustomResourceDefinitions to install, one per file.
 	CRDs fs.FS
 	// Shared returns the groups of those that somebody else may have installed; what is there of
@@ -72,7 +74,7 @@ func Run(ctx context.Context, cfg Config, during func(ctx context.Context, s Ses
 	begin := time.Now()
 	steps := progress.New(cfg.Progress, cfg.Terminal)
 	defer steps.Close()
-	cp, err := controlplane.Start(ctx, controlplane.Options{DataDir: cfg.DataDir, Listen: cfg.Listen, Progress: steps.Step, Podless: true})
+	cp, err := controlplane.Start(ctx, controlplane.Options{DataDir: cfg.DataDir, Listen: cfg.Listen, Peers: cfg.Peers, Progress: steps.Step, Podless: true})
 	if err != nil {
 		return unlessInterrupted(ctx, err)
 	}

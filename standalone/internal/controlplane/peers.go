@@ -1,0 +1,293 @@
+package controlplane
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"net/netip"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"time"
+
+	"go.etcd.io/etcd/client/pkg/v3/transport"
+	"go.etcd.io/etcd/server/v3/embed"
+	"go.etcd.io/etcd/server/v3/etcdserver/api/membership"
+
+	"github.com/nephele-io/nephele/internal/platform/certs"
+)
+
+const (
+	// founderName is the name of the member that the others have joined.
+	founderName = "first"
+	// invitationVersion is the form of an Invitation.
+	invitationVersion = 1
+	// mostInvitation is the length of the longest, in bytes.
+	mostInvitation = 1 << 20
+	// promotePause is how often a new member asks whether it has caught up.
+	promotePause = 200 * time.Millisecond
+)
+
+// Peers make a control plane one of several on one database: each has a copy, and a change counts
+// when most of them have it.
+type Peers struct {
+	// Listen is IP:PORT, by which the others reach this one.
+	Listen string
+	// JoinFile holds what Peering.Add has returned; empty for the first one. It is read for a data
+	// directory that has no database yet.
+	JoinFile string
+}
+
+// Invitation is what a new member needs: who the others are, and the keys that all share. Whoever
+// has it can do everything in the cluster.
+type Invitation struct {
+	Version int `json:"version"`
+	// Name is that of the new member, Peer its Peers.Listen.
+	Name string `json:"name"`
+	Peer string `json:"peer"`
+	// Members are the URLs of all members, by name, the new one included.
+	Members map[string]string `json:"members"`
+	// Files are what is shared in pki/.
+	Files map[string][]byte `json:"files"`
+}
+
+// sharedFiles are those that all members have: authorities, so that what one has signed counts at
+// the others, the key of ServiceAccounts, and that by which Secrets are encrypted. The authority of
+// etcd and its only client is each one's own.
+func sharedFiles() []string {
+	var out []string
+	for _, authority := range []string{clusterAuthority, frontProxyAuthority, webhookAuthority, peerAuthority} {
+		out = append(out, authority+".crt", authority+".key")
+	}
+	return append(out, serviceAccountKey+".key", encryptionFile)
+}
+
+var peerName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
+
+// readInvitation reads what "nephele hub add" has written.
+func readInvitation(path string) (*Invitation, error) {
+	bad := func(err error) error {
+		return &InputError{Flag: "--join", Value: path, Reason: err.Error(), Hint: "give the file that nephele hub add has written for this member", Err: err}
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, bad(err)
+	}
+	text, err := io.ReadAll(io.LimitReader(f, mostInvitation+1))
+	if err = errors.Join(err, f.Close()); err != nil {
+		return nil, bad(err)
+	}
+	i, err := parseInvitation(text)
+	if err != nil {
+		return nil, bad(err)
+	}
+	return i, nil
+}
+
+func parseInvitation(text []byte) (*Invitation, error) {
+	if len(text) > mostInvitation {
+		return nil, fmt.Errorf("it has more than %d bytes: it is not what \"nephele hub add\" writes", mostInvitation)
+	}
+	var i Invitation
+	in := json.NewDecoder(bytes.NewReader(text))
+	in.DisallowUnknownFields()
+	if err := in.Decode(&i); err != nil {
+		return nil, fmt.Errorf("it is not what \"nephele hub add\" writes: %w", err)
+	}
+	if i.Version != invitationVersion {
+		return nil, fmt.Errorf("version %d: this program knows %d", i.Version, invitationVersion)
+	}
+	if !peerName.MatchString(i.Name) {
+		return nil, fmt.Errorf("name %q: want lower-case letters, digits and -", i.Name)
+	}
+	if _, err := parsePeer(i.Peer); err != nil {
+		return nil, fmt.Errorf("peer %q: %w", i.Peer, err)
+	}
+	if i.Members[i.Name] != "https://"+i.Peer || len(i.Members) < 2 {
+		return nil, errors.New("members: want at least two, the new one among them")
+	}
+	for name, at := range i.Members {
+		u, err := url.Parse(at)
+		if err != nil || u.Scheme != "https" || !peerName.MatchString(name) {
+			return nil, fmt.Errorf("members: %q at %q is none", name, at)
+		}
+	}
+	for _, name := range sharedFiles() {
+		if len(i.Files[name]) == 0 {
+			return nil, fmt.Errorf("files: %s is missing", name)
+		}
+	}
+	if len(i.Files) != len(sharedFiles()) {
+		return nil, fmt.Errorf("files: want %v and nothing else", sharedFiles())
+	}
+	return &i, nil
+}
+
+// parsePeer reads the address of a member.
+func parsePeer(text string) (netip.AddrPort, error) {
+	at, err := netip.ParseAddrPort(text)
+	if err != nil || at.Addr().IsUnspecified() || at.Addr().Zone() != "" || at.Port() == 0 {
+		return at, errors.New("want IP:PORT, by which the other members reach this one, such as 10.0.0.1:2380")
+	}
+	return at, nil
+}
+
+// peers are what a control plane knows of its part in a database of several.
+type peers struct {
+	name   string
+	listen netip.AddrPort
+	// joining are the members by name as etcd wants them, while there is no database yet.
+	joining map[string]string
+}
+
+// record is what is kept in the data directory of a member.
+type record struct {
+	Name string `json:"name"`
+}
+
+func (d *dataDir) peers() string { return filepath.Join(d.path, "hub.json") }
+
+// openPeers prepares the data directory of a member. It returns nil if it is none.
+func openPeers(d *dataDir, o *Peers) (*peers, error) {
+	var is record
+	raw, err := os.ReadFile(d.peers())
+	known := err == nil
+	if known {
+		err = json.Unmarshal(raw, &is)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("read %s: %w", d.peers(), err)
+	}
+	if o == nil {
+		if known {
+			return nil, &InputError{Flag: "--peer-listen", Value: `""`, Reason: "the data directory is that of one of several members", Hint: "give the address by which the others reach it"}
+		}
+		return nil, nil
+	}
+	p := &peers{name: founderName}
+	if p.listen, err = parsePeer(o.Listen); err != nil {
+		return nil, &InputError{Flag: "--peer-listen", Value: o.Listen, Reason: "this is no address of a member", Hint: err.Error(), Err: err}
+	}
+	database, err := d.hasDatabase()
+	if err != nil {
+		return nil, err
+	}
+	var invitation *Invitation
+	if o.JoinFile != "" && !database {
+		if invitation, err = readInvitation(o.JoinFile); err != nil {
+			return nil, err
+		}
+	}
+	switch {
+	case known && invitation != nil && invitation.Name != is.Name:
+		return nil, &InputError{Flag: "--join", Value: o.JoinFile, Reason: "the data directory is that of member " + is.Name, Hint: "use a new data directory"}
+	case known:
+		p.name = is.Name
+	case o.JoinFile != "" && database:
+		return nil, &InputError{Flag: "--join", Value: o.JoinFile, Reason: "the data directory has a database of its own", Hint: "use a new data directory"}
+	}
+	if invitation != nil {
+		if err := p.join(d, invitation); err != nil {
+			return nil, err
+		}
+	}
+	if known {
+		return p, nil
+	}
+	raw, err = json.Marshal(record{p.name})
+	if err != nil {
+		return nil, err
+	}
+	return p, certs.WriteFile(d.peers(), append(raw, '\n'), 0o600)
+}
+
+// join takes over what all members share.
+func (p *peers) join(d *dataDir, i *Invitation) error {
+	if i.Peer != p.listen.String() {
+		return &InputError{Flag: "--peer-listen", Value: p.listen.String(), Reason: "the member was added with " + i.Peer, Hint: "give that address, or remove the member and add it anew"}
+	}
+	if err := os.MkdirAll(d.pki(), 0o700); err != nil {
+		return err
+	}
+	for _, name := range sharedFiles() {
+		path := filepath.Join(d.pki(), name)
+		present, err := os.ReadFile(path)
+		switch {
+		case err == nil && !bytes.Equal(present, i.Files[name]):
+			return &InputError{Flag: "--join", Value: i.Name, Reason: "the data directory has keys of its own", Hint: "use a new data directory"}
+		case err != nil && !errors.Is(err, fs.ErrNotExist):
+			return err
+		}
+		if err := certs.WriteFile(path, i.Files[name], 0o600); err != nil {
+			return err
+		}
+	}
+	p.name, p.joining = i.Name, i.Members
+	return nil
+}
+
+func (p *peers) url() url.URL { return url.URL{Scheme: "https", Host: p.listen.String()} }
+
+// configure makes etcd a member that others reach.
+func (p *peers) configure(cfg *embed.Config, creds *credentials) {
+	cfg.Name = p.name
+	cfg.ListenPeerUrls, cfg.AdvertisePeerUrls = []url.URL{p.url()}, []url.URL{p.url()}
+	cfg.PeerTLSInfo = transport.TLSInfo{
+		CertFile: creds.store.CertFile(peerCert), KeyFile: creds.store.KeyFile(peerCert), TrustedCAFile: creds.store.CertFile(peerAuthority),
+		ClientCertAuth: true,
+		// By which of its addresses a member calls is the network's business; the authority signs
+		// for members only.
+		SkipClientSANVerify: true,
+	}
+	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
+	if p.joining != nil {
+		cfg.ClusterState, cfg.InitialCluster = embed.ClusterStateFlagExisting, ""
+		for _, name := range slices.Sorted(maps.Keys(p.joining)) {
+			if cfg.InitialCluster != "" {
+				cfg.InitialCluster += ","
+			}
+			cfg.InitialCluster += name + "=" + p.joining[name]
+		}
+	}
+	// Others can be elected, and may have missed something.
+	cfg.TickMs, cfg.ElectionMs = 100, 1000
+	cfg.SnapshotCount, cfg.SnapshotCatchUpEntries = 10_000, 5000
+}
+
+// settle waits until the member counts, and tells the others where it is reached now.
+func (p *peers) settle(ctx context.Context, e *embed.Etcd) error {
+	for e.Server.IsLearner() {
+		_, err := e.Server.PromoteMember(ctx, uint64(e.Server.MemberID()))
+		if err == nil || errors.Is(err, membership.ErrMemberNotLearner) {
+			break
+		}
+		if errors.Is(err, membership.ErrIDNotFound) || errors.Is(err, membership.ErrIDRemoved) {
+			return errRemoved
+		}
+		select {
+		case <-e.Server.StopNotify():
+			return errRemoved
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(promotePause):
+		}
+	}
+	own := e.Server.Cluster().Member(e.Server.MemberID())
+	if at := p.url(); own != nil && !slices.Equal(own.PeerURLs, []string{at.String()}) {
+		moved := membership.Member{ID: own.ID, RaftAttributes: membership.RaftAttributes{PeerURLs: []string{at.String()}}}
+		if _, err := e.Server.UpdateMember(ctx, moved); err != nil {
+			return fmt.Errorf("tell the address of this member: %w", err)
+		}
+	}
+	return nil
+}
+
+// errRemoved is why a member does not run that somebody has taken out.
+var errRemoved = errors.New("this member has been removed: add it anew, on a new data directory")

@@ -1,0 +1,179 @@
+package controlplane
+
+import (
+	"encoding/json"
+	"errors"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/nephele-io/nephele/internal/platform/certs"
+)
+
+// invitation is one as Peering.Add makes it.
+func invitation() Invitation {
+	i := Invitation{Version: 1, Name: "second", Peer: "127.0.0.1:2", Members: map[string]string{"first": "https://127.0.0.1:1", "second": "https://127.0.0.1:2"}, Files: map[string][]byte{}}
+	for _, name := range sharedFiles() {
+		i.Files[name] = []byte(name)
+	}
+	return i
+}
+
+// TestParseInvitation: only what Peering.Add writes is taken, and no file beside those that are
+// shared.
+func TestParseInvitation(t *testing.T) {
+	text := func(change func(*Invitation)) []byte {
+		i := invitation()
+		i.Members, i.Files = maps.Clone(i.Members), maps.Clone(i.Files)
+		change(&i)
+		raw, err := json.Marshal(i)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return raw
+	}
+	got, err := parseInvitation(text(func(*Invitation) {}))
+	if err != nil || got.Name != "second" || string(got.Files["ca.key"]) != "ca.key" {
+		t.Fatal(got, err)
+	}
+	for want, wrong := range map[string][]byte{
+		"is not what":     []byte("{"),
+		"unknown field":   []byte(`{"version":1,"more":1}`),
+		"more than":       make([]byte, mostInvitation+1),
+		"version 2":       text(func(i *Invitation) { i.Version = 2 }),
+		"name":            text(func(i *Invitation) { i.Name = "../x" }),
+		"peer":            text(func(i *Invitation) { i.Peer = "0.0.0.0:1" }),
+		"members":         text(func(i *Invitation) { delete(i.Members, "first") }),
+		`"first" at`:      text(func(i *Invitation) { i.Members["first"] = "http://127.0.0.1:1" }),
+		"ca.key is":       text(func(i *Invitation) { delete(i.Files, "ca.key") }),
+		"and nothing els": text(func(i *Invitation) { i.Files["../../x"] = []byte("x") }),
+	} {
+		if got, err := parseInvitation(wrong); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, %v", want, got, err)
+		}
+	}
+}
+
+// TestOpenPeers: a data directory is that of one member, and says so.
+func TestOpenPeers(t *testing.T) {
+	fresh := func(prepare ...func(*dataDir)) *dataDir {
+		d := &dataDir{path: t.TempDir()}
+		if err := os.MkdirAll(d.etcd(), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range prepare {
+			p(d)
+		}
+		return d
+	}
+	write := func(path ...string) func(*dataDir) {
+		return func(d *dataDir) {
+			at := filepath.Join(append([]string{d.path}, path...)...)
+			if err := errors.Join(os.MkdirAll(filepath.Dir(at), 0o700), certs.WriteFile(at, []byte("x"), 0o600)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	i := invitation()
+	fileOf := func(i Invitation) string {
+		raw, err := json.Marshal(i)
+		at := filepath.Join(t.TempDir(), "join.json")
+		if err = errors.Join(err, os.WriteFile(at, raw, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		return at
+	}
+	file := fileOf(i)
+	alone, first, second := (*Peers)(nil), &Peers{Listen: "127.0.0.1:1"}, &Peers{Listen: "127.0.0.1:2", JoinFile: file}
+	for name, c := range map[string]struct {
+		dir  *dataDir
+		o    *Peers
+		want string
+	}{
+		"alone":                 {fresh(), alone, ""},
+		"the first":             {fresh(), first, ""},
+		"one that was alone":    {fresh(write("etcd", "member")), first, ""},
+		"one that joins":        {fresh(), second, ""},
+		"no address":            {fresh(), &Peers{Listen: "host:1"}, "want IP:PORT"},
+		"any address":           {fresh(), &Peers{Listen: "[::]:1"}, "want IP:PORT"},
+		"no port":               {fresh(), &Peers{Listen: "127.0.0.1:0"}, "want IP:PORT"},
+		"another address":       {fresh(), &Peers{Listen: "127.0.0.1:3", JoinFile: file}, "was added with 127.0.0.1:2"},
+		"no file":               {fresh(), &Peers{Listen: "127.0.0.1:2", JoinFile: file + "x"}, "no such file"},
+		"a database":            {fresh(write("etcd", "member")), second, "a database of its own"},
+		"keys of another hub":   {fresh(write("pki", "ca.key")), second, "keys of its own"},
+		"a record that is none": {fresh(write("hub.json")), first, "invalid character"},
+	} {
+		p, err := openPeers(c.dir, c.o)
+		if c.want != "" {
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%s: %v, want %s", name, err, c.want)
+			}
+			continue
+		}
+		if err != nil || (p == nil) != (c.o == nil) {
+			t.Errorf("%s: %v, %v", name, p, err)
+		}
+		if c.o == nil {
+			continue
+		}
+		// From then on it is that.
+		if _, err := openPeers(c.dir, nil); err == nil || !strings.Contains(err.Error(), "one of several members") {
+			t.Errorf("%s: started alone: %v", name, err)
+		}
+		again, err := openPeers(c.dir, c.o)
+		if err != nil || again.name != p.name || (again.joining == nil) != (p.joining == nil) {
+			t.Errorf("%s: started again: %+v %+v, %v", name, again, p, err)
+		}
+	}
+	// The file is not needed any more when there is a database.
+	d := fresh()
+	if _, err := openPeers(d, second); err != nil {
+		t.Fatal(err)
+	}
+	write("etcd", "member")(d)
+	if p, err := openPeers(d, &Peers{Listen: second.Listen, JoinFile: file + "x"}); err != nil || p.name != "second" || p.joining != nil {
+		t.Errorf("without the file: %+v, %v", p, err)
+	}
+	d = fresh()
+	if _, err := openPeers(d, second); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range sharedFiles() {
+		at := filepath.Join(d.pki(), name)
+		if info, err := os.Stat(at); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("%s: %v, %v", name, info, err)
+		}
+	}
+	third := i
+	third.Name, third.Members = "third", map[string]string{"first": "https://127.0.0.1:1", "third": "https://127.0.0.1:2"}
+	if _, err := openPeers(d, &Peers{Listen: "127.0.0.1:2", JoinFile: fileOf(third)}); err == nil || !strings.Contains(err.Error(), "that of member second") {
+		t.Errorf("another member's file: %v", err)
+	}
+}
+
+// TestBackupOfOneOfSeveral: a member that does not run may lack what the others have agreed on.
+func TestBackupOfOneOfSeveral(t *testing.T) {
+	d := &dataDir{path: t.TempDir()}
+	for _, name := range []string{"etcd/member", "hub.json"} {
+		at := filepath.Join(d.path, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(at), 0o700), certs.WriteFile(at, []byte("x"), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := snapshotStopped(t.Context(), d, filepath.Join(t.TempDir(), "to")); err == nil || !strings.Contains(err.Error(), "back up one that runs") {
+		t.Error(err)
+	}
+}
+
+// TestQuorum: those who are catching up do not count.
+func TestQuorum(t *testing.T) {
+	all, needed, reached := Quorum([]Member{{Reached: true}, {}, {Reached: true}, {Learner: true, Reached: true}})
+	if all != 3 || needed != 2 || reached != 2 {
+		t.Error(all, needed, reached)
+	}
+	if all, needed, _ := Quorum([]Member{{}, {}, {}, {}}); all != 4 || needed != 3 {
+		t.Error(all, needed)
+	}
+}
