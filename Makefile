@@ -3,7 +3,7 @@
 SHELL := /usr/bin/env bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help build build-slim build-agent build-cni deb image release audit fips demo check test test-long screens web verify-web fmt vet generate verify-generated staticcheck race bench scale cost accounts console-figures figures az matrix worlds cluster clean
+.PHONY: help build build-slim build-agent build-cni deb image release audit fips demo check test test-long screens web verify-web fmt vet generate verify-generated staticcheck race bench scale cost accounts console-figures figures agent-figures az matrix worlds cluster clean
 
 # What is compiled does not name the directory that it was compiled in, so all clones and worktrees
 # share one build cache.
@@ -134,6 +134,9 @@ console-figures: ## Measure the page of the console with many VMs in a browser (
 
 figures: ## Measure building and starting bin/nephele, and write it into docs/performance.md (COLD=0 compiles nothing anew; 10 minutes)
 	@hack/figures.sh
+
+agent-figures: ## Measure the agent of hosts and what flows take, as root, and write it into docs/performance.md (10 minutes)
+	@hack/figures.sh agent
 
 PROXIES ?= nftables,iptables
 NETWORKS ?= encap,encap+services,noEncap+services

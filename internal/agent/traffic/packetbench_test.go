@@ -82,7 +82,11 @@ func BenchmarkNewConnections(b *testing.B) {
 		r.Judge = &inForce{program, time.Now().Add(-time.Hour)}
 		ended := make(chan error, 1)
 		go func() { ended <- events.Run(r.Event, r.Overrun, r.Unended) }()
-		time.Sleep(time.Second) // the table of connections is read once at the start
+		select {
+		case <-events.Ready(): // the table of connections is read once at the start
+		case err := <-ended:
+			b.Fatal(err)
+		}
 		rate, seconds = open()
 		events.Close()
 		if err := <-ended; err != nil {

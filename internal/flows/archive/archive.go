@@ -201,15 +201,28 @@ func (a *Archive) prune() error {
 	return nil
 }
 
-// Scan implements live.Past.
+// Scan implements live.Past. It reads a file while the caller takes in the one before.
 func (a *Archive) Scan(since, until time.Time, each func(*live.Entry) bool) (from time.Time, err error) {
-	return a.scan(since, until, func(f *file, left *int) (bool, error) { return f.scan(since, until, left, each) })
+	var before ahead
+	return a.scan(since, until, func(files []file, f *file, left *int) (bool, error) {
+		if before.ready == nil {
+			before = ahead{files: files, ready: map[string]chan reading{}}
+		}
+		d, err := before.take(f)
+		if errors.Is(err, errOtherwise) {
+			return f.scan(since, until, left, each)
+		}
+		if err != nil {
+			return true, err
+		}
+		return d.scan(since, until, left, each), nil
+	})
 }
 
 // ScanDecided implements live.Past. Of files that are wholly within the time it reads what they say
 // of all their rows together.
 func (a *Archive) ScanDecided(since, until time.Time, each func(*live.Entry) bool) (from time.Time, err error) {
-	return a.scan(since, until, func(f *file, left *int) (bool, error) {
+	return a.scan(since, until, func(_ []file, f *file, left *int) (bool, error) {
 		if !f.from.Before(since) && !f.until.After(until) {
 			if list, has, err := f.sums(); err != nil {
 				return true, err
@@ -223,7 +236,7 @@ func (a *Archive) ScanDecided(since, until time.Time, each func(*live.Entry) boo
 }
 
 // scan reads the files of a time, of whose rows at most mostScanned are read.
-func (a *Archive) scan(since, until time.Time, read func(f *file, left *int) (more bool, err error)) (from time.Time, err error) {
+func (a *Archive) scan(since, until time.Time, read func(all []file, f *file, left *int) (more bool, err error)) (from time.Time, err error) {
 	files, err := a.files()
 	if err != nil {
 		return from, fmt.Errorf("flows on disk: %w", err)
@@ -231,13 +244,10 @@ func (a *Archive) scan(since, until time.Time, read func(f *file, left *int) (mo
 	if len(files) > 0 {
 		from = files[len(files)-1].from
 	}
+	files = slices.DeleteFunc(files, func(f file) bool { return !f.until.After(since) || !f.from.Before(until) })
 	left := mostScanned
 	for i := range files {
-		f := &files[i]
-		if !f.until.After(since) || !f.from.Before(until) {
-			continue
-		}
-		more, err := read(f, &left)
+		more, err := read(files, &files[i], &left)
 		switch {
 		case errors.Is(err, os.ErrNotExist): // it made room meanwhile
 		case err != nil:

@@ -46,6 +46,9 @@ type EventReader struct {
 	pause         time.Duration
 	closed        chan struct{}
 	once          sync.Once
+	// first is closed once the table was read for the first time.
+	first     chan struct{}
+	firstOnce sync.Once
 	// Local returns the addresses of the host; by default those of the network namespace of the
 	// goroutine that runs Run.
 	Local func() ([]netip.Addr, error)
@@ -75,11 +78,15 @@ func OpenEvents() (*EventReader, error) {
 		_, _ = s.close(), table.close()
 		return nil, fmt.Errorf("events of connections: %w", err)
 	}
-	return &EventReader{socket: s, table: table, living: newLiving(), pause: resyncPause, closed: make(chan struct{}), Local: LocalAddresses}, nil
+	return &EventReader{socket: s, table: table, living: newLiving(), pause: resyncPause, closed: make(chan struct{}), first: make(chan struct{}), Local: LocalAddresses}, nil
 }
 
 // Close ends Run.
 func (r *EventReader) Close() { r.once.Do(func() { close(r.closed) }) }
+
+// Ready is closed when Run has read the table of connections for the first time, which it does in
+// the beginning, to know which of them are no news.
+func (r *EventReader) Ready() <-chan struct{} { return r.first }
 
 // Run calls each for every event until Close, from one goroutine or another. It calls overrun when
 // the kernel has dropped events because too many came at once; how many it does not tell. Soon
@@ -98,7 +105,10 @@ func (r *EventReader) Run(each func(Event), overrun func(), unended func(int)) e
 		}
 		if now := time.Now(); dropped && drained && !now.Before(next) && r.living.begin() {
 			quiet := silent
-			reading.Go(func() { r.resync(quiet, each) })
+			reading.Go(func() {
+				r.resync(quiet, each)
+				r.firstOnce.Do(func() { close(r.first) })
+			})
 			last = quiet
 			dropped, silent, next = false, false, now.Add(r.pause)
 		}
