@@ -75,6 +75,7 @@ func RegisterFlows(f *pflag.FlagSet, o *controller.FlowOptions) {
 	f.Var(&megabytes{&o.Memory, live.DefaultBytes}, "flow-memory", "megabytes of memory at most for the connections that agents have reported within the last hour; the oldest go first")
 	f.StringVar(&o.Dir, "flow-dir", "", "folder that keeps them for longer, as Parquet files; empty for none")
 	f.StringVar(&o.Log, "flow-log", "", "file for a line of JSON for all that they report, for other systems to read; it is rotated at 100 MB, and three old ones are kept")
+	f.StringVar(&o.Syslog, "flow-syslog", "", "server of syslog for all that they report, as JSON: udp://HOST:PORT, tcp://HOST:PORT or tls://HOST:PORT")
 	f.StringVar(&o.IPFIX, "flow-ipfix", "", "collector of IPFIX for all that they report, with the elements of Antrea: udp://HOST:PORT, tcp://HOST:PORT or tls://HOST:PORT")
 	f.StringVar(&o.OTLP, "flow-otlp", "", "collector of OpenTelemetry for all that they report, as log records over HTTP: http:// or https://HOST:PORT[/PATH]")
 	o.OTLPHeaders = cmp.Or(os.Getenv("OTEL_EXPORTER_OTLP_LOGS_HEADERS"), os.Getenv("OTEL_EXPORTER_OTLP_HEADERS"))

@@ -40,9 +40,9 @@ type FlowOptions struct {
 	Disk int
 	// Log is a file for a line of JSON for every entry of a report; empty for none.
 	Log string
-	// IPFIX and OTLP are the addresses of collectors; empty for none. OTLPHeaders are what the one
-	// of OpenTelemetry wants to be told.
-	IPFIX, OTLP, OTLPHeaders string
+	// Syslog is the address of a server, IPFIX and OTLP are those of collectors; empty for none.
+	// OTLPHeaders are what the one of OpenTelemetry wants to be told.
+	Syslog, IPFIX, OTLP, OTLPHeaders string
 }
 
 // traffic holds what enforcers have seen of connections, and knows who had which address then.
@@ -100,6 +100,13 @@ func (t *traffic) export(o FlowOptions, version, cluster string, clk clock.WithT
 	}
 	if o.Log != "" {
 		add("file", export.NewFile(o.Log))
+	}
+	if o.Syslog != "" {
+		sink, err := export.NewSyslog(o.Syslog, cluster)
+		if err != nil {
+			return nil, fmt.Errorf("--flow-syslog: %w", err)
+		}
+		add("syslog", sink)
 	}
 	if o.IPFIX != "" {
 		sink, err := export.NewIPFIX(o.IPFIX, cluster)

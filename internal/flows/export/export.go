@@ -1,5 +1,5 @@
 // Package export hands flows to other systems as they come: to collectors of IPFIX and of
-// OpenTelemetry, and to a file.
+// OpenTelemetry, to a server of syslog, and to a file.
 //
 // It owns connections, batches and repeats. It promises that nobody waits for another system: what
 // that does not take in time is lost where the flows come from, and counted there. Each exporter
@@ -10,13 +10,11 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
-	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/fnv"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -154,42 +152,33 @@ func (e *Exporter) send(ctx context.Context, batch []*live.Entry) bool {
 
 // IPFIX sends to a collector: udp://HOST:PORT, tcp://HOST:PORT or tls://HOST:PORT.
 type IPFIX struct {
-	network, address string
-	secure           bool
-	encoder          *ipfix.Encoder
-	conn             net.Conn
-	templates        time.Time
+	wire
+	encoder   *ipfix.Encoder
+	templates time.Time
 }
 
 // NewIPFIX returns a Sink for a collector. Cluster is the id of this cluster.
 func NewIPFIX(to, cluster string) (*IPFIX, error) {
-	u, err := url.Parse(to)
-	if err != nil || u.Port() == "" || u.Hostname() == "" || u.User != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "" {
-		return nil, fmt.Errorf("%q: want udp://HOST:PORT, tcp://HOST:PORT or tls://HOST:PORT", to)
+	w, err := newWire(to)
+	if err != nil {
+		return nil, err
 	}
-	out := &IPFIX{network: u.Scheme, address: u.Host}
 	most := mostStream
-	switch u.Scheme {
-	case "udp":
+	if w.network == "udp" {
 		most = datagram
-	case "tcp":
-	case "tls":
-		out.network, out.secure = "tcp", true
-	default:
-		return nil, fmt.Errorf("%q: want udp://HOST:PORT, tcp://HOST:PORT or tls://HOST:PORT", to)
 	}
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(cluster))
-	out.encoder = ipfix.NewEncoder(h.Sum32(), cluster, most)
-	return out, nil
+	return &IPFIX{wire: w, encoder: ipfix.NewEncoder(h.Sum32(), cluster, most)}, nil
 }
 
 // Send implements Sink.
 func (s *IPFIX) Send(ctx context.Context, entries []*live.Entry, at time.Time) (int, error) {
-	if s.conn == nil {
-		if err := s.dial(ctx); err != nil {
-			return 0, err
-		}
+	fresh := s.conn == nil
+	if err := s.open(ctx); err != nil {
+		return 0, err
+	}
+	if fresh {
 		s.templates = time.Time{}
 	}
 	var messages [][]byte
@@ -197,36 +186,12 @@ func (s *IPFIX) Send(ctx context.Context, entries []*live.Entry, at time.Time) (
 		messages, s.templates = append(messages, s.encoder.Templates(at)), at
 	}
 	messages = append(messages, s.encoder.Records(entries, at)...)
-	if deadline, has := ctx.Deadline(); has {
-		_ = s.conn.SetWriteDeadline(deadline)
-	}
 	for _, m := range messages {
 		if _, err := s.conn.Write(m); err != nil {
 			return 0, errors.Join(err, s.Close())
 		}
 	}
 	return 0, nil
-}
-
-func (s *IPFIX) dial(ctx context.Context) (err error) {
-	if s.secure {
-		s.conn, err = (&tls.Dialer{Config: &tls.Config{MinVersion: tls.VersionTLS12}}).DialContext(ctx, s.network, s.address)
-	} else {
-		s.conn, err = new(net.Dialer).DialContext(ctx, s.network, s.address)
-	}
-	if err != nil {
-		s.conn = nil
-	}
-	return err
-}
-
-// Close implements Sink.
-func (s *IPFIX) Close() (err error) {
-	if s.conn != nil {
-		err = s.conn.Close()
-	}
-	s.conn = nil
-	return err
 }
 
 // OTLP sends log records to a collector over HTTP.

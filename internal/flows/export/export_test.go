@@ -106,6 +106,9 @@ func TestAddresses(t *testing.T) {
 		if _, err := NewIPFIX(to, "c"); (err == nil) != good {
 			t.Errorf("%q: %v", to, err)
 		}
+		if _, err := NewSyslog(to, "c"); (err == nil) != good {
+			t.Errorf("%q: %v", to, err)
+		}
 	}
 	for to, good := range map[string]bool{"http://c:4318": true, "https://c/loki/otlp/v1/logs": true, "c:4318": false, "ftp://c": false, "http://user:secret@c": false, "http://": false} {
 		if _, err := NewOTLP(to, "", "v", "c"); (err == nil) != good {
