@@ -183,7 +183,7 @@ func (s *IPFIX) Send(ctx context.Context, entries []*live.Entry, at time.Time) (
 	}
 	var messages [][]byte
 	if s.templates.IsZero() || s.network == "udp" && at.Sub(s.templates) >= templatesAgain {
-		messages, s.templates = append(messages, s.encoder.Templates(at)), at
+		messages, s.templates = append(messages, s.encoder.Templates(at)...), at
 	}
 	messages = append(messages, s.encoder.Records(entries, at)...)
 	for _, m := range messages {

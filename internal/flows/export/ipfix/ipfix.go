@@ -259,15 +259,15 @@ func NewEncoder(domain uint32, cluster string, most int) *Encoder {
 	return e
 }
 
-// Templates returns the message that says what records are like. Collectors need it before any
-// record; over UDP they want it again now and then.
-func (e *Encoder) Templates(at time.Time) []byte {
-	b := e.begin(at)
-	b = set(b, templateSet, func(b []byte) []byte {
-		for _, t := range []struct {
-			number uint16
-			fields []field
-		}{{template4, e.v4}, {template6, e.v6}} {
+// Templates returns the messages that say what records are like, one for each kind: go-ipfix, which
+// Antrea's collectors are made with, reads no more than one of a message. Collectors need them
+// before any record; over UDP they want them again now and then.
+func (e *Encoder) Templates(at time.Time) (messages [][]byte) {
+	for _, t := range []struct {
+		number uint16
+		fields []field
+	}{{template4, e.v4}, {template6, e.v6}} {
+		messages = append(messages, end(set(e.begin(at), templateSet, func(b []byte) []byte {
 			b = binary.BigEndian.AppendUint16(binary.BigEndian.AppendUint16(b, t.number), uint16(len(t.fields)))
 			for _, f := range t.fields {
 				if f.pen == 0 {
@@ -277,10 +277,10 @@ func (e *Encoder) Templates(at time.Time) []byte {
 				b = binary.BigEndian.AppendUint16(binary.BigEndian.AppendUint16(b, f.id|1<<15), f.length)
 				b = binary.BigEndian.AppendUint32(b, f.pen)
 			}
-		}
-		return b
-	})
-	return end(b)
+			return b
+		})))
+	}
+	return messages
 }
 
 // Records returns messages with a record of each entry.
