@@ -134,7 +134,7 @@ func (a *Archive) Write(entries []*live.Entry, from, until time.Time) (err error
 }
 
 func write(w io.Writer, entries []*live.Entry) error {
-	options := []parquet.WriterOption{parquet.Compression(&zstd.Codec{Level: zstd.SpeedBetterCompression}), parquet.CreatedBy("nephele", "1", "")}
+	options := []parquet.WriterOption{parquet.Compression(&zstd.Codec{Level: zstd.SpeedBetterCompression}), parquet.CreatedBy("nephele", "1", ""), parquet.MaxRowsPerRowGroup(mostInGroup)}
 	if list := decisionsOf(entries); list != nil {
 		text, err := packed(list)
 		if err != nil {
@@ -203,19 +203,23 @@ func (a *Archive) prune() error {
 
 // Scan implements live.Past. It reads a file while the caller takes in the one before.
 func (a *Archive) Scan(since, until time.Time, each func(*live.Entry) bool) (from time.Time, err error) {
-	var before ahead
+	before := ahead{ready: map[string]chan reading{}, done: make(chan struct{})}
+	defer close(before.done)
 	return a.scan(since, until, func(files []file, f *file, left *int) (bool, error) {
-		if before.ready == nil {
-			before = ahead{files: files, ready: map[string]chan reading{}}
+		before.files = files
+		for x := range before.take(f) {
+			switch {
+			case errors.Is(x.err, errOtherwise):
+				return f.scan(since, until, left, each)
+			case x.err != nil:
+				return true, x.err
+			case !x.scan(since, until, left, each):
+				return false, nil
+			case *left <= 0:
+				return true, nil
+			}
 		}
-		d, err := before.take(f)
-		if errors.Is(err, errOtherwise) {
-			return f.scan(since, until, left, each)
-		}
-		if err != nil {
-			return true, err
-		}
-		return d.scan(since, until, left, each), nil
+		return true, nil
 	})
 }
 

@@ -17,8 +17,12 @@ import (
 // This file reads files column by column, as they lie there, which takes half of the time that it
 // takes to make rows of all their values first.
 
-// mostDecoded bounds the rows of a file that is held by columns, at about 220 bytes each.
-const mostDecoded = 250_000
+// mostInGroup is how many rows a group of a file has, and mostDecoded bounds those of one that is
+// held by columns, at about 220 bytes each. Three groups are held at most.
+const (
+	mostInGroup = 50_000
+	mostDecoded = 100_000
+)
 
 // errOtherwise is the error for a file that cannot be read so; its rows are read one by one.
 var errOtherwise = errors.New("not in columns as ours are")
@@ -33,7 +37,7 @@ var fieldOf = func() map[string]int {
 	return out
 }()
 
-// decoded is a file by its columns: what is not the same in all rows, and where in r it goes. What
+// decoded is a part of a file by its columns: what is not the same in all rows, and where in r it goes. What
 // is the same is there already.
 type decoded struct {
 	rows    int
@@ -56,29 +60,61 @@ type numbers struct {
 	values []int64
 }
 
-// decode reads a file.
-func (f *file) decode() (out *decoded, err error) {
+// reading is a part of a file, or why there is no more.
+type reading struct {
+	*decoded
+	err error
+}
+
+// decode reads a file by its groups of rows, each once the one before was taken, until done is
+// closed.
+func (f *file) decode(out chan<- reading, done <-chan struct{}) {
+	defer close(out)
+	say := func(x reading) bool {
+		select {
+		case out <- x:
+			return true
+		case <-done:
+			return false
+		}
+	}
 	defer func() { // the library panics at some files that are broken
 		if r := recover(); r != nil {
-			err = fmt.Errorf("%s: %v", f.path, r)
+			say(reading{err: fmt.Errorf("%s: %v", f.path, r)})
 		}
 	}()
 	in, err := os.Open(f.path)
 	if err != nil {
-		return nil, err
+		say(reading{err: err})
+		return
 	}
 	defer func() { _ = in.Close() }()
 	p, err := parquet.OpenFile(in, f.size, parquet.SkipBloomFilters(true), parquet.SkipPageIndex(true))
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", f.path, err)
+		say(reading{err: fmt.Errorf("%s: %w", f.path, err)})
+		return
 	}
-	groups := p.RowGroups()
-	if len(groups) != 1 || p.NumRows() > mostDecoded {
+	for i, g := range p.RowGroups() {
+		d, err := decodeGroup(g)
+		switch {
+		case errors.Is(err, errOtherwise) && i > 0: // what was told cannot be taken back
+			err = fmt.Errorf("%s: group %d is %v", f.path, i, err)
+		case err != nil:
+			err = fmt.Errorf("%s: %w", f.path, err)
+		}
+		if !say(reading{d, err}) || err != nil {
+			return
+		}
+	}
+}
+
+func decodeGroup(g parquet.RowGroup) (out *decoded, err error) {
+	if g.NumRows() > mostDecoded {
 		return nil, errOtherwise
 	}
-	out = &decoded{rows: int(p.NumRows())}
-	names := groups[0].Schema().Columns()
-	for i, c := range groups[0].ColumnChunks() {
+	out = &decoded{rows: int(g.NumRows())}
+	names := g.Schema().Columns()
+	for i, c := range g.ColumnChunks() {
 		at, known := fieldOf[names[i][0]]
 		if !known || len(names[i]) != 1 { // of a later version
 			continue
@@ -94,7 +130,7 @@ func (f *file) decode() (out *decoded, err error) {
 			err = out.flag(c)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", f.path, err)
+			return nil, err
 		}
 	}
 	return out, nil
@@ -225,21 +261,14 @@ type ahead struct {
 	files []file
 	next  int
 	ready map[string]chan reading
+	done  chan struct{}
 }
 
-type reading struct {
-	*decoded
-	err error
-}
-
-// take returns a file of the list, and begins to read the next one.
-func (a *ahead) take(f *file) (*decoded, error) {
+// take returns the parts of a file of the list, and begins to read the next one.
+func (a *ahead) take(f *file) <-chan reading {
 	begin := func(f *file) chan reading {
 		out := make(chan reading, 1)
-		go func() {
-			d, err := f.decode()
-			out <- reading{d, err}
-		}()
+		go f.decode(out, a.done)
 		return out
 	}
 	mine := a.ready[f.path]
@@ -253,6 +282,5 @@ func (a *ahead) take(f *file) (*decoded, error) {
 	if a.next++; a.next < len(a.files) {
 		a.ready[a.files[a.next].path] = begin(&a.files[a.next])
 	}
-	x := <-mine
-	return x.decoded, x.err
+	return mine
 }

@@ -12,6 +12,8 @@ type Builder struct {
 	State        State
 	subscription string
 	location     string
+	// interfaces counts those of machines; their MAC addresses are made from it.
+	interfaces int
 }
 
 // NewBuilder begins an estate of one subscription in one location. Ids are made from the names.
@@ -187,8 +189,9 @@ func (b *Builder) Machine(group, name, subnet, address, nsg string, asgs ...stri
 	if refs != nil {
 		c["applicationSecurityGroups"] = refs
 	}
+	b.interfaces++
 	p := map[string]any{
-		"ipConfigurations": []any{map[string]any{"name": "ipconfig1", "properties": c}}, "macAddress": "00-0D-3A-00-00-01", "enableAcceleratedNetworking": true,
+		"ipConfigurations": []any{map[string]any{"name": "ipconfig1", "properties": c}}, "macAddress": fmt.Sprintf("00-0D-3A-00-%02X-%02X", b.interfaces>>8, b.interfaces&0xff), "enableAcceleratedNetworking": true,
 		"enableIPForwarding": false, "dnsSettings": map[string]any{"dnsServers": []any{"10.9.9.9"}, "appliedDnsServers": []any{}},
 		"nicType": "Standard", "auxiliaryMode": "None", "auxiliarySku": "None",
 	}

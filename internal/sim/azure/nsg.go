@@ -399,3 +399,8 @@ func defaultRuleDocuments(id ID, etag string) []any {
 	}
 	return out
 }
+
+// IsDefaultRule reports whether a name is that of a rule that every security group has.
+func IsDefaultRule(name string) bool {
+	return slices.ContainsFunc(defaultRules(), func(r rule) bool { return r.name == name })
+}

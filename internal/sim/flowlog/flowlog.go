@@ -1,4 +1,5 @@
-// Package flowlog writes what interfaces of the simulator see as VPC flow logs of AWS.
+// Package flowlog writes what interfaces of the simulator see as VPC flow logs of AWS, and as flow
+// logs of virtual networks of Azure.
 //
 // It owns which interface sees which packets of a connection, the lines that tell of them, and how
 // files reach a bucket. The verdict on a packet is that of package world. It promises the faults of
