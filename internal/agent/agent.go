@@ -46,7 +46,7 @@ const (
 	trimAfter  = 10 * time.Second
 	// giveBackInterval is how often pages of the program are given back: with each that is touched
 	// the system maps its surroundings.
-	giveBackInterval = 20 * time.Second
+	giveBackInterval = 10 * time.Second
 	// recordWait is how long a change waits at most until it is on the disk.
 	recordWait = time.Second
 	// mostAhead is by how many revisions what is kept may be newer than the rules of the kernel:
