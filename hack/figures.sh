@@ -68,7 +68,7 @@ if [[ ${1:-} == agent ]]; then
 	bench ./internal/agent/traffic BenchmarkNewConnections
 	row "connections recorded for \`nephele flows\`: rate, of that without; processor time of each; lost" "$(metric conn/s) a second, $(metric %-of-none) %; $(metric cpu-us/conn 1) us; $(metric lost)"
 	bench ./internal/controller BenchmarkWhatIf
-	row "what a change would cut or open of ten million rows of flows; a row on disk" "$(metric s-whole 1) s; $(metric bytes/row 1) bytes"
+	row "what a change would cut or open of ten million rows of flows; a row on disk" "$(metric s-whole 1) s, $(metric cpu-s 1) s of processor time; $(metric bytes/row 1) bytes"
 	bench ./internal/cloud/aws/flowlog BenchmarkText
 	row "records of a VPC flow log read as text, on one processor" "$(metric records/s) a second"
 	exit 0

@@ -37,8 +37,8 @@ var fieldOf = func() map[string]int {
 	return out
 }()
 
-// decoded is a part of a file by its columns: what is not the same in all rows, and where in r it goes. What
-// is the same is there already.
+// decoded is a part of a file by its columns: what is not the same in all rows, and where in r it
+// goes. What is the same is there already.
 type decoded struct {
 	rows    int
 	r       row

@@ -93,7 +93,7 @@ func (s *Store) Query(q *analysis.FlowQuerySpec, sight Sight, past Past, now tim
 	if err != nil {
 		return nil, err
 	}
-	a := &answer{filter: f, places: map[alike]int{}, FlowQueryStatus: &analysis.FlowQueryStatus{Limited: !sight.All, Flows: []analysis.SeenFlow{}}}
+	a := &answer{filter: f, places: map[nearly][]int32{}, FlowQueryStatus: &analysis.FlowQueryStatus{Limited: !sight.All, Flows: []analysis.SeenFlow{}}}
 	oldest := s.answer(a, past != nil && q.Since != nil && !f.follows, now)
 	if past != nil && q.Since != nil && !f.follows && q.Since.Time.Before(oldest) {
 		from, err := past.Scan(q.Since.Truncate(time.Minute), oldest, a.add)
@@ -177,7 +177,9 @@ func (s *Store) each(since time.Time, minutes bool, do func(*window, key, *row))
 type answer struct {
 	*filter
 	*analysis.FlowQueryStatus
-	places map[alike]int
+	// places are those of flows, by what is cheap to compare, and keys what they are in whole.
+	places map[nearly][]int32
+	keys   []alike
 }
 
 func parseQuery(q *analysis.FlowQuerySpec, sight Sight) (*filter, error) {
@@ -214,6 +216,24 @@ type alike struct {
 	window                                                                   time.Time
 }
 
+// nearly is what flows have in common that are alike, and few others: a hash of it, and not of all
+// texts, is made for every entry.
+type nearly struct {
+	client, server netip.Addr
+	port           uint16
+	protocol       uint8
+}
+
+// place is that of a flow in the answer; -1 if it has none.
+func (a *answer) place(near nearly, k *alike) int {
+	for _, at := range a.places[near] {
+		if a.keys[at] == *k {
+			return int(at)
+		}
+	}
+	return -1
+}
+
 // add adds an entry to the answer, if it is asked for and the caller may see it. It is false if the
 // answer has no room.
 func (a *answer) add(e *Entry) bool {
@@ -233,15 +253,15 @@ func (a *answer) add(e *Entry) bool {
 		k.window = e.Start
 		x.First = metav1.NewMicroTime(e.Start)
 	}
-	at, known := a.places[k]
-	switch {
-	case known:
+	near := nearly{e.Client, e.Server, e.Port, e.Protocol}
+	switch at := a.place(near, &k); {
+	case at >= 0:
 		sum(&a.Flows[at], &x)
 	case len(a.Flows) >= mostFlows*4:
 		a.More++
 	default:
-		a.places[k] = len(a.Flows)
-		a.Flows = append(a.Flows, x)
+		a.places[near] = append(a.places[near], int32(len(a.Flows)))
+		a.keys, a.Flows = append(a.keys, k), append(a.Flows, x)
 	}
 	return true
 }

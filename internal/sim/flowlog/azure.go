@@ -94,7 +94,10 @@ func DeliverToContainer(tuples []Tuple, subscription, network string) map[string
 	}
 	sorted := slices.Clone(tuples)
 	slices.SortStableFunc(sorted, func(a, b Tuple) int {
-		return cmp.Or(cmp.Compare(a.MAC, b.MAC), a.At.Truncate(time.Minute).Compare(b.At.Truncate(time.Minute)), cmp.Compare(a.ACL, b.ACL), cmp.Compare(a.Rule, b.Rule), a.At.Compare(b.At))
+		return cmp.Or(
+			cmp.Compare(a.MAC, b.MAC), a.At.Truncate(time.Minute).Compare(b.At.Truncate(time.Minute)), cmp.Compare(a.ACL, b.ACL),
+			cmp.Compare(a.Rule, b.Rule), a.At.Compare(b.At),
+		)
 	})
 	blobs := map[string][]record{}
 	for _, x := range sorted {
