@@ -16,6 +16,7 @@ type Changes struct {
 	// serial numbers Commits; keys are the spans that have been spelled, see reach.spelled.
 	serial uint32
 	keys   [][]string
+	hosts  hostTable
 	// freshGroups and freshPolicies are new; groups and policies are the other changes.
 	freshGroups   [2][]*group
 	freshPolicies []*policyState
@@ -101,7 +102,7 @@ func (c *Changes) sort() {
 func (c *Changes) wholeSpan(r *reach) []string {
 	if r.spelled.serial != c.serial {
 		r.spelled.serial, r.spelled.at = c.serial, uint32(len(c.keys))
-		c.keys = append(c.keys, r.hostSpan().keys())
+		c.keys = append(c.keys, c.hosts.keys(r.hostSpan()))
 	}
 	return c.keys[r.spelled.at]
 }
@@ -112,7 +113,7 @@ func (c *Changes) wholeSpanOf(g *group) []string {
 	if r := g.reaches.one; r != nil && (g.role == AddressGroup || r.several == nil) {
 		return c.wholeSpan(r)
 	}
-	return g.hosts.keys()
+	return c.hosts.keys(&g.hosts)
 }
 
 // Groups goes through the changes of groups of a role. Each, with its lists of members, is good

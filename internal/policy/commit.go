@@ -28,6 +28,7 @@ func (e *Engine) CommitChanges() *Changes {
 	c.problems = e.takeProblems()
 	c.collectFresh(e.dirtyGroups, policies)
 	e.clean(policies)
+	c.hosts = e.hostTable
 	c.sort()
 	if e.last = c; c.large() {
 		e.last = nil
@@ -49,7 +50,7 @@ func (e *Engine) sweepGroups(c *Changes) {
 		if !g.fresh {
 			g.span.keep(g.hostSpan())
 			c.groups[g.role] = append(c.groups[g.role], GroupDelta{
-				Change: Removed, Role: g.role, Name: g.name, UID: g.uidOf(), SpanRemoved: keysOf(g.span.former),
+				Change: Removed, Role: g.role, Name: g.name, UID: g.uidOf(), SpanRemoved: e.hostTable.keysOf(g.span.former),
 			})
 		}
 		e.forget(g)
@@ -64,7 +65,7 @@ func (e *Engine) updateNodes() {
 		if n == 0 {
 			continue
 		}
-		before, after := e.nodeHosts.add(h, n)
+		before, after := e.nodeHosts.add(h.id, n)
 		if before == after {
 			continue
 		}
@@ -91,8 +92,8 @@ func (e *Engine) updateAppliedToGroups(c *Changes) {
 			e.countMembers(g)
 		default:
 			out := GroupDelta{Change: Updated, Role: g.role, Name: g.name, UID: g.uidOf()}
-			out.Added, out.Removed = g.resolve(&e.pending, func(m *Member, n int) { e.shift(g, e.hosts[m.Host], n) })
-			out.SpanAdded, out.SpanRemoved = g.span.take(&g.hosts)
+			out.Added, out.Removed = g.resolve(&e.pending, func(m *Member, n int32) { e.shift(g, e.hosts[m.Host], n) })
+			out.SpanAdded, out.SpanRemoved = g.span.take(e.hostTable, &g.hosts)
 			c.update(&out, g.replaced)
 		}
 	}
@@ -100,21 +101,16 @@ func (e *Engine) updateAppliedToGroups(c *Changes) {
 
 // countMembers counts the hosts of all members of a fresh group.
 func (e *Engine) countMembers(g *group) {
-	if short := len(e.hosts) + len(e.freeHostIDs) - len(e.tally); short > 0 {
-		e.tally = append(e.tally, make([]hostCount, short)...)
-	}
+	e.tally = append(e.tally, make([]int32, len(e.hostTable)-len(e.tally))...)
 	n := 0
 	for _, link := range g.selection.cells {
 		for _, x := range link.cell.entities {
 			if x.member(g.role) == nil {
 				continue
 			}
-			at := &e.tally[x.host.id]
-			if at.count == 0 {
-				at.host = x.host
+			if e.tally[x.host.id]++; e.tally[x.host.id] == 1 {
 				n++
 			}
-			at.count++
 		}
 	}
 	list := roomFor(&e.slabs, &e.slabs.hostCounts, n)
@@ -123,13 +119,13 @@ func (e *Engine) countMembers(g *group) {
 			if x.host == nil {
 				continue
 			}
-			if at := &e.tally[x.host.id]; at.count > 0 {
-				list = append(list, *at)
-				*at = hostCount{}
+			if count := &e.tally[x.host.id]; *count > 0 {
+				list = append(list, hostCount{x.host.id, *count})
+				*count = 0
 			}
 		}
 	}
-	slices.SortFunc(list, func(a, b hostCount) int { return cmp.Compare(a.host.id, b.host.id) })
+	slices.SortFunc(list, func(a, b hostCount) int { return cmp.Compare(a.id, b.id) })
 	g.hosts.list = list
 }
 
@@ -144,8 +140,8 @@ func (e *Engine) updateAddressGroups(c *Changes) {
 			continue
 		}
 		out := GroupDelta{Change: Updated, Role: g.role, Name: g.name, UID: g.uidOf()}
-		out.Added, out.Removed = g.resolve(&e.pending, func(*Member, int) {})
-		out.SpanAdded, out.SpanRemoved = g.span.take(g.hostSpan())
+		out.Added, out.Removed = g.resolve(&e.pending, func(*Member, int32) {})
+		out.SpanAdded, out.SpanRemoved = g.span.take(e.hostTable, g.hostSpan())
 		c.update(&out, g.replaced)
 	}
 }
@@ -154,7 +150,7 @@ func (e *Engine) updateAddressGroups(c *Changes) {
 // reach changed.
 func (e *Engine) collectPolicies(c *Changes, computed []*policyState) {
 	for _, r := range e.dirtyReaches {
-		added, removed := r.span.take(r.hostSpan())
+		added, removed := r.span.take(e.hostTable, r.hostSpan())
 		if len(added)+len(removed) == 0 {
 			continue
 		}
@@ -174,10 +170,10 @@ func (e *Engine) collectPolicies(c *Changes, computed []*policyState) {
 		case p.former == nil:
 			continue // fresh, or nothing before and after
 		case p.out == nil:
-			out.Change, out.Policy, out.SpanRemoved = Removed, p.former, keysOf(p.rest().formerSpan)
+			out.Change, out.Policy, out.SpanRemoved = Removed, p.former, e.hostTable.keysOf(p.rest().formerSpan)
 		default:
 			if p.moved {
-				out.SpanAdded, out.SpanRemoved = diffHosts(p.rest().formerSpan, p.reach.hostSpan())
+				out.SpanAdded, out.SpanRemoved = e.hostTable.difference(p.rest().formerSpan, p.reach.hostSpan())
 			} else if n := p.reach.news; n != nil {
 				out.SpanAdded, out.SpanRemoved = n.added, n.removed
 			}
@@ -222,6 +218,7 @@ func (e *Engine) clean(computed []*policyState) {
 	for _, h := range e.idleHosts {
 		if h.uses == 0 && e.hosts[h.key] == h {
 			delete(e.hosts, h.key)
+			e.hostTable[h.id] = nil
 			e.freeHostIDs = append(e.freeHostIDs, h.id)
 		}
 	}

@@ -24,6 +24,7 @@ type Engine struct {
 	groupDefs       map[NamespacedName]*groupDef
 	policies        map[string]*policyState
 	hosts           map[string]*host
+	hostTable       hostTable // the same by id
 	freeHostIDs     []uint32
 
 	// Shared parts.
@@ -59,7 +60,7 @@ type Engine struct {
 	dirtyReports  map[reportKey]struct{}
 	dead          []*entity
 	idleHosts     []*host
-	nodeShifts    map[*host]int
+	nodeShifts    map[*host]int32
 	translations  uint64
 	commits       uint32
 	// serials is the number of entities' serial numbers, freeSerials are those of them that are not
@@ -77,7 +78,7 @@ type Engine struct {
 	// atgScratch is where a translation lists its applied-to groups.
 	atgScratch []*group
 	// tally counts members by the ids of hosts.
-	tally []hostCount
+	tally []int32
 	// pending are lists for groups; last is what the last Commit returned, to be used again, if it
 	// is small.
 	pending pendingLists
@@ -280,10 +281,13 @@ func (e *Engine) assignHost(x *entity, key string) {
 func (e *Engine) useHost(key string) *host {
 	h := e.hosts[key]
 	if h == nil {
-		h = &host{key: key, id: uint32(len(e.hosts))}
+		h = &host{key: key, id: uint32(len(e.hostTable))}
 		if n := len(e.freeHostIDs); n > 0 {
 			h.id = e.freeHostIDs[n-1]
 			e.freeHostIDs = e.freeHostIDs[:n-1]
+			e.hostTable[h.id] = h
+		} else {
+			e.hostTable = append(e.hostTable, h)
 		}
 		e.hosts[key] = h
 	}
@@ -300,9 +304,9 @@ func (e *Engine) freeHost(h *host) {
 }
 
 // shiftNode has a Node that came (1) or went (-1) taken into account in the next Commit.
-func (e *Engine) shiftNode(h *host, n int) {
+func (e *Engine) shiftNode(h *host, n int32) {
 	if e.nodeShifts == nil {
-		e.nodeShifts = make(map[*host]int)
+		e.nodeShifts = make(map[*host]int32)
 	}
 	e.nodeShifts[h] += n
 }

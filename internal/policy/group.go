@@ -260,7 +260,7 @@ func (g *group) appendMembers(to []*Member) []*Member {
 
 // resolve turns the pending entities of a group that is not fresh into added and removed members,
 // and calls count for every member that came to (1) or left (-1) a host.
-func (g *group) resolve(lists *pendingLists, count func(*Member, int)) (added, removed []*Member) {
+func (g *group) resolve(lists *pendingLists, count func(*Member, int32)) (added, removed []*Member) {
 	// Of several notes about one entity the first says what it was.
 	slices.SortStableFunc(g.pending, func(a, b pendingMember) int { return cmp.Compare(a.entity.Serial, b.entity.Serial) })
 	var former *entity

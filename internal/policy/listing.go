@@ -14,7 +14,7 @@ func (e *Engine) Listing() *Listing {
 	}
 	for _, p := range e.policies {
 		if p.out != nil {
-			l.Policies = append(l.Policies, PolicySpan{p.out, p.reach.hostSpan().keys()})
+			l.Policies = append(l.Policies, PolicySpan{p.out, e.hostTable.keys(p.reach.hostSpan())})
 		}
 	}
 	slices.SortFunc(l.Policies, func(a, b PolicySpan) int { return strings.Compare(a.Source.UID, b.Source.UID) })
@@ -84,7 +84,7 @@ func (e *Engine) listGroups(role GroupRole) []ComputedGroup {
 	out := make([]ComputedGroup, 0, e.groupCount[role])
 	list := func(g *group, referred ...string) {
 		if g != nil && g.role == role && !g.gone {
-			out = append(out, ComputedGroup{Role: role, Name: g.name, UID: g.uidOf(), Members: g.members(), Span: g.hostSpan().keys(), Within: g.within(referred)})
+			out = append(out, ComputedGroup{Role: role, Name: g.name, UID: g.uidOf(), Members: g.members(), Span: e.hostTable.keys(g.hostSpan()), Within: g.within(referred)})
 		}
 	}
 	for _, s := range e.selections {

@@ -32,7 +32,7 @@ type policyMore struct {
 	defs        []*groupDef
 	tier        string
 	errs, warns []FieldError
-	formerSpan  []*host
+	formerSpan  []uint32
 }
 
 // rest returns what the policy has of what few have.

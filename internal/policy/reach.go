@@ -218,7 +218,7 @@ func (e *Engine) quit(r *reach, at int32, ags []*group) {
 		}
 		if g.counting && g.reaches.many[r] {
 			for _, c := range r.hostSpan().list {
-				g.hosts.add(c.host, -1)
+				g.hosts.add(c.id, -1)
 			}
 		}
 		if g.reaches.remove(r); g.reaches.len() < 2 {
@@ -252,13 +252,13 @@ func (e *Engine) sweepReaches() {
 
 // shift counts n more members of the applied-to group at the host and carries a change of its span
 // on to the reaches that existed before this Commit and their address groups.
-func (e *Engine) shift(g *group, h *host, n int) {
-	before, after := g.hosts.add(h, n)
+func (e *Engine) shift(g *group, h *host, n int32) {
+	before, after := g.hosts.add(h.id, n)
 	if before == after {
 		return
 	}
 	if !g.fresh {
-		g.span.flip(h, before)
+		g.span.flip(h.id, before)
 	}
 	g.reaches.each(func(r *reach) {
 		if r.fresh {
@@ -266,26 +266,26 @@ func (e *Engine) shift(g *group, h *host, n int) {
 		}
 		was, is := before, after
 		if r.several != nil {
-			step := 1
+			step := int32(1)
 			if before {
 				step = -1
 			}
-			was, is = r.several.hosts.add(h, step)
+			was, is = r.several.hosts.add(h.id, step)
 		}
 		if was != is {
-			e.flipReach(r, h, was)
+			e.flipReach(r, h.id, was)
 		}
 	})
 }
 
 // flipReach carries a host that came to or went from a reach on to its address groups.
-func (e *Engine) flipReach(r *reach, h *host, was bool) {
-	r.span.flip(h, was)
+func (e *Engine) flipReach(r *reach, id uint32, was bool) {
+	r.span.flip(id, was)
 	if !r.dirty {
 		r.dirty = true
 		e.dirtyReaches = append(e.dirtyReaches, r)
 	}
-	step := 1
+	step := int32(1)
 	if was {
 		step = -1
 	}
@@ -294,12 +294,12 @@ func (e *Engine) flipReach(r *reach, h *host, was bool) {
 			if !g.reaches.many[r] {
 				return // counted later, as a whole
 			}
-			if before, after := g.hosts.add(h, step); before == after {
+			if before, after := g.hosts.add(id, step); before == after {
 				return
 			}
 		}
 		if !g.fresh {
-			g.span.flip(h, was)
+			g.span.flip(id, was)
 		}
 		e.touch(g)
 	})
@@ -315,7 +315,7 @@ func (e *Engine) fillReaches() {
 		r.several.hosts = hostCounts{}
 		for _, g := range r.atgs() {
 			for _, c := range g.hosts.list {
-				r.several.hosts.add(c.host, 1)
+				r.several.hosts.add(c.id, 1)
 			}
 		}
 	}
@@ -339,7 +339,7 @@ func (g *group) recount() {
 			continue
 		}
 		for _, c := range r.hostSpan().list {
-			g.hosts.add(c.host, 1)
+			g.hosts.add(c.id, 1)
 		}
 		g.reaches.many[r] = true
 	}

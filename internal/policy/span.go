@@ -8,29 +8,81 @@ import (
 // host is an enforcer key that entities have.
 type host struct {
 	key string
-	// id orders hosts within hostCounts; ids of hosts without entities are used again.
+	// id is the place in the Engine's table. Ids of hosts without entities are used again after the
+	// Commit that forgets them: until then, whatever counts or notes one is brought up to date.
 	id   uint32
-	uses int
+	uses int32
+}
+
+// hostTable has the hosts by id; nil at ids that are free.
+type hostTable []*host
+
+// keysOf returns the sorted keys of hosts.
+func (t hostTable) keysOf(ids []uint32) []string {
+	if len(ids) == 0 {
+		return nil
+	}
+	out := make([]string, len(ids))
+	for i, id := range ids {
+		out[i] = t[id].key
+	}
+	slices.Sort(out)
+	return out
+}
+
+// keys returns the sorted keys of a span.
+func (t hostTable) keys(c *hostCounts) []string {
+	if len(c.list) == 0 {
+		return nil
+	}
+	out := make([]string, len(c.list))
+	for i := range c.list {
+		out[i] = t[c.list[i].id].key
+	}
+	slices.Sort(out)
+	return out
+}
+
+// difference returns the keys in now but not in before, and the reverse. Both are sorted by id.
+func (t hostTable) difference(before []uint32, now *hostCounts) (added, removed []string) {
+	i := 0
+	for _, c := range now.list {
+		for i < len(before) && before[i] < c.id {
+			removed = append(removed, t[before[i]].key)
+			i++
+		}
+		if i < len(before) && before[i] == c.id {
+			i++
+			continue
+		}
+		added = append(added, t[c.id].key)
+	}
+	for ; i < len(before); i++ {
+		removed = append(removed, t[before[i]].key)
+	}
+	slices.Sort(added)
+	slices.Sort(removed)
+	return added, removed
 }
 
 // hostCount and hostCounts count something per host, sorted by id. Hosts with a count of zero are
 // not in it.
 type hostCount struct {
-	host  *host
-	count int
+	id    uint32
+	count int32
 }
 
 type hostCounts struct{ list []hostCount }
 
-func (c *hostCounts) find(h *host) (int, bool) {
-	return slices.BinarySearchFunc(c.list, h.id, func(a hostCount, id uint32) int { return int(a.host.id) - int(id) })
+func (c *hostCounts) find(id uint32) (int, bool) {
+	return slices.BinarySearchFunc(c.list, id, func(a hostCount, id uint32) int { return cmp.Compare(a.id, id) })
 }
 
 // add changes the count of a host and reports its presence before and after.
-func (c *hostCounts) add(h *host, n int) (before, after bool) {
-	i, ok := c.find(h)
+func (c *hostCounts) add(id uint32, n int32) (before, after bool) {
+	i, ok := c.find(id)
 	if !ok {
-		c.list = slices.Insert(c.list, i, hostCount{h, n})
+		c.list = slices.Insert(c.list, i, hostCount{id, n})
 		return false, true
 	}
 	c.list[i].count += n
@@ -41,54 +93,18 @@ func (c *hostCounts) add(h *host, n int) (before, after bool) {
 	return true, true
 }
 
-func (c *hostCounts) has(h *host) bool {
-	_, ok := c.find(h)
+func (c *hostCounts) has(id uint32) bool {
+	_, ok := c.find(id)
 	return ok
 }
 
-func (c *hostCounts) snapshot() []*host {
-	out := make([]*host, len(c.list))
+// snapshot returns the ids, sorted.
+func (c *hostCounts) snapshot() []uint32 {
+	out := make([]uint32, len(c.list))
 	for i := range c.list {
-		out[i] = c.list[i].host
+		out[i] = c.list[i].id
 	}
 	return out
-}
-
-// keys returns the sorted keys.
-func (c *hostCounts) keys() []string { return keysOf(c.snapshot()) }
-
-func keysOf(hosts []*host) []string {
-	if len(hosts) == 0 {
-		return nil
-	}
-	out := make([]string, len(hosts))
-	for i, h := range hosts {
-		out[i] = h.key
-	}
-	slices.Sort(out)
-	return out
-}
-
-// diffHosts returns the keys in now but not in before, and the reverse. Both are sorted by id.
-func diffHosts(before []*host, now *hostCounts) (added, removed []string) {
-	i := 0
-	for _, c := range now.list {
-		for i < len(before) && before[i].id < c.host.id {
-			removed = append(removed, before[i].key)
-			i++
-		}
-		if i < len(before) && before[i] == c.host {
-			i++
-			continue
-		}
-		added = append(added, c.host.key)
-	}
-	for ; i < len(before); i++ {
-		removed = append(removed, before[i].key)
-	}
-	slices.Sort(added)
-	slices.Sort(removed)
-	return added, removed
 }
 
 // spanChange records how the span of something differs from that of the last Commit. Most have no
@@ -99,7 +115,7 @@ type spanChange struct{ *spanRecord }
 // there.
 type spanRecord struct {
 	whole  bool
-	former []*host
+	former []uint32
 	// hosts has the first note of each host, and perhaps later ones; room is where a few of them
 	// are.
 	hosts []hostBefore
@@ -108,14 +124,14 @@ type spanRecord struct {
 
 // hostBefore is whether a host was there.
 type hostBefore struct {
-	host *host
-	was  bool
+	id  uint32
+	was bool
 }
 
 // first sorts the notes and leaves the first of each host.
 func (r *spanRecord) first() []hostBefore {
-	slices.SortStableFunc(r.hosts, func(a, b hostBefore) int { return cmp.Compare(a.host.id, b.host.id) })
-	return slices.CompactFunc(r.hosts, func(a, b hostBefore) bool { return a.host == b.host })
+	slices.SortStableFunc(r.hosts, func(a, b hostBefore) int { return cmp.Compare(a.id, b.id) })
+	return slices.CompactFunc(r.hosts, func(a, b hostBefore) bool { return a.id == b.id })
 }
 
 // begin makes sure that there is a record, and reports whether it is of the whole former span.
@@ -133,11 +149,10 @@ func (s *spanChange) keep(now *hostCounts) {
 	}
 	s.former = now.snapshot()
 	for _, note := range s.first() {
-		h, was := note.host, note.was
-		i, has := slices.BinarySearchFunc(s.former, h.id, func(a *host, id uint32) int { return int(a.id) - int(id) })
-		if was && !has {
-			s.former = slices.Insert(s.former, i, h)
-		} else if !was && has {
+		i, has := slices.BinarySearch(s.former, note.id)
+		if note.was && !has {
+			s.former = slices.Insert(s.former, i, note.id)
+		} else if !note.was && has {
 			s.former = slices.Delete(s.former, i, i+1)
 		}
 	}
@@ -145,30 +160,30 @@ func (s *spanChange) keep(now *hostCounts) {
 }
 
 // flip records that a host came or went.
-func (s *spanChange) flip(h *host, was bool) {
+func (s *spanChange) flip(id uint32, was bool) {
 	if s.begin() {
 		return
 	}
 	if s.hosts == nil {
 		s.hosts = s.room[:0]
 	}
-	s.hosts = append(s.hosts, hostBefore{h, was})
+	s.hosts = append(s.hosts, hostBefore{id, was})
 }
 
 // take returns the difference to the present span and forgets it.
-func (s *spanChange) take(now *hostCounts) (added, removed []string) {
+func (s *spanChange) take(hosts hostTable, now *hostCounts) (added, removed []string) {
 	if s.spanRecord == nil {
 		return nil, nil
 	}
 	if s.whole {
-		added, removed = diffHosts(s.former, now)
+		added, removed = hosts.difference(s.former, now)
 	} else {
 		for _, note := range s.first() {
-			switch is := now.has(note.host); {
+			switch is := now.has(note.id); {
 			case is && !note.was:
-				added = append(added, note.host.key)
+				added = append(added, hosts[note.id].key)
 			case note.was && !is:
-				removed = append(removed, note.host.key)
+				removed = append(removed, hosts[note.id].key)
 			}
 		}
 		slices.Sort(added)
