@@ -137,13 +137,17 @@ type Member interface {
 	// host, if that is empty nobody's, so that watches without key alone see it; everywhere is that
 	// of every key that the group concerns. Address groups do not ask.
 	Place() (host string, everywhere bool)
-	// Shape returns the numbers of addresses and of named ports, Address one of the addresses, an
-	// IPv4 address as ::ffff:a.b.c.d.
+	// Shape returns the number of addresses, and how many bytes the names of the ports have with
+	// PortBytes for each port; Address returns one of the addresses, an IPv4 address as
+	// ::ffff:a.b.c.d.
 	Shape() (addresses, ports int)
 	Address(i int) [16]byte
 	// Fill writes the member as enforcers receive it into a zero one, with what the room has.
 	Fill(to *v1beta2.GroupMember, room *Room)
 }
+
+// PortBytes is about how much a named port takes in JSON besides its name.
+const PortBytes = 50
 
 // GivenMember is a member that there is already as enforcers receive it.
 type GivenMember struct {
@@ -172,7 +176,12 @@ func (m *GivenMember) Reference() (kind MemberKind, namespace, name string) {
 func (m *GivenMember) Place() (host string, everywhere bool) { return m.Host, m.Everywhere }
 
 // Shape implements Member.
-func (m *GivenMember) Shape() (addresses, ports int) { return len(m.IPs), len(m.Ports) }
+func (m *GivenMember) Shape() (addresses, ports int) {
+	for i := range m.Ports {
+		ports += PortBytes + len(m.Ports[i].Name)
+	}
+	return len(m.IPs), ports
+}
 
 // Address implements Member.
 func (m *GivenMember) Address(i int) [16]byte {

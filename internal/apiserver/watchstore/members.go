@@ -224,7 +224,7 @@ func visible(key string, m Member) bool { return key == "" || isEverywhere(m) ||
 func weigh(m Member) int {
 	_, namespace, name := m.Reference()
 	addresses, ports := m.Shape()
-	return 80 + len(name) + len(namespace) + 30*addresses + 70*ports
+	return 80 + len(name) + len(namespace) + 30*addresses + ports
 }
 
 // piece lists members behind one, or from the beginning, as far as they fit into one event; next is

@@ -178,10 +178,17 @@ func (m *peerMember) Place() (host string, everywhere bool) { return "", false }
 func (m *appliedMember) Place() (host string, everywhere bool) { return m.Host, m.Everywhere }
 
 // Shape implements watchstore.Member.
-func (m *peerMember) Shape() (addresses, ports int) { return len(m.IPs), len(m.Ports) }
+func (m *peerMember) Shape() (addresses, ports int) { return len(m.IPs), portBytes(m.Ports) }
 
 // Shape implements watchstore.Member.
-func (m *appliedMember) Shape() (addresses, ports int) { return 0, len(m.Ports) }
+func (m *appliedMember) Shape() (addresses, ports int) { return 0, portBytes(m.Ports) }
+
+func portBytes(ports []policy.NamedPort) (n int) {
+	for i := range ports {
+		n += watchstore.PortBytes + len(ports[i].Name)
+	}
+	return n
+}
 
 // Address implements watchstore.Member.
 func (m *peerMember) Address(i int) [16]byte { return m.IPs[i].As16() }
