@@ -142,7 +142,7 @@ func TestFlowLogsOfAccounts(t *testing.T) {
 	}
 	query := func(tr *traffic) (out string) {
 		q := &analysis.FlowQuery{Spec: analysis.FlowQuerySpec{Since: &metav1.MicroTime{Time: noon.Add(-time.Hour)}}}
-		if err := tr.query(q, apiserver.Sight{All: true}); err != nil {
+		if err := tr.query(t.Context(), q, apiserver.Sight{All: true}); err != nil {
 			t.Fatal(err)
 		}
 		for _, x := range q.Status.Flows {

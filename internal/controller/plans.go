@@ -35,7 +35,7 @@ func (r *reviews) plan(
 	}
 	before := preview.Before{Computation: computation, World: world, Budget: budget, Traffic: func(since metav1.MicroTime) ([]analysis.SeenFlow, int64, error) {
 		q := &analysis.FlowQuery{Spec: analysis.FlowQuerySpec{Since: &since, Limit: mostJudgedFlows}}
-		err := r.traffic.query(q, sight)
+		err := r.traffic.query(ctx, q, sight)
 		return q.Status.Flows, q.Status.More, err
 	}}
 	if !whole {

@@ -178,7 +178,7 @@ func (r *reviews) changes() uint64 { return r.policies.Heard() + r.others.Load()
 // Review implements apiserver.Reviews.
 func (r *reviews) Review(ctx context.Context, object runtime.Object, sight apiserver.Sight) error {
 	if q, is := object.(*analysis.FlowQuery); is {
-		return r.traffic.query(q, sight)
+		return r.traffic.query(ctx, q, sight)
 	}
 	if err := r.ready(); err != nil {
 		return err
@@ -260,7 +260,7 @@ func (r *reviews) answer(
 		o.Status.Seen = told
 	case *analysis.EffectiveRules:
 		if o.Status, err = review.Rules(world(), o.Spec); err == nil && o.Spec.Since != nil {
-			err = r.traffic.decided(o, sight)
+			err = r.traffic.decided(ctx, o, sight)
 		}
 		o.Status.Seen = told
 	default:

@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -182,12 +183,12 @@ func (t *traffic) put(enforcer string, entries []*live.Entry) (err error) {
 	return err
 }
 
-// query answers a FlowQuery.
-func (t *traffic) query(q *analysis.FlowQuery, sight apiserver.Sight) error {
+// query answers a FlowQuery, as long as somebody waits for that.
+func (t *traffic) query(ctx context.Context, q *analysis.FlowQuery, sight apiserver.Sight) error {
 	if t == nil {
 		return errors.New("no enforcer reports what it has seen here")
 	}
-	status, err := t.store.Query(&q.Spec, live.Sight{All: sight.All, Cluster: sight.Cluster, Namespace: sight.Namespace}, t.older(), t.clock.Now())
+	status, err := t.store.Query(&q.Spec, live.Sight{All: sight.All, Cluster: sight.Cluster, Namespace: sight.Namespace}, t.older(ctx), t.clock.Now())
 	if about := (*live.Problem)(nil); errors.As(err, &about) {
 		return wrongQuestion{err}
 	}
@@ -198,20 +199,51 @@ func (t *traffic) query(q *analysis.FlowQuery, sight apiserver.Sight) error {
 	return nil
 }
 
-// older is what memory does not hold any more. An archive that is nil is not nothing.
-func (t *traffic) older() live.Past {
+// older is what memory does not hold any more, until ctx ends. An archive that is nil is not
+// nothing.
+func (t *traffic) older(ctx context.Context) live.Past {
 	if t.past == nil {
 		return nil
 	}
-	return t.past
+	return given{ctx, t.past}
+}
+
+// given ends reading when nobody waits for the answer any more: weeks take a while.
+type given struct {
+	ctx  context.Context // of one question
+	past live.Past
+}
+
+// entriesAtOnce is how many are read before it is looked whether anybody waits.
+const entriesAtOnce = 1000
+
+// Scan implements live.Past.
+func (g given) Scan(since, until time.Time, each func(*live.Entry) bool) (time.Time, error) {
+	return g.read(g.past.Scan, since, until, each)
+}
+
+// ScanDecided implements live.Past.
+func (g given) ScanDecided(since, until time.Time, each func(*live.Entry) bool) (time.Time, error) {
+	return g.read(g.past.ScanDecided, since, until, each)
+}
+
+func (g given) read(scan func(since, until time.Time, each func(*live.Entry) bool) (time.Time, error), since, until time.Time, each func(*live.Entry) bool) (time.Time, error) {
+	n := 0
+	from, err := scan(since, until, func(e *live.Entry) bool {
+		if n++; n%entriesAtOnce == 0 && g.ctx.Err() != nil {
+			return false
+		}
+		return each(e)
+	})
+	return from, cmp.Or(err, g.ctx.Err())
 }
 
 // decided says in an answer about all rules what they have decided.
-func (t *traffic) decided(q *analysis.EffectiveRules, sight apiserver.Sight) error {
+func (t *traffic) decided(ctx context.Context, q *analysis.EffectiveRules, sight apiserver.Sight) error {
 	if t == nil {
 		return errors.New("no enforcer reports what it has seen here")
 	}
-	hits, err := t.store.Hits(q.Spec.Since.Time, live.Sight{All: sight.All, Cluster: sight.Cluster, Namespace: sight.Namespace}, t.older(), t.clock.Now())
+	hits, err := t.store.Hits(q.Spec.Since.Time, live.Sight{All: sight.All, Cluster: sight.Cluster, Namespace: sight.Namespace}, t.older(ctx), t.clock.Now())
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,8 @@
 package controller
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -42,7 +44,7 @@ func TestRulesHaveDecided(t *testing.T) {
 		rule("AntreaNetworkPolicy", "a", "In", "web", 1), rule("AntreaNetworkPolicy", "a", "Out", "web", 1), rule("AntreaNetworkPolicy", "a", "In", "web", 0),
 		rule("AntreaNetworkPolicy", "a", "In", "other", 1), rule("K8sNetworkPolicy", "k", "In", "", 0), rule("K8sNetworkPolicy", "k", "In", "", 1), rule("K8sNetworkPolicy", "k", "Out", "", 0),
 	}
-	if err := tr.decided(q, apiserver.Sight{All: true}); err != nil {
+	if err := tr.decided(t.Context(), q, apiserver.Sight{All: true}); err != nil {
 		t.Fatal(err)
 	}
 	var got []string
@@ -52,7 +54,48 @@ func TestRulesHaveDecided(t *testing.T) {
 	if want := "[5 false 5 false 0 false 0 false 7 true 7 true 0 false]"; fmt.Sprint(got) != want || q.Status.Traffic.Enforcers != 1 || !q.Status.Traffic.Since.Equal(&at) {
 		t.Errorf("%v, want %s; %+v", got, want, q.Status.Traffic)
 	}
-	if err := (*traffic)(nil).decided(q, apiserver.Sight{All: true}); err == nil {
+	if err := (*traffic)(nil).decided(t.Context(), q, apiserver.Sight{All: true}); err == nil {
 		t.Error("where nobody reports, nothing has been decided")
+	}
+}
+
+// endless are flows without an end.
+type endless struct{ read int }
+
+func (e *endless) Scan(_, _ time.Time, each func(*live.Entry) bool) (time.Time, error) {
+	for ; each(&live.Entry{}); e.read++ {
+	}
+	return time.Time{}, nil
+}
+
+func (e *endless) ScanDecided(since, until time.Time, each func(*live.Entry) bool) (time.Time, error) {
+	return e.Scan(since, until, each)
+}
+
+// TestNobodyWaits: reading what was seen ends soon after nobody waits for the answer any more.
+func TestNobodyWaits(t *testing.T) {
+	for name, scan := range map[string]func(g given, each func(*live.Entry) bool) (time.Time, error){
+		"rows": func(g given, each func(*live.Entry) bool) (time.Time, error) {
+			return g.Scan(time.Time{}, time.Time{}, each)
+		},
+		"rules": func(g given, each func(*live.Entry) bool) (time.Time, error) {
+			return g.ScanDecided(time.Time{}, time.Time{}, each)
+		},
+	} {
+		past, n := &endless{}, 0
+		ctx, cancel := context.WithCancel(t.Context())
+		_, err := scan(given{ctx, past}, func(*live.Entry) bool {
+			if n++; n == 5*entriesAtOnce {
+				cancel()
+			}
+			return true
+		})
+		if !errors.Is(err, context.Canceled) || past.read > 6*entriesAtOnce {
+			t.Errorf("%s: %v after %d entries", name, err, past.read)
+		}
+		past, n = &endless{}, 0
+		if _, err := scan(given{t.Context(), past}, func(*live.Entry) bool { n++; return n < 10 }); err != nil || n != 10 {
+			t.Errorf("%s: %v after %d entries", name, err, n)
+		}
 	}
 }

@@ -55,7 +55,7 @@ func BenchmarkWhatIf(b *testing.B) {
 		begun, busy := time.Now(), processorTime(b)
 		// One file less than there are: more than ten million rows are refused.
 		q := &analysis.FlowQuery{Spec: analysis.FlowQuerySpec{Since: &metav1.MicroTime{Time: since.Add(10 * time.Minute)}, Limit: 5000}}
-		if err := tr.query(q, apiserver.Sight{All: true}); err != nil {
+		if err := tr.query(b.Context(), q, apiserver.Sight{All: true}); err != nil {
 			b.Fatal(err)
 		}
 		read := time.Since(begun)
