@@ -227,9 +227,15 @@ func TestOwnPoliciesNotes(t *testing.T) {
 
 // asks is a member that somebody has taken over: it says by hand what it wants. What the hub tells
 // it comes out of the returned channel.
-func (s *set) asks(name string) (tell func(*wire.Up) error, told <-chan *wire.Down) {
+func (s *set) asks(name string) (tell func(any) error, told <-chan *wire.Down) {
 	s.Helper()
 	s.is(name, setv1alpha1.ClusterInSync, metav1.ConditionTrue)
+	return s.asksAs(name, &wire.Hello{Version: wire.Version, Oldest: wire.Oldest, Epoch: "taken over"})
+}
+
+// asksAs does so with another hello.
+func (s *set) asksAs(name string, hello *wire.Hello) (tell func(any) error, told <-chan *wire.Down) {
+	s.Helper()
 	var secret corev1.Secret
 	s.must(s.sides[name].Get(s.Context(), client.ObjectKey{Namespace: "kube-system", Name: member.CredentialsName}, &secret))
 	s.sides[name].stop()
@@ -253,8 +259,8 @@ func (s *set) asks(name string) (tell func(*wire.Up) error, told <-chan *wire.Do
 			out <- d
 		}
 	}()
-	tell = func(u *wire.Up) error { return wire.Write(up, u) }
-	s.must(tell(&wire.Up{Hello: &wire.Hello{Version: wire.Version, Oldest: wire.Oldest, Epoch: "taken over"}}))
+	tell = func(u any) error { return wire.Write(up, u) }
+	s.must(tell(&wire.Up{Hello: hello}))
 	return tell, out
 }
 

@@ -56,8 +56,8 @@ func Paths(p *policy.Policy) map[string]string {
 // ErrNewer is the error of an interest of which a part is not known here.
 var ErrNewer = errors.New("the hub does not understand all of this peer: upgrade it")
 
-// OfInterest returns the group that a member asks for. It means nobody whom his cluster does not
-// let others see.
+// OfInterest returns the group that a member asks for. It means no workload that its cluster does
+// not let others see. With ErrNewer it is the group as far as it is understood.
 func OfInterest(i *wire.Interest) (Group, error) {
 	if err := i.Check(); err != nil {
 		return Group{}, err
@@ -70,13 +70,13 @@ func OfInterest(i *wire.Interest) (Group, error) {
 		return Group{}, err
 	}
 	g := groupOf(i.Namespace, use{own: true, egress: i.Egress, allows: i.Allows}, &p)
-	if g.ID != i.Group {
-		return Group{}, ErrNewer
-	}
 	if g.Peer.NodeSelector != nil {
 		g.Peer.NodeSelector = visible(g.Peer.NodeSelector)
 	} else {
 		g.Peer.NamespaceSelector = visible(g.Peer.NamespaceSelector)
+	}
+	if g.ID != i.Group {
+		return g, ErrNewer
 	}
 	return g, nil
 }

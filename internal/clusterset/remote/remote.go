@@ -31,10 +31,14 @@ const MostMembers = 200_000
 type Book struct {
 	// groups are the members by group and cluster.
 	groups map[string]map[string]map[string]struct{}
-	// holders says in which groups a member is, and of how many clusters there; texts are the
-	// members that have the same addresses.
-	holders map[string]map[string]int
-	texts   map[string]map[string]struct{}
+	// holders says in which groups a member is, and of how many clusters there. texts are the
+	// members that have the same addresses and named ports as well.
+	holders map[string]holder
+	texts   map[string][]string
+	// numbers are what stands for groups in holders, and names the other way round.
+	numbers map[string]uint32
+	names   map[uint32]string
+	last    uint32
 	// pending are changes of which the rest is to follow.
 	pending map[partKey]*pendingPart
 	// before are the groups that were there when the stream began.
@@ -49,8 +53,59 @@ type Book struct {
 // New returns an empty Book. Expires tells the groups whose members do not count after Expire.
 func New(expires func(group string) bool) *Book {
 	return &Book{
-		groups: map[string]map[string]map[string]struct{}{}, holders: map[string]map[string]int{}, texts: map[string]map[string]struct{}{},
+		groups: map[string]map[string]map[string]struct{}{}, holders: map[string]holder{}, texts: map[string][]string{},
+		numbers: map[string]uint32{}, names: map[uint32]string{},
 		expires: expires, pending: map[partKey]*pendingPart{}, touched: map[string]struct{}{}, changed: map[string]struct{}{},
+	}
+}
+
+// hold is that a member is in a group, by its number, and in how many clusters.
+type hold struct{ group, clusters uint32 }
+
+// holder is in which groups a member is: mostly in one. There are many of them.
+type holder struct {
+	first hold
+	more  *[]hold
+}
+
+// change counts a cluster more or less in which the member is in a group, and reports whether it is
+// in any group then.
+func (h *holder) change(group uint32, by int) bool {
+	all := []hold{}
+	if h.first.clusters > 0 {
+		all = append(all, h.first)
+	}
+	if h.more != nil {
+		all = append(all, *h.more...)
+	}
+	i := slices.IndexFunc(all, func(o hold) bool { return o.group == group })
+	if i < 0 {
+		i, all = len(all), append(all, hold{group: group})
+	}
+	if all[i].clusters = uint32(int(all[i].clusters) + by); all[i].clusters == 0 {
+		all = slices.Delete(all, i, i+1)
+	}
+	*h = holder{}
+	if len(all) > 0 {
+		h.first = all[0]
+	}
+	if len(all) > 1 {
+		more := slices.Clone(all[1:])
+		h.more = &more
+	}
+	return len(all) > 0
+}
+
+// groupsOf calls f for each group that a member is in.
+func (b *Book) groupsOf(text string, f func(group string)) {
+	h := b.holders[text]
+	if h.first.clusters > 0 {
+		f(b.names[h.first.group])
+	}
+	if h.more != nil {
+		for _, o := range *h.more {
+			f(b.names[o.group])
+		}
 	}
 }
 
@@ -132,6 +187,8 @@ func (b *Book) know(group string) {
 	if b.groups[group] == nil {
 		b.groups[group] = map[string]map[string]struct{}{}
 		b.changed[group] = struct{}{}
+		b.last++
+		b.numbers[group], b.names[b.last] = b.last, group
 	}
 }
 
@@ -153,15 +210,12 @@ func (b *Book) add(group, cluster, text string) {
 		return
 	}
 	part[text] = struct{}{}
-	if b.holders[text] == nil {
-		b.holders[text] = map[string]int{}
-		at := addressesOf(text)
-		if b.texts[at] == nil {
-			b.texts[at] = map[string]struct{}{}
-		}
-		b.texts[at][text] = struct{}{}
+	h, known := b.holders[text]
+	if at := addressesOf(text); !known && at != text {
+		b.texts[at] = append(b.texts[at], text)
 	}
-	b.holders[text][group]++
+	h.change(b.numbers[group], 1)
+	b.holders[text] = h
 	b.note(group, text)
 }
 
@@ -173,14 +227,16 @@ func (b *Book) remove(group, cluster, text string) {
 	if delete(part, text); len(part) == 0 {
 		delete(b.groups[group], cluster)
 	}
-	if b.holders[text][group]--; b.holders[text][group] == 0 {
-		delete(b.holders[text], group)
-	}
-	if len(b.holders[text]) == 0 {
+	h := b.holders[text]
+	if h.change(b.numbers[group], -1) {
+		b.holders[text] = h
+	} else {
 		delete(b.holders, text)
-		at := addressesOf(text)
-		if delete(b.texts[at], text); len(b.texts[at]) == 0 {
-			delete(b.texts, at)
+		if at := addressesOf(text); at != text {
+			b.texts[at] = slices.DeleteFunc(b.texts[at], func(o string) bool { return o == text })
+			if len(b.texts[at]) == 0 {
+				delete(b.texts, at)
+			}
 		}
 	}
 	b.note(group, text)
@@ -205,6 +261,8 @@ func (b *Book) Forget(group string) {
 		}
 	}
 	if _, known := b.groups[group]; known {
+		delete(b.names, b.numbers[group])
+		delete(b.numbers, group)
 		delete(b.groups, group)
 		delete(b.before, group)
 		b.changed[group] = struct{}{}
@@ -246,12 +304,12 @@ func (b *Book) Expire(expired bool) {
 		return
 	}
 	b.expired = expired
-	for text, groups := range b.holders {
-		for group := range groups {
+	for text := range b.holders {
+		b.groupsOf(text, func(group string) {
 			if b.expires(group) {
 				b.touched[addressesOf(text)] = struct{}{}
 			}
-		}
+		})
 	}
 }
 
@@ -284,22 +342,35 @@ type Change struct {
 func (b *Book) Take() (Change, []string) {
 	var out Change
 	for _, at := range slices.Sorted(maps.Keys(b.touched)) {
-		if len(b.texts[at]) == 0 {
+		if !b.is(at) {
 			out.Gone = append(out.Gone, policy.EntityRef{Kind: policy.KindRemote, Name: at})
 			continue
 		}
 		out.Put = append(out.Put, b.entity(at))
 	}
 	groups := slices.Sorted(maps.Keys(b.changed))
-	clear(b.touched)
-	clear(b.changed)
+	// New ones, because those of a listing are large.
+	b.touched, b.changed = map[string]struct{}{}, map[string]struct{}{}
 	return out, groups
+}
+
+// is reports whether there is a member with these addresses.
+func (b *Book) is(at string) bool {
+	_, plain := b.holders[at]
+	return plain || len(b.texts[at]) > 0
 }
 
 // Entities are all that there are, in order.
 func (b *Book) Entities() []policy.Entity {
-	out := make([]policy.Entity, 0, len(b.texts))
-	for _, at := range slices.Sorted(maps.Keys(b.texts)) {
+	all := slices.Collect(maps.Keys(b.texts))
+	for text := range b.holders {
+		if addressesOf(text) == text && len(b.texts[text]) == 0 {
+			all = append(all, text)
+		}
+	}
+	slices.Sort(all)
+	out := make([]policy.Entity, 0, len(all))
+	for _, at := range all {
 		out = append(out, b.entity(at))
 	}
 	return out
@@ -307,9 +378,12 @@ func (b *Book) Entities() []policy.Entity {
 
 // entity is what the members with these addresses make.
 func (b *Book) entity(at string) policy.Entity {
-	texts, ref := b.texts[at], policy.EntityRef{Kind: policy.KindRemote, Name: at}
-	e := policy.Entity{EntityRef: ref, Labels: map[string]string{}}
-	for _, text := range slices.Sorted(maps.Keys(texts)) {
+	e := policy.Entity{EntityRef: policy.EntityRef{Kind: policy.KindRemote, Name: at}, Labels: map[string]string{}}
+	texts := b.texts[at]
+	if _, plain := b.holders[at]; plain {
+		texts = append([]string{at}, texts...)
+	}
+	for _, text := range texts {
 		m, err := wire.ParseRemoteMember(text)
 		if err != nil {
 			continue // it was one when it came
@@ -321,11 +395,11 @@ func (b *Book) entity(at string) policy.Entity {
 				e.Ports = append(e.Ports, port)
 			}
 		}
-		for group := range b.holders[text] {
+		b.groupsOf(text, func(group string) {
 			if !b.expired || !b.expires(group) {
 				e.Labels[group] = ""
 			}
-		}
+		})
 	}
 	slices.SortFunc(e.Ports, func(x, y policy.NamedPort) int {
 		return cmp.Or(strings.Compare(x.Name, y.Name), strings.Compare(string(x.Protocol), string(y.Protocol)), cmp.Compare(x.Port, y.Port))

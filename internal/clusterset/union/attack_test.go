@@ -1,6 +1,8 @@
 package union
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/netip"
@@ -199,4 +201,45 @@ func TestLargeRecords(t *testing.T) {
 	if entities != pods {
 		t.Errorf("%d are in records, want %d", entities, pods)
 	}
+}
+
+// FuzzInterest: whatever a member asks for, it gets nothing of a Namespace that is not visible, and
+// nothing panics.
+func FuzzInterest(f *testing.F) {
+	f.Add([]byte(`{"p":{},"a":{}}`))
+	f.Add([]byte(`{"s":"secret","p":{"x":[{"k":"app","o":"NotIn","v":["web"]}]},"w":true}`))
+	f.Add([]byte(`{"n":{"l":{"a!b":""}},"e":true}`))
+	f.Add([]byte(`{"c":"secret/default","m":{"l":{"app":"key"}}}`))
+	f.Add([]byte(`{"p":{"x":[{"k":"app","o":"In","v":[" "]}]},"a":{"x":[{"k":"internal.antrea.io/visible","o":"DoesNotExist"}]}}`))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		var i wire.Interest
+		if json.Unmarshal(raw, &i) != nil {
+			return
+		}
+		if g, err := peers.OfInterest(&i); err == nil || errors.Is(err, peers.ErrNewer) {
+			i.Group = g.ID
+		}
+		u, east := New(), made("east", "10.1.0.0/16")
+		east.Spec.VisibleNamespaces, east.Spec.Addresses.Nodes = []string{"shop"}, []string{"10.9.0.0/16"}
+		u.PutCluster("east", nil, claims.Of(east, nil))
+		u.PutCluster("west", nil, claims.Of(made("west"), nil))
+		all := map[string]string{"app": "key"}
+		u.Apply("east", &wire.Up{Whole: true, Listed: true, LabelSets: []wire.LabelSet{{ID: 1, Labels: all}}, Namespaces: []wire.Namespace{{Name: "shop"}, {Name: "secret"}}, Entities: []wire.Entity{
+			{Ref: wire.Ref{Kind: wire.Pod, Namespace: "shop", Name: "a"}, Labels: 1, Addresses: addresses("10.1.0.1")},
+			{Ref: wire.Ref{Kind: wire.Pod, Namespace: "secret", Name: "a"}, Labels: 1, Addresses: addresses("10.1.0.2")},
+			{Ref: wire.Ref{Kind: wire.Pod, Namespace: "untold", Name: "a"}, Labels: 1, Addresses: addresses("10.1.0.3")},
+			{Ref: wire.Ref{Kind: wire.Node, Name: "a"}, Labels: 1, Addresses: addresses("10.9.0.1")},
+		}})
+		u.Apply("west", &wire.Up{Whole: true, Listed: true, Interests: []wire.Interest{i}})
+		u.Commit()
+		for _, of := range u.Interests("west") {
+			if got := u.Part(of.Group.ID, "east"); len(got) > 1 || len(got) == 1 && got[0] != "10.1.0.1" {
+				t.Errorf("it has learnt %v", got)
+			}
+		}
+		u.Apply("west", &wire.Up{GoneInterests: []string{i.Group}})
+		if u.Commit(); len(u.names)+len(u.asked) > 0 {
+			t.Errorf("%v is computed for nobody", u.names)
+		}
+	})
 }
