@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -9,6 +10,7 @@ import (
 
 	"github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cli/terminal"
+	"github.com/nephele-io/nephele/internal/clusterset/hub"
 	"github.com/nephele-io/nephele/internal/reach"
 	"github.com/nephele-io/nephele/internal/review"
 )
@@ -42,11 +44,15 @@ Between two machines their private addresses are told, and public ones apart; wh
 explain.
 
 With -f everything is read from manifests; without, from the cluster. The exit code is 0 if anybody can reach, 1 if nobody
-can, 2 if the question cannot be answered.`,
+can, 2 if the question cannot be answered.
+
+In the hub of a set CLUSTER: before WHO asks that cluster, as in east:shop/app=web, and *: before it all of them. Each end of
+a flow is then decided by its own cluster, for one port, and who cannot be reached is named.`,
 		Example: `  nephele reach --to shop/db --port 5432
   nephele reach --to shop/app=db --from any -o json
   nephele reach -f policies/ -f account.yaml --snapshot ./my-account --to shop/db -o dot | dot -Tsvg > db.svg
-  nephele reach --from shop/web --to 0.0.0.0/0`,
+  nephele reach --from shop/web --to 0.0.0.0/0
+  nephele reach --from '*:shop/app=web' --to west:shop/db --port 5432`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return runReach(cmd, &f) },
 	}
@@ -98,6 +104,9 @@ func runReach(cmd *cobra.Command, f *reachFlags) error {
 // out here.
 func (f *reachFlags) rows(cmd *cobra.Command) ([]v1alpha1.ReachRow, error) {
 	spec := v1alpha1.ReachReviewSpec{From: f.from, To: f.to, Protocol: f.protocol, Port: f.port, Refused: f.refused, Limit: reviewPage}
+	if hub.AsksReach(&spec) {
+		return f.rowsOfSet(cmd, spec)
+	}
 	if f.asksController() {
 		if rows, answered, err := f.cluster.askReach(cmd, spec); answered || err != nil {
 			return rows, err
@@ -109,6 +118,25 @@ func (f *reachFlags) rows(cmd *cobra.Command) ([]v1alpha1.ReachRow, error) {
 	}
 	rows, err := review.Rows(w, spec)
 	return rows, aboutFlag(err)
+}
+
+// rowsOfSet asks the controller of the hub, which asks the clusters of the ends.
+func (f *reachFlags) rowsOfSet(cmd *cobra.Command, spec v1alpha1.ReachReviewSpec) ([]v1alpha1.ReachRow, error) {
+	if !f.asksController() {
+		return nil, errors.New("a question about clusters of the set is answered by the controller of their hub: leave out --filename, --snapshot, --local and the like")
+	}
+	question := &v1alpha1.ReachReview{Spec: spec}
+	answered, err := f.cluster.ask(cmd, question, &v1alpha1.Seen{})
+	if err != nil {
+		return nil, err
+	}
+	if !answered {
+		return nil, errors.New("the controller of the hub does not answer, and nobody else knows of its clusters")
+	}
+	for _, why := range question.Status.Unread {
+		notes(cmd, []string{"half an answer: " + why})
+	}
+	return question.Status.Flows, nil
 }
 
 // anybody reports whether anything gets through, or may.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cli/terminal"
+	"github.com/nephele-io/nephele/internal/clusterset/halves"
 	"github.com/nephele-io/nephele/internal/reach"
 	"github.com/nephele-io/nephele/internal/review"
 )
@@ -114,6 +115,8 @@ func decisionText(d v1alpha1.ReachDecision) string {
 		return "own groups"
 	case d.Outcome == string(reach.Native):
 		return "own groups, not known"
+	case d.Outcome == halves.Unanswered:
+		return "not answered"
 	case d.Outcome == string(reach.Unknown):
 		return "a domain name"
 	}

@@ -60,6 +60,8 @@ type side struct {
 	name string
 	line *line
 	stop func()
+	// judges, if set, says what becomes of a flow.
+	judges func(from, to string) string
 	*knows
 }
 
@@ -74,6 +76,9 @@ func (m *side) flow(_ context.Context, spec analysis.FlowReviewSpec) (analysis.F
 		panic("of a question")
 	case "2":
 		return analysis.FlowReviewStatus{}, errors.New("there is no such Pod")
+	}
+	if m.judges != nil {
+		outcome = m.judges(spec.From, spec.To)
 	}
 	note := fmt.Sprintf("%s: %s to %s\x1b[2J", m.name, spec.From, spec.To)
 	return analysis.FlowReviewStatus{Egress: &analysis.Decision{Outcome: outcome}, Ingress: &analysis.Decision{Outcome: outcome}, Notes: []string{note}}, nil

@@ -186,6 +186,9 @@ func (r *reviews) Review(ctx context.Context, object runtime.Object, sight apise
 	if q, is := object.(*analysis.FlowReview); is && r.set != nil && hub.Asks(&q.Spec) {
 		return r.asked(ctx, q, sight)
 	}
+	if q, is := object.(*analysis.ReachReview); is && r.set != nil && hub.AsksReach(&q.Spec) {
+		return r.askedReach(ctx, q, sight)
+	}
 	s, err := r.look(ctx)
 	if err != nil {
 		return err
@@ -211,10 +214,26 @@ func (r *reviews) Review(ctx context.Context, object runtime.Object, sight apise
 // see everything.
 func (r *reviews) asked(ctx context.Context, q *analysis.FlowReview, sight apiserver.Sight) (err error) {
 	if !sight.All {
-		return wrongQuestion{errors.New("questions about clusters of the set are for those who may read the network policies of all Namespaces and of the cluster")}
+		return errNotForAll
 	}
 	q.Status, err = r.set.hub.Flow(ctx, q.Spec)
 	q.Status.Seen = analysis.Seen{AsOf: metav1.NewMicroTime(r.clock.Now())}
+	if wrong := (*hub.WrongQuestion)(nil); errors.As(err, &wrong) {
+		return wrongQuestion{wrong}
+	}
+	return err
+}
+
+// errNotForAll is why somebody is not answered about the set.
+var errNotForAll = wrongQuestion{errors.New("questions about clusters of the set are for those who may read the network policies of all Namespaces and of the cluster")}
+
+// askedReach is asked for many flows.
+func (r *reviews) askedReach(ctx context.Context, q *analysis.ReachReview, sight apiserver.Sight) (err error) {
+	if !sight.All {
+		return errNotForAll
+	}
+	q.Status, err = r.set.hub.Reach(ctx, q.Spec)
+	q.Status.AsOf = metav1.NewMicroTime(r.clock.Now())
 	if wrong := (*hub.WrongQuestion)(nil); errors.As(err, &wrong) {
 		return wrongQuestion{wrong}
 	}

@@ -90,6 +90,11 @@ func TestClusterSet(t *testing.T) {
 		t.Errorf("explain: %d %s", code, out)
 	}
 
+	code, text, errOut := run(t, "reach", "--from", "any", "--to", "west:shop/db", "--port", "5432", "--kubeconfig", hub.kubeconfig())
+	if code != 0 || !strings.Contains(text, "east:shop/web") || !strings.Contains(text, "west:shop/web") || strings.Contains(text, "forged") || strings.Contains(text, "Unknown") {
+		t.Errorf("reach: %d %s %s", code, text, errOut)
+	}
+
 	hub.kill()
 	edit(t, west.client, local, func() { local.Labels["app"] = "db" })
 	west.admits("10.1.0.5")

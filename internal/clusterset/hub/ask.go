@@ -14,6 +14,7 @@ import (
 
 	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	setv1alpha1 "github.com/nephele-io/nephele/api/set/v1alpha1"
+	"github.com/nephele-io/nephele/internal/clusterset/halves"
 	"github.com/nephele-io/nephele/internal/clusterset/peers"
 	"github.com/nephele-io/nephele/internal/clusterset/wire"
 )
@@ -23,12 +24,6 @@ const (
 	// for one.
 	answerLimit = 5 * time.Second
 	mostAsked   = 32
-)
-
-// The sides of a flow.
-const (
-	sideEgress  = "Egress"
-	sideIngress = "Ingress"
 )
 
 // WrongQuestion says what is wrong with a question. Field is where, below spec.
@@ -195,14 +190,22 @@ func (h *Hub) halves(spec analysis.FlowReviewSpec) (out analysis.FlowReviewStatu
 	if len(from.addresses) > 1 || len(to.addresses) > 1 {
 		out.Notes = append(out.Notes, fmt.Sprintf("asked about %s to %s; they have more addresses", source, destination))
 	}
-	egress := &half{FlowHalf: analysis.FlowHalf{Cluster: from.cluster, Side: sideEgress, From: from.told(), To: addressEnd(destination)}, spec: spec, ask: from.cluster != ""}
+	egress, ingress, notes := h.divide(from, to, source, destination, spec)
+	out.Notes = append(out.Notes, notes...)
+	return out, []*half{egress, ingress}, nil
+}
+
+// divide makes two halves of a flow from one address to another. The caller holds the lock.
+func (h *Hub) divide(from, to *end, source, destination netip.Addr, spec analysis.FlowReviewSpec) (egress, ingress *half, notes []string) {
+	egress = &half{FlowHalf: analysis.FlowHalf{Cluster: from.cluster, Side: halves.Egress, From: from.told(), To: addressEnd(destination)}, spec: spec, ask: from.cluster != ""}
 	egress.spec.From, egress.spec.To = from.rest, destination.String()
-	ingress := &half{FlowHalf: analysis.FlowHalf{Cluster: to.cluster, Side: sideIngress, To: to.told()}, spec: spec, ask: to.cluster != ""}
+	ingress = &half{FlowHalf: analysis.FlowHalf{Cluster: to.cluster, Side: halves.Ingress, To: to.told()}, spec: spec, ask: to.cluster != ""}
 	seen := source
 	if from.cluster != "" && (!from.entity || from.ref.Kind == wire.Pod) && from.cluster != to.cluster {
 		if as, hidden := peers.HiddenAt(h.clusters[from.cluster].cluster, destination); hidden {
 			words := peers.HiddenWords(from.cluster, to.title(), as)
-			out.Notes = append(out.Notes, words)
+			notes = append(notes, words)
+			var ok bool
 			if seen, ok = seenBy(as, destination); !ok {
 				ingress.ask, ingress.Why = false, "it is not known by which address: "+words
 			}
@@ -219,7 +222,7 @@ func (h *Hub) halves(spec analysis.FlowReviewSpec) (out analysis.FlowReviewStatu
 			x.Why = "nobody of the set is asked about an address that is no cluster's"
 		}
 	}
-	return out, []*half{egress, ingress}, nil
+	return egress, ingress, notes
 }
 
 func addressEnd(a netip.Addr) analysis.End {
@@ -266,31 +269,9 @@ func (h *Hub) fill(ctx context.Context, x *half) {
 		x.Why = err.Error()
 		return
 	}
-	decision := answer.Egress
-	if x.Side == sideIngress {
-		decision = answer.Ingress
+	if x.Decision, x.Why = halves.Of(answer, x.Side); x.Decision != nil {
+		x.Notes = answer.Notes
 	}
-	if len(answer.Flows) > 0 { // a Service, or several addresses
-		decision = answer.Flows[0].Egress
-		if x.Side == sideIngress {
-			decision = answer.Flows[0].Ingress
-		}
-		for _, f := range answer.Flows[1:] {
-			other := f.Egress
-			if x.Side == sideIngress {
-				other = f.Ingress
-			}
-			if decision == nil || other == nil || other.Outcome != decision.Outcome {
-				x.Why = "it depends on which of several addresses it is: ask there"
-				return
-			}
-		}
-	}
-	if decision == nil {
-		x.Why = "it says nothing of it"
-		return
-	}
-	x.Decision, x.Notes = decision, answer.Notes
 }
 
 // sum is what two halves come to. Where one of them drops the packet the other does not matter.
@@ -321,9 +302,26 @@ func (h *Hub) ask(ctx context.Context, cluster string, spec analysis.FlowReviewS
 	if err != nil {
 		return nil, fmt.Errorf("write the question: %w", err)
 	}
-	answers, s, id, err := h.post(cluster, raw)
+	answer, err := h.put(ctx, cluster, wire.Question{Flow: raw})
 	if err != nil {
 		return nil, err
+	}
+	var out analysis.FlowReviewStatus
+	if len(answer.Flow) > wire.MostAnswer {
+		return nil, errors.New("its answer is none: it is too long")
+	}
+	if err := json.Unmarshal(answer.Flow, &out); err != nil {
+		return nil, fmt.Errorf("its answer is none: %s", shortened(err.Error(), 200))
+	}
+	clean(&out)
+	return &out, nil
+}
+
+// put puts a question to a member, and waits for its answer.
+func (h *Hub) put(ctx context.Context, cluster string, q wire.Question) (wire.Answer, error) {
+	answers, s, id, err := h.post(cluster, q)
+	if err != nil {
+		return wire.Answer{}, err
 	}
 	defer h.unpost(s, id)
 	timer := h.Clock.NewTimer(answerLimit)
@@ -332,22 +330,17 @@ func (h *Hub) ask(ctx context.Context, cluster string, spec analysis.FlowReviewS
 	select {
 	case got, is := <-answers:
 		if answer = got; !is {
-			return nil, errors.New("it cannot be reached any more")
+			return answer, errors.New("it cannot be reached any more")
 		}
 	case <-timer.C():
-		return nil, fmt.Errorf("it has not answered within %s", answerLimit)
+		return answer, fmt.Errorf("it has not answered within %s", answerLimit)
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		return answer, ctx.Err()
 	}
-	if answer.Error != "" || len(answer.Flow) > wire.MostAnswer {
-		return nil, errors.New("it says: " + shortened(answer.Error, 256))
+	if answer.Error != "" {
+		return answer, errors.New("it says: " + shortened(answer.Error, 256))
 	}
-	var out analysis.FlowReviewStatus
-	if err := json.Unmarshal(answer.Flow, &out); err != nil {
-		return nil, fmt.Errorf("its answer is none: %s", shortened(err.Error(), 200))
-	}
-	clean(&out)
-	return &out, nil
+	return answer, nil
 }
 
 // clean makes texts of a member such as can be shown.
@@ -359,7 +352,7 @@ func clean(s *analysis.FlowReviewStatus) {
 }
 
 // post puts a question to a member.
-func (h *Hub) post(cluster string, flow json.RawMessage) (<-chan wire.Answer, *session, uint64, error) {
+func (h *Hub) post(cluster string, q wire.Question) (<-chan wire.Answer, *session, uint64, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	m := h.clusters[cluster]
@@ -379,7 +372,8 @@ func (h *Hub) post(cluster string, flow json.RawMessage) (<-chan wire.Answer, *s
 	h.lastQuestion++
 	answers := make(chan wire.Answer, 1)
 	s.asked[h.lastQuestion] = answers
-	s.questions = append(s.questions, wire.Question{ID: h.lastQuestion, Flow: flow})
+	q.ID = h.lastQuestion
+	s.questions = append(s.questions, q)
 	s.wake()
 	return answers, s, h.lastQuestion, nil
 }

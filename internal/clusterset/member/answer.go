@@ -10,6 +10,7 @@ import (
 	"golang.org/x/time/rate"
 
 	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
+	"github.com/nephele-io/nephele/internal/clusterset/halves"
 	"github.com/nephele-io/nephele/internal/clusterset/wire"
 	"github.com/nephele-io/nephele/internal/platform/recovered"
 )
@@ -23,6 +24,8 @@ const (
 	mostAnswers   = 4
 	// questionsPerSecond bounds what a hub can make this cluster work.
 	questionsPerSecond, questionsAtOnce = 2, 20
+	// flowsAsOne is how many flows of one question count as a question.
+	flowsAsOne = 250
 )
 
 // asked takes over questions of the hub. Those beyond what may wait are not answered. The caller
@@ -54,12 +57,16 @@ func (m *Member) answer(ctx context.Context) {
 			}
 			continue
 		}
-		if limit.Wait(ctx) != nil {
+		if limit.WaitN(ctx, 1+min(len(q.Flows), wire.MostFlows)/flowsAsOne) != nil {
 			return
 		}
 		a := wire.Answer{ID: q.ID}
 		err := recovered.Call(func() (err error) {
-			a.Flow, err = m.flow(ctx, q.Flow)
+			if len(q.Flows) > 0 {
+				a.Decided, err = m.flows(ctx, q)
+			} else {
+				a.Flow, err = m.flow(ctx, q.Flow)
+			}
 			return err
 		})
 		switch {
@@ -93,14 +100,59 @@ func (m *Member) answered(a wire.Answer) {
 	wake(m.told)
 }
 
-// flow answers a question about a flow, if the Membership lets it.
-func (m *Member) flow(ctx context.Context, question json.RawMessage) (json.RawMessage, error) {
+// mayAnswer fails unless the Membership lets questions be answered.
+func (m *Member) mayAnswer(ctx context.Context) error {
 	membership, err := m.membership(ctx)
 	if err != nil || membership == nil {
-		return nil, errors.Join(errLeft, err)
+		return errors.Join(errLeft, err)
 	}
 	if accept := membership.Spec.Accept.Questions; accept != nil && !*accept {
-		return nil, errors.New("its Membership answers no questions")
+		return errors.New("its Membership answers no questions")
+	}
+	return nil
+}
+
+// flows answers a question about many flows. What is not known of one is said of that one.
+func (m *Member) flows(ctx context.Context, q wire.Question) (*wire.Decided, error) {
+	switch {
+	case len(q.Flows) > wire.MostFlows:
+		return nil, fmt.Errorf("a question about %d flows, want at most %d", len(q.Flows), wire.MostFlows)
+	case q.Side != halves.Egress && q.Side != halves.Ingress:
+		return nil, errors.New("the question names no side")
+	}
+	if err := m.mayAnswer(ctx); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, answerLimit)
+	defer cancel()
+	all := make([]halves.Told, 0, len(q.Flows))
+	for _, question := range q.Flows {
+		var spec analysis.FlowReviewSpec
+		if err := json.Unmarshal(question, &spec); err != nil {
+			return nil, fmt.Errorf("the question is none: %w", err)
+		}
+		status, err := m.Flow(ctx, spec)
+		switch {
+		case ctx.Err() != nil:
+			return nil, fmt.Errorf("the answer takes longer than %s: ask about fewer", answerLimit)
+		case err != nil:
+			all = append(all, halves.Unknown(shortened(err.Error())))
+			continue
+		}
+		decision, why := halves.Of(&status, q.Side)
+		if decision == nil {
+			all = append(all, halves.Unknown(why))
+			continue
+		}
+		all = append(all, halves.Short(decision))
+	}
+	return halves.Pack(all)
+}
+
+// flow answers a question about a flow, if the Membership lets it.
+func (m *Member) flow(ctx context.Context, question json.RawMessage) (json.RawMessage, error) {
+	if err := m.mayAnswer(ctx); err != nil {
+		return nil, err
 	}
 	var spec analysis.FlowReviewSpec
 	if err := json.Unmarshal(question, &spec); err != nil {

@@ -290,7 +290,11 @@ type Told struct {
 type Question struct {
 	ID uint64 `json:"id"`
 	// Flow is the spec of a FlowReview.
-	Flow json.RawMessage `json:"flow"`
+	Flow json.RawMessage `json:"flow,omitempty"`
+	// Flows, in place of Flow, are the specs of at most MostFlows, of which Side, Egress or
+	// Ingress, is to be told.
+	Flows []json.RawMessage `json:"flows,omitempty"`
+	Side  string            `json:"side,omitempty"`
 }
 
 // Answer is what the member says to it.
@@ -299,6 +303,8 @@ type Answer struct {
 	// Flow is the status of a FlowReview; without it Error says why there is none.
 	Flow  json.RawMessage `json:"flow,omitempty"`
 	Error string          `json:"error,omitempty"`
+	// Decided is there if the question has Flows.
+	Decided *Decided `json:"decided,omitempty"`
 }
 
 // Taken are regions of cloud accounts that another member works on, and which one.
@@ -308,6 +314,15 @@ type Taken struct {
 	// work on stays theirs.
 	Unheard []string `json:"unheard,omitempty"`
 }
+
+// Decided is what is decided about flows: Of says for each, in their order, which of the Decisions.
+type Decided struct {
+	Decisions []json.RawMessage `json:"decisions"`
+	Of        []int             `json:"of"`
+}
+
+// MostFlows is how many flows one question may be about.
+const MostFlows = 1000
 
 // MostAnswer is the length of the longest answer, in bytes.
 const MostAnswer = 128 << 10
