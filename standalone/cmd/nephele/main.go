@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -41,7 +42,10 @@ func run() int {
 	pflag.CommandLine = pflag.NewFlagSet(os.Args[0], pflag.ContinueOnError)
 
 	streams := cli.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}
-	own := cli.NewBackupCommands(&backupcmd.Local{Data: controlplane.DataFormat, Backup: controlplane.Backup, Restore: controlplane.Restore})
+	own := cli.NewBackupCommands(&backupcmd.Local{Data: controlplane.DataFormat, Restore: controlplane.Restore,
+		Backup: func(ctx context.Context, dataDir, into string) error {
+			return errors.Join(controlplane.Quiet(), controlplane.Backup(ctx, dataDir, into))
+		}})
 	own = append(own, upCommand(), hubcmd.NewCommand(terminal.ErrNo, up.DefaultDataDir),
 		demo.NewCommand(demo.Parts{CRDs: crd.FS(), Controller: runController, Preview: cli.Preview, Version: cli.Version(), No: terminal.ErrNo}))
 	return cli.Main(ctx, os.Args[1:], streams, own...)

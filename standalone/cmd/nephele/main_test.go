@@ -120,3 +120,11 @@ func TestBadInputExitsWithTwo(t *testing.T) {
 		})
 	}
 }
+
+// TestUpCallsNothingHere: without a flag no account of "up" may name an endpoint on its machine.
+func TestUpCallsNothingHere(t *testing.T) {
+	f := upCommand().Flags().Lookup("allowed-endpoints")
+	if f == nil || f.DefValue != "[]" {
+		t.Errorf("--allowed-endpoints is %+v", f)
+	}
+}

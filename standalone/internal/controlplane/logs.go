@@ -55,6 +55,15 @@ var klogToWriter = sync.OnceValue(func() error {
 	)
 })
 
+// Quiet keeps what the libraries log off the terminal, for a process that runs no control plane.
+func Quiet() error {
+	if err := klogToWriter(); err != nil {
+		return fmt.Errorf("set up logging: %w", err)
+	}
+	klog.SetOutput(io.Discard)
+	return nil
+}
+
 // etcdLogger writes warnings and errors of etcd to logs/etcd.log.
 func (l *logFiles) etcdLogger() *zap.Logger {
 	encoder := zap.NewProductionEncoderConfig()
