@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	setv1alpha1 "github.com/nephele-io/nephele/api/set/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud/recordkey"
 	"github.com/nephele-io/nephele/internal/enroll"
 	"github.com/nephele-io/nephele/internal/kinds"
@@ -90,6 +91,9 @@ func list(ctx context.Context, c client.Client, k kinds.Kind) ([]unstructured.Un
 func ours(o *unstructured.Unstructured) bool {
 	if metav1.GetControllerOf(o) != nil || len(o.GetOwnerReferences()) > 0 || o.GetDeletionTimestamp() != nil {
 		return false
+	}
+	if o.GetLabels()[setv1alpha1.LabelFromHub] != "" {
+		return false // the hub sends it again
 	}
 	for k := range o.GetLabels() {
 		if strings.HasPrefix(k, "nephe.antrea.io/") || k == "app.kubernetes.io/managed-by" && o.GetLabels()[k] == "nephele" {

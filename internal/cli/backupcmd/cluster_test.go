@@ -46,6 +46,8 @@ func installed() []client.Object {
 	account.SetFinalizers([]string{"nephele.io/finalizer"})
 	imported := object("crd.antrea.io/v1alpha2", "ExternalEntity", "vms", "virtualmachine-i-1", nil)
 	imported.SetLabels(map[string]string{"nephe.antrea.io/kind": "virtualmachine"})
+	fromHub := object("crd.antrea.io/v1beta1", "NetworkPolicy", "vms", "of-the-hub", nil)
+	fromHub.SetLabels(map[string]string{"set.nephele.io/from-hub": "true"})
 	dying := object("crd.antrea.io/v1beta1", "Group", "vms", "dying", nil)
 	dying.SetDeletionTimestamp(&metav1.Time{Time: metav1.Now().Time})
 	dying.SetFinalizers([]string{"example.com/f"})
@@ -55,7 +57,7 @@ func installed() []client.Object {
 		object("crd.antrea.io/v1beta1", "Tier", "", "application", map[string]any{"spec": map[string]any{"priority": int64(250)}}),
 		object("crd.antrea.io/v1beta1", "Tier", "", "own", map[string]any{"spec": map[string]any{"priority": int64(100)}}),
 		object("crd.antrea.io/v1beta1", "NetworkPolicy", "vms", "db", map[string]any{"spec": map[string]any{"priority": int64(5)}}),
-		object("crd.antrea.io/v1alpha2", "ExternalEntity", "vms", "mine", nil), imported, dying,
+		object("crd.antrea.io/v1alpha2", "ExternalEntity", "vms", "mine", nil), imported, dying, fromHub,
 		object("crd.cloud.antrea.io/v1alpha1", "CloudEntitySelector", "vms", "all", map[string]any{"spec": map[string]any{"accountName": "shop"}}), account,
 	}
 }
