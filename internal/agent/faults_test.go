@@ -28,7 +28,9 @@ import (
 	"github.com/nephele-io/nephele/internal/agent/nft"
 	"github.com/nephele-io/nephele/internal/agent/nft/kernel"
 	"github.com/nephele-io/nephele/internal/agent/nft/nfttest"
+	"github.com/nephele-io/nephele/internal/control/convert"
 	"github.com/nephele-io/nephele/internal/enforcer"
+	"github.com/nephele-io/nephele/internal/policy"
 	"github.com/nephele-io/nephele/internal/seed"
 )
 
@@ -110,6 +112,32 @@ func TestSocketIsForRootOnly(t *testing.T) {
 	})
 	if err != nil {
 		t.Error(err)
+	}
+}
+
+// TestSecondEntityWithTheKey: somebody gives a second ExternalEntity the key of a host, to which
+// the same policy applies. The agent refuses all policies, says why, and stays at what it enforced:
+// a change that comes with it is not in force. When the second one is gone, it is.
+func TestSecondEntityWithTheKey(t *testing.T) {
+	f := newFixture(t)
+	f.allow(80, 1, "")
+	_, _ = f.start()
+	f.eventually("enforced", func() bool { return f.reports.of("p").Generation == 1 })
+	second := policy.EntityRef{Kind: policy.KindExternalEntity, Namespace: "vms", Name: "second"}
+	f.engine.PutEntity(policy.Entity{EntityRef: second, Labels: map[string]string{"app": "web"}, Addresses: []netip.Addr{peerAddr}, Host: hostKey})
+	f.allow(82, 2, "")
+	f.eventually("refused", func() bool {
+		r := f.reports.of("p")
+		return r.RealizationFailure && strings.Contains(r.Message, "several entities have the key of this host")
+	})
+	if !f.reaches(80) || f.open(82) {
+		t.Error("not what was enforced last")
+	}
+	f.engine.DeleteEntity(second)
+	f.source.store.Publish(convert.Delta(f.engine.Commit()))
+	f.eventually("enforced again", func() bool { r := f.reports.of("p"); return r.Generation == 2 && !r.RealizationFailure })
+	if f.open(80) || !f.reaches(82) {
+		t.Error("not what the policy says now")
 	}
 }
 

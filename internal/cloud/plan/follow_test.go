@@ -78,6 +78,45 @@ func TestFollow(t *testing.T) {
 	}
 }
 
+// TestForgedTwin: the owner of a group that is followed describes rules of his own as twins of
+// ours. At most these rules are removed; the twin stays, and so do all other rules of his and all
+// else.
+func TestForgedTwin(t *testing.T) {
+	e := database()
+	e.Follows = []int{2}
+	f := e.cloud()
+	settle(t, e, f, nil)
+	g := f.group(groupID(2))
+	twins := twinsOf(g)
+	if len(twins) != 1 {
+		t.Fatalf("the twins are %+v", twins)
+	}
+	rules := slices.Clone(g.Rules)
+	before := f.clone()
+	forged := []cloud.Rule{
+		{Direction: cloud.Ingress, Match: cloud.NewMatch(cloud.TCP, 22, 22), Peer: twins[0].Peer, Description: twins[0].Description},
+		{Direction: cloud.Ingress, Match: cloud.NewMatch(cloud.TCP, 23, 23), Peer: cloud.Peer{CIDR: netip.MustParsePrefix("203.0.113.0/24")}, Description: twins[0].Description},
+		{Direction: cloud.Egress, Match: cloud.NewMatch(cloud.TCP, 24, 24), Peer: cloud.Peer{GroupID: groupID(1)}, Description: twins[0].Description},
+	}
+	g.Rules = append(g.Rules, forged...)
+	slices.SortFunc(g.Rules, cloud.Rule.Compare)
+	settle(t, e, f, nil)
+	left := slices.DeleteFunc(slices.Clone(f.group(groupID(2)).Rules), func(r cloud.Rule) bool { return slices.ContainsFunc(forged, r.Same) })
+	for i := range left {
+		left[i].ID = ""
+	}
+	for i := range rules {
+		rules[i].ID = ""
+	}
+	if !reflect.DeepEqual(left, rules) {
+		t.Errorf("besides the forged ones there are %v, want %v", left, rules)
+	}
+	f.group(groupID(2)).Rules, before.group(groupID(2)).Rules = nil, nil
+	if !reflect.DeepEqual(f.snap.Groups, before.snap.Groups) || !reflect.DeepEqual(f.snap.Interfaces, before.snap.Interfaces) {
+		t.Error("something else was changed")
+	}
+}
+
 // Without the word of the group's owner nothing of it is touched.
 func TestFollowNeedsTheTag(t *testing.T) {
 	e := database()
