@@ -3,7 +3,7 @@
 SHELL := /usr/bin/env bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help build build-slim build-agent build-cni deb image release audit fips demo check test test-long screens web verify-web fmt vet generate verify-generated staticcheck race bench scale cost accounts console-figures figures agent-figures az matrix worlds cluster clean
+.PHONY: help build build-slim build-agent build-cni deb image release audit fips demo check test test-long screens web verify-web fmt vet generate verify-generated staticcheck race bench scale cost accounts console-figures figures curve agent-figures az matrix worlds cluster clean
 
 # What is compiled does not name the directory that it was compiled in, so all clones and worktrees
 # share one build cache.
@@ -131,6 +131,9 @@ accounts: ## Measure what accounts cost replicas that share them (ACCOUNTS=1,50,
 FIGURE_VMS ?= 2000,10000
 console-figures: ## Measure the page of the console with many VMs in a browser (FIGURE_VMS=2000,10000; 2 minutes)
 	cd standalone && NEPHELE_LONG=1 go test ./browser -run 'TestFigures$$' -v -count=1 -args -figure-vms $(FIGURE_VMS)
+
+curve: ## Measure the policy controller with 10,000, 100,000 and a million Pods, and write it into docs/performance.md (2 minutes)
+	@hack/curve.sh
 
 figures: ## Measure building and starting bin/nephele, and write it into docs/performance.md (COLD=0 compiles nothing anew; 10 minutes)
 	@hack/figures.sh

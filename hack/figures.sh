@@ -7,7 +7,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-page=docs/performance.md
+. hack/page.sh
 work=$(mktemp -d)
 up=
 cleanup() {
@@ -18,22 +18,6 @@ cleanup() {
 	rm -rf "$work"
 }
 trap cleanup EXIT
-
-# row NAME VALUE puts the value into the second cell of the row of that name.
-row() {
-	NAME=$1 VALUE=$2 awk '
-		BEGIN { start = "| " ENVIRON["NAME"] " | " }
-		index($0, start) == 1 {
-			rest = substr($0, length(start) + 1)
-			print start ENVIRON["VALUE"] substr(rest, index(rest, " |"))
-			found = 1
-			next
-		}
-		{ print }
-		END { if (!found) { print "no row: " ENVIRON["NAME"] > "/dev/stderr"; exit 1 } }' "$page" >"$work/page"
-	cp "$work/page" "$page"
-	echo "$1: $2"
-}
 
 TIMEFORMAT='%R %U %S'
 load() { cut -d' ' -f1 /proc/loadavg; }
