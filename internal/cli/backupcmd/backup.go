@@ -109,7 +109,7 @@ func (n Needs) place(c *cobra.Command, cluster *terminal.Cluster, dataDir *strin
 	cluster.Register(c.Flags())
 	if n.Local != nil {
 		c.Flags().StringVar(dataDir, "data-dir", "", usage)
-		c.Example += "\n  nephele " + c.Name() + map[bool]string{true: " --to", false: ""}[c.Name() == "backup"] + " nephele-backup.tar.gz --data-dir nephele-data"
+		c.Example += "\n" + c.Example + " --data-dir nephele-data"
 	}
 }
 
