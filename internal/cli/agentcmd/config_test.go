@@ -62,7 +62,7 @@ func TestAgentConfig(t *testing.T) {
 			if f.config = ""; f.cluster.Kubeconfig != c.kubeconfig {
 				t.Errorf("the kubeconfig is %q", f.cluster.Kubeconfig)
 			}
-			if d := cmp.Diff(c.want, f, cmp.AllowUnexported(agentFlags{}), cmpopts.IgnoreFields(agentFlags{}, "cluster", "cni", "network")); err != nil || d != "" {
+			if d := cmp.Diff(c.want, f, cmp.AllowUnexported(agentFlags{}), cmpopts.IgnoreFields(agentFlags{}, "cluster", "cni", "network", "ownLogFormat")); err != nil || d != "" {
 				t.Error(err, d)
 			}
 		})
