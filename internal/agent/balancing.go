@@ -37,6 +37,9 @@ type Balancing struct {
 	changed func()
 	health  healthPorts
 
+	// balancer is of the goroutine of Run.
+	balancer proxy.Balancer
+
 	mu  sync.Mutex
 	now *nft.Balanced
 	// beside is what is wrong because somebody else leads to Services, too.
@@ -189,7 +192,7 @@ func (b *Balancing) refresh(ctx context.Context) {
 		b.read(&in)
 		b.health.serve(ctx, b.Listen, healthAnswers(in))
 	}
-	now := proxy.Balance(in)
+	now := b.balancer.Balance(in)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.now.Unknown || !now.Equal(b.now) {

@@ -3,6 +3,7 @@ package agent_test
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -12,13 +13,18 @@ import (
 
 	"github.com/go-logr/logr"
 	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apiruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 	"github.com/nephele-io/nephele/internal/agent"
+	"github.com/nephele-io/nephele/internal/agent/network"
 	"github.com/nephele-io/nephele/internal/agent/nft"
 	"github.com/nephele-io/nephele/internal/agent/nft/kernel"
 	"github.com/nephele-io/nephele/internal/agent/nft/nfttest"
@@ -78,7 +84,13 @@ type benched struct {
 
 func newBenched(b *testing.B) *benched {
 	b.Helper()
-	out := &benched{played{}, make(chan time.Duration, 1), nfttest.World()}
+	return newBenchedOf(b, nfttest.World(), func(*agent.Options) {})
+}
+
+// newBenchedOf is one in another world, with other options.
+func newBenchedOf(b *testing.B, world enforcer.Computed, with func(*agent.Options)) *benched {
+	b.Helper()
+	out := &benched{played{}, make(chan time.Duration, 1), world}
 	for _, r := range enforcer.Resources() {
 		out.source[r] = make(chan watch.Event, 100)
 	}
@@ -97,10 +109,12 @@ func newBenched(b *testing.B) *benched {
 	if err != nil {
 		b.Fatal(err)
 	}
-	a := agent.New(agent.Options{
+	options := agent.Options{
 		Key: hostKey, Reports: &reports{last: map[string]v1beta2.NetworkPolicyNodeStatus{}}, Table: watched{table, out.written}, Connections: connections,
 		Store: store, Clock: clock.RealClock{}, Log: logr.Discard(), Follower: enforcer.Follower{Source: out.source, Clock: clock.RealClock{}, Log: logr.Discard()},
-	})
+	}
+	with(&options)
+	a := agent.New(options)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() {
@@ -161,6 +175,11 @@ func usage(b *testing.B) (time.Duration, float64) {
 // nothing else runs; and what it costs the process, collections of garbage and writes to the disk
 // included.
 func (x *benched) events(b *testing.B, resource enforcer.Resource, event func(i int) apiruntime.Object) {
+	x.changes(b, func(i int) { x.source[resource] <- watch.Event{Type: watch.Modified, Object: event(i)} })
+}
+
+// changes does so for changes of any kind.
+func (x *benched) changes(b *testing.B, change func(i int)) {
 	const each = 300
 	var took, cpu, loop []time.Duration
 	var last time.Duration
@@ -169,7 +188,7 @@ func (x *benched) events(b *testing.B, resource enforcer.Resource, event func(i 
 	for i := range each * b.N {
 		busy, _ := usage(b)
 		begun := time.Now()
-		x.source[resource] <- watch.Event{Type: watch.Modified, Object: event(i)}
+		change(i)
 		at := <-x.written
 		if i > 0 { // the first one also has what followed the last write
 			loop = append(loop, at-last)
@@ -212,6 +231,78 @@ func BenchmarkAgentPolicies(b *testing.B) {
 		p.Generation = int64(i + 2)
 		return p
 	})
+}
+
+// still is a cluster in which nothing changes but slices of endpoints.
+type still struct {
+	lists  map[string]apiruntime.Object
+	slices *watch.RaceFreeFakeWatcher
+}
+
+// Follow implements agent.Cluster.
+func (s still) Follow(of schema.GroupVersionResource, _ string, _ func(*metav1.ListOptions)) cache.ListerWatcher {
+	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
+		ListWithContextFunc: func(context.Context, metav1.ListOptions) (apiruntime.Object, error) { return s.lists[of.Resource], nil },
+		WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) {
+			if of.Resource == "endpointslices" {
+				return s.slices, nil
+			}
+			return watch.NewRaceFreeFake(), nil
+		},
+	}, s)
+}
+
+// IsWatchListSemanticsUnSupported says that lists are read as lists.
+func (still) IsWatchListSemanticsUnSupported() bool { return true }
+
+// noLinks are the links of a Node without Pods.
+type noLinks struct{}
+
+func (noLinks) Observe(network.Look) (*network.State, network.Underlay, error) {
+	return network.NewState(), network.Underlay{Addresses: []netip.Prefix{netip.MustParsePrefix("192.0.2.1/24")}, Toward: []network.Hop{{Link: "eth0", MTU: 1500}}, IPv6: true}, nil
+}
+func (noLinks) End(string) (*network.State, bool, error) { return network.NewState(), false, nil }
+func (noLinks) Apply([]network.Step) error               { return nil }
+
+// BenchmarkAgentServices changes one endpoint of one Service after the other, from the event of the
+// watch to the kernel, through the whole agent of a Node that leads to 10,000 Services with two
+// endpoints each.
+func BenchmarkAgentServices(b *testing.B) {
+	const many = 10000
+	services, endpoints := &corev1.ServiceList{}, &discoveryv1.EndpointSliceList{}
+	port, tcp, web := int32(8080), corev1.ProtocolTCP, "web"
+	sliceOf := func(i, change int) *discoveryv1.EndpointSlice {
+		s := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: fmt.Sprintf("s%d", i), ResourceVersion: fmt.Sprint(change + 1), Labels: map[string]string{discoveryv1.LabelServiceName: fmt.Sprintf("s%d", i)}},
+			AddressType: discoveryv1.AddressTypeIPv4, Ports: []discoveryv1.EndpointPort{{Name: &web, Port: &port, Protocol: &tcp}}}
+		for k := range 2 {
+			n := i*2 + k
+			s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{Addresses: []string{fmt.Sprintf("10.%d.%d.%d", 100+k*min(change, 1)*(1+change%50), n>>8&255, n&255)}})
+		}
+		return s
+	}
+	for i := range many {
+		services.Items = append(services.Items, corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: fmt.Sprintf("s%d", i)}, Spec: corev1.ServiceSpec{
+			Type: corev1.ServiceTypeNodePort, ClusterIP: fmt.Sprintf("10.96.%d.%d", i>>8, i&255), Ports: []corev1.ServicePort{{Name: web, Protocol: tcp, Port: 80, NodePort: int32(20000 + i)}}}})
+		endpoints.Items = append(endpoints.Items, *sliceOf(i, 0))
+	}
+	node := corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node"}, Spec: corev1.NodeSpec{PodCIDRs: []string{"10.244.0.0/24"}},
+		Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "192.0.2.1"}}}}
+	cluster := still{map[string]apiruntime.Object{"services": services, "endpointslices": endpoints, "nodes": &corev1.NodeList{Items: []corev1.Node{node}}, "pods": &corev1.PodList{}}, watch.NewRaceFreeFake()}
+	x := newBenchedOf(b, enforcer.Computed{}, func(o *agent.Options) {
+		o.Key = "node"
+		o.Pods = agent.NewPods(agent.PodsOptions{Node: "node", Cluster: cluster, Log: logr.Discard()})
+		o.Network = agent.NewNetwork(agent.NetworkOptions{Node: "node", Cluster: cluster, Config: network.Config{Mode: network.Encap}, Links: noLinks{}, Clock: clock.RealClock{}, Log: logr.Discard()})
+		o.Balancing = agent.NewBalancing("node", cluster)
+	})
+	for quiet := false; !quiet; { // until all of them are in the kernel
+		select {
+		case <-x.written:
+		case <-time.After(3 * time.Second):
+			quiet = true
+		}
+	}
+	b.ResetTimer()
+	x.changes(b, func(i int) { cluster.slices.Modify(sliceOf(i*7919%many, i+1)) })
 }
 
 // BenchmarkAgentIdle lets the agent be for half a minute.

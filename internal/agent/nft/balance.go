@@ -128,17 +128,39 @@ const (
 // IsTarget reports whether a chain is one that dispatches for Services lead to.
 func IsTarget(chain string) bool { return strings.HasPrefix(chain, targets) }
 
-// balanced is what was made of a Balanced.
+// balanced is what was made of a Balanced. It never changes once made.
 type balanced struct {
 	of       *Balanced
 	own      []netip.Prefix
 	dispatch map[SetName]map[string]string
 	chains   map[string]*Chain
+	// uses counts the elements that lead to a chain.
+	uses map[string]int
+	led  led
 }
 
-// balance makes the dispatches for Services, and the chains that they lead to.
-func balance(of *Balanced, own []netip.Prefix) *balanced {
-	b := &balanced{of: of, own: own, dispatch: map[SetName]map[string]string{}, chains: map[string]*Chain{}}
+// led tells how dispatches for Services came about. Two with the same mark are the same.
+type led struct {
+	// mark stands for them, and from for those that they were made of; nil for none. touched are
+	// the keys that may differ then.
+	mark, from *struct{ _ byte }
+	touched    map[SetName][]string
+}
+
+// mostTouched is what part of the places may differ for the rest to be taken over: one of as many.
+const mostTouched = 8
+
+// balance makes the dispatches for Services, and the chains that they lead to. Where few places
+// differ from former ones the rest is taken over.
+func balance(of *Balanced, own []netip.Prefix, former *balanced) *balanced {
+	b := &balanced{of: of, own: own, dispatch: map[SetName]map[string]string{}, chains: map[string]*Chain{}, uses: map[string]int{}}
+	b.led.mark = new(struct{ _ byte })
+	if former != nil && !former.of.Unknown && !of.Unknown && slices.Equal(own, former.own) {
+		if places, few := of.differs(former.of); few {
+			b.take(former, places)
+			return b
+		}
+	}
 	for _, name := range ofServices() {
 		b.dispatch[name] = map[string]string{}
 	}
@@ -146,37 +168,152 @@ func balance(of *Balanced, own []netip.Prefix) *balanced {
 		return b
 	}
 	for _, a := range of.ClusterIPs {
-		f := IPv4
-		if a.Is6() {
-			f = IPv6
-		}
-		b.dispatch[inFamily(clusterIP4, clusterIP6, f)][string(a.AsSlice())] = b.choose(f, false, &Balance{}, nil, 0)
+		b.clusterIP(a)
 	}
 	for at, to := range of.To {
-		f := IPv4
-		if at.Address.Is6() {
-			f = IPv6
-		}
-		key := frontendKey(at)
-		if at.Address.IsUnspecified() {
-			b.dispatch[inFamily(nodePorts4, nodePorts6, f)][key[addressBytes(f):]] = b.target(f, true, to)
-		} else {
-			b.dispatch[inFamily(services4, services6, f)][key] = b.target(f, false, to)
-		}
-		endpoints := b.dispatch[inFamily(Endpoints4, Endpoints6, f)]
-		for first, list := range map[uint32][]netip.AddrPort{0: to.Backends, firstInside: to.Inside} {
-			for i, a := range list {
-				endpoints[string(binary.NativeEndian.AppendUint32([]byte(key), first+uint32(i)))] = backendData(a)
-			}
-		}
-		switch {
-		case to.KeepsSource && at.Address.IsUnspecified():
-			b.dispatch[inFamily(keepPorts4, keepPorts6, f)][key[addressBytes(f):]] = keepTarget
-		case to.KeepsSource:
-			b.dispatch[inFamily(keeps4, keeps6, f)][key] = keepTarget
-		}
+		b.place(at, to)
 	}
 	return b
+}
+
+// take takes over what there was, but for some places.
+func (b *balanced) take(former *balanced, places []Frontend) {
+	b.dispatch, b.chains, b.uses = maps.Clone(former.dispatch), maps.Clone(former.chains), maps.Clone(former.uses)
+	b.led.from, b.led.touched = former.led.mark, map[SetName][]string{}
+	for _, at := range places {
+		if was := former.of.To[at]; was != nil {
+			b.each(at, was, func(name SetName, key string, _ func() string) { b.set(name, key, "", false) })
+		}
+		if to := b.of.To[at]; to != nil {
+			b.place(at, to)
+		}
+	}
+	if !slices.Equal(b.of.ClusterIPs, former.of.ClusterIPs) {
+		for _, a := range former.of.ClusterIPs {
+			if _, stays := slices.BinarySearchFunc(b.of.ClusterIPs, a, netip.Addr.Compare); !stays {
+				b.set(inFamily(clusterIP4, clusterIP6, familyOf(a)), string(a.AsSlice()), "", false)
+			}
+		}
+		for _, a := range b.of.ClusterIPs {
+			if _, was := slices.BinarySearchFunc(former.of.ClusterIPs, a, netip.Addr.Compare); !was {
+				b.clusterIP(a)
+			}
+		}
+	}
+	// Chains stay that something leads to.
+	reached := map[string]*Chain{}
+	var reach func(name string)
+	reach = func(name string) {
+		c := b.chains[name]
+		if c == nil || reached[name] != nil {
+			return
+		}
+		reached[name] = c
+		for i := range c.Rules {
+			reach(c.Rules[i].Target)
+		}
+	}
+	for name, n := range b.uses {
+		if n > 0 {
+			reach(name)
+		} else {
+			delete(b.uses, name)
+		}
+	}
+	b.chains = reached
+}
+
+// set gives an element of a dispatch a value, or removes it. A dispatch that was taken over is
+// copied before.
+func (b *balanced) set(name SetName, key, value string, there bool) {
+	d := b.dispatch[name]
+	if b.led.from != nil {
+		if b.led.touched[name] == nil {
+			d = maps.Clone(d)
+			b.dispatch[name] = d
+		}
+		b.led.touched[name] = append(b.led.touched[name], key)
+	}
+	leads := !name.HoldsBackends()
+	if was, is := d[key]; is && leads {
+		b.uses[was]--
+	}
+	if !there {
+		delete(d, key)
+		return
+	}
+	d[key] = value
+	if leads {
+		b.uses[value]++
+	}
+}
+
+func familyOf(a netip.Addr) Family {
+	if a.Is6() {
+		return IPv6
+	}
+	return IPv4
+}
+
+// clusterIP makes ports be refused that an address of a Service does not have.
+func (b *balanced) clusterIP(a netip.Addr) {
+	f := familyOf(a)
+	b.set(inFamily(clusterIP4, clusterIP6, f), string(a.AsSlice()), b.choose(f, false, &Balance{}, nil, 0), true)
+}
+
+// place leads from a place.
+func (b *balanced) place(at Frontend, to *Balance) {
+	b.each(at, to, func(name SetName, key string, value func() string) { b.set(name, key, value(), true) })
+}
+
+// each calls do for each element by which it is led from a place.
+func (b *balanced) each(at Frontend, to *Balance, do func(name SetName, key string, value func() string)) {
+	f, key, anyAddress := familyOf(at.Address), frontendKey(at), at.Address.IsUnspecified()
+	leads, keeps, short := inFamily(services4, services6, f), inFamily(keeps4, keeps6, f), key
+	if anyAddress {
+		leads, keeps, short = inFamily(nodePorts4, nodePorts6, f), inFamily(keepPorts4, keepPorts6, f), key[addressBytes(f):]
+	}
+	do(leads, short, func() string { return b.target(f, anyAddress, to) })
+	for _, of := range []struct {
+		first uint32
+		list  []netip.AddrPort
+	}{{0, to.Backends}, {firstInside, to.Inside}} {
+		for i, a := range of.list {
+			do(inFamily(Endpoints4, Endpoints6, f), string(binary.NativeEndian.AppendUint32([]byte(key), of.first+uint32(i))), func() string { return backendData(a) })
+		}
+	}
+	if to.KeepsSource {
+		do(keeps, short, func() string { return keepTarget })
+	}
+}
+
+// differs are the places from which it is led elsewhere than by another one; false if they are not
+// few.
+func (b *Balanced) differs(former *Balanced) (places []Frontend, few bool) {
+	most := len(b.To) / mostTouched
+	found := 0
+	for at, to := range b.To {
+		was := former.To[at]
+		if was != nil {
+			found++
+		}
+		if was == nil || !was.equal(to) {
+			if places = append(places, at); len(places) > most {
+				return nil, false
+			}
+		}
+	}
+	if found == len(former.To) {
+		return places, true
+	}
+	for at := range former.To {
+		if b.To[at] == nil {
+			if places = append(places, at); len(places) > most {
+				return nil, false
+			}
+		}
+	}
+	return places, true
 }
 
 func inFamily(four, six SetName, f Family) SetName {
@@ -277,7 +414,7 @@ func (b *balanced) choose(f Family, anyAddress bool, to *Balance, list []netip.A
 
 // services adds what leads to Services.
 func (n *Network) services(p *Program, node *Node, b *balanced) {
-	p.Leaves = b.of.Unknown
+	p.Leaves, p.led = b.of.Unknown, b.led
 	maps.Copy(p.Dispatch, b.dispatch)
 	maps.Copy(p.Chains, b.chains)
 	loopback := Range{netip.MustParseAddr("127.0.0.0"), netip.MustParseAddr("127.255.255.255")}
@@ -336,10 +473,12 @@ func (f Frontend) Compare(o Frontend) int {
 
 // Equal reports whether two lead the same way.
 func (b *Balanced) Equal(o *Balanced) bool {
-	return b == o || b.Unknown == o.Unknown && slices.Equal(b.ClusterIPs, o.ClusterIPs) && maps.EqualFunc(b.To, o.To, func(x, y *Balance) bool {
-		return x == y || slices.Equal(x.Backends, y.Backends) && x.Apart == y.Apart && slices.Equal(x.Inside, y.Inside) && (x.Sources == nil) == (y.Sources == nil) &&
-			slices.Equal(x.Sources, y.Sources) && x.Sticky == y.Sticky && x.Silent == y.Silent && x.KeepsSource == y.KeepsSource
-	})
+	return b == o || b.Unknown == o.Unknown && slices.Equal(b.ClusterIPs, o.ClusterIPs) && maps.EqualFunc(b.To, o.To, (*Balance).equal)
+}
+
+func (b *Balance) equal(o *Balance) bool {
+	return b == o || slices.Equal(b.Backends, o.Backends) && b.Apart == o.Apart && slices.Equal(b.Inside, o.Inside) && (b.Sources == nil) == (o.Sources == nil) &&
+		slices.Equal(b.Sources, o.Sources) && b.Sticky == o.Sticky && b.Silent == o.Silent && b.KeepsSource == o.KeepsSource
 }
 
 // has reports whether connections may go to a backend.
@@ -358,6 +497,9 @@ func (b *Balanced) Loses(former *Balanced) bool {
 			continue
 		}
 		now := b.To[at]
+		if now == was {
+			continue
+		}
 		for _, list := range [][]netip.AddrPort{was.Backends, was.Inside} {
 			for _, backend := range list {
 				if now == nil || !now.has(backend) {
@@ -380,6 +522,9 @@ func (b *Balanced) MovesDatagrams(former *Balanced) bool {
 			continue
 		}
 		now := b.To[at]
+		if now == was {
+			continue
+		}
 		for _, list := range [][]netip.AddrPort{was.Backends, was.Inside} {
 			for _, backend := range list {
 				if now == nil || !now.has(backend) {

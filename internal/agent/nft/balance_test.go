@@ -1,10 +1,14 @@
 package nft
 
 import (
+	"maps"
+	"math/rand/v2"
 	"net/netip"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // TestLoses: it is noticed when a client or a conversation is with a backend that is gone, and not
@@ -100,5 +104,93 @@ func TestFewChains(t *testing.T) {
 	released := Released(p)
 	if len(released.Dispatch[services4]) != 5000 || released.Chains[string(ToServices)] == nil || released.Chains[string(FromPods)] == nil || released.Chains[string(PodsIn)] != nil {
 		t.Error("who releases a Node takes its Services away, or leaves policies")
+	}
+}
+
+// randomBalance is one of any kind.
+func randomBalance(r *rand.Rand) *Balance {
+	backends := func() (out []netip.AddrPort) {
+		for range r.IntN(4) {
+			out = append(out, netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 244, 0, byte(r.IntN(20))}), uint16(1+r.IntN(3))))
+		}
+		slices.SortFunc(out, netip.AddrPort.Compare)
+		return slices.Compact(out)
+	}
+	b := &Balance{Backends: backends(), Silent: r.IntN(4) == 0, KeepsSource: r.IntN(3) == 0}
+	if r.IntN(3) == 0 {
+		b.Apart, b.Inside = true, backends()
+	}
+	if r.IntN(3) == 0 {
+		b.Sticky = uint32(1 + r.IntN(2))
+	}
+	if r.IntN(4) == 0 {
+		b.Sources = []netip.Prefix{netip.PrefixFrom(netip.AddrFrom4([4]byte{192, 0, byte(r.IntN(3)), 0}), 24)}
+	}
+	return b
+}
+
+// TestFewPlaces changes few places of many again and again: the program is what one that is made
+// from nothing is, and what is written is what differs.
+func TestFewPlaces(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	r := rand.New(rand.NewPCG(seed, 1))
+	t.Logf("seed %d", seed)
+	node := &Node{Network: &Network{Own: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/24")}}}
+	compiler, to, addresses := new(Compiler), map[Frontend]*Balance{}, map[netip.Addr]bool{}
+	place := func() Frontend {
+		at := Frontend{Address: netip.AddrFrom4([4]byte{10, 96, 0, byte(r.IntN(100))}), Protocol: []uint8{TCP, UDP}[r.IntN(2)], Port: 80}
+		if r.IntN(3) == 0 {
+			at = Frontend{Address: netip.IPv4Unspecified(), Protocol: TCP, Port: uint16(30000 + r.IntN(100))}
+		}
+		return at
+	}
+	var former *Program
+	taken := 0
+	for step := range 300 {
+		to = maps.Clone(to)
+		moves := 1 + r.IntN(3)
+		if step%50 == 0 { // everything is another one
+			moves = 200
+		}
+		for range moves {
+			at := place()
+			if r.IntN(3) == 0 {
+				delete(to, at)
+			} else {
+				to[at] = randomBalance(r)
+			}
+			if a := netip.AddrFrom4([4]byte{10, 96, 0, byte(r.IntN(100))}); r.IntN(3) == 0 {
+				addresses[a] = !addresses[a]
+			}
+		}
+		if r.IntN(20) == 0 {
+			node = &Node{Network: &Network{Own: []netip.Prefix{netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 244, byte(r.IntN(2)), 0}), 24)}}}
+		}
+		of := &Balanced{To: to}
+		for a, there := range addresses {
+			if there {
+				of.ClusterIPs = append(of.ClusterIPs, a)
+			}
+		}
+		slices.SortFunc(of.ClusterIPs, netip.Addr.Compare)
+		got, want := compiler.Compile(Input{Node: node, Balanced: of}).Program, new(Compiler).Compile(Input{Node: node, Balanced: of}).Program
+		if got.String() != want.String() {
+			t.Fatalf("step %d:\n%s\nwant\n%s", step, got, want)
+		}
+		if former != nil && got.led.from == former.led.mark {
+			taken++
+		}
+		if change, all := Diff(former, got), Diff(former, want); !reflect.DeepEqual(change, all) {
+			t.Fatalf("step %d: written is\n%s\nwant\n%s", step, change, all)
+		}
+		if r.IntN(10) == 0 { // a program between that was never written
+			continue
+		}
+		if former = got; r.IntN(10) == 0 {
+			former = Released(got)
+		}
+	}
+	if taken < 100 {
+		t.Errorf("only %d programs were made of those before", taken)
 	}
 }

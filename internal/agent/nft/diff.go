@@ -126,7 +126,15 @@ func Diff(from, to *Program) *Change {
 		}
 	}
 	slices.Sort(c.GoneRanges)
-	c.Dispatch(from.Dispatch, to.Dispatch)
+	var touched map[SetName][]string // nil: all
+	switch {
+	case to.led.mark == nil:
+	case to.led.mark == from.led.mark:
+		touched = map[SetName][]string{}
+	case to.led.from != nil && to.led.from == from.led.mark:
+		touched = to.led.touched
+	}
+	c.dispatch(from.Dispatch, to.Dispatch, touched)
 	var none Part
 	differences(from.Parts, to.Parts, func(key PartKey, old, now *Part) {
 		if old == nil {
@@ -146,13 +154,21 @@ func Diff(from, to *Program) *Change {
 }
 
 // Dispatch adds the difference of dispatches to the change.
-func (c *Change) Dispatch(from, to map[SetName]map[string]string) {
+func (c *Change) Dispatch(from, to map[SetName]map[string]string) { c.dispatch(from, to, nil) }
+
+// dispatch does so, and of dispatches for Services looks only at keys that may differ, unless that
+// is nil.
+func (c *Change) dispatch(from, to map[SetName]map[string]string, touched map[SetName][]string) {
 	for _, name := range slices.Sorted(maps.Keys(to)) {
 		old, there := from[name]
 		if !there {
 			c.NewDispatch = append(c.NewDispatch, name)
 		}
 		if there && sameMap(old, to[name]) {
+			continue
+		}
+		if there && touched != nil && name.IsOfServices() {
+			c.touched(name, old, to[name], touched[name])
 			continue
 		}
 		for key, chain := range to[name] {
@@ -174,7 +190,7 @@ func (c *Change) Dispatch(from, to map[SetName]map[string]string) {
 		if !there {
 			c.GoneDispatch = append(c.GoneDispatch, name)
 		}
-		if there && sameMap(from[name], now) {
+		if there && (sameMap(from[name], now) || touched != nil && name.IsOfServices()) {
 			continue
 		}
 		for key := range from[name] {
@@ -185,6 +201,22 @@ func (c *Change) Dispatch(from, to map[SetName]map[string]string) {
 	}
 	for _, keys := range c.Unpoint {
 		slices.Sort(keys)
+	}
+}
+
+// touched adds the difference of a dispatch where only some keys may differ.
+func (c *Change) touched(name SetName, old, now map[string]string, keys []string) {
+	keys = slices.Clone(keys)
+	slices.Sort(keys)
+	for _, key := range slices.Compact(keys) {
+		was, had := old[key]
+		is, has := now[key]
+		if had && (!has || was != is) {
+			c.Unpoint[name] = append(c.Unpoint[name], key)
+		}
+		if has && (!had || was != is) {
+			c.Point[name] = append(c.Point[name], Pointer{key, is})
+		}
 	}
 }
 

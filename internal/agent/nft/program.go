@@ -337,6 +337,8 @@ type Program struct {
 	// Leaves tells that what dispatches for Services have, and the chains that they lead to, is not
 	// known: what is there stays.
 	Leaves bool
+	// led tells how the dispatches for Services came about.
+	led led
 	// Names are the domain names, and patterns of such, that rules name, sorted.
 	Names []string
 }

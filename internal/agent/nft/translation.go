@@ -78,7 +78,7 @@ func (w *work) ownNetwork(n *Network, node *Node, services *Balanced) {
 	}}
 	if services != nil {
 		if b := w.balanced; b == nil || b.of != services || !slices.Equal(b.own, n.Own) {
-			w.balanced = balance(services, n.Own)
+			w.balanced = balance(services, n.Own, b)
 		}
 		n.services(p, node, w.balanced)
 	}
@@ -196,6 +196,7 @@ func (p *Program) withNetwork(of *Program) {
 			p.Dispatch[name] = d
 		}
 	}
+	p.led = of.led
 }
 
 // Released is a program by which everything passes, with what another one has for the network.

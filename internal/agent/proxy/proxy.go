@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"cmp"
+	"maps"
 	"net/netip"
 	"slices"
 
@@ -64,27 +65,103 @@ func protocolOf(p corev1.Protocol) (uint8, bool) {
 // name identifies a Service.
 type name struct{ namespace, name string }
 
+// Balancer says where connections go, time after time: what has not changed it knows. What it was
+// given must not change. It is not safe for concurrent use.
+type Balancer struct {
+	node Node
+	// run counts how often it was asked.
+	run uint64
+	// services are those of the last time, and order the same by their age: of two that claim the
+	// same place the older one has it.
+	services map[name]*known
+	order    []*known
+	// slices are those of the last time, and bySlice the same by their Services.
+	slices  map[*discoveryv1.EndpointSlice]*member
+	bySlice map[name][]*discoveryv1.EndpointSlice
+	// clusterIPs are those of all Services, sorted.
+	clusterIPs []netip.Addr
+}
+
+// known is where a Service is led to.
+type known struct {
+	*corev1.Service
+	seen       uint64
+	places     []place
+	clusterIPs []netip.Addr
+}
+
+// place is from where it is led where.
+type place struct {
+	at nft.Frontend
+	to *nft.Balance
+}
+
+// member is a slice of a Service.
+type member struct {
+	of   name
+	seen uint64
+}
+
 // Balance says where connections go.
-func Balance(in Input) *nft.Balanced {
-	out := &nft.Balanced{To: map[nft.Frontend]*nft.Balance{}}
-	bySlice := map[name][]*discoveryv1.EndpointSlice{}
-	for _, s := range in.Slices {
-		if of := s.Labels[discoveryv1.LabelServiceName]; of != "" {
-			key := name{s.Namespace, of}
-			bySlice[key] = append(bySlice[key], s)
+func Balance(in Input) *nft.Balanced { return new(Balancer).Balance(in) }
+
+// Balance says where connections go now.
+func (b *Balancer) Balance(in Input) *nft.Balanced {
+	if b.run++; b.services == nil {
+		b.services, b.slices, b.bySlice = map[name]*known{}, map[*discoveryv1.EndpointSlice]*member{}, map[name][]*discoveryv1.EndpointSlice{}
+	}
+	stale, all := b.takeSlices(in.Slices), b.node != in.Node
+	b.node = in.Node
+	count, sorted, sameIPs := 0, true, true
+	for _, s := range in.Services {
+		key := name{s.Namespace, s.Name}
+		k := b.services[key]
+		if k == nil {
+			k = &known{}
+			b.services[key], b.order = k, append(b.order, k)
+		}
+		if k.seen != b.run {
+			k.seen = b.run
+			count++
+		}
+		if k.Service == s && !stale[key] && !all {
+			continue
+		}
+		sorted = sorted && k.Service != nil && k.CreationTimestamp.Equal(&s.CreationTimestamp)
+		led := &nft.Balanced{To: map[nft.Frontend]*nft.Balance{}}
+		w := &service{Service: s, node: in.Node, slices: b.bySlice[key], out: led}
+		w.lead()
+		sameIPs = sameIPs && slices.Equal(k.clusterIPs, led.ClusterIPs)
+		k.Service, k.clusterIPs, k.places = s, led.ClusterIPs, k.places[:0]
+		for at, to := range led.To {
+			k.places = append(k.places, place{at, to})
 		}
 	}
-	services := slices.Clone(in.Services)
-	// Of two Services that claim the same place the older one has it.
-	slices.SortFunc(services, func(a, b *corev1.Service) int {
-		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
-	})
-	for _, s := range services {
-		w := &service{Service: s, node: in.Node, slices: bySlice[name{s.Namespace, s.Name}], out: out}
-		w.lead()
+	if count < len(b.services) {
+		gone := func(k *known) bool { return k.seen != b.run }
+		maps.DeleteFunc(b.services, func(_ name, k *known) bool { return gone(k) })
+		b.order, sameIPs = slices.DeleteFunc(b.order, gone), false
 	}
-	slices.SortFunc(out.ClusterIPs, netip.Addr.Compare)
-	out.ClusterIPs = slices.Compact(out.ClusterIPs)
+	if !sorted {
+		slices.SortFunc(b.order, func(a, b *known) int {
+			return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+		})
+	}
+	out := &nft.Balanced{To: make(map[nft.Frontend]*nft.Balance, 2*len(b.order))}
+	for _, k := range b.order {
+		for _, p := range k.places {
+			put(out, p.at, p.to)
+		}
+	}
+	if !sameIPs {
+		b.clusterIPs = nil
+		for _, k := range b.order {
+			b.clusterIPs = append(b.clusterIPs, k.clusterIPs...)
+		}
+		slices.SortFunc(b.clusterIPs, netip.Addr.Compare)
+		b.clusterIPs = slices.Compact(b.clusterIPs)
+	}
+	out.ClusterIPs = b.clusterIPs
 	for _, h := range in.HostPorts {
 		protocol, known := protocolOf(h.Protocol)
 		if !known || h.Port == 0 || !h.To.IsValid() {
@@ -99,6 +176,42 @@ func Balance(in Input) *nft.Balanced {
 		}
 	}
 	return out
+}
+
+// takeSlices takes in the slices that there are, and returns the Services whose slices are others.
+func (b *Balancer) takeSlices(list []*discoveryv1.EndpointSlice) (stale map[name]bool) {
+	stale = map[name]bool{}
+	count := 0
+	for _, s := range list {
+		m := b.slices[s]
+		if m == nil {
+			of := s.Labels[discoveryv1.LabelServiceName]
+			if of == "" {
+				continue
+			}
+			m = &member{of: name{s.Namespace, of}}
+			b.slices[s], b.bySlice[m.of], stale[m.of] = m, append(b.bySlice[m.of], s), true
+		}
+		if m.seen != b.run {
+			m.seen = b.run
+			count++
+		}
+	}
+	if count == len(b.slices) {
+		return stale
+	}
+	for s, m := range b.slices {
+		if m.seen == b.run {
+			continue
+		}
+		delete(b.slices, s)
+		stale[m.of] = true
+		left := slices.DeleteFunc(b.bySlice[m.of], func(x *discoveryv1.EndpointSlice) bool { return x == s })
+		if b.bySlice[m.of] = left; len(left) == 0 {
+			delete(b.bySlice, m.of)
+		}
+	}
+	return stale
 }
 
 // put adds a place, unless somebody has it.
@@ -367,17 +480,23 @@ type HealthPort struct {
 
 // HealthPorts are those that the Node is to serve, by their numbers.
 func HealthPorts(in Input) map[uint16]HealthPort {
+	out := map[uint16]HealthPort{}
+	var some []*corev1.Service
+	for _, s := range in.Services {
+		port := s.Spec.HealthCheckNodePort
+		if port >= 1 && port <= 65535 && s.Spec.Type == corev1.ServiceTypeLoadBalancer && s.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal {
+			some = append(some, s)
+		}
+	}
+	if len(some) == 0 {
+		return out
+	}
 	bySlice := map[name][]*discoveryv1.EndpointSlice{}
 	for _, s := range in.Slices {
 		key := name{s.Namespace, s.Labels[discoveryv1.LabelServiceName]}
 		bySlice[key] = append(bySlice[key], s)
 	}
-	out := map[uint16]HealthPort{}
-	for _, s := range in.Services {
-		port := s.Spec.HealthCheckNodePort
-		if port < 1 || port > 65535 || s.Spec.Type != corev1.ServiceTypeLoadBalancer || s.Spec.ExternalTrafficPolicy != corev1.ServiceExternalTrafficPolicyLocal {
-			continue
-		}
+	for _, s := range some {
 		w := &service{Service: s, node: in.Node, slices: bySlice[name{s.Namespace, s.Name}]}
 		local := map[netip.Addr]bool{}
 		for i := range s.Spec.Ports {
@@ -390,7 +509,7 @@ func HealthPorts(in Input) map[uint16]HealthPort {
 				}
 			}
 		}
-		out[uint16(port)] = HealthPort{s.Namespace, s.Name, len(local)}
+		out[uint16(s.Spec.HealthCheckNodePort)] = HealthPort{s.Namespace, s.Name, len(local)}
 	}
 	return out
 }

@@ -387,3 +387,34 @@ func TestBalanceLeavesOut(t *testing.T) {
 		t.Errorf("%v", got.To)
 	}
 }
+
+// TestBalancerKnows changes few objects of random input again and again: what is said is what one
+// that knows nothing says.
+func TestBalancerKnows(t *testing.T) {
+	random := rand.New(rand.NewPCG(5, 6))
+	for range 300 {
+		in, other := draw(random), draw(random)
+		var b Balancer
+		for range 10 {
+			if got, want := b.Balance(in), Balance(in); !reflect.DeepEqual(got, want) {
+				t.Fatalf("%+v, want %+v", got, want)
+			}
+			in.Services, in.Slices = slices.Clone(in.Services), slices.Clone(in.Slices)
+			switch n := random.IntN(5); {
+			case n == 0:
+				in.Node = other.Node
+			case n == 1 && len(in.Services) > 0:
+				i := random.IntN(len(in.Services))
+				in.Services = slices.Delete(in.Services, i, i+1)
+			case n == 2 && len(other.Services) > 0:
+				s := other.Services[random.IntN(len(other.Services))]
+				in.Services = append(slices.DeleteFunc(in.Services, func(o *corev1.Service) bool { return o.Name == s.Name }), s)
+			case n == 3 && len(in.Slices) > 0:
+				i := random.IntN(len(in.Slices))
+				in.Slices = slices.Delete(in.Slices, i, i+1)
+			case len(other.Slices) > 0:
+				in.Slices = append(in.Slices, other.Slices[random.IntN(len(other.Slices))])
+			}
+		}
+	}
+}
