@@ -142,6 +142,12 @@ func TestInfoTellsOfTheNetwork(t *testing.T) {
 	if c := info.AgentConditions[0]; c.Status != metav1.ConditionTrue || !strings.HasPrefix(c.Message, "the network of the Node: podCIDR overlaps; ") {
 		t.Errorf("%+v", c)
 	}
+	// Also what is wrong with the plugin: another list, or a plugin of another version.
+	s.PluginError = "there are two lists of CNI plugins"
+	fillAgentInfo(info, s, "", "worker", metav1.Now())
+	if text := info.Annotations[cloudv1alpha1.AnnotationNetwork]; !strings.Contains(text, "the CNI plugin: there are two lists") || !strings.Contains(info.AgentConditions[0].Message, "podCIDR overlaps; the CNI plugin: there are two lists") || len(s.Network.Problems) != 1 {
+		t.Errorf("%s, %+v", text, info.AgentConditions[0])
+	}
 	s.Network = nil
 	if fillAgentInfo(info, s, "", "worker", metav1.Now()); !reflect.DeepEqual(info.NetworkInfo, v1beta1.NetworkInfo{}) || info.Annotations[cloudv1alpha1.AnnotationNetwork] != "" {
 		t.Errorf("of a network that is another plugin's: %+v", info)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -181,7 +182,7 @@ func fillAgentInfo(info *v1beta1.AntreaAgentInfo, s *agent.Status, namespace, na
 			told := s.Pods.NotEnforceable[:min(len(s.Pods.NotEnforceable), mostNotEnforceable)]
 			metav1.SetMetaDataAnnotation(&info.ObjectMeta, cloudv1alpha1.AnnotationNotEnforceable, strings.Join(told, "\n"))
 		}
-		fillNetwork(info, s.Network)
+		fillNetwork(info, networkOf(s))
 	}
 	metav1.SetMetaDataAnnotation(&info.ObjectMeta, cloudv1alpha1.AnnotationKernel, kernelRelease())
 	metav1.SetMetaDataAnnotation(&info.ObjectMeta, cloudv1alpha1.AnnotationForeignFilters, strings.Join(s.Foreign[:min(len(s.Foreign), mostFilters)], "\n"))
@@ -204,7 +205,7 @@ func fillAgentInfo(info *v1beta1.AntreaAgentInfo, s *agent.Status, namespace, na
 		healthy, reason, says = false, cloudv1alpha1.ReasonPartial, partial+"; "+summary(s)
 	case healthy:
 		says = summary(s)
-		if t := s.Network.Trouble(); t != "" {
+		if t := networkOf(s).Trouble(); t != "" {
 			says = "the network of the Node: " + t + "; " + says
 		}
 	case says == "":
@@ -223,6 +224,17 @@ func kernelRelease() string {
 		return ""
 	}
 	return strings.TrimSpace(string(release))
+}
+
+// networkOf is how the network of the Node stands, with what is wrong with our plugin; nil where
+// another one makes it.
+func networkOf(s *agent.Status) *network.Status {
+	if s.Network == nil || s.PluginError == "" {
+		return s.Network
+	}
+	out := *s.Network
+	out.Problems = append(slices.Clone(out.Problems), "the CNI plugin: "+s.PluginError)
+	return &out
 }
 
 // fillNetwork tells of the network of the Node, where the agent makes it.
