@@ -269,7 +269,7 @@ func testSealed(t *testing.T, of siteOf) {
 	if pieces > 0 {
 		t.Errorf("%d packets were cut into pieces", pieces)
 	}
-	if sealed, _ := heard.heard(); sealed < 100 {
+	if sealed, _ := heard.heard(); sealed < 20 {
 		t.Errorf("%d packets of WireGuard", sealed)
 	}
 	mtu := 1440
@@ -394,39 +394,10 @@ func TestSealedByAndBy(t *testing.T) {
 func TestSealedBesides(t *testing.T) {
 	s := newSite(t, siteOf{config: network.Config{Mode: network.PolicyOnly, Encryption: network.ByWireGuard}, subnets: []int{1, 1}, cidrs: []string{"10.244.N.0/24", "fd00:N::/64"}, four: true, six: true, keys: true})
 	heard := s.listen(s.nodes[0], "10.244.0.0/16", "fd00::/16")
-	var pods []*netPod
-	for i, n := range s.nodes { // what the other plugin makes
-		other := s.nodes[1-i]
-		p := &netPod{Host: nfttest.NewHost(t), node: n, name: fmt.Sprintf("pod%d", i)}
-		pods = append(pods, p)
-		file, err := os.Open(p.Path())
-		s.must(err)
-		s.must(n.host.Handle.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "theirs"}, PeerName: "eth0", PeerNamespace: netlink.NsFd(file.Fd())}))
-		s.must(file.Close())
-		end, err := n.host.Handle.LinkByName("theirs")
-		s.must(err)
-		eth0, err := p.Handle.LinkByName("eth0")
-		s.must(err)
-		s.inside(n.host, func() error {
-			return errors.Join(os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0o644), os.WriteFile("/proc/sys/net/ipv6/conf/all/forwarding", []byte("1"), 0o644))
-		})
-		for family, text := range []string{"10.244.%d.%s/24", "fd00:%d::%s/64"} {
-			gateway, own := netip.MustParsePrefix(fmt.Sprintf(text, i, "99")).Addr(), netip.MustParsePrefix(fmt.Sprintf(text, i, "7"))
-			s.give(n.host, end, netip.PrefixFrom(gateway, own.Bits()).String())
-			s.give(p.Host, eth0, own.String())
-			p.at, n.local = append(p.at, own.Addr()), append(n.local, gateway)
-			s.must(p.Handle.RouteAdd(&netlink.Route{LinkIndex: eth0.Attrs().Index, Gw: gateway.AsSlice()}))
-			to := netip.MustParsePrefix(fmt.Sprintf(text, 1-i, "0")).Masked()
-			s.must(n.host.Handle.RouteAdd(&netlink.Route{Dst: &net.IPNet{IP: to.Addr().AsSlice(), Mask: net.CIDRMask(to.Bits(), to.Addr().BitLen())}, Gw: other.at[family].AsSlice()}))
-		}
-		_, err = s.client.CoreV1().Pods("n1").Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n1", Name: p.name, UID: types.UID(p.name)}, Spec: corev1.PodSpec{NodeName: n.name},
-			Status: corev1.PodStatus{Phase: corev1.PodRunning, PodIPs: []corev1.PodIP{{IP: p.at[0].String()}, {IP: p.at[1].String()}}}}, metav1.CreateOptions{})
-		s.must(err)
-		nfttest.Serve(t, p.Host, 80, 81, p.at...)
-	}
+	pods := []*netPod{s.theirs(0), s.theirs(1)}
 	s.meet("Pods reach each other", pods[0], pods[1])
 	s.tells(pods[0], pods[1])
-	if sealed, clear := heard.heard(); sealed < 100 || len(clear) > 0 {
+	if sealed, clear := heard.heard(); sealed < 20 || len(clear) > 0 {
 		t.Errorf("%d packets of WireGuard, in the clear: %s", sealed, strings.Join(clear, "\n"))
 	}
 	st := s.nodes[0].agent.Status().Network
@@ -442,4 +413,95 @@ func TestSealedBesides(t *testing.T) {
 	if state, _, err := s.nodes[0].kernel.Observe(network.Look{}); err != nil || state.WireGuard != nil || len(state.Ways)+len(state.Rules) > 0 {
 		t.Errorf("left: %+v, %v", state, err)
 	}
+}
+
+// theirs is a Pod on a Node whose network another plugin makes, with a route from each Node to the
+// Pods of the other one.
+func (s *site) theirs(i int) *netPod {
+	s.t.Helper()
+	n, other := s.nodes[i], s.nodes[1-i]
+	p := &netPod{Host: nfttest.NewHost(s.t), node: n, name: fmt.Sprintf("theirs%d", i)}
+	file, err := os.Open(p.Path())
+	s.must(err)
+	s.must(n.host.Handle.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "theirs"}, PeerName: "eth0", PeerNamespace: netlink.NsFd(file.Fd())}))
+	s.must(file.Close())
+	end, err := n.host.Handle.LinkByName("theirs")
+	s.must(err)
+	eth0, err := p.Handle.LinkByName("eth0")
+	s.must(err)
+	s.inside(n.host, func() error {
+		return errors.Join(os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0o644), os.WriteFile("/proc/sys/net/ipv6/conf/all/forwarding", []byte("1"), 0o644))
+	})
+	network := func(p netip.Prefix) *net.IPNet {
+		return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
+	}
+	object := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n1", Name: p.name, UID: types.UID(p.name)}, Spec: corev1.PodSpec{NodeName: n.name}, Status: corev1.PodStatus{Phase: corev1.PodRunning}}
+	for family, text := range []string{"10.244.%d.%d", "fd00:%d::%d"} {
+		gateway, own, far := netip.MustParseAddr(fmt.Sprintf(text, i, 99)), netip.MustParseAddr(fmt.Sprintf(text, i, 77)), netip.MustParseAddr(fmt.Sprintf(text, 1-i, 0))
+		bits := own.BitLen()
+		s.give(n.host, end, netip.PrefixFrom(gateway, bits).String())
+		s.give(p.Host, eth0, netip.PrefixFrom(own, bits).String())
+		s.must(n.host.Handle.RouteAdd(&netlink.Route{LinkIndex: end.Attrs().Index, Dst: network(netip.PrefixFrom(own, bits))}))
+		s.must(p.Handle.RouteAdd(&netlink.Route{LinkIndex: eth0.Attrs().Index, Dst: network(netip.PrefixFrom(gateway, bits)), Scope: netlink.SCOPE_LINK}))
+		s.must(p.Handle.RouteAdd(&netlink.Route{LinkIndex: eth0.Attrs().Index, Gw: gateway.AsSlice()}))
+		s.must(n.host.Handle.RouteAdd(&netlink.Route{Dst: network(netip.PrefixFrom(far, []int{24, 64}[family])), Gw: other.at[family].AsSlice()}))
+		p.at, n.local = append(p.at, own), append(n.local, gateway)
+		object.Status.PodIPs = append(object.Status.PodIPs, corev1.PodIP{IP: own.String()})
+	}
+	_, err = s.client.CoreV1().Pods("n1").Create(s.t.Context(), object, metav1.CreateOptions{})
+	s.must(err)
+	nfttest.Serve(s.t, p.Host, 80, 81, p.at...)
+	return p
+}
+
+// TestNetworkMigrates takes the network of Nodes over from another plugin that routes between them,
+// Node by Node, while Pods of it talk, and gives it back.
+func TestNetworkMigrates(t *testing.T) {
+	s := newSite(t, siteOf{config: network.Config{Mode: network.PolicyOnly}, subnets: []int{1, 1}, cidrs: []string{"10.244.N.0/24", "fd00:N::/64"}, four: true, six: true})
+	theirs := []*netPod{s.theirs(0), s.theirs(1)}
+	s.meet("Pods of the other plugin reach each other", theirs[0], theirs[1])
+	asking := s.ask(theirs[0], theirs[1])
+	var ours []*netPod
+	for i, n := range s.nodes {
+		n.ended()
+		n.config.Mode = network.NoEncap
+		n.serve()
+		if p := n.agent.Status().Network.Problems; len(p) != 2 || !strings.Contains(p[0], "somebody else routes") {
+			t.Errorf("%s: it is told: %q", n.name, p)
+		}
+		p := n.pod("free")
+		ours = append(ours, p)
+		for _, other := range theirs {
+			s.meet(fmt.Sprintf("a new Pod on %s and one of the other plugin on %s reach each other", n.name, other.node.name), p, other)
+		}
+		if i == 1 {
+			s.meet("new Pods reach each other", ours[0], ours[1])
+		}
+	}
+	asking.none(t, "the Nodes are taken over")
+	asking = s.ask(ours[0], ours[1])
+	for i, n := range s.nodes { // the routes of the other plugin go, and ours come
+		routes, err := n.host.Handle.RouteList(nil, netlink.FAMILY_ALL)
+		s.must(err)
+		for _, r := range routes {
+			if r.Gw != nil && r.Gw.Equal(net.IP(s.nodes[1-i].at[0].AsSlice())) || r.Gw != nil && r.Gw.Equal(net.IP(s.nodes[1-i].at[1].AsSlice())) {
+				s.must(n.host.Handle.RouteDel(&r))
+			}
+		}
+		n.agent.Network.Sync()
+		if st := n.agent.Status().Network; st.Direct != 1 || st.Trouble() != "" {
+			t.Errorf("%s: %+v", n.name, st)
+		}
+	}
+	close(asking.stop) // between the one and the other packets may be lost
+	asking.done.Wait()
+	s.meet("Pods reach each other by our routes", ours[0], ours[1])
+	asking = s.ask(ours[0], theirs[1])
+	for _, n := range s.nodes { // and back: Pods that have our network keep it
+		n.ended()
+		n.config.Mode = network.PolicyOnly
+		n.serve()
+		s.meet("Pods reach each other when "+n.name+" is given back", ours[0], ours[1])
+	}
+	asking.none(t, "the Nodes are given back")
 }

@@ -87,6 +87,9 @@ func (s Step) String() string {
 // Steps are what leads from what there is to what the plan wants.
 func (p *Plan) Steps(is *State) []Step {
 	steps := Difference(is, p.State)
+	if p.besides {
+		steps = slices.DeleteFunc(steps, func(s Step) bool { return s.sealedText() == "" })
+	}
 	if !p.Partial {
 		return steps
 	}

@@ -148,3 +148,25 @@ func TestSealedSteps(t *testing.T) {
 		}
 	}
 }
+
+// TestSealedStepsBesides: where another plugin makes the network, what an agent has made before
+// stays for the Pods that have it, and only WireGuard comes and goes.
+func TestSealedStepsBesides(t *testing.T) {
+	in, _ := sealedInput(Encap, NoEncryption)
+	in.Ends = map[string][]netip.Addr{"nph0": {netip.MustParseAddr("10.0.0.2")}}
+	is := Make(in).State
+	in.Mode = PolicyOnly
+	if steps := Make(in).Steps(is); len(steps) > 0 {
+		t.Errorf("steps: %v", steps)
+	}
+	in.Encryption = ByWireGuard
+	with := Make(in)
+	if steps := with.Steps(is); len(steps) != 1+2+8+2 {
+		t.Errorf("steps: %v", steps)
+	}
+	is.WireGuard, is.Ways, is.Rules = with.State.WireGuard, with.State.Ways, with.State.Rules
+	in.Encryption = NoEncryption
+	if steps := Make(in).Steps(is); len(steps) != 2+8+1 || steps[0].Verb != Remove {
+		t.Errorf("steps: %v", steps)
+	}
+}

@@ -154,6 +154,9 @@ type Plan struct {
 	// Partial tells that too little is known of the Node: what is wanted is not all of it, and
 	// nothing goes because it is not wanted.
 	Partial bool
+	// besides tells that another plugin makes the network: what is not about WireGuard stays as it
+	// is, also what we have made before.
+	besides bool
 	// gateways are the addresses of links to Pods, sources those that the Node sends to Pods from.
 	gateways, sources []netip.Addr
 }
@@ -190,7 +193,7 @@ func (p *Plan) End(s *State, name string, addresses []netip.Addr) {
 
 // Make says what is wanted.
 func Make(in Input) *Plan {
-	m := &making{Input: in, out: &Plan{State: NewState()}}
+	m := &making{Input: in, out: &Plan{State: NewState(), besides: in.Mode == PolicyOnly}}
 	slices.SortFunc(m.Nodes, func(a, b Node) int { return cmp.Compare(a.Name, b.Name) })
 	if at := slices.IndexFunc(m.Nodes, func(n Node) bool { return n.Name == in.Name }); at >= 0 {
 		m.self = &m.Nodes[at]
