@@ -192,7 +192,7 @@ func All() []Kind {
 		row[nephelev1alpha1.PolicyRevision, nephelev1alpha1.PolicyRevisionList](ours, "PolicyRevision", "policyrevisions", namespaced, Shown|Bundled),
 		row[nephelev1alpha1.ClusterPolicyRevision, nephelev1alpha1.ClusterPolicyRevisionList](ours, "ClusterPolicyRevision", "clusterpolicyrevisions", clusterWide,
 			Shown|Bundled),
-		row[setv1alpha1.Cluster, setv1alpha1.ClusterList](setv1alpha1.GroupVersion(), "Cluster", "clusters", clusterWide, Bundled),
+		row[setv1alpha1.Cluster, setv1alpha1.ClusterList](setv1alpha1.GroupVersion(), "Cluster", "clusters", clusterWide, Shown|Bundled),
 		row[setv1alpha1.Membership, setv1alpha1.MembershipList](setv1alpha1.GroupVersion(), "Membership", "memberships", clusterWide, Bundled),
 		row[setv1alpha1.RemoteGroup, setv1alpha1.RemoteGroupList](setv1alpha1.GroupVersion(), "RemoteGroup", "remotegroups", clusterWide, 0),
 		row[setv1alpha1.ClusterRecord, setv1alpha1.ClusterRecordList](setv1alpha1.GroupVersion(), "ClusterRecord", "clusterrecords", clusterWide, 0),

@@ -414,6 +414,7 @@ func TestConsole(t *testing.T) {
 			return vm != nil && vm.Status.Mode == "" && vm.Status.ModeUntil == nil && vm.Annotations[cloudv1.AnnotationBreakGlass] != "", fmt.Sprint(vm)
 		})
 	})
+	t.Run("clusters of a set", p.playClusters)
 }
 
 // sameAsSimulator compares the matrix on the page with the verdicts of the cloud for every pair of

@@ -366,6 +366,28 @@ scenes.database = async () => {
   return {}
 }
 
+/** A hub shows its members and how far policies are in each, and says how another one joins. */
+scenes.clusters = async () => {
+  await go('/')
+  await page.getByRole('link', { name: 'Clusters' }).click()
+  const members = page.getByRole('region', { name: 'Members' })
+  await members.getByText('east', { exact: true }).waitFor()
+  await members.getByText('10.66.0.0/16').waitFor()
+  const policies = page.getByRole('region', { name: 'Policies by cluster' })
+  await policies.getByRole('link', { name: 'from-the-hub' }).waitFor()
+  await policies.getByText('Unknown').waitFor()
+  await page.getByRole('button', { name: 'Let a cluster join' }).click()
+  await page.getByLabel('Name', { exact: true }).fill('west')
+  await page.getByLabel('Addresses of its Pods').fill('10.2.0.0/16;id')
+  await page.getByText('is no CIDR').waitFor()
+  must(!(await page.textContent('main')).includes('nephele cluster token west'), 'a command is told for what is no address')
+  await page.getByLabel('Addresses of its Pods').fill('10.2.0.0/16')
+  await page.getByText('nephele cluster token west --pods 10.2.0.0/16', { exact: true }).waitFor()
+  await picture('clusters')
+  await clean('clusters')
+  return {}
+}
+
 /** A release ends by itself while one looks at it. */
 scenes.over = async () => {
   const banner = page.getByRole('alert').filter({ hasText: 'Released in an emergency' })

@@ -183,7 +183,25 @@ export interface Policy extends Obj {
     vms?: string
     message?: string
     conditions?: Condition[]
+    clusters?: ClusterRealization[]
   }
+}
+
+/** How far a policy is realized in a cluster of the set. */
+export interface ClusterRealization {
+  name: string
+  phase?: string
+  observedGeneration?: number
+  currentNodesRealized?: number
+  desiredNodesRealized?: number
+  reason?: string
+  message?: string
+}
+
+/** A member of the set, in its hub. */
+export interface SetCluster extends Obj {
+  spec?: { addresses?: { pods?: string[]; nodes?: string[]; machines?: string[] }; namespaces?: string[]; accounts?: string[] }
+  status?: { version?: string; since?: string; lastHeard?: string; namespaces?: number; entities?: number; policies?: number; refused?: number; conditions?: Condition[] }
 }
 
 export interface Tier extends Obj {

@@ -1,6 +1,6 @@
 import { proof } from './api'
 import { Collection, apply, parse, type Message } from './collection'
-import type { Account, AgentInfo, Entity, Event, Group, NativeService, Nic, Obj, Pod, Policy, Revision, Selector, Tier, VM, Vpc } from './k8s'
+import type { Account, AgentInfo, Entity, Event, Group, NativeService, Nic, Obj, Pod, Policy, Revision, Selector, SetCluster, Tier, VM, Vpc } from './k8s'
 
 const collections = {
   accounts: new Collection<Account>(),
@@ -22,6 +22,7 @@ const collections = {
   services: new Collection<Obj>(),
   policyrevisions: new Collection<Revision>(),
   clusterpolicyrevisions: new Collection<Revision>(),
+  clusters: new Collection<SetCluster>(),
   events: new Collection<Event>(),
 }
 
