@@ -49,6 +49,9 @@ type account struct {
 	// touched says that somebody, perhaps ourselves, has edited an object of the account since they
 	// were last listed.
 	touched bool
+	// edits holds a word while somebody has edited the account, a selector or an object of it, and
+	// no pass has looked since.
+	edits chan struct{}
 	// handed says that a snapshot came by Observed since the last pass.
 	handed bool
 	// interval is the poll interval.
@@ -452,6 +455,22 @@ func (i *Inventory) touch(key types.NamespacedName) {
 		a.mu.Lock()
 		a.touched = true
 		a.mu.Unlock()
+		a.edited()
+	}
+}
+
+// interrupt is touch for an account or a selector, which are read by every pass.
+func (i *Inventory) interrupt(key types.NamespacedName) {
+	if a := i.lookup(cloud.AccountKey(key.Namespace, key.Name)); a != nil {
+		a.edited()
+	}
+}
+
+// edited lets a pass that waits for the cloud look at what somebody has edited.
+func (a *account) edited() {
+	select {
+	case a.edits <- struct{}{}:
+	default: // it will look
 	}
 }
 

@@ -361,6 +361,68 @@ func TestSlowRegion(t *testing.T) {
 	l.wantAccount("True OK", "True OK", "True OK", "")
 }
 
+// TestEditsDoNotWaitForTheCloud: a tag that a user gives, an emergency and a selector count while
+// the cloud is being read, however long that takes.
+func TestEditsDoNotWaitForTheCloud(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	selector := l.ces("web", "all", wholeVPC(vpc1))
+	l.create(l.secret(goodCreds), l.cpa(), selector)
+	l.editAccount(func(s *v1alpha1.CloudProviderAccountSpec) { s.ReleaseNamespaces = []string{"web"} })
+	l.reconcile()
+	l.gate = map[string]chan struct{}{oregon: make(chan struct{})}
+	l.advance(time.Hour)
+	published := make(chan struct{}, 100)
+	l.inv.Subscribe(func(string) { published <- struct{}{} })
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if _, err := l.inv.Reconcile(t.Context(), request(accountKey)); err != nil {
+			t.Error(err)
+		}
+	}()
+
+	vm := get(l, &v1alpha1.VirtualMachine{}, "web", vm1)
+	vm.Spec.Tags = map[string]string{"role": "bastion"}
+	vm.Annotations[v1alpha1.AnnotationBreakGlass] = "the site is down"
+	if err := l.api.Update(t.Context(), vm); err != nil {
+		t.Fatal(err)
+	}
+	l.inv.touch(accountKey) // as the watch does
+	<-published
+	entity := types.NamespacedName{Namespace: "web", Name: v1alpha1.EntityNamePrefix + vm1}
+	if got := l.inv.Entities("clouds/acc")[entity]; got.Mode != "break-glass" {
+		t.Errorf("the mode is %q", got.Mode)
+	}
+
+	get(l, selector, selector.Namespace, selector.Name)
+	selector.Spec.Mode = v1alpha1.ModePlan
+	selector.Generation++ // as the API server does
+	if err := l.api.Update(t.Context(), selector); err != nil {
+		t.Fatal(err)
+	}
+	l.inv.interrupt(accountKey)
+	<-published
+	modes := map[string]int{}
+	for _, e := range l.inv.Entities("clouds/acc") {
+		modes[e.Mode]++
+	}
+	if modes[string(v1alpha1.ModePlan)] == 0 || modes[""] > 0 {
+		t.Errorf("with a selector that only plans the modes are %v", modes)
+	}
+	select {
+	case <-done:
+		t.Error("the pass did not wait for the region")
+	default:
+	}
+	close(l.gate[oregon])
+	<-done
+	if got := get(l, &antreav1alpha2.ExternalEntity{}, "web", entity.Name).Labels[v1alpha1.LabelUserTagPrefix+"role"]; got != "bastion" {
+		t.Errorf("the label is %q", got)
+	}
+	l.wantAccount("True OK", "True OK", "True OK", "")
+}
+
 // TestNoSnapshotBeforeEntities: a region that was read for the first time is shown to nobody before
 // it is known which entities it has. A realizer that came between would give back all VMs of the
 // region.

@@ -230,7 +230,7 @@ func (i *Inventory) open(key types.NamespacedName) *account {
 	name := cloud.AccountKey(key.Namespace, key.Name)
 	a := i.accounts[name]
 	if a == nil {
-		a = &account{key: key, regions: map[string]*region{}, told: map[subject]string{}}
+		a = &account{key: key, regions: map[string]*region{}, told: map[subject]string{}, edits: make(chan struct{}, 1)}
 		i.accounts[name] = a
 	}
 	return a

@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-logr/logr"
 
+	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/platform/recovered"
 )
@@ -40,8 +41,10 @@ type outcome struct {
 }
 
 // observe reads the regions beside one another. Whenever some are done and others are not, publish
-// is called, so that a slow region does not hold up the others. All goroutines have ended when it
-// returns. What publish fails to write then is written, or fails for good, at the end of the pass.
+// is called, so that a slow region does not hold up the others; and when somebody edits what the
+// objects depend on, so that a slow cloud does not hold up a release or a label. All goroutines
+// have ended when it returns. What publish fails to write then is written, or fails for good, at
+// the end of the pass.
 func (p *pass) observe(ctx context.Context, jobs []job, publish func() error) {
 	provider, ok := p.Provider(cloud.AccountKey(p.cpa.Namespace, p.cpa.Name))
 	if !ok || len(jobs) == 0 {
@@ -52,8 +55,16 @@ func (p *pass) observe(ctx context.Context, jobs []job, publish func() error) {
 		go func() { done <- p.guarded(ctx, provider, j) }()
 	}
 	for pending := len(jobs); pending > 0; {
-		p.record(<-done)
-		pending--
+		select {
+		case o := <-done:
+			p.record(o)
+			pending--
+		case <-p.account.edits:
+			if p.reread(ctx) {
+				_ = publish()
+			}
+			continue
+		}
 		for more := true; more && pending > 0; {
 			select {
 			case o := <-done:
@@ -67,6 +78,32 @@ func (p *pass) observe(ctx context.Context, jobs []job, publish func() error) {
 			_ = publish()
 		}
 	}
+}
+
+// reread takes over what somebody has changed of the account and its selectors since the pass
+// began, and reports whether there is anything to make objects of. What it cannot take over in the
+// middle of a pass is left to the next one.
+func (p *pass) reread(ctx context.Context) bool {
+	selectors, err := p.selectorsOf(ctx, p.key())
+	cpa := &v1alpha1.CloudProviderAccount{}
+	if err = errors.Join(err, p.opts.Client.Get(ctx, p.key(), cpa)); err != nil || !p.mine(p.key()) {
+		return false
+	}
+	if cpa.UID != p.cpa.UID || cpa.DeletionTimestamp.IsZero() == p.deleting() {
+		return false
+	}
+	may, refused, err := granted(cpa, selectors, p.namespaceLabels(ctx))
+	if err != nil {
+		return false
+	}
+	if selection(may) != selection(p.selectors) {
+		p.account.basis = nil // its inputs have what the pass began with
+	}
+	p.cpa, p.selectors, p.refused, p.quick = cpa, may, refused, false
+	p.account.mu.Lock()
+	p.news = p.settle(p.account) || p.news
+	p.account.mu.Unlock()
+	return len(p.account.snapshots()) > 0
 }
 
 // guarded is observeRegion in which a panic is a failure of that region.

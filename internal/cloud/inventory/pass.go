@@ -124,11 +124,7 @@ func (p *pass) configure(ctx context.Context) (changed bool, err error) {
 	if err != nil {
 		return false, fmt.Errorf("encode the configuration of account %s: %w", p.key(), err)
 	}
-	var selection strings.Builder
-	for _, s := range p.selectors {
-		fmt.Fprintf(&selection, "%s/%s %d\n", s.Namespace, s.UID, s.Generation)
-	}
-	inputs := fingerprint{config: sha256.Sum256(encoded), selection: selection.String()}
+	inputs := fingerprint{config: sha256.Sum256(encoded), selection: selection(p.selectors)}
 
 	a := p.account
 	a.mu.Lock()
@@ -159,6 +155,15 @@ func (p *pass) configure(ctx context.Context) (changed bool, err error) {
 		}
 	}
 	return changed, nil
+}
+
+// selection identifies selectors and their generations.
+func selection(all []v1alpha1.CloudEntitySelector) string {
+	var out strings.Builder
+	for i := range all {
+		fmt.Fprintf(&out, "%s/%s %d\n", all[i].Namespace, all[i].UID, all[i].Generation)
+	}
+	return out.String()
 }
 
 // unopened is the problem with an account whose provider cannot be made.

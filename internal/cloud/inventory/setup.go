@@ -45,13 +45,26 @@ func (i *Inventory) SetupWithManager(ctx context.Context, mgr manager.Manager) e
 		}
 		return keys
 	})
+	// Whoever edits a selector or an account does not wait for a reading that is on its way.
+	selecting := toAccount(func(ctx context.Context, o client.Object) []types.NamespacedName {
+		keys := accountOfSelector(ctx, o)
+		for _, key := range keys {
+			i.interrupt(key)
+		}
+		return keys
+	})
+	itself := toAccount(func(_ context.Context, o client.Object) []types.NamespacedName {
+		i.interrupt(client.ObjectKeyFromObject(o))
+		return nil
+	})
 	if err := index(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
 	changed := builder.WithPredicates(edited())
 	b := builder.ControllerManagedBy(mgr).Named("inventory").
 		For(&v1alpha1.CloudProviderAccount{}, changed).
-		Watches(&v1alpha1.CloudEntitySelector{}, toAccount(accountOfSelector), changed).
+		Watches(&v1alpha1.CloudProviderAccount{}, itself, changed).
+		Watches(&v1alpha1.CloudEntitySelector{}, selecting, changed).
 		Watches(&corev1.Namespace{}, toAccount(i.accountsOfNamespace), builder.WithPredicates(predicate.LabelChangedPredicate{})).
 		Watches(&v1alpha1.VirtualMachine{}, marked, changed).
 		Watches(&v1alpha1.Vpc{}, marked, changed).
