@@ -22,8 +22,8 @@ import (
 )
 
 const (
-	// authorityName and servingName are what the files in the directory are called.
-	authorityName = "nephele-ca"
+	// AuthorityName and servingName are what the files in the directory are called.
+	AuthorityName = "nephele-ca"
 	servingName   = "nephele-apiserver"
 	// renewalCheck is how often the end of the certificates' life is looked at, mountCheck how
 	// often a directory that somebody else fills is read.
@@ -56,7 +56,7 @@ type Certificate struct {
 func OpenCertificate(dir *certs.Store, names []string, ips []net.IP, clk clock.WithTicker) (*Certificate, error) {
 	profile := certs.Profile{CommonName: servingName, DNSNames: names, IPs: ips, Server: true}
 	c := &Certificate{profile: profile, clock: clk, every: renewalCheck, refresh: func() ([]byte, error) {
-		authority, err := dir.Authority(authorityName)
+		authority, err := dir.Authority(AuthorityName)
 		if err != nil {
 			return nil, fmt.Errorf("make the authority: %w", err)
 		}

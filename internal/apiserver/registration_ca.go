@@ -3,14 +3,18 @@ package apiserver
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"maps"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nephele-io/nephele/internal/enroll"
+	"github.com/nephele-io/nephele/internal/enroll/credential"
 )
 
 // CAConfigMap and CAKey are where Antrea Agents look for the CA bundle of the server that they
@@ -20,7 +24,8 @@ const (
 	CAKey       = "ca.crt"
 )
 
-// ensureCA keeps the ConfigMap with the CA bundle, and the authorities for hosts.
+// ensureCA keeps the ConfigMap with the CA bundle, and the authorities for hosts and of the
+// API server.
 func (r *Registration) ensureCA(ctx context.Context, bundle []byte) error {
 	want := &corev1.ConfigMap{
 		ObjectMeta: r.caMeta(),
@@ -31,6 +36,11 @@ func (r *Registration) ensureCA(ctx context.Context, bundle []byte) error {
 		if turns := r.Hosts.Turns(); !turns.IsZero() {
 			want.Data[enroll.TurnsKey] = turns.UTC().Format(time.RFC3339)
 		}
+	}
+	if known, err := r.clusterAuthorities(ctx); err != nil {
+		return err
+	} else if known != "" {
+		want.Data[credential.ClusterAuthoritiesKey] = known
 	}
 	if r.HostServer != "" {
 		want.Data[enroll.ServerKey] = r.HostServer
@@ -52,6 +62,23 @@ func (r *Registration) ensureCA(ctx context.Context, bundle []byte) error {
 		maps.Copy(present.Data, want.Data)
 		return same
 	})
+}
+
+// rootConfigMap is where every cluster publishes by what its API server is known.
+const rootConfigMap = "kube-root-ca.crt"
+
+// clusterAuthorities are the authorities by which the API server is known, for hosts that enrolled
+// with it; empty where that is not known, or not ours to read.
+func (r *Registration) clusterAuthorities(ctx context.Context) (string, error) {
+	var root corev1.ConfigMap
+	err := r.Client.Get(ctx, client.ObjectKey{Namespace: r.caMeta().Namespace, Name: rootConfigMap}, &root)
+	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("by what the API server is known: %w", err)
+	}
+	return root.Data["ca.crt"], nil
 }
 
 func (r *Registration) caMeta() metav1.ObjectMeta {

@@ -42,7 +42,7 @@ const (
 
 // Where the certificate of the authority for hosts is published, for those who invite.
 const (
-	authorityNamespace, authorityConfigMap = "kube-system", "antrea-ca"
+	authorityNamespace, authorityConfigMap = credential.PublishedNamespace, credential.PublishedConfigMap
 	// AuthorityKey is the key of that ConfigMap: of several certificates the first is that by which
 	// the server proves itself. TurnsKey is until when, in RFC 3339; absent if no other one is to
 	// come. ServerKey is the HOST:PORT by which hosts reach the server, as far as it knows: the

@@ -45,7 +45,9 @@ func (r renewer) renew(ctx context.Context, now time.Time) (renewed bool, err er
 	if hasCertificate {
 		err = renewCertificate(ctx, cfg, file.Clusters[at.Cluster], user)
 	} else {
-		user.Token, err = credential.RenewToken(ctx, cfg, claims)
+		if user.Token, err = credential.RenewToken(ctx, cfg, claims); err == nil {
+			r.relearn(ctx, cfg, file.Clusters[at.Cluster])
+		}
 	}
 	if err != nil {
 		return false, fmt.Errorf("renew the credentials of the host: %w", err)
@@ -58,6 +60,16 @@ func (r renewer) renew(ctx context.Context, now time.Time) (renewed bool, err er
 		return false, fmt.Errorf("keep the new credentials of the host: %w", err)
 	}
 	return true, nil
+}
+
+// relearn takes over by what authorities the API server is known now, so that another one reaches
+// the host before the server proves itself by it. Where that cannot be read the host goes on with
+// those it knows.
+func (r renewer) relearn(ctx context.Context, cfg *rest.Config, server *clientcmdapi.Cluster) {
+	published, err := credential.ClusterAuthorities(ctx, cfg)
+	if err == nil && credential.Succeeds(published, server.CertificateAuthorityData) {
+		server.CertificateAuthorityData = published
+	}
 }
 
 func renewCertificate(ctx context.Context, cfg *rest.Config, server *clientcmdapi.Cluster, user *clientcmdapi.AuthInfo) error {

@@ -3,6 +3,7 @@ package agentcmd
 import (
 	"encoding/base64"
 	"encoding/json"
+	"encoding/pem"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -16,6 +17,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/nephele-io/nephele/internal/enroll/credential"
+	"github.com/nephele-io/nephele/internal/platform/certs"
 )
 
 // tokenOf makes a token of a ServiceAccount, with a signature that nobody looks at.
@@ -93,5 +95,62 @@ func TestRenewToken(t *testing.T) {
 	}
 	if _, err := (renewer{filepath.Join(t.TempDir(), "none")}).renew(t.Context(), now); err == nil {
 		t.Error("no file is no error")
+	}
+}
+
+// TestHostsHearOfAuthorities: with its token a host renews by what authorities it knows the API
+// server, if those published are the successors of what it knows.
+func TestHostsHearOfAuthorities(t *testing.T) {
+	now := time.Now().Truncate(time.Second)
+	var published string
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		switch r.URL.Path {
+		case "/api/v1/namespaces/kube-system/configmaps/antrea-ca":
+			if err := json.NewEncoder(w).Encode(map[string]any{"kind": "ConfigMap", "apiVersion": "v1", "data": map[string]string{credential.ClusterAuthoritiesKey: published}}); err != nil {
+				t.Error(err)
+			}
+		default:
+			if err := json.NewEncoder(w).Encode(authenticationv1.TokenRequest{Status: authenticationv1.TokenRequestStatus{Token: "new"}}); err != nil {
+				t.Error(err)
+			}
+		}
+	}))
+	defer server.Close()
+	dir, err := certs.Open(t.TempDir(), time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := dir.Authority("other")
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
+	for what, c := range map[string]struct{ published, want string }{
+		"another one before it": {string(other.CertPEM()) + known, string(other.CertPEM()) + known},
+		"others":                {string(other.CertPEM()), known},
+		"nothing":               {"", known},
+		"no certificates":       {"x", known},
+	} {
+		published = c.published
+		path := filepath.Join(t.TempDir(), "kubeconfig")
+		text, err := credential.Kubeconfig(credential.Host{Namespace: "vms", Name: "web"}, &clientcmdapi.Cluster{Server: server.URL, CertificateAuthorityData: []byte(known)},
+			&clientcmdapi.AuthInfo{Token: tokenOf("nephele-agent-web", now.Add(-60*time.Hour), credential.Lifetime)})
+		if err == nil {
+			err = credential.WritePrivate(path, text)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if renewed, err := (renewer{path}).renew(t.Context(), now); !renewed || err != nil {
+			t.Error(what, renewed, err)
+		}
+		after, err := clientcmd.LoadFromFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := string(after.Clusters["nephele"].CertificateAuthorityData); got != c.want {
+			t.Errorf("%s: %s", what, got)
+		}
 	}
 }

@@ -44,6 +44,8 @@ type List struct {
 	Ends func(r keyring.Ring, i int) time.Time
 	// Uses says what needs each key, by its ID; nil means that nobody knows.
 	Uses func(ctx context.Context, r keyring.Ring) (map[string][]string, error)
+	// Kept says why belief in a key cannot be ended; empty if it can.
+	Kept string
 	// Then says what happens when a key was made, and Lost what the end of belief in one means.
 	Then, Lost string
 }
@@ -246,6 +248,9 @@ func change(cmd *cobra.Command, l List, distrust string, yes bool, now time.Time
 		return fmt.Errorf("%s: %w", l.Name, err)
 	}
 	seen := ring[0].ID
+	if distrust != "" && l.Kept != "" {
+		return fmt.Errorf("%s: belief in a key cannot be ended: %s", l.Name, l.Kept)
+	}
 	if distrust != "" {
 		if _, ok := ring.Find(distrust); !ok {
 			return fmt.Errorf("there is no key %q among %s: see nephele keys list", distrust, l.Name)

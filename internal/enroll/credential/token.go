@@ -2,8 +2,10 @@ package credential
 
 import (
 	"context"
+	"crypto/x509"
 	"encoding/base64"
 	"encoding/json"
+	"encoding/pem"
 	"fmt"
 	"strings"
 	"time"
@@ -59,20 +61,75 @@ func (c Claims) Due(now time.Time) bool {
 	return strings.HasPrefix(c.Account, accountPrefix) && (life < 24*time.Hour && now.Sub(c.Issued) > life/10 || now.Sub(c.Issued) > life/3)
 }
 
-// RenewToken returns a new token of the host that has this one.
-func RenewToken(ctx context.Context, to *rest.Config, claims Claims) (string, error) {
-	fail := func(err error) (string, error) {
-		return "", fmt.Errorf("token of %s/%s: %w", claims.Namespace, claims.Account, err)
+// Where what enrolled hosts may know about servers is published.
+const (
+	PublishedNamespace, PublishedConfigMap = "kube-system", "antrea-ca"
+	// ClusterAuthoritiesKey is the entry with the authorities by which the API server is known.
+	ClusterAuthoritiesKey = "cluster.crt"
+)
+
+// ClusterAuthorities are the certificates by which the API server is known to its cluster, in PEM;
+// empty if they are not published.
+func ClusterAuthorities(ctx context.Context, to *rest.Config) ([]byte, error) {
+	c, err := coreClient(to)
+	if err != nil {
+		return nil, err
 	}
+	raw, err := c.Get().Namespace(PublishedNamespace).Resource("configmaps").Name(PublishedConfigMap).Do(ctx).Raw()
+	if err != nil {
+		return nil, fmt.Errorf("by what the API server is known: %w", err)
+	}
+	var published struct {
+		Data map[string]string `json:"data"`
+	}
+	if err := json.Unmarshal(raw, &published); err != nil {
+		return nil, fmt.Errorf("by what the API server is known: %w", err)
+	}
+	return []byte(published.Data[ClusterAuthoritiesKey]), nil
+}
+
+// Succeeds reports whether published authorities are those that take the place of the known ones:
+// they have one of them in common. Who knows a server by authorities of another kind keeps these.
+func Succeeds(published, known []byte) bool {
+	now, before := certificatesIn(published), certificatesIn(known)
+	for text := range before {
+		if now[text] {
+			return true
+		}
+	}
+	return false
+}
+
+// certificatesIn are the certificates of a text in PEM.
+func certificatesIn(text []byte) map[string]bool {
+	out := map[string]bool{}
+	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
+		if cert, err := x509.ParseCertificate(block.Bytes); err == nil {
+			out[string(cert.Raw)] = true
+		}
+	}
+	return out
+}
+
+// coreClient is a client of the core of the API.
+func coreClient(to *rest.Config) (*rest.RESTClient, error) {
 	scheme := runtime.NewScheme()
 	if err := authenticationv1.AddToScheme(scheme); err != nil {
-		return fail(err)
+		return nil, err
 	}
 	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
 	cfg := rest.CopyConfig(to)
 	cfg.APIPath, cfg.GroupVersion, cfg.NegotiatedSerializer = "/api", &schema.GroupVersion{Version: "v1"}, serializer.NewCodecFactory(scheme).WithoutConversion()
 	cfg.ContentType, cfg.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
-	c, err := rest.RESTClientFor(cfg)
+	return rest.RESTClientFor(cfg)
+}
+
+// RenewToken returns a new token of the host that has this one.
+func RenewToken(ctx context.Context, to *rest.Config, claims Claims) (string, error) {
+	fail := func(err error) (string, error) {
+		return "", fmt.Errorf("token of %s/%s: %w", claims.Namespace, claims.Account, err)
+	}
+	c, err := coreClient(to)
 	if err != nil {
 		return fail(err)
 	}

@@ -17,12 +17,14 @@ import (
 	"path/filepath"
 	"slices"
 	"time"
+
+	"github.com/nephele-io/nephele/internal/platform/keyring"
 )
 
 const (
 	authorityLife    = 10 * 365 * 24 * time.Hour
 	certificateLife  = 365 * 24 * time.Hour
-	authorityRenew   = 365 * 24 * time.Hour
+	authorityRenew   = certificateLife
 	certificateRenew = 90 * 24 * time.Hour
 
 	// backdate lets a peer whose clock is slightly behind accept a certificate made a moment ago.
@@ -54,17 +56,6 @@ func (s *Store) CertFile(name string) string { return filepath.Join(s.dir, name+
 // KeyFile is the path of the private key called name, in PEM ("EC PRIVATE KEY").
 func (s *Store) KeyFile(name string) string { return filepath.Join(s.dir, name+".key") }
 
-// Authority signs certificates.
-type Authority struct {
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
-}
-
-// CertPEM is the certificate of the authority, for those who verify.
-func (a *Authority) CertPEM() []byte {
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.cert.Raw})
-}
-
 // Made returns when the certificate called name was made, by the clock of that moment; the zero
 // time if there is none.
 func (s *Store) Made(name string) (time.Time, error) {
@@ -88,38 +79,19 @@ type Profile struct {
 	Client bool
 }
 
-// Authority returns the self-signed authority called name. A new one is made if there is none, or
-// if the one there lasts less than a year; every certificate signed by the former is then replaced
-// when it is next asked for.
-func (s *Store) Authority(name string) (*Authority, error) {
-	cert, key, err := s.load(name)
-	if err != nil {
-		return nil, err
-	}
-	if cert != nil && cert.IsCA && s.lasts(cert, authorityRenew) {
-		return &Authority{cert: cert, key: key}, nil
-	}
-	template := &x509.Certificate{
-		Subject:               pkix.Name{CommonName: name},
-		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
-		IsCA:                  true,
-		BasicConstraintsValid: true,
-	}
-	cert, key, err = s.create(name, template, nil, authorityLife)
-	if err != nil {
-		return nil, err
-	}
-	return &Authority{cert: cert, key: key}, nil
-}
-
 // Certificate makes sure that the certificate called name exists, is signed by a, fits p and lasts
-// for more than 90 days. It reports whether the files have changed.
+// for more than 90 days. That of a server is signed by the authority that everybody knows already.
+// It reports whether the files have changed.
 func (s *Store) Certificate(name string, a *Authority, p Profile) (changed bool, err error) {
 	cert, _, err := s.load(name)
 	if err != nil {
 		return false, err
 	}
-	if cert != nil && s.lasts(cert, certificateRenew) && cert.CheckSignatureFrom(a.cert) == nil && p.fits(cert) {
+	signer := a.signing
+	if p.Server {
+		signer = a.proving
+	}
+	if cert != nil && s.lasts(cert, certificateRenew) && cert.CheckSignatureFrom(signer.Cert) == nil && p.fits(cert) {
 		return false, nil
 	}
 	template := &x509.Certificate{
@@ -130,23 +102,11 @@ func (s *Store) Certificate(name string, a *Authority, p Profile) (changed bool,
 		DNSNames:              p.DNSNames,
 		IPAddresses:           p.IPs,
 	}
-	if _, _, err := s.create(name, template, a, certificateLife); err != nil {
-		return false, err
-	}
-	return true, nil
-}
-
-// SigningKey makes sure that a private key called name exists and returns its path.
-func (s *Store) SigningKey(name string) (string, error) {
-	key, err := readKey(s.KeyFile(name))
+	der, key, err := issue(template, &signer, s.now(), certificateLife)
 	if err != nil {
-		return "", err
+		return false, fmt.Errorf("make certificate %s: %w", name, err)
 	}
-	if key != nil {
-		return s.KeyFile(name), nil
-	}
-	_, err = s.createKey(name)
-	return s.KeyFile(name), err
+	return true, s.writePair(name, certPEM(der), key)
 }
 
 func (s *Store) lasts(cert *x509.Certificate, atLeast time.Duration) bool {
@@ -186,49 +146,42 @@ func (p Profile) fits(cert *x509.Certificate) bool {
 	return true
 }
 
-// create makes a key and a certificate from template, signed by a or by itself, and writes both.
-func (s *Store) create(name string, template *x509.Certificate, a *Authority, life time.Duration) (*x509.Certificate, *ecdsa.PrivateKey, error) {
-	key, err := s.createKey(name)
-	if err != nil {
+// issue makes a key and a certificate from template, signed by a or by itself.
+func issue(template *x509.Certificate, a *keyring.Authority, now time.Time, life time.Duration) (der []byte, key *ecdsa.PrivateKey, err error) {
+	if key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader); err != nil {
 		return nil, nil, err
 	}
-	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
-	if err != nil {
+	if template.SerialNumber, err = rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127)); err != nil {
 		return nil, nil, err
 	}
-	template.SerialNumber = serial
-	template.NotBefore = s.now().Add(-backdate)
-	template.NotAfter = s.now().Add(life)
+	template.NotBefore, template.NotAfter = now.Add(-backdate), now.Add(life)
 	parent, signer := template, crypto.Signer(key)
 	if a != nil {
-		parent, signer = a.cert, a.key
+		parent, signer = a.Cert, a.Key
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), signer)
-	if err != nil {
-		return nil, nil, fmt.Errorf("make certificate %s: %w", name, err)
-	}
-	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		return nil, nil, fmt.Errorf("make certificate %s: %w", name, err)
-	}
-	block := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-	if err := WriteFile(s.CertFile(name), block, 0o644); err != nil {
-		return nil, nil, err
-	}
-	return cert, key, nil
+	der, err = x509.CreateCertificate(rand.Reader, template, parent, key.Public(), signer)
+	return der, key, err
 }
 
-func (s *Store) createKey(name string) (*ecdsa.PrivateKey, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, err
-	}
+func certPEM(der []byte) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+}
+
+func keyPEM(key *ecdsa.PrivateKey) ([]byte, error) {
 	der, err := x509.MarshalECPrivateKey(key)
+	return pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}), err
+}
+
+// writePair writes a key, and then its certificate.
+func (s *Store) writePair(name string, cert []byte, key *ecdsa.PrivateKey) error {
+	text, err := keyPEM(key)
 	if err != nil {
-		return nil, fmt.Errorf("encode key %s: %w", name, err)
+		return fmt.Errorf("encode key %s: %w", name, err)
 	}
-	block := pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der})
-	return key, WriteFile(s.KeyFile(name), block, 0o600)
+	if err := WriteFile(s.KeyFile(name), text, 0o600); err != nil {
+		return err
+	}
+	return WriteFile(s.CertFile(name), cert, 0o644)
 }
 
 // load reads a pair. It returns nils if a part is missing or damaged, or if the two do not belong

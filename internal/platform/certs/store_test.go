@@ -1,6 +1,7 @@
 package certs
 
 import (
+	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"net"
@@ -8,6 +9,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/nephele-io/nephele/internal/platform/keyring"
 )
 
 // world is a store whose clock the test moves.
@@ -110,14 +113,17 @@ func TestCertificateIsReplaced(t *testing.T) {
 		"near its end":       func(w *world) Profile { w.now = w.now.Add(280 * 24 * time.Hour); return server },
 		"clock set back":     func(w *world) Profile { w.now = w.now.Add(-48 * time.Hour); return server },
 		"authority near end": func(w *world) Profile { w.now = w.now.Add(9*365*24*time.Hour + time.Hour); return server },
-		"authority lost": func(w *world) Profile {
+		"authority removed": func(w *world) Profile {
 			w.remove(w.store.KeyFile("ca"))
+			w.remove(w.store.CertFile("ca"))
 			return server
 		},
 		"killed between key and certificate": func(w *world) Profile {
-			if _, err := w.store.createKey("leaf"); err != nil {
+			other, err := keyring.Signing().New(rand.Reader, w.now)
+			if err != nil {
 				w.t.Fatal(err)
 			}
+			w.write(w.store.KeyFile("leaf"), string(other))
 			return server
 		},
 		"certificate damaged": func(w *world) Profile { w.write(w.store.CertFile("leaf"), "not PEM"); return server },

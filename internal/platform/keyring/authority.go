@@ -74,6 +74,16 @@ func parseKey(block *pem.Block) (crypto.Signer, error) {
 	return own, nil
 }
 
+// PrivateOf is the key of an authority in PEM.
+func PrivateOf(a Authority) ([]byte, error) {
+	key, ok := a.Key.(*ecdsa.PrivateKey)
+	if !ok {
+		return nil, errors.New("the authority has no key")
+	}
+	der, err := x509.MarshalECPrivateKey(key)
+	return pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}), err
+}
+
 // VerifyingOnly is the material of an authority without its key.
 func VerifyingOnly(material []byte) ([]byte, error) {
 	a, err := ParseAuthority(material)

@@ -46,7 +46,7 @@ func run() int {
 		Backup: func(ctx context.Context, dataDir, into string) error {
 			return errors.Join(controlplane.Quiet(), controlplane.Backup(ctx, dataDir, into))
 		}})
-	own = append(own, upCommand(), hubcmd.NewCommand(terminal.ErrNo, up.DefaultDataDir),
+	own = append(own, upCommand(), cli.NewKeysCommand(up.Keys), hubcmd.NewCommand(terminal.ErrNo, up.DefaultDataDir),
 		demo.NewCommand(demo.Parts{CRDs: crd.FS(), Controller: runController, Preview: cli.Preview, Version: cli.Version(), No: terminal.ErrNo}))
 	return cli.Main(ctx, os.Args[1:], streams, own...)
 }

@@ -141,7 +141,7 @@ func serverFlags(l net.Listener, etcdURL string, creds *credentials) []string {
 		"--authorization-mode=RBAC",
 		"--client-ca-file=" + cert(clusterAuthority),
 		"--service-account-issuer=" + serviceAccountIssuer,
-		"--service-account-key-file=" + key(serviceAccountKey),
+		"--service-account-key-file=" + creds.store.VerifyingFile(serviceAccountKey),
 		"--service-account-signing-key-file=" + key(serviceAccountKey),
 
 		// How aggregated API servers learn who is calling; published in ConfigMap

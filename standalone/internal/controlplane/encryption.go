@@ -40,7 +40,7 @@ type encryption struct {
 // already, what it holds is not encrypted, and is understood as it is.
 func openEncryption(dir *dataDir) (*encryption, error) {
 	e := &encryption{path: filepath.Join(dir.pki(), encryptionFile)}
-	raw, err := os.ReadFile(e.path)
+	err := e.read()
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		former, err := dir.hasDatabase()
@@ -49,16 +49,25 @@ func openEncryption(dir *dataDir) (*encryption, error) {
 		}
 		return e, e.create(former)
 	case err != nil:
-		return nil, fmt.Errorf("encryption of Secrets: %w", err)
-	}
-	if err := yaml.UnmarshalStrict(raw, &e.config); err != nil {
-		return nil, fmt.Errorf("encryption of Secrets: %s: %w", e.path, err)
+		return nil, err
 	}
 	// A key whose mode was loosened by hand or by a copy is closed again.
 	if err := os.Chmod(e.path, 0o600); err != nil {
 		return nil, fmt.Errorf("encryption of Secrets: %w", err)
 	}
 	return e, nil
+}
+
+// read reads the configuration.
+func (e *encryption) read() error {
+	raw, err := os.ReadFile(e.path)
+	if err != nil {
+		return fmt.Errorf("encryption of Secrets: %w", err)
+	}
+	if err := yaml.UnmarshalStrict(raw, &e.config); err != nil {
+		return fmt.Errorf("encryption of Secrets: %s: %w", e.path, err)
+	}
+	return nil
 }
 
 // create makes a key. What is not encrypted is understood if there is such.

@@ -31,6 +31,9 @@ type Home struct {
 	Ready func()
 }
 
+// apiDir is the folder for the certificate of the API that the controller serves.
+const apiDir = "api-pki"
+
 // LoggingController is a RunController that has a place for its log and its files.
 type LoggingController func(ctx context.Context, cfg *rest.Config, home Home) error
 
@@ -42,7 +45,7 @@ func WithLogFile(dataDir string, c LoggingController) RunController {
 		logs := filepath.Join(dataDir, "logs")
 		log := &lumberjack.Logger{Filename: filepath.Join(logs, "controller.log"), MaxSize: 20 /* MB */, MaxBackups: 3}
 		home := Home{
-			Log: log, LogDir: logs, Certificates: filepath.Join(dataDir, "api-pki"), WebhookClientCA: controlplane.WebhookClientCA(dataDir),
+			Log: log, LogDir: logs, Certificates: filepath.Join(dataDir, apiDir), WebhookClientCA: controlplane.WebhookClientCA(dataDir),
 			Audit: filepath.Join(logs, "audit.log"), Flows: filepath.Join(dataDir, "flows"), Ready: ready,
 		}
 		return errors.Join(c(ctx, cfg, home), log.Close())
