@@ -216,7 +216,7 @@ var layers = []layer{
 	{folder: "internal/cloud", own: []string{"api"}, why: "the port holds types only"},
 	{folder: "internal/control", own: []string{"api", "internal/clusterset/peers", "internal/kinds", "internal/policy", "internal/policy/admission", "internal/apiserver/watchstore", "internal/platform"}, foreign: kubernetes,
 		why: "loops never import one another; control alone drives the engine"},
-	{folder: "internal/history", own: []string{"api", "internal/kinds"}, foreign: kubernetes,
+	{folder: "internal/history", own: []string{"api", "internal/kinds", "internal/platform"}, foreign: kubernetes,
 		why: "the history hears of policies from those who watch them, and nobody acts on it"},
 	{folder: "internal/apiserver/webhook", own: []string{"api", "internal/clusterset/peers", "internal/kinds", "internal/policy", "internal/policy/admission", "internal/control/convert", "internal/platform/recovered"}, foreign: kubernetes,
 		why: "the webhooks put the rules of admission on the wire; what else they need to know comes through an interface"},

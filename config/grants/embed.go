@@ -10,7 +10,7 @@ import (
 	"io/fs"
 )
 
-//go:embed accounts.yaml selectors.yaml break-glass.yaml deletion.yaml tiers.yaml set.yaml personas.yaml users.yaml
+//go:embed accounts.yaml selectors.yaml break-glass.yaml deletion.yaml tiers.yaml set.yaml history.yaml personas.yaml users.yaml
 var files embed.FS
 
 // FS returns the manifests as a file system: files with one or several documents each.

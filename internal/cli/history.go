@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/nephele-io/nephele/internal/cli/terminal"
+	"github.com/nephele-io/nephele/internal/controller"
 	"github.com/nephele-io/nephele/internal/history"
 	"github.com/nephele-io/nephele/internal/platform/egress"
 )
@@ -87,6 +88,7 @@ With a revision from the list, "history show" tells what changed, "history plan"
 				all = all[:limit]
 				notes(cmd, []string{fmt.Sprintf("%d older ones are left out: --limit %d shows them, too", more, limit+more)})
 			}
+			notes(cmd, proofs(cmd.Context(), c, pointers(all)))
 			if output != "" {
 				if all == nil {
 					all = []history.Revision{}
@@ -129,6 +131,7 @@ func newHistoryShowCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			notes(cmd, proofs(cmd.Context(), c, []*history.Revision{r}))
 			out := cmd.OutOrStdout()
 			if manifest {
 				then, err := history.Content(&r.Spec)
@@ -190,15 +193,28 @@ Nothing is changed. The exit codes are those of "nephele plan": 0 nothing would 
 			if err != nil {
 				return err
 			}
-			_, then, err := contentOf(cmd.Context(), c, f.namespace, args[0])
+			r, then, err := contentOf(cmd.Context(), c, f.namespace, args[0])
 			if err != nil {
 				return err
 			}
+			notes(cmd, proofs(cmd.Context(), c, []*history.Revision{r}))
 			return f.plan(cmd, then)
 		},
 	}
 	f.register(cmd.Flags())
 	return cmd
+}
+
+// proofs checks revisions, and says what is to be said of that.
+func proofs(ctx context.Context, c client.Reader, all []*history.Revision) []string {
+	if err := history.CheckAll(ctx, c, controller.APINamespace, all); err != nil {
+		return []string{"who has written this history cannot be checked: " + err.Error()}
+	}
+	var out []string
+	if len(all) == 1 && all[0].Unproven != "" {
+		out = append(out, "revision "+all[0].Name+" is unproven: "+all[0].Unproven+"; somebody else than the controller may have written it")
+	}
+	return out
 }
 
 // contentOf reads a revision and what the object was.
@@ -239,6 +255,7 @@ Exit codes: 0 done, or it was so already; 1 not done, because the answer was no;
 			if err != nil {
 				return err
 			}
+			notes(cmd, proofs(cmd.Context(), c, []*history.Revision{r}))
 			return f.apply(cmd, c, r, then, yes, without)
 		},
 	}
@@ -358,7 +375,7 @@ func historyTable(all []history.Revision) string {
 	rows := [][]string{{"WHEN", "REVISION", "CHANGE", "BY", "RESULT"}}
 	for i := range all {
 		r := &all[i]
-		rows = append(rows, []string{r.Spec.Time.UTC().Format("2006-01-02 15:04:05"), r.Name, string(r.Spec.Change), by(r), became(r)})
+		rows = append(rows, []string{r.Spec.Time.UTC().Format("2006-01-02 15:04:05"), r.Name, changed(r), by(r), became(r)})
 	}
 	return columns(rows)
 }
@@ -387,6 +404,14 @@ func columns(rows [][]string) string {
 		b.WriteString(strings.TrimRight(line, " ") + "\n")
 	}
 	return b.String()
+}
+
+// changed is what was done, and whether that is certain.
+func changed(r *history.Revision) string {
+	if r.Unproven != "" {
+		return string(r.Spec.Change) + ", unproven"
+	}
+	return string(r.Spec.Change)
 }
 
 // by is who made a change, as far as it is known.

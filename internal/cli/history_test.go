@@ -8,9 +8,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -217,5 +219,31 @@ func TestLineDiff(t *testing.T) {
 	long := strings.Repeat("x\n", 3000)
 	if n := len(lineDiff("a\n"+long, strings.ReplaceAll(long, "x", "y"))); n != 6001 {
 		t.Errorf("%d lines", n)
+	}
+}
+
+// TestUnprovenIsShown: what the controller has not signed is called unproven, in the table and
+// beside a single revision; where the keys are not known, that is said.
+func TestUnprovenIsShown(t *testing.T) {
+	first, second := revisionOf(1, "Created", thenContent), revisionOf(2, "Changed", laterContent)
+	c := historyCluster(t)
+	keys := history.NewKeys(history.KeysOptions{Client: c, Reader: c, Namespace: controller.APINamespace, Clock: clock.RealClock{}, Log: logr.Discard()})
+	proof, err := keys.Prove(t.Context(), &first.Spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first.Spec.Proof = proof
+	all := []history.Revision{{Name: "shop/annp-p-1", Spec: first.Spec}, {Name: "shop/annp-p-2", Spec: second.Spec}}
+	if notes := proofs(t.Context(), c, pointers(all)); len(notes) > 0 {
+		t.Error(notes)
+	}
+	if table := historyTable(all); strings.Count(table, "unproven") != 1 || !strings.Contains(table, "Changed, unproven") {
+		t.Error(table)
+	}
+	if notes := proofs(t.Context(), c, pointers(all)[1:]); len(notes) != 1 || !strings.Contains(notes[0], "shop/annp-p-2 is unproven: it carries no proof") {
+		t.Error(notes)
+	}
+	if notes := proofs(t.Context(), historyCluster(t), pointers(all)); len(notes) != 1 || !strings.Contains(notes[0], "cannot be checked") || all[0].Unproven == "" {
+		t.Error(notes)
 	}
 }

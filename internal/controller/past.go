@@ -26,10 +26,11 @@ func newPast(mgr manager.Manager, o Options) *past {
 	if o.Antrea != nil || o.History.PerObject <= 0 {
 		return nil
 	}
+	keys := history.NewKeys(history.KeysOptions{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Namespace: APINamespace, Clock: clock.RealClock{}, Log: o.Log.WithName("history")})
 	p := &past{authors: history.NewAuthors(), metrics: history.NewMetrics()}
 	p.recorder = history.New(history.Options{
 		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Clock: clock.RealClock{}, Log: o.Log.WithName("history"), Bounds: o.History,
-		Authors: p.authors, Metrics: p.metrics,
+		Authors: p.authors, Metrics: p.metrics, Proofs: keys,
 	})
 	return p
 }

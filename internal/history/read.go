@@ -24,6 +24,9 @@ type Revision struct {
 	Name   string                  `json:"name"`
 	Spec   v1alpha1.RevisionSpec   `json:"spec"`
 	Status v1alpha1.RevisionStatus `json:"status"`
+	// Unproven says why it is not certain that the controller has written it; empty if that is, or
+	// was not looked at. See CheckAll.
+	Unproven string `json:"unproven,omitempty"`
 }
 
 // Filter says which revisions are asked for; what is empty asks for all.
@@ -78,7 +81,7 @@ func List(ctx context.Context, c client.Reader, f Filter) ([]Revision, NotRead, 
 		err := pages(ctx, c, list, namespace, func() {
 			for i := range list.Items {
 				o := &list.Items[i]
-				take(Revision{o.Namespace + "/" + o.Name, o.Spec, o.Status})
+				take(Revision{Name: o.Namespace + "/" + o.Name, Spec: o.Spec, Status: o.Status})
 			}
 		})
 		if err := missing.note(err, "revisions in namespaces", "take one with -n"); err != nil {
@@ -91,7 +94,7 @@ func List(ctx context.Context, c client.Reader, f Filter) ([]Revision, NotRead, 
 		err := pages(ctx, c, list, "", func() {
 			for i := range list.Items {
 				o := &list.Items[i]
-				take(Revision{o.Name, o.Spec, o.Status})
+				take(Revision{Name: o.Name, Spec: o.Spec, Status: o.Status})
 			}
 		})
 		if err := missing.note(err, "revisions without namespace", "they are for those who may list them in the whole cluster"); err != nil {
@@ -153,7 +156,7 @@ func Get(ctx context.Context, c client.Reader, namespace, name string) (*Revisio
 	case err != nil:
 		return nil, noHistory(err)
 	}
-	return &Revision{strings.TrimPrefix(key.String(), "/"), *spec, *status}, nil
+	return &Revision{Name: strings.TrimPrefix(key.String(), "/"), Spec: *spec, Status: *status}, nil
 }
 
 // Before returns the revision of the same object that came before one and has a content; nil if

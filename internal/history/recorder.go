@@ -35,7 +35,7 @@ const (
 	pageSize = 500
 )
 
-// Options are what a Recorder needs. Authors and Metrics may be nil, the rest is required.
+// Options are what a Recorder needs. Authors, Metrics and Proofs may be nil, the rest is required.
 type Options struct {
 	// Client writes revisions, Reader reads from the API itself.
 	Client  client.Client
@@ -45,6 +45,15 @@ type Options struct {
 	Bounds  Bounds
 	Authors *Authors
 	Metrics *Metrics
+	Proofs  Prover
+}
+
+// Prover proves revisions; see Keys.
+type Prover interface {
+	// Prove returns the proof of a revision.
+	Prove(ctx context.Context, s *v1alpha1.RevisionSpec) (string, error)
+	// Proven reports whether a revision carries one.
+	Proven(s *v1alpha1.RevisionSpec) bool
 }
 
 // Recorder keeps the history. See the package comment; use New.
@@ -526,6 +535,13 @@ func (r *Recorder) create(ctx context.Context, k kind, spec *v1alpha1.RevisionSp
 	for tries := 0; ; tries++ {
 		spec.Number = r.index.numbers[nameOf(spec.Object)] + 1
 		key := k.revisionName(spec.Object, spec.Number)
+		if r.Proofs != nil {
+			proof, err := r.Proofs.Prove(ctx, spec)
+			if err != nil {
+				return key, err
+			}
+			spec.Proof = proof
+		}
 		o, at, _ := revisionAt(key)
 		*at = *spec
 		err := r.Client.Create(ctx, o)
@@ -536,7 +552,8 @@ func (r *Recorder) create(ctx context.Context, k kind, spec *v1alpha1.RevisionSp
 		if err := r.Reader.Get(ctx, key, there); err != nil {
 			return key, err
 		}
-		if its.Object.UID == spec.Object.UID && its.Hash == spec.Hash && its.Change == spec.Change && its.Generation == spec.Generation {
+		ours := r.Proofs == nil || spec.Proof == "" || r.Proofs.Proven(its)
+		if ours && its.Object.UID == spec.Object.UID && its.Hash == spec.Hash && its.Change == spec.Change && its.Generation == spec.Generation {
 			*spec = *its
 			return key, nil
 		}

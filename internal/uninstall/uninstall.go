@@ -317,6 +317,7 @@ func (u *run) rest(ctx context.Context) error {
 		kind schema.GroupVersionKind
 		name string
 	}{{kind("", "v1", "ConfigMap"), "nephele-instance"}, {kind("", "v1", "Secret"), "nephele-record-key"}, {kind("", "v1", "Secret"), "nephele-host-authority"},
+		{kind("", "v1", "Secret"), "nephele-history-key"}, {kind("", "v1", "ConfigMap"), "nephele-history-keys"},
 		{kind("coordination.k8s.io", "v1", "Lease"), "nephele-controller"},
 		{kind("coordination.k8s.io", "v1", "Lease"), "nephele-policies"}} {
 		o := &metav1.PartialObjectMetadata{}

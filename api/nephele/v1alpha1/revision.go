@@ -91,6 +91,11 @@ type RevisionSpec struct {
 	Compressed string `json:"compressed,omitempty"`
 	// Size is that of the content in bytes, also if it was too large to be kept.
 	Size int64 `json:"size"`
+	// Proof is the ID of a key of the controller, a colon, and the signature of all of the above.
+	// What is not proven may be forged.
+	// +kubebuilder:validation:MaxLength=256
+	// +optional
+	Proof string `json:"proof,omitempty"`
 }
 
 // RevisionAccount is what was done in a cloud account for the sake of a revision.

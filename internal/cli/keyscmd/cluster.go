@@ -2,7 +2,9 @@ package keyscmd
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,6 +18,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/recordkey"
 	"github.com/nephele-io/nephele/internal/enroll"
+	"github.com/nephele-io/nephele/internal/history"
 	"github.com/nephele-io/nephele/internal/platform/keyring"
 )
 
@@ -61,6 +64,12 @@ func inCluster(_ context.Context, c client.Client, now func() time.Time) []List 
 				return hostUses(ctx, c, r, now())
 			},
 		}),
+		kept(c, history.Place(), List{
+			Name: "history", Does: "proves that the controller has written the history of policies", Believers: "whoever reads the history",
+			Then: "Revisions are signed with it from now on; those of before stay proven by the key before.",
+			Lost: "Revisions that it has signed are shown as unproven from then on. Nothing is lost, and nothing else changes.",
+			Uses: func(ctx context.Context, _ keyring.Ring) (map[string][]string, error) { return historyUses(ctx, c) },
+		}),
 	}
 }
 
@@ -80,6 +89,26 @@ func kept(c client.Client, p keyring.Place, l List) List {
 		return p.Change(ctx, c, namespace, next)
 	}
 	return l
+}
+
+// historyUses counts the revisions that each key has signed.
+func historyUses(ctx context.Context, c client.Client) (map[string][]string, error) {
+	all, missing, err := history.List(ctx, c, history.Filter{})
+	if err != nil {
+		return nil, err
+	}
+	if len(missing.Reasons) > 0 {
+		return nil, errors.New(strings.Join(missing.Reasons, "; "))
+	}
+	counts := map[string]int{}
+	for i := range all {
+		counts[history.ProofKey(all[i].Spec.Proof)]++
+	}
+	out := map[string][]string{}
+	for id, n := range counts {
+		out[id] = []string{cloud.Counted(n, "revision")}
+	}
+	return out, nil
 }
 
 // recordUses are the accounts that need each key. Which of several former ones is not known.

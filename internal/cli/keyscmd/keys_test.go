@@ -21,10 +21,12 @@ import (
 
 	"github.com/nephele-io/nephele/api/antrea/v1alpha1"
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	nephelev1 "github.com/nephele-io/nephele/api/nephele/v1alpha1"
 	setv1alpha1 "github.com/nephele-io/nephele/api/set/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cli/terminal"
 	"github.com/nephele-io/nephele/internal/cloud/recordkey"
 	"github.com/nephele-io/nephele/internal/enroll"
+	"github.com/nephele-io/nephele/internal/history"
 	"github.com/nephele-io/nephele/internal/platform/keyring"
 )
 
@@ -38,7 +40,7 @@ type bench struct {
 
 func newBench(t *testing.T) *bench {
 	scheme := runtime.NewScheme()
-	if err := errors.Join(corev1.AddToScheme(scheme), cloudv1.AddToScheme(scheme), v1alpha1.AddToScheme(scheme), setv1alpha1.AddToScheme(scheme)); err != nil {
+	if err := errors.Join(corev1.AddToScheme(scheme), cloudv1.AddToScheme(scheme), v1alpha1.AddToScheme(scheme), nephelev1.AddToScheme(scheme), setv1alpha1.AddToScheme(scheme)); err != nil {
 		t.Fatal(err)
 	}
 	b := &bench{T: t, now: time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)}
@@ -54,7 +56,7 @@ func newBench(t *testing.T) *bench {
 			return c.Create(ctx, o, opts...)
 		},
 	})
-	for _, p := range []keyring.Place{recordkey.Place(), enroll.Authorities()} {
+	for _, p := range []keyring.Place{recordkey.Place(), enroll.Authorities(), history.Place()} {
 		if _, _, _, err := p.Load(t.Context(), b.client, namespace, rand.Reader, b.now); err != nil {
 			t.Fatal(err)
 		}
@@ -69,6 +71,7 @@ func newBench(t *testing.T) *bench {
 		host("older", map[string]string{enroll.AnnotationIdentity: "2", enroll.AnnotationEnds: ends}),
 		host("ended", map[string]string{enroll.AnnotationIdentity: "3", enroll.AnnotationEnds: b.now.Add(-time.Hour).Format(time.RFC3339)}),
 		host("never", nil),
+		&nephelev1.ClusterPolicyRevision{ObjectMeta: metav1.ObjectMeta{Name: "acnp-x-1"}, Spec: nephelev1.RevisionSpec{Proof: b.of("history")[0] + ":x"}},
 		&setv1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "east", Annotations: map[string]string{enroll.AnnotationIdentity: "4", enroll.AnnotationEnds: ends}}},
 	} {
 		if err := b.client.Create(t.Context(), o); err != nil {
@@ -111,7 +114,7 @@ func (b *bench) run(typed string, args ...string) (string, error) {
 // TestRotate: another key becomes the current one, and what needs the former one is listed.
 func TestRotate(t *testing.T) {
 	b := newBench(t)
-	for _, name := range []string{"records", "hosts"} {
+	for _, name := range []string{"records", "hosts", "history"} {
 		before := b.of(name)
 		out, err := b.run("", "rotate", name)
 		after := b.of(name)
@@ -126,7 +129,7 @@ func TestRotate(t *testing.T) {
 	for _, want := range []string{
 		b.of("records")[0] + " current 2030-01-02 account cloud/prod", b.of("records")[1] + " former 2030-01-02 account cloud/prod",
 		b.of("hosts")[0] + " current 2030-01-02 nothing", b.of("hosts")[1] + " former, until 2030-01-16 2030-01-02 cluster east, host vms/older, host vms/web",
-		"records signs the records", "hosts, members and the controller",
+		b.of("history")[0] + " current 2030-01-02 nothing", b.of("history")[1] + " former 2030-01-02 1 revision", "records signs the records", "hosts, members and the controller",
 	} {
 		if !strings.Contains(strings.Join(strings.Fields(out), " "), want) {
 			t.Errorf("no %q in\n%s", want, out)
@@ -140,7 +143,7 @@ func TestRotate(t *testing.T) {
 	if _, err := b.run("", "rotate", "hosts"); err == nil || !strings.Contains(err.Error(), "the clock of this machine says") {
 		t.Error(err)
 	}
-	if _, err := b.run("", "rotate", "no"); err == nil || !strings.Contains(err.Error(), `no keys "no" here: want one of records, hosts`) {
+	if _, err := b.run("", "rotate", "no"); err == nil || !strings.Contains(err.Error(), `no keys "no" here: want one of records, hosts, history`) {
 		t.Error(err)
 	}
 }
