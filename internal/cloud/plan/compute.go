@@ -21,10 +21,15 @@ func compute(in Input, lower Lowerer, allowance int) (out *Result) {
 		return out
 	}
 	effort := &intent.Effort{}
-	if !effort.Within(allowance, func() { out = newPlanning(in, lower, effort).plan() }) {
+	whole, fits := in, true
+	for try := 0; !effort.Within(allowance, func() { out = newPlanning(in, lower, effort).plan() }); try++ {
+		if in, fits = lighter(in); fits && try < mostLighter {
+			continue
+		}
 		// The first steps of a round are as many as there are objects.
 		effort.Most = effort.Spent + allowance
-		out = newPlanning(in, lower, effort).undecided()
+		out = newPlanning(whole, lower, effort).undecided()
+		break
 	}
 	out.say()
 	return out

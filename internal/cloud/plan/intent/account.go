@@ -102,7 +102,7 @@ func (c *Account) joinGroups() {
 		members := c.addressGroups[name].GroupMembers
 		for i := range members {
 			// A native service is a peer by its addresses, for whose sake nothing of it changes.
-			vm := c.vm(c.In.Entities[entityOf(&members[i])])
+			vm := c.vm(c.In.Entities[EntityOf(&members[i])])
 			if vm != nil && (len(vm.Groups) == 0 || vm.Groups[len(vm.Groups)-1] != name) {
 				vm.Groups = append(vm.Groups, name)
 			}
@@ -125,7 +125,7 @@ func (c *Account) applyRules() {
 	for _, g := range c.In.AppliedToGroups {
 		for i := range g.GroupMembers {
 			m := &g.GroupMembers[i]
-			e := entityOf(m)
+			e := EntityOf(m)
 			ref, service := c.In.Services[e]
 			vm := cmp.Or(c.vm(c.In.Entities[e]), c.vm(ref))
 			if vm != nil && hits[vm] == nil {

@@ -46,13 +46,13 @@ func (s *Region) groupAddrs(name string, view *Network) addrset.Set {
 // memberBlocks are the blocks that are delegated to an interface, or to those of a VM: those in
 // reach, and of the others all that do not denote another host here.
 func (s *Region) memberBlocks(m *v1beta2.GroupMember, view *Network) (out []netip.Prefix) {
-	if ref, ok := s.In.Services[entityOf(m)]; ok {
+	if ref, ok := s.In.Services[EntityOf(m)]; ok {
 		if n := s.interfaceOf(ref); n != nil && view.Reaches(s.Networks[n.NetworkID]) {
 			return n.Prefixes
 		}
 		return nil
 	}
-	ref, ok := s.In.Entities[entityOf(m)]
+	ref, ok := s.In.Entities[EntityOf(m)]
 	if !ok || ref.Region != s.Snap.Region || s.vms[ref.ID] == nil {
 		return nil
 	}
@@ -74,7 +74,7 @@ func (s *Region) memberAddrs(m *v1beta2.GroupMember, view *Network) []netip.Addr
 			told = append(told, a.Unmap())
 		}
 	}
-	entity := entityOf(m)
+	entity := EntityOf(m)
 	if n := s.Networks[s.In.Shared[entity]]; n != nil && view.Reaches(n) {
 		return slices.DeleteFunc(told, func(a netip.Addr) bool { return !n.contains(a) })
 	}

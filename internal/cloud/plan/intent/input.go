@@ -40,6 +40,11 @@ type Input struct {
 	// with. They are refused. Compute finds them itself.
 	Faulty map[string]string
 
+	// Heavy are the UIDs of policies with which planning takes too much work, each with how many
+	// kinds of VMs the policies of its namespace tell apart. They are refused. Compute finds them
+	// itself.
+	Heavy map[string]int
+
 	// Tighten holds the UIDs of the policies of which as much is to be enforced as fits, where not
 	// all of it does. Others are left out there, or kept as they were last realized.
 	Tighten map[string]bool

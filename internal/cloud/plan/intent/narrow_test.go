@@ -144,7 +144,7 @@ func mustBlock(first byte) netip.Prefix {
 }
 
 func parsed(np *v1beta2.NetworkPolicy, lower capability, tighten bool) *Policy {
-	p := parseHead(np)
+	p := Head(np)
 	p.parseRules(np, lower, tighten)
 	return p
 }

@@ -16,10 +16,15 @@ import (
 func (c *Account) parsePolicies() []*Policy {
 	out := make([]*Policy, 0, len(c.In.Policies))
 	for _, np := range c.In.Policies {
-		p := parseHead(np)
-		if text, faulty := c.In.Faulty[p.Ref.UID]; faulty {
-			p.leaveOut(np, text)
-		} else {
+		p := Head(np)
+		text, faulty := c.In.Faulty[p.Ref.UID]
+		kinds, heavy := c.In.Heavy[p.Ref.UID]
+		switch {
+		case faulty:
+			p.leaveOut(np, Why(PlannerFault).Quoting(text))
+		case heavy:
+			p.leaveOut(np, Why(TooManyKinds, owner(p.Ref.Namespace)).Counting(kinds))
+		default:
 			p.parseRules(np, c.lower, c.In.Tighten[string(np.UID)])
 			c.divideByPorts(p)
 		}
@@ -47,9 +52,17 @@ type parser struct {
 	tighten bool // the policy asks for as much as the cloud can hold
 }
 
+// owner says whose policies are meant.
+func owner(namespace string) string {
+	if namespace == "" {
+		return "without a namespace"
+	}
+	return "of namespace " + namespace
+}
+
 // leaveOut refuses a policy without a look at what its rules say.
-func (p *Policy) leaveOut(np *v1beta2.NetworkPolicy, text string) {
-	p.Problem = Why(PlannerFault).Quoting(text)
+func (p *Policy) leaveOut(np *v1beta2.NetworkPolicy, why *Reason) {
+	p.Problem = why
 	for i := range np.Rules {
 		in := &np.Rules[i]
 		r := &rule{Policy: p, Name: in.Name, Index: in.Priority, Direction: cloud.Ingress, Verdict: Drop, AppliedTo: in.AppliedToGroups}
@@ -64,7 +77,7 @@ func (p *Policy) leaveOut(np *v1beta2.NetworkPolicy, text string) {
 }
 
 // parseHead reads what identifies a policy and orders it among others.
-func parseHead(np *v1beta2.NetworkPolicy) *Policy {
+func Head(np *v1beta2.NetworkPolicy) *Policy {
 	p := &Policy{Ref: PolicyRef{UID: cmp.Or(string(np.UID), np.Name), Name: np.Name, Generation: np.Generation}}
 	if src := np.SourceRef; src != nil {
 		p.Ref.Kind, p.Ref.Namespace, p.Ref.Name = src.Type, src.Namespace, src.Name

@@ -212,6 +212,7 @@ const (
 	NoInterface     Code = "NoInterface"     //
 	NoClusterID     Code = "NoClusterID"     //
 	TooMuchWork     Code = "TooMuchWork"     //
+	TooManyKinds    Code = "TooManyKinds"    // whose policies; counts the kinds of VMs that they tell apart
 	PlannerFault    Code = "PlannerFault"    // Quoted is what the planner panicked with
 	OrderOpposite   Code = "OrderOpposite"   //
 	OrderLeak       Code = "OrderLeak"       // the interfaces whose rules would leak; Flow is what

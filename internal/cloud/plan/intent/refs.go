@@ -77,7 +77,7 @@ func (r VMRef) Compare(o VMRef) int {
 }
 
 // entityOf is the entity that a member of a group is; the zero value, which names none, for others.
-func entityOf(m *v1beta2.GroupMember) EntityRef {
+func EntityOf(m *v1beta2.GroupMember) EntityRef {
 	if m.ExternalEntity == nil {
 		return EntityRef{}
 	}

@@ -1,0 +1,166 @@
+package plan
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"sort"
+	"strconv"
+	"strings"
+
+	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
+	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
+)
+
+// Several tenants may share an account. What takes the work of a plan is how many kinds of VMs
+// policies tell apart, and whoever tells apart too many must not keep all others from being
+// planned: then policies of that tenant are left out, those that came last first, and everything
+// else is planned. A tenant is whoever writes policies of one namespace, or those without one.
+
+// mostLighter is how many times it is tried again with fewer policies. Each time the tenant with
+// the most kinds is left half of these.
+const mostLighter = 5
+
+// lighter returns what is to be planned where the input takes too much work: without some policies
+// of the tenant that tells apart the most kinds of VMs. It is false if no policy is left that could
+// go. The same input always loses the same policies; what is in force stays the longest, so that
+// the next round leaves out what this one has left out.
+func lighter(in Input) (Input, bool) {
+	k := newKindCounter(in)
+	tenant, most := "", 0
+	for _, ns := range slices.Sorted(maps.Keys(k.tenants)) {
+		if n := k.count(k.tenants[ns]); n > most {
+			tenant, most = ns, n
+		}
+	}
+	own := k.tenants[tenant]
+	if most == 0 {
+		return in, false
+	}
+	slices.SortFunc(own, func(a, b source) int {
+		return cmp.Or(b2i(k.inForce(b))-b2i(k.inForce(a)), intent.ComparePolicies(a.head, b.head))
+	})
+	// As few as possible: the more are left, the more kinds there are.
+	left := sort.Search(len(own), func(n int) bool { return k.count(own[:n+1]) > most/2 })
+	in.Heavy = maps.Clone(in.Heavy)
+	if in.Heavy == nil {
+		in.Heavy = map[string]int{}
+	}
+	all := k.count(k.all[tenant])
+	for _, p := range own[left:] {
+		in.Heavy[p.head.Ref.UID] = all
+	}
+	return in, true
+}
+
+func b2i(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// source is a policy as it is given, with what is read of it first.
+type source struct {
+	*v1beta2.NetworkPolicy
+	head *intent.Policy
+}
+
+// kindCounter counts kinds of VMs.
+type kindCounter struct {
+	// tenants are the policies that are not left out, by namespace.
+	tenants map[string][]source
+	// all are those that are left out because of the work they take, too.
+	all map[string][]source
+	// members are the VMs of each group, once for each.
+	members map[string][]VMRef
+	// enforced are the short names of the policies that groups of ours say are in force; unknown is
+	// set if one does not say that of its own.
+	enforced map[string]bool
+	unknown  bool
+}
+
+func newKindCounter(in Input) *kindCounter {
+	k := &kindCounter{tenants: map[string][]source{}, all: map[string][]source{}, members: map[string][]VMRef{}, enforced: map[string]bool{}}
+	for _, p := range in.Policies {
+		s := source{p, intent.Head(p)}
+		ns := s.head.Ref.Namespace
+		if _, faulty := in.Faulty[s.head.Ref.UID]; faulty {
+			continue
+		}
+		k.all[ns] = append(k.all[ns], s)
+		if _, heavy := in.Heavy[s.head.Ref.UID]; !heavy {
+			k.tenants[ns] = append(k.tenants[ns], s)
+		}
+	}
+	add := func(group string, members []v1beta2.GroupMember) {
+		for i := range members {
+			e := intent.EntityOf(&members[i])
+			ref, ok := in.Entities[e]
+			if !ok {
+				ref, ok = in.Services[e]
+			}
+			if ok {
+				k.members[group] = append(k.members[group], ref)
+			}
+		}
+	}
+	for _, g := range in.AppliedToGroups {
+		add("to "+g.Name, g.GroupMembers)
+	}
+	for _, g := range in.AddressGroups {
+		add("of "+g.Name, g.GroupMembers)
+	}
+	for _, r := range in.Regions {
+		for i := range r.Snapshot.Groups {
+			g := &r.Snapshot.Groups[i]
+			if !g.OwnedBy(in.ClusterID) || g.Tags[cloud.TagAccount] != in.Account || g.Tags[cloud.TagKind] != cloud.KindClass {
+				continue
+			}
+			e := intent.EnforcementOf(g.Tags)
+			k.unknown = k.unknown || e == nil
+			maps.Copy(k.enforced, e)
+		}
+	}
+	return k
+}
+
+// inForce reports whether a policy is in force somewhere, as far as the groups of ours say.
+func (k *kindCounter) inForce(p source) bool {
+	return k.unknown || k.enforced[intent.Shortened(p.head.Ref.UID)]
+}
+
+// count is how many kinds of VMs policies tell apart: sets of groups that VMs are in.
+func (k *kindCounter) count(policies []source) int {
+	groups := map[string]bool{}
+	for _, p := range policies {
+		for _, g := range p.AppliedToGroups {
+			groups["to "+g] = true
+		}
+		for i := range p.Rules {
+			r := &p.Rules[i]
+			for _, g := range r.AppliedToGroups {
+				groups["to "+g] = true
+			}
+			for _, g := range slices.Concat(r.From.AddressGroups, r.To.AddressGroups) {
+				groups["of "+g] = true
+			}
+		}
+	}
+	in := map[VMRef]*strings.Builder{}
+	for i, g := range slices.Sorted(maps.Keys(groups)) {
+		for _, vm := range k.members[g] {
+			if in[vm] == nil {
+				in[vm] = &strings.Builder{}
+				in[vm].WriteString(vm.Region)
+			}
+			in[vm].WriteString(" " + strconv.Itoa(i))
+		}
+	}
+	kinds := map[string]bool{}
+	for _, signature := range in {
+		kinds[signature.String()] = true
+	}
+	return len(kinds)
+}
