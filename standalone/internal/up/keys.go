@@ -26,7 +26,9 @@ func Keys(dir string) ([]keyscmd.List, error) {
 	list := func(name, file, does, believers string, l keyscmd.List) keyscmd.List {
 		l.Name, l.Does, l.Believers, l.Kind = name, does, believers, controlplane.KindOf(file)
 		l.Read = func(context.Context) (keyring.Ring, error) { return keys.Read(file) }
-		l.Change = func(_ context.Context, next func(keyring.Ring) (keyring.Ring, error)) error { return keys.Change(file, next) }
+		l.Change = func(_ context.Context, next func(keyring.Ring) (keyring.Ring, error)) error {
+			return keys.Change(file, next)
+		}
 		return l
 	}
 	ca := authority
