@@ -171,7 +171,10 @@ func (s *States) decideMembers() {
 // leans reports whether an interface that no policy applies to any more would lose something with
 // strangers if it was given back: its own groups do not allow by themselves what it allows now.
 func (s *States) leans(n *NIC) bool {
-	if len(s.Unknown) == 0 || n.VM == nil || n.Released != nil || !n.Taken() || n.Unproven != nil || !n.Native() || s.KeptKey(n.NIC) == "" {
+	if len(s.Unknown) == 0 || n.VM == nil || n.Released != nil || !n.Taken() || n.Unproven != nil || !n.Native() {
+		return false
+	}
+	if kept, _ := s.KeptKey(n.NIC); kept == "" {
 		return false
 	}
 	with := s.Decided(n.NIC, nil, "")

@@ -16,7 +16,8 @@ import (
 func (s *Region) Decided(n *NIC, rules []*Bound, profile string) [2]flow.Permit {
 	key := n.Network.ID + "|" + profile
 	if OpenUnder(rules) != [2]bool{} {
-		key += "|" + strings.Join(n.Former, " ") + s.KeptKey(n)
+		kept, _ := s.KeptKey(n)
+		key += "|" + strings.Join(n.Former, " ") + kept
 	}
 	return s.decided.Get(key, func() (out [2]flow.Permit) {
 		s.Recall.Trim()
@@ -50,10 +51,22 @@ func (s *Region) NativeMeaning(former []string, open [2]bool) string {
 		if b.Len() == 0 {
 			return ""
 		}
-		sum := sha256.Sum256([]byte(b.String()))
-		return hex.EncodeToString(sum[:6])
+		return mark(b.String())
 	})
 }
+
+// mark stands for a text in what identifies interfaces that are alike: long enough that nobody
+// finds two texts with the same one, for whoever may write groups chooses the text.
+func mark(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:markSize/2])
+}
+
+const markSize = 32 // digits, of 4 bits each
+
+// ShortMark is the beginning of a mark, as it stood in the tags of groups before marks were that
+// long. It identifies nothing.
+func ShortMark(mark string) string { return mark[:min(len(mark), 12)] }
 
 // Restorable returns the former groups of the interface that still exist, or else the default group
 // of its network.

@@ -40,18 +40,20 @@ func (s *Region) kept(n *NIC) (out [2]flow.Permit) {
 	return out
 }
 
-// KeptKey identifies it; empty if it is nothing.
-func (s *Region) KeptKey(n *NIC) string {
+// KeptKey identifies it; empty if it is nothing. The label is what stands for it in the tags of
+// groups, and identifies nothing.
+func (s *Region) KeptKey(n *NIC) (key, label string) {
 	if len(s.Unknown) == 0 {
-		return ""
+		return "", ""
 	}
-	var b strings.Builder
+	var b, short strings.Builder
 	for i, h := range s.kept(n) {
 		for _, c := range h.Grants {
 			if !c.All.Empty() {
-				fmt.Fprintf(&b, "|%d %v %x", i, c.Service, c.All.Hash())
+				fmt.Fprintf(&b, "|%d %v %s", i, c.Service, mark(fmt.Sprint(c.All.Prefixes())))
+				fmt.Fprintf(&short, "|%d %v %x", i, c.Service, c.All.Hash())
 			}
 		}
 	}
-	return b.String()
+	return b.String(), short.String()
 }

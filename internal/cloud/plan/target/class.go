@@ -23,11 +23,11 @@ func (s *Target) formClasses() {
 		if n.State == guard.Untouched {
 			continue
 		}
-		base := s.classKey(n, used, native) // one class in the end
+		base, label := s.classKey(n, used, native) // one class in the end
 		key := base + s.heldKey(n)
 		c := byKey[key]
 		if c == nil {
-			c = &form.Class{Key: key, Hash: hashOf(base), Network: n.Network, State: n.State, Frozen: n.Frozen() != nil}
+			c = &form.Class{Key: key, Hash: hashOf(label), Network: n.Network, State: n.State, Frozen: n.Frozen() != nil}
 			if n.State == guard.Guarded {
 				c.Want = s.WantedNow(n)
 			}
@@ -81,10 +81,13 @@ func (s *Target) usedPeers() (used, native map[string]bool) {
 	return used, native
 }
 
-// classKey is the same for interfaces that are alike in the end.
-func (s *Target) classKey(n *guard.NIC, used, native map[string]bool) string {
+// classKey is the same for interfaces that are alike in the end. The label is what their group is
+// tagged with the hash of; it is as it was before marks in the key were longer, so that no group
+// becomes one of another class with that, and identifies nothing.
+func (s *Target) classKey(n *guard.NIC, used, native map[string]bool) (key, label string) {
 	if n.Frozen() != nil {
-		return n.Network.ID + "|frozen " + strings.Join(n.GroupIDs, " ")
+		key = n.Network.ID + "|frozen " + strings.Join(n.GroupIDs, " ")
+		return key, key
 	}
 	var b strings.Builder
 	b.WriteString(n.Network.ID + "|" + string(n.State) + "|")
@@ -99,7 +102,7 @@ func (s *Target) classKey(n *guard.NIC, used, native map[string]bool) string {
 		}
 	}
 	if n.State == guard.Member {
-		return b.String()
+		return b.String(), b.String()
 	}
 	b.WriteByte('|')
 	_, profile := n.Rules()
@@ -110,11 +113,13 @@ func (s *Target) classKey(n *guard.NIC, used, native map[string]bool) string {
 			b.WriteString(g + " ")
 		}
 	}
-	b.WriteString("|" + s.NativeMeaning(n.Former, open))
+	meaning := s.NativeMeaning(n.Former, open)
+	key, label = b.String()+"|"+meaning, b.String()+"|"+intent.ShortMark(meaning)
 	if open[0] || open[1] {
-		b.WriteString(s.KeptKey(n.NIC))
+		kept, short := s.KeptKey(n.NIC)
+		key, label = key+kept, label+short
 	}
-	return b.String()
+	return key, label
 }
 
 // heldKey tells interfaces of a class apart that are held at what they allow now; empty for those
