@@ -12,6 +12,7 @@ import (
 
 	"github.com/nephele-io/nephele/internal/enroll/credential"
 	"github.com/nephele-io/nephele/internal/platform/keyring"
+	"github.com/nephele-io/nephele/internal/platform/keyring/vault"
 )
 
 // Several authorities are believed at a time, so that another one can take the place of the first
@@ -30,8 +31,8 @@ const (
 )
 
 // Authorities is where the authorities for hosts are kept.
-func Authorities() keyring.Place {
-	return keyring.Place{
+func Authorities() vault.Place {
+	return vault.Place{
 		Kind: keyring.Authorities(func(random io.Reader, now time.Time) ([]byte, error) {
 			a, err := newAuthority(random, now)
 			if err != nil {

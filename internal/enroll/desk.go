@@ -28,6 +28,7 @@ import (
 	setv1alpha1 "github.com/nephele-io/nephele/api/set/v1alpha1"
 	"github.com/nephele-io/nephele/internal/enroll/credential"
 	"github.com/nephele-io/nephele/internal/platform/keyring"
+	"github.com/nephele-io/nephele/internal/platform/keyring/vault"
 )
 
 // AuthorityName is the name of the Secret with the authorities for hosts. What is in it is to stay:
@@ -150,7 +151,7 @@ func (d *Desk) Reread(ctx context.Context) error {
 			next, err = parseAuthorities(ring)
 		}
 	}
-	if errors.Is(err, keyring.ErrNone) {
+	if errors.Is(err, vault.ErrNone) {
 		return nil
 	}
 	if err != nil {

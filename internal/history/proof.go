@@ -23,6 +23,7 @@ import (
 
 	"github.com/nephele-io/nephele/api/nephele/v1alpha1"
 	"github.com/nephele-io/nephele/internal/platform/keyring"
+	"github.com/nephele-io/nephele/internal/platform/keyring/vault"
 )
 
 // A revision carries a proof that the controller has written it: a signature of all of its spec.
@@ -42,7 +43,7 @@ const (
 const rereadAfter = time.Minute
 
 // Place is where the list of keys is.
-func Place() keyring.Place { return keyring.Entry(keyring.Signing(), KeySecret, keyEntry) }
+func Place() vault.Place { return vault.Entry(keyring.Signing(), KeySecret, keyEntry) }
 
 // signed are the bytes of a revision that are signed. Every text is written with its length, so
 // that no two revisions look alike.

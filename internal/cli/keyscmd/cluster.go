@@ -20,6 +20,7 @@ import (
 	"github.com/nephele-io/nephele/internal/enroll"
 	"github.com/nephele-io/nephele/internal/history"
 	"github.com/nephele-io/nephele/internal/platform/keyring"
+	"github.com/nephele-io/nephele/internal/platform/keyring/vault"
 )
 
 // namespace is where the Secrets with the keys are.
@@ -74,12 +75,12 @@ func inCluster(_ context.Context, c client.Client, now func() time.Time) []List 
 }
 
 // kept is a list in a Secret.
-func kept(c client.Client, p keyring.Place, l List) List {
+func kept(c client.Client, p vault.Place, l List) List {
 	l.Kind = p.Kind
 	l.Read = func(ctx context.Context) (keyring.Ring, error) {
 		var s corev1.Secret
 		if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: p.Secret}, &s); apierrors.IsNotFound(err) {
-			return nil, fmt.Errorf("the Secret %s/%s: %w", namespace, p.Secret, keyring.ErrNone)
+			return nil, fmt.Errorf("the Secret %s/%s: %w", namespace, p.Secret, vault.ErrNone)
 		} else if err != nil {
 			return nil, err
 		}

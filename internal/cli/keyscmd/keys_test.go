@@ -27,7 +27,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/recordkey"
 	"github.com/nephele-io/nephele/internal/enroll"
 	"github.com/nephele-io/nephele/internal/history"
-	"github.com/nephele-io/nephele/internal/platform/keyring"
+	"github.com/nephele-io/nephele/internal/platform/keyring/vault"
 )
 
 // bench is a cluster with keys, an account and three hosts, and a clock.
@@ -56,7 +56,7 @@ func newBench(t *testing.T) *bench {
 			return c.Create(ctx, o, opts...)
 		},
 	})
-	for _, p := range []keyring.Place{recordkey.Place(), enroll.Authorities(), history.Place()} {
+	for _, p := range []vault.Place{recordkey.Place(), enroll.Authorities(), history.Place()} {
 		if _, _, _, err := p.Load(t.Context(), b.client, namespace, rand.Reader, b.now); err != nil {
 			t.Fatal(err)
 		}

@@ -28,6 +28,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 	"github.com/nephele-io/nephele/internal/platform/keyring"
+	"github.com/nephele-io/nephele/internal/platform/keyring/vault"
 )
 
 // SecretName is the name of the Secret with the key by which records of former groups are
@@ -48,8 +49,8 @@ const (
 
 // Place is where the list of keys is. When the current key changes, accounts whose records are all
 // signed stay known as such.
-func Place() keyring.Place {
-	p := keyring.Entry(keyring.Random(plan.SealKeySize, "nephele record key"), SecretName, recordKeyData)
+func Place() vault.Place {
+	p := vault.Entry(keyring.Random(plan.SealKeySize, "nephele record key"), SecretName, recordKeyData)
 	p.Forms = func(data map[string][]byte, before, after keyring.Ring) {
 		if before == nil || before[0].ID == after[0].ID {
 			return
@@ -141,7 +142,7 @@ type Options struct {
 // promise says realize.Records.
 type Key struct {
 	o     Options
-	place keyring.Place
+	place vault.Place
 
 	mu     sync.Mutex
 	ring   keyring.Ring // nil until it is read
@@ -195,7 +196,7 @@ func (k *Key) refresh(ctx context.Context) error {
 	if err == nil {
 		err = k.take(&s)
 	}
-	if err != nil && !apierrors.IsNotFound(err) && !errors.Is(err, keyring.ErrNone) && ctx.Err() == nil {
+	if err != nil && !apierrors.IsNotFound(err) && !errors.Is(err, vault.ErrNone) && ctx.Err() == nil {
 		k.o.Log.Error(err, "The keys of the records of former groups cannot be read again; those known are used", "secret", k.name().String())
 	}
 	return nil

@@ -44,26 +44,26 @@ func labObjects(t *testing.T) client.Client {
 	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(account).Build()
 }
 
-// vault is a Key with everything around it.
-type vault struct {
+// strongbox is a Key with everything around it.
+type strongbox struct {
 	*testing.T
 	client client.Client
 	clock  *clocktesting.FakeClock
 	*Key
 }
 
-func newVault(t *testing.T) *vault {
-	v := &vault{T: t, client: labObjects(t), clock: clocktesting.NewFakeClock(time.Now())}
+func newStrongbox(t *testing.T) *strongbox {
+	v := &strongbox{T: t, client: labObjects(t), clock: clocktesting.NewFakeClock(time.Now())}
 	v.restart()
 	return v
 }
 
 // restart forgets what is not in the cluster.
-func (v *vault) restart() {
+func (v *strongbox) restart() {
 	v.Key = New(Options{Client: v.client, Namespace: "kube-system", ClusterID: labCluster, Random: rand.Reader, Clock: v.clock, Log: logr.Discard()})
 }
 
-func (v *vault) lenient() bool {
+func (v *strongbox) lenient() bool {
 	v.Helper()
 	s, err := v.Seal(v.Context(), labAccount)
 	if err != nil || s == nil {
@@ -72,7 +72,7 @@ func (v *vault) lenient() bool {
 	return s.Lenient
 }
 
-func (v *vault) secret() *corev1.Secret {
+func (v *strongbox) secret() *corev1.Secret {
 	v.Helper()
 	var s corev1.Secret
 	if err := v.client.Get(v.Context(), client.ObjectKey{Namespace: "kube-system", Name: SecretName}, &s); err != nil {
@@ -81,7 +81,7 @@ func (v *vault) secret() *corev1.Secret {
 	return &s
 }
 
-func (v *vault) must(err error) {
+func (v *strongbox) must(err error) {
 	v.Helper()
 	if err != nil {
 		v.Fatal(err)
@@ -96,11 +96,11 @@ func emptySecret() *corev1.Secret {
 // what is known of accounts outlives the process.
 func TestRecordKeyIsMadeOnce(t *testing.T) {
 	t.Parallel()
-	for name, prepare := range map[string]func(v *vault){
-		"no Secret":       func(*vault) {},
-		"an empty Secret": func(v *vault) { v.must(v.client.Create(t.Context(), emptySecret())) },
+	for name, prepare := range map[string]func(v *strongbox){
+		"no Secret":       func(*strongbox) {},
+		"an empty Secret": func(v *strongbox) { v.must(v.client.Create(t.Context(), emptySecret())) },
 	} {
-		v := newVault(t)
+		v := newStrongbox(t)
 		prepare(v)
 		if !v.lenient() {
 			t.Errorf("%s: of a new account it is not known that all is signed", name)
@@ -121,7 +121,7 @@ func TestRecordKeyIsMadeOnce(t *testing.T) {
 // TestRecordKeyReplaced: under another key no account is known to be signed with it.
 func TestRecordKeyReplaced(t *testing.T) {
 	t.Parallel()
-	v := newVault(t)
+	v := newStrongbox(t)
 	v.lenient()
 	v.must(v.Signed(t.Context(), labAccount, v.ring[0].ID))
 	s := v.secret()
@@ -149,7 +149,7 @@ func TestRecordKeyReplaced(t *testing.T) {
 // TestRecordKeyDeletedMeanwhile: who still has the key writes the Secret again.
 func TestRecordKeyDeletedMeanwhile(t *testing.T) {
 	t.Parallel()
-	v := newVault(t)
+	v := newStrongbox(t)
 	v.lenient()
 	before := v.secret()
 	v.must(v.client.Delete(t.Context(), before))
@@ -163,7 +163,7 @@ func TestRecordKeyDeletedMeanwhile(t *testing.T) {
 // TestRecordKeyForgetsAccounts: accounts that are gone leave the Secret with the next change of it.
 func TestRecordKeyForgetsAccounts(t *testing.T) {
 	t.Parallel()
-	v := newVault(t)
+	v := newStrongbox(t)
 	v.lenient()
 	gone := &cloudv1.CloudProviderAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "vms", Name: "gone"}}
 	v.must(v.client.Create(t.Context(), gone))
@@ -179,7 +179,7 @@ func TestRecordKeyForgetsAccounts(t *testing.T) {
 // restart nothing is taken for signed, and it is tried again after a while.
 func TestSigningPaused(t *testing.T) {
 	t.Parallel()
-	v := newVault(t)
+	v := newStrongbox(t)
 	v.lenient()
 	v.must(v.Signed(t.Context(), labAccount, v.ring[0].ID))
 	v.must(v.Unsigned(t.Context(), labAccount))
@@ -200,7 +200,7 @@ func TestSigningPaused(t *testing.T) {
 // TestRecordKeyErrors: somebody else is first, or it is not permitted.
 func TestRecordKeyErrors(t *testing.T) {
 	t.Parallel()
-	v := newVault(t)
+	v := newStrongbox(t)
 	other := emptySecret()
 	other.Data = map[string][]byte{recordKeyData: bytes.Repeat([]byte{9}, plan.SealKeySize)}
 	first := true
@@ -217,7 +217,7 @@ func TestRecordKeyErrors(t *testing.T) {
 	if !bytes.Equal(v.ring[0].Material, other.Data[recordKeyData]) {
 		t.Error("not the key of who was first")
 	}
-	v = newVault(t)
+	v = newStrongbox(t)
 	v.Key.o.Client = interceptor.NewClient(v.client.(client.WithWatch), interceptor.Funcs{
 		Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error {
 			return apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, SecretName, nil)
@@ -234,7 +234,7 @@ func TestRecordKeyErrors(t *testing.T) {
 // TestRecordKeyAtOnce: many accounts ask at the same time.
 func TestRecordKeyAtOnce(t *testing.T) {
 	t.Parallel()
-	v := newVault(t)
+	v := newStrongbox(t)
 	var all sync.WaitGroup
 	for range 8 {
 		all.Go(func() {
@@ -253,7 +253,7 @@ func TestRecordKeyAtOnce(t *testing.T) {
 }
 
 // rotate puts another key before the ones that are there, as the command does.
-func (v *vault) rotate() string {
+func (v *strongbox) rotate() string {
 	v.Helper()
 	v.must(Place().Change(v.Context(), v.client, "kube-system", func(r keyring.Ring) (keyring.Ring, error) {
 		next, err := Place().Make(rand.Reader, v.clock.Now())
@@ -266,7 +266,7 @@ func (v *vault) rotate() string {
 }
 
 // seal is that of now.
-func (v *vault) seal() *plan.Seal {
+func (v *strongbox) seal() *plan.Seal {
 	v.Helper()
 	s, err := v.Seal(v.Context(), labAccount)
 	if err != nil || s == nil {
@@ -280,7 +280,7 @@ func (v *vault) seal() *plan.Seal {
 // any more.
 func TestRecordKeyRotates(t *testing.T) {
 	t.Parallel()
-	v := newVault(t)
+	v := newStrongbox(t)
 	first := v.seal().KeyID
 	v.must(v.Signed(t.Context(), labAccount, first))
 	second := v.rotate()
@@ -329,7 +329,7 @@ func TestRecordKeyRotates(t *testing.T) {
 // is not lost, and is not noted of the other key.
 func TestRecordKeyRotatesMeanwhile(t *testing.T) {
 	t.Parallel()
-	v := newVault(t)
+	v := newStrongbox(t)
 	first := v.seal().KeyID
 	second := v.rotate()
 	v.must(v.Signed(t.Context(), labAccount, first))
@@ -341,7 +341,7 @@ func TestRecordKeyRotatesMeanwhile(t *testing.T) {
 // TestRecordKeyUnreadable: keys that are known are used as long as the Secret cannot be read.
 func TestRecordKeyUnreadable(t *testing.T) {
 	t.Parallel()
-	v := newVault(t)
+	v := newStrongbox(t)
 	first := v.seal().KeyID
 	broken := false
 	v.Key.o.Client = interceptor.NewClient(v.client.(client.WithWatch), interceptor.Funcs{

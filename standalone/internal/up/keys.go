@@ -10,6 +10,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cli/keyscmd"
 	"github.com/nephele-io/nephele/internal/platform/certs"
 	"github.com/nephele-io/nephele/internal/platform/keyring"
+	"github.com/nephele-io/nephele/internal/platform/keyring/vault"
 	"github.com/nephele-io/nephele/standalone/internal/controlplane"
 )
 
@@ -66,7 +67,7 @@ func keysOfAPI(dir string, l keyscmd.List) keyscmd.List {
 		}
 		ring, err := store.Ring(apiserver.AuthorityName, l.Kind)
 		if err == nil && len(ring) == 0 {
-			err = keyring.ErrNone
+			err = vault.ErrNone
 		}
 		return ring, err
 	}

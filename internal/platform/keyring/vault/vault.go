@@ -1,4 +1,9 @@
-package keyring
+// Package vault keeps lists of keys in Secrets.
+//
+// A Place says where in a Secret a list is. The package promises that a list is written in one
+// step, and that a key that somebody else has put there is never overwritten. It keeps nothing, and
+// everything may be used from anywhere.
+package vault
 
 import (
 	"context"
@@ -11,12 +16,14 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nephele-io/nephele/internal/platform/keyring"
 )
 
 // Place is where a list of keys is kept: a Secret, in which the current key has an entry of its
 // own, where it was before there were lists, and the rest is beside it.
 type Place struct {
-	Kind
+	keyring.Kind
 	// Secret is the name of the Secret.
 	Secret string
 	// Current returns the material of the current key, nil if there is none. SetCurrent puts
@@ -25,11 +32,11 @@ type Place struct {
 	SetCurrent func(data map[string][]byte, material []byte) error
 	// Forms, if it is not nil, adapts other entries of the Secret to another list. before is nil
 	// for the first one.
-	Forms func(data map[string][]byte, before, after Ring)
+	Forms func(data map[string][]byte, before, after keyring.Ring)
 }
 
 // Entry makes a Place of which one entry is the current key.
-func Entry(k Kind, secret, entry string) Place {
+func Entry(k keyring.Kind, secret, entry string) Place {
 	return Place{
 		Kind: k, Secret: secret, Current: func(data map[string][]byte) []byte { return data[entry] },
 		SetCurrent: func(data map[string][]byte, material []byte) error { data[entry] = material; return nil },
@@ -40,7 +47,7 @@ func Entry(k Kind, secret, entry string) Place {
 var ErrNone = errors.New("there is no key yet: the controller makes it when it starts")
 
 // Of reads the list in a Secret.
-func (p Place) Of(s *corev1.Secret) (Ring, error) {
+func (p Place) Of(s *corev1.Secret) (keyring.Ring, error) {
 	current := p.Current(s.Data)
 	if len(current) == 0 {
 		return nil, ErrNone
@@ -53,7 +60,7 @@ func (p Place) Of(s *corev1.Secret) (Ring, error) {
 }
 
 // Put puts a list into a Secret in place of the one that is there.
-func (p Place) Put(s *corev1.Secret, before, after Ring) error {
+func (p Place) Put(s *corev1.Secret, before, after keyring.Ring) error {
 	if s.Data == nil {
 		s.Data = map[string][]byte{}
 	}
@@ -63,12 +70,12 @@ func (p Place) Put(s *corev1.Secret, before, after Ring) error {
 	if p.Forms != nil {
 		p.Forms(s.Data, before, after)
 	}
-	return Write(s.Data, after)
+	return keyring.Write(s.Data, after)
 }
 
 // Load reads the list of a namespace, and makes it with a first key if there is none. made says
 // that it did. Several processes may be the first at the same time.
-func (p Place) Load(ctx context.Context, c client.Client, namespace string, random io.Reader, now time.Time) (ring Ring, s *corev1.Secret, made bool, err error) {
+func (p Place) Load(ctx context.Context, c client.Client, namespace string, random io.Reader, now time.Time) (ring keyring.Ring, s *corev1.Secret, made bool, err error) {
 	err = retry.OnError(retry.DefaultBackoff, func(err error) bool { return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) }, func() error {
 		ring, s, made, err = p.tryLoad(ctx, c, namespace, random, now)
 		return err
@@ -76,7 +83,7 @@ func (p Place) Load(ctx context.Context, c client.Client, namespace string, rand
 	return ring, s, made, err
 }
 
-func (p Place) tryLoad(ctx context.Context, c client.Client, namespace string, random io.Reader, now time.Time) (Ring, *corev1.Secret, bool, error) {
+func (p Place) tryLoad(ctx context.Context, c client.Client, namespace string, random io.Reader, now time.Time) (keyring.Ring, *corev1.Secret, bool, error) {
 	s := &corev1.Secret{}
 	err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: p.Secret}, s)
 	absent := apierrors.IsNotFound(err)
@@ -92,7 +99,7 @@ func (p Place) tryLoad(ctx context.Context, c client.Client, namespace string, r
 		return nil, nil, false, err
 	}
 	s.Namespace, s.Name, s.Data = namespace, p.Secret, nil
-	if err := p.Put(s, nil, Ring{first}); err != nil {
+	if err := p.Put(s, nil, keyring.Ring{first}); err != nil {
 		return nil, nil, false, err
 	}
 	if absent {
@@ -101,11 +108,11 @@ func (p Place) tryLoad(ctx context.Context, c client.Client, namespace string, r
 	} else {
 		err = c.Update(ctx, s)
 	}
-	return Ring{first}, s, err == nil, err
+	return keyring.Ring{first}, s, err == nil, err
 }
 
 // Change replaces the list of a namespace by what next makes of it, in one write.
-func (p Place) Change(ctx context.Context, c client.Client, namespace string, next func(Ring) (Ring, error)) error {
+func (p Place) Change(ctx context.Context, c client.Client, namespace string, next func(keyring.Ring) (keyring.Ring, error)) error {
 	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		var s corev1.Secret
 		if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: p.Secret}, &s); err != nil {
