@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/netip"
 	"strings"
@@ -61,6 +62,7 @@ func newTokenCommand(to connect) *cobra.Command {
 	var bounds setv1alpha1.ClusterAddresses
 	var labels map[string]string
 	var seen, visible []string
+	var profile string
 	cmd := &cobra.Command{
 		Use:   "token NAME",
 		Short: "Make a token by which a cluster can join, once",
@@ -91,6 +93,11 @@ has is believed before somebody writes them into spec.addresses.
 			if spec.SeenAs, err = parseSeen(seen); err != nil {
 				return fmt.Errorf("--seen-as %w", err)
 			}
+			if profile != "" {
+				if labels, err = withProfile(cmd.Context(), c, profile, labels); err != nil {
+					return fmt.Errorf("--profile: %w", err)
+				}
+			}
 			found, err := clusterNamed(cmd.Context(), c, args[0], spec, labels)
 			if err != nil {
 				return err
@@ -117,8 +124,19 @@ has is believed before somebody writes them into spec.addresses.
 	f.StringSliceVar(&bounds.Machines, "machines", nil, "CIDRs of the virtual machines and hosts of a new Cluster")
 	f.StringArrayVar(&seen, "seen-as", nil, "as what the Pods of a new Cluster are seen by those whom they send to: CIDR=Routable, CIDR=Node, or CIDR=ADDRESS,ADDRESS; may be repeated")
 	f.StringSliceVar(&visible, "visible-namespaces", nil, "Namespaces of a new Cluster whose workloads the own policies of other members may name: names, or beginnings followed by *")
+	f.StringVar(&profile, "profile", "", "NAMESPACE/NAME of a ClusterProfile whose labels a new Cluster gets, where --label does not say otherwise")
 	f.StringToStringVar(&labels, "label", nil, "labels of a new Cluster, by which policies select it")
 	return cmd
+}
+
+// withProfile are labels, and those of a ClusterProfile beside them.
+func withProfile(ctx context.Context, c client.Reader, profile string, labels map[string]string) (map[string]string, error) {
+	all, err := profileLabels(ctx, c, profile)
+	if err != nil {
+		return nil, err
+	}
+	maps.Copy(all, labels)
+	return all, nil
 }
 
 // parseSeen reads what the flag --seen-as says.

@@ -65,6 +65,13 @@ The command waits until the two are connected. What goes wrong is in the status 
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			defer cancel()
+			own, err := ownName(ctx, c)
+			if err != nil {
+				return err
+			}
+			if own != "" && own != invitation.Host.Name {
+				fmt.Fprintf(cmd.ErrOrStderr(), "note: the ClusterProperty %s of this cluster says %s, and in the set it will be %s\n", ownNameProperty, terminal.Printable(own), invitation.Host.Name)
+			}
 			if err := join(ctx, c, invitation, accept, stale); err != nil {
 				return err
 			}
