@@ -222,6 +222,9 @@ func (w *world) move(s *site) bool {
 		if wrong := w.hub.Apply(s.name, &u); len(wrong) > 0 {
 			w.Fatal(wrong)
 		}
+		for i := range u.Interests {
+			s.link.out.Ask(u.Interests[i].Group)
+		}
 		s.link.taken = max(s.link.taken, u.Sequence)
 		at.up = at.up[1:]
 	}
@@ -287,13 +290,21 @@ func (w *world) receive(s *site, d *wire.Down) {
 		}
 		s.book.Sync(d.Sync, slices.DeleteFunc(slices.Collect(maps.Keys(s.groups())), peers.Own), s.link.parts)
 	}
+	w.forget(s)
+	w.take(s)
+}
+
+// forget drops the groups of a member that no policy names.
+func (*world) forget(s *site) {
 	wanted := s.groups()
 	for _, g := range s.book.Groups() {
 		if !wanted[g] {
 			s.book.Forget(g)
+			if s.link != nil {
+				delete(s.link.parts, g)
+			}
 		}
 	}
-	w.take(s)
 }
 
 // groups are those that the policies of a member name.
@@ -323,9 +334,16 @@ func (w *world) change() {
 		w.enforceOwn(s, p.UID, p)
 	case 16:
 		if all := slices.Sorted(maps.Keys(s.own)); len(all) > 0 {
+			p := s.own[all[0]]
 			delete(s.own, all[0])
 			s.engine.DeletePolicy(all[0])
 			s.feed.PutInterests(all[0], nil)
+			if w.IntN(2) == 0 { // it comes again, and what was known of its groups is gone
+				w.forget(s)
+				w.take(s)
+				s.own[all[0]] = p
+				w.enforceOwn(s, all[0], p)
+			}
 		}
 	case 12: // as the hub keeps it: encoded, and when it is read again perhaps old
 		if w.hub.Counts(s.name).Heard {

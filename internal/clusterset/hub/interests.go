@@ -13,11 +13,11 @@ import (
 )
 
 const (
-	// mostAskedMembers is how many members all groups have together that one member has asked for.
+	// mostAskedMembers is how many members all groups have together that a member has asked for.
 	mostAskedMembers = 10 * mostMembers
-	// interestsPerSecond is how many groups a member may ask for that it had not asked for before:
-	// each is computed over all clusters. Who asks for more waits.
-	interestsPerSecond, interestsAtOnce = 20, 1000
+	// interestsPerSecond is how many groups a member may ask for: each is computed over all
+	// clusters and told as a whole. Who asks for more waits.
+	interestsPerSecond, interestsAtOnce = 50, 2000
 )
 
 // pace waits until a member may ask for what it asks for.
@@ -26,17 +26,10 @@ func (h *Hub) pace(ctx context.Context, cluster string, up *wire.Up) error {
 		return nil
 	}
 	h.mu.Lock()
-	fresh, m := len(up.Interests), h.clusters[cluster]
-	if m != nil {
-		for _, i := range up.Interests {
-			if _, known := m.asked[i.Group]; known {
-				fresh--
-			}
-		}
-	}
+	m := h.clusters[cluster]
 	h.mu.Unlock()
-	for ; m != nil && fresh > 0; fresh -= interestsAtOnce {
-		if err := m.interests.WaitN(ctx, min(fresh, interestsAtOnce)); err != nil {
+	for n := len(up.Interests); m != nil && n > 0; n -= interestsAtOnce {
+		if err := m.interests.WaitN(ctx, min(n, interestsAtOnce)); err != nil {
 			return err
 		}
 	}

@@ -345,6 +345,9 @@ func (h *Hub) apply(cluster string, s *session, up *wire.Up) bool {
 	}
 	if s.listed = s.listed || up.Listed; up.Listed || len(up.Interests)+len(up.GoneInterests) > 0 {
 		h.commitNow() // so that what is asked for is answered with who is in it
+		for i := range up.Interests {
+			s.out.Ask(up.Interests[i].Group)
+		}
 		h.grant(m)
 		s.wake()
 	}

@@ -448,6 +448,7 @@ func (m *Member) prune(ctx context.Context) (behind bool, err error) {
 	for _, g := range m.book.Groups() {
 		if !slices.Contains(keep, g) {
 			m.book.Forget(g)
+			delete(m.sent, g)
 		}
 	}
 	m.give()

@@ -70,6 +70,7 @@ type Outbox struct {
 	// sequence of the last one that is not in it.
 	sequence, floor uint64
 	log             []entry
+	logged          int
 }
 
 // entry is what one record has told.
@@ -81,8 +82,8 @@ type entry struct {
 	sync     bool
 }
 
-// mostLog is how many records are remembered.
-const mostLog = 256
+// mostLog is how many records are remembered, mostLogged how many parts of groups in them.
+const mostLog, mostLogged = 256, 50_000
 
 // mostFormer bounds the groups that are remembered though they are not told any more.
 const mostFormer = 10_000
@@ -101,8 +102,12 @@ func (o *Outbox) Synced() bool { return o.synced }
 // Has reports whether a policy was told.
 func (o *Outbox) Has(uid string) bool { return o.policies[uid] != nil }
 
-// Sequence is that of the last record.
-func (o *Outbox) Sequence() uint64 { return o.sequence }
+// Ask makes a group be told and answered anew, as a whole: the member has asked for it, and may
+// have nothing of it any more.
+func (o *Outbox) Ask(group string) {
+	delete(o.told, group)
+	o.forget(group)
+}
 
 // Resume goes on in a new stream after the records up to heard, which the member has had: what came
 // after them is told again, as a whole. It reports false if that is not known any more.
@@ -149,11 +154,15 @@ func (o *Outbox) Next(v View, all Wanted) *wire.Down {
 	for i := range out.Told {
 		e.answers = append(e.answers, out.Told[i].Group)
 	}
-	if len(o.log) >= mostLog {
-		o.floor = o.log[len(o.log)/2-1].sequence
-		o.log = append(o.log[:0:0], o.log[len(o.log)/2:]...)
+	o.log, o.logged = append(o.log, e), o.logged+len(e.parts)
+	drop := 0
+	for len(o.log)-drop > mostLog || o.logged > mostLogged && drop < len(o.log) {
+		o.floor, o.logged = o.log[drop].sequence, o.logged-len(o.log[drop].parts)
+		drop++
 	}
-	o.log = append(o.log, e)
+	if drop > 0 {
+		o.log = slices.Clone(o.log[drop:])
+	}
 	return out
 }
 
