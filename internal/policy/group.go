@@ -67,8 +67,20 @@ func (e *Engine) note(g *group, x *entity, was *Member) {
 	if g.pending == nil {
 		g.pending = e.pending.take()
 	}
+	if n := len(g.pending); n >= maxFree && n == cap(g.pending) {
+		// However often an entity changes before the next Commit, it is in there about twice.
+		if g.pending = firstNotes(g.pending); len(g.pending) > n/2 {
+			g.pending = slices.Grow(g.pending, n)
+		}
+	}
 	g.pending = append(g.pending, pendingMember{x, was})
 	e.touch(g)
+}
+
+// firstNotes leaves the first note about each entity, which says what it was.
+func firstNotes(list []pendingMember) []pendingMember {
+	slices.SortStableFunc(list, func(a, b pendingMember) int { return cmp.Compare(a.entity.Serial, b.entity.Serial) })
+	return slices.CompactFunc(list, func(a, b pendingMember) bool { return a.entity == b.entity })
 }
 
 // pendingMember is an entity whose membership in a group may have changed, with its member value
@@ -261,15 +273,9 @@ func (g *group) appendMembers(to []*Member) []*Member {
 // resolve turns the pending entities of a group that is not fresh into added and removed members,
 // and calls count for every member that came to (1) or left (-1) a host.
 func (g *group) resolve(lists *pendingLists, count func(*Member, int32)) (added, removed []*Member) {
-	// Of several notes about one entity the first says what it was.
-	slices.SortStableFunc(g.pending, func(a, b pendingMember) int { return cmp.Compare(a.entity.Serial, b.entity.Serial) })
-	var former *entity
+	g.pending = firstNotes(g.pending)
 	for _, p := range g.pending {
 		x, was := p.entity, p.was
-		if x == former {
-			continue
-		}
-		former = x
 		var now *Member
 		if x.alive && g.selection.contains(x.cell) {
 			now = x.member(g.role)
