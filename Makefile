@@ -138,7 +138,7 @@ curve: ## Measure the policy controller with 10,000, 100,000 and a million Pods,
 figures: ## Measure building and starting bin/nephele, and write it into docs/performance.md (COLD=0 compiles nothing anew; 10 minutes)
 	@hack/figures.sh
 
-agent-figures: ## Measure the agent of hosts and what flows take, as root, and write it into docs/performance.md (10 minutes)
+agent-figures: ## Measure the agent of hosts and what flows take, as root, and write it into docs/performance.md (ONLY=regexp; 10 minutes)
 	@hack/figures.sh agent
 
 PROXIES ?= nftables,iptables

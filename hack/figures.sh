@@ -3,7 +3,8 @@
 #
 # usage: hack/figures.sh          what building and starting the standalone binary takes; COLD=0 does
 #                                 not compile everything anew, which takes minutes
-#        hack/figures.sh agent    what the agent of hosts takes, and flows; as root
+#        hack/figures.sh agent    what the agent of hosts takes, and flows; as root; ONLY=regexp
+#                                 measures these benchmarks only
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -31,8 +32,9 @@ timed() {
 }
 minutes() { printf '%d:%02d min' $(($1 / 60)) $(($1 % 60)); }
 
-# bench PACKAGE BENCHMARK runs one, and metric UNIT tells what it has reported.
+# bench PACKAGE BENCHMARK runs one, unless ONLY says others, and metric UNIT tells what it has reported.
 bench() {
+	[[ "$1 $2" =~ ${ONLY:-.} ]] || return 1
 	echo "$1 $2 ..." >&2
 	go test "$1" -run '^$' -bench "^$2\$" -benchtime 1x -timeout 1h >"$work/bench" || { cat "$work/bench" >&2; exit 1; }
 }
@@ -40,21 +42,16 @@ metric() { awk -v unit="$1" -v digits="${2:-0}" '/^Benchmark/ { for (i = 2; i < 
 
 if [[ ${1:-} == agent ]]; then
 	row "agents and flows measured on" "$(nproc) processors, $(awk -F': ' '/model name/ { print $2; exit }' /proc/cpuinfo), $(go env GOVERSION), at a load of $(load)"
-	bench ./internal/agent BenchmarkAgentProcess
-	row "resident in \`nephele-agent\` one and two minutes after 42,000 rules are in force; at most while it loads them" "$(metric VmRSS-MB) and $(metric in-the-end-MB) MB; $(metric VmHWM-MB) MB"
-	row "the same process at rest" "$(metric idle-% 1) % of a processor"
-	bench ./internal/agent BenchmarkAgentMembers
-	row "the addresses of one group change, from the event to the kernel: by the clock; time of the agent's thread" "p50 $(metric p50-ms 1) ms, p99 $(metric p99-ms 1) ms; p99 $(metric p99-thread-ms 1) ms"
-	bench ./internal/agent BenchmarkAgentPolicies
-	row "one policy changes, the same" "p50 $(metric p50-ms 1) ms, p99 $(metric p99-ms 1) ms; p99 $(metric p99-thread-ms 1) ms"
-	bench ./internal/agent/nft/kernel BenchmarkNewConnections
-	row "new connections with 4,000 rules of 1,000 policies, of the rate without: by the clock; by processor time" "$(metric 1000-policies-%) %; $(metric 1000-policies-cpu-%) %"
-	bench ./internal/agent/traffic BenchmarkNewConnections
-	row "connections recorded for \`nephele flows\`: rate, of that without; processor time of each; lost" "$(metric conn/s) a second, $(metric %-of-none) %; $(metric cpu-us/conn 1) us; $(metric lost)"
-	bench ./internal/controller BenchmarkWhatIf
-	row "what a change would cut or open of ten million rows of flows; a row on disk" "$(metric s-whole 1) s, $(metric cpu-s 1) s of processor time; $(metric bytes/row 1) bytes"
-	bench ./internal/cloud/aws/flowlog BenchmarkText
-	row "records of a VPC flow log read as text, on one processor" "$(metric records/s) a second"
+	if bench ./internal/agent BenchmarkAgentProcess; then
+		row "resident in \`nephele-agent\` one and two minutes after 42,000 rules are in force; at most while it loads them" "$(metric VmRSS-MB) and $(metric in-the-end-MB) MB; $(metric VmHWM-MB) MB"
+		row "the same process at rest" "$(metric idle-% 1) % of a processor"
+	fi
+	bench ./internal/agent BenchmarkAgentMembers && row "the addresses of one group change, from the event to the kernel: by the clock; time of the agent's thread" "p50 $(metric p50-ms 1) ms, p99 $(metric p99-ms 1) ms; p99 $(metric p99-thread-ms 1) ms"
+	bench ./internal/agent BenchmarkAgentPolicies && row "one policy changes, the same" "p50 $(metric p50-ms 1) ms, p99 $(metric p99-ms 1) ms; p99 $(metric p99-thread-ms 1) ms"
+	bench ./internal/agent/nft/kernel BenchmarkNewConnections && row "new connections with 4,000 rules of 1,000 policies, of the rate without: by the clock; by processor time" "$(metric 1000-policies-%) %; $(metric 1000-policies-cpu-%) %"
+	bench ./internal/agent/traffic BenchmarkNewConnections && row "connections recorded for \`nephele flows\`: rate, of that without; processor time of each; lost" "$(metric conn/s) a second, $(metric %-of-none) %; $(metric cpu-us/conn 1) us; $(metric lost)"
+	bench ./internal/controller BenchmarkWhatIf && row "what a change would cut or open of ten million rows of flows; a row on disk" "$(metric s-whole 1) s, $(metric cpu-s 1) s of processor time; $(metric bytes/row 1) bytes"
+	bench ./internal/cloud/aws/flowlog BenchmarkText && row "records of a VPC flow log read as text, on one processor" "$(metric records/s) a second"
 	exit 0
 fi
 

@@ -99,6 +99,13 @@ func differ[T interface {
 	if slices.Equal(from, to) {
 		return nil, nil
 	}
+	// Mostly one of thousands has changed: what is the same before and behind it is passed over.
+	for len(from) > 0 && len(to) > 0 && from[0] == to[0] {
+		from, to = from[1:], to[1:]
+	}
+	for len(from) > 0 && len(to) > 0 && from[len(from)-1] == to[len(to)-1] {
+		from, to = from[:len(from)-1], to[:len(to)-1]
+	}
 	old := make(map[string]T, len(from))
 	for _, x := range from {
 		old[x.GetName()] = x
