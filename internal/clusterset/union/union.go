@@ -259,15 +259,15 @@ func (u *Union) Entity(cluster string, ref wire.Ref) (wire.Entity, bool) {
 	return c.entities[ref].Entity, true
 }
 
-// Each calls yield with what is believed of each entity of a member, and its labels, in order,
-// until it returns false. Nothing of it may be changed or kept.
+// Each calls yield with what is believed of each entity of a member, and its labels, in no order,
+// until it returns false. Nothing of it may be changed.
 func (u *Union) Each(cluster string, yield func(e *wire.Entity, labels map[string]string) bool) {
 	c := u.clusters[cluster]
 	if c == nil {
 		return
 	}
-	for _, ref := range slices.SortedFunc(maps.Keys(c.entities), compareRefs) {
-		if e := c.entities[ref]; e.refused == "" && !yield(&e.Entity, e.set.labels) {
+	for _, e := range c.entities {
+		if e.refused == "" && !yield(&e.Entity, e.set.labels) {
 			return
 		}
 	}

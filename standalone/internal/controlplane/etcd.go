@@ -34,7 +34,7 @@ func startEtcd(ctx context.Context, dir *dataDir, creds *credentials, p *peers, 
 		return nil, err
 	}
 	if p != nil {
-		err = p.settle(ctx, e)
+		err = p.settle(ctx, dir, e)
 	}
 	if err == nil {
 		// For backups and "nephele hub"; it is no secret, for the door has a lock of its own.

@@ -145,11 +145,16 @@ type peers struct {
 	listen netip.AddrPort
 	// joining are the members by name as etcd wants them, while there is no database yet.
 	joining map[string]string
+	// joined says that it is on record that there was one.
+	joined bool
 }
 
 // record is what is kept in the data directory of a member.
 type record struct {
 	Name string `json:"name"`
+	// Joined says that the member has had a database, and counts: without it, it must not come back
+	// as if it had forgotten nothing.
+	Joined bool `json:"joined,omitempty"`
 }
 
 func (d *dataDir) peers() string { return filepath.Join(d.path, "hub.json") }
@@ -179,6 +184,10 @@ func openPeers(d *dataDir, o *Peers) (*peers, error) {
 	if err != nil {
 		return nil, err
 	}
+	if is.Joined && !database {
+		return nil, &InputError{Flag: "--data-dir", Value: d.path, Reason: "the database of member " + is.Name + " is gone",
+			Hint: "remove the member (nephele hub remove), and add it anew, on a new data directory"}
+	}
 	var invitation *Invitation
 	if o.JoinFile != "" && !database {
 		if invitation, err = readInvitation(o.JoinFile); err != nil {
@@ -189,7 +198,7 @@ func openPeers(d *dataDir, o *Peers) (*peers, error) {
 	case known && invitation != nil && invitation.Name != is.Name:
 		return nil, &InputError{Flag: "--join", Value: o.JoinFile, Reason: "the data directory is that of member " + is.Name, Hint: "use a new data directory"}
 	case known:
-		p.name = is.Name
+		p.name, p.joined = is.Name, is.Joined
 	case o.JoinFile != "" && database:
 		return nil, &InputError{Flag: "--join", Value: o.JoinFile, Reason: "the data directory has a database of its own", Hint: "use a new data directory"}
 	}
@@ -198,14 +207,19 @@ func openPeers(d *dataDir, o *Peers) (*peers, error) {
 			return nil, err
 		}
 	}
-	if known {
+	if known || invitation == nil { // the first is on record when it has a database
 		return p, nil
 	}
-	raw, err = json.Marshal(record{p.name})
+	return p, d.note(record{Name: p.name})
+}
+
+// note puts on record which member a data directory is that of.
+func (d *dataDir) note(r record) error {
+	raw, err := json.Marshal(r)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return p, certs.WriteFile(d.peers(), append(raw, '\n'), 0o600)
+	return certs.WriteFile(d.peers(), append(raw, '\n'), 0o600)
 }
 
 // join takes over what all members share.
@@ -261,8 +275,9 @@ func (p *peers) configure(cfg *embed.Config, creds *credentials) {
 	cfg.SnapshotCount, cfg.SnapshotCatchUpEntries = 10_000, 5000
 }
 
-// settle waits until the member counts, and tells the others where it is reached now.
-func (p *peers) settle(ctx context.Context, e *embed.Etcd) error {
+// settle waits until the member counts, puts that on record, and tells the others where it is
+// reached now.
+func (p *peers) settle(ctx context.Context, d *dataDir, e *embed.Etcd) error {
 	for e.Server.IsLearner() {
 		_, err := e.Server.PromoteMember(ctx, uint64(e.Server.MemberID()))
 		if err == nil || errors.Is(err, membership.ErrMemberNotLearner) {
@@ -278,6 +293,12 @@ func (p *peers) settle(ctx context.Context, e *embed.Etcd) error {
 			return ctx.Err()
 		case <-time.After(promotePause):
 		}
+	}
+	if !p.joined {
+		if err := d.note(record{Name: p.name, Joined: true}); err != nil {
+			return err
+		}
+		p.joined = true
 	}
 	own := e.Server.Cluster().Member(e.Server.MemberID())
 	if at := p.url(); own != nil && !slices.Equal(own.PeerURLs, []string{at.String()}) {

@@ -118,7 +118,15 @@ func TestOpenPeers(t *testing.T) {
 		if c.o == nil {
 			continue
 		}
-		// From then on it is that.
+		// From then on, as soon as the first has a database, it is that.
+		if c.o.JoinFile == "" {
+			if _, err := os.Stat(c.dir.peers()); err == nil {
+				t.Errorf("%s: it is on record before it has a database", name)
+			}
+			if err := c.dir.note(record{Name: p.name}); err != nil {
+				t.Fatal(err)
+			}
+		}
 		if _, err := openPeers(c.dir, nil); err == nil || !strings.Contains(err.Error(), "one of several members") {
 			t.Errorf("%s: started alone: %v", name, err)
 		}
@@ -135,6 +143,16 @@ func TestOpenPeers(t *testing.T) {
 	write("etcd", "member")(d)
 	if p, err := openPeers(d, &Peers{Listen: second.Listen, JoinFile: file + "x"}); err != nil || p.name != "second" || p.joining != nil {
 		t.Errorf("without the file: %+v, %v", p, err)
+	}
+	// One that had a database and has none does not come back as if nothing was.
+	for _, o := range []*Peers{first, second} {
+		d = fresh()
+		if err := d.note(record{Name: "second", Joined: true}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := openPeers(d, o); err == nil || !strings.Contains(err.Error(), "the database of member second is gone") {
+			t.Errorf("without its database: %v", err)
+		}
 	}
 	d = fresh()
 	if _, err := openPeers(d, second); err != nil {
