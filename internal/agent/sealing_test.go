@@ -445,7 +445,7 @@ func (s *site) theirs(i int) *netPod {
 		s.must(p.Handle.RouteAdd(&netlink.Route{LinkIndex: eth0.Attrs().Index, Dst: network(netip.PrefixFrom(gateway, bits)), Scope: netlink.SCOPE_LINK}))
 		s.must(p.Handle.RouteAdd(&netlink.Route{LinkIndex: eth0.Attrs().Index, Gw: gateway.AsSlice()}))
 		s.must(n.host.Handle.RouteAdd(&netlink.Route{Dst: network(netip.PrefixFrom(far, []int{24, 64}[family])), Gw: other.at[family].AsSlice()}))
-		p.at, n.local = append(p.at, own), append(n.local, gateway)
+		p.at = append(p.at, own)
 		object.Status.PodIPs = append(object.Status.PodIPs, corev1.PodIP{IP: own.String()})
 	}
 	_, err = s.client.CoreV1().Pods("n1").Create(s.t.Context(), object, metav1.CreateOptions{})

@@ -69,8 +69,10 @@ type name struct{ namespace, name string }
 // given must not change. It is not safe for concurrent use.
 type Balancer struct {
 	node Node
-	// run counts how often it was asked.
-	run uint64
+	// run counts how often it was asked. Who was stopped in the middle, by a panic, is unfinished,
+	// and begins with nothing.
+	run        uint64
+	unfinished bool
 	// services are those of the last time, and order the same by their age: of two that claim the
 	// same place the older one has it.
 	services map[name]*known
@@ -107,6 +109,10 @@ func Balance(in Input) *nft.Balanced { return new(Balancer).Balance(in) }
 
 // Balance says where connections go now.
 func (b *Balancer) Balance(in Input) *nft.Balanced {
+	if b.unfinished {
+		*b = Balancer{}
+	}
+	b.unfinished = true
 	if b.run++; b.services == nil {
 		b.services, b.slices, b.bySlice = map[name]*known{}, map[*discoveryv1.EndpointSlice]*member{}, map[name][]*discoveryv1.EndpointSlice{}
 	}
@@ -175,6 +181,7 @@ func (b *Balancer) Balance(in Input) *nft.Balanced {
 			put(out, at, &nft.Balance{Backends: []netip.AddrPort{h.To}})
 		}
 	}
+	b.unfinished = false
 	return out
 }
 

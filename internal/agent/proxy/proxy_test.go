@@ -418,3 +418,24 @@ func TestBalancerKnows(t *testing.T) {
 		}
 	}
 }
+
+// TestBalancerStopped: a panic in the middle leaves nothing that is half known.
+func TestBalancerStopped(t *testing.T) {
+	random := rand.New(rand.NewPCG(7, 8))
+	for range 100 {
+		before, in := draw(random), draw(random)
+		var b Balancer
+		b.Balance(before)
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Error("a Service that is none was taken")
+				}
+			}()
+			b.Balance(Input{Node: in.Node, Services: append([]*corev1.Service{nil}, in.Services...), Slices: in.Slices})
+		}()
+		if got, want := b.Balance(in), Balance(in); !reflect.DeepEqual(got, want) {
+			t.Fatalf("%+v, want %+v", got, want)
+		}
+	}
+}

@@ -26,6 +26,13 @@ func TestKeysOfNodes(t *testing.T) {
 	for _, name := range []string{"own", "other"} {
 		mustNot(t, admin.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"l": "v"}, Annotations: map[string]string{"a": "v"}}}))
 	}
+	t.Cleanup(func() { // the server is others', too
+		for _, name := range []string{"own", "other", "bare"} {
+			if err := admin.Delete(context.Background(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
+				t.Error(err)
+			}
+		}
+	})
 	as := func(name, node string, groups ...string) client.Client {
 		return acting(t, func(c *rest.Config) {
 			actingAs(c, name)
@@ -45,6 +52,13 @@ func TestKeysOfNodes(t *testing.T) {
 		return fmt.Sprintf(`{"metadata":{"annotations":{%q:%s}}}`, cloudv1.AnnotationWireGuardKey, value)
 	}
 	const policy, own, only = "nephele-node-key", "by its own agent only", "changes nothing of its Node but"
+	eventually(t, "the policy is in force", func(ctx context.Context) error {
+		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "other"}}
+		if err := admin.Patch(ctx, n, client.RawPatch(types.MergePatchType, []byte(key(`"k"`))), client.DryRunAll); !refusedBy(err, policy) {
+			return fmt.Errorf("a key by an administrator: %w", err)
+		}
+		return nil
+	})
 	mustRefuse(t, "the key of another Node", policy, patch(agent, "other", key(`"k"`)), own)
 	mustRefuse(t, "a key by an agent whose token is bound to no Node", policy, patch(unbound, "own", key(`"k"`)), own)
 	mustRefuse(t, "a key by an administrator", policy, patch(admin, "own", key(`"k"`)), own)
@@ -61,6 +75,13 @@ func TestKeysOfNodes(t *testing.T) {
 		mustRefuse(t, what+" of the own Node", policy, patch(agent, "own", text), only)
 	}
 	mustRefuse(t, "that another Node is cordoned", policy, patch(agent, "other", `{"spec":{"unschedulable":true}}`), own)
+	mustDo(t, "a Node without annotations comes", func(ctx context.Context) error {
+		return admin.Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "bare"}})
+	})
+	mustDo(t, "it gets a key", patch(as("system:serviceaccount:kube-system:nephele-node-agent", "bare"), "bare", key(`"k"`)))
+	give(t, "system:node:bare", "", "", "nodes", "patch")
+	mustDo(t, "its kubelet, which may write it, changes its key and a label", patch(as("system:node:bare", "", "system:nodes"), "bare",
+		fmt.Sprintf(`{"metadata":{"labels":{"l":"w"},"annotations":{%q:"other"}}}`, cloudv1.AnnotationWireGuardKey)))
 	mustDo(t, "a label of a Node, by an administrator", patch(admin, "own", `{"metadata":{"labels":{"l":"w"}}}`))
 	mustRefuse(t, "that an administrator takes the key back", policy, patch(admin, "own", key("null")), own)
 	mustDo(t, "that the agent takes the key back", patch(agent, "own", key("null")))

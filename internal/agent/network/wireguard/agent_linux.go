@@ -7,7 +7,10 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
+	"sync"
+	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 	"golang.zx2c4.com/wireguard/conn"
@@ -86,8 +89,33 @@ func openInAgent(mtu int, d *Device) (encrypter, error) {
 		return nil, err
 	}
 	return &inAgent{Device: device.NewDevice(tunIn{of, d.Do}, bindIn{conn.NewDefaultBind(), d.Do}, &device.Logger{
-		Verbosef: device.DiscardLogf, Errorf: func(format string, args ...any) { d.Log.Info("WireGuard: " + fmt.Sprintf(format, args...)) },
+		Verbosef: device.DiscardLogf, Errorf: (&seldom{log: d.Log}).errorf,
 	})}, nil
+}
+
+// tellAgain is how long after one error WireGuard tells of the next one: it has one for each packet
+// that cannot be sent.
+const tellAgain = 10 * time.Second
+
+// seldom tells of some errors and counts the others. It is safe for concurrent use.
+type seldom struct {
+	log logr.Logger
+
+	mu     sync.Mutex
+	last   time.Time
+	untold int
+}
+
+func (s *seldom) errorf(format string, args ...any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	if since := now.Sub(s.last); since >= 0 && since < tellAgain {
+		s.untold++
+		return
+	}
+	s.log.Info("WireGuard has an error", "error", fmt.Sprintf(format, args...), "untold", s.untold)
+	s.last, s.untold = now, 0
 }
 
 func (a *inAgent) close() error {
