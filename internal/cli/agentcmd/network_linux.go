@@ -83,6 +83,9 @@ func (f *agentFlags) makesNetwork(c *cluster, log logr.Logger) (*agent.Network, 
 	if config.Mode != network.PolicyOnly && f.cni.confDir == "" {
 		return nil, errors.New("--network-mode " + f.network.mode + " needs --cni-conf-dir: the plugin nephele-cni makes the network of Pods")
 	}
+	if config.Mode == network.PolicyOnly && !config.Encrypts() && !leftSealed(log) {
+		return nil, nil
+	}
 	kernel, err := links.Open()
 	if err != nil {
 		return nil, err
@@ -97,13 +100,6 @@ func (f *agentFlags) makesNetwork(c *cluster, log logr.Logger) (*agent.Network, 
 			return nil, err
 		}
 		kernel.Seal(sealer)
-	case config.Mode == network.PolicyOnly:
-		// What an agent that has encrypted has left goes.
-		left, _, err := kernel.Observe(network.Look{})
-		if err != nil || left.WireGuard == nil && len(left.Ways)+len(left.Rules) == 0 {
-			kernel.Close()
-			return nil, err
-		}
 	}
 	var reserved func() ([]cni.Reserved, error)
 	if dir := f.network.hostLocal; dir != "" {
@@ -113,6 +109,20 @@ func (f *agentFlags) makesNetwork(c *cluster, log logr.Logger) (*agent.Network, 
 		Node: f.kubeNode, Cluster: c, Config: config, Links: kernel, Reserved: reserved, Listen: links.ListenWhole, Clock: clock.RealClock{},
 		Keys: keys, Publish: func(ctx context.Context, key string) error { return c.publishKey(ctx, f.kubeNode, key) }, Log: log.WithName("network"),
 	}), nil
+}
+
+// leftSealed reports whether an agent that has encrypted has left what must go.
+func leftSealed(log logr.Logger) bool {
+	kernel, err := links.Open()
+	if err == nil {
+		defer kernel.Close()
+		var left *network.State
+		if left, _, err = kernel.Observe(network.Look{}); err == nil {
+			return left.WireGuard != nil || len(left.Ways)+len(left.Rules) > 0
+		}
+	}
+	log.Info("It is not known whether something is left of encryption between Nodes", "reason", err.Error())
+	return false
 }
 
 // printNetwork prints how the network of the Node stands.

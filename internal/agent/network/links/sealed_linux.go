@@ -73,7 +73,7 @@ func (k *Kernel) readWays(state *network.State) error {
 	}
 	for six, family := range families {
 		rules, err := k.handle.RuleList(family)
-		if errors.Is(err, unix.EAFNOSUPPORT) { // a kernel without IPv6
+		if errors.Is(err, unix.EAFNOSUPPORT) || errors.Is(err, unix.EOPNOTSUPP) { // a kernel without IPv6, or with one table of routes
 			continue
 		}
 		if err != nil {
