@@ -187,7 +187,8 @@ func (s *setStory) planes(dir string, broken context.CancelCauseFunc) error {
 	of := func(name string, flags ...string) *plane {
 		return &plane{name: name, program: program, flags: flags, dir: filepath.Join(dir, name), log: filepath.Join(dir, name+".log"), broken: broken}
 	}
-	s.hub, s.east, s.west = of(hubName, "--api-listen", feed), of(eastName), of(westName)
+	// The cloud of east is simulated on this machine, and answers without delay.
+	s.hub, s.east, s.west = of(hubName, "--api-listen", feed), of(eastName, "--allowed-endpoints", "loopback", "--propagation", "0s"), of(westName)
 	return nil
 }
 
