@@ -24,8 +24,9 @@ import (
 const (
 	// settles is how long every replica takes, at most, to know of a new authority.
 	settles = 5 * time.Minute
-	// Beside is how long a new authority is told to hosts before the server proves itself by it.
-	Beside = CertificateLife
+	// Beside is how long a new authority is told to hosts before the server proves itself by it: as
+	// long as a certificate lasts that a replica has given which did not know of it yet.
+	Beside = CertificateLife + settles
 	// outlives is how long a former authority is believed after another one has come.
 	outlives = 2 * CertificateLife
 )

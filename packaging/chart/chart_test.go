@@ -328,7 +328,8 @@ func TestNetwork(t *testing.T) {
 // and everything that names the controller or its Service names it there. The account may be one
 // that exists.
 func TestInAnotherNamespace(t *testing.T) {
-	kept := []string{"ConfigMap kube-system/antrea-ca", "Lease kube-system/nephele-controller", "Lease kube-system/nephele-policies", "Secret kube-system/nephele-record-key", "Secret kube-system/nephele-host-authority"}
+	kept := []string{"ConfigMap kube-system/antrea-ca", "Lease kube-system/nephele-controller", "Lease kube-system/nephele-policies", "Secret kube-system/nephele-record-key", "Secret kube-system/nephele-host-authority",
+		"Secret kube-system/nephele-history-key", "ConfigMap kube-system/nephele-history-keys"}
 	var v map[string]any
 	if err := yaml.UnmarshalStrict([]byte("{serviceAccount: {create: false, name: mine}, nodeAgents: {enabled: true}, console: {enabled: true, url: 'https://x'}, tls: {mode: certManager}}"), &v); err != nil {
 		t.Fatal(err)
