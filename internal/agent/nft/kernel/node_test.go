@@ -172,7 +172,7 @@ func TestPodsDecideAsPolicies(t *testing.T) {
 		for range 120 {
 			f, a := c.draw(random)
 			want := decide(s.listing, f)
-			for tries := 0; tries < 6 && want != nfttest.Rejected && random.IntN(5) > 0; tries++ { // most pass
+			for tries := 0; tries < 12 && want != nfttest.Rejected && random.IntN(10) > 0; tries++ { // most pass
 				f, a = c.draw(random)
 				want = decide(s.listing, f)
 			}
