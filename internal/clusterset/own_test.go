@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -120,12 +121,31 @@ func TestOwnPolicies(t *testing.T) {
 	s.knowsAll("west", "10.1.0.5")
 	s.until("two groups are asked for", func() (bool, any) { c := s.cluster("west"); return c.Status.Selectors == 2, c.Status })
 
-	// The hub away: it stays, also in a process that begins anew, and what was gone meanwhile goes
-	// when the hub is back.
-	s.until("the group is on record", func() (bool, any) {
+	// What the hub answers is on record at once: no time goes by here.
+	s.podIn("east", "shop", "quick", "10.1.0.8")
+	s.must(west.Create(t.Context(), own("quick", "quick")))
+	for end, there := time.Now().Add(2*time.Minute), false; !there && time.Now().Before(end); time.Sleep(time.Millisecond) {
 		var all setv1alpha1.RemoteGroupList
 		s.must(west.List(t.Context(), &all))
-		return slices.ContainsFunc(all.Items, func(g setv1alpha1.RemoteGroup) bool { return g.Members == 1 && peers.Own(g.Name) }), all.Items
+		there = slices.ContainsFunc(all.Items, func(g setv1alpha1.RemoteGroup) bool {
+			return g.Members == 1 && slices.Equal(west.groups()[g.Name], []string{"10.1.0.8"})
+		})
+	}
+	s.boot(west)
+	s.until("it is there in a process that begins anew", func() (bool, any) { got := west.all(); return slices.Contains(got, "10.1.0.8"), got })
+	s.must(west.Delete(t.Context(), own("quick", "quick")))
+	s.knowsAll("west", "10.1.0.5")
+
+	// The hub away: it stays, also in a process that begins anew, and what was gone meanwhile goes
+	// when the hub is back.
+	s.until("the group is on record, and no other", func() (bool, any) {
+		var all setv1alpha1.RemoteGroupList
+		s.must(west.List(t.Context(), &all))
+		members, own := int32(0), false
+		for _, g := range all.Items {
+			members, own = members+g.Members, own || g.Members == 1 && peers.Own(g.Name)
+		}
+		return own && members == 1, all.Items
 	})
 	s.kill()
 	s.boot(west)

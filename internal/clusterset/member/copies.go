@@ -494,7 +494,8 @@ func sourceGeneration(o client.Object) int64 {
 }
 
 // record writes groups on record: those that are named and are not there yet or, if none are named,
-// those that are stale and not too fresh. It reports whether others wait.
+// those that are stale and not too fresh, and those that the hub has just answered for the first
+// time. It reports whether others wait.
 func (m *Member) record(ctx context.Context, named []string) (waits bool, err error) {
 	for _, g := range m.toRecord(named) {
 		known, content, members, err := m.contentOf(g)
@@ -554,7 +555,12 @@ func (m *Member) toRecord(named []string) []string {
 		m.lastRecord = now
 		return slices.Sorted(maps.Keys(m.stale))
 	}
-	return nil
+	for g := range m.stale { // policies of the hub name theirs, own ones are in force already
+		if _, answered := m.notes[g]; answered && !m.recorded[g] {
+			out = append(out, g)
+		}
+	}
+	return out
 }
 
 func (m *Member) recordOne(ctx context.Context, group string, known bool, content []byte, members int) error {
