@@ -82,6 +82,9 @@ type givingUp struct {
 	exit func(code int)
 }
 
+// notAmongMembers is what a member says that hears of its own removal while it does something else.
+const notAmongMembers = "failed to find local ID in cluster members"
+
 // OnWrite implements zapcore.CheckWriteHook.
 func (g givingUp) OnWrite(entry *zapcore.CheckedEntry, fields []zapcore.Field) {
 	why := entry.Message
@@ -89,6 +92,11 @@ func (g givingUp) OnWrite(entry *zapcore.CheckedEntry, fields []zapcore.Field) {
 		if err, ok := f.Interface.(error); ok && f.Type == zapcore.ErrorType {
 			why += ": " + err.Error()
 		}
+	}
+	if strings.Contains(why, notAmongMembers) {
+		fmt.Fprintf(g.out, "nephele: etcd: %v\n", errRemoved)
+		g.exit(1)
+		return
 	}
 	hint := "the last lines of " + g.log + " say more"
 	if strings.Contains(why, syscall.ENOSPC.Error()) {

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"go.uber.org/zap/zapcore"
+
 	"github.com/nephele-io/nephele/internal/platform/certs"
 )
 
@@ -193,5 +195,16 @@ func TestQuorum(t *testing.T) {
 	}
 	if all, needed, _ := Quorum([]Member{{}, {}, {}, {}}); all != 4 || needed != 3 {
 		t.Error(all, needed)
+	}
+}
+
+// TestRemovedMeanwhile: a member says that it was removed also where etcd gives up for it.
+func TestRemovedMeanwhile(t *testing.T) {
+	var out strings.Builder
+	code := 0
+	end := givingUp{out: &out, log: "etcd.log", exit: func(c int) { code = c }}
+	end.OnWrite(&zapcore.CheckedEntry{Entry: zapcore.Entry{Message: notAmongMembers}}, nil)
+	if code != 1 || out.String() != "nephele: etcd: this member has been removed: add it anew, on a new data directory\n" {
+		t.Error(code, out.String())
 	}
 }
