@@ -21,22 +21,22 @@ type networkClients struct {
 
 func newNetworkClients(subscription string, credential azcore.TokenCredential, o *arm.ClientOptions) (c networkClients, err error) {
 	if c.asgs, err = armnetwork.NewApplicationSecurityGroupsClient(subscription, credential, o); err != nil {
-		return c, fmt.Errorf("ApplicationSecurityGroups: %w", err)
+		return c, fmt.Errorf("client of ApplicationSecurityGroups: %w", err)
 	}
 	if c.interfaces, err = armnetwork.NewInterfacesClient(subscription, credential, o); err != nil {
-		return c, fmt.Errorf("Interfaces: %w", err)
+		return c, fmt.Errorf("client of Interfaces: %w", err)
 	}
 	if c.addresses, err = armnetwork.NewPublicIPAddressesClient(subscription, credential, o); err != nil {
-		return c, fmt.Errorf("PublicIPAddresses: %w", err)
+		return c, fmt.Errorf("client of PublicIPAddresses: %w", err)
 	}
 	if c.nsgs, err = armnetwork.NewSecurityGroupsClient(subscription, credential, o); err != nil {
-		return c, fmt.Errorf("SecurityGroups: %w", err)
+		return c, fmt.Errorf("client of SecurityGroups: %w", err)
 	}
 	if c.tags, err = armnetwork.NewServiceTagsClient(subscription, credential, o); err != nil {
-		return c, fmt.Errorf("ServiceTags: %w", err)
+		return c, fmt.Errorf("client of ServiceTags: %w", err)
 	}
 	if c.networks, err = armnetwork.NewVirtualNetworksClient(subscription, credential, o); err != nil {
-		return c, fmt.Errorf("VirtualNetworks: %w", err)
+		return c, fmt.Errorf("client of VirtualNetworks: %w", err)
 	}
 	return c, nil
 }
