@@ -293,7 +293,7 @@ func (b *content) empty(ctx context.Context, c client.Client) error {
 			return fmt.Errorf("read Secret %s/%s: %w", system, name, err)
 		}
 		if len(s.Data) > 0 && !reflect.DeepEqual(s.Data, data) {
-			return fmt.Errorf("Secret %s/%s holds another key: stop the controller, delete what is in it, and restore before it runs", system, name)
+			return fmt.Errorf("the Secret %s/%s holds another key: stop the controller, delete what is in it, and restore before it runs", system, name)
 		}
 	}
 	return nil
@@ -310,7 +310,7 @@ func (b *content) restore(ctx context.Context, c client.Client) (made int, err e
 	}
 	for _, name := range slices.Sorted(maps.Keys(b.keys)) {
 		if err := putKey(ctx, c, name, b.keys[name]); err != nil {
-			return made, fmt.Errorf("Secret %s/%s: %w", system, name, err)
+			return made, fmt.Errorf("write Secret %s/%s: %w", system, name, err)
 		}
 	}
 	for _, o := range b.objects {

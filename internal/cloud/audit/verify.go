@@ -32,13 +32,13 @@ type Evidence struct {
 
 // Chain is what one process wrote.
 type Chain struct {
-	Process     string    `json:"process"`
-	First       uint64    `json:"first"`
-	Last        uint64    `json:"last"`
-	Begin       time.Time `json:"begin"`
-	End         time.Time `json:"end"`
-	Hash        string    `json:"hash"` // of the last line
-	whole, file bool
+	Process string    `json:"process"`
+	First   uint64    `json:"first"`
+	Last    uint64    `json:"last"`
+	Begin   time.Time `json:"begin"`
+	End     time.Time `json:"end"`
+	Hash    string    `json:"hash"` // of the last line
+	file    bool
 }
 
 // most bounds what is told of each kind.
