@@ -15,6 +15,9 @@ import (
 const (
 	// mostAskedMembers is how many members all groups have together that a member has asked for.
 	mostAskedMembers = 10 * mostMembers
+	// mostClaimedMembers bounds the groups that a member says it has and that this hub, perhaps
+	// begun anew, has not given it: they may have grown meanwhile, but nobody has proven that.
+	mostClaimedMembers = 4 * mostAskedMembers
 	// interestsPerSecond is how many groups a member may ask for: each is computed over all
 	// clusters and told as a whole. Who asks for more waits.
 	interestsPerSecond, interestsAtOnce = 50, 2000
@@ -42,11 +45,16 @@ func (h *Hub) grant(m *member) {
 	if len(all)+len(m.asked) == 0 {
 		return
 	}
-	asked, members := make(map[string]wire.Told, len(all)), 0
+	asked, members, claimed := make(map[string]wire.Told, len(all)), 0, 0
 	m.hidden, m.broad = nil, false
 	for _, i := range all { // what the member has stays before what is new
-		if was, told := m.asked[i.Group.ID]; told && !was.Refused || i.Has {
-			members += h.union.Size(i.Group.ID)
+		was, told := m.asked[i.Group.ID]
+		given, size := told && !was.Refused, h.union.Size(i.Group.ID)
+		if given || i.Has {
+			members += size
+		}
+		if given && i.Has { // it may be given because it was claimed
+			claimed += size
 		}
 	}
 	for n := range all {
@@ -54,17 +62,17 @@ func (h *Hub) grant(m *member) {
 		id, size := i.Group.ID, h.union.Size(i.Group.ID)
 		t := wire.Told{Group: id, Reason: i.Refused, Message: i.Message, Refused: i.Refused != ""}
 		was, told := m.asked[id]
-		has := told && !was.Refused || i.Has
-		switch {
+		given := told && !was.Refused
+		switch message := tooBroad(given, i.Has, size, members, claimed); {
 		case t.Refused:
-		case !has && size > mostMembers:
-			t.Refused, t.Reason, m.broad = true, setv1alpha1.ReasonPeerTooBroad, true
-			t.Message = fmt.Sprintf("more than %d workloads of other clusters: name fewer, or their networks as ipBlock", mostMembers)
-		case !has && members+size > mostAskedMembers:
-			t.Refused, t.Reason, m.broad = true, setv1alpha1.ReasonPeerTooBroad, true
-			t.Message = fmt.Sprintf("the policies of this cluster mean more than %d workloads of other clusters", mostAskedMembers)
+		case message != "":
+			t.Refused, t.Reason, t.Message, m.broad = true, setv1alpha1.ReasonPeerTooBroad, message, true
 		default:
-			if !has {
+			switch {
+			case given:
+			case i.Has:
+				claimed += size
+			default:
 				members += size
 			}
 			if missing := peers.Missing(&i.Group.Peer, func(name string) bool { return h.clusters[name] != nil }); missing != nil {
@@ -76,6 +84,26 @@ func (h *Hub) grant(m *member) {
 		asked[id] = t
 	}
 	m.asked = asked
+}
+
+// tooBroad says why a group of so many members is refused; "" if it is not. given says that the
+// member has it from this hub, claims that it says it has it from a former one. members are those
+// of its other groups, claimed those of other groups that it claims.
+func tooBroad(given, claims bool, size, members, claimed int) string {
+	switch {
+	case given:
+		return ""
+	case claims:
+		if claimed+size > mostClaimedMembers {
+			return fmt.Sprintf("the policies of this cluster mean more than %d workloads of other clusters", mostClaimedMembers)
+		}
+		return ""
+	case size > mostMembers:
+		return fmt.Sprintf("more than %d workloads of other clusters: name fewer, or their networks as ipBlock", mostMembers)
+	case members+size > mostAskedMembers:
+		return fmt.Sprintf("the policies of this cluster mean more than %d workloads of other clusters", mostAskedMembers)
+	}
+	return ""
 }
 
 // hide finds the clusters whose Pods the member does not see by their own addresses: an own policy
