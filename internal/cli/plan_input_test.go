@@ -171,7 +171,7 @@ func TestPlanKeepsPorts(t *testing.T) {
 // TestPlanInputIsTheControllers: what a plan is made from has every field that the realizer's has,
 // but those that only a running realizer can know.
 func TestPlanInputIsTheControllers(t *testing.T) {
-	ofTheRealizer := map[string]bool{"Realized": true, "Stop": true, "Seal": true, "Blocked": true, "Locked": true, "Unmarked": true, "Agents": true, "Faulty": true}
+	ofTheRealizer := map[string]bool{"Realized": true, "Stop": true, "Seal": true, "Blocked": true, "Locked": true, "Unmarked": true, "Agents": true, "Faulty": true, "Heavy": true}
 	waves := int32(3)
 	account := func(name string) *cloudv1alpha1.CloudProviderAccount {
 		return &cloudv1alpha1.CloudProviderAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "vms", Name: name,

@@ -2,8 +2,8 @@ package hub
 
 import "testing"
 
-// TestClaimedGroups: what a member has from this hub stays however it grows, what it only says it has is
-// bounded, too.
+// TestClaimedGroups: what a member has from this hub stays however it grows, what it only says it
+// has is bounded, too.
 func TestClaimedGroups(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
