@@ -30,7 +30,7 @@ func TestPlanInputIsWhole(t *testing.T) {
 	}
 	tighten := func(r v1beta2.NetworkPolicyReference) bool { return r.Name == "p" }
 	in := a.PlanInput("cluster", want, tighten, []plan.Region{{}})
-	ofTheWorker := map[string]bool{"Realized": true, "Stop": true, "Seal": true, "Blocked": true, "Locked": true, "Unmarked": true, "Agents": true, "Faulty": true}
+	ofTheWorker := map[string]bool{"Realized": true, "Stop": true, "Seal": true, "Blocked": true, "Locked": true, "Unmarked": true, "Agents": true, "Faulty": true, "Heavy": true}
 	v := reflect.ValueOf(in)
 	for i := range v.NumField() {
 		f := v.Type().Field(i)
