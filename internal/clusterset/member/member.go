@@ -329,7 +329,10 @@ func (m *Member) connect(ctx context.Context) {
 			continue
 		}
 		m.mu.Lock()
-		m.state.membership = membership
+		joined := m.state.membership == nil
+		if m.state.membership = membership; joined {
+			m.annotate() // which may have said that this cluster is in no set
+		}
 		m.mu.Unlock()
 		lasted, err := m.round(ctx, membership)
 		if ctx.Err() != nil {
