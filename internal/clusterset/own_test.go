@@ -74,6 +74,16 @@ func (s *set) says(name string, want ...string) {
 	})
 }
 
+// promptly waits until something is so, while no time goes by for hub and members.
+func (s *set) promptly(what string, is func() bool) {
+	s.Helper()
+	for end := time.Now().Add(2 * time.Minute); !is(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			s.Fatalf("%s: not after two minutes", what)
+		}
+	}
+}
+
 // TestOwnPolicies: a member's own policy means workloads of other clusters as far as these let them
 // be seen, also while the hub is away, and no more than that.
 func TestOwnPolicies(t *testing.T) {
@@ -123,14 +133,15 @@ func TestOwnPolicies(t *testing.T) {
 
 	// What the hub answers is on record at once: no time goes by here.
 	s.podIn("east", "shop", "quick", "10.1.0.8")
+	s.until("the hub knows three Pods and a Node", func() (bool, any) { c := s.cluster("east"); return c.Status.Entities == 4, c.Status })
 	s.must(west.Create(t.Context(), own("quick", "quick")))
-	for end, there := time.Now().Add(2*time.Minute), false; !there && time.Now().Before(end); time.Sleep(time.Millisecond) {
+	s.promptly("it is on record", func() bool {
 		var all setv1alpha1.RemoteGroupList
 		s.must(west.List(t.Context(), &all))
-		there = slices.ContainsFunc(all.Items, func(g setv1alpha1.RemoteGroup) bool {
+		return slices.ContainsFunc(all.Items, func(g setv1alpha1.RemoteGroup) bool {
 			return g.Members == 1 && slices.Equal(west.groups()[g.Name], []string{"10.1.0.8"})
 		})
-	}
+	})
 	s.boot(west)
 	s.until("it is there in a process that begins anew", func() (bool, any) { got := west.all(); return slices.Contains(got, "10.1.0.8"), got })
 	s.must(west.Delete(t.Context(), own("quick", "quick")))
