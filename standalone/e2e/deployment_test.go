@@ -78,7 +78,13 @@ func TestDeploymentIsRestricted(t *testing.T) {
 				t.Errorf("%s: port %s is in %d rules", dir, port.Name, open[port.Name])
 			}
 		}
-		if len(open) != len(c.Ports)-1 || !slices.Equal(p.Spec.PolicyTypes, []networkingv1.PolicyType{networkingv1.PolicyTypeIngress}) {
+		for _, rule := range p.Spec.Egress {
+			if len(rule.Ports) == 0 {
+				t.Errorf("%s: it may go to all ports: %v", dir, rule)
+			}
+		}
+		both := []networkingv1.PolicyType{networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress}
+		if len(open) != len(c.Ports)-1 || len(p.Spec.Egress) == 0 || !slices.Equal(p.Spec.PolicyTypes, both) {
 			t.Errorf("%s: %v, %v", dir, open, p.Spec.PolicyTypes)
 		}
 		if narrowed := slices.ContainsFunc(c.Args, func(a string) bool { return strings.HasPrefix(a, "--secret-namespaces=") }); narrowed != (dir == overlay) {

@@ -127,8 +127,9 @@ func TestManifestInExistingCluster(t *testing.T) {
 	p.end()
 	// Equal events about one and the same version of an object become a series, which is a patch;
 	// too rare to bring about. What an agent is told of the cloud needs an agent (TestAgented).
-	// There is no native service here and no service tag of Azure, and no interface is selected.
-	rare := []string{"patch events.events.k8s.io", "breakglass virtualmachines.crd.cloud.antrea.io", "patch antreaagentinfos.crd.antrea.io"}
+	// There is no native service here and no service tag of Azure, no interface is selected, and no
+	// cluster-wide policy has a history.
+	rare := []string{"patch events.events.k8s.io", "breakglass virtualmachines.crd.cloud.antrea.io", "patch antreaagentinfos.crd.antrea.io", "record clusterpolicyrevisions.nephele.io"}
 	for _, verb := range []string{"create", "patch", "delete"} {
 		rare = append(rare, verb+" groups.crd.antrea.io")
 	}
