@@ -122,26 +122,28 @@ func mustBeAudited(t *testing.T, dir string, calls []ec2.Call) {
 	t.Logf("%d calls changed something; of %d the process never learned", len(calls), lost)
 }
 
-// keyed sees to it that the controller has put the key of records into the Secret that the manifest
-// makes, and that applying the manifest again leaves it there.
+// keyed sees to it that the controller has put the keys of records and of the history into the
+// Secrets that the manifest makes, and that applying the manifest again leaves them there.
 func (x *existing) keyed() {
 	x.t.Helper()
-	get := func() []byte {
-		s, err := x.kube.CoreV1().Secrets("kube-system").Get(x.t.Context(), "nephele-record-key", metav1.GetOptions{})
+	for _, name := range []string{"nephele-record-key", "nephele-history-key"} {
+		get := func() map[string][]byte {
+			s, err := x.kube.CoreV1().Secrets("kube-system").Get(x.t.Context(), name, metav1.GetOptions{})
+			x.must(err)
+			return s.Data
+		}
+		before := get()
+		if len(before) == 0 {
+			x.t.Errorf("the Secret %s holds no key", name)
+		}
+		i := slices.IndexFunc(x.objects, func(o *unstructured.Unstructured) bool { return o.GetKind() == "Secret" && o.GetName() == name })
+		raw, err := x.objects[i].MarshalJSON()
 		x.must(err)
-		return s.Data["key"]
-	}
-	key := get()
-	if len(key) != 32 {
-		x.t.Errorf("the key has %d bytes", len(key))
-	}
-	i := slices.IndexFunc(x.objects, func(o *unstructured.Unstructured) bool { return o.GetKind() == "Secret" })
-	raw, err := x.objects[i].MarshalJSON()
-	x.must(err)
-	_, err = x.kube.CoreV1().Secrets("kube-system").Patch(x.t.Context(), "nephele-record-key", types.ApplyPatchType, raw, metav1.PatchOptions{FieldManager: "kubectl"})
-	x.must(err)
-	if !bytes.Equal(key, get()) {
-		x.t.Error("applying the manifest again has changed the key")
+		_, err = x.kube.CoreV1().Secrets("kube-system").Patch(x.t.Context(), name, types.ApplyPatchType, raw, metav1.PatchOptions{FieldManager: "kubectl"})
+		x.must(err)
+		if after := get(); !maps.EqualFunc(before, after, bytes.Equal) {
+			x.t.Errorf("applying the manifest again has changed the Secret %s", name)
+		}
 	}
 }
 
