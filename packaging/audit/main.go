@@ -180,7 +180,7 @@ func goVulnerabilities(ctx context.Context, root string) ([]finding, error) {
 		raw, err := cmd.Output()
 		if err != nil {
 			if text := said.String(); strings.Contains(text, "vuln.go.dev") || strings.Contains(text, "dial tcp") {
-				return nil, fmt.Errorf("Go's database of vulnerabilities: %w", errAway)
+				return nil, fmt.Errorf("the database of vulnerabilities of Go: %w", errAway)
 			}
 			return nil, fmt.Errorf("govulncheck in %s: %w\n%s", dir, err, said.String())
 		}
