@@ -73,7 +73,7 @@ const defaultDNSService = "kube-system/kube-dns"
 
 // collectPercent is by how much the heap of an agent grows before garbage is collected. Most of it
 // is what the agent knows and stays, and the memory is needed by what the host is there for.
-const collectPercent = 30
+const collectPercent = 15
 
 // defaultAgentMetrics is where metrics are served. Nobody else than the host reaches it.
 const defaultAgentMetrics = "127.0.0.1:10351"
