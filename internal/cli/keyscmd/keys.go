@@ -268,6 +268,7 @@ func change(cmd *cobra.Command, l List, distrust string, yes bool, now time.Time
 		if r[0].ID != seen {
 			return nil, errors.New("somebody else has made another key meanwhile: see nephele keys list")
 		}
+		r = l.lasting(r, now)
 		if distrust == "" || distrust == r[0].ID {
 			next, err := l.Kind.Make(rand.Reader, now)
 			if err != nil {
@@ -291,12 +292,27 @@ func change(cmd *cobra.Command, l List, distrust string, yes bool, now time.Time
 		return fmt.Errorf("%s: %w", l.Name, err)
 	}
 	if made != "" {
-		fmt.Fprintf(out, "The key %s is the current one of %s. %s\n", made, l.Name, l.Then)
+		fmt.Fprintf(out, "The key %s is the current one of %s.", made, l.Name)
+		if distrust == "" { // else tell has said what happens
+			fmt.Fprintf(out, " %s", l.Then)
+		}
+		fmt.Fprintln(out)
 	}
 	if distrust != "" {
 		fmt.Fprintf(out, "The key %s is not believed any more.\n", distrust)
 	}
 	return nil
+}
+
+// lasting is a list without the keys whose time is over. The end of each depends on the one before
+// it: if that went alone, a key that is over would be believed again.
+func (l List) lasting(r keyring.Ring, now time.Time) keyring.Ring {
+	for i := 1; l.Ends != nil && i < len(r); i++ {
+		if !now.Before(l.Ends(r, i)) {
+			return r[:i]
+		}
+	}
+	return r
 }
 
 // tell says what the end of belief in a key means.

@@ -191,6 +191,33 @@ func TestDistrust(t *testing.T) {
 	}
 }
 
+// TestOverStaysOver: an authority whose time is over is not believed again when belief ends in the
+// one that took its place.
+func TestOverStaysOver(t *testing.T) {
+	b := newBench(t)
+	for range 2 {
+		if out, err := b.run("", "rotate", "hosts"); err != nil || !strings.Contains(out, "the server proves itself by it from") {
+			t.Fatal(out, err)
+		}
+		b.now = b.now.Add(10 * 24 * time.Hour)
+	}
+	all := b.of("hosts")
+	if len(all) != 3 {
+		t.Fatal(all)
+	}
+	if _, err := b.run("", "rotate", "hosts", "--distrust", all[1], "--yes"); err != nil {
+		t.Fatal(err)
+	}
+	if got := b.of("hosts"); len(got) != 1 || got[0] != all[0] {
+		t.Errorf("believed are %v of %v", got, all)
+	}
+	// What is said of a new key is true of one that takes the place of a key that is gone.
+	out, err := b.run("", "rotate", "hosts", "--distrust", all[0], "--yes")
+	if err != nil || strings.Contains(out, "from 2030-") || !strings.Contains(out, "is the current one of hosts.\n") {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
 // kubeconfig is one that leads nowhere: the client is given.
 func (b *bench) kubeconfig() string {
 	b.Helper()
