@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -16,6 +17,7 @@ import (
 // past joins the history of policies with those who tell it something. A nil past keeps none.
 type past struct {
 	recorder *history.Recorder
+	keys     *history.Keys
 	authors  *history.Authors
 	metrics  *history.Metrics
 }
@@ -27,7 +29,7 @@ func newPast(mgr manager.Manager, o Options) *past {
 		return nil
 	}
 	keys := history.NewKeys(history.KeysOptions{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Namespace: APINamespace, Clock: clock.RealClock{}, Log: o.Log.WithName("history")})
-	p := &past{authors: history.NewAuthors(), metrics: history.NewMetrics()}
+	p := &past{keys: keys, authors: history.NewAuthors(), metrics: history.NewMetrics()}
 	p.recorder = history.New(history.Options{
 		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Clock: clock.RealClock{}, Log: o.Log.WithName("history"), Bounds: o.History,
 		Authors: p.authors, Metrics: p.metrics, Proofs: keys,
@@ -43,7 +45,7 @@ func (p *past) start(mgr manager.Manager, o Options) error {
 	if err := o.metrics.show(p.metrics); err != nil {
 		return err
 	}
-	if err := mgr.Add(p.recorder); err != nil {
+	if err := errors.Join(mgr.Add(p.recorder), mgr.Add(manager.RunnableFunc(p.keys.Keep))); err != nil {
 		return fmt.Errorf("keep the history of policies: %w", err)
 	}
 	return nil

@@ -72,12 +72,12 @@ type KeysOptions struct {
 	Client    client.Client
 	Reader    client.Reader
 	Namespace string
-	Clock     clock.PassiveClock
+	Clock     clock.WithTicker
 	Log       logr.Logger
 }
 
 // Keys prove revisions. They are kept in a Secret, read when they are needed first and every minute
-// from then on, and made if there are none. Keys may be used from any number of goroutines.
+// while Keep runs, and made if there are none. Keys may be used from any number of goroutines.
 type Keys struct {
 	o KeysOptions
 
@@ -127,23 +127,45 @@ func (k *Keys) Proven(s *v1alpha1.RevisionSpec) bool {
 	return v.proof(s) == nil
 }
 
-// refresh reads the keys if they were not looked at for a while, and publishes what has changed. It
-// needs mu.
-func (k *Keys) refresh(ctx context.Context) error {
-	if k.ring == nil || k.o.Clock.Since(k.read) >= rereadAfter {
-		ring, _, made, err := Place().Load(ctx, k.o.Client, k.o.Namespace, rand.Reader, k.o.Clock.Now())
-		if err != nil {
-			return err
+// Keep reads the keys again, every minute, and publishes them, until ctx ends: readers have to hear
+// of a key that is not believed any more also where no revision is written.
+func (k *Keys) Keep(ctx context.Context) error {
+	ticker := k.o.Clock.NewTicker(rereadAfter)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C():
 		}
-		if made {
-			k.o.Log.Info("A new key proves revisions", "secret", k.o.Namespace+"/"+KeySecret, "key", ring[0].ID)
+		k.mu.Lock()
+		err := k.reread(ctx)
+		k.mu.Unlock()
+		if err != nil && !apierrors.IsForbidden(err) && ctx.Err() == nil {
+			k.o.Log.Error(err, "The keys of the history cannot be read again; those published stay", "secret", k.o.Namespace+"/"+KeySecret)
 		}
-		k.published = k.published && fmt.Sprint(ring) == fmt.Sprint(k.ring)
-		k.ring, k.read = ring, k.o.Clock.Now()
 	}
-	if k.published {
+}
+
+// refresh makes sure that the keys were read and published, and not long ago. It needs mu.
+func (k *Keys) refresh(ctx context.Context) error {
+	if k.published && k.o.Clock.Since(k.read) < rereadAfter {
 		return nil
 	}
+	return k.reread(ctx)
+}
+
+// reread reads the keys and publishes them if others are published. It needs mu.
+func (k *Keys) reread(ctx context.Context) error {
+	k.published = false
+	ring, _, made, err := Place().Load(ctx, k.o.Client, k.o.Namespace, rand.Reader, k.o.Clock.Now())
+	if err != nil {
+		return err
+	}
+	if made {
+		k.o.Log.Info("A new key proves revisions", "secret", k.o.Namespace+"/"+KeySecret, "key", ring[0].ID)
+	}
+	k.ring, k.read = ring, k.o.Clock.Now()
 	// Before anything is signed with a key, whoever checks can know of it.
 	if err := k.publish(ctx); err != nil {
 		return err

@@ -1,8 +1,10 @@
 package history
 
 import (
+	"context"
 	"crypto/rand"
 	"reflect"
+	goruntime "runtime"
 	"strings"
 	"testing"
 	"time"
@@ -160,6 +162,36 @@ func TestKeysOfHistoryRotate(t *testing.T) {
 	}
 	if err := CheckAll(t.Context(), n.client, "kube-system", []*Revision{after}); !apierrors.IsNotFound(err) || after.Unproven == "" {
 		t.Error(err, after.Unproven)
+	}
+}
+
+// TestBeliefEndsWithoutRevision: a key that is not believed any more is not published any more
+// either, although nobody writes a policy.
+func TestBeliefEndsWithoutRevision(t *testing.T) {
+	n := newNotary(t)
+	before := n.proven()
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- n.Keep(ctx) }()
+	for !n.clock.HasWaiters() {
+		goruntime.Gosched()
+	}
+	err := Place().Change(t.Context(), n.client, "kube-system", func(r keyring.Ring) (keyring.Ring, error) {
+		made, err := Place().Make(rand.Reader, n.clock.Now())
+		return keyring.Ring{made}, err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.clock.Step(rereadAfter)
+	for end := time.Now().Add(time.Minute); n.check(before) != errOtherKey.Error(); goruntime.Gosched() {
+		if time.Now().After(end) {
+			t.Fatal("it is believed still")
+		}
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
 	}
 }
 
