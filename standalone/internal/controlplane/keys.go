@@ -1,6 +1,7 @@
 package controlplane
 
 import (
+	"cmp"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -78,8 +79,16 @@ func (k *Keys) Read(name string) (keyring.Ring, error) {
 	return ring, err
 }
 
-// Change replaces a list as a whole. It fails while somebody runs on the directory.
+// errShared is why keys are not changed that the others would not know.
+var errShared = errors.New("the members of the hub share these keys, and none believes or reads what another one signs or encrypts with a key of its own: " +
+	"restore a backup of one member into a new data directory, change the keys there, start it with --peer-listen, and add the others anew")
+
+// Change replaces a list as a whole. It fails while somebody runs on the directory, and for keys
+// that other members of a hub share.
 func (k *Keys) Change(name string, next func(keyring.Ring) (keyring.Ring, error)) error {
+	if shared, err := k.dir.shares(name); err != nil || shared {
+		return cmp.Or(err, errShared)
+	}
 	return Alone(k.dir.path, func() error { return k.change(name, next) })
 }
 

@@ -59,14 +59,28 @@ type Invitation struct {
 }
 
 // sharedFiles are those that all members have: authorities, so that what one has signed counts at
-// the others, the key of ServiceAccounts, and that by which Secrets are encrypted. The authority of
-// etcd and its only client is each one's own.
+// the others, the key of ServiceAccounts, and that by which Secrets are encrypted. With the lists a
+// new member believes former keys as long as the others do. The authority of etcd and its only
+// client is each one's own.
 func sharedFiles() []string {
 	var out []string
 	for _, authority := range []string{clusterAuthority, frontProxyAuthority, webhookAuthority, peerAuthority} {
-		out = append(out, authority+".crt", authority+".key")
+		out = append(out, authority+".crt", authority+".key", authority+".ring")
 	}
-	return append(out, serviceAccountKey+".key", encryptionFile)
+	return append(out, serviceAccountKey+".key", serviceAccountKey+".ring", encryptionFile)
+}
+
+// shares reports whether a data directory is that of one of several members, and has a list of keys
+// in common with the others.
+func (d *dataDir) shares(list string) (bool, error) {
+	if list != SecretsKeys && !slices.Contains(sharedFiles(), list+".key") {
+		return false, nil
+	}
+	_, err := os.Stat(d.peers())
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 var peerName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)

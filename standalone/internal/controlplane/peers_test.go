@@ -1,17 +1,21 @@
 package controlplane
 
 import (
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"maps"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"go.uber.org/zap/zapcore"
 
 	"github.com/nephele-io/nephele/internal/platform/certs"
+	"github.com/nephele-io/nephele/internal/platform/keyring"
 )
 
 // invitation is one as Peering.Add makes it.
@@ -170,6 +174,96 @@ func TestOpenPeers(t *testing.T) {
 	third.Name, third.Members = "third", map[string]string{"first": "https://127.0.0.1:1", "third": "https://127.0.0.1:2"}
 	if _, err := openPeers(d, &Peers{Listen: "127.0.0.1:2", JoinFile: fileOf(third)}); err == nil || !strings.Contains(err.Error(), "that of member second") {
 		t.Errorf("another member's file: %v", err)
+	}
+}
+
+// TestMembersShareFormerKeys: a new member believes what the others do, and proves itself by what
+// they do; and no member changes alone what all share.
+func TestMembersShareFormerKeys(t *testing.T) {
+	hub, joins := &dataDir{path: t.TempDir()}, &dataDir{path: t.TempDir()}
+	authorities := []string{clusterAuthority, frontProxyAuthority, webhookAuthority, peerAuthority}
+	keys := func(d *dataDir) map[string]string {
+		t.Helper()
+		store, err := certs.Open(d.pki(), time.Now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out := map[string]string{}
+		for _, name := range authorities {
+			a, err := store.Authority(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			out[name] = string(a.CertPEM())
+		}
+		if _, err := store.SigningKey(serviceAccountKey); err != nil {
+			t.Fatal(err)
+		}
+		public, err := os.ReadFile(store.VerifyingFile(serviceAccountKey))
+		if err != nil {
+			t.Fatal(err)
+		}
+		out[serviceAccountKey] = string(public)
+		return out
+	}
+	keys(hub)
+	if err := os.MkdirAll(hub.etcd(), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := openEncryption(hub); err != nil {
+		t.Fatal(err)
+	}
+	all := &Keys{hub}
+	rotate := func(name string) error {
+		next := certs.NextAuthorities
+		if name == serviceAccountKey {
+			next = certs.NextSigning
+		}
+		return all.Change(name, func(r keyring.Ring) (keyring.Ring, error) {
+			made, err := KindOf(name).Make(rand.Reader, time.Now())
+			if err != nil {
+				return nil, err
+			}
+			return next(r, made, time.Now())
+		})
+	}
+	for _, name := range append(authorities, serviceAccountKey) {
+		if err := rotate(name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := keys(hub)
+	i := invitation()
+	for name := range i.Files {
+		text, err := os.ReadFile(filepath.Join(hub.pki(), name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		i.Files[name] = text
+	}
+	p := &peers{listen: netip.MustParseAddrPort(i.Peer)}
+	if err := p.join(joins, &i); err != nil {
+		t.Fatal(err)
+	}
+	got := keys(joins)
+	for name := range want {
+		if strings.Count(want[name], "BEGIN") != 2 || got[name] != want[name] {
+			t.Errorf("%s: %d keys are believed, and %d at the new member", name, strings.Count(want[name], "BEGIN"), strings.Count(got[name], "BEGIN"))
+		}
+	}
+	if err := p.join(joins, &i); err != nil {
+		t.Errorf("once more, after a start that was cut off: %v", err)
+	}
+	if err := hub.note(record{Name: founderName, Joined: true}); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range append(authorities, serviceAccountKey, SecretsKeys) {
+		if err := rotate(name); !errors.Is(err, errShared) {
+			t.Errorf("%s: one member has changed it alone: %v", name, err)
+		}
+	}
+	if shared, err := hub.shares(EtcdAuthority); shared || err != nil {
+		t.Error(shared, err)
 	}
 }
 
