@@ -1,9 +1,9 @@
 // Command audit looks at what others have made that is in our programs: whether vulnerabilities of
 // it are known, and under which licences it is. It also checks our own advisories.
 //
-// What cannot be asked here, because a database is not reached, is told in one line that begins
-// with "not proven:". What is found fails, unless exceptions.json beside this has a reason that has
-// not run out; so does an exception that nothing needs any more.
+// A database that gives no answer fails nothing: one line that begins with "not proven:" says why.
+// What is found fails, unless exceptions.json beside this has a reason that has not run out; so
+// does an exception that nothing needs any more.
 package main
 
 import (
@@ -55,7 +55,25 @@ const (
 const answerWithin = 5 * time.Minute
 
 // errAway is why nothing can be said: somebody else does not answer.
-var errAway = errors.New("it cannot be reached")
+var errAway = errors.New("no answer")
+
+// away is errAway with the reason, in one line.
+func away(who, reason string) error {
+	reason = strings.Join(strings.Fields(reason), " ")
+	return fmt.Errorf("%s: %w: %.300s", who, errAway, cmp.Or(reason, "it says nothing"))
+}
+
+// endsWithin is how long a program that was told to end may go on.
+const endsWithin = 10 * time.Second
+
+// command is a program that ends with ctx. "go tool" hands an interrupt on to the tool, which a
+// kill would leave behind with the pipe that is read here.
+func command(ctx context.Context, dir, name string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Dir, cmd.WaitDelay = dir, endsWithin
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	return cmd
+}
 
 func run(ctx context.Context, root string, list bool, out io.Writer, now time.Time) error {
 	if list {
@@ -140,6 +158,13 @@ func readExceptions(file string, now time.Time) ([]exception, error) {
 	return all, errors.Join(errs...)
 }
 
+// remedies are what to do about a finding. That a commit passed before is no contradiction:
+// vulnerabilities become known later.
+var remedies = map[string]string{
+	vulnerability: "it may have become known after this commit: require a version with a fix, or say in " + exceptionsFile + " why it does not matter",
+	licenced:      "use another module, or say in " + exceptionsFile + " why it may be there",
+}
+
 // judge fails for what has no exception, and for exceptions that nothing needs. Whether nothing
 // needs one is known only if all was asked.
 func judge(found []finding, exceptions []exception, allVulnerabilities, allLicences bool) error {
@@ -148,7 +173,7 @@ func judge(found []finding, exceptions []exception, allVulnerabilities, allLicen
 	for _, f := range found {
 		i := slices.IndexFunc(exceptions, func(e exception) bool { return e.Kind == f.Kind && e.ID == f.ID && e.Module == f.Module })
 		if i < 0 {
-			errs = append(errs, fmt.Errorf("%s %s of %s: %s", f.Kind, f.ID, f.Module, f.What))
+			errs = append(errs, fmt.Errorf("%s %s of %s: %s; %s", f.Kind, f.ID, f.Module, f.What, remedies[f.Kind]))
 			continue
 		}
 		used[exceptions[i]] = true
@@ -173,20 +198,18 @@ func goVulnerabilities(ctx context.Context, root string) ([]finding, error) {
 		if err != nil {
 			return nil, err
 		}
-		cmd := exec.CommandContext(ctx, "go", "tool", "-modfile="+tools, "govulncheck", "-scan=module", "-format=json")
-		cmd.Dir = filepath.Join(root, dir)
+		cmd := command(ctx, filepath.Join(root, dir), "go", "tool", "-modfile="+tools, "govulncheck", "-scan=module", "-format=json")
 		var said bytes.Buffer
 		cmd.Stderr = &said
+		// In JSON it ends with 0 whatever it finds. Proxies have many ways not to answer, with
+		// pages of their own among them, so every other end is one.
 		raw, err := cmd.Output()
 		if err != nil {
-			if text := said.String(); strings.Contains(text, "vuln.go.dev") || strings.Contains(text, "dial tcp") {
-				return nil, fmt.Errorf("the database of vulnerabilities of Go: %w", errAway)
-			}
-			return nil, fmt.Errorf("govulncheck in %s: %w\n%s", dir, err, said.String())
+			return nil, away("govulncheck in "+dir, said.String()+" "+err.Error())
 		}
 		found, err := readGoVulnerabilities(bytes.NewReader(raw))
 		if err != nil {
-			return nil, err
+			return nil, away("govulncheck in "+dir, err.Error())
 		}
 		for _, f := range found {
 			if !seen[f] {
@@ -224,10 +247,9 @@ func readGoVulnerabilities(from io.Reader) ([]finding, error) {
 // npmVulnerabilities asks npm's registry about the packages that the page is built with.
 func npmVulnerabilities(ctx context.Context, root string) ([]finding, error) {
 	if _, err := exec.LookPath("npm"); err != nil {
-		return nil, fmt.Errorf("npm is not here: %w", errAway)
+		return nil, away("npm", "it is not here")
 	}
-	cmd := exec.CommandContext(ctx, "npm", "audit", "--json", "--package-lock-only", "--fetch-retries=1", "--fetch-timeout=30000")
-	cmd.Dir = filepath.Join(root, "web")
+	cmd := command(ctx, filepath.Join(root, "web"), "npm", "audit", "--json", "--package-lock-only", "--fetch-retries=1", "--fetch-timeout=30000")
 	raw, err := cmd.Output() // exits with 1 if there are any
 	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
 		return nil, err
@@ -246,10 +268,14 @@ func readNPM(raw []byte) ([]finding, error) {
 		}
 	}
 	if err := json.Unmarshal(raw, &said); err != nil {
-		return nil, fmt.Errorf("read what npm audit says: %w", err)
+		return nil, away("npm audit", fmt.Sprintf("%v: %.100q", err, raw))
 	}
 	if said.Error != nil || said.Version == 0 {
-		return nil, fmt.Errorf("npm's registry: %w", errAway)
+		reason := said.Message
+		if e := said.Error; e != nil {
+			reason = strings.Join([]string{e.Code, e.Summary, reason}, " ")
+		}
+		return nil, away("npm audit", reason)
 	}
 	var out []finding
 	for name, v := range said.Vulnerabilities {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -77,6 +78,78 @@ func TestAnswers(t *testing.T) {
 	for _, away := range []string{`{"message":"405 Method Not Allowed"}`, `{"error":{"code":"ENOAUDIT"}}`, `{}`} {
 		if _, err := readNPM([]byte(away)); !errors.Is(err, errAway) {
 			t.Errorf("%s: %v", away, err)
+		}
+	}
+	for answer, why := range map[string]string{
+		`{"message":"405 Method Not Allowed"}`:                                        "405 Method Not Allowed",
+		`{"error":{"code":"ENOAUDIT","summary":"Your registry does not support it"}}`: "ENOAUDIT Your registry does not support it",
+		"<html>\n<body>Sign in</body></html>":                                         "Sign in",
+		"":                                                                            "unexpected end",
+	} {
+		if _, err := readNPM([]byte(answer)); !errors.Is(err, errAway) || !strings.Contains(err.Error(), why) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: %v", answer, err)
+		}
+	}
+}
+
+// TestNoAnswer: whatever stands between here and the databases, and however it refuses, nothing
+// fails, and "not proven:" says why.
+func TestNoAnswer(t *testing.T) {
+	bin := t.TempDir()
+	t.Setenv("PATH", bin)
+	for what, c := range map[string]struct{ script, want string }{
+		"a page of a proxy":  {"echo 'govulncheck: gzip: invalid header' >&2; exit 1", "gzip: invalid header"},
+		"a proxy that fails": {"echo 'HTTP GET x returned unexpected status: 502 Bad Gateway' >&2; exit 1", "502 Bad Gateway"},
+		"half of an answer":  {`echo '{"finding":{"osv":"GO-2026-1"'`, "unexpected EOF"},
+		"no word":            {"exit 1", "exit status 1"},
+	} {
+		for _, name := range []string{"go", "npm"} {
+			if err := os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/sh\n"+c.script+"\n"), 0o700); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := goVulnerabilities(t.Context(), "../.."); !errors.Is(err, errAway) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", what, err, c.want)
+		}
+		if _, err := npmVulnerabilities(t.Context(), "../.."); !errors.Is(err, errAway) {
+			t.Errorf("%s: npm: %v", what, err)
+		}
+	}
+	// A tool that outlives the program which has started it does not keep this one waiting.
+	if err := os.WriteFile(filepath.Join(bin, "go"), []byte("#!/bin/sh\ntrap 'kill $tool; exit 1' INT\n/bin/sleep 300 &\ntool=$!\n: >started\nwait\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	root := t.TempDir()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() {
+		_, err := goVulnerabilities(ctx, root)
+		ended <- err
+	}()
+	for {
+		if _, err := os.Stat(filepath.Join(root, "started")); err == nil {
+			break
+		}
+		select {
+		case err := <-ended:
+			t.Fatal(err)
+		case <-time.After(time.Millisecond):
+		}
+	}
+	cancel()
+	if err := <-ended; err == nil {
+		t.Error("it was ended, and has an answer")
+	}
+}
+
+// TestRemedy: what is found says what to do, for it may be found in a commit that passed before.
+func TestRemedy(t *testing.T) {
+	t.Parallel()
+	for kind, want := range map[string]string{vulnerability: "after this commit: require a version with a fix", licenced: "use another module"} {
+		err := judge([]finding{{kind, "ID", "m", "in v1"}}, nil, true, true)
+		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), exceptionsFile) {
+			t.Errorf("%s: %v", kind, err)
 		}
 	}
 }
