@@ -48,6 +48,9 @@ const (
 	// mostManifest bounds the manifest, in bytes, and mostFiles the files that it lists.
 	mostManifest = 4 << 20
 	mostFiles    = 10_000
+	// mostBytes bounds what a backup is unpacked to: a few bytes can stand for terabytes. A
+	// database of etcd has 8 GiB at most.
+	mostBytes = 16 << 30
 )
 
 // Manifest says what a backup is.
@@ -91,6 +94,9 @@ func Pack(ctx context.Context, dir string, m Manifest, to string) (err error) {
 		m.Files = append(m.Files, f)
 		return err
 	})
+	if err == nil {
+		err = m.bounded() // what is packed can be unpacked
+	}
 	if err != nil {
 		return fmt.Errorf("back up: %w", err)
 	}
@@ -172,6 +178,16 @@ func syncDir(name string) error {
 		return err
 	}
 	return errors.Join(d.Sync(), d.Close())
+}
+
+// syncDirs makes the names of all files below a folder last.
+func syncDirs(dir string) error {
+	return filepath.WalkDir(dir, func(at string, e fs.DirEntry, err error) error {
+		if err != nil || !e.IsDir() {
+			return err
+		}
+		return syncDir(at)
+	})
 }
 
 // Expected is what a backup must be to be taken.
@@ -277,15 +293,25 @@ func (m Manifest) fits(want Expected) error {
 		return fmt.Errorf("it was made by a newer release (%.50s): the format of its data is %d, this one (%s) knows up to %d", m.Version, m.Data, want.Version, want.Data)
 	case newer(m.Version, want.Version):
 		return fmt.Errorf("it was made by the newer release %.50s, and this is %s: restore it with that one", m.Version, want.Version)
-	case len(m.Files) == 0 || len(m.Files) > mostFiles:
+	}
+	return m.bounded()
+}
+
+// bounded reports why the files that are listed cannot be in a backup.
+func (m Manifest) bounded() error {
+	if len(m.Files) == 0 || len(m.Files) > mostFiles {
 		return fmt.Errorf("%s lists %d files: want 1 to %d", manifestName, len(m.Files), mostFiles)
 	}
-	names := map[string]bool{}
+	names, left := map[string]bool{}, int64(mostBytes)
 	for _, f := range m.Files {
 		local := filepath.FromSlash(f.Name)
 		if !filepath.IsLocal(local) || path.Clean(f.Name) != f.Name || strings.ContainsAny(f.Name, "\\\x00") || f.Size < 0 || names[f.Name] {
 			return fmt.Errorf("%s: %.200q (%d bytes) cannot be a file", manifestName, f.Name, f.Size)
 		}
+		if f.Size > left {
+			return fmt.Errorf("%s lists more than %d bytes", manifestName, int64(mostBytes))
+		}
+		left -= f.Size
 		names[f.Name] = true
 	}
 	return nil
@@ -324,10 +350,15 @@ func take(r io.Reader, into string, f File) error {
 }
 
 // Into makes a folder by what fill puts into it: the folder is there as a whole afterwards, or as
-// it was. It must be missing or empty. What a restore left that was killed is removed.
+// it was. It must be missing or empty. If it is a link, it becomes what the link leads to: systemd
+// leads so to the folder of a unit with DynamicUser. What a restore left that was killed is
+// removed.
 func Into(dir string, fill func(staged string) error) (err error) {
 	if dir, err = filepath.Abs(dir); err != nil {
 		return fmt.Errorf("restore: %w", err)
+	}
+	if behind, err := filepath.EvalSymlinks(dir); err == nil {
+		dir = behind
 	}
 	entries, err := os.ReadDir(dir)
 	there := err == nil
@@ -346,7 +377,7 @@ func Into(dir string, fill func(staged string) error) (err error) {
 		err = fill(staged)
 	}
 	if err == nil {
-		err = syncDir(staged)
+		err = syncDirs(staged)
 	}
 	if err == nil && there {
 		err = os.Remove(dir)

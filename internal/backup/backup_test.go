@@ -185,6 +185,8 @@ func TestRefused(t *testing.T) {
 		"an unknown field":      {archive(t, map[string]any{"format": 1, "kind": "up", "other": 1}, x), "unknown field"},
 		"no files":              {archive(t, but(func(m *Manifest) { m.Files = nil }), x), "lists 0 files"},
 		"a file twice":          {archive(t, but(func(m *Manifest) { m.Files = []File{one, one} }), x, x), "cannot be a file"},
+		"terabytes":             {archive(t, but(func(m *Manifest) { m.Files = []File{one, {Name: "b", Size: mostBytes}} }), x), "more than 17179869184 bytes"},
+		"more than can be":      {archive(t, but(func(m *Manifest) { m.Files = []File{{Name: "a", Size: 1<<63 - 1}, {Name: "b", Size: 1<<63 - 1}} }), x), "more than 17179869184 bytes"},
 		"a negative size":       {archive(t, but(func(m *Manifest) { m.Files[0].Size = -1 }), x), "cannot be a file"},
 		"out of the folder":     {archive(t, named("../a"), member{name: "../a", content: "x"}), "cannot be a file"},
 		"from the root":         {archive(t, named("/a"), member{name: "/a", content: "x"}), "cannot be a file"},
@@ -250,4 +252,28 @@ func TestInto(t *testing.T) {
 		t.Errorf("a second time: %v", err)
 	}
 	only("refused", "data")
+}
+
+// TestIntoLink: through a link, such as that of systemd to the folder of a unit, the folder behind
+// it is made, and the link stays.
+func TestIntoLink(t *testing.T) {
+	t.Parallel()
+	parent := t.TempDir()
+	real, link := filepath.Join(parent, "private", "up"), filepath.Join(parent, "up")
+	if err := errors.Join(os.MkdirAll(real, 0o700), os.Symlink("private/up", link)); err != nil {
+		t.Fatal(err)
+	}
+	fill := func(staged string) error { return os.WriteFile(filepath.Join(staged, "a"), []byte("x"), 0o600) }
+	if err := Into(link, fill); err != nil {
+		t.Fatal(err)
+	}
+	if got := content(t, real); fmt.Sprint(got) != "map[a:x]" {
+		t.Errorf("it has %v", got)
+	}
+	if to, err := os.Readlink(link); err != nil || to != "private/up" {
+		t.Errorf("the link leads to %q, %v", to, err)
+	}
+	if err := Into(link, fill); err == nil || !strings.Contains(err.Error(), "not empty") {
+		t.Errorf("a second time: %v", err)
+	}
 }
