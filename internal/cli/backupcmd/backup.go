@@ -93,9 +93,7 @@ record of changes and what is imported from clouds are not in it, and of a clust
 				return err
 			}
 			fmt.Fprintf(cmd.OutOrStdout(), "%s  %s\n", sum, to)
-			for _, note := range notes {
-				fmt.Fprintln(cmd.OutOrStdout(), "note:", terminal.Printable(note))
-			}
+			printNotes(cmd.OutOrStdout(), notes)
 			return nil
 		},
 	}
@@ -195,13 +193,20 @@ func (n Needs) toCluster(cmd *cobra.Command, file string, cluster *terminal.Clus
 	if err := b.empty(cmd.Context(), c); err != nil {
 		return fmt.Errorf("restore: %w", err)
 	}
-	made, err := b.restore(cmd.Context(), c)
+	made, notes, err := b.restore(cmd.Context(), c)
+	printNotes(cmd.OutOrStdout(), notes)
 	if err != nil {
 		return fmt.Errorf("restore: %w; %d objects were made, and the same command goes on", err, made)
 	}
 	fmt.Fprintf(cmd.OutOrStdout(), "%d of %d objects of %s were made; the others were there. Secrets of accounts are yours to put back.\n\n%s\n",
 		made, len(b.objects), m.Time.UTC().Format(time.RFC3339), copies)
 	return nil
+}
+
+func printNotes(out io.Writer, notes []string) {
+	for _, note := range notes {
+		fmt.Fprintln(out, "note:", terminal.Printable(note))
+	}
 }
 
 func sumOf(file string) (string, error) {

@@ -103,6 +103,32 @@ func ours(o *unstructured.Unstructured) bool {
 	return true
 }
 
+// owned reports whether an object is left out because it belongs to another one, of a kind that
+// Nephele does not make it from. Whether that comes back is not for Nephele to know.
+func owned(o *unstructured.Unstructured) bool {
+	refs := o.GetOwnerReferences()
+	if len(refs) == 0 || refs[0].Kind == "ExternalNode" || o.GetDeletionTimestamp() != nil {
+		return false
+	}
+	alone := o.DeepCopy()
+	alone.SetOwnerReferences(nil)
+	return ours(alone)
+}
+
+// called is how an object is named in messages.
+func called(o *unstructured.Unstructured) string {
+	return o.GetKind() + " " + strings.TrimPrefix(o.GetNamespace()+"/"+o.GetName(), "/")
+}
+
+// some are the first of many names.
+func some(names []string) string {
+	const most = 10
+	if len(names) <= most {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
+}
+
 // stripped is what of an object is its author's.
 func stripped(o *unstructured.Unstructured) *unstructured.Unstructured {
 	out := o.DeepCopy()
@@ -141,6 +167,7 @@ func backupCluster(ctx context.Context, c client.Client, into string) (notes []s
 		}
 	}
 	namespaces, secrets := map[string]bool{}, map[string]bool{}
+	var others []string
 	for _, k := range all {
 		found, err := list(ctx, c, k)
 		if err != nil {
@@ -149,6 +176,9 @@ func backupCluster(ctx context.Context, c client.Client, into string) (notes []s
 		objects := []*unstructured.Unstructured{}
 		for i := range found {
 			if !ours(&found[i]) {
+				if owned(&found[i]) {
+					others = append(others, called(&found[i]))
+				}
 				continue
 			}
 			o := stripped(&found[i])
@@ -171,6 +201,9 @@ func backupCluster(ctx context.Context, c client.Client, into string) (notes []s
 	}
 	if len(secrets) > 0 {
 		notes = append(notes, "the Secrets of the accounts are not in it: "+strings.Join(slices.Sorted(maps.Keys(secrets)), ", "))
+	}
+	if len(others) > 0 {
+		notes = append(notes, "what belongs to an object of another kind is not in it, as its controller has to make it again: "+some(others))
 	}
 	return notes, nil
 }
@@ -266,7 +299,7 @@ func readContent(from, id string) (*content, error) {
 }
 
 // empty reports what is in the way: an object that is not from this backup, or another key. Tiers
-// that every installation has are in nobody's way.
+// are in nobody's way, as every installation has some, unless policies would come in another order.
 func (b *content) empty(ctx context.Context, c client.Client) error {
 	all, err := backedUp()
 	if err != nil {
@@ -279,11 +312,16 @@ func (b *content) empty(ctx context.Context, c client.Client) error {
 		}
 		for i := range found {
 			o := &found[i]
-			if k.Resource == "tiers" || !ours(o) || o.GetAnnotations()[annotationRestored] == b.id {
+			if k.Resource == "tiers" {
+				if err := b.sameTier(o); err != nil {
+					return err
+				}
 				continue
 			}
-			return fmt.Errorf("the cluster is not empty: there is %s %s; a backup is restored where nothing of its kinds is", k.Kind,
-				strings.TrimPrefix(o.GetNamespace()+"/"+o.GetName(), "/"))
+			if !ours(o) || o.GetAnnotations()[annotationRestored] == b.id {
+				continue
+			}
+			return fmt.Errorf("the cluster is not empty: there is %s; a backup is restored where nothing of its kinds is", called(o))
 		}
 	}
 	for name, data := range b.keys {
@@ -299,18 +337,45 @@ func (b *content) empty(ctx context.Context, c client.Client) error {
 	return nil
 }
 
-// restore makes what is missing. It can be repeated.
-func (b *content) restore(ctx context.Context, c client.Client) (made int, err error) {
+// sameTier reports whether a tier has another place than in the backup.
+func (b *content) sameTier(there *unstructured.Unstructured) error {
+	for _, o := range b.objects {
+		if o.GetKind() != there.GetKind() || o.GetName() != there.GetName() {
+			continue
+		}
+		has, _, err1 := unstructured.NestedInt64(there.Object, "spec", "priority")
+		had, _, err2 := unstructured.NestedInt64(o.Object, "spec", "priority")
+		if err := errors.Join(err1, err2); err != nil {
+			return fmt.Errorf("%s: %w", called(o), err)
+		}
+		if has != had {
+			return fmt.Errorf("%s has spec.priority %d, and %d in the backup: policies would come in another order; change it first", called(o), has, had)
+		}
+	}
+	return nil
+}
+
+// restore makes what is missing, and returns what is there and not as it was. It can be repeated.
+func (b *content) restore(ctx context.Context, c client.Client) (made int, notes []string, err error) {
 	for _, name := range slices.Sorted(maps.Keys(b.namespaces)) {
 		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: maps.Clone(b.namespaces[name])}}
 		delete(ns.Labels, corev1.LabelMetadataName)
-		if err := c.Create(ctx, ns); err != nil && !apierrors.IsAlreadyExists(err) {
-			return made, fmt.Errorf("make the namespace %s: %w", name, err)
+		err := c.Create(ctx, ns)
+		if apierrors.IsAlreadyExists(err) {
+			var there corev1.Namespace
+			if err = c.Get(ctx, client.ObjectKeyFromObject(ns), &there); err == nil {
+				if lacks := lacking(there.Labels, ns.Labels); len(lacks) > 0 {
+					notes = append(notes, fmt.Sprintf("the namespace %s was there, and policies that go by its labels may miss it: it lacks %s", name, some(lacks)))
+				}
+			}
+		}
+		if err != nil {
+			return made, notes, fmt.Errorf("make the namespace %s: %w", name, err)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(b.keys)) {
 		if err := putKey(ctx, c, name, b.keys[name]); err != nil {
-			return made, fmt.Errorf("write Secret %s/%s: %w", system, name, err)
+			return made, notes, fmt.Errorf("write Secret %s/%s: %w", system, name, err)
 		}
 	}
 	for _, o := range b.objects {
@@ -319,10 +384,29 @@ func (b *content) restore(ctx context.Context, c client.Client) (made int, err e
 		case err == nil:
 			made++
 		case !apierrors.IsAlreadyExists(err):
-			return made, fmt.Errorf("make %s %s: %w", o.GetKind(), strings.TrimPrefix(o.GetNamespace()+"/"+o.GetName(), "/"), err)
+			return made, notes, fmt.Errorf("make %s: %w", called(o), err)
+		case o.GetKind() != "Tier": // see empty
+			there := &unstructured.Unstructured{}
+			there.SetGroupVersionKind(o.GroupVersionKind())
+			if err := c.Get(ctx, client.ObjectKeyFromObject(o), there); err != nil {
+				return made, notes, fmt.Errorf("read %s: %w", called(o), err)
+			}
+			if there.GetAnnotations()[annotationRestored] != b.id || there.GetDeletionTimestamp() != nil {
+				return made, notes, fmt.Errorf("%s is there and not from this backup, or is being deleted", called(o))
+			}
 		}
 	}
-	return made, nil
+	return made, notes, nil
+}
+
+// lacking are the labels that are wanted and not there.
+func lacking(there, want map[string]string) (out []string) {
+	for _, k := range slices.Sorted(maps.Keys(want)) {
+		if v, ok := there[k]; !ok || v != want[k] {
+			out = append(out, k+"="+want[k])
+		}
+	}
+	return out
 }
 
 // putKey fills a Secret, which the manifests make without content.

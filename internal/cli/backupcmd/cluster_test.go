@@ -196,3 +196,40 @@ func TestNotEmpty(t *testing.T) {
 		t.Error("a backup is written over another one")
 	}
 }
+
+// TestNotAsItWas: what is there under a name of the backup and is not from it is never taken for
+// it. Tiers of another priority and objects stop the restore, labels of namespaces are told.
+func TestNotAsItWas(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "b.tar.gz")
+	if _, err := newCluster(t, installed()).command(t, "backup", "--to", file); err != nil {
+		t.Fatal(err)
+	}
+	tier := object("crd.antrea.io/v1beta1", "Tier", "", "own", map[string]any{"spec": map[string]any{"priority": int64(101)}})
+	to := newCluster(t, append(fresh(), tier))
+	if _, err := to.command(t, "restore", file); err == nil || !strings.Contains(err.Error(), "Tier own has spec.priority 101, and 100 in the backup") || len(to.made) > 0 {
+		t.Errorf("another tier: %v; made %q", err, to.made)
+	}
+	dying := object("crd.antrea.io/v1beta1", "NetworkPolicy", "vms", "db", nil)
+	dying.SetDeletionTimestamp(&metav1.Time{Time: metav1.Now().Time})
+	dying.SetFinalizers([]string{"example.com/f"})
+	to = newCluster(t, append(fresh(), dying))
+	if _, err := to.command(t, "restore", file); err == nil || !strings.Contains(err.Error(), "NetworkPolicy vms/db is there") || slices.Contains(to.made, "CloudProviderAccount vms/shop") {
+		t.Errorf("a policy that is being deleted: %v; made %q", err, to.made)
+	}
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "vms", Labels: map[string]string{"team": "other", "more": "x"}}}
+	if out, err := newCluster(t, append(fresh(), ns)).command(t, "restore", file); err != nil || !strings.Contains(out, "note: the namespace vms was there, and policies that go by its labels may miss it: it lacks team=shop\n") {
+		t.Errorf("another namespace: %v\n%s", err, out)
+	}
+}
+
+// TestOwnedIsTold: what belongs to an object of another kind is left out, which is said.
+func TestOwnedIsTold(t *testing.T) {
+	policy := object("crd.antrea.io/v1beta1", "NetworkPolicy", "vms", "of-an-app", nil)
+	policy.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "example.com/v1", Kind: "App", Name: "a", UID: "1"}})
+	entity := object("crd.antrea.io/v1alpha2", "ExternalEntity", "vms", "of-a-host", nil)
+	entity.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "crd.antrea.io/v1alpha1", Kind: "ExternalNode", Name: "h", UID: "2"}})
+	out, err := newCluster(t, append(installed(), policy, entity)).command(t, "backup", "--to", filepath.Join(t.TempDir(), "b.tar.gz"))
+	if err != nil || !strings.Contains(out, "has to make it again: NetworkPolicy vms/of-an-app\n") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
