@@ -38,8 +38,9 @@ func verifyCommand() *cobra.Command {
 		Long: `Find lines of the record of changes that are missing, changed, added or moved. FILE is the file of --audit-log; its old files are read
 as well. --log reads what controllers logged as JSON, of any number of replicas; "-" is standard input.
 
-Each line names the one before it by its hash. So whoever may write all files can cut them off, or write them anew from some line on: keep
-the hash of the last line elsewhere, and give it with --known. docs/audit.md says more.
+Each line names the one before it by its hash. So whoever may write all files can cut them off, write them anew from some line on, or go on
+after the last one: keep its hash elsewhere, and give it with --known. docs/audit.md says more. Of a controller with --audit-log give FILE, too:
+its log has every second line only.
 
 Exit codes: 0 nothing was found; 1 the record was changed, or a part of it is missing; 2 bad input or failure.`,
 		Example: `  nephele audit verify nephele-data/logs/audit.log

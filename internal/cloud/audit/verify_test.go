@@ -327,6 +327,59 @@ func TestLogsOfReplicas(t *testing.T) {
 	}
 }
 
+// TestNotFound: what docs/audit.md says that nothing shows. A line that somebody adds behind the
+// last one, also with the hash of that; the end of a process in a log, and all lines of one. The
+// log of a controller that writes a file is no record without it.
+func TestNotFound(t *testing.T) {
+	t.Parallel()
+	b := written(t)
+	last := b.verify(t).Chains[2].Hash
+	f := &b[len(b)-1]
+	*f = append(*f, rehashed(t, (*f)[len(*f)-1], func(l *line) { l.N++; l.Prev = l.Hash; l.By = []string{"mary"} }))
+	if e := b.verify(t, last); len(e.Faults) > 0 {
+		t.Errorf("a line behind the last one: %q", e.Faults)
+	}
+
+	logOf := func(run, file string) []string {
+		var out bytes.Buffer
+		r, err := Open(Options{File: file, Log: logr.FromSlogHandler(slog.NewJSONHandler(&out, nil)), Now: clock(), Run: run})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			r.Begin(cloud.Call{Name: "CreateTags"})(cloud.Outcome{})
+		}
+		if err := r.Close(); err != nil {
+			t.Fatal(err)
+		}
+		return strings.SplitAfter(strings.TrimSpace(out.String()), "\n")
+	}
+	verify := func(v *Verifier, lines []string) Evidence {
+		if err := v.Log("log", strings.NewReader(strings.Join(lines, ""))); err != nil {
+			t.Fatal(err)
+		}
+		return v.Verify()
+	}
+	one, two := logOf("one", ""), logOf("two", "")
+	for what, lines := range map[string][]string{"its end": append(slices.Clone(one), two[:4]...), "all of it": one} {
+		if e := verify(new(Verifier), lines); len(e.Faults) > 0 {
+			t.Errorf("%s is missing: %q", what, e.Faults)
+		}
+	}
+	file := filepath.Join(t.TempDir(), "audit.log")
+	half := logOf("three", file)
+	if e := verify(new(Verifier), half); len(e.Faults) == 0 {
+		t.Errorf("the log alone: %+v", e)
+	}
+	var v Verifier
+	if err := v.Files(file); err != nil {
+		t.Fatal(err)
+	}
+	if e := verify(&v, half); len(e.Faults) > 0 || e.Lines != 6 {
+		t.Errorf("with the file: %+v", e)
+	}
+}
+
 type writer func([]byte) (int, error)
 
 func (w writer) Write(p []byte) (int, error) { return w(p) }
