@@ -13,6 +13,7 @@
 set -eu
 
 fail() { echo "install.sh: $*" >&2; exit 1; }
+has() { command -v "$1" >/dev/null 2>&1; }
 
 key='' from='' version='' to=/usr/local/bin
 while [ $# -gt 0 ]; do
@@ -42,20 +43,24 @@ trap 'exit 1' INT TERM HUP
 # get FILE: brings a file of the release to $work.
 get() {
 	case $from in
-	https://*) curl --proto =https --tlsv1.2 -fsSL --max-filesize 1000000000 -o "$work/$1" "$from/$1" || fail "$1 cannot be fetched from $from" ;;
+	https://*)
+		has curl || fail "curl is needed to fetch from $from"
+		curl --proto =https --tlsv1.2 -fsSL --max-filesize 1000000000 -o "$work/$1" "$from/$1" || fail "$1 cannot be fetched from $from"
+		;;
 	*://*) fail "--from $from: want a folder or https" ;;
 	*) [ -f "$from/$1" ] && cp "$from/$1" "$work/$1" || fail "$from has no $1" ;;
 	esac
 }
 
+has tar || fail "tar is needed to unpack the archive"
 get SHA256SUMS
 get SHA256SUMS.sig
-if command -v openssl >/dev/null 2>&1; then
+if has openssl; then
 	openssl base64 -d -A -in "$work/SHA256SUMS.sig" -out "$work/signature" 2>/dev/null || fail "SHA256SUMS.sig is no signature"
 	openssl dgst -sha256 -verify "$key" -signature "$work/signature" "$work/SHA256SUMS" >/dev/null 2>&1 ||
 		fail "SHA256SUMS is not signed with $key"
 else
-	command -v cosign >/dev/null 2>&1 || fail "openssl or cosign is needed to check the signature"
+	has cosign || fail "openssl or cosign is needed to check the signature"
 	cosign verify-blob --key "$key" --insecure-ignore-tlog=true --signature "$work/SHA256SUMS.sig" "$work/SHA256SUMS" >/dev/null 2>&1 ||
 		fail "SHA256SUMS is not signed with $key"
 fi
@@ -67,11 +72,18 @@ archive=$(sed -n "s/^[0-9a-f]\{64\}  \(nephele_[0-9A-Za-z.+-]*_${os}_${arch}\.ta
 [ -z "$version" ] || [ "$archive" = "nephele_${version#v}_${os}_${arch}.tar.gz" ] || fail "this is $archive, not version $version"
 get "$archive"
 wanted=$(sed -n "s/^\([0-9a-f]\{64\}\)  $archive$/\1/p" "$work/SHA256SUMS")
-if command -v sha256sum >/dev/null 2>&1; then got=$(sha256sum <"$work/$archive"); else got=$(shasum -a 256 <"$work/$archive"); fi
+if has sha256sum; then
+	got=$(sha256sum <"$work/$archive")
+elif has shasum; then
+	got=$(shasum -a 256 <"$work/$archive")
+else
+	fail "sha256sum or shasum is needed to check $archive"
+fi
 [ "${got%% *}" = "$wanted" ] || fail "$archive is not the one that was signed"
 
 mkdir "$work/unpacked"
 tar -xzf "$work/$archive" -C "$work/unpacked"
+[ -f "$work/unpacked/nephele" ] || fail "$archive has no program nephele"
 mkdir -p "$to"
 for program in nephele nephele-agent; do
 	[ -f "$work/unpacked/$program" ] || continue

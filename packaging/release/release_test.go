@@ -35,7 +35,6 @@ const (
 )
 
 // program is a small program in the place of ours, which take minutes to build.
-
 var program = sync.OnceValues(func() ([]byte, error) {
 	dir, err := os.MkdirTemp("", "nephele-release-")
 	if err != nil {
@@ -316,6 +315,8 @@ func TestInstall(t *testing.T) {
 		key    string
 		args   []string
 		want   string
+		// without is a tool that is not there.
+		without string
 	}{
 		"as it is":            {want: ""},
 		"with its version":    {args: []string{"--version", "v0.0.0-0123456789ab"}, want: ""},
@@ -338,6 +339,19 @@ func TestInstall(t *testing.T) {
 			f["SHA256SUMS"] = append(bytes.Clone(f["SHA256SUMS"]), []byte(strings.Repeat("0", 64)+"  nephele_9.9.9_linux_"+runtime.GOARCH+".tar.gz\n")...)
 			resign(t, f)
 		}, want: "several archives"},
+		"no program": {change: func(f map[string][]byte) {
+			content, err := image.Archive(time.Unix(0, 0), map[string][]byte{"README": []byte("x")})
+			if err != nil {
+				t.Fatal(err)
+			}
+			f[archive] = content
+			f["SHA256SUMS"] = image.Checksums(map[string][]byte{archive: content})
+			resign(t, f)
+		}, want: "has no program nephele"},
+		"no openssl":          {without: "openssl", want: "openssl or cosign is needed"},
+		"no sha256sum":        {without: "sha256sum", want: "sha256sum or shasum is needed"},
+		"no tar":              {without: "tar", want: "tar is needed"},
+		"no curl":             {without: "curl", args: []string{"--from", "https://example.com"}, want: "curl is needed"},
 		"an unknown argument": {args: []string{"--force"}, want: "unknown argument"},
 		"plain HTTP":          {args: []string{"--from", "http://example.com"}, want: "want a folder or https"},
 	} {
@@ -363,6 +377,9 @@ func TestInstall(t *testing.T) {
 			args = append(args, "--key", c.key)
 		}
 		cmd := exec.CommandContext(t.Context(), "sh", append(args, c.args...)...)
+		if c.without != "" {
+			cmd.Env = append(os.Environ(), "PATH="+toolsBut(t, c.without))
+		}
 		out, err := cmd.CombinedOutput()
 		installed, _ := os.ReadDir(to)
 		if c.want == "" {
@@ -374,6 +391,25 @@ func TestInstall(t *testing.T) {
 			t.Errorf("%s: %v, installed %v, want %q\n%s", what, err, installed, c.want, out)
 		}
 	}
+}
+
+// toolsBut is a folder with the tools that the script needs, but one.
+func toolsBut(t *testing.T, but string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for _, tool := range []string{"chmod", "cp", "gzip", "mkdir", "mktemp", "mv", "openssl", "rm", "sed", "sha256sum", "tar", "uname", "wc"} {
+		if tool == but {
+			continue
+		}
+		path, err := exec.LookPath(tool)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(path, filepath.Join(dir, tool)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
 }
 
 // resign signs the list of a release anew, as the releaser could.
