@@ -6,7 +6,7 @@
 #
 # --key      the public key of whoever makes the releases, which you have from elsewhere: one that comes with the release proves nothing
 # --from     where the files of the release are: a folder, or an https URL (default: the releases of the repository)
-# --version  which release; needed with the default of --from
+# --version  which release; needed with the default of --from. Without it any release that is signed is taken, also an older one
 # --to       folder for the programs
 #
 # It needs sha256sum or shasum, tar, and openssl or cosign; curl for a URL.

@@ -82,6 +82,11 @@ func run(ctx context.Context) error {
 	if err := os.MkdirAll(j.out, 0o755); err != nil {
 		return fmt.Errorf("make %s: %w", j.out, err)
 	}
+	if archives {
+		if _, err := j.ready(); err != nil {
+			return err
+		}
+	}
 	if err := j.image(ctx, push); err != nil || !archives {
 		return err
 	}

@@ -18,14 +18,27 @@ import (
 // repository is where the source is.
 const repository = "https://github.com/nephele-io/nephele"
 
+// ready returns what has changed, or why this release cannot be made. It is asked before anything
+// is pushed.
+func (j *job) ready() (string, error) {
+	changes, err := os.ReadFile(filepath.Join(j.source.Root, "CHANGELOG.md"))
+	if err != nil {
+		return "", fmt.Errorf("read what has changed: %w", err)
+	}
+	text, err := section(string(changes), j.Version)
+	if err != nil {
+		return "", err
+	}
+	if err := advisory.Check(os.DirFS(filepath.Join(j.source.Root, "advisories"))); err != nil {
+		return "", fmt.Errorf("our advisories: %w", err)
+	}
+	return text, nil
+}
+
 // describe adds what is said about the release: what has changed, the licences of what is in it,
 // our advisories, and the script that installs it.
 func (j *job) describe(ctx context.Context, files map[string][]byte) error {
-	changes, err := os.ReadFile(filepath.Join(j.source.Root, "CHANGELOG.md"))
-	if err != nil {
-		return fmt.Errorf("read what has changed: %w", err)
-	}
-	text, err := section(string(changes), j.Version)
+	text, err := j.ready()
 	if err != nil {
 		return err
 	}
@@ -38,12 +51,8 @@ func (j *job) describe(ctx context.Context, files map[string][]byte) error {
 	if files["install.sh"], err = os.ReadFile(filepath.Join(j.source.Root, "packaging/release/install.sh")); err != nil {
 		return fmt.Errorf("read the script that installs: %w", err)
 	}
-	said := filepath.Join(j.source.Root, "advisories")
-	if err := advisory.Check(os.DirFS(said)); err != nil {
-		return fmt.Errorf("our advisories: %w", err)
-	}
 	for _, kind := range []string{"osv", "vex"} {
-		found, err := filepath.Glob(filepath.Join(said, kind, "*.json"))
+		found, err := filepath.Glob(filepath.Join(j.source.Root, "advisories", kind, "*.json"))
 		if err != nil {
 			return err
 		}

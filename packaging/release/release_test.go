@@ -434,3 +434,24 @@ func TestSection(t *testing.T) {
 		}
 	}
 }
+
+// TestReady: what keeps a release from being made is known before its image is pushed.
+func TestReady(t *testing.T) {
+	j := &job{source: image.Source{Root: "../.."}, Release: image.Release{Version: "v0.0.0-0123456789ab"}}
+	if text, err := j.ready(); err != nil || text == "" {
+		t.Errorf("%q, %v", text, err)
+	}
+	j.Version = "v999.0.0"
+	if _, err := j.ready(); err == nil || !strings.Contains(err.Error(), `no section "v999.0.0"`) {
+		t.Error(err)
+	}
+	j.source.Root = t.TempDir()
+	broken := filepath.Join(j.source.Root, "advisories", "osv")
+	if err := errors.Join(os.MkdirAll(broken, 0o700), os.WriteFile(filepath.Join(broken, "x.json"), []byte("{"), 0o600),
+		os.WriteFile(filepath.Join(j.source.Root, "CHANGELOG.md"), []byte("## v999.0.0\n\n- new\n"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := j.ready(); err == nil || !strings.Contains(err.Error(), "osv/x.json") {
+		t.Error(err)
+	}
+}
