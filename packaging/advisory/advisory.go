@@ -118,6 +118,31 @@ func Check(dir fs.FS) error {
 	return errors.Join(append(errs, err)...)
 }
 
+// Stated are the vulnerabilities, by all their names, that statements below vex/ are about.
+func Stated(dir fs.FS) (map[string]bool, error) {
+	files, err := fs.Glob(dir, "vex/*.json")
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]bool{}
+	for _, name := range files {
+		raw, err := fs.ReadFile(dir, name)
+		if err != nil {
+			return nil, err
+		}
+		var v vex
+		if err := decode(raw, &v); err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		for _, s := range v.Statements {
+			for _, id := range append(s.Vulnerability.Aliases, s.Vulnerability.Name) {
+				out[id] = true
+			}
+		}
+	}
+	return out, nil
+}
+
 func decode(raw []byte, into any) error {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.DisallowUnknownFields()

@@ -88,6 +88,13 @@ func run(ctx context.Context, root string, list bool, out io.Writer, now time.Ti
 	if err != nil {
 		return err
 	}
+	said, err := advisory.Stated(os.DirFS(filepath.Join(root, advisories)))
+	if err != nil {
+		return fmt.Errorf("our own advisories: %w", err)
+	}
+	if err := unstated(exceptions, said); err != nil {
+		return err
+	}
 	var found []finding
 	asked := map[string]bool{}
 	for _, part := range []struct {
@@ -156,6 +163,17 @@ func readExceptions(file string, now time.Time) ([]exception, error) {
 		}
 	}
 	return all, errors.Join(errs...)
+}
+
+// unstated fails for exceptions of which users are not told.
+func unstated(exceptions []exception, said map[string]bool) error {
+	var errs []error
+	for _, e := range exceptions {
+		if e.Kind == vulnerability && !said[e.ID] {
+			errs = append(errs, fmt.Errorf("%s: %s of %s: want a statement about it below %s/vex, for users", exceptionsFile, e.ID, e.Module, advisories))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // remedies are what to do about a finding. That a commit passed before is no contradiction:

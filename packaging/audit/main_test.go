@@ -7,7 +7,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/fstest"
 	"time"
+
+	"github.com/nephele-io/nephele/packaging/advisory"
 )
 
 var today = time.Date(2026, 11, 28, 12, 0, 0, 0, time.UTC)
@@ -151,5 +154,23 @@ func TestRemedy(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), exceptionsFile) {
 			t.Errorf("%s: %v", kind, err)
 		}
+	}
+}
+
+// TestStated: an exception for a vulnerability needs a statement for users, by one of its names.
+func TestStated(t *testing.T) {
+	t.Parallel()
+	said, err := advisory.Stated(fstest.MapFS{"vex/one.json": {Data: []byte(`{"statements":[{"vulnerability":{"name":"GO-2000-1","aliases":["CVE-2000-1"]}}]}`)}})
+	if err != nil || len(said) != 2 {
+		t.Fatal(said, err)
+	}
+	for id, fine := range map[string]bool{"GO-2000-1": true, "CVE-2000-1": true, "GO-2000-2": false} {
+		err := unstated([]exception{{Kind: licenced, ID: "GPL", Module: "n"}, {Kind: vulnerability, ID: id, Module: "m"}}, said)
+		if (err == nil) != fine || err != nil && !strings.Contains(err.Error(), "GO-2000-2 of m: want a statement about it below advisories/vex") {
+			t.Errorf("%s: %v", id, err)
+		}
+	}
+	if _, err := advisory.Stated(fstest.MapFS{"vex/one.json": {Data: []byte(`{`)}}); err == nil || !strings.Contains(err.Error(), "vex/one.json") {
+		t.Error(err)
 	}
 }
