@@ -23,7 +23,7 @@ func compute(in Input, lower Lowerer, allowance int) (out *Result) {
 	effort := &intent.Effort{}
 	whole, fits := in, true
 	for try := 0; !effort.Within(allowance, func() { out = newPlanning(in, lower, effort).plan() }); try++ {
-		if in, fits = lighter(in); fits && try < mostLighter {
+		if in, fits = lighter(in, try > 0); fits && try < mostLighter {
 			continue
 		}
 		// The first steps of a round are as many as there are objects.

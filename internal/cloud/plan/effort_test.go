@@ -2,6 +2,7 @@ package plan_test
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -200,6 +201,42 @@ func TestWorkOfOneTenant(t *testing.T) {
 		if s.Op.Kind != cloud.OpTag || s.Op.Target != s.Network { // which policies there are now
 			t.Errorf("%s", s.Op)
 		}
+	}
+}
+
+// TestWorkOfManyNamespaces: kinds of VMs that are told apart in many namespaces, none of which
+// stands out, do not take everybody's plan away either.
+func TestWorkOfManyNamespaces(t *testing.T) {
+	const n, own, spaces = 5, 1 << 5, 6
+	in, _ := labelledInput(spaces*own+20, spaces*n+2, func(vm, k int) bool {
+		if k < spaces*n {
+			return vm/own == k/n && vm>>(k%n)&1 == 1
+		}
+		return vm >= spaces*own && vm%2 == k-spaces*n
+	})
+	for k := range spaces*n + 2 {
+		admit(&in, k, 1000+k, fromSet(k))
+		ref := *in.Policies[k].SourceRef
+		ref.Namespace = "modest"
+		if k < spaces*n {
+			ref.Namespace = "greedy-" + strconv.Itoa(k/n)
+		}
+		in.Policies[k].SourceRef = &ref
+	}
+	res := plan.ComputeWithin(in, lower.AWS{}, plan.Effort(in, lower.AWS{})/4)
+	if slices.ContainsFunc(res.Refusals, func(r plan.Refusal) bool { return r.Why.Is(intent.TooMuchWork) }) {
+		t.Fatal("nothing is planned")
+	}
+	refused := map[string]int{}
+	for _, p := range res.Policies {
+		if len(p.Failed) > 0 {
+			refused[p.Namespace]++
+		} else if len(p.Pending) == 0 {
+			t.Errorf("policy %s of %q is not planned", p.Name, p.Namespace)
+		}
+	}
+	if len(refused) != spaces || refused["modest"] > 0 {
+		t.Errorf("refused are policies of %v", refused)
 	}
 }
 

@@ -18,40 +18,48 @@ import (
 // planned: then policies of that tenant are left out, those that came last first, and everything
 // else is planned. A tenant is whoever writes policies of one namespace, or those without one.
 
-// mostLighter is how many times it is tried again with fewer policies. Each time the tenant with
-// the most kinds is left half of these.
+// mostLighter is how many times it is tried again with fewer policies.
 const mostLighter = 5
 
 // lighter returns what is to be planned where the input takes too much work: without some policies
-// of the tenant that tells apart the most kinds of VMs. It is false if no policy is left that could
-// go. The same input always loses the same policies; what is in force stays the longest, so that
-// the next round leaves out what this one has left out.
-func lighter(in Input) (Input, bool) {
+// of the tenant that tells apart the most kinds of VMs, which is left half of these. With all,
+// nobody else is left more than that, either: a tenant may have many namespaces. It is false if no
+// policy is left that could go. The same input always loses the same policies; what is in force
+// stays the longest, so that the next round leaves out what this one has left out.
+func lighter(in Input, all bool) (Input, bool) {
 	k := newKindCounter(in)
-	tenant, most := "", 0
+	counts := map[string]int{}
+	first, most := "", 0
 	for _, ns := range slices.Sorted(maps.Keys(k.tenants)) {
-		if n := k.count(k.tenants[ns]); n > most {
-			tenant, most = ns, n
+		if counts[ns] = k.count(k.tenants[ns]); counts[ns] > most {
+			first, most = ns, counts[ns]
 		}
 	}
-	own := k.tenants[tenant]
-	if most == 0 {
+	if most == 0 || all && most == 1 {
 		return in, false
 	}
-	slices.SortFunc(own, func(a, b source) int {
-		return cmp.Or(b2i(k.inForce(b))-b2i(k.inForce(a)), intent.ComparePolicies(a.head, b.head))
-	})
-	// As few as possible: the more are left, the more kinds there are.
-	left := sort.Search(len(own), func(n int) bool { return k.count(own[:n+1]) > most/2 })
 	in.Heavy = maps.Clone(in.Heavy)
 	if in.Heavy == nil {
 		in.Heavy = map[string]int{}
 	}
-	all := k.count(k.all[tenant])
-	for _, p := range own[left:] {
-		in.Heavy[p.head.Ref.UID] = all
+	for ns, own := range k.tenants {
+		if ns == first || all && counts[ns] > most/2 {
+			kinds := k.count(k.all[ns])
+			for _, p := range k.beyond(own, most/2) {
+				in.Heavy[p.head.Ref.UID] = kinds
+			}
+		}
 	}
 	return in, true
+}
+
+// beyond are the policies of a tenant that go so that the others tell apart no more kinds: as few
+// as possible, for the more are left, the more kinds there are.
+func (k *kindCounter) beyond(own []source, kinds int) []source {
+	slices.SortFunc(own, func(a, b source) int {
+		return cmp.Or(b2i(k.inForce(b))-b2i(k.inForce(a)), intent.ComparePolicies(a.head, b.head))
+	})
+	return own[sort.Search(len(own), func(n int) bool { return k.count(own[:n+1]) > kinds }):]
 }
 
 func b2i(b bool) int {
