@@ -82,15 +82,25 @@ func Open(o Options) (*Record, error) {
 	if o.File == "" {
 		return r, nil
 	}
-	var err error
-	if r.torn, err = prepare(o.File); err != nil {
-		return nil, fmt.Errorf("open the record of changes: %w", err)
-	}
-	if r.chain.after, r.chain.last, err = former(o.File); err != nil {
+	if err := r.join(); err != nil {
 		return nil, fmt.Errorf("open the record of changes: %w", err)
 	}
 	r.file = &lumberjack.Logger{Filename: o.File, MaxSize: cmp.Or(o.Megabytes, DefaultMegabytes), MaxBackups: cmp.Or(o.Old, DefaultOld)}
 	return r, nil
+}
+
+// join finds what is in the file before the first line of this process.
+func (r *Record) join() error {
+	torn, err := prepare(r.o.File)
+	if err != nil {
+		return err
+	}
+	after, last, err := former(r.o.File)
+	if err != nil {
+		return err
+	}
+	r.torn, r.chain.after, r.chain.last = torn, after, last
+	return nil
 }
 
 // prepare makes the file if it is not there, readable by nobody else, and reports whether its last
@@ -162,7 +172,13 @@ func (r *Record) writeAndLog(l line) {
 func (r *Record) write(l line) (sealed line, text []byte, written bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	var joined error
+	if r.o.File != "" && r.chain.n == 0 {
+		// The controller for which this one stood by has written since this one opened the file.
+		joined = r.join()
+	}
 	text, err := r.chain.seal(&l)
+	err = errors.Join(err, joined)
 	if r.file == nil {
 		return l, text, false
 	}

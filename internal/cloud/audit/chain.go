@@ -16,10 +16,10 @@ import (
 )
 
 // Every line names the one before it by its hash. The lines of one process are a chain, with
-// numbers from 1; the first of them names the last whole line that is in the file when the process
-// begins. So a line that is changed, missing, added or moved is found. Who may write all of the
-// file can write it anew from there on: what proves its end is the hash of the last line, kept
-// elsewhere, such as in the log.
+// numbers from 1; the first of them names the last whole line that is in the file by then. So a
+// line that is changed, missing, added or moved is found. Who may write all of the file can write
+// it anew from there on: what proves its end is the hash of the last line, kept elsewhere, such as
+// in the log.
 
 // links are the fields of a line that join it to the others. They are the last ones, and Hash,
 // which is about all that stands before it, is the very last.

@@ -128,6 +128,40 @@ func TestVerify(t *testing.T) {
 	}
 }
 
+// TestStandby: a process that has opened the file long before its first line, as one does that
+// stands by, follows the line that is the last one then, also if that is torn.
+func TestStandby(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "audit.log")
+	process(t, file, "one", 1)
+	standby, err := Open(Options{File: file, Log: logr.Discard(), Now: clock(), Run: "two"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	process(t, file, "three", 2)
+	f, err := os.OpenFile(file, os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.WriteString(`{"time":"2026-11-22T10:0`); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	standby.Begin(cloud.Call{Name: "CreateTags"})(cloud.Outcome{})
+	if err := standby.Close(); err != nil {
+		t.Fatal(err)
+	}
+	var v Verifier
+	if err := v.Files(file); err != nil {
+		t.Fatal(err)
+	}
+	if e := v.Verify(); len(e.Faults) > 0 || e.Lines != 8 || len(e.Chains) != 3 || e.Chains[2].Process != "two" {
+		t.Errorf("%+v", e)
+	}
+}
+
 // rehashed is a line with a change, and with the hash that it should have.
 func rehashed(t *testing.T, text string, change func(*line)) string {
 	t.Helper()
