@@ -83,8 +83,10 @@ type Desk struct {
 	// trust are the authorities, and served is the certificate of the server.
 	trust  authorities
 	served served
-	// guests are the long requests of hosts that are being answered.
-	guests map[credential.Host]map[*guest]bool
+	// guests are the long requests of hosts that are being answered. sendAgain ends all of them
+	// once more: they were let in, perhaps, just before belief in an authority ended.
+	guests    map[credential.Host]map[*guest]bool
+	sendAgain bool
 }
 
 // guest is a long request.
@@ -161,17 +163,18 @@ func (d *Desk) Reread(ctx context.Context) error {
 	defer d.mu.Unlock()
 	before := d.trust.ring.IDs()
 	d.trust = next
-	if slices.Equal(before, next.ring.IDs()) {
-		return nil
+	if !slices.Equal(before, next.ring.IDs()) {
+		d.o.Log.Info("The authorities for hosts have changed", "believed", next.ring.IDs(), "before", before)
 	}
-	d.o.Log.Info("The authorities for hosts have changed", "believed", next.ring.IDs(), "before", before)
-	if slices.ContainsFunc(before, func(id string) bool { _, still := next.ring.Find(id); return !still }) {
+	gone := slices.ContainsFunc(before, func(id string) bool { _, still := next.ring.Find(id); return !still })
+	if gone || d.sendAgain {
 		for _, guests := range d.guests {
 			for g := range guests {
 				g.send()
 			}
 		}
 	}
+	d.sendAgain = gone
 	return nil
 }
 

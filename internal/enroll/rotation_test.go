@@ -195,6 +195,17 @@ func TestAuthorityDistrusted(t *testing.T) {
 	if stay.Err() == nil {
 		t.Error("the long request goes on")
 	}
+	// One that was let in just before, and begins only now.
+	for i, ends := range []bool{true, false} {
+		late, leave := o.desk.Stay(t.Context(), id)
+		if err := o.desk.Reread(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if (late.Err() != nil) != ends {
+			t.Errorf("after %d more minutes: %v", i+1, late.Err())
+		}
+		leave()
+	}
 	if _, _, err := o.desk.Identify(t.Context(), fresh.cert); err != nil {
 		t.Error(err)
 	}
