@@ -76,7 +76,7 @@ func (p *Policy) leaveOut(np *v1beta2.NetworkPolicy, why *Reason) {
 	}
 }
 
-// parseHead reads what identifies a policy and orders it among others.
+// Head reads what identifies a policy and orders it among others.
 func Head(np *v1beta2.NetworkPolicy) *Policy {
 	p := &Policy{Ref: PolicyRef{UID: cmp.Or(string(np.UID), np.Name), Name: np.Name, Generation: np.Generation}}
 	if src := np.SourceRef; src != nil {

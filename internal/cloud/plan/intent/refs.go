@@ -76,7 +76,7 @@ func (r VMRef) Compare(o VMRef) int {
 	return cmp.Or(cmp.Compare(r.Region, o.Region), cmp.Compare(r.ID, o.ID))
 }
 
-// entityOf is the entity that a member of a group is; the zero value, which names none, for others.
+// EntityOf is the entity that a member of a group is; the zero value, which names none, for others.
 func EntityOf(m *v1beta2.GroupMember) EntityRef {
 	if m.ExternalEntity == nil {
 		return EntityRef{}
