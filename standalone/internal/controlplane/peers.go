@@ -159,8 +159,9 @@ type peers struct {
 	listen netip.AddrPort
 	// joining are the members by name as etcd wants them, while there is no database yet.
 	joining map[string]string
-	// joined says that it is on record that there was one.
-	joined bool
+	// joined says that it is on record that there was one, invited that it is to be that of others:
+	// it founds none.
+	joined, invited bool
 }
 
 // record is what is kept in the data directory of a member.
@@ -169,6 +170,8 @@ type record struct {
 	// Joined says that the member has had a database, and counts: without it, it must not come back
 	// as if it had forgotten nothing.
 	Joined bool `json:"joined,omitempty"`
+	// Invited says that the member has not had one yet, and joins that of others.
+	Invited bool `json:"invited,omitempty"`
 }
 
 func (d *dataDir) peers() string { return filepath.Join(d.path, "hub.json") }
@@ -208,11 +211,14 @@ func openPeers(d *dataDir, o *Peers) (*peers, error) {
 			return nil, err
 		}
 	}
+	if is.Invited && !database && invitation == nil { // it would found one beside that of the others
+		return nil, &InputError{Flag: "--join", Value: `""`, Reason: "member " + is.Name + " has not joined the others yet", Hint: "give the file that nephele hub add has written for it"}
+	}
 	switch {
 	case known && invitation != nil && invitation.Name != is.Name:
 		return nil, &InputError{Flag: "--join", Value: o.JoinFile, Reason: "the data directory is that of member " + is.Name, Hint: "use a new data directory"}
 	case known:
-		p.name, p.joined = is.Name, is.Joined
+		p.name, p.joined, p.invited = is.Name, is.Joined, is.Invited
 	case o.JoinFile != "" && database:
 		return nil, &InputError{Flag: "--join", Value: o.JoinFile, Reason: "the data directory has a database of its own", Hint: "use a new data directory"}
 	}
@@ -224,7 +230,7 @@ func openPeers(d *dataDir, o *Peers) (*peers, error) {
 	if known || invitation == nil { // the first is on record when it has a database
 		return p, nil
 	}
-	return p, d.note(record{Name: p.name})
+	return p, d.note(record{Name: p.name, Invited: true})
 }
 
 // note puts on record which member a data directory is that of.
@@ -257,7 +263,7 @@ func (p *peers) join(d *dataDir, i *Invitation) error {
 			return err
 		}
 	}
-	p.name, p.joining = i.Name, i.Members
+	p.name, p.joining, p.invited = i.Name, i.Members, true
 	return nil
 }
 
@@ -275,8 +281,11 @@ func (p *peers) configure(cfg *embed.Config, creds *credentials) {
 		SkipClientSANVerify: true,
 	}
 	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
+	if p.invited { // even if the start was cut off in which it was to join
+		cfg.ClusterState = embed.ClusterStateFlagExisting
+	}
 	if p.joining != nil {
-		cfg.ClusterState, cfg.InitialCluster = embed.ClusterStateFlagExisting, ""
+		cfg.InitialCluster = ""
 		for _, name := range slices.Sorted(maps.Keys(p.joining)) {
 			if cfg.InitialCluster != "" {
 				cfg.InitialCluster += ","

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"go.etcd.io/etcd/server/v3/embed"
 	"go.uber.org/zap/zapcore"
 
 	"github.com/nephele-io/nephele/internal/platform/certs"
@@ -168,6 +169,21 @@ func TestOpenPeers(t *testing.T) {
 		at := filepath.Join(d.pki(), name)
 		if info, err := os.Stat(at); err != nil || info.Mode().Perm() != 0o600 {
 			t.Errorf("%s: %v, %v", name, info, err)
+		}
+	}
+	// One that was to join, and has no database because its first start was cut off, founds none.
+	if p, err := openPeers(d, first); err == nil || !strings.Contains(err.Error(), "member second has not joined the others yet") {
+		t.Errorf("without the file and a database: %+v, %v", p, err)
+	}
+	for _, joining := range []map[string]string{i.Members, nil} {
+		store, err := certs.Open(d.pki(), time.Now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg := embed.NewConfig()
+		(&peers{name: "second", joining: joining, invited: true}).configure(cfg, &credentials{store: store})
+		if cfg.ClusterState != embed.ClusterStateFlagExisting {
+			t.Errorf("joining %v: the state of the cluster is %q", joining, cfg.ClusterState)
 		}
 	}
 	third := i
