@@ -18,8 +18,9 @@ const (
 	Ingress = "Ingress"
 )
 
-// mostText bounds what is said of one decision.
-const mostText = 256
+// mostText bounds why a decision is not known, and mostDecision all that is said of it, in bytes: a
+// hub may show it with each pair of workloads.
+const mostText, mostDecision = 256, 16 << 10
 
 // Of is what one side of an answer decides, or why that is not known.
 func Of(answer *analysis.FlowReviewStatus, side string) (decision *analysis.Decision, why string) {
@@ -105,6 +106,9 @@ func Unpack(in *wire.Decided, flows int) ([]Told, error) {
 	}
 	kinds := make([]Told, len(in.Decisions))
 	for i, text := range in.Decisions {
+		if len(text) > mostDecision {
+			return nil, fmt.Errorf("its answer is none: a decision of %d bytes, want at most %d", len(text), mostDecision)
+		}
 		if err := json.Unmarshal(text, &kinds[i]); err != nil {
 			return nil, fmt.Errorf("its answer is none: a decision cannot be read")
 		}

@@ -43,6 +43,7 @@ func TestUnpackIsStrict(t *testing.T) {
 		"a decision not told":  {Decisions: []json.RawMessage{allow}, Of: []int{0, 1}},
 		"a negative one":       {Decisions: []json.RawMessage{allow}, Of: []int{0, -1}},
 		"no decision":          {Decisions: []json.RawMessage{allow, json.RawMessage(`7`)}, Of: []int{0, 1}},
+		"a long decision":      {Decisions: []json.RawMessage{json.RawMessage(`{"outcome":"Allow","failsafe":"` + strings.Repeat("x", mostDecision) + `"}`)}, Of: []int{0, 0}},
 		"an outcome of no one": {Decisions: []json.RawMessage{json.RawMessage(`{"outcome":"Sure"}`)}, Of: []int{0, 0}},
 	} {
 		if got, err := Unpack(d, 2); err == nil {
