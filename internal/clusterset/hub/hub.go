@@ -127,7 +127,7 @@ type member struct {
 	// nothing there.
 	asked  map[string]wire.Told
 	hidden map[string]map[string]bool
-	// broad says that something of it means too many; interests bounds how fast it asks.
+	// broad says that something of it means too many; interests bounds how fast it asks and lists.
 	broad     bool
 	interests *rate.Limiter
 	// stream is the name of the last stream, out what was told there until it ended, which is

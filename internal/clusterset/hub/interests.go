@@ -21,22 +21,36 @@ const (
 	// interestsPerSecond is how many groups a member may ask for: each is computed over all
 	// clusters and told as a whole. Who asks for more waits.
 	interestsPerSecond, interestsAtOnce = 50, 2000
+	// listingAsInterests is how many of them the end of a listing counts as: the hub then goes
+	// through all that the member has claimed.
+	listingAsInterests = 10
 )
 
-// pace waits until a member may ask for what it asks for.
+// pace waits until a member may ask for what it asks for, and end a listing.
 func (h *Hub) pace(ctx context.Context, cluster string, up *wire.Up) error {
-	if len(up.Interests) == 0 {
+	n := paceOf(up)
+	if n == 0 {
 		return nil
 	}
 	h.mu.Lock()
 	m := h.clusters[cluster]
 	h.mu.Unlock()
-	for n := len(up.Interests); m != nil && n > 0; n -= interestsAtOnce {
+	for ; m != nil && n > 0; n -= interestsAtOnce {
 		if err := m.interests.WaitN(ctx, min(n, interestsAtOnce)); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// paceOf is how many groups that are asked for a record counts as. One that is given up counts,
+// too: the hub goes through all that are left.
+func paceOf(up *wire.Up) int {
+	n := len(up.Interests) + len(up.GoneInterests)
+	if up.Listed {
+		n += listingAsInterests
+	}
+	return n
 }
 
 // grant answers what a member has asked for its own policies. The caller holds the lock.
