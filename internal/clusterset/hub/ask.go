@@ -369,6 +369,9 @@ func (h *Hub) post(cluster string, q wire.Question) (<-chan wire.Answer, *sessio
 		return nil, nil, 0, fmt.Errorf("%d questions to it wait for an answer, which is as many as may be", mostAsked)
 	}
 	s := m.session
+	if n := sizeOf(&q); n > mostQuestion {
+		return nil, nil, 0, fmt.Errorf("the question has %d bytes, want at most %d: ask about fewer", n, mostQuestion)
+	}
 	h.lastQuestion++
 	answers := make(chan wire.Answer, 1)
 	s.asked[h.lastQuestion] = answers
@@ -376,6 +379,29 @@ func (h *Hub) post(cluster string, q wire.Question) (<-chan wire.Answer, *sessio
 	s.questions = append(s.questions, q)
 	s.wake()
 	return answers, s, h.lastQuestion, nil
+}
+
+// toAsk takes the questions that go into the next record. The caller holds the lock.
+func (s *session) toAsk() []wire.Question {
+	n, size := 0, 0
+	for n < min(len(s.questions), mostAskedAtOnce) {
+		if size += sizeOf(&s.questions[n]); size > mostQuestion && n > 0 {
+			break
+		}
+		n++
+	}
+	asked := s.questions[:n:n]
+	s.questions = s.questions[n:]
+	return asked
+}
+
+// sizeOf is about how long a question is when it is written, in bytes.
+func sizeOf(q *wire.Question) int {
+	n := 100 + len(q.Flow)
+	for _, f := range q.Flows {
+		n += len(f) + 1
+	}
+	return n
 }
 
 func (h *Hub) unpost(s *session, id uint64) {

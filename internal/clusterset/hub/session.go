@@ -29,8 +29,9 @@ const (
 	writeLimit = time.Minute
 )
 
-// mostAskedAtOnce is how many questions go into one record.
-const mostAskedAtOnce = 8
+// mostAskedAtOnce is how many questions go into one record, which have mostQuestion bytes together
+// at most. So has a single one.
+const mostAskedAtOnce, mostQuestion = 8, wire.MostLine / 2
 
 // session is one stream of a member.
 type session struct {
@@ -160,10 +161,10 @@ func (h *Hub) ServeMember(w http.ResponseWriter, r *http.Request, cluster string
 	var writing sync.WaitGroup
 	// What a member makes panic ends its stream, and nothing else.
 	writing.Go(func() {
-		cancel(h.survive(func() error { h.write(ctx, cluster, s, send); return nil }))
+		cancel(h.survive(cluster, s, func() error { h.write(ctx, cluster, s, send); return nil }))
 	})
 	ended := make(chan error, 1)
-	go func() { ended <- h.survive(func() error { return h.listen(ctx, cluster, s, in, heard) }) }()
+	go func() { ended <- h.survive(cluster, s, func() error { return h.listen(ctx, cluster, s, in, heard) }) }()
 	var err error
 	select {
 	case err = <-ended:
@@ -177,11 +178,13 @@ func (h *Hub) ServeMember(w http.ResponseWriter, r *http.Request, cluster string
 	h.Log.Info("The stream of a member has ended", "cluster", cluster, "reason", fmt.Sprint(err))
 }
 
-// survive makes an error of a panic.
-func (h *Hub) survive(do func() error) error {
+// survive makes an error of a panic. Half of a record may count then, so the next stream begins
+// with everything.
+func (h *Hub) survive(cluster string, s *session, do func() error) error {
 	err := recovered.Call(do)
 	if stack := recovered.StackOf(err); stack != "" {
 		h.Log.Error(err, "A panic was recovered", "stack", stack)
+		h.complain(cluster, s, "its stream made the hub panic")
 	}
 	return err
 }
@@ -288,9 +291,7 @@ func (h *Hub) next(cluster string, s *session) *wire.Down {
 		s.yielding = false
 		return &wire.Down{Taken: s.taken}
 	}
-	if n := min(len(s.questions), mostAskedAtOnce); n > 0 {
-		asked := s.questions[:n:n]
-		s.questions = s.questions[n:]
+	if asked := s.toAsk(); len(asked) > 0 {
 		return &wire.Down{Questions: asked}
 	}
 	d := s.out.Next(h.view(m), outbox.Wanted{Policies: h.sendable(cluster, func(uid string) bool { return s.out.Has(uid) }), Asked: m.asked})
