@@ -267,7 +267,7 @@ type ahead struct {
 // take returns the parts of a file of the list, and begins to read the next one.
 func (a *ahead) take(f *file) <-chan reading {
 	begin := func(f *file) chan reading {
-		out := make(chan reading, 1)
+		out := make(chan reading)
 		go f.decode(out, a.done)
 		return out
 	}

@@ -222,6 +222,8 @@ type nearly struct {
 	client, server netip.Addr
 	port           uint16
 	protocol       uint8
+	// window is when its minute began, or the same for all.
+	window int64
 }
 
 // place is that of a flow in the answer; -1 if it has none.
@@ -253,7 +255,7 @@ func (a *answer) add(e *Entry) bool {
 		k.window = e.Start
 		x.First = metav1.NewMicroTime(e.Start)
 	}
-	near := nearly{e.Client, e.Server, e.Port, e.Protocol}
+	near := nearly{e.Client, e.Server, e.Port, e.Protocol, k.window.Unix()}
 	switch at := a.place(near, &k); {
 	case at >= 0:
 		sum(&a.Flows[at], &x)
