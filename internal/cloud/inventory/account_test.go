@@ -423,6 +423,63 @@ func TestEditsDoNotWaitForTheCloud(t *testing.T) {
 	l.wantAccount("True OK", "True OK", "True OK", "")
 }
 
+// TestGrantThatIsLostAndBack: what an edit takes away while the cloud is read comes back when the
+// edit is taken back before the next pass. Conditions speak of the account that was read.
+func TestGrantThatIsLostAndBack(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	l.create(l.secret(goodCreds), l.cpa(), l.ces("web", "all", wholeVPC(vpc1)))
+	l.reconcile()
+	before := len(l.inv.Entities("clouds/acc"))
+	published, done := make(chan struct{}, 100), make(chan error)
+	l.inv.Subscribe(func(string) { published <- struct{}{} })
+	begin := func() {
+		for len(published) > 0 {
+			<-published
+		}
+		l.gate, l.begun = map[string]chan struct{}{oregon: make(chan struct{})}, make(chan struct{})
+		l.advance(time.Hour)
+		go func() {
+			_, err := l.inv.Reconcile(t.Context(), request(accountKey))
+			done <- err
+		}()
+		<-l.begun
+	}
+	begin()
+	l.editAccount(func(s *v1alpha1.CloudProviderAccountSpec) { s.AllowedNamespaces = &v1alpha1.NamespaceGrant{} })
+	l.inv.interrupt(accountKey)
+	<-published
+	if got := len(l.inv.Entities("clouds/acc")); got != 0 || before == 0 {
+		t.Fatalf("%d of %d entities are left without a grant", got, before)
+	}
+	l.editAccount(func(s *v1alpha1.CloudProviderAccountSpec) { s.AllowedNamespaces = nil })
+	close(l.gate[oregon])
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	l.reconcile()
+	if got := len(l.inv.Entities("clouds/acc")); got != before {
+		t.Errorf("%d of %d entities are there with the grant", got, before)
+	}
+
+	begin()
+	former := l.account().Generation
+	l.editAccount(func(s *v1alpha1.CloudProviderAccountSpec) {
+		s.Mode, s.AWSConfig.SecretRef.Name = v1alpha1.ModePlan, "missing"
+	})
+	l.inv.interrupt(accountKey)
+	<-published
+	close(l.gate[oregon])
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if c := meta.FindStatusCondition(l.account().Status.Conditions, v1alpha1.ConditionReady); c == nil || c.ObservedGeneration != former {
+		t.Errorf("%+v is not of generation %d, whose regions were read", c, former)
+	}
+	l.reconcile()
+	l.wantAccount("False SecretNotFound", "False SecretNotFound", "False SecretNotFound", `secret clouds/missing does not exist or has no key "credentials"`)
+}
+
 // TestNoSnapshotBeforeEntities: a region that was read for the first time is shown to nobody before
 // it is known which entities it has. A realizer that came between would give back all VMs of the
 // region.

@@ -94,7 +94,7 @@ func (p *pass) inputsOf(stale map[string]string) string {
 	for name, r := range a.regions {
 		unread[name] = r.snapshot == nil && r.left.IsZero()
 	}
-	return fmt.Sprint(p.cloud(), p.deleting(), a.inputs.selection, p.accountInputs(), len(a.regions), unread, stale)
+	return fmt.Sprint(p.cloud(), p.deleting(), selection(p.selectors), p.accountInputs(), len(a.regions), unread, stale)
 }
 
 // changes returns the VMs that are not shown as in the basis; false if more than VMs differs, so

@@ -207,6 +207,7 @@ func (i *Inventory) reconcile(ctx context.Context, req reconcile.Request) (recon
 	if p.selectors, p.refused, err = granted(cpa, selectors, i.namespaceLabels(ctx)); err != nil {
 		return reconcile.Result{}, err
 	}
+	p.began = beginning{cpa, selection(p.selectors)}
 	return p.run(ctx)
 }
 

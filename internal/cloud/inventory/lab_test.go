@@ -55,6 +55,8 @@ type lab struct {
 	listing func(client.ObjectList)
 	// gate holds up the observation of a region until it is closed.
 	gate map[string]chan struct{}
+	// begun, if set, is told of each observation that comes to a gate.
+	begun chan struct{}
 	// direct lets the inventory see all that the provider can do.
 	direct bool
 
@@ -439,6 +441,9 @@ type gated struct {
 
 func (g gated) Observe(ctx context.Context, s cloud.Scope) (*cloud.Snapshot, error) {
 	if gate := g.lab.gate[s.Region]; gate != nil {
+		if g.lab.begun != nil {
+			g.lab.begun <- struct{}{}
+		}
 		select {
 		case <-gate:
 		case <-ctx.Done():

@@ -96,11 +96,9 @@ func (p *pass) reread(ctx context.Context) bool {
 	if err != nil {
 		return false
 	}
-	if selection(may) != selection(p.selectors) {
-		p.account.basis = nil // its inputs have what the pass began with
-	}
-	p.cpa, p.selectors, p.refused, p.quick = cpa, may, refused, false
+	p.cpa, p.selectors, p.refused = cpa, may, refused
 	p.account.mu.Lock()
+	p.quick = p.quick && !p.account.touched
 	p.news = p.settle(p.account) || p.news
 	p.account.mu.Unlock()
 	return len(p.account.snapshots()) > 0
@@ -110,7 +108,7 @@ func (p *pass) reread(ctx context.Context) bool {
 func (p *pass) guarded(ctx context.Context, provider cloud.Provider, j job) (o outcome) {
 	started := p.opts.Now()
 	if fault := recovered.Do(func() { o = p.observeRegion(ctx, provider, j) }); fault != nil {
-		logr.FromContextOrDiscard(ctx).Error(fault, "A panic was recovered", "account", p.key(), "region", j.region, "stack", recovered.StackOf(fault))
+		logr.FromContextOrDiscard(ctx).Error(fault, "A panic was recovered", "account", p.account.key, "region", j.region, "stack", recovered.StackOf(fault))
 		return outcome{job: j, started: started, err: &cloud.Error{Class: cloud.Terminal, Call: "Observe", Err: fault}}
 	}
 	return o
@@ -130,7 +128,7 @@ func (p *pass) observeRegion(ctx context.Context, provider cloud.Provider, j job
 		o.snapshot, o.err = refresher.Refresh(bounded, j.since, o.ids)
 	} else {
 		bounded = cloud.WithPurpose(bounded, cloud.Inventory)
-		o.snapshot, o.err = provider.Observe(bounded, cloud.Scope{Account: cloud.AccountKey(p.cpa.Namespace, p.cpa.Name), Region: j.region})
+		o.snapshot, o.err = provider.Observe(bounded, cloud.Scope{Account: cloud.AccountKey(p.account.key.Namespace, p.account.key.Name), Region: j.region})
 	}
 	switch {
 	case o.err != nil && bounded.Err() != nil && ctx.Err() == nil:

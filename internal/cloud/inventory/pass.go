@@ -28,6 +28,9 @@ type pass struct {
 	// selectors are those that the account lets select; refused are the others.
 	selectors []v1alpha1.CloudEntitySelector
 	refused   []refused
+	// began is what cpa and selectors were when the reading of the regions began: an edit changes
+	// them while it runs.
+	began beginning
 	// problem is why the account has no provider; nil if it has one.
 	problem *problem
 	// externalID is that of the account's role; empty if the controller does not choose it.
@@ -39,6 +42,13 @@ type pass struct {
 	quick bool
 	// ends is when the first release in an emergency ends by itself; zero if none does.
 	ends time.Time
+}
+
+// beginning is what a provider was opened and regions are read for.
+type beginning struct {
+	cpa *v1alpha1.CloudProviderAccount
+	// selection is of the selectors; see selection.
+	selection string
 }
 
 // problem is a fault of the account's configuration.
@@ -124,7 +134,7 @@ func (p *pass) configure(ctx context.Context) (changed bool, err error) {
 	if err != nil {
 		return false, fmt.Errorf("encode the configuration of account %s: %w", p.key(), err)
 	}
-	inputs := fingerprint{config: sha256.Sum256(encoded), selection: selection(p.selectors)}
+	inputs := fingerprint{config: sha256.Sum256(encoded), selection: p.began.selection}
 
 	a := p.account
 	a.mu.Lock()
@@ -161,9 +171,14 @@ func (p *pass) configure(ctx context.Context) (changed bool, err error) {
 func selection(all []v1alpha1.CloudEntitySelector) string {
 	var out strings.Builder
 	for i := range all {
-		fmt.Fprintf(&out, "%s/%s %d\n", all[i].Namespace, all[i].UID, all[i].Generation)
+		out.WriteString(identity(&all[i]))
 	}
 	return out.String()
+}
+
+// identity identifies a selector and its generation.
+func identity(s *v1alpha1.CloudEntitySelector) string {
+	return fmt.Sprintf("%s/%s %d\n", s.Namespace, s.UID, s.Generation)
 }
 
 // unopened is the problem with an account whose provider cannot be made.
@@ -338,7 +353,7 @@ func (p *pass) tellRefs(d desired) {
 }
 
 func (p *pass) cloud() v1alpha1.CloudProvider {
-	if p.cpa.Spec.AzureConfig != nil && p.cpa.Spec.AWSConfig == nil {
+	if spec := p.began.cpa.Spec; spec.AzureConfig != nil && spec.AWSConfig == nil {
 		return v1alpha1.CloudProviderAzure
 	}
 	return v1alpha1.CloudProviderAWS

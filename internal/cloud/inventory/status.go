@@ -81,6 +81,9 @@ func (p *pass) report(ctx context.Context, d desired, s *syncer, written error) 
 		}
 		_, shows := p.account.whole.(cloud.ServiceShower)
 		for n := range p.selectors {
+			if !p.readFor(&p.selectors[n]) {
+				continue // the next pass reads what it selects
+			}
 			v := p.judgeSelector(&p.selectors[n], selectorFacts{matched: d.matched[n], all: total, matchedServices: d.matchedServices[n], allServices: services,
 				matchedInterfaces: d.matchedInterfaces[n], allInterfaces: interfaces,
 				noServices: p.problem == nil && !shows, account: ready, read: p.anyRead(), taken: untold(s.taken, d.clashes)})
@@ -94,6 +97,23 @@ func (p *pass) report(ctx context.Context, d desired, s *syncer, written error) 
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// generation is that of the account that the conditions are about. The next pass judges a
+// configuration that has come while the regions were being read.
+func (p *pass) generation() int64 {
+	began, _ := ConfigOf(p.began.cpa)
+	now, _ := ConfigOf(p.cpa)
+	began.Owner = now.Owner // the status, not the configuration
+	if !equality.Semantic.DeepEqual(began, now) {
+		return p.began.cpa.Generation
+	}
+	return p.cpa.Generation
+}
+
+// readFor reports whether the regions were read for a selector as it is now.
+func (p *pass) readFor(s *v1alpha1.CloudEntitySelector) bool {
+	return strings.Contains(p.began.selection, identity(s))
 }
 
 func (p *pass) anyRead() bool { return len(p.account.snapshots()) > 0 }
@@ -226,7 +246,7 @@ func (i *Inventory) set(conditions *[]metav1.Condition, kind string, v verdict, 
 
 // reportAccount writes the status of the account; verdicts are Ready, CredentialsValid, Reachable.
 func (p *pass) reportAccount(ctx context.Context, regions []v1alpha1.RegionStatus, verdicts []verdict) error {
-	live, base := p.cpa.DeepCopy(), p.cpa
+	live, base, generation := p.cpa.DeepCopy(), p.cpa, p.generation()
 	st := &live.Status
 	st.Regions, st.LastSyncTime, st.Error, st.ExternalID = regions, nil, "", p.externalID
 	for n, r := range regions {
@@ -251,18 +271,18 @@ func (p *pass) reportAccount(ctx context.Context, regions []v1alpha1.RegionStatu
 	if ready.status == metav1.ConditionFalse {
 		st.Error = ready.message
 	}
-	news := p.set(&st.Conditions, v1alpha1.ConditionReady, ready, live.Generation)
-	p.set(&st.Conditions, v1alpha1.ConditionCredentialsValid, verdicts[1], live.Generation)
-	p.set(&st.Conditions, v1alpha1.ConditionReachable, verdicts[2], live.Generation)
+	news := p.set(&st.Conditions, v1alpha1.ConditionReady, ready, generation)
+	p.set(&st.Conditions, v1alpha1.ConditionCredentialsValid, verdicts[1], generation)
+	p.set(&st.Conditions, v1alpha1.ConditionReachable, verdicts[2], generation)
 	if v, has := p.judgeQueues(); has {
-		p.set(&st.Conditions, v1alpha1.ConditionEventsReceived, v, live.Generation)
+		p.set(&st.Conditions, v1alpha1.ConditionEventsReceived, v, generation)
 	} else {
 		meta.RemoveStatusCondition(&st.Conditions, v1alpha1.ConditionEventsReceived)
 	}
 	servicesNews := false
 	services, asked := p.judgeServices()
 	if asked {
-		servicesNews = p.set(&st.Conditions, v1alpha1.ConditionServicesRead, services, live.Generation) && services.status == metav1.ConditionFalse
+		servicesNews = p.set(&st.Conditions, v1alpha1.ConditionServicesRead, services, generation) && services.status == metav1.ConditionFalse
 	} else {
 		meta.RemoveStatusCondition(&st.Conditions, v1alpha1.ConditionServicesRead)
 	}
@@ -271,7 +291,7 @@ func (p *pass) reportAccount(ctx context.Context, regions []v1alpha1.RegionStatu
 		unchecked = p.opts.AuthorsUnchecked()
 	}
 	if unchecked != "" {
-		p.set(&st.Conditions, v1alpha1.ConditionAuthorsChecked, no(v1alpha1.ReasonPoliciesMissing, unchecked), live.Generation)
+		p.set(&st.Conditions, v1alpha1.ConditionAuthorsChecked, no(v1alpha1.ReasonPoliciesMissing, unchecked), generation)
 	} else {
 		meta.RemoveStatusCondition(&st.Conditions, v1alpha1.ConditionAuthorsChecked)
 	}
