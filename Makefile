@@ -59,7 +59,7 @@ fips: ## Build bin/nephele-fips and bin/nephele-agent-fips with Go's FIPS 140-3 
 demo: build ## Build and tell a story on a simulated AWS account (DEMO_FLAGS=--once ends after it)
 	@bin/nephele demo $(DEMO_FLAGS)
 
-check: ## While you work: format, tests of the root, and short tests of the packages that have changed
+check: ## While you work: format, tests of the repository as a whole, and short tests of the packages that have changed
 	@go run ./hack/tests check
 
 SLOWEST ?= 0

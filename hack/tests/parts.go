@@ -114,8 +114,8 @@ func aptMissing() string {
 	return ""
 }
 
-// checkParts are the format, the tests of the root, and the short tests of what has changed since
-// the commit that this branch left main at, uncommitted changes included.
+// checkParts are the format, the tests of the repository as a whole, and the short tests of what
+// has changed since the commit that this branch left main at, uncommitted changes included.
 func checkParts(ctx context.Context) ([]part, error) {
 	changed, err := changedFiles(ctx)
 	if err != nil {
@@ -123,7 +123,7 @@ func checkParts(ctx context.Context) ([]part, error) {
 	}
 	parts := []part{
 		makes("format", "format", "fmt"),
-		part{name: "root", title: "tests of the root: architecture, limits, links"}.runs("go", "test", "-json", "."),
+		part{name: "house", title: "tests of the repository as a whole: architecture, limits, links, words"}.runs("go", "test", "-json", "./test/house"),
 	}
 	packages := packagesOf(changed)
 	for _, dir := range slices.Sorted(maps.Keys(packages)) {

@@ -1,4 +1,4 @@
-package nephele
+package house
 
 import (
 	"io/fs"
