@@ -164,32 +164,26 @@ func TestRightsForKinds(t *testing.T) {
 	}
 }
 
-// TestDocumentedKinds: docs/api.md lists every kind that is not the cluster's own, and no other.
+// TestDocumentedKinds: docs/reference/kinds.md lists every kind that is not the cluster's own, and
+// no other.
 func TestDocumentedKinds(t *testing.T) {
-	raw, err := os.ReadFile("docs/api.md")
+	raw, err := os.ReadFile("docs/reference/kinds.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, text, _ := strings.Cut(string(raw), "## Kinds\n")
-	text, _, _ = strings.Cut(text, "\n## ")
-	documented, group := map[string]bool{}, ""
-	for _, line := range regexp.MustCompile(`(?m)^\| ([a-z0-9./]*) ?\| ([A-Z][A-Za-z, .]+) \|`).FindAllStringSubmatch(text, -1) {
-		if line[1] != "" {
-			group, _, _ = strings.Cut(line[1], "/")
+	documented := map[string]bool{}
+	for _, line := range regexp.MustCompile(`(?m)^\| ([a-z0-9.]+)/\w+ \| \[?([A-Z]\w+)`).FindAllStringSubmatch(string(raw), -1) {
+		if !ours(line[1]) {
+			continue
 		}
-		for _, kind := range strings.Split(line[2], ", ") {
-			if kind == "Kind" || !ours(group) {
-				continue
-			}
-			documented[group+" "+kind] = true
-			if _, known := kinds.Find(group, kind); !known {
-				t.Errorf("docs/api.md lists %s of %s, which is not in the table of internal/kinds", kind, group)
-			}
+		documented[line[1]+" "+line[2]] = true
+		if _, known := kinds.Find(line[1], line[2]); !known {
+			t.Errorf("the page lists %s of %s, which is not in the table of internal/kinds", line[2], line[1])
 		}
 	}
 	for _, k := range kinds.All() {
 		if ours(k.Group) && k.Group != "networking.k8s.io" && !documented[k.Group+" "+k.Kind] {
-			t.Errorf("docs/api.md does not list %s of %s", k.Kind, k.Group)
+			t.Errorf("the page does not list %s of %s", k.Kind, k.Group)
 		}
 	}
 }

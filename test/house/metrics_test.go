@@ -17,7 +17,7 @@ var (
 	describedName = regexp.MustCompile(`nephele_[a-z_]+`)
 )
 
-// TestMetricsAreDescribed: the tables of docs/metrics.md have every metric of ours, and no other.
+// TestMetricsAreDescribed: docs/reference/metrics.md has every metric of ours, and no other.
 func TestMetricsAreDescribed(t *testing.T) {
 	made := map[string]bool{}
 	err := filepath.WalkDir("internal", func(path string, d fs.DirEntry, err error) error {
@@ -34,7 +34,7 @@ func TestMetricsAreDescribed(t *testing.T) {
 		t.Fatal(err)
 	}
 	described := map[string]bool{}
-	page, err := os.ReadFile("docs/metrics.md")
+	page, err := os.ReadFile("docs/reference/metrics.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,12 +48,12 @@ func TestMetricsAreDescribed(t *testing.T) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(made)) {
 		if !described[name] {
-			t.Errorf("docs/metrics.md lacks %s", name)
+			t.Errorf("docs/reference/metrics.md lacks %s", name)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(described)) {
 		if !made[name] {
-			t.Errorf("docs/metrics.md describes %s, which is no metric", name)
+			t.Errorf("docs/reference/metrics.md describes %s, which is no metric", name)
 		}
 	}
 }

@@ -1,0 +1,88 @@
+// Command reference writes docs/reference: fields of the stored kinds from their definitions,
+// conditions, reasons, annotations and labels from the constants of package api, metrics from where
+// they are made, and commands with their flags from the command line itself.
+//
+// Usage: reference FOLDER, at the root of the repository and after the definitions were generated.
+//
+// It owns the files that it writes and leaves others in the folder alone. It runs once and to the
+// end.
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// page is one file of the reference.
+type page struct {
+	file, title, about string
+	write              func(out *bytes.Buffer) error
+}
+
+var pages = []page{
+	{"kinds.md", "Kinds and their fields", "Every stored kind, with the type, the bounds and the meaning of each field. `kubectl explain` shows the same.", kinds},
+	{"conditions.md", "Conditions and reasons", "What the conditions in the status of objects say, and the reasons that they and events give.", conditions},
+	{"annotations.md", "Annotations and labels", "What Nephele reads from and writes into the metadata of objects.", annotations},
+	{"metrics.md", "Metrics", "Every metric of the controller, of enforcers and of agents. [Metrics](../metrics.md) says where they are served.", metrics},
+	{"commands.md", "Commands and flags", "Every command of `nephele` with its flags, as `--help` prints them. `nephele up` and `nephele demo` are only in the all-in-one program: `nephele up --help`.", commands},
+}
+
+func main() {
+	if len(os.Args) != 2 {
+		fmt.Fprintln(os.Stderr, "usage: reference FOLDER")
+		os.Exit(2)
+	}
+	for _, p := range pages {
+		if err := p.render(os.Args[1]); err != nil {
+			fmt.Fprintf(os.Stderr, "reference: %s: %v\n", p.file, err)
+			os.Exit(1)
+		}
+	}
+}
+
+func (p page) render(folder string) error {
+	var out bytes.Buffer
+	fmt.Fprintf(&out, "# %s\n\n%s\n\nGenerated from the code by `make generate`.\n", p.title, fill(p.about))
+	if err := p.write(&out); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return fmt.Errorf("making the folder: %w", err)
+	}
+	if err := os.WriteFile(filepath.Join(folder, p.file), out.Bytes(), 0o644); err != nil {
+		return fmt.Errorf("writing the page: %w", err)
+	}
+	return nil
+}
+
+// columns is how wide prose may be.
+const columns = 100
+
+// fill breaks a paragraph into lines.
+func fill(text string) string {
+	var out strings.Builder
+	width := 0
+	for _, word := range strings.Fields(text) {
+		switch {
+		case width == 0:
+		case width+1+len(word) > columns:
+			out.WriteByte('\n')
+			width = 0
+		default:
+			out.WriteByte(' ')
+			width++
+		}
+		out.WriteString(word)
+		width += len(word)
+	}
+	return out.String()
+}
+
+// cell makes text fit into a cell of a table.
+func cell(text string) string {
+	text = strings.Join(strings.Fields(text), " ")
+	return strings.NewReplacer("|", `\|`, "<", "&lt;", ">", "&gt;", "](", "] (").Replace(text)
+}
