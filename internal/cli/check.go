@@ -27,7 +27,8 @@ import (
 	deployment "github.com/nephele-io/nephele/config/controller"
 	"github.com/nephele-io/nephele/config/grants"
 	"github.com/nephele-io/nephele/internal/cli/terminal"
-	"github.com/nephele-io/nephele/internal/cloud/inventory"
+	"github.com/nephele-io/nephele/internal/cloud/accountspec"
+	"github.com/nephele-io/nephele/internal/cloud/selection"
 	"github.com/nephele-io/nephele/internal/controller"
 	"github.com/nephele-io/nephele/internal/platform/egress"
 	"github.com/nephele-io/nephele/internal/preflight"
@@ -121,7 +122,7 @@ func preflightOptions(ctx context.Context, cfg *rest.Config, rights string, acce
 		return unreachable(o, err), nil
 	}
 	o.Place = func(a *cloudv1.CloudProviderAccount) (*cloudv1.SecretReference, []string) {
-		c, ref := inventory.ConfigOf(a)
+		c, ref := accountspec.ConfigOf(a)
 		return ref, c.Regions
 	}
 	o.Open = func(a *cloudv1.CloudProviderAccount, credentials []byte) (preflight.Account, error) {
@@ -129,7 +130,7 @@ func preflightOptions(ctx context.Context, cfg *rest.Config, rights string, acce
 		if err != nil {
 			return nil, err
 		}
-		config, _ := inventory.ConfigOf(a)
+		config, _ := accountspec.ConfigOf(a)
 		row, supported := controller.CloudOf(config.Cloud)
 		if !supported {
 			return nil, errors.New("its cloud is not supported")
@@ -145,7 +146,7 @@ func preflightOptions(ctx context.Context, cfg *rest.Config, rights string, acce
 		}
 		var selectors cloudv1.CloudEntitySelectorList
 		if o.Client.List(ctx, &selectors) == nil {
-			p = inventory.Showing(p, slices.DeleteFunc(selectors.Items, func(s cloudv1.CloudEntitySelector) bool {
+			p = selection.Showing(p, slices.DeleteFunc(selectors.Items, func(s cloudv1.CloudEntitySelector) bool {
 				return s.Spec.AccountNamespace != a.Namespace || s.Spec.AccountName != a.Name
 			}))
 		}

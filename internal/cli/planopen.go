@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
-	"github.com/nephele-io/nephele/internal/cloud/inventory"
+	"github.com/nephele-io/nephele/internal/cloud/accountspec"
 	"github.com/nephele-io/nephele/internal/controller"
 	"github.com/nephele-io/nephele/internal/preview"
 )
@@ -17,7 +17,7 @@ import (
 // openFromCluster takes the credentials of accounts from manifests, or else from the cluster.
 func openFromCluster(c client.Reader, secrets []*corev1.Secret, parts controller.CloudParts) preview.Opener {
 	return func(ctx context.Context, a *cloudv1alpha1.CloudProviderAccount) (preview.Reader, error) {
-		config, ref := inventory.ConfigOf(a)
+		config, ref := accountspec.ConfigOf(a)
 		if ref == nil {
 			return nil, fmt.Errorf("secretRef is missing")
 		}

@@ -13,8 +13,8 @@ import (
 
 	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/accountspec"
 	"github.com/nephele-io/nephele/internal/cloud/azure"
-	"github.com/nephele-io/nephele/internal/cloud/inventory"
 	"github.com/nephele-io/nephele/internal/preview"
 )
 
@@ -22,7 +22,7 @@ import (
 func onlyAzure(accounts []*v1alpha1.CloudProviderAccount) (bool, error) {
 	n := 0
 	for _, a := range accounts {
-		if c, _ := inventory.ConfigOf(a); c.Cloud == v1alpha1.CloudProviderAzure {
+		if c, _ := accountspec.ConfigOf(a); c.Cloud == v1alpha1.CloudProviderAzure {
 			n++
 		}
 	}
@@ -57,7 +57,7 @@ func describe(ctx context.Context, in *preview.Inputs, name string) (preview.Ope
 // described.
 func subscriptionOf(a *v1alpha1.CloudProviderAccount, secrets []*corev1.Secret, described []string) (string, error) {
 	want := strings.ToLower(a.Name)
-	if _, ref := inventory.ConfigOf(a); ref != nil && slices.ContainsFunc(secrets, func(s *corev1.Secret) bool {
+	if _, ref := accountspec.ConfigOf(a); ref != nil && slices.ContainsFunc(secrets, func(s *corev1.Secret) bool {
 		return client.ObjectKeyFromObject(s) == client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}
 	}) {
 		value, err := secretValue(context.Background(), nil, secrets, *ref)
@@ -91,7 +91,7 @@ func claimantsOf(ctx context.Context, accounts []*v1alpha1.CloudProviderAccount,
 		if err != nil {
 			return nil, err
 		}
-		config, _ := inventory.ConfigOf(a)
+		config, _ := accountspec.ConfigOf(a)
 		for _, region := range config.Regions {
 			snap, err := provider.Observe(ctx, cloud.Scope{Account: cloud.AccountKey(a.Namespace, a.Name), Region: region})
 			if err != nil {

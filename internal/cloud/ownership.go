@@ -1,6 +1,9 @@
 package cloud
 
-import "strings"
+import (
+	"maps"
+	"strings"
+)
 
 // Tags are Nephele's only memory in the cloud. A group is ours exactly if it carries TagCluster
 // with our cluster's id.
@@ -54,4 +57,15 @@ const NamePrefix = "nephele-"
 // pattern both say so.
 func (g *Group) OwnedBy(clusterID string) bool {
 	return clusterID != "" && g.Tags[TagCluster] == clusterID && g.Tags[TagKind] != "" && strings.HasPrefix(g.Name, NamePrefix)
+}
+
+// LastingTags are the tags of a network without the mark of the instance that enforces in it, which
+// changes with every heartbeat.
+func LastingTags(tags map[string]string) map[string]string {
+	if _, marked := tags[TagInstance]; !marked {
+		return tags
+	}
+	out := maps.Clone(tags)
+	delete(out, TagInstance)
+	return out
 }

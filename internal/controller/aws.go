@@ -8,8 +8,8 @@ import (
 
 	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/accountspec"
 	"github.com/nephele-io/nephele/internal/cloud/aws"
-	"github.com/nephele-io/nephele/internal/cloud/inventory"
 	"github.com/nephele-io/nephele/internal/cloud/pace"
 )
 
@@ -46,8 +46,8 @@ func (a *awsAccounts) recorded(audit aws.Auditor) *awsAccounts {
 	return a
 }
 
-// open implements inventory.Open.
-func (a *awsAccounts) open(c inventory.AccountConfig) (cloud.Provider, error) {
+// open implements accountspec.Open.
+func (a *awsAccounts) open(c accountspec.Config) (cloud.Provider, error) {
 	cred, err := aws.ParseCredential(c.Secret, c.SecretKey, c.SecretValue)
 	if err != nil {
 		return nil, err

@@ -8,15 +8,15 @@ import (
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	azurerole "github.com/nephele-io/nephele/config/azure"
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/accountspec"
 	"github.com/nephele-io/nephele/internal/cloud/azure"
 	"github.com/nephele-io/nephele/internal/cloud/azure/rights"
-	"github.com/nephele-io/nephele/internal/cloud/inventory"
 	"github.com/nephele-io/nephele/internal/cloud/pace"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 )
 
 // openAzure implements Cloud.Open.
-func openAzure(_ context.Context, p CloudParts) (inventory.Open, error) {
+func openAzure(_ context.Context, p CloudParts) (accountspec.Open, error) {
 	var own *azure.Ambient
 	if len(p.Access.AmbientNamespaces) > 0 {
 		own = azure.LoadAmbient(nil)
@@ -29,7 +29,7 @@ func openAzure(_ context.Context, p CloudParts) (inventory.Open, error) {
 	if p.Paced {
 		limiter = pace.New(pace.Options{Now: time.Now, After: time.After, Rate: azure.Documented, Ended: p.Called})
 	}
-	return func(c inventory.AccountConfig) (cloud.Provider, error) {
+	return func(c accountspec.Config) (cloud.Provider, error) {
 		cred, err := azure.ParseCredential(c.Secret, c.SecretKey, c.SecretValue)
 		if err != nil {
 			return nil, err

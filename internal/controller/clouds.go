@@ -7,10 +7,10 @@ import (
 
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/accountspec"
 	"github.com/nephele-io/nephele/internal/cloud/aws"
 	"github.com/nephele-io/nephele/internal/cloud/aws/lower"
 	azurelower "github.com/nephele-io/nephele/internal/cloud/azure/lower"
-	"github.com/nephele-io/nephele/internal/cloud/inventory"
 	"github.com/nephele-io/nephele/internal/cloud/pace"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 	"github.com/nephele-io/nephele/internal/platform/egress"
@@ -35,7 +35,7 @@ type Cloud struct {
 	Lowerer plan.Lowerer
 	// Open finds what its accounts are opened with, as the identity of the process. Nothing is
 	// called.
-	Open func(ctx context.Context, p CloudParts) (inventory.Open, error)
+	Open func(ctx context.Context, p CloudParts) (accountspec.Open, error)
 	// Pace is told of every call that was paced; nil if nobody counts them.
 	Pace func(pace.Event)
 	// Metrics are what its calls count; nil if nothing is.
@@ -94,8 +94,8 @@ func LowererOf(kind cloudv1.CloudProvider) (plan.Lowerer, bool) {
 }
 
 // openClouds opens all clouds of a table for the inventory.
-func openClouds(ctx context.Context, table []Cloud, p CloudParts) (map[cloudv1.CloudProvider]inventory.Open, error) {
-	out := map[cloudv1.CloudProvider]inventory.Open{}
+func openClouds(ctx context.Context, table []Cloud, p CloudParts) (map[cloudv1.CloudProvider]accountspec.Open, error) {
+	out := map[cloudv1.CloudProvider]accountspec.Open{}
 	for _, c := range table {
 		p.Called = c.Pace
 		open, err := c.Open(ctx, p)
@@ -108,8 +108,8 @@ func openClouds(ctx context.Context, table []Cloud, p CloudParts) (map[cloudv1.C
 }
 
 // externalIDs returns the external id of an account's role by the table.
-func externalIDs(table []Cloud, cluster string) func(inventory.AccountConfig) string {
-	return func(config inventory.AccountConfig) string {
+func externalIDs(table []Cloud, cluster string) func(accountspec.Config) string {
+	return func(config accountspec.Config) string {
 		for _, c := range table {
 			if c.Kind == config.Cloud && c.ExternalID != nil {
 				return c.ExternalID(cluster, config.Account)
@@ -120,7 +120,7 @@ func externalIDs(table []Cloud, cluster string) func(inventory.AccountConfig) st
 }
 
 // openAWS implements Cloud.Open.
-func openAWS(ctx context.Context, p CloudParts) (inventory.Open, error) {
+func openAWS(ctx context.Context, p CloudParts) (accountspec.Open, error) {
 	accounts, err := newAWSAccounts(ctx, p.Cluster, p.Access)
 	if err != nil {
 		return nil, err

@@ -9,7 +9,8 @@ import (
 
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
-	"github.com/nephele-io/nephele/internal/cloud/inventory"
+	"github.com/nephele-io/nephele/internal/cloud/accountspec"
+	"github.com/nephele-io/nephele/internal/cloud/selection"
 	"github.com/nephele-io/nephele/internal/preview"
 )
 
@@ -20,9 +21,9 @@ func (oneAccount) Keys() []string                                               
 func (oneAccount) Regions(string) []string                                       { return nil }
 func (oneAccount) Latest(string, string) (*cloud.Snapshot, error)                { return nil, nil }
 func (oneAccount) Deleting(string) bool                                          { return false }
-func (oneAccount) Entities(string) map[types.NamespacedName]inventory.VMRef      { return nil }
-func (oneAccount) Services(string) map[types.NamespacedName]inventory.ServiceRef { return nil }
-func (a oneAccount) Settings(string) inventory.Settings                          { return inventory.Settings{Cloud: a.kind} }
+func (oneAccount) Entities(string) map[types.NamespacedName]selection.VMRef      { return nil }
+func (oneAccount) Services(string) map[types.NamespacedName]selection.ServiceRef { return nil }
+func (a oneAccount) Settings(string) accountspec.Settings                        { return accountspec.Settings{Cloud: a.kind} }
 
 // TestClouds: every row is whole, and what an account names decides which row counts.
 func TestClouds(t *testing.T) {
@@ -46,8 +47,8 @@ func TestAnotherCloud(t *testing.T) {
 	asked := errors.New("asked")
 	table := append(Clouds(), Cloud{
 		Kind: "Elsewhere",
-		Open: func(_ context.Context, p CloudParts) (inventory.Open, error) {
-			return func(c inventory.AccountConfig) (cloud.Provider, error) { return nil, asked }, nil
+		Open: func(_ context.Context, p CloudParts) (accountspec.Open, error) {
+			return func(c accountspec.Config) (cloud.Provider, error) { return nil, asked }, nil
 		},
 		ExternalID: func(cluster, account string) string { return cluster + " " + account },
 	})
@@ -55,10 +56,10 @@ func TestAnotherCloud(t *testing.T) {
 	if err != nil || len(opens) != len(table) {
 		t.Fatalf("%v, %d clouds", err, len(opens))
 	}
-	if _, err := opens["Elsewhere"](inventory.AccountConfig{}); !errors.Is(err, asked) {
+	if _, err := opens["Elsewhere"](accountspec.Config{}); !errors.Is(err, asked) {
 		t.Error(err)
 	}
-	if got := externalIDs(table, "c")(inventory.AccountConfig{Cloud: "Elsewhere", Account: "n/a"}); got != "c n/a" {
+	if got := externalIDs(table, "c")(accountspec.Config{Cloud: "Elsewhere", Account: "n/a"}); got != "c n/a" {
 		t.Error(got)
 	}
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/inventory"
 	"github.com/nephele-io/nephele/internal/cloud/realize"
 	"github.com/nephele-io/nephele/internal/cloud/recordkey"
+	"github.com/nephele-io/nephele/internal/cloud/selection"
 	"github.com/nephele-io/nephele/internal/cloud/tenure"
 	"github.com/nephele-io/nephele/internal/platform/egress"
 	"github.com/nephele-io/nephele/internal/platform/sharing"
@@ -312,7 +313,7 @@ func (s *shares) others(c client.Reader) func(region string) []ForeignVM {
 		}
 		for i := range list.Items {
 			vm := &list.Items[i]
-			account := vm.Annotations[inventory.AnnotationAccount]
+			account := vm.Annotations[selection.AnnotationAccount]
 			if vm.Status.Region == region && account != "" && !s.Mine(account) {
 				out = append(out, ForeignVM{account, vm.Namespace, cloudv1.EntityNamePrefix + vm.Name, vm.Status.CloudVpcId})
 			}

@@ -11,9 +11,9 @@ import (
 
 	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
-	"github.com/nephele-io/nephele/internal/cloud/inventory"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
+	"github.com/nephele-io/nephele/internal/cloud/selection"
 	"github.com/nephele-io/nephele/internal/policy"
 )
 
@@ -144,14 +144,14 @@ func (c *Computation) breakGlass(o imported, account string) string {
 	if !c.hasSay(account, o.GetNamespace()) {
 		return ""
 	}
-	if why, _, broken := inventory.BreakGlass(o.GetAnnotations(), c.At); broken {
+	if why, _, broken := selection.BreakGlass(o.GetAnnotations(), c.At); broken {
 		return fmt.Sprintf("break-glass (%s %s/%s: %s)", o.kind, o.GetNamespace(), o.GetName(), why)
 	}
 	for _, s := range c.Selectors {
 		if s.Namespace != o.GetNamespace() || s.Name != o.GetLabels()[cloudv1alpha1.LabelCESName] || cloud.AccountKey(s.Spec.AccountNamespace, s.Spec.AccountName) != account {
 			continue
 		}
-		if why, _, broken := inventory.BreakGlass(s.Annotations, c.At); broken {
+		if why, _, broken := selection.BreakGlass(s.Annotations, c.At); broken {
 			return fmt.Sprintf("break-glass (CloudEntitySelector %s/%s: %s)", s.Namespace, s.Name, why)
 		}
 	}
@@ -164,7 +164,7 @@ func (c *Computation) breakGlass(o imported, account string) string {
 func (c *Computation) hasSay(account, namespace string) bool {
 	for _, a := range c.Accounts {
 		if cloud.AccountKey(a.Namespace, a.Name) == account {
-			return inventory.HasSay(a, namespace)
+			return selection.HasSay(a, namespace)
 		}
 	}
 	own, _, _ := strings.Cut(account, "/")

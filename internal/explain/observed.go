@@ -10,9 +10,9 @@ import (
 
 	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
-	"github.com/nephele-io/nephele/internal/cloud/inventory"
 	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
+	"github.com/nephele-io/nephele/internal/cloud/selection"
 	"github.com/nephele-io/nephele/internal/cloud/trace"
 	"github.com/nephele-io/nephele/internal/policy"
 	"github.com/nephele-io/nephele/internal/reach"
@@ -28,16 +28,16 @@ type ObservedAccount struct {
 	ACLs []cloud.NetworkACL
 	// VMs are those behind the ExternalEntities, and Services the native services and interfaces
 	// behind others of them.
-	VMs      map[types.NamespacedName]inventory.VMRef
-	Services map[types.NamespacedName]inventory.ServiceRef
+	VMs      map[types.NamespacedName]selection.VMRef
+	Services map[types.NamespacedName]selection.ServiceRef
 }
 
 // clouds is what was read of all accounts, as it is and as it would be without us.
 type clouds struct {
 	now, native *trace.Cloud
 	borders     trace.Borders
-	vms         map[policy.EntityRef]inventory.VMRef
-	services    map[policy.EntityRef]inventory.ServiceRef
+	vms         map[policy.EntityRef]selection.VMRef
+	services    map[policy.EntityRef]selection.ServiceRef
 	// entities are those that stand for a VM, sorted.
 	entities map[vmKey][]policy.EntityRef
 	// seats are the interfaces that entities have, with their private addresses there, and owners
@@ -56,7 +56,7 @@ func cloudsOf(accounts []ObservedAccount) *clouds {
 		return nil
 	}
 	out := &clouds{
-		vms: map[policy.EntityRef]inventory.VMRef{}, services: map[policy.EntityRef]inventory.ServiceRef{}, entities: map[vmKey][]policy.EntityRef{},
+		vms: map[policy.EntityRef]selection.VMRef{}, services: map[policy.EntityRef]selection.ServiceRef{}, entities: map[vmKey][]policy.EntityRef{},
 		seats: map[policy.EntityRef][]trace.Point{}, owners: map[string]policy.EntityRef{}, delegated: map[policy.EntityRef]reach.Delegation{},
 	}
 	var all []*cloud.Snapshot

@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/nephele-io/nephele/internal/cloud"
-	"github.com/nephele-io/nephele/internal/cloud/inventory"
+	"github.com/nephele-io/nephele/internal/cloud/selection"
 	"github.com/nephele-io/nephele/internal/control/convert"
 	"github.com/nephele-io/nephele/internal/policy"
 )
@@ -122,7 +122,7 @@ func (c *Computation) seenClouds(accounts []ObservedAccount) []ObservedAccount {
 	out := make([]ObservedAccount, len(accounts))
 	for i, a := range accounts {
 		out[i] = a
-		out[i].VMs, out[i].Services = map[types.NamespacedName]inventory.VMRef{}, map[types.NamespacedName]inventory.ServiceRef{}
+		out[i].VMs, out[i].Services = map[types.NamespacedName]selection.VMRef{}, map[types.NamespacedName]selection.ServiceRef{}
 		for name, vm := range a.VMs {
 			if notes(name, inCloud{vm.Region, vm.VMID}) {
 				out[i].VMs[name] = vm

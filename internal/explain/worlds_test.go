@@ -19,7 +19,7 @@ import (
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
-	"github.com/nephele-io/nephele/internal/cloud/inventory"
+	"github.com/nephele-io/nephele/internal/cloud/selection"
 	"github.com/nephele-io/nephele/internal/policy"
 	"github.com/nephele-io/nephele/internal/reach"
 )
@@ -68,8 +68,8 @@ type drawnWorld struct {
 	// hosts counts the addresses of each network that are taken.
 	hosts     map[string]int
 	blocks    int
-	refs      map[types.NamespacedName]inventory.VMRef
-	natives   map[types.NamespacedName]inventory.ServiceRef
+	refs      map[types.NamespacedName]selection.VMRef
+	natives   map[types.NamespacedName]selection.ServiceRef
 	near, far *cloud.Snapshot
 }
 
@@ -79,8 +79,8 @@ var drawnNetworks = []string{"vpc-a", "vpc-b", "vpc-c", "vpc-d"}
 // vpc-c, which is alone.
 func drawWorld(seed uint64) *drawnWorld {
 	w := &drawnWorld{
-		Rand: rand.New(rand.NewPCG(seed, 51)), seed: seed, hosts: map[string]int{}, refs: map[types.NamespacedName]inventory.VMRef{},
-		natives: map[types.NamespacedName]inventory.ServiceRef{},
+		Rand: rand.New(rand.NewPCG(seed, 51)), seed: seed, hosts: map[string]int{}, refs: map[types.NamespacedName]selection.VMRef{},
+		natives: map[types.NamespacedName]selection.ServiceRef{},
 	}
 	end := func(network, region string) cloud.PeeringEnd {
 		return cloud.PeeringEnd{NetworkID: network, OwnerID: "1", Region: region}
@@ -273,7 +273,7 @@ func (w *drawnWorld) machine(network string) {
 		}
 		s.Services = append(s.Services, service)
 		if w.IntN(4) > 0 {
-			w.natives[w.imported("cloudnativeservice-"+id, service.Private)] = inventory.ServiceRef{ID: service.ID, Region: s.Region, Mode: w.mode()}
+			w.natives[w.imported("cloudnativeservice-"+id, service.Private)] = selection.ServiceRef{ID: service.ID, Region: s.Region, Mode: w.mode()}
 		}
 		return
 	case 1: // an interface alone
@@ -281,7 +281,7 @@ func (w *drawnWorld) machine(network string) {
 		n.GroupIDs = w.held(network, n.Tags)
 		add(n)
 		if w.IntN(4) > 0 {
-			w.natives[w.imported("networkinterface-"+id, slices.Concat(n.PrivateIPs, n.PublicIPs))] = inventory.ServiceRef{ID: n.ID, Region: s.Region, Mode: w.mode()}
+			w.natives[w.imported("networkinterface-"+id, slices.Concat(n.PrivateIPs, n.PublicIPs))] = selection.ServiceRef{ID: n.ID, Region: s.Region, Mode: w.mode()}
 		}
 		return
 	}
@@ -308,7 +308,7 @@ func (w *drawnWorld) machine(network string) {
 	s.VMs = append(s.VMs, vm)
 	kind := w.IntN(6)
 	if kind > 0 {
-		w.refs[w.imported("virtualmachine-"+vm.ID, addresses)] = inventory.VMRef{VMID: vm.ID, Region: s.Region, Mode: w.mode()}
+		w.refs[w.imported("virtualmachine-"+vm.ID, addresses)] = selection.VMRef{VMID: vm.ID, Region: s.Region, Mode: w.mode()}
 	}
 	switch w.IntN(3) {
 	case 0: // a Node, with a Pod for every address but the first

@@ -8,9 +8,10 @@ import (
 
 	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
-	"github.com/nephele-io/nephele/internal/cloud/inventory"
+	"github.com/nephele-io/nephele/internal/cloud/accountspec"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 	"github.com/nephele-io/nephele/internal/cloud/realize"
+	"github.com/nephele-io/nephele/internal/cloud/selection"
 )
 
 // Lowerers returns what makes the rules of a cloud; false if the cloud is not supported.
@@ -22,9 +23,9 @@ type Knowledge interface {
 	Keys() []string
 	Regions(key string) []string
 	Latest(key, region string) (*cloud.Snapshot, error)
-	Entities(key string) map[types.NamespacedName]inventory.VMRef
-	Services(key string) map[types.NamespacedName]inventory.ServiceRef
-	Settings(key string) inventory.Settings
+	Entities(key string) map[types.NamespacedName]selection.VMRef
+	Services(key string) map[types.NamespacedName]selection.ServiceRef
+	Settings(key string) accountspec.Settings
 	Deleting(key string) bool
 }
 

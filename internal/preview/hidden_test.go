@@ -16,7 +16,7 @@ import (
 	"github.com/nephele-io/nephele/api/antrea/v1alpha2"
 	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
-	"github.com/nephele-io/nephele/internal/cloud/inventory"
+	"github.com/nephele-io/nephele/internal/cloud/selection"
 	"github.com/nephele-io/nephele/internal/explain"
 	"github.com/nephele-io/nephele/internal/manifest"
 	"github.com/nephele-io/nephele/internal/preview"
@@ -40,7 +40,7 @@ func newHiddenWorld(t *testing.T, seed uint64) *hiddenWorld {
 	t.Helper()
 	w := &hiddenWorld{Rand: rand.New(rand.NewPCG(seed, 41)), objects: &explain.Objects{}}
 	snapshot := &cloud.Snapshot{Scope: cloud.Scope{Account: "estate/account", Region: "eu-west-1"}, Networks: []cloud.Network{{ID: "vpc-1"}}}
-	refs := map[types.NamespacedName]inventory.VMRef{}
+	refs := map[types.NamespacedName]selection.VMRef{}
 	group := func(id string, rules ...cloud.Rule) { // no group is anybody's: who holds it is told by ids
 		snapshot.Groups = append(snapshot.Groups, cloud.Group{ID: id, Name: id, NetworkID: "vpc-1", Rules: rules})
 	}
@@ -72,7 +72,7 @@ func newHiddenWorld(t *testing.T, seed uint64) *hiddenWorld {
 			snapshot.Interfaces = append(snapshot.Interfaces, nic)
 			snapshot.VMs = append(snapshot.VMs, cloud.VM{ID: vm, Name: vm, NetworkID: "vpc-1", Interfaces: []string{nic.ID}, Tags: map[string]string{"Name": vm}})
 			name := types.NamespacedName{Namespace: e.Namespace, Name: e.Name}
-			refs[name] = inventory.VMRef{VMID: vm, Region: "eu-west-1"}
+			refs[name] = selection.VMRef{VMID: vm, Region: "eu-west-1"}
 		}
 	}
 	snapshot.Interfaces = append(snapshot.Interfaces, cloud.Interface{ID: "eni-word9", NetworkID: "vpc-1", VMID: "i-word9", PrivateIPs: []netip.Addr{netip.MustParseAddr("10.0.9.1")}, GroupIDs: []string{"sg-same"}})

@@ -13,8 +13,9 @@ import (
 	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 	"github.com/nephele-io/nephele/internal/cloud"
-	"github.com/nephele-io/nephele/internal/cloud/inventory"
+	"github.com/nephele-io/nephele/internal/cloud/accountspec"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
+	"github.com/nephele-io/nephele/internal/cloud/selection"
 	"github.com/nephele-io/nephele/internal/explain"
 )
 
@@ -42,7 +43,7 @@ type ObservedAccount struct {
 	// acls are the network ACLs of its subnets, if they were asked for.
 	acls []cloud.NetworkACL
 	// Preview is what the inventory would know of it.
-	Preview inventory.Previewed
+	Preview selection.Previewed
 }
 
 // snapshot returns what was read of a region; nil if nothing was.
@@ -102,17 +103,17 @@ func (o ObservedAccounts) Latest(key, region string) (*cloud.Snapshot, error) {
 }
 
 // Services implements knowledge.
-func (o ObservedAccounts) Services(key string) map[types.NamespacedName]inventory.ServiceRef {
+func (o ObservedAccounts) Services(key string) map[types.NamespacedName]selection.ServiceRef {
 	return o.find(key).Preview.Services
 }
 
 // Entities implements knowledge.
-func (o ObservedAccounts) Entities(key string) map[types.NamespacedName]inventory.VMRef {
+func (o ObservedAccounts) Entities(key string) map[types.NamespacedName]selection.VMRef {
 	return o.find(key).Preview.Refs
 }
 
 // Settings implements knowledge.
-func (o ObservedAccounts) Settings(key string) inventory.Settings {
+func (o ObservedAccounts) Settings(key string) accountspec.Settings {
 	return o.find(key).Preview.Settings
 }
 
@@ -140,7 +141,7 @@ func AsksToTighten(o client.Object) bool {
 // Observe reads an account. A region that cannot be read is left alone, and told.
 func (p *Planner) Observe(ctx context.Context, a *cloudv1alpha1.CloudProviderAccount) (*ObservedAccount, error) {
 	o := &ObservedAccount{Key: cloud.AccountKey(a.Namespace, a.Name), EnforcerKey: cloud.EnforcerKey(a.Namespace, a.Name), Deleting: a.DeletionTimestamp != nil}
-	config, _ := inventory.ConfigOf(a)
+	config, _ := accountspec.ConfigOf(a)
 	if _, supported := p.Lowerers(config.Cloud); !supported {
 		return nil, fmt.Errorf("account %s: neither spec.awsConfig nor spec.azureConfig is set", o.Key)
 	}
@@ -153,7 +154,7 @@ func (p *Planner) Observe(ctx context.Context, a *cloudv1alpha1.CloudProviderAcc
 	}
 	o.provider = provider
 	if shown, can := provider.(cloud.Provider); can && p.In != nil {
-		provider = inventory.Showing(shown, inventory.SelectorsOf(a, p.In.surroundings()))
+		provider = selection.Showing(shown, selection.SelectorsOf(a, p.In.surroundings()))
 	}
 	for _, name := range config.Regions {
 		scope := cloud.Scope{Account: o.Key, Region: name}
@@ -187,8 +188,8 @@ func (in *Inputs) ImportEntities(a *cloudv1alpha1.CloudProviderAccount, o *Obser
 	for i, r := range o.Regions {
 		snapshots[i] = r.Snapshot
 	}
-	config, _ := inventory.ConfigOf(a)
-	o.Preview = inventory.Preview(a, config.Cloud, in.surroundings(), snapshots)
+	config, _ := accountspec.ConfigOf(a)
+	o.Preview = selection.Preview(a, config.Cloud, in.surroundings(), snapshots)
 	ports := map[client.ObjectKey][]v1alpha2.NamedPort{}
 	for _, x := range in.Entities {
 		ports[client.ObjectKeyFromObject(x)] = x.Spec.Ports
@@ -208,8 +209,8 @@ func (in *Inputs) ImportEntities(a *cloudv1alpha1.CloudProviderAccount, o *Obser
 }
 
 // surroundings are the objects that decide what is imported of an account.
-func (in *Inputs) surroundings() inventory.Surroundings {
-	return inventory.Surroundings{Selectors: in.Selectors, VMs: in.VMs, Services: in.NativeServices, Interfaces: in.Interfaces, Namespaces: in.Namespaces, At: in.At}
+func (in *Inputs) surroundings() selection.Surroundings {
+	return selection.Surroundings{Selectors: in.Selectors, VMs: in.VMs, Services: in.NativeServices, Interfaces: in.Interfaces, Namespaces: in.Namespaces, At: in.At}
 }
 
 // Overlay replaces and adds objects, as applying manifests to a cluster does.

@@ -10,8 +10,8 @@ import (
 	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 	"github.com/nephele-io/nephele/internal/cloud"
-	"github.com/nephele-io/nephele/internal/cloud/inventory"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
+	"github.com/nephele-io/nephele/internal/cloud/selection"
 )
 
 // warnings are about what looks like a mistake: selectors of accounts that do not exist, or of no
@@ -68,7 +68,7 @@ func (p *Planner) selectorWarnings(s *cloudv1alpha1.CloudEntitySelector, made pl
 		snapshots = append(snapshots, r.Snapshot)
 	}
 	var out []Warning
-	for _, wrong := range inventory.Unmatched(s, snapshots) {
+	for _, wrong := range selection.Unmatched(s, snapshots) {
 		out = append(out, Warning{warnSelectsNoVM, wrong + " (account " + key + ")"})
 	}
 	return out

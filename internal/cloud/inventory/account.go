@@ -8,10 +8,13 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/accountspec"
+	"github.com/nephele-io/nephele/internal/cloud/selection"
 	"github.com/nephele-io/nephele/internal/platform/recovered"
 )
 
@@ -23,10 +26,10 @@ type account struct {
 	mu       sync.Mutex
 	provider cloud.Provider
 	regions  map[string]*region
-	refs     map[types.NamespacedName]VMRef
-	services map[types.NamespacedName]ServiceRef
+	refs     map[types.NamespacedName]selection.VMRef
+	services map[types.NamespacedName]selection.ServiceRef
 	deleting bool
-	settings Settings
+	settings accountspec.Settings
 	// triggered asks for an observation at once.
 	triggered bool
 	// told is what was last said in events about the account and its selectors. Only Reconcile uses
@@ -165,7 +168,7 @@ func (i *Inventory) Latest(key, regionName string) (*cloud.Snapshot, error) {
 
 // Entities returns the VM of every ExternalEntity of the account, those included that stand for VMs
 // of regions that cannot be read. The map must not be changed.
-func (i *Inventory) Entities(key string) map[types.NamespacedName]VMRef {
+func (i *Inventory) Entities(key string) map[types.NamespacedName]selection.VMRef {
 	a := i.lookup(key)
 	if a == nil {
 		return nil
@@ -486,4 +489,24 @@ func (a *account) wait(now time.Time, longest time.Duration) time.Duration {
 		}
 	}
 	return max(d, time.Millisecond)
+}
+
+// Settings returns what the account says about enforcement.
+func (i *Inventory) Settings(key string) accountspec.Settings {
+	a := i.lookup(key)
+	if a == nil {
+		return accountspec.Settings{}
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.settings
+}
+
+// settle keeps the account's settings and reports whether they are others than before. The caller
+// holds the account's lock.
+func (p *pass) settle(a *account) (changed bool) {
+	s := accountspec.SettingsOf(p.cpa, p.opts.Propagation)
+	changed = !equality.Semantic.DeepEqual(a.settings, s)
+	a.settings = s
+	return changed
 }

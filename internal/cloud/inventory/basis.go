@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -15,6 +14,7 @@ import (
 	antreav1alpha2 "github.com/nephele-io/nephele/api/antrea/v1alpha2"
 	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/selection"
 )
 
 // basis is what the objects of an account were last brought in line with, in full. As long as it
@@ -27,20 +27,7 @@ type basis struct {
 	inputs string
 	// snapshots are in the order of their regions.
 	snapshots []*cloud.Snapshot
-	refs      map[types.NamespacedName]VMRef
-	matched   []int32
-
-	serviceRefs     map[types.NamespacedName]ServiceRef
-	services        map[string]int
-	matchedServices []int32
-
-	interfaces        map[string]int
-	matchedInterfaces []int32
-
-	unheeded  []int32
-	counts    map[string]counts
-	inNetwork map[objectID]int32
-	clashes   map[types.NamespacedName]clash
+	tally     selection.Tally
 	// ends is when the first release ends by itself; zero if none does.
 	ends time.Time
 }
@@ -94,73 +81,34 @@ func (p *pass) inputsOf(stale map[string]string) string {
 	for name, r := range a.regions {
 		unread[name] = r.snapshot == nil && r.left.IsZero()
 	}
-	return fmt.Sprint(p.cloud(), p.deleting(), selection(p.selectors), p.accountInputs(), len(a.regions), unread, stale)
+	return fmt.Sprint(p.cloud(), p.deleting(), identities(p.selectors), p.accountInputs(), len(a.regions), unread, stale)
 }
 
 // changes returns the VMs that are not shown as in the basis; false if more than VMs differs, so
 // that everything has to be looked at.
-func (b *basis) changes(objects uint64, inputs string, v view) (map[string]bool, bool) {
-	if b == nil || b.objects != objects || b.inputs != inputs || len(b.snapshots) != len(v.snapshots) {
+func (b *basis) changes(objects uint64, inputs string, v selection.View) (map[string]bool, bool) {
+	if b == nil || b.objects != objects || b.inputs != inputs || len(b.snapshots) != len(v.Snapshots) {
 		return nil, false
 	}
 	changed := map[string]bool{}
-	for i, snap := range v.snapshots {
-		if b.snapshots[i].Scope != snap.Scope || !changedVMs(b.snapshots[i], snap, changed) || v.touches(b.snapshots[i], snap, changed) {
+	for i, snap := range v.Snapshots {
+		if b.snapshots[i].Scope != snap.Scope || !changedVMs(b.snapshots[i], snap, changed) || touches(v, b.snapshots[i], snap, changed) {
 			return nil, false
 		}
 	}
 	return changed, true
 }
 
-// part computes what the changed VMs should have become, and with it what there should be of
-// everything that is counted. gone are the objects that the VMs had.
-func (b *basis) part(v view, changed map[string]bool) (d, gone desired) {
-	gone, d = newDesired(len(v.selectors)), newDesired(len(v.selectors))
-	before := v
-	before.snapshots = b.snapshots
-	for i := range v.snapshots {
-		gone.addMachines(before, b.snapshots[i], changed)
-		d.addMachines(v, v.snapshots[i], changed)
-	}
-	for i := range d.matched {
-		d.matched[i] += b.matched[i] - gone.matched[i]
-		d.unheeded[i] += b.unheeded[i] - gone.unheeded[i]
-	}
-	total := maps.Clone(b.counts)
-	for region, c := range total {
-		c.vms += d.counts[region].vms - gone.counts[region].vms
-		total[region] = c
-	}
-	inNetwork := maps.Clone(b.inNetwork)
-	for id, n := range gone.inNetwork {
-		inNetwork[id] -= n
-	}
-	for id, n := range d.inNetwork {
-		inNetwork[id] += n
-	}
-	d.counts, d.inNetwork = total, inNetwork
-	d.serviceRefs, d.services, d.matchedServices = b.serviceRefs, b.services, b.matchedServices
-	d.interfaces, d.matchedInterfaces = b.interfaces, b.matchedInterfaces
-	d.addNetworks(v)
-	refs := maps.Clone(b.refs)
-	for key := range gone.refs {
-		delete(refs, key)
-	}
-	maps.Copy(refs, d.refs)
-	d.refs = refs
-	return d, gone
-}
-
 // fetch reads the objects of these VMs, and the networks, instead of all. sum is that of all
 // objects, as it was left.
-func (s *syncer) fetch(ctx context.Context, v view, ids map[string]bool, sum uint64) error {
+func (s *syncer) fetch(ctx context.Context, v selection.View, ids map[string]bool, sum uint64) error {
 	s.reset()
 	namespaces := map[string]bool{}
-	for i := range v.selectors {
-		namespaces[v.selectors[i].Namespace] = true
+	for i := range v.Selectors {
+		namespaces[v.Selectors[i].Namespace] = true
 	}
 	for id := range ids {
-		name := machine{vm: &cloud.VM{ID: id}}.objectName()
+		name := cloud.ObjectName(id)
 		for namespace := range namespaces {
 			vm := types.NamespacedName{Namespace: namespace, Name: name}
 			rest := types.NamespacedName{Namespace: namespace, Name: v1alpha1.EntityNamePrefix + name}
@@ -193,10 +141,10 @@ func fetch[T client.Object](ctx context.Context, s *syncer, into map[types.Names
 
 // only restricts the objects that are looked at to those of the VMs in either of two states, and
 // the networks.
-func (s *syncer) only(a, b desired) {
+func (s *syncer) only(a, b selection.Desired) {
 	vms, rest := map[types.NamespacedName]bool{}, map[types.NamespacedName]bool{}
-	for _, d := range []desired{a, b} {
-		for key := range d.vms {
+	for _, d := range []selection.Desired{a, b} {
+		for key := range d.VMs {
 			vms[key] = true
 			rest[types.NamespacedName{Namespace: key.Namespace, Name: v1alpha1.EntityNamePrefix + key.Name}] = true
 		}
@@ -213,4 +161,24 @@ func pickKeys[T any](all map[types.NamespacedName]T, keys map[types.NamespacedNa
 		}
 	}
 	return out
+}
+
+// touches reports whether what differs between two snapshots may concern an interface that
+// selectors select: itself, or the VM that it is attached to.
+func touches(v selection.View, before, after *cloud.Snapshot, vms map[string]bool) bool {
+	if !v.SelectsInterfaces() {
+		return false
+	}
+	found := false
+	look := func(snap *cloud.Snapshot, n *cloud.Interface) { found = found || v.SelectsInterface(snap, n) }
+	eachDifference(before.Interfaces, after.Interfaces, func(n *cloud.Interface) string { return n.ID }, sameInterface,
+		func(n *cloud.Interface) { look(after, n) })
+	for _, snap := range []*cloud.Snapshot{before, after} {
+		for i := range snap.Interfaces {
+			if n := &snap.Interfaces[i]; n.VMID != "" && vms[n.VMID] {
+				look(snap, n)
+			}
+		}
+	}
+	return found
 }

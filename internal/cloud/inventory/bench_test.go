@@ -22,6 +22,7 @@ import (
 	antreav1alpha2 "github.com/nephele-io/nephele/api/antrea/v1alpha2"
 	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/accountspec"
 )
 
 // shelf is an API server's stand-in that is fast enough to measure others: objects in maps, handed
@@ -189,7 +190,7 @@ func BenchmarkPass(b *testing.B) {
 			Spec: v1alpha1.CloudEntitySelectorSpec{AccountName: accountKey.Name, AccountNamespace: accountKey.Namespace,
 				VMSelector: []v1alpha1.VirtualMachineSelector{wholeVPC("vpc-1")}}})
 		inv := New(Options{Client: s, Secrets: secretShelf{}, Events: &events{}, Now: func() time.Time { return now },
-			Clouds: map[v1alpha1.CloudProvider]Open{v1alpha1.CloudProviderAWS: func(AccountConfig) (cloud.Provider, error) { return c, nil }}})
+			Clouds: map[v1alpha1.CloudProvider]accountspec.Open{v1alpha1.CloudProviderAWS: func(accountspec.Config) (cloud.Provider, error) { return c, nil }}})
 		pass := func(b *testing.B) {
 			b.Helper()
 			if _, err := inv.Reconcile(context.Background(), request(accountKey)); err != nil {

@@ -2,7 +2,6 @@ package inventory
 
 import (
 	"testing"
-	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -70,19 +69,5 @@ func TestDeletionSaysThatItWaits(t *testing.T) {
 	l.wantAccount("False Releasing", "True OK", "True OK", "waits for a confirmation: see the condition Braked")
 	if !meta.IsStatusConditionTrue(l.account().Status.Conditions, v1alpha1.ConditionBraked) {
 		t.Error("the condition is gone")
-	}
-}
-
-// TestPropagationSetting: an account that says nothing has the default, and none waits longer than
-// it may say.
-func TestPropagationSetting(t *testing.T) {
-	for _, c := range []struct {
-		given *int32
-		want  time.Duration
-	}{{nil, 3 * time.Second}, {ptr.To[int32](0), 0}, {ptr.To[int32](5), 5 * time.Second}, {ptr.To[int32](300), 5 * time.Minute}, {ptr.To[int32](-1), 0}, {ptr.To[int32](1 << 30), 5 * time.Minute}} {
-		got := settingsOf(&v1alpha1.CloudProviderAccount{Spec: v1alpha1.CloudProviderAccountSpec{PropagationSeconds: c.given}}, 3*time.Second).Propagation
-		if got != c.want {
-			t.Errorf("%v: %s, want %s", c.given, got, c.want)
-		}
 	}
 }

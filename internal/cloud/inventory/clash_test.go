@@ -8,13 +8,13 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 
 	antreav1alpha2 "github.com/nephele-io/nephele/api/antrea/v1alpha2"
 	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/accountspec"
 )
 
 // shown is a cloud that shows what it is told to, by region. A region that it is not told of cannot
@@ -63,7 +63,7 @@ func newShownLab(t *testing.T, regions ...string) (*lab, shown) {
 // again replaces the inventory by one that remembers nothing.
 func (l *lab) again(s shown) {
 	l.inv = New(Options{Client: l.api, Secrets: l.api, Events: l.events, Now: l.clock,
-		Clouds: map[v1alpha1.CloudProvider]Open{v1alpha1.CloudProviderAWS: func(AccountConfig) (cloud.Provider, error) { return s, nil }}})
+		Clouds: map[v1alpha1.CloudProvider]accountspec.Open{v1alpha1.CloudProviderAWS: func(accountspec.Config) (cloud.Provider, error) { return s, nil }}})
 }
 
 // pass lets the account be read again.
@@ -163,35 +163,4 @@ func TestNamesClashWhileUnread(t *testing.T) {
 	s.vms[oregon] = []string{idBA}
 	l.pass()
 	l.wantHolder("read again", idBA)
-}
-
-// TestNamesClashInPreview: what a plan is made from says the same, and a glass that is broken over
-// one VM is not broken over the other.
-func TestNamesClashInPreview(t *testing.T) {
-	t.Parallel()
-	l, s := newShownLab(t)
-	s.vms[oregon] = []string{idAB, idBA}
-	snap, err := s.Observe(t.Context(), cloud.Scope{Account: "clouds/acc", Region: oregon})
-	if err != nil {
-		t.Fatal(err)
-	}
-	vm := &v1alpha1.VirtualMachine{}
-	vm.Namespace, vm.Name = "web", cloud.ObjectName(idBA)
-	vm.Annotations = map[string]string{AnnotationAccount: "clouds/acc", v1alpha1.AnnotationBreakGlass: "fire"}
-	vm.Status.CloudId = idBA
-	cpa, web, db := l.cpa(), l.ces("web", "all", wholeVPC("net")), l.ces("db", "one", v1alpha1.VirtualMachineSelector{VMMatch: []v1alpha1.EntityMatch{{MatchID: idAB}}})
-	cpa.Spec.ReleaseNamespaces = []string{"web"}
-	around := Surroundings{Selectors: []*v1alpha1.CloudEntitySelector{web, db}, VMs: []*v1alpha1.VirtualMachine{vm}, Namespaces: []*corev1.Namespace{}}
-	got := Preview(cpa, v1alpha1.CloudProviderAWS, around, []*cloud.Snapshot{snap})
-	entity := types.NamespacedName{Namespace: "web", Name: "virtualmachine-" + vm.Name}
-	inDB := types.NamespacedName{Namespace: "db", Name: "virtualmachine-" + vm.Name}
-	if r := got.Refs[entity]; r.VMID != idBA || r.Mode != string(v1alpha1.ModeBreakGlass) {
-		t.Errorf("%s is %+v", entity, r)
-	}
-	if r := got.Refs[inDB]; r.VMID != idAB || r.Mode != "" {
-		t.Errorf("%s is %+v", inDB, r)
-	}
-	if len(got.Unimported) != 1 || !strings.Contains(got.Unimported[0], "VirtualMachine web/"+vm.Name+" stands for "+idBA+". It would stand for "+idAB) {
-		t.Errorf("remarks %q", got.Unimported)
-	}
 }

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	"github.com/nephele-io/nephele/internal/cloud/accountspec"
 )
 
 // TestDeletionPolicyAtFirst: an account that is new is protected, one that a former version has
@@ -41,7 +42,7 @@ func TestDeletionPolicyAtFirst(t *testing.T) {
 				l.reconcile()
 			}
 			account := l.account()
-			if got := deletionPolicyOf(account); got != x.want {
+			if got := accountspec.DeletionPolicyOf(account); got != x.want {
 				t.Errorf("the account is under %q, want %q", got, x.want)
 			}
 			if got := condition(account.Status.Conditions, v1alpha1.ConditionDeletionProtected); got != x.condition {

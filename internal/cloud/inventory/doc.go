@@ -4,8 +4,9 @@
 // It owns, per CloudProviderAccount: the provider made of the account's Secret, the last whole
 // snapshot of each region, the VirtualMachine, Vpc, ExternalEntity and ExternalNode objects of the
 // account, the inventory part of their status, and the status of the account and of the
-// CloudEntitySelectors that name it. Objects carry the annotation AnnotationAccount; what does not
-// carry it is never changed or deleted.
+// CloudEntitySelectors that name it. What there should be, package selection decides; package
+// accountspec reads what the account says. Objects carry the annotation
+// selection.AnnotationAccount; what does not carry it is never changed or deleted.
 //
 // It promises: a region is known as a whole or not at all. A region that cannot be read keeps its
 // last snapshot and its objects, and the status of the account says how old they are. Objects

@@ -66,18 +66,7 @@ func sameSlice[T any](a, b []T, same func(x, y *T) bool) bool {
 }
 
 func sameNetwork(x, y cloud.Network) bool {
-	return x.ID == y.ID && x.Name == y.Name && x.OwnerID == y.OwnerID && slices.Equal(x.CIDRs, y.CIDRs) && maps.Equal(lasting(x.Tags), lasting(y.Tags))
-}
-
-// lasting are the tags of a network without the mark of the instance that enforces in it, which
-// changes with every heartbeat.
-func lasting(tags map[string]string) map[string]string {
-	if _, marked := tags[cloud.TagInstance]; !marked {
-		return tags
-	}
-	out := maps.Clone(tags)
-	delete(out, cloud.TagInstance)
-	return out
+	return x.ID == y.ID && x.Name == y.Name && x.OwnerID == y.OwnerID && slices.Equal(x.CIDRs, y.CIDRs) && maps.Equal(cloud.LastingTags(x.Tags), cloud.LastingTags(y.Tags))
 }
 
 func samePeering(x, y cloud.Peering) bool {

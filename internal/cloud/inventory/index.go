@@ -10,15 +10,16 @@ import (
 	antreav1alpha2 "github.com/nephele-io/nephele/api/antrea/v1alpha2"
 	antreav1beta1 "github.com/nephele-io/nephele/api/antrea/v1beta1"
 	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	"github.com/nephele-io/nephele/internal/cloud/selection"
 )
 
 // FieldAccount is the field by which Options.Client must find the objects of an account; AccountOf
 // is its value.
-const FieldAccount = AnnotationAccount
+const FieldAccount = selection.AnnotationAccount
 
 // AccountOf returns the account that marks an object, if any.
 func AccountOf(o client.Object) []string {
-	if account := o.GetAnnotations()[AnnotationAccount]; account != "" {
+	if account := o.GetAnnotations()[selection.AnnotationAccount]; account != "" {
 		return []string{account}
 	}
 	return nil

@@ -10,6 +10,7 @@ import (
 	antreav1alpha2 "github.com/nephele-io/nephele/api/antrea/v1alpha2"
 	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/selection"
 )
 
 func (l *lab) ports() []string { return names[v1alpha1.NetworkInterfaceList](l) }
@@ -67,7 +68,7 @@ func TestInterfaces(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	key := types.NamespacedName{Namespace: "apps", Name: entity.Name}
-	if got := l.inv.Services("clouds/acc"); len(got) != 2 || got[key] != (ServiceRef{ID: forgedNIC, Region: oregon}) {
+	if got := l.inv.Services("clouds/acc"); len(got) != 2 || got[key] != (selection.ServiceRef{ID: forgedNIC, Region: oregon}) {
 		t.Errorf("%+v", got)
 	}
 	s := get(l, &v1alpha1.CloudEntitySelector{}, "apps", "interfaces")
@@ -125,7 +126,7 @@ func TestInterfaceChangesAreSeen(t *testing.T) {
 		change(s)
 		return s
 	}
-	v := view{selectors: []v1alpha1.CloudEntitySelector{{Spec: v1alpha1.CloudEntitySelectorSpec{InterfaceSelector: []v1alpha1.NetworkInterfaceSelector{
+	v := selection.View{Selectors: []v1alpha1.CloudEntitySelector{{Spec: v1alpha1.CloudEntitySelectorSpec{InterfaceSelector: []v1alpha1.NetworkInterfaceSelector{
 		{VpcMatch: &v1alpha1.EntityMatch{MatchID: "vpc-1"}}, {InterfaceMatch: []v1alpha1.EntityMatch{{MatchID: "eni-3"}}},
 	}}}}}
 	before := snap(func(*cloud.Snapshot) {})
@@ -148,25 +149,8 @@ func TestInterfaceChangesAreSeen(t *testing.T) {
 		for _, id := range c.vms {
 			vms[id] = true
 		}
-		if got := v.touches(before, snap(c.change), vms); got != c.want {
+		if got := touches(v, before, snap(c.change), vms); got != c.want {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
-		}
-	}
-}
-
-// TestFrontIsNoInterface: what stands for a front end of a service is selected by nobody who asks
-// for interfaces.
-func TestFrontIsNoInterface(t *testing.T) {
-	n := cloud.Interface{ID: "/balancers/a/frontends/b", NetworkID: "vnet-1", Managed: true, Tags: map[string]string{"env": "prod"}}
-	for what, e := range map[string]v1alpha1.NetworkInterfaceSelector{
-		"network": {VpcMatch: &v1alpha1.EntityMatch{MatchID: "vnet-1"}},
-		"id":      {InterfaceMatch: []v1alpha1.EntityMatch{{MatchID: n.ID}}},
-		"tag":     {TagMatch: []v1alpha1.TagMatch{{Key: "env"}}},
-	} {
-		front := n
-		front.Front = true
-		if selectInterface(e, &n, nil) == notSelected || selectInterface(e, &front, nil) != notSelected {
-			t.Errorf("by %s: an interface is not selected, or what is none is", what)
 		}
 	}
 }

@@ -17,6 +17,8 @@ import (
 
 	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/accountspec"
+	"github.com/nephele-io/nephele/internal/cloud/selection"
 )
 
 // Finalizer keeps a deleted CloudProviderAccount until what we hold in the cloud is given back.
@@ -41,38 +43,6 @@ type Releaser interface {
 	Released(account string) bool
 }
 
-// AccountConfig is what the provider of an account is made of.
-type AccountConfig struct {
-	// Account is "namespace/name" of the CloudProviderAccount.
-	Account string
-	// Owner is the cloud's own number of the account as it was first read; empty before.
-	Owner    string `json:"-"`
-	Cloud    v1alpha1.CloudProvider
-	Regions  []string
-	Endpoint string
-	// Place says where an Azure subscription is, if that is not the public cloud.
-	Place *v1alpha1.AzureCloud
-	// Queues are the queues with events about the account.
-	Queues []v1alpha1.AWSEventQueue
-	// Quotas are the limits of the account as far as they are not the cloud's defaults; nil means
-	// none is.
-	Quotas *v1alpha1.AWSQuotas
-	// AzureQuotas are those of an Azure subscription.
-	AzureQuotas *v1alpha1.AzureQuotas
-	// FormerGroups is the annotation v1alpha1.AnnotationFormerGroups of an Azure account: what it
-	// names is to be read.
-	FormerGroups string
-	// Secret is "namespace/name" of the Secret, SecretKey the key in its data and SecretValue what
-	// that holds.
-	Secret      string
-	SecretKey   string
-	SecretValue []byte
-}
-
-// Open makes the provider of an account. It must not call the cloud. Its error says what is wrong
-// with the configuration or the Secret, for people, without repeating a secret value.
-type Open func(AccountConfig) (cloud.Provider, error)
-
 // Recorder records events on objects; an EventRecorder of client-go is one.
 type Recorder interface {
 	Eventf(regarding, related runtime.Object, eventtype, reason, action, note string, args ...any)
@@ -89,10 +59,10 @@ type Options struct {
 	// SecretNamespaces are the namespaces whose Secrets may be read; none means all.
 	SecretNamespaces []string
 	// Clouds opens the providers, one per supported cloud.
-	Clouds map[v1alpha1.CloudProvider]Open
+	Clouds map[v1alpha1.CloudProvider]accountspec.Open
 	// ExternalID, if set, returns the external id with which a role of the account is assumed,
 	// whether it is usable yet or not; empty if the account's own credentials choose it.
-	ExternalID func(AccountConfig) string
+	ExternalID func(accountspec.Config) string
 	Events     Recorder
 	// Releaser is asked before a deleted account goes. Nil means that nothing is ever held in the
 	// cloud.
@@ -204,10 +174,10 @@ func (i *Inventory) reconcile(ctx context.Context, req reconcile.Request) (recon
 		return reconcile.Result{}, err
 	}
 	p := &pass{Inventory: i, cpa: cpa, account: i.open(req.NamespacedName)}
-	if p.selectors, p.refused, err = granted(cpa, selectors, i.namespaceLabels(ctx)); err != nil {
+	if p.selectors, p.refused, err = selection.Granted(cpa, selectors, i.namespaceLabels(ctx)); err != nil {
 		return reconcile.Result{}, err
 	}
-	p.began = beginning{cpa, selection(p.selectors)}
+	p.began = beginning{cpa, identities(p.selectors)}
 	return p.run(ctx)
 }
 
@@ -257,7 +227,7 @@ func (i *Inventory) clear(ctx context.Context, key types.NamespacedName) error {
 	if err := s.list(ctx); err != nil {
 		return err
 	}
-	return s.sync(ctx, desired{}, func(string, string) bool { return false })
+	return s.sync(ctx, selection.Desired{}, func(string, string) bool { return false })
 }
 
 // selectorsOf returns the selectors of the account, sorted, those that are being deleted left out.
@@ -269,7 +239,7 @@ func (i *Inventory) selectorsOf(ctx context.Context, key types.NamespacedName) (
 	mine := slices.DeleteFunc(list.Items, func(s v1alpha1.CloudEntitySelector) bool {
 		return s.Spec.AccountNamespace != key.Namespace || s.Spec.AccountName != key.Name || !s.DeletionTimestamp.IsZero()
 	})
-	sortSelectors(mine)
+	selection.Sort(mine)
 	return mine, nil
 }
 

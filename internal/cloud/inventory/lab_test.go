@@ -24,6 +24,7 @@ import (
 	antreav1beta1 "github.com/nephele-io/nephele/api/antrea/v1beta1"
 	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/accountspec"
 	"github.com/nephele-io/nephele/internal/cloud/aws"
 	"github.com/nephele-io/nephele/internal/sim"
 	"github.com/nephele-io/nephele/internal/sim/estate"
@@ -200,7 +201,7 @@ func (l *lab) advance(d time.Duration) {
 func (l *lab) restart(releaser Releaser) {
 	l.inv = New(Options{
 		Client: l.api, Secrets: l.api, Events: l.events, Releaser: releaser, Now: l.clock,
-		Clouds: map[v1alpha1.CloudProvider]Open{v1alpha1.CloudProviderAWS: func(c AccountConfig) (cloud.Provider, error) {
+		Clouds: map[v1alpha1.CloudProvider]accountspec.Open{v1alpha1.CloudProviderAWS: func(c accountspec.Config) (cloud.Provider, error) {
 			l.mu.Lock()
 			l.opens++
 			l.mu.Unlock()

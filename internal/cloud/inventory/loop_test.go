@@ -18,6 +18,7 @@ import (
 
 	antreav1alpha2 "github.com/nephele-io/nephele/api/antrea/v1alpha2"
 	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	"github.com/nephele-io/nephele/internal/cloud/selection"
 	"github.com/nephele-io/nephele/internal/sim/ec2"
 	"github.com/nephele-io/nephele/internal/sim/world"
 )
@@ -59,7 +60,7 @@ func TestImport(t *testing.T) {
 		t.Errorf("selector none: %+v", none)
 	}
 	l.wantEvents("acc Normal Ready", "none Warning NoMatch", "one Normal Ready")
-	if got := l.inv.Entities("clouds/acc"); len(got) != 1 || got[types.NamespacedName{Namespace: "web", Name: "virtualmachine-" + vm1}] != (VMRef{VMID: vm1, Region: oregon}) {
+	if got := l.inv.Entities("clouds/acc"); len(got) != 1 || got[types.NamespacedName{Namespace: "web", Name: "virtualmachine-" + vm1}] != (selection.VMRef{VMID: vm1, Region: oregon}) {
 		t.Errorf("entities %v", got)
 	}
 

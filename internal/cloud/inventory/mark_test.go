@@ -6,6 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/selection"
 )
 
 // TestMarkIsNoNews: the mark of an instance changes with every heartbeat. It makes no snapshot
@@ -31,8 +32,8 @@ func TestMarkIsNoNews(t *testing.T) {
 			t.Errorf("%s: same content %t, same frame %t, want %t", name, sameContent(before, after), changedVMs(before, after, map[string]bool{}), c.same)
 		}
 	}
-	d := compute(view{account: types.NamespacedName{Namespace: "clouds", Name: "acc"}, snapshots: []*cloud.Snapshot{before}})
-	vpc := d.vpcs[types.NamespacedName{Namespace: "clouds", Name: vpc1}]
+	d := selection.Compute(selection.View{Account: types.NamespacedName{Namespace: "clouds", Name: "acc"}, Snapshots: []*cloud.Snapshot{before}})
+	vpc := d.Vpcs[types.NamespacedName{Namespace: "clouds", Name: vpc1}]
 	if vpc == nil || len(vpc.Status.Tags) != 1 || vpc.Status.Tags["a"] != "b" || len(before.Networks[0].Tags) != 2 {
 		t.Errorf("%+v of %+v", vpc, before.Networks[0])
 	}

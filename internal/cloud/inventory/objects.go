@@ -16,6 +16,7 @@ import (
 	antreav1beta1 "github.com/nephele-io/nephele/api/antrea/v1beta1"
 	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/selection"
 	"github.com/nephele-io/nephele/internal/platform/recovered"
 )
 
@@ -134,63 +135,48 @@ func pick[T client.Object](s *syncer, into map[types.NamespacedName]T, o T) {
 }
 
 func (s *syncer) owns(o client.Object) bool {
-	return o.GetAnnotations()[AnnotationAccount] == cloud.AccountKey(s.account.Namespace, s.account.Name)
-}
-
-// userTags are the tags that users gave to the VMs; if only is set, to those with these ids.
-func (s *syncer) userTags(only map[string]bool) map[types.NamespacedName]map[string]string {
-	tags := map[types.NamespacedName]map[string]string{}
-	names := map[string]bool{}
-	for id := range only {
-		names[machine{vm: &cloud.VM{ID: id}}.objectName()] = true
-	}
-	for key, vm := range s.vms {
-		if len(vm.Spec.Tags) > 0 && (only == nil || names[key.Name]) {
-			tags[key] = vm.Spec.Tags
-		}
-	}
-	return tags
+	return o.GetAnnotations()[selection.AnnotationAccount] == cloud.AccountKey(s.account.Namespace, s.account.Name)
 }
 
 // sync writes what differs. keep tells which objects stay although they are not desired. One object
 // that cannot be written does not stop the others.
-func (s *syncer) sync(ctx context.Context, d desired, keep func(region, namespace string) bool) error {
+func (s *syncer) sync(ctx context.Context, d selection.Desired, keep func(region, namespace string) bool) error {
 	var errs []error
 	run := func(keys []types.NamespacedName, do func(types.NamespacedName) error) {
 		errs = append(errs, inParallel(ctx, keys, do))
 	}
 	// Entities come first: policies wait for them, people for the rest.
-	run(sortedKeys(s.entities), func(k types.NamespacedName) error {
+	run(selection.SortedKeys(s.entities), func(k types.NamespacedName) error {
 		e := s.entities[k]
-		if d.entities[k] != nil || keep(e.Labels[v1alpha1.LabelCloudRegion], k.Namespace) {
+		if d.Entities[k] != nil || keep(e.Labels[v1alpha1.LabelCloudRegion], k.Namespace) {
 			return nil
 		}
 		return s.remove(ctx, e)
 	})
-	run(sortedKeys(s.nodes), func(k types.NamespacedName) error {
+	run(selection.SortedKeys(s.nodes), func(k types.NamespacedName) error {
 		n := s.nodes[k]
-		if d.nodes[k] != nil || d.entities[k] == nil && keep(n.Labels[v1alpha1.LabelCloudRegion], k.Namespace) || s.letsIn(k) {
+		if d.Nodes[k] != nil || d.Entities[k] == nil && keep(n.Labels[v1alpha1.LabelCloudRegion], k.Namespace) || s.letsIn(k) {
 			return nil
 		}
 		return s.remove(ctx, n)
 	})
-	run(sortedKeys(s.groups), func(k types.NamespacedName) error {
+	run(selection.SortedKeys(s.groups), func(k types.NamespacedName) error {
 		g := s.groups[k]
-		if d.groups[k] != nil || d.natives[k] == nil && keep(g.Labels[v1alpha1.LabelCloudRegion], k.Namespace) {
+		if d.Groups[k] != nil || d.Services[k] == nil && keep(g.Labels[v1alpha1.LabelCloudRegion], k.Namespace) {
 			return nil
 		}
 		return s.remove(ctx, g)
 	})
-	run(sortedKeys(d.entities), func(k types.NamespacedName) error { return s.putEntity(ctx, d.entities[k], s.entities[k]) })
-	run(sortedKeys(d.nodes), func(k types.NamespacedName) error { return s.putNode(ctx, d.nodes[k], s.nodes[k]) })
-	run(sortedKeys(d.groups), func(k types.NamespacedName) error { return s.putGroup(ctx, d.groups[k], s.groups[k]) })
-	run(sortedKeys(d.vpcs), func(k types.NamespacedName) error { return s.putVpc(ctx, d.vpcs[k], s.vpcs[k]) })
-	run(sortedKeys(d.natives), func(k types.NamespacedName) error { return s.putNative(ctx, d.natives[k], s.natives[k]) })
-	run(sortedKeys(d.ports), func(k types.NamespacedName) error { return s.putInterface(ctx, d.ports[k], s.ports[k]) })
-	run(sortedKeys(d.vms), func(k types.NamespacedName) error { return s.putVM(ctx, d.vms[k], s.vms[k]) })
-	run(sortedKeys(s.vms), func(k types.NamespacedName) error {
+	run(selection.SortedKeys(d.Entities), func(k types.NamespacedName) error { return s.putEntity(ctx, d.Entities[k], s.entities[k]) })
+	run(selection.SortedKeys(d.Nodes), func(k types.NamespacedName) error { return s.putNode(ctx, d.Nodes[k], s.nodes[k]) })
+	run(selection.SortedKeys(d.Groups), func(k types.NamespacedName) error { return s.putGroup(ctx, d.Groups[k], s.groups[k]) })
+	run(selection.SortedKeys(d.Vpcs), func(k types.NamespacedName) error { return s.putVpc(ctx, d.Vpcs[k], s.vpcs[k]) })
+	run(selection.SortedKeys(d.Services), func(k types.NamespacedName) error { return s.putNative(ctx, d.Services[k], s.natives[k]) })
+	run(selection.SortedKeys(d.Interfaces), func(k types.NamespacedName) error { return s.putInterface(ctx, d.Interfaces[k], s.ports[k]) })
+	run(selection.SortedKeys(d.VMs), func(k types.NamespacedName) error { return s.putVM(ctx, d.VMs[k], s.vms[k]) })
+	run(selection.SortedKeys(s.vms), func(k types.NamespacedName) error {
 		switch vm := s.vms[k]; {
-		case d.vms[k] != nil:
+		case d.VMs[k] != nil:
 			return nil
 		case keep(vm.Status.Region, k.Namespace):
 			return s.markVMStale(ctx, vm)
@@ -198,9 +184,9 @@ func (s *syncer) sync(ctx context.Context, d desired, keep func(region, namespac
 			return s.remove(ctx, vm)
 		}
 	})
-	run(sortedKeys(s.natives), func(k types.NamespacedName) error {
+	run(selection.SortedKeys(s.natives), func(k types.NamespacedName) error {
 		switch n := s.natives[k]; {
-		case d.natives[k] != nil:
+		case d.Services[k] != nil:
 			return nil
 		case keep(n.Status.Region, k.Namespace):
 			return s.markNativeStale(ctx, n)
@@ -208,9 +194,9 @@ func (s *syncer) sync(ctx context.Context, d desired, keep func(region, namespac
 			return s.remove(ctx, n)
 		}
 	})
-	run(sortedKeys(s.ports), func(k types.NamespacedName) error {
+	run(selection.SortedKeys(s.ports), func(k types.NamespacedName) error {
 		switch n := s.ports[k]; {
-		case d.ports[k] != nil:
+		case d.Interfaces[k] != nil:
 			return nil
 		case keep(n.Status.Region, k.Namespace):
 			return s.markInterfaceStale(ctx, n)
@@ -218,9 +204,9 @@ func (s *syncer) sync(ctx context.Context, d desired, keep func(region, namespac
 			return s.remove(ctx, n)
 		}
 	})
-	run(sortedKeys(s.vpcs), func(k types.NamespacedName) error {
+	run(selection.SortedKeys(s.vpcs), func(k types.NamespacedName) error {
 		switch vpc := s.vpcs[k]; {
-		case d.vpcs[k] != nil:
+		case d.Vpcs[k] != nil:
 			return nil
 		case keep(vpc.Status.Region, ""):
 			return s.markVpcStale(ctx, vpc)
@@ -276,7 +262,7 @@ func (s *syncer) create(ctx context.Context, o client.Object) (bool, error) {
 		return false, fmt.Errorf("read %T %s: %w", o, key, err)
 	}
 	owner := "nobody we know"
-	if a := there.GetAnnotations()[AnnotationAccount]; a != "" {
+	if a := there.GetAnnotations()[selection.AnnotationAccount]; a != "" {
 		owner = "account " + a
 	}
 	s.taken[key] = fmt.Sprintf("%s exists already and belongs to %s", key, owner)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/selection"
 	"github.com/nephele-io/nephele/internal/platform/recovered"
 )
 
@@ -92,7 +93,7 @@ func (p *pass) reread(ctx context.Context) bool {
 	if cpa.UID != p.cpa.UID || cpa.DeletionTimestamp.IsZero() == p.deleting() {
 		return false
 	}
-	may, refused, err := granted(cpa, selectors, p.namespaceLabels(ctx))
+	may, refused, err := selection.Granted(cpa, selectors, p.namespaceLabels(ctx))
 	if err != nil {
 		return false
 	}

@@ -18,6 +18,8 @@ import (
 
 	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/accountspec"
+	"github.com/nephele-io/nephele/internal/cloud/selection"
 )
 
 // pass is one Reconcile of one account.
@@ -27,7 +29,7 @@ type pass struct {
 	account *account
 	// selectors are those that the account lets select; refused are the others.
 	selectors []v1alpha1.CloudEntitySelector
-	refused   []refused
+	refused   []selection.Refused
 	// began is what cpa and selectors were when the reading of the regions began: an edit changes
 	// them while it runs.
 	began beginning
@@ -73,7 +75,7 @@ func (p *pass) run(ctx context.Context) (reconcile.Result, error) {
 		return reconcile.Result{}, err
 	}
 	var s *syncer
-	var d desired
+	var d selection.Desired
 	publish := func() (written error) {
 		s = &syncer{Inventory: p.Inventory, account: p.key(), toOthers: p.leavesGroups()}
 		d, written, err = p.publish(ctx, s)
@@ -167,8 +169,8 @@ func (p *pass) configure(ctx context.Context) (changed bool, err error) {
 	return changed, nil
 }
 
-// selection identifies selectors and their generations.
-func selection(all []v1alpha1.CloudEntitySelector) string {
+// identities identifies selectors and their generations.
+func identities(all []v1alpha1.CloudEntitySelector) string {
 	var out strings.Builder
 	for i := range all {
 		out.WriteString(identity(&all[i]))
@@ -188,13 +190,13 @@ func (p *pass) unopened(err error) *problem {
 	if errors.As(err, &notGranted) {
 		reason = v1alpha1.ReasonNotGranted
 	}
-	return p.secretProblem(*secretRefOf(p.cpa), reason, err.Error())
+	return p.secretProblem(*accountspec.SecretRefOf(p.cpa), reason, err.Error())
 }
 
 // config reads the configuration and the Secret. What is wrong with them becomes p.problem; an
 // error is one of the API server.
-func (p *pass) config(ctx context.Context) (AccountConfig, error) {
-	c, ref := ConfigOf(p.cpa)
+func (p *pass) config(ctx context.Context) (accountspec.Config, error) {
+	c, ref := accountspec.ConfigOf(p.cpa)
 	if c.Cloud == "" {
 		p.problem = &problem{v1alpha1.ReasonProviderUnsupported, "neither spec.awsConfig nor spec.azureConfig is set"}
 		return c, nil
@@ -241,17 +243,17 @@ func (p *pass) leavesGroups() bool {
 // the objects. What has not changed since the last time is left alone: if nothing has, nothing is
 // computed or compared. written is what went wrong with the writing; err that the objects could not
 // be read, so that nothing was done.
-func (p *pass) publish(ctx context.Context, s *syncer) (d desired, written, err error) {
+func (p *pass) publish(ctx context.Context, s *syncer) (d selection.Desired, written, err error) {
 	s.stale = p.stale()
-	v := view{account: p.key(), provider: p.cloud(), snapshots: p.account.snapshots(), mergeTags: userTagsOf(p.cpa) == v1alpha1.UserTagsMerge}
+	v := selection.View{Account: p.key(), Provider: p.cloud(), Snapshots: p.account.snapshots(), MergeTags: accountspec.UserTagsOf(p.cpa) == v1alpha1.UserTagsMerge}
 	if !p.deleting() {
-		v.selectors = p.selectors
+		v.Selectors = p.selectors
 	}
 	inputs, last := p.inputsOf(s.stale), p.account.basis
 	if !last.lasts(p.opts.Now()) {
 		last = nil
 	}
-	keep := p.keep(v)
+	v.Keep = p.keep(v)
 	var changed map[string]bool
 	partly := false
 	if p.quick && last != nil {
@@ -274,74 +276,41 @@ func (p *pass) publish(ctx context.Context, s *syncer) (d desired, written, err 
 			p.news = false
 			p.notify(p.key())
 		}
-		return desired{}, nil, err
+		return selection.Desired{}, nil, err
 	}
-	v.modes, v.holder = p.modes(s), s.holder
+	v.VMs, v.Services, v.Interfaces, v.Modes = s.vms, s.natives, s.ports, p.modes(s)
 	if partly {
 		p.ends = last.ends
 	} else {
-		p.ends = v.firstEnd()
+		p.ends = v.FirstEnd()
 	}
 	switch {
 	case partly && len(changed) == 0:
-		d = desired{matched: last.matched, unheeded: last.unheeded, counts: last.counts, inNetwork: last.inNetwork, refs: last.refs, clashes: last.clashes,
-			serviceRefs: last.serviceRefs, services: last.services, matchedServices: last.matchedServices,
-			interfaces: last.interfaces, matchedInterfaces: last.matchedInterfaces}
-		last.snapshots = v.snapshots
-		p.tellRefs(d)
-		return d, nil, nil
+		last.snapshots = v.Snapshots
+		p.tellRefs(last.tally)
+		return selection.Desired{Tally: last.tally}, nil, nil
 	case partly:
-		v.userTags = s.userTags(changed)
-		var gone desired
-		d, gone = last.part(v, changed)
+		var gone selection.Desired
+		d, gone = selection.Part(v, last.tally, last.snapshots, changed)
 		s.only(d, gone)
 	default:
-		v.userTags, v.kept, v.keptTags = s.userTags(nil), s.keptServices(v.snapshots), s.keptTags()
-		d = compute(v)
-		d.yield(s.vms, keep)
-		s.keepRefs(d, keep)
+		d = selection.Compute(v)
 	}
-	p.tellRefs(d)
+	p.tellRefs(d.Tally)
 	p.account.basis = nil
-	written = s.sync(ctx, d, keep)
+	written = s.sync(ctx, d, v.Keep)
 	if written == nil && !s.again && !s.left && !s.later && len(s.taken) == 0 {
-		p.account.basis = &basis{objects: s.sum, inputs: inputs, snapshots: v.snapshots, refs: d.refs, matched: d.matched,
-			unheeded: d.unheeded, counts: d.counts, inNetwork: d.inNetwork, clashes: d.clashes, ends: p.ends,
-			serviceRefs: d.serviceRefs, services: d.services, matchedServices: d.matchedServices,
-			interfaces: d.interfaces, matchedInterfaces: d.matchedInterfaces}
+		p.account.basis = &basis{objects: s.sum, inputs: inputs, snapshots: v.Snapshots, tally: d.Tally, ends: p.ends}
 	}
 	return d, written, nil
 }
 
-// keepRefs adds the entities that are kept although nothing shows their VMs, services and
-// interfaces.
-func (s *syncer) keepRefs(d desired, keep func(region, namespace string) bool) {
-	for key, vm := range s.vms {
-		if d.vms[key] == nil && keep(vm.Status.Region, key.Namespace) && vm.Status.CloudId != "" {
-			entity := types.NamespacedName{Namespace: key.Namespace, Name: v1alpha1.EntityNamePrefix + key.Name}
-			d.refs[entity] = VMRef{VMID: vm.Status.CloudId, Region: vm.Status.Region, Mode: vm.Status.Mode, ModeReason: vm.Status.ModeReason}
-		}
-	}
-	for key, n := range s.natives {
-		if d.natives[key] == nil && keep(n.Status.Region, key.Namespace) && n.Status.CloudId != "" {
-			entity := types.NamespacedName{Namespace: key.Namespace, Name: v1alpha1.ServiceEntityNamePrefix + key.Name}
-			d.serviceRefs[entity] = ServiceRef{n.Status.CloudId, n.Status.Region, n.Status.Mode, n.Status.ModeReason}
-		}
-	}
-	for key, n := range s.ports {
-		if d.ports[key] == nil && keep(n.Status.Region, key.Namespace) && n.Status.CloudId != "" {
-			entity := types.NamespacedName{Namespace: key.Namespace, Name: v1alpha1.InterfaceEntityNamePrefix + key.Name}
-			d.serviceRefs[entity] = ServiceRef{n.Status.CloudId, n.Status.Region, n.Status.Mode, n.Status.ModeReason}
-		}
-	}
-}
-
 // tellRefs keeps the entities' VMs and services, and lets subscribers know if they or anything else
 // have changed. The maps are not changed any more.
-func (p *pass) tellRefs(d desired) {
+func (p *pass) tellRefs(t selection.Tally) {
 	p.account.mu.Lock()
-	p.news = p.news || !maps.Equal(p.account.refs, d.refs) || !maps.Equal(p.account.services, d.serviceRefs)
-	p.account.refs, p.account.services = d.refs, d.serviceRefs
+	p.news = p.news || !maps.Equal(p.account.refs, t.VMRefs) || !maps.Equal(p.account.services, t.ServiceRefs)
+	p.account.refs, p.account.services = t.VMRefs, t.ServiceRefs
 	for _, r := range p.account.regions {
 		r.shown = r.shown || r.snapshot != nil
 	}
@@ -362,7 +331,7 @@ func (p *pass) cloud() v1alpha1.CloudProvider {
 // keep tells which objects that nothing shows are kept: those of regions that were not read since
 // the start, in namespaces that still have a selector of the account. namespace is "" for objects
 // that no selector decides about.
-func (p *pass) keep(v view) func(region, namespace string) bool {
+func (p *pass) keep(v selection.View) func(region, namespace string) bool {
 	p.account.mu.Lock()
 	defer p.account.mu.Unlock()
 	if len(p.account.regions) == 0 {
@@ -376,7 +345,7 @@ func (p *pass) keep(v view) func(region, namespace string) bool {
 		}
 	}
 	selecting := map[string]bool{"": true}
-	for _, s := range v.selectors {
+	for _, s := range v.Selectors {
 		selecting[s.Namespace] = true
 	}
 	return func(region, namespace string) bool { return unread[region] && selecting[namespace] }
@@ -425,4 +394,32 @@ func (p *pass) release(ctx context.Context) (reconcile.Result, error) {
 		}
 	}
 	return reconcile.Result{}, nil
+}
+
+// modes collects what decides the modes of what the account has.
+func (p *pass) modes(s *syncer) selection.Modes {
+	out := selection.Modes{Fallback: p.cpa.Spec.Mode, Release: p.cpa.Spec.ReleaseNamespaces, Now: p.opts.Now()}
+	for _, o := range s.vms {
+		out.Look(o)
+	}
+	for _, o := range s.natives {
+		out.Look(o)
+	}
+	for _, o := range s.ports {
+		out.Look(o)
+	}
+	return out
+}
+
+// accountInputs is what the objects depend on and neither the configuration, nor a generation, nor
+// an object of ours tells.
+func (p *pass) accountInputs() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s %q %s", p.cpa.Spec.Mode, p.cpa.Spec.ReleaseNamespaces, accountspec.UserTagsOf(p.cpa))
+	for i := range p.selectors {
+		if reason, ok := p.selectors[i].Annotations[v1alpha1.AnnotationBreakGlass]; ok {
+			fmt.Fprintf(&b, " %s %q %q", p.selectors[i].UID, reason, p.selectors[i].Annotations[v1alpha1.AnnotationBreakGlassUntil])
+		}
+	}
+	return b.String()
 }

@@ -16,18 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	"github.com/nephele-io/nephele/internal/cloud/accountspec"
 )
-
-// secretRefOf is the reference of an account to its Secret; nil if it has none.
-func secretRefOf(cpa *v1alpha1.CloudProviderAccount) *v1alpha1.SecretReference {
-	switch {
-	case cpa.Spec.AWSConfig != nil:
-		return cpa.Spec.AWSConfig.SecretRef
-	case cpa.Spec.AzureConfig != nil:
-		return cpa.Spec.AzureConfig.SecretRef
-	}
-	return nil
-}
 
 // secretsRole is the ClusterRole by which the controller is let to read Secrets, everywhere or in a
 // namespace.
@@ -119,7 +109,7 @@ func (i *Inventory) accountsOfSecret(ctx context.Context, o client.Object) []typ
 	var out []types.NamespacedName
 	for n := range list.Items {
 		cpa := &list.Items[n]
-		if ref := secretRefOf(cpa); ref != nil && ref.Namespace == o.GetNamespace() && ref.Name == o.GetName() {
+		if ref := accountspec.SecretRefOf(cpa); ref != nil && ref.Namespace == o.GetNamespace() && ref.Name == o.GetName() {
 			out = append(out, client.ObjectKeyFromObject(cpa))
 		}
 	}

@@ -22,6 +22,7 @@ import (
 	antreav1alpha1 "github.com/nephele-io/nephele/api/antrea/v1alpha1"
 	antreav1alpha2 "github.com/nephele-io/nephele/api/antrea/v1alpha2"
 	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	"github.com/nephele-io/nephele/internal/cloud/selection"
 )
 
 // SetupWithManager makes the manager call Reconcile: when an account, its Secret or a selector of
@@ -103,7 +104,7 @@ func edited() predicate.Predicate {
 
 // markedBy returns the account that an object of ours belongs to.
 func markedBy(o client.Object) []types.NamespacedName {
-	namespace, name, ok := strings.Cut(o.GetAnnotations()[AnnotationAccount], "/")
+	namespace, name, ok := strings.Cut(o.GetAnnotations()[selection.AnnotationAccount], "/")
 	if !ok {
 		return nil
 	}

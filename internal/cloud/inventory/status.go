@@ -17,6 +17,8 @@ import (
 
 	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/accountspec"
+	"github.com/nephele-io/nephele/internal/cloud/selection"
 )
 
 // Reasons beside those of the API package.
@@ -28,10 +30,6 @@ const (
 	// reasonNameTaken: an object that the selector asks for exists and is not the account's, or
 	// stands for another VM.
 	reasonNameTaken = "NameTaken"
-	// reasonModeNotGranted and reasonBreakGlassNotGranted: what is asked for is not heeded, for
-	// want of a say in it.
-	reasonModeNotGranted       = "ModeNotGranted"
-	reasonBreakGlassNotGranted = "BreakGlassNotGranted"
 )
 
 // verdict is one condition to be.
@@ -50,7 +48,7 @@ func pending(message string) verdict {
 
 // report writes the status of the account and its selectors. written is what went wrong with their
 // objects.
-func (p *pass) report(ctx context.Context, d desired, s *syncer, written error) error {
+func (p *pass) report(ctx context.Context, d selection.Desired, s *syncer, written error) error {
 	regions := p.regionStatuses(d)
 	credentials, reachable := p.judge()
 	ready := ok("all regions are read")
@@ -76,24 +74,25 @@ func (p *pass) report(ctx context.Context, d desired, s *syncer, written error) 
 		total, services, interfaces := 0, 0, 0
 		for _, snap := range p.account.snapshots() {
 			total += len(snap.VMs)
-			services += d.services[snap.Region]
-			interfaces += d.interfaces[snap.Region]
+			services += int(d.Regions[snap.Region].Services)
+			interfaces += int(d.Regions[snap.Region].Interfaces)
 		}
 		_, shows := p.account.whole.(cloud.ServiceShower)
 		for n := range p.selectors {
 			if !p.readFor(&p.selectors[n]) {
 				continue // the next pass reads what it selects
 			}
-			v := p.judgeSelector(&p.selectors[n], selectorFacts{matched: d.matched[n], all: total, matchedServices: d.matchedServices[n], allServices: services,
-				matchedInterfaces: d.matchedInterfaces[n], allInterfaces: interfaces,
-				noServices: p.problem == nil && !shows, account: ready, read: p.anyRead(), taken: untold(s.taken, d.clashes)})
-			v.deletion = deletionPolicyOf(p.cpa)
-			v.heeded = unheeded(p.key(), p.cpa.Spec.ReleaseNamespaces, &p.selectors[n], d.unheeded[n], p.opts.Now())
+			v := p.judgeSelector(&p.selectors[n], selectorFacts{Selected: d.Selected[n], all: total, allServices: services, allInterfaces: interfaces,
+				noServices: p.problem == nil && !shows, account: ready, read: p.anyRead(), taken: untold(s.taken, d.Clashes)})
+			v.deletion = accountspec.DeletionPolicyOf(p.cpa)
+			if reason, message := selection.Unheeded(p.key(), p.cpa.Spec.ReleaseNamespaces, &p.selectors[n], d.Selected[n].Unheeded, p.opts.Now()); reason != "" {
+				v.heeded = no(reason, message)
+			}
 			errs = append(errs, p.reportSelector(ctx, &p.selectors[n], v, p.account.told))
 		}
 		for n := range p.refused {
-			v := no(v1alpha1.ReasonNotGranted, p.refused[n].why)
-			errs = append(errs, p.reportSelector(ctx, &p.refused[n].selector, selectorVerdict{ready: v, matched: v, deletion: deletionPolicyOf(p.cpa)}, p.account.told))
+			v := no(v1alpha1.ReasonNotGranted, p.refused[n].Why)
+			errs = append(errs, p.reportSelector(ctx, &p.refused[n].Selector, selectorVerdict{ready: v, matched: v, deletion: accountspec.DeletionPolicyOf(p.cpa)}, p.account.told))
 		}
 	}
 	return errors.Join(errs...)
@@ -102,8 +101,8 @@ func (p *pass) report(ctx context.Context, d desired, s *syncer, written error) 
 // generation is that of the account that the conditions are about. The next pass judges a
 // configuration that has come while the regions were being read.
 func (p *pass) generation() int64 {
-	began, _ := ConfigOf(p.began.cpa)
-	now, _ := ConfigOf(p.cpa)
+	began, _ := accountspec.ConfigOf(p.began.cpa)
+	now, _ := accountspec.ConfigOf(p.cpa)
 	began.Owner = now.Owner // the status, not the configuration
 	if !equality.Semantic.DeepEqual(began, now) {
 		return p.began.cpa.Generation
@@ -118,13 +117,13 @@ func (p *pass) readFor(s *v1alpha1.CloudEntitySelector) bool {
 
 func (p *pass) anyRead() bool { return len(p.account.snapshots()) > 0 }
 
-func (p *pass) regionStatuses(d desired) []v1alpha1.RegionStatus {
+func (p *pass) regionStatuses(d selection.Desired) []v1alpha1.RegionStatus {
 	a := p.account
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	var out []v1alpha1.RegionStatus
 	for name, r := range a.regions {
-		st := v1alpha1.RegionStatus{Name: name, VMs: d.counts[name].vms, Vpcs: d.counts[name].vpcs}
+		st := v1alpha1.RegionStatus{Name: name, VMs: d.Regions[name].VMs, Vpcs: d.Regions[name].Vpcs}
 		if r.snapshot != nil {
 			at := metav1.NewTime(r.snapshot.ObservedAt).Rfc3339Copy()
 			st.LastSyncTime = &at
@@ -259,10 +258,10 @@ func (p *pass) reportAccount(ctx context.Context, regions []v1alpha1.RegionStatu
 		}
 	}
 	if st.UserTags == "" {
-		st.UserTags = userTagsAtFirst(st)
+		st.UserTags = accountspec.UserTagsAtFirst(st)
 	}
 	if st.DeletionPolicy == "" {
-		st.DeletionPolicy = deletionAtFirst(st)
+		st.DeletionPolicy = accountspec.DeletionAtFirst(st)
 	}
 	if snaps := p.account.snapshots(); st.CloudAccountID == "" && len(snaps) > 0 {
 		st.CloudAccountID = snaps[0].OwnerID
@@ -350,17 +349,11 @@ func (i *Inventory) tell(about client.Object, condition string, v verdict, actio
 
 // selectorFacts is what the verdict on a selector rests on.
 type selectorFacts struct {
-	// matched and all count VMs: selected by this selector, and in the account.
-	matched int32
-	all     int
-	// matchedServices and allServices count native services; noServices says that the cloud has
-	// none that can be selected.
-	matchedServices int32
-	allServices     int
-	noServices      bool
-	// matchedInterfaces and allInterfaces count network interfaces.
-	matchedInterfaces int32
-	allInterfaces     int
+	// Selected is what this selector selects. all, allServices and allInterfaces count what the
+	// account has; noServices says that the cloud has no native services that can be selected.
+	selection.Selected
+	all, allServices, allInterfaces int
+	noServices                      bool
 	// account is the verdict on the account, read whether any of its regions was ever read.
 	account verdict
 	read    bool
@@ -387,16 +380,16 @@ func (p *pass) judgeSelector(s *v1alpha1.CloudEntitySelector, f selectorFacts) s
 	account := cloud.AccountKey(p.cpa.Namespace, p.cpa.Name)
 	v := selectorVerdict{matched: pending("account " + account + " was not read yet")}
 	if f.read {
-		v.count = &f.matched
+		v.count = &f.VMs
 		v.matched = f.found(s, account)
 		if len(s.Spec.NativeSelector) > 0 {
-			v.services = &f.matchedServices
+			v.services = &f.Services
 		}
 		if len(s.Spec.InterfaceSelector) > 0 {
-			v.interfaces = &f.matchedInterfaces
+			v.interfaces = &f.Interfaces
 		}
 	}
-	invalid := checkSelector(s)
+	invalid := selection.Check(s)
 	if invalid == "" && f.noServices && len(s.Spec.NativeSelector) > 0 {
 		invalid = fmt.Sprintf("spec.nativeSelector: native services of %s cannot be selected", p.cloud())
 	}
@@ -420,18 +413,18 @@ func (p *pass) judgeSelector(s *v1alpha1.CloudEntitySelector, f selectorFacts) s
 func (f selectorFacts) found(s *v1alpha1.CloudEntitySelector, account string) verdict {
 	var some, none []string
 	if len(s.Spec.VMSelector) > 0 || len(s.Spec.NativeSelector)+len(s.Spec.InterfaceSelector) == 0 {
-		some = append(some, fmt.Sprintf("%d of the %d virtual machines", f.matched, f.all))
+		some = append(some, fmt.Sprintf("%d of the %d virtual machines", f.VMs, f.all))
 		none = append(none, fmt.Sprintf("none of the %d virtual machines", f.all))
 	}
 	if len(s.Spec.NativeSelector) > 0 {
-		some = append(some, fmt.Sprintf("%d of the %d native services", f.matchedServices, f.allServices))
+		some = append(some, fmt.Sprintf("%d of the %d native services", f.Services, f.allServices))
 		none = append(none, fmt.Sprintf("none of the %d native services", f.allServices))
 	}
 	if len(s.Spec.InterfaceSelector) > 0 {
-		some = append(some, fmt.Sprintf("%d of the %d network interfaces", f.matchedInterfaces, f.allInterfaces))
+		some = append(some, fmt.Sprintf("%d of the %d network interfaces", f.Interfaces, f.allInterfaces))
 		none = append(none, fmt.Sprintf("none of the %d network interfaces", f.allInterfaces))
 	}
-	if f.matched == 0 && f.matchedServices == 0 && f.matchedInterfaces == 0 {
+	if f.VMs == 0 && f.Services == 0 && f.Interfaces == 0 {
 		return no(v1alpha1.ReasonNoMatch, fmt.Sprintf("selects %s of account %s", strings.Join(none, " and "), account))
 	}
 	return ok(fmt.Sprintf("%s of account %s", strings.Join(some, " and "), account))

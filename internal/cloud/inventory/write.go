@@ -14,6 +14,7 @@ import (
 
 	antreav1alpha1 "github.com/nephele-io/nephele/api/antrea/v1alpha1"
 	antreav1alpha2 "github.com/nephele-io/nephele/api/antrea/v1alpha2"
+	antreav1beta1 "github.com/nephele-io/nephele/api/antrea/v1beta1"
 	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 )
@@ -242,4 +243,34 @@ func (s *syncer) markVpcStale(ctx context.Context, have *v1alpha1.Vpc) error {
 		return nil
 	}
 	return s.patch(ctx, live, have, true)
+}
+
+func (s *syncer) putInterface(ctx context.Context, want, have *v1alpha1.NetworkInterface) error {
+	news := false
+	err := put(ctx, s, want, have, nil, func(live *v1alpha1.NetworkInterface) bool {
+		before := live.Status
+		live.Status = want.Status
+		keepOutcome(&live.Status.ImportedStatus, &before.ImportedStatus)
+		s.setObserved(&live.Status.Conditions, want.Status.Region, live.Generation)
+		news = s.setHeeded(&live.Status.Conditions, meta.FindStatusCondition(want.Status.Conditions, v1alpha1.ConditionHeeded), live.Generation)
+		return !equality.Semantic.DeepEqual(before, live.Status)
+	})
+	s.tellUnheard(want, want.Status.Conditions, news && err == nil)
+	return err
+}
+
+func (s *syncer) markInterfaceStale(ctx context.Context, have *v1alpha1.NetworkInterface) error {
+	live := have.DeepCopy()
+	if s.stale[live.Status.Region] == "" || !s.setObserved(&live.Status.Conditions, live.Status.Region, live.Generation) {
+		return nil
+	}
+	return s.patch(ctx, live, have, true)
+}
+
+func (s *syncer) putGroup(ctx context.Context, want, have *antreav1beta1.Group) error {
+	return put(ctx, s, want, have, func(live *antreav1beta1.Group) bool {
+		before := live.Spec
+		live.Spec = want.Spec
+		return !equality.Semantic.DeepEqual(before, live.Spec)
+	}, nil)
 }

@@ -1,16 +1,13 @@
-package inventory
+package selection
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -70,6 +67,12 @@ type port struct {
 	fixed string
 }
 
+// SelectsInterface reports whether a selector names an interface of a snapshot.
+func (v View) SelectsInterface(snap *cloud.Snapshot, n *cloud.Interface) bool {
+	p := port{Interface: n, network: snap.Network(n.NetworkID)}
+	return slices.ContainsFunc(v.Selectors, func(s v1alpha1.CloudEntitySelector) bool { return p.how(&s) != notSelected })
+}
+
 // how is how much a selector means the interface.
 func (n port) how(s *v1alpha1.CloudEntitySelector) specificity {
 	best := notSelected
@@ -79,43 +82,19 @@ func (n port) how(s *v1alpha1.CloudEntitySelector) specificity {
 	return best
 }
 
-// selectsInterfaces reports whether any selector asks for interfaces.
-func (v view) selectsInterfaces() bool {
-	return slices.ContainsFunc(v.selectors, func(s v1alpha1.CloudEntitySelector) bool { return len(s.Spec.InterfaceSelector) > 0 })
-}
-
-// touches reports whether what differs between two snapshots may concern an interface that
-// selectors select: itself, or the VM that it is attached to.
-func (v view) touches(before, after *cloud.Snapshot, vms map[string]bool) bool {
-	if !v.selectsInterfaces() {
-		return false
-	}
-	found := false
-	look := func(snap *cloud.Snapshot) func(n *cloud.Interface) {
-		return func(n *cloud.Interface) {
-			p := port{Interface: n, network: snap.Network(n.NetworkID)}
-			found = found || slices.ContainsFunc(v.selectors, func(s v1alpha1.CloudEntitySelector) bool { return p.how(&s) != notSelected })
-		}
-	}
-	eachDifference(before.Interfaces, after.Interfaces, func(n *cloud.Interface) string { return n.ID }, sameInterface, look(after))
-	for _, snap := range []*cloud.Snapshot{before, after} {
-		for i := range snap.Interfaces {
-			if n := &snap.Interfaces[i]; n.VMID != "" && vms[n.VMID] {
-				look(snap)(n)
-			}
-		}
-	}
-	return found
+// SelectsInterfaces reports whether any selector asks for interfaces.
+func (v View) SelectsInterfaces() bool {
+	return slices.ContainsFunc(v.Selectors, func(s v1alpha1.CloudEntitySelector) bool { return len(s.Spec.InterfaceSelector) > 0 })
 }
 
 // addInterfaces adds the objects of the interfaces of a snapshot that selectors select. The VMs are
 // added already.
-func (d *desired) addInterfaces(v view, snap *cloud.Snapshot) {
-	if !v.selectsInterfaces() {
+func (d *Desired) addInterfaces(v View, snap *cloud.Snapshot) {
+	if !v.SelectsInterfaces() {
 		return
 	}
 	guarded := map[string]bool{}
-	for _, ref := range d.refs {
+	for _, ref := range d.VMRefs {
 		if ref.Region == snap.Region {
 			guarded[ref.VMID] = true
 		}
@@ -126,18 +105,18 @@ func (d *desired) addInterfaces(v view, snap *cloud.Snapshot) {
 			services[id] = &snap.Services[i]
 		}
 	}
-	d.interfaces[snap.Region] = len(snap.Interfaces)
+	d.count(snap.Region, func(c *Counts) { c.Interfaces = int32(len(snap.Interfaces)) })
 	for i := range snap.Interfaces {
 		n := &snap.Interfaces[i]
 		p := port{Interface: n, network: snap.Network(n.NetworkID), region: snap.Region,
 			tags: withoutRecord(n.Tags), fixed: n.Unsettable(snap.OwnerID)}
 		chosen := map[string]string{}
-		for k := range v.selectors {
-			s := &v.selectors[k]
+		for k := range v.Selectors {
+			s := &v.Selectors[k]
 			if p.how(s) == notSelected {
 				continue
 			}
-			d.matchedInterfaces[k]++
+			d.Selected[k].Interfaces++
 			if _, known := chosen[s.Namespace]; !known {
 				chosen[s.Namespace] = s.Name
 			}
@@ -164,14 +143,14 @@ func (d *desired) addInterfaces(v view, snap *cloud.Snapshot) {
 }
 
 // addInterface adds the objects of an interface, one set per namespace that selects it.
-func (d *desired) addInterface(v view, n port, chosen map[string]string) {
+func (d *Desired) addInterface(v View, n port, chosen map[string]string) {
 	mode := v.mode(guarded{kind: kindInterface, name: cloud.ObjectName(n.ID), id: n.ID, namespaces: slices.Collect(maps.Keys(chosen)), how: n.how})
 	for _, i := range mode.unheeded {
-		d.unheeded[i]++
+		d.Selected[i].Unheeded++
 	}
 	for namespace, selector := range chosen {
 		key := types.NamespacedName{Namespace: namespace, Name: cloud.ObjectName(n.ID)}
-		if d.ports[key] != nil {
+		if d.Interfaces[key] != nil {
 			continue // two with one name, of which the sum of the id is a part: the first one has it
 		}
 		labels, left := tagLabels(n.tags, nil, false)
@@ -180,16 +159,16 @@ func (d *desired) addInterface(v view, n port, chosen map[string]string) {
 		selectable(object.Labels, labels)
 		v.say(&object.Status.ImportedStatus, imported{kindInterface, namespace, key.Name}, mode)
 		object.Status.UnimportedTags = left
-		d.ports[key] = object
+		d.Interfaces[key] = object
 		entity := types.NamespacedName{Namespace: namespace, Name: v1alpha1.InterfaceEntityNamePrefix + key.Name}
 		e := &antreav1alpha2.ExternalEntity{
-			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: entity.Name, Labels: labels, Annotations: mark(v.account)},
-			Spec:       antreav1alpha2.ExternalEntitySpec{ExternalNode: cloud.EnforcerKey(v.account.Namespace, v.account.Name)},
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: entity.Name, Labels: labels, Annotations: mark(v.Account)},
+			Spec:       antreav1alpha2.ExternalEntitySpec{ExternalNode: cloud.EnforcerKey(v.Account.Namespace, v.Account.Name)},
 		}
 		for _, a := range n.addresses() {
 			e.Spec.Endpoints = append(e.Spec.Endpoints, antreav1alpha2.Endpoint{IP: a.String()})
 		}
-		d.entities[entity], d.serviceRefs[entity] = e, ServiceRef{n.ID, n.region, mode.mode, mode.by}
+		d.Entities[entity], d.ServiceRefs[entity] = e, ServiceRef{n.ID, n.region, mode.mode, mode.by}
 	}
 }
 
@@ -213,13 +192,13 @@ func (n port) labels(labels map[string]string, key types.NamespacedName) {
 	setIfLegal(labels, v1alpha1.LabelCloudVPCName, n.network.Name)
 }
 
-func (n port) object(v view, key types.NamespacedName, selector string) *v1alpha1.NetworkInterface {
+func (n port) object(v View, key types.NamespacedName, selector string) *v1alpha1.NetworkInterface {
 	shown := shownInterface(n.Interface)
 	out := &v1alpha1.NetworkInterface{
-		ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, Labels: accountLabels(v.account), Annotations: mark(v.account)},
+		ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, Labels: accountLabels(v.Account), Annotations: mark(v.Account)},
 		Status: v1alpha1.NetworkInterfaceStatus{
 			ImportedStatus: v1alpha1.ImportedStatus{
-				Provider: v.provider, CloudId: n.ID, CloudName: n.Name(), Region: n.region, CloudVpcId: n.NetworkID,
+				Provider: v.Provider, CloudId: n.ID, CloudName: n.Name(), Region: n.region, CloudVpcId: n.NetworkID,
 				Tags: n.tags, DNSName: n.DNSName, Addresses: inShort(n.addresses()), SecurityGroupIds: shown.SecurityGroupIds,
 				FormerSecurityGroupIds: shown.FormerSecurityGroupIds, Settable: n.fixed == "", NotSettable: n.fixed,
 			},
@@ -252,26 +231,4 @@ func checkInterfaces(s *v1alpha1.CloudEntitySelector) string {
 		}
 	}
 	return ""
-}
-
-func (s *syncer) putInterface(ctx context.Context, want, have *v1alpha1.NetworkInterface) error {
-	news := false
-	err := put(ctx, s, want, have, nil, func(live *v1alpha1.NetworkInterface) bool {
-		before := live.Status
-		live.Status = want.Status
-		keepOutcome(&live.Status.ImportedStatus, &before.ImportedStatus)
-		s.setObserved(&live.Status.Conditions, want.Status.Region, live.Generation)
-		news = s.setHeeded(&live.Status.Conditions, meta.FindStatusCondition(want.Status.Conditions, v1alpha1.ConditionHeeded), live.Generation)
-		return !equality.Semantic.DeepEqual(before, live.Status)
-	})
-	s.tellUnheard(want, want.Status.Conditions, news && err == nil)
-	return err
-}
-
-func (s *syncer) markInterfaceStale(ctx context.Context, have *v1alpha1.NetworkInterface) error {
-	live := have.DeepCopy()
-	if s.stale[live.Status.Region] == "" || !s.setObserved(&live.Status.Conditions, live.Status.Region, live.Generation) {
-		return nil
-	}
-	return s.patch(ctx, live, have, true)
 }

@@ -1,4 +1,4 @@
-package inventory
+package selection
 
 import (
 	"cmp"
@@ -79,9 +79,9 @@ func matches(m v1alpha1.EntityMatch, id, name string) bool {
 	return false
 }
 
-// checkSelector returns what is wrong with a selector, in words; "" if nothing is. The schema
+// Check returns what is wrong with a selector, in words; "" if nothing is. The schema
 // refuses most of it, but not for selectors that are older than the schema.
-func checkSelector(s *v1alpha1.CloudEntitySelector) string {
+func Check(s *v1alpha1.CloudEntitySelector) string {
 	for i, e := range s.Spec.VMSelector {
 		at := fmt.Sprintf("spec.vmSelector[%d]", i)
 		if e.VpcMatch == nil && len(e.VMMatch) == 0 && len(e.TagMatch) == 0 {
@@ -136,16 +136,16 @@ func choose(selectors []v1alpha1.CloudEntitySelector, vm *cloud.VM, network *clo
 	return chosen
 }
 
-// sortSelectors brings selectors into the order that the choice between them depends on.
-func sortSelectors(s []v1alpha1.CloudEntitySelector) {
+// Sort brings selectors into the order that the choice between them depends on.
+func Sort(s []v1alpha1.CloudEntitySelector) {
 	slices.SortFunc(s, func(a, b v1alpha1.CloudEntitySelector) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
 }
 
-// networksOf returns the networks that selectors name; false if one of them may select something
+// NetworksOf returns the networks that selectors name; false if one of them may select something
 // anywhere.
-func networksOf(selectors []v1alpha1.CloudEntitySelector) ([]cloud.NetworkMatch, bool) {
+func NetworksOf(selectors []v1alpha1.CloudEntitySelector) ([]cloud.NetworkMatch, bool) {
 	out := []cloud.NetworkMatch{}
 	add := func(match *v1alpha1.EntityMatch) bool {
 		if match == nil {
@@ -175,32 +175,4 @@ func networksOf(selectors []v1alpha1.CloudEntitySelector) ([]cloud.NetworkMatch,
 		}
 	}
 	return out, true
-}
-
-// narrow makes the account's provider read what the selectors need. An account that is being
-// deleted is read whole: nothing of ours may be overlooked. The caller holds the account's lock.
-func (p *pass) narrow(a *account) {
-	networks, narrow := networksOf(p.selectors)
-	kinds := kindsAsked(p.selectors)
-	n, can := a.whole.(cloud.Narrower)
-	if !narrow || !can || p.deleting() {
-		networks = nil
-	}
-	if p.deleting() {
-		kinds = nil
-	}
-	if a.whole == nil {
-		a.provider, a.narrow, a.shown = nil, nil, nil
-		return
-	}
-	if a.provider != nil && (a.narrow == nil) == (networks == nil) && slices.Equal(a.narrow, networks) && slices.Equal(a.shown, kinds) {
-		return
-	}
-	a.provider, a.narrow, a.shown = a.whole, networks, kinds
-	if networks != nil {
-		a.provider = n.Narrow(networks)
-	}
-	if shower, shows := a.provider.(cloud.ServiceShower); shows {
-		a.provider = shower.Show(kinds)
-	}
 }

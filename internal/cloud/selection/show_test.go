@@ -1,4 +1,4 @@
-package inventory
+package selection
 
 import (
 	"net/netip"
@@ -18,13 +18,13 @@ func TestWhatSelectsAnEntityFindsItsVM(t *testing.T) {
 	snap := &cloud.Snapshot{Scope: cloud.Scope{Account: "clouds/acc", Region: oregon}, Networks: []cloud.Network{{ID: "vpc-1", Name: "shop"}},
 		VMs:        []cloud.VM{{ID: "i-1", Name: "web-1", NetworkID: "vpc-1", Tags: map[string]string{"role": "web", "Name": "web-1"}, Interfaces: []string{"eni-1"}}},
 		Interfaces: []cloud.Interface{{ID: "eni-1", NetworkID: "vpc-1", VMID: "i-1", PrivateIPs: addrs("10.0.0.1", "10.0.0.2"), PublicIPs: addrs("203.0.113.7", "203.0.113.8")}}}
-	d := compute(view{account: accountKey, provider: v1alpha1.CloudProviderAWS, snapshots: []*cloud.Snapshot{snap},
-		selectors: []v1alpha1.CloudEntitySelector{selector("vms", "all", wholeVPC("vpc-1"))}})
-	if len(d.vms) != 1 || len(d.entities) != 1 {
-		t.Fatalf("%d VMs, %d entities", len(d.vms), len(d.entities))
+	d := Compute(View{Account: accountKey, Provider: v1alpha1.CloudProviderAWS, Snapshots: []*cloud.Snapshot{snap},
+		Selectors: []v1alpha1.CloudEntitySelector{selector("vms", "all", wholeVPC("vpc-1"))}})
+	if len(d.VMs) != 1 || len(d.Entities) != 1 {
+		t.Fatalf("%d VMs, %d entities", len(d.VMs), len(d.Entities))
 	}
-	for _, vm := range d.vms {
-		for _, e := range d.entities {
+	for _, vm := range d.VMs {
+		for _, e := range d.Entities {
 			for key, value := range e.Labels {
 				s, err := metav1.LabelSelectorAsSelector(&metav1.LabelSelector{MatchLabels: map[string]string{key: value}})
 				if err != nil || !s.Matches(labels.Set(vm.Labels)) {

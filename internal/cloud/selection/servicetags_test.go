@@ -1,4 +1,4 @@
-package inventory
+package selection
 
 import (
 	"errors"
@@ -38,18 +38,18 @@ func TestServiceTagGroups(t *testing.T) {
 		{Scope: cloud.Scope{Region: "northeurope"}, OwnerID: "sub", ServiceFaults: []cloud.ServiceFault{{API: "service tags", Kinds: []cloud.ServiceKind{cloud.ServiceTag}, Err: errors.New("no")}}},
 		{Scope: cloud.Scope{Region: "westeurope"}, OwnerID: "sub", ServiceTags: tags}, {Scope: cloud.Scope{Region: "westus"}, OwnerID: "sub", ServiceTags: tags},
 	}
-	v := view{account: types.NamespacedName{Namespace: "clouds", Name: "acc"}, provider: v1alpha1.CloudProviderAzure, snapshots: snapshots, selectors: []v1alpha1.CloudEntitySelector{
+	v := View{Account: types.NamespacedName{Namespace: "clouds", Name: "acc"}, Provider: v1alpha1.CloudProviderAzure, Snapshots: snapshots, Selectors: []v1alpha1.CloudEntitySelector{
 		tagSelector("apps", namedTag("Sql.WestEurope", "Empty", "AzureCloud", "Nobody")),
 		tagSelector("others", v1alpha1.NativeServiceSelector{ServiceMatch: []v1alpha1.EntityMatch{{MatchName: "Storage"}}}),
 	}}
-	d := compute(v)
-	if len(d.groups) != 1 || len(d.natives) != 3 || len(d.entities) != 0 || d.matchedServices[0] != 3 || d.matchedServices[1] != 0 {
-		t.Fatalf("%v %v %v", d.groups, d.natives, d.matchedServices)
+	d := Compute(v)
+	if len(d.Groups) != 1 || len(d.Services) != 3 || len(d.Entities) != 0 || d.Selected[0].Services != 3 || d.Selected[1].Services != 0 {
+		t.Fatalf("%v %v %v", d.Groups, d.Services, d.Selected)
 	}
 	shown := map[string]*v1alpha1.CloudNativeService{}
-	for key, n := range d.natives {
+	for key, n := range d.Services {
 		shown[n.Status.CloudName] = n
-		if g := d.groups[key]; (g != nil) != (n.Status.Group == key.Name) || key.Namespace != "apps" || n.Status.Settable {
+		if g := d.Groups[key]; (g != nil) != (n.Status.Group == key.Name) || key.Namespace != "apps" || n.Status.Settable {
 			t.Errorf("%s: %+v, group %v", key, n.Status, g)
 		} else if g != nil && (len(g.Spec.IPBlocks) != 2 || g.Spec.IPBlocks[0].CIDR != "13.69.104.0/26" || g.Spec.IPBlocks[1].CIDR != "2603:1020::/46") {
 			t.Errorf("%+v", g.Spec)
@@ -66,17 +66,16 @@ func TestServiceTagGroups(t *testing.T) {
 	}
 
 	// Nobody can tell any more, after a restart: everything is as its object has it.
-	sql.Annotations = mark(v.account)
-	s := &syncer{natives: map[types.NamespacedName]*v1alpha1.CloudNativeService{client.ObjectKeyFromObject(sql): sql}}
-	v.keptTags, v.snapshots = s.keptTags(), snapshots[:1]
-	again := compute(v)
-	if g := again.groups[client.ObjectKeyFromObject(sql)]; g == nil || len(g.Spec.IPBlocks) != 2 || len(again.groups) != 1 {
-		t.Errorf("%v", again.groups)
+	sql.Annotations = mark(v.Account)
+	v.Services, v.Snapshots = map[types.NamespacedName]*v1alpha1.CloudNativeService{client.ObjectKeyFromObject(sql): sql}, snapshots[:1]
+	again := Compute(v)
+	if g := again.Groups[client.ObjectKeyFromObject(sql)]; g == nil || len(g.Spec.IPBlocks) != 2 || len(again.Groups) != 1 {
+		t.Errorf("%v", again.Groups)
 	}
 	// Where it can be told, and is not there, it is gone.
-	v.snapshots = []*cloud.Snapshot{{Scope: cloud.Scope{Region: "westeurope"}, OwnerID: "sub", ServiceTags: map[string][]netip.Prefix{}}}
-	if d := compute(v); len(d.groups)+len(d.natives) > 0 {
-		t.Errorf("%v", d.groups)
+	v.Snapshots = []*cloud.Snapshot{{Scope: cloud.Scope{Region: "westeurope"}, OwnerID: "sub", ServiceTags: map[string][]netip.Prefix{}}}
+	if d := Compute(v); len(d.Groups)+len(d.Services) > 0 {
+		t.Errorf("%v", d.Groups)
 	}
 }
 
@@ -96,11 +95,11 @@ func TestServiceTagSelectors(t *testing.T) {
 			t.Errorf("%s: %q", what, got)
 		}
 	}
-	any := kindsAsked([]v1alpha1.CloudEntitySelector{tagSelector("apps", v1alpha1.NativeServiceSelector{ServiceMatch: namedTag("Sql").ServiceMatch})})
+	any := KindsAsked([]v1alpha1.CloudEntitySelector{tagSelector("apps", v1alpha1.NativeServiceSelector{ServiceMatch: namedTag("Sql").ServiceMatch})})
 	if len(any) != len(cloud.ServiceKinds()) {
 		t.Errorf("an entry without a kind asks for %v", any)
 	}
-	if got := kindsAsked([]v1alpha1.CloudEntitySelector{tagSelector("apps", namedTag("Sql"))}); len(got) != 1 || got[0] != cloud.ServiceTag {
+	if got := KindsAsked([]v1alpha1.CloudEntitySelector{tagSelector("apps", namedTag("Sql"))}); len(got) != 1 || got[0] != cloud.ServiceTag {
 		t.Errorf("%v", got)
 	}
 }

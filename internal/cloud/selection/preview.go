@@ -1,4 +1,4 @@
-package inventory
+package selection
 
 import (
 	"fmt"
@@ -12,6 +12,7 @@ import (
 	antreav1beta1 "github.com/nephele-io/nephele/api/antrea/v1beta1"
 	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/accountspec"
 )
 
 // Surroundings are the objects that decide what an account's loop makes of the account.
@@ -34,18 +35,18 @@ type Surroundings struct {
 type Previewed struct {
 	// Entities are the ExternalEntities that it would write, sorted by namespace and name.
 	Entities []*antreav1alpha2.ExternalEntity
-	// Refs maps their names to the VMs that they stand for, as Inventory.Entities does.
+	// Refs maps their names to the VMs that they stand for, as the loop does.
 	Refs map[types.NamespacedName]VMRef
 	// Services maps the others to the native services and interfaces that they stand for, as
-	// Inventory.Services does.
+	// the loop does.
 	Services map[types.NamespacedName]ServiceRef
 	// Groups are the addresses of service tags, sorted by namespace and name.
 	Groups []*antreav1beta1.Group
 	// Selecting are the namespaces with a selector that the account lets select. Elsewhere nothing
 	// is imported, and nothing is kept.
 	Selecting map[string]bool
-	// Settings are what Inventory.Settings would return.
-	Settings Settings
+	// Settings are what the account says about enforcement.
+	Settings accountspec.Settings
 	// Remarks name the selectors and VirtualMachines that are not granted what they ask for, and
 	// say how to grant it, sorted.
 	Remarks []string
@@ -58,69 +59,57 @@ type Previewed struct {
 // snapshots of its regions. It is a pure function; selectors of other accounts, and those that say
 // nothing, are left out.
 func Preview(account *v1alpha1.CloudProviderAccount, provider v1alpha1.CloudProvider, around Surroundings, snapshots []*cloud.Snapshot) Previewed {
-	v := view{
-		account: types.NamespacedName{Namespace: account.Namespace, Name: account.Name}, provider: provider, snapshots: snapshots,
-		userTags: map[types.NamespacedName]map[string]string{}, mergeTags: userTagsOf(account) == v1alpha1.UserTagsMerge,
-		modes: modes{fallback: account.Spec.Mode, release: account.Spec.ReleaseNamespaces, now: around.At},
+	v := View{
+		Account: types.NamespacedName{Namespace: account.Namespace, Name: account.Name}, Provider: provider, Snapshots: snapshots,
+		MergeTags: accountspec.UserTagsOf(account) == v1alpha1.UserTagsMerge,
+		Modes:     Modes{Fallback: account.Spec.Mode, Release: account.Spec.ReleaseNamespaces, Now: around.At},
+		VMs:       map[types.NamespacedName]*v1alpha1.VirtualMachine{},
 	}
 	for _, vm := range around.VMs {
-		key := types.NamespacedName{Namespace: vm.Namespace, Name: vm.Name}
-		v.userTags[key] = vm.Spec.Tags
-		v.modes.look(kindVM, vm)
+		v.VMs[types.NamespacedName{Namespace: vm.Namespace, Name: vm.Name}] = vm
+		v.Modes.Look(vm)
 	}
 	for _, o := range around.Services {
-		v.modes.look(kindService, o)
+		v.Modes.Look(o)
 	}
 	for _, o := range around.Interfaces {
-		v.modes.look(kindInterface, o)
+		v.Modes.Look(o)
 	}
-	v.holder = holderAmong(around.VMs, v.account)
 	selectors, refused := selectorsFor(account, around)
-	out := Previewed{Selecting: map[string]bool{}, Settings: settingsOf(account, 0)}
+	out := Previewed{Selecting: map[string]bool{}, Settings: accountspec.SettingsOf(account, 0)}
 	for _, s := range selectors {
 		out.Selecting[s.Namespace] = true
-		if checkSelector(&s) == "" {
-			v.selectors = append(v.selectors, s)
+		if Check(&s) == "" {
+			v.Selectors = append(v.Selectors, s)
 		}
 	}
-	d := compute(v)
-	out.Services = d.serviceRefs
-	out.Refs, out.Remarks = d.refs, remarks(v, d, refused)
-	for _, key := range sortedKeys(d.clashes) {
-		out.Unimported = append(out.Unimported, d.clashes[key].message(key))
+	d := Compute(v)
+	out.Services = d.ServiceRefs
+	out.Refs, out.Remarks = d.VMRefs, remarks(v, d, refused)
+	for _, key := range SortedKeys(d.Clashes) {
+		out.Unimported = append(out.Unimported, d.Clashes[key].Message(key))
 	}
-	out.Entities = make([]*antreav1alpha2.ExternalEntity, 0, len(d.entities))
-	for _, key := range sortedKeys(d.entities) {
-		out.Entities = append(out.Entities, d.entities[key])
+	out.Entities = make([]*antreav1alpha2.ExternalEntity, 0, len(d.Entities))
+	for _, key := range SortedKeys(d.Entities) {
+		out.Entities = append(out.Entities, d.Entities[key])
 	}
-	for _, key := range sortedKeys(d.groups) {
-		out.Groups = append(out.Groups, d.groups[key])
+	for _, key := range SortedKeys(d.Groups) {
+		out.Groups = append(out.Groups, d.Groups[key])
 	}
 	return out
 }
 
-// holderAmong is view.holder for these objects.
-func holderAmong(vms []*v1alpha1.VirtualMachine, account types.NamespacedName) func(types.NamespacedName) string {
-	held := map[types.NamespacedName]string{}
-	for _, vm := range vms {
-		if vm.Annotations[AnnotationAccount] == cloud.AccountKey(account.Namespace, account.Name) {
-			held[types.NamespacedName{Namespace: vm.Namespace, Name: vm.Name}] = vm.Status.CloudId
-		}
-	}
-	return func(key types.NamespacedName) string { return held[key] }
-}
-
 // selectorsFor are the selectors of an account, those that it lets select and the others, both
 // sorted.
-func selectorsFor(account *v1alpha1.CloudProviderAccount, around Surroundings) ([]v1alpha1.CloudEntitySelector, []refused) {
+func selectorsFor(account *v1alpha1.CloudProviderAccount, around Surroundings) ([]v1alpha1.CloudEntitySelector, []Refused) {
 	var all []v1alpha1.CloudEntitySelector
 	for _, s := range around.Selectors {
 		if s.Spec.AccountName == account.Name && s.Spec.AccountNamespace == account.Namespace {
 			all = append(all, *s)
 		}
 	}
-	sortSelectors(all)
-	may, not, _ := granted(account, all, among(around.Namespaces)) // labels that are at hand are read without error
+	Sort(all)
+	may, not, _ := Granted(account, all, among(around.Namespaces)) // labels that are at hand are read without error
 	return may, not
 }
 
@@ -131,18 +120,18 @@ func SelectorsOf(account *v1alpha1.CloudProviderAccount, around Surroundings) []
 }
 
 // remarks are about what is not granted.
-func remarks(v view, d desired, refused []refused) []string {
+func remarks(v View, d Desired, refused []Refused) []string {
 	var out []string
 	for _, r := range refused {
-		out = append(out, fmt.Sprintf("CloudEntitySelector %s/%s: %s", r.selector.Namespace, r.selector.Name, r.why))
+		out = append(out, fmt.Sprintf("CloudEntitySelector %s/%s: %s", r.Selector.Namespace, r.Selector.Name, r.Why))
 	}
-	for i := range v.selectors {
-		s := &v.selectors[i]
-		if verdict := unheeded(v.account, v.modes.release, s, d.unheeded[i], v.modes.now); verdict.status != "" {
-			out = append(out, fmt.Sprintf("CloudEntitySelector %s/%s: %s", s.Namespace, s.Name, verdict.message))
+	for i := range v.Selectors {
+		s := &v.Selectors[i]
+		if reason, message := Unheeded(v.Account, v.Modes.Release, s, d.Selected[i].Unheeded, v.Modes.Now); reason != "" {
+			out = append(out, fmt.Sprintf("CloudEntitySelector %s/%s: %s", s.Namespace, s.Name, message))
 		}
 	}
-	for o := range v.modes.broken {
+	for o := range v.Modes.broken {
 		if c := v.unheard(o); c != nil && d.has(o) {
 			out = append(out, o.String()+": "+c.Message)
 		}
@@ -154,7 +143,7 @@ func remarks(v view, d desired, refused []refused) []string {
 // Unmatched returns what is wrong with a selector, or which of its entries select no VM of the
 // snapshots, as paths with a few words.
 func Unmatched(s *v1alpha1.CloudEntitySelector, snapshots []*cloud.Snapshot) []string {
-	if wrong := checkSelector(s); wrong != "" {
+	if wrong := Check(s); wrong != "" {
 		return []string{wrong}
 	}
 	networks := map[string]*cloud.Network{}

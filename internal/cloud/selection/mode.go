@@ -1,4 +1,4 @@
-package inventory
+package selection
 
 import (
 	"cmp"
@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -17,16 +16,17 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 )
 
-// modes is what the modes of VMs depend on, beside the selectors.
-type modes struct {
-	// fallback is the mode of selectors that name none.
-	fallback v1alpha1.EnforcementMode
+// Modes is what the modes of VMs depend on, beside the selectors.
+type Modes struct {
+	// Fallback is the mode of selectors that name none.
+	Fallback v1alpha1.EnforcementMode
+	// Now is when it is asked.
+	Now time.Time
+	// Release are the namespaces that have a say beside the account's own.
+	Release []string
+
 	// broken are the imported objects on which break-glass holds.
 	broken map[imported]glass
-	// now is when it is asked.
-	now time.Time
-	// release are the namespaces that have a say beside the account's own.
-	release []string
 }
 
 // The kinds of imported objects on which the glass may be broken.
@@ -44,26 +44,18 @@ type imported struct {
 
 func (i imported) String() string { return i.kind + " " + i.namespace + "/" + i.name }
 
-// modes collects what decides the modes of what the account has.
-func (p *pass) modes(s *syncer) modes {
-	out := modes{fallback: p.cpa.Spec.Mode, release: p.cpa.Spec.ReleaseNamespaces, now: p.opts.Now()}
-	for _, o := range s.vms {
-		out.look(kindVM, o)
-	}
-	for _, o := range s.natives {
-		out.look(kindService, o)
-	}
-	for _, o := range s.ports {
-		out.look(kindInterface, o)
-	}
-	return out
-}
-
-// look notes break-glass on an imported object.
-func (m *modes) look(kind string, o client.Object) {
-	g, holds := glassOn(o.GetAnnotations(), m.now)
+// Look notes break-glass on an imported object that exists. Now is set.
+func (m *Modes) Look(o client.Object) {
+	g, holds := glassOn(o.GetAnnotations(), m.Now)
 	if !holds {
 		return
+	}
+	kind := kindVM
+	switch o.(type) {
+	case *v1alpha1.CloudNativeService:
+		kind = kindService
+	case *v1alpha1.NetworkInterface:
+		kind = kindInterface
 	}
 	if m.broken == nil {
 		m.broken = map[imported]glass{}
@@ -71,42 +63,29 @@ func (m *modes) look(kind string, o client.Object) {
 	m.broken[imported{kind, o.GetNamespace(), o.GetName()}] = g
 }
 
-// firstEnd is when the first release ends by itself; zero if none does.
-func (v view) firstEnd() time.Time {
+// FirstEnd is when the first release ends by itself; zero if none does.
+func (v View) FirstEnd() time.Time {
 	var first time.Time
 	note := func(g glass) {
 		if !g.until.IsZero() && (first.IsZero() || g.until.Before(first)) {
 			first = g.until
 		}
 	}
-	for _, g := range v.modes.broken {
+	for _, g := range v.Modes.broken {
 		note(g)
 	}
-	for i := range v.selectors {
-		g, _ := glassOn(v.selectors[i].Annotations, v.modes.now)
+	for i := range v.Selectors {
+		g, _ := glassOn(v.Selectors[i].Annotations, v.Modes.Now)
 		note(g)
 	}
 	return first
 }
 
-// accountInputs is what the objects depend on and neither the configuration, nor a generation, nor
-// an object of ours tells.
-func (p *pass) accountInputs() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s %q %s", p.cpa.Spec.Mode, p.cpa.Spec.ReleaseNamespaces, userTagsOf(p.cpa))
-	for i := range p.selectors {
-		if reason, ok := p.selectors[i].Annotations[v1alpha1.AnnotationBreakGlass]; ok {
-			fmt.Fprintf(&b, " %s %q %q", p.selectors[i].UID, reason, p.selectors[i].Annotations[v1alpha1.AnnotationBreakGlassUntil])
-		}
-	}
-	return b.String()
-}
-
 // plain reports whether every VM is simply enforced.
-func (v view) plain() bool {
-	return len(v.modes.broken) == 0 && (v.modes.fallback == "" || v.modes.fallback == v1alpha1.ModeEnforce) &&
-		!slices.ContainsFunc(v.selectors, func(s v1alpha1.CloudEntitySelector) bool {
-			_, broken := glassOn(s.Annotations, v.modes.now)
+func (v View) plain() bool {
+	return len(v.Modes.broken) == 0 && (v.Modes.Fallback == "" || v.Modes.Fallback == v1alpha1.ModeEnforce) &&
+		!slices.ContainsFunc(v.Selectors, func(s v1alpha1.CloudEntitySelector) bool {
+			_, broken := glassOn(s.Annotations, v.Modes.Now)
 			return broken || s.Spec.Mode != "" && s.Spec.Mode != v1alpha1.ModeEnforce
 		})
 }
@@ -117,7 +96,7 @@ func writes(m v1alpha1.EnforcementMode) int {
 }
 
 // hasSay reports whether a namespace has a say in the modes of the account's VMs.
-func (v view) hasSay(namespace string) bool { return hasSay(v.account, v.modes.release, namespace) }
+func (v View) hasSay(namespace string) bool { return hasSay(v.Account, v.Modes.Release, namespace) }
 
 // opinion is what one namespace says about a VM.
 type opinion struct {
@@ -154,28 +133,28 @@ func (g guarded) objectIn(namespace string) imported { return imported{g.kind, n
 
 // means reports whether an object that exists is about what is guarded. That of a VM may be another
 // one's with the same name; the other names have a part of the sum of the id.
-func (v view) means(o imported, id string) bool {
+func (v View) means(o imported, id string) bool {
 	return o.kind != kindVM || v.meansVM(types.NamespacedName{Namespace: o.namespace, Name: o.name}, id)
 }
 
 // has reports whether there is to be an imported object.
-func (d *desired) has(o imported) bool {
+func (d *Desired) has(o imported) bool {
 	key := types.NamespacedName{Namespace: o.namespace, Name: o.name}
-	return o.kind == kindVM && d.vms[key] != nil || o.kind == kindService && d.natives[key] != nil || o.kind == kindInterface && d.ports[key] != nil
+	return o.kind == kindVM && d.VMs[key] != nil || o.kind == kindService && d.Services[key] != nil || o.kind == kindInterface && d.Interfaces[key] != nil
 }
 
 // unheard says on an object that break-glass is asked for on it and has no effect there; nil if
 // neither.
-func (v view) unheard(o imported) *metav1.Condition {
-	if _, broken := v.modes.broken[o]; !broken || v.hasSay(o.namespace) {
+func (v View) unheard(o imported) *metav1.Condition {
+	if _, broken := v.Modes.broken[o]; !broken || v.hasSay(o.namespace) {
 		return nil
 	}
 	return &metav1.Condition{Type: v1alpha1.ConditionHeeded, Status: metav1.ConditionFalse,
-		Reason: reasonBreakGlassNotGranted, Message: glassUnheeded(v.account, o.namespace)}
+		Reason: ReasonBreakGlassNotGranted, Message: glassUnheeded(v.Account, o.namespace)}
 }
 
 // say writes what may be done to a native service or an interface into the status of its object.
-func (v view) say(status *v1alpha1.ImportedStatus, o imported, d decision) {
+func (v View) say(status *v1alpha1.ImportedStatus, o imported, d decision) {
 	status.Mode, status.ModeReason, status.ModeUntil = d.mode, d.by, d.until
 	if c := v.unheard(o); c != nil {
 		status.Conditions = append(status.Conditions, *c)
@@ -190,29 +169,29 @@ func (v view) say(status *v1alpha1.ImportedStatus, o imported, d decision) {
 // only if none with a say selects the VM: then none writes more than the account wants, and the one
 // that writes most decides, so that nobody stops what another one enforces.
 // docs/decisions/0011-grants.md has the reasons.
-func (v view) mode(of guarded) decision {
+func (v View) mode(of guarded) decision {
 	if len(of.namespaces) == 0 || v.plain() {
 		return decision{}
 	}
 	var broken []glass
 	for _, namespace := range of.namespaces {
 		o := of.objectIn(namespace)
-		if g, ok := v.modes.broken[o]; ok && v.hasSay(namespace) && v.means(o, of.id) {
+		if g, ok := v.Modes.broken[o]; ok && v.hasSay(namespace) && v.means(o, of.id) {
 			broken = append(broken, glass{fmt.Sprintf("%s: %s", o, g.why), g.until})
 		}
 	}
 	said := map[string]opinion{}
-	for i := range v.selectors {
-		s := &v.selectors[i]
+	for i := range v.Selectors {
+		s := &v.Selectors[i]
 		best := of.how(s)
 		if best == notSelected {
 			continue
 		}
 		name := s.Namespace + "/" + s.Name
-		if g, ok := glassOn(s.Annotations, v.modes.now); ok && v.hasSay(s.Namespace) {
+		if g, ok := glassOn(s.Annotations, v.Modes.Now); ok && v.hasSay(s.Namespace) {
 			broken = append(broken, glass{fmt.Sprintf("CloudEntitySelector %s: %s", name, g.why), g.until})
 		}
-		o := opinion{best, cmp.Or(s.Spec.Mode, v.modes.fallback, v1alpha1.ModeEnforce), "CloudEntitySelector " + name, i}
+		o := opinion{best, cmp.Or(s.Spec.Mode, v.Modes.Fallback, v1alpha1.ModeEnforce), "CloudEntitySelector " + name, i}
 		if old, ok := said[s.Namespace]; !ok || o.how > old.how || o.how == old.how && writes(o.mode) < writes(old.mode) {
 			said[s.Namespace] = o
 		}
@@ -231,7 +210,7 @@ func (v view) mode(of guarded) decision {
 		d.mode, d.by = string(out.mode), out.by
 	}
 	for namespace, o := range said {
-		if own := v.selectors[o.selector].Spec.Mode; own != "" && own != out.mode && !v.hasSay(namespace) {
+		if own := v.Selectors[o.selector].Spec.Mode; own != "" && own != out.mode && !v.hasSay(namespace) {
 			d.unheeded = append(d.unheeded, o.selector)
 		}
 	}
@@ -239,8 +218,8 @@ func (v view) mode(of guarded) decision {
 }
 
 // prevailing is the opinion that counts of those of the namespaces that select a VM.
-func (v view) prevailing(said map[string]opinion) opinion {
-	account := opinion{mode: cmp.Or(v.modes.fallback, v1alpha1.ModeEnforce), by: "CloudProviderAccount " + cloud.AccountKey(v.account.Namespace, v.account.Name)}
+func (v View) prevailing(said map[string]opinion) opinion {
+	account := opinion{mode: cmp.Or(v.Modes.Fallback, v1alpha1.ModeEnforce), by: "CloudProviderAccount " + cloud.AccountKey(v.Account.Namespace, v.Account.Name)}
 	var least, most *opinion
 	for _, namespace := range slices.Sorted(maps.Keys(said)) {
 		o := said[namespace]
@@ -315,77 +294,4 @@ func glassReason(value string) string {
 		return fmt.Sprintf("%q; if it is to end, remove the annotation, any value releases the VM", text)
 	}
 	return text
-}
-
-// Settings are what an account says about enforcement beside the mode.
-type Settings struct {
-	// Cloud is the cloud that the account is of; empty if it says none.
-	Cloud v1alpha1.CloudProvider
-	// MaxPerWave is spec.maxPerWave; 0 means no bound.
-	MaxPerWave int
-	// Propagation is spec.propagationSeconds, or else that of the Options; 0 means that nothing
-	// waits.
-	Propagation time.Duration
-	// Failsafe is spec.failsafe. It must not be changed.
-	Failsafe []v1alpha1.FailsafeFlow
-	// BrakePercent and BrakeInterfaces are spec.brake, with its defaults, and Confirm is the
-	// annotation that lets go on what it holds.
-	BrakePercent, BrakeInterfaces int
-	Confirm                       string
-	// FormerGroups is the annotation v1alpha1.AnnotationFormerGroups.
-	FormerGroups string
-	// TakeOver is the annotation AnnotationTakeOver.
-	TakeOver string
-	// Dependents and DependentGroups are those of the spec. They must not be changed.
-	Dependents      v1alpha1.Dependents
-	DependentGroups []v1alpha1.DependentGroup
-}
-
-// Settings returns what the account says about enforcement.
-func (i *Inventory) Settings(key string) Settings {
-	a := i.lookup(key)
-	if a == nil {
-		return Settings{}
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.settings
-}
-
-// settle keeps the account's settings and reports whether they are others than before. The caller
-// holds the account's lock.
-func (p *pass) settle(a *account) (changed bool) {
-	s := settingsOf(p.cpa, p.opts.Propagation)
-	changed = !equality.Semantic.DeepEqual(a.settings, s)
-	a.settings = s
-	return changed
-}
-
-// mostPropagation is the maximum of spec.propagationSeconds, which the schema refuses to exceed.
-const mostPropagation = 300
-
-// settingsOf returns what the account says; propagation is that of an account that says none.
-func settingsOf(cpa *v1alpha1.CloudProviderAccount, propagation time.Duration) Settings {
-	s := Settings{
-		Propagation: propagation,
-		Failsafe:    cpa.Spec.Failsafe, FormerGroups: cpa.Annotations[v1alpha1.AnnotationFormerGroups], Confirm: cpa.Annotations[v1alpha1.AnnotationConfirm],
-		TakeOver:   cpa.Annotations[v1alpha1.AnnotationTakeOver],
-		Dependents: cpa.Spec.Dependents, DependentGroups: cpa.Spec.DependentGroups,
-		BrakePercent: int(v1alpha1.DefaultBrakePercent), BrakeInterfaces: int(v1alpha1.DefaultBrakeInterfaces),
-	}
-	if b := cpa.Spec.Brake; b != nil && b.Percent != nil {
-		s.BrakePercent = int(*b.Percent)
-	}
-	if b := cpa.Spec.Brake; b != nil && b.Interfaces != nil {
-		s.BrakeInterfaces = int(*b.Interfaces)
-	}
-	config, _ := ConfigOf(cpa)
-	s.Cloud = config.Cloud
-	if n := cpa.Spec.MaxPerWave; n != nil {
-		s.MaxPerWave = int(*n)
-	}
-	if n := cpa.Spec.PropagationSeconds; n != nil {
-		s.Propagation = time.Duration(min(max(*n, 0), mostPropagation)) * time.Second
-	}
-	return s
 }

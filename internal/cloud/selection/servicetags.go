@@ -1,12 +1,10 @@
-package inventory
+package selection
 
 import (
-	"context"
 	"fmt"
 	"net/netip"
 	"slices"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -33,8 +31,8 @@ func tagID(owner, name string) string {
 // addTags adds the objects of the service tags that selectors name. All regions tell the same, so
 // that the first one that tells any counts. Where none does, and one says that it cannot read them,
 // they are as they were.
-func (d *desired) addTags(v view) {
-	for _, snap := range v.snapshots {
+func (d *Desired) addTags(v View) {
+	for _, snap := range v.Snapshots {
 		if snap.ServiceTags == nil {
 			continue
 		}
@@ -43,8 +41,8 @@ func (d *desired) addTags(v view) {
 		}
 		return
 	}
-	if slices.ContainsFunc(v.snapshots, func(s *cloud.Snapshot) bool { return faulty(s, cloud.ServiceTag) }) {
-		for _, t := range v.keptTags {
+	if slices.ContainsFunc(v.Snapshots, func(s *cloud.Snapshot) bool { return faulty(s, cloud.ServiceTag) }) {
+		for _, t := range v.keptTags() {
 			d.addTag(v, t.region, *t.Service, t.blocks)
 		}
 	}
@@ -60,28 +58,28 @@ func tagNames(tags map[string][]netip.Prefix) []string {
 }
 
 // addTag adds the objects of a service tag, one set per namespace that selects it.
-func (d *desired) addTag(v view, region string, s cloud.Service, blocks []netip.Prefix) {
+func (d *Desired) addTag(v View, region string, s cloud.Service, blocks []netip.Prefix) {
 	n := native{Service: &s, region: region, blocks: blocks}
-	for namespace, selector := range chooseService(v.selectors, &s, nil, func(i int) { d.matchedServices[i]++ }) {
+	for namespace, selector := range chooseService(v.Selectors, &s, nil, func(i int) { d.Selected[i].Services++ }) {
 		key := types.NamespacedName{Namespace: namespace, Name: n.objectName()}
-		if d.natives[key] != nil {
+		if d.Services[key] != nil {
 			continue
 		}
 		object := n.object(v, key, selector)
-		d.natives[key] = object
+		d.Services[key] = object
 		labels := map[string]string{}
 		n.labels(labels, key)
 		selectable(object.Labels, labels)
 		if len(blocks) == 0 || len(blocks) > maxBlocks {
 			continue
 		}
-		g := &antreav1beta1.Group{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: key.Name, Labels: labels, Annotations: mark(v.account)}}
+		g := &antreav1beta1.Group{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: key.Name, Labels: labels, Annotations: mark(v.Account)}}
 		for _, b := range blocks {
 			object.Status.Cidrs = append(object.Status.Cidrs, b.String())
 			g.Spec.IPBlocks = append(g.Spec.IPBlocks, antreav1beta1.IPBlock{CIDR: b.String()})
 		}
 		object.Status.Group, object.Status.Addresses = g.Name, blocksInShort(blocks)
-		d.groups[key] = g
+		d.Groups[key] = g
 	}
 }
 
@@ -107,11 +105,11 @@ func (n native) tagAddressed() metav1.Condition {
 }
 
 // keptTags are the service tags as their objects have them, each once.
-func (s *syncer) keptTags() []native {
+func (v View) keptTags() []native {
 	var out []native
 	seen := map[string]bool{}
-	for _, key := range sortedKeys(s.natives) {
-		st := &s.natives[key].Status
+	for _, key := range SortedKeys(v.Services) {
+		st := &v.Services[key].Status
 		if cloud.ServiceKind(st.Kind) != cloud.ServiceTag || seen[st.CloudId] || len(st.Cidrs) == 0 {
 			continue
 		}
@@ -127,12 +125,4 @@ func (s *syncer) keptTags() []native {
 		out = append(out, n)
 	}
 	return out
-}
-
-func (s *syncer) putGroup(ctx context.Context, want, have *antreav1beta1.Group) error {
-	return put(ctx, s, want, have, func(live *antreav1beta1.Group) bool {
-		before := live.Spec
-		live.Spec = want.Spec
-		return !equality.Semantic.DeepEqual(before, live.Spec)
-	}, nil)
 }

@@ -1,4 +1,4 @@
-package inventory
+package selection
 
 import (
 	"cmp"
@@ -29,107 +29,122 @@ type VMRef struct {
 	Agent, AgentEntity, AgentDenied string
 }
 
-// view is all that the objects of an account are computed from.
-type view struct {
-	account  types.NamespacedName
-	provider v1alpha1.CloudProvider
-	// snapshots are the last whole snapshots of the regions that have one.
-	snapshots []*cloud.Snapshot
-	// selectors are the selectors of the account, sorted.
-	selectors []v1alpha1.CloudEntitySelector
-	// userTags are spec.tags of the VirtualMachine objects that exist.
-	userTags map[types.NamespacedName]map[string]string
-	// mergeTags puts them among the tags of the cloud.
-	mergeTags bool
-	modes     modes
-	// holder returns the id of the VM that a VirtualMachine object of the account stands for
-	// already; empty if there is none. Nil means that there are none.
-	holder func(types.NamespacedName) string
-	// kept are services that the snapshots do not show, by region; see keptServices.
-	kept map[string][]native
-	// keptTags are the service tags as they were.
-	keptTags []native
+// View is all that the objects of an account are computed from. Compute and Part change nothing of
+// it.
+type View struct {
+	Account  types.NamespacedName
+	Provider v1alpha1.CloudProvider
+	// Snapshots are the last whole snapshots of the regions that have one.
+	Snapshots []*cloud.Snapshot
+	// Selectors are the selectors of the account, sorted; see Sort.
+	Selectors []v1alpha1.CloudEntitySelector
+	// MergeTags puts spec.tags of VirtualMachine objects among the tags of the cloud.
+	MergeTags bool
+	Modes     Modes
+	// VMs, Services and Interfaces are the objects that exist, for the tags that users gave them
+	// and for what is kept while nothing shows it. Those of other accounts do no harm.
+	VMs        map[types.NamespacedName]*v1alpha1.VirtualMachine
+	Services   map[types.NamespacedName]*v1alpha1.CloudNativeService
+	Interfaces map[types.NamespacedName]*v1alpha1.NetworkInterface
+	// Keep tells which of these stay although nothing shows them; nil means that none does. The
+	// namespace is "" for objects that no selector decides about.
+	Keep func(region, namespace string) bool
 }
 
-// desired is what there should be for an account, as far as its regions are known. Objects carry
+// Desired is what there should be for an account, as far as its regions are known. Objects carry
 // name, namespace, labels, annotations, spec and the inventory part of the status.
-type desired struct {
-	vms      map[types.NamespacedName]*v1alpha1.VirtualMachine
-	vpcs     map[types.NamespacedName]*v1alpha1.Vpc
-	entities map[types.NamespacedName]*antreav1alpha2.ExternalEntity
-	nodes    map[types.NamespacedName]*antreav1alpha1.ExternalNode
-	// refs maps the entities to the VMs they stand for.
-	refs map[types.NamespacedName]VMRef
-	// natives are the objects of native services, which serviceRefs maps their entities to, by
-	// region and id. services counts those of each region, selected or not.
-	natives     map[types.NamespacedName]*v1alpha1.CloudNativeService
-	serviceRefs map[types.NamespacedName]ServiceRef
-	services    map[string]int
-	// groups are the addresses of the service tags among natives.
-	groups map[types.NamespacedName]*antreav1beta1.Group
-	// matchedServices counts the native services that each selector selects; as matched.
-	matchedServices []int32
-	// ports are the objects of interfaces that are entities of their own, whose entities are among
-	// serviceRefs. interfaces counts those of each region, selected or not, and matchedInterfaces
-	// those that each selector selects; as matched.
-	ports             map[types.NamespacedName]*v1alpha1.NetworkInterface
-	interfaces        map[string]int
-	matchedInterfaces []int32
-	// matched counts the VMs that each selector selects; it runs parallel to view.selectors.
-	matched []int32
-	// unheeded counts on how much of what it selects each selector's mode is not heeded, because
-	// its namespace has no say in it; as matched.
-	unheeded []int32
-	// counts are the selected VMs and the networks per region.
-	counts map[string]counts
-	// inNetwork counts the selected VMs of a network, by region and id.
-	inNetwork map[objectID]int32
-	// clashes are the objects that several VMs would have.
-	clashes map[types.NamespacedName]clash
+type Desired struct {
+	VMs      map[types.NamespacedName]*v1alpha1.VirtualMachine
+	Vpcs     map[types.NamespacedName]*v1alpha1.Vpc
+	Entities map[types.NamespacedName]*antreav1alpha2.ExternalEntity
+	Nodes    map[types.NamespacedName]*antreav1alpha1.ExternalNode
+	// Services are the objects of native services.
+	Services map[types.NamespacedName]*v1alpha1.CloudNativeService
+	// Groups are the addresses of the service tags among them.
+	Groups map[types.NamespacedName]*antreav1beta1.Group
+	// Interfaces are the objects of interfaces that are entities of their own.
+	Interfaces map[types.NamespacedName]*v1alpha1.NetworkInterface
+	Tally
 }
 
-type counts struct{ vms, vpcs int32 }
+// Tally is what is known of an account as a whole beside its objects.
+type Tally struct {
+	// VMRefs maps the entities to the VMs that they stand for, and ServiceRefs the others to the
+	// native services and interfaces.
+	VMRefs      map[types.NamespacedName]VMRef
+	ServiceRefs map[types.NamespacedName]ServiceRef
+	// Selected runs parallel to View.Selectors.
+	Selected []Selected
+	// Regions are the counts of each region.
+	Regions map[string]Counts
+	// Clashes are the objects that several VMs would have.
+	Clashes map[types.NamespacedName]Clash
 
-func newDesired(selectors int) desired {
-	return desired{
-		vms:       map[types.NamespacedName]*v1alpha1.VirtualMachine{},
-		vpcs:      map[types.NamespacedName]*v1alpha1.Vpc{},
-		entities:  map[types.NamespacedName]*antreav1alpha2.ExternalEntity{},
-		nodes:     map[types.NamespacedName]*antreav1alpha1.ExternalNode{},
-		refs:      map[types.NamespacedName]VMRef{},
-		matched:   make([]int32, selectors),
-		unheeded:  make([]int32, selectors),
-		counts:    map[string]counts{},
-		inNetwork: map[objectID]int32{},
-		clashes:   map[types.NamespacedName]clash{},
+	// inNetwork counts the selected VMs of a network.
+	inNetwork map[networkKey]int32
+}
 
-		natives:         map[types.NamespacedName]*v1alpha1.CloudNativeService{},
-		serviceRefs:     map[types.NamespacedName]ServiceRef{},
-		services:        map[string]int{},
-		groups:          map[types.NamespacedName]*antreav1beta1.Group{},
-		matchedServices: make([]int32, selectors),
+// Selected counts what one selector selects.
+type Selected struct {
+	VMs, Services, Interfaces int32
+	// Unheeded is on how much of it the mode of the selector has no effect, because its namespace
+	// has no say in it.
+	Unheeded int32
+}
 
-		ports:             map[types.NamespacedName]*v1alpha1.NetworkInterface{},
-		interfaces:        map[string]int{},
-		matchedInterfaces: make([]int32, selectors),
+// Counts counts what a region has: VMs that are selected, and networks, native services and
+// interfaces, selected or not. Interfaces are counted only if a selector asks for any.
+type Counts struct{ VMs, Vpcs, Services, Interfaces int32 }
+
+// networkKey names a network of a region.
+type networkKey struct{ region, id string }
+
+func newDesired(selectors int) Desired {
+	return Desired{
+		VMs:        map[types.NamespacedName]*v1alpha1.VirtualMachine{},
+		Vpcs:       map[types.NamespacedName]*v1alpha1.Vpc{},
+		Entities:   map[types.NamespacedName]*antreav1alpha2.ExternalEntity{},
+		Nodes:      map[types.NamespacedName]*antreav1alpha1.ExternalNode{},
+		Services:   map[types.NamespacedName]*v1alpha1.CloudNativeService{},
+		Groups:     map[types.NamespacedName]*antreav1beta1.Group{},
+		Interfaces: map[types.NamespacedName]*v1alpha1.NetworkInterface{},
+		Tally: Tally{
+			VMRefs:      map[types.NamespacedName]VMRef{},
+			ServiceRefs: map[types.NamespacedName]ServiceRef{},
+			Selected:    make([]Selected, selectors),
+			Regions:     map[string]Counts{},
+			Clashes:     map[types.NamespacedName]Clash{},
+			inNetwork:   map[networkKey]int32{},
+		},
 	}
 }
 
-// compute is a pure function of the view.
-func compute(v view) desired {
-	d := newDesired(len(v.selectors))
-	for _, snap := range v.snapshots {
+// count changes the counts of a region.
+func (t *Tally) count(region string, change func(*Counts)) {
+	c := t.Regions[region]
+	change(&c)
+	t.Regions[region] = c
+}
+
+// Compute returns what there should be.
+func Compute(v View) Desired {
+	d := newDesired(len(v.Selectors))
+	for _, snap := range v.Snapshots {
 		d.addMachines(v, snap, nil)
 		d.addServices(v, snap)
 		d.addInterfaces(v, snap)
 	}
 	d.addTags(v)
 	d.addNetworks(v)
+	if v.Keep != nil {
+		d.yield(v)
+		d.keepRefs(v)
+	}
 	return d
 }
 
 // addMachines adds the objects of the VMs of a snapshot; if only is set, of those with these ids.
-func (d *desired) addMachines(v view, snap *cloud.Snapshot, only map[string]bool) {
+func (d *Desired) addMachines(v View, snap *cloud.Snapshot, only map[string]bool) {
 	add := func(vm *cloud.VM) {
 		m := machine{vm: vm, network: snap.Network(vm.NetworkID),
 			region: snap.Region, seen: metav1.NewTime(snap.ObservedAt)}
@@ -139,10 +154,8 @@ func (d *desired) addMachines(v view, snap *cloud.Snapshot, only map[string]bool
 			}
 		}
 		if d.addMachine(v, m) {
-			d.inNetwork[objectID{snap.Region, vm.NetworkID}]++
-			c := d.counts[snap.Region]
-			c.vms++
-			d.counts[snap.Region] = c
+			d.inNetwork[networkKey{snap.Region, vm.NetworkID}]++
+			d.count(snap.Region, func(c *Counts) { c.VMs++ })
 		}
 	}
 	if only == nil {
@@ -159,12 +172,12 @@ func (d *desired) addMachines(v view, snap *cloud.Snapshot, only map[string]bool
 }
 
 // addNetworks adds the objects of the networks; the VMs are added already.
-func (d *desired) addNetworks(v view) {
-	for _, snap := range v.snapshots {
+func (d *Desired) addNetworks(v View) {
+	for _, snap := range v.Snapshots {
 		for _, n := range snap.Networks {
-			d.addNetwork(v, n, snap.Region, d.inNetwork[objectID{snap.Region, n.ID}] > 0)
+			d.addNetwork(v, n, snap.Region, d.inNetwork[networkKey{snap.Region, n.ID}] > 0)
 		}
-		d.counts[snap.Region] = counts{vms: d.counts[snap.Region].vms, vpcs: int32(len(snap.Networks))}
+		d.count(snap.Region, func(c *Counts) { c.Vpcs = int32(len(snap.Networks)) })
 	}
 }
 
@@ -179,18 +192,18 @@ type machine struct {
 
 // addMachine adds the objects of a VM, one set per namespace that selects it, and reports whether
 // any does.
-func (d *desired) addMachine(v view, m machine) bool {
-	chosen := choose(v.selectors, m.vm, m.network, func(i int) { d.matched[i]++ })
+func (d *Desired) addMachine(v View, m machine) bool {
+	chosen := choose(v.Selectors, m.vm, m.network, func(i int) { d.Selected[i].VMs++ })
 	mode := v.mode(guarded{kind: kindVM, name: m.objectName(), id: m.vm.ID, namespaces: slices.Collect(maps.Keys(chosen)), how: m.how})
 	for _, i := range mode.unheeded {
-		d.unheeded[i]++
+		d.Selected[i].Unheeded++
 	}
 	for namespace, c := range chosen {
 		key := types.NamespacedName{Namespace: namespace, Name: m.objectName()}
-		if d.vms[key] != nil && !d.prevails(v, key, m.vm.ID) {
+		if d.VMs[key] != nil && !d.prevails(v, key, m.vm.ID) {
 			continue
 		}
-		labels, left := tagLabels(m.vm.Tags, v.userTags[key], v.mergeTags)
+		labels, left := tagLabels(m.vm.Tags, v.userTags(key), v.MergeTags)
 		m.entityLabels(labels, key)
 		vm := m.virtualMachine(v, key, c)
 		selectable(vm.Labels, labels)
@@ -198,22 +211,22 @@ func (d *desired) addMachine(v view, m machine) bool {
 		if c := v.unheard(imported{kindVM, namespace, key.Name}); c != nil {
 			vm.Status.Conditions = []metav1.Condition{*c}
 		}
-		d.vms[key] = vm
+		d.VMs[key] = vm
 		meta := metav1.ObjectMeta{
-			Namespace: namespace, Name: v1alpha1.EntityNamePrefix + key.Name, Labels: labels, Annotations: mark(v.account),
+			Namespace: namespace, Name: v1alpha1.EntityNamePrefix + key.Name, Labels: labels, Annotations: mark(v.Account),
 		}
 		entity := types.NamespacedName{Namespace: namespace, Name: meta.Name}
 		ref := VMRef{VMID: m.vm.ID, Region: m.region, Mode: mode.mode, ModeReason: mode.by}
 		if c.agented {
 			if node := m.externalNode(meta); node != nil {
-				d.nodes[entity] = node
+				d.Nodes[entity] = node
 				ref.Agent, ref.AgentEntity = entity.String(), agentEntityName(node)
 				ref.AgentDenied = v.agentDenied(namespace, len(chosen))
 			}
 		}
 		// The cloud guards it as well, or lets in what the agent decides (decision 0021).
-		d.entities[entity] = m.externalEntity(meta, cloud.EnforcerKey(v.account.Namespace, v.account.Name))
-		d.refs[entity] = ref
+		d.Entities[entity] = m.externalEntity(meta, cloud.EnforcerKey(v.Account.Namespace, v.Account.Name))
+		d.VMRefs[entity] = ref
 	}
 	return len(chosen) > 0
 }
@@ -262,13 +275,13 @@ func (m machine) entityLabels(labels map[string]string, vm types.NamespacedName)
 	setIfLegal(labels, v1alpha1.LabelCloudRegion, m.region)
 }
 
-func (m machine) virtualMachine(v view, key types.NamespacedName, c choice) *v1alpha1.VirtualMachine {
+func (m machine) virtualMachine(v View, key types.NamespacedName, c choice) *v1alpha1.VirtualMachine {
 	vm := &v1alpha1.VirtualMachine{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: key.Namespace, Name: key.Name, Labels: accountLabels(v.account), Annotations: mark(v.account),
+			Namespace: key.Namespace, Name: key.Name, Labels: accountLabels(v.Account), Annotations: mark(v.Account),
 		},
 		Status: v1alpha1.VirtualMachineStatus{
-			Provider: v.provider, Tags: m.vm.Tags, State: v1alpha1.VMState(m.vm.State), Region: m.region, Agented: c.agented,
+			Provider: v.Provider, Tags: m.vm.Tags, State: v1alpha1.VMState(m.vm.State), Region: m.region, Agented: c.agented,
 			CloudId: m.vm.ID, CloudUid: m.vm.UID, CloudName: m.vm.Name, CloudVpcId: m.vm.NetworkID, CloudVpcName: m.networkName(),
 			LastSeen: &m.seen,
 		},
@@ -335,28 +348,28 @@ func (m machine) externalNode(meta metav1.ObjectMeta) *antreav1alpha1.ExternalNo
 	return nil
 }
 
-func (d *desired) addNetwork(v view, n cloud.Network, region string, managed bool) {
-	key := types.NamespacedName{Namespace: v.account.Namespace, Name: cloud.ObjectName(n.ID)}
-	if d.vpcs[key] != nil {
+func (d *Desired) addNetwork(v View, n cloud.Network, region string, managed bool) {
+	key := types.NamespacedName{Namespace: v.Account.Namespace, Name: cloud.ObjectName(n.ID)}
+	if d.Vpcs[key] != nil {
 		return
 	}
 	vpc := &v1alpha1.Vpc{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: key.Namespace, Name: key.Name, Labels: accountLabels(v.account), Annotations: mark(v.account),
+			Namespace: key.Namespace, Name: key.Name, Labels: accountLabels(v.Account), Annotations: mark(v.Account),
 		},
 		Status: v1alpha1.VpcStatus{
-			CloudName: n.Name, CloudId: n.ID, Provider: v.provider, Region: region, Tags: lasting(n.Tags), Managed: managed,
+			CloudName: n.Name, CloudId: n.ID, Provider: v.Provider, Region: region, Tags: cloud.LastingTags(n.Tags), Managed: managed,
 		},
 	}
 	setIfLegal(vpc.Labels, v1alpha1.LabelCloudVPCUID, cmp.Or(n.UID, n.ID))
 	for _, c := range n.CIDRs {
 		vpc.Status.Cidrs = append(vpc.Status.Cidrs, c.String())
 	}
-	d.vpcs[key] = vpc
+	d.Vpcs[key] = vpc
 }
 
-// sortedKeys returns the keys of a map in order.
-func sortedKeys[V any](m map[types.NamespacedName]V) []types.NamespacedName {
+// SortedKeys returns the keys of a map in order.
+func SortedKeys[V any](m map[types.NamespacedName]V) []types.NamespacedName {
 	keys := make([]types.NamespacedName, 0, len(m))
 	for k := range m {
 		keys = append(keys, k)
@@ -365,4 +378,34 @@ func sortedKeys[V any](m map[types.NamespacedName]V) []types.NamespacedName {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
 	return keys
+}
+
+// keepRefs adds the entities that are kept although nothing shows their VMs, services and
+// interfaces.
+func (d *Desired) keepRefs(v View) {
+	for key, vm := range v.VMs {
+		if d.VMs[key] == nil && v.Keep(vm.Status.Region, key.Namespace) && vm.Status.CloudId != "" {
+			entity := types.NamespacedName{Namespace: key.Namespace, Name: v1alpha1.EntityNamePrefix + key.Name}
+			d.VMRefs[entity] = VMRef{VMID: vm.Status.CloudId, Region: vm.Status.Region, Mode: vm.Status.Mode, ModeReason: vm.Status.ModeReason}
+		}
+	}
+	keep := func(key types.NamespacedName, there bool, prefix string, st *v1alpha1.ImportedStatus) {
+		if !there && v.Keep(st.Region, key.Namespace) && st.CloudId != "" {
+			d.ServiceRefs[types.NamespacedName{Namespace: key.Namespace, Name: prefix + key.Name}] = ServiceRef{st.CloudId, st.Region, st.Mode, st.ModeReason}
+		}
+	}
+	for key, n := range v.Services {
+		keep(key, d.Services[key] != nil, v1alpha1.ServiceEntityNamePrefix, &n.Status.ImportedStatus)
+	}
+	for key, n := range v.Interfaces {
+		keep(key, d.Interfaces[key] != nil, v1alpha1.InterfaceEntityNamePrefix, &n.Status.ImportedStatus)
+	}
+}
+
+// userTags are the tags that users gave to the VM of an object.
+func (v View) userTags(key types.NamespacedName) map[string]string {
+	if vm := v.VMs[key]; vm != nil {
+		return vm.Spec.Tags
+	}
+	return nil
 }

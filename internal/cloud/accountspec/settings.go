@@ -1,0 +1,97 @@
+package accountspec
+
+import (
+	"cmp"
+	"time"
+
+	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
+)
+
+// Settings are what an account says about enforcement beside the mode.
+type Settings struct {
+	// Cloud is the cloud that the account is of; empty if it says none.
+	Cloud v1alpha1.CloudProvider
+	// MaxPerWave is spec.maxPerWave; 0 means no bound.
+	MaxPerWave int
+	// Propagation is spec.propagationSeconds, or else that of the Options; 0 means that nothing
+	// waits.
+	Propagation time.Duration
+	// Failsafe is spec.failsafe. It must not be changed.
+	Failsafe []v1alpha1.FailsafeFlow
+	// BrakePercent and BrakeInterfaces are spec.brake, with its defaults, and Confirm is the
+	// annotation that lets go on what it holds.
+	BrakePercent, BrakeInterfaces int
+	Confirm                       string
+	// FormerGroups is the annotation v1alpha1.AnnotationFormerGroups.
+	FormerGroups string
+	// TakeOver is the annotation AnnotationTakeOver.
+	TakeOver string
+	// Dependents and DependentGroups are those of the spec. They must not be changed.
+	Dependents      v1alpha1.Dependents
+	DependentGroups []v1alpha1.DependentGroup
+}
+
+// mostPropagation is the maximum of spec.propagationSeconds, which the schema refuses to exceed.
+const mostPropagation = 300
+
+// SettingsOf returns what the account says; propagation is that of an account that says none.
+func SettingsOf(cpa *v1alpha1.CloudProviderAccount, propagation time.Duration) Settings {
+	s := Settings{
+		Propagation: propagation,
+		Failsafe:    cpa.Spec.Failsafe, FormerGroups: cpa.Annotations[v1alpha1.AnnotationFormerGroups], Confirm: cpa.Annotations[v1alpha1.AnnotationConfirm],
+		TakeOver:   cpa.Annotations[v1alpha1.AnnotationTakeOver],
+		Dependents: cpa.Spec.Dependents, DependentGroups: cpa.Spec.DependentGroups,
+		BrakePercent: int(v1alpha1.DefaultBrakePercent), BrakeInterfaces: int(v1alpha1.DefaultBrakeInterfaces),
+	}
+	if b := cpa.Spec.Brake; b != nil && b.Percent != nil {
+		s.BrakePercent = int(*b.Percent)
+	}
+	if b := cpa.Spec.Brake; b != nil && b.Interfaces != nil {
+		s.BrakeInterfaces = int(*b.Interfaces)
+	}
+	config, _ := ConfigOf(cpa)
+	s.Cloud = config.Cloud
+	if n := cpa.Spec.MaxPerWave; n != nil {
+		s.MaxPerWave = int(*n)
+	}
+	if n := cpa.Spec.PropagationSeconds; n != nil {
+		s.Propagation = time.Duration(min(max(*n, 0), mostPropagation)) * time.Second
+	}
+	return s
+}
+
+// UserTagsOf is what becomes of spec.tags of an account's VirtualMachine objects. An account that
+// was read before that could be said goes on as it was: policies may select by labels from these
+// tags, and an upgrade must not open anything.
+func UserTagsOf(cpa *v1alpha1.CloudProviderAccount) v1alpha1.UserTags {
+	switch {
+	case cpa.Spec.UserTags != "":
+		return cpa.Spec.UserTags
+	case cpa.Status.UserTags != "":
+		return cpa.Status.UserTags
+	}
+	return UserTagsAtFirst(&cpa.Status)
+}
+
+// UserTagsAtFirst is what becomes of these tags where nobody has said anything yet.
+func UserTagsAtFirst(st *v1alpha1.CloudProviderAccountStatus) v1alpha1.UserTags {
+	if st.CloudAccountID != "" {
+		return v1alpha1.UserTagsMerge
+	}
+	return v1alpha1.UserTagsSeparate
+}
+
+// DeletionPolicyOf says whether an account may be deleted while VMs are guarded through it. One
+// that was read before that could be said stays as it was: tools that delete it as they always did
+// go on working.
+func DeletionPolicyOf(cpa *v1alpha1.CloudProviderAccount) v1alpha1.DeletionPolicy {
+	return cmp.Or(cpa.Spec.DeletionPolicy, cpa.Status.DeletionPolicy, DeletionAtFirst(&cpa.Status))
+}
+
+// DeletionAtFirst is the policy where nobody has said anything yet.
+func DeletionAtFirst(st *v1alpha1.CloudProviderAccountStatus) v1alpha1.DeletionPolicy {
+	if st.CloudAccountID != "" {
+		return v1alpha1.DeletionRelease
+	}
+	return v1alpha1.DeletionProtect
+}
