@@ -1,6 +1,7 @@
 package accountspec
 
 import (
+	"reflect"
 	"testing"
 	"time"
 
@@ -19,6 +20,49 @@ func TestPropagationSetting(t *testing.T) {
 		got := SettingsOf(&v1alpha1.CloudProviderAccount{Spec: v1alpha1.CloudProviderAccountSpec{PropagationSeconds: c.given}}, 3*time.Second).Propagation
 		if got != c.want {
 			t.Errorf("%v: %s, want %s", c.given, got, c.want)
+		}
+	}
+}
+
+// TestSilentAccounts: what holds where an account says nothing depends on whether it is older than
+// the field. An older one goes on as it was.
+func TestSilentAccounts(t *testing.T) {
+	young, old := &v1alpha1.CloudProviderAccount{}, &v1alpha1.CloudProviderAccount{}
+	old.Status.CloudAccountID = "123456789012"
+	if got := []any{UserTagsOf(young), DeletionPolicyOf(young)}; !reflect.DeepEqual(got, []any{v1alpha1.UserTagsSeparate, v1alpha1.DeletionProtect}) {
+		t.Errorf("a new account: %v", got)
+	}
+	if got := []any{UserTagsOf(old), DeletionPolicyOf(old)}; !reflect.DeepEqual(got, []any{v1alpha1.UserTagsMerge, v1alpha1.DeletionRelease}) {
+		t.Errorf("an old account: %v", got)
+	}
+	old.Status.UserTags, old.Status.DeletionPolicy = v1alpha1.UserTagsSeparate, v1alpha1.DeletionProtect
+	if got := []any{UserTagsOf(old), DeletionPolicyOf(old)}; !reflect.DeepEqual(got, []any{v1alpha1.UserTagsSeparate, v1alpha1.DeletionProtect}) {
+		t.Errorf("an account whose status remembers: %v", got)
+	}
+	old.Spec.UserTags, old.Spec.DeletionPolicy = v1alpha1.UserTagsMerge, v1alpha1.DeletionRelease
+	if got := []any{UserTagsOf(old), DeletionPolicyOf(old)}; !reflect.DeepEqual(got, []any{v1alpha1.UserTagsMerge, v1alpha1.DeletionRelease}) {
+		t.Errorf("an account that says so: %v", got)
+	}
+}
+
+// TestConfigOf: an account of a cloud says how to reach it; one that names none says nothing.
+func TestConfigOf(t *testing.T) {
+	ref := &v1alpha1.SecretReference{Namespace: "secrets", Name: "s", Key: "k"}
+	for what, c := range map[string]struct {
+		spec v1alpha1.CloudProviderAccountSpec
+		want Config
+	}{
+		"nothing": {want: Config{Account: "n/a"}},
+		"AWS": {v1alpha1.CloudProviderAccountSpec{AWSConfig: &v1alpha1.CloudProviderAccountAWSConfig{Region: []string{"r"}, Endpoint: "https://e", SecretRef: ref}},
+			Config{Account: "n/a", Cloud: v1alpha1.CloudProviderAWS, Regions: []string{"r"}, Endpoint: "https://e", Secret: "secrets/s", SecretKey: "k"}},
+		"Azure": {v1alpha1.CloudProviderAccountSpec{AzureConfig: &v1alpha1.CloudProviderAccountAzureConfig{Region: []string{"r"}, SecretRef: ref}},
+			Config{Account: "n/a", Cloud: v1alpha1.CloudProviderAzure, Regions: []string{"r"}, Secret: "secrets/s", SecretKey: "k", FormerGroups: "x"}},
+	} {
+		cpa := &v1alpha1.CloudProviderAccount{Spec: c.spec}
+		cpa.Namespace, cpa.Name, cpa.Annotations = "n", "a", map[string]string{v1alpha1.AnnotationFormerGroups: "x"}
+		got, gotRef := ConfigOf(cpa)
+		if !reflect.DeepEqual(got, c.want) || (gotRef != nil) != (c.want.Secret != "") {
+			t.Errorf("%s: %+v, %v; want %+v", what, got, gotRef, c.want)
 		}
 	}
 }

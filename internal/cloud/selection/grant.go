@@ -10,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
@@ -53,7 +52,7 @@ func hasSay(account types.NamespacedName, release []string, namespace string) bo
 // HasSay reports whether a namespace has a say in what may be done to the account's VMs: only there
 // break-glass is heeded.
 func HasSay(cpa *v1alpha1.CloudProviderAccount, namespace string) bool {
-	return hasSay(client.ObjectKeyFromObject(cpa), cpa.Spec.ReleaseNamespaces, namespace)
+	return hasSay(types.NamespacedName{Namespace: cpa.Namespace, Name: cpa.Name}, cpa.Spec.ReleaseNamespaces, namespace)
 }
 
 // needsSay says how a namespace gets a say.

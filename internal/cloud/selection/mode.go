@@ -10,7 +10,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
@@ -45,7 +44,7 @@ type imported struct {
 func (i imported) String() string { return i.kind + " " + i.namespace + "/" + i.name }
 
 // Look notes break-glass on an imported object that exists. Now is set.
-func (m *Modes) Look(o client.Object) {
+func (m *Modes) Look(o metav1.Object) {
 	g, holds := glassOn(o.GetAnnotations(), m.Now)
 	if !holds {
 		return
