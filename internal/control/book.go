@@ -38,10 +38,14 @@ const maxFailureMessage = 256
 type book struct {
 	// concerns says whether a computed policy concerns an enforcer.
 	concerns func(uid types.UID, key string) bool
+	// attended returns the enforcers that a computed policy concerns and is given to: they watch.
+	attended func(uid types.UID) []string
 
 	mu       sync.Mutex
 	policies map[types.UID]*policyPage
-	groups   map[policy.NamespacedName]policy.Problem
+	// empty are the policies without rules.
+	empty  map[types.UID]struct{}
+	groups map[policy.NamespacedName]policy.Problem
 	// silent are the enforcers that are not heard of, and since when.
 	silent map[string]time.Time
 	// differing says of policies how traffic is not as they say.
@@ -73,7 +77,8 @@ type policyPage struct {
 	// computed is false until the engine has computed the policy, and again while it cannot.
 	computed   bool
 	generation int64
-	// empty: there are no rules. Antrea Agents do not report such policies.
+	// empty: there are no rules. Antrea Agents do not report such policies: it is enough that one
+	// is given to them.
 	empty bool
 	// desired is the number of enforcers that the policy concerns; reports are from them, or from
 	// some that it did concern.
@@ -83,8 +88,8 @@ type policyPage struct {
 	reports map[string]v1beta2.NetworkPolicyNodeStatus
 }
 
-func newBook(concerns func(types.UID, string) bool) *book {
-	return &book{concerns: concerns, policies: map[types.UID]*policyPage{}, early: map[types.UID][]v1beta1.ClusterRealization{}, groups: map[policy.NamespacedName]policy.Problem{}}
+func newBook(concerns func(types.UID, string) bool, attended func(types.UID) []string) *book {
+	return &book{concerns: concerns, attended: attended, policies: map[types.UID]*policyPage{}, empty: map[types.UID]struct{}{}, early: map[types.UID][]v1beta1.ClusterRealization{}, groups: map[policy.NamespacedName]policy.Problem{}}
 }
 
 // declare notes a policy as its author wants it, and what is wrong with it. It reports false if
@@ -114,6 +119,7 @@ func (b *book) forgetPolicy(uid types.UID) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.policies, uid)
+	delete(b.empty, uid)
 }
 
 func (b *book) forgetGroup(name policy.NamespacedName) {
@@ -158,12 +164,16 @@ func (b *book) fails(uid types.UID, fault error) {
 // note is record, with anew of an engine that begins anew. The caller holds the lock.
 func (b *book) note(out []task, c *policy.Changes, anew bool) []task {
 	for p := range c.Policies() {
-		page := b.policies[types.UID(p.Policy.Source.UID)]
+		uid := types.UID(p.Policy.Source.UID)
+		page := b.policies[uid]
 		if page == nil {
 			continue
 		}
 		page.computed = p.Change != policy.Removed
 		page.generation, page.empty = p.Policy.Generation, len(p.Policy.Rules) == 0
+		if delete(b.empty, uid); page.empty {
+			b.empty[uid] = struct{}{}
+		}
 		page.spanned(p.SpanRemoved, p.SpanAdded)
 		// Whoever is concerned anew gets the policy anew and reports anew. What was under way when
 		// it ceased to be concerned says nothing.
@@ -207,13 +217,31 @@ func (b *book) report(uid types.UID, nodes []v1beta2.NetworkPolicyNodeStatus) bo
 	if page == nil || !page.kind.hasStatus() {
 		return false
 	}
-	if page.reports == nil {
-		page.reports = map[string]v1beta2.NetworkPolicyNodeStatus{}
-	}
 	for _, n := range nodes {
-		page.reports[n.NodeName] = n
+		page.noted(n)
 	}
 	return true
+}
+
+// noted notes what an enforcer says. The caller holds the lock of the book.
+func (p *policyPage) noted(n v1beta2.NetworkPolicyNodeStatus) {
+	if p.reports == nil {
+		p.reports = map[string]v1beta2.NetworkPolicyNodeStatus{}
+	}
+	p.reports[n.NodeName] = n
+}
+
+// begin returns the policies without rules that concern an enforcer which begins to watch: they
+// count as realized there, if it says nothing else.
+func (b *book) begin(key string) (changed []types.UID) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for uid := range b.empty {
+		if page := b.policies[uid]; page != nil && page.computed && page.kind.hasStatus() && page.reports[key].Generation != page.generation && b.concerns(uid, key) {
+			changed = append(changed, uid)
+		}
+	}
+	return changed
 }
 
 // listen notes which enforcers are silent, and returns the policies whose status that changes.
@@ -291,6 +319,15 @@ func (b *book) policyVerdict(uid types.UID) (verdict, bool) {
 	v := verdict{kind: page.kind, PolicyRef: page.PolicyRef, problem: policy.JoinErrors(slices.Concat(page.refused, page.errors, page.warnings))}
 	v.tell = v.problem != "" && v.problem != page.told
 	page.told = v.problem
+	if page.empty && page.computed {
+		// What says nothing of a policy without rules enforces it as soon as it is given to it. An
+		// enforcer that is not there does not.
+		for _, key := range b.attended(uid) {
+			if page.reports[key].Generation != page.generation {
+				page.noted(v1beta2.NetworkPolicyNodeStatus{NodeName: key, Generation: page.generation})
+			}
+		}
+	}
 	v.status = page.status(func(key string) bool { return b.concerns(uid, key) }, b.silent)
 	if note := page.peerNote(b.notes); note != "" && page.computed && len(page.refused)+len(page.errors) == 0 {
 		v.status.Conditions = append(v.status.Conditions, v1beta1.NetworkPolicyCondition{
@@ -356,9 +393,6 @@ func (p *policyPage) status(concerns func(key string) bool, silent map[string]ti
 				unconfirmed = append(unconfirmed, key)
 			}
 		}
-	}
-	if p.empty {
-		s.CurrentNodesRealized = s.DesiredNodesRealized - int32(len(failed)+len(planned)+len(suspended))
 	}
 	switch {
 	case p.desired == 0:

@@ -110,7 +110,7 @@ func New(o Options) (*Controller, error) {
 		intake: newIntake(),
 		book: newBook(func(uid types.UID, key string) bool {
 			return o.Store.Concerns(watchstore.NetworkPolicies, string(uid), key)
-		}),
+		}, func(uid types.UID) []string { return o.Store.Attended(string(uid)) }),
 		questions: make(chan func(*policy.Engine)), computed: make(chan struct{}), ended: make(chan struct{}),
 		directory: newDirectory(), externalNodes: map[string]map[string]struct{}{}, traced: traced{Tracer: o.Tracer},
 		tasks: workqueue.NewTypedRateLimitingQueueWithConfig(
@@ -119,6 +119,7 @@ func New(o Options) (*Controller, error) {
 		),
 	}
 	c.upstream = newUpstream(c)
+	o.Store.OnAttendance(c.attended)
 	return c, nil
 }
 

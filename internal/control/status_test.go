@@ -170,8 +170,9 @@ func TestPolicyThatSelectsNothing(t *testing.T) {
 	}
 }
 
-// Antrea Agents never report a policy without rules, so that nobody must wait for them; what does
-// report a failure still counts.
+// TestPolicyWithoutRules: a policy that takes away its rules is realized where an enforcer says so,
+// or where one is given it: Antrea Agents never report such a policy. It is not where there is no
+// enforcer.
 func TestPolicyWithoutRules(t *testing.T) {
 	w := newTestWorld(t)
 	w.put(vm(t, "a", "db", "cloud-a"))
@@ -183,7 +184,41 @@ func TestPolicyWithoutRules(t *testing.T) {
 	p.Spec.Ingress = nil
 	w.put(p)
 	w.settle()
-	w.wantStatus("no rules left", "p", "Realized 1/1 gen 2 [Realizable=True  there are no rules to enforce]")
+	w.wantStatus("no rules left, and no enforcer", "p", "Realizing 0/1 gen 2 [Realizable=True  there are no rules to enforce]")
+	w.report("uid-p", "cloud-a", 2, "")
+	w.wantStatus("the enforcer says so", "p", "Realized 1/1 gen 2 [Realizable=True  there are no rules to enforce]")
+	p = allowSSH(t, "p", "db", 3)
+	p.Spec.Ingress = nil
+	w.put(p)
+	w.settle()
+	w.wantStatus("what was said is of former rules", "p", "Realizing 0/1 gen 3 [Realizable=True  there are no rules to enforce]")
+	for _, other := range []struct {
+		resource watchstore.Resource
+		key      string
+	}{{watchstore.NetworkPolicies, "cloud-b"}, {watchstore.AddressGroups, "cloud-a"}, {watchstore.NetworkPolicies, ""}} {
+		watching, err := w.Store().Watch(other.resource, other.key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer watching.Stop()
+		w.settle()
+		w.wantStatus("somebody else watches", "p", "Realizing 0/1 gen 3 [Realizable=True  there are no rules to enforce]")
+	}
+	watching, err := w.Store().Watch(watchstore.NetworkPolicies, "cloud-a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.settle()
+	w.wantStatus("an enforcer begins to watch", "p", "Realized 1/1 gen 3 [Realizable=True  there are no rules to enforce]")
+	watching.Stop()
+	w.put(vm(t, "b", "db", "cloud-c"))
+	w.settle()
+	w.wantStatus("it was given the policy; another one is not there", "p", "Realizing 1/2 gen 3 [Realizable=True  there are no rules to enforce]")
+	w.remove(vm(t, "b", "db", "cloud-c"))
+	p = allowSSH(t, "p", "db", 2)
+	p.Spec.Ingress = nil
+	w.put(p)
+	w.settle()
 	w.report("uid-p", "cloud-a", 2, "quota")
 	w.wantStatus("a failure", "p", `Failed 0/1 gen 2 [Realizable=True  there are no rules to enforce; `+
 		`RealizationFailure=True NetworkPolicyRealizationFailedOnNode Failed Nodes count 1: "cloud-a":"quota"]`)

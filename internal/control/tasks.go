@@ -61,6 +61,13 @@ func (c *Controller) Silent(enforcers map[string]time.Time) {
 	}
 }
 
+// attended takes that an enforcer has begun to watch policies.
+func (c *Controller) attended(key string) {
+	for _, uid := range c.book.begin(key) {
+		c.tasks.Add(task{kind: taskPolicy, name: string(uid)})
+	}
+}
+
 // Differing is how traffic is not as a policy says, for its condition TrafficAgrees.
 type Differing struct{ Reason, Message string }
 

@@ -68,11 +68,13 @@ type Store struct {
 	// unread counts the objects that watches begin with and have not delivered, due the changed
 	// objects that all watches together have not delivered; rendered are the objects that are kept
 	// as receivers get them, for the others that need them.
-	unread    atomic.Int64
-	due       atomic.Int64
-	published atomic.Uint64 // set last: due counts all that it brought
-	rendering sync.Mutex
-	rendered  []*entry
+	unread atomic.Int64
+	due    atomic.Int64
+	// attendance is told of watches on policies that begin.
+	attendance atomic.Pointer[func(key string)]
+	published  atomic.Uint64 // set last: due counts all that it brought
+	rendering  sync.Mutex
+	rendered   []*entry
 	// runs have pieces that are kept like these.
 	runs []*run
 }
@@ -182,6 +184,7 @@ func (s *Store) Watch(r Resource, key string) (*Watcher, error) {
 	if !ok {
 		return nil, fmt.Errorf("watch %q: no such resource, want one of %v", r, Resources())
 	}
+	defer s.attend(r, key) // after the lock is given back
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	w := s.admit(s.tables[kind], key)
@@ -199,12 +202,19 @@ func (s *Store) Resume(r Resource, key, position string) (*Watcher, error) {
 	if !ok {
 		return nil, fmt.Errorf("watch %q: no such resource, want one of %v", r, Resources())
 	}
+	resumed := false
+	defer func() {
+		if resumed {
+			s.attend(r, key)
+		}
+	}()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.ready || position != Position(s.revision) {
 		return nil, ErrExpired
 	}
 	w := s.admit(s.tables[kind], key)
+	resumed = true
 	w.begin(nil, nil)
 	return w, nil
 }
