@@ -16,34 +16,57 @@ import (
 // Other network security groups are shown as what they mean to one interface, one view per
 // interface: the meaning of an ordered list depends on the interface, and on the network. The id of
 // a view is that of the group, "@", and a hash of the interface.
+//
+// Somebody else in the subscription chooses the ids of other networks and interfaces, so hashes are
+// too long for two that are equal. Former releases cut them to 32 bits: such names are still known
+// as ours, and an interface whose record has such an id keeps it until it is released.
 
 const (
 	nsgPart, asgPart = "/providers/microsoft.network/networksecuritygroups/", "/providers/microsoft.network/applicationsecuritygroups/"
 	// noGroup is in place of the id of a group in the view of an interface that has none.
 	noGroup = "none"
 	viewOf  = "@"
-	hashLen = 8
+	// The bytes of hashes: of names, which have at most 80 characters, of views, and of both in
+	// former releases.
+	nameHash, viewHash, shortHash = 8, 16, 4
 )
 
-func hash(s string) string {
+func hash(s string, bytes int) string {
 	sum := sha256.Sum256([]byte(strings.ToLower(s)))
-	return hex.EncodeToString(sum[:hashLen/2])
+	return hex.EncodeToString(sum[:bytes])
 }
 
 // NameIn is the name in Azure of a group of ours for a network.
-func NameIn(network, name string) string { return name + "-" + hash(network) }
+func NameIn(network, name string) string { return name + "-" + hash(network, nameHash) }
 
 // nameOf is the port's name of a group that is of a network; false if it is not of that network.
 func nameOf(azureName, network string) (string, bool) {
-	return strings.CutSuffix(strings.ToLower(azureName), "-"+hash(network))
+	azureName = strings.ToLower(azureName)
+	if name, ok := strings.CutSuffix(azureName, "-"+hash(network, nameHash)); ok {
+		return name, true
+	}
+	return strings.CutSuffix(azureName, "-"+hash(network, shortHash))
 }
 
-// viewID is the id of what a group (empty for none) means to an interface.
-func viewID(group, nic string) string {
+// viewID is the id of what a group (empty for none) means to an interface, with a hash of that many
+// bytes.
+func viewID(group, nic string, bytes int) string {
 	if group == "" {
 		group = noGroup
 	}
-	return group + viewOf + hash(nic)
+	return group + viewOf + hash(nic, bytes)
+}
+
+// viewed reports whether an id is that of a view of an interface, of this release or a former one,
+// and returns its group and the bytes of its hash.
+func viewed(id, nic string) (group string, bytes int, ok bool) {
+	group, ok = groupOfView(id)
+	for _, bytes := range []int{viewHash, shortHash} {
+		if ok && id == viewID(group, nic, bytes) {
+			return group, bytes, true
+		}
+	}
+	return "", 0, false
 }
 
 // groupOfView is the group of a view, empty for none; false if it is the id of no view.

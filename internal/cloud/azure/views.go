@@ -20,6 +20,8 @@ type views struct {
 	pairs   map[string]bool         // network security groups of ours that have their other half
 	groups  map[string]cloud.Group
 	cache   map[string]meaning
+	// short are the interfaces whose records have ids of views as former releases made them.
+	short map[string]bool
 }
 
 // meaning is what a group allows an interface, and why it is not known exactly.
@@ -36,6 +38,7 @@ func newViews(w *world) *views {
 		pairs:   map[string]bool{},
 		groups:  map[string]cloud.Group{},
 		cache:   map[string]meaning{},
+		short:   map[string]bool{},
 	}
 	for _, n := range w.nics {
 		for i := range n.Configurations {
@@ -120,6 +123,12 @@ func (v *views) groupOf(identity string) string {
 // interfaceGroups tells which groups an interface holds.
 func (v *views) interfaceGroups(i *cloud.Interface, n *nic) {
 	current := n.NSG.key()
+	remembered := map[string]bool{}
+	for _, id := range cloud.FormerGroups(i.Tags) {
+		if group, bytes, ok := viewed(id, i.ID); ok && (group == "" || v.w.groups[group] != nil || v.w.absent[group]) {
+			remembered[group], v.short[i.ID] = true, v.short[i.ID] || bytes == shortHash
+		}
+	}
 	held := map[string]bool{}
 	for _, id := range n.asgs() {
 		if g := v.groupOf(id); g != "" {
@@ -130,11 +139,7 @@ func (v *views) interfaceGroups(i *cloud.Interface, n *nic) {
 	if !ours {
 		held[v.view(i, n, current)] = true
 	}
-	for _, id := range cloud.FormerGroups(i.Tags) {
-		group, ok := groupOfView(id)
-		if !ok || id != viewID(group, i.ID) || group != "" && v.w.groups[group] == nil && !v.w.absent[group] {
-			continue
-		}
+	for _, group := range sortedKeys(remembered) {
 		v.view(i, n, group)
 	}
 	for _, id := range v.w.former[i.ID] {
@@ -158,8 +163,14 @@ func (v *views) interfaceGroups(i *cloud.Interface, n *nic) {
 
 // view shows what a group (empty for none) means to an interface, and returns the id of that.
 func (v *views) view(i *cloud.Interface, n *nic, group string) string {
-	id := viewID(group, i.ID)
-	if _, ok := v.groups[id]; ok {
+	id := viewID(group, i.ID, viewHash)
+	if v.short[i.ID] {
+		id = viewID(group, i.ID, shortHash)
+	}
+	if known, ok := v.groups[id]; ok {
+		if known.Holder != i.ID {
+			i.Untouchable = fmt.Sprintf("a former release wrote down what it had, and what it wrote means the interface %s as well: one of the two has to be made anew", known.Holder)
+		}
 		return id
 	}
 	out := cloud.Group{ID: id, Name: noGroup, NetworkID: i.NetworkID, OwnerID: v.w.subscription, View: true, Shows: cmp.Or(group, noGroup), Holder: i.ID,
