@@ -376,6 +376,21 @@ func TestConsole(t *testing.T) {
 	}
 	p := newPlace(t)
 	p.apply(people)
+	// Written by the administrator, who may, and not by the controller.
+	p.apply(`
+apiVersion: nephele.io/v1alpha1
+kind: PolicyRevision
+metadata: {namespace: shop, name: annp-forged-1}
+spec:
+  object: {group: crd.antrea.io, version: v1beta1, kind: NetworkPolicy, namespace: shop, name: forged, uid: forged}
+  number: 1
+  change: Created
+  generation: 1
+  time: "2026-01-02T03:04:05Z"
+  author: {user: ada}
+  content: "{}"
+  size: 2
+`)
 
 	t.Run("every screen", func(t *testing.T) { p.play(t, "screens", p.console(t, "", true), nil) })
 	t.Run("native services and interfaces", p.playServices)

@@ -114,6 +114,11 @@ const scenes = {
           if (name === 'map') await page.waitForFunction(() => (document.querySelector('.canvas')?.cy?.nodes().length ?? 0) > 3)
           await clean(`${name} ${width} ${dark ? 'dark' : 'light'}`)
           must((await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth)) === true, `${name} is wider than the window at ${width}`)
+          if (name === 'history') {
+            // What the controller has not written says so, and nothing else does.
+            await page.getByRole('listitem').filter({ hasText: 'shop/forged' }).getByText('unproven').waitFor()
+            must((await page.getByText('unproven').count()) === 1, 'revisions of the controller are unproven')
+          }
           if (name === 'overview') must((await page.getByRole('region', { name: 'Quotas' }).getByRole('meter').count()) >= 3, 'no bars of quotas where nothing is to be done')
           if (width === 1280) await picture(name)
           if (dark && (name === 'overview' || name === 'map')) await picture(name + '-dark')

@@ -244,9 +244,11 @@ export interface Revision extends Obj {
     merged?: number
     time: string
     author?: { user?: string; manager?: string }
+    hash?: string
     content?: string
     compressed?: string
     size: number
+    proof?: string
   }
   status?: { phase?: string; vms?: string; message?: string; accounts?: { account: string; calls?: Record<string, number>; failed?: number; lastError?: string }[] }
 }
