@@ -91,7 +91,8 @@ type policyPage struct {
 func newBook(concerns func(types.UID, string) bool, attended func(types.UID) []string) *book {
 	return &book{
 		concerns: concerns, attended: attended,
-		policies: map[types.UID]*policyPage{}, empty: map[types.UID]struct{}{}, early: map[types.UID][]v1beta1.ClusterRealization{}, groups: map[policy.NamespacedName]policy.Problem{},
+		policies: map[types.UID]*policyPage{}, empty: map[types.UID]struct{}{},
+		early: map[types.UID][]v1beta1.ClusterRealization{}, groups: map[policy.NamespacedName]policy.Problem{},
 	}
 }
 
