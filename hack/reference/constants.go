@@ -16,9 +16,22 @@ import (
 // constant is a string constant whose value users meet.
 type constant struct{ name, value, doc string }
 
-// constants reads the constants below a folder whose names begin with one of the prefixes. A
-// comment before several lines belongs to all of them.
-func constants(folder string, prefixes ...string) ([]constant, error) {
+// named chooses constants by the beginning of their names.
+func named(prefix string) func(*ast.ValueSpec, string) bool {
+	return func(_ *ast.ValueSpec, name string) bool { return strings.HasPrefix(name, prefix) && name != prefix }
+}
+
+// typed chooses constants by the names of their types.
+func typed(types ...string) func(*ast.ValueSpec, string) bool {
+	return func(spec *ast.ValueSpec, _ string) bool {
+		id, ok := spec.Type.(*ast.Ident)
+		return ok && slices.Contains(types, id.Name)
+	}
+}
+
+// constants reads the string constants below a folder that are chosen. A comment before several
+// lines belongs to all of them.
+func constants(folder string, chosen func(spec *ast.ValueSpec, name string) bool) ([]constant, error) {
 	var out []constant
 	fset := token.NewFileSet()
 	err := filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
@@ -31,7 +44,7 @@ func constants(folder string, prefixes ...string) ([]constant, error) {
 		}
 		for _, d := range f.Decls {
 			if g, ok := d.(*ast.GenDecl); ok && g.Tok == token.CONST {
-				out = append(out, declared(g, prefixes)...)
+				out = append(out, declared(g, chosen)...)
 			}
 		}
 		return nil
@@ -43,7 +56,7 @@ func constants(folder string, prefixes ...string) ([]constant, error) {
 	return out, nil
 }
 
-func declared(g *ast.GenDecl, prefixes []string) []constant {
+func declared(g *ast.GenDecl, chosen func(*ast.ValueSpec, string) bool) []constant {
 	var out []constant
 	doc := ""
 	for _, s := range g.Specs {
@@ -57,7 +70,7 @@ func declared(g *ast.GenDecl, prefixes []string) []constant {
 			doc = g.Doc.Text()
 		}
 		for i, id := range spec.Names {
-			if !slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(id.Name, p) && id.Name != p }) || i >= len(spec.Values) {
+			if i >= len(spec.Values) || !chosen(spec, id.Name) {
 				continue
 			}
 			if lit, ok := spec.Values[i].(*ast.BasicLit); ok && lit.Kind == token.STRING {
@@ -73,15 +86,24 @@ func declared(g *ast.GenDecl, prefixes []string) []constant {
 // about is the comment of a constant without its name at the beginning.
 func (c constant) about() string {
 	text := strings.Join(strings.Fields(c.doc), " ")
-	text = strings.TrimPrefix(text, c.name)
-	text = strings.TrimPrefix(strings.TrimPrefix(text, ":"), " ")
-	return text
+	if before, after, ok := strings.Cut(text, ": "); ok && strings.Contains(before, c.name) && !strings.Contains(before, ". ") {
+		if _, on, ok := strings.Cut(before, " ("); ok {
+			return "(" + on + ": " + after
+		}
+		return after
+	}
+	return strings.TrimPrefix(strings.TrimPrefix(text, c.name), " ")
 }
 
 // table writes constants, one whose value and meaning were there before left out. A comment may
 // begin with the objects that have it: "(account): what it says".
 func table(out *bytes.Buffer, title, column string, of []constant) {
-	fmt.Fprintf(out, "\n## %s\n\n| %s | On | What it says |\n|---|---|---|\n", title, column)
+	head, rule := "| "+column+" | What it says |", "|---|---|"
+	someOn := slices.ContainsFunc(of, func(c constant) bool { return strings.HasPrefix(c.about(), "(") })
+	if someOn {
+		head, rule = "| "+column+" | On | What it says |", "|---|---|---|"
+	}
+	fmt.Fprintf(out, "\n## %s\n\n%s\n%s\n", title, head, rule)
 	seen := map[string]bool{}
 	for _, c := range of {
 		on, about := "", c.about()
@@ -89,37 +111,49 @@ func table(out *bytes.Buffer, title, column string, of []constant) {
 			on, about, _ = strings.Cut(rest, ")")
 			about = strings.TrimLeft(about, ": ")
 		}
-		if line := fmt.Sprintf("| `%s` | %s | %s |\n", c.value, cell(on), cell(about)); !seen[line] {
+		line := fmt.Sprintf("| `%s` | %s |\n", c.value, cell(about))
+		if someOn {
+			line = fmt.Sprintf("| `%s` | %s | %s |\n", c.value, cell(on), cell(about))
+		}
+		if !seen[line] {
 			seen[line] = true
 			out.WriteString(line)
 		}
 	}
 }
 
+// list is a table of constants.
+type list struct {
+	title, column, folder string
+	chosen                func(*ast.ValueSpec, string) bool
+}
+
 func conditions(out *bytes.Buffer) error {
-	for _, t := range []struct{ title, column, prefix string }{{"Conditions", "Condition", "Condition"}, {"Reasons", "Reason", "Reason"}} {
-		of, err := constants("api", t.prefix)
-		if err != nil {
-			return err
-		}
-		if len(of) < 10 {
-			return fmt.Errorf("found %d %s", len(of), t.title)
-		}
-		table(out, t.title, t.column, of)
-	}
-	return nil
+	return lists(out,
+		list{"Conditions", "Condition", "api", named("Condition")},
+		list{"Reasons", "Reason", "api", named("Reason")},
+		list{"Warnings of nephele plan", "Reason", "internal", typed("WarningReason")},
+		list{"Words of nephele explain", "Word", "internal/explain", typed("PointState", "Remark", "Difference", "State")},
+	)
 }
 
 func annotations(out *bytes.Buffer) error {
-	for _, t := range []struct{ title, column, prefix string }{{"Annotations", "Annotation", "Annotation"}, {"Labels", "Label", "Label"}} {
-		of, err := constants("api", t.prefix)
+	return lists(out,
+		list{"Annotations", "Annotation", "api", named("Annotation")},
+		list{"Labels", "Label", "api", named("Label")},
+	)
+}
+
+func lists(out *bytes.Buffer, all ...list) error {
+	for _, l := range all {
+		of, err := constants(l.folder, l.chosen)
 		if err != nil {
 			return err
 		}
 		if len(of) < 3 {
-			return fmt.Errorf("found %d %s", len(of), t.title)
+			return fmt.Errorf("found %d %s below %s", len(of), l.title, l.folder)
 		}
-		table(out, t.title, t.column, of)
+		table(out, l.title, l.column, of)
 	}
 	return nil
 }

@@ -54,7 +54,7 @@ A subscription of Azure is described by what Resource Graph tells of it (docs/az
 
 The exit code is 0 if nothing is to be done but to write tags, 1 if something is or is refused, 2 if the plan cannot be made, or not for all accounts.
 What looks like a mistake, as a selector that selects no VM, is a warning and changes it only with --strict; --tolerate names those that do not.
-docs/plan.md explains the output and the JSON.`,
+docs/ask.md explains the output and the JSON.`,
 		Example: `  nephele plan
   nephele plan -f new-policy.yaml
   nephele plan -f account.yaml -f selector.yaml -f policies/ --snapshot ./my-account -o json`,

@@ -41,15 +41,15 @@ func jsonFields(t reflect.Type, into map[string]bool) {
 	}
 }
 
-// TestPlanJSONIsDocumented: docs/plan.md names every field, and none that there is not.
+// TestPlanJSONIsDocumented: docs/reference/plan-json.md names every field, and no other.
 func TestPlanJSONIsDocumented(t *testing.T) {
-	text, err := os.ReadFile("../../docs/plan.md")
+	text, err := os.ReadFile("../../docs/reference/plan-json.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, section, found := strings.Cut(string(text), "## The JSON\n")
 	if !found {
-		t.Fatal("docs/plan.md has no section on the JSON")
+		t.Fatal("docs/reference/plan-json.md has no section on the JSON")
 	}
 	fields := map[string]bool{}
 	jsonFields(reflect.TypeFor[preview.Answer](), fields)

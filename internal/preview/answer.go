@@ -17,7 +17,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan/render"
 )
 
-// Answer is what the command plan prints. docs/plan.md documents every field.
+// Answer is what the command plan prints. docs/ask.md documents every field.
 type Answer struct {
 	Accounts []AccountPlan `json:"accounts"`
 	// Incomplete says what a snapshot does not tell.

@@ -12,7 +12,7 @@ import (
 
 // live are the pages whose commands are about a running control plane and do not start one. They
 // share one.
-var live = []string{"docs/aws-rights.md", "docs/operate.md", "docs/plan.md", "docs/explain.md", "docs/reach.md"}
+var live = []string{"docs/aws-rights.md", "docs/operate.md", "docs/ask.md"}
 
 // quickstart makes what those pages speak of: the account and the policy of the README.
 const quickstart = `bin/nephele sim > sim.log &

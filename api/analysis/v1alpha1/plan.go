@@ -16,7 +16,7 @@ type PlanReview struct {
 // PlanReviewSpec is the question. Nothing of it is stored or applied.
 type PlanReviewSpec struct {
 	// Manifests are objects as YAML or JSON, of which a text may hold several documents. They stand
-	// in the place of the objects of their names, as applying them does. See docs/reviews.md for
+	// in the place of the objects of their names, as applying them does. See docs/ask.md for
 	// the kinds that are taken, and for how much.
 	Manifests string `json:"manifests,omitempty"`
 	// Delete are objects that are taken away.
@@ -41,7 +41,7 @@ type ObjectReference struct {
 }
 
 // PlanReviewStatus is the answer: what "nephele plan -o json" prints, and what went wrong with the
-// manifests. docs/plan.md documents the fields that both have.
+// manifests. docs/ask.md documents the fields that both have.
 type PlanReviewStatus struct {
 	Seen `json:",inline"`
 
@@ -166,7 +166,7 @@ type PlanSummary struct {
 	Steps          int32 `json:"steps"`
 }
 
-// PlanStep is an operation; docs/plan.md has its kinds.
+// PlanStep is an operation; docs/ask.md has its kinds.
 type PlanStep struct {
 	Region               string            `json:"region"`
 	Network              string            `json:"network,omitempty"`

@@ -1,4 +1,4 @@
-// The answers of analysis.nephele.io/v1alpha1, as the page reads them; docs/reviews.md tells what
+// The answers of analysis.nephele.io/v1alpha1, as the page reads them; docs/ask.md#over-the-api tells what
 // the fields mean.
 
 export interface Seen {
