@@ -8,7 +8,8 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
-	"github.com/nephele-io/nephele/internal/cloud/realize"
+	"github.com/nephele-io/nephele/internal/cloud/realize/instance"
+	"github.com/nephele-io/nephele/internal/cloud/realize/instance/register"
 	"github.com/nephele-io/nephele/internal/cloud/tenure"
 )
 
@@ -35,7 +36,7 @@ type InstanceOptions struct {
 func newEpoch() string { return strings.ToLower(rand.Text()[:16]) }
 
 // instance returns what the realizer is to know of this process, and the pause after a claim.
-func (o InstanceOptions) instance(mgr manager.Manager, epoch string) (*realize.Instance, time.Duration, error) {
+func (o InstanceOptions) instance(mgr manager.Manager, epoch string) (*instance.Process, time.Duration, error) {
 	if o.Heartbeat == 0 {
 		o.Heartbeat = DefaultHeartbeat
 	}
@@ -48,6 +49,6 @@ func (o InstanceOptions) instance(mgr manager.Manager, epoch string) (*realize.I
 	if o.ClaimPause < shortestClaimPause || o.ClaimPause > longestClaimPause {
 		return nil, 0, fmt.Errorf("--instance-claim-pause %s: must be from %s to %s", o.ClaimPause, shortestClaimPause, longestClaimPause)
 	}
-	return &realize.Instance{Epoch: epoch, Heartbeat: o.Heartbeat,
-		Register: realize.ConfigMapRegister{Reader: mgr.GetAPIReader(), Writer: mgr.GetClient(), Namespace: APINamespace}}, o.ClaimPause, nil
+	return &instance.Process{Epoch: epoch, Heartbeat: o.Heartbeat,
+		Register: register.ConfigMap{Reader: mgr.GetAPIReader(), Writer: mgr.GetClient(), Namespace: APINamespace}}, o.ClaimPause, nil
 }

@@ -20,7 +20,7 @@ import (
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/apiserver"
 	"github.com/nephele-io/nephele/internal/cloud/inventory"
-	"github.com/nephele-io/nephele/internal/cloud/realize"
+	"github.com/nephele-io/nephele/internal/cloud/realize/instance/register"
 	"github.com/nephele-io/nephele/internal/cloud/recordkey"
 	"github.com/nephele-io/nephele/internal/cloud/selection"
 	"github.com/nephele-io/nephele/internal/cloud/tenure"
@@ -135,7 +135,7 @@ func newShares(ctx context.Context, cfg *rest.Config, mgr manager.Manager, l *le
 		return nil, err
 	}
 	s := &shares{kube: kube, lease: l, changed: make(chan struct{}, 1)}
-	if s.past, _, err = (realize.ConfigMapRegister{Reader: mgr.GetAPIReader(), Namespace: APINamespace}).Load(ctx); err != nil && !errors.Is(err, realize.ErrDenied) {
+	if s.past, _, err = (register.ConfigMap{Reader: mgr.GetAPIReader(), Namespace: APINamespace}).Load(ctx); err != nil && !errors.Is(err, register.ErrDenied) {
 		return nil, fmt.Errorf("share accounts: %w", err)
 	}
 	told := func([]int) {
@@ -225,13 +225,13 @@ func (g accountGate) Pass(ctx context.Context, changes bool) (context.Context, f
 // accountShares are shares as the realizer wants them.
 type accountShares struct{ *shares }
 
-// Holds implements realize.Shares.
+// Holds implements instance.Shares.
 func (s accountShares) Holds(account string) bool {
 	_, ok := s.Member.Holds(account)
 	return ok
 }
 
-// Before implements realize.Shares.
+// Before implements instance.Shares.
 func (s accountShares) Before(account string) tenure.Record {
 	term, _ := s.Member.Holds(account)
 	line, fellows := s.Line()
@@ -254,10 +254,10 @@ func (s accountShares) Before(account string) tenure.Record {
 	return r
 }
 
-// Stopped implements realize.Shares.
+// Stopped implements instance.Shares.
 func (s accountShares) Stopped() map[string]string { return s.Notes() }
 
-// Stop implements realize.Shares.
+// Stop implements instance.Shares.
 func (s accountShares) Stop(account, epoch string) { s.Note(account, epoch) }
 
 // leader leads to the API of the replica that leads, which its lease names.

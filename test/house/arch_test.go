@@ -131,6 +131,8 @@ var layers = []layer{
 		noStd: append([]string{"sync"}, pureStd...), why: "what selectors choose is decided without a client and a clock, for the loop and for what asks"},
 	{folder: "internal/cloud/inventory", own: []string{"api", "internal/cloud", "internal/cloud/accountspec", "internal/cloud/selection", "internal/platform"}, foreign: kubernetes,
 		why: "loops never import one another"},
+	{folder: "internal/cloud/realize/instance", own: []string{"internal/cloud", "internal/cloud/plan", "internal/cloud/tenure", "internal/platform"}, foreign: kubernetes,
+		why: "who may write is found out without knowing what is written"},
 	{
 		folder: "internal/cloud/realize",
 		own: []string{

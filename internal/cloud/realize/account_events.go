@@ -2,7 +2,6 @@ package realize
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -54,7 +53,7 @@ func (s *StatusWriter) reportFailure(ctx context.Context, r Report) error {
 		}
 		return nil
 	}
-	kind := failureKind(r.Err)
+	kind := cloud.FailureKind(r.Err)
 	if s.failing[r.Account] == kind {
 		return nil
 	}
@@ -63,34 +62,8 @@ func (s *StatusWriter) reportFailure(ctx context.Context, r Report) error {
 		return err
 	}
 	s.failing[r.Account] = kind
-	s.tellAccount(account, "RealizationFailed", failureText(r.Err))
+	s.tellAccount(account, "RealizationFailed", cloud.FailureText(r.Err))
 	return nil
-}
-
-// failureText is the error for people, without the ids of requests: with them, every attempt would
-// look like news. The log has them.
-func failureText(err error) string {
-	text := err.Error()
-	for {
-		before, rest, found := strings.Cut(text, " [request ")
-		if !found {
-			return text
-		}
-		_, after, closed := strings.Cut(rest, "]")
-		if !closed {
-			return text
-		}
-		text = before + after
-	}
-}
-
-// failureKind is what equal failures have in common.
-func failureKind(err error) string {
-	var e *cloud.Error
-	if errors.As(err, &e) {
-		return e.Call + " " + e.Code + " " + string(e.Class)
-	}
-	return failureText(err)
 }
 
 // reportDrift tells, once per difference, what somebody else changed on objects that we control.

@@ -5,6 +5,7 @@ import (
 
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
+	"github.com/nephele-io/nephele/internal/cloud/realize/instance"
 )
 
 // Accounts is what the realizer needs to know of the cloud accounts; the inventory provides it. All
@@ -103,4 +104,20 @@ func (r *Realizer) lowerer(a Account) plan.Lowerer {
 		return a.Lowerer
 	}
 	return r.Lowerer
+}
+
+// view is what of the account a presence has to know.
+func (a Account) view() instance.View {
+	return instance.View{Provider: a.Provider, Snapshots: a.Snapshots, TakeOver: a.TakeOver, OnlyPlanned: a.onlyPlanned()}
+}
+
+// onlyPlanned reports whether every VM of the account is in mode plan, which promises that nothing
+// is written.
+func (a Account) onlyPlanned() bool {
+	for _, vm := range a.Entities {
+		if a.Modes[vm].Mode != plan.Planned {
+			return false
+		}
+	}
+	return len(a.Entities) > 0 && !a.Releasing
 }

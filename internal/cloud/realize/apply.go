@@ -85,7 +85,7 @@ func (e *execution) outdated(region string) bool {
 		return true
 	default:
 	}
-	if !e.presence.may(region) {
+	if !e.presence.May(region) {
 		e.doubt()
 		return true
 	}
@@ -201,7 +201,7 @@ func (e *execution) step(ctx context.Context, step plan.Step) (failed error) {
 		e.touch(op.Subjects()...)
 		e.r.Log.V(1).Info("Applying", "account", e.key, "region", step.Scope.Region, "operation", op.String())
 		var tried func(error)
-		op, tried = e.presence.letGo(step.Scope.Region, op)
+		op, tried = e.presence.LetGo(step.Scope.Region, op)
 		err = errUnanswered // what panics has no answer
 		func() {
 			defer func() { tried(err) }()

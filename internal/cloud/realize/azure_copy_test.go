@@ -10,6 +10,7 @@ import (
 	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
+	"github.com/nephele-io/nephele/internal/cloud/realize/instance/register/registertest"
 	"github.com/nephele-io/nephele/internal/cloud/tenure"
 	"github.com/nephele-io/nephele/internal/policy"
 	"github.com/nephele-io/nephele/internal/sim/calls"
@@ -30,7 +31,7 @@ func (l *azureLab) copied(name string, of *twin) *twin {
 	o.options.Follower.Source, o.options.Accounts, o.options.Sink = storeSource{o.store}, o.accounts, o.sink
 	o.options.Clock, o.options.Follower.Clock = newHasty(-1000*time.Hour), newHasty(-1000*time.Hour)
 	o.cluster = copyKey(l.T, of.cluster)
-	c := &twin{lab: o, name: name, book: of.book.copied(), diary: of.diary}
+	c := &twin{lab: o, name: name, book: of.book.Copied(), diary: of.diary}
 	c.provide()
 	return c
 }
@@ -53,7 +54,7 @@ func TestAzureCopyOfTheCluster(t *testing.T) {
 	t.Parallel()
 	l := newAzureLab(t, azureConfig{clock: newHasty(0)})
 	l.options.ClaimPause = labPause
-	first := &twin{lab: l.lab, name: "first", book: &notebook{}, diary: &diary{}}
+	first := &twin{lab: l.lab, name: "first", book: &registertest.Notebook{}, diary: &diary{}}
 	first.provide()
 	enforces := func(w *twin) {
 		t.Helper()

@@ -187,7 +187,7 @@ func (e *execution) isolated(ctx context.Context, step plan.Step, op cloud.Op, e
 			}
 		}
 		e.r.Log.Error(why, "The cloud refuses to change an interface, which is left alone for a while", "account", e.key, "region", step.Scope.Region, "interface", id)
-		e.block(step, id, failureText(why), "")
+		e.block(step, id, cloud.FailureText(why), "")
 		tooMany = e.blocks.count() || tooMany
 	}
 	if tooMany {
@@ -224,7 +224,7 @@ func (e *execution) withoutGroup(step plan.Step, op cloud.Op, err error) error {
 	e.r.Log.Error(err, "The cloud refuses the rules of a group, whose interfaces are left alone for a while", "account", e.key, "region", step.Scope.Region, "group", op.Subject(),
 		"interfaces", len(need))
 	for _, id := range need {
-		e.block(step, id, "the rules of its group "+op.Subject()+": "+failureText(err), op.Target)
+		e.block(step, id, "the rules of its group "+op.Subject()+": "+cloud.FailureText(err), op.Target)
 	}
 	if e.blocks.count() {
 		return err

@@ -23,7 +23,7 @@ func (w *worker) claim(ctx context.Context, t task, claims plan.Plan) (map[strin
 	if err != nil {
 		return nil, err
 	}
-	w.presence.claims(ctx, t.acct, claims)
+	w.presence.Claims(ctx, t.acct.Provider, claims)
 	if w.r.ClaimPause <= 0 {
 		return touched, nil
 	}
@@ -31,7 +31,7 @@ func (w *worker) claim(ctx context.Context, t task, claims plan.Plan) (map[strin
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	case <-w.r.Clock.After(w.r.ClaimPause):
-		w.presence.cycle(ctx)
+		w.presence.Cycle(ctx)
 		return touched, nil
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 	"github.com/nephele-io/nephele/internal/platform/recovered"
 )
@@ -22,7 +23,7 @@ func faultCondition(r Report) *metav1.Condition {
 	c := metav1.Condition{Type: cloudv1.ConditionFaulty, Status: metav1.ConditionTrue}
 	switch {
 	case recovered.StackOf(r.Err) != "" || errors.Is(r.Err, errStalled):
-		c.Reason, c.Message = cloudv1.ReasonNotRealized, failureText(r.Err)
+		c.Reason, c.Message = cloudv1.ReasonNotRealized, cloud.FailureText(r.Err)
 	case r.Result != nil && len(r.Result.Faults) > 0:
 		var parts []string
 		for _, f := range r.Result.Faults[:min(len(r.Result.Faults), maxTold)] {

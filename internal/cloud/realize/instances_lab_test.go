@@ -18,6 +18,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/realize/instance"
+	"github.com/nephele-io/nephele/internal/cloud/realize/instance/register"
+	"github.com/nephele-io/nephele/internal/cloud/realize/instance/register/registertest"
 	"github.com/nephele-io/nephele/internal/cloud/tenure"
 	"github.com/nephele-io/nephele/internal/sim/world"
 )
@@ -47,45 +50,6 @@ const (
 	labHeartbeat = 10 * time.Second
 	labPause     = 2 * time.Second
 )
-
-// notebook is a Register in memory: the API of a cluster, and what it keeps.
-type notebook struct {
-	mu      sync.Mutex
-	record  tenure.Record
-	version int
-	denied  bool
-}
-
-func (n *notebook) Load(context.Context) (tenure.Record, string, error) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.denied {
-		return tenure.Record{}, "", ErrDenied
-	}
-	return tenure.ParseRecord(n.record.Data()), fmt.Sprint(n.version), nil
-}
-
-func (n *notebook) Store(_ context.Context, r tenure.Record, version string) (string, error) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.denied {
-		return "", ErrDenied
-	}
-	if version != fmt.Sprint(n.version) {
-		return "", ErrOvertaken
-	}
-	n.record, n.version = tenure.ParseRecord(r.Data()), n.version+1
-	return fmt.Sprint(n.version), nil
-}
-
-// now is a copy of the record.
-func (n *notebook) now() tenure.Record {
-	r, _, _ := n.Load(context.Background())
-	return r
-}
-
-// copied is the notebook of a cluster that was made by copying this one's data.
-func (n *notebook) copied() *notebook { return &notebook{record: n.now()} }
 
 // diary notes who changed the cloud, and when by the clock on the wall.
 type diary struct {
@@ -136,7 +100,7 @@ func (d *diary) together() (longest time.Duration, text string) {
 // body is what of an instance can be killed: its way to the cloud and to its cluster.
 type body struct {
 	cloud.Provider
-	Register
+	register.Register
 	who   string
 	diary *diary
 	dead  atomic.Bool
@@ -189,7 +153,7 @@ func (b *body) Store(ctx context.Context, r tenure.Record, version string) (stri
 type twin struct {
 	*lab
 	name   string
-	book   *notebook
+	book   *registertest.Notebook
 	diary  *diary
 	starts int
 	body   *body
@@ -222,11 +186,11 @@ func (p *protocol) says(text string) bool {
 func newTwins(t *testing.T, cfg labConfig) (first *twin, copied func(name string, offset time.Duration) *twin) {
 	t.Helper()
 	cfg.clock = newHasty(0)
-	first = &twin{lab: newLab(t, cfg), name: "first", book: &notebook{}, diary: &diary{}}
+	first = &twin{lab: newLab(t, cfg), name: "first", book: &registertest.Notebook{}, diary: &diary{}}
 	first.options.ClaimPause = labPause
 	first.provide()
 	return first, func(name string, offset time.Duration) *twin {
-		c := &twin{lab: first.second(labCluster), name: name, book: first.book.copied(), diary: first.diary}
+		c := &twin{lab: first.second(labCluster), name: name, book: first.book.Copied(), diary: first.diary}
 		c.options.Clock = newHasty(offset)
 		c.options.Follower.Clock = newHasty(offset)
 		c.newProvider = first.newProvider
@@ -261,7 +225,7 @@ func (w *twin) provide() {
 	w.options.Log = funcr.New(w.log.write, funcr.Options{})
 	w.body = &body{Provider: w.newProvider(), Register: w.book, who: fmt.Sprintf("%s%d", w.name, w.starts), diary: w.diary}
 	w.accounts.change(func(a *Account) { a.Provider = w.body })
-	w.options.Instance = &Instance{Epoch: w.body.who, Heartbeat: labHeartbeat, Register: w.body}
+	w.options.Instance = &instance.Process{Epoch: w.body.who, Heartbeat: labHeartbeat, Register: w.body}
 	if w.bare {
 		w.options.Instance = nil
 	}
@@ -281,11 +245,11 @@ func (w *twin) kill() {
 }
 
 // sole is what the instance says about others.
-func (w *twin) sole() Sole {
+func (w *twin) sole() instance.Sole {
 	if p := w.realizer.worker(labAccount); p != nil {
-		return p.presence.report()
+		return p.presence.Sole()
 	}
-	return Sole{}
+	return instance.Sole{}
 }
 
 // stopsFor waits until the instance has stopped because of another one.

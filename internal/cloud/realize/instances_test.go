@@ -14,6 +14,7 @@ import (
 
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
+	"github.com/nephele-io/nephele/internal/cloud/realize/instance/register/registertest"
 	"github.com/nephele-io/nephele/internal/cloud/tenure"
 	"github.com/nephele-io/nephele/internal/policy"
 	"github.com/nephele-io/nephele/internal/sim/ec2"
@@ -109,7 +110,7 @@ func TestBothStartAtOnce(t *testing.T) {
 	first.enforces()
 	first.watchShut()
 	first.halt()
-	if r := first.book.now(); !r.Ended || r.Line[0].Epoch != "first1" {
+	if r := first.book.Now(); !r.Ended || r.Line[0].Epoch != "first1" {
 		t.Fatalf("the record says %+v", r)
 	}
 	b := copied("copy", 1000*time.Hour)
@@ -267,7 +268,7 @@ func TestMarksOfALife(t *testing.T) {
 			next, _ := tenure.ParseMark(first.mark())
 			return next.Sequence > m.Sequence
 		})
-		if r := first.book.now(); r.Line[0].Sequence < m.Sequence {
+		if r := first.book.Now(); r.Line[0].Sequence < m.Sequence {
 			t.Errorf("the record is behind the cloud: %+v, %+v", r.Line[0], m)
 		}
 	}
@@ -346,7 +347,7 @@ func TestMarkingIsRefused(t *testing.T) {
 	first.publish()
 	first.start()
 	first.enforces()
-	if is := first.sole(); !is.Unmarked || first.mark() != "" || !strings.Contains(is.text(labAccount), "policies are enforced, but another instance") {
+	if is := first.sole(); !is.Unmarked || first.mark() != "" || !strings.Contains(is.Text(labAccount), "policies are enforced, but another instance") {
 		t.Errorf("%+v, mark %q", is, first.mark())
 	}
 	// He who has the right is seen.
@@ -359,7 +360,7 @@ func TestMarkingIsRefused(t *testing.T) {
 	first.publish()
 	first.enforces()
 	b := copied("copy", 0)
-	if r := b.book.now(); len(r.Stopped) > 0 {
+	if r := b.book.Now(); len(r.Stopped) > 0 {
 		t.Errorf("the record still says that the account is stopped: %+v", r)
 	}
 	if err := first.region(home).DeleteTags([]string{homeVPC}, []world.TagKey{{Key: cloud.TagInstance}}); err != nil {
@@ -379,7 +380,7 @@ func TestMarkingIsRefused(t *testing.T) {
 func TestRecordIsRefused(t *testing.T) {
 	t.Parallel()
 	first, _ := newTwins(t, labConfig{})
-	first.book.denied = true
+	first.book.Denied = true
 	first.engine.PutPolicy(dbNoShell())
 	first.publish()
 	first.start()
@@ -409,7 +410,7 @@ func TestMarksCannotBeRead(t *testing.T) {
 	blind.is.Store(true)
 	first.accounts.change(func(a *Account) { a.Provider = blind })
 	p := first.realizer.worker(labAccount).presence
-	first.until("the last reading is too old", func() bool { return !p.may(home, homeVPC) })
+	first.until("the last reading is too old", func() bool { return !p.May(home, homeVPC) })
 	began := time.Now()
 	first.engine.PutPolicy(webIn())
 	first.publish()
@@ -437,12 +438,12 @@ func TestNothingIsMarkedInModePlan(t *testing.T) {
 	first.watchShut()
 	first.turn(modesOf(plan.Planned, sortedKeys(first.vms)...))
 	p := first.realizer.worker(labAccount).presence
-	first.until("nobody looks any more", func() bool { return !p.may(home, homeVPC) })
+	first.until("nobody looks any more", func() bool { return !p.May(home, homeVPC) })
 	mutations := first.mutations()
 	first.engine.PutPolicy(webIn())
 	first.publish()
-	last := first.book.now().Line[0].Sequence
-	first.until("some beats have gone by", func() bool { return first.book.now().Line[0].Sequence > last+3 })
+	last := first.book.Now().Line[0].Sequence
+	first.until("some beats have gone by", func() bool { return first.book.Now().Line[0].Sequence > last+3 })
 	if n := first.mutations() - mutations; n > 0 {
 		t.Errorf("%d calls that change something", n)
 	}
@@ -487,11 +488,11 @@ func TestRegionWithACopy(t *testing.T) {
 	if w := first.diary.writes("first1", began); len(w) > 0 {
 		t.Errorf("it has written: %+v", w)
 	}
-	if r := first.book.now(); r.Stopped[labAccount] != "stranger" {
+	if r := first.book.Now(); r.Stopped[labAccount] != "stranger" {
 		t.Errorf("the record does not say so: %+v", r)
 	}
 	first.accounts.remove()
-	first.until("an account that is gone is stopped no more", func() bool { return len(first.book.now().Stopped) == 0 })
+	first.until("an account that is gone is stopped no more", func() bool { return len(first.book.Now().Stopped) == 0 })
 }
 
 // TestCopiesAtRandom kills, ends, starts and copies instances, tells them to take over and changes
@@ -559,11 +560,11 @@ func TestCopiesAtRandom(t *testing.T) {
 	start(last)
 	want(last)
 	last.until("it knows where it stands", func() bool {
-		if by := last.book.now().Stopped[labAccount]; by != "" {
+		if by := last.book.Now().Stopped[labAccount]; by != "" {
 			last.takeOver(by)
 			return true
 		}
-		return last.sole().State == tenure.Sole && last.realizer.worker(labAccount).presence.may(home)
+		return last.sole().State == tenure.Sole && last.realizer.worker(labAccount).presence.May(home)
 	})
 	last.enforces()
 }
@@ -596,7 +597,7 @@ func TestFaultsWithMarks(t *testing.T) {
 		k := 1 + random.IntN(110)
 		t.Run(d.name, func(t *testing.T) {
 			t.Parallel()
-			s := story{"marked", labConfig{clock: newHasty(time.Duration(i-6) * 1000 * time.Hour), book: &notebook{}}, history()}
+			s := story{"marked", labConfig{clock: newHasty(time.Duration(i-6) * 1000 * time.Hour), book: &registertest.Notebook{}}, history()}
 			if got := live(t, s, d.at(k)); len(got.wrong) > 0 {
 				t.Errorf("call %d: %s", k, got)
 			}

@@ -32,6 +32,8 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/aws/lower"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 	"github.com/nephele-io/nephele/internal/cloud/plan/render"
+	"github.com/nephele-io/nephele/internal/cloud/realize/instance"
+	"github.com/nephele-io/nephele/internal/cloud/realize/instance/register/registertest"
 	"github.com/nephele-io/nephele/internal/cloud/recordkey"
 	"github.com/nephele-io/nephele/internal/control/convert"
 	"github.com/nephele-io/nephele/internal/enforcer"
@@ -120,7 +122,7 @@ type lab struct {
 	// cluster is where the key of records is; nil means that records are not signed.
 	cluster client.Client
 	// instances counts the instances with a record, of labConfig.book.
-	book      *notebook
+	book      *registertest.Notebook
 	instances int
 	// newProvider makes a provider as other credentials of the same account do.
 	newProvider func() cloud.Provider
@@ -206,7 +208,7 @@ type labConfig struct {
 	apart []string
 	// book, if set, is the record of the cluster's instances; every start is that of another one
 	// then.
-	book *notebook
+	book *registertest.Notebook
 }
 
 func newLab(t *testing.T, cfg labConfig) *lab {
@@ -421,7 +423,7 @@ func (l *lab) start() {
 	if l.book != nil {
 		l.instances++
 		l.options.ClaimPause = labPause
-		l.options.Instance = &Instance{Epoch: fmt.Sprintf("lab%d", l.instances), Heartbeat: labHeartbeat, Register: l.book}
+		l.options.Instance = &instance.Process{Epoch: fmt.Sprintf("lab%d", l.instances), Heartbeat: labHeartbeat, Register: l.book}
 	}
 	r, err := New(l.options)
 	if err != nil {

@@ -34,7 +34,7 @@ func (e *execution) withoutMark(step plan.Step, err error) error {
 	}
 	e.r.Log.Info("The cloud refuses a tag that saves edits of interfaces where many labels change; policies are enforced without it",
 		"account", e.key, "region", step.Scope.Region, "network", step.Network, "tag", cloud.TagRevision, "error", err.Error())
-	e.unmarkable.add(plan.InterfaceKey{Region: step.Scope.Region, ID: step.Network}, failureText(err), "", e.r.Clock.Now(), longestBlock)
+	e.unmarkable.add(plan.InterfaceKey{Region: step.Scope.Region, ID: step.Network}, cloud.FailureText(err), "", e.r.Clock.Now(), longestBlock)
 	return errUnmarked
 }
 

@@ -27,7 +27,7 @@ func (w *worker) remembering(regions []plan.Region, seal *plan.Seal) []plan.Regi
 	out := slices.Clone(regions)
 	for i := range out {
 		r := &out[i]
-		if !w.presence.may(r.Snapshot.Region) {
+		if !w.presence.May(r.Snapshot.Region) {
 			delete(w.memory, r.Snapshot.Region) // somebody else may write records now
 			continue
 		}

@@ -6,8 +6,12 @@ import (
 
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"github.com/go-logr/logr"
+
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
+	"github.com/nephele-io/nephele/internal/cloud/realize/instance"
+	"github.com/nephele-io/nephele/internal/cloud/realize/instance/register/registertest"
 )
 
 // TestMemoryEndsWithTheRightToWrite: what is remembered of an interface counts against its record
@@ -24,7 +28,11 @@ func TestMemoryEndsWithTheRightToWrite(t *testing.T) {
 			key: labAccount, memory: map[string]memory{home: {"eni-1": {groups: []string{"sg-1"}}}},
 		}
 		if !alone {
-			w.presence = &presence{w: w} // it has not looked who else is there
+			places, err := instance.Open(instance.Process{Epoch: "a", Heartbeat: labHeartbeat, Register: &registertest.Notebook{}}, labPause, w.r.Clock, logr.Discard())
+			if err != nil {
+				t.Fatal(err)
+			}
+			w.presence = instance.NewPresence(places, instance.Subject{Clock: w.r.Clock}) // it has not looked who else is there
 		}
 		out := w.remembering([]plan.Region{{Snapshot: snap}}, nil)
 		if got := out[0].Former["eni-1"]; slices.Equal(got, []string{"sg-1"}) != alone {

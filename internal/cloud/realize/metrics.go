@@ -158,8 +158,8 @@ func (m *Metrics) drifted(account string, differences int) {
 	}
 }
 
-// soleWriter says whether somebody else keeps us from writing to an account.
-func (m *Metrics) soleWriter(account string, sole bool) {
+// SoleWriter implements instance.Metrics.
+func (m *Metrics) SoleWriter(account string, sole bool) {
 	if m == nil {
 		return
 	}
@@ -170,7 +170,8 @@ func (m *Metrics) soleWriter(account string, sole bool) {
 	m.sole.WithLabelValues(account).Set(v)
 }
 
-func (m *Metrics) heartbeat(account string, err error) {
+// Heartbeat implements instance.Metrics.
+func (m *Metrics) Heartbeat(account string, err error) {
 	if m != nil {
 		m.beats.WithLabelValues(account, resultOf(err)).Inc()
 	}

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 	"github.com/nephele-io/nephele/internal/cloud/plan/render"
 )
@@ -62,7 +63,7 @@ func givenBack(r Report, vm plan.VMStatus) string {
 		case unread.Err != nil:
 			return "to be given back, but " + unread.text(region)
 		case r.Err != nil:
-			return "being given back, but the last attempt failed: " + failureText(r.Err)
+			return "being given back, but the last attempt failed: " + cloud.FailureText(r.Err)
 		default:
 			return "being given back"
 		}

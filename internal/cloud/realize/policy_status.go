@@ -11,6 +11,7 @@ import (
 
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
+	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 	"github.com/nephele-io/nephele/internal/cloud/plan/render"
 )
@@ -85,7 +86,7 @@ func nodeStatus(r Report, p plan.PolicyStatus, modes map[plan.VMRef]plan.Mode, o
 	case len(p.Failed) > 0:
 		why = append(why, fmt.Sprintf("refused on %d of %d %ss: %s", len(p.Failed), vms, noun, p.Failed[0].Message))
 	case len(p.Pending) > 0:
-		why = append(why, failureText(r.Err))
+		why = append(why, cloud.FailureText(r.Err))
 	}
 	if len(p.Unguarded) > 0 {
 		why = append(why, render.Unguarded(p.Unguarded))

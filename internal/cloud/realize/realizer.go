@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -13,7 +14,7 @@ import (
 
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
-	"github.com/nephele-io/nephele/internal/cloud/tenure"
+	"github.com/nephele-io/nephele/internal/cloud/realize/instance"
 	"github.com/nephele-io/nephele/internal/enforcer"
 	"github.com/nephele-io/nephele/internal/platform/recovered"
 	"github.com/nephele-io/nephele/internal/platform/tracing"
@@ -55,15 +56,14 @@ type Options struct {
 	Heartbeat time.Duration
 	// Instance, if set, makes sure that of several processes with this cluster id one writes to an
 	// account. Nil trusts that there is one.
-	Instance *Instance
+	Instance *instance.Process
 }
 
 // Realizer runs one worker per account. See the package comment.
 type Realizer struct {
 	Options
-	// places is nil without Options.Instance, registrar also if accounts are shared.
-	places    places
-	registrar *registrar
+	// places is nil without Options.Instance.
+	places instance.Places
 
 	mu      sync.Mutex
 	workers map[string]*running
@@ -85,15 +85,10 @@ func New(o Options) (*Realizer, error) {
 		return nil, errors.New("realize: Follower, Accounts, Lowerer, Sink and Clock are required")
 	}
 	r := &Realizer{Options: o, workers: map[string]*running{}}
-	if i := o.Instance; i != nil {
-		switch {
-		case !tenure.ValidEpoch(i.Epoch) || i.Heartbeat <= 0 || i.Register == nil && i.Shares == nil:
-			return nil, errors.New("realize: Instance needs an epoch, a heartbeat, and a register or shares")
-		case i.Shares != nil:
-			r.places = shared{i.Shares, *i}
-		default:
-			r.registrar = newRegistrar(*i, o.ClaimPause, o.Clock, o.Log)
-			r.places = r.registrar
+	if o.Instance != nil {
+		var err error
+		if r.places, err = instance.Open(*o.Instance, o.ClaimPause, o.Clock, o.Log); err != nil {
+			return nil, fmt.Errorf("realize: Options.Instance: %w", err)
 		}
 	}
 	return r, nil
@@ -115,12 +110,9 @@ func (r *Realizer) Start(ctx context.Context) error {
 	}
 	cancel := r.Accounts.Subscribe(changed)
 	defer cancel()
-	switch {
-	case r.registrar != nil:
-		go r.forever(ctx, "registrar", func() { r.registrar.run(ctx, r.presences((*presence).kick)) })
-		defer r.registrar.end(ctx) // when all workers have stopped
-	case r.places != nil:
-		go r.forever(ctx, "metronome", func() { r.metronome(ctx, r.presences((*presence).kick)) })
+	if r.places != nil {
+		go r.forever(ctx, "places", func() { r.places.Run(ctx, r.kickAll) })
+		defer r.places.End(ctx) // when all workers have stopped
 	}
 	defer r.stopAll()
 	for _, key := range r.Accounts.Keys() {
@@ -165,15 +157,18 @@ func (r *Realizer) forever(ctx context.Context, part string, do func()) {
 	}, do)
 }
 
-// presences returns a function that does something with the presence of every worker.
-func (r *Realizer) presences(do func(*presence)) func() {
-	return func() {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		for _, w := range r.workers {
-			do(w.presence)
-		}
+// kickAll makes the presence of every worker look soon.
+func (r *Realizer) kickAll() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, w := range r.workers {
+		w.presence.Kick()
 	}
+}
+
+// mine reports whether an account is this process's.
+func (r *Realizer) mine(account string) bool {
+	return r.Instance == nil || r.Instance.Shares == nil || r.Instance.Shares.Mine(account)
 }
 
 // beat ticks once, a heartbeat from now.
@@ -205,7 +200,7 @@ func (r *Realizer) touch(ctx context.Context, key string) {
 	switch {
 	case exists:
 		w.look(acct)
-		w.presence.notice(acct)
+		w.presence.Notice(acct.view())
 		w.news.Add(1)
 		put(w.touched)
 		put(w.sighted)
@@ -214,7 +209,7 @@ func (r *Realizer) touch(ctx context.Context, key string) {
 		<-w.done
 		r.Metrics.forget(key)
 		if r.places != nil {
-			r.places.stop(key, "")
+			r.places.Stop(key, "")
 		}
 	}
 }

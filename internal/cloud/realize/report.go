@@ -7,6 +7,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/handover"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
+	"github.com/nephele-io/nephele/internal/cloud/realize/instance"
 	"github.com/nephele-io/nephele/internal/platform/recovered"
 )
 
@@ -55,7 +56,7 @@ type Report struct {
 	ClusterID string
 	Claims    map[string]string
 	// Sole says whether this instance is the only one that writes.
-	Sole Sole
+	Sole instance.Sole
 	// Err is the failure that the last round ended with; nil if it did not fail.
 	Err error
 	// Stuck are the networks that Err is about, by region and id; empty if it is about all.
@@ -111,7 +112,7 @@ func (w *worker) publish(ctx context.Context, acct Account, res *plan.Result, er
 		}
 		w.report.Modes, w.report.Failsafe, w.report.Agents = acct.Modes, acct.Failsafe, w.agents
 		w.report.NotSigned, w.report.ConfirmedProblem = w.notSigned, acct.ConfirmedProblem
-		w.report.Sole, w.report.Underway = w.presence.report(), w.underway
+		w.report.Sole, w.report.Underway = w.presence.Sole(), w.underway
 		if res != nil {
 			w.report.Seen = w.sight
 			w.report.Result, w.report.Would, w.report.Claims, w.report.ClusterID = res, w.would, w.claims, w.r.ClusterID
@@ -134,7 +135,7 @@ func (w *worker) publish(ctx context.Context, acct Account, res *plan.Result, er
 // fail records a failure without a new plan and hands it on.
 func (w *worker) fail(ctx context.Context, err error) {
 	w.mu.Lock()
-	w.report.Err, w.report.Sole, w.report.Underway = err, w.presence.report(), false
+	w.report.Err, w.report.Sole, w.report.Underway = err, w.presence.Sole(), false
 	report := w.report
 	w.mu.Unlock()
 	report.Changes = w.books.takeChanges()

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	"github.com/nephele-io/nephele/internal/cloud/realize/instance"
 	"github.com/nephele-io/nephele/internal/cloud/tenure"
 )
 
@@ -41,31 +42,31 @@ func TestSoleWriterStatus(t *testing.T) {
 		}
 	}
 	const place = " (tag nephele.io/instance of vpc-1 in eu-west-1)"
-	stopped := func(other, asked string) Sole {
-		return Sole{State: tenure.Stopped, Present: true, Epoch: "us", Other: other, Region: home, Network: "vpc-1", Asked: asked}
+	stopped := func(other, asked string) instance.Sole {
+		return instance.Sole{State: tenure.Stopped, Present: true, Epoch: "us", Other: other, Region: home, Network: "vpc-1", Asked: asked}
 	}
 	for _, c := range []struct {
 		name, annotation string
-		is               Sole
+		is               instance.Sole
 		condition        string
 		events           []string
 	}{
-		{"nobody looks", "", Sole{}, "", nil},
-		{"nothing is claimed", "", Sole{State: tenure.Sole, Epoch: "us"}, "", nil},
-		{"the last one may live", "", Sole{State: tenure.Waiting, Present: true, Epoch: "us", Other: "past", Region: home, Network: "vpc-1"},
+		{"nobody looks", "", instance.Sole{}, "", nil},
+		{"nothing is claimed", "", instance.Sole{State: tenure.Sole, Epoch: "us"}, "", nil},
+		{"the last one may live", "", instance.Sole{State: tenure.Waiting, Present: true, Epoch: "us", Other: "past", Region: home, Network: "vpc-1"},
 			"Unknown Pending the instance past may still be at work" + place, nil},
-		{"alone", "", Sole{State: tenure.Sole, Present: true, Epoch: "us"}, "True OK this instance, us, is the only one that writes", nil},
+		{"alone", "", instance.Sole{State: tenure.Sole, Present: true, Epoch: "us"}, "True OK this instance, us, is the only one that writes", nil},
 		{"another one", "", stopped("else", ""), "False AnotherInstance another instance of this controller with the same cluster id, else, writes to this account" + place,
 			[]string{"Warning AnotherInstance another instance"}},
 		{"still", "", stopped("else", ""), "False AnotherInstance another instance", nil},
 		{"it has begun again", "", stopped("else2", ""), "False AnotherInstance another instance of this controller with the same cluster id, else2,", []string{"Warning AnotherInstance another instance"}},
 		{"told something else", "else", stopped("else2", "else"), "False AnotherInstance another instance", []string{}},
-		{"taking over", "else2", Sole{State: tenure.Sole, Present: true, Epoch: "us", Asked: "else2"}, "True OK this instance, us,", []string{"Normal TookOver this instance, us,"}},
-		{"asked for nothing", "yesterday", Sole{State: tenure.Sole, Present: true, Epoch: "us", Asked: "yesterday"}, "True OK", nil},
-		{"the other one is gone", "", Sole{State: tenure.Sole, Present: true, Epoch: "us", Succeeded: "past"},
+		{"taking over", "else2", instance.Sole{State: tenure.Sole, Present: true, Epoch: "us", Asked: "else2"}, "True OK this instance, us,", []string{"Normal TookOver this instance, us,"}},
+		{"asked for nothing", "yesterday", instance.Sole{State: tenure.Sole, Present: true, Epoch: "us", Asked: "yesterday"}, "True OK", nil},
+		{"the other one is gone", "", instance.Sole{State: tenure.Sole, Present: true, Epoch: "us", Succeeded: "past"},
 			"True OK this instance, us, is the only one that writes; it has taken over from past", []string{"Normal TookOver this instance, us,"}},
-		{"it cannot be marked", "", Sole{State: tenure.Sole, Present: true, Epoch: "us", Succeeded: "past", Unmarked: true}, "Unknown NotMarked the cloud does not let this instance mark", nil},
-		{"given back", "", Sole{State: tenure.Sole, Epoch: "us", Succeeded: "past"}, "", nil},
+		{"it cannot be marked", "", instance.Sole{State: tenure.Sole, Present: true, Epoch: "us", Succeeded: "past", Unmarked: true}, "Unknown NotMarked the cloud does not let this instance mark", nil},
+		{"given back", "", instance.Sole{State: tenure.Sole, Epoch: "us", Succeeded: "past"}, "", nil},
 	} {
 		if c.annotation != "" {
 			annotate(c.annotation)
@@ -81,7 +82,7 @@ func TestSoleWriterStatus(t *testing.T) {
 		if (got == "") != (c.condition == "") || !strings.HasPrefix(got, c.condition) {
 			t.Errorf("%s: %s, want %s", c.name, got, c.condition)
 		}
-		if a.Status.OtherInstance != c.is.stoppedBy() {
+		if a.Status.OtherInstance != stoppedBy(c.is) {
 			t.Errorf("%s: status.otherInstance %q", c.name, a.Status.OtherInstance)
 		}
 		if kept := a.Annotations[cloudv1.AnnotationTakeOver] != ""; kept != (c.annotation != "" && c.is.State == tenure.Stopped) ||
@@ -99,13 +100,8 @@ func TestSoleWriterStatus(t *testing.T) {
 			t.Errorf("%s: events %q, want %q", c.name, events, c.events)
 		}
 	}
-	if cond := stopped(
-		"else",
-		"older",
-	).text(labAccount); !strings.HasSuffix(
-		cond,
-		"nephele take-over vms/shop (it is told to take over from older, which is not the one that writes)",
-	) {
+	const want = "nephele take-over vms/shop (it is told to take over from older, which is not the one that writes)"
+	if cond := stopped("else", "older").Text(labAccount); !strings.HasSuffix(cond, want) {
 		t.Error(cond)
 	}
 
@@ -114,7 +110,7 @@ func TestSoleWriterStatus(t *testing.T) {
 	annotate("else")
 	refuse = true
 	r := reportOf(nil, nil)
-	r.Sole = Sole{State: tenure.Sole, Present: true, Epoch: "us", Asked: "else"}
+	r.Sole = instance.Sole{State: tenure.Sole, Present: true, Epoch: "us", Asked: "else"}
 	if _, err := d.writer.write(t.Context(), r); err == nil || account().Annotations[cloudv1.AnnotationTakeOver] == "" {
 		t.Errorf("error %v, annotations %v", err, account().Annotations)
 	}

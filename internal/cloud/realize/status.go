@@ -27,6 +27,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 	"github.com/nephele-io/nephele/internal/cloud/plan/render"
+	"github.com/nephele-io/nephele/internal/cloud/realize/instance"
 )
 
 // PolicyStatuses takes what an enforcer reports about a policy: POST networkpolicies/UID/status of
@@ -99,7 +100,7 @@ type StatusWriter struct {
 	// uses it.
 	claims map[string]map[string]string
 	// sole holds, per account, what was told of other instances; only Start's goroutine uses it.
-	sole map[string]Sole
+	sole map[string]instance.Sole
 	// wrote holds the resource versions of what was written and not read since; only Start's
 	// goroutine uses it.
 	wrote map[written]string
@@ -141,7 +142,7 @@ func NewStatusWriter(c client.Client, p PolicyStatuses, e events.EventRecorder, 
 		blocked:     map[string]map[plan.InterfaceKey]string{},
 		suspended:   map[string]map[string]bool{},
 		claims:      map[string]map[string]string{},
-		sole:        map[string]Sole{},
+		sole:        map[string]instance.Sole{},
 		wrote:       map[written]string{},
 		guarded:     map[string]*guards{},
 		choruses:    map[string]map[string]int{},
@@ -331,7 +332,7 @@ func vmPolicies(r Report, vm plan.VMStatus, before []cloudv1.AppliedPolicy) []cl
 		case p.Realized:
 			st.Phase = cloudv1.PolicyPhaseRealized
 		case r.Err != nil && r.concerns(vm):
-			st.Phase, st.Message = cloudv1.PolicyPhaseFailed, failureText(r.Err)
+			st.Phase, st.Message = cloudv1.PolicyPhaseFailed, cloud.FailureText(r.Err)
 		}
 		out = append(out, st)
 	}

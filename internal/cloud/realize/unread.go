@@ -25,7 +25,7 @@ func (u Unread) text(region string) string {
 	if u.Err == nil {
 		return ""
 	}
-	return fmt.Sprintf("the region %s cannot be read: %s", region, failureText(u.Err))
+	return fmt.Sprintf("the region %s cannot be read: %s", region, cloud.FailureText(u.Err))
 }
 
 // publishUnread publishes what is known of an account of which no region can be read, so that

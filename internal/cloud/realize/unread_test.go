@@ -137,7 +137,7 @@ func TestUnreadStatus(t *testing.T) {
 	}{
 		{broken(Unread{away, false}, away, plan.InterfaceStatus{Held: true}), "to be given back, but the region eu-west-1 cannot be read: AuthFailure"},
 		{broken(Unread{}, nil, plan.InterfaceStatus{Held: true}), "being given back"},
-		{broken(Unread{}, refused, plan.InterfaceStatus{Held: true}), "being given back, but the last attempt failed: " + failureText(refused)},
+		{broken(Unread{}, refused, plan.InterfaceStatus{Held: true}), "being given back, but the last attempt failed: " + cloud.FailureText(refused)},
 		{broken(Unread{}, nil, plan.InterfaceStatus{Elsewhere: "held for the account vms/other"}), "not ours to release: held for the account vms/other"},
 		{broken(Unread{}, nil, plan.InterfaceStatus{}), "released"},
 	} {

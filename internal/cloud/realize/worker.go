@@ -14,6 +14,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/handover"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
+	"github.com/nephele-io/nephele/internal/cloud/realize/instance"
 	"github.com/nephele-io/nephele/internal/enforcer"
 	"github.com/nephele-io/nephele/internal/platform/recovered"
 	"github.com/nephele-io/nephele/internal/platform/tracing"
@@ -108,7 +109,7 @@ type worker struct {
 	// books keep count of what is done.
 	books bookkeeping
 	// presence decides whether anything may be written at all; nil decides nothing.
-	presence *presence
+	presence *instance.Presence
 
 	mu sync.Mutex
 	// current is the account as the task that is being worked on has it, and urgent is closed when
@@ -122,7 +123,13 @@ type worker struct {
 func newWorker(r *Realizer, acct Account) *worker {
 	w := &worker{r: r, key: acct.Key, wake: make(chan struct{}, 1), touched: make(chan struct{}, 1), sighted: make(chan struct{}, 1),
 		report: Report{Account: acct.Key}, memory: map[string]memory{}, wires: plan.Wires[part]{}}
-	w.presence = newPresence(w, r)
+	w.presence = instance.NewPresence(r.places, instance.Subject{
+		Account: acct.Key, ClusterID: r.ClusterID, Clock: r.Clock, Log: r.Log, Metrics: r.Metrics, Halt: w.halt, Wake: func() { put(w.wake) },
+		View: func() (instance.View, bool) {
+			now, exists := r.Accounts.Account(acct.Key)
+			return now.view(), exists
+		},
+	})
 	w.mirror = r.Follower.Mirror(acct.EnforcerKey, func() { put(w.wake) })
 	return w
 }
@@ -147,7 +154,7 @@ func (w *worker) run(ctx context.Context) {
 		streams.Go(func() { recovered.Repeat(ctx, w.r.Clock, func(err error) { w.tellFault(part, err) }, do) })
 	}
 	forever("mirror", func() { w.mirror.Run(ctx) })
-	forever("presence", func() { w.presence.run(ctx) })
+	forever("presence", func() { w.presence.Run(ctx) })
 	pause := time.Duration(0)
 	for w.await(ctx, pause) {
 		done, err := w.guardedRound(ctx)
@@ -351,7 +358,7 @@ func (w *worker) round(ctx context.Context) (_ bool, failed error) {
 		if n == 0 && t.acct.MaxPerWave > 0 {
 			allowed += len(res.Plan.Steps) // every wave has a step
 		}
-		permitted, why := w.presence.permitted(res.Plan, seen)
+		permitted, why := w.presence.Permitted(res.Plan, seen.snapshots())
 		if len(permitted.Steps) == 0 {
 			w.publish(ctx, t.acct, res, why) // the presence wakes us
 			return seen.whole(), nil

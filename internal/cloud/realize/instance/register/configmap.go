@@ -1,4 +1,4 @@
-package realize
+package register
 
 import (
 	"context"
@@ -12,12 +12,12 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/tenure"
 )
 
-// RecordName is the name of the ConfigMap of a ConfigMapRegister.
+// RecordName is the name of the object of a ConfigMap.
 const RecordName = "nephele-instance"
 
-// ConfigMapRegister is a Register in a ConfigMap. The server's resource versions see to it that two
+// ConfigMap is a Register in a ConfigMap. The server's resource versions see to it that two
 // processes do not write over one another.
-type ConfigMapRegister struct {
+type ConfigMap struct {
 	// Reader reads the cluster as it is now, not from a cache, and Writer writes to it.
 	Reader client.Reader
 	Writer client.Writer
@@ -26,7 +26,7 @@ type ConfigMapRegister struct {
 }
 
 // Load implements Register.
-func (c ConfigMapRegister) Load(ctx context.Context) (tenure.Record, string, error) {
+func (c ConfigMap) Load(ctx context.Context) (tenure.Record, string, error) {
 	var cm corev1.ConfigMap
 	err := c.Reader.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: RecordName}, &cm)
 	switch {
@@ -39,7 +39,7 @@ func (c ConfigMapRegister) Load(ctx context.Context) (tenure.Record, string, err
 }
 
 // Store implements Register.
-func (c ConfigMapRegister) Store(ctx context.Context, r tenure.Record, version string) (string, error) {
+func (c ConfigMap) Store(ctx context.Context, r tenure.Record, version string) (string, error) {
 	cm := corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: RecordName, ResourceVersion: version,
 		Labels: map[string]string{"app.kubernetes.io/name": "nephele"}}, Data: r.Data()}
 	var err error
@@ -54,7 +54,7 @@ func (c ConfigMapRegister) Store(ctx context.Context, r tenure.Record, version s
 	return cm.ResourceVersion, nil
 }
 
-func (c ConfigMapRegister) explain(verb string, err error) error {
+func (c ConfigMap) explain(verb string, err error) error {
 	switch {
 	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err), apierrors.IsNotFound(err):
 		return fmt.Errorf("%w: %w", ErrOvertaken, err)

@@ -1,7 +1,9 @@
-package realize
+package instance
 
 import (
 	"context"
+
+	"k8s.io/utils/clock"
 
 	"github.com/nephele-io/nephele/internal/cloud/tenure"
 )
@@ -26,10 +28,12 @@ type Shares interface {
 // shared are the places of a process that shares.
 type shared struct {
 	Shares
-	inst Instance
+	inst  Process
+	beats tenure.Rules
+	clock clock.Clock
 }
 
-// at implements places.
+// at implements Places.
 func (s shared) at(account string) standing {
 	mine, holds := s.Mine(account), s.Holds(account)
 	return standing{
@@ -39,34 +43,30 @@ func (s shared) at(account string) standing {
 	}
 }
 
-// writes implements places.
+// writes implements Places.
 func (s shared) writes(account string) bool { return s.Holds(account) }
 
-// stop implements places. What is noted about an account stays when it goes to another process.
-func (s shared) stop(account, epoch string) {
+// rules implements Places.
+func (s shared) rules() tenure.Rules { return s.beats }
+
+// Stop implements Places. What is noted about an account stays when it goes to another process.
+func (s shared) Stop(account, epoch string) {
 	if s.Mine(account) {
-		s.Stop(account, epoch)
+		s.Shares.Stop(account, epoch)
 	}
 }
 
-// metronome kicks the presences at every beat until ctx ends.
-func (r *Realizer) metronome(ctx context.Context, kick func()) {
+// Run implements Places.
+func (s shared) Run(ctx context.Context, beat func()) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-r.Clock.After(r.rules().Beat()):
-			kick()
+		case <-s.clock.After(s.beats.Beat()):
+			beat()
 		}
 	}
 }
 
-// rules are those of the instance; there must be one.
-func (r *Realizer) rules() tenure.Rules {
-	return tenure.Rules{Epoch: r.Instance.Epoch, Heartbeat: r.Instance.Heartbeat, Pause: r.ClaimPause}
-}
-
-// mine reports whether an account is this process's.
-func (r *Realizer) mine(account string) bool {
-	return r.Instance == nil || r.Instance.Shares == nil || r.Instance.Shares.Mine(account)
-}
+// End implements Places: the shares say themselves that this process has ended.
+func (shared) End(context.Context) {}

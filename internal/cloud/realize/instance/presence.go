@@ -1,4 +1,4 @@
-package realize
+package instance
 
 import (
 	"context"
@@ -8,20 +8,57 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-logr/logr"
+	"k8s.io/utils/clock"
+
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 	"github.com/nephele-io/nephele/internal/cloud/tenure"
 	"github.com/nephele-io/nephele/internal/platform/recovered"
 )
 
-// presence shows in the cloud that this process works on an account, and finds out whether another
-// instance with the same cluster id does. It is the worker's: nothing is written to the account
-// unless may says so, at every step. All methods work on nil, which may everything.
+// Subject is the account that a Presence is about, and who works on it. All fields are required.
+type Subject struct {
+	// Account is "namespace/name", and ClusterID marks what is ours in its cloud.
+	Account, ClusterID string
+	Clock              clock.Clock
+	Log                logr.Logger
+	Metrics            Metrics
+	// View returns what is known of the account now; false if there is no such account any more.
+	View func() (View, bool)
+	// Halt breaks off what is being written, and Wake says that more may be written than before.
+	// Neither may block.
+	Halt, Wake func()
+}
+
+// View is what a Presence has to know of an account.
+type View struct {
+	// Provider is nil while the account has none.
+	Provider  cloud.Provider
+	Snapshots map[string]*cloud.Snapshot
+	// TakeOver is the epoch of the instance from which this one is told to take the account over;
+	// empty if it is not.
+	TakeOver string
+	// OnlyPlanned promises that nothing is written: every VM of the account is in mode plan.
+	OnlyPlanned bool
+}
+
+// Metrics counts what presences find. Its methods may be called at any time.
+type Metrics interface {
+	// Heartbeat counts a mark that was written, or could not be.
+	Heartbeat(account string, err error)
+	// SoleWriter says whether nobody else keeps us from writing to an account.
+	SoleWriter(account string, sole bool)
+}
+
+// Presence shows in the cloud that this process works on an account, and finds out whether another
+// instance with the same cluster id does. Nothing may be written to the account unless May says so,
+// at every step. All methods work on nil, which may everything.
 //
-// run is its goroutine; the other methods may be called at any time.
-type presence struct {
-	w *worker
-	g places
+// Run is its goroutine; the other methods may be called at any time.
+type Presence struct {
+	Subject
+	g Places
 	// rules are those of this process.
 	rules tenure.Rules
 	// kicked has room for one token: there is a reason to look before the time.
@@ -68,39 +105,40 @@ const (
 	mostSlow = 3
 )
 
-func newPresence(w *worker, r *Realizer) *presence {
-	if r.places == nil {
+// NewPresence returns a Presence that has not looked yet; nil without places.
+func NewPresence(g Places, of Subject) *Presence {
+	if g == nil {
 		return nil
 	}
-	return &presence{w: w, g: r.places, rules: r.rules(), kicked: make(chan struct{}, 1), places: map[string]bool{}, barred: map[string][]string{},
+	return &Presence{Subject: of, g: g, rules: g.rules(), kicked: make(chan struct{}, 1), places: map[string]bool{}, barred: map[string][]string{},
 		left: map[tenure.Network]time.Time{}, slow: map[string]int{}, refused: map[string]time.Time{}, failing: map[string]string{}}
 }
 
-// run looks until ctx ends.
-func (p *presence) run(ctx context.Context) {
+// Run looks until ctx ends.
+func (p *Presence) Run(ctx context.Context) {
 	if p == nil {
 		return
 	}
 	for {
-		wait := p.cycle(ctx)
+		wait := p.Cycle(ctx)
 		select {
 		case <-ctx.Done():
 			return
 		case <-p.kicked:
-		case <-p.w.r.Clock.After(wait):
+		case <-p.Clock.After(wait):
 		}
 	}
 }
 
-// kick makes it look soon.
-func (p *presence) kick() {
+// Kick makes it look soon.
+func (p *Presence) Kick() {
 	if p != nil {
 		put(p.kicked)
 	}
 }
 
-// notice makes it look soon if the account is another in a way that concerns it.
-func (p *presence) notice(a Account) {
+// Notice makes it look soon if the account is another in a way that concerns it.
+func (p *Presence) Notice(a View) {
 	if p == nil {
 		return
 	}
@@ -116,30 +154,30 @@ func (p *presence) notice(a Account) {
 }
 
 // claimed are the networks of a snapshot that the cluster claims.
-func (p *presence) claimed(s *cloud.Snapshot) (ids []string) {
+func (p *Presence) claimed(s *cloud.Snapshot) (ids []string) {
 	for i := range s.Networks {
-		if s.Networks[i].Tags[cloud.TagClaim] == p.w.r.ClusterID {
+		if s.Networks[i].Tags[cloud.TagClaim] == p.ClusterID {
 			ids = append(ids, s.Networks[i].ID)
 		}
 	}
 	return ids
 }
 
-// may reports whether a region may be written to now, where these networks are claimed, as far as
+// May reports whether a region may be written to now, where these networks are claimed, as far as
 // is known.
-func (p *presence) may(region string, claimed ...string) bool {
+func (p *Presence) May(region string, claimed ...string) bool {
 	if p == nil {
 		return true
 	}
-	now := p.w.r.Clock.Now()
+	now := p.Clock.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.looked && p.g.writes(p.w.key) && p.tenure.May(region, now, claimed...)
+	return p.looked && p.g.writes(p.Account) && p.tenure.May(region, now, claimed...)
 }
 
-// cycle reads the marks of the account and writes ours where that is right. It returns after what
+// Cycle reads the marks of the account and writes ours where that is right. It returns after what
 // time at the latest to look again.
-func (p *presence) cycle(ctx context.Context) time.Duration {
+func (p *Presence) Cycle(ctx context.Context) time.Duration {
 	if p == nil {
 		return 0
 	}
@@ -147,8 +185,8 @@ func (p *presence) cycle(ctx context.Context) time.Duration {
 	defer p.turn.Unlock()
 	rules := p.rules
 	wait := rules.Beat() * 5 / 4 // the registrar kicks before that
-	is := p.g.at(p.w.key)
-	acct, exists := p.w.r.Accounts.Account(p.w.key)
+	is := p.g.at(p.Account)
+	acct, exists := p.View()
 	if !exists || !is.known {
 		return wait
 	}
@@ -171,17 +209,17 @@ func (p *presence) cycle(ctx context.Context) time.Duration {
 	}
 	next := p.conclude(acct)
 	if !next.IsZero() {
-		wait = min(wait, max(next.Sub(p.w.r.Clock.Now()), time.Millisecond))
+		wait = min(wait, max(next.Sub(p.Clock.Now()), time.Millisecond))
 	}
 	return wait
 }
 
 // prepare brings the tenure in line with what the cluster's record and the account say.
-func (p *presence) prepare(acct Account, is standing) {
-	now := p.w.r.Clock.Now()
+func (p *Presence) prepare(acct View, is standing) {
+	now := p.Clock.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	stopped := is.stopped[p.w.key]
+	stopped := is.stopped[p.Account]
 	if p.tenure == nil || !is.leading && stopped != "" && p.tenure.StoppedBy() == "" { // the process that leads has found somebody
 		p.stopped = stopped
 		p.tenure = tenure.New(p.rules, is.before, stopped)
@@ -189,19 +227,19 @@ func (p *presence) prepare(acct Account, is standing) {
 	p.tenure.Know(is.before)
 	p.asked = acct.TakeOver
 	if p.tenure.TakeOver(acct.TakeOver, now) {
-		p.w.r.Log.Info("Taking the account over from another instance, as it was told to", "account", p.w.key, "epoch", p.rules.Epoch, "from", acct.TakeOver)
+		p.Log.Info("Taking the account over from another instance, as it was told to", "account", p.Account, "epoch", p.rules.Epoch, "from", acct.TakeOver)
 	}
 }
 
 // regions are those to read: where something is claimed. An account in which nothing may be written
 // is left alone.
-func (p *presence) regions(acct Account) []string {
+func (p *Presence) regions(acct View) []string {
 	if acct.Provider == nil {
 		return nil
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if acct.onlyPlanned() && len(p.barred) == 0 {
+	if acct.OnlyPlanned && len(p.barred) == 0 {
 		return nil
 	}
 	all := maps.Clone(p.places)
@@ -212,29 +250,18 @@ func (p *presence) regions(acct Account) []string {
 		all[region] = all[region] || len(claimed) > 0
 	}
 	maps.DeleteFunc(all, func(_ string, there bool) bool { return !there })
-	return sortedKeys(all)
-}
-
-// onlyPlanned reports whether every VM of the account is in mode plan, which promises that nothing
-// is written.
-func (a Account) onlyPlanned() bool {
-	for _, vm := range a.Entities {
-		if a.Modes[vm].Mode != plan.Planned {
-			return false
-		}
-	}
-	return len(a.Entities) > 0 && !a.Releasing
+	return slices.Sorted(maps.Keys(all))
 }
 
 // visit reads the marks of a region and writes ours.
-func (p *presence) visit(ctx context.Context, acct Account, region string, is standing) error {
-	scope := cloud.Scope{Account: p.w.key, Region: region}
-	from := p.w.r.Clock.Now()
+func (p *Presence) visit(ctx context.Context, acct View, region string, is standing) error {
+	scope := cloud.Scope{Account: p.Account, Region: region}
+	from := p.Clock.Now()
 	networks, err := networksOf(ctx, acct.Provider, scope)
 	if p.failed(ctx, region, "read", err) {
 		return err
 	}
-	to := p.w.r.Clock.Now()
+	to := p.Clock.Now()
 	marks := map[string]string{}
 	p.mu.Lock()
 	for _, n := range networks {
@@ -242,7 +269,7 @@ func (p *presence) visit(ctx context.Context, acct Account, region string, is st
 		if since, gone := p.left[at]; gone && to.Sub(since) > leaving {
 			delete(p.left, at)
 		}
-		if _, gone := p.left[at]; n.Tags[cloud.TagClaim] == p.w.r.ClusterID && !gone {
+		if _, gone := p.left[at]; n.Tags[cloud.TagClaim] == p.ClusterID && !gone {
 			marks[n.ID] = n.Tags[cloud.TagInstance]
 		}
 	}
@@ -280,7 +307,7 @@ func networksOf(ctx context.Context, provider cloud.Provider, scope cloud.Scope)
 }
 
 // mark writes our mark on the networks of a region that are to have it.
-func (p *presence) mark(ctx context.Context, provider cloud.Provider, scope cloud.Scope, is standing) error {
+func (p *Presence) mark(ctx context.Context, provider cloud.Provider, scope cloud.Scope, is standing) error {
 	region := scope.Region
 	p.mu.Lock()
 	ids := p.tenure.ToMark(region)
@@ -290,7 +317,7 @@ func (p *presence) mark(ctx context.Context, provider cloud.Provider, scope clou
 	if !is.leading || is.deposed || len(ids) == 0 {
 		return nil
 	}
-	if refused && p.w.r.Clock.Since(since) < refusedPause {
+	if refused && p.Clock.Since(since) < refusedPause {
 		p.mu.Lock()
 		p.tenure.Refused(region, ids...)
 		p.mu.Unlock()
@@ -298,17 +325,17 @@ func (p *presence) mark(ctx context.Context, provider cloud.Provider, scope clou
 	}
 	_, err := provider.Apply(ctx, scope, cloud.Op{Kind: cloud.OpTag, Target: ids[0], Others: slices.Clip(ids[1:]),
 		Tags: map[string]string{cloud.TagInstance: is.mark.String()}, Reason: "this instance works here"})
-	p.w.r.Metrics.heartbeat(p.w.key, err)
+	p.Metrics.Heartbeat(p.Account, err)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err != nil && refusal(err) {
-		p.refused[region] = p.w.r.Clock.Now()
+		p.refused[region] = p.Clock.Now()
 		p.tenure.Refused(region, ids...)
 		p.say(region, "mark", err, "Networks cannot be marked, so that other instances do not see this one; policies are enforced all the same")
 		return nil
 	}
 	// A call that failed may have taken effect; the next reading tells.
-	p.tenure.Marked(region, p.w.r.Clock.Now(), ids...)
+	p.tenure.Marked(region, p.Clock.Now(), ids...)
 	if err == nil {
 		delete(p.refused, region)
 		delete(p.failing, region+" mark")
@@ -327,7 +354,7 @@ func refusal(err error) bool {
 }
 
 // failed reports whether there is an error, and logs it.
-func (p *presence) failed(ctx context.Context, region, what string, err error) bool {
+func (p *Presence) failed(ctx context.Context, region, what string, err error) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err == nil {
@@ -341,16 +368,16 @@ func (p *presence) failed(ctx context.Context, region, what string, err error) b
 }
 
 // say logs a failure, once for each reason. It needs mu.
-func (p *presence) say(region, what string, err error, text string) {
-	if kind := failureKind(err); p.failing[region+" "+what] != kind {
+func (p *Presence) say(region, what string, err error, text string) {
+	if kind := cloud.FailureKind(err); p.failing[region+" "+what] != kind {
 		p.failing[region+" "+what] = kind
-		p.w.r.Log.Error(err, text, "account", p.w.key, "region", region)
+		p.Log.Error(err, text, "account", p.Account, "region", region)
 	}
 }
 
 // conclude lets everybody know what was found, and returns when something may be found next.
-func (p *presence) conclude(acct Account) (next time.Time) {
-	now := p.w.r.Clock.Now()
+func (p *Presence) conclude(acct View) (next time.Time) {
+	now := p.Clock.Now()
 	var sole, was Sole
 	var changed, wake, writes bool
 	recovered.Holding(&p.mu, func() {
@@ -359,7 +386,7 @@ func (p *presence) conclude(acct Account) (next time.Time) {
 		changed = sole != was
 		p.shown = sole
 		wake = changed
-		writes = p.g.writes(p.w.key)
+		writes = p.g.writes(p.Account)
 		for region, claimed := range p.barred {
 			if writes && p.tenure.May(region, now, claimed...) {
 				delete(p.barred, region)
@@ -368,54 +395,54 @@ func (p *presence) conclude(acct Account) (next time.Time) {
 		}
 		if by := p.tenure.StoppedBy(); by != p.stopped {
 			p.stopped = by
-			p.g.stop(p.w.key, by)
+			p.g.Stop(p.Account, by)
 		}
 		next = p.tenure.Next()
 	})
 	if !writes || sole.State != tenure.Sole {
-		p.w.halt()
+		p.Halt()
 	}
 	if changed {
 		p.tell(was, sole)
 	}
 	if wake {
-		put(p.w.wake)
+		p.Wake()
 	}
 	return next
 }
 
 // tell logs what has changed, and counts.
-func (p *presence) tell(was, is Sole) {
-	p.w.r.Metrics.soleWriter(p.w.key, is.State == tenure.Sole)
+func (p *Presence) tell(was, is Sole) {
+	p.Metrics.SoleWriter(p.Account, is.State == tenure.Sole)
 	if is.State != was.State || is.Other != was.Other {
 		switch is.State {
 		case tenure.Stopped:
-			p.w.r.Log.Error(nil, is.text(p.w.key), "account", p.w.key, "epoch", is.Epoch, "other", is.Other)
+			p.Log.Error(nil, is.Text(p.Account), "account", p.Account, "epoch", is.Epoch, "other", is.Other)
 		case tenure.Waiting:
-			p.w.r.Log.Info(is.text(p.w.key), "account", p.w.key, "epoch", is.Epoch, "other", is.Other)
+			p.Log.Info(is.Text(p.Account), "account", p.Account, "epoch", is.Epoch, "other", is.Other)
 		}
 	}
 	if is.Succeeded != was.Succeeded && is.Succeeded != "" {
-		p.w.r.Log.Info("Took the account over from an instance whose mark stood still", "account", p.w.key, "epoch", is.Epoch, "from", is.Succeeded)
+		p.Log.Info("Took the account over from an instance whose mark stood still", "account", p.Account, "epoch", is.Epoch, "from", is.Succeeded)
 	}
 }
 
 // sole is what there is to be told about the account. It needs mu.
-func (p *presence) sole(acct Account, now time.Time) Sole {
+func (p *Presence) sole(acct View, now time.Time) Sole {
 	out := Sole{State: p.tenure.State(now), Epoch: p.rules.Epoch, Unmarked: p.tenure.Unmarked(), Succeeded: p.tenure.Succeeded(), Asked: acct.TakeOver}
 	if out.State != tenure.Sole {
 		var at tenure.Network
 		out.Other, at = p.tenure.Other()
 		out.Region, out.Network = at.Region, at.ID
-	} else if is := p.g.at(p.w.key); !is.leading && len(is.before.Line) > 0 {
+	} else if is := p.g.at(p.Account); !is.leading && len(is.before.Line) > 0 {
 		out.State, out.Other = tenure.Waiting, is.before.Line[0].Epoch
 	}
 	out.Present = slices.Contains(slices.Collect(maps.Values(p.places)), true)
 	return out
 }
 
-// report is what the last look has shown.
-func (p *presence) report() Sole {
+// Sole is what the last look has shown.
+func (p *Presence) Sole() Sole {
 	if p == nil {
 		return Sole{}
 	}
@@ -424,15 +451,15 @@ func (p *presence) report() Sole {
 	return p.shown
 }
 
-// permitted returns the part of a plan that may be applied now, and why the rest has to wait; it
-// may be all or nothing of it.
-func (p *presence) permitted(pl plan.Plan, seen observation) (plan.Plan, error) {
+// Permitted returns the part of a plan that may be applied now, and why the rest has to wait; it
+// May be all or nothing of it.
+func (p *Presence) Permitted(pl plan.Plan, seen []*cloud.Snapshot) (plan.Plan, error) {
 	if p == nil {
 		return pl, nil
 	}
 	claimed := map[string][]string{}
 	p.mu.Lock()
-	for _, s := range seen.snapshots() {
+	for _, s := range seen {
 		claimed[s.Region] = slices.DeleteFunc(p.claimed(s), func(id string) bool {
 			_, gone := p.left[tenure.Network{Region: s.Region, ID: id}]
 			return gone
@@ -445,7 +472,7 @@ func (p *presence) permitted(pl plan.Plan, seen observation) (plan.Plan, error) 
 		if _, asked := open[region]; asked {
 			continue
 		}
-		if open[region] = p.may(region, claimed[region]...); !open[region] {
+		if open[region] = p.May(region, claimed[region]...); !open[region] {
 			p.mu.Lock()
 			p.barred[region] = claimed[region]
 			p.mu.Unlock()
@@ -454,15 +481,15 @@ func (p *presence) permitted(pl plan.Plan, seen observation) (plan.Plan, error) 
 	if !slices.Contains(slices.Collect(maps.Values(open)), false) {
 		return pl, nil
 	}
-	p.kick()
+	p.Kick()
 	out := plan.Plan{Account: pl.Account, Partial: true}
 	for _, s := range pl.Steps {
 		if open[s.Scope.Region] {
 			out.Steps = append(out.Steps, s)
 		}
 	}
-	if is := p.report(); is.State == tenure.Stopped {
-		return out, &stoppedError{is.text(p.w.key)}
+	if is := p.Sole(); is.State == tenure.Stopped {
+		return out, &stoppedError{is.Text(p.Account)}
 	}
 	return out, nil
 }
@@ -472,8 +499,8 @@ type stoppedError struct{ text string }
 
 func (e *stoppedError) Error() string { return e.text }
 
-// claims marks the networks that the plan has just claimed.
-func (p *presence) claims(ctx context.Context, acct Account, claims plan.Plan) {
+// Claims marks the networks that the plan has just claimed.
+func (p *Presence) Claims(ctx context.Context, provider cloud.Provider, claims plan.Plan) {
 	if p == nil {
 		return
 	}
@@ -483,8 +510,8 @@ func (p *presence) claims(ctx context.Context, acct Account, claims plan.Plan) {
 	for _, s := range claims.Steps {
 		regions[s.Scope.Region] = append(regions[s.Scope.Region], s.Op.Target)
 	}
-	is := p.g.at(p.w.key)
-	for _, region := range sortedKeys(regions) {
+	is := p.g.at(p.Account)
+	for _, region := range slices.Sorted(maps.Keys(regions)) {
 		p.mu.Lock()
 		if p.tenure == nil {
 			p.mu.Unlock()
@@ -494,17 +521,17 @@ func (p *presence) claims(ctx context.Context, acct Account, claims plan.Plan) {
 			delete(p.left, tenure.Network{Region: region, ID: id})
 		}
 		p.places[region] = true
-		p.tenure.Claimed(region, p.w.r.Clock.Now(), regions[region]...)
+		p.tenure.Claimed(region, p.Clock.Now(), regions[region]...)
 		p.mu.Unlock()
 		// What goes wrong is repeated by the next cycle, and until the mark stands nothing else is
 		// written.
-		_ = p.mark(ctx, acct.Provider, cloud.Scope{Account: p.w.key, Region: region}, is)
+		_ = p.mark(ctx, provider, cloud.Scope{Account: p.Account, Region: region}, is)
 	}
 }
 
-// letGo adds to the operation that gives up a claim that the mark goes too. The function that it
+// LetGo adds to the operation that gives up a claim that the mark goes too. The function that it
 // returns is to be called when it was tried; until then no network is marked.
-func (p *presence) letGo(region string, op cloud.Op) (cloud.Op, func(error)) {
+func (p *Presence) LetGo(region string, op cloud.Op) (cloud.Op, func(error)) {
 	if p == nil || op.Kind != cloud.OpUntag || op.Tags[cloud.TagClaim] == "" {
 		return op, func(error) {}
 	}
@@ -519,7 +546,7 @@ func (p *presence) letGo(region string, op cloud.Op) (cloud.Op, func(error)) {
 	return op, func(err error) {
 		if err == nil {
 			p.mu.Lock()
-			p.left[tenure.Network{Region: region, ID: op.Target}] = p.w.r.Clock.Now()
+			p.left[tenure.Network{Region: region, ID: op.Target}] = p.Clock.Now()
 			p.mu.Unlock()
 		}
 		p.turn.Unlock()

@@ -1,4 +1,4 @@
-package realize
+package instance
 
 import (
 	"context"
@@ -10,49 +10,22 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/utils/clock"
 
+	"github.com/nephele-io/nephele/internal/cloud/realize/instance/register"
 	"github.com/nephele-io/nephele/internal/cloud/tenure"
 )
 
-// Instance says which process this is among those that have the same cluster id.
-type Instance struct {
+// Process says which process this is among those that have the same cluster id.
+type Process struct {
 	// Epoch names the process. It is random, and a tenure.ValidEpoch.
 	Epoch string
 	// Heartbeat is the longest time in which it shows that it lives.
 	Heartbeat time.Duration
 	// Register is the cluster's own record.
-	Register Register
+	Register register.Register
 	// Shares, if set, divides the accounts between the processes of the cluster. It takes the place
 	// of Register.
 	Shares Shares
 }
-
-// places say where this process stands, for each account.
-type places interface {
-	at(account string) standing
-	// writes reports whether the process may write to the account, as far as its cluster is
-	// concerned.
-	writes(account string) bool
-	// stop notes the epoch because of which the account is stopped; "" if it is not.
-	stop(account, epoch string)
-}
-
-// Register keeps the record in which the instances of one cluster leave word to one another, in the
-// cluster's own API.
-type Register interface {
-	// Load returns the record and its version. A record that nobody has stored yet is empty.
-	Load(ctx context.Context) (tenure.Record, string, error)
-	// Store puts a record in the place of the version that Load or Store has returned last, and
-	// returns the new version. Its error is ErrOvertaken if the record is another by now.
-	Store(ctx context.Context, r tenure.Record, version string) (string, error)
-}
-
-// The errors of a Register that mean something; all others pass.
-var (
-	// ErrOvertaken: somebody else has stored a record.
-	ErrOvertaken = errors.New("somebody else has written the record of instances")
-	// ErrDenied: this process may not use the record.
-	ErrDenied = errors.New("the record of instances may not be used")
-)
 
 const (
 	// recordLimit bounds a call to the register, and endLimit the last one.
@@ -65,10 +38,10 @@ const (
 // registrar keeps the process in its cluster's record: it finds out who led before, leads, counts,
 // and says when all is over. It is the metronome of the accounts' presences.
 //
-// run and end belong to one goroutine; the other methods may be called at any time.
+// Run and End belong to one goroutine; the other methods may be called at any time.
 type registrar struct {
-	inst      Instance
-	rules     tenure.Rules
+	inst      Process
+	beats     tenure.Rules
 	clock     clock.Clock
 	log       logr.Logger
 	candidacy tenure.Candidacy
@@ -100,14 +73,14 @@ type standing struct {
 	stopped map[string]string
 }
 
-func newRegistrar(inst Instance, pause time.Duration, clk clock.Clock, log logr.Logger) *registrar {
-	rules := tenure.Rules{Epoch: inst.Epoch, Heartbeat: inst.Heartbeat, Pause: pause}
-	return &registrar{inst: inst, rules: rules, clock: clk, log: log, candidacy: tenure.Candidacy{Rules: rules},
+func newRegistrar(inst Process, pause time.Duration, clk clock.Clock, log logr.Logger) *registrar {
+	rules := inst.rules(pause)
+	return &registrar{inst: inst, beats: rules, clock: clk, log: log, candidacy: tenure.Candidacy{Rules: rules},
 		standing: standing{mark: tenure.Mark{Epoch: inst.Epoch, Heartbeat: inst.Heartbeat}, stopped: map[string]string{}},
 		told:     map[string]bool{}, dirty: make(chan struct{}, 1), done: make(chan struct{})}
 }
 
-// at implements places: the process has all accounts or none.
+// at implements Places: the process has all accounts or none.
 func (g *registrar) at(string) standing { return g.now() }
 
 // now returns the standing.
@@ -119,8 +92,8 @@ func (g *registrar) now() standing {
 	return out
 }
 
-// stop implements places.
-func (g *registrar) stop(account, epoch string) {
+// Stop implements Places.
+func (g *registrar) Stop(account, epoch string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.standing.stopped[account] == epoch {
@@ -135,8 +108,8 @@ func (g *registrar) stop(account, epoch string) {
 	put(g.dirty)
 }
 
-// run works until ctx ends. beat is called after every attempt at the record.
-func (g *registrar) run(ctx context.Context, beat func()) {
+// Run implements Places: it works until ctx ends. beat is called after every attempt at the record.
+func (g *registrar) Run(ctx context.Context, beat func()) {
 	defer close(g.done)
 	for {
 		wait := g.step(ctx)
@@ -161,20 +134,20 @@ func (g *registrar) step(ctx context.Context) time.Duration {
 		return g.apply(ctx)
 	}
 	if err := g.store(ctx, g.next(), false); err != nil {
-		return min(recordPause, g.rules.Beat())
+		return min(recordPause, g.beats.Beat())
 	}
-	return g.rules.Beat()
+	return g.beats.Beat()
 }
 
 // apply reads the record, and leads if nobody else does.
 func (g *registrar) apply(ctx context.Context) time.Duration {
-	soon := min(recordPause, g.rules.Beat())
+	soon := min(recordPause, g.beats.Beat())
 	from := g.clock.Now()
 	r, version, err := g.inst.Register.Load(ctx)
 	to := g.clock.Now()
-	if errors.Is(err, ErrDenied) {
+	if errors.Is(err, register.ErrDenied) {
 		g.goWithout(err, g.next())
-		return g.rules.Beat()
+		return g.beats.Beat()
 	}
 	if err != nil {
 		g.fail(err)
@@ -182,13 +155,13 @@ func (g *registrar) apply(ctx context.Context) time.Duration {
 	}
 	g.learn(r)
 	if !g.candidacy.Saw(r, from, to) {
-		return max(min(g.candidacy.Next().Sub(g.clock.Now()), g.rules.Beat()), time.Millisecond)
+		return max(min(g.candidacy.Next().Sub(g.clock.Now()), g.beats.Beat()), time.Millisecond)
 	}
 	g.version = version
 	if err := g.store(ctx, g.next(), false); err != nil {
 		return soon
 	}
-	return g.rules.Beat()
+	return g.beats.Beat()
 }
 
 // learn takes what the record says before this process leads. What it says of accounts counts
@@ -226,10 +199,10 @@ func (g *registrar) store(ctx context.Context, m tenure.Mark, ended bool) error 
 	r := is.before.Led(m)
 	r.Ended, r.Stopped = ended, is.stopped
 	version, err := g.inst.Register.Store(ctx, r, g.version)
-	if errors.Is(err, ErrOvertaken) {
+	if errors.Is(err, register.ErrOvertaken) {
 		err = g.overtaken(ctx)
 	}
-	if errors.Is(err, ErrDenied) {
+	if errors.Is(err, register.ErrDenied) {
 		g.goWithout(err, m)
 		return nil
 	}
@@ -254,7 +227,7 @@ func (g *registrar) overtaken(ctx context.Context) error {
 	}
 	if !g.now().leading {
 		g.learn(r)
-		return ErrOvertaken // and to be waited for, perhaps
+		return register.ErrOvertaken // and to be waited for, perhaps
 	}
 	if r.Follows(g.inst.Epoch) {
 		g.mu.Lock()
@@ -265,7 +238,7 @@ func (g *registrar) overtaken(ctx context.Context) error {
 		return nil
 	}
 	g.version = version
-	return ErrOvertaken
+	return register.ErrOvertaken
 }
 
 // goWithout makes the process work without a record.
@@ -276,7 +249,10 @@ func (g *registrar) goWithout(err error, m tenure.Mark) {
 	g.lead(m)
 }
 
-// writes implements places.
+// rules implements Places.
+func (g *registrar) rules() tenure.Rules { return g.beats }
+
+// writes implements Places.
 func (g *registrar) writes(string) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -291,16 +267,16 @@ func (g *registrar) lead(m tenure.Mark) {
 
 // fail logs why the record cannot be used, once for each reason.
 func (g *registrar) fail(err error) {
-	if errors.Is(err, ErrOvertaken) || g.failing == err.Error() {
+	if errors.Is(err, register.ErrOvertaken) || g.failing == err.Error() {
 		return
 	}
 	g.failing = err.Error()
 	g.log.Error(err, "The cluster's record of instances cannot be used, will be repeated")
 }
 
-// end waits for run, and says in the record that this process writes nothing any more. It is to be
-// called when that is true.
-func (g *registrar) end(ctx context.Context) {
+// End implements Places: it waits for Run, and says in the record that this process writes nothing
+// any more.
+func (g *registrar) End(ctx context.Context) {
 	<-g.done
 	if is := g.now(); !is.leading || is.deposed || g.denied {
 		return
@@ -308,7 +284,7 @@ func (g *registrar) end(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endLimit)
 	defer cancel()
 	err := g.store(ctx, g.now().mark, true)
-	if errors.Is(err, ErrOvertaken) {
+	if errors.Is(err, register.ErrOvertaken) {
 		err = g.store(ctx, g.now().mark, true)
 	}
 	if err != nil {
