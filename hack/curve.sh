@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Measures how what the policy controller takes grows with the number of Pods, and writes that into
-# docs/performance.md.
+# docs/reference/figures.md.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 . hack/page.sh

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Measures on this machine, and writes what it has measured into docs/performance.md.
+# Measures on this machine, and writes what it has measured into docs/reference/figures.md.
 #
 # usage: hack/figures.sh          what building and starting the standalone binary takes; COLD=0 does
 #                                 not compile everything anew, which takes minutes

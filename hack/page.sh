@@ -1,6 +1,6 @@
-# Sourced by the scripts that write what they measure into docs/performance.md, from the root of the
+# Sourced by the scripts that write what they measure into docs/reference/figures.md, from the root of the
 # project.
-page=docs/performance.md
+page=docs/reference/figures.md
 
 # row NAME VALUE puts the value into the second cell of the row of that name; cells NAME VALUES puts
 # values, divided by " | ", into all cells but the first.

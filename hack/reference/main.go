@@ -1,6 +1,7 @@
 // Command reference writes docs/reference: fields of the stored kinds from their definitions,
 // conditions, reasons, annotations and labels from the constants of package api, metrics from where
-// they are made, and commands with their flags from the command line itself.
+// they are made, what is asked of EC2 from its adapter, and commands with their flags from the
+// command line itself.
 //
 // Usage: reference FOLDER, at the root of the repository and after the definitions were generated.
 //
@@ -27,6 +28,7 @@ var pages = []page{
 	{"conditions.md", "Conditions and reasons", "What the conditions in the status of objects say, and the reasons that they and events give.", conditions},
 	{"annotations.md", "Annotations and labels", "What Nephele reads from and writes into the metadata of objects.", annotations},
 	{"metrics.md", "Metrics", "Every metric of the controller, of enforcers and of agents. [Metrics](../metrics.md) says where they are served.", metrics},
+	{"ec2.md", "What is asked of EC2", "Every action of AWS that Nephele calls, with the parameters that it sets, and the error codes that it knows, by what they mean. [Requirements](../ec2-compatible.md) says what else a service must do.", ec2},
 	{"commands.md", "Commands and flags", "Every command of `nephele` with its flags, as `--help` prints them. `nephele up` and `nephele demo` are only in the all-in-one program: `nephele up --help`.", commands},
 }
 

@@ -6,6 +6,53 @@
 // A Server owns its listener, its goroutines and, if it has one, its state file; Close ends all of
 // them and waits. All methods may be called concurrently. The simulator knows nothing of the rest
 // of the repository: it is the second opinion on what security groups do.
+//
+// # Behind the scenes
+//
+// The endpoints below /_sim/ answer JSON to callers on this machine, without authentication.
+// account and region default to the first ones.
+//
+//   - GET /_sim/: simulated time, accounts with quotas, number of calls
+//   - GET /_sim/state: everything, as a saved state
+//   - GET /_sim/allowed?src=&dst=&proto=&port=: verdict and reason. src, dst: an address, an
+//     interface id, an instance id or Name tag (srcvpc, dstvpc: where to look for an address).
+//     proto: tcp (default), udp, icmp, icmpv6 or a number; type and code for ICMP
+//   - GET /_sim/journal?after=SEQ&action=NAME: the latest 10000 calls in the order in which they
+//     finished; DELETE forgets them
+//   - GET /_sim/counts: number of calls by action
+//   - GET, POST, DELETE /_sim/faults[?id=]: faults in force; add one; remove one or all
+//   - POST /_sim/advance?by=1h: move the simulated time forward
+//   - POST /_sim/visibility-delay?delay=2s: as the flag, from now on
+//   - POST /_sim/effect-delay?delay=5s&seed=7: as the flags, from now on; edits on their way are in
+//     force at once
+//   - POST /_sim/quotas?account=: set quotas, e.g. {"rulesPerGroup": 10}
+//   - POST /_sim/peering?id=&status=: change the status of a peering
+//   - GET, POST, DELETE /_sim/queues[?account=&region=&name=]: queues with their depth; make one;
+//     delete one (name: nephele-events)
+//   - POST /_sim/event-delay?delay=5s: as the flag, from now on
+//   - GET /_sim/services[?kind=]: native services with their interfaces
+//   - GET /_sim/lookup?host=: the addresses of a service's host name
+//   - GET /_sim/through?src=&dst=&proto=&port=: both hops of a flow to a balancer; parameters as
+//     for allowed
+//   - POST /_sim/failover?kind=&name=: another writer for a database-cluster or replication-group;
+//     another interface and address for a database with multiZone
+//   - POST /_sim/scale?kind=&name=&interfaces=: interfaces of a balancer per subnet; the oldest go
+//     first
+//   - POST /_sim/run: start an instance: {"subnet": "subnet-...", "groups": ["sg-..."], "name":
+//     "web-3", "tags": {"app": "shop"}}
+//   - POST /_sim/terminate: {"instances": ["i-..."]}
+//   - POST /_sim/tags: {"resources": ["i-..."], "set": {"app": "shop"}, "remove": ["old"]}
+//
+// A fault names calls and what happens to them:
+//
+// console $ curl -X POST localhost:8555/_sim/faults -d '{"action": "CreateSecurityGroup", "nth": 2,
+// "loseAnswer": true}'
+//
+//   - Which: action (* = any), service (rds, ec2, ...), account, region, params (wire parameters
+//     with these values), from the nth matching call on (1) for times calls (1; -1 = for ever). In
+//     Go also any predicate (Fault.Match).
+//   - What: delay ("2s"), code with message and status (answered instead of executing), drop (cut
+//     before the call is executed), loseAnswer (executed, then cut).
 package sim
 
 import (

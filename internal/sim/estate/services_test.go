@@ -263,18 +263,16 @@ func TestFailover(t *testing.T) {
 	}
 }
 
-// TestDocumentedServices: the services of docs/simulator.md can be loaded into its estate.
+// TestDocumentedServices: the services of docs/examples/estate can be loaded into its estate.
 func TestDocumentedServices(t *testing.T) {
-	page, err := os.ReadFile("../../../docs/simulator.md")
-	if err != nil {
-		t.Fatal(err)
+	read := func(name string) string {
+		text, err := os.ReadFile("../../../docs/examples/estate/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
 	}
-	blocks := strings.Split(string(page), "```yaml\n")
-	if len(blocks) < 3 {
-		t.Fatal("docs/simulator.md has no example of services")
-	}
-	whole, _, _ := strings.Cut(blocks[1], "```")
-	services, _, _ := strings.Cut(blocks[2], "```")
+	whole, services := read("estate.yaml"), read("services.yaml")
 	s, err := loadText(t, strings.Replace(whole, "    - name: ops\n", services+"    - name: ops\n", 1))
 	if err != nil {
 		t.Fatal(err)

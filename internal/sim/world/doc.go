@@ -20,4 +20,35 @@
 // are serialised; reads run beside one another. Hooks set by OnMutation run after the commit and
 // before the next mutation starts, so a hook sees exactly the state that its mutation left. A hook
 // may read the World; it must not mutate it (that would deadlock).
+//
+// # What is modelled
+//
+// Modelled: accounts, regions, credentials, IAM roles, VPCs with several IPv4 and IPv6 blocks,
+// subnets (also shared, sharedWith in a saved state), peerings (also across accounts and regions),
+// instances and their states, network interfaces (several per instance, secondary, IPv6 and public
+// addresses, interfaces of services, detached ones), security groups, managed prefix lists, route
+// tables, network ACLs, internet gateways, launch templates, tags, quotas, eventual consistency.
+//
+// Not modelled: NAT, egress-only and transit gateways and endpoints (a route may name one), VPC
+// associations, sharing of groups. Power states play no part in verdicts.
+//
+// A credential or role may have an IAM policy (policy:) with allow and deny statements over
+// actions, resources and string conditions; anything else in it is an error. Without one it may do
+// everything. Changing actions ask for the resources they name, with their tags; creating actions
+// also for what the object is made in, and for ec2:CreateTags if tags are given. Reading, and
+// RunInstances, know only the resource *.
+//
+// A verdict asks, in this order:
+//
+//   - The egress rules of the source's groups, unless the source is outside.
+//   - The ingress rules of the destination's groups, unless the destination is outside. Blocks and
+//     prefix lists match the other end's private address; a group matches the private addresses of
+//     interfaces that hold it, in the VPC or across an active peering in the region. Flows to a
+//     public address are seen with public addresses at both ends, and group references do not
+//     match. A flow from an interface to itself is not filtered.
+//   - The route table of each end's subnet must lead to the other end.
+//   - The network ACLs of both subnets must pass the flow and its answer to port 49152 (an echo:
+//     the echo reply). Within a subnet they are not asked.
+//
+// A main route table and default ACL that nobody described or wrote to let everything through.
 package world
