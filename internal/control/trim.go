@@ -19,27 +19,34 @@ import (
 // concurrent use; use NewTrimmer.
 type Trimmer struct {
 	mu sync.Mutex
-	// labels are those seen, by content; texts are names that many objects have.
+	// labels are those seen, by content; texts are names that many objects have; specs are those of
+	// policies seen, by their encoding.
 	labels map[string]map[string]string
 	texts  map[string]string
+	specs  map[string]networkingv1.NetworkPolicySpec
 	// keys and content are used again for each map.
 	keys    []string
 	content []byte
 }
 
-// maxShared is the number of contents that a Trimmer remembers before it begins anew.
-const maxShared = 1 << 16
+const (
+	// maxShared is the number of contents that a Trimmer remembers before it begins anew, maxSpecs
+	// that of the specs of policies, and maxSpecBytes how large one may be.
+	maxShared    = 1 << 16
+	maxSpecs     = 1 << 12
+	maxSpecBytes = 1 << 10
+)
 
 // NewTrimmer returns a Trimmer.
 func NewTrimmer() *Trimmer {
-	return &Trimmer{labels: map[string]map[string]string{}, texts: map[string]string{}}
+	return &Trimmer{labels: map[string]map[string]string{}, texts: map[string]string{}, specs: map[string]networkingv1.NetworkPolicySpec{}}
 }
 
 // Trim takes away who manages which fields and the images of Nodes; of a Pod it leaves a
-// convert.TrimmedPod. Equal labels become the same map, and of VirtualMachines and
-// ExternalEntities equal texts the same text. It is a transformation for informers
-// (cache.Options.DefaultTransform): a cache with it cannot be asked for Pods, and no map of labels
-// may be modified.
+// convert.TrimmedPod. Equal labels become the same map, equal specs of Kubernetes NetworkPolicies
+// have the same parts, and of VirtualMachines and ExternalEntities equal texts become the same
+// text. It is a transformation for informers (cache.Options.DefaultTransform): a cache with it
+// cannot be asked for Pods, and neither a map of labels nor a part of such a spec may be modified.
 func (t *Trimmer) Trim(object any) (any, error) {
 	if o, ok := object.(client.Object); ok && len(o.GetManagedFields()) > 0 {
 		o.SetManagedFields(nil)
@@ -55,21 +62,86 @@ func (t *Trimmer) Trim(object any) (any, error) {
 		t.shareVM(o)
 	case *v1alpha2.ExternalEntity:
 		t.shareEntity(o)
+	case *corev1.Namespace:
+		t.trimNamespace(o)
 	case *networkingv1.NetworkPolicy:
-		t.trimMeta(&o.ObjectMeta)
-		t.trimSelector(&o.Spec.PodSelector)
-		for i := range o.Spec.Ingress {
-			t.trimPeers(o.Spec.Ingress[i].From)
-		}
-		for i := range o.Spec.Egress {
-			t.trimPeers(o.Spec.Egress[i].To)
-		}
+		o.Namespace, o.Labels = t.text(o.Namespace), t.shared(o.Labels)
+		t.trimSpec(&o.Spec)
+		t.packMeta(&o.ObjectMeta)
 	}
 	return object, nil
 }
 
-func (t *Trimmer) trimMeta(m *metav1.ObjectMeta) {
-	m.Namespace, m.Labels = t.text(m.Namespace), t.shared(m.Labels)
+// packMeta makes what only this object is called one text.
+func (t *Trimmer) packMeta(m *metav1.ObjectMeta) {
+	t.pack(&m.Name, (*string)(&m.UID), &m.ResourceVersion)
+}
+
+// pack makes texts the parts of one, which costs the garbage collector one visit instead of many.
+// They should come and go together: one that is kept keeps all.
+func (t *Trimmer) pack(texts ...*string) {
+	t.content = t.content[:0]
+	for _, s := range texts {
+		t.content = append(t.content, *s...)
+	}
+	rest := string(t.content)
+	for _, s := range texts {
+		n := len(*s)
+		*s, rest = rest[:n], rest[n:]
+	}
+}
+
+// trimNamespace makes the labels use the keys of others, and the name: the API server gives every
+// Namespace a label with it.
+func (t *Trimmer) trimNamespace(n *corev1.Namespace) {
+	t.packMeta(&n.ObjectMeta)
+	if len(n.Labels) == 0 {
+		return
+	}
+	labels := make(map[string]string, len(n.Labels))
+	for k, v := range n.Labels {
+		if v == n.Name {
+			v = n.Name
+		} else {
+			v = t.text(v)
+		}
+		labels[t.text(k)] = v
+	}
+	n.Labels = labels
+}
+
+// trimSpec gives a policy the parts of an equal spec that has been seen: in most clusters most
+// policies are one of a few, again and again.
+func (t *Trimmer) trimSpec(spec *networkingv1.NetworkPolicySpec) {
+	size := spec.Size()
+	shared := size <= maxSpecBytes
+	if shared {
+		t.content = slices.Grow(t.content[:0], size)[:size]
+		if _, err := spec.MarshalToSizedBuffer(t.content); err != nil {
+			shared = false
+		} else if known, ok := t.specs[string(t.content)]; ok {
+			*spec = known
+			return
+		}
+	}
+	var key string
+	if shared {
+		key = string(t.content) // the rest uses the place again
+	}
+	t.trimSelector(&spec.PodSelector)
+	for i := range spec.Ingress {
+		t.trimPeers(spec.Ingress[i].From)
+	}
+	for i := range spec.Egress {
+		t.trimPeers(spec.Egress[i].To)
+	}
+	if !shared {
+		return
+	}
+	if len(t.specs) >= maxSpecs {
+		clear(t.specs)
+	}
+	t.specs[key] = *spec
 }
 
 func (t *Trimmer) trimPeers(peers []networkingv1.NetworkPolicyPeer) {
@@ -89,6 +161,7 @@ func (t *Trimmer) trimPod(p *corev1.Pod) *convert.TrimmedPod {
 	out := convert.TrimPod(p)
 	out.Namespace, out.Labels = t.text(out.Namespace), t.shared(out.Labels)
 	out.Node, out.ServiceAccount = t.text(out.Node), t.text(out.ServiceAccount)
+	t.pack(&out.Name, &out.ResourceVersion, &out.IP)
 	return out
 }
 

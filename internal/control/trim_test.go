@@ -3,9 +3,11 @@ package control
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/netip"
 	"reflect"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"unsafe"
@@ -15,6 +17,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	toolscache "k8s.io/client-go/tools/cache"
 	cachetesting "k8s.io/client-go/tools/cache/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -156,6 +159,85 @@ func TestTrimSharesLabels(t *testing.T) {
 	}
 	if len(trimmer.labels) > maxShared {
 		t.Fatalf("%d contents are remembered", len(trimmer.labels))
+	}
+}
+
+// TestTrimSharesSpecs: Kubernetes NetworkPolicies keep what they say, equal ones in the same parts,
+// and no more specs are remembered than may be, none of them large.
+func TestTrimSharesSpecs(t *testing.T) {
+	trimmer := NewTrimmer()
+	trim := func(name string, spec networkingv1.NetworkPolicySpec) *networkingv1.NetworkPolicy {
+		t.Helper()
+		p := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name + "-uid"), ResourceVersion: "1"}, Spec: spec}
+		before := p.DeepCopy()
+		if _, err := trimmer.Trim(p); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(before, p); diff != "" {
+			t.Fatalf("%s says something else:\n%s", name, diff)
+		}
+		return p
+	}
+	spec := func(port int32) networkingv1.NetworkPolicySpec {
+		at := intstr.FromInt32(port)
+		return networkingv1.NetworkPolicySpec{
+			PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
+			PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress},
+			Ingress: []networkingv1.NetworkPolicyIngressRule{{
+				From:  []networkingv1.NetworkPolicyPeer{{PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "db"}}}},
+				Ports: []networkingv1.NetworkPolicyPort{{Port: &at}},
+			}},
+		}
+	}
+	a, b, c := trim("a", spec(80)), trim("b", spec(80)), trim("c", spec(81))
+	if &a.Spec.Ingress[0] != &b.Spec.Ingress[0] || &a.Spec.PolicyTypes[0] != &b.Spec.PolicyTypes[0] {
+		t.Error("equal specs have parts of their own")
+	}
+	if &a.Spec.Ingress[0] == &c.Spec.Ingress[0] {
+		t.Error("different specs have the same parts")
+	}
+	large := spec(80)
+	for i := range maxSpecBytes {
+		large.PodSelector.MatchLabels[fmt.Sprint(i)] = ""
+	}
+	seen := len(trimmer.specs)
+	if trim("large", large); len(trimmer.specs) != seen {
+		t.Error("a large spec is remembered")
+	}
+	for i := range int32(maxSpecs + 10) {
+		trim("many", spec(i))
+	}
+	if len(trimmer.specs) > maxSpecs {
+		t.Errorf("%d specs are remembered", len(trimmer.specs))
+	}
+}
+
+// TestTrimKeepsNamespaces: a Namespace keeps what it says, in texts that it shares with others or
+// that are parts of its own.
+func TestTrimKeepsNamespaces(t *testing.T) {
+	trimmer := NewTrimmer()
+	var keys []string
+	for _, name := range []string{"red", "blue"} {
+		n := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, UID: "u", ResourceVersion: "7", Labels: map[string]string{
+			strings.Clone(corev1.LabelMetadataName): strings.Clone(name), strings.Clone("team"): "x",
+		}}}
+		before := n.DeepCopy()
+		if _, err := trimmer.Trim(n); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(before, n); diff != "" {
+			t.Errorf("it says something else:\n%s", diff)
+		}
+		if unsafe.StringData(n.Labels[corev1.LabelMetadataName]) != unsafe.StringData(n.Name) {
+			t.Error("its name is there twice")
+		}
+		keys = slices.AppendSeq(keys, maps.Keys(n.Labels))
+	}
+	slices.Sort(keys)
+	for i := 0; i < len(keys); i += 2 {
+		if keys[i] != keys[i+1] || unsafe.StringData(keys[i]) != unsafe.StringData(keys[i+1]) {
+			t.Errorf("%q and %q are not one text", keys[i], keys[i+1])
+		}
 	}
 }
 
