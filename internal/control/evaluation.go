@@ -110,8 +110,9 @@ func forAllTraffic(l *policy.Listing) *policy.Listing {
 		c.Rules = slices.Clone(c.Rules)
 		for j := range c.Rules {
 			r := &c.Rules[j]
-			r.Services = nil
-			r.To.FQDNs, r.To.ToServices = nil, nil
+			content := *r.RuleContent
+			content.Services, content.FQDNs, content.ToServices = nil, nil, nil
+			r.RuleContent = &content
 		}
 		out.Policies[i] = policy.PolicySpan{ComputedPolicy: &c}
 	}

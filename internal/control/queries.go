@@ -159,9 +159,10 @@ func (c *Controller) Endpoint(ctx context.Context, name types.NamespacedName) (*
 			applies = applies || anyIn(r.AppliedToGroups, applied)
 			rule := v1beta2.EndpointRule{PolicyRef: source, Direction: v1beta2.Direction(r.Direction), RuleIndex: int(ruleIndex(p.ComputedPolicy, i))}
 			switch {
-			case anyIn(r.From.AddressGroups, peers):
+			case !anyIn(r.AddressGroups, peers):
+			case r.Direction == policy.Ingress:
 				out.IngressSrcRules = appendOnce(out.IngressSrcRules, rule)
-			case anyIn(r.To.AddressGroups, peers):
+			default:
 				out.EgressDstRules = appendOnce(out.EgressDstRules, rule)
 			}
 		}

@@ -481,8 +481,8 @@ func explainRule(r policy.RuleRef) Rule {
 
 func explainUncertain(r policy.RuleRef) Rule {
 	out := explainRule(r)
-	out.DependsOn = append(out.DependsOn, r.Rule.To.FQDNs...)
-	for _, n := range r.Rule.To.ToServices {
+	out.DependsOn = append(out.DependsOn, r.Rule.FQDNs...)
+	for _, n := range r.Rule.ToServices {
 		out.DependsOn = append(out.DependsOn, serviceText(n))
 	}
 	if r.Unseen {

@@ -68,10 +68,11 @@ type Engine struct {
 	serials     uint32
 	freeSerials []uint32
 	// everything selects all; simple are selectors by one label; denials are rules that many
-	// policies have.
+	// policies have, contents what their rules say.
 	everything *selector
 	simple     map[label]*selector
 	denials    map[denial][]ComputedRule
+	contents   contents
 	// scratch is where names are put together, policyScratch where sources make policies.
 	scratch       []byte
 	policyScratch Policy

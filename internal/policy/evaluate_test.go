@@ -88,7 +88,7 @@ func toServices(l *policy.Listing) []policy.NamespacedName {
 	var out []policy.NamespacedName
 	for _, p := range l.Policies {
 		for _, r := range p.Rules {
-			out = append(out, r.To.ToServices...)
+			out = append(out, r.ToServices...)
 		}
 	}
 	return out

@@ -24,12 +24,11 @@ func (t *translation) kubernetes() {
 	each := func(d Direction, rules []Rule, path string) {
 		for i := range rules {
 			at := indexed(path, i)
-			out := ComputedRule{Direction: d, Priority: knpRulePriority, Action: Allow, EnableLogging: logging}
+			out := RuleContent{Direction: d, Priority: knpRulePriority, Action: Allow, EnableLogging: logging}
 			t.kubernetesPeers(rules[i].Peers, peerPath(d, at))
 			var named bool
 			out.Services, named = t.services(&rules[i], at)
-			t.setPeer(&out, t.peers(d, rules[i].Peers, peerPath(d, at), named))
-			t.out.Rules = append(t.out.Rules, out)
+			t.addRule(out, t.peers(d, rules[i].Peers, peerPath(d, at), named), nil)
 		}
 	}
 	// A direction that is not in policyTypes is not restricted, whatever rules are written for it.
@@ -55,10 +54,10 @@ func (t *translation) denyAll(d denial) []ComputedRule {
 	rules, known := t.e.denials[d]
 	if !known {
 		if d.ingress {
-			rules = append(rules, ComputedRule{Direction: Ingress, EnableLogging: d.logging})
+			rules = append(rules, t.rule(RuleContent{Direction: Ingress, EnableLogging: d.logging}, ComputedPeer{}, nil))
 		}
 		if d.egress {
-			rules = append(rules, ComputedRule{Direction: Egress, EnableLogging: d.logging})
+			rules = append(rules, t.rule(RuleContent{Direction: Egress, EnableLogging: d.logging}, ComputedPeer{}, nil))
 		}
 		t.e.denials[d] = slices.Clip(rules)
 	}

@@ -17,11 +17,8 @@ const (
 // matches holds a rule against the flow of the walk. If it matches only by other entities that have
 // the address of the remote end, these are returned as well.
 func (v *Evaluator) matches(w *walk, r *ComputedRule) (match, []EntityRef) {
-	peer := &r.From
-	if r.Direction == Egress {
-		peer = &r.To
-	}
-	remote := v.remoteMembers(w, peer)
+	peer := r.Peer()
+	remote := v.remoteMembers(w, &peer)
 	itself, others := remote, []EntityRef(nil)
 	if w.remote.EntityRef != (EntityRef{}) {
 		itself = nil
@@ -43,7 +40,7 @@ func (v *Evaluator) matches(w *walk, r *ComputedRule) (match, []EntityRef) {
 	switch {
 	case (len(itself) > 0 || inside) && servicesMatch(w.flow, r.Services, ports(itself)):
 		return matchYes, nil
-	case v.mayBeUnseen(w, peer) && (servicesMatch(w.flow, r.Services, ports(remote)) || r.Direction == Egress && namesPorts(r.Services)):
+	case v.mayBeUnseen(w, &peer) && (servicesMatch(w.flow, r.Services, ports(remote)) || r.Direction == Egress && namesPorts(r.Services)):
 		w.unseen = true
 		return matchMaybe, nil
 	case !servicesMatch(w.flow, r.Services, ports(remote)):
@@ -51,7 +48,7 @@ func (v *Evaluator) matches(w *walk, r *ComputedRule) (match, []EntityRef) {
 	case len(remote) > 0 || inside:
 		return matchYes, others
 	case len(peer.FQDNs) > 0 || slices.ContainsFunc(peer.ToServices, func(n NamespacedName) bool { return v.mayLead(n, w.flow) }):
-		return v.byName(w.flow, peer), nil
+		return v.byName(w.flow, &peer), nil
 	}
 	return matchNo, nil
 }

@@ -26,24 +26,50 @@ type PolicyRef struct {
 	UID       string
 }
 
-// ComputedRule is one rule of a ComputedPolicy.
+// ComputedRule is one rule of a ComputedPolicy: what it says, which rules of other policies may
+// say too, and its groups.
 type ComputedRule struct {
+	*RuleContent
+	// AddressGroups are those of the Peer.
+	AddressGroups   []string
+	AppliedToGroups []string
+}
+
+// RuleContent is what a rule says but for its groups. It may be that of several rules.
+type RuleContent struct {
 	Direction Direction
-	// From is set in ingress rules, To in egress rules.
-	From ComputedPeer
-	To   ComputedPeer
-	// Services is the traffic matched; empty means all.
-	Services []ServiceMatch
-	// Priority is the index of the source rule in its direction; -1 in Kubernetes NetworkPolicies.
-	Priority int32
 	// Action is empty in the deny-all rule of a Kubernetes NetworkPolicy, which also has Priority
 	// 0.
-	Action          Action
-	EnableLogging   bool
-	AppliedToGroups []string
-	Name            string
-	L7Protocols     []L7Protocol
-	LogLabel        string
+	Action Action
+	// Priority is the index of the source rule in its direction; -1 in Kubernetes NetworkPolicies.
+	Priority      int32
+	EnableLogging bool
+	// Services is the traffic matched; empty means all.
+	Services    []ServiceMatch
+	Name        string
+	L7Protocols []L7Protocol
+	LogLabel    string
+	// IPBlocks, FQDNs and ToServices are those of the Peer.
+	IPBlocks   []CIDRBlock
+	FQDNs      []string
+	ToServices []NamespacedName
+}
+
+// NewRule returns a rule with a content, of which the parts of the peer are not looked at, and the
+// peer.
+func NewRule(c RuleContent, peer ComputedPeer, appliedTo []string) ComputedRule {
+	c.setPeer(&peer)
+	return ComputedRule{RuleContent: &c, AddressGroups: peer.AddressGroups, AppliedToGroups: appliedTo}
+}
+
+func (c *RuleContent) setPeer(p *ComputedPeer) {
+	c.IPBlocks, c.FQDNs, c.ToServices = p.IPBlocks, p.FQDNs, p.ToServices
+}
+
+// Peer returns the other end of the rule: where an ingress rule lets traffic come from, or an
+// egress rule lets it go to.
+func (r *ComputedRule) Peer() ComputedPeer {
+	return ComputedPeer{AddressGroups: r.AddressGroups, IPBlocks: r.IPBlocks, FQDNs: r.FQDNs, ToServices: r.ToServices}
 }
 
 // ComputedPeer is the other end of a rule: the union of its parts. All parts empty: nothing.

@@ -154,7 +154,7 @@ func TestNaming(t *testing.T) {
 			for _, p := range whole.Policies {
 				concerned := shares(p.AppliedToGroups, applied)
 				for _, r := range p.Rules {
-					concerned = concerned || shares(r.AppliedToGroups, applied) || shares(r.From.AddressGroups, peers) || shares(r.To.AddressGroups, peers)
+					concerned = concerned || shares(r.AppliedToGroups, applied) || shares(r.AddressGroups, peers)
 				}
 				if concerned {
 					want = append(want, p.Source.UID)

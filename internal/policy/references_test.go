@@ -24,7 +24,7 @@ func TestEveryGroupIsReferredTo(t *testing.T) {
 		named := map[string]bool{}
 		for _, p := range listing.Policies {
 			for _, rule := range p.Rules {
-				for _, g := range slices.Concat(rule.AppliedToGroups, rule.From.AddressGroups, rule.To.AddressGroups) {
+				for _, g := range slices.Concat(rule.AppliedToGroups, rule.AddressGroups) {
 					named[g] = true
 				}
 				if len(rule.AppliedToGroups) > 0 {

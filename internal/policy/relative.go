@@ -114,7 +114,7 @@ func (t *translation) namespacesOf(s *terms) []*namespace {
 }
 
 // selfRules adds one rule per Namespace, for peers in the same Namespace.
-func (t *translation) selfRules(out ComputedRule, peers []indexedPeer, spaces []space) {
+func (t *translation) selfRules(out RuleContent, peers []indexedPeer, spaces []space) {
 	selections := make([]terms, len(peers))
 	for i, peer := range peers {
 		selections[i] = t.peerTerms(peer)
@@ -124,22 +124,20 @@ func (t *translation) selfRules(out ComputedRule, peers []indexedPeer, spaces []
 		if len(peers) == 0 {
 			return
 		}
-		r := out
-		r.AppliedToGroups = t.groupNames(t.groupsOf(s))
+		appliedTo := t.groupNames(t.groupsOf(s))
 		var p ComputedPeer
 		for _, selection := range selections {
 			narrowed := selection
 			narrowed.namespace = s.ns.name
 			p.AddressGroups = append(p.AddressGroups, t.use(t.e.acquireGroup(AddressGroup, &narrowed)).name)
 		}
-		t.setPeer(&r, p)
-		t.out.Rules = append(t.out.Rules, r)
+		t.addRule(out, p, appliedTo)
 	}
 }
 
 // sameLabelRules adds, for one peer, a rule per combination of label values that the Namespaces
 // have. Namespaces that lack one of the labels get none.
-func (t *translation) sameLabelRules(out ComputedRule, peer indexedPeer, spaces []space) {
+func (t *translation) sameLabelRules(out RuleContent, peer indexedPeer, spaces []space) {
 	keys := peer.Namespaces.SameLabels
 	type class struct {
 		labels map[string]string
@@ -169,12 +167,10 @@ func (t *translation) sameLabelRules(out ComputedRule, peer indexedPeer, spaces 
 	}
 	for _, id := range slices.Sorted(maps.Keys(classes)) {
 		c := classes[id]
-		r := out
-		r.AppliedToGroups = t.groupNames(c.groups)
+		appliedTo := t.groupNames(c.groups)
 		narrowed := selection
 		narrowed.namespaces = t.e.selector(&Selector{MatchLabels: c.labels}, below(peer.path, ".namespaces.sameLabels"), &t.errs)
 		name := t.use(t.e.acquireGroup(AddressGroup, &narrowed)).name
-		t.setPeer(&r, ComputedPeer{AddressGroups: []string{name}})
-		t.out.Rules = append(t.out.Rules, r)
+		t.addRule(out, ComputedPeer{AddressGroups: []string{name}}, appliedTo)
 	}
 }

@@ -1,5 +1,7 @@
 package policy
 
+import "unsafe"
+
 // slabs are where values are made before the first Commit, many at a time: what there is at the
 // beginning is most of what there ever is, and the garbage collector goes through one large piece
 // of memory faster than through many small ones. A slab is kept as long as any value in it is. So
@@ -31,8 +33,15 @@ type slabs struct {
 // slab makes values of one type. The zero slab has made none.
 type slab[T any] struct{ rest []T }
 
-// slabLength is how many values are made at a time.
-const slabLength = 64
+// slabBytes is how much is made at a time: a size class of the allocator less its header, so that
+// hardly anything is left over whatever the size of a value.
+const slabBytes = 16<<10 - 8
+
+// fresh is memory for as many values as a slab has.
+func (s *slab[T]) fresh() []T {
+	var x T
+	return make([]T, slabBytes/unsafe.Sizeof(x))
+}
 
 // one makes a value.
 func one[T any](all *slabs, s *slab[T]) *T {
@@ -40,20 +49,23 @@ func one[T any](all *slabs, s *slab[T]) *T {
 		return new(T)
 	}
 	if len(s.rest) == 0 {
-		s.rest = make([]T, slabLength)
+		s.rest = s.fresh()
 	}
 	out := &s.rest[0]
 	s.rest = s.rest[1:]
 	return out
 }
 
+// maxRoom is the length of the longest list that is made in a slab.
+const maxRoom = 16
+
 // roomFor makes an empty list with room for n values.
 func roomFor[T any](all *slabs, s *slab[T], n int) []T {
-	if all.closed || n > slabLength/4 {
+	if all.closed || n > maxRoom {
 		return make([]T, 0, n)
 	}
 	if len(s.rest) < n {
-		s.rest = make([]T, slabLength)
+		s.rest = s.fresh()
 	}
 	out := s.rest[:0:n]
 	s.rest = s.rest[n:]

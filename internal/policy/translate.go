@@ -112,10 +112,10 @@ func (t *translation) antrea() {
 		t.out.AppliedToGroups = t.groupNames(t.atgs)
 	}
 	for i := range t.in.Ingress {
-		t.rule(Ingress, i, &t.in.Ingress[i], indexed(t.at("spec.ingress"), i))
+		t.rules(Ingress, i, &t.in.Ingress[i], indexed(t.at("spec.ingress"), i))
 	}
 	for i := range t.in.Egress {
-		t.rule(Egress, i, &t.in.Egress[i], indexed(t.at("spec.egress"), i))
+		t.rules(Egress, i, &t.in.Egress[i], indexed(t.at("spec.egress"), i))
 	}
 }
 
@@ -171,9 +171,9 @@ func (t *translation) checkAppliedTo() (perRule bool) {
 	return with > 0
 }
 
-// rule translates one rule, into several if it has peers relative to a Namespace.
-func (t *translation) rule(d Direction, index int, in *Rule, path string) {
-	out := ComputedRule{
+// rules translates one rule, into several if it has peers relative to a Namespace.
+func (t *translation) rules(d Direction, index int, in *Rule, path string) {
+	out := RuleContent{
 		Direction: d, Priority: int32(index), Action: in.Action, EnableLogging: in.EnableLogging,
 		Name: in.Name, L7Protocols: in.L7Protocols, LogLabel: in.LogLabel,
 	}
@@ -214,7 +214,7 @@ func (t *translation) rule(d Direction, index int, in *Rule, path string) {
 }
 
 // plainRule adds the rule for peers that do not depend on the Namespace.
-func (t *translation) plainRule(out ComputedRule, in *Rule, plain []indexedPeer, path string, named bool) {
+func (t *translation) plainRule(out RuleContent, in *Rule, plain []indexedPeer, path string, named bool) {
 	applied := in.AppliedTo
 	at := below(path, ".appliedTo")
 	if t.relative && len(t.in.AppliedTo) > 0 {
@@ -226,23 +226,16 @@ func (t *translation) plainRule(out ComputedRule, in *Rule, plain []indexedPeer,
 			groups = append(groups, g)
 		}
 	}
-	out.AppliedToGroups = t.groupNames(groups)
+	appliedTo := t.groupNames(groups)
+	var peer ComputedPeer
 	switch {
 	case out.Direction == Egress && len(in.ToServices) > 0:
-		out.To.ToServices = t.toServices(in.ToServices)
+		peer.ToServices = t.toServices(in.ToServices)
 	case in.NoPeers && len(in.Peers) == 0:
 	default:
-		t.setPeer(&out, t.indexedPeers(out.Direction, plain, named))
+		peer = t.indexedPeers(out.Direction, plain, named)
 	}
-	t.out.Rules = append(t.out.Rules, out)
-}
-
-func (t *translation) setPeer(r *ComputedRule, p ComputedPeer) {
-	if r.Direction == Ingress {
-		r.From = p
-	} else {
-		r.To = p
-	}
+	t.addRule(out, peer, appliedTo)
 }
 
 func peerPath(d Direction, path string) string {

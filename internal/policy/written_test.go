@@ -29,7 +29,7 @@ func TestGroupsKeepTheWrittenOrder(t *testing.T) {
 			t.Fatalf("%+v", delta)
 		}
 		out := delta.Policies[0].Policy
-		return out.AppliedToGroups, out.Rules[0].From.AddressGroups
+		return out.AppliedToGroups, out.Rules[0].AddressGroups
 	}
 	applied, peers := compute(roles)
 	turned := slices.Clone(roles)

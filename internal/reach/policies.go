@@ -155,12 +155,7 @@ func (r *rule) appliedTo() []string {
 }
 
 // peer is the other end of the rule.
-func (r *rule) peer() *policy.ComputedPeer {
-	if r.rule.Direction == policy.Egress {
-		return &r.rule.To
-	}
-	return &r.rule.From
-}
+func (r *rule) peer() policy.ComputedPeer { return r.rule.Peer() }
 
 // setPeers finds the addresses of the rule's peers. Equal peers share what is found.
 func (r *rule) setPeers(groups map[string]*group, known map[string]named) {
@@ -212,7 +207,7 @@ func (r *rule) peersIn(region string) addrset.Set {
 	return r.peers
 }
 
-func blocksOf(peer *policy.ComputedPeer) addrset.Set {
+func blocksOf(peer policy.ComputedPeer) addrset.Set {
 	var sets []addrset.Set
 	for _, b := range peer.IPBlocks {
 		sets = append(sets, addrset.OfPrefixes(b.CIDR).Minus(addrset.OfPrefixes(b.Except...)))

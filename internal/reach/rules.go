@@ -205,7 +205,7 @@ func (w *World) use(r *rule, f *finding) Use {
 		return Used
 	case f.applies == 0:
 		return AppliesToNobody
-	case slices.ContainsFunc(r.rule.Services, func(s policy.ServiceMatch) bool { return s.SrcPort != nil }), len(r.rule.To.ToServices) > 0:
+	case slices.ContainsFunc(r.rule.Services, func(s policy.ServiceMatch) bool { return s.SrcPort != nil }), len(r.rule.ToServices) > 0:
 		return Unjudged
 	case f.skipped:
 		return Skipped
@@ -350,7 +350,7 @@ func (w *World) effective(half int, e *Endpoint) EffectiveDirection {
 		if r.index < 0 {
 			continue
 		}
-		u := EffectiveRule{RuleRef: *r.ref(), Peers: r.peersIn(k.region), Names: r.rule.To.FQDNs, Decides: found[i].used}
+		u := EffectiveRule{RuleRef: *r.ref(), Peers: r.peersIn(k.region), Names: r.rule.FQDNs, Decides: found[i].used}
 		if !u.Decides {
 			for by := range found[i].lost {
 				u.By = append(u.By, *w.policies.rules[by].ref())

@@ -780,7 +780,7 @@ func (u *Union) Commit() []Changed {
 		if _, wanted := u.names[id]; p.Change == policy.Removed || !wanted {
 			continue
 		}
-		name := p.Policy.Rules[0].From.AddressGroups[0]
+		name := p.Policy.Rules[0].AddressGroups[0]
 		u.names[id] = name
 		if u.ids[name] == nil {
 			u.ids[name] = map[string]struct{}{}

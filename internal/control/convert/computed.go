@@ -305,17 +305,19 @@ func denials(rules []policy.ComputedRule) []v1beta2.NetworkPolicyRule {
 
 // isDenial reports whether a rule says no more than that all is denied.
 func isDenial(r *policy.ComputedRule) bool {
-	nothing := func(p *policy.ComputedPeer) bool {
-		return len(p.AddressGroups)+len(p.IPBlocks)+len(p.FQDNs)+len(p.ToServices) == 0
-	}
-	return r.Action == "" && r.Priority == 0 && nothing(&r.From) && nothing(&r.To) && len(r.Services)+len(r.AppliedToGroups)+len(r.L7Protocols) == 0 &&
-		r.Name == "" && r.LogLabel == ""
+	return r.Action == "" && r.Priority == 0 && len(r.AddressGroups)+len(r.IPBlocks)+len(r.FQDNs)+len(r.ToServices) == 0 &&
+		len(r.Services)+len(r.AppliedToGroups)+len(r.L7Protocols) == 0 && r.Name == "" && r.LogLabel == ""
 }
 
 func computedRule(r *policy.ComputedRule) v1beta2.NetworkPolicyRule {
 	out := v1beta2.NetworkPolicyRule{
-		Direction: v1beta2.Direction(r.Direction), From: computedPeer(&r.From), To: computedPeer(&r.To), Priority: r.Priority,
+		Direction: v1beta2.Direction(r.Direction), Priority: r.Priority,
 		EnableLogging: r.EnableLogging, AppliedToGroups: r.AppliedToGroups, Name: r.Name, LogLabel: r.LogLabel,
+	}
+	if r.Direction == policy.Ingress {
+		out.From = computedPeer(r)
+	} else {
+		out.To = computedPeer(r)
 	}
 	if r.Action != "" {
 		out.Action = (*v1beta2.RuleAction)(&r.Action) // neither is ever modified
@@ -336,7 +338,7 @@ func computedRule(r *policy.ComputedRule) v1beta2.NetworkPolicyRule {
 	return out
 }
 
-func computedPeer(p *policy.ComputedPeer) v1beta2.NetworkPolicyPeer {
+func computedPeer(p *policy.ComputedRule) v1beta2.NetworkPolicyPeer {
 	out := v1beta2.NetworkPolicyPeer{AddressGroups: p.AddressGroups, FQDNs: p.FQDNs}
 	for _, b := range p.IPBlocks {
 		block := v1beta2.IPBlock{CIDR: prefix(b.CIDR)}

@@ -80,9 +80,10 @@ func TestPartsAreTheDelta(t *testing.T) {
 // to, and take no memory of their own.
 func TestDenyAllIsShared(t *testing.T) {
 	for _, logging := range []bool{false, true} {
-		in, out := policy.ComputedRule{Direction: policy.Ingress, EnableLogging: logging}, policy.ComputedRule{Direction: policy.Egress, EnableLogging: logging}
-		other := in
-		other.EnableLogging = !logging
+		rule := func(d policy.Direction, logging bool, a policy.Action) policy.ComputedRule {
+			return policy.NewRule(policy.RuleContent{Direction: d, EnableLogging: logging, Action: a}, policy.ComputedPeer{}, nil)
+		}
+		in, out, other := rule(policy.Ingress, logging, ""), rule(policy.Egress, logging, ""), rule(policy.Ingress, !logging, "")
 		for _, c := range []struct {
 			rules  []policy.ComputedRule
 			shared bool
@@ -94,7 +95,7 @@ func TestDenyAllIsShared(t *testing.T) {
 			{[]policy.ComputedRule{in, in}, false},
 			{[]policy.ComputedRule{other, out}, false},
 			{[]policy.ComputedRule{in, out, out}, false},
-			{[]policy.ComputedRule{in, {Direction: policy.Egress, EnableLogging: logging, Action: policy.Allow}}, false},
+			{[]policy.ComputedRule{in, rule(policy.Egress, logging, policy.Allow)}, false},
 		} {
 			p := &policy.ComputedPolicy{Rules: c.rules}
 			got, again := ComputedPolicy(p).Rules, ComputedPolicy(p).Rules

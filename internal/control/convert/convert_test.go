@@ -184,9 +184,9 @@ func TestAddressesHaveSixteenBytes(t *testing.T) {
 	v4 := v1beta2.IPAddress{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 0, 1}
 	want(t, v4, m.IPs[0])
 	want(t, 16, len(m.IPs[1]))
-	p := ComputedPolicy(&policy.ComputedPolicy{Rules: []policy.ComputedRule{{From: policy.ComputedPeer{
+	p := ComputedPolicy(&policy.ComputedPolicy{Rules: []policy.ComputedRule{policy.NewRule(policy.RuleContent{Direction: policy.Ingress}, policy.ComputedPeer{
 		IPBlocks: []policy.CIDRBlock{{CIDR: netip.MustParsePrefix("10.0.0.5/24")}},
-	}}}})
+	}, nil)}})
 	block := p.Rules[0].From.IPBlocks[0].CIDR
 	want(t, int32(24), block.PrefixLength)
 	want(t, byte(5), block.IP[15])

@@ -78,23 +78,14 @@ func (o *oracle) kubernetes(p *oraclePolicy) {
 			continue
 		}
 		for _, r := range rules {
-			out := policy.ComputedRule{Direction: d, Priority: -1, Action: policy.Allow, EnableLogging: logging, Services: services(p, r)}
-			setPeer(&out, o.peer(p, d, r.Peers, r))
-			p.out.Rules = append(p.out.Rules, out)
+			out := policy.RuleContent{Direction: d, Priority: -1, Action: policy.Allow, EnableLogging: logging, Services: services(p, r)}
+			p.out.Rules = append(p.out.Rules, policy.NewRule(out, o.peer(p, d, r.Peers, r), nil))
 		}
 		if len(rules) == 0 {
-			last = append(last, policy.ComputedRule{Direction: d, EnableLogging: logging})
+			last = append(last, policy.NewRule(policy.RuleContent{Direction: d, EnableLogging: logging}, policy.ComputedPeer{}, nil))
 		}
 	}
 	p.out.Rules = append(p.out.Rules, last...)
-}
-
-func setPeer(r *policy.ComputedRule, p policy.ComputedPeer) {
-	if r.Direction == policy.Ingress {
-		r.From = p
-	} else {
-		r.To = p
-	}
 }
 
 func (o *oracle) antrea(p *oraclePolicy) {
@@ -157,7 +148,7 @@ func unique(in []string) []string {
 }
 
 func (o *oracle) rule(p *oraclePolicy, d policy.Direction, index int, in policy.Rule, relative bool) {
-	base := policy.ComputedRule{
+	base := policy.RuleContent{
 		Direction: d, Priority: int32(index), Action: in.Action, EnableLogging: in.EnableLogging, Name: in.Name,
 		L7Protocols: in.L7Protocols, LogLabel: in.LogLabel, Services: services(p, in),
 	}
@@ -177,11 +168,10 @@ func (o *oracle) rule(p *oraclePolicy, d policy.Direction, index int, in policy.
 		}
 	}
 	if len(plain) > 0 || len(in.Peers) == 0 {
-		out := base
+		var applied []string
 		for _, a := range appliedTo {
-			out.AppliedToGroups = append(out.AppliedToGroups, o.applied(p, a)...)
+			applied = append(applied, o.applied(p, a)...)
 		}
-		out.AppliedToGroups = unique(out.AppliedToGroups)
 		peer := o.peer(p, d, plain, in)
 		if d == policy.Egress && len(in.ToServices) > 0 {
 			peer = policy.ComputedPeer{}
@@ -192,8 +182,7 @@ func (o *oracle) rule(p *oraclePolicy, d policy.Direction, index int, in policy.
 				peer.ToServices = append(peer.ToServices, policy.NamespacedName{Namespace: s.Namespace, Name: s.Name})
 			}
 		}
-		setPeer(&out, peer)
-		p.out.Rules = append(p.out.Rules, out)
+		p.out.Rules = append(p.out.Rules, policy.NewRule(base, peer, unique(applied)))
 	}
 	if len(self)+len(same) == 0 {
 		return
@@ -218,18 +207,17 @@ func (o *oracle) rule(p *oraclePolicy, d policy.Direction, index int, in policy.
 }
 
 // sameNamespace adds the copy of a rule for one Namespace.
-func (o *oracle) sameNamespace(p *oraclePolicy, base policy.ComputedRule, peers []policy.Peer, namespace string, applied []*oracleGroup) {
-	base.AppliedToGroups = unique(p.useAll(applied))
+func (o *oracle) sameNamespace(p *oraclePolicy, base policy.RuleContent, peers []policy.Peer, namespace string, applied []*oracleGroup) {
+	names := unique(p.useAll(applied))
 	var peer policy.ComputedPeer
 	for _, x := range peers {
 		g := o.group(policy.AddressGroup, pick{namespace: namespace, pod: x.PodSelector, ee: x.ExternalEntitySelector})
 		peer.AddressGroups = append(peer.AddressGroups, p.use(policy.AddressGroup, g))
 	}
-	setPeer(&base, peer)
-	p.out.Rules = append(p.out.Rules, base)
+	p.out.Rules = append(p.out.Rules, policy.NewRule(base, peer, names))
 }
 
-func (o *oracle) sameLabels(p *oraclePolicy, base policy.ComputedRule, x policy.Peer, spaces map[string][]*oracleGroup, names []string) {
+func (o *oracle) sameLabels(p *oraclePolicy, base policy.RuleContent, x policy.Peer, spaces map[string][]*oracleGroup, names []string) {
 	p.check(x.PodSelector, x.ExternalEntitySelector)
 	classes := map[string][]string{}
 	values := map[string]map[string]string{}
@@ -254,13 +242,11 @@ func (o *oracle) sameLabels(p *oraclePolicy, base policy.ComputedRule, x policy.
 	}
 	sort.Strings(ids)
 	for _, id := range ids {
-		out := base
-		out.AppliedToGroups = unique(classes[id])
 		g := o.group(policy.AddressGroup, pick{
 			nsSel: &policy.Selector{MatchLabels: values[id]}, pod: x.PodSelector, ee: x.ExternalEntitySelector,
 		})
-		setPeer(&out, policy.ComputedPeer{AddressGroups: []string{p.use(policy.AddressGroup, g)}})
-		p.out.Rules = append(p.out.Rules, out)
+		peer := policy.ComputedPeer{AddressGroups: []string{p.use(policy.AddressGroup, g)}}
+		p.out.Rules = append(p.out.Rules, policy.NewRule(base, peer, unique(classes[id])))
 	}
 }
 

@@ -177,10 +177,7 @@ type attempt struct {
 // hits reports whether the rule matches; with hopeful, whether it may.
 func (a attempt) hits(r policy.ComputedRule, hopeful bool) bool {
 	l, local, remote := a.l, a.local, a.remote
-	peer := r.From
-	if r.Direction == policy.Egress {
-		peer = r.To
-	}
+	peer := r.Peer()
 	found := hopeful && len(peer.FQDNs) > 0
 	if a.f.Protocol != policy.ICMP && a.f.Protocol != policy.IGMP && !a.f.Direct {
 		through := a.f.Service != (policy.NamespacedName{})

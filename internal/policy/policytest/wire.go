@@ -91,9 +91,15 @@ func WirePolicy(p *policy.ComputedPolicy) any {
 }
 
 func wireRule(r *policy.ComputedRule) any {
+	var from, to policy.ComputedPeer
+	if r.Direction == policy.Ingress {
+		from = r.Peer()
+	} else {
+		to = r.Peer()
+	}
 	o := object{
 		"direction": string(r.Direction), "enableLogging": r.EnableLogging,
-		"from": wirePeer(&r.From), "to": wirePeer(&r.To),
+		"from": wirePeer(&from), "to": wirePeer(&to),
 	}
 	set(o, "action", r.Action, string(r.Action))
 	set(o, "priority", r.Priority, number(r.Priority))

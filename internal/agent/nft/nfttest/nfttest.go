@@ -49,7 +49,7 @@ func computed(l *policy.Listing, on func(m *policy.Member) bool) enforcer.Comput
 		}
 		out.Policies = append(out.Policies, convert.ComputedPolicy(p.ComputedPolicy))
 		for _, r := range p.Rules {
-			for _, g := range slices.Concat(r.From.AddressGroups, r.To.AddressGroups) {
+			for _, g := range r.AddressGroups {
 				used[g] = true
 			}
 		}
