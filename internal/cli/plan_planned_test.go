@@ -26,7 +26,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/forecast"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 	"github.com/nephele-io/nephele/internal/cloud/plan/render"
-	"github.com/nephele-io/nephele/internal/cloud/realize"
+	"github.com/nephele-io/nephele/internal/cloud/realize/status"
 	"github.com/nephele-io/nephele/internal/control/convert"
 	"github.com/nephele-io/nephele/internal/controller"
 	"github.com/nephele-io/nephele/internal/preview"
@@ -146,7 +146,7 @@ func (w *explainWorld) controllerSays(t *testing.T) (metav1.Condition, map[strin
 	if err != nil {
 		t.Fatal(err)
 	}
-	report := realize.Report{Account: o.Key, EnforcerKey: o.EnforcerKey, Entities: in.Entities, Modes: acct.Modes,
+	report := status.Report{Account: o.Key, EnforcerKey: o.EnforcerKey, Entities: in.Entities, ModeReasons: acct.ModeReasons(),
 		Result: plan.Compute(in, acct.Lowerer), Would: would.Rounds}
 
 	scheme, err := controller.Scheme()
@@ -166,7 +166,7 @@ func (w *explainWorld) controllerSays(t *testing.T) (metav1.Condition, map[strin
 	for _, s := range report.Result.Policies {
 		h.names[s.UID] = s.PolicyRef.String()
 	}
-	writer := realize.NewStatusWriter(c, h, events.NewFakeRecorder(1000), clock.RealClock{}, logr.Discard())
+	writer := status.NewWriter(c, h, events.NewFakeRecorder(1000), clock.RealClock{}, logr.Discard())
 	writer.Publish(t.Context(), report)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)

@@ -26,6 +26,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/aws/lower"
 	"github.com/nephele-io/nephele/internal/cloud/inventory"
 	"github.com/nephele-io/nephele/internal/cloud/realize"
+	"github.com/nephele-io/nephele/internal/cloud/realize/status"
 	"github.com/nephele-io/nephele/internal/control/convert"
 	"github.com/nephele-io/nephele/internal/controller"
 	"github.com/nephele-io/nephele/internal/enforcer"
@@ -57,7 +58,7 @@ func (s storeSource) Watch(_ context.Context, r enforcer.Resource, key string) (
 // noReports drops reports.
 type noReports struct{}
 
-func (noReports) Publish(context.Context, realize.Report) {}
+func (noReports) Publish(context.Context, status.Report) {}
 
 // indexed begins a client that finds the objects of an account, as that of a manager does.
 func indexed(scheme *runtime.Scheme) *fake.ClientBuilder {
@@ -151,9 +152,9 @@ func (j *bothLoops) start() {
 }
 
 // settled waits until nothing is to be done any more about this many entities.
-func (j *bothLoops) settled(what string, entities int) realize.Report {
+func (j *bothLoops) settled(what string, entities int) status.Report {
 	j.Helper()
-	var r realize.Report
+	var r status.Report
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 		r, _ = j.realizer.Report(j.key.String())
 		if r.Result != nil && r.Result.Plan.Empty() && r.Err == nil && len(r.Entities) == entities && len(j.inv.Pending(j.key.String())) == 0 {
@@ -251,8 +252,8 @@ func TestUpgradeKeepsEverythingEnforced(t *testing.T) {
 		j.create(s)
 	}
 	r := j.settled("others", 8)
-	if len(r.Modes) > 0 {
-		t.Errorf("modes %v", r.Modes)
+	if len(r.ModeReasons) > 0 {
+		t.Errorf("modes %v", r.ModeReasons)
 	}
 	same("others")
 	j.stop()

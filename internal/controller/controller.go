@@ -37,6 +37,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/audit"
 	"github.com/nephele-io/nephele/internal/cloud/inventory"
 	"github.com/nephele-io/nephele/internal/cloud/realize"
+	"github.com/nephele-io/nephele/internal/cloud/realize/status"
 	"github.com/nephele-io/nephele/internal/control"
 	"github.com/nephele-io/nephele/internal/history"
 	"github.com/nephele-io/nephele/internal/platform/recovered"
@@ -253,13 +254,13 @@ func assemble(ctx context.Context, mgr manager.Manager, id string, parts *shares
 	authors.look(ctx)
 	agents := newVMAgents(mgr.GetClient(), clk)
 	agents.divided = parts != nil
-	var status *realize.StatusWriter // what it owes, the inventory need not write
+	var statuses *status.Writer // what it owes, the inventory need not write
 	inv := inventory.New(inventory.Options{
 		Client: mgr.GetClient(), Secrets: mgr.GetAPIReader(), Events: mgr.GetEventRecorder("nephele-inventory"),
 		Clouds:     clouds,
 		ExternalID: externalIDs(o.metrics.clouds, id), SecretNamespaces: o.SecretNamespaces, AuthorsUnchecked: authors.Unchecked,
 		Mine: parts.mine(), Releaser: released, LetsIn: agents.LetsIn, Propagation: o.Propagation, Now: clk.Now, Random: rand.Float64,
-		Told: func(account string) bool { return status.Owes(account) },
+		Told: func(account string) bool { return statuses.Owes(account) },
 	})
 	authors.changed, o.clouds = inv.Revisit, inv
 	if err := o.metrics.show(o.metrics.realize, o.metrics.audit); err != nil {
@@ -273,8 +274,8 @@ func assemble(ctx context.Context, mgr manager.Manager, id string, parts *shares
 			return err
 		}
 	}
-	status = realize.NewStatusWriter(mgr.GetClient(), policies.reports, mgr.GetEventRecorder("nephele-realize"), clk, log.WithName("status"))
-	status.ChangedBy, status.Mine = inv.ChangedBy, parts.mine()
+	statuses = status.NewWriter(mgr.GetClient(), policies.reports, mgr.GetEventRecorder("nephele-realize"), clk, log.WithName("status"))
+	statuses.ChangedBy, statuses.Mine = inv.ChangedBy, parts.mine()
 	instance, claimPause, err := o.Instance.instance(mgr, o.epoch)
 	if err != nil {
 		return err
@@ -291,7 +292,7 @@ func assemble(ctx context.Context, mgr manager.Manager, id string, parts *shares
 	// Every account brings the lowerer of its cloud; the first one is for those that name none yet.
 	realizer, err := realize.New(realize.Options{
 		ClusterID: id, Follower: policies.follower,
-		Accounts: Accounts{Inventory: inv, Others: parts.others(mgr.GetCache()), Yields: yields}, Lowerer: o.metrics.clouds[0].Lowerer, Sink: status,
+		Accounts: Accounts{Inventory: inv, Others: parts.others(mgr.GetCache()), Yields: yields}, Lowerer: o.metrics.clouds[0].Lowerer, Sink: statuses,
 		Clock: clk, Log: log.WithName("realize"), Settle: settleTime, ClaimPause: claimPause, Metrics: o.metrics.realize,
 		Tighten: tightens(ctx, mgr.GetClient()), Heartbeat: heartbeat, Instance: instance,
 		Records: key, Agents: agents, Tracer: o.tracer,
@@ -306,13 +307,13 @@ func assemble(ctx context.Context, mgr manager.Manager, id string, parts *shares
 	if err := errors.Join(followTightening(ctx, mgr.GetCache(), realizer.Reconsider), yields.follow(ctx, mgr.GetCache(), realizer.Reconsider)); err != nil {
 		return err
 	}
-	if err := followSubjects(ctx, mgr.GetCache(), status.Changed); err != nil {
+	if err := followSubjects(ctx, mgr.GetCache(), statuses.Changed); err != nil {
 		return err
 	}
 	if err := inv.SetupWithManager(ctx, mgr); err != nil {
 		return err
 	}
-	for _, r := range []manager.Runnable{policies.reports, status, realizer, authors, agents} {
+	for _, r := range []manager.Runnable{policies.reports, statuses, realizer, authors, agents} {
 		if err := mgr.Add(parts.place(r)); err != nil {
 			return fmt.Errorf("start the controller: %w", err)
 		}

@@ -18,6 +18,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nephele-io/nephele/internal/cloud/realize/status"
+
 	"github.com/go-logr/logr"
 	"k8s.io/utils/clock"
 
@@ -171,7 +173,7 @@ func (s source) Watch(_ context.Context, r enforcer.Resource, key string) (enfor
 
 type discard struct{}
 
-func (discard) Publish(context.Context, realize.Report) {}
+func (discard) Publish(context.Context, status.Report) {}
 
 // accounts is the one account, observed anew when somebody asks for it, as the inventory does.
 type accounts struct {

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/nephele-io/nephele/internal/cloud/realize/status"
+
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/nephele-io/nephele/internal/cloud"
@@ -190,7 +192,7 @@ func TestRecordForged(t *testing.T) {
 
 // toldOfRecord reports whether a change of a VM's record was ever reported.
 func (l *lab) toldOfRecord(vm string) bool {
-	return slices.ContainsFunc(l.sink.list(), func(r Report) bool {
+	return slices.ContainsFunc(l.sink.list(), func(r status.Report) bool {
 		return r.Result != nil && slices.ContainsFunc(r.Result.Drift, func(d plan.Drift) bool {
 			return d.Object == l.vms[vm].nic && strings.Contains(d.Message, "which says what to give back")
 		})

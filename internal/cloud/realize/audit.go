@@ -1,9 +1,7 @@
 package realize
 
 import (
-	"cmp"
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -12,6 +10,7 @@ import (
 
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
+	"github.com/nephele-io/nephele/internal/cloud/realize/status"
 )
 
 // ledger tells how the objects of a region are before an operation: as they were observed, or as
@@ -128,19 +127,8 @@ func policyName(p plan.PolicyRef) string {
 	return string(p.Kind) + " " + strings.TrimPrefix(p.Namespace+"/"+p.Name, "/")
 }
 
-// Changes is what was changed in an account: a sum over operations that took effect.
-type Changes struct {
-	// Calls are all attempts of calls that change something, also of operations that failed.
-	Calls int64
-	// Done counts the interfaces, groups, rules and objects that the operations of each kind were
-	// about.
-	Done map[cloud.OpKind]int
-	// Policies are those that any of it was done for.
-	Policies map[string]bool
-}
-
 // changesOf is what one operation changes.
-func changesOf(s plan.Step, op cloud.Op) Changes {
+func changesOf(s plan.Step, op cloud.Op) status.Changes {
 	n := 1
 	done := map[cloud.OpKind]int{}
 	switch op.Kind {
@@ -154,50 +142,9 @@ func changesOf(s plan.Step, op cloud.Op) Changes {
 	if op.Kind != cloud.OpSetRules {
 		done[op.Kind] = n
 	}
-	out := Changes{Done: done, Policies: map[string]bool{}}
+	out := status.Changes{Done: done, Policies: map[string]bool{}}
 	for _, p := range s.Policies {
 		out.Policies[policyName(p)] = true
-	}
-	return out
-}
-
-// add makes c the sum of both. It keeps nothing of o.
-func (c *Changes) add(o Changes) {
-	c.Calls += o.Calls
-	if c.Done == nil {
-		c.Done, c.Policies = map[cloud.OpKind]int{}, map[string]bool{}
-	}
-	for kind, n := range o.Done {
-		c.Done[kind] += n
-	}
-	maps.Copy(c.Policies, o.Policies)
-}
-
-// mostNamed is how many policies are named in the text of changes.
-const mostNamed = 10
-
-func (c Changes) String() string {
-	var parts []string
-	for _, d := range []struct {
-		kind       cloud.OpKind
-		noun, verb string
-	}{
-		{cloud.OpSetInterfaceGroups, "interface", "edited"}, {cloud.OpCreateGroup, "group", "created"}, {cloud.OpDeleteGroup, "group", "deleted"},
-		{cloud.OpAddRules, "rule", "added"}, {cloud.OpRemoveRules, "rule", "removed"}, {cloud.OpReplaceRules, "rule", "replaced"},
-		{cloud.OpTag, "object", "tagged"}, {cloud.OpUntag, "object", "untagged"},
-	} {
-		if n := c.Done[d.kind]; n > 0 {
-			parts = append(parts, cloud.Counted(n, d.noun)+" "+d.verb)
-		}
-	}
-	out := cloud.Counted(int(c.Calls), "call") + " to the cloud: " + cmp.Or(strings.Join(parts, ", "), "nothing is known to have taken effect")
-	names := slices.Sorted(maps.Keys(c.Policies))
-	if len(names) == 0 {
-		return out
-	}
-	out += "; for " + strings.Join(names[:min(len(names), mostNamed)], ", ")
-	if more := len(names) - mostNamed; more > 0 {
-		out += fmt.Sprintf(" and %d more", more)
 	}
 	return out
 }
@@ -210,16 +157,16 @@ type bookkeeping struct {
 	sent    atomic.Int64
 
 	mu      sync.Mutex
-	changes Changes // not told yet
+	changes status.Changes // not told yet
 }
 
 // takeChanges returns what was changed since the last call.
-func (b *bookkeeping) takeChanges() Changes {
+func (b *bookkeeping) takeChanges() status.Changes {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	out := b.changes
 	out.Calls += b.sent.Swap(0)
-	b.changes = Changes{}
+	b.changes = status.Changes{}
 	return out
 }
 
@@ -235,5 +182,5 @@ func (b *bookkeeping) done(s plan.Step, op cloud.Op) {
 	b.ledgers[s.Scope.Region].done(op)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.changes.add(changesOf(s, op))
+	b.changes.Add(changesOf(s, op))
 }

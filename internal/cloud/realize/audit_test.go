@@ -1,7 +1,6 @@
 package realize
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -9,8 +8,9 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/nephele-io/nephele/internal/cloud/realize/status"
+
 	gocmp "github.com/google/go-cmp/cmp"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
@@ -162,9 +162,9 @@ func TestRecordOfChanges(t *testing.T) {
 	if d := gocmp.Diff(before, groups); d != "" || edits == 0 {
 		t.Errorf("%d edits (-before +after):\n%s", edits, d)
 	}
-	var sum Changes
+	var sum status.Changes
 	for _, r := range l.sink.list() {
-		sum.add(r.Changes)
+		sum.Add(r.Changes)
 	}
 	if n := int64(len(l.audit.list())); sum.Calls != n || sum.Done[cloud.OpSetInterfaceGroups] != edits {
 		t.Errorf("reports speak of %d calls and %d edits, the record of %d and %d", sum.Calls, sum.Done[cloud.OpSetInterfaceGroups], n, edits)
@@ -187,7 +187,7 @@ func (l *lab) nameOf(nic string) string {
 // TestChangesInWords: what people read of changes, and that it stays short.
 func TestChangesInWords(t *testing.T) {
 	t.Parallel()
-	var c Changes
+	var c status.Changes
 	if s := c.String(); s != "0 calls to the cloud: nothing is known to have taken effect" {
 		t.Error(s)
 	}
@@ -198,64 +198,14 @@ func TestChangesInWords(t *testing.T) {
 		return out
 	}
 	c.Calls = 5
-	c.add(changesOf(plan.Step{Policies: policies(2)}, cloud.Op{Kind: cloud.OpAddRules, Rules: make([]cloud.Rule, 3)}))
-	c.add(changesOf(plan.Step{}, cloud.Op{Kind: cloud.OpSetInterfaceGroups, Target: "eni-1"}))
-	c.add(changesOf(plan.Step{}, cloud.Op{Kind: cloud.OpTag, Target: "eni-1", Others: []string{"eni-2"}}))
+	c.Add(changesOf(plan.Step{Policies: policies(2)}, cloud.Op{Kind: cloud.OpAddRules, Rules: make([]cloud.Rule, 3)}))
+	c.Add(changesOf(plan.Step{}, cloud.Op{Kind: cloud.OpSetInterfaceGroups, Target: "eni-1"}))
+	c.Add(changesOf(plan.Step{}, cloud.Op{Kind: cloud.OpTag, Target: "eni-1", Others: []string{"eni-2"}}))
 	if s := c.String(); s != "5 calls to the cloud: 1 interface edited, 3 rules added, 2 objects tagged; for K8sNetworkPolicy vms/p00, K8sNetworkPolicy vms/p01" {
 		t.Error(s)
 	}
-	c.add(changesOf(plan.Step{Policies: policies(500)}, cloud.Op{Kind: cloud.OpDeleteGroup}))
+	c.Add(changesOf(plan.Step{Policies: policies(500)}, cloud.Op{Kind: cloud.OpDeleteGroup}))
 	if s := c.String(); !strings.HasSuffix(s, "vms/p09 and 490 more") {
 		t.Error(s)
-	}
-}
-
-// TestChangesAreTold: one event tells what a plan has changed when it is through, and what comes
-// soon after is told together, later.
-func TestChangesAreTold(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t, interceptor.Funcs{})
-	changed := func(calls int64, under bool) Report {
-		r := reportOf(nil, nil)
-		r.Entities = nil // what the test looks at is not the VM
-		r.Changes = Changes{Calls: calls, Done: map[cloud.OpKind]int{cloud.OpTag: int(calls)}}
-		if under {
-			r.Result.Plan.Steps = []plan.Step{{Op: cloud.Op{Kind: cloud.OpTag, Target: "eni-1"}}}
-		}
-		return r
-	}
-	for _, c := range []struct {
-		name string
-		r    Report
-		want []string
-	}{
-		{"nothing", changed(0, false), nil},
-		{"under way", changed(1, true), nil},
-		{"through", changed(2, false), []string{"Normal Changed 3 calls to the cloud: 3 objects tagged"}},
-		{"soon after", changed(3, false), nil},
-		{"and once more", changed(4, false), nil},
-	} {
-		d.write(c.r)
-		if diff := gocmp.Diff(c.want, d.events()); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", c.name, diff)
-		}
-	}
-	if !eventually(d.clock.HasWaiters) {
-		t.Fatal("nobody waits")
-	}
-	d.clock.Step(changesPause)
-	var got []string
-	if !eventually(func() bool { got = append(got, d.events()...); return len(got) > 0 }) {
-		t.Fatal("what came later is not told")
-	}
-	if diff := gocmp.Diff([]string{"Normal Changed 7 calls to the cloud: 7 objects tagged"}, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-	failing := changed(5, true)
-	failing.Err = errors.New("AuthFailure")
-	d.clock.Step(changesPause)
-	d.write(failing)
-	if got := d.events(); !slices.Contains(got, "Normal Changed 5 calls to the cloud: 5 objects tagged") {
-		t.Errorf("of a plan that broke off: %q", got)
 	}
 }

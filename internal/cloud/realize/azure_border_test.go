@@ -5,6 +5,11 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	"github.com/nephele-io/nephele/internal/cloud/realize/status"
+
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 	"github.com/nephele-io/nephele/internal/cloud/plan/render"
@@ -36,7 +41,8 @@ func TestAzureSubnetDenies(t *testing.T) {
 				strings.Contains(text, "5432") {
 				t.Error(text)
 			}
-			if cond := obstructedCondition(plan.VMStatus{Obstructed: got}); cond == nil || cond.Reason != "SubnetDenies" {
+			out := status.Report{}.Outcome(plan.VMStatus{Obstructed: got}, "VM", nil, status.Outcome{})
+			if cond := meta.FindStatusCondition(out.Conditions, cloudv1.ConditionObstructed); cond == nil || cond.Reason != "SubnetDenies" {
 				t.Errorf("%+v", cond)
 			}
 			if web := obstructed("web-1"); len(web) > 0 {

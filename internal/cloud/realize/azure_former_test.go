@@ -6,7 +6,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nephele-io/nephele/internal/cloud"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	"github.com/nephele-io/nephele/internal/cloud/realize/status"
+
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 	simazure "github.com/nephele-io/nephele/internal/sim/azure"
 )
@@ -20,17 +25,17 @@ func TestAzureFormerGroupDeleted(t *testing.T) {
 		group := b.SecurityGroup("shop", "own", simazure.Rule("ssh", "Inbound", 100, "Allow", "Tcp", "Internet", "", "22"))
 		b.Machine("shop", "web-7", azureVNet+"/subnets/web", "10.1.1.77", group)
 	}})
-	status := func() (plan.VMStatus, *cloud.Snapshot) {
+	deleted := func() *metav1.Condition {
 		r, _ := l.realizer.Report(labAccount)
 		i := slices.IndexFunc(r.Result.VMs, func(v plan.VMStatus) bool { return v.VM.ID == l.vms["web-7"].id })
-		return r.Result.VMs[i], r.Seen[r.Result.VMs[i].VM.Region]
+		return meta.FindStatusCondition(r.Outcome(r.Result.VMs[i], "VM", nil, status.Outcome{}).Conditions, cloudv1.ConditionFormerGroupsDeleted)
 	}
 	l.publish()
 	l.start()
 	l.engine.PutPolicy(webIn())
 	l.publish()
 	l.settle()
-	if cond := formerDeletedCondition(status()); cond != nil {
+	if cond := deleted(); cond != nil {
 		t.Errorf("%+v", cond)
 	}
 	err := l.world.ChangeAzure("", "", "test", func(c *simazure.Cloud, now time.Time) ([]string, error) {
@@ -52,7 +57,7 @@ func TestAzureFormerGroupDeleted(t *testing.T) {
 	l.since = l.options.Clock.Now()
 	l.accounts.observe(t.Context())
 	l.settle()
-	cond := formerDeletedCondition(status())
+	cond := deleted()
 	if cond == nil || cond.Reason != "DeletedByOwner" || !strings.Contains(cond.Message, "/networksecuritygroups/own was deleted") || !strings.Contains(cond.Message, "Create a group with this id") {
 		t.Errorf("%+v", cond)
 	}

@@ -3,9 +3,7 @@ package realize
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -230,17 +228,6 @@ func (e *execution) withoutGroup(step plan.Step, op cloud.Op, err error) error {
 		return err
 	}
 	return errBlocked
-}
-
-// blockedText names interfaces that the cloud refuses to change, with its words; empty if there are
-// none.
-func blockedText(blocked map[plan.InterfaceKey]string) string {
-	var out []string
-	for key, why := range blocked {
-		out = append(out, cloud.ShortIDs(fmt.Sprintf("%s/%s: %s", key.Region, key.ID, why)))
-	}
-	slices.Sort(out)
-	return strings.Join(cloud.Some(out, 3, "kubectl get vm -A"), "; ")
 }
 
 // stillBlocked says of policies on VMs whose interfaces are being tried again what it was that the

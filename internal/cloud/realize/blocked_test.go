@@ -7,8 +7,12 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	"github.com/nephele-io/nephele/internal/cloud/realize/status"
+
 	gocmp "github.com/google/go-cmp/cmp"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 	"github.com/nephele-io/nephele/internal/policy"
@@ -222,7 +226,8 @@ func TestDeniedWithBrokenGlass(t *testing.T) {
 		r, _ := l.realizer.Report(labAccount)
 		for _, x := range r.Result.VMs {
 			if x.VM.ID == l.vms["db-1"].id {
-				return strings.Contains(givenBack(r, x), "an explicit deny")
+				c := meta.FindStatusCondition(r.Outcome(x, "VM", nil, status.Outcome{}).Conditions, cloudv1.ConditionBreakGlass)
+				return c != nil && strings.Contains(c.Message, "an explicit deny")
 			}
 		}
 		return false
@@ -302,7 +307,7 @@ func TestOneNetworkIsDenied(t *testing.T) {
 				return false
 			}
 			for _, vm := range r.Result.VMs {
-				for _, x := range vmPolicies(r, vm, nil) {
+				for _, x := range r.Outcome(vm, "VM", nil, status.Outcome{}).Policies {
 					failed := x.Phase == "Failed" && strings.Contains(x.Message, "no right")
 					mine := vm.VM.ID == l.vms["web-1"].id || vm.VM.ID == l.vms["db-1"].id
 					if failed != mine {
@@ -316,31 +321,4 @@ func TestOneNetworkIsDenied(t *testing.T) {
 	l.server.Faults().Remove(fault)
 	l.settle()
 	l.as(l.wanted())
-}
-
-// TestRefusedInterfacesAreTold: once for each interface and reason, and measured.
-func TestRefusedInterfacesAreTold(t *testing.T) {
-	d := newDesk(t, interceptor.Funcs{})
-	m := NewMetrics()
-	key := plan.InterfaceKey{Region: home, ID: "eni-1"}
-	for i, c := range []struct {
-		blocked map[plan.InterfaceKey]string
-		event   string
-	}{
-		{nil, ""}, {map[plan.InterfaceKey]string{key: "no right"}, "eu-west-1/eni-1: no right"}, {map[plan.InterfaceKey]string{key: "no right"}, ""},
-		{map[plan.InterfaceKey]string{key: "too many tags"}, "eu-west-1/eni-1: too many tags"}, {nil, ""},
-		{map[plan.InterfaceKey]string{key: "no right"}, "eu-west-1/eni-1: no right"},
-	} {
-		r := reportOf(nil, nil)
-		r.Blocked = c.blocked
-		d.write(r)
-		m.published(r)
-		if got := gathered(t, m)["nephele_realize_refused_interfaces{}"]; got != float64(len(c.blocked)) {
-			t.Errorf("%d: %v", i, got)
-		}
-		events := d.events()
-		if (len(events) > 0) != (c.event != "") || len(events) > 0 && !strings.HasSuffix(events[0], c.event) {
-			t.Errorf("%d: %q", i, events)
-		}
-	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/nephele-io/nephele/internal/cloud/plan"
+	"github.com/nephele-io/nephele/internal/cloud/realize/status"
 )
 
 const (
@@ -17,22 +18,6 @@ const (
 	// confirms one while VMs come and go.
 	proposals = 8
 )
-
-// Braking is what the brake of an account does at present.
-type Braking struct {
-	// Waiting is what waits for a confirmation; nil if nothing does.
-	Waiting *plan.Waiting
-	// Confirmed is the hash of a confirmed change that is on its way, and Left how many interfaces
-	// it still concerns; empty if there is none.
-	Confirmed string
-	Left      int
-	// Given is the confirmation on the account. Spent is the same if it confirms nothing (any
-	// more).
-	Given, Spent string
-	// Early is set while regions of the account are still to be read for the first time, so that
-	// none of this is worth telling yet.
-	Early bool
-}
 
 // flip is an interface that policies cease or begin to guard.
 type flip struct {
@@ -60,7 +45,7 @@ type brake struct {
 	// base is what the regions were like some time ago.
 	base map[string]*baseline
 	// state is the outcome of the last weighing.
-	state Braking
+	state status.Braking
 }
 
 // proposal is a change that was proposed for confirmation.
@@ -91,7 +76,7 @@ func (b *brake) weigh(now time.Time, a Account, p *plan.Protection) {
 	b.rebase(now, p)
 	w := b.waiting(a, p, flips)
 	unread := func(region string) bool { return a.Snapshots[region] == nil && a.Unread[region] == nil }
-	b.state = Braking{Waiting: w, Given: a.Confirm, Early: slices.ContainsFunc(a.Regions, unread)}
+	b.state = status.Braking{Waiting: w, Given: a.Confirm, Early: slices.ContainsFunc(a.Regions, unread)}
 	left := 0
 	for t := range b.agreed {
 		if flips[t] {

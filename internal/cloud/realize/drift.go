@@ -8,6 +8,7 @@ import (
 
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
+	"github.com/nephele-io/nephele/internal/cloud/realize/status"
 )
 
 // drift finds what somebody else has changed since the account was last seen to be as planned:
@@ -19,7 +20,7 @@ func (w *worker) drift(t task, modes map[plan.VMRef]plan.Mode, res *plan.Result,
 	defer func() {
 		fresh := 0
 		for _, found := range res.Drift {
-			if !slices.ContainsFunc(w.seen, func(o plan.Drift) bool { return sameDrift(o, found) && o.Kept == found.Kept }) {
+			if !slices.ContainsFunc(w.seen, func(o plan.Drift) bool { return status.SameDrift(o, found) && o.Kept == found.Kept }) {
 				fresh++
 			}
 		}
@@ -44,7 +45,7 @@ func (w *worker) drift(t task, modes map[plan.VMRef]plan.Mode, res *plan.Result,
 			if found.Kept {
 				w.left[name][found.Object] = true
 			}
-			if i := slices.IndexFunc(res.Drift, func(o plan.Drift) bool { return sameDrift(o, found) }); i >= 0 {
+			if i := slices.IndexFunc(res.Drift, func(o plan.Drift) bool { return status.SameDrift(o, found) }); i >= 0 {
 				res.Drift[i].Kept = found.Kept
 			} else {
 				res.Drift = append(res.Drift, found)
@@ -55,10 +56,6 @@ func (w *worker) drift(t task, modes map[plan.VMRef]plan.Mode, res *plan.Result,
 	for _, r := range regions {
 		plan.Concern(res.Drift, r.Snapshot, res.VMs)
 	}
-}
-
-func sameDrift(a, b plan.Drift) bool {
-	return a.Region == b.Region && a.Object == b.Object && a.Message == b.Message
 }
 
 // owns reports whether a group is ours, of this account.

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/nephele-io/nephele/internal/cloud/realize/status"
+
 	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
@@ -32,7 +34,7 @@ func TestDriftSaysWhomItConcerns(t *testing.T) {
 				continue
 			}
 			for _, d := range r.Result.Drift {
-				if text := (found{Drift: d}).String(); strings.Contains(text, want) {
+				if text := status.DriftText(d); strings.Contains(text, want) {
 					told++
 				} else {
 					t.Errorf("told %q, want %q", text, want)

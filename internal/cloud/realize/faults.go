@@ -8,6 +8,7 @@ import (
 
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
+	"github.com/nephele-io/nephele/internal/cloud/realize/status"
 	"github.com/nephele-io/nephele/internal/platform/recovered"
 )
 
@@ -86,7 +87,7 @@ func (r *Realizer) tellStalled(ctx context.Context) {
 	}
 }
 
-var errStalled = fmt.Errorf("the work on the account has not come on for %s: a fault of Nephele, please report it; a restart begins it anew", stalled)
+var errStalled = fmt.Errorf("the work on the account has not come on for %s: %w", stalled, status.ErrStalled)
 
 // hanging are the workers whose round has not come on.
 func (r *Realizer) hanging() []*worker {

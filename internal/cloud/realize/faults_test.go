@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/nephele-io/nephele/internal/cloud/realize/status"
+
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/nephele-io/nephele/internal/cloud"
@@ -71,7 +73,7 @@ type panickingSink struct {
 	left atomic.Int32
 }
 
-func (s *panickingSink) Publish(ctx context.Context, r Report) {
+func (s *panickingSink) Publish(ctx context.Context, r status.Report) {
 	s.Sink.Publish(ctx, r)
 	armed(&s.left)
 }

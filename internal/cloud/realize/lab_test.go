@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nephele-io/nephele/internal/cloud/realize/status"
+
 	"github.com/go-logr/logr"
 	gocmp "github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -150,10 +152,10 @@ type reports struct {
 	next Sink
 
 	mu  sync.Mutex
-	all []Report
+	all []status.Report
 }
 
-func (s *reports) Publish(ctx context.Context, r Report) {
+func (s *reports) Publish(ctx context.Context, r status.Report) {
 	s.mu.Lock()
 	s.all = append(s.all, r)
 	s.mu.Unlock()
@@ -162,7 +164,7 @@ func (s *reports) Publish(ctx context.Context, r Report) {
 	}
 }
 
-func (s *reports) list() []Report {
+func (s *reports) list() []status.Report {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.all)

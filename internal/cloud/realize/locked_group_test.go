@@ -10,6 +10,7 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/nephele-io/nephele/internal/cloud/plan"
+	"github.com/nephele-io/nephele/internal/cloud/realize/status"
 	"github.com/nephele-io/nephele/internal/policy"
 	"github.com/nephele-io/nephele/internal/sim/ec2"
 )
@@ -83,7 +84,7 @@ func TestOneGroupIsDenied(t *testing.T) {
 	l.publish()
 	l.until("it says why it is not given back", func() bool {
 		r, _ := l.realizer.Report(labAccount)
-		return strings.Contains(blockedText(r.Blocked), "an explicit deny")
+		return strings.Contains(status.BlockedText(r.Blocked), "an explicit deny")
 	})
 	end()
 	l.until("all are given back", func() bool { return maps.EqualFunc(l.holdings().NICs, before.NICs, slices.Equal) })

@@ -5,6 +5,7 @@ import (
 
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
+	"github.com/nephele-io/nephele/internal/cloud/realize/status"
 )
 
 // Metrics counts what realizers of this process do. All methods work on nil.
@@ -118,7 +119,7 @@ func (m *Metrics) op(account string, kind cloud.OpKind, err error) {
 }
 
 // published follows the reports of an account.
-func (m *Metrics) published(r Report) {
+func (m *Metrics) published(r status.Report) {
 	if m == nil || r.Result == nil {
 		return
 	}

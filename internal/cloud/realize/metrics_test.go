@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/nephele-io/nephele/internal/cloud/realize/status"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/nephele-io/nephele/internal/cloud"
@@ -111,5 +113,57 @@ func TestQuotaFill(t *testing.T) {
 	}
 	if got := quotaFill(plan.Region{Snapshot: r.Snapshot}, lower.AWS{}); len(got) != 0 {
 		t.Errorf("without limits: %v", got)
+	}
+}
+
+// TestBrakeMetric: how much waits is measured.
+func TestBrakeMetric(t *testing.T) {
+	m := NewMetrics()
+	r := status.Report{Account: labAccount, Result: &plan.Result{}}
+	for _, c := range []struct {
+		waiting           *plan.Waiting
+		released, guarded float64
+	}{
+		{&plan.Waiting{Released: make([]plan.InterfaceRef, 3), Guarded: make([]plan.InterfaceRef, 2)}, 3, 2}, {nil, 0, 0},
+	} {
+		r.Brake = status.Braking{Waiting: c.waiting}
+		m.published(r)
+		got := gathered(t, m)
+		for change, want := range map[string]float64{"released": c.released, "guarded": c.guarded} {
+			name := "nephele_realize_braked_interfaces{change=" + change + "}"
+			if v, found := got[name]; !found || v != want {
+				t.Errorf("%s is %v (%t), want %v", name, v, found, want)
+			}
+		}
+	}
+}
+
+// TestRefusedMetric: how many interfaces the cloud refuses to change is measured.
+func TestRefusedMetric(t *testing.T) {
+	m := NewMetrics()
+	r := status.Report{Account: labAccount, Result: &plan.Result{}}
+	for _, blocked := range []map[plan.InterfaceKey]string{{{Region: home, ID: "eni-1"}: "no right"}, nil} {
+		r.Blocked = blocked
+		m.published(r)
+		if got := gathered(t, m)["nephele_realize_refused_interfaces{}"]; got != float64(len(blocked)) {
+			t.Errorf("%v: %v", blocked, got)
+		}
+	}
+}
+
+// TestPlannedOperationsCountAllRounds: the gauge of what the mode plan spares counts every round,
+// and goes back to 0 when nothing is planned for.
+func TestPlannedOperationsCountAllRounds(t *testing.T) {
+	t.Parallel()
+	round := func(steps int) *plan.Result { return &plan.Result{Plan: plan.Plan{Steps: make([]plan.Step, steps)}} }
+	m := NewMetrics()
+	for _, c := range []struct {
+		would []*plan.Result
+		want  float64
+	}{{[]*plan.Result{round(10), round(3), round(0)}, 13}, {nil, 0}} {
+		m.published(status.Report{Account: "vms/shop", Result: round(0), Would: c.would})
+		if got := gathered(t, m)["nephele_realize_planned_operations{}"]; got != c.want {
+			t.Errorf("%v operations are told, want %v", got, c.want)
+		}
 	}
 }

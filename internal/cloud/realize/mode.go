@@ -14,6 +14,18 @@ func (a Account) planModes() map[plan.VMRef]plan.Mode {
 	return out
 }
 
+// ModeReasons say of the VMs that are not simply enforced which object decides that.
+func (a Account) ModeReasons() map[plan.VMRef]string {
+	if len(a.Modes) == 0 {
+		return nil
+	}
+	out := make(map[plan.VMRef]string, len(a.Modes))
+	for vm, m := range a.Modes {
+		out[vm] = m.Reason
+	}
+	return out
+}
+
 // takeUp notes what the account is like for a new task, and returns a channel that is closed when
 // that must not go on.
 func (w *worker) takeUp(a Account) <-chan struct{} {

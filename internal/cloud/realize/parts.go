@@ -104,16 +104,3 @@ func (w *worker) stuckNetworks() map[string]map[string]bool {
 	}
 	return out
 }
-
-// concerns reports whether the error of the report is about the VM.
-func (r Report) concerns(vm plan.VMStatus) bool {
-	if len(r.Stuck) == 0 {
-		return true
-	}
-	for _, n := range vm.Interfaces {
-		if n.Network == "" || r.Stuck[vm.VM.Region][n.Network] {
-			return true
-		}
-	}
-	return len(vm.Interfaces) == 0
-}

@@ -15,6 +15,7 @@ import (
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 	"github.com/nephele-io/nephele/internal/cloud/realize/instance"
+	"github.com/nephele-io/nephele/internal/cloud/realize/status"
 	"github.com/nephele-io/nephele/internal/enforcer"
 	"github.com/nephele-io/nephele/internal/platform/recovered"
 	"github.com/nephele-io/nephele/internal/platform/tracing"
@@ -274,10 +275,10 @@ func (r *Realizer) Released(key string) bool {
 }
 
 // Report returns the last report on an account.
-func (r *Realizer) Report(key string) (Report, bool) {
+func (r *Realizer) Report(key string) (status.Report, bool) {
 	w := r.worker(key)
 	if w == nil {
-		return Report{}, false
+		return status.Report{}, false
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()

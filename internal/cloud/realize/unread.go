@@ -3,30 +3,13 @@ package realize
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
+	"github.com/nephele-io/nephele/internal/cloud/realize/status"
 )
-
-// Unread is why nothing new is known of a region.
-type Unread struct {
-	// Err is nil if the region was not read yet without anything having failed.
-	Err error
-	// Never is true if the region was not read since the start: nothing is known of its VMs but
-	// which policies apply.
-	Never bool
-}
-
-// text says it for people; it is empty if the region is only to be read yet.
-func (u Unread) text(region string) string {
-	if u.Err == nil {
-		return ""
-	}
-	return fmt.Sprintf("the region %s cannot be read: %s", region, cloud.FailureText(u.Err))
-}
 
 // publishUnread publishes what is known of an account of which no region can be read, so that
 // nothing can be planned.
@@ -49,17 +32,17 @@ func (w *worker) complete(ctx context.Context, t task, res *plan.Result, seen ob
 		return
 	}
 	regions := slices.Clone(seen.regions)
-	missing := map[string]Unread{}
+	missing := map[string]status.Unread{}
 	for _, name := range t.acct.Regions {
 		snap, err := t.acct.Snapshots[name], seen.unread[name]
 		limits, planned := w.limits[name]
 		switch {
 		case snap == nil:
-			missing[name] = Unread{cmp.Or(err, t.acct.Unread[name]), true}
+			missing[name] = status.Unread{Err: cmp.Or(err, t.acct.Unread[name]), Never: true}
 		case err != nil && !planned:
-			missing[name] = Unread{err, true}
+			missing[name] = status.Unread{Err: err, Never: true}
 		case err != nil:
-			missing[name] = Unread{err, false}
+			missing[name] = status.Unread{Err: err, Never: false}
 			regions = append(regions, plan.Region{Snapshot: snap, Limits: limits})
 		}
 	}
@@ -142,7 +125,7 @@ func (w *worker) unknown(t task, policies []plan.PolicyStatus) []plan.VMStatus {
 func (w *worker) blame(vm *plan.VMStatus) {
 	for i := range vm.Policies {
 		if p := &vm.Policies[i]; vm.Mode == plan.Enforce && !p.Realized && p.Message == "" {
-			p.Message = w.unread[vm.VM.Region].text(vm.VM.Region)
+			p.Message = w.unread[vm.VM.Region].Text(vm.VM.Region)
 		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/handover"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 	"github.com/nephele-io/nephele/internal/cloud/realize/instance"
+	"github.com/nephele-io/nephele/internal/cloud/realize/status"
 	"github.com/nephele-io/nephele/internal/enforcer"
 	"github.com/nephele-io/nephele/internal/platform/recovered"
 	"github.com/nephele-io/nephele/internal/platform/tracing"
@@ -66,7 +67,7 @@ type worker struct {
 	asPlanned map[string]time.Time
 	// unread is Report.Unread of the last result, and limits are those of the regions that were
 	// ever planned for; only run's goroutine uses them.
-	unread map[string]Unread
+	unread map[string]status.Unread
 	limits map[string]cloud.Limits
 	// faults are those of the last computation; only run's goroutine uses them.
 	faults map[string]bool
@@ -114,15 +115,17 @@ type worker struct {
 	mu sync.Mutex
 	// current is the account as the task that is being worked on has it, and urgent is closed when
 	// that must not go on; nil at first.
-	current  *Account
-	urgent   chan struct{}
-	report   Report
+	current *Account
+	urgent  chan struct{}
+	report  status.Report
+	// began is when the round began that report counts; zero if none is counted.
+	began    time.Time
 	released bool
 }
 
 func newWorker(r *Realizer, acct Account) *worker {
 	w := &worker{r: r, key: acct.Key, wake: make(chan struct{}, 1), touched: make(chan struct{}, 1), sighted: make(chan struct{}, 1),
-		report: Report{Account: acct.Key}, memory: map[string]memory{}, wires: plan.Wires[part]{}}
+		report: status.Report{Account: acct.Key}, memory: map[string]memory{}, wires: plan.Wires[part]{}}
 	w.presence = instance.NewPresence(r.places, instance.Subject{
 		Account: acct.Key, ClusterID: r.ClusterID, Clock: r.Clock, Log: r.Log, Metrics: r.Metrics, Halt: w.halt, Wake: func() { put(w.wake) },
 		View: func() (instance.View, bool) {
@@ -506,7 +509,7 @@ func (w *worker) leftover(on []*cloud.Snapshot, res *plan.Result) error {
 	if u := res.Records.Unproven; len(u) > 0 {
 		why = ": " + u[0].Interface + ": " + u[0].Message
 	}
-	if blocked := blockedText(refused); blocked != "" {
+	if blocked := status.BlockedText(refused); blocked != "" {
 		why = ": the cloud refuses to change interfaces: " + blocked
 	}
 	return fmt.Errorf("the account cannot be given back yet, something of ours is left (%s)%s", strings.Join(ids[:min(len(ids), 5)], ", "), why)
