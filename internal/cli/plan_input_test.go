@@ -11,10 +11,8 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
-	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
@@ -92,36 +90,15 @@ func TestPlanAllowsFailsafe(t *testing.T) {
 	}
 }
 
-func TestPlanTightens(t *testing.T) {
+// TestPlanRefuses: a policy that does not fit is left out as a whole.
+func TestPlanRefuses(t *testing.T) {
 	var peers strings.Builder
 	for i := range 400 {
 		fmt.Fprintf(&peers, "{ipBlock: {cidr: 172.%d.%d.1/32}}, ", 16+i%16, i/16)
 	}
 	many := strings.Replace(shopManifests, "{ipBlock: {cidr: 10.0.0.0/8}}", strings.TrimSuffix(peers.String(), ", "), 1)
 	if r := planShop(t, many); r.code != ExitNo || !strings.Contains(r.stdout, "! refused: ") || !strings.Contains(r.stdout, "nothing to do") {
-		t.Fatalf("without: %+v", r)
-	}
-	many = strings.Replace(many, "{name: web, namespace: vms}", "{name: web, namespace: vms, annotations: {nephele.io/on-refusal: tighten}}", 1)
-	if r := planShop(t, many); r.code != ExitNo || !strings.Contains(r.stdout, "! tightened: ") || !strings.Contains(r.stdout, "# take over") {
-		t.Errorf("%.3000s %s", r.stdout, r.err)
-	}
-	var got struct {
-		Accounts []struct{ Refusals []preview.PlannedRefusal }
-	}
-	if r := planShop(t, many, "-o", "json"); json.Unmarshal([]byte(r.stdout), &got) != nil || len(got.Accounts) != 1 ||
-		len(got.Accounts[0].Refusals) == 0 || !got.Accounts[0].Refusals[0].Tightened || len(got.Accounts[0].Refusals[0].Lost) < 10 {
-		t.Fatalf("%+v", got)
-	}
-	// The text names a few, and all of them if asked to.
-	lost := got.Accounts[0].Refusals[0].Lost
-	if r := planShop(t, many); strings.Contains(r.stdout, "lost: "+lost[len(lost)-1]) {
-		t.Errorf("lists all that is lost: %.3000s", r.stdout)
-	}
-	r := planShop(t, many, "--all")
-	for _, flow := range lost {
-		if !strings.Contains(r.stdout, "      lost: "+flow+"\n") {
-			t.Errorf("--all does not list %q: %.3000s", flow, r.stdout)
-		}
+		t.Errorf("%+v", r)
 	}
 }
 
@@ -181,7 +158,7 @@ func TestPlanInputIsTheControllers(t *testing.T) {
 		}}
 	}
 	in, err := preview.LoadInputs([]string{"-"}, strings.NewReader(
-		strings.Replace(shopManifests, "{name: web, namespace: vms}", "{name: web, namespace: vms, annotations: {nephele.io/on-refusal: tighten}}", 1)+
+		strings.Replace(shopManifests, "{name: web, namespace: vms}", "{name: web, namespace: vms, annotations: {nephele.io/stage: plan}}", 1)+
 			"---\napiVersion: crd.cloud.antrea.io/v1alpha1\nkind: CloudEntitySelector\nmetadata: {name: b, namespace: vms}\n"+
 			"spec: {accountName: b, accountNamespace: vms, vmSelector: [{vmMatch: [{matchID: i-b}]}]}\n"+
 			"---\napiVersion: crd.cloud.antrea.io/v1alpha1\nkind: CloudEntitySelector\nmetadata: {name: services, namespace: vms}\n"+
@@ -260,25 +237,5 @@ func TestPlanOfAnAccountBeingDeleted(t *testing.T) {
 	o := &preview.ObservedAccount{Key: "vms/a", Deleting: true, Regions: []plan.Region{{Snapshot: &cloud.Snapshot{Scope: cloud.Scope{Region: "r"}}}}}
 	if a := preview.Describe(preview.ObservedAccounts{o}, "vms/a", controller.LowererOf); !a.Releasing {
 		t.Errorf("%+v", a)
-	}
-}
-
-// TestTightenOfInputs: the annotation counts on the policy that is named, and on Antrea policies
-// only.
-func TestTightenOfInputs(t *testing.T) {
-	in, err := preview.LoadInputs([]string{"-"}, strings.NewReader(strings.Replace(shopManifests, "{name: web, namespace: vms}",
-		"{name: web, namespace: vms, annotations: {nephele.io/on-refusal: tighten}}", 1)))
-	if err != nil || len(in.Policies) != 1 || client.ObjectKeyFromObject(in.Policies[0]).Name != "web" {
-		t.Fatalf("%v, %+v", err, in)
-	}
-	for ref, want := range map[v1beta2.NetworkPolicyReference]bool{
-		{Type: v1beta2.AntreaNetworkPolicy, Namespace: "vms", Name: "web"}:   true,
-		{Type: v1beta2.AntreaNetworkPolicy, Namespace: "other", Name: "web"}: false,
-		{Type: v1beta2.K8sNetworkPolicy, Namespace: "vms", Name: "web"}:      false,
-		{Type: v1beta2.AntreaClusterNetworkPolicy, Name: "web"}:              false,
-	} {
-		if got := in.Tighten(ref); got != want {
-			t.Errorf("%+v: %v", ref, got)
-		}
 	}
 }

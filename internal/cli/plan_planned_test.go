@@ -69,7 +69,7 @@ func TestPlanAndConditionAgree(t *testing.T) {
 			}
 			for _, p := range answer.Policies {
 				want := ""
-				switch n := p.Refused + p.Tightened; {
+				switch n := p.Refused; {
 				case p.VMs == 0:
 				case n > 0:
 					refused++

@@ -18,8 +18,6 @@ type alike struct {
 	// single is the message as it is of one object only.
 	single  string
 	objects []string
-	// details are printed below it if everything is asked for.
-	details []string
 }
 
 // grouped puts remarks together that say the same, in the order of the first of each. The message
@@ -30,7 +28,7 @@ type grouped struct {
 }
 
 func (g *grouped) add(verb string, x alike, object string) {
-	key := strings.Join(append([]string{verb, x.policy, x.region, x.noun, x.message}, x.details...), "|")
+	key := strings.Join([]string{verb, x.policy, x.region, x.noun, x.message}, "|")
 	if g.by == nil {
 		g.by = map[string]*alike{}
 	}
@@ -66,17 +64,13 @@ func (g *grouped) each(all bool, print func(verb string, x *alike, on string)) {
 func (t *planText) refusals(refusals []preview.PlannedRefusal) {
 	var g grouped
 	for _, x := range refusals {
-		verb := "refused"
-		if x.Tightened {
-			verb = "tightened"
-		}
 		_, id, _ := strings.Cut(x.VM, "/")
 		object := cmp.Or(x.VMName, id)
 		place := strings.TrimSpace(x.Region + " " + x.Network)
 		if object != "" {
 			place = x.Region
 		}
-		g.add(verb, alike{policy: x.Policy, region: place, noun: "VM", message: withoutInterface(x.Message), single: x.Message, details: x.Lost}, object)
+		g.add("refused", alike{policy: x.Policy, region: place, noun: "VM", message: withoutInterface(x.Message), single: x.Message}, object)
 	}
 	g.each(t.all, func(verb string, x *alike, on string) {
 		t.line(
@@ -85,11 +79,6 @@ func (t *planText) refusals(refusals []preview.PlannedRefusal) {
 			strings.Join(filled(x.policy, preposition("on", on, x.policy != ""), preposition("in", x.region, on != "" || x.policy != "")), " "),
 			x.message,
 		)
-		if t.all {
-			for _, flow := range x.details {
-				t.line("      lost: %s", flow)
-			}
-		}
 	})
 }
 

@@ -134,7 +134,7 @@ func (t *planText) policies(a *preview.AccountPlan) {
 	t.line("Policies:")
 	quiet, more := 0, 0
 	for _, p := range a.Policies {
-		if p.Refused+p.Tightened+p.Released+p.PlanMode == 0 && p.VMs > 0 {
+		if p.Refused+p.Released+p.PlanMode == 0 && p.VMs > 0 {
 			if quiet++; quiet > listedPolicies && !t.all {
 				more++
 				continue
@@ -164,7 +164,6 @@ func policyText(p preview.PlannedPolicy) string {
 		pending = "%d would be enforced"
 	}
 	add(p.Pending, pending)
-	add(p.Tightened, "%d tightened")
 	add(p.Refused, "%d refused")
 	add(p.Released, "%d released")
 	var of []string
@@ -210,8 +209,6 @@ func refusedPolicies(refusals []preview.PlannedRefusal) string {
 	policies, vms, others := map[string]bool{}, map[string]bool{}, 0
 	for _, x := range refusals {
 		switch {
-		case x.Tightened:
-			continue
 		case x.Policy != "":
 			policies[x.Policy] = true
 		default:

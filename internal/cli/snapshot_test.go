@@ -183,11 +183,10 @@ func TestPlanFindsTheAccount(t *testing.T) {
 	}
 }
 
-// TestPlanWarnsOfAnnotations: a value that nobody knows is taken as the default, and not in
-// silence.
+// TestPlanWarnsOfAnnotations: what an annotation asks for is not left undone in silence.
 func TestPlanWarnsOfAnnotations(t *testing.T) {
-	r := planShop(t, strings.Replace(shopManifests, "{name: web, namespace: vms}", "{name: web, namespace: vms, annotations: {nephele.io/on-refusal: widen}}", 1))
-	if r.code != ExitNo || !strings.Contains(r.err, `vms/web: metadata.annotations[nephele.io/on-refusal]: want keep or tighten, not "widen": it is taken as keep`) {
+	r := planShop(t, strings.Replace(shopManifests, "{name: web, namespace: vms}", "{name: web, namespace: vms, annotations: {nephele.io/on-refusal: tighten}}", 1))
+	if r.code != ExitNo || !strings.Contains(r.err, `vms/web: metadata.annotations[nephele.io/on-refusal]: "tighten" has no effect any more: `) {
 		t.Errorf("%+v", r)
 	}
 }

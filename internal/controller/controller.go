@@ -294,7 +294,7 @@ func assemble(ctx context.Context, mgr manager.Manager, id string, parts *shares
 		ClusterID: id, Follower: policies.follower,
 		Accounts: Accounts{Inventory: inv, Others: parts.others(mgr.GetCache()), Yields: yields}, Lowerer: o.metrics.clouds[0].Lowerer, Sink: statuses,
 		Clock: clk, Log: log.WithName("realize"), Settle: settleTime, ClaimPause: claimPause, Metrics: o.metrics.realize,
-		Tighten: tightens(ctx, mgr.GetClient()), Heartbeat: heartbeat, Instance: instance,
+		Heartbeat: heartbeat, Instance: instance,
 		Records: key, Agents: agents, Tracer: o.tracer,
 	})
 	if err != nil {
@@ -304,7 +304,7 @@ func assemble(ctx context.Context, mgr manager.Manager, id string, parts *shares
 	if err := agents.follow(ctx, mgr.GetCache()); err != nil {
 		return err
 	}
-	if err := errors.Join(followTightening(ctx, mgr.GetCache(), realizer.Reconsider), yields.follow(ctx, mgr.GetCache(), realizer.Reconsider)); err != nil {
+	if err := yields.follow(ctx, mgr.GetCache(), realizer.Reconsider); err != nil {
 		return err
 	}
 	if err := followSubjects(ctx, mgr.GetCache(), statuses.Changed); err != nil {

@@ -61,6 +61,11 @@ func (y *yields) apply(a *realize.Account) {
 	}
 }
 
+// informers gives out informers; a cache.Cache does.
+type informers interface {
+	GetInformer(ctx context.Context, obj client.Object, opts ...cache.InformerGetOption) (cache.Informer, error)
+}
+
 // follow calls changed whenever the hub says something else. It is called before apply may be.
 func (y *yields) follow(ctx context.Context, in informers, changed func()) error {
 	informer, err := in.GetInformer(ctx, &setv1alpha1.Membership{}, cache.BlockUntilSynced(false))

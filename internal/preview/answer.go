@@ -83,7 +83,7 @@ type UnreadRegion struct {
 }
 
 // PlannedPolicy counts the VMs, native services and interfaces that a policy applies to, by what
-// becomes of it there: each is in one of Realized, Pending, Tightened, Refused and Released.
+// becomes of it there: each is in one of Realized, Pending, Refused and Released.
 type PlannedPolicy struct {
 	Policy string `json:"policy"`
 	VMs    int    `json:"vms"`
@@ -93,9 +93,8 @@ type PlannedPolicy struct {
 	// it.
 	Realized int `json:"realized"`
 	Pending  int `json:"pending"`
-	// Tightened is where as much of it as fits is enforced, Refused where nothing new of it is.
-	Tightened int `json:"tightened"`
-	Refused   int `json:"refused"`
+	// Refused is where nothing new of it is enforced.
+	Refused int `json:"refused"`
 	// Released are VMs that are released, where no policy is enforced.
 	Released int `json:"released"`
 	// PlanMode are those of the others that are in mode plan, where nothing is done.
@@ -119,10 +118,6 @@ type PlannedRefusal struct {
 	Lack *plan.Lack `json:"lack,omitempty"`
 	// Kept says that what was last realized stays in force there.
 	Kept bool `json:"kept"`
-	// Tightened says that as much of the policy as fits is enforced there.
-	Tightened bool `json:"tightened"`
-	// Lost are the flows that are not allowed because of that.
-	Lost []string `json:"lost,omitempty"`
 }
 
 // plannedWave is the beginning of a plan.
@@ -300,7 +295,7 @@ func (p plannedAccount) remarks(a *AccountPlan) {
 	}
 	for _, x := range p.end().Refusals {
 		out := PlannedRefusal{
-			Region: x.Region, Network: x.Network, Direction: x.Direction, Message: x.Message, Lack: x.Lack, Kept: x.Kept, Tightened: x.Tightened, Lost: x.Lost,
+			Region: x.Region, Network: x.Network, Direction: x.Direction, Message: x.Message, Lack: x.Lack, Kept: x.Kept,
 		}
 		if x.Why != nil {
 			out.Reason = x.Why.Code
@@ -354,32 +349,18 @@ func (p plannedAccount) end() *plan.Result { return p.Forecast.Rounds[len(p.Fore
 
 // policies tells what becomes of each policy. What only waits for tags is in force.
 func (p plannedAccount) policies(tagsOnly bool) (out []PlannedPolicy) {
-	type on struct {
-		policy plan.PolicyRef
-		vm     plan.VMRef
-	}
-	tightened, others := map[on]bool{}, map[plan.VMRef]bool{}
+	others := map[plan.VMRef]bool{}
 	for i := range p.Result.VMs {
 		others[p.Result.VMs[i].VM] = !p.Result.VMs[i].IsVM()
 	}
-	for _, x := range p.end().Refusals {
-		if x.Tightened {
-			tightened[on{x.Policy, x.VM}] = true
-		}
-	}
 	for _, s := range render.Policies(p.Forecast.Rounds) {
-		c := PlannedPolicy{Policy: s.PolicyRef.String(), Realized: len(s.Realized), Pending: len(s.Pending), Released: len(s.Suspended)}
+		c := PlannedPolicy{Policy: s.PolicyRef.String(), Realized: len(s.Realized), Pending: len(s.Pending), Released: len(s.Suspended), Refused: len(s.Failed)}
 		if tagsOnly {
 			c.Realized, c.Pending = c.Realized+c.Pending, 0
 		}
 		touched := slices.Concat(s.Realized, s.Pending)
 		for _, f := range s.Failed {
 			touched = append(touched, f.VM)
-			if tightened[on{s.PolicyRef, f.VM}] {
-				c.Tightened++
-			} else {
-				c.Refused++
-			}
 		}
 		for _, vm := range touched {
 			if p.modes[vm].Mode == plan.Planned {

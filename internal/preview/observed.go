@@ -9,9 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nephele-io/nephele/api/antrea/v1alpha2"
-	antreav1beta1 "github.com/nephele-io/nephele/api/antrea/v1beta1"
 	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
-	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/accountspec"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
@@ -119,24 +117,6 @@ func (o ObservedAccounts) Settings(key string) accountspec.Settings {
 
 // Deleting implements knowledge.
 func (o ObservedAccounts) Deleting(key string) bool { return o.find(key).Deleting }
-
-// Tighten tells from the annotations of policies of which of them as much is to be enforced as
-// fits.
-func (in *Inputs) Tighten(ref v1beta2.NetworkPolicyReference) bool {
-	named := func(o client.Object) bool { return o.GetNamespace() == ref.Namespace && o.GetName() == ref.Name }
-	switch ref.Type {
-	case v1beta2.AntreaNetworkPolicy:
-		return slices.ContainsFunc(in.Policies, func(p *antreav1beta1.NetworkPolicy) bool { return named(p) && AsksToTighten(p) })
-	case v1beta2.AntreaClusterNetworkPolicy:
-		return slices.ContainsFunc(in.ClusterPolicies, func(p *antreav1beta1.ClusterNetworkPolicy) bool { return named(p) && AsksToTighten(p) })
-	}
-	return false
-}
-
-// AsksToTighten reports whether as much of a policy is to be enforced as fits.
-func AsksToTighten(o client.Object) bool {
-	return o.GetAnnotations()[cloudv1alpha1.AnnotationOnRefusal] == cloudv1alpha1.OnRefusalTighten
-}
 
 // Observe reads an account. A region that cannot be read is left alone, and told.
 func (p *Planner) Observe(ctx context.Context, a *cloudv1alpha1.CloudProviderAccount) (*ObservedAccount, error) {

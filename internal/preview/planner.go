@@ -147,7 +147,7 @@ func (p *Planner) Input(acct realize.Account, o *ObservedAccount, computed *watc
 		return plan.Input{}, err
 	}
 	want := enforcer.Computed{Policies: v.Policies, AddressGroups: enforcer.NewAddressGroups(v.AddressGroups), AppliedToGroups: v.AppliedToGroups}
-	return acct.PlanInput(p.ClusterID, want, p.In.Tighten, o.Regions), nil
+	return acct.PlanInput(p.ClusterID, want, o.Regions), nil
 }
 
 // observeNeighbours reads the accounts that no plan is made for, if they may have VMs in networks

@@ -18,10 +18,10 @@ import (
 
 // How much of each list of an answer a review tells. What is left out is counted.
 const (
-	mostSteps   = 5000
-	mostChanges = 2000
-	mostRemarks = 1000
-	mostLost    = 100
+	mostSteps         = 5000
+	mostChanges       = 2000
+	mostRemarks       = 1000
+	mostAgentPolicies = 100
 )
 
 // Before is what there is before anything is changed.
@@ -189,20 +189,11 @@ func (a *AccountPlan) bound() {
 	cut(more, "agents", &a.Agents, mostRemarks)
 	a.Agents = slices.Clone(a.Agents)
 	for i := range a.Agents {
-		if n := len(a.Agents[i].Policies) - mostLost; n > 0 {
-			a.Agents[i].Policies, more["agents.policies"] = a.Agents[i].Policies[:mostLost], more["agents.policies"]+n
+		if n := len(a.Agents[i].Policies) - mostAgentPolicies; n > 0 {
+			a.Agents[i].Policies, more["agents.policies"] = a.Agents[i].Policies[:mostAgentPolicies], more["agents.policies"]+n
 		}
 	}
 	cut(more, "refusals", &a.Refusals, mostChanges)
-	a.Refusals = slices.Clone(a.Refusals)
-	lost := 0
-	for i := range a.Refusals {
-		lost += max(0, len(a.Refusals[i].Lost)-mostLost)
-		a.Refusals[i].Lost = some(a.Refusals[i].Lost, mostLost)
-	}
-	if lost > 0 {
-		more["refusals.lost"] = lost
-	}
 	cut(more, "quotas", &a.Quotas, mostRemarks)
 	cut(more, "warnings", &a.Warnings, mostRemarks)
 	cut(more, "drift", &a.Drift, mostRemarks)

@@ -280,16 +280,15 @@ type ToldChange struct {
 // PlannedPolicy counts the VMs, native services and interfaces that a policy applies to, by what
 // becomes of it there. Others are those in VMs, the sum, that are no VMs.
 type PlannedPolicy struct {
-	Policy    string `json:"policy"`
-	VMs       int32  `json:"vms"`
-	Others    int32  `json:"others,omitempty"`
-	Realized  int32  `json:"realized"`
-	Pending   int32  `json:"pending"`
-	Tightened int32  `json:"tightened"`
-	Refused   int32  `json:"refused"`
-	Released  int32  `json:"released"`
-	PlanMode  int32  `json:"planMode"`
-	Agents    int32  `json:"agents,omitempty"`
+	Policy   string `json:"policy"`
+	VMs      int32  `json:"vms"`
+	Others   int32  `json:"others,omitempty"`
+	Realized int32  `json:"realized"`
+	Pending  int32  `json:"pending"`
+	Refused  int32  `json:"refused"`
+	Released int32  `json:"released"`
+	PlanMode int32  `json:"planMode"`
+	Agents   int32  `json:"agents,omitempty"`
 }
 
 // PlannedAgent is a VM that a selector hands to the agent in it.
@@ -327,12 +326,10 @@ type PlanRefusal struct {
 	Network   string `json:"network,omitempty"`
 	Direction string `json:"direction,omitempty"`
 	// Reason is the controller's word for it; it may be empty.
-	Reason    string   `json:"reason,omitempty"`
-	Message   string   `json:"message"`
-	Lack      *Lack    `json:"lack,omitempty"`
-	Kept      bool     `json:"kept"`
-	Tightened bool     `json:"tightened"`
-	Lost      []string `json:"lost,omitempty"`
+	Reason  string `json:"reason,omitempty"`
+	Message string `json:"message"`
+	Lack    *Lack  `json:"lack,omitempty"`
+	Kept    bool   `json:"kept"`
 }
 
 // Lack has the numbers where a quota does not suffice.

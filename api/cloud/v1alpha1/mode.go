@@ -38,18 +38,6 @@ const AnnotationBreakGlassUntil = "nephele.io/break-glass-until"
 // "INTERFACE=GROUP,GROUP;INTERFACE=GROUP". It counts for no others.
 const AnnotationFormerGroups = "nephele.io/former-groups"
 
-// AnnotationOnRefusal on a policy says what happens where it cannot be realized in full:
-// OnRefusalKeep or OnRefusalTighten.
-const AnnotationOnRefusal = "nephele.io/on-refusal"
-
-// The values of AnnotationOnRefusal.
-const (
-	// OnRefusalKeep, the default, keeps the last state that was realized.
-	OnRefusalKeep = "keep"
-	// OnRefusalTighten allows as much of what the policy allows as fits, and lists what is lost.
-	OnRefusalTighten = "tighten"
-)
-
 // FailsafeFlow is traffic that is always allowed on virtual machines that policies apply to, before
 // any rule. It isolates nothing by itself.
 // +kubebuilder:validation:XValidation:rule="!has(self.port) || (has(self.protocol) && self.protocol in ['TCP', 'UDP'])",message="only TCP and UDP have ports"

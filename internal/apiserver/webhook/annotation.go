@@ -1,20 +1,18 @@
 package webhook
 
-import (
-	"fmt"
+import "fmt"
 
-	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
-)
+// formerOnRefusal is an annotation of policies by which former releases enforced a
+// part of what does not fit. "keep" was the default, and is what happens to all policies now.
+const formerOnRefusal = "nephele.io/on-refusal"
 
-// AnnotationWarnings says which annotations of an Antrea policy do not do what one may expect,
-// because nobody knows their value. They are no reason to refuse the policy: what it says is in its
-// specification.
+// AnnotationWarnings says which annotations of an Antrea policy do not do what one may expect. They
+// are no reason to refuse the policy: what it says is in its specification.
 func AnnotationWarnings(annotations map[string]string) []string {
-	switch value, ok := annotations[cloudv1alpha1.AnnotationOnRefusal]; {
-	case !ok, value == cloudv1alpha1.OnRefusalKeep, value == cloudv1alpha1.OnRefusalTighten:
+	value, ok := annotations[formerOnRefusal]
+	if !ok || value == "keep" {
 		return nil
-	default:
-		return []string{fmt.Sprintf("metadata.annotations[%s]: want %s or %s, not %q: it is taken as %[2]s",
-			cloudv1alpha1.AnnotationOnRefusal, cloudv1alpha1.OnRefusalKeep, cloudv1alpha1.OnRefusalTighten, value)}
 	}
+	return []string{fmt.Sprintf("metadata.annotations[%s]: %q has no effect any more: where not all of the policy fits, "+
+		"nothing new of it is enforced, and what is in force stays; remove the annotation", formerOnRefusal, value)}
 }

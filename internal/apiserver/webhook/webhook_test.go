@@ -305,9 +305,9 @@ func TestAccepted(t *testing.T) {
 		t.Errorf("a long logLabel on Nodes: %+v", got)
 	}
 	good := annp(`{priority: 5, appliedTo: [{podSelector: {}}]}`)
-	annotated := strings.Replace(good, "name: p", "name: p, annotations: {nephele.io/on-refusal: widen}", 1)
+	annotated := strings.Replace(good, "name: p", "name: p, annotations: {nephele.io/on-refusal: tighten}", 1)
 	q = asked{path: "/validate/annp", operation: "UPDATE", object: annotated, old: good}
-	if got := ask(t, handlers, q); annotated == good || !got.Allowed || len(got.Warnings) != 1 || !strings.Contains(got.Warnings[0], `not "widen": it is taken as keep`) {
+	if got := ask(t, handlers, q); annotated == good || !got.Allowed || len(got.Warnings) != 1 || !strings.Contains(got.Warnings[0], `"tighten" has no effect any more`) {
 		t.Errorf("an annotation that means nothing: %+v", got)
 	}
 	for object, want := range map[string]string{

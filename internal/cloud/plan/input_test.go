@@ -148,9 +148,6 @@ func (e *estate) input(set policySet, f *fakeCloud) plan.Input {
 	for i := range set.Policies {
 		in.Policies = append(in.Policies, e.policy(&set.Policies[i], i))
 	}
-	if e.Tighten {
-		tightenAll(&in)
-	}
 	if e.Sealed {
 		in.Seal = testSeal('k', false)
 	}

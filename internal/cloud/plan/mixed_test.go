@@ -32,8 +32,6 @@ type estateExtras struct {
 	Sealed bool
 	// Follows are groups whose owner lets rules be added for those who depend on others.
 	Follows []int
-	// Tighten makes every policy ask for what fits of it.
-	Tighten bool
 	// Meddled has somebody change groups and put interfaces into them much more often.
 	Meddled bool `json:",omitempty"`
 }

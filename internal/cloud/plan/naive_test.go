@@ -410,7 +410,7 @@ func (e *estate) outsideAddrs() []netip.Addr {
 func (e *estate) oracle(set policySet, res *plan.Result) naive {
 	v := naive{estate: e, set: set, without: map[string]bool{}, guarded: map[string]bool{}, known: map[int][]remote{}, boundaries: e.packets()}
 	for _, r := range res.Refusals {
-		if r.Policy.UID != "" && !r.Tightened {
+		if r.Policy.UID != "" {
 			v.without[r.Policy.UID+"/"+r.VM.ID] = true
 		}
 	}

@@ -299,9 +299,6 @@ type phase struct {
 	// edited. What only that made possible may pause while it is undone, even if it will be allowed
 	// in the end for another reason.
 	drifted map[int]bool
-	// told are the flows of VMs that the rounds have said not to allow, because only what fits is
-	// enforced. What fits is more when peers turn out to stay as they are.
-	told map[int][]string
 	// twice has every plan computed a second time: the same input gives the same result.
 	twice bool
 }
@@ -365,7 +362,6 @@ func (p *phase) converge(f *fakeCloud, record bool) error {
 		if p.strict.take(res) {
 			p.st.Hasty++
 		}
-		p.tells(res)
 		if res.Plan.Empty() {
 			if err := p.waitsForNothing(res); err != nil {
 				return err
@@ -425,14 +421,13 @@ func (p *phase) converge(f *fakeCloud, record bool) error {
 	}
 }
 
-// guessed reports a policy that the round before accepted on a VM and this one refuses. One of
-// which what fits is enforced is no such: what fits may be more in between.
+// guessed reports a policy that the round before accepted on a VM and this one refuses.
 func (p *phase) guessed(res *plan.Result) error {
 	if p.result == nil || p.Stingy {
 		return nil // with room for one reference, what is held back for a round may itself not fit in the next one
 	}
 	for _, r := range res.Refusals {
-		if r.Policy.UID != "" && !r.Tightened && !slices.ContainsFunc(p.result.Refusals, func(o plan.Refusal) bool { return o.Policy.UID == r.Policy.UID && o.VM == r.VM }) {
+		if r.Policy.UID != "" && !slices.ContainsFunc(p.result.Refusals, func(o plan.Refusal) bool { return o.Policy.UID == r.Policy.UID && o.VM == r.VM }) {
 			if p.Crowded && forGroups(r) {
 				p.st.Late++
 				return nil
@@ -567,15 +562,11 @@ func (p *phase) exact(final []bool) error {
 	}
 	p.st.Exact++
 	v := p.oracle(p.set, p.result)
-	soft := map[int]bool{}
-	for i, n := range p.NICs {
-		soft[i] = slices.ContainsFunc(p.result.Refusals, func(r plan.Refusal) bool { return r.Tightened && r.VM.ID == vmID(n.VM) })
-	}
 	for i, fl := range p.flows {
 		if p.strict.stands[fl.src] || p.strict.stands[fl.dst] {
 			continue
 		}
-		if want := fl.verdict(v.half); want != final[i] && !(want && (soft[fl.src] || soft[fl.dst] || !fl.verdict(v.sure))) {
+		if want := fl.verdict(v.half); want != final[i] && !(want && !fl.verdict(v.sure)) {
 			return fmt.Errorf("in the end %s: cloud %v, policies %v\nrefusals %v\nops:\n%s", fl, final[i], want, p.result.Refusals, strings.Join(p.ops, "\n"))
 		}
 	}
@@ -607,7 +598,7 @@ func (p *phase) breaks(fl connection, got, final, old bool, end *fakeCloud) bool
 	if !got && (p.tiny() || p.Crowded) && (p.stays(fl.src) || p.stays(fl.dst)) && !fl.verdict(p.oracle(p.set, p.result).half) {
 		return false // what is wanted does not allow it, and is said not to be reached
 	}
-	return got || !p.drifted[fl.src] && !p.drifted[fl.dst] && fl.blindly(p.start) == fl.blindly(end) && !p.toldOf(fl)
+	return got || !p.drifted[fl.src] && !p.drifted[fl.dst] && fl.blindly(p.start) == fl.blindly(end)
 }
 
 // stays reports whether an interface is said to stay as it is in the end, although something else
@@ -615,51 +606,6 @@ func (p *phase) breaks(fl connection, got, final, old bool, end *fakeCloud) bool
 func (p *phase) stays(nic int) bool {
 	return nic >= 0 && slices.ContainsFunc(p.result.Refusals, func(r plan.Refusal) bool {
 		return r.Kept && r.Why.Is(intent.InterfaceStays) && r.VM.ID == vmID(p.NICs[nic].VM)
-	})
-}
-
-// tells takes note of the flows that a round says not to allow.
-func (p *phase) tells(res *plan.Result) {
-	for i := range p.VMs {
-		for _, r := range res.Refusals {
-			if r.Tightened && r.VM.ID == vmID(i) {
-				if p.told == nil {
-					p.told = map[int][]string{}
-				}
-				p.told[i] = append(p.told[i], r.Lost...)
-			}
-		}
-	}
-}
-
-// toldOf reports whether one of the ends was said not to allow the flow.
-func (p *phase) toldOf(fl connection) bool {
-	return fl.src >= 0 && p.saidOf(fl.src, cloud.Egress, fl.dstAddr, fl.packet) || fl.dst >= 0 && p.saidOf(fl.dst, cloud.Ingress, fl.srcAddr, fl.packet)
-}
-
-func (p *phase) saidOf(nic int, d cloud.Direction, remote netip.Addr, k packet) bool {
-	if p.NICs[nic].VM < 0 {
-		return false
-	}
-	return slices.ContainsFunc(p.told[p.NICs[nic].VM], func(text string) bool {
-		words := strings.Fields(text) // such as: egress tcp 80-81 to 10.0.0.0/8
-		if !netip.MustParsePrefix(words[len(words)-1]).Contains(remote) {
-			return false
-		}
-		ports, ok := strings.CutPrefix(text, string(d)+" "+cloud.ProtocolName(k.protocol)+" ")
-		if !ok {
-			return strings.HasPrefix(text, string(d)+" any protocol ")
-		}
-		first, last, _ := strings.Cut(strings.Fields(ports)[0], "-")
-		from, err := strconv.Atoi(first)
-		if err != nil {
-			return true // all of the protocol
-		}
-		to, err := strconv.Atoi(last)
-		if err != nil {
-			to = from
-		}
-		return from <= k.port && k.port <= to
 	})
 }
 
@@ -714,7 +660,7 @@ func (e *estate) tiny() bool { return e.Limits.RulesPerGroup < 30 }
 // kept reports whether the end depends on the beginning, because something that was in force stays
 // so as far as it can.
 func kept(r *plan.Result) bool {
-	return slices.ContainsFunc(r.Refusals, func(r plan.Refusal) bool { return r.Kept || r.Tightened || forGroups(r) })
+	return slices.ContainsFunc(r.Refusals, func(r plan.Refusal) bool { return r.Kept || forGroups(r) })
 }
 
 // blockedByRules reports whether an interface stays as it is because the state in between takes

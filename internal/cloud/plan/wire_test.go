@@ -84,7 +84,6 @@ func (o *onWire) phase(p *phase, f *fakeCloud) error {
 			p.first = res
 		}
 		p.strict.take(res)
-		p.tells(res)
 		if res.Plan.Empty() {
 			break
 		}

@@ -2,7 +2,6 @@ package realize
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"net/netip"
 	"slices"
 	"strings"
@@ -10,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 	"github.com/nephele-io/nephele/internal/policy"
 	simazure "github.com/nephele-io/nephele/internal/sim/azure"
 	"github.com/nephele-io/nephele/internal/sim/calls"
@@ -353,76 +351,4 @@ func TestAzureFullGroup(t *testing.T) {
 	l.publish()
 	l.settle()
 	l.unchanged(before)
-}
-
-// TestAzureNarrowing: of random policies with types of ICMP that ask to be narrowed, the simulator
-// lets no packet of ICMP through that the policies do not allow by type; other protocols are as
-// the policies say.
-func TestAzureNarrowing(t *testing.T) {
-	t.Parallel()
-	_, seed := seeded(t)
-	random := rand.New(rand.NewPCG(seed, 99))
-	l := newAzureLab(t, azureConfig{})
-	l.options.Tighten = func(v1beta2.NetworkPolicyReference) bool { return true }
-	l.publish()
-	l.start()
-	passed := 0
-	for round := range 12 {
-		var policies []policy.Policy
-		for i := range 1 + random.IntN(2) {
-			p := randomPolicy(random, i)
-			p.Generation = int64(round + 1)
-			kinds := []int32{0, 3, 8}
-			rule := policy.Rule{Action: []policy.Action{policy.Allow, policy.Drop}[random.IntN(2)], Peers: from([]string{"web", "db", "ops"}[random.IntN(3)])}
-			if icmp := (&policy.ICMPMatch{}); random.IntN(3) > 0 {
-				icmp.Type = &kinds[random.IntN(3)]
-				rule.Protocols = []policy.RuleProtocol{{ICMP: icmp}}
-			} else {
-				rule.Protocols = []policy.RuleProtocol{{ICMP: icmp}}
-			}
-			p.Ingress = append([]policy.Rule{rule}, p.Ingress...)
-			policies = append(policies, p)
-			l.engine.PutPolicy(p)
-		}
-		l.publish()
-		l.settle()
-		e := policy.NewEvaluator(l.engine.Listing())
-		for _, p := range l.probes {
-			if p.port != 22 {
-				continue // ICMP has none
-			}
-			f := l.flow(p)
-			f.Protocol, f.Port = 1, 0
-			var v [2]simazure.Verdict
-			l.world.ReadAzure(func(c *simazure.Cloud, _ time.Time) {
-				for i, out := range []bool{true, false} {
-					var err error
-					if v[i], err = c.Half(f, out); err != nil {
-						t.Error(err)
-					}
-				}
-			})
-			for _, kind := range []uint8{0, 3, 8, 13} {
-				want := e.Evaluate(policy.Flow{Source: l.endpoint(p.from), Destination: l.endpoint(p.to), Protocol: policy.ICMP, ICMPType: kind})
-				for i, d := range []policy.Decision{want.Egress, want.Ingress} {
-					end := []string{p.from, p.to}[i]
-					if _, vm := l.vms[end]; !vm {
-						continue
-					}
-					if v[i].Allowed && d.Outcome != policy.OutcomeAllow && d.Outcome != policy.OutcomeNative {
-						t.Errorf("seed %d, round %d: type %d of %s passes at %s, and policies say %s", seed, round, kind, p, end, d.Outcome)
-					}
-					if v[i].Allowed {
-						passed++
-					}
-				}
-			}
-		}
-		for _, p := range policies {
-			l.engine.DeletePolicy(p.UID)
-		}
-	}
-	if passed == 0 {
-		t.Error("nothing ever passes, so this test shows nothing")
-	}
 }

@@ -53,7 +53,7 @@ func (l *lab) waits() *plan.Waiting {
 			}
 			regions = append(regions, plan.Region{Snapshot: acct.Snapshots[region], Limits: limits})
 		}
-		p := plan.Compute(acct.PlanInput(l.options.ClusterID, mirrored, nil, regions), lower.AWS{}).Protection
+		p := plan.Compute(acct.PlanInput(l.options.ClusterID, mirrored, regions), lower.AWS{}).Protection
 		return p.Hash(labAccount) == out.Hash
 	})
 	return out

@@ -28,8 +28,7 @@ func TestPlanInputIsWhole(t *testing.T) {
 		Policies:      []*v1beta2.NetworkPolicy{{ObjectMeta: metav1.ObjectMeta{UID: "u"}, SourceRef: &v1beta2.NetworkPolicyReference{Name: "p"}}},
 		AddressGroups: []*enforcer.AddressGroup{{}}, AppliedToGroups: []*v1beta2.AppliedToGroup{{}},
 	}
-	tighten := func(r v1beta2.NetworkPolicyReference) bool { return r.Name == "p" }
-	in := a.PlanInput("cluster", want, tighten, []plan.Region{{}})
+	in := a.PlanInput("cluster", want, []plan.Region{{}})
 	ofTheWorker := map[string]bool{"Realized": true, "Stop": true, "Seal": true, "Blocked": true, "Locked": true, "Unmarked": true, "Agents": true, "Faulty": true, "Heavy": true}
 	v := reflect.ValueOf(in)
 	for i := range v.NumField() {
@@ -38,11 +37,11 @@ func TestPlanInputIsWhole(t *testing.T) {
 			t.Errorf("field %s: set is %v", f.Name, !v.Field(i).IsZero())
 		}
 	}
-	if !in.Tighten["u"] || in.Modes[ref] != plan.Released {
-		t.Errorf("tighten %v, modes %v", in.Tighten, in.Modes)
+	if in.Modes[ref] != plan.Released {
+		t.Errorf("modes %v", in.Modes)
 	}
 	a.Releasing = true
-	if in = a.PlanInput("cluster", want, tighten, []plan.Region{{}}); in.Policies != nil || in.Entities != nil || in.Modes != nil || len(in.Tighten) > 0 {
+	if in = a.PlanInput("cluster", want, []plan.Region{{}}); in.Policies != nil || in.Entities != nil || in.Modes != nil {
 		t.Errorf("of a releasing account: %+v", in)
 	}
 }

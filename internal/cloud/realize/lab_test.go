@@ -507,7 +507,7 @@ func (l *lab) unsettled() string {
 	}
 	// What was planned last must be what is mirrored now, on what the cloud is now: plan once more.
 	acct, _ := l.accounts.Account(l.key())
-	in := acct.PlanInput(l.options.ClusterID, mirrored, l.options.Tighten, nil)
+	in := acct.PlanInput(l.options.ClusterID, mirrored, nil)
 	in.Unmarked = networks(w.unmarkable.active(l.options.Clock.Now()))
 	if l.options.Records != nil {
 		if in.Seal, err = l.options.Records.Seal(l.Context(), l.key()); err != nil {

@@ -12,7 +12,6 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/utils/clock"
 
-	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 	"github.com/nephele-io/nephele/internal/cloud/realize/instance"
 	"github.com/nephele-io/nephele/internal/cloud/realize/status"
@@ -21,7 +20,7 @@ import (
 	"github.com/nephele-io/nephele/internal/platform/tracing"
 )
 
-// Options is what a Realizer needs. All fields but Tighten, Metrics and the durations are required.
+// Options is what a Realizer needs. All fields but Metrics and the durations are required.
 type Options struct {
 	// ClusterID marks everything we own in the cloud. It must never change for a cluster.
 	ClusterID string
@@ -33,9 +32,6 @@ type Options struct {
 	Sink  Sink
 	Clock clock.Clock
 	Log   logr.Logger
-	// Tighten, if set, tells of which policies as much is to be enforced as fits; of others nothing
-	// new is, where not all of it fits.
-	Tighten func(v1beta2.NetworkPolicyReference) bool
 	// Agents, if set, knows the agents in VMs; without it no VM is handed to one.
 	Agents Agents
 	// Records, if set, has records of former groups signed, and believes no others; see its
@@ -253,7 +249,7 @@ func (r *Realizer) stopAll() {
 }
 
 // Reconsider makes all workers plan again, after something has changed that neither the accounts
-// nor the computed objects show, such as what Tighten tells.
+// nor the computed objects show, such as what Agents know.
 func (r *Realizer) Reconsider() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

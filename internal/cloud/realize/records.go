@@ -38,7 +38,7 @@ func (w *worker) seal(ctx context.Context) (*plan.Seal, error) {
 
 // input is PlanInput with what only a realizer has.
 func (w *worker) input(t task, regions []plan.Region) plan.Input {
-	in := t.acct.PlanInput(w.r.ClusterID, t.want, w.r.Tighten, regions)
+	in := t.acct.PlanInput(w.r.ClusterID, t.want, regions)
 	in.Seal = t.seal
 	return in
 }

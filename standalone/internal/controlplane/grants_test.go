@@ -591,7 +591,6 @@ spec: {priority: 5, tier: "%s", appliedTo: [{podSelector: {}}], ingress: [{name:
 	mustRefuse(t, "out of it", policy, patch("before", `{"spec":{"tier":"other"}}`), how("securityops"))
 	mustRefuse(t, "out of it to the default", policy, patch("before", `{"spec":{"tier":null}}`), how("securityops"))
 	mustRefuse(t, "into it", policy, patch("default", `{"spec":{"tier":"securityops"}}`), how("securityops"))
-	mustRefuse(t, "what becomes of it if refused", policy, patch("before", `{"metadata":{"annotations":{"nephele.io/on-refusal":"tighten"}}}`), how("securityops"))
 	mustRefuse(t, "stage, which ends its enforcement", policy, patch("before", `{"metadata":{"annotations":{"nephele.io/stage":"plan"}}}`), how("securityops"))
 	mustRefuse(t, "delete", policy, func(ctx context.Context) error { return author.Delete(ctx, policyIn("before", "securityops")) }, how("securityops"))
 	mustRefuse(t, "delete all", policy, func(ctx context.Context) error {

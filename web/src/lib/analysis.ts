@@ -369,8 +369,6 @@ export interface PlanRefusal {
   message: string
   lack?: { quota: string; needed: number; available: number; wouldDo: number; wouldDoAtLeast?: boolean; tooMany?: number; atLeast?: boolean }
   kept: boolean
-  tightened: boolean
-  lost?: string[]
 }
 
 export interface PlanQuota {
@@ -403,7 +401,7 @@ export interface AccountPlan {
   quotas: PlanQuota[]
   reachability: { region: string; opens: boolean; packets: { text: string; except?: boolean; ranges?: ReachRange[] }; from: ChangeEnd; to: ChangeEnd }[]
   reachabilityTold?: { region: string; opens: boolean; text: string; all?: string }[]
-  policies: { policy: string; vms: number; others?: number; realized: number; pending: number; tightened: number; refused: number; released: number; planMode: number }[]
+  policies: { policy: string; vms: number; others?: number; realized: number; pending: number; refused: number; released: number; planMode: number }[]
   refusals: PlanRefusal[]
   remedies?: { quota: string; wouldDo: number; message: string }[]
   warnings: PlanNote[]

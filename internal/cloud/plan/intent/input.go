@@ -45,10 +45,6 @@ type Input struct {
 	// itself.
 	Heavy map[string]int
 
-	// Tighten holds the UIDs of the policies of which as much is to be enforced as fits, where not
-	// all of it does. Others are left out there, or kept as they were last realized.
-	Tighten map[string]bool
-
 	// Seal signs and checks the records of former groups; nil if they are neither signed nor
 	// checked.
 	Seal *Seal

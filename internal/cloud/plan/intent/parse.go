@@ -25,7 +25,7 @@ func (c *Account) parsePolicies() []*Policy {
 		case heavy:
 			p.leaveOut(np, Why(TooManyKinds, owner(p.Ref.Namespace)).Counting(kinds))
 		default:
-			p.parseRules(np, c.lower, c.In.Tighten[string(np.UID)])
+			p.parseRules(np, c.lower)
 			c.divideByPorts(p)
 		}
 		out = append(out, p)
@@ -49,7 +49,6 @@ func (c *Account) parsePolicies() []*Policy {
 type parser struct {
 	*Policy
 	capability
-	tighten bool // the policy asks for as much as the cloud can hold
 }
 
 // owner says whose policies are meant.
@@ -96,9 +95,9 @@ func Head(np *v1beta2.NetworkPolicy) *Policy {
 	return p
 }
 
-func (p *Policy) parseRules(np *v1beta2.NetworkPolicy, lower capability, tighten bool) {
+func (p *Policy) parseRules(np *v1beta2.NetworkPolicy, lower capability) {
 	for i := range np.Rules {
-		p.Rules = append(p.Rules, parser{p, lower, tighten}.rule(&np.Rules[i], np.AppliedToGroups))
+		p.Rules = append(p.Rules, parser{p, lower}.rule(&np.Rules[i], np.AppliedToGroups))
 	}
 }
 
@@ -220,22 +219,10 @@ func (p parser) service(r *rule, s *v1beta2.Service) {
 	}
 }
 
-// add adds a service as far as the cloud can say it: types of ICMP that it does not know are not
-// allowed, or dropped with all of the protocol, if the policy asks for that.
+// add adds a service, and refuses the policy if the cloud cannot say it.
 func (p parser) add(r *rule, s flow.Service) {
 	if why := p.Unsupported(s); why != "" {
-		whole := flow.Whole(s.Protocol)
-		switch narrows := p.tighten && (s.Protocol == cloud.ICMP || s.Protocol == cloud.ICMPv6); {
-		case narrows && r.Verdict == Allow:
-			r.narrow(TypeNotAllowed, s)
-			r.void = true
-			return
-		case narrows && r.Verdict == Drop && p.Unsupported(whole) == "":
-			r.narrow(TypeDropped, s)
-			s = whole
-		default:
-			r.refuse(Why(Unsupported).Quoting(why))
-		}
+		r.refuse(Why(Unsupported).Quoting(why))
 	}
 	r.Services = append(r.Services, s)
 }

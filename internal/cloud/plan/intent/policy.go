@@ -48,9 +48,6 @@ type Policy struct {
 	Rules    []*rule
 	// problem says why the policy cannot be expressed at all in this cloud; nil if it can.
 	Problem *Reason
-	// Narrowed says what of the policy the cloud cannot say and, as the policy asks, is narrower:
-	// one reason before the other. Nil if all of it can be said.
-	Narrowed *Reason
 	// reject tells that a rule says Reject, which is realized as Drop.
 	Reject bool
 }
@@ -66,7 +63,7 @@ type rule struct {
 	Verdict   Verdict
 	// services is nil for any service.
 	Services []flow.Service
-	// void tells that services were left out, so that none do not mean any.
+	// void tells that the rule is about no service at all, although services is nil.
 	void bool
 	// Named are ports that every VM resolves with the named ports of its entities. In egress rules
 	// they are those of the peers, and divideByPorts leaves none.
@@ -114,16 +111,6 @@ func (r *rule) refuse(why *Reason) {
 	if r.Policy.Problem == nil {
 		r.Policy.Problem = Why(InRule, r.names()...).From(why)
 	}
-}
-
-// narrow records what becomes of a service that the cloud cannot say.
-func (r *rule) narrow(what Code, s flow.Service) {
-	code := int(s.From & 0xff)
-	if s.From != s.To {
-		code = -1
-	}
-	objects := append(r.names(), cloud.ProtocolName(s.Protocol))
-	r.Policy.Narrowed = Why(what, objects...).Counting(int(s.From>>8), code).From(r.Policy.Narrowed)
 }
 
 // withPorts are the protocols whose services have ports.

@@ -34,7 +34,7 @@ func (c *Account) divideByPorts(p *Policy) {
 			continue
 		}
 		numbered := *r
-		numbered.Named, numbered.void = nil, r.void || len(r.Services) == 0
+		numbered.Named, numbered.void = nil, len(r.Services) == 0
 		out = append(append(out, &numbered), c.portRules(r)...)
 	}
 	p.Rules = out

@@ -205,10 +205,6 @@ const (
 	WaitsBetween    Code = "WaitsBetween"    // the same, because the state in between does not fit
 	InterfaceStays  Code = "InterfaceStays"  // the interface; Because is why
 	Kept            Code = "Kept"            // Because is why a policy is left out that stays in force as it was
-	Tightened       Code = "Tightened"       // the flows that are lost; Because is the shortage
-	Narrowed        Code = "Narrowed"        // Because is the first of what is narrower than the policy says
-	TypeNotAllowed  Code = "TypeNotAllowed"  // the rule, its direction, the protocol; counts type and code, -1 for any; Because is the next
-	TypeDropped     Code = "TypeDropped"     // the same
 	NoInterface     Code = "NoInterface"     //
 	NoClusterID     Code = "NoClusterID"     //
 	TooMuchWork     Code = "TooMuchWork"     //

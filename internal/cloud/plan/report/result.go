@@ -140,14 +140,7 @@ func (s *reporter) vmStatus(vm *guard.VM, dirty map[string]bool) VMStatus {
 	for _, p := range vm.Policies {
 		on := VMPolicy{PolicyRef: p.Ref}
 		if out.Mode == intent.Enforce { // else nothing more is said of it
-			tightened := s.TightenedOn(vm, p)
-			on.Why = cmp.Or(vm.WhyLeft(p), blocked, tightened)
-			if on.Why != nil && on.Why == tightened {
-				on.Lost = tightened.Objects
-			}
-			if on.Why == nil && !left {
-				on.Why = narrowed(p)
-			}
+			on.Why = cmp.Or(vm.WhyLeft(p), blocked)
 			on.Realized = on.Why == nil && !pending && (guarded || left)
 			if on.Why == nil && len(vm.NICs) == 0 && !left {
 				on.Why = intent.Why(intent.NoInterface)
@@ -213,15 +206,6 @@ func (s *reporter) reducedBy(vm *guard.VM, p *intent.Policy) cloud.Direction {
 	return ""
 }
 
-// narrowed says what of a policy the cloud cannot say, and so is narrower than the policy; nil if
-// nothing is.
-func narrowed(p *intent.Policy) *intent.Reason {
-	if p.Narrowed == nil {
-		return nil
-	}
-	return intent.Why(intent.Narrowed).From(p.Narrowed)
-}
-
 func (s *reporter) vmRefusals(vm *guard.VM) (out []Refusal) {
 	refuse := func(r Refusal) {
 		r.VM, r.Region, r.Lack, r.Direction = vm.Ref, s.Snap.Region, r.Why.Shortage(), r.Why.Direction()
@@ -231,11 +215,6 @@ func (s *reporter) vmRefusals(vm *guard.VM) (out []Refusal) {
 	for _, p := range vm.Policies {
 		if why := vm.WhyLeft(p); why != nil {
 			refuse(Refusal{Policy: p.Ref, Network: network, Why: why, Kept: vm.Keeps(p)})
-		} else if why := narrowed(p); why != nil {
-			refuse(Refusal{Policy: p.Ref, Network: network, Why: why, Tightened: true})
-		}
-		if why := s.TightenedOn(vm, p); why != nil {
-			refuse(Refusal{Policy: p.Ref, Network: network, Why: why, Tightened: true, Lost: why.Objects})
 		}
 	}
 	for _, n := range vm.NICs {

@@ -37,10 +37,6 @@ type VMPolicy struct {
 	// both are empty while it is realized or being realized.
 	Why     *intent.Reason
 	Message string
-	// Lost are all the flows that the policies allow and the VM does not, because only what fits of
-	// the policy is enforced: "ingress tcp 443 from 192.0.2.0/24". The message names the first few.
-	// The list is shared by the VMs of a class.
-	Lost []string
 	// Warnings are what differs without being refused, for example Reject realized as Drop; Warning
 	// says them in sentences.
 	Warnings []*intent.Reason
@@ -118,12 +114,9 @@ type Refusal struct {
 	Message string
 	// Lack has the numbers if a quota is what does not suffice.
 	Lack *intent.Lack
-	// Kept is true if the interfaces stay as they were last realized, Tightened if what fits of the
-	// policy is enforced; else the policy is left out there.
-	Kept, Tightened bool
-	// Lost are all the flows that the policies allow and the VM does not, where Tightened; see
-	// VMPolicy.Lost.
-	Lost []string
+	// Kept is true if the interfaces stay as they were last realized; else the policy is left out
+	// there.
+	Kept bool
 }
 
 // Drift is a change that somebody else made.

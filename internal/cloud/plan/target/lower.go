@@ -38,12 +38,8 @@ func (s *Target) lowerClass(c *form.Class) (retry bool) {
 	s.Recall.Trim()
 	rules, packed, short := s.fitter.Fit(form.Demand{Class: c, Want: c.Want})
 	if short != nil {
-		t := s.tightened[c.Key]
-		if t == nil {
-			s.shortage(c, short)
-			return true
-		}
-		rules, packed = s.tightRules(c, t)
+		s.shortage(c, short)
+		return true
 	}
 	s.matcher.fill(c, s.merged(c, rules, packed))
 	return false
@@ -66,7 +62,7 @@ func (s *Target) shortage(c *form.Class, short form.Shortfall) {
 	case first.Native():
 		s.NoRoom(c.NICs, why())
 	case !s.gather(c):
-		s.leaveSurplus(c, why)
+		s.leaveSurplus(c)
 	}
 }
 

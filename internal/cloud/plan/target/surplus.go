@@ -50,17 +50,12 @@ func (s *Target) surplus(c *form.Class) (out []rejection) {
 	return out
 }
 
-// leaveSurplus leaves out what does not fit of the policies of a class, or tightens it: all that
-// certainly does not fit, or else the one of the lowest precedence, for without it peers may be
-// alike that were not, so that the others fit. An interface that stays as it is for the sake of one
-// policy needs nothing more.
-func (s *Target) leaveSurplus(c *form.Class, why func() *intent.Reason) {
-	surplus := s.surplus(c)
-	left := slices.DeleteFunc(slices.Clone(surplus), func(u rejection) bool { return s.In.Tighten[u.policy.Ref.UID] && s.tightened[c.Key] == nil })
-	if len(left) == 0 && len(surplus) > 0 {
-		s.tightened[c.Key] = &tightening{policy: surplus[0].policy, short: why()}
-		return
-	}
+// leaveSurplus leaves out what does not fit of the policies of a class: all that certainly does not
+// fit, or else the one of the lowest precedence, for without it peers may be alike that were not,
+// so that the others fit. An interface that stays as it is for the sake of one policy needs nothing
+// more.
+func (s *Target) leaveSurplus(c *form.Class) {
+	left := s.surplus(c)
 	if certain := slices.DeleteFunc(slices.Clone(left), func(u rejection) bool { return !u.certain }); len(certain) > 0 {
 		left = certain
 	} else {

@@ -17,9 +17,7 @@ type Target struct {
 	literal map[string]bool // classes that keep their rules as they are, word for word
 	// Outgrown are groups, by ID, whose rules cannot become others where they are, for want of room
 	// for both or of an order: their classes get groups beside them.
-	Outgrown map[string]bool
-	// tightened are the classes that allow as much as fits, by key; see tighten.
-	tightened  map[string]*tightening
+	Outgrown   map[string]bool
 	gatherings gatherings
 	nearby     intent.Once[*intent.Network, addrset.Set] // see near
 	allotment  *allotment                                // if there are too few groups for all that is wanted
@@ -31,7 +29,7 @@ type Target struct {
 // New begins with what cannot be expressed or controlled at all.
 func New(r *intent.Region, lower form.Lowerer) *Target {
 	s := &Target{
-		States: guard.NewStates(r), Lower: lower, literal: map[string]bool{}, Outgrown: map[string]bool{}, tightened: map[string]*tightening{},
+		States: guard.NewStates(r), Lower: lower, literal: map[string]bool{}, Outgrown: map[string]bool{},
 		gatherings: gatherings{existing: map[string]bool{}, gathered: map[membershipGroup]bool{}},
 	}
 	s.matcher = matcher{
@@ -54,7 +52,6 @@ func New(r *intent.Region, lower form.Lowerer) *Target {
 func (s *Target) restart() {
 	s.Begin()
 	clear(s.literal)
-	clear(s.tightened)
 	s.allotment = nil
 }
 

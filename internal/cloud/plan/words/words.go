@@ -4,7 +4,6 @@ package words
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
@@ -104,9 +103,6 @@ var sentences = map[intent.Code]string{
 // TagsChanged begins the sentence about a group of ours whose tags were changed, before its name.
 const TagsChanged = "somebody changed the tags of our group "
 
-// namedLosses bounds the lost flows that a sentence lists.
-const namedLosses = 8
-
 // Of says a reason; nothing if there is none.
 func Of(r *intent.Reason) string {
 	if r == nil {
@@ -147,10 +143,6 @@ func Of(r *intent.Reason) string {
 			"a quota of %d groups would do", r.Objects[0], cloud.Counted(r.Numbers[0], "group"), cloud.Counted(r.Numbers[1], "other"), r.Numbers[2], r.Lack.Available, r.Lack.WouldDo)
 	case intent.BetweenGroups:
 		return fmt.Sprintf("the state in between needs %s more than the region has room for", cloud.Counted(r.Numbers[0], "group"))
-	case intent.Tightened:
-		return fmt.Sprintf("%s; as the policy asks, what fits is enforced, and %s lost: %s", Of(r.Because), isOrAre(len(r.Objects), "flow"), losses(r.Objects))
-	case intent.Narrowed:
-		return narrowed(r.Because)
 	case intent.FormerGone:
 		return "of its former groups " + strings.Join(r.Objects, ", ") + " no longer exist and cannot be restored"
 	case intent.PutInto:
@@ -161,25 +153,6 @@ func Of(r *intent.Reason) string {
 		return protocolsReduced(r.Objects[0])
 	}
 	return order(r)
-}
-
-// narrowed says what of a policy is narrower than it says.
-func narrowed(first *intent.Reason) string {
-	var parts []string
-	for r := first; r != nil; r = r.Because {
-		text := fmt.Sprintf("rule %q (%s): %s type %d", r.Objects[0], r.Objects[1], r.Objects[2], r.Numbers[0])
-		if r.Numbers[1] >= 0 {
-			text += fmt.Sprintf(" code %d", r.Numbers[1])
-		}
-		if r.Code == intent.TypeNotAllowed {
-			text += " is not allowed"
-		} else {
-			text += " is dropped with all of the protocol"
-		}
-		parts = append(parts, text)
-	}
-	slices.Reverse(parts)
-	return "security groups here match no types and codes of ICMP; as the policy asks, the rest is enforced, and " + strings.Join(parts, ", ")
 }
 
 // All says several reasons, with something between them.
@@ -299,22 +272,6 @@ func remedy(l *intent.Lack) string {
 		return fmt.Sprintf("; a quota of %s per group would do", cloud.Counted(l.WouldDo, "rule"))
 	}
 	return ""
-}
-
-// losses names the first of the lost flows, and how many more there are.
-func losses(lost []string) string {
-	named := strings.Join(lost[:min(len(lost), namedLosses)], ", ")
-	if more := len(lost) - namedLosses; more > 0 {
-		named += fmt.Sprintf(" and %d more", more)
-	}
-	return named
-}
-
-func isOrAre(n int, what string) string {
-	if n == 1 {
-		return "1 " + what + " is"
-	}
-	return cloud.Counted(n, what) + " are"
 }
 
 func protocolsReduced(direction string) string {
