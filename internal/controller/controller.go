@@ -320,7 +320,11 @@ func assemble(ctx context.Context, mgr manager.Manager, id string, parts *shares
 	}
 	if o.Antrea != nil {
 		watch := newAgentWatch(mgr.GetClient(), clk, log.WithName("agents"), true, nil)
-		if err := errors.Join(watch.follow(ctx, mgr.GetCache()), mgr.Add(watch)); err != nil {
+		others, err := newSet(ctx, mgr, clk, nil, o)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(watch.follow(ctx, mgr.GetCache()), mgr.Add(watch), o.metrics.show(newSetMetrics(others)), others.start(mgr)); err != nil {
 			return fmt.Errorf("start the controller: %w", err)
 		}
 		return tellReady(mgr, o)

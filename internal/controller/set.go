@@ -7,7 +7,9 @@ import (
 	"math/rand/v2"
 	"sync/atomic"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
@@ -20,26 +22,36 @@ import (
 // set is what this process has to do with other clusters. It does nothing where there are neither
 // Clusters nor a Membership.
 type set struct {
+	// hub is nil where an Antrea Controller computes the policies.
 	hub    *hub.Hub
 	member *member.Member
 	// reviews answers questions about this cluster; nil where the API is not served.
 	reviews atomic.Pointer[reviews]
 }
 
-// newSet makes both sides of a set. They hear of policies by what is joined later: see joins.
+// newSet makes both sides of a set. They hear of policies by what is joined later; with nil, an
+// Antrea Controller computes the policies, and this can be a member only.
 func newSet(ctx context.Context, mgr manager.Manager, clk clock.WithTicker, policies *latePolicies, o Options) (*set, error) {
 	id, err := ClusterID(ctx, mgr.GetAPIReader())
 	if err != nil {
 		return nil, err
 	}
 	s := &set{}
+	options := member.Options{
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Informers: mgr.GetCache(), Flow: s.flow, Clock: clk, Random: rand.Float64,
+		Log: o.Log.WithName("member"), Namespace: APINamespace, Program: o.Version, Epoch: o.epoch, ClusterID: id,
+	}
+	if policies == nil {
+		// The definitions of an Antrea installation may lack what a policy says: it is refused then.
+		options.Client = client.WithFieldValidation(options.Client, metav1.FieldValidationStrict)
+		s.member = member.New(options)
+		return s, nil
+	}
+	options.Policies = policies
+	s.member = member.New(options)
 	s.hub = hub.New(hub.Options{
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Informers: mgr.GetCache(), Policies: policies, Clock: clk, Log: o.Log.WithName("hub"),
 		Program: o.Version, Epoch: o.epoch,
-	})
-	s.member = member.New(member.Options{
-		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Informers: mgr.GetCache(), Policies: policies, Flow: s.flow, Clock: clk, Random: rand.Float64,
-		Log: o.Log.WithName("member"), Namespace: APINamespace, Program: o.Version, Epoch: o.epoch, ClusterID: id,
 	})
 	return s, nil
 }
@@ -64,7 +76,11 @@ type latePolicies struct{ *control.Controller }
 
 // start adds both sides to the manager.
 func (s *set) start(mgr manager.Manager) error {
-	if err := errors.Join(mgr.Add(s.hub), mgr.Add(s.member)); err != nil {
+	err := mgr.Add(s.member)
+	if s.hub != nil {
+		err = errors.Join(err, mgr.Add(s.hub))
+	}
+	if err != nil {
 		return fmt.Errorf("start what other clusters are told: %w", err)
 	}
 	return nil

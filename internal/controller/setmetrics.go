@@ -26,8 +26,10 @@ func (m *setMetrics) Describe(out chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (m *setMetrics) Collect(out chan<- prometheus.Metric) {
-	for name, silent := range m.set.hub.Silent() {
-		out <- prometheus.MustNewConstMetric(m.cluster, prometheus.GaugeValue, silent.Seconds(), name)
+	if m.set.hub != nil {
+		for name, silent := range m.set.hub.Silent() {
+			out <- prometheus.MustNewConstMetric(m.cluster, prometheus.GaugeValue, silent.Seconds(), name)
+		}
 	}
 	if silent, is := m.set.member.Silent(); is {
 		out <- prometheus.MustNewConstMetric(m.hub, prometheus.GaugeValue, silent.Seconds())

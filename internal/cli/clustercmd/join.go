@@ -15,10 +15,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/nephele-io/nephele/api/antrea/v1alpha2"
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	setv1alpha1 "github.com/nephele-io/nephele/api/set/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cli/terminal"
 	"github.com/nephele-io/nephele/internal/clusterset/member"
+	"github.com/nephele-io/nephele/internal/clusterset/plain"
 	"github.com/nephele-io/nephele/internal/enroll/credential"
 )
 
@@ -196,7 +198,7 @@ func leave(ctx context.Context, c client.Client, drop bool) error {
 		return err
 	}
 	for _, list := range []client.ObjectList{&networkingv1.NetworkPolicyList{}, &v1beta1.NetworkPolicyList{}, &v1beta1.ClusterNetworkPolicyList{}, &v1beta1.GroupList{},
-		&v1beta1.ClusterGroupList{}, &setv1alpha1.RemoteGroupList{}} {
+		&v1beta1.ClusterGroupList{}, &v1alpha2.ExternalEntityList{}, &corev1.NamespaceList{}, &setv1alpha1.RemoteGroupList{}} {
 		options := []client.ListOption{client.MatchingLabels{setv1alpha1.LabelFromHub: "true"}}
 		if _, record := list.(*setv1alpha1.RemoteGroupList); record {
 			options = nil
@@ -204,7 +206,12 @@ func leave(ctx context.Context, c client.Client, drop bool) error {
 		if err := c.List(ctx, list, options...); err != nil {
 			return fmt.Errorf("list what is from the hub: %w", err)
 		}
-		err := meta.EachListItem(list, func(o runtime.Object) error { return gone(o.(client.Object)) })
+		err := meta.EachListItem(list, func(o runtime.Object) error {
+			if _, namespace := o.(*corev1.Namespace); namespace && o.(client.Object).GetName() != plain.Namespace {
+				return nil
+			}
+			return gone(o.(client.Object))
+		})
 		if err != nil {
 			return err
 		}

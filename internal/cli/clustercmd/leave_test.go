@@ -13,16 +13,18 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
+	"github.com/nephele-io/nephele/api/antrea/v1alpha2"
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	setv1alpha1 "github.com/nephele-io/nephele/api/set/v1alpha1"
 	"github.com/nephele-io/nephele/internal/clusterset/member"
+	"github.com/nephele-io/nephele/internal/clusterset/plain"
 )
 
 // TestLeave: --keep ends the membership and nothing else, --drop also removes all that is from the
 // hub, and nothing else.
 func TestLeave(t *testing.T) {
 	scheme := runtime.NewScheme()
-	if err := errors.Join(corev1.AddToScheme(scheme), networkingv1.AddToScheme(scheme), v1beta1.AddToScheme(scheme), setv1alpha1.AddToScheme(scheme)); err != nil {
+	if err := errors.Join(corev1.AddToScheme(scheme), networkingv1.AddToScheme(scheme), v1alpha2.AddToScheme(scheme), v1beta1.AddToScheme(scheme), setv1alpha1.AddToScheme(scheme)); err != nil {
 		t.Fatal(err)
 	}
 	from := metav1.ObjectMeta{Name: "hub-x", Namespace: "shop", Labels: map[string]string{setv1alpha1.LabelFromHub: "true"}}
@@ -31,11 +33,15 @@ func TestLeave(t *testing.T) {
 	all := map[string]client.Object{
 		"policy": &v1beta1.NetworkPolicy{ObjectMeta: from}, "wide policy": &v1beta1.ClusterNetworkPolicy{ObjectMeta: wide}, "knp": &networkingv1.NetworkPolicy{ObjectMeta: from},
 		"group": &v1beta1.Group{ObjectMeta: from}, "wide group": &v1beta1.ClusterGroup{ObjectMeta: wide}, "record": &setv1alpha1.RemoteGroup{ObjectMeta: metav1.ObjectMeta{Name: "gab"}},
+		"entity":     &v1alpha2.ExternalEntity{ObjectMeta: metav1.ObjectMeta{Name: "r-1", Namespace: plain.Namespace, Labels: from.Labels}},
+		"namespace":  &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: plain.Namespace, Labels: from.Labels}},
+		"own entity": &v1alpha2.ExternalEntity{ObjectMeta: own}, "own namespace": &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", Labels: from.Labels}},
 		"own policy": &v1beta1.NetworkPolicy{ObjectMeta: own}, "own knp": &networkingv1.NetworkPolicy{ObjectMeta: own},
 		"membership": &setv1alpha1.Membership{ObjectMeta: metav1.ObjectMeta{Name: setv1alpha1.MembershipName}},
 		"secret":     &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: credentialsNamespace, Name: member.CredentialsName}},
 	}
-	for drop, want := range map[bool]string{false: "group knp own knp own policy policy record wide group wide policy", true: "own knp own policy"} {
+	for drop, want := range map[bool]string{
+		false: "entity group knp namespace own entity own knp own namespace own policy policy record wide group wide policy", true: "own entity own knp own namespace own policy"} {
 		b := fake.NewClientBuilder().WithScheme(scheme)
 		for _, o := range all {
 			b = b.WithObjects(o.DeepCopyObject().(client.Object))

@@ -22,9 +22,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kjson "sigs.k8s.io/json"
 
+	"github.com/nephele-io/nephele/api/antrea/v1alpha2"
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	setv1alpha1 "github.com/nephele-io/nephele/api/set/v1alpha1"
 	"github.com/nephele-io/nephele/internal/clusterset/claims"
+	"github.com/nephele-io/nephele/internal/clusterset/plain"
 	"github.com/nephele-io/nephele/internal/clusterset/wire"
 	"github.com/nephele-io/nephele/internal/control/convert"
 )
@@ -84,6 +86,10 @@ func (m *Member) writeAll(ctx context.Context) (again, recordDue bool) {
 		}
 	}
 	m.mu.Unlock()
+	if err := m.writeEntities(ctx); err != nil {
+		m.Log.Error(err, "Workloads of other clusters cannot be written, trying again")
+		again = true
+	}
 	for _, uid := range m.takeDirty() {
 		m.mu.Lock()
 		p := m.wanted[uid]
@@ -129,6 +135,9 @@ func (m *Member) result(uid string, p *wire.Policy, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	before, was := m.outcome[uid]
+	if p == nil {
+		delete(m.made, uid)
+	}
 	if p == nil || err == nil {
 		delete(m.outcome, uid)
 	} else {
@@ -172,8 +181,16 @@ func (m *Member) put(ctx context.Context, membership *setv1alpha1.Membership, p 
 	if err != nil {
 		return err
 	}
+	if needs, err = m.inPlain(object, needs, p.UID); err != nil {
+		return err
+	}
 	if _, err := m.record(ctx, p.Groups); err != nil {
 		return err
+	}
+	if len(p.Groups) > 0 {
+		if err := m.writeEntities(ctx); err != nil {
+			return err
+		}
 	}
 	for _, o := range needs {
 		if err := m.keepObject(ctx, o, p); err != nil {
@@ -410,14 +427,20 @@ func (m *Member) prune(ctx context.Context) (behind bool, err error) {
 		return false, nil
 	}
 	var policies, groups []client.Object // to remove
-	for _, list := range copyLists() {
+	lists := copyLists()
+	if m.entities == nil { // an Antrea Controller may have computed here before
+		lists = append(lists, &v1alpha2.ExternalEntityList{})
+	}
+	for _, list := range lists {
 		if err := m.Client.List(ctx, list, client.MatchingLabels{setv1alpha1.LabelFromHub: "true"}); err != nil {
 			return false, fmt.Errorf("list what is from the hub: %w", err)
 		}
 		if err := meta.EachListItem(list, func(item runtime.Object) error {
 			o := item.(client.Object)
 			generation, is := wanted[o.GetAnnotations()[setv1alpha1.AnnotationSource]]
+			_, entity := o.(*v1alpha2.ExternalEntity)
 			switch {
+			case entity && !plain.Is(o):
 			case is:
 				behind = behind || generation != sourceGeneration(o)
 			case isGroup(o):
@@ -470,6 +493,11 @@ func (m *Member) sources() (wanted map[string]int64, behind, listed bool) {
 		behind = behind || err != nil
 		for _, o := range needs {
 			wanted[o.GetAnnotations()[setv1alpha1.AnnotationSource]] = sourceGeneration(o)
+		}
+		made, known := m.made[uid]
+		behind = behind || m.entities != nil && !known && m.outcome[uid].Reason != reasonNoNamespace
+		for _, source := range made {
+			wanted[source] = 1
 		}
 	}
 	return wanted, behind, m.listed

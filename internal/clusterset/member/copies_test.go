@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
+	"github.com/nephele-io/nephele/api/antrea/v1alpha2"
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	setv1alpha1 "github.com/nephele-io/nephele/api/set/v1alpha1"
@@ -31,7 +32,7 @@ func (noPolicies) PutPeerNotes(map[string]string)                {}
 
 func testMember(t *testing.T, objects ...client.Object) *Member {
 	s := runtime.NewScheme()
-	if err := errors.Join(corev1.AddToScheme(s), networkingv1.AddToScheme(s), v1beta1.AddToScheme(s), setv1alpha1.AddToScheme(s)); err != nil {
+	if err := errors.Join(corev1.AddToScheme(s), networkingv1.AddToScheme(s), v1alpha2.AddToScheme(s), v1beta1.AddToScheme(s), setv1alpha1.AddToScheme(s)); err != nil {
 		t.Fatal(err)
 	}
 	c := fake.NewClientBuilder().WithScheme(s).WithObjects(objects...).Build()

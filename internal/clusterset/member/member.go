@@ -9,6 +9,8 @@
 //   - The hub does here what the Membership accepts, and nothing else. A policy of which a part is
 //     not understood is not taken, nor changed to what is understood of it.
 //   - Without a Membership nothing is read, told or written.
+//   - Where an Antrea Controller computes the policies, what the hub has sent is written in its
+//     words: see package plain.
 //
 // All methods may be called from anywhere. Start may be called once.
 package member
@@ -32,9 +34,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
+	"github.com/nephele-io/nephele/api/antrea/v1alpha2"
 	setv1alpha1 "github.com/nephele-io/nephele/api/set/v1alpha1"
 	"github.com/nephele-io/nephele/internal/clusterset/feed"
 	"github.com/nephele-io/nephele/internal/clusterset/peers"
+	"github.com/nephele-io/nephele/internal/clusterset/plain"
 	"github.com/nephele-io/nephele/internal/clusterset/remote"
 	"github.com/nephele-io/nephele/internal/clusterset/wire"
 	"github.com/nephele-io/nephele/internal/platform/recovered"
@@ -72,14 +76,15 @@ type Policies interface {
 	PutPeerNotes(notes map[string]string)
 }
 
-// Options are what a Member needs. All are required.
+// Options are what a Member needs. All are required but Policies.
 type Options struct {
 	// Client reads from a cache, but Secrets from the API server, and writes; Live reads from the
 	// API server.
 	Client    client.Client
 	Live      client.Reader
 	Informers Informers
-	Policies  Policies
+	// Policies compute the policies of this cluster; nil says that an Antrea Controller does.
+	Policies Policies
 	// Flow answers questions about flows, as of everything that is known here.
 	Flow   func(ctx context.Context, spec analysis.FlowReviewSpec) (analysis.FlowReviewStatus, error)
 	Clock  clock.WithTicker
@@ -102,6 +107,11 @@ type Member struct {
 	mu   sync.Mutex
 	feed *feed.Feed
 	book *remote.Book
+	// entities are the ExternalEntities for who is in the book, made are the sources of the
+	// ClusterGroups that policies name besides those of the hub, by uid: where an Antrea Controller
+	// computes the policies. Elsewhere entities is nil.
+	entities *plain.Entities
+	made     map[string][]string
 	// fed are the kinds that are listened to.
 	fed bool
 	// recorded are the groups on record; stale are those of them that have changed since.
@@ -158,13 +168,18 @@ type state struct {
 
 // New returns a Member that does nothing until Start.
 func New(o Options) *Member {
-	return &Member{
+	m := &Member{
 		Options: o, known: make(chan struct{}), news: make(chan struct{}, 1), told: make(chan struct{}, 1), work: make(chan struct{}, 1),
 		asking: make(chan struct{}, 1),
 		feed:   feed.New(), book: remote.New(peers.Allows), recorded: map[string]bool{}, stale: map[string]bool{}, wanted: map[string]*wire.Policy{},
 		dirty: map[string]bool{}, outcome: map[string]wire.Realization{}, seen: map[string]wire.Realization{}, generations: map[string]int64{}, retell: map[string]bool{},
 		notes: map[string]string{}, untellable: map[string]map[string]string{},
 	}
+	if o.Policies == nil {
+		m.Policies = elsewhere{}
+		m.entities, m.made = plain.NewEntities(), map[string][]string{}
+	}
+	return m
 }
 
 // Known is closed when what was on record has been given to Policies.
@@ -254,8 +269,17 @@ func (m *Member) load(ctx context.Context) error {
 			return err
 		}
 	}
+	var entities v1alpha2.ExternalEntityList
+	if m.entities != nil {
+		if err := m.Live.List(ctx, &entities, client.InNamespace(plain.Namespace), client.MatchingLabels{setv1alpha1.LabelFromHub: "true"}); err != nil {
+			return err
+		}
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.entities != nil {
+		m.entities.Load(entities.Items)
+	}
 	for i := range groups.Items {
 		g := &groups.Items[i]
 		if err := m.book.LoadText(g.Name, g.Content); err != nil { // a group that nobody can read is as one that is not there
@@ -288,6 +312,7 @@ func (m *Member) give() {
 	change, groups := m.book.Take()
 	if len(change.Put)+len(change.Gone) > 0 {
 		m.Policies.PutRemote(change.Put, change.Gone)
+		m.putEntities(&change)
 	}
 	for _, g := range groups {
 		m.stale[g] = true

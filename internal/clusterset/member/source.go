@@ -15,6 +15,7 @@ import (
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/clusterset/claims"
+	"github.com/nephele-io/nephele/internal/clusterset/plain"
 	"github.com/nephele-io/nephele/internal/control/convert"
 	"github.com/nephele-io/nephele/internal/policy"
 )
@@ -74,6 +75,9 @@ func (m *Member) hear(o any, gone bool) {
 	defer m.mu.Unlock()
 	switch o := o.(type) {
 	case *corev1.Namespace:
+		if o.Name == plain.Namespace && convert.FromHub(o) {
+			break
+		}
 		if gone {
 			m.feed.DropNamespace(o.Name)
 		} else {
@@ -95,6 +99,10 @@ func (m *Member) hear(o any, gone bool) {
 		e, _ := convert.Node(o)
 		m.hearEntity(&e, gone)
 	case *v1alpha2.ExternalEntity:
+		if plain.Is(o) {
+			m.hearRemote(o, gone)
+			break
+		}
 		e, _ := convert.ExternalEntity(o)
 		m.hearEntity(&e, gone)
 	case *cloudv1.CloudProviderAccount:
@@ -103,7 +111,9 @@ func (m *Member) hear(o any, gone bool) {
 		if convert.FromHub(o) {
 			m.hearCopy(o, gone)
 		}
-		m.hearOwn(o, gone)
+		if m.entities == nil { // an Antrea Controller has its own mind about scopes
+			m.hearOwn(o, gone)
+		}
 	}
 	wake(m.told)
 }

@@ -347,6 +347,12 @@ func (m *Member) relabel(labels map[string]string) {
 	if labels == nil {
 		labels = map[string]string{}
 	}
+	if m.entities != nil && !maps.Equal(m.state.labels, labels) { // they are written into policies
+		for uid := range m.wanted {
+			m.dirty[uid] = true
+		}
+		wake(m.work)
+	}
 	m.state.labels, m.state.cluster = labels, m.state.membership.Spec.Cluster
 	m.Policies.PutOwnLabels(peers.Given(m.state.membership.Spec.Cluster, labels))
 }
