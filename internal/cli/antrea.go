@@ -15,6 +15,7 @@ import (
 type AntreaFlags struct {
 	kubeconfig string
 	aggregated bool
+	member     bool
 }
 
 // Register adds the flags to a command.
@@ -26,6 +27,12 @@ func (f *AntreaFlags) Register(flags *pflag.FlagSet) {
 		"take the computed policies from the Antrea Controller that this kubeconfig file leads to, instead of computing them here",
 	)
 	flags.BoolVar(&f.aggregated, "antrea", false, "the same through the cluster's own API server, where an Antrea Controller has registered its API")
+	flags.BoolVar(
+		&f.member,
+		"antrea-member",
+		false,
+		"with one of these: let the cluster be a member of a set, whose hub's policies the Antrea Controller is told of; not beside a Nephele controller that computes policies",
+	)
 }
 
 // Config returns controller.Options.Antrea for the cluster that the controller works on; nil if the
@@ -34,6 +41,8 @@ func (f *AntreaFlags) Config(cluster *rest.Config) (func() (*rest.Config, error)
 	switch {
 	case f.kubeconfig != "" && f.aggregated:
 		return nil, errors.New("--antrea and --antrea-kubeconfig say different things: give one of them")
+	case f.member && f.kubeconfig == "" && !f.aggregated:
+		return nil, errors.New("--antrea-member is for --antrea and --antrea-kubeconfig: a controller that computes policies can always be a member")
 	case f.aggregated:
 		return func() (*rest.Config, error) { return cluster, nil }, nil
 	case f.kubeconfig != "":
@@ -47,6 +56,9 @@ func (f *AntreaFlags) Config(cluster *rest.Config) (func() (*rest.Config, error)
 	}
 	return nil, nil
 }
+
+// Member is controller.Options.AntreaMember.
+func (f *AntreaFlags) Member() bool { return f.member }
 
 // SharedGroups are the API groups whose definitions an Antrea installation brings as well.
 func (f *AntreaFlags) SharedGroups() []string {

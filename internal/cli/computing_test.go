@@ -25,6 +25,7 @@ func TestWhoComputes(t *testing.T) {
 		"--antrea --antrea-kubeconfig f":                     "--antrea and --antrea-kubeconfig",
 		"--antrea --api 127.0.0.1:0 --api-cert-dir d":        "--api serves what is computed here",
 		"--antrea-kubeconfig f --api :0 --api-cert-dir d":    "--api serves what is computed here",
+		"--antrea-member":                                    "--antrea-member is for",
 		"--antrea --no-clouds":                               "--no-clouds leaves nothing to do",
 		"--no-clouds":                                        "--no-clouds needs --api",
 		"--api 127.0.0.1:0":                                  "--api-cert-dir",

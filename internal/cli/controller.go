@@ -50,6 +50,7 @@ used; else --kubeconfig, the variable KUBECONFIG or ~/.kube/config.`,
 			if o.Antrea, err = antrea.Config(cfg); err != nil {
 				return err
 			}
+			o.AntreaMember = antrea.Member()
 			if o.History, err = past.Bounds(); err != nil {
 				return err
 			}

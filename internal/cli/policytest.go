@@ -25,25 +25,31 @@ type testFlags struct {
 	output   string
 	coverage bool
 	minimum  int
+	set      bool
+	cluster  clusterFlags
 }
 
 func newTestCommand() *cobra.Command {
 	var f testFlags
 	c := &cobra.Command{
-		Use:   "test -f FILE_OR_DIR... [--snapshot FILE_OR_DIR] [-o text|junit|json] [--coverage]",
+		Use:   "test -f FILE_OR_DIR... [--snapshot FILE_OR_DIR | --set] [-o text|junit|json] [--coverage]",
 		Short: "Test policies against expected verdicts, without a cluster",
 		Long: `Test computes the policies in the manifests and holds what they allow against files of kind PolicyTest: which flows are to
-be allowed and which not, by names or labels. Nothing but files is read.
+be allowed and which not, by names or labels. Nothing but files is read, unless --set is given.
 
 A test may suppose machines and Pods, so that policies in Git can be tested where no inventory is. With --snapshot machines
 and their own security groups are read from a description of the account. Policies are tested as if they were enforced on
 all machines.
 
+With --set nothing is computed here: in the hub of a set, the tests name clusters, as in east:shop/app=web, and the cluster of
+each end answers for it as it is. One that cannot be reached answers nothing, and what depends on it is not met.
+
 --coverage lists the rules that no test is about. The exit code is 0 if all expectations are met, 1 if one is not or too few
 rules are covered, 2 if the input is wrong.`,
 		Example: `  nephele test -f policies/ -f tests/
   nephele test -f policies/ -f tests/ -o junit > report.xml
-  nephele test -f policies/ -f tests/ -f account.yaml --snapshot ./my-account --coverage --min-coverage 80`,
+  nephele test -f policies/ -f tests/ -f account.yaml --snapshot ./my-account --coverage --min-coverage 80
+  nephele test --set -f tests/`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return runTest(cmd, &f) },
 	}
@@ -53,6 +59,8 @@ rules are covered, 2 if the input is wrong.`,
 	flags.StringVarP(&f.output, "output", "o", "text", "text, junit or json")
 	flags.BoolVar(&f.coverage, "coverage", false, "list the rules that no test is about")
 	flags.IntVar(&f.minimum, "min-coverage", 0, "exit with 1 if less than this percentage of the rules is covered")
+	flags.BoolVar(&f.set, "set", false, "ask the clusters of the set, in its hub, in place of computing policies of files")
+	f.cluster.Register(flags)
 	f.staged.register(flags)
 	return c
 }
@@ -67,7 +75,11 @@ func runTest(cmd *cobra.Command, f *testFlags) error {
 	if len(f.files) == 0 {
 		return errors.New("-f is missing: want files or directories with policies and tests, or - for the standard input")
 	}
-	report, err := f.report(cmd)
+	ask := f.report
+	if f.set {
+		ask = f.setReport
+	}
+	report, err := ask(cmd)
 	if err != nil {
 		return err
 	}
@@ -88,7 +100,8 @@ func runTest(cmd *cobra.Command, f *testFlags) error {
 // testReport is what became of all tests.
 type testReport struct {
 	results []placedResult
-	// rules are those of the policies, with whether a test is about them.
+	// rules are those of the policies, with whether a test is about them; nil where clusters have
+	// answered.
 	rules []expect.Covered
 }
 
@@ -257,7 +270,10 @@ func printTests(out io.Writer, r *testReport, coverage bool) error {
 		}
 	}
 	all, failed, broken := r.counts()
-	_, err := fmt.Fprintf(out, "%d expectations: %d met, %d not met, %d make no sense; tests are about %d of %d rules\n",
-		all, all-failed-broken, failed, broken, r.covered(), len(r.rules))
+	about := ""
+	if r.rules != nil {
+		about = fmt.Sprintf("; tests are about %d of %d rules", r.covered(), len(r.rules))
+	}
+	_, err := fmt.Fprintf(out, "%d expectations: %d met, %d not met, %d make no sense%s\n", all, all-failed-broken, failed, broken, about)
 	return err
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/nephele-io/nephele/internal/expect"
 	"github.com/nephele-io/nephele/internal/explain"
 	"github.com/nephele-io/nephele/internal/reach"
-	"github.com/nephele-io/nephele/internal/review"
 )
 
 // mostWrong is how many wrong flows are told of one expectation.
@@ -42,17 +41,16 @@ func whyNot(f *expect.FlowResult) []string {
 		return []string{"no flow is meant: both ends are the same, or they have no addresses of one family"}
 	}
 	var out []string
-	native := false
-	for i, wrong := range f.Wrong {
+	native, rows := false, wrongRows(f)
+	for i, row := range rows {
 		if i == mostWrong {
-			out = append(out, fmt.Sprintf("and %d more", len(f.Wrong)-mostWrong))
+			out = append(out, fmt.Sprintf("and %d more", len(rows)-mostWrong))
 			break
 		}
-		native = native || wrong.Outcome == reach.Native
-		row := review.RowsOf(nil, []reach.Flows{wrong})[0]
+		native = native || row.Verdict == string(reach.Native)
 		out = append(out, fmt.Sprintf("%s: %s from %s to %s, by %s", verdictText(row), row.Traffic, sideText(row.From, mostNamed), sideText(row.To, mostNamed), reasonText(row)))
 	}
-	if native && f.Expect != expect.ExpectNative {
+	if native && len(f.Wrong) > 0 && f.Expect != expect.ExpectNative {
 		out = append(out, "Native: the policies leave it to the machine's own security groups, which only --snapshot knows")
 	}
 	return out
@@ -171,11 +169,8 @@ func (r *testReport) json() testJSON {
 		for i := range t.Flows {
 			f := &t.Flows[i]
 			row := testJSONFlow{Name: f.Name, Expect: f.Expect, Met: f.Passed(), Place: t.at(fmt.Sprintf("spec.flows[%d]", f.Index)).String()}
-			if !f.Passed() && len(f.Wrong) == 0 {
+			if row.Wrong = wrongRows(f); !f.Passed() && len(row.Wrong) == 0 {
 				row.Error = strings.Join(whyNot(f), "; ")
-			}
-			if len(f.Wrong) > 0 {
-				row.Wrong = review.RowsOf(nil, f.Wrong)
 			}
 			one.Flows = append(one.Flows, row)
 		}

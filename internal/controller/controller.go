@@ -69,6 +69,8 @@ type Options struct {
 	// Antrea leads to an Antrea Controller that computes the policies instead of this one; nil
 	// computes them here. It is asked for every connection. With it there is no API to serve.
 	Antrea func() (*rest.Config, error)
+	// AntreaMember lets the cluster be a member of a set then. Nobody else may see to that.
+	AntreaMember bool
 	// AuditLog is the file for the record of changes in clouds; empty for the log alone.
 	AuditLog string
 	// LogDir is where the log files of this process are, for support bundles; empty if there are
@@ -320,12 +322,17 @@ func assemble(ctx context.Context, mgr manager.Manager, id string, parts *shares
 	}
 	if o.Antrea != nil {
 		watch := newAgentWatch(mgr.GetClient(), clk, log.WithName("agents"), true, nil)
-		others, err := newSet(ctx, mgr, clk, nil, o)
-		if err != nil {
-			return err
-		}
-		if err := errors.Join(watch.follow(ctx, mgr.GetCache()), mgr.Add(watch), o.metrics.show(newSetMetrics(others)), others.start(mgr)); err != nil {
+		if err := errors.Join(watch.follow(ctx, mgr.GetCache()), mgr.Add(watch)); err != nil {
 			return fmt.Errorf("start the controller: %w", err)
+		}
+		if o.AntreaMember {
+			others, err := newSet(ctx, mgr, clk, nil, o)
+			if err != nil {
+				return err
+			}
+			if err := errors.Join(o.metrics.show(newSetMetrics(others)), others.start(mgr)); err != nil {
+				return fmt.Errorf("start the controller: %w", err)
+			}
 		}
 		return tellReady(mgr, o)
 	}

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	"github.com/nephele-io/nephele/api/antrea/v1alpha2"
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/explain"
@@ -29,6 +30,8 @@ type FlowResult struct {
 	Index int
 	// Wrong are the flows that have another outcome, or none if all are as expected.
 	Wrong []reach.Flows
+	// Told are the same in the words of a controller that was asked, in place of Wrong.
+	Told []v1alpha1.ReachRow
 	// Nothing tells that no flow is meant: both ends are one, or they have no addresses of one
 	// family.
 	Nothing bool
@@ -37,7 +40,9 @@ type FlowResult struct {
 }
 
 // Passed reports whether the expectation is met.
-func (r *FlowResult) Passed() bool { return len(r.Wrong) == 0 && !r.Nothing && r.Err == nil }
+func (r *FlowResult) Passed() bool {
+	return len(r.Wrong)+len(r.Told) == 0 && !r.Nothing && r.Err == nil
+}
 
 // Supposes reports whether the test supposes objects, so that the policies have to be computed for
 // it alone.
@@ -112,7 +117,7 @@ func (t *PolicyTest) Run(w *explain.World, covered Coverage) Result {
 		r.Nothing = err == nil && len(flows) == 0
 		for k := range flows {
 			covered.add(&flows[k])
-			if !f.Expect.met(flows[k].Outcome) {
+			if !f.Expect.Met(flows[k].Outcome) {
 				r.Wrong = append(r.Wrong, flows[k])
 			}
 		}
@@ -168,8 +173,8 @@ func party(w *explain.World, part string, list Texts) (reach.Party, error) {
 	return out, nil
 }
 
-// met reports whether an outcome is the expected one.
-func (e Expectation) met(o reach.Outcome) bool {
+// Met reports whether an outcome is the expected one.
+func (e Expectation) Met(o reach.Outcome) bool {
 	switch e {
 	case ExpectAllow:
 		return o == reach.Allow

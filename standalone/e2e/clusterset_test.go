@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -19,6 +20,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/nephele-io/nephele/api/antrea/v1alpha2"
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 )
@@ -94,6 +96,13 @@ func TestClusterSet(t *testing.T) {
 	if code != 0 || !strings.Contains(text, "east:shop/web") || !strings.Contains(text, "west:shop/web") || strings.Contains(text, "forged") || strings.Contains(text, "Unknown") {
 		t.Errorf("reach: %d %s %s", code, text, errOut)
 	}
+	tests := filepath.Join(t.TempDir(), "set.yaml")
+	must(t, os.WriteFile(tests, []byte(`{apiVersion: nephele.io/v1alpha1, kind: PolicyTest, metadata: {name: set}, spec: {flows: [
+		{from: "east:shop/app=web", to: "west:shop/db", port: 5432, expect: allow}, {from: "east:shop/web", to: "west:shop/db", port: 5432, expect: deny}]}}`), 0o600))
+	code, text, errOut = run(t, "test", "--set", "-f", tests, "--kubeconfig", hub.kubeconfig())
+	if code != 1 || !strings.Contains(text, "2 expectations: 1 met, 1 not met") || !strings.Contains(text, "Allow: TCP 5432 from east:shop/web to west:shop/db") {
+		t.Errorf("test: %d %s %s", code, text, errOut)
+	}
 
 	hub.kill()
 	edit(t, west.client, local, func() { local.Labels["app"] = "db" })
@@ -130,6 +139,64 @@ func TestClusterSet(t *testing.T) {
 	var left v1beta1.ClusterNetworkPolicyList
 	if err := east.client.List(t.Context(), &left); err != nil || len(left.Items) > 0 {
 		t.Errorf("%v %v", left.Items, err)
+	}
+}
+
+// TestAntreaMember: a member whose policies an Antrea Controller computes has, in its own API, the
+// hub's policies as ones without scope and who of other clusters is in their peers as
+// ExternalEntities. The Antrea Controller is away here: what it computes is another test's.
+func TestAntreaMember(t *testing.T) {
+	t.Parallel()
+	feed := freeAddress(t)
+	hub, west := newCluster(t, "--api-listen", feed), newCluster(t, "--antrea", "--antrea-member")
+	must(t, hub.client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}))
+	web := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", Labels: map[string]string{"app": "web"}},
+		Spec: corev1.PodSpec{NodeName: "n1", Containers: []corev1.Container{{Name: "c", Image: "c"}}}}
+	must(t, hub.client.Create(t.Context(), web))
+	web.Status.PodIP, web.Status.PodIPs = "10.1.0.5", []corev1.PodIP{{IP: "10.1.0.5"}}
+	must(t, hub.client.Status().Update(t.Context(), web))
+	must(t, hub.client.Create(t.Context(), &v1beta1.ClusterNetworkPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: "db-from-web", Annotations: map[string]string{"nephele.io/clusters": "{}"}},
+		Spec: v1beta1.NetworkPolicySpec{
+			Priority: 5, Tier: "platform", AppliedTo: []v1beta1.AppliedTo{{PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "db"}}}},
+			Ingress: []v1beta1.Rule{{Action: v1beta1.RuleActionAllow, From: []v1beta1.NetworkPolicyPeer{{PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}, Scope: v1beta1.ScopeClusterSet}}}},
+		},
+	}))
+	for i, c := range []*cluster{hub, west} {
+		name := []string{"east", "west"}[i]
+		code, out, errOut := run(t, "cluster", "token", name, "--server", feed, "--pods", fmt.Sprintf("10.%d.0.0/16", i+1), "--kubeconfig", hub.kubeconfig())
+		if code != 0 {
+			t.Fatal(out, errOut)
+		}
+		if code, out, errOut := run(t, "join", strings.Fields(out)[2], "--kubeconfig", c.kubeconfig()); code != 0 {
+			t.Fatal(out, errOut)
+		}
+	}
+	entities := func(ctx context.Context) string {
+		var list v1alpha2.ExternalEntityList
+		if err := west.client.List(ctx, &list, client.InNamespace("nephele-set")); err != nil || len(list.Items) == 0 {
+			return fmt.Sprint(err)
+		}
+		return fmt.Sprint(list.Items[0].Spec.Endpoints)
+	}
+	copied := &v1beta1.ClusterNetworkPolicy{}
+	eventually(t, time.Minute, "the policy is there, and who is in its peer", func(ctx context.Context) (bool, string) {
+		err := west.client.Get(ctx, client.ObjectKey{Name: "hub-db-from-web"}, copied)
+		return err == nil && entities(ctx) == "[{10.1.0.5 }]", fmt.Sprint(err, entities(ctx))
+	})
+	if from := copied.Spec.Ingress[0].From; len(from) != 2 || from[0].Scope != "" || !strings.HasPrefix(from[1].Group, "nephele-set-") {
+		t.Errorf("%+v", from)
+	}
+	hub.tells("west", "Pending") // nobody computes there
+	var list v1alpha2.ExternalEntityList
+	must(t, west.client.List(t.Context(), &list, client.InNamespace("nephele-set")))
+	edit(t, west.client, &list.Items[0], func() { list.Items[0].Spec.Endpoints[0].IP = "192.0.2.1" })
+	eventually(t, time.Minute, "an edit is undone", func(ctx context.Context) (bool, string) { return entities(ctx) == "[{10.1.0.5 }]", entities(ctx) })
+	if code, out, errOut := run(t, "leave", "--drop", "--kubeconfig", west.kubeconfig()); code != 0 {
+		t.Fatal(out, errOut)
+	}
+	if got := entities(t.Context()); got != "<nil>" {
+		t.Errorf("left: %s", got)
 	}
 }
 

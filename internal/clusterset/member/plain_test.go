@@ -186,7 +186,9 @@ func TestForeignKeeps(t *testing.T) {
 	if err := next.load(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	next.receive(&wire.Down{Parts: []wire.Part{{Group: g, Cluster: "east", Whole: true, Add: []string{"10.1.0.8"}}}, Policies: []wire.Policy{*p}})
+	if err := next.receive(&wire.Down{Parts: []wire.Part{{Group: g, Cluster: "east", Whole: true, Add: []string{"10.1.0.8"}}}, Policies: []wire.Policy{*p}}); err != nil {
+		t.Fatal(err)
+	}
 	next.writeAll(t.Context())
 	if got := next.addresses(); got != "10.1.0.5 10.1.0.7 10.1.0.8" {
 		t.Errorf("before the hub has told all: %s", got)

@@ -101,7 +101,7 @@ func upCommand() *cobra.Command {
 		if foreign == nil {
 			return serve(ctx, cfg, home, api, o)
 		}
-		o.Antrea = foreign
+		o.Antrea, o.AntreaMember = foreign, antrea.Member()
 		return controller.Run(ctx, cfg, o)
 	}, antrea.SharedGroups, cli.Version())
 	cmd.PreRunE = func(*cobra.Command, []string) (err error) {
