@@ -28,9 +28,8 @@ spec:
   - {from: "nowhere:shop/web", to: "west:shop/db", port: 22, expect: deny}
 `
 
-// TestSetTests: the hub is asked about every pair of ends, in pages; what is not as expected is told
-// with who decides it, also that a cluster has not answered, and what makes no sense is told as
-// that.
+// TestSetTests: the hub is asked about every pair of ends, in pages. What is not as expected is
+// told with who decides it, also that a cluster has not answered; what makes no sense is told, too.
 func TestSetTests(t *testing.T) {
 	in, err := preview.LoadInputs([]string{"-"}, strings.NewReader(setTests))
 	if err != nil {

@@ -30,7 +30,7 @@ type set struct {
 }
 
 // newSet makes both sides of a set. They hear of policies by what is joined later; with nil, an
-// Antrea Controller computes the policies, and this can be a member only.
+// Antrea Controller computes the policies, and this can only be a member.
 func newSet(ctx context.Context, mgr manager.Manager, clk clock.WithTicker, policies *latePolicies, o Options) (*set, error) {
 	id, err := ClusterID(ctx, mgr.GetAPIReader())
 	if err != nil {

@@ -172,8 +172,8 @@ func TestForeign(t *testing.T) {
 	}
 }
 
-// TestForeignKeeps: what there is stays until the hub has told all, also with a record that is older
-// than what was written; and while it cannot be written who is in its peers, a new policy waits.
+// TestForeignKeeps: what there is stays until the hub has told all, also with a record that is
+// older than what was written. While it cannot be written who is in its peers, a new policy waits.
 func TestForeignKeeps(t *testing.T) {
 	g := remoteGroup(t)
 	p := received("ClusterNetworkPolicy.crd.antrea.io", scopedPolicy)
