@@ -42,7 +42,7 @@ func newSet(ctx context.Context, mgr manager.Manager, clk clock.WithTicker, poli
 		Log: o.Log.WithName("member"), Namespace: APINamespace, Program: o.Version, Epoch: o.epoch, ClusterID: id,
 	}
 	if policies == nil {
-		// The definitions of an Antrea installation may lack what a policy says: it is refused then.
+		// Antrea's definitions may lack what a policy says: then it is refused.
 		options.Client = client.WithFieldValidation(options.Client, metav1.FieldValidationStrict)
 		s.member = member.New(options)
 		return s, nil
