@@ -569,7 +569,7 @@ func (w *world) got(s *site, uid string) map[string]bool {
 			continue
 		}
 		for _, g := range l.AddressGroups {
-			if slices.Contains(p.Rules[0].From.AddressGroups, g.Name) {
+			if slices.Contains(p.Rules[0].AddressGroups, g.Name) {
 				for _, m := range g.Members {
 					for _, a := range m.IPs {
 						out[a.String()] = true

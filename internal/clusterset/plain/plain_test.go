@@ -355,10 +355,10 @@ func meaning(e *policy.Engine) map[string][]string {
 		for i := range p.Rules {
 			r := &p.Rules[i]
 			var all []string
-			for _, g := range slices.Concat(r.From.AddressGroups, r.To.AddressGroups) {
+			for _, g := range r.AddressGroups {
 				all = append(all, members(l.AddressGroups, g, false)...)
 			}
-			rest, err := json.Marshal([]any{r.From.IPBlocks, r.To.IPBlocks, r.Action, r.Services, r.Priority, r.Direction})
+			rest, err := json.Marshal([]any{r.IPBlocks, r.FQDNs, r.Action, r.Services, r.Priority, r.Direction})
 			if err != nil {
 				panic(err)
 			}
