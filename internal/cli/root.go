@@ -78,7 +78,7 @@ Exit codes: 0 done; 1 the answer is "no", or something differs; 2 bad input or f
 	)
 	root.AddCommand(newStatusCommand(), newCheckCommand(), newUninstallCommand(), newSupportCommand(), newPluginCommand(), newHistoryCommand())
 	root.AddCommand(flowscmd.Command(flowsNeeds()), flowscmd.RecommendCommand(flowsNeeds()), consolecmd.Command(consoleNeeds()), releasecmd.Command(releaseNeeds()))
-	root.AddCommand(nodecmd.Command(nodeNeeds()), auditcmd.Command())
+	root.AddCommand(nodecmd.Command(nodeNeeds()), nodecmd.TraceCommand(nodeNeeds()), auditcmd.Command())
 	root.AddCommand(rolecmd.Commands(notes)...)
 	root.AddCommand(agentcmd.Commands(Version())...)
 	root.AddCommand(enrollcmd.Commands(newClient)...)

@@ -42,6 +42,7 @@ import (
 	"github.com/nephele-io/nephele/internal/history"
 	"github.com/nephele-io/nephele/internal/platform/recovered"
 	"github.com/nephele-io/nephele/internal/platform/tracing"
+	"github.com/nephele-io/nephele/internal/traceflow"
 )
 
 // settleTime is how long the realizer waits after a change for more changes: long enough to see
@@ -375,8 +376,9 @@ func computePolicies(ctx context.Context, mgr manager.Manager, o Options, agents
 	if agents != nil && !agents.divided {
 		agents.reported = policies.Reported
 	}
+	traces := &traceflow.Controller{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Informers: mgr.GetCache(), Clock: clk, Log: o.Log.WithName("traceflow")}
 	warm := everywhere{manager.RunnableFunc(policies.Warm)}
-	if err := errors.Join(o.past.start(mgr, o), mgr.Add(warm), mgr.Add(policies), others.start(mgr)); err != nil {
+	if err := errors.Join(o.past.start(mgr, o), mgr.Add(warm), mgr.Add(policies), mgr.Add(traces), others.start(mgr)); err != nil {
 		return fmt.Errorf("start the controller: %w", err)
 	}
 	if o.API == nil {

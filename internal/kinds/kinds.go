@@ -181,6 +181,7 @@ func All() []Kind {
 			Explained|Withheld|Shown|Bundled).topic("agentinfos"),
 		row[antreav1beta1.AntreaControllerInfo, antreav1beta1.AntreaControllerInfoList](antrea, "AntreaControllerInfo", "antreacontrollerinfos", clusterWide,
 			Shown|Bundled),
+		row[antreav1beta1.Traceflow, antreav1beta1.TraceflowList](antrea, "Traceflow", "traceflows", clusterWide, Bundled),
 		row[cloudv1.CloudProviderAccount, cloudv1.CloudProviderAccountList](cloud, "CloudProviderAccount", "cloudprovideraccounts", namespaced, imported).
 			topic("accounts"),
 		row[cloudv1.CloudEntitySelector, cloudv1.CloudEntitySelectorList](cloud, "CloudEntitySelector", "cloudentityselectors", namespaced, imported|BreaksGlass).

@@ -171,6 +171,10 @@ var layers = []layer{
 		why:     "who is behind a device is decided elsewhere, and only nephele-agent links what encrypts"},
 	{folder: "internal/agent/proxy", own: []string{"internal/agent/nft"}, foreign: []string{"k8s.io/api/"}, noStd: pureStd, why: "where connections to Services go is told without I/O"},
 	{folder: "internal/agent/network", noStd: pureStd, why: "what a network needs is told without I/O"},
+	{folder: "internal/agent/tracing", own: []string{"api", "internal/agent/nft", "internal/agent/nft/kernel", "internal/platform/recovered"},
+		foreign: []string{"github.com/go-logr/logr", "k8s.io/apimachinery/", "k8s.io/client-go/tools/cache", "k8s.io/utils/clock"},
+		why:     "what is traced is told of what the kernel says"},
+	{folder: "internal/traceflow", own: []string{"api", "internal/platform"}, foreign: kubernetes, why: "who runs Traceflows knows no agent"},
 	{folder: "internal/agent/traffic", own: []string{"api", "internal/agent/nft", "internal/agent/nft/kernel"}, foreign: []string{"k8s.io/apimachinery/", "k8s.io/utils/clock"},
 		why: "what was seen is judged by the program in force, without I/O"},
 	{
@@ -189,7 +193,7 @@ var layers = []layer{
 		why: "identities of hosts know nobody who uses them"},
 	{
 		folder: "internal/cli/agentcmd",
-		own: []string{"api", "internal/agent", "internal/agent/cni", "internal/agent/network", "internal/agent/network/links", "internal/agent/nft", "internal/agent/nft/kernel", "internal/agent/traffic",
+		own: []string{"api", "internal/agent", "internal/agent/cni", "internal/agent/network", "internal/agent/network/links", "internal/agent/nft", "internal/agent/nft/kernel", "internal/agent/tracing", "internal/agent/traffic",
 			"internal/cli/terminal", "internal/cloud/handover", "internal/enforcer",
 			"internal/enroll/credential", "internal/enroll/identity"},
 		foreign: append([]string{"github.com/spf13/", "gopkg.in/natefinch/lumberjack.v2"}, kubernetes...),

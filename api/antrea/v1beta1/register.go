@@ -26,6 +26,7 @@ func AddToScheme(s *runtime.Scheme) error {
 		&Group{}, &GroupList{},
 		&AntreaControllerInfo{}, &AntreaControllerInfoList{},
 		&AntreaAgentInfo{}, &AntreaAgentInfoList{},
+		&Traceflow{}, &TraceflowList{},
 	)
 	metav1.AddToGroupVersion(s, gv)
 	return nil

@@ -319,9 +319,10 @@ func runAgent(ctx context.Context, f *agentFlags, socket string, log logr.Logger
 	o.Skew, o.Settings = told.get, kernel.Settings{Proc: "/proc/sys"}
 	o.KeepEstablished = f.keepEstablished
 	resolvers, follow := f.findResolvers, []func(context.Context){}
+	var ofNode *cluster
 	if f.kubeNode != "" {
 		cluster, err := f.ofNode()
-		if err != nil {
+		if ofNode = cluster; err != nil {
 			return err
 		}
 		if o.Pods, err = f.pods(cluster, log); err != nil {
@@ -385,6 +386,9 @@ func runAgent(ctx context.Context, f *agentFlags, socket string, log logr.Logger
 		debug.SetGCPercent(collectPercent)
 	}
 	a := agent.New(o)
+	if ofNode != nil {
+		follow = append(follow, f.traces(ofNode, a, log).Run)
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	parts := []func(context.Context) error{a.Run, reporter.Start, func(ctx context.Context) error { return a.Serve(ctx, socket) }}

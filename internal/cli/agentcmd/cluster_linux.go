@@ -19,12 +19,13 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 )
 
 // cluster is the cluster of a Node as its agent follows it. The clientset of client-go would do,
 // but knows every kind that there is, and the agent would hold all of them in memory.
-type cluster struct{ core, discovery *rest.RESTClient }
+type cluster struct{ core, discovery, antrea *rest.RESTClient }
 
 // ofNode returns the cluster of the Node.
 func (f *agentFlags) ofNode() (*cluster, error) {
@@ -41,7 +42,7 @@ func (f *agentFlags) ofNode() (*cluster, error) {
 
 func newCluster(given *rest.Config) (*cluster, error) {
 	scheme := runtime.NewScheme()
-	if err := errors.Join(corev1.AddToScheme(scheme), discoveryv1.AddToScheme(scheme)); err != nil {
+	if err := errors.Join(corev1.AddToScheme(scheme), discoveryv1.AddToScheme(scheme), v1beta1.AddToScheme(scheme)); err != nil {
 		return nil, err
 	}
 	cfg := rest.CopyConfig(given)
@@ -56,14 +57,18 @@ func newCluster(given *rest.Config) (*cluster, error) {
 	}
 	core, err1 := client("/api", corev1.SchemeGroupVersion)
 	discovery, err2 := client("/apis", discoveryv1.SchemeGroupVersion)
-	return &cluster{core, discovery}, errors.Join(err1, err2)
+	antrea, err3 := client("/apis", v1beta1.GroupVersion())
+	return &cluster{core, discovery, antrea}, errors.Join(err1, err2, err3)
 }
 
 // Follow implements agent.Cluster.
 func (c *cluster) Follow(of schema.GroupVersionResource, namespace string, only func(*metav1.ListOptions)) cache.ListerWatcher {
 	client := c.core
-	if of.Group == discoveryv1.GroupName {
+	switch of.Group {
+	case discoveryv1.GroupName:
 		client = c.discovery
+	case v1beta1.GroupName:
+		client = c.antrea
 	}
 	return cache.NewFilteredListWatchFromClient(client, of.Resource, namespace, only)
 }

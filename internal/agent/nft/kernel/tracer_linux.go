@@ -1,0 +1,290 @@
+package kernel
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+	"sync"
+
+	"github.com/google/nftables/expr"
+	"github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/nephele-io/nephele/internal/agent/nft"
+)
+
+// TracerTable is the table whose rules choose the packets that are traced. The kernel removes it
+// when the process that made it ends, however it ends.
+const TracerTable = "nephele-trace"
+
+// The chains of TracerTable: packets come before all other rules, and pass behind all others on
+// their way out, or to the Node.
+const (
+	TraceEnters  = "enters"
+	TraceLeaves  = "leaves"
+	TraceArrives = "arrives"
+)
+
+// traceGroup is NFNLGRP_NFTRACE, and tracePriority before all others, as they are sorted.
+const (
+	traceGroup    = 9
+	tracePriority = 1<<32 - 450
+	traceLast     = 1000
+)
+
+// Attributes of what the kernel tells of a packet, from linux/netfilter/nf_tables.h.
+const (
+	traceTable     = 1
+	traceChain     = 2
+	traceHandle    = 3
+	traceKind      = 4
+	traceVerdict   = 5
+	traceID        = 6
+	traceNetwork   = 8
+	traceTransport = 9
+	traceIn        = 10
+	traceOut       = 12
+	verdictCode    = 1
+	kindRule       = 3
+)
+
+// Traced chooses packets that are traced.
+type Traced struct {
+	// Source and Destination are those of the packet; not valid where any is meant. Six tells that
+	// it is one of IPv6.
+	Source, Destination netip.Addr
+	Six                 bool
+	// Protocol is 0 where any is meant, and the ports are.
+	Protocol         uint8
+	SourcePort, Port uint16
+	// Begins tells that of TCP only packets count that begin a connection, and of ICMP requests for
+	// an echo.
+	Begins bool
+	// Tag is the DSCP of the packet. With Mark it is not looked for, but written: to one packet, or
+	// with Many to some each second.
+	Tag        uint8
+	Mark, Many bool
+}
+
+// TraceEvent is what one rule, or the end of a chain, has done with a packet.
+type TraceEvent struct {
+	// ID is that of the packet.
+	ID           uint32
+	Table, Chain string
+	// Handle is that of the rule; 0 at the end of a chain.
+	Handle uint64
+	// Drops tells that the packet is gone, and Decides that no other rule of the chain sees it.
+	Drops, Decides bool
+	// In and Out are the indices of links; 0 for none.
+	In, Out int
+	// Network and Transport begin with the headers of the packet; empty if they were told before.
+	Network, Transport []byte
+}
+
+// Tracer traces packets. Set may be called while it runs.
+type Tracer struct {
+	table, news *socket
+	closed      chan struct{}
+	once        sync.Once
+	ended       chan struct{}
+}
+
+// OpenTracer begins to trace, nothing at first, in the network namespace of the calling thread.
+func OpenTracer() (*Tracer, error) {
+	table, err := openSocket(answerBuffer)
+	if err != nil {
+		return nil, err
+	}
+	news, err := openSocket(answerBuffer)
+	if err != nil {
+		return nil, errors.Join(err, table.close())
+	}
+	t := &Tracer{table: table, news: news, closed: make(chan struct{}), ended: make(chan struct{})}
+	err = errors.Join(unix.SetsockoptInt(news.fd, unix.SOL_NETLINK, unix.NETLINK_ADD_MEMBERSHIP, traceGroup),
+		unix.SetsockoptTimeval(news.fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Usec: 200_000}))
+	if err != nil {
+		err = fmt.Errorf("listen to traces: %w", meaning(err))
+	} else {
+		err = t.Set(nil)
+	}
+	if err != nil {
+		return nil, errors.Join(err, news.close(), table.close())
+	}
+	return t, nil
+}
+
+// Close ends Run, which must have been called, and removes what chooses packets.
+func (t *Tracer) Close() {
+	t.once.Do(func() { close(t.closed) })
+	<-t.ended
+}
+
+// Run calls each for what happens to packets, until Close.
+func (t *Tracer) Run(each func(TraceEvent)) error {
+	defer close(t.ended)
+	defer func() { _, _ = t.news.close(), t.table.close() }()
+	for {
+		select {
+		case <-t.closed:
+			return nil
+		default:
+		}
+		err := t.news.receive(func(kind, _ uint16, _ uint32, body []byte) error {
+			if kind == unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_TRACE && len(body) >= nfgenSize {
+				if e, err := parseTrace(body); err == nil {
+					each(e)
+				}
+			}
+			return nil
+		})
+		// ENOBUFS tells that some were lost: then a trace is not complete, and ends by its timeout.
+		if err != nil && !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.ENOBUFS) {
+			return fmt.Errorf("read traces: %w", err)
+		}
+	}
+}
+
+func parseTrace(body []byte) (e TraceEvent, err error) {
+	kind, verdict := uint32(0), int32(0)
+	err = attributes(body[nfgenSize:], func(ad *netlink.AttributeDecoder) {
+		switch ad.Type() {
+		case traceTable:
+			e.Table = ad.String()
+		case traceChain:
+			e.Chain = ad.String()
+		case traceHandle:
+			e.Handle = ad.Uint64()
+		case traceKind:
+			kind = ad.Uint32()
+		case traceID:
+			e.ID = ad.Uint32()
+		case traceNetwork:
+			e.Network = ad.Bytes()
+		case traceTransport:
+			e.Transport = ad.Bytes()
+		case traceIn:
+			e.In = int(ad.Uint32())
+		case traceOut:
+			e.Out = int(ad.Uint32())
+		case traceVerdict:
+			ad.Nested(func(ad *netlink.AttributeDecoder) error {
+				ad.ByteOrder = binary.BigEndian
+				for ad.Next() {
+					if ad.Type() == verdictCode {
+						verdict = int32(ad.Uint32())
+					}
+				}
+				return ad.Err()
+			})
+		}
+	})
+	if kind != kindRule {
+		e.Handle = 0
+	}
+	// Less than 0 are those that go on: continue, break, jump, goto and return. Of others 0 drops,
+	// and 2 is that of a packet that somebody has taken, as those that answer a SYN do.
+	e.Drops, e.Decides = verdict == 0 || verdict == 2, verdict >= 0
+	return e, err
+}
+
+// Set says which packets are traced from now on.
+func (t *Tracer) Set(list []Traced) error {
+	messages := []message{
+		{unix.NFT_MSG_NEWTABLE, unix.NLM_F_CREATE, attrNumber(attrText(nil, unix.NFTA_TABLE_NAME, TracerTable), unix.NFTA_TABLE_FLAGS, tableOwner)},
+		{unix.NFT_MSG_DELTABLE, 0, attrText(nil, unix.NFTA_TABLE_NAME, TracerTable)},
+		{unix.NFT_MSG_NEWTABLE, unix.NLM_F_CREATE, attrNumber(attrText(nil, unix.NFTA_TABLE_NAME, TracerTable), unix.NFTA_TABLE_FLAGS, tableOwner)},
+	}
+	for _, c := range []struct {
+		name             string
+		number, priority uint32
+	}{{TraceEnters, unix.NF_INET_PRE_ROUTING, tracePriority}, {TraceLeaves, unix.NF_INET_POST_ROUTING, traceLast}, {TraceArrives, unix.NF_INET_LOCAL_IN, traceLast}} {
+		b := attrText(attrText(nil, unix.NFTA_CHAIN_TABLE, TracerTable), unix.NFTA_CHAIN_NAME, c.name)
+		b = attrNest(b, unix.NFTA_CHAIN_HOOK, attrNumber(attrNumber(nil, unix.NFTA_HOOK_HOOKNUM, c.number), unix.NFTA_HOOK_PRIORITY, c.priority))
+		b = attrText(attrNumber(b, unix.NFTA_CHAIN_POLICY, nfAccept), unix.NFTA_CHAIN_TYPE, kindFilter)
+		messages = append(messages, message{unix.NFT_MSG_NEWCHAIN, unix.NLM_F_CREATE, b})
+	}
+	for i := range list {
+		var expressions []byte
+		for _, e := range list[i].expressions() {
+			data, err := marshal(e)
+			if err != nil {
+				return fmt.Errorf("choose packets to trace: %w", err)
+			}
+			expressions = attrNest(expressions, unix.NFTA_LIST_ELEM, data)
+		}
+		b := attrText(attrText(nil, unix.NFTA_RULE_TABLE, TracerTable), unix.NFTA_RULE_CHAIN, TraceEnters)
+		messages = append(messages, message{unix.NFT_MSG_NEWRULE, unix.NLM_F_CREATE | unix.NLM_F_APPEND, attrNest(b, unix.NFTA_RULE_EXPRESSIONS, expressions)})
+	}
+	if err := t.table.commit(messages); err != nil {
+		return fmt.Errorf("table %s: %w", TracerTable, meaning(err))
+	}
+	return nil
+}
+
+// manyRate is how many packets a second are marked where one that is dropped is sought.
+const manyRate = 20
+
+func (t *Traced) expressions() []expr.Any {
+	family := nft.IPv4
+	if t.Six {
+		family = nft.IPv6
+	}
+	var out []expr.Any
+	match := func(m nft.Match) { out = append(out, matching(&m, family)...) }
+	match(nft.Match{Kind: nft.MatchFamily, Lo: uint16(family)})
+	for _, a := range []struct {
+		address netip.Addr
+		source  bool
+	}{{t.Source, true}, {t.Destination, false}} {
+		if a.address.IsValid() {
+			match(nft.Match{Kind: nft.MatchPeer, Peer: &nft.Range{From: a.address, To: a.address}, Source: a.source})
+		}
+	}
+	if t.Protocol != 0 {
+		match(nft.Match{Kind: nft.MatchProtocol, Lo: uint16(t.Protocol)})
+	}
+	if t.SourcePort != 0 {
+		match(nft.Match{Kind: nft.MatchSourcePort, Lo: t.SourcePort, Hi: t.SourcePort})
+	}
+	if t.Port != 0 {
+		match(nft.Match{Kind: nft.MatchPort, Lo: t.Port, Hi: t.Port})
+	}
+	if t.Begins {
+		switch t.Protocol {
+		case nft.TCP: // SYN, without ACK
+			out = append(out, &expr.Payload{DestRegister: register, Base: expr.PayloadBaseTransportHeader, Offset: 13, Len: 1},
+				&expr.Bitwise{SourceRegister: register, DestRegister: register, Len: 1, Mask: []byte{0x12}, Xor: []byte{0}},
+				&expr.Cmp{Op: expr.CmpOpEq, Register: register, Data: []byte{0x02}})
+		case nft.ICMP:
+			match(nft.Match{Kind: nft.MatchType, Lo: 8, Hi: 8})
+		case nft.ICMPv6:
+			match(nft.Match{Kind: nft.MatchType, Lo: 128, Hi: 128})
+		}
+	}
+	out = append(out, t.tag(family)...)
+	return append(out, &expr.Immediate{Register: register, Data: []byte{1}}, &expr.Meta{Key: expr.MetaKeyNFTRACE, SourceRegister: true, Register: register})
+}
+
+// tag looks for the tag of a packet, or writes it: DSCP, which is six bits of the second byte of
+// IPv4, and lies over the first two bytes of IPv6.
+func (t *Traced) tag(family nft.Family) []expr.Any {
+	header, mask, value := expr.Payload{DestRegister: register, Base: expr.PayloadBaseNetworkHeader, Len: 2}, []byte{0x00, 0xfc}, []byte{0, t.Tag << 2}
+	if family == nft.IPv6 {
+		mask, value = []byte{0x0f, 0xc0}, []byte{t.Tag >> 2, t.Tag << 6}
+	}
+	load := header
+	if !t.Mark {
+		return []expr.Any{&load, &expr.Bitwise{SourceRegister: register, DestRegister: register, Len: 2, Mask: mask, Xor: []byte{0, 0}},
+			&expr.Cmp{Op: expr.CmpOpEq, Register: register, Data: value}}
+	}
+	rate := &expr.Limit{Type: expr.LimitTypePkts, Rate: 1, Unit: expr.LimitTimeHour, Burst: 1}
+	if t.Many {
+		rate = &expr.Limit{Type: expr.LimitTypePkts, Rate: manyRate, Unit: expr.LimitTimeSecond, Burst: manyRate}
+	}
+	write := expr.Payload{OperationType: expr.PayloadWrite, SourceRegister: register, Base: expr.PayloadBaseNetworkHeader, Len: 2}
+	if family == nft.IPv4 {
+		write.CsumType, write.CsumOffset = expr.CsumTypeInet, 10
+	}
+	return []expr.Any{rate, &load, &expr.Bitwise{SourceRegister: register, DestRegister: register, Len: 2, Mask: []byte{^mask[0], ^mask[1]}, Xor: value}, &write}
+}

@@ -1,0 +1,230 @@
+package tracing
+
+import (
+	"encoding/binary"
+	"net/netip"
+	"slices"
+
+	"github.com/nephele-io/nephele/api/antrea/v1beta1"
+	"github.com/nephele-io/nephele/internal/agent/nft"
+	"github.com/nephele-io/nephele/internal/agent/nft/kernel"
+)
+
+// Words for people who look for what has decided, some as Antrea has them.
+const (
+	infoEgressRule     = "EgressRule"
+	infoIngressRule    = "IngressRule"
+	infoEgressDefault  = "EgressDefaultRule"
+	infoIngressDefault = "IngressDefaultRule"
+	infoEstablished    = "EstablishedConnection"
+	infoClassification = "Classification"
+	infoOutput         = "Output"
+)
+
+// mostObservations bounds what is told of one packet.
+const mostObservations = 30
+
+// header is what is known of the headers of a packet.
+type header struct {
+	source, destination netip.Addr
+	tag                 uint8
+	protocol            uint8
+	ttl                 int32
+	length              int32
+	sourcePort, port    uint16
+	flags               uint8
+	id, sequence        uint16
+}
+
+// parseHeader reads the headers of a packet.
+func parseHeader(network, transport []byte) (h header, ok bool) {
+	switch {
+	case len(network) >= 20 && network[0]>>4 == 4:
+		h = header{source: netip.AddrFrom4([4]byte(network[12:16])), destination: netip.AddrFrom4([4]byte(network[16:20])),
+			tag: network[1] >> 2, protocol: network[9], ttl: int32(network[8]), length: int32(binary.BigEndian.Uint16(network[2:]))}
+	case len(network) >= 40 && network[0]>>4 == 6:
+		h = header{source: netip.AddrFrom16([16]byte(network[8:24])), destination: netip.AddrFrom16([16]byte(network[24:40])),
+			tag: network[0]&15<<2 | network[1]>>6, protocol: network[6], ttl: int32(network[7]), length: 40 + int32(binary.BigEndian.Uint16(network[4:]))}
+	default:
+		return h, false
+	}
+	switch {
+	case len(transport) < 8:
+	case h.protocol == nft.TCP || h.protocol == nft.UDP:
+		h.sourcePort, h.port = binary.BigEndian.Uint16(transport), binary.BigEndian.Uint16(transport[2:])
+		if h.protocol == nft.TCP && len(transport) > 13 {
+			h.flags = transport[13]
+		}
+	case h.protocol == nft.ICMP || h.protocol == nft.ICMPv6:
+		h.id, h.sequence = binary.BigEndian.Uint16(transport[4:]), binary.BigEndian.Uint16(transport[6:])
+	}
+	return h, true
+}
+
+// Place says where packets go.
+type Place interface {
+	// RuleAt is a rule of the program in force, by where the kernel has it.
+	RuleAt(chain string, handle uint64) (nft.Rule, bool)
+	// PodAt is the Pod of this Node with an address, NAMESPACE/NAME; empty for none.
+	PodAt(a netip.Addr) string
+	// NodeAt is the address of the other Node that has the Pods of a range with an address; not
+	// valid for none.
+	NodeAt(a netip.Addr) netip.Addr
+}
+
+// story is what happens to one packet on this Node.
+type story struct {
+	tag uint8
+	// first is the packet as it came, now as it is.
+	first, now header
+	known      bool
+	base       nft.Base
+	told       []v1beta1.TraceflowObservation
+	// over tells that nothing more happens to it here, dropped that it is gone.
+	over, dropped bool
+}
+
+func (s *story) tell(o v1beta1.TraceflowObservation) {
+	if len(s.told) < mostObservations {
+		s.told = append(s.told, o)
+	}
+}
+
+// hear takes in what has happened. Sent tells that a Pod of this Node is traced, else the packet
+// comes from elsewhere, and byPod that the packet came by a link to a Pod.
+func (s *story) hear(e kernel.TraceEvent, sent, byPod bool, p Place) {
+	if h, ok := parseHeader(e.Network, e.Transport); ok {
+		switch {
+		case !s.known:
+			s.first, s.tag, s.known = h, h.tag, true
+		case h.destination != s.now.destination:
+			s.tell(v1beta1.TraceflowObservation{Component: v1beta1.ComponentLB, Action: v1beta1.ActionForwarded, TranslatedDstIP: h.destination.String()})
+		}
+		s.now = h
+	}
+	if s.over || !s.known {
+		return
+	}
+	switch {
+	case e.Table == kernel.TracerTable && e.Chain == kernel.TraceEnters:
+		if len(s.told) == 0 && !sent {
+			s.tell(v1beta1.TraceflowObservation{Component: v1beta1.ComponentForwarding, ComponentInfo: infoClassification, Action: v1beta1.ActionReceived})
+		}
+	case e.Table == kernel.TracerTable:
+		s.over = true
+		s.leaves(e, p)
+	case e.Table == kernel.DefaultTable:
+		if b := nft.Base(e.Chain); isBase(b) {
+			s.base = b
+		}
+		s.ours(e, sent && byPod, p)
+	case e.Drops:
+		s.over, s.dropped = true, true
+		s.tell(v1beta1.TraceflowObservation{Component: v1beta1.ComponentForwarding, ComponentInfo: "chain " + e.Chain + " of table " + e.Table, Action: v1beta1.ActionDropped})
+	}
+}
+
+func isBase(b nft.Base) bool {
+	return slices.Contains(nft.Bases(), b) || slices.Contains([]nft.Base{nft.FromPods, nft.ToOthers, nft.InClear, nft.ToServices, nft.HostToServices}, b)
+}
+
+// ours takes in what a rule of ours has done.
+func (s *story) ours(e kernel.TraceEvent, guarded bool, p Place) {
+	if e.Handle == 0 && s.base == nft.FromPods && guarded {
+		s.tell(v1beta1.TraceflowObservation{Component: v1beta1.ComponentSpoofGuard, Action: v1beta1.ActionForwarded, SrcPodIP: s.first.source.String()})
+	}
+	if !e.Decides || e.Handle == 0 {
+		return
+	}
+	rule, _ := p.RuleAt(e.Chain, e.Handle)
+	from := rule.From()
+	out := v1beta1.TraceflowObservation{Component: v1beta1.ComponentNetworkPolicy, Action: v1beta1.ActionForwarded}
+	if e.Drops {
+		s.over, s.dropped = true, true
+		out.Action = v1beta1.ActionDropped
+		if rule.Action == nft.RejectReset || rule.Action == nft.RejectICMP || rule.Action == nft.RejectPort {
+			out.Action = v1beta1.ActionRejected
+		}
+	}
+	egress := s.base.Direction() == nft.Egress
+	word := func(out, in string) string {
+		if egress {
+			return out
+		}
+		return in
+	}
+	switch from.Kind {
+	case nft.OriginPolicy:
+		name := from.Policy.Name
+		if from.Policy.Namespace != "" {
+			name = from.Policy.Namespace + "/" + name
+		}
+		out.ComponentInfo, out.NetworkPolicy, out.NetworkPolicyRule = word(infoEgressRule, infoIngressRule), string(from.Policy.Type)+":"+name, from.Name
+	case nft.OriginIsolation:
+		out.ComponentInfo = word(infoEgressDefault, infoIngressDefault)
+	case nft.OriginSpoofed:
+		out.Component, out.ComponentInfo, out.SrcPodIP = v1beta1.ComponentSpoofGuard, "", s.first.source.String()
+	default:
+		established := slices.ContainsFunc(rule.Matches, func(m nft.Match) bool { return m.Kind == nft.MatchEstablished })
+		switch {
+		case !e.Drops && established && s.base != nft.ToOthers:
+			out.ComponentInfo = infoEstablished
+		case !e.Drops: // nothing has decided about it
+			return
+		case out.Action == v1beta1.ActionRejected: // a Service without endpoints
+			out.Component, out.ComponentInfo = v1beta1.ComponentLB, "no endpoint"
+		default:
+			out.Component, out.ComponentInfo = v1beta1.ComponentForwarding, from.String()
+		}
+	}
+	s.tell(out)
+}
+
+// leaves tells where the packet goes.
+func (s *story) leaves(e kernel.TraceEvent, p Place) {
+	out := v1beta1.TraceflowObservation{Component: v1beta1.ComponentForwarding, ComponentInfo: infoOutput, TTL: s.now.ttl}
+	if s.now.source != s.first.source {
+		out.TranslatedSrcIP = s.now.source.String()
+	}
+	pod := p.PodAt(s.now.destination)
+	switch {
+	case e.Chain == kernel.TraceArrives:
+		out.Action = v1beta1.ActionDelivered
+	case pod != "":
+		out.Action, out.Pod = v1beta1.ActionDelivered, pod
+	default:
+		out.Action = v1beta1.ActionForwardedOutOfNetwork
+		if node := p.NodeAt(s.now.destination); node.IsValid() {
+			out.Action, out.TunnelDstIP = v1beta1.ActionForwarded, node.String()
+		}
+	}
+	s.tell(out)
+}
+
+// captured is the packet as it came, for those who trace live traffic.
+func (s *story) captured() *v1beta1.TraceflowPacket {
+	h := &s.first
+	out := &v1beta1.TraceflowPacket{SrcIP: h.source.String(), DstIP: h.destination.String(), Length: h.length}
+	if h.source.Is4() {
+		out.IPHeader = &v1beta1.IPHeader{TTL: h.ttl}
+	} else {
+		out.IPv6Header = &v1beta1.IPv6Header{HopLimit: h.ttl}
+	}
+	if next := int32(h.protocol); slices.Contains([]uint8{nft.TCP, nft.UDP, nft.ICMP, nft.ICMPv6}, h.protocol) { // the kind knows no others
+		if h.source.Is4() {
+			out.IPHeader.Protocol = next
+		} else {
+			out.IPv6Header.NextHeader = &next
+		}
+	}
+	switch h.protocol {
+	case nft.TCP:
+		flags := int32(h.flags)
+		out.TransportHeader.TCP = &v1beta1.TCPHeader{SrcPort: int32(h.sourcePort), DstPort: int32(h.port), Flags: &flags}
+	case nft.UDP:
+		out.TransportHeader.UDP = &v1beta1.UDPHeader{SrcPort: int32(h.sourcePort), DstPort: int32(h.port)}
+	case nft.ICMP, nft.ICMPv6:
+		out.TransportHeader.ICMP = &v1beta1.ICMPEchoRequestHeader{ID: int32(h.id), Sequence: int32(h.sequence)}
+	}
+	return out
+}
