@@ -55,10 +55,10 @@ type Controller struct {
 // Start runs Traceflows until ctx ends. It is a manager.Runnable.
 func (c *Controller) Start(ctx context.Context) error {
 	c.given = map[types.UID]int8{}
-	news := make(chan struct{}, 1)
-	poke := func(any) {
+	wake := make(chan struct{}, 1)
+	enqueue := func(any) {
 		select {
-		case news <- struct{}{}:
+		case wake <- struct{}{}:
 		default:
 		}
 	}
@@ -68,7 +68,7 @@ func (c *Controller) Start(ctx context.Context) error {
 		if !following {
 			informer, err := c.Informers.GetInformer(ctx, &v1beta1.Traceflow{}, cache.BlockUntilSynced(false))
 			if err == nil {
-				_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{AddFunc: poke, UpdateFunc: func(_, o any) { poke(o) }, DeleteFunc: poke})
+				_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{AddFunc: enqueue, UpdateFunc: func(_, o any) { enqueue(o) }, DeleteFunc: enqueue})
 			}
 			if following = err == nil; !following {
 				if !meta.IsNoMatchError(err) {
@@ -85,7 +85,7 @@ func (c *Controller) Start(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-news:
+		case <-wake:
 		case <-tick.C():
 			if !busy {
 				continue
@@ -160,8 +160,8 @@ func (c *Controller) next(ctx context.Context, t *v1beta1.Traceflow, tags map[in
 		return true, nil
 	}
 	if s.Phase == v1beta1.TraceflowRunning {
-		if over, trouble := complete(s); over && trouble != "" {
-			return end(v1beta1.TraceflowFailed, trouble)
+		if over, problem := complete(s); over \&\& problem != "" {
+			return end(v1beta1.TraceflowFailed, problem)
 		} else if over {
 			return end(v1beta1.TraceflowSucceeded, "")
 		}
@@ -196,7 +196,7 @@ func (c *Controller) next(ctx context.Context, t *v1beta1.Traceflow, tags map[in
 }
 
 // complete reports whether the Nodes have told all about a packet, and why it could not be traced.
-func complete(s *v1beta1.TraceflowStatus) (over bool, trouble string) {
+func complete(s *v1beta1.TraceflowStatus) (over bool, problem string) {
 	if s.Traced == nil {
 		return true, "it is not known any more what is traced"
 	}
@@ -231,13 +231,13 @@ func complete(s *v1beta1.TraceflowStatus) (over bool, trouble string) {
 // timeout says what is missing.
 func timeout(t *v1beta1.Traceflow, limit time.Duration) string {
 	s := &t.Status
-	told := slices.ContainsFunc(s.Results, func(r v1beta1.TraceflowNodeResult) bool { return s.Traced != nil && r.Node == s.Traced.Node })
+	reported := slices.ContainsFunc(s.Results, func(r v1beta1.TraceflowNodeResult) bool { return s.Traced != nil && r.Node == s.Traced.Node })
 	switch {
 	case s.Traced == nil:
 		return "Traceflow timeout"
-	case !told && t.Spec.LiveTraffic:
+	case !reported && t.Spec.LiveTraffic:
 		return fmt.Sprintf("Traceflow timeout: within %s no such packet came by on Node %s", limit, s.Traced.Node)
-	case !told:
+	case !reported:
 		return fmt.Sprintf("Traceflow timeout: within %s the agent of Node %s told nothing: it does not run, or no rule but the kernel itself has dropped the packet", limit, s.Traced.Node)
 	}
 	return fmt.Sprintf("Traceflow timeout: within %s the packet was not seen on the Node that it was sent to: it was lost between the Nodes, or the agent there does not run", limit)

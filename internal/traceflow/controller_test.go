@@ -76,8 +76,8 @@ func (w *world) status(name string) v1beta1.TraceflowStatus {
 	return o.Status
 }
 
-// told adds what a Node tells.
-func (w *world) told(name, node string, o v1beta1.TraceflowObservation) {
+// report adds what a Node tells.
+func (w *world) report(name, node string, o v1beta1.TraceflowObservation) {
 	w.t.Helper()
 	var f v1beta1.Traceflow
 	err := w.Client.Get(context.Background(), client.ObjectKey{Name: name}, &f)
@@ -158,7 +158,7 @@ func TestTags(t *testing.T) {
 		t.Fatalf("%d run, %d wait", running, waiting)
 	}
 	w.given = map[types.UID]int8{} // another process
-	w.told("t03", "node0", v1beta1.TraceflowObservation{Action: v1beta1.ActionDropped})
+	w.report("t03", "node0", v1beta1.TraceflowObservation{Action: v1beta1.ActionDropped})
 	w.look(t.Context())
 	w.look(t.Context())
 	if s := w.status("t03"); s.Phase != v1beta1.TraceflowSucceeded || s.DataplaneTag != 0 {
@@ -188,13 +188,13 @@ func TestEnds(t *testing.T) {
 	w.look(t.Context())
 	forwarded := v1beta1.TraceflowObservation{Action: v1beta1.ActionForwarded, TunnelDstIP: "192.168.1.2"}
 	delivered := v1beta1.TraceflowObservation{Action: v1beta1.ActionDelivered}
-	w.told("here", "node0", delivered)
+	w.report("here", "node0", delivered)
 	for _, name := range []string{"far", "lost", "wrong"} {
-		w.told(name, "node0", forwarded)
+		w.report(name, "node0", forwarded)
 	}
-	w.told("far", "node1", delivered)
-	w.told("wrong", "node7", delivered)
-	w.told("not", "node0", v1beta1.TraceflowObservation{Action: v1beta1.ActionDropped, ComponentInfo: v1beta1.TraceflowNotTraced + "no device"})
+	w.report("far", "node1", delivered)
+	w.report("wrong", "node7", delivered)
+	w.report("not", "node0", v1beta1.TraceflowObservation{Action: v1beta1.ActionDropped, ComponentInfo: v1beta1.TraceflowNotTraced + "no device"})
 	w.look(t.Context())
 	want := map[string]string{"here": "Succeeded", "far": "Succeeded", "lost": "Running", "wrong": "Running", "not": "Failed"}
 	for name, phase := range want {

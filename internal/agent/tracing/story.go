@@ -21,8 +21,8 @@ const (
 	infoOutput         = "Output"
 )
 
-// mostObservations bounds what is told of one packet.
-const mostObservations = 30
+// maxObservations bounds what is told of one packet.
+const maxObservations = 30
 
 // header is what is known of the headers of a packet.
 type header struct {
@@ -76,29 +76,29 @@ type Place interface {
 type story struct {
 	tag uint8
 	// first is the packet as it came, now as it is.
-	first, now header
-	known      bool
-	base       nft.Base
-	told       []v1beta1.TraceflowObservation
+	first, now   header
+	known        bool
+	base         nft.Base
+	observations []v1beta1.TraceflowObservation
 	// over tells that nothing more happens to it here, dropped that it is gone.
 	over, dropped bool
 }
 
-func (s *story) tell(o v1beta1.TraceflowObservation) {
-	if len(s.told) < mostObservations {
-		s.told = append(s.told, o)
+func (s *story) observe(o v1beta1.TraceflowObservation) {
+	if len(s.observations) < maxObservations {
+		s.observations = append(s.observations, o)
 	}
 }
 
-// hear takes in what has happened. Sent tells that a Pod of this Node is traced, else the packet
+// receive takes in what has happened. Sent tells that a Pod of this Node is traced, else the packet
 // comes from elsewhere, and byPod that the packet came by a link to a Pod.
-func (s *story) hear(e kernel.TraceEvent, sent, byPod bool, p Place) {
+func (s *story) receive(e kernel.TraceEvent, sent, byPod bool, p Place) {
 	if h, ok := parseHeader(e.Network, e.Transport); ok {
 		switch {
 		case !s.known:
 			s.first, s.tag, s.known = h, h.tag, true
 		case h.destination != s.now.destination:
-			s.tell(v1beta1.TraceflowObservation{Component: v1beta1.ComponentLB, Action: v1beta1.ActionForwarded, TranslatedDstIP: h.destination.String()})
+			s.observe(v1beta1.TraceflowObservation{Component: v1beta1.ComponentLB, Action: v1beta1.ActionForwarded, TranslatedDstIP: h.destination.String()})
 		}
 		s.now = h
 	}
@@ -107,8 +107,8 @@ func (s *story) hear(e kernel.TraceEvent, sent, byPod bool, p Place) {
 	}
 	switch {
 	case e.Table == kernel.TracerTable && e.Chain == kernel.TraceEnters:
-		if len(s.told) == 0 && !sent {
-			s.tell(v1beta1.TraceflowObservation{Component: v1beta1.ComponentForwarding, ComponentInfo: infoClassification, Action: v1beta1.ActionReceived})
+		if len(s.observations) == 0 && !sent {
+			s.observe(v1beta1.TraceflowObservation{Component: v1beta1.ComponentForwarding, ComponentInfo: infoClassification, Action: v1beta1.ActionReceived})
 		}
 	case e.Table == kernel.TracerTable:
 		s.over = true
@@ -120,7 +120,7 @@ func (s *story) hear(e kernel.TraceEvent, sent, byPod bool, p Place) {
 		s.ours(e, sent && byPod, p)
 	case e.Drops:
 		s.over, s.dropped = true, true
-		s.tell(v1beta1.TraceflowObservation{Component: v1beta1.ComponentForwarding, ComponentInfo: "chain " + e.Chain + " of table " + e.Table, Action: v1beta1.ActionDropped})
+		s.observe(v1beta1.TraceflowObservation{Component: v1beta1.ComponentForwarding, ComponentInfo: "chain " + e.Chain + " of table " + e.Table, Action: v1beta1.ActionDropped})
 	}
 }
 
@@ -131,7 +131,7 @@ func isBase(b nft.Base) bool {
 // ours takes in what a rule of ours has done.
 func (s *story) ours(e kernel.TraceEvent, guarded bool, p Place) {
 	if e.Handle == 0 && s.base == nft.FromPods && guarded {
-		s.tell(v1beta1.TraceflowObservation{Component: v1beta1.ComponentSpoofGuard, Action: v1beta1.ActionForwarded, SrcPodIP: s.first.source.String()})
+		s.observe(v1beta1.TraceflowObservation{Component: v1beta1.ComponentSpoofGuard, Action: v1beta1.ActionForwarded, SrcPodIP: s.first.source.String()})
 	}
 	if !e.Decides || e.Handle == 0 {
 		return
@@ -177,7 +177,7 @@ func (s *story) ours(e kernel.TraceEvent, guarded bool, p Place) {
 			out.Component, out.ComponentInfo = v1beta1.ComponentForwarding, from.String()
 		}
 	}
-	s.tell(out)
+	s.observe(out)
 }
 
 // leaves tells where the packet goes.
@@ -198,7 +198,7 @@ func (s *story) leaves(e kernel.TraceEvent, p Place) {
 			out.Action, out.TunnelDstIP = v1beta1.ActionForwarded, node.String()
 		}
 	}
-	s.tell(out)
+	s.observe(out)
 }
 
 // captured is the packet as it came, for those who trace live traffic.

@@ -27,14 +27,14 @@ const (
 	// every nextAttempt.
 	firstAttempt = 500 * time.Millisecond
 	nextAttempt  = 1500 * time.Millisecond
-	mostAttempts = 8
-	// storyLimit is how long the kernel may take to tell all about one packet, and mostStories how
+	maxAttempts  = 8
+	// storyLimit is how long the kernel may take to tell all about one packet, and maxStories how
 	// many are listened to at once.
-	storyLimit  = 5 * time.Second
-	mostStories = 256
-	// mostWaiting bounds what the kernel has told and was not taken in yet.
-	mostWaiting = 4096
-	writeLimit  = 5 * time.Second
+	storyLimit = 5 * time.Second
+	maxStories = 256
+	// maxWaiting bounds what the kernel has told and was not taken in yet.
+	maxWaiting = 4096
+	writeLimit = 5 * time.Second
 )
 
 // Tracer lets the kernel trace packets; a kernel.Tracer does.
@@ -71,10 +71,10 @@ type Options struct {
 // Traces follows the Traceflows of a cluster.
 type Traces struct {
 	Options
-	store  cache.Store
-	run    cache.Controller
-	news   chan struct{}
-	events chan kernel.TraceEvent
+	store   cache.Store
+	run     cache.Controller
+	changes chan struct{}
+	events  chan kernel.TraceEvent
 
 	running map[types.UID]*running
 	stories map[uint32]*story
@@ -93,21 +93,21 @@ type running struct {
 	result  *v1beta1.TraceflowNodeResult
 	packet  *v1beta1.TraceflowPacket
 	written bool
-	trouble string
+	problem string
 }
 
 // New returns what follows Traceflows once it runs.
 func New(o Options) *Traces {
-	t := &Traces{Options: o, news: make(chan struct{}, 1), events: make(chan kernel.TraceEvent, mostWaiting), running: map[types.UID]*running{},
+	t := &Traces{Options: o, changes: make(chan struct{}, 1), events: make(chan kernel.TraceEvent, maxWaiting), running: map[types.UID]*running{},
 		stories: map[uint32]*story{}, since: map[uint32]time.Time{}}
-	changed := cache.ResourceEventHandlerFuncs{AddFunc: func(any) { t.poke() }, UpdateFunc: func(any, any) { t.poke() }, DeleteFunc: func(any) { t.poke() }}
+	changed := cache.ResourceEventHandlerFuncs{AddFunc: func(any) { t.wake() }, UpdateFunc: func(any, any) { t.wake() }, DeleteFunc: func(any) { t.wake() }}
 	t.store, t.run = cache.NewInformerWithOptions(cache.InformerOptions{ObjectType: &v1beta1.Traceflow{}, Handler: changed, ListerWatcher: o.Traceflows})
 	return t
 }
 
-func (t *Traces) poke() {
+func (t *Traces) wake() {
 	select {
-	case t.news <- struct{}{}:
+	case t.changes <- struct{}{}:
 	default:
 	}
 }
@@ -126,8 +126,8 @@ func (t *Traces) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case e := <-t.events:
-			turn = func() { t.hear(e) }
-		case <-t.news:
+			turn = func() { t.receive(e) }
+		case <-t.changes:
 		case <-tick.C():
 			if len(t.running) == 0 {
 				continue
@@ -232,7 +232,7 @@ func (t *Traces) choose() bool {
 
 // again reports whether this Node sends more packets of a Traceflow.
 func (t *Traces) again(r *running) bool {
-	if r.of.Status.Traced.Node != t.Node || r.of.Spec.LiveTraffic || r.attempts >= mostAttempts {
+	if r.of.Status.Traced.Node != t.Node || r.of.Spec.LiveTraffic || r.attempts >= maxAttempts {
 		return false
 	}
 	return r.result == nil && !r.written || r.result != nil && r.result.Observations[len(r.result.Observations)-1].TunnelDstIP != ""
@@ -263,8 +263,8 @@ func (t *Traces) open() error {
 
 // fail makes a Traceflow end here with the reason, in the result of this Node if it sends.
 func (t *Traces) fail(r *running, err error) {
-	if text := err.Error(); r.trouble != text {
-		r.trouble = text
+	if text := err.Error(); r.problem != text {
+		r.problem = text
 		t.Log.Error(err, "A packet cannot be traced", "traceflow", r.of.Name)
 	}
 	if r.of.Status.Traced.Node == t.Node && r.result == nil && !r.written {
@@ -323,11 +323,11 @@ func (t *Traces) role(f *v1beta1.Traceflow) string {
 	return "receiver"
 }
 
-// hear takes in what the kernel has told.
-func (t *Traces) hear(e kernel.TraceEvent) {
+// receive takes in what the kernel has told.
+func (t *Traces) receive(e kernel.TraceEvent) {
 	s := t.stories[e.ID]
 	if s == nil {
-		if e.Table != kernel.TracerTable || e.Chain != kernel.TraceEnters || len(t.stories) >= mostStories {
+		if e.Table != kernel.TracerTable || e.Chain != kernel.TraceEnters || len(t.stories) >= maxStories {
 			return // its beginning was lost
 		}
 		s = &story{}
@@ -348,20 +348,20 @@ func (t *Traces) hear(e kernel.TraceEvent) {
 		delete(t.since, e.ID)
 		return
 	}
-	s.hear(e, t.role(of.of) == "sender", e.In != 0 && t.OfPod(e.In), t.Place)
+	s.receive(e, t.role(of.of) == "sender", e.In != 0 && t.OfPod(e.In), t.Place)
 	if !s.over {
 		return
 	}
 	delete(t.stories, e.ID)
 	delete(t.since, e.ID)
-	if of.result != nil || of.written || len(s.told) == 0 || of.of.Spec.DroppedOnly && !s.dropped && of.of.Status.Traced.Node == t.Node {
+	if of.result != nil || of.written || len(s.observations) == 0 || of.of.Spec.DroppedOnly && !s.dropped && of.of.Status.Traced.Node == t.Node {
 		return
 	}
-	of.result = &v1beta1.TraceflowNodeResult{Node: t.Node, Role: t.role(of.of), Timestamp: t.Clock.Now().Unix(), Observations: s.told}
+	of.result = &v1beta1.TraceflowNodeResult{Node: t.Node, Role: t.role(of.of), Timestamp: t.Clock.Now().Unix(), Observations: s.observations}
 	if of.of.Spec.LiveTraffic && of.of.Status.Traced.Node == t.Node {
 		of.packet = s.captured()
 	}
-	t.poke()
+	t.wake()
 }
 
 // write tells what was found.
@@ -372,8 +372,8 @@ func (t *Traces) write(ctx context.Context) {
 		}
 		ctx, cancel := context.WithTimeout(ctx, writeLimit)
 		err := t.Write(ctx, r.of.Name, func(f *v1beta1.Traceflow) bool {
-			told := slices.ContainsFunc(f.Status.Results, func(x v1beta1.TraceflowNodeResult) bool { return x.Node == t.Node })
-			if f.UID != r.of.UID || f.Status.Phase != v1beta1.TraceflowRunning || told {
+			reported := slices.ContainsFunc(f.Status.Results, func(x v1beta1.TraceflowNodeResult) bool { return x.Node == t.Node })
+			if f.UID != r.of.UID || f.Status.Phase != v1beta1.TraceflowRunning || reported {
 				return false
 			}
 			f.Status.Results = append(f.Status.Results, *r.result)
@@ -385,8 +385,8 @@ func (t *Traces) write(ctx context.Context) {
 		cancel()
 		if err == nil {
 			r.written = true
-		} else if text := err.Error(); text != r.trouble {
-			r.trouble = text
+		} else if text := err.Error(); text != r.problem {
+			r.problem = text
 			t.Log.Error(err, "What became of a packet could not be told, trying again", "traceflow", r.of.Name)
 		}
 	}
