@@ -160,7 +160,7 @@ func (c *Controller) next(ctx context.Context, t *v1beta1.Traceflow, tags map[in
 		return true, nil
 	}
 	if s.Phase == v1beta1.TraceflowRunning {
-		if over, problem := complete(s); over \&\& problem != "" {
+		if over, problem := complete(s); over && problem != "" {
 			return end(v1beta1.TraceflowFailed, problem)
 		} else if over {
 			return end(v1beta1.TraceflowSucceeded, "")
