@@ -46,31 +46,31 @@ func (s *Writer) tellAccount(account *cloudv1.CloudProviderAccount, reason, text
 
 // reportFailure tells once why rounds fail, until one of them reaches its end or they fail for
 // another reason.
-func (s *Writer) reportFailure(ctx context.Context, r Report) error {
+func (s *Writer) reportFailure(ctx context.Context, a *accountStatus, r Report) error {
 	if r.Err == nil {
 		if r.Result != nil && r.Result.Plan.Empty() {
-			delete(s.failing, r.Account)
+			a.told.failing = ""
 		}
 		return nil
 	}
 	kind := cloud.FailureKind(r.Err)
-	if s.failing[r.Account] == kind {
+	if a.told.failing == kind {
 		return nil
 	}
 	account, err := s.account(ctx, r)
 	if err != nil {
 		return err
 	}
-	s.failing[r.Account] = kind
+	a.told.failing = kind
 	s.tellAccount(account, "RealizationFailed", cloud.FailureText(r.Err))
 	return nil
 }
 
 // reportDrift tells, once per difference, what somebody else changed on objects that we control.
-func (s *Writer) reportDrift(ctx context.Context, r Report) error {
+func (s *Writer) reportDrift(ctx context.Context, a *accountStatus, r Report) error {
 	s.mu.Lock()
-	untold := s.untold[r.Account]
-	delete(s.untold, r.Account)
+	untold := a.untold
+	a.untold = nil
 	s.mu.Unlock()
 	if len(untold) == 0 {
 		return nil
@@ -78,7 +78,7 @@ func (s *Writer) reportDrift(ctx context.Context, r Report) error {
 	account, err := s.account(ctx, r)
 	if err != nil {
 		s.mu.Lock()
-		s.untold[r.Account] = append(untold, s.untold[r.Account]...)
+		a.untold = append(untold, a.untold...)
 		s.mu.Unlock()
 		return err
 	}

@@ -70,10 +70,10 @@ func (s *Writer) update(ctx context.Context, obj client.Object) error {
 
 // attempt writes a report and returns how long to wait until it is written again; 0 if it need not
 // be.
-func (s *Writer) attempt(ctx context.Context, r repetition) time.Duration {
+func (s *Writer) attempt(ctx context.Context, a *accountStatus, r repetition) time.Duration {
 	behind := false
 	err := recovered.Call(func() (err error) {
-		behind, err = s.write(ctx, r.report)
+		behind, err = s.write(ctx, a, r.report)
 		return err
 	})
 	switch {
@@ -84,7 +84,7 @@ func (s *Writer) attempt(ctx context.Context, r repetition) time.Duration {
 		return failedPause
 	case behind:
 		return min(max(2*r.pause, behindFirst), behindMost)
-	case s.owesChanges(r.report):
+	case s.owesChanges(a, r.report):
 		return changesPause
 	}
 	return 0

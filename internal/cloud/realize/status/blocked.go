@@ -11,8 +11,8 @@ import (
 )
 
 // reportBlocked tells, once for each interface, that the cloud refuses to change it.
-func (s *Writer) reportBlocked(ctx context.Context, r Report) error {
-	told := s.blocked[r.Account]
+func (s *Writer) reportBlocked(ctx context.Context, a *accountStatus, r Report) error {
+	told := a.told.blocked
 	fresh := map[plan.InterfaceKey]string{}
 	for key, why := range r.Blocked {
 		if told[key] != why {
@@ -26,7 +26,7 @@ func (s *Writer) reportBlocked(ctx context.Context, r Report) error {
 		}
 		s.tellAccount(account, "InterfaceRefused", "the cloud refuses to change interfaces, which are left alone for a while: "+BlockedText(fresh))
 	}
-	s.blocked[r.Account] = r.Blocked
+	a.told.blocked = r.Blocked
 	return nil
 }
 

@@ -55,14 +55,13 @@ func shortened(text string) string {
 
 // writeBrake tells in the condition of the account, and when it begins in an event, what waits for
 // a confirmation, and takes a confirmation away that is used up.
-func (s *Writer) writeBrake(ctx context.Context, r Report) error {
+func (s *Writer) writeBrake(ctx context.Context, a *accountStatus, r Report) error {
 	want := brakedCondition(r.Brake)
-	before, known := s.braked[r.Account]
-	if r.Brake.Early || known && !before && want == nil && r.Brake.Spent == "" {
+	before := a.told.braked
+	if r.Brake.Early || before != nil && !*before && want == nil && r.Brake.Spent == "" {
 		return nil
 	}
-	namespace, name, _ := strings.Cut(r.Account, "/")
-	key := client.ObjectKey{Namespace: namespace, Name: name}
+	key := keyOf(r.Account)
 	account := &cloudv1.CloudProviderAccount{}
 	var old *metav1.Condition
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
@@ -86,7 +85,8 @@ func (s *Writer) writeBrake(ctx context.Context, r Report) error {
 	case err != nil:
 		return fmt.Errorf("condition %s of account %s: %w", cloudv1.ConditionBraked, key, err)
 	}
-	s.braked[r.Account] = want != nil
+	says := want != nil
+	a.told.braked = &says
 	waited := old != nil && old.Status == metav1.ConditionTrue
 	switch waits := want != nil && want.Status == metav1.ConditionTrue; {
 	case waits && !waited:

@@ -26,32 +26,27 @@ type untoldChanges struct {
 	number int
 }
 
-// noteChanges keeps what a report says was changed. It needs mu.
-func (s *Writer) noteChanges(r Report) {
-	if r.Changes.Calls == 0 && len(r.Changes.Done) == 0 {
-		return
+// note keeps what a report says was changed.
+func (u *untoldChanges) note(r Report) {
+	if r.Changes.Calls > 0 || len(r.Changes.Done) > 0 {
+		u.Add(r.Changes)
 	}
-	if s.changes[r.Account] == nil {
-		s.changes[r.Account] = &untoldChanges{}
-	}
-	s.changes[r.Account].Add(r.Changes)
 }
 
 // owesChanges reports whether something is to be told of an account that no further report will
 // bring about.
-func (s *Writer) owesChanges(r Report) bool {
+func (s *Writer) owesChanges(a *accountStatus, r Report) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	u := s.changes[r.Account]
-	return u != nil && u.Calls > 0 && !r.underWay()
+	return a.changes.Calls > 0 && !r.underWay()
 }
 
 // underWay reports whether there is more to come of what the report tells.
 func (r Report) underWay() bool { return r.Err == nil && r.Result != nil && !r.Result.Plan.Empty() }
 
 // reportChanges tells, by one event on the account, what was changed in it since the last one.
-func (s *Writer) reportChanges(ctx context.Context, r Report) error {
-	if !s.owesChanges(r) {
+func (s *Writer) reportChanges(ctx context.Context, a *accountStatus, r Report) error {
+	if !s.owesChanges(a, r) {
 		return nil
 	}
 	account, err := s.account(ctx, r)
@@ -60,10 +55,10 @@ func (s *Writer) reportChanges(ctx context.Context, r Report) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	u := s.changes[r.Account]
+	u := &a.changes
 	switch {
 	case account == nil: // there is nobody to tell
-		delete(s.changes, r.Account)
+		u.Changes = Changes{}
 		return nil
 	case s.Clock.Since(u.told) < changesPause:
 		return nil

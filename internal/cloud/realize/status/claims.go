@@ -2,24 +2,21 @@ package status
 
 import (
 	"context"
-	"fmt"
 	"strings"
 
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nephele-io/nephele/internal/cloud"
 )
 
 // writeClaims brings the claims to the Vpc objects of the account.
-func (s *Writer) writeClaims(ctx context.Context, r Report) error {
+func (s *Writer) writeClaims(ctx context.Context, a *accountStatus, r Report) error {
 	namespace, _, _ := strings.Cut(r.Account, "/")
-	told := s.claims[r.Account]
+	told := a.told.claims
 	next := map[string]string{}
 	var first error
 	for id, by := range r.Claims {
@@ -34,7 +31,7 @@ func (s *Writer) writeClaims(ctx context.Context, r Report) error {
 		}
 	}
 	if first == nil {
-		s.claims[r.Account] = next
+		a.told.claims = next
 	}
 	return first
 }
@@ -47,35 +44,19 @@ func firstError(a, b error) error {
 }
 
 func (s *Writer) writeClaim(ctx context.Context, key client.ObjectKey, by string, ours bool) error {
-	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-		var vpc cloudv1.Vpc
-		if err := s.get(ctx, key, &vpc); err != nil {
-			return err
-		}
-		var changed bool
+	vpc, err := change(ctx, s, key, func(vpc *cloudv1.Vpc) bool {
 		switch {
 		case by == "":
-			changed = meta.RemoveStatusCondition(&vpc.Status.Conditions, cloudv1.ConditionClaimed)
+			return meta.RemoveStatusCondition(&vpc.Status.Conditions, cloudv1.ConditionClaimed)
 		case ours:
-			changed = meta.SetStatusCondition(&vpc.Status.Conditions, metav1.Condition{Type: cloudv1.ConditionClaimed, Status: metav1.ConditionTrue,
+			return meta.SetStatusCondition(&vpc.Status.Conditions, metav1.Condition{Type: cloudv1.ConditionClaimed, Status: metav1.ConditionTrue,
 				Reason: cloudv1.ReasonOK, Message: "this controller enforces policies in the VPC"})
-		default:
-			changed = meta.SetStatusCondition(&vpc.Status.Conditions, metav1.Condition{Type: cloudv1.ConditionClaimed, Status: metav1.ConditionFalse,
-				Reason: cloudv1.ReasonClaimedElsewhere, Message: "the controller " + cloud.Words(by) + " enforces policies in the VPC, so this one does nothing there"})
 		}
-		if !changed {
-			return nil
-		}
-		return s.update(ctx, &vpc)
+		return meta.SetStatusCondition(&vpc.Status.Conditions, metav1.Condition{Type: cloudv1.ConditionClaimed, Status: metav1.ConditionFalse,
+			Reason: cloudv1.ReasonClaimedElsewhere, Message: "the controller " + cloud.Words(by) + " enforces policies in the VPC, so this one does nothing there"})
 	})
-	if apierrors.IsNotFound(err) {
-		if by == "" {
-			return nil
-		}
+	if err == nil && vpc == nil && by != "" {
 		return errBehind // not written yet; or its region has left the account, then there will be another report
 	}
-	if err != nil {
-		return fmt.Errorf("status of Vpc %s: %w", key, err)
-	}
-	return nil
+	return err
 }

@@ -2,14 +2,10 @@ package status
 
 import (
 	"context"
-	"fmt"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/util/retry"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
@@ -31,35 +27,25 @@ func cutsCondition(cuts []plan.Cut, seen map[string]*cloud.Snapshot) *metav1.Con
 	return &metav1.Condition{Type: cloudv1.ConditionDependentsCut, Status: metav1.ConditionTrue, Reason: cloudv1.ReasonFlowsLost, Message: strings.Join(parts, "; ")}
 }
 
+// nothing is what was told where there is nothing to say.
+const nothing = "nothing"
+
 // writeCuts brings it to the account, and tells in an event when it changes.
-func (s *Writer) writeCuts(ctx context.Context, r Report) error {
-	cond := cutsCondition(r.Result.Cuts, r.Seen)
-	text := "nothing"
+func (s *Writer) writeCuts(ctx context.Context, a *accountStatus, r Report) error {
+	cond, text := cutsCondition(r.Result.Cuts, r.Seen), nothing
 	if cond != nil {
 		text = cond.Message
 	}
-	if s.cutsTold[r.Account] == text {
+	if a.told.cuts == text {
 		return nil
 	}
-	namespace, name, _ := strings.Cut(r.Account, "/")
-	var account cloudv1.CloudProviderAccount
-	changed := false
-	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-		account = cloudv1.CloudProviderAccount{}
-		if err := s.get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &account); err != nil {
-			return err
-		}
-		if changed = setOrRemove(&account.Status.Conditions, cloudv1.ConditionDependentsCut, cond); !changed {
-			return nil
-		}
-		return s.update(ctx, &account)
-	})
-	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("condition %s of account %s: %w", cloudv1.ConditionDependentsCut, r.Account, err)
+	account, err := s.setCondition(ctx, r.Account, cloudv1.ConditionDependentsCut, cond)
+	if err != nil {
+		return err
 	}
-	s.cutsTold[r.Account] = text
-	if changed && cond != nil {
-		s.Events.Eventf(&account, nil, corev1.EventTypeWarning, cloudv1.ConditionDependentsCut, "Realize", "%s", note(cond.Message))
+	a.told.cuts = text
+	if account != nil && cond != nil {
+		s.Events.Eventf(account, nil, corev1.EventTypeWarning, cloudv1.ConditionDependentsCut, "Realize", "%s", note(cond.Message))
 	}
 	return nil
 }

@@ -7,11 +7,8 @@ import (
 	"strings"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/util/retry"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
@@ -70,8 +67,8 @@ const (
 const maxSkew = time.Minute
 
 // findOf is a difference of a report.
-func (s *Writer) findOf(r Report, d plan.Drift) found {
-	f := found{Drift: d, after: r.AsPlanned[d.Region], seen: s.Clock.Now()}
+func findOf(r Report, d plan.Drift, now time.Time) found {
+	f := found{Drift: d, after: r.AsPlanned[d.Region], seen: now}
 	for _, vm := range r.Result.VMs {
 		if vm.VM.Region == d.Region && slices.ContainsFunc(vm.Interfaces, func(n plan.InterfaceStatus) bool { return n.ID == d.Object }) {
 			f.vm = vm.VM.ID
@@ -121,10 +118,9 @@ func (f found) String() string {
 	return out
 }
 
-// noteDrift follows the drift of an account. It needs mu.
-func (s *Writer) noteDrift(r Report) {
-	d := s.drifting[r.Account]
-	now := s.Clock.Now()
+// noteDrift follows the drift of an account. It needs Writer.mu.
+func (a *accountStatus) noteDrift(r Report, now time.Time) {
+	d := a.drift
 	for _, x := range r.Result.Drift {
 		i := slices.IndexFunc(d.open, func(f found) bool { return f.same(x) })
 		if i >= 0 {
@@ -134,9 +130,9 @@ func (s *Writer) noteDrift(r Report) {
 		if len(d.open) == 0 {
 			d.gone = nil // a drift of its own
 		}
-		f := s.findOf(r, x)
+		f := findOf(r, x, now)
 		d.open = append(d.open, f)
-		s.untold[r.Account] = append(s.untold[r.Account], telling{eventDrift, f})
+		a.untold = append(a.untold, telling{eventDrift, f})
 	}
 	var open []found
 	for _, f := range d.open {
@@ -151,10 +147,10 @@ func (s *Writer) noteDrift(r Report) {
 		if f.Kept {
 			t.reason, t.Kept = eventUndone, false
 		}
-		s.untold[r.Account] = append(s.untold[r.Account], t)
+		a.untold = append(a.untold, t)
 	}
 	d.open = open
-	s.drifting[r.Account] = d
+	a.drift = d
 }
 
 // condition says it on the account; false if there is nothing to say.
@@ -193,9 +189,9 @@ func (d drifting) condition() (metav1.Condition, bool) {
 }
 
 // writeDrift brings it to the account object.
-func (s *Writer) writeDrift(ctx context.Context, r Report) error {
+func (s *Writer) writeDrift(ctx context.Context, a *accountStatus, r Report) error {
 	s.mu.Lock()
-	d := s.drifting[r.Account]
+	d := a.drift
 	d.open, d.gone = slices.Clone(d.open), slices.Clone(d.gone)
 	s.mu.Unlock()
 	for _, all := range [][]found{d.open, d.gone} {
@@ -208,28 +204,20 @@ func (s *Writer) writeDrift(ctx context.Context, r Report) error {
 	if !known && !fresh || known && cond.Reason+cond.Message+" " == d.told {
 		return nil
 	}
-	namespace, name, _ := strings.Cut(r.Account, "/")
-	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-		var account cloudv1.CloudProviderAccount
-		if err := s.get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &account); err != nil {
-			return err
-		}
+	_, err := change(ctx, s, keyOf(r.Account), func(account *cloudv1.CloudProviderAccount) bool {
 		if fresh {
 			if known = inherited(meta.FindStatusCondition(account.Status.Conditions, cloudv1.ConditionDrift), &cond); !known {
-				return nil
+				return false
 			}
 		}
-		if !meta.SetStatusCondition(&account.Status.Conditions, cond) {
-			return nil
-		}
-		return s.update(ctx, &account)
+		return meta.SetStatusCondition(&account.Status.Conditions, cond)
 	})
-	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("status of CloudProviderAccount %s: %w", r.Account, err)
+	if err != nil {
+		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := s.drifting[r.Account]
+	now := &a.drift
 	now.told = cond.Reason + cond.Message + " " // not empty
 	for _, asked := range append(d.open, d.gone...) {
 		for _, all := range [][]found{now.open, now.gone} {
@@ -240,7 +228,6 @@ func (s *Writer) writeDrift(ctx context.Context, r Report) error {
 			}
 		}
 	}
-	s.drifting[r.Account] = now
 	return nil
 }
 

@@ -2,6 +2,8 @@ package status
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -28,7 +30,7 @@ const mostTold = 50
 // tellPolicies writes the events of a change of the policies of a VM, service or interface: each
 // version of a policy is reported once as realized, and whenever it begins to fail or fails for
 // another reason. That a VM is released is told when nothing waits for a confirmation any more.
-func (s *Writer) tellPolicies(on subject, conditions []metav1.Condition, before, after []cloudv1.AppliedPolicy) {
+func (s *Writer) tellPolicies(a *accountStatus, on subject, conditions []metav1.Condition, before, after []cloudv1.AppliedPolicy) {
 	known := map[types.UID]cloudv1.AppliedPolicy{}
 	for _, p := range before {
 		known[p.UID] = p
@@ -37,7 +39,7 @@ func (s *Writer) tellPolicies(on subject, conditions []metav1.Condition, before,
 	var failed, realized []string
 	for _, p := range after {
 		old, name := known[p.UID], strings.TrimPrefix(p.Namespace+"/"+p.Name, "/")
-		reported := s.told[on.GetUID()][p.UID]
+		reported := a.told.versions[on.GetUID()][p.UID]
 		if old.Phase == cloudv1.PolicyPhaseRealized {
 			reported = max(reported, old.Generation) // by a former process
 		}
@@ -55,41 +57,40 @@ func (s *Writer) tellPolicies(on subject, conditions []metav1.Condition, before,
 		}
 		told[p.UID] = reported
 	}
-	s.told[on.GetUID()] = told
+	a.told.versions[on.GetUID()] = told
 	// One event for all policies: a second one with the same reason would only be counted, and its
 	// text would be lost.
 	if len(failed) > 0 {
-		s.say(on, corev1.EventTypeWarning, eventFailed, strings.Join(failed, "; "))
+		s.say(a, on, corev1.EventTypeWarning, eventFailed, strings.Join(failed, "; "))
 	}
 	if len(realized) == 1 {
-		s.say(on, corev1.EventTypeNormal, eventRealized, realized[0]+" is enforced on this "+on.word)
+		s.say(a, on, corev1.EventTypeNormal, eventRealized, realized[0]+" is enforced on this "+on.word)
 	} else if len(realized) > 1 {
-		s.say(on, corev1.EventTypeNormal, eventRealized, strings.Join(realized, ", ")+" are enforced on this "+on.word)
+		s.say(a, on, corev1.EventTypeNormal, eventRealized, strings.Join(realized, ", ")+" are enforced on this "+on.word)
 	}
 	if len(after) == 0 && !isBraked(*on.conditions) && (len(before) > 0 || isBraked(conditions)) {
-		delete(s.told, on.GetUID())
+		delete(a.told.versions, on.GetUID())
 		text := "no policy applies any more; the " + on.word + " is under its own security groups"
 		if c := meta.FindStatusCondition(conditions, cloudv1.ConditionFormerGroupsDeleted); c != nil {
 			text = "no policy applies any more; the " + on.word + " is given back without groups that were deleted meanwhile: " + c.Message
 		}
-		s.say(on, corev1.EventTypeNormal, eventReleased, text)
+		s.say(a, on, corev1.EventTypeNormal, eventReleased, text)
 	}
 }
 
 // say writes an event of a VM, service or interface, unless many have had one for the same reason.
-func (s *Writer) say(on subject, kind, reason, text string) {
-	if s.chorus == nil {
-		s.chorus = map[string]int{}
-	}
-	if s.chorus[reason]++; s.chorus[reason] > mostTold {
+func (s *Writer) say(a *accountStatus, on subject, kind, reason, text string) {
+	if a.told.chorus[reason]++; a.told.chorus[reason] > mostTold {
 		return
 	}
 	s.Events.Eventf(on.Object, nil, kind, reason, "Realize", "%s", note(text))
 }
 
 // sumUp tells the account what was not told of each VM.
-func (s *Writer) sumUp(ctx context.Context, r Report) error {
-	if !s.untoldVMs() {
+func (s *Writer) sumUp(ctx context.Context, a *accountStatus, r Report) error {
+	most := slices.Max(append(slices.Collect(maps.Values(a.told.chorus)), 0))
+	if most <= mostTold {
+		clear(a.told.chorus)
 		return nil
 	}
 	account, err := s.account(ctx, r)
@@ -101,20 +102,11 @@ func (s *Writer) sumUp(ctx context.Context, r Report) error {
 		{eventRealized, corev1.EventTypeNormal, "policies are enforced that were not before"},
 		{eventReleased, corev1.EventTypeNormal, "no policy applies any more"},
 	} {
-		if more := s.chorus[e.reason] - mostTold; more > 0 {
+		if more := a.told.chorus[e.reason] - mostTold; more > 0 {
 			s.Events.Eventf(account, nil, e.kind, e.reason, "Realize", "on %s besides those with an event of their own, %s; the status of each tells which",
 				cloud.Counted(more, "VM"), e.text)
 		}
 	}
-	s.chorus = nil
+	clear(a.told.chorus)
 	return nil
-}
-
-func (s *Writer) untoldVMs() bool {
-	for _, n := range s.chorus {
-		if n > mostTold {
-			return true
-		}
-	}
-	return false
 }

@@ -27,6 +27,7 @@ func TestManyVMsAreSummedUp(t *testing.T) {
 	account := &cloudv1.CloudProviderAccount{ObjectMeta: metav1.ObjectMeta{Namespace: labNamespace, Name: "shop"}}
 	recorder := events.NewFakeRecorder(1000)
 	s := NewWriter(fake.NewClientBuilder().WithScheme(scheme).WithObjects(account).Build(), nil, recorder, clocktesting.NewFakeClock(metav1.Now().Time), logr.Discard())
+	a := s.of(labAccount)
 	take := func() (out []string) {
 		for len(recorder.Events) > 0 {
 			out = append(out, <-recorder.Events)
@@ -39,12 +40,12 @@ func TestManyVMsAreSummedUp(t *testing.T) {
 	}
 	tell := func(n int) []string {
 		t.Helper()
-		s.chorus = nil
+		a.told.chorus = map[string]int{}
 		for i := range n {
 			vm, _ := subjectOf(&cloudv1.VirtualMachine{ObjectMeta: metav1.ObjectMeta{Namespace: labNamespace, Name: fmt.Sprint("vm-", i), UID: types.UID(fmt.Sprint("uid-", i))}})
-			s.tellPolicies(vm, nil, nil, after)
+			s.tellPolicies(a, vm, nil, nil, after)
 		}
-		if err := s.sumUp(t.Context(), Report{Account: labNamespace + "/shop"}); err != nil {
+		if err := s.sumUp(t.Context(), a, Report{Account: labNamespace + "/shop"}); err != nil {
 			t.Fatal(err)
 		}
 		return take()

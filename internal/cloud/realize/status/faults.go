@@ -7,10 +7,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/util/retry"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
@@ -57,35 +54,22 @@ func leftOut(res *plan.Result, f plan.Fault) string {
 }
 
 // writeFaults brings it to the account.
-func (s *Writer) writeFaults(ctx context.Context, r Report) error {
-	cond := faultCondition(r)
-	text := ""
+func (s *Writer) writeFaults(ctx context.Context, a *accountStatus, r Report) error {
+	cond, text := faultCondition(r), nothing
 	if cond != nil {
 		text = cond.Reason + " " + cond.Message
 	}
-	told, known := s.faultsTold[r.Account]
-	if known && told == text {
+	if a.told.faults == text {
 		return nil
 	}
-	namespace, name, _ := strings.Cut(r.Account, "/")
-	var account cloudv1.CloudProviderAccount
-	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-		if err := s.get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &account); err != nil {
-			return err
-		}
-		if !setOrRemove(&account.Status.Conditions, cloudv1.ConditionFaulty, cond) {
-			return nil
-		}
-		return s.update(ctx, &account)
-	})
-	switch {
-	case apierrors.IsNotFound(err):
-	case err != nil:
-		return fmt.Errorf("condition %s of account %s: %w", cloudv1.ConditionFaulty, r.Account, err)
-	case cond != nil:
-		s.Events.Eventf(&account, nil, corev1.EventTypeWarning, cloudv1.ConditionFaulty, "Realize", "%s", note(cond.Message))
+	account, err := s.setCondition(ctx, r.Account, cloudv1.ConditionFaulty, cond)
+	if err != nil {
+		return err
 	}
-	s.faultsTold[r.Account] = text
+	if cond != nil && account != nil {
+		s.Events.Eventf(account, nil, corev1.EventTypeWarning, cloudv1.ConditionFaulty, "Realize", "%s", note(cond.Message))
+	}
+	a.told.faults = text
 	return nil
 }
 

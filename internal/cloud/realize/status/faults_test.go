@@ -23,6 +23,7 @@ func TestFaultStatus(t *testing.T) {
 		return r
 	}
 	panicked := recovered.Do(func() { panic("out of range") })
+	a := &accountStatus{}
 	for _, step := range []struct {
 		name   string
 		report Report
@@ -37,7 +38,7 @@ func TestFaultStatus(t *testing.T) {
 		{"a round that hangs", report(fmt.Errorf("it has not come on: %w", ErrStalled)), cloudv1.ReasonNotRealized, "not come on"},
 		{"gone", report(nil), "", ""},
 	} {
-		if err := d.writer.writeFaults(t.Context(), step.report); err != nil {
+		if err := d.writer.writeFaults(t.Context(), a, step.report); err != nil {
 			t.Fatal(err)
 		}
 		c := meta.FindStatusCondition(d.account().Status.Conditions, cloudv1.ConditionFaulty)

@@ -53,11 +53,11 @@ func holds(vm plan.VMStatus) bool {
 }
 
 // writeGuards brings the numbers to the account and its selectors.
-func (s *Writer) writeGuards(ctx context.Context, r Report, g *guards) error {
+func (s *Writer) writeGuards(ctx context.Context, a *accountStatus, r Report, g *guards) error {
 	namespace, name, _ := strings.Cut(r.Account, "/")
 	account := &cloudv1.CloudProviderAccount{}
 	account.Namespace, account.Name = namespace, name
-	if g.equal(s.guarded[r.Account]) {
+	if g.equal(a.told.guarded) {
 		// An account of the same name may have come in the place of the one that was told of.
 		err := s.Client.Get(ctx, client.ObjectKeyFromObject(account), account)
 		if err != nil || account.Status.GuardedVMs != nil {
@@ -76,7 +76,7 @@ func (s *Writer) writeGuards(ctx context.Context, r Report, g *guards) error {
 	}
 	err := errors.Join(errs...)
 	if err == nil {
-		s.guarded[r.Account] = g
+		a.told.guarded = g
 	}
 	return err
 }

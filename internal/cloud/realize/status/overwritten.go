@@ -31,10 +31,10 @@ func (s *Writer) Changed(obj client.Object) {
 	ref, sum := on.ref(), s.sum(on)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for account, shown := range s.shown {
-		if want, known := shown[ref]; known && want != sum && !s.spoilt[account] {
-			s.spoilt[account] = true
-			put(s.wake)
+	for key, a := range s.accounts {
+		if want, known := a.shown[ref]; known && want != sum && !a.spoilt {
+			a.spoilt = true
+			s.queue.Add(key)
 		}
 	}
 }
@@ -63,48 +63,28 @@ func (s *Writer) sum(on subject) uint64 {
 
 // shows notes what an object shows from now on. It is called before that is written, so that the
 // news of it finds it noted.
-func (s *Writer) shows(account string, on subject) {
+func (s *Writer) shows(a *accountStatus, on subject) {
 	sum := s.sum(on)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.shown[account] == nil {
-		s.shown[account] = map[plan.EntityRef]uint64{}
-	}
-	s.shown[account][on.ref()] = sum
+	a.shown[on.ref()] = sum
 }
 
 // look begins to bring a report to the objects; what was found to be overwritten before is put
 // right by that.
-func (s *Writer) look(r Report) (seen map[plan.EntityRef]bool) {
+func (s *Writer) look(a *accountStatus) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.spoilt, r.Account)
-	return map[plan.EntityRef]bool{}
+	a.spoilt = false
 }
 
 // looked ends it: other objects are none of the account any more.
-func (s *Writer) looked(r Report, seen map[plan.EntityRef]bool) {
+func (s *Writer) looked(a *accountStatus, r Report, seen map[plan.EntityRef]bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	maps.DeleteFunc(s.shown[r.Account], func(ref plan.EntityRef, _ uint64) bool { return !seen[ref] })
-	s.last[r.Account] = r
+	maps.DeleteFunc(a.shown, func(ref plan.EntityRef, _ uint64) bool { return !seen[ref] })
+	a.last = &r
 	if len(seen) == 0 {
-		delete(s.shown, r.Account)
-		delete(s.last, r.Account)
+		a.last = nil
 	}
-}
-
-// takeSpoilt returns the last reports of the accounts some of whose objects were written over since
-// the last call.
-func (s *Writer) takeSpoilt() map[string]Report {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	out := map[string]Report{}
-	for account := range s.spoilt {
-		if r, known := s.last[account]; known {
-			out[account] = r
-		}
-	}
-	clear(s.spoilt)
-	return out
 }

@@ -19,7 +19,7 @@ func TestStatusWrittenOver(t *testing.T) {
 	spoilt := func() bool {
 		d.writer.mu.Lock()
 		defer d.writer.mu.Unlock()
-		return d.writer.spoilt[labAccount]
+		return d.writer.of(labAccount).spoilt
 	}
 	// told tells of a VM that is as it should be.
 	told := func(what string, vm *cloudv1.VirtualMachine) {

@@ -18,16 +18,16 @@ import (
 )
 
 // writePolicies posts the statuses of all policies of a report.
-func (s *Writer) writePolicies(ctx context.Context, r Report) error {
+func (s *Writer) writePolicies(ctx context.Context, a *accountStatus, r Report) error {
 	modes, others := map[plan.VMRef]plan.Mode{}, map[plan.VMRef]bool{}
 	for i := range r.Result.VMs {
 		vm := &r.Result.VMs[i]
 		modes[vm.VM], others[vm.VM] = vm.Mode, !vm.IsVM()
 	}
 	would := wouldBe(r, modes)
-	before := s.suspended[r.Account]
+	before := a.told.suspended
 	now := map[string]bool{}
-	s.suspended[r.Account] = now
+	a.told.suspended = now
 	var errs []error
 	for _, p := range r.Result.Policies {
 		node, known := nodeStatus(r, p, modes, others, would[p.UID])

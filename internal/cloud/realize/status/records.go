@@ -2,13 +2,9 @@ package status
 
 import (
 	"context"
-	"fmt"
 	"strings"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/util/retry"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
@@ -66,29 +62,17 @@ func vmRecordsCondition(vm plan.VMStatus) *metav1.Condition {
 }
 
 // writeRecords brings it to the account.
-func (s *Writer) writeRecords(ctx context.Context, r Report) error {
-	cond := recordsCondition(r)
-	text := "nothing"
+func (s *Writer) writeRecords(ctx context.Context, a *accountStatus, r Report) error {
+	cond, text := recordsCondition(r), nothing
 	if cond != nil {
 		text = cond.Reason + " " + cond.Message
 	}
-	if s.recordsTold[r.Account] == text {
+	if a.told.records == text {
 		return nil
 	}
-	namespace, name, _ := strings.Cut(r.Account, "/")
-	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-		var account cloudv1.CloudProviderAccount
-		if err := s.get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &account); err != nil {
-			return err
-		}
-		if !setOrRemove(&account.Status.Conditions, cloudv1.ConditionRecordsSigned, cond) {
-			return nil
-		}
-		return s.update(ctx, &account)
-	})
-	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("status of CloudProviderAccount %s: %w", r.Account, err)
+	if _, err := s.setCondition(ctx, r.Account, cloudv1.ConditionRecordsSigned, cond); err != nil {
+		return err
 	}
-	s.recordsTold[r.Account] = text
+	a.told.records = text
 	return nil
 }

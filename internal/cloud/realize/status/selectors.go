@@ -93,10 +93,10 @@ func setOrRemove(conditions *[]metav1.Condition, kind string, c *metav1.Conditio
 // writeModes brings to the selectors of the account and to the account itself what the modes of
 // their VMs lead to. bySelector is about the VMs that the selectors import, all about all of the
 // account.
-func (s *Writer) writeModes(ctx context.Context, r Report, bySelector map[client.ObjectKey]*modeNews, all *modeNews) error {
+func (s *Writer) writeModes(ctx context.Context, a *accountStatus, r Report, bySelector map[client.ObjectKey]*modeNews, all *modeNews) error {
 	all.failsafe = failsafeText(r.Failsafe)
 	now := len(bySelector) > 0 || all.any()
-	if before, known := s.moded[r.Account]; known && !before && !now {
+	if before := a.told.moded; before != nil && !*before && !now {
 		return nil
 	}
 	namespace, name, _ := strings.Cut(r.Account, "/")
@@ -114,7 +114,7 @@ func (s *Writer) writeModes(ctx context.Context, r Report, bySelector map[client
 	}
 	err := errors.Join(errs...)
 	if err == nil {
-		s.moded[r.Account] = now
+		a.told.moded = &now
 	}
 	return err
 }

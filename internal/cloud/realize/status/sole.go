@@ -3,13 +3,10 @@ package status
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
@@ -52,53 +49,41 @@ func stoppedBy(s instance.Sole) string {
 // writeSole brings to the account whether this instance is the only one that writes, with an event
 // when it is not any more and one when it has taken over; and it removes the word to take over when
 // that is done, so that it does nothing another time.
-func (s *Writer) writeSole(ctx context.Context, r Report) error {
-	if told, known := s.sole[r.Account]; r.Sole.State == "" || known && told == r.Sole {
+func (s *Writer) writeSole(ctx context.Context, a *accountStatus, r Report) error {
+	if r.Sole.State == "" || a.told.sole == r.Sole {
 		return nil
 	}
-	namespace, name, _ := strings.Cut(r.Account, "/")
-	var account cloudv1.CloudProviderAccount
 	var before *metav1.Condition
 	cond := soleCondition(r.Sole, r.Account)
-	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-		account = cloudv1.CloudProviderAccount{}
-		if err := s.get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &account); err != nil {
-			return err
-		}
+	account, err := change(ctx, s, keyOf(r.Account), func(on *cloudv1.CloudProviderAccount) bool {
 		before = nil
-		if c := meta.FindStatusCondition(account.Status.Conditions, cloudv1.ConditionSoleWriter); c != nil {
+		if c := meta.FindStatusCondition(on.Status.Conditions, cloudv1.ConditionSoleWriter); c != nil {
 			before = c.DeepCopy()
 		}
-		changed := setOrRemove(&account.Status.Conditions, cloudv1.ConditionSoleWriter, cond)
-		changed = changed || account.Status.OtherInstance != stoppedBy(r.Sole)
-		account.Status.OtherInstance = stoppedBy(r.Sole)
-		if !changed {
-			return nil
-		}
-		return s.update(ctx, &account)
+		changed := setOrRemove(&on.Status.Conditions, cloudv1.ConditionSoleWriter, cond)
+		changed = changed || on.Status.OtherInstance != stoppedBy(r.Sole)
+		on.Status.OtherInstance = stoppedBy(r.Sole)
+		return changed
 	})
-	if apierrors.IsNotFound(err) {
-		return nil
+	if account == nil {
+		return err
 	}
-	if err != nil {
-		return fmt.Errorf("status of CloudProviderAccount %s: %w", r.Account, err)
-	}
-	s.tellSole(&account, before, r.Sole)
+	s.tellSole(a, account, before, r.Sole)
 	if r.Sole.State == tenure.Sole && r.Sole.Asked != "" && account.Annotations[cloudv1.AnnotationTakeOver] == r.Sole.Asked {
 		done := account.DeepCopy()
 		delete(done.Annotations, cloudv1.AnnotationTakeOver)
-		if err := s.Client.Patch(ctx, done, client.MergeFrom(&account)); client.IgnoreNotFound(err) != nil {
+		if err := s.Client.Patch(ctx, done, client.MergeFrom(account)); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("remove the annotation %s of CloudProviderAccount %s: %w", cloudv1.AnnotationTakeOver, r.Account, err)
 		}
 	}
-	s.sole[r.Account] = r.Sole
+	a.told.sole = r.Sole
 	return nil
 }
 
 // tellSole writes the events. before is the condition as it was, also by a former process.
-func (s *Writer) tellSole(account *cloudv1.CloudProviderAccount, before *metav1.Condition, is instance.Sole) {
+func (s *Writer) tellSole(a *accountStatus, account *cloudv1.CloudProviderAccount, before *metav1.Condition, is instance.Sole) {
 	key := cloud.AccountKey(account.Namespace, account.Name)
-	told := s.sole[key]
+	told := a.told.sole
 	wasStopped := before != nil && before.Status == metav1.ConditionFalse
 	switch {
 	case is.State == tenure.Stopped && (!wasStopped || told.State == tenure.Stopped && told.Other != is.Other):

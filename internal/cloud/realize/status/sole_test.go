@@ -111,7 +111,7 @@ func TestSoleWriterStatus(t *testing.T) {
 	refuse = true
 	r := reportOf(nil, nil)
 	r.Sole = instance.Sole{State: tenure.Sole, Present: true, Epoch: "us", Asked: "else"}
-	if _, err := d.writer.write(t.Context(), r); err == nil || account().Annotations[cloudv1.AnnotationTakeOver] == "" {
+	if _, err := d.writer.write(t.Context(), d.writer.of(r.Account), r); err == nil || account().Annotations[cloudv1.AnnotationTakeOver] == "" {
 		t.Errorf("error %v, annotations %v", err, account().Annotations)
 	}
 	refuse = false

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -14,9 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/retry"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -25,7 +24,6 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 	"github.com/nephele-io/nephele/internal/cloud/plan/render"
-	"github.com/nephele-io/nephele/internal/cloud/realize/instance"
 )
 
 // PolicyStatuses takes what an enforcer reports about a policy: POST networkpolicies/UID/status of
@@ -48,7 +46,7 @@ type Writer struct {
 	Client   client.Client
 	Policies PolicyStatuses
 	Events   events.EventRecorder
-	Clock    clock.Clock
+	Clock    clock.WithTicker
 	Log      logr.Logger
 	// ChangedBy, if set, tells who, other than this process, was the last to change an object of an
 	// account's region; false if that is not known. It is set before anything is published.
@@ -56,98 +54,22 @@ type Writer struct {
 	// Mine, if set, reports whether an account is this process's to tell about.
 	Mine func(account string) bool
 
-	mu      sync.Mutex
-	pending map[string]Report
-	// owing are the accounts of which reports are to be written, or will come.
-	owing map[string]bool
-	wake  chan struct{}
-	// drifting is the drift of every account, and untold what is still to be told of it: repairs
-	// are quick, and the report that shows a difference may never be written.
-	drifting map[string]drifting
-	untold   map[string][]telling
-	// changes is what is still to be told of changes that were made.
-	changes map[string]*untoldChanges
-	// failing holds, per account, the failure that was told last; only Start's goroutine uses it.
-	failing map[string]string
-	// told holds, per VM, the versions of the policies that were reported as realized; only Start's
-	// goroutine uses it.
-	told map[types.UID]map[types.UID]int64
-	// suspended names, per account, the policies that were reported as not enforced because of
-	// modes; only Start's goroutine uses it.
-	suspended map[string]map[string]bool
-	// cutsTold is what was told of each account's dependents; only Start's goroutine uses it.
-	cutsTold map[string]string
-	// faultsTold is what was told of each account's faults; only Start's goroutine uses it.
-	faultsTold map[string]string
-	// recordsTold is what was told of each account's records of former groups; only Start's
-	// goroutine uses it.
-	recordsTold map[string]string
-	// moded tells of the accounts known whether they or their selectors say something about modes;
-	// only Start's goroutine uses it.
-	moded map[string]bool
-	// blocked holds, per account, what was told of interfaces that the cloud refuses to change;
-	// only Start's goroutine uses it.
-	blocked map[string]map[plan.InterfaceKey]string
-	// braked tells of the accounts known whether they say something about a brake; only Start's
-	// goroutine uses it.
-	braked map[string]bool
-	// guarded holds, per account, what was told of the VMs that hold groups of ours; only Start's
-	// goroutine uses it.
-	guarded map[string]*guards
-	// claims holds, per account, what was told of who claims its networks; only Start's goroutine
-	// uses it.
-	claims map[string]map[string]string
-	// sole holds, per account, what was told of other instances; only Start's goroutine uses it.
-	sole map[string]instance.Sole
+	// queue has the keys of the accounts that have something to be written.
+	queue workqueue.TypedDelayingInterface[string]
 	// wrote holds the resource versions of what was written and not read since; only Start's
 	// goroutine uses it.
 	wrote map[written]string
-	// shown holds, per account, the sums of what its objects show by their entities, spoilt the
-	// accounts some of whose objects show something else, and last the report that was brought to
-	// the objects last.
-	shown  map[string]map[plan.EntityRef]uint64
-	spoilt map[string]bool
-	last   map[string]Report
-	seed   maphash.Seed
-	// chorus counts what VMs were told in the report that is being written, and in those before it
-	// about a plan that was underway, which choruses holds per account; only Start's goroutine uses
-	// them.
-	chorus   map[string]int
-	choruses map[string]map[string]int
+	seed  maphash.Seed
+
+	mu       sync.Mutex
+	accounts map[string]*accountStatus
 }
 
 // NewWriter returns a Writer without pending reports.
-func NewWriter(c client.Client, p PolicyStatuses, e events.EventRecorder, clk clock.Clock, log logr.Logger) *Writer {
+func NewWriter(c client.Client, p PolicyStatuses, e events.EventRecorder, clk clock.WithTicker, log logr.Logger) *Writer {
 	return &Writer{
-		Client:      c,
-		Policies:    p,
-		Events:      e,
-		Clock:       clk,
-		Log:         log,
-		pending:     map[string]Report{},
-		owing:       map[string]bool{},
-		wake:        make(chan struct{}, 1),
-		untold:      map[string][]telling{},
-		drifting:    map[string]drifting{},
-		changes:     map[string]*untoldChanges{},
-		faultsTold:  map[string]string{},
-		recordsTold: map[string]string{},
-		cutsTold:    map[string]string{},
-		failing:     map[string]string{},
-		told:        map[types.UID]map[types.UID]int64{},
-		moded:       map[string]bool{},
-		braked:      map[string]bool{},
-		blocked:     map[string]map[plan.InterfaceKey]string{},
-		suspended:   map[string]map[string]bool{},
-		claims:      map[string]map[string]string{},
-		sole:        map[string]instance.Sole{},
-		wrote:       map[written]string{},
-		guarded:     map[string]*guards{},
-		choruses:    map[string]map[string]int{},
-		shown:       map[string]map[plan.EntityRef]uint64{},
-		spoilt:      map[string]bool{},
-		last:        map[string]Report{},
-		seed:        maphash.MakeSeed(),
+		Client: c, Policies: p, Events: e, Clock: clk, Log: log, wrote: map[written]string{}, seed: maphash.MakeSeed(), accounts: map[string]*accountStatus{},
+		queue: workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[string]{Clock: clk}),
 	}
 }
 
@@ -155,57 +77,81 @@ func NewWriter(c client.Client, p PolicyStatuses, e events.EventRecorder, clk cl
 func (s *Writer) Publish(_ context.Context, r Report) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.pending[r.Account], s.owing[r.Account] = r, true
-	s.noteChanges(r)
+	a := s.of(r.Account)
+	a.pending, a.owing = &r, true
+	a.changes.note(r)
 	if r.Result != nil {
-		s.noteDrift(r)
+		a.noteDrift(r, s.Clock.Now())
 	}
-	put(s.wake)
+	s.queue.Add(r.Account)
 }
 
 // Start writes reports until ctx ends. What could not be written whole is repeated, unless a newer
 // report of the account comes.
 func (s *Writer) Start(ctx context.Context) error {
-	late := map[string]repetition{}
-	var again <-chan time.Time
-	var due time.Time
-	putOff := func(key string, r repetition) {
-		late[key] = r
-		if at := s.Clock.Now().Add(r.pause); again == nil || at.Before(due) {
-			again, due = s.Clock.After(r.pause), at
-		}
-	}
+	defer context.AfterFunc(ctx, s.queue.ShutDown)()
 	for {
-		batch := map[string]repetition{}
-		select {
-		case <-ctx.Done():
+		account, ended := s.queue.Get()
+		if ended || ctx.Err() != nil {
 			return nil
-		case <-s.wake:
-		case <-again:
-			batch, late, again = late, batch, nil
 		}
-		for key, r := range s.take() {
-			batch[key] = repetition{report: r}
-			delete(late, key)
-		}
-		for _, key := range slices.Sorted(maps.Keys(batch)) {
-			r := batch[key]
-			if s.Mine != nil && !s.Mine(key) {
-				s.part(key)
-				continue
-			}
-			if r.pause = s.attempt(ctx, r); r.pause > 0 {
-				putOff(key, r)
-			} else {
-				s.paid(r.report)
-			}
-		}
-		for key, r := range s.takeSpoilt() {
-			if _, known := late[key]; !known {
-				putOff(key, repetition{report: r, pause: correctPause})
-			}
-		}
+		s.serve(ctx, account)
+		s.queue.Done(account)
 	}
+}
+
+// serve writes what is to be written of an account now.
+func (s *Writer) serve(ctx context.Context, account string) {
+	if s.Mine != nil && !s.Mine(account) {
+		s.part(account)
+		return
+	}
+	a, next, wait := s.take(account)
+	if next == nil {
+		if wait > 0 {
+			s.queue.AddAfter(account, wait)
+		}
+		return
+	}
+	next.pause = s.attempt(ctx, a, *next)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if a.spoilt {
+		s.queue.Add(account)
+	}
+	switch {
+	case a.pending != nil: // it is in the queue again
+	case next.pause > 0:
+		a.late, a.due = next, s.Clock.Now().Add(next.pause)
+		s.queue.AddAfter(account, next.pause)
+	case !next.report.Underway:
+		a.owing = false
+	}
+}
+
+// take returns the report of an account that is to be written now; nil if there is none, and then
+// how long to wait until there is one, or 0.
+func (s *Writer) take(account string) (*accountStatus, *repetition, time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	a := s.of(account)
+	if r := a.pending; r != nil {
+		a.pending, a.late = nil, nil
+		return a, &repetition{report: *r}, 0
+	}
+	if a.spoilt && a.late == nil && a.last != nil {
+		a.late, a.due = &repetition{report: *a.last}, s.Clock.Now().Add(correctPause)
+	}
+	a.spoilt = false
+	next := a.late
+	if next == nil {
+		return a, nil, 0
+	}
+	if wait := a.due.Sub(s.Clock.Now()); wait > 0 {
+		return a, nil, wait
+	}
+	a.late = nil
+	return a, next, 0
 }
 
 // Owes reports whether the statuses of an account's VMs are about to be written: a report was not
@@ -213,30 +159,21 @@ func (s *Writer) Start(ctx context.Context) error {
 func (s *Writer) Owes(account string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.owing[account]
+	a := s.accounts[account]
+	return a != nil && a.owing
 }
 
-// paid notes that a report was written.
-func (s *Writer) paid(r Report) {
+// part forgets what was told of an account that is another process's now: when it comes back, what
+// its objects say is what that one has told.
+func (s *Writer) part(account string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, newer := s.pending[r.Account]; !newer && !r.Underway {
-		delete(s.owing, r.Account)
-	}
-}
-
-// take returns the reports that have come since the last call.
-func (s *Writer) take() map[string]Report {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	batch := s.pending
-	s.pending = map[string]Report{}
-	return batch
+	delete(s.accounts, account)
 }
 
 // write brings a report to the objects. It goes on after errors. It reports whether some objects
 // are to be looked at again because the cache is behind.
-func (s *Writer) write(ctx context.Context, r Report) (behind bool, err error) {
+func (s *Writer) write(ctx context.Context, a *accountStatus, r Report) (behind bool, err error) {
 	var errs []error
 	note := func(err error) {
 		if errors.Is(err, errBehind) {
@@ -245,23 +182,21 @@ func (s *Writer) write(ctx context.Context, r Report) (behind bool, err error) {
 			errs = append(errs, err)
 		}
 	}
-	s.chorus = s.choruses[r.Account]
-	delete(s.choruses, r.Account)
-	note(s.reportFailure(ctx, r))
-	note(s.reportBlocked(ctx, r))
-	note(s.reportDrift(ctx, r))
-	note(s.reportChanges(ctx, r))
-	note(s.writeDrift(ctx, r))
-	note(s.writeSole(ctx, r))
-	note(s.writeFaults(ctx, r))
+	note(s.reportFailure(ctx, a, r))
+	note(s.reportBlocked(ctx, a, r))
+	note(s.reportDrift(ctx, a, r))
+	note(s.reportChanges(ctx, a, r))
+	note(s.writeDrift(ctx, a, r))
+	note(s.writeSole(ctx, a, r))
+	note(s.writeFaults(ctx, a, r))
 	if r.Result == nil {
 		return behind, errors.Join(errs...)
 	}
-	note(s.writeBrake(ctx, r))
-	note(s.writeClaims(ctx, r))
-	note(s.writeRecords(ctx, r))
-	note(s.writeCuts(ctx, r))
-	note(s.writePolicies(ctx, r))
+	note(s.writeBrake(ctx, a, r))
+	note(s.writeClaims(ctx, a, r))
+	note(s.writeRecords(ctx, a, r))
+	note(s.writeCuts(ctx, a, r))
+	note(s.writePolicies(ctx, a, r))
 	vms := map[plan.VMRef]plan.VMStatus{}
 	for _, vm := range r.Result.VMs {
 		vms[vm.VM] = vm
@@ -270,7 +205,8 @@ func (s *Writer) write(ctx context.Context, r Report) (behind bool, err error) {
 	if len(r.Would) > 0 {
 		outlooks = render.Outlooks(r.Would)
 	}
-	seen, held := s.look(r), guardsOf(r)
+	s.look(a)
+	seen, held := map[plan.EntityRef]bool{}, guardsOf(r)
 	untouched := unguardedOf(r.Result)
 	for ref, target := range r.subjects() {
 		vm, observed := vms[target]
@@ -282,7 +218,7 @@ func (s *Writer) write(ctx context.Context, r Report) (behind bool, err error) {
 		if !observed {
 			continue
 		}
-		selector, err := s.writeSubject(ctx, r, ref, vm, outlooks)
+		selector, err := s.writeSubject(ctx, a, r, ref, vm, outlooks)
 		seen[ref] = true
 		note(err)
 		all.add(r, vm, outlooks)
@@ -297,14 +233,12 @@ func (s *Writer) write(ctx context.Context, r Report) (behind bool, err error) {
 			bySelector[key].add(r, vm, outlooks)
 		}
 	}
-	note(s.writeModes(ctx, r, bySelector, all))
-	note(s.writeGuards(ctx, r, held))
-	if r.Underway {
-		s.choruses[r.Account] = s.chorus
-	} else {
-		note(s.sumUp(ctx, r))
+	note(s.writeModes(ctx, a, r, bySelector, all))
+	note(s.writeGuards(ctx, a, r, held))
+	if !r.Underway {
+		note(s.sumUp(ctx, a, r))
 	}
-	s.looked(r, seen)
+	s.looked(a, r, seen)
 	return behind, errors.Join(errs...)
 }
 
@@ -335,7 +269,7 @@ func showGroups(status *cloudv1.VirtualMachineStatus, seen *cloud.Snapshot) (cha
 
 // writeSubject brings a status to the object behind an entity. It returns the name of the selector
 // that imports it.
-func (s *Writer) writeSubject(ctx context.Context, r Report, ref plan.EntityRef, vm plan.VMStatus, outlooks map[plan.VMRef]render.Outlook) (string, error) {
+func (s *Writer) writeSubject(ctx context.Context, a *accountStatus, r Report, ref plan.EntityRef, vm plan.VMStatus, outlooks map[plan.VMRef]render.Outlook) (string, error) {
 	var before, policies []cloudv1.AppliedPolicy
 	var conditions []metav1.Condition
 	on := subjectBehind(ref)
@@ -354,7 +288,7 @@ func (s *Writer) writeSubject(ctx context.Context, r Report, ref plan.EntityRef,
 		} // what services and other interfaces hold is read again after a change, as a whole
 		changed = changed || *on.summary != out.Summary || !equality.Semantic.DeepEqual(before, policies)
 		*on.policies, *on.summary = policies, out.Summary
-		s.shows(r.Account, on)
+		s.shows(a, on)
 		if !changed {
 			return nil
 		}
@@ -370,7 +304,7 @@ func (s *Writer) writeSubject(ctx context.Context, r Report, ref plan.EntityRef,
 	if err != nil {
 		return "", fmt.Errorf("status of %s %s: %w", on.kind(), key, err)
 	}
-	s.tellPolicies(on, conditions, before, policies)
+	s.tellPolicies(a, on, conditions, before, policies)
 	s.tellMode(on, conditions, len(policies))
 	s.tellAgented(on, conditions)
 	return selector, nil

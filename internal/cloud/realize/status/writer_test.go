@@ -204,9 +204,11 @@ func (d *desk) write(r Report) {
 // came before it.
 func (d *desk) idle() {
 	d.Helper()
-	d.writer.Publish(d.Context(), Report{Account: "zz/marker", Result: &plan.Result{Policies: []plan.PolicyStatus{{PolicyRef: plan.PolicyRef{UID: "marker"}}}}})
-	if !eventually(d.posted.marked) {
-		d.Fatal("reports are not written")
+	for range 2 { // what comes while its account is being written goes behind what waits already
+		d.writer.Publish(d.Context(), Report{Account: "zz/marker", Result: &plan.Result{Policies: []plan.PolicyStatus{{PolicyRef: plan.PolicyRef{UID: "marker"}}}}})
+		if !eventually(d.posted.marked) {
+			d.Fatal("reports are not written")
+		}
 	}
 }
 
