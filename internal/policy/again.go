@@ -67,8 +67,8 @@ func Inputs(e *Engine) iter.Seq[Input] {
 				return
 			}
 		}
-		for uid, p := range e.policies {
-			if p.alive && !yield(Input{Kind: InputPolicy, Name: uid}) {
+		for p := range e.policies.All() {
+			if p.alive && !yield(Input{Kind: InputPolicy, Name: p.source.Ref().UID}) {
 				return
 			}
 		}
@@ -106,7 +106,7 @@ func Held(e *Engine, in Input) func(to *Engine) {
 			return func(to *Engine) { to.PutGroup(given) }
 		}
 	case InputPolicy:
-		if p := e.policies[in.Name]; p != nil && p.alive {
+		if p := e.policies.named(in.Name); p != nil && p.alive {
 			source := p.source
 			return func(to *Engine) { to.PutPolicySource(source) }
 		}

@@ -117,7 +117,8 @@ func (c *Changes) wholeSpanOf(g *group) []string {
 }
 
 // Groups goes through the changes of groups of a role. Each, with its lists of members, is good
-// until the next one.
+// until the next one. The members of an applied-to group that is new are in no order: who holds
+// them by host sorts them in another one.
 func (c *Changes) Groups(role GroupRole) iter.Seq[*GroupDelta] {
 	return func(yield func(*GroupDelta) bool) {
 		for i := range c.groups[role] {
@@ -131,7 +132,11 @@ func (c *Changes) Groups(role GroupRole) iter.Seq[*GroupDelta] {
 		var fresh GroupDelta
 		var members []*Member
 		for _, g := range c.freshGroups[role] {
-			members = g.appendMembers(members[:0])
+			if members = members[:0]; role == AddressGroup {
+				members = g.appendMembers(members)
+			} else {
+				members = g.appendUnsorted(members)
+			}
 			fresh = GroupDelta{Change: Added, Role: role, Name: g.name, UID: g.uidOf(), Added: members, SpanAdded: c.wholeSpanOf(g)}
 			if !yield(&fresh) {
 				return
@@ -195,6 +200,7 @@ func (c *Changes) listGroups(role GroupRole, n int) []GroupDelta {
 	for g := range c.Groups(role) {
 		if g.Change == Added {
 			g.Added = slices.Clone(g.Added)
+			slices.SortFunc(g.Added, compareMembers)
 		}
 		out = append(out, *g)
 	}

@@ -193,7 +193,7 @@ func (e *Engine) clean(computed []*policyState) {
 			p.more.formerSpan = nil
 		}
 		if !p.alive && !p.dirty {
-			delete(e.policies, p.source.Ref().UID)
+			e.policies.Remove(e.policies.Hash(p.source.Ref().UID), p)
 		}
 	}
 	for _, g := range e.dirtyGroups {

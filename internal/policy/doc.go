@@ -24,18 +24,28 @@
 //   - world.go: a namespace has by kind its entities by name and its cells. A cell is the entities
 //     of one label set (labels.go, each set held once), in a list in which each knows its place. An
 //     entity points at its Member, the one value that all groups and receivers share, and its host.
+//
 //   - selection.go: a selection is what one selector selects, as a list of cells; each link is in
 //     both lists, and knows where its other end is. Namespaces' labels are a level of their own: a
 //     scope is the Namespaces of one namespaceSelector, however many selections have it.
+//
 //   - group.go: a group gives the cells of a selection a name and a role, and notes entities that
 //     may have come or gone since the last Commit (pending). It holds no list of members.
+//
 //   - reach.go, span.go: a reach is the span of all policies with the same applied-to groups, as
 //     counts of members by host, sorted by the hosts' numbers. An address group with one reach has
 //     its span.
+//
 //   - commit.go, changes.go: pending entities become members added and removed, these shift the
 //     counts of hosts, hosts that come or go shift spans, and what has changed becomes the Changes.
 //
-// Before the first Commit all of this is made many at a time (slab.go).
+//   - policystate.go, content.go: a policy has its computed rules, each of which is the names of its
+//     groups and its content; rules that say the same of other groups have the same content. Where
+//     the source of the policy is held anyway, only that is referred to.
+//
+// Policies and selections are found in tables (internal/table) that hold no keys: the text of a
+// selection, from which its group is named, is made when it is compared. Before the first Commit
+// all of this is made many at a time (slab.go).
 //
 // What operations cost, besides maps:
 //

@@ -22,7 +22,7 @@ type Engine struct {
 	byService       map[NamespacedName]map[*groupDef]struct{}
 	tiers           map[string]int32
 	groupDefs       map[NamespacedName]*groupDef
-	policies        map[string]*policyState
+	policies        policyTable
 	hosts           map[string]*host
 	hostTable       hostTable // the same by id
 	freeHostIDs     []uint32
@@ -31,7 +31,7 @@ type Engine struct {
 	everywhere *scope
 	scopes     map[string]*scope
 	scopeIndex selectorIndex[*scope]
-	selections map[string]*selection
+	selections selectionTable
 	groupCount [2]int // by role
 	reaches    map[string]*reach
 	reported   map[reportKey]report
@@ -97,10 +97,8 @@ func New(options Options) *Engine {
 		byService:     make(map[NamespacedName]map[*groupDef]struct{}),
 		tiers:         make(map[string]int32),
 		groupDefs:     make(map[NamespacedName]*groupDef),
-		policies:      make(map[string]*policyState),
 		hosts:         make(map[string]*host),
 		scopes:        make(map[string]*scope),
-		selections:    make(map[string]*selection),
 		reaches:       make(map[string]*reach),
 		reported:      make(map[reportKey]report),
 		serviceGroups: make(map[string]*group),
@@ -178,7 +176,7 @@ func (e *Engine) relabelNamespace(n *namespace, labels *labelSet) {
 }
 
 func (e *Engine) touchKubernetesPolicies(namespace string) {
-	for _, p := range e.policies {
+	for p := range e.policies.All() {
 		if ref := p.source.Ref(); ref.Kind == KubernetesNetworkPolicy && ref.Namespace == namespace {
 			e.touchPolicy(p)
 		}

@@ -133,7 +133,7 @@ func (e *Engine) acquireGroup(role GroupRole, t *terms) *group {
 		g.refs++
 		return g
 	}
-	g := e.newGroup(role, s.groupName(), nil)
+	g := e.newGroup(role, s.groupName(e), nil)
 	g.selection = s
 	s.own[role] = g
 	return g
@@ -182,13 +182,16 @@ func (g *group) uidOf() string {
 }
 
 // groupName is the name of the groups that the selection itself makes.
-func (s *selection) groupName() string {
+func (s *selection) groupName(e *Engine) string {
 	for _, g := range s.own {
 		if g != nil {
 			return g.name
 		}
 	}
-	return groupUUID(s.name)
+	made := s.terms()
+	e.scratch = made.appendNormalized(append(e.scratch[:0], groupNamespace[:]...))
+	name := uuidOf(e.scratch)
+	return textOf(&e.slabs, name[:])
 }
 
 // addGroup makes the selection hold the members of a group that is made from an object.
@@ -265,8 +268,13 @@ func (g *group) cellSize() (n int) {
 
 // appendMembers appends the present members in order to an empty list.
 func (g *group) appendMembers(to []*Member) []*Member {
-	g.eachMember(func(m *Member) { to = append(to, m) })
+	to = g.appendUnsorted(to)
 	slices.SortFunc(to, compareMembers)
+	return to
+}
+
+func (g *group) appendUnsorted(to []*Member) []*Member {
+	g.eachMember(func(m *Member) { to = append(to, m) })
 	return to
 }
 

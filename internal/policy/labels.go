@@ -62,7 +62,7 @@ func (t *labelTable) acquire(labels map[string]string, extra label) *labelSet {
 	}
 	s := one(t.slabs, &t.slabs.sets)
 	s.pairs = append(roomFor(t.slabs, &t.slabs.pairs, len(t.pairs)), t.pairs...)
-	s.text, s.refs = string(t.scratch), 1
+	s.text, s.refs = textOf(t.slabs, t.scratch), 1
 	t.sets[s.text] = s
 	return s
 }

@@ -12,7 +12,7 @@ func (e *Engine) Listing() *Listing {
 		AddressGroups:   e.listGroups(AddressGroup),
 		AppliedToGroups: e.listGroups(AppliedToGroup),
 	}
-	for _, p := range e.policies {
+	for p := range e.policies.All() {
 		if p.out != nil {
 			l.Policies = append(l.Policies, PolicySpan{p.out, e.hostTable.keys(p.reach.hostSpan())})
 		}
@@ -87,7 +87,7 @@ func (e *Engine) listGroups(role GroupRole) []ComputedGroup {
 			out = append(out, ComputedGroup{Role: role, Name: g.name, UID: g.uidOf(), Members: g.members(), Span: e.hostTable.keys(g.hostSpan()), Within: g.within(referred)})
 		}
 	}
-	for _, s := range e.selections {
+	for s := range e.selections.All() {
 		list(s.own[role])
 	}
 	for _, d := range e.groupDefs {

@@ -10,11 +10,14 @@ var groupNamespace = [16]byte{0xe4, 0xf2, 0x4a, 0x48, 0xca, 0x1f, 0x4d, 0x5b, 0x
 
 // groupUUID returns the UUIDv5 of a normalized name: the name of the group on the wire.
 func groupUUID(normalized string) string {
-	h := sha1.New()
-	h.Write(groupNamespace[:])
-	h.Write([]byte(normalized))
-	var sum [sha1.Size]byte
-	u := h.Sum(sum[:0])[:16]
+	name := uuidOf(append(groupNamespace[:len(groupNamespace):len(groupNamespace)], normalized...))
+	return string(name[:])
+}
+
+// uuidOf returns the UUIDv5 of a name with the UUID of its namespace in front of it.
+func uuidOf(name []byte) [36]byte {
+	sum := sha1.Sum(name)
+	u := sum[:16]
 	u[6] = u[6]&0x0f | 0x50
 	u[8] = u[8]&0x3f | 0x80
 	var out [36]byte
@@ -24,7 +27,7 @@ func groupUUID(normalized string) string {
 	hex.Encode(out[19:23], u[8:10])
 	hex.Encode(out[24:36], u[10:16])
 	out[8], out[13], out[18], out[23] = '-', '-', '-', '-'
-	return string(out[:])
+	return out
 }
 
 // terms are what a selecting peer or appliedTo says, compiled. Exactly one of pod, external, node

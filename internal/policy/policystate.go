@@ -4,6 +4,8 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+
+	"github.com/nephele-io/nephele/internal/table"
 )
 
 // policyState is a policy and what it computes to.
@@ -77,18 +79,26 @@ func (e *Engine) PutPolicy(in Policy) { e.PutPolicySource((*givenPolicy)(&in)) }
 // PutPolicySource is PutPolicy of the policy that the source makes.
 func (e *Engine) PutPolicySource(in PolicySource) {
 	uid := in.Ref().UID
-	p := e.policies[uid]
+	p := e.policies.named(uid)
 	if p == nil {
 		p = one(&e.slabs, &e.slabs.policies)
-		e.policies[uid] = p
+		e.policies.Insert(e.policies.Hash(uid), p)
 	}
 	p.source, p.alive = in, true
 	e.touchPolicy(p)
 }
 
+// policyTable finds policies by UID.
+type policyTable struct{ table.Table[policyState] }
+
+// named returns the policy with the given UID; nil if there is none.
+func (t *policyTable) named(uid string) *policyState {
+	return t.Find(t.Hash(uid), func(p *policyState) bool { return p.source.Ref().UID == uid })
+}
+
 // DeletePolicy forgets the policy with the given UID.
 func (e *Engine) DeletePolicy(uid string) {
-	if p := e.policies[uid]; p != nil && p.alive {
+	if p := e.policies.named(uid); p != nil && p.alive {
 		p.alive = false
 		e.touchPolicy(p)
 	}

@@ -12,7 +12,7 @@ import (
 
 // Size returns how many policies and groups there are. Policies that compute to nothing count.
 func (e *Engine) Size() (policies, addressGroups, appliedToGroups int) {
-	return len(e.policies), e.groupCount[AddressGroup], e.groupCount[AppliedToGroup]
+	return e.policies.Len(), e.groupCount[AddressGroup], e.groupCount[AppliedToGroup]
 }
 
 // EntityState is what is known of an entity.
@@ -299,7 +299,7 @@ func (t *terms) selects(c *cell) bool {
 
 // eachCell calls f once for every cell that a selection with these terms contains.
 func (e *Engine) eachCell(t *terms, f func(*cell)) {
-	if s := e.selections[t.normalized()]; s != nil {
+	if s, _ := e.selections.find(t); s != nil {
 		for _, link := range s.cells {
 			f(link.cell)
 		}

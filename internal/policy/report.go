@@ -68,7 +68,7 @@ func (e *Engine) reportOf(k reportKey) report {
 		}
 		return report{}
 	}
-	if p := e.policies[k.policy]; p != nil && p.alive {
+	if p := e.policies.named(k.policy); p != nil && p.alive {
 		more := p.rest()
 		return report{ref: p.source.Ref(), errs: more.errs, warns: more.warns}
 	}

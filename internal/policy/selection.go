@@ -1,5 +1,11 @@
 package policy
 
+import (
+	"bytes"
+
+	"github.com/nephele-io/nephele/internal/table"
+)
+
 // scope is a set of Namespaces chosen by their labels, shared by all selections with that
 // namespaceSelector. A nil selector, and an empty one, choose every Namespace, also unknown ones.
 type scope struct {
@@ -14,14 +20,13 @@ func (s *scope) selectorOf() *selector { return s.sel }
 // selection is a set of entities, kept as a set of cells: what one selector selects, or the union
 // of other selections.
 type selection struct {
-	name string // normalized; empty for unions
 	// nothing marks the selection without any selector, which is empty.
 	nothing bool
-	// fenced selections have fences in the Engine.
-	fenced bool
-	kind   EntityKind
-	uses   int32
-	sel    *selector // nil: all entities of the kind
+	// scoped selections have a namespaceSelector; fenced ones have fences in the Engine.
+	scoped, fenced bool
+	kind           EntityKind
+	uses           int32
+	sel            *selector // nil: all entities of the kind
 	// Either pinned or in is set, unless nothing.
 	pinned *namespace
 	in     *scope
@@ -63,17 +68,66 @@ func (s *selection) above() []*selection {
 
 func (s *selection) selectorOf() *selector { return s.sel }
 
+// terms returns what the selection was made from, as far as that counts.
+func (s *selection) terms() (t terms) {
+	switch s.kind {
+	case KindExternalEntity:
+		t.external = s.sel
+	case KindNode:
+		t.node = s.sel
+	case KindRemote:
+		t.remote = s.sel
+	default:
+		t.pod = s.sel
+	}
+	switch {
+	case s.scoped && s.in.sel != nil:
+		t.namespaces = s.in.sel
+	case s.scoped:
+		t.namespaces = &anyNamespace
+	case s.pinned != nil:
+		t.namespace = s.pinned.name
+	}
+	return t
+}
+
+// anyNamespace selects every Namespace.
+var anyNamespace selector
+
+// selectionTable finds selections by their normalized text. Unions are not in it.
+type selectionTable struct {
+	table.Table[selection]
+	text, other []byte
+}
+
+// find returns the selection with these terms, nil if there is none, and the hash of its text.
+func (x *selectionTable) find(t *terms) (s *selection, hash uint32) {
+	x.text = t.appendNormalized(x.text[:0])
+	hash = x.HashBytes(x.text)
+	return x.Find(hash, func(s *selection) bool {
+		made := s.terms()
+		x.other = made.appendNormalized(x.other[:0])
+		return bytes.Equal(x.text, x.other)
+	}), hash
+}
+
+// remove takes a selection out.
+func (x *selectionTable) remove(s *selection) {
+	made := s.terms()
+	x.text = made.appendNormalized(x.text[:0])
+	x.Remove(x.HashBytes(x.text), s)
+}
+
 // acquireSelection returns the one selection with these terms and counts a use of it.
 func (e *Engine) acquireSelection(t *terms) *selection {
-	e.scratch = t.appendNormalized(e.scratch[:0])
-	if s := e.selections[string(e.scratch)]; s != nil {
+	s, hash := e.selections.find(t)
+	if s != nil {
 		s.uses++
 		return s
 	}
-	name := string(e.scratch)
-	s := one(&e.slabs, &e.slabs.selections)
-	s.name, s.uses = name, 1
-	e.selections[name] = s
+	s = one(&e.slabs, &e.slabs.selections)
+	s.uses, s.scoped = 1, t.namespaces != nil
+	e.selections.Insert(hash, s)
 	switch {
 	case t.external != nil:
 		s.kind, s.sel = KindExternalEntity, t.external
@@ -100,7 +154,7 @@ func (e *Engine) acquireSelection(t *terms) *selection {
 	attach := func(c *cell) { e.attach(s, c) }
 	if s.pinned != nil {
 		s.pinned.uses++
-		s.pinned.of(s.kind).pinned.insert(s)
+		s.pinned.of(s.kind, &e.slabs).pinned.insert(s)
 		s.pinned.eachCell(s.kind, s.sel, attach)
 		return s
 	}
@@ -143,10 +197,10 @@ func (e *Engine) releaseSelection(s *selection) {
 		}
 		return
 	}
-	delete(e.selections, s.name)
+	e.selections.remove(s)
 	switch {
 	case s.pinned != nil:
-		s.pinned.of(s.kind).pinned.remove(s)
+		s.pinned.kinds[s.kind].pinned.remove(s)
 		s.pinned.uses--
 		e.dropNamespace(s.pinned)
 	case s.in != nil:
@@ -165,7 +219,7 @@ func (e *Engine) attach(s *selection, c *cell) {
 	}
 	s.eachGroup(func(g *group) { e.noteCell(g, c, false) })
 	if s.cells == nil {
-		s.cells = roomFor(&e.slabs, &e.slabs.selectionLinks, 1)
+		s.cells = roomFor(&e.slabs, &e.slabs.selectionLinks, 2)
 	}
 	if c.selectedBy == nil {
 		c.selectedBy = roomFor(&e.slabs, &e.slabs.cellLinks, 2)

@@ -1,6 +1,9 @@
 package policy
 
-import "unsafe"
+import (
+	"strings"
+	"unsafe"
+)
 
 // slabs are where values are made before the first Commit, many at a time: what there is at the
 // beginning is most of what there ever is, and the garbage collector goes through one large piece
@@ -9,6 +12,8 @@ import "unsafe"
 type slabs struct {
 	closed bool
 
+	namespaces slab[namespace]
+	kinds      slab[kindIndex]
 	groups     slab[group]
 	selections slab[selection]
 	policies   slab[policyState]
@@ -28,6 +33,7 @@ type slabs struct {
 	hostCounts     slab[hostCount]
 	cellLinks      slab[cellLink]
 	selectionLinks slab[selectionLink]
+	texts          *strings.Builder
 }
 
 // slab makes values of one type. The zero slab has made none.
@@ -70,6 +76,20 @@ func roomFor[T any](all *slabs, s *slab[T], n int) []T {
 	out := s.rest[:0:n]
 	s.rest = s.rest[n:]
 	return out
+}
+
+// textOf makes a text.
+func textOf(all *slabs, b []byte) string {
+	if all.closed || len(b) > slabBytes/64 {
+		return string(b)
+	}
+	if all.texts == nil || all.texts.Cap()-all.texts.Len() < len(b) {
+		all.texts = &strings.Builder{}
+		all.texts.Grow(slabBytes)
+	}
+	begin := all.texts.Len()
+	all.texts.Write(b)
+	return all.texts.String()[begin:]
 }
 
 // maxScratch is the length up to which a list is used again.

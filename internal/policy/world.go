@@ -30,6 +30,12 @@ type kindIndex struct {
 	cells    labelIndex[*cell]
 	pinned   selectorIndex[*selection]
 	entities nameIndex
+	// room is where the lists of these begin: most are no longer.
+	room struct {
+		cells    [2]*cell
+		pinned   [4]*selection
+		entities [4]*entity
+	}
 }
 
 // nameIndex finds entities by name: in a list, or where there are many in a map.
@@ -74,9 +80,11 @@ func (x *nameIndex) remove(it *entity) {
 }
 
 // of returns the index of a kind. Most Namespaces have nothing but Pods.
-func (n *namespace) of(kind EntityKind) *kindIndex {
+func (n *namespace) of(kind EntityKind, from *slabs) *kindIndex {
 	if n.kinds[kind] == nil {
-		n.kinds[kind] = &kindIndex{}
+		k := one(from, &from.kinds)
+		k.cells.list, k.pinned.list, k.entities.list = k.room.cells[:0], k.room.pinned[:0], k.room.entities[:0]
+		n.kinds[kind] = k
 	}
 	return n.kinds[kind]
 }
@@ -254,7 +262,7 @@ func (e *Engine) newEntity(in *Entity) *entity {
 	n := e.namespaceNamed(in.Namespace)
 	x := one(&e.slabs, &e.slabs.entities)
 	x.Member = newMember(in, e.takeSerial(), &e.slabs)
-	n.of(in.Kind).entities.insert(x)
+	n.of(in.Kind, &e.slabs).entities.insert(x)
 	n.uses++
 	return x
 }
@@ -287,7 +295,8 @@ func (e *Engine) namespaceNamed(name string) *namespace {
 	n := e.namespaces[name]
 	e.recent = n
 	if n == nil {
-		n = &namespace{name: name}
+		n = one(&e.slabs, &e.slabs.namespaces)
+		n.name = name
 		e.namespaces[name] = n
 		if s := e.everywhere; s != nil {
 			e.enterScope(n, s)
@@ -326,8 +335,8 @@ func (n *namespace) find(key cellKey) *cell {
 }
 
 // insert makes a new cell one of the Namespace.
-func (n *namespace) insert(c *cell) {
-	index := &n.of(c.kind).cells
+func (n *namespace) insert(c *cell, from *slabs) {
+	index := &n.of(c.kind, from).cells
 	index.insert(c)
 	switch {
 	case n.byKey != nil:
@@ -349,10 +358,10 @@ func (e *Engine) cellFor(n *namespace, kind EntityKind, labels *labelSet) *cell 
 	}
 	c := one(&e.slabs, &e.slabs.cells)
 	c.ns, c.kind, c.labels = n, kind, labels
-	n.insert(c)
+	n.insert(c, &e.slabs)
 	n.uses++
 	attach := func(s *selection) { e.attach(s, c) }
-	n.of(kind).pinned.each(labels, attach)
+	n.of(kind, &e.slabs).pinned.each(labels, attach)
 	for s := range n.scopes {
 		s.selections[kind].each(labels, attach)
 	}
@@ -368,7 +377,7 @@ func (e *Engine) dropCell(c *cell) {
 		}
 	}
 	n := c.ns
-	n.of(c.kind).cells.remove(c)
+	n.kinds[c.kind].cells.remove(c)
 	delete(n.byKey, cellKey{c.kind, c.labels})
 	e.labels.release(c.labels)
 	n.uses--

@@ -9,7 +9,7 @@ func (s *Store) Attended(name string) (keys []string) {
 	}
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	e := s.tables[policies].entries[name]
+	e := s.tables[policies].named(name)
 	if e == nil {
 		return nil
 	}

@@ -45,12 +45,12 @@ func (p *publication) changedSpan(from *span, added, removed []string) *span {
 
 // place puts an entry, which is new if its span is nil, where the changes of its span move it, and
 // returns its former span.
-func (p *publication) place(t *table, e *entry, added, removed []string) (before *span) {
+func (p *publication) place(t *objects, e *entry, added, removed []string) (before *span) {
 	before = e.span
 	if before == nil {
 		p.born++
 		e.age, before = p.born, p.registry.empty
-		t.entries[e.name] = e
+		t.entries.Insert(t.entries.Hash(e.name), e)
 	}
 	after := p.changedSpan(before, added, removed)
 	if e.span == after {
@@ -67,10 +67,10 @@ func (p *publication) place(t *table, e *entry, added, removed []string) (before
 }
 
 // displace takes an entry that is gone out of the store, and returns its former span.
-func (p *publication) displace(t *table, e *entry) (before *span) {
+func (p *publication) displace(t *objects, e *entry) (before *span) {
 	before, e.span = e.span, p.registry.empty
 	before.concerned[t.kind].remove(e)
-	delete(t.entries, e.name)
+	t.entries.Remove(t.entries.Hash(e.name), e)
 	return before
 }
 
@@ -104,9 +104,9 @@ func (s *Store) newEntry(name string) *entry {
 	return e
 }
 
-func (p *publication) changePolicy(t *table, c *PolicyChange) {
+func (p *publication) changePolicy(t *objects, c *PolicyChange) {
 	name, source := c.source()
-	e := t.entries[name]
+	e := t.named(name)
 	existed := e != nil
 	if c.Removed {
 		if existed {
@@ -126,8 +126,8 @@ func (p *publication) changePolicy(t *table, c *PolicyChange) {
 	p.tell(t, transition{entry: e, existed: existed, exists: true, before: before, after: e.span})
 }
 
-func (p *publication) changeGroup(t *table, c *GroupChange) {
-	e := t.entries[c.Name]
+func (p *publication) changeGroup(t *objects, c *GroupChange) {
+	e := t.named(c.Name)
 	existed := e != nil
 	if c.Deleted {
 		if existed {
@@ -170,7 +170,7 @@ type transition struct {
 }
 
 // tell passes a transition to everybody whom it concerns.
-func (p *publication) tell(t *table, tr transition) {
+func (p *publication) tell(t *objects, tr transition) {
 	if !p.ready || t.count == 0 {
 		return
 	}

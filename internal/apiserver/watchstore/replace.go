@@ -5,6 +5,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strings"
 )
 
 // Replace publishes everything that there is to be, as a first Publish brings it, to a store that
@@ -25,7 +26,7 @@ func (s *Store) differences(whole iter.Seq[Changes]) iter.Seq[Changes] {
 		groups := func(kind int, list []GroupChange) (out []GroupChange) {
 			for i := range list {
 				brought[kind][list[i].Name] = true
-				if c, differs := s.groupDifference(s.tables[kind].entries[list[i].Name], list[i]); differs {
+				if c, differs := s.groupDifference(s.tables[kind].named(list[i].Name), list[i]); differs {
 					out = append(out, c)
 				}
 			}
@@ -36,7 +37,7 @@ func (s *Store) differences(whole iter.Seq[Changes]) iter.Seq[Changes] {
 			for i := range c.Policies {
 				name, _ := c.Policies[i].source()
 				brought[2][name] = true
-				if p, differs := policyDifference(s.tables[2].entries[name], c.Policies[i]); differs {
+				if p, differs := policyDifference(s.tables[2].named(name), c.Policies[i]); differs {
 					next.Policies = append(next.Policies, p)
 				}
 			}
@@ -45,11 +46,12 @@ func (s *Store) differences(whole iter.Seq[Changes]) iter.Seq[Changes] {
 			}
 		}
 		gone := func(kind int) (out []*entry) {
-			for _, name := range slices.Sorted(maps.Keys(s.tables[kind].entries)) {
-				if !brought[kind][name] {
-					out = append(out, s.tables[kind].entries[name])
+			for e := range s.tables[kind].entries.All() {
+				if !brought[kind][e.name] {
+					out = append(out, e)
 				}
 			}
+			slices.SortFunc(out, func(a, b *entry) int { return strings.Compare(a.name, b.name) })
 			return out
 		}
 		var last Changes

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -15,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
+	"github.com/nephele-io/nephele/internal/table"
 )
 
 // ErrNotReady is the error of List and Get before the first Publish. ErrExpired is that of Resume:
@@ -59,7 +59,7 @@ type Store struct {
 	revision uint64
 	born     uint64 // age of the last object
 	registry *registry
-	tables   [kinds]*table
+	tables   [kinds]*objects
 	versions versions
 	// entries are made many at a time before the store is open: what there is at the beginning is
 	// most of what there ever is.
@@ -79,14 +79,19 @@ type Store struct {
 	runs []*run
 }
 
-// table holds the objects of one kind and those who watch all of them.
-type table struct {
+// objects holds those of one kind, by name, and those who watch all of them.
+type objects struct {
 	resource Resource
 	kind     int
-	entries  map[string]*entry
+	entries  table.Table[entry]
 	all      []*Watcher
 	// count is the number of all watches on the kind.
 	count int
+}
+
+// named returns the object of that name; nil if there is none.
+func (t *objects) named(name string) *entry {
+	return t.entries.Find(t.entries.Hash(name), func(e *entry) bool { return e.name == name })
 }
 
 // New returns an empty store that waits for its first Publish.
@@ -100,7 +105,7 @@ func New(o Options) *Store {
 	s := &Store{maxPending: o.MaxPending, maxEventBytes: o.MaxEventBytes, revision: o.FirstRevision, registry: newRegistry()}
 	s.published.Store(o.FirstRevision)
 	for kind, r := range Resources() {
-		s.tables[kind] = &table{resource: r, kind: kind, entries: map[string]*entry{}}
+		s.tables[kind] = &objects{resource: r, kind: kind}
 	}
 	return s
 }
@@ -220,7 +225,7 @@ func (s *Store) Resume(r Resource, key, position string) (*Watcher, error) {
 }
 
 // admit adds a watcher to a table. It needs the store locked for writing.
-func (s *Store) admit(t *table, name string) *Watcher {
+func (s *Store) admit(t *objects, name string) *Watcher {
 	w := &Watcher{store: s, resource: t.resource, kind: t.kind, name: name, wake: make(chan struct{}, 1)}
 	t.count++
 	if name == "" {
@@ -268,12 +273,12 @@ func (s *Store) Progress() (revision uint64, behind int) {
 }
 
 // beginWith has the watch begin with what there is now. It needs the store locked for writing.
-func (w *Watcher) beginWith(t *table) {
+func (w *Watcher) beginWith(t *objects) {
 	if w.key != nil {
 		w.begin(w.key.view(t.kind))
 		return
 	}
-	all := slices.AppendSeq(make([]*entry, 0, len(t.entries)), maps.Values(t.entries))
+	all := slices.AppendSeq(make([]*entry, 0, t.entries.Len()), t.entries.All())
 	slices.SortFunc(all, func(a, b *entry) int { return cmp.Compare(a.age, b.age) })
 	w.begin(all, nil)
 }
@@ -293,7 +298,7 @@ func (s *Store) List(r Resource, key string) ([]runtime.Object, uint64, error) {
 	}
 	var found []*entry
 	if k := s.registry.keys[key]; key == "" {
-		found = slices.Collect(maps.Values(s.tables[kind].entries))
+		found = slices.Collect(s.tables[kind].entries.All())
 	} else if k != nil {
 		for _, p := range k.spans {
 			if !p.gone {
@@ -320,7 +325,12 @@ func (s *Store) Names(r Resource) ([]string, error) {
 	if !s.ready {
 		return nil, ErrNotReady
 	}
-	return slices.Sorted(maps.Keys(s.tables[kind].entries)), nil
+	var names []string
+	for e := range s.tables[kind].entries.All() {
+		names = append(names, e.name)
+	}
+	slices.Sort(names)
+	return names, nil
 }
 
 // Concerns reports whether the object of that name concerns the key.
@@ -331,7 +341,7 @@ func (s *Store) Concerns(r Resource, name, key string) bool {
 	}
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	e, k := s.tables[kind].entries[name], s.registry.keys[key]
+	e, k := s.tables[kind].named(name), s.registry.keys[key]
 	return e != nil && k != nil && e.span.has(k)
 }
 
@@ -346,8 +356,8 @@ func (s *Store) Get(r Resource, name string) (runtime.Object, bool, error) {
 	if !ok {
 		return nil, false, fmt.Errorf("get %q: no such resource, want one of %v", r, Resources())
 	}
-	e, ok := s.tables[kind].entries[name]
-	if !ok {
+	e := s.tables[kind].named(name)
+	if e == nil {
 		return nil, false, nil
 	}
 	object, _ := s.whole(e, "", math.MaxInt)

@@ -23,7 +23,7 @@ func Delta(d *policy.Delta) watchstore.Changes {
 
 func groupChanges(role policy.GroupRole, list []policy.GroupDelta) []watchstore.GroupChange {
 	var out []watchstore.GroupChange
-	change := groupChange(role)
+	change := groupChange(role, nil)
 	for i := range list {
 		out = append(out, change(&list[i]))
 	}
@@ -49,12 +49,40 @@ type Parts struct {
 	policies []watchstore.PolicyChange
 }
 
+// memberRoom is where the members of many groups are listed side by side; nil lists each by itself.
+type memberRoom struct{ rest []watchstore.Member }
+
+// The number of members for which there is room at a time, the length of the longest list that is
+// made there, and the number of groups from which on that is done: a list is kept as long as any
+// other in the same room.
+const (
+	roomyMembers = 1000
+	longList     = 16
+	manyGroups   = 1000
+)
+
+func (r *memberRoom) list(n int) []watchstore.Member {
+	if r == nil || n > longList {
+		return make([]watchstore.Member, n)
+	}
+	if len(r.rest) < n {
+		r.rest = make([]watchstore.Member, roomyMembers)
+	}
+	out := r.rest[:n:n]
+	r.rest = r.rest[n:]
+	return out
+}
+
 // Of returns the parts of what a Commit changed.
 func (p *Parts) Of(c *policy.Changes) iter.Seq[watchstore.Changes] {
 	return func(yield func(watchstore.Changes) bool) {
-		_ = parts(&p.groups, c.Groups(policy.AddressGroup), groupChange(policy.AddressGroup), func(part []watchstore.GroupChange) bool {
+		var room *memberRoom
+		if _, addressGroups, appliedToGroups, _ := c.Size(); addressGroups+appliedToGroups >= manyGroups {
+			room = &memberRoom{}
+		}
+		_ = parts(&p.groups, c.Groups(policy.AddressGroup), groupChange(policy.AddressGroup, room), func(part []watchstore.GroupChange) bool {
 			return yield(watchstore.Changes{AddressGroups: part})
-		}) && parts(&p.groups, c.Groups(policy.AppliedToGroup), groupChange(policy.AppliedToGroup), func(part []watchstore.GroupChange) bool {
+		}) && parts(&p.groups, c.Groups(policy.AppliedToGroup), groupChange(policy.AppliedToGroup, room), func(part []watchstore.GroupChange) bool {
 			return yield(watchstore.Changes{AppliedToGroups: part})
 		}) && parts(&p.policies, c.Policies(), policyChange, func(part []watchstore.PolicyChange) bool {
 			return yield(watchstore.Changes{Policies: part})
@@ -105,8 +133,8 @@ func (c *computed) NetworkPolicy() *v1beta2.NetworkPolicy {
 	return ComputedPolicy((*policy.ComputedPolicy)(c))
 }
 
-// groupChange returns what converts changes of groups of a role.
-func groupChange(role policy.GroupRole) func(*policy.GroupDelta) watchstore.GroupChange {
+// groupChange returns what converts changes of groups of a role, with members in a room.
+func groupChange(role policy.GroupRole, room *memberRoom) func(*policy.GroupDelta) watchstore.GroupChange {
 	members := peers
 	if role == policy.AppliedToGroup {
 		members = applied
@@ -114,27 +142,27 @@ func groupChange(role policy.GroupRole) func(*policy.GroupDelta) watchstore.Grou
 	return func(g *policy.GroupDelta) watchstore.GroupChange {
 		return watchstore.GroupChange{
 			Name: g.Name, UID: types.UID(g.UID), Deleted: g.Change == policy.Removed,
-			Added: members(g.Added), Removed: members(g.Removed), SpanAdded: g.SpanAdded, SpanRemoved: g.SpanRemoved,
+			Added: members(g.Added, room), Removed: members(g.Removed, room), SpanAdded: g.SpanAdded, SpanRemoved: g.SpanRemoved,
 		}
 	}
 }
 
-func peers(in []*policy.Member) []watchstore.Member {
+func peers(in []*policy.Member, room *memberRoom) []watchstore.Member {
 	if len(in) == 0 {
 		return nil
 	}
-	out := make([]watchstore.Member, len(in))
+	out := room.list(len(in))
 	for i, m := range in {
 		out[i] = (*peerMember)(m)
 	}
 	return out
 }
 
-func applied(in []*policy.Member) []watchstore.Member {
+func applied(in []*policy.Member, room *memberRoom) []watchstore.Member {
 	if len(in) == 0 {
 		return nil
 	}
-	out := make([]watchstore.Member, len(in))
+	out := room.list(len(in))
 	for i, m := range in {
 		out[i] = (*appliedMember)(m)
 	}
