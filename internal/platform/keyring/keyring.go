@@ -206,6 +206,9 @@ func (k Kind) Read(data map[string][]byte, current []byte) (Ring, error) {
 	return append(ring, former...), nil
 }
 
+// Listed reports whether the data of a Secret has anything of a list, whatever else is missing.
+func Listed(data map[string][]byte) bool { return len(data[sinceData])+len(data[formerData]) > 0 }
+
 // Write puts all of a ring into the data of a Secret but the material of the current key, which
 // has a place of its own.
 func Write(data map[string][]byte, r Ring) error {

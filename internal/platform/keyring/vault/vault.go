@@ -49,7 +49,12 @@ var ErrNone = errors.New("there is no key yet: the controller makes it when it s
 // Of reads the list in a Secret.
 func (p Place) Of(s *corev1.Secret) (keyring.Ring, error) {
 	current := p.Current(s.Data)
-	if len(current) == 0 {
+	switch {
+	case len(current) > 0:
+	case keyring.Listed(s.Data):
+		// A new key in its place would take the former ones away.
+		return nil, fmt.Errorf("the Secret %s/%s says of a key and has none: put back what it had, or delete it, and with it belief in all that its keys have signed", s.Namespace, s.Name)
+	default:
 		return nil, ErrNone
 	}
 	ring, err := p.Read(s.Data, current)
