@@ -2,12 +2,14 @@ package clusterset_test
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"log"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -35,6 +37,7 @@ import (
 	"github.com/nephele-io/nephele/internal/clusterset/wire"
 	"github.com/nephele-io/nephele/internal/enroll"
 	"github.com/nephele-io/nephele/internal/enroll/credential"
+	"github.com/nephele-io/nephele/internal/platform/keyring"
 	"github.com/nephele-io/nephele/internal/policy"
 )
 
@@ -230,12 +233,15 @@ func newSet(t testing.TB, members ...string) *set {
 		}
 		now.ServeHTTP(w, r)
 	}))
-	cert, key, err := s.desk.Serve()
-	s.must(err)
-	pair, err := tls.X509KeyPair(cert, key)
-	s.must(err)
 	s.server.EnableHTTP2, s.server.Config.ErrorLog = true, log.New(io.Discard, "", 0) // lines are cut in handshakes, too
-	s.server.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, ClientAuth: tls.RequestClientCert, MinVersion: tls.VersionTLS12}
+	s.server.TLS = &tls.Config{ClientAuth: tls.RequestClientCert, MinVersion: tls.VersionTLS12, GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+		cert, key, err := s.desk.Serve() // another one when the authorities change
+		if err != nil {
+			return nil, err
+		}
+		pair, err := tls.X509KeyPair(cert, key)
+		return &pair, err
+	}}
 	s.server.StartTLS()
 	t.Cleanup(func() {
 		s.kill()
@@ -808,6 +814,67 @@ func TestRenewal(t *testing.T) {
 		c := s.cluster("east")
 		return c.Status.Entities == 1 && meta.IsStatusConditionTrue(c.Status.Conditions, setv1alpha1.ClusterInSync), c.Status
 	})
+}
+
+// TestKeysOfASetRotate: another authority for members takes the place of the former one while the
+// line is cut every day, and no member joins anew or loses a group.
+func TestKeysOfASetRotate(t *testing.T) {
+	s := newSet(t, "east", "west")
+	s.must(s.hub.Create(t.Context(), fromWeb("p", "web")))
+	s.pod("east", "web", "web", "10.1.0.5")
+	s.knowsAll("west", "10.1.0.5")
+	secret := func(name string) (out corev1.Secret) {
+		s.must(s.sides[name].Get(t.Context(), client.ObjectKey{Namespace: "kube-system", Name: member.CredentialsName}, &out))
+		return out
+	}
+	left := func(name string) time.Duration {
+		cert, ok := credential.ParseCertificate(secret(name).Data["tls.crt"])
+		if !ok {
+			t.Fatalf("%s has no certificate", name)
+		}
+		return cert.Expires.Sub(s.clock.Now())
+	}
+	before := string(s.desk.Bundle())
+	place := enroll.Authorities()
+	s.must(place.Change(t.Context(), s.hub, "kube-system", func(r keyring.Ring) (keyring.Ring, error) {
+		made, err := place.Make(rand.Reader, s.clock.Now())
+		if err != nil {
+			return nil, err
+		}
+		return enroll.NextAuthorities(r, made, s.clock.Now())
+	}))
+	s.must(s.desk.Reread(t.Context()))
+	if n := strings.Count(string(s.desk.Bundle()), "BEGIN CERTIFICATE"); n != 2 {
+		t.Fatalf("%d authorities", n)
+	}
+	s.sides["west"].watch()
+	want := []string{"10.1.0.5"}
+	for day := 1; day <= 16; day++ {
+		for range 24 {
+			s.clock.Step(time.Hour)
+		}
+		s.must(s.desk.Reread(t.Context()))
+		for _, name := range []string{"east", "west"} {
+			s.until(fmt.Sprintf("day %d: %s has a certificate that lasts", day, name), func() (bool, any) { return left(name) > 2*24*time.Hour, left(name) })
+			s.sides[name].line.cut()
+		}
+		address := fmt.Sprintf("10.1.0.%d", 10+day)
+		want = append(want, address)
+		s.pod("east", fmt.Sprint("web-", day), "web", address)
+		s.knowsAll("west", want...)
+	}
+	if shrunk := s.sides["west"].shrunk(); len(shrunk) > 0 {
+		t.Errorf("groups became smaller: %v", shrunk)
+	}
+	after := string(s.desk.Bundle())
+	if strings.Contains(after, before) || strings.Count(after, "BEGIN CERTIFICATE") != 1 {
+		t.Errorf("the former authority is still believed after 16 days:\n%s", after)
+	}
+	for _, name := range []string{"east", "west"} {
+		if held := secret(name); len(held.Data[member.KeyToken]) > 0 || !strings.Contains(string(held.Data["ca.crt"]), strings.TrimSpace(after)) {
+			t.Errorf("%s: %v", name, slices.Sorted(maps.Keys(held.Data)))
+		}
+	}
 }
 
 // TestKept: a member that leaves and keeps what is in force has it also when its process is another

@@ -9,14 +9,14 @@ import (
 	"testing"
 )
 
-// TestSecurityPage: each line of the tables of docs/security.md that says what holds names a test
-// that exists, and so does every other test that the page names.
-func TestSecurityPage(t *testing.T) {
+// mostWords is how long docs/security.md is at most.
+const mostWords = 1000
+
+// TestSecurityPages: each line of the tables of docs/security.md and docs/threats.md that says what
+// holds names a test that exists, and so does every other test that the pages name. The former is
+// short enough to be read.
+func TestSecurityPages(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("docs/security.md")
-	if err != nil {
-		t.Fatal(err)
-	}
 	out, err := exec.CommandContext(t.Context(), "git", "grep", "-hoE", `^func Test[A-Za-z0-9_]+\(`, "--", "*_test.go").Output()
 	if err != nil {
 		t.Skipf("the tests cannot be listed: %v", err)
@@ -25,29 +25,43 @@ func TestSecurityPage(t *testing.T) {
 	for s := bufio.NewScanner(strings.NewReader(string(out))); s.Scan(); {
 		known[strings.TrimSuffix(strings.TrimPrefix(s.Text(), "func "), "(")] = true
 	}
+	for page, atLeast := range map[string]int{"docs/security.md": 25, "docs/threats.md": 60} {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if lines := namedTests(t, page, string(text), known); lines < atLeast {
+			t.Errorf("only %d lines of %s are read", lines, page)
+		}
+		if words := len(strings.Fields(string(text))); page == "docs/security.md" && words > mostWords {
+			t.Errorf("%s has %d words; at most %d", page, words, mostWords)
+		}
+	}
+}
+
+// namedTests fails the test for each line of a table with a column of tests that names none, and
+// for each test that does not exist, and returns how many lines there are.
+func namedTests(t *testing.T, page, text string, known map[string]bool) (lines int) {
 	named := regexp.MustCompile("`(Test[A-Za-z0-9_]+)`")
-	tests, lines := false, 0
-	for n, line := range strings.Split(string(page), "\n") {
-		all := named.FindAllStringSubmatch(line, -1)
-		for _, m := range all {
+	tests := false
+	for n, line := range strings.Split(text, "\n") {
+		for _, m := range named.FindAllStringSubmatch(line, -1) {
 			if !known[m[1]] {
-				t.Errorf("docs/security.md:%d: there is no test %s", n+1, m[1])
+				t.Errorf("%s:%d: there is no test %s", page, n+1, m[1])
 			}
 		}
 		switch {
 		case !strings.HasPrefix(line, "|"):
 			tests = false
-		case strings.HasSuffix(line, "| Tests |"):
+		case strings.HasSuffix(line, "| Tests |"), strings.HasSuffix(line, "| Test |"):
 			tests = true
 		case tests && !strings.HasPrefix(line, "|---"):
 			lines++
 			cells := strings.Split(line, "|")
 			if !named.MatchString(cells[len(cells)-2]) {
-				t.Errorf("docs/security.md:%d: no test holds this", n+1)
+				t.Errorf("%s:%d: no test holds this", page, n+1)
 			}
 		}
 	}
-	if lines < 60 {
-		t.Errorf("only %d lines are read", lines)
-	}
+	return lines
 }

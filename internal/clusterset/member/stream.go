@@ -137,7 +137,7 @@ func (m *Member) join(ctx context.Context, secret *corev1.Secret, token, server 
 }
 
 func (m *Member) renew(ctx context.Context, secret *corev1.Secret, server string) error {
-	transport, err := transportOf(secret)
+	transport, err := m.transport(secret)
 	if err != nil {
 		return err
 	}
@@ -165,8 +165,8 @@ func (m *Member) keep(ctx context.Context, secret *corev1.Secret, papers credent
 	return nil
 }
 
-// transportOf proves itself with the certificate, and knows the hub by its authority.
-func transportOf(secret *corev1.Secret) (*http.Transport, error) {
+// transport proves itself with the certificate, and knows the hub by its authority.
+func (m *Member) transport(secret *corev1.Secret) (*http.Transport, error) {
 	pair, err := tls.X509KeyPair(secret.Data[keyCert], secret.Data[keyPrivate])
 	if err != nil {
 		return nil, fmt.Errorf("the certificate and its key: %w", err)
@@ -177,14 +177,14 @@ func transportOf(secret *corev1.Secret) (*http.Transport, error) {
 	}
 	return &http.Transport{
 		ForceAttemptHTTP2: true, DialContext: (&net.Dialer{Timeout: dialLimit}).DialContext, TLSHandshakeTimeout: dialLimit, ResponseHeaderTimeout: openLimit,
-		TLSClientConfig: &tls.Config{Certificates: []tls.Certificate{pair}, RootCAs: roots, ServerName: credential.ServerName, MinVersion: tls.VersionTLS12},
+		TLSClientConfig: &tls.Config{Certificates: []tls.Certificate{pair}, RootCAs: roots, ServerName: credential.ServerName, MinVersion: tls.VersionTLS12, Time: m.Clock.Now},
 	}, nil
 }
 
 // stream connects to the hub, and tells and hears until that ends. It reports whether the hub had
 // welcomed this cluster.
 func (m *Member) stream(ctx context.Context, server string, secret *corev1.Secret, membership *setv1alpha1.Membership) (welcome bool, err error) {
-	transport, err := transportOf(secret)
+	transport, err := m.transport(secret)
 	if err != nil {
 		return false, err
 	}
