@@ -180,6 +180,9 @@ func (r *reviews) Review(ctx context.Context, object runtime.Object, sight apise
 	if q, is := object.(*analysis.FlowQuery); is {
 		return r.traffic.query(ctx, q, sight)
 	}
+	if err := short(object); err != nil {
+		return err
+	}
 	if err := r.ready(); err != nil {
 		return err
 	}
@@ -208,6 +211,33 @@ func (r *reviews) Review(ctx context.Context, object runtime.Object, sight apise
 		return wrongQuestion{wrong}
 	}
 	return err
+}
+
+// mostText is how many bytes a text of a question has: a name, an address, or a selector, which is
+// held against every workload before any of the budget is spent.
+const mostText = 1 << 10
+
+// short fails for a question with a text that is longer.
+func short(object runtime.Object) error {
+	texts := map[string]string{}
+	switch o := object.(type) {
+	case *analysis.FlowReview:
+		q := &o.Spec
+		texts = map[string]string{"from": q.From, "to": q.To, "protocol": q.Protocol, "port": q.Port, "igmpGroup": q.IGMPGroup}
+	case *analysis.ReachReview:
+		q := &o.Spec
+		texts = map[string]string{"from": q.From, "to": q.To, "protocol": q.Protocol, "port": q.Port, "members": q.Members, "groupBy": q.GroupBy}
+	case *analysis.EffectiveRules:
+		texts = map[string]string{"of": o.Spec.Of}
+	case *analysis.PlanReview:
+		texts = map[string]string{"account": o.Spec.Account}
+	}
+	for _, field := range slices.Sorted(maps.Keys(texts)) {
+		if n := len(texts[field]); n > mostText {
+			return wrongQuestion{fmt.Errorf("spec.%s: %d bytes; at most %d", field, n, mostText)}
+		}
+	}
+	return nil
 }
 
 // asked answers a question about clusters of the set. Their answers tell what those may see who may

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -221,6 +222,35 @@ func TestSchemeOfKinds(t *testing.T) {
 		if _, known := kinds.Find(gvk.Group, gvk.Kind); stored && !known {
 			t.Errorf("%s is in the scheme and not in the table of internal/kinds", gvk)
 		}
+	}
+}
+
+// TestLongTexts: no text of a question but manifests is longer than names and selectors are, for
+// selectors are held against every workload.
+func TestLongTexts(t *testing.T) {
+	t.Parallel()
+	r := newTestReviews(t)
+	all := apiserver.Sight{All: true, Cluster: true, Namespace: func(string) bool { return true }, May: func(_, _, _, _, _ string) bool { return true }}
+	n := 0
+	for _, q := range []runtime.Object{&analysis.FlowReview{}, &analysis.ReachReview{}, &analysis.EffectiveRules{}, &analysis.PlanReview{}} {
+		spec := reflect.ValueOf(q).Elem().FieldByName("Spec")
+		for f, v := range spec.Fields() {
+			if f.Type.Kind() != reflect.String || f.Name == "Manifests" {
+				continue
+			}
+			n++
+			field, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			v.SetString(strings.Repeat("!a,", mostText))
+			err := r.Review(t.Context(), q, all)
+			var wrong apiserver.WrongQuestion
+			if !errors.As(err, &wrong) || !strings.Contains(err.Error(), "spec."+field+": ") || len(err.Error()) > 200 {
+				t.Errorf("%T: %s: %v", q, field, err)
+			}
+			v.SetString("")
+		}
+	}
+	if n < 13 {
+		t.Errorf("only %d texts", n)
 	}
 }
 

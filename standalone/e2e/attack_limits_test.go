@@ -294,6 +294,12 @@ func (p *pod) attacks(tenant, host string) (out []func(context.Context) (int, st
 	review("reachreviews", "ReachReview", `{"to":"any","grouped":true}`)
 	review("reachreviews", "ReachReview", `{"to":"any","groupBy":"machine","rows":200,"columns":200}`)
 	review("reachreviews", "ReachReview", `{"from":"0.0.0.0/0","to":"`+attackerNS+`/*","limit":5000}`)
+	var absent []string
+	for i := range size / 10 {
+		absent = append(absent, fmt.Sprint("!k", i))
+	}
+	review("reachreviews", "ReachReview", `{"from":"`+attackerNS+`/`+strings.Join(absent, ",")+`","to":"any"}`)
+	review("effectiverules", "EffectiveRules", `{"of":"*/`+strings.Join(absent, ",")+`"}`)
 	review("effectiverules", "EffectiveRules", `{}`)
 	review("effectiverules", "EffectiveRules", `{"unused":true}`)
 	review("flowreviews", "FlowReview", `{"from":"10.0.0.1","to":"10.0.0.2","protocol":"TCP","port":"1-65535"}`)
@@ -310,7 +316,7 @@ func (p *pod) attacks(tenant, host string) (out []func(context.Context) (int, st
 		strings.TrimSuffix(strings.Repeat("{},", 80_000), ",")))
 	add(host, computed+"networkpolicies/x/status", "application/json", fmt.Appendf(nil, `{"apiVersion":"controlplane.antrea.io/v1beta2","kind":"NetworkPolicyStatus","metadata":{"name":"x"},"nodes":[{"nodeName":"vm-1","message":%q}]}`,
 		base64.StdEncoding.EncodeToString(make([]byte, 2<<20))))
-	add(host, analysis+"trafficreports", "application/json", fmt.Appendf(nil, `{"apiVersion":"analysis.nephele.io/v1alpha1","kind":"TrafficReport","metadata":{"name":"vm-1"},"enforcer":"vm-1","flows":[%s]}`,
+	add(host, analysis+"trafficreports", "application/json", fmt.Appendf(nil, `{"apiVersion":"analysis.nephele.io/v1alpha1","kind":"TrafficReport","metadata":{"name":"vm-1"},"enforcer":"`+attackerNS+`/vm-1","flows":[%s]}`,
 		strings.TrimSuffix(strings.Repeat("{},", 80_000), ",")))
 	add(host, stats+"nodelatencystats", "application/json", fmt.Appendf(nil, `{"apiVersion":"stats.antrea.io/v1alpha1","kind":"NodeLatencyStats","metadata":{"name":"vm-1"},"peerNodeLatencyStats":[%s]}`,
 		strings.TrimSuffix(strings.Repeat("{},", 80_000), ",")))
