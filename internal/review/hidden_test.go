@@ -408,6 +408,31 @@ func TestTwoWorldsAreOne(t *testing.T) {
 			same("rules of "+of, a, b, errA, errB)
 		}
 		ends := append(sortedEnds(full), sortedEnds(other)...)
+		for range 25 { // whom names and selectors mean, which may mean nobody
+			e := ends[r.IntN(len(ends))]
+			asked := []string{askedBy(full, e, r), "*/*", e.Namespace + "/*", "*/" + e.Name, "node/" + e.Name, "cloud/" + e.Name, "pod/" + e.Namespace + "/" + e.Name, e.Name, "svc/" + e.Namespace + "/" + e.Name}
+			group := "namespace"
+			if keys := slices.Sorted(maps.Keys(e.Labels)); len(keys) > 0 {
+				group = keys[r.IntN(len(keys))]
+				value := e.Labels[group]
+				asked = append(asked, "*/"+group+"="+value, e.Namespace+"/"+group+" in ("+value+")", e.Namespace+"/!"+group)
+			}
+			of := asked[r.IntN(len(asked))]
+			for _, spec := range []v1alpha1.ReachReviewSpec{
+				{From: of, To: "any", Refused: true, Limit: 3, Page: 2}, {To: of}, {From: of, To: of, Grouped: true}, {To: of, GroupBy: group, Rows: 2, Columns: 2, FirstRow: 1},
+			} {
+				a, errA := review.Reach(worlds[0], spec)
+				b, errB := review.Reach(worlds[1], spec)
+				same(fmt.Sprintf("%+v", spec), a, b, errA, errB)
+			}
+			a, errA := review.Rules(worlds[0], v1alpha1.EffectiveRulesSpec{Of: of})
+			b, errB := review.Rules(worlds[1], v1alpha1.EffectiveRulesSpec{Of: of})
+			same("rules of "+of, a, b, errA, errB)
+			q := v1alpha1.FlowReviewSpec{From: of, To: asked[r.IntN(len(asked))], Protocol: "TCP", Port: "80"}
+			x, errX := review.Flow(one, q)
+			y, errY := review.Flow(two, q)
+			same(fmt.Sprintf("%+v", q), x, y, errX, errY)
+		}
 		for range 100 {
 			from, to := ends[r.IntN(len(ends))], ends[r.IntN(len(ends))]
 			q := v1alpha1.FlowReviewSpec{From: askedBy(full, from, r), To: askedBy(full, to, r), Protocol: "TCP", Port: fmt.Sprint(79 + r.IntN(5))}
