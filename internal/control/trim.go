@@ -35,6 +35,10 @@ const (
 	maxShared    = 1 << 16
 	maxSpecs     = 1 << 12
 	maxSpecBytes = 1 << 10
+	// manyRules is how many rules of a direction a Kubernetes NetworkPolicy may have before equal
+	// ones are left out: an empty rule is two bytes where it is stored, and some hundred here, and
+	// nobody but kube-apiserver has a say in how many there are.
+	manyRules = 1000
 )
 
 // NewTrimmer returns a Trimmer.
@@ -47,6 +51,7 @@ func NewTrimmer() *Trimmer {
 // have the same parts, and of VirtualMachines and ExternalEntities equal texts become the same
 // text. It is a transformation for informers (cache.Options.DefaultTransform): a cache with it
 // cannot be asked for Pods, and neither a map of labels nor a part of such a spec may be modified.
+// Of a great many rules of such a policy the first of equal ones is left, which allows the same.
 func (t *Trimmer) Trim(object any) (any, error) {
 	if o, ok := object.(client.Object); ok && len(o.GetManagedFields()) > 0 {
 		o.SetManagedFields(nil)
@@ -128,6 +133,8 @@ func (t *Trimmer) trimSpec(spec *networkingv1.NetworkPolicySpec) {
 	if shared {
 		key = string(t.content) // the rest uses the place again
 	}
+	spec.Ingress = distinct(spec.Ingress, (*networkingv1.NetworkPolicyIngressRule).Marshal)
+	spec.Egress = distinct(spec.Egress, (*networkingv1.NetworkPolicyEgressRule).Marshal)
 	t.trimSelector(&spec.PodSelector)
 	for i := range spec.Ingress {
 		t.trimPeers(spec.Ingress[i].From)
@@ -142,6 +149,26 @@ func (t *Trimmer) trimSpec(spec *networkingv1.NetworkPolicySpec) {
 		clear(t.specs)
 	}
 	t.specs[key] = *spec
+}
+
+// distinct leaves out rules that are as an earlier one, if there are more than manyRules.
+func distinct[R any](rules []R, encode func(*R) ([]byte, error)) []R {
+	if len(rules) <= manyRules {
+		return rules
+	}
+	var out []R
+	known := map[string]bool{}
+	for i := range rules {
+		text, err := encode(&rules[i])
+		if err != nil {
+			return rules
+		}
+		if !known[string(text)] {
+			known[string(text)] = true
+			out = append(out, rules[i])
+		}
+	}
+	return out
 }
 
 func (t *Trimmer) trimPeers(peers []networkingv1.NetworkPolicyPeer) {

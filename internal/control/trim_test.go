@@ -24,6 +24,8 @@ import (
 
 	"github.com/nephele-io/nephele/api/antrea/v1alpha2"
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
+	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
 	"github.com/nephele-io/nephele/internal/control/convert"
 	"github.com/nephele-io/nephele/internal/policy"
 )
@@ -282,6 +284,53 @@ func TestTrimSharesTexts(t *testing.T) {
 				t.Errorf("%q is there twice", s)
 			}
 			texts[s] = unsafe.StringData(s)
+		}
+	}
+}
+
+// TestManyEqualRules: a Kubernetes NetworkPolicy of a megabyte of rules that say the same takes no
+// more than one with each of them once. What is computed of it allows the same; up to manyRules
+// nothing is left out.
+func TestManyEqualRules(t *testing.T) {
+	from := func(cidr string) networkingv1.NetworkPolicyIngressRule {
+		return networkingv1.NetworkPolicyIngressRule{From: []networkingv1.NetworkPolicyPeer{{IPBlock: &networkingv1.IPBlock{CIDR: cidr}}}}
+	}
+	port := intstr.FromInt32(80)
+	to := networkingv1.NetworkPolicyEgressRule{Ports: []networkingv1.NetworkPolicyPort{{Port: &port}}}
+	w := newTestWorld(t)
+	w.put(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "vms", Name: "x", UID: "x"}, Spec: corev1.PodSpec{NodeName: "n"},
+		Status: corev1.PodStatus{PodIP: "10.0.0.1", PodIPs: []corev1.PodIP{{IP: "10.0.0.1"}}}})
+	for name, c := range map[string]struct {
+		ingress, egress         int
+		leftIngress, leftEgress int
+	}{"a few": {manyRules, manyRules, manyRules, manyRules}, "many": {700_000, manyRules + 1, 3, 1}} {
+		p := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "vms", Name: "p", UID: types.UID(name), Generation: 1}}
+		p.Spec.PolicyTypes = []networkingv1.PolicyType{networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress}
+		p.Spec.Ingress = make([]networkingv1.NetworkPolicyIngressRule, c.ingress)
+		p.Spec.Ingress[c.ingress/2], p.Spec.Ingress[c.ingress-2], p.Spec.Ingress[c.ingress-1] = from("10.0.0.0/8"), from("192.0.2.0/24"), from("10.0.0.0/8")
+		for range c.egress {
+			p.Spec.Egress = append(p.Spec.Egress, to)
+		}
+		out, err := NewTrimmer().Trim(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		trimmed := out.(*networkingv1.NetworkPolicy)
+		if len(trimmed.Spec.Ingress) != c.leftIngress || len(trimmed.Spec.Egress) != c.leftEgress || !reflect.DeepEqual(trimmed.Spec.Egress[0], to) {
+			t.Errorf("%s: %d and %d rules are left", name, len(trimmed.Spec.Ingress), len(trimmed.Spec.Egress))
+			continue
+		}
+		if name != "many" {
+			continue
+		}
+		if want := []networkingv1.NetworkPolicyIngressRule{{}, from("10.0.0.0/8"), from("192.0.2.0/24")}; !reflect.DeepEqual(trimmed.Spec.Ingress, want) {
+			t.Errorf("left is %v", trimmed.Spec.Ingress)
+		}
+		w.put(trimmed)
+		w.settle()
+		all, _, err := w.Store().List(watchstore.NetworkPolicies, "n")
+		if err != nil || len(all) != 1 || len(all[0].(*v1beta2.NetworkPolicy).Rules) != 4 {
+			t.Errorf("computed: %v, %v", all, err)
 		}
 	}
 }
