@@ -17,6 +17,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -35,6 +36,7 @@ import (
 	"github.com/nephele-io/nephele/internal/clusterset/hub"
 	"github.com/nephele-io/nephele/internal/clusterset/member"
 	"github.com/nephele-io/nephele/internal/clusterset/wire"
+	"github.com/nephele-io/nephele/internal/control/convert"
 	"github.com/nephele-io/nephele/internal/enroll"
 	"github.com/nephele-io/nephele/internal/enroll/credential"
 	"github.com/nephele-io/nephele/internal/platform/keyring"
@@ -55,6 +57,36 @@ type set struct {
 	server *httptest.Server
 	sides  map[string]*side
 	told   realizations
+	tally
+}
+
+// tally is what the hub's statistics were told, by cluster and policy.
+type tally struct {
+	counting sync.Mutex
+	counts   map[string]wire.Counted
+}
+
+// PutElsewhere implements hub.Statistics.
+func (y *tally) PutElsewhere(cluster, epoch string, c *wire.Counted) {
+	y.counting.Lock()
+	defer y.counting.Unlock()
+	if y.counts == nil {
+		y.counts = map[string]wire.Counted{}
+	}
+	y.counts[cluster+"/"+epoch+"/"+c.UID] = *c
+}
+
+// DropElsewhere implements hub.Statistics.
+func (y *tally) DropElsewhere(cluster string) {
+	y.counting.Lock()
+	defer y.counting.Unlock()
+	maps.DeleteFunc(y.counts, func(key string, _ wire.Counted) bool { return strings.HasPrefix(key, cluster+"/") })
+}
+
+func (y *tally) counted(key string) wire.Counted {
+	y.counting.Lock()
+	defer y.counting.Unlock()
+	return y.counts[key]
 }
 
 // side is a member with its line.
@@ -65,7 +97,14 @@ type side struct {
 	stop func()
 	// judges, if set, says what becomes of a flow.
 	judges func(from, to string) string
+	// packets is what rule r of every policy has matched.
+	packets atomic.Int64
 	*knows
+}
+
+func (m *side) count(o client.Object) (wire.Counted, bool) {
+	n := wire.Count{Packets: m.packets.Load()}
+	return wire.Counted{Count: n, Rules: []wire.RuleCount{{Name: "r", Count: n}}}, convert.FromHub(o)
 }
 
 // flow answers questions about this member: it allows what goes to port 5432, and says what it was
@@ -266,7 +305,7 @@ func (s *set) must(err error) {
 // run starts a process of the hub.
 func (s *set) run() {
 	ctx, cancel := context.WithCancel(s.Context())
-	h := hub.New(hub.Options{Client: s.hub, Live: s.hub, Informers: s.hub, Policies: &s.told, Clock: s.clock, Log: logr.Discard(), Program: "1", Epoch: fmt.Sprint(s.clock.Now())})
+	h := hub.New(hub.Options{Client: s.hub, Live: s.hub, Informers: s.hub, Policies: &s.told, Statistics: &s.tally, Clock: s.clock, Log: logr.Discard(), Program: "1", Epoch: fmt.Sprint(s.clock.Now())})
 	var running sync.WaitGroup
 	running.Go(func() { _ = h.Start(ctx) })
 	s.mu.Lock()
@@ -364,7 +403,7 @@ func (s *set) boot(m *side) {
 	m.knows = &knows{entities: map[policy.EntityRef]policy.Entity{}}
 	ctx, cancel := context.WithCancel(s.Context())
 	one := member.New(member.Options{
-		Client: m.store, Live: m.store, Informers: m.store, Policies: m.knows, Flow: m.flow, Clock: s.clock, Random: func() float64 { return 0 }, Log: logr.Discard(),
+		Client: m.store, Live: m.store, Informers: m.store, Policies: m.knows, Counted: m.count, Flow: m.flow, Clock: s.clock, Random: func() float64 { return 0 }, Log: logr.Discard(),
 		Namespace: "kube-system", Program: "1", Epoch: "e", ClusterID: "id-" + m.name,
 	})
 	done := make(chan struct{})
@@ -1308,4 +1347,32 @@ func TestPanics(t *testing.T) {
 		r := s.told.of(string(p.UID), "west")
 		return r.Phase == string(v1beta1.NetworkPolicyRealized), r
 	})
+}
+
+// TestCounted: what members have counted for a policy of the hub is told to it, when it changes and
+// with each new stream, and a member that is gone counts no more.
+func TestCounted(t *testing.T) {
+	s := newSet(t, "east", "west")
+	p := fromWeb("p", "web")
+	p.UID, p.Spec.Ingress[0].Name = "u", "r"
+	s.must(s.hub.Create(t.Context(), p))
+	counts := func(cluster string, packets int64) {
+		t.Helper()
+		s.until(fmt.Sprintf("%s has counted %d", cluster, packets), func() (bool, any) {
+			c := s.tally.counted(cluster + "/e/" + string(p.UID))
+			return c.Packets == packets && (packets == 0 || len(c.Rules) == 1 && c.Rules[0].Packets == packets), c
+		})
+	}
+	s.sides["east"].packets.Store(7)
+	s.sides["west"].packets.Store(5)
+	counts("east", 7)
+	counts("west", 5)
+	s.sides["east"].packets.Store(9)
+	counts("east", 9)
+	s.kill()
+	s.tally.DropElsewhere("east")
+	s.run()
+	counts("east", 9)
+	s.must(s.hub.Delete(t.Context(), s.cluster("west")))
+	counts("west", 0)
 }

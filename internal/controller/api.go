@@ -175,6 +175,7 @@ func serveAPI(ctx context.Context, mgr manager.Manager, policies *control.Contro
 	}
 	reviews.set = o.set
 	o.set.reviews.Store(reviews)
+	o.set.book.Store(book)
 	if reviews.traffic, err = newTraffic(ctx, mgr.GetCache(), clk, o); err != nil {
 		return err
 	}

@@ -8,14 +8,20 @@ import (
 	"sync/atomic"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
+	antreav1beta1 "github.com/nephele-io/nephele/api/antrea/v1beta1"
+	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
+	statsv1alpha1 "github.com/nephele-io/nephele/api/stats/v1alpha1"
 	"github.com/nephele-io/nephele/internal/apiserver"
+	"github.com/nephele-io/nephele/internal/apiserver/stats"
 	"github.com/nephele-io/nephele/internal/clusterset/hub"
 	"github.com/nephele-io/nephele/internal/clusterset/member"
+	"github.com/nephele-io/nephele/internal/clusterset/wire"
 	"github.com/nephele-io/nephele/internal/control"
 )
 
@@ -27,6 +33,8 @@ type set struct {
 	member *member.Member
 	// reviews answers questions about this cluster; nil where the API is not served.
 	reviews atomic.Pointer[reviews]
+	// book has what enforcers count; nil where the API is not served.
+	book atomic.Pointer[stats.Book]
 }
 
 // newSet makes both sides of a set. They hear of policies by what is joined later; with nil, an
@@ -38,7 +46,7 @@ func newSet(ctx context.Context, mgr manager.Manager, clk clock.WithTicker, poli
 	}
 	s := &set{}
 	options := member.Options{
-		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Informers: mgr.GetCache(), Flow: s.flow, Clock: clk, Random: rand.Float64,
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Informers: mgr.GetCache(), Counted: s.counted, Flow: s.flow, Clock: clk, Random: rand.Float64,
 		Log: o.Log.WithName("member"), Namespace: APINamespace, Program: o.Version, Epoch: o.epoch, ClusterID: id,
 	}
 	if policies == nil {
@@ -50,7 +58,7 @@ func newSet(ctx context.Context, mgr manager.Manager, clk clock.WithTicker, poli
 	options.Policies = policies
 	s.member = member.New(options)
 	s.hub = hub.New(hub.Options{
-		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Informers: mgr.GetCache(), Policies: policies, Clock: clk, Log: o.Log.WithName("hub"),
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Informers: mgr.GetCache(), Policies: policies, Statistics: s, Clock: clk, Log: o.Log.WithName("hub"),
 		Program: o.Version, Epoch: o.epoch,
 	})
 	return s, nil
@@ -68,6 +76,44 @@ func (s *set) flow(ctx context.Context, spec analysis.FlowReviewSpec) (analysis.
 	q := &analysis.FlowReview{Spec: spec}
 	err := r.Review(ctx, q, apiserver.Sight{All: true, Cluster: true, Namespace: func(string) bool { return true }})
 	return q.Status, err
+}
+
+// counted is what was counted for a copy of a policy of the hub.
+func (s *set) counted(o client.Object) (wire.Counted, bool) {
+	kind := v1beta2.AntreaNetworkPolicy
+	if _, wide := o.(*antreav1beta1.ClusterNetworkPolicy); wide {
+		kind = v1beta2.AntreaClusterNetworkPolicy
+	}
+	book := s.book.Load()
+	if book == nil {
+		return wire.Counted{}, false
+	}
+	c, is := book.Get(kind, o.GetNamespace(), o.GetName())
+	out := wire.Counted{Count: wire.Count(c.Total)}
+	for i := range c.Rules {
+		out.Rules = append(out.Rules, wire.RuleCount{Name: c.Rules[i].Name, Count: wire.Count(c.Rules[i].TrafficStats)})
+	}
+	return out, is
+}
+
+// PutElsewhere implements hub.Statistics.
+func (s *set) PutElsewhere(cluster, epoch string, c *wire.Counted) {
+	book := s.book.Load()
+	if book == nil {
+		return
+	}
+	rules := make(map[string]statsv1alpha1.TrafficStats, len(c.Rules))
+	for i := range c.Rules {
+		rules[c.Rules[i].Name] = statsv1alpha1.TrafficStats(c.Rules[i].Count)
+	}
+	book.PutElsewhere(cluster, epoch, types.UID(c.UID), statsv1alpha1.TrafficStats(c.Count), rules)
+}
+
+// DropElsewhere implements hub.Statistics.
+func (s *set) DropElsewhere(cluster string) {
+	if book := s.book.Load(); book != nil {
+		book.DropElsewhere(cluster)
+	}
 }
 
 // latePolicies breaks the circle between the policy controller, which waits for what is on record

@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -96,6 +97,14 @@ func TestClusterSet(t *testing.T) {
 	if code != 0 || !strings.Contains(text, "east:shop/web") || !strings.Contains(text, "west:shop/web") || strings.Contains(text, "forged") || strings.Contains(text, "Unknown") {
 		t.Errorf("reach: %d %s %s", code, text, errOut)
 	}
+	copied := &v1beta1.ClusterNetworkPolicy{}
+	must(t, west.client.Get(t.Context(), client.ObjectKey{Name: "hub-db-from-web"}, copied))
+	west.counts("n1", copied, 3)
+	eventually(t, time.Minute, "what a member has counted is told in the hub", func(ctx context.Context) (bool, string) {
+		text, err := hub.raw(ctx, "/apis/stats.antrea.io/v1alpha1/antreaclusternetworkpolicystats/db-from-web")
+		return err == nil && strings.Contains(string(text), `"packets":3,"bytes":300,"sessions":1}`) && strings.Contains(string(text), copied.Spec.Ingress[0].Name), fmt.Sprint(string(text), err)
+	})
+
 	tests := filepath.Join(t.TempDir(), "set.yaml")
 	must(t, os.WriteFile(tests, []byte(`{apiVersion: nephele.io/v1alpha1, kind: PolicyTest, metadata: {name: set}, spec: {flows: [
 		{from: "east:shop/app=web", to: "west:shop/db", port: 5432, expect: allow}, {from: "east:shop/web", to: "west:shop/db", port: 5432, expect: deny}]}}`), 0o600))
@@ -112,7 +121,6 @@ func TestClusterSet(t *testing.T) {
 	west.run()
 	west.admits("10.1.0.5")
 	west.guards("db", "web")
-	copied := &v1beta1.ClusterNetworkPolicy{}
 	must(t, west.client.Get(t.Context(), client.ObjectKey{Name: "hub-db-from-web"}, copied))
 	edit(t, west.client, copied, func() { copied.Spec.Priority = 9 })
 
@@ -202,17 +210,41 @@ func TestAntreaMember(t *testing.T) {
 
 func (c *cluster) kubeconfig() string { return filepath.Join(c.dir, "kubeconfig") }
 
-// computed reads what is computed for everybody.
-func (c *cluster) computed(ctx context.Context, resource string, into any) error {
+// rest is a client for whatever is served.
+func (c *cluster) rest() (rest.Interface, error) {
 	cfg, err := clientcmd.BuildConfigFromFlags("", c.kubeconfig())
 	if err != nil {
-		return err
+		return nil, err
 	}
 	kube, err := kubernetes.NewForConfig(cfg)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	text, err := kube.RESTClient().Get().AbsPath("/apis/controlplane.antrea.io/v1beta2/" + resource).DoRaw(ctx)
+	return kube.RESTClient(), nil
+}
+
+// raw reads a path.
+func (c *cluster) raw(ctx context.Context, path string) ([]byte, error) {
+	served, err := c.rest()
+	if err != nil {
+		return nil, err
+	}
+	return served.Get().AbsPath(path).DoRaw(ctx)
+}
+
+// counts says what a Node has counted of the first rule of a policy.
+func (c *cluster) counts(node string, p *v1beta1.ClusterNetworkPolicy, packets int64) {
+	c.t.Helper()
+	served, err := c.rest()
+	must(c.t, err)
+	body := fmt.Sprintf(`{"apiVersion":"controlplane.antrea.io/v1beta2","kind":"NodeStatsSummary","metadata":{"name":%q},"antreaClusterNetworkPolicies":[
+		{"networkPolicy":{"uid":%q},"ruleTrafficStats":[{"name":%q,"trafficStats":{"packets":%d,"bytes":%d,"sessions":1}}]}]}`, node, p.UID, p.Spec.Ingress[0].Name, packets, 100*packets)
+	must(c.t, served.Post().AbsPath("/apis/controlplane.antrea.io/v1beta2/nodestatssummaries").SetHeader("Content-Type", "application/json").Body([]byte(body)).Do(c.t.Context()).Error())
+}
+
+// computed reads what is computed for everybody.
+func (c *cluster) computed(ctx context.Context, resource string, into any) error {
+	text, err := c.raw(ctx, "/apis/controlplane.antrea.io/v1beta2/"+resource)
 	if err != nil {
 		return err
 	}

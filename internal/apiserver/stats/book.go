@@ -73,6 +73,20 @@ type page struct {
 	since metav1.Time
 	total v1alpha1.TrafficStats
 	rules map[string]*v1alpha1.TrafficStats
+	// elsewhere is what other clusters have counted, by their names.
+	elsewhere map[string]*part
+}
+
+// part is what another cluster has counted: what its process says in all, and what former ones did.
+type part struct {
+	epoch       string
+	now, former sums
+}
+
+// sums are those of a policy, and those of its rules by their names.
+type sums struct {
+	total v1alpha1.TrafficStats
+	rules map[string]v1alpha1.TrafficStats
 }
 
 func (p *page) key() nameKey { return nameKey{p.Kind, p.Namespace, p.Name} }
@@ -287,9 +301,17 @@ func (b *Book) List(kind v1beta2.NetworkPolicyType, namespace string) []Counters
 }
 
 func (p *page) counters() Counters {
-	c := Counters{Policy: p.Policy, Since: p.since, Total: p.total}
-	for _, name := range slices.Sorted(maps.Keys(p.rules)) {
-		c.Rules = append(c.Rules, v1alpha1.RuleTrafficStats{Name: name, TrafficStats: *p.rules[name]})
+	all := sums{total: p.total}
+	for name, s := range p.rules {
+		all.add(sums{rules: map[string]v1alpha1.TrafficStats{name: *s}})
+	}
+	for _, e := range p.elsewhere {
+		all.add(e.now)
+		all.add(e.former)
+	}
+	c := Counters{Policy: p.Policy, Since: p.since, Total: all.total}
+	for _, name := range slices.Sorted(maps.Keys(all.rules)) {
+		c.Rules = append(c.Rules, v1alpha1.RuleTrafficStats{Name: name, TrafficStats: all.rules[name]})
 	}
 	return c
 }

@@ -6,6 +6,7 @@
 // report about any other policy is passed over, as is one about a policy that does not concern the
 // enforcer, and what no honest counter does: to go backwards. What is reported of a rule that the
 // policy does not have counts for the policy only. Sums stop at the largest number there is.
+// What other clusters of a set have counted is added to that, each no more than its own part.
 // Multicast and latency are whole states: a report takes the place of the one before.
 //
 // Everything is in memory and begins anew with the process. It does no I/O; the clock is given.

@@ -69,6 +69,15 @@ type Policies interface {
 	RealizedInClusters(uid string, in []v1beta1.ClusterRealization)
 }
 
+// Statistics add up what members count; a stats.Book does.
+type Statistics interface {
+	// PutElsewhere says what a member has counted for a policy of the hub, in all since its process
+	// began, which epoch names.
+	PutElsewhere(cluster, epoch string, counted *wire.Counted)
+	// DropElsewhere forgets a member.
+	DropElsewhere(cluster string)
+}
+
 // Options are what a Hub needs. All are required.
 type Options struct {
 	// Client reads from a cache, and writes the status of Clusters and what is on record of
@@ -77,8 +86,10 @@ type Options struct {
 	Live      client.Reader
 	Informers Informers
 	Policies  Policies
-	Clock     clock.WithTicker
-	Log       logr.Logger
+	// Statistics are asked for whenever there is something to add.
+	Statistics Statistics
+	Clock      clock.WithTicker
+	Log        logr.Logger
 	// Program is the version of the program, Epoch names this process.
 	Program, Epoch string
 }
@@ -343,6 +354,7 @@ func (h *Hub) drop(name string) {
 		delete(h.clusters, name)
 		h.dropped[name] = max(h.dropped[name], m.recorded.parts)
 		h.union.DropCluster(name)
+		h.Statistics.DropElsewhere(name)
 	}
 }
 
@@ -487,6 +499,24 @@ func (h *Hub) reported(m *member, all []wire.Realization) {
 				h.realized(t)
 			}
 		}
+	}
+}
+
+// counted takes over what a member has counted for policies that are for it, as far as these have
+// such rules. The caller holds the lock.
+func (h *Hub) counted(m *member, all []wire.Counted) {
+	for i := range all {
+		c := &all[i]
+		t := h.target(c.UID)
+		if !slices.Contains(t.clusters, m.cluster.Name) {
+			continue
+		}
+		if err := c.Check(); err != nil {
+			m.wrong = shortened("what it has counted: "+err.Error(), 256)
+			continue
+		}
+		c.Rules = slices.DeleteFunc(c.Rules, func(r wire.RuleCount) bool { return !slices.Contains(t.rules, r.Name) })
+		h.Statistics.PutElsewhere(m.cluster.Name, m.hello.Epoch, c)
 	}
 }
 

@@ -61,6 +61,8 @@ type target struct {
 	uid        string
 	generation int64
 	clusters   []string
+	// rules are the names of its rules.
+	rules []string
 	// observed are the generations of it that clusters have told, by its own status: these may have
 	// it.
 	observed map[string]int64
@@ -103,6 +105,11 @@ func draw(in *inputs, former map[string]*wire.Policy) *outline {
 			continue // its status says so
 		}
 		t := target{uid: string(s.object.GetUID()), generation: s.object.GetGeneration(), observed: observed(s.object), hidden: map[string]string{}, blind: map[string]string{}}
+		for _, r := range slices.Concat(s.policy.Ingress, s.policy.Egress) {
+			if r.Name != "" {
+				t.rules = append(t.rules, r.Name)
+			}
+		}
 		for i := range in.clusters {
 			if c := &in.clusters[i]; c.DeletionTimestamp.IsZero() && selector.Matches(peers.LabelsOf(c)) {
 				t.clusters = append(t.clusters, c.Name)

@@ -354,6 +354,7 @@ func (h *Hub) apply(cluster string, s *session, up *wire.Up) bool {
 	}
 	s.answered(up.Answers)
 	h.reported(m, up.Realizations)
+	h.counted(m, up.Counted)
 	if len(up.Answers) == 0 {
 		wake(h.commits)
 	}

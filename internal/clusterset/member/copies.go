@@ -628,8 +628,11 @@ func (m *Member) hearCopy(o client.Object, gone bool) {
 	if gone {
 		delete(m.seen, uid)
 		delete(m.generations, uid)
+		delete(m.copies, uid)
+		delete(m.counted, uid)
 		return
 	}
+	m.copies[uid] = o
 	r := realizationOf(o)
 	if m.seen[uid] != r {
 		m.seen[uid] = r

@@ -85,6 +85,8 @@ type Options struct {
 	Informers Informers
 	// Policies compute the policies of this cluster; nil says that an Antrea Controller does.
 	Policies Policies
+	// Counted is what was counted for a policy of this cluster; false if nothing is.
+	Counted func(o client.Object) (wire.Counted, bool)
 	// Flow answers questions about flows, as of everything that is known here.
 	Flow   func(ctx context.Context, spec analysis.FlowReviewSpec) (analysis.FlowReviewStatus, error)
 	Clock  clock.WithTicker
@@ -128,7 +130,12 @@ type Member struct {
 	// told.
 	generations map[string]int64
 	retell      map[string]bool
-	lastRecord  time.Time
+	// copies are the copies themselves, by uid; counted is what was told of them in this stream, and
+	// uncounted what is to be told.
+	copies     map[string]client.Object
+	counted    map[string]wire.Counted
+	uncounted  []wire.Counted
+	lastRecord time.Time
 	// sent notes which parts of groups the present stream has brought, or the one that it goes on.
 	sent map[string]map[string]bool
 	// notes are what the hub says of groups that own policies name, untellable by policy why some
@@ -173,7 +180,8 @@ func New(o Options) *Member {
 		asking: make(chan struct{}, 1),
 		feed:   feed.New(), book: remote.New(peers.Allows), recorded: map[string]bool{}, stale: map[string]bool{}, wanted: map[string]*wire.Policy{},
 		dirty: map[string]bool{}, outcome: map[string]wire.Realization{}, seen: map[string]wire.Realization{}, generations: map[string]int64{}, retell: map[string]bool{},
-		notes: map[string]string{}, untellable: map[string]map[string]string{},
+		copies: map[string]client.Object{},
+		notes:  map[string]string{}, untellable: map[string]map[string]string{},
 	}
 	if o.Policies == nil {
 		m.Policies = elsewhere{}

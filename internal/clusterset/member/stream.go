@@ -18,6 +18,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	setv1alpha1 "github.com/nephele-io/nephele/api/set/v1alpha1"
@@ -324,6 +325,7 @@ func (m *Member) welcomed(w *wire.Welcome) {
 	m.relabel(w.Labels)
 	m.annotate()
 	m.forgetQuestions()
+	m.counted, m.uncounted = map[string]wire.Counted{}, nil
 	if m.state.stream = w.Stream; w.Resumed {
 		if !m.feed.Resume(w.Taken) {
 			m.feed.Begin()
@@ -376,6 +378,7 @@ func (m *Member) speak(ctx context.Context, out io.Writer) {
 			return
 		case <-m.told:
 		case <-ticker.C():
+			m.count()
 			if wire.Write(out, &wire.Up{Beat: true}) != nil {
 				return
 			}
@@ -400,7 +403,7 @@ func (m *Member) next() *wire.Up {
 		return u
 	}
 	if len(m.retell) == 0 {
-		return nil
+		return m.nextCounted()
 	}
 	out := &wire.Up{}
 	for uid := range m.retell {
@@ -416,6 +419,43 @@ func (m *Member) next() *wire.Up {
 			break
 		}
 	}
+	return out
+}
+
+// count finds out for which copies something was counted that the hub does not know.
+func (m *Member) count() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.uncounted = nil
+	for _, uid := range slices.Sorted(maps.Keys(m.copies)) {
+		c, is := m.Counted(m.copies[uid])
+		c.UID = uid
+		if is && !equality.Semantic.DeepEqual(c, m.counted[uid]) && (c.Count != wire.Count{} || m.counted[uid].UID != "") {
+			m.uncounted = append(m.uncounted, c)
+		}
+	}
+}
+
+// mostCounted is about how many bytes what was counted has in one record, but for the last policy.
+const mostCounted = 128 << 10
+
+// nextCounted is what to tell next of what was counted; nil if there is nothing. The caller holds
+// the lock.
+func (m *Member) nextCounted() *wire.Up {
+	size, n := 0, 0
+	for ; n < len(m.uncounted) && size < mostCounted; n++ {
+		c := &m.uncounted[n]
+		size += 200
+		for i := range c.Rules {
+			size += 100 + len(c.Rules[i].Name)
+		}
+		m.counted[c.UID] = *c
+	}
+	if n == 0 {
+		return nil
+	}
+	out := &wire.Up{Counted: m.uncounted[:n]}
+	m.uncounted = m.uncounted[n:]
 	return out
 }
 

@@ -126,6 +126,46 @@ type Realization struct {
 	Desired  int32  `json:"desired,omitempty"`
 }
 
+// Count is what rules have matched.
+type Count struct {
+	Packets  int64 `json:"p,omitempty"`
+	Bytes    int64 `json:"b,omitempty"`
+	Sessions int64 `json:"s,omitempty"`
+}
+
+// RuleCount is what one rule has matched.
+type RuleCount struct {
+	Name string `json:"n"`
+	Count
+}
+
+// Counted is what a member has counted for a policy of the hub, in all since it began to.
+type Counted struct {
+	// UID is that of the policy in the hub.
+	UID string `json:"uid"`
+	Count
+	Rules []RuleCount `json:"r,omitempty"`
+}
+
+// MostRules is how many rules of one policy are counted apart.
+const MostRules = 1024
+
+// Check fails unless it may be what was counted.
+func (c *Counted) Check() error {
+	if len(c.Rules) > MostRules {
+		return fmt.Errorf("%d rules of a policy, want at most %d", len(c.Rules), MostRules)
+	}
+	below := c.Sessions < 0 || c.Packets < 0 || c.Bytes < 0
+	for i := range c.Rules {
+		r := &c.Rules[i]
+		below = below || r.Sessions < 0 || r.Packets < 0 || r.Bytes < 0
+	}
+	if below {
+		return errors.New("less than nothing was counted")
+	}
+	return nil
+}
+
 // Up is a record of a member. Its parts count in this order.
 type Up struct {
 	Hello *Hello `json:"hello,omitempty"`
@@ -153,6 +193,7 @@ type Up struct {
 	GoneInterests []string   `json:"goneInterests,omitempty"`
 
 	Realizations []Realization `json:"realizations,omitempty"`
+	Counted      []Counted     `json:"counted,omitempty"`
 	// Answers are those to questions of this stream.
 	Answers []Answer `json:"answers,omitempty"`
 	// Beat says nothing: whoever sends is there.

@@ -77,7 +77,7 @@ func FuzzRemoteMember(f *testing.F) {
 // FuzzUp: whatever is read, what passes its check can be written and read again.
 func FuzzUp(f *testing.F) {
 	f.Add([]byte(`{"hello":{"version":1,"epoch":"x"},"labels":[{"i":1,"l":{"app":"web"}}],"entities":[{"k":"p","s":"shop","n":"web","l":1,"a":["10.0.0.1"],"o":[{"n":"http","t":"TCP","p":80}]}]}` + "\n"))
-	f.Add([]byte(`{"entities":[{"k":"n","n":"x","a":["::ffff:1.2.3.4","fe80::1%0"]}],"gone":[{}],"namespaces":[{"n":"a"}]}` + "\n"))
+	f.Add([]byte(`{"entities":[{"k":"n","n":"x","a":["::ffff:1.2.3.4","fe80::1%0"]}],"gone":[{}],"namespaces":[{"n":"a"}],"counted":[{"uid":"u","p":-1,"r":[{"n":"x","b":1}]}]}` + "\n"))
 	f.Fuzz(func(t *testing.T, line []byte) {
 		var u Up
 		if NewReader(bytes.NewReader(line)).Read(&u) != nil {
@@ -91,6 +91,9 @@ func FuzzUp(f *testing.F) {
 		}
 		for i := range u.Gone {
 			_ = u.Gone[i].Check()
+		}
+		for i := range u.Counted {
+			_ = u.Counted[i].Check()
 		}
 		var out bytes.Buffer
 		if err := Write(&out, u); err != nil && !errors.Is(err, ErrTooLong) {
