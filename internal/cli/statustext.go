@@ -82,6 +82,9 @@ const clusterRow = "%-26s %-10s %8s %8s  %s"
 // them.
 func setLines(r *status.Report, each bool) string {
 	var b strings.Builder
+	if r.Hub != nil {
+		fmt.Fprintf(&b, "%-12s%s\n", "Hub", terminal.Printable(r.Hub.Text()))
+	}
 	if m := r.Membership; m != nil {
 		state := "not connected to its hub"
 		if m.Connected {

@@ -66,6 +66,7 @@ func Collect(ctx context.Context, c client.Reader, now func() time.Time, asked .
 	g.services(ctx)
 	g.agents(ctx)
 	g.clusters(ctx)
+	g.hub(ctx)
 	g.controller(ctx)
 	g.judge()
 	return g.report, nil

@@ -39,6 +39,8 @@ type Report struct {
 	// it is a member of none.
 	Clusters   []Cluster   `json:"clusters,omitempty"`
 	Membership *Membership `json:"membership,omitempty"`
+	// Hub is there if several processes are one control plane on one database.
+	Hub *Hub `json:"hub,omitempty"`
 	// Asked are the phases of the policies that were asked for by name.
 	Asked map[string]Phase `json:"asked,omitempty"`
 	// Attention is what needs a person, the worst first, and Notes what one should know.

@@ -116,6 +116,10 @@ func TestHubOfThree(t *testing.T) {
 		return err == nil, fmt.Sprint(err)
 	})
 	west.guards("db", "web")
+	eventually(t, time.Minute, "status tells who is away", func(context.Context) (bool, string) {
+		code, out, errOut := run(t, "status", "--kubeconfig", third.kubeconfig())
+		return code == 1 && strings.Contains(out, "2 of 3 answer, and 2 are needed; away: first"), out + errOut
+	})
 	t.Logf("a policy was in force at a member of the set %s after the one that led was killed", time.Since(killed).Round(100*time.Millisecond))
 	west.admits("10.2.0.8")
 

@@ -49,8 +49,9 @@ type Member struct {
 	Name, Peer string
 	// Learner says that it does not count yet: it is catching up. Leads says that the others follow
 	// it. Reached says that it answers this machine.
-	Learner, Leads, Reached bool
-	id                      uint64
+	// Asked says that it is the one that this was asked of.
+	Learner, Leads, Reached, Asked bool
+	id                             uint64
 }
 
 // OpenPeering reaches the control plane that runs on a data directory of this machine.
@@ -110,7 +111,8 @@ func (p *Peering) Members(ctx context.Context) ([]Member, error) {
 	out := make([]Member, len(list.Members))
 	var asking sync.WaitGroup
 	for i, m := range list.Members {
-		out[i] = Member{Name: m.Name, Learner: m.IsLearner, Leads: m.ID == status.Leader, id: m.ID, Reached: m.ID == list.Header.MemberId}
+		out[i] = Member{Name: m.Name, Learner: m.IsLearner, Leads: m.ID == status.Leader, id: m.ID, Asked: m.ID == list.Header.MemberId}
+		out[i].Reached = out[i].Asked
 		if len(m.PeerURLs) > 0 {
 			out[i].Peer = strings.TrimPrefix(m.PeerURLs[0], "https://")
 		}

@@ -104,6 +104,11 @@ func Run(ctx context.Context, cfg Config, during func(ctx context.Context, s Ses
 	return attend(ctx, cp, cfg.Controller, func(ctx context.Context) error {
 		steps.Step("")
 		defer trimHeap()()
+		quorum, err := newQuorum(cp.RestConfig(), cfg.DataDir, cfg.Peers != nil)
+		if err != nil {
+			return err
+		}
+		defer quorum.start(ctx)()
 		return during(ctx, Session{
 			RestConfig: cp.RestConfig(), URL: cp.URL(), Kubeconfig: cp.Kubeconfig(), LogDir: cp.LogDir(),
 			StartUp: time.Since(begin),
