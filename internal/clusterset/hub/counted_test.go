@@ -15,8 +15,8 @@ type tally map[string]*wire.Counted
 func (t tally) PutElsewhere(_, _ string, c *wire.Counted) { t[c.UID] = c }
 func (tally) DropElsewhere(string)                        {}
 
-// TestCountedIsBounded: a member counts for the policies that are for it and for the rules that they
-// have, and for nothing else; what nobody can have counted is told and left out.
+// TestCountedIsBounded: a member counts for the policies that are for it, and the rules of these,
+// and for nothing else. What nobody can have counted is told and left out.
 func TestCountedIsBounded(t *testing.T) {
 	t.Parallel()
 	h, m, _ := connected()

@@ -130,8 +130,8 @@ type Member struct {
 	// told.
 	generations map[string]int64
 	retell      map[string]bool
-	// copies are the copies themselves, by uid; counted is what was told of them in this stream, and
-	// uncounted what is to be told.
+	// copies are the copies themselves, by uid; counted is what was told of them in this stream,
+	// and uncounted what is to be told.
 	copies     map[string]client.Object
 	counted    map[string]wire.Counted
 	uncounted  []wire.Counted
