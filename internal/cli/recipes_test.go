@@ -3,6 +3,7 @@ package cli
 import (
 	"encoding/json"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -10,21 +11,32 @@ import (
 	"github.com/nephele-io/nephele/internal/preview"
 )
 
-// recipes are the policies of docs/recipes.md by their headings, and the estate that they are tried
-// on.
+// recipes are the policies of docs/examples/recipes by the names of their files, and the estate
+// that they are tried on. docs/recipes.md links to each.
 func recipes(t *testing.T) (all map[string]string, estate string) {
 	t.Helper()
-	text, err := os.ReadFile("../../docs/recipes.md")
+	page, err := os.ReadFile("../../docs/recipes.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob("../../docs/examples/recipes/*.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
 	all = map[string]string{}
-	for _, m := range regexp.MustCompile("(?s)\n## ([^\n]+)\n.*?```yaml\n(.*?)```").FindAllStringSubmatch(string(text), -1) {
-		all[m[1]] = m[2]
+	for _, f := range files {
+		text, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		name := strings.TrimSuffix(filepath.Base(f), ".yaml")
+		all[name] = string(text)
+		if !strings.Contains(string(page), "(examples/recipes/"+name+".yaml)") {
+			t.Errorf("docs/recipes.md does not name %s", name)
+		}
 	}
-	const last = "The estate of the examples"
-	estate = all[last]
-	delete(all, last)
+	estate = all["estate"]
+	delete(all, "estate")
 	if len(all) < 20 || estate == "" {
 		t.Fatalf("%d recipes, an estate of %d bytes", len(all), len(estate))
 	}
@@ -61,7 +73,7 @@ func TestRecipes(t *testing.T) {
 			}
 			for _, w := range in.Mistakes() {
 				// What is meant for everybody is a warning, which its author tolerates.
-				if public := title == "A web server for everybody" || title == "Closed unless somebody opens"; !public || w.Reason != "OpensToInternet" {
+				if public := title == "web-for-all" || title == "closed"; !public || w.Reason != "OpensToInternet" {
 					t.Errorf("%s: %s", w.Reason, w.Message)
 				}
 			}
