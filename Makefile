@@ -69,8 +69,8 @@ test: ## Run all checks and tests, as CI does; the first run compiles kube-apise
 test-long: ## Prove all that can be proven, in hours; goes on where it was (PARTS=worlds,race runs these, FRESH=1 all again; docs/testing.md)
 	@go run ./hack/tests -slowest $(SLOWEST) $(if $(PARTS),-parts "$(PARTS)") $(if $(FRESH),-fresh) long
 
-screens: ## Write the golden screens of plan, explain, status, reach and rules anew; look at the difference before it is committed
-	go test ./internal/cli -run 'TestScreens$$' -update-screens
+screens: ## Write the golden screens and answers of plan, explain, status, reach and rules anew; look at the difference before it is committed
+	go test ./internal/cli -run 'TestScreens$$|TestAnswers$$' -update-screens
 
 web: ## Build the console's page from web/ into internal/console/page (needs Node 20 and npm; see web/README.md)
 	@hack/web.sh build
