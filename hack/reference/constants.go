@@ -16,9 +16,11 @@ import (
 // constant is a string constant whose value users meet.
 type constant struct{ name, value, doc string }
 
-// named chooses constants by the beginning of their names.
-func named(prefix string) func(*ast.ValueSpec, string) bool {
-	return func(_ *ast.ValueSpec, name string) bool { return strings.HasPrefix(name, prefix) && name != prefix }
+// named chooses constants by the beginnings of their names.
+func named(prefixes ...string) func(*ast.ValueSpec, string) bool {
+	return func(_ *ast.ValueSpec, name string) bool {
+		return slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(name, p) && name != p })
+	}
 }
 
 // typed chooses constants by the names of their types.
@@ -133,7 +135,7 @@ func conditions(out *bytes.Buffer) error {
 		list{"Conditions", "Condition", "api", named("Condition")},
 		list{"Reasons", "Reason", "api", named("Reason")},
 		list{"Warnings of nephele plan", "Reason", "internal", typed("WarningReason")},
-		list{"Words of nephele explain", "Word", "internal/explain", typed("PointState", "Remark", "Difference", "State")},
+		list{"Words of nephele explain", "Word", "internal/explain", named("Point", "Remark", "Differs", "State")},
 	)
 }
 

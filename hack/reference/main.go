@@ -27,6 +27,7 @@ var pages = []page{
 	{"kinds.md", "Kinds and their fields", "Every stored kind, with the type, the bounds and the meaning of each field. `kubectl explain` shows the same.", kinds},
 	{"conditions.md", "Conditions and reasons", "What the conditions in the status of objects say, and the reasons that they and events give.", conditions},
 	{"annotations.md", "Annotations and labels", "What Nephele reads from and writes into the metadata of objects.", annotations},
+	{"answers.md", "Answers", "What `nephele explain`, `reach`, `rules` and `plan` print with `-o json` or `-o yaml`, and the kinds of `analysis.nephele.io`, field by field. A field keeps its name and meaning; fields and words may be added, and texts for people may be reworded.", answers},
 	{"metrics.md", "Metrics", "Every metric of the controller, of enforcers and of agents. [Metrics](../metrics.md) says where they are served.", metrics},
 	{"ec2.md", "What is asked of EC2", "Every action of AWS that Nephele calls, with the parameters that it sets, and the error codes that it knows, by what they mean. [Requirements](../ec2-compatible.md) says what else a service must do.", ec2},
 	{"commands.md", "Commands and flags", "Every command of `nephele` with its flags, as `--help` prints them. `nephele up` and `nephele demo` are only in the all-in-one program: `nephele up --help`.", commands},

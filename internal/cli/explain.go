@@ -105,7 +105,7 @@ func runExplain(cmd *cobra.Command, f explainFlags) error {
 	} else if err := printValue(cmd.OutOrStdout(), f.output, answer); err != nil {
 		return err
 	}
-	if !answer.Passes() {
+	if !explain.Passes(answer) {
 		return terminal.ErrNo
 	}
 	return nil
@@ -113,7 +113,7 @@ func runExplain(cmd *cobra.Command, f explainFlags) error {
 
 // answer asks the controller of the cluster if there is one that answers, and else works the answer
 // out here.
-func (f *explainFlags) answer(cmd *cobra.Command) (*explain.Explanation, error) {
+func (f *explainFlags) answer(cmd *cobra.Command) (*v1alpha1.FlowAnswer, error) {
 	q := f.question(cmd.Flags())
 	if len(f.files) == 0 && f.clouds.snapshot == "" && !f.clouds.unread && !f.cluster.local {
 		question := &v1alpha1.FlowReview{Spec: review.SpecOf(q)}
@@ -122,7 +122,7 @@ func (f *explainFlags) answer(cmd *cobra.Command) (*explain.Explanation, error) 
 			return nil, err
 		}
 		if answered {
-			return review.Explanation(&question.Status)
+			return &question.Status.FlowAnswer, nil
 		}
 	}
 	c, err := f.read(cmd)

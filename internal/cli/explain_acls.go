@@ -4,11 +4,11 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/nephele-io/nephele/internal/explain"
+	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
 )
 
 // aclText says which network ACL stops a packet.
-func aclText(s *explain.ACLEntry) string {
+func aclText(s *analysis.ACLEntry) string {
 	entry, side, what, kind := entryText(s), "into", "it", "network ACL"
 	if s.Egress {
 		side = "out of"
@@ -22,7 +22,7 @@ func aclText(s *explain.ACLEntry) string {
 	return fmt.Sprintf("%s of %s %s does not let %s %s subnet %s, whatever policies and security groups say", entry, kind, shortName(s.ACL), what, side, shortName(s.Subnet))
 }
 
-func entryText(s *explain.ACLEntry) string {
+func entryText(s *analysis.ACLEntry) string {
 	switch {
 	case s.Name != "":
 		return "rule " + s.Name
@@ -33,12 +33,12 @@ func entryText(s *explain.ACLEntry) string {
 }
 
 // doubtText says which filter of a subnet may stop a packet.
-func doubtText(s *explain.ACLEntry) string {
+func doubtText(s *analysis.ACLEntry) string {
 	return fmt.Sprintf("what %s of the subnet's group %s is about is not known here: it may stop it at subnet %s", entryText(s), shortName(s.ACL), shortName(s.Subnet))
 }
 
 // hopText says which rule of a subnet's filter lets a packet through.
-func hopText(s *explain.ACLEntry) string {
+func hopText(s *analysis.ACLEntry) string {
 	side := "into"
 	if s.Egress {
 		side = "out of"

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/azure"
@@ -171,7 +172,7 @@ func (w *azureBalanced) compareHops(t *testing.T, when string, seen map[string]i
 }
 
 // differsOnAzure says in what an answer is not what the simulator says.
-func differsOnAzure(got *explain.Explanation, truth simazure.Passage, seen map[string]int) string {
+func differsOnAzure(got *analysis.FlowAnswer, truth simazure.Passage, seen map[string]int) string {
 	b := got.Balanced
 	if !truth.Listens || b == nil {
 		if truth.Listens != (b != nil) {
@@ -184,7 +185,7 @@ func differsOnAzure(got *explain.Explanation, truth simazure.Passage, seen map[s
 		return "the number of targets"
 	}
 	for _, have := range truth.Targets {
-		i := slices.IndexFunc(b.Targets, func(x explain.BalancedTarget) bool { return x.Traffic.To == have.Addr.String() })
+		i := slices.IndexFunc(b.Targets, func(x analysis.BalancedTarget) bool { return x.Traffic.To == have.Addr.String() })
 		if i < 0 {
 			return "no target " + have.Addr.String()
 		}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/explain"
 	"github.com/nephele-io/nephele/internal/sim/world"
@@ -147,7 +148,7 @@ func (w *balancedWorld) compareHops(t *testing.T, when string, seen map[string]i
 }
 
 // differs says in what an answer is not what the simulator says.
-func differs(got *explain.Explanation, truth world.Passage, through bool, seen map[string]int) string {
+func differs(got *analysis.FlowAnswer, truth world.Passage, through bool, seen map[string]int) string {
 	b := got.Balanced
 	if !through || b == nil {
 		if through != (b != nil) {
@@ -164,7 +165,7 @@ func differs(got *explain.Explanation, truth world.Passage, through bool, seen m
 	}
 	used := map[bool]bool{}
 	for _, have := range truth.Targets {
-		i := slices.IndexFunc(b.Targets, func(x explain.BalancedTarget) bool { return sameTarget(x, have) })
+		i := slices.IndexFunc(b.Targets, func(x analysis.BalancedTarget) bool { return sameTarget(x, have) })
 		if i < 0 {
 			return "no target " + have.Target.ID
 		}
@@ -208,7 +209,7 @@ func differs(got *explain.Explanation, truth world.Passage, through bool, seen m
 }
 
 // sameTarget reports whether an answer is about a target of the simulator.
-func sameTarget(x explain.BalancedTarget, have world.TargetPassage) bool {
+func sameTarget(x analysis.BalancedTarget, have world.TargetPassage) bool {
 	if a, err := netip.ParseAddr(have.Target.ID); err == nil {
 		return x.Traffic.To == a.String()
 	}

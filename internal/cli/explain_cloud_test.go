@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/nephele-io/nephele/internal/explain"
+	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
 )
 
 // guarded has a VM of an account with failsafe flows, which a policy isolates, and one that no
@@ -96,7 +96,7 @@ func TestExplainModes(t *testing.T) {
 		if r.code != 0 || !strings.Contains(r.stdout, want) {
 			t.Errorf("%+v\nwant %s", r, want)
 		}
-		var answer explain.Explanation
+		var answer analysis.FlowAnswer
 		r = nephele(t, manifests, append(question, "-o", "json")...)
 		if err := json.Unmarshal([]byte(r.stdout), &answer); err != nil || answer.Ingress.NotEnforced != c.want || answer.Ingress.IfEnforced.Outcome != "Drop" {
 			t.Errorf("%v: %s", err, r.stdout)

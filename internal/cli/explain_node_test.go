@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	"github.com/nephele-io/nephele/internal/explain"
 	"github.com/nephele-io/nephele/internal/preview"
 )
@@ -80,8 +81,8 @@ func answer(t *testing.T, asks map[string]ask) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if passes := c.code == ExitDone; got.Passes() != passes {
-				t.Errorf("passes: %t, want %t", got.Passes(), passes)
+			if passes := c.code == ExitDone; explain.Passes(got) != passes {
+				t.Errorf("passes: %t, want %t", explain.Passes(got), passes)
 			}
 			for _, want := range c.want {
 				if text := explanationText(got); !strings.Contains(text, want) {
@@ -107,7 +108,7 @@ func inTown(t *testing.T, manifests string) *preview.Computation {
 }
 
 // question asks what a command line asks.
-func question(t *testing.T, c *preview.Computation, args string) (*explain.Explanation, error) {
+func question(t *testing.T, c *preview.Computation, args string) (*analysis.FlowAnswer, error) {
 	t.Helper()
 	var f explainFlags
 	flags := pflag.NewFlagSet("explain", pflag.ContinueOnError)

@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"testing"
 
-	"github.com/nephele-io/nephele/internal/explain"
+	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
 )
 
 const (
@@ -142,7 +142,7 @@ spec:
 `, "--from a/client --to a/web --port 2", ExitNo, []string{"ingress Drop: rule ingress[1] (AdminNetworkPolicy admin, tier 251, priority 3)"}},
 	})
 	r := nephele(t, town+two, "explain", "-f", "-", "--from", "a/client", "--to", "a/web", "--port", "2", "-o", "json")
-	var got explain.Explanation
+	var got analysis.FlowAnswer
 	if err := json.Unmarshal([]byte(r.stdout), &got); err != nil || got.Ingress.DecidedBy.Index != 1 || got.Egress.DecidedBy.Index != 1 {
 		t.Errorf("%v: %+v", err, r)
 	}

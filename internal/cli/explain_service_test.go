@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/nephele-io/nephele/internal/explain"
+	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
 )
 
 const (
@@ -206,11 +206,11 @@ func TestExplainAppliedToService(t *testing.T) {
 
 func TestExplainServiceJSON(t *testing.T) {
 	r := nephele(t, town+shop+toOnePort, "explain", "-f", "-", "--from", "a/client", "--to", "10.96.0.10", "--port", "80", "-o", "json")
-	var got explain.Explanation
+	var got analysis.FlowAnswer
 	if err := json.Unmarshal([]byte(r.stdout), &got); err != nil || r.code != ExitNo {
 		t.Fatalf("%v: %+v", err, r)
 	}
-	backends := []explain.Backend{
+	backends := []analysis.Backend{
 		{Kind: "Pod", Namespace: "a", Name: "web", Address: "10.1.0.10", Port: 8080}, {Kind: "Pod", Namespace: "a", Name: "web2", Address: "10.1.1.11", Port: 9090},
 	}
 	if got.Verdict != "Unknown" || got.Service == nil || !slices.Equal(got.Service.Backends, backends) || len(got.Flows) != 2 ||

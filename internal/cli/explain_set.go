@@ -34,10 +34,7 @@ func explainSet(cmd *cobra.Command, f explainFlags) error {
 	if f.output != "" {
 		err = printValue(cmd.OutOrStdout(), f.output, &question.Status)
 	} else {
-		var text string
-		if text, err = setText(&question.Status); err == nil {
-			fmt.Fprint(windowOf(cmd.OutOrStdout()), text)
-		}
+		fmt.Fprint(windowOf(cmd.OutOrStdout()), setText(&question.Status.FlowAnswer))
 	}
 	if err == nil && question.Status.Verdict != "Allow" {
 		err = terminal.ErrNo
@@ -46,7 +43,7 @@ func explainSet(cmd *cobra.Command, f explainFlags) error {
 }
 
 // setText shows an answer in halves.
-func setText(s *v1alpha1.FlowReviewStatus) (string, error) {
+func setText(s *v1alpha1.FlowAnswer) string {
 	var b strings.Builder
 	packet := s.Protocol
 	if s.Port != 0 {
@@ -61,21 +58,20 @@ func setText(s *v1alpha1.FlowReviewStatus) (string, error) {
 	}
 	for i := range s.Halves {
 		h := &s.Halves[i]
-		at, d, err := review.Half(h)
-		if err != nil {
-			return "", err
+		at, side := h.From, strings.ToLower(h.Side)
+		if h.Side == "Ingress" {
+			at = h.To
 		}
-		side := strings.ToLower(h.Side)
-		if d == nil {
+		if h.Decision == nil {
 			fmt.Fprintf(&b, "  %-7s %s: not known: %s\n", side, orNobody(h.Cluster), h.Why)
 			continue
 		}
-		writeDecision(&b, d, "  ", fmt.Sprintf("%-7s %s:", side, h.Cluster), at)
+		writeDecision(&b, h.Decision, "  ", fmt.Sprintf("%-7s %s:", side, h.Cluster), at)
 		for _, n := range h.Notes {
 			fmt.Fprintf(&b, "          note: %s\n", n)
 		}
 	}
-	return terminal.PrintableLines(b.String()), nil
+	return terminal.PrintableLines(b.String())
 }
 
 func orNobody(cluster string) string {

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
+	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	"github.com/nephele-io/nephele/internal/controller"
 	"github.com/nephele-io/nephele/internal/explain"
 	"github.com/nephele-io/nephele/internal/manifest"
@@ -84,7 +85,7 @@ metadata: {name: i-0837c877110427f2b, namespace: vms, annotations: {nephele.io/b
 		}
 	}
 	r := nephele(t, "", "explain", "-f", manifests, "--snapshot", realAccount, "--from", "203.0.113.7", "--to", "vms/i-075dc46a9bc347264", "--port", "22", "-o", "json")
-	var got explain.Explanation
+	var got analysis.FlowAnswer
 	if err := json.Unmarshal([]byte(r.stdout), &got); err != nil || r.code != ExitDone {
 		t.Fatalf("%v: %+v", err, r)
 	}

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/nephele-io/nephele/internal/explain"
+	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
 )
 
 // stage has VMs with agentless and agented enforcement, Pods and policies of every kind.
@@ -197,7 +197,7 @@ func TestExplain(t *testing.T) {
 
 func TestExplainJSON(t *testing.T) {
 	r := nephele(t, stage, "explain", "-f", "-", "--from", "10.77.0.1", "--to", "vms/i-0db", "--protocol", "tcp", "--port", "22", "-o", "json")
-	var got explain.Explanation
+	var got analysis.FlowAnswer
 	if err := json.Unmarshal([]byte(r.stdout), &got); err != nil || r.code != ExitNo {
 		t.Fatalf("%v: %+v", err, r)
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cli/terminal"
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/explain"
@@ -12,7 +13,7 @@ import (
 )
 
 // text prints the answer for people.
-func explanationText(x *explain.Explanation) string {
+func explanationText(x *analysis.FlowAnswer) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s -> %s, %s: %s\n", terminal.Printable(x.From.Title), destination(x), packetText(x), x.Verdict)
 	if x.Wanted != x.Verdict {
@@ -25,7 +26,7 @@ func explanationText(x *explain.Explanation) string {
 		fmt.Fprintf(&b, "  %s\n", w)
 	}
 	if x.Service != nil && len(x.Service.Backends) > 0 {
-		fmt.Fprintf(&b, "  %s hands it to %s\n", x.Service, backendsText(x.Service))
+		fmt.Fprintf(&b, "  %s hands it to %s\n", explain.ServiceText(x.Service), backendsText(x.Service))
 	}
 	for _, n := range x.Notes {
 		fmt.Fprintf(&b, "  note: %s\n", n)
@@ -38,7 +39,7 @@ func explanationText(x *explain.Explanation) string {
 	for _, f := range x.Flows {
 		to := f.To
 		if f.Backend != nil {
-			to = strings.TrimPrefix(to+" at "+f.Backend.String(), " at ")
+			to = strings.TrimPrefix(to+" at "+explain.BackendText(*f.Backend), " at ")
 		}
 		fmt.Fprintf(&b, "  %s -> %s: %s\n", f.From, to, f.Verdict)
 		for _, w := range wayText(f.Path) {
@@ -56,14 +57,14 @@ func explanationText(x *explain.Explanation) string {
 }
 
 // destination names the destination, with the Service that the address belongs to.
-func destination(x *explain.Explanation) string {
+func destination(x *analysis.FlowAnswer) string {
 	if x.Service != nil && x.To.Kind != policy.KindService.String() {
-		return fmt.Sprintf("%s (%s)", terminal.Printable(x.To.Title), x.Service)
+		return fmt.Sprintf("%s (%s)", terminal.Printable(x.To.Title), explain.ServiceText(x.Service))
 	}
 	return terminal.Printable(x.To.Title)
 }
 
-func packetText(x *explain.Explanation) string {
+func packetText(x *analysis.FlowAnswer) string {
 	switch {
 	case x.ICMPType != nil:
 		return fmt.Sprintf("%s type %d code %d", x.Protocol, *x.ICMPType, *x.ICMPCode)
@@ -78,11 +79,11 @@ func packetText(x *explain.Explanation) string {
 }
 
 // backendsText names some of those behind the Service.
-func backendsText(s *explain.Service) string {
+func backendsText(s *analysis.Service) string {
 	const shown = 4
 	var texts []string
 	for _, b := range s.Backends[:min(shown, len(s.Backends))] {
-		texts = append(texts, b.String())
+		texts = append(texts, explain.BackendText(b))
 	}
 	text := strings.Join(texts, " or ")
 	if more := len(s.Backends) - shown; more > 0 {
@@ -91,35 +92,35 @@ func backendsText(s *explain.Service) string {
 	return text
 }
 
-func writeDecisions(b *strings.Builder, indent string, from, to explain.End, egress, service, ingress *explain.Decision) {
+func writeDecisions(b *strings.Builder, indent string, from, to analysis.End, egress, service, ingress *analysis.Decision) {
 	writeDecision(b, egress, indent, "egress ", from)
 	if service != nil {
-		writeDecision(b, service, indent, "service", explain.End{Kind: policy.KindService.String(), Enforcer: "every Node"})
+		writeDecision(b, service, indent, "service", analysis.End{Kind: policy.KindService.String(), Enforcer: "every Node"})
 	}
 	writeDecision(b, ingress, indent, "ingress", to)
 }
 
-func writeDecision(b *strings.Builder, d *explain.Decision, indent, direction string, at explain.End) {
+func writeDecision(b *strings.Builder, d *analysis.Decision, indent, direction string, at analysis.End) {
 	fmt.Fprintf(b, "%s%s %s: %s\n", indent, direction, d.Outcome, reason(d, at))
 	for _, p := range d.Policies {
 		if p.Why != "" {
-			fmt.Fprintf(b, "%s        %s: %s\n", indent, p.Policy, p.Why)
+			fmt.Fprintf(b, "%s        %s: %s\n", indent, explain.PolicyText(p.Policy), p.Why)
 		}
 	}
 	if d.IfEnforced != nil {
 		fmt.Fprintf(b, "%s        if enforced: %s: %s\n", indent, d.IfEnforced.Outcome, reason(d.IfEnforced, at))
 	}
 	for _, r := range d.Passed {
-		fmt.Fprintf(b, "%s        passed: %s\n", indent, r)
+		fmt.Fprintf(b, "%s        passed: %s\n", indent, explain.RuleText(r))
 	}
 	for _, r := range d.Uncertain {
-		fmt.Fprintf(b, "%s        may match, depending on a name or Service: %s\n", indent, r)
+		fmt.Fprintf(b, "%s        may match, depending on a name or Service: %s\n", indent, explain.RuleText(r))
 	}
 }
 
 // writePoints tells where policies are enforced, if there is more to say of it than that a cloud
 // does, which the decisions tell.
-func writePoints(b *strings.Builder, indent string, points []explain.Point) {
+func writePoints(b *strings.Builder, indent string, points []analysis.Point) {
 	for _, p := range points {
 		if text := pointText(p); text != "" {
 			fmt.Fprintf(b, "%s%s at %s: %s\n", indent, p.Stage, terminal.Printable(p.At), text)
@@ -128,7 +129,7 @@ func writePoints(b *strings.Builder, indent string, points []explain.Point) {
 }
 
 // writeBalanced tells how a load balancer hands a packet on.
-func writeBalanced(b *strings.Builder, indent, packet string, x *explain.Balanced) {
+func writeBalanced(b *strings.Builder, indent, packet string, x *analysis.Balanced) {
 	if x == nil {
 		return
 	}
@@ -162,25 +163,25 @@ func writeBalanced(b *strings.Builder, indent, packet string, x *explain.Balance
 }
 
 // proberText says whose address health checks of a target come from.
-func proberText(x *explain.Balanced) string {
-	if x.Kind == cloud.LoadBalancer {
+func proberText(x *analysis.Balanced) string {
+	if x.Kind == string(cloud.LoadBalancer) {
 		return "the cloud's"
 	}
 	return "the balancer's"
 }
 
 // writeHop tells the way from a balancer to a target, and what decides there.
-func writeHop(b *strings.Builder, indent string, at explain.End, h *explain.Hop) {
+func writeHop(b *strings.Builder, indent string, at analysis.End, h *analysis.Hop) {
 	if h.Wanted != h.Verdict {
 		fmt.Fprintf(b, "%sif everything were enforced: %s\n", indent, h.Wanted)
 	}
 	for _, w := range wayText(h.Path) {
 		fmt.Fprintf(b, "%s%s\n", indent, w)
 	}
-	writeDecisions(b, indent, explain.End{}, at, h.Egress, nil, h.Ingress)
+	writeDecisions(b, indent, analysis.End{}, at, h.Egress, nil, h.Ingress)
 }
 
-func pointText(p explain.Point) string {
+func pointText(p analysis.Point) string {
 	if p.Lost == explain.LossSource {
 		text := "the source may be hidden behind an address of the Node from here on, and rules for who really sends do not match then"
 		if p.Otherwise != "" {
@@ -188,7 +189,7 @@ func pointText(p explain.Point) string {
 		}
 		return text
 	}
-	by := map[explain.Means]string{
+	by := map[string]string{
 		explain.MeansGroups: "by security groups", explain.MeansHostAgent: "by the agent on the host", explain.MeansNodeAgent: "by the agent on the Node",
 		explain.MeansNodes: "by every Node",
 	}[p.By]
@@ -213,11 +214,11 @@ func pointText(p explain.Point) string {
 }
 
 // reason says why a decision is as it is.
-func reason(d *explain.Decision, at explain.End) string {
+func reason(d *analysis.Decision, at analysis.End) string {
 	text := because(d, at)
 	switch {
 	case d.Groups == nil || d.Default == explain.DefaultGroups:
-	case at.CloudVM() && d.Native != nil && d.Native.Rule == d.Groups.Rule && sameGroup(d.Native.Group, d.Groups.Group): // told already
+	case explain.CloudVM(at) && d.Native != nil && d.Native.Rule == d.Groups.Rule && sameGroup(d.Native.Group, d.Groups.Group): // told already
 	default:
 		text += "; " + enforcedBy(d.Groups)
 	}
@@ -229,9 +230,10 @@ func reason(d *explain.Decision, at explain.End) string {
 	return text
 }
 
-func sameGroup(a, b *explain.Group) bool { return a == b || a != nil && b != nil && *a == *b }
+func sameGroup(a, b *analysis.Group) bool { return a == b || a != nil && b != nil && *a == *b }
 
-func because(d *explain.Decision, at explain.End) string {
+func because(d *analysis.Decision, at analysis.End) string {
+	const unknown = string(policy.OutcomeUnknown)
 	switch {
 	case d.Default == explain.DefaultGroups:
 		return today(d, at)
@@ -246,14 +248,14 @@ func because(d *explain.Decision, at explain.End) string {
 	case d.HostFailsafe != "":
 		return "failsafe: the agent of host " + d.HostFailsafe + " lets it through, before any rule"
 	case d.DecidedBy != nil:
-		return d.DecidedBy.String()
-	case d.Native != nil && d.Outcome != policy.OutcomeUnknown:
+		return explain.RuleText(*d.DecidedBy)
+	case d.Native != nil && d.Outcome != unknown:
 		return "no policy decides, the machine's own groups do: " + groupsText(d.Native)
-	case d.Outcome == policy.OutcomeUnknown && d.Native != nil && len(d.Uncertain) == 0:
+	case d.Outcome == unknown && d.Native != nil && len(d.Uncertain) == 0:
 		return "no policy decides, the machine's own groups do: " + groupsText(d.Native)
-	case d.Outcome == policy.OutcomeUnknown && slices.ContainsFunc(d.Uncertain, func(r explain.Rule) bool { return slices.Contains(r.DependsOn, explain.DependsOnUnseen) }):
+	case d.Outcome == unknown && slices.ContainsFunc(d.Uncertain, func(r analysis.Rule) bool { return slices.Contains(r.DependsOn, explain.DependsOnUnseen) }):
 		return "it depends on members that you may not see: " + joined(d.Possible, " or ")
-	case d.Outcome == policy.OutcomeUnknown:
+	case d.Outcome == unknown:
 		return "only the enforcer knows: " + joined(d.Possible, " or ")
 	case d.Default == explain.DefaultPlatform:
 		return "the cloud's own health checks are always let in"
@@ -273,14 +275,14 @@ func because(d *explain.Decision, at explain.End) string {
 		return "no enforcer is responsible for it; no policy applies there"
 	case d.Default == explain.DefaultIsolated:
 		return "no rule allows it, and the direction is isolated by " + explain.PoliciesText(d.IsolatedBy)
-	case at.CloudVM():
+	case explain.CloudVM(at):
 		return "no policy decides; the security groups that the machine has of its own do"
 	}
 	return "no policy decides; it is let through"
 }
 
 // today says what the groups of an interface do, and why policies do not decide.
-func today(d *explain.Decision, at explain.End) string {
+func today(d *analysis.Decision, at analysis.End) string {
 	switch {
 	case d.NotEnforced != "":
 		return "not enforced: " + d.NotEnforced + "; today " + groupsText(d.Groups)
@@ -294,7 +296,7 @@ func today(d *explain.Decision, at explain.End) string {
 	return "whatever policies say, " + groupsText(d.Groups)
 }
 
-func differenceText(d explain.Difference) string {
+func differenceText(d string) string {
 	switch d {
 	case explain.DiffersUnreleased:
 		return "no policy applies to this VM any more, and what was enforced is not yet given back"
@@ -308,21 +310,21 @@ func differenceText(d explain.Difference) string {
 }
 
 // enforcedBy says which group lets through, or not, what policies decide about.
-func enforcedBy(g *explain.Groups) string {
-	if g.Outcome != policy.OutcomeDrop {
+func enforcedBy(g *analysis.Groups) string {
+	if g.Outcome != string(policy.OutcomeDrop) {
 		return groupsText(g)
 	}
 	return "no rule of " + heldText(g) + " lets it through"
 }
 
 // groupsText says what groups do, to go on after "today" or a semicolon.
-func groupsText(g *explain.Groups) string {
+func groupsText(g *analysis.Groups) string {
 	switch {
-	case len(g.Held) == 0 && g.Outcome == policy.OutcomeDrop:
+	case len(g.Held) == 0 && g.Outcome == string(policy.OutcomeDrop):
 		return "nothing lets it through, because interface " + g.Interface + " holds no group that exists"
-	case g.Outcome == policy.OutcomeDrop:
+	case g.Outcome == string(policy.OutcomeDrop):
 		return "no rule of " + heldText(g) + " lets it through"
-	case g.Outcome == policy.OutcomeUnknown:
+	case g.Outcome == string(policy.OutcomeUnknown):
 		return fmt.Sprintf("it depends on what is not known here: %s of %s", terminal.Printable(g.Rule), groupText(*g.Group))
 	case g.Group == nil:
 		return "nothing filters it"
@@ -330,7 +332,7 @@ func groupsText(g *explain.Groups) string {
 	return fmt.Sprintf("allowed by %s: %s", groupText(*g.Group), terminal.Printable(g.Rule))
 }
 
-func heldText(g *explain.Groups) string {
+func heldText(g *analysis.Groups) string {
 	texts := make([]string, len(g.Held))
 	for i, one := range g.Held {
 		texts[i] = groupText(one)
@@ -338,7 +340,7 @@ func heldText(g *explain.Groups) string {
 	return strings.Join(texts, ", ")
 }
 
-func groupText(g explain.Group) string {
+func groupText(g analysis.Group) string {
 	if g.Name == "" {
 		return g.ID
 	}
@@ -346,7 +348,7 @@ func groupText(g explain.Group) string {
 }
 
 // statesText says of policies in what state they are.
-func statesText(list []explain.PolicyState) string {
+func statesText(list []analysis.PolicyState) string {
 	texts := make([]string, len(list))
 	for i, p := range list {
 		texts[i] = stateText(p)
@@ -354,20 +356,20 @@ func statesText(list []explain.PolicyState) string {
 	return strings.Join(texts, "; ")
 }
 
-func stateText(p explain.PolicyState) string {
+func stateText(p analysis.PolicyState) string {
 	switch p.State {
 	case explain.StateRefused:
-		return p.String() + " is refused on this VM, not enforced"
+		return explain.PolicyText(p.Policy) + " is refused on this VM, not enforced"
 	case explain.StateKept:
-		return p.String() + " is refused on this VM, and stays as it was enforced last"
+		return explain.PolicyText(p.Policy) + " is refused on this VM, and stays as it was enforced last"
 	case explain.StatePending:
-		return p.String() + " is not yet enforced on this VM as it stands"
+		return explain.PolicyText(p.Policy) + " is not yet enforced on this VM as it stands"
 	}
-	return p.String() + " is suspended on this VM, not enforced"
+	return explain.PolicyText(p.Policy) + " is suspended on this VM, not enforced"
 }
 
 // wayText tells what is to be known of the way of a packet.
-func wayText(p *explain.Path) []string {
+func wayText(p *analysis.Path) []string {
 	if p == nil {
 		return nil
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/explain"
 	"github.com/nephele-io/nephele/internal/preview"
@@ -329,8 +330,8 @@ func (w *explainWorld) compare(t *testing.T, when string, seen map[string]int) {
 // agrees reports whether an answer is what the simulator says. It does not look at routes; of a
 // source without a public address it takes the private one to be seen, where explain says that it
 // does not know.
-func agrees(got *explain.Explanation, truth world.Verdict) bool {
-	half := func(d *explain.Decision, h world.Half) bool {
+func agrees(got *analysis.FlowAnswer, truth world.Verdict) bool {
+	half := func(d *analysis.Decision, h world.Half) bool {
 		if !h.Filtered {
 			return d.Outcome == "Allow"
 		}
@@ -359,18 +360,18 @@ func agrees(got *explain.Explanation, truth world.Verdict) bool {
 
 // sentTo is the address that an answer says the packet is sent to, if that is not the one that was
 // asked about.
-func sentTo(x *explain.Explanation) string {
+func sentTo(x *analysis.FlowAnswer) string {
 	if x.Path == nil {
 		return ""
 	}
 	return x.Path.SentTo
 }
 
-func note(seen map[string]int, x *explain.Explanation) {
+func note(seen map[string]int, x *analysis.FlowAnswer) {
 	if x.Path != nil && x.Path.StoppedBy != nil {
 		seen["stopped by an ACL"]++
 	}
-	for _, d := range []*explain.Decision{x.Egress, x.Ingress} {
+	for _, d := range []*analysis.Decision{x.Egress, x.Ingress} {
 		for _, p := range d.Policies {
 			seen["policy "+string(p.State)]++
 		}

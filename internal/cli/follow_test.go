@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/nephele-io/nephele/internal/preview"
+	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
 )
 
 // TestPlanTellsOfDependents: what those lose who depend on a group is refused, or said, as the
@@ -23,7 +23,7 @@ func TestPlanTellsOfDependents(t *testing.T) {
 	if r := run(cut); !strings.Contains(r.stdout, "! loses flows: ") || strings.Contains(r.stdout, "spec.dependents") {
 		t.Errorf("%s %s", r.stdout, r.err)
 	}
-	var got preview.Answer
+	var got analysis.PlanAnswer
 	if r := run(cut, "-o", "json"); json.Unmarshal([]byte(r.stdout), &got) != nil || len(got.Accounts) != 1 || len(got.Accounts[0].Cuts) != 1 {
 		t.Errorf("%s", r.stdout)
 	}

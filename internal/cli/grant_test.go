@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/nephele-io/nephele/internal/explain"
+	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
 )
 
 // foreignShop is the shop with the account in a namespace of its own, whose specification says
@@ -77,7 +77,7 @@ func TestExplainHeedsNoForeignGlass(t *testing.T) {
 		"account of a namespace": {strings.ReplaceAll(fmt.Sprintf(guarded, "", byVM, ""), "name: shop, namespace", "name: other, namespace"), true},
 	} {
 		r := nephele(t, c.manifests, "explain", "-f", "-", "--from", "203.0.113.7", "--to", "vms/virtualmachine-i-0db", "--port", "80", "-o", "json")
-		var answer explain.Explanation
+		var answer analysis.FlowAnswer
 		if err := json.Unmarshal([]byte(r.stdout), &answer); err != nil || (answer.Ingress.NotEnforced != "") != c.heeded {
 			t.Errorf("%s: %v: %+v", name, err, r)
 		}

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cli/terminal"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 	"github.com/nephele-io/nephele/internal/controller"
@@ -106,8 +107,8 @@ func runPlan(cmd *cobra.Command, f *planFlags) error {
 	if len(answer.Accounts) == 0 && answer.Flows == nil {
 		return errors.New("there is no CloudProviderAccount: nothing is to be enforced in any cloud")
 	}
-	if len(answer.Accounts) > 0 && !slices.ContainsFunc(answer.Accounts, func(a preview.AccountPlan) bool { return a.Error == "" }) {
-		return answer.Unreadable()
+	if len(answer.Accounts) > 0 && !slices.ContainsFunc(answer.Accounts, func(a analysis.AccountPlan) bool { return a.Error == "" }) {
+		return preview.Unreadable(answer)
 	}
 	if f.output == "" {
 		err = printPlans(windowOf(cmd.OutOrStdout()), *answer, f.all)
@@ -121,7 +122,7 @@ func runPlan(cmd *cobra.Command, f *planFlags) error {
 }
 
 // workOut plans here.
-func (f *planFlags) workOut(cmd *cobra.Command) (*preview.Answer, error) {
+func (f *planFlags) workOut(cmd *cobra.Command) (*analysis.PlanAnswer, error) {
 	p, err := f.prepare(cmd)
 	if err != nil {
 		return nil, err
@@ -129,7 +130,7 @@ func (f *planFlags) workOut(cmd *cobra.Command) (*preview.Answer, error) {
 	defer p.Close()
 	p.In.WithStaged = f.staged.with
 	if len(p.In.Accounts) == 0 {
-		return &preview.Answer{}, nil
+		return &analysis.PlanAnswer{}, nil
 	}
 	made, err := p.Plan(cmd.Context())
 	notes(cmd, p.In.Notes)
@@ -243,7 +244,7 @@ func Preview(ctx context.Context, cfg *rest.Config, account types.NamespacedName
 }
 
 // outcome is how the command ends.
-func outcomeOf(a preview.Answer, strict strictness) error {
+func outcomeOf(a analysis.PlanAnswer, strict strictness) error {
 	todo := false
 	for _, x := range a.Accounts {
 		todo = todo || len(x.Plan.Steps) > 0 && !x.TagsOnly || len(x.Refusals) > 0
@@ -251,7 +252,7 @@ func outcomeOf(a preview.Answer, strict strictness) error {
 	if a.Flows != nil {
 		todo = todo || a.Flows.Cut > 0 || a.Flows.Opened > 0
 	}
-	if err := a.Unreadable(); err != nil {
+	if err := preview.Unreadable(&a); err != nil {
 		return err
 	}
 	if err := strict.outcome(&a); err != nil {

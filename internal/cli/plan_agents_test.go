@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/nephele-io/nephele/internal/preview"
+	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
 )
 
 // agentedManifests hand a VM of the real account to the agent in it. VERDICT is what the controller
@@ -31,7 +31,7 @@ status:
 `
 
 // planAgented plans for the real account with a VM that a selector hands over, as text and as JSON.
-func planAgented(t *testing.T, status, reason, message, policy string) (string, preview.AccountPlan) {
+func planAgented(t *testing.T, status, reason, message, policy string) (string, analysis.AccountPlan) {
 	t.Helper()
 	verdict := "[]"
 	if status != "" {
@@ -44,7 +44,7 @@ func planAgented(t *testing.T, status, reason, message, policy string) (string, 
 	if text.code == ExitBadInput {
 		t.Fatal(text.err)
 	}
-	var got preview.Answer
+	var got analysis.PlanAnswer
 	if j := nephele(t, manifests, append(flags, "-o", "json")...); json.Unmarshal([]byte(j.stdout), &got) != nil || len(got.Accounts) != 1 {
 		t.Fatalf("%+v", j)
 	}
@@ -74,7 +74,7 @@ func TestPlanOfAgentedVMs(t *testing.T) {
 			told: "the agent enforces; the cloud lets in all ingress", rule: "ingress all from 0.0.0.0/0"},
 	} {
 		text, account := planAgented(t, c.status, c.reason, c.message, c.policy)
-		i := slices.IndexFunc(account.Agents, func(a preview.PlannedAgent) bool { return a.VM == vm })
+		i := slices.IndexFunc(account.Agents, func(a analysis.PlannedAgent) bool { return a.VM == vm })
 		if i < 0 || len(account.Agents) != 2 {
 			t.Fatalf("%s: %+v", name, account.Agents)
 		}
@@ -85,7 +85,7 @@ func TestPlanOfAgentedVMs(t *testing.T) {
 		if len(a.Policies) != 1 || a.Policies[0].Ingress != 1 || a.Policies[0].Egress != 0 || a.Policies[0].Refused != "" != (c.policy == layer7) {
 			t.Errorf("%s: %+v", name, a.Policies)
 		}
-		if j := slices.IndexFunc(account.Policies, func(p preview.PlannedPolicy) bool { return p.Agents == 1 }); j >= 0 != c.enforces {
+		if j := slices.IndexFunc(account.Policies, func(p analysis.PlannedPolicy) bool { return p.Agents == 1 }); j >= 0 != c.enforces {
 			t.Errorf("%s: %+v", name, account.Policies)
 		}
 		for _, want := range []string{"Handed to agents:\n", c.told, c.rule} {

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	"github.com/nephele-io/nephele/internal/preview"
 	"github.com/nephele-io/nephele/internal/sim/estate"
@@ -92,7 +93,7 @@ func TestPlanTellsOfTagsOnly(t *testing.T) {
 		}
 	}
 	r = nephele(t, fromGit(sshPolicy), "plan", "-f", "-", "--snapshot", snapshot, "-o", "json")
-	var got preview.Answer
+	var got analysis.PlanAnswer
 	if err := json.Unmarshal([]byte(r.stdout), &got); err != nil || r.code != ExitDone || len(got.Accounts) != 1 || !got.Accounts[0].TagsOnly {
 		t.Errorf("%v: %+v", err, r)
 	}

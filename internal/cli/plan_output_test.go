@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cli/terminal"
 	"github.com/nephele-io/nephele/internal/controller"
@@ -67,7 +68,7 @@ func TestPlanSaysWhatIsRefused(t *testing.T) {
 		t.Errorf("%.4000s", r.stdout)
 	}
 	j := nephele(t, manifests, "plan", "-f", "-", "--snapshot", estate, "-o", "json")
-	var got preview.Answer
+	var got analysis.PlanAnswer
 	if err := json.Unmarshal([]byte(j.stdout), &got); err != nil || len(got.Accounts) != 1 || len(got.Accounts[0].Refusals) != 10 {
 		t.Fatalf("%v: %.2000s", err, j.stdout)
 	}
@@ -88,7 +89,7 @@ func TestPlanOfAFullRegion(t *testing.T) {
 	if r := planShop(t, manifests); r.code != ExitNo || !strings.Contains(r.stdout, refused) || !strings.Contains(r.stdout, "Refused: 1 policy, on 2 VMs.\n") {
 		t.Errorf("%+v", r)
 	}
-	var got preview.Answer
+	var got analysis.PlanAnswer
 	if r := planShop(t, manifests, "-o", "json"); json.Unmarshal([]byte(r.stdout), &got) != nil || len(got.Accounts[0].Refusals) != 2 {
 		t.Fatalf("%+v", r)
 	}

@@ -19,13 +19,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
+	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/forecast"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
-	"github.com/nephele-io/nephele/internal/cloud/plan/render"
 	"github.com/nephele-io/nephele/internal/cloud/realize/status"
 	"github.com/nephele-io/nephele/internal/control/convert"
 	"github.com/nephele-io/nephele/internal/controller"
@@ -73,9 +73,9 @@ func TestPlanAndConditionAgree(t *testing.T) {
 				case p.VMs == 0:
 				case n > 0:
 					refused++
-					want = fmt.Sprintf("planned on %s: %d would be enforced, %d refused: ", cloud.Counted(p.PlanMode, "VM"), p.Realized+p.Pending, n)
+					want = fmt.Sprintf("planned on %s: %d would be enforced, %d refused: ", cloud.Counted(int(p.PlanMode), "VM"), p.Realized+p.Pending, n)
 				default:
-					want = fmt.Sprintf("planned on %s: %d would be enforced", cloud.Counted(p.PlanMode, "VM"), p.Realized+p.Pending)
+					want = fmt.Sprintf("planned on %s: %d would be enforced", cloud.Counted(int(p.PlanMode), "VM"), p.Realized+p.Pending)
 				}
 				if got := statuses[p.Policy]; !strings.HasPrefix(got, want) || (got == "") != (want == "") {
 					t.Errorf("seed %d: %s: the status says %q, the plan %+v", seed, p.Policy, got, p)
@@ -91,11 +91,11 @@ func TestPlanAndConditionAgree(t *testing.T) {
 }
 
 // editedIn counts the interfaces that the documents of a plan and of all that follows set.
-func editedIn(a preview.AccountPlan) int {
+func editedIn(a analysis.AccountPlan) int {
 	edited := map[string]bool{}
-	for _, d := range append([]render.Document{a.Plan}, a.Further...) {
+	for _, d := range append([]analysis.PlanDocument{a.Plan}, a.Further...) {
 		for _, s := range d.Steps {
-			if s.Kind == cloud.OpSetInterfaceGroups {
+			if s.Kind == string(cloud.OpSetInterfaceGroups) {
 				edited[s.Target] = true
 			}
 		}

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
+	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	"github.com/nephele-io/nephele/internal/controller"
 	"github.com/nephele-io/nephele/internal/manifest"
@@ -94,8 +95,8 @@ func TestPlanOffline(t *testing.T) {
 				Summary struct{ GroupsCreated, Steps int }
 				Steps   []struct{ Kind string }
 			}
-			Policies []preview.PlannedPolicy
-			Refusals []preview.PlannedRefusal
+			Policies []analysis.PlannedPolicy
+			Refusals []analysis.PlanRefusal
 		}
 	}
 	if err := json.Unmarshal([]byte(j.stdout), &got); err != nil || j.code != ExitNo {

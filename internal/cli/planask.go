@@ -21,7 +21,7 @@ import (
 // ask has the controller of the cluster plan, which has read the clouds. It returns nil if there is
 // none that does, or none that may be asked, or if it does not take what the manifests hold, of
 // which it is sent nothing then: the plan is worked out here.
-func (f *planFlags) ask(cmd *cobra.Command) (*preview.Answer, error) {
+func (f *planFlags) ask(cmd *cobra.Command) (*v1alpha1.PlanAnswer, error) {
 	if f.snapshot != "" || f.cluster.local {
 		return nil, nil
 	}
@@ -61,22 +61,19 @@ func (f *planFlags) ask(cmd *cobra.Command) (*preview.Answer, error) {
 	if question.Status.Limited && f.flows == "" {
 		return nil, errors.New("the controller tells plans of clouds only to those who may list the network policies of every Namespace and of the cluster, and the accounts")
 	}
-	answer, err := preview.AnswerOf(&question.Status)
-	if err != nil {
-		return nil, err
-	}
-	if account := unknownTo(&answer, set); account != "" {
+	answer := &question.Status.PlanAnswer
+	if account := unknownTo(answer, set); account != "" {
 		notes(cmd, []string{"worked out here, from what you may read: the controller has not read all of account " + account + " as it stands in the manifests"})
 		return nil, nil
 	}
 	notes(cmd, slices.Concat(set.Notes, question.Status.Notes))
-	tellCut(cmd, &answer)
-	return &answer, nil
+	tellCut(cmd, answer)
+	return answer, nil
 }
 
 // unknownTo is an account of the manifests of which the controller has not read everything: it
 // reads those that are stored.
-func unknownTo(answer *preview.Answer, set *manifest.Set) string {
+func unknownTo(answer *v1alpha1.PlanAnswer, set *manifest.Set) string {
 	for _, a := range answer.Accounts {
 		given := slices.ContainsFunc(set.Documents, func(d *manifest.Document) bool {
 			return d.Kind == "CloudProviderAccount" && d.Object.GetNamespace()+"/"+d.Object.GetName() == a.Account
@@ -143,7 +140,7 @@ func refusalsOf(errs []v1alpha1.ManifestError, set *manifest.Set) []manifest.Ref
 }
 
 // tellCut says of which lists only the beginning was told.
-func tellCut(cmd *cobra.Command, a *preview.Answer) {
+func tellCut(cmd *cobra.Command, a *v1alpha1.PlanAnswer) {
 	for _, x := range a.Accounts {
 		var parts []string
 		for name, n := range x.More {

@@ -6,7 +6,6 @@ import (
 
 	"github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	"github.com/nephele-io/nephele/internal/manifest"
-	"github.com/nephele-io/nephele/internal/preview"
 )
 
 // TestSecretsAreNotSent: the controller is sent nothing of manifests that hold what it does not
@@ -56,13 +55,13 @@ func TestAccountsUnknownToTheController(t *testing.T) {
 		}
 	}
 	for _, c := range []struct {
-		plan preview.AccountPlan
+		plan v1alpha1.AccountPlan
 		want string
 	}{
-		{preview.AccountPlan{Account: account}, ""}, {preview.AccountPlan{Account: account, Error: "not read"}, account},
-		{preview.AccountPlan{Account: account, Unread: []preview.UnreadRegion{{Region: "r"}}}, account}, {preview.AccountPlan{Account: "other/one", Error: "not read"}, ""},
+		{v1alpha1.AccountPlan{Account: account}, ""}, {v1alpha1.AccountPlan{Account: account, Error: "not read"}, account},
+		{v1alpha1.AccountPlan{Account: account, Unread: []v1alpha1.UnreadRegion{{Region: "r"}}}, account}, {v1alpha1.AccountPlan{Account: "other/one", Error: "not read"}, ""},
 	} {
-		if got := unknownTo(&preview.Answer{Accounts: []preview.AccountPlan{c.plan}}, set); got != c.want {
+		if got := unknownTo(&v1alpha1.PlanAnswer{Accounts: []v1alpha1.AccountPlan{c.plan}}, set); got != c.want {
 			t.Errorf("%+v: %q, want %q", c.plan, got, c.want)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/explain"
 	"github.com/nephele-io/nephele/internal/preview"
@@ -34,7 +35,7 @@ func TestPlanTellsWhatWaits(t *testing.T) {
 	if found == nil {
 		t.Fatalf("%s", text)
 	}
-	var got preview.Answer
+	var got analysis.PlanAnswer
 	if err := json.Unmarshal([]byte(plan(manifests, "-o", "json")), &got); err != nil {
 		t.Fatal(err)
 	}

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
-	"github.com/nephele-io/nephele/internal/preview"
 )
 
 // alike are remarks that say the same of several objects.
@@ -61,7 +61,7 @@ func (g *grouped) each(all bool, print func(verb string, x *alike, on string)) {
 }
 
 // refusals prints what cannot be done, equal reasons together.
-func (t *planText) refusals(refusals []preview.PlannedRefusal) {
+func (t *planText) refusals(refusals []analysis.PlanRefusal) {
 	var g grouped
 	for _, x := range refusals {
 		_, id, _ := strings.Cut(x.VM, "/")
@@ -107,7 +107,7 @@ func withoutInterface(message string) string {
 }
 
 // remarks prints what is to be said about objects, equal remarks together.
-func (t *planText) remarks(sign string, notes []preview.PlannedNote) {
+func (t *planText) remarks(sign string, notes []analysis.PlanNote) {
 	var g grouped
 	for _, n := range notes {
 		object, noun := n.Object, "object"

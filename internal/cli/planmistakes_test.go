@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/nephele-io/nephele/internal/preview"
+	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
 )
 
 // TestPlanWarnsOfPolicies: what the webhooks warn of, plan warns of before anything is applied,
@@ -20,7 +20,7 @@ func TestPlanWarnsOfPolicies(t *testing.T) {
 		"peers":           {"{ipBlock: {cidr: 10.0.0.0/8}}", "{externalEntitySelector: {matchLabels: {nephe.antrea.io/tag-app: wbe}}}", "PeerNobody", `nephe.antrea.io/tag-app is never "wbe"; did you mean web?`},
 		"what it selects": {"tag-app: web", "tag-app: wbe", "SelectsNobody", `spec.appliedTo[0].externalEntitySelector: got a selector of nobody, want labels that some ExternalEntity has; nephe.antrea.io/tag-app is never "wbe"; did you mean web?`},
 	} {
-		var got preview.Answer
+		var got analysis.PlanAnswer
 		r := planShop(t, strings.Replace(shopManifests, c.from, c.to, 1), "-o", "json")
 		if err := json.Unmarshal([]byte(r.stdout), &got); err != nil || len(got.Warnings) != len(got.WarningReasons) {
 			t.Fatalf("%s: %v: %+v", name, err, r)

@@ -7,11 +7,11 @@ import (
 	"regexp"
 	"strings"
 
+	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cli/terminal"
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/forecast"
 	"github.com/nephele-io/nephele/internal/cloud/plan/render"
-	"github.com/nephele-io/nephele/internal/preview"
 )
 
 // listedPolicies is how many policies that need no attention are listed before the rest is counted.
@@ -27,7 +27,7 @@ type planText struct {
 var abbreviated = regexp.MustCompile(` and [0-9]+ more\b`)
 
 // printPlans prints the answers for people, and first what they could not take into account.
-func printPlans(w io.Writer, answer preview.Answer, all bool) error {
+func printPlans(w io.Writer, answer analysis.PlanAnswer, all bool) error {
 	t := &planText{all: all}
 	if len(answer.Incomplete) > 0 {
 		t.line("# the snapshot is incomplete: %s", strings.Join(answer.Incomplete, "; "))
@@ -60,7 +60,7 @@ func (t *planText) line(format string, args ...any) {
 	t.WriteByte('\n')
 }
 
-func (t *planText) account(a *preview.AccountPlan) error {
+func (t *planText) account(a *analysis.AccountPlan) error {
 	t.line("account %s", a.Account)
 	if a.Error != "" {
 		t.line("  ! cannot be read: %s", a.Error)
@@ -108,26 +108,22 @@ func (t *planText) account(a *preview.AccountPlan) error {
 	return nil
 }
 
-func (t *planText) failsafe(flows []preview.PlannedFlow) {
+func (t *planText) failsafe(flows []analysis.FailsafeFlow) {
 	if len(flows) == 0 {
 		return
 	}
 	t.line("Failsafe flows, allowed on every VM with policies whatever these say:")
 	for _, f := range flows {
-		peers := make([]string, len(f.Peers))
-		for i, p := range f.Peers {
-			peers[i] = p.String()
-		}
 		toFrom := "from"
-		if f.Direction == cloud.Egress {
+		if f.Direction == string(cloud.Egress) {
 			toFrom = "to"
 		}
-		t.line("  %s %s %s %s", f.Direction, forecast.Range{Protocol: f.Protocol, From: f.From, To: f.To}, toFrom, cloud.Listed(peers, t.all))
+		t.line("  %s %s %s %s", f.Direction, forecast.Range{Protocol: int(f.Protocol), From: int(f.From), To: int(f.To)}, toFrom, cloud.Listed(f.Peers, t.all))
 	}
 }
 
 // policies lists what becomes of the policies.
-func (t *planText) policies(a *preview.AccountPlan) {
+func (t *planText) policies(a *analysis.AccountPlan) {
 	if len(a.Policies) == 0 {
 		return
 	}
@@ -148,12 +144,12 @@ func (t *planText) policies(a *preview.AccountPlan) {
 }
 
 // policyText says on how many VMs a policy applies and what becomes of it there.
-func policyText(p preview.PlannedPolicy) string {
+func policyText(p analysis.PlannedPolicy) string {
 	if p.VMs == 0 {
 		return "selects nothing of this account"
 	}
 	var parts []string
-	add := func(n int, format string) {
+	add := func(n int32, format string) {
 		if n > 0 {
 			parts = append(parts, fmt.Sprintf(format, n))
 		}
@@ -168,10 +164,10 @@ func policyText(p preview.PlannedPolicy) string {
 	add(p.Released, "%d released")
 	var of []string
 	if vms := p.VMs - p.Others; vms > 0 {
-		of = append(of, cloud.Counted(vms, "VM"))
+		of = append(of, cloud.Counted(int(vms), "VM"))
 	}
 	if p.Others > 0 {
-		of = append(of, cloud.Counted(p.Others, "other workload"))
+		of = append(of, cloud.Counted(int(p.Others), "other workload"))
 	}
 	out := strings.Join(of, ", ") + ": " + strings.Join(parts, ", ")
 	if p.Agents > 0 {
@@ -187,7 +183,7 @@ func policyText(p preview.PlannedPolicy) string {
 }
 
 // agents says which VMs are left to the agents in them, and which of those that are to be are not.
-func (t *planText) agents(agents []preview.PlannedAgent) {
+func (t *planText) agents(agents []analysis.PlannedAgent) {
 	if len(agents) == 0 {
 		return
 	}
@@ -199,13 +195,13 @@ func (t *planText) agents(agents []preview.PlannedAgent) {
 				t.line("    ! %s: the agent refuses it: %s", p.Policy, p.Refused)
 				continue
 			}
-			t.line("    %s: %s and %d for egress on the host", p.Policy, cloud.Counted(p.Ingress, "rule")+" for ingress", p.Egress)
+			t.line("    %s: %s and %d for egress on the host", p.Policy, cloud.Counted(int(p.Ingress), "rule")+" for ingress", p.Egress)
 		}
 	}
 }
 
 // refusedPolicies counts what is refused.
-func refusedPolicies(refusals []preview.PlannedRefusal) string {
+func refusedPolicies(refusals []analysis.PlanRefusal) string {
 	policies, vms, others := map[string]bool{}, map[string]bool{}, 0
 	for _, x := range refusals {
 		switch {
@@ -239,9 +235,9 @@ func refusedPolicies(refusals []preview.PlannedRefusal) string {
 }
 
 // plan prints a plan.
-func (t *planText) plan(d render.Document) error {
+func (t *planText) plan(d analysis.PlanDocument) error {
 	var text strings.Builder
-	if err := d.Print(&text, t.all); err != nil {
+	if err := render.Print(&text, d, t.all); err != nil {
 		return err
 	}
 	t.WriteString(terminal.PrintableLines(text.String()))
@@ -251,7 +247,7 @@ func (t *planText) plan(d render.Document) error {
 // barWidth is the length of a bar that shows how full a quota is.
 const barWidth = 16
 
-func (t *planText) quotas(quotas []forecast.Quota) {
+func (t *planText) quotas(quotas []analysis.PlanQuota) {
 	region := ""
 	for _, q := range quotas {
 		if q.Region != region {
@@ -269,15 +265,15 @@ func (t *planText) quotas(quotas []forecast.Quota) {
 
 // bar draws what is used before and after. Whatever is used fills at least one place, and only what
 // is full fills all.
-func bar(q forecast.Quota) string {
-	places := func(n int) int {
+func bar(q analysis.PlanQuota) string {
+	places := func(n int32) int {
 		switch {
 		case n <= 0 || q.Limit <= 0:
 			return 0
 		case n >= q.Limit:
 			return barWidth
 		default:
-			return min(max(1, n*barWidth/q.Limit), barWidth-1)
+			return int(min(max(1, int64(n)*barWidth/int64(q.Limit)), barWidth-1))
 		}
 	}
 	before, after := places(q.Before), places(q.After)
@@ -289,7 +285,7 @@ func bar(q forecast.Quota) string {
 	return strings.Repeat("=", both) + strings.Repeat(sign, more) + strings.Repeat(".", barWidth-both-more)
 }
 
-func (t *planText) reachability(changes []preview.ToldChange) {
+func (t *planText) reachability(changes []analysis.ToldChange) {
 	t.line("")
 	if len(changes) == 0 {
 		t.line("Reachability: no flow opens or closes.")
@@ -313,7 +309,7 @@ func (t *planText) reachability(changes []preview.ToldChange) {
 	}
 }
 
-func (t *planText) brake(b *preview.PlannedBrake) {
+func (t *planText) brake(b *analysis.PlanBrake) {
 	switch {
 	case b == nil:
 	case b.OnceEnforced:

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	"github.com/nephele-io/nephele/internal/preview"
 )
 
@@ -39,14 +40,14 @@ spec:
 			[]string{"NeverMatches " + web + "through all",
 				`TakesPrecedence AntreaClusterNetworkPolicy through: the rule "all" (Pass) skips the rule "web" (Allow) of AntreaNetworkPolicy vms/web on vm/`}},
 	} {
-		var got preview.Answer
+		var got analysis.PlanAnswer
 		r := planShop(t, shopManifests+c.more, "-o", "json")
 		if err := json.Unmarshal([]byte(r.stdout), &got); err != nil {
 			t.Fatalf("%s: %v: %+v", name, err, r)
 		}
 		var found []string
 		for i, w := range got.Warnings {
-			if reason := got.WarningReasons[i]; reason == preview.WarnNeverMatches || reason == preview.WarnTakesPrecedence {
+			if reason := preview.WarningReason(got.WarningReasons[i]); reason == preview.WarnNeverMatches || reason == preview.WarnTakesPrecedence {
 				found = append(found, string(reason)+" "+w)
 			}
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/preview"
 )
@@ -43,7 +44,7 @@ func (s *strictness) check() error {
 }
 
 // outcome is the error for what counts; nil if nothing does.
-func (s *strictness) outcome(a *preview.Answer) error {
+func (s *strictness) outcome(a *analysis.PlanAnswer) error {
 	if !s.strict {
 		return nil
 	}
@@ -56,7 +57,7 @@ func (s *strictness) outcome(a *preview.Answer) error {
 		counted[reason]++
 	}
 	for _, r := range a.WarningReasons {
-		count(string(r))
+		count(r)
 	}
 	for _, x := range a.Accounts {
 		for _, w := range x.Warnings {

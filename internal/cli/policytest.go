@@ -265,7 +265,7 @@ func printTests(out io.Writer, r *testReport, coverage bool) error {
 	if coverage {
 		for _, c := range r.rules {
 			if !c.Tested {
-				fmt.Fprintf(out, "not tested: %s%s\n", terminal.Printable(explain.RuleOf(c.RuleRef).String()), useNote(c.Use))
+				fmt.Fprintf(out, "not tested: %s%s\n", terminal.Printable(explain.RuleText(explain.RuleOf(c.RuleRef))), useNote(c.Use))
 			}
 		}
 	}

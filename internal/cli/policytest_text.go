@@ -155,9 +155,9 @@ type (
 		Wrong  []v1alpha1.ReachRow `json:"wrong,omitempty"`
 	}
 	testJSONRule struct {
-		Rule   explain.Rule `json:"rule"`
-		Tested bool         `json:"tested"`
-		Use    reach.Use    `json:"use"`
+		Rule   v1alpha1.Rule `json:"rule"`
+		Tested bool          `json:"tested"`
+		Use    reach.Use     `json:"use"`
 	}
 )
 

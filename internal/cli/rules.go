@@ -16,7 +16,6 @@ import (
 	"github.com/nephele-io/nephele/internal/cli/flowscmd"
 	"github.com/nephele-io/nephele/internal/cli/terminal"
 	"github.com/nephele-io/nephele/internal/explain"
-	"github.com/nephele-io/nephele/internal/policy"
 	"github.com/nephele-io/nephele/internal/reach"
 	"github.com/nephele-io/nephele/internal/review"
 )
@@ -194,11 +193,7 @@ func decidedCells(r *v1alpha1.RuleUse) []string {
 
 // policiesText names policies.
 func policiesText(list []v1alpha1.Policy) string {
-	named := make([]explain.Policy, len(list))
-	for i, p := range list {
-		named[i] = explain.Policy{Type: policy.PolicyKind(p.Type), Namespace: p.Namespace, Name: p.Name, Hidden: p.Hidden}
-	}
-	return explain.PoliciesText(named)
+	return explain.PoliciesText(list)
 }
 
 func runEffective(out io.Writer, endpoints []v1alpha1.EffectiveEndpoint, output string) error {

@@ -123,7 +123,7 @@ func (m *side) flow(_ context.Context, spec analysis.FlowReviewSpec) (analysis.F
 		outcome = m.judges(spec.From, spec.To)
 	}
 	note := fmt.Sprintf("%s: %s to %s\x1b[2J", m.name, spec.From, spec.To)
-	return analysis.FlowReviewStatus{Egress: &analysis.Decision{Outcome: outcome}, Ingress: &analysis.Decision{Outcome: outcome}, Notes: []string{note}}, nil
+	return analysis.FlowReviewStatus{FlowAnswer: analysis.FlowAnswer{Egress: &analysis.Decision{Outcome: outcome}, Ingress: &analysis.Decision{Outcome: outcome}, Notes: []string{note}}}, nil
 }
 
 // knows is what the policy controller of a member has been given.

@@ -19,6 +19,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/explain"
@@ -404,10 +405,10 @@ func policiesOf(o *explain.Objects) (out []client.Object) {
 }
 
 // uidsOf finds the UIDs of policies by what they are called.
-func uidsOf(o *explain.Objects) func(explain.Policy) string {
-	uids := map[explain.Policy]string{}
+func uidsOf(o *explain.Objects) func(analysis.Policy) string {
+	uids := map[analysis.Policy]string{}
 	add := func(kind policy.PolicyKind, p client.Object) {
-		uids[explain.Policy{Type: kind, Namespace: p.GetNamespace(), Name: p.GetName()}] = string(p.GetUID())
+		uids[analysis.Policy{Type: string(kind), Namespace: p.GetNamespace(), Name: p.GetName()}] = string(p.GetUID())
 	}
 	for _, p := range o.Policies {
 		add(policy.AntreaNetworkPolicy, p)
@@ -427,7 +428,7 @@ func uidsOf(o *explain.Objects) func(explain.Policy) string {
 	for _, p := range o.UpstreamPolicies {
 		add(policy.ClusterNetworkPolicy, p)
 	}
-	return func(p explain.Policy) string { return uids[p] }
+	return func(p analysis.Policy) string { return uids[p] }
 }
 
 // addressesOf are those of the interfaces of an account, and these by ID and MAC address.

@@ -10,23 +10,20 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 )
 
-// Agent says which agent enforces policies on a host.
-type Agent string
-
-// The agents. A policy means something else to each: by ours an Allow rule isolates, by Antrea's it
-// does not.
+// The agents that enforce policies on hosts. A policy means something else to each: by ours an
+// Allow rule isolates, by Antrea's it does not.
 const (
-	AgentOurs Agent = "Nephele"
+	AgentOurs = "Nephele"
 	// AgentAntrea: an agent tells about itself, and does not say that it is one of ours.
-	AgentAntrea Agent = "Antrea"
+	AgentAntrea = "Antrea"
 	// AgentUnknown: no agent has told anything. It is taken for one of Antrea.
-	AgentUnknown Agent = "Unknown"
+	AgentUnknown = "Unknown"
 )
 
 // agentsOf finds out who enforces policies on hosts, by enforcer key. An info that no agent has
 // filled in says nothing.
-func agentsOf(infos []*v1beta1.AntreaAgentInfo) map[string]Agent {
-	out := map[string]Agent{}
+func agentsOf(infos []*v1beta1.AntreaAgentInfo) map[string]string {
+	out := map[string]string{}
 	for _, i := range infos {
 		key := i.NodeRef.Namespace + "/" + i.NodeRef.Name
 		switch {

@@ -7,6 +7,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	"github.com/nephele-io/nephele/api/antrea/v1alpha1"
 	"github.com/nephele-io/nephele/api/antrea/v1alpha2"
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
@@ -49,7 +50,7 @@ func TestAgents(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		infos []*v1beta1.AntreaAgentInfo
-		agent explain.Agent
+		agent string
 		want  policy.Outcome
 	}{
 		{"none has told", nil, explain.AgentUnknown, policy.OutcomeAllow},
@@ -100,7 +101,7 @@ func TestHostFailsafe(t *testing.T) {
 				Ingress:   []v1beta1.Rule{{Action: v1beta1.RuleActionDrop}}, Egress: []v1beta1.Rule{{Action: v1beta1.RuleActionDrop}}}}},
 		})
 	}
-	ask := func(info *v1beta1.AntreaAgentInfo, from, to, protocol, port string) *explain.Explanation {
+	ask := func(info *v1beta1.AntreaAgentInfo, from, to, protocol, port string) *analysis.FlowAnswer {
 		t.Helper()
 		x, err := compute(info).Answer(explain.Question{From: from, To: to, Protocol: protocol, Port: port})
 		if err != nil {

@@ -6,54 +6,11 @@ import (
 	"net/netip"
 	"slices"
 
+	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/trace"
 	"github.com/nephele-io/nephele/internal/policy"
 )
-
-// Balanced is how a load balancer hands on a packet that has come to its front end. Cross-zone
-// balancing is taken to be on: every interface of the balancer sends to every target.
-type Balanced struct {
-	// Balancer is its name, Kind what it is.
-	Balancer string            `json:"balancer"`
-	Kind     cloud.ServiceKind `json:"kind"`
-	// Unknown are the target groups of which it is not known who is in them, with the reason.
-	Unknown []string         `json:"unknown,omitempty"`
-	Targets []BalancedTarget `json:"targets,omitempty"`
-}
-
-// BalancedTarget is one of those whom the balancer may choose.
-type BalancedTarget struct {
-	// Group is the name of the target group.
-	Group string `json:"group"`
-	At    End    `json:"at"`
-	// Preserved tells that the target sees the client's address, so that this is what a policy on
-	// it must allow; else it is the balancer's. It has to be allowed by address: a rule of a
-	// security group that names the group of the client does not match.
-	Preserved bool `json:"preserved,omitempty"`
-	// Traffic is the way of the packet, and Health that of a health check, which comes from the
-	// balancer, or from an address of the cloud for all; absent if there are none.
-	Traffic Hop  `json:"traffic"`
-	Health  *Hop `json:"health,omitempty"`
-	// InUse tells that the balancer sends traffic to it today, as far as it is known: health checks
-	// reach it, or no target of its group.
-	InUse bool `json:"inUse"`
-	// Further tells that it is a load balancer itself, whose targets have to be asked about.
-	Further bool `json:"further,omitempty"`
-}
-
-// Hop is the way from a balancer to a target.
-type Hop struct {
-	// From is the address that the target sees; empty if that is not known, or not to be seen.
-	From    string    `json:"from,omitempty"`
-	To      string    `json:"to,omitempty"`
-	Port    uint16    `json:"port"`
-	Verdict string    `json:"verdict"`
-	Wanted  string    `json:"wanted"`
-	Path    *Path     `json:"path,omitempty"`
-	Egress  *Decision `json:"egress"`
-	Ingress *Decision `json:"ingress"`
-}
 
 // balancerNotes say of packets to the front end of a load balancer from whom its targets see them
 // come, where these are not known.
@@ -123,7 +80,7 @@ func listenerOf(s *cloud.Service, to netip.Addr, f *policy.Flow) *cloud.ServiceL
 
 // handedOn follows a packet that has come to the front end of a load balancer; nil if it has not,
 // or if nothing is known of what comes after.
-func (x *Explanation) handedOn(p passage, front end) *Balanced {
+func (x *answering) handedOn(p passage, front end) *analysis.Balanced {
 	s := balancerAt(p.dst)
 	if s == nil {
 		return nil
@@ -132,7 +89,7 @@ func (x *Explanation) handedOn(p passage, front end) *Balanced {
 	if listener == nil {
 		return nil
 	}
-	out := &Balanced{Balancer: cmp.Or(s.Name, s.ID), Kind: s.Kind}
+	out := &analysis.Balanced{Balancer: cmp.Or(s.Name, s.ID), Kind: string(s.Kind)}
 	for i := range listener.Groups {
 		g := &listener.Groups[i]
 		if g.Unknown != "" {
@@ -143,22 +100,22 @@ func (x *Explanation) handedOn(p passage, front end) *Balanced {
 		for _, t := range g.Targets {
 			out.Targets = append(out.Targets, x.toTarget(p, front, g, t))
 		}
-		use(out.Targets[first:], func(h *Hop) string { return h.Verdict }, func(t *BalancedTarget) { t.InUse = true })
+		use(out.Targets[first:], func(h *analysis.Hop) string { return h.Verdict }, func(t *analysis.BalancedTarget) { t.InUse = true })
 	}
 	return out
 }
 
 // use calls used for those targets of a group that the balancer sends to: whoever a health check
 // reaches, or all if it reaches none.
-func use(group []BalancedTarget, verdict func(*Hop) string, used func(*BalancedTarget)) {
-	failing := func(t *BalancedTarget) bool {
+func use(group []analysis.BalancedTarget, verdict func(*analysis.Hop) string, used func(*analysis.BalancedTarget)) {
+	failing := func(t *analysis.BalancedTarget) bool {
 		if t.Health == nil {
 			return false
 		}
 		v := verdict(t.Health)
-		return !passes(v) && v != string(policy.OutcomeUnknown)
+		return !passes(v) && v != outcomeUnknown
 	}
-	none := !slices.ContainsFunc(group, func(t BalancedTarget) bool { return !failing(&t) })
+	none := !slices.ContainsFunc(group, func(t analysis.BalancedTarget) bool { return !failing(&t) })
 	for i := range group {
 		if none || !failing(&group[i]) {
 			used(&group[i])
@@ -167,18 +124,18 @@ func use(group []BalancedTarget, verdict func(*Hop) string, used func(*BalancedT
 }
 
 func passes(verdict string) bool {
-	return verdict == string(policy.OutcomeAllow) || verdict == string(policy.OutcomeNative)
+	return verdict == outcomeAllow || verdict == outcomeNative
 }
 
 // toTarget follows a packet from the front end that it has come to on to a target.
-func (x *Explanation) toTarget(p passage, front end, g *cloud.TargetGroup, t cloud.Target) BalancedTarget {
+func (x *answering) toTarget(p passage, front end, g *cloud.TargetGroup, t cloud.Target) analysis.BalancedTarget {
 	c := x.c
-	out := BalancedTarget{Group: g.Name, Preserved: g.Preserved, Further: t.ServiceID != ""}
+	out := analysis.BalancedTarget{Group: g.Name, Preserved: g.Preserved, Further: t.ServiceID != ""}
 	v6 := g.Preserved && p.come.Source.Addr.Is6()
 	at, target := c.target(p.dst, g, t, v6)
 	out.At = c.explainEnd(at)
 	if !target.Addr.IsValid() { // nobody in sight
-		out.At = End{Title: "somebody else"}
+		out.At = analysis.End{Title: "somebody else"}
 	}
 	own := ownPoint(p.dst, target.Addr.Is6())
 	seen, source := own, front
@@ -270,12 +227,12 @@ type hop struct {
 }
 
 // hop follows a packet on a hop.
-func (x *Explanation) hop(h hop, f policy.Flow) Hop {
+func (x *answering) hop(h hop, f policy.Flow) analysis.Hop {
 	c := x.c
 	if !h.target.Addr.IsValid() { // a machine that is not there
 		return stopped(DefaultNobody, f.Port)
 	}
-	out := Hop{Port: f.Port}
+	out := analysis.Hop{Port: int32(f.Port)}
 	p := c.passageOf(pair{h.seen, h.target}, h.front, h.at, f)
 	if h.seen.Interface != h.own.Interface && p.now != nil { // the groups of the client have been asked already
 		free := trace.Filter{Interface: h.own.Interface, Allowed: true}
@@ -287,7 +244,7 @@ func (x *Explanation) hop(h hop, f policy.Flow) Hop {
 	}
 	p.sent.Relayed = true
 	v := policy.Verdict{Egress: x.evaluator.Evaluate(p.sent).Egress, Ingress: x.evaluator.Evaluate(p.come).Ingress}
-	flow := Flow{Path: pathOf(p)}
+	flow := analysis.Flow{Path: pathOf(p)}
 	var now, native trace.Path
 	if p.now != nil {
 		now, native = *p.now, *p.native
@@ -309,25 +266,25 @@ func (x *Explanation) hop(h hop, f policy.Flow) Hop {
 		out.From = h.seen.Addr.String()
 	}
 	out.Path, out.Egress, out.Ingress = flow.Path, flow.Egress, flow.Ingress
-	out.Verdict = out.Path.verdict(together(out.Egress, nil, out.Ingress))
-	out.Wanted = out.Path.verdict(together(out.Egress.ifEnforced(), nil, out.Ingress.ifEnforced()))
+	out.Verdict = verdictOn(out.Path, together(out.Egress, nil, out.Ingress))
+	out.Wanted = verdictOn(out.Path, together(ifEnforced(out.Egress), nil, ifEnforced(out.Ingress)))
 	return out
 }
 
 // stopped is a hop on which nothing gets through, whatever groups and policies say.
-func stopped(why string, port uint16) Hop {
-	d := &Decision{Outcome: policy.OutcomeDrop, Default: why}
-	return Hop{Port: port, Verdict: string(policy.OutcomeDrop), Wanted: string(policy.OutcomeDrop), Egress: d, Ingress: d}
+func stopped(why string, port uint16) analysis.Hop {
+	d := &analysis.Decision{Outcome: outcomeDrop, Default: why}
+	return analysis.Hop{Port: int32(port), Verdict: outcomeDrop, Wanted: outcomeDrop, Egress: d, Ingress: d}
 }
 
 // admitted is what is so of a packet that groups of ours let in whatever policies say, at a VM that
 // policies are enforced on, or will be.
-func admitted(d *Decision, suspended string, now *trace.Filter) *Decision {
-	in := &Decision{Outcome: policy.OutcomeAllow, Default: DefaultPlatform}
+func admitted(d *analysis.Decision, suspended string, now *trace.Filter) *analysis.Decision {
+	in := &analysis.Decision{Outcome: outcomeAllow, Default: DefaultPlatform}
 	switch {
 	case suspended != "":
 		return d
-	case now == nil, slices.ContainsFunc(groupsOf(now).Held, func(g Group) bool { return g.Ours }):
+	case now == nil, slices.ContainsFunc(groupsOf(now).Held, func(g analysis.Group) bool { return g.Ours }):
 		return in
 	}
 	out := *d
@@ -335,34 +292,34 @@ func admitted(d *Decision, suspended string, now *trace.Filter) *Decision {
 	return &out
 }
 
-// verdict is what the sender sees of a packet that is handed on, if the way to the front end has a
-// verdict already. Why says what it depends on, if it depends on something.
-func (b *Balanced) verdict(entry string, of func(*Hop) string) (verdict, why string) {
+// handedOnVerdict is what the sender sees of a packet that is handed on, if the way to the front
+// end has a verdict already. Why says what it depends on, if it depends on something.
+func handedOnVerdict(b *analysis.Balanced, entry string, of func(*analysis.Hop) string) (verdict, why string) {
 	if !passes(entry) {
 		return entry, ""
 	}
 	var passed, failed, unsure bool
 	for group := range byGroup(b.Targets) {
-		use(group, of, func(t *BalancedTarget) {
+		use(group, of, func(t *analysis.BalancedTarget) {
 			v := of(&t.Traffic)
-			passed, failed, unsure = passed || passes(v), failed || !passes(v), unsure || v == string(policy.OutcomeUnknown)
+			passed, failed, unsure = passed || passes(v), failed || !passes(v), unsure || v == outcomeUnknown
 		})
 	}
 	known := len(b.Unknown) == 0
 	switch {
 	case known && !passed && !failed:
-		return string(policy.OutcomeDrop), fmt.Sprintf("nobody is behind the load balancer %s at this port", b.Balancer)
+		return outcomeDrop, fmt.Sprintf("nobody is behind the load balancer %s at this port", b.Balancer)
 	case !failed:
 		return entry, ""
 	case known && !passed && !unsure:
-		return string(policy.OutcomeDrop), fmt.Sprintf("the load balancer %s takes it, and none of its targets does", b.Balancer)
+		return outcomeDrop, fmt.Sprintf("the load balancer %s takes it, and none of its targets does", b.Balancer)
 	}
-	return string(policy.OutcomeUnknown), fmt.Sprintf("it depends on whom the load balancer %s chooses", b.Balancer)
+	return outcomeUnknown, fmt.Sprintf("it depends on whom the load balancer %s chooses", b.Balancer)
 }
 
 // byGroup yields the targets of each group.
-func byGroup(all []BalancedTarget) func(func([]BalancedTarget) bool) {
-	return func(yield func([]BalancedTarget) bool) {
+func byGroup(all []analysis.BalancedTarget) func(func([]analysis.BalancedTarget) bool) {
+	return func(yield func([]analysis.BalancedTarget) bool) {
 		for first := 0; first < len(all); {
 			last := first
 			for last < len(all) && all[last].Group == all[first].Group {
@@ -378,13 +335,13 @@ func byGroup(all []BalancedTarget) func(func([]BalancedTarget) bool) {
 
 // throughBalancer follows the packet of a flow on to the targets of the balancer that it comes to,
 // if it comes to one.
-func (x *Explanation) throughBalancer(f *Flow, p passage, front end) {
+func (x *answering) throughBalancer(f *analysis.Flow, p passage, front end) {
 	if f.Balanced = x.handedOn(p, front); f.Balanced == nil {
 		return
 	}
 	var why string
-	if f.Verdict, why = f.Balanced.verdict(f.Verdict, func(h *Hop) string { return h.Verdict }); why != "" {
+	if f.Verdict, why = handedOnVerdict(f.Balanced, f.Verdict, func(h *analysis.Hop) string { return h.Verdict }); why != "" {
 		x.Reason = why
 	}
-	f.Wanted, _ = f.Balanced.verdict(f.Wanted, func(h *Hop) string { return h.Wanted })
+	f.Wanted, _ = handedOnVerdict(f.Balanced, f.Wanted, func(h *analysis.Hop) string { return h.Wanted })
 }

@@ -29,7 +29,7 @@ type Computation struct {
 	// Problems are the objects that are left out, or strange.
 	Problems []Problem
 	// agents are those on hosts that say what they are, by their enforcer keys.
-	agents map[string]Agent
+	agents map[string]string
 	// hostInfos are what our agents tell of hosts, by their enforcer keys.
 	hostInfos map[string]hostInfo
 	// clouds is nil if no account was read.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 
+	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/trace"
 	"github.com/nephele-io/nephele/internal/policy"
@@ -47,7 +48,7 @@ func (c *Computation) Witness() *Witness {
 
 // Explain says what happens to a packet at both of its ends. The error is one of ErrNotRead,
 // ErrSharedVM and ErrProtocol, wrapped.
-func (w *Witness) Explain(s Seen) (*Explanation, error) {
+func (w *Witness) Explain(s Seen) (*analysis.FlowAnswer, error) {
 	c := w.c
 	if c.clouds == nil {
 		return nil, fmt.Errorf("%s: %w", s.Interface, ErrNotRead)
@@ -81,11 +82,11 @@ func (w *Witness) Explain(s Seen) (*Explanation, error) {
 		}
 	}
 	passed := c.passageOf(p, from, to, packet)
-	out := c.newExplanation(from, to, []passage{passed})
+	out := c.newAnswer(from, to, []passage{passed})
 	out.evaluator = w.evaluator
 	out.add(passed.sent.Source.Addr, passed.sent.Destination.Addr, passed, to, nil, evaluated(w.evaluator, passed))
 	out.finish()
-	return out, nil
+	return &out.FlowAnswer, nil
 }
 
 // endAt is the end that has an address where an interface is: the entity that stands for the VM, or
@@ -130,12 +131,12 @@ func packetOf(s Seen) (policy.Flow, error) {
 
 // Rules returns the rules of all policies, each once, in the order in which they are asked. The
 // rule that nobody wrote, by which a Kubernetes NetworkPolicy isolates, is not among them.
-func (w *Witness) Rules() []Rule {
-	var out []Rule
+func (w *Witness) Rules() []analysis.Rule {
+	var out []analysis.Rule
 	type place struct {
-		Policy
-		direction policy.Direction
-		index     int
+		analysis.Policy
+		direction string
+		index     int32
 	}
 	seen := map[place]bool{}
 	for _, ref := range w.evaluator.Rules() {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/policy"
 )
@@ -25,7 +26,7 @@ type Cut struct {
 	// Targets are the entities, "namespace/name", sorted.
 	Targets []string
 	// Policies are those that decide, sorted.
-	Policies []Policy
+	Policies []analysis.Policy
 }
 
 // cutKey is what cuts of several targets have in common.
@@ -142,7 +143,7 @@ func (f *cutFinder) target(s *cloud.Service, l *cloud.ServiceListener, g *cloud.
 func (f *cutFinder) ask(s *cloud.Service, g *cloud.TargetGroup, sources []netip.Addr, ref policy.EntityRef, to netip.Addr, protocol policy.Protocol, port uint16, what func(*Cut)) {
 	at := f.endOf(f.Ends[ref])
 	var from []netip.Addr
-	var by []Policy
+	var by []analysis.Policy
 	for _, a := range sources {
 		if a.Is4() != to.Is4() {
 			continue
@@ -167,7 +168,7 @@ func (f *cutFinder) ask(s *cloud.Service, g *cloud.TargetGroup, sources []netip.
 		return
 	}
 	slices.SortFunc(from, netip.Addr.Compare)
-	slices.SortFunc(by, func(a, b Policy) int {
+	slices.SortFunc(by, func(a, b analysis.Policy) int {
 		return cmp.Or(cmp.Compare(a.Type, b.Type), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
 	key := cutKey{s.ID, g.ID, protocol, port, fmt.Sprint(from), fmt.Sprint(by)}

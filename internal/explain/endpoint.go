@@ -28,7 +28,7 @@ type end struct {
 	byAddress bool
 	service   *corev1.Service
 	// agent is who enforces policies there, if an agent on the host does.
-	agent Agent
+	agent string
 }
 
 // endOf is the end at an entity.

@@ -6,50 +6,40 @@ import (
 	"slices"
 	"strconv"
 
+	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/trace"
 	"github.com/nephele-io/nephele/internal/policy"
 )
 
-// State says how far a policy is enforced on a VM.
-type State string
-
 // The states of a policy that is not, or not yet, enforced as it stands.
 const (
 	// StateRefused: it does not fit, or cannot be said, and is left out.
-	StateRefused State = "Refused"
+	StateRefused = "Refused"
 	// StateKept: the same, and what was enforced of an earlier version stays.
-	StateKept State = "Kept"
+	StateKept = "Kept"
 	// StatePending: it is being enforced.
-	StatePending State = "Pending"
+	StatePending = "Pending"
 	// StateSuspended: the mode of the VM does not let policies be enforced.
-	StateSuspended State = "Suspended"
+	StateSuspended = "Suspended"
 )
-
-// PolicyState is a policy that is not enforced as it stands.
-type PolicyState struct {
-	Policy
-	State State `json:"state"`
-	// Why is the controller's word for it; it may be empty.
-	Why string `json:"why,omitempty"`
-}
 
 // unenforced are the policies of a list that are not enforced on the VM of an entity as they stand,
 // as the status of the VM tells; all of them if the list is nil. Filter is what the interface
 // holds, or nil.
-func (c *Computation) unenforced(ref policy.EntityRef, list []policy.PolicyRef, f *trace.Filter) []PolicyState {
+func (c *Computation) unenforced(ref policy.EntityRef, list []policy.PolicyRef, f *trace.Filter) []analysis.PolicyState {
 	vm := c.vmObject(ref)
 	if vm == nil {
 		return nil
 	}
-	var out []PolicyState
+	var out []analysis.PolicyState
 	for _, p := range vm.Status.Policies {
-		named := Policy{Type: policy.PolicyKind(p.Kind), Namespace: p.Namespace, Name: p.Name}
+		named := analysis.Policy{Type: p.Kind, Namespace: p.Namespace, Name: p.Name}
 		if list != nil && !slices.ContainsFunc(list, func(r policy.PolicyRef) bool { return explainPolicy(r) == named }) {
 			continue
 		}
-		state := PolicyState{Policy: named, Why: p.Message}
+		state := analysis.PolicyState{Policy: named, Why: p.Message}
 		switch p.Phase {
 		case cloudv1alpha1.PolicyPhaseFailed:
 			state.State = StateRefused
@@ -104,37 +94,17 @@ func inForce(groups []*cloud.Group, uid string) bool {
 	return false
 }
 
-// Group is a security group.
-type Group struct {
-	ID   string `json:"id"`
-	Name string `json:"name,omitempty"`
-	// Ours tells that it is one of Nephele's.
-	Ours bool `json:"ours,omitempty"`
+func groupOf(g *cloud.Group) analysis.Group {
+	return analysis.Group{ID: g.ID, Name: g.Name, Ours: g.Tags[cloud.TagKind] != "" && g.OwnedBy(g.Tags[cloud.TagCluster])}
 }
 
-func groupOf(g *cloud.Group) Group {
-	return Group{g.ID, g.Name, g.Tags[cloud.TagKind] != "" && g.OwnedBy(g.Tags[cloud.TagCluster])}
-}
-
-// Groups is what the security groups of an interface do with the packet.
-type Groups struct {
-	Interface string `json:"interface"`
-	// Outcome is Allow, Drop, or Unknown if it depends on what cannot be read.
-	Outcome policy.Outcome `json:"outcome"`
-	// Group and Rule are what lets it through, or might; absent if nothing does.
-	Group *Group `json:"group,omitempty"`
-	Rule  string `json:"rule,omitempty"`
-	// Held are all groups of the interface.
-	Held []Group `json:"held,omitempty"`
-}
-
-func groupsOf(f *trace.Filter) *Groups {
-	out := &Groups{Interface: f.Interface.ID, Outcome: policy.OutcomeDrop}
+func groupsOf(f *trace.Filter) *analysis.Groups {
+	out := &analysis.Groups{Interface: f.Interface.ID, Outcome: outcomeDrop}
 	switch {
 	case f.Allowed:
-		out.Outcome = policy.OutcomeAllow
+		out.Outcome = outcomeAllow
 	case f.Uncertain:
-		out.Outcome = policy.OutcomeUnknown
+		out.Outcome = outcomeUnknown
 	}
 	if f.Rule != nil {
 		g := groupOf(f.Group)
@@ -149,14 +119,14 @@ func groupsOf(f *trace.Filter) *Groups {
 // decide puts together what policies want at one end, d, what the account says, and what the groups
 // there do: now and native are nil where no interface is known. The result says what is so; what is
 // wanted besides stands in IfEnforced.
-func (c *Computation) decide(at end, to End, d policy.Decision, b byAccount, now, native *trace.Filter) *Decision {
+func (c *Computation) decide(at end, to analysis.End, d policy.Decision, b byAccount, now, native *trace.Filter) *analysis.Decision {
 	wanted := c.wanted(at, to, d, b, native)
 	if d.Exempt != "" {
 		return wanted
 	}
 	states := c.unenforced(at.ref, concerned(d), now)
 	if b.suspended != "" {
-		states = slices.DeleteFunc(states, func(s PolicyState) bool { return s.State == StateSuspended })
+		states = slices.DeleteFunc(states, func(s analysis.PolicyState) bool { return s.State == StateSuspended })
 	}
 	if now == nil {
 		return blind(wanted, b, states)
@@ -166,13 +136,13 @@ func (c *Computation) decide(at end, to End, d policy.Decision, b byAccount, now
 		wanted.Groups = today
 		return wanted
 	}
-	same := today.Outcome == wanted.Outcome || today.Outcome == policy.OutcomeDrop && wanted.Outcome == policy.OutcomeReject
-	onlyPending := !slices.ContainsFunc(states, func(s PolicyState) bool { return s.State != StatePending })
+	same := today.Outcome == wanted.Outcome || today.Outcome == outcomeDrop && wanted.Outcome == outcomeReject
+	onlyPending := !slices.ContainsFunc(states, func(s analysis.PolicyState) bool { return s.State != StatePending })
 	if b.suspended == "" && same && onlyPending {
 		wanted.Groups, wanted.Policies = today, states
 		return wanted
 	}
-	out := &Decision{
+	out := &analysis.Decision{
 		Outcome:     today.Outcome,
 		Default:     DefaultGroups,
 		Groups:      today,
@@ -185,7 +155,7 @@ func (c *Computation) decide(at end, to End, d policy.Decision, b byAccount, now
 		out.Policies = c.unenforced(at.ref, nil, now)
 		switch vm := c.vmObject(at.ref); {
 		case len(out.Policies) > 0:
-		case vm != nil && len(vm.Status.Policies) == 0 && slices.ContainsFunc(today.Held, func(g Group) bool { return g.Ours }):
+		case vm != nil && len(vm.Status.Policies) == 0 && slices.ContainsFunc(today.Held, func(g analysis.Group) bool { return g.Ours }):
 			out.Differs = DiffersUnreleased
 		default:
 			out.Differs = DiffersChanged
@@ -197,18 +167,18 @@ func (c *Computation) decide(at end, to End, d policy.Decision, b byAccount, now
 // behind adds to what is decided at a Pod, a Node, a host or an address, own, what the groups of
 // the interface decide through which its packets pass, and the policies of the machine that this
 // belongs to. Nothing does about what does not leave the machine.
-func (x *Explanation) behind(own *Decision, at end, direction cloud.Direction, packet policy.Flow, now, native *trace.Filter) *Decision {
-	if at.isCloudVM() || own.Groups == nil || own.Outcome != policy.OutcomeAllow {
+func (x *answering) behind(own *analysis.Decision, at end, direction cloud.Direction, packet policy.Flow, now, native *trace.Filter) *analysis.Decision {
+	if at.isCloudVM() || own.Groups == nil || own.Outcome != outcomeAllow {
 		return own
 	}
 	ref, owned := x.c.clouds.owners[now.Interface.ID]
 	if !owned || at.ref == (policy.EntityRef{}) {
 		out := *own
-		if o := own.Groups.Outcome; o != policy.OutcomeAllow {
-			out = Decision{Outcome: o, Default: DefaultGroups, Groups: own.Groups, Possible: possible(o)}
+		if o := own.Groups.Outcome; o != outcomeAllow {
+			out = analysis.Decision{Outcome: o, Default: DefaultGroups, Groups: own.Groups, Possible: possible(o)}
 		}
 		if released := groupsOf(native); released.Outcome != own.Groups.Outcome {
-			out.IfEnforced = &Decision{Outcome: released.Outcome, Default: DefaultNative, Native: released, Possible: possible(released.Outcome)}
+			out.IfEnforced = &analysis.Decision{Outcome: released.Outcome, Default: DefaultNative, Native: released, Possible: possible(released.Outcome)}
 		}
 		return &out
 	}
@@ -226,33 +196,33 @@ func (x *Explanation) behind(own *Decision, at end, direction cloud.Direction, p
 	}
 	outer := x.c.decide(machine, x.c.explainEnd(machine), d, b, now, native)
 	switch {
-	case outer.Outcome != policy.OutcomeAllow:
+	case outer.Outcome != outcomeAllow:
 		return outer
-	case outer.ifEnforced().Outcome != policy.OutcomeAllow:
+	case ifEnforced(outer).Outcome != outcomeAllow:
 		out := *own
-		out.IfEnforced = outer.ifEnforced()
+		out.IfEnforced = ifEnforced(outer)
 		return &out
 	}
 	return own
 }
 
-func possible(o policy.Outcome) []policy.Outcome {
-	if o == policy.OutcomeUnknown {
-		return []policy.Outcome{policy.OutcomeAllow, policy.OutcomeDrop}
+func possible(outcome string) []string {
+	if outcome == outcomeUnknown {
+		return []string{outcomeAllow, outcomeDrop}
 	}
 	return nil
 }
 
 // wanted is what is so at an end once everything is enforced.
-func (c *Computation) wanted(at end, to End, d policy.Decision, b byAccount, native *trace.Filter) *Decision {
+func (c *Computation) wanted(at end, to analysis.End, d policy.Decision, b byAccount, native *trace.Filter) *analysis.Decision {
 	if b.allowed() {
-		return &Decision{Outcome: policy.OutcomeAllow, Failsafe: b.failsafe, HostFailsafe: b.host}
+		return &analysis.Decision{Outcome: outcomeAllow, Failsafe: b.failsafe, HostFailsafe: b.host}
 	}
 	out := explainDecision(d, to)
-	left := policy.OutcomeNative
+	left := outcomeNative
 	switch {
 	case !at.isCloudVM() || d.Exempt != "":
-		left = policy.OutcomeAllow
+		left = outcomeAllow
 	case native != nil:
 		groups := groupsOf(native)
 		left = groups.Outcome
@@ -260,13 +230,13 @@ func (c *Computation) wanted(at end, to End, d policy.Decision, b byAccount, nat
 			out.Native = groups
 		}
 	}
-	if out.Outcome == policy.OutcomeNative {
+	if out.Outcome == outcomeNative {
 		out.Outcome, out.Possible = left, possible(left)
 	}
-	if i := slices.Index(out.Possible, policy.OutcomeNative); i >= 0 {
+	if i := slices.Index(out.Possible, outcomeNative); i >= 0 {
 		list := slices.Delete(slices.Clone(out.Possible), i, i+1)
-		if left == policy.OutcomeUnknown {
-			list = append(list, policy.OutcomeAllow, policy.OutcomeDrop)
+		if left == outcomeUnknown {
+			list = append(list, outcomeAllow, outcomeDrop)
 		} else {
 			list = append(list, left)
 		}
@@ -280,13 +250,13 @@ func (c *Computation) wanted(at end, to End, d policy.Decision, b byAccount, nat
 
 // blind is what is so where the cloud was not read: statuses tell what is not enforced, and not
 // what is in its place.
-func blind(wanted *Decision, b byAccount, states []PolicyState) *Decision {
+func blind(wanted *analysis.Decision, b byAccount, states []analysis.PolicyState) *analysis.Decision {
 	if b.suspended == "" && len(states) == 0 {
 		return wanted
 	}
-	out := &Decision{Outcome: policy.OutcomeNative, Default: DefaultNative, NotEnforced: b.suspended, Policies: states, IfEnforced: wanted}
-	if b.suspended == "" && slices.ContainsFunc(states, func(s PolicyState) bool { return s.State == StatePending || s.State == StateKept }) {
-		out.Outcome, out.Default, out.Possible = policy.OutcomeUnknown, "", []policy.Outcome{policy.OutcomeAllow, policy.OutcomeDrop}
+	out := &analysis.Decision{Outcome: outcomeNative, Default: DefaultNative, NotEnforced: b.suspended, Policies: states, IfEnforced: wanted}
+	if b.suspended == "" && slices.ContainsFunc(states, func(s analysis.PolicyState) bool { return s.State == StatePending || s.State == StateKept }) {
+		out.Outcome, out.Default, out.Possible = outcomeUnknown, "", []string{outcomeAllow, outcomeDrop}
 	}
 	return out
 }

@@ -7,56 +7,30 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 
+	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/trace"
 	"github.com/nephele-io/nephele/internal/policy"
 )
 
-// Explanation is the answer of explain.
-type Explanation struct {
-	From End `json:"from"`
-	To   End `json:"to"`
-	// Protocol, and what it has of ports or types. ICMPType is absent if it is that of an echo
-	// request in both families.
-	Protocol  policy.Protocol `json:"protocol"`
-	Port      uint16          `json:"port,omitempty"`
-	ICMPType  *uint8          `json:"icmpType,omitempty"`
-	ICMPCode  *uint8          `json:"icmpCode,omitempty"`
-	IGMPType  *uint8          `json:"igmpType,omitempty"`
-	IGMPGroup string          `json:"igmpGroup,omitempty"`
-	// Service is the one that the destination is an address of, with whom it may choose.
-	Service *Service `json:"service,omitempty"`
-	// Verdict is what the sender sees, today where that is known: Allow, Drop, Reject, NoRoute,
-	// Native or Unknown; Mixed if it depends on which addresses the ends use.
-	Verdict string `json:"verdict"`
-	// Wanted is what the sender would see if everything were enforced as it stands.
-	Wanted string `json:"wanted"`
-	// Path is the way that the packet takes through clouds that were read, where it is the same for
-	// all addresses.
-	Path *Path `json:"path,omitempty"`
-	// Reason says why the verdict is Unknown, if no single decision does.
-	Reason string   `json:"reason,omitempty"`
-	Notes  []string `json:"notes,omitempty"`
-	// Egress, AtService and Ingress are absent if there are Flows, AtService also if no rule
-	// applies to the Service.
-	Egress    *Decision `json:"egress,omitempty"`
-	AtService *Decision `json:"atService,omitempty"`
-	Ingress   *Decision `json:"ingress,omitempty"`
-	// Points are the places on the way where policies are enforced, or where something is lost,
-	// absent if there are Flows.
-	Points []Point `json:"points,omitempty"`
-	// Balanced is how the load balancer that the destination belongs to hands the packet on, absent
-	// if it does not, if that is not known, or if there are Flows.
-	Balanced *Balanced `json:"balanced,omitempty"`
-	// Flows are the answers for single pairs of addresses, and Pods behind a Service, if these are
-	// not all treated alike.
-	Flows []Flow `json:"flows,omitempty"`
-
+// answering is an answer in the making.
+type answering struct {
+	analysis.FlowAnswer
 	c         *Computation
 	source    end
 	evaluator *policy.Evaluator
 }
+
+// The outcomes of decisions, as answers have them.
+const (
+	outcomeAllow   = string(policy.OutcomeAllow)
+	outcomeDrop    = string(policy.OutcomeDrop)
+	outcomeReject  = string(policy.OutcomeReject)
+	outcomeNative  = string(policy.OutcomeNative)
+	outcomeUnknown = string(policy.OutcomeUnknown)
+)
 
 // The verdicts besides the outcomes of decisions.
 const (
@@ -66,73 +40,9 @@ const (
 	NoRoute = "NoRoute"
 )
 
-// End is one end of the flow.
-type End struct {
-	Kind      string   `json:"kind,omitempty"`
-	Namespace string   `json:"namespace,omitempty"`
-	Name      string   `json:"name,omitempty"`
-	Addresses []string `json:"addresses,omitempty"`
-	// Node is the Node in whose network a Pod is, and whose policies hold for it.
-	Node string `json:"node,omitempty"`
-	// Enforcer is the key of who enforces policies there: the name of a Node, NAMESPACE/NAME of an
-	// ExternalNode, or what spec.externalNode says. Without it nobody does.
-	Enforcer string `json:"enforcer,omitempty"`
-	// Agent is who enforces policies on the host, if an agent does.
-	Agent Agent `json:"agent,omitempty"`
-
-	// VM is which machine of a cloud it is.
-	VM *VM `json:"vm,omitempty"`
-
-	// Title names the end for people.
-	Title string `json:"title"`
-}
-
-// CloudVM reports whether a cloud enforces policies there, and no agent.
-func (e End) CloudVM() bool {
+// CloudVM reports whether a cloud enforces policies at an end, and no agent.
+func CloudVM(e analysis.End) bool {
 	return e.Kind == policy.KindExternalEntity.String() && e.Enforcer != "" && e.Agent == ""
-}
-
-// VM is a machine of a cloud, in the words of the cloud.
-type VM struct {
-	ID      string `json:"id"`
-	Name    string `json:"name,omitempty"`
-	Region  string `json:"region,omitempty"`
-	Network string `json:"network,omitempty"`
-}
-
-// Flow is the answer for one pair of addresses.
-type Flow struct {
-	From string `json:"from,omitempty"`
-	To   string `json:"to,omitempty"`
-	// Backend is who the Service chose.
-	Backend   *Backend  `json:"backend,omitempty"`
-	Verdict   string    `json:"verdict"`
-	Wanted    string    `json:"wanted"`
-	Path      *Path     `json:"path,omitempty"`
-	Egress    *Decision `json:"egress"`
-	AtService *Decision `json:"atService,omitempty"`
-	Ingress   *Decision `json:"ingress"`
-	Points    []Point   `json:"points,omitempty"`
-	Balanced  *Balanced `json:"balanced,omitempty"`
-
-	// At is the end that the packet comes to, if the destination is a Service.
-	At *End `json:"at,omitempty"`
-}
-
-// Service is a Service that the packet is sent to.
-type Service struct {
-	Namespace string    `json:"namespace"`
-	Name      string    `json:"name"`
-	Backends  []Backend `json:"backends,omitempty"`
-}
-
-// Backend is one of those whom a Service may hand the packet to.
-type Backend struct {
-	Kind      string `json:"kind,omitempty"`
-	Namespace string `json:"namespace,omitempty"`
-	Name      string `json:"name,omitempty"`
-	Address   string `json:"address"`
-	Port      uint16 `json:"port"`
 }
 
 // What decides if no rule of a policy does.
@@ -158,105 +68,34 @@ const (
 	DefaultReturns = "returns"
 )
 
-// Difference is why groups do otherwise than policies that count as enforced.
-type Difference string
-
-// The differences.
+// Why groups do otherwise than policies that count as enforced.
 const (
 	// DiffersUnreleased: no policy applies any more, and what was enforced is not yet given back.
-	DiffersUnreleased Difference = "Unreleased"
+	DiffersUnreleased = "Unreleased"
 	// DiffersByAddress: the packet goes by a public address, and the rules for VMs that policies
 	// select name their private ones.
-	DiffersByAddress Difference = "PublicAddress"
+	DiffersByAddress = "PublicAddress"
 	// DiffersBalanced: a load balancer hands it on with the client's address, and the rule names
 	// the group of the client, which the balancer does not hold.
-	DiffersBalanced Difference = "Balanced"
+	DiffersBalanced = "Balanced"
 	// DiffersChanged: somebody has changed the groups, or the cloud was read before or after what
 	// the statuses tell of.
-	DiffersChanged Difference = "Changed"
+	DiffersChanged = "Changed"
 )
 
-// Decision is what is so at one end.
-type Decision struct {
-	// Outcome is what happens there today, as far as that is known: Allow, Drop, Reject or Unknown;
-	// Native if the groups of a VM decide, and were not read.
-	Outcome policy.Outcome `json:"outcome"`
-	// NotEnforced is the mode because of which the policies do not decide, and who says so.
-	NotEnforced string `json:"notEnforced,omitempty"`
-	// Policies are those that decide, or would, and are not enforced as they stand.
-	Policies []PolicyState `json:"policies,omitempty"`
-	// Differs says why the groups do otherwise than policies that count as enforced; empty if they
-	// do not.
-	Differs Difference `json:"differs,omitempty"`
-	// IfEnforced is what would be so if everything were enforced as it stands, where that is not
-	// what is so.
-	IfEnforced *Decision `json:"ifEnforced,omitempty"`
-	// Groups is what the security groups of the interface do, where they were read.
-	Groups *Groups `json:"groups,omitempty"`
-	// Native is what the groups that the interface has of its own do, where they decide and were
-	// read.
-	Native *Groups `json:"native,omitempty"`
-	// Failsafe is the account whose failsafe flows allow it, before any rule.
-	Failsafe string `json:"failsafe,omitempty"`
-	// HostFailsafe is the host whose agent lets it through, before any rule.
-	HostFailsafe string `json:"hostFailsafe,omitempty"`
-	// DecidedBy is the rule; without it the default decided: Default says which one.
-	DecidedBy *Rule `json:"decidedBy,omitempty"`
-	// Default is "isolated", "native", "none" or "groups", or "itself" (the packet goes to who
-	// sends it) "ownNode" (it comes to a Pod from its own Node) or "machine" (it does not leave the
-	// machine).
-	Default string `json:"default,omitempty"`
-	// IsolatedBy are the policies that make Drop the default.
-	IsolatedBy []Policy `json:"isolatedBy,omitempty"`
-	// Passed are the Pass rules on the way, in order.
-	Passed []Rule `json:"passed,omitempty"`
-	// Uncertain are rules that match or not, depending on what a name or Service stands for.
-	Uncertain []Rule `json:"uncertain,omitempty"`
-	// Possible are the outcomes that there may be if it is Unknown.
-	Possible []policy.Outcome `json:"possible,omitempty"`
-}
-
-// Policy names a policy.
-type Policy struct {
-	Type      policy.PolicyKind `json:"type"`
-	Namespace string            `json:"namespace,omitempty"`
-	Name      string            `json:"name"`
-	// Hidden tells that it may not be seen, and only its type is told.
-	Hidden bool `json:"hidden,omitempty"`
-}
-
-// Rule is a rule of a policy.
-type Rule struct {
-	Policy    Policy           `json:"policy"`
-	Direction policy.Direction `json:"direction"`
-	Name      string           `json:"name,omitempty"`
-	// Index is the place of the rule in spec.ingress or spec.egress.
-	Index  int           `json:"index"`
-	Action policy.Action `json:"action,omitempty"`
-	// TierPriority and Priority are absent for a Kubernetes NetworkPolicy, which has neither.
-	TierPriority int32   `json:"tierPriority,omitempty"`
-	Priority     float64 `json:"priority,omitempty"`
-	// L7Protocols tells that the rule lets through only what its l7Protocols match, of which
-	// explain knows nothing.
-	L7Protocols bool `json:"l7Protocols,omitempty"`
-	// Through are the entities by which the rule matches, if not by the end itself: others with the
-	// same address.
-	Through []string `json:"through,omitempty"`
-	// DependsOn are, for an uncertain rule, the names and Services that the destination may be.
-	DependsOn []string `json:"dependsOn,omitempty"`
-}
-
-func (c *Computation) newExplanation(from, to end, packets []passage) *Explanation {
+func (c *Computation) newAnswer(from, to end, packets []passage) *answering {
 	first := packets[0].sent
-	out := &Explanation{c: c, source: from, From: c.explainEnd(from), To: c.explainEnd(to), Protocol: first.Protocol, Port: first.Port}
+	out := &answering{c: c, source: from, FlowAnswer: analysis.FlowAnswer{
+		From: c.explainEnd(from), To: c.explainEnd(to), Protocol: string(first.Protocol), Port: int32(first.Port),
+	}}
 	switch first.Protocol {
 	case policy.ICMP:
-		out.ICMPCode = &first.ICMPCode
+		out.ICMPCode = ptr.To(int32(first.ICMPCode))
 		if !slices.ContainsFunc(packets, func(p passage) bool { return p.sent.ICMPType != first.ICMPType }) {
-			out.ICMPType = &first.ICMPType
+			out.ICMPType = ptr.To(int32(first.ICMPType))
 		}
 	case policy.IGMP:
-		out.IGMPType = &first.IGMPType
+		out.IGMPType = ptr.To(int32(first.IGMPType))
 		if first.GroupAddress.IsValid() {
 			out.IGMPGroup = first.GroupAddress.String()
 		}
@@ -264,8 +103,8 @@ func (c *Computation) newExplanation(from, to end, packets []passage) *Explanati
 	return out
 }
 
-func (c *Computation) explainEnd(e end) End {
-	out := End{
+func (c *Computation) explainEnd(e end) analysis.End {
+	out := analysis.End{
 		Namespace: e.ref.Namespace, Name: e.ref.Name, Enforcer: e.enforcer, Agent: e.agent, VM: c.describeVM(e), Title: c.title(e),
 	}
 	if e.ref.Kind != 0 {
@@ -282,8 +121,8 @@ func (c *Computation) explainEnd(e end) End {
 
 // add takes what policies want of a packet from one address to another, whose destination is the
 // end given. P is how it goes, which differs from that if a Service hands it on.
-func (x *Explanation) add(source, destination netip.Addr, p passage, to end, via *corev1.Service, v policy.Verdict) {
-	f, at := Flow{Path: pathOf(p)}, x.c.explainEnd(to)
+func (x *answering) add(source, destination netip.Addr, p passage, to end, via *corev1.Service, v policy.Verdict) {
+	f, at := analysis.Flow{Path: pathOf(p)}, x.c.explainEnd(to)
 	out := x.c.accountOf(x.source, cloud.Egress, p.sent, p.sent.Destination.Addr, v.Egress)
 	in := x.c.accountOf(to, cloud.Ingress, p.come, p.come.Source.Addr, v.Ingress)
 	var now, native trace.Path
@@ -303,14 +142,14 @@ func (x *Explanation) add(source, destination netip.Addr, p passage, to end, via
 		f.Egress = x.behind(f.Egress, x.source, cloud.Egress, p.sent, now.Egress, native.Egress)
 		f.Ingress = x.behind(f.Ingress, to, cloud.Ingress, p.come, now.Ingress, native.Ingress)
 	}
-	for _, d := range []*Decision{f.Egress, f.Ingress} {
+	for _, d := range []*analysis.Decision{f.Egress, f.Ingress} {
 		if d.Differs == DiffersChanged && now.Way == trace.WayInternet {
 			d.Differs = DiffersByAddress
 		}
 	}
 	x.c.censorFlow(&f)
 	if v.Service != nil {
-		f.AtService = x.c.wanted(end{}, End{Enforcer: "every Node"}, *v.Service, byAccount{}, nil)
+		f.AtService = x.c.wanted(end{}, analysis.End{Enforcer: "every Node"}, *v.Service, byAccount{}, nil)
 	}
 	f.Points = x.c.pointsOf(x.source, to, via, &f, func(seen end) policy.Outcome {
 		come := p.come
@@ -318,8 +157,8 @@ func (x *Explanation) add(source, destination netip.Addr, p passage, to end, via
 		return x.evaluator.Evaluate(come).Ingress.Outcome
 	})
 	x.c.unguarded(&f)
-	f.Verdict = f.Path.verdict(together(f.Egress, f.AtService, f.Ingress))
-	f.Wanted = f.Path.verdict(together(f.Egress.ifEnforced(), f.AtService, f.Ingress.ifEnforced()))
+	f.Verdict = verdictOn(f.Path, together(f.Egress, f.AtService, f.Ingress))
+	f.Wanted = verdictOn(f.Path, together(ifEnforced(f.Egress), f.AtService, ifEnforced(f.Ingress)))
 	x.throughBalancer(&f, p, to)
 	if source.IsValid() {
 		f.From = source.String()
@@ -331,7 +170,7 @@ func (x *Explanation) add(source, destination netip.Addr, p passage, to end, via
 }
 
 // ifEnforced is the decision if everything is enforced.
-func (d *Decision) ifEnforced() *Decision {
+func ifEnforced(d *analysis.Decision) *analysis.Decision {
 	if d.IfEnforced != nil {
 		return d.IfEnforced
 	}
@@ -342,8 +181,14 @@ func (d *Decision) ifEnforced() *Decision {
 const exemptMachine policy.Exemption = DefaultMachine
 
 // together is what the sender sees.
-func together(egress, service, ingress *Decision) string {
-	plain := func(d *Decision) policy.Decision { return policy.Decision{Outcome: d.Outcome, Possible: d.Possible} }
+func together(egress, service, ingress *analysis.Decision) string {
+	plain := func(d *analysis.Decision) policy.Decision {
+		out := policy.Decision{Outcome: policy.Outcome(d.Outcome)}
+		for _, o := range d.Possible {
+			out.Possible = append(out.Possible, policy.Outcome(o))
+		}
+		return out
+	}
 	v := policy.Verdict{Egress: plain(egress), Ingress: plain(ingress)}
 	if service != nil {
 		at := plain(service)
@@ -353,26 +198,24 @@ func together(egress, service, ingress *Decision) string {
 }
 
 // addBackend takes the verdict on a packet to a Service that is handed to the backend.
-func (x *Explanation) addBackend(source, destination netip.Addr, p passage, b backend, via *corev1.Service, v policy.Verdict) {
+func (x *answering) addBackend(source, destination netip.Addr, p passage, b backend, via *corev1.Service, v policy.Verdict) {
 	x.add(source, destination, p, b.end, via, v)
 	f := &x.Flows[len(x.Flows)-1]
 	at := x.c.explainEnd(b.end)
-	f.At, f.Backend = &at, &Backend{Kind: at.Kind, Namespace: at.Namespace, Name: at.Name, Address: b.address.String(), Port: b.port}
+	f.At, f.Backend = &at, &analysis.Backend{Kind: at.Kind, Namespace: at.Namespace, Name: at.Name, Address: b.address.String(), Port: int32(b.port)}
 }
 
 // Passes reports whether the policies let the packet through for sure.
-func (x *Explanation) Passes() bool {
-	return x.Verdict == string(policy.OutcomeAllow) || x.Verdict == string(policy.OutcomeNative)
-}
+func Passes(x *analysis.FlowAnswer) bool { return passes(x.Verdict) }
 
 // finish folds the flows into one answer if they are all treated alike.
-func (x *Explanation) finish() {
+func (x *answering) finish() {
 	if len(x.Flows) == 0 {
-		x.Verdict, x.Wanted = string(policy.OutcomeUnknown), string(policy.OutcomeUnknown)
+		x.Verdict, x.Wanted = outcomeUnknown, outcomeUnknown
 		return
 	}
-	x.Verdict = x.judge(func(f Flow) string { return f.Verdict })
-	x.Wanted = x.judge(func(f Flow) string { return f.Wanted })
+	x.Verdict = x.judge(func(f analysis.Flow) string { return f.Verdict })
+	x.Wanted = x.judge(func(f analysis.Flow) string { return f.Wanted })
 	first := x.Flows[0]
 	for _, f := range x.Flows[1:] {
 		if !reflect.DeepEqual(f.Egress, first.Egress) || !reflect.DeepEqual(f.AtService, first.AtService) || !reflect.DeepEqual(f.Ingress, first.Ingress) ||
@@ -385,14 +228,14 @@ func (x *Explanation) finish() {
 
 // judge sums up the verdicts on the flows: whom a Service chooses only the enforcer knows, which
 // addresses are used the user does.
-func (x *Explanation) judge(verdict func(Flow) string) string {
+func (x *answering) judge(verdict func(analysis.Flow) string) string {
 	type pair struct{ from, to string }
 	verdicts := map[pair]string{}
 	for _, f := range x.Flows {
 		at := pair{f.From, f.To}
 		if v, ok := verdicts[at]; ok && v != verdict(f) {
-			verdicts[at] = string(policy.OutcomeUnknown)
-			x.Reason = fmt.Sprintf("it depends on whom %s chooses", x.Service)
+			verdicts[at] = outcomeUnknown
+			x.Reason = fmt.Sprintf("it depends on whom %s chooses", ServiceText(x.Service))
 		} else if !ok {
 			verdicts[at] = verdict(f)
 		}
@@ -408,9 +251,9 @@ func (x *Explanation) judge(verdict func(Flow) string) string {
 }
 
 // tellOfService adds what is to be known of a Service that the packets go to.
-func (c *Computation) tellOfService(x *Explanation, via *frontend) {
+func (c *Computation) tellOfService(x *answering, via *frontend) {
 	name := nameOf(via.service)
-	x.Service = &Service{Namespace: name.Namespace, Name: name.Name}
+	x.Service = &analysis.Service{Namespace: name.Namespace, Name: name.Name}
 	for _, f := range x.Flows {
 		if !slices.Contains(x.Service.Backends, *f.Backend) {
 			x.Service.Backends = append(x.Service.Backends, *f.Backend)
@@ -419,26 +262,28 @@ func (c *Computation) tellOfService(x *Explanation, via *frontend) {
 	switch {
 	case len(x.Flows) > 0:
 	case c.hidden(via.service):
-		x.Reason = fmt.Sprintf("%s has neither a selector nor EndpointSlices: who is behind it is not known here", x.Service)
+		x.Reason = fmt.Sprintf("%s has neither a selector nor EndpointSlices: who is behind it is not known here", ServiceText(x.Service))
 	default:
-		x.Reason = fmt.Sprintf("nobody is known to be behind %s, with an address of the family and the port that it hands packets to", x.Service)
+		x.Reason = fmt.Sprintf("nobody is known to be behind %s, with an address of the family and the port that it hands packets to", ServiceText(x.Service))
 	}
 	applied := c.appliedToService(name)
 	if inside := x.From.Kind == policy.KindPod.String() || x.From.Kind == policy.KindNode.String(); inside && len(applied) > 0 {
-		x.Notes = append(x.Notes, fmt.Sprintf("what applies to %s holds for clients outside the cluster only: %s", x.Service, PoliciesText(applied)))
+		x.Notes = append(x.Notes, fmt.Sprintf("what applies to %s holds for clients outside the cluster only: %s", ServiceText(x.Service), PoliciesText(applied)))
 	} else if !inside && via.service.Spec.ExternalTrafficPolicy != corev1.ServiceExternalTrafficPolicyLocal {
-		x.Notes = append(x.Notes, fmt.Sprintf("%s may hide who sends from the Pods behind it: they then see an address of a Node", x.Service))
+		x.Notes = append(x.Notes, fmt.Sprintf("%s may hide who sends from the Pods behind it: they then see an address of a Node", ServiceText(x.Service)))
 	}
 }
 
-func explainDecision(d policy.Decision, at End) *Decision {
-	out := &Decision{Outcome: d.Outcome}
+func explainDecision(d policy.Decision, at analysis.End) *analysis.Decision {
+	out := &analysis.Decision{Outcome: string(d.Outcome)}
 	switch {
 	case d.By != nil:
 		r := explainRule(*d.By)
 		out.DecidedBy = &r
 	case d.Outcome == policy.OutcomeUnknown:
-		out.Possible = d.Possible
+		for _, o := range d.Possible {
+			out.Possible = append(out.Possible, string(o))
+		}
 	case d.Exempt != "":
 		out.Default = string(d.Exempt)
 	case at.Enforcer == "":
@@ -460,17 +305,17 @@ func explainDecision(d policy.Decision, at End) *Decision {
 	return out
 }
 
-func explainPolicy(p policy.PolicyRef) Policy {
-	return Policy{Type: p.Kind, Namespace: p.Namespace, Name: p.Name}
+func explainPolicy(p policy.PolicyRef) analysis.Policy {
+	return analysis.Policy{Type: string(p.Kind), Namespace: p.Namespace, Name: p.Name}
 }
 
-func explainRule(r policy.RuleRef) Rule {
-	out := Rule{Policy: explainPolicy(r.Policy), Direction: r.Direction}
+func explainRule(r policy.RuleRef) analysis.Rule {
+	out := analysis.Rule{Policy: explainPolicy(r.Policy), Direction: string(r.Direction)}
 	if r.Policy.Kind != policy.KubernetesNetworkPolicy {
 		out.TierPriority, out.Priority = r.TierPriority, r.Priority
 	}
 	if r.Rule != nil {
-		out.Name, out.Index, out.Action = r.Rule.Name, r.Index, r.Rule.Action
+		out.Name, out.Index, out.Action = r.Rule.Name, int32(r.Index), string(r.Rule.Action)
 		out.L7Protocols = len(r.Rule.L7Protocols) > 0
 	}
 	for _, e := range r.Through {
@@ -479,7 +324,7 @@ func explainRule(r policy.RuleRef) Rule {
 	return out
 }
 
-func explainUncertain(r policy.RuleRef) Rule {
+func explainUncertain(r policy.RuleRef) analysis.Rule {
 	out := explainRule(r)
 	out.DependsOn = append(out.DependsOn, r.Rule.FQDNs...)
 	for _, n := range r.Rule.ToServices {

@@ -4,16 +4,17 @@ import (
 	"fmt"
 	"strings"
 
+	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	"github.com/nephele-io/nephele/internal/policy"
 )
 
-// String names the Service for people.
-func (s *Service) String() string {
+// ServiceText names a Service for people.
+func ServiceText(s *analysis.Service) string {
 	return serviceText(policy.NamespacedName{Namespace: s.Namespace, Name: s.Name})
 }
 
-// String names the backend for people.
-func (b Backend) String() string {
+// BackendText names a backend for people.
+func BackendText(b analysis.Backend) string {
 	if b.Name == "" {
 		return fmt.Sprintf("%s port %d", b.Address, b.Port)
 	}
@@ -21,8 +22,8 @@ func (b Backend) String() string {
 	return fmt.Sprintf("%s %s (%s port %d)", b.Kind, name, b.Address, b.Port)
 }
 
-// String names the policy for people.
-func (p Policy) String() string {
+// PolicyText names a policy for people.
+func PolicyText(p analysis.Policy) string {
 	if p.Hidden {
 		return fmt.Sprintf("%s that you may not see", p.Type)
 	}
@@ -32,22 +33,22 @@ func (p Policy) String() string {
 	return fmt.Sprintf("%s %s/%s", p.Type, p.Namespace, p.Name)
 }
 
-// String names the rule for people: by its place if it has no name.
-func (r Rule) String() string {
+// RuleText names a rule for people: by its place if it has no name.
+func RuleText(r analysis.Rule) string {
 	list := "ingress"
-	if r.Direction == policy.Egress {
+	if r.Direction == string(policy.Egress) {
 		list = "egress"
 	}
 	var text string
 	switch {
 	case r.Index < 0:
-		text = r.Policy.String()
-	case r.Policy.Type == policy.KubernetesNetworkPolicy:
-		text = fmt.Sprintf("rule %s[%d] (%s)", list, r.Index, r.Policy)
+		text = PolicyText(r.Policy)
+	case r.Policy.Type == string(policy.KubernetesNetworkPolicy):
+		text = fmt.Sprintf("rule %s[%d] (%s)", list, r.Index, PolicyText(r.Policy))
 	case r.Name == "":
-		text = fmt.Sprintf("rule %s[%d] (%s, tier %d, priority %g)", list, r.Index, r.Policy, r.TierPriority, r.Priority)
+		text = fmt.Sprintf("rule %s[%d] (%s, tier %d, priority %g)", list, r.Index, PolicyText(r.Policy), r.TierPriority, r.Priority)
 	default:
-		text = fmt.Sprintf("rule %q (%s, tier %d, priority %g, rule %d)", r.Name, r.Policy, r.TierPriority, r.Priority, r.Index)
+		text = fmt.Sprintf("rule %q (%s, tier %d, priority %g, rule %d)", r.Name, PolicyText(r.Policy), r.TierPriority, r.Priority, r.Index)
 	}
 	if r.L7Protocols {
 		text += ", as far as its l7Protocols let it"
@@ -57,7 +58,7 @@ func (r Rule) String() string {
 	}
 	if len(r.DependsOn) > 0 {
 		end := "destination"
-		if r.Direction == policy.Ingress {
+		if r.Direction == string(policy.Ingress) {
 			end = "source"
 		}
 		text += ", if the " + end + " is " + strings.Join(r.DependsOn, " or ")
@@ -66,10 +67,10 @@ func (r Rule) String() string {
 }
 
 // PoliciesText names policies for people.
-func PoliciesText(list []Policy) string {
+func PoliciesText(list []analysis.Policy) string {
 	texts := make([]string, len(list))
 	for i, p := range list {
-		texts[i] = p.String()
+		texts[i] = PolicyText(p)
 	}
 	return strings.Join(texts, ", ")
 }

@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
@@ -407,7 +408,7 @@ func (c *Computation) vmObject(ref policy.EntityRef) *cloudv1alpha1.VirtualMachi
 }
 
 // describeVM says which VM an entity is; nil if it is none of a cloud.
-func (c *Computation) describeVM(e end) *VM {
+func (c *Computation) describeVM(e end) *analysis.VM {
 	if !e.isCloudVM() {
 		return nil
 	}
@@ -416,7 +417,7 @@ func (c *Computation) describeVM(e end) *VM {
 	if !imported && labels[cloudv1alpha1.LabelOwnerVM] == "" {
 		return nil
 	}
-	out := &VM{ID: object, Name: labels[cloudv1alpha1.LabelCloudVMName]}
+	out := &analysis.VM{ID: object, Name: labels[cloudv1alpha1.LabelCloudVMName]}
 	if vm := c.vmObject(e.ref); vm != nil {
 		if vm.Status.CloudId != "" {
 			out.ID = vm.Status.CloudId

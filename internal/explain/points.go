@@ -7,93 +7,63 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 
+	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/policy"
 )
 
-// Point is a place on the way of a packet where policies are enforced, or where something is lost
-// that policies further on need.
-type Point struct {
-	// At names the place for people.
-	At string `json:"at"`
-	// Stage is "egress", "service", "translation" or "ingress".
-	Stage Stage `json:"stage"`
-	// Enforcer is the key of who enforces there, By what kind it is.
-	Enforcer string `json:"enforcer,omitempty"`
-	By       Means  `json:"by,omitempty"`
-	// State says how far policies are enforced there, Why what is known of the reason.
-	State PointState `json:"state,omitempty"`
-	Why   string     `json:"why,omitempty"`
-	// Lost is what does not get further.
-	Lost Loss `json:"lost,omitempty"`
-	// Otherwise is what the next end decides if that is lost, where that differs.
-	Otherwise policy.Outcome `json:"otherwise,omitempty"`
-}
-
-// Stage is where on its way a packet is.
-type Stage string
-
-// The stages.
+// Where on its way a packet is.
 const (
-	StageEgress      Stage = "egress"
-	StageService     Stage = "service"
-	StageTranslation Stage = "translation"
-	StageIngress     Stage = "ingress"
+	StageEgress      = "egress"
+	StageService     = "service"
+	StageTranslation = "translation"
+	StageIngress     = "ingress"
 )
 
-// Means is by what policies are enforced.
-type Means string
-
-// The means.
+// By what policies are enforced.
 const (
 	// MeansGroups: the security groups of a cloud.
-	MeansGroups Means = "SecurityGroups"
+	MeansGroups = "SecurityGroups"
 	// MeansHostAgent: an agent on the host. MeansNodeAgent: one on the Node, for its Pods and for
 	// itself.
-	MeansHostAgent Means = "HostAgent"
-	MeansNodeAgent Means = "NodeAgent"
+	MeansHostAgent = "HostAgent"
+	MeansNodeAgent = "NodeAgent"
 	// MeansNodes: every Node that may be the first that the packet comes to.
-	MeansNodes Means = "EveryNode"
+	MeansNodes = "EveryNode"
 )
 
-// PointState is how far policies are enforced at a point.
-type PointState string
-
-// The states.
+// How far policies are enforced at a point.
 const (
 	// PointEnforced: as far as those tell who enforce there.
-	PointEnforced PointState = "Enforced"
+	PointEnforced = "Enforced"
 	// PointNotEnforceable: its packets go where no rule meets them.
-	PointNotEnforceable PointState = "NotEnforceable"
+	PointNotEnforceable = "NotEnforceable"
 	// PointNotEnforced: who enforces there says that it does not, or not all.
-	PointNotEnforced PointState = "NotEnforced"
+	PointNotEnforced = "NotEnforced"
 	// PointUntold: nobody has told whether somebody enforces there.
-	PointUntold PointState = "Untold"
+	PointUntold = "Untold"
 	// PointNobody: nobody enforces policies there.
-	PointNobody PointState = "Nobody"
+	PointNobody = "Nobody"
 )
 
-// Loss is what a packet has no more after a point.
-type Loss string
-
-// LossSource: the source may be seen as an address of a Node, so that rules for who really sends do
-// not match further on.
-const LossSource Loss = "Source"
+// LossSource: what a packet has no more after a point. The source may be seen as an address of a
+// Node, so that rules for the real source do not match further on.
+const LossSource = "Source"
 
 // pointsOf are the points on the way from one end to another. Asked tells what the destination
 // decides about a packet with another source.
-func (c *Computation) pointsOf(from, to end, via *corev1.Service, f *Flow, asked func(source end) policy.Outcome) []Point {
-	var out []Point
+func (c *Computation) pointsOf(from, to end, via *corev1.Service, f *analysis.Flow, asked func(source end) policy.Outcome) []analysis.Point {
+	var out []analysis.Point
 	if from.ref != (policy.EntityRef{}) {
 		out = append(out, c.pointAt(from, StageEgress))
 	}
 	if f.AtService != nil {
-		out = append(out, Point{At: serviceText(nameOf(via)), Stage: StageService, By: MeansNodes, State: PointUntold, Why: "what applies to a Service is for the agents of all Nodes"})
+		out = append(out, analysis.Point{At: serviceText(nameOf(via)), Stage: StageService, By: MeansNodes, State: PointUntold, Why: "what applies to a Service is for the agents of all Nodes"})
 	}
 	if hides, where := c.hidesSource(from, to, via); hides {
-		p := Point{At: where.String(), Stage: StageTranslation, Lost: LossSource}
+		p := analysis.Point{At: where.String(), Stage: StageTranslation, Lost: LossSource}
 		if !c.sees(where.at) {
 			p.At = "the Node"
 		}
@@ -102,8 +72,8 @@ func (c *Computation) pointsOf(from, to end, via *corev1.Service, f *Flow, asked
 			if o == policy.OutcomeNative && !to.isCloudVM() {
 				o = policy.OutcomeAllow
 			}
-			if o != f.Ingress.ifEnforced().Outcome {
-				p.Otherwise = o
+			if string(o) != ifEnforced(f.Ingress).Outcome {
+				p.Otherwise = string(o)
 			}
 		}
 		out = append(out, p)
@@ -154,11 +124,11 @@ func (c *Computation) otherNode(own end) end {
 }
 
 // pointAt says who enforces policies at an end, and how far.
-func (c *Computation) pointAt(e end, stage Stage) Point {
-	out := Point{At: c.title(e), Stage: stage, Enforcer: e.enforcer, State: PointEnforced}
+func (c *Computation) pointAt(e end, stage string) analysis.Point {
+	out := analysis.Point{At: c.title(e), Stage: stage, Enforcer: e.enforcer, State: PointEnforced}
 	switch {
 	case !c.sees(e.at):
-		return Point{At: "somebody else", Stage: stage}
+		return analysis.Point{At: "somebody else", Stage: stage}
 	case e.enforcer == "":
 		out.State = PointNobody
 	case e.isCloudVM():
@@ -188,7 +158,7 @@ func (c *Computation) pointAt(e end, stage Stage) Point {
 }
 
 // told fills in what an agent has told about a host and a Pod on it.
-func (c *Computation) told(p *Point, kind, key, pod string) {
+func (c *Computation) told(p *analysis.Point, kind, key, pod string) {
 	for _, i := range c.AgentInfos {
 		name := i.NodeRef.Name
 		if kind == "ExternalNode" {
@@ -219,14 +189,14 @@ func (c *Computation) told(p *Point, kind, key, pod string) {
 
 // unguarded puts what is so in the place of what policies want at an end where they cannot be
 // enforced.
-func (c *Computation) unguarded(f *Flow) {
+func (c *Computation) unguarded(f *analysis.Flow) {
 	for _, p := range f.Points {
 		d := &f.Egress
 		if p.Stage == StageIngress {
 			d = &f.Ingress
 		}
-		if p.State == PointNotEnforceable && *d != nil && (*d).Outcome != policy.OutcomeAllow {
-			*d = &Decision{Outcome: policy.OutcomeAllow, Default: DefaultUnguarded, IfEnforced: *d}
+		if p.State == PointNotEnforceable && *d != nil && (*d).Outcome != outcomeAllow {
+			*d = &analysis.Decision{Outcome: outcomeAllow, Default: DefaultUnguarded, IfEnforced: *d}
 		}
 	}
 }

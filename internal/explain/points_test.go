@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	"github.com/nephele-io/nephele/api/antrea/v1alpha1"
 	"github.com/nephele-io/nephele/api/antrea/v1alpha2"
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
@@ -18,7 +19,7 @@ import (
 )
 
 // pointsOf are the points of an answer, one in a line.
-func pointsText(points []explain.Point) string {
+func pointsText(points []analysis.Point) string {
 	var lines []string
 	for _, p := range points {
 		lines = append(lines, strings.TrimRight(fmt.Sprintf("%s %s by %s %s %s %s", p.Stage, p.At, p.By, p.State, p.Lost, p.Otherwise), " "))

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/policy"
 )
@@ -47,7 +48,7 @@ const (
 )
 
 // Answer answers a question.
-func (c *Computation) Answer(q Question) (*Explanation, error) {
+func (c *Computation) Answer(q Question) (*analysis.FlowAnswer, error) {
 	from, err := c.findEnd("from", q.From)
 	if err != nil {
 		return nil, err
@@ -152,13 +153,13 @@ func (c *Computation) packets(q Question, from, to end, flow policy.Flow) ([]pas
 
 // explain asks about every packet. If they are treated alike, as nearly always, there is one
 // answer.
-func (c *Computation) explain(from, to end, flow policy.Flow, packets []passage) (*Explanation, error) {
+func (c *Computation) explain(from, to end, flow policy.Flow, packets []passage) (*analysis.FlowAnswer, error) {
 	through, note, err := c.throughService(to, flow)
 	if err != nil {
 		return nil, err
 	}
 	evaluator := c.evaluator()
-	out := c.newExplanation(from, to, packets)
+	out := c.newAnswer(from, to, packets)
 	out.evaluator = evaluator
 	if note != "" {
 		out.Notes = append(out.Notes, note)
@@ -178,7 +179,7 @@ func (c *Computation) explain(from, to end, flow policy.Flow, packets []passage)
 		c.tellOfService(out, through)
 	}
 	out.finish()
-	return out, nil
+	return &out.FlowAnswer, nil
 }
 
 // evaluator answers for flows as those who enforce the policies do.
@@ -196,7 +197,7 @@ func evaluated(evaluator *policy.Evaluator, p passage) policy.Verdict {
 }
 
 // explainThrough asks about a packet to a Service at every backend that it may be handed to.
-func (c *Computation) explainThrough(out *Explanation, evaluator *policy.Evaluator, via *frontend, from end, to passage) {
+func (c *Computation) explainThrough(out *answering, evaluator *policy.Evaluator, via *frontend, from end, to passage) {
 	family := to.dst.Addr
 	if !family.IsValid() {
 		family = to.src.Addr

@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/labels"
 
+	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
@@ -20,7 +21,7 @@ import (
 )
 
 // RuleOf is a rule as answers show it.
-func RuleOf(r policy.RuleRef) Rule { return explainRule(r) }
+func RuleOf(r policy.RuleRef) analysis.Rule { return explainRule(r) }
 
 // World is who reaches whom according to a Computation.
 type World struct {
@@ -466,10 +467,10 @@ func isSetSelector(text string) bool {
 
 // Rule and Policy return a rule and a policy as they may be seen, and Sees reports whether the
 // policy of a rule may be. SeesAll reports whether everything may.
-func (w *World) Rule(r Rule) Rule { return w.computation.Rule(r) }
+func (w *World) Rule(r analysis.Rule) analysis.Rule { return w.computation.Rule(r) }
 
 // Policy is told at Rule.
-func (w *World) Policy(p Policy) Policy { return w.computation.Policy(p) }
+func (w *World) Policy(p analysis.Policy) analysis.Policy { return w.computation.Policy(p) }
 
 // Sees is told at Rule.
 func (w *World) Sees(r policy.RuleRef) bool { return w.computation.Visible(r) }
@@ -478,4 +479,4 @@ func (w *World) Sees(r policy.RuleRef) bool { return w.computation.Visible(r) }
 func (w *World) SeesAll() bool { return w.computation.view == nil }
 
 // PolicyOf is a policy as answers show it.
-func PolicyOf(p policy.PolicyRef) Policy { return explainPolicy(p) }
+func PolicyOf(p policy.PolicyRef) analysis.Policy { return explainPolicy(p) }

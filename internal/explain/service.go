@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	"github.com/nephele-io/nephele/internal/policy"
 )
 
@@ -317,7 +318,7 @@ func podRef(p *corev1.Pod) policy.EntityRef {
 }
 
 // appliedToService returns the policies that have rules for a Service.
-func (c *Computation) appliedToService(name policy.NamespacedName) []Policy {
+func (c *Computation) appliedToService(name policy.NamespacedName) []analysis.Policy {
 	ref := policy.EntityRef{Kind: policy.KindService, Namespace: name.Namespace, Name: name.Name}
 	groups := map[string]bool{}
 	for _, g := range c.Listing.AppliedToGroups {
@@ -325,7 +326,7 @@ func (c *Computation) appliedToService(name policy.NamespacedName) []Policy {
 			groups[g.Name] = true
 		}
 	}
-	var out []Policy
+	var out []analysis.Policy
 	applied := func(list []string) bool { return slices.ContainsFunc(list, func(g string) bool { return groups[g] }) }
 	for _, p := range c.Listing.Policies {
 		if applied(p.AppliedToGroups) || slices.ContainsFunc(p.Rules, func(r policy.ComputedRule) bool { return applied(r.AppliedToGroups) }) {

@@ -3,6 +3,7 @@ package explain
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	"github.com/nephele-io/nephele/internal/control/convert"
 	"github.com/nephele-io/nephele/internal/policy"
 )
@@ -15,16 +16,16 @@ func (in *Objects) leavesOut(object metav1.Object) bool {
 }
 
 // Staged returns the policies that are staged, whether or not they are computed.
-func (in *Objects) Staged() []Policy {
-	var out []Policy
+func (in *Objects) Staged() []analysis.Policy {
+	var out []analysis.Policy
 	for _, p := range in.Policies {
 		if convert.Staged(p) {
-			out = append(out, Policy{Type: policy.AntreaNetworkPolicy, Namespace: p.Namespace, Name: p.Name})
+			out = append(out, analysis.Policy{Type: string(policy.AntreaNetworkPolicy), Namespace: p.Namespace, Name: p.Name})
 		}
 	}
 	for _, p := range in.ClusterPolicies {
 		if convert.Staged(p) {
-			out = append(out, Policy{Type: policy.AntreaClusterNetworkPolicy, Name: p.Name})
+			out = append(out, analysis.Policy{Type: string(policy.AntreaClusterNetworkPolicy), Name: p.Name})
 		}
 	}
 	return out

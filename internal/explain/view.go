@@ -3,6 +3,7 @@ package explain
 import (
 	"slices"
 
+	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	"github.com/nephele-io/nephele/internal/policy"
 )
 
@@ -27,7 +28,7 @@ func (c *Computation) sees(ref policy.EntityRef) bool {
 }
 
 // policy hides the name of a policy that may not be seen.
-func (v *View) policy(p Policy) Policy {
+func (v *View) policy(p analysis.Policy) analysis.Policy {
 	visible := v.Cluster
 	if p.Namespace != "" {
 		visible = v.Namespace(p.Namespace)
@@ -35,12 +36,12 @@ func (v *View) policy(p Policy) Policy {
 	if visible {
 		return p
 	}
-	return Policy{Type: p.Type, Hidden: true}
+	return analysis.Policy{Type: p.Type, Hidden: true}
 }
 
 // Rule returns a rule as it may be seen: of a policy that is hidden what it does, and not what it
 // is called or names.
-func (c *Computation) Rule(r Rule) Rule {
+func (c *Computation) Rule(r analysis.Rule) analysis.Rule {
 	if c.view == nil {
 		return r
 	}
@@ -53,7 +54,7 @@ func (c *Computation) Rule(r Rule) Rule {
 }
 
 // Policy returns a policy as it may be seen.
-func (c *Computation) Policy(p Policy) Policy {
+func (c *Computation) Policy(p analysis.Policy) analysis.Policy {
 	if c.view == nil {
 		return p
 	}
@@ -67,12 +68,12 @@ func (v View) Limits(namespaces []string) bool {
 }
 
 // censor takes out of a decision what may not be seen.
-func (c *Computation) censor(d *Decision) {
+func (c *Computation) censor(d *analysis.Decision) {
 	if c.view == nil || d == nil {
 		return
 	}
 	c.censor(d.IfEnforced)
-	rules := func(list []Rule) {
+	rules := func(list []analysis.Rule) {
 		for i := range list {
 			list[i] = c.Rule(list[i])
 		}
@@ -94,7 +95,7 @@ func (c *Computation) censor(d *Decision) {
 }
 
 // censorFlow takes out of a flow what may not be seen.
-func (c *Computation) censorFlow(f *Flow) {
+func (c *Computation) censorFlow(f *analysis.Flow) {
 	c.censor(f.Egress)
 	c.censor(f.Ingress)
 }

@@ -12,8 +12,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 
+	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	"github.com/nephele-io/nephele/api/antrea/v1alpha1"
 	"github.com/nephele-io/nephele/api/antrea/v1alpha2"
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
@@ -110,7 +112,7 @@ func drawWorld(seed uint64) *drawnWorld {
 	account := &cloudv1alpha1.CloudProviderAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "n0", Name: "a"}}
 	if w.IntN(2) == 0 {
 		account.Spec.Failsafe = []cloudv1alpha1.FailsafeFlow{
-			{Protocol: "TCP", Port: ptr(int32(22)), CIDRs: []string{"10.0.0.0/15", "198.51.100.0/25"}}, {Direction: "Egress", Protocol: "ICMP", CIDRs: []string{"0.0.0.0/0", "::/0"}},
+			{Protocol: "TCP", Port: ptr.To(int32(22)), CIDRs: []string{"10.0.0.0/15", "198.51.100.0/25"}}, {Direction: "Egress", Protocol: "ICMP", CIDRs: []string{"0.0.0.0/0", "::/0"}},
 		}
 	}
 	w.in.Accounts = []*cloudv1alpha1.CloudProviderAccount{account}
@@ -120,8 +122,6 @@ func drawWorld(seed uint64) *drawnWorld {
 	}
 	return w
 }
-
-func ptr[T any](v T) *T { return &v }
 
 func sortByID[T any](list []T, id func(*T) string) {
 	slices.SortFunc(list, func(a, b T) int {
@@ -549,7 +549,7 @@ func (w *drawnWorld) comparePair(t *testing.T, c *Computation, world *World, flo
 	}
 }
 
-func dump(d *Decision) string {
+func dump(d *analysis.Decision) string {
 	text, _ := yaml.Marshal(d)
 	return string(text)
 }

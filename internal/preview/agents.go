@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 
+	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 	"github.com/nephele-io/nephele/internal/agent/nft"
@@ -19,38 +20,9 @@ import (
 	"github.com/nephele-io/nephele/internal/enforcer"
 )
 
-// PlannedAgent is a VM that a selector hands to the agent in it, and what becomes of that once the
-// agent has received what is planned.
-type PlannedAgent struct {
-	// VM is REGION/ID, VMName what people call it.
-	VM     string `json:"vm"`
-	VMName string `json:"vmName,omitempty"`
-	// ExternalNode is that of the agent, NAMESPACE/NAME.
-	ExternalNode string `json:"externalNode"`
-	// Enforces is true if the agent enforces in place of the cloud.
-	Enforces bool `json:"enforces"`
-	// Message says why, in the words of the condition Agented.
-	Message string `json:"message"`
-	// LetsIn are the directions in which the cloud then lets in whatever the agent decides. In the
-	// others the former groups of the VM decide.
-	LetsIn []string `json:"letsIn"`
-	// Policies are those that the agent enforces, with the cloud or in its place.
-	Policies []AgentPolicy `json:"policies"`
-}
-
-// AgentPolicy is a policy at an agent.
-type AgentPolicy struct {
-	Policy string `json:"policy"`
-	// Ingress and Egress count its rules that apply to the host.
-	Ingress int `json:"ingress"`
-	Egress  int `json:"egress"`
-	// Refused is why the agent does not enforce it; empty if it does.
-	Refused string `json:"refused,omitempty"`
-}
-
 // agented is what becomes of the VMs of an account that selectors hand to agents.
 type agented struct {
-	told []PlannedAgent
+	told []analysis.PlannedAgent
 	// left are the VMs that agents guard, with the directions in which the cloud lets everything
 	// in.
 	left map[plan.VMRef][2]bool
@@ -70,7 +42,7 @@ func (p *Planner) agents(acct realize.Account, computed *watchstore.Store) (agen
 			return agented{}, err
 		}
 		policies, isolates := atAgent(v)
-		told := PlannedAgent{VM: vm.String(), ExternalNode: to.Node, LetsIn: []string{}, Policies: policies}
+		told := analysis.PlannedAgent{VM: vm.String(), ExternalNode: to.Node, LetsIn: []string{}, Policies: policies}
 		former, agent := p.agentOf(to, isolates)
 		if agent.Told.IsZero() && former.Message != "" { // the controller knows why
 			told.Message = former.Message
@@ -119,7 +91,7 @@ func (p *Planner) agentOf(to realize.VMAgent, isolates handover.Directions) (han
 
 // atAgent compiles what is computed for an agent, as it does itself, and returns what becomes of
 // each policy and which directions are isolated.
-func atAgent(v View) (policies []AgentPolicy, isolates handover.Directions) {
+func atAgent(v View) (policies []analysis.AgentPolicy, isolates handover.Directions) {
 	result := new(nft.Compiler).Compile(nft.Input{
 		Computed: enforcer.Computed{Policies: v.Policies, AddressGroups: enforcer.NewAddressGroups(v.AddressGroups), AppliedToGroups: v.AppliedToGroups}, Names: &nft.Names{},
 	})
@@ -131,9 +103,9 @@ func atAgent(v View) (policies []AgentPolicy, isolates handover.Directions) {
 	for _, g := range v.AppliedToGroups {
 		here[g.Name] = true
 	}
-	policies = []AgentPolicy{}
+	policies = []analysis.AgentPolicy{}
 	for _, x := range v.Policies {
-		told := AgentPolicy{Policy: x.Name, Refused: refused[x.Name]}
+		told := analysis.AgentPolicy{Policy: x.Name, Refused: refused[x.Name]}
 		if x.SourceRef != nil {
 			told.Policy = plan.PolicyRef{Kind: x.SourceRef.Type, Namespace: x.SourceRef.Namespace, Name: x.SourceRef.Name}.String()
 		}
@@ -153,6 +125,6 @@ func atAgent(v View) (policies []AgentPolicy, isolates handover.Directions) {
 		}
 		policies = append(policies, told)
 	}
-	slices.SortFunc(policies, func(a, b AgentPolicy) int { return strings.Compare(a.Policy, b.Policy) })
+	slices.SortFunc(policies, func(a, b analysis.AgentPolicy) int { return strings.Compare(a.Policy, b.Policy) })
 	return policies, result.Isolated
 }

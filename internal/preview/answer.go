@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net/netip"
 	"slices"
 	"strings"
 
@@ -15,151 +14,14 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
 	"github.com/nephele-io/nephele/internal/cloud/plan/render"
+	"github.com/nephele-io/nephele/internal/review"
 )
 
-// Answer is what the command plan prints. docs/ask.md documents every field.
-type Answer struct {
-	Accounts []AccountPlan `json:"accounts"`
-	// Incomplete says what a snapshot does not tell.
-	Incomplete []string `json:"incomplete,omitempty"`
-	// Warnings are about what looks like a mistake and belongs to no account that was read.
-	Warnings []string `json:"warnings"`
-	// WarningReasons are the reasons of Warnings, in the same order.
-	WarningReasons []WarningReason `json:"warningReasons"`
-	// Flows is what would become of connections that agents have seen, if that was asked for.
-	Flows *analysis.FlowEffects `json:"flows,omitempty"`
-}
-
-// AccountPlan is the answer for one account.
-type AccountPlan struct {
-	Account string `json:"account"`
-	// Error says why the account could not be read; the rest is empty then.
-	Error string `json:"error,omitempty"`
-	// Unread are the regions that could not be read. They are left as they are.
-	Unread []UnreadRegion  `json:"unread,omitempty"`
-	Plan   render.Document `json:"plan"`
-	// Further are the plans that follow when this one is done, each made on what the one before
-	// leads to.
-	Further []render.Document `json:"further"`
-	// TagsOnly is true if all that is to be done is to write tags: the account is as it should be,
-	// and no packet is decided otherwise.
-	TagsOnly bool `json:"tagsOnly,omitempty"`
-	// Wave is what is done first, if the account bounds what is done at once and that is less than
-	// the plan.
-	Wave *plannedWave `json:"wave,omitempty"`
-	// Brake is set if the controller holds some of it until it is confirmed.
-	Brake *PlannedBrake `json:"brake,omitempty"`
-	// Planned sums up what enforcing the VMs in mode plan would do, as the condition Planned does;
-	// nil if there are none.
-	Planned *plannedVMs `json:"planned,omitempty"`
-	// Failsafe are the flows that VMs with policies are allowed whatever the policies say.
-	Failsafe []PlannedFlow `json:"failsafe"`
-	// Quotas and Reachability compare the cloud as it is with what it is when nothing is left to
-	// do.
-	Quotas       []forecast.Quota  `json:"quotas"`
-	Reachability []forecast.Change `json:"reachability"`
-	// ReachabilityTold says the same in sentences, with less to read.
-	ReachabilityTold []ToldChange `json:"reachabilityTold,omitempty"`
-
-	// Agents are the VMs that selectors hand to the agents in them.
-	Agents   []PlannedAgent   `json:"agents,omitempty"`
-	Policies []PlannedPolicy  `json:"policies"`
-	Refusals []PlannedRefusal `json:"refusals"`
-	// Remedies are what makes room for what is refused for want of a quota.
-	Remedies []Remedy      `json:"remedies,omitempty"`
-	Warnings []PlannedNote `json:"warnings"`
-	Drift    []PlannedNote `json:"drift"`
-	// Cuts are what interfaces lose that are not under control, where the account permits that.
-	Cuts  []PlannedNote `json:"cuts,omitempty"`
-	Notes []PlannedNote `json:"notes"`
-	// More says how much is left out of lists that are too long, by their names.
-	More map[string]int `json:"more,omitempty"`
-}
-
-// UnreadRegion is a region that could not be read, and why.
-type UnreadRegion struct {
-	Region  string `json:"region"`
-	Message string `json:"message"`
-}
-
-// PlannedPolicy counts the VMs, native services and interfaces that a policy applies to, by what
-// becomes of it there: each is in one of Realized, Pending, Refused and Released.
-type PlannedPolicy struct {
-	Policy string `json:"policy"`
-	VMs    int    `json:"vms"`
-	// Others are those of them that are no VMs.
-	Others int `json:"others,omitempty"`
-	// Realized is where nothing is left to do, Pending where this plan or a further one realizes
-	// it.
-	Realized int `json:"realized"`
-	Pending  int `json:"pending"`
-	// Refused is where nothing new of it is enforced.
-	Refused int `json:"refused"`
-	// Released are VMs that are released, where no policy is enforced.
-	Released int `json:"released"`
-	// PlanMode are those of the others that are in mode plan, where nothing is done.
-	PlanMode int `json:"planMode"`
-	// Agents are those of the realized and pending that are left to the agents in them.
-	Agents int `json:"agents,omitempty"`
-}
-
-type PlannedRefusal struct {
-	Policy string `json:"policy,omitempty"`
-	VM     string `json:"vm,omitempty"`
-	// VMName is what people call the VM.
-	VMName    string          `json:"vmName,omitempty"`
-	Region    string          `json:"region,omitempty"`
-	Network   string          `json:"network,omitempty"`
-	Direction cloud.Direction `json:"direction,omitempty"`
-	// Reason is the planner's word for it.
-	Reason  plan.Code `json:"reason,omitempty"`
-	Message string    `json:"message"`
-	// Lack has the numbers if a quota is what does not suffice.
-	Lack *plan.Lack `json:"lack,omitempty"`
-	// Kept says that what was last realized stays in force there.
-	Kept bool `json:"kept"`
-}
-
-// plannedWave is the beginning of a plan.
-type plannedWave struct {
-	MaxPerWave int             `json:"maxPerWave"`
-	Plan       render.Document `json:"plan"`
-}
-
-// plannedVMs is what enforcing the VMs in mode plan would do, when all rounds are done.
-type plannedVMs struct {
-	VMs     int    `json:"vms"`
-	Message string `json:"message"`
-}
-
-// PlannedFlow is a failsafe flow.
-type PlannedFlow struct {
-	Direction cloud.Direction `json:"direction"`
-	// Protocol is -1 for all; From and To are ports, or 0 and 65535.
-	Protocol int            `json:"protocol"`
-	From     int            `json:"from"`
-	To       int            `json:"to"`
-	Peers    []netip.Prefix `json:"peers"`
-}
-
-// PlannedNote is a remark about an object: an interface, a group or a VM.
-type PlannedNote struct {
-	Region string `json:"region,omitempty"`
-	Object string `json:"object,omitempty"`
-	// Name is what people call the object, or the VM of an interface.
-	Name string `json:"name,omitempty"`
-	// Policy is set where the remark is about one.
-	Policy string `json:"policy,omitempty"`
-	// Reason is set for warnings.
-	Reason  string `json:"reason,omitempty"`
-	Message string `json:"message"`
-}
-
 // Answer puts together what is printed.
-func (p *Planner) Answer(made plans) Answer {
-	out := Answer{Incomplete: p.In.Gaps, Warnings: []string{}, WarningReasons: []WarningReason{}}
+func (p *Planner) Answer(made plans) analysis.PlanAnswer {
+	out := analysis.PlanAnswer{Accounts: []analysis.AccountPlan{}, Incomplete: p.In.Gaps, Warnings: []string{}, WarningReasons: []string{}}
 	for _, w := range p.warnings(made) {
-		out.Warnings, out.WarningReasons = append(out.Warnings, w.Message), append(out.WarningReasons, w.Reason)
+		out.Warnings, out.WarningReasons = append(out.Warnings, w.Message), append(out.WarningReasons, string(w.Reason))
 	}
 	provisional := p.ClusterID == OfflineCluster || p.In.invented()
 	for _, a := range made.Accounts {
@@ -167,18 +29,18 @@ func (p *Planner) Answer(made plans) Answer {
 		if p.In.narrow() {
 			a.keepTouched(&account, p.In.given)
 		}
-		account.withoutTold(out.WarningReasons)
+		withoutTold(&account, out.WarningReasons)
 		out.Accounts = append(out.Accounts, account)
 	}
 	for _, f := range made.failed {
 		out.Accounts = append(out.Accounts, unread(f))
 	}
-	slices.SortStableFunc(out.Accounts, func(a, b AccountPlan) int { return strings.Compare(a.Account, b.Account) })
+	slices.SortStableFunc(out.Accounts, func(a, b analysis.AccountPlan) int { return strings.Compare(a.Account, b.Account) })
 	return out
 }
 
 // Unreadable says which accounts and regions could not be read; nil if all could.
-func (a *Answer) Unreadable() error {
+func Unreadable(a *analysis.PlanAnswer) error {
 	var failed, missing []error
 	for _, x := range a.Accounts {
 		if x.Error != "" {
@@ -191,24 +53,24 @@ func (a *Answer) Unreadable() error {
 	return errors.Join(append(failed, missing...)...)
 }
 
-func unread(f failedAccount) AccountPlan {
+func unread(f failedAccount) analysis.AccountPlan {
 	a := newAccountPlan(f.key)
 	a.Error = strings.TrimPrefix(f.err.Error(), "account "+f.key+": ")
 	return a
 }
 
 // newAccountPlan returns an answer in which every list is there.
-func newAccountPlan(key string) AccountPlan {
-	return AccountPlan{
-		Account: key, Plan: render.Document{Account: key, Steps: []render.DocumentStep{}}, Further: []render.Document{}, Failsafe: []PlannedFlow{},
-		Quotas: []forecast.Quota{}, Reachability: []forecast.Change{},
-		Policies: []PlannedPolicy{}, Refusals: []PlannedRefusal{}, Warnings: []PlannedNote{}, Drift: []PlannedNote{}, Notes: []PlannedNote{},
+func newAccountPlan(key string) analysis.AccountPlan {
+	return analysis.AccountPlan{
+		Account: key, Plan: analysis.PlanDocument{Account: key, Steps: []analysis.PlanStep{}}, Further: []analysis.PlanDocument{}, Failsafe: []analysis.FailsafeFlow{},
+		Quotas: []analysis.PlanQuota{}, Reachability: []analysis.ReachChange{},
+		Policies: []analysis.PlannedPolicy{}, Refusals: []analysis.PlanRefusal{}, Warnings: []analysis.PlanNote{}, Drift: []analysis.PlanNote{}, Notes: []analysis.PlanNote{},
 	}
 }
 
 // answer is what is printed about an account. New groups may be called otherwise when they are
 // made, if names are provisional.
-func (p plannedAccount) answer(provisional bool) AccountPlan {
+func (p plannedAccount) answer(provisional bool) analysis.AccountPlan {
 	o, r := p.ObservedAccount, p.Result
 	a := newAccountPlan(o.Key)
 	setting := render.Setting{Failsafe: p.failsafe, Provisional: provisional}
@@ -220,7 +82,7 @@ func (p plannedAccount) answer(provisional bool) AccountPlan {
 	a.Plan.Account = o.Key
 	if wave, more := r.Plan.Wave(p.maxPerWave, o.vmOf); more {
 		wave.Account = o.Key
-		a.Wave = &plannedWave{MaxPerWave: p.maxPerWave, Plan: render.NewDescriber(setting).Describe(wave)}
+		a.Wave = &analysis.PlanWave{MaxPerWave: int32(p.maxPerWave), Plan: render.NewDescriber(setting).Describe(wave)}
 	}
 	a.Brake = p.brake
 	for _, round := range p.Forecast.Rounds[1:] {
@@ -228,10 +90,11 @@ func (p plannedAccount) answer(provisional bool) AccountPlan {
 			a.Further = append(a.Further, describer.Describe(round.Plan))
 		}
 	}
-	a.TagsOnly = tagsOnly(append([]render.Document{a.Plan}, a.Further...)...)
+	a.TagsOnly = tagsOnly(append([]analysis.PlanDocument{a.Plan}, a.Further...)...)
 	for _, f := range p.failsafe {
 		a.Failsafe = append(a.Failsafe, flowsOfFailsafe(f)...)
 	}
+	var opened []forecast.Change
 	if !r.Plan.Empty() {
 		var closures []forecast.Closure
 		var changes []forecast.Change
@@ -240,15 +103,16 @@ func (p plannedAccount) answer(provisional bool) AccountPlan {
 			for k := range quotas {
 				quotas[k].Where = describer.Relabel(quotas[k].Where)
 			}
-			a.Quotas = append(a.Quotas, quotas...)
-			a.Reachability = append(a.Reachability, forecast.Reach(region.Snapshot, p.Forecast.After[i])...)
+			a.Quotas = append(a.Quotas, quotasOf(quotas)...)
+			opened = append(opened, forecast.Reach(region.Snapshot, p.Forecast.After[i])...)
 			gone, changed := forecast.Told(region.Snapshot, p.Forecast.After[i])
 			closures, changes = append(closures, gone...), append(changes, changed...)
 		}
+		a.Reachability = append(a.Reachability, changesOf(opened)...)
 		a.ReachabilityTold = toldOf(closures, changes)
 	} else {
 		for _, region := range o.Regions {
-			a.Quotas = append(a.Quotas, forecast.Standing(region.Snapshot, region.Limits, p.lowerer)...)
+			a.Quotas = append(a.Quotas, quotasOf(forecast.Standing(region.Snapshot, region.Limits, p.lowerer))...)
 		}
 	}
 	a.Unread = o.unread
@@ -262,13 +126,13 @@ func (p plannedAccount) answer(provisional bool) AccountPlan {
 	p.remarks(&a)
 	a.Remedies = remedies(a.Refusals)
 	a.Warnings = append(a.Warnings, losesPolicy(r.Protection, names)...)
-	a.Warnings = append(a.Warnings, changesOfAccess(a.Reachability, o.snapshot)...)
+	a.Warnings = append(a.Warnings, changesOfAccess(opened, o.snapshot)...)
 	a.Policies = append(a.Policies, p.policies(a.TagsOnly)...)
 	return a
 }
 
 // outlook says what enforcing the VMs in mode plan would do; nil if there are none.
-func (p plannedAccount) outlook() *plannedVMs {
+func (p plannedAccount) outlook() *analysis.PlannedVMs {
 	outlooks := render.Outlooks(p.Forecast.Rounds)
 	for vm := range outlooks {
 		if p.modes[vm].Mode != plan.Planned {
@@ -278,27 +142,27 @@ func (p plannedAccount) outlook() *plannedVMs {
 	if len(outlooks) == 0 {
 		return nil
 	}
-	return &plannedVMs{len(outlooks), render.Planned(len(outlooks), render.Sum(maps.Values(outlooks)))}
+	return &analysis.PlannedVMs{VMs: int32(len(outlooks)), Message: render.Planned(len(outlooks), render.Sum(maps.Values(outlooks)))}
 }
 
 // remarks adds what is to be said about single objects.
-func (p plannedAccount) remarks(a *AccountPlan) {
+func (p plannedAccount) remarks(a *analysis.AccountPlan) {
 	r := p.Result
 	names := p.objectNames()
 	a.Notes = append(a.Notes, p.notes...)
 	if p.live != "" {
-		a.Notes = append(a.Notes, PlannedNote{Message: "the controller waits for a confirmation: " + p.live})
+		a.Notes = append(a.Notes, analysis.PlanNote{Message: "the controller waits for a confirmation: " + p.live})
 	}
 	a.Notes = append(a.Notes, p.modeNotes(names)...)
 	if !p.Forecast.Complete {
-		a.Notes = append(a.Notes, PlannedNote{Message: fmt.Sprintf("planning does not come to an end within %d rounds; please report this", len(p.Forecast.Rounds))})
+		a.Notes = append(a.Notes, analysis.PlanNote{Message: fmt.Sprintf("planning does not come to an end within %d rounds; please report this", len(p.Forecast.Rounds))})
 	}
 	for _, x := range p.end().Refusals {
-		out := PlannedRefusal{
-			Region: x.Region, Network: x.Network, Direction: x.Direction, Message: x.Message, Lack: x.Lack, Kept: x.Kept,
+		out := analysis.PlanRefusal{
+			Region: x.Region, Network: x.Network, Direction: string(x.Direction), Message: x.Message, Lack: lackOf(x.Lack), Kept: x.Kept,
 		}
 		if x.Why != nil {
-			out.Reason = x.Why.Code
+			out.Reason = string(x.Why.Code)
 		}
 		if x.Policy.UID != "" || x.Policy.Name != "" {
 			out.Policy = x.Policy.String()
@@ -313,13 +177,13 @@ func (p plannedAccount) remarks(a *AccountPlan) {
 		plan.Concern(drift, region.Snapshot, r.VMs)
 	}
 	for _, d := range drift {
-		a.Drift = append(a.Drift, PlannedNote{Region: d.Region, Object: d.Object, Name: names[d.Object], Message: d.Message + render.Concerned(d)})
+		a.Drift = append(a.Drift, analysis.PlanNote{Region: d.Region, Object: d.Object, Name: names[d.Object], Message: d.Message + render.Concerned(d)})
 	}
 	for _, c := range r.Cuts {
-		a.Cuts = append(a.Cuts, PlannedNote{Region: c.Region, Object: c.Interface, Name: names[c.VMID], Message: render.Cut(c)})
+		a.Cuts = append(a.Cuts, analysis.PlanNote{Region: c.Region, Object: c.Interface, Name: names[c.VMID], Message: render.Cut(c)})
 	}
 	for _, n := range r.Notes {
-		a.Notes = append(a.Notes, PlannedNote{Region: n.Region, Object: n.Object, Name: names[n.Object], Message: n.Message})
+		a.Notes = append(a.Notes, analysis.PlanNote{Region: n.Region, Object: n.Object, Name: names[n.Object], Message: n.Message})
 	}
 	for _, vm := range r.VMs {
 		for _, o := range vm.Obstructed {
@@ -327,14 +191,14 @@ func (p plannedAccount) remarks(a *AccountPlan) {
 			for _, p := range o.Policies {
 				policies = append(policies, p.String())
 			}
-			a.Warnings = append(a.Warnings, PlannedNote{
+			a.Warnings = append(a.Warnings, analysis.PlanNote{
 				Region: vm.VM.Region, Object: vm.VM.ID, Name: names[vm.VM.ID], Policy: cloud.Listed(policies, false),
 				Reason: string(warnSubnetDenies), Message: render.Obstruction(o),
 			})
 		}
 		for _, on := range vm.Policies {
 			if on.Warning != "" && on.Message == "" {
-				a.Warnings = append(a.Warnings, PlannedNote{
+				a.Warnings = append(a.Warnings, analysis.PlanNote{
 					Region: vm.VM.Region, Object: vm.VM.ID, Name: names[vm.VM.ID], Policy: on.PolicyRef.String(),
 					Reason: string(WarnNotExact), Message: on.Warning,
 				})
@@ -348,13 +212,15 @@ func (p plannedAccount) remarks(a *AccountPlan) {
 func (p plannedAccount) end() *plan.Result { return p.Forecast.Rounds[len(p.Forecast.Rounds)-1] }
 
 // policies tells what becomes of each policy. What only waits for tags is in force.
-func (p plannedAccount) policies(tagsOnly bool) (out []PlannedPolicy) {
+func (p plannedAccount) policies(tagsOnly bool) (out []analysis.PlannedPolicy) {
 	others := map[plan.VMRef]bool{}
 	for i := range p.Result.VMs {
 		others[p.Result.VMs[i].VM] = !p.Result.VMs[i].IsVM()
 	}
 	for _, s := range render.Policies(p.Forecast.Rounds) {
-		c := PlannedPolicy{Policy: s.PolicyRef.String(), Realized: len(s.Realized), Pending: len(s.Pending), Released: len(s.Suspended), Refused: len(s.Failed)}
+		c := analysis.PlannedPolicy{
+			Policy: s.PolicyRef.String(), Realized: int32(len(s.Realized)), Pending: int32(len(s.Pending)), Released: int32(len(s.Suspended)), Refused: int32(len(s.Failed)),
+		}
 		if tagsOnly {
 			c.Realized, c.Pending = c.Realized+c.Pending, 0
 		}
@@ -370,7 +236,7 @@ func (p plannedAccount) policies(tagsOnly bool) (out []PlannedPolicy) {
 				c.Agents++
 			}
 		}
-		c.VMs = len(touched) + c.Released
+		c.VMs = int32(len(touched)) + c.Released
 		for _, vm := range slices.Concat(touched, s.Suspended) {
 			if others[vm] {
 				c.Others++
@@ -383,15 +249,15 @@ func (p plannedAccount) policies(tagsOnly bool) (out []PlannedPolicy) {
 
 // modeNotes says which VMs are not simply enforced. Those in mode plan are shown as if they were
 // enforced, which is what the mode is for.
-func (p plannedAccount) modeNotes(names map[string]string) (notes []PlannedNote) {
+func (p plannedAccount) modeNotes(names map[string]string) (notes []analysis.PlanNote) {
 	for ref, m := range p.modes {
 		message := fmt.Sprintf("in mode %s: no policy is enforced, and what is held is given back (%s)", m.Mode, m.Reason)
 		if m.Mode == plan.Planned {
 			message = fmt.Sprintf("in mode plan: what is shown is done only in mode enforce (%s)", m.Reason)
 		}
-		notes = append(notes, PlannedNote{Region: ref.Region, Object: ref.ID, Name: names[ref.ID], Message: message})
+		notes = append(notes, analysis.PlanNote{Region: ref.Region, Object: ref.ID, Name: names[ref.ID], Message: message})
 	}
-	slices.SortFunc(notes, func(a, b PlannedNote) int {
+	slices.SortFunc(notes, func(a, b analysis.PlanNote) int {
 		return cmp.Or(strings.Compare(a.Region, b.Region), strings.Compare(a.Object, b.Object))
 	})
 	return notes
@@ -414,13 +280,49 @@ func (o *ObservedAccount) objectNames() map[string]string {
 	return out
 }
 
-func flowsOfFailsafe(f plan.FailsafeFlow) (out []PlannedFlow) {
+func flowsOfFailsafe(f plan.FailsafeFlow) (out []analysis.FailsafeFlow) {
 	services := f.Services
 	if len(services) == 0 {
 		services = []flow.Service{{Protocol: cloud.AnyProtocol, To: 0xffff}}
 	}
 	for _, s := range services {
-		out = append(out, PlannedFlow{f.Direction, s.Protocol, int(s.From), int(s.To), f.Peers})
+		told := analysis.FailsafeFlow{Direction: string(f.Direction), Protocol: int32(s.Protocol), From: int32(s.From), To: int32(s.To)}
+		for _, p := range f.Peers {
+			told.Peers = append(told.Peers, p.String())
+		}
+		out = append(out, told)
 	}
 	return out
+}
+
+func quotasOf(quotas []forecast.Quota) (out []analysis.PlanQuota) {
+	for _, q := range quotas {
+		out = append(out, analysis.PlanQuota{Region: q.Region, Name: q.Name, Before: int32(q.Before), After: int32(q.After), Limit: int32(q.Limit), Where: q.Where})
+	}
+	return out
+}
+
+func changesOf(changes []forecast.Change) (out []analysis.ReachChange) {
+	for _, c := range changes {
+		told := analysis.ReachChange{Region: c.Region, Opens: c.Opens, From: endOf(c.From), To: endOf(c.To),
+			Packets: analysis.ReachPackets{Text: c.Packets.Text, Except: c.Packets.Except, Ranges: review.RangesOf(c.Packets.Ranges)}}
+		out = append(out, told)
+	}
+	return out
+}
+
+func endOf(e forecast.End) analysis.ChangeEnd {
+	out := analysis.ChangeEnd{VMs: e.VMs, Rest: e.Rest, Unseen: e.Unseen}
+	for _, p := range e.Addresses {
+		out.Addresses = append(out.Addresses, p.String())
+	}
+	return out
+}
+
+func lackOf(l *plan.Lack) *analysis.Lack {
+	if l == nil {
+		return nil
+	}
+	return &analysis.Lack{Quota: l.Quota, Direction: l.Direction, Family: l.Family, Needed: int32(l.Needed), Available: int32(l.Available),
+		WouldDo: int32(l.WouldDo), WouldDoAtLeast: l.WouldDoAtLeast, TooMany: int32(l.TooMany), AtLeast: l.AtLeast}
 }

@@ -3,37 +3,16 @@ package preview
 import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
+	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 	"github.com/nephele-io/nephele/internal/cloud/plan/render"
 	"github.com/nephele-io/nephele/internal/cloud/realize"
 )
 
-// PlannedBrake says that, or when, the controller holds a change until it is confirmed.
-type PlannedBrake struct {
-	// Message says it for people.
-	Message string `json:"message"`
-	// Hash confirms the change, and Command is how. Confirmed is true if the account has that
-	// confirmation.
-	Hash      string `json:"hash"`
-	Command   string `json:"command"`
-	Confirmed bool   `json:"confirmed"`
-	// OnceEnforced is true if nothing waits before VMs in mode plan are enforced.
-	OnceEnforced bool `json:"onceEnforced"`
-	// Percent and Interfaces are the account's spec.brake, with its defaults.
-	Percent    int `json:"percent"`
-	Interfaces int `json:"interfaces"`
-	// Released of Controlled interfaces would be given back, and Guarded of all VMs' interfaces
-	// newly taken under control. What does not wait counts as 0.
-	Released   int `json:"released"`
-	Controlled int `json:"controlled"`
-	Guarded    int `json:"guarded"`
-	All        int `json:"all"`
-}
-
 // braked finds out what of a plan would wait for a confirmation. What is planned takes VMs in mode
 // plan to be enforced; the controller does not.
-func braked(a realize.Account, actual plan.Input, enforced *plan.Result) *PlannedBrake {
+func braked(a realize.Account, actual plan.Input, enforced *plan.Result) *analysis.PlanBrake {
 	w, once := enforced.Protection.Weigh(a.Brake, a.Key), false
 	for _, m := range actual.Modes {
 		if m == plan.Planned {
@@ -47,9 +26,10 @@ func braked(a realize.Account, actual plan.Input, enforced *plan.Result) *Planne
 	if w == nil {
 		return nil
 	}
-	return &PlannedBrake{
+	return &analysis.PlanBrake{
 		Message: render.Waiting(w), Hash: w.Hash, Command: render.Confirming(w), Confirmed: a.Confirm == w.Hash && !once, OnceEnforced: once,
-		Percent: w.Brake.Percent, Interfaces: w.Brake.Interfaces, Released: len(w.Released), Controlled: w.Control, Guarded: len(w.Guarded), All: w.All,
+		Percent: int32(w.Brake.Percent), Interfaces: int32(w.Brake.Interfaces),
+		Released: int32(len(w.Released)), Controlled: int32(w.Control), Guarded: int32(len(w.Guarded)), All: int32(w.All),
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
@@ -101,19 +102,19 @@ func TestNarrow(t *testing.T) {
 	}
 	p := plannedAccount{ObservedAccount: &ObservedAccount{Regions: []plan.Region{{Snapshot: snapshot}}},
 		Forecast: &forecast.Forecast{Rounds: []*plan.Result{result}, After: []*cloud.Snapshot{snapshot}}}
-	notes := func() (out []PlannedNote) {
+	notes := func() (out []analysis.PlanNote) {
 		for _, object := range []string{"i-1", "i-2", "i-3", "i-4", "e-4", "sg-9", ""} {
-			out = append(out, PlannedNote{Region: "r", Object: object})
+			out = append(out, analysis.PlanNote{Region: "r", Object: object})
 		}
 		return out
 	}
-	a := AccountPlan{Notes: notes(), Warnings: notes()}
+	a := analysis.AccountPlan{Notes: notes(), Warnings: notes()}
 	in := &Inputs{Documents: map[string]*manifest.Document{objectKey(v1beta1.GroupName, "NetworkPolicy", "n", "ours"): {Group: v1beta1.GroupName, Kind: "NetworkPolicy"}}}
 	if !in.narrow() {
 		t.Error("a policy alone is not narrow")
 	}
 	p.keepTouched(&a, in.given)
-	for _, list := range [][]PlannedNote{a.Notes, a.Warnings} {
+	for _, list := range [][]analysis.PlanNote{a.Notes, a.Warnings} {
 		var got []string
 		for _, n := range list {
 			got = append(got, n.Object)

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 	"github.com/nephele-io/nephele/internal/cloud"
@@ -121,10 +122,10 @@ func joined(found []policy.FieldError) []policy.FieldError {
 
 // changesOfAccess are the flows that a plan opens to VMs from the Internet, and those that it
 // closes and by which somebody may be at work now: one warning each, whatever it is about.
-func changesOfAccess(changes []forecast.Change, before func(region string) *cloud.Snapshot) (out []PlannedNote) {
+func changesOfAccess(changes []forecast.Change, before func(region string) *cloud.Snapshot) (out []analysis.PlanNote) {
 	add := func(reason WarningReason, region, message string) {
 		if message != "" {
-			out = append(out, PlannedNote{Region: region, Reason: string(reason), Message: message})
+			out = append(out, analysis.PlanNote{Region: region, Reason: string(reason), Message: message})
 		}
 	}
 	var regions []string
@@ -262,7 +263,7 @@ func someOf(names []string) string {
 
 // losesPolicy warns of VMs that policies guard now and will not when all is done; nil if there are
 // none.
-func losesPolicy(p *plan.Protection, names map[string]string) []PlannedNote {
+func losesPolicy(p *plan.Protection, names map[string]string) []analysis.PlanNote {
 	if p == nil {
 		return nil
 	}
@@ -276,7 +277,7 @@ func losesPolicy(p *plan.Protection, names map[string]string) []PlannedNote {
 			byRegion[r.VM.Region] = append(byRegion[r.VM.Region], cmp.Or(names[r.VM.ID], r.VM.ID))
 		}
 	}
-	var out []PlannedNote
+	var out []analysis.PlanNote
 	for _, region := range slices.Sorted(maps.Keys(byRegion)) {
 		vms := sorted(byRegion[region])
 		message := "no policy guards " + someOf(vms) + " after this: "
@@ -285,7 +286,7 @@ func losesPolicy(p *plan.Protection, names map[string]string) []PlannedNote {
 		} else {
 			message += "its own security groups decide alone, and these may allow more"
 		}
-		out = append(out, PlannedNote{Region: region, Reason: string(warnLosesPolicy), Message: message})
+		out = append(out, analysis.PlanNote{Region: region, Reason: string(warnLosesPolicy), Message: message})
 	}
 	return out
 }

@@ -82,28 +82,28 @@ func (p plannedAccount) touched(given func(plan.PolicyRef) bool) map[plan.VMRef]
 }
 
 // keepTouched leaves out what is to be said about VMs that the policies do not touch.
-func (p plannedAccount) keepTouched(a *AccountPlan, given func(plan.PolicyRef) bool) {
+func (p plannedAccount) keepTouched(a *analysis.AccountPlan, given func(plan.PolicyRef) bool) {
 	touched, vms := p.touched(given), map[string]bool{}
 	for _, r := range p.Regions {
 		for i := range r.Snapshot.VMs {
 			vms[r.Snapshot.VMs[i].ID] = true
 		}
 	}
-	elsewhere := func(n PlannedNote) bool {
+	elsewhere := func(n analysis.PlanNote) bool {
 		id := n.Object
 		if vm := p.vmOf(n.Region, id); vm != "" {
 			id = vm
 		}
 		return vms[id] && !touched[plan.VMRef{Region: n.Region, ID: id}]
 	}
-	a.Notes = append([]PlannedNote{}, slices.DeleteFunc(a.Notes, elsewhere)...)
-	a.Warnings = append([]PlannedNote{}, slices.DeleteFunc(a.Warnings, elsewhere)...)
+	a.Notes = append([]analysis.PlanNote{}, slices.DeleteFunc(a.Notes, elsewhere)...)
+	a.Warnings = append([]analysis.PlanNote{}, slices.DeleteFunc(a.Warnings, elsewhere)...)
 }
 
 // withoutTold leaves out what of the warnings is said of the policies themselves already.
-func (a *AccountPlan) withoutTold(told []WarningReason) {
-	a.Warnings = slices.DeleteFunc(a.Warnings, func(n PlannedNote) bool {
+func withoutTold(a *analysis.AccountPlan, told []string) {
+	a.Warnings = slices.DeleteFunc(a.Warnings, func(n analysis.PlanNote) bool {
 		r := WarningReason(n.Reason)
-		return (r == warnOpensManagement || r == warnOpensToInternet) && slices.Contains(told, r)
+		return (r == warnOpensManagement || r == warnOpensToInternet) && slices.Contains(told, n.Reason)
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	"github.com/nephele-io/nephele/api/antrea/v1alpha2"
 	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
@@ -31,9 +32,9 @@ type ObservedAccount struct {
 	Key, EnforcerKey string
 	Deleting         bool
 	Regions          []plan.Region
-	notes            []PlannedNote
+	notes            []analysis.PlanNote
 	// unread tells the same by region.
-	unread []UnreadRegion
+	unread []analysis.UnreadRegion
 	// Missing says which regions could not be read, and why.
 	Missing []error
 	// provider is what it was read by.
@@ -146,8 +147,8 @@ func (p *Planner) Observe(ctx context.Context, a *cloudv1alpha1.CloudProviderAcc
 			if len(config.Regions) == 1 {
 				return nil, fmt.Errorf("account %s: region %s: %w", o.Key, name, err)
 			}
-			o.notes = append(o.notes, PlannedNote{Region: name, Message: "cannot be read and is left as it is: " + err.Error()})
-			o.unread = append(o.unread, UnreadRegion{name, err.Error()})
+			o.notes = append(o.notes, analysis.PlanNote{Region: name, Message: "cannot be read and is left as it is: " + err.Error()})
+			o.unread = append(o.unread, analysis.UnreadRegion{Region: name, Message: err.Error()})
 			o.Missing = append(o.Missing, fmt.Errorf("account %s: region %s: %w", o.Key, name, err))
 			continue
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
 	"github.com/nephele-io/nephele/internal/cloud"
@@ -45,7 +46,7 @@ type plannedAccount struct {
 	// agented are the VMs that selectors hand to agents.
 	agented agented
 	// brake is what would wait for a confirmation, and live what the controller says to wait for.
-	brake *PlannedBrake
+	brake *analysis.PlanBrake
 	live  string
 }
 

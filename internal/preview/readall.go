@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -51,7 +52,7 @@ func (o *ObservedAccount) ReadACLs(ctx context.Context) {
 	for _, r := range o.Regions {
 		acls, err := reader.NetworkACLs(ctx, r.Snapshot.Scope)
 		if err != nil {
-			o.notes = append(o.notes, PlannedNote{Region: r.Snapshot.Region, Message: "network ACLs are not read, and one may stop a packet that is allowed here: " + err.Error()})
+			o.notes = append(o.notes, analysis.PlanNote{Region: r.Snapshot.Region, Message: "network ACLs are not read, and one may stop a packet that is allowed here: " + err.Error()})
 			continue
 		}
 		o.acls = append(o.acls, acls...)

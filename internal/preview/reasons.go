@@ -1,8 +1,8 @@
 package preview
 
 import (
+	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
-	"github.com/nephele-io/nephele/internal/cloud/plan/render"
 )
 
 // A warningReason says what a warning of the command plan is about. --tolerate takes them, and they
@@ -86,12 +86,12 @@ type Warning struct {
 }
 
 // tagsOnly reports whether the plans change something, but nothing that decides about packets.
-func tagsOnly(plans ...render.Document) bool {
+func tagsOnly(plans ...analysis.PlanDocument) bool {
 	steps := 0
 	for _, p := range plans {
 		steps += len(p.Steps)
 		for _, s := range p.Steps {
-			if s.Kind != cloud.OpTag && s.Kind != cloud.OpUntag {
+			if s.Kind != string(cloud.OpTag) && s.Kind != string(cloud.OpUntag) {
 				return false
 			}
 		}

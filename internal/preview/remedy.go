@@ -4,28 +4,22 @@ import (
 	"maps"
 	"slices"
 
+	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud/signs"
 )
 
-// Remedy says which quota of the cloud to raise, and to what.
-type Remedy struct {
-	Quota   string `json:"quota"`
-	WouldDo int    `json:"wouldDo"`
-	Message string `json:"message"`
-}
-
 // remedies has one for each quota for want of which something is refused. Where no value would do
 // there is none.
-func remedies(refusals []PlannedRefusal) (out []Remedy) {
-	most := map[string]int{}
+func remedies(refusals []analysis.PlanRefusal) (out []analysis.Remedy) {
+	most := map[string]int32{}
 	for _, x := range refusals {
 		if l := x.Lack; l != nil && l.WouldDo > 0 {
 			most[l.Quota] = max(most[l.Quota], l.WouldDo)
 		}
 	}
 	for _, quota := range slices.Sorted(maps.Keys(most)) {
-		if text := signs.Advice(quota, most[quota]); text != "" {
-			out = append(out, Remedy{quota, most[quota], text})
+		if text := signs.Advice(quota, int(most[quota])); text != "" {
+			out = append(out, analysis.Remedy{Quota: quota, WouldDo: most[quota], Message: text})
 		}
 	}
 	return out

@@ -2,7 +2,6 @@ package preview
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -69,12 +68,10 @@ func (p *Planner) Review(ctx context.Context, before Before, with *Proposal, spe
 	}
 	answer := p.Answer(made)
 	for i := range answer.Accounts {
-		answer.Accounts[i].bound()
+		bound(&answer.Accounts[i])
 	}
 	out := told(nil)
-	if err := review.Rewrite(answer, &out); err != nil {
-		return out, err
-	}
+	out.PlanAnswer = answer
 	out.Notes = some(p.In.Notes, mostRemarks)
 	if out.Flows, err = before.effects(ctx, made.computation.Computation, spec); err != nil {
 		return out, err
@@ -154,28 +151,17 @@ func Limited(ctx context.Context, before Before, view explain.View, with *Propos
 
 // told is an answer in which every list is there, with these errors.
 func told(errs []analysis.ManifestError) analysis.PlanReviewStatus {
-	return analysis.PlanReviewStatus{Errors: errs, Accounts: []analysis.AccountPlan{}, Warnings: []string{}, WarningReasons: []string{}}
+	return analysis.PlanReviewStatus{Errors: errs, PlanAnswer: analysis.PlanAnswer{
+		Accounts: []analysis.AccountPlan{}, Warnings: []string{}, WarningReasons: []string{},
+	}}
 }
 
 // Refused is the answer about manifests that are wrong.
 func Refused(errs []analysis.ManifestError) analysis.PlanReviewStatus { return told(errs) }
 
-// AnswerOf is an answer of the API as the command prints it.
-func AnswerOf(status *analysis.PlanReviewStatus) (Answer, error) {
-	var out Answer
-	text, err := json.Marshal(status)
-	if err == nil {
-		err = json.Unmarshal(text, &out)
-	}
-	if err != nil {
-		return out, fmt.Errorf("read the answer: %w", err)
-	}
-	return out, nil
-}
-
 // bound cuts lists that are too long, and says by how much.
-func (a *AccountPlan) bound() {
-	more := map[string]int{}
+func bound(a *analysis.AccountPlan) {
+	more := map[string]int32{}
 	cut(more, "plan.steps", &a.Plan.Steps, mostSteps)
 	for i := range a.Further {
 		cut(more, fmt.Sprintf("further[%d].steps", i), &a.Further[i].Steps, mostSteps)
@@ -190,7 +176,7 @@ func (a *AccountPlan) bound() {
 	a.Agents = slices.Clone(a.Agents)
 	for i := range a.Agents {
 		if n := len(a.Agents[i].Policies) - mostAgentPolicies; n > 0 {
-			a.Agents[i].Policies, more["agents.policies"] = a.Agents[i].Policies[:mostAgentPolicies], more["agents.policies"]+n
+			a.Agents[i].Policies, more["agents.policies"] = a.Agents[i].Policies[:mostAgentPolicies], more["agents.policies"]+int32(n)
 		}
 	}
 	cut(more, "refusals", &a.Refusals, mostChanges)
@@ -204,9 +190,9 @@ func (a *AccountPlan) bound() {
 	}
 }
 
-func cut[T any](more map[string]int, name string, list *[]T, most int) {
+func cut[T any](more map[string]int32, name string, list *[]T, most int) {
 	if n := len(*list) - most; n > 0 {
-		*list, more[name] = (*list)[:most], n
+		*list, more[name] = (*list)[:most], int32(n)
 	}
 }
 

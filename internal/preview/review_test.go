@@ -3,7 +3,6 @@ package preview_test
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
 	"net/http"
 	"reflect"
 	"slices"
@@ -18,45 +17,6 @@ import (
 	"github.com/nephele-io/nephele/internal/explain"
 	"github.com/nephele-io/nephele/internal/preview"
 )
-
-// TestTheAPIHasWhatPlanSays: the types of the answer and of the API are the same JSON, so that
-// nothing is lost between them.
-func TestTheAPIHasWhatPlanSays(t *testing.T) {
-	inAPI, inAnswer := map[string]bool{}, map[string]bool{}
-	fields(reflect.TypeFor[v1alpha1.PlanReviewStatus](), "status", inAPI)
-	fields(reflect.TypeFor[preview.Answer](), "status", inAnswer)
-	for at := range inAPI {
-		for _, own := range []string{"status.asOf", "status.limited", "status.unread", "status.errors", "status.notes", "status.map"} {
-			if at == own || strings.HasPrefix(at, own+".") {
-				delete(inAPI, at)
-			}
-		}
-	}
-	if !maps.Equal(inAPI, inAnswer) {
-		t.Errorf("the API has\n%s\nthe answer has\n%s", strings.Join(slices.Sorted(maps.Keys(inAPI)), "\n"), strings.Join(slices.Sorted(maps.Keys(inAnswer)), "\n"))
-	}
-}
-
-// fields lists the JSON fields of a type; of one that writes itself as text there are none.
-func fields(typ reflect.Type, at string, into map[string]bool) {
-	for typ.Kind() == reflect.Pointer || typ.Kind() == reflect.Slice {
-		typ = typ.Elem()
-	}
-	if _, text := reflect.PointerTo(typ).MethodByName("MarshalText"); text || typ.Kind() != reflect.Struct {
-		return
-	}
-	for f := range typ.Fields() {
-		key, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-		switch {
-		case !f.IsExported() || key == "-":
-		case f.Anonymous && key == "":
-			fields(f.Type, at, into)
-		default:
-			into[at+"."+key] = true
-			fields(f.Type, at+"."+key, into)
-		}
-	}
-}
 
 const goodPolicy = `apiVersion: crd.antrea.io/v1beta1
 kind: NetworkPolicy

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 	"github.com/nephele-io/nephele/internal/cloud"
@@ -26,12 +27,12 @@ func (p *Planner) shadowed(made plans) (out []Warning) {
 	all := len(p.In.Documents) == 0
 	for _, u := range world.RuleUses() {
 		rule := explain.RuleOf(u.RuleRef)
-		by := make([]explain.Rule, len(u.By))
+		by := make([]analysis.Rule, len(u.By))
 		for i := range u.By {
 			by[i] = explain.RuleOf(u.By[i])
 		}
-		if u.Use != reach.Shadowed && u.Use != reach.Skipped || rule.Policy.Type == policy.KubernetesNetworkPolicy ||
-			!all && !given(rule.Policy) && !slices.ContainsFunc(by, func(r explain.Rule) bool { return given(r.Policy) }) {
+		if u.Use != reach.Shadowed && u.Use != reach.Skipped || rule.Policy.Type == string(policy.KubernetesNetworkPolicy) ||
+			!all && !given(rule.Policy) && !slices.ContainsFunc(by, func(r analysis.Rule) bool { return given(r.Policy) }) {
 			continue
 		}
 		why := "before it come "
@@ -41,14 +42,14 @@ func (p *Planner) shadowed(made plans) (out []Warning) {
 		if len(by) == 0 {
 			why = "Kubernetes NetworkPolicies stand before it wherever it applies"
 		}
-		out = append(out, Warning{WarnNeverMatches, fmt.Sprintf("%s: the rule %s never matches: %s%s", policyRef(rule.Policy), quotedName(rule), why, review.RulesText(review.RulesOf(by)))})
+		out = append(out, Warning{WarnNeverMatches, fmt.Sprintf("%s: the rule %s never matches: %s%s", policyRef(rule.Policy), quotedName(rule), why, review.RulesText(by))})
 	}
 	if all {
 		return out // nothing is new, so that nothing is taken away
 	}
 	for _, o := range world.Overrides("") {
 		winner, loser := explain.RuleOf(o.Winner), explain.RuleOf(o.Loser)
-		inForce := !given(loser.Policy) && loser.Policy.Type != policy.KubernetesNetworkPolicy
+		inForce := !given(loser.Policy) && loser.Policy.Type != string(policy.KubernetesNetworkPolicy)
 		if !given(winner.Policy) || !o.Skips && !(inForce && winner.TierPriority < loser.TierPriority) {
 			continue
 		}
@@ -66,9 +67,9 @@ func (p *Planner) shadowed(made plans) (out []Warning) {
 }
 
 // given reports whether a policy is one of the manifests.
-func (p *Planner) given(x explain.Policy) bool {
+func (p *Planner) given(x analysis.Policy) bool {
 	kind := kindOf(policy.Policy{Namespace: x.Namespace})
-	return x.Type != policy.KubernetesNetworkPolicy && p.In.Documents[objectKey(v1beta1.GroupName, kind, x.Namespace, x.Name)] != nil
+	return x.Type != string(policy.KubernetesNetworkPolicy) && p.In.Documents[objectKey(v1beta1.GroupName, kind, x.Namespace, x.Name)] != nil
 }
 
 // cut warns of policies, of the manifests if there are any, that keep load balancers from their
@@ -105,11 +106,11 @@ func cutText(c explain.Cut) string {
 		strings.TrimSpace(cloud.Listed(c.Targets, false)), c.Group, c.Protocol, c.Port, strings.TrimSpace(cloud.Listed(from, false)), then)
 }
 
-func policyRef(p explain.Policy) string {
+func policyRef(p analysis.Policy) string {
 	return plan.PolicyRef{Kind: v1beta2.NetworkPolicyType(p.Type), Namespace: p.Namespace, Name: p.Name}.String()
 }
 
-func quotedName(r explain.Rule) string { return `"` + review.RuleName(review.RuleOf(r)) + `"` }
+func quotedName(r analysis.Rule) string { return `"` + review.RuleName(r) + `"` }
 
 // endpointsText names machines and Pods, each once.
 func endpointsText(all []*reach.Endpoint) string {

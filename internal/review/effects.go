@@ -137,9 +137,9 @@ func questionAbout(e *v1alpha1.FlowEffect) explain.Question {
 
 // decides is the rule that decides, or the policies that isolate, on the side that stops the packet
 // or, where none does, that has one.
-func decides(x *explain.Explanation) v1alpha1.EffectCause {
+func decides(x *v1alpha1.FlowAnswer) v1alpha1.EffectCause {
 	var out v1alpha1.EffectCause
-	for _, d := range []*explain.Decision{x.Egress, x.AtService, x.Ingress} {
+	for _, d := range []*v1alpha1.Decision{x.Egress, x.AtService, x.Ingress} {
 		if d == nil {
 			continue
 		}
@@ -147,15 +147,11 @@ func decides(x *explain.Explanation) v1alpha1.EffectCause {
 			d = d.IfEnforced
 		}
 		if d.DecidedBy != nil {
-			r := RuleOf(*d.DecidedBy)
-			out = v1alpha1.EffectCause{Rule: &r}
+			out = v1alpha1.EffectCause{Rule: d.DecidedBy}
 		} else if len(d.IsolatedBy) > 0 {
-			out = v1alpha1.EffectCause{}
-			for _, p := range d.IsolatedBy {
-				out.IsolatedBy = append(out.IsolatedBy, policyOf(p))
-			}
+			out = v1alpha1.EffectCause{IsolatedBy: d.IsolatedBy}
 		}
-		if d.Outcome == policy.OutcomeDrop || d.Outcome == policy.OutcomeReject {
+		if o := policy.Outcome(d.Outcome); o == policy.OutcomeDrop || o == policy.OutcomeReject {
 			return out
 		}
 	}

@@ -1,8 +1,6 @@
 package review
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"math"
 
@@ -54,7 +52,8 @@ func Flow(c *explain.Computation, spec v1alpha1.FlowReviewSpec) (v1alpha1.FlowRe
 	if err != nil {
 		return out, aboutField(err)
 	}
-	return out, Rewrite(answer, &out)
+	out.FlowAnswer = *answer
+	return out, nil
 }
 
 // SpecOf is a question as the API takes it.
@@ -99,56 +98,4 @@ func question(spec v1alpha1.FlowReviewSpec) (explain.Question, error) {
 		return q, err
 	}
 	return q, small("igmpType", spec.IGMPType, &q.IGMPType)
-}
-
-// Explanation is an answer as explain gives it.
-func Explanation(status *v1alpha1.FlowReviewStatus) (*explain.Explanation, error) {
-	text, err := json.Marshal(status)
-	if err != nil {
-		return nil, fmt.Errorf("read the answer: %w", err)
-	}
-	var out explain.Explanation
-	if err := json.Unmarshal(text, &out); err != nil {
-		return nil, fmt.Errorf("read the answer: %w", err)
-	}
-	return &out, nil
-}
-
-// Half is the decision of half an answer, and the end where it is, as explain gives them. The
-// decision is nil if there is none.
-func Half(h *v1alpha1.FlowHalf) (at explain.End, d *explain.Decision, err error) {
-	end := h.From
-	if h.Side == "Ingress" {
-		end = h.To
-	}
-	text, err := json.Marshal(struct {
-		At       v1alpha1.End       `json:"at"`
-		Decision *v1alpha1.Decision `json:"decision,omitempty"`
-	}{end, h.Decision})
-	if err != nil {
-		return at, nil, fmt.Errorf("read the answer: %w", err)
-	}
-	var out struct {
-		At       explain.End       `json:"at"`
-		Decision *explain.Decision `json:"decision"`
-	}
-	if err := json.Unmarshal(text, &out); err != nil {
-		return at, nil, fmt.Errorf("read the answer: %w", err)
-	}
-	return out.At, out.Decision, nil
-}
-
-// Rewrite writes an answer as the types of the API have it. Both are the same JSON; a field that
-// one has and the other has not is an error.
-func Rewrite(from, into any) error {
-	text, err := json.Marshal(from)
-	if err != nil {
-		return fmt.Errorf("write the answer: %w", err)
-	}
-	d := json.NewDecoder(bytes.NewReader(text))
-	d.DisallowUnknownFields()
-	if err := d.Decode(into); err != nil {
-		return fmt.Errorf("write the answer: %w", err)
-	}
-	return nil
 }

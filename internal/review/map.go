@@ -108,7 +108,7 @@ func nodeOf(c *explain.Class, w, now *explain.World) *v1alpha1.MapNode {
 	}
 	holds := w.Applied(of[0])
 	for _, p := range holds.Policies[:min(len(holds.Policies), mostPolicies)] {
-		n.Policies = append(n.Policies, policyOf(w.Policy(explain.PolicyOf(p))))
+		n.Policies = append(n.Policies, w.Policy(explain.PolicyOf(p)))
 	}
 	if holds.Ingress {
 		n.Isolated = append(n.Isolated, "In")
@@ -269,7 +269,7 @@ func behind(w *explain.World, f reach.Flows) (by string, policies []v1alpha1.Pol
 		if d.Rule == nil {
 			continue
 		}
-		if p := policyOf(w.Policy(explain.PolicyOf(d.Rule.Policy))); !slices.Contains(policies, p) {
+		if p := w.Policy(explain.PolicyOf(d.Rule.Policy)); !slices.Contains(policies, p) {
 			policies = append(policies, p)
 		}
 	}

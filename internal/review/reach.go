@@ -160,10 +160,17 @@ func rowOf(w *explain.World, f reach.Flows, ends int) v1alpha1.ReachRow {
 		From: sideOf(f.From, ends), To: sideOf(f.To, ends), Traffic: packets.Text, Except: packets.Except, Verdict: string(f.Outcome),
 		Egress: decisionOf(w, f.Egress), Ingress: decisionOf(w, f.Ingress), NoPeering: f.Apart,
 	}
-	for _, r := range packets.Ranges {
-		row.Ranges = append(row.Ranges, v1alpha1.ReachRange{Protocol: int32(r.Protocol), From: int32(r.From), To: int32(r.To)})
-	}
+	row.Ranges = RangesOf(packets.Ranges)
 	return row
+}
+
+// RangesOf are ranges as the API has them.
+func RangesOf(ranges []forecast.Range) []v1alpha1.ReachRange {
+	out := make([]v1alpha1.ReachRange, len(ranges))
+	for i, r := range ranges {
+		out[i] = v1alpha1.ReachRange{Protocol: int32(r.Protocol), From: int32(r.From), To: int32(r.To)}
+	}
+	return out
 }
 
 func sideOf(s reach.Side, ends int) v1alpha1.ReachSide {

@@ -91,7 +91,7 @@ func Decided(rows []v1alpha1.RuleUse, unused bool, hits func(v1alpha1.Rule) (con
 func effectiveOf(w *explain.World, d reach.EffectiveDirection) v1alpha1.EffectiveDirection {
 	out := v1alpha1.EffectiveDirection{NotEnforced: d.Suspended, Failsafe: d.Openings.Account, HostFailsafe: d.Openings.Host, Default: string(d.Default)}
 	for _, p := range d.IsolatedBy {
-		out.IsolatedBy = append(out.IsolatedBy, policyOf(w.Policy(explain.PolicyOf(p))))
+		out.IsolatedBy = append(out.IsolatedBy, w.Policy(explain.PolicyOf(p)))
 	}
 	for _, r := range d.Rules {
 		row := v1alpha1.EffectiveRule{Rule: ruleOf(w, r.RuleRef), Decides: r.Decides, Traffic: r.Traffic(), By: rulesOf(w, r.By)}
@@ -116,32 +116,11 @@ func rulesOf(w *explain.World, refs []policy.RuleRef) (out []v1alpha1.Rule) {
 	return out
 }
 
-func policyOf(p explain.Policy) v1alpha1.Policy {
-	return v1alpha1.Policy{Type: string(p.Type), Namespace: p.Namespace, Name: p.Name, Hidden: p.Hidden}
-}
-
-// ruleOf is a rule as it may be seen.
+// ruleOf is a rule as it may be seen. Without a world everything may be.
 func ruleOf(w *explain.World, ref policy.RuleRef) v1alpha1.Rule {
 	r := explain.RuleOf(ref)
-	if w != nil {
-		r = w.Rule(r)
+	if w == nil {
+		return r
 	}
-	return RuleOf(r)
-}
-
-// RulesOf are rules as the API has them.
-func RulesOf(rules []explain.Rule) []v1alpha1.Rule {
-	out := make([]v1alpha1.Rule, len(rules))
-	for i, r := range rules {
-		out[i] = RuleOf(r)
-	}
-	return out
-}
-
-// RuleOf is a rule as the API has it.
-func RuleOf(r explain.Rule) v1alpha1.Rule {
-	return v1alpha1.Rule{
-		Policy: policyOf(r.Policy), Direction: string(r.Direction), Name: r.Name, Index: int32(r.Index), Action: string(r.Action), TierPriority: r.TierPriority,
-		Priority: r.Priority, L7Protocols: r.L7Protocols, Through: r.Through, DependsOn: r.DependsOn,
-	}
+	return w.Rule(r)
 }

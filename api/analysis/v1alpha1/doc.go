@@ -1,10 +1,10 @@
 // Package v1alpha1 is the API group analysis.nephele.io: questions about what policies do, which
 // are created, answered at once and never stored, as a SubjectAccessReview is.
 //
-// It owns the Go types as they are on the wire, in JSON. The status of a FlowReview is what
-// "nephele explain -o json" prints, that of a ReachReview what "nephele reach -o json" prints, that
-// of an EffectiveRules what "nephele rules -o json" prints, and that of a PlanReview what
-// "nephele plan -o json" prints.
+// It owns the Go types as they are on the wire, in JSON. They are the one model of answers: what
+// explains and plans fills them, and "nephele explain", "reach", "rules" and "plan" print them with
+// "-o json", without what an answer was made from (Seen). docs/reference/answers.md is generated
+// from them.
 //
 // Who may create a review is decided by RBAC, for each kind. What the answer tells is bounded by
 // what the caller may read besides: of a Namespace whose network policies he may not list, nothing

@@ -34,10 +34,14 @@ type FlowReviewSpec struct {
 	IGMPGroup string `json:"igmpGroup,omitempty"`
 }
 
-// FlowReviewStatus is the answer.
+// FlowReviewStatus is the answer, and what it was made from.
 type FlowReviewStatus struct {
-	Seen `json:",inline"`
+	Seen       `json:",inline"`
+	FlowAnswer `json:",inline"`
+}
 
+// FlowAnswer is what "nephele explain -o json" prints.
+type FlowAnswer struct {
 	From End `json:"from"`
 	To   End `json:"to"`
 	// Protocol, and what it has of ports or types. ICMPType is absent if it is that of an echo

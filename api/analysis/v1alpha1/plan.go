@@ -40,26 +40,31 @@ type ObjectReference struct {
 	Name      string `json:"name"`
 }
 
-// PlanReviewStatus is the answer: what "nephele plan -o json" prints, and what went wrong with the
-// manifests. docs/ask.md documents the fields that both have.
+// PlanReviewStatus is the answer, what it was made from, and what went wrong with the manifests.
 type PlanReviewStatus struct {
 	Seen `json:",inline"`
 
 	// Errors say what is wrong with the manifests. If there are any, nothing else is told.
-	Errors []ManifestError `json:"errors,omitempty"`
+	Errors     []ManifestError `json:"errors,omitempty"`
+	PlanAnswer `json:",inline"`
+	// Notes are what else is to be said, about no account.
+	Notes []string `json:"notes,omitempty"`
+	// Map is there if it was asked for.
+	Map *ReachMap `json:"map,omitempty"`
+}
+
+// PlanAnswer is what "nephele plan -o json" prints.
+type PlanAnswer struct {
 	// Accounts are the cloud accounts, sorted. A caller who does not see everything is told of
 	// none.
 	Accounts []AccountPlan `json:"accounts"`
 	// Incomplete says what a snapshot does not tell; only where a command reads one.
 	Incomplete []string `json:"incomplete,omitempty"`
-	// Warnings are about what looks like a mistake, and WarningReasons why, in the same order.
+	// Warnings are about what looks like a mistake and belongs to no account that was read.
+	// WarningReasons are their reasons, in the same order.
 	Warnings       []string `json:"warnings"`
 	WarningReasons []string `json:"warningReasons"`
-	// Notes are what else is to be said, about no account.
-	Notes []string `json:"notes,omitempty"`
-	// Map is there if it was asked for.
-	Map *ReachMap `json:"map,omitempty"`
-	// Flows is there if it was asked for.
+	// Flows is what would become of connections that agents have seen, if that was asked for.
 	Flows *FlowEffects `json:"flows,omitempty"`
 }
 
@@ -166,34 +171,53 @@ type PlanSummary struct {
 	Steps          int32 `json:"steps"`
 }
 
-// PlanStep is an operation; docs/ask.md has its kinds.
+// PlanStep is an operation: CreateGroup, DeleteGroup, AddRules, RemoveRules, ReplaceRules,
+// SetRules, SetInterfaceGroups, Tag or Untag.
 type PlanStep struct {
-	Region               string            `json:"region"`
-	Network              string            `json:"network,omitempty"`
-	Kind                 string            `json:"kind"`
-	Target               string            `json:"target,omitempty"`
-	Name                 string            `json:"name,omitempty"`
-	NameKnownWhenApplied bool              `json:"nameKnownWhenApplied,omitempty"`
-	Others               []string          `json:"others,omitempty"`
-	VMs                  []string          `json:"vms,omitempty"`
-	Rules                []PlanRule        `json:"rules,omitempty"`
-	Replaced             []PlanRule        `json:"replaced,omitempty"`
-	Removed              []PlanRule        `json:"removed,omitempty"`
-	GroupsBefore         []string          `json:"groupsBefore,omitempty"`
-	Groups               []string          `json:"groups,omitempty"`
-	Tags                 map[string]string `json:"tags,omitempty"`
-	Reason               string            `json:"reason,omitempty"`
-	Policies             []string          `json:"policies,omitempty"`
+	Region  string `json:"region"`
+	Network string `json:"network,omitempty"`
+	Kind    string `json:"kind"`
+	// Target is the ID of what is changed; empty for a group that the plan creates, which Name
+	// identifies within the network.
+	Target string `json:"target,omitempty"`
+	Name   string `json:"name,omitempty"`
+	// NameKnownWhenApplied says that Name only stands for the name that the new group will get,
+	// here and wherever the plan names the group.
+	NameKnownWhenApplied bool `json:"nameKnownWhenApplied,omitempty"`
+	// Others are further interfaces whose tags are changed alike.
+	Others []string `json:"others,omitempty"`
+	// VMs are the VMs of the interfaces Target and Others, by name.
+	VMs   []string   `json:"vms,omitempty"`
+	Rules []PlanRule `json:"rules,omitempty"`
+	// Replaced has, of ReplaceRules, the former form of each of Rules.
+	Replaced []PlanRule `json:"replaced,omitempty"`
+	// Removed are, of SetRules, the rules that go by the write that brings Rules.
+	Removed []PlanRule `json:"removed,omitempty"`
+	// GroupsBefore and Groups are, of SetInterfaceGroups, all that the interface holds before and
+	// after, by ID, new groups by name.
+	GroupsBefore []string `json:"groupsBefore,omitempty"`
+	Groups       []string `json:"groups,omitempty"`
+	// Tags are those that are set, or removed.
+	Tags map[string]string `json:"tags,omitempty"`
+	// Reason is why, in a few words, and Policies are what the operation is made for, as "KIND
+	// NAMESPACE/NAME".
+	Reason   string   `json:"reason,omitempty"`
+	Policies []string `json:"policies,omitempty"`
 }
 
 // PlanRule is a rule of a security group.
 type PlanRule struct {
+	// Direction is Ingress or Egress.
 	Direction string `json:"direction"`
-	Protocol  int32  `json:"protocol"`
-	From      int32  `json:"from"`
-	To        int32  `json:"to"`
-	Peer      string `json:"peer"`
-	Failsafe  bool   `json:"failsafe,omitempty"`
+	// Protocol is the number of IANA, -1 for all. From and To are ports, or of ICMP type and code.
+	Protocol int32 `json:"protocol"`
+	From     int32 `json:"from"`
+	To       int32 `json:"to"`
+	// Peer is a block of addresses, the ID of a group or prefix list, or "group NAME" for a new
+	// group.
+	Peer string `json:"peer"`
+	// Failsafe is true if a failsafe flow is what the rule allows.
+	Failsafe bool `json:"failsafe,omitempty"`
 	// Text says it for people.
 	Text string `json:"text"`
 }
@@ -206,17 +230,24 @@ type PlanWave struct {
 
 // PlanBrake says that, or when, the controller holds a change until it is confirmed.
 type PlanBrake struct {
-	Message      string `json:"message"`
-	Hash         string `json:"hash"`
-	Command      string `json:"command"`
-	Confirmed    bool   `json:"confirmed"`
-	OnceEnforced bool   `json:"onceEnforced"`
-	Percent      int32  `json:"percent"`
-	Interfaces   int32  `json:"interfaces"`
-	Released     int32  `json:"released"`
-	Controlled   int32  `json:"controlled"`
-	Guarded      int32  `json:"guarded"`
-	All          int32  `json:"all"`
+	// Message says it for people.
+	Message string `json:"message"`
+	// Hash confirms the change, and Command is how. Confirmed is true if the account has that
+	// confirmation.
+	Hash      string `json:"hash"`
+	Command   string `json:"command"`
+	Confirmed bool   `json:"confirmed"`
+	// OnceEnforced is true if nothing waits before VMs in mode plan are enforced.
+	OnceEnforced bool `json:"onceEnforced"`
+	// Percent and Interfaces are the account's spec.brake, with its defaults.
+	Percent    int32 `json:"percent"`
+	Interfaces int32 `json:"interfaces"`
+	// Released of Controlled interfaces would be given back, and Guarded of All interfaces of VMs
+	// newly taken under control. What does not wait counts as 0.
+	Released   int32 `json:"released"`
+	Controlled int32 `json:"controlled"`
+	Guarded    int32 `json:"guarded"`
+	All        int32 `json:"all"`
 }
 
 // PlannedVMs is what enforcing the VMs in mode plan would do.
@@ -227,45 +258,62 @@ type PlannedVMs struct {
 
 // FailsafeFlow is a flow that is always allowed.
 type FailsafeFlow struct {
-	Direction string   `json:"direction"`
-	Protocol  int32    `json:"protocol"`
-	From      int32    `json:"from"`
-	To        int32    `json:"to"`
-	Peers     []string `json:"peers"`
+	Direction string `json:"direction"`
+	// Protocol is -1 for all; From and To are ports, or 0 and 65535.
+	Protocol int32    `json:"protocol"`
+	From     int32    `json:"from"`
+	To       int32    `json:"to"`
+	Peers    []string `json:"peers"`
 }
 
-// PlanQuota is a bar: how full a limit of the cloud is.
+// PlanQuota says how full a limit of the cloud is.
 type PlanQuota struct {
 	Region string `json:"region"`
-	Name   string `json:"name"`
-	Before int32  `json:"before"`
-	After  int32  `json:"after"`
-	Limit  int32  `json:"limit"`
-	Where  string `json:"where,omitempty"`
+	// Name is what is counted, for people.
+	Name string `json:"name"`
+	// Before and After count what is used; where a limit holds for each of many objects, at the one
+	// that uses most of it.
+	Before int32 `json:"before"`
+	After  int32 `json:"after"`
+	Limit  int32 `json:"limit"`
+	// Where is the object that uses most of the limit afterwards; empty for a limit of the whole
+	// region.
+	Where string `json:"where,omitempty"`
 }
 
-// ReachChange is a set of flows that open, or that close.
+// ReachChange is a set of flows that open, or that close: all that the packets, the sources and the
+// destinations make together.
 type ReachChange struct {
-	Region  string       `json:"region"`
-	Opens   bool         `json:"opens"`
+	Region string `json:"region"`
+	Opens  bool   `json:"opens"`
+	// Packets are what the flows consist of.
 	Packets ReachPackets `json:"packets"`
 	From    ChangeEnd    `json:"from"`
 	To      ChangeEnd    `json:"to"`
 }
 
-// ReachPackets is a set of packets: those in Ranges, or with Except all others.
+// ReachPackets is a set of packets.
 type ReachPackets struct {
-	Text   string       `json:"text"`
-	Except bool         `json:"except,omitempty"`
+	// Text says it in words, for example "tcp 443" or "everything but udp 53".
+	Text string `json:"text"`
+	// Except means all packets that are possible between the two ends but those in Ranges.
+	Except bool `json:"except,omitempty"`
+	// Ranges are disjoint and sorted.
 	Ranges []ReachRange `json:"ranges"`
 }
 
 // ChangeEnd is one end of flows: one of VMs, Addresses and Unseen.
 type ChangeEnd struct {
-	VMs       []string `json:"vms,omitempty"`
+	// VMs are VMs by name (by ID if they have none, or share it), sorted. An interface of a VM with
+	// several is told as VM/interface, one without a VM by its ID.
+	VMs []string `json:"vms,omitempty"`
+	// Addresses are ranges of addresses. The addresses of interfaces in sight do not count, even
+	// where they lie in a range; Rest is true if some do.
 	Addresses []string `json:"addresses,omitempty"`
 	Rest      bool     `json:"rest,omitempty"`
-	Unseen    []string `json:"unseen,omitempty"`
+	// Unseen are peers whose addresses the account does not show: groups of other accounts, prefix
+	// lists without their entries.
+	Unseen []string `json:"unseen,omitempty"`
 }
 
 // ToldChange says in a sentence what opens or closes.
@@ -278,17 +326,25 @@ type ToldChange struct {
 }
 
 // PlannedPolicy counts the VMs, native services and interfaces that a policy applies to, by what
-// becomes of it there. Others are those in VMs, the sum, that are no VMs.
+// becomes of it there: each is in one of Realized, Pending, Refused and Released.
 type PlannedPolicy struct {
-	Policy   string `json:"policy"`
-	VMs      int32  `json:"vms"`
-	Others   int32  `json:"others,omitempty"`
-	Realized int32  `json:"realized"`
-	Pending  int32  `json:"pending"`
-	Refused  int32  `json:"refused"`
-	Released int32  `json:"released"`
-	PlanMode int32  `json:"planMode"`
-	Agents   int32  `json:"agents,omitempty"`
+	// Policy is "KIND NAMESPACE/NAME".
+	Policy string `json:"policy"`
+	// VMs is their sum, and Others are those of them that are no VMs.
+	VMs    int32 `json:"vms"`
+	Others int32 `json:"others,omitempty"`
+	// Realized is where nothing is left to do, Pending where this plan or a further one realizes
+	// it.
+	Realized int32 `json:"realized"`
+	Pending  int32 `json:"pending"`
+	// Refused is where nothing new of it is enforced.
+	Refused int32 `json:"refused"`
+	// Released are VMs that are released, where no policy is enforced.
+	Released int32 `json:"released"`
+	// PlanMode are those of the others that are in mode plan, where nothing is done.
+	PlanMode int32 `json:"planMode"`
+	// Agents are those of the realized and pending that are left to the agents in them.
+	Agents int32 `json:"agents,omitempty"`
 }
 
 // PlannedAgent is a VM that a selector hands to the agent in it.
@@ -319,7 +375,8 @@ type AgentPolicy struct {
 
 // PlanRefusal is what cannot be done.
 type PlanRefusal struct {
-	Policy    string `json:"policy,omitempty"`
+	Policy string `json:"policy,omitempty"`
+	// VM is REGION/ID, and VMName what people call it.
 	VM        string `json:"vm,omitempty"`
 	VMName    string `json:"vmName,omitempty"`
 	Region    string `json:"region,omitempty"`
@@ -328,21 +385,36 @@ type PlanRefusal struct {
 	// Reason is the controller's word for it; it may be empty.
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message"`
-	Lack    *Lack  `json:"lack,omitempty"`
-	Kept    bool   `json:"kept"`
+	// Lack has the numbers if a quota is what does not suffice.
+	Lack *Lack `json:"lack,omitempty"`
+	// Kept says that what was last realized stays in force there.
+	Kept bool `json:"kept"`
 }
 
 // Lack has the numbers where a quota does not suffice.
 type Lack struct {
-	Quota          string `json:"quota"`
-	Direction      string `json:"direction,omitempty"`
-	Family         string `json:"family,omitempty"`
-	Needed         int32  `json:"needed"`
-	Available      int32  `json:"available"`
-	WouldDo        int32  `json:"wouldDo"`
-	WouldDoAtLeast bool   `json:"wouldDoAtLeast,omitempty"`
-	TooMany        int32  `json:"tooMany,omitempty"`
-	AtLeast        bool   `json:"atLeast,omitempty"`
+	// Quota is as in spec.awsConfig.quotas or spec.azureConfig.quotas of the account, or a limit of
+	// Azure that nobody raises: securityRulesPerNetworkSecurityGroup,
+	// sourcePrefixesPerNetworkSecurityGroup, destinationPrefixesPerNetworkSecurityGroup or
+	// applicationSecurityGroupsPerNetworkSecurityGroup.
+	Quota string `json:"quota"`
+	// Direction and Family say which rules of an interface are meant; they are empty where groups
+	// are counted.
+	Direction string `json:"direction,omitempty"`
+	Family    string `json:"family,omitempty"`
+	// Needed and Available count rules of one interface, or groups of the region. With AtLeast the
+	// exact number was not looked for: Needed is not less than this.
+	Needed    int32 `json:"needed"`
+	Available int32 `json:"available"`
+	// WouldDo is the smallest value of the quota with which nothing would be lacking for the VM,
+	// other quotas unchanged; with WouldDoAtLeast it is known only that less would not do. It is 0
+	// if the cloud grants no such quota, or nothing is known.
+	WouldDo        int32 `json:"wouldDo"`
+	WouldDoAtLeast bool  `json:"wouldDoAtLeast,omitempty"`
+	// TooMany is how many rules at least have to go, because the cloud grants no quota for as many
+	// as all policies of the VM need; 0 if that is not so, or not known.
+	TooMany int32 `json:"tooMany,omitempty"`
+	AtLeast bool  `json:"atLeast,omitempty"`
 }
 
 // Remedy says which quota to raise, and to what.
@@ -356,7 +428,9 @@ type Remedy struct {
 type PlanNote struct {
 	Region string `json:"region,omitempty"`
 	Object string `json:"object,omitempty"`
-	Name   string `json:"name,omitempty"`
+	// Name is what people call the object, or the VM of an interface.
+	Name string `json:"name,omitempty"`
+	// Policy is set where the remark is about one.
 	Policy string `json:"policy,omitempty"`
 	// Reason is set for warnings.
 	Reason  string `json:"reason,omitempty"`

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	"github.com/nephele-io/nephele/internal/explain"
 	"github.com/nephele-io/nephele/internal/flows"
 	"github.com/nephele-io/nephele/internal/flows/judge"
@@ -136,7 +137,7 @@ func parseEnd(text string) end {
 	return end{name: strings.ToLower(text)}
 }
 
-func (e end) is(x *explain.End, a netip.Addr) bool {
+func (e end) is(x *analysis.End, a netip.Addr) bool {
 	switch {
 	case e.prefix.IsValid():
 		return e.prefix.Contains(a)
@@ -147,7 +148,7 @@ func (e end) is(x *explain.End, a netip.Addr) bool {
 }
 
 // nameOf is how people call an end, and how they may ask for it: NAMESPACE/NAME where it has one.
-func nameOf(x *explain.End) string { return strings.TrimPrefix(x.Title, "VM ") }
+func nameOf(x *analysis.End) string { return strings.TrimPrefix(x.Title, "VM ") }
 
 func (o *options) filter(now time.Time) (*filter, error) {
 	switch {
@@ -402,7 +403,7 @@ func (f *filter) takes(r *flows.Row, j *judge.Judgement) bool {
 
 // concerns reports whether a policy of the name decides.
 func concerns(by *judge.By, name string) bool {
-	is := func(p explain.Policy) bool {
+	is := func(p analysis.Policy) bool {
 		return !p.Hidden && (p.Name == name || p.Namespace != "" && p.Namespace+"/"+p.Name == name)
 	}
 	return by.Rule != nil && is(by.Rule.Policy) || slices.ContainsFunc(by.Policies, is)

@@ -103,7 +103,7 @@ func thenText(e judge.Effect) string {
 func ByText(by *judge.By) string {
 	switch by.Cause {
 	case judge.ByPolicy:
-		return by.Rule.String()
+		return explain.RuleText(*by.Rule)
 	case judge.ByIsolation:
 		return "isolated by " + explain.PoliciesText(by.Policies)
 	case judge.ByNative:

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
 
+	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
@@ -183,7 +184,7 @@ func EdgesOf(rows []flows.Row, j *judge.Judge) ([]recommend.Edge, []judge.Judgem
 }
 
 // refOf is the entity of an end; of others it is empty.
-func refOf(e explain.End) policy.EntityRef {
+func refOf(e analysis.End) policy.EntityRef {
 	for _, kind := range []policy.EntityKind{policy.KindPod, policy.KindExternalEntity, policy.KindNode} {
 		if kind.String() == e.Kind {
 			return policy.EntityRef{Kind: kind, Namespace: e.Namespace, Name: e.Name}

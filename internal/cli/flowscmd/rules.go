@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/explain"
 	"github.com/nephele-io/nephele/internal/flows"
@@ -20,10 +21,10 @@ import (
 // Use is how often a rule decided.
 type Use struct {
 	// Rule is one of a policy; Group and GroupRule are one of a security group that is not ours.
-	Rule      *explain.Rule `json:"rule,omitempty"`
-	Group     string        `json:"group,omitempty"`
-	GroupName string        `json:"groupName,omitempty"`
-	GroupRule string        `json:"groupRule,omitempty"`
+	Rule      *analysis.Rule `json:"rule,omitempty"`
+	Group     string         `json:"group,omitempty"`
+	GroupName string         `json:"groupName,omitempty"`
+	GroupRule string         `json:"groupRule,omitempty"`
 	// Connections counts what it decided, and Last is the last minute of that.
 	Connections int        `json:"connections"`
 	Last        *time.Time `json:"last,omitempty"`
@@ -31,9 +32,9 @@ type Use struct {
 
 // place tells rules apart.
 type place struct {
-	policy     explain.Policy
+	policy     analysis.Policy
 	direction  string
-	index      int
+	index      int32
 	group, own string
 }
 
@@ -83,7 +84,7 @@ func (f *filter) tellRules(cmd *cobra.Command, n Needs) error {
 
 func (u *Use) text() string {
 	if u.Rule != nil {
-		return strings.ToLower(string(u.Rule.Action)) + " by " + u.Rule.String()
+		return strings.ToLower(string(u.Rule.Action)) + " by " + explain.RuleText(*u.Rule)
 	}
 	return "own group " + cmp.Or(u.GroupName, u.Group) + ", " + u.GroupRule
 }
@@ -146,8 +147,8 @@ func usesOf(c *explain.Computation, j *judge.Judge, rows []flows.Row) []Use {
 	return uses
 }
 
-func placeOfRule(r *explain.Rule) place {
-	return place{policy: r.Policy, direction: string(r.Direction), index: r.Index}
+func placeOfRule(r *analysis.Rule) place {
+	return place{policy: r.Policy, direction: r.Direction, index: r.Index}
 }
 
 // addGroup adds the rules of a group that is not ours and that an interface holds.

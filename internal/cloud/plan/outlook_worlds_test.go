@@ -193,7 +193,7 @@ func editedOfVMs(before *cloud.Snapshot, in plan.Input, f *forecast.Forecast) in
 	edited := map[string]bool{}
 	for _, round := range f.Rounds {
 		for _, s := range d.Describe(round.Plan).Steps {
-			if s.Kind == cloud.OpSetInterfaceGroups && selected[s.Target] {
+			if s.Kind == string(cloud.OpSetInterfaceGroups) && selected[s.Target] {
 				edited[s.Target] = true
 			}
 		}

@@ -96,7 +96,7 @@ func TestPrintedForms(t *testing.T) {
 	e := small()
 	p := plan.Compute(e.input(e.History[0], e.cloud()), lower.AWS{}).Plan
 	var b bytes.Buffer
-	if err := render.Describe(p).Print(&b, false); err != nil {
+	if err := render.Print(&b, render.Describe(p), false); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{

@@ -94,7 +94,7 @@ func TestReplacedRulesArePrinted(t *testing.T) {
 	e.History[0].Policies[0].Rules[0].Services[0].To = 1005
 	p := plan.Compute(e.input(e.History[0], f.clone()), e.lowerer()).Plan
 	var text strings.Builder
-	if err := render.Describe(p).Print(&text, false); err != nil {
+	if err := render.Print(&text, render.Describe(p), false); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{

@@ -538,7 +538,7 @@ func (l *lab) unsettled() string {
 
 func printed(p plan.Plan) string {
 	var b strings.Builder
-	if err := render.Describe(p).Print(&b, false); err != nil {
+	if err := render.Print(&b, render.Describe(p), false); err != nil {
 		return err.Error()
 	}
 	return b.String()

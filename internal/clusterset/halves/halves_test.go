@@ -59,8 +59,8 @@ func TestUnpackIsStrict(t *testing.T) {
 // TestOf: several addresses have one answer if all do the same.
 func TestOf(t *testing.T) {
 	allow, drop := &analysis.Decision{Outcome: "Allow"}, &analysis.Decision{Outcome: "Drop"}
-	of := func(s analysis.FlowReviewStatus, side string) string {
-		d, why := Of(&s, side)
+	of := func(s analysis.FlowAnswer, side string) string {
+		d, why := Of(&analysis.FlowReviewStatus{FlowAnswer: s}, side)
 		if d == nil {
 			return why
 		}
@@ -68,9 +68,9 @@ func TestOf(t *testing.T) {
 	}
 	flows := []analysis.Flow{{Egress: allow, Ingress: allow}, {Egress: allow, Ingress: drop}}
 	for _, c := range [][2]string{
-		{of(analysis.FlowReviewStatus{Egress: allow, Ingress: drop}, Egress), "Allow"}, {of(analysis.FlowReviewStatus{Egress: allow, Ingress: drop}, Ingress), "Drop"},
-		{of(analysis.FlowReviewStatus{Flows: flows}, Egress), "Allow"}, {of(analysis.FlowReviewStatus{Flows: flows}, Ingress), "it depends on which of several addresses it is: ask there"},
-		{of(analysis.FlowReviewStatus{}, Egress), "it says nothing of it"},
+		{of(analysis.FlowAnswer{Egress: allow, Ingress: drop}, Egress), "Allow"}, {of(analysis.FlowAnswer{Egress: allow, Ingress: drop}, Ingress), "Drop"},
+		{of(analysis.FlowAnswer{Flows: flows}, Egress), "Allow"}, {of(analysis.FlowAnswer{Flows: flows}, Ingress), "it depends on which of several addresses it is: ask there"},
+		{of(analysis.FlowAnswer{}, Egress), "it says nothing of it"},
 	} {
 		if c[0] != c[1] {
 			t.Errorf("%s, want %s", c[0], c[1])

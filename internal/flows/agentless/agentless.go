@@ -13,8 +13,8 @@ import (
 	"strings"
 	"time"
 
+	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
-	"github.com/nephele-io/nephele/internal/explain"
 	"github.com/nephele-io/nephele/internal/flows"
 	"github.com/nephele-io/nephele/internal/flows/judge"
 	"github.com/nephele-io/nephele/internal/flows/live"
@@ -37,7 +37,7 @@ type Picture struct {
 	// Since is from when on policies, machines and groups are as they are now.
 	Since time.Time
 	// UID returns that of a policy, empty if it is not known.
-	UID func(explain.Policy) string
+	UID func(analysis.Policy) string
 }
 
 // Entries judges rows.
@@ -87,7 +87,7 @@ func (p *Picture) entry(r *flows.Row, j *judge.Judgement) *live.Entry {
 func count(n uint64) int64 { return int64(min(n, 1<<53)) }
 
 // owner is who had the address of an end then, and whether it is who the row was judged for.
-func (p *Picture) owner(end *explain.End, e *live.Entry, client bool) (live.Owner, bool) {
+func (p *Picture) owner(end *analysis.End, e *live.Entry, client bool) (live.Owner, bool) {
 	a, own := e.Server, e.Direction == "In"
 	if client {
 		a, own = e.Client, e.Direction == "Out"
@@ -112,13 +112,13 @@ func (p *Picture) cause(r *flows.Row, by *judge.By) live.Cause {
 	if r.Direction == cloud.Egress {
 		direction = "Out"
 	}
-	named := func(cause string, x explain.Policy) live.Cause {
-		return live.Cause{Cause: cause, Type: string(x.Type), Namespace: x.Namespace, Name: x.Name, UID: p.UID(x), Direction: direction}
+	named := func(cause string, x analysis.Policy) live.Cause {
+		return live.Cause{Cause: cause, Type: x.Type, Namespace: x.Namespace, Name: x.Name, UID: p.UID(x), Direction: direction}
 	}
 	switch by.Cause {
 	case judge.ByPolicy:
 		c := named("Policy", by.Rule.Policy)
-		if c.Rule, c.Index = by.Rule.Name, int32(by.Rule.Index); by.Rule.Policy.Type == policy.KubernetesNetworkPolicy {
+		if c.Rule, c.Index = by.Rule.Name, by.Rule.Index; by.Rule.Policy.Type == string(policy.KubernetesNetworkPolicy) {
 			c.Rule, c.Index = "", -1 // as agents tell it
 		}
 		return c

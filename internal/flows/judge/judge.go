@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/netip"
 
+	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/explain"
 	"github.com/nephele-io/nephele/internal/flows"
@@ -61,15 +62,15 @@ const (
 
 // By is what decides.
 type By struct {
-	Cause    Cause            `json:"cause"`
-	Rule     *explain.Rule    `json:"rule,omitempty"`
-	Policies []explain.Policy `json:"policies,omitempty"`
-	Group    *explain.Group   `json:"group,omitempty"`
+	Cause    Cause             `json:"cause"`
+	Rule     *analysis.Rule    `json:"rule,omitempty"`
+	Policies []analysis.Policy `json:"policies,omitempty"`
+	Group    *analysis.Group   `json:"group,omitempty"`
 	// GroupRule is the rule of the group, in words.
-	GroupRule string            `json:"groupRule,omitempty"`
-	Account   string            `json:"account,omitempty"`
-	ACL       *explain.ACLEntry `json:"acl,omitempty"`
-	Why       string            `json:"why,omitempty"`
+	GroupRule string             `json:"groupRule,omitempty"`
+	Account   string             `json:"account,omitempty"`
+	ACL       *analysis.ACLEntry `json:"acl,omitempty"`
+	Why       string             `json:"why,omitempty"`
 }
 
 // Disagreement is how what was seen differs from the verdict.
@@ -116,8 +117,8 @@ type Judgement struct {
 	Wanted   Verdict `json:"wanted"`
 	WantedBy By      `json:"wantedBy"`
 	// From and To are the ends.
-	From explain.End `json:"from"`
-	To   explain.End `json:"to"`
+	From analysis.End `json:"from"`
+	To   analysis.End `json:"to"`
 	// Differs is how what was seen differs from Verdict.
 	Differs Disagreement `json:"differs,omitempty"`
 	// Effect is what becomes of it.
@@ -146,7 +147,7 @@ type question struct {
 type answer struct {
 	verdict, wanted Verdict
 	by, wantedBy    By
-	from, to        explain.End
+	from, to        analysis.End
 }
 
 // New returns a Judge by the policies and clouds of a computation.
@@ -155,7 +156,7 @@ func New(c *explain.Computation) *Judge {
 }
 
 // Rules returns the rules of all policies.
-func (j *Judge) Rules() []explain.Rule { return j.witness.Rules() }
+func (j *Judge) Rules() []analysis.Rule { return j.witness.Rules() }
 
 // Judge judges a row. It turns a row without ports whose beginning is a guess if the other end may
 // begin such connections, and the one that was guessed may not.
@@ -269,8 +270,8 @@ func (j *Judge) ask(q question) answer {
 	return out
 }
 
-func addressOnly(a netip.Addr) explain.End {
-	return explain.End{Addresses: []string{a.String()}, Title: a.String()}
+func addressOnly(a netip.Addr) analysis.End {
+	return analysis.End{Addresses: []string{a.String()}, Title: a.String()}
 }
 
 func whyOf(err error) string {
@@ -285,7 +286,7 @@ func whyOf(err error) string {
 
 // stoppedHere is the network ACL that stops the packet on the side of the interface that saw it;
 // nil if none does.
-func stoppedHere(p *explain.Path, d cloud.Direction) *explain.ACLEntry {
+func stoppedHere(p *analysis.Path, d cloud.Direction) *analysis.ACLEntry {
 	if p == nil || p.StoppedBy == nil || p.StoppedBy.Answer || p.StoppedBy.Egress != (d == cloud.Egress) {
 		return nil
 	}
@@ -293,9 +294,9 @@ func stoppedHere(p *explain.Path, d cloud.Direction) *explain.ACLEntry {
 }
 
 // verdictOf says what a decision means at the interface.
-func verdictOf(d *explain.Decision) (Verdict, By) {
+func verdictOf(d *analysis.Decision) (Verdict, By) {
 	by := causeOf(d)
-	switch d.Outcome {
+	switch policy.Outcome(d.Outcome) {
 	case policy.OutcomeAllow:
 		return Allow, by
 	case policy.OutcomeDrop, policy.OutcomeReject:
@@ -305,7 +306,7 @@ func verdictOf(d *explain.Decision) (Verdict, By) {
 }
 
 // causeOf says what a decision comes from.
-func causeOf(d *explain.Decision) By {
+func causeOf(d *analysis.Decision) By {
 	switch {
 	case d.Failsafe != "":
 		return By{Cause: ByFailsafe, Account: d.Failsafe}
@@ -325,7 +326,7 @@ func causeOf(d *explain.Decision) By {
 	return By{Cause: ByNobody}
 }
 
-func byGroups(cause Cause, g *explain.Groups) By {
+func byGroups(cause Cause, g *analysis.Groups) By {
 	if g == nil {
 		return By{Cause: cause}
 	}

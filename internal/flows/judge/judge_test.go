@@ -3,6 +3,7 @@ package judge
 import (
 	"testing"
 
+	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/explain"
 	"github.com/nephele-io/nephele/internal/flows"
@@ -11,10 +12,10 @@ import (
 // TestDiffers: what the interface of a machine with an agent lets pass may be dropped on the
 // machine; what it drops though policies allow it is cut there as anywhere.
 func TestDiffers(t *testing.T) {
-	agent, none := explain.End{Agent: explain.AgentOurs}, explain.End{}
+	agent, none := analysis.End{Agent: explain.AgentOurs}, analysis.End{}
 	for what, c := range map[string]struct {
 		row      flows.Key
-		from, to explain.End
+		from, to analysis.End
 		verdict  Verdict
 		want     Disagreement
 	}{

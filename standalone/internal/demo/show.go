@@ -87,7 +87,7 @@ func (s *story) showPlan(ctx context.Context) error {
 		return fmt.Errorf("compute the plan: %w", err)
 	}
 	var b strings.Builder
-	if err := planrender.Describe(result.Plan).Print(&b, false); err != nil {
+	if err := planrender.Print(&b, planrender.Describe(result.Plan), false); err != nil {
 		return err
 	}
 	s.print(b.String())

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
@@ -52,63 +53,12 @@ func NewDescriber(s Setting) *Describer {
 	return d
 }
 
-// Document is a plan in the form that is printed, for people and for programs.
-type Document struct {
-	Account string `json:"account"`
-	// Partial is true if a further plan follows when this one is done.
-	Partial bool           `json:"partial,omitempty"`
-	Summary plan.Summary   `json:"summary"`
-	Steps   []DocumentStep `json:"steps"`
-	// GroupNames are what people call the groups that the steps name by ID.
-	GroupNames map[string]string `json:"groupNames,omitempty"`
-}
-
-// DocumentStep is one operation.
-type DocumentStep struct {
-	Region  string       `json:"region"`
-	Network string       `json:"network,omitempty"`
-	Kind    cloud.OpKind `json:"kind"`
-	// Target is the ID of what is changed; empty for a group that the plan creates, which Name
-	// identifies within the network.
-	Target string `json:"target,omitempty"`
-	Name   string `json:"name,omitempty"`
-	// NameKnownWhenApplied says that Name only stands for the name that the new group will get.
-	NameKnownWhenApplied bool     `json:"nameKnownWhenApplied,omitempty"`
-	Others               []string `json:"others,omitempty"`
-	// VMs are the VMs of the interfaces Target and Others, by name.
-	VMs   []string       `json:"vms,omitempty"`
-	Rules []DocumentRule `json:"rules,omitempty"`
-	// Replaced has the former form of each of Rules.
-	Replaced []DocumentRule `json:"replaced,omitempty"`
-	// Removed are the rules that go by the step that brings Rules.
-	Removed []DocumentRule `json:"removed,omitempty"`
-	// GroupsBefore and Groups are what the interface holds before and after, by ID, new groups by
-	// name.
-	GroupsBefore []string          `json:"groupsBefore,omitempty"`
-	Groups       []string          `json:"groups,omitempty"`
-	Tags         map[string]string `json:"tags,omitempty"`
-	Reason       string            `json:"reason,omitempty"`
-	// Policies are those that the operation is made for.
-	Policies []string `json:"policies,omitempty"`
-}
-
-// DocumentRule is a rule of a security group.
-type DocumentRule struct {
-	Direction cloud.Direction `json:"direction"`
-	Protocol  int             `json:"protocol"`
-	From      int             `json:"from"`
-	To        int             `json:"to"`
-	Peer      string          `json:"peer"`
-	// Failsafe is true if a failsafe flow is what the rule allows.
-	Failsafe bool `json:"failsafe,omitempty"`
-	// Text says it for people.
-	Text string `json:"text"`
-}
-
 // Describe returns the plan with what the setting tells about it. The next plan is described as
 // following it.
-func (d *Describer) Describe(p plan.Plan) Document {
-	out := Document{Account: p.Account, Partial: p.Partial, Summary: p.Summary(), Steps: make([]DocumentStep, 0, len(p.Steps)), GroupNames: map[string]string{}}
+func (d *Describer) Describe(p plan.Plan) analysis.PlanDocument {
+	out := analysis.PlanDocument{
+		Account: p.Account, Partial: p.Partial, Summary: summaryOf(p.Summary()), Steps: make([]analysis.PlanStep, 0, len(p.Steps)), GroupNames: map[string]string{},
+	}
 	for _, st := range p.Steps {
 		if st.Op.Kind == cloud.OpCreateGroup {
 			id := model.PlannedID(st.Network, st.Op.Group.Name)
@@ -127,10 +77,18 @@ func (d *Describer) Describe(p plan.Plan) Document {
 	return out
 }
 
-func (d *Describer) step(st plan.Step) DocumentStep {
+func summaryOf(s plan.Summary) analysis.PlanSummary {
+	return analysis.PlanSummary{
+		GroupsCreated: int32(s.GroupsCreated), GroupsChanged: int32(s.GroupsChanged), GroupsDeleted: int32(s.GroupsDeleted),
+		RulesAdded: int32(s.RulesAdded), RulesRemoved: int32(s.RulesRemoved), RulesReplaced: int32(s.RulesReplaced),
+		Interfaces: int32(s.Interfaces), InterfaceEdits: int32(s.InterfaceEdits), Tagged: int32(s.Tagged), Steps: int32(s.Steps),
+	}
+}
+
+func (d *Describer) step(st plan.Step) analysis.PlanStep {
 	op := st.Op
-	out := DocumentStep{
-		Region: st.Scope.Region, Network: st.Network, Kind: op.Kind, Target: op.Target, Others: op.Others, Name: d.group(model.PlannedID(st.Network, op.Group.Name)),
+	out := analysis.PlanStep{
+		Region: st.Scope.Region, Network: st.Network, Kind: string(op.Kind), Target: op.Target, Others: op.Others, Name: d.group(model.PlannedID(st.Network, op.Group.Name)),
 		Rules: d.rules(st, op.Rules), Replaced: d.rules(st, op.Replaced), Tags: op.Tags, Reason: op.Reason,
 	}
 	if op.Kind == cloud.OpSetRules { // what stays is no news
@@ -162,7 +120,7 @@ func (d *Describer) step(st plan.Step) DocumentStep {
 }
 
 // subject is what the step changes: an ID, or the name of a group that is still to be created.
-func (s *DocumentStep) subject() string { return cmp.Or(s.Target, s.Name) }
+func subject(s *analysis.PlanStep) string { return cmp.Or(s.Target, s.Name) }
 
 // group names a group by its ID, or by its label or name if it is still to be created.
 func (d *Describer) group(id string) string {
@@ -190,7 +148,7 @@ func (d *Describer) Relabel(text string) string {
 	return text
 }
 
-func (d *Describer) rules(st plan.Step, in []cloud.Rule) (out []DocumentRule) {
+func (d *Describer) rules(st plan.Step, in []cloud.Rule) (out []analysis.PlanRule) {
 	for _, r := range in {
 		named := r
 		if id := r.Peer.GroupID; strings.HasPrefix(id, model.PlannedGroupID) {
@@ -198,8 +156,8 @@ func (d *Describer) rules(st plan.Step, in []cloud.Rule) (out []DocumentRule) {
 		} else if name := r.Peer.GroupName; name != "" {
 			named.Peer.GroupName = d.group(model.PlannedID(st.Network, name))
 		}
-		doc := DocumentRule{
-			Direction: r.Direction, Protocol: r.Match.Protocol, From: r.Match.From, To: r.Match.To, Peer: named.Peer.String(),
+		doc := analysis.PlanRule{
+			Direction: string(r.Direction), Protocol: int32(r.Match.Protocol), From: int32(r.Match.From), To: int32(r.Match.To), Peer: named.Peer.String(),
 			Failsafe: slices.ContainsFunc(d.Failsafe, func(f plan.FailsafeFlow) bool { return within(f, r) }), Text: named.String(),
 		}
 		if name := d.names[r.Peer.GroupID]; name != "" {

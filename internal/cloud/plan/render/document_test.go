@@ -49,7 +49,7 @@ func TestDescribePlansInARow(t *testing.T) {
 	})
 	var b strings.Builder
 	for _, p := range []plan.Plan{first, second} {
-		if err := d.Describe(p).Print(&b, false); err != nil {
+		if err := render.Print(&b, d.Describe(p), false); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -69,7 +69,7 @@ Plan: 0 groups to create, 0 to change, 0 to delete; 0 rules to add, 0 to remove;
 		t.Errorf("got\n%s\nwant\n%s", b.String(), want)
 	}
 	b.Reset()
-	if err := render.Describe(first).Print(&b, false); err != nil || !strings.Contains(b.String(), "  ~ interfaces eni-2, eni-3: groups = hash  # take over, for vms/db\n") {
+	if err := render.Print(&b, render.Describe(first), false); err != nil || !strings.Contains(b.String(), "  ~ interfaces eni-2, eni-3: groups = hash  # take over, for vms/db\n") {
 		t.Errorf("%v: without a setting\n%s", err, b.String())
 	}
 }

@@ -7,12 +7,13 @@ import (
 	"slices"
 	"strings"
 
+	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 )
 
 // Summary says in words what a plan counts.
-func Summary(s plan.Summary) string {
+func Summary(s analysis.PlanSummary) string {
 	if s.Steps == 0 {
 		return "nothing to do"
 	}
@@ -21,30 +22,30 @@ func Summary(s plan.Summary) string {
 		replaced = fmt.Sprintf("%d to replace, ", s.RulesReplaced)
 	}
 	return fmt.Sprintf("%s to create, %d to change, %d to delete; %s to add, %s%d to remove; %s to set in %s; %s; %s",
-		cloud.Counted(s.GroupsCreated, "group"), s.GroupsChanged, s.GroupsDeleted, cloud.Counted(s.RulesAdded, "rule"), replaced, s.RulesRemoved,
-		cloud.Counted(s.Interfaces, "interface"), cloud.Counted(s.InterfaceEdits, "edit"), cloud.Counted(s.Tagged, "tag edit"), cloud.Counted(s.Steps, "operation"))
+		cloud.Counted(int(s.GroupsCreated), "group"), s.GroupsChanged, s.GroupsDeleted, cloud.Counted(int(s.RulesAdded), "rule"), replaced, s.RulesRemoved,
+		cloud.Counted(int(s.Interfaces), "interface"), cloud.Counted(int(s.InterfaceEdits), "edit"), cloud.Counted(int(s.Tagged), "tag edit"), cloud.Counted(int(s.Steps), "operation"))
 }
 
 // Describe returns a plan with what it tells by itself.
-func Describe(p plan.Plan) Document { return NewDescriber(Setting{}).Describe(p) }
+func Describe(p plan.Plan) analysis.PlanDocument { return NewDescriber(Setting{}).Describe(p) }
 
-// Print writes the plan for people, in the form they know from Terraform: + for what comes, ~ for
+// Print writes a plan for people, in the form they know from Terraform: + for what comes, ~ for
 // what changes, - for what goes. Interfaces that are changed alike one after the other are one
 // line, unless all are wanted.
-func (d Document) Print(w io.Writer, all bool) error {
+func Print(w io.Writer, d analysis.PlanDocument, all bool) error {
 	var b strings.Builder
 	region := ""
 	for i := 0; i < len(d.Steps); {
-		st := d.Steps[i]
+		st := &d.Steps[i]
 		if st.Region != region {
 			region = st.Region
 			fmt.Fprintf(&b, "region %s\n", region)
 		}
-		alike := []DocumentStep{st}
-		for i++; i < len(d.Steps) && !all && st.alike(d.Steps[i]); i++ {
-			alike = append(alike, d.Steps[i])
+		same := []analysis.PlanStep{*st}
+		for i++; i < len(d.Steps) && !all && alike(st, &d.Steps[i]); i++ {
+			same = append(same, d.Steps[i])
 		}
-		d.printStep(&b, alike, all)
+		printStep(&b, &d, same, all)
 	}
 	fmt.Fprintf(&b, "Plan: %s.\n", Summary(d.Summary))
 	if d.Partial {
@@ -56,15 +57,15 @@ func (d Document) Print(w io.Writer, all bool) error {
 
 // alike reports whether two interfaces get the same groups in place of the same ones, for the same
 // reason.
-func (s DocumentStep) alike(o DocumentStep) bool {
-	return s.Kind == cloud.OpSetInterfaceGroups && o.Kind == s.Kind && o.Region == s.Region && o.Network == s.Network && o.Reason == s.Reason &&
+func alike(s, o *analysis.PlanStep) bool {
+	return s.Kind == string(cloud.OpSetInterfaceGroups) && o.Kind == s.Kind && o.Region == s.Region && o.Network == s.Network && o.Reason == s.Reason &&
 		slices.Equal(s.GroupsBefore, o.GroupsBefore) && slices.Equal(s.Groups, o.Groups) && slices.Equal(s.Policies, o.Policies)
 }
 
 // printStep prints a step, or several that are alike.
-func (d Document) printStep(b *strings.Builder, alike []DocumentStep, all bool) {
-	st := alike[0]
-	switch st.Kind {
+func printStep(b *strings.Builder, d *analysis.PlanDocument, same []analysis.PlanStep, all bool) {
+	st := &same[0]
+	switch cloud.OpKind(st.Kind) {
 	case cloud.OpCreateGroup:
 		known := ""
 		if st.NameKnownWhenApplied {
@@ -72,32 +73,32 @@ func (d Document) printStep(b *strings.Builder, alike []DocumentStep, all bool) 
 		}
 		fmt.Fprintf(b, "  + security group %s%s in %s", st.Name, known, st.Network)
 	case cloud.OpDeleteGroup:
-		fmt.Fprintf(b, "  - security group %s", d.named(st.subject()))
+		fmt.Fprintf(b, "  - security group %s", named(d, subject(st)))
 	case cloud.OpAddRules, cloud.OpRemoveRules, cloud.OpReplaceRules, cloud.OpSetRules:
-		fmt.Fprintf(b, "  ~ security group %s", d.named(st.subject()))
+		fmt.Fprintf(b, "  ~ security group %s", named(d, subject(st)))
 	case cloud.OpSetInterfaceGroups:
-		fmt.Fprintf(b, "  ~ %s: groups ", interfaces(alike, all))
+		fmt.Fprintf(b, "  ~ %s: groups ", interfaces(same, all))
 		if len(st.GroupsBefore) > 0 {
-			fmt.Fprintf(b, "%s -> %s", d.groups(st.GroupsBefore), d.groups(st.Groups))
+			fmt.Fprintf(b, "%s -> %s", groups(d, st.GroupsBefore), groups(d, st.Groups))
 		} else {
-			fmt.Fprintf(b, "= %s", d.groups(st.Groups))
+			fmt.Fprintf(b, "= %s", groups(d, st.Groups))
 		}
 	case cloud.OpTag:
-		fmt.Fprintf(b, "  + tags on %s", st.tagged(all))
+		fmt.Fprintf(b, "  + tags on %s", tagged(st, all))
 	case cloud.OpUntag:
-		fmt.Fprintf(b, "  - tags on %s", st.tagged(all))
+		fmt.Fprintf(b, "  - tags on %s", tagged(st, all))
 	}
-	if why := st.why(all); why != "" {
-		fmt.Fprintf(b, "  # %s", why)
+	if text := why(st, all); text != "" {
+		fmt.Fprintf(b, "  # %s", text)
 	}
 	b.WriteByte('\n')
-	st.printContents(b)
+	printContents(b, st)
 }
 
 // printContents prints the rules and tags of a step.
-func (s DocumentStep) printContents(b *strings.Builder) {
+func printContents(b *strings.Builder, s *analysis.PlanStep) {
 	sign := "+"
-	if s.Kind == cloud.OpRemoveRules || s.Kind == cloud.OpUntag {
+	if s.Kind == string(cloud.OpRemoveRules) || s.Kind == string(cloud.OpUntag) {
 		sign = "-"
 	}
 	for _, r := range s.Removed {
@@ -108,13 +109,13 @@ func (s DocumentStep) printContents(b *strings.Builder) {
 		if r.Failsafe {
 			mark = "  # failsafe"
 		}
-		if s.Kind == cloud.OpReplaceRules {
+		if s.Kind == string(cloud.OpReplaceRules) {
 			fmt.Fprintf(b, "      ~ %s -> %s%s\n", s.Replaced[i].Text, r.Text, mark)
 			continue
 		}
 		fmt.Fprintf(b, "      %s %s%s\n", sign, r.Text, mark)
 	}
-	if s.Kind == cloud.OpCreateGroup {
+	if s.Kind == string(cloud.OpCreateGroup) {
 		return
 	}
 	for _, k := range slices.Sorted(maps.Keys(s.Tags)) {
@@ -127,7 +128,7 @@ func (s DocumentStep) printContents(b *strings.Builder) {
 }
 
 // why is the reason with the policies.
-func (s DocumentStep) why(all bool) string {
+func why(s *analysis.PlanStep, all bool) string {
 	parts := make([]string, 0, 2)
 	if s.Reason != "" {
 		parts = append(parts, s.Reason)
@@ -143,9 +144,9 @@ func (s DocumentStep) why(all bool) string {
 }
 
 // interfaces names the interfaces of steps and their VMs.
-func interfaces(alike []DocumentStep, all bool) string {
+func interfaces(alike []analysis.PlanStep, all bool) string {
 	if len(alike) == 1 {
-		return "interface " + alike[0].subject() + of(alike[0].VMs, all)
+		return "interface " + subject(&alike[0]) + of(alike[0].VMs, all)
 	}
 	var ids, vms []string
 	for _, st := range alike {
@@ -170,30 +171,30 @@ func of(vms []string, all bool) string {
 }
 
 // tagged names what is tagged.
-func (s DocumentStep) tagged(all bool) string {
+func tagged(s *analysis.PlanStep, all bool) string {
 	switch {
 	case len(s.Others) == 0:
-		return s.subject() + of(s.VMs, all)
+		return subject(s) + of(s.VMs, all)
 	case all:
-		return strings.Join(append([]string{s.subject()}, s.Others...), ", ") + of(s.VMs, all)
+		return strings.Join(append([]string{subject(s)}, s.Others...), ", ") + of(s.VMs, all)
 	case len(s.VMs) == 0:
-		return fmt.Sprintf("%s and %d more", s.subject(), len(s.Others))
+		return fmt.Sprintf("%s and %d more", subject(s), len(s.Others))
 	}
 	return fmt.Sprintf("%d interfaces%s", len(s.Others)+1, of(s.VMs, all))
 }
 
 // named is a group's ID with its name.
-func (d Document) named(group string) string {
+func named(d *analysis.PlanDocument, group string) string {
 	if name := d.GroupNames[group]; name != "" {
 		return group + " (" + name + ")"
 	}
 	return group
 }
 
-func (d Document) groups(ids []string) string {
+func groups(d *analysis.PlanDocument, ids []string) string {
 	out := make([]string, len(ids))
 	for i, id := range ids {
-		out[i] = d.named(id)
+		out[i] = named(d, id)
 	}
 	return strings.Join(out, ", ")
 }
