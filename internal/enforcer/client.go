@@ -17,6 +17,7 @@ import (
 
 	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
+	stats "github.com/nephele-io/nephele/api/stats/v1alpha1"
 )
 
 const (
@@ -186,21 +187,31 @@ func (c *Client) Statistics(ctx context.Context, s *v1beta2.NodeStatsSummary) er
 
 // Traffic posts what an enforcer has seen of connections.
 func (c *Client) Traffic(ctx context.Context, r *analysis.TrafficReport) error {
+	r.APIVersion, r.Kind = analysis.GroupVersion().String(), "TrafficReport"
+	return c.post(ctx, "traffic", analysis.GroupVersion().String()+"/trafficreports", r)
+}
+
+// Latency posts what a Node has measured of its way to the others.
+func (c *Client) Latency(ctx context.Context, s *stats.NodeLatencyStats) error {
+	s.APIVersion, s.Kind = stats.GroupVersion().String(), "NodeLatencyStats"
+	return c.post(ctx, "latency", stats.GroupVersion().String()+"/nodelatencystats", s)
+}
+
+// post posts an object to a path below /apis.
+func (c *Client) post(ctx context.Context, what, path string, object any) error {
 	client, err := c.rest()
 	if err != nil {
 		return err
 	}
-	r.APIVersion, r.Kind = analysis.GroupVersion().String(), "TrafficReport"
-	body, err := json.Marshal(r)
+	body, err := json.Marshal(object)
 	if err != nil {
-		return fmt.Errorf("send traffic: %w", err)
+		return fmt.Errorf("send %s: %w", what, err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, reportLimit)
 	defer cancel()
-	path := "/apis/" + analysis.GroupVersion().String() + "/trafficreports"
-	err = client.Post().AbsPath(path).SetHeader("Content-Type", runtime.ContentTypeJSON).SetHeader("Accept", runtime.ContentTypeJSON).Body(body).MaxRetries(0).Do(ctx).Error()
+	err = client.Post().AbsPath("/apis/"+path).SetHeader("Content-Type", runtime.ContentTypeJSON).SetHeader("Accept", runtime.ContentTypeJSON).Body(body).MaxRetries(0).Do(ctx).Error()
 	if err != nil {
-		return fmt.Errorf("send traffic: %w", err)
+		return fmt.Errorf("send %s: %w", what, err)
 	}
 	return nil
 }

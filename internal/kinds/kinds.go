@@ -181,6 +181,8 @@ func All() []Kind {
 			Explained|Withheld|Shown|Bundled).topic("agentinfos"),
 		row[antreav1beta1.AntreaControllerInfo, antreav1beta1.AntreaControllerInfoList](antrea, "AntreaControllerInfo", "antreacontrollerinfos", clusterWide,
 			Shown|Bundled),
+		row[antreav1alpha1.PacketCapture, antreav1alpha1.PacketCaptureList](antreav1alpha1.GroupVersion(), "PacketCapture", "packetcaptures", clusterWide, Bundled),
+		row[antreav1alpha1.NodeLatencyMonitor, antreav1alpha1.NodeLatencyMonitorList](antreav1alpha1.GroupVersion(), "NodeLatencyMonitor", "nodelatencymonitors", clusterWide, Bundled),
 		row[antreav1beta1.Traceflow, antreav1beta1.TraceflowList](antrea, "Traceflow", "traceflows", clusterWide, Bundled),
 		row[cloudv1.CloudProviderAccount, cloudv1.CloudProviderAccountList](cloud, "CloudProviderAccount", "cloudprovideraccounts", namespaced, imported).
 			topic("accounts"),

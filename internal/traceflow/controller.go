@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/nephele-io/nephele/api/antrea/v1alpha1"
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	"github.com/nephele-io/nephele/internal/platform/recovered"
 )
@@ -50,11 +51,13 @@ type Controller struct {
 
 	// given are the tags that this process has given, which a cache may not tell yet.
 	given map[types.UID]int8
+	// assigned are the Nodes that this process has assigned PacketCaptures to, in the same way.
+	assigned map[types.UID]string
 }
 
 // Start runs Traceflows until ctx ends. It is a manager.Runnable.
 func (c *Controller) Start(ctx context.Context) error {
-	c.given = map[types.UID]int8{}
+	c.given, c.assigned = map[types.UID]int8{}, map[types.UID]string{}
 	wake := make(chan struct{}, 1)
 	enqueue := func(any) {
 		select {
@@ -66,9 +69,13 @@ func (c *Controller) Start(ctx context.Context) error {
 	defer tick.Stop()
 	for following, busy := false, false; ; {
 		if !following {
-			informer, err := c.Informers.GetInformer(ctx, &v1beta1.Traceflow{}, cache.BlockUntilSynced(false))
-			if err == nil {
-				_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{AddFunc: enqueue, UpdateFunc: func(_, o any) { enqueue(o) }, DeleteFunc: enqueue})
+			var err error
+			for _, kind := range []client.Object{&v1beta1.Traceflow{}, &v1alpha1.PacketCapture{}} {
+				informer, missing := c.Informers.GetInformer(ctx, kind, cache.BlockUntilSynced(false))
+				if missing == nil {
+					_, missing = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{AddFunc: enqueue, UpdateFunc: func(_, o any) { enqueue(o) }, DeleteFunc: enqueue})
+				}
+				err = cmp.Or(err, missing)
 			}
 			if following = err == nil; !following {
 				if !meta.IsNoMatchError(err) {
@@ -92,7 +99,10 @@ func (c *Controller) Start(ctx context.Context) error {
 			}
 		}
 		busy = true
-		if fault := recovered.Do(func() { busy = c.look(ctx) }); fault != nil {
+		if fault := recovered.Do(func() {
+			traced := c.look(ctx)
+			busy = c.lookCaptures(ctx) || traced
+		}); fault != nil {
 			c.Log.Error(fault, "A panic was recovered while Traceflows were looked after", "stack", recovered.StackOf(fault))
 		}
 	}

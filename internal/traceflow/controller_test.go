@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
+	"github.com/nephele-io/nephele/api/antrea/v1alpha1"
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 )
 
@@ -28,16 +29,16 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, v1beta1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, v1alpha1.AddToScheme, v1beta1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)
 		}
 	}
 	byName := func(o client.Object) []string { return []string{o.GetName()} }
-	c := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&v1beta1.Traceflow{}).
+	c := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&v1beta1.Traceflow{}, &v1alpha1.PacketCapture{}).
 		WithIndex(&corev1.Pod{}, "metadata.name", byName).WithIndex(&corev1.Service{}, "metadata.name", byName).Build()
 	clock := clocktesting.NewFakeClock(time.Unix(1_800_000_000, 0))
-	w := &world{&Controller{Client: c, Reader: c, Clock: clock, Log: logr.Discard(), given: map[types.UID]int8{}}, t, clock}
+	w := &world{&Controller{Client: c, Reader: c, Clock: clock, Log: logr.Discard(), given: map[types.UID]int8{}, assigned: map[types.UID]string{}}, t, clock}
 	pod := func(name, node string, ips ...string) {
 		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}, Spec: corev1.PodSpec{NodeName: node, HostNetwork: name == "host"}}
 		for _, ip := range ips {
@@ -206,5 +207,68 @@ func TestEnds(t *testing.T) {
 	w.look(t.Context())
 	if s := w.status("lost"); s.Phase != v1beta1.TraceflowFailed || !strings.Contains(s.Reason, "lost between the Nodes") {
 		t.Errorf("%+v", s)
+	}
+}
+
+// TestCaptures assigns PacketCaptures to Nodes: which, how many at once, and until when.
+func TestCaptures(t *testing.T) {
+	w := newWorld(t)
+	pod := func(name string) v1alpha1.CaptureEnd {
+		return v1alpha1.CaptureEnd{Pod: &v1alpha1.CapturePod{Namespace: "shop", Name: name}}
+	}
+	status := func(name string) v1alpha1.PacketCaptureStatus {
+		var o v1alpha1.PacketCapture
+		if err := w.Client.Get(t.Context(), client.ObjectKey{Name: name}, &o); err != nil {
+			t.Fatal(err)
+		}
+		return o.Status
+	}
+	capture := func(name string, s v1alpha1.PacketCaptureSpec) {
+		s.CaptureConfig.FirstN.Number = 5
+		w.create(&v1alpha1.PacketCapture{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), CreationTimestamp: metav1.NewTime(w.clock.Now())}, Spec: s})
+	}
+	address := "192.0.2.1"
+	for _, c := range []struct {
+		name string
+		spec v1alpha1.PacketCaptureSpec
+		want string
+	}{
+		{"source", v1alpha1.PacketCaptureSpec{Source: pod("web"), Destination: pod("db")}, "node0 10.244.0.2 10.244.1.2 false"},
+		{"destination", v1alpha1.PacketCaptureSpec{Source: pod("web"), Destination: pod("db"), CapturePoint: v1alpha1.CaptureAtDestination}, "node1 10.244.0.2 10.244.1.2 true"},
+		{"from", v1alpha1.PacketCaptureSpec{Source: v1alpha1.CaptureEnd{IP: &address}, Destination: pod("db")}, "node1 192.0.2.1 10.244.1.2 true"},
+		{"all", v1alpha1.PacketCaptureSpec{Source: pod("web"), Packet: &v1alpha1.CapturePacket{IPFamily: "IPv6"}}, "node0 fd00::2  false"},
+		{"family", v1alpha1.PacketCaptureSpec{Source: pod("web"), Destination: pod("six")}, "packet.ipFamily"},
+		{"none", v1alpha1.PacketCaptureSpec{Source: pod("none")}, "there is no Pod shop/none"},
+	} {
+		capture(c.name, c.spec)
+		w.lookCaptures(t.Context())
+		s := status(c.name)
+		text := ""
+		if a := s.Assigned; a != nil {
+			text = fmt.Sprintf("%s %s %s %t", a.Node, a.SourceIP, a.DestinationIP, a.AtDestination)
+		} else if started := s.Condition(v1alpha1.PacketCaptureStarted); started != nil && started.Status == metav1.ConditionFalse {
+			text = started.Message
+		}
+		if text != c.want && (s.Assigned != nil || !strings.Contains(text, c.want)) {
+			t.Errorf("%s: %q, want %q", c.name, text, c.want)
+		}
+	}
+	for _, name := range []string{"third", "fourth", "waits"} {
+		capture(name, v1alpha1.PacketCaptureSpec{Source: pod("web")})
+	}
+	w.lookCaptures(t.Context())
+	if status("fourth").Assigned == nil || status("waits").Assigned != nil {
+		t.Errorf("%+v\n%+v", status("fourth"), status("waits"))
+	}
+	w.assigned = map[types.UID]string{} // another process
+	w.lookCaptures(t.Context())
+	if status("waits").Assigned != nil {
+		t.Error("five at once")
+	}
+	w.clock.Step(91 * time.Second)
+	w.lookCaptures(t.Context())
+	w.lookCaptures(t.Context())
+	if s := status("source"); !s.Over() || s.Condition(v1alpha1.PacketCaptureComplete).Reason != "AgentSilent" || status("waits").Assigned == nil {
+		t.Errorf("%+v\n%+v", s, status("waits"))
 	}
 }

@@ -7,6 +7,7 @@
 //   - Of the Traceflows that run no two have the same tag, and no more run than there are tags; the
 //     others wait in the order in which they were made.
 //   - A controller that starts goes on with what a former one has begun: all is in the status.
+//   - PacketCaptures are assigned to Nodes in the same way, a few to each Node at once.
 //   - It writes no results, and the only other thing that it writes of a Traceflow is its state.
 //
 // Controller is for one goroutine, that of Start.

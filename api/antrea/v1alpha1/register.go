@@ -17,7 +17,7 @@ func GroupVersion() schema.GroupVersion {
 // AddToScheme registers the kinds of this package with a scheme.
 func AddToScheme(s *runtime.Scheme) error {
 	gv := GroupVersion()
-	s.AddKnownTypes(gv, &ExternalNode{}, &ExternalNodeList{})
+	s.AddKnownTypes(gv, &ExternalNode{}, &ExternalNodeList{}, &PacketCapture{}, &PacketCaptureList{}, &NodeLatencyMonitor{}, &NodeLatencyMonitorList{})
 	metav1.AddToGroupVersion(s, gv)
 	return nil
 }

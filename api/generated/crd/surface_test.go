@@ -36,6 +36,8 @@ func TestSurface(t *testing.T) {
 		"clusternetworkpolicies.crd.antrea.io":                  {"v1beta1", "Cluster", "ClusterNetworkPolicy", []string{"acnp"}, policy, true},
 		"antreacontrollerinfos.crd.antrea.io":                   {"v1beta1", "Cluster", "AntreaControllerInfo", []string{"aci"}, []string{"Healthy", "Last Heartbeat"}, false},
 		"antreaagentinfos.crd.antrea.io":                        {"v1beta1", "Cluster", "AntreaAgentInfo", []string{"aai"}, []string{"Healthy", "Last Heartbeat"}, false},
+		"packetcaptures.crd.antrea.io":                          {"v1alpha1", "Cluster", "PacketCapture", []string{"pcap"}, []string{"Captured-Packets", "Started", "Complete", "Age"}, true},
+		"nodelatencymonitors.crd.antrea.io":                     {"v1alpha1", "Cluster", "NodeLatencyMonitor", []string{"nlm"}, []string{"PingIntervalSeconds", "Age"}, false},
 		"traceflows.crd.antrea.io":                              {"v1beta1", "Cluster", "Traceflow", []string{"tf"}, []string{"Phase", "Age"}, true},
 		"tiers.crd.antrea.io":                                   {"v1beta1", "Cluster", "Tier", []string{"tr"}, []string{"Priority", "Age"}, false},
 		"clustergroups.crd.antrea.io":                           {"v1beta1", "Cluster", "ClusterGroup", []string{"cg"}, nil, true},

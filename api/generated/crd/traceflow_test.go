@@ -26,3 +26,35 @@ func TestTraceflows(t *testing.T) {
 		{"a timeout", "{" + from + "destination: {ip: 192.0.2.2}, timeout: 301}", "300"},
 	})
 }
+
+func TestPacketCaptures(t *testing.T) {
+	const first = "captureConfig: {firstN: {number: 5}}, "
+	runSpecCases(t, "crd.antrea.io/v1alpha1", "PacketCapture", []specCase{
+		{"a Pod to a Pod", "{" + first + "timeout: 60, source: {pod: {name: web, namespace: shop}}, destination: {pod: {name: db}}, direction: Both, packet: {ipFamily: IPv4, protocol: TCP, transportHeader: {tcp: {dstPort: 8080}}}}", ""},
+		{"a Pod to an address", "{" + first + "source: {pod: {name: web}}, destination: {ip: 192.0.2.1}, packet: {protocol: 17}}", ""},
+		{"no number", "{captureConfig: {}, source: {pod: {name: web}}}", "firstN"},
+		{"too many", "{captureConfig: {firstN: {number: 10001}}, source: {pod: {name: web}}}", "10000"},
+		{"no Pod", "{" + first + "source: {ip: 192.0.2.1}, destination: {ip: 192.0.2.2}}", "want a Pod"},
+		{"two sources", "{" + first + "source: {pod: {name: web}, ip: 192.0.2.1}}", "not both"},
+		{"a point without a Pod", "{" + first + "source: {pod: {name: web}}, capturePoint: Destination}", "capturePoint"},
+		{"a server of files", "{" + first + "source: {pod: {name: web}}, fileServer: {url: 'sftp://192.0.2.1'}}", "the file stays on the Node"},
+		{"flags of TCP", "{" + first + "source: {pod: {name: web}}, packet: {transportHeader: {tcp: {flags: [{value: 2}]}}}}", "flags of TCP"},
+		{"a protocol", "{" + first + "source: {pod: {name: web}}, packet: {protocol: IP}}", "protocol: want"},
+		{"a number of a protocol", "{" + first + "source: {pod: {name: web}}, packet: {protocol: 256}}", "protocol: want"},
+		{"a timeout", "{" + first + "source: {pod: {name: web}}, timeout: 301}", "300"},
+	})
+}
+
+func TestNodeLatencyMonitors(t *testing.T) {
+	s := newServer(t)
+	for name, want := range map[string]string{"default": "", "other": "called default"} {
+		o := withSpec(t, "crd.antrea.io/v1alpha1", "NodeLatencyMonitor", "{pingIntervalSeconds: 10}")
+		o.SetName(name)
+		_, err := s.create(o)
+		check(t, err, want)
+	}
+	o := withSpec(t, "crd.antrea.io/v1alpha1", "NodeLatencyMonitor", "{pingIntervalSeconds: 0}")
+	o.SetName("default")
+	_, err := s.create(o)
+	check(t, err, "pingIntervalSeconds")
+}

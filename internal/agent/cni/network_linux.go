@@ -195,9 +195,19 @@ func setLink(name string, got *Assigned, atNode bool) error {
 	return nil
 }
 
+// allowPings lets the group of root, as which the agent runs, send echo requests without the right
+// to send raw packets, where the host lets no group do it. Pods do not depend on it.
+func allowPings() {
+	const setting = "ipv4/ping_group_range"
+	if text, err := os.ReadFile(filepath.Join("/proc/sys/net", setting)); err == nil && slices.Equal(strings.Fields(string(text)), []string{"1", "0"}) {
+		_ = set(setting, "0 0")
+	}
+}
+
 // setForwarding makes the Node pass packets on. Links that learn their routes from routers go on
 // doing so, which a Node that passes packets on would not by default.
 func setForwarding(got *Assigned) error {
+	allowPings()
 	if slices.ContainsFunc(got.Addresses, netip.Addr.Is4) {
 		if err := set("ipv4/ip_forward", "1"); err != nil {
 			return err

@@ -387,7 +387,7 @@ func runAgent(ctx context.Context, f *agentFlags, socket string, log logr.Logger
 	}
 	a := agent.New(o)
 	if ofNode != nil {
-		follow = append(follow, f.traces(ofNode, a, log).Run)
+		follow = append(follow, f.traces(ofNode, a, log).Run, f.captures(ofNode, log).Run, f.latency(ofNode, policies.Latency, log).Run)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -19,13 +19,14 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/nephele-io/nephele/api/antrea/v1alpha1"
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 )
 
 // cluster is the cluster of a Node as its agent follows it. The clientset of client-go would do,
 // but knows every kind that there is, and the agent would hold all of them in memory.
-type cluster struct{ core, discovery, antrea *rest.RESTClient }
+type cluster struct{ core, discovery, antrea, antreaAlpha *rest.RESTClient }
 
 // ofNode returns the cluster of the Node.
 func (f *agentFlags) ofNode() (*cluster, error) {
@@ -42,7 +43,7 @@ func (f *agentFlags) ofNode() (*cluster, error) {
 
 func newCluster(given *rest.Config) (*cluster, error) {
 	scheme := runtime.NewScheme()
-	if err := errors.Join(corev1.AddToScheme(scheme), discoveryv1.AddToScheme(scheme), v1beta1.AddToScheme(scheme)); err != nil {
+	if err := errors.Join(corev1.AddToScheme(scheme), discoveryv1.AddToScheme(scheme), v1beta1.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
 		return nil, err
 	}
 	cfg := rest.CopyConfig(given)
@@ -58,17 +59,20 @@ func newCluster(given *rest.Config) (*cluster, error) {
 	core, err1 := client("/api", corev1.SchemeGroupVersion)
 	discovery, err2 := client("/apis", discoveryv1.SchemeGroupVersion)
 	antrea, err3 := client("/apis", v1beta1.GroupVersion())
-	return &cluster{core, discovery, antrea}, errors.Join(err1, err2, err3)
+	antreaAlpha, err4 := client("/apis", v1alpha1.GroupVersion())
+	return &cluster{core, discovery, antrea, antreaAlpha}, errors.Join(err1, err2, err3, err4)
 }
 
 // Follow implements agent.Cluster.
 func (c *cluster) Follow(of schema.GroupVersionResource, namespace string, only func(*metav1.ListOptions)) cache.ListerWatcher {
 	client := c.core
-	switch of.Group {
-	case discoveryv1.GroupName:
+	switch of.GroupVersion() {
+	case discoveryv1.SchemeGroupVersion:
 		client = c.discovery
-	case v1beta1.GroupName:
+	case v1beta1.GroupVersion():
 		client = c.antrea
+	case v1alpha1.GroupVersion():
+		client = c.antreaAlpha
 	}
 	return cache.NewFilteredListWatchFromClient(client, of.Resource, namespace, only)
 }

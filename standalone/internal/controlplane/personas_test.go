@@ -128,6 +128,7 @@ func TestPersonas(t *testing.T) {
 		"nephele-policy-author": slices.Concat(verbs(antrea, "clusternetworkpolicies", write...), verbs(antrea, "clustergroups", write...), read(antrea, "tiers")),
 		"nephele-tier-user":     verbs(antrea, "tiers", "get", "use"),
 		"nephele-tracer":        verbs(antrea, "traceflows", "get", "list", "watch", "create", "delete"),
+		"nephele-capturer":      verbs(antrea, "packetcaptures", "get", "list", "watch", "create", "delete"),
 		"nephele-reviewer":      verbs("analysis.nephele.io", "flowreviews", "create"),
 		"nephele-planner":       verbs("analysis.nephele.io", "planreviews", "create"),
 		"nephele-auditor": slices.Concat(verbs("analysis.nephele.io", "reachreviews", "create"), verbs("analysis.nephele.io", "effectiverules", "create"), verbs("analysis.nephele.io", "planreviews", "create"), read(antrea, "tiers", "clusternetworkpolicies", "clustergroups"), read("", "namespaces", "nodes"), read("rbac.authorization.k8s.io", "clusterroles", "clusterrolebindings"),

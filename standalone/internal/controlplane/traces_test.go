@@ -8,9 +8,11 @@ import (
 	"testing/fstest"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/nephele-io/nephele/api/antrea/v1alpha1"
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 )
 
@@ -89,4 +91,62 @@ func TestTracesOfNodes(t *testing.T) {
 	}), once)
 	mustRefuse(t, "that a result goes", policy, write(own, func(s *v1beta1.TraceflowStatus) { s.Results = s.Results[:1] }), once)
 	mustDo(t, "the end, by who may delete", write(admin, func(s *v1beta1.TraceflowStatus) { s.Phase = v1beta1.TraceflowSucceeded }))
+}
+
+// TestCapturesOfNodes: an agent reports of what is assigned to its own Node, and assigns nothing.
+func TestCapturesOfNodes(t *testing.T) {
+	guarded(t)
+	manifest, err := os.ReadFile("../../../config/nodes/traces.yaml")
+	mustNot(t, err)
+	mustNot(t, server(t).Apply(t.Context(), fstest.MapFS{"traces.yaml": {Data: manifest}}))
+	scheme := runtime.NewScheme()
+	mustNot(t, v1alpha1.AddToScheme(scheme))
+	const user = "system:serviceaccount:kube-system:capturing-agent"
+	give(t, user, "", "crd.antrea.io", "packetcaptures/status", "update")
+	as := func(node string) client.Client {
+		cfg := server(t).RestConfig()
+		if node != "" {
+			actingAs(cfg, user)
+			cfg.Impersonate.Extra = map[string][]string{"authentication.kubernetes.io/node-name": {node}}
+		}
+		c, err := client.New(cfg, client.Options{Scheme: scheme})
+		mustNot(t, err)
+		return c
+	}
+	all := as("")
+	o := &v1alpha1.PacketCapture{ObjectMeta: metav1.ObjectMeta{Name: "captured"}, Spec: v1alpha1.PacketCaptureSpec{Source: v1alpha1.CaptureEnd{Pod: &v1alpha1.CapturePod{Name: "web"}}}}
+	o.Spec.CaptureConfig.FirstN.Number = 5
+	mustNot(t, all.Create(t.Context(), o))
+	t.Cleanup(func() { _ = all.Delete(context.Background(), o) })
+	write := func(c client.Client, change func(s *v1alpha1.PacketCaptureStatus)) func(context.Context) error {
+		return func(ctx context.Context) error {
+			var now v1alpha1.PacketCapture
+			if err := all.Get(ctx, client.ObjectKey{Name: "captured"}, &now); err != nil {
+				return err
+			}
+			change(&now.Status)
+			return c.Status().Update(ctx, &now)
+		}
+	}
+	assigns := func(node string) func(*v1alpha1.PacketCaptureStatus) {
+		return func(s *v1alpha1.PacketCaptureStatus) {
+			s.Assigned = &v1alpha1.CaptureAssigned{Node: node, Since: metav1.Now()}
+		}
+	}
+	const policy, own = "nephele-captures", "assigned to its own Node"
+	eventually(t, "the policy is in force", func(ctx context.Context) error {
+		now := o.DeepCopy()
+		assigns("own")(&now.Status)
+		dry := &client.SubResourceUpdateOptions{UpdateOptions: client.UpdateOptions{DryRun: []string{metav1.DryRunAll}}}
+		if err := as("own").Status().Update(ctx, now, dry); !refusedBy(err, policy) {
+			return fmt.Errorf("an agent assigns: %w", err)
+		}
+		return nil
+	})
+	mustRefuse(t, "that an agent assigns", policy, write(as("own"), assigns("own")), own)
+	mustDo(t, "that the controller assigns", write(all, assigns("own")))
+	count := func(s *v1alpha1.PacketCaptureStatus) { s.NumberCaptured++ }
+	mustRefuse(t, "a report by another Node", policy, write(as("other"), count), own)
+	mustRefuse(t, "another source", policy, write(as("own"), func(s *v1alpha1.PacketCaptureStatus) { s.Assigned.SourceIP = "10.0.0.1" }), own)
+	mustDo(t, "a report by the Node", write(as("own"), count))
 }

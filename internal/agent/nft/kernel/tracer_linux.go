@@ -195,26 +195,14 @@ func (t *Tracer) Set(list []Traced) error {
 		{unix.NFT_MSG_DELTABLE, 0, attrText(nil, unix.NFTA_TABLE_NAME, TracerTable)},
 		{unix.NFT_MSG_NEWTABLE, unix.NLM_F_CREATE, attrNumber(attrText(nil, unix.NFTA_TABLE_NAME, TracerTable), unix.NFTA_TABLE_FLAGS, tableOwner)},
 	}
-	for _, c := range []struct {
-		name             string
-		number, priority uint32
-	}{{TraceEnters, unix.NF_INET_PRE_ROUTING, tracePriority}, {TraceLeaves, unix.NF_INET_POST_ROUTING, traceLast}, {TraceArrives, unix.NF_INET_LOCAL_IN, traceLast}} {
-		b := attrText(attrText(nil, unix.NFTA_CHAIN_TABLE, TracerTable), unix.NFTA_CHAIN_NAME, c.name)
-		b = attrNest(b, unix.NFTA_CHAIN_HOOK, attrNumber(attrNumber(nil, unix.NFTA_HOOK_HOOKNUM, c.number), unix.NFTA_HOOK_PRIORITY, c.priority))
-		b = attrText(attrNumber(b, unix.NFTA_CHAIN_POLICY, nfAccept), unix.NFTA_CHAIN_TYPE, kindFilter)
-		messages = append(messages, message{unix.NFT_MSG_NEWCHAIN, unix.NLM_F_CREATE, b})
-	}
+	messages = append(messages, baseChain(TracerTable, TraceEnters, unix.NF_INET_PRE_ROUTING, tracePriority),
+		baseChain(TracerTable, TraceLeaves, unix.NF_INET_POST_ROUTING, traceLast), baseChain(TracerTable, TraceArrives, unix.NF_INET_LOCAL_IN, traceLast))
 	for i := range list {
-		var expressions []byte
-		for _, e := range list[i].expressions() {
-			data, err := marshal(e)
-			if err != nil {
-				return fmt.Errorf("choose packets to trace: %w", err)
-			}
-			expressions = attrNest(expressions, unix.NFTA_LIST_ELEM, data)
+		m, err := plainRule(TracerTable, TraceEnters, list[i].expressions())
+		if err != nil {
+			return fmt.Errorf("choose packets to trace: %w", err)
 		}
-		b := attrText(attrText(nil, unix.NFTA_RULE_TABLE, TracerTable), unix.NFTA_RULE_CHAIN, TraceEnters)
-		messages = append(messages, message{unix.NFT_MSG_NEWRULE, unix.NLM_F_CREATE | unix.NLM_F_APPEND, attrNest(b, unix.NFTA_RULE_EXPRESSIONS, expressions)})
+		messages = append(messages, m)
 	}
 	if err := t.table.commit(messages); err != nil {
 		return fmt.Errorf("table %s: %w", TracerTable, meaning(err))
@@ -230,26 +218,8 @@ func (t *Traced) expressions() []expr.Any {
 	if t.Six {
 		family = nft.IPv6
 	}
-	var out []expr.Any
+	out := choosing(t.Source, t.Destination, t.Six, t.Protocol, t.SourcePort, t.Port)
 	match := func(m nft.Match) { out = append(out, matching(&m, family)...) }
-	match(nft.Match{Kind: nft.MatchFamily, Lo: uint16(family)})
-	for _, a := range []struct {
-		address netip.Addr
-		source  bool
-	}{{t.Source, true}, {t.Destination, false}} {
-		if a.address.IsValid() {
-			match(nft.Match{Kind: nft.MatchPeer, Peer: &nft.Range{From: a.address, To: a.address}, Source: a.source})
-		}
-	}
-	if t.Protocol != 0 {
-		match(nft.Match{Kind: nft.MatchProtocol, Lo: uint16(t.Protocol)})
-	}
-	if t.SourcePort != 0 {
-		match(nft.Match{Kind: nft.MatchSourcePort, Lo: t.SourcePort, Hi: t.SourcePort})
-	}
-	if t.Port != 0 {
-		match(nft.Match{Kind: nft.MatchPort, Lo: t.Port, Hi: t.Port})
-	}
 	if t.Begins {
 		switch t.Protocol {
 		case nft.TCP: // SYN, without ACK
