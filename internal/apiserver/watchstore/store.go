@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -169,11 +170,14 @@ func (s *Store) publish(parts iter.Seq[Changes]) (told int) {
 		return p.told
 	}
 	s.ready, s.entries = true, nil
+	// Keys that came one after the other mostly have objects in common. Receivers are woken in this
+	// order, so that one finds made what the one before it was given.
+	keys := slices.SortedFunc(maps.Values(s.registry.keys), func(a, b *key) int { return cmp.Compare(a.id, b.id) })
 	for _, t := range s.tables {
 		for _, w := range t.all {
 			w.beginWith(t)
 		}
-		for _, k := range s.registry.keys {
+		for _, k := range keys {
 			for _, w := range k.watchers[t.kind] {
 				w.beginWith(t)
 			}
