@@ -196,7 +196,7 @@ func more(out io.Writer, n int64) error {
 // liveNotes are what the table does not show.
 func liveNotes(a *v1alpha1.FlowQueryStatus, now time.Time) []string {
 	var out []string
-	if a.Enforcers == 0 {
+	if a.Enforcers == 0 && !a.Limited {
 		out = append(out, "no agent has reported within the last hour; of machines without an agent, flow logs tell: see --logs")
 	}
 	if known := now.Sub(a.Since.Time); known < 59*time.Minute {

@@ -26,7 +26,7 @@ type Hit struct {
 type Hits struct {
 	Rules map[RuleKey]Hit
 	// Since is from when on flows are known, and Enforcers how many have reported any within the
-	// last hour.
+	// last hour, or of whose reports the caller may see any.
 	Since     time.Time
 	Enforcers int
 	// More is how many entries were left out, because they are of too many rules.
@@ -36,8 +36,11 @@ type Hits struct {
 // Hits returns what rules have decided since a time, of what the caller may see. What rules do not
 // do though they should counts for none.
 func (s *Store) Hits(since time.Time, sight Sight, past Past, now time.Time) (*Hits, error) {
-	out := &Hits{Rules: map[RuleKey]Hit{}}
+	out, heard := &Hits{Rules: map[RuleKey]Hit{}}, map[string]bool{}
 	add := func(e *Entry) bool {
+		if !sight.All && sight.sees(e) {
+			heard[e.Enforcer] = true
+		}
 		if e.Connections > 0 && e.Differs == "" && !e.Last.Before(since) && sight.sees(e) {
 			out.add(&e.Cause, e)
 			out.add(&e.Before, e)
@@ -45,6 +48,9 @@ func (s *Store) Hits(since time.Time, sight Sight, past Past, now time.Time) (*H
 		return true
 	}
 	oldest := s.decided(out, since, past != nil, now, add)
+	if !sight.All {
+		out.Enforcers = len(heard)
+	}
 	if past != nil && since.Before(oldest) {
 		from, err := past.ScanDecided(since.Truncate(time.Minute), oldest, add)
 		if err != nil {

@@ -159,7 +159,7 @@ func TestSums(t *testing.T) {
 	// Whoever follows gets the same, in parts.
 	followed := map[string]int64{}
 	f := New(owners, 0, begun)
-	next, told := "0", map[string]int64{}
+	next, told := f.mark(0), map[string]int64{}
 	for i, e := range naive {
 		if _, err := f.Add(e.enforcer, report(now, e.ReportedTraffic), concernsAll, now.Add(time.Duration(i)*time.Second)); err != nil {
 			t.Fatal(err)
@@ -296,7 +296,7 @@ func TestTenants(t *testing.T) {
 			t.Errorf("%q is told to somebody who may read shop alone:\n%s", secret, b)
 		}
 	}
-	if len(answer.Flows) != 2 || !answer.Limited || answer.Losses != nil {
+	if len(answer.Flows) != 2 || !answer.Limited || answer.Losses != nil || answer.Enforcers != 2 {
 		t.Errorf("%d flows, limited %t, want 2 and true", len(answer.Flows), answer.Limited)
 	}
 	for _, q := range []analysis.FlowQuerySpec{{From: "vault"}, {From: "bank/"}, {Policy: "baseline"}, {Namespace: "bank"}, {Enforcer: "vms/host"}} {
@@ -307,6 +307,86 @@ func TestTenants(t *testing.T) {
 	}
 	if answer, _ := s.Query(&analysis.FlowQuerySpec{}, all, nil, begun); len(answer.Flows) != 5 {
 		t.Errorf("who sees everything sees %d flows, want 5", len(answer.Flows))
+	}
+}
+
+// TestTwoWorldsFlow: two stores that differ only in what somebody may not see answer him alike: who
+// the hidden ends are, what others report, and how much. The mark of what he was told changes only
+// with what he is told, and counts nothing.
+func TestTwoWorldsFlow(t *testing.T) {
+	shop := Sight{Namespace: func(n string) bool { return n == "shop" }}
+	var stores [2]*Store
+	var places [2]map[string]netip.Addr
+	outside := netip.MustParseAddr("198.51.100.7")
+	add := func(s *Store, enforcer string, r *analysis.TrafficReportSpec) {
+		t.Helper()
+		if _, err := s.Add(enforcer, r, concernsAll, begun); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range stores {
+		owners := NewOwners()
+		places[i] = machines(owners)
+		if i == 1 { // there is somebody else at the hidden end, elsewhere
+			owners.Set(Owner{"Pod", "bank", "vault", "worker-1"}, nil, begun)
+			owners.Set(Owner{"ExternalEntity", "vms", "other", "cloud/vms/prod"}, []netip.Addr{places[i]["bank/vault"]}, begun)
+		}
+		stores[i] = New(owners, 0, begun)
+	}
+	seen := func(s *Store, at map[string]netip.Addr, port uint16) {
+		add(s, "worker-2", report(begun, allowed(at["bank/vault"], at["shop/db"], port, 2), allowed(outside, at["shop/db"], port, 1)))
+		out := allowed(at["shop/web"], at["bank/vault"], port, 0)
+		out.Direction = "Out"
+		add(s, "worker-1", report(begun, out))
+	}
+	for i, s := range stores {
+		if i == 1 {
+			for n := range 50 {
+				add(s, fmt.Sprint("worker-", 10+n), report(begun, allowed(places[i]["bank/vault"], places[i]["vms/host-1"], uint16(n+1), 1)))
+			}
+		}
+		seen(s, places[i], 5432)
+	}
+	ask := func(s *Store, q analysis.FlowQuerySpec) (*analysis.FlowQueryStatus, string) {
+		t.Helper()
+		a, err := s.Query(&q, shop, nil, begun)
+		if err != nil {
+			t.Fatal(err)
+		}
+		told := *a
+		told.Next = ""
+		text, _ := json.Marshal(told)
+		return a, string(text)
+	}
+	for _, q := range []analysis.FlowQuerySpec{{}, {From: "vault"}, {To: "10.0.0.0/8"}, {Namespace: "bank"}, {Enforcer: "worker-10"}, {Policy: "baseline"}, {Differs: true}, {Verdict: "Denied"}, {Limit: 1}} {
+		_, one := ask(stores[0], q)
+		_, two := ask(stores[1], q)
+		if one != two {
+			t.Errorf("%+v:\n%s\n%s", q, one, two)
+		}
+	}
+	s, at := stores[1], places[1]
+	first, _ := ask(s, analysis.FlowQuerySpec{})
+	if len(first.Flows) != 3 || first.Enforcers != 2 {
+		t.Errorf("%d flows of %d enforcers", len(first.Flows), first.Enforcers)
+	}
+	add(s, "worker-10", report(begun, allowed(at["bank/vault"], at["vms/host-1"], 9, 1)))
+	if again, _ := ask(s, analysis.FlowQuerySpec{After: first.Next}); again.Next != first.Next || len(again.Flows) > 0 {
+		t.Errorf("what others report shows: %s, was %s, %v", again.Next, first.Next, again.Flows)
+	}
+	seen(s, at, 5433)
+	if next, _ := ask(s, analysis.FlowQuerySpec{After: first.Next}); next.Next == first.Next || len(next.Flows) != 3 {
+		t.Errorf("after %s: %s, %v", first.Next, next.Next, next.Flows)
+	}
+	for _, made := range []string{"1", "40", strings.Repeat("0", 32), strings.Repeat("f", 32)} {
+		if a, _ := ask(s, analysis.FlowQuerySpec{After: made}); len(a.Flows) != 6 {
+			t.Errorf("a mark that somebody has made up, %s, finds %d flows, want those of the beginning", made, len(a.Flows))
+		}
+	}
+	since := begun.Add(-time.Minute)
+	hits, err := stores[1].Hits(since, shop, nil, begun)
+	if err != nil || hits.Enforcers != 2 {
+		t.Errorf("%+v, %v", hits, err)
 	}
 }
 

@@ -2,8 +2,12 @@ package live
 
 import (
 	"cmp"
+	"crypto/aes"
+	"encoding/binary"
+	"encoding/hex"
 	"fmt"
 	"net/netip"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -38,6 +42,10 @@ func (s *Sight) policy(by *analysis.TrafficCause) bool {
 	}
 	return s.Cluster || s.All
 }
+
+// isMark is the form of what Store.mark makes, and of a number of former releases, which is one of
+// another process.
+var isMark = regexp.MustCompile(`^([0-9a-f]{32}|[0-9]{1,20})$`)
 
 // filter is a question.
 type filter struct {
@@ -132,20 +140,59 @@ func (s *Store) answer(a *answer, minutes bool, now time.Time) (oldest time.Time
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.expire(now)
-	a.Since, a.Next, a.Enforcers = metav1.NewMicroTime(s.known(now)), strconv.FormatUint(s.seq, 10), int32(len(s.heard))
+	a.Since = metav1.NewMicroTime(s.known(now))
 	if a.sight.All {
 		losses := s.losses
-		a.Losses = &losses
+		a.Losses, a.Enforcers = &losses, int32(len(s.heard))
 	}
+	if a.follows {
+		a.after = s.numberOf(a.FlowQuerySpec.After)
+	}
+	last, heard := a.after, map[string]bool{}
 	var since time.Time
 	if a.FlowQuerySpec.Since != nil {
 		since = a.FlowQuerySpec.Since.Time
 	}
-	return s.each(since, minutes, func(w *window, k key, r *row) {
-		if !a.follows || r.seq > a.after {
-			a.add(w.entry(k, r))
+	oldest = s.each(since, minutes, func(w *window, k key, r *row) {
+		if a.follows && r.seq <= a.after {
+			return
 		}
+		e := w.entry(k, r)
+		if !a.sight.All && a.sight.sees(e) {
+			last, heard[e.Enforcer] = max(last, r.seq), true
+		}
+		a.add(e)
 	})
+	if a.sight.All {
+		last = s.seq
+	} else { // how many others report, and how much, is none of his business
+		a.Enforcers = int32(len(heard))
+	}
+	a.Next = s.mark(last)
+	return oldest
+}
+
+// mark is the word by which an answer says up to what it tells, a number that counts what everybody
+// reports: who may not see everything learns nothing from it, nor from others that he makes up.
+func (s *Store) mark(seq uint64) string {
+	var b [aes.BlockSize]byte
+	binary.BigEndian.PutUint64(b[:], seq)
+	s.marks.Encrypt(b[:], b[:])
+	return hex.EncodeToString(b[:])
+}
+
+// numberOf is the number of a mark. Of one that this process has not made, as after a restart, it
+// is that of the beginning.
+func (s *Store) numberOf(mark string) uint64 {
+	b, err := hex.DecodeString(mark)
+	if err != nil || len(b) != aes.BlockSize {
+		return 0
+	}
+	s.marks.Decrypt(b, b)
+	if binary.BigEndian.Uint64(b[8:]) != 0 {
+		return 0
+	}
+	return binary.BigEndian.Uint64(b)
 }
 
 // known is since when memory knows flows. The caller holds the lock.
@@ -197,12 +244,8 @@ func parseQuery(q *analysis.FlowQuerySpec, sight Sight) (*filter, error) {
 	case q.Limit < 0 || q.Limit > mostFlows:
 		return nil, &Problem{"spec.limit", fmt.Sprintf("a number up to %d", mostFlows)}
 	}
-	if q.After != "" {
-		n, err := strconv.ParseUint(q.After, 10, 64)
-		if err != nil {
-			return nil, &Problem{"spec.after", "the next of an answer"}
-		}
-		f.after, f.follows = n, true
+	if f.follows = q.After != ""; f.follows && !isMark.MatchString(q.After) {
+		return nil, &Problem{"spec.after", "the next of an answer"}
 	}
 	return f, nil
 }
@@ -298,7 +341,9 @@ func (f *filter) see(e *Entry) (analysis.SeenFlow, bool) {
 		service := f.end(e.Asked.Addr(), e.AskedOwner)
 		x.Service, x.ServicePort = &service, int32(e.Asked.Port())
 	}
-	if isHost && !f.sight.namespace(host) {
+	// The Node of a hidden end is as hidden as that.
+	at := func(o Owner) bool { return o.Enforcer == e.Enforcer && f.sight.namespace(o.Namespace) }
+	if isHost && !f.sight.namespace(host) || !isHost && !f.sight.All && !at(e.ClientOwner) && !at(e.ServerOwner) {
 		x.Enforcer = ""
 	}
 	if x.By.Name != "" && !f.sight.policy(&x.By) {

@@ -1,6 +1,9 @@
 package live
 
 import (
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/rand"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -48,8 +51,10 @@ type Store struct {
 	heard   map[string]time.Time
 	since   time.Time
 	// born is when it was made: as long as nothing was dropped, it is since.
-	born   time.Time
-	seq    uint64
+	born time.Time
+	seq  uint64
+	// marks hides numbers from who may not see everything.
+	marks  cipher.Block
 	losses analysis.FlowLosses
 	// differing is where traffic is not as rules say.
 	differing disagreements
@@ -136,7 +141,13 @@ func New(o *Owners, bytes int, now time.Time) *Store {
 	if bytes <= 0 {
 		bytes = DefaultBytes
 	}
-	return &Store{owners: o, most: bytes, held: map[string]int{}, heard: map[string]time.Time{}, since: now, born: now, passed: map[string]Passed{}}
+	var key [16]byte
+	_, _ = rand.Read(key[:]) // it never fails
+	marks, err := aes.NewCipher(key[:])
+	if err != nil {
+		panic(err) // only another length of the key is an error
+	}
+	return &Store{owners: o, most: bytes, held: map[string]int{}, heard: map[string]time.Time{}, since: now, born: now, passed: map[string]Passed{}, marks: marks}
 }
 
 // Policy returns what the policy with a UID is called; false if the enforcer was not given it.
