@@ -75,10 +75,11 @@ func computed(o Options, g gate) map[string]rest.Storage {
 		"supportbundlecollections/status": &bundleStatuses{g},
 	}
 	if q := o.Queries; q != nil {
-		out["groupassociations"] = newGroupAssociations(q)
+		e := eyes{o.Access.Authorizer}
+		out["groupassociations"] = newGroupAssociations(q, e)
 		out["ipgroupassociations"] = newIPGroupAssociations(q)
-		out["groupmembers"] = newGroupMembers(q)
-		out["clustergroupmembers"] = newClusterGroupMembers(q)
+		out["groupmembers"] = newGroupMembers(q, e)
+		out["clustergroupmembers"] = newClusterGroupMembers(q, e)
 		out["networkpolicyevaluation"] = newEvaluations(q)
 	}
 	return out

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/netip"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
 
@@ -25,8 +27,9 @@ import (
 // anything is.
 type Queries interface {
 	// GroupMembers returns a page of a Group, or without namespace of a ClusterGroup; nil if there
-	// is none.
-	GroupMembers(ctx context.Context, name types.NamespacedName, page v1beta2.PaginationGetOptions) (*v1beta2.GroupMembers, error)
+	// is none. Members that may not be seen are none for the caller: a Group may select in all
+	// Namespaces. Nodes are in the Namespace "".
+	GroupMembers(ctx context.Context, name types.NamespacedName, page v1beta2.PaginationGetOptions, seen func(namespace string) bool) (*v1beta2.GroupMembers, error)
 	// GroupsOf returns the groups of a Pod, or if there is none of the name, of an ExternalEntity;
 	// false if there is neither.
 	GroupsOf(ctx context.Context, name types.NamespacedName) ([]v1beta2.GroupReference, bool, error)
@@ -107,12 +110,46 @@ func queryError(err error) error {
 	return unavailable(err)
 }
 
-func newGroupAssociations(q Queries) rest.Storage {
+// eyes ask what a caller may see: who may ask for the groups of a Namespace sees what is in it, and
+// nothing of others, whatever a group there selects.
+type eyes struct{ access authorizer.Authorizer }
+
+// seen reports of Namespaces whether the caller may get that resource there; Nodes and ClusterGroups
+// are in the Namespace "", which is that of who may get it in all. Failed tells of what could not be
+// asked.
+func (e eyes) seen(ctx context.Context, resource, own string) (seen func(namespace string) bool, failed func() error) {
+	caller, known := request.UserFrom(ctx)
+	if !known {
+		return func(string) bool { return false }, func() error { return errors.New("the request names no caller") }
+	}
+	var errs error
+	answers := map[string]bool{own: true} // which was asked before
+	may := func(namespace string) bool {
+		allowed, asked := answers[namespace]
+		if asked || len(answers) >= mostAsked {
+			return allowed
+		}
+		decision, _, err := e.access.Authorize(ctx, authorizer.AttributesRecord{User: caller, Verb: "get", ResourceRequest: true,
+			APIGroup: v1beta2.GroupName, APIVersion: v1beta2.GroupVersion().Version, Resource: resource, Namespace: namespace})
+		if answers[namespace] = decision == authorizer.DecisionAllow; !answers[namespace] && err != nil && errs == nil {
+			errs = fmt.Errorf("ask what %q may do: %w", caller.GetName(), err)
+		}
+		return answers[namespace]
+	}
+	return func(namespace string) bool { return may("") || may(namespace) }, func() error { return errs }
+}
+
+func newGroupAssociations(q Queries, e eyes) rest.Storage {
 	r := newResource(controlplane("groupassociations"), "groupassociation", true, func() runtime.Object { return &v1beta2.GroupAssociation{} })
 	return &getter{r, func(ctx context.Context, name types.NamespacedName) (runtime.Object, error) {
 		groups, known, err := q.GroupsOf(ctx, name)
 		if err == nil && !known {
 			err = apierrors.NewNotFound(schema.GroupResource{Resource: "pods or externalentities"}, name.String())
+		}
+		if err == nil && len(groups) > 0 { // what others call it is theirs
+			seen, failed := e.seen(ctx, "groupassociations", name.Namespace)
+			groups = slices.DeleteFunc(groups, func(g v1beta2.GroupReference) bool { return !seen(g.Namespace) })
+			err = failed()
 		}
 		return &v1beta2.GroupAssociation{ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name}, AssociatedGroups: groups}, err
 	}}
@@ -134,16 +171,17 @@ func newIPGroupAssociations(q Queries) rest.Storage {
 type members struct {
 	resource
 	queries Queries
+	eyes
 }
 
 var _ rest.GetterWithOptions = (*members)(nil)
 
-func newGroupMembers(q Queries) rest.Storage {
-	return &members{newResource(controlplane("groupmembers"), "groupmembers", true, func() runtime.Object { return &v1beta2.GroupMembers{} }), q}
+func newGroupMembers(q Queries, e eyes) rest.Storage {
+	return &members{newResource(controlplane("groupmembers"), "groupmembers", true, func() runtime.Object { return &v1beta2.GroupMembers{} }), q, e}
 }
 
-func newClusterGroupMembers(q Queries) rest.Storage {
-	return &members{newResource(controlplane("clustergroupmembers"), "clustergroupmembers", false, func() runtime.Object { return &v1beta2.ClusterGroupMembers{} }), q}
+func newClusterGroupMembers(q Queries, e eyes) rest.Storage {
+	return &members{newResource(controlplane("clustergroupmembers"), "clustergroupmembers", false, func() runtime.Object { return &v1beta2.ClusterGroupMembers{} }), q, e}
 }
 
 // NewGetOptions implements rest.GetterWithOptions.
@@ -163,7 +201,15 @@ func (m *members) Get(ctx context.Context, name string, options runtime.Object) 
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("page %d: want 1 for the first page, and so on", page.Page))
 	}
 	key := types.NamespacedName{Namespace: request.NamespaceValue(ctx), Name: name}
-	found, err := m.queries.GroupMembers(ctx, key, *page)
+	// Who may ask about ClusterGroups may ask about all Namespaces.
+	seen, failed := func(string) bool { return true }, func() error { return nil }
+	if m.namespaced {
+		seen, failed = m.seen(ctx, "groupmembers", key.Namespace)
+	}
+	found, err := m.queries.GroupMembers(ctx, key, *page, seen)
+	if err == nil {
+		err = failed()
+	}
 	switch {
 	case err != nil:
 		return nil, queryError(err)

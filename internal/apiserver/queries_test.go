@@ -45,7 +45,7 @@ func (a *answers) check() error {
 	return nil
 }
 
-func (a *answers) GroupMembers(_ context.Context, name types.NamespacedName, page v1beta2.PaginationGetOptions) (*v1beta2.GroupMembers, error) {
+func (a *answers) GroupMembers(_ context.Context, name types.NamespacedName, page v1beta2.PaginationGetOptions, seen func(namespace string) bool) (*v1beta2.GroupMembers, error) {
 	if err := a.check(); err != nil || name.Name != "g" || (name.Namespace != "" && name.Namespace != "n") {
 		return nil, err
 	}

@@ -44,7 +44,7 @@ func TestPanicsStopNobodyElse(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: "g", UID: "u"}, Spec: v1beta1.GroupSpec{PodSelector: &metav1.LabelSelector{}},
 	})
 	eventually(t, "the group that comes after", func() bool {
-		got, err := c.GroupMembers(ctx, key("", "g"), v1beta2.PaginationGetOptions{})
+		got, err := c.GroupMembers(ctx, key("", "g"), v1beta2.PaginationGetOptions{}, everywhere)
 		return err == nil && got != nil
 	})
 	if err := c.Faulty(); err != nil {

@@ -111,7 +111,7 @@ func TestGroupMembersInPages(t *testing.T) {
 		{key("n", "none"), 1, 10, "", 0, 0, 0, 0},
 		{key("", "cluster"), 1, 30, "p00", 25, 25, 1, 1},
 	} {
-		got, err := c.GroupMembers(t.Context(), tt.group, v1beta2.PaginationGetOptions{Page: tt.page, Limit: tt.limit})
+		got, err := c.GroupMembers(t.Context(), tt.group, v1beta2.PaginationGetOptions{Page: tt.page, Limit: tt.limit}, everywhere)
 		if err != nil || got == nil {
 			t.Fatalf("%+v: %v %v", tt, got, err)
 		}
@@ -123,7 +123,7 @@ func TestGroupMembersInPages(t *testing.T) {
 			t.Errorf("%+v: got %d from %q of %d, page %d of %d", tt, len(got.EffectiveMembers), first, got.TotalMembers, got.CurrentPage, got.TotalPages)
 		}
 	}
-	blocks, err := c.GroupMembers(t.Context(), key("n", "blocks"), v1beta2.PaginationGetOptions{})
+	blocks, err := c.GroupMembers(t.Context(), key("n", "blocks"), v1beta2.PaginationGetOptions{}, everywhere)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,8 +135,46 @@ func TestGroupMembersInPages(t *testing.T) {
 	if !slices.Equal(nets, []string{"10.0.0.0/32", "10.0.0.2/31", "10.9.0.5/24"}) {
 		t.Errorf("blocks %v", nets)
 	}
-	if got, err := c.GroupMembers(t.Context(), key("n", "other"), v1beta2.PaginationGetOptions{}); got != nil || err != nil {
+	if got, err := c.GroupMembers(t.Context(), key("n", "other"), v1beta2.PaginationGetOptions{}, everywhere); got != nil || err != nil {
 		t.Errorf("a group that is not there: %v %v", got, err)
+	}
+}
+
+// everywhere is the sight of who may see all Namespaces.
+func everywhere(string) bool { return true }
+
+// TestMembersThatMayNotBeSeen: members of Namespaces that the caller may not see are none for him,
+// in lists and in counts.
+func TestMembersThatMayNotBeSeen(t *testing.T) {
+	w := newTestWorld(t)
+	for i, name := range []string{"a/one", "a/two", "b/one", "b/two", "c/one"} {
+		ns, name, _ := strings.Cut(name, "/")
+		ip := fmt.Sprintf("10.0.0.%d", i+1)
+		w.put(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}})
+		w.put(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name, UID: types.UID(ip)}, Status: corev1.PodStatus{PodIP: ip, PodIPs: []corev1.PodIP{{IP: ip}}}})
+	}
+	w.put(decode[v1beta1.Group](t, `{metadata: {namespace: a, name: g}, spec: {namespaceSelector: {}, podSelector: {}}}`))
+	close(w.computed)
+	go func() {
+		for ask := range w.questions {
+			ask(w.engine)
+		}
+	}()
+	defer close(w.questions)
+	w.settle()
+	asked := map[string]int{}
+	got, err := w.GroupMembers(t.Context(), types.NamespacedName{Namespace: "a", Name: "g"}, v1beta2.PaginationGetOptions{Page: 2, Limit: 2},
+		func(ns string) bool { asked[ns]++; return ns != "b" })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.TotalMembers != 3 || got.TotalPages != 2 || len(got.EffectiveMembers) != 1 || got.EffectiveMembers[0].Pod.Namespace != "c" {
+		t.Errorf("%+v", got)
+	}
+	for ns, n := range asked {
+		if n != 1 {
+			t.Errorf("asked %d times about %s", n, ns)
+		}
 	}
 }
 
@@ -414,17 +452,17 @@ func TestEvaluatePodsAgainstNaive(t *testing.T) {
 // Before the first round, and after the last, questions are refused at once.
 func TestQuestionsWhenNobodyAnswers(t *testing.T) {
 	c := newTestWorld(t).Controller
-	if _, err := c.GroupMembers(t.Context(), key("n", "g"), v1beta2.PaginationGetOptions{}); !errors.Is(err, watchstore.ErrNotReady) {
+	if _, err := c.GroupMembers(t.Context(), key("n", "g"), v1beta2.PaginationGetOptions{}, everywhere); !errors.Is(err, watchstore.ErrNotReady) {
 		t.Errorf("before: %v", err)
 	}
 	close(c.computed)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := c.GroupMembers(ctx, key("n", "g"), v1beta2.PaginationGetOptions{}); !errors.Is(err, context.Canceled) {
+	if _, err := c.GroupMembers(ctx, key("n", "g"), v1beta2.PaginationGetOptions{}, everywhere); !errors.Is(err, context.Canceled) {
 		t.Errorf("with a context that has ended: %v", err)
 	}
 	close(c.ended)
-	if _, err := c.GroupMembers(t.Context(), key("n", "g"), v1beta2.PaginationGetOptions{}); !errors.Is(err, watchstore.ErrNotReady) {
+	if _, err := c.GroupMembers(t.Context(), key("n", "g"), v1beta2.PaginationGetOptions{}, everywhere); !errors.Is(err, watchstore.ErrNotReady) {
 		t.Errorf("after: %v", err)
 	}
 }
@@ -466,7 +504,7 @@ func TestQuestionsBetweenRounds(t *testing.T) {
 	for range 8 {
 		asking.Go(func() {
 			for range 50 {
-				if got, err := c.GroupMembers(ctx, key("", "g"), v1beta2.PaginationGetOptions{}); err != nil || got == nil {
+				if got, err := c.GroupMembers(ctx, key("", "g"), v1beta2.PaginationGetOptions{}, everywhere); err != nil || got == nil {
 					t.Errorf("got %v, %v", got, err)
 				}
 			}

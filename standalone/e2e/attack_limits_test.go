@@ -316,7 +316,7 @@ func (p *pod) attacks(tenant, host string) (out []func(context.Context) (int, st
 		strings.TrimSuffix(strings.Repeat("{},", 80_000), ",")))
 	add(host, computed+"networkpolicies/x/status", "application/json", fmt.Appendf(nil, `{"apiVersion":"controlplane.antrea.io/v1beta2","kind":"NetworkPolicyStatus","metadata":{"name":"x"},"nodes":[{"nodeName":"vm-1","message":%q}]}`,
 		base64.StdEncoding.EncodeToString(make([]byte, 2<<20))))
-	add(host, analysis+"trafficreports", "application/json", fmt.Appendf(nil, `{"apiVersion":"analysis.nephele.io/v1alpha1","kind":"TrafficReport","metadata":{"name":"vm-1"},"enforcer":"`+attackerNS+`/vm-1","flows":[%s]}`,
+	add(host, analysis+"trafficreports", "application/json", fmt.Appendf(nil, `{"apiVersion":"analysis.nephele.io/v1alpha1","kind":"TrafficReport","metadata":{"name":"`+attackerNS+`/vm-1"},"spec":{"traffic":[%s]}}`,
 		strings.TrimSuffix(strings.Repeat("{},", 80_000), ",")))
 	add(host, stats+"nodelatencystats", "application/json", fmt.Appendf(nil, `{"apiVersion":"stats.antrea.io/v1alpha1","kind":"NodeLatencyStats","metadata":{"name":"vm-1"},"peerNodeLatencyStats":[%s]}`,
 		strings.TrimSuffix(strings.Repeat("{},", 80_000), ",")))

@@ -142,6 +142,8 @@ func (a *arena) computedForOthers(t *testing.T, direct string) {
 	must(t, err)
 	e := &enforcers{cluster: a.c, config: a.admin, kube: kube}
 	token := e.token(t, attackerNS, mallory, nil)
+	everybody := a.text("{apiVersion: crd.antrea.io/v1beta1, kind: Group, metadata: {namespace: ns-b, name: everybody}, spec: {namespaceSelector: {}, externalEntitySelector: {}}}")
+	must(t, a.people[mallory].Create(t.Context(), everybody))
 	keys := []string{"", "cloud/ns-a/real", "cloud/ns-b/own", "cloud/ns-a/", "ns-a/real", "cloud/ns-b/../ns-a/real", "cloud%2Fns-a%2Freal"}
 	for way, c := range e.ways(t, token) {
 		eventuallyNil(t, way+": the server answers", func(ctx context.Context) error {
@@ -181,7 +183,20 @@ func (a *arena) computedForOthers(t *testing.T, direct string) {
 		if err == nil {
 			t.Errorf("%s: the groups of a Pod of the owner: %s", way, raw)
 		}
+		// A Group of one's own may select in all Namespaces; who is in it is told of one's own.
+		eventuallyNil(t, way+": the members of a Group that selects everything", func(ctx context.Context) error {
+			raw, err := c.Get().Resource("groupmembers").Namespace(attackerNS).Name("everybody").DoRaw(ctx)
+			if err == nil && strings.Contains(string(raw), ownerNS) {
+				t.Errorf("%s: MEMBERS OF THE OWNER ARE TOLD: %s", way, tail(string(raw), 500))
+				return nil
+			}
+			if !strings.Contains(string(raw), a.entity("mine")) {
+				return fmt.Errorf("%w: %s", errOr(err), raw)
+			}
+			return nil
+		})
 	}
+	must(t, a.people[mallory].Delete(t.Context(), everybody))
 	for _, path := range []string{"/metrics", "/debug/pprof/", "/endpoint", "/apis/stats.antrea.io/v1alpha1/namespaces/ns-a/antreanetworkpolicystats", "/logs", "/configz"} {
 		if code, answer, err := get(t, "https://"+direct+path, token); err == nil && code == http.StatusOK {
 			t.Errorf("%s is answered: %s", path, tail(answer, 300))
