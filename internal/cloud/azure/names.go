@@ -17,18 +17,20 @@ import (
 // interface: the meaning of an ordered list depends on the interface, and on the network. The id of
 // a view is that of the group, "@", and a hash of the interface.
 //
-// Somebody else in the subscription chooses the ids of other networks and interfaces, so hashes are
-// too long for two that are equal. Former releases cut them to 32 bits: such names are still known
-// as ours, and an interface whose record has such an id keeps it until it is released.
+// Somebody else in the subscription chooses the ids of other networks and interfaces, and can make
+// hashes of 32 bits equal. So names have 64 bits; those of former releases, with 32, are still
+// known as ours. Records of what interfaces had hold ids of views, and a former release that comes
+// back must find these: ids have 32 bits as before, and where two interfaces would share one, the
+// second has 128. See apart.
 
 const (
 	nsgPart, asgPart = "/providers/microsoft.network/networksecuritygroups/", "/providers/microsoft.network/applicationsecuritygroups/"
 	// noGroup is in place of the id of a group in the view of an interface that has none.
 	noGroup = "none"
 	viewOf  = "@"
-	// The bytes of hashes: of names, which have at most 80 characters, of views, and of both in
-	// former releases.
-	nameHash, viewHash, shortHash = 8, 16, 4
+	// The bytes of hashes: of names, which have at most 80 characters, of views that share the
+	// short one with another interface, and of all others and of names in former releases.
+	nameHash, longHash, shortHash = 8, 16, 4
 )
 
 func hash(s string, bytes int) string {
@@ -57,16 +59,54 @@ func viewID(group, nic string, bytes int) string {
 	return group + viewOf + hash(nic, bytes)
 }
 
-// viewed reports whether an id is that of a view of an interface, of this release or a former one,
-// and returns its group and the bytes of its hash.
+// viewed reports whether an id is that of a view of an interface, and returns its group and the
+// bytes of its hash.
 func viewed(id, nic string) (group string, bytes int, ok bool) {
 	group, ok = groupOfView(id)
-	for _, bytes := range []int{viewHash, shortHash} {
+	for _, bytes := range []int{shortHash, longHash} {
 		if ok && id == viewID(group, nic, bytes) {
 			return group, bytes, true
 		}
 	}
 	return "", 0, false
+}
+
+// apart says how many bytes the hashes of interfaces have in the ids of their views, so that no two
+// share an id; tags are those of the port, by interface. What a record says counts first. Where two
+// records say the same, nobody can tell which interface is meant: the later one is among mixed,
+// with the other.
+func apart(tags map[string]map[string]string) (bytes map[string]int, mixed map[string]string) {
+	bytes, mixed = map[string]int{}, map[string]string{}
+	holders := map[string]string{} // short hashes, and whose they are
+	claim := func(nic string) (other string) {
+		h := hash(nic, shortHash)
+		if other = holders[h]; other == "" {
+			holders[h] = nic
+		}
+		return other
+	}
+	all := sortedKeys(tags)
+	for _, nic := range all {
+		for _, id := range cloud.FormerGroups(tags[nic]) {
+			if _, n, ok := viewed(id, nic); ok && bytes[nic] != shortHash {
+				bytes[nic] = n
+			}
+		}
+		if bytes[nic] == shortHash {
+			if other := claim(nic); other != "" {
+				mixed[nic] = other
+			}
+		}
+	}
+	for _, nic := range all {
+		if bytes[nic] != 0 {
+			continue
+		}
+		if bytes[nic] = shortHash; claim(nic) != "" {
+			bytes[nic] = longHash
+		}
+	}
+	return bytes, mixed
 }
 
 // groupOfView is the group of a view, empty for none; false if it is the id of no view.

@@ -9,8 +9,8 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 )
 
-// TestFormerNames: what a former release has named counts as it is, so that an upgrade writes
-// nothing; what is named anew has long hashes.
+// TestFormerNames: a group that a former release has named is ours, and is named anew with a hash
+// that no other network can be given.
 func TestFormerNames(t *testing.T) {
 	const network = "/subscriptions/s/resourcegroups/g/providers/microsoft.network/virtualnetworks/v"
 	for _, name := range []string{NameIn(network, "nephele-c-1"), "Nephele-c-1-" + hash(network, shortHash)} {
@@ -21,18 +21,17 @@ func TestFormerNames(t *testing.T) {
 			t.Errorf("%s is %q of another network", name, got)
 		}
 	}
-
-	const scope, group = "/subscriptions/s/resourcegroups/g/providers/microsoft.network/", "/subscriptions/s/resourcegroups/g/providers/microsoft.network/networksecuritygroups/web"
-	w := newWorld("s", room{})
-	w.groups[group] = &nsg{row: row{ID: group, Name: "web"}}
-	tag := func(value string) map[string]*string { return map[string]*string{azureTags + "former-groups": &value} }
-	add := func(name string, tags map[string]*string) *cloud.Interface {
-		id := scope + "networkinterfaces/" + name
-		w.nics[id] = &nic{row: row{ID: id, Name: name, Tags: tags}, NSG: &reference{ID: group}}
-		return &cloud.Interface{ID: id, Tags: portTags(tags)}
+	if n := len(NameIn(network, "")); n != 17 {
+		t.Errorf("names end with %d characters", n)
 	}
-	id := func(name string, bytes int) string { return viewID(group, scope+"networkinterfaces/"+name, bytes) }
-	// Two interfaces that a former release could not tell apart.
+}
+
+// TestInterfacesOfOneHash: two interfaces whose ids somebody has chosen so that short hashes of
+// them are equal have views of their own, and records count as they were written.
+func TestInterfacesOfOneHash(t *testing.T) {
+	const scope, group = "/subscriptions/s/resourcegroups/g/providers/microsoft.network/", "/subscriptions/s/resourcegroups/g/providers/microsoft.network/networksecuritygroups/web"
+	nicID := func(name string) string { return scope + "networkinterfaces/" + name }
+	id := func(name string, bytes int) string { return viewID(group, nicID(name), bytes) }
 	one, other, seen := "", "", map[string]string{}
 	for i := 0; other == ""; i++ {
 		name := fmt.Sprint("n", i)
@@ -41,30 +40,46 @@ func TestFormerNames(t *testing.T) {
 		}
 		seen[id(name, shortHash)] = name
 	}
-	fresh := []*cloud.Interface{add(one, nil), add(other, nil)}
-	recorded := add("recorded", tag(id("recorded", shortHash)))
-	planted := add("planted", tag(id("recorded", shortHash)+" "+group+viewOf+"00000000 "+id("planted", viewHash)[:len(group)+17]))
-	v := newViews(w)
-	for _, i := range slices.Concat(fresh, []*cloud.Interface{recorded, planted}) {
-		v.interfaceGroups(i, w.nics[i.ID])
-		want := viewID(group, i.ID, viewHash)
-		if i == recorded {
-			want = viewID(group, i.ID, shortHash)
-		}
-		if !slices.Equal(i.GroupIDs, []string{want}) || v.groups[want].Holder != i.ID || i.Untouchable != "" {
-			t.Errorf("%s holds %v (%s), want %s", i.ID, i.GroupIDs, i.Untouchable, want)
-		}
+	if one > other {
+		one, other = other, one
 	}
-	if len(v.groups) != 4 {
-		t.Errorf("%d views of 4 interfaces", len(v.groups))
-	}
-
-	// Both have records by which nobody tells them apart: the later one is left as it is.
-	first, second := add(one, tag(id(one, shortHash))), add(other, tag(id(other, shortHash)))
-	v = newViews(w)
-	v.interfaceGroups(first, w.nics[first.ID])
-	v.interfaceGroups(second, w.nics[second.ID])
-	if first.Untouchable != "" || !strings.Contains(second.Untouchable, first.ID) {
-		t.Errorf("%q, %q", first.Untouchable, second.Untouchable)
+	for what, c := range map[string]struct {
+		records map[string]string // what tags say of names
+		want    map[string]string
+		mixed   string
+	}{
+		"no records":                  {nil, map[string]string{one: id(one, shortHash), other: id(other, longHash), "third": id("third", shortHash)}, ""},
+		"a record of the second":      {map[string]string{other: id(other, shortHash)}, map[string]string{one: id(one, longHash), other: id(other, shortHash)}, ""},
+		"a long one of the first":     {map[string]string{one: id(one, longHash)}, map[string]string{one: id(one, longHash), other: id(other, shortHash)}, ""},
+		"one that nobody shares":      {map[string]string{"third": id("third", longHash)}, map[string]string{"third": id("third", longHash)}, ""},
+		"records of both":             {map[string]string{one: id(one, shortHash), other: id(other, shortHash)}, map[string]string{one: id(one, shortHash), other: id(other, shortHash)}, other},
+		"what somebody has made up":   {map[string]string{"third": id(one, shortHash) + " " + group + viewOf + "00000000 " + id("third", longHash)[:len(group)+17]}, map[string]string{"third": id("third", shortHash)}, ""},
+		"ids of both lengths":         {map[string]string{"third": id("third", longHash) + " " + id("third", shortHash)}, map[string]string{"third": id("third", shortHash)}, ""},
+		"of somebody else's neighbor": {map[string]string{one: id(other, longHash)}, map[string]string{one: id(one, shortHash), other: id(other, longHash)}, ""},
+	} {
+		w := newWorld("s", room{})
+		w.groups[group] = &nsg{row: row{ID: group, Name: "web"}}
+		for name := range c.want {
+			n := &nic{row: row{ID: nicID(name), Name: name}, NSG: &reference{ID: group}}
+			if record, has := c.records[name]; has {
+				n.Tags = map[string]*string{azureTags + "former-groups": &record}
+			}
+			w.nics[nicID(name)] = n
+		}
+		v := newViews(w)
+		for name, want := range c.want {
+			n := w.nics[nicID(name)]
+			i := &cloud.Interface{ID: nicID(name), Tags: portTags(n.Tags)}
+			v.interfaceGroups(i, n)
+			if mixed := i.Untouchable != ""; !slices.Equal(i.GroupIDs, []string{want}) || mixed != (name == c.mixed) {
+				t.Errorf("%s: %s holds %v (%s), want %s", what, name, i.GroupIDs, i.Untouchable, want)
+			}
+			if name == c.mixed && !strings.Contains(i.Untouchable, nicID(one)) {
+				t.Errorf("%s: %s", what, i.Untouchable)
+			}
+			if c.mixed == "" && v.groups[want].Holder != i.ID {
+				t.Errorf("%s: the view of %s is of %s", what, name, v.groups[want].Holder)
+			}
+		}
 	}
 }

@@ -20,8 +20,10 @@ type views struct {
 	pairs   map[string]bool         // network security groups of ours that have their other half
 	groups  map[string]cloud.Group
 	cache   map[string]meaning
-	// short are the interfaces whose records have ids of views as former releases made them.
-	short map[string]bool
+	// bytes are those of hashes in the ids of views, mixed the interfaces that another one's record
+	// may be about, by interface; see apart.
+	bytes map[string]int
+	mixed map[string]string
 }
 
 // meaning is what a group allows an interface, and why it is not known exactly.
@@ -38,8 +40,12 @@ func newViews(w *world) *views {
 		pairs:   map[string]bool{},
 		groups:  map[string]cloud.Group{},
 		cache:   map[string]meaning{},
-		short:   map[string]bool{},
 	}
+	tags := map[string]map[string]string{}
+	for k, n := range w.nics {
+		tags[k] = portTags(n.Tags)
+	}
+	v.bytes, v.mixed = apart(tags)
 	for _, n := range w.nics {
 		for i := range n.Configurations {
 			p := &n.Configurations[i].Properties
@@ -123,12 +129,6 @@ func (v *views) groupOf(identity string) string {
 // interfaceGroups tells which groups an interface holds.
 func (v *views) interfaceGroups(i *cloud.Interface, n *nic) {
 	current := n.NSG.key()
-	remembered := map[string]bool{}
-	for _, id := range cloud.FormerGroups(i.Tags) {
-		if group, bytes, ok := viewed(id, i.ID); ok && (group == "" || v.w.groups[group] != nil || v.w.absent[group]) {
-			remembered[group], v.short[i.ID] = true, v.short[i.ID] || bytes == shortHash
-		}
-	}
 	held := map[string]bool{}
 	for _, id := range n.asgs() {
 		if g := v.groupOf(id); g != "" {
@@ -139,8 +139,10 @@ func (v *views) interfaceGroups(i *cloud.Interface, n *nic) {
 	if !ours {
 		held[v.view(i, n, current)] = true
 	}
-	for _, group := range sortedKeys(remembered) {
-		v.view(i, n, group)
+	for _, id := range cloud.FormerGroups(i.Tags) {
+		if group, _, ok := viewed(id, i.ID); ok && (group == "" || v.w.groups[group] != nil || v.w.absent[group]) {
+			v.view(i, n, group)
+		}
 	}
 	for _, id := range v.w.former[i.ID] {
 		if id == noGroup {
@@ -150,6 +152,9 @@ func (v *views) interfaceGroups(i *cloud.Interface, n *nic) {
 		}
 	}
 	i.GroupIDs = sortedKeys(held)
+	if other := v.mixed[i.ID]; other != "" {
+		i.Untouchable = fmt.Sprintf("its record of what it had may as well be that of the interface %s: one of the two has to be made anew", other)
+	}
 	if _, taken := i.Tags[cloud.TagFormer]; !taken && !ours {
 		if unread := v.meaning(i, n, current).unread; len(unread) > 0 {
 			i.Untouchable = fmt.Sprintf(
@@ -163,14 +168,8 @@ func (v *views) interfaceGroups(i *cloud.Interface, n *nic) {
 
 // view shows what a group (empty for none) means to an interface, and returns the id of that.
 func (v *views) view(i *cloud.Interface, n *nic, group string) string {
-	id := viewID(group, i.ID, viewHash)
-	if v.short[i.ID] {
-		id = viewID(group, i.ID, shortHash)
-	}
-	if known, ok := v.groups[id]; ok {
-		if known.Holder != i.ID {
-			i.Untouchable = fmt.Sprintf("a former release wrote down what it had, and what it wrote means the interface %s as well: one of the two has to be made anew", known.Holder)
-		}
+	id := viewID(group, i.ID, v.bytes[i.ID])
+	if _, ok := v.groups[id]; ok {
 		return id
 	}
 	out := cloud.Group{ID: id, Name: noGroup, NetworkID: i.NetworkID, OwnerID: v.w.subscription, View: true, Shows: cmp.Or(group, noGroup), Holder: i.ID,
