@@ -114,9 +114,9 @@ func queryError(err error) error {
 // nothing of others, whatever a group there selects.
 type eyes struct{ access authorizer.Authorizer }
 
-// seen reports of Namespaces whether the caller may get that resource there; Nodes and ClusterGroups
-// are in the Namespace "", which is that of who may get it in all. Failed tells of what could not be
-// asked.
+// seen reports of Namespaces whether the caller may get that resource there; Nodes and
+// ClusterGroups are in the Namespace "", which is that of who may get it in all. Failed tells of
+// what could not be asked.
 func (e eyes) seen(ctx context.Context, resource, own string) (seen func(namespace string) bool, failed func() error) {
 	caller, known := request.UserFrom(ctx)
 	if !known {

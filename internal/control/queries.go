@@ -47,7 +47,9 @@ func (c *Controller) query(ctx context.Context, ask func(*policy.Engine)) error 
 // GroupMembers returns one page of what is in a Group, or without namespace in a ClusterGroup,
 // sorted by reference. Without a limit the page is everything. The counts are those of the whole.
 // It returns nil if there is no such group; one that is invalid is empty.
-func (c *Controller) GroupMembers(ctx context.Context, name types.NamespacedName, page v1beta2.PaginationGetOptions, seen func(namespace string) bool) (*v1beta2.GroupMembers, error) {
+func (c *Controller) GroupMembers(
+	ctx context.Context, name types.NamespacedName, page v1beta2.PaginationGetOptions, seen func(namespace string) bool,
+) (*v1beta2.GroupMembers, error) {
 	var content policy.GroupContent
 	var known bool
 	if err := c.query(ctx, func(e *policy.Engine) { content, known = e.GroupContent(policy.NamespacedName(name)) }); err != nil || !known {
