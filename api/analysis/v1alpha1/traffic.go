@@ -156,8 +156,8 @@ type FlowQueryStatus struct {
 	Flows []SeenFlow `json:"flows"`
 	// More is how many flows the answer does not have.
 	More int64 `json:"more,omitempty"`
-	// Enforcers have reported within that time; of a caller who may not see everything only those of
-	// which he is told a flow.
+	// Enforcers have reported within that time; for a caller who may not see everything they are
+	// those of which he may see a flow.
 	Enforcers int32 `json:"enforcers"`
 	// Losses are what they, or the controller, could not keep; only for callers who see everything.
 	Losses *FlowLosses `json:"losses,omitempty"`
