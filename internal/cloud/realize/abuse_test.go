@@ -67,7 +67,8 @@ func TestTagsAbused(t *testing.T) {
 			if err := l.region(home).DeleteTags([]string{g.ID}, keys); err != nil {
 				l.Fatal(err)
 			}
-			// It is not ours any more. As long as it refers to a group of ours, that stays too.
+			// It is not ours any more. As long as it refers to a group of ours, that
+			// stays too.
 			return func(h *holdings) { l.deleteGroup(g.ID) }
 		},
 		"a group is named like ours, without tags": func(l *lab) func(*holdings) {

@@ -16,19 +16,19 @@ type Accounts interface {
 	// Account returns what is known of an account now; false if there is no such account (any
 	// more).
 	Account(key string) (Account, bool)
-	// Subscribe makes changed be called with an account's key whenever something about the account
-	// may have changed: a new snapshot, other credentials, other selected VMs, deletion. It may be
-	// called more often than needed; changed must not block.
+	// Subscribe makes changed be called with an account's key whenever something about the
+	// account may have changed: a new snapshot, other credentials, other selected VMs,
+	// deletion. It may be called more often than needed; changed must not block.
 	Subscribe(changed func(key string)) (cancel func())
 	// Observed hands over what the caller has read with this provider after all that it has
-	// changed, whole or brought up to date, so that it need not be read again. False if it is not
-	// taken, for example because something newer is known; then the caller has to say what it has
-	// changed.
+	// changed, whole or brought up to date, so that it need not be read again. False if it is
+	// not taken, for example because something newer is known; then the caller has to say what
+	// it has changed.
 	Observed(key string, provider cloud.Provider, snapshots []*cloud.Snapshot) bool
 	// Trigger asks for a new observation of the account soon.
 	Trigger(key string)
-	// Touched asks for a new reading of these objects, by region, soon: the caller has changed them
-	// and nothing else.
+	// Touched asks for a new reading of these objects, by region, soon: the caller has changed
+	// them and nothing else.
 	Touched(key string, ids map[string][]string)
 }
 
@@ -49,18 +49,18 @@ type Account struct {
 	Lowerer plan.Lowerer
 	// Regions are all regions of the account, observed or not.
 	Regions []string
-	// Snapshots has the last whole observation of every region that has been observed since start;
-	// other regions are left alone.
+	// Snapshots has the last whole observation of every region that has been observed since
+	// start; other regions are left alone.
 	Snapshots map[string]*cloud.Snapshot
-	// Pending names the regions whose snapshots are older than what was last asked for by Trigger
-	// or Touched.
+	// Pending names the regions whose snapshots are older than what was last asked for by
+	// Trigger or Touched.
 	Pending map[string]bool
 	// Unread says of the regions whose last reading failed why it did.
 	Unread map[string]error
 	// Entities maps the ExternalEntity objects of the account to VMs.
 	Entities map[plan.EntityRef]plan.VMRef
-	// Shared maps the ExternalEntity objects of other accounts to the networks of their VMs that
-	// this account sees too.
+	// Shared maps the ExternalEntity objects of other accounts to the networks of their VMs
+	// that this account sees too.
 	Shared map[plan.EntityRef]string
 	// Services maps the ExternalEntity objects of the account that stand for native services to
 	// these.
@@ -71,8 +71,8 @@ type Account struct {
 	Agents map[plan.VMRef]VMAgent
 	// Aliases are further entities of these VMs, which agents enforce.
 	Aliases map[plan.EntityRef]plan.VMRef
-	// MaxPerWave bounds how many VMs and groups in use are changed before the account is observed
-	// again; 0 means no bound.
+	// MaxPerWave bounds how many VMs and groups in use are changed before the account is
+	// observed again; 0 means no bound.
 	MaxPerWave int
 	// Propagation is how long a step waits for those that it relies on; see plan.Wire.
 	Propagation time.Duration
@@ -82,19 +82,19 @@ type Account struct {
 	Confirm string
 	// Failsafe is always allowed on VMs with policies.
 	Failsafe []plan.FailsafeFlow
-	// Dependents says what becomes of interfaces that are not ours and that depend on those that
-	// are guarded.
+	// Dependents says what becomes of interfaces that are not ours and that depend on those
+	// that are guarded.
 	Dependents plan.DependentsRule
-	// Confirmed are the former groups of interfaces as the account's owner says, by interface, for
-	// where the record of them is not believed.
+	// Confirmed are the former groups of interfaces as the account's owner says, by interface,
+	// for where the record of them is not believed.
 	Confirmed map[string][]string
 	// ConfirmedProblem says what cannot be read of what he says; empty if all can.
 	ConfirmedProblem string
-	// TakeOver is the epoch of the instance from which this one is told to take the account over;
-	// empty if it is not.
+	// TakeOver is the epoch of the instance from which this one is told to take the account
+	// over; empty if it is not.
 	TakeOver string
-	// Releasing is true while the account is being deleted: everything it holds in the cloud is to
-	// be given back.
+	// Releasing is true while the account is being deleted: everything it holds in the cloud is
+	// to be given back.
 	Releasing bool
 }
 

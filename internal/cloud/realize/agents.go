@@ -26,8 +26,8 @@ type Agents interface {
 	Reported(policy types.UID, node string) (v1beta2.NetworkPolicyNodeStatus, bool)
 	// Announced returns what was announced for the VMs of an account, by agent.
 	Announced(account string) map[string]handover.Directions
-	// Announce tells an agent in which directions the cloud lets in whatever it decides. When it
-	// returns without an error, the agent will read that.
+	// Announce tells an agent in which directions the cloud lets in whatever it decides. When
+	// it returns without an error, the agent will read that.
 	Announce(ctx context.Context, account, node string, open handover.Directions) error
 }
 
@@ -152,7 +152,7 @@ func compareVMs(a, b plan.VMRef) int { return strings.Compare(a.Region+"/"+a.ID,
 // snapshots. What was announced and is wanted no more is taken back where the VM is as it should
 // be. Where it is not, as on an interface that cannot be set, that is so only for what the
 // snapshots show to be narrow again. What no snapshot shows stays as it was announced.
-func (w *worker) announce(ctx context.Context, t task, res *plan.Result, on []*cloud.Snapshot) error {
+func (w *worker) announce(ctx context.Context, t task, c computed, on []*cloud.Snapshot) error {
 	if w.r.Agents == nil {
 		return nil
 	}
@@ -161,8 +161,8 @@ func (w *worker) announce(ctx context.Context, t task, res *plan.Result, on []*c
 		return nil
 	}
 	statuses := map[plan.VMRef]*plan.VMStatus{}
-	for i := range res.VMs {
-		statuses[res.VMs[i].VM] = &res.VMs[i]
+	for i := range c.result.VMs {
+		statuses[c.result.VMs[i].VM] = &c.result.VMs[i]
 	}
 	open, seen := map[string]handover.Directions{}, map[string]bool{}
 	for _, s := range on {
@@ -172,7 +172,7 @@ func (w *worker) announce(ctx context.Context, t task, res *plan.Result, on []*c
 			if node == "" {
 				node = nodeAmong(announced, vm)
 			}
-			if w.asWanted(statuses[at]) {
+			if c.asWanted(statuses[at]) {
 				d = handover.Directions{} // what is wide now is so by the former groups
 			}
 			open[node], seen[node] = open[node].Or(d.And(announced[node])).Or(w.agents[at].Open), true
@@ -197,12 +197,12 @@ func (w *worker) announce(ctx context.Context, t task, res *plan.Result, on []*c
 
 // asWanted reports whether a VM is as its policies and its agent want it, by a plan that has
 // nothing left to do.
-func (w *worker) asWanted(vm *plan.VMStatus) bool {
+func (c *computed) asWanted(vm *plan.VMStatus) bool {
 	if vm == nil {
 		return false
 	}
 	for _, n := range vm.Interfaces {
-		_, blocked := w.leftOut[plan.InterfaceKey{Region: vm.VM.Region, ID: n.ID}]
+		_, blocked := c.input.Blocked[plan.InterfaceKey{Region: vm.VM.Region, ID: n.ID}]
 		if blocked || n.WhyUnproven != nil || n.WhyElsewhere != nil || n.Held && len(vm.Policies) == 0 {
 			return false
 		}

@@ -19,10 +19,10 @@ import (
 // apply does the stages of each part in order and stops at the first that fails there; parts know
 // nothing of one another. It returns the objects that were changed or may have been, by region, or
 // nil if others may be different, too; and the error of the first part that failed.
-func (w *worker) apply(ctx context.Context, t task, pl plan.Plan) (map[string][]string, error) {
+func (w *worker) apply(ctx context.Context, t task, c computed, pl plan.Plan) (map[string][]string, error) {
 	steps, slots := map[part][]plan.Step{}, map[string]chan struct{}{}
 	for _, step := range pl.Steps {
-		name := w.parts.of(step.Scope.Region, step.Network)
+		name := c.parts.of(step.Scope.Region, step.Network)
 		steps[name] = append(steps[name], step)
 		slots[name.region] = make(chan struct{}, atOnce)
 	}
@@ -31,7 +31,7 @@ func (w *worker) apply(ctx context.Context, t task, pl plan.Plan) (map[string][]
 	start := w.r.Clock.Now()
 	var wg sync.WaitGroup
 	for i, name := range names {
-		runs[i] = &execution{worker: w, task: t, wire: w.wires.Begin(name, start, t.acct.Propagation), start: start, steps: steps[name], slots: slots[name.region],
+		runs[i] = &execution{worker: w, task: t, seen: c.seen, wire: w.wires.Begin(name, start, t.acct.Propagation), start: start, steps: steps[name], slots: slots[name.region],
 			ids: map[string]string{}, touched: map[string]bool{}}
 		wg.Go(func() { errs[i] = recovered.Call(func() error { return runs[i].stages(ctx, steps[name]) }) })
 	}
@@ -40,7 +40,7 @@ func (w *worker) apply(ctx context.Context, t task, pl plan.Plan) (map[string][]
 		defer close(ended)
 		wg.Wait()
 	}()
-	w.attend(ctx, t, ended)
+	w.attend(ctx, t, c, ended)
 	touched, unsure := map[string][]string{}, false
 	for i, name := range names {
 		touched[name.region] = append(touched[name.region], sortedKeys(runs[i].touched)...)
@@ -49,7 +49,7 @@ func (w *worker) apply(ctx context.Context, t task, pl plan.Plan) (map[string][]
 	if unsure {
 		touched = nil
 	}
-	w.stick(names, errs)
+	w.stuck.note(names, errs)
 	return touched, worst(errs)
 }
 
@@ -98,18 +98,21 @@ var errUnanswered = &cloud.Error{Class: cloud.Unavailable, Call: "Apply", Err: e
 // execution is a part of a plan on its way.
 type execution struct {
 	*worker
-	task  task
+	task task
+	// seen are the snapshots that the plan was made of.
+	seen  map[string]*cloud.Snapshot
 	wire  *plan.Wire
 	start time.Time
 	steps []plan.Step
-	// slots bound the operations that are on their way, together with other parts of the region.
+	// slots bound the operations that are on their way, together with other parts of the
+	// region.
 	slots chan struct{}
 
 	mu    sync.Mutex
 	ended int
 	ids   map[string]string // network/group name -> group ID, of groups created by this plan
-	// touched are the objects of operations that were begun, however these ended: one that is given
-	// up, or whose answer is lost, may have been done, or a part of it.
+	// touched are the objects of operations that were begun, however these ended: one that is
+	// given up, or whose answer is lost, may have been done, or a part of it.
 	touched map[string]bool
 	// unsure is set if other objects may be different, too, from what was known.
 	unsure bool
@@ -225,8 +228,8 @@ func (e *execution) step(ctx context.Context, step plan.Step) (failed error) {
 	defer e.mu.Unlock()
 	e.ended++
 	if err != nil {
-		// Where the cloud is not as the plan assumed, or what was done cannot be told, nothing is
-		// known; nor is the id of a group that may have been created.
+		// Where the cloud is not as the plan assumed, or what was done cannot be told,
+		// nothing is known; nor is the id of a group that may have been created.
 		e.unsure = e.unsure || !errors.Is(err, errOutdated) && !errors.Is(err, errBlocked) || begun && op.Kind == cloud.OpCreateGroup
 		return fmt.Errorf("%s: step %d of %d, %s: %w", step.Scope.Region, e.ended, len(e.steps), op, err)
 	}

@@ -70,7 +70,8 @@ func TestAzureNoMoreGroups(t *testing.T) {
 				l.expect(was, l.wanted())
 				l.publishDelta(delta)
 				if known {
-					// Policies hold as a whole or not at all, so this one takes nothing.
+					// Policies hold as a whole or not at all, so this one takes
+					// nothing.
 					l.until("some VM says why it is not enforced", func() bool {
 						return slices.ContainsFunc([]string{"web-1", "web-2", "web-9"}, func(vm string) bool {
 							p, found := l.policyOn(vm, "web-in")

@@ -45,7 +45,8 @@ func TestAzureRefusedRules(t *testing.T) {
 				})
 			}
 			for p, allowed := range l.actual() {
-				// What the databases say of the web servers has changed, and nothing else has.
+				// What the databases say of the web servers has changed, and
+				// nothing else has.
 				if !strings.HasPrefix(p.from, "db") && !strings.HasPrefix(p.to, "db") && allowed != was[p] {
 					t.Errorf("%s was %t", p, was[p])
 				}

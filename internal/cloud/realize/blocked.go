@@ -12,11 +12,11 @@ import (
 )
 
 const (
-	// longestBlock is how long an interface that the cloud refuses to change is left alone at most.
-	// What puts it right, such as another policy in the cloud, does not tell us.
+	// longestBlock is how long an interface that the cloud refuses to change is left alone at
+	// most. What puts it right, such as another policy in the cloud, does not tell us.
 	longestBlock = 10 * time.Minute
-	// mostBlocked is how many interfaces and groups the cloud may refuse to change in one round. If
-	// there are more, something is wrong that is no matter of single ones.
+	// mostBlocked is how many interfaces and groups the cloud may refuse to change in one
+	// round. If there are more, something is wrong that is no matter of single ones.
 	mostBlocked = 64
 )
 
@@ -215,7 +215,7 @@ func (e *execution) withoutGroup(step plan.Step, op cloud.Op, err error) error {
 	case op.Kind != cloud.OpSetRules && op.Kind != cloud.OpAddRules && op.Kind != cloud.OpReplaceRules:
 		return err
 	}
-	need, others := plan.Needing(e.steps, step, op.Target, e.sight[step.Scope.Region])
+	need, others := plan.Needing(e.steps, step, op.Target, e.seen[step.Scope.Region])
 	if !others || len(need) == 0 {
 		return err
 	}

@@ -10,12 +10,12 @@ import (
 )
 
 const (
-	// lately is how long what has changed counts together with what changes now: labels that a tool
-	// removes one after the other, or selectors that somebody deletes one after the other, are one
-	// change.
+	// lately is how long what has changed counts together with what changes now: labels that a
+	// tool removes one after the other, or selectors that somebody deletes one after the other,
+	// are one change.
 	lately = 10 * time.Minute
-	// proposals is how many of the changes that were last proposed are remembered, for somebody who
-	// confirms one while VMs come and go.
+	// proposals is how many of the changes that were last proposed are remembered, for somebody
+	// who confirms one while VMs come and go.
 	proposals = 8
 )
 
@@ -35,8 +35,8 @@ type brake struct {
 	// agreed is the change that agreedTo confirms, without what of it is done.
 	agreed   map[flip]bool
 	agreedTo string
-	// spent is a confirmation that has served its purpose, or had none. It is worth nothing until
-	// it has been away.
+	// spent is a confirmation that has served its purpose, or had none. It is worth nothing
+	// until it has been away.
 	spent string
 	// held is what waits.
 	held map[flip]bool
@@ -231,8 +231,8 @@ type scale struct {
 	brake plan.Brake
 	// held are those that waited before, and fresh those that have come since.
 	held, fresh []plan.InterfaceRef
-	// done, heldSince and freshSince count those for which it is a change since the base: one that
-	// is done, and of held and fresh.
+	// done, heldSince and freshSince count those for which it is a change since the base: one
+	// that is done, and of held and fresh.
 	done, heldSince, freshSince int
 	// of is how many there are, and ofBase how many there were.
 	of, ofBase int
@@ -281,26 +281,28 @@ func set(refs []plan.InterfaceRef) map[plan.InterfaceRef]bool {
 
 // hold plans again, so that what waits for a confirmation stays as it is. Of an account that is
 // being deleted nothing is done at all then.
-func (w *worker) hold(t task, in plan.Input, res *plan.Result) (plan.Input, *plan.Result) {
-	w.brake.weigh(w.r.Clock.Now(), t.acct, res.Protection)
-	waiting := w.brake.state.Waiting
-	if waiting == nil || res.Protection == nil {
-		return in, res
+func (w *worker) hold(t task, c *computed) {
+	w.brake.weigh(w.r.Clock.Now(), t.acct, c.result.Protection)
+	c.braking = w.brake.state
+	waiting := c.braking.Waiting
+	if waiting == nil || c.result.Protection == nil {
+		return
 	}
 	if t.acct.Releasing {
-		held := *res
-		held.Plan = plan.Plan{Account: res.Plan.Account}
-		return in, &held
+		held := *c.result
+		held.Plan = plan.Plan{Account: held.Plan.Account}
+		c.result = &held
+		return
 	}
-	modes := make(map[plan.VMRef]plan.Mode, len(in.Modes))
-	maps.Copy(modes, in.Modes)
+	modes := make(map[plan.VMRef]plan.Mode, len(c.input.Modes))
+	maps.Copy(modes, c.input.Modes)
 	for vm := range waiting.VMs() {
 		if modes[vm] != plan.BreakGlass {
 			modes[vm] = plan.Braked
 		}
 	}
-	in.Modes = modes
-	return in, plan.Compute(in, w.r.lowerer(t.acct))
+	c.input.Modes = modes
+	c.result = plan.Compute(c.input, w.r.lowerer(t.acct))
 }
 
 // brakesOtherwise reports whether something else has to wait than with another state of the

@@ -44,7 +44,8 @@ func TestBurst(t *testing.T) {
 		l.publish()
 		<-tick.C
 	}
-	// What comes last must not undo what nobody has seen yet: that would be no change to realize.
+	// What comes last must not undo what nobody has seen yet: that would be no change to
+	// realize.
 	l.engine.PutPolicy(dbNoShell())
 	l.relabel("ops-1", "web")
 	l.publish()
@@ -52,8 +53,8 @@ func TestBurst(t *testing.T) {
 	if d := compare(l.actual(), l.wanted()); d != "" {
 		t.Error(d)
 	}
-	// Each plan takes up to maxRestarts observations more while objects keep coming, and one at the
-	// end.
+	// Each plan takes up to maxRestarts observations more while objects keep coming, and one at
+	// the end.
 	if n := seen.n.Load() - before; n > 30 {
 		t.Errorf("%d observations for 100 changes", n)
 	} else {

@@ -9,8 +9,8 @@ import (
 
 // claim applies the part of a plan that claims networks, and returns these. What else is in the
 // plan is planned again on what is observed afterwards.
-func (w *worker) claim(ctx context.Context, t task, claims plan.Plan) (map[string][]string, error) {
-	touched, err := w.apply(ctx, t, claims)
+func (w *worker) claim(ctx context.Context, t task, c computed, claims plan.Plan) (map[string][]string, error) {
+	touched, err := w.apply(ctx, t, c, claims)
 	if err != nil {
 		return nil, err
 	}

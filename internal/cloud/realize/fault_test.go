@@ -84,7 +84,8 @@ type witness struct {
 	l *lab
 
 	mu sync.Mutex
-	// states are what was wanted before the event, because of it, and since it was changed midway.
+	// states are what was wanted before the event, because of it, and since it was changed
+	// midway.
 	states []verdicts
 	hurry  bool // a VM is released at once, which may cut others for a moment
 	found  []string

@@ -12,10 +12,9 @@ import (
 // foresee plans, round after round, as if the VMs in mode plan were enforced. Nothing is known if
 // there are none, if the task is broken off, or if planning leads to what the cloud would not take,
 // which is a mistake of ours and hinders nothing else.
-func (w *worker) foresee(t task, in plan.Input) {
-	w.would = nil
+func (w *worker) foresee(t task, in plan.Input) []*plan.Result {
 	if !slices.Contains(slices.Collect(maps.Values(in.Modes)), plan.Planned) {
-		return
+		return nil
 	}
 	f, err := forecast.Run(in.WithoutPlanned(), w.r.lowerer(t.acct))
 	switch {
@@ -23,6 +22,7 @@ func (w *worker) foresee(t task, in plan.Input) {
 	case err != nil:
 		w.r.Log.Error(err, "What the mode plan spares cannot be told", "account", w.key)
 	default:
-		w.would = f.Rounds
+		return f.Rounds
 	}
+	return nil
 }

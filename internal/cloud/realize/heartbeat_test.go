@@ -46,8 +46,8 @@ func TestHeartbeat(t *testing.T) {
 	l.until("it is as planned", beats(func() bool { return l.unsettled() == "" }))
 	l.setModes(plan.Released, "web-1")
 	l.until("web-1 is given back", beats(func() bool { return l.unsettled() == "" }))
-	// The cloud has a clock of its own here; what it shows must not seem to be older than what was
-	// done.
+	// The cloud has a clock of its own here; what it shows must not seem to be older than what
+	// was done.
 	l.accounts.change(func(a *Account) {
 		for region, snap := range a.Snapshots {
 			later := *snap

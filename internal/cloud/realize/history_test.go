@@ -90,8 +90,8 @@ type event struct {
 	modes map[string]plan.Mode
 	// release is set if the account is deleted.
 	release bool
-	// midway is what happens when the cloud has been changed so many times because of the event,
-	// while the plan is on its way.
+	// midway is what happens when the cloud has been changed so many times because of the
+	// event, while the plan is on its way.
 	midway func(*lab)
 	after  int
 }

@@ -19,8 +19,8 @@ import (
 // 0 or 1.
 type schedule struct {
 	turns []int
-	// slow is true if one of them takes longer from reading to claiming than the other one waits
-	// after its claim.
+	// slow is true if one of them takes longer from reading to claiming than the other one
+	// waits after its claim.
 	slow bool
 }
 

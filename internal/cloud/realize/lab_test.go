@@ -106,7 +106,8 @@ type lab struct {
 	sink     *reports
 	options  Options
 	realizer *Realizer
-	// passing is held while time passes and while an event happens; onTick, if set, is called then.
+	// passing is held while time passes and while an event happens; onTick, if set, is called
+	// then.
 	passing sync.Mutex
 	onTick  func()
 	// marksPermitted is set if the account has the documented rights.
@@ -135,8 +136,8 @@ type labVM struct {
 	nic, id, region string
 	addr, addr6     netip.Addr
 	labels          map[string]string
-	// of is the native service of which this is a further interface; empty for what has a name of
-	// its own.
+	// of is the native service of which this is a further interface; empty for what has a name
+	// of its own.
 	of string
 }
 
@@ -183,8 +184,8 @@ type labConfig struct {
 	propagation time.Duration
 	// onCall sees every call that the cloud has carried out, before its answer leaves.
 	onCall func(ec2.Call)
-	// throttle makes the cloud throttle as EC2 does, and pageSize is that of listings; 0 means the
-	// largest.
+	// throttle makes the cloud throttle as EC2 does, and pageSize is that of listings; 0 means
+	// the largest.
 	throttle bool
 	pageSize int32
 	// maxPerWave is that of the account.
@@ -208,8 +209,8 @@ type labConfig struct {
 	served   bool
 	// apart are VMs that nobody selects, whose interfaces somebody selects in their place.
 	apart []string
-	// book, if set, is the record of the cluster's instances; every start is that of another one
-	// then.
+	// book, if set, is the record of the cluster's instances; every start is that of another
+	// one then.
 	book *registertest.Notebook
 }
 
@@ -505,7 +506,8 @@ func (l *lab) unsettled() string {
 	if d := gocmp.Diff(l.published(), mirrored, wholeGroups, cmpopts.EquateEmpty(), cmpopts.IgnoreFields(metav1.ObjectMeta{}, "ResourceVersion")); d != "" {
 		return "the mirror is behind: " + d
 	}
-	// What was planned last must be what is mirrored now, on what the cloud is now: plan once more.
+	// What was planned last must be what is mirrored now, on what the cloud is now: plan once
+	// more.
 	acct, _ := l.accounts.Account(l.key())
 	in := acct.PlanInput(l.options.ClusterID, mirrored, nil)
 	in.Unmarked = networks(w.unmarkable.active(l.options.Clock.Now()))

@@ -63,7 +63,8 @@ type mixedLab struct {
 	*testing.T
 	aws *lab
 	az  *azureLab
-	// halves are all that is looked at, and native what the VMs' own groups said of them at first.
+	// halves are all that is looked at, and native what the VMs' own groups said of them at
+	// first.
 	halves []crossing
 	native map[crossing]bool
 

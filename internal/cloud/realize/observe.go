@@ -18,8 +18,8 @@ type observation struct {
 	read    []*cloud.Snapshot
 	// unread are the regions that could not be read, with the reason.
 	unread map[string]error
-	// provider is what it was read with, and touched what we have changed since, by region; nil if
-	// that is not known.
+	// provider is what it was read with, and touched what we have changed since, by region; nil
+	// if that is not known.
 	provider cloud.Provider
 	touched  map[string][]string
 }
@@ -54,8 +54,8 @@ func (w *worker) reread(ctx context.Context, acct Account, known observation) (o
 		if latest == nil {
 			return observation{}, false
 		}
-		// What others have read since has all that we knew, and what they know by events, such as
-		// VMs that are new.
+		// What others have read since has all that we knew, and what they know by events,
+		// such as VMs that are new.
 		if !acct.Pending[name] && !latest.ObservedAt.Before(out.read[i].ObservedAt) {
 			out.read[i] = latest
 		}

@@ -3,6 +3,7 @@ package realize
 import (
 	"errors"
 	"maps"
+	"slices"
 
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 )
@@ -51,50 +52,51 @@ func (p partition) of(region, network string) part {
 	return part{region, network}
 }
 
-// stick notes which parts of a plan have failed in a way that a new plan does not answer.
-func (w *worker) stick(names []part, errs []error) {
+// stuck are the parts of an account that have failed in a round. The zero value is none.
+type stuck struct {
+	// parts are those of the last computation.
+	parts partition
+	at    map[part]error
+}
+
+// note notes which parts of a plan have failed in a way that a new plan does not answer.
+func (s *stuck) note(names []part, errs []error) {
 	for i, name := range names {
 		if errs[i] == nil || replannable(errs[i]) || errors.Is(errs[i], errOutdated) {
 			continue
 		}
-		if w.stuck == nil {
-			w.stuck = map[part]error{}
+		if s.at == nil {
+			s.at = map[part]error{}
 		}
-		w.stuck[name] = errs[i]
+		s.at[name] = errs[i]
 	}
 }
 
-// unstuck is what of a plan is about parts that have not failed in this round.
-func (w *worker) unstuck(p plan.Plan) plan.Plan {
-	if len(w.stuck) == 0 {
+// rest is what of a plan is about parts that have not failed.
+func (s *stuck) rest(p plan.Plan) plan.Plan {
+	if len(s.at) == 0 {
 		return p
 	}
 	out := plan.Plan{Account: p.Account, Partial: p.Partial}
-	for _, s := range p.Steps {
-		if w.stuck[w.parts.of(s.Scope.Region, s.Network)] == nil {
-			out.Steps = append(out.Steps, s)
+	for _, step := range p.Steps {
+		if s.at[s.parts.of(step.Scope.Region, step.Network)] == nil {
+			out.Steps = append(out.Steps, step)
 		}
 	}
 	return out
 }
 
-// failure is why parts have failed in this round; nil if none has.
-func (w *worker) failure() error {
-	errs := make([]error, 0, len(w.stuck))
-	for _, err := range w.stuck {
-		errs = append(errs, err)
-	}
-	return worst(errs)
-}
+// failure is why parts have failed; nil if none has.
+func (s *stuck) failure() error { return worst(slices.Collect(maps.Values(s.at))) }
 
-// stuckNetworks are the networks of the parts that have failed in this round, by region and id.
-func (w *worker) stuckNetworks() map[string]map[string]bool {
-	if len(w.stuck) == 0 {
+// networks are those of the parts that have failed, by region and id.
+func (s *stuck) networks() map[string]map[string]bool {
+	if len(s.at) == 0 {
 		return nil
 	}
 	out := map[string]map[string]bool{}
-	for network, home := range maps.All(w.parts) {
-		if w.stuck[home] == nil {
+	for network, home := range s.parts {
+		if s.at[home] == nil {
 			continue
 		}
 		if out[network.region] == nil {

@@ -28,7 +28,7 @@ func sightOf(regions []plan.Region) map[string]*cloud.Snapshot {
 
 // attend waits until a plan is carried out, and reports on it as often as it is seen how far that
 // is.
-func (w *worker) attend(ctx context.Context, t task, ended <-chan struct{}) {
+func (w *worker) attend(ctx context.Context, t task, c computed, ended <-chan struct{}) {
 	next := w.r.Clock.Now().Add(progressPause)
 	for {
 		select {
@@ -40,7 +40,7 @@ func (w *worker) attend(ctx context.Context, t task, ended <-chan struct{}) {
 		if begin.Before(next) || ctx.Err() != nil {
 			continue
 		}
-		if w.progress(ctx, t) {
+		if w.progress(ctx, t, &c.input) {
 			end := w.r.Clock.Now()
 			next = end.Add(max(progressPause, progressShare*end.Sub(begin)))
 		}
@@ -48,14 +48,15 @@ func (w *worker) attend(ctx context.Context, t task, ended <-chan struct{}) {
 }
 
 // progress reports which VMs are seen to be as planned, though the plan is not at its end, and
-// returns whether there was anything new to look at. What else the last report says stays: it is
+// returns whether there was anything new to look at. Planned is what the plan was made of, on the
+// snapshots that were looked at last. What else the last report says stays: it is
 // about the plan as a whole.
-func (w *worker) progress(ctx context.Context, t task) bool {
+func (w *worker) progress(ctx context.Context, t task, planned *plan.Input) bool {
 	acct, ok := w.r.Accounts.Account(w.key)
 	if !ok {
 		return false
 	}
-	in, newer := w.planned, false
+	in, newer := *planned, false
 	in.Regions = slices.Clone(in.Regions)
 	for i := range in.Regions {
 		r := &in.Regions[i]
@@ -71,7 +72,7 @@ func (w *worker) progress(ctx context.Context, t task) bool {
 		return false
 	}
 	in.Stop = func() bool { return ctx.Err() != nil }
-	w.planned.Regions = in.Regions
+	planned.Regions = in.Regions
 	res := plan.Compute(in, w.r.lowerer(t.acct))
 	if res.Stopped {
 		return false

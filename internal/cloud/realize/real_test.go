@@ -392,8 +392,8 @@ func TestRealAccountsCycle(t *testing.T) {
 			a := newRealAccount(t, path)
 			before := a.holdings()
 			a.begin()
-			// Who is refused when all are taken over without a change of meaning is refused with
-			// every policy; see docs/decisions/0003-dependents.md.
+			// Who is refused when all are taken over without a change of meaning is
+			// refused with every policy; see docs/decisions/0003-dependents.md.
 			a.engine.PutPolicy(asIs()[0])
 			_, refused := a.change("as it is", nil)
 			left := map[string]bool{}

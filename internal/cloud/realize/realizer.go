@@ -41,18 +41,18 @@ type Options struct {
 	Tracer *tracing.Tracer
 	// Metrics, if set, counts what is done.
 	Metrics *Metrics
-	// Settle is how long a worker waits after a change for more changes, so that they become one
-	// plan.
+	// Settle is how long a worker waits after a change for more changes, so that they become
+	// one plan.
 	Settle time.Duration
 	// ClaimPause is how long a claim of a network must have stood before it is read again and
-	// trusted. Of two controllers that claim a network at the same time, both read the later claim
-	// after that, and the other one has done nothing yet.
+	// trusted. Of two controllers that claim a network at the same time, both read the later
+	// claim after that, and the other one has done nothing yet.
 	ClaimPause time.Duration
-	// Heartbeat is after how long without any news an account is looked at all the same, on what is
-	// known of it, in case a wake-up was lost. 0 means never.
+	// Heartbeat is after how long without any news an account is looked at all the same, on
+	// what is known of it, in case a wake-up was lost. 0 means never.
 	Heartbeat time.Duration
-	// Instance, if set, makes sure that of several processes with this cluster id one writes to an
-	// account. Nil trusts that there is one.
+	// Instance, if set, makes sure that of several processes with this cluster id one writes to
+	// an account. Nil trusts that there is one.
 	Instance *instance.Process
 }
 

@@ -13,14 +13,15 @@ import (
 // nothing but signed ones.
 type Records interface {
 	// Seal returns what the records of an account are signed and checked with; nil if they are
-	// neither, because signing is not permitted there. It is lenient until Signed was called for
-	// the account, and renewing until it was called with the current key.
+	// neither, because signing is not permitted there. It is lenient until Signed was called
+	// for the account, and renewing until it was called with the current key.
 	Seal(ctx context.Context, account string) (*plan.Seal, error)
 	// Signed notes that all records of the account, in all its regions, were seen to be signed:
-	// with the key that has this ID, or with some key of the list if it is empty. From then on no
-	// unsigned one is believed.
+	// with the key that has this ID, or with some key of the list if it is empty. From then on
+	// no unsigned one is believed.
 	Signed(ctx context.Context, account, by string) error
-	// Unsigned takes that back: a record of the account is about to be written without a signature.
+	// Unsigned takes that back: a record of the account is about to be written without a
+	// signature.
 	Unsigned(ctx context.Context, account string) error
 	// NotPermitted notes that the account's rights do not allow signatures.
 	NotPermitted(account string)
@@ -45,8 +46,8 @@ func (w *worker) input(t task, regions []plan.Region) plan.Input {
 
 // noteSigned tells that no record of the account is unsigned any more. A record that is not
 // believed is none: it will not be believed later.
-func (w *worker) noteSigned(ctx context.Context, t task, res *plan.Result) error {
-	if t.seal.Settled() || t.acct.Releasing || res.Records.Unsigned+res.Records.Outdated > 0 || len(w.unread) > 0 || len(t.acct.Snapshots) < len(t.acct.Regions) {
+func (w *worker) noteSigned(ctx context.Context, t task, c computed) error {
+	if t.seal.Settled() || t.acct.Releasing || c.result.Records.Unsigned+c.result.Records.Outdated > 0 || len(c.unread) > 0 || len(t.acct.Snapshots) < len(t.acct.Regions) {
 		return nil
 	}
 	return w.r.Records.Signed(ctx, w.key, t.seal.KeyID)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/nephele-io/nephele/internal/cloud/plan"
 	"github.com/nephele-io/nephele/internal/cloud/realize/status"
 	"github.com/nephele-io/nephele/internal/platform/recovered"
 )
@@ -12,8 +11,9 @@ import (
 // Sink takes the outcome of rounds and brings it to the objects: the status of policies and VMs,
 // events.
 type Sink interface {
-	// Publish is called after every plan and after every failure, in order for one account, from
-	// the account's worker. It must not block for long; what it cannot write it keeps and repeats.
+	// Publish is called after every plan and after every failure, in order for one account,
+	// from the account's worker. It must not block for long; what it cannot write it keeps and
+	// repeats.
 	Publish(ctx context.Context, r status.Report)
 }
 
@@ -38,22 +38,22 @@ func (w *worker) count() {
 }
 
 // publish records a plan or failure and hands it on.
-func (w *worker) publish(ctx context.Context, acct Account, res *plan.Result, err error) {
+func (w *worker) publish(ctx context.Context, acct Account, c *computed, err error) {
 	var report status.Report
 	recovered.Holding(&w.mu, func() {
 		w.report.EnforcerKey, w.report.Entities, w.report.Services = acct.EnforcerKey, acct.Entities, acct.Services
 		w.report.Waiting, w.report.Err, w.report.Blocked, w.report.Stuck = "", err, w.blocks.all(), nil
 		if err != nil {
-			w.report.Stuck = w.stuckNetworks()
+			w.report.Stuck = w.stuck.networks()
 		}
 		w.report.ModeReasons, w.report.Failsafe, w.report.Agents = acct.ModeReasons(), acct.Failsafe, w.agents
 		w.report.NotSigned, w.report.ConfirmedProblem = w.notSigned, acct.ConfirmedProblem
-		w.report.Sole, w.report.Underway = w.presence.Sole(), w.underway
-		if res != nil {
-			w.report.Seen = w.sight
-			w.report.Result, w.report.Would, w.report.Claims, w.report.ClusterID = res, w.would, w.claims, w.r.ClusterID
-			w.report.AsPlanned, w.report.Unread, w.report.Brake = w.asPlanned, w.unread, w.brake.state
-			if err == nil && res.Plan.Empty() && w.brake.state.Waiting == nil {
+		w.report.Sole, w.report.Underway = w.presence.Sole(), c != nil && c.underway
+		if c != nil {
+			w.report.Result, w.report.Seen = c.result, c.seen
+			w.report.Would, w.report.Claims, w.report.ClusterID = c.would, c.claims, w.r.ClusterID
+			w.report.AsPlanned, w.report.Unread, w.report.Brake = c.asPlanned, c.unread, c.braking
+			if err == nil && c.result.Plan.Empty() && c.braking.Waiting == nil {
 				now := w.r.Clock.Now()
 				w.report.RealizedAt = now
 				if !w.began.IsZero() {

@@ -18,16 +18,18 @@ func (w *worker) publishUnread(ctx context.Context, t task, unread map[string]er
 		w.publish(ctx, t.acct, nil, err)
 		return
 	}
-	res := plan.Compute(w.input(t, nil), w.r.lowerer(t.acct))
-	w.complete(ctx, t, res, observation{unread: unread})
-	w.publish(ctx, t.acct, res, err)
+	c := w.latest
+	c.input, c.braking = w.input(t, nil), w.brake.state
+	c.result = plan.Compute(c.input, w.r.lowerer(t.acct))
+	w.complete(ctx, t, &c, observation{unread: unread})
+	w.publish(ctx, t.acct, &c, err)
 }
 
 // complete adds to a result what is known of the VMs of regions that were not read. What a former
 // snapshot shows to be as wanted is so as far as anybody knows, unless we have done something
 // since; for what is not, the reason is that the region cannot be read.
-func (w *worker) complete(ctx context.Context, t task, res *plan.Result, seen observation) {
-	w.unread = nil
+func (w *worker) complete(ctx context.Context, t task, c *computed, seen observation) {
+	c.unread = nil
 	if t.acct.Releasing {
 		return
 	}
@@ -49,7 +51,7 @@ func (w *worker) complete(ctx context.Context, t task, res *plan.Result, seen ob
 	if len(missing) == 0 {
 		return
 	}
-	w.unread = missing
+	c.unread = missing
 	var add []plan.VMStatus
 	if len(regions) > len(seen.regions) {
 		in := w.input(t, regions)
@@ -58,18 +60,18 @@ func (w *worker) complete(ctx context.Context, t task, res *plan.Result, seen ob
 		add = slices.DeleteFunc(past.VMs, func(vm plan.VMStatus) bool { _, found := missing[vm.VM.Region]; return !found })
 		w.doubt(t, add)
 		if len(seen.regions) == 0 {
-			res.Plan = past.Plan
+			c.result.Plan = past.Plan
 		}
 	}
-	add = append(add, w.unknown(t, res.Policies)...)
+	add = append(add, c.unknown(t)...)
 	for i := range add {
-		w.blame(&add[i])
+		c.blame(&add[i])
 	}
-	join(res, add)
+	join(c.result, add)
 	if last := w.lastResult(); last != nil { // what was told of these regions is no news when they can be read again
 		for _, d := range last.Drift {
 			if _, found := missing[d.Region]; found {
-				res.Drift = append(res.Drift, d)
+				c.result.Drift = append(c.result.Drift, d)
 			}
 		}
 	}
@@ -101,11 +103,11 @@ func (w *worker) doubt(t task, vms []plan.VMStatus) {
 
 // unknown returns the VMs of which nothing was read since the start, with the policies that select
 // them.
-func (w *worker) unknown(t task, policies []plan.PolicyStatus) []plan.VMStatus {
+func (c *computed) unknown(t task) []plan.VMStatus {
 	vms := map[plan.VMRef]*plan.VMStatus{}
-	for _, p := range policies {
+	for _, p := range c.result.Policies {
 		for _, vm := range t.selected(p.UID) {
-			if !w.unread[vm.Region].Never {
+			if !c.unread[vm.Region].Never {
 				continue
 			}
 			if vms[vm] == nil {
@@ -122,10 +124,10 @@ func (w *worker) unknown(t task, policies []plan.PolicyStatus) []plan.VMStatus {
 }
 
 // blame says of what is neither realized nor refused that the region cannot be read.
-func (w *worker) blame(vm *plan.VMStatus) {
+func (c *computed) blame(vm *plan.VMStatus) {
 	for i := range vm.Policies {
 		if p := &vm.Policies[i]; vm.Mode == plan.Enforce && !p.Realized && p.Message == "" {
-			p.Message = w.unread[vm.VM.Region].Text(vm.VM.Region)
+			p.Message = c.unread[vm.VM.Region].Text(vm.VM.Region)
 		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/handover"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 	"github.com/nephele-io/nephele/internal/cloud/realize/instance"
+	"github.com/nephele-io/nephele/internal/cloud/realize/past"
 	"github.com/nephele-io/nephele/internal/cloud/realize/status"
 	"github.com/nephele-io/nephele/internal/enforcer"
 	"github.com/nephele-io/nephele/internal/platform/recovered"
@@ -39,73 +40,49 @@ type worker struct {
 	r      *Realizer
 	key    string
 	mirror *enforcer.Mirror
-	// wake and touched have room for one token each: a change that comes while a round is running
-	// leads to one more round. wake is for the computed objects, touched for the account.
+	// wake and touched have room for one token each: a change that comes while a round is
+	// running leads to one more round. wake is for the computed objects, touched for the
+	// account.
 	wake, touched chan struct{}
-	// news counts how often something about the account may have changed, and unmoved is the count
-	// at which it was the same as in the last round; see accountChanged.
+	// news counts how often something about the account may have changed, and unmoved is the
+	// count at which it was the same as in the last round; see accountChanged.
 	news, unmoved atomic.Uint64
 	// last is the account as the last round saw it; only run's goroutine uses it.
 	last Account
 
-	// would is what the last computation says of the planned VMs if they were enforced; nil if
-	// there are none. Only run's goroutine uses it.
-	would []*plan.Result
-	// claims are those of the regions that were computed last; only run's goroutine uses it.
-	claims map[string]string
-	// settled are the snapshots on which the account was last seen to be as planned, without
-	// regions that we have written to since. Only run's goroutine uses it.
-	settled map[string]*cloud.Snapshot
-	// left are the objects that somebody has changed and that are left so, by region. Only run's
-	// goroutine uses them.
-	left map[string]map[string]bool
-	// memory is what interfaces under control had before, by region; only run's goroutine uses it.
-	memory map[string]memory
+	// past is what is known of the account from before; only run's goroutine uses it.
+	past *past.Past
 	// notSigned is Report.NotSigned; only run's goroutine uses it.
 	notSigned bool
-	// asPlanned is Report.AsPlanned of the last computation; only run's goroutine uses it.
-	asPlanned map[string]time.Time
-	// unread is Report.Unread of the last result, and limits are those of the regions that were
-	// ever planned for; only run's goroutine uses them.
-	unread map[string]status.Unread
+	// latest is the last computation that led to a report; only run's goroutine uses it.
+	latest computed
+	// limits are those of the regions that were ever planned for; only run's goroutine uses
+	// them.
 	limits map[string]cloud.Limits
 	// faults are those of the last computation; only run's goroutine uses them.
 	faults map[string]bool
-	// seen is the drift of the last computation; only run's goroutine uses it.
-	seen []plan.Drift
 	// brake holds what waits for a confirmation; only run's goroutine uses it.
 	brake brake
-	// blocks are the interfaces that the cloud refuses to change, and leftOut those of them that
-	// the last computation left out; only run's goroutine uses leftOut.
-	blocks  blocks
-	leftOut map[plan.InterfaceKey]string
-	// unmarkable are the networks on which the cloud refuses cloud.TagRevision, and unmarked those
-	// of them that the last computation left out; only run's goroutine uses unmarked.
-	unmarkable blocks
-	unmarked   map[plan.InterfaceKey]string
-	// parts are those of the regions of the last computation, and stuck those that have failed in
-	// this round; only run's goroutine uses them.
-	parts partition
-	stuck map[part]error
+	// blocks are the interfaces that the cloud refuses to change, and unmarkable the networks
+	// on which it refuses cloud.TagRevision.
+	blocks, unmarkable blocks
+	// stuck is what has failed in this round; only run's goroutine uses it.
+	stuck stuck
 	// wires are what may not be in force yet, by part; only run's goroutine uses the map.
 	wires plan.Wires[part]
-	// owed is what we have changed and nobody knows yet; nil if there is none. Only run's goroutine
-	// uses it.
+	// owed is what we have changed and nobody knows yet; nil if there is none. Only run's
+	// goroutine uses it.
 	owed *owed
-	// agents is what became of the VMs that selectors hand to agents; only run's goroutine uses it.
+	// agents is what became of the VMs that selectors hand to agents; only run's goroutine uses
+	// it.
 	agents map[plan.VMRef]handover.State
 	// traced are the generations of the policies as the last round knew them, if anybody wants
 	// traces; only run's goroutine uses it.
 	traced map[string]int64
-	// planned is what the last computation was made of, sight its snapshots, and underway whether
-	// its plan is being carried out; only run's goroutine uses them.
-	planned  plan.Input
-	sight    map[string]*cloud.Snapshot
-	underway bool
 	// sighted has room for a token: something about the account may have been read.
 	sighted chan struct{}
-	// life is when the round that is under way last came on, in nanoseconds since 1970; 0 between
-	// rounds.
+	// life is when the round that is under way last came on, in nanoseconds since 1970; 0
+	// between rounds.
 	life atomic.Int64
 	// books keep count of what is done.
 	books bookkeeping
@@ -113,8 +90,8 @@ type worker struct {
 	presence *instance.Presence
 
 	mu sync.Mutex
-	// current is the account as the task that is being worked on has it, and urgent is closed when
-	// that must not go on; nil at first.
+	// current is the account as the task that is being worked on has it, and urgent is closed
+	// when that must not go on; nil at first.
 	current *Account
 	urgent  chan struct{}
 	report  status.Report
@@ -125,7 +102,7 @@ type worker struct {
 
 func newWorker(r *Realizer, acct Account) *worker {
 	w := &worker{r: r, key: acct.Key, wake: make(chan struct{}, 1), touched: make(chan struct{}, 1), sighted: make(chan struct{}, 1),
-		report: status.Report{Account: acct.Key}, memory: map[string]memory{}, wires: plan.Wires[part]{}}
+		report: status.Report{Account: acct.Key}, past: past.New(r.ClusterID, acct.Key), wires: plan.Wires[part]{}}
 	w.presence = instance.NewPresence(r.places, instance.Subject{
 		Account: acct.Key, ClusterID: r.ClusterID, Clock: r.Clock, Log: r.Log, Metrics: r.Metrics, Halt: w.halt, Wake: func() { put(w.wake) },
 		View: func() (instance.View, bool) {
@@ -273,7 +250,7 @@ func (w *worker) task() (t task, ok bool) {
 	}
 	t.urgent = w.takeUp(t.acct)
 	if t.acct.Provider != w.last.Provider {
-		w.settled, w.memory = nil, map[string]memory{} // another provider may show another part of the account
+		w.past.Forget()
 	}
 	w.last = t.acct
 	if t.acct.Releasing {
@@ -304,7 +281,7 @@ func (w *worker) round(ctx context.Context) (_ bool, failed error) {
 	w.books.ledgers = nil
 	w.blocks.begin()
 	w.unmarkable.begin()
-	w.stuck = nil
+	w.stuck = stuck{}
 	defer w.confess()
 	allowed := maxPlans
 	for n := 0; n < allowed; n++ {
@@ -322,9 +299,13 @@ func (w *worker) round(ctx context.Context) (_ bool, failed error) {
 		}
 		if n == 0 {
 			causes := w.causes(t)
-			if res, ok := w.planOnLatest(ctx, t); ok && res.Plan.Empty() {
-				w.complete(ctx, t, res, observation{})
-				return w.done(ctx, t, res, snapshots(t.acct))
+			c, ok := w.planOnLatest(ctx, t)
+			if ok {
+				w.latest = c
+			}
+			if ok && c.result.Plan.Empty() {
+				w.complete(ctx, t, &c, observation{})
+				return w.done(ctx, t, c, snapshots(t.acct))
 			}
 			w.begin()
 			ctx, span = w.r.Tracer.Because(ctx, "realize", causes)
@@ -344,7 +325,8 @@ func (w *worker) round(ctx context.Context) (_ bool, failed error) {
 			continue // objects that belong together may have come in part
 		}
 		planned := w.tracePlans(ctx, seen.regions)
-		res := w.compute(ctx, t, seen.regions)
+		c := w.compute(ctx, t, seen.regions)
+		res := c.result
 		planned(res)
 		if res.Stopped {
 			return false, ctx.Err()
@@ -353,9 +335,10 @@ func (w *worker) round(ctx context.Context) (_ bool, failed error) {
 			w.fail(ctx, err)
 			return false, err
 		}
-		w.complete(ctx, t, res, seen)
+		w.latest, w.stuck.parts = c, c.parts
+		w.complete(ctx, t, &c, seen)
 		if res.Plan.Empty() {
-			done, err := w.done(ctx, t, res, seen.snapshots())
+			done, err := w.done(ctx, t, c, seen.snapshots())
 			return done && seen.whole(), err
 		}
 		if n == 0 && t.acct.MaxPerWave > 0 {
@@ -363,23 +346,23 @@ func (w *worker) round(ctx context.Context) (_ bool, failed error) {
 		}
 		permitted, why := w.presence.Permitted(res.Plan, seen.snapshots())
 		if len(permitted.Steps) == 0 {
-			w.publish(ctx, t.acct, res, why) // the presence wakes us
+			w.publish(ctx, t.acct, &c, why) // the presence wakes us
 			return seen.whole(), nil
 		}
-		seen.touched, last = w.realize(ctx, t, res, permitted, seen)
+		seen.touched, last = w.realize(ctx, t, c, permitted, seen)
 		switch {
 		case last == nil:
 			known = seen
 		case errors.Is(last, errOutdated), errors.Is(last, errBlocked):
-			// There is something newer, and something was done; or there are fewer and fewer that
-			// can be blocked.
+			// There is something newer, and something was done; or there are fewer and
+			// fewer that can be blocked.
 			known = seen
 			allowed++
 			last = nil
-		case !replannable(last) && len(w.unstuck(res.Plan).Steps) > 0:
+		case !replannable(last) && len(w.stuck.rest(res.Plan).Steps) > 0:
 			// The rest can go on.
 		case !replannable(last):
-			w.publish(ctx, t.acct, res, last)
+			w.publish(ctx, t.acct, &c, last)
 			return false, last
 		}
 	}
@@ -390,38 +373,37 @@ func (w *worker) round(ctx context.Context) (_ bool, failed error) {
 
 // realize applies what is permitted of a plan, or the first part of it. It returns what it has
 // changed or may have, by region, if nothing else can be different because of it; else nil.
-func (w *worker) realize(ctx context.Context, t task, res *plan.Result, permitted plan.Plan, seen observation) (map[string][]string, error) {
-	if err := errors.Join(w.noteSigned(ctx, t, res), w.announceWider(ctx, t)); err != nil {
+func (w *worker) realize(ctx context.Context, t task, c computed, permitted plan.Plan, seen observation) (map[string][]string, error) {
+	if err := errors.Join(w.noteSigned(ctx, t, c), w.announceWider(ctx, t)); err != nil {
 		return nil, err
 	}
-	w.underway = true
-	w.publish(ctx, t.acct, res, nil)
-	w.underway = false
-	w.written(permitted.Steps)
+	c.underway = true
+	w.publish(ctx, t.acct, &c, nil)
+	w.past.Written(permitted.Steps)
 	w.books.ledgers = ledgers(seen)
-	// Where the glass is broken, nothing else comes before that, neither a limit nor a claim. If it
-	// fails, the other regions need not wait.
-	doable := w.unstuck(permitted)
+	// Where the glass is broken, nothing else comes before that, neither a limit nor a claim.
+	// If it fails, the other regions need not wait.
+	doable := w.stuck.rest(permitted)
 	if len(doable.Steps) == 0 {
-		return nil, w.failure()
+		return nil, w.stuck.failure()
 	}
 	urgent, rest := doable.Urgent()
 	if len(urgent.Steps) > 0 {
-		_, err := w.apply(ctx, t, urgent)
+		_, err := w.apply(ctx, t, c, urgent)
 		w.owe(nil)
 		if err == nil || len(rest.Steps) == 0 || replannable(err) || errors.Is(err, errOutdated) {
 			return nil, err
 		}
-		_, also := w.part(ctx, t, res, rest, seen)
+		_, also := w.part(ctx, t, c, rest, seen)
 		return nil, errors.Join(err, also)
 	}
-	return w.part(ctx, t, res, rest, seen)
+	return w.part(ctx, t, c, rest, seen)
 }
 
 // part applies the claims of a plan, or without claims as much of it as may be done at once.
-func (w *worker) part(ctx context.Context, t task, res *plan.Result, p plan.Plan, seen observation) (map[string][]string, error) {
+func (w *worker) part(ctx context.Context, t task, c computed, p plan.Plan, seen observation) (map[string][]string, error) {
 	if claims, pending := p.Claims(); pending {
-		touched, err := w.claim(ctx, t, claims)
+		touched, err := w.claim(ctx, t, c, claims)
 		w.owe(nil)
 		return touched, err // others may have claimed the networks meanwhile, so they are read again
 	}
@@ -431,8 +413,8 @@ func (w *worker) part(ctx context.Context, t task, res *plan.Result, p plan.Plan
 	}
 	sum := wave.Summary()
 	w.r.Log.Info("Applying a plan", "account", w.key, "operations", sum.Steps, "groupsCreated", sum.GroupsCreated, "groupsDeleted", sum.GroupsDeleted,
-		"rulesAdded", sum.RulesAdded, "rulesRemoved", sum.RulesRemoved, "interfaceEdits", sum.InterfaceEdits, "refusals", len(res.Refusals), "drift", len(res.Drift))
-	touched, err := w.apply(ctx, t, wave)
+		"rulesAdded", sum.RulesAdded, "rulesRemoved", sum.RulesRemoved, "interfaceEdits", sum.InterfaceEdits, "refusals", len(c.result.Refusals), "drift", len(c.result.Drift))
+	touched, err := w.apply(ctx, t, c, wave)
 	w.owe(touched)
 	return touched, err
 }
@@ -440,20 +422,20 @@ func (w *worker) part(ctx context.Context, t task, res *plan.Result, p plan.Plan
 // done ends a round that has nothing left to do on these snapshots. An account that is being
 // deleted is released then; if something of ours is left that the planner refuses to touch, that is
 // a failure.
-func (w *worker) done(ctx context.Context, t task, res *plan.Result, on []*cloud.Snapshot) (bool, error) {
-	w.blocks.end(w.leftOut)
-	w.unmarkable.end(w.unmarked)
+func (w *worker) done(ctx context.Context, t task, c computed, on []*cloud.Snapshot) (bool, error) {
+	w.blocks.end(c.input.Blocked)
+	w.unmarkable.end(c.unmarked)
 	releasing := t.acct.Releasing && w.brake.state.Waiting == nil
 	if releasing {
-		if err := w.leftover(on, res); err != nil {
-			w.publish(ctx, t.acct, res, err)
+		if err := w.leftover(on, c.result); err != nil {
+			w.publish(ctx, t.acct, &c, err)
 			return false, err
 		}
 	}
-	if err := errors.Join(w.noteSigned(ctx, t, res), w.announce(ctx, t, res, on)); err != nil {
+	if err := errors.Join(w.noteSigned(ctx, t, c), w.announce(ctx, t, c, on)); err != nil {
 		return false, err
 	}
-	w.publish(ctx, t.acct, res, nil)
+	w.publish(ctx, t.acct, &c, nil)
 	if releasing && w.setReleased(true) {
 		w.r.Accounts.Trigger(w.key)
 	}
@@ -519,58 +501,4 @@ func (w *worker) leftover(on []*cloud.Snapshot, res *plan.Result) error {
 func replannable(err error) bool {
 	c := cloud.ClassOf(err)
 	return c == cloud.Conflict || c == cloud.NotFound
-}
-
-// planOnLatest plans on the inventory's last snapshots, which costs no call: enough to see that
-// nothing is to be done. It is not good enough to act on, for a take-over records the groups that
-// an interface has now. False if the snapshots are older than our own last operation.
-func (w *worker) planOnLatest(ctx context.Context, t task) (*plan.Result, bool) {
-	var regions []plan.Region
-	for _, name := range sortedKeys(t.acct.Snapshots) {
-		snap := t.acct.Snapshots[name].Joined()
-		limits, err := t.acct.Provider.Limits(ctx, snap.Scope)
-		if err != nil || t.acct.Pending[name] || behind(snap) != "" {
-			return nil, false
-		}
-		regions = append(regions, plan.Region{Snapshot: snap, Limits: limits})
-	}
-	res := w.compute(ctx, t, regions)
-	return res, !res.Stopped && !res.Failed
-}
-
-// compute plans, and notes what the result says. It stops when the context ends.
-func (w *worker) compute(ctx context.Context, t task, regions []plan.Region) *plan.Result {
-	regions = w.remembering(plan.Apart(regions, t.acct.Entities, t.acct.Services), t.seal)
-	in := w.input(t, regions)
-	in.Agents = w.handOver(t)
-	in.Stop = func() bool { return ctx.Err() != nil }
-	now := w.r.Clock.Now()
-	in.Blocked, in.Locked = w.blocks.active(now), w.blocks.groups(now)
-	w.unmarked = w.unmarkable.active(now)
-	in.Unmarked = networks(w.unmarked)
-	w.leftOut, w.parts = in.Blocked, partitionOf(regions)
-	res := plan.Compute(in, w.r.lowerer(t.acct))
-	if res.Stopped || res.Failed {
-		return res
-	}
-	if in, res = w.hold(t, in, res); res.Stopped || res.Failed {
-		return res
-	}
-	w.planned, w.sight = in, sightOf(regions)
-	w.stillBlocked(res)
-	w.noteLimits(regions)
-	w.r.Metrics.observed(w.key, regions, w.r.lowerer(t.acct))
-	w.claims = claimsOf(regions)
-	if fault := recovered.Do(func() { w.foresee(t, in) }); fault != nil {
-		w.would = nil // it is told to people, and nothing depends on it
-		w.tellFault("forecast", fault)
-	}
-	if in.Stop() {
-		return &plan.Result{Stopped: true}
-	}
-	w.drift(t, in.Modes, res, regions)
-	if res.Plan.Empty() {
-		w.remainAsPlanned(regions, t.seal)
-	}
-	return res
 }

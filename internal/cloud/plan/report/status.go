@@ -136,6 +136,11 @@ type Drift struct {
 	VMs, For string
 }
 
+// Same reports whether two differences are one and the same, whatever is done about it.
+func (d Drift) Same(o Drift) bool {
+	return d.Region == o.Region && d.Object == o.Object && d.Message == o.Message
+}
+
 // AsObserved is the state of the interface as it is.
 func AsObserved(n *guard.NIC) InterfaceStatus {
 	switch {

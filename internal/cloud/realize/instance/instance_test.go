@@ -56,8 +56,8 @@ func TestRegistrar(t *testing.T) {
 		t.Fatalf("%+v, record %+v", is, book.Now())
 	}
 
-	// An answer is lost, the record is deleted, and an older one is brought back: it goes on, and
-	// the cloud is never ahead of the record.
+	// An answer is lost, the record is deleted, and an older one is brought back: it goes on,
+	// and the cloud is never ahead of the record.
 	backup := book.Now()
 	a.lost = true
 	a.steps(t, 3)
@@ -73,8 +73,8 @@ func TestRegistrar(t *testing.T) {
 		t.Errorf("%+v, record %+v", is, book.Now())
 	}
 
-	// Another process of the cluster waits for as long as this one counts, and leads a heartbeat
-	// after it has fallen silent. The first one finds that out.
+	// Another process of the cluster waits for as long as this one counts, and leads a
+	// heartbeat after it has fallen silent. The first one finds that out.
 	a.Stop("ns/x", "else")
 	a.Stop("ns/y", "other")
 	a.Stop("ns/y", "")

@@ -16,8 +16,8 @@ import (
 type Places interface {
 	// Run works until ctx ends, and calls beat whenever presences should look.
 	Run(ctx context.Context, beat func())
-	// End says that this process writes nothing any more. It is to be called when that is true, and
-	// waits for Run.
+	// End says that this process writes nothing any more. It is to be called when that is true,
+	// and waits for Run.
 	End(ctx context.Context)
 	// Stop notes the epoch because of which the account is stopped; "" if it is not.
 	Stop(account, epoch string)

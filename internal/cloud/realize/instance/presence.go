@@ -24,10 +24,11 @@ type Subject struct {
 	Clock              clock.Clock
 	Log                logr.Logger
 	Metrics            Metrics
-	// View returns what is known of the account now; false if there is no such account any more.
+	// View returns what is known of the account now; false if there is no such account any
+	// more.
 	View func() (View, bool)
-	// Halt breaks off what is being written, and Wake says that more may be written than before.
-	// Neither may block.
+	// Halt breaks off what is being written, and Wake says that more may be written than
+	// before. Neither may block.
 	Halt, Wake func()
 }
 
@@ -36,8 +37,8 @@ type View struct {
 	// Provider is nil while the account has none.
 	Provider  cloud.Provider
 	Snapshots map[string]*cloud.Snapshot
-	// TakeOver is the epoch of the instance from which this one is told to take the account over;
-	// empty if it is not.
+	// TakeOver is the epoch of the instance from which this one is told to take the account
+	// over; empty if it is not.
 	TakeOver string
 	// OnlyPlanned promises that nothing is written: every VM of the account is in mode plan.
 	OnlyPlanned bool
@@ -64,8 +65,8 @@ type Presence struct {
 	// kicked has room for one token: there is a reason to look before the time.
 	kicked chan struct{}
 
-	// turn is held while the marks of the account are read and written, and while a claim is made
-	// or given up: otherwise a network could be marked that has just been let go.
+	// turn is held while the marks of the account are read and written, and while a claim is
+	// made or given up: otherwise a network could be marked that has just been let go.
 	turn sync.Mutex
 
 	mu     sync.Mutex
@@ -76,13 +77,14 @@ type Presence struct {
 	places map[string]bool
 	// asked is Account.TakeOver as it was last seen.
 	asked string
-	// barred are the regions for which somebody waits to write, with the networks that have to be
-	// ours.
+	// barred are the regions for which somebody waits to write, with the networks that have to
+	// be ours.
 	barred map[string][]string
-	// left are networks that were given up a moment ago; the cloud may still show them as claimed.
+	// left are networks that were given up a moment ago; the cloud may still show them as
+	// claimed.
 	left map[tenure.Network]time.Time
-	// slow counts the readings in a row of a region that took too long; pause is the pause after
-	// the last failure, which turn guards.
+	// slow counts the readings in a row of a region that took too long; pause is the pause
+	// after the last failure, which turn guards.
 	slow  map[string]int
 	pause time.Duration
 	// refused says when marking was refused in a region.
@@ -96,12 +98,14 @@ type Presence struct {
 const (
 	// leaving is how long a network that was given up is not marked even if it looks claimed.
 	leaving = 30 * time.Second
-	// refusedPause is after what time it is tried again to mark networks where that was refused.
+	// refusedPause is after what time it is tried again to mark networks where that was
+	// refused.
 	refusedPause = 5 * time.Minute
-	// presencePause is the first pause after a failed reading or mark; the next ones are longer.
+	// presencePause is the first pause after a failed reading or mark; the next ones are
+	// longer.
 	presencePause = time.Second
-	// mostSlow is how many slow readings in a row keep a network from being marked that is not ours
-	// yet.
+	// mostSlow is how many slow readings in a row keep a network from being marked that is not
+	// ours yet.
 	mostSlow = 3
 )
 
@@ -278,8 +282,8 @@ func (p *Presence) visit(ctx context.Context, acct View, region string, is stand
 	if waiting, barred := p.barred[region]; barred {
 		p.barred[region] = slices.DeleteFunc(waiting, func(id string) bool { _, claimed := marks[id]; return !claimed })
 	}
-	// Who reads that slowly might write over what came meanwhile. But who always does has to go on:
-	// what he writes over is seen by the other one.
+	// Who reads that slowly might write over what came meanwhile. But who always does has to go
+	// on: what he writes over is seen by the other one.
 	hesitate := to.Sub(from) > p.rules.Pause && !p.tenure.Ours(region) && p.slow[region] < mostSlow
 	p.slow[region]++
 	if !hesitate {
@@ -523,8 +527,8 @@ func (p *Presence) Claims(ctx context.Context, provider cloud.Provider, claims p
 		p.places[region] = true
 		p.tenure.Claimed(region, p.Clock.Now(), regions[region]...)
 		p.mu.Unlock()
-		// What goes wrong is repeated by the next cycle, and until the mark stands nothing else is
-		// written.
+		// What goes wrong is repeated by the next cycle, and until the mark stands nothing
+		// else is written.
 		_ = p.mark(ctx, provider, cloud.Scope{Account: p.Account, Region: region}, is)
 	}
 }

@@ -22,8 +22,8 @@ type Process struct {
 	Heartbeat time.Duration
 	// Register is the cluster's own record.
 	Register register.Register
-	// Shares, if set, divides the accounts between the processes of the cluster. It takes the place
-	// of Register.
+	// Shares, if set, divides the accounts between the processes of the cluster. It takes the
+	// place of Register.
 	Shares Shares
 }
 
@@ -61,7 +61,8 @@ type registrar struct {
 
 // standing is where the process stands in its cluster.
 type standing struct {
-	// before is what the record said before the process led; it is known as soon as it was read.
+	// before is what the record said before the process led; it is known as soon as it was
+	// read.
 	before tenure.Record
 	known  bool
 	// leading is true while the process may write marks; deposed for good if another one of the

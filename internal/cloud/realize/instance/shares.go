@@ -11,16 +11,17 @@ import (
 // Shares divides the accounts of a cluster between its processes. Its methods may be called at any
 // time, and must not block.
 type Shares interface {
-	// Mine reports whether an account is this process's. Holds reports whether it may write there
-	// now, which may be false for moments of what is its own.
+	// Mine reports whether an account is this process's. Holds reports whether it may write
+	// there now, which may be false for moments of what is its own.
 	Mine(account string) bool
 	Holds(account string) bool
-	// Before is what the processes that worked on the account before have left, Fellows included.
+	// Before is what the processes that worked on the account before have left, Fellows
+	// included.
 	Before(account string) tenure.Record
 	// Sequence is how far this process has counted, as the others can read.
 	Sequence() uint64
-	// Stopped names the accounts in which nothing is written, with the epoch because of which, and
-	// Stop notes one; "" takes the note away.
+	// Stopped names the accounts in which nothing is written, with the epoch because of which,
+	// and Stop notes one; "" takes the note away.
 	Stopped() map[string]string
 	Stop(account, epoch string)
 }

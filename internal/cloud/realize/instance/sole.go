@@ -13,13 +13,13 @@ type Sole struct {
 	State tenure.State
 	// Present says whether there is a network that the cluster claims.
 	Present bool
-	// Epoch is that of this instance, and Other that of the one that keeps it from writing, with a
-	// network that carries his mark.
+	// Epoch is that of this instance, and Other that of the one that keeps it from writing,
+	// with a network that carries his mark.
 	Epoch, Other, Region, Network string
 	// Unmarked is true if there is a network that the cloud does not let this instance mark.
 	Unmarked bool
-	// Succeeded is the epoch of an instance whose account was taken over because its marks stood
-	// still.
+	// Succeeded is the epoch of an instance whose account was taken over because its marks
+	// stood still.
 	Succeeded string
 	// Asked is View.TakeOver.
 	Asked string

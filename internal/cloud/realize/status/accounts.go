@@ -30,14 +30,14 @@ type accountStatus struct {
 	// late is a report that is to be written again, not before due.
 	late *repetition
 	due  time.Time
-	// drift is what differs, and untold what is still to be told of it: repairs are quick, and the
-	// report that shows a difference may never be written.
+	// drift is what differs, and untold what is still to be told of it: repairs are quick, and
+	// the report that shows a difference may never be written.
 	drift  drifting
 	untold []telling
 	// changes is what is still to be told of changes that were made.
 	changes untoldChanges
-	// shown are the sums of what the objects of the account show, by their entities, and spoilt is
-	// true if one of them shows something else.
+	// shown are the sums of what the objects of the account show, by their entities, and spoilt
+	// is true if one of them shows something else.
 	shown  map[plan.EntityRef]uint64
 	spoilt bool
 
@@ -50,11 +50,11 @@ type accountStatus struct {
 type told struct {
 	// failing is the failure.
 	failing string
-	// cuts, faults and records are what the account says of its dependents, of faults, and of the
-	// records of former groups.
+	// cuts, faults and records are what the account says of its dependents, of faults, and of
+	// the records of former groups.
 	cuts, faults, records string
-	// moded and braked tell whether the account or its selectors say something about modes, and the
-	// account about a brake.
+	// moded and braked tell whether the account or its selectors say something about modes, and
+	// the account about a brake.
 	moded, braked *bool
 	// blocked are the interfaces that the cloud refuses to change.
 	blocked map[plan.InterfaceKey]string
@@ -67,8 +67,8 @@ type told struct {
 	suspended map[string]bool
 	// versions holds, per VM, the versions of the policies that were reported as realized.
 	versions map[types.UID]map[types.UID]int64
-	// chorus counts what VMs were told in the report that is being written, and in those before it
-	// about a plan that was underway.
+	// chorus counts what VMs were told in the report that is being written, and in those before
+	// it about a plan that was underway.
 	chorus map[string]int
 }
 

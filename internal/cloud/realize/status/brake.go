@@ -117,14 +117,14 @@ func (s *Writer) takeAway(ctx context.Context, account *cloudv1.CloudProviderAcc
 type Braking struct {
 	// Waiting is what waits for a confirmation; nil if nothing does.
 	Waiting *plan.Waiting
-	// Confirmed is the hash of a confirmed change that is on its way, and Left how many interfaces
-	// it still concerns; empty if there is none.
+	// Confirmed is the hash of a confirmed change that is on its way, and Left how many
+	// interfaces it still concerns; empty if there is none.
 	Confirmed string
 	Left      int
 	// Given is the confirmation on the account. Spent is the same if it confirms nothing (any
 	// more).
 	Given, Spent string
-	// Early is set while regions of the account are still to be read for the first time, so that
-	// none of this is worth telling yet.
+	// Early is set while regions of the account are still to be read for the first time, so
+	// that none of this is worth telling yet.
 	Early bool
 }

@@ -64,7 +64,8 @@ func (s *Writer) reportChanges(ctx context.Context, a *accountStatus, r Report) 
 		return nil
 	}
 	u.number++
-	// Events with equal words for what is done would be counted as one, with the text of the first.
+	// Events with equal words for what is done would be counted as one, with the text of the
+	// first.
 	s.Events.Eventf(account, nil, corev1.EventTypeNormal, "Changed", fmt.Sprintf("Realize-%d", u.number), "%s", note(u.String()))
 	u.Changes, u.told = Changes{}, s.Clock.Now()
 	return nil
@@ -74,8 +75,8 @@ func (s *Writer) reportChanges(ctx context.Context, a *accountStatus, r Report) 
 type Changes struct {
 	// Calls are all attempts of calls that change something, also of operations that failed.
 	Calls int64
-	// Done counts the interfaces, groups, rules and objects that the operations of each kind were
-	// about.
+	// Done counts the interfaces, groups, rules and objects that the operations of each kind
+	// were about.
 	Done map[cloud.OpKind]int
 	// Policies are those that any of it was done for.
 	Policies map[string]bool

@@ -44,11 +44,6 @@ type found struct {
 	over time.Time
 }
 
-// same reports whether the difference is this one.
-func (f *found) same(d plan.Drift) bool {
-	return SameDrift(f.Drift, d)
-}
-
 // telling is an event about a difference.
 type telling struct {
 	reason string
@@ -122,7 +117,7 @@ func (f found) String() string {
 func (a *accountStatus) noteDrift(r Report, now time.Time) {
 	d := a.drift
 	for _, x := range r.Result.Drift {
-		i := slices.IndexFunc(d.open, func(f found) bool { return f.same(x) })
+		i := slices.IndexFunc(d.open, func(f found) bool { return f.Same(x) })
 		if i >= 0 {
 			d.open[i].Kept = x.Kept
 			continue
@@ -136,7 +131,7 @@ func (a *accountStatus) noteDrift(r Report, now time.Time) {
 	}
 	var open []found
 	for _, f := range d.open {
-		is := slices.ContainsFunc(r.Result.Drift, f.same)
+		is := slices.ContainsFunc(r.Result.Drift, f.Same)
 		if is || r.Err != nil || !f.Kept && !r.Result.Plan.Empty() {
 			open = append(open, f)
 			continue
@@ -246,9 +241,4 @@ func inherited(before, now *metav1.Condition) bool {
 		now.Message = "not known since the controller was started again; before: " + before.Message
 	}
 	return true
-}
-
-// SameDrift reports whether two differences are one and the same, whatever is done about it.
-func SameDrift(a, b plan.Drift) bool {
-	return a.Region == b.Region && a.Object == b.Object && a.Message == b.Message
 }

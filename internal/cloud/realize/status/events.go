@@ -58,8 +58,8 @@ func (s *Writer) tellPolicies(a *accountStatus, on subject, conditions []metav1.
 		told[p.UID] = reported
 	}
 	a.told.versions[on.GetUID()] = told
-	// One event for all policies: a second one with the same reason would only be counted, and its
-	// text would be lost.
+	// One event for all policies: a second one with the same reason would only be counted, and
+	// its text would be lost.
 	if len(failed) > 0 {
 		s.say(a, on, corev1.EventTypeWarning, eventFailed, strings.Join(failed, "; "))
 	}

@@ -58,7 +58,8 @@ func (s *Writer) writeGuards(ctx context.Context, a *accountStatus, r Report, g 
 	account := &cloudv1.CloudProviderAccount{}
 	account.Namespace, account.Name = namespace, name
 	if g.equal(a.told.guarded) {
-		// An account of the same name may have come in the place of the one that was told of.
+		// An account of the same name may have come in the place of the one that was told
+		// of.
 		err := s.Client.Get(ctx, client.ObjectKeyFromObject(account), account)
 		if err != nil || account.Status.GuardedVMs != nil {
 			return client.IgnoreNotFound(err)

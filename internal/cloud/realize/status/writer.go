@@ -48,8 +48,9 @@ type Writer struct {
 	Events   events.EventRecorder
 	Clock    clock.WithTicker
 	Log      logr.Logger
-	// ChangedBy, if set, tells who, other than this process, was the last to change an object of an
-	// account's region; false if that is not known. It is set before anything is published.
+	// ChangedBy, if set, tells who, other than this process, was the last to change an object
+	// of an account's region; false if that is not known. It is set before anything is
+	// published.
 	ChangedBy func(account, region, id string) (cloud.Author, bool)
 	// Mine, if set, reports whether an account is this process's to tell about.
 	Mine func(account string) bool
@@ -212,7 +213,8 @@ func (s *Writer) write(ctx context.Context, a *accountStatus, r Report) (behind 
 		vm, observed := vms[target]
 		_, unread := r.Unread[target.Region]
 		if _, service := r.Services[ref]; service && !observed && !unread {
-			// It cannot be set, or nothing applies to it. Of an unread region neither is known.
+			// It cannot be set, or nothing applies to it. Of an unread region neither
+			// is known.
 			vm, observed = plan.VMStatus{VM: target, Mode: plan.Enforce, Policies: untouched[ref]}, true
 		}
 		if !observed {

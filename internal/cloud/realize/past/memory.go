@@ -1,4 +1,4 @@
-package realize
+package past
 
 import (
 	"slices"
@@ -16,27 +16,29 @@ type memory map[string]formerly
 // formerly is what an interface had before it was taken over.
 type formerly struct {
 	groups []string
-	// views are those of the groups that are shown for this interface alone, as they were when the
-	// record was last as it should be. A cloud shows them only as long as the record names them.
+	// views are those of the groups that are shown for this interface alone, as they were when
+	// the record was last as it should be. A cloud shows them only as long as the record names
+	// them.
 	views []cloud.Group
 }
 
-// remembering returns the regions with what is remembered of interfaces whose record somebody has
-// changed: the groups, and what they mean where the snapshot does not show it any more.
-func (w *worker) remembering(regions []plan.Region, seal *plan.Seal) []plan.Region {
+// Remembering returns the regions with what is remembered of interfaces whose record somebody has
+// changed: the groups, and what they mean where the snapshot does not show it any more. Nothing is
+// remembered of a region that we may not write to now.
+func (p *Past) Remembering(regions []plan.Region, seal *plan.Seal, mayWrite func(region string) bool) []plan.Region {
 	out := slices.Clone(regions)
 	for i := range out {
 		r := &out[i]
-		if !w.presence.May(r.Snapshot.Region) {
-			delete(w.memory, r.Snapshot.Region) // somebody else may write records now
+		if !mayWrite(r.Snapshot.Region) {
+			delete(p.memory, r.Snapshot.Region) // somebody else may write records now
 			continue
 		}
-		known := w.remember(r.Snapshot, seal, false)
+		known := p.remember(r.Snapshot, seal, false)
 		r.Former = map[string][]string{}
 		var views []cloud.Group
 		for k := range r.Snapshot.Interfaces {
 			n := &r.Snapshot.Interfaces[k]
-			if f, ok := known[n.ID]; ok && w.changed(f, n, r.Snapshot.Region, seal) {
+			if f, ok := known[n.ID]; ok && p.changed(f, n, r.Snapshot.Region, seal) {
 				r.Former[n.ID] = f.groups
 				views = append(views, f.views...)
 			}
@@ -49,7 +51,7 @@ func (w *worker) remembering(regions []plan.Region, seal *plan.Seal) []plan.Regi
 }
 
 // changed reports whether the record of an interface is not what is remembered, or not believed.
-func (w *worker) changed(known formerly, n *cloud.Interface, region string, seal *plan.Seal) bool {
+func (p *Past) changed(known formerly, n *cloud.Interface, region string, seal *plan.Seal) bool {
 	return !slices.Equal(known.groups, plan.Former(n)) || known.groups != nil && !seal.Believes(region, n)
 }
 
@@ -57,8 +59,8 @@ func (w *worker) changed(known formerly, n *cloud.Interface, region string, seal
 // those that hold none, and all of a region while we may not write to it. What is remembered
 // stays, for a record that is proven may be an older one. Of the others, a proven record is
 // remembered at once, and one that is only believed when all is as planned.
-func (w *worker) remember(s *cloud.Snapshot, seal *plan.Seal, asPlanned bool) memory {
-	before, ours := w.memory[s.Region], w.ours(s)
+func (p *Past) remember(s *cloud.Snapshot, seal *plan.Seal, asPlanned bool) memory {
+	before, ours := p.memory[s.Region], p.ours(s)
 	shown := map[string]*cloud.Group{}
 	for i := range s.Groups {
 		if g := &s.Groups[i]; g.View {
@@ -89,7 +91,7 @@ func (w *worker) remember(s *cloud.Snapshot, seal *plan.Seal, asPlanned bool) me
 		}
 		now[n.ID] = f
 	}
-	w.memory[s.Region] = now
+	p.memory[s.Region] = now
 	return now
 }
 

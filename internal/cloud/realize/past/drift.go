@@ -1,4 +1,4 @@
-package realize
+package past
 
 import (
 	"maps"
@@ -8,44 +8,62 @@ import (
 
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
-	"github.com/nephele-io/nephele/internal/cloud/realize/status"
 )
 
-// drift finds what somebody else has changed since the account was last seen to be as planned:
-// nothing of ours has been written since, so every difference in what we hold is theirs. The
-// planner finds most of it by itself, but not what looks like work of ours that is still to be
-// done; after a restart that is all there is.
-func (w *worker) drift(t task, modes map[plan.VMRef]plan.Mode, res *plan.Result, regions []plan.Region) {
-	w.asPlanned, w.left = map[string]time.Time{}, map[string]map[string]bool{}
-	defer func() {
-		fresh := 0
-		for _, found := range res.Drift {
-			if !slices.ContainsFunc(w.seen, func(o plan.Drift) bool { return status.SameDrift(o, found) && o.Kept == found.Kept }) {
-				fresh++
-			}
-		}
-		w.seen = res.Drift
-		w.r.Metrics.drifted(w.key, fresh)
-	}()
+// Past is what is known of an account from before. Its methods belong to one goroutine.
+type Past struct {
+	cluster, account string
+	// settled are the snapshots on which the account was last seen to be as planned, without
+	// regions that we have written to since.
+	settled map[string]*cloud.Snapshot
+	// left are the objects that somebody has changed and that are left so, by region.
+	left map[string]map[string]bool
+	// seen are the last differences.
+	seen []plan.Drift
+	// memory is what interfaces under control had before, by region.
+	memory map[string]memory
+}
+
+// New returns the past of an account, "namespace/name", of which nothing is known yet. The cluster
+// is the one that marks what is ours.
+func New(cluster, account string) *Past {
+	return &Past{cluster: cluster, account: account, settled: map[string]*cloud.Snapshot{}, memory: map[string]memory{}}
+}
+
+// Forget forgets how the account was and what interfaces had: another provider may show another
+// part of it.
+func (p *Past) Forget() {
+	p.settled, p.memory = map[string]*cloud.Snapshot{}, map[string]memory{}
+}
+
+// Differences adds to a result what somebody else has changed since the account was last seen to be
+// as planned: nothing of ours has been written since, so every difference in what we hold is
+// theirs. The planner finds most of it by itself, but not what looks like work of ours that is
+// still to be done; after a restart that is all there is.
+//
+// The modes are those that were planned with. It returns when each region was last seen to be as
+// planned, without regions of which that is not known, and how many differences are new.
+func (p *Past) Differences(res *plan.Result, regions []plan.Region, modes map[plan.VMRef]plan.Mode, releasing bool) (asPlanned map[string]time.Time, fresh int) {
+	asPlanned, p.left = map[string]time.Time{}, map[string]map[string]bool{}
 	for _, r := range regions {
 		name := r.Snapshot.Region
-		base := w.settled[name]
+		base := p.settled[name]
 		if base != nil {
-			w.asPlanned[name] = base.ObservedAt
+			asPlanned[name] = base.ObservedAt
 		}
-		if base == nil || base == r.Snapshot || t.acct.Releasing {
+		if base == nil || base == r.Snapshot || releasing {
 			continue
 		}
-		d := differ{base: base, now: r.Snapshot, owned: w.owns, modes: modes}
+		d := differ{base: base, now: r.Snapshot, owned: p.owns, modes: modes}
 		d.groups()
 		d.interfaces()
-		d.claims(w.r.ClusterID)
-		w.left[name] = map[string]bool{}
+		d.claims(p.cluster)
+		p.left[name] = map[string]bool{}
 		for _, found := range d.found {
 			if found.Kept {
-				w.left[name][found.Object] = true
+				p.left[name][found.Object] = true
 			}
-			if i := slices.IndexFunc(res.Drift, func(o plan.Drift) bool { return status.SameDrift(o, found) }); i >= 0 {
+			if i := slices.IndexFunc(res.Drift, found.Same); i >= 0 {
 				res.Drift[i].Kept = found.Kept
 			} else {
 				res.Drift = append(res.Drift, found)
@@ -56,33 +74,37 @@ func (w *worker) drift(t task, modes map[plan.VMRef]plan.Mode, res *plan.Result,
 	for _, r := range regions {
 		plan.Concern(res.Drift, r.Snapshot, res.VMs)
 	}
+	for _, found := range res.Drift {
+		if !slices.ContainsFunc(p.seen, func(o plan.Drift) bool { return o.Same(found) && o.Kept == found.Kept }) {
+			fresh++
+		}
+	}
+	p.seen = res.Drift
+	return asPlanned, fresh
 }
 
 // owns reports whether a group is ours, of this account.
-func (w *worker) owns(g *cloud.Group) bool {
-	return g.OwnedBy(w.r.ClusterID) && g.Tags[cloud.TagAccount] == w.key
+func (p *Past) owns(g *cloud.Group) bool {
+	return g.OwnedBy(p.cluster) && g.Tags[cloud.TagAccount] == p.account
 }
 
-// remainAsPlanned notes that the regions are as planned. Of what is left as somebody has changed
-// it, it is remembered how it was, so that it is a difference for as long as it lasts, and no new
-// one when it is undone.
-func (w *worker) remainAsPlanned(regions []plan.Region, seal *plan.Seal) {
-	if w.settled == nil {
-		w.settled = map[string]*cloud.Snapshot{}
-	}
+// Settle notes that the regions are as planned. Of what is left as somebody has changed it, it is
+// remembered how it was, so that it is a difference for as long as it lasts, and no new one when it
+// is undone.
+func (p *Past) Settle(regions []plan.Region, seal *plan.Seal) {
 	for _, r := range regions {
 		name := r.Snapshot.Region
-		w.settled[name] = asItWas(r.Snapshot, w.settled[name], w.left[name])
-		w.remember(w.settled[name], seal, true)
+		p.settled[name] = asItWas(r.Snapshot, p.settled[name], p.left[name])
+		p.remember(p.settled[name], seal, true)
 	}
 }
 
-// written notes that we write to the regions of these steps: from then on it is not known how they
+// Written notes that we write to the regions of these steps: from then on it is not known how they
 // were, but for what is left as it is and the steps do not concern.
-func (w *worker) written(steps []plan.Step) {
+func (p *Past) Written(steps []plan.Step) {
 	touched := map[string]map[string]bool{}
 	for _, s := range steps {
-		w.memory[s.Scope.Region].recorded(s.Op)
+		p.memory[s.Scope.Region].recorded(s.Op)
 		if touched[s.Scope.Region] == nil {
 			touched[s.Scope.Region] = map[string]bool{}
 		}
@@ -91,12 +113,12 @@ func (w *worker) written(steps []plan.Step) {
 		}
 	}
 	for name, ids := range touched {
-		base := w.settled[name]
-		delete(w.settled, name)
-		left := maps.Clone(w.left[name])
+		base := p.settled[name]
+		delete(p.settled, name)
+		left := maps.Clone(p.left[name])
 		maps.DeleteFunc(left, func(id string, _ bool) bool { return ids[id] })
 		if base != nil && len(left) > 0 {
-			w.settled[name] = only(base, left)
+			p.settled[name] = only(base, left)
 		}
 	}
 }
@@ -154,10 +176,10 @@ func only(s *cloud.Snapshot, ids map[string]bool) *cloud.Snapshot {
 }
 
 // ours returns a function that reports whether a group of the snapshot is ours.
-func (w *worker) ours(s *cloud.Snapshot) func(group string) bool {
+func (p *Past) ours(s *cloud.Snapshot) func(group string) bool {
 	out := map[string]bool{}
 	for i := range s.Groups {
-		if w.owns(&s.Groups[i]) {
+		if p.owns(&s.Groups[i]) {
 			out[s.Groups[i].ID] = true
 		}
 	}

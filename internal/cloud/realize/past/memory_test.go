@@ -1,17 +1,17 @@
-package realize
+package past
 
 import (
 	"slices"
 	"testing"
 
-	clocktesting "k8s.io/utils/clock/testing"
-
-	"github.com/go-logr/logr"
-
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
-	"github.com/nephele-io/nephele/internal/cloud/realize/instance"
-	"github.com/nephele-io/nephele/internal/cloud/realize/instance/register/registertest"
+)
+
+const (
+	labAccount = "vms/shop"
+	labCluster = "11111111-2222-3333-4444-555555555555"
+	home       = "eu-west-1"
 )
 
 // TestMemoryEndsWithTheRightToWrite: what is remembered of an interface counts against its record
@@ -23,22 +23,13 @@ func TestMemoryEndsWithTheRightToWrite(t *testing.T) {
 		Interfaces: []cloud.Interface{{ID: "eni-1", GroupIDs: []string{"sg-ours"}, Tags: map[string]string{cloud.TagFormer: "sg-2"}}},
 	}
 	for _, alone := range []bool{true, false} {
-		w := &worker{
-			r:   &Realizer{Options: Options{ClusterID: labCluster, Clock: clocktesting.NewFakeClock(snap.ObservedAt)}},
-			key: labAccount, memory: map[string]memory{home: {"eni-1": {groups: []string{"sg-1"}}}},
-		}
-		if !alone {
-			places, err := instance.Open(instance.Process{Epoch: "a", Heartbeat: labHeartbeat, Register: &registertest.Notebook{}}, labPause, w.r.Clock, logr.Discard())
-			if err != nil {
-				t.Fatal(err)
-			}
-			w.presence = instance.NewPresence(places, instance.Subject{Clock: w.r.Clock}) // it has not looked who else is there
-		}
-		out := w.remembering([]plan.Region{{Snapshot: snap}}, nil)
+		p := New(labCluster, labAccount)
+		p.memory[home] = memory{"eni-1": {groups: []string{"sg-1"}}}
+		out := p.Remembering([]plan.Region{{Snapshot: snap}}, nil, func(string) bool { return alone })
 		if got := out[0].Former["eni-1"]; slices.Equal(got, []string{"sg-1"}) != alone {
 			t.Errorf("alone %t: %v", alone, got)
 		}
-		if _, kept := w.memory[home]["eni-1"]; kept != alone {
+		if _, kept := p.memory[home]["eni-1"]; kept != alone {
 			t.Errorf("alone %t: remembered %t", alone, kept)
 		}
 	}
