@@ -113,7 +113,7 @@ func apiCertificate(o *APIOptions, clk clock.WithTicker) (*apiserver.Certificate
 
 // serveAPI adds the API server of the computed objects and the webhooks, and its registration with
 // kube-apiserver, to the manager.
-func serveAPI(ctx context.Context, mgr manager.Manager, policies *control.Controller, agents *vmAgents, o Options) error {
+func serveAPI(ctx context.Context, mgr manager.Manager, policies *control.Controller, agents *vmAgents, proc *process) error {
 	var reports apiserver.Reports = policies
 	if agents != nil {
 		reports = reportsOfAgents{policies, agents}
@@ -126,14 +126,14 @@ func serveAPI(ctx context.Context, mgr manager.Manager, policies *control.Contro
 	if err != nil {
 		return err
 	}
-	access = access.WithEnforcer(o.loopback.token)
-	if o.API.WebhookClientCA != "" {
-		if access, err = access.WithWebhookClients(o.API.WebhookClientCA, o.API.WebhookClientNames); err != nil {
-			return fmt.Errorf("--webhook-client-ca %s: %w", o.API.WebhookClientCA, err)
+	access = access.WithEnforcer(proc.loopback.token)
+	if proc.API.WebhookClientCA != "" {
+		if access, err = access.WithWebhookClients(proc.API.WebhookClientCA, proc.API.WebhookClientNames); err != nil {
+			return fmt.Errorf("--webhook-client-ca %s: %w", proc.API.WebhookClientCA, err)
 		}
 	}
 	clk := clock.RealClock{}
-	hosts, err := serveHosts(ctx, mgr, clk, o)
+	hosts, err := serveHosts(ctx, mgr, clk, proc)
 	if err != nil {
 		return err
 	}
@@ -141,20 +141,20 @@ func serveAPI(ctx context.Context, mgr manager.Manager, policies *control.Contro
 	if hosts != nil {
 		access, hostAuthorities = access.WithHosts(hosts.Desk), hosts.Desk
 	}
-	cert, err := apiCertificate(o.API, clk)
+	cert, err := apiCertificate(proc.API, clk)
 	if err != nil {
 		return fmt.Errorf("certificate of the computed API: %w", err)
 	}
-	o.loopback.certificate.Store(cert)
+	proc.loopback.certificate.Store(cert)
 	client, err := apiserver.RegistrationClient(mgr.GetConfig())
 	if err != nil {
 		return err
 	}
 	var leads <-chan struct{}
-	if o.API.Host != "" {
+	if proc.API.Host != "" {
 		leads = mgr.Elected()
 	}
-	listener, err := listen(ctx, o.API.Address, o.API.Local, leads)
+	listener, err := listen(ctx, proc.API.Address, proc.API.Local, leads)
 	if err != nil {
 		return fmt.Errorf("serve the computed API: %w", err)
 	}
@@ -169,36 +169,36 @@ func serveAPI(ctx context.Context, mgr manager.Manager, policies *control.Contro
 	reviews, err := newReviews(ctx, mgr.GetCache(), mgr.GetCache(), mgr.GetAPIReader(), policies, cluster, func() error {
 		_, _, err := policies.Store().Get(watchstore.NetworkPolicies, "")
 		return err
-	}, clk, o)
+	}, clk, proc)
 	if err != nil {
 		return err
 	}
-	reviews.set = o.set
-	o.set.reviews.Store(reviews)
-	o.set.book.Store(book)
-	if reviews.traffic, err = newTraffic(ctx, mgr.GetCache(), clk, o); err != nil {
+	reviews.set = proc.set
+	proc.set.reviews.Store(reviews)
+	proc.set.book.Store(book)
+	if reviews.traffic, err = newTraffic(ctx, mgr.GetCache(), clk, proc.Options); err != nil {
 		return err
 	}
-	if err := o.metrics.show(newTrafficMetrics(reviews.traffic)); err != nil {
+	if err := proc.metrics.show(newTrafficMetrics(reviews.traffic)); err != nil {
 		return err
 	}
-	if err := mgr.Add(reviews.traffic.keep(o.Log.WithName("flows"), clk)); err != nil {
+	if err := mgr.Add(reviews.traffic.keep(proc.Log.WithName("flows"), clk)); err != nil {
 		return fmt.Errorf("keep flows: %w", err)
 	}
-	alarm := newTrafficAlarm(reviews.traffic, policies, mgr.GetEventRecorder("nephele-flows"), clk, o.Log.WithName("flows"))
+	alarm := newTrafficAlarm(reviews.traffic, policies, mgr.GetEventRecorder("nephele-flows"), clk, proc.Log.WithName("flows"))
 	if err := mgr.Add(alarm); err != nil {
 		return fmt.Errorf("watch flows: %w", err)
 	}
-	if o.clouds != nil {
-		logs := newFlowLogs(mgr.GetClient(), reviews, mgr.GetEventRecorder("nephele-flows"), clk, o.Flows.Dir, o.Log.WithName("flow-logs"))
-		if err := o.metrics.show(logs); err != nil {
+	if proc.clouds != nil {
+		logs := newFlowLogs(mgr.GetClient(), reviews, mgr.GetEventRecorder("nephele-flows"), clk, proc.Flows.Dir, proc.Log.WithName("flow-logs"))
+		if err := proc.metrics.show(logs); err != nil {
 			return fmt.Errorf("read flow logs: %w", err)
 		}
 		if err := mgr.Add(logs); err != nil {
 			return fmt.Errorf("read flow logs: %w", err)
 		}
 	}
-	exports, err := reviews.traffic.export(o.Flows, o.Version, cluster, clk, o.Log.WithName("flows"))
+	exports, err := reviews.traffic.export(proc.Flows, proc.Version, cluster, clk, proc.Log.WithName("flows"))
 	if err == nil {
 		err = mgr.Add(exports)
 	}
@@ -215,30 +215,30 @@ func serveAPI(ctx context.Context, mgr manager.Manager, policies *control.Contro
 		Reviews:     reviews,
 		Statistics:  book,
 		Traffic:     reviews.traffic,
-		Enforcers:   o.API.Enforcers,
+		Enforcers:   proc.API.Enforcers,
 		Hosts:       hosts,
-		Metrics:     o.metrics.api,
-		Version:     o.Version,
-		Service:     o.API.service(),
+		Metrics:     proc.metrics.api,
+		Version:     proc.Version,
+		Service:     proc.API.service(),
 		Pod:         types.NamespacedName{Namespace: os.Getenv(envPodNamespace), Name: os.Getenv(envPodName)},
 		Node:        os.Getenv(envNodeName),
-		Process:     o.Process,
-		LogLevel:    o.LogLevel,
-		Bundle:      bundle(mgr.GetAPIReader(), policies.Store(), clk, o),
+		Process:     proc.Process,
+		LogLevel:    proc.LogLevel,
+		Bundle:      bundle(mgr.GetAPIReader(), policies.Store(), clk, proc.Options),
 		Webhooks: webhook.Witnessed(
-			webhook.Reading{Reader: mgr.GetClient(), Proven: o.API.WebhookClientCA != ""},
+			webhook.Reading{Reader: mgr.GetClient(), Proven: proc.API.WebhookClientCA != ""},
 			webhook.Reading{Reader: mgr.GetAPIReader(), Live: true},
-			o.witness(),
+			proc.witness(),
 		),
-		Limits: o.API.Limits,
-		Logger: o.Log.WithName("api"),
+		Limits: proc.API.Limits,
+		Logger: proc.Log.WithName("api"),
 	})
 	if err != nil {
 		return err
 	}
-	o.loopback.server = api
+	proc.loopback.server = api
 	port, hostServer := int32(apiServicePort), ""
-	if o.API.Local {
+	if proc.API.Local {
 		at := listener.Addr().(*net.TCPAddr)
 		port, hostServer = int32(at.Port), at.String()
 		if at.IP.IsUnspecified() {
@@ -246,12 +246,12 @@ func serveAPI(ctx context.Context, mgr manager.Manager, policies *control.Contro
 		}
 	}
 	registration := &apiserver.Registration{
-		Client: client, Service: o.API.service(), Authority: APINamespace, Port: port, Local: o.API.Local, Host: o.API.Host,
+		Client: client, Service: proc.API.service(), Authority: APINamespace, Port: port, Local: proc.API.Local, Host: proc.API.Host,
 		CABundle: cert.CABundle,
-		Hosts:    hostAuthorities, HostServer: hostServer, Changed: cert.Changed(), Hooks: o.API.hooks(), Registered: o.Ready, Clock: clk, Logger: o.Log.WithName("register"),
+		Hosts:    hostAuthorities, HostServer: hostServer, Changed: cert.Changed(), Hooks: proc.API.hooks(), Registered: proc.Ready, Clock: clk, Logger: proc.Log.WithName("register"),
 	}
 	infos := apiserver.NewInfos(apiserver.Infos{
-		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Server: api, Clock: clk, Logger: o.Log.WithName("infos"),
+		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Server: api, Clock: clk, Logger: proc.Log.WithName("infos"),
 	})
 	if err := infos.Follow(ctx, mgr.GetCache()); err != nil {
 		return err
@@ -267,9 +267,9 @@ func serveAPI(ctx context.Context, mgr manager.Manager, policies *control.Contro
 // serveHosts opens the desk for hosts with certificates of their own. Without the right to keep the
 // authority for them, as after an upgrade of the program alone, there are none, and all else goes
 // on.
-func serveHosts(ctx context.Context, mgr manager.Manager, clk clock.WithTicker, o Options) (*apiserver.Hosts, error) {
+func serveHosts(ctx context.Context, mgr manager.Manager, clk clock.WithTicker, proc *process) (*apiserver.Hosts, error) {
 	desk, err := enroll.OpenDesk(ctx, enroll.DeskOptions{
-		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Namespace: APINamespace, Clock: clk, Log: o.Log.WithName("hosts"),
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Namespace: APINamespace, Clock: clk, Log: proc.Log.WithName("hosts"),
 		Machines: func(ctx context.Context, account types.NamespacedName) ([]cloudv1.VirtualMachine, error) {
 			var vms cloudv1.VirtualMachineList
 			// They are only read, and many.
@@ -278,7 +278,7 @@ func serveHosts(ctx context.Context, mgr manager.Manager, clk clock.WithTicker, 
 		},
 	})
 	if apierrors.IsForbidden(err) {
-		o.Log.Info("No host can enroll by a token: apply config/controller again, which lets the controller keep an authority for hosts", "reason", err.Error())
+		proc.Log.Info("No host can enroll by a token: apply config/controller again, which lets the controller keep an authority for hosts", "reason", err.Error())
 		return nil, nil
 	}
 	if err != nil {
@@ -291,5 +291,5 @@ func serveHosts(ctx context.Context, mgr manager.Manager, clk clock.WithTicker, 
 	if err := errors.Join(mgr.Add(clusters), mgr.Add(everywhere{manager.RunnableFunc(desk.Keep)})); err != nil {
 		return nil, fmt.Errorf("certificates of hosts and clusters: %w", err)
 	}
-	return &apiserver.Hosts{Desk: desk, Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Members: o.set.hub}, nil
+	return &apiserver.Hosts{Desk: desk, Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Members: proc.set.hub}, nil
 }

@@ -10,13 +10,13 @@ import (
 )
 
 // openRecord opens the record of changes of this process.
-func openRecord(clusterID string, o Options) (*audit.Record, error) {
+func openRecord(clusterID string, proc *process) (*audit.Record, error) {
 	run := make([]byte, 6)
 	if _, err := rand.Read(run); err != nil {
 		return nil, fmt.Errorf("name this process in the record of changes: %w", err)
 	}
 	return audit.Open(audit.Options{
-		ClusterID: clusterID, File: o.AuditLog, Log: o.Log.WithName("audit"), Now: time.Now, Run: hex.EncodeToString(run), Metrics: o.metrics.audit,
+		ClusterID: clusterID, File: proc.AuditLog, Log: proc.Log.WithName("audit"), Now: time.Now, Run: hex.EncodeToString(run), Metrics: proc.metrics.audit,
 	})
 }
 

@@ -45,33 +45,33 @@ type policyClient struct {
 
 // newEnforcer returns the end of the computed API that enforcers of this process use: of the server
 // of this process, of the replica that leads, or of a foreign one.
-func newEnforcer(o Options, mgr manager.Manager, parts *shares, clk clock.WithTicker) (policyClient, error) {
-	config, quiet := o.loopback.config, time.Duration(0)
+func newEnforcer(proc *process, mgr manager.Manager, parts *shares, clk clock.WithTicker) (policyClient, error) {
+	config, quiet := proc.loopback.config, time.Duration(0)
 	if parts != nil {
 		config = func() (*rest.Config, error) {
 			select {
 			case <-mgr.Elected():
-				return o.loopback.config()
+				return proc.loopback.config()
 			default:
 				return parts.leader(mgr.GetConfig())
 			}
 		}
 	}
-	if o.Antrea != nil {
-		config, quiet = o.Antrea, enforcer.AntreaQuiet
+	if proc.Antrea != nil {
+		config, quiet = proc.Antrea, enforcer.AntreaQuiet
 	}
-	if err := o.metrics.show(o.metrics.enforcer); err != nil {
+	if err := proc.metrics.show(proc.metrics.enforcer); err != nil {
 		return policyClient{}, err
 	}
 	client, err := enforcer.NewClient(enforcer.ClientOptions{Config: config})
 	if err != nil {
 		return policyClient{}, err
 	}
-	log := o.Log.WithName("enforcer")
+	log := proc.Log.WithName("enforcer")
 	return policyClient{
-		follower: enforcer.Follower{Source: client, Clock: clk, Random: mathrand.Float64, Quiet: quiet, Metrics: o.metrics.enforcer, Log: log},
+		follower: enforcer.Follower{Source: client, Clock: clk, Random: mathrand.Float64, Quiet: quiet, Metrics: proc.metrics.enforcer, Log: log},
 		reports: enforcer.NewReporter(enforcer.ReporterOptions{
-			Client: client, Clock: clk, Random: mathrand.Float64, Metrics: o.metrics.enforcer, Log: log,
+			Client: client, Clock: clk, Random: mathrand.Float64, Metrics: proc.metrics.enforcer, Log: log,
 		}),
 	}, nil
 }
@@ -79,7 +79,7 @@ func newEnforcer(o Options, mgr manager.Manager, parts *shares, clk clock.WithTi
 // servePrivately adds an API server to the manager that only the enforcers of this process use, on
 // an address of this machine that nobody else knows, with a certificate that lives as long as the
 // process.
-func servePrivately(ctx context.Context, mgr manager.Manager, policies *control.Controller, o Options) error {
+func servePrivately(ctx context.Context, mgr manager.Manager, policies *control.Controller, proc *process) error {
 	access, err := apiserver.Closed()
 	if err != nil {
 		return err
@@ -102,13 +102,13 @@ func servePrivately(ctx context.Context, mgr manager.Manager, policies *control.
 		return errors.Join(fmt.Errorf("serve the computed API: %w", err), os.RemoveAll(scratch))
 	}
 	server, err := apiserver.New(apiserver.Options{
-		Listener: listener, Certificate: cert, Access: access.WithEnforcer(o.loopback.token), Store: policies.Store(), Reports: policies,
-		Metrics: o.metrics.api, Logger: o.Log.WithName("api"),
+		Listener: listener, Certificate: cert, Access: access.WithEnforcer(proc.loopback.token), Store: policies.Store(), Reports: policies,
+		Metrics: proc.metrics.api, Logger: proc.Log.WithName("api"),
 	})
 	if err != nil {
 		return errors.Join(err, listener.Close(), os.RemoveAll(scratch))
 	}
-	o.loopback.server = server
+	proc.loopback.server = server
 	for _, r := range []manager.Runnable{server, remover(scratch)} {
 		if err := mgr.Add(r); err != nil {
 			return fmt.Errorf("serve the computed API: %w", err)

@@ -21,7 +21,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	upstreamv1alpha1 "sigs.k8s.io/network-policy-api/apis/v1alpha1"
 	upstreamv1alpha2 "sigs.k8s.io/network-policy-api/apis/v1alpha2"
 
@@ -34,7 +33,6 @@ import (
 	setv1alpha1 "github.com/nephele-io/nephele/api/set/v1alpha1"
 	"github.com/nephele-io/nephele/internal/apiserver"
 	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
-	"github.com/nephele-io/nephele/internal/cloud/audit"
 	"github.com/nephele-io/nephele/internal/cloud/inventory"
 	"github.com/nephele-io/nephele/internal/cloud/realize"
 	"github.com/nephele-io/nephele/internal/cloud/realize/status"
@@ -53,7 +51,8 @@ const settleTime = 100 * time.Millisecond
 // costs no call to the cloud.
 const heartbeat = 2 * time.Minute
 
-// Options say how the controller runs.
+// Options say how the controller runs. They are configuration alone: what comes to be while it runs
+// is in process.
 type Options struct {
 	Log logr.Logger
 	// MetricsAddress serves Prometheus metrics; "0" or empty serves none.
@@ -99,18 +98,6 @@ type Options struct {
 	Propagation time.Duration
 	// Instance says how this process makes itself known to others with the same cluster id.
 	Instance InstanceOptions
-
-	// epoch names this process.
-	epoch string
-	// clouds is what this process knows of cloud accounts; nil if another one has them.
-	clouds   *inventory.Inventory
-	loopback *loopback
-	loops    *loops
-	metrics  *controllerMetrics
-	record   *audit.Record
-	past     *past
-	tracer   *tracing.Tracer
-	set      *set
 }
 
 // Scheme returns a scheme with every kind that the controller and the commands read or write.
@@ -144,12 +131,12 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 	if err := o.checkSharing(); err != nil {
 		return err
 	}
-	o.epoch, o.loopback, o.loops, o.metrics = newEpoch(), newLoopback(), &loops{}, newControllerMetrics(metrics.Registry)
-	exposed, err := metricsOptions(o.MetricsAddress, o.certificate())
+	proc := newProcess(o)
+	exposed, err := metricsOptions(o.MetricsAddress, proc.certificate())
 	if err != nil {
 		return err
 	}
-	lease, err := o.lease(cfg)
+	lease, err := proc.lease(cfg)
 	if err != nil {
 		return err
 	}
@@ -167,10 +154,10 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 	if err != nil {
 		return fmt.Errorf("start the controller: %w", err)
 	}
-	if err := errors.Join(lease.tell(mgr), checkHealth(mgr, o), showLeader(mgr, o)); err != nil {
+	if err := errors.Join(lease.tell(mgr), checkHealth(mgr, proc), showLeader(mgr, o)); err != nil {
 		return err
 	}
-	defer o.metrics.hideAll()
+	defer proc.metrics.hideAll()
 	if o.Antrea != nil {
 		if err := withdrawOurs(ctx, cfg); err != nil {
 			return err
@@ -180,28 +167,28 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 	if err != nil {
 		return err
 	}
-	if o.record, err = openRecord(id, o); err != nil {
+	if proc.record, err = openRecord(id, proc); err != nil {
 		return err
 	}
-	defer closeRecord(o.record)
-	if o.tracer, err = tracing.FromEnvironment(ctx, os.Getenv, o.Version, o.Log.WithName("traces")); err != nil {
+	defer closeRecord(proc.record)
+	if proc.tracer, err = tracing.FromEnvironment(ctx, os.Getenv, o.Version, o.Log.WithName("traces")); err != nil {
 		return err
 	}
 	defer func() {
-		if err := o.tracer.Close(ctx); err != nil {
+		if err := proc.tracer.Close(ctx); err != nil {
 			o.Log.Info("The last traces were not delivered", "error", err.Error())
 		}
 	}()
-	o.past = newPast(mgr, o)
+	proc.past = newPast(mgr, o)
 	state := newStateMetrics(clock.RealClock{})
-	if err := errors.Join(state.follow(ctx, mgr.GetCache(), !o.NoClouds), o.metrics.show(state)); err != nil {
+	if err := errors.Join(state.follow(ctx, mgr.GetCache(), !o.NoClouds), proc.metrics.show(state)); err != nil {
 		return err
 	}
-	parts, err := newShares(ctx, cfg, mgr, lease, o)
+	parts, err := newShares(ctx, cfg, mgr, lease, proc)
 	if err != nil {
 		return err
 	}
-	if err := assemble(ctx, mgr, id, parts, o); err != nil {
+	if err := assemble(ctx, mgr, id, parts, proc); err != nil {
 		return err
 	}
 	if err := mgr.Start(ctx); err != nil {
@@ -226,30 +213,30 @@ func ClusterID(ctx context.Context, r client.Reader) (string, error) {
 }
 
 // assemble joins the loops. This is the only place where they meet.
-func assemble(ctx context.Context, mgr manager.Manager, id string, parts *shares, o Options) error {
-	if o.NoClouds {
-		return computePolicies(ctx, mgr, o, nil)
+func assemble(ctx context.Context, mgr manager.Manager, id string, parts *shares, proc *process) error {
+	if proc.NoClouds {
+		return computePolicies(ctx, mgr, proc, nil)
 	}
-	clk, log := clock.RealClock{}, o.Log
-	policies, err := newEnforcer(o, mgr, parts, clk)
+	clk, log := clock.RealClock{}, proc.Log
+	policies, err := newEnforcer(proc, mgr, parts, clk)
 	if err != nil {
 		return err
 	}
-	if o.Antrea == nil {
+	if proc.Antrea == nil {
 		err = forgetForeign(mgr)
 	} else {
-		err = watchForeign(mgr, o, &policies)
+		err = watchForeign(mgr, proc.Options, &policies)
 	}
 	if err != nil {
 		return err
 	}
-	clouds, err := openClouds(ctx, o.metrics.clouds, CloudParts{
-		Cluster: id, Access: o.Access, Audit: o.past.audit(o.record, mgr.Elected()), Paced: true, Gate: parts.gate(), Agent: o.agent(), Tracer: o.tracer,
+	clouds, err := openClouds(ctx, proc.metrics.clouds, CloudParts{
+		Cluster: id, Access: proc.Access, Audit: proc.past.audit(proc.record, mgr.Elected()), Paced: true, Gate: parts.gate(), Agent: proc.agent(), Tracer: proc.tracer,
 	})
 	if err != nil {
 		return err
 	}
-	o.Access.tell(log)
+	proc.Access.tell(log)
 	// The inventory asks the realizer whether an account is given back, and the realizer asks the
 	// inventory what there is.
 	released := &lateReleaser{}
@@ -261,32 +248,32 @@ func assemble(ctx context.Context, mgr manager.Manager, id string, parts *shares
 	inv := inventory.New(inventory.Options{
 		Client: mgr.GetClient(), Secrets: mgr.GetAPIReader(), Events: mgr.GetEventRecorder("nephele-inventory"),
 		Clouds:     clouds,
-		ExternalID: externalIDs(o.metrics.clouds, id), SecretNamespaces: o.SecretNamespaces, AuthorsUnchecked: authors.Unchecked,
-		Mine: parts.mine(), Releaser: released, LetsIn: agents.LetsIn, Propagation: o.Propagation, Now: clk.Now, Random: rand.Float64,
+		ExternalID: externalIDs(proc.metrics.clouds, id), SecretNamespaces: proc.SecretNamespaces, AuthorsUnchecked: authors.Unchecked,
+		Mine: parts.mine(), Releaser: released, LetsIn: agents.LetsIn, Propagation: proc.Propagation, Now: clk.Now, Random: rand.Float64,
 		Told: func(account string) bool { return statuses.Owes(account) },
 	})
-	authors.changed, o.clouds = inv.Revisit, inv
-	if err := o.metrics.show(o.metrics.realize, o.metrics.audit); err != nil {
+	authors.changed, proc.clouds = inv.Revisit, inv
+	if err := proc.metrics.show(proc.metrics.realize, proc.metrics.audit); err != nil {
 		return err
 	}
-	for _, c := range o.metrics.clouds {
+	for _, c := range proc.metrics.clouds {
 		if c.Metrics == nil {
 			continue
 		}
-		if err := o.metrics.show(c.Metrics); err != nil {
+		if err := proc.metrics.show(c.Metrics); err != nil {
 			return err
 		}
 	}
 	statuses = status.NewWriter(mgr.GetClient(), policies.reports, mgr.GetEventRecorder("nephele-realize"), clk, log.WithName("status"))
 	statuses.ChangedBy, statuses.Mine = inv.ChangedBy, parts.mine()
-	instance, claimPause, err := o.Instance.instance(mgr, o.epoch)
+	instance, claimPause, err := proc.Instance.instance(mgr, proc.epoch)
 	if err != nil {
 		return err
 	}
-	key := recordKey(mgr.GetClient(), id, clk, o)
+	key := recordKey(mgr.GetClient(), id, clk, proc.Options)
 	if parts != nil {
 		instance.Shares = accountShares{parts}
-		divided := manager.RunnableFunc(func(ctx context.Context) error { return parts.follow(ctx, inv, key, o) })
+		divided := manager.RunnableFunc(func(ctx context.Context) error { return parts.follow(ctx, inv, key, proc.Options) })
 		if err := errors.Join(mgr.Add(everywhere{divided}), mgr.Add(everywhere{parts})); err != nil {
 			return fmt.Errorf("share accounts: %w", err)
 		}
@@ -295,10 +282,10 @@ func assemble(ctx context.Context, mgr manager.Manager, id string, parts *shares
 	// Every account brings the lowerer of its cloud; the first one is for those that name none yet.
 	realizer, err := realize.New(realize.Options{
 		ClusterID: id, Follower: policies.follower,
-		Accounts: Accounts{Inventory: inv, Others: parts.others(mgr.GetCache()), Yields: yields}, Lowerer: o.metrics.clouds[0].Lowerer, Sink: statuses,
-		Clock: clk, Log: log.WithName("realize"), Settle: settleTime, ClaimPause: claimPause, Metrics: o.metrics.realize,
+		Accounts: Accounts{Inventory: inv, Others: parts.others(mgr.GetCache()), Yields: yields}, Lowerer: proc.metrics.clouds[0].Lowerer, Sink: statuses,
+		Clock: clk, Log: log.WithName("realize"), Settle: settleTime, ClaimPause: claimPause, Metrics: proc.metrics.realize,
 		Heartbeat: heartbeat, Instance: instance,
-		Records: key, Agents: agents, Tracer: o.tracer,
+		Records: key, Agents: agents, Tracer: proc.tracer,
 	})
 	if err != nil {
 		return err
@@ -321,28 +308,28 @@ func assemble(ctx context.Context, mgr manager.Manager, id string, parts *shares
 			return fmt.Errorf("start the controller: %w", err)
 		}
 	}
-	if o.Antrea != nil {
+	if proc.Antrea != nil {
 		watch := newAgentWatch(mgr.GetClient(), clk, log.WithName("agents"), true, nil)
 		if err := errors.Join(watch.follow(ctx, mgr.GetCache()), mgr.Add(watch)); err != nil {
 			return fmt.Errorf("start the controller: %w", err)
 		}
-		if o.AntreaMember {
-			others, err := newSet(ctx, mgr, clk, nil, o)
+		if proc.AntreaMember {
+			others, err := newSet(ctx, mgr, clk, nil, proc)
 			if err != nil {
 				return err
 			}
-			if err := errors.Join(o.metrics.show(newSetMetrics(others)), others.start(mgr)); err != nil {
+			if err := errors.Join(proc.metrics.show(newSetMetrics(others)), others.start(mgr)); err != nil {
 				return fmt.Errorf("start the controller: %w", err)
 			}
 		}
-		return tellReady(mgr, o)
+		return tellReady(mgr, proc.Options)
 	}
-	return computePolicies(ctx, mgr, o, agents)
+	return computePolicies(ctx, mgr, proc, agents)
 }
 
 // computePolicies adds the policy controller and the server of what it computes to the manager.
 // agents, if any, learn of it what agents report.
-func computePolicies(ctx context.Context, mgr manager.Manager, o Options, agents *vmAgents) error {
+func computePolicies(ctx context.Context, mgr manager.Manager, proc *process, agents *vmAgents) error {
 	kinds, err := discovery.NewDiscoveryClientForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
 		return fmt.Errorf("start the controller: %w", err)
@@ -351,43 +338,43 @@ func computePolicies(ctx context.Context, mgr manager.Manager, o Options, agents
 	// A client may come back with a position of the former process; it must not be taken for one of
 	// ours.
 	store := watchstore.New(watchstore.Options{FirstRevision: uint64(clk.Now().UnixMicro())})
-	o.metrics.api = apiserver.NewMetrics(store)
-	if err := o.metrics.show(o.metrics.policy, o.metrics.api); err != nil {
+	proc.metrics.api = apiserver.NewMetrics(store)
+	if err := proc.metrics.show(proc.metrics.policy, proc.metrics.api); err != nil {
 		return err
 	}
 	var late latePolicies
-	others, err := newSet(ctx, mgr, clk, &late, o)
+	others, err := newSet(ctx, mgr, clk, &late, proc)
 	if err != nil {
 		return err
 	}
 	policies, err := control.New(control.Options{
-		Informers: mgr.GetCache(), Client: mgr.GetClient(), Discovery: kinds, Recorder: mgr.GetEventRecorder("nephele-policy"), Clock: clk, Logger: o.Log.WithName("policy"),
-		Store: store, Metrics: o.metrics.policy, History: o.past.observer(), Tracer: o.tracer, Remote: others.member.Known(),
+		Informers: mgr.GetCache(), Client: mgr.GetClient(), Discovery: kinds, Recorder: mgr.GetEventRecorder("nephele-policy"), Clock: clk, Logger: proc.Log.WithName("policy"),
+		Store: store, Metrics: proc.metrics.policy, History: proc.past.observer(), Tracer: proc.tracer, Remote: others.member.Known(),
 	})
 	if err != nil {
 		return err
 	}
-	late.Controller, o.set = policies, others
-	o.loops.add(policies.Faulty)
-	watch := newAgentWatch(mgr.GetClient(), clk, o.Log.WithName("agents"), !o.NoClouds, policies.Silent)
-	if err := errors.Join(watch.follow(ctx, mgr.GetCache()), o.metrics.show(watch, newSetMetrics(others)), mgr.Add(watch)); err != nil {
+	late.Controller, proc.set = policies, others
+	proc.loops.add(policies.Faulty)
+	watch := newAgentWatch(mgr.GetClient(), clk, proc.Log.WithName("agents"), !proc.NoClouds, policies.Silent)
+	if err := errors.Join(watch.follow(ctx, mgr.GetCache()), proc.metrics.show(watch, newSetMetrics(others)), mgr.Add(watch)); err != nil {
 		return fmt.Errorf("start the controller: %w", err)
 	}
 	if agents != nil && !agents.divided {
 		agents.reported = policies.Reported
 	}
-	traces := &traceflow.Controller{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Informers: mgr.GetCache(), Clock: clk, Log: o.Log.WithName("traceflow")}
+	traces := &traceflow.Controller{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Informers: mgr.GetCache(), Clock: clk, Log: proc.Log.WithName("traceflow")}
 	warm := everywhere{manager.RunnableFunc(policies.Warm)}
-	if err := errors.Join(o.past.start(mgr, o), mgr.Add(warm), mgr.Add(policies), mgr.Add(traces), others.start(mgr)); err != nil {
+	if err := errors.Join(proc.past.start(mgr, proc), mgr.Add(warm), mgr.Add(policies), mgr.Add(traces), others.start(mgr)); err != nil {
 		return fmt.Errorf("start the controller: %w", err)
 	}
-	if o.API == nil {
-		if err := servePrivately(ctx, mgr, policies, o); err != nil {
+	if proc.API == nil {
+		if err := servePrivately(ctx, mgr, policies, proc); err != nil {
 			return err
 		}
-		return tellReady(mgr, o)
+		return tellReady(mgr, proc.Options)
 	}
-	return serveAPI(ctx, mgr, policies, agents, o)
+	return serveAPI(ctx, mgr, policies, agents, proc)
 }
 
 // tellReady makes the manager call Ready when the caches are filled.

@@ -15,11 +15,11 @@ import (
 // checkHealth adds what /healthz and /readyz look at. A process is ready if it does what it is to
 // do: the replica that leads serves its API, and the others have read what they need to lead at any
 // moment. Without a check the paths are not served at all.
-func checkHealth(mgr manager.Manager, o Options) error {
+func checkHealth(mgr manager.Manager, proc *process) error {
 	works := func(r *http.Request) error {
 		select {
 		case <-mgr.Elected():
-			return errors.Join(o.serving(), o.loops.wrong())
+			return errors.Join(proc.serving(), proc.loops.wrong())
 		default:
 		}
 		ctx, cancel := context.WithTimeout(r.Context(), 100*time.Millisecond)
@@ -37,11 +37,11 @@ func checkHealth(mgr manager.Manager, o Options) error {
 
 // serving says what is missing until the process that leads can serve its API; nil also if it has
 // none. Whether kube-apiserver reaches it does not count: it reaches only who is ready.
-func (o Options) serving() error {
-	if o.API == nil || o.loopback.server == nil {
+func (proc *process) serving() error {
+	if proc.API == nil || proc.loopback.server == nil {
 		return nil
 	}
-	return o.loopback.server.Ready()
+	return proc.loopback.server.Ready()
 }
 
 // loops are the checks of the loops of a process, which come with these.

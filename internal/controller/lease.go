@@ -58,9 +58,9 @@ type lease struct {
 }
 
 // lease returns what this process competes for.
-func (o Options) lease(cfg *rest.Config) (*lease, error) {
-	name, identity := leaseName, o.Lease.Holder
-	if o.NoClouds {
+func (proc *process) lease(cfg *rest.Config) (*lease, error) {
+	name, identity := leaseName, proc.Lease.Holder
+	if proc.NoClouds {
 		name = policiesLeaseName
 	}
 	if identity == "" {
@@ -69,15 +69,15 @@ func (o Options) lease(cfg *rest.Config) (*lease, error) {
 			host = "unknown host"
 		}
 		identity = fmt.Sprintf("nephele controller, process %d on %s, %s", os.Getpid(), host, strings.ToLower(rand.Text()[:8]))
-		if o.Sharing.Accounts {
-			address, err := o.address()
+		if proc.Sharing.Accounts {
+			address, err := proc.address()
 			if err != nil {
 				return nil, err
 			}
-			identity = sharerName(o.epoch, address, fmt.Sprintf("process %d on %s", os.Getpid(), host))
+			identity = sharerName(proc.epoch, address, fmt.Sprintf("process %d on %s", os.Getpid(), host))
 		}
 	}
-	l := &lease{fixed: o.Lease.Holder != "", waits: o.Lease.Waits, clock: clock.RealClock{}, log: o.Log.WithName("lease")}
+	l := &lease{fixed: proc.Lease.Holder != "", waits: proc.Lease.Waits, clock: clock.RealClock{}, log: proc.Log.WithName("lease")}
 	own := rest.CopyConfig(cfg)
 	own.Timeout = l.renewal() / 2
 	leases, err := coordinationv1client.NewForConfig(own)
@@ -85,7 +85,7 @@ func (o Options) lease(cfg *rest.Config) (*lease, error) {
 		return nil, fmt.Errorf("start the controller: %w", err)
 	}
 	l.lock = &resourcelock.LeaseLock{Client: leases, LockConfig: resourcelock.ResourceLockConfig{Identity: identity},
-		LeaseMeta: metav1.ObjectMeta{Namespace: cmp.Or(o.Lease.Namespace, APINamespace), Name: name}}
+		LeaseMeta: metav1.ObjectMeta{Namespace: cmp.Or(proc.Lease.Namespace, APINamespace), Name: name}}
 	return l, nil
 }
 

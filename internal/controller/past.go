@@ -38,11 +38,11 @@ func newPast(mgr manager.Manager, o Options) *past {
 }
 
 // start makes the manager run it.
-func (p *past) start(mgr manager.Manager, o Options) error {
+func (p *past) start(mgr manager.Manager, proc *process) error {
 	if p == nil {
 		return nil
 	}
-	if err := o.metrics.show(p.metrics); err != nil {
+	if err := proc.metrics.show(p.metrics); err != nil {
 		return err
 	}
 	if err := errors.Join(mgr.Add(p.recorder), mgr.Add(manager.RunnableFunc(p.keys.Keep))); err != nil {
@@ -61,11 +61,11 @@ func (p *past) observer() control.History {
 
 // witness is who is told of authors: nobody, unless it is certain that only kube-apiserver asks the
 // webhooks.
-func (o Options) witness() webhook.Witness {
-	if o.past == nil || o.API == nil || o.API.WebhookClientCA == "" {
+func (proc *process) witness() webhook.Witness {
+	if proc.past == nil || proc.API == nil || proc.API.WebhookClientCA == "" {
 		return nil
 	}
-	return o.past.authors
+	return proc.past.authors
 }
 
 // audit is the record of changes of which the history hears, too.

@@ -118,10 +118,10 @@ type heard interface{ Heard() uint64 }
 // newReviews follows what reviews are answered from: what the policy controller hears of by asking
 // it, all else by informers. Ready fails before policies are computed.
 func newReviews(
-	ctx context.Context, in informers, cached, live client.Reader, policies heard, cluster string, ready func() error, clk clock.PassiveClock, o Options,
+	ctx context.Context, in informers, cached, live client.Reader, policies heard, cluster string, ready func() error, clk clock.PassiveClock, proc *process,
 ) (*reviews, error) {
 	r := &reviews{
-		cached: cached, live: live, kinds: o.reviewedKinds(), clouds: o.clouds, cluster: cluster, ready: ready, clock: clk, work: reviewWork,
+		cached: cached, live: live, kinds: proc.reviewedKinds(), clouds: proc.clouds, cluster: cluster, ready: ready, clock: clk, work: reviewWork,
 		policies: policies, acls: map[scope]readACLs{},
 	}
 	pods, err := in.GetInformer(ctx, &corev1.Pod{}, cache.BlockUntilSynced(false))

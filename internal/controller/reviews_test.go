@@ -73,8 +73,8 @@ func newTestReviews(t *testing.T) *testReviews {
 		informers: handInformers{}, api: fake.NewClientBuilder().WithScheme(scheme).Build(), t: t,
 		clock: clocktesting.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)),
 	}
-	o := Options{clouds: inventory.New(inventory.Options{})}
-	r.reviews, err = newReviews(t.Context(), r.informers, r.api, r.api, &r.computed, "c", func() error { return nil }, r.clock, o)
+	proc := &process{clouds: inventory.New(inventory.Options{})}
+	r.reviews, err = newReviews(t.Context(), r.informers, r.api, r.api, &r.computed, "c", func() error { return nil }, r.clock, proc)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -39,11 +39,11 @@ func cacheOptions(o Options) cache.Options {
 
 // certificate returns where to ask for the certificate of the computed API once it is served to
 // others; nil if it never is.
-func (o Options) certificate() func() *apiserver.Certificate {
-	if o.API == nil {
+func (proc *process) certificate() func() *apiserver.Certificate {
+	if proc.API == nil {
 		return nil
 	}
-	return o.loopback.certificate.Load
+	return proc.loopback.certificate.Load
 }
 
 // metricsOptions says how metrics are served: to everybody on this machine over HTTP if nobody else

@@ -39,7 +39,7 @@ type set struct {
 
 // newSet makes both sides of a set. They hear of policies by what is joined later; with nil, an
 // Antrea Controller computes the policies, and this can only be a member.
-func newSet(ctx context.Context, mgr manager.Manager, clk clock.WithTicker, policies *latePolicies, o Options) (*set, error) {
+func newSet(ctx context.Context, mgr manager.Manager, clk clock.WithTicker, policies *latePolicies, proc *process) (*set, error) {
 	id, err := ClusterID(ctx, mgr.GetAPIReader())
 	if err != nil {
 		return nil, err
@@ -47,7 +47,7 @@ func newSet(ctx context.Context, mgr manager.Manager, clk clock.WithTicker, poli
 	s := &set{}
 	options := member.Options{
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Informers: mgr.GetCache(), Counted: s.counted, Flow: s.flow, Clock: clk, Random: rand.Float64,
-		Log: o.Log.WithName("member"), Namespace: APINamespace, Program: o.Version, Epoch: o.epoch, ClusterID: id,
+		Log: proc.Log.WithName("member"), Namespace: APINamespace, Program: proc.Version, Epoch: proc.epoch, ClusterID: id,
 	}
 	if policies == nil {
 		// Antrea's definitions may lack what a policy says: then it is refused.
@@ -58,8 +58,8 @@ func newSet(ctx context.Context, mgr manager.Manager, clk clock.WithTicker, poli
 	options.Policies = policies
 	s.member = member.New(options)
 	s.hub = hub.New(hub.Options{
-		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Informers: mgr.GetCache(), Policies: policies, Statistics: s, Clock: clk, Log: o.Log.WithName("hub"),
-		Program: o.Version, Epoch: o.epoch,
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Informers: mgr.GetCache(), Policies: policies, Statistics: s, Clock: clk, Log: proc.Log.WithName("hub"),
+		Program: proc.Version, Epoch: proc.epoch,
 	})
 	return s, nil
 }

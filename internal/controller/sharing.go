@@ -118,11 +118,11 @@ type shares struct {
 }
 
 // newShares returns what divides the accounts; nil if they are not divided.
-func newShares(ctx context.Context, cfg *rest.Config, mgr manager.Manager, l *lease, o Options) (*shares, error) {
-	if !o.Sharing.Accounts {
+func newShares(ctx context.Context, cfg *rest.Config, mgr manager.Manager, l *lease, proc *process) (*shares, error) {
+	if !proc.Sharing.Accounts {
 		return nil, nil
 	}
-	length := o.Sharing.Lease
+	length := proc.Sharing.Lease
 	if length == 0 {
 		length = DefaultShareLease
 	}
@@ -130,7 +130,7 @@ func newShares(ctx context.Context, cfg *rest.Config, mgr manager.Manager, l *le
 	if err != nil {
 		return nil, fmt.Errorf("share accounts: %w", err)
 	}
-	address, err := o.address()
+	address, err := proc.address()
 	if err != nil {
 		return nil, err
 	}
@@ -147,7 +147,7 @@ func newShares(ctx context.Context, cfg *rest.Config, mgr manager.Manager, l *le
 	clk := clock.RealClock{}
 	s.Member, err = sharing.New(sharing.Options{
 		Store: &sharing.Kube{Client: kube, Namespace: l.lock.LeaseMeta.Namespace, Group: replicaGroup, ConfigMap: shardsName, Count: replicaSeats, Lease: length, Clock: clk},
-		Epoch: o.epoch, Address: address, Shards: accountShards, Times: sharing.TimesFor(length), Clock: clk, Log: o.Log.WithName("sharing"),
+		Epoch: proc.epoch, Address: address, Shards: accountShards, Times: sharing.TimesFor(length), Clock: clk, Log: proc.Log.WithName("sharing"),
 		Barred: s.barred, Gained: told, Lost: told,
 	})
 	if err != nil {
@@ -323,9 +323,9 @@ func (s *shares) others(c client.Reader) func(region string) []ForeignVM {
 }
 
 // agent is how this process calls itself where it calls; empty where there is only one.
-func (o Options) agent() string {
-	if !o.Sharing.Accounts {
+func (proc *process) agent() string {
+	if !proc.Sharing.Accounts {
 		return ""
 	}
-	return "nephele/" + o.epoch
+	return "nephele/" + proc.epoch
 }
