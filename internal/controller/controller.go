@@ -61,10 +61,11 @@ type Options struct {
 	HealthAddress string
 	// Lease lets one process of the cluster work at a time.
 	Lease LeaseOptions
-	// API serves the computed objects to enforcers; nil serves them to those of this process only.
+	// API serves the computed objects to enforcers; nil serves them to those of this process
+	// only.
 	API *APIOptions
-	// Ready, if not nil, is called once when the controller works: when its caches are filled, and
-	// with API, when kube-apiserver has been told about the API and the webhooks.
+	// Ready, if not nil, is called once when the controller works: when its caches are filled,
+	// and with API, when kube-apiserver has been told about the API and the webhooks.
 	Ready func()
 	// Antrea leads to an Antrea Controller that computes the policies instead of this one; nil
 	// computes them here. It is asked for every connection. With it there is no API to serve.
@@ -73,13 +74,13 @@ type Options struct {
 	AntreaMember bool
 	// AuditLog is the file for the record of changes in clouds; empty for the log alone.
 	AuditLog string
-	// LogDir is where the log files of this process are, for support bundles; empty if there are
-	// none.
+	// LogDir is where the log files of this process are, for support bundles; empty if there
+	// are none.
 	LogDir string
 	// Version is that of this build, for those who ask.
 	Version string
-	// LogLevel is how much Log tells; nil if nobody may change that. Process is what stands for the
-	// Pod, for those who ask, where it runs in none.
+	// LogLevel is how much Log tells; nil if nobody may change that. Process is what stands for
+	// the Pod, for those who ask, where it runs in none.
 	LogLevel apiserver.LogLevel
 	Process  string
 	// SecretNamespaces are those whose Secrets accounts may name; none means all.
@@ -120,8 +121,8 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 	if err != nil {
 		return err
 	}
-	// The library wants its logger set for the whole process, and complains on standard error if it
-	// is not.
+	// The library wants its logger set for the whole process, and complains on standard error
+	// if it is not.
 	ctrl.SetLogger(o.Log)
 	recovered.Everywhere()
 	cfg = rest.CopyConfig(cfg)
@@ -145,8 +146,8 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 		HealthProbeBindAddress: o.HealthAddress,
 		Client:                 client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}}}},
 		Cache:                  cacheOptions(o),
-		// The names serve metrics, of which a process has one set. It may run one controller after
-		// the other.
+		// The names serve metrics, of which a process has one set. It may run one
+		// controller after the other.
 		Controller: config.Controller{SkipNameValidation: ptr.To(true)},
 	}
 	lease.compete(&options)
@@ -237,8 +238,8 @@ func assemble(ctx context.Context, mgr manager.Manager, id string, parts *shares
 		return err
 	}
 	proc.Access.tell(log)
-	// The inventory asks the realizer whether an account is given back, and the realizer asks the
-	// inventory what there is.
+	// The inventory asks the realizer whether an account is given back, and the realizer asks
+	// the inventory what there is.
 	released := &lateReleaser{}
 	authors := &authorsCheck{reader: mgr.GetAPIReader(), log: log.WithName("grants"), clock: clk}
 	authors.look(ctx)
@@ -279,7 +280,8 @@ func assemble(ctx context.Context, mgr manager.Manager, id string, parts *shares
 		}
 	}
 	yields := &yields{Reader: mgr.GetClient()}
-	// Every account brings the lowerer of its cloud; the first one is for those that name none yet.
+	// Every account brings the lowerer of its cloud; the first one is for those that name none
+	// yet.
 	realizer, err := realize.New(realize.Options{
 		ClusterID: id, Follower: policies.follower,
 		Accounts: Accounts{Inventory: inv, Others: parts.others(mgr.GetCache()), Yields: yields}, Lowerer: proc.metrics.clouds[0].Lowerer, Sink: statuses,
@@ -335,8 +337,8 @@ func computePolicies(ctx context.Context, mgr manager.Manager, proc *process, ag
 		return fmt.Errorf("start the controller: %w", err)
 	}
 	clk := clock.RealClock{}
-	// A client may come back with a position of the former process; it must not be taken for one of
-	// ours.
+	// A client may come back with a position of the former process; it must not be taken for
+	// one of ours.
 	store := watchstore.New(watchstore.Options{FirstRevision: uint64(clk.Now().UnixMicro())})
 	proc.metrics.api = apiserver.NewMetrics(store)
 	if err := proc.metrics.show(proc.metrics.policy, proc.metrics.api); err != nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/nephele-io/nephele/internal/platform/tracing"
 )
 
-// process is a controller that runs. Run makes it, and assemble fills in what has to be there before
-// anything starts; after that nothing of it is set.
+// process is a controller that runs. Run makes it, and assemble fills in what has to be there
+// before anything starts; after that nothing of it is set.
 type process struct {
 	Options
 	// epoch names it.

@@ -7,24 +7,112 @@ import (
 	"maps"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
 
-// What a reader can hold in his head has an end. The numbers are those of code that is there: who
-// comes near them divides a type or a package, and whoever makes the largest one smaller lowers the
-// number.
+// What a reader can hold in his head has an end. Whoever comes near these numbers divides a type or
+// a package.
 const (
-	mostMethods = 104  // of one type, those of the types that it embeds from its own package included
-	mostLines   = 8070 // of one package, without tests
+	mostMethods = 50   // of one type, those of the types of this module that it embeds included
+	mostFields  = 30   // of one type, counted in the same way
+	mostLines   = 4000 // of one package, without tests
 )
+
+// larger is what was larger when these limits came, with what it may have at most. Whoever makes it
+// smaller lowers the number or removes the line, and what moves takes its line along; nothing new
+// is added. The API is not counted: its types have the fields that their users need.
+var larger = map[string]int{
+	"internal/agent lines":                            7250,
+	"internal/agent.Agent fields":                     80,
+	"internal/agent.Agent methods":                    75,
+	"internal/agent.Status fields":                    45,
+	"internal/agent/nft lines":                        4500,
+	"internal/agent/nft.lane fields":                  35,
+	"internal/agent/nft/kernel lines":                 5000,
+	"internal/apiserver lines":                        5750,
+	"internal/cli lines":                              7500,
+	"internal/cloud/aws lines":                        7500,
+	"internal/cloud/aws.writer methods":               55,
+	"internal/cloud/azure lines":                      5500,
+	"internal/cloud/inventory.pass methods":           85,
+	"internal/cloud/inventory.syncer methods":         80,
+	"internal/cloud/plan.emitter fields":              70,
+	"internal/cloud/plan.emitter methods":             185,
+	"internal/cloud/plan.regional fields":             70,
+	"internal/cloud/plan.regional methods":            175,
+	"internal/cloud/plan/form.Fitter fields":          55,
+	"internal/cloud/plan/form.Fitter methods":         100,
+	"internal/cloud/plan/guard.NIC fields":            50,
+	"internal/cloud/plan/guard.States fields":         45,
+	"internal/cloud/plan/guard.States methods":        100,
+	"internal/cloud/plan/intent.NIC fields":           40,
+	"internal/cloud/plan/intent.Region fields":        40,
+	"internal/cloud/plan/intent.Region methods":       65,
+	"internal/cloud/plan/report.reporter fields":      60,
+	"internal/cloud/plan/report.reporter methods":     155,
+	"internal/cloud/plan/target.Target fields":        60,
+	"internal/cloud/plan/target.Target methods":       145,
+	"internal/cloud/plan/target.matcher fields":       50,
+	"internal/cloud/plan/target.matcher methods":      70,
+	"internal/cloud/plan/transition.state fields":     40,
+	"internal/cloud/plan/transition.turning fields":   55,
+	"internal/cloud/plan/transition.turning methods":  100,
+	"internal/cloud/plan/transition.worklist fields":  50,
+	"internal/cloud/plan/transition.worklist methods": 100,
+	"internal/clusterset/hub.Hub methods":             70,
+	"internal/clusterset/member.Member fields":        45,
+	"internal/clusterset/member.Member methods":       80,
+	"internal/control.Controller fields":              35,
+	"internal/control.Controller methods":             60,
+	"internal/control.upstream fields":                35,
+	"internal/control.upstream methods":               70,
+	"internal/controller lines":                       6250,
+	"internal/controller.latePolicies fields":         35,
+	"internal/controller.latePolicies methods":        60,
+	"internal/controller.seen fields":                 45,
+	"internal/controller.seen methods":                85,
+	"internal/explain lines":                          5250,
+	"internal/explain.Computation fields":             45,
+	"internal/explain.Computation methods":            85,
+	"internal/explain.cutFinder fields":               45,
+	"internal/explain.cutFinder methods":              90,
+	"internal/explain.worldBuilder fields":            50,
+	"internal/explain.worldBuilder methods":           95,
+	"internal/flows/archive.row fields":               50,
+	"internal/policy lines":                           7250,
+	"internal/policy.Engine fields":                   55,
+	"internal/policy.Engine methods":                  105,
+	"internal/preview.Before fields":                  45,
+	"internal/preview.Before methods":                 85,
+	"internal/preview.Computation fields":             45,
+	"internal/preview.Computation methods":            85,
+	"internal/preview.Inputs fields":                  40,
+	"internal/sim.Server methods":                     60,
+	"internal/sim/arm.Handler methods":                60,
+	"internal/sim/azure lines":                        5250,
+	"internal/sim/azure.Cloud methods":                105,
+	"internal/sim/ec2 lines":                          5250,
+	"internal/sim/estate lines":                       4750,
+	"internal/sim/world lines":                        8250,
+	"internal/sim/world.Region methods":               105,
+	"internal/sim/world.World methods":                65,
+	"standalone/internal/demo.setStory methods":       65,
+}
+
+// limited is a type as far as it is counted.
+type limited struct {
+	methods, fields int
+	embeds          []string
+}
 
 // TestLimits keeps types and packages from growing.
 func TestLimits(t *testing.T) {
-	lines, methods, embeds := map[string]int{}, map[string]map[string]int{}, map[string]map[string][]string{}
+	lines, types := map[string]int{}, map[string]*limited{}
 	files := token.NewFileSet()
 	for _, source := range parseTree(t) {
-		if source.test || strings.HasPrefix(path.Base(source.path), "zz_generated") {
+		if source.test || strings.HasPrefix(path.Base(source.path), "zz_generated") || strings.HasPrefix(source.path, "api/") {
 			continue
 		}
 		f, err := parser.ParseFile(files, source.path, nil, parser.SkipObjectResolution)
@@ -33,30 +121,50 @@ func TestLimits(t *testing.T) {
 		}
 		folder := path.Dir(source.path)
 		lines[folder] += files.File(f.Pos()).LineCount()
-		if methods[folder] == nil {
-			methods[folder], embeds[folder] = map[string]int{}, map[string][]string{}
+		count(f, folder, types)
+	}
+	used := map[string]bool{}
+	check := func(what string, has, most int) {
+		if has <= most {
+			return
 		}
-		count(f, methods[folder], embeds[folder])
+		if allowed := larger[what]; allowed != 0 {
+			used[what], most = true, allowed
+		}
+		if has > most {
+			t.Errorf("%s: %d; at most %d", what, has, most)
+		}
 	}
 	for _, folder := range slices.Sorted(maps.Keys(lines)) {
-		if lines[folder] > mostLines {
-			t.Errorf("%s has %d lines; at most %d", folder, lines[folder], mostLines)
-		}
-		for _, name := range slices.Sorted(maps.Keys(methods[folder])) {
-			if n := whole(name, methods[folder], embeds[folder]); n > mostMethods {
-				t.Errorf("%s.%s has %d methods; at most %d", folder, name, n, mostMethods)
-			}
+		check(folder+" lines", lines[folder], mostLines)
+	}
+	for _, name := range slices.Sorted(maps.Keys(types)) {
+		methods, fields := whole(name, types)
+		check(name+" methods", methods, mostMethods)
+		check(name+" fields", fields, mostFields)
+	}
+	for _, what := range slices.Sorted(maps.Keys(larger)) {
+		if !used[what] {
+			t.Errorf("%s is within the limits by now: remove its line", what)
 		}
 	}
 }
 
-// count adds the methods of a file to those of its types, and notes which types these embed.
-func count(f *ast.File, methods map[string]int, embeds map[string][]string) {
+// count adds the methods and fields of a file to those of its types, which are named by their
+// folder and name, and notes which types these embed.
+func count(f *ast.File, folder string, types map[string]*limited) {
+	of := func(name string) *limited {
+		if types[name] == nil {
+			types[name] = &limited{}
+		}
+		return types[name]
+	}
+	imports := importsOf(f)
 	for _, d := range f.Decls {
 		switch d := d.(type) {
 		case *ast.FuncDecl:
 			if d.Recv != nil {
-				methods[typeName(d.Recv.List[0].Type)]++
+				of(typeName(d.Recv.List[0].Type, folder, imports)).methods++
 			}
 		case *ast.GenDecl:
 			for _, s := range d.Specs {
@@ -64,13 +172,21 @@ func count(f *ast.File, methods map[string]int, embeds map[string][]string) {
 				if !ok {
 					continue
 				}
-				of, ok := spec.Type.(*ast.StructType)
-				if !ok {
-					continue
-				}
-				for _, field := range of.Fields.List {
-					if name := typeName(field.Type); len(field.Names) == 0 && name != "" {
-						embeds[spec.Name.Name] = append(embeds[spec.Name.Name], name)
+				x := of(folder + "." + spec.Name.Name)
+				switch body := spec.Type.(type) {
+				case *ast.StructType:
+					for _, field := range body.Fields.List {
+						x.fields += len(field.Names)
+						if len(field.Names) == 0 {
+							x.embeds = append(x.embeds, typeName(field.Type, folder, imports))
+						}
+					}
+				case *ast.InterfaceType:
+					for _, m := range body.Methods.List {
+						x.methods += len(m.Names)
+						if len(m.Names) == 0 {
+							x.embeds = append(x.embeds, typeName(m.Type, folder, imports))
+						}
 					}
 				}
 			}
@@ -78,26 +194,58 @@ func count(f *ast.File, methods map[string]int, embeds map[string][]string) {
 	}
 }
 
-// whole counts the methods of a type and of what it embeds.
-func whole(name string, methods map[string]int, embeds map[string][]string) int {
-	n := methods[name]
-	for _, e := range embeds[name] {
-		n += whole(e, methods, embeds)
+// importsOf are the folders of this module that a file imports, by the names that it gives them.
+func importsOf(f *ast.File) map[string]string {
+	out := map[string]string{}
+	for _, i := range f.Imports {
+		whole, err := strconv.Unquote(i.Path.Value)
+		folder, ours := strings.CutPrefix(whole, module+"/")
+		if err != nil || !ours {
+			continue
+		}
+		name := path.Base(folder)
+		if i.Name != nil {
+			name = i.Name.Name
+		}
+		out[name] = folder
 	}
-	return n
+	return out
 }
 
-// typeName is the name of a type of the package; empty for others.
-func typeName(e ast.Expr) string {
+// whole counts the methods and fields of a type and of what it embeds, each once.
+func whole(name string, types map[string]*limited) (methods, fields int) {
+	todo, seen := []string{name}, map[string]bool{}
+	for len(todo) > 0 {
+		next := todo[len(todo)-1]
+		todo = todo[:len(todo)-1]
+		x := types[next]
+		switch {
+		case x == nil: // of another module
+			fields++
+		case !seen[next]:
+			seen[next] = true
+			methods, fields = methods+x.methods, fields+x.fields
+			todo = append(todo, x.embeds...)
+		}
+	}
+	return methods, fields
+}
+
+// typeName is the folder and name of a type; empty for others.
+func typeName(e ast.Expr, folder string, imports map[string]string) string {
 	switch e := e.(type) {
 	case *ast.Ident:
-		return e.Name
+		return folder + "." + e.Name
+	case *ast.SelectorExpr:
+		if at, is := e.X.(*ast.Ident); is {
+			return imports[at.Name] + "." + e.Sel.Name
+		}
 	case *ast.StarExpr:
-		return typeName(e.X)
+		return typeName(e.X, folder, imports)
 	case *ast.IndexExpr:
-		return typeName(e.X)
+		return typeName(e.X, folder, imports)
 	case *ast.IndexListExpr:
-		return typeName(e.X)
+		return typeName(e.X, folder, imports)
 	}
 	return ""
 }

@@ -31,7 +31,7 @@ func (w *worker) apply(ctx context.Context, t task, c computed, pl plan.Plan) (m
 	start := w.r.Clock.Now()
 	var wg sync.WaitGroup
 	for i, name := range names {
-		runs[i] = &execution{worker: w, task: t, seen: c.seen, wire: w.wires.Begin(name, start, t.acct.Propagation), start: start, steps: steps[name], slots: slots[name.region],
+		runs[i] = &execution{w: w, task: t, seen: c.seen, wire: w.wires.Begin(name, start, t.acct.Propagation), start: start, steps: steps[name], slots: slots[name.region],
 			ids: map[string]string{}, touched: map[string]bool{}}
 		wg.Go(func() { errs[i] = recovered.Call(func() error { return runs[i].stages(ctx, steps[name]) }) })
 	}
@@ -85,11 +85,11 @@ func (e *execution) outdated(region string) bool {
 		return true
 	default:
 	}
-	if !e.presence.May(region) {
+	if !e.w.presence.May(region) {
 		e.doubt()
 		return true
 	}
-	return e.r.Clock.Since(e.start) > stint && (!e.task.acct.Releasing && !e.mirror.Unchanged(e.task.version) || e.accountChanged())
+	return e.w.r.Clock.Since(e.start) > stint && (!e.task.acct.Releasing && !e.w.mirror.Unchanged(e.task.version) || e.w.accountChanged())
 }
 
 // errUnanswered is what is known of an operation of which nobody knows how it ended.
@@ -97,7 +97,7 @@ var errUnanswered = &cloud.Error{Class: cloud.Unavailable, Call: "Apply", Err: e
 
 // execution is a part of a plan on its way.
 type execution struct {
-	*worker
+	w    *worker
 	task task
 	// seen are the snapshots that the plan was made of.
 	seen  map[string]*cloud.Snapshot
@@ -186,39 +186,39 @@ func (e *execution) stage(ctx context.Context, steps []plan.Step) error {
 }
 
 func (e *execution) step(ctx context.Context, step plan.Step) (failed error) {
-	ctx, span := e.traceStep(ctx, step)
+	ctx, span := e.w.traceStep(ctx, step)
 	defer func() { span.End(failureClass(failed)) }()
 	e.mu.Lock()
 	op := step.Op.Resolve(step.Network, e.ids)
 	e.mu.Unlock()
 	err := op.Unresolved()
-	if wait := e.wire.Wait(step, e.r.Clock.Now()); err == nil && wait > 0 && !step.Urgent {
+	if wait := e.wire.Wait(step, e.w.r.Clock.Now()); err == nil && wait > 0 && !step.Urgent {
 		e.pause(ctx, wait)
 	}
 	if err == nil && e.outdated(step.Scope.Region) {
 		err = errOutdated
 	}
 	id, begun := "", err == nil
-	e.alive()
+	e.w.alive()
 	if begun {
 		e.touch(op.Subjects()...)
-		e.r.Log.V(1).Info("Applying", "account", e.key, "region", step.Scope.Region, "operation", op.String())
+		e.w.r.Log.V(1).Info("Applying", "account", e.w.key, "region", step.Scope.Region, "operation", op.String())
 		var tried func(error)
-		op, tried = e.presence.LetGo(step.Scope.Region, op)
+		op, tried = e.w.presence.LetGo(step.Scope.Region, op)
 		err = errUnanswered // what panics has no answer
 		func() {
 			defer func() { tried(err) }()
-			if id, err = e.patiently(e.books.with(ctx, step, op), step.Scope, op); err != nil {
+			if id, err = e.patiently(e.w.books.with(ctx, step, op), step.Scope, op); err != nil {
 				id, err = e.unsigned(ctx, step, op, err)
 			}
 		}()
-		e.wire.Accept(step, e.r.Clock.Now())
-		e.count()
-		e.r.Metrics.op(e.key, op.Kind, err)
+		e.wire.Accept(step, e.w.r.Clock.Now())
+		e.w.told.count()
+		e.w.r.Metrics.op(e.w.key, op.Kind, err)
 		if err == nil {
-			e.blocks.changed(step.Scope.Region, step.Interfaces())
+			e.w.blocks.changed(step.Scope.Region, step.Interfaces())
 			if marks(step) {
-				e.unmarkable.changed(step.Scope.Region, []string{step.Network})
+				e.w.unmarkable.changed(step.Scope.Region, []string{step.Network})
 			}
 		} else {
 			err = e.withoutMark(step, e.isolated(ctx, step, op, err))
@@ -233,7 +233,7 @@ func (e *execution) step(ctx context.Context, step plan.Step) (failed error) {
 		e.unsure = e.unsure || !errors.Is(err, errOutdated) && !errors.Is(err, errBlocked) || begun && op.Kind == cloud.OpCreateGroup
 		return fmt.Errorf("%s: step %d of %d, %s: %w", step.Scope.Region, e.ended, len(e.steps), op, err)
 	}
-	e.books.done(step, op)
+	e.w.books.done(step, op)
 	if op.Kind == cloud.OpCreateGroup {
 		e.touched[id], e.ids[step.Network+"/"+op.Group.Name] = true, id
 	}
@@ -269,6 +269,6 @@ func (e *execution) pause(ctx context.Context, wait time.Duration) {
 	select {
 	case <-ctx.Done():
 	case <-e.task.urgent:
-	case <-e.r.Clock.After(wait):
+	case <-e.w.r.Clock.After(wait):
 	}
 }

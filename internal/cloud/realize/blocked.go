@@ -184,9 +184,9 @@ func (e *execution) isolated(ctx context.Context, step plan.Step, op cloud.Op, e
 				return why
 			}
 		}
-		e.r.Log.Error(why, "The cloud refuses to change an interface, which is left alone for a while", "account", e.key, "region", step.Scope.Region, "interface", id)
+		e.w.r.Log.Error(why, "The cloud refuses to change an interface, which is left alone for a while", "account", e.w.key, "region", step.Scope.Region, "interface", id)
 		e.block(step, id, cloud.FailureText(why), "")
-		tooMany = e.blocks.count() || tooMany
+		tooMany = e.w.blocks.count() || tooMany
 	}
 	if tooMany {
 		return err
@@ -200,7 +200,7 @@ func (e *execution) block(step plan.Step, id, why, group string) {
 	if step.Urgent {
 		most = longestWait
 	}
-	e.blocks.add(plan.InterfaceKey{Region: step.Scope.Region, ID: id}, why, group, e.r.Clock.Now(), most)
+	e.w.blocks.add(plan.InterfaceKey{Region: step.Scope.Region, ID: id}, why, group, e.w.r.Clock.Now(), most)
 }
 
 // withoutGroup deals with the rules of a group that the cloud refuses, as a policy of the cloud may
@@ -219,12 +219,12 @@ func (e *execution) withoutGroup(step plan.Step, op cloud.Op, err error) error {
 	if !others || len(need) == 0 {
 		return err
 	}
-	e.r.Log.Error(err, "The cloud refuses the rules of a group, whose interfaces are left alone for a while", "account", e.key, "region", step.Scope.Region, "group", op.Subject(),
+	e.w.r.Log.Error(err, "The cloud refuses the rules of a group, whose interfaces are left alone for a while", "account", e.w.key, "region", step.Scope.Region, "group", op.Subject(),
 		"interfaces", len(need))
 	for _, id := range need {
 		e.block(step, id, "the rules of its group "+op.Subject()+": "+cloud.FailureText(err), op.Target)
 	}
-	if e.blocks.count() {
+	if e.w.blocks.count() {
 		return err
 	}
 	return errBlocked

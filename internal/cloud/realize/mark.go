@@ -32,9 +32,9 @@ func (e *execution) withoutMark(step plan.Step, err error) error {
 	if !marks(step) || !refuses(err) {
 		return err
 	}
-	e.r.Log.Info("The cloud refuses a tag that saves edits of interfaces where many labels change; policies are enforced without it",
-		"account", e.key, "region", step.Scope.Region, "network", step.Network, "tag", cloud.TagRevision, "error", err.Error())
-	e.unmarkable.add(plan.InterfaceKey{Region: step.Scope.Region, ID: step.Network}, cloud.FailureText(err), "", e.r.Clock.Now(), longestBlock)
+	e.w.r.Log.Info("The cloud refuses a tag that saves edits of interfaces where many labels change; policies are enforced without it",
+		"account", e.w.key, "region", step.Scope.Region, "network", step.Network, "tag", cloud.TagRevision, "error", err.Error())
+	e.w.unmarkable.add(plan.InterfaceKey{Region: step.Scope.Region, ID: step.Network}, cloud.FailureText(err), "", e.w.r.Clock.Now(), longestBlock)
 	return errUnmarked
 }
 

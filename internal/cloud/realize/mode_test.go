@@ -85,9 +85,9 @@ func (s *turn) Apply(ctx context.Context, scope cloud.Scope, op cloud.Op) (strin
 		s.l.setModes(s.mode, s.vms...)
 		w := s.l.realizer.worker(labAccount)
 		s.l.until("the worker hears of it", func() bool {
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			return w.current == nil
+			w.work.mu.Lock()
+			defer w.work.mu.Unlock()
+			return w.work.current == nil
 		})
 	}
 	return s.Provider.Apply(ctx, scope, op)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
+	"github.com/nephele-io/nephele/internal/cloud/realize/status"
 )
 
 // A plan for thousands of interfaces takes minutes, and whoever reads the account meanwhile sees
@@ -34,7 +35,7 @@ func (w *worker) attend(ctx context.Context, t task, c computed, ended <-chan st
 		select {
 		case <-ended:
 			return
-		case <-w.sighted:
+		case <-w.signals.sighted:
 		}
 		begin := w.r.Clock.Now()
 		if begin.Before(next) || ctx.Err() != nil {
@@ -83,22 +84,18 @@ func (w *worker) progress(ctx context.Context, t task, planned *plan.Input) bool
 			done[vm.VM] = vm
 		}
 	}
-	w.mu.Lock()
-	if w.report.Result == nil {
-		w.mu.Unlock()
+	shown := w.told.last().Result
+	if shown == nil {
 		return true
 	}
-	shown := *w.report.Result
-	shown.VMs = slices.Clone(shown.VMs)
-	for i, vm := range shown.VMs {
-		if now, is := done[vm.VM]; is {
-			shown.VMs[i] = now
+	now := *shown
+	now.VMs = slices.Clone(now.VMs)
+	for i, vm := range now.VMs {
+		if better, is := done[vm.VM]; is {
+			now.VMs[i] = better
 		}
 	}
-	w.report.Result, w.report.Seen = &shown, sightOf(in.Regions)
-	report := w.report
-	w.mu.Unlock()
-	w.tell(ctx, report)
+	w.tell(ctx, w.told.change(func(r *status.Report) { r.Result, r.Seen = &now, sightOf(in.Regions) }))
 	return true
 }
 

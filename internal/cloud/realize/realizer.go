@@ -68,7 +68,7 @@ type Realizer struct {
 
 // running is a worker and how to end it.
 type running struct {
-	*worker
+	worker *worker
 	cancel context.CancelFunc
 	done   chan struct{}
 }
@@ -159,7 +159,7 @@ func (r *Realizer) kickAll() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, w := range r.workers {
-		w.presence.Kick()
+		w.worker.presence.Kick()
 	}
 }
 
@@ -196,11 +196,9 @@ func (r *Realizer) touch(ctx context.Context, key string) {
 	w := r.workerFor(ctx, key, acct, exists)
 	switch {
 	case exists:
-		w.look(acct)
-		w.presence.Notice(acct.view())
-		w.news.Add(1)
-		put(w.touched)
-		put(w.sighted)
+		w.worker.work.look(acct)
+		w.worker.presence.Notice(acct.view())
+		w.worker.signals.touch()
 	case w != nil:
 		w.cancel()
 		<-w.done
@@ -254,7 +252,7 @@ func (r *Realizer) Reconsider() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, w := range r.workers {
-		put(w.wake)
+		put(w.worker.signals.wake)
 	}
 }
 
@@ -265,9 +263,7 @@ func (r *Realizer) Released(key string) bool {
 	if w == nil {
 		return false
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.released
+	return w.told.isReleased()
 }
 
 // Report returns the last report on an account.
@@ -276,9 +272,7 @@ func (r *Realizer) Report(key string) (status.Report, bool) {
 	if w == nil {
 		return status.Report{}, false
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.report, true
+	return w.told.last(), true
 }
 
 func (r *Realizer) worker(key string) *worker {

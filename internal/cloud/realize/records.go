@@ -60,11 +60,11 @@ func (w *worker) noteSigned(ctx context.Context, t task, c computed) error {
 // interface, and then the signature still has to be refused.
 func (e *execution) unsigned(ctx context.Context, s plan.Step, op cloud.Op, refused error) (string, error) {
 	var why *cloud.Error
-	if _, signs := op.Tags[cloud.TagSignature]; !signs || e.r.Records == nil || !errors.As(refused, &why) || !why.Denied {
+	if _, signs := op.Tags[cloud.TagSignature]; !signs || e.w.r.Records == nil || !errors.As(refused, &why) || !why.Denied {
 		return "", refused
 	}
 	again := func(op cloud.Op) error {
-		_, err := e.patiently(e.books.with(ctx, s, op), s.Scope, op)
+		_, err := e.patiently(e.w.books.with(ctx, s, op), s.Scope, op)
 		return err
 	}
 	rest, signature := op, op
@@ -77,21 +77,21 @@ func (e *execution) unsigned(ctx context.Context, s plan.Step, op cloud.Op, refu
 	if len(rest.Tags) == 0 {
 		return "", refused
 	}
-	if err := e.r.Records.Unsigned(ctx, e.key); err != nil {
+	if err := e.w.r.Records.Unsigned(ctx, e.w.key); err != nil {
 		return "", err
 	}
 	err := again(rest)
 	if err != nil || again(signature) == nil {
 		if e.task.seal != nil && !e.task.seal.Lenient {
-			_ = e.r.Records.Signed(ctx, e.key, e.task.seal.By()) // as before; if this fails, it will be seen again that all are signed
+			_ = e.w.r.Records.Signed(ctx, e.w.key, e.task.seal.By()) // as before; if this fails, it will be seen again that all are signed
 		}
 		if err != nil || len(signature.Others) < len(op.Others) {
 			return "", refused
 		}
 		return op.Target, nil
 	}
-	e.r.Records.NotPermitted(e.key)
-	e.r.Log.Info("RECORDS OF FORMER GROUPS ARE NOT SIGNED in this account: its rights do not allow the tag "+cloud.TagSignature, "account", e.key, "error", refused.Error())
+	e.w.r.Records.NotPermitted(e.w.key)
+	e.w.r.Log.Info("RECORDS OF FORMER GROUPS ARE NOT SIGNED in this account: its rights do not allow the tag "+cloud.TagSignature, "account", e.w.key, "error", refused.Error())
 	return op.Target, nil
 }
 

@@ -336,7 +336,7 @@ func (l *lab) showSnapshots(n int) {
 	w := l.realizer.worker(labAccount)
 	for range n {
 		l.accounts.observe(l.Context())
-		l.until("the snapshot is noticed", func() bool { return len(w.touched) == 0 })
+		l.until("the snapshot is noticed", func() bool { return len(w.signals.touched) == 0 })
 	}
 }
 

@@ -2,6 +2,7 @@ package realize
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/nephele-io/nephele/internal/cloud/realize/status"
@@ -17,51 +18,89 @@ type Sink interface {
 	Publish(ctx context.Context, r status.Report)
 }
 
-func (w *worker) setWaiting(reason string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.report.Waiting = reason
+// said is the last report on an account, and what is counted for it. Its methods may be called
+// at any time.
+type said struct {
+	mu     sync.Mutex
+	report status.Report
+	// began is when the round began that the report counts; zero if none is counted.
+	began    time.Time
+	released bool
+}
+
+// last is the last report.
+func (o *said) last() status.Report {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.report
+}
+
+// change changes the report and returns what it is then.
+func (o *said) change(do func(r *status.Report)) status.Report {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	do(&o.report)
+	return o.report
+}
+
+func (o *said) setWaiting(reason string) {
+	o.change(func(r *status.Report) { r.Waiting = reason })
 }
 
 // begin starts the counting of a round that has something to do.
-func (w *worker) begin() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.began, w.report.Ops, w.report.Took = w.r.Clock.Now(), 0, 0
+func (o *said) begin(now time.Time) {
+	o.change(func(r *status.Report) { o.began, r.Ops, r.Took = now, 0, 0 })
 }
 
 // count notes an operation that has ended.
-func (w *worker) count() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.report.Ops++
+func (o *said) count() {
+	o.change(func(r *status.Report) { r.Ops++ })
+}
+
+// realized notes that the account is exactly as planned. It is to be called within change.
+func (o *said) realized(now time.Time) {
+	o.report.RealizedAt = now
+	if !o.began.IsZero() {
+		o.report.Took, o.began = now.Sub(o.began), time.Time{}
+	}
+}
+
+func (o *said) isReleased() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.released
+}
+
+// setReleased reports whether that is a change.
+func (o *said) setReleased(released bool) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	changed := o.released != released
+	o.released = released
+	return changed
 }
 
 // publish records a plan or failure and hands it on.
 func (w *worker) publish(ctx context.Context, acct Account, c *computed, err error) {
-	var report status.Report
-	recovered.Holding(&w.mu, func() {
-		w.report.EnforcerKey, w.report.Entities, w.report.Services = acct.EnforcerKey, acct.Entities, acct.Services
-		w.report.Waiting, w.report.Err, w.report.Blocked, w.report.Stuck = "", err, w.blocks.all(), nil
+	blocked, sole, now := w.blocks.all(), w.presence.Sole(), w.r.Clock.Now()
+	report := w.told.change(func(r *status.Report) {
+		r.EnforcerKey, r.Entities, r.Services = acct.EnforcerKey, acct.Entities, acct.Services
+		r.Waiting, r.Err, r.Blocked, r.Stuck = "", err, blocked, nil
 		if err != nil {
-			w.report.Stuck = w.stuck.networks()
+			r.Stuck = w.stuck.networks()
 		}
-		w.report.ModeReasons, w.report.Failsafe, w.report.Agents = acct.ModeReasons(), acct.Failsafe, w.agents
-		w.report.NotSigned, w.report.ConfirmedProblem = w.notSigned, acct.ConfirmedProblem
-		w.report.Sole, w.report.Underway = w.presence.Sole(), c != nil && c.underway
-		if c != nil {
-			w.report.Result, w.report.Seen = c.result, c.seen
-			w.report.Would, w.report.Claims, w.report.ClusterID = c.would, c.claims, w.r.ClusterID
-			w.report.AsPlanned, w.report.Unread, w.report.Brake = c.asPlanned, c.unread, c.braking
-			if err == nil && c.result.Plan.Empty() && c.braking.Waiting == nil {
-				now := w.r.Clock.Now()
-				w.report.RealizedAt = now
-				if !w.began.IsZero() {
-					w.report.Took, w.began = now.Sub(w.began), time.Time{}
-				}
-			}
+		r.ModeReasons, r.Failsafe, r.Agents = acct.ModeReasons(), acct.Failsafe, w.agents
+		r.NotSigned, r.ConfirmedProblem = w.notSigned, acct.ConfirmedProblem
+		r.Sole, r.Underway = sole, c != nil && c.underway
+		if c == nil {
+			return
 		}
-		report = w.report
+		r.Result, r.Seen = c.result, c.seen
+		r.Would, r.Claims, r.ClusterID = c.would, c.claims, w.r.ClusterID
+		r.AsPlanned, r.Unread, r.Brake = c.asPlanned, c.unread, c.braking
+		if err == nil && c.result.Plan.Empty() && c.braking.Waiting == nil {
+			w.told.realized(now)
+		}
 	})
 	report.Changes = w.books.takeChanges()
 	w.r.Metrics.published(report)
@@ -70,10 +109,8 @@ func (w *worker) publish(ctx context.Context, acct Account, c *computed, err err
 
 // fail records a failure without a new plan and hands it on.
 func (w *worker) fail(ctx context.Context, err error) {
-	w.mu.Lock()
-	w.report.Err, w.report.Sole, w.report.Underway = err, w.presence.Sole(), false
-	report := w.report
-	w.mu.Unlock()
+	sole := w.presence.Sole()
+	report := w.told.change(func(r *status.Report) { r.Err, r.Sole, r.Underway = err, sole, false })
 	report.Changes = w.books.takeChanges()
 	w.tell(ctx, report)
 }
@@ -85,13 +122,4 @@ func (w *worker) tell(ctx context.Context, r status.Report) {
 			w.tellFault("status", fault)
 		}
 	}
-}
-
-// setReleased reports whether that is a change.
-func (w *worker) setReleased(released bool) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	changed := w.released != released
-	w.released = released
-	return changed
 }

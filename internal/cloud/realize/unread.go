@@ -68,7 +68,7 @@ func (w *worker) complete(ctx context.Context, t task, c *computed, seen observa
 		c.blame(&add[i])
 	}
 	join(c.result, add)
-	if last := w.lastResult(); last != nil { // what was told of these regions is no news when they can be read again
+	if last := w.told.last().Result; last != nil { // what was told of these regions is no news when they can be read again
 		for _, d := range last.Drift {
 			if _, found := missing[d.Region]; found {
 				c.result.Drift = append(c.result.Drift, d)
@@ -86,7 +86,7 @@ func (w *worker) doubt(t task, vms []plan.VMStatus) {
 		generation int64
 	}
 	realized := map[on]bool{}
-	if last := w.lastResult(); last != nil {
+	if last := w.told.last().Result; last != nil {
 		for _, vm := range last.VMs {
 			for _, p := range vm.Policies {
 				realized[on{vm.VM, p.UID, p.Generation}] = p.Realized
@@ -161,13 +161,6 @@ func join(res *plan.Result, vms []plan.VMStatus) {
 		slices.SortFunc(p.Pending, compare)
 		slices.SortFunc(p.Failed, func(a, b plan.FailedVM) int { return compare(a.VM, b.VM) })
 	}
-}
-
-// lastResult is the result that was published last; nil before.
-func (w *worker) lastResult() *plan.Result {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.report.Result
 }
 
 // selected returns the VMs of the account that a policy selects.

@@ -37,16 +37,10 @@ const (
 
 // worker realizes one account.
 type worker struct {
-	r      *Realizer
-	key    string
-	mirror *enforcer.Mirror
-	// wake and touched have room for one token each: a change that comes while a round is
-	// running leads to one more round. wake is for the computed objects, touched for the
-	// account.
-	wake, touched chan struct{}
-	// news counts how often something about the account may have changed, and unmoved is the
-	// count at which it was the same as in the last round; see accountChanged.
-	news, unmoved atomic.Uint64
+	r       *Realizer
+	key     string
+	mirror  *enforcer.Mirror
+	signals *signals
 	// last is the account as the last round saw it; only run's goroutine uses it.
 	last Account
 
@@ -79,8 +73,6 @@ type worker struct {
 	// traced are the generations of the policies as the last round knew them, if anybody wants
 	// traces; only run's goroutine uses it.
 	traced map[string]int64
-	// sighted has room for a token: something about the account may have been read.
-	sighted chan struct{}
 	// life is when the round that is under way last came on, in nanoseconds since 1970; 0
 	// between rounds.
 	life atomic.Int64
@@ -89,37 +81,23 @@ type worker struct {
 	// presence decides whether anything may be written at all; nil decides nothing.
 	presence *instance.Presence
 
-	mu sync.Mutex
-	// current is the account as the task that is being worked on has it, and urgent is closed
-	// when that must not go on; nil at first.
-	current *Account
-	urgent  chan struct{}
-	report  status.Report
-	// began is when the round began that report counts; zero if none is counted.
-	began    time.Time
-	released bool
+	// work is the task that is under way, and told what was told of the account.
+	work work
+	told said
 }
 
 func newWorker(r *Realizer, acct Account) *worker {
-	w := &worker{r: r, key: acct.Key, wake: make(chan struct{}, 1), touched: make(chan struct{}, 1), sighted: make(chan struct{}, 1),
-		report: status.Report{Account: acct.Key}, past: past.New(r.ClusterID, acct.Key), wires: plan.Wires[part]{}}
+	w := &worker{r: r, key: acct.Key, signals: newSignals(), told: said{report: status.Report{Account: acct.Key}},
+		past: past.New(r.ClusterID, acct.Key), wires: plan.Wires[part]{}}
 	w.presence = instance.NewPresence(r.places, instance.Subject{
-		Account: acct.Key, ClusterID: r.ClusterID, Clock: r.Clock, Log: r.Log, Metrics: r.Metrics, Halt: w.halt, Wake: func() { put(w.wake) },
+		Account: acct.Key, ClusterID: r.ClusterID, Clock: r.Clock, Log: r.Log, Metrics: r.Metrics, Halt: w.work.halt, Wake: func() { put(w.signals.wake) },
 		View: func() (instance.View, bool) {
 			now, exists := r.Accounts.Account(acct.Key)
 			return now.view(), exists
 		},
 	})
-	w.mirror = r.Follower.Mirror(acct.EnforcerKey, func() { put(w.wake) })
+	w.mirror = r.Follower.Mirror(acct.EnforcerKey, func() { put(w.signals.wake) })
 	return w
-}
-
-// put leaves a token unless there is one.
-func put(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
 }
 
 // run works until ctx ends: a round per wake-up, and repeated rounds with growing pauses after
@@ -174,9 +152,9 @@ func (w *worker) await(ctx context.Context, pause time.Duration) bool {
 			return true
 		case <-retry:
 			return true
-		case <-w.wake:
+		case <-w.signals.wake:
 			return w.settle(ctx)
-		case <-w.touched:
+		case <-w.signals.touched:
 			if pause == 0 || w.accountChanged() {
 				return w.settle(ctx)
 			}
@@ -187,8 +165,8 @@ func (w *worker) await(ctx context.Context, pause time.Duration) bool {
 // accountChanged reports whether the account is another than in the last round, apart from its
 // snapshots. That is looked at once after each time that something about it may have changed.
 func (w *worker) accountChanged() bool {
-	news := w.news.Load()
-	if w.unmoved.Load() == news {
+	news := w.signals.news.Load()
+	if w.signals.unmoved.Load() == news {
 		return false
 	}
 	now, ok := w.r.Accounts.Account(w.key)
@@ -197,7 +175,7 @@ func (w *worker) accountChanged() bool {
 		!maps.Equal(now.Modes, w.last.Modes) || !maps.Equal(now.Agents, w.last.Agents) ||
 		!maps.EqualFunc(now.Confirmed, w.last.Confirmed, slices.Equal) || now.brakesOtherwise(w.last)
 	if !changed {
-		w.unmoved.Store(news)
+		w.signals.unmoved.Store(news)
 	}
 	return changed
 }
@@ -213,21 +191,9 @@ func (w *worker) settle(ctx context.Context) bool {
 			case <-w.r.Clock.After(w.r.Settle):
 			}
 		}
-		more = w.drain() && w.r.Settle > 0
+		more = w.signals.drain() && w.r.Settle > 0
 	}
 	return true
-}
-
-// drain takes the tokens of changes and reports whether there were any.
-func (w *worker) drain() (found bool) {
-	for _, c := range []chan struct{}{w.wake, w.touched} {
-		select {
-		case <-c:
-			found = true
-		default:
-		}
-	}
-	return found
 }
 
 // task is what a plan is made for.
@@ -248,7 +214,10 @@ func (w *worker) task() (t task, ok bool) {
 	if t.acct, ok = w.r.Accounts.Account(w.key); !ok {
 		return task{}, false
 	}
-	t.urgent = w.takeUp(t.acct)
+	t.urgent = w.work.takeUp(t.acct)
+	if now, ok := w.r.Accounts.Account(w.key); ok {
+		w.work.look(now) // what came before is not told again
+	}
 	if t.acct.Provider != w.last.Provider {
 		w.past.Forget()
 	}
@@ -256,15 +225,15 @@ func (w *worker) task() (t task, ok bool) {
 	if t.acct.Releasing {
 		t.acct.Entities, t.acct.Modes, t.acct.Agents = nil, nil, nil
 	} else {
-		w.setReleased(false)
+		w.told.setReleased(false)
 		var err error
 		if t.want, t.version, err = w.mirror.Current(); err != nil {
-			w.setWaiting(err.Error())
+			w.told.setWaiting(err.Error())
 			return task{}, false
 		}
 	}
 	if t.acct.Provider == nil || len(t.acct.Snapshots) == 0 || t.acct.Releasing && len(t.acct.Snapshots) < len(t.acct.Regions) {
-		w.setWaiting("waiting for the first whole observation of the account")
+		w.told.setWaiting("waiting for the first whole observation of the account")
 		return t, false
 	}
 	return t, true
@@ -307,7 +276,7 @@ func (w *worker) round(ctx context.Context) (_ bool, failed error) {
 				w.complete(ctx, t, &c, observation{})
 				return w.done(ctx, t, c, snapshots(t.acct))
 			}
-			w.begin()
+			w.told.begin(w.r.Clock.Now())
 			ctx, span = w.r.Tracer.Because(ctx, "realize", causes)
 			span.Text("account", w.key)
 		}
@@ -436,7 +405,7 @@ func (w *worker) done(ctx context.Context, t task, c computed, on []*cloud.Snaps
 		return false, err
 	}
 	w.publish(ctx, t.acct, &c, nil)
-	if releasing && w.setReleased(true) {
+	if releasing && w.told.setReleased(true) {
 		w.r.Accounts.Trigger(w.key)
 	}
 	return true, nil
