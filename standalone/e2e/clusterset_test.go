@@ -15,7 +15,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -112,6 +114,20 @@ func TestClusterSet(t *testing.T) {
 	if code != 1 || !strings.Contains(text, "2 expectations: 1 met, 1 not met") || !strings.Contains(text, "Allow: TCP 5432 from east:shop/web to west:shop/db") {
 		t.Errorf("test: %d %s %s", code, text, errOut)
 	}
+
+	// An own policy of west means what east shows.
+	shown := &unstructured.Unstructured{}
+	shown.SetGroupVersionKind(schema.GroupVersionKind{Group: "set.nephele.io", Version: "v1alpha1", Kind: "Cluster"})
+	shown.SetName("east")
+	must(t, hub.client.Patch(t.Context(), shown, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"visibleNamespaces":["shop"]}}`))))
+	pod(east, "api", "api", "10.1.0.9")
+	own := policy.DeepCopy()
+	own.ObjectMeta, own.Spec.Ingress[0].Name = metav1.ObjectMeta{Name: "own"}, ""
+	own.Spec.Ingress[0].From[0].PodSelector.MatchLabels["app"] = "api"
+	must(t, west.client.Create(t.Context(), own))
+	west.admits("10.1.0.5", "10.1.0.9", "10.2.0.8")
+	must(t, west.client.Delete(t.Context(), own))
+	west.admits("10.1.0.5", "10.2.0.8")
 
 	hub.kill()
 	edit(t, west.client, local, func() { local.Labels["app"] = "db" })

@@ -7,7 +7,11 @@ import (
 	"slices"
 	"testing"
 
+	gocmp "github.com/google/go-cmp/cmp"
+
 	setv1alpha1 "github.com/nephele-io/nephele/api/set/v1alpha1"
+	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/cloud/plan"
 	"github.com/nephele-io/nephele/internal/clusterset/claims"
 	"github.com/nephele-io/nephele/internal/clusterset/feed"
 	"github.com/nephele-io/nephele/internal/clusterset/outbox"
@@ -222,5 +226,81 @@ func TestRemotePeersOnAccounts(t *testing.T) {
 		if got, want := m.passes(probe{pod, "db-1", 8080}), m == east; got != want {
 			t.Errorf("%s: from the batch Pod of south: passes = %t, want %t", m.name, got, want)
 		}
+	}
+}
+
+// TestRemotePeersOnAzure: the same on an account of Azure: a rule of the hub means Pods of another
+// cluster there as the packets show, over relabelling and absence.
+func TestRemotePeersOnAzure(t *testing.T) {
+	t.Parallel()
+	az := newAzureLab(t, azureConfig{})
+	s := &clusterSet{T: t, hub: union.New(), wanted: map[string]*wire.Policy{}}
+	west, south := s.join("west", "198.51.100.0/24", az.lab), s.join("south", "203.0.113.0/24", nil)
+	const pod, otherPod = "203.0.113.7", "203.0.113.8"
+	south.has(policy.KindPod, "web", "web", pod)
+	south.has(policy.KindPod, "batch", "batch", otherPod)
+	role := func(r string) *policy.Selector { return &policy.Selector{MatchLabels: map[string]string{"role": r}} }
+	s.want(policy.Policy{Kind: policy.AntreaClusterNetworkPolicy, Name: "hub-p", UID: "p", Tier: "application", Priority: 5,
+		AppliedTo: []policy.AppliedTo{{ExternalEntitySelector: role("db"), NamespaceSelector: &policy.Selector{}}},
+		Ingress: []policy.Rule{{Name: "r", Action: policy.Allow, Ports: []policy.Port{{Protocol: policy.TCP, Port: &policy.PortRef{Number: 5432}}},
+			Peers: []policy.Peer{{PodSelector: role("web"), NamespaceSelector: &policy.Selector{}, Scope: peers.ScopeClusterSet}}}}})
+	west.start()
+	s.settle()
+	check := func(what string, web, batch bool) {
+		t.Helper()
+		for from, want := range map[string]bool{pod: web, otherPod: batch, "203.0.113.9": false} {
+			if got := az.half(probe{from, "db-1", 5432}, false).Allowed; got != want {
+				t.Errorf("%s: from %s: passes = %t, want %t", what, from, got, want)
+			}
+		}
+		if d := compare(az.actual(), az.wanted()); d != "" {
+			t.Errorf("%s: the packets are not as the engine says:\n%s", what, d)
+		}
+	}
+	check("at first", true, false)
+	south.has(policy.KindPod, "batch", "web", otherPod)
+	s.settle()
+	check("relabelled", true, true)
+	west.away = true
+	south.has(policy.KindPod, "web", "batch", pod)
+	s.settle()
+	check("the hub is away", true, true)
+	west.away = false
+	s.settle()
+	check("the hub is back", false, true)
+}
+
+// TestHubIsBounded: a hub that somebody has taken over cuts no failsafe flow of a member's account,
+// and a policy of it for all VMs waits for a confirmation, as any other.
+func TestHubIsBounded(t *testing.T) {
+	t.Parallel()
+	const operator = "198.51.100.7"
+	nothing := policy.Policy{Kind: policy.AntreaClusterNetworkPolicy, Name: "hub-cut", UID: "cut", Tier: "emergency", Priority: 1,
+		AppliedTo: []policy.AppliedTo{{ExternalEntitySelector: &policy.Selector{}, NamespaceSelector: &policy.Selector{}}},
+		Ingress:   []policy.Rule{{Name: "in", Action: policy.Drop}}, Egress: []policy.Rule{{Name: "out", Action: policy.Drop}}}
+	member := func(l *lab) *clusterSet {
+		s := &clusterSet{T: t, hub: union.New(), wanted: map[string]*wire.Policy{}}
+		s.join("west", "198.51.100.0/24", l)
+		s.want(nothing)
+		return s
+	}
+	l := newLab(t, labConfig{failsafe: []plan.FailsafeFlow{{
+		Direction: cloud.Ingress, Services: []plan.Service{{Protocol: cloud.TCP, From: 22, To: 22}}, Peers: []netip.Prefix{netip.MustParsePrefix("198.51.100.0/24")},
+	}}})
+	s := member(l)
+	s.members[0].start()
+	s.settle()
+	for p, want := range map[probe]bool{{operator, "db-1", 22}: true, {operator, "db-1", 5432}: false, {"203.0.113.7", "db-1", 22}: false, {"web-1", "db-1", 5432}: false} {
+		if got := l.passes(p); got != want {
+			t.Errorf("%s: passes = %t, want %t", p, got, want)
+		}
+	}
+
+	braked := newBrakedLab(t, labConfig{})
+	before := braked.holdings()
+	member(braked).members[0].start()
+	braked.publish()
+	if w := braked.waits(); w.Hash == "" || gocmp.Diff(before, braked.holdings()) != "" {
+		t.Errorf("it does not wait: %+v", w)
 	}
 }
