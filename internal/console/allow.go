@@ -126,9 +126,13 @@ func (t target) String() string {
 	return schema.GroupResource{Group: t.group, Resource: t.resource}.String()
 }
 
-// provenBy leads to the public keys by which the page tells whether the controller has written a
-// revision of the history. No other ConfigMap is passed on.
-var provenBy = target{version: "v1", namespace: "kube-system", resource: "configmaps", name: "nephele-history-keys"}
+var (
+	// provenBy leads to the public keys by which the page tells whether the controller has written
+	// a revision of the history, and hubTold to which processes of a hub answer. No other ConfigMap
+	// is passed on.
+	provenBy = target{version: "v1", namespace: "kube-system", resource: "configmaps", name: "nephele-history-keys"}
+	hubTold  = target{version: "v1", namespace: "kube-system", resource: "configmaps", name: "nephele-hub"}
+)
 
 // refusal is why something is not passed on, with the status code that says so.
 type refusal struct {
@@ -167,7 +171,7 @@ func permit(method string, t target, q url.Values, edit bool) *refusal {
 		return refuse(http.StatusBadRequest, "dryRun: want All")
 	}
 	what := allowed(schema.GroupResource{Group: t.group, Resource: t.resource})
-	if t == provenBy {
+	if t == provenBy || t == hubTold {
 		what = reads
 	}
 	if t.resource == "" {

@@ -48,6 +48,8 @@ func TestWhatIsPassedOn(t *testing.T) {
 			{"GET", policies + "/web", fine},
 			{"GET", k8s + "/apis/nephele.io/v1alpha1/policyrevisions", fine},
 			{"GET", k8s + "/api/v1/namespaces/kube-system/configmaps/nephele-history-keys", fine},
+			{"GET", k8s + "/api/v1/namespaces/kube-system/configmaps/nephele-hub", fine},
+			{"PUT", k8s + "/api/v1/namespaces/kube-system/configmaps/nephele-hub" + dry, not},
 			{"GET", k8s + "/apis/controlplane.antrea.io/v1beta2/namespaces/shop/groupmembers/web?page=1&limit=5", fine},
 			{"GET", vm, fine},
 			{"GET", clouds + "cloudnativeservices", fine},

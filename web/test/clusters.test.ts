@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { cellPhase, cellText, clusterState, joinCommand, setRows, troubles } from '../src/lib/clusters'
+import { cellPhase, cellText, clusterState, hubState, joinCommand, setRows, troubles } from '../src/lib/clusters'
 import type { Policy, SetCluster } from '../src/lib/k8s'
 
 const cluster = (conditions: [string, string, string?, string?][], pods = ['10.1.0.0/16']): SetCluster => ({
@@ -58,5 +58,19 @@ describe('the command that lets a cluster join', () => {
       expect(got.wrong).not.toBe('')
     }
     expect(joinCommand({ ...form, pods: '', machines: '' }).wrong).toContain('nothing that the cluster has is believed')
+  })
+})
+
+describe('a hub of several processes', () => {
+  const now = Date.parse('2026-01-02T03:04:05Z')
+  const told = (answers: boolean, at = '2026-01-02T03:04:00Z') =>
+    JSON.stringify({ at, processes: [{ name: 'first', counts: true, answers: true }, { name: 'second', counts: true, answers: true }, { name: 'third', counts: true, answers }, { peer: '10.0.0.4:2380', answers }] })
+  test('tells how many answer, and who does not', () => {
+    expect(hubState(told(true), now)).toEqual({ text: '3 of 3 answer, and 2 are needed', bad: false })
+    expect(hubState(told(false), now)).toEqual({ text: '2 of 3 answer, and 2 are needed; away: third, 10.0.0.4:2380', bad: true })
+    expect(hubState(told(true, '2026-01-02T02:00:00Z'), now)).toEqual({ text: '3 of 3 answer, and 2 are needed; nothing was told of them for minutes', bad: true })
+  })
+  test('is nothing where nothing is told that can be read', () => {
+    for (const wrong of [undefined, '', '{', '{}', '{"processes":{}}', '{"processes":[]}', 'null', JSON.stringify({ processes: Array(21).fill({}) })]) expect(hubState(wrong, now)).toBeUndefined()
   })
 })

@@ -106,3 +106,27 @@ export function joinCommand(f: JoinForm): { command: string; wrong: string } {
   if (servers.length) flags.push(`--server ${servers.join(',')}`)
   return { command: `nephele cluster token ${f.name} ${flags.join(' ')}`, wrong: '' }
 }
+
+/** Where processes that are one hub tell which of them answer. */
+export const HUB = '/api/v1/namespaces/kube-system/configmaps/nephele-hub'
+
+/** hubState is how many processes of the hub answer, as `nephele status` says it, and whether that needs attention; undefined if nothing is told that can be read. */
+export function hubState(told: string | undefined, now = Date.now()): { text: string; bad: boolean } | undefined {
+  let processes: { name?: unknown; peer?: unknown; counts?: unknown; answers?: unknown }[]
+  let at: number
+  try {
+    const read = JSON.parse(told ?? '') as { at?: string; processes?: typeof processes }
+    processes = read.processes ?? []
+    at = Date.parse(read.at ?? '')
+  } catch {
+    return undefined
+  }
+  if (!Array.isArray(processes) || !processes.length || processes.length > 20) return undefined
+  const count = processes.filter((p) => p.counts).length
+  const away = processes.filter((p) => !p.answers).map((p) => String(p.name || p.peer || '?'))
+  const silent = !(now - at <= 3 * 60_000)
+  let text = `${processes.filter((p) => p.counts && p.answers).length} of ${count} answer, and ${Math.floor(count / 2) + 1} are needed`
+  if (away.length) text += `; away: ${away.join(', ')}`
+  if (silent) text += '; nothing was told of them for minutes'
+  return { text, bad: away.length > 0 || silent }
+}
