@@ -287,7 +287,9 @@ func (x *Entities) Steps(losses bool) []Step {
 			delete(x.dirty, name)
 		default:
 			lost, both := missing(have, want), want.DeepCopy()
-			both.Spec.Endpoints = append(both.Spec.Endpoints, lost...)
+			if len(lost) <= MostAddresses { // more are not from here, and may be more than there may be
+				both.Spec.Endpoints = append(both.Spec.Endpoints, lost...)
+			}
 			slices.SortFunc(both.Spec.Endpoints, compareEndpoints)
 			if !Same(have, both) {
 				gain = append(gain, Step{Object: both})
