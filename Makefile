@@ -86,7 +86,7 @@ vet: ## Run go vet on all modules
 	cd standalone && go vet ./...
 	cd packaging && go vet ./...
 
-generate: ## Generate deepcopy functions and CustomResourceDefinitions from the Go types below api/, and docs/reference
+generate: ## Generate deepcopy functions and CustomResourceDefinitions from the Go types below api/, docs/reference from the code, and pictures from their texts
 	hack/generate.sh
 
 verify-generated: ## Fail if generated files are not what "make generate" writes

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Generates what stands under api/ from the Go types there: deepcopy functions, protobuf encoding and CustomResourceDefinitions; and
 # the CustomResourceDefinitions of policy.networking.k8s.io from the Go types of the module that go.mod names. Then docs/reference from
-# all of that and from the code.
+# all of that and from the code, and the pictures of docs/pictures from their texts.
 # Needs the Go toolchain only; controller-gen is built at the version that go.tools.mod names.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -29,3 +29,4 @@ gen crd paths="$upstream/apis/v1alpha1" paths="$upstream/apis/v1alpha2" output:c
 go run ./hack/generate -upstream "$(go list -m -f '{{.Version}}' "$upstream")" "$out"/upstream/*.yaml
 
 go run ./hack/reference docs/reference
+go run ./hack/pictures docs/pictures
