@@ -40,7 +40,7 @@ import (
 	"github.com/nephele-io/nephele/internal/agent/network/wireguard"
 	"github.com/nephele-io/nephele/internal/agent/nft"
 	"github.com/nephele-io/nephele/internal/agent/nft/nfttest"
-	"github.com/nephele-io/nephele/internal/control/convert"
+	"github.com/nephele-io/nephele/internal/convert"
 	"github.com/nephele-io/nephele/internal/policy"
 	"github.com/nephele-io/nephele/internal/tier"
 )

@@ -20,7 +20,7 @@ import (
 	"github.com/nephele-io/nephele/internal/agent"
 	"github.com/nephele-io/nephele/internal/agent/nft/kernel"
 	"github.com/nephele-io/nephele/internal/agent/nft/nfttest"
-	"github.com/nephele-io/nephele/internal/control/convert"
+	"github.com/nephele-io/nephele/internal/convert"
 	"github.com/nephele-io/nephele/internal/policy"
 )
 

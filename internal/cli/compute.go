@@ -11,7 +11,7 @@ import (
 
 	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
 	"github.com/nephele-io/nephele/internal/cli/terminal"
-	"github.com/nephele-io/nephele/internal/control/convert"
+	"github.com/nephele-io/nephele/internal/convert"
 	"github.com/nephele-io/nephele/internal/manifest"
 	"github.com/nephele-io/nephele/internal/preview"
 )

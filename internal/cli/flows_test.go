@@ -17,7 +17,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cli/flowscmd"
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/aws/flowlog"
-	"github.com/nephele-io/nephele/internal/control/convert"
+	"github.com/nephele-io/nephele/internal/convert"
 	"github.com/nephele-io/nephele/internal/flows"
 	"github.com/nephele-io/nephele/internal/flows/judge"
 	"github.com/nephele-io/nephele/internal/flows/recommend"

@@ -16,8 +16,8 @@ import (
 	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
-	"github.com/nephele-io/nephele/internal/control/convert"
 	"github.com/nephele-io/nephele/internal/controller"
+	"github.com/nephele-io/nephele/internal/convert"
 	"github.com/nephele-io/nephele/internal/preview"
 )
 

@@ -27,8 +27,8 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/forecast"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 	"github.com/nephele-io/nephele/internal/cloud/realize/status"
-	"github.com/nephele-io/nephele/internal/control/convert"
 	"github.com/nephele-io/nephele/internal/controller"
+	"github.com/nephele-io/nephele/internal/convert"
 	"github.com/nephele-io/nephele/internal/preview"
 )
 

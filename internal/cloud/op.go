@@ -115,7 +115,7 @@ func (o Op) Added() []Rule {
 	case OpAddRules:
 		return o.Rules
 	case OpSetRules:
-		return without(o.Rules, o.Replaced)
+		return Rules(o.Rules).Minus(o.Replaced)
 	}
 	return nil
 }
@@ -127,23 +127,9 @@ func (o Op) Removed() []Rule {
 	case OpRemoveRules:
 		return o.Rules
 	case OpSetRules:
-		return without(o.Replaced, o.Rules)
+		return Rules(o.Replaced).Minus(o.Rules)
 	}
 	return nil
-}
-
-// without are the rules of a that are not in b, whatever their descriptions say.
-func without(a, b []Rule) (out []Rule) {
-	there := make(map[Rule]bool, len(b))
-	for _, r := range b {
-		there[r.Key()] = true
-	}
-	for _, r := range a {
-		if !there[r.Key()] {
-			out = append(out, r)
-		}
-	}
-	return out
 }
 
 // Subjects returns the IDs of all objects that the op changes; none if it is about a group that is

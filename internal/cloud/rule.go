@@ -130,6 +130,28 @@ func (r Rule) Key() Rule {
 	return r
 }
 
+// Rules are rules of one group, or wanted for one.
+type Rules []Rule
+
+// Minus returns the rules that are not among others, whatever their descriptions say. The order
+// stays.
+func (r Rules) Minus(others []Rule) Rules {
+	there := make(map[Rule]bool, len(others))
+	for _, o := range others {
+		there[o.Key()] = true
+	}
+	var out Rules
+	for _, o := range r {
+		if !there[o.Key()] {
+			out = append(out, o)
+		}
+	}
+	return out
+}
+
+// Sorted returns the rules in the order of Compare. It does not change r.
+func (r Rules) Sorted() Rules { return slices.SortedFunc(slices.Values(r), Rule.Compare) }
+
 // RuleKeys returns the keys of rules, sorted, each once.
 func RuleKeys(rules []Rule) []Rule {
 	out := make([]Rule, len(rules))

@@ -36,7 +36,7 @@ import (
 	"github.com/nephele-io/nephele/internal/clusterset/hub"
 	"github.com/nephele-io/nephele/internal/clusterset/member"
 	"github.com/nephele-io/nephele/internal/clusterset/wire"
-	"github.com/nephele-io/nephele/internal/control/convert"
+	"github.com/nephele-io/nephele/internal/convert"
 	"github.com/nephele-io/nephele/internal/enroll"
 	"github.com/nephele-io/nephele/internal/enroll/credential"
 	"github.com/nephele-io/nephele/internal/platform/keyring"

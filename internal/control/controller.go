@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
-	"github.com/nephele-io/nephele/internal/control/convert"
+	"github.com/nephele-io/nephele/internal/convert"
 	"github.com/nephele-io/nephele/internal/platform/recovered"
 	"github.com/nephele-io/nephele/internal/platform/tracing"
 	"github.com/nephele-io/nephele/internal/policy"

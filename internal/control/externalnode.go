@@ -16,7 +16,7 @@ import (
 
 	"github.com/nephele-io/nephele/api/antrea/v1alpha1"
 	"github.com/nephele-io/nephele/api/antrea/v1alpha2"
-	"github.com/nephele-io/nephele/internal/control/convert"
+	"github.com/nephele-io/nephele/internal/convert"
 )
 
 // takenNames are, by namespace, the ExternalNodes that have no ExternalEntity because there is one

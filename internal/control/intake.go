@@ -18,7 +18,7 @@ import (
 	"github.com/nephele-io/nephele/api/antrea/v1alpha2"
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	"github.com/nephele-io/nephele/internal/clusterset/peers"
-	"github.com/nephele-io/nephele/internal/control/convert"
+	"github.com/nephele-io/nephele/internal/convert"
 	"github.com/nephele-io/nephele/internal/kinds"
 	"github.com/nephele-io/nephele/internal/policy"
 	"github.com/nephele-io/nephele/internal/policy/admission"

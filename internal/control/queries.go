@@ -12,7 +12,7 @@ import (
 
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
-	"github.com/nephele-io/nephele/internal/control/convert"
+	"github.com/nephele-io/nephele/internal/convert"
 	"github.com/nephele-io/nephele/internal/platform/recovered"
 	"github.com/nephele-io/nephele/internal/policy"
 )

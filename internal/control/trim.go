@@ -11,7 +11,7 @@ import (
 
 	"github.com/nephele-io/nephele/api/antrea/v1alpha2"
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
-	"github.com/nephele-io/nephele/internal/control/convert"
+	"github.com/nephele-io/nephele/internal/convert"
 )
 
 // Trimmer makes objects smaller before informers keep them: most of what a cluster of 100,000 Pods

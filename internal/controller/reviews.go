@@ -26,7 +26,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/inventory"
 	"github.com/nephele-io/nephele/internal/clusterset/hub"
-	"github.com/nephele-io/nephele/internal/control/convert"
+	"github.com/nephele-io/nephele/internal/convert"
 	"github.com/nephele-io/nephele/internal/explain"
 	"github.com/nephele-io/nephele/internal/kinds"
 	"github.com/nephele-io/nephele/internal/platform/work"

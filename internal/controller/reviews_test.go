@@ -25,7 +25,7 @@ import (
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/apiserver"
 	"github.com/nephele-io/nephele/internal/cloud/inventory"
-	"github.com/nephele-io/nephele/internal/control/convert"
+	"github.com/nephele-io/nephele/internal/convert"
 	"github.com/nephele-io/nephele/internal/kinds"
 )
 

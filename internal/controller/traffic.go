@@ -23,7 +23,7 @@ import (
 	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	"github.com/nephele-io/nephele/api/antrea/v1alpha2"
 	"github.com/nephele-io/nephele/internal/apiserver"
-	"github.com/nephele-io/nephele/internal/control/convert"
+	"github.com/nephele-io/nephele/internal/convert"
 	"github.com/nephele-io/nephele/internal/flows/archive"
 	"github.com/nephele-io/nephele/internal/flows/export"
 	"github.com/nephele-io/nephele/internal/flows/live"

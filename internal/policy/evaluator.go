@@ -10,8 +10,8 @@ import (
 const (
 	// knpTierPriority is where Kubernetes NetworkPolicies stand among the tiers.
 	knpTierPriority = 251
-	// baselineTierPriority is the first tier that comes after Kubernetes NetworkPolicies.
-	baselineTierPriority = 253
+	// BaselineTierPriority is the first tier that comes after Kubernetes NetworkPolicies.
+	BaselineTierPriority = 253
 )
 
 // stage is one of the three stages of evaluation.
@@ -64,7 +64,7 @@ func CompareRules(p *ComputedPolicy, r *ComputedRule, q *ComputedPolicy, s *Comp
 			return stageKubernetes, 0, 0
 		}
 		st := stageTiers
-		if *p.TierPriority >= baselineTierPriority {
+		if *p.TierPriority >= BaselineTierPriority {
 			st = stageBaseline
 		}
 		priority := 0.0
@@ -129,7 +129,7 @@ func NewEvaluator(l *Listing) *Evaluator {
 				if r.rule.Action == "" {
 					r.index = -1
 				}
-			case *p.TierPriority >= baselineTierPriority:
+			case *p.TierPriority >= BaselineTierPriority:
 				r.stage = stageBaseline
 			}
 			v.rules = append(v.rules, r)

@@ -7,7 +7,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
-	"github.com/nephele-io/nephele/internal/control/convert"
+	"github.com/nephele-io/nephele/internal/convert"
 	"github.com/nephele-io/nephele/internal/expect"
 	"github.com/nephele-io/nephele/internal/manifest"
 	"github.com/nephele-io/nephele/internal/policy"

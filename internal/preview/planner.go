@@ -13,7 +13,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/forecast"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 	"github.com/nephele-io/nephele/internal/cloud/realize"
-	"github.com/nephele-io/nephele/internal/control/convert"
+	"github.com/nephele-io/nephele/internal/convert"
 	"github.com/nephele-io/nephele/internal/enforcer"
 )
 

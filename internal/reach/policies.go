@@ -20,9 +20,6 @@ const (
 	stageBaseline
 )
 
-// baselineTier is the first tier that comes after Kubernetes NetworkPolicies.
-const baselineTier = 253
-
 // rule is a rule with all that is asked of it.
 type rule struct {
 	policy *policy.ComputedPolicy
@@ -108,7 +105,7 @@ func newPolicies(l *policy.Listing, delegated map[policy.EntityRef]Delegation) *
 				if r.rule.Action == "" {
 					r.index = -1
 				}
-			case *c.TierPriority >= baselineTier:
+			case *c.TierPriority >= policy.BaselineTierPriority:
 				r.stage = stageBaseline
 			}
 			r.setPeers(groups, peers)

@@ -13,7 +13,7 @@ import (
 	"github.com/nephele-io/nephele/api/antrea/v1alpha2"
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
-	"github.com/nephele-io/nephele/internal/control/convert"
+	"github.com/nephele-io/nephele/internal/convert"
 	"github.com/nephele-io/nephele/internal/policy"
 	"github.com/nephele-io/nephele/internal/sim/world"
 )

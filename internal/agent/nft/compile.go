@@ -12,9 +12,6 @@ import (
 	"github.com/nephele-io/nephele/internal/enforcer"
 )
 
-// baselineTier is the first tier priority that comes after Kubernetes NetworkPolicies.
-const baselineTier = 253
-
 // maxRanges is up to how many ranges of addresses a rule holds by itself; more are a set.
 const maxRanges = 4
 

@@ -5,6 +5,7 @@ import (
 	"iter"
 	"slices"
 
+	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 )
 
@@ -138,7 +139,7 @@ func (c *class) newPolicy(p *v1beta2.NetworkPolicy) *policyParts {
 	out := &policyParts{source: p, reference: reference(p), stage: 1, igmp: aboutIGMP(p), segments: map[segmentKey]*segment{}}
 	if p.TierPriority != nil {
 		out.tier, out.stage = *p.TierPriority, 0
-		if out.tier >= baselineTier {
+		if out.tier >= v1beta1.TierPriorityBaseline {
 			out.stage = 2
 		}
 		if p.Priority != nil {

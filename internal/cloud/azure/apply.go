@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -53,7 +54,7 @@ func (a *Account) Apply(ctx context.Context, s cloud.Scope, op cloud.Op) (string
 	case cloud.OpTag:
 		err = a.Tag(ctx, op.Subjects(), op.Tags)
 	case cloud.OpUntag:
-		err = a.Untag(ctx, op.Subjects(), sortedKeys(op.Tags))
+		err = a.Untag(ctx, op.Subjects(), slices.Sorted(maps.Keys(op.Tags)))
 	case cloud.OpDeleteGroup:
 		err = a.deleteGroup(ctx, op)
 	default:

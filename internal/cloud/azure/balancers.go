@@ -3,6 +3,7 @@ package azure
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -111,7 +112,7 @@ type backends struct {
 
 func (w *world) backends() backends {
 	out := backends{map[string][]member{}, map[string][]member{}}
-	for _, k := range sortedKeys(w.nics) {
+	for _, k := range slices.Sorted(maps.Keys(w.nics)) {
 		n := w.nics[k]
 		for i := range n.Configurations {
 			c := &n.Configurations[i]

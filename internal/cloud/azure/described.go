@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -231,7 +232,7 @@ func (d *Description) Subscriptions() []string {
 	for key := range d.rows {
 		out[subscriptionOf(key)] = true
 	}
-	return sortedKeys(out)
+	return slices.Sorted(maps.Keys(out))
 }
 
 // Account returns a subscription as a provider that can be observed and nothing else. The quotas
@@ -287,7 +288,7 @@ func (d *described) Observe(_ context.Context, s cloud.Scope) (*cloud.Snapshot, 
 		return nil
 	}
 	var services []row
-	for _, key := range sortedKeys(d.rows) {
+	for _, key := range slices.Sorted(maps.Keys(d.rows)) {
 		if subscriptionOf(key) != d.subscription {
 			continue
 		}
@@ -306,7 +307,7 @@ func (d *described) Observe(_ context.Context, s cloud.Scope) (*cloud.Snapshot, 
 		}
 	}
 	if !regions[region] {
-		return fail("there is nothing of the region %s; there is of %s", region, strings.Join(sortedKeys(regions), ", "))
+		return fail("there is nothing of the region %s; there is of %s", region, strings.Join(slices.Sorted(maps.Keys(regions)), ", "))
 	}
 	for again := true; again; {
 		again = false
@@ -358,5 +359,5 @@ func (w *world) undescribed() []string {
 			need(id, typePublicIP, w.publics[id] != nil)
 		}
 	}
-	return sortedKeys(out)
+	return slices.Sorted(maps.Keys(out))
 }

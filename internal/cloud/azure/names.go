@@ -3,6 +3,8 @@ package azure
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/nephele-io/nephele/internal/cloud"
@@ -85,7 +87,7 @@ func apart(tags map[string]map[string]string) (bytes map[string]int, mixed map[s
 		}
 		return other
 	}
-	all := sortedKeys(tags)
+	all := slices.Sorted(maps.Keys(tags))
 	for _, nic := range all {
 		for _, id := range cloud.FormerGroups(tags[nic]) {
 			if _, n, ok := viewed(id, nic); ok && bytes[nic] != shortHash {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/nephele-io/nephele/internal/cloud"
@@ -32,7 +34,7 @@ func (a *Account) Networks(ctx context.Context, s cloud.Scope) ([]cloud.Network,
 		}
 	}
 	w := newWorld(a.cfg.Credential.SubscriptionID, roomOf(a.cfg.Quotas))
-	for _, group := range sortedKeys(groups) {
+	for _, group := range slices.Sorted(maps.Keys(groups)) {
 		err := a.networksIn(ctx, w, region, group)
 		if err != nil && cloud.ClassOf(err) != cloud.NotFound { // the group may have gone meanwhile
 			return nil, err
@@ -76,7 +78,7 @@ func (a *Account) networksIn(ctx context.Context, w *world, region, group string
 // portNetworks are the networks in the words of the port.
 func (w *world) portNetworks() []cloud.Network {
 	var out []cloud.Network
-	for _, k := range sortedKeys(w.networks) {
+	for _, k := range slices.Sorted(maps.Keys(w.networks)) {
 		n := w.networks[k]
 		out = append(
 			out,

@@ -3,6 +3,7 @@ package azure
 import (
 	"context"
 	"errors"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -81,7 +82,7 @@ func probedScopes(on *cloud.Snapshot) []string {
 	if len(groups) == 0 {
 		return []string{""}
 	}
-	return sortedKeys(groups)
+	return slices.Sorted(maps.Keys(groups))
 }
 
 // groupOf is the id of the resource group of a resource.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -184,7 +185,7 @@ func (w *world) addServices(snap *cloud.Snapshot, kind cloud.ServiceKind, rows, 
 func (w *world) addBalancers(snap *cloud.Snapshot, rows []row) error {
 	all, err := partsOf[balancer](rows, typeBalancer, func(b *balancer) *row { return &b.row })
 	behind := w.backends()
-	for _, k := range sortedKeys(all) {
+	for _, k := range slices.Sorted(maps.Keys(all)) {
 		s, stands := all[k].service(w, behind)
 		snap.Services, snap.Interfaces = append(snap.Services, s), append(snap.Interfaces, stands...)
 	}
@@ -194,7 +195,7 @@ func (w *world) addBalancers(snap *cloud.Snapshot, rows []row) error {
 func (w *world) addGateways(snap *cloud.Snapshot, rows []row) error {
 	all, err := partsOf[gateway](rows, typeGateway, func(g *gateway) *row { return &g.row })
 	behind, shared := w.backends(), sharedSubnets(all)
-	for _, k := range sortedKeys(all) {
+	for _, k := range slices.Sorted(maps.Keys(all)) {
 		s, stands := all[k].service(w, behind, shared)
 		snap.Services, snap.Interfaces = append(snap.Services, s), append(snap.Interfaces, stands...)
 	}
@@ -216,7 +217,7 @@ func sharedSubnets(all map[string]*gateway) map[string]bool {
 // leftOut is an error if an interface is behind a service of a type that rows do not tell.
 func (w *world) leftOut(typ string, rows []row) error {
 	out := w.unseen(typ, rows)
-	for _, id := range sortedKeys(out) {
+	for _, id := range slices.Sorted(maps.Keys(out)) {
 		return &cloud.Error{Class: cloud.Auth, Denied: true, Call: callGraph, Err: fmt.Errorf("%s names %s, which the answer leaves out", out[id], cloud.Words(id))}
 	}
 	return nil
@@ -229,7 +230,7 @@ func (w *world) unseen(typ string, rows []row) map[string]string {
 	for i := range rows {
 		told[strings.ToLower(rows[i].ID)] = true
 	}
-	for _, k := range sortedKeys(w.nics) {
+	for _, k := range slices.Sorted(maps.Keys(w.nics)) {
 		n := w.nics[k]
 		for i := range n.Configurations {
 			pools := n.Configurations[i].Properties.Pools
@@ -297,7 +298,7 @@ func (w *world) endpointServices(snap *cloud.Snapshot, endpoints map[string]*end
 		slices.Sort(s.GroupIDs)
 	}
 	var out []cloud.Service
-	for _, id := range sortedKeys(at) {
+	for _, id := range slices.Sorted(maps.Keys(at)) {
 		out = append(out, *at[id])
 	}
 	return out

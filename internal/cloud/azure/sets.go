@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/nephele-io/nephele/internal/cloud"
@@ -26,7 +28,7 @@ func ofSet(id string) bool { return strings.Contains(id, setPart) }
 // nothing where there are no such sets. Interfaces that the role does not let see are left out.
 func (a *Account) readSets(ctx context.Context, w *world, region string) error {
 	asked := false
-	for _, set := range sortedKeys(w.sets) {
+	for _, set := range slices.Sorted(maps.Keys(w.sets)) {
 		if !w.sets[set] {
 			continue
 		}

@@ -1,6 +1,7 @@
 package azure
 
 import (
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -137,7 +138,7 @@ func (w *world) spaceOf(key string, tables []string) space {
 // behindGateways adds what the gateways of a network are connected with.
 func (w *world) behindGateways(out *space, network string) {
 	found := false
-	for _, k := range sortedKeys(w.gateways) {
+	for _, k := range slices.Sorted(maps.Keys(w.gateways)) {
 		g := w.gateways[k]
 		if g.network() != network {
 			continue
@@ -145,7 +146,7 @@ func (w *world) behindGateways(out *space, network string) {
 		found = true
 		out.learned = out.learned || g.BGP || !strings.EqualFold(g.Kind, "Vpn")
 		out.add(g.Clients.Pool.Prefixes...)
-		for _, id := range sortedKeys(w.connections) {
+		for _, id := range slices.Sorted(maps.Keys(w.connections)) {
 			w.connected(out, k, w.connections[id])
 		}
 	}
@@ -208,7 +209,7 @@ func (w *world) tablesOf(n *nic) []string {
 			out[id] = true
 		}
 	}
-	return sortedKeys(out)
+	return slices.Sorted(maps.Keys(out))
 }
 
 // tableOf is the key of the route table of a subnet; empty if it has none.

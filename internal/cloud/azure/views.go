@@ -3,6 +3,7 @@ package azure
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -58,19 +59,19 @@ func newViews(w *world) *views {
 			}
 		}
 	}
-	for _, k := range sortedKeys(w.groups) {
+	for _, k := range slices.Sorted(maps.Keys(w.groups)) {
 		g := w.groups[k]
 		if !pairLike(&g.row) {
 			continue
 		}
 		v.pairs[k] = w.asgs[identityOf(k)] != nil
 	}
-	for _, k := range sortedKeys(w.groups) {
+	for _, k := range slices.Sorted(maps.Keys(w.groups)) {
 		if g := w.groups[k]; pairLike(&g.row) {
 			v.pair(k, &g.row, g)
 		}
 	}
-	for _, k := range sortedKeys(w.asgs) {
+	for _, k := range slices.Sorted(maps.Keys(w.asgs)) {
 		if g := w.asgs[k]; pairLike(g) && w.groups[rulesOf(k)] == nil {
 			v.pair(k, g, nil)
 		}
@@ -94,7 +95,7 @@ const halfName = "/half"
 // application security group.
 func (v *views) pair(key string, r *row, rules *nsg) {
 	out := cloud.Group{ID: key, Name: strings.ToLower(r.Name), OwnerID: v.w.subscription, Tags: portTags(r.Tags)}
-	for _, network := range sortedKeys(v.w.networks) {
+	for _, network := range slices.Sorted(maps.Keys(v.w.networks)) {
 		if name, ok := nameOf(r.Name, network); ok {
 			out.Name, out.NetworkID = name, network
 			break
@@ -151,7 +152,7 @@ func (v *views) interfaceGroups(i *cloud.Interface, n *nic) {
 			v.view(i, n, id)
 		}
 	}
-	i.GroupIDs = sortedKeys(held)
+	i.GroupIDs = slices.Sorted(maps.Keys(held))
 	if other := v.mixed[i.ID]; other != "" {
 		i.Untouchable = fmt.Sprintf("its record of what it had may as well be that of the interface %s: one of the two has to be made anew", other)
 	}
@@ -261,7 +262,7 @@ func (v *views) closed(n *nic) bool {
 func (v *views) all() ([]cloud.Group, []cloud.PrefixList) {
 	var groups []cloud.Group
 	lists := map[string]bool{}
-	for _, k := range sortedKeys(v.groups) {
+	for _, k := range slices.Sorted(maps.Keys(v.groups)) {
 		g := v.groups[k]
 		groups = append(groups, g)
 		for _, r := range g.Rules {
@@ -271,7 +272,7 @@ func (v *views) all() ([]cloud.Group, []cloud.PrefixList) {
 		}
 	}
 	var out []cloud.PrefixList
-	for _, id := range sortedKeys(lists) {
+	for _, id := range slices.Sorted(maps.Keys(lists)) {
 		out = append(out, cloud.PrefixList{ID: id, Name: id, OwnerID: cloud.CloudOwned})
 	}
 	slices.SortFunc(out, func(a, b cloud.PrefixList) int { return cmp.Compare(a.ID, b.ID) })
@@ -282,7 +283,7 @@ func (v *views) all() ([]cloud.Group, []cloud.PrefixList) {
 // and out.
 func (v *views) borders() []cloud.NetworkACL {
 	var out []cloud.NetworkACL
-	for _, k := range sortedKeys(v.w.networks) {
+	for _, k := range slices.Sorted(maps.Keys(v.w.networks)) {
 		network := v.w.networks[k]
 		byGroup := map[string]int{} // the place of a group in out; what its words mean depends on the network and its routes
 		for i := range network.Subnets {

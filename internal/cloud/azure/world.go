@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -255,7 +256,7 @@ func (w *world) missing() []string {
 			need(id, w.groups[id] != nil)
 		}
 	}
-	return sortedKeys(out)
+	return slices.Sorted(maps.Keys(out))
 }
 
 // onlyRemembered reports whether nothing but tags names a group.
@@ -295,7 +296,7 @@ func (n *nic) asgs() []string {
 			}
 		}
 	}
-	return sortedKeys(out)
+	return slices.Sorted(maps.Keys(out))
 }
 
 // moment reads a time, to seconds as objects have it; zero if it is none, as with what is very old.
@@ -311,7 +312,7 @@ func moment(text string) time.Time {
 func (w *world) snapshot() *cloud.Snapshot {
 	snap := &cloud.Snapshot{}
 	owner := map[string]string{} // interface -> virtual machine
-	for _, k := range sortedKeys(w.vms) {
+	for _, k := range slices.Sorted(maps.Keys(w.vms)) {
 		v := w.vms[k]
 		m := cloud.VM{
 			ID: k, UID: strings.ToLower(v.VMID), Created: moment(v.Created), Name: v.Name,
@@ -340,7 +341,7 @@ func (w *world) snapshot() *cloud.Snapshot {
 		snap.VMs = append(snap.VMs, m)
 	}
 	v := newViews(w)
-	for _, k := range sortedKeys(w.nics) {
+	for _, k := range slices.Sorted(maps.Keys(w.nics)) {
 		i := w.port(k, w.nics[k])
 		if i.VMID = owner[k]; i.VMID == "" {
 			i.VMID = w.nics[k].VM.key()
@@ -437,7 +438,7 @@ func prefixes(all []string) []netip.Prefix {
 func (w *world) peerings() []cloud.Peering {
 	seen := map[[2]string]bool{}
 	var out []cloud.Peering
-	for _, k := range sortedKeys(w.networks) {
+	for _, k := range slices.Sorted(maps.Keys(w.networks)) {
 		v := w.networks[k]
 		for i := range v.Peerings {
 			p := &v.Peerings[i]

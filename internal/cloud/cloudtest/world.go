@@ -158,18 +158,12 @@ func (b *bench) create(name string) string {
 
 // sameRules compares rules without IDs and descriptions.
 func sameRules(have, want []cloud.Rule) bool {
-	return slices.EqualFunc(sorted(have), sorted(want), cloud.Rule.Same)
-}
-
-func sorted(rules []cloud.Rule) []cloud.Rule {
-	out := slices.Clone(rules)
-	slices.SortFunc(out, cloud.Rule.Compare)
-	return out
+	return slices.EqualFunc(cloud.Rules(have).Sorted(), cloud.Rules(want).Sorted(), cloud.Rule.Same)
 }
 
 func (b *bench) wantRules(id string, want ...cloud.Rule) {
 	b.Helper()
 	if have := b.mustGroup(id).Rules; !sameRules(have, want) {
-		b.Fatalf("the group %s has the rules\n%v\nwant\n%v", id, sorted(have), sorted(want))
+		b.Fatalf("the group %s has the rules\n%v\nwant\n%v", id, cloud.Rules(have).Sorted(), cloud.Rules(want).Sorted())
 	}
 }

@@ -37,7 +37,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/realize/instance"
 	"github.com/nephele-io/nephele/internal/cloud/realize/instance/register/registertest"
 	"github.com/nephele-io/nephele/internal/cloud/recordkey"
-	"github.com/nephele-io/nephele/internal/control/convert"
+	"github.com/nephele-io/nephele/internal/convert"
 	"github.com/nephele-io/nephele/internal/enforcer"
 	"github.com/nephele-io/nephele/internal/policy"
 	"github.com/nephele-io/nephele/internal/sim"

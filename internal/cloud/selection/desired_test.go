@@ -13,7 +13,7 @@ import (
 
 	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
-	"github.com/nephele-io/nephele/internal/control/convert"
+	"github.com/nephele-io/nephele/internal/convert"
 )
 
 // oddCloud is a snapshot with everything that is unusual about VMs.

@@ -17,7 +17,7 @@ import (
 	setv1alpha1 "github.com/nephele-io/nephele/api/set/v1alpha1"
 	"github.com/nephele-io/nephele/internal/clusterset/peers"
 	"github.com/nephele-io/nephele/internal/clusterset/wire"
-	"github.com/nephele-io/nephele/internal/control/convert"
+	"github.com/nephele-io/nephele/internal/convert"
 	"github.com/nephele-io/nephele/internal/policy"
 )
 

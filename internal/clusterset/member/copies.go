@@ -28,7 +28,7 @@ import (
 	"github.com/nephele-io/nephele/internal/clusterset/claims"
 	"github.com/nephele-io/nephele/internal/clusterset/plain"
 	"github.com/nephele-io/nephele/internal/clusterset/wire"
-	"github.com/nephele-io/nephele/internal/control/convert"
+	"github.com/nephele-io/nephele/internal/convert"
 )
 
 // Reasons why a policy of the hub is not in this cluster.

@@ -24,7 +24,7 @@ import (
 	"github.com/nephele-io/nephele/internal/clusterset/peers"
 	"github.com/nephele-io/nephele/internal/clusterset/plain"
 	"github.com/nephele-io/nephele/internal/clusterset/wire"
-	"github.com/nephele-io/nephele/internal/control/convert"
+	"github.com/nephele-io/nephele/internal/convert"
 )
 
 // foreign is a member whose policies an Antrea Controller computes.

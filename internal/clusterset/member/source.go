@@ -16,7 +16,7 @@ import (
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/clusterset/claims"
 	"github.com/nephele-io/nephele/internal/clusterset/plain"
-	"github.com/nephele-io/nephele/internal/control/convert"
+	"github.com/nephele-io/nephele/internal/convert"
 	"github.com/nephele-io/nephele/internal/policy"
 )
 

@@ -25,7 +25,7 @@ import (
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	setv1alpha1 "github.com/nephele-io/nephele/api/set/v1alpha1"
 	"github.com/nephele-io/nephele/internal/clusterset/peers"
-	"github.com/nephele-io/nephele/internal/control/convert"
+	"github.com/nephele-io/nephele/internal/convert"
 	"github.com/nephele-io/nephele/internal/policy"
 )
 

@@ -1,6 +1,7 @@
 package azure
 
 import (
+	"maps"
 	"net/http"
 	"net/netip"
 	"slices"
@@ -248,7 +249,7 @@ func (c *Cloud) checkMentions(group, home string) error {
 	if len(c.now().mentions[group]) == 0 {
 		return nil
 	}
-	for _, k := range sortedKeys(c.resources) {
+	for _, k := range slices.Sorted(maps.Keys(c.resources)) {
 		g, ok := c.resources[k].parsed.(*securityGroup)
 		if !ok {
 			continue

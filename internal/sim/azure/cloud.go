@@ -127,16 +127,16 @@ func (c *Cloud) State() State {
 	for _, p := range c.principals {
 		out.Principals = append(out.Principals, *p)
 	}
-	for _, k := range sortedKeys(c.subscriptions) {
+	for _, k := range slices.Sorted(maps.Keys(c.subscriptions)) {
 		out.Subscriptions = append(out.Subscriptions, *c.subscriptions[k])
 	}
-	for _, k := range sortedKeys(c.groups) {
+	for _, k := range slices.Sorted(maps.Keys(c.groups)) {
 		out.Groups = append(out.Groups, *c.groups[k])
 	}
-	for _, k := range sortedKeys(c.resources) {
+	for _, k := range slices.Sorted(maps.Keys(c.resources)) {
 		out.Resources = append(out.Resources, *c.resources[k].clone())
 	}
-	for _, k := range sortedKeys(c.operations) {
+	for _, k := range slices.Sorted(maps.Keys(c.operations)) {
 		if o := c.operations[k]; o.Status == InProgress {
 			out.Operations = append(out.Operations, *o)
 		}

@@ -1,6 +1,8 @@
 package azure
 
 import (
+	"maps"
+	"slices"
 	"strings"
 )
 
@@ -22,7 +24,7 @@ func (c *Cloud) GraphRows(by *Principal, table string, subscriptions []string) (
 	}
 	x := buildIndex(c.graph)
 	out := []map[string]any{}
-	for _, k := range sortedKeys(c.graph) {
+	for _, k := range slices.Sorted(maps.Keys(c.graph)) {
 		r := c.graph[k]
 		kind := r.id.Type()
 		// Interfaces of scale sets are in no table.

@@ -1,6 +1,7 @@
 package azure
 
 import (
+	"maps"
 	"net/netip"
 	"slices"
 )
@@ -37,7 +38,7 @@ func buildIndex(resources map[string]*Resource) *index {
 		members: map[string][]located{}, mentions: map[string][]string{}, machineOf: map[string]string{}, publicUser: map[string]string{},
 		private: map[networkAddress]located{}, public: map[netip.Addr]located{},
 	}
-	for _, k := range sortedKeys(resources) {
+	for _, k := range slices.Sorted(maps.Keys(resources)) {
 		r := resources[k]
 		if leads(r.id.Type()) {
 			x.leads = append(x.leads, r)

@@ -1,6 +1,7 @@
 package azure
 
 import (
+	"maps"
 	"net/http"
 	"net/netip"
 	"slices"
@@ -62,7 +63,7 @@ func (c *Cloud) List(by *Principal, scope ID, kind string) ([]map[string]any, er
 	}
 	out := []map[string]any{}
 	x := c.now()
-	for _, k := range sortedKeys(c.resources) {
+	for _, k := range slices.Sorted(maps.Keys(c.resources)) {
 		r := c.resources[k]
 		if r.id.Type() == of.Type() && within(k, scope.Key()) {
 			out = append(out, c.render(r, x))
@@ -268,7 +269,7 @@ func objects(v any) []map[string]any {
 // Subscriptions are those that the caller sees. It is a read.
 func (c *Cloud) Subscriptions(by *Principal) []Subscription {
 	var out []Subscription
-	for _, k := range sortedKeys(c.subscriptions) {
+	for _, k := range slices.Sorted(maps.Keys(c.subscriptions)) {
 		s := *c.subscriptions[k]
 		if strings.EqualFold(s.Tenant, by.Tenant) && by.sees("/subscriptions/"+s.ID) {
 			out = append(out, s)
@@ -295,7 +296,7 @@ func (c *Cloud) ResourceGroups(by *Principal, subscription string) ([]ResourceGr
 		return nil, err
 	}
 	var out []ResourceGroup
-	for _, k := range sortedKeys(c.groups) {
+	for _, k := range slices.Sorted(maps.Keys(c.groups)) {
 		g := c.groups[k]
 		if strings.EqualFold(g.Subscription, subscription) && by.May("Microsoft.Resources/subscriptions/resourceGroups/read", g.ID().String()) {
 			out = append(out, *g)
@@ -359,7 +360,7 @@ func (c *Cloud) Resources(by *Principal, scope ID, kind string) ([]map[string]an
 	}
 	out := []map[string]any{}
 	x := c.now()
-	for _, k := range sortedKeys(c.resources) {
+	for _, k := range slices.Sorted(maps.Keys(c.resources)) {
 		r := c.resources[k]
 		t := r.id.Type()
 		if t == typeSetNIC || t == typeInstance || !within(k, scope.Key()) || kind != "" && !strings.EqualFold(t, kind) || c.admit(by, action(r.id, "read"), r.id) != nil {

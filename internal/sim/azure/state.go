@@ -7,7 +7,6 @@ import (
 	"maps"
 	"net/netip"
 	"regexp"
-	"slices"
 	"strings"
 	"time"
 )
@@ -260,5 +259,3 @@ func plain(v any) any {
 	}
 	return out
 }
-
-func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -1,6 +1,7 @@
 package azure
 
 import (
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -200,13 +201,13 @@ func (c *Cloud) Through(f Flow) (Passage, bool, error) {
 	if network == "" {
 		network = c.networkOf(f.Src)
 	}
-	for _, k := range sortedKeys(c.resources) {
+	for _, k := range slices.Sorted(maps.Keys(c.resources)) {
 		r := c.resources[k]
 		b, ok := r.parsed.(*relay)
 		if !ok {
 			continue
 		}
-		for _, name := range sortedKeys(b.fronts) {
+		for _, name := range slices.Sorted(maps.Keys(b.fronts)) {
 			at, public := b.fronts[name].addr, false
 			if p := c.resources[b.fronts[name].public]; p != nil {
 				at, public = publicAddress(p), true
@@ -312,7 +313,7 @@ func (c *Cloud) handed(v *Verdict, from, to party, f Flow, gateway bool) {
 // behind are those whom a rule hands on to, in the order of their addresses.
 func (c *Cloud) behind(x *index, rule relayRule, r *Resource) []party {
 	var out []party
-	for _, k := range sortedKeys(c.resources) {
+	for _, k := range slices.Sorted(maps.Keys(c.resources)) {
 		n, ok := c.resources[k].parsed.(*nic)
 		if !ok {
 			continue

@@ -2,6 +2,7 @@ package azure
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -347,7 +348,7 @@ func (c *Cloud) party(x *index, e End, network string, v6 bool) (party, error) {
 // the first one of each machine. It is a read.
 func (c *Cloud) InterfacesNamed(name string) []string {
 	var out []string
-	for _, k := range sortedKeys(c.resources) {
+	for _, k := range slices.Sorted(maps.Keys(c.resources)) {
 		r := c.resources[k]
 		if !strings.EqualFold(r.id.Name(), name) {
 			continue

@@ -550,7 +550,7 @@ func (c *Cloud) DeleteGroup(w Write, id ID) error {
 	if err := c.admitChange(w.By, "Microsoft.Resources/subscriptions/resourceGroups/delete", id); err != nil {
 		return err
 	}
-	for _, k := range sortedKeys(c.resources) {
+	for _, k := range slices.Sorted(maps.Keys(c.resources)) {
 		if within(k, id.Key()) {
 			c.commit(w.Now, k, nil)
 		}

@@ -14,7 +14,7 @@ import (
 	"github.com/nephele-io/nephele/internal/clusterset/peers"
 	"github.com/nephele-io/nephele/internal/clusterset/remote"
 	"github.com/nephele-io/nephele/internal/clusterset/wire"
-	"github.com/nephele-io/nephele/internal/control/convert"
+	"github.com/nephele-io/nephele/internal/convert"
 	"github.com/nephele-io/nephele/internal/policy"
 )
 

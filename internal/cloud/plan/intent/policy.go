@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
@@ -25,7 +26,7 @@ const (
 	// kubernetesTier is where Kubernetes NetworkPolicies, which have no tier, sort.
 	kubernetesTier = 251
 	// baselineTier is the first tier after the Kubernetes NetworkPolicies.
-	baselineTier = 253
+	baselineTier = v1beta1.TierPriorityBaseline
 )
 
 // Verdict is what a rule does with what it matches.

@@ -11,8 +11,8 @@ import (
 )
 
 // TrimmedPod is what matters of a Pod, in a tenth of the memory: clusters have a hundred thousand
-// of them. Informers hold it in place of the Pod; it identifies itself to them, and to nobody else,
-// by its ObjectMeta. It is not modified once made.
+// of them. Informers hold it in place of the Pod; only they read its
+// ObjectMeta. It is not modified once made.
 type TrimmedPod struct {
 	Namespace, Name string
 	// ResourceVersion tells informers whether an object has changed.

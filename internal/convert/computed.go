@@ -97,7 +97,7 @@ const keptPart = 64
 // more is wanted.
 func parts[From, To any](scratch *[]To, from iter.Seq[*From], convert func(*From) To, yield func([]To) bool) bool {
 	part := (*scratch)[:0]
-	*scratch = nil // whoever panics does not give it back
+	*scratch = nil // a caller that panics does not give it back
 	for x := range from {
 		part = append(part, convert(x))
 		if len(part) == partSize {
@@ -196,7 +196,7 @@ func reference(m *policy.EntityRef) (kind watchstore.MemberKind, namespace, name
 	case policy.KindService:
 		return watchstore.KindService, m.Namespace, m.Name
 	}
-	return watchstore.KindNone, "", "" // of what is remote, its addresses are all that is told
+	return watchstore.KindNone, "", "" // a remote peer is reported by its addresses only
 }
 
 // Place implements watchstore.Member.
@@ -255,7 +255,7 @@ func GroupMember(role policy.GroupRole, whole *policy.Member) v1beta2.GroupMembe
 		out.Pod = &v1beta2.PodReference{Name: m.Name, Namespace: m.Namespace}
 	case policy.KindNode:
 		out.Node = &v1beta2.NodeReference{Name: m.Name}
-	case policy.KindRemote: // its addresses are all that is told of it
+	case policy.KindRemote: // reported by its addresses only
 	case policy.KindService:
 		out.Service = &v1beta2.ServiceReference{Name: m.Name, Namespace: m.Namespace}
 	}
@@ -304,8 +304,8 @@ func ComputedPolicy(p *policy.ComputedPolicy) *v1beta2.NetworkPolicy {
 	return out
 }
 
-// denyAll are the deny-all rules of both directions, without logging and with. Nobody modifies
-// them: most Namespaces have a policy that says nothing else.
+// denyAll are the deny-all rules of both directions, without logging and with. They are never
+// modified: most Namespaces have a policy that says nothing else.
 var denyAll = [2][2]v1beta2.NetworkPolicyRule{
 	{{Direction: v1beta2.DirectionIn}, {Direction: v1beta2.DirectionOut}},
 	{{Direction: v1beta2.DirectionIn, EnableLogging: true}, {Direction: v1beta2.DirectionOut, EnableLogging: true}},

@@ -12,10 +12,10 @@ import (
 	"github.com/nephele-io/nephele/internal/policy"
 )
 
-// The upstream kinds, those of policy.networking.k8s.io, are read alike. Each peer, and each entry
+// The kinds of policy.networking.k8s.io are read alike. Each peer, and each entry
 // of ports or protocols, becomes one of the engine's. What is not understood, because the object
-// was written for a later version of the API, makes its rule stricter, never wider, and is told in
-// the policy's warnings:
+// was written for a later version of the API, makes its rule stricter, never wider, and appears
+// in the policy's warnings:
 //
 //   - an Allow (Accept) rule goes on with the peers and protocols that are understood; if there are
 //     none it matches nothing,

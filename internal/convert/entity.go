@@ -71,7 +71,7 @@ func Node(n *corev1.Node) (policy.Entity, []policy.FieldError) {
 
 // nodeAddresses returns, per address family, the first InternalIP that a Node reports, or the first
 // ExternalIP if it reports no InternalIP. A public address beside an internal one is not the Node's
-// own: a rule that allows Nodes must not admit whoever comes from there.
+// own: a rule that allows Nodes must not admit what comes from there.
 func nodeAddresses(n *corev1.Node) (addrs []netip.Addr, errs []policy.FieldError) {
 	for _, kind := range []corev1.NodeAddressType{corev1.NodeInternalIP, corev1.NodeExternalIP} {
 		for i, a := range n.Status.Addresses {
@@ -91,7 +91,7 @@ func nodeAddresses(n *corev1.Node) (addrs []netip.Addr, errs []policy.FieldError
 }
 
 // ExternalEntity converts an ExternalEntity. Its host is spec.externalNode, or "namespace/name" of
-// the ExternalNode that owns it. A host of another Namespace is refused: whoever may write
+// the ExternalNode that owns it. A host of another Namespace is refused: an author of
 // ExternalEntities in one Namespace could otherwise bring policies to the hosts of all others, or
 // confuse their agents, which expect one entity.
 func ExternalEntity(x *v1alpha2.ExternalEntity) (policy.Entity, []policy.FieldError) {
@@ -119,7 +119,7 @@ func ExternalEntity(x *v1alpha2.ExternalEntity) (policy.Entity, []policy.FieldEr
 	return e, errs
 }
 
-// EntityOfExternalNode returns the ExternalEntity that stands for an ExternalNode: its first
+// EntityOfExternalNode returns the ExternalEntity of an ExternalNode: its first
 // interface, owned by it. It returns nil for an ExternalNode without interface.
 func EntityOfExternalNode(n *v1alpha1.ExternalNode) *v1alpha2.ExternalEntity {
 	if len(n.Spec.Interfaces) == 0 {
