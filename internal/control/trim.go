@@ -32,9 +32,13 @@ type Trimmer struct {
 const (
 	// maxShared is the number of contents that a Trimmer remembers before it begins anew, maxSpecs
 	// that of the specs of policies, and maxSpecBytes how large one may be.
-	maxShared    = 1 << 16
-	maxSpecs     = 1 << 12
-	maxSpecBytes = 1 << 10
+	maxShared = 1 << 16
+	// maxLabelBytes and maxTextBytes are how long what is remembered may be: somebody may make Pods
+	// with a megabyte of labels and delete them, again and again.
+	maxLabelBytes = 1 << 10
+	maxTextBytes  = 256
+	maxSpecs      = 1 << 12
+	maxSpecBytes  = 1 << 10
 	// manyRules is how many rules of a direction a Kubernetes NetworkPolicy may have before equal
 	// ones are left out: an empty rule is two bytes where it is stored, and some hundred here, and
 	// nobody but kube-apiserver has a say in how many there are.
@@ -194,6 +198,9 @@ func (t *Trimmer) trimPod(p *corev1.Pod) *convert.TrimmedPod {
 
 // text returns the one copy of a text that there is to be.
 func (t *Trimmer) text(s string) string {
+	if len(s) > maxTextBytes {
+		return s
+	}
 	if known, ok := t.texts[s]; ok {
 		return known
 	}
@@ -217,6 +224,9 @@ func (t *Trimmer) shared(labels map[string]string) map[string]string {
 	t.content = t.content[:0]
 	for _, k := range t.keys {
 		t.content = append(append(append(append(t.content, k...), 0), labels[k]...), 0)
+	}
+	if len(t.content) > maxLabelBytes {
+		return labels
 	}
 	if known, ok := t.labels[string(t.content)]; ok {
 		return known

@@ -164,6 +164,32 @@ func TestTrimSharesLabels(t *testing.T) {
 	}
 }
 
+// TestTrimForgetsWhatIsLarge: labels and texts that are long are kept by their objects alone, and
+// go with them, however many come and go.
+func TestTrimForgetsWhatIsLarge(t *testing.T) {
+	trimmer := NewTrimmer()
+	for i := range 200 {
+		p := untrimmedPod("a")
+		p.Namespace = strings.Repeat("n", maxTextBytes) + fmt.Sprint(i)
+		for n := range 100 {
+			p.Labels[fmt.Sprintf("label-%d-%d", i, n)] = strings.Repeat("v", 63)
+		}
+		if left := trimPod(t, trimmer, p); len(left.Labels) != len(p.Labels) || left.Namespace != p.Namespace {
+			t.Fatal(left)
+		}
+	}
+	size := 0
+	for content := range trimmer.labels {
+		size += len(content)
+	}
+	for text := range trimmer.texts {
+		size += len(text)
+	}
+	if size > 1<<10 {
+		t.Errorf("%d bytes of 200 Pods that are gone are remembered", size)
+	}
+}
+
 // TestTrimSharesSpecs: Kubernetes NetworkPolicies keep what they say, equal ones in the same parts,
 // and no more specs are remembered than may be, none of them large.
 func TestTrimSharesSpecs(t *testing.T) {

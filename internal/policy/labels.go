@@ -19,8 +19,19 @@ type labelSet struct {
 	refs  int
 }
 
+// fewPairs is up to how many labels looking at each is the quickest. Nothing bounds how many labels
+// a Pod has but how large it may be.
+const fewPairs = 16
+
 // get returns the value of a key.
 func (s *labelSet) get(key string) (string, bool) {
+	if len(s.pairs) > fewPairs {
+		i, found := slices.BinarySearchFunc(s.pairs, key, func(p label, key string) int { return strings.Compare(p.key, key) })
+		if !found {
+			return "", false
+		}
+		return s.pairs[i].value, true
+	}
 	for i := range s.pairs {
 		if s.pairs[i].key == key {
 			return s.pairs[i].value, true
