@@ -134,10 +134,12 @@ var layers = []layer{
 		why: "loops never import one another"},
 	{folder: "internal/cloud/realize/instance", own: []string{"internal/cloud", "internal/cloud/plan", "internal/cloud/tenure", "internal/platform"}, foreign: kubernetes,
 		why: "who may write is found out without knowing what is written"},
+	{folder: "internal/cloud/realize/brake", own: []string{"internal/cloud/plan"}, noStd: append([]string{"log", "sync"}, pureStd...),
+		why: "what is too large a change is decided without I/O and clock"},
 	{folder: "internal/cloud/realize/past", own: []string{"internal/cloud", "internal/cloud/plan"}, noStd: append([]string{"log", "sync"}, pureStd...),
 		why: "what somebody else has changed is told by comparing snapshots"},
 	{folder: "internal/cloud/realize/status", own: []string{"api", "internal/cloud", "internal/cloud/plan", "internal/cloud/plan/render", "internal/cloud/handover",
-		"internal/cloud/realize/instance", "internal/cloud/tenure", "internal/platform"}, foreign: kubernetes, why: "what became of an account is told without knowing how it came about"},
+		"internal/cloud/realize/brake", "internal/cloud/realize/instance", "internal/cloud/tenure", "internal/platform"}, foreign: kubernetes, why: "what became of an account is told without knowing how it came about"},
 	{
 		folder: "internal/cloud/realize",
 		own: []string{

@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/nephele-io/nephele/internal/cloud/realize/brake"
+
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 	"github.com/nephele-io/nephele/internal/cloud/realize/status"
@@ -29,7 +31,7 @@ type computed struct {
 	// asPlanned is Report.AsPlanned, unread is Report.Unread, and braking what the brake does.
 	asPlanned map[string]time.Time
 	unread    map[string]status.Unread
-	braking   status.Braking
+	braking   brake.State
 	// underway is true while the plan is being carried out.
 	underway bool
 }

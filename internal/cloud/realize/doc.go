@@ -12,6 +12,10 @@
 // is not begun before somebody confirms it. It keeps no state that a restart would need. What it
 // has read it hands to whoever knows the accounts, so that nobody reads it again.
 //
+// Four packages below it decide and tell: instance whether this process may write, brake what waits
+// for a confirmation, past what somebody else has changed, and status what the cluster hears of it.
+// What is left here is the loop.
+//
 // Concurrency: Realizer.Start owns all goroutines and returns when they have ended. All other
 // methods may be called at any time.
 package realize

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/nephele-io/nephele/internal/cloud/realize/brake"
+
 	"github.com/nephele-io/nephele/internal/cloud/realize/status"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -126,7 +128,7 @@ func TestBrakeMetric(t *testing.T) {
 	}{
 		{&plan.Waiting{Released: make([]plan.InterfaceRef, 3), Guarded: make([]plan.InterfaceRef, 2)}, 3, 2}, {nil, 0, 0},
 	} {
-		r.Brake = status.Braking{Waiting: c.waiting}
+		r.Brake = brake.State{Waiting: c.waiting}
 		m.published(r)
 		got := gathered(t, m)
 		for change, want := range map[string]float64{"released": c.released, "guarded": c.guarded} {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 
 	"github.com/nephele-io/nephele/internal/cloud/plan"
@@ -93,19 +94,9 @@ func New(o Options) (*Realizer, error) {
 
 // Start works until ctx ends and returns after all workers have stopped.
 func (r *Realizer) Start(ctx context.Context) error {
-	var mu sync.Mutex
-	dirty := map[string]bool{}
-	wake := make(chan struct{}, 1)
-	changed := func(key string) {
-		mu.Lock()
-		dirty[key] = true
-		mu.Unlock()
-		select {
-		case wake <- struct{}{}:
-		default:
-		}
-	}
-	cancel := r.Accounts.Subscribe(changed)
+	queue := workqueue.NewTyped[string]()
+	defer context.AfterFunc(ctx, queue.ShutDown)()
+	cancel := r.Accounts.Subscribe(func(key string) { queue.Add(key) })
 	defer cancel()
 	if r.places != nil {
 		go r.forever(ctx, "places", func() { r.places.Run(ctx, r.kickAll) })
@@ -113,36 +104,41 @@ func (r *Realizer) Start(ctx context.Context) error {
 	}
 	defer r.stopAll()
 	for _, key := range r.Accounts.Keys() {
-		changed(key)
+		queue.Add(key)
 	}
-	beat := r.beat()
+	var looking sync.WaitGroup
+	defer looking.Wait()
+	looking.Go(func() { r.forever(ctx, "heartbeat", func() { r.watch(ctx, queue.Add) }) })
+	for {
+		key, ended := queue.Get()
+		if ended || ctx.Err() != nil {
+			return nil
+		}
+		if fault := recovered.Do(func() { r.touch(ctx, key) }); fault != nil {
+			r.Log.Error(fault, "A panic was recovered", "account", key, "stack", recovered.StackOf(fault))
+			go func() {
+				select {
+				case <-ctx.Done():
+				case <-r.Clock.After(longestWait):
+					queue.Add(key)
+				}
+			}()
+		}
+		queue.Done(key)
+	}
+}
+
+// watch looks at every heartbeat for what nobody has told, until ctx ends.
+func (r *Realizer) watch(ctx context.Context, changed func(key string)) {
 	for {
 		select {
 		case <-ctx.Done():
-			return nil
-		case <-wake:
-		case <-beat:
-			beat = r.beat()
-			r.tellStalled(ctx)
-			for _, key := range r.unnoticed() {
-				changed(key)
-			}
+			return
+		case <-r.beat():
 		}
-		mu.Lock()
-		batch := dirty
-		dirty = map[string]bool{}
-		mu.Unlock()
-		for _, key := range sortedKeys(batch) {
-			if fault := recovered.Do(func() { r.touch(ctx, key) }); fault != nil {
-				r.Log.Error(fault, "A panic was recovered", "account", key, "stack", recovered.StackOf(fault))
-				go func() {
-					select {
-					case <-ctx.Done():
-					case <-r.Clock.After(longestWait):
-						changed(key)
-					}
-				}()
-			}
+		r.tellStalled(ctx)
+		for _, key := range r.unnoticed() {
+			changed(key)
 		}
 	}
 }

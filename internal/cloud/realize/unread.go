@@ -19,7 +19,7 @@ func (w *worker) publishUnread(ctx context.Context, t task, unread map[string]er
 		return
 	}
 	c := w.latest
-	c.input, c.braking = w.input(t, nil), w.brake.state
+	c.input, c.braking = w.input(t, nil), w.brake.State()
 	c.result = plan.Compute(c.input, w.r.lowerer(t.acct))
 	w.complete(ctx, t, &c, observation{unread: unread})
 	w.publish(ctx, t.acct, &c, err)

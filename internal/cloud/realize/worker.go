@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/nephele-io/nephele/internal/cloud/realize/brake"
+
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/handover"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
@@ -56,7 +58,7 @@ type worker struct {
 	// faults are those of the last computation; only run's goroutine uses them.
 	faults map[string]bool
 	// brake holds what waits for a confirmation; only run's goroutine uses it.
-	brake brake
+	brake brake.Brake
 	// blocks are the interfaces that the cloud refuses to change, and unmarkable the networks
 	// on which it refuses cloud.TagRevision.
 	blocks, unmarkable blocks
@@ -394,7 +396,7 @@ func (w *worker) part(ctx context.Context, t task, c computed, p plan.Plan, seen
 func (w *worker) done(ctx context.Context, t task, c computed, on []*cloud.Snapshot) (bool, error) {
 	w.blocks.end(c.input.Blocked)
 	w.unmarkable.end(c.unmarked)
-	releasing := t.acct.Releasing && w.brake.state.Waiting == nil
+	releasing := t.acct.Releasing && w.brake.State().Waiting == nil
 	if releasing {
 		if err := w.leftover(on, c.result); err != nil {
 			w.publish(ctx, t.acct, &c, err)

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/nephele-io/nephele/internal/cloud/realize/brake"
+
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -13,7 +15,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
-	"github.com/nephele-io/nephele/internal/cloud/plan"
 	"github.com/nephele-io/nephele/internal/cloud/plan/render"
 )
 
@@ -29,7 +30,7 @@ func isBraked(conditions []metav1.Condition) bool {
 }
 
 // brakedCondition is the condition Braked of an account; nil if there is nothing to say.
-func brakedCondition(b Braking) *metav1.Condition {
+func brakedCondition(b brake.State) *metav1.Condition {
 	switch {
 	case b.Waiting != nil:
 		text := render.WaitingFor(b.Waiting)
@@ -111,20 +112,4 @@ func (s *Writer) takeAway(ctx context.Context, account *cloudv1.CloudProviderAcc
 	}
 	s.wrote[written{fmt.Sprintf("%T", account), client.ObjectKeyFromObject(account)}] = account.GetResourceVersion()
 	return nil
-}
-
-// Braking is what the brake of an account does at present.
-type Braking struct {
-	// Waiting is what waits for a confirmation; nil if nothing does.
-	Waiting *plan.Waiting
-	// Confirmed is the hash of a confirmed change that is on its way, and Left how many
-	// interfaces it still concerns; empty if there is none.
-	Confirmed string
-	Left      int
-	// Given is the confirmation on the account. Spent is the same if it confirms nothing (any
-	// more).
-	Given, Spent string
-	// Early is set while regions of the account are still to be read for the first time, so
-	// that none of this is worth telling yet.
-	Early bool
 }

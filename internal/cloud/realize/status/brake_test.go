@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/nephele-io/nephele/internal/cloud/realize/brake"
+
 	gocmp "github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -50,7 +52,7 @@ func TestBrakeStatus(t *testing.T) {
 	}})
 	waiting := &plan.Waiting{Account: labAccount, Hash: "0123456789abcdef", Brake: plan.Brake{Percent: 50, Interfaces: 1}, Control: 1, All: 1,
 		Released: []plan.InterfaceRef{{VM: webVM, ID: "eni-1"}}}
-	report := func(b Braking, policies ...plan.VMPolicy) Report {
+	report := func(b brake.State, policies ...plan.VMPolicy) Report {
 		r := reportOf(nil, nil, policies...)
 		if b.Waiting != nil {
 			r.Result.VMs[0].Mode = plan.Braked
@@ -72,21 +74,21 @@ func TestBrakeStatus(t *testing.T) {
 		annotated        string // afterwards
 		events           []string
 	}{
-		{"early", "", report(Braking{Waiting: waiting, Early: true}, policy), "", "", cloudv1.ReasonConfirmationNeeded, "", nil},
-		{"waits", "", report(Braking{Waiting: waiting}, policy), metav1.ConditionTrue, command, cloudv1.ReasonConfirmationNeeded, "",
+		{"early", "", report(brake.State{Waiting: waiting, Early: true}, policy), "", "", cloudv1.ReasonConfirmationNeeded, "", nil},
+		{"waits", "", report(brake.State{Waiting: waiting}, policy), metav1.ConditionTrue, command, cloudv1.ReasonConfirmationNeeded, "",
 			[]string{"Warning ConfirmationNeeded " + render.WaitingFor(waiting)}},
-		{"still", "", report(Braking{Waiting: waiting}, policy), metav1.ConditionTrue, command, cloudv1.ReasonConfirmationNeeded, "", nil},
-		{"wrongly confirmed", strings.Repeat("x", 1000), report(Braking{Waiting: waiting, Given: strings.Repeat("x", 1000)}, policy), metav1.ConditionTrue,
+		{"still", "", report(brake.State{Waiting: waiting}, policy), metav1.ConditionTrue, command, cloudv1.ReasonConfirmationNeeded, "", nil},
+		{"wrongly confirmed", strings.Repeat("x", 1000), report(brake.State{Waiting: waiting, Given: strings.Repeat("x", 1000)}, policy), metav1.ConditionTrue,
 			"is \"" + strings.Repeat("x", 40) + "...\", which does not confirm this", cloudv1.ReasonConfirmationNeeded, strings.Repeat("x", 1000), nil},
-		{"no policy any more", "", report(Braking{Waiting: waiting}), metav1.ConditionTrue, command, cloudv1.ReasonConfirmationNeeded, "", nil},
-		{"confirmed", waiting.Hash, report(Braking{Given: waiting.Hash, Confirmed: waiting.Hash, Left: 1}), metav1.ConditionFalse, "is confirmed", cloudv1.ReasonOK,
+		{"no policy any more", "", report(brake.State{Waiting: waiting}), metav1.ConditionTrue, command, cloudv1.ReasonConfirmationNeeded, "", nil},
+		{"confirmed", waiting.Hash, report(brake.State{Given: waiting.Hash, Confirmed: waiting.Hash, Left: 1}), metav1.ConditionFalse, "is confirmed", cloudv1.ReasonOK,
 			waiting.Hash, []string{"Normal Confirmed 0123456789abcdef is confirmed and on its way",
 				"Normal Released no policy applies any more; the VM is under its own security groups"}},
-		{"another one since", "another", report(Braking{Given: waiting.Hash, Spent: waiting.Hash}), "", "", cloudv1.ReasonOK, "another", nil},
-		{"used up", waiting.Hash, report(Braking{Given: waiting.Hash, Spent: waiting.Hash}), "", "", cloudv1.ReasonOK, "", nil},
-		{"waits again", "", report(Braking{Waiting: waiting}, policy), metav1.ConditionTrue, command, cloudv1.ReasonConfirmationNeeded, "",
+		{"another one since", "another", report(brake.State{Given: waiting.Hash, Spent: waiting.Hash}), "", "", cloudv1.ReasonOK, "another", nil},
+		{"used up", waiting.Hash, report(brake.State{Given: waiting.Hash, Spent: waiting.Hash}), "", "", cloudv1.ReasonOK, "", nil},
+		{"waits again", "", report(brake.State{Waiting: waiting}, policy), metav1.ConditionTrue, command, cloudv1.ReasonConfirmationNeeded, "",
 			[]string{"Warning ConfirmationNeeded " + render.WaitingFor(waiting)}},
-		{"called off", "", report(Braking{}, onVM("a", 1, true, "")), "", "", cloudv1.ReasonOK, "",
+		{"called off", "", report(brake.State{}, onVM("a", 1, true, "")), "", "", cloudv1.ReasonOK, "",
 			[]string{"Normal BrakeOver nothing waits for a confirmation any more", "Normal PolicyRealized a is enforced on this VM"}},
 	} {
 		d.annotate(c.annotation)

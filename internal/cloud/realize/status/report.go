@@ -3,6 +3,8 @@ package status
 import (
 	"time"
 
+	"github.com/nephele-io/nephele/internal/cloud/realize/brake"
+
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/handover"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
@@ -44,7 +46,7 @@ type Report struct {
 	// Blocked are the interfaces that the cloud refuses to change, with its words.
 	Blocked map[plan.InterfaceKey]string
 	// Brake is what the account's brake does.
-	Brake Braking
+	Brake brake.State
 	// NotSigned is true if records of former groups were neither signed nor checked, because
 	// the account's rights do not allow it.
 	NotSigned bool

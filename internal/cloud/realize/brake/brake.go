@@ -1,4 +1,4 @@
-package realize
+package brake
 
 import (
 	"maps"
@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/nephele-io/nephele/internal/cloud/plan"
-	"github.com/nephele-io/nephele/internal/cloud/realize/status"
 )
 
 const (
@@ -19,19 +18,50 @@ const (
 	proposals = 8
 )
 
+// Asked is what an account says about its brake.
+type Asked struct {
+	// Account is "namespace/name".
+	Account string
+	// Brake bounds what is done at once without a confirmation; nil means no bound. Confirm is
+	// the hash of what somebody has confirmed.
+	Brake   *plan.Brake
+	Confirm string
+	// Regions are all of the account. Early is set while some are still to be read for the
+	// first time.
+	Regions []string
+	Early   bool
+}
+
+// State is what the brake of an account does at present.
+type State struct {
+	// Waiting is what waits for a confirmation; nil if nothing does.
+	Waiting *plan.Waiting
+	// Confirmed is the hash of a confirmed change that is on its way, and Left how many
+	// interfaces it still concerns; empty if there is none.
+	Confirmed string
+	Left      int
+	// Given is the confirmation on the account. Spent is the same if it confirms nothing (any
+	// more).
+	Given, Spent string
+	// Early is set while regions of the account are still to be read for the first time, so
+	// that none of this is worth telling yet.
+	Early bool
+}
+
 // flip is an interface that policies cease or begin to guard.
 type flip struct {
 	plan.InterfaceRef
 	guard bool
 }
 
-// brake holds what is too large a change of an account until somebody confirms it. See
+// Brake holds what is too large a change of an account until somebody confirms it. See
 // docs/decisions/0014-brake.md.
 //
 // Its memory is a convenience. After a restart a confirmation counts that fits what is to be
 // guarded in the end, which is the same all along; what has changed lately is forgotten, and a
-// change that was confirmed and has become another one meanwhile has to be confirmed again.
-type brake struct {
+// change that was confirmed and has become another one meanwhile has to be confirmed again. The
+// zero value knows nothing yet.
+type Brake struct {
 	// agreed is the change that agreedTo confirms, without what of it is done.
 	agreed   map[flip]bool
 	agreedTo string
@@ -45,7 +75,7 @@ type brake struct {
 	// base is what the regions were like some time ago.
 	base map[string]*baseline
 	// state is the outcome of the last weighing.
-	state status.Braking
+	state State
 }
 
 // proposal is a change that was proposed for confirmation.
@@ -60,14 +90,21 @@ type baseline struct {
 	now, all map[plan.InterfaceRef]bool
 }
 
-// weigh decides what of a change has to wait. Where nothing is known of the change, it leaves all
+// State is the outcome of the last weighing.
+func (b *Brake) State() State { return b.state }
+
+// Weigh decides what of a change has to wait. Where nothing is known of the change, it leaves all
 // as it was.
-func (b *brake) weigh(now time.Time, a Account, p *plan.Protection) {
-	if p == nil {
-		return
+func (b *Brake) Weigh(now time.Time, a Asked, p *plan.Protection) State {
+	if p != nil {
+		b.weigh(now, a, p)
 	}
+	return b.state
+}
+
+func (b *Brake) weigh(now time.Time, a Asked, p *plan.Protection) {
 	if a.Brake == nil {
-		*b = brake{}
+		*b = Brake{}
 		return
 	}
 	flips := flipsOf(p)
@@ -75,8 +112,7 @@ func (b *brake) weigh(now time.Time, a Account, p *plan.Protection) {
 	b.confirm(a, p, flips, whole)
 	b.rebase(now, p)
 	w := b.waiting(a, p, flips)
-	unread := func(region string) bool { return a.Snapshots[region] == nil && a.Unread[region] == nil }
-	b.state = status.Braking{Waiting: w, Given: a.Confirm, Early: slices.ContainsFunc(a.Regions, unread)}
+	b.state = State{Waiting: w, Given: a.Confirm, Early: a.Early}
 	left := 0
 	for t := range b.agreed {
 		if flips[t] {
@@ -110,7 +146,7 @@ func flipsOf(p *plan.Protection) map[flip]bool {
 // confirm finds out which change the confirmation on the account is about: one that was proposed,
 // or the one that leads to what is to be guarded now, once the whole account is known. It covers
 // that change and nothing that came later, and of it not what is done.
-func (b *brake) confirm(a Account, p *plan.Protection, flips map[flip]bool, whole bool) {
+func (b *Brake) confirm(a Asked, p *plan.Protection, flips map[flip]bool, whole bool) {
 	b.forgetDone(p)
 	if a.Confirm != b.agreedTo {
 		b.agreed, b.agreedTo = nil, ""
@@ -121,7 +157,7 @@ func (b *brake) confirm(a Account, p *plan.Protection, flips map[flip]bool, whol
 	if a.Confirm == "" || a.Confirm == b.spent || b.agreedTo != "" {
 		return
 	}
-	if whole && len(flips) > 0 && a.Confirm == p.Hash(a.Key) {
+	if whole && len(flips) > 0 && a.Confirm == p.Hash(a.Account) {
 		b.agreed, b.agreedTo = maps.Clone(flips), a.Confirm
 		return
 	}
@@ -135,7 +171,7 @@ func (b *brake) confirm(a Account, p *plan.Protection, flips map[flip]bool, whol
 
 // forgetDone forgets what is done of a confirmed change. It does not count with what comes after
 // it.
-func (b *brake) forgetDone(p *plan.Protection) {
+func (b *Brake) forgetDone(p *plan.Protection) {
 	if len(b.agreed) == 0 {
 		return
 	}
@@ -152,7 +188,7 @@ func (b *brake) forgetDone(p *plan.Protection) {
 // rebase makes what is there now the base of regions of which nothing is known, or something old.
 // While something waits because of what was done before, the base stays, so that it does not pass
 // by waiting.
-func (b *brake) rebase(now time.Time, p *plan.Protection) {
+func (b *Brake) rebase(now time.Time, p *plan.Protection) {
 	if b.base == nil {
 		b.base = map[string]*baseline{}
 	}
@@ -178,7 +214,7 @@ func (b *brake) rebase(now time.Time, p *plan.Protection) {
 
 // waiting weighs what is not confirmed, what is given back and what is taken each for itself. What
 // waits is proposed.
-func (b *brake) waiting(a Account, p *plan.Protection, flips map[flip]bool) *plan.Waiting {
+func (b *Brake) waiting(a Asked, p *plan.Protection, flips map[flip]bool) *plan.Waiting {
 	then := set(p.Then)
 	given, taken := &scale{brake: *a.Brake}, &scale{brake: *a.Brake}
 	given.of, taken.of, taken.ofBase = len(p.Now), len(p.All), len(p.All)
@@ -200,7 +236,7 @@ func (b *brake) waiting(a Account, p *plan.Protection, flips map[flip]bool) *pla
 			on.done++
 		}
 	}
-	w := &plan.Waiting{Account: a.Key, Brake: *a.Brake, Control: len(p.Now), All: len(p.All)}
+	w := &plan.Waiting{Account: a.Account, Brake: *a.Brake, Control: len(p.Now), All: len(p.All)}
 	gradual := [2]bool{}
 	w.Released, gradual[0] = given.waits()
 	w.Guarded, gradual[1] = taken.waits()
@@ -219,7 +255,7 @@ func (b *brake) waiting(a Account, p *plan.Protection, flips map[flip]bool) *pla
 	case len(w.Guarded) > 0:
 		w.Refused = p.Refused
 	}
-	w.Hash = p.Hash(a.Key)
+	w.Hash = p.Hash(a.Account)
 	b.proposed = slices.DeleteFunc(b.proposed, func(x proposal) bool { return x.hash == w.Hash })
 	b.proposed = append(b.proposed, proposal{w.Hash, flips})
 	b.proposed = b.proposed[max(0, len(b.proposed)-proposals):]
@@ -277,36 +313,4 @@ func set(refs []plan.InterfaceRef) map[plan.InterfaceRef]bool {
 		out[r] = true
 	}
 	return out
-}
-
-// hold plans again, so that what waits for a confirmation stays as it is. Of an account that is
-// being deleted nothing is done at all then.
-func (w *worker) hold(t task, c *computed) {
-	w.brake.weigh(w.r.Clock.Now(), t.acct, c.result.Protection)
-	c.braking = w.brake.state
-	waiting := c.braking.Waiting
-	if waiting == nil || c.result.Protection == nil {
-		return
-	}
-	if t.acct.Releasing {
-		held := *c.result
-		held.Plan = plan.Plan{Account: held.Plan.Account}
-		c.result = &held
-		return
-	}
-	modes := make(map[plan.VMRef]plan.Mode, len(c.input.Modes))
-	maps.Copy(modes, c.input.Modes)
-	for vm := range waiting.VMs() {
-		if modes[vm] != plan.BreakGlass {
-			modes[vm] = plan.Braked
-		}
-	}
-	c.input.Modes = modes
-	c.result = plan.Compute(c.input, w.r.lowerer(t.acct))
-}
-
-// brakesOtherwise reports whether something else has to wait than with another state of the
-// account.
-func (a Account) brakesOtherwise(b Account) bool {
-	return a.Confirm != b.Confirm || (a.Brake == nil) != (b.Brake == nil) || a.Brake != nil && *a.Brake != *b.Brake
 }

@@ -1,7 +1,8 @@
-package realize
+package brake
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -9,11 +10,16 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 )
 
+const (
+	labAccount = "vms/shop"
+	home, away = "eu-west-1", "us-east-1"
+)
+
 // weighing is a brake with an account of VMs that it may hold, by number.
 type weighing struct {
 	*testing.T
-	brake
-	acct Account
+	Brake
+	acct Asked
 	now  time.Time
 	all  []int
 	held map[int]bool // what policies guard
@@ -23,7 +29,7 @@ type weighing struct {
 
 func newWeighing(t *testing.T, all, held int) *weighing {
 	w := &weighing{T: t, now: time.Unix(1_000_000, 0), held: map[int]bool{}, unread: map[string]bool{},
-		acct: Account{Key: labAccount, Regions: []string{home, away}, Brake: &plan.Brake{Percent: 50, Interfaces: 20}}}
+		acct: Asked{Account: labAccount, Regions: []string{home, away}, Brake: &plan.Brake{Percent: 50, Interfaces: 20}}}
 	for i := range all {
 		w.all = append(w.all, i)
 	}
@@ -35,7 +41,7 @@ func newWeighing(t *testing.T, all, held int) *weighing {
 }
 
 // list are the numbers of those that are guarded.
-func (w *weighing) list() []int { return sortedKeys(w.held) }
+func (w *weighing) list() []int { return slices.Sorted(maps.Keys(w.held)) }
 
 func span(from, to int) (out []int) {
 	for i := from; i < to; i++ {
@@ -84,7 +90,7 @@ func (w *weighing) partly(most, waiting int, then ...int) *plan.Waiting {
 	w.Helper()
 	w.now = w.now.Add(time.Second)
 	p := w.protection(then)
-	w.weigh(w.now, w.acct, p)
+	w.Weigh(w.now, w.acct, p)
 	x := w.state.Waiting
 	if x == nil {
 		x = &plan.Waiting{}
@@ -129,7 +135,7 @@ func TestConfirmedRunsToItsEnd(t *testing.T) {
 			w.acct.Confirm = x.Hash
 			for left := 60; left > 0; left -= 7 {
 				if restarts {
-					w.brake = brake{}
+					w.Brake = Brake{}
 				}
 				w.partly(7, 0)
 				w.expect(true, false)
@@ -299,7 +305,7 @@ func TestUnreadRegion(t *testing.T) {
 
 	w = newWeighing(t, 100, 100)
 	w.acct.Confirm = w.weighs(100).Hash
-	w.brake, w.unread[away] = brake{}, true // a restart, and one region is the first that is known
+	w.Brake, w.unread[away] = Brake{}, true // a restart, and one region is the first that is known
 	w.weighs(90)
 	w.expect(false, false)
 	w.unread[away] = false
@@ -313,7 +319,7 @@ func TestOffAndUnknown(t *testing.T) {
 	w := newWeighing(t, 100, 60)
 	w.acct.Confirm = w.weighs(60).Hash
 	w.partly(30, 0)
-	w.weigh(w.now, w.acct, nil)
+	w.Weigh(w.now, w.acct, nil)
 	w.expect(true, false)
 	w.weighs(0)
 	w = newWeighing(t, 100, 60)
