@@ -45,12 +45,12 @@ const (
 
 const (
 	manifestName = "manifest.json"
-	// mostManifest bounds the manifest, in bytes, and mostFiles the files that it lists.
-	mostManifest = 4 << 20
-	mostFiles    = 10_000
-	// mostBytes bounds what a backup is unpacked to: a few bytes can stand for terabytes. A
+	// maxManifest bounds the manifest, in bytes, and maxFiles the files that it lists.
+	maxManifest = 4 << 20
+	maxFiles    = 10_000
+	// maxBytes bounds what a backup is unpacked to: a few bytes can stand for terabytes. A
 	// database of etcd has 8 GiB at most.
-	mostBytes = 16 << 30
+	maxBytes = 16 << 30
 )
 
 // Manifest says what a backup is.
@@ -260,7 +260,7 @@ func readManifest(r *tar.Reader) (m Manifest, err error) {
 	if err != nil {
 		return m, fmt.Errorf("this is no backup, or it is broken: %w", err)
 	}
-	if h.Name != manifestName || h.Size > mostManifest {
+	if h.Name != manifestName || h.Size > maxManifest {
 		return m, fmt.Errorf("this is no backup: it does not begin with %s", manifestName)
 	}
 	text, err := io.ReadAll(r)
@@ -299,17 +299,17 @@ func (m Manifest) fits(want Expected) error {
 
 // bounded reports why the files that are listed cannot be in a backup.
 func (m Manifest) bounded() error {
-	if len(m.Files) == 0 || len(m.Files) > mostFiles {
-		return fmt.Errorf("%s lists %d files: want 1 to %d", manifestName, len(m.Files), mostFiles)
+	if len(m.Files) == 0 || len(m.Files) > maxFiles {
+		return fmt.Errorf("%s lists %d files: want 1 to %d", manifestName, len(m.Files), maxFiles)
 	}
-	names, left := map[string]bool{}, int64(mostBytes)
+	names, left := map[string]bool{}, int64(maxBytes)
 	for _, f := range m.Files {
 		local := filepath.FromSlash(f.Name)
 		if !filepath.IsLocal(local) || path.Clean(f.Name) != f.Name || strings.ContainsAny(f.Name, "\\\x00") || f.Size < 0 || names[f.Name] {
 			return fmt.Errorf("%s: %.200q (%d bytes) cannot be a file", manifestName, f.Name, f.Size)
 		}
 		if f.Size > left {
-			return fmt.Errorf("%s lists more than %d bytes", manifestName, int64(mostBytes))
+			return fmt.Errorf("%s lists more than %d bytes", manifestName, int64(maxBytes))
 		}
 		left -= f.Size
 		names[f.Name] = true

@@ -185,7 +185,7 @@ func TestRefused(t *testing.T) {
 		"an unknown field":      {archive(t, map[string]any{"format": 1, "kind": "up", "other": 1}, x), "unknown field"},
 		"no files":              {archive(t, but(func(m *Manifest) { m.Files = nil }), x), "lists 0 files"},
 		"a file twice":          {archive(t, but(func(m *Manifest) { m.Files = []File{one, one} }), x, x), "cannot be a file"},
-		"terabytes":             {archive(t, but(func(m *Manifest) { m.Files = []File{one, {Name: "b", Size: mostBytes}} }), x), "more than 17179869184 bytes"},
+		"terabytes":             {archive(t, but(func(m *Manifest) { m.Files = []File{one, {Name: "b", Size: maxBytes}} }), x), "more than 17179869184 bytes"},
 		"more than can be":      {archive(t, but(func(m *Manifest) { m.Files = []File{{Name: "a", Size: 1<<63 - 1}, {Name: "b", Size: 1<<63 - 1}} }), x), "more than 17179869184 bytes"},
 		"a negative size":       {archive(t, but(func(m *Manifest) { m.Files[0].Size = -1 }), x), "cannot be a file"},
 		"out of the folder":     {archive(t, named("../a"), member{name: "../a", content: "x"}), "cannot be a file"},

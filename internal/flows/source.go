@@ -1,7 +1,7 @@
 package flows
 
-// mostProblems is how many problems of one file a report keeps; the rest is counted.
-const mostProblems = 5
+// maxProblems is how many problems of one file a report keeps; the rest is counted.
+const maxProblems = 5
 
 // Report says what was read of one file of a flow log.
 type Report struct {
@@ -19,7 +19,7 @@ type Report struct {
 // Leave counts a line that is left out, with its place in the file and the reason.
 func (r *Report) Leave(place string, err error) {
 	r.Bad++
-	if len(r.Problems) < mostProblems {
+	if len(r.Problems) < maxProblems {
 		r.Problems = append(r.Problems, place+": "+err.Error())
 	}
 }

@@ -12,10 +12,10 @@ import (
 )
 
 const (
-	// mostAuthors bounds the changes of one namespace that were admitted and not yet seen; with
-	// more, the oldest go. mostNamespaces bounds the namespaces.
-	mostAuthors    = 128
-	mostNamespaces = 1024
+	// maxAuthors bounds the changes of one namespace that were admitted and not yet seen; with
+	// more, the oldest go. maxNamespaces bounds the namespaces.
+	maxAuthors    = 128
+	maxNamespaces = 1024
 )
 
 // admitted names a version of an object as admission sees it.
@@ -61,8 +61,8 @@ func (a *Authors) Admitted(group, resource string, object []byte, user string) {
 	if err != nil {
 		return
 	}
-	if len(user) > messageMost {
-		user = user[:messageMost-3] + "..."
+	if len(user) > maxMessage {
+		user = user[:maxMessage-3] + "..."
 	}
 	a.put(o.GetNamespace(), admitted{o.GetUID(), c.hash}, v1alpha1.RevisionAuthor{User: cut(user), Manager: lastManager(o)})
 }
@@ -79,8 +79,8 @@ func (a *Authors) Deleted(group, resource string, object []byte, user string) {
 	if err := json.Unmarshal(object, &o); err != nil || o.UID == "" {
 		return
 	}
-	if len(user) > messageMost {
-		user = user[:messageMost-3] + "..."
+	if len(user) > maxMessage {
+		user = user[:maxMessage-3] + "..."
 	}
 	a.put(o.Namespace, admitted{o.UID, deletion}, v1alpha1.RevisionAuthor{User: cut(user)})
 }
@@ -90,7 +90,7 @@ func (a *Authors) put(namespace string, key admitted, author v1alpha1.RevisionAu
 	defer a.mu.Unlock()
 	ring := a.namespaces[namespace]
 	if ring == nil {
-		if len(a.namespaces) >= mostNamespaces {
+		if len(a.namespaces) >= maxNamespaces {
 			for other := range a.namespaces { // any: those who fill this up are not worth an order
 				delete(a.namespaces, other)
 				break
@@ -103,7 +103,7 @@ func (a *Authors) put(namespace string, key admitted, author v1alpha1.RevisionAu
 		ring.order = append(ring.order, key)
 	}
 	ring.known[key] = author
-	for len(ring.order) > mostAuthors {
+	for len(ring.order) > maxAuthors {
 		delete(ring.known, ring.order[0])
 		ring.order = append(ring.order[:0:0], ring.order[1:]...)
 	}

@@ -26,12 +26,12 @@ import (
 const ours = "nephele.io/"
 
 const (
-	// plainMost is how long a content may be that is kept as it is, and keptMost how long,
+	// maxPlain is how long a content may be that is kept as it is, and maxKept how long,
 	// compressed, one that is kept at all.
-	plainMost = 8 << 10
-	keptMost  = 256 << 10
-	// unpackedMost bounds what is unpacked of one.
-	unpackedMost = 8 << 20
+	maxPlain = 8 << 10
+	maxKept  = 256 << 10
+	// maxUnpacked bounds what is unpacked of one.
+	maxUnpacked = 8 << 20
 )
 
 // kind is one kind of objects that have a history.
@@ -136,7 +136,7 @@ func (k kind) contentOf(o client.Object) (content, error) {
 // size remains.
 func pack(c content, into *v1alpha1.RevisionSpec) error {
 	into.Hash, into.Size = c.hash, int64(len(c.json))
-	if len(c.json) <= plainMost {
+	if len(c.json) <= maxPlain {
 		into.Content = string(c.json)
 		return nil
 	}
@@ -146,7 +146,7 @@ func pack(c content, into *v1alpha1.RevisionSpec) error {
 	if err := errors.Join(err, z.Close()); err != nil {
 		return fmt.Errorf("compress a revision: %w", err)
 	}
-	if b.Len() <= keptMost {
+	if b.Len() <= maxKept {
 		into.Compressed = base64.StdEncoding.EncodeToString(b.Bytes())
 	}
 	return nil
@@ -165,11 +165,11 @@ func Content(s *v1alpha1.RevisionSpec) (*unstructured.Unstructured, error) {
 		if err != nil {
 			return nil, fmt.Errorf("the content cannot be unpacked: %w", err)
 		}
-		if text, err = io.ReadAll(io.LimitReader(z, unpackedMost+1)); err != nil {
+		if text, err = io.ReadAll(io.LimitReader(z, maxUnpacked+1)); err != nil {
 			return nil, fmt.Errorf("the content cannot be unpacked: %w", err)
 		}
-		if len(text) > unpackedMost {
-			return nil, fmt.Errorf("the content is larger than %d bytes", unpackedMost)
+		if len(text) > maxUnpacked {
+			return nil, fmt.Errorf("the content is larger than %d bytes", maxUnpacked)
 		}
 	}
 	o := &unstructured.Unstructured{}

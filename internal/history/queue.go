@@ -17,12 +17,12 @@ const (
 	// pause.
 	burst = 5
 	pause = 30 * time.Second
-	// mostVersions is how many versions of one object wait. Of more, those in between are not
+	// maxVersions is how many versions of one object wait. Of more, those in between are not
 	// recorded apart.
-	mostVersions = 4
-	// mostDeleted is how many objects that are gone wait in one namespace; with more, the deletions
+	maxVersions = 4
+	// maxDeleted is how many objects that are gone wait in one namespace; with more, the deletions
 	// of some are not recorded.
-	mostDeleted = 2000
+	maxDeleted = 2000
 )
 
 // version is an object as it was at a time. It must not be modified: it is that of a cache.
@@ -55,7 +55,7 @@ type subject struct {
 
 // push adds a version that is to be recorded.
 func (s *subject) push(v version) {
-	if n := len(s.versions); n >= mostVersions {
+	if n := len(s.versions); n >= maxVersions {
 		v.merged += s.versions[n-1].merged + 1
 		s.versions = s.versions[:n-1]
 	}

@@ -147,7 +147,7 @@ func (r *Recorder) Deleted(o client.Object) {
 		return
 	}
 	ns := o.GetNamespace()
-	if r.queue.deleted[ns] >= mostDeleted {
+	if r.queue.deleted[ns] >= maxDeleted {
 		r.Metrics.lost()
 		delete(r.subjects, s.uid)
 		r.unburied = true // told later, if there is any history of it

@@ -479,7 +479,7 @@ func TestAuthors(t *testing.T) {
 	if a := b.revision("shop", "netpol-k-1").Spec.Author; a.User != "" || a.Manager != "helm" {
 		t.Errorf("author %+v", a)
 	}
-	for i := range 100 * mostAuthors {
+	for i := range 100 * maxAuthors {
 		o := policyAt(fmt.Sprint("ns", i%5), "p", 1, float64(i))
 		b.Authors.Admitted("crd.antrea.io", "networkpolicies", asJSON(o), strings.Repeat("x", 1<<16))
 	}
@@ -547,13 +547,13 @@ func TestFailures(t *testing.T) {
 		b.Changed(policyAt("shop", "p", int64(i+1), float64(i+1)))
 	}
 	b.run(time.Minute)
-	if n := len(b.subjects["uid-shop-p"].versions); n > mostVersions {
+	if n := len(b.subjects["uid-shop-p"].versions); n > maxVersions {
 		t.Errorf("%d versions wait", n)
 	}
 	b.broken = nil
 	b.run(3 * time.Minute)
 	got := b.revisions()
-	if len(got) == 0 || len(got) > mostVersions {
+	if len(got) == 0 || len(got) > maxVersions {
 		t.Fatalf("recorded: %v", got)
 	}
 	if l := b.revision("shop", fmt.Sprintf("annp-p-%d", len(got))); !strings.Contains(l.Spec.Content, `"priority":1000`) {

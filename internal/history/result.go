@@ -15,10 +15,10 @@ import (
 )
 
 const (
-	// mostAccounts and mostCallNames bound what is told of calls, messageMost the length of texts.
-	mostAccounts  = 32
-	mostCallNames = 16
-	messageMost   = 1024
+	// maxAccounts and maxCallNames bound what is told of calls, maxMessage the length of texts.
+	maxAccounts  = 32
+	maxCallNames = 16
+	maxMessage   = 1024
 )
 
 // result is what the status of an object says.
@@ -94,8 +94,8 @@ func (r result) bounded() result {
 // cut makes a text one line of what can be printed, of bounded length.
 func cut(text string) string {
 	text = strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 }), " ")
-	if len(text) > messageMost {
-		text = text[:messageMost-3] + "..."
+	if len(text) > maxMessage {
+		text = text[:maxMessage-3] + "..."
 	}
 	return strings.ToValidUTF8(text, "")
 }
@@ -107,7 +107,7 @@ type calls map[string]*v1alpha1.RevisionAccount
 func (c calls) add(account, name, failure string) {
 	a := c[account]
 	if a == nil {
-		if len(c) >= mostAccounts {
+		if len(c) >= maxAccounts {
 			return
 		}
 		a = &v1alpha1.RevisionAccount{Account: account, Calls: map[string]int64{}}
@@ -118,7 +118,7 @@ func (c calls) add(account, name, failure string) {
 		a.LastError = cut(name + ": " + failure)
 		return
 	}
-	if _, known := a.Calls[name]; !known && len(a.Calls) >= mostCallNames {
+	if _, known := a.Calls[name]; !known && len(a.Calls) >= maxCallNames {
 		name = "others"
 	}
 	if a.Calls == nil {

@@ -267,14 +267,14 @@ func (l *loader) object(at Position, n *yamlv3.Node, offset int, raw []byte) {
 	l.take(d, gvk, raw)
 }
 
-// mostNested is how many lists may be in one another. Each is read anew for its items.
-const mostNested = 4
+// maxNested is how many lists may be in one another. Each is read anew for its items.
+const maxNested = 4
 
 // list reads the items of a list. In the answer of an API server they do not say again of which
 // kind they are, which that of the list says.
 func (l *loader) list(at Position, n *yamlv3.Node, offset int, raw []byte, of head) {
-	if l.nested == mostNested {
-		l.fault(at, nil, "items", fmt.Sprintf("there are more than %d lists in one another", mostNested))
+	if l.nested == maxNested {
+		l.fault(at, nil, "items", fmt.Sprintf("there are more than %d lists in one another", maxNested))
 		return
 	}
 	l.nested++

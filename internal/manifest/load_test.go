@@ -12,10 +12,10 @@ func TestListsInOneAnother(t *testing.T) {
 		return strings.Repeat(`{"apiVersion":"v1","kind":"List","items":[`, n) +
 			`{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"a"}}` + strings.Repeat("]}", n)
 	}
-	if set, err := Parse("in", []byte(nested(mostNested)), 0); err != nil || len(set.Documents) != 1 {
+	if set, err := Parse("in", []byte(nested(maxNested)), 0); err != nil || len(set.Documents) != 1 {
 		t.Errorf("%v, %v", set, err)
 	}
-	if _, err := Parse("in", []byte(nested(mostNested+1)), 0); err == nil || !strings.Contains(err.Error(), "lists in one another") {
+	if _, err := Parse("in", []byte(nested(maxNested+1)), 0); err == nil || !strings.Contains(err.Error(), "lists in one another") {
 		t.Errorf("%v", err)
 	}
 }

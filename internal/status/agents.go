@@ -13,8 +13,8 @@ import (
 	"github.com/nephele-io/nephele/internal/agentinfo"
 )
 
-// mostAgents bounds the agents that are listed.
-const mostAgents = 20
+// maxAgents bounds the agents that are listed.
+const maxAgents = 20
 
 // Agents counts the agents on hosts and Nodes.
 type Agents struct {
@@ -57,9 +57,9 @@ func (g *gathering) agents(ctx context.Context) {
 	slices.SortFunc(all.Wrong, func(a, b Agent) int {
 		return cmp.Or(heard(a).Compare(heard(b)), cmp.Compare(a.Name, b.Name))
 	})
-	if more := len(all.Wrong) - mostAgents; more > 0 {
+	if more := len(all.Wrong) - maxAgents; more > 0 {
 		g.attend("agents", "Unhealthy", fmt.Sprintf("%d more agents are not well", more), "kubectl get antreaagentinfos")
-		all.Wrong = all.Wrong[:mostAgents]
+		all.Wrong = all.Wrong[:maxAgents]
 	}
 	for _, a := range all.Wrong {
 		about := "agent " + a.Name

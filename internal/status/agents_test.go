@@ -65,10 +65,10 @@ func TestManyAgents(t *testing.T) {
 	never.AgentConditions = nil
 	never.CreationTimestamp = metav1.NewTime(noon.Add(-time.Hour))
 	r := collect(t, append(objects, never))
-	if r.Agents.Total != 26 || len(r.Agents.Wrong) != mostAgents || r.Agents.Wrong[0].Name != "never" || r.Agents.Wrong[1].Name != "h24" {
+	if r.Agents.Total != 26 || len(r.Agents.Wrong) != maxAgents || r.Agents.Wrong[0].Name != "never" || r.Agents.Wrong[1].Name != "h24" {
 		t.Errorf("%d: %+v", r.Agents.Total, r.Agents.Wrong)
 	}
-	if len(r.Attention) != mostAgents+1 {
+	if len(r.Attention) != maxAgents+1 {
 		t.Errorf("%d findings", len(r.Attention))
 	}
 }

@@ -52,8 +52,8 @@ type Membership struct {
 	Policies  int32        `json:"policies"`
 }
 
-// mostWrongPolicies is how many policies are named of one cluster.
-const mostWrongPolicies = 20
+// maxWrongPolicies is how many policies are named of one cluster.
+const maxWrongPolicies = 20
 
 // elsewhere notes how far a policy is in the clusters that it is for.
 func (g *gathering) elsewhere(name string, generation int64, in []v1beta1.ClusterRealization) {
@@ -72,7 +72,7 @@ func (g *gathering) elsewhere(name string, generation int64, in []v1beta1.Cluste
 		}
 		c.Policies[phase]++
 		if (phase == Failed || r.Reason != "") && r.Reason != setv1alpha1.ReasonSyncing && r.Reason != setv1alpha1.ReasonNotHeard && r.Reason != setv1alpha1.ReasonNotJoined &&
-			len(c.Wrong) < mostWrongPolicies {
+			len(c.Wrong) < maxWrongPolicies {
 			c.Wrong = append(c.Wrong, ClusterPolicy{Policy: name, Phase: phase, Reason: r.Reason, Message: r.Message})
 		}
 	}

@@ -26,10 +26,10 @@ import (
 const (
 	// page is how many objects are read at a time.
 	page = 500
-	// mostRefusals is how many refused policies are listed.
-	mostRefusals = 20
-	// mostGlass is how many VMs and services with break-glass are named.
-	mostGlass = 10
+	// maxRefusals is how many refused policies are listed.
+	maxRefusals = 20
+	// maxGlass is how many VMs and services with break-glass are named.
+	maxGlass = 10
 	// lease is where the process that works is told.
 	leaseNamespace, leaseName = "kube-system", "nephele-controller"
 	// controllerInfo is what the process that computes policies tells of itself.
@@ -83,10 +83,10 @@ type gathering struct {
 	inClusters map[string]*Cluster
 	// most is the most groups on one interface, by account.
 	most map[string]int
-	// glass are VMs and services with break-glass, up to mostGlass, and broken counts them all.
+	// glass are VMs and services with break-glass, up to maxGlass, and broken counts them all.
 	glass  []string
 	broken int
-	// ends are the commands that end it, of the objects that ask for it, up to mostGlass.
+	// ends are the commands that end it, of the objects that ask for it, up to maxGlass.
 	ends []string
 	// underWay says that something is not done yet.
 	underWay bool
@@ -147,14 +147,14 @@ func (g *gathering) mode(name, mode string, until *metav1.Time) {
 	if mode != string(cloudv1.ModeBreakGlass) {
 		return
 	}
-	if g.broken++; len(g.glass) < mostGlass {
+	if g.broken++; len(g.glass) < maxGlass {
 		g.glass = append(g.glass, name+g.left(until))
 	}
 }
 
 // asked notes what ends the break-glass that an object asks for.
 func (g *gathering) asked(o client.Object, flags string) {
-	if _, is := o.GetAnnotations()[cloudv1.AnnotationBreakGlass]; is && len(g.ends) < mostGlass {
+	if _, is := o.GetAnnotations()[cloudv1.AnnotationBreakGlass]; is && len(g.ends) < maxGlass {
 		g.ends = append(g.ends, "nephele release "+o.GetNamespace()+"/"+o.GetName()+flags+" --end")
 	}
 }
@@ -534,11 +534,11 @@ func (g *gathering) refused() {
 	}
 	slices.SortFunc(all, func(a, b Refusal) int { return cmp.Or(cmp.Compare(b.VMs, a.VMs), cmp.Compare(a.Policy, b.Policy)) })
 	g.report.Policies.RefusedTotal = len(all)
-	g.report.Policies.Refused = all[:min(len(all), mostRefusals)]
+	g.report.Policies.Refused = all[:min(len(all), maxRefusals)]
 	for _, r := range g.report.Policies.Refused {
 		g.attend(r.Policy, "Refused", fmt.Sprintf("refused on %d VMs, for example %s: %s", r.VMs, r.VM, r.Message), "")
 	}
-	if more := len(all) - mostRefusals; more > 0 {
+	if more := len(all) - maxRefusals; more > 0 {
 		g.attend("policies", "Refused", fmt.Sprintf("%d more policies are refused", more), "")
 	}
 }

@@ -25,8 +25,8 @@ const (
 // HubPause is how often at least that is told.
 const HubPause = time.Minute
 
-// mostHubProcesses bounds what is read of it.
-const mostHubProcesses = 20
+// maxHubProcesses bounds what is read of it.
+const maxHubProcesses = 20
 
 // HubProcesses are the processes that are one hub on one database.
 type HubProcesses struct {
@@ -90,8 +90,8 @@ func readHub(text string) (*HubProcesses, error) {
 	if err := json.Unmarshal([]byte(text), &h); err != nil {
 		return nil, err
 	}
-	if len(h.Processes) == 0 || len(h.Processes) > mostHubProcesses {
-		return nil, fmt.Errorf("%d processes, want 1 to %d", len(h.Processes), mostHubProcesses)
+	if len(h.Processes) == 0 || len(h.Processes) > maxHubProcesses {
+		return nil, fmt.Errorf("%d processes, want 1 to %d", len(h.Processes), maxHubProcesses)
 	}
 	for _, p := range h.Processes {
 		if len(p.Name)+len(p.Peer) > 300 {

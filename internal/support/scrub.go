@@ -71,7 +71,7 @@ var keptAnnotations = []string{"nephele.io/", "deployment.kubernetes.io/"}
 
 // value removes secrets from a value of JSON, which it may change. Of objects of Kubernetes it
 // leaves out what nobody needs.
-func (s *scrubber) value(v any) any { return (&unpacker{s, packedMost}).value(v) }
+func (s *scrubber) value(v any) any { return (&unpacker{s, maxPacked}).value(v) }
 
 // unpacker removes secrets from one value.
 type unpacker struct {
@@ -127,8 +127,8 @@ func (s *unpacker) value(v any) any {
 	return v
 }
 
-// packedMost bounds what is unpacked of one value, with what is packed within what was unpacked.
-const packedMost = 4 << 20
+// maxPacked bounds what is unpacked of one value, with what is packed within what was unpacked.
+const maxPacked = 4 << 20
 
 // packed removes secrets from a text, also where it is packed (gzip in base64, as long policies are
 // in their revisions): it is given unpacked then. What cannot be looked into is left out.

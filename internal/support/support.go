@@ -33,9 +33,9 @@ import (
 const (
 	// page is how many objects are read at a time.
 	page = 500
-	// mostOfKind bounds the objects of one kind, and mostOfFile what is kept of one text: its end.
-	mostOfKind = 20_000
-	mostOfFile = 4 << 20
+	// maxOfKind bounds the objects of one kind, and maxOfFile what is kept of one text: its end.
+	maxOfKind = 20_000
+	maxOfFile = 4 << 20
 )
 
 // Source is a text that goes into the bundle.
@@ -189,7 +189,7 @@ func (b *bundle) objects(ctx context.Context, k schema.GroupVersionKind) error {
 			if err != nil {
 				return fmt.Errorf("write %s: %w", name, err)
 			}
-			if count++; count > mostOfKind || int64(text.Len()+len(line)) >= b.left {
+			if count++; count > maxOfKind || int64(text.Len()+len(line)) >= b.left {
 				b.leave(name, "the bundle would become too large; the first objects are there")
 				return b.file(name, text.Bytes())
 			}
@@ -214,7 +214,7 @@ func (b *bundle) source(ctx context.Context, s Source) error {
 		return nil
 	}
 	defer r.Close()
-	most := int(min(mostOfFile, max(b.left-1, 0)))
+	most := int(min(maxOfFile, max(b.left-1, 0)))
 	if s.Head {
 		return b.head(s.Name, r, most)
 	}

@@ -214,8 +214,8 @@ func TestPackedIsScrubbed(t *testing.T) {
 		"packed twice":     {pack(`{"a":"` + whole + `"}`), "visible"},
 		"text":             {pack("password=" + secret + "\nvisible line"), "visible line"},
 		"cut":              {whole[:len(whole)/8*4], removed},
-		"too large":        {pack(strings.Repeat("x", packedMost) + " password=" + secret), removed},
-		"bomb":             {pack(`["visible"` + strings.Repeat(`,"`+pack(strings.Repeat("x", packedMost/10))+`"`, 100) + `]`), removed},
+		"too large":        {pack(strings.Repeat("x", maxPacked) + " password=" + secret), removed},
+		"bomb":             {pack(`["visible"` + strings.Repeat(`,"`+pack(strings.Repeat("x", maxPacked/10))+`"`, 100) + `]`), removed},
 		"address of Azure": {"https://a.blob.example.com/c?sv=1&sig=" + secret + "%3D&visible=1", "visible=1"},
 		"of Google":        {"https://a.example.com/c?visible=1&X-Goog-Signature=" + secret, "visible=1"},
 		"in JSON":          {`{"u":"https://a.example.com/c?visible=1\u0026sig=` + secret + `"}`, "visible=1"},
@@ -229,7 +229,7 @@ func TestPackedIsScrubbed(t *testing.T) {
 		if strings.Contains(string(got), secret) || !strings.Contains(string(got), c.shown) {
 			t.Errorf("%s: %.300s", name, got)
 		}
-		if len(got) > packedMost+1<<20 {
+		if len(got) > maxPacked+1<<20 {
 			t.Errorf("%s: %d bytes", name, len(got))
 		}
 		if strings.Contains(string(got), "H4sIA") {

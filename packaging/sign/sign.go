@@ -73,8 +73,8 @@ type sealed struct {
 	Ciphertext []byte
 }
 
-// mostMemory bounds what scrypt is asked to take: 128 * N * r bytes.
-const mostMemory = 1 << 30
+// maxMemory bounds what scrypt is asked to take: 128 * N * r bytes.
+const maxMemory = 1 << 30
 
 func decrypt(text, password []byte) ([]byte, error) {
 	var s sealed
@@ -85,7 +85,7 @@ func decrypt(text, password []byte) ([]byte, error) {
 	if s.KDF.Name != "scrypt" || s.Cipher.Name != "nacl/secretbox" || len(s.Cipher.Nonce) != 24 {
 		return nil, fmt.Errorf("the key is encrypted with %.20q and %.20q: want scrypt and nacl/secretbox", s.KDF.Name, s.Cipher.Name)
 	}
-	if p.N < 2 || p.R < 1 || p.P < 1 || p.P > 16 || p.N > mostMemory/128/p.R {
+	if p.N < 2 || p.R < 1 || p.P < 1 || p.P > 16 || p.N > maxMemory/128/p.R {
 		return nil, fmt.Errorf("the key is encrypted with N=%d, r=%d, p=%d, which is too much or too little", p.N, p.R, p.P)
 	}
 	derived, err := scrypt.Key(password, s.KDF.Salt, p.N, p.R, p.P, 32)

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// mostExposure is what systemd may rate the unit at, from 0, nothing, to 10, everything.
-const mostExposure = "20" // in tenths
+// maxExposure is what systemd may rate the unit at, from 0, nothing, to 10, everything.
+const maxExposure = "20" // in tenths
 
 // TestHardening: the unit of "nephele up" is confined, as systemd itself judges it.
 func TestHardening(t *testing.T) {
@@ -16,7 +16,7 @@ func TestHardening(t *testing.T) {
 	if err != nil {
 		t.Skip("systemd-analyze is not here")
 	}
-	out, err := exec.CommandContext(t.Context(), analyze, "security", "--offline=true", "--threshold="+mostExposure, "--no-pager", "nephele-up.service").CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), analyze, "security", "--offline=true", "--threshold="+maxExposure, "--no-pager", "nephele-up.service").CombinedOutput()
 	rated := regexp.MustCompile(`Overall exposure level for nephele-up.service: (\S+)`).FindSubmatch(out)
 	if err != nil || rated == nil {
 		t.Fatalf("%v\n%s", err, out)

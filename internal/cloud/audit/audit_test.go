@@ -179,7 +179,7 @@ func TestStrangers(t *testing.T) {
 		if err := json.Unmarshal([]byte(text), &l); err != nil {
 			t.Fatal(err)
 		}
-		if l.Policies[mostPolicies] != "and 99980 more" || len(l.Before.Tags) != mostListed {
+		if l.Policies[maxPolicies] != "and 99980 more" || len(l.Before.Tags) != maxListed {
 			t.Errorf("%d policies, %d tags", len(l.Policies), len(l.Before.Tags))
 		}
 	}

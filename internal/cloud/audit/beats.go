@@ -11,9 +11,9 @@ import (
 const (
 	// countBeats is how often it is told how many heartbeats there were.
 	countBeats = time.Hour
-	// mostPulses bounds how many kinds of heartbeats are known. What is beyond has lines as any
+	// maxPulses bounds how many kinds of heartbeats are known. What is beyond has lines as any
 	// other call.
-	mostPulses = 10_000
+	maxPulses = 10_000
 )
 
 // A heartbeat is a call that does nothing but write the mark of a running instance,
@@ -72,7 +72,7 @@ func (r *Record) leftOut(beat string, l line, quiet bool) (out bool, before int)
 	p := r.pulses[beat]
 	if p == nil {
 		r.forget(l.Time)
-		if len(r.pulses) >= mostPulses {
+		if len(r.pulses) >= maxPulses {
 			return false, 0
 		}
 		p = &pulse{}

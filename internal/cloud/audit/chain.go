@@ -136,8 +136,8 @@ func files(file string) ([]string, error) {
 // rotated tells the names of old files.
 var rotated = regexp.MustCompile(`-\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d\.\d{3}\.`)
 
-// mostLine bounds one line. Calls are cut to far less; see mostListed.
-const mostLine = 16 << 20
+// maxLine bounds one line. Calls are cut to far less; see maxListed.
+const maxLine = 16 << 20
 
 // lastLine is the last line of a file that has an end; nil if there is none.
 func lastLine(name string) ([]byte, error) {
@@ -162,7 +162,7 @@ func lastLine(name string) ([]byte, error) {
 				return tail[begin+1 : end], nil
 			}
 		}
-		if start == 0 || take > 2*mostLine {
+		if start == 0 || take > 2*maxLine {
 			return nil, nil
 		}
 	}

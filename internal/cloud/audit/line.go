@@ -57,8 +57,8 @@ type line struct {
 // Where lists are cut. A call names no more objects, groups and rules than the quotas of the cloud
 // and our own batches let it; this is for what nobody has thought of.
 const (
-	mostPolicies = 20
-	mostListed   = 2000
+	maxPolicies = 20
+	maxListed   = 2000
 )
 
 func newLine(c cloud.Call) line {
@@ -67,8 +67,8 @@ func newLine(c cloud.Call) line {
 	}
 	return line{
 		Account: cloud.Words(c.Account), Owner: cloud.Words(c.OwnerID), Region: cloud.Words(c.Region), Call: cloud.Words(c.Name),
-		Objects: words(c.Objects, mostListed), Before: clean(c.Before), After: clean(c.After),
-		Policies: words(c.Policies, mostPolicies), Reason: cloud.Words(c.Reason), By: words(c.By, mostPolicies),
+		Objects: words(c.Objects, maxListed), Before: clean(c.Before), After: clean(c.After),
+		Policies: words(c.Policies, maxPolicies), Reason: cloud.Words(c.Reason), By: words(c.By, maxPolicies),
 	}
 }
 
@@ -108,11 +108,11 @@ func clean(s cloud.State) *cloud.State {
 	if s.Name == "" && len(s.Groups)+len(s.Rules)+len(s.Tags) == 0 {
 		return nil
 	}
-	out := &cloud.State{Name: cloud.Words(s.Name), Groups: words(s.Groups, mostListed), Rules: words(s.Rules, mostListed)}
+	out := &cloud.State{Name: cloud.Words(s.Name), Groups: words(s.Groups, maxListed), Rules: words(s.Rules, maxListed)}
 	if len(s.Tags) > 0 {
 		out.Tags = map[string]map[string]string{}
 	}
-	left := mostListed
+	left := maxListed
 	for _, id := range slices.Sorted(maps.Keys(s.Tags)) {
 		tags := map[string]string{}
 		for _, k := range slices.Sorted(maps.Keys(s.Tags[id])) {

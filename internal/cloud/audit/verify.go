@@ -296,8 +296,8 @@ func eachLine(from io.Reader, each func(n int, text []byte, whole bool)) error {
 		for {
 			part, err := r.ReadSlice('\n')
 			text = append(text, part...)
-			if len(text) > mostLine {
-				return fmt.Errorf("line %d has more than %d bytes", n, mostLine)
+			if len(text) > maxLine {
+				return fmt.Errorf("line %d has more than %d bytes", n, maxLine)
 			}
 			if err == nil || errors.Is(err, io.EOF) {
 				break

@@ -37,9 +37,9 @@ const (
 	// The wait after a failed attempt doubles from firstListenWait to lastListenWait.
 	firstListenWait = time.Second
 	lastListenWait  = time.Minute
-	// leastListenWait is between two attempts, whatever the first one brought: a queue that never
+	// minListenWait is between two attempts, whatever the first one brought: a queue that never
 	// lets us wait must not keep us busy.
-	leastListenWait = 100 * time.Millisecond
+	minListenWait = 100 * time.Millisecond
 	// ownListenWait is the same after messages about nothing but calls of our own, if there were no
 	// more: while a large change runs there are some for each call, one by one. So long at most
 	// does news wait behind them.
@@ -141,7 +141,7 @@ func (l *listening) run(ctx context.Context) {
 // message that we do not understand is deleted as well, for it will never be. It says how long not
 // to listen then.
 func (l *listening) once(ctx context.Context) (pause time.Duration, err error) {
-	pause = leastListenWait
+	pause = minListenWait
 	if l.us.account == "" {
 		if l.us, err = l.p.identity(ctx); err != nil {
 			return pause, err

@@ -27,9 +27,9 @@ type spellings struct {
 	groups map[string]string
 }
 
-// mostSpellings bounds how many ids are remembered of one interface: what it holds, and what it
+// maxSpellings bounds how many ids are remembered of one interface: what it holds, and what it
 // held before somebody changed that or what it remembers.
-const mostSpellings = 4
+const maxSpellings = 4
 
 // learn takes what a region shows.
 func (s *spellings) learn(w *world) {
@@ -51,7 +51,7 @@ func (s *spellings) learn(w *world) {
 				continue
 			}
 			known := append(s.held[key], id)
-			s.held[key] = known[max(0, len(known)-mostSpellings):]
+			s.held[key] = known[max(0, len(known)-maxSpellings):]
 		}
 	}
 }

@@ -24,7 +24,7 @@ const (
 	storageScope   = "https://storage.azure.com/.default"
 	callList       = "Microsoft.Storage/storageAccounts/blobServices/containers/blobs/read"
 	blobPage       = "1000"
-	mostBlobPages  = 100
+	maxBlobPages   = 100
 	longestBlob    = 1024
 	// listingBytes bounds a page of a listing.
 	listingBytes = 16 << 20
@@ -110,8 +110,8 @@ func (a *Account) Objects(ctx context.Context, at cloud.Bucket, prefix, page str
 // Folders implements cloud.FolderLister.
 func (a *Account) Folders(ctx context.Context, at cloud.Bucket, prefix string) (out []string, err error) {
 	for page, pages := "", 0; page != "" || pages == 0; pages++ {
-		if pages == mostBlobPages {
-			return nil, &cloud.Error{Class: cloud.Terminal, Call: callList, Err: &cloud.BoundError{What: "the listing takes", Bound: mostBlobPages, Unit: "pages"}}
+		if pages == maxBlobPages {
+			return nil, &cloud.Error{Class: cloud.Terminal, Call: callList, Err: &cloud.BoundError{What: "the listing takes", Bound: maxBlobPages, Unit: "pages"}}
 		}
 		list, err := a.listBlobs(ctx, at, prefix, "/", page)
 		if err != nil {

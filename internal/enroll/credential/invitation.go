@@ -83,8 +83,8 @@ func ParseInvitation(text string) (Invitation, error) {
 	return Invitation{Host: host, Secret: parts[1], Authority: parts[2], Server: server}, nil
 }
 
-// mostServers is how many addresses of a hub a token has.
-const mostServers = 8
+// maxServers is how many addresses of a hub a token has.
+const maxServers = 8
 
 // ParseClusterInvitation reads a token of nephele cluster token. Its errors do not repeat the
 // secret.
@@ -110,8 +110,8 @@ func ParseClusterInvitation(text string) (Invitation, error) {
 // CheckServers fails unless a text is HOST:PORT, or several of that with commas between them.
 func CheckServers(text string) error {
 	servers := strings.Split(text, ",")
-	if len(servers) > mostServers {
-		return fmt.Errorf("%d addresses, want at most %d", len(servers), mostServers)
+	if len(servers) > maxServers {
+		return fmt.Errorf("%d addresses, want at most %d", len(servers), maxServers)
 	}
 	for _, s := range servers {
 		host, port, err := net.SplitHostPort(s)

@@ -36,11 +36,11 @@ const (
 
 const (
 	// joinLimit bounds a request for a certificate, dialLimit the wait for a connection, so that
-	// one of several addresses does not use up all of it, and mostAnswer what is read of its
+	// one of several addresses does not use up all of it, and maxAnswer what is read of its
 	// answer, in bytes.
-	joinLimit  = 30 * time.Second
-	dialLimit  = 10 * time.Second
-	mostAnswer = 64 << 10
+	joinLimit = 30 * time.Second
+	dialLimit = 10 * time.Second
+	maxAnswer = 64 << 10
 )
 
 // ErrNotYet is wrapped by errors of requests that may succeed later as they are.
@@ -158,7 +158,7 @@ func ask(ctx context.Context, c *http.Client, server, path string, asked Asked) 
 		return Papers{}, fmt.Errorf("ask for a certificate: %w", err)
 	}
 	defer func() { _ = response.Body.Close() }()
-	text, err := io.ReadAll(io.LimitReader(response.Body, mostAnswer))
+	text, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
 	if err != nil {
 		return Papers{}, fmt.Errorf("ask for a certificate: %w", err)
 	}

@@ -57,7 +57,7 @@ func TestAzure(t *testing.T) {
 		"another cloud":     {text, "metadata.azure.us", own, now, "not for metadata.azure.us"},
 		"too early":         {text, metadataName, own, now.AddDate(0, -7, 0), "not yet valid"},
 		"too late":          {text, metadataName, own, now.AddDate(0, 7, 0), "expired"},
-		"oversize":          {text + strings.Repeat("A", mostSigned), metadataName, own, now, "want 16384 at most"},
+		"oversize":          {text + strings.Repeat("A", maxSigned), metadataName, own, now, "want 16384 at most"},
 		"nothing":           {"", metadataName, own, now, ""},
 		"not Base64":        {"#", metadataName, own, now, ""},
 		"nested deeply":     {base64.StdEncoding.EncodeToString([]byte(strings.Repeat("\x30\x80", 6000))), metadataName, own, now, ""},

@@ -26,12 +26,12 @@ import (
 // The sizes of the smallest keys that are believed. AWS signs the form that is not PKCS #7 with
 // 1024 bits in older regions.
 const (
-	leastBits      = 2048 // RSA
-	leastCurveBits = 256
+	minBits      = 2048 // RSA
+	minCurveBits = 256
 )
 
-// mostSigned bounds what is read as a signature, in bytes. Those of the clouds have 4,000 at most.
-const mostSigned = 16 << 10
+// maxSigned bounds what is read as a signature, in bytes. Those of the clouds have 4,000 at most.
+const maxSigned = 16 << 10
 
 // Proof is what the metadata service of a cloud tells about the machine that asks it.
 type Proof struct {
@@ -84,8 +84,8 @@ func ParseCertificates(text string) ([]*x509.Certificate, error) {
 
 // parse reads one signature in PKCS #7, as text in Base64. It is not checked yet.
 func parse(text string) (*pkcs7.PKCS7, error) {
-	if len(text) > mostSigned {
-		return nil, fmt.Errorf("%w: %d bytes, want %d at most", ErrForged, len(text), mostSigned)
+	if len(text) > maxSigned {
+		return nil, fmt.Errorf("%w: %d bytes, want %d at most", ErrForged, len(text), maxSigned)
 	}
 	der, err := base64.StdEncoding.DecodeString(strings.TrimSpace(text)) // which leaves out ends of lines
 	if err != nil {
@@ -117,9 +117,9 @@ func signedBy(signed *pkcs7.PKCS7, certificates []*x509.Certificate) ([]byte, er
 func strong(c *x509.Certificate) bool {
 	switch key := c.PublicKey.(type) {
 	case *rsa.PublicKey:
-		return key.N.BitLen() >= leastBits
+		return key.N.BitLen() >= minBits
 	case *ecdsa.PublicKey:
-		return key.Curve.Params().BitSize >= leastCurveBits
+		return key.Curve.Params().BitSize >= minCurveBits
 	}
 	return false
 }

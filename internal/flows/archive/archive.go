@@ -32,8 +32,8 @@ import (
 const (
 	// DefaultBytes bounds all files together, unless something else is said.
 	DefaultBytes = 1 << 30
-	// mostScanned bounds the rows that are read for one question.
-	mostScanned = 10_000_000
+	// maxScanned bounds the rows that are read for one question.
+	maxScanned = 10_000_000
 	// batch is how many rows are read at once.
 	batch = 512
 	// layout is how the names of files say from and until when they reach, in UTC.
@@ -134,7 +134,7 @@ func (a *Archive) Write(entries []*live.Entry, from, until time.Time) (err error
 }
 
 func write(w io.Writer, entries []*live.Entry) error {
-	options := []parquet.WriterOption{parquet.Compression(&zstd.Codec{Level: zstd.SpeedBetterCompression}), parquet.CreatedBy("nephele", "1", ""), parquet.MaxRowsPerRowGroup(mostInGroup)}
+	options := []parquet.WriterOption{parquet.Compression(&zstd.Codec{Level: zstd.SpeedBetterCompression}), parquet.CreatedBy("nephele", "1", ""), parquet.MaxRowsPerRowGroup(maxInGroup)}
 	if list := decisionsOf(entries); list != nil {
 		text, err := packed(list)
 		if err != nil {
@@ -239,7 +239,7 @@ func (a *Archive) ScanDecided(since, until time.Time, each func(*live.Entry) boo
 	})
 }
 
-// scan reads the files of a time, of whose rows at most mostScanned are read.
+// scan reads the files of a time, of whose rows at most maxScanned are read.
 func (a *Archive) scan(since, until time.Time, read func(all []file, f *file, left *int) (more bool, err error)) (from time.Time, err error) {
 	files, err := a.files()
 	if err != nil {
@@ -249,7 +249,7 @@ func (a *Archive) scan(since, until time.Time, read func(all []file, f *file, le
 		from = files[len(files)-1].from
 	}
 	files = slices.DeleteFunc(files, func(f file) bool { return !f.until.After(since) || !f.from.Before(until) })
-	left := mostScanned
+	left := maxScanned
 	for i := range files {
 		more, err := read(files, &files[i], &left)
 		switch {
@@ -262,7 +262,7 @@ func (a *Archive) scan(since, until time.Time, read func(all []file, f *file, le
 			return from, nil
 		}
 		if left <= 0 {
-			return from, fmt.Errorf("flows on disk: more than %d entries since %s: ask for less", mostScanned, since.UTC().Format(time.RFC3339))
+			return from, fmt.Errorf("flows on disk: more than %d entries since %s: ask for less", maxScanned, since.UTC().Format(time.RFC3339))
 		}
 	}
 	return from, nil

@@ -17,11 +17,11 @@ import (
 // This file reads files column by column, as they lie there, which takes half of the time that it
 // takes to make rows of all their values first.
 
-// mostInGroup is how many rows a group of a file has, and mostDecoded bounds those of one that is
+// maxInGroup is how many rows a group of a file has, and maxDecoded bounds those of one that is
 // held by columns, at about 220 bytes each. Three groups are held at most.
 const (
-	mostInGroup = 50_000
-	mostDecoded = 100_000
+	maxInGroup = 50_000
+	maxDecoded = 100_000
 )
 
 // errOtherwise is the error for a file that cannot be read so; its rows are read one by one.
@@ -109,7 +109,7 @@ func (f *file) decode(out chan<- reading, done <-chan struct{}) {
 }
 
 func decodeGroup(g parquet.RowGroup) (out *decoded, err error) {
-	if g.NumRows() > mostDecoded {
+	if g.NumRows() > maxDecoded {
 		return nil, errOtherwise
 	}
 	out = &decoded{rows: int(g.NumRows())}

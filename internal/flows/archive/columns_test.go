@@ -17,7 +17,7 @@ import (
 // TestLayouts reads files of several groups of rows, of one group that is too large to be held, and
 // of columns without dictionaries: the same entries come of all.
 func TestLayouts(t *testing.T) {
-	entries := draw(rand.New(rand.NewPCG(3, 1)), mostDecoded+20_000, 10)
+	entries := draw(rand.New(rand.NewPCG(3, 1)), maxDecoded+20_000, 10)
 	rows := make([]row, len(entries))
 	want := int64(0)
 	for i, e := range entries {

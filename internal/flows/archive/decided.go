@@ -22,12 +22,12 @@ import (
 const (
 	// decidedKey is where it stands.
 	decidedKey = "nephele.decided"
-	// mostSums bounds the sums of a file; of one with more the rows are read.
-	mostSums = 20_000
+	// maxSums bounds the sums of a file; of one with more the rows are read.
+	maxSums = 20_000
 	// sumCost is how many rows reading one of them costs as much as.
 	sumCost = 3
-	// mostSumBytes bounds them when they are unpacked.
-	mostSumBytes = 16 << 20
+	// maxSumBytes bounds them when they are unpacked.
+	maxSumBytes = 16 << 20
 )
 
 // decider is what sums are about: rules that decided, and what says who may know.
@@ -60,7 +60,7 @@ func decisionsOf(entries []*live.Entry) []decision {
 			k.Rule.UID, k.Rule.Why = "", ""
 			i, known := at[k]
 			if !known {
-				if len(out) == mostSums {
+				if len(out) == maxSums {
 					return nil
 				}
 				i = len(out)
@@ -95,8 +95,8 @@ func unpacked(text string) (list []decision, err error) {
 	if err != nil {
 		return nil, err
 	}
-	err = json.NewDecoder(io.LimitReader(z, mostSumBytes)).Decode(&list)
-	if len(list) > mostSums {
+	err = json.NewDecoder(io.LimitReader(z, maxSumBytes)).Decode(&list)
+	if len(list) > maxSums {
 		return nil, fmt.Errorf("%d sums", len(list))
 	}
 	return list, err

@@ -45,18 +45,18 @@ const (
 	// ahead is how far ahead of our clock a record may be.
 	ahead = 5 * time.Minute
 	// The bounds of one round, and of what is remembered.
-	mostNames       = 50_000
-	mostFiles       = 500
-	mostBytes       = 256 << 20
-	mostRecords     = 5_000_000
-	mostConnections = 200_000
-	mostTries       = 3
-	// lateHours is for how many hours files that grow are looked at, mostFolders bounds how many
+	maxNames       = 50_000
+	maxFiles       = 500
+	maxBytes       = 256 << 20
+	maxRecords     = 5_000_000
+	maxConnections = 200_000
+	maxTries       = 3
+	// lateHours is for how many hours files that grow are looked at, maxFolders bounds how many
 	// flow logs and hours that are.
-	lateHours   = 3
-	mostFolders = 10_000
-	// mostLacking bounds the flow logs of which it is known what they lack.
-	mostLacking = 100
+	lateHours  = 3
+	maxFolders = 10_000
+	// maxLacking bounds the flow logs of which it is known what they lack.
+	maxLacking = 100
 )
 
 // Counts say what became of files and records since the start.
@@ -145,7 +145,7 @@ type Collector struct {
 // New returns a Collector. State is that of a former one, or nil: then only files that were written
 // not long before now are read. Own returns the addresses of an interface.
 func New(p Place, state []byte, own func(string) []netip.Addr, now time.Time) *Collector {
-	c := &Collector{Place: p, sum: flows.NewSummer(own, mostConnections), tries: map[string]int{}, lacking: map[string]Lacking{}, begun: now}
+	c := &Collector{Place: p, sum: flows.NewSummer(own, maxConnections), tries: map[string]int{}, lacking: map[string]Lacking{}, begun: now}
 	c.known = len(state) > 0 && json.Unmarshal(state, &c.state) == nil && c.state.Read != nil
 	if !c.known {
 		c.state.Read = map[string]time.Time{}
@@ -181,7 +181,7 @@ func (c *Collector) notes(o *cloud.StoredObject, lacks []string, err error) {
 	}
 	_, known := c.lacking[log]
 	switch {
-	case len(l.Fields) > 0 && (known || len(c.lacking) < mostLacking):
+	case len(l.Fields) > 0 && (known || len(c.lacking) < maxLacking):
 		c.lacking[log] = l
 	case err == nil: // another version of the same name
 		delete(c.lacking, log)
@@ -266,8 +266,8 @@ func (c *Collector) list(ctx context.Context, s cloud.Storage, now time.Time) ([
 				return nil, err
 			}
 			for _, o := range list {
-				if names++; names > mostNames {
-					return nil, fmt.Errorf("more than %d files within two days: give the account a bucket or prefix of its own", mostNames)
+				if names++; names > maxNames {
+					return nil, fmt.Errorf("more than %d files within two days: give the account a bucket or prefix of its own", maxNames)
 				}
 				if !c.Place.isLog(o.Name) {
 					continue
@@ -320,8 +320,8 @@ func (c *Collector) prefixes(ctx context.Context, s cloud.Storage, now time.Time
 			return nil, err
 		}
 		for _, l := range logs {
-			if len(out) >= mostFolders {
-				return nil, fmt.Errorf("more than %d flow logs and hours: give them a container of their own", mostFolders)
+			if len(out) >= maxFolders {
+				return nil, fmt.Errorf("more than %d flow logs and hours: give them a container of their own", maxFolders)
 			}
 			for h := range hours {
 				out = append(out, l+now.UTC().Add(-time.Duration(h)*time.Hour).Format("y=2006/m=01/d=02/h=15/"))
@@ -342,7 +342,7 @@ func (p *Place) isLog(name string) bool {
 
 // readAll reads files as far as a round has room.
 func (c *Collector) readAll(ctx context.Context, s cloud.Storage, files []cloud.StoredObject, now time.Time) error {
-	left, failed := int64(mostBytes), error(nil)
+	left, failed := int64(maxBytes), error(nil)
 	c.counts.Waiting = 0
 	unread := make(map[string]bool, len(files))
 	for i := range files {
@@ -351,7 +351,7 @@ func (c *Collector) readAll(ctx context.Context, s cloud.Storage, files []cloud.
 	maps.DeleteFunc(c.tries, func(name string, _ int) bool { return !unread[name] })
 	for i := range files {
 		o := &files[i]
-		if i >= mostFiles || o.Size > left && i > 0 {
+		if i >= maxFiles || o.Size > left && i > 0 {
 			c.counts.Waiting = int64(len(files) - i)
 			break
 		}
@@ -371,7 +371,7 @@ func (c *Collector) readAll(ctx context.Context, s cloud.Storage, files []cloud.
 				return err
 			}
 			failed = err
-			if c.tries[o.Name]++; c.tries[o.Name] >= mostTries {
+			if c.tries[o.Name]++; c.tries[o.Name] >= maxTries {
 				c.done(o, false)
 			}
 		default:
@@ -420,7 +420,7 @@ func (c *Collector) read(ctx context.Context, s cloud.Storage, o *cloud.StoredOb
 				foreign++
 			case r.Start.After(now.Add(ahead)) || now.Sub(r.Start) > window || r.End.Before(r.Start):
 				odd++
-			case added >= mostRecords:
+			case added >= maxRecords:
 				over++
 			default:
 				added++

@@ -165,14 +165,14 @@ func TestRounds(t *testing.T) {
 			}
 			take()
 			if r.IntN(10) == 0 { // when all is taken
-				for range mostTries {
+				for range maxTries {
 					now = now.Add(settled + time.Minute)
 					take()
 				}
 				restart()
 			}
 		}
-		for range mostTries {
+		for range maxTries {
 			now = now.Add(settled + time.Minute)
 			take()
 		}
@@ -181,7 +181,7 @@ func TestRounds(t *testing.T) {
 			t.Errorf("seed %d: %d connections, want %d; %+v, want %+v", seed, got, want, counted, wanted)
 		}
 		for at, n := range b.opened {
-			if n > mostTries {
+			if n > maxTries {
 				t.Errorf("%s is read %d times", at, n)
 			}
 		}
@@ -224,8 +224,8 @@ func TestManyFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if rounds != 10_000/mostFiles {
-		t.Errorf("%d rounds, want %d files in each", rounds, mostFiles)
+	if rounds != 10_000/maxFiles {
+		t.Errorf("%d rounds, want %d files in each", rounds, maxFiles)
 	}
 	b.down = errors.New("access denied")
 	if _, err := known.Round(t.Context(), b, noon); err == nil {

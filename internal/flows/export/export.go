@@ -33,16 +33,16 @@ import (
 )
 
 const (
-	// gather is how long entries are gathered, and mostTogether how many are sent together.
-	gather       = time.Second
-	mostTogether = 1000
+	// gather is how long entries are gathered, and maxTogether how many are sent together.
+	gather      = time.Second
+	maxTogether = 1000
 	// patience bounds one attempt, and rest the pause after one that failed.
-	patience             = 10 * time.Second
-	lastWords            = 2 * time.Second
-	firstRest, mostRest  = time.Second, time.Minute
-	templatesAgain       = time.Minute
-	mostAnswer           = 64 << 10
-	datagram, mostStream = 1400, 16 << 10
+	patience            = 10 * time.Second
+	lastWords           = 2 * time.Second
+	firstRest, maxRest  = time.Second, time.Minute
+	templatesAgain      = time.Minute
+	maxAnswer           = 64 << 10
+	datagram, maxStream = 1400, 16 << 10
 )
 
 // Sink is a system that takes flows.
@@ -81,7 +81,7 @@ func (e *Exporter) Run(ctx context.Context, in <-chan *live.Entry) {
 			e.last(ctx, append(batch, left(in)...))
 			return
 		case x := <-in:
-			if batch = append(batch, x); len(batch) < mostTogether {
+			if batch = append(batch, x); len(batch) < maxTogether {
 				continue
 			}
 		case <-tick.C():
@@ -111,7 +111,7 @@ func (e *Exporter) last(ctx context.Context, entries []*live.Entry) {
 	attempt, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWords)
 	defer cancel()
 	for len(entries) > 0 && attempt.Err() == nil {
-		part := entries[:min(len(entries), mostTogether)]
+		part := entries[:min(len(entries), maxTogether)]
 		refused, err := e.Sink.Send(attempt, part, e.Clock.Now())
 		if err != nil {
 			e.Log.Error(err, "The last flows are not exported", "to", e.Name, "entries", len(entries))
@@ -125,7 +125,7 @@ func (e *Exporter) last(ctx context.Context, entries []*live.Entry) {
 
 // send sends a batch until it is taken. It is false if ctx ends before.
 func (e *Exporter) send(ctx context.Context, batch []*live.Entry) bool {
-	for rest := firstRest; ; rest = min(2*rest, mostRest) {
+	for rest := firstRest; ; rest = min(2*rest, maxRest) {
 		attempt, cancel := context.WithTimeout(ctx, patience)
 		refused, err := e.Sink.Send(attempt, batch, e.Clock.Now())
 		cancel()
@@ -163,7 +163,7 @@ func NewIPFIX(to, cluster string) (*IPFIX, error) {
 	if err != nil {
 		return nil, err
 	}
-	most := mostStream
+	most := maxStream
 	if w.network == "udp" {
 		most = datagram
 	}
@@ -256,7 +256,7 @@ func (s *OTLP) Send(ctx context.Context, entries []*live.Entry, at time.Time) (i
 		return 0, err
 	}
 	defer func() { _ = answer.Body.Close() }()
-	text, err := io.ReadAll(io.LimitReader(answer.Body, mostAnswer))
+	text, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer))
 	if err != nil {
 		return 0, err
 	}

@@ -53,7 +53,7 @@ func TestRepeats(t *testing.T) {
 	clk := clocktesting.NewFakeClock(time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC))
 	s := &counter{away: true}
 	e := &Exporter{Name: "x", Sink: s, Clock: clk, Log: logr.Discard()}
-	in := make(chan *live.Entry, 5*mostTogether)
+	in := make(chan *live.Entry, 5*maxTogether)
 	var all []*live.Entry
 	add := func(n int) {
 		for range n {
@@ -84,10 +84,10 @@ func TestRepeats(t *testing.T) {
 	}
 	s.mu.Unlock()
 	s.set(false)
-	add(3 * mostTogether)
+	add(3 * maxTogether)
 	until(func() bool { _, got := s.counts(); return got == len(all) })
 	s.set(true)
-	add(mostTogether + 1)
+	add(maxTogether + 1)
 	until(func() bool { _, _, failing := e.Counts(); return failing })
 	s.set(false)
 	stop()

@@ -125,8 +125,8 @@ type Judgement struct {
 	Effect Effect `json:"effect"`
 }
 
-// mostRemembered bounds the questions of which a Judge remembers the answers.
-const mostRemembered = 200_000
+// maxRemembered bounds the questions of which a Judge remembers the answers.
+const maxRemembered = 200_000
 
 // Judge judges rows by one state of policies and clouds.
 type Judge struct {
@@ -234,7 +234,7 @@ func (j *Judge) answer(q question) answer {
 		return a
 	}
 	a := j.ask(q)
-	if len(j.known) >= mostRemembered {
+	if len(j.known) >= maxRemembered {
 		clear(j.known)
 	}
 	j.known[q] = a

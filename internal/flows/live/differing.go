@@ -12,10 +12,10 @@ import (
 const (
 	// Standing is for how long a disagreement stands after it was seen last.
 	Standing = 10 * time.Minute
-	// mostDiffering bounds the disagreements that are known at once, and mostDifferingOfOne those
+	// maxDiffering bounds the disagreements that are known at once, and maxDifferingOfOne those
 	// of one enforcer.
-	mostDiffering      = 2000
-	mostDifferingOfOne = 50
+	maxDiffering      = 2000
+	maxDifferingOfOne = 50
 )
 
 // Disagreement is traffic that is not as one rule says, at one enforcer. What may be a connection
@@ -57,7 +57,7 @@ func (d *disagreements) note(e *Entry, now time.Time) bool {
 		if now.Sub(d.swept) >= time.Second { // whoever floods it makes nobody look again and again
 			d.expire(now)
 		}
-		if len(d.known) >= mostDiffering || d.of[e.Enforcer] >= mostDifferingOfOne {
+		if len(d.known) >= maxDiffering || d.of[e.Enforcer] >= maxDifferingOfOne {
 			return false
 		}
 		if d.known == nil {

@@ -65,7 +65,7 @@ func TestManyDisagreements(t *testing.T) {
 	for _, d := range s.Disagreements(begun) {
 		of[d.Enforcer]++
 	}
-	if of["worker-1"] != mostDifferingOfOne || len(of) != 51 || of["vms/49"] != 4 || s.Stats().Unalarmed != 150 {
+	if of["worker-1"] != maxDifferingOfOne || len(of) != 51 || of["vms/49"] != 4 || s.Stats().Unalarmed != 150 {
 		t.Errorf("%v, %d left out", of, s.Stats().Unalarmed)
 	}
 	if later := begun.Add(time.Hour); len(s.Disagreements(later)) != 0 || len(s.differing.of) != 0 {

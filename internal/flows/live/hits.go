@@ -6,8 +6,8 @@ import (
 	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
 )
 
-// mostHits bounds the rules of an answer.
-const mostHits = 50_000
+// maxHits bounds the rules of an answer.
+const maxHits = 50_000
 
 // RuleKey names a rule, or with index -1 all rules of a Kubernetes NetworkPolicy in a direction,
 // which enforcers do not tell apart.
@@ -84,7 +84,7 @@ func (h *Hits) add(c *analysis.TrafficCause, e *Entry) {
 		k.Direction = e.Direction
 	}
 	x, known := h.Rules[k]
-	if !known && len(h.Rules) >= mostHits {
+	if !known && len(h.Rules) >= maxHits {
 		h.More++
 		return
 	}

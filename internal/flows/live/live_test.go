@@ -118,7 +118,7 @@ func TestSums(t *testing.T) {
 		return fmt.Sprint(e.enforcer, e.Client, e.Server, e.Port, e.Verdict, e.Differs, e.cause, e.before)
 	})
 	got := map[string][2]int64{}
-	answer, err := s.Query(&analysis.FlowQuerySpec{Limit: mostFlows}, all, nil, now)
+	answer, err := s.Query(&analysis.FlowQuerySpec{Limit: maxFlows}, all, nil, now)
 	if err != nil || answer.More > 0 {
 		t.Fatal(err, answer.More)
 	}
@@ -167,7 +167,7 @@ func TestSums(t *testing.T) {
 		if i%7 > 0 && i < len(naive)-1 {
 			continue
 		}
-		a, err := f.Query(&analysis.FlowQuerySpec{After: next, Limit: mostFlows}, all, nil, now.Add(time.Duration(i)*time.Second))
+		a, err := f.Query(&analysis.FlowQuerySpec{After: next, Limit: maxFlows}, all, nil, now.Add(time.Duration(i)*time.Second))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -485,7 +485,7 @@ func TestClocks(t *testing.T) {
 	for what, c := range map[string]struct {
 		skew, waited, want time.Duration
 	}{
-		"ahead": {2 * time.Hour, 0, 0}, "behind": {-2 * time.Hour, 0, 0}, "waited": {time.Hour, 4 * time.Minute, 4 * time.Minute}, "waited for long": {0, time.Hour, mostDelay},
+		"ahead": {2 * time.Hour, 0, 0}, "behind": {-2 * time.Hour, 0, 0}, "waited": {time.Hour, 4 * time.Minute, 4 * time.Minute}, "waited for long": {0, time.Hour, maxDelay},
 	} {
 		owners := NewOwners()
 		at := machines(owners)
@@ -687,12 +687,12 @@ func TestTap(t *testing.T) {
 		r.Traffic = append(r.Traffic, allowed(at["shop/web"], at["shop/db"], 5432, 0))
 	}
 	const more = 3
-	for range tapMost/2000 + more {
+	for range maxTap/2000 + more {
 		if _, err := s.Add("worker-2", r, concernsAll, begun); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if lost := s.Stats().Losses.Unlogged; lost != more*2000 || len(tap) != tapMost {
+	if lost := s.Stats().Losses.Unlogged; lost != more*2000 || len(tap) != maxTap {
 		t.Errorf("%d lost, %d wait", lost, len(tap))
 	}
 }

@@ -21,8 +21,8 @@ import (
 // The bounds of answers.
 const (
 	defaultLimit = 1000
-	mostFlows    = 5000
-	mostText     = 1024
+	maxFlows     = 5000
+	maxText      = 1024
 )
 
 // Sight is what a caller may see.
@@ -232,8 +232,8 @@ type answer struct {
 func parseQuery(q *analysis.FlowQuerySpec, sight Sight) (*filter, error) {
 	f := &filter{FlowQuerySpec: q, sight: sight, from: parseEnd(q.From), to: parseEnd(q.To)}
 	for field, text := range map[string]string{"from": q.From, "to": q.To, "namespace": q.Namespace, "enforcer": q.Enforcer, "policy": q.Policy} {
-		if len(text) > mostText {
-			return nil, &Problem{"spec." + field, fmt.Sprintf("at most %d bytes", mostText)}
+		if len(text) > maxText {
+			return nil, &Problem{"spec." + field, fmt.Sprintf("at most %d bytes", maxText)}
 		}
 	}
 	switch {
@@ -241,8 +241,8 @@ func parseQuery(q *analysis.FlowQuerySpec, sight Sight) (*filter, error) {
 		return nil, &Problem{"spec.port", "a number up to 65535"}
 	case q.Verdict != "" && q.Verdict != "Allow" && q.Verdict != "Denied" && q.Verdict != "Unknown":
 		return nil, &Problem{"spec.verdict", "Allow, Denied or Unknown"}
-	case q.Limit < 0 || q.Limit > mostFlows:
-		return nil, &Problem{"spec.limit", fmt.Sprintf("a number up to %d", mostFlows)}
+	case q.Limit < 0 || q.Limit > maxFlows:
+		return nil, &Problem{"spec.limit", fmt.Sprintf("a number up to %d", maxFlows)}
 	}
 	if f.follows = q.After != ""; f.follows && !isMark.MatchString(q.After) {
 		return nil, &Problem{"spec.after", "the next of an answer"}
@@ -302,7 +302,7 @@ func (a *answer) add(e *Entry) bool {
 	switch at := a.place(near, &k); {
 	case at >= 0:
 		sum(&a.Flows[at], &x)
-	case len(a.Flows) >= mostFlows*4:
+	case len(a.Flows) >= maxFlows*4:
 		a.More++
 	default:
 		a.places[near] = append(a.places[near], int32(len(a.Flows)))

@@ -28,13 +28,13 @@ const (
 	textBytes = 250
 	// late is how much later than its first packet an object may say that it has an address.
 	late = 30 * time.Second
-	// mostDelay bounds how long ago a report may be from. Enforcers that could not reach the
+	// maxDelay bounds how long ago a report may be from. Enforcers that could not reach the
 	// controller send what waits.
-	mostDelay = 10 * time.Minute
+	maxDelay = 10 * time.Minute
 	// share is the part of all entries that one enforcer may have once these are many.
 	share = 4
-	// mostCount bounds a number in a report.
-	mostCount = 1 << 53
+	// maxCount bounds a number in a report.
+	maxCount = 1 << 53
 )
 
 // Store holds what was reported.
@@ -188,7 +188,7 @@ func (s *Store) Add(enforcer string, r *analysis.TrafficReportSpec, policy Polic
 	// The clock of the enforcer may be wrong, but not by how much time has passed on it.
 	at := now
 	if delay := r.Sent.Sub(r.Until.Time); !r.Sent.IsZero() && delay > 0 {
-		at = now.Add(-min(delay, mostDelay))
+		at = now.Add(-min(delay, maxDelay))
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -252,7 +252,7 @@ func place(words []string, word string) (uint8, bool) {
 
 func within(numbers ...int64) bool {
 	for _, n := range numbers {
-		if n < 0 || n > mostCount {
+		if n < 0 || n > maxCount {
 			return false
 		}
 	}

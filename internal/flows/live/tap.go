@@ -2,15 +2,15 @@ package live
 
 import analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
 
-// tapMost is how many entries wait at most for whoever takes them.
-const tapMost = 50_000
+// maxTap is how many entries wait at most for whoever takes them.
+const maxTap = 50_000
 
 // Tap returns a channel of all that is taken in from now on. What is not taken out in time is lost,
 // and counted. Taps are made before the first report.
 func (s *Store) Tap() <-chan *Entry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	tap := make(chan *Entry, tapMost)
+	tap := make(chan *Entry, maxTap)
 	s.taps = append(s.taps, tap)
 	return tap
 }

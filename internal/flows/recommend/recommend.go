@@ -486,8 +486,8 @@ func (w *writer) remark(format string, args ...any) {
 	w.remarks = append(w.remarks, fmt.Sprintf(format, args...))
 }
 
-// mostUnseen bounds how many machines are named of which nothing was seen.
-const mostUnseen = 10
+// maxUnseen bounds how many machines are named of which nothing was seen.
+const maxUnseen = 10
 
 // unseen says which machines no policy isolates: nothing was seen of them, or they have no label.
 func (w *writer) unseen() {
@@ -506,7 +506,7 @@ func (w *writer) unseen() {
 		if group, _ := w.valuesOf(m); seen[m] || w.unnamed[m] || w.groups[group] != nil {
 			continue
 		}
-		if len(names) == mostUnseen {
+		if len(names) == maxUnseen {
 			more++
 			continue
 		}

@@ -86,7 +86,7 @@ func seatOf(l *coordinationv1.Lease) Seat {
 	s.Sequence, _ = strconv.ParseUint(l.Annotations[sequenceKey], 10, 64)
 	for line := range strings.Lines(l.Annotations[pastKey]) {
 		words := strings.Fields(line)
-		if len(words) != 2 || len(s.Past) == mostPast {
+		if len(words) != 2 || len(s.Past) == maxPast {
 			continue
 		}
 		if n, err := strconv.ParseUint(words[1], 10, 64); err == nil {

@@ -43,14 +43,14 @@ type Past struct {
 	Sequence uint64
 }
 
-// mostPast bounds what a seat remembers.
-const mostPast = 8
+// maxPast bounds what a seat remembers.
+const maxPast = 8
 
 // left is the seat without its process, which is remembered.
 func (s Seat) left() Seat {
 	if s.Epoch != "" {
 		s.Past = append([]Past{{s.Epoch, s.Sequence}}, slices.Clone(s.Past)...)
-		s.Past = s.Past[:min(len(s.Past), mostPast)]
+		s.Past = s.Past[:min(len(s.Past), maxPast)]
 	}
 	s.Epoch, s.Sequence, s.Address = "", 0, ""
 	return s

@@ -27,8 +27,8 @@ const (
 	scope = "nephele"
 	// longestText bounds names and values, in bytes.
 	longestText = 128
-	// mostCauses bounds the links of a span.
-	mostCauses = 64
+	// maxCauses bounds the links of a span.
+	maxCauses = 64
 	// lastWords is how long the end of a process waits for spans to be delivered.
 	lastWords = 2 * time.Second
 )
@@ -169,11 +169,11 @@ func (t *Tracer) Because(ctx context.Context, name string, causes []Change) (con
 		return t.Start(trace.ContextWithSpanContext(ctx, t.first(ctx, causes[0])), name)
 	}
 	var links []trace.Link
-	for _, c := range causes[:min(len(causes), mostCauses)] {
+	for _, c := range causes[:min(len(causes), maxCauses)] {
 		links = append(links, trace.Link{SpanContext: t.first(ctx, c)})
 	}
 	ctx, s := t.tracer.Start(ctx, name, trace.WithLinks(links...))
-	if more := len(causes) - mostCauses; more > 0 {
+	if more := len(causes) - maxCauses; more > 0 {
 		s.SetAttributes(attribute.Int("causes.more", more))
 	}
 	return ctx, Span{s}

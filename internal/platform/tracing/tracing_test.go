@@ -62,7 +62,7 @@ func TestOneTraceFromChangeToCall(t *testing.T) {
 	call.Text("long", strings.Repeat("ä", longestText))
 	call.End("Throttled")
 	round.End("")
-	many := make([]Change, mostCauses+3)
+	many := make([]Change, maxCauses+3)
 	for i := range many {
 		many[i] = Change{"v", int64(i)}
 	}
@@ -88,7 +88,7 @@ func TestOneTraceFromChangeToCall(t *testing.T) {
 		t.Errorf("status %+v", last.Status)
 	case len(last.Attributes[0].Value.AsString()) > longestText:
 		t.Errorf("%d bytes", len(last.Attributes[0].Value.AsString()))
-	case len(spans["compute"].Links) != mostCauses || spans["compute"].Parent.IsValid() || spans["compute"].Attributes[0].Value.AsInt64() != 3:
+	case len(spans["compute"].Links) != maxCauses || spans["compute"].Parent.IsValid() || spans["compute"].Attributes[0].Value.AsInt64() != 3:
 		t.Errorf("%d links, %+v", len(spans["compute"].Links), spans["compute"].Attributes)
 	}
 }

@@ -145,17 +145,17 @@ func (r *rawRegion) file(member string) string { return r.files[member] }
 // rawTime reads the notations of time that the EC2 tools have used.
 type rawTime struct{ time.Time }
 
-// mostSeconds are those until the year 5138. More is told in milliseconds.
-const mostSeconds = 1e11
+// maxSeconds are those until the year 5138. More is told in milliseconds.
+const maxSeconds = 1e11
 
 // UnmarshalJSON implements json.Unmarshaler.
 func (t *rawTime) UnmarshalJSON(b []byte) error {
 	var seconds float64
 	if string(b) != "null" && json.Unmarshal(b, &seconds) == nil { // as the services send it
-		if seconds > mostSeconds {
+		if seconds > maxSeconds {
 			seconds /= 1000 // or in milliseconds
 		}
-		if seconds < 0 || seconds > mostSeconds {
+		if seconds < 0 || seconds > maxSeconds {
 			return fmt.Errorf("expected seconds or milliseconds since 1970, not %s", b)
 		}
 		t.Time = time.UnixMilli(int64(seconds * 1000)).UTC()

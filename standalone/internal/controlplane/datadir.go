@@ -37,9 +37,9 @@ func (d *dataDir) hasDatabase() (bool, error) {
 // would spoil, needs the next number.
 const dataFormat = 1
 
-// leastSpace is the free space, in bytes, below which nothing is started: etcd sets 128 MB of its
+// minSpace is the free space, in bytes, below which nothing is started: etcd sets 128 MB of its
 // log aside at once, and a control plane that cannot write loses nothing but does not work either.
-const leastSpace = 256 << 20
+const minSpace = 256 << 20
 
 // errInUse is why a directory cannot be locked.
 var errInUse = errors.New("it is in use")

@@ -73,7 +73,7 @@ func (o Options) withDefaults() (Options, error) {
 		o.Now = time.Now
 	}
 	if o.Space == 0 {
-		o.Space = leastSpace
+		o.Space = minSpace
 	}
 	return o, nil
 }

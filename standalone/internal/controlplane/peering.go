@@ -31,8 +31,8 @@ const (
 	reachLimit   = 2 * time.Second
 	// changePause is how long to wait before a change is tried again.
 	changePause = 500 * time.Millisecond
-	// mostMembers is how many there may be: each more makes every change slower.
-	mostMembers = 5
+	// maxMembers is how many there may be: each more makes every change slower.
+	maxMembers = 5
 )
 
 // Peering adds, shows and removes the members of a database, by one of the control planes on it,
@@ -166,7 +166,7 @@ func (p *Peering) Add(ctx context.Context, name, peer string) (*Invitation, erro
 		}
 		i.Members[m.Name] = "https://" + m.Peer
 	}
-	if len(members) >= mostMembers {
+	if len(members) >= maxMembers {
 		return nil, fmt.Errorf("there are %d members, which is as many as may be", len(members))
 	}
 	for _, file := range sharedFiles() {

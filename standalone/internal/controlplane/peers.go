@@ -29,8 +29,8 @@ const (
 	founderName = "first"
 	// invitationVersion is the form of an Invitation.
 	invitationVersion = 1
-	// mostInvitation is the length of the longest, in bytes.
-	mostInvitation = 1 << 20
+	// maxInvitation is the length of the longest, in bytes.
+	maxInvitation = 1 << 20
 	// promotePause is how often a new member asks whether it has caught up.
 	promotePause = 200 * time.Millisecond
 )
@@ -94,7 +94,7 @@ func readInvitation(path string) (*Invitation, error) {
 	if err != nil {
 		return nil, bad(err)
 	}
-	text, err := io.ReadAll(io.LimitReader(f, mostInvitation+1))
+	text, err := io.ReadAll(io.LimitReader(f, maxInvitation+1))
 	if err = errors.Join(err, f.Close()); err != nil {
 		return nil, bad(err)
 	}
@@ -106,8 +106,8 @@ func readInvitation(path string) (*Invitation, error) {
 }
 
 func parseInvitation(text []byte) (*Invitation, error) {
-	if len(text) > mostInvitation {
-		return nil, fmt.Errorf("it has more than %d bytes: it is not what \"nephele hub add\" writes", mostInvitation)
+	if len(text) > maxInvitation {
+		return nil, fmt.Errorf("it has more than %d bytes: it is not what \"nephele hub add\" writes", maxInvitation)
 	}
 	var i Invitation
 	in := json.NewDecoder(bytes.NewReader(text))

@@ -48,7 +48,7 @@ func TestParseInvitation(t *testing.T) {
 	for want, wrong := range map[string][]byte{
 		"is not what":     []byte("{"),
 		"unknown field":   []byte(`{"version":1,"more":1}`),
-		"more than":       make([]byte, mostInvitation+1),
+		"more than":       make([]byte, maxInvitation+1),
 		"version 2":       text(func(i *Invitation) { i.Version = 2 }),
 		"name":            text(func(i *Invitation) { i.Name = "../x" }),
 		"peer":            text(func(i *Invitation) { i.Peer = "0.0.0.0:1" }),

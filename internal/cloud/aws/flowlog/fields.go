@@ -287,13 +287,13 @@ func (v *values) address(fields ...field) (netip.Addr, error) {
 	return netip.Addr{}, v.wrong(fields[len(fields)-1], "an IP address")
 }
 
-// mostShown bounds what a message repeats of a file.
-const mostShown = 40
+// maxShown bounds what a message repeats of a file.
+const maxShown = 40
 
 func (v *values) wrong(f field, want string) error {
 	text := v[f]
-	if len(text) > mostShown {
-		text = text[:mostShown] + "..."
+	if len(text) > maxShown {
+		text = text[:maxShown] + "..."
 	}
 	return fmt.Errorf("%s: %q: want %s", fieldNames[f], text, want)
 }

@@ -19,8 +19,8 @@ const parquetMagic = "PAR1"
 // The bounds of a file of Parquet, which is held in memory.
 const (
 	largestParquet = 256 << 20
-	// mostUnpacked is what its columns may take after decompression, by its own words.
-	mostUnpacked = 1 << 30
+	// maxUnpacked is what its columns may take after decompression, by its own words.
+	maxUnpacked = 1 << 30
 )
 
 // readParquet reads rows. A file is somebody else's: what its reader stumbles over is an error
@@ -50,8 +50,8 @@ func readParquet(in io.Reader, sink flows.Sink) (report flows.Report, err error)
 	for _, g := range file.Metadata().RowGroups {
 		unpacked += g.TotalByteSize
 	}
-	if unpacked < 0 || unpacked > mostUnpacked {
-		return report, fmt.Errorf("a file of Parquet that unpacks to %d bytes: want at most %d", unpacked, mostUnpacked)
+	if unpacked < 0 || unpacked > maxUnpacked {
+		return report, fmt.Errorf("a file of Parquet that unpacks to %d bytes: want at most %d", unpacked, maxUnpacked)
 	}
 	var names []string
 	for _, path := range file.Schema().Columns() {

@@ -20,8 +20,8 @@ const (
 	longestLine = 64 << 10
 	// largestFile is that of a file after decompression, in bytes. AWS begins a new file at 75 MB.
 	largestFile = 2 << 30
-	// mostFields is that of one line.
-	mostFields = 128
+	// maxFields is that of one line.
+	maxFields = 128
 )
 
 // Read reads one file of a flow log, whatever its format. The record that the sink gets is valid
@@ -53,7 +53,7 @@ func readText(in *bufio.Reader, sink flows.Sink) (flows.Report, error) {
 	var cols columns
 	var v values
 	record, gap := new(flows.Record), new(flows.Gap)
-	words := make([]string, 0, mostFields)
+	words := make([]string, 0, maxFields)
 	read := 0
 	for number := 1; ; number++ {
 		raw, err := line(in)
@@ -151,7 +151,7 @@ func line(in *bufio.Reader) (string, error) {
 
 // split cuts a line at its blanks, into one word more than are allowed at most.
 func split(words []string, text string) []string {
-	for len(words) <= mostFields {
+	for len(words) <= maxFields {
 		text = strings.TrimLeft(text, " \t\r\n")
 		if text == "" {
 			break

@@ -240,12 +240,12 @@ func parse(tuple string, r *flows.Record) error {
 	return nil
 }
 
-// mostShown bounds what a message repeats of a file.
-const mostShown = 60
+// maxShown bounds what a message repeats of a file.
+const maxShown = 60
 
 func short(text string) string {
-	if len(text) > mostShown {
-		return text[:mostShown] + "..."
+	if len(text) > maxShown {
+		return text[:maxShown] + "..."
 	}
 	return text
 }

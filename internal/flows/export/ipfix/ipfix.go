@@ -30,12 +30,12 @@ const (
 
 	// variable is the length of fields that say how long they are.
 	variable = 65535
-	// mostText bounds a text.
-	mostText = 254
+	// maxText bounds a text.
+	maxText = 254
 
 	headerSize = 16
-	// mostMessage is what the length of a message has room for.
-	mostMessage = math.MaxUint16
+	// maxMessage is what the length of a message has room for.
+	maxMessage = math.MaxUint16
 )
 
 // The words of Antrea's elements.
@@ -57,8 +57,8 @@ type field struct {
 func text(id uint16, of func(*live.Entry) string) field {
 	return field{id, antrea, variable, func(b []byte, e *live.Entry) []byte {
 		s := of(e)
-		if len(s) > mostText {
-			s = strings.ToValidUTF8(s[:mostText], "")
+		if len(s) > maxText {
+			s = strings.ToValidUTF8(s[:maxText], "")
 		}
 		return append(append(b, byte(len(s))), s...)
 	}}
@@ -314,7 +314,7 @@ func (e *Encoder) Records(entries []*live.Entry, at time.Time) (messages [][]byt
 			for _, f := range family.fields {
 				r = f.put(r, x)
 			}
-			if size+len(r)+headerSize+4 > min(e.most, mostMessage) {
+			if size+len(r)+headerSize+4 > min(e.most, maxMessage) {
 				flush()
 			}
 			records, size = append(records, r), size+len(r)
