@@ -324,5 +324,5 @@ func lackOf(l *plan.Lack) *analysis.Lack {
 		return nil
 	}
 	return &analysis.Lack{Quota: l.Quota, Direction: l.Direction, Family: l.Family, Needed: int32(l.Needed), Available: int32(l.Available),
-		WouldDo: int32(l.WouldDo), WouldDoAtLeast: l.WouldDoAtLeast, TooMany: int32(l.TooMany), AtLeast: l.AtLeast}
+		WouldDo: int32(l.WouldDo), AtLeast: l.AtLeast}
 }

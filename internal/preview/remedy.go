@@ -8,12 +8,12 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/signs"
 )
 
-// remedies has one for each quota for want of which something is refused. Where no value would do
-// there is none.
+// remedies has one for each quota for want of which something is refused, but for limits that
+// nobody raises.
 func remedies(refusals []analysis.PlanRefusal) (out []analysis.Remedy) {
 	most := map[string]int32{}
 	for _, x := range refusals {
-		if l := x.Lack; l != nil && l.WouldDo > 0 {
+		if l := x.Lack; l != nil {
 			most[l.Quota] = max(most[l.Quota], l.WouldDo)
 		}
 	}

@@ -406,21 +406,17 @@ type Lack struct {
 	// exact number was not looked for: Needed is not less than this.
 	Needed    int32 `json:"needed"`
 	Available int32 `json:"available"`
-	// WouldDo is the smallest value of the quota with which nothing would be lacking for the VM,
-	// other quotas unchanged; with WouldDoAtLeast it is known only that less would not do. It is 0
-	// if the cloud grants no such quota, or nothing is known.
-	WouldDo        int32 `json:"wouldDo"`
-	WouldDoAtLeast bool  `json:"wouldDoAtLeast,omitempty"`
-	// TooMany is how many rules at least have to go, because the cloud grants no quota for as many
-	// as all policies of the VM need; 0 if that is not so, or not known.
-	TooMany int32 `json:"tooMany,omitempty"`
+	// WouldDo is the smallest quota with which nothing would be lacking, of groups of the region; 0
+	// for all other quotas.
+	WouldDo int32 `json:"wouldDo,omitempty"`
 	AtLeast bool  `json:"atLeast,omitempty"`
 }
 
-// Remedy says which quota to raise, and to what.
+// Remedy says which quota to raise, and to what if that is known.
 type Remedy struct {
-	Quota   string `json:"quota"`
-	WouldDo int32  `json:"wouldDo"`
+	Quota string `json:"quota"`
+	// WouldDo is the smallest quota that would do, of groups of the region; 0 for all others.
+	WouldDo int32  `json:"wouldDo,omitempty"`
 	Message string `json:"message"`
 }
 

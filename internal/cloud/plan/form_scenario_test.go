@@ -177,7 +177,7 @@ func (l stingy) Pack(wanted []cloud.Rule, held [][]cloud.Rule, q plan.Quota) ([]
 	}
 	for _, d := range []cloud.Direction{cloud.Ingress, cloud.Egress} {
 		if seen := peers[d]; len(seen) > 1 {
-			return nil, &plan.Shortage{Direction: d, Family: "IPv4", Needed: 1000 + len(seen), Available: 1, RulesPerGroup: 1000}
+			return nil, &plan.Shortage{Direction: d, Family: "IPv4", Needed: 1000 + len(seen), Available: 1}
 		}
 	}
 	return l.AWS.Pack(wanted, held, q)

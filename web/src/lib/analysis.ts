@@ -367,7 +367,7 @@ export interface PlanRefusal {
   direction?: string
   reason?: string
   message: string
-  lack?: { quota: string; needed: number; available: number; wouldDo: number; wouldDoAtLeast?: boolean; tooMany?: number; atLeast?: boolean }
+  lack?: { quota: string; needed: number; available: number; wouldDo?: number; atLeast?: boolean }
   kept: boolean
 }
 
@@ -403,7 +403,7 @@ export interface AccountPlan {
   reachabilityTold?: { region: string; opens: boolean; text: string; all?: string }[]
   policies: { policy: string; vms: number; others?: number; realized: number; pending: number; refused: number; released: number; planMode: number }[]
   refusals: PlanRefusal[]
-  remedies?: { quota: string; wouldDo: number; message: string }[]
+  remedies?: { quota: string; wouldDo?: number; message: string }[]
   warnings: PlanNote[]
   drift: PlanNote[]
   cuts?: PlanNote[]

@@ -2,7 +2,6 @@ package lower
 
 import (
 	"slices"
-	"sort"
 
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
@@ -251,16 +250,5 @@ func shortage(wanted []cloud.Rule, q plan.Quota) *plan.Shortage {
 			}
 		}
 	}
-	// Without prefix lists the sum decides; a list may need more, because one group has to hold it
-	// whole.
-	least := (out.Needed + q.GroupsPerInterface - 1) / q.GroupsPerInterface
-	if out.RulesPerGroup = least; len(listsOf(wanted, q)) == 0 {
-		return out
-	}
-	out.RulesPerGroup += sort.Search(out.Needed-least, func(k int) bool {
-		q := q
-		q.RulesPerGroup = least + k
-		return packAnew(wanted, q) != nil
-	})
 	return out
 }

@@ -8,7 +8,6 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
 	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
-	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
 )
 
 // A rule by address names one block, and the block must be allowed as a whole for everything that
@@ -41,9 +40,6 @@ func (s *Fitter) AtLeast(d Demand) *Shortage {
 			if needed > bound.Blocks && (out == nil || needed > out.Needed) {
 				out = &Shortage{
 					Quota: bound.BlocksOf[i], Direction: direction, Family: family.Name, Needed: needed, Available: bound.Blocks, AtLeast: true,
-				}
-				if out.Quota == intent.QuotaRulesPerGroup && q.GroupsPerInterface > 0 {
-					out.RulesPerGroup = (needed + q.GroupsPerInterface - 1) / q.GroupsPerInterface
 				}
 			}
 		}

@@ -66,11 +66,8 @@ type Shortage struct {
 	// Needed and Available count rules of one interface in that direction and family, or whatever
 	// else the quota counts.
 	Needed, Available int
-	// RulesPerGroup is the smallest quota "rules per group" that would do, other quotas unchanged;
-	// 0 for a limit that the cloud does not raise.
-	RulesPerGroup int
-	// AtLeast is true if so much is needed that the exact number was not looked for: Needed and
-	// RulesPerGroup are not more than that.
+	// AtLeast is true if so much is needed that the exact number was not looked for: Needed is not
+	// more than that.
 	AtLeast bool
 }
 

@@ -134,14 +134,9 @@ type Lack struct {
 	// Needed and Available count rules of one interface, or groups of the region.
 	Needed    int `json:"needed"`
 	Available int `json:"available"`
-	// WouldDo is the smallest value of the quota with which nothing would be lacking for the VM,
-	// other quotas unchanged. If WouldDoAtLeast is set it is known only that less would not do. It
-	// is 0 if the cloud grants no such quota, or nothing is known.
-	WouldDo        int  `json:"wouldDo"`
-	WouldDoAtLeast bool `json:"wouldDoAtLeast,omitempty"`
-	// TooMany is how many rules at least have to go, because the cloud grants no quota for as many
-	// as all policies of the VM need; 0 if that is not so, or not known.
-	TooMany int `json:"tooMany,omitempty"`
+	// WouldDo is the smallest quota with which nothing would be lacking, of groups of the region; 0
+	// for all other quotas.
+	WouldDo int `json:"wouldDo,omitempty"`
 	// AtLeast is true if the exact number was not looked for: Needed is not less than this.
 	AtLeast bool `json:"atLeast,omitempty"`
 	// Limits are the quotas that count.

@@ -2,7 +2,6 @@ package target
 
 import (
 	"github.com/nephele-io/nephele/internal/cloud"
-	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
 	"github.com/nephele-io/nephele/internal/cloud/plan/form"
 	"github.com/nephele-io/nephele/internal/cloud/plan/guard"
 	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
@@ -19,8 +18,7 @@ type Target struct {
 	// for both or of an order: their classes get groups beside them.
 	Outgrown   map[string]bool
 	gatherings gatherings
-	nearby     intent.Once[*intent.Network, addrset.Set] // see near
-	allotment  *allotment                                // if there are too few groups for all that is wanted
+	allotment  *allotment // if there are too few groups for all that is wanted
 	// Twins are the rules that groups of others get beside theirs, by the IDs of these groups.
 	Twins map[string][]cloud.Rule
 	form.Design

@@ -227,7 +227,7 @@ var ofAzure = map[string]string{
 	intent.LimitApplicationGroups: "application security group",
 }
 
-// rulesShort tells the numbers of a quota of rules, and which one would do.
+// rulesShort tells the numbers of a quota of rules.
 func rulesShort(l *intent.Lack) string {
 	least := ""
 	if l.AtLeast {
@@ -243,13 +243,13 @@ func rulesShort(l *intent.Lack) string {
 	needs := fmt.Sprintf("needs %s%s for %s on one interface", least, cloud.Counted(l.Needed, l.Direction+" rule"), l.Family)
 	groups := fmt.Sprintf("%s of at most %s", cloud.Counted(l.Limits.GroupsPerInterface, "group"), cloud.Counted(l.Limits.RulesPerGroup, "rule"))
 	if l.Whole {
-		return needs + ", among them prefix lists that one group has to hold whole, and they do not fit into " + groups + remedy(l)
+		return needs + ", among them prefix lists that one group has to hold whole, and they do not fit into " + groups
 	}
 	hold := "hold"
 	if l.Limits.GroupsPerInterface == 1 {
 		hold = "holds"
 	}
-	return fmt.Sprintf("%s, and %s %s %d%s", needs, groups, hold, l.Available, remedy(l))
+	return fmt.Sprintf("%s, and %s %s %d", needs, groups, hold, l.Available)
 }
 
 // counted is a number of things of which several may end in -es.
@@ -258,20 +258,6 @@ func counted(n int, noun string) string {
 		return fmt.Sprintf("%d %ses", n, noun)
 	}
 	return cloud.Counted(n, noun)
-}
-
-// remedy says which quota of rules per group would do.
-func remedy(l *intent.Lack) string {
-	switch {
-	case l.TooMany > 0:
-		return fmt.Sprintf("; no quota would do, because the cloud grants no quotas for more than %d rules of a direction and family on an interface: at least %d have to go",
-			l.Limits.RulesPerInterface, l.TooMany)
-	case l.WouldDo > 0 && l.WouldDoAtLeast:
-		return fmt.Sprintf("; it takes a quota of at least %s per group", cloud.Counted(l.WouldDo, "rule"))
-	case l.WouldDo > 0:
-		return fmt.Sprintf("; a quota of %s per group would do", cloud.Counted(l.WouldDo, "rule"))
-	}
-	return ""
 }
 
 func protocolsReduced(direction string) string {
