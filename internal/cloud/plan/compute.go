@@ -10,9 +10,27 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan/report"
 )
 
-// compute is Compute for which so much work is allowed, and which panics on mistakes of ours, and
-// with intent.Stopped when the result is not wanted any more.
-func compute(in Input, lower Lowerer, allowance int) (out *Result) {
+// try does something within what the input allows for one try, given what tells that it takes too
+// long. It reports whether that was enough.
+func try(in Input, do func(late func() bool)) (enough bool) {
+	late := func() bool { return false }
+	if in.Limit != nil {
+		var end func()
+		late, end = in.Limit()
+		defer end()
+	}
+	defer func() {
+		if r := recover(); r != nil && r != any(intent.Stopped{Late: true}) {
+			panic(r)
+		}
+	}()
+	do(late)
+	return true
+}
+
+// compute is Compute that panics on mistakes of ours, and with intent.Stopped when the result is not
+// wanted any more.
+func compute(in Input, lower Lowerer) (out *Result) {
 	in.Regions = Apart(in.Regions, in.Entities, in.Services)
 	if in.ClusterID == "" {
 		out = &Result{Plan: Plan{Account: in.Account}}
@@ -20,15 +38,12 @@ func compute(in Input, lower Lowerer, allowance int) (out *Result) {
 		out.say()
 		return out
 	}
-	effort := &intent.Effort{}
 	whole, fits := in, true
-	for try := 0; !effort.Within(allowance, func() { out = newPlanning(in, lower, effort).plan() }); try++ {
-		if in, fits = lighter(in, try > 0); fits && try < mostLighter {
+	for n := 0; !try(in, func(late func() bool) { out = newPlanning(in, lower, late).plan() }); n++ {
+		if in, fits = lighter(in, n > 0); fits && n < mostLighter {
 			continue
 		}
-		// The first steps of a round are as many as there are objects.
-		effort.Most = effort.Spent + allowance
-		out = newPlanning(whole, lower, effort).undecided()
+		out = newPlanning(whole, lower, nil).undecided()
 		break
 	}
 	out.say()

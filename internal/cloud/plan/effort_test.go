@@ -132,7 +132,7 @@ func tenants(n int) (plan.Input, *fakeCloud) {
 func TestWorkOfOneTenant(t *testing.T) {
 	const n = 6
 	in, f := tenants(n)
-	allowance := plan.Effort(in, lower.AWS{}) / 2
+	allowance := plan.Effort(in, lower.AWS{}) * 2 / 5
 	var refused []string
 	round := func() *plan.Result {
 		t.Helper()

@@ -1,19 +1,17 @@
 package plan
 
-import (
-	"math"
-
-	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
-)
-
-// Effort returns the work of planning.
-func Effort(in Input, lower Lowerer) int {
-	effort := &intent.Effort{Most: math.MaxInt}
-	newPlanning(in, lower, effort).plan()
-	return effort.Spent
+// Effort returns how often a computation asks whether it takes too long: once for every part of the
+// work.
+func Effort(in Input, lower Lowerer) (parts int) {
+	newPlanning(in, lower, func() bool { parts++; return false }).plan()
+	return parts
 }
 
-// ComputeWithin is Compute for which so much work is allowed.
-func ComputeWithin(in Input, lower Lowerer, allowance int) *Result {
-	return compute(in, lower, allowance)
+// ComputeWithin is Compute of which a try takes too long once it has asked so often.
+func ComputeWithin(in Input, lower Lowerer, parts int) *Result {
+	in.Limit = func() (func() bool, func()) {
+		left := parts
+		return func() bool { left--; return left < 0 }, func() {}
+	}
+	return compute(in, lower)
 }

@@ -16,9 +16,9 @@ import (
 // way there, and the way is found by one checker. It does not panic: what it cannot cope with is
 // left out, and among Result.Faults.
 func Compute(in Input, lower Lowerer) *Result {
-	out, fault := attempt(in, lower, defaultAllowance)
+	out, fault := attempt(in, lower)
 	if fault != nil {
-		return isolate(in, lower, defaultAllowance, fault)
+		return isolate(in, lower, fault)
 	}
 	return out
 }
@@ -35,7 +35,7 @@ type Fault struct {
 }
 
 // attempt is compute that returns its panic.
-func attempt(in Input, lower Lowerer, allowance int) (out *Result, fault *Fault) {
+func attempt(in Input, lower Lowerer) (out *Result, fault *Fault) {
 	defer func() {
 		switch r := recover(); r {
 		case nil:
@@ -45,7 +45,7 @@ func attempt(in Input, lower Lowerer, allowance int) (out *Result, fault *Fault)
 			out, fault = nil, &Fault{Text: fmt.Sprint(r), Stack: string(debug.Stack())}
 		}
 	}()
-	return compute(in, lower, allowance), nil
+	return compute(in, lower), nil
 }
 
 // mostAttempts bounds how often one call of Compute plans to find what it panics on, of each kind.
@@ -54,16 +54,15 @@ const mostAttempts = 60
 
 // isolation looks for the least that has to be left out.
 type isolation struct {
-	in        Input
-	lower     Lowerer
-	allowance int
-	first     *Fault
+	in    Input
+	lower Lowerer
+	first *Fault
 }
 
 // isolate plans without what the planner panics on: policies or interfaces, whichever are fewer, or
 // else regions.
-func isolate(in Input, lower Lowerer, allowance int, first *Fault) *Result {
-	s := &isolation{in: in, lower: lower, allowance: allowance, first: first}
+func isolate(in Input, lower Lowerer, first *Fault) *Result {
+	s := &isolation{in: in, lower: lower, first: first}
 	var policies []string
 	for _, p := range in.Policies {
 		policies = append(policies, cmp.Or(string(p.UID), p.Name))
@@ -172,7 +171,7 @@ func least[T any](s *isolation, candidates []T, without func([]T) Input) (*Resul
 		if attempts++; attempts > mostAttempts {
 			return nil
 		}
-		out, _ := attempt(without(left), s.lower, s.allowance)
+		out, _ := attempt(without(left), s.lower)
 		return out
 	}
 	if try(candidates) == nil {
@@ -194,6 +193,6 @@ func least[T any](s *isolation, candidates []T, without func([]T) Input) (*Resul
 		return slices.Concat(needed, shrink(slices.Concat(base, needed), other))
 	}
 	found := shrink(nil, candidates)
-	out, _ := attempt(without(found), s.lower, s.allowance)
+	out, _ := attempt(without(found), s.lower)
 	return out, found
 }

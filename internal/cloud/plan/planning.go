@@ -30,8 +30,9 @@ type regional struct {
 	stays  map[string]bool    // groups that nothing would leave if they had others beside them
 }
 
-func newPlanning(in Input, lower Lowerer, effort *intent.Effort) *planning {
-	p := &planning{Account: intent.New(in, lower, effort)}
+// newPlanning begins one, which ends when that takes too long; nil means never.
+func newPlanning(in Input, lower Lowerer, late func() bool) *planning {
+	p := &planning{Account: intent.New(in, lower, late)}
 	for _, r := range p.Account.Regions {
 		s := &regional{Target: target.New(r, lower), byID: map[string]*guard.NIC{}, stays: map[string]bool{}}
 		for _, n := range s.NICs {

@@ -12,9 +12,6 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/signs"
 )
 
-// surveyEffort is the effort between two questions of a transition whether it is to go on.
-const surveyEffort = 1000
-
 // findOrders finds the ways of all regions. Where some of what is wanted has to wait for something
 // else, also in another region, they lead to a state in between first.
 func (c *planning) findOrders(revision string) {
@@ -40,7 +37,7 @@ func (s *regional) newChange(revision string) transition.Change {
 	change := transition.Change{
 		From: s.Whole, Limits: s.Limits, Ours: s.Owned, Extended: s.Extended, Relabels: s.relabels(revision),
 		Fits:   func(rules []cloud.Rule) bool { return s.Lower.Fits(rules, form.QuotaOf(s.Region)) },
-		Stop:   func() { s.MayStop(); s.Effort.Spend(surveyEffort) },
+		Stop:   s.MayStop,
 		Urgent: map[string]bool{}, Apart: map[string]bool{}, First: []string{cloud.TagClaim}, Mark: s.mark(), Described: signs.Ours,
 		Joint: cloud.TagFormer, Batch: s.load(), Still: s.those(func(n *guard.NIC) bool { return s.Mode(n.NIC).Still() }),
 	}

@@ -1,7 +1,9 @@
 package realize
 
 import (
+	"context"
 	"maps"
+	"time"
 
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 	"github.com/nephele-io/nephele/internal/enforcer"
@@ -25,6 +27,16 @@ func (a Account) PlanInput(clusterID string, want enforcer.Computed, regions []p
 		ClusterID: clusterID, Account: a.Key,
 		Policies: want.Policies, AddressGroups: enforcer.Objects(want.AddressGroups), AppliedToGroups: want.AppliedToGroups,
 		Entities: entities, Shared: a.Shared, Services: a.Services, Regions: regions, Modes: a.planModes(), Failsafe: a.Failsafe,
-		Confirmed: a.Confirmed, Dependents: a.Dependents,
+		Confirmed: a.Confirmed, Dependents: a.Dependents, Limit: limit,
 	}
+}
+
+// mostTime is how long one try to plan may take. An account as large as AWS can hold takes seconds:
+// see docs/performance.md.
+const mostTime = time.Minute
+
+// limit is that of every plan.
+func limit() (late func() bool, end func()) {
+	ctx, cancel := context.WithTimeout(context.Background(), mostTime)
+	return func() bool { return ctx.Err() != nil }, func() { cancel() }
 }

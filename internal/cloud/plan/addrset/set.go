@@ -16,7 +16,17 @@ import (
 
 // Set is a set of IP addresses, IPv4 and IPv6 in one. The zero value is the empty set. Addresses
 // have no zone, and IPv4 is never in its IPv6-mapped form.
-type Set struct{ v4, v6 Ranges }
+type Set struct {
+	v4, v6 Ranges
+	hash   uint64 // see Hash; 0 if it is not known
+}
+
+// made is a set of ranges that nobody writes to any more.
+func made(v4, v6 Ranges) Set {
+	s := Set{v4: v4, v6: v6}
+	s.hash = s.Hash()
+	return s
+}
 
 // Range is an inclusive range of addresses of one family.
 type Range struct{ From, To Number }
@@ -30,13 +40,13 @@ var (
 )
 
 // All returns the set of all addresses.
-func All() Set { return Set{everyV4, everyV6} }
+func All() Set { return made(everyV4, everyV6) }
 
 // AllIPv4 returns the set of all IPv4 addresses.
-func AllIPv4() Set { return Set{v4: everyV4} }
+func AllIPv4() Set { return made(everyV4, nil) }
 
 // AllIPv6 returns the set of all IPv6 addresses.
-func AllIPv6() Set { return Set{v6: everyV6} }
+func AllIPv6() Set { return made(nil, everyV6) }
 
 // IPv4 returns the IPv4 part of the set.
 func (s Set) IPv4() Ranges { return s.v4 }
@@ -70,7 +80,7 @@ func Of(addrs ...netip.Addr) Set {
 
 // OfRanges returns the union of the ranges of both families. It keeps neither slice.
 func OfRanges(v4, v6 []Range) Set {
-	return Set{slices.Clone(v4), slices.Clone(v6)}.normal()
+	return Set{v4: slices.Clone(v4), v6: slices.Clone(v6)}.normal()
 }
 
 // RangeOf returns the addresses of a prefix as a range of its family; host bits are ignored.
@@ -105,7 +115,7 @@ func (s *Set) add(a netip.Addr, r Range) {
 }
 
 // normal sorts and merges; it reuses the slices.
-func (s Set) normal() Set { return Set{normalize(s.v4), normalize(s.v6)} }
+func (s Set) normal() Set { return made(normalize(s.v4), normalize(s.v6)) }
 
 func normalize(ranges Ranges) Ranges {
 	if len(ranges) < 2 {
@@ -139,10 +149,17 @@ func appendRange(out Ranges, r Range) Ranges {
 func (s Set) Empty() bool { return len(s.v4) == 0 && len(s.v6) == 0 }
 
 // Equal reports whether both sets hold the same addresses.
-func (s Set) Equal(o Set) bool { return slices.Equal(s.v4, o.v4) && slices.Equal(s.v6, o.v6) }
+func (s Set) Equal(o Set) bool { return s.v4.equal(o.v4) && s.v6.equal(o.v6) }
+
+func (r Ranges) equal(o Ranges) bool {
+	return len(r) == len(o) && (len(r) == 0 || &r[0] == &o[0] || slices.Equal(r, o))
+}
 
 // Hash is equal for equal sets, and the same in every process.
 func (s Set) Hash() uint64 {
+	if s.hash != 0 {
+		return s.hash
+	}
 	h := uint64(14695981039346656037)
 	mix := func(x uint64) { h = (h ^ x) * 1099511628211; h ^= h >> 29 }
 	for _, r := range s.v4 {
@@ -196,7 +213,7 @@ func (a Ranges) reaching(n Number) int {
 }
 
 // Union returns the addresses in s or in o.
-func (s Set) Union(o Set) Set { return Set{unite(s.v4, o.v4), unite(s.v6, o.v6)} }
+func (s Set) Union(o Set) Set { return made(unite(s.v4, o.v4), unite(s.v6, o.v6)) }
 
 func unite(a, b Ranges) Ranges {
 	switch {
@@ -230,7 +247,7 @@ func Union(sets ...Set) Set {
 	for _, s := range sets {
 		v4, v6 = v4+len(s.v4), v6+len(s.v6)
 	}
-	out := Set{make(Ranges, 0, v4), make(Ranges, 0, v6)}
+	out := Set{v4: make(Ranges, 0, v4), v6: make(Ranges, 0, v6)}
 	for _, s := range sets {
 		out.v4, out.v6 = append(out.v4, s.v4...), append(out.v6, s.v6...)
 	}
@@ -238,7 +255,7 @@ func Union(sets ...Set) Set {
 }
 
 // Intersect returns the addresses in both.
-func (s Set) Intersect(o Set) Set { return Set{intersect(s.v4, o.v4), intersect(s.v6, o.v6)} }
+func (s Set) Intersect(o Set) Set { return made(intersect(s.v4, o.v4), intersect(s.v6, o.v6)) }
 
 func intersect(a, b Ranges) Ranges {
 	if len(a) > len(b) {
@@ -279,7 +296,7 @@ func intersect(a, b Ranges) Ranges {
 }
 
 // Minus returns the addresses in s that are not in o.
-func (s Set) Minus(o Set) Set { return Set{s.v4.Minus(o.v4), s.v6.Minus(o.v6)} }
+func (s Set) Minus(o Set) Set { return made(s.v4.Minus(o.v4), s.v6.Minus(o.v6)) }
 
 // Minus returns the numbers of a that are not in b.
 func (a Ranges) Minus(b Ranges) Ranges {

@@ -106,7 +106,7 @@ func (s *Fitter) Fit(d Demand) (rules []cloud.Rule, packed [][]cloud.Rule, short
 		*known, packed = s.tryForms(d)
 	case yes:
 		if named := s.division(d.Class.Network).named; known.named != named {
-			s.spendOn(d)
+			s.MayStop()
 			known.rules, known.named = s.lower.Lower(s.traffic(d, &forms{repeat: known.mixed})), named
 		}
 		packed, _ = s.lower.Pack(known.rules, d.Class.Held(), s.quota(d))
@@ -136,7 +136,7 @@ func (s *Fitter) tryForms(d Demand) (found fitting, packed [][]cloud.Rule) {
 	groups := s.lower.Bound(q).Groups
 	found.fits = no
 	for f := (forms{}); ; {
-		s.spendOn(d)
+		s.MayStop()
 		t := s.traffic(d, &f)
 		if surplus := f.references - groups; surplus > 0 && f.change(s, view, surplus) {
 			continue
@@ -173,7 +173,7 @@ func (s *Fitter) beyond(d Demand) *Shortage {
 		return short
 	}
 	for quick := (forms{counts: true}); ; {
-		s.spendOn(d)
+		s.MayStop()
 		s.traffic(d, &quick)
 		surplus := quick.references - bound.Groups
 		if surplus <= 0 {
@@ -201,20 +201,3 @@ func (s *Fitter) KnownToFit(d Demand) bool { return s.fitting(d).fits == yes }
 
 // Rules are those of a demand by reference, whether they fit or not.
 func (s *Fitter) Rules(d Demand) []cloud.Rule { return s.lower.Lower(s.traffic(d, &forms{})) }
-
-// spendOn is the effort of naming what a demand allows.
-func (s *Fitter) spendOn(d Demand) {
-	named := len(s.classCandidates(d.Class.Network)) + 4
-	s.Effort.Spend(500)
-	for _, h := range d.Want {
-		plain, units := 0, 0
-		for _, cell := range h.Grants {
-			plain += cell.Anonymous.Len()
-			units += 1 + cell.All.Len()/8
-			if !cell.All.Equal(cell.Anonymous) {
-				units += named / 4
-			}
-		}
-		s.Effort.Spend(units + len(h.Grants)*plain/2)
-	}
-}

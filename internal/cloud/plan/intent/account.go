@@ -13,10 +13,10 @@ import (
 // Account is one call of Compute.
 type Account struct {
 	In    Input
+	late  func() bool // tells that it takes too long; nil means never
 	lower capability
-	// Recall is what the attempts of the call know together, and Effort counts what they do.
+	// Recall is what the attempts of the call know together.
 	Recall        *Recall
-	Effort        *Effort
 	Policies      []*Policy
 	addressGroups map[string]*v1beta2.AddressGroup
 	// Unguarded are the native services and interfaces that policies apply to in vain, sorted.
@@ -36,21 +36,25 @@ type Unguarded struct {
 	Why      *Reason
 }
 
-// Stopped is what the computation panics with if nobody wants its result any more. It never leaves
-// Compute.
-type Stopped struct{}
+// Stopped is what the computation panics with if nobody wants its result any more, or if it takes
+// too long. It never leaves Compute.
+type Stopped struct{ Late bool }
 
-// MayStop ends the computation if nobody wants its result any more.
+// MayStop ends the computation if nobody wants its result any more, or if it takes too long. It is
+// asked of every part of the work that is more than a moment.
 func (c *Account) MayStop() {
 	if c.In.Stop != nil && c.In.Stop() {
 		panic(Stopped{})
 	}
+	if c.late != nil && c.late() {
+		panic(Stopped{Late: true})
+	}
 }
 
-// New finds out what applies to whom. What that takes, and all that is done with the outcome, is
-// counted as effort.
-func New(in Input, lower capability, effort *Effort) *Account {
-	c := &Account{In: in, lower: lower, Recall: newRecall(), Effort: effort, addressGroups: map[string]*v1beta2.AddressGroup{}}
+// New finds out what applies to whom. That, and all that is done with the outcome, ends when it is
+// late; nil means never.
+func New(in Input, lower capability, late func() bool) *Account {
+	c := &Account{In: in, late: late, lower: lower, Recall: newRecall(), addressGroups: map[string]*v1beta2.AddressGroup{}}
 	for _, g := range in.AddressGroups {
 		c.addressGroups[g.Name] = g
 	}

@@ -13,13 +13,11 @@ import (
 // it was asked for, so it stays true whatever groups come and go: neither addresses nor networks
 // nor policies change between them.
 type Recall struct {
-	walks   map[string]*[2]walked
-	sets    map[uint64][]numberedSet
-	numbers map[[2]place[addrset.Range]]int // of the sets in sets, by IPv4 and IPv6
-	permits map[place[flow.Grant]]int
-	wants   map[string]int // permits
-	last    int            // number that was given
-	spans   int            // that are kept
+	walks map[string]*[2]walked
+	sets  map[uint64][]numberedSet
+	wants map[string]int // permits
+	last  int            // number that was given
+	spans int            // that are kept
 	// age counts how often everything was forgotten.
 	Age int
 }
@@ -38,8 +36,8 @@ func newRecall() *Recall {
 // forget forgets everything. Numbers are not given twice.
 func (r *Recall) forget() {
 	*r = Recall{
-		walks: map[string]*[2]walked{}, sets: map[uint64][]numberedSet{}, numbers: map[[2]place[addrset.Range]]int{},
-		permits: map[place[flow.Grant]]int{}, wants: map[string]int{}, last: r.last, Age: r.Age + 1,
+		walks: map[string]*[2]walked{}, sets: map[uint64][]numberedSet{},
+		wants: map[string]int{}, last: r.last, Age: r.Age + 1,
 	}
 }
 
@@ -62,27 +60,9 @@ type numberedSet struct {
 	number int
 }
 
-// place is where a slice lies. What sets and permits consist of never changes, so what lies in the
-// same place is the same as long as one of them is kept.
-type place[T any] struct {
-	first *T
-	len   int
-}
-
-func placeOf[S ~[]T, T any](s S) place[T] {
-	if len(s) == 0 {
-		return place[T]{}
-	}
-	return place[T]{&s[0], len(s)}
-}
-
 // Set returns the number of a set, and the first set of that number, so that equal sets need not be
 // kept twice.
 func (r *Recall) Set(s addrset.Set) (addrset.Set, int) {
-	at := [2]place[addrset.Range]{placeOf(s.IPv4()), placeOf(s.IPv6())}
-	if n, ok := r.numbers[at]; ok {
-		return s, n
-	}
 	h := s.Hash()
 	for _, known := range r.sets[h] {
 		if known.Equal(s) {
@@ -92,15 +72,11 @@ func (r *Recall) Set(s addrset.Set) (addrset.Set, int) {
 	r.spans += s.Len()
 	n := r.Number()
 	r.sets[h] = append(r.sets[h], numberedSet{s, n})
-	r.numbers[at] = n
 	return s, n
 }
 
 // Numbered returns the permit as it is kept, and its number: equal permits have the same one.
 func (r *Recall) Numbered(p flow.Permit) (flow.Permit, int) {
-	if n, ok := r.permits[placeOf(p.Grants)]; ok {
-		return p, n
-	}
 	var key []byte
 	grants := slices.Clone(p.Grants)
 	for i := range grants {
@@ -122,7 +98,6 @@ func (r *Recall) Numbered(p flow.Permit) (flow.Permit, int) {
 		n = r.Number()
 		r.wants[string(key)] = n
 	}
-	r.permits[placeOf(p.Grants)] = n
 	return p, n
 }
 

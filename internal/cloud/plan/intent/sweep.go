@@ -42,7 +42,7 @@ func (s *Region) walked(rules []*Bound, service flow.Service, view *Network) (al
 	if named = all; grouped {
 		named = walk(matching, func(r *Bound) addrset.Set { return r.Blocks })
 	}
-	s.Effort.Spend(all.allowed.Len() + all.left.Len())
+	s.MayStop()
 	r.spans += all.allowed.Len() + all.left.Len() + named.allowed.Len() + named.left.Len()
 	r.walks[string(key)] = &[2]walked{all, named}
 	return all, named

@@ -4,22 +4,12 @@ import (
 	"maps"
 )
 
-// attemptEffort is what an attempt takes besides what is counted where it is done.
-func (s *Target) attemptEffort() int {
-	units := 8*len(s.NICs) + len(s.Snap.Groups)
-	for _, vm := range s.Order {
-		units += len(vm.Applied)
-	}
-	return units
-}
-
 // Settle makes the design of the region. Every attempt decides everything from scratch; what an
 // attempt finds impossible is ruled out for the following ones. Refusals stay for good, so there
 // are finitely many.
 func (s *Target) Settle() {
 	noted := maps.Clone(s.Noted)
 	for refused := true; refused; {
-		s.Effort.Spend(s.attemptEffort())
 		refused = s.attempt() || s.crowded()
 		if !refused {
 			s.setTargets()

@@ -59,9 +59,9 @@ var sentences = map[intent.Code]string{
 	intent.NoClusterID:    "the controller has no cluster id, so it could not tell its own security groups from others",
 	// A part of a plan may cut what the rest gives.
 	intent.PlannerFault: "a fault of Nephele, please report it; what was enforced stays as it is: %s",
-	intent.TooMuchWork: "nothing is changed, and what is enforced stays as it is: to plan this takes more work than is allowed for one round; " +
+	intent.TooMuchWork: "nothing is changed, and what is enforced stays as it is: to plan this takes longer than is allowed for one round; " +
 		"let fewer policies select these VMs, or tell fewer kinds of VMs apart",
-	intent.TooManyKinds: "the policies %s tell %d kinds of VMs apart, and to plan for all of them takes more work than is allowed for one round; " +
+	intent.TooManyKinds: "the policies %s tell %d kinds of VMs apart, and to plan for all of them takes longer than is allowed for one round; " +
 		"let fewer policies select these VMs, or tell fewer kinds of VMs apart",
 	intent.OrderOpposite:   "it and its peers change in opposite directions, and there is no room for the state in between",
 	intent.OrderGroupLater: "it waits for a group that is not there yet",

@@ -8,10 +8,6 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan/report"
 )
 
-// defaultAllowance is how much work a plan may take. It is enough for any account that AWS can
-// hold: see docs/performance.md.
-const defaultAllowance = 80_000_000
-
 // undecided is the result if no design was made. Nothing is carried out, for a part of a plan may
 // cut what the rest gives: only interfaces whose glass is broken have their groups back.
 func (c *planning) undecided() *Result {
