@@ -1,30 +1,3 @@
-// Package plan decides what has to change in a cloud account: computed policies and the observed
-// cloud go in, an ordered list of idempotent operations and a status for every policy and VM come
-// out.
-//
-// It owns the meaning of policies on interfaces (the algebra of rules, tiers, Pass, the native
-// tier), the forming of classes of interfaces that share security groups, and the order of changes.
-// It promises, for one Compute call:
-//
-//   - Exactness: once the plan is done and further calls return empty plans, every interface under
-//     control allows exactly the flows that the policies (and, in open directions, its former
-//     groups) allow.
-//   - No gap, no leak, at the cloud's API: while policies change, after every single operation
-//     what the groups say of every flow lies between (before and after) and (before or after),
-//     where after is the state that this plan leads to; while they do not, it is that of some mix
-//     of the old and the new memberships of its two ends. So a crash at any point is harmless. What
-//     has no such order stays as it is and is refused as blocked. When packets see an operation is
-//     not modelled.
-//   - No memory: everything is derived from Input. Planning again from any intermediate state leads
-//     to the same end.
-//   - Whatever the cloud cannot hold is refused with the numbers, and nothing is touched for it.
-//
-// A plan may be one of several rounds (Plan.Partial): observe, compute and apply until the plan is
-// empty.
-//
-// Compute is a pure function: no I/O, no clock, no randomness, no goroutines. It may be called
-// concurrently; it does not change its input, and its result shares no memory that anybody writes
-// to.
 package plan
 
 import (
