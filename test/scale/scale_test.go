@@ -176,7 +176,7 @@ func TestChurn(t *testing.T) {
 			changes, vms, took := f.churn(perSecond)
 			edits := f.calls.total("ModifyNetworkInterfaceAttribute")
 			t.Logf("%d changes of %d VMs: %.1f edits per change", changes, vms, float64(edits)/float64(changes))
-			// VMs that change together may take two edits each: see docs/decisions/0001.
+			// VMs that change together may take two edits each: see docs/decisions/0015.
 			if edits > 2*changes || took > 80*time.Second {
 				t.Errorf("%d edits for %d changes, settled after %s: want at most 2 for each, and 20 s after the last", edits, changes, took)
 			}
@@ -188,7 +188,7 @@ func TestChurn(t *testing.T) {
 			changes, vms, took := f.churn(sized(100, 8))
 			edits := f.calls.total("ModifyNetworkInterfaceAttribute")
 			t.Logf("%d changes of %d VMs: %.1f edits per change", changes, vms, float64(edits)/float64(changes))
-			// They are followed one after the other: see docs/decisions/0009.
+			// They are followed one after the other: see docs/decisions/0015.
 			if edits > changes+changes/10 {
 				t.Errorf("%d edits for %d changes: want one for each", edits, changes)
 			}

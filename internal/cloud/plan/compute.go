@@ -28,8 +28,8 @@ func try(in Input, do func(late func() bool)) (enough bool) {
 	return true
 }
 
-// compute is Compute that panics on mistakes of ours, and with intent.Stopped when the result is not
-// wanted any more.
+// compute is Compute that panics on mistakes of ours, and with intent.Stopped when the result is
+// not wanted any more.
 func compute(in Input, lower Lowerer) (out *Result) {
 	in.Regions = Apart(in.Regions, in.Entities, in.Services)
 	if in.ClusterID == "" {

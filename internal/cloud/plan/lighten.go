@@ -18,8 +18,8 @@ import (
 // planned: then policies of that tenant are left out, those that came last first, and everything
 // else is planned. A tenant is whoever writes policies of one namespace, or those without one.
 //
-// How long a plan takes depends on the machine: near the limit a policy may be left out in one round
-// and planned in the next. Both are safe, and what is in force stays in force.
+// How long a plan takes depends on the machine: near the limit a policy may be left out in one
+// round and planned in the next. Both are safe, and what is in force stays in force.
 
 // mostLighter is how many times it is tried again with fewer policies.
 const mostLighter = 5

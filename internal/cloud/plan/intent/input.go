@@ -85,9 +85,9 @@ type Input struct {
 	// Stop is asked now and then whether the result is still wanted; nil means that it is. It must
 	// be cheap, and it may be called from no other goroutine than that of Compute.
 	Stop func() bool
-	// Limit, if set, begins a try to plan. late is asked as Stop is whether the try takes too long;
-	// then policies are left out of the next one. end is called when the try is over. Nil means that
-	// no try takes too long.
+	// Limit, if set, begins a try to plan. late is asked as Stop is whether the try takes too
+	// long; then policies are left out of the next one. end is called when the try is over.
+	// Nil means that no try takes too long.
 	Limit func() (late func() bool, end func())
 }
 
