@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/watch"
@@ -153,5 +155,70 @@ func TestSlowBeginnerKeepsLittle(t *testing.T) {
 	s.Publish(Changes{})
 	if n := len(s.rendered); n != 0 || s.unread.Load() != 0 {
 		t.Fatalf("%d objects are kept for nobody, %d are counted as unread", n, s.unread.Load())
+	}
+}
+
+// yieldingSource is a policy that gives others a chance to ask for it while it is made; it panics
+// as often as panics says.
+type yieldingSource struct {
+	givenPolicy
+	asked, panics atomic.Int32
+}
+
+// NetworkPolicy implements PolicySource.
+func (y *yieldingSource) NetworkPolicy() *v1beta2.NetworkPolicy {
+	y.asked.Add(1)
+	for range 1000 {
+		runtime.Gosched()
+	}
+	if y.panics.Add(-1) >= 0 {
+		panic("not this time")
+	}
+	return y.givenPolicy.NetworkPolicy()
+}
+
+// TestReceiversWaitForOneThatMakesTheObject: many that ask for an object at the same time have it
+// made once; if that panics, the next one has it made.
+func TestReceiversWaitForOneThatMakesTheObject(t *testing.T) {
+	s := New(Options{})
+	source := &yieldingSource{givenPolicy: givenPolicy{policyNamed("p", 1)}}
+	source.panics.Store(1)
+	s.Publish(Changes{Policies: []PolicyChange{{Name: "p", Source: source, SpanAdded: []string{"a"}}}})
+	var watchers []*Watcher
+	for range 50 {
+		watchers = append(watchers, mustWatch(t, s, NetworkPolicies, "a"))
+	}
+	var taking sync.WaitGroup
+	var got [50]Event
+	var panicked atomic.Int32
+	for i, w := range watchers {
+		taking.Go(func() {
+			defer func() {
+				if recover() != nil {
+					panicked.Add(1)
+				}
+			}()
+			var one [1]Event
+			if _, err := w.Take(context.Background(), one[:]); err != nil {
+				t.Error(err)
+			}
+			got[i] = one[0]
+		})
+	}
+	taking.Wait()
+	if n := source.asked.Load(); n != 2 || panicked.Load() != 1 {
+		t.Errorf("made %d times, %d panicked", n, panicked.Load())
+	}
+	var all Event
+	for _, e := range got {
+		if e.Object == nil { // of the one that panicked
+			continue
+		}
+		if all.Object == nil {
+			all = e
+		}
+		if e != all {
+			t.Fatalf("%v and %v", e, all)
+		}
 	}
 }

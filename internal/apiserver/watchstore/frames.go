@@ -60,12 +60,42 @@ func (f *Frames) of(id string) *frame {
 	}
 }
 
-// rendering is an object as receivers get it, which several may share.
+// rendering is an object as receivers get it, which several may share. All that ask for one at the
+// same time wait for the first of them to make it: a group of ten thousand members that a thousand
+// of them made, each for itself, would take gigabytes.
 type rendering struct {
+	made   atomic.Bool
+	making sync.Mutex
+
 	object runtime.Object
 	frames Frames
 	// last is the last member in it if there are more.
 	last Member
+}
+
+// sharedBy returns the rendering at a place that receivers share, and whether it was not there.
+func sharedBy(place *atomic.Pointer[rendering]) (r *rendering, first bool) {
+	for {
+		if r = place.Load(); r != nil {
+			return r, false
+		}
+		if r = (&rendering{}); place.CompareAndSwap(nil, r) {
+			return r, true
+		}
+	}
+}
+
+// fill has the object made unless it is. If that panics, the next receiver tries again.
+func (r *rendering) fill(build func()) {
+	if r.made.Load() {
+		return
+	}
+	r.making.Lock()
+	defer r.making.Unlock()
+	if !r.made.Load() {
+		build()
+		r.made.Store(true)
+	}
 }
 
 func (r *rendering) event(t watch.EventType) Event {

@@ -371,30 +371,23 @@ func (s *Store) Get(r Resource, name string) (runtime.Object, bool, error) {
 // render returns a policy or an address group as all receivers get it. It needs the store locked
 // for reading.
 func (s *Store) render(e *entry) *rendering {
-	if r := e.shared.Load(); r != nil {
-		return r
+	r, first := sharedBy(&e.shared)
+	if first {
+		s.rendering.Lock()
+		s.rendered = append(s.rendered, e)
+		s.rendering.Unlock()
 	}
-	r := &rendering{}
-	r.object, r.last = s.whole(e, "", s.maxEventBytes)
-	if !e.shared.CompareAndSwap(nil, r) {
-		return e.shared.Load()
-	}
-	s.rendering.Lock()
-	defer s.rendering.Unlock()
-	s.rendered = append(s.rendered, e)
+	r.fill(func() { r.object, r.last = s.whole(e, "", s.maxEventBytes) })
 	return r
 }
 
 // renderPatch returns a patch as all receivers get it who are due the same.
 func (s *Store) renderPatch(e *entry, p *memberPatch) *rendering {
-	if r := p.shared.Load(); r != nil {
-		return r
-	}
-	added, removed := p.lists()
-	r := &rendering{object: s.patched(e, p.revision, added, removed)}
-	if !p.shared.CompareAndSwap(nil, r) {
-		return p.shared.Load()
-	}
+	r, _ := sharedBy(&p.shared)
+	r.fill(func() {
+		added, removed := p.lists()
+		r.object = s.patched(e, p.revision, added, removed)
+	})
 	return r
 }
 
