@@ -89,7 +89,7 @@ func testSet(ctx context.Context, tests []*manifest.Document, ask func(context.C
 // askFlow asks about every pair of ends of an expectation.
 func askFlow(ctx context.Context, f *expect.Flow, ask func(context.Context, *v1alpha1.ReachReview) error) ([]v1alpha1.ReachRow, error) {
 	if slices.ContainsFunc(slices.Concat(f.From, f.To), func(s string) bool { return strings.HasPrefix(s, "!") }) {
-		return nil, fmt.Errorf("%w: clusters of a set are asked about nobody after !", errWrongQuestion)
+		return nil, fmt.Errorf("%w: with ! nobody is left out where clusters of a set are asked", errWrongQuestion)
 	}
 	var out []v1alpha1.ReachRow
 	for _, from := range f.From {

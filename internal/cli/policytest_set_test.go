@@ -67,7 +67,7 @@ func TestSetTests(t *testing.T) {
 	}
 	for _, want := range []string{
 		"FAIL  set: allow tcp 5432 from east:shop/web, north:shop/web", "Unknown: TCP 5432 from north:shop/web to west:shop/db", "ok    set: deny tcp 22 from east:shop/web",
-		"Drop: TCP 22 from south:shop/web to west:shop/db", "names a cluster, as in east:shop/app=web", "nobody after !", `from: there is no Cluster "nowhere"`,
+		"Drop: TCP 22 from south:shop/web to west:shop/db", "names a cluster, as in east:shop/app=web", "with ! nobody is left out", `from: there is no Cluster "nowhere"`,
 		"6 expectations: 1 met, 2 not met, 3 make no sense\n",
 	} {
 		if !strings.Contains(text.String(), want) {

@@ -439,24 +439,24 @@ const forged = "gaff"
 
 // edit is what somebody else does to one.
 func (m *member) edit() {
-	for _, name := range slices.Sorted(maps.Keys(m.api)) {
-		o := m.api[name].DeepCopy()
-		switch m.IntN(5) {
-		case 0:
-			o.Spec.Endpoints = append(o.Spec.Endpoints, v1alpha2.Endpoint{IP: "192.0.2.1", Name: "forged"})
-		case 1:
-			o.Labels[LabelOf(forged)] = ""
-		case 2:
-			o.Spec.ExternalNode = "host"
-		case 3:
-			o.Name = "r-forged-0"
-		case 4:
-			o.Spec.Ports = append(o.Spec.Ports, v1alpha2.NamedPort{Name: "x", Protocol: "TCP", Port: 1})
-		}
-		m.put(o)
-		m.entities.Hear(o, false)
+	if len(m.api) == 0 {
 		return
 	}
+	o := m.api[slices.Sorted(maps.Keys(m.api))[0]].DeepCopy()
+	switch m.IntN(5) {
+	case 0:
+		o.Spec.Endpoints = append(o.Spec.Endpoints, v1alpha2.Endpoint{IP: "192.0.2.1", Name: "forged"})
+	case 1:
+		o.Labels[LabelOf(forged)] = ""
+	case 2:
+		o.Spec.ExternalNode = "host"
+	case 3:
+		o.Name = "r-forged-0"
+	case 4:
+		o.Spec.Ports = append(o.Spec.Ports, v1alpha2.NamedPort{Name: "x", Protocol: "TCP", Port: 1})
+	}
+	m.put(o)
+	m.entities.Hear(o, false)
 }
 
 // TestPolicyRefuses: what an Antrea Controller cannot be told of is refused, never left out.
