@@ -83,7 +83,10 @@ type feed struct {
 
 	mu    sync.Mutex
 	to    map[*queue]bool
-	ready bool // something was read: who joins reads a snapshot
+	ready bool // something was read: a queue that joins gets a snapshot
+	// problem is what was said last if nothing could be read yet. A queue that joins is told of it,
+	// because it is not said again while it stays the same.
+	problem *item
 }
 
 // follow has a queue told of a topic until the returned function is called.
@@ -117,8 +120,11 @@ func (f *feed) join(q *queue) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.to[q] = true
-	if f.ready {
+	switch {
+	case f.ready:
 		q.put(item{list: true, about: f.about})
+	case f.problem != nil:
+		q.put(*f.problem)
 	}
 }
 
@@ -135,7 +141,11 @@ func (f *feed) tell(i item) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	i.about = f.about
-	f.ready = f.ready || i.list
+	if f.ready = f.ready || i.list; f.ready {
+		f.problem = nil
+	} else {
+		f.problem = &i
+	}
 	for q := range f.to {
 		q.put(i)
 	}

@@ -282,6 +282,20 @@ func TestOneWatchForAllTabs(t *testing.T) {
 	})
 }
 
+// TestRefusedToAllTabs: a stream that joins a watch which was refused is told so, too.
+func TestRefusedToAllTabs(t *testing.T) {
+	r := newRig(t, nil)
+	pods := r.shelf("/api/v1/pods")
+	pods.refused = true
+	r.enterLocal()
+	for range 2 {
+		s := r.follow2("watch=pods")
+		if e := s.next(); e.kind != "refused" {
+			t.Errorf("got %+v", e)
+		}
+	}
+}
+
 // TestSlowReader: who does not read loses the stream; nothing waits for him without bound.
 func TestSlowReader(t *testing.T) {
 	q := newQueue(1000)
