@@ -126,7 +126,10 @@ func (c *Controller) look(ctx context.Context) (busy bool) {
 			continue
 		}
 		busy = true
-		changed, err := c.next(ctx, t, tags)
+		changed, err := false, error(nil)
+		if fault := recovered.Do(func() { changed, err = c.next(ctx, t, tags) }); fault != nil {
+			err = fault // the others go on
+		}
 		if err == nil && changed {
 			err = c.Client.Status().Update(ctx, t)
 		}

@@ -115,6 +115,8 @@ func TestResolve(t *testing.T) {
 		{v1beta1.TraceflowSpec{Source: web, LiveTraffic: true}, "node0  10.244.0.2  0 0 0"},
 		{v1beta1.TraceflowSpec{Source: v1beta1.TraceflowSource{IP: "192.0.2.1"}, Destination: to("db"), LiveTraffic: true}, "node1 node1 192.0.2.1 10.244.1.2 0 0 0"},
 		{v1beta1.TraceflowSpec{Source: web, Destination: v1beta1.TraceflowDestination{IP: "192.0.2.1"}, Packet: six}, "no address of the same family"},
+		{v1beta1.TraceflowSpec{Source: web, Destination: v1beta1.TraceflowDestination{IP: "192.0.2.256"}}, `destination.ip: "192.0.2.256" is no IPv4 or IPv6 address`},
+		{v1beta1.TraceflowSpec{Source: v1beta1.TraceflowSource{IP: "fe80::1%eth0"}, Destination: to("db"), LiveTraffic: true}, `source.ip: "fe80::1%eth0" is no`},
 		{v1beta1.TraceflowSpec{Source: web, Destination: to("none")}, "there is no Pod shop/none"},
 		{v1beta1.TraceflowSpec{Source: web, Destination: to("new")}, "Pod shop/new has no address yet"},
 		{v1beta1.TraceflowSpec{Source: web, Destination: to("host")}, "Pod shop/host has the network of its Node"},

@@ -45,7 +45,9 @@ func resolve(ctx context.Context, r client.Reader, t *v1beta1.Traceflow) (*v1bet
 			return nil, err
 		}
 	} else if s.Source.IP != "" {
-		source.addresses = []netip.Addr{netip.MustParseAddr(s.Source.IP).Unmap()}
+		if source, err = address("source", s.Source.IP); err != nil {
+			return nil, err
+		}
 	}
 	protocol, from, to := transport(&s.Packet)
 	switch {
@@ -54,7 +56,7 @@ func resolve(ctx context.Context, r client.Reader, t *v1beta1.Traceflow) (*v1bet
 	case s.Destination.Service != "":
 		destination, err = serviceOf(ctx, r, s, &protocol, &to)
 	case s.Destination.IP != "":
-		destination.addresses = []netip.Addr{netip.MustParseAddr(s.Destination.IP).Unmap()}
+		destination, err = address("destination", s.Destination.IP)
 	}
 	if err != nil {
 		return nil, err
@@ -85,6 +87,16 @@ func resolve(ctx context.Context, r client.Reader, t *v1beta1.Traceflow) (*v1bet
 		out.DestinationIP = a.String()
 	}
 	return out, nil
+}
+
+// address is an end outside of Pods. Where Antrea's own kind is installed, nothing but this has
+// looked at it.
+func address(which, ip string) (end, error) {
+	a, err := netip.ParseAddr(ip)
+	if err != nil || a.Zone() != "" {
+		return end{}, refusal(fmt.Sprintf("%s.ip: %q is no IPv4 or IPv6 address", which, ip))
+	}
+	return end{addresses: []netip.Addr{a.Unmap()}}, nil
 }
 
 // transport is what the packet of a Traceflow says; a header counts before the number of its
