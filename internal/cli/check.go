@@ -241,13 +241,13 @@ func printLines(out io.Writer, lines []preflight.Line, format string) error {
 		}
 	} else {
 		for _, l := range lines {
-			fmt.Fprintln(out, folded(fmt.Sprintf("%-5s", l.Verdict), "      ", terminal.Printable(l.About+": "+l.Message)))
+			fmt.Fprintln(out, terminal.Folded(fmt.Sprintf("%-5s", l.Verdict), "      ", terminal.Printable(l.About+": "+l.Message)))
 			if l.Do != "" && l.Verdict != preflight.OK {
-				fmt.Fprintln(out, folded("      to do: ", "      ", terminal.Printable(l.Do)))
+				fmt.Fprintln(out, terminal.Folded("      to do: ", "      ", terminal.Printable(l.Do)))
 			}
 		}
 		if failed > 0 {
-			fmt.Fprintf(out, "\n%s. Nothing was changed.\n", strings.TrimSpace(plural(failed, "check fails", "checks fail")))
+			fmt.Fprintf(out, "\n%s. Nothing was changed.\n", strings.TrimSpace(terminal.Plural(failed, "check fails", "checks fail")))
 		} else {
 			fmt.Fprint(out, "\nNothing fails. Nothing was changed.\n")
 		}

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/nephele-io/nephele/api/analysis/v1alpha1"
+	"github.com/nephele-io/nephele/internal/cli/show"
 	"github.com/nephele-io/nephele/internal/cli/terminal"
 	"github.com/nephele-io/nephele/internal/explain"
 	"github.com/nephele-io/nephele/internal/review"
@@ -101,7 +102,7 @@ func runExplain(cmd *cobra.Command, f explainFlags) error {
 		return err
 	}
 	if f.output == "" {
-		fmt.Fprint(windowOf(cmd.OutOrStdout()), explanationText(answer))
+		fmt.Fprint(terminal.WindowOf(cmd.OutOrStdout()), show.Explanation(answer))
 	} else if err := printValue(cmd.OutOrStdout(), f.output, answer); err != nil {
 		return err
 	}

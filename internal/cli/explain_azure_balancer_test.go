@@ -12,6 +12,7 @@ import (
 
 	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	"github.com/nephele-io/nephele/internal/cli/show"
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/azure"
 	"github.com/nephele-io/nephele/internal/explain"
@@ -161,7 +162,7 @@ func (w *azureBalanced) compareHops(t *testing.T, when string, seen map[string]i
 				t.Fatal(err, through)
 			}
 			if wrong := differsOnAzure(got, truth, seen); wrong != "" {
-				t.Errorf("%s, %s -> %s: %s\nthe simulator: %+v\n%s", when, q.From, q.To, wrong, truth, explanationText(got))
+				t.Errorf("%s, %s -> %s: %s\nthe simulator: %+v\n%s", when, q.From, q.To, wrong, truth, show.Explanation(got))
 				return
 			}
 			if !front.IsPrivate() {

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
+	"github.com/nephele-io/nephele/internal/cli/show"
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/explain"
 	"github.com/nephele-io/nephele/internal/sim/world"
@@ -139,7 +140,7 @@ func (w *balancedWorld) compareHops(t *testing.T, when string, seen map[string]i
 					t.Fatal(err)
 				}
 				if wrong := differs(got, truth, through, seen); wrong != "" {
-					t.Errorf("%s, %s -> %s (%s): %s\nthe simulator: %+v\n%s", when, q.From, q.To, s.Name, wrong, truth, explanationText(got))
+					t.Errorf("%s, %s -> %s (%s): %s\nthe simulator: %+v\n%s", when, q.From, q.To, s.Name, wrong, truth, show.Explanation(got))
 					return
 				}
 			}
@@ -293,7 +294,7 @@ func TestPlanWarnsOfCutBalancers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		text := explanationText(answer)
+		text := show.Explanation(answer)
 		for _, part := range parts {
 			if !strings.Contains(text, part) {
 				t.Errorf("no %q in\n%s", part, text)
@@ -302,8 +303,8 @@ func TestPlanWarnsOfCutBalancers(t *testing.T) {
 	}
 	i := slices.IndexFunc(snap.Services, func(s cloud.Service) bool { return s.Name == "front" })
 	nobody, err := computed.Answer(explain.Question{From: "vms/client", To: snap.Services[i].Private[0].String(), Protocol: "TCP", Port: "443"})
-	if err != nil || nobody.Balanced != nil || !strings.Contains(explanationText(nobody), "does not listen at TCP port 443") {
-		t.Errorf("%v %s", err, explanationText(nobody))
+	if err != nil || nobody.Balanced != nil || !strings.Contains(show.Explanation(nobody), "does not listen at TCP port 443") {
+		t.Errorf("%v %s", err, show.Explanation(nobody))
 	}
 }
 

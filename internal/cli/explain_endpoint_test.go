@@ -7,6 +7,7 @@ import (
 	"time"
 
 	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	"github.com/nephele-io/nephele/internal/cli/show"
 	"github.com/nephele-io/nephele/internal/cloud/azure"
 	"github.com/nephele-io/nephele/internal/explain"
 	"github.com/nephele-io/nephele/internal/sim"
@@ -94,7 +95,7 @@ spec:
 		var truth simazure.Verdict
 		server.World().ReadAzure(func(c *simazure.Cloud, _ time.Time) { truth, err = c.Allowed(flow) })
 		if err != nil || truth.Allowed != x.passes || (got.Verdict == "Allow") != x.passes {
-			t.Errorf("%s port %s: want %t, the simulator says %+v (%v)\n%s", x.to, x.port, x.passes, truth, err, explanationText(got))
+			t.Errorf("%s port %s: want %t, the simulator says %+v (%v)\n%s", x.to, x.port, x.passes, truth, err, show.Explanation(got))
 		}
 	}
 }

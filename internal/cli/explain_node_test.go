@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/pflag"
 
 	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
+	"github.com/nephele-io/nephele/internal/cli/show"
 	"github.com/nephele-io/nephele/internal/explain"
 	"github.com/nephele-io/nephele/internal/preview"
 )
@@ -85,7 +86,7 @@ func answer(t *testing.T, asks map[string]ask) {
 				t.Errorf("passes: %t, want %t", explain.Passes(got), passes)
 			}
 			for _, want := range c.want {
-				if text := explanationText(got); !strings.Contains(text, want) {
+				if text := show.Explanation(got); !strings.Contains(text, want) {
 					t.Errorf("no %q in\n%s", want, text)
 				}
 			}

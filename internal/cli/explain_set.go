@@ -3,11 +3,11 @@ package cli
 import (
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/nephele-io/nephele/api/analysis/v1alpha1"
+	"github.com/nephele-io/nephele/internal/cli/show"
 	"github.com/nephele-io/nephele/internal/cli/terminal"
 	"github.com/nephele-io/nephele/internal/clusterset/hub"
 	"github.com/nephele-io/nephele/internal/review"
@@ -34,49 +34,10 @@ func explainSet(cmd *cobra.Command, f explainFlags) error {
 	if f.output != "" {
 		err = printValue(cmd.OutOrStdout(), f.output, &question.Status)
 	} else {
-		fmt.Fprint(windowOf(cmd.OutOrStdout()), setText(&question.Status.FlowAnswer))
+		fmt.Fprint(terminal.WindowOf(cmd.OutOrStdout()), show.SetExplanation(&question.Status.FlowAnswer))
 	}
 	if err == nil && question.Status.Verdict != "Allow" {
 		err = terminal.ErrNo
 	}
 	return err
-}
-
-// setText shows an answer in halves.
-func setText(s *v1alpha1.FlowAnswer) string {
-	var b strings.Builder
-	packet := s.Protocol
-	if s.Port != 0 {
-		packet += fmt.Sprintf(" %d", s.Port)
-	}
-	fmt.Fprintf(&b, "%s -> %s, %s: %s\n", terminal.Printable(s.From.Title), terminal.Printable(s.To.Title), packet, s.Verdict)
-	if s.Reason != "" {
-		fmt.Fprintf(&b, "  %s\n", s.Reason)
-	}
-	for _, n := range s.Notes {
-		fmt.Fprintf(&b, "  note: %s\n", n)
-	}
-	for i := range s.Halves {
-		h := &s.Halves[i]
-		at, side := h.From, strings.ToLower(h.Side)
-		if h.Side == "Ingress" {
-			at = h.To
-		}
-		if h.Decision == nil {
-			fmt.Fprintf(&b, "  %-7s %s: not known: %s\n", side, orNobody(h.Cluster), h.Why)
-			continue
-		}
-		writeDecision(&b, h.Decision, "  ", fmt.Sprintf("%-7s %s:", side, h.Cluster), at)
-		for _, n := range h.Notes {
-			fmt.Fprintf(&b, "          note: %s\n", n)
-		}
-	}
-	return terminal.PrintableLines(b.String())
-}
-
-func orNobody(cluster string) string {
-	if cluster == "" {
-		return "nobody"
-	}
-	return cluster
 }

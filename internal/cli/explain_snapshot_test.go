@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
+	"github.com/nephele-io/nephele/internal/cli/show"
 	"github.com/nephele-io/nephele/internal/controller"
 	"github.com/nephele-io/nephele/internal/explain"
 	"github.com/nephele-io/nephele/internal/manifest"
@@ -149,7 +150,7 @@ data: {k: e30=}
 		if err != nil {
 			t.Fatal(err)
 		}
-		if text := explanationText(got); !strings.Contains(text, c.want) {
+		if text := show.Explanation(got); !strings.Contains(text, c.want) {
 			t.Errorf("%s: no %q in\n%s%v", c.flags, c.want, text, computed.In.Notes)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
+	"github.com/nephele-io/nephele/internal/cli/show"
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/explain"
 	"github.com/nephele-io/nephele/internal/preview"
@@ -317,11 +318,11 @@ func (w *explainWorld) compare(t *testing.T, when string, seen map[string]int) {
 		}
 		seen[got.Verdict]++
 		if !agrees(got, truth) {
-			t.Errorf("seed %d, %s: %s\nthe simulator says %s\n%s", w.seed, when, f, truth.Reason, explanationText(got))
+			t.Errorf("seed %d, %s: %s\nthe simulator says %s\n%s", w.seed, when, f, truth.Reason, show.Explanation(got))
 			return
 		}
 		if got.Egress.Differs == explain.DiffersChanged || got.Ingress.Differs == explain.DiffersChanged {
-			t.Errorf("seed %d, %s: nobody has changed anything by hand\n%s", w.seed, when, explanationText(got))
+			t.Errorf("seed %d, %s: nobody has changed anything by hand\n%s", w.seed, when, show.Explanation(got))
 		}
 		note(seen, got)
 	}

@@ -33,7 +33,7 @@ func flowsNeeds() flowscmd.Needs {
 		Read:      func(cmd *cobra.Command) (*explain.Computation, error) { return f.readAll(cmd) },
 		Printable: terminal.Printable, Now: time.Now, After: time.After,
 		Ask:    f.asker,
-		Window: func(out io.Writer) io.Writer { return windowOf(out) },
+		Window: func(out io.Writer) io.Writer { return terminal.WindowOf(out) },
 	}
 }
 

@@ -445,7 +445,7 @@ func became(r *history.Revision) string {
 		text = strings.ToValidUTF8(text[:97], "") + "..."
 	}
 	if failed := failedCalls(r); failed > 0 {
-		text += fmt.Sprintf(" (%s)", plural(failed, "call failed", "calls failed"))
+		text += fmt.Sprintf(" (%s)", terminal.Plural(failed, "call failed", "calls failed"))
 	}
 	return text
 }
@@ -462,7 +462,7 @@ func failedCalls(r *history.Revision) int {
 func showRevision(ctx context.Context, c client.Reader, r *history.Revision, out io.Writer) error {
 	line := func(name, text string) {
 		if text != "" {
-			fmt.Fprintln(out, folded(fmt.Sprintf("%-10s", name), strings.Repeat(" ", 10), terminal.Printable(text)))
+			fmt.Fprintln(out, terminal.Folded(fmt.Sprintf("%-10s", name), strings.Repeat(" ", 10), terminal.Printable(text)))
 		}
 	}
 	s := r.Spec
@@ -471,14 +471,14 @@ func showRevision(ctx context.Context, c client.Reader, r *history.Revision, out
 	line("Change", fmt.Sprintf("%s at %s", s.Change, s.Time.UTC().Format(time.RFC3339)))
 	line("By", by(r))
 	if s.Merged > 0 {
-		line("Note", fmt.Sprintf("%s before it came too fast to be kept apart.", plural(int(s.Merged), "change", "changes")))
+		line("Note", fmt.Sprintf("%s before it came too fast to be kept apart.", terminal.Plural(int(s.Merged), "change", "changes")))
 	}
 	line("Result", strings.TrimSpace(r.Status.Phase+" "+r.Status.VMs))
 	line("", r.Status.Message)
 	for _, a := range r.Status.Accounts {
 		line("Account", accountCalls(a.Calls, a.Account))
 		if a.Failed > 0 {
-			line("", fmt.Sprintf("%s, the last one: %s", plural(int(a.Failed), "call failed", "calls failed"), a.LastError))
+			line("", fmt.Sprintf("%s, the last one: %s", terminal.Plural(int(a.Failed), "call failed", "calls failed"), a.LastError))
 		}
 	}
 	former, err := history.Before(ctx, c, r)

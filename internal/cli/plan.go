@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
+	"github.com/nephele-io/nephele/internal/cli/show"
 	"github.com/nephele-io/nephele/internal/cli/terminal"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 	"github.com/nephele-io/nephele/internal/controller"
@@ -111,7 +112,7 @@ func runPlan(cmd *cobra.Command, f *planFlags) error {
 		return preview.Unreadable(answer)
 	}
 	if f.output == "" {
-		err = printPlans(windowOf(cmd.OutOrStdout()), *answer, f.all)
+		err = show.Plans(terminal.WindowOf(cmd.OutOrStdout()), *answer, f.all)
 	} else {
 		err = printValue(cmd.OutOrStdout(), f.output, answer)
 	}

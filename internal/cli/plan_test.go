@@ -15,6 +15,7 @@ import (
 
 	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
+	"github.com/nephele-io/nephele/internal/cli/show"
 	"github.com/nephele-io/nephele/internal/controller"
 	"github.com/nephele-io/nephele/internal/manifest"
 	"github.com/nephele-io/nephele/internal/preview"
@@ -182,7 +183,7 @@ func TestPlanOverCluster(t *testing.T) {
 			t.Fatalf("%v, %d accounts", err, len(planned.Accounts))
 		}
 		var b strings.Builder
-		if err := printPlans(&b, p.Answer(planned), false); err != nil {
+		if err := show.Plans(&b, p.Answer(planned), false); err != nil {
 			t.Fatal(err)
 		}
 		return b.String()

@@ -264,11 +264,6 @@ func TestHostileNames(t *testing.T) {
 	if !strings.Contains(r.stdout, "vm/shop/db (virtualmachine-i-2)") || !strings.Contains(r.stdout, "vm/shop/db (virtualmachine-i-1)") {
 		t.Errorf("two machines of one name are not told apart:\n%s%s", r.stdout, r.err)
 	}
-	for in, want := range map[string]string{"a\"]; evil -> \"b": `"a\"]; evil -> \"b"`, "a\\": `"a\\"`, "a\nb": `"a\\nb"`} {
-		if got := dotName(in); got != want {
-			t.Errorf("%q in a graph: %s, want %s", in, got, want)
-		}
-	}
 	if _, err := os.Stat(filepath.Dir(path)); err != nil {
 		t.Error(err)
 	}

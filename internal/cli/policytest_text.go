@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/nephele-io/nephele/api/analysis/v1alpha1"
+	"github.com/nephele-io/nephele/internal/cli/show"
 	"github.com/nephele-io/nephele/internal/cli/terminal"
 	"github.com/nephele-io/nephele/internal/expect"
 	"github.com/nephele-io/nephele/internal/explain"
@@ -48,7 +49,7 @@ func whyNot(f *expect.FlowResult) []string {
 			break
 		}
 		native = native || row.Verdict == string(reach.Native)
-		out = append(out, fmt.Sprintf("%s: %s from %s to %s, by %s", verdictText(row), row.Traffic, sideText(row.From, mostNamed), sideText(row.To, mostNamed), reasonText(row)))
+		out = append(out, show.ReachLine(row))
 	}
 	if native && len(f.Wrong) > 0 && f.Expect != expect.ExpectNative {
 		out = append(out, "Native: the policies leave it to the machine's own security groups, which only --snapshot knows")
@@ -58,7 +59,7 @@ func whyNot(f *expect.FlowResult) []string {
 
 // useNote says what is to be known of a rule that nothing is tested of.
 func useNote(u reach.Use) string {
-	if text := useWords(string(u)); u.Useless() && text != "" {
+	if text := show.UseWords(string(u)); u.Useless() && text != "" {
 		return " (" + text + ")"
 	}
 	return ""

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/nephele-io/nephele/api/analysis/v1alpha1"
+	"github.com/nephele-io/nephele/internal/cli/show"
 	"github.com/nephele-io/nephele/internal/cli/terminal"
 	"github.com/nephele-io/nephele/internal/clusterset/hub"
 	"github.com/nephele-io/nephele/internal/reach"
@@ -85,9 +86,9 @@ func runReach(cmd *cobra.Command, f *reachFlags) error {
 	}
 	switch f.output {
 	case "table":
-		err = printReach(windowOf(cmd.OutOrStdout()), rows)
+		err = show.Reach(terminal.WindowOf(cmd.OutOrStdout()), rows)
 	case "dot":
-		err = printDot(cmd.OutOrStdout(), rows)
+		err = show.ReachDot(cmd.OutOrStdout(), rows)
 	default:
 		err = printValue(cmd.OutOrStdout(), f.output, map[string]any{"flows": rows})
 	}

@@ -11,6 +11,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/nephele-io/nephele/internal/cli/show"
+	"github.com/nephele-io/nephele/internal/cli/terminal"
 )
 
 var updateScreens = flag.Bool("update-screens", false, "write the golden screens anew")
@@ -108,8 +110,8 @@ func TestScreens(t *testing.T) {
 		"reach":           run(ExitDone, "reach", "--to", "vm/shop/db-1"),
 		"rules":           run(ExitDone, "rules"),
 		"rules-of":        run(ExitDone, "rules", "--of", "vm/shop/db-1"),
-		"status":          strings.ReplaceAll(statusText(someReport(), false), Version(), "VERSION"),
-		"status-clusters": strings.ReplaceAll(statusText(someSet(), true), Version(), "VERSION"),
+		"status":          strings.ReplaceAll(show.Status(someReport(), false, Version()), Version(), "VERSION"),
+		"status-clusters": strings.ReplaceAll(show.Status(someSet(), true, Version()), Version(), "VERSION"),
 	} {
 		for suffix, columns := range map[string]int{"-80.golden": 80, "-200.golden": 200} {
 			got := shown(t, text, columns)
@@ -136,7 +138,7 @@ func TestScreens(t *testing.T) {
 func shown(t *testing.T, text string, columns int) string {
 	t.Helper()
 	var b strings.Builder
-	w := &window{out: &b, columns: columns}
+	w := terminal.NewWindow(&b, columns)
 	for line := range strings.Lines(text) { // in pieces, as tables come
 		for _, part := range []string{line[:len(line)/2], line[len(line)/2:]} {
 			if _, err := w.Write([]byte(part)); err != nil {

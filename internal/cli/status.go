@@ -11,6 +11,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/nephele-io/nephele/internal/cli/show"
 	"github.com/nephele-io/nephele/internal/cli/terminal"
 	"github.com/nephele-io/nephele/internal/status"
 )
@@ -118,7 +119,7 @@ func printStatus(out io.Writer, r *status.Report, flags statusFlags, fine bool) 
 		if err := enc.Encode(r); err != nil {
 			return err
 		}
-	} else if _, err := io.WriteString(out, statusText(r, flags.clusters)); err != nil {
+	} else if _, err := io.WriteString(out, show.Status(r, flags.clusters, Version())); err != nil {
 		return err
 	}
 	if !fine {

@@ -13,6 +13,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
+	"github.com/nephele-io/nephele/internal/cli/show"
 	"github.com/nephele-io/nephele/internal/cli/terminal"
 	"github.com/nephele-io/nephele/internal/controller"
 	"github.com/nephele-io/nephele/internal/status"
@@ -71,9 +72,9 @@ func someSet() *status.Report {
 
 // TestStatusScreen: one screen of 80 columns, in which nothing does anything to the terminal.
 func TestStatusScreen(t *testing.T) {
-	got := statusText(someReport(), false)
+	got := show.Status(someReport(), false, Version())
 	for _, l := range strings.Split(got, "\n") {
-		if n := utf8.RuneCountInString(l); n > screen {
+		if n := utf8.RuneCountInString(l); n > terminal.Screen {
 			t.Errorf("%d columns: %s", n, l)
 		}
 	}

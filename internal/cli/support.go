@@ -87,9 +87,9 @@ Exit codes: 0 written; 2 bad input or failure.`,
 			if err = errors.Join(err, out.Close()); err != nil {
 				return errors.Join(err, os.Remove(file))
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "%s has %s.\n", file, plural(len(contents.Files), "file", "files"))
+			fmt.Fprintf(cmd.OutOrStdout(), "%s has %s.\n", file, terminal.Plural(len(contents.Files), "file", "files"))
 			for _, l := range contents.LeftOut {
-				fmt.Fprintln(cmd.OutOrStdout(), folded("left out: ", "  ", terminal.Printable(l)))
+				fmt.Fprintln(cmd.OutOrStdout(), terminal.Folded("left out: ", "  ", terminal.Printable(l)))
 			}
 			return nil
 		},

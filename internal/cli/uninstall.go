@@ -57,8 +57,8 @@ Exit codes: 0 done, or shown; 1 somebody has to do something first; 2 bad input 
 			var stuck *uninstall.Stuck
 			switch {
 			case errors.As(err, &stuck):
-				fmt.Fprintln(out, folded("stopped: ", "  ", terminal.Printable(stuck.Reason)))
-				fmt.Fprintln(out, folded("to do: ", "  ", terminal.Printable(stuck.Do)))
+				fmt.Fprintln(out, terminal.Folded("stopped: ", "  ", terminal.Printable(stuck.Reason)))
+				fmt.Fprintln(out, terminal.Folded("to do: ", "  ", terminal.Printable(stuck.Do)))
 				return terminal.ErrNo
 			case errors.Is(err, uninstall.ErrAllInOne):
 				fmt.Fprintln(out, "all else is in the data directory of nephele up, and goes with it: stop that (Ctrl-C), and remove the directory")

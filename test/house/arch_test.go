@@ -210,7 +210,7 @@ var layers = []layer{
 		foreign: append([]string{"github.com/spf13/", "gopkg.in/natefinch/lumberjack.v2"}, kubernetes...),
 		why:     "every host holds in its memory what these commands link",
 	},
-	{folder: "internal/cli/terminal", foreign: append([]string{"github.com/spf13/"}, kubernetes...), why: "the manners of all programs know no answers"},
+	{folder: "internal/cli/terminal", foreign: append([]string{"github.com/spf13/", "golang.org/x/term"}, kubernetes...), why: "the manners of all programs know no answers"},
 	{folder: "internal/clusterset/wire", noStd: pureStd, why: "what goes over the wire is read and written without knowing what it means"},
 	{folder: "internal/clusterset/peers", own: []string{"api", "internal/clusterset/wire", "internal/policy"}, foreign: []string{"k8s.io/apimachinery/", "sigs.k8s.io/json"}, noStd: pureStd,
 		why: "what a policy of the set means is told from it alone"},
@@ -257,6 +257,15 @@ var layers = []layer{
 		foreign: kubernetes, noStd: pureStd, why: "reviews are answered without I/O, from what was computed"},
 	{folder: "internal/console", own: []string{"internal/kinds"}, foreign: append([]string{"golang.org/x/net/netutil", "golang.org/x/oauth2", "github.com/coreos/go-oidc/v3/oidc"}, kubernetes...),
 		why: "the console knows the wire of the Kubernetes API and nothing of what is behind it"},
+	{
+		folder: "internal/cli/show",
+		own: []string{
+			"api", "internal/cli/terminal", "internal/cli/flowscmd", "internal/cloud", "internal/cloud/forecast", "internal/cloud/plan/render", "internal/cloud/trace",
+			"internal/clusterset/halves", "internal/explain", "internal/policy", "internal/reach", "internal/review", "internal/status",
+		},
+		noStd: pureStd,
+		why:   "how answers look to people is decided without I/O",
+	},
 	{folder: "internal/seed", why: "tests of every package draw from it"},
 	{folder: "internal/tier", why: "tests of every package ask it"},
 	{folder: "internal/expect", own: []string{"api", "internal/policy", "internal/cloud", "internal/cloud/plan/flow", "internal/explain", "internal/reach"},
@@ -382,12 +391,18 @@ func TestImportRules(t *testing.T) {
 		}
 		for _, spec := range f.ast.Imports {
 			imp, _ := strconv.Unquote(spec.Path.Value)
+			if loop := strings.TrimPrefix(imp, module+"/"); below(folder, "internal/cli") && slices.Contains(loops, loop) {
+				t.Errorf("%s imports %s: commands ask pure packages, and only controller runs loops", f.path, imp)
+			}
 			if strings.HasPrefix(imp, "k8s.io/kubernetes/") && !below(folder, "standalone") && !below(folder, "test/cluster") {
 				t.Errorf("%s imports %s: only standalone and test/cluster may", f.path, imp)
 			}
 		}
 	}
 }
+
+// loops are the packages that read and write by themselves.
+var loops = []string{"internal/cloud/inventory", "internal/cloud/realize", "internal/control"}
 
 // heavy are packages of which each costs an agent megabytes.
 var heavy = []string{"github.com/aws/", "github.com/Azure/", "go.etcd.io/", "google.golang.org/grpc", "k8s.io/apiserver/", "k8s.io/client-go/kubernetes", "k8s.io/client-go/informers",

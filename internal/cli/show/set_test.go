@@ -1,4 +1,4 @@
-package cli
+package show
 
 import (
 	"testing"
@@ -9,7 +9,7 @@ import (
 // TestSetText: an answer in halves names who says what, and who says nothing.
 func TestSetText(t *testing.T) {
 	rule := &v1alpha1.Rule{Policy: v1alpha1.Policy{Type: "AntreaClusterNetworkPolicy", Name: "hub-db-from-web"}, Direction: "In", Name: "web", Action: "Allow"}
-	got := setText(&v1alpha1.FlowAnswer{
+	got := SetExplanation(&v1alpha1.FlowAnswer{
 		From: v1alpha1.End{Title: "east:shop/web"}, To: v1alpha1.End{Title: "west:shop/db\x1b"}, Protocol: "TCP", Port: 5432, Verdict: "Unknown",
 		Reason: "half an answer: east: it cannot be reached", Notes: []string{"a note"},
 		Halves: []v1alpha1.FlowHalf{

@@ -1,4 +1,4 @@
-package cli
+package terminal
 
 import (
 	"bytes"
@@ -23,7 +23,7 @@ func TestBroken(t *testing.T) {
 		}
 	}
 	var file bytes.Buffer
-	w := windowOf(&file)
+	w := WindowOf(&file)
 	long := bytes.Repeat([]byte("word "), 100)
 	if n, err := w.Write(long); err != nil || n != len(long) || !bytes.Equal(file.Bytes(), long) {
 		t.Errorf("a file does not get the line as it is: %d, %v", n, err)

@@ -1,4 +1,4 @@
-package cli
+package show
 
 import (
 	"fmt"
@@ -13,7 +13,7 @@ import (
 )
 
 // text prints the answer for people.
-func explanationText(x *analysis.FlowAnswer) string {
+func Explanation(x *analysis.FlowAnswer) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s -> %s, %s: %s\n", terminal.Printable(x.From.Title), destination(x), packetText(x), x.Verdict)
 	if x.Wanted != x.Verdict {

@@ -1,4 +1,4 @@
-package cli
+package terminal
 
 import (
 	"io"
@@ -21,8 +21,12 @@ type window struct {
 	rest    []byte
 }
 
-// windowOf looks at what a text is written to. The text must end with a line.
-func windowOf(out io.Writer) *window {
+// NewWindow returns a writer that breaks lines for so many columns; 0 breaks none. The text must
+// end with a line.
+func NewWindow(out io.Writer, columns int) io.Writer { return &window{out: out, columns: columns} }
+
+// WindowOf is NewWindow with as many columns as what a text is written to has.
+func WindowOf(out io.Writer) io.Writer {
 	w := &window{out: out}
 	if f, ok := out.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
 		if columns, _, err := term.GetSize(int(f.Fd())); err == nil && columns > 0 {
@@ -32,10 +36,10 @@ func windowOf(out io.Writer) *window {
 	return w
 }
 
-// forPeople is where a command writes an answer in a format: what is no table is for programs.
-func forPeople(out io.Writer, format string) io.Writer {
+// ForPeople is where a command writes an answer in a format: what is no table is for programs.
+func ForPeople(out io.Writer, format string) io.Writer {
 	if format == "table" {
-		return windowOf(out)
+		return WindowOf(out)
 	}
 	return out
 }

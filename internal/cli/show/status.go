@@ -1,4 +1,4 @@
-package cli
+package show
 
 import (
 	"fmt"
@@ -16,27 +16,27 @@ import (
 // mostFindings is how many findings of a kind one screen shows; JSON has all of them.
 const mostFindings = 10
 
-// statusText is a report for people, at most screen characters wide.
-func statusText(r *status.Report, clusters bool) string {
+// Status is a report for people, at most terminal.Screen characters wide.
+func Status(r *status.Report, clusters bool, version string) string {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 	entry := func(name, text string) {
-		b.WriteString(folded(fmt.Sprintf("%-12s", name), strings.Repeat(" ", 12), terminal.Printable(text)) + "\n")
+		b.WriteString(terminal.Folded(fmt.Sprintf("%-12s", name), strings.Repeat(" ", 12), terminal.Printable(text)) + "\n")
 	}
 	switch r.State {
 	case status.Well:
 		if idle := r.Policies.ByPhase[status.Idle]; idle > 0 {
-			line("Nothing is wrong; %s to nothing.", plural(idle, "policy applies", "policies apply"))
+			line("Nothing is wrong; %s to nothing.", terminal.Plural(idle, "policy applies", "policies apply"))
 		} else {
 			line("Everything is well.")
 		}
 	case status.UnderWay:
 		line("Nothing is wrong; not everything is done yet.")
 	default:
-		line("%s attention.", plural(len(r.Attention), "thing needs", "things need"))
+		line("%s attention.", terminal.Plural(len(r.Attention), "thing needs", "things need"))
 	}
 	line("")
-	entry("Controller", controllerText(r))
+	entry("Controller", controllerText(r, version))
 	if len(r.Accounts) == 0 {
 		entry("Accounts", "none")
 	} else {
@@ -63,7 +63,7 @@ func statusText(r *status.Report, clusters bool) string {
 	if len(r.NotRead) > 0 {
 		line("\nNot read, so nothing is said about it:")
 		for _, n := range r.NotRead {
-			b.WriteString(folded("  - ", "    ", terminal.Printable(n)) + "\n")
+			b.WriteString(terminal.Folded("  - ", "    ", terminal.Printable(n)) + "\n")
 		}
 	}
 	return b.String()
@@ -90,7 +90,7 @@ func setLines(r *status.Report, each bool) string {
 		if m.Connected {
 			state = "connected to its hub"
 		}
-		fmt.Fprintf(&b, "%-12s%s, %s, with %s from there\n", "Member", terminal.Printable(m.Cluster), state, plural(int(m.Policies), "policy", "policies"))
+		fmt.Fprintf(&b, "%-12s%s, %s, with %s from there\n", "Member", terminal.Printable(m.Cluster), state, terminal.Plural(int(m.Policies), "policy", "policies"))
 	}
 	switch {
 	case len(r.Clusters) == 0 && each && r.Membership == nil:
@@ -118,14 +118,14 @@ func setLines(r *status.Report, each bool) string {
 			fmt.Fprintf(&b, clusterRow+"\n", "  "+terminal.Printable(c.Name), terminal.Printable(c.State), heard, strconv.Itoa(int(c.Entities)), policies)
 			for _, p := range c.Wrong {
 				text := fmt.Sprintf("%s: %s %s: %s", p.Policy, p.Phase, p.Reason, p.Message)
-				b.WriteString(folded("    - ", "      ", terminal.Printable(text)) + "\n")
+				b.WriteString(terminal.Folded("    - ", "      ", terminal.Printable(text)) + "\n")
 			}
 		}
 	}
 	return b.String()
 }
 
-func controllerText(r *status.Report) string {
+func controllerText(r *status.Report, version string) string {
 	c := r.Controller
 	text := "none works"
 	if c.Holder != "" {
@@ -137,7 +137,7 @@ func controllerText(r *status.Report) string {
 	if c.Version != "" {
 		text += "; version " + c.Version
 	}
-	return text + "; this command: " + Version()
+	return text + "; this command: " + version
 }
 
 // accountRow is the form of a line about an account.
@@ -177,8 +177,8 @@ func accountLines(a status.Account) string {
 		if r.Error != "" {
 			old += "!"
 		}
-		row := fmt.Sprintf(accountRow, cut(terminal.Printable("  "+name), 26), cut(terminal.Printable(r.Name), 15), fmt.Sprint(r.VMs), guarded, old, shown)
-		b.WriteString(cut(strings.TrimRight(row, " "), screen) + "\n")
+		row := fmt.Sprintf(accountRow, terminal.Cut(terminal.Printable("  "+name), 26), terminal.Cut(terminal.Printable(r.Name), 15), fmt.Sprint(r.VMs), guarded, old, shown)
+		b.WriteString(terminal.Cut(strings.TrimRight(row, " "), terminal.Screen) + "\n")
 	}
 	return b.String()
 }
@@ -235,9 +235,9 @@ func findings(b *strings.Builder, title string, all []status.Finding) {
 	}
 	fmt.Fprintf(b, "\n%s:\n", title)
 	for _, f := range all[:min(len(all), mostFindings)] {
-		b.WriteString(folded("  - ", "    ", terminal.Printable(f.About+": "+f.Message)) + "\n")
+		b.WriteString(terminal.Folded("  - ", "    ", terminal.Printable(f.About+": "+f.Message)) + "\n")
 		if f.Do != "" {
-			b.WriteString(folded("    to do: ", "    ", terminal.Printable(f.Do)) + "\n")
+			b.WriteString(terminal.Folded("    to do: ", "    ", terminal.Printable(f.Do)) + "\n")
 		}
 	}
 	if more := len(all) - mostFindings; more > 0 {
@@ -257,12 +257,4 @@ func ago(seconds int64) string {
 		return fmt.Sprintf("%dh", int(d.Hours()))
 	}
 	return fmt.Sprintf("%dd", int(d.Hours())/24)
-}
-
-// plural is a number with the right word.
-func plural(n int, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %s", n, many)
 }

@@ -1,4 +1,4 @@
-package cli
+package show
 
 import (
 	"cmp"
@@ -26,8 +26,8 @@ type planText struct {
 // abbreviated is what stands for names that are not listed.
 var abbreviated = regexp.MustCompile(` and [0-9]+ more\b`)
 
-// printPlans prints the answers for people, and first what they could not take into account.
-func printPlans(w io.Writer, answer analysis.PlanAnswer, all bool) error {
+// Plans prints the answers for people, and first what they could not take into account.
+func Plans(w io.Writer, answer analysis.PlanAnswer, all bool) error {
 	t := &planText{all: all}
 	if len(answer.Incomplete) > 0 {
 		t.line("# the snapshot is incomplete: %s", strings.Join(answer.Incomplete, "; "))

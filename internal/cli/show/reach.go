@@ -1,4 +1,4 @@
-package cli
+package show
 
 import (
 	"cmp"
@@ -18,8 +18,8 @@ import (
 // mostNamed is how many ends a cell of a table names.
 const mostNamed = 4
 
-// printReach prints a table, in which rows that differ in public addresses only are one.
-func printReach(out io.Writer, rows []v1alpha1.ReachRow) error {
+// Reach prints a table, in which rows that differ in public addresses only are one.
+func Reach(out io.Writer, rows []v1alpha1.ReachRow) error {
 	if len(rows) == 0 {
 		_, err := fmt.Fprintln(out, "Nobody.")
 		return err
@@ -45,6 +45,11 @@ func printReach(out io.Writer, rows []v1alpha1.ReachRow) error {
 
 // publicMark is added to a machine that is meant by its public addresses.
 const publicMark = " (public address)"
+
+// ReachLine says in a line what a row says.
+func ReachLine(f v1alpha1.ReachRow) string {
+	return fmt.Sprintf("%s: %s from %s to %s, by %s", verdictText(f), f.Traffic, sideText(f.From, mostNamed), sideText(f.To, mostNamed), reasonText(f))
+}
 
 // sideText names an end, and at most some of those in it.
 func sideText(s v1alpha1.ReachSide, most int) string {
@@ -123,8 +128,8 @@ func decisionText(d v1alpha1.ReachDecision) string {
 	return ""
 }
 
-// printDot prints a graph for Graphviz: an edge for each row, from and to boxes with all the names.
-func printDot(out io.Writer, rows []v1alpha1.ReachRow) error {
+// ReachDot prints a graph for Graphviz: an edge for each row, from and to boxes with all the names.
+func ReachDot(out io.Writer, rows []v1alpha1.ReachRow) error {
 	var b strings.Builder
 	b.WriteString("digraph reach {\n  rankdir=LR;\n  node [shape=box];\n")
 	styles := map[string]string{string(reach.Native): "dashed", string(reach.Unknown): "dotted"}
