@@ -1,14 +1,14 @@
 // Package kinds is the one table of the stored kinds that Nephele reads, writes or shows.
 //
-// It owns which kinds there are and what each is for. Whoever watches, lists, answers, records,
-// serves or shows kinds takes them from here. What cannot be made from a table (rights, webhooks,
-// pages of the documentation, switches over Go types) is held against it by tests: a kind that is
-// added here and forgotten there is found, and so is the reverse.
+// It owns which kinds there are and what each is for. All code that watches, lists, answers,
+// records, serves or shows kinds takes them from here. What cannot be made from a table (rights,
+// webhooks, pages of the documentation, switches over Go types) is held against it by tests: a kind
+// that is added here and forgotten there is found, and so is the reverse.
 //
 // Kinds that are answered and not stored (controlplane.antrea.io, stats.antrea.io,
-// analysis.nephele.io) are not here: nobody watches them.
+// analysis.nephele.io) are not here: they are not watched.
 //
-// Concurrency: the table is made anew for whoever asks.
+// Concurrency: every caller gets a table of its own.
 package kinds
 
 import (

@@ -7,7 +7,7 @@
 // anything is sent, and nothing is kept back in the process. The exception are heartbeats, of which
 // only what is new has lines and the rest is counted; see beatOf. It does not promise to survive a
 // power cut: lines are not forced to the disk one by one. Text of strangers is cleaned and cut,
-// lists are cut, and files are rotated, so that nobody can fill the disk. Each line names the one
+// lists are cut, and files are rotated, so that no input can fill the disk. Each line names the one
 // before it by its hash, and Verify finds what was done to them afterwards.
 //
 // A record that cannot be written stops nothing: enforcement goes on, the line goes to the log

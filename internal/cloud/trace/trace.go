@@ -8,7 +8,7 @@
 // it does not judge.
 //
 // A Cloud is read only once it is made. All functions are pure; a Cloud may be asked by many
-// goroutines at once, as long as nobody changes the snapshots.
+// goroutines at once, as long as the snapshots do not change.
 package trace
 
 import (

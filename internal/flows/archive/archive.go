@@ -4,7 +4,7 @@
 // It owns the files whose names it has made, and no others in the folder. It promises that a file
 // is whole or not there, whenever the process ends; that the files together take no more bytes than
 // is said, the oldest going first; and that a file which cannot be read costs what is in that file,
-// and is told. The columns are for anybody: DuckDB and Athena read them.
+// and is reported. DuckDB and Athena read the columns.
 //
 // An Archive may be used from several goroutines.
 package archive

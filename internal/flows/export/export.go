@@ -1,8 +1,8 @@
 // Package export hands flows to other systems as they come: to collectors of IPFIX and of
 // OpenTelemetry, to a server of syslog, and to a file.
 //
-// It owns connections, batches and repeats. It promises that nobody waits for another system: what
-// that does not take in time is lost where the flows come from, and counted there. Each exporter
+// It owns connections, batches and repeats. It never waits for another system: entries that
+// a system does not take in time are dropped at their source, and counted there. Each exporter
 // belongs to one goroutine.
 package export
 

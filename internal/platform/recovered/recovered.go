@@ -1,7 +1,7 @@
-// Package recovered turns a panic of one unit of work into an error about that unit, so that it
-// stops nobody else.
+// Package recovered turns a panic of one unit of work into an error about that unit, so that
+// other units go on.
 //
-// It owns how a panic is told: in one line for people, with the stack for logs. It promises that
+// It owns how a panic is reported: one line for users, with the stack for logs. It promises that
 // the work ends either way, and that what the work has deferred has run. It recovers nothing that
 // Go cannot recover: a stack overflow, a concurrent write to a map, and memory that is used up end
 // the process.

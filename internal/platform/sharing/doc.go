@@ -4,26 +4,26 @@
 // Work is cut into shards by the hash of its key. A replica sits on one of a few seats, which it
 // renews; a table says who holds each shard. Who is to hold a shard follows from the seats that are
 // taken, by rendezvous hashing, so that a seat that comes or goes moves no shard between the
-// others. A shard that somebody holds counts as long as his seat does: renewing one seat renews all
-// of them.
+// others. A shard is held as long as its holder's seat lasts: renewing one seat renews all of
+// its shards.
 //
-// It promises that Pass, asked before every request, lets those of at most one replica through for
-// one shard at any time. Why:
+// It promises that Pass, asked before every request, lets the requests of at most one replica
+// through for a shard at any time. Why:
 //
 //   - A replica trusts its seat for Times.Fence, counted from the moment at which it began the last
 //     renewal that succeeded. Clocks of two machines are never compared. Time counts by the
 //     monotonic clock and by the wall clock, whichever has gone further.
 //   - Others call a seat dead when they have seen it stand still for Times.Lease, which is longer,
 //     counted from the end of the first reading that shows it to the beginning of the last one.
-//   - Whoever has lost trust gives up all shards, and takes them again only by writing the table. He
-//     who takes a shard from a dead seat writes the table as well, so of the two one fails.
-//   - A table that is absent, or not as it was written, says of no shard that it is free. Whoever
-//     reads it gives up all he holds. What a table says is trusted for Times.Fence as well, so when
-//     such a one has stood for Times.Lease, nobody holds anything, and it is made anew.
-//   - A process that no seat tells of any more, because somebody has deleted or edited the seat, is
-//     dead only when that has been so for Times.Lease.
-//   - Who gives a shard to a living replica first refuses new requests, waits for those on their
-//     way that change something, and then writes that he has.
+//   - A replica that has lost trust gives up all shards, and takes them again only by writing the
+//     table. A replica that takes a shard from a dead seat writes the table too, so one of the two
+//     writes fails.
+//   - A table that is absent, or not as it was written, frees no shard. A replica that
+//     reads it gives up all its shards. A table is trusted for Times.Fence, too; so when a damaged
+//     one has stood for Times.Lease, no replica holds a shard, and the table is made anew.
+//   - A process whose seat was deleted or edited counts as dead only after Times.Lease.
+//   - A replica that gives a shard to a living one first refuses new requests, waits for changing
+//     requests on their way, and then writes the table.
 //
 // What it cannot promise: a request that was sent before the fence may take effect later, for as
 // long as the other side takes. The time between Fence and Lease is for that.

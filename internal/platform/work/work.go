@@ -1,5 +1,5 @@
-// Package work bounds what one answer may cost. Whoever works something out spends from a Budget at
-// every step; when nothing is left, or whoever asked has gone, the work ends there.
+// Package work bounds what one answer may cost. An evaluator spends from a Budget at every
+// step; when nothing is left, or the caller has gone, the work ends there.
 //
 // Ending is a panic that Within turns into an error: evaluators that are nested deep have nothing
 // to hand through, and cannot go on with half of a result by mistake. Spend is therefore only to be

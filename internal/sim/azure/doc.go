@@ -12,7 +12,7 @@
 //     the code, message and status of the real cloud.
 //   - Nothing happens by itself: times and randomness are passed in.
 //   - Allowed decides a packet from the security groups of both ends and of their subnets,
-//     independently of whoever wrote them. Through follows one to the front end of a load balancer
+//     independently of their author. Through follows one to the front end of a load balancer
 //     or application gateway on to the targets.
 //
 // A Cloud is not safe for concurrent use. The World that owns one (package world) serialises

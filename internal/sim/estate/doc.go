@@ -58,7 +58,7 @@
 //
 //   - VM: subnet defaults to the one that holds ip, else the first; ip to the next free address;
 //     groups to the default group; state to running; type to t3.micro. ip and ipv6 take one address
-//     or a list, ipv6: auto makes one up. public is an Elastic IP, or auto for an address lent
+//     or a list, ipv6: auto makes one up. public is an Elastic IP, or auto for an address assigned
 //     while the VM runs.
 //   - Rules: PROTOCOL [PORTS] from|to PEER[, PEER...] [-- DESCRIPTION]. from is ingress, to is
 //     egress.

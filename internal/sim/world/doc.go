@@ -13,8 +13,8 @@
 //   - Nothing happens by itself: time comes from the injected clock and ids from a counter and a
 //     seed, so that the same calls at the same times give the same state.
 //   - Allowed decides a packet from the security groups of both ends, and from the route tables and
-//     network ACLs between them as far as somebody has told or written them, independently of
-//     whoever programmed them. The power state of instances plays no part in it.
+//     network ACLs between them as far as somebody has told or written them, without
+//     regard to who wrote the rules. The power state of instances plays no part in it.
 //
 // Concurrency: a World and its Region handles may be used from any number of goroutines. Mutations
 // are serialised; reads run beside one another. Hooks set by OnMutation run after the commit and
@@ -50,5 +50,6 @@
 //   - The network ACLs of both subnets must pass the flow and its answer to port 49152 (an echo:
 //     the echo reply). Within a subnet they are not asked.
 //
-// A main route table and default ACL that nobody described or wrote to let everything through.
+// A main route table or default ACL that no description or call has changed lets everything
+// through.
 package world

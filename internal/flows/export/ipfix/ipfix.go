@@ -1,6 +1,5 @@
-// Package ipfix writes flows as messages of IPFIX (RFC 7011), with the elements of IANA and those
-// of Antrea's flow exporter (enterprise number 56506), so that whoever collects from Antrea
-// collects from here.
+// Package ipfix writes flows as messages of IPFIX (RFC 7011), with the elements of IANA and of
+// Antrea's flow exporter (enterprise number 56506), so that collectors for Antrea work unchanged.
 //
 // It owns the two templates, of IPv4 and of IPv6, and the encoding. A record is about connections
 // that differ in their source ports alone: sourceTransportPort is 0, and deltaFlowCount says how
