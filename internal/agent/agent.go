@@ -253,7 +253,10 @@ func New(o Options) *Agent {
 	a := &Agent{Options: o, wake: make(chan struct{}, 1), good: map[string]*v1beta2.NetworkPolicy{}, published: map[string]v1beta2.NetworkPolicyNodeStatus{}}
 	if o.Network != nil && o.Pods != nil {
 		o.Pods.network, o.Pods.makes = o.Network.current, o.Network.makes()
-		o.Network.changed, o.Network.pods = o.Pods.poke, o.Pods.addressesInAPI
+		o.Network.changed, o.Network.pods, o.Network.bandwidth.of = o.Pods.poke, o.Pods.addressesInAPI, o.Pods.shapes
+		if o.Network.makes() {
+			o.Pods.shaped = o.Network.poke
+		}
 	}
 	if o.Network != nil && !o.Network.makes() {
 		a.sealing, a.Network = o.Network, nil

@@ -258,6 +258,9 @@ func (still) IsWatchListSemanticsUnSupported() bool { return true }
 // noLinks are the links of a Node without Pods.
 type noLinks struct{}
 
+// Shape implements agent.Links.
+func (noLinks) Shape(map[string]network.Shape) (int, error) { return 0, nil }
+
 func (noLinks) Observe(network.Look) (*network.State, network.Underlay, error) {
 	return network.NewState(), network.Underlay{Addresses: []netip.Prefix{netip.MustParsePrefix("192.0.2.1/24")}, Toward: []network.Hop{{Link: "eth0", MTU: 1500}}, IPv6: true}, nil
 }

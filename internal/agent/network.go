@@ -47,6 +47,8 @@ type Links interface {
 	// End is a link to a Pod, with its routes; false if it is not there.
 	End(name string) (*network.State, bool, error)
 	Apply(steps []network.Step) error
+	// Shape bounds what passes by links to Pods, by their names, and by no others.
+	Shape(want map[string]network.Shape) (changed int, err error)
 }
 
 // NetworkOptions are what the network of a Node needs.
@@ -67,6 +69,14 @@ type NetworkOptions struct {
 	Publish func(ctx context.Context, key string) error
 	Clock   clock.WithTicker
 	Log     logr.Logger
+}
+
+// bandwidth is what Pods may receive and send.
+type bandwidth struct {
+	// of are the bounds of Pods by NAMESPACE/NAME, and what is wrong with those that they want.
+	of func() (map[string]network.Shape, []string)
+	// problems are why bounds are not kept.
+	problems []string
 }
 
 // Network makes the network of a Node: it gives Pods their addresses, and keeps the links, routes
@@ -95,6 +105,7 @@ type Network struct {
 	// failed is why the kernel is not as it is to be, held why it is not known who else has
 	// addresses.
 	failed, held string
+	bandwidth    bandwidth
 	// untold is why others were not told the key of the Node, and inAgent tells that the agent
 	// encrypts.
 	untold  string
@@ -109,6 +120,7 @@ type Network struct {
 func NewNetwork(o NetworkOptions) *Network {
 	n := &Network{NetworkOptions: o, news: make(chan struct{}, 1), keyNews: make(chan struct{}, 1), pool: network.NewPool(), own: map[netip.Addr]bool{},
 		changed: func() {}, pods: func() map[netip.Addr]string { return nil }}
+	n.bandwidth.of = func() (map[string]network.Shape, []string) { return nil, nil }
 	n.meeting = &meeting{listen: o.Listen, wrong: map[string]string{}, suspected: map[string]bool{}, waiting: map[uint64]chan int{}}
 	changed := cache.ResourceEventHandlerFuncs{AddFunc: func(any) { n.poke() }, UpdateFunc: n.updated, DeleteFunc: func(any) { n.poke() }}
 	n.nodes, n.run = cache.NewInformerWithOptions(cache.InformerOptions{
@@ -262,6 +274,9 @@ func (n *Network) Sync() {
 	} else {
 		n.failed = ""
 	}
+	if n.makes() {
+		n.shape()
+	}
 	rules := &nft.Network{Sealed: plan.Sealed, Elsewhere: !n.makes()}
 	if n.makes() {
 		rules.Own, rules.Keep, rules.NoSNAT = slices.Clone(plan.Ranges), slices.Concat(plan.Pods, n.Config.Except), n.Config.NoSNAT
@@ -272,6 +287,27 @@ func (n *Network) Sync() {
 		n.rules = rules
 		n.changed()
 	}
+}
+
+// shape bounds what Pods receive and send.
+func (n *Network) shape() {
+	shapes, problems := n.bandwidth.of()
+	want := map[string]network.Shape{}
+	for _, l := range n.pool.Leases() {
+		if s := shapes[l.Namespace+"/"+l.Name]; s != (network.Shape{}) {
+			want[network.EndName(l.Container, l.Interface)] = s
+		}
+	}
+	changed, err := n.Links.Shape(want)
+	if n.written += changed; err != nil {
+		problems = append(problems, err.Error())
+	}
+	for _, p := range problems {
+		if !slices.Contains(n.bandwidth.problems, p) {
+			n.Log.Info("The bandwidth of a Pod is not as it is to be", "reason", p)
+		}
+	}
+	n.bandwidth.problems = problems
 }
 
 // stays is the device of VXLAN, if it is there and has not been unwanted for long.
@@ -512,6 +548,7 @@ func (n *Network) Status() network.Status {
 	if n.held != "" {
 		s.Problems = append(s.Problems, n.held)
 	}
+	s.Problems = append(s.Problems, n.bandwidth.problems...)
 	if more := len(s.Problems) - mostProblems; more > 0 {
 		s.Problems = append(s.Problems[:mostProblems], fmt.Sprintf("and %d more", more))
 	}

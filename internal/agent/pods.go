@@ -19,6 +19,7 @@ import (
 
 	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/agent/cni"
+	"github.com/nephele-io/nephele/internal/agent/network"
 	"github.com/nephele-io/nephele/internal/agent/nft"
 )
 
@@ -55,8 +56,12 @@ type Pods struct {
 	network func() *nft.Network
 	// makes tells that the agent makes the network of the Node.
 	makes bool
-	// others is called when other Pods are here. Nil does nothing.
-	others func()
+	// others is called when other Pods are here, and shaped besides when their bandwidth may be
+	// another. Nil does nothing.
+	others, shaped func()
+	// wanted are the bounds of Pods when shaped was called last, seen the version then.
+	wanted map[string]network.Shape
+	seen   uint64
 
 	mu   sync.Mutex
 	node *nft.Node
@@ -95,11 +100,17 @@ func trimPod(o any) (any, error) {
 	if !ok {
 		return o, nil
 	}
-	return &corev1.Pod{
+	out := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name, UID: trueUID(p), ResourceVersion: p.ResourceVersion, CreationTimestamp: p.CreationTimestamp},
 		Spec:       corev1.PodSpec{HostNetwork: p.Spec.HostNetwork, Containers: portsOfNode(p.Spec.Containers)},
 		Status:     corev1.PodStatus{Phase: p.Status.Phase, PodIP: p.Status.PodIP, PodIPs: p.Status.PodIPs},
-	}, nil
+	}
+	for _, name := range []string{ingressBandwidth, egressBandwidth} {
+		if value, has := p.Annotations[name]; has {
+			metav1.SetMetaDataAnnotation(&out.ObjectMeta, name, value)
+		}
+	}
+	return out, nil
 }
 
 // trueUID is the UID by which the runtime of the Node knows a Pod: that of a static Pod is not that
@@ -253,6 +264,10 @@ func (p *Pods) refresh() {
 		if p.others != nil {
 			p.others()
 		}
+	}
+	if shapes, _ := p.shapes(); p.shaped != nil && (!maps.Equal(shapes, p.wanted) || p.version != p.seen) {
+		p.wanted, p.seen = shapes, p.version
+		p.shaped()
 	}
 	p.attachments.took(told, p.version)
 }

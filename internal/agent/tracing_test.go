@@ -50,7 +50,7 @@ func (f *traceflows) get(name string) *v1beta1.Traceflow {
 
 // begin adds a Traceflow that the controller has begun.
 func (f *traceflows) begin(name string, tag int8, live bool, spec v1beta1.TraceflowSource, at v1beta1.TraceflowTraced) {
-	o := &v1beta1.Traceflow{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)}, Spec: v1beta1.TraceflowSpec{Source: spec, LiveTraffic: live},
+	o := &v1beta1.Traceflow{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)}, Spec: v1beta1.TraceflowSpec{Source: spec, LiveTraffic: live, DroppedOnly: strings.HasPrefix(name, "only")},
 		Status: v1beta1.TraceflowStatus{Phase: v1beta1.TraceflowRunning, DataplaneTag: tag, Traced: &at}}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -171,6 +171,14 @@ func TestTraceflow(t *testing.T) {
 			t.Errorf("captured %+v", p)
 		}
 		f.end(name("live"))
+		only := at(b.family(six), 0)
+		f.begin(name("only"), tag+8, true, source, only)
+		for ; len(f.get(name("only")).Status.Results) == 0 && time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+			s.reaches(a.Host, a.family(six), b.family(six), 81, patient) // passes
+			s.reaches(a.Host, a.family(six), b.family(six), 80, impatient)
+		}
+		f.eventually(t, name("only"), fmt.Sprintf("node0 sender: SpoofGuard Forwarded %s; NetworkPolicy IngressRule Dropped AntreaClusterNetworkPolicy:no80 no", a.family(six)))
+		f.end(name("only"))
 	}
 	// Nothing is left.
 	here.eventually("nothing is traced", func() bool {

@@ -173,7 +173,7 @@ func (c *Controller) next(ctx context.Context, t *v1beta1.Traceflow, tags map[in
 		return true, nil
 	}
 	if s.Phase == v1beta1.TraceflowRunning {
-		if over, problem := complete(s); over && problem != "" {
+		if over, problem := complete(s, t.Spec.DroppedOnly); over && problem != "" {
 			return end(v1beta1.TraceflowFailed, problem)
 		} else if over {
 			return end(v1beta1.TraceflowSucceeded, "")
@@ -209,7 +209,8 @@ func (c *Controller) next(ctx context.Context, t *v1beta1.Traceflow, tags map[in
 }
 
 // complete reports whether the Nodes have told all about a packet, and why it could not be traced.
-func complete(s *v1beta1.TraceflowStatus) (over bool, problem string) {
+// Of one that is to be dropped only the Node that drops it has a result.
+func complete(s *v1beta1.TraceflowStatus, droppedOnly bool) (over bool, problem string) {
 	if s.Traced == nil {
 		return true, "it is not known any more what is traced"
 	}
@@ -225,9 +226,13 @@ func complete(s *v1beta1.TraceflowStatus) (over bool, problem string) {
 			first = last(&s.Results[i])
 		}
 	}
+	dropped := func(r v1beta1.TraceflowNodeResult) bool {
+		a := last(&r).Action
+		return (r.Node == s.Traced.Receiver || s.Traced.Receiver == "") && (a == v1beta1.ActionDropped || a == v1beta1.ActionRejected)
+	}
 	switch {
 	case first == nil:
-		return false, ""
+		return droppedOnly && slices.ContainsFunc(s.Results, dropped), ""
 	case strings.HasPrefix(first.ComponentInfo, v1beta1.TraceflowNotTraced):
 		return true, fmt.Sprintf("Node %s: %s", s.Traced.Node, first.ComponentInfo)
 	case first.Action != v1beta1.ActionForwarded || first.TunnelDstIP == "":

@@ -205,6 +205,13 @@ func TestEnds(t *testing.T) {
 			t.Errorf("%s: %+v, want %s", name, s, phase)
 		}
 	}
+	w.make("there", v1beta1.TraceflowSpec{Source: web, Destination: to("db"), LiveTraffic: true, DroppedOnly: true})
+	w.look(t.Context())
+	w.report("there", "node1", v1beta1.TraceflowObservation{Action: v1beta1.ActionDropped})
+	w.look(t.Context())
+	if s := w.status("there"); s.Phase != v1beta1.TraceflowSucceeded {
+		t.Errorf("dropped by the other Node: %+v", s)
+	}
 	w.clock.Step(5 * time.Second)
 	w.look(t.Context())
 	if s := w.status("lost"); s.Phase != v1beta1.TraceflowFailed || !strings.Contains(s.Reason, "lost between the Nodes") {

@@ -241,6 +241,9 @@ func (m *Monitor) ask(ctx context.Context, peers []peer) {
 				return
 			case <-m.Clock.After(pause):
 			}
+			if _, wanted, _ := m.monitors.GetByKey(monitorName); !wanted {
+				return
+			}
 		}
 	}
 	m.mu.Lock()

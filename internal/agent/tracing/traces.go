@@ -354,7 +354,7 @@ func (t *Traces) receive(e kernel.TraceEvent) {
 	}
 	delete(t.stories, e.ID)
 	delete(t.since, e.ID)
-	if of.result != nil || of.written || len(s.observations) == 0 || of.of.Spec.DroppedOnly && !s.dropped && of.of.Status.Traced.Node == t.Node {
+	if of.result != nil || of.written || len(s.observations) == 0 || of.of.Spec.DroppedOnly && !s.dropped {
 		return
 	}
 	of.result = &v1beta1.TraceflowNodeResult{Node: t.Node, Role: t.role(of.of), Timestamp: t.Clock.Now().Unix(), Observations: s.observations}
