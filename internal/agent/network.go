@@ -73,7 +73,8 @@ type NetworkOptions struct {
 
 // bandwidth is what Pods may receive and send.
 type bandwidth struct {
-	// of are the bounds of Pods by NAMESPACE/NAME, and what is wrong with those that they want.
+	// of are the bounds of Pods by NAMESPACE/NAME, and what is wrong with those that they want; nil
+	// while they are not known.
 	of func() (map[string]network.Shape, []string)
 	// problems are why bounds are not kept.
 	problems []string
@@ -292,6 +293,9 @@ func (n *Network) Sync() {
 // shape bounds what Pods receive and send.
 func (n *Network) shape() {
 	shapes, problems := n.bandwidth.of()
+	if shapes == nil { // what is there stays until it is known
+		return
+	}
 	want := map[string]network.Shape{}
 	for _, l := range n.pool.Leases() {
 		if s := shapes[l.Namespace+"/"+l.Name]; s != (network.Shape{}) {

@@ -16,12 +16,13 @@ const (
 	egressBandwidth  = "kubernetes.io/egress-bandwidth"
 )
 
-// shapes are the bounds of Pods by NAMESPACE/NAME, and what is wrong with those that they want.
+// shapes are the bounds of Pods by NAMESPACE/NAME, and what is wrong with those that they want; nil
+// while it is not known which Pods there are.
 func (p *Pods) shapes() (out map[string]network.Shape, problems []string) {
-	out = map[string]network.Shape{}
-	if p.pods == nil {
-		return out, nil
+	if p.pods == nil || !p.runPods.HasSynced() {
+		return nil, nil
 	}
+	out = map[string]network.Shape{}
 	for _, o := range p.pods.List() {
 		pod, ok := o.(*corev1.Pod)
 		if !ok || len(pod.Annotations) == 0 || pod.Spec.HostNetwork {

@@ -171,7 +171,7 @@ func TestTraceflow(t *testing.T) {
 			t.Errorf("captured %+v", p)
 		}
 		f.end(name("live"))
-		only := at(b.family(six), 0)
+		only, deadline := at(b.family(six), 0), time.Now().Add(30*time.Second)
 		f.begin(name("only"), tag+8, true, source, only)
 		for ; len(f.get(name("only")).Status.Results) == 0 && time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 			s.reaches(a.Host, a.family(six), b.family(six), 81, patient) // passes

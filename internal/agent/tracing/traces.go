@@ -230,9 +230,10 @@ func (t *Traces) choose() bool {
 	return true
 }
 
-// again reports whether this Node sends more packets of a Traceflow.
+// again reports whether this Node sends or marks more packets of a Traceflow: the Node that they go
+// to may not have heard of it in time.
 func (t *Traces) again(r *running) bool {
-	if r.of.Status.Traced.Node != t.Node || r.of.Spec.LiveTraffic || r.attempts >= maxAttempts {
+	if r.of.Status.Traced.Node != t.Node || !r.of.Spec.LiveTraffic && r.attempts >= maxAttempts {
 		return false
 	}
 	return r.result == nil && !r.written || r.result != nil && r.result.Observations[len(r.result.Observations)-1].TunnelDstIP != ""
@@ -296,7 +297,7 @@ func (t *Traces) chosen(f *v1beta1.Traceflow) []kernel.Traced {
 // send sends the packets that are due.
 func (t *Traces) send(now time.Time) {
 	for _, r := range t.sorted() {
-		if !t.again(r) || now.Before(r.next) {
+		if r.of.Spec.LiveTraffic || !t.again(r) || now.Before(r.next) {
 			continue
 		}
 		b := packet(r.of, r.attempts)

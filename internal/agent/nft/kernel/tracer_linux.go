@@ -61,8 +61,8 @@ type Traced struct {
 	// Begins tells that of TCP only packets count that begin a connection, and of ICMP requests for
 	// an echo.
 	Begins bool
-	// Tag is the DSCP of the packet. With Mark it is not looked for, but written: to one packet, or
-	// with Many to some each second.
+	// Tag is the DSCP of the packet. With Mark it is not looked for, but written: to one packet a
+	// second, or with Many to some.
 	Tag        uint8
 	Mark, Many bool
 }
@@ -248,7 +248,7 @@ func (t *Traced) tag(family nft.Family) []expr.Any {
 		return []expr.Any{&load, &expr.Bitwise{SourceRegister: register, DestRegister: register, Len: 2, Mask: mask, Xor: []byte{0, 0}},
 			&expr.Cmp{Op: expr.CmpOpEq, Register: register, Data: value}}
 	}
-	rate := &expr.Limit{Type: expr.LimitTypePkts, Rate: 1, Unit: expr.LimitTimeHour, Burst: 1}
+	rate := &expr.Limit{Type: expr.LimitTypePkts, Rate: 1, Unit: expr.LimitTimeSecond, Burst: 1}
 	if t.Many {
 		rate = &expr.Limit{Type: expr.LimitTypePkts, Rate: manyRate, Unit: expr.LimitTimeSecond, Burst: manyRate}
 	}
