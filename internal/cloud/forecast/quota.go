@@ -9,17 +9,17 @@ import (
 
 // Quota is one limit of the cloud and how much of it is used.
 type Quota struct {
-	Region string `json:"region"`
+	Region string
 	// Name is what is counted, for people.
-	Name string `json:"name"`
+	Name string
 	// Before and After count what is used; where a limit holds for each of many objects, at the one
 	// that uses most of it.
-	Before int `json:"before"`
-	After  int `json:"after"`
-	Limit  int `json:"limit"`
+	Before int
+	After  int
+	Limit  int
 	// Where is the object that uses most of the limit afterwards; empty for a limit of the whole
 	// region.
-	Where string `json:"where,omitempty"`
+	Where string
 }
 
 // The names of the limits that do not hold for the rules of one group.

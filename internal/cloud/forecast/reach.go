@@ -14,28 +14,28 @@ import (
 // Change is a set of flows that open, or that close: all that the packets, the sources and the
 // destinations make together.
 type Change struct {
-	Region string `json:"region"`
-	Opens  bool   `json:"opens"`
+	Region string
+	Opens  bool
 	// Packets are what the flows consist of.
-	Packets Packets `json:"packets"`
-	From    End     `json:"from"`
-	To      End     `json:"to"`
+	Packets Packets
+	From    End
+	To      End
 }
 
 // End is one end of flows: exactly one of VMs, Addresses and Unseen.
 type End struct {
 	// VMs are VMs by name (by ID if they have none, or share it), sorted. An interface of a VM with
 	// several is told as VM/interface, one without a VM by its ID.
-	VMs []string `json:"vms,omitempty"`
+	VMs []string
 	// Addresses are ranges of addresses. The addresses of interfaces in sight do not count, even
 	// where they lie in a range.
-	Addresses []netip.Prefix `json:"addresses,omitempty"`
+	Addresses []netip.Prefix
 	// Rest is true if interfaces in sight lie in these ranges: the end is the rest of the ranges
 	// then.
-	Rest bool `json:"rest,omitempty"`
+	Rest bool
 	// Unseen are peers whose addresses the account does not show: groups of other accounts, prefix
 	// lists without their entries.
-	Unseen []string `json:"unseen,omitempty"`
+	Unseen []string
 	// holes are addresses of interfaces in sight within Addresses.
 	holes addrset.Set
 }

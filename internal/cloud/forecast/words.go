@@ -147,20 +147,20 @@ func list(items []string, limit int) string {
 // Packets is a set of packets as seen by protocol and port.
 type Packets struct {
 	// Text says it in words, for example "tcp 443" or "everything but udp 53".
-	Text string `json:"text"`
+	Text string
 	// Except means all packets that are possible between the two ends but those in Ranges.
-	Except bool `json:"except,omitempty"`
+	Except bool
 	// Ranges are disjoint and sorted.
-	Ranges []Range `json:"ranges"`
+	Ranges []Range
 }
 
 // Range is an interval of the packets of one IP protocol.
 type Range struct {
-	Protocol int `json:"protocol"`
+	Protocol int
 	// From and To are destination ports (TCP, UDP), or type*256+code (ICMP, ICMPv6), inclusive. For
 	// other protocols they are 0 and 65535.
-	From int `json:"from"`
-	To   int `json:"to"`
+	From int
+	To   int
 }
 
 // Contain reports whether a packet is in the set. Port is type*256+code for ICMP and ICMPv6, and of
