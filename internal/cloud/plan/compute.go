@@ -80,16 +80,16 @@ func Apart(regions []Region, entities, services map[EntityRef]VMRef) []Region {
 // plan is Compute without sentences.
 func (c *planning) plan() *Result {
 	c.findOrders(c.revision())
-	out := &Result{Plan: Plan{Account: c.In.Account}}
+	out := &Result{Plan: Plan{Account: c.account.In.Account}}
 	for _, s := range c.regions {
 		steps, dirty, later := s.transit()
 		out.Plan.Steps = append(out.Plan.Steps, steps...)
 		out.Plan.Partial = out.Plan.Partial || later && len(steps) > 0
-		out.Add(s.Target, dirty)
+		out.Add(s.design, dirty)
 	}
-	refused, suspended := report.OfServices(c.Unguarded)
+	refused, suspended := report.OfServices(c.account.Unguarded)
 	out.VMs, out.Refusals = append(out.VMs, suspended...), append(out.Refusals, refused...)
-	out.Policies = report.Tally(c.Policies, out.VMs, c.Unguarded)
+	out.Policies = report.Tally(c.account.Policies, out.VMs, c.account.Unguarded)
 	out.Protection = report.ProtectionOf(c.targets())
 	return out
 }
@@ -99,7 +99,7 @@ func (c *planning) plan() *Result {
 // force or go.
 func (c *planning) revision() string {
 	h := sha256.New()
-	for _, p := range c.Policies {
+	for _, p := range c.account.Policies {
 		fmt.Fprintln(h, p.Ref, p.Stage, p.Tier, p.Priority, "")
 		for why := p.Problem; why != nil; why = why.Because {
 			fmt.Fprintln(h, why.Code, why.Objects, why.Numbers, why.Quoted)
@@ -108,14 +108,14 @@ func (c *planning) revision() string {
 			fmt.Fprintln(h, r.Index, r.Direction, r.Verdict, r.Services, r.Named, r.Groups, r.Blocks.Prefixes(), r.AppliedTo)
 		}
 	}
-	fmt.Fprintln(h, c.In.Failsafe, c.In.Modes)
-	if len(c.In.Agents) > 0 {
-		fmt.Fprintln(h, c.In.Agents)
+	fmt.Fprintln(h, c.account.In.Failsafe, c.account.In.Modes)
+	if len(c.account.In.Agents) > 0 {
+		fmt.Fprintln(h, c.account.In.Agents)
 	}
 	for _, s := range c.regions {
-		for _, n := range s.NICs {
+		for _, n := range s.guard.NICs {
 			if n.Blocked != "" || n.Unproven != nil {
-				fmt.Fprintln(h, s.Snap.Region, n.ID)
+				fmt.Fprintln(h, s.region.Snap.Region, n.ID)
 			}
 		}
 	}

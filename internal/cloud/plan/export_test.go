@@ -31,15 +31,15 @@ func Layers(in Input, lower Lowerer) string {
 		fmt.Fprintf(&b, "%s: %s\n", layer, fmt.Sprintf(format, args...))
 	}
 	s := c.regions[0]
-	for _, vm := range s.Order {
+	for _, vm := range s.guard.Order {
 		for _, r := range vm.Applied {
 			line("intent", "%s: %s allows %s of %v with members of %s", vm.Ref.ID, r.Policy.Ref.Name, r.Direction, r.Services, strings.Join(r.Groups, ", "))
 		}
 	}
-	for _, n := range s.NICs {
+	for _, n := range s.guard.NICs {
 		line("guard", "%s is %s", n.ID, n.State)
 	}
-	for _, class := range s.Classes {
+	for _, class := range s.design.Classes {
 		var nics []string
 		for _, n := range class.NICs {
 			nics = append(nics, n.ID)

@@ -15,7 +15,7 @@ import (
 // stable are the groups that stand for the same class now and in the end.
 func (s *regional) stable() map[string]bool {
 	out := map[string]bool{}
-	for _, g := range s.AllGroups() {
+	for _, g := range s.design.AllGroups() {
 		if g.Existing == nil || g.Existing.Tags[cloud.TagClass] == g.Class.Hash && g.Existing.Tags[cloud.TagKind] == g.Kind() {
 			out[s.idOf(g.Key)] = true
 		}
@@ -26,10 +26,10 @@ func (s *regional) stable() map[string]bool {
 // unmarked reports whether the mark of a network stays as it is, because the cloud refuses to
 // change it.
 func (s *regional) unmarked(network string) bool {
-	return s.In.Unmarked[intent.NetworkKey{Region: s.Snap.Region, ID: network}]
+	return s.account.In.Unmarked[intent.NetworkKey{Region: s.region.Snap.Region, ID: network}]
 }
 
-func (s *regional) mark() string { return Mark(s.In.Account) }
+func (s *regional) mark() string { return Mark(s.account.In.Account) }
 
 // Mark is the key of the tag of networks that identifies the policies of an account that are in
 // force there.
@@ -37,8 +37,8 @@ func Mark(account string) string { return cloud.TagRevision + "." + intent.Short
 
 // goal is the region as it shall be.
 func (s *regional) goal(revision string) *cloud.Snapshot {
-	to := *s.Snap
-	to.Groups, to.Interfaces, to.Networks = s.goalGroups(), slices.Clone(s.Snap.Interfaces), slices.Clone(s.Snap.Networks)
+	to := *s.region.Snap
+	to.Groups, to.Interfaces, to.Networks = s.goalGroups(), slices.Clone(s.region.Snap.Interfaces), slices.Clone(s.region.Snap.Networks)
 	for i := range to.Interfaces {
 		if n := s.byID[to.Interfaces[i].ID]; n != nil {
 			to.Interfaces[i].GroupIDs, to.Interfaces[i].Tags = s.goalHeld(n), s.goalInterfaceTags(n)
@@ -52,7 +52,7 @@ func (s *regional) goal(revision string) *cloud.Snapshot {
 
 // idOf is the ID by which the goal knows a group, given its key.
 func (s *regional) idOf(key string) string {
-	if g := s.ByKey[key]; g != nil && g.Existing == nil {
+	if g := s.design.ByKey[key]; g != nil && g.Existing == nil {
 		return model.PlannedID(g.Class.Network.ID, g.Name)
 	}
 	return key
@@ -60,7 +60,7 @@ func (s *regional) idOf(key string) string {
 
 // goalHeld are the groups that an interface shall hold.
 func (s *regional) goalHeld(n *guard.NIC) []string {
-	out := slices.Clone(s.Targets[n])
+	out := slices.Clone(s.design.Targets[n])
 	for i, key := range out {
 		out[i] = s.idOf(key)
 	}
@@ -71,26 +71,26 @@ func (s *regional) goalHeld(n *guard.NIC) []string {
 // goalGroups are the groups as they shall be, sorted by ID.
 func (s *regional) goalGroups() (out []cloud.Group) {
 	needed := s.stillNeeded()
-	for _, g := range s.Snap.Groups {
-		n, wanted := s.Networks[g.NetworkID], s.ByKey[g.ID]
+	for _, g := range s.region.Snap.Groups {
+		n, wanted := s.region.Networks[g.NetworkID], s.design.ByKey[g.ID]
 		foreign := n == nil || n.Foreign != nil
 		switch {
-		case !s.Owned(&g):
-			g.Rules = slices.Concat(g.Rules, s.outward(s.Twins[g.ID]))
+		case !s.region.Owned(&g):
+			g.Rules = slices.Concat(g.Rules, s.outward(s.design.Twins[g.ID]))
 		case wanted != nil:
 			g.Rules, g.Tags = s.goalRules(wanted), s.goalTags(wanted)
 		case !foreign && !needed[g.ID]:
 			continue
-		case !foreign && len(s.WantHeld[g.ID]) == 0: // somebody else refers to it
+		case !foreign && len(s.design.WantHeld[g.ID]) == 0: // somebody else refers to it
 			g.Rules = nil
 		}
 		out = append(out, g)
 	}
-	for _, g := range s.AllGroups() {
+	for _, g := range s.design.AllGroups() {
 		if g.Existing == nil {
 			out = append(out, cloud.Group{
-				ID: s.idOf(g.Key), Name: g.Name, NetworkID: g.Class.Network.ID, OwnerID: s.Snap.OwnerID,
-				Description: "Nephele: one class of interfaces of the account " + s.In.Account, Rules: s.goalRules(g), Tags: s.goalTags(g),
+				ID: s.idOf(g.Key), Name: g.Name, NetworkID: g.Class.Network.ID, OwnerID: s.region.Snap.OwnerID,
+				Description: "Nephele: one class of interfaces of the account " + s.account.In.Account, Rules: s.goalRules(g), Tags: s.goalTags(g),
 			})
 		}
 	}
@@ -103,23 +103,23 @@ func (s *regional) goalGroups() (out []cloud.Group) {
 // account do.
 func (s *regional) goalNetworkTags(n *cloud.Network, groups []cloud.Group, revision string) map[string]string {
 	out := copied(n.Tags)
-	classes := slices.ContainsFunc(s.Classes, func(c *form.Class) bool { return c.Network.ID == n.ID })
+	classes := slices.ContainsFunc(s.design.Classes, func(c *form.Class) bool { return c.Network.ID == n.ID })
 	stay := func(of func(*cloud.Group) bool) bool {
 		return slices.ContainsFunc(groups, func(g cloud.Group) bool { return g.NetworkID == n.ID && of(&g) })
 	}
 	switch {
 	case classes:
-		out[cloud.TagClaim] = s.In.ClusterID
-	case out[cloud.TagClaim] == s.In.ClusterID && !stay(func(g *cloud.Group) bool { return g.OwnedBy(s.In.ClusterID) }):
+		out[cloud.TagClaim] = s.account.In.ClusterID
+	case out[cloud.TagClaim] == s.account.In.ClusterID && !stay(func(g *cloud.Group) bool { return g.OwnedBy(s.account.In.ClusterID) }):
 		delete(out, cloud.TagClaim)
 	}
 	switch {
 	case s.unmarked(n.ID):
-	case s.Restricts(): // policies are not said to be in force while some of them wait
+	case s.guard.Restricts(): // policies are not said to be in force while some of them wait
 		delete(out, s.mark())
 	case classes:
 		out[s.mark()] = revision
-	case s.Networks[n.ID].Foreign == nil && !stay(s.Ours):
+	case s.region.Networks[n.ID].Foreign == nil && !stay(s.region.Ours):
 		delete(out, s.mark())
 	}
 	return out
@@ -143,13 +143,13 @@ func (s *regional) outward(rules []cloud.Rule) []cloud.Rule {
 }
 
 func (s *regional) goalTags(g *form.Group) map[string]string {
-	out := map[string]string{cloud.TagCluster: s.In.ClusterID, cloud.TagKind: g.Kind(), cloud.TagAccount: s.In.Account, cloud.TagClass: g.Class.Hash}
+	out := map[string]string{cloud.TagCluster: s.account.In.ClusterID, cloud.TagKind: g.Kind(), cloud.TagAccount: s.account.In.Account, cloud.TagClass: g.Class.Hash}
 	if g.Existing != nil {
 		out = copied(g.Existing.Tags)
 		maps.DeleteFunc(out, func(key, _ string) bool { return strings.HasPrefix(key, cloud.TagPolicies) })
 	}
 	if g == g.Class.Groups[0] && !g.Class.Gathers {
-		maps.Copy(out, s.Enforced(g.Class).Tags())
+		maps.Copy(out, s.design.Enforced(g.Class).Tags())
 	}
 	return out
 }
@@ -172,7 +172,7 @@ func (s *regional) goalInterfaceTags(n *guard.NIC) map[string]string {
 		maps.Copy(out, intent.FormerTags(n.Former))
 		s.toSign(n, out)
 	case n.State == guard.Guarded:
-		if (n.Unsigned || n.Outdated) && len(n.Tags)+s.SignatureSize(n.NIC) <= s.Limits.TagsPerResource {
+		if (n.Unsigned || n.Outdated) && len(n.Tags)+s.region.SignatureSize(n.NIC) <= s.region.Limits.TagsPerResource {
 			s.toSign(n, out)
 		}
 	case n.Recorded != nil || n.Forged:
@@ -202,7 +202,7 @@ func forget(tags map[string]string) {
 // cannot be put right at present. The record is all that tells what are its own.
 func (s *regional) disputed(n *guard.NIC) bool {
 	wanted := n.Refusal() != nil || n.VM != nil && len(n.VM.Policies) > 0
-	return n.State != guard.Guarded && len(n.Ours) == 0 && n.Controlled() && s.Mode(n.NIC) == intent.Enforce && wanted
+	return n.State != guard.Guarded && len(n.Ours) == 0 && n.Controlled() && s.region.Mode(n.NIC) == intent.Enforce && wanted
 }
 
 // stillNeeded returns the groups of ours that no class uses and that cannot be deleted: somebody
@@ -210,9 +210,9 @@ func (s *regional) disputed(n *guard.NIC) bool {
 func (s *regional) stillNeeded() map[string]bool {
 	out := map[string]bool{}
 	need := func(id string, why intent.Code, because string) {
-		if g := s.Groups[id]; g != nil && s.Owned(g) && s.ByKey[id] == nil {
+		if g := s.region.Groups[id]; g != nil && s.region.Owned(g) && s.design.ByKey[id] == nil {
 			out[id] = true
-			s.Note(id, intent.Why(why, because))
+			s.region.Note(id, intent.Why(why, because))
 		}
 	}
 	refer := func(rules []cloud.Rule) {
@@ -220,18 +220,18 @@ func (s *regional) stillNeeded() map[string]bool {
 			out[r.Peer.GroupID] = true
 		}
 	}
-	for i := range s.Snap.Groups {
-		if g := &s.Snap.Groups[i]; !s.Owned(g) {
+	for i := range s.region.Snap.Groups {
+		if g := &s.region.Snap.Groups[i]; !s.region.Owned(g) {
 			for _, r := range g.Rules {
 				need(r.Peer.GroupID, intent.NeededByGroup, g.ID)
 			}
 		}
 	}
-	for _, g := range s.AllGroups() {
+	for _, g := range s.design.AllGroups() {
 		refer(g.Rules)
 	}
-	for key, nics := range s.WantHeld {
-		if g := s.Groups[key]; g != nil && s.Owned(g) {
+	for key, nics := range s.design.WantHeld {
+		if g := s.region.Groups[key]; g != nil && s.region.Owned(g) {
 			refer(g.Rules)
 			need(key, intent.NeededByHolder, nics[0].ID)
 		}

@@ -15,7 +15,7 @@ import (
 func (e *emitter) label(step *Step, g *form.Group) {
 	switch op := &step.Op; op.Kind {
 	case cloud.OpCreateGroup:
-		if _, taken := op.Group.Tags[cloud.TagName]; !taken && len(op.Group.Tags) < e.Limits.TagsPerResource {
+		if _, taken := op.Group.Tags[cloud.TagName]; !taken && len(op.Group.Tags) < e.r.region.Limits.TagsPerResource {
 			op.Group.Tags[cloud.TagName] = signs.NameTag(namesOf(step.Policies))
 		}
 	case cloud.OpAddRules, cloud.OpReplaceRules, cloud.OpSetRules:
@@ -41,16 +41,16 @@ func (e *emitter) description(g *form.Group, r cloud.Rule) string {
 	if g == nil || g.Class.Gathers || g.Class.State != Guarded {
 		return signs.Description("", "", 0)
 	}
-	_, then, known := e.Addresses(r.Peer, g.Class.Network)
+	_, then, known := e.r.design.Addresses(r.Peer, g.Class.Network)
 	asking := slices.DeleteFunc(saying(g.Class, intent.Allow, trafficOf(r)), func(b *intent.Bound) bool {
-		return known && !then.Empty() && !e.PeerAddrs(b, g.Class.Network).Overlaps(then)
+		return known && !then.Empty() && !e.r.region.PeerAddrs(b, g.Class.Network).Overlaps(then)
 	})
 	if len(asking) == 0 {
 		return signs.Native
 	}
 	first := asking[0]
 	if first.Policy.Ref == (PolicyRef{}) {
-		return signs.Failsafe(e.In.Account)
+		return signs.Failsafe(e.r.account.In.Account)
 	}
 	return signs.Description(first.Policy.Ref.Short(), first.Name, len(asking)-1)
 }

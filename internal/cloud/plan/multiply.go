@@ -32,14 +32,14 @@ func (e *emitter) multiplied(c *form.Class, rules []cloud.Rule) *intent.Reason {
 		}
 		asked, allowed := 0, addrset.Set{}
 		for _, b := range saying(c, intent.Allow, what) {
-			addrs := e.PeerAddrs(b, c.Network)
+			addrs := e.r.region.PeerAddrs(b, c.Network)
 			asked, allowed = asked+len(addrs.Prefixes()), allowed.Union(addrs)
 		}
 		if n <= asked {
 			continue
 		}
 		for _, b := range saying(c, intent.Drop, what) {
-			taken := e.PeerAddrs(b, c.Network).Intersect(allowed)
+			taken := e.r.region.PeerAddrs(b, c.Network).Intersect(allowed)
 			if taken.Empty() {
 				continue
 			}

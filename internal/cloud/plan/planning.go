@@ -14,28 +14,35 @@ import (
 
 // planning is one call of Compute.
 type planning struct {
-	*intent.Account
+	account *intent.Account
 	regions []*regional
 }
 
 // regional is one region of it, with its way from what is to what is wanted.
 type regional struct {
-	*target.Target
-	byID   map[string]*guard.NIC
-	change transition.Change
-	survey *transition.Survey // that of change; nil if something else is wanted by now
-	held   map[string][2]bool // its conflicts within the region
-	order  *transition.Order  // that of survey; nil if it is not known yet
-	end    *cloud.Snapshot    // what is wanted when nobody waits any more
-	stays  map[string]bool    // groups that nothing would leave if they had others beside them
+	account *intent.Account
+	region  *intent.Region
+	guard   *guard.States
+	design  *target.Target
+	byID    map[string]*guard.NIC
+	change  transition.Change
+	survey  *transition.Survey // that of change; nil if something else is wanted by now
+	held    map[string][2]bool // its conflicts within the region
+	order   *transition.Order  // that of survey; nil if it is not known yet
+	end     *cloud.Snapshot    // what is wanted when nobody waits any more
+	stays   map[string]bool    // groups that nothing would leave if they had others beside them
 }
 
 // newPlanning begins one, which ends when that takes too long; nil means never.
 func newPlanning(in Input, lower Lowerer, late func() bool) *planning {
-	p := &planning{Account: intent.New(in, lower, late)}
-	for _, r := range p.Account.Regions {
-		s := &regional{Target: target.New(r, lower), byID: map[string]*guard.NIC{}, stays: map[string]bool{}}
-		for _, n := range s.NICs {
+	p := &planning{account: intent.New(in, lower, late)}
+	for _, r := range p.account.Regions {
+		design := target.New(r, lower)
+		s := &regional{
+			account: p.account, region: r, guard: design.Guard, design: design,
+			byID: map[string]*guard.NIC{}, stays: map[string]bool{},
+		}
+		for _, n := range s.guard.NICs {
 			s.byID[n.ID] = n
 		}
 		p.regions = append(p.regions, s)
@@ -46,7 +53,7 @@ func newPlanning(in Input, lower Lowerer, late func() bool) *planning {
 // targets are those of the regions.
 func (c *planning) targets() (out []*target.Target) {
 	for _, r := range c.regions {
-		out = append(out, r.Target)
+		out = append(out, r.design)
 	}
 	return out
 }

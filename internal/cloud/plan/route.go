@@ -16,7 +16,7 @@ import (
 // else, also in another region, they lead to a state in between first.
 func (c *planning) findOrders(revision string) {
 	for _, s := range c.regions {
-		s.Settle()
+		s.design.Settle()
 		s.change = s.newChange(revision)
 	}
 	for again := true; again; {
@@ -35,11 +35,11 @@ func (c *planning) findOrders(revision string) {
 // newChange is what of a change does not depend on what is wanted.
 func (s *regional) newChange(revision string) transition.Change {
 	change := transition.Change{
-		From: s.Whole, Limits: s.Limits, Ours: s.Owned, Extended: s.Extended, Relabels: s.relabels(revision),
-		Fits:   func(rules []cloud.Rule) bool { return s.Lower.Fits(rules, form.QuotaOf(s.Region)) },
-		Stop:   s.MayStop,
+		From: s.region.Whole, Limits: s.region.Limits, Ours: s.region.Owned, Extended: s.design.Extended, Relabels: s.relabels(revision),
+		Fits:   func(rules []cloud.Rule) bool { return s.design.Lower.Fits(rules, form.QuotaOf(s.region)) },
+		Stop:   s.account.MayStop,
 		Urgent: map[string]bool{}, Apart: map[string]bool{}, First: []string{cloud.TagClaim}, Mark: s.mark(), Described: signs.Ours,
-		Joint: cloud.TagFormer, Batch: s.load(), Still: s.those(func(n *guard.NIC) bool { return s.Mode(n.NIC).Still() }),
+		Joint: cloud.TagFormer, Batch: s.load(), Still: s.those(func(n *guard.NIC) bool { return s.region.Mode(n.NIC).Still() }),
 	}
 	for _, st := range s.freeing() {
 		change.Urgent[st.Op.Target] = true
@@ -51,19 +51,19 @@ func (s *regional) newChange(revision string) transition.Change {
 func (s *regional) look(revision string) {
 	c := &s.change
 	c.To, c.Stable = s.goal(revision), s.stable()
-	c.Stay, c.Kept = s.Stays()
+	c.Stay, c.Kept = s.design.Stays()
 	c.Leaving = s.those(func(n *guard.NIC) bool {
-		return n.State == guard.Untouched && n.Taken() && (s.Controllable(n) == nil || n.Given)
+		return n.State == guard.Untouched && n.Taken() && (s.guard.Controllable(n) == nil || n.Given)
 	})
 	// Nobody can hold back those that are not under control and of which no VM is selected, nor
 	// those of which something forbids to change what they allow.
 	c.Beyond = s.those(func(n *guard.NIC) bool {
-		return s.Controllable(n) != nil || n.Frozen() != nil || n.VM == nil && !n.Taken()
+		return s.guard.Controllable(n) != nil || n.Frozen() != nil || n.VM == nil && !n.Taken()
 	})
 	if s.end == nil {
 		s.end = c.To
 	}
-	if s.Between() {
+	if s.guard.Between() {
 		c.End = s.end
 	}
 	s.survey, s.order = transition.NewSurvey(*c), nil
@@ -73,7 +73,7 @@ func (s *regional) look(revision string) {
 // those are the IDs of the interfaces of which something holds.
 func (s *regional) those(holds func(*guard.NIC) bool) map[string]bool {
 	out := map[string]bool{}
-	for _, n := range s.NICs {
+	for _, n := range s.guard.NICs {
 		if holds(n) {
 			out[n.ID] = true
 		}
@@ -85,7 +85,7 @@ func (s *regional) those(holds func(*guard.NIC) bool) map[string]bool {
 // one: something else is wanted now, or interfaces cannot move by one edit.
 func (s *regional) reconsider() bool {
 	if s.inVain() || s.outgrow() {
-		s.Settle()
+		s.design.Settle()
 		s.survey, s.end = nil, nil
 		return true
 	}
@@ -106,11 +106,11 @@ func (s *regional) outgrow() (found bool) {
 	if s.moves() {
 		return false
 	}
-	free := s.Limits.GroupsPerRegion - s.Snap.CountedGroups()
+	free := s.region.Limits.GroupsPerRegion - s.region.Snap.CountedGroups()
 	without := func(id string) {
-		g := s.ByKey[id]
-		if g != nil && g.Existing != nil && !g.Class.Gathers && !s.Outgrown[id] && !s.stays[id] && len(s.Outgrown) < free {
-			s.Outgrown[id], found = true, true
+		g := s.design.ByKey[id]
+		if g != nil && g.Existing != nil && !g.Class.Gathers && !s.design.Outgrown[id] && !s.stays[id] && len(s.design.Outgrown) < free {
+			s.design.Outgrown[id], found = true, true
 		}
 	}
 	for _, v := range s.order.Blocked {
@@ -134,13 +134,13 @@ func (s *regional) outgrow() (found bool) {
 // turned are the groups that become those of another class by an edit, or when interfaces move.
 func (s *regional) turned(v transition.Violation) []string {
 	ids := []string{v.Group}
-	for _, n := range s.NICs {
+	for _, n := range s.guard.NICs {
 		if slices.Contains(v.Interfaces, n.ID) {
-			ids = append(ids, s.Targets[n]...)
+			ids = append(ids, s.design.Targets[n]...)
 		}
 	}
 	return slices.DeleteFunc(ids, func(id string) bool {
-		g := s.ByKey[id]
+		g := s.design.ByKey[id]
 		return g == nil || g.Existing == nil || g.Existing.Tags[cloud.TagClass] == g.Class.Hash
 	})
 }
@@ -149,12 +149,12 @@ func (s *regional) turned(v transition.Violation) []string {
 // without groups beside them: the next plan, which sees room where this one has made some, would
 // remove these. It reports whether there are any.
 func (s *regional) inVain() (found bool) {
-	if len(s.Outgrown) == 0 {
+	if len(s.design.Outgrown) == 0 {
 		return false
 	}
 	holds := map[string][]string{}
-	for i := range s.Snap.Interfaces {
-		holds[s.Snap.Interfaces[i].ID] = s.Snap.Interfaces[i].GroupIDs
+	for i := range s.region.Snap.Interfaces {
+		holds[s.region.Snap.Interfaces[i].ID] = s.region.Snap.Interfaces[i].GroupIDs
 	}
 	for _, st := range s.order.Steps {
 		if st.Op.Kind == cloud.OpSetInterfaceGroups {
@@ -163,8 +163,8 @@ func (s *regional) inVain() (found bool) {
 	}
 	for _, groups := range holds {
 		for _, id := range groups {
-			if s.Outgrown[id] {
-				delete(s.Outgrown, id)
+			if s.design.Outgrown[id] {
+				delete(s.design.Outgrown, id)
 				s.stays[id], found = true, true
 			}
 		}
@@ -196,7 +196,7 @@ func (c *planning) holdBack(revision string) {
 				}
 			}
 			if more {
-				s.Settle()
+				s.design.Settle()
 				s.survey, again = nil, true
 				break
 			}
@@ -206,28 +206,28 @@ func (c *planning) holdBack(revision string) {
 
 // restrain keeps directions of interfaces from becoming wider. It reports whether that is new.
 func (s *regional) restrain(held map[string][2]bool) (more bool) {
-	for _, n := range s.NICs {
-		more = s.Restrict(n, held[n.ID]) || more
+	for _, n := range s.guard.NICs {
+		more = s.guard.Restrict(n, held[n.ID]) || more
 	}
 	return more
 }
 
 // relabels reports whether the policies in force everywhere are those that are wanted.
 func (s *regional) relabels(revision string) bool {
-	if len(s.Unknown) > 0 { // what is kept for the sake of the unknown is found out step by step
+	if len(s.region.Unknown) > 0 { // what is kept for the sake of the unknown is found out step by step
 		return false
 	}
 	concerned := map[string]bool{}
-	for _, c := range s.Classes {
+	for _, c := range s.design.Classes {
 		concerned[c.Network.ID] = true
 	}
-	for i := range s.Snap.Groups {
-		if g := &s.Snap.Groups[i]; s.Owned(g) {
+	for i := range s.region.Snap.Groups {
+		if g := &s.region.Snap.Groups[i]; s.region.Owned(g) {
 			concerned[g.NetworkID] = true
 		}
 	}
-	for i := range s.Snap.Networks {
-		if n := &s.Snap.Networks[i]; concerned[n.ID] && (n.Tags[s.mark()] != revision || s.unmarked(n.ID)) {
+	for i := range s.region.Snap.Networks {
+		if n := &s.region.Snap.Networks[i]; concerned[n.ID] && (n.Tags[s.mark()] != revision || s.unmarked(n.ID)) {
 			return false
 		}
 	}
@@ -244,8 +244,8 @@ func (s *regional) blocked(all []transition.Violation) {
 			}
 		}
 	}
-	s.Block(func(n *guard.NIC) *intent.Reason {
-		if n.Restricted() != [2]bool{} || len(n.Ours) > 0 && !slices.Equal(s.Targets[n], slices.Sorted(slices.Values(n.GroupIDs))) {
+	s.guard.Block(func(n *guard.NIC) *intent.Reason {
+		if n.Restricted() != [2]bool{} || len(n.Ours) > 0 && !slices.Equal(s.design.Targets[n], slices.Sorted(slices.Values(n.GroupIDs))) {
 			return cmp.Or(why[n.ID], intent.Why(intent.OrderOpposite))
 		}
 		return why[n.ID]

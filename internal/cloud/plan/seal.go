@@ -10,7 +10,7 @@ import (
 
 // toSign marks tags of an interface as to be signed: by a value that is not there now.
 func (s *regional) toSign(n *guard.NIC, tags map[string]string) {
-	if s.In.Seal == nil {
+	if s.account.In.Seal == nil {
 		return
 	}
 	tags[cloud.TagSignature] = ""
@@ -21,20 +21,20 @@ func (s *regional) toSign(n *guard.NIC, tags map[string]string) {
 
 // sign signs the records of the interfaces that an operation tags, if it is marked by toSign.
 func (e *emitter) sign(op *cloud.Op) {
-	if _, marked := op.Tags[cloud.TagSignature]; !marked || op.Kind != cloud.OpTag || e.In.Seal == nil {
+	if _, marked := op.Tags[cloud.TagSignature]; !marked || op.Kind != cloud.OpTag || e.r.account.In.Seal == nil {
 		return
 	}
 	var nics []*intent.NIC
 	for _, id := range op.Subjects() {
-		nics = append(nics, e.byID[id].NIC)
+		nics = append(nics, e.r.byID[id].NIC)
 	}
 	op.Tags = maps.Clone(op.Tags)
-	op.Tags[cloud.TagSignature] = e.In.Seal.Sign(e.Snap.Region, nics)
+	op.Tags[cloud.TagSignature] = e.r.account.In.Seal.Sign(e.r.region.Snap.Region, nics)
 }
 
 // load is how many interfaces are tagged by one call; 0 if any number is good.
 func (s *regional) load() int {
-	if s.In.Seal != nil {
+	if s.account.In.Seal != nil {
 		return intent.Sealed
 	}
 	return 0

@@ -12,7 +12,7 @@ import (
 // emitter turns the order of one region into steps: it says why each is made, gives what it creates
 // the names by which people know it, and signs records.
 type emitter struct {
-	*regional
+	r        *regional
 	policies map[*form.Class][]intent.PolicyRef // see policiesOf
 	naming   map[string][]*intent.Policy        // by address group: the policies in force whose rules name it
 }
@@ -20,7 +20,7 @@ type emitter struct {
 // transit turns the way of a region into steps. Dirty are the groups and interfaces for which
 // policies have to wait, because some step changes them.
 func (s *regional) transit() (steps []Step, dirty map[string]bool, later bool) {
-	e := &emitter{regional: s, policies: map[*form.Class][]intent.PolicyRef{}}
+	e := &emitter{r: s, policies: map[*form.Class][]intent.PolicyRef{}}
 	steps, dirty = make([]Step, len(s.order.Steps)), make(map[string]bool, len(s.order.Steps))
 	for i, st := range s.order.Steps {
 		steps[i] = e.step(st)
@@ -38,13 +38,13 @@ func (s *regional) transit() (steps []Step, dirty map[string]bool, later bool) {
 		s.blocked(s.order.Blocked)
 	}
 	for _, id := range s.survey.Hasty() {
-		s.Note(id, intent.Why(intent.NotWaiting))
+		s.region.Note(id, intent.Why(intent.NotWaiting))
 	}
-	return steps, dirty, s.Restricts() || len(s.order.Blocked) > 0
+	return steps, dirty, s.guard.Restricts() || len(s.order.Blocked) > 0
 }
 
 func (e *emitter) step(st transition.Step) Step {
-	step := Step{Scope: e.Snap.Scope, Network: st.Network, Op: st.Op, Stage: st.Stage, Urgent: st.Urgent}
+	step := Step{Scope: e.r.region.Snap.Scope, Network: st.Network, Op: st.Op, Stage: st.Stage, Urgent: st.Urgent}
 	g := e.groupOf(st)
 	e.explain(&step, g)
 	e.label(&step, g)
@@ -57,8 +57,8 @@ func (e *emitter) step(st transition.Step) Step {
 // them.
 func (e *emitter) groupOf(st transition.Step) *form.Group {
 	if st.Op.Target != "" {
-		return e.ByKey[st.Op.Target]
+		return e.r.design.ByKey[st.Op.Target]
 	}
 	name := st.Op.Group.Name
-	return cmp.Or(e.ByKey[model.PlannedID(st.Network, name)], e.ByKey["+"+name])
+	return cmp.Or(e.r.design.ByKey[model.PlannedID(st.Network, name)], e.r.design.ByKey["+"+name])
 }

@@ -12,25 +12,25 @@ import (
 // cut what the rest gives: only interfaces whose glass is broken have their groups back.
 func (c *planning) undecided() *Result {
 	why := intent.Why(intent.TooMuchWork)
-	out := &Result{Plan: Plan{Account: c.In.Account}}
+	out := &Result{Plan: Plan{Account: c.account.In.Account}}
 	for _, s := range c.regions {
 		out.Plan.Steps = append(out.Plan.Steps, s.freeing()...)
-		out.Records.Count(s.Target)
-		out.Refusals = append(out.Refusals, report.Refusal{Region: s.Snap.Region, Why: why, Kept: true})
-		for _, vm := range s.Order {
+		out.Records.Count(s.design)
+		out.Refusals = append(out.Refusals, report.Refusal{Region: s.region.Snap.Region, Why: why, Kept: true})
+		for _, vm := range s.guard.Order {
 			out.VMs = append(out.VMs, c.unchanged(vm, why))
 		}
 	}
-	_, suspended := report.OfServices(c.Unguarded)
+	_, suspended := report.OfServices(c.account.Unguarded)
 	out.VMs = append(out.VMs, suspended...)
 	out.Plan.Partial = len(out.Plan.Steps) > 0
-	out.Policies = report.Tally(c.Policies, out.VMs, c.Unguarded)
+	out.Policies = report.Tally(c.account.Policies, out.VMs, c.account.Unguarded)
 	return out
 }
 
 // unchanged is the status of a VM for which nothing was decided, for a reason.
 func (c *planning) unchanged(vm *guard.VM, why *intent.Reason) report.VMStatus {
-	out := report.VMStatus{VM: vm.Ref, Mode: c.In.Modes[vm.Ref]}
+	out := report.VMStatus{VM: vm.Ref, Mode: c.account.In.Modes[vm.Ref]}
 	for _, n := range vm.NICs {
 		is := report.AsObserved(n)
 		if out.Mode == intent.BreakGlass && is.WhyUnproven == nil {

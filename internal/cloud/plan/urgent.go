@@ -11,12 +11,12 @@ import (
 // freeing returns the steps that give interfaces whose glass is broken their groups back. However a
 // plan was made, these are its first steps, and nothing may make them wait.
 func (s *regional) freeing() (out []Step) {
-	for _, n := range s.NICs {
-		if s.Mode(n.NIC) != intent.BreakGlass || len(n.Ours) == 0 || untouchable(n) {
+	for _, n := range s.guard.NICs {
+		if s.region.Mode(n.NIC) != intent.BreakGlass || len(n.Ours) == 0 || untouchable(n) {
 			continue
 		}
-		groups := slices.Sorted(slices.Values(s.Restorable(n.NIC)))
-		out = append(out, Step{Scope: s.Snap.Scope, Network: n.NetworkID, Urgent: true, Op: cloud.Op{
+		groups := slices.Sorted(slices.Values(s.region.Restorable(n.NIC)))
+		out = append(out, Step{Scope: s.region.Snap.Scope, Network: n.NetworkID, Urgent: true, Op: cloud.Op{
 			Kind: cloud.OpSetInterfaceGroups, Target: n.ID, GroupIDs: groups, Reason: words.Of(intent.Why(intent.GiveBack)),
 		}})
 	}

@@ -38,7 +38,7 @@ func (e *emitter) policiesOf(c *form.Class) []intent.PolicyRef {
 func (e *emitter) policiesNaming(group string) []*intent.Policy {
 	if e.naming == nil {
 		e.naming = map[string][]*intent.Policy{}
-		for _, c := range e.Classes {
+		for _, c := range e.r.design.Classes {
 			if c.State != guard.Guarded || c.NICs[0].VM == nil {
 				continue
 			}
@@ -98,7 +98,7 @@ func (e *emitter) becauseOfRules(op cloud.Op, g *form.Group) (policies []*intent
 // narrows reports whether one of the rules means something that the class will not be allowed.
 func (e *emitter) narrows(c *form.Class, rules []cloud.Rule) bool {
 	return slices.ContainsFunc(rules, func(r cloud.Rule) bool {
-		_, then, known := e.Addresses(r.Peer, c.Network)
+		_, then, known := e.r.design.Addresses(r.Peer, c.Network)
 		return !known || !c.Want[flow.Index(r.Direction)].Allows(flow.ServiceOf(r.Match), then)
 	})
 }
@@ -142,9 +142,9 @@ func (e *emitter) explain(step *Step, g *form.Group) {
 	case cloud.OpTag, cloud.OpUntag:
 		why = one(tagReason(op))
 	case cloud.OpSetInterfaceGroups:
-		n := e.byID[op.Target]
+		n := e.r.byID[op.Target]
 		why = one(e.purpose(n))
-		step.Policies = e.policiesOf(e.ClassOf[n])
+		step.Policies = e.policiesOf(e.r.design.ClassOf[n])
 	}
 	step.Op.Reason = words.All(why, ", ")
 }

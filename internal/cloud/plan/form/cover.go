@@ -82,11 +82,11 @@ func (s *Fitter) nativeCandidates(c *Class, d cloud.Direction) []Candidate {
 	}
 	named := map[string]bool{}
 	for _, holder := range holders {
-		if s.Groups[holder] == nil {
+		if s.region.Groups[holder] == nil {
 			continue
 		}
-		for _, r := range s.Groups[holder].Rules {
-			if g := s.Groups[r.Peer.GroupID]; r.Direction == d && g != nil && !s.Owned(g) {
+		for _, r := range s.region.Groups[holder].Rules {
+			if g := s.region.Groups[r.Peer.GroupID]; r.Direction == d && g != nil && !s.region.Owned(g) {
 				named[g.ID] = true
 			}
 		}
@@ -94,7 +94,7 @@ func (s *Fitter) nativeCandidates(c *Class, d cloud.Direction) []Candidate {
 	var out []Candidate
 	for _, id := range slices.Sorted(maps.Keys(named)) {
 		if addrs := s.ThenAddrs(id, c.Network); !addrs.Empty() {
-			out = append(out, Candidate{peer: cloud.Peer{GroupID: id}, addrs: addrs, reach: addrs.Union(s.FormerAddrs(id, c.Network))})
+			out = append(out, Candidate{peer: cloud.Peer{GroupID: id}, addrs: addrs, reach: addrs.Union(s.region.FormerAddrs(id, c.Network))})
 		}
 	}
 	return out
@@ -172,8 +172,8 @@ func (s *Fitter) cover(view *intent.Network, direction int, want flow.Permit, na
 // classesWithin tells of class candidates whether everything that a reference to them may come to
 // mean in a family is in the set. Many classes allow the same sets, so it is remembered.
 func (s *Fitter) classesWithin(view *intent.Network, set, family addrset.Set) func(class int) bool {
-	_, all := s.Recall.Set(set)
-	_, of := s.Recall.Set(family)
+	_, all := s.account.Recall.Set(set)
+	_, of := s.account.Recall.Set(family)
 	known := s.within.Get(withinKey{view, all, of}, func() []answer { return make([]answer, len(s.classCandidates(view))) })
 	return func(class int) bool {
 		if known[class] == unasked {

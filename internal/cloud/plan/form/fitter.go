@@ -9,7 +9,8 @@ import (
 // rules name by group, and which by address. It reads the design, and decides nothing about it: who
 // is left out if no form fits is for its caller to say.
 type Fitter struct {
-	*intent.Region
+	account *intent.Account
+	region  *intent.Region
 	*Design
 	lower Lowerer
 	memo  *memo
@@ -18,7 +19,7 @@ type Fitter struct {
 
 // NewFitter is for one design of a region, which it sees as it becomes.
 func NewFitter(r *intent.Region, d *Design, lower Lowerer) *Fitter {
-	return &Fitter{Region: r, Design: d, lower: lower, memo: &memo{Recall: r.Recall}}
+	return &Fitter{account: r.Account, region: r, Design: d, lower: lower, memo: &memo{Recall: r.Account.Recall}}
 }
 
 // Demand is what a class is to allow, and with which groups besides those that there are.
@@ -40,7 +41,7 @@ func (s *Fitter) quota(d Demand) Quota {
 
 // QuotaOf is the quota for the rules of a class: gatherings take slots of its interfaces.
 func (s *Fitter) QuotaOf(c *Class) Quota {
-	q := QuotaOf(s.Region)
+	q := QuotaOf(s.region)
 	q.GroupsPerInterface -= len(s.Memberships[c.NICs[0]])
 	return q
 }

@@ -106,7 +106,7 @@ func (s *Fitter) Fit(d Demand) (rules []cloud.Rule, packed [][]cloud.Rule, short
 		*known, packed = s.tryForms(d)
 	case yes:
 		if named := s.division(d.Class.Network).named; known.named != named {
-			s.MayStop()
+			s.account.MayStop()
 			known.rules, known.named = s.lower.Lower(s.traffic(d, &forms{repeat: known.mixed})), named
 		}
 		packed, _ = s.lower.Pack(known.rules, d.Class.Held(), s.quota(d))
@@ -136,7 +136,7 @@ func (s *Fitter) tryForms(d Demand) (found fitting, packed [][]cloud.Rule) {
 	groups := s.lower.Bound(q).Groups
 	found.fits = no
 	for f := (forms{}); ; {
-		s.MayStop()
+		s.account.MayStop()
 		t := s.traffic(d, &f)
 		if surplus := f.references - groups; surplus > 0 && f.change(s, view, surplus) {
 			continue
@@ -173,7 +173,7 @@ func (s *Fitter) beyond(d Demand) *Shortage {
 		return short
 	}
 	for quick := (forms{counts: true}); ; {
-		s.MayStop()
+		s.account.MayStop()
 		s.traffic(d, &quick)
 		surplus := quick.references - bound.Groups
 		if surplus <= 0 {

@@ -13,7 +13,7 @@ func (s *Fitter) Listed(cells ...flow.Grant) addrset.Set {
 	var sets []addrset.Set
 	for _, h := range cells {
 		for _, p := range h.Opaque {
-			if entries, ok := s.Entries(p); ok {
+			if entries, ok := s.region.Entries(p); ok {
 				sets = append(sets, entries.Intersect(flow.Family(h.Service.Protocol)))
 			}
 		}
@@ -27,7 +27,7 @@ func (s *Fitter) byList(h flow.Grant, f *forms) (cell flow.Cell, rest addrset.Se
 	cell = flow.Cell{Service: h.Service, Addrs: h.Anonymous}
 	var named []addrset.Set
 	for _, p := range h.Opaque {
-		entries, known := s.Entries(p)
+		entries, known := s.region.Entries(p)
 		entries = entries.Intersect(flow.Family(h.Service.Protocol))
 		switch {
 		case !known:
@@ -49,8 +49,8 @@ func (s *Fitter) byList(h flow.Grant, f *forms) (cell flow.Cell, rest addrset.Se
 
 // spells reports whether the entries of a prefix list take fewer rules than a reference to it.
 func (s *Fitter) spells(p cloud.Peer) bool {
-	entries, known := s.Entries(p)
-	return known && len(entries.Prefixes()) < s.Lists[p.PrefixListID].Weight()
+	entries, known := s.region.Entries(p)
+	return known && len(entries.Prefixes()) < s.region.Lists[p.PrefixListID].Weight()
 }
 
 // worthSpelling reports whether the halves name prefix lists whose entries take fewer rules.

@@ -28,11 +28,11 @@ type Cut struct {
 // answer is what becomes of the interfaces that hold a group with a rule that names a group that
 // others give up.
 func (s *States) answer(holder *cloud.Group) intent.Dependents {
-	out, ok := s.In.Dependents.Groups[holder.ID]
+	out, ok := s.Account.In.Dependents.Groups[holder.ID]
 	if !ok {
-		out = s.In.Dependents.Default
+		out = s.Account.In.Dependents.Default
 	}
-	n := s.Networks[holder.NetworkID]
+	n := s.Region.Networks[holder.NetworkID]
 	if _, may := holder.Tags[cloud.TagFollow]; out == intent.FollowDependents && (!may || n == nil || n.Foreign != nil) {
 		return intent.RefuseDependents
 	}
@@ -127,7 +127,7 @@ func (s *States) guardDependents() (refused bool) {
 				if s.guardable(dependent) && (ours && !dependent.Given || waits) {
 					dependent.State = Guarded
 					if on := dependent.waitsFor(lost); on != nil {
-						s.Note(dependent.ID, intent.Why(intent.StaysForBlocked, on.ID).From(on.Refused()))
+						s.Region.Note(dependent.ID, intent.Why(intent.StaysForBlocked, on.ID).From(on.Refused()))
 					}
 					vacate(dependent.Former)
 					continue
@@ -167,7 +167,7 @@ func (s *States) settleDependent(lost []*NIC, dependent *NIC, ref reference) (re
 		}
 		return refused
 	case intent.CutDependents:
-		cut := Cut{Region: s.Snap.Region, Interface: dependent.ID, VMID: dependent.VMID, Group: ref.holder.ID, Rule: ref.rule.Key()}
+		cut := Cut{Region: s.Region.Snap.Region, Interface: dependent.ID, VMID: dependent.VMID, Group: ref.holder.ID, Rule: ref.rule.Key()}
 		for _, n := range lost {
 			cut.Lost = append(cut.Lost, n.ID)
 		}
@@ -181,12 +181,12 @@ func (s *States) settleDependent(lost []*NIC, dependent *NIC, ref reference) (re
 // these rules concern is not known here, and they would no longer match the interface. It reports
 // whether that refuses anything.
 func (s *States) spareReferred() (refused bool) {
-	if len(s.Snap.References) == 0 {
+	if len(s.Region.Snap.References) == 0 {
 		return false
 	}
 	by := map[string]*cloud.Reference{}
-	for i := range s.Snap.References {
-		if r := &s.Snap.References[i]; by[r.GroupID] == nil {
+	for i := range s.Region.Snap.References {
+		if r := &s.Region.Snap.References[i]; by[r.GroupID] == nil {
 			by[r.GroupID] = r
 		}
 	}
@@ -201,7 +201,7 @@ func (s *States) spareReferred() (refused bool) {
 			}
 			why := intent.Why(intent.ReferredAbroad, r.NetworkID, r.OwnerID, id, r.PeeringID, n.ID)
 			if s.spares(n) {
-				s.Note(n.ID, why)
+				s.Region.Note(n.ID, why)
 				continue
 			}
 			n.refusal, refused = why, true
@@ -246,7 +246,7 @@ func (s *States) Gone(group string) (out []*NIC) {
 func (s *States) openedByAddress(n *NIC, rule cloud.Rule) addrset.Set {
 	var out addrset.Set
 	for _, id := range n.Former {
-		g := s.Groups[id]
+		g := s.Region.Groups[id]
 		if g == nil {
 			continue
 		}
@@ -254,7 +254,7 @@ func (s *States) openedByAddress(n *NIC, rule cloud.Rule) addrset.Set {
 			if r.Direction != rule.Direction || !flow.ServiceOf(r.Match).Covers(flow.ServiceOf(rule.Match)) {
 				continue
 			}
-			if addrs, named := s.Named(r.Peer); named {
+			if addrs, named := s.Region.Named(r.Peer); named {
 				out = out.Union(addrs)
 			}
 		}
@@ -270,7 +270,7 @@ func (s *States) refuseTakeover(lost []*NIC, dependent *NIC, ref reference) (ref
 	for _, n := range lost {
 		why := intent.Why(intent.DependentLoses, ref.holder.ID, dependent.ID, dependent.VMID, ref.rule.Peer.GroupID, n.ID).From(whyNot)
 		if s.spares(n) {
-			s.Note(dependent.ID, why)
+			s.Region.Note(dependent.ID, why)
 			continue
 		}
 		n.refusal, refused = why, true

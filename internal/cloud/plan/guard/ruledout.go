@@ -18,7 +18,7 @@ func (s *States) Begin() {
 			n.frozen = n.Unproven
 		case n.Blocked != "":
 			n.frozen = n.Refused()
-		case n.Released != nil && s.Mode(n.NIC) == intent.BreakGlass:
+		case n.Released != nil && s.Region.Mode(n.NIC) == intent.BreakGlass:
 			n.refusal = n.Released
 		}
 	}
@@ -36,7 +36,7 @@ func (s *States) Begin() {
 // policy is in force there in an earlier form; everywhere else the VM goes on without the policy.
 func (s *States) LeaveOut(vm *VM, p *intent.Policy, why *intent.Reason) {
 	kept := vm.Keeps(p)
-	if s.In.Modes[vm.Ref] == intent.Enforce && s.InForce(vm.VM, p) {
+	if s.Account.In.Modes[vm.Ref] == intent.Enforce && s.Region.InForce(vm.VM, p) {
 		for _, n := range vm.NICs {
 			if n.Taken() && n.Alien == nil && n.frozen == nil {
 				n.frozen, kept = why, true
@@ -125,8 +125,8 @@ func (s *States) Controllable(n *NIC) *intent.Reason {
 		return n.Network.Foreign
 	case n.refusal != nil:
 		return n.refusal
-	case n.Recorded == nil && len(n.Tags)+s.RecordSize(n.NIC) > s.Limits.TagsPerResource:
-		return intent.Why(intent.TooManyTags, n.ID).Counting(s.RecordSize(n.NIC), len(n.Tags), s.Limits.TagsPerResource)
+	case n.Recorded == nil && len(n.Tags)+s.Region.RecordSize(n.NIC) > s.Region.Limits.TagsPerResource:
+		return intent.Why(intent.TooManyTags, n.ID).Counting(s.Region.RecordSize(n.NIC), len(n.Tags), s.Region.Limits.TagsPerResource)
 	}
 	return nil
 }

@@ -12,9 +12,10 @@ import (
 // policies that VMs do without. Each attempt to make a design decides the states anew, and what is
 // ruled out remains. Others say by Await, NoRoom, LeaveOut and Unfollow what they found not to fit.
 type States struct {
-	*intent.Region
-	NICs  []*NIC // sorted by ID
-	Order []*VM  // selected VMs, sorted by ID
+	Account *intent.Account
+	Region  *intent.Region
+	NICs    []*NIC // sorted by ID
+	Order   []*VM  // selected VMs, sorted by ID
 
 	byFormer   map[string][]*NIC      // native group -> interfaces that natively belong to it
 	Holding    map[string][]*NIC      // group -> interfaces that hold it now
@@ -28,7 +29,7 @@ type States struct {
 
 // NewStates begins with what cannot be controlled at all.
 func NewStates(r *intent.Region) *States {
-	s := &States{Region: r, references: referencesOf(r)}
+	s := &States{Account: r.Account, Region: r, references: referencesOf(r)}
 	at, all := make(map[*intent.NIC]*NIC, len(r.NICs)), make([]NIC, len(r.NICs))
 	s.NICs = make([]*NIC, len(all))
 	for k, i := range r.NICs {
@@ -66,7 +67,7 @@ func (s *States) DecideStates() {
 	s.findBeside()
 	for _, vm := range s.Order {
 		vm.Effective, vm.Profile = nil, ""
-		if s.In.Modes[vm.Ref] == intent.Enforce {
+		if s.Account.In.Modes[vm.Ref] == intent.Enforce {
 			vm.Effective, vm.Profile = s.RulesOf(vm, func(p *intent.Policy) bool { return vm.Left(p) == nil })
 		}
 	}
@@ -92,7 +93,7 @@ func (s *States) DecideStates() {
 // Rehearse decides the states and does something with them. What is refused and noted meanwhile is
 // forgotten.
 func (s *States) Rehearse(do func()) {
-	refusals, noted := make([]*intent.Reason, len(s.NICs)), maps.Clone(s.Noted)
+	refusals, noted := make([]*intent.Reason, len(s.NICs)), maps.Clone(s.Region.Noted)
 	for i, n := range s.NICs {
 		refusals[i] = n.refusal
 	}
@@ -101,14 +102,14 @@ func (s *States) Rehearse(do func()) {
 	for i, n := range s.NICs {
 		n.refusal = refusals[i]
 	}
-	s.Noted = noted
+	s.Region.Noted = noted
 }
 
 // RulesOf are the rules that policies of which that holds have for the VM, with the failsafe flows,
 // and what identifies them.
 func (s *States) RulesOf(vm *VM, holds func(*intent.Policy) bool) (rules []*intent.Bound, profile string) {
 	rules = vm.applied(holds)
-	return s.WithFailsafe(rules, intent.ProfileOf(rules))
+	return s.Region.WithFailsafe(rules, intent.ProfileOf(rules))
 }
 
 // findBeside finds the networks beside which interfaces are held.
@@ -156,7 +157,7 @@ func (s *States) decideMembers() {
 		}
 	}
 	for _, n := range s.NICs {
-		if n.State == Guarded || n.VM == nil || n.Released != nil || s.Controllable(n) != nil || len(n.Former)+1 > s.Limits.GroupsPerInterface {
+		if n.State == Guarded || n.VM == nil || n.Released != nil || s.Controllable(n) != nil || len(n.Former)+1 > s.Region.Limits.GroupsPerInterface {
 			continue
 		}
 		for _, o := range n.Network.Scope {
@@ -171,16 +172,16 @@ func (s *States) decideMembers() {
 // leans reports whether an interface that no policy applies to any more would lose something with
 // strangers if it was given back: its own groups do not allow by themselves what it allows now.
 func (s *States) leans(n *NIC) bool {
-	if len(s.Unknown) == 0 || n.VM == nil || n.Released != nil || !n.Taken() || n.Unproven != nil || !n.Native() {
+	if len(s.Region.Unknown) == 0 || n.VM == nil || n.Released != nil || !n.Taken() || n.Unproven != nil || !n.Native() {
 		return false
 	}
-	if kept, _ := s.KeptKey(n.NIC); kept == "" {
+	if kept, _ := s.Region.KeptKey(n.NIC); kept == "" {
 		return false
 	}
-	with := s.Decided(n.NIC, nil, "")
+	with := s.Region.Decided(n.NIC, nil, "")
 	for i, d := range flow.Directions() {
-		if len(with[i].Minus(s.Flatten(n.NIC, d, nil, flow.Permit{}))) > 0 {
-			s.Note(n.ID, intent.Why(intent.StaysForUnknown, s.Unknown[0].ID))
+		if len(with[i].Minus(s.Region.Flatten(n.NIC, d, nil, flow.Permit{}))) > 0 {
+			s.Region.Note(n.ID, intent.Why(intent.StaysForUnknown, s.Region.Unknown[0].ID))
 			return true
 		}
 	}
@@ -190,13 +191,13 @@ func (s *States) leans(n *NIC) bool {
 // Wanted is what the interface shall allow in the end, whoever enforces it.
 func (s *States) Wanted(n *NIC) [2]flow.Permit {
 	if n.frozen != nil {
-		return s.Actual(n.GroupIDs, n.Network)
+		return s.Region.Actual(n.GroupIDs, n.Network)
 	}
 	if n.State != Guarded {
-		return s.Decided(n.NIC, nil, "")
+		return s.Region.Decided(n.NIC, nil, "")
 	}
 	rules, profile := n.Rules()
-	return s.Decided(n.NIC, rules, profile)
+	return s.Region.Decided(n.NIC, rules, profile)
 }
 
 // WantedNow is what the interface shall allow, as far as it is not held.
@@ -204,7 +205,7 @@ func (s *States) WantedNow(n *NIC) [2]flow.Permit {
 	want, held := s.Wanted(n), s.Held(n)
 	for i := range 2 {
 		if held[i] {
-			want[i] = s.Recall.Kept(want[i].Intersect(s.Actual(n.GroupIDs, n.Network)[i]))
+			want[i] = s.Account.Recall.Kept(want[i].Intersect(s.Region.Actual(n.GroupIDs, n.Network)[i]))
 		}
 	}
 	return want
@@ -229,7 +230,7 @@ func (s *States) waits(n *NIC) bool {
 
 // EnforcedBy is what will be in force on an interface of a class.
 func (s *States) EnforcedBy(n *NIC) intent.Enforcement {
-	before, any := s.EnforcedOn(n.NIC)
+	before, any := s.Region.EnforcedOn(n.NIC)
 	if !any {
 		before = intent.Enforcement{}
 	}

@@ -33,7 +33,7 @@ func (s *Region) groupAddrs(name string, view *Network) addrset.Set {
 	return s.groups.Get(viewed{name, view}, func() addrset.Set {
 		var addrs []netip.Addr
 		var blocks []netip.Prefix
-		if g := s.addressGroups[name]; g != nil {
+		if g := s.Account.addressGroups[name]; g != nil {
 			for i := range g.GroupMembers {
 				addrs = append(addrs, s.memberAddrs(&g.GroupMembers[i], view)...)
 				blocks = append(blocks, s.memberBlocks(&g.GroupMembers[i], view)...)
@@ -46,13 +46,13 @@ func (s *Region) groupAddrs(name string, view *Network) addrset.Set {
 // memberBlocks are the blocks that are delegated to an interface, or to those of a VM: those in
 // reach, and of the others all that do not denote another host here.
 func (s *Region) memberBlocks(m *v1beta2.GroupMember, view *Network) (out []netip.Prefix) {
-	if ref, ok := s.In.Services[EntityOf(m)]; ok {
+	if ref, ok := s.Account.In.Services[EntityOf(m)]; ok {
 		if n := s.interfaceOf(ref); n != nil && view.Reaches(s.Networks[n.NetworkID]) {
 			return n.Prefixes
 		}
 		return nil
 	}
-	ref, ok := s.In.Entities[EntityOf(m)]
+	ref, ok := s.Account.In.Entities[EntityOf(m)]
 	if !ok || ref.Region != s.Snap.Region || s.vms[ref.ID] == nil {
 		return nil
 	}
@@ -75,14 +75,14 @@ func (s *Region) memberAddrs(m *v1beta2.GroupMember, view *Network) []netip.Addr
 		}
 	}
 	entity := EntityOf(m)
-	if n := s.Networks[s.In.Shared[entity]]; n != nil && view.Reaches(n) {
+	if n := s.Networks[s.Account.In.Shared[entity]]; n != nil && view.Reaches(n) {
 		return slices.DeleteFunc(told, func(a netip.Addr) bool { return !n.contains(a) })
 	}
-	if ref, ok := s.In.Services[entity]; ok {
+	if ref, ok := s.Account.In.Services[entity]; ok {
 		return s.serviceAddrs(told, ref, view)
 	}
 	var private, near []netip.Addr // of interfaces in reach; near are all of these
-	if ref, ok := s.In.Entities[entity]; ok && ref.Region == s.Snap.Region {
+	if ref, ok := s.Account.In.Entities[entity]; ok && ref.Region == s.Snap.Region {
 		vm := s.vms[ref.ID]
 		if vm == nil {
 			return nil // gone in the cloud; its addresses may already denote somebody else

@@ -30,6 +30,6 @@ const leftToAgent = -1_000_000
 
 // Left reports whether the VM is left to the agent in it.
 func (s *Region) Left(vm *VM) bool {
-	_, left := s.In.Agents[vm.Ref]
+	_, left := s.Account.In.Agents[vm.Ref]
 	return left
 }

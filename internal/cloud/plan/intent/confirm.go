@@ -64,7 +64,7 @@ func ParseConfirmed(text string) (confirmed map[string][]string, problem string)
 // confirmed returns what somebody who may say so says that the interface had. It counts only if all
 // of it can be given back.
 func (s *Region) confirmed(n *NIC) (groups []string, problem *Reason) {
-	for _, id := range s.In.Confirmed[n.ID] {
+	for _, id := range s.Account.In.Confirmed[n.ID] {
 		g := s.Groups[id]
 		if g == nil {
 			g = s.viewFor(n, id)

@@ -52,12 +52,12 @@ func (f FailsafeFlow) String() string {
 // WithFailsafe puts the failsafe flows before the rules of a VM. A VM without rules is none of
 // their business.
 func (s *Region) WithFailsafe(rules []*Bound, profile string) ([]*Bound, string) {
-	if len(rules) == 0 || len(s.In.Failsafe) == 0 {
+	if len(rules) == 0 || len(s.Account.In.Failsafe) == 0 {
 		return rules, profile
 	}
-	out := make([]*Bound, 0, len(s.In.Failsafe)+len(rules))
+	out := make([]*Bound, 0, len(s.Account.In.Failsafe)+len(rules))
 	owner := &Policy{Stage: stageAntrea}
-	for i, f := range s.In.Failsafe {
+	for i, f := range s.Account.In.Failsafe {
 		r := &rule{Policy: owner, number: -1 - i, Direction: f.Direction, Verdict: Grant, Services: f.Services, Blocks: addrset.OfPrefixes(f.Peers...)}
 		out = append(out, r.bound())
 	}

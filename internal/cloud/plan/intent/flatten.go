@@ -36,7 +36,7 @@ func (s *Region) Flatten(n *NIC, d cloud.Direction, rules []*Bound, kept flow.Pe
 	}
 	var out flow.Permit
 	for _, cell := range cells {
-		s.MayStop()
+		s.Account.MayStop()
 		out.Grants = append(out.Grants, s.decide(rules, n.Network, open.At(cell)))
 	}
 	return out.CollapseTypes().CollapseProtocols()

@@ -94,7 +94,7 @@ func (s *Region) exclude(n *NIC) {
 // selectVMs makes the VMs that have an entity known, with their interfaces.
 func (s *Region) selectVMs() {
 	selected := make(map[string]bool, len(s.Snap.VMs))
-	for _, among := range []map[EntityRef]VMRef{s.In.Entities, s.In.Services} {
+	for _, among := range []map[EntityRef]VMRef{s.Account.In.Entities, s.Account.In.Services} {
 		for _, ref := range among {
 			selected[ref.ID] = selected[ref.ID] || ref.Region == s.Snap.Region
 		}

@@ -27,14 +27,14 @@ const (
 func (m Mode) Still() bool { return m == Planned || m == Braked }
 
 // Mode returns the mode of an interface's VM. Only a selected VM has one.
-func (s *Region) Mode(n *NIC) Mode { return s.In.Modes[VMRef{s.Snap.Region, n.VMID}] }
+func (s *Region) Mode(n *NIC) Mode { return s.Account.In.Modes[VMRef{s.Snap.Region, n.VMID}] }
 
 // pin keeps the groups of ours from being changed that an interface holds, if it has to stay as it
 // is, or the cloud refuses to change them.
 func (s *Region) pin(n *NIC) {
-	refused := s.In.Blocked[InterfaceKey{s.Snap.Region, n.ID}] != "" && Former(n.Interface) == nil
+	refused := s.Account.In.Blocked[InterfaceKey{s.Snap.Region, n.ID}] != "" && Former(n.Interface) == nil
 	for _, id := range n.Ours {
-		if refused || s.Mode(n).Still() || s.In.Locked[GroupKey{s.Snap.Region, id}] {
+		if refused || s.Mode(n).Still() || s.Account.In.Locked[GroupKey{s.Snap.Region, id}] {
 			s.Pinned[id] = true
 		}
 	}
@@ -42,7 +42,7 @@ func (s *Region) pin(n *NIC) {
 
 // suspend marks an interface by the mode of its VM, and by what the cloud refuses.
 func (s *Region) suspend(n *NIC) {
-	refusal := s.In.Blocked[InterfaceKey{s.Snap.Region, n.ID}]
+	refusal := s.Account.In.Blocked[InterfaceKey{s.Snap.Region, n.ID}]
 	switch m := s.Mode(n); {
 	case n.Alien != nil:
 	case m == Planned:

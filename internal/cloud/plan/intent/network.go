@@ -32,7 +32,7 @@ func (n *Network) Reaches(o *Network) bool { return slices.Contains(n.Scope, o) 
 func (s *Region) indexNetworks() {
 	for i := range s.Snap.Networks {
 		n := &Network{Network: &s.Snap.Networks[i], GroupNames: map[string]bool{}}
-		if by := n.Tags[cloud.TagClaim]; by != "" && by != s.In.ClusterID {
+		if by := n.Tags[cloud.TagClaim]; by != "" && by != s.Account.In.ClusterID {
 			n.Foreign = Why(NetworkClaimed, n.ID, cloud.Words(by))
 		}
 		n.Scope = []*Network{n}

@@ -20,10 +20,10 @@ func (s *Region) Decided(n *NIC, rules []*Bound, profile string) [2]flow.Permit 
 		key += "|" + strings.Join(n.Former, " ") + kept
 	}
 	return s.decided.Get(key, func() (out [2]flow.Permit) {
-		s.Recall.Trim()
+		s.Account.Recall.Trim()
 		kept := s.kept(n)
 		for i, d := range flow.Directions() {
-			out[i] = s.Recall.Kept(s.Flatten(n, d, rules, kept[i]))
+			out[i] = s.Account.Recall.Kept(s.Flatten(n, d, rules, kept[i]))
 		}
 		return out
 	})

@@ -14,7 +14,7 @@ import (
 
 // Region is one region, indexed, with the caches of one computation.
 type Region struct {
-	*Account
+	Account *Account
 	// Snap is the region as its owners mean it, and Whole the same with the rules that we have
 	// added to their groups, TwinsNow.
 	Snap, Whole *cloud.Snapshot
@@ -81,7 +81,7 @@ func (s *Region) Owned(g *cloud.Group) bool { return s.Ours(g) && !s.Pinned[g.ID
 
 // Ours reports whether the group belongs to this controller and this account.
 func (s *Region) Ours(g *cloud.Group) bool {
-	return g != nil && g.OwnedBy(s.In.ClusterID) && g.Tags[cloud.TagAccount] == s.In.Account
+	return g != nil && g.OwnedBy(s.Account.In.ClusterID) && g.Tags[cloud.TagAccount] == s.Account.In.Account
 }
 
 // Folded returns a name in a form that is the same for names that differ in case only.

@@ -141,7 +141,7 @@ func (s *Seal) Believes(region string, n *cloud.Interface) bool {
 // not believed takes no part in anything; what it had is not known then, unless it is remembered,
 // or somebody who may has said so.
 func (s *Region) readRecord(n *NIC) {
-	seal, held := s.In.Seal, len(n.Ours) > 0
+	seal, held := s.Account.In.Seal, len(n.Ours) > 0
 	n.Recorded = Former(n.Interface)
 	proven, current := seal.proves(s.Snap.Region, n.Interface)
 	believed := seal.Believes(s.Snap.Region, n.Interface) && (seal == nil || proven || held)
@@ -189,7 +189,7 @@ func (s *Region) confirm(n *NIC) {
 
 // SignatureSize is how many tags more an interface has when its record is signed.
 func (s *Region) SignatureSize(n *NIC) int {
-	if _, signed := n.Tags[cloud.TagSignature]; s.In.Seal == nil || signed {
+	if _, signed := n.Tags[cloud.TagSignature]; s.Account.In.Seal == nil || signed {
 		return 0
 	}
 	return 1

@@ -34,7 +34,7 @@ func (s *Region) walked(rules []*Bound, service flow.Service, view *Network) (al
 	if grouped {
 		key = append(append(key, "| "+s.Snap.Region+"/"...), view.ID...)
 	}
-	r := s.Recall
+	r := s.Account.Recall
 	if known := r.walks[string(key)]; known != nil {
 		return known[0], known[1]
 	}
@@ -42,7 +42,7 @@ func (s *Region) walked(rules []*Bound, service flow.Service, view *Network) (al
 	if named = all; grouped {
 		named = walk(matching, func(r *Bound) addrset.Set { return r.Blocks })
 	}
-	s.MayStop()
+	s.Account.MayStop()
 	r.spans += all.allowed.Len() + all.left.Len() + named.allowed.Len() + named.left.Len()
 	r.walks[string(key)] = &[2]walked{all, named}
 	return all, named

@@ -52,10 +52,10 @@ func (s *reporter) obstructions(vm *guard.VM) []Obstruction {
 	}
 	for _, n := range vm.NICs {
 		acl := s.borders.acls[n.SubnetID]
-		if acl == nil || n.State != guard.Guarded || n.Frozen() != nil || s.Controllable(n) != nil {
+		if acl == nil || n.State != guard.Guarded || n.Frozen() != nil || s.guard.Controllable(n) != nil {
 			continue
 		}
-		for i, want := range s.Wanted(n) {
+		for i, want := range s.guard.Wanted(n) {
 			d := flow.Directions()[i]
 			o := Obstruction{Interface: n.ID, Subnet: n.SubnetID, ACL: acl.ID, Name: acl.Name, Direction: d}
 			if o.Denied = want.Minus(s.borders.lets(acl, d, n.PrivateIPs)); len(o.Denied) == 0 {
@@ -77,7 +77,7 @@ func (s *reporter) obstructions(vm *guard.VM) []Obstruction {
 
 // allowsAny reports whether a rule is about any of the flows.
 func (s *reporter) allowsAny(b *intent.Bound, n *guard.NIC, denied []flow.Grant) bool {
-	peers := s.PeerAddrs(b, n.Network)
+	peers := s.region.PeerAddrs(b, n.Network)
 	return slices.ContainsFunc(denied, func(g flow.Grant) bool { return b.Concerns(g.Service) && g.All.Overlaps(peers) })
 }
 

@@ -79,25 +79,25 @@ func absent(a, b []InterfaceRef) []InterfaceRef {
 func ProtectionOf(regions []*target.Target) *Protection {
 	out := &Protection{}
 	for _, of := range regions {
-		s := &reporter{Target: of}
-		out.Regions = append(out.Regions, s.Snap.Region)
+		s := reporterOf(of)
+		out.Regions = append(out.Regions, s.region.Snap.Region)
 		names := map[string]string{}
-		for i := range s.Snap.VMs {
-			names[s.Snap.VMs[i].ID] = cloud.Words(s.Snap.VMs[i].Name)
+		for i := range s.region.Snap.VMs {
+			names[s.region.Snap.VMs[i].ID] = cloud.Words(s.region.Snap.VMs[i].Name)
 		}
-		for _, n := range s.NICs {
-			mode := s.Mode(n.NIC)
+		for _, n := range s.guard.NICs {
+			mode := s.region.Mode(n.NIC)
 			if n.VMID == "" || n.Managed || n.Elsewhere != nil || n.Network.Foreign != nil || mode == intent.BreakGlass {
 				continue
 			}
-			ref := InterfaceRef{VM: intent.VMRef{Region: s.Snap.Region, ID: n.VMID}, ID: n.ID, Name: names[n.VMID]}
+			ref := InterfaceRef{VM: intent.VMRef{Region: s.region.Snap.Region, ID: n.VMID}, ID: n.ID, Name: names[n.VMID]}
 			out.All = append(out.All, ref)
 			now, wanted := s.protects(n), n.VM != nil && len(n.VM.Effective) > 0
 			if now {
 				out.Now = append(out.Now, ref)
 			}
 			lasting := func(why *intent.Reason) bool { return why != nil && !n.Waiting() }
-			switch refused := lasting(s.Controllable(n)); {
+			switch refused := lasting(s.guard.Controllable(n)); {
 			case mode.Still() || lasting(n.Frozen()) || n.Blocked != "" && now:
 				wanted = now
 			case wanted && refused:
@@ -123,7 +123,7 @@ func (s *reporter) protects(n *guard.NIC) bool {
 		return false
 	}
 	for _, id := range n.Ours {
-		if g := s.Groups[id]; g.Tags[cloud.TagKind] == cloud.KindClass {
+		if g := s.region.Groups[id]; g.Tags[cloud.TagKind] == cloud.KindClass {
 			e := intent.EnforcementOf(g.Tags)
 			return e == nil || len(e) > 0
 		}

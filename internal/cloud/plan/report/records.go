@@ -26,13 +26,13 @@ type Unproven struct {
 
 // Count adds the records of a region.
 func (out *Records) Count(s *target.Target) {
-	if s.In.Seal == nil {
+	if s.Account.In.Seal == nil {
 		return
 	}
-	for _, n := range s.NICs {
+	for _, n := range s.Guard.NICs {
 		switch {
 		case n.Unproven != nil:
-			u := Unproven{Region: s.Snap.Region, Interface: n.ID, Why: n.Unproven}
+			u := Unproven{Region: s.Region.Snap.Region, Interface: n.ID, Why: n.Unproven}
 			if n.VM != nil {
 				u.VM = n.VM.Ref
 			}

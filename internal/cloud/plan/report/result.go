@@ -34,16 +34,25 @@ type Outcome struct {
 
 // reporter tells what becomes of a region.
 type reporter struct {
-	*target.Target
+	account *intent.Account
+	region  *intent.Region
+	guard   *guard.States
+	design  *target.Target
 	borders *borders
+}
+
+// reporterOf tells about a design, without borders.
+func reporterOf(of *target.Target) *reporter {
+	return &reporter{account: of.Account, region: of.Region, guard: of.Guard, design: of}
 }
 
 // Add adds what becomes of a region, given the interfaces and groups that steps change. Nothing is
 // sorted before all is told.
 func (out *Outcome) Add(of *target.Target, dirty map[string]bool) {
-	s := &reporter{of, newBorders(of.Snap)}
-	out.VMs = slices.Grow(out.VMs, len(s.Order)) // there may be thousands
-	for _, vm := range s.Order {
+	s := reporterOf(of)
+	s.borders = newBorders(of.Region.Snap)
+	out.VMs = slices.Grow(out.VMs, len(s.guard.Order)) // there may be thousands
+	for _, vm := range s.guard.Order {
 		status := s.vmStatus(vm, dirty)
 		if status.Mode == intent.Enforce {
 			status.Obstructed = s.obstructions(vm)
@@ -52,9 +61,9 @@ func (out *Outcome) Add(of *target.Target, dirty map[string]bool) {
 		out.VMs = append(out.VMs, status)
 	}
 	out.Drift = append(out.Drift, s.drift()...)
-	out.Records.Count(s.Target)
-	out.Cuts = append(out.Cuts, s.Cuts()...)
-	for _, notes := range s.Noted {
+	out.Records.Count(s.design)
+	out.Cuts = append(out.Cuts, s.guard.Cuts()...)
+	for _, notes := range s.region.Noted {
 		out.Notes = append(out.Notes, notes...)
 	}
 }
@@ -126,16 +135,19 @@ func OfServices(services []intent.Unguarded) (refused []Refusal, suspended []VMS
 
 func (s *reporter) vmStatus(vm *guard.VM, dirty map[string]bool) VMStatus {
 	out := VMStatus{
-		VM: vm.Ref, Mode: s.In.Modes[vm.Ref], Interfaces: slices.Grow([]InterfaceStatus(nil), len(vm.NICs)), Policies: slices.Grow([]VMPolicy(nil), len(vm.Policies)),
+		VM: vm.Ref, Mode: s.account.In.Modes[vm.Ref], Interfaces: slices.Grow([]InterfaceStatus(nil), len(vm.NICs)), Policies: slices.Grow([]VMPolicy(nil), len(vm.Policies)),
 	}
 	for _, n := range vm.NICs {
-		st := InterfaceStatus{ID: n.ID, State: n.State, Network: n.NetworkID, Groups: s.Targets[n], Held: len(n.Ours) > 0, WhyElsewhere: n.Elsewhere, WhyUnproven: n.Unproven}
+		st := InterfaceStatus{
+			ID: n.ID, State: n.State, Network: n.NetworkID, Groups: s.design.Targets[n],
+			Held: len(n.Ours) > 0, WhyElsewhere: n.Elsewhere, WhyUnproven: n.Unproven,
+		}
 		if n.State == guard.Guarded {
 			st.Former = slices.Clone(n.Former)
 		}
 		out.Interfaces = append(out.Interfaces, st)
 	}
-	left, pending, blocked := s.Left(vm.VM), s.pending(vm, dirty), s.blocked(vm)
+	left, pending, blocked := s.region.Left(vm.VM), s.pending(vm, dirty), s.blocked(vm)
 	guarded := slices.ContainsFunc(vm.NICs, func(n *guard.NIC) bool { return n.State == guard.Guarded })
 	for _, p := range vm.Policies {
 		on := VMPolicy{PolicyRef: p.Ref}
@@ -155,7 +167,7 @@ func (s *reporter) vmStatus(vm *guard.VM, dirty map[string]bool) VMStatus {
 // pending reports whether something is still to be done for a VM, or waits.
 func (s *reporter) pending(vm *guard.VM, dirty map[string]bool) bool {
 	return slices.ContainsFunc(vm.NICs, func(n *guard.NIC) bool {
-		return dirty[n.ID] || n.Restricted() != [2]bool{} || n.Waiting() || slices.ContainsFunc(s.Targets[n], func(g string) bool { return dirty[g] })
+		return dirty[n.ID] || n.Restricted() != [2]bool{} || n.Waiting() || slices.ContainsFunc(s.design.Targets[n], func(g string) bool { return dirty[g] })
 	})
 }
 
@@ -165,7 +177,7 @@ func (s *reporter) blocked(vm *guard.VM) *intent.Reason {
 		if n.Waiting() {
 			continue
 		}
-		if why := s.Controllable(n); why != nil && !n.Managed {
+		if why := s.guard.Controllable(n); why != nil && !n.Managed {
 			return why
 		}
 		if why := n.Frozen(); why != nil {
@@ -177,7 +189,7 @@ func (s *reporter) blocked(vm *guard.VM) *intent.Reason {
 
 // warnings are what of a policy differs on a VM without being refused.
 func (s *reporter) warnings(vm *guard.VM, p *intent.Policy) (out []*intent.Reason) {
-	if p.Reject && !s.Left(vm.VM) {
+	if p.Reject && !s.region.Left(vm.VM) {
 		out = append(out, intent.Why(intent.RejectIsDrop))
 	}
 	if d := s.reducedBy(vm, p); d != "" {
@@ -196,7 +208,7 @@ func (s *reporter) reducedBy(vm *guard.VM, p *intent.Policy) cloud.Direction {
 		if n.State != guard.Guarded || n.Frozen() != nil {
 			continue
 		}
-		want := s.Wanted(n)
+		want := s.guard.Wanted(n)
 		for i, d := range flow.Directions() {
 			if want[i].Reduced && slices.ContainsFunc(vm.Effective, func(b *intent.Bound) bool { return b.Policy == p && b.Direction == d }) {
 				return d
@@ -208,7 +220,7 @@ func (s *reporter) reducedBy(vm *guard.VM, p *intent.Policy) cloud.Direction {
 
 func (s *reporter) vmRefusals(vm *guard.VM) (out []Refusal) {
 	refuse := func(r Refusal) {
-		r.VM, r.Region, r.Lack, r.Direction = vm.Ref, s.Snap.Region, r.Why.Shortage(), r.Why.Direction()
+		r.VM, r.Region, r.Lack, r.Direction = vm.Ref, s.region.Snap.Region, r.Why.Shortage(), r.Why.Direction()
 		out = append(out, r)
 	}
 	network := vm.Observed.NetworkID
@@ -221,7 +233,7 @@ func (s *reporter) vmRefusals(vm *guard.VM) (out []Refusal) {
 		if n.Waiting() {
 			continue
 		}
-		if why := s.Controllable(n); why != nil && len(vm.Effective) > 0 {
+		if why := s.guard.Controllable(n); why != nil && len(vm.Effective) > 0 {
 			refuse(Refusal{Network: n.NetworkID, Why: why})
 		}
 		if why := n.Frozen(); why != nil && !vm.KeepsAny() {
@@ -234,12 +246,12 @@ func (s *reporter) vmRefusals(vm *guard.VM) (out []Refusal) {
 // drift lists what others changed on interfaces that we hold and groups that we own.
 func (s *reporter) drift() (out []Drift) {
 	tell := func(object string, kept bool, what intent.Code, objects ...string) {
-		out = append(out, Drift{Region: s.Snap.Region, Object: object, Why: intent.Why(what, objects...), Kept: kept})
+		out = append(out, Drift{Region: s.region.Snap.Region, Object: object, Why: intent.Why(what, objects...), Kept: kept})
 	}
 	lost := map[string]bool{}
-	for _, n := range s.NICs {
+	for _, n := range s.guard.NICs {
 		if n.Unproven != nil {
-			out = append(out, Drift{Region: s.Snap.Region, Object: n.ID, Why: n.Unproven, Kept: true})
+			out = append(out, Drift{Region: s.region.Snap.Region, Object: n.ID, Why: n.Unproven, Kept: true})
 			continue
 		}
 		if n.Recorded == nil || n.Alien != nil || n.State != guard.Guarded {
@@ -247,7 +259,7 @@ func (s *reporter) drift() (out []Drift) {
 		}
 		ours, extra := len(n.Ours), []string(nil)
 		for _, id := range n.Foreign {
-			switch g := s.Groups[id]; {
+			switch g := s.region.Groups[id]; {
 			case slices.Contains(n.Recorded, id):
 			case g == nil || !s.lostTags(g):
 				extra = append(extra, id)
@@ -266,15 +278,15 @@ func (s *reporter) drift() (out []Drift) {
 			tell(n.ID, false, intent.TakenOut)
 		}
 	}
-	for i := range s.Snap.Groups {
-		g := &s.Snap.Groups[i]
-		if !s.Ours(g) {
+	for i := range s.region.Snap.Groups {
+		g := &s.region.Snap.Groups[i]
+		if !s.region.Ours(g) {
 			continue
 		}
-		wanted := s.ByKey[g.ID]
+		wanted := s.design.ByKey[g.ID]
 		for _, r := range g.Rules {
 			if !signs.Ours(r.Description) && (wanted == nil || !slices.Contains(wanted.Rules, r.Key())) {
-				tell(g.ID, s.Pinned[g.ID], intent.RuleAdded, r.Key().String())
+				tell(g.ID, s.region.Pinned[g.ID], intent.RuleAdded, r.Key().String())
 			}
 		}
 	}
@@ -285,5 +297,5 @@ func (s *reporter) drift() (out []Drift) {
 // and nobody else's tags.
 func (s *reporter) lostTags(g *cloud.Group) bool {
 	by := g.Tags[cloud.TagCluster]
-	return strings.HasPrefix(g.Name, cloud.NamePrefix) && (by == "" || by == s.In.ClusterID)
+	return strings.HasPrefix(g.Name, cloud.NamePrefix) && (by == "" || by == s.account.In.ClusterID)
 }

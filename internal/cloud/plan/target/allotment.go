@@ -37,7 +37,7 @@ func (s *Target) crowded() bool {
 	switch {
 	case surplus <= 0:
 		return false
-	case s.Between():
+	case s.Guard.Between():
 		return s.awaitGroups(surplus)
 	case s.allotment != nil:
 		return false
@@ -50,8 +50,8 @@ func (s *Target) crowded() bool {
 // there is no room for: what is wanted in the end does without. It reports whether there are some.
 func (s *Target) awaitGroups(surplus int) (found bool) {
 	for _, c := range slices.Backward(s.Classes) {
-		if n := created(c); surplus > 0 && n > 0 && !c.Gathers && s.Held(c.NICs[0]) != [2]bool{} {
-			s.Await(c.NICs, intent.WaitsNarrower, intent.Why(intent.BetweenGroups).Counting(surplus))
+		if n := created(c); surplus > 0 && n > 0 && !c.Gathers && s.Guard.Held(c.NICs[0]) != [2]bool{} {
+			s.Guard.Await(c.NICs, intent.WaitsNarrower, intent.Why(intent.BetweenGroups).Counting(surplus))
 			surplus, found = surplus-n, true
 		}
 	}
@@ -68,7 +68,7 @@ func (s *Target) surplusGroups() int {
 	if needed == 0 {
 		return 0
 	}
-	return s.Snap.CountedGroups() + needed - s.Limits.GroupsPerRegion
+	return s.Region.Snap.CountedGroups() + needed - s.Region.Limits.GroupsPerRegion
 }
 
 // created is how many groups have to be created for the class.
@@ -83,15 +83,15 @@ func created(c *form.Class) (n int) {
 
 // admit decides what there are groups for in the end.
 func (s *Target) admit() {
-	others, most := s.otherGroups(), s.Limits.GroupsPerRegion
+	others, most := s.otherGroups(), s.Region.Limits.GroupsPerRegion
 	a := &allotment{of: s, limit: most - others}
 	s.allotment = a
 	for s.attempt() {
 	}
 	ours := len(s.AllGroups())
-	a.why = intent.Why(intent.GroupsShort, s.Snap.Region).Counting(ours, others, max(a.limit, 0))
+	a.why = intent.Why(intent.GroupsShort, s.Region.Snap.Region).Counting(ours, others, max(a.limit, 0))
 	quota := intent.QuotaGroupsPerRegion
-	if s.Limits.WholeGroups { // as on Azure, where a group of ours is one of either kind
+	if s.Region.Limits.WholeGroups { // as on Azure, where a group of ours is one of either kind
 		quota = intent.QuotaApplicationGroups
 	}
 	a.why.Lack = &intent.Lack{Quota: quota, Needed: others + ours, Available: most, WouldDo: others + ours}
@@ -115,9 +115,9 @@ func (a *allotment) decide() {
 
 // otherGroups is how many groups there are that are not ours to delete.
 func (s *Target) otherGroups() int {
-	n := s.Snap.GroupsBeside
-	for i := range s.Snap.Groups {
-		if g := &s.Snap.Groups[i]; !s.Owned(g) && !g.View {
+	n := s.Region.Snap.GroupsBeside
+	for i := range s.Region.Snap.Groups {
+		if g := &s.Region.Snap.Groups[i]; !s.Region.Owned(g) && !g.View {
 			n++
 		}
 	}

@@ -19,7 +19,7 @@ func (s *Target) formClasses() {
 	s.fitter.Forget()
 	s.gatherings.reset()
 	s.Classes, s.ClassOf = nil, map[*guard.NIC]*form.Class{}
-	for _, n := range s.NICs {
+	for _, n := range s.Guard.NICs {
 		if n.State == guard.Untouched {
 			continue
 		}
@@ -29,7 +29,7 @@ func (s *Target) formClasses() {
 		if c == nil {
 			c = &form.Class{Key: key, Hash: hashOf(label), Network: n.Network, State: n.State, Frozen: n.Frozen() != nil}
 			if n.State == guard.Guarded {
-				c.Want = s.WantedNow(n)
+				c.Want = s.Guard.WantedNow(n)
 			}
 			if c.Frozen && s.locked(n) {
 				s.literal[key] = true
@@ -53,7 +53,7 @@ func (s *Target) usedPeers() (used, native map[string]bool) {
 	used, native = map[string]bool{}, map[string]bool{}
 	profiles := map[string]bool{}
 	deciding := map[string][2]bool{} // native groups, with the directions in which they decide something
-	for _, n := range s.NICs {
+	for _, n := range s.Guard.NICs {
 		if n.State != guard.Guarded {
 			continue
 		}
@@ -67,7 +67,7 @@ func (s *Target) usedPeers() (used, native map[string]bool) {
 		}
 	}
 	for id, open := range deciding {
-		if g := s.Groups[id]; g != nil {
+		if g := s.Region.Groups[id]; g != nil {
 			for _, r := range g.Rules {
 				if r.Peer.GroupID != "" && open[flow.Index(r.Direction)] {
 					native[r.Peer.GroupID] = true
@@ -75,7 +75,7 @@ func (s *Target) usedPeers() (used, native map[string]bool) {
 			}
 		}
 	}
-	for _, groups := range s.Followed() {
+	for _, groups := range s.Guard.Followed() {
 		maps.Copy(native, groups)
 	}
 	return used, native
@@ -113,10 +113,10 @@ func (s *Target) classKey(n *guard.NIC, used, native map[string]bool) (key, labe
 			b.WriteString(g + " ")
 		}
 	}
-	meaning := s.NativeMeaning(n.Former, open)
+	meaning := s.Region.NativeMeaning(n.Former, open)
 	key, label = b.String()+"|"+meaning, b.String()+"|"+intent.ShortMark(meaning)
 	if open[0] || open[1] {
-		kept, short := s.KeptKey(n.NIC)
+		kept, short := s.Region.KeptKey(n.NIC)
 		key, label = key+kept, label+short
 	}
 	return key, label
@@ -125,7 +125,7 @@ func (s *Target) classKey(n *guard.NIC, used, native map[string]bool) (key, labe
 // heldKey tells interfaces of a class apart that are held at what they allow now; empty for those
 // that are not.
 func (s *Target) heldKey(n *guard.NIC) string {
-	held := s.Held(n)
+	held := s.Guard.Held(n)
 	if held == [2]bool{} || n.Frozen() != nil || n.State == guard.Member {
 		return ""
 	}
@@ -135,8 +135,8 @@ func (s *Target) heldKey(n *guard.NIC) string {
 // setTargets decides which groups every interface shall hold.
 func (s *Target) setTargets() {
 	s.fitter.ForgetTargets()
-	s.Targets, s.WantHeld = make(map[*guard.NIC][]string, len(s.NICs)), map[string][]*guard.NIC{}
-	for _, n := range s.NICs {
+	s.Targets, s.WantHeld = make(map[*guard.NIC][]string, len(s.Guard.NICs)), map[string][]*guard.NIC{}
+	for _, n := range s.Guard.NICs {
 		groups := s.groupsOf(n)
 		slices.Sort(groups)
 		s.Targets[n] = groups
@@ -155,7 +155,7 @@ func (s *Target) setTargets() {
 // for word, and those whose rules are written anew when what they name changes.
 func (s *Target) Stays() (literal, kept map[string]bool) {
 	literal, kept = map[string]bool{}, map[string]bool{}
-	for _, n := range s.NICs {
+	for _, n := range s.Guard.NICs {
 		switch c := s.ClassOf[n]; {
 		case c == nil:
 		case s.literal[c.Key]:
@@ -169,7 +169,9 @@ func (s *Target) Stays() (literal, kept map[string]bool) {
 
 // locked reports whether the cloud refuses to change the rules of a group that the interface holds.
 func (s *Target) locked(n *guard.NIC) bool {
-	return slices.ContainsFunc(n.GroupIDs, func(id string) bool { return s.In.Locked[intent.GroupKey{Region: s.Snap.Region, ID: id}] })
+	return slices.ContainsFunc(n.GroupIDs, func(id string) bool {
+		return s.Account.In.Locked[intent.GroupKey{Region: s.Region.Snap.Region, ID: id}]
+	})
 }
 
 // groupsOf returns the keys of the groups that an interface shall hold.
@@ -186,13 +188,13 @@ func (s *Target) groupsOf(n *guard.NIC) (out []string) {
 	case n.State == guard.Member:
 		out = slices.Clone(n.Foreign)
 		if n.Taken() {
-			out = s.Restorable(n.NIC)
+			out = s.Region.Restorable(n.NIC)
 		}
 		return append(append(out, c.Groups[0].Key), s.membershipKeys(n)...)
 	case n.Alien != nil || n.Network.Foreign != nil || len(n.Ours) == 0 && !n.HalfBack():
 		return slices.Clone(n.GroupIDs)
 	}
-	return s.Restorable(n.NIC)
+	return s.Region.Restorable(n.NIC)
 }
 
 func (s *Target) membershipKeys(n *guard.NIC) (out []string) {
@@ -208,5 +210,5 @@ func (s *Target) Enforced(c *form.Class) intent.Enforcement {
 	if c.State != guard.Guarded {
 		return nil
 	}
-	return s.EnforcedBy(c.NICs[0])
+	return s.Guard.EnforcedBy(c.NICs[0])
 }

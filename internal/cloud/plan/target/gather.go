@@ -66,7 +66,7 @@ func (s *Target) formGatherings(used map[string]bool) {
 	members := s.gatherable()
 	keys := make([]membershipGroup, 0, len(members))
 	for k, m := range members {
-		if used[k.group] && (s.gatherings.gathered[k] || existing[hashOf(k.key())]) && !m.lapses(s.Limits) {
+		if used[k.group] && (s.gatherings.gathered[k] || existing[hashOf(k.key())]) && !m.lapses(s.Region.Limits) {
 			keys = append(keys, k)
 		}
 	}
@@ -89,7 +89,7 @@ func (s *Target) gatherable() map[membershipGroup]*crew {
 		return s.gatherings.crews
 	}
 	out := map[membershipGroup]*crew{}
-	for _, n := range s.NICs {
+	for _, n := range s.Guard.NICs {
 		class := s.ClassOf[n]
 		if class == nil || n.VM == nil || s.literal[class.Key] {
 			continue
@@ -114,7 +114,7 @@ func (s *Target) hasSlot(n *guard.NIC) bool {
 	if n.State == guard.Member {
 		needed += len(n.Former)
 	}
-	return needed <= s.Limits.GroupsPerInterface
+	return needed <= s.Region.Limits.GroupsPerInterface
 }
 
 // trial is what a reference to a gathering would mean if it was made.
@@ -126,7 +126,7 @@ func (s *Target) trial(k membershipGroup, view *intent.Network) form.Candidate {
 				nics = append(nics, n)
 			}
 		}
-		addrs, _ := s.Recall.Set(guard.AddressesOf(nics, view))
+		addrs, _ := s.Account.Recall.Set(guard.AddressesOf(nics, view))
 		return form.MadeUp(k.key(), addrs)
 	})
 }
@@ -141,7 +141,7 @@ func (s *Target) gather(c *form.Class) bool {
 	members := s.gatherable()
 	var keys []membershipGroup
 	for k, m := range members {
-		if !used[k.group] || !c.Network.Reaches(k.network) || m.lapses(s.Limits) {
+		if !used[k.group] || !c.Network.Reaches(k.network) || m.lapses(s.Region.Limits) {
 			continue
 		}
 		if s.gatherings.decided[k] {

@@ -34,8 +34,8 @@ func (s *Target) lowerClasses() (retry bool) {
 
 // lowerClass does it for one class.
 func (s *Target) lowerClass(c *form.Class) (retry bool) {
-	s.MayStop()
-	s.Recall.Trim()
+	s.Account.MayStop()
+	s.Account.Recall.Trim()
 	rules, packed, short := s.fitter.Fit(form.Demand{Class: c, Want: c.Want})
 	if short != nil {
 		s.shortage(c, short)
@@ -52,15 +52,15 @@ func (s *Target) shortage(c *form.Class, short form.Shortfall) {
 	switch {
 	case c.Frozen:
 		s.literal[c.Key] = true
-	case s.Between():
+	case s.Guard.Between():
 		// What is wanted in the end does fit. These interfaces stay as they are until others have
 		// become narrower.
-		s.Await(c.NICs, intent.WaitsBetween, why())
+		s.Guard.Await(c.NICs, intent.WaitsBetween, why())
 	case first.Frozen() != nil:
 		// Since this attempt began, for the sake of another interface of its VM; it will be in
 		// another class in the next one.
 	case first.Native():
-		s.NoRoom(c.NICs, why())
+		s.Guard.NoRoom(c.NICs, why())
 	case !s.gather(c):
 		s.leaveSurplus(c)
 	}
@@ -68,8 +68,8 @@ func (s *Target) shortage(c *form.Class, short form.Shortfall) {
 
 // attempt makes one. It reports whether rules did not fit.
 func (s *Target) attempt() (refused bool) {
-	s.MayStop()
-	s.DecideStates()
+	s.Account.MayStop()
+	s.Guard.DecideStates()
 	s.formClasses()
 	s.matcher.matchGroups()
 	s.setTargets()

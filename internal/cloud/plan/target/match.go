@@ -14,7 +14,8 @@ import (
 
 // matcher gives the classes of a design their groups.
 type matcher struct {
-	*intent.Region
+	account *intent.Account
+	region  *intent.Region
 	*form.Design
 	byHeld  map[string][]*guard.NIC // group -> interfaces that hold it now
 	literal map[string]bool         // classes that keep their rules as they are, word for word
@@ -36,7 +37,7 @@ func (s *matcher) matchGroups() {
 			continue
 		}
 		for _, id := range c.NICs[0].Ours {
-			c.Existing = append(c.Existing, s.Groups[id])
+			c.Existing = append(c.Existing, s.region.Groups[id])
 			taken[id] = true
 		}
 		slices.SortStableFunc(c.Existing, func(a, b *cloud.Group) int {
@@ -130,7 +131,7 @@ func (s *matcher) candidates(c *form.Class, first, spilled []match) (_, _ []matc
 func (s *matcher) reusable(c *form.Class, overlap map[string]int) []*cloud.Group {
 	out := slices.Clone(s.made[c.Hash])
 	for id := range overlap {
-		if g := s.Groups[id]; s.Owned(g) && g.Tags[cloud.TagClass] != c.Hash {
+		if g := s.region.Groups[id]; s.region.Owned(g) && g.Tags[cloud.TagClass] != c.Hash {
 			out = append(out, g)
 		}
 	}
@@ -204,7 +205,7 @@ func (s *matcher) spare(c *form.Class, rules []cloud.Rule) (best *cloud.Group) {
 }
 
 func (s *matcher) freeName(c *form.Class, index int) string {
-	base := cloud.NamePrefix + intent.ShortID(s.In.ClusterID) + "-" + c.Hash
+	base := cloud.NamePrefix + intent.ShortID(s.account.In.ClusterID) + "-" + c.Hash
 	if index > 0 {
 		base += fmt.Sprintf("-s%d", index)
 	}

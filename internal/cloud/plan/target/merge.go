@@ -15,7 +15,7 @@ import (
 // more of them than its rules need, whatever there is now: a group in which rules have spilled on
 // the way must not take the place of what the round before has admitted.
 func (s *Target) merged(c *form.Class, rules []cloud.Rule, packed [][]cloud.Rule) [][]cloud.Rule {
-	if len(packed) < 2 || len(c.Existing) < len(packed) || s.Between() || c.Frozen {
+	if len(packed) < 2 || len(c.Existing) < len(packed) || s.Guard.Between() || c.Frozen {
 		return packed
 	}
 	q, held := s.fitter.QuotaOf(c), c.Held()

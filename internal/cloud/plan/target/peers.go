@@ -17,14 +17,14 @@ import (
 func (s *Target) Addresses(p cloud.Peer, view *intent.Network) (now, then addrset.Set, known bool) {
 	key := form.GroupKey(p)
 	if key == "" {
-		addrs, known := s.Named(p)
+		addrs, known := s.Region.Named(p)
 		return addrs, addrs, known
 	}
 	if p.GroupID != "" {
-		if s.Groups[p.GroupID] == nil {
+		if s.Region.Groups[p.GroupID] == nil {
 			return addrset.Set{}, addrset.Set{}, false
 		}
-		now = s.HeldAddrs(p.GroupID, view)
+		now = s.Region.HeldAddrs(p.GroupID, view)
 	}
 	return now, s.fitter.ThenAddrs(key, view), true
 }
@@ -32,7 +32,7 @@ func (s *Target) Addresses(p cloud.Peer, view *intent.Network) (now, then addrse
 // evaluateThen returns what rules of one direction will allow when all interfaces hold the groups
 // that they shall.
 func (s *Target) evaluateThen(rules []cloud.Rule, view *intent.Network) flow.Permit {
-	return s.Evaluate(rules, view, func(p cloud.Peer) addrset.Set {
+	return s.Region.Evaluate(rules, view, func(p cloud.Peer) addrset.Set {
 		_, then, _ := s.Addresses(p, view)
 		return then
 	})

@@ -8,7 +8,7 @@ import (
 // attempt finds impossible is ruled out for the following ones. Refusals stay for good, so there
 // are finitely many.
 func (s *Target) Settle() {
-	noted := maps.Clone(s.Noted)
+	noted := maps.Clone(s.Region.Noted)
 	for refused := true; refused; {
 		refused = s.attempt() || s.crowded()
 		if !refused {
@@ -17,8 +17,8 @@ func (s *Target) Settle() {
 		}
 		// In between it is decided what is wanted in the end, and where there are too few groups,
 		// which policies there are groups for.
-		if !refused && !s.Between() && s.allotment == nil && s.Foresee() {
-			s.Noted, refused = maps.Clone(noted), true
+		if !refused && !s.Guard.Between() && s.allotment == nil && s.Guard.Foresee() {
+			s.Region.Noted, refused = maps.Clone(noted), true
 			s.restart()
 		}
 	}

@@ -24,8 +24,8 @@ func (s *Target) surplus(c *form.Class) (out []rejection) {
 	n := c.NICs[0]
 	var kept, rest []*intent.Policy
 	with := func(p *intent.Policy) form.Demand {
-		rules, profile := s.RulesOf(n.VM, func(o *intent.Policy) bool { return o == p || slices.Contains(kept, o) })
-		return form.Demand{Class: c, Want: s.Decided(n.NIC, rules, profile)}
+		rules, profile := s.Guard.RulesOf(n.VM, func(o *intent.Policy) bool { return o == p || slices.Contains(kept, o) })
+		return form.Demand{Class: c, Want: s.Region.Decided(n.NIC, rules, profile)}
 	}
 	for _, p := range n.VM.Policies {
 		if !n.VM.Enforces(p) {
@@ -68,7 +68,7 @@ func (s *Target) leaveSurplus(c *form.Class) {
 	for _, n := range c.NICs {
 		for _, u := range left {
 			if n.Frozen() == nil {
-				s.LeaveOut(n.VM, u.policy, reasons[u.policy])
+				s.Guard.LeaveOut(n.VM, u.policy, reasons[u.policy])
 			}
 		}
 	}

@@ -9,7 +9,9 @@ import (
 
 // Target is what is wanted in a region, and what the attempts so far have ruled out; see settle.
 type Target struct {
-	*guard.States
+	Account *intent.Account
+	Region  *intent.Region
+	Guard   *guard.States
 	fitter  *form.Fitter
 	matcher matcher
 	Lower   form.Lowerer
@@ -27,14 +29,14 @@ type Target struct {
 // New begins with what cannot be expressed or controlled at all.
 func New(r *intent.Region, lower form.Lowerer) *Target {
 	s := &Target{
-		States: guard.NewStates(r), Lower: lower, literal: map[string]bool{}, Outgrown: map[string]bool{},
+		Account: r.Account, Region: r, Guard: guard.NewStates(r), Lower: lower, literal: map[string]bool{}, Outgrown: map[string]bool{},
 		gatherings: gatherings{existing: map[string]bool{}, gathered: map[membershipGroup]bool{}},
 	}
 	s.matcher = matcher{
-		Region: r, Design: &s.Design, byHeld: s.Holding, literal: s.literal, outgrown: s.Outgrown, made: map[string][]*cloud.Group{},
+		account: r.Account, region: r, Design: &s.Design, byHeld: s.Guard.Holding, literal: s.literal, outgrown: s.Outgrown, made: map[string][]*cloud.Group{},
 	}
-	for i := range s.Snap.Groups {
-		if g := &s.Snap.Groups[i]; s.Owned(g) {
+	for i := range s.Region.Snap.Groups {
+		if g := &s.Region.Snap.Groups[i]; s.Region.Owned(g) {
 			class := g.Tags[cloud.TagClass]
 			s.matcher.made[class] = append(s.matcher.made[class], g)
 			if g.Tags[cloud.TagKind] == form.KindMembers {
@@ -48,7 +50,7 @@ func New(r *intent.Region, lower form.Lowerer) *Target {
 
 // restart forgets what attempts have ruled out.
 func (s *Target) restart() {
-	s.Begin()
+	s.Guard.Begin()
 	clear(s.literal)
 	s.allotment = nil
 }

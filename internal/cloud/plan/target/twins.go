@@ -17,26 +17,26 @@ import (
 // be made again.
 func (s *Target) addTwins() (retry bool) {
 	s.Twins = map[string][]cloud.Rule{}
-	followed := s.Followed()
+	followed := s.Guard.Followed()
 	for _, id := range slices.Sorted(maps.Keys(followed)) {
-		holder := s.Groups[id]
+		holder := s.Region.Groups[id]
 		twins := map[cloud.Rule]cloud.Rule{}
 		for _, r := range holder.Rules {
 			if !followed[id][r.Peer.GroupID] {
 				continue
 			}
-			for _, p := range s.standIns(r.Peer.GroupID, s.Networks[holder.NetworkID]) {
+			for _, p := range s.standIns(r.Peer.GroupID, s.Region.Networks[holder.NetworkID]) {
 				twin := r.Key()
-				twin.Peer, twin.Description = p, s.TwinMark(r.Peer.GroupID)
+				twin.Peer, twin.Description = p, s.Account.TwinMark(r.Peer.GroupID)
 				twins[twin.Key()] = twin
 			}
 		}
 		all := slices.SortedFunc(maps.Values(twins), cloud.Rule.Compare)
 		all = slices.DeleteFunc(all, func(t cloud.Rule) bool { return slices.ContainsFunc(holder.Rules, t.Same) })
 		if !s.Lower.Fits(slices.Concat(holder.Rules, all), form.QuotaOf(s.Region)) {
-			why := intent.Why(intent.FollowNoRoom, id).Counting(len(holder.Rules), len(all), s.Limits.RulesPerGroup)
-			retry = s.Unfollow(id, why) || retry
-			s.Note(id, why)
+			why := intent.Why(intent.FollowNoRoom, id).Counting(len(holder.Rules), len(all), s.Region.Limits.RulesPerGroup)
+			retry = s.Guard.Unfollow(id, why) || retry
+			s.Region.Note(id, why)
 			all = s.fittingTwins(holder, all)
 		}
 		s.Twins[id] = slices.DeleteFunc(all, func(t cloud.Rule) bool { return s.early(holder, t) })
@@ -48,19 +48,19 @@ func (s *Target) addTwins() (retry bool) {
 // allowed now, in a direction in which it waits for others. Twins are all that we can hold back
 // there.
 func (s *Target) early(holder *cloud.Group, twin cloud.Rule) bool {
-	if slices.ContainsFunc(s.TwinsNow[holder.ID], twin.Same) {
+	if slices.ContainsFunc(s.Region.TwinsNow[holder.ID], twin.Same) {
 		return false
 	}
 	i := flow.Index(twin.Direction)
-	return slices.ContainsFunc(s.Holding[holder.ID], func(n *guard.NIC) bool {
+	return slices.ContainsFunc(s.Guard.Holding[holder.ID], func(n *guard.NIC) bool {
 		_, then, _ := s.Addresses(twin.Peer, n.Network)
-		return n.Restricted()[i] && !s.Actual(n.GroupIDs, n.Network)[i].Allows(flow.ServiceOf(twin.Match), then)
+		return n.Restricted()[i] && !s.Region.Actual(n.GroupIDs, n.Network)[i].Allows(flow.ServiceOf(twin.Match), then)
 	})
 }
 
 // fittingTwins are as many of the twins as fit: those that are there first.
 func (s *Target) fittingTwins(holder *cloud.Group, all []cloud.Rule) (out []cloud.Rule) {
-	there := s.TwinsNow[holder.ID]
+	there := s.Region.TwinsNow[holder.ID]
 	slices.SortStableFunc(all, func(a, b cloud.Rule) int {
 		return b2i(slices.ContainsFunc(there, b.Same)) - b2i(slices.ContainsFunc(there, a.Same))
 	})
@@ -77,7 +77,7 @@ func (s *Target) fittingTwins(holder *cloud.Group, all []cloud.Rule) (out []clou
 // the groups that nobody else holds, and addresses for the rest.
 func (s *Target) standIns(group string, view *intent.Network) (out []cloud.Peer) {
 	natives := map[*guard.NIC]bool{}
-	for _, n := range s.Gone(group) {
+	for _, n := range s.Guard.Gone(group) {
 		if view.Reaches(n.Network) {
 			natives[n] = true
 		}
@@ -112,5 +112,5 @@ func (s *Target) standIns(group string, view *intent.Network) (out []cloud.Peer)
 // Extended reports whether rules of ours are in somebody else's group, or shall be.
 func (s *Target) Extended(g *cloud.Group) bool {
 	_, followed := s.Twins[g.ID]
-	return followed || len(s.TwinsNow[g.ID]) > 0
+	return followed || len(s.Region.TwinsNow[g.ID]) > 0
 }

@@ -36,15 +36,15 @@ const (
 // which is the same in every round. Of a policy those units come first whose VMs are the most.
 func (a *allotment) collect() {
 	known, alike := map[unitKey]*unit{}, map[string]int{}
-	for _, vm := range a.of.Order {
-		if a.of.In.Modes[vm.Ref] != intent.Enforce {
+	for _, vm := range a.of.Guard.Order {
+		if a.of.Account.In.Modes[vm.Ref] != intent.Enforce {
 			continue
 		}
 		for _, p := range vm.Policies {
 			if !vm.Enforces(p) {
 				continue
 			}
-			key := unitKey{p, vm.Profile, a.of.Begun(vm.VM, p)}
+			key := unitKey{p, vm.Profile, a.of.Region.Begun(vm.VM, p)}
 			u := known[key]
 			if u == nil {
 				u = &unit{unitKey: key}
@@ -153,13 +153,13 @@ func (a *allotment) apply() {
 	for _, u := range a.units {
 		for _, vm := range u.vms {
 			if vm.Left(u.policy) == a.why {
-				a.of.Readmit(vm, u.policy)
+				a.of.Guard.Readmit(vm, u.policy)
 			}
 		}
 	}
-	leaveOut := a.of.DoWithout
+	leaveOut := a.of.Guard.DoWithout
 	if a.keeps {
-		leaveOut = a.of.LeaveOut
+		leaveOut = a.of.Guard.LeaveOut
 	}
 	for _, u := range a.units {
 		for _, vm := range u.vms {
@@ -176,8 +176,8 @@ func (a *allotment) needed() int { return a.count() + a.further }
 // count returns how many groups what is admitted needs at least: one for each class, and those that
 // interfaces hold that stay as they are.
 func (a *allotment) count() (n int) {
-	a.of.MayStop()
-	a.of.Rehearse(a.of.formClasses)
+	a.of.Account.MayStop()
+	a.of.Guard.Rehearse(a.of.formClasses)
 	held := map[string]bool{}
 	for _, c := range a.of.Classes {
 		if !c.Frozen {
