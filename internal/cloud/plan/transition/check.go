@@ -114,8 +114,8 @@ func (st *state) misses(k *cohort) map[*cohort]bool {
 		is := st.always(st.rulesOf(k.to, d), k.network)
 		for want, have := range flow.Overlay(k.least[i], is) {
 			rest := k.others(want.All.Minus(have.All))
-			for _, x := range st.cohorts {
-				if !out[x] && st.from.Reaches(k.network, x.network) && x.addrs.Overlaps(rest) && st.missed(k, i, want.Service, rest.Intersect(x.addrs)) {
+			for _, x := range st.survey.cohorts {
+				if !out[x] && st.survey.from.Reaches(k.network, x.network) && x.addrs.Overlaps(rest) && st.missed(k, i, want.Service, rest.Intersect(x.addrs)) {
 					out[x] = true
 				}
 			}
@@ -182,8 +182,8 @@ func (st *state) fills(y *cohort, r cloud.Rule, l lack) (fills, sure bool) {
 // is kept never allows again what it has lost on the way, so that its peers miss what they allow in
 // the end.
 func (st *state) missed(y *cohort, i int, s flow.Service, addrs addrset.Set) bool {
-	for _, x := range st.cohorts {
-		if !st.from.Reaches(y.network, x.network) || !x.addrs.Overlaps(addrs) {
+	for _, x := range st.survey.cohorts {
+		if !st.survey.from.Reaches(y.network, x.network) || !x.addrs.Overlaps(addrs) {
 			continue
 		}
 		// What is unknown there may be anybody.
@@ -216,7 +216,7 @@ func (st *state) checkAdd(group string, r cloud.Rule) *Violation {
 
 // mayAdd reports whether a rule may be added while nobody moves, and there is room for it.
 func (st *state) mayAdd(group string, r cloud.Rule) bool {
-	return st.checkAdd(group, r) == nil && st.Fits(append(slices.Clone(st.rules[group]), r))
+	return st.checkAdd(group, r) == nil && st.survey.Fits(append(slices.Clone(st.rules[group]), r))
 }
 
 // mayBridge reports whether a rule may be there as long as others move: there is room, and nobody
@@ -262,8 +262,8 @@ func (st *state) checkMove(k *cohort, next []string) *Violation {
 			return &Violation{Kind: Room, Group: g, mover: k, Interfaces: ids(k)}
 		}
 	}
-	if st.slots(next) > st.Limits.GroupsPerInterface {
-		return &Violation{Kind: Room, mover: k, Interfaces: ids(k), Needed: len(next), Available: st.Limits.GroupsPerInterface}
+	if st.slots(next) > st.survey.Limits.GroupsPerInterface {
+		return &Violation{Kind: Room, mover: k, Interfaces: ids(k), Needed: len(next), Available: st.survey.Limits.GroupsPerInterface}
 	}
 	st.under(k, next)
 	v := st.checkOwn(k)

@@ -8,19 +8,19 @@ import (
 
 // describe puts the descriptions of rules right that stay as they are.
 func (w *worklist) describe() {
-	if w.Described == nil {
+	if w.survey.Described == nil {
 		return
 	}
-	ours := func(r cloud.Rule) bool { return w.Described(r.Description) }
-	if !slices.ContainsFunc(w.From.Groups, func(g cloud.Group) bool { return w.Ours(&g) && slices.ContainsFunc(g.Rules, ours) }) {
+	ours := func(r cloud.Rule) bool { return w.survey.Described(r.Description) }
+	if !slices.ContainsFunc(w.survey.From.Groups, func(g cloud.Group) bool { return w.survey.Ours(&g) && slices.ContainsFunc(g.Rules, ours) }) {
 		return // the cloud seems to keep none
 	}
-	w.next()
-	for i := range w.From.Groups {
-		g := &w.From.Groups[i]
+	w.script.next()
+	for i := range w.survey.From.Groups {
+		g := &w.survey.From.Groups[i]
 		var rules []cloud.Rule
 		for _, r := range g.Rules {
-			if w.Ours(g) && !ours(r) && slices.Contains(w.wanted[g.ID], r.Key()) {
+			if w.survey.Ours(g) && !ours(r) && slices.Contains(w.wanted[g.ID], r.Key()) {
 				rules = append(rules, r.Key())
 			}
 		}

@@ -14,13 +14,13 @@ import (
 // then moves first.
 func (w *worklist) bridge() (done bool) {
 	for _, k := range slices.Clone(w.movers) {
-		w.stop()
+		w.survey.stop()
 		d := w.detour(k, k.to)
 		if d == nil {
 			continue
 		}
 		if len(d.edits) == 0 {
-			w.revert(k)
+			w.st.revert(k)
 			if done {
 				return true
 			}
@@ -40,7 +40,7 @@ func (w *worklist) bridge() (done bool) {
 // for now, one of ours may give as long as others move; that is for when nothing else can be done.
 func (w *worklist) leave(bridging bool) bool {
 	for _, k := range w.movers {
-		w.stop()
+		w.survey.stop()
 		kept, put := w.withoutStrange(k)
 		if !put || slices.Equal(kept, k.to) {
 			continue
@@ -48,7 +48,7 @@ func (w *worklist) leave(bridging bool) bool {
 		d := &detour{}
 		if bridging {
 			d = w.detour(k, kept)
-		} else if w.checkMove(k, kept) != nil {
+		} else if w.st.checkMove(k, kept) != nil {
 			d = nil
 		}
 		if d != nil {
@@ -87,22 +87,22 @@ type ruleEdit struct {
 
 // try makes an edit for the sake of a detour.
 func (w *worklist) try(d *detour, e ruleEdit) {
-	rules := w.rules[e.group]
+	rules := w.st.rules[e.group]
 	if _, ok := d.before[e.group]; !ok {
 		d.before[e.group] = rules
 	}
 	d.edits = append(d.edits, e)
 	if e.kind == cloud.OpAddRules {
-		w.setRules(e.group, sorted(append(slices.Clone(rules), e.rule)))
+		w.st.setRules(e.group, sorted(append(slices.Clone(rules), e.rule)))
 	} else {
-		w.setRules(e.group, missing(rules, []cloud.Rule{e.rule}))
+		w.st.setRules(e.group, missing(rules, []cloud.Rule{e.rule}))
 	}
 }
 
 // undo takes all edits back.
 func (w *worklist) undo(d *detour) {
 	for group, rules := range d.before {
-		w.setRules(group, rules)
+		w.st.setRules(group, rules)
 	}
 }
 
@@ -114,7 +114,7 @@ func (d *detour) emit(w *worklist) {
 		for ; i < len(d.edits) && d.edits[i].kind == kind; i++ {
 			rules[d.edits[i].group] = append(rules[d.edits[i].group], d.edits[i].rule)
 		}
-		w.next()
+		w.script.next()
 		for _, group := range slices.Sorted(maps.Keys(rules)) {
 			w.tell(group, cloud.Op{Kind: kind, Rules: sorted(rules[group])})
 		}
@@ -126,7 +126,7 @@ func (d *detour) emit(w *worklist) {
 func (w *worklist) detour(k *cohort, next []string) *detour {
 	d := &detour{before: map[string][]cloud.Rule{}}
 	for {
-		v := w.checkMove(k, next)
+		v := w.st.checkMove(k, next)
 		if v == nil {
 			return d
 		}
@@ -143,8 +143,8 @@ func (w *worklist) remedy(d *detour, k *cohort, next []string, v *Violation) boo
 	switch {
 	case v.Kind == Gap:
 		for _, c := range w.bridges(k, next, v) {
-			known := slices.Contains(w.rules[c.group], c.rule) || slices.Contains(d.edits, ruleEdit{cloud.OpRemoveRules, c})
-			if !known && w.mayBridge(c.group, c.rule) {
+			known := slices.Contains(w.st.rules[c.group], c.rule) || slices.Contains(d.edits, ruleEdit{cloud.OpRemoveRules, c})
+			if !known && w.st.mayBridge(c.group, c.rule) {
 				w.try(d, ruleEdit{cloud.OpAddRules, c})
 				return true
 			}
@@ -156,9 +156,9 @@ func (w *worklist) remedy(d *detour, k *cohort, next []string, v *Violation) boo
 		}
 		for _, g := range groups {
 			c := placed{g, v.Rule}
-			has := slices.Contains(w.rules[g], v.Rule) && slices.Contains(w.wanted[g], v.Rule)
+			has := slices.Contains(w.st.rules[g], v.Rule) && slices.Contains(w.wanted[g], v.Rule)
 			temporary := w.temp[c] || slices.Contains(d.edits, ruleEdit{cloud.OpAddRules, c})
-			if has && !temporary && len(w.holders[g]) == 0 && w.Ours(w.groups[g]) {
+			if has && !temporary && len(w.st.holders[g]) == 0 && w.survey.Ours(w.st.groups[g]) {
 				w.try(d, ruleEdit{cloud.OpRemoveRules, c})
 				return true
 			}
@@ -176,8 +176,8 @@ func (w *worklist) bridges(k *cohort, next []string, v *Violation) (out []placed
 	holding := y.at
 	if y == k {
 		holding = next
-		for _, x := range w.cohorts {
-			if x.addrs.Overlaps(v.Addrs) && w.from.Reaches(y.network, x.network) {
+		for _, x := range w.survey.cohorts {
+			if x.addrs.Overlaps(v.Addrs) && w.survey.from.Reaches(y.network, x.network) {
 				names = append(names, x.at...)
 			}
 		}
@@ -187,12 +187,12 @@ func (w *worklist) bridges(k *cohort, next []string, v *Violation) (out []placed
 	var peers []cloud.Peer
 	for _, name := range distinct(names) {
 		p := cloud.Peer{GroupID: name}
-		if addrs, _ := w.anyone(p, y.network); y != k || addrs.Overlaps(v.Addrs) {
+		if addrs, _ := w.st.anyone(p, y.network); y != k || addrs.Overlaps(v.Addrs) {
 			peers = append(peers, p)
 		}
 	}
 	most := maxBridges
-	if w.Limits.WholeGroups {
+	if w.survey.Limits.WholeGroups {
 		most = maxWholeBridges
 	}
 	if prefixes := v.Addrs.Prefixes(); len(prefixes) <= most {
@@ -211,7 +211,7 @@ func (w *worklist) bridges(k *cohort, next []string, v *Violation) (out []placed
 		rules = append(rules, w.lost(k, next, v)...)
 	}
 	for _, h := range holding {
-		if g := w.groups[h]; g == nil || !w.Ours(g) || !w.exists[h] {
+		if g := w.st.groups[h]; g == nil || !w.survey.Ours(g) || !w.st.exists[h] {
 			continue
 		}
 		for _, r := range rules {
@@ -227,7 +227,7 @@ func (w *worklist) bridges(k *cohort, next []string, v *Violation) (out []placed
 // without one of them more rules.
 func (w *worklist) lost(k *cohort, next []string, v *Violation) (rules []cloud.Rule) {
 	match, ok := matchOf(v.Service)
-	for _, r := range w.rulesOf(without(k.at, next...), v.Direction) {
+	for _, r := range w.st.rulesOf(without(k.at, next...), v.Direction) {
 		if r.Peer.GroupID != "" || !flow.ServiceOf(r.Match).Covers(v.Service) {
 			continue
 		}
@@ -247,10 +247,10 @@ func (w *worklist) narrowFirst(v *Violation, peers []cloud.Peer) {
 	strangers, holders := map[cloud.Peer]int{}, map[cloud.Peer]int{}
 	for _, p := range peers {
 		if p.CIDR.IsValid() {
-			holders[p] = len(w.cohorts) + 1
+			holders[p] = len(w.survey.cohorts) + 1
 		}
 	}
-	for _, x := range w.cohorts {
+	for _, x := range w.survey.cohorts {
 		invited := v.holder.most[flow.Index(v.Direction)].Allows(v.Service, x.addrs)
 		for _, p := range peers {
 			if slices.Contains(x.at, p.GroupID) || slices.Contains(x.to, p.GroupID) {

@@ -9,13 +9,13 @@ import (
 
 // tell emits an operation on a group.
 func (w *worklist) tell(id string, op cloud.Op) {
-	g := w.groups[id]
+	g := w.st.groups[id]
 	op.Group.NetworkID, op.Group.Name = g.NetworkID, g.Name
 	if !planned(id) {
 		op.Target = id
 	}
 	op.Rules, op.Replaced = w.outward(op.Rules, id), w.outward(op.Replaced, id)
-	w.emit(g.NetworkID, op)
+	w.script.emit(g.NetworkID, op)
 }
 
 // outward returns rules of a group as the cloud is told: groups that are to be created by name, and
@@ -24,7 +24,7 @@ func (w *worklist) outward(rules []cloud.Rule, group string) []cloud.Rule {
 	out := slices.Clone(rules)
 	for i, r := range rules {
 		if id := r.Peer.GroupID; planned(id) {
-			out[i].Peer = cloud.Peer{GroupName: w.groups[id].Name}
+			out[i].Peer = cloud.Peer{GroupName: w.st.groups[id].Name}
 		}
 		if text := w.descriptions[placed{group, r.Key()}]; text != "" {
 			out[i].Description = text
@@ -35,19 +35,19 @@ func (w *worklist) outward(rules []cloud.Rule, group string) []cloud.Rule {
 
 // create creates groups, as far as the region has room.
 func (w *worklist) create() (done bool) {
-	w.next()
+	w.script.next()
 	for _, id := range w.order {
-		if w.exists[id] {
+		if w.st.exists[id] {
 			continue
 		}
-		g := w.groups[id]
+		g := w.st.groups[id]
 		count := w.crowd(g.NetworkID)
-		if count >= w.Limits.GroupsPerRegion {
-			w.block(&Violation{Kind: Room, Group: id, Needed: count + 1, Available: w.Limits.GroupsPerRegion})
+		if count >= w.survey.Limits.GroupsPerRegion {
+			w.block(&Violation{Kind: Room, Group: id, Needed: count + 1, Available: w.survey.Limits.GroupsPerRegion})
 			continue
 		}
-		w.exists[id], done = true, true
-		w.emit(g.NetworkID, cloud.Op{Kind: cloud.OpCreateGroup, Group: cloud.GroupSpec{
+		w.st.exists[id], done = true, true
+		w.script.emit(g.NetworkID, cloud.Op{Kind: cloud.OpCreateGroup, Group: cloud.GroupSpec{
 			NetworkID: g.NetworkID, Name: g.Name, Description: g.Description, Tags: maps.Clone(g.Tags),
 		}})
 	}
@@ -57,10 +57,10 @@ func (w *worklist) create() (done bool) {
 // crowd counts the groups of the region as a creation in a network finds them: what is deleted in
 // networks that do not depend on that one may be there still.
 func (w *worklist) crowd(network string) (n int) {
-	n = w.From.GroupsBeside
+	n = w.survey.From.GroupsBeside
 	near := w.around(map[string]bool{network: true})
-	for id, there := range w.exists {
-		if !w.groups[id].View && (there || w.deleted[id] && !near[w.groups[id].NetworkID]) {
+	for id, there := range w.st.exists {
+		if !w.st.groups[id].View && (there || w.deleted[id] && !near[w.st.groups[id].NetworkID]) {
 			n++
 		}
 	}
@@ -69,28 +69,28 @@ func (w *worklist) crowd(network string) (n int) {
 
 // add adds the rules that may be added now.
 func (w *worklist) add() (done bool) {
-	w.next()
+	w.script.next()
 	for _, id := range w.order {
-		if !w.exists[id] {
+		if !w.st.exists[id] {
 			continue
 		}
 		var clean []cloud.Rule
-		for _, r := range missing(w.wanted[id], w.rules[id]) {
-			if v := w.checkAdd(id, r); v != nil {
+		for _, r := range missing(w.wanted[id], w.st.rules[id]) {
+			if v := w.st.checkAdd(id, r); v != nil {
 				w.block(v)
 				continue
 			}
 			clean = append(clean, r)
 		}
 		added := w.asMany(clean, func(some []cloud.Rule) *Violation {
-			if whole := slices.Concat(w.rules[id], some); !w.Fits(whole) {
-				return &Violation{Kind: Room, Group: id, Needed: len(whole), Available: w.Limits.RulesPerGroup}
+			if whole := slices.Concat(w.st.rules[id], some); !w.survey.Fits(whole) {
+				return &Violation{Kind: Room, Group: id, Needed: len(whole), Available: w.survey.Limits.RulesPerGroup}
 			}
 			return nil
 		})
 		if len(added) > 0 {
 			done = true
-			w.setRules(id, sorted(slices.Concat(w.rules[id], added)))
+			w.st.setRules(id, sorted(slices.Concat(w.st.rules[id], added)))
 			w.tell(id, cloud.Op{Kind: cloud.OpAddRules, Rules: added})
 		}
 	}
@@ -135,19 +135,19 @@ func sorted(rules []cloud.Rule) []cloud.Rule {
 
 // remove removes the rules that may be removed now.
 func (w *worklist) remove() (done bool) {
-	w.next()
+	w.script.next()
 	for _, id := range slices.Concat(w.order, w.doomed) {
-		surplus := missing(w.rules[id], w.wanted[id])
-		if _, kept := w.wanted[id]; !kept && len(w.holders[id]) == 0 || len(surplus) == 0 {
+		surplus := missing(w.st.rules[id], w.wanted[id])
+		if _, kept := w.wanted[id]; !kept && len(w.st.holders[id]) == 0 || len(surplus) == 0 {
 			continue // it is deleted anyway
 		}
 		if len(w.movers) > 0 {
 			surplus = slices.DeleteFunc(surplus, func(r cloud.Rule) bool { return w.temp[placed{id, r}] })
 		}
-		removed := w.asMany(surplus, func(some []cloud.Rule) *Violation { return w.checkRules(id, missing(w.rules[id], some)) })
+		removed := w.asMany(surplus, func(some []cloud.Rule) *Violation { return w.st.checkRules(id, missing(w.st.rules[id], some)) })
 		if len(removed) > 0 {
 			done = true
-			w.setRules(id, missing(w.rules[id], removed))
+			w.st.setRules(id, missing(w.st.rules[id], removed))
 			w.tell(id, cloud.Op{Kind: cloud.OpRemoveRules, Rules: removed})
 		}
 	}
@@ -158,14 +158,14 @@ func (w *worklist) remove() (done bool) {
 // some come while others go: one call, and no moment between. Where that is not clean as a whole,
 // what comes and what goes each wait for their moment.
 func (w *worklist) setWhole() (done bool) {
-	return w.Limits.WholeGroups && w.exchange(func(id string, old, wanted []cloud.Rule) (after []cloud.Rule, op cloud.Op) {
-		after = sorted(append(missing(w.rules[id], old), wanted...))
-		if !w.Fits(after) || w.checkRules(id, after) != nil || slices.ContainsFunc(wanted, func(r cloud.Rule) bool {
-			return w.checkAdd(id, r) != nil
+	return w.survey.Limits.WholeGroups && w.exchange(func(id string, old, wanted []cloud.Rule) (after []cloud.Rule, op cloud.Op) {
+		after = sorted(append(missing(w.st.rules[id], old), wanted...))
+		if !w.survey.Fits(after) || w.st.checkRules(id, after) != nil || slices.ContainsFunc(wanted, func(r cloud.Rule) bool {
+			return w.st.checkAdd(id, r) != nil
 		}) {
 			return nil, op
 		}
-		return after, cloud.Op{Kind: cloud.OpSetRules, Rules: w.described(after, id), Replaced: w.rules[id]}
+		return after, cloud.Op{Kind: cloud.OpSetRules, Rules: w.described(after, id), Replaced: w.st.rules[id]}
 	})
 }
 
@@ -174,12 +174,12 @@ func (w *worklist) setWhole() (done bool) {
 // order.
 func (w *worklist) replace() (done bool) {
 	return w.exchange(func(id string, old, wanted []cloud.Rule) (after []cloud.Rule, op cloud.Op) {
-		crowded := !w.Fits(slices.Concat(w.rules[id], wanted))
+		crowded := !w.survey.Fits(slices.Concat(w.st.rules[id], wanted))
 		olds, news := w.pairs(id, old, wanted, crowded)
 		if len(olds) == 0 || !crowded && len(olds) < len(old) && len(olds) < len(wanted) {
 			return nil, op
 		}
-		after = sorted(append(missing(w.rules[id], sorted(slices.Clone(olds))), news...))
+		after = sorted(append(missing(w.st.rules[id], sorted(slices.Clone(olds))), news...))
 		return after, cloud.Op{Kind: cloud.OpReplaceRules, Rules: news, Replaced: olds}
 	})
 }
@@ -187,14 +187,14 @@ func (w *worklist) replace() (done bool) {
 // exchange has rules of groups go while others come. edit returns what rules a group has after an
 // operation, given which of its rules are to go and which to come; none if there is nothing to do.
 func (w *worklist) exchange(edit func(id string, old, wanted []cloud.Rule) ([]cloud.Rule, cloud.Op)) (done bool) {
-	w.next()
+	w.script.next()
 	touched := map[*cohort]bool{} // in this stage: what one group no longer says another one may have to
 	for _, id := range w.order {
-		if !w.exists[id] {
+		if !w.st.exists[id] {
 			continue
 		}
-		old := slices.DeleteFunc(missing(w.rules[id], w.wanted[id]), func(r cloud.Rule) bool { return w.temp[placed{id, r}] })
-		wanted := missing(w.wanted[id], w.rules[id])
+		old := slices.DeleteFunc(missing(w.st.rules[id], w.wanted[id]), func(r cloud.Rule) bool { return w.temp[placed{id, r}] })
+		wanted := missing(w.wanted[id], w.st.rules[id])
 		if len(old) == 0 || len(wanted) == 0 {
 			continue
 		}
@@ -202,15 +202,15 @@ func (w *worklist) exchange(edit func(id string, old, wanted []cloud.Rule) ([]cl
 		if len(after) == 0 {
 			continue
 		}
-		if slices.ContainsFunc(w.holders[id], func(k *cohort) bool { return touched[k] }) {
-			w.next()
+		if slices.ContainsFunc(w.st.holders[id], func(k *cohort) bool { return touched[k] }) {
+			w.script.next()
 			clear(touched)
 		}
-		for _, k := range w.holders[id] {
+		for _, k := range w.st.holders[id] {
 			touched[k] = true
 		}
 		done = true
-		w.setRules(id, after)
+		w.st.setRules(id, after)
 		w.tell(id, op)
 	}
 	return done
@@ -219,7 +219,7 @@ func (w *worklist) exchange(edit func(id string, old, wanted []cloud.Rule) ([]cl
 // described are rules of a group with the descriptions of those that are there.
 func (w *worklist) described(rules []cloud.Rule, id string) []cloud.Rule {
 	out := slices.Clone(rules)
-	if is := w.from.Group(id); is != nil {
+	if is := w.survey.from.Group(id); is != nil {
 		for i, r := range rules {
 			if at := slices.IndexFunc(is.Rules, r.Same); at >= 0 {
 				out[i].Description = is.Rules[at].Description
@@ -234,9 +234,9 @@ func (w *worklist) described(rules []cloud.Rule, id string) []cloud.Rule {
 // shall stay is said by the new one and by rules that no pair touches.
 func (w *worklist) pairs(id string, old, wanted []cloud.Rule, crowded bool) (olds, news []cloud.Rule) {
 	taken := map[cloud.Rule]bool{}
-	t := turning{worklist: w, id: id, base: missing(w.rules[id], old), may: map[cloud.Rule]bool{}, short: map[cloud.Rule]map[*cohort][]lack{}}
+	t := turning{w: w, id: id, base: missing(w.st.rules[id], old), may: map[cloud.Rule]bool{}, short: map[cloud.Rule]map[*cohort][]lack{}}
 	for _, o := range old {
-		w.stop()
+		w.survey.stop()
 		for _, n := range wanted {
 			similar := crowded || o.Match == n.Match || o.Peer == n.Peer
 			if taken[n] || !o.CanBecome(n) || !similar || !t.turns(o, n) {
@@ -247,7 +247,7 @@ func (w *worklist) pairs(id string, old, wanted []cloud.Rule, crowded bool) (old
 			break
 		}
 	}
-	if !w.Fits(append(missing(w.rules[id], sorted(slices.Clone(olds))), news...)) {
+	if !w.survey.Fits(append(missing(w.st.rules[id], sorted(slices.Clone(olds))), news...)) {
 		return nil, nil // prefix lists differ in size
 	}
 	return olds, news
@@ -256,7 +256,7 @@ func (w *worklist) pairs(id string, old, wanted []cloud.Rule, crowded bool) (old
 // turning answers which rules of a group can be turned into which others, beside rules that stay.
 // What does not depend on both is worked out once: there are thousands of pairs in a full group.
 type turning struct {
-	*worklist
+	w    *worklist
 	id   string
 	base []cloud.Rule
 	// may says of wanted rules whether they may be there now, and short who would lack what of an
@@ -269,7 +269,7 @@ type turning struct {
 func (t *turning) turns(o, n cloud.Rule) bool {
 	may, known := t.may[n]
 	if !known {
-		may = t.checkAdd(t.id, n) == nil
+		may = t.w.st.checkAdd(t.id, n) == nil
 		t.may[n] = may
 	}
 	if !may {
@@ -278,8 +278,8 @@ func (t *turning) turns(o, n cloud.Rule) bool {
 	short, known := t.short[o]
 	if !known {
 		short = map[*cohort][]lack{}
-		for _, y := range t.holders[t.id] {
-			if lacks := t.lacksOf(y, o, t.staying(y, o)); len(lacks) > 0 {
+		for _, y := range t.w.st.holders[t.id] {
+			if lacks := t.w.st.lacksOf(y, o, t.staying(y, o)); len(lacks) > 0 {
 				short[y] = lacks
 			}
 		}
@@ -288,13 +288,13 @@ func (t *turning) turns(o, n cloud.Rule) bool {
 	for y, lacks := range short {
 		exact := true
 		for _, l := range lacks {
-			fills, sure := t.fills(y, n, l)
+			fills, sure := t.w.st.fills(y, n, l)
 			if sure && !fills {
 				return false
 			}
 			exact = exact && sure
 		}
-		if !exact && len(t.lacksOf(y, o, append(t.staying(y, o), n))) > 0 {
+		if !exact && len(t.w.st.lacksOf(y, o, append(t.staying(y, o), n))) > 0 {
 			return false
 		}
 	}
@@ -303,7 +303,7 @@ func (t *turning) turns(o, n cloud.Rule) bool {
 
 // staying are the rules of a cohort that stay whatever the rule becomes.
 func (t *turning) staying(y *cohort, o cloud.Rule) []cloud.Rule {
-	return slices.Concat(t.rulesOf(without(y.at, t.id), o.Direction), inDirection(t.base, o.Direction))
+	return slices.Concat(t.w.st.rulesOf(without(y.at, t.id), o.Direction), inDirection(t.base, o.Direction))
 }
 
 // discard deletes the groups of ours that are no longer wanted, once nobody holds them and no rule
@@ -311,31 +311,31 @@ func (t *turning) staying(y *cohort, o cloud.Rule) []cloud.Rule {
 func (w *worklist) discard(spared map[string]bool) (done bool) {
 	var free []string
 	for _, id := range w.doomed {
-		if w.exists[id] && len(w.holders[id]) == 0 && !spared[w.groups[id].NetworkID] {
+		if w.st.exists[id] && len(w.st.holders[id]) == 0 && !spared[w.st.groups[id].NetworkID] {
 			free = append(free, id)
 		}
 	}
-	w.next()
+	w.script.next()
 	for _, id := range free {
 		var loose []cloud.Rule
-		for _, r := range w.rules[id] {
+		for _, r := range w.st.rules[id] {
 			if r.Peer.GroupID != "" && r.Peer.GroupID != id {
 				loose = append(loose, r)
 			}
 		}
 		if len(loose) > 0 {
-			w.setRules(id, missing(w.rules[id], loose))
+			w.st.setRules(id, missing(w.st.rules[id], loose))
 			w.tell(id, cloud.Op{Kind: cloud.OpRemoveRules, Rules: loose})
 		}
 	}
-	w.next()
+	w.script.next()
 	for _, id := range free {
-		if slices.ContainsFunc(w.refs[id], func(r referral) bool { return r.from != id && w.exists[r.from] }) {
+		if slices.ContainsFunc(w.st.refs[id], func(r referral) bool { return r.from != id && w.st.exists[r.from] }) {
 			continue
 		}
 		done = true
-		w.exists[id], w.deleted[id] = false, true
-		w.setRules(id, nil)
+		w.st.exists[id], w.deleted[id] = false, true
+		w.st.setRules(id, nil)
 		w.tell(id, cloud.Op{Kind: cloud.OpDeleteGroup})
 	}
 	return done

@@ -12,28 +12,28 @@ import (
 func (w *worklist) urgent() {
 	var rest []*cohort
 	for _, k := range w.movers {
-		if !slices.ContainsFunc(k.interfaces, func(n *cloud.Interface) bool { return w.Urgent[n.ID] }) {
+		if !slices.ContainsFunc(k.interfaces, func(n *cloud.Interface) bool { return w.survey.Urgent[n.ID] }) {
 			rest = append(rest, k)
 			continue
 		}
-		w.under(k, k.to)
-		w.arrive(k)
+		w.st.under(k, k.to)
+		w.st.arrive(k)
 		for _, n := range k.interfaces {
 			w.set(n)
-			w.steps[len(w.steps)-1].Urgent = true
+			w.script.steps[len(w.script.steps)-1].Urgent = true
 		}
 		k.now, k.least, k.most = k.then, k.then, k.then // nobody is to wait for what they no longer are
 	}
 	w.movers = rest
-	w.next()
+	w.script.next()
 }
 
 // move moves all interfaces that may move now, in any order.
 func (w *worklist) move() (done bool) {
 	var under, rest []*cohort
 	for _, k := range w.movers {
-		w.stop()
-		if v := w.checkMove(k, k.to); v != nil {
+		w.survey.stop()
+		if v := w.st.checkMove(k, k.to); v != nil {
 			w.block(v)
 			rest = append(rest, k)
 			continue
@@ -51,14 +51,14 @@ func (w *worklist) move() (done bool) {
 func (w *worklist) depart(under []*cohort) {
 	var moved []*cloud.Interface
 	for _, k := range under {
-		w.arrive(k)
+		w.st.arrive(k)
 		moved = append(moved, k.interfaces...)
 	}
-	w.steps = slices.Grow(w.steps, len(moved)+len(moved)/8) // with the calls that tag
-	trains := slices.Collect(slices.Chunk(moved, w.Batch))
+	w.script.steps = slices.Grow(w.script.steps, len(moved)+len(moved)/8) // with the calls that tag
+	trains := slices.Collect(slices.Chunk(moved, w.survey.Batch))
 	var last, train []*cloud.Interface
 	for _, following := range append(trains, nil, nil) {
-		w.next()
+		w.script.next()
 		w.tags.tagInterfaces(cloud.OpTag, following)
 		w.forgetTags(last)
 		for _, n := range train {
@@ -71,21 +71,21 @@ func (w *worklist) depart(under []*cohort) {
 // set has an interface hold the groups that its cohort holds.
 func (w *worklist) set(n *cloud.Interface) {
 	op := cloud.Op{Kind: cloud.OpSetInterfaceGroups, Target: n.ID}
-	for _, id := range w.cohortOf[n.ID].at {
+	for _, id := range w.survey.cohortOf[n.ID].at {
 		if planned(id) {
-			op.GroupNames = append(op.GroupNames, w.groups[id].Name)
+			op.GroupNames = append(op.GroupNames, w.st.groups[id].Name)
 		} else {
 			op.GroupIDs = append(op.GroupIDs, id)
 		}
 	}
-	w.emit(n.NetworkID, op)
+	w.script.emit(n.NetworkID, op)
 }
 
 // forgetTags removes tags from those of the interfaces that are where they shall be.
 func (w *worklist) forgetTags(interfaces []*cloud.Interface) {
 	var there []*cloud.Interface
 	for _, n := range interfaces {
-		if k := w.cohortOf[n.ID]; slices.Equal(k.at, k.to) {
+		if k := w.survey.cohortOf[n.ID]; slices.Equal(k.at, k.to) {
 			there = append(there, n)
 		}
 	}
@@ -98,8 +98,8 @@ func (w *worklist) join() bool {
 	misses := map[*cohort]int{}
 	missed := map[*cohort]int{}
 	for _, k := range w.movers[:min(len(w.movers), triedJoins)] {
-		w.stop()
-		for o := range w.misses(k) {
+		w.survey.stop()
+		for o := range w.st.misses(k) {
 			if o != k {
 				misses[k]++
 				missed[o]++
@@ -115,8 +115,8 @@ func (w *worklist) join() bool {
 		if k.atomic || slices.Equal(both, k.at) || slices.Equal(both, k.to) {
 			continue
 		}
-		most := w.Limits.GroupsPerInterface
-		if w.slots(both) == 1 {
+		most := w.survey.Limits.GroupsPerInterface
+		if w.st.slots(both) == 1 {
 			most = max(most, len(both))
 		}
 		if w.pass(k, fitting(both, k.to, most)) {
@@ -129,9 +129,9 @@ func (w *worklist) join() bool {
 // shed has interfaces that hold all of their new groups leave old ones one after the other.
 func (w *worklist) shed() bool {
 	for _, k := range w.movers {
-		w.stop()
+		w.survey.stop()
 		all := distinct(slices.Concat(k.at, k.to))
-		if !k.atomic && slices.Equal(all, k.at) && w.pass(k, fitting(all, k.to, min(w.Limits.GroupsPerInterface, len(all)-1))) {
+		if !k.atomic && slices.Equal(all, k.at) && w.pass(k, fitting(all, k.to, min(w.survey.Limits.GroupsPerInterface, len(all)-1))) {
 			return true
 		}
 	}
@@ -141,7 +141,7 @@ func (w *worklist) shed() bool {
 // pass has a cohort hold the first of some sets of groups that it may hold on its way.
 func (w *worklist) pass(k *cohort, sets [][]string) bool {
 	for _, groups := range sets {
-		if !slices.Equal(groups, k.to) && w.checkMove(k, groups) == nil {
+		if !slices.Equal(groups, k.to) && w.st.checkMove(k, groups) == nil {
 			w.depart([]*cohort{k})
 			return true
 		}
@@ -158,7 +158,7 @@ func (w *worklist) joinOne(order []*cohort) bool {
 		}
 		for _, g := range k.to {
 			with := distinct(append(slices.Clone(k.at), g))
-			if !slices.Contains(k.at, g) && !slices.Equal(with, k.to) && w.checkMove(k, with) == nil {
+			if !slices.Contains(k.at, g) && !slices.Equal(with, k.to) && w.st.checkMove(k, with) == nil {
 				w.depart([]*cohort{k})
 				return true
 			}
@@ -171,7 +171,7 @@ func (w *worklist) joinOne(order []*cohort) bool {
 // the end, and whether somebody has put it into such a group beside ours. One that has to move by
 // one edit does not count.
 func (w *worklist) withoutStrange(k *cohort) (kept []string, put bool) {
-	kept = slices.DeleteFunc(slices.Clone(k.at), func(g string) bool { return !w.owns(g) && !slices.Contains(k.to, g) })
+	kept = slices.DeleteFunc(slices.Clone(k.at), func(g string) bool { return !w.survey.owns(g) && !slices.Contains(k.to, g) })
 	return kept, !k.atomic && len(kept) > 0 && len(kept) < len(k.at)
 }
 
@@ -226,13 +226,13 @@ func (w *worklist) split() bool {
 		first.hold(missed)
 		k.hold(rest)
 		for _, n := range missed {
-			w.cohortOf[n.ID] = &first
+			w.survey.cohortOf[n.ID] = &first
 		}
 		for _, g := range k.at {
-			w.holders[g] = append(slices.Clip(w.holders[g]), &first)
+			w.st.holders[g] = append(slices.Clip(w.st.holders[g]), &first)
 		}
-		clear(w.members)
-		w.cohorts, w.movers = append(w.cohorts, &first), append(w.movers, &first)
+		clear(w.st.members)
+		w.survey.cohorts, w.movers = append(w.survey.cohorts, &first), append(w.movers, &first)
 		return true
 	}
 	return false

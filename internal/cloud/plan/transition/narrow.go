@@ -25,16 +25,16 @@ func (w *worklist) narrow() bool {
 		}
 	}
 	for _, v := range w.blocked {
-		if v.Kind == Leak && slices.Contains(w.rules[v.Group], v.Rule) {
+		if v.Kind == Leak && slices.Contains(w.st.rules[v.Group], v.Rule) {
 			add(placed{v.Group, v.Rule})
 		}
 	}
-	if w.End != nil { // somebody waits
+	if w.survey.End != nil { // somebody waits
 		for _, id := range slices.Concat(w.order, w.doomed) {
-			if len(w.wanted[id]) > 0 || len(w.holders[id]) == 0 {
+			if len(w.wanted[id]) > 0 || len(w.st.holders[id]) == 0 {
 				continue
 			}
-			for _, r := range w.rules[id] {
+			for _, r := range w.st.rules[id] {
 				add(placed{id, r})
 			}
 		}
@@ -44,8 +44,8 @@ func (w *worklist) narrow() bool {
 
 // lessen puts lesser rules into the place of one of ours, if there are any.
 func (w *worklist) lessen(at placed) bool {
-	w.stop()
-	if len(w.holders[at.group]) == 0 || !w.owns(at.group) || slices.Contains(w.wanted[at.group], at.rule) {
+	w.survey.stop()
+	if len(w.st.holders[at.group]) == 0 || !w.survey.owns(at.group) || slices.Contains(w.wanted[at.group], at.rule) {
 		return false
 	}
 	d := w.lesser(at)
@@ -60,12 +60,12 @@ func (w *worklist) lessen(at placed) bool {
 // all that it gives. They give nothing that is not given already, so that narrowing has an end.
 func (w *worklist) lesser(at placed) *detour {
 	given := map[*cohort]flow.Permit{}
-	for _, y := range w.holders[at.group] {
+	for _, y := range w.st.holders[at.group] {
 		given[y] = w.gives(y, at.rule.Direction)
 	}
 	d := &detour{before: map[string][]cloud.Rule{}}
 	for range maxBridges {
-		v := w.checkRules(at.group, missing(w.rules[at.group], []cloud.Rule{at.rule}))
+		v := w.st.checkRules(at.group, missing(w.st.rules[at.group], []cloud.Rule{at.rule}))
 		if v == nil {
 			w.try(d, ruleEdit{cloud.OpRemoveRules, at})
 			for y, before := range given {
@@ -77,7 +77,7 @@ func (w *worklist) lesser(at placed) *detour {
 		}
 		parts := w.parts(at, v)
 		i := slices.IndexFunc(parts, func(c placed) bool {
-			return c.group == at.group && w.addsNothing(c, given) && w.mayAdd(c.group, c.rule)
+			return c.group == at.group && w.addsNothing(c, given) && w.st.mayAdd(c.group, c.rule)
 		})
 		if i < 0 {
 			break
@@ -90,16 +90,16 @@ func (w *worklist) lesser(at placed) *detour {
 
 // gives is what the present rules give a cohort while nobody moves, and when all have moved.
 func (w *worklist) gives(y *cohort, d cloud.Direction) flow.Permit {
-	return model.Permit(w.rulesOf(y.at, d), func(p cloud.Peer) model.Meaning { return model.Known(w.everyone(p, y.network)) })
+	return model.Permit(w.st.rulesOf(y.at, d), func(p cloud.Peer) model.Meaning { return model.Known(w.everyone(p, y.network)) })
 }
 
 // everyone returns the addresses that a peer means now, or will mean in the end.
 func (w *worklist) everyone(p cloud.Peer, network string) (addrset.Set, bool) {
-	now, known := w.anyone(p, network)
+	now, known := w.st.anyone(p, network)
 	if !known {
 		return now, false
 	}
-	then, known := w.to.Addresses(p, network)
+	then, known := w.survey.to.Addresses(p, network)
 	return now.Union(then), known
 }
 
@@ -110,7 +110,7 @@ func (w *worklist) addsNothing(c placed, given map[*cohort]flow.Permit) bool {
 			return false
 		}
 	}
-	return !slices.Contains(w.rules[c.group], c.rule)
+	return !slices.Contains(w.st.rules[c.group], c.rule)
 }
 
 // parts are rules that give what is missed without a rule.

@@ -32,12 +32,12 @@ func (s *Survey) Plan() Order {
 	s.findAtomic()
 	w := newWorklist(s)
 	w.urgent()
-	w.tags.tagNetworks(cloud.OpTag, func(key string) bool { return slices.Contains(w.First, key) }, nil)
-	first := len(w.steps)
+	w.tags.tagNetworks(cloud.OpTag, func(key string) bool { return slices.Contains(w.survey.First, key) }, nil)
+	first := len(w.script.steps)
 	w.unmark()
-	unmarked := len(w.steps)
+	unmarked := len(w.script.steps)
 	for {
-		w.stop()
+		w.survey.stop()
 		w.blocked = nil
 		done := w.create()
 		done = w.setWhole() || done
@@ -61,10 +61,10 @@ func (s *Survey) Plan() Order {
 	}
 	w.describe()
 	w.settle(left)
-	for i := first; i < unmarked && unmarked < len(w.steps); i++ { // together with what is done first, which need not wait for it
-		w.steps[i].Stage = w.steps[unmarked].Stage
+	for i := first; i < unmarked && unmarked < len(w.script.steps); i++ { // together with what is done first, which need not wait for it
+		w.script.steps[i].Stage = w.script.steps[unmarked].Stage
 	}
-	out := Order{Steps: w.steps, Blocked: w.blocked}
+	out := Order{Steps: w.script.steps, Blocked: w.blocked}
 	for _, v := range out.Blocked {
 		if v.mover != nil && v.mover.atomic && v.Kind == Gap {
 			out.Apart = append(out.Apart, v.Interfaces...)
@@ -78,14 +78,15 @@ func newWorklist(s *Survey) *worklist {
 		s.Batch = defaultBatch
 	}
 	w := &worklist{
-		state:        newState(s),
+		survey:       s,
+		st:           newState(s),
 		wanted:       map[string][]cloud.Rule{},
 		temp:         map[placed]bool{},
 		deleted:      map[string]bool{},
 		descriptions: map[placed]string{},
 		script:       &script{},
 	}
-	w.tags = &tagger{Change: &s.Change, script: w.script, written: map[string]map[string]string{}}
+	w.tags = &tagger{change: &s.Change, script: w.script, written: map[string]map[string]string{}}
 	for i := range s.To.Groups {
 		g := &s.To.Groups[i]
 		extended := s.Extended != nil && !s.Ours(g) && s.Extended(g)

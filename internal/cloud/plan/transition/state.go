@@ -25,7 +25,7 @@ const (
 
 // state is the cloud at one point of the plan, with the moves of one batch under way.
 type state struct {
-	*Survey
+	survey  *Survey
 	groups  map[string]*cloud.Group // by ID, those to be created included
 	exists  map[string]bool
 	rules   map[string][]cloud.Rule              // present rules, sorted
@@ -42,7 +42,7 @@ type memberKey struct {
 
 func newState(s *Survey) *state {
 	st := &state{
-		Survey: s, groups: map[string]*cloud.Group{}, exists: map[string]bool{}, rules: map[string][]cloud.Rule{}, refs: map[string][]referral{},
+		survey: s, groups: map[string]*cloud.Group{}, exists: map[string]bool{}, rules: map[string][]cloud.Rule{}, refs: map[string][]referral{},
 		holders: map[string][]*cohort{}, members: map[string]map[memberKey]addrset.Set{},
 	}
 	for i := range s.To.Groups {
@@ -98,7 +98,7 @@ func (st *state) referring(k *cohort, groups []string) iter.Seq2[*cohort, referr
 		for _, g := range groups {
 			for _, ref := range st.refs[g] {
 				for _, y := range st.holders[ref.from] {
-					if st.from.Reaches(y.network, k.network) && !yield(y, ref) {
+					if st.survey.from.Reaches(y.network, k.network) && !yield(y, ref) {
 						return
 					}
 				}
@@ -171,7 +171,7 @@ func (st *state) withdraw(k *cohort, group string) {
 // joined adds a cohort to what is remembered of the members of a group.
 func (st *state) joined(k *cohort, group string, m moment) {
 	for key, set := range st.members[group] {
-		if key.moment == m && st.from.Reaches(key.network, k.network) {
+		if key.moment == m && st.survey.from.Reaches(key.network, k.network) {
 			st.members[group][key] = set.Union(k.addrs)
 		}
 	}
@@ -185,7 +185,7 @@ func (st *state) forget(group string, m moment) {
 // addresses are those that a peer of a rule means in a network.
 func (st *state) addresses(p cloud.Peer, network string, m moment) (addrset.Set, bool) {
 	if p.GroupID == "" || st.groups[p.GroupID] == nil {
-		return st.from.Addresses(p, network)
+		return st.survey.from.Addresses(p, network)
 	}
 	key := memberKey{network, m}
 	set, ok := st.members[p.GroupID][key]
@@ -196,7 +196,7 @@ func (st *state) addresses(p cloud.Peer, network string, m moment) (addrset.Set,
 			if k.next != nil && m == after {
 				groups = k.next
 			}
-			if slices.Contains(groups, p.GroupID) && st.from.Reaches(network, k.network) {
+			if slices.Contains(groups, p.GroupID) && st.survey.from.Reaches(network, k.network) {
 				sets = append(sets, k.addrs)
 			}
 		}

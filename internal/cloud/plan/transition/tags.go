@@ -17,21 +17,21 @@ const defaultBatch = 50
 // some networks, on groups and networks.
 func (w *worklist) settle(left map[string]bool) {
 	var there []*cloud.Interface
-	for i := range w.From.Interfaces {
-		n := &w.From.Interfaces[i]
-		if k := w.cohortOf[n.ID]; slices.Equal(k.at, k.to) {
+	for i := range w.survey.From.Interfaces {
+		n := &w.survey.From.Interfaces[i]
+		if k := w.survey.cohortOf[n.ID]; slices.Equal(k.at, k.to) {
 			there = append(there, n)
 		}
 	}
-	mark := func(key string) bool { return key == w.Mark }
+	mark := func(key string) bool { return key == w.survey.Mark }
 	kinds := []cloud.OpKind{cloud.OpTag, cloud.OpUntag}
 	for _, kind := range kinds {
-		w.next()
+		w.script.next()
 		w.tags.tagInterfaces(kind, there)
 		w.tags.tagGroups(kind, left)
 		w.tags.tagNetworks(kind, func(key string) bool { return !mark(key) }, left)
 	}
-	w.next()
+	w.script.next()
 	for _, kind := range kinds {
 		w.tags.tagNetworks(kind, mark, left)
 	}
@@ -39,8 +39,8 @@ func (w *worklist) settle(left map[string]bool) {
 
 // tagger writes and removes tags. It knows those of objects as the steps so far leave them.
 type tagger struct {
-	*Change
-	*script
+	change  *Change
+	script  *script
 	written map[string]map[string]string
 	changed []keyValue // of the last call of changeTags
 }
@@ -58,7 +58,7 @@ func (t *tagger) tagInterfaces(kind cloud.OpKind, interfaces []*cloud.Interface)
 	}
 	out := make([]tagged, 0, len(interfaces))
 	for _, n := range interfaces {
-		if to := t.To.Interface(n.ID); to != nil && !t.done(n.ID, n.Tags, to.Tags) {
+		if to := t.change.To.Interface(n.ID); to != nil && !t.done(n.ID, n.Tags, to.Tags) {
 			out = append(out, tagged{n.ID, n.NetworkID, n.Service, n.Tags, to.Tags})
 		}
 	}
@@ -67,9 +67,9 @@ func (t *tagger) tagInterfaces(kind cloud.OpKind, interfaces []*cloud.Interface)
 
 func (t *tagger) tagGroups(kind cloud.OpKind, left map[string]bool) {
 	var out []tagged
-	for i := range t.From.Groups {
-		g := &t.From.Groups[i]
-		if to := t.To.Group(g.ID); to != nil && !left[g.NetworkID] {
+	for i := range t.change.From.Groups {
+		g := &t.change.From.Groups[i]
+		if to := t.change.To.Group(g.ID); to != nil && !left[g.NetworkID] {
 			out = append(out, tagged{g.ID, g.NetworkID, "", g.Tags, to.Tags})
 		}
 	}
@@ -80,11 +80,11 @@ func (t *tagger) tagGroups(kind cloud.OpKind, left map[string]bool) {
 func (w *worklist) unmark() {
 	var out []tagged
 	left := w.unfinished()
-	for i := range w.From.Networks {
-		is := &w.From.Networks[i]
-		if mark, ok := is.Tags[w.Mark]; ok && left[is.ID] && mark != w.To.Networks[i].Tags[w.Mark] {
+	for i := range w.survey.From.Networks {
+		is := &w.survey.From.Networks[i]
+		if mark, ok := is.Tags[w.survey.Mark]; ok && left[is.ID] && mark != w.survey.To.Networks[i].Tags[w.survey.Mark] {
 			want := maps.Clone(w.tags.present(is.ID, is.Tags))
-			delete(want, w.Mark)
+			delete(want, w.survey.Mark)
 			out = append(out, tagged{is.ID, is.ID, "", is.Tags, want})
 		}
 	}
@@ -94,14 +94,14 @@ func (w *worklist) unmark() {
 // tagNetworks writes the tags of networks with some keys, but for some networks.
 func (t *tagger) tagNetworks(kind cloud.OpKind, which func(key string) bool, left map[string]bool) {
 	var out []tagged
-	for i := range t.From.Networks {
-		is := &t.From.Networks[i]
+	for i := range t.change.From.Networks {
+		is := &t.change.From.Networks[i]
 		if left[is.ID] {
 			continue
 		}
 		want := maps.Clone(t.present(is.ID, is.Tags))
 		maps.DeleteFunc(want, func(k, _ string) bool { return which(k) })
-		for k, v := range t.To.Networks[i].Tags {
+		for k, v := range t.change.To.Networks[i].Tags {
 			if which(k) {
 				want[k] = v
 			}
@@ -169,7 +169,7 @@ func (t *tagger) changeTags(kind cloud.OpKind, is, want map[string]string) []key
 		case kind == cloud.OpUntag:
 			out = append(out, keyValue{k, v})
 			delete(is, k)
-		case len(out) > 0 && v != "" && t.Joint != "" && strings.HasPrefix(k, t.Joint):
+		case len(out) > 0 && v != "" && t.change.Joint != "" && strings.HasPrefix(k, t.change.Joint):
 			out = append(out, keyValue{k, ""})
 			is[k] = ""
 		}
@@ -191,15 +191,15 @@ func (t *tagger) tag(kind cloud.OpKind, objects []tagged) {
 			continue
 		}
 		key := retag{o.network, o.service, listed(changed)}
-		if i, ok := at[key]; ok && len(t.steps[i].Op.Others)+1 < t.Batch {
-			t.steps[i].Op.Others = append(t.steps[i].Op.Others, o.id)
+		if i, ok := at[key]; ok && len(t.script.steps[i].Op.Others)+1 < t.change.Batch {
+			t.script.steps[i].Op.Others = append(t.script.steps[i].Op.Others, o.id)
 			continue
 		}
 		tags := make(map[string]string, len(changed))
 		for _, c := range changed {
 			tags[c.key] = c.value
 		}
-		at[key] = len(t.steps)
-		t.emit(o.network, cloud.Op{Kind: kind, Target: o.id, Tags: tags})
+		at[key] = len(t.script.steps)
+		t.script.emit(o.network, cloud.Op{Kind: kind, Target: o.id, Tags: tags})
 	}
 }

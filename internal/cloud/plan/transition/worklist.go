@@ -9,7 +9,8 @@ import (
 
 // worklist is what is still to be done.
 type worklist struct {
-	*state
+	survey  *Survey
+	st      *state
 	wanted  map[string][]cloud.Rule // of groups of ours that shall exist
 	doomed  []string                // groups that shall not
 	order   []string                // groups of ours, sorted
@@ -19,8 +20,8 @@ type worklist struct {
 	blocked []Violation
 	splits  int
 
-	*script
-	tags *tagger
+	script *script
+	tags   *tagger
 	// descriptions are those of wanted rules in groups of others.
 	descriptions map[placed]string
 }
@@ -39,8 +40,8 @@ func (w *worklist) unfinished() map[string]bool {
 		left[k.network] = true
 	}
 	for _, id := range w.order {
-		if !w.exists[id] || !slices.EqualFunc(w.rules[id], w.wanted[id], cloud.Rule.Same) {
-			left[w.groups[id].NetworkID] = true
+		if !w.st.exists[id] || !slices.EqualFunc(w.st.rules[id], w.wanted[id], cloud.Rule.Same) {
+			left[w.st.groups[id].NetworkID] = true
 		}
 	}
 	return w.around(left)
@@ -52,8 +53,8 @@ func (w *worklist) around(networks map[string]bool) map[string]bool {
 	for len(queue) > 0 {
 		at := queue[0]
 		queue = queue[1:]
-		for i := range w.From.Networks {
-			if id := w.From.Networks[i].ID; !networks[id] && w.from.Reaches(at, id) {
+		for i := range w.survey.From.Networks {
+			if id := w.survey.From.Networks[i].ID; !networks[id] && w.survey.from.Reaches(at, id) {
 				networks[id] = true
 				queue = append(queue, id)
 			}
@@ -67,7 +68,7 @@ func (w *worklist) block(v *Violation) {
 	if v.mover != nil {
 		v.Network = v.mover.network
 	} else {
-		v.Network = w.groups[v.Group].NetworkID
+		v.Network = w.st.groups[v.Group].NetworkID
 	}
 	w.blocked = append(w.blocked, *v)
 }
