@@ -198,6 +198,3 @@ func (s *Fitter) Fits(d Demand) bool {
 
 // KnownToFit reports whether it was found out that a demand fits.
 func (s *Fitter) KnownToFit(d Demand) bool { return s.fitting(d).fits == yes }
-
-// Rules are those of a demand by reference, whether they fit or not.
-func (s *Fitter) Rules(d Demand) []cloud.Rule { return s.lower.Lower(s.traffic(d, &forms{})) }

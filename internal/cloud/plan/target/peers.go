@@ -6,7 +6,6 @@ import (
 
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan/addrset"
-	"github.com/nephele-io/nephele/internal/cloud/plan/flow"
 	"github.com/nephele-io/nephele/internal/cloud/plan/form"
 	"github.com/nephele-io/nephele/internal/cloud/plan/guard"
 	"github.com/nephele-io/nephele/internal/cloud/plan/intent"
@@ -27,15 +26,6 @@ func (s *Target) Addresses(p cloud.Peer, view *intent.Network) (now, then addrse
 		now = s.Region.HeldAddrs(p.GroupID, view)
 	}
 	return now, s.fitter.ThenAddrs(key, view), true
-}
-
-// evaluateThen returns what rules of one direction will allow when all interfaces hold the groups
-// that they shall.
-func (s *Target) evaluateThen(rules []cloud.Rule, view *intent.Network) flow.Permit {
-	return s.Region.Evaluate(rules, view, func(p cloud.Peer) addrset.Set {
-		_, then, _ := s.Addresses(p, view)
-		return then
-	})
 }
 
 // hashOf is the hash of what is the same for a class in the end.
