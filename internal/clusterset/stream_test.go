@@ -604,7 +604,7 @@ func (l *line) may(n int, up bool) bool {
 }
 
 // TestStream: members join, each knows whom the policies mean in the others, and the hub is told
-// what became of the policies. A copy that somebody changes or deletes is put right.
+// what became of the policies.
 func TestStream(t *testing.T) {
 	s := newSet(t, "east", "west")
 	s.pod("east", "web", "web", "10.1.0.5")
@@ -621,24 +621,56 @@ func TestStream(t *testing.T) {
 		r := s.told.of(string(p.UID), "west")
 		return r.ObservedGeneration == 1 && r.Phase == string(v1beta1.NetworkPolicyPending), r
 	})
-	west, copied := s.sides["west"], &v1beta1.ClusterNetworkPolicy{}
-	key := client.ObjectKey{Name: "hub-p"}
-	s.must(west.Get(t.Context(), key, copied))
-	copied.Spec.Priority = 7
-	s.must(west.Update(t.Context(), copied))
-	right := func() (bool, any) {
-		err := west.Get(t.Context(), key, copied)
-		return err == nil && copied.Spec.Priority == 5, fmt.Sprint(err, copied.Spec.Priority)
-	}
-	s.until("the edit is undone", right)
-	s.must(west.Delete(t.Context(), copied))
-	s.until("the copy is back", right)
 	s.must(s.hub.Delete(t.Context(), p))
 	s.knowsAll("west")
 	s.until("the copy is gone", func() (bool, any) {
-		err := west.Get(t.Context(), key, copied)
+		err := s.sides["west"].Get(t.Context(), client.ObjectKey{Name: "hub-p"}, &v1beta1.ClusterNetworkPolicy{})
 		return err != nil && client.IgnoreNotFound(err) == nil, err
 	})
+}
+
+// TestUndone: a copy that somebody changes or deletes is put right, whatever its kind, and the hub
+// is told of it: with a phase where the kind has one.
+func TestUndone(t *testing.T) {
+	s := newSet(t, "west")
+	west := s.sides["west"]
+	spread := metav1.ObjectMeta{Namespace: "shop", Name: "p", Annotations: map[string]string{setv1alpha1.AnnotationClusters: "{}"}}
+	wide, inside, plain := &v1beta1.ClusterNetworkPolicy{}, &v1beta1.NetworkPolicy{}, &networkingv1.NetworkPolicy{}
+	for kind, c := range map[string]struct {
+		of, copied client.Object
+		edit       func()
+		right      func() bool
+		phase      string
+	}{
+		"ClusterNetworkPolicy": {fromWeb("p", "web"), wide, func() { wide.Spec.Priority = 7 }, func() bool { return wide.Spec.Priority == 5 }, "Pending"},
+		"NetworkPolicy of Antrea": {
+			&v1beta1.NetworkPolicy{ObjectMeta: *spread.DeepCopy(), Spec: fromWeb("", "web").Spec}, inside,
+			func() { inside.Spec.Ingress = nil }, func() bool { return len(inside.Spec.Ingress) == 1 }, "Pending",
+		},
+		"NetworkPolicy of Kubernetes": {
+			&networkingv1.NetworkPolicy{ObjectMeta: *spread.DeepCopy(), Spec: networkingv1.NetworkPolicySpec{PolicyTypes: []networkingv1.PolicyType{"Ingress"}}}, plain,
+			func() { plain.Spec.Ingress = []networkingv1.NetworkPolicyIngressRule{{}} }, func() bool { return len(plain.Spec.Ingress) == 0 }, v1beta1.PhaseUnknown,
+		},
+	} {
+		t.Run(kind, func(t *testing.T) {
+			s.must(s.hub.Create(t.Context(), c.of))
+			s.until(kind+": the hub is told", func() (bool, any) {
+				r := s.told.of(string(c.of.GetUID()), "west")
+				return r.ObservedGeneration == 1 && r.Phase == c.phase && r.Reason == "", r
+			})
+			key := client.ObjectKey{Namespace: c.of.GetNamespace(), Name: "hub-p"}
+			right := func() (bool, any) {
+				err := west.Get(t.Context(), key, c.copied)
+				return err == nil && c.right(), fmt.Sprint(err, c.copied)
+			}
+			s.until(kind+": the copy is there", right)
+			c.edit()
+			s.must(west.Update(t.Context(), c.copied))
+			s.until(kind+": the edit is undone", right)
+			s.must(west.Delete(t.Context(), c.copied))
+			s.until(kind+": the copy is back", right)
+		})
+	}
 }
 
 // TestKinds: policies of Namespaces come where such a Namespace is, Antrea's and Kubernetes'.

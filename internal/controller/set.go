@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"sync/atomic"
 
+	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
@@ -81,8 +82,11 @@ func (s *set) flow(ctx context.Context, spec analysis.FlowReviewSpec) (analysis.
 // counted is what was counted for a copy of a policy of the hub.
 func (s *set) counted(o client.Object) (wire.Counted, bool) {
 	kind := v1beta2.AntreaNetworkPolicy
-	if _, wide := o.(*antreav1beta1.ClusterNetworkPolicy); wide {
+	switch o.(type) {
+	case *antreav1beta1.ClusterNetworkPolicy:
 		kind = v1beta2.AntreaClusterNetworkPolicy
+	case *networkingv1.NetworkPolicy:
+		kind = v1beta2.K8sNetworkPolicy
 	}
 	book := s.book.Load()
 	if book == nil {

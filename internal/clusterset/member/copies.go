@@ -656,7 +656,8 @@ func realizationOf(o client.Object) wire.Realization {
 		s = &o.Status
 	case *v1beta1.NetworkPolicy:
 		s = &o.Status
-	default:
+	default: // it has no status, and nothing reports how far it is realized
+		r.Phase = v1beta1.PhaseUnknown
 		return r
 	}
 	if s.ObservedGeneration == o.GetGeneration() && s.Phase != "" {

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -32,7 +33,8 @@ func (m *Member) listen(ctx context.Context) error {
 	}
 	var synced []toolscache.InformerSynced
 	for _, o := range []client.Object{
-		&corev1.Namespace{}, &corev1.Pod{}, &corev1.Node{}, &v1alpha2.ExternalEntity{}, &v1beta1.ClusterNetworkPolicy{}, &v1beta1.NetworkPolicy{}, &cloudv1.CloudProviderAccount{},
+		&corev1.Namespace{}, &corev1.Pod{}, &corev1.Node{}, &v1alpha2.ExternalEntity{}, &v1beta1.ClusterNetworkPolicy{}, &v1beta1.NetworkPolicy{}, &networkingv1.NetworkPolicy{},
+		&cloudv1.CloudProviderAccount{},
 	} {
 		informer, err := m.Informers.GetInformer(ctx, o, cache.BlockUntilSynced(false))
 		if _, account := o.(*cloudv1.CloudProviderAccount); account && meta.IsNoMatchError(err) {

@@ -118,7 +118,8 @@ type Realization struct {
 	// UID and Generation are those of the policy in the hub.
 	UID        string `json:"uid"`
 	Generation int64  `json:"generation"`
-	// Phase and Message are those of its status in the member, Reason why it is not there.
+	// Phase and Message are those of its status in the member, Reason why it is not there. The
+	// phase of a kind without status is Unknown.
 	Phase    string `json:"phase,omitempty"`
 	Message  string `json:"message,omitempty"`
 	Reason   string `json:"reason,omitempty"`
