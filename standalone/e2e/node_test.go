@@ -18,6 +18,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -103,6 +104,7 @@ func TestNodeAgent(t *testing.T) {
 		t.Errorf("explained: %s %v", out, err)
 	}
 
+	a.diagnoses()
 	a.flows("of a Pod", []string{"--to", "n1/"}, []string{"dropped", "ClusterNetworkPolicy no, rule \"no\""}, []string{"accepted", "no policy"})
 	// Its token is for its own Node.
 	other := &v1beta1.AntreaAgentInfo{}
@@ -124,6 +126,46 @@ func TestNodeAgent(t *testing.T) {
 	}
 	a.sees("the next one goes on", false, true)
 	stop(syscall.SIGTERM)
+}
+
+// diagnoses traces a packet that a policy drops, captures one, and measures the way to another
+// Node.
+func (a *agented) diagnoses() {
+	a.t.Helper()
+	from, to := nfttest.PodRef(1), nfttest.PodRef(0)
+	out, err := exec.Command(binary, "traceflow", "--kubeconfig", filepath.Join(a.dir, "kubeconfig"), "--from", from.Namespace+"/"+from.Name, "--to", to.Namespace+"/"+to.Name,
+		"--protocol", "TCP", "--port", "81").CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "NetworkPolicy (IngressRule) Dropped by AntreaClusterNetworkPolicy:no rule no") {
+		a.t.Errorf("traced: %s %v", out, err)
+	}
+	capture := &v1alpha1.PacketCapture{ObjectMeta: metav1.ObjectMeta{Name: "c"}, Spec: v1alpha1.PacketCaptureSpec{
+		CaptureConfig: v1alpha1.CaptureConfig{FirstN: v1alpha1.CaptureFirstN{Number: 1}}, Source: v1alpha1.CaptureEnd{Pod: &v1alpha1.CapturePod{Namespace: from.Namespace, Name: from.Name}}}}
+	other := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "other"}}
+	a.status(other, func() {
+		other.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.9.9.77"}}
+	})
+	if err := a.host.Do(func() error { return os.WriteFile("/proc/sys/net/ipv4/ping_group_range", []byte("0 0"), 0o644) }); err != nil {
+		a.t.Fatal(err)
+	}
+	a.apply(capture, &v1alpha1.NodeLatencyMonitor{ObjectMeta: metav1.ObjectMeta{Name: "default"}, Spec: v1alpha1.NodeLatencyMonitorSpec{PingIntervalSeconds: 1}})
+	eventually(a.t, time.Minute, "a packet is captured", func(ctx context.Context) (bool, string) {
+		a.port++
+		try := nfttest.Attempt{From: a.peer, Network: "tcp", Source: netip.AddrPortFrom(a.peerAddr, a.port), Destination: netip.AddrPortFrom(nfttest.PodAddresses(1)[0], 80)}
+		if _, err := try.Run(300 * time.Millisecond); err != nil {
+			return false, err.Error()
+		}
+		err := a.client.Get(ctx, client.ObjectKeyFromObject(capture), capture)
+		complete := capture.Status.Condition(v1alpha1.PacketCaptureComplete)
+		return err == nil && complete != nil && complete.Reason == "Succeed" && strings.HasPrefix(capture.Status.FilePath, nfttest.NodeName+":"), fmt.Sprintf("%+v %v", capture.Status, err)
+	})
+	measured := &unstructured.Unstructured{}
+	measured.SetAPIVersion("stats.antrea.io/v1alpha1")
+	measured.SetKind("NodeLatencyStats")
+	eventually(a.t, time.Minute, "the latency is reported", func(ctx context.Context) (bool, string) {
+		err := a.client.Get(ctx, client.ObjectKey{Name: nfttest.NodeName}, measured)
+		text := fmt.Sprint(measured.Object["peerNodeLatencyStats"])
+		return err == nil && strings.Contains(text, "nodeName:other") && strings.Contains(text, "targetIP:10.9.9.77"), fmt.Sprintf("%s %v", text, err)
+	})
 }
 
 // TestAgentsSpeakForThemselves: with the ClusterRole that all agents share, nobody tells about a
