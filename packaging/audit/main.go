@@ -216,7 +216,8 @@ func goVulnerabilities(ctx context.Context, root string) ([]finding, error) {
 		if err != nil {
 			return nil, err
 		}
-		cmd := command(ctx, filepath.Join(root, dir), "go", "tool", "-modfile="+tools, "govulncheck", "-scan=module", "-format=json")
+		// It wants a package where it runs, and asks about the whole module from there.
+		cmd := command(ctx, filepath.Join(root, dir, "cmd", "nephele"), "go", "tool", "-modfile="+tools, "govulncheck", "-scan=module", "-format=json")
 		var said bytes.Buffer
 		cmd.Stderr = &said
 		// In JSON it ends with 0 whatever it finds. Proxies have many ways not to answer, with

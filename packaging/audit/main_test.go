@@ -123,6 +123,10 @@ func TestNoAnswer(t *testing.T) {
 		t.Fatal(err)
 	}
 	root := t.TempDir()
+	runs := filepath.Join(root, "cmd", "nephele")
+	if err := os.MkdirAll(runs, 0o700); err != nil {
+		t.Fatal(err)
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	ended := make(chan error, 1)
@@ -131,7 +135,7 @@ func TestNoAnswer(t *testing.T) {
 		ended <- err
 	}()
 	for {
-		if _, err := os.Stat(filepath.Join(root, "started")); err == nil {
+		if _, err := os.Stat(filepath.Join(runs, "started")); err == nil {
 			break
 		}
 		select {
