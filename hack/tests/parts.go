@@ -176,8 +176,8 @@ func changedFiles(ctx context.Context) ([]string, error) {
 var modules = []string{"standalone", "packaging"}
 
 // packagesOf returns the packages that own the files, by module. A file that is no Go source, such
-// as one below testdata, belongs to the nearest directory above it that holds Go sources; test/house
-// looks at the rest, and is always tested.
+// as one below testdata, belongs to the nearest directory above it that holds Go sources;
+// test/house looks at the rest, and is always tested.
 func packagesOf(files []string) map[string][]string {
 	out := map[string][]string{}
 	for _, file := range files {
