@@ -239,14 +239,6 @@ func (o oracle) withRole(vm, role string) oracle {
 
 func (im *imported) waitForRoles(roles map[string]string) {
 	im.t.Helper()
-	// The next reading of the account, a minute later, finds what an event has not told. That an
-	// event was not enough has been seen on busy machines and is worth a line.
-	begun := time.Now()
-	defer func() {
-		if took := time.Since(begun); took > 45*time.Second {
-			im.t.Logf("the roles came as labels only after %s: by the next reading, not by an event", took.Round(time.Second))
-		}
-	}()
 	eventually(im.t, 3*time.Minute, "the roles as labels", func(ctx context.Context) (bool, string) {
 		if why := im.readEntities(ctx); why != "" {
 			return false, why
@@ -397,7 +389,10 @@ func (im *imported) printStatus() {
 		im.t.Logf("account %s: %+v", a.Name, a.Status)
 	}
 	for _, vm := range vms.Items {
-		im.t.Logf("VM %s role=%s state=%s: %s %+v", vm.Name, vm.Spec.Tags["role"], vm.Status.State, vm.Status.PolicySummary, vm.Status.Policies)
+		im.t.Logf("VM %s version=%s role=%s state=%s: %s %+v", vm.Name, vm.ResourceVersion, vm.Spec.Tags["role"], vm.Status.State, vm.Status.PolicySummary, vm.Status.Policies)
+	}
+	for _, x := range im.oracle.entities {
+		im.t.Logf("ExternalEntity %s version=%s labels=%v", x.Name, x.ResourceVersion, x.Labels)
 	}
 	for _, e := range warnings.Items {
 		if e.Type == corev1.EventTypeWarning {

@@ -56,6 +56,7 @@ type syncer struct {
 
 // reset forgets all objects.
 func (s *syncer) reset() {
+	s.sum = 0
 	s.vms, s.vpcs = map[types.NamespacedName]*v1alpha1.VirtualMachine{}, map[types.NamespacedName]*v1alpha1.Vpc{}
 	s.natives = map[types.NamespacedName]*v1alpha1.CloudNativeService{}
 	s.ports = map[types.NamespacedName]*v1alpha1.NetworkInterface{}
