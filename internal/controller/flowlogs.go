@@ -2,6 +2,8 @@ package controller
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash/fnv"
@@ -337,10 +339,10 @@ func (r *reviews) picture(ctx context.Context, account string) (*explain.Computa
 // pictureOf is another number when policies, machines or groups are others than before. Pods count
 // where they are somebody's other end: who they were then is looked at for each connection.
 func pictureOf(c *explain.Computation, acls []cloud.NetworkACL) (sum uint64) {
-	add := func(format string, args ...any) { // in any order
-		h := fnv.New64a()
-		fmt.Fprintf(h, format, args...)
-		sum += h.Sum64()
+	add := func(format string, args ...any) {
+		// The sum is the same in any order. Parts of a hash with a structure, as FNV, could cancel.
+		h := sha256.Sum256(fmt.Appendf(nil, format, args...))
+		sum += binary.BigEndian.Uint64(h[:])
 	}
 	for _, p := range policiesOf(c.Objects) {
 		add("policy %s %d %v", p.GetUID(), p.GetGeneration(), p.GetAnnotations())

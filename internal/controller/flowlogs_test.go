@@ -17,12 +17,14 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
+	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/apiserver"
 	"github.com/nephele-io/nephele/internal/cloud"
@@ -200,5 +202,26 @@ func TestFlowLogsCondition(t *testing.T) {
 	}
 	if flowLogsCondition(nil) != nil {
 		t.Error("an account without buckets has a condition")
+	}
+}
+
+// TestPictureOfTwoEdits: two edits of two objects make another picture, as they do not cancel.
+func TestPictureOfTwoEdits(t *testing.T) {
+	group := func(n int, generation int64) *v1beta1.Group {
+		return &v1beta1.Group{ObjectMeta: metav1.ObjectMeta{UID: types.UID(fmt.Sprintf("uid-%d", n)), Generation: generation}}
+	}
+	for a := range 10 {
+		for b := range a {
+			former := map[uint64]string{}
+			for x := range int64(10) {
+				for y := range int64(10) {
+					sum := pictureOf(&explain.Computation{Objects: &explain.Objects{Groups: []*v1beta1.Group{group(a, x), group(b, y)}}}, nil)
+					if other := former[sum]; other != "" {
+						t.Fatalf("groups %d and %d have the same picture at generations %d, %d and %s", a, b, x, y, other)
+					}
+					former[sum] = fmt.Sprintf("%d, %d", x, y)
+				}
+			}
+		}
 	}
 }
