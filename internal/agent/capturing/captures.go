@@ -312,13 +312,26 @@ func (c *Captures) choose() {
 		err = c.capture.Set(want)
 	}
 	if err != nil {
-		for _, r := range c.running {
-			c.end(r, reasonFailed, err.Error())
-		}
-		c.close()
+		c.refused(err)
 		return
 	}
 	c.set = want
+}
+
+// refused ends the PacketCaptures that the kernel does not take by themselves either. The others go
+// on at the next look.
+func (c *Captures) refused(all error) {
+	for _, r := range c.running {
+		err := all
+		if c.capture != nil && r.reason == "" {
+			err = c.capture.Set(chosen(r.of))
+		}
+		if err != nil {
+			c.end(r, reasonFailed, err.Error())
+		}
+	}
+	c.close()
+	c.wake()
 }
 
 func (c *Captures) open() error {
