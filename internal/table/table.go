@@ -2,7 +2,8 @@
 // that keeps no key. It takes eight bytes a value besides a list of the pointers, none of which the
 // garbage collector looks at, and grows without a look at the values.
 //
-// A Table is not safe for concurrent use.
+// A Table is not safe for concurrent use. Hash chooses the seed of a Table that never had a value,
+// so there it counts as a change; Len, All and Find are none, and Hash of other Tables is none.
 package table
 
 import (

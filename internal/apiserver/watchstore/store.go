@@ -92,6 +92,9 @@ type objects struct {
 
 // named returns the object of that name; nil if there is none.
 func (t *objects) named(name string) *entry {
+	if t.entries.Len() == 0 { // the first Hash of a Table changes it, and readers hold no lock for that
+		return nil
+	}
 	return t.entries.Find(t.entries.Hash(name), func(e *entry) bool { return e.name == name })
 }
 
