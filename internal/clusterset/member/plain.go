@@ -2,6 +2,7 @@ package member
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 
@@ -102,10 +103,19 @@ func (m *Member) writeEntities(ctx context.Context) error {
 		if err := m.ownNamespace(ctx); err != nil {
 			return err
 		}
+		// One that is refused does not keep the others from being written. No address goes before
+		// all are written that come, because a workload may move from one to another.
+		var errs []error
 		for _, s := range steps {
-			if err := m.writeEntity(ctx, s); err != nil {
-				return fmt.Errorf("ExternalEntity %s/%s, for workloads of other clusters: %w", s.Object.Namespace, s.Object.Name, err)
+			if len(errs) > 0 && s.Loses {
+				break
 			}
+			if err := m.writeEntity(ctx, s); err != nil {
+				errs = append(errs, fmt.Errorf("ExternalEntity %s/%s, for workloads of other clusters: %w", s.Object.Namespace, s.Object.Name, err))
+			}
+		}
+		if len(errs) > 0 {
+			return errors.Join(errs...)
 		}
 	}
 	return fmt.Errorf("the ExternalEntities in Namespace %s do not stay as they are written: does somebody else write them?", plain.Namespace)

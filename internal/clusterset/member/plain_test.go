@@ -221,6 +221,32 @@ func TestForeignKeeps(t *testing.T) {
 	}
 }
 
+// TestForeignOneIsRefused: an ExternalEntity that cannot be written does not keep another one from
+// being written, and nothing goes meanwhile.
+func TestForeignOneIsRefused(t *testing.T) {
+	g := remoteGroup(t)
+	p := received("ClusterNetworkPolicy.crd.antrea.io", scopedPolicy)
+	p.Groups = []string{g}
+	for _, ports := range []int{0, 1} {
+		f := newForeign(t)
+		f.hears(&wire.Down{Parts: []wire.Part{{Group: g, Cluster: "east", Add: []string{"10.1.0.4"}}}, Policies: []wire.Policy{*p}, Sync: &wire.Sync{Policies: []string{"u"}}})
+		f.refuses = func(o client.Object) error {
+			if e, is := o.(*v1alpha2.ExternalEntity); is && len(e.Spec.Ports) == ports {
+				return errors.New("no")
+			}
+			return nil
+		}
+		again := f.hears(&wire.Down{Parts: []wire.Part{{Group: g, Cluster: "east", Add: []string{"10.1.0.5", "10.1.0.6;http/TCP=80"}, Remove: []string{"10.1.0.4"}}}})
+		if want := []string{"10.1.0.4 10.1.0.6", "10.1.0.4 10.1.0.5"}[ports]; !again || f.addresses() != want {
+			t.Errorf("without those of %d ports: %t %s, want %s", ports, again, f.addresses(), want)
+		}
+		f.refuses = nil
+		if f.writeAll(t.Context()); f.addresses() != "10.1.0.5 10.1.0.6" {
+			t.Errorf("in the end: %s", f.addresses())
+		}
+	}
+}
+
 // TestNativeTakesOver: a member that computes its policies itself removes what it had for an Antrea
 // Controller, and nothing of others.
 func TestNativeTakesOver(t *testing.T) {

@@ -263,10 +263,11 @@ func Same(have, want *v1alpha2.ExternalEntity) bool {
 		slices.Equal(have.Spec.Ports, want.Spec.Ports) && slices.Equal(have.Spec.Endpoints, want.Spec.Endpoints)
 }
 
-// Step is a write: an ExternalEntity is to be so, or with Gone it is to be no more.
+// Step is a write: an ExternalEntity is to be so, or with Gone it is to be no more. Loses tells that
+// addresses go by it.
 type Step struct {
-	Object *v1alpha2.ExternalEntity
-	Gone   bool
+	Object      *v1alpha2.ExternalEntity
+	Gone, Loses bool
 }
 
 // Steps are the writes that are due, in order: whoever moves is there before it goes. Without
@@ -280,7 +281,7 @@ func (x *Entities) Steps(losses bool) []Step {
 			delete(x.dirty, name)
 			x.end(name)
 		case want == nil:
-			remove = append(remove, Step{have, true})
+			remove = append(remove, Step{Object: have, Gone: true, Loses: true})
 		case have == nil:
 			gain = append(gain, Step{Object: want})
 		case Same(have, want):
@@ -295,7 +296,7 @@ func (x *Entities) Steps(losses bool) []Step {
 				gain = append(gain, Step{Object: both})
 			}
 			if len(lost) > 0 {
-				lose = append(lose, Step{Object: want})
+				lose = append(lose, Step{Object: want, Loses: true})
 			}
 		}
 	}
