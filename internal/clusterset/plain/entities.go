@@ -263,8 +263,8 @@ func Same(have, want *v1alpha2.ExternalEntity) bool {
 		slices.Equal(have.Spec.Ports, want.Spec.Ports) && slices.Equal(have.Spec.Endpoints, want.Spec.Endpoints)
 }
 
-// Step is a write: an ExternalEntity is to be so, or with Gone it is to be no more. Loses tells that
-// addresses go by it.
+// Step is a write: an ExternalEntity is to be so, or with Gone it is to be no more. Loses tells
+// that addresses go by it.
 type Step struct {
 	Object      *v1alpha2.ExternalEntity
 	Gone, Loses bool
