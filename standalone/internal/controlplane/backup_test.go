@@ -100,14 +100,11 @@ func TestBackup(t *testing.T) {
 	}
 	stopped := packed(t, shared.dir, "v1.2.3")
 
-	dir := killedRestores(t, file)
-	for what, file := range map[string]string{"running": file, "stopped": stopped} {
-		if what == "stopped" {
-			dir = filepath.Join(t.TempDir(), "data")
-			if code := runRestore(dir, file); code != 0 {
-				t.Fatalf("%s: exit code %d", what, code)
-			}
-		}
+	whole := filepath.Join(t.TempDir(), "data")
+	if code := runRestore(whole, stopped); code != 0 {
+		t.Fatalf("stopped: exit code %d", code)
+	}
+	for what, dir := range map[string]string{"running": killedRestores(t, file), "stopped": whole} {
 		restored(t, dir, func(client kubernetes.Interface) {
 			if s, err := client.CoreV1().Secrets(ns).Get(t.Context(), "secret", get); err != nil || string(s.Data["k"]) != "v" {
 				t.Errorf("%s: the Secret: %v, %v", what, s, err)
