@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/nephele-io/nephele/api/antrea/v1alpha1"
+	"github.com/nephele-io/nephele/internal/platform/recovered"
 )
 
 const (
@@ -56,7 +57,10 @@ func (c *Controller) lookCaptures(ctx context.Context) (busy bool) {
 			continue
 		}
 		busy = true
-		changed, err := c.nextCapture(ctx, o, on)
+		changed, err := false, error(nil)
+		if fault := recovered.Do(func() { changed, err = c.nextCapture(ctx, o, on) }); fault != nil {
+			err = fault // the others go on
+		}
 		if err == nil && changed {
 			err = c.Client.Status().Update(ctx, o)
 		}

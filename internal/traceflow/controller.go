@@ -55,7 +55,17 @@ type Controller struct {
 	assigned map[types.UID]string
 }
 
-// Start runs Traceflows until ctx ends. It is a manager.Runnable.
+// followed is a kind that the controller looks after, on its own: a cluster that has Antrea's kinds
+// of a former release may lack one of them.
+type followed struct {
+	kind client.Object
+	// look does what is to be done now, and reports whether there is more to do later.
+	look          func(context.Context) bool
+	follows, busy bool
+	nextAttempt   time.Time
+}
+
+// Start runs Traceflows and PacketCaptures until ctx ends. It is a manager.Runnable.
 func (c *Controller) Start(ctx context.Context) error {
 	c.given, c.assigned = map[types.UID]int8{}, map[types.UID]string{}
 	wake := make(chan struct{}, 1)
@@ -65,46 +75,44 @@ func (c *Controller) Start(ctx context.Context) error {
 		default:
 		}
 	}
+	kinds := []*followed{{kind: &v1beta1.Traceflow{}, look: c.look}, {kind: &v1alpha1.PacketCapture{}, look: c.lookCaptures}}
 	tick := c.Clock.NewTicker(lookInterval)
 	defer tick.Stop()
-	for following, busy := false, false; ; {
-		if !following {
-			var err error
-			for _, kind := range []client.Object{&v1beta1.Traceflow{}, &v1alpha1.PacketCapture{}} {
-				informer, missing := c.Informers.GetInformer(ctx, kind, cache.BlockUntilSynced(false))
-				if missing == nil {
-					_, missing = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{AddFunc: enqueue, UpdateFunc: func(_, o any) { enqueue(o) }, DeleteFunc: enqueue})
-				}
-				err = cmp.Or(err, missing)
-			}
-			if following = err == nil; !following {
-				if !meta.IsNoMatchError(err) {
-					c.Log.Error(err, "Traceflows cannot be followed, trying again")
-				}
-				select {
-				case <-ctx.Done():
-					return nil
-				case <-c.Clock.After(missingInterval):
-				}
-				continue
+	for {
+		for _, k := range kinds {
+			if !k.follows && !c.Clock.Now().Before(k.nextAttempt) {
+				c.follow(ctx, k, enqueue)
 			}
 		}
+		woken := false
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-wake:
+			woken = true
 		case <-tick.C():
-			if !busy {
+		}
+		for _, k := range kinds {
+			if !k.follows || !woken && !k.busy {
 				continue
 			}
+			k.busy = true
+			if fault := recovered.Do(func() { k.busy = k.look(ctx) }); fault != nil {
+				c.Log.Error(fault, "A panic was recovered while packets were looked after", "kind", fmt.Sprintf("%T", k.kind), "stack", recovered.StackOf(fault))
+			}
 		}
-		busy = true
-		if fault := recovered.Do(func() {
-			traced := c.look(ctx)
-			busy = c.lookCaptures(ctx) || traced
-		}); fault != nil {
-			c.Log.Error(fault, "A panic was recovered while Traceflows were looked after", "stack", recovered.StackOf(fault))
-		}
+	}
+}
+
+// follow lets enqueue be called when an object of a kind changes, if the cluster has the kind.
+func (c *Controller) follow(ctx context.Context, k *followed, enqueue func(any)) {
+	informer, err := c.Informers.GetInformer(ctx, k.kind, cache.BlockUntilSynced(false))
+	if err == nil {
+		_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{AddFunc: enqueue, UpdateFunc: func(_, o any) { enqueue(o) }, DeleteFunc: enqueue})
+	}
+	k.follows, k.nextAttempt = err == nil, c.Clock.Now().Add(missingInterval)
+	if err != nil && !meta.IsNoMatchError(err) {
+		c.Log.Error(err, "A kind cannot be followed, trying again", "kind", fmt.Sprintf("%T", k.kind))
 	}
 }
 

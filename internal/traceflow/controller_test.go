@@ -4,15 +4,19 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
 	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
@@ -279,5 +283,65 @@ func TestCaptures(t *testing.T) {
 	w.lookCaptures(t.Context())
 	if s := status("source"); !s.Over() || s.Condition(v1alpha1.PacketCaptureComplete).Reason != "AgentSilent" || status("waits").Assigned == nil {
 		t.Errorf("%+v\n%+v", s, status("waits"))
+	}
+}
+
+// informersOf are the informers of a cluster that has some kinds.
+type informersOf struct {
+	cache.Cache
+	has   func(client.Object) bool
+	asked chan string
+	added atomic.Int32
+}
+
+func (i *informersOf) GetInformer(_ context.Context, o client.Object, _ ...cache.InformerGetOption) (cache.Informer, error) {
+	i.asked <- fmt.Sprintf("%T", o)
+	if !i.has(o) {
+		return nil, &meta.NoKindMatchError{}
+	}
+	return &countedInformer{added: &i.added}, nil
+}
+
+// countedInformer tells each handler at once that there is something.
+type countedInformer struct {
+	cache.Informer
+	added *atomic.Int32
+}
+
+func (i *countedInformer) AddEventHandler(h toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error) {
+	i.added.Add(1)
+	h.OnAdd(nil, true)
+	return nil, nil
+}
+
+// TestKindThatIsMissing runs Traceflows in a cluster that has no PacketCaptures, and registers once
+// for them however often the other kind is looked for.
+func TestKindThatIsMissing(t *testing.T) {
+	w := newWorld(t)
+	w.make("t", v1beta1.TraceflowSpec{Source: web, Destination: to("db")})
+	i := &informersOf{asked: make(chan string), has: func(o client.Object) bool { _, ok := o.(*v1beta1.Traceflow); return ok }}
+	w.Informers = i
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- w.Start(ctx) }()
+	for _, want := range []string{"*v1beta1.Traceflow", "*v1alpha1.PacketCapture", "*v1alpha1.PacketCapture", "*v1alpha1.PacketCapture"} {
+		for got := ""; got == ""; {
+			select {
+			case got = <-i.asked:
+			case <-time.After(time.Millisecond):
+				w.clock.Step(missingInterval / 4)
+				continue
+			}
+			if got != want {
+				t.Fatalf("asked for %s, want %s", got, want)
+			}
+		}
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	if s := w.status("t"); s.StartTime == nil || i.added.Load() != 1 {
+		t.Fatalf("phase %q, registered %d times", s.Phase, i.added.Load())
 	}
 }

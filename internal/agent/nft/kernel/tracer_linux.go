@@ -210,7 +210,8 @@ func (t *Tracer) Set(list []Traced) error {
 	return nil
 }
 
-// manyRate is how many packets a second are marked where one that is dropped is sought.
+// manyRate is how many packets a second are marked where one that is dropped is sought, and how
+// many with the tag of a Traceflow are traced: Pods may send such themselves.
 const manyRate = 20
 
 func (t *Traced) expressions() []expr.Any {
@@ -243,18 +244,18 @@ func (t *Traced) tag(family nft.Family) []expr.Any {
 	if family == nft.IPv6 {
 		mask, value = []byte{0x0f, 0xc0}, []byte{t.Tag >> 2, t.Tag << 6}
 	}
-	load := header
+	load, rate := header, uint64(manyRate)
+	if t.Mark && !t.Many {
+		rate = 1
+	}
+	limit := &expr.Limit{Type: expr.LimitTypePkts, Rate: rate, Unit: expr.LimitTimeSecond, Burst: uint32(rate)}
 	if !t.Mark {
 		return []expr.Any{&load, &expr.Bitwise{SourceRegister: register, DestRegister: register, Len: 2, Mask: mask, Xor: []byte{0, 0}},
-			&expr.Cmp{Op: expr.CmpOpEq, Register: register, Data: value}}
-	}
-	rate := &expr.Limit{Type: expr.LimitTypePkts, Rate: 1, Unit: expr.LimitTimeSecond, Burst: 1}
-	if t.Many {
-		rate = &expr.Limit{Type: expr.LimitTypePkts, Rate: manyRate, Unit: expr.LimitTimeSecond, Burst: manyRate}
+			&expr.Cmp{Op: expr.CmpOpEq, Register: register, Data: value}, limit}
 	}
 	write := expr.Payload{OperationType: expr.PayloadWrite, SourceRegister: register, Base: expr.PayloadBaseNetworkHeader, Len: 2}
 	if family == nft.IPv4 {
 		write.CsumType, write.CsumOffset = expr.CsumTypeInet, 10
 	}
-	return []expr.Any{rate, &load, &expr.Bitwise{SourceRegister: register, DestRegister: register, Len: 2, Mask: []byte{^mask[0], ^mask[1]}, Xor: value}, &write}
+	return []expr.Any{limit, &load, &expr.Bitwise{SourceRegister: register, DestRegister: register, Len: 2, Mask: []byte{^mask[0], ^mask[1]}, Xor: value}, &write}
 }
