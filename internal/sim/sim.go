@@ -53,6 +53,37 @@
 //     Go also any predicate (Fault.Match).
 //   - What: delay ("2s"), code with message and status (answered instead of executing), drop (cut
 //     before the call is executed), loseAnswer (executed, then cut).
+//
+// # Assumptions that the planner shares
+//
+// Simulator and planner share no code, but what both assume about a cloud is tested by neither. So
+// each assumption is listed with its source; a new one gets a line.
+//
+//   - VirtualNetwork (Azure) means the network, its peers, the host, what is behind gateways, and
+//     prefixes of routes; only the simulator has learned routes.
+//     learn.microsoft.com/azure/virtual-network/service-tags-overview,
+//     learn.microsoft.com/azure/vpn-gateway/vpn-gateway-peering-gateway-transit
+//   - A route 0.0.0.0/0 makes VirtualNetwork every address; Internet is what is outside without
+//     default routes. Seen in 2019: codewithme.cloud/posts/2019/01/azure-nsg-virtualnetwork-tag
+//   - Tags of services (Storage) have addresses that need not be known; only the simulator has
+//     them. The first page.
+//   - A rule of several application security groups works while one is empty. No source; Azure was
+//     seen to ignore such a rule (MicrosoftDocs/azure-docs#77328), and so do our labs of Azure.
+//   - Azure's default rules; the subnet's group comes first inbound and last outbound. Each side
+//     has a list of its own.
+//     learn.microsoft.com/azure/virtual-network/network-security-groups-overview,
+//     learn.microsoft.com/azure/virtual-network/network-security-group-how-it-works
+//   - Azure's probes come from 168.63.129.16; DNS, DHCP and metadata pass every group.
+//     learn.microsoft.com/azure/virtual-network/what-is-ip-address-168-63-129-16
+//   - A group as a peer means the private addresses of its holders, in the network and across
+//     peerings of the region. docs.aws.amazon.com: vpc/latest/userguide/security-group-rules.html,
+//     vpc/latest/peering/vpc-peering-security-groups.html
+//   - Effective routes: the simulator of EC2 asks route tables, the planner asks none.
+//     docs.aws.amazon.com/vpc/latest/userguide/VPC_Route_Tables.html,
+//     learn.microsoft.com/azure/virtual-network/virtual-networks-udr-overview
+//   - NAT gateways have no group and rewrite what passes; an interface without groups is filtered
+//     by nothing of ours. Neither side models NAT.
+//     docs.aws.amazon.com/vpc/latest/userguide/nat-gateway-basics.html
 package sim
 
 import (
