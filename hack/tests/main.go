@@ -52,6 +52,7 @@ func run(ctx context.Context, args []string) error {
 		err = r.long(ctx, parts, *fresh)
 	} else {
 		err = r.inOrder(ctx, parts)
+		r.printCosts()
 	}
 	r.printSlowest(*slowest)
 	if err != nil {
@@ -102,7 +103,10 @@ func (r *runner) inOrder(ctx context.Context, parts []part) error {
 
 // part runs one part.
 func (r *runner) part(ctx context.Context, p part) error {
+	cost := cost{of: p.title}
+	defer func() { r.costs = append(r.costs, cost) }()
 	for _, c := range p.commands {
+		begin := time.Now()
 		cmd := exec.CommandContext(ctx, c[0], c[1:]...)
 		cmd.Dir = p.dir
 		cmd.Env = append(os.Environ(), p.env...)
@@ -118,7 +122,10 @@ func (r *runner) part(ctx context.Context, p part) error {
 			return err
 		}
 		readErr := r.read(stdout)
-		if err := cmd.Wait(); err != nil {
+		err = cmd.Wait()
+		cost.took += time.Since(begin)
+		cost.processor += cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
+		if err != nil {
 			var exit *exec.ExitError
 			if errors.As(err, &exit) {
 				return fmt.Errorf("%s has failed (%w)", strings.Join(c, " "), err)

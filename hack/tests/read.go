@@ -28,6 +28,12 @@ type timed struct {
 	seconds float64
 }
 
+// cost is what a part took, by the clock and of processors.
+type cost struct {
+	of              string
+	took, processor time.Duration
+}
+
 // runner runs parts, and counts.
 type runner struct {
 	out   io.Writer
@@ -37,6 +43,7 @@ type runner struct {
 	unproven     []string
 	left, passed int
 	tests        []timed
+	costs        []cost
 	// skipped are the tests of packages that run still, by package and by why.
 	skipped map[string]map[string][]string
 }
@@ -217,5 +224,13 @@ func (r *runner) printSlowest(n int) {
 	fmt.Fprintln(r.out, "\nThe slowest tests, in seconds; those that run at the same time wait for one another:")
 	for _, t := range tests[:min(n, len(tests))] {
 		fmt.Fprintf(r.out, "%8.1f  %s\n", t.seconds, t.name)
+	}
+}
+
+// printCosts prints what each part took.
+func (r *runner) printCosts() {
+	fmt.Fprintln(r.out, "\nWhat took how long, in seconds by the clock and of processors:")
+	for _, c := range r.costs {
+		fmt.Fprintf(r.out, "%8.1f %8.1f  %s\n", c.took.Seconds(), c.processor.Seconds(), c.of)
 	}
 }
