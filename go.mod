@@ -6,71 +6,71 @@ go 1.26.0
 ignore ./web/node_modules
 
 require (
-	github.com/Azure/azure-sdk-for-go/sdk/azcore v1.23.3
-	github.com/Azure/azure-sdk-for-go/sdk/azidentity v1.15.0
-	github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v7 v7.3.0
-	github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/network/armnetwork/v8 v8.0.0
-	github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/resourcegraph/armresourcegraph v0.10.0
-	github.com/aws/aws-sdk-go-v2 v1.47.7
-	github.com/aws/aws-sdk-go-v2/config v1.33.15
-	github.com/aws/aws-sdk-go-v2/credentials v1.20.15
-	github.com/aws/aws-sdk-go-v2/feature/ec2/imds v1.20.7
-	github.com/aws/aws-sdk-go-v2/service/ec2 v1.344.0
-	github.com/aws/aws-sdk-go-v2/service/efs v1.41.17
-	github.com/aws/aws-sdk-go-v2/service/elasticache v1.64.4
-	github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2 v1.63.8
-	github.com/aws/aws-sdk-go-v2/service/lambda v1.114.2
-	github.com/aws/aws-sdk-go-v2/service/rds v1.132.1
-	github.com/aws/aws-sdk-go-v2/service/sqs v1.52.9
-	github.com/aws/aws-sdk-go-v2/service/sts v1.51.8
-	github.com/aws/smithy-go v1.28.8
-	github.com/containernetworking/cni v1.3.1
-	github.com/coreos/go-oidc/v3 v3.21.0
-	github.com/go-logr/logr v1.4.3
-	github.com/google/go-cmp v0.7.0
-	github.com/google/nftables v0.3.0
-	github.com/google/uuid v1.6.0
-	github.com/mdlayher/netlink v1.7.3-0.20250113171957-fbb4dce95f42
-	github.com/parquet-go/parquet-go v0.32.0
-	github.com/prometheus/client_golang v1.23.2
-	github.com/prometheus/common v0.67.5
-	github.com/smallstep/pkcs7 v0.2.3
-	github.com/spf13/cobra v1.10.2
-	github.com/spf13/pflag v1.0.10
-	github.com/vishvananda/netlink v1.3.1
-	github.com/vishvananda/netns v0.0.5
-	go.opentelemetry.io/otel v1.41.0
-	go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc v1.40.0
-	go.opentelemetry.io/otel/sdk v1.40.0
-	go.opentelemetry.io/otel/trace v1.41.0
-	go.opentelemetry.io/proto/otlp v1.9.0
-	go.yaml.in/yaml/v3 v3.0.5
-	go4.org/netipx v0.0.0-20260823151212-3075585bcbeb
-	golang.org/x/net v0.58.0
-	golang.org/x/oauth2 v0.36.0
-	golang.org/x/sync v0.22.0
-	golang.org/x/sys v0.47.0
-	golang.org/x/term v0.45.0
-	golang.org/x/time v0.14.0
-	golang.zx2c4.com/wireguard v0.0.0-20260522210424-ecfc5a8d5446
-	golang.zx2c4.com/wireguard/wgctrl v0.0.0-20241231184526-a9ab2273dd10
-	google.golang.org/protobuf v1.36.12-0.20260120151049-f2248ac996af
-	gopkg.in/natefinch/lumberjack.v2 v2.2.1
-	k8s.io/api v0.36.3
-	k8s.io/apiextensions-apiserver v0.36.3
-	k8s.io/apimachinery v0.36.3
-	k8s.io/apiserver v0.36.3
-	k8s.io/client-go v0.36.3
-	k8s.io/klog/v2 v2.140.0
-	k8s.io/kube-aggregator v0.36.3
-	k8s.io/kube-openapi v0.0.0-20260317180543-43fb72c5454a
-	k8s.io/utils v0.0.0-20260210185600-b8788abfbbc2
-	pgregory.net/rapid v1.3.0
-	sigs.k8s.io/controller-runtime v0.24.1
-	sigs.k8s.io/json v0.0.0-20250730193827-2d320260d730
-	sigs.k8s.io/network-policy-api v0.2.0
-	sigs.k8s.io/randfill v1.0.0
-	sigs.k8s.io/yaml v1.6.0
+	github.com/Azure/azure-sdk-for-go/sdk/azcore v1.23.3 // the Azure adapter: retries, long operations, credentials
+	github.com/Azure/azure-sdk-for-go/sdk/azidentity v1.15.0 // the Azure adapter: retries, long operations, credentials
+	github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v7 v7.3.0 // the simulator's machines; tests only
+	github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/network/armnetwork/v8 v8.0.0 // networks and groups; the inventory
+	github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/resourcegraph/armresourcegraph v0.10.0 // networks and groups; the inventory
+	github.com/aws/aws-sdk-go-v2 v1.47.7 // the AWS adapter: signing, retries, identity, error codes
+	github.com/aws/aws-sdk-go-v2/config v1.33.15 // the AWS adapter: signing, retries, identity, error codes
+	github.com/aws/aws-sdk-go-v2/credentials v1.20.15 // the AWS adapter: signing, retries, identity, error codes
+	github.com/aws/aws-sdk-go-v2/feature/ec2/imds v1.20.7 // EC2's metadata service
+	github.com/aws/aws-sdk-go-v2/service/ec2 v1.344.0 // groups and interfaces; roles; events
+	github.com/aws/aws-sdk-go-v2/service/efs v1.41.17 // native services
+	github.com/aws/aws-sdk-go-v2/service/elasticache v1.64.4 // native services
+	github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2 v1.63.8 // native services
+	github.com/aws/aws-sdk-go-v2/service/lambda v1.114.2 // native services
+	github.com/aws/aws-sdk-go-v2/service/rds v1.132.1 // native services
+	github.com/aws/aws-sdk-go-v2/service/sqs v1.52.9 // groups and interfaces; roles; events
+	github.com/aws/aws-sdk-go-v2/service/sts v1.51.8 // groups and interfaces; roles; events
+	github.com/aws/smithy-go v1.28.8 // the AWS adapter: signing, retries, identity, error codes
+	github.com/containernetworking/cni v1.3.1 // the CNI protocol
+	github.com/coreos/go-oidc/v3 v3.21.0 // login to the console
+	github.com/go-logr/logr v1.4.3 // the logging interface of controller-runtime
+	github.com/google/go-cmp v0.7.0 // tests only: readable differences, random inputs
+	github.com/google/nftables v0.3.0 // nftables by netlink
+	github.com/google/uuid v1.6.0 // names of computed objects
+	github.com/mdlayher/netlink v1.7.3-0.20250113171957-fbb4dce95f42 // nftables by netlink
+	github.com/parquet-go/parquet-go v0.32.0 // flow logs and flows on disk; pure Go, its readers are bounded by ours
+	github.com/prometheus/client_golang v1.23.2 // metrics
+	github.com/prometheus/common v0.67.5 // metrics
+	github.com/smallstep/pkcs7 v0.2.3 // what clouds sign about their machines
+	github.com/spf13/cobra v1.10.2 // commands, flags, help, and their reference
+	github.com/spf13/pflag v1.0.10 // commands, flags, help, and their reference
+	github.com/vishvananda/netlink v1.3.1 // links, routes, VXLAN; network namespaces
+	github.com/vishvananda/netns v0.0.5 // links, routes, VXLAN; network namespaces
+	go.opentelemetry.io/otel v1.41.0 // traces
+	go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc v1.40.0 // traces
+	go.opentelemetry.io/otel/sdk v1.40.0 // traces
+	go.opentelemetry.io/otel/trace v1.41.0 // traces
+	go.opentelemetry.io/proto/otlp v1.9.0 // log records of flows; judge of our own protobuf
+	go.yaml.in/yaml/v3 v3.0.5 // manifests: line numbers, strict decoding as in Kubernetes
+	go4.org/netipx v0.0.0-20260823151212-3075585bcbeb // address sets in the agent's compiler; second opinion in tests
+	golang.org/x/net v0.58.0 // DNS messages, counted listeners; terminal width
+	golang.org/x/oauth2 v0.36.0 // login to the console
+	golang.org/x/sync v0.22.0 // bounds on callers; token buckets
+	golang.org/x/sys v0.47.0 // nftables by netlink
+	golang.org/x/term v0.45.0 // DNS messages, counted listeners; terminal width
+	golang.org/x/time v0.14.0 // bounds on callers; token buckets
+	golang.zx2c4.com/wireguard v0.0.0-20260522210424-ecfc5a8d5446 // WireGuard; only `nephele-agent` links them
+	golang.zx2c4.com/wireguard/wgctrl v0.0.0-20241231184526-a9ab2273dd10 // WireGuard; only `nephele-agent` links them
+	google.golang.org/protobuf v1.36.12-0.20260120151049-f2248ac996af // log records of flows; judge of our own protobuf
+	gopkg.in/natefinch/lumberjack.v2 v2.2.1 // rotates log files
+	k8s.io/api v0.36.3 // the Kubernetes API: types, clients, caches, queues, election, clock
+	k8s.io/apiextensions-apiserver v0.36.3 // serving computed objects; checking manifests offline with the API server's code
+	k8s.io/apimachinery v0.36.3 // the Kubernetes API: types, clients, caches, queues, election, clock
+	k8s.io/apiserver v0.36.3 // serving computed objects; checking manifests offline with the API server's code
+	k8s.io/client-go v0.36.3 // the Kubernetes API: types, clients, caches, queues, election, clock
+	k8s.io/klog/v2 v2.140.0 // the log of the Kubernetes libraries
+	k8s.io/kube-aggregator v0.36.3 // the Kubernetes API: types, clients, caches, queues, election, clock
+	k8s.io/kube-openapi v0.0.0-20260317180543-43fb72c5454a // serving computed objects; checking manifests offline with the API server's code
+	k8s.io/utils v0.0.0-20260210185600-b8788abfbbc2 // the Kubernetes API: types, clients, caches, queues, election, clock
+	pgregory.net/rapid v1.3.0 // tests only: readable differences, random inputs
+	sigs.k8s.io/controller-runtime v0.24.1 // the Kubernetes API: types, clients, caches, queues, election, clock
+	sigs.k8s.io/json v0.0.0-20250730193827-2d320260d730 // manifests: line numbers, strict decoding as in Kubernetes
+	sigs.k8s.io/network-policy-api v0.2.0 // types of upstream policies
+	sigs.k8s.io/randfill v1.0.0 // tests only: readable differences, random inputs
+	sigs.k8s.io/yaml v1.6.0 // manifests: line numbers, strict decoding as in Kubernetes
 )
 
 require (

@@ -3,11 +3,11 @@ module github.com/nephele-io/nephele/packaging
 go 1.26.0
 
 require (
-	github.com/cert-manager/cert-manager v1.21.2
-	github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring v0.92.0
+	github.com/cert-manager/cert-manager v1.21.2 // tests only: their types; plays the tests of alerts
+	github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring v0.92.0 // tests only: their types; plays the tests of alerts
 	github.com/prometheus/common v0.70.1
-	golang.org/x/crypto/x509roots/fallback v0.0.0-20261030153154-30a33513ff6d
-	helm.sh/helm/v3 v3.21.4
+	golang.org/x/crypto/x509roots/fallback v0.0.0-20261030153154-30a33513ff6d // images without a container engine, and their authorities
+	helm.sh/helm/v3 v3.21.4 // renders and checks charts
 	sigs.k8s.io/kustomize/api v0.21.1
 	sigs.k8s.io/kustomize/kyaml v0.21.1
 	sigs.k8s.io/yaml v1.6.0
@@ -126,7 +126,7 @@ require (
 require (
 	dario.cat/mergo v1.0.1 // indirect
 	github.com/BurntSushi/toml v1.6.0 // indirect
-	github.com/CycloneDX/cyclonedx-go v0.12.0
+	github.com/CycloneDX/cyclonedx-go v0.12.0 // lists of modules
 	github.com/Masterminds/goutils v1.1.1 // indirect
 	github.com/Masterminds/semver/v3 v3.5.0 // indirect
 	github.com/Masterminds/sprig/v3 v3.3.0 // indirect
@@ -139,7 +139,7 @@ require (
 	github.com/go-logr/logr v1.4.4 // indirect
 	github.com/gobwas/glob v0.2.3 // indirect
 	github.com/google/gnostic-models v0.7.1 // indirect
-	github.com/google/go-containerregistry v0.22.1
+	github.com/google/go-containerregistry v0.22.1 // images without a container engine, and their authorities
 	github.com/google/uuid v1.6.0 // indirect
 	github.com/huandu/xstrings v1.5.0 // indirect
 	github.com/json-iterator/go v1.1.12 // indirect
@@ -150,7 +150,7 @@ require (
 	github.com/monochromegane/go-gitignore v0.0.0-20200626010858-205db1a8cc00 // indirect
 	github.com/munnerz/goautoneg v0.0.0-20191010083416-a7dc8b61c822 // indirect
 	github.com/pkg/errors v0.9.1 // indirect
-	github.com/prometheus/prometheus v0.314.0
+	github.com/prometheus/prometheus v0.314.0 // tests only: their types; plays the tests of alerts
 	github.com/santhosh-tekuri/jsonschema/v6 v6.0.2 // indirect
 	github.com/shopspring/decimal v1.4.0 // indirect
 	github.com/spf13/cast v1.7.0 // indirect
@@ -158,7 +158,7 @@ require (
 	github.com/xlab/treeprint v1.2.0 // indirect
 	go.yaml.in/yaml/v2 v2.4.4 // indirect
 	go.yaml.in/yaml/v3 v3.0.5 // indirect
-	golang.org/x/crypto v0.56.0
+	golang.org/x/crypto v0.56.0 // opens cosign's key
 	golang.org/x/net v0.58.0 // indirect
 	golang.org/x/oauth2 v0.36.0 // indirect
 	golang.org/x/sys v0.47.0 // indirect

@@ -5,11 +5,11 @@ go 1.26.0
 require (
 	github.com/spf13/cobra v1.10.2
 	github.com/spf13/pflag v1.0.10
-	go.etcd.io/etcd/api/v3 v3.6.8
-	go.etcd.io/etcd/client/pkg/v3 v3.6.8
-	go.etcd.io/etcd/client/v3 v3.6.8
-	go.etcd.io/etcd/server/v3 v3.6.8
-	go.uber.org/zap v1.27.1
+	go.etcd.io/etcd/api/v3 v3.6.8 // etcd in the process
+	go.etcd.io/etcd/client/pkg/v3 v3.6.8 // etcd in the process
+	go.etcd.io/etcd/client/v3 v3.6.8 // backups; members of a hub of several
+	go.etcd.io/etcd/server/v3 v3.6.8 // etcd in the process
+	go.uber.org/zap v1.27.1 // etcd in the process
 	golang.org/x/term v0.45.0
 	gopkg.in/natefinch/lumberjack.v2 v2.2.1
 	k8s.io/api v0.36.3
@@ -17,11 +17,11 @@ require (
 	k8s.io/apimachinery v0.36.3
 	k8s.io/apiserver v0.36.3
 	k8s.io/client-go v0.36.3
-	k8s.io/component-base v0.36.3
-	k8s.io/controller-manager v0.36.3
-	k8s.io/klog/v2 v2.140.0
+	k8s.io/component-base v0.36.3 // kube-apiserver in the process, its versions, garbage collector and logs
+	k8s.io/controller-manager v0.36.3 // kube-apiserver in the process, its versions, garbage collector and logs
+	k8s.io/klog/v2 v2.140.0 // kube-apiserver in the process, its versions, garbage collector and logs
 	k8s.io/kube-aggregator v0.36.3
-	k8s.io/kubernetes v1.36.3
+	k8s.io/kubernetes v1.36.3 // kube-apiserver in the process, its versions, garbage collector and logs
 	sigs.k8s.io/controller-runtime v0.24.1
 	sigs.k8s.io/yaml v1.6.0
 )
@@ -138,7 +138,7 @@ require (
 	github.com/xiang90/probing v0.0.0-20221125231312-a49e3df8f510 // indirect
 	github.com/xlab/treeprint v1.2.0 // indirect
 	go.etcd.io/bbolt v1.4.3 // indirect
-	go.etcd.io/etcd/etcdutl/v3 v3.6.8
+	go.etcd.io/etcd/etcdutl/v3 v3.6.8 // backups; members of a hub of several
 	go.etcd.io/etcd/pkg/v3 v3.6.8 // indirect
 	go.etcd.io/raft/v3 v3.6.0 // indirect
 	go.opentelemetry.io/auto/sdk v1.2.1 // indirect
@@ -207,12 +207,12 @@ require (
 	github.com/aws/aws-sdk-go-v2/service/ec2 v1.344.0
 	github.com/go-logr/logr v1.4.3
 	github.com/google/go-cmp v0.7.0
-	github.com/netsampler/goflow2/v2 v2.2.6
-	go.opentelemetry.io/collector/pdata v1.48.0
-	go.opentelemetry.io/proto/otlp v1.9.0
-	google.golang.org/grpc v1.79.3
-	k8s.io/pod-security-admission v0.36.3
+	github.com/netsampler/goflow2/v2 v2.2.6 // judges of our IPFIX and log records in tests; grpc also bounds etcd's buffers
+	go.opentelemetry.io/collector/pdata v1.48.0 // judges of our IPFIX and log records in tests; grpc also bounds etcd's buffers
+	go.opentelemetry.io/proto/otlp v1.9.0 // judges of our IPFIX and log records in tests; grpc also bounds etcd's buffers
+	google.golang.org/grpc v1.79.3 // judges of our IPFIX and log records in tests; grpc also bounds etcd's buffers
+	k8s.io/pod-security-admission v0.36.3 // check `config/`; tests only
 	k8s.io/utils v0.0.0-20260210185600-b8788abfbbc2
-	sigs.k8s.io/kustomize/api v0.21.1
-	sigs.k8s.io/kustomize/kyaml v0.21.1
+	sigs.k8s.io/kustomize/api v0.21.1 // check `config/`; tests only
+	sigs.k8s.io/kustomize/kyaml v0.21.1 // check `config/`; tests only
 )

@@ -12,20 +12,44 @@ import (
 	"strings"
 )
 
-// analysisFolder has the types of answers.
-const analysisFolder = "api/analysis/v1alpha1"
-
-// printed are the answers that commands print with "-o json" or "-o yaml", by their types. Field is
-// the field of an object in which a list stands.
-var printed = []struct{ command, field, typ string }{
-	{"nephele explain", "", "FlowAnswer"},
-	{"nephele reach", "flows", "ReachRow"},
-	{"nephele rules", "rules", "RuleUse"},
-	{"nephele rules --of", "endpoints", "EffectiveEndpoint"},
-	{"nephele plan", "", "PlanAnswer"},
+// library is the types that an answer is made of, from one or several packages. A name is the
+// heading of a type's section without the name of the library.
+type library struct {
+	name    string
+	folders []string
+	types   map[string]*structType
 }
 
-// structType is a type of package analysis.
+// analysis has the types of the API, which answers of commands consist of, too.
+var analysis = &library{folders: []string{"api/analysis/v1alpha1"}}
+
+var (
+	statusTypes  = &library{name: "status", folders: []string{"internal/status"}}
+	logTypes     = &library{name: "flows", folders: []string{"internal/cli/flowscmd", "internal/flows/judge"}}
+	testTypes    = &library{name: "test", folders: []string{"internal/cli"}}
+	historyTypes = &library{name: "history", folders: []string{"internal/history", "api/nephele/v1alpha1"}}
+)
+
+// printed are the answers that commands print with "-o json" or "-o yaml", by their types. Field is
+// the field of an object in which a list stands; "[]" is a list itself.
+var printed = []struct {
+	command, field, typ string
+	from                *library
+}{
+	{"nephele explain", "", "FlowAnswer", analysis},
+	{"nephele reach", "flows", "ReachRow", analysis},
+	{"nephele rules", "rules", "RuleUse", analysis},
+	{"nephele rules --of", "endpoints", "EffectiveEndpoint", analysis},
+	{"nephele plan", "", "PlanAnswer", analysis},
+	{"nephele flows", "", "FlowQueryStatus", analysis},
+	{"nephele flows --logs", "", "Answer", logTypes},
+	{"nephele status", "", "Report", statusTypes},
+	{"nephele history", "[]", "Revision", historyTypes},
+	{"nephele history show", "", "Revision", historyTypes},
+	{"nephele test", "", "testAnswer", testTypes},
+}
+
+// structType is a struct of a package.
 type structType struct {
 	name, doc string
 	fields    []*ast.Field
@@ -34,53 +58,100 @@ type structType struct {
 // answers documents what commands print for programs, and the kinds of analysis.nephele.io, from
 // the Go types of both.
 func answers(out *bytes.Buffer) error {
-	types, err := structTypes(analysisFolder)
-	if err != nil {
-		return err
+	for _, l := range []*library{analysis, statusTypes, logTypes, testTypes, historyTypes} {
+		if err := l.read(); err != nil {
+			return fmt.Errorf("reading the types of answers: %w", err)
+		}
 	}
 	fmt.Fprint(out, "\n## What commands print\n\n| Command, with `-o json` | Prints |\n|---|---|\n")
-	var roots []string
+	roots := map[*library][]string{}
 	for _, p := range printed {
-		if types[p.typ] == nil {
+		if p.from.types[p.typ] == nil {
 			return fmt.Errorf("%s prints %s, and there is no such type", p.command, p.typ)
 		}
-		what := link(p.typ)
-		if p.field != "" {
+		what := p.from.link(p.typ)
+		switch p.field {
+		case "":
+		case "[]":
+			what = "a list of " + what
+		default:
 			what = fmt.Sprintf("an object whose `%s` are a list of %s", p.field, what)
 		}
 		fmt.Fprintf(out, "| `%s` | %s |\n", p.command, what)
-		roots = append(roots, p.typ)
+		roots[p.from] = append(roots[p.from], p.typ)
 	}
 	fmt.Fprint(out, "\n## Questions to the API\n\nEach is created, answered in its status at once, and never stored.\n\n| Kind | Question | Answer |\n|---|---|---|\n")
 	kinds := 0
-	for _, name := range sortedNames(types) {
-		spec, status := types[name+"Spec"], types[name+"Status"]
+	for _, name := range sortedNames(analysis.types) {
+		spec, status := analysis.types[name+"Spec"], analysis.types[name+"Status"]
 		if spec == nil || status == nil {
 			continue
 		}
 		kinds++
-		fmt.Fprintf(out, "| %s | %s | %s |\n", cell(about(types[name])), link(spec.name), link(status.name))
-		roots = append(roots, spec.name, status.name)
+		fmt.Fprintf(out, "| %s | %s | %s |\n", cell(about(analysis.types[name])), analysis.link(spec.name), analysis.link(status.name))
+		roots[analysis] = append(roots[analysis], spec.name, status.name)
 	}
 	if kinds == 0 {
-		return fmt.Errorf("%s has no kind with a question and an answer", analysisFolder)
+		return fmt.Errorf("%s has no kind with a question and an answer", analysis.folders)
 	}
-	fmt.Fprint(out, "\n## Types\n\nA field that is not always there is marked \"absent if empty\".\n")
-	for _, name := range reachable(types, roots) {
-		t := types[name]
-		fmt.Fprintf(out, "\n### %s\n\n%s\n\n| Field | Type | What it is |\n|---|---|---|\n", name, fill(escape(about(t))))
-		rows(out, types, t)
+	for _, l := range []*library{testTypes} { // their answers consist of types of the API, too
+		roots[analysis] = append(roots[analysis], l.ofTheAPI(roots[l])...)
+	}
+	for _, l := range []*library{analysis, statusTypes, logTypes, historyTypes, testTypes} {
+		title := "Types"
+		if l.name != "" {
+			title = "Types of nephele " + l.name
+		}
+		fmt.Fprintf(out, "\n## %s\n\nA field that is not always there is marked \"absent if empty\".\n", title)
+		for _, name := range reachable(l.types, roots[l]) {
+			t := l.types[name]
+			if t.doc == "" {
+				return fmt.Errorf("the type %s of %s has no comment", name, l.folders)
+			}
+			fmt.Fprintf(out, "\n### %s\n\n%s\n\n| Field | Type | What it is |\n|---|---|---|\n", l.heading(name), fill(escape(about(t))))
+			l.rows(out, t)
+		}
 	}
 	return nil
 }
 
-func link(name string) string { return fmt.Sprintf("[%s](#%s)", name, strings.ToLower(name)) }
+// heading is the title of a type's section.
+func (l *library) heading(name string) string {
+	if l.name == "" {
+		return name
+	}
+	return l.name + "." + strings.TrimPrefix(name, l.name)
+}
 
-// about is the comment of a type without marks for generators.
-func about(t *structType) string {
-	lines := slices.DeleteFunc(strings.Split(t.doc, "\n"), func(l string) bool { return strings.HasPrefix(l, "+") })
+func (l *library) link(name string) string {
+	heading := l.heading(name)
+	return fmt.Sprintf("[%s](#%s)", heading, strings.ReplaceAll(strings.ToLower(heading), ".", ""))
+}
+
+// ofTheAPI are the types of package analysis that types of the library consist of.
+func (l *library) ofTheAPI(roots []string) []string {
+	var out []string
+	for _, name := range reachable(l.types, roots) {
+		for _, f := range l.types[name].fields {
+			ast.Inspect(f.Type, func(n ast.Node) bool {
+				if s, ok := n.(*ast.SelectorExpr); ok && l.types[s.Sel.Name] == nil && analysis.types[s.Sel.Name] != nil {
+					out = append(out, s.Sel.Name)
+				}
+				return true
+			})
+		}
+	}
+	return out
+}
+
+// unmarked is a comment in one line, without marks for generators.
+func unmarked(doc string) string {
+	lines := slices.DeleteFunc(strings.Split(doc, "\n"), func(l string) bool { return strings.HasPrefix(l, "+") })
 	return strings.Join(strings.Fields(strings.Join(lines, " ")), " ")
 }
+
+// about is the comment of a type.
+func about(t *structType) string { return unmarked(t.doc) }
 
 func sortedNames(types map[string]*structType) []string {
 	var names []string
@@ -91,41 +162,60 @@ func sortedNames(types map[string]*structType) []string {
 	return names
 }
 
-// structTypes reads the structs of a package, each of which has a comment.
-func structTypes(folder string) (map[string]*structType, error) {
-	files, err := filepath.Glob(filepath.Join(folder, "*.go"))
-	if err != nil {
-		return nil, fmt.Errorf("reading the types of answers: %w", err)
-	}
-	out := map[string]*structType{}
-	for _, path := range files {
-		if strings.HasPrefix(filepath.Base(path), "zz_generated") || strings.HasSuffix(path, "_test.go") {
-			continue
-		}
-		f, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ParseComments|parser.SkipObjectResolution)
+// read reads the structs of the library's packages.
+func (l *library) read() error {
+	l.types = map[string]*structType{}
+	for _, folder := range l.folders {
+		files, err := filepath.Glob(filepath.Join(folder, "*.go"))
 		if err != nil {
-			return nil, fmt.Errorf("reading the types of answers: %w", err)
+			return err
 		}
-		for _, d := range f.Decls {
-			g, ok := d.(*ast.GenDecl)
-			if !ok || g.Tok != token.TYPE {
+		for _, path := range files {
+			if strings.HasPrefix(filepath.Base(path), "zz_generated") || strings.HasSuffix(path, "_test.go") {
 				continue
 			}
-			for _, s := range g.Specs {
-				spec := s.(*ast.TypeSpec)
-				if of, ok := spec.Type.(*ast.StructType); ok {
-					if g.Doc == nil {
-						return nil, fmt.Errorf("the type %s has no comment", spec.Name.Name)
-					}
-					out[spec.Name.Name] = &structType{spec.Name.Name, g.Doc.Text(), of.Fields.List}
+			f, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ParseComments|parser.SkipObjectResolution)
+			if err != nil {
+				return err
+			}
+			for _, d := range f.Decls {
+				if g, ok := d.(*ast.GenDecl); ok && g.Tok == token.TYPE {
+					l.declare(g)
 				}
 			}
 		}
 	}
-	if len(out) == 0 {
-		return nil, fmt.Errorf("%s has no types", folder)
+	if len(l.types) == 0 {
+		return fmt.Errorf("%s has no types", l.folders)
 	}
-	return out, nil
+	return nil
+}
+
+// declare notes the structs of a declaration.
+func (l *library) declare(g *ast.GenDecl) {
+	for _, s := range g.Specs {
+		spec := s.(*ast.TypeSpec)
+		of, ok := spec.Type.(*ast.StructType)
+		if !ok {
+			continue
+		}
+		doc := spec.Doc
+		if doc == nil {
+			doc = g.Doc
+		}
+		l.types[spec.Name.Name] = &structType{spec.Name.Name, doc.Text(), of.Fields.List}
+	}
+}
+
+// nameOf is the name of a type, of this package or another; "" for a type without one.
+func nameOf(e ast.Expr) string {
+	switch e := e.(type) {
+	case *ast.Ident:
+		return e.Name
+	case *ast.SelectorExpr:
+		return e.Sel.Name
+	}
+	return ""
 }
 
 // reachable are the types that the roots consist of, sorted. A type that is embedded has no section
@@ -136,21 +226,23 @@ func reachable(types map[string]*structType, roots []string) []string {
 	fields := func(t *structType) {
 		for _, f := range t.fields {
 			ast.Inspect(f.Type, func(n ast.Node) bool {
-				if id, ok := n.(*ast.Ident); ok && types[id.Name] != nil {
-					if len(f.Names) == 0 {
-						for _, inner := range types[id.Name].fields {
-							ast.Inspect(inner.Type, func(n ast.Node) bool {
-								if id, ok := n.(*ast.Ident); ok {
-									visit(id.Name)
-								}
-								return true
-							})
+				e, ok := n.(ast.Expr)
+				if !ok || types[nameOf(e)] == nil {
+					return true
+				}
+				if len(f.Names) > 0 {
+					visit(nameOf(e))
+					return false
+				}
+				for _, inner := range types[nameOf(e)].fields {
+					ast.Inspect(inner.Type, func(n ast.Node) bool {
+						if e, ok := n.(ast.Expr); ok {
+							visit(nameOf(e))
 						}
 						return true
-					}
-					visit(id.Name)
+					})
 				}
-				return true
+				return false
 			})
 		}
 	}
@@ -168,7 +260,7 @@ func reachable(types map[string]*structType, roots []string) []string {
 
 // rows writes the fields of a type, and in its place the fields of an embedded type. A comment
 // before several fields belongs to all of them, as far as they have none of their own.
-func rows(out *bytes.Buffer, types map[string]*structType, t *structType) {
+func (l *library) rows(out *bytes.Buffer, t *structType) {
 	for _, f := range t.fields {
 		var tag reflect.StructTag
 		if f.Tag != nil {
@@ -176,46 +268,52 @@ func rows(out *bytes.Buffer, types map[string]*structType, t *structType) {
 		}
 		name, options, _ := strings.Cut(tag.Get("json"), ",")
 		if len(f.Names) == 0 {
-			if id, ok := f.Type.(*ast.Ident); ok && types[id.Name] != nil {
-				rows(out, types, types[id.Name])
+			if embedded := l.types[nameOf(f.Type)]; embedded != nil {
+				l.rows(out, embedded)
 			}
 			continue
 		}
 		if name == "-" {
 			continue
 		}
-		what := strings.Join(strings.Fields(f.Doc.Text()), " ")
+		what := unmarked(f.Doc.Text())
+		if what == "" {
+			what = unmarked(f.Comment.Text())
+		}
 		if strings.Contains(options, "omitempty") {
 			what = strings.TrimSpace(what + " Absent if empty.")
 		}
-		fmt.Fprintf(out, "| %s | %s | %s |\n", name, typeText(types, f.Type), cell(what))
+		fmt.Fprintf(out, "| %s | %s | %s |\n", name, l.typeText(f.Type), cell(what))
 	}
 }
 
 // typeText is a type as JSON has it.
-func typeText(types map[string]*structType, e ast.Expr) string {
+func (l *library) typeText(e ast.Expr) string {
 	switch e := e.(type) {
 	case *ast.StarExpr:
-		return typeText(types, e.X)
+		return l.typeText(e.X)
 	case *ast.ArrayType:
-		return "list of " + typeText(types, e.Elt)
+		return "list of " + l.typeText(e.Elt)
 	case *ast.MapType:
-		return "object of " + typeText(types, e.Value)
-	case *ast.SelectorExpr:
-		return "time"
-	case *ast.Ident:
-		switch e.Name {
-		case "string":
-			return "text"
-		case "bool":
-			return "true or false"
-		case "int32", "int64", "float64", "uint64":
-			return "number"
-		}
-		if types[e.Name] != nil {
-			return link(e.Name)
-		}
-		return "text"
+		return "object of " + l.typeText(e.Value)
 	}
-	return "object"
+	name := nameOf(e)
+	_, foreign := e.(*ast.SelectorExpr)
+	switch {
+	case l.types[name] != nil:
+		return l.link(name)
+	case foreign && analysis.types[name] != nil:
+		return analysis.link(name)
+	case foreign && (name == "Time" || name == "MicroTime"):
+		return "time"
+	}
+	switch name {
+	case "bool":
+		return "true or false"
+	case "int", "int32", "int64", "float64", "uint16", "uint64":
+		return "number"
+	case "":
+		return "object"
+	}
+	return "text"
 }

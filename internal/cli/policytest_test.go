@@ -186,7 +186,7 @@ func TestTestReports(t *testing.T) {
 		!strings.Contains(suites.Suites[0].Cases[8].Failure.Message, "Drop: tcp 443") {
 		t.Errorf("JUnit: %+v", suites)
 	}
-	var report testJSON
+	var report testAnswer
 	if err := json.Unmarshal([]byte(program.stdout), &report); err != nil {
 		t.Fatal(err)
 	}

@@ -134,42 +134,53 @@ func printJUnit(out io.Writer, r *testReport) error {
 	return err
 }
 
-// The report as programs read it.
+// The report as programs read it, which docs/reference/answers.md documents.
 type (
-	testJSON struct {
-		Expectations int            `json:"expectations"`
-		NotMet       int            `json:"notMet"`
-		Senseless    int            `json:"senseless"`
-		Tests        []testJSONTest `json:"tests"`
-		Rules        []testJSONRule `json:"rules"`
+	// testAnswer is what was expected of the policies, and what they do.
+	testAnswer struct {
+		Expectations int `json:"expectations"`
+		// NotMet is how many expectations the policies do not meet.
+		NotMet int `json:"notMet"`
+		// Senseless is how many expectations are about nothing, or contradict the estate.
+		Senseless int              `json:"senseless"`
+		Tests     []testAnswerTest `json:"tests"`
+		Rules     []testAnswerRule `json:"rules"`
 	}
-	testJSONTest struct {
-		Name  string         `json:"name"`
-		Flows []testJSONFlow `json:"flows"`
+	// testAnswerTest is one PolicyTest.
+	testAnswerTest struct {
+		Name  string           `json:"name"`
+		Flows []testAnswerFlow `json:"flows"`
 	}
-	testJSONFlow struct {
-		Name   string              `json:"name,omitempty"`
-		Expect expect.Expectation  `json:"expect"`
-		Met    bool                `json:"met"`
-		Place  string              `json:"place"`
-		Error  string              `json:"error,omitempty"`
-		Wrong  []v1alpha1.ReachRow `json:"wrong,omitempty"`
+	// testAnswerFlow is one entry of spec.flows.
+	testAnswerFlow struct {
+		Name   string             `json:"name,omitempty"`
+		Expect expect.Expectation `json:"expect"`
+		Met    bool               `json:"met"`
+		// Place is the file, the line and the field of the expectation.
+		Place string `json:"place"`
+		// Error is why it is not met where no flow shows it.
+		Error string `json:"error,omitempty"`
+		// Wrong are the flows with another verdict.
+		Wrong []v1alpha1.ReachRow `json:"wrong,omitempty"`
 	}
-	testJSONRule struct {
-		Rule   v1alpha1.Rule `json:"rule"`
-		Tested bool          `json:"tested"`
-		Use    reach.Use     `json:"use"`
+	// testAnswerRule is a rule of the policies.
+	testAnswerRule struct {
+		Rule v1alpha1.Rule `json:"rule"`
+		// Tested is whether an expectation is about a flow that it decides.
+		Tested bool `json:"tested"`
+		// Use is whether it decides anything, as "nephele rules" says it.
+		Use reach.Use `json:"use"`
 	}
 )
 
-func (r *testReport) json() testJSON {
-	out := testJSON{Rules: []testJSONRule{}}
+func (r *testReport) json() testAnswer {
+	out := testAnswer{Rules: []testAnswerRule{}}
 	out.Expectations, out.NotMet, out.Senseless = r.counts()
 	for _, t := range r.results {
-		one := testJSONTest{Name: t.Name}
+		one := testAnswerTest{Name: t.Name}
 		for i := range t.Flows {
 			f := &t.Flows[i]
-			row := testJSONFlow{Name: f.Name, Expect: f.Expect, Met: f.Passed(), Place: t.at(fmt.Sprintf("spec.flows[%d]", f.Index)).String()}
+			row := testAnswerFlow{Name: f.Name, Expect: f.Expect, Met: f.Passed(), Place: t.at(fmt.Sprintf("spec.flows[%d]", f.Index)).String()}
 			if row.Wrong = wrongRows(f); !f.Passed() && len(row.Wrong) == 0 {
 				row.Error = strings.Join(whyNot(f), "; ")
 			}
@@ -178,7 +189,7 @@ func (r *testReport) json() testJSON {
 		out.Tests = append(out.Tests, one)
 	}
 	for _, c := range r.rules {
-		out.Rules = append(out.Rules, testJSONRule{explain.RuleOf(c.RuleRef), c.Tested, c.Use})
+		out.Rules = append(out.Rules, testAnswerRule{explain.RuleOf(c.RuleRef), c.Tested, c.Use})
 	}
 	return out
 }

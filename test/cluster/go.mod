@@ -13,8 +13,8 @@ tool (
 )
 
 require (
-	github.com/onsi/ginkgo/v2 v2.28.1
-	github.com/onsi/gomega v1.39.1
+	github.com/onsi/ginkgo/v2 v2.28.1 // upstream's cases
+	github.com/onsi/gomega v1.39.1 // upstream's cases
 	github.com/vishvananda/netlink v1.3.1
 	github.com/vishvananda/netns v0.0.5
 	golang.org/x/sys v0.47.0
