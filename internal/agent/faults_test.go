@@ -125,11 +125,17 @@ func TestSecondEntityWithTheKey(t *testing.T) {
 	f.eventually("enforced", func() bool { return f.reports.of("p").Generation == 1 })
 	second := policy.EntityRef{Kind: policy.KindExternalEntity, Namespace: "vms", Name: "second"}
 	f.engine.PutEntity(policy.Entity{EntityRef: second, Labels: map[string]string{"app": "web"}, Addresses: []netip.Addr{peerAddr}, Host: hostKey})
+	f.source.store.Publish(convert.Delta(f.engine.Commit()))
+	refused := func(generation int64) func() bool {
+		return func() bool {
+			r := f.reports.of("p")
+			return r.Generation == generation && r.RealizationFailure && strings.Contains(r.Message, "several entities have the key of this host")
+		}
+	}
+	// Policies and groups come by watches of their own: a policy may come before a group.
+	f.eventually("the second entity is known", refused(1))
 	f.allow(82, 2, "")
-	f.eventually("refused", func() bool {
-		r := f.reports.of("p")
-		return r.RealizationFailure && strings.Contains(r.Message, "several entities have the key of this host")
-	})
+	f.eventually("refused", refused(2))
 	if !f.reaches(80) || f.open(82) {
 		t.Error("not what was enforced last")
 	}
