@@ -28,6 +28,7 @@ var (
 	logTypes     = &library{name: "flows", folders: []string{"internal/cli/flowscmd", "internal/flows/judge"}}
 	testTypes    = &library{name: "test", folders: []string{"internal/cli"}}
 	historyTypes = &library{name: "history", folders: []string{"internal/history", "api/nephele/v1alpha1"}}
+	policyTests  = &library{name: "policytest", folders: []string{"internal/expect"}}
 )
 
 // printed are the answers that commands print with "-o json" or "-o yaml", by their types. Field is
@@ -58,7 +59,7 @@ type structType struct {
 // answers documents what commands print for programs, and the kinds of analysis.nephele.io, from
 // the Go types of both.
 func answers(out *bytes.Buffer) error {
-	for _, l := range []*library{analysis, statusTypes, logTypes, testTypes, historyTypes} {
+	for _, l := range []*library{analysis, statusTypes, logTypes, testTypes, historyTypes, policyTests} {
 		if err := l.read(); err != nil {
 			return fmt.Errorf("reading the types of answers: %w", err)
 		}
@@ -80,6 +81,8 @@ func answers(out *bytes.Buffer) error {
 		fmt.Fprintf(out, "| `%s` | %s |\n", p.command, what)
 		roots[p.from] = append(roots[p.from], p.typ)
 	}
+	fmt.Fprintf(out, "\n`nephele test` reads files of the kind PolicyTest, whose `spec` is a %s.\n", policyTests.link("Spec"))
+	roots[policyTests] = []string{"Spec"}
 	fmt.Fprint(out, "\n## Questions to the API\n\nEach is created, answered in its status at once, and never stored.\n\n| Kind | Question | Answer |\n|---|---|---|\n")
 	kinds := 0
 	for _, name := range sortedNames(analysis.types) {
@@ -97,11 +100,8 @@ func answers(out *bytes.Buffer) error {
 	for _, l := range []*library{testTypes} { // their answers consist of types of the API, too
 		roots[analysis] = append(roots[analysis], l.ofTheAPI(roots[l])...)
 	}
-	for _, l := range []*library{analysis, statusTypes, logTypes, historyTypes, testTypes} {
-		title := "Types"
-		if l.name != "" {
-			title = "Types of nephele " + l.name
-		}
+	for _, l := range []*library{analysis, statusTypes, logTypes, historyTypes, testTypes, policyTests} {
+		title := strings.TrimSpace("Types " + l.name)
 		fmt.Fprintf(out, "\n## %s\n\nA field that is not always there is marked \"absent if empty\".\n", title)
 		for _, name := range reachable(l.types, roots[l]) {
 			t := l.types[name]

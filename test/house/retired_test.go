@@ -15,7 +15,7 @@ import (
 	"testing"
 )
 
-var lower = flag.Bool("lower", false, "lower the allowances of retired words to what is left")
+var lower = flag.Bool("lower", false, "lower the allowances of retired words, and of words of pages, to what is left")
 
 const (
 	retiredList       = "test/house/retired_words.md"
