@@ -81,7 +81,7 @@ func answers(out *bytes.Buffer) error {
 		fmt.Fprintf(out, "| `%s` | %s |\n", p.command, what)
 		roots[p.from] = append(roots[p.from], p.typ)
 	}
-	fmt.Fprintf(out, "\n`nephele test` reads files of the kind PolicyTest, whose `spec` is a %s.\n", policyTests.link("Spec"))
+	fmt.Fprintf(out, "\n%s\n", fill(fmt.Sprintf("`nephele test` reads files of the kind PolicyTest, whose `spec` is a %s.", policyTests.link("Spec"))))
 	roots[policyTests] = []string{"Spec"}
 	fmt.Fprint(out, "\n## Questions to the API\n\nEach is created, answered in its status at once, and never stored.\n\n| Kind | Question | Answer |\n|---|---|---|\n")
 	kinds := 0

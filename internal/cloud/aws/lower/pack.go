@@ -64,7 +64,8 @@ func weigh(r cloud.Rule, q plan.Quota) counts {
 	return out
 }
 
-// Fits implements plan.Lowerer.
+// Fits implements plan.Lowerer: the rules of each direction and family are counted as AWS counts
+// them (see weigh), and none of the four sums may exceed RulesPerGroup.
 func (AWS) Fits(rules []cloud.Rule, q plan.Quota) bool {
 	var sum counts
 	for _, r := range rules {

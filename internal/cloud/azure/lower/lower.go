@@ -38,7 +38,8 @@ func (Azure) Unsupported(s flow.Service) string {
 // only the protocols that Azure knows stay so.
 func (Azure) Lower(t flow.Traffic) []cloud.Rule { return expressible(awslower.AWS{}.Lower(t)) }
 
-// Fits implements plan.Lowerer.
+// Fits implements plan.Lowerer: no limit of one network security group may be exceeded (see
+// shortage).
 func (Azure) Fits(rules []cloud.Rule, q plan.Quota) bool { return shortage(rules, q) == nil }
 
 // Pack implements plan.Lowerer: an interface has one network security group, so all rules go into

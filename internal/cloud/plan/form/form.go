@@ -87,13 +87,14 @@ func (f *forms) change(s *Fitter, view *intent.Network, surplus int) (changed bo
 	return changed
 }
 
-// Shortfall tells what a class is short of. What takes long to find out is found out when it is
-// called.
+// Shortfall returns what a class is short of. Exact numbers take long, so they are computed only
+// when it is called.
 type Shortfall func() Shortage
 
-// Fit returns the rules of a class in the first form that fits into the quota, and packed into its
-// groups: references first, because they need no edit when members come and go, and then as many
-// mixed forms as are necessary. Nothing is short if they fit.
+// Fit returns the rules of a class in the first form that fits into the quota, and the same rules
+// packed into the class's groups. References to classes are tried first, because they need no edit
+// when members come and go, then as many mixed forms as are necessary (tryForms). Whether rules fit
+// into a group is for the cloud to say (Lowerer.Pack). short is nil if they fit.
 func (s *Fitter) Fit(d Demand) (rules []cloud.Rule, packed [][]cloud.Rule, short Shortfall) {
 	known := s.fitting(d)
 	if known.fits == unasked {
@@ -126,8 +127,8 @@ func (s *Fitter) Fit(d Demand) (rules []cloud.Rule, packed [][]cloud.Rule, short
 	}
 }
 
-// tryForms counts the rules in one form after the other. It returns them in the first form that
-// fits, or else what is lacking.
+// tryForms lowers and packs the rules in one form after the other. It returns the first form that
+// fits, or else the smallest shortage.
 func (s *Fitter) tryForms(d Demand) (found fitting, packed [][]cloud.Rule) {
 	if bound := s.AtLeast(d); bound != nil && bound.Needed > farBeyond*bound.Available {
 		return fitting{fits: no, short: bound}, nil
@@ -157,7 +158,7 @@ func (s *Fitter) tryForms(d Demand) (found fitting, packed [][]cloud.Rule) {
 	}
 }
 
-// MayFit reports false if a bound tells that a demand fits in no form.
+// MayFit reports false if a bound shows that a demand fits in no form.
 func (s *Fitter) MayFit(d Demand) bool { return s.beyond(d) == nil }
 
 // beyond returns the bound of the cloud that a demand exceeds in every form: by its blocks of

@@ -1,13 +1,18 @@
-// Package status tells the cluster what became of an account: which policies apply to each
+// Package status writes into the cluster what became of an account: the policies of each
 // VirtualMachine, CloudNativeService and NetworkInterface and how far they are realized, the
-// realization status of each policy, what the account, its selectors and its Vpcs say of it, and
+// realization status of each policy, conditions of the account, its selectors and its Vpcs, and
 // events for what a person must know.
 //
-// It owns status.policies, status.policySummary and the conditions of an Outcome on what policies
-// apply to, and those conditions of an account, a selector or a Vpc that a Report leads to. It
-// promises that the newest Report of each account is written whole however often that fails, that
-// nothing is told twice, also after a restart, and that what somebody writes over is put right.
-// What an object is to say is a value (Report.Outcome) that needs no client.
+// The way of a status: package realize publishes a Report (Writer.Publish); Writer.Start takes the
+// newest Report of each account; Report.Outcome, which needs no client, says what an object's
+// status is to be; writeSubject compares that with the object and calls update, the one place that
+// writes a status.
+//
+// It owns status.policies, status.policySummary and the conditions of an Outcome, and the
+// conditions of an account, a selector or a Vpc that a Report leads to. Package inventory writes
+// the rest. It promises that the newest Report of each account is written whole, however often a
+// write fails; that no event is repeated, also after a restart; and that a status that was
+// overwritten is put right.
 //
 // Concurrency: Writer.Start owns the one goroutine that writes. Publish, Changed and Owes may be
 // called at any time and do not block.
