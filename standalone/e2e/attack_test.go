@@ -15,7 +15,8 @@ func TestAttack(t *testing.T) {
 	// and the owner has a role that trusts it.
 	none := filepath.Join(t.TempDir(), "none")
 	env := map[string]string{"AWS_CONFIG_FILE": none, "AWS_SHARED_CREDENTIALS_FILE": none, "AWS_EC2_METADATA_DISABLED": "true", "AWS_SESSION_TOKEN": "",
-		"AWS_ACCESS_KEY_ID": controllerKey, "AWS_SECRET_ACCESS_KEY": keySecret, "AWS_PROFILE": "", "NO_PROXY": "127.0.0.1,localhost"}
+		"AWS_ACCESS_KEY_ID": controllerKey, "AWS_SECRET_ACCESS_KEY": keySecret, "AWS_PROFILE": "", "NO_PROXY": "127.0.0.1,localhost",
+		"GOGC": ""} // its memory is measured
 	x := newTenants(t)
 	forbidden, taker := newTrap(t), newTrap(t)
 	redirects := newRedirector(t, forbidden)
