@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -314,8 +315,14 @@ func TestReusedAddress(t *testing.T) {
 	}
 	// The same after the agent was started anew; the API still names the former Pod.
 	p.eventually("kept on disk", func() bool {
-		text, _ := os.ReadFile(filepath.Join(p.dir, "state"))
-		return bytes.Contains(text, []byte("c-new"))
+		files, err := os.ReadDir(p.dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return slices.ContainsFunc(files, func(f os.DirEntry) bool { // all that is kept, or a change
+			text, _ := os.ReadFile(filepath.Join(p.dir, f.Name()))
+			return bytes.Contains(text, []byte("c-new"))
+		})
 	})
 	p.ended()
 	p.serve()
