@@ -86,6 +86,7 @@ func TestAddressOfTheHostChanges(t *testing.T) {
 // TestConnectionsBeingMade sends the first packet of a connection before rules forbid it, and has
 // the answer come after: it is not made by then.
 func TestConnectionsBeingMade(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	a, _ := f.start()
 	f.eventually("enforced", func() bool { return a.Status().State == agent.StateEnforcing })

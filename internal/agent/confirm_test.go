@@ -29,6 +29,7 @@ func (f *fixture) onlyTo(cidr string, generation int64) {
 // TestTakesBackWhatCutsTheHost changes policies such that what the owner must reach cannot be
 // reached, and then fails the probes by themselves.
 func TestTakesBackWhatCutsTheHost(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	nfttest.Serve(t, f.peer, 90, 90, peerAddr)
 	server := netip.AddrPortFrom(peerAddr, 90).String()

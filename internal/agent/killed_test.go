@@ -302,6 +302,7 @@ func (f *fixture) neverCut() (stop func()) {
 // and the next agent goes on from there. All the while nothing is open that no version allows, and
 // nothing is cut that all do.
 func TestKilledAtEveryStep(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	generation := int64(1)
 	f.widen(generation)

@@ -123,6 +123,7 @@ func (f *namesFixture) addresses(pattern string) []string {
 // TestAnswersNobodyAskedFor are not believed, and not held: those with another id, name or type,
 // to another port, of another resolver, or too late. Nobody's questions push out another's.
 func TestAnswersNobodyAskedFor(t *testing.T) {
+	t.Parallel()
 	f := newNames(t, "*.example")
 	right := message(t, 7, "a.example", 60, record{"a.example", "192.0.2.1"})
 	f.question(resolver, right)

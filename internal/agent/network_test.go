@@ -594,6 +594,7 @@ func (s *site) seen(from *netPod, host *nfttest.Host, server netip.Addr, port ui
 // TestNetworkModes plays what there is between Nodes: on one subnet and on two, wrapped or not, of
 // one family and of both.
 func TestNetworkModes(t *testing.T) {
+	t.Parallel()
 	dual, four, six := []string{"10.244.N.0/24", "fd00:N::/64"}, []string{"10.244.N.0/24"}, []string{"fd00:N::/64"}
 	for name, c := range map[string]struct {
 		of siteOf
@@ -682,6 +683,7 @@ func TestNetworkOfAnother(t *testing.T) {
 
 // TestNetworkBlocked: Nodes notice that packets do not come to others, and that they do again.
 func TestNetworkBlocked(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, siteOf{config: network.Config{Mode: network.Encap}, subnets: []int{1, 2, 3}, cidrs: []string{"10.244.N.0/24", "fd00:N::/64"}, four: true, six: true, meets: true})
 	here, there := s.nodes[0], s.nodes[1]
 	there.ended()
@@ -948,6 +950,7 @@ func TestNetworkRestarts(t *testing.T) {
 // TestNetworkComesAndGoes lets Pods come and go, some of which nobody says good-bye to, and looks
 // that nothing is left of them.
 func TestNetworkComesAndGoes(t *testing.T) {
+	t.Parallel()
 	times := cmp.Or(*podTimes, tier.Pick(10, 50, 1000))
 	s := newSite(t, siteOf{config: network.Config{Mode: network.Encap}, subnets: []int{1, 2}, cidrs: []string{"10.244.N.0/27", "fd00:N::/64"}, four: true, six: true})
 	n := s.nodes[0]

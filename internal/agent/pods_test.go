@@ -60,6 +60,7 @@ func (f *fixture) denies(name string, generation int64, to policy.AppliedTo) {
 // does the Node; probes pass; a clock that jumps changes nothing, a release opens and its end
 // closes again; what was enforced is kept when the agent and then the server go.
 func TestNode(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	clock := f.movableClock()
 	var odd netip.Addr

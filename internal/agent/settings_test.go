@@ -67,6 +67,7 @@ func (c *changing) Connections() (now, most int) {
 // minute later, of what bears on enforcement: filters of others, routing, a clock that differs, a
 // table of connections that is full, and a disk that fails.
 func TestTellsSoon(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	var told heard
 	var kernelSays changing
@@ -107,6 +108,7 @@ func TestTellsSoon(t *testing.T) {
 // TestSettingsOfBridges: where a bridge stops showing netfilter what goes from port to port, that
 // is told within seconds as a failure of the policies on its Pods, and so is when it does again.
 func TestSettingsOfBridges(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	var told heard
 	f.info = told.info
