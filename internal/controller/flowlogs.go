@@ -242,7 +242,14 @@ func (f *flowLogs) place(p flowLogPlace, now time.Time) *collected {
 	var state []byte
 	if f.dir != "" {
 		var err error
-		if state, err = os.ReadFile(f.stateOf(p)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		path := f.stateOf(p)
+		if _, err = os.Stat(path); errors.Is(err, os.ErrNotExist) {
+			err = os.Rename(f.formerStateOf(p), path)
+		}
+		if err == nil {
+			state, err = os.ReadFile(path)
+		}
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			f.log.Error(err, "Which flow logs were read is not known", "account", p.account)
 		}
 	}
@@ -256,9 +263,20 @@ func (f *flowLogs) place(p flowLogPlace, now time.Time) *collected {
 
 // stateOf is the file that keeps what was read of a place.
 func (f *flowLogs) stateOf(p flowLogPlace) string {
+	sum := sha256.Sum256(p.identity())
+	return filepath.Join(f.dir, fmt.Sprintf("flow-logs-%x.json", sum[:16]))
+}
+
+// formerStateOf is that file as former releases named it, by a hash that is easily met twice.
+func (f *flowLogs) formerStateOf(p flowLogPlace) string {
 	h := fnv.New64a()
-	fmt.Fprintf(h, "%q", []string{p.account, p.bucket, p.region, p.prefix, p.owner})
+	_, _ = h.Write(p.identity())
 	return filepath.Join(f.dir, fmt.Sprintf("flow-logs-%016x.json", h.Sum64()))
+}
+
+// identity tells a place apart from others.
+func (p *flowLogPlace) identity() []byte {
+	return fmt.Appendf(nil, "%q", []string{p.account, p.bucket, p.region, p.prefix, p.owner})
 }
 
 // keep writes what was read, whole or not at all.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -202,6 +203,25 @@ func TestFlowLogsCondition(t *testing.T) {
 	}
 	if flowLogsCondition(nil) != nil {
 		t.Error("an account without buckets has a condition")
+	}
+}
+
+// TestStateOfAFormerRelease: what a former release has read is known, under the name that it has now.
+func TestStateOfAFormerRelease(t *testing.T) {
+	f := &flowLogs{dir: t.TempDir(), places: map[flowLogPlace]*collected{}, log: logr.Discard()}
+	p := flowLogPlace{account: "ops/aws", bucket: "logs", region: "eu-west-1"}
+	const text = `{"read":{"x":"2030-01-02T12:00:00Z"}}`
+	if err := os.WriteFile(f.formerStateOf(p), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if state, err := f.place(p, time.Now()).State(); err != nil || string(state) != text {
+		t.Errorf("known is %s, %v", state, err)
+	}
+	if list, err := os.ReadDir(f.dir); err != nil || len(list) != 1 || filepath.Join(f.dir, list[0].Name()) != f.stateOf(p) {
+		t.Errorf("there are %v, %v", list, err)
+	}
+	if state, err := f.place(flowLogPlace{account: "ops/other"}, time.Now()).State(); err != nil || strings.Contains(string(state), "x") {
+		t.Errorf("another account knows %s, %v", state, err)
 	}
 }
 

@@ -14,6 +14,8 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -196,7 +198,15 @@ func logOf(name string) string {
 	return path.Base(path.Dir(name))
 }
 
+// mark is what is remembered of a file that was read. Others may name files in a bucket, so it is
+// not to be met twice.
 func mark(o *cloud.StoredObject) string {
+	sum := sha256.Sum256([]byte(o.Name + "\x00" + o.Tag))
+	return hex.EncodeToString(sum[:16])
+}
+
+// formerMark is what former releases remember, until they forget the file.
+func formerMark(o *cloud.StoredObject) string {
 	h := fnv.New64a()
 	_, _ = io.WriteString(h, o.Name)
 	_, _ = io.WriteString(h, "\x00"+o.Tag)
@@ -275,7 +285,7 @@ func (c *Collector) list(ctx context.Context, s cloud.Storage, now time.Time) ([
 				if now.Sub(o.Changed) <= window {
 					there++
 				}
-				if _, done := c.state.Read[mark(&o)]; !done && !o.Changed.Before(oldest) {
+				if !c.wasRead(&o) && !o.Changed.Before(oldest) {
 					out = append(out, o)
 				}
 			}
@@ -381,6 +391,15 @@ func (c *Collector) readAll(ctx context.Context, s cloud.Storage, files []cloud.
 	return failed
 }
 
+// wasRead reports whether a file is not to be read again.
+func (c *Collector) wasRead(o *cloud.StoredObject) bool {
+	_, done := c.state.Read[mark(o)]
+	if !done {
+		_, done = c.state.Read[formerMark(o)]
+	}
+	return done
+}
+
 // done notes that a file is not to be read again.
 func (c *Collector) done(o *cloud.StoredObject, whole bool) {
 	delete(c.tries, o.Name)
@@ -408,6 +427,10 @@ func (c *Collector) read(ctx context.Context, s cloud.Storage, o *cloud.StoredOb
 	var foreign, odd, lost, over, added int64
 	read, name, skip, number := flowlog.Read, mark(&cloud.StoredObject{Name: o.Name}), 0, 0
 	if c.Place.Azure {
+		if former := formerMark(&cloud.StoredObject{Name: o.Name}); c.state.Taken[former] != (taken{}) {
+			c.state.Taken[name] = c.state.Taken[former]
+			delete(c.state.Taken, former)
+		}
 		read, skip = azurelog.Read, c.state.Taken[name].Records
 	}
 	report, err := read(bytes.NewReader(raw), flows.Sink{

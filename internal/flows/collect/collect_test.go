@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"compress/gzip"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -216,6 +217,17 @@ func TestManyFiles(t *testing.T) {
 	if len(b.opened) != fresh || c.Counts().Waiting != 0 {
 		t.Errorf("%d files are read, want the %d of the last half hour", len(b.opened), fresh)
 	}
+	former := map[string]map[string]time.Time{"read": {}}
+	for name, f := range b.files {
+		former["read"][formerMark(&cloud.StoredObject{Name: name, Tag: fmt.Sprint(len(f.content))})] = f.at
+	}
+	if state, err := json.Marshal(former); err != nil {
+		t.Fatal(err)
+	} else if c := New(place(), state, own, noon); !c.known {
+		t.Error("what a former release has read is not known")
+	} else if _, err := c.Round(t.Context(), b, noon); err != nil || c.Counts().Files != 0 {
+		t.Errorf("%d files are read that a former release has read, %v", c.Counts().Files, err)
+	}
 	known := New(place(), []byte(`{"read":{}}`), own, noon)
 	rounds := 0
 	for len(b.opened) < len(b.files) && rounds < 100 {
@@ -300,6 +312,17 @@ func TestGrowingFiles(t *testing.T) {
 			state, err := c.State()
 			if err != nil {
 				t.Fatal(err)
+			}
+			if m == 39 { // a former release has written it
+				text := string(state)
+				for name := range b.files {
+					o := cloud.StoredObject{Name: name}
+					text = strings.ReplaceAll(text, mark(&o), formerMark(&o))
+				}
+				if text == string(state) {
+					t.Fatalf("%s names no file", state)
+				}
+				state = []byte(text)
 			}
 			for _, r := range c.Rest() {
 				got += r.Connections
