@@ -199,9 +199,12 @@ func (r *reviews) Review(ctx context.Context, object runtime.Object, sight apise
 	told := analysis.Seen{AsOf: metav1.NewMicroTime(s.asOf), Limited: !sight.All, Unread: s.unread}
 	computation, world := s.Computation, s.everything
 	if !sight.All {
+		// When it was looked, hangs on what others ask and change. What is older than reviewAge is
+		// as it was then, and time itself is that of the question.
 		computation = s.For(explain.View{Namespace: sight.Namespace, Cluster: sight.Cluster})
+		computation.At = r.clock.Now()
 		world = func() *explain.World { return computation.World(false) }
-		told.Unread = nil
+		told.AsOf, told.Unread = metav1.NewMicroTime(computation.At.Add(-reviewAge)), nil
 	}
 	err = work.Within(func() error { return r.answer(ctx, s, object, computation, world, sight, told) })
 	if errors.Is(err, work.ErrTooMuch) {
@@ -305,7 +308,9 @@ func (r *reviews) answer(
 		o.Status.Seen = told
 	case *analysis.PlanReview:
 		o.Status, err = r.plan(ctx, s, computation, shared, budget, sight, o.Spec)
-		told.Limited = told.Limited || o.Status.Limited
+		if o.Status.Limited && !told.Limited {
+			told.Limited, told.AsOf = true, metav1.NewMicroTime(r.clock.Now().Add(-reviewAge))
+		}
 		o.Status.Seen = told
 	case *analysis.EffectiveRules:
 		if o.Status, err = review.Rules(world(), o.Spec); err == nil && o.Spec.Since != nil {

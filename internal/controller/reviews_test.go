@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"reflect"
@@ -160,6 +161,59 @@ func TestAnswersAge(t *testing.T) {
 	r.clock.Step(time.Second)
 	if at := r.ask(); !at.After(first) {
 		t.Errorf("the answer is still that of %s", at)
+	}
+}
+
+// TestHiddenChangesTellNothing: who does not see everything gets the same bytes whether or not
+// something has changed that he does not see, and whether or not others have asked meanwhile.
+func TestHiddenChangesTellNothing(t *testing.T) {
+	t.Parallel()
+	shop := apiserver.Sight{Namespace: func(n string) bool { return n == "shop" }}
+	told := func(hidden bool) string {
+		r := newTestReviews(t)
+		until := r.clock.Now().Add(20 * time.Second).Format(time.RFC3339)
+		own := &cloudv1.CloudProviderAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "a",
+			Annotations: map[string]string{cloudv1.AnnotationBreakGlass: "fire", cloudv1.AnnotationBreakGlassUntil: until}}}
+		if err := r.api.Create(t.Context(), own); err != nil {
+			t.Fatal(err)
+		}
+		var out []any
+		ask := func() {
+			for _, q := range []runtime.Object{
+				&analysis.FlowReview{Spec: analysis.FlowReviewSpec{From: "192.0.2.1", To: "192.0.2.2", Protocol: "TCP", Port: "80"}},
+				&analysis.ReachReview{Spec: analysis.ReachReviewSpec{To: "any"}}, &analysis.EffectiveRules{}, &analysis.PlanReview{Spec: analysis.PlanReviewSpec{Map: true}},
+			} {
+				if err := r.Review(t.Context(), q, shop); err != nil {
+					t.Fatalf("%T: %v", q, err)
+				}
+				out = append(out, q)
+			}
+		}
+		ask()
+		for range 6 {
+			r.clock.Step(7 * time.Second)
+			if hidden {
+				r.computed++
+				r.informers["*v1beta1.AntreaAgentInfo"].Add(&antreav1beta1.AntreaAgentInfo{ObjectMeta: metav1.ObjectMeta{Name: "host"}})
+				r.ask()
+			}
+			r.clock.Step(time.Second)
+			ask()
+		}
+		text, err := json.Marshal(out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	one, two := told(false), told(true)
+	for at := range min(len(one), len(two)) {
+		if one[at] != two[at] {
+			t.Fatalf("%s\n%s", one[max(0, at-200):min(len(one), at+200)], two[max(0, at-200):min(len(two), at+200)])
+		}
+	}
+	if len(one) != len(two) || !strings.Contains(one, "2026-01-01T00:00:46.000000Z") {
+		t.Errorf("%d bytes and %d: %.300s", len(one), len(two), one)
 	}
 }
 

@@ -4,7 +4,8 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 // Seen says what an answer was made from.
 type Seen struct {
-	// AsOf is when the objects and clouds were looked at that the answer is about.
+	// AsOf is when the objects and clouds were looked at that the answer is about. In a limited
+	// answer it is two seconds before the question: what has changed since may be missing.
 	AsOf metav1.MicroTime `json:"asOf"`
 	// Limited tells that something was left out because the caller may not read the network
 	// policies of every Namespace, or those of the cluster.

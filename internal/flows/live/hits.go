@@ -47,16 +47,17 @@ func (s *Store) Hits(since time.Time, sight Sight, past Past, now time.Time) (*H
 		}
 		return true
 	}
-	oldest := s.decided(out, since, past != nil, now, add)
+	oldest := s.decided(out, since, past != nil, sight, now, add)
 	if !sight.All {
 		out.Enforcers = len(heard)
 	}
 	if past != nil && since.Before(oldest) {
-		from, err := past.ScanDecided(since.Truncate(time.Minute), oldest, add)
+		take, begin := sight.begins(add)
+		from, err := past.ScanDecided(since.Truncate(time.Minute), oldest, take)
 		if err != nil {
 			return nil, err
 		}
-		if !from.IsZero() && from.Before(out.Since) {
+		if from = begin(from); !from.IsZero() && from.Before(out.Since) {
 			out.Since = from
 		}
 	}
@@ -66,11 +67,11 @@ func (s *Store) Hits(since time.Time, sight Sight, past Past, now time.Time) (*H
 	return out, nil
 }
 
-func (s *Store) decided(out *Hits, since time.Time, minutes bool, now time.Time, add func(*Entry) bool) (oldest time.Time) {
+func (s *Store) decided(out *Hits, since time.Time, minutes bool, sight Sight, now time.Time, add func(*Entry) bool) (oldest time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.expire(now)
-	out.Since, out.Enforcers = s.known(now), len(s.heard)
+	out.Since, out.Enforcers = s.known(sight, now), len(s.heard)
 	return s.each(since, minutes, func(w *window, k key, r *row) { add(w.entry(k, r)) })
 }
 

@@ -390,6 +390,66 @@ func TestTwoWorldsFlow(t *testing.T) {
 	}
 }
 
+// TestSinceTellsNothing: since when flows are known is told of those that the caller may see, though
+// what others do has made memory forget, or has been on disk for longer.
+func TestSinceTellsNothing(t *testing.T) {
+	shop := Sight{Namespace: func(n string) bool { return n == "shop" }}
+	now := begun.Add(10 * time.Minute)
+	since := metav1.NewMicroTime(begun.Add(-2 * time.Hour))
+	told := func(hidden, own bool) string {
+		owners := NewOwners()
+		at := machines(owners)
+		s, past := New(owners, 60*rowBytes, begun), &disk{}
+		add := func(enforcer string, when time.Time, r *analysis.TrafficReportSpec) {
+			t.Helper()
+			if _, err := s.Add(enforcer, r, concernsAll, when); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if own {
+			add("worker-1", begun, report(begun, allowed(at["shop/web"], at["shop/db"], 5432, 0)))
+		}
+		if hidden {
+			for n := range 100 {
+				when := begun.Add(time.Duration(n) * 5 * time.Second)
+				add(fmt.Sprint("other-", n%20), when, report(when, allowed(at["bank/vault"], at["vms/host-1"], uint16(n+1), 1)))
+			}
+			past.entries = []*Entry{{Enforcer: "worker-9", ClientOwner: Owner{Namespace: "bank"}, Start: since.Time.Add(time.Minute), First: since.Time.Add(time.Minute)}}
+		}
+		if !own {
+			add("worker-1", now, report(now, allowed(at["shop/web"], at["shop/db"], 5432, 0)))
+		}
+		if losses := s.Stats().Losses.Forgotten; (losses > 0) != hidden {
+			t.Fatalf("%d flows were forgotten", losses)
+		}
+		var out []any
+		for _, from := range []Past{nil, past} {
+			a, err := s.Query(&analysis.FlowQuerySpec{Since: &since}, shop, from, now)
+			if err != nil {
+				t.Fatal(err)
+			}
+			a.Next = ""
+			hits, err := s.Hits(since.Time, shop, from, now)
+			if err != nil {
+				t.Fatal(err)
+			}
+			out = append(out, a, hits.Since, hits.Enforcers)
+		}
+		text, err := json.Marshal(out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	one, two := told(false, false), told(true, false)
+	if one != two {
+		t.Errorf("what others do shows:\n%s\n%s", one, two)
+	}
+	if own := told(true, true); own == one || !strings.Contains(own, `"since":"2030-01-02T03:04:15.000000Z"`) {
+		t.Errorf("it is not told that flows of his were forgotten: %s", own)
+	}
+}
+
 // TestEnforcersSpeakForThemselves lets a host tell of two others, and of a policy that is none of
 // its own.
 func TestEnforcersSpeakForThemselves(t *testing.T) {

@@ -49,7 +49,15 @@ func (s *Store) put(e *Entry, now time.Time) bool {
 // trim drops the oldest windows until the others have room, and counts what is in them.
 func (s *Store) trim() {
 	for s.size() > s.most && len(s.windows) > 1 {
-		s.losses.Forgotten += int64(len(s.windows[0].rows))
+		w := s.windows[0]
+		s.losses.Forgotten += int64(len(w.rows))
+		for _, o := range w.owners.values {
+			s.forgotten[o.Namespace] = w.start.Add(Window)
+		}
+		for _, enforcer := range w.reporter.values {
+			host, _ := HostOf(enforcer)
+			s.forgotten[host] = w.start.Add(Window)
+		}
 		s.drop()
 	}
 }

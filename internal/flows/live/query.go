@@ -104,11 +104,12 @@ func (s *Store) Query(q *analysis.FlowQuerySpec, sight Sight, past Past, now tim
 	a := &answer{filter: f, places: map[nearly][]int32{}, FlowQueryStatus: &analysis.FlowQueryStatus{Limited: !sight.All, Flows: []analysis.SeenFlow{}}}
 	oldest := s.answer(a, past != nil && q.Since != nil && !f.follows, now)
 	if past != nil && q.Since != nil && !f.follows && q.Since.Time.Before(oldest) {
-		from, err := past.Scan(q.Since.Truncate(time.Minute), oldest, a.add)
+		take, begin := sight.begins(a.add)
+		from, err := past.Scan(q.Since.Truncate(time.Minute), oldest, take)
 		if err != nil {
 			return nil, err
 		}
-		if !from.IsZero() && from.Before(a.Since.Time) {
+		if from = begin(from); !from.IsZero() && from.Before(a.Since.Time) {
 			a.Since = metav1.NewMicroTime(from)
 		}
 	}
@@ -140,7 +141,7 @@ func (s *Store) answer(a *answer, minutes bool, now time.Time) (oldest time.Time
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.expire(now)
-	a.Since = metav1.NewMicroTime(s.known(now))
+	a.Since = metav1.NewMicroTime(s.known(a.sight, now))
 	if a.sight.All {
 		losses := s.losses
 		a.Losses, a.Enforcers = &losses, int32(len(s.heard))
@@ -195,12 +196,37 @@ func (s *Store) numberOf(mark string) uint64 {
 	return binary.BigEndian.Uint64(b)
 }
 
-// known is since when memory knows flows. The caller holds the lock.
-func (s *Store) known(now time.Time) time.Time {
-	if hour := now.Add(-Kept); hour.After(s.since) {
+// known is since when memory knows flows, of what the caller may see. The caller of the function
+// holds the lock.
+func (s *Store) known(sight Sight, now time.Time) time.Time {
+	since := s.since
+	if !sight.All {
+		since = s.born
+		for namespace, until := range s.forgotten {
+			if until.After(since) && sight.namespace(namespace) {
+				since = until
+			}
+		}
+	}
+	if hour := now.Add(-Kept); hour.After(since) {
 		return hour
 	}
-	return s.since
+	return since
+}
+
+// begins wraps what takes entries of past, from when on it has any: who does not see everything is
+// told of those that he sees.
+func (s *Sight) begins(take func(*Entry) bool) (wrapped func(*Entry) bool, from func(known time.Time) time.Time) {
+	if s.All {
+		return take, func(known time.Time) time.Time { return known }
+	}
+	var first time.Time
+	return func(e *Entry) bool {
+		if s.sees(e) && (first.IsZero() || e.First.Before(first)) {
+			first = e.First
+		}
+		return take(e)
+	}, func(time.Time) time.Time { return first }
 }
 
 // each calls do for what memory holds from a time on, and returns what answer does. The caller

@@ -52,7 +52,10 @@ type Store struct {
 	since   time.Time
 	// born is when it was made: as long as nothing was dropped, it is since.
 	born time.Time
-	seq  uint64
+	// forgotten is, by Namespace, until when flows were dropped before their time. Who does not see
+	// everything is told of those that he would have seen.
+	forgotten map[string]time.Time
+	seq       uint64
 	// marks hides numbers from who may not see everything.
 	marks  cipher.Block
 	losses analysis.FlowLosses
@@ -147,7 +150,7 @@ func New(o *Owners, bytes int, now time.Time) *Store {
 	if err != nil {
 		panic(err) // only another length of the key is an error
 	}
-	return &Store{owners: o, most: bytes, held: map[string]int{}, heard: map[string]time.Time{}, since: now, born: now, passed: map[string]Passed{}, marks: marks}
+	return &Store{owners: o, most: bytes, held: map[string]int{}, heard: map[string]time.Time{}, since: now, born: now, forgotten: map[string]time.Time{}, passed: map[string]Passed{}, marks: marks}
 }
 
 // Policy returns what the policy with a UID is called; false if the enforcer was not given it.
@@ -435,11 +438,8 @@ func (s *Store) expire(now time.Time) {
 	for len(s.windows) > 0 && now.Sub(s.windows[0].start) > Kept+Window {
 		s.drop()
 	}
-	for enforcer, at := range s.heard {
-		if now.Sub(at) > Kept {
-			delete(s.heard, enforcer)
-		}
-	}
+	maps.DeleteFunc(s.heard, func(_ string, at time.Time) bool { return now.Sub(at) > Kept })
+	maps.DeleteFunc(s.forgotten, func(_ string, until time.Time) bool { return now.Sub(until) > Kept })
 }
 
 // drop forgets the oldest window.
