@@ -468,7 +468,7 @@ func (a *Agent) restore(ctx context.Context) {
 		a.Names.restore(kept.Names)
 	}
 	if a.Pods != nil {
-		a.Pods.restore(kept.Node, kept.Attachments)
+		a.Pods.restore(kept)
 	}
 	if a.Network != nil {
 		a.Network.restore(kept.Network)
@@ -763,6 +763,7 @@ func (a *Agent) enforce(ctx context.Context, heard time.Time) {
 	kept := Kept{Key: a.Key, Computed: &effective, ReleasedUntil: released, Names: names, Node: node, Services: services, Failsafe: a.failsafe}
 	if a.Pods != nil {
 		kept.Attachments = a.Pods.settled()
+		kept.HostPorts, _ = a.Pods.hostPorts()
 	}
 	if a.Network != nil {
 		kept.Network = a.Network.kept()

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/nephele-io/nephele/internal/agent/cni"
@@ -51,6 +52,9 @@ type attachments struct {
 	gone map[types.UID]*farewell
 	// inForce is the version of the Node that is in force.
 	inForce uint64
+	// before are the Pods that there were when the agent was here before, without the ones that
+	// have gone since; nil if it was not. They count until it is known which there are.
+	before []*corev1.Pod
 	// changed is closed, and renewed, when something has changed that somebody may wait for.
 	changed chan struct{}
 }
@@ -97,17 +101,49 @@ func (t *attachments) remove(key attachmentKey) {
 		return
 	}
 	delete(t.known, key)
+	t.before = slices.DeleteFunc(t.before, x.isOf)
 	if x.UID != "" && len(t.gone) < mostFarewells {
 		t.gone[types.UID(x.UID)] = &farewell{x.Addresses, farewellTurns}
 	}
 }
 
-func (t *attachments) restore(list []cni.Attachment) {
-	for i := range list {
-		if len(t.known) < mostAttachments && list[i].Normalize() == nil {
-			t.known[keyOf(&list[i])] = &attached{Attachment: list[i], settled: true, seen: true}
+func (t *attachments) restore(kept *Kept) {
+	if kept.Node != nil {
+		t.before = remembered(kept)
+	}
+	for i := range kept.Attachments {
+		if a := &kept.Attachments[i]; len(t.known) < mostAttachments && a.Normalize() == nil {
+			t.known[keyOf(a)] = &attached{Attachment: *a, settled: true, seen: true}
 		}
 	}
+}
+
+// remembered are the Pods that were kept, which is in the order of their age.
+func remembered(kept *Kept) []*corev1.Pod {
+	out := []*corev1.Pod{}
+	for n, x := range kept.Node.Pods {
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: x.Namespace, Name: x.Name, CreationTimestamp: metav1.Unix(int64(n), 0)}}
+		for i := range kept.Attachments {
+			if a := &kept.Attachments[i]; a.Namespace == x.Namespace && a.Name == x.Name {
+				p.UID = types.UID(a.UID)
+			}
+		}
+		for _, a := range x.Addresses {
+			p.Status.PodIPs = append(p.Status.PodIPs, corev1.PodIP{IP: a.String()})
+		}
+		for _, h := range kept.HostPorts {
+			if len(x.Addresses) == 0 || h.To.Addr() != x.Addresses[0] {
+				continue
+			}
+			port := corev1.ContainerPort{Protocol: h.Protocol, HostPort: int32(h.Port), ContainerPort: int32(h.To.Port())}
+			if h.Address.IsValid() {
+				port.HostIP = h.Address.String()
+			}
+			p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Ports: []corev1.ContainerPort{port}})
+		}
+		out = append(out, p)
+	}
+	return out
 }
 
 // signal wakes who waits for a change.
@@ -118,6 +154,8 @@ func (t *attachments) signal() {
 
 // tale is what the runtime has said at one moment.
 type tale struct {
+	// untold tells that nobody has said which Pods there are.
+	untold   bool
 	attached []attached
 	of       []*attached
 	// present tells which are of a Pod that the API knows.
@@ -169,8 +207,8 @@ func (t *tale) pods(list []*corev1.Pod) []nft.Pod {
 	}
 	var unknown []nft.Pod
 	for i := range t.attached {
-		if a := &t.attached[i]; !a.seen && !t.present[i] && len(a.Addresses) > 0 {
-			unknown = append(unknown, nft.Pod{Namespace: a.Namespace, Name: a.Name, Addresses: slices.Clone(a.Addresses), Waiting: true})
+		if a := &t.attached[i]; (!a.seen || t.untold) && !t.present[i] && len(a.Addresses) > 0 {
+			unknown = append(unknown, nft.Pod{Namespace: a.Namespace, Name: a.Name, Addresses: slices.Clone(a.Addresses), Waiting: !a.settled})
 		}
 	}
 	slices.SortFunc(unknown, func(a, b nft.Pod) int { return netip.Addr.Compare(a.Addresses[0], b.Addresses[0]) })
@@ -182,14 +220,15 @@ func (x *attached) isOf(pod *corev1.Pod) bool {
 }
 
 // took notes that a tale is in a version of the Node. Attachments of Pods that the API knows no
-// more are forgotten.
+// more are forgotten. One that the API has not told of has its class when it was settled without.
 func (t *attachments) took(told *tale, version uint64) {
 	for i, x := range told.of {
-		if key := keyOf(&x.Attachment); x.seen && !told.present[i] && t.known[key] == x {
+		here := told.present[i] || !told.attached[i].seen || told.untold
+		if key := keyOf(&x.Attachment); !here && t.known[key] == x {
 			delete(t.known, key)
 		}
 		x.seen = x.seen || told.present[i]
-		if told.attached[i].settled && told.present[i] && x.since == 0 {
+		if told.attached[i].settled && here && x.since == 0 {
 			x.since = version
 		}
 	}

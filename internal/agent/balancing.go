@@ -260,14 +260,14 @@ func (p *Pods) hostPorts() ([]proxy.HostPort, bool) {
 	p.mu.Lock()
 	node := p.node
 	p.mu.Unlock()
-	if node == nil || p.pods == nil {
+	if node == nil || p.pods.run == nil {
 		return nil, false
 	}
+	named := p.podsByName()
 	var out []proxy.HostPort
 	for i := range node.Pods {
-		o, found, err := p.pods.GetByKey(node.Pods[i].Namespace + "/" + node.Pods[i].Name)
-		pod, ok := o.(*corev1.Pod)
-		if err != nil || !found || !ok {
+		pod := named[node.Pods[i].Namespace+"/"+node.Pods[i].Name]
+		if pod == nil {
 			continue
 		}
 		for _, c := range pod.Spec.Containers {
@@ -283,21 +283,6 @@ func (p *Pods) hostPorts() ([]proxy.HostPort, bool) {
 		}
 	}
 	return out, true
-}
-
-// portsOfNode are the containers of a Pod with the ports of the Node that they want, and nothing
-// else of them.
-func portsOfNode(list []corev1.Container) []corev1.Container {
-	var out []corev1.Container
-	for _, c := range list {
-		ports := slices.DeleteFunc(slices.Clone(c.Ports), func(p corev1.ContainerPort) bool {
-			return p.HostPort < 1 || p.HostPort > 65535 || p.ContainerPort < 1 || p.ContainerPort > 65535
-		})
-		if len(ports) > 0 {
-			out = append(out, corev1.Container{Name: c.Name, Ports: ports})
-		}
-	}
-	return out
 }
 
 // balanced is where connections to Services go; nil if the agent does not lead them.

@@ -12,6 +12,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/nephele-io/nephele/internal/agent/cni"
@@ -180,6 +181,10 @@ func (a *Agent) handleAttachments(mux *http.ServeMux) {
 		}
 		if a.Network == nil {
 			http.Error(w, "this agent does not make the network of the Node: its mode is networkPolicyOnly", http.StatusBadRequest)
+			return
+		}
+		if a.Pods.blind() && !slices.Contains(a.Essential, wanted.Namespace) {
+			replyDone(w, errors.New("it is not known which Pods the Node has, and which addresses they have"))
 			return
 		}
 		got, err := a.Network.Assign(wanted.Attachment)

@@ -7,7 +7,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/nephele-io/nephele/internal/agent/cni"
 	"github.com/nephele-io/nephele/internal/agent/nft"
+	"github.com/nephele-io/nephele/internal/agent/proxy"
 )
 
 // InForce, Current, Forget and Patterns let tests stand in for an Agent.
@@ -59,3 +61,34 @@ func HoldDisk(s *Store) (release func()) {
 	s.appending <- struct{}{}
 	return func() { <-s.appending }
 }
+
+// Refreshed takes in what there is now and returns it; nil while nothing is known.
+func (p *Pods) Refreshed() *nft.Node {
+	p.refresh()
+	node, _ := p.current()
+	return node
+}
+
+// Restore takes in what was kept.
+func (p *Pods) Restore(k *Kept) { p.restore(k) }
+
+// HostPorts are the ports of the Node that lead to Pods.
+func (p *Pods) HostPorts() []proxy.HostPort {
+	list, _ := p.hostPorts()
+	return list
+}
+
+// Attach takes in what the runtime says of an attachment, as settled or not.
+func (p *Pods) Attach(a cni.Attachment, settled bool) error {
+	x, err := p.attach(a)
+	if err == nil && settled {
+		p.release(x)
+	}
+	return err
+}
+
+// Detach forgets an attachment.
+func (p *Pods) Detach(a cni.Attachment) { p.detach(keyOf(&a), nil) }
+
+// State says what is wrong.
+func (p *Pods) State() string { return p.state() }

@@ -562,9 +562,8 @@ func (n *Network) Status() network.Status {
 // addressesInAPI are the addresses that Pods of the Node have as the API says, and who has them.
 func (p *Pods) addressesInAPI() map[netip.Addr]string {
 	out := map[netip.Addr]string{}
-	for _, o := range p.pods.List() {
-		pod, ok := o.(*corev1.Pod)
-		if !ok || pod.Spec.HostNetwork || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+	for _, pod := range p.podsByName() {
+		if pod.Spec.HostNetwork || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
 			continue
 		}
 		for _, ip := range pod.Status.PodIPs {

@@ -35,6 +35,7 @@ import (
 
 	"github.com/nephele-io/nephele/internal/agent"
 	"github.com/nephele-io/nephele/internal/agent/cni"
+	"github.com/nephele-io/nephele/internal/agent/localpods"
 	"github.com/nephele-io/nephele/internal/agent/network"
 	"github.com/nephele-io/nephele/internal/agent/network/links"
 	"github.com/nephele-io/nephele/internal/agent/network/wireguard"
@@ -122,7 +123,8 @@ type siteOf struct {
 	cidrs   []string
 	// six and four tell that Nodes have addresses of that family.
 	four, six bool
-	// away tells that the controller has never answered, and Pods are essential.
+	// away tells that the controller has never answered, not about Pods either, and Pods are
+	// essential.
 	away bool
 	// meets tells that agents ask one another whether packets come.
 	meets bool
@@ -246,7 +248,11 @@ func (s *site) join(i, subnet int, of siteOf) {
 	}
 	cluster := choosing{fakeCluster{s.client}}
 	n.pods = func() *agent.Pods {
-		return agent.NewPods(agent.PodsOptions{Node: n.name, Cluster: cluster, Log: logr.Discard(), Own: func() (out []netip.Addr, err error) { return n.local, nil }})
+		o := agent.PodsOptions{Node: n.name, Cluster: cluster, Log: logr.Discard(), Own: func() (out []netip.Addr, err error) { return n.local, nil }}
+		if of.away {
+			o.Local = localpods.New(localpods.Options{Server: &podServer{fails: errors.New("nobody is there")}, Cluster: agent.OfNode(cluster, n.name), Node: n.name, Clock: clock.RealClock{}, Log: logr.Discard()})
+		}
+		return agent.NewPods(o)
 	}
 	s.inside(n.host, func() (err error) { n.kernel, err = links.Open(); return err })
 	s.t.Cleanup(n.kernel.Close)

@@ -14,11 +14,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
 	cloudv1alpha1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
-	"github.com/nephele-io/nephele/internal/agent/cni"
+	"github.com/nephele-io/nephele/internal/agent/localpods"
 	"github.com/nephele-io/nephele/internal/agent/network"
 	"github.com/nephele-io/nephele/internal/agent/nft"
 )
@@ -28,6 +27,9 @@ type PodsOptions struct {
 	// Node is the name of the Node.
 	Node    string
 	Cluster Cluster
+	// Local lists and watches the Pods of the Node, with Cluster as its Cluster; nil reads them in
+	// the cluster.
+	Local *localpods.Source
 	// Ranges are where Pods of the Node have their addresses, besides what the Node itself says.
 	Ranges []netip.Prefix
 	// Bypass returns why packets of an address do not come by; empty if they do. Nil knows of none.
@@ -46,12 +48,29 @@ type PodsOptions struct {
 	Log  logr.Logger
 }
 
+// OfNode returns what lists and watches the Pods of a Node in its cluster.
+func OfNode(c Cluster, node string) cache.ListerWatcher {
+	return selected(c, "pods", "spec.nodeName", node)
+}
+
+// selected returns what lists and watches the objects with a value of a field.
+func selected(c Cluster, resource, field, value string) cache.ListerWatcher {
+	return c.Follow(corev1.SchemeGroupVersion.WithResource(resource), metav1.NamespaceAll, func(l *metav1.ListOptions) {
+		l.FieldSelector = fields.OneTermEqualSelector(field, value).String()
+	})
+}
+
+// informer keeps the objects of a kind as they are.
+type informer struct {
+	cache.Store
+	run cache.Controller
+}
+
 // Pods follows the Pods of a Node. It is safe for concurrent use.
 type Pods struct {
 	PodsOptions
-	pods, nodes       cache.Store
-	runPods, runNodes cache.Controller
-	news              chan struct{}
+	pods, nodes informer
+	news        chan struct{}
 	// network is what the rules do for the network of the Node; nil for nothing.
 	network func() *nft.Network
 	// makes tells that the agent makes the network of the Node.
@@ -80,47 +99,21 @@ func NewPods(o PodsOptions) *Pods {
 	changed := cache.ResourceEventHandlerFuncs{
 		AddFunc: func(any) { p.poke() }, UpdateFunc: func(_, _ any) { p.poke() }, DeleteFunc: func(any) { p.poke() },
 	}
-	follow := func(kind runtime.Object, resource, field string, trim cache.TransformFunc) (cache.Store, cache.Controller) {
-		from := o.Cluster.Follow(corev1.SchemeGroupVersion.WithResource(resource), metav1.NamespaceAll, func(l *metav1.ListOptions) {
-			l.FieldSelector = fields.OneTermEqualSelector(field, o.Node).String()
-		})
-		return cache.NewInformerWithOptions(cache.InformerOptions{ObjectType: kind, Handler: changed, Transform: trim, ListerWatcher: from})
+	follow := func(kind runtime.Object, from cache.ListerWatcher, trim cache.TransformFunc) (i informer) {
+		i.Store, i.run = cache.NewInformerWithOptions(cache.InformerOptions{ObjectType: kind, Handler: changed, Transform: trim, ListerWatcher: from})
+		return i
 	}
-	p.pods, p.runPods = follow(&corev1.Pod{}, "pods", "spec.nodeName", trimPod)
-	p.nodes, p.runNodes = follow(&corev1.Node{}, "nodes", "metadata.name", trimNode)
+	pods := OfNode(o.Cluster, o.Node)
+	if o.Local != nil {
+		pods = o.Local.ListerWatcher(p.poke)
+	}
+	p.pods = follow(&corev1.Pod{}, pods, localpods.Trim)
+	p.nodes = follow(&corev1.Node{}, selected(o.Cluster, "nodes", "metadata.name", o.Node), trimNode)
 	return p
 }
 
 // KeptPods returns Pods of which nothing is known but what was kept.
 func KeptPods() *Pods { return &Pods{news: make(chan struct{}, 1), attachments: noAttachments()} }
-
-// trimPod drops of a Pod what the agent does not need.
-func trimPod(o any) (any, error) {
-	p, ok := o.(*corev1.Pod)
-	if !ok {
-		return o, nil
-	}
-	out := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name, UID: trueUID(p), ResourceVersion: p.ResourceVersion, CreationTimestamp: p.CreationTimestamp},
-		Spec:       corev1.PodSpec{HostNetwork: p.Spec.HostNetwork, Containers: portsOfNode(p.Spec.Containers)},
-		Status:     corev1.PodStatus{Phase: p.Status.Phase, PodIP: p.Status.PodIP, PodIPs: p.Status.PodIPs},
-	}
-	for _, name := range []string{ingressBandwidth, egressBandwidth} {
-		if value, has := p.Annotations[name]; has {
-			metav1.SetMetaDataAnnotation(&out.ObjectMeta, name, value)
-		}
-	}
-	return out, nil
-}
-
-// trueUID is the UID by which the runtime of the Node knows a Pod: that of a static Pod is not that
-// of the object that shows it in the API.
-func trueUID(p *corev1.Pod) types.UID {
-	if static := p.Annotations["kubernetes.io/config.mirror"]; static != "" {
-		return types.UID(static)
-	}
-	return p.UID
-}
 
 func trimNode(o any) (any, error) {
 	n, ok := o.(*corev1.Node)
@@ -148,18 +141,18 @@ func (p *Pods) poke() {
 // Run follows the Pods until ctx ends.
 func (p *Pods) Run(ctx context.Context) {
 	var running sync.WaitGroup
-	running.Go(func() { p.runPods.RunWithContext(ctx) })
-	running.Go(func() { p.runNodes.RunWithContext(ctx) })
+	running.Go(func() { p.pods.run.RunWithContext(ctx) })
+	running.Go(func() { p.nodes.run.RunWithContext(ctx) })
 	running.Wait()
 }
 
 // restore takes what was known of the Node when it was kept. It counts until more is known.
-func (p *Pods) restore(n *nft.Node, attached []cni.Attachment) {
+func (p *Pods) restore(kept *Kept) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.attachments.restore(attached)
-	if n != nil && p.node == nil {
-		p.node = n
+	p.attachments.restore(kept)
+	if kept.Node != nil && p.node == nil {
+		p.node = kept.Node
 		p.version++
 	}
 }
@@ -181,9 +174,49 @@ func (p *Pods) told() (told *tale, former *nft.Node) {
 	return p.attachments.told(), p.node
 }
 
+// list are the Pods that there are, as the informer has them. While that has nothing, because the
+// controller does not answer, they are as they were when the agent was here before. If it was not,
+// and makes the network, there are no Pods but new ones: the controller may be one of them.
+// Otherwise nothing is known.
+func (p *Pods) list() (pods []*corev1.Pod, told, known bool) {
+	switch {
+	case p.pods.run == nil || !p.nodes.run.HasSynced():
+		return nil, false, false
+	case p.pods.run.HasSynced():
+		for _, o := range p.pods.List() {
+			if pod, ok := o.(*corev1.Pod); ok {
+				pods = append(pods, pod)
+			}
+		}
+		return pods, true, true
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.before), false, p.Local.Problem() != "" && (p.before != nil || p.makes)
+}
+
+// blind reports whether nothing is known of Pods that the Node may have.
+func (p *Pods) blind() bool {
+	_, told, _ := p.list()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return !told && p.before == nil
+}
+
+// podsByName are the Pods of list by NAMESPACE/NAME.
+func (p *Pods) podsByName() map[string]*corev1.Pod {
+	out := map[string]*corev1.Pod{}
+	list, _, _ := p.list()
+	for _, pod := range list {
+		out[pod.Namespace+"/"+pod.Name] = pod
+	}
+	return out
+}
+
 // refresh takes in what is known now, and looks how packets of each Pod go.
 func (p *Pods) refresh() {
-	if p.runPods == nil || !p.runPods.HasSynced() || !p.runNodes.HasSynced() {
+	all, complete, known := p.list()
+	if !known {
 		return
 	}
 	node := &nft.Node{Ranges: slices.Clone(p.Ranges)}
@@ -209,11 +242,14 @@ func (p *Pods) refresh() {
 	}
 	here, trouble := p.ownNow()
 	maps.Copy(own, here)
+	if p.blind() { // Pods of another plugin would be closed
+		node.Ranges = nil
+	}
 	slices.SortFunc(node.Ranges, netip.Prefix.Compare)
 	node.Ranges = slices.Compact(node.Ranges)
 	var list []*corev1.Pod
-	for _, o := range p.pods.List() {
-		if pod, ok := o.(*corev1.Pod); ok && !pod.Spec.HostNetwork && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {
+	for _, pod := range all {
+		if !pod.Spec.HostNetwork && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {
 			list = append(list, pod)
 		}
 	}
@@ -222,6 +258,7 @@ func (p *Pods) refresh() {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
 	told, former := p.told()
+	told.untold = !complete
 	if p.network != nil && node.Network == nil && former != nil { // it is not known yet
 		node.Network = former.Network
 	}
@@ -257,7 +294,7 @@ func (p *Pods) refresh() {
 	slices.Sort(node.Bridges)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.trouble, p.own, p.complete = trouble, own, true
+	p.trouble, p.own, p.complete = trouble, own, complete
 	if p.node == nil || !sameNode(p.node, node) {
 		p.node = node
 		p.version++
@@ -333,5 +370,5 @@ func (p *Pods) way(from, to netip.Addr) nft.Way {
 func (p *Pods) state() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.trouble
+	return cmp.Or(p.trouble, p.Local.Problem())
 }

@@ -19,7 +19,7 @@ import (
 // report tells what became of every policy, where that is new, and everything after a watch of
 // policies has begun anew.
 func (a *Agent) report(ctx context.Context, result nft.Result) {
-	if a.loaded { // the server has not said that these are still wanted
+	if a.loaded || a.Pods != nil && a.Pods.blind() { // the server has not said that these are still wanted, or for which Pods
 		return
 	}
 	now := reported{policies: a.wanted.Policies, refusals: result.Refusals, bypassed: result.Bypassed, released: a.releasedUntil()}

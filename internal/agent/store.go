@@ -18,6 +18,7 @@ import (
 	"github.com/nephele-io/nephele/internal/agent/cni"
 	"github.com/nephele-io/nephele/internal/agent/network"
 	"github.com/nephele-io/nephele/internal/agent/nft"
+	"github.com/nephele-io/nephele/internal/agent/proxy"
 	"github.com/nephele-io/nephele/internal/enforcer"
 	"github.com/nephele-io/nephele/internal/platform/recovered"
 )
@@ -57,6 +58,8 @@ type Kept struct {
 	Services map[string][]nft.Frontend `json:"services,omitempty"`
 	// Attachments are those that the runtime of the Node has told of.
 	Attachments []cni.Attachment `json:"attachments,omitempty"`
+	// HostPorts are the ports of the Node that lead to Pods.
+	HostPorts []proxy.HostPort `json:"hostPorts,omitempty"`
 	// Network are the addresses that Pods of the Node have; nil where the agent gives none.
 	Network *network.Kept `json:"network,omitempty"`
 	// Failsafe are the failsafe flows as they were: by them the agent reaches who tells it where

@@ -60,6 +60,12 @@ func served(o Options, g gate) map[schema.GroupVersion]map[string]rest.Storage {
 	if o.Reviews != nil {
 		out[analysis.GroupVersion()] = newReviews(o, g)
 	}
+	if o.LocalPods != nil {
+		if out[analysis.GroupVersion()] == nil {
+			out[analysis.GroupVersion()] = map[string]rest.Storage{}
+		}
+		out[analysis.GroupVersion()]["localpods"] = newLocalPods(o.LocalPods, g)
+	}
 	return out
 }
 

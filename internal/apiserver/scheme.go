@@ -93,6 +93,9 @@ func servingScheme() (*runtime.Scheme, error) {
 			return nil, fmt.Errorf("build the scheme: %w", err)
 		}
 	}
+	if err := s.AddFieldLabelConversionFunc(analysis.GroupVersion().WithKind("LocalPod"), checkNodeField); err != nil {
+		return nil, fmt.Errorf("build the scheme: %w", err)
+	}
 	return s, nil
 }
 

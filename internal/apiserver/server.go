@@ -30,6 +30,7 @@ import (
 	restclient "k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
+	"github.com/nephele-io/nephele/internal/apiserver/roster"
 	"github.com/nephele-io/nephele/internal/apiserver/stats"
 	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
 	"github.com/nephele-io/nephele/internal/enroll/credential"
@@ -44,8 +45,9 @@ const (
 	stopGrace = 2 * time.Second
 )
 
-// Options are what a Server needs. All fields but Queries, Reviews, Statistics, Traffic, Enforcers,
-// Version, Pod, Service, Node, Webhooks, Hosts, Metrics, Limits, Stall and Logger are required.
+// Options are what a Server needs. All fields but Queries, Reviews, Statistics, Traffic,
+// LocalPods, Enforcers, Version, Pod, Service, Node, Webhooks, Hosts, Metrics, Limits, Stall and
+// Logger are required.
 type Options struct {
 	// Listener is where it serves, over TCP. It is closed when Start returns.
 	Listener net.Listener
@@ -66,6 +68,8 @@ type Options struct {
 	// Traffic takes what enforcers have seen of connections, about which FlowQueries ask Reviews;
 	// nil serves neither.
 	Traffic Traffic
+	// LocalPods holds which Pods run on which Node; nil serves none.
+	LocalPods *roster.Index
 	// Bundle makes support bundles; nil serves none.
 	Bundle Bundle
 	// Enforcers says whom callers may act for; empty means OwnKey.

@@ -24,6 +24,7 @@ import (
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 	statsv1alpha1 "github.com/nephele-io/nephele/api/stats/v1alpha1"
 	"github.com/nephele-io/nephele/internal/apiserver"
+	"github.com/nephele-io/nephele/internal/apiserver/roster"
 	"github.com/nephele-io/nephele/internal/apiserver/stats"
 	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
 	"github.com/nephele-io/nephele/internal/platform/certs"
@@ -60,6 +61,7 @@ type world struct {
 	mu      sync.Mutex
 	dialled []net.Conn
 	bundle  apiserver.Bundle
+	pods    *roster.Index
 }
 
 // reportBook keeps what was reported.
@@ -152,7 +154,7 @@ func (w *world) start(t testing.TB, address string) {
 	w.address = l.Addr().String()
 	s, err := apiserver.New(
 		apiserver.Options{Listener: l, Certificate: cert, Access: access, Store: w.store, Reports: w.reports, Stall: w.stall, Limits: w.limits, Webhooks: w.webhooks,
-			Enforcers: w.enforcers, Queries: w.queries, Reviews: w.reviews, Traffic: w.traffic, Bundle: w.bundle, Statistics: w.book, Version: "v1", Metrics: w.metrics, Hosts: w.hosts},
+			Enforcers: w.enforcers, Queries: w.queries, Reviews: w.reviews, Traffic: w.traffic, Bundle: w.bundle, Statistics: w.book, Version: "v1", Metrics: w.metrics, Hosts: w.hosts, LocalPods: w.pods},
 	)
 	if err != nil {
 		t.Fatal(err)

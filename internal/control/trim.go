@@ -192,7 +192,7 @@ func (t *Trimmer) trimPod(p *corev1.Pod) *convert.TrimmedPod {
 	out := convert.TrimPod(p)
 	out.Namespace, out.Labels = t.text(out.Namespace), t.shared(out.Labels)
 	out.Node, out.ServiceAccount = t.text(out.Node), t.text(out.ServiceAccount)
-	t.pack(&out.Name, &out.ResourceVersion, &out.IP)
+	t.pack(&out.Name, &out.ResourceVersion, &out.IP, &out.UID)
 	return out
 }
 

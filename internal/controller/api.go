@@ -18,6 +18,7 @@ import (
 
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/apiserver"
+	"github.com/nephele-io/nephele/internal/apiserver/roster"
 	"github.com/nephele-io/nephele/internal/apiserver/stats"
 	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
 	"github.com/nephele-io/nephele/internal/apiserver/webhook"
@@ -162,6 +163,10 @@ func serveAPI(ctx context.Context, mgr manager.Manager, policies *control.Contro
 	if err := book.Follow(ctx, mgr.GetCache()); err != nil {
 		return err
 	}
+	pods := roster.New(clk.Now())
+	if err := pods.Follow(ctx, mgr.GetCache()); err != nil {
+		return err
+	}
 	cluster, err := ClusterID(ctx, mgr.GetAPIReader())
 	if err != nil {
 		return err
@@ -215,6 +220,7 @@ func serveAPI(ctx context.Context, mgr manager.Manager, policies *control.Contro
 		Reviews:     reviews,
 		Statistics:  book,
 		Traffic:     reviews.traffic,
+		LocalPods:   pods,
 		Enforcers:   proc.API.Enforcers,
 		Hosts:       hosts,
 		Metrics:     proc.metrics.api,

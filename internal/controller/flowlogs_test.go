@@ -206,7 +206,7 @@ func TestFlowLogsCondition(t *testing.T) {
 	}
 }
 
-// TestStateOfAFormerRelease: what a former release has read is known, under the name that it has now.
+// TestStateOfAFormerRelease: what a former release has read is known, under its present name.
 func TestStateOfAFormerRelease(t *testing.T) {
 	f := &flowLogs{dir: t.TempDir(), places: map[flowLogPlace]*collected{}, log: logr.Discard()}
 	p := flowLogPlace{account: "ops/aws", bucket: "logs", region: "eu-west-1"}

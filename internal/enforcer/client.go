@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -55,7 +56,7 @@ func NewClient(o ClientOptions) (*Client, error) {
 		return nil, errors.New("enforcer: Config must be given")
 	}
 	scheme := runtime.NewScheme()
-	if err := v1beta2.AddToScheme(scheme); err != nil {
+	if err := errors.Join(v1beta2.AddToScheme(scheme), analysis.AddToScheme(scheme)); err != nil {
 		return nil, fmt.Errorf("enforcer: build the scheme: %w", err)
 	}
 	return &Client{options: o, codecs: serializer.NewCodecFactory(scheme).WithoutConversion()}, nil
@@ -95,6 +96,18 @@ func (c *Client) Watch(ctx context.Context, r Resource, key string) (Stream, err
 	if key != "" {
 		request = request.Param("fieldSelector", fields.OneTermEqualSelector("nodeName", key).String())
 	}
+	w, cancel, err := open(ctx, request)
+	if err != nil {
+		return nil, err
+	}
+	if r == NetworkPolicies {
+		c.told.forget(key)
+	}
+	return &stream{client: c, key: key, watch: w, cancel: cancel}, nil
+}
+
+// open begins a watch, and returns what ends it at once.
+func open(ctx context.Context, request *rest.Request) (watch.Interface, context.CancelFunc, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	late := time.AfterFunc(openLimit, cancel)
 	w, err := request.Watch(ctx)
@@ -106,12 +119,9 @@ func (c *Client) Watch(ctx context.Context, r Resource, key string) (Stream, err
 	}
 	if err != nil {
 		cancel()
-		return nil, err
+		return nil, nil, err
 	}
-	if r == NetworkPolicies {
-		c.told.forget(key)
-	}
-	return &stream{client: c, key: key, watch: w, cancel: cancel}, nil
+	return w, cancel, nil
 }
 
 // stream is a watch over the network.
@@ -214,6 +224,55 @@ func (c *Client) post(ctx context.Context, what, path string, object any) error 
 		return fmt.Errorf("send %s: %w", what, err)
 	}
 	return nil
+}
+
+// LocalPods lists the Pods of a Node.
+func (c *Client) LocalPods(ctx context.Context, node string) (*analysis.LocalPodList, error) {
+	request, err := c.localPods(node)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, openLimit)
+	defer cancel()
+	list := &analysis.LocalPodList{}
+	return list, request.Do(ctx).Into(list)
+}
+
+// WatchLocalPods watches the Pods of a Node from a position on, for so long if that is not nil.
+func (c *Client) WatchLocalPods(ctx context.Context, node, position string, seconds *int64) (watch.Interface, error) {
+	request, err := c.localPods(node)
+	if err != nil {
+		return nil, err
+	}
+	if seconds != nil {
+		request = request.Param("timeoutSeconds", strconv.FormatInt(*seconds, 10))
+	}
+	w, cancel, err := open(ctx, request.Param("watch", "true").Param("resourceVersion", position))
+	if err != nil {
+		return nil, err
+	}
+	return &ending{w, cancel}, nil
+}
+
+func (c *Client) localPods(node string) (*rest.Request, error) {
+	client, err := c.rest()
+	if err != nil {
+		return nil, err
+	}
+	return client.Get().AbsPath("/apis/"+analysis.GroupVersion().String()+"/localpods").SetHeader("Accept", runtime.ContentTypeJSON).
+		Param("fieldSelector", fields.OneTermEqualSelector("nodeName", node).String()).MaxRetries(0), nil
+}
+
+// ending is a watch that gives back the context of its request when it is stopped.
+type ending struct {
+	watch.Interface
+	cancel context.CancelFunc
+}
+
+// Stop implements watch.Interface.
+func (e *ending) Stop() {
+	e.cancel()
+	e.Interface.Stop()
 }
 
 // KnowsPod reports whether the server takes a Pod into account in what it computes. What it has

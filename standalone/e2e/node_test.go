@@ -106,6 +106,21 @@ func TestNodeAgent(t *testing.T) {
 
 	a.diagnoses()
 	a.flows("of a Pod", []string{"--to", "n1/"}, []string{"dropped", "ClusterNetworkPolicy no, rule \"no\""}, []string{"accepted", "no policy"})
+	// It reads no Pods, and is told of those of its own Node only.
+	for _, list := range []client.ObjectList{&corev1.PodList{}, &corev1.SecretList{}, &corev1.ConfigMapList{}} {
+		if err := own.List(t.Context(), list); !apierrors.IsForbidden(err) {
+			t.Errorf("it lists %T: %v", list, err)
+		}
+	}
+	for _, node := range []string{nfttest.NodeName, "other"} {
+		local := &unstructured.UnstructuredList{}
+		local.SetAPIVersion("analysis.nephele.io/v1alpha1")
+		local.SetKind("LocalPodList")
+		err := own.List(t.Context(), local, client.MatchingFields{"nodeName": node})
+		if mine := node == nfttest.NodeName; mine && (err != nil || len(local.Items) != nfttest.PodCount) || !mine && !apierrors.IsForbidden(err) {
+			t.Errorf("Pods of Node %s: %v, %v", node, local.Items, err)
+		}
+	}
 	// Its token is for its own Node.
 	other := &v1beta1.AntreaAgentInfo{}
 	eventually(t, time.Minute, "the other Node has an info", func(ctx context.Context) (bool, string) {

@@ -188,10 +188,11 @@ var layers = []layer{
 	{folder: "internal/traceflow", own: []string{"api", "internal/platform"}, foreign: kubernetes, why: "who runs Traceflows knows no agent"},
 	{folder: "internal/agent/traffic", own: []string{"api", "internal/agent/nft", "internal/agent/nft/kernel"}, foreign: []string{"k8s.io/apimachinery/", "k8s.io/utils/clock"},
 		why: "what was seen is judged by the program in force, without I/O"},
+	{folder: "internal/agent/localpods", own: []string{"api"}, foreign: kubernetes, why: "which Pods there are is learned without knowing what is done with them"},
 	{
 		folder: "internal/agent",
 		own: []string{"api", "internal/agent/cni", "internal/agent/network", "internal/agent/nft", "internal/agent/nft/kernel", "internal/agent/proxy", "internal/agent/traffic",
-			"internal/enforcer", "internal/platform"},
+			"internal/agent/localpods", "internal/enforcer", "internal/platform"},
 		foreign: append(
 			[]string{"github.com/mdlayher/netlink", "golang.org/x/net/dns/dnsmessage", "golang.org/x/sys/unix"},
 			kubernetes...),
@@ -204,7 +205,7 @@ var layers = []layer{
 		why: "identities of hosts know nobody who uses them"},
 	{
 		folder: "internal/cli/agentcmd",
-		own: []string{"api", "internal/agent", "internal/agent/capturing", "internal/agent/cni", "internal/agent/latency", "internal/agent/network", "internal/agent/network/links", "internal/agent/nft", "internal/agent/nft/kernel", "internal/agent/tracing", "internal/agent/traffic",
+		own: []string{"api", "internal/agent", "internal/agent/capturing", "internal/agent/cni", "internal/agent/latency", "internal/agent/localpods", "internal/agent/network", "internal/agent/network/links", "internal/agent/nft", "internal/agent/nft/kernel", "internal/agent/tracing", "internal/agent/traffic",
 			"internal/cli/terminal", "internal/cloud/handover", "internal/enforcer",
 			"internal/enroll/credential", "internal/enroll/identity"},
 		foreign: append([]string{"github.com/spf13/", "gopkg.in/natefinch/lumberjack.v2"}, kubernetes...),
@@ -248,6 +249,8 @@ var layers = []layer{
 		why: "the webhooks put the rules of admission on the wire; what else they need to know comes through an interface"},
 	{folder: "internal/apiserver/watchstore", own: []string{"api", "internal/platform", "internal/table"}, foreign: kubernetes,
 		why: "the store serves computed objects and knows nobody who fills or reads it"},
+	{folder: "internal/apiserver/roster", own: []string{"api", "internal/convert", "internal/platform/recovered", "internal/table"}, foreign: kubernetes,
+		why: "who runs where is told without knowing who asks"},
 	{folder: "internal/apiserver/stats", own: []string{"api", "internal/platform"}, foreign: kubernetes,
 		why: "the counters know nobody who reports or reads them"},
 	{folder: "internal/explain", own: []string{"api", "internal/clusterset/peers", "internal/platform/work", "internal/kinds", "internal/policy", "internal/policy/admission", "internal/convert", "internal/cloud", "internal/cloud/selection",

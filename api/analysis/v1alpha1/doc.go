@@ -11,6 +11,9 @@
 // is told but addresses that he named himself, and its machines count as if they let everything
 // through. Limited in a status says that something was left out for that reason.
 //
+// Besides the reviews there are the kinds of enforcers: TrafficReport, which they send, and
+// LocalPod, which a Node lists and watches.
+//
 // The types are plain values: as safe for concurrent use as any struct, that is, for readers only.
 //
 // +kubebuilder:object:generate=true

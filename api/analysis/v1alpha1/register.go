@@ -17,7 +17,8 @@ func GroupVersion() schema.GroupVersion {
 // AddToScheme registers the kinds of this package with a scheme.
 func AddToScheme(s *runtime.Scheme) error {
 	gv := GroupVersion()
-	s.AddKnownTypes(gv, &FlowReview{}, &ReachReview{}, &EffectiveRules{}, &PlanReview{}, &TrafficReport{}, &FlowQuery{})
+	s.AddKnownTypes(gv, &FlowReview{}, &ReachReview{}, &EffectiveRules{}, &PlanReview{}, &TrafficReport{}, &FlowQuery{},
+		&LocalPod{}, &LocalPodList{})
 	metav1.AddToGroupVersion(s, gv)
 	return nil
 }
@@ -42,3 +43,9 @@ func (TrafficReport) OpenAPIModelName() string { return modelName + "TrafficRepo
 
 // OpenAPIModelName is the name of FlowQuery in the description of the API.
 func (FlowQuery) OpenAPIModelName() string { return modelName + "FlowQuery" }
+
+// OpenAPIModelName is the name of LocalPod in the description of the API.
+func (LocalPod) OpenAPIModelName() string { return modelName + "LocalPod" }
+
+// OpenAPIModelName is the name of LocalPodList in the description of the API.
+func (LocalPodList) OpenAPIModelName() string { return modelName + "LocalPodList" }

@@ -148,7 +148,8 @@ type FlowQueryStatus struct {
 	// it.
 	Limited bool `json:"limited,omitempty"`
 	// Since is from when on flows are known: those before were forgotten, or came before the
-	// controller began. A caller who may not see everything is told of those that he may see.
+	// controller began. A caller who may not see everything gets the time of the flows that he
+	// may see.
 	Since metav1.MicroTime `json:"since"`
 	// Next is what to give as After in the next question.
 	Next string `json:"next"`

@@ -325,7 +325,7 @@ func runAgent(ctx context.Context, f *agentFlags, socket string, log logr.Logger
 		if ofNode = cluster; err != nil {
 			return err
 		}
-		if o.Pods, err = f.pods(cluster, log); err != nil {
+		if o.Pods, err = f.pods(cluster, policies, log); err != nil {
 			return err
 		}
 		o.Services = agent.NewServices(cluster)

@@ -14,6 +14,7 @@ import (
 
 	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	"github.com/nephele-io/nephele/internal/agent"
+	"github.com/nephele-io/nephele/internal/agent/localpods"
 	"github.com/nephele-io/nephele/internal/agent/nft/kernel"
 	"github.com/nephele-io/nephele/internal/agent/traffic"
 )
@@ -38,7 +39,7 @@ func learnNames(ctx context.Context, n *agent.Names, log logr.Logger) {
 }
 
 // pods returns what follows the Pods of the Node.
-func (f *agentFlags) pods(c *cluster, log logr.Logger) (*agent.Pods, error) {
+func (f *agentFlags) pods(c *cluster, served localpods.Server, log logr.Logger) (*agent.Pods, error) {
 	var ranges []netip.Prefix
 	for _, text := range f.podRanges {
 		r, err := netip.ParsePrefix(text)
@@ -51,8 +52,9 @@ func (f *agentFlags) pods(c *cluster, log logr.Logger) (*agent.Pods, error) {
 	if err != nil {
 		return nil, err
 	}
+	local := localpods.New(localpods.Options{Server: served, Cluster: agent.OfNode(c, f.kubeNode), Node: f.kubeNode, Clock: clock.RealClock{}, Log: log.WithName("pods")})
 	return agent.NewPods(agent.PodsOptions{
-		Node: f.kubeNode, Cluster: c, Ranges: ranges, Own: kernel.LocalAddresses,
+		Node: f.kubeNode, Cluster: c, Local: local, Ranges: ranges, Own: kernel.LocalAddresses,
 		Bypass: wiring.Bypass, Bridge: wiring.Bridge, Settings: wiring.Settings, IPVS: wiring.IPVS, Log: log.WithName("pods"),
 	}), nil
 }

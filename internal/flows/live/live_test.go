@@ -390,8 +390,8 @@ func TestTwoWorldsFlow(t *testing.T) {
 	}
 }
 
-// TestSinceTellsNothing: since when flows are known is told of those that the caller may see, though
-// what others do has made memory forget, or has been on disk for longer.
+// TestSinceTellsNothing: since when flows are known hangs on the flows that the caller may see, not
+// on others that memory had to forget, or that have been on disk for longer.
 func TestSinceTellsNothing(t *testing.T) {
 	shop := Sight{Namespace: func(n string) bool { return n == "shop" }}
 	now := begun.Add(10 * time.Minute)

@@ -150,7 +150,10 @@ func New(o *Owners, bytes int, now time.Time) *Store {
 	if err != nil {
 		panic(err) // only another length of the key is an error
 	}
-	return &Store{owners: o, most: bytes, held: map[string]int{}, heard: map[string]time.Time{}, since: now, born: now, forgotten: map[string]time.Time{}, passed: map[string]Passed{}, marks: marks}
+	return &Store{
+		owners: o, most: bytes, held: map[string]int{}, heard: map[string]time.Time{}, since: now, born: now, forgotten: map[string]time.Time{},
+		passed: map[string]Passed{}, marks: marks,
+	}
 }
 
 // Policy returns what the policy with a UID is called; false if the enforcer was not given it.
