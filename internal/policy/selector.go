@@ -23,6 +23,12 @@ type requirement struct {
 	values []string // opEquals: one; opIn, opNotIn: sorted
 }
 
+// has reports whether a value is among the values, of which there may be a hundred thousand.
+func (r *requirement) has(value string) bool {
+	_, found := slices.BinarySearch(r.values, value)
+	return found
+}
+
 // selector is a compiled label selector: the conjunction of its requirements. It is immutable.
 type selector struct {
 	// text is the canonical form, equal to that of apimachinery's labels.Selector.String. Equal
@@ -40,9 +46,9 @@ func (s *selector) matches(set *labelSet) bool {
 		case opEquals:
 			ok = ok && v == r.values[0]
 		case opIn:
-			ok = ok && slices.Contains(r.values, v)
+			ok = ok && r.has(v)
 		case opNotIn:
-			ok = !ok || !slices.Contains(r.values, v)
+			ok = !ok || !r.has(v)
 		case opDoesNotExist:
 			ok = !ok
 		}
@@ -67,8 +73,8 @@ func (s *selector) anchors() []label {
 		return nil
 	}
 	out := make([]label, 0, len(best.values))
-	for _, v := range best.values {
-		if !slices.Contains(out, label{best.key, v}) {
+	for i, v := range best.values {
+		if i == 0 || v != best.values[i-1] {
 			out = append(out, label{best.key, v})
 		}
 	}

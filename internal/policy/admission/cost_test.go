@@ -50,6 +50,23 @@ func TestComparisonsAreBounded(t *testing.T) {
 	}
 }
 
+// TestLargeSelectorsAreNotTried: a selector of more values than a person writes is held against no
+// entity.
+func TestLargeSelectorsAreNotTried(t *testing.T) {
+	for values, want := range map[int]int{mostConditions - 1: 1, mostConditions: 0, 100_000: 0} {
+		s := &policy.Selector{MatchExpressions: []policy.Requirement{{Key: "app", Operator: "In", Values: make([]string, values)}}}
+		p := &policy.Policy{Kind: policy.AntreaNetworkPolicy, Namespace: "n", Name: "p", AppliedTo: []policy.AppliedTo{{ExternalEntitySelector: s}}}
+		seen := 0
+		SelectsNobody(p, func(yield func(Entity) bool) {
+			for seen = 0; seen < 10 && yield(Entity{Namespace: "n", Labels: map[string]string{"app": "web"}}); seen++ {
+			}
+		})
+		if (seen > 0) != (want > 0) {
+			t.Errorf("%d values: held against %d entities", values, seen)
+		}
+	}
+}
+
 // TestSeekingIsBounded: of selectors without end, and among entities without end, little is sought.
 func TestSeekingIsBounded(t *testing.T) {
 	p := &policy.Policy{Kind: policy.AntreaNetworkPolicy, Namespace: "n", Name: "p"}

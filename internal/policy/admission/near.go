@@ -104,7 +104,14 @@ func appliedSelectors(p *policy.Policy) (asked []*selecting) {
 }
 
 func asking(asked []*selecting, path, of string, s, namespaces *policy.Selector) []*selecting {
-	if s == nil || namespaces != nil || len(s.MatchLabels)+len(s.MatchExpressions) == 0 {
+	if s == nil || namespaces != nil {
+		return asked
+	}
+	conditions := len(s.MatchLabels)
+	for i := range s.MatchExpressions {
+		conditions += 1 + len(s.MatchExpressions[i].Values)
+	}
+	if conditions == 0 || conditions > mostConditions {
 		return asked
 	}
 	return append(asked, &selecting{path: path, of: of, selector: s, values: map[string]map[string]int{}})
@@ -150,6 +157,10 @@ type selecting struct {
 // and for so many names that do not exist it is sought what was meant; of one selector for so many
 // keys.
 const mostSelectors, mostLooks, mostSought, mostKeysSought = 200, 200_000, 20, 5
+
+// mostConditions is how many labels, expressions and values a selector has at most that is tried:
+// as many as a person writes, and not the hundred thousand that an object has room for.
+const mostConditions = 100
 
 // maxKeys and maxValues bound what is remembered of labels.
 const maxKeys, maxValues = 1000, 200
