@@ -8,10 +8,10 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/nephele-io/nephele/internal/agent/cni"
+	"github.com/nephele-io/nephele/internal/agent/localpods"
 	"github.com/nephele-io/nephele/internal/agent/nft"
 )
 
@@ -109,41 +109,13 @@ func (t *attachments) remove(key attachmentKey) {
 
 func (t *attachments) restore(kept *Kept) {
 	if kept.Node != nil {
-		t.before = remembered(kept)
+		t.before = localpods.Former(kept.Node.Pods, kept.Attachments, kept.HostPorts)
 	}
 	for i := range kept.Attachments {
 		if a := &kept.Attachments[i]; len(t.known) < mostAttachments && a.Normalize() == nil {
 			t.known[keyOf(a)] = &attached{Attachment: *a, settled: true, seen: true}
 		}
 	}
-}
-
-// remembered are the Pods that were kept, which is in the order of their age.
-func remembered(kept *Kept) []*corev1.Pod {
-	out := []*corev1.Pod{}
-	for n, x := range kept.Node.Pods {
-		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: x.Namespace, Name: x.Name, CreationTimestamp: metav1.Unix(int64(n), 0)}}
-		for i := range kept.Attachments {
-			if a := &kept.Attachments[i]; a.Namespace == x.Namespace && a.Name == x.Name {
-				p.UID = types.UID(a.UID)
-			}
-		}
-		for _, a := range x.Addresses {
-			p.Status.PodIPs = append(p.Status.PodIPs, corev1.PodIP{IP: a.String()})
-		}
-		for _, h := range kept.HostPorts {
-			if len(x.Addresses) == 0 || h.To.Addr() != x.Addresses[0] {
-				continue
-			}
-			port := corev1.ContainerPort{Protocol: h.Protocol, HostPort: int32(h.Port), ContainerPort: int32(h.To.Port())}
-			if h.Address.IsValid() {
-				port.HostIP = h.Address.String()
-			}
-			p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Ports: []corev1.ContainerPort{port}})
-		}
-		out = append(out, p)
-	}
-	return out
 }
 
 // signal wakes who waits for a change.
@@ -154,8 +126,8 @@ func (t *attachments) signal() {
 
 // tale is what the runtime has said at one moment.
 type tale struct {
-	// untold tells that nobody has said which Pods there are.
-	untold   bool
+	// partial tells that it is not known which Pods there are.
+	partial  bool
 	attached []attached
 	of       []*attached
 	// present tells which are of a Pod that the API knows.
@@ -207,7 +179,7 @@ func (t *tale) pods(list []*corev1.Pod) []nft.Pod {
 	}
 	var unknown []nft.Pod
 	for i := range t.attached {
-		if a := &t.attached[i]; (!a.seen || t.untold) && !t.present[i] && len(a.Addresses) > 0 {
+		if a := &t.attached[i]; (!a.seen || t.partial) && !t.present[i] && len(a.Addresses) > 0 {
 			unknown = append(unknown, nft.Pod{Namespace: a.Namespace, Name: a.Name, Addresses: slices.Clone(a.Addresses), Waiting: !a.settled})
 		}
 	}
@@ -220,10 +192,10 @@ func (x *attached) isOf(pod *corev1.Pod) bool {
 }
 
 // took notes that a tale is in a version of the Node. Attachments of Pods that the API knows no
-// more are forgotten. One that the API has not told of has its class when it was settled without.
+// more are forgotten. One that is not in the API has its class when it was settled without.
 func (t *attachments) took(told *tale, version uint64) {
 	for i, x := range told.of {
-		here := told.present[i] || !told.attached[i].seen || told.untold
+		here := told.present[i] || !told.attached[i].seen || told.partial
 		if key := keyOf(&x.Attachment); !here && t.known[key] == x {
 			delete(t.known, key)
 		}

@@ -250,7 +250,7 @@ func (s *site) join(i, subnet int, of siteOf) {
 	n.pods = func() *agent.Pods {
 		o := agent.PodsOptions{Node: n.name, Cluster: cluster, Log: logr.Discard(), Own: func() (out []netip.Addr, err error) { return n.local, nil }}
 		if of.away {
-			o.Local = localpods.New(localpods.Options{Server: &podServer{fails: errors.New("nobody is there")}, Cluster: agent.OfNode(cluster, n.name), Node: n.name, Clock: clock.RealClock{}, Log: logr.Discard()})
+			o.Local = localpods.New(localpods.Options{Server: &podServer{fails: errors.New("no controller")}, Cluster: agent.OfNode(cluster, n.name), Node: n.name, Clock: clock.RealClock{}, Log: logr.Discard()})
 		}
 		return agent.NewPods(o)
 	}

@@ -178,7 +178,7 @@ func (p *Pods) told() (told *tale, former *nft.Node) {
 // controller does not answer, they are as they were when the agent was here before. If it was not,
 // and makes the network, there are no Pods but new ones: the controller may be one of them.
 // Otherwise nothing is known.
-func (p *Pods) list() (pods []*corev1.Pod, told, known bool) {
+func (p *Pods) list() (pods []*corev1.Pod, complete, known bool) {
 	switch {
 	case p.pods.run == nil || !p.nodes.run.HasSynced():
 		return nil, false, false
@@ -197,10 +197,10 @@ func (p *Pods) list() (pods []*corev1.Pod, told, known bool) {
 
 // blind reports whether nothing is known of Pods that the Node may have.
 func (p *Pods) blind() bool {
-	_, told, _ := p.list()
+	_, complete, _ := p.list()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return !told && p.before == nil
+	return !complete && p.before == nil
 }
 
 // podsByName are the Pods of list by NAMESPACE/NAME.
@@ -258,7 +258,7 @@ func (p *Pods) refresh() {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
 	told, former := p.told()
-	told.untold = !complete
+	told.partial = !complete
 	if p.network != nil && node.Network == nil && former != nil { // it is not known yet
 		node.Network = former.Network
 	}

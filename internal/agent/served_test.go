@@ -30,7 +30,7 @@ import (
 	"github.com/nephele-io/nephele/internal/agent/proxy"
 )
 
-// setClock is ahead of time by as much as it is told.
+// setClock is ahead of time by a time.
 type setClock struct {
 	clock.RealClock
 	ahead atomic.Int64
@@ -205,7 +205,7 @@ func (s *podServer) asked(t *testing.T, times int) {
 	}
 }
 
-// TestOlderPods: what another controller serves that has not heard of everything yet is not taken;
+// TestOlderPods: what another controller serves that has not received everything yet is not taken;
 // a cluster that was put back is, after a minute.
 func TestOlderPods(t *testing.T) {
 	t.Parallel()
@@ -279,15 +279,15 @@ func TestKeptPodsWithoutController(t *testing.T) {
 	at := func(text string) []netip.Addr { return []netip.Addr{netip.MustParseAddr(text)} }
 	port := proxy.HostPort{Protocol: corev1.ProtocolTCP, Port: 80, To: netip.MustParseAddrPort("10.0.0.1:8080")}
 	p.Restore(&agent.Kept{
-		Node:        &nft.Node{Pods: []nft.Pod{{Namespace: "n", Name: "told", Addresses: at("10.0.0.1")}, {Namespace: "n", Name: "attached", Addresses: at("10.0.0.2")}, {Namespace: "n", Name: "goes", Addresses: at("10.0.0.3")}}},
+		Node:        &nft.Node{Pods: []nft.Pod{{Namespace: "n", Name: "plain", Addresses: at("10.0.0.1")}, {Namespace: "n", Name: "attached", Addresses: at("10.0.0.2")}, {Namespace: "n", Name: "goes", Addresses: at("10.0.0.3")}}},
 		Attachments: []cni.Attachment{attached("attached", "10.0.0.2"), attached("goes", "10.0.0.3")},
 		HostPorts:   []proxy.HostPort{port},
 	})
 	knows := follows(t, p)
-	knows("as it was", "told[10.0.0.1] attached[10.0.0.2] goes[10.0.0.3]")
+	knows("as it was", "plain[10.0.0.1] attached[10.0.0.2] goes[10.0.0.3]")
 	for range 2 {
 		s.asked(t, 1)
-		knows("again", "told[10.0.0.1] attached[10.0.0.2] goes[10.0.0.3]")
+		knows("again", "plain[10.0.0.1] attached[10.0.0.2] goes[10.0.0.3]")
 	}
 	if got := p.HostPorts(); len(got) != 1 || got[0] != port || !strings.Contains(p.State(), "away") {
 		t.Errorf("ports %v, state %q", got, p.State())
@@ -298,17 +298,17 @@ func TestKeptPodsWithoutController(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	knows("one went, two came", "told[10.0.0.1] attached[10.0.0.2] essential[10.0.0.3] new[10.0.0.4]?")
-	told := localPod("told", "10.0.0.1")
-	s.becomes(nil, "1", told)
-	knows("and then it is told", "told[10.0.0.1] essential[10.0.0.3] new[10.0.0.4]?")
+	knows("one went, two came", "plain[10.0.0.1] attached[10.0.0.2] essential[10.0.0.3] new[10.0.0.4]?")
+	plain := localPod("plain", "10.0.0.1")
+	s.becomes(nil, "1", plain)
+	knows("and then they are served", "plain[10.0.0.1] essential[10.0.0.3] new[10.0.0.4]?")
 	if p.State() != "" || len(p.HostPorts()) != 0 {
 		t.Errorf("ports %v, state %q", p.HostPorts(), p.State())
 	}
 }
 
-// TestNothingIsKnown: on a Node of another plugin nobody is closed by an agent that has never been
-// told which Pods there are.
+// TestNothingIsKnown: on a Node of another plugin an agent that has never learned which Pods there
+// are closes none.
 func TestNothingIsKnown(t *testing.T) {
 	t.Parallel()
 	s := &podServer{fails: apierrors.NewServiceUnavailable("away")}
@@ -319,5 +319,5 @@ func TestNothingIsKnown(t *testing.T) {
 		t.Errorf("it makes %+v of it", got)
 	}
 	s.becomes(nil, "1", localPod("a", "10.0.0.1"))
-	knows("told", "a[10.0.0.1]")
+	knows("served", "a[10.0.0.1]")
 }

@@ -38,14 +38,14 @@ func newLocalPods(b *roster.Index, g gate) rest.Storage {
 // NewList implements rest.Lister.
 func (*localPods) NewList() runtime.Object { return &analysis.LocalPodList{} }
 
-// node is the Node that is asked about, by somebody who may act for it.
+// node is the Node whose agent asks.
 func (n *localPods) node(ctx context.Context, o *internalversion.ListOptions) (string, error) {
 	f, err := newFilter(o)
 	switch {
 	case err != nil:
 		return "", err
 	case request.NamespaceValue(ctx) != "":
-		return "", apierrors.NewBadRequest("LocalPods are told for all Namespaces together: ask for localpods without one")
+		return "", apierrors.NewBadRequest("a list of LocalPods is of all Namespaces together: ask for localpods without one")
 	case o != nil && o.LabelSelector != nil && !o.LabelSelector.Empty():
 		return "", apierrors.NewBadRequest("labelSelector: a LocalPod has no labels")
 	case f.key == "" || strings.Contains(f.key, "/"):

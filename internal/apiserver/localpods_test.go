@@ -49,7 +49,7 @@ func (i *podInformers) HasSynced() bool                     { return i.handler !
 func (i *podInformers) HasSyncedChecker() cache.DoneChecker { return nil }
 
 // nodeAccess takes a token USER@NODE for a user whose token is bound to a Node. Everybody may use
-// the API, and nobody may act for others.
+// the API, and act for no enforcer but its own.
 func nodeAccess() *apiserver.Access {
 	return &apiserver.Access{
 		Authenticator: authenticator.RequestFunc(func(r *http.Request) (*authenticator.Response, bool, error) {
@@ -73,7 +73,7 @@ func nodeAccess() *apiserver.Access {
 	}
 }
 
-// secretive is a Pod with much that is nobody's business.
+// secretive is a Pod with much that no agent needs.
 func secretive(node, name, address string) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: name, UID: "u", ResourceVersion: "7", Labels: map[string]string{"secret": "secret"},
@@ -109,8 +109,8 @@ func (w *world) podClient(t *testing.T, token string) *enforcer.Client {
 	return c
 }
 
-// TestLocalPods: the agent of a Node has the Pods of its Node, what it needs of them and nothing
-// else; nobody has those of another Node, whoever he says he is.
+// TestLocalPods: the agent of a Node gets the Pods of its Node, what it needs of them and nothing
+// else; no other identity gets them.
 func TestLocalPods(t *testing.T) {
 	t.Parallel()
 	w, in := localPods(t, "")
@@ -126,7 +126,7 @@ func TestLocalPods(t *testing.T) {
 	const want = `{"metadata":{"name":"one","namespace":"n","uid":"u","resourceVersion":%q},"podVersion":"7","addresses":["10.0.0.1","fd00::1"],` +
 		`"hostPorts":[{"protocol":"TCP","port":80,"containerPort":8080}],"egressBandwidth":"1M"}`
 	if got := string(raw); got != fmt.Sprintf(want, list.Items[0].ResourceVersion) || strings.Contains(got, "secret") {
-		t.Errorf("told %s", got)
+		t.Errorf("got %s", got)
 	}
 	if list, err := w.podClient(t, "system:node:w1").LocalPods(t.Context(), "w1"); err != nil || len(list.Items) != 1 {
 		t.Errorf("the kubelet: %+v, %v", list, err)
@@ -187,16 +187,16 @@ func TestLocalPods(t *testing.T) {
 		case e := <-watching.ResultChan():
 			p, ok := e.Object.(*analysis.LocalPod)
 			if !ok {
-				t.Fatalf("told %+v", e)
+				t.Fatalf("got %+v", e)
 			}
 			got = append(got, string(e.Type)+" "+p.Name)
 			list.ResourceVersion = p.ResourceVersion
 		case <-time.After(patience):
-			t.Fatal("nothing is told")
+			t.Fatal("nothing comes")
 		}
 	}
 	if !slices.Equal(got, []string{"ADDED three", "DELETED one"}) {
-		t.Errorf("told %v", got)
+		t.Errorf("got %v", got)
 	}
 	watching.Stop()
 	// It goes on where it was, if the controller is the same.
@@ -223,7 +223,7 @@ func TestLocalPodsAreCounted(t *testing.T) {
 	}
 }
 
-// TestNoLocalPods: before Pods are known nobody is told that there are none.
+// TestNoLocalPods: before Pods are known no agent gets an empty list.
 func TestNoLocalPods(t *testing.T) {
 	t.Parallel()
 	w := serve(t, watchstore.New(watchstore.Options{}), "127.0.0.1:0")

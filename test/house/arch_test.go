@@ -188,7 +188,7 @@ var layers = []layer{
 	{folder: "internal/traceflow", own: []string{"api", "internal/platform"}, foreign: kubernetes, why: "who runs Traceflows knows no agent"},
 	{folder: "internal/agent/traffic", own: []string{"api", "internal/agent/nft", "internal/agent/nft/kernel"}, foreign: []string{"k8s.io/apimachinery/", "k8s.io/utils/clock"},
 		why: "what was seen is judged by the program in force, without I/O"},
-	{folder: "internal/agent/localpods", own: []string{"api"}, foreign: kubernetes, why: "which Pods there are is learned without knowing what is done with them"},
+	{folder: "internal/agent/localpods", own: []string{"api", "internal/agent/cni", "internal/agent/nft", "internal/agent/proxy"}, foreign: kubernetes, why: "which Pods there are is learned without knowing what is done with them"},
 	{
 		folder: "internal/agent",
 		own: []string{"api", "internal/agent/cni", "internal/agent/network", "internal/agent/nft", "internal/agent/nft/kernel", "internal/agent/proxy", "internal/agent/traffic",

@@ -22,7 +22,7 @@ type LocalPod struct {
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 	// PodVersion is the resourceVersion of the Pod itself.
 	PodVersion string `json:"podVersion,omitempty"`
-	// Addresses are those of the Pod.
+	// Addresses are the addresses of the Pod.
 	Addresses []string `json:"addresses,omitempty"`
 	// HostPorts are ports of the Node that lead to the Pod.
 	HostPorts []HostPort `json:"hostPorts,omitempty"`
@@ -48,7 +48,7 @@ type HostPort struct {
 type LocalPodList struct {
 	metav1.TypeMeta `json:",inline"`
 	metav1.ListMeta `json:"metadata,omitempty"`
-	// AsOf is the resourceVersion of Pods up to which the controller has heard of them.
+	// AsOf is the resourceVersion of Pods up to which the controller has received them.
 	AsOf  string     `json:"asOf,omitempty"`
 	Items []LocalPod `json:"items"`
 }

@@ -40,7 +40,7 @@ func (b *Index) Follow(ctx context.Context, in Informers) error {
 	return nil
 }
 
-// Handler takes in what an informer tells of Pods, whole ones or trimmed.
+// Handler takes in the Pods of an informer, whole ones or trimmed.
 func (b *Index) Handler() toolscache.ResourceEventHandler {
 	put := func(before, now any) {
 		if p := trimmed(now); p != nil {

@@ -15,14 +15,14 @@ import (
 )
 
 // ErrNotReady is the error before all Pods are known, ErrExpired that of a position from which
-// nobody can go on.
+// no watch can go on.
 var (
 	ErrNotReady = errors.New("not all Pods are known yet")
 	ErrExpired  = errors.New("the Pods of the Node have moved on from this position")
 )
 
-// maxTombstones is how many Pods that are gone are remembered of a Node. Who has missed more of
-// them lists anew.
+// maxTombstones is how many Pods that are gone are remembered of a Node. A watch that missed more
+// of them lists anew.
 const maxTombstones = 64
 
 // Index holds the Pods of all Nodes. Use New.
@@ -206,7 +206,7 @@ func (b *Index) all(name string) ([]change, uint64) {
 	return out, n.revision
 }
 
-// change is what a watch tells of a Pod.
+// change is an event of a watch.
 type change struct {
 	kind     watch.EventType
 	pod      *convert.TrimmedPod

@@ -217,7 +217,7 @@ func TestNotBeforeAllIsKnown(t *testing.T) {
 }
 
 // TestMissedTooMuch: who has missed more than is remembered, or comes with a position of another
-// Index, lists anew, and is not told a part.
+// Index, lists anew, and gets no part.
 func TestMissedTooMuch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, in := newIndex(t)
@@ -237,12 +237,10 @@ func TestMissedTooMuch(t *testing.T) {
 			in.handler.OnAdd(p, false)
 			in.handler.OnDelete(p)
 		}
-		// Pods that came and went meanwhile are not told to somebody who still listens, but all
-		// that is known of them is the newest.
 		synctest.Wait()
 		first := <-idle.ResultChan()
 		if first.Type != watch.Error || !apierrors.IsResourceExpired(apierrors.FromObject(first.Object)) {
-			t.Errorf("told %+v", first)
+			t.Errorf("got %+v", first)
 		}
 		if _, ok := <-idle.ResultChan(); ok {
 			t.Error("it goes on")
@@ -262,8 +260,7 @@ func TestMissedTooMuch(t *testing.T) {
 	})
 }
 
-// TestNodesAreForgotten: names of Nodes that Pods only claimed, and that nobody asks about, leave
-// nothing behind.
+// TestNodesAreForgotten: names of Nodes that Pods only claimed leave nothing behind.
 func TestNodesAreForgotten(t *testing.T) {
 	b, in := newIndex(t)
 	in.synced = true

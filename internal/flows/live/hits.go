@@ -67,11 +67,11 @@ func (s *Store) Hits(since time.Time, sight Sight, past Past, now time.Time) (*H
 	return out, nil
 }
 
-func (s *Store) decided(out *Hits, since time.Time, minutes bool, sight Sight, now time.Time, add func(*Entry) bool) (oldest time.Time) {
+func (s *Store) decided(out *Hits, since time.Time, minutes bool, caller Sight, now time.Time, add func(*Entry) bool) (oldest time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.expire(now)
-	out.Since, out.Enforcers = s.known(sight, now), len(s.heard)
+	out.Since, out.Enforcers = s.known(caller, now), len(s.heard)
 	return s.each(since, minutes, func(w *window, k key, r *row) { add(w.entry(k, r)) })
 }
 

@@ -198,12 +198,12 @@ func (s *Store) numberOf(mark string) uint64 {
 
 // known is since when memory knows flows, of what the caller may see. The caller of the function
 // holds the lock.
-func (s *Store) known(sight Sight, now time.Time) time.Time {
+func (s *Store) known(caller Sight, now time.Time) time.Time {
 	since := s.since
-	if !sight.All {
+	if !caller.All {
 		since = s.born
 		for namespace, until := range s.forgotten {
-			if until.After(since) && sight.namespace(namespace) {
+			if until.After(since) && caller.namespace(namespace) {
 				since = until
 			}
 		}
@@ -214,8 +214,8 @@ func (s *Store) known(sight Sight, now time.Time) time.Time {
 	return since
 }
 
-// begins wraps what takes entries of past, from when on it has any: who does not see everything is
-// told of those that he sees.
+// begins wraps what takes entries of past, from when on it has any: a caller who does not see
+// everything gets the time of the entries that he sees.
 func (s *Sight) begins(take func(*Entry) bool) (wrapped func(*Entry) bool, from func(known time.Time) time.Time) {
 	if s.All {
 		return take, func(known time.Time) time.Time { return known }

@@ -52,8 +52,7 @@ type Store struct {
 	since   time.Time
 	// born is when it was made: as long as nothing was dropped, it is since.
 	born time.Time
-	// forgotten is, by Namespace, until when flows were dropped before their time. Who does not see
-	// everything is told of those that he would have seen.
+	// forgotten is, by Namespace, until when flows were dropped before their time.
 	forgotten map[string]time.Time
 	seq       uint64
 	// marks hides numbers from who may not see everything.

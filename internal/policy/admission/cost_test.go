@@ -50,10 +50,10 @@ func TestComparisonsAreBounded(t *testing.T) {
 	}
 }
 
-// TestLargeSelectorsAreNotTried: a selector of more values than a person writes is held against no
+// TestLargeSelectorsAreNotTried: a selector of more values than a person writes is compared with no
 // entity.
 func TestLargeSelectorsAreNotTried(t *testing.T) {
-	for values, want := range map[int]int{mostConditions - 1: 1, mostConditions: 0, 100_000: 0} {
+	for values, want := range map[int]int{maxConditions - 1: 1, maxConditions: 0, 100_000: 0} {
 		s := &policy.Selector{MatchExpressions: []policy.Requirement{{Key: "app", Operator: "In", Values: make([]string, values)}}}
 		p := &policy.Policy{Kind: policy.AntreaNetworkPolicy, Namespace: "n", Name: "p", AppliedTo: []policy.AppliedTo{{ExternalEntitySelector: s}}}
 		seen := 0
@@ -62,7 +62,7 @@ func TestLargeSelectorsAreNotTried(t *testing.T) {
 			}
 		})
 		if (seen > 0) != (want > 0) {
-			t.Errorf("%d values: held against %d entities", values, seen)
+			t.Errorf("%d values: compared with %d entities", values, seen)
 		}
 	}
 }

@@ -111,7 +111,7 @@ func asking(asked []*selecting, path, of string, s, namespaces *policy.Selector)
 	for i := range s.MatchExpressions {
 		conditions += 1 + len(s.MatchExpressions[i].Values)
 	}
-	if conditions == 0 || conditions > mostConditions {
+	if conditions == 0 || conditions > maxConditions {
 		return asked
 	}
 	return append(asked, &selecting{path: path, of: of, selector: s, values: map[string]map[string]int{}})
@@ -158,9 +158,9 @@ type selecting struct {
 // keys.
 const mostSelectors, mostLooks, mostSought, mostKeysSought = 200, 200_000, 20, 5
 
-// mostConditions is how many labels, expressions and values a selector has at most that is tried:
+// maxConditions is how many labels, expressions and values a selector has at most that is tried:
 // as many as a person writes, and not the hundred thousand that an object has room for.
-const mostConditions = 100
+const maxConditions = 100
 
 // maxKeys and maxValues bound what is remembered of labels.
 const maxKeys, maxValues = 1000, 200
