@@ -120,6 +120,9 @@ func TestNodeAgent(t *testing.T) {
 		if mine := node == nfttest.NodeName; mine && (err != nil || len(local.Items) != nfttest.PodCount) || !mine && !apierrors.IsForbidden(err) {
 			t.Errorf("Pods of Node %s: %v, %v", node, local.Items, err)
 		}
+		if asOf, _ := local.Object["asOf"].(string); err == nil && asOf == "" {
+			t.Errorf("Pods of Node %s are of no version: %v", node, local.Object)
+		}
 	}
 	// Its token is for its own Node.
 	other := &v1beta1.AntreaAgentInfo{}

@@ -94,6 +94,13 @@ type running struct {
 	packet  *v1beta1.TraceflowPacket
 	written bool
 	problem string
+	// refused says that the kernel does not trace its packets.
+	refused bool
+}
+
+// traces reports whether packets of a Traceflow are to be traced now.
+func (t *Traces) traces(r *running) bool {
+	return !r.refused && (r.result == nil && !r.written || t.again(r))
 }
 
 // New returns what follows Traceflows once it runs.
@@ -204,7 +211,7 @@ func (t *Traces) sorted() []*running {
 func (t *Traces) choose() bool {
 	var want []kernel.Traced
 	for _, r := range t.sorted() {
-		if r.result == nil && !r.written || t.again(r) {
+		if t.traces(r) {
 			want = append(want, t.chosen(r.of)...)
 		}
 	}
@@ -217,7 +224,11 @@ func (t *Traces) choose() bool {
 	}
 	err := t.open()
 	if err == nil {
-		err = t.tracer.Set(want)
+		if err = t.tracer.Set(want); err != nil {
+			if want = t.taken(); len(want) > 0 {
+				err = t.tracer.Set(want)
+			}
+		}
 	}
 	if err != nil {
 		for _, r := range t.running {
@@ -230,10 +241,27 @@ func (t *Traces) choose() bool {
 	return true
 }
 
+// taken are the packets of the Traceflows that the kernel takes one by one. The others end.
+func (t *Traces) taken() (want []kernel.Traced) {
+	for _, r := range t.sorted() {
+		if !t.traces(r) {
+			continue
+		}
+		packets := t.chosen(r.of)
+		if err := t.tracer.Set(packets); err != nil {
+			r.refused = true
+			t.fail(r, err)
+		} else {
+			want = append(want, packets...)
+		}
+	}
+	return want
+}
+
 // again reports whether this Node sends or marks more packets of a Traceflow: the Node that they go
 // to may not have heard of it in time.
 func (t *Traces) again(r *running) bool {
-	if r.of.Status.Traced.Node != t.Node || !r.of.Spec.LiveTraffic && r.attempts >= maxAttempts {
+	if r.refused || r.of.Status.Traced.Node != t.Node || !r.of.Spec.LiveTraffic && r.attempts >= maxAttempts {
 		return false
 	}
 	return r.result == nil && !r.written || r.result != nil && r.result.Observations[len(r.result.Observations)-1].TunnelDstIP != ""

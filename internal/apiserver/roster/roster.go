@@ -59,7 +59,7 @@ type entry struct {
 	before, after  *entry
 }
 
-// New returns a Index in which nothing is known. It begins later than now, so that no position of
+// New returns an Index in which nothing is known. It begins later than now, so that no position of
 // an earlier Index is one of this.
 func New(now time.Time) *Index {
 	return &Index{source: func() (string, bool) { return "", false }, nodes: map[string]*node{}, passed: uint64(max(now.UnixMicro(), 1))}
