@@ -159,8 +159,9 @@ func serverFlags(l net.Listener, etcdURL string, creds *credentials) []string {
 		// them, to spare an etcd on other machines many readers. This one is in the same process,
 		// and each kind has two or three.
 		"--watch-cache=false",
-		// What was is of use to nobody for longer. It takes memory in etcd.
-		"--etcd-compaction-interval=1m",
+		// etcd compacts by itself. The API server would keep a watch open for it until etcd, which
+		// waits for its clients when it stops, loses patience after five seconds.
+		"--etcd-compaction-interval=0",
 		"--shutdown-watch-termination-grace-period=" + shutdownGrace.String(),
 	}
 }

@@ -127,6 +127,8 @@ func serveEtcdAt(ctx context.Context, address, path string, creds *credentials, 
 	// Who watches kinds that seldom change learns in time which version he has seen: older ones are
 	// soon gone, and he would have to list everything again.
 	cfg.WatchProgressNotifyInterval = 20 * time.Second
+	// What was is of use to nobody for longer, and takes memory.
+	cfg.AutoCompactionMode, cfg.AutoCompactionRetention = embed.CompactorModePeriodic, "1m"
 
 	// The API server opens a connection per resource, more than a hundred, and most have nothing to
 	// say: the buffers that gRPC gives each by default keep 5 MB alive.
