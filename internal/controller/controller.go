@@ -245,13 +245,12 @@ func assemble(ctx context.Context, mgr manager.Manager, id string, parts *shares
 	authors.look(ctx)
 	agents := newVMAgents(mgr.GetClient(), clk)
 	agents.divided = parts != nil
-	var statuses *status.Writer // what it owes, the inventory need not write
 	inv := inventory.New(inventory.Options{
 		Client: mgr.GetClient(), Secrets: mgr.GetAPIReader(), Events: mgr.GetEventRecorder("nephele-inventory"),
 		Clouds:     clouds,
 		ExternalID: externalIDs(proc.metrics.clouds, id), SecretNamespaces: proc.SecretNamespaces, AuthorsUnchecked: authors.Unchecked,
 		Mine: parts.mine(), Releaser: released, LetsIn: agents.LetsIn, Propagation: proc.Propagation, Now: clk.Now, Random: rand.Float64,
-		Told: func(account string) bool { return statuses.Owes(account) },
+		Underway: released.underway,
 	})
 	authors.changed, proc.clouds = inv.Revisit, inv
 	if err := proc.metrics.show(proc.metrics.realize, proc.metrics.audit); err != nil {
@@ -265,7 +264,7 @@ func assemble(ctx context.Context, mgr manager.Manager, id string, parts *shares
 			return err
 		}
 	}
-	statuses = status.NewWriter(mgr.GetClient(), policies.reports, mgr.GetEventRecorder("nephele-realize"), clk, log.WithName("status"))
+	statuses := status.NewWriter(mgr.GetClient(), policies.reports, mgr.GetEventRecorder("nephele-realize"), clk, log.WithName("status"))
 	statuses.ChangedBy, statuses.Mine = inv.ChangedBy, parts.mine()
 	instance, claimPause, err := proc.Instance.instance(mgr, proc.epoch)
 	if err != nil {
@@ -392,6 +391,12 @@ func tellReady(mgr manager.Manager, o Options) error {
 // lateReleaser breaks the circle between inventory and realizer; Realizer is set before anything
 // runs.
 type lateReleaser struct{ *realize.Realizer }
+
+// underway reports whether a plan of the account is being carried out.
+func (l *lateReleaser) underway(account string) bool {
+	report, known := l.Report(account)
+	return known && report.Underway
+}
 
 // cutAccount splits "namespace/name".
 func cutAccount(key string) (namespace, name string, ok bool) { return strings.Cut(key, "/") }

@@ -59,11 +59,8 @@ type account struct {
 	handed bool
 	// interval is the poll interval.
 	interval time.Duration
-	// telling is Options.Told as of the last pass.
-	telling bool
-	// leaving is since when groups of interfaces have been left to others to write; zero if they
-	// are not. Only Reconcile uses it.
-	leaving time.Time
+	// underway is Options.Underway as of the last pass.
+	underway bool
 }
 
 // credentials is a key of a Secret and what was there.

@@ -31,10 +31,6 @@ const releasePoll = 2 * time.Second
 // staleWait is how long to wait for the cache when the API server has newer objects than it.
 const staleWait = 200 * time.Millisecond
 
-// Groups of interfaces are left to others to write for at most two poll intervals; every laterWait
-// it is looked whether that was done.
-const laterWait = 10 * time.Second
-
 // Releaser gives back what we hold in the cloud accounts.
 type Releaser interface {
 	// Released reports that nothing of ours is left in the account, "namespace/name", as a snapshot
@@ -78,10 +74,9 @@ type Options struct {
 	// objects of; nil means that all are. It must not block. Who answers otherwise calls Divide.
 	Mine func(account string) bool
 
-	// Told reports whether somebody is about to write the statuses of an account's VMs, and with
-	// them the groups of their interfaces as they were read: so that one write does for both. It
-	// must not block; nil means that nobody is.
-	Told func(account string) bool
+	// Underway reports whether a change of an account, "namespace/name", is being carried out. It
+	// must not block; nil means that none ever is.
+	Underway func(account string) bool
 
 	// Propagation is how long clouds take to put into force what their API has accepted, for
 	// accounts that do not say; 0 means that nothing waits.

@@ -3,15 +3,17 @@ package inventory
 import (
 	"slices"
 	"testing"
-	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
-// TestGroupsAreLeftToWhoTells: the groups of an interface are not written while somebody else is
-// about to write them, whatever else about the VM is written, and not for ever.
-func TestGroupsAreLeftToWhoTells(t *testing.T) {
+// TestOneWriterOfGroups: the groups of interfaces are the inventory's to write until the object says
+// how far policies are realized, and never after that, whatever else about the VM is written.
+func TestOneWriterOfGroups(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	l.create(l.secret(goodCreds), l.cpa(), l.ces("web", "all", wholeVPC(vpc1)))
@@ -33,11 +35,16 @@ func TestGroupsAreLeftToWhoTells(t *testing.T) {
 			own = append(own, g.ID)
 		}
 	}
-	shown := func() []string {
+	vm := func() *v1alpha1.VirtualMachine {
+		return get(l, &v1alpha1.VirtualMachine{}, "web", nic.Attachment.InstanceID)
+	}
+	is := func(when, want string) {
 		t.Helper()
-		vm := get(l, &v1alpha1.VirtualMachine{}, "web", nic.Attachment.InstanceID)
-		i := slices.IndexFunc(vm.Status.NetworkInterfaces, func(n v1alpha1.AttachedInterface) bool { return n.Name == nic.ID })
-		return vm.Status.NetworkInterfaces[i].SecurityGroupIds
+		status := vm().Status
+		i := slices.IndexFunc(status.NetworkInterfaces, func(n v1alpha1.AttachedInterface) bool { return n.Name == nic.ID })
+		if got := status.NetworkInterfaces[i].SecurityGroupIds; !slices.Equal(got, []string{want}) {
+			t.Errorf("%s: the object shows %v, want %s", when, got, want)
+		}
 	}
 	put := func(group string) {
 		t.Helper()
@@ -45,53 +52,29 @@ func TestGroupsAreLeftToWhoTells(t *testing.T) {
 			t.Fatal(err)
 		}
 		l.inv.Trigger("clouds/acc")
+		l.reconcile()
 	}
-	is := func(when string, want ...string) {
-		t.Helper()
-		if got := shown(); !slices.Equal(got, want) {
-			t.Errorf("%s: the object shows %v, want %v", when, got, want)
-		}
-	}
-	tells := true
-	l.inv.opts.Told = func(string) bool { return tells }
 
 	put(own[0])
-	before := shown()
-	if slices.Equal(before, own[:1]) {
-		own[0], own[1] = own[1], own[0]
-		put(own[0])
-	}
-	if wait := l.reconcile(); wait > laterWait {
-		t.Errorf("it is looked again after %s", wait)
-	}
-	is("somebody tells", before...)
+	is("nothing is said of policies", own[0])
+	put(own[1])
+	is("nothing is said of policies, and the groups change", own[1])
 
+	said := vm()
+	meta.SetStatusCondition(&said.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionRealized, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonPending})
+	said.Status.PolicySummary = "0/1"
+	if err := l.api.Status().Update(t.Context(), said); err != nil {
+		t.Fatal(err)
+	}
+	put(own[0])
+	is("policies are being realized", own[1])
 	if err := l.region(oregon).CreateTags([]string{nic.Attachment.InstanceID}, []world.Tag{{Key: "state", Value: "new"}}); err != nil {
 		t.Fatal(err)
 	}
 	l.inv.Trigger("clouds/acc")
 	l.reconcile()
-	is("a tag has changed", before...)
-	if got := get(l, &v1alpha1.VirtualMachine{}, "web", nic.Attachment.InstanceID).Status.Tags["state"]; got != "new" {
-		t.Errorf("the tag that has changed is shown as %q", got)
+	is("a tag has changed", own[1])
+	if now := vm().Status; now.Tags["state"] != "new" || now.PolicySummary != "0/1" || meta.FindStatusCondition(now.Conditions, v1alpha1.ConditionRealized) == nil {
+		t.Errorf("a tag has changed: %+v", now)
 	}
-
-	put(own[1])
-	l.reconcile()
-	is("somebody tells again", before...)
-	tells = false
-	l.advance(laterWait)
-	l.reconcile()
-	is("nobody tells any more", own[1])
-
-	tells = true
-	put(own[0])
-	for range 5 {
-		l.reconcile()
-		is("somebody tells for long", own[1])
-		l.advance(laterWait)
-	}
-	l.advance(2 * time.Minute)
-	l.reconcile()
-	is("somebody tells for ever", own[0])
 }

@@ -46,9 +46,6 @@ type syncer struct {
 	// left says that an object stays that is not wanted any more. gone says that the account does
 	// not exist any more, so that none does.
 	left, gone bool
-	// toOthers says that groups of interfaces may be left to be written by others, and later that
-	// some were.
-	toOthers, later bool
 	// taken maps objects that we would write but that are not the account's to what is to be said
 	// about it.
 	taken map[types.NamespacedName]string

@@ -77,7 +77,7 @@ func (p *pass) run(ctx context.Context) (reconcile.Result, error) {
 	var s *syncer
 	var d selection.Desired
 	publish := func() (written error) {
-		s = &syncer{Inventory: p.Inventory, account: p.key(), toOthers: p.leavesGroups()}
+		s = &syncer{Inventory: p.Inventory, account: p.key()}
 		d, written, err = p.publish(ctx, s)
 		return written
 	}
@@ -106,15 +106,6 @@ func (p *pass) run(ctx context.Context) (reconcile.Result, error) {
 	}
 	if s.again {
 		wait = min(wait, staleWait)
-	}
-	if s.later {
-		wait = min(wait, laterWait)
-	}
-	if s.later != !p.account.leaving.IsZero() { // it begins or ends
-		p.account.leaving = time.Time{}
-		if s.later {
-			p.account.leaving = p.opts.Now()
-		}
 	}
 	if !p.ends.IsZero() {
 		wait = min(wait, max(p.ends.Sub(p.opts.Now()), time.Millisecond))
@@ -156,7 +147,7 @@ func (p *pass) configure(ctx context.Context) (changed bool, err error) {
 	}
 	p.narrow(a)
 	a.inputs, a.deleting, a.interval = inputs, p.deleting(), p.interval()
-	a.telling = p.opts.Told != nil && p.opts.Told(cloud.AccountKey(p.cpa.Namespace, p.cpa.Name))
+	a.underway = p.opts.Underway != nil && p.opts.Underway(cloud.AccountKey(p.cpa.Namespace, p.cpa.Name))
 	if len(config.Regions) == 0 {
 		return changed, nil // a configuration without regions is none; what is known stays
 	}
@@ -232,13 +223,6 @@ func (p *pass) config(ctx context.Context) (accountspec.Config, error) {
 	return c, nil
 }
 
-// leavesGroups reports whether the groups of interfaces are left to others to write.
-func (p *pass) leavesGroups() bool {
-	since := p.account.leaving
-	return p.opts.Told != nil && !p.deleting() && p.opts.Told(cloud.AccountKey(p.cpa.Namespace, p.cpa.Name)) &&
-		(since.IsZero() || p.opts.Now().Sub(since) < 2*p.interval())
-}
-
 // publish computes what there should be from what is known, lets the subscribers know and writes
 // the objects. What has not changed since the last time is left alone: if nothing has, nothing is
 // computed or compared. written is what went wrong with the writing; err that the objects could not
@@ -299,7 +283,7 @@ func (p *pass) publish(ctx context.Context, s *syncer) (d selection.Desired, wri
 	p.tellRefs(d.Tally)
 	p.account.basis = nil
 	written = s.sync(ctx, d, v.Keep)
-	if written == nil && !s.again && !s.left && !s.later && len(s.taken) == 0 {
+	if written == nil && !s.again && !s.left && len(s.taken) == 0 {
 		p.account.basis = &basis{objects: s.sum, inputs: inputs, snapshots: v.Snapshots, tally: d.Tally, ends: p.ends}
 	}
 	return d, written, nil

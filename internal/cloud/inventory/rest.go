@@ -12,9 +12,9 @@ import (
 // Whoever lets only our own events pass can change what we hold unnoticed for that long.
 const longestRest = time.Duration(v1alpha1.MaxRestInSeconds) * time.Second
 
-// tellingIntervals is for how many intervals a region rests at most while a change is carried out:
+// underwayIntervals is for how many intervals a region rests at most while a change is carried out:
 // how far that is, and so what the statuses of VMs say, is seen by reading.
-const tellingIntervals = 2
+const underwayIntervals = 2
 
 // schedule sets when a region is polled again after a reading that began at a time.
 func (a *account) schedule(r *region, began time.Time) {
@@ -33,7 +33,7 @@ func (a *account) dueAt(r *region) time.Time {
 	if r.rest.Before(at) {
 		at = r.rest
 	}
-	if soon := r.known.Add(tellingIntervals * a.interval); a.telling && soon.Before(at) {
+	if soon := r.known.Add(underwayIntervals * a.interval); a.underway && soon.Before(at) {
 		at = soon
 	}
 	if at.Before(r.next) {

@@ -116,10 +116,10 @@ func TestTold(t *testing.T) {
 			t.Errorf("%s: the poll waits: %t", name, waits)
 		}
 		r.proven = now.Add(longestRest - time.Second)
-		for telling, rest := range map[bool]time.Duration{true: tellingIntervals * time.Minute, false: longestRest} {
-			a.telling = telling
+		for underway, rest := range map[bool]time.Duration{true: underwayIntervals * time.Minute, false: longestRest} {
+			a.underway = underway
 			if waits := a.dueAt(r).Sub(now); c.want && waits != rest {
-				t.Errorf("%s, a change is carried out: %t: the poll waits for %s, want %s", name, telling, waits, rest)
+				t.Errorf("%s, a change is carried out: %t: the poll waits for %s, want %s", name, underway, waits, rest)
 			}
 		}
 	}

@@ -128,7 +128,7 @@ func (s *syncer) putVM(ctx context.Context, want, have *v1alpha1.VirtualMachine)
 		before := live.Status
 		// What policies do to the VM is not ours to write.
 		live.Status = want.Status
-		s.leaveGroups(&live.Status, &before)
+		leaveGroups(&live.Status, &before)
 		live.Status.Policies, live.Status.PolicySummary, live.Status.Agent = before.Policies, before.PolicySummary, before.Agent
 		live.Status.Conditions = append([]metav1.Condition(nil), before.Conditions...)
 		live.Status.LastSeen = before.LastSeen
@@ -137,7 +137,9 @@ func (s *syncer) putVM(ctx context.Context, want, have *v1alpha1.VirtualMachine)
 		if equality.Semantic.DeepEqual(before, live.Status) {
 			return false
 		}
-		live.Status.LastSeen = want.Status.LastSeen
+		if before.LastSeen.Before(want.Status.LastSeen) {
+			live.Status.LastSeen = want.Status.LastSeen
+		}
 		return true
 	})
 	s.tellUnheard(want, want.Status.Conditions, news && err == nil)
@@ -151,27 +153,20 @@ func (s *syncer) tellUnheard(o client.Object, conditions []metav1.Condition, new
 	}
 }
 
-// leaveGroups keeps the groups of a VM's interfaces as they are shown, if nothing else about these
-// has changed and what is shown is younger, or if somebody else is about to write them.
-func (s *syncer) leaveGroups(status, shown *v1alpha1.VirtualMachineStatus) {
-	older := shown.LastSeen != nil && status.LastSeen != nil && status.LastSeen.Before(shown.LastSeen)
-	if !older && !s.toOthers || !sameButGroups(status.NetworkInterfaces, shown.NetworkInterfaces) {
+// leaveGroups keeps the groups of a VM's interfaces as they are shown if the object says how far
+// policies are realized: package realize/status says so and brings the groups with it, and nobody
+// else changes them there.
+func leaveGroups(status, shown *v1alpha1.VirtualMachineStatus) {
+	if meta.FindStatusCondition(shown.Conditions, v1alpha1.ConditionRealized) == nil {
 		return
 	}
-	if !equality.Semantic.DeepEqual(status.NetworkInterfaces, shown.NetworkInterfaces) {
-		status.NetworkInterfaces = shown.NetworkInterfaces
-		s.mu.Lock()
-		s.later = true
-		s.mu.Unlock()
+	status.NetworkInterfaces = slices.Clone(status.NetworkInterfaces)
+	for i := range status.NetworkInterfaces {
+		is := &status.NetworkInterfaces[i]
+		if at := slices.IndexFunc(shown.NetworkInterfaces, func(n v1alpha1.AttachedInterface) bool { return n.Name == is.Name }); at >= 0 {
+			is.SecurityGroupIds, is.FormerSecurityGroupIds = shown.NetworkInterfaces[at].SecurityGroupIds, shown.NetworkInterfaces[at].FormerSecurityGroupIds
+		}
 	}
-}
-
-// sameButGroups reports whether two VMs have the same interfaces, whichever groups these hold.
-func sameButGroups(a, b []v1alpha1.AttachedInterface) bool {
-	return slices.EqualFunc(a, b, func(x, y v1alpha1.AttachedInterface) bool {
-		x.SecurityGroupIds, x.FormerSecurityGroupIds = y.SecurityGroupIds, y.FormerSecurityGroupIds
-		return equality.Semantic.DeepEqual(x, y)
-	})
 }
 
 func (s *syncer) putVpc(ctx context.Context, want, have *v1alpha1.Vpc) error {

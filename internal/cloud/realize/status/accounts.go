@@ -25,8 +25,6 @@ type accountStatus struct {
 	// pending is the newest report unless it was taken to be written, and last the one that was
 	// brought to the objects last.
 	pending, last *Report
-	// owing is true while reports are to be written, or will come.
-	owing bool
 	// late is a report that is to be written again, not before due.
 	late *repetition
 	due  time.Time

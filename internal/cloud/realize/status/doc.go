@@ -14,6 +14,6 @@
 // write fails; that no event is repeated, also after a restart; and that a status that was
 // overwritten is put right.
 //
-// Concurrency: Writer.Start owns the one goroutine that writes. Publish, Changed and Owes may be
-// called at any time and do not block.
+// Concurrency: Writer.Start owns the one goroutine that writes. Publish and Changed may be called
+// at any time and do not block.
 package status

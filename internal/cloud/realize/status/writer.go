@@ -12,6 +12,7 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/retry"
@@ -36,9 +37,9 @@ type PolicyStatuses interface {
 // VirtualMachine, CloudNativeService and NetworkInterface and how far they are realized, the
 // realization status of each policy, and events for what a person must know.
 //
-// It owns status.policies, status.policySummary and the condition Realized of these objects; the
-// rest of the status is the inventory's, but for the groups of interfaces: whoever of the two
-// writes an object brings these as he knows them, unless it shows a younger reading.
+// It owns status.policies, status.policySummary and the conditions of an Outcome on these objects,
+// and the groups of the interfaces of a VirtualMachine that has the condition Realized; the rest of
+// the status is the inventory's.
 //
 // Publish only keeps the report; Start writes the newest one of each account, repeats what failed
 // and what Changed shows to be written over, and returns when its context ends.
@@ -79,7 +80,7 @@ func (s *Writer) Publish(_ context.Context, r Report) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	a := s.of(r.Account)
-	a.pending, a.owing = &r, true
+	a.pending = &r
 	a.changes.note(r)
 	if r.Result != nil {
 		a.noteDrift(r, s.Clock.Now())
@@ -125,8 +126,6 @@ func (s *Writer) serve(ctx context.Context, account string) {
 	case next.pause > 0:
 		a.late, a.due = next, s.Clock.Now().Add(next.pause)
 		s.queue.AddAfter(account, next.pause)
-	case !next.report.Underway:
-		a.owing = false
 	}
 }
 
@@ -153,15 +152,6 @@ func (s *Writer) take(account string) (*accountStatus, *repetition, time.Duratio
 	}
 	a.late = nil
 	return a, next, 0
-}
-
-// Owes reports whether the statuses of an account's VMs are about to be written: a report was not
-// written whole yet, or another one will follow the last.
-func (s *Writer) Owes(account string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	a := s.accounts[account]
-	return a != nil && a.owing
 }
 
 // part forgets what was told of an account that is another process's now: when it comes back, what
@@ -244,10 +234,12 @@ func (s *Writer) write(ctx context.Context, a *accountStatus, r Report) (behind 
 	return behind, errors.Join(errs...)
 }
 
-// showGroups brings the groups of a VM's interfaces, as a snapshot has them, into its status, and
-// reports whether that changes it.
+// showGroups brings the groups of a VM's interfaces, as a snapshot has them, into its status, unless
+// that shows a younger reading, and reports whether that changes it. Those of a VM of which nothing
+// is said are the inventory's.
 func showGroups(status *cloudv1.VirtualMachineStatus, seen *cloud.Snapshot) (changed bool) {
-	if seen == nil || status.LastSeen != nil && seen.ObservedAt.Before(status.LastSeen.Time) {
+	if seen == nil || meta.FindStatusCondition(status.Conditions, cloudv1.ConditionRealized) == nil ||
+		status.LastSeen != nil && seen.ObservedAt.Before(status.LastSeen.Time) {
 		return false
 	}
 	for i := range status.NetworkInterfaces {
