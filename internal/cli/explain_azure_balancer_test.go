@@ -17,8 +17,8 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/azure"
 	"github.com/nephele-io/nephele/internal/explain"
 	"github.com/nephele-io/nephele/internal/sim"
+	"github.com/nephele-io/nephele/internal/sim/aws"
 	simazure "github.com/nephele-io/nephele/internal/sim/azure"
-	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 // TestThroughAzureIsWhatTheCloudDoes holds what explain says of every hop of flows to load
@@ -105,7 +105,7 @@ func newAzureBalanced(t *testing.T, random *rand.Rand) *azureBalanced {
 			}
 		}
 	}
-	server, err := sim.Start(t.Context(), sim.Options{State: world.State{Azure: &b.State}})
+	server, err := sim.Start(t.Context(), sim.Options{State: aws.State{Azure: &b.State}})
 	if err != nil {
 		t.Fatal(err)
 	}

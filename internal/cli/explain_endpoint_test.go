@@ -11,8 +11,8 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/azure"
 	"github.com/nephele-io/nephele/internal/explain"
 	"github.com/nephele-io/nephele/internal/sim"
+	"github.com/nephele-io/nephele/internal/sim/aws"
 	simazure "github.com/nephele-io/nephele/internal/sim/azure"
-	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 // TestPolicyNamesPrivateEndpoint: a policy of a VM in Azure names a database by its labels and its
@@ -27,7 +27,7 @@ func TestPolicyNamesPrivateEndpoint(t *testing.T) {
 	_, nic := b.Machine("shop", "app", vnet+"/subnets/all", "10.1.1.11", "")
 	_, sql := b.Endpoint("shop", "orders", vnet+"/subnets/all", "10.1.1.21", "sqlServer", map[string]string{"team": "shop"})
 	_, blob := b.Endpoint("shop", "pages", vnet+"/subnets/all", "10.1.1.22", "blob", nil)
-	server, err := sim.Start(t.Context(), sim.Options{State: world.State{Azure: &b.State}})
+	server, err := sim.Start(t.Context(), sim.Options{State: aws.State{Azure: &b.State}})
 	if err != nil {
 		t.Fatal(err)
 	}

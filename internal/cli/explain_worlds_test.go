@@ -15,8 +15,8 @@ import (
 	"github.com/nephele-io/nephele/internal/explain"
 	"github.com/nephele-io/nephele/internal/preview"
 	"github.com/nephele-io/nephele/internal/sim"
+	"github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/estate"
-	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 // explainWorlds is how many random worlds are tried; NEPHELE_EXPLAIN_WORLDS says otherwise, and
@@ -85,7 +85,7 @@ func newExplainWorld(t *testing.T, seed uint64) *explainWorld {
 
 // putACLs gives some subnets network ACLs that let through some of what the worlds ask about, and
 // some of the answers.
-func putACLs(s *world.State, random *rand.Rand) {
+func putACLs(s *aws.State, random *rand.Rand) {
 	for i := range s.Regions {
 		r := &s.Regions[i]
 		for k, subnet := range r.Subnets {
@@ -93,9 +93,9 @@ func putACLs(s *world.State, random *rand.Rand) {
 				continue
 			}
 			id := fmt.Sprintf("%017x", 0xac1000+i*256+k)
-			acl := world.NetworkACL{ID: "acl-" + id, Account: r.Account, VPCID: subnet.VPCID, Associations: []world.SubnetAssociation{{ID: "aclassoc-" + id, SubnetID: subnet.ID}}}
+			acl := aws.NetworkACL{ID: "acl-" + id, Account: r.Account, VPCID: subnet.VPCID, Associations: []aws.SubnetAssociation{{ID: "aclassoc-" + id, SubnetID: subnet.ID}}}
 			for n := range 8 {
-				e := world.ACLEntry{Number: 10 * (n + 1), Egress: random.IntN(2) == 0, Allow: random.IntN(3) != 0, Protocol: []int{-1, -1, 6, 1}[random.IntN(4)]}
+				e := aws.ACLEntry{Number: 10 * (n + 1), Egress: random.IntN(2) == 0, Allow: random.IntN(3) != 0, Protocol: []int{-1, -1, 6, 1}[random.IntN(4)]}
 				e.CIDR = netip.MustParsePrefix([]string{"0.0.0.0/0", "0.0.0.0/0", "10.0.0.0/8", "10.1.0.0/16", "203.0.113.0/24", "::/0"}[random.IntN(6)])
 				switch e.Protocol {
 				case 6:
@@ -257,7 +257,7 @@ func (w *explainWorld) perform(t *testing.T, steps int) {
 // site is an end to ask about.
 type site struct {
 	text string
-	world.End
+	aws.End
 }
 
 // compare asks about random flows.
@@ -270,14 +270,14 @@ func (w *explainWorld) compare(t *testing.T, when string, seen map[string]int) {
 	var inside, outside []site
 	for _, n := range c.Observed[0].Snapshots[0].Interfaces {
 		for _, a := range n.PrivateIPs {
-			inside = append(inside, site{a.String(), world.End{NIC: n.ID, Addr: a}})
+			inside = append(inside, site{a.String(), aws.End{NIC: n.ID, Addr: a}})
 		}
 		for _, a := range n.PublicIPs {
-			outside = append(outside, site{a.String(), world.End{NIC: n.ID, Addr: a}})
+			outside = append(outside, site{a.String(), aws.End{NIC: n.ID, Addr: a}})
 		}
 	}
 	for _, a := range []string{"203.0.113.7", "8.8.8.8", "198.51.100.9", "172.16.0.9"} {
-		outside = append(outside, site{a, world.End{Addr: netip.MustParseAddr(a)}})
+		outside = append(outside, site{a, aws.End{Addr: netip.MustParseAddr(a)}})
 	}
 	for range 150 {
 		src := inside[w.IntN(len(inside))]
@@ -291,7 +291,7 @@ func (w *explainWorld) compare(t *testing.T, when string, seen map[string]int) {
 		if src.Addr.Is4() != dst.Addr.Is4() {
 			continue
 		}
-		f := world.Flow{Src: src.End, Dst: dst.End, Protocol: 6, Port: []int{22, 80, 300, 443, 444}[w.IntN(5)]}
+		f := aws.Flow{Src: src.End, Dst: dst.End, Protocol: 6, Port: []int{22, 80, 300, 443, 444}[w.IntN(5)]}
 		q := explain.Question{From: src.text, To: dst.text, Protocol: "TCP", Port: strconv.Itoa(f.Port)}
 		if w.IntN(4) == 0 {
 			f.Protocol, f.Port, f.ICMPType = 1, 0, 8
@@ -331,8 +331,8 @@ func (w *explainWorld) compare(t *testing.T, when string, seen map[string]int) {
 // agrees reports whether an answer is what the simulator says. It does not look at routes; of a
 // source without a public address it takes the private one to be seen, where explain says that it
 // does not know.
-func agrees(got *analysis.FlowAnswer, truth world.Verdict) bool {
-	half := func(d *analysis.Decision, h world.Half) bool {
+func agrees(got *analysis.FlowAnswer, truth aws.Verdict) bool {
+	half := func(d *analysis.Decision, h aws.Half) bool {
 		if !h.Filtered {
 			return d.Outcome == "Allow"
 		}

@@ -22,9 +22,9 @@ import (
 	"github.com/nephele-io/nephele/internal/flows/judge"
 	"github.com/nephele-io/nephele/internal/flows/recommend"
 	"github.com/nephele-io/nephele/internal/preview"
+	"github.com/nephele-io/nephele/internal/sim/aws"
 	simazure "github.com/nephele-io/nephele/internal/sim/azure"
 	simlog "github.com/nephele-io/nephele/internal/sim/flowlog"
-	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 // traffic draws connections between the ends of an estate, and what the interfaces see of them.
@@ -42,7 +42,7 @@ func (e *livingEstate) traffic(t *testing.T, r *rand.Rand, n int, at time.Time) 
 		}
 		s := [][2]int{{6, 22}, {6, 80}, {6, 101}, {6, 5432}, {17, 53}, {17, 54}, {1, 0}}[r.IntN(7)]
 		c := simlog.Connection{
-			Flow:       world.Flow{Src: from.End, Dst: to.End, Protocol: s[0], Port: s[1]},
+			Flow:       aws.Flow{Src: from.End, Dst: to.End, Protocol: s[0], Port: s[1]},
 			SourcePort: 32768 + i%20000, Start: at.Add(time.Duration(r.IntN(7200)) * time.Second), Packets: 1 + r.IntN(20), Bytes: 40 + r.IntN(9000),
 		}
 		if c.Protocol == 1 {
@@ -139,7 +139,7 @@ func TestFlowsAreJudgedAsTheCloudDid(t *testing.T) {
 		for i := range again {
 			got := j.Judge(&again[i])
 			now := e.server.World()
-			verdict, err := now.Allowed(world.Flow{
+			verdict, err := now.Allowed(aws.Flow{
 				Src: end(&again[i], again[i].Client), Dst: end(&again[i], again[i].Server),
 				Protocol: int(again[i].Protocol), Port: int(again[i].Port), ICMPType: 8,
 			})
@@ -170,11 +170,11 @@ func TestFlowsAreJudgedAsTheCloudDid(t *testing.T) {
 }
 
 // end is an end of a row as the simulator knows it.
-func end(r *flows.Row, a netip.Addr) world.End {
+func end(r *flows.Row, a netip.Addr) aws.End {
 	if a == r.Own() {
-		return world.End{NIC: r.Interface, Addr: a}
+		return aws.End{NIC: r.Interface, Addr: a}
 	}
-	return world.End{Addr: a}
+	return aws.End{Addr: a}
 }
 
 // tamper changes rules of groups that interfaces hold, behind the back of who looked before. It
@@ -420,7 +420,7 @@ func TestFlowsOfAzure(t *testing.T) {
 	b.Principal("nephele", "secret")
 	nsg := b.SecurityGroup("shop", "nsg-web", simazure.Rule("https", "Inbound", 100, "Allow", "Tcp", "Internet", "", "443"))
 	b.Machine("shop", "web-1", b.Network("shop", "vnet-a", []string{"10.1.0.0/16"}, []string{"web", "10.1.1.0/24"})+"/subnets/web", "10.1.1.4", nsg)
-	w, err := world.New(world.State{Azure: &b.State}, world.Options{Clock: time.Now, Seed: 1})
+	w, err := aws.New(aws.State{Azure: &b.State}, aws.Options{Clock: time.Now, Seed: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -488,7 +488,7 @@ func TestFlowsAreJudgedAsAzureDid(t *testing.T) {
 					"spec: {accountName: azure, accountNamespace: vms, vmSelector: [{vmMatch: [{matchName: web-%d}]}]}\n", i, i)
 			}
 		}
-		w, err := world.New(world.State{Azure: &b.State}, world.Options{Clock: time.Now, Seed: seed})
+		w, err := aws.New(aws.State{Azure: &b.State}, aws.Options{Clock: time.Now, Seed: seed})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -16,9 +16,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/nephele-io/nephele/internal/sim"
+	"github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/effect"
 	"github.com/nephele-io/nephele/internal/sim/estate"
-	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 // simFlags are the flags of nephele sim.
@@ -145,14 +145,14 @@ func runSim(cmd *cobra.Command, f simFlags) error {
 
 // loadEstate returns the state to start from, and where it comes from in words. A state file that
 // exists is left to the server.
-func loadEstate(cmd *cobra.Command, f simFlags) (world.State, string, error) {
+func loadEstate(cmd *cobra.Command, f simFlags) (aws.State, string, error) {
 	if f.state != "" {
 		_, err := os.Stat(f.state)
 		if err == nil {
-			return world.State{}, "the state kept in " + f.state, nil
+			return aws.State{}, "the state kept in " + f.state, nil
 		}
 		if !errors.Is(err, fs.ErrNotExist) {
-			return world.State{}, "", fmt.Errorf("--state: %w", err)
+			return aws.State{}, "", fmt.Errorf("--state: %w", err)
 		}
 	}
 	if f.estate == "" {
@@ -161,7 +161,7 @@ func loadEstate(cmd *cobra.Command, f simFlags) (world.State, string, error) {
 	}
 	state, report, err := estate.Load(f.estate)
 	if err != nil {
-		return world.State{}, "", fmt.Errorf("--estate: %w", err)
+		return aws.State{}, "", fmt.Errorf("--estate: %w", err)
 	}
 	if !f.quiet {
 		lines := make([]string, 0, len(report.Warnings))
@@ -188,7 +188,7 @@ func announce(out io.Writer, server *sim.Server, source string) {
 	for _, ref := range server.Queues().Refs() {
 		fmt.Fprintf(out, "  events    %s%s (%s)\n", server.URL(), ref.Path(), ref.Region)
 	}
-	i := slices.IndexFunc(state.Credentials, func(c world.Credential) bool { return c.SessionToken == "" })
+	i := slices.IndexFunc(state.Credentials, func(c aws.Credential) bool { return c.SessionToken == "" })
 	if i >= 0 {
 		key := state.Credentials[i]
 		// Version 1 of the command line and old SDKs do not know AWS_REGION; the others do not look
@@ -209,7 +209,7 @@ A client that does not know AWS_ENDPOINT_URL (before version 2.13 or 1.29 of the
 	fmt.Fprintf(out, "\nLook behind it: curl %s/_sim/ (docs/simulator.md). Ctrl-C stops it.\n", server.URL())
 }
 
-func announceAccount(out io.Writer, state world.State, a world.Account) {
+func announceAccount(out io.Writer, state aws.State, a aws.Account) {
 	alias := ""
 	if a.Alias != "" {
 		alias = " (" + a.Alias + ")"
@@ -237,7 +237,7 @@ func announceAccount(out io.Writer, state world.State, a world.Account) {
 }
 
 // firstRegion is the first region of the account that holds something, or just its first one.
-func firstRegion(state world.State, account string) string {
+func firstRegion(state aws.State, account string) string {
 	first := ""
 	for _, r := range state.Regions {
 		if r.Account != account {
@@ -253,7 +253,7 @@ func firstRegion(state world.State, account string) string {
 	return first
 }
 
-func census(r world.RegionState) string {
+func census(r aws.RegionState) string {
 	var parts []string
 	for _, p := range []struct {
 		n    int

@@ -10,9 +10,9 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/nephele-io/nephele/internal/sim"
+	"github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/azure"
 	"github.com/nephele-io/nephele/internal/sim/estate"
-	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 // simAzureFlags are the flags of nephele sim that are about Azure.
@@ -42,7 +42,7 @@ func (f *simAzureFlags) options() sim.AzureOptions {
 }
 
 // load adds the Azure side to a state.
-func (f *simAzureFlags) load(cmd *cobra.Command, state *world.State, quiet bool) error {
+func (f *simAzureFlags) load(cmd *cobra.Command, state *aws.State, quiet bool) error {
 	if f.estate == "" {
 		return nil
 	}

@@ -11,12 +11,12 @@ import (
 	"github.com/nephele-io/nephele/internal/controller"
 	"github.com/nephele-io/nephele/internal/preview"
 	"github.com/nephele-io/nephele/internal/sim"
+	simaws "github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/estate"
-	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 // loaded is the state of the cloud that an estate describes.
-func loaded(t *testing.T, path string) world.State {
+func loaded(t *testing.T, path string) simaws.State {
 	t.Helper()
 	state, _, err := estate.Load(path)
 	if err != nil {
@@ -26,7 +26,7 @@ func loaded(t *testing.T, path string) world.State {
 }
 
 // simulated starts a cloud in a state, until the test ends.
-func simulated(t *testing.T, state world.State, seed uint64) *sim.Server {
+func simulated(t *testing.T, state simaws.State, seed uint64) *sim.Server {
 	t.Helper()
 	server, err := sim.Start(t.Context(), sim.Options{State: state, Seed: seed})
 	if err != nil {

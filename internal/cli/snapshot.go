@@ -13,8 +13,8 @@ import (
 	"github.com/nephele-io/nephele/internal/controller"
 	"github.com/nephele-io/nephele/internal/preview"
 	"github.com/nephele-io/nephele/internal/sim"
+	simaws "github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/estate"
-	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 // simulate brings a description of a cloud to life, so that it is read as a real one is. The
@@ -57,7 +57,7 @@ func simulate(ctx context.Context, in *preview.Inputs, description string) (prev
 					description, region, strings.Join(described.Regions, ", "))
 			}
 		}
-		i := slices.IndexFunc(state.Credentials, func(c world.Credential) bool { return c.Account == described.ID })
+		i := slices.IndexFunc(state.Credentials, func(c simaws.Credential) bool { return c.Account == described.ID })
 		key := state.Credentials[i]
 		return aws.New(aws.Config{
 			Credential: v1alpha1.AWSCredential{AccessKeyID: key.AccessKeyID, AccessKeySecret: key.Secret, SessionToken: key.SessionToken},
@@ -68,7 +68,7 @@ func simulate(ctx context.Context, in *preview.Inputs, description string) (prev
 }
 
 // claimants are the clusters that the VPCs of a description belong to, sorted.
-func claimants(state world.State) []string {
+func claimants(state simaws.State) []string {
 	var ids []string
 	for _, r := range state.Regions {
 		for _, v := range r.VPCs {
@@ -118,10 +118,10 @@ func gapsOf(report estate.Report, accounts []*v1alpha1.CloudProviderAccount) (be
 }
 
 // giveKeys gives every account that has no key one.
-func giveKeys(state *world.State) {
+func giveKeys(state *simaws.State) {
 	for i, a := range state.Accounts {
-		if !slices.ContainsFunc(state.Credentials, func(c world.Credential) bool { return c.Account == a.ID }) {
-			state.Credentials = append(state.Credentials, world.Credential{
+		if !slices.ContainsFunc(state.Credentials, func(c simaws.Credential) bool { return c.Account == a.ID }) {
+			state.Credentials = append(state.Credentials, simaws.Credential{
 				AccessKeyID: fmt.Sprintf("AKIASNAPSHOT%08d", i), Secret: "snapshot-" + a.ID, Account: a.ID,
 			})
 		}
@@ -130,7 +130,7 @@ func giveKeys(state *world.State) {
 
 // describedAccount is the account of a description whose alias or number is the name, or the only
 // one.
-func describedAccount(state world.State, name string) (world.Account, error) {
+func describedAccount(state simaws.State, name string) (simaws.Account, error) {
 	var names []string
 	for _, a := range state.Accounts {
 		if a.Alias == name || a.ID == name {
@@ -141,7 +141,7 @@ func describedAccount(state world.State, name string) (world.Account, error) {
 	if len(state.Accounts) == 1 {
 		return state.Accounts[0], nil
 	}
-	return world.Account{}, fmt.Errorf(
+	return simaws.Account{}, fmt.Errorf(
 		"it has the accounts %s, and none whose number or alias is %s: name the CloudProviderAccount after one of them",
 		strings.Join(names, ", "),
 		name,

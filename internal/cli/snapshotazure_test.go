@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nephele-io/nephele/internal/sim/aws"
 	simazure "github.com/nephele-io/nephele/internal/sim/azure"
-	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 const azureManifests = `
@@ -39,7 +39,7 @@ func TestPlanOfAnAzureSnapshot(t *testing.T) {
 	b.Principal("nephele", "secret")
 	nsg := b.SecurityGroup("shop", "nsg-web", simazure.Rule("https", "Inbound", 100, "Allow", "Tcp", "Internet", "", "443"))
 	b.Machine("shop", "web-1", b.Network("shop", "vnet-a", []string{"10.1.0.0/16"}, []string{"web", "10.1.1.0/24"})+"/subnets/web", "10.1.1.4", nsg)
-	w, err := world.New(world.State{Azure: &b.State}, world.Options{Clock: time.Now, Seed: 1})
+	w, err := aws.New(aws.State{Azure: &b.State}, aws.Options{Clock: time.Now, Seed: 1})
 	if err != nil {
 		t.Fatal(err)
 	}

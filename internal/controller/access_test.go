@@ -22,8 +22,8 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/aws"
 	"github.com/nephele-io/nephele/internal/cloud/inventory"
 	"github.com/nephele-io/nephele/internal/sim"
+	simaws "github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/estate"
-	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 // office is an inventory over a stand-in of the API server, with the providers that the controller
@@ -182,7 +182,7 @@ func TestRoleThatDemandsTheExternalID(t *testing.T) {
 	secret := `{"roleArn": "arn:aws:iam::` + account + `:role/nephele"}`
 	shown := newOffice(t, Access{}).open("owner", "", secret).Status.ExternalID
 
-	state.Roles = append(state.Roles, world.Role{Account: account, Name: "nephele", Trusted: []string{account}, ExternalID: shown})
+	state.Roles = append(state.Roles, simaws.Role{Account: account, Name: "nephele", Trusted: []string{account}, ExternalID: shown})
 	server, err := sim.Start(t.Context(), sim.Options{State: state})
 	if err != nil {
 		t.Fatal(err)

@@ -9,9 +9,9 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/ec2"
 	"github.com/nephele-io/nephele/internal/sim/effect"
-	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 // badRequest is an error of whoever called an admin endpoint.
@@ -72,7 +72,7 @@ func writeJSON(w http.ResponseWriter, v any, err error) {
 	status := http.StatusOK
 	if err != nil {
 		status = http.StatusInternalServerError
-		var refused *world.Error
+		var refused *aws.Error
 		if errors.As(err, &badRequest{}) || errors.As(err, &refused) {
 			status = http.StatusBadRequest
 		}
@@ -91,11 +91,11 @@ func writeJSON(w http.ResponseWriter, v any, err error) {
 
 // overview is what a person wants to know first.
 type overview struct {
-	Time      time.Time       `json:"time"`
-	Accounts  []world.Account `json:"accounts"`
-	Calls     int             `json:"calls"`
-	Faults    int             `json:"faults"`
-	Throttled bool            `json:"throttled"`
+	Time      time.Time     `json:"time"`
+	Accounts  []aws.Account `json:"accounts"`
+	Calls     int           `json:"calls"`
+	Faults    int           `json:"faults"`
+	Throttled bool          `json:"throttled"`
 }
 
 func (s *Server) overview() overview {
@@ -220,7 +220,7 @@ func formDuration(r *http.Request, key string) (time.Duration, error) {
 }
 
 func (s *Server) postQuotas(r *http.Request) (any, error) {
-	var q world.Quotas
+	var q aws.Quotas
 	if err := readJSON(r, &q); err != nil {
 		return nil, err
 	}
@@ -244,7 +244,7 @@ func (s *Server) account(id string) string {
 }
 
 // region returns the given region of the account, or the account's first one.
-func (s *Server) region(account, name string) (*world.Region, error) {
+func (s *Server) region(account, name string) (*aws.Region, error) {
 	account = s.account(account)
 	if all := s.world.Regions(account); name == "" && len(all) > 0 {
 		name = all[0].Name

@@ -13,8 +13,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/azure"
-	"github.com/nephele-io/nephele/internal/sim/world"
 	"github.com/nephele-io/nephele/internal/tier"
 )
 
@@ -77,7 +77,7 @@ func TestAz(t *testing.T) {
 	nsg := b.SecurityGroup("rg", "nsg", azure.Rule("no-ssh", "Inbound", 100, "Deny", "Tcp", "", "", "22"))
 	vnet := b.Network("rg", "v", []string{"10.1.0.0/16"}, []string{"s", "10.1.1.0/24"})
 	b.Machine("rg", "one", vnet+"/subnets/s", "10.1.1.4", nsg)
-	server, err := Start(t.Context(), Options{State: world.State{Azure: &b.State}, Seed: 7})
+	server, err := Start(t.Context(), Options{State: aws.State{Azure: &b.State}, Seed: 7})
 	if err != nil {
 		t.Fatal(err)
 	}

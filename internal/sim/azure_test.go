@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/azure"
-	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 // TestAzureSide starts a server with an Azure side, talks to it by the certificate that it tells,
@@ -27,7 +27,7 @@ func TestAzureSide(t *testing.T) {
 	b.Machine("rg", "one", vnet+"/subnets/s", "10.1.1.4", "")
 	b.Machine("rg", "two", vnet+"/subnets/s", "10.1.1.5", nsg)
 	file := filepath.Join(t.TempDir(), "state.json")
-	start := func(s world.State) *Server {
+	start := func(s aws.State) *Server {
 		t.Helper()
 		server, err := Start(t.Context(), Options{State: s, StateFile: file, Seed: 7})
 		if err != nil {
@@ -60,7 +60,7 @@ func TestAzureSide(t *testing.T) {
 		}
 		return &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}}}
 	}
-	first := start(world.State{Azure: &b.State})
+	first := start(aws.State{Azure: &b.State})
 	c := trusting(first)
 	form := url.Values{"grant_type": {"client_credentials"}, "client_id": {client}, "client_secret": {"secret"}, "scope": {"https://management.azure.com/.default"}}
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, first.AzureURL()+"/"+tenant+"/oauth2/v2.0/token", strings.NewReader(form.Encode()))
@@ -106,7 +106,7 @@ func TestAzureSide(t *testing.T) {
 	if err := first.Close(); err != nil {
 		t.Fatal(err)
 	}
-	second := start(world.State{})
+	second := start(aws.State{})
 	if status, text := get(trusting(second), second.AzureURL()+asg, token.Token); status != 200 {
 		t.Errorf("after a restart: %d %s", status, text)
 	}

@@ -5,9 +5,9 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/azure"
 	"github.com/nephele-io/nephele/internal/sim/imds"
-	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 // Metadata is the metadata service of an instance, for whoever plays its host.
@@ -25,7 +25,7 @@ func (s *Server) Metadata(account, region, instance string) (http.Handler, error
 	}
 	return signer.Handler(func() (imds.Document, bool) {
 		found, err := r.Instances(instance)
-		if err != nil || len(found) != 1 || found[0].State != world.Running {
+		if err != nil || len(found) != 1 || found[0].State != aws.Running {
 			return imds.Document{}, false
 		}
 		i := &found[0]

@@ -21,9 +21,9 @@ import (
 	"github.com/aws/smithy-go"
 
 	"github.com/nephele-io/nephele/internal/sim"
+	simaws "github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/ec2"
 	"github.com/nephele-io/nephele/internal/sim/estate"
-	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 // queueClient is the official client of SQS.
@@ -272,7 +272,7 @@ func TestEvents(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := r.CreateTags([]string{vm}, []world.Tag{{Key: "a", Value: "b"}}); err != nil {
+	if err := r.CreateTags([]string{vm}, []simaws.Tag{{Key: "a", Value: "b"}}); err != nil {
 		t.Fatal(err)
 	}
 	s.Advance(time.Minute)

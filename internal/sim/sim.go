@@ -1,5 +1,5 @@
 // Package sim runs the cloud simulator as a server: one HTTP listener with the EC2, STS and SQS
-// endpoints of all accounts and regions (package ec2) over one World (package world), and beside
+// endpoints of all accounts and regions (package ec2) over one World (package aws), and beside
 // them admin endpoints below /_sim/. If the World has an Azure side, a second listener, with TLS,
 // has Azure's login and Resource Manager (package arm).
 //
@@ -97,6 +97,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/ec2"
 	"github.com/nephele-io/nephele/internal/sim/ec2/nativeapi"
 	"github.com/nephele-io/nephele/internal/sim/effect"
@@ -104,14 +105,13 @@ import (
 	"github.com/nephele-io/nephele/internal/sim/imds"
 	"github.com/nephele-io/nephele/internal/sim/sqs"
 	"github.com/nephele-io/nephele/internal/sim/statefile"
-	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 // Options say what to simulate. The zero value of each field is a sensible default.
 type Options struct {
 	// State is the cloud to begin with (package estate loads one). It is ignored when StateFile
 	// exists.
-	State world.State
+	State aws.State
 	// StateFile, if set, keeps the state: it is read when it exists, and holds every change before
 	// the call that made it is answered.
 	StateFile string
@@ -123,10 +123,10 @@ type Options struct {
 	Clock func() time.Time
 	// Seed drives the ids that the simulator makes up.
 	Seed uint64
-	// VisibilityDelay and TransitionDelay are those of world.Options.
+	// VisibilityDelay and TransitionDelay are those of aws.Options.
 	VisibilityDelay time.Duration
 	TransitionDelay time.Duration
-	// Effects are those of world.Options.
+	// Effects are those of aws.Options.
 	Effects effect.Delay
 
 	// NoAuth accepts any key and any signature.
@@ -171,7 +171,7 @@ const (
 
 // Server is a running simulator.
 type Server struct {
-	world    *world.World
+	world    *aws.World
 	clock    *clock
 	journal  *ec2.Journal
 	faults   *ec2.Faults
@@ -238,8 +238,8 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	return s, nil
 }
 
-func loadWorld(o Options, now func() time.Time) (*world.World, error) {
-	wo := world.Options{Clock: now, Seed: o.Seed, VisibilityDelay: o.VisibilityDelay, TransitionDelay: o.TransitionDelay,
+func loadWorld(o Options, now func() time.Time) (*aws.World, error) {
+	wo := aws.Options{Clock: now, Seed: o.Seed, VisibilityDelay: o.VisibilityDelay, TransitionDelay: o.TransitionDelay,
 		OperationDelay: o.Azure.OperationDelay, GraphLag: o.Azure.GraphLag, Effects: o.Effects}
 	if o.StateFile != "" {
 		_, err := os.Stat(o.StateFile)
@@ -254,7 +254,7 @@ func loadWorld(o Options, now func() time.Time) (*world.World, error) {
 			return nil, fmt.Errorf("load the state: %w", err)
 		}
 	}
-	w, err := world.New(o.State, wo)
+	w, err := aws.New(o.State, wo)
 	if err != nil {
 		return nil, fmt.Errorf("build the world: %w", err)
 	}
@@ -360,7 +360,7 @@ func (s *Server) URL() string {
 }
 
 // World is the simulated cloud.
-func (s *Server) World() *world.World { return s.world }
+func (s *Server) World() *aws.World { return s.world }
 
 // Queues are the queues of all accounts. A queue's URL is URL() and its Ref's Path.
 func (s *Server) Queues() *sqs.Queues { return s.queues }

@@ -22,19 +22,19 @@ import (
 	"github.com/aws/smithy-go"
 
 	"github.com/nephele-io/nephele/internal/sim"
+	simaws "github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/ec2"
 	"github.com/nephele-io/nephele/internal/sim/effect"
 	"github.com/nephele-io/nephele/internal/sim/estate"
-	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 const region = "eu-west-1"
 
 // small is one account with one default VPC, made by the simulator itself.
-func small() world.State {
-	return world.State{
-		Accounts:    []world.Account{{ID: "111111111111", Regions: []string{region}}},
-		Credentials: []world.Credential{{AccessKeyID: estate.DefaultAccessKeyID, Secret: estate.DefaultSecret, Account: "111111111111"}},
+func small() simaws.State {
+	return simaws.State{
+		Accounts:    []simaws.Account{{ID: "111111111111", Regions: []string{region}}},
+		Credentials: []simaws.Credential{{AccessKeyID: estate.DefaultAccessKeyID, Secret: estate.DefaultSecret, Account: "111111111111"}},
 	}
 }
 
@@ -112,15 +112,15 @@ func TestStory(t *testing.T) {
 	s := start(t, sim.Options{})
 	subnet, group := build(t, s)
 	for _, name := range []string{"web", "db"} {
-		var res world.Reservation
+		var res simaws.Reservation
 		body := fmt.Sprintf(`{"subnet": %q, "groups": [%q], "name": %q, "tags": {"env": "test"}}`, subnet, group, name)
 		if code := admin(t, s, "POST /_sim/run", body, &res); code != 200 || len(res.Instances) != 1 || res.Instances[0].Tags["env"] != "test" {
 			t.Fatalf("run: %d %+v", code, res)
 		}
 	}
-	var v world.Verdict
-	ask := func(query string) world.Verdict {
-		v = world.Verdict{}
+	var v simaws.Verdict
+	ask := func(query string) simaws.Verdict {
+		v = simaws.Verdict{}
 		if code := admin(t, s, "GET /_sim/allowed?"+query, "", &v); code != 200 {
 			t.Errorf("%s: status %d", query, code)
 		}
@@ -151,10 +151,10 @@ func TestStory(t *testing.T) {
 		t.Errorf("terminate: status %d", code)
 	}
 	instances, err = region.Instances()
-	if err != nil || instances[0].Tags["k"] != "v" || instances[0].Tags["env"] != "" || instances[1].State != world.Terminated {
+	if err != nil || instances[0].Tags["k"] != "v" || instances[0].Tags["env"] != "" || instances[1].State != simaws.Terminated {
 		t.Errorf("after tags and termination: %+v, %v", instances, err)
 	}
-	var state world.State
+	var state simaws.State
 	if admin(t, s, "GET /_sim/state", "", &state); len(state.Regions) != 1 || len(state.Regions[0].VPCs) != 1 {
 		t.Errorf("state: %+v", state)
 	}
@@ -267,12 +267,12 @@ func TestAdminKnobs(t *testing.T) {
 	var look struct {
 		Calls     int
 		Throttled bool
-		Accounts  []world.Account
+		Accounts  []simaws.Account
 	}
 	if admin(t, s, "GET /_sim/", "", &look); look.Calls != 3 || !look.Throttled || len(look.Accounts) != 1 || len(s.Journal().Calls(0)) != 0 {
 		t.Errorf("overview: %+v", look)
 	}
-	var q world.Quotas
+	var q simaws.Quotas
 	if admin(t, s, "POST /_sim/quotas", `{"vpcsPerRegion": 1}`, &q); q.VPCsPerRegion != 1 || q.RulesPerGroup != 60 {
 		t.Errorf("quotas: %+v", q)
 	}

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/nephele-io/nephele/internal/sim/world"
+	"github.com/nephele-io/nephele/internal/sim/aws"
 )
 
 // This file holds the admin endpoints that tell stories: ask who reaches whom, start, stop and tag
@@ -32,17 +32,17 @@ func (s *Server) postRun(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	tags := world.Tags{}
+	tags := aws.Tags{}
 	for k, v := range body.Tags {
 		tags[k] = v
 	}
 	if body.Name != "" {
 		tags["Name"] = body.Name
 	}
-	return region.RunInstances(world.RunInstancesInput{
+	return region.RunInstances(aws.RunInstancesInput{
 		ImageID: "ami-00000000", InstanceType: "t3.micro", MinCount: 1, MaxCount: 1,
 		SubnetID: body.Subnet, GroupIDs: body.Groups, PrivateIP: body.PrivateIP,
-		Tags: map[string]world.Tags{"instance": tags},
+		Tags: map[string]aws.Tags{"instance": tags},
 	})
 }
 
@@ -84,9 +84,9 @@ func (s *Server) postTags(r *http.Request) (any, error) {
 		return nil, err
 	}
 	if len(body.Set) > 0 {
-		tags := make([]world.Tag, 0, len(body.Set))
-		for _, k := range world.Tags(body.Set).Keys() {
-			tags = append(tags, world.Tag{Key: k, Value: body.Set[k]})
+		tags := make([]aws.Tag, 0, len(body.Set))
+		for _, k := range aws.Tags(body.Set).Keys() {
+			tags = append(tags, aws.Tag{Key: k, Value: body.Set[k]})
 		}
 		if err := region.CreateTags(body.Resources, tags); err != nil {
 			return nil, err
@@ -95,9 +95,9 @@ func (s *Server) postTags(r *http.Request) (any, error) {
 	if len(body.Remove) == 0 {
 		return nil, nil
 	}
-	keys := make([]world.TagKey, 0, len(body.Remove))
+	keys := make([]aws.TagKey, 0, len(body.Remove))
 	for _, k := range body.Remove {
-		keys = append(keys, world.TagKey{Key: k})
+		keys = append(keys, aws.TagKey{Key: k})
 	}
 	return nil, region.DeleteTags(body.Resources, keys)
 }
@@ -117,7 +117,7 @@ func (s *Server) getAllowed(r *http.Request) (any, error) {
 }
 
 // flow reads a flow: src, dst, proto, port, type and code.
-func (s *Server) flow(r *http.Request) (flow world.Flow, err error) {
+func (s *Server) flow(r *http.Request) (flow aws.Flow, err error) {
 	if flow.Src, err = s.end(r, "src"); err != nil {
 		return flow, err
 	}
@@ -165,20 +165,20 @@ func protocol(name string) (int, error) {
 	return n, nil
 }
 
-func (s *Server) end(r *http.Request, key string) (world.End, error) {
+func (s *Server) end(r *http.Request, key string) (aws.End, error) {
 	text := r.FormValue(key)
 	vpc := r.FormValue(key + "vpc")
 	if addr, err := netip.ParseAddr(text); err == nil {
-		return world.End{Addr: addr, VPC: vpc}, nil
+		return aws.End{Addr: addr, VPC: vpc}, nil
 	}
 	if strings.HasPrefix(text, "eni-") {
-		return world.End{NIC: text}, nil
+		return aws.End{NIC: text}, nil
 	}
 	nic, err := s.findInstance(text)
 	if err != nil {
-		return world.End{}, badf("%s: %w", key, err)
+		return aws.End{}, badf("%s: %w", key, err)
 	}
-	return world.End{NIC: nic}, nil
+	return aws.End{NIC: nic}, nil
 }
 
 // findInstance returns the primary interface of the one instance with this id or Name tag.

@@ -37,8 +37,8 @@ import (
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/console"
 	"github.com/nephele-io/nephele/internal/sim"
+	simaws "github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/sqs"
-	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 const (
@@ -65,7 +65,7 @@ type place struct {
 	client client.Client
 	admin  *rest.Config
 	// vms are the interfaces of the VMs by their names.
-	vms map[string]world.NetworkInterface
+	vms map[string]simaws.NetworkInterface
 	web string
 }
 
@@ -112,7 +112,7 @@ func browser() string {
 // newPlace makes a cloud, runs "nephele up" and has it guard the VMs.
 func newPlace(t *testing.T) *place {
 	log.SetLogger(logr.Discard())
-	p := &place{t: t, web: tools(t), vms: map[string]world.NetworkInterface{}}
+	p := &place{t: t, web: tools(t), vms: map[string]simaws.NetworkInterface{}}
 	networks := p.cloud()
 	p.up()
 	queue := p.server.URL() + sqs.Ref{Account: cloudAccount, Region: region, Name: sim.DefaultEventQueue}.Path()
@@ -132,24 +132,24 @@ func newPlace(t *testing.T) *place {
 // cloud starts the simulator: two networks, every VM natively open to 10.0.0.0/8 and for ssh.
 func (p *place) cloud() (networks []string) {
 	t := p.t
-	w, err := world.New(world.State{Accounts: []world.Account{{ID: cloudAccount, Regions: []string{region}}}}, world.Options{})
+	w, err := simaws.New(simaws.State{Accounts: []simaws.Account{{ID: cloudAccount, Regions: []string{region}}}}, simaws.Options{})
 	must(t, err)
 	for key, user := range map[string]string{keyID: "controller", strangerKey: stranger} {
-		must(t, w.AddCredential(world.Credential{AccessKeyID: key, Secret: keySecret, Account: cloudAccount, User: user}))
+		must(t, w.AddCredential(simaws.Credential{AccessKeyID: key, Secret: keySecret, Account: cloudAccount, User: user}))
 	}
 	r, err := w.Region(cloudAccount, region)
 	must(t, err)
 	for i, vms := range [][]string{{"web-1", "web-2", "app-1", "db-1", "db-2", hostile}, {"elsewhere"}} {
-		vpc, err := r.CreateVPC(world.CreateVPCInput{CIDR: fmt.Sprintf("10.%d.0.0/16", i+1), Tags: world.Tags{"Name": []string{"production", "staging"}[i]}})
+		vpc, err := r.CreateVPC(simaws.CreateVPCInput{CIDR: fmt.Sprintf("10.%d.0.0/16", i+1), Tags: simaws.Tags{"Name": []string{"production", "staging"}[i]}})
 		must(t, err)
 		networks = append(networks, vpc.ID)
-		subnet, err := r.CreateSubnet(world.CreateSubnetInput{VPCID: vpc.ID, CIDR: fmt.Sprintf("10.%d.1.0/24", i+1)})
+		subnet, err := r.CreateSubnet(simaws.CreateSubnetInput{VPCID: vpc.ID, CIDR: fmt.Sprintf("10.%d.1.0/24", i+1)})
 		must(t, err)
-		g, err := r.CreateSecurityGroup(world.CreateSecurityGroupInput{Name: "inside", Description: "all from inside, ssh from everywhere", VPCID: vpc.ID})
+		g, err := r.CreateSecurityGroup(simaws.CreateSecurityGroupInput{Name: "inside", Description: "all from inside, ssh from everywhere", VPCID: vpc.ID})
 		must(t, err)
-		_, err = r.AuthorizeSecurityGroup(world.AuthorizeInput{GroupID: g.ID, Permissions: []world.Permission{
-			{Protocol: "-1", CIDRs: []world.CIDRPeer{{CIDR: "10.0.0.0/8"}}},
-			{Protocol: "tcp", FromPort: new(int32(22)), ToPort: new(int32(22)), CIDRs: []world.CIDRPeer{{CIDR: "0.0.0.0/0"}}},
+		_, err = r.AuthorizeSecurityGroup(simaws.AuthorizeInput{GroupID: g.ID, Permissions: []simaws.Permission{
+			{Protocol: "-1", CIDRs: []simaws.CIDRPeer{{CIDR: "10.0.0.0/8"}}},
+			{Protocol: "tcp", FromPort: new(int32(22)), ToPort: new(int32(22)), CIDRs: []simaws.CIDRPeer{{CIDR: "0.0.0.0/0"}}},
 		}})
 		must(t, err)
 		for n, name := range vms {
@@ -157,9 +157,9 @@ func (p *place) cloud() (networks []string) {
 			if name == hostile {
 				role = "other"
 			}
-			out, err := r.RunInstances(world.RunInstancesInput{
+			out, err := r.RunInstances(simaws.RunInstancesInput{
 				ImageID: "ami-0", MinCount: 1, MaxCount: 1, SubnetID: subnet.ID, GroupIDs: []string{g.ID}, PrivateIP: fmt.Sprintf("10.%d.1.%d", i+1, 10+n),
-				Tags: map[string]world.Tags{"instance": {"Name": name, "role": role, "remark": hostile}},
+				Tags: map[string]simaws.Tags{"instance": {"Name": name, "role": role, "remark": hostile}},
 			})
 			must(t, err)
 			p.vms[name] = out.Instances[0].NetworkInterfaces[0]
@@ -448,7 +448,7 @@ func (p *place) sameAsSimulator(t *testing.T) {
 				if from == to || from == "elsewhere" || to == "elsewhere" {
 					continue // of another network, between which nothing is routed
 				}
-				f := world.Flow{Src: world.End{NIC: src.ID}, Dst: world.End{NIC: dst.ID}, Protocol: 6}
+				f := simaws.Flow{Src: simaws.End{NIC: src.ID}, Dst: simaws.End{NIC: dst.ID}, Protocol: 6}
 				_, err := fmt.Sscan(port, &f.Port)
 				must(t, err)
 				v, err := p.server.World().Allowed(f)

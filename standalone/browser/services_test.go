@@ -6,12 +6,12 @@ import (
 	"testing"
 
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	"github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/native"
-	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 // services makes a database, two load balancers in front of VMs, and an interface of nobody.
-func (p *place) services(r *world.Region, vpc, subnet, group string) {
+func (p *place) services(r *aws.Region, vpc, subnet, group string) {
 	t := p.t
 	var vms []native.Target
 	for _, name := range []string{"web-1", "web-2"} {
@@ -37,7 +37,7 @@ func (p *place) services(r *world.Region, vpc, subnet, group string) {
 		_, err := r.Services().Create(balancer)
 		must(t, err)
 	}
-	_, err = r.CreateNetworkInterface(world.InterfaceSpec{SubnetID: subnet, GroupIDs: []string{group}, Description: hostile}, world.Tags{"Name": "spare"}, "")
+	_, err = r.CreateNetworkInterface(aws.InterfaceSpec{SubnetID: subnet, GroupIDs: []string{group}, Description: hostile}, aws.Tags{"Name": "spare"}, "")
 	must(t, err)
 }
 

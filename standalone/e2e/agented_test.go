@@ -22,8 +22,8 @@ import (
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/agent/nft/nfttest"
 	"github.com/nephele-io/nephele/internal/sim"
+	"github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/estate"
-	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 // handed is a VM of a simulated cloud that is a host with an agent, too: a packet reaches it if the
@@ -40,23 +40,23 @@ type handed struct {
 
 // newHanded makes the VM. Its own group lets port 81 in.
 func newHanded(t *testing.T) *handed {
-	state := world.State{Accounts: []world.Account{{ID: sharingAccount, Regions: []string{sharedRegion}}}}
-	w, err := world.New(state, world.Options{})
+	state := aws.State{Accounts: []aws.Account{{ID: sharingAccount, Regions: []string{sharedRegion}}}}
+	w, err := aws.New(state, aws.Options{})
 	must(t, err)
-	must(t, w.AddCredential(world.Credential{AccessKeyID: estate.DefaultAccessKeyID, Secret: estate.DefaultSecret, Account: sharingAccount}))
+	must(t, w.AddCredential(aws.Credential{AccessKeyID: estate.DefaultAccessKeyID, Secret: estate.DefaultSecret, Account: sharingAccount}))
 	r, err := w.Region(sharingAccount, sharedRegion)
 	must(t, err)
-	vpc, err := r.CreateVPC(world.CreateVPCInput{CIDR: "10.1.0.0/16"})
+	vpc, err := r.CreateVPC(aws.CreateVPCInput{CIDR: "10.1.0.0/16"})
 	must(t, err)
-	subnet, err := r.CreateSubnet(world.CreateSubnetInput{VPCID: vpc.ID, CIDR: "10.1.1.0/24"})
+	subnet, err := r.CreateSubnet(aws.CreateSubnetInput{VPCID: vpc.ID, CIDR: "10.1.1.0/24"})
 	must(t, err)
-	g, err := r.CreateSecurityGroup(world.CreateSecurityGroupInput{Name: "own", Description: "port 81", VPCID: vpc.ID})
+	g, err := r.CreateSecurityGroup(aws.CreateSecurityGroupInput{Name: "own", Description: "port 81", VPCID: vpc.ID})
 	must(t, err)
-	_, err = r.AuthorizeSecurityGroup(world.AuthorizeInput{GroupID: g.ID, Permissions: []world.Permission{
-		{Protocol: "tcp", FromPort: ptr(int32(81)), ToPort: ptr(int32(81)), CIDRs: []world.CIDRPeer{{CIDR: "10.1.0.0/16"}}}}})
+	_, err = r.AuthorizeSecurityGroup(aws.AuthorizeInput{GroupID: g.ID, Permissions: []aws.Permission{
+		{Protocol: "tcp", FromPort: ptr(int32(81)), ToPort: ptr(int32(81)), CIDRs: []aws.CIDRPeer{{CIDR: "10.1.0.0/16"}}}}})
 	must(t, err)
-	out, err := r.RunInstances(world.RunInstancesInput{ImageID: "ami-0", MinCount: 1, MaxCount: 1, SubnetID: subnet.ID, GroupIDs: []string{g.ID},
-		Tags: map[string]world.Tags{"instance": {"role": "web"}}})
+	out, err := r.RunInstances(aws.RunInstancesInput{ImageID: "ami-0", MinCount: 1, MaxCount: 1, SubnetID: subnet.ID, GroupIDs: []string{g.ID},
+		Tags: map[string]aws.Tags{"instance": {"role": "web"}}})
 	must(t, err)
 	server, err := sim.Start(context.WithoutCancel(t.Context()), sim.Options{State: w.State()})
 	must(t, err)
@@ -75,7 +75,7 @@ func newHanded(t *testing.T) *handed {
 
 // lets reports whether the cloud lets the peer in at a port.
 func (h *handed) lets(port int) bool {
-	v, err := h.server.World().Allowed(world.Flow{Src: world.End{Addr: h.peerAddr}, Dst: world.End{NIC: h.nic}, Protocol: 6, Port: port})
+	v, err := h.server.World().Allowed(aws.Flow{Src: aws.End{Addr: h.peerAddr}, Dst: aws.End{NIC: h.nic}, Protocol: 6, Port: port})
 	return err == nil && v.Allowed
 }
 

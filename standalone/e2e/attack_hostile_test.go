@@ -22,7 +22,7 @@ import (
 
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/sim"
-	"github.com/nephele-io/nephele/internal/sim/world"
+	"github.com/nephele-io/nephele/internal/sim/aws"
 )
 
 // The bounds that the hostile endpoints meet: lower than the defaults, so that nobody has to send
@@ -392,7 +392,7 @@ func (a *arena) twin(t *testing.T) {
 		}
 	}
 	// In the twin her key is the owner's only, and everything is wide open.
-	state.Credentials = append(state.Credentials, world.Credential{AccessKeyID: "AKIATWIN000000000000", Secret: keySecret, Account: ownerCloud})
+	state.Credentials = append(state.Credentials, aws.Credential{AccessKeyID: "AKIATWIN000000000000", Secret: keySecret, Account: ownerCloud})
 	twin, err := sim.Start(context.WithoutCancel(t.Context()), sim.Options{State: state})
 	must(t, err)
 	t.Cleanup(func() {

@@ -25,7 +25,7 @@ import (
 
 	"github.com/nephele-io/nephele/internal/policy"
 	"github.com/nephele-io/nephele/internal/sim"
-	"github.com/nephele-io/nephele/internal/sim/world"
+	"github.com/nephele-io/nephele/internal/sim/aws"
 )
 
 // The attack tests have two tenants. The owner has the Namespace ns-a and a cloud account with VMs
@@ -50,7 +50,7 @@ type tenants struct {
 	guard  *guard
 	// vms are the primary interfaces by the name of the VM: web, db and bastion of the owner, mine
 	// and spare of the attacker, and common.
-	vms map[string]world.NetworkInterface
+	vms map[string]aws.NetworkInterface
 	// vpc is the VPC of each cloud account.
 	vpc map[string]string
 	// flows are all that concern the owner's VMs.
@@ -61,41 +61,41 @@ type tenants struct {
 // closes, and whoever releases a VM opens it.
 func newTenants(t *testing.T) *tenants {
 	t.Helper()
-	x := &tenants{t: t, guard: &guard{}, vms: map[string]world.NetworkInterface{}, vpc: map[string]string{}}
-	var state world.State
+	x := &tenants{t: t, guard: &guard{}, vms: map[string]aws.NetworkInterface{}, vpc: map[string]string{}}
+	var state aws.State
 	for _, id := range []string{ownerCloud, attackerCloud, controllerCloud, commonCloud} {
-		state.Accounts = append(state.Accounts, world.Account{ID: id, Regions: []string{tenantRegion}})
+		state.Accounts = append(state.Accounts, aws.Account{ID: id, Regions: []string{tenantRegion}})
 	}
-	w, err := world.New(state, world.Options{})
+	w, err := aws.New(state, aws.Options{})
 	must(t, err)
 	for i, tenant := range []struct {
 		cloud, key string
 		vms        []string
 	}{{ownerCloud, ownerKey, []string{"web", "db", "bastion"}}, {attackerCloud, attackerKey, []string{"mine", "spare"}}, {commonCloud, commonKey, []string{"common"}}} {
-		must(t, w.AddCredential(world.Credential{AccessKeyID: tenant.key, Secret: keySecret, Account: tenant.cloud}))
+		must(t, w.AddCredential(aws.Credential{AccessKeyID: tenant.key, Secret: keySecret, Account: tenant.cloud}))
 		r, err := w.Region(tenant.cloud, tenantRegion)
 		must(t, err)
-		vpc, err := r.CreateVPC(world.CreateVPCInput{CIDR: fmt.Sprintf("10.%d.0.0/16", i+1)})
+		vpc, err := r.CreateVPC(aws.CreateVPCInput{CIDR: fmt.Sprintf("10.%d.0.0/16", i+1)})
 		must(t, err)
 		x.vpc[tenant.cloud] = vpc.ID
-		subnet, err := r.CreateSubnet(world.CreateSubnetInput{VPCID: vpc.ID, CIDR: fmt.Sprintf("10.%d.1.0/24", i+1)})
+		subnet, err := r.CreateSubnet(aws.CreateSubnetInput{VPCID: vpc.ID, CIDR: fmt.Sprintf("10.%d.1.0/24", i+1)})
 		must(t, err)
-		g, err := r.CreateSecurityGroup(world.CreateSecurityGroupInput{Name: "open", Description: "all from everywhere", VPCID: vpc.ID})
+		g, err := r.CreateSecurityGroup(aws.CreateSecurityGroupInput{Name: "open", Description: "all from everywhere", VPCID: vpc.ID})
 		must(t, err)
-		_, err = r.AuthorizeSecurityGroup(world.AuthorizeInput{GroupID: g.ID, Permissions: []world.Permission{{Protocol: "-1", CIDRs: []world.CIDRPeer{{CIDR: "0.0.0.0/0"}}}}})
+		_, err = r.AuthorizeSecurityGroup(aws.AuthorizeInput{GroupID: g.ID, Permissions: []aws.Permission{{Protocol: "-1", CIDRs: []aws.CIDRPeer{{CIDR: "0.0.0.0/0"}}}}})
 		must(t, err)
 		for n, role := range tenant.vms {
-			out, err := r.RunInstances(world.RunInstancesInput{ImageID: "ami-0", MinCount: 1, MaxCount: 1, SubnetID: subnet.ID, GroupIDs: []string{g.ID},
-				PrivateIP: fmt.Sprintf("10.%d.1.%d", i+1, 10+n), Tags: map[string]world.Tags{"instance": {"role": role, "Name": role}}})
+			out, err := r.RunInstances(aws.RunInstancesInput{ImageID: "ami-0", MinCount: 1, MaxCount: 1, SubnetID: subnet.ID, GroupIDs: []string{g.ID},
+				PrivateIP: fmt.Sprintf("10.%d.1.%d", i+1, 10+n), Tags: map[string]aws.Tags{"instance": {"role": role, "Name": role}}})
 			must(t, err)
 			x.vms[role] = out.Instances[0].NetworkInterfaces[0]
 		}
 	}
-	must(t, w.AddCredential(world.Credential{AccessKeyID: controllerKey, Secret: keySecret, Account: controllerCloud}))
+	must(t, w.AddCredential(aws.Credential{AccessKeyID: controllerKey, Secret: keySecret, Account: controllerCloud}))
 	state = w.State()
 	// The owner has a role for the controller, which trusts the account that the controller runs
 	// in.
-	state.Roles = append(state.Roles, world.Role{Account: ownerCloud, Name: "nephele", Trusted: []string{controllerCloud}})
+	state.Roles = append(state.Roles, aws.Role{Account: ownerCloud, Name: "nephele", Trusted: []string{controllerCloud}})
 	x.server, err = sim.Start(context.WithoutCancel(t.Context()), sim.Options{State: state, OnCall: x.guard.onCall})
 	must(t, err)
 	t.Cleanup(func() {
@@ -140,7 +140,7 @@ func (x *tenants) allowed(from end, vm string, port int) bool {
 // and all tags. The number that an instance of Nephele counts its heartbeats with is left out.
 func (x *tenants) state(cloud string) string {
 	var lines []string
-	tags := func(t world.Tags) string {
+	tags := func(t aws.Tags) string {
 		t = maps.Clone(t)
 		if _, ok := t["nephele.io/instance"]; ok {
 			t["nephele.io/instance"] = "of a process that runs" // another one after every start

@@ -16,8 +16,8 @@ import (
 
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/sim"
+	simaws "github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/sqs"
-	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 // TestDriftNamesItsAuthor: another user of the account takes a VM out of our group. That is
@@ -42,7 +42,7 @@ func TestDriftNamesItsAuthor(t *testing.T) {
 	im.step("policy", next, func() { im.apply(policies[0]) })
 	im.waitRealized(vm)
 
-	mallory := world.Credential{AccessKeyID: "AKIAMALLORYMALLORY00", Secret: "mallory's own", Account: owner, User: "mallory"}
+	mallory := simaws.Credential{AccessKeyID: "AKIAMALLORYMALLORY00", Secret: "mallory's own", Account: owner, User: "mallory"}
 	im.must(im.server.World().AddCredential(mallory))
 	api := ec2.New(ec2.Options{Region: region, BaseEndpoint: aws.String(im.server.URL()),
 		Credentials: credentials.NewStaticCredentialsProvider(mallory.AccessKeyID, mallory.Secret, "")})

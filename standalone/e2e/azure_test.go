@@ -23,8 +23,8 @@ import (
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/sim"
+	"github.com/nephele-io/nephele/internal/sim/aws"
 	simazure "github.com/nephele-io/nephele/internal/sim/azure"
-	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 const (
@@ -108,7 +108,7 @@ func newAzureArena(t *testing.T, more func(a *azureArena, b *simazure.Builder, v
 		more(a, b, vnet)
 	}
 	b.State.ServiceTags = map[string][]netip.Prefix{"Sql.WestEurope": {netip.MustParsePrefix("198.51.100.0/25")}}
-	a.server, err = sim.Start(context.WithoutCancel(t.Context()), sim.Options{State: world.State{Azure: &b.State}})
+	a.server, err = sim.Start(context.WithoutCancel(t.Context()), sim.Options{State: aws.State{Azure: &b.State}})
 	must(t, err)
 	t.Cleanup(func() {
 		if err := a.server.Close(); err != nil {

@@ -16,9 +16,9 @@ import (
 	"github.com/nephele-io/nephele/api/antrea/v1alpha2"
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/sim"
+	"github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/effect"
 	"github.com/nephele-io/nephele/internal/sim/estate"
-	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 const vmNamespace = "vms"
@@ -27,7 +27,7 @@ const vmNamespace = "vms"
 // tests.
 type accountCase struct {
 	name string
-	load func() (world.State, estate.Report, error)
+	load func() (aws.State, estate.Report, error)
 	// roles maps instance ids to the value of the tag "role" that the test gives them; other VMs
 	// have none.
 	roles map[string]string
@@ -35,8 +35,8 @@ type accountCase struct {
 	effects effect.Delay
 }
 
-func fromFile(path string) func() (world.State, estate.Report, error) {
-	return func() (world.State, estate.Report, error) { return estate.Load("../../testdata/aws/" + path) }
+func fromFile(path string) func() (aws.State, estate.Report, error) {
+	return func() (aws.State, estate.Report, error) { return estate.Load("../../testdata/aws/" + path) }
 }
 
 var (
@@ -58,7 +58,7 @@ func collector(t *testing.T) accountCase {
 	}
 	for _, r := range s.Regions {
 		for _, vm := range r.Instances {
-			if vm.State != world.Terminated {
+			if vm.State != aws.Terminated {
 				c.roles[vm.ID] = []string{"app", "db", "web"}[len(c.roles)%3]
 			}
 		}
@@ -119,7 +119,7 @@ func importAccount(t *testing.T, c *cluster, ac accountCase) *imported {
 			}
 		}
 		for _, vm := range r.Instances {
-			if vm.State != world.Terminated {
+			if vm.State != aws.Terminated {
 				vms++
 			}
 		}
@@ -146,7 +146,7 @@ func importAccount(t *testing.T, c *cluster, ac accountCase) *imported {
 	return im
 }
 
-func regionsOf(s world.State) []string {
+func regionsOf(s aws.State) []string {
 	var out []string
 	for _, r := range s.Regions {
 		if len(r.VPCs) > 0 && !slices.Contains(out, r.Name) {
@@ -279,7 +279,7 @@ func (im *imported) step(name string, next oracle, change func()) {
 func (im *imported) settle(name string, want []bool) {
 	im.t.Helper()
 	changed := make(chan struct{}, 1)
-	stop := im.server.World().OnMutation(func(world.Mutation) {
+	stop := im.server.World().OnMutation(func(aws.Mutation) {
 		select {
 		case changed <- struct{}{}:
 		default: // the next look sees it as well
@@ -353,7 +353,7 @@ func (im *imported) mustBeReleased() {
 	})
 }
 
-func ownTags(id string, tags world.Tags) string {
+func ownTags(id string, tags aws.Tags) string {
 	for k := range tags {
 		if len(k) > 8 && k[:8] == "nephele." {
 			return id + " still has the tag " + k

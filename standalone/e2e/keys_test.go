@@ -14,8 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
+	"github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/estate"
-	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 const strangerAccount = "999999999999"
@@ -26,9 +26,9 @@ const strangerAccount = "999999999999"
 func TestKeysAreExchanged(t *testing.T) {
 	t.Parallel()
 	ac := hybridCloud
-	ac.load = func() (world.State, estate.Report, error) {
+	ac.load = func() (aws.State, estate.Report, error) {
 		s, report, err := hybridCloud.load()
-		s.Accounts = append(s.Accounts, world.Account{ID: strangerAccount, Regions: []string{"us-west-2"}})
+		s.Accounts = append(s.Accounts, aws.Account{ID: strangerAccount, Regions: []string{"us-west-2"}})
 		return s, report, err
 	}
 	im := importAccount(t, newCluster(t), ac)
@@ -44,8 +44,8 @@ func TestKeysAreExchanged(t *testing.T) {
 	if owner == strangerAccount {
 		owner = w.Accounts()[1].ID
 	}
-	im.must(w.AddCredential(world.Credential{AccessKeyID: "AKIANEWNEWNEWNEWNEW0", Secret: "new", Account: owner, User: "nephele"}))
-	im.must(w.AddCredential(world.Credential{AccessKeyID: "AKIASTRANGER00000000", Secret: "other", Account: strangerAccount}))
+	im.must(w.AddCredential(aws.Credential{AccessKeyID: "AKIANEWNEWNEWNEWNEW0", Secret: "new", Account: owner, User: "nephele"}))
+	im.must(w.AddCredential(aws.Credential{AccessKeyID: "AKIASTRANGER00000000", Secret: "other", Account: strangerAccount}))
 	unchanged := func(when string) {
 		t.Helper()
 		if d := gocmp.Diff(held, im.estateNow()); d != "" {

@@ -15,10 +15,10 @@ import (
 
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/sim"
+	"github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/ec2"
 	"github.com/nephele-io/nephele/internal/sim/estatetest"
 	"github.com/nephele-io/nephele/internal/sim/sqs"
-	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 // The account, region and VPC of the estates with native services of AWS.
@@ -61,9 +61,9 @@ func newNativeArena(t *testing.T, text, queue string) *nativeArena {
 }
 
 // flow is a flow over TCP in the VPC.
-func (a *nativeArena) flow(from, to netip.Addr, port int) world.Flow {
-	end := func(addr netip.Addr) world.End { return world.End{Addr: addr, VPC: nativeVPC} }
-	return world.Flow{Src: end(from), Dst: end(to), Protocol: 6, Port: port}
+func (a *nativeArena) flow(from, to netip.Addr, port int) aws.Flow {
+	end := func(addr netip.Addr) aws.End { return aws.End{Addr: addr, VPC: nativeVPC} }
+	return aws.Flow{Src: end(from), Dst: end(to), Protocol: 6, Port: port}
 }
 
 // passes asks the simulator.

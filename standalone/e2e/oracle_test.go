@@ -15,7 +15,7 @@ import (
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/convert"
 	"github.com/nephele-io/nephele/internal/policy"
-	"github.com/nephele-io/nephele/internal/sim/world"
+	"github.com/nephele-io/nephele/internal/sim/aws"
 )
 
 // end is one end of a flow that the tests look at: an interface of the estate, or an address
@@ -57,9 +57,9 @@ type flow struct {
 
 func (f flow) String() string { return fmt.Sprintf("%s -> %s, %s", f.src, f.dst, f.svc) }
 
-func (f flow) inWorld() world.Flow {
-	side := func(e end) world.End { return world.End{NIC: e.nic, Addr: e.addr, VPC: e.vpc} }
-	out := world.Flow{Src: side(f.src), Dst: side(f.dst), Protocol: f.svc.worldProto, Port: int(f.svc.port), ICMPType: int(f.svc.icmpType)}
+func (f flow) inWorld() aws.Flow {
+	side := func(e end) aws.End { return aws.End{NIC: e.nic, Addr: e.addr, VPC: e.vpc} }
+	out := aws.Flow{Src: side(f.src), Dst: side(f.dst), Protocol: f.svc.worldProto, Port: int(f.svc.port), ICMPType: int(f.svc.icmpType)}
 	if f.svc.protocol == policy.ICMP && f.src.addr.Is6() {
 		out.Protocol = 58
 	}
@@ -113,7 +113,7 @@ func (o oracle) evaluator() (*policy.Evaluator, error) {
 }
 
 // nativeWorld is the cloud as it would be had Nephele never touched an interface.
-func (o oracle) nativeWorld(s world.State) (*world.World, error) {
+func (o oracle) nativeWorld(s aws.State) (*aws.World, error) {
 	for r := range s.Regions {
 		names := map[string]string{}
 		for _, g := range s.Regions[r].SecurityGroups {
@@ -123,11 +123,11 @@ func (o oracle) nativeWorld(s world.State) (*world.World, error) {
 			nic := &s.Regions[r].NetworkInterfaces[i]
 			nic.Groups = nil
 			for _, g := range o.native[nic.ID] {
-				nic.Groups = append(nic.Groups, world.GroupName{ID: g, Name: names[g]})
+				nic.Groups = append(nic.Groups, aws.GroupName{ID: g, Name: names[g]})
 			}
 		}
 	}
-	return world.New(s, world.Options{Clock: time.Now})
+	return aws.New(s, aws.Options{Clock: time.Now})
 }
 
 // endpoint is an end as the policy engine sees it.
@@ -147,7 +147,7 @@ func (o oracle) endpoint(e end) policy.Endpoint {
 
 // expect returns the verdict on every flow. Flows that make no sense to the world (other family)
 // are false on both sides.
-func (o oracle) expect(s world.State, flows []flow) ([]bool, error) {
+func (o oracle) expect(s aws.State, flows []flow) ([]bool, error) {
 	eval, err := o.evaluator()
 	if err != nil {
 		return nil, err
@@ -180,7 +180,7 @@ func (o oracle) expect(s world.State, flows []flow) ([]bool, error) {
 	return out, nil
 }
 
-func half(d policy.Decision, native world.Half) (bool, error) {
+func half(d policy.Decision, native aws.Half) (bool, error) {
 	switch d.Outcome {
 	case policy.OutcomeAllow:
 		return true, nil
@@ -193,7 +193,7 @@ func half(d policy.Decision, native world.Half) (bool, error) {
 }
 
 // observe asks the simulator about every flow as the cloud is now.
-func observe(w *world.World, flows []flow) []bool {
+func observe(w *aws.World, flows []flow) []bool {
 	out := make([]bool, len(flows))
 	for i, f := range flows {
 		v, err := w.Allowed(f.inWorld())
@@ -216,7 +216,7 @@ func differences(flows []flow, want, got []bool) (n int, text string) {
 }
 
 // ends lists the interfaces of a world, with their first address of each family.
-func ends(s world.State) []end {
+func ends(s aws.State) []end {
 	var out []end
 	for _, r := range s.Regions {
 		for _, n := range r.NetworkInterfaces {
@@ -241,7 +241,7 @@ func ends(s world.State) []end {
 // the services. Pairs of interfaces in different VPCs are left out when there is no private path
 // between them, and so are two interfaces of one VM: no packet with these addresses exists on the
 // network.
-func flowsOf(s world.State, outside []netip.Addr, services []service) []flow {
+func flowsOf(s aws.State, outside []netip.Addr, services []service) []flow {
 	inside := ends(s)
 	var pairs [][2]end
 	for _, a := range inside {
@@ -268,10 +268,10 @@ func flowsOf(s world.State, outside []netip.Addr, services []service) []flow {
 	return out
 }
 
-func peered(s world.State, a, b string) bool {
-	return slices.ContainsFunc(s.Peerings, func(p world.PeeringConnection) bool {
+func peered(s aws.State, a, b string) bool {
+	return slices.ContainsFunc(s.Peerings, func(p aws.PeeringConnection) bool {
 		x, y := p.Requester.VPCID, p.Accepter.VPCID
-		return p.Status == world.PeeringActive && (x == a && y == b || x == b && y == a)
+		return p.Status == aws.PeeringActive && (x == a && y == b || x == b && y == a)
 	})
 }
 

@@ -26,9 +26,9 @@ import (
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/platform/sharing"
 	"github.com/nephele-io/nephele/internal/sim"
+	"github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/ec2"
 	"github.com/nephele-io/nephele/internal/sim/estatetest"
-	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 const (
@@ -45,7 +45,7 @@ const (
 func farmAccount(i int) string { return fmt.Sprintf("1111222233%02d", i) }
 
 // farmState has n cloud accounts of one VPC with two VMs.
-func farmState(t *testing.T, n int) world.State {
+func farmState(t *testing.T, n int) aws.State {
 	t.Helper()
 	var b strings.Builder
 	b.WriteString("accounts:\n")
@@ -59,7 +59,7 @@ func farmState(t *testing.T, n int) world.State {
 	state := estatetest.Parse(t, b.String())
 	state.Credentials = nil
 	for i := range n {
-		state.Credentials = append(state.Credentials, world.Credential{AccessKeyID: fmt.Sprintf("AKIAFARM%012d", i), Secret: "secret", Account: farmAccount(i)})
+		state.Credentials = append(state.Credentials, aws.Credential{AccessKeyID: fmt.Sprintf("AKIAFARM%012d", i), Secret: "secret", Account: farmAccount(i)})
 	}
 	return state
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/sim"
-	"github.com/nephele-io/nephele/internal/sim/world"
+	"github.com/nephele-io/nephele/internal/sim/aws"
 )
 
 const (
@@ -29,21 +29,21 @@ type shared struct {
 	vpc string
 	// nics are the interfaces of the VMs "owner-web", "owner-db", "participant-web" and
 	// "participant-db".
-	nics map[string]world.NetworkInterface
+	nics map[string]aws.NetworkInterface
 }
 
 func newShared(t *testing.T) *shared {
 	t.Helper()
-	s := &shared{nics: map[string]world.NetworkInterface{}}
+	s := &shared{nics: map[string]aws.NetworkInterface{}}
 	accounts := []string{sharingAccount, participantAccount}
-	state := world.State{Accounts: []world.Account{{ID: sharingAccount, Regions: []string{sharedRegion}}, {ID: participantAccount, Regions: []string{sharedRegion}}}}
-	w, err := world.New(state, world.Options{})
+	state := aws.State{Accounts: []aws.Account{{ID: sharingAccount, Regions: []string{sharedRegion}}, {ID: participantAccount, Regions: []string{sharedRegion}}}}
+	w, err := aws.New(state, aws.Options{})
 	must(t, err)
 	owner, err := w.Region(sharingAccount, sharedRegion)
 	must(t, err)
-	vpc, err := owner.CreateVPC(world.CreateVPCInput{CIDR: "10.1.0.0/16"})
+	vpc, err := owner.CreateVPC(aws.CreateVPCInput{CIDR: "10.1.0.0/16"})
 	must(t, err)
-	subnet, err := owner.CreateSubnet(world.CreateSubnetInput{VPCID: vpc.ID, CIDR: "10.1.1.0/24"})
+	subnet, err := owner.CreateSubnet(aws.CreateSubnetInput{VPCID: vpc.ID, CIDR: "10.1.1.0/24"})
 	must(t, err)
 	state = w.State()
 	for r := range state.Regions {
@@ -51,19 +51,19 @@ func newShared(t *testing.T) *shared {
 			state.Regions[r].Subnets[i].SharedWith = []string{participantAccount}
 		}
 	}
-	w, err = world.New(state, world.Options{})
+	w, err = aws.New(state, aws.Options{})
 	must(t, err)
 	for i, name := range []string{"owner", "participant"} {
-		must(t, w.AddCredential(world.Credential{AccessKeyID: "AKIA" + strings.ToUpper(name), Secret: name, Account: accounts[i]}))
+		must(t, w.AddCredential(aws.Credential{AccessKeyID: "AKIA" + strings.ToUpper(name), Secret: name, Account: accounts[i]}))
 		r, err := w.Region(accounts[i], sharedRegion)
 		must(t, err)
-		g, err := r.CreateSecurityGroup(world.CreateSecurityGroupInput{Name: "inside", Description: "all from the VPC", VPCID: vpc.ID})
+		g, err := r.CreateSecurityGroup(aws.CreateSecurityGroupInput{Name: "inside", Description: "all from the VPC", VPCID: vpc.ID})
 		must(t, err)
-		_, err = r.AuthorizeSecurityGroup(world.AuthorizeInput{GroupID: g.ID, Permissions: []world.Permission{{Protocol: "-1", CIDRs: []world.CIDRPeer{{CIDR: "10.1.0.0/16"}}}}})
+		_, err = r.AuthorizeSecurityGroup(aws.AuthorizeInput{GroupID: g.ID, Permissions: []aws.Permission{{Protocol: "-1", CIDRs: []aws.CIDRPeer{{CIDR: "10.1.0.0/16"}}}}})
 		must(t, err)
 		for _, role := range []string{"web", "db"} {
-			out, err := r.RunInstances(world.RunInstancesInput{ImageID: "ami-0", MinCount: 1, MaxCount: 1, SubnetID: subnet.ID, GroupIDs: []string{g.ID},
-				Tags: map[string]world.Tags{"instance": {"role": role, "Name": name + "-" + role}}})
+			out, err := r.RunInstances(aws.RunInstancesInput{ImageID: "ami-0", MinCount: 1, MaxCount: 1, SubnetID: subnet.ID, GroupIDs: []string{g.ID},
+				Tags: map[string]aws.Tags{"instance": {"role": role, "Name": name + "-" + role}}})
 			must(t, err)
 			s.nics[name+"-"+role] = out.Instances[0].NetworkInterfaces[0]
 		}
@@ -119,7 +119,7 @@ func (s *shared) mean(what string, denied func(from, to string, port int) bool) 
 		for from, a := range s.nics {
 			for to, b := range s.nics {
 				for _, port := range []int{22, 5432} {
-					v, err := s.server.World().Allowed(world.Flow{Src: world.End{NIC: a.ID}, Dst: world.End{NIC: b.ID}, Protocol: 6, Port: port})
+					v, err := s.server.World().Allowed(aws.Flow{Src: aws.End{NIC: a.ID}, Dst: aws.End{NIC: b.ID}, Protocol: 6, Port: port})
 					if want := from == to || !denied(from, to, port); err != nil || v.Allowed != want {
 						wrong += fmt.Sprintf("\n%s to %s at %d: %t, %v", from, to, port, v.Allowed, err)
 					}

@@ -23,8 +23,8 @@ import (
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/agent/nft/nfttest"
 	"github.com/nephele-io/nephele/internal/sim"
+	"github.com/nephele-io/nephele/internal/sim/aws"
 	simazure "github.com/nephele-io/nephele/internal/sim/azure"
-	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 // TestEnrollBySignature starts the agent of a VM with nothing but the token of its account and what
@@ -154,7 +154,7 @@ func TestEnrollByAttestation(t *testing.T) {
 	made := time.Now().Add(-2 * time.Hour)
 	vm.Tags, vm.Properties["timeCreated"] = map[string]string{"role": "db"}, made.UTC().Format(time.RFC3339Nano)
 	other.Tags = map[string]string{"role": "web"}
-	server, err := sim.Start(context.WithoutCancel(t.Context()), sim.Options{State: world.State{Azure: &b.State}})
+	server, err := sim.Start(context.WithoutCancel(t.Context()), sim.Options{State: aws.State{Azure: &b.State}})
 	must(t, err)
 	t.Cleanup(func() {
 		if err := server.Close(); err != nil {

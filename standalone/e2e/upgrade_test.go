@@ -32,8 +32,8 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/policy"
 	"github.com/nephele-io/nephele/internal/sim"
+	"github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/ec2"
-	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 // The recorded data of a former build; testdata/upgrade/README.md says of which, and how it was
@@ -145,8 +145,8 @@ spec:
 type upgrade struct {
 	t      *testing.T
 	server *sim.Server
-	vms    map[string]world.NetworkInterface // by name
-	vpc    map[string]string                 // by account
+	vms    map[string]aws.NetworkInterface // by name
+	vpc    map[string]string               // by account
 	flows  []flow
 	guard  *guard
 	mu     sync.Mutex
@@ -154,35 +154,35 @@ type upgrade struct {
 }
 
 // upgradeState is the cloud of the recording before anything was done to it.
-func upgradeState(t *testing.T) world.State {
-	var state world.State
+func upgradeState(t *testing.T) aws.State {
+	var state aws.State
 	for _, id := range []string{ownerCloud, attackerCloud} {
-		state.Accounts = append(state.Accounts, world.Account{ID: id, Regions: []string{tenantRegion}})
+		state.Accounts = append(state.Accounts, aws.Account{ID: id, Regions: []string{tenantRegion}})
 	}
-	w, err := world.New(state, world.Options{})
+	w, err := aws.New(state, aws.Options{})
 	must(t, err)
 	for i, tenant := range []struct {
 		cloud, key string
 		vms        []string
 	}{{ownerCloud, ownerKey, []string{"web", "db", "bastion", "given", "free"}}, {attackerCloud, attackerKey, []string{"planned"}}} {
-		must(t, w.AddCredential(world.Credential{AccessKeyID: tenant.key, Secret: keySecret, Account: tenant.cloud}))
+		must(t, w.AddCredential(aws.Credential{AccessKeyID: tenant.key, Secret: keySecret, Account: tenant.cloud}))
 		r, err := w.Region(tenant.cloud, tenantRegion)
 		must(t, err)
-		vpc, err := r.CreateVPC(world.CreateVPCInput{CIDR: fmt.Sprintf("10.%d.0.0/16", i+1)})
+		vpc, err := r.CreateVPC(aws.CreateVPCInput{CIDR: fmt.Sprintf("10.%d.0.0/16", i+1)})
 		must(t, err)
-		subnet, err := r.CreateSubnet(world.CreateSubnetInput{VPCID: vpc.ID, CIDR: fmt.Sprintf("10.%d.1.0/24", i+1)})
+		subnet, err := r.CreateSubnet(aws.CreateSubnetInput{VPCID: vpc.ID, CIDR: fmt.Sprintf("10.%d.1.0/24", i+1)})
 		must(t, err)
 		var groups []string
 		for n, cidr := range []string{"0.0.0.0/0", fmt.Sprintf("10.%d.0.0/16", i+1)} {
-			g, err := r.CreateSecurityGroup(world.CreateSecurityGroupInput{Name: fmt.Sprint("native-", n), Description: "native", VPCID: vpc.ID})
+			g, err := r.CreateSecurityGroup(aws.CreateSecurityGroupInput{Name: fmt.Sprint("native-", n), Description: "native", VPCID: vpc.ID})
 			must(t, err)
-			_, err = r.AuthorizeSecurityGroup(world.AuthorizeInput{GroupID: g.ID, Permissions: []world.Permission{{Protocol: "-1", CIDRs: []world.CIDRPeer{{CIDR: cidr}}}}})
+			_, err = r.AuthorizeSecurityGroup(aws.AuthorizeInput{GroupID: g.ID, Permissions: []aws.Permission{{Protocol: "-1", CIDRs: []aws.CIDRPeer{{CIDR: cidr}}}}})
 			must(t, err)
 			groups = append(groups, g.ID)
 		}
 		for n, role := range tenant.vms {
-			_, err := r.RunInstances(world.RunInstancesInput{ImageID: "ami-0", MinCount: 1, MaxCount: 1, SubnetID: subnet.ID, GroupIDs: groups,
-				PrivateIP: fmt.Sprintf("10.%d.1.%d", i+1, 10+n), Tags: map[string]world.Tags{"instance": {"role": role, "Name": role}}})
+			_, err := r.RunInstances(aws.RunInstancesInput{ImageID: "ami-0", MinCount: 1, MaxCount: 1, SubnetID: subnet.ID, GroupIDs: groups,
+				PrivateIP: fmt.Sprintf("10.%d.1.%d", i+1, 10+n), Tags: map[string]aws.Tags{"instance": {"role": role, "Name": role}}})
 			must(t, err)
 		}
 	}
@@ -190,9 +190,9 @@ func upgradeState(t *testing.T) world.State {
 }
 
 // startUpgrade starts the simulator with a state.
-func startUpgrade(t *testing.T, state world.State) *upgrade {
+func startUpgrade(t *testing.T, state aws.State) *upgrade {
 	t.Helper()
-	u := &upgrade{t: t, vms: map[string]world.NetworkInterface{}, vpc: map[string]string{}, guard: &guard{}}
+	u := &upgrade{t: t, vms: map[string]aws.NetworkInterface{}, vpc: map[string]string{}, guard: &guard{}}
 	// Somebody else on this machine may run the same test.
 	must(t, inTime(t, time.Minute, func(context.Context) (err error) {
 		u.server, err = sim.Start(context.WithoutCancel(t.Context()), sim.Options{State: state, Listen: upgradeEndpoint, OnCall: u.onCall})
@@ -518,7 +518,7 @@ func (u *upgrade) giveBack(t *testing.T, c *cluster) {
 	})
 }
 
-func ourTags(id string, tags world.Tags) error {
+func ourTags(id string, tags aws.Tags) error {
 	if why := ownTags(id, tags); why != "" {
 		return errors.New(why)
 	}
@@ -623,9 +623,9 @@ func open(t *testing.T, path string) io.Reader {
 }
 
 // readState is the recorded cloud.
-func readState(t *testing.T) world.State {
+func readState(t *testing.T) aws.State {
 	t.Helper()
-	var s world.State
+	var s aws.State
 	must(t, json.NewDecoder(open(t, filepath.Join(upgradeDir, "estate.json.gz"))).Decode(&s))
 	return s
 }

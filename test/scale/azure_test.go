@@ -18,9 +18,9 @@ import (
 	"github.com/nephele-io/nephele/internal/controller"
 	"github.com/nephele-io/nephele/internal/policy"
 	"github.com/nephele-io/nephele/internal/sim/arm"
+	"github.com/nephele-io/nephele/internal/sim/aws"
 	simazure "github.com/nephele-io/nephele/internal/sim/azure"
 	simcalls "github.com/nephele-io/nephele/internal/sim/calls"
-	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 const (
@@ -43,7 +43,7 @@ func newAzureFleet(t *testing.T, n, roles int, latency time.Duration) *fleet {
 		b.Machine("fleet", fmt.Sprintf("r%d-%05d", i%roles, i), vnet+"/subnets/all", addr.String(), groups[i%roles])
 		addr = addr.Next()
 	}
-	w, err := world.New(world.State{Azure: &b.State}, world.Options{Clock: time.Now, Seed: 1})
+	w, err := aws.New(aws.State{Azure: &b.State}, aws.Options{Clock: time.Now, Seed: 1})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,8 +8,8 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/aws"
 	"github.com/nephele-io/nephele/internal/sim"
+	simaws "github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/estate"
-	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 // TestAbuse reads an account that somebody has made as awkward as the cloud lets them; see
@@ -21,7 +21,7 @@ func TestAbuse(t *testing.T) {
 		t.Fatal(err)
 	}
 	state.Accounts[0].Quotas.GroupsPerInterface = 16
-	state.Regions[0].SecurityGroups[0].Rules = append(state.Regions[0].SecurityGroups[0].Rules, world.SecurityGroupRule{
+	state.Regions[0].SecurityGroups[0].Rules = append(state.Regions[0].SecurityGroups[0].Rules, simaws.SecurityGroupRule{
 		ID: "sgr-000000000000000aa", GroupID: state.Regions[0].SecurityGroups[0].ID, Account: state.Accounts[0].ID, Protocol: "tcp", FromPort: 1, ToPort: 1,
 		CIDR: netip.MustParsePrefix("203.0.113.0/24"), Description: "\x1b]0;owned\x07\x00 & <b> \u2028 \xff"})
 	l := newLab(t, sim.Options{State: state})
@@ -33,8 +33,8 @@ func TestAbuse(t *testing.T) {
 		}
 	}
 	for i := len(state.Regions[0].SecurityGroups); i < 2500; i++ {
-		g, err := l.region().CreateSecurityGroup(world.CreateSecurityGroupInput{Name: fmt.Sprintf("nephele-%d", i), Description: "d", VPCID: network,
-			Tags: world.Tags{cloud.TagCluster: "forged", cloud.TagKind: cloud.KindClass, cloud.TagClass: "\u202e", cloud.TagAccount: "ns/account"}})
+		g, err := l.region().CreateSecurityGroup(simaws.CreateSecurityGroupInput{Name: fmt.Sprintf("nephele-%d", i), Description: "d", VPCID: network,
+			Tags: simaws.Tags{cloud.TagCluster: "forged", cloud.TagKind: cloud.KindClass, cloud.TagClass: "\u202e", cloud.TagAccount: "ns/account"}})
 		if err != nil {
 			t.Fatal(err)
 		}

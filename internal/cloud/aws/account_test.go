@@ -16,9 +16,9 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/aws"
 	"github.com/nephele-io/nephele/internal/sim"
+	simaws "github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/ec2"
 	"github.com/nephele-io/nephele/internal/sim/estate"
-	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 // TestCredentials tries every way of proving who we are, right and wrong.
@@ -30,15 +30,15 @@ func TestCredentials(t *testing.T) {
 	}
 	account := state.Accounts[0].ID
 	const other = "999988887777"
-	state.Accounts = append(state.Accounts, world.Account{ID: other, Regions: []string{region}})
-	state.Regions = append(state.Regions, world.RegionState{Account: other, Name: region})
+	state.Accounts = append(state.Accounts, simaws.Account{ID: other, Regions: []string{region}})
+	state.Regions = append(state.Regions, simaws.RegionState{Account: other, Name: region})
 	state.Credentials = append(state.Credentials,
-		world.Credential{AccessKeyID: "AKIAHUB", Secret: "hub", Account: other},
-		world.Credential{AccessKeyID: "ASIATEMP", Secret: "temp", SessionToken: "token", Account: account})
+		simaws.Credential{AccessKeyID: "AKIAHUB", Secret: "hub", Account: other},
+		simaws.Credential{AccessKeyID: "ASIATEMP", Secret: "temp", SessionToken: "token", Account: account})
 	state.Roles = append(state.Roles,
-		world.Role{Account: account, Name: "nephele", Trusted: []string{other}, ExternalID: "customer-42"},
-		world.Role{Account: account, Name: "ours", Trusted: []string{other}, ExternalID: aws.ExternalID("cluster", "ns/account")},
-		world.Role{Account: account, Name: "theirs", Trusted: []string{other}, ExternalID: aws.ExternalID("cluster", "ns/another")})
+		simaws.Role{Account: account, Name: "nephele", Trusted: []string{other}, ExternalID: "customer-42"},
+		simaws.Role{Account: account, Name: "ours", Trusted: []string{other}, ExternalID: aws.ExternalID("cluster", "ns/account")},
+		simaws.Role{Account: account, Name: "theirs", Trusted: []string{other}, ExternalID: aws.ExternalID("cluster", "ns/another")})
 	l := newLab(t, sim.Options{State: state})
 	role, ours, theirs := "arn:aws:iam::"+account+":role/nephele", "arn:aws:iam::"+account+":role/ours", "arn:aws:iam::"+account+":role/theirs"
 	hub := l.ambient(credentials.NewStaticCredentialsProvider("AKIAHUB", "hub", ""))

@@ -20,26 +20,26 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/aws"
 	"github.com/nephele-io/nephele/internal/cloud/pace"
 	"github.com/nephele-io/nephele/internal/sim"
+	simaws "github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/estate"
 	"github.com/nephele-io/nephele/internal/sim/estatetest"
-	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 // crowd is an account with so many VMs of one interface each, 5,000 to a VPC, with 40 groups in
 // each.
-func crowd(vms int) world.State {
+func crowd(vms int) simaws.State {
 	const account, perVPC, groups = "111122223333", 5000, 40
-	s := world.State{
-		Accounts:    []world.Account{{ID: account, Regions: []string{region}}},
-		Credentials: []world.Credential{{AccessKeyID: estate.DefaultAccessKeyID, Secret: estate.DefaultSecret, Account: account}},
+	s := simaws.State{
+		Accounts:    []simaws.Account{{ID: account, Regions: []string{region}}},
+		Credentials: []simaws.Credential{{AccessKeyID: estate.DefaultAccessKeyID, Secret: estate.DefaultSecret, Account: account}},
 	}
-	r := world.RegionState{Account: account, Name: region}
+	r := simaws.RegionState{Account: account, Name: region}
 	for v := range (vms + perVPC - 1) / perVPC {
 		id := fmt.Sprintf("vpc-%017x", v+1)
 		block := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(v), 0, 0}), 16)
-		r.VPCs = append(r.VPCs, world.VPC{ID: id, Account: account, State: "available", CIDRs: []world.CIDRBlock{{Prefix: block}}, Tags: world.Tags{"Name": fmt.Sprint("vpc", v)}})
+		r.VPCs = append(r.VPCs, simaws.VPC{ID: id, Account: account, State: "available", CIDRs: []simaws.CIDRBlock{{Prefix: block}}, Tags: simaws.Tags{"Name": fmt.Sprint("vpc", v)}})
 		subnet := fmt.Sprintf("subnet-%017x", v+1)
-		r.Subnets = append(r.Subnets, world.Subnet{ID: subnet, Account: account, VPCID: id, CIDR: block, Zone: world.Zone{Name: region + "a", ID: "usw2-az1"}, State: "available"})
+		r.Subnets = append(r.Subnets, simaws.Subnet{ID: subnet, Account: account, VPCID: id, CIDR: block, Zone: simaws.Zone{Name: region + "a", ID: "usw2-az1"}, State: "available"})
 		names := make([]string, groups)
 		for g := range groups {
 			name := fmt.Sprint("group", g)
@@ -48,27 +48,27 @@ func crowd(vms int) world.State {
 			}
 			names[g] = name
 			gid := fmt.Sprintf("sg-%017x", v*groups+g+1)
-			group := world.SecurityGroup{ID: gid, Account: account, VPCID: id, Name: name, Description: "d"}
+			group := simaws.SecurityGroup{ID: gid, Account: account, VPCID: id, Name: name, Description: "d"}
 			for n := range 5 {
-				group.Rules = append(group.Rules, world.SecurityGroupRule{ID: fmt.Sprintf("sgr-%017x", (v*groups+g)*5+n+1), GroupID: gid, Account: account,
+				group.Rules = append(group.Rules, simaws.SecurityGroupRule{ID: fmt.Sprintf("sgr-%017x", (v*groups+g)*5+n+1), GroupID: gid, Account: account,
 					Protocol: "tcp", FromPort: int32(n), ToPort: int32(n), CIDR: netip.MustParsePrefix("10.0.0.0/8")})
 			}
 			r.SecurityGroups = append(r.SecurityGroups, group)
 		}
 		for n := v * perVPC; n < min((v+1)*perVPC, vms); n++ {
 			vm := fmt.Sprintf("i-%017x", n+1)
-			r.Instances = append(r.Instances, world.Instance{ID: vm, Account: account, ReservationID: fmt.Sprintf("r-%017x", n+1), ImageID: "ami-00000000",
-				InstanceType: "t3.micro", State: world.Running, VPCID: id, SubnetID: subnet, Zone: region + "a",
-				Tags: world.Tags{"Name": fmt.Sprint("vm", n), "app": fmt.Sprint("app", n%20), "env": "prod", "owner": "somebody"}})
+			r.Instances = append(r.Instances, simaws.Instance{ID: vm, Account: account, ReservationID: fmt.Sprintf("r-%017x", n+1), ImageID: "ami-00000000",
+				InstanceType: "t3.micro", State: simaws.Running, VPCID: id, SubnetID: subnet, Zone: region + "a",
+				Tags: simaws.Tags{"Name": fmt.Sprint("vm", n), "app": fmt.Sprint("app", n%20), "env": "prod", "owner": "somebody"}})
 			i := n%perVPC + 10
-			r.NetworkInterfaces = append(r.NetworkInterfaces, world.NetworkInterface{ID: fmt.Sprintf("eni-%017x", n+1), Account: account, VPCID: id,
-				SubnetID: subnet, InterfaceType: "interface", Zone: region + "a", MAC: "0e:00:00:00:00:01", Status: world.StatusInUse,
-				PrivateIPs: []world.PrivateIP{{Primary: true, Addr: netip.AddrFrom4([4]byte{10, byte(v), byte(i >> 8), byte(i)})}},
-				Groups:     []world.GroupName{{ID: fmt.Sprintf("sg-%017x", v*groups+n%groups+1), Name: names[n%groups]}},
-				Attachment: &world.Attachment{ID: fmt.Sprintf("eni-attach-%017x", n+1), InstanceID: vm, Status: "attached", DeleteOnTermination: true}})
+			r.NetworkInterfaces = append(r.NetworkInterfaces, simaws.NetworkInterface{ID: fmt.Sprintf("eni-%017x", n+1), Account: account, VPCID: id,
+				SubnetID: subnet, InterfaceType: "interface", Zone: region + "a", MAC: "0e:00:00:00:00:01", Status: simaws.StatusInUse,
+				PrivateIPs: []simaws.PrivateIP{{Primary: true, Addr: netip.AddrFrom4([4]byte{10, byte(v), byte(i >> 8), byte(i)})}},
+				Groups:     []simaws.GroupName{{ID: fmt.Sprintf("sg-%017x", v*groups+n%groups+1), Name: names[n%groups]}},
+				Attachment: &simaws.Attachment{ID: fmt.Sprintf("eni-attach-%017x", n+1), InstanceID: vm, Status: "attached", DeleteOnTermination: true}})
 		}
 	}
-	s.Regions = []world.RegionState{r}
+	s.Regions = []simaws.RegionState{r}
 	return s
 }
 
@@ -216,7 +216,7 @@ func BenchmarkImportServices(b *testing.B) {
 }
 
 // serving is an account with so many services, of which some are load balancers with a target each.
-func serving(b *testing.B, services, balancers int) world.State {
+func serving(b *testing.B, services, balancers int) simaws.State {
 	b.Helper()
 	var y strings.Builder
 	y.WriteString("accounts:\n- id: \"111122223333\"\n  regions:\n  - name: " + region + "\n    vpcs:\n    - name: shop\n      id: vpc-00000001\n      cidrs: [10.0.0.0/16]\n" +

@@ -10,11 +10,11 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 	policies "github.com/nephele-io/nephele/internal/cloud/aws/rights"
 	"github.com/nephele-io/nephele/internal/sim"
+	"github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/ec2"
 	"github.com/nephele-io/nephele/internal/sim/estatetest"
 	"github.com/nephele-io/nephele/internal/sim/iam"
 	"github.com/nephele-io/nephele/internal/sim/native"
-	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 // stored is an account with caches and a file system, which take half a minute for each change.
@@ -95,7 +95,7 @@ func (l *lab) groupNamed(name string) string {
 	return ""
 }
 
-func (l *lab) services() world.Services {
+func (l *lab) services() aws.Services {
 	l.Helper()
 	r, err := l.server.World().Region("111122223333", "us-west-2")
 	if err != nil {

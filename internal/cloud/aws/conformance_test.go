@@ -12,9 +12,9 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/aws"
 	"github.com/nephele-io/nephele/internal/cloud/cloudtest"
 	"github.com/nephele-io/nephele/internal/sim"
+	simaws "github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/ec2"
 	"github.com/nephele-io/nephele/internal/sim/estate"
-	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 const (
@@ -119,7 +119,7 @@ func (l *lab) open(cfg aws.Config) *aws.Provider {
 
 func (l *lab) scope() cloud.Scope { return cloud.Scope{Account: "ns/account", Region: region} }
 
-func (l *lab) region() *world.Region {
+func (l *lab) region() *simaws.Region {
 	l.Helper()
 	r, err := l.server.World().Region(l.account, region)
 	if err != nil {
@@ -129,8 +129,8 @@ func (l *lab) region() *world.Region {
 }
 
 func (l *lab) world() cloudtest.World {
-	list, err := l.region().Lists().CreatePrefixList(world.CreatePrefixListInput{
-		Name: "offices", Family: "IPv4", MaxEntries: 5, Entries: []world.EntrySpec{{CIDR: "203.0.113.0/24"}},
+	list, err := l.region().Lists().CreatePrefixList(simaws.CreatePrefixListInput{
+		Name: "offices", Family: "IPv4", MaxEntries: 5, Entries: []simaws.EntrySpec{{CIDR: "203.0.113.0/24"}},
 	})
 	if err != nil {
 		l.Fatal(err)
@@ -153,8 +153,8 @@ func (l *lab) world() cloudtest.World {
 		Disturb: l.disturb, Calm: l.server.Faults().Clear,
 		Delay: l.server.World().SetVisibilityDelay, Patience: 20 * time.Second,
 		CreateForeign: func(name string) string {
-			g, err := l.region().CreateSecurityGroup(world.CreateSecurityGroupInput{Name: name, Description: "d", VPCID: network,
-				Tags: world.Tags{cloud.TagCluster: "somebody else"}})
+			g, err := l.region().CreateSecurityGroup(simaws.CreateSecurityGroupInput{Name: name, Description: "d", VPCID: network,
+				Tags: simaws.Tags{cloud.TagCluster: "somebody else"}})
 			if err != nil {
 				l.Fatal(err)
 			}
@@ -171,8 +171,8 @@ func (l *lab) addRuleOfList(id string) {
 	if err != nil {
 		l.Fatal(err)
 	}
-	_, err = l.region().AuthorizeSecurityGroup(world.AuthorizeInput{GroupID: groups[0].ID, Permissions: []world.Permission{
-		{Protocol: "-1", PrefixLists: []world.PrefixListPeer{{PrefixListID: id}}}}})
+	_, err = l.region().AuthorizeSecurityGroup(simaws.AuthorizeInput{GroupID: groups[0].ID, Permissions: []simaws.Permission{
+		{Protocol: "-1", PrefixLists: []simaws.PrefixListPeer{{PrefixListID: id}}}}})
 	if err != nil {
 		l.Fatal(err)
 	}

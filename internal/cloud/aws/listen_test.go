@@ -7,8 +7,8 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/aws"
 	"github.com/nephele-io/nephele/internal/sim"
+	simaws "github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/ec2"
-	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 // TestListenSurvives disturbs the queue in every way and finds that changes are heard of
@@ -20,7 +20,7 @@ func TestListenSurvives(t *testing.T) {
 	heard := l.listen(l.open(aws.Config{Queues: []aws.Queue{l.queue()}}))
 	tag := func(value string) {
 		t.Helper()
-		if err := l.region().CreateTags([]string{network}, []world.Tag{{Key: "a", Value: value}}); err != nil {
+		if err := l.region().CreateTags([]string{network}, []simaws.Tag{{Key: "a", Value: value}}); err != nil {
 			t.Fatal(err)
 		}
 		l.eventually("the change to "+value+" is heard of", func() bool {
@@ -63,7 +63,7 @@ func TestListenSurvives(t *testing.T) {
 		// A poll that waits ends with a message; the next call meets the fault. What it hid comes
 		// again.
 		for _, value := range []string{fault.Code, "again"} {
-			if err := l.region().CreateTags([]string{network}, []world.Tag{{Key: "a", Value: value}}); err != nil {
+			if err := l.region().CreateTags([]string{network}, []simaws.Tag{{Key: "a", Value: value}}); err != nil {
 				t.Fatal(err)
 			}
 			l.eventually("a message is handed over, or lost on the way", func() bool { return len(heard.take()) > 0 || heard.saw(failed(fault.class)) })
@@ -160,10 +160,10 @@ func TestNarrow(t *testing.T) {
 	check("by id", []cloud.NetworkMatch{{ID: network}}, network)
 	check("by name", []cloud.NetworkMatch{{Name: "Arista Demo"}}, network)
 	check("by another name", []cloud.NetworkMatch{{ID: network, Name: "x"}, {}})
-	side := func(id string) world.PeeringVPC {
-		return world.PeeringVPC{VPCID: id, Account: l.account, Region: region}
+	side := func(id string) simaws.PeeringVPC {
+		return simaws.PeeringVPC{VPCID: id, Account: l.account, Region: region}
 	}
-	if _, err := l.server.World().AddPeering(world.PeeringConnection{Requester: side(network), Accepter: side(other)}); err != nil {
+	if _, err := l.server.World().AddPeering(simaws.PeeringConnection{Requester: side(network), Accepter: side(other)}); err != nil {
 		t.Fatal(err)
 	}
 	check("with a peer", []cloud.NetworkMatch{{ID: network}}, network, other)

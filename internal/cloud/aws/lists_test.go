@@ -6,7 +6,7 @@ import (
 
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/sim"
-	"github.com/nephele-io/nephele/internal/sim/world"
+	"github.com/nephele-io/nephele/internal/sim/aws"
 )
 
 // TestPrefixLists reads lists of the account and of the cloud with their entries and with what a
@@ -15,7 +15,7 @@ func TestPrefixLists(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, sim.Options{})
 	const s3 = "pl-68a54001"
-	own, err := l.region().Lists().CreatePrefixList(world.CreatePrefixListInput{Name: "offices", Family: "IPv4", MaxEntries: 5, Entries: []world.EntrySpec{{CIDR: "203.0.113.0/24"}}})
+	own, err := l.region().Lists().CreatePrefixList(aws.CreatePrefixListInput{Name: "offices", Family: "IPv4", MaxEntries: 5, Entries: []aws.EntrySpec{{CIDR: "203.0.113.0/24"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +45,7 @@ func TestPrefixLists(t *testing.T) {
 	}
 	version := own.Version()
 	if _, err := l.region().
-		Lists().ModifyPrefixList(world.ModifyPrefixListInput{PrefixListID: own.ID, CurrentVersion: &version, Add: []world.EntrySpec{{CIDR: "192.0.2.0/24"}}}); err != nil {
+		Lists().ModifyPrefixList(aws.ModifyPrefixListInput{PrefixListID: own.ID, CurrentVersion: &version, Add: []aws.EntrySpec{{CIDR: "192.0.2.0/24"}}}); err != nil {
 		t.Fatal(err)
 	}
 	part, err := l.provider.Refresh(t.Context(), snap, []string{own.ID})

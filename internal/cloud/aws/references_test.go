@@ -7,8 +7,8 @@ import (
 
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/sim"
+	"github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/ec2"
-	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 // TestReferencesOfOtherAccounts: what rules of another account refer to over a peering is told, and
@@ -20,13 +20,13 @@ func TestReferencesOfOtherAccounts(t *testing.T) {
 	home := state.Regions[0]
 	const other, peering, far = "444455556666", "pcx-00000000000000001", "vpc-00000000000000fff"
 	referred := home.SecurityGroups[2].ID
-	state.Accounts = append(state.Accounts, world.Account{ID: other, Regions: []string{region}})
-	state.Regions = append(state.Regions, world.RegionState{
+	state.Accounts = append(state.Accounts, aws.Account{ID: other, Regions: []string{region}})
+	state.Regions = append(state.Regions, aws.RegionState{
 		Account: other, Name: region,
-		VPCs: []world.VPC{{ID: far, Account: other, State: "available", CIDRs: []world.CIDRBlock{{Prefix: netip.MustParsePrefix("10.99.0.0/16")}}}},
-		SecurityGroups: []world.SecurityGroup{{ID: "sg-00000000000000fff", Account: other, VPCID: far, Name: "default", Description: "d", Rules: []world.SecurityGroupRule{{
+		VPCs: []aws.VPC{{ID: far, Account: other, State: "available", CIDRs: []aws.CIDRBlock{{Prefix: netip.MustParsePrefix("10.99.0.0/16")}}}},
+		SecurityGroups: []aws.SecurityGroup{{ID: "sg-00000000000000fff", Account: other, VPCID: far, Name: "default", Description: "d", Rules: []aws.SecurityGroupRule{{
 			ID: "sgr-00000000000000fff", GroupID: "sg-00000000000000fff", Account: other, Protocol: "tcp", FromPort: 22, ToPort: 22,
-			Group: &world.GroupPeer{GroupID: referred, UserID: home.Account, VPCID: home.VPCs[0].ID, PeeringID: peering},
+			Group: &aws.GroupPeer{GroupID: referred, UserID: home.Account, VPCID: home.VPCs[0].ID, PeeringID: peering},
 		}}}},
 	})
 	l := newLab(t, sim.Options{State: state})
@@ -41,10 +41,10 @@ func TestReferencesOfOtherAccounts(t *testing.T) {
 	if s := observe(); len(s.References) != 0 || l.server.Journal().Counts()[action] != 0 {
 		t.Errorf("without a peering %+v, %d calls", s.References, l.server.Journal().Counts()[action])
 	}
-	end := func(account, vpc string) world.PeeringVPC {
-		return world.PeeringVPC{VPCID: vpc, Account: account, Region: region}
+	end := func(account, vpc string) aws.PeeringVPC {
+		return aws.PeeringVPC{VPCID: vpc, Account: account, Region: region}
 	}
-	if _, err := l.server.World().AddPeering(world.PeeringConnection{ID: peering, Requester: end(other, far), Accepter: end(home.Account, home.VPCs[0].ID)}); err != nil {
+	if _, err := l.server.World().AddPeering(aws.PeeringConnection{ID: peering, Requester: end(other, far), Accepter: end(home.Account, home.VPCs[0].ID)}); err != nil {
 		t.Fatal(err)
 	}
 	want := []cloud.Reference{{GroupID: referred, NetworkID: far, OwnerID: other, PeeringID: peering}}

@@ -19,10 +19,10 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/aws"
 	seeds "github.com/nephele-io/nephele/internal/seed"
 	"github.com/nephele-io/nephele/internal/sim"
+	simaws "github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/ec2"
 	"github.com/nephele-io/nephele/internal/sim/estate"
 	"github.com/nephele-io/nephele/internal/sim/estatetest"
-	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 var refreshSeed = flag.Uint64("refresh-seed", 0, "seed of the random histories; 0 = a new one")
@@ -214,17 +214,17 @@ func oneOf[T any](h *estateHistory, all []T, err error) T {
 	return all[h.IntN(len(all))]
 }
 
-func (h *estateHistory) group() world.SecurityGroup {
+func (h *estateHistory) group() simaws.SecurityGroup {
 	all, err := h.lab.region().SecurityGroups()
 	return oneOf(h, all, err)
 }
 
-func (h *estateHistory) vm() world.Instance {
+func (h *estateHistory) vm() simaws.Instance {
 	all, err := h.lab.region().Instances()
 	return oneOf(h, all, err)
 }
 
-func (h *estateHistory) nic() world.NetworkInterface {
+func (h *estateHistory) nic() simaws.NetworkInterface {
 	all, err := h.lab.region().NetworkInterfaces()
 	return oneOf(h, all, err)
 }
@@ -237,11 +237,11 @@ func (h *estateHistory) step() string {
 	steps := []func() (string, error){
 		func() (string, error) {
 			id := []string{h.vm().ID, h.nic().ID, h.group().ID, network}[h.IntN(4)]
-			return "tag " + id, r.CreateTags([]string{id}, []world.Tag{{Key: "Name", Value: name}, {Key: "i-0123456789abcdef0", Value: "sg-01234567"}})
+			return "tag " + id, r.CreateTags([]string{id}, []simaws.Tag{{Key: "Name", Value: name}, {Key: "i-0123456789abcdef0", Value: "sg-01234567"}})
 		},
 		func() (string, error) {
 			id := []string{h.vm().ID, h.group().ID}[h.IntN(2)]
-			return "untag " + id, r.DeleteTags([]string{id}, []world.TagKey{{Key: "Name"}})
+			return "untag " + id, r.DeleteTags([]string{id}, []simaws.TagKey{{Key: "Name"}})
 		},
 		func() (string, error) {
 			nic := h.nic()
@@ -249,11 +249,11 @@ func (h *estateHistory) step() string {
 			if err != nil {
 				return "", err
 			}
-			groups = slices.DeleteFunc(groups, func(g world.SecurityGroup) bool { return g.VPCID != nic.VPCID })
+			groups = slices.DeleteFunc(groups, func(g simaws.SecurityGroup) bool { return g.VPCID != nic.VPCID })
 			return "groups of " + nic.ID, r.ModifyNetworkInterfaceGroups(nic.ID, []string{oneOf(h, groups, nil).ID})
 		},
 		func() (string, error) {
-			g, err := r.CreateSecurityGroup(world.CreateSecurityGroupInput{Name: name, Description: "d", VPCID: h.nic().VPCID})
+			g, err := r.CreateSecurityGroup(simaws.CreateSecurityGroupInput{Name: name, Description: "d", VPCID: h.nic().VPCID})
 			return "new group " + g.ID, err
 		},
 		func() (string, error) {
@@ -263,7 +263,7 @@ func (h *estateHistory) step() string {
 		h.rule,
 		func() (string, error) {
 			nic := h.nic()
-			res, err := r.RunInstances(world.RunInstancesInput{ImageID: "ami-00000000", MinCount: 1, MaxCount: 1 + h.IntN(3), SubnetID: nic.SubnetID})
+			res, err := r.RunInstances(simaws.RunInstancesInput{ImageID: "ami-00000000", MinCount: 1, MaxCount: 1 + h.IntN(3), SubnetID: nic.SubnetID})
 			return fmt.Sprintf("run %d in %s", len(res.Instances), nic.SubnetID), err
 		},
 		func() (string, error) {
@@ -284,12 +284,12 @@ func (h *estateHistory) step() string {
 		h.list,
 		h.peering,
 		func() (string, error) {
-			v, err := r.CreateVPC(world.CreateVPCInput{CIDR: "10.99.0.0/16"})
+			v, err := r.CreateVPC(simaws.CreateVPCInput{CIDR: "10.99.0.0/16"})
 			return "new " + v.ID, err
 		},
 	}
 	what, err := steps[h.IntN(len(steps))]()
-	var refused *world.Error
+	var refused *simaws.Error
 	if err != nil && !errors.As(err, &refused) {
 		h.lab.Fatalf("%s: %v", what, err)
 	}
@@ -298,19 +298,19 @@ func (h *estateHistory) step() string {
 
 func (h *estateHistory) rule() (string, error) {
 	g, r := h.group(), h.lab.region()
-	perm := world.Permission{Protocol: "-1", CIDRs: []world.CIDRPeer{{CIDR: fmt.Sprintf("10.%d.0.0/16", h.IntN(200))}}}
+	perm := simaws.Permission{Protocol: "-1", CIDRs: []simaws.CIDRPeer{{CIDR: fmt.Sprintf("10.%d.0.0/16", h.IntN(200))}}}
 	if h.IntN(3) == 0 {
 		lists, err := r.Lists().PrefixLists()
 		if l := oneOf(h, lists, err); l.ID != "" {
-			perm = world.Permission{Protocol: "-1", PrefixLists: []world.PrefixListPeer{{PrefixListID: l.ID}}}
+			perm = simaws.Permission{Protocol: "-1", PrefixLists: []simaws.PrefixListPeer{{PrefixListID: l.ID}}}
 		}
 	}
 	if len(g.Rules) > 0 && h.IntN(2) == 0 {
 		gone := g.Rules[h.IntN(len(g.Rules))]
-		_, err := r.RevokeSecurityGroup(world.RevokeInput{GroupID: g.ID, Egress: gone.Egress, RuleIDs: []string{gone.ID}})
+		_, err := r.RevokeSecurityGroup(simaws.RevokeInput{GroupID: g.ID, Egress: gone.Egress, RuleIDs: []string{gone.ID}})
 		return "revoke in " + g.ID, err
 	}
-	_, err := r.AuthorizeSecurityGroup(world.AuthorizeInput{GroupID: g.ID, Egress: h.IntN(2) == 0, Permissions: []world.Permission{perm}})
+	_, err := r.AuthorizeSecurityGroup(simaws.AuthorizeInput{GroupID: g.ID, Egress: h.IntN(2) == 0, Permissions: []simaws.Permission{perm}})
 	return "authorize in " + g.ID, err
 }
 
@@ -319,12 +319,12 @@ func (h *estateHistory) list() (string, error) {
 	lists, err := r.Lists().PrefixLists()
 	l := oneOf(h, lists, err)
 	if l.ID == "" || h.IntN(3) == 0 {
-		l, err := r.Lists().CreatePrefixList(world.CreatePrefixListInput{Name: fmt.Sprintf("l%d", h.names), Family: "IPv4", MaxEntries: 9})
+		l, err := r.Lists().CreatePrefixList(simaws.CreatePrefixListInput{Name: fmt.Sprintf("l%d", h.names), Family: "IPv4", MaxEntries: 9})
 		return "new list " + l.ID, err
 	}
 	version := l.Version()
-	_, err = r.Lists().ModifyPrefixList(world.ModifyPrefixListInput{PrefixListID: l.ID, CurrentVersion: &version,
-		Add: []world.EntrySpec{{CIDR: fmt.Sprintf("203.0.%d.0/24", h.IntN(250))}}})
+	_, err = r.Lists().ModifyPrefixList(simaws.ModifyPrefixListInput{PrefixListID: l.ID, CurrentVersion: &version,
+		Add: []simaws.EntrySpec{{CIDR: fmt.Sprintf("203.0.%d.0/24", h.IntN(250))}}})
 	return "edit list " + l.ID, err
 }
 
@@ -332,7 +332,7 @@ func (h *estateHistory) peering() (string, error) {
 	r, w := h.lab.region(), h.lab.server.World()
 	all, err := r.Peerings().PeeringConnections()
 	if p := oneOf(h, all, err); p.ID != "" && h.IntN(2) == 0 {
-		status := []string{world.PeeringActive, "deleted"}[h.IntN(2)]
+		status := []string{simaws.PeeringActive, "deleted"}[h.IntN(2)]
 		return status + " " + p.ID, w.SetPeeringStatus(p.ID, status)
 	}
 	vpcs, err := r.VPCs()
@@ -340,10 +340,10 @@ func (h *estateHistory) peering() (string, error) {
 	if a.ID == b.ID {
 		return "nothing", nil
 	}
-	side := func(v world.VPC) world.PeeringVPC {
-		return world.PeeringVPC{VPCID: v.ID, Account: h.lab.account, Region: region}
+	side := func(v simaws.VPC) simaws.PeeringVPC {
+		return simaws.PeeringVPC{VPCID: v.ID, Account: h.lab.account, Region: region}
 	}
-	p, err := w.AddPeering(world.PeeringConnection{Requester: side(a), Accepter: side(b)})
+	p, err := w.AddPeering(simaws.PeeringConnection{Requester: side(a), Accepter: side(b)})
 	return "peering " + p.ID, err
 }
 

@@ -13,10 +13,10 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 	policies "github.com/nephele-io/nephele/internal/cloud/aws/rights"
 	"github.com/nephele-io/nephele/internal/sim"
+	"github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/ec2"
 	"github.com/nephele-io/nephele/internal/sim/estate"
 	"github.com/nephele-io/nephele/internal/sim/iam"
-	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 const rightsFolder = "../../../config/aws/"
@@ -114,7 +114,7 @@ func newLabWithRights(t *testing.T, policy *iam.Policy) *lab {
 		t.Fatal(err)
 	}
 	state.Accounts[0].Regions = append(state.Accounts[0].Regions, elsewhere)
-	state.Regions = append(state.Regions, world.RegionState{Account: state.Accounts[0].ID, Name: elsewhere})
+	state.Regions = append(state.Regions, aws.RegionState{Account: state.Accounts[0].ID, Name: elsewhere})
 	state.Credentials[0].Policy = policy
 	l := newLab(t, sim.Options{State: state})
 	l.server.World().SetVisibilityDelay(3 * time.Second)
@@ -209,8 +209,8 @@ func TestPinnedRightsProtect(t *testing.T) {
 	l := newLabWithRights(t, written(t, pinned(t)))
 	// Groups that others have made, with all rights.
 	foreign := func(vpc, cluster string) string {
-		g, err := l.region().CreateSecurityGroup(world.CreateSecurityGroupInput{Name: "nephele-" + vpc + cluster, Description: "d", VPCID: vpc,
-			Tags: world.Tags{cloud.TagCluster: cluster, cloud.TagKind: cloud.KindClass}})
+		g, err := l.region().CreateSecurityGroup(aws.CreateSecurityGroupInput{Name: "nephele-" + vpc + cluster, Description: "d", VPCID: vpc,
+			Tags: aws.Tags{cloud.TagCluster: cluster, cloud.TagKind: cloud.KindClass}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -309,7 +309,7 @@ func TestRightsProtect(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	foreign := groups[slices.IndexFunc(groups, func(g world.SecurityGroup) bool { return g.VPCID == network })].ID
+	foreign := groups[slices.IndexFunc(groups, func(g aws.SecurityGroup) bool { return g.VPCID == network })].ID
 	nics, err := l.region().NetworkInterfaces()
 	if err != nil {
 		t.Fatal(err)

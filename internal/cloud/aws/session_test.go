@@ -9,8 +9,8 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/aws"
 	"github.com/nephele-io/nephele/internal/sim"
+	simaws "github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/estate"
-	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 // TestSessionsTellWhose: the cloud's own records name cluster, namespace and account of every call
@@ -23,7 +23,7 @@ func TestSessionsTellWhose(t *testing.T) {
 		t.Fatal(err)
 	}
 	account := state.Accounts[0].ID
-	state.Roles = append(state.Roles, world.Role{Account: account, Name: "shared", Trusted: []string{account}})
+	state.Roles = append(state.Roles, simaws.Role{Account: account, Name: "shared", Trusted: []string{account}})
 	l := newLab(t, sim.Options{State: state, Events: sim.EventOptions{Queue: "events"}})
 	open := func(name string, queues ...aws.Queue) *aws.Provider {
 		return l.open(aws.Config{Cluster: "0d1c2b3a-4f5e", Account: "team/" + name, Queues: queues, Credential: v1alpha1.AWSCredential{

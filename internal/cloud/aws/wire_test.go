@@ -12,9 +12,9 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/aws"
 	"github.com/nephele-io/nephele/internal/sim"
+	simaws "github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/ec2"
 	"github.com/nephele-io/nephele/internal/sim/estate"
-	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 // TestPages reads the same region in small and in large pages, and loses every page once.
@@ -23,7 +23,7 @@ func TestPages(t *testing.T) {
 	l := newLab(t, sim.Options{})
 	for i := range 23 {
 		name := fmt.Sprintf("g%02d", i)
-		if _, err := l.region().CreateSecurityGroup(world.CreateSecurityGroupInput{Name: name, Description: "d", VPCID: network}); err != nil {
+		if _, err := l.region().CreateSecurityGroup(simaws.CreateSecurityGroupInput{Name: name, Description: "d", VPCID: network}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -66,12 +66,12 @@ func TestObserveDetails(t *testing.T) {
 		t.Fatal(err)
 	}
 	account := state.Accounts[0].ID
-	peering := func(id, status string) world.PeeringConnection {
-		return world.PeeringConnection{ID: id, Status: status,
-			Requester: world.PeeringVPC{VPCID: network, Account: account, Region: region},
-			Accepter:  world.PeeringVPC{VPCID: "vpc-925131f4", Account: account, Region: region}}
+	peering := func(id, status string) simaws.PeeringConnection {
+		return simaws.PeeringConnection{ID: id, Status: status,
+			Requester: simaws.PeeringVPC{VPCID: network, Account: account, Region: region},
+			Accepter:  simaws.PeeringVPC{VPCID: "vpc-925131f4", Account: account, Region: region}}
 	}
-	state.Peerings = []world.PeeringConnection{peering("pcx-00000000000000001", "active"), peering("pcx-00000000000000002", "pending-acceptance")}
+	state.Peerings = []simaws.PeeringConnection{peering("pcx-00000000000000001", "active"), peering("pcx-00000000000000002", "pending-acceptance")}
 	nics := state.Regions[0].NetworkInterfaces
 	nics[0].RequesterManaged, nics[1].InterfaceType = true, "nat_gateway"
 	l := newLab(t, sim.Options{State: state})

@@ -18,9 +18,9 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/azure"
 	"github.com/nephele-io/nephele/internal/platform/egress"
 	"github.com/nephele-io/nephele/internal/sim/arm"
+	"github.com/nephele-io/nephele/internal/sim/aws"
 	simazure "github.com/nephele-io/nephele/internal/sim/azure"
 	"github.com/nephele-io/nephele/internal/sim/calls"
-	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 const (
@@ -35,7 +35,7 @@ var inRegion = cloud.Scope{Account: "shop/azure", Region: region}
 // lab is a simulated subscription and an account of it.
 type lab struct {
 	t       *testing.T
-	world   *world.World
+	world   *aws.World
 	server  *httptest.Server
 	faults  *calls.Faults
 	journal *calls.Journal
@@ -63,7 +63,7 @@ func newLab(t *testing.T, more func(*simazure.Builder)) *lab {
 	if more != nil {
 		more(b)
 	}
-	w, err := world.New(world.State{Azure: &b.State}, world.Options{Clock: func() time.Time { return l.now }, Seed: 1})
+	w, err := aws.New(aws.State{Azure: &b.State}, aws.Options{Clock: func() time.Time { return l.now }, Seed: 1})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,7 +16,7 @@ import (
 	antreav1alpha2 "github.com/nephele-io/nephele/api/antrea/v1alpha2"
 	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
-	"github.com/nephele-io/nephele/internal/sim/world"
+	"github.com/nephele-io/nephele/internal/sim/aws"
 )
 
 func TestBadAccounts(t *testing.T) {
@@ -73,7 +73,7 @@ func TestBadAccounts(t *testing.T) {
 func TestSecretRotation(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	if err := l.server.World().AddCredential(world.Credential{AccessKeyID: "AKIANEW", Secret: "new", Account: l.server.World().Accounts()[0].ID}); err != nil {
+	if err := l.server.World().AddCredential(aws.Credential{AccessKeyID: "AKIANEW", Secret: "new", Account: l.server.World().Accounts()[0].ID}); err != nil {
 		t.Fatal(err)
 	}
 	secret := l.secret(goodCreds)
@@ -295,8 +295,8 @@ func TestRegionRemoved(t *testing.T) {
 	l := newLab(t)
 	l.restart(&releaser{})
 	l.create(l.secret(goodCreds), l.cpa(ireland, oregon), l.ces("web", "all", wholeVPC(vpc1)))
-	g, err := l.region(oregon).CreateSecurityGroup(world.CreateSecurityGroupInput{
-		Name: "nephele-x", Description: "d", VPCID: vpc1, Tags: world.Tags{cloud.TagAccount: "clouds/acc"}})
+	g, err := l.region(oregon).CreateSecurityGroup(aws.CreateSecurityGroupInput{
+		Name: "nephele-x", Description: "d", VPCID: vpc1, Tags: aws.Tags{cloud.TagAccount: "clouds/acc"}})
 	if err != nil {
 		t.Fatal(err)
 	}

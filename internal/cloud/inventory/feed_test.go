@@ -14,9 +14,9 @@ import (
 	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/sim"
+	"github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/ec2"
 	"github.com/nephele-io/nephele/internal/sim/sqs"
-	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 // newFeedLab is a lab whose account hears of events.
@@ -131,7 +131,7 @@ func TestEventsAreFollowed(t *testing.T) {
 	l.reconcile()
 	l.want("readings", l.readings(after), "instance-id "+vm1)
 	// A VM that nobody has seen before appears, one that is terminated goes.
-	res, err := l.region(oregon).RunInstances(world.RunInstancesInput{ImageID: "ami-00000000", MinCount: 1, MaxCount: 1, SubnetID: l.subnet()})
+	res, err := l.region(oregon).RunInstances(aws.RunInstancesInput{ImageID: "ami-00000000", MinCount: 1, MaxCount: 1, SubnetID: l.subnet()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,7 +165,7 @@ func (l *lab) subnet() string {
 	if err != nil {
 		l.Fatal(err)
 	}
-	i := slices.IndexFunc(subnets, func(s world.Subnet) bool { return s.VPCID == vpc1 })
+	i := slices.IndexFunc(subnets, func(s aws.Subnet) bool { return s.VPCID == vpc1 })
 	return subnets[i].ID
 }
 

@@ -18,8 +18,8 @@ import (
 	antreav1alpha2 "github.com/nephele-io/nephele/api/antrea/v1alpha2"
 	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/ec2"
-	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 // editAccount changes the specification of the account.
@@ -304,7 +304,7 @@ func TestUserTagsStandApart(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	l.create(l.secret(goodCreds), l.cpa(), l.ces("web", "all", byIDs(vm1)))
-	if err := l.region(oregon).CreateTags([]string{vm1}, []world.Tag{{Key: "role", Value: "web"}}); err != nil {
+	if err := l.region(oregon).CreateTags([]string{vm1}, []aws.Tag{{Key: "role", Value: "web"}}); err != nil {
 		t.Fatal(err)
 	}
 	l.reconcile()

@@ -27,8 +27,8 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/accountspec"
 	"github.com/nephele-io/nephele/internal/cloud/aws"
 	"github.com/nephele-io/nephele/internal/sim"
+	simaws "github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/estate"
-	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 const (
@@ -106,7 +106,7 @@ func newLabWith(t *testing.T, o sim.Options) *lab {
 		}
 	}
 	state.Accounts[0].Regions = append(state.Accounts[0].Regions, ireland)
-	state.Regions = append(state.Regions, world.RegionState{Account: state.Accounts[0].ID, Name: ireland})
+	state.Regions = append(state.Regions, simaws.RegionState{Account: state.Accounts[0].ID, Name: ireland})
 	l := &lab{T: t, now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), events: &events{}}
 	if l.server, err = sim.Start(t.Context(), with(o, state, l.clock)); err != nil {
 		t.Fatal(err)
@@ -162,7 +162,7 @@ func newLabWith(t *testing.T, o sim.Options) *lab {
 	return l
 }
 
-func with(o sim.Options, state world.State, clock func() time.Time) sim.Options {
+func with(o sim.Options, state simaws.State, clock func() time.Time) sim.Options {
 	o.State, o.Clock, o.Seed = state, clock, 1
 	return o
 }
@@ -223,7 +223,7 @@ func (l *lab) restart(releaser Releaser) {
 	})
 }
 
-func (l *lab) region(name string) *world.Region {
+func (l *lab) region(name string) *simaws.Region {
 	l.Helper()
 	r, err := l.server.World().Region(l.server.World().Accounts()[0].ID, name)
 	if err != nil {
@@ -373,7 +373,7 @@ func (l *lab) want(what string, got []string, want ...string) {
 // retag changes a tag of a VM in the cloud.
 func (l *lab) retag(value string) {
 	l.Helper()
-	if err := l.region(oregon).CreateTags([]string{vm1}, []world.Tag{{Key: "n", Value: value}}); err != nil {
+	if err := l.region(oregon).CreateTags([]string{vm1}, []simaws.Tag{{Key: "n", Value: value}}); err != nil {
 		l.Fatal(err)
 	}
 }

@@ -8,11 +8,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
-	"github.com/nephele-io/nephele/internal/sim/world"
+	"github.com/nephele-io/nephele/internal/sim/aws"
 )
 
-// TestOneWriterOfGroups: the groups of interfaces are the inventory's to write until the object says
-// how far policies are realized, and never after that, whatever else about the VM is written.
+// TestOneWriterOfGroups: the inventory writes the groups of interfaces until the object says how
+// far policies are realized, and never after that, whatever else about the VM is written.
 func TestOneWriterOfGroups(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
@@ -22,7 +22,7 @@ func TestOneWriterOfGroups(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	nic := nics[slices.IndexFunc(nics, func(n world.NetworkInterface) bool {
+	nic := nics[slices.IndexFunc(nics, func(n aws.NetworkInterface) bool {
 		return n.VPCID == vpc1 && n.Attachment != nil && n.Attachment.InstanceID != ""
 	})]
 	groups, err := l.region(oregon).SecurityGroups()
@@ -68,7 +68,7 @@ func TestOneWriterOfGroups(t *testing.T) {
 	}
 	put(own[0])
 	is("policies are being realized", own[1])
-	if err := l.region(oregon).CreateTags([]string{nic.Attachment.InstanceID}, []world.Tag{{Key: "state", Value: "new"}}); err != nil {
+	if err := l.region(oregon).CreateTags([]string{nic.Attachment.InstanceID}, []aws.Tag{{Key: "state", Value: "new"}}); err != nil {
 		t.Fatal(err)
 	}
 	l.inv.Trigger("clouds/acc")

@@ -19,8 +19,8 @@ import (
 	antreav1alpha2 "github.com/nephele-io/nephele/api/antrea/v1alpha2"
 	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud/selection"
+	"github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/ec2"
-	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 func byIDs(ids ...string) v1alpha1.VirtualMachineSelector {
@@ -100,7 +100,7 @@ func TestChangesInTheCloud(t *testing.T) {
 	ee.Labels[v1alpha1.LabelCloudRegion] = "nonsense"
 	l.update(ee)
 
-	if err := l.region(oregon).CreateTags([]string{vm1}, []world.Tag{{Key: "Application", Value: "theirs"}, {Key: "not legal", Value: "x"}}); err != nil {
+	if err := l.region(oregon).CreateTags([]string{vm1}, []aws.Tag{{Key: "Application", Value: "theirs"}, {Key: "not legal", Value: "x"}}); err != nil {
 		t.Fatal(err)
 	}
 	gone := strings.TrimPrefix(before[0], "web/")
@@ -320,7 +320,7 @@ func TestReadersAndSubscribers(t *testing.T) {
 	for n := range 5 {
 		l.reconcile()
 		l.advance(time.Minute)
-		if err := l.region(oregon).CreateTags([]string{vm1}, []world.Tag{{Key: "n", Value: fmt.Sprint(n)}}); err != nil {
+		if err := l.region(oregon).CreateTags([]string{vm1}, []aws.Tag{{Key: "n", Value: fmt.Sprint(n)}}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cloud"
-	"github.com/nephele-io/nephele/internal/sim/world"
+	"github.com/nephele-io/nephele/internal/sim/aws"
 )
 
 // TestObserved: what somebody else has read with the account's provider takes the place of a
@@ -26,10 +26,10 @@ func TestObserved(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	vm := instances[slices.IndexFunc(instances, func(i world.Instance) bool { return i.VPCID == vpc1 })].ID
+	vm := instances[slices.IndexFunc(instances, func(i aws.Instance) bool { return i.VPCID == vpc1 })].ID
 	read := func(value string) *cloud.Snapshot {
 		t.Helper()
-		if err := l.region(oregon).CreateTags([]string{vm}, []world.Tag{{Key: "state", Value: value}}); err != nil {
+		if err := l.region(oregon).CreateTags([]string{vm}, []aws.Tag{{Key: "state", Value: value}}); err != nil {
 			t.Fatal(err)
 		}
 		s, err := provider.Observe(t.Context(), scope)

@@ -13,7 +13,7 @@ import (
 	antreav1alpha2 "github.com/nephele-io/nephele/api/antrea/v1alpha2"
 	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/seed"
-	"github.com/nephele-io/nephele/internal/sim/world"
+	"github.com/nephele-io/nephele/internal/sim/aws"
 )
 
 // TestPartIsWhole changes cloud and objects at random. After each pass, which looks at what has
@@ -64,15 +64,15 @@ func (l *lab) randomChange(rnd *rand.Rand) string {
 	if err != nil {
 		l.Fatal(err)
 	}
-	vms = slices.DeleteFunc(vms, func(i world.Instance) bool { return i.State == world.Terminated })
+	vms = slices.DeleteFunc(vms, func(i aws.Instance) bool { return i.State == aws.Terminated })
 	id := vms[rnd.IntN(len(vms))].ID
 	switch rnd.IntN(8) {
 	case 0:
 		if len(vms) > 12 {
 			return "nothing"
 		}
-		if _, err := r.RunInstances(world.RunInstancesInput{ImageID: "ami-00000000", MinCount: 1, MaxCount: 2, SubnetID: l.subnet(),
-			Tags: map[string]world.Tags{"instance": {"role": []string{"db", "web"}[rnd.IntN(2)]}}}); err != nil {
+		if _, err := r.RunInstances(aws.RunInstancesInput{ImageID: "ami-00000000", MinCount: 1, MaxCount: 2, SubnetID: l.subnet(),
+			Tags: map[string]aws.Tags{"instance": {"role": []string{"db", "web"}[rnd.IntN(2)]}}}); err != nil {
 			return "a refused launch" // the subnet is full
 		}
 		return "a launch"
@@ -86,7 +86,7 @@ func (l *lab) randomChange(rnd *rand.Rand) string {
 		return "the end of " + id
 	case 2, 3:
 		value := []string{"db", "web", "not legal"}[rnd.IntN(3)]
-		if err := r.CreateTags([]string{id}, []world.Tag{{Key: "role", Value: value}}); err != nil {
+		if err := r.CreateTags([]string{id}, []aws.Tag{{Key: "role", Value: value}}); err != nil {
 			l.Fatal(err)
 		}
 		return "role " + value + " of " + id

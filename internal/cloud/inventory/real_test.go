@@ -8,8 +8,8 @@ import (
 	antreav1alpha2 "github.com/nephele-io/nephele/api/antrea/v1alpha2"
 	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/sim"
+	"github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/estate"
-	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 // TestRealAccounts imports the published accounts whole, and compares every VM, interface and
@@ -44,7 +44,7 @@ func TestRealAccounts(t *testing.T) {
 		count := 0
 		for _, r := range state.Regions {
 			for _, i := range r.Instances {
-				if i.State != world.Terminated {
+				if i.State != aws.Terminated {
 					count++
 					l.compare(r, i)
 				}
@@ -63,7 +63,7 @@ func TestRealAccounts(t *testing.T) {
 }
 
 // compare checks the objects of an instance against the account.
-func (l *lab) compare(r world.RegionState, i world.Instance) {
+func (l *lab) compare(r aws.RegionState, i aws.Instance) {
 	l.Helper()
 	vm := get(l, &v1alpha1.VirtualMachine{}, "web", i.ID).Status
 	if fmt.Sprint(vm.Tags) != fmt.Sprint(map[string]string(i.Tags)) || vm.CloudVpcId != i.VPCID || vm.Region != r.Name {

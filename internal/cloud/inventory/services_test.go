@@ -12,8 +12,8 @@ import (
 	antreav1alpha2 "github.com/nephele-io/nephele/api/antrea/v1alpha2"
 	"github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/sim"
+	"github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/estate"
-	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 // balancerNIC is an interface of a load balancer; forgedNIC is an interface that somebody has made
@@ -36,18 +36,18 @@ func serviceLab(t *testing.T) *lab {
 		if r.Name != oregon {
 			continue
 		}
-		like := r.NetworkInterfaces[slices.IndexFunc(r.NetworkInterfaces, func(n world.NetworkInterface) bool { return n.VPCID == vpc1 })]
+		like := r.NetworkInterfaces[slices.IndexFunc(r.NetworkInterfaces, func(n aws.NetworkInterface) bool { return n.VPCID == vpc1 })]
 		for k, id := range []string{balancerNIC, forgedNIC} {
 			n := like
-			n.ID, n.MAC, n.Attachment, n.Status, n.Description = id, "02:00:00:00:0b:0"+string('1'+rune(k)), nil, world.StatusAvailable, "ELB app/front/50dc6c495c0c9188"
+			n.ID, n.MAC, n.Attachment, n.Status, n.Description = id, "02:00:00:00:0b:0"+string('1'+rune(k)), nil, aws.StatusAvailable, "ELB app/front/50dc6c495c0c9188"
 			last := like.PrivateIPs[0].Addr
 			for range 200 + k {
 				last = last.Next()
 			}
-			n.PrivateIPs, n.IPv6, n.Tags = []world.PrivateIP{{Addr: last, Primary: true}}, nil, world.Tags{"team": "edge"}
+			n.PrivateIPs, n.IPv6, n.Tags = []aws.PrivateIP{{Addr: last, Primary: true}}, nil, aws.Tags{"team": "edge"}
 			if id == balancerNIC {
-				n.RequesterManaged, n.RequesterID, n.Status = true, "amazon-elb", world.StatusInUse
-				n.Attachment = &world.Attachment{ID: "ela-attach-1", DeviceIndex: 1, Status: "attached"}
+				n.RequesterManaged, n.RequesterID, n.Status = true, "amazon-elb", aws.StatusInUse
+				n.Attachment = &aws.Attachment{ID: "ela-attach-1", DeviceIndex: 1, Status: "attached"}
 			}
 			r.NetworkInterfaces = append(r.NetworkInterfaces, n)
 		}

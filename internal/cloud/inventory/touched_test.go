@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/nephele-io/nephele/internal/cloud"
+	"github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/ec2"
-	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 // TestTouched: what a caller has changed is read again, and nothing else; until that has worked out
@@ -31,10 +31,10 @@ func TestTouched(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	group := groups[slices.IndexFunc(groups, func(g world.SecurityGroup) bool { return g.VPCID == vpc1 })].ID
+	group := groups[slices.IndexFunc(groups, func(g aws.SecurityGroup) bool { return g.VPCID == vpc1 })].ID
 	tag := func(value string) {
 		t.Helper()
-		if err := l.region(oregon).CreateTags([]string{group}, []world.Tag{{Key: "state", Value: value}}); err != nil {
+		if err := l.region(oregon).CreateTags([]string{group}, []aws.Tag{{Key: "state", Value: value}}); err != nil {
 			t.Fatal(err)
 		}
 	}

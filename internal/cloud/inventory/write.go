@@ -153,9 +153,8 @@ func (s *syncer) tellUnheard(o client.Object, conditions []metav1.Condition, new
 	}
 }
 
-// leaveGroups keeps the groups of a VM's interfaces as they are shown if the object says how far
-// policies are realized: package realize/status says so and brings the groups with it, and nobody
-// else changes them there.
+// leaveGroups keeps the groups of a VM's interfaces as they are shown if the object has the
+// condition Realized: package realize/status sets it, and writes the groups from then on.
 func leaveGroups(status, shown *v1alpha1.VirtualMachineStatus) {
 	if meta.FindStatusCondition(shown.Conditions, v1alpha1.ConditionRealized) == nil {
 		return

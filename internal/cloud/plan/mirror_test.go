@@ -10,14 +10,14 @@ import (
 	"time"
 
 	"github.com/nephele-io/nephele/internal/cloud"
-	"github.com/nephele-io/nephele/internal/sim/world"
+	"github.com/nephele-io/nephele/internal/sim/aws"
 )
 
 // mirror is the simulated AWS account beside a fakeCloud: it gets the same operations, must accept
 // them, and must come to the same verdicts.
 type mirror struct {
-	world  *world.World
-	region *world.Region
+	world  *aws.World
+	region *aws.Region
 	now    time.Time
 }
 
@@ -25,43 +25,43 @@ type mirror struct {
 func (e *estate) newMirror() (*mirror, error) {
 	f := e.cloud()
 	owner := f.snap.OwnerID
-	zone := world.Zone{Name: testRegion + "a", ID: "euw1-az1"}
-	rs := world.RegionState{Account: owner, Name: testRegion, Zones: []world.Zone{zone}}
+	zone := aws.Zone{Name: testRegion + "a", ID: "euw1-az1"}
+	rs := aws.RegionState{Account: owner, Name: testRegion, Zones: []aws.Zone{zone}}
 	for _, n := range f.snap.Networks {
-		vpc := world.VPC{ID: n.ID, Account: owner, Region: testRegion, State: world.StateAvailable}
-		subnet := world.Subnet{ID: strings.Replace(n.ID, "vpc-", "subnet-", 1), Account: owner, VPCID: n.ID, CIDR: n.CIDRs[0], Zone: zone, State: world.StateAvailable}
+		vpc := aws.VPC{ID: n.ID, Account: owner, Region: testRegion, State: aws.StateAvailable}
+		subnet := aws.Subnet{ID: strings.Replace(n.ID, "vpc-", "subnet-", 1), Account: owner, VPCID: n.ID, CIDR: n.CIDRs[0], Zone: zone, State: aws.StateAvailable}
 		for _, c := range n.CIDRs {
-			vpc.CIDRs = append(vpc.CIDRs, world.CIDRBlock{Prefix: c})
+			vpc.CIDRs = append(vpc.CIDRs, aws.CIDRBlock{Prefix: c})
 		}
 		for _, c := range n.CIDRs[1:] {
-			subnet.IPv6 = append(subnet.IPv6, world.CIDRBlock{Prefix: c})
+			subnet.IPv6 = append(subnet.IPv6, aws.CIDRBlock{Prefix: c})
 		}
 		rs.VPCs, rs.Subnets = append(rs.VPCs, vpc), append(rs.Subnets, subnet)
 	}
 	for _, l := range f.snap.PrefixLists {
-		list := world.PrefixList{ID: l.ID, Name: l.Name, OwnerID: l.OwnerID, Family: "IPv4", MaxEntries: l.MaxEntries, State: "create-complete"}
-		var entries []world.PrefixListEntry
+		list := aws.PrefixList{ID: l.ID, Name: l.Name, OwnerID: l.OwnerID, Family: "IPv4", MaxEntries: l.MaxEntries, State: "create-complete"}
+		var entries []aws.PrefixListEntry
 		for _, p := range l.Entries {
-			entries = append(entries, world.PrefixListEntry{CIDR: p})
+			entries = append(entries, aws.PrefixListEntry{CIDR: p})
 			if p.Addr().Is6() {
 				list.Family = "IPv6"
 			}
 		}
-		list.Versions = [][]world.PrefixListEntry{entries}
+		list.Versions = [][]aws.PrefixListEntry{entries}
 		rs.PrefixLists = append(rs.PrefixLists, list)
 	}
 	next := 0
 	for _, g := range f.snap.Groups {
-		group := world.SecurityGroup{ID: g.ID, Account: owner, VPCID: g.NetworkID, Name: g.Name, Description: "native"}
+		group := aws.SecurityGroup{ID: g.ID, Account: owner, VPCID: g.NetworkID, Name: g.Name, Description: "native"}
 		for _, r := range g.Rules {
 			next++
-			rule := world.SecurityGroupRule{
+			rule := aws.SecurityGroupRule{
 				ID: fmt.Sprintf("sgr-%08x", next), GroupID: g.ID, Account: owner, Egress: r.Direction == cloud.Egress,
 				Protocol: protocolName(r.Match.Protocol), FromPort: int32(r.Match.From), ToPort: int32(r.Match.To),
 				CIDR: r.Peer.CIDR, PrefixListID: r.Peer.PrefixListID,
 			}
 			if r.Peer.GroupID != "" {
-				rule.Group = &world.GroupPeer{GroupID: r.Peer.GroupID, UserID: cmp.Or(r.Peer.GroupOwner, owner)}
+				rule.Group = &aws.GroupPeer{GroupID: r.Peer.GroupID, UserID: cmp.Or(r.Peer.GroupOwner, owner)}
 			}
 			group.Rules = append(group.Rules, rule)
 		}
@@ -71,63 +71,63 @@ func (e *estate) newMirror() (*mirror, error) {
 		if len(vm.Interfaces) == 0 {
 			continue
 		}
-		state, _ := world.ParseInstanceState("running")
-		rs.Instances = append(rs.Instances, world.Instance{
+		state, _ := aws.ParseInstanceState("running")
+		rs.Instances = append(rs.Instances, aws.Instance{
 			ID: vm.ID, Account: owner, ReservationID: fmt.Sprintf("r-%08x", i), State: state, VPCID: vm.NetworkID,
 			SubnetID: strings.Replace(vm.NetworkID, "vpc-", "subnet-", 1), InstanceType: "t3.micro", Zone: zone.Name,
 		})
 	}
 	device := map[string]int{}
 	for i, n := range f.snap.Interfaces {
-		nic := world.NetworkInterface{
+		nic := aws.NetworkInterface{
 			ID: n.ID, Account: owner, VPCID: n.NetworkID, SubnetID: strings.Replace(n.NetworkID, "vpc-", "subnet-", 1), Zone: zone.Name,
-			InterfaceType: "interface", MAC: fmt.Sprintf("02:00:00:00:00:%02x", i), Status: world.StatusAvailable, RequesterManaged: n.Managed,
+			InterfaceType: "interface", MAC: fmt.Sprintf("02:00:00:00:00:%02x", i), Status: aws.StatusAvailable, RequesterManaged: n.Managed,
 		}
 		for _, a := range n.PrivateIPs {
 			if a.Is6() {
 				nic.IPv6 = append(nic.IPv6, a)
 				continue
 			}
-			p := world.PrivateIP{Addr: a, Primary: len(nic.PrivateIPs) == 0}
+			p := aws.PrivateIP{Addr: a, Primary: len(nic.PrivateIPs) == 0}
 			if p.Primary && len(n.PublicIPs) > 0 {
 				p.Public = n.PublicIPs[0]
 			}
 			nic.PrivateIPs = append(nic.PrivateIPs, p)
 		}
 		for _, id := range n.GroupIDs {
-			nic.Groups = append(nic.Groups, world.GroupName{ID: id, Name: f.group(id).Name})
+			nic.Groups = append(nic.Groups, aws.GroupName{ID: id, Name: f.group(id).Name})
 		}
 		if n.VMID != "" {
-			nic.Status = world.StatusInUse
-			nic.Attachment = &world.Attachment{ID: fmt.Sprintf("eni-attach-%08x", i), InstanceID: n.VMID, DeviceIndex: device[n.VMID], Status: "attached"}
+			nic.Status = aws.StatusInUse
+			nic.Attachment = &aws.Attachment{ID: fmt.Sprintf("eni-attach-%08x", i), InstanceID: n.VMID, DeviceIndex: device[n.VMID], Status: "attached"}
 			device[n.VMID]++
 		}
 		rs.NetworkInterfaces = append(rs.NetworkInterfaces, nic)
 	}
-	st := world.State{
-		Version: world.StateVersion, Seed: 1,
-		Accounts: []world.Account{{ID: owner, Regions: []string{testRegion}, Quotas: world.Quotas{
+	st := aws.State{
+		Version: aws.StateVersion, Seed: 1,
+		Accounts: []aws.Account{{ID: owner, Regions: []string{testRegion}, Quotas: aws.Quotas{
 			RulesPerGroup: e.Limits.RulesPerGroup, GroupsPerInterface: e.Limits.GroupsPerInterface,
 		}}},
-		Regions: []world.RegionState{rs},
+		Regions: []aws.RegionState{rs},
 	}
 	if len(e.Abroad) > 0 {
 		account, region := e.mirrorAbroad(zone)
 		st.Accounts, st.Regions = append(st.Accounts, account), append(st.Regions, region)
 	}
 	for i, p := range f.snap.Peerings {
-		side := func(end cloud.PeeringEnd) world.PeeringVPC {
-			out := world.PeeringVPC{VPCID: end.NetworkID, Account: end.OwnerID, Region: testRegion}
+		side := func(end cloud.PeeringEnd) aws.PeeringVPC {
+			out := aws.PeeringVPC{VPCID: end.NetworkID, Account: end.OwnerID, Region: testRegion}
 			if n := f.network(end.NetworkID); n != nil {
 				out.CIDRs = n.CIDRs
 			}
 			return out
 		}
-		st.Peerings = append(st.Peerings, world.PeeringConnection{ID: fmt.Sprintf("pcx-%08x", i), Status: world.PeeringActive, Requester: side(p.A), Accepter: side(p.B)})
+		st.Peerings = append(st.Peerings, aws.PeeringConnection{ID: fmt.Sprintf("pcx-%08x", i), Status: aws.PeeringActive, Requester: side(p.A), Accepter: side(p.B)})
 	}
 	m := &mirror{now: time.Unix(1700000000, 0)}
 	var err error
-	if m.world, err = world.New(st, world.Options{Clock: func() time.Time { return m.now }}); err != nil {
+	if m.world, err = aws.New(st, aws.Options{Clock: func() time.Time { return m.now }}); err != nil {
 		return nil, err
 	}
 	m.region, err = m.world.Region(owner, testRegion)
@@ -146,7 +146,7 @@ func protocolName(number int) string {
 func (m *mirror) apply(op cloud.Op) (id string, err error) {
 	switch op.Kind {
 	case cloud.OpCreateGroup:
-		g, err := m.region.CreateSecurityGroup(world.CreateSecurityGroupInput{
+		g, err := m.region.CreateSecurityGroup(aws.CreateSecurityGroupInput{
 			Name: op.Group.Name, Description: op.Group.Description, VPCID: op.Group.NetworkID, Tags: op.Group.Tags,
 		})
 		if err != nil {
@@ -157,7 +157,7 @@ func (m *mirror) apply(op cloud.Op) (id string, err error) {
 			ids = append(ids, r.ID)
 		}
 		if len(ids) > 0 {
-			_, err = m.region.RevokeSecurityGroup(world.RevokeInput{GroupID: g.ID, Egress: true, RuleIDs: ids})
+			_, err = m.region.RevokeSecurityGroup(aws.RevokeInput{GroupID: g.ID, Egress: true, RuleIDs: ids})
 		}
 		return g.ID, err
 	case cloud.OpAddRules, cloud.OpRemoveRules:
@@ -172,15 +172,15 @@ func (m *mirror) apply(op cloud.Op) (id string, err error) {
 	case cloud.OpSetInterfaceGroups:
 		return "", m.region.ModifyNetworkInterfaceGroups(op.Target, op.GroupIDs)
 	case cloud.OpTag:
-		var tags []world.Tag
+		var tags []aws.Tag
 		for k, v := range op.Tags {
-			tags = append(tags, world.Tag{Key: k, Value: v})
+			tags = append(tags, aws.Tag{Key: k, Value: v})
 		}
 		return "", m.region.CreateTags(op.Subjects(), tags)
 	case cloud.OpUntag:
-		var keys []world.TagKey
+		var keys []aws.TagKey
 		for k := range op.Tags {
-			keys = append(keys, world.TagKey{Key: k})
+			keys = append(keys, aws.TagKey{Key: k})
 		}
 		return "", m.region.DeleteTags(op.Subjects(), keys)
 	default:
@@ -191,7 +191,7 @@ func (m *mirror) apply(op cloud.Op) (id string, err error) {
 
 func (m *mirror) applyRules(op cloud.Op) error {
 	for _, d := range []cloud.Direction{cloud.Ingress, cloud.Egress} {
-		var perms []world.Permission
+		var perms []aws.Permission
 		for _, r := range op.Rules {
 			if r.Direction == d {
 				perms = append(perms, permissionOf(r))
@@ -202,9 +202,9 @@ func (m *mirror) applyRules(op cloud.Op) error {
 		}
 		var err error
 		if op.Kind == cloud.OpAddRules {
-			_, err = m.region.AuthorizeSecurityGroup(world.AuthorizeInput{GroupID: op.Target, Egress: d == cloud.Egress, Permissions: perms})
+			_, err = m.region.AuthorizeSecurityGroup(aws.AuthorizeInput{GroupID: op.Target, Egress: d == cloud.Egress, Permissions: perms})
 		} else {
-			_, err = m.region.RevokeSecurityGroup(world.RevokeInput{GroupID: op.Target, Egress: d == cloud.Egress, Permissions: perms})
+			_, err = m.region.RevokeSecurityGroup(aws.RevokeInput{GroupID: op.Target, Egress: d == cloud.Egress, Permissions: perms})
 		}
 		if err != nil {
 			return err
@@ -213,8 +213,8 @@ func (m *mirror) applyRules(op cloud.Op) error {
 	return nil
 }
 
-func permissionOf(r cloud.Rule) world.Permission {
-	p := world.Permission{Protocol: protocolName(r.Match.Protocol)}
+func permissionOf(r cloud.Rule) aws.Permission {
+	p := aws.Permission{Protocol: protocolName(r.Match.Protocol)}
 	switch r.Match.Protocol {
 	case cloud.TCP, cloud.UDP, cloud.ICMP, cloud.ICMPv6:
 		from, to := int32(r.Match.From), int32(r.Match.To)
@@ -222,11 +222,11 @@ func permissionOf(r cloud.Rule) world.Permission {
 	}
 	switch {
 	case r.Peer.CIDR.IsValid():
-		p.CIDRs = []world.CIDRPeer{{CIDR: r.Peer.CIDR.String(), IPv6: r.Peer.CIDR.Addr().Is6(), Description: r.Description}}
+		p.CIDRs = []aws.CIDRPeer{{CIDR: r.Peer.CIDR.String(), IPv6: r.Peer.CIDR.Addr().Is6(), Description: r.Description}}
 	case r.Peer.PrefixListID != "":
-		p.PrefixLists = []world.PrefixListPeer{{PrefixListID: r.Peer.PrefixListID, Description: r.Description}}
+		p.PrefixLists = []aws.PrefixListPeer{{PrefixListID: r.Peer.PrefixListID, Description: r.Description}}
 	default:
-		p.Groups = []world.GroupRef{{GroupID: r.Peer.GroupID, UserID: r.Peer.GroupOwner, Description: r.Description}}
+		p.Groups = []aws.GroupRef{{GroupID: r.Peer.GroupID, UserID: r.Peer.GroupOwner, Description: r.Description}}
 	}
 	return p
 }
@@ -237,10 +237,10 @@ func (m *mirror) replaceRules(op cloud.Op) error {
 	if err != nil {
 		return err
 	}
-	var updates []world.RuleUpdate
+	var updates []aws.RuleUpdate
 	for i, old := range op.Replaced {
 		was, now := permissionOf(old), permissionOf(op.Rules[i])
-		u := world.RuleUpdate{
+		u := aws.RuleUpdate{
 			Protocol: &now.Protocol, FromPort: now.FromPort, ToPort: now.ToPort, CIDRIPv4: "", Description: &op.Rules[i].Description,
 			PrefixListID: op.Rules[i].Peer.PrefixListID, ReferencedGroupID: op.Rules[i].Peer.GroupID,
 		}
@@ -282,20 +282,20 @@ func (m *mirror) compare(r *rand.Rand, flows []connection, got []bool, samples i
 }
 
 // simulated is the flow as the simulator is asked about it.
-func (fl connection) simulated() world.Flow {
-	f := world.Flow{Protocol: fl.protocol, Port: fl.port, ICMPType: fl.port >> 8, ICMPCode: fl.port & 0xff}
+func (fl connection) simulated() aws.Flow {
+	f := aws.Flow{Protocol: fl.protocol, Port: fl.port, ICMPType: fl.port >> 8, ICMPCode: fl.port & 0xff}
 	f.Src, f.Dst = fl.end(fl.src, fl.srcAddr, fl.dst), fl.end(fl.dst, fl.dstAddr, fl.src)
 	return f
 }
 
 // end names one end for the simulator: an interface on a private path, or whose own half counts; an
 // address otherwise.
-func (fl connection) end(nic int, addr netip.Addr, other int) world.End {
+func (fl connection) end(nic int, addr netip.Addr, other int) aws.End {
 	if nic < 0 {
-		return world.End{Addr: addr}
+		return aws.End{Addr: addr}
 	}
 	if fl.private || other < 0 {
-		return world.End{NIC: nicID(nic), Addr: addr}
+		return aws.End{NIC: nicID(nic), Addr: addr}
 	}
-	return world.End{Addr: addr} // by its public address
+	return aws.End{Addr: addr} // by its public address
 }

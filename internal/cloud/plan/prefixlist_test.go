@@ -10,7 +10,7 @@ import (
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
-	"github.com/nephele-io/nephele/internal/sim/world"
+	"github.com/nephele-io/nephele/internal/sim/aws"
 )
 
 // listKind is who keeps a prefix list, and how much a reference to it counts.
@@ -120,7 +120,7 @@ func (m *mirror) editList(id string, before, after []string) error {
 		return err
 	}
 	version := found[0].Version()
-	in := world.ModifyPrefixListInput{PrefixListID: id, CurrentVersion: &version}
+	in := aws.ModifyPrefixListInput{PrefixListID: id, CurrentVersion: &version}
 	for _, s := range before {
 		if !slices.Contains(after, s) {
 			in.Remove = append(in.Remove, s)
@@ -128,7 +128,7 @@ func (m *mirror) editList(id string, before, after []string) error {
 	}
 	for _, s := range after {
 		if !slices.Contains(before, s) {
-			in.Add = append(in.Add, world.EntrySpec{CIDR: s})
+			in.Add = append(in.Add, aws.EntrySpec{CIDR: s})
 		}
 	}
 	if len(in.Add)+len(in.Remove) == 0 {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 	"github.com/nephele-io/nephele/internal/cloud"
-	"github.com/nephele-io/nephele/internal/sim/world"
+	"github.com/nephele-io/nephele/internal/sim/aws"
 )
 
 // portSpec is a named port of a VM.
@@ -206,31 +206,31 @@ func (e *estate) richEdges(edge func(protocol, port int)) {
 }
 
 // mirrorAbroad builds the other account in the simulator.
-func (e *estate) mirrorAbroad(zone world.Zone) (world.Account, world.RegionState) {
-	rs := world.RegionState{Account: foreignOwner, Name: testRegion, Zones: []world.Zone{zone}}
+func (e *estate) mirrorAbroad(zone aws.Zone) (aws.Account, aws.RegionState) {
+	rs := aws.RegionState{Account: foreignOwner, Name: testRegion, Zones: []aws.Zone{zone}}
 	for i, a := range e.Abroad {
 		vpc, subnet := abroadID(i), fmt.Sprintf("subnet-f%07x", i)
-		blocks := []world.CIDRBlock{{Prefix: netip.MustParsePrefix(a.V4)}, {Prefix: netip.MustParsePrefix(a.V6)}}
-		rs.VPCs = append(rs.VPCs, world.VPC{ID: vpc, Account: foreignOwner, Region: testRegion, State: world.StateAvailable, CIDRs: blocks})
+		blocks := []aws.CIDRBlock{{Prefix: netip.MustParsePrefix(a.V4)}, {Prefix: netip.MustParsePrefix(a.V6)}}
+		rs.VPCs = append(rs.VPCs, aws.VPC{ID: vpc, Account: foreignOwner, Region: testRegion, State: aws.StateAvailable, CIDRs: blocks})
 		rs.Subnets = append(
 			rs.Subnets,
-			world.Subnet{ID: subnet, Account: foreignOwner, VPCID: vpc, CIDR: blocks[0].Prefix, IPv6: blocks[1:], Zone: zone, State: world.StateAvailable},
+			aws.Subnet{ID: subnet, Account: foreignOwner, VPCID: vpc, CIDR: blocks[0].Prefix, IPv6: blocks[1:], Zone: zone, State: aws.StateAvailable},
 		)
-		group := world.SecurityGroup{ID: abroadGroupID(i), Account: foreignOwner, VPCID: vpc, Name: "default", Description: "abroad"}
+		group := aws.SecurityGroup{ID: abroadGroupID(i), Account: foreignOwner, VPCID: vpc, Name: "default", Description: "abroad"}
 		for k, c := range []string{"0.0.0.0/0", "::/0"} {
 			for d, egress := range []bool{false, true} {
-				group.Rules = append(group.Rules, world.SecurityGroupRule{ID: fmt.Sprintf("sgr-f%05x%d%d", i, k, d), GroupID: group.ID, Account: foreignOwner,
+				group.Rules = append(group.Rules, aws.SecurityGroupRule{ID: fmt.Sprintf("sgr-f%05x%d%d", i, k, d), GroupID: group.ID, Account: foreignOwner,
 					Egress: egress, Protocol: "-1", FromPort: -1, ToPort: -1, CIDR: netip.MustParsePrefix(c)})
 			}
 		}
 		rs.SecurityGroups = append(rs.SecurityGroups, group)
-		rs.NetworkInterfaces = append(rs.NetworkInterfaces, world.NetworkInterface{
+		rs.NetworkInterfaces = append(rs.NetworkInterfaces, aws.NetworkInterface{
 			ID: fmt.Sprintf("eni-f%07x", i), Account: foreignOwner, VPCID: vpc, SubnetID: subnet, Zone: zone.Name, InterfaceType: "interface",
-			MAC: fmt.Sprintf("02:00:00:00:ff:%02x", i), Status: world.StatusAvailable, PrivateIPs: []world.PrivateIP{{Addr: netip.MustParseAddr(a.IPs[0]), Primary: true}},
-			IPv6: []netip.Addr{netip.MustParseAddr(a.IPs[1])}, Groups: []world.GroupName{{ID: group.ID, Name: group.Name}},
+			MAC: fmt.Sprintf("02:00:00:00:ff:%02x", i), Status: aws.StatusAvailable, PrivateIPs: []aws.PrivateIP{{Addr: netip.MustParseAddr(a.IPs[0]), Primary: true}},
+			IPv6: []netip.Addr{netip.MustParseAddr(a.IPs[1])}, Groups: []aws.GroupName{{ID: group.ID, Name: group.Name}},
 		})
 	}
-	return world.Account{ID: foreignOwner, Regions: []string{testRegion}}, rs
+	return aws.Account{ID: foreignOwner, Regions: []string{testRegion}}, rs
 }
 
 // blindly decides a flow without the groups of other accounts. What these allowed before and an

@@ -16,14 +16,14 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 	"github.com/nephele-io/nephele/internal/enforcer"
 	"github.com/nephele-io/nephele/internal/policy"
-	"github.com/nephele-io/nephele/internal/sim/world"
+	"github.com/nephele-io/nephele/internal/sim/aws"
 )
 
-func (l *lab) tag(id string, tags world.Tags) {
+func (l *lab) tag(id string, tags aws.Tags) {
 	l.Helper()
-	var list []world.Tag
+	var list []aws.Tag
 	for _, k := range tags.Keys() {
-		list = append(list, world.Tag{Key: k, Value: tags[k]})
+		list = append(list, aws.Tag{Key: k, Value: tags[k]})
 	}
 	if err := l.region(home).CreateTags([]string{id}, list); err != nil {
 		l.Fatal(err)
@@ -31,9 +31,9 @@ func (l *lab) tag(id string, tags world.Tags) {
 }
 
 // forge makes a group by hand.
-func (l *lab) forge(name string, tags world.Tags) string {
+func (l *lab) forge(name string, tags aws.Tags) string {
 	l.Helper()
-	g, err := l.region(home).CreateSecurityGroup(world.CreateSecurityGroupInput{Name: name, Description: "by hand", VPCID: homeVPC, Tags: tags})
+	g, err := l.region(home).CreateSecurityGroup(aws.CreateSecurityGroupInput{Name: name, Description: "by hand", VPCID: homeVPC, Tags: tags})
 	if err != nil {
 		l.Fatal(err)
 	}
@@ -41,8 +41,8 @@ func (l *lab) forge(name string, tags world.Tags) string {
 }
 
 // ownTags are those of a group of ours.
-func ownTags() world.Tags {
-	return world.Tags{cloud.TagCluster: labCluster, cloud.TagKind: cloud.KindClass, cloud.TagAccount: labAccount, cloud.TagClass: "deadbeef"}
+func ownTags() aws.Tags {
+	return aws.Tags{cloud.TagCluster: labCluster, cloud.TagKind: cloud.KindClass, cloud.TagAccount: labAccount, cloud.TagClass: "deadbeef"}
 }
 
 // TestTagsAbused: what becomes of tags and names that somebody writes by hand. Policies are in
@@ -59,10 +59,10 @@ func TestTagsAbused(t *testing.T) {
 		},
 		"our tags are removed from a group of ours": func(l *lab) func(*holdings) {
 			all := l.ours()
-			g := all[slices.IndexFunc(all, func(g world.SecurityGroup) bool { return len(g.Rules) > 0 })] // the other one has members only
-			var keys []world.TagKey
+			g := all[slices.IndexFunc(all, func(g aws.SecurityGroup) bool { return len(g.Rules) > 0 })] // the other one has members only
+			var keys []aws.TagKey
 			for _, k := range g.Tags.Keys() {
-				keys = append(keys, world.TagKey{Key: k})
+				keys = append(keys, aws.TagKey{Key: k})
 			}
 			if err := l.region(home).DeleteTags([]string{g.ID}, keys); err != nil {
 				l.Fatal(err)
@@ -94,8 +94,8 @@ func TestTagsAbused(t *testing.T) {
 		"a rule of ours gets a description of somebody else": func(l *lab) func(*holdings) {
 			port, edited := int32(443), 0
 			for _, g := range l.ours() { // one of them holds the rule
-				err := l.region(home).UpdateSecurityGroupRuleDescriptions(world.UpdateDescriptionsInput{GroupID: g.ID, Permissions: []world.Permission{{
-					Protocol: "tcp", FromPort: &port, ToPort: &port, CIDRs: []world.CIDRPeer{{CIDR: "0.0.0.0/0", Description: "nephele: not true"}}}}})
+				err := l.region(home).UpdateSecurityGroupRuleDescriptions(aws.UpdateDescriptionsInput{GroupID: g.ID, Permissions: []aws.Permission{{
+					Protocol: "tcp", FromPort: &port, ToPort: &port, CIDRs: []aws.CIDRPeer{{CIDR: "0.0.0.0/0", Description: "nephele: not true"}}}}})
 				if err == nil {
 					edited++
 				}
@@ -152,7 +152,7 @@ func (l *lab) deleteGroup(id string) {
 		l.Fatal(err)
 	}
 	for _, rule := range groups[0].Rules {
-		if _, err := r.RevokeSecurityGroup(world.RevokeInput{GroupID: id, Egress: rule.Egress, RuleIDs: []string{rule.ID}}); err != nil {
+		if _, err := r.RevokeSecurityGroup(aws.RevokeInput{GroupID: id, Egress: rule.Egress, RuleIDs: []string{rule.ID}}); err != nil {
 			l.Fatal(err)
 		}
 	}
@@ -172,14 +172,14 @@ func TestRecordForged(t *testing.T) {
 	l.publish()
 	l.start()
 	l.settle()
-	l.tag(l.vms["db-1"].nic, world.Tags{cloud.TagFormer: l.groupNamed("ops")})
+	l.tag(l.vms["db-1"].nic, aws.Tags{cloud.TagFormer: l.groupNamed("ops")})
 	l.accounts.observe(t.Context())
 	l.until("it is settled", func() bool { return gocmp.Equal(before, l.holdings()) })
 	l.engine.PutPolicy(webIn())
 	l.publish()
 	l.settle()
 	// On one that holds a group of ours, only because rules refer to it, it is reported.
-	l.tag(l.vms["ops-1"].nic, world.Tags{cloud.TagFormer: l.groupNamed("ops")})
+	l.tag(l.vms["ops-1"].nic, aws.Tags{cloud.TagFormer: l.groupNamed("ops")})
 	l.accounts.observe(t.Context())
 	l.until("it is told", func() bool { return l.toldOfRecord("ops-1") })
 	l.settle()
@@ -208,13 +208,13 @@ func TestRecordReplaced(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name, vm string
-		tags     func(l *lab) world.Tags
+		tags     func(l *lab) aws.Tags
 		restart  bool
 	}{
-		{"another group", "web-1", func(l *lab) world.Tags { return world.Tags{cloud.TagFormer: l.groupNamed("ops")} }, false},
-		{"one more", "web-1", func(l *lab) world.Tags { return world.Tags{cloud.TagFormer + ".1": " " + l.groupNamed("ops")} }, false},
-		{"a record where there is none", "ops-1", func(l *lab) world.Tags { return world.Tags{cloud.TagFormer: l.groupNamed("web")} }, false},
-		{"after a restart, unsigned", "web-1", func(l *lab) world.Tags { return world.Tags{cloud.TagFormer: l.groupNamed("ops")} }, true},
+		{"another group", "web-1", func(l *lab) aws.Tags { return aws.Tags{cloud.TagFormer: l.groupNamed("ops")} }, false},
+		{"one more", "web-1", func(l *lab) aws.Tags { return aws.Tags{cloud.TagFormer + ".1": " " + l.groupNamed("ops")} }, false},
+		{"a record where there is none", "ops-1", func(l *lab) aws.Tags { return aws.Tags{cloud.TagFormer: l.groupNamed("web")} }, false},
+		{"after a restart, unsigned", "web-1", func(l *lab) aws.Tags { return aws.Tags{cloud.TagFormer: l.groupNamed("ops")} }, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

@@ -28,10 +28,10 @@ import (
 	"github.com/nephele-io/nephele/internal/enforcer"
 	"github.com/nephele-io/nephele/internal/policy"
 	"github.com/nephele-io/nephele/internal/sim/arm"
+	"github.com/nephele-io/nephele/internal/sim/aws"
 	simazure "github.com/nephele-io/nephele/internal/sim/azure"
 	"github.com/nephele-io/nephele/internal/sim/calls"
 	"github.com/nephele-io/nephele/internal/sim/effect"
-	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 const (
@@ -46,7 +46,7 @@ const (
 // the lab of AWS.
 type azureLab struct {
 	*lab
-	world   *world.World
+	world   *aws.World
 	faults  *calls.Faults
 	journal *calls.Journal
 	native  map[probe][2]bool
@@ -122,7 +122,7 @@ func newAzureLab(t *testing.T, cfg azureConfig) *azureLab {
 	if cfg.more != nil {
 		cfg.more(b)
 	}
-	if l.world, err = world.New(world.State{Azure: &b.State}, world.Options{Clock: now, Seed: 1}); err != nil {
+	if l.world, err = aws.New(aws.State{Azure: &b.State}, aws.Options{Clock: now, Seed: 1}); err != nil {
 		t.Fatal(err)
 	}
 	if err := l.world.SetEffects(cfg.effects); err != nil {

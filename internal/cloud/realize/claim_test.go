@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/nephele-io/nephele/internal/cloud"
-	"github.com/nephele-io/nephele/internal/sim/world"
+	"github.com/nephele-io/nephele/internal/sim/aws"
 )
 
 // rival is a second controller that claims every network within a moment of our claim: before it,
@@ -21,7 +21,7 @@ const rivalCluster = "99999999-2222-3333-4444-555555555555"
 
 func (r *rival) Apply(ctx context.Context, s cloud.Scope, op cloud.Op) (string, error) {
 	claim := func() {
-		if err := r.l.region(s.Region).CreateTags([]string{op.Target}, []world.Tag{{Key: cloud.TagClaim, Value: rivalCluster}}); err != nil {
+		if err := r.l.region(s.Region).CreateTags([]string{op.Target}, []aws.Tag{{Key: cloud.TagClaim, Value: rivalCluster}}); err != nil {
 			r.l.Error(err)
 		}
 	}

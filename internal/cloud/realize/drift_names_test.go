@@ -6,7 +6,7 @@ import (
 
 	"github.com/nephele-io/nephele/internal/cloud/realize/status"
 
-	"github.com/nephele-io/nephele/internal/sim/world"
+	"github.com/nephele-io/nephele/internal/sim/aws"
 )
 
 // TestDriftSaysWhomItConcerns: a difference names the VMs and the policy, and of a rule of ours
@@ -56,7 +56,7 @@ func (l *lab) removeRuleFor(what string) {
 			if r.Egress || !strings.Contains(r.Description, what) {
 				continue
 			}
-			if _, err := l.region(home).RevokeSecurityGroup(world.RevokeInput{GroupID: g.ID, Egress: r.Egress, RuleIDs: []string{r.ID}}); err != nil {
+			if _, err := l.region(home).RevokeSecurityGroup(aws.RevokeInput{GroupID: g.ID, Egress: r.Egress, RuleIDs: []string{r.ID}}); err != nil {
 				l.Fatal(err)
 			}
 			return

@@ -7,17 +7,17 @@ import (
 
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
-	"github.com/nephele-io/nephele/internal/sim/world"
+	"github.com/nephele-io/nephele/internal/sim/aws"
 )
 
 // ours returns the groups of ours in the home region that interfaces hold, or all of ours.
-func (l *lab) ours() []world.SecurityGroup {
+func (l *lab) ours() []aws.SecurityGroup {
 	l.Helper()
 	groups, err := l.region(home).SecurityGroups()
 	if err != nil {
 		l.Fatal(err)
 	}
-	return slices.DeleteFunc(groups, func(g world.SecurityGroup) bool { return g.Tags[cloud.TagCluster] == "" })
+	return slices.DeleteFunc(groups, func(g aws.SecurityGroup) bool { return g.Tags[cloud.TagCluster] == "" })
 }
 
 func (l *lab) held(vm string) []string {
@@ -39,8 +39,8 @@ func (l *lab) addRuleByHand(port int32) {
 	if len(groups) == 0 {
 		return
 	}
-	_, err := l.region(home).AuthorizeSecurityGroup(world.AuthorizeInput{GroupID: groups[0].ID, Permissions: []world.Permission{{
-		Protocol: "tcp", FromPort: &port, ToPort: &port, CIDRs: []world.CIDRPeer{{CIDR: "0.0.0.0/0"}}}}})
+	_, err := l.region(home).AuthorizeSecurityGroup(aws.AuthorizeInput{GroupID: groups[0].ID, Permissions: []aws.Permission{{
+		Protocol: "tcp", FromPort: &port, ToPort: &port, CIDRs: []aws.CIDRPeer{{CIDR: "0.0.0.0/0"}}}}})
 	if err != nil && !strings.Contains(err.Error(), "Duplicate") {
 		l.Error(err)
 	}
@@ -50,12 +50,12 @@ func (l *lab) addRuleByHand(port int32) {
 func (l *lab) removeRuleByHand() {
 	l.Helper()
 	all := l.ours()
-	i := slices.IndexFunc(all, func(g world.SecurityGroup) bool { return len(g.Rules) > 0 })
+	i := slices.IndexFunc(all, func(g aws.SecurityGroup) bool { return len(g.Rules) > 0 })
 	if i < 0 {
 		l.Fatal("no rule of ours")
 	}
 	r := all[i].Rules[0]
-	if _, err := l.region(home).RevokeSecurityGroup(world.RevokeInput{GroupID: all[i].ID, Egress: r.Egress, RuleIDs: []string{r.ID}}); err != nil {
+	if _, err := l.region(home).RevokeSecurityGroup(aws.RevokeInput{GroupID: all[i].ID, Egress: r.Egress, RuleIDs: []string{r.ID}}); err != nil {
 		l.Fatal(err)
 	}
 }
@@ -75,7 +75,7 @@ func TestDrift(t *testing.T) {
 		}, "somebody put the interface back into its former groups"},
 		"a rule is removed from our group": {func(l *lab) { l.removeRuleByHand() }, "somebody removed the rule"},
 		"the claim is removed": {func(l *lab) {
-			if err := l.region(home).DeleteTags([]string{homeVPC}, []world.TagKey{{Key: cloud.TagClaim}}); err != nil {
+			if err := l.region(home).DeleteTags([]string{homeVPC}, []aws.TagKey{{Key: cloud.TagClaim}}); err != nil {
 				l.Fatal(err)
 			}
 		}, "somebody changed our claim"},
@@ -145,7 +145,7 @@ func (l *lab) groupNamed(name string) string {
 	if err != nil {
 		l.Fatal(err)
 	}
-	i := slices.IndexFunc(groups, func(g world.SecurityGroup) bool { return g.Name == name })
+	i := slices.IndexFunc(groups, func(g aws.SecurityGroup) bool { return g.Name == name })
 	if i < 0 {
 		l.Fatalf("no group %s", name)
 	}
@@ -159,7 +159,7 @@ func (l *lab) deleteOurGroups() {
 	r := l.region(home)
 	for _, g := range l.ours() {
 		for _, rule := range g.Rules {
-			if _, err := r.RevokeSecurityGroup(world.RevokeInput{GroupID: g.ID, Egress: rule.Egress, RuleIDs: []string{rule.ID}}); err != nil {
+			if _, err := r.RevokeSecurityGroup(aws.RevokeInput{GroupID: g.ID, Egress: rule.Egress, RuleIDs: []string{rule.ID}}); err != nil {
 				l.Fatal(err)
 			}
 		}
@@ -208,10 +208,10 @@ func TestDriftWhilePlanned(t *testing.T) {
 	if n := l.mutations() - calls; n != 0 {
 		t.Errorf("%d calls that change something", n)
 	}
-	l.tag(homeVPC, world.Tags{cloud.TagClaim: "somebody"})
+	l.tag(homeVPC, aws.Tags{cloud.TagClaim: "somebody"})
 	l.accounts.observe(t.Context())
 	l.until("the claim is told", func() bool { return len(drift()) == 1 && drift()[0].Kept })
-	l.tag(homeVPC, world.Tags{cloud.TagClaim: labCluster})
+	l.tag(homeVPC, aws.Tags{cloud.TagClaim: labCluster})
 	l.accounts.observe(t.Context())
 	l.until("the claim is told no more", func() bool { return len(drift()) == 0 })
 }
@@ -220,8 +220,8 @@ func TestDriftWhilePlanned(t *testing.T) {
 func (l *lab) removeByHand(port int32) {
 	l.Helper()
 	g := l.ours()[0]
-	_, err := l.region(home).RevokeSecurityGroup(world.RevokeInput{GroupID: g.ID, Permissions: []world.Permission{{
-		Protocol: "tcp", FromPort: &port, ToPort: &port, CIDRs: []world.CIDRPeer{{CIDR: "0.0.0.0/0"}}}}})
+	_, err := l.region(home).RevokeSecurityGroup(aws.RevokeInput{GroupID: g.ID, Permissions: []aws.Permission{{
+		Protocol: "tcp", FromPort: &port, ToPort: &port, CIDRs: []aws.CIDRPeer{{CIDR: "0.0.0.0/0"}}}}})
 	if err != nil {
 		l.Fatal(err)
 	}
@@ -251,8 +251,8 @@ func TestDescriptionByHand(t *testing.T) {
 		}
 		port := int32(443)
 		for _, g := range l.ours() {
-			_ = l.region(home).UpdateSecurityGroupRuleDescriptions(world.UpdateDescriptionsInput{GroupID: g.ID, Permissions: []world.Permission{{
-				Protocol: "tcp", FromPort: &port, ToPort: &port, CIDRs: []world.CIDRPeer{{CIDR: "0.0.0.0/0", Description: "mine"}}}}})
+			_ = l.region(home).UpdateSecurityGroupRuleDescriptions(aws.UpdateDescriptionsInput{GroupID: g.ID, Permissions: []aws.Permission{{
+				Protocol: "tcp", FromPort: &port, ToPort: &port, CIDRs: []aws.CIDRPeer{{CIDR: "0.0.0.0/0", Description: "mine"}}}}})
 		}
 		if slices.Equal(before, described()) {
 			t.Fatal("no description was changed")

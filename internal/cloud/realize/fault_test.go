@@ -15,8 +15,8 @@ import (
 
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 	seeds "github.com/nephele-io/nephele/internal/seed"
+	"github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/ec2"
-	"github.com/nephele-io/nephele/internal/sim/world"
 	"github.com/nephele-io/nephele/internal/tier"
 )
 
@@ -98,7 +98,7 @@ func (w *witness) expect(states ...verdicts) {
 	w.hurry = slices.Contains(slices.Collect(maps.Values(w.l.modes)), plan.BreakGlass)
 }
 
-func (w *witness) look(m world.Mutation) {
+func (w *witness) look(m aws.Mutation) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for p, got := range w.l.actual() {
@@ -137,7 +137,7 @@ func live(t *testing.T, s story, faults ...func(*lab)) outcome {
 	l.accounts.account.Propagation = s.cfg.propagation
 	now := l.wanted()
 	w.expect(now, now)
-	l.onTick = func() { w.look(world.Mutation{Action: "time"}) }
+	l.onTick = func() { w.look(aws.Mutation{Action: "time"}) }
 	l.start()
 	var out outcome
 	for _, e := range s.events {
@@ -242,7 +242,7 @@ func (l *lab) pauseAfter(changes int) (reached func() bool, goOn func()) {
 	}
 	stopped, resumed := make(chan struct{}), make(chan struct{})
 	seen := 0
-	remove := l.server.World().OnMutation(func(world.Mutation) {
+	remove := l.server.World().OnMutation(func(aws.Mutation) {
 		if seen++; seen == changes {
 			close(stopped)
 			<-resumed

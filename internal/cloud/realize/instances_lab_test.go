@@ -22,7 +22,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/realize/instance/register"
 	"github.com/nephele-io/nephele/internal/cloud/realize/instance/register/registertest"
 	"github.com/nephele-io/nephele/internal/cloud/tenure"
-	"github.com/nephele-io/nephele/internal/sim/world"
+	"github.com/nephele-io/nephele/internal/sim/aws"
 )
 
 // hasty is a clock on which ten seconds go by in one, and which shows anything.
@@ -288,14 +288,14 @@ func shut() []probe {
 // have to be closed already.
 func (w *twin) watchShut() {
 	w.Helper()
-	look := func(m world.Mutation) {
+	look := func(m aws.Mutation) {
 		for _, p := range shut() {
 			if w.passes(p) {
 				w.Errorf("%s %v opened %s", m.Action, m.Resources, p)
 			}
 		}
 	}
-	look(world.Mutation{Action: "before"})
+	look(aws.Mutation{Action: "before"})
 	w.Cleanup(w.server.World().OnMutation(look))
 }
 
@@ -314,4 +314,4 @@ func (w *twin) mark() string {
 	return ""
 }
 
-func tagOf(mark string) []world.Tag { return []world.Tag{{Key: cloud.TagInstance, Value: mark}} }
+func tagOf(mark string) []aws.Tag { return []aws.Tag{{Key: cloud.TagInstance, Value: mark}} }

@@ -17,9 +17,9 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/realize/instance/register/registertest"
 	"github.com/nephele-io/nephele/internal/cloud/tenure"
 	"github.com/nephele-io/nephele/internal/policy"
+	"github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/ec2"
 	"github.com/nephele-io/nephele/internal/sim/iam"
-	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 // TestCopyOfTheCluster: a copy of the cluster is started beside the original, with other objects.
@@ -363,7 +363,7 @@ func TestMarkingIsRefused(t *testing.T) {
 	if r := b.book.Now(); len(r.Stopped) > 0 {
 		t.Errorf("the record still says that the account is stopped: %+v", r)
 	}
-	if err := first.region(home).DeleteTags([]string{homeVPC}, []world.TagKey{{Key: cloud.TagInstance}}); err != nil {
+	if err := first.region(home).DeleteTags([]string{homeVPC}, []aws.TagKey{{Key: cloud.TagInstance}}); err != nil {
 		t.Fatal(err)
 	}
 	out(first.lab)

@@ -41,11 +41,11 @@ import (
 	"github.com/nephele-io/nephele/internal/enforcer"
 	"github.com/nephele-io/nephele/internal/policy"
 	"github.com/nephele-io/nephele/internal/sim"
+	simaws "github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/ec2"
 	"github.com/nephele-io/nephele/internal/sim/effect"
 	"github.com/nephele-io/nephele/internal/sim/estate"
 	"github.com/nephele-io/nephele/internal/sim/iam"
-	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 const (
@@ -190,8 +190,8 @@ type labConfig struct {
 	pageSize int32
 	// maxPerWave is that of the account.
 	maxPerWave int
-	state      *world.State // an account without known VMs, instead of the shop
-	estate     string       // a file with known VMs, instead of the shop
+	state      *simaws.State // an account without known VMs, instead of the shop
+	estate     string        // a file with known VMs, instead of the shop
 	failsafe   []plan.FailsafeFlow
 	// groupsPerInterface is the account's quota; 0 means the default.
 	groupsPerInterface int
@@ -304,7 +304,7 @@ func newLab(t *testing.T, cfg labConfig) *lab {
 		l.probes = l.allProbes()
 	}
 	for _, name := range cfg.follows {
-		l.tag(l.groupNamed(name), world.Tags{cloud.TagFollow: ""})
+		l.tag(l.groupNamed(name), simaws.Tags{cloud.TagFollow: ""})
 		l.accounts.account.Dependents.Default = plan.FollowDependents
 	}
 	for _, vm := range cfg.stay {
@@ -405,7 +405,7 @@ func entityRef(name string) policy.EntityRef {
 	return policy.EntityRef{Kind: policy.KindExternalEntity, Namespace: labNamespace, Name: name}
 }
 
-func (l *lab) region(name string) *world.Region {
+func (l *lab) region(name string) *simaws.Region {
 	l.Helper()
 	r, err := l.server.World().Region(l.account, name)
 	if err != nil {

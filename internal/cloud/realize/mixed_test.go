@@ -14,8 +14,8 @@ import (
 
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/policy"
+	simaws "github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/calls"
-	"github.com/nephele-io/nephele/internal/sim/world"
 	"github.com/nephele-io/nephele/internal/tier"
 )
 
@@ -102,7 +102,7 @@ func newMixedLab(t *testing.T) *mixedLab {
 		}
 	}
 	l.native = l.actual()
-	l.aws.server.World().OnMutation(func(m world.Mutation) { l.look(m.Action) })
+	l.aws.server.World().OnMutation(func(m simaws.Mutation) { l.look(m.Action) })
 	l.az.seen(func(c calls.Call) {
 		if !strings.HasSuffix(c.Action, "/read") {
 			l.look(c.Action)

@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/nephele-io/nephele/internal/policy"
-	"github.com/nephele-io/nephele/internal/sim/world"
+	"github.com/nephele-io/nephele/internal/sim/aws"
 )
 
 // TestPrefixListsChange: what the owner of a prefix list changes takes effect on a VM under
@@ -14,7 +14,7 @@ func TestPrefixListsChange(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, labConfig{})
 	region := l.region(home)
-	list, err := region.Lists().CreatePrefixList(world.CreatePrefixListInput{Name: "partners", Family: "IPv4", MaxEntries: 10, Entries: []world.EntrySpec{{CIDR: "203.0.113.0/24"}}})
+	list, err := region.Lists().CreatePrefixList(aws.CreatePrefixListInput{Name: "partners", Family: "IPv4", MaxEntries: 10, Entries: []aws.EntrySpec{{CIDR: "203.0.113.0/24"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -23,14 +23,14 @@ func TestPrefixListsChange(t *testing.T) {
 		t.Fatal(err)
 	}
 	port := int32(5432)
-	if _, err := region.AuthorizeSecurityGroup(world.AuthorizeInput{GroupID: nics[0].Groups[0].ID, Permissions: []world.Permission{
-		{Protocol: "tcp", FromPort: &port, ToPort: &port, PrefixLists: []world.PrefixListPeer{{PrefixListID: list.ID}}}}}); err != nil {
+	if _, err := region.AuthorizeSecurityGroup(aws.AuthorizeInput{GroupID: nics[0].Groups[0].ID, Permissions: []aws.Permission{
+		{Protocol: "tcp", FromPort: &port, ToPort: &port, PrefixLists: []aws.PrefixListPeer{{PrefixListID: list.ID}}}}}); err != nil {
 		t.Fatal(err)
 	}
 	version := list.Version()
 	add := func(cidr string) {
 		t.Helper()
-		if _, err := region.Lists().ModifyPrefixList(world.ModifyPrefixListInput{PrefixListID: list.ID, CurrentVersion: &version, Add: []world.EntrySpec{{CIDR: cidr}}}); err != nil {
+		if _, err := region.Lists().ModifyPrefixList(aws.ModifyPrefixListInput{PrefixListID: list.ID, CurrentVersion: &version, Add: []aws.EntrySpec{{CIDR: cidr}}}); err != nil {
 			t.Fatal(err)
 		}
 		version++

@@ -14,8 +14,8 @@ import (
 
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 	"github.com/nephele-io/nephele/internal/policy"
+	"github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/estate"
-	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 // realAccount is a published account with all its VMs selected, and the flows that its own rules
@@ -27,7 +27,7 @@ type realAccount struct {
 	// refers holds the VMs with a group of whose rules one refers to a group.
 	refers map[string]bool
 	flows  []realFlow
-	native []world.Verdict
+	native []aws.Verdict
 
 	mu          sync.Mutex // guards what the hook uses
 	old, wanted []bool
@@ -36,7 +36,7 @@ type realAccount struct {
 
 // realFlow is a flow with its ends as the engine knows them; an end outside has no VM.
 type realFlow struct {
-	world.Flow
+	aws.Flow
 	src, dst string // VM
 	asked    policy.Flow
 }
@@ -72,18 +72,18 @@ func newRealAccount(t *testing.T, path string) *realAccount {
 		addrs := map[string][]netip.Addr{}
 		referring := map[string]bool{}
 		for _, g := range r.SecurityGroups {
-			referring[g.ID] = slices.ContainsFunc(g.Rules, func(r world.SecurityGroupRule) bool { return r.Group != nil })
+			referring[g.ID] = slices.ContainsFunc(g.Rules, func(r aws.SecurityGroupRule) bool { return r.Group != nil })
 		}
 		for _, nic := range r.NetworkInterfaces {
 			if nic.Attachment != nil && nic.Attachment.InstanceID != "" {
 				vm := nic.Attachment.InstanceID
 				a.vmOf[nic.ID] = vm
-				a.refers[vm] = a.refers[vm] || slices.ContainsFunc(nic.Groups, func(g world.GroupName) bool { return referring[g.ID] })
+				a.refers[vm] = a.refers[vm] || slices.ContainsFunc(nic.Groups, func(g aws.GroupName) bool { return referring[g.ID] })
 				addrs[vm] = append(addrs[vm], ownAddrs(&nic)...)
 			}
 		}
 		for _, i := range r.Instances {
-			if i.State == world.Terminated {
+			if i.State == aws.Terminated {
 				continue
 			}
 			a.vms[i.ID] = labVM{id: i.ID, region: r.Name, labels: map[string]string{"role": []string{"web", "db", "app"}[n%3]}}
@@ -103,7 +103,7 @@ func newRealAccount(t *testing.T, path string) *realAccount {
 	return a
 }
 
-func ownAddrs(n *world.NetworkInterface) []netip.Addr {
+func ownAddrs(n *aws.NetworkInterface) []netip.Addr {
 	var out []netip.Addr
 	for _, p := range n.PrivateIPs {
 		out = append(out, p.Addr)
@@ -114,7 +114,7 @@ func ownAddrs(n *world.NetworkInterface) []netip.Addr {
 // findFlows crosses every ordered pair of interfaces that have a private path, and every interface
 // with addresses around every block, with protocols and ports around every edge of the account's
 // rules.
-func (a *realAccount) findFlows(state world.State) {
+func (a *realAccount) findFlows(state aws.State) {
 	type end struct {
 		nic, vpc string
 		addr     netip.Addr
@@ -155,7 +155,7 @@ func (a *realAccount) findFlows(state world.State) {
 	add := func(src, dst end) {
 		for s := range services {
 			f := realFlow{src: a.vmOf[src.nic], dst: a.vmOf[dst.nic], asked: s}
-			f.Flow = world.Flow{Src: world.End{NIC: src.nic, Addr: src.addr}, Dst: world.End{NIC: dst.nic, Addr: dst.addr}, Port: int(s.Port), ICMPType: int(s.ICMPType)}
+			f.Flow = aws.Flow{Src: aws.End{NIC: src.nic, Addr: src.addr}, Dst: aws.End{NIC: dst.nic, Addr: dst.addr}, Port: int(s.Port), ICMPType: int(s.ICMPType)}
 			f.Protocol = map[policy.Protocol]int{policy.TCP: 6, policy.UDP: 17, policy.SCTP: 132, policy.ICMP: 1}[s.Protocol]
 			if src.addr.Is6() && f.Protocol == 1 {
 				f.Protocol = 58
@@ -179,10 +179,10 @@ func (a *realAccount) findFlows(state world.State) {
 	}
 }
 
-func connected(s world.State, a, b string) bool {
-	return slices.ContainsFunc(s.Peerings, func(p world.PeeringConnection) bool {
+func connected(s aws.State, a, b string) bool {
+	return slices.ContainsFunc(s.Peerings, func(p aws.PeeringConnection) bool {
 		x, y := p.Requester.VPCID, p.Accepter.VPCID
-		return p.Status == world.PeeringActive && (x == a && y == b || x == b && y == a)
+		return p.Status == aws.PeeringActive && (x == a && y == b || x == b && y == a)
 	})
 }
 
@@ -203,7 +203,7 @@ func (a *realAccount) verdicts() []bool {
 }
 
 // watch checks the state after every mutation.
-func (a *realAccount) watch(m world.Mutation) {
+func (a *realAccount) watch(m aws.Mutation) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for i, got := range a.verdicts() {

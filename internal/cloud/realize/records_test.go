@@ -24,9 +24,9 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/recordkey"
 	"github.com/nephele-io/nephele/internal/platform/keyring"
 	"github.com/nephele-io/nephele/internal/policy"
+	"github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/calls"
 	"github.com/nephele-io/nephele/internal/sim/ec2"
-	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 // tagsOf are the tags of a VM's interface.
@@ -64,9 +64,9 @@ func (l *lab) keySecret() *corev1.Secret {
 func TestForgedAfterRestart(t *testing.T) {
 	t.Parallel()
 	for name, forge := range map[string]func(l *lab){
-		"another group": func(l *lab) { l.tag(l.vms["web-1"].nic, world.Tags{cloud.TagFormer: l.groupNamed("ops")}) },
+		"another group": func(l *lab) { l.tag(l.vms["web-1"].nic, aws.Tags{cloud.TagFormer: l.groupNamed("ops")}) },
 		"the record of another one": func(l *lab) {
-			l.tag(l.vms["web-1"].nic, world.Tags(l.tagsOf("web-2")))
+			l.tag(l.vms["web-1"].nic, aws.Tags(l.tagsOf("web-2")))
 		},
 		"removed": func(l *lab) { l.untag("web-1", cloud.TagFormer, cloud.TagSignature) },
 	} {
@@ -105,7 +105,7 @@ func TestForgedAfterRestart(t *testing.T) {
 					})
 				}
 				for _, g := range l.held("web-1") {
-					if !slices.ContainsFunc(l.ours(), func(o world.SecurityGroup) bool { return o.ID == g }) {
+					if !slices.ContainsFunc(l.ours(), func(o aws.SecurityGroup) bool { return o.ID == g }) {
 						t.Errorf("web-1 was given %s, and held %v", g, held)
 					}
 				}
@@ -124,9 +124,9 @@ func TestForgedAfterRestart(t *testing.T) {
 
 func (l *lab) untag(vm string, keys ...string) {
 	l.Helper()
-	var list []world.TagKey
+	var list []aws.TagKey
 	for _, k := range keys {
-		list = append(list, world.TagKey{Key: k})
+		list = append(list, aws.TagKey{Key: k})
 	}
 	if err := l.region(home).DeleteTags([]string{l.vms[vm].nic}, list); err != nil {
 		l.Fatal(err)
@@ -139,7 +139,7 @@ func TestSignaturePutRight(t *testing.T) {
 	t.Parallel()
 	for name, forge := range map[string]func(l *lab){
 		"removed": func(l *lab) { l.untag("web-1", cloud.TagSignature) },
-		"changed": func(l *lab) { l.tag(l.vms["web-1"].nic, world.Tags{cloud.TagSignature: "v1 AAAAAAA"}) },
+		"changed": func(l *lab) { l.tag(l.vms["web-1"].nic, aws.Tags{cloud.TagSignature: "v1 AAAAAAA"}) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -179,7 +179,7 @@ func TestNotBelievedIsNotRemembered(t *testing.T) {
 	l.start()
 	l.until("it is said", func() bool { return len(l.records().Unproven) == 1 })
 	for _, group := range []string{"ops", "web", "db"} {
-		l.tag(l.vms["web-1"].nic, world.Tags{cloud.TagFormer: l.groupNamed(group)})
+		l.tag(l.vms["web-1"].nic, aws.Tags{cloud.TagFormer: l.groupNamed(group)})
 		l.accounts.observe(t.Context())
 		l.since = l.options.Clock.Now()
 		l.settle()
@@ -306,7 +306,7 @@ func TestSigningIsNotPermitted(t *testing.T) {
 	clk := clocktesting.NewFakeClock(time.Now())
 	l := newLab(t, labConfig{clock: clk, policy: tagKeysOnly(t, cloud.TagFormer+"*", cloud.TagClaim, cloud.TagInstance)})
 	for _, vm := range []string{"db-1", "ops-1"} { // and what somebody has planted, and cannot be removed, is in nobody's way
-		l.tag(l.vms[vm].nic, world.Tags{cloud.TagSignature: "v1 AAAAAAA"})
+		l.tag(l.vms[vm].nic, aws.Tags{cloud.TagSignature: "v1 AAAAAAA"})
 	}
 	l.engine.PutPolicy(webIn())
 	l.publish()
@@ -367,7 +367,7 @@ func TestRefusalIsNoLackOfRights(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, labConfig{})
 	before := l.holdings()
-	l.tag(l.vms["ops-1"].nic, world.Tags{cloud.TagSignature: "v1 AAAAAAA"})
+	l.tag(l.vms["ops-1"].nic, aws.Tags{cloud.TagSignature: "v1 AAAAAAA"})
 	signs := func(c calls.Call) bool {
 		return slices.Contains(slices.Collect(maps.Values(c.Params)), cloud.TagSignature) && !slices.Contains(slices.Collect(maps.Values(c.Params)), l.vms["ops-1"].nic)
 	}
@@ -411,7 +411,7 @@ func TestGivenBackWithoutSignatures(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, labConfig{clock: clocktesting.NewFakeClock(time.Now()), policy: tagKeysOnly(t, cloud.TagFormer+"*", cloud.TagClaim, cloud.TagInstance)})
 	for _, vm := range []string{"db-1", "ops-1"} {
-		l.tag(l.vms[vm].nic, world.Tags{cloud.TagSignature: "v1 AAAAAAA"})
+		l.tag(l.vms[vm].nic, aws.Tags{cloud.TagSignature: "v1 AAAAAAA"})
 	}
 	before := l.holdings()
 	l.engine.PutPolicy(webIn())
@@ -484,7 +484,7 @@ func TestNewAccountIsStrict(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, labConfig{})
 	noted := false
-	remove := l.server.World().OnMutation(func(world.Mutation) {
+	remove := l.server.World().OnMutation(func(aws.Mutation) {
 		var s corev1.Secret
 		err := l.cluster.Get(context.Background(), client.ObjectKey{Namespace: "kube-system", Name: recordkey.SecretName}, &s)
 		noted = noted || err == nil && strings.Contains(string(s.Data["signed"]), labAccount)
@@ -526,7 +526,7 @@ func TestForgedWhileNothingIsAsPlanned(t *testing.T) {
 	l.engine.PutPolicy(p)
 	l.publish()
 	l.until("it is refused", func() bool { return refused.Load() > 0 })
-	l.tag(l.vms["web-1"].nic, world.Tags{cloud.TagFormer: l.groupNamed("ops")})
+	l.tag(l.vms["web-1"].nic, aws.Tags{cloud.TagFormer: l.groupNamed("ops")})
 	l.accounts.observe(t.Context())
 	tried := refused.Load()
 	l.until("it is tried again", func() bool { return refused.Load() > tried+2 })
@@ -598,7 +598,7 @@ func TestKeyOfRecordsChanges(t *testing.T) {
 			}
 			l.halt()
 			change(func(r keyring.Ring) (keyring.Ring, error) { return r.Without(former) })
-			l.tag(l.vms["web-2"].nic, world.Tags{cloud.TagSignature: signature})
+			l.tag(l.vms["web-2"].nic, aws.Tags{cloud.TagSignature: signature})
 			l.start()
 			l.until("it is said", func() bool { return len(l.records().Unproven) == 1 })
 			l.engine.DeletePolicy(webIn().UID)

@@ -16,8 +16,8 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/enforcer"
 	"github.com/nephele-io/nephele/internal/policy"
+	"github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/ec2"
-	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 // until waits for a condition.
@@ -245,8 +245,8 @@ func TestAccountCannotBeGivenBack(t *testing.T) {
 	l.start()
 	l.settle()
 	ours, port := l.held("web-1")[0], int32(7)
-	rules, err := l.region(home).AuthorizeSecurityGroup(world.AuthorizeInput{GroupID: l.groupNamed("db"), Permissions: []world.Permission{{
-		Protocol: "tcp", FromPort: &port, ToPort: &port, Groups: []world.GroupRef{{GroupID: ours}}}}})
+	rules, err := l.region(home).AuthorizeSecurityGroup(aws.AuthorizeInput{GroupID: l.groupNamed("db"), Permissions: []aws.Permission{{
+		Protocol: "tcp", FromPort: &port, ToPort: &port, Groups: []aws.GroupRef{{GroupID: ours}}}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -258,7 +258,7 @@ func TestAccountCannotBeGivenBack(t *testing.T) {
 	if l.realizer.Released(labAccount) {
 		t.Error("released with a group of ours left")
 	}
-	if _, err := l.region(home).RevokeSecurityGroup(world.RevokeInput{GroupID: l.groupNamed("db"), RuleIDs: []string{rules[0].ID}}); err != nil {
+	if _, err := l.region(home).RevokeSecurityGroup(aws.RevokeInput{GroupID: l.groupNamed("db"), RuleIDs: []string{rules[0].ID}}); err != nil {
 		t.Fatal(err)
 	}
 	l.accounts.observe(t.Context())
@@ -271,7 +271,7 @@ func TestAccountCannotBeGivenBack(t *testing.T) {
 func TestForeignClaim(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, labConfig{})
-	if err := l.region(home).CreateTags([]string{homeVPC}, []world.Tag{{Key: cloud.TagClaim, Value: "another-cluster"}}); err != nil {
+	if err := l.region(home).CreateTags([]string{homeVPC}, []aws.Tag{{Key: cloud.TagClaim, Value: "another-cluster"}}); err != nil {
 		t.Fatal(err)
 	}
 	before := l.holdings()

@@ -15,10 +15,10 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/aws/rights"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 	"github.com/nephele-io/nephele/internal/policy"
+	"github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/ec2"
 	"github.com/nephele-io/nephele/internal/sim/iam"
 	"github.com/nephele-io/nephele/internal/sim/native"
-	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 // rightsOverServices is what nephele iam-policy --services prints.
@@ -53,7 +53,7 @@ func (l *lab) findServices(selected []string) {
 			continue // it is its cluster that is guarded
 		}
 		for i, id := range ids {
-			at := slices.IndexFunc(nics, func(n world.NetworkInterface) bool { return n.ID == id })
+			at := slices.IndexFunc(nics, func(n aws.NetworkInterface) bool { return n.ID == id })
 			vm := labVM{nic: id, id: s.ARN(), region: home, addr: nics[at].PrimaryIP().Addr, labels: map[string]string{"role": display}}
 			name := display
 			if i > 0 {
@@ -412,7 +412,7 @@ func TestFailoverLeavesNoGap(t *testing.T) {
 	}
 	now := was
 	now.nic = after.NICs()[0]
-	now.addr = nics[slices.IndexFunc(nics, func(n world.NetworkInterface) bool { return n.ID == now.nic })].PrimaryIP().Addr
+	now.addr = nics[slices.IndexFunc(nics, func(n aws.NetworkInterface) bool { return n.ID == now.nic })].PrimaryIP().Addr
 	l.vms["audit"] = now
 	if got := l.holdings().NICs[now.nic]; now.nic == was.nic || now.addr == was.addr || len(held) == 0 || !slices.Equal(got, held) {
 		t.Fatalf("the interface %s at %s holds %v; %s at %s held %v", now.nic, now.addr, got, was.nic, was.addr, held)

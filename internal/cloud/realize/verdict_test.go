@@ -10,8 +10,8 @@ import (
 
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 	"github.com/nephele-io/nephele/internal/policy"
+	"github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/native"
-	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 // probe is a flow that is looked at. An end that is no VM is an address.
@@ -60,16 +60,16 @@ func (l *lab) allProbes() []probe {
 	return out
 }
 
-func (l *lab) end(name string) world.End {
-	return world.End{NIC: l.vms[strings.TrimSuffix(name, overIPv6)].nic, Addr: l.address(name)}
+func (l *lab) end(name string) aws.End {
+	return aws.End{NIC: l.vms[strings.TrimSuffix(name, overIPv6)].nic, Addr: l.address(name)}
 }
 
-func (l *lab) flow(p probe) world.Flow {
-	return world.Flow{Src: l.end(p.from), Dst: l.end(p.to), Protocol: 6, Port: int(p.port)}
+func (l *lab) flow(p probe) aws.Flow {
+	return aws.Flow{Src: l.end(p.from), Dst: l.end(p.to), Protocol: 6, Port: int(p.port)}
 }
 
 // ask returns the simulator's verdict and its reason.
-func (l *lab) ask(p probe) world.Verdict {
+func (l *lab) ask(p probe) aws.Verdict {
 	v, err := l.server.World().Allowed(l.flow(p))
 	if err != nil {
 		l.Errorf("%s: %v", p, err)
@@ -156,12 +156,12 @@ func compare(got, want verdicts) string {
 type holdings struct {
 	Groups map[string][]string
 	NICs   map[string][]string
-	Tags   map[string]world.Tags
+	Tags   map[string]aws.Tags
 }
 
 func (l *lab) holdings() holdings {
 	l.Helper()
-	h := holdings{map[string][]string{}, map[string][]string{}, map[string]world.Tags{}}
+	h := holdings{map[string][]string{}, map[string][]string{}, map[string]aws.Tags{}}
 	for _, info := range l.server.World().Regions(l.account) {
 		r := l.region(info.Name)
 		groups, err := r.SecurityGroups()
@@ -195,7 +195,7 @@ func (l *lab) holdings() holdings {
 	return h
 }
 
-func (h holdings) tags(id string, tags world.Tags) {
+func (h holdings) tags(id string, tags aws.Tags) {
 	if len(tags) > 0 {
 		h.Tags[id] = tags
 	}

@@ -1,4 +1,4 @@
-// Package arm speaks the protocols of Azure over the Azure side of a world.World: the login of
+// Package arm speaks the protocols of Azure over the Azure side of a aws.World: the login of
 // Microsoft Entra ID (OpenID configuration, tokens for client secrets, certificates and federated
 // tokens), the metadata service's tokens for managed identities, Azure Resource Manager, and the
 // queries of Resource Graph.

@@ -19,9 +19,9 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/resourcegraph/armresourcegraph"
 
 	"github.com/nephele-io/nephele/internal/sim/arm"
+	"github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/azure"
 	"github.com/nephele-io/nephele/internal/sim/calls"
-	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 const (
@@ -52,7 +52,7 @@ func (c *clock) advance(d time.Duration) {
 // lab is a simulator with the usual estate and the official clients of one principal.
 type lab struct {
 	t       *testing.T
-	world   *world.World
+	world   *aws.World
 	clock   *clock
 	server  *httptest.Server
 	journal *calls.Journal
@@ -90,7 +90,7 @@ func newLab(t *testing.T, o options) *lab {
 	if o.estate != nil {
 		o.estate(b)
 	}
-	w, err := world.New(world.State{Azure: &b.State}, world.Options{Clock: l.clock.now, Seed: 1, OperationDelay: o.delay, GraphLag: o.lag})
+	w, err := aws.New(aws.State{Azure: &b.State}, aws.Options{Clock: l.clock.now, Seed: 1, OperationDelay: o.delay, GraphLag: o.lag})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,8 +4,8 @@ import (
 	"net/netip"
 	"strconv"
 
+	"github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/ec2/wire"
-	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 // aclActions are those on network ACLs.
@@ -51,8 +51,8 @@ func putACLEntry(replace bool) action {
 	}
 }
 
-func aclEntry(r *request) (world.ACLEntry, error) {
-	var e world.ACLEntry
+func aclEntry(r *request) (aws.ACLEntry, error) {
+	var e aws.ACLEntry
 	var err error
 	if e.Number, e.Egress, err = entryAt(r); err != nil {
 		return e, err
@@ -94,7 +94,7 @@ func aclEntry(r *request) (world.ACLEntry, error) {
 
 // aclPorts reads the ports of TCP and UDP, and type and code of ICMP; of other protocols there are
 // none.
-func aclPorts(r *request, e *world.ACLEntry) error {
+func aclPorts(r *request, e *aws.ACLEntry) error {
 	from, to := "PortRange.From", "PortRange.To"
 	switch e.Protocol {
 	case 6, 17:
@@ -161,8 +161,8 @@ func describeNetworkACLs(r *request) ([]wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
-	type acl = world.NetworkACL
-	onAssociations := func(get func(acl, world.SubnetAssociation) string) func(acl) []string {
+	type acl = aws.NetworkACL
+	onAssociations := func(get func(acl, aws.SubnetAssociation) string) func(acl) []string {
 		return func(a acl) []string {
 			var out []string
 			for _, x := range a.Associations {
@@ -179,9 +179,9 @@ func describeNetworkACLs(r *request) ([]wire.Element, error) {
 			"vpc-id":                     func(a acl) []string { return []string{a.VPCID} },
 			"owner-id":                   func(a acl) []string { return []string{a.Account} },
 			"default":                    boolField(func(a acl) bool { return a.Default }),
-			"association.association-id": onAssociations(func(_ acl, x world.SubnetAssociation) string { return x.ID }),
-			"association.subnet-id":      onAssociations(func(_ acl, x world.SubnetAssociation) string { return x.SubnetID }),
-			"association.network-acl-id": onAssociations(func(a acl, _ world.SubnetAssociation) string { return a.ID }),
+			"association.association-id": onAssociations(func(_ acl, x aws.SubnetAssociation) string { return x.ID }),
+			"association.subnet-id":      onAssociations(func(_ acl, x aws.SubnetAssociation) string { return x.SubnetID }),
+			"association.network-acl-id": onAssociations(func(a acl, _ aws.SubnetAssociation) string { return a.ID }),
 		},
 		tags: func(a acl) map[string]string { return a.Tags },
 		page: pageRule{min: 5, max: 1000},
@@ -192,7 +192,7 @@ func describeNetworkACLs(r *request) ([]wire.Element, error) {
 	return pageOf("networkAclSet", page, aclBody), nil
 }
 
-func aclBody(a world.NetworkACL) []wire.Element {
+func aclBody(a aws.NetworkACL) []wire.Element {
 	entries := a.Entries
 	v6 := false
 	for _, e := range a.Entries {
@@ -202,14 +202,14 @@ func aclBody(a world.NetworkACL) []wire.Element {
 	for i, p := range []netip.Prefix{netip.PrefixFrom(netip.IPv4Unspecified(), 0), netip.PrefixFrom(netip.IPv6Unspecified(), 0)} {
 		if i == 0 || v6 {
 			for _, egress := range []bool{true, false} {
-				entries = append(entries[:len(entries):len(entries)], world.ACLEntry{Number: world.LastACLEntry + i, Egress: egress, Protocol: -1, CIDR: p})
+				entries = append(entries[:len(entries):len(entries)], aws.ACLEntry{Number: aws.LastACLEntry + i, Egress: egress, Protocol: -1, CIDR: p})
 			}
 		}
 	}
 	return []wire.Element{
 		wire.Text("networkAclId", a.ID), wire.Text("vpcId", a.VPCID), wire.Text("ownerId", a.Account), wire.Bool("default", a.Default),
 		wire.List("entrySet", entries, aclEntryBody),
-		wire.List("associationSet", a.Associations, func(x world.SubnetAssociation) []wire.Element {
+		wire.List("associationSet", a.Associations, func(x aws.SubnetAssociation) []wire.Element {
 			return []wire.Element{
 				wire.Text("networkAclAssociationId", x.ID), wire.Text("networkAclId", a.ID), wire.Text("subnetId", x.SubnetID),
 			}
@@ -218,7 +218,7 @@ func aclBody(a world.NetworkACL) []wire.Element {
 	}
 }
 
-func aclEntryBody(e world.ACLEntry) []wire.Element {
+func aclEntryBody(e aws.ACLEntry) []wire.Element {
 	action, block := "deny", "cidrBlock"
 	if e.Allow {
 		action = "allow"

@@ -4,9 +4,9 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/ec2/wire"
 	"github.com/nephele-io/nephele/internal/sim/native"
-	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 // endpointActions are those on the interface endpoints of a VPC, the one native service that EC2
@@ -19,11 +19,11 @@ func describeVPCEndpoints(r *request) ([]wire.Element, error) {
 	all := r.region.Services().List(native.Endpoint)
 	if ids := r.params.Strings("VpcEndpointId"); len(ids) > 0 {
 		for _, id := range ids {
-			if err := world.CheckID("vpce", id); err != nil {
+			if err := aws.CheckID("vpce", id); err != nil {
 				return nil, err
 			}
 			if !slices.ContainsFunc(all, func(s native.Service) bool { return s.Name == id }) {
-				return nil, world.NotFound(id)
+				return nil, aws.NotFound(id)
 			}
 		}
 		all = slices.DeleteFunc(all, func(s native.Service) bool { return !slices.Contains(ids, s.Name) })
@@ -63,9 +63,9 @@ func endpointBody(s native.Service, names map[string]string) []wire.Element {
 		}
 		return out
 	}
-	held := make([]world.GroupName, 0, len(s.Groups))
+	held := make([]aws.GroupName, 0, len(s.Groups))
 	for _, id := range s.Groups {
-		held = append(held, world.GroupName{ID: id, Name: names[id]})
+		held = append(held, aws.GroupName{ID: id, Name: names[id]})
 	}
 	return []wire.Element{
 		wire.Text("vpcEndpointId", s.Name), wire.Text("vpcEndpointType", "Interface"), wire.Text("vpcId", s.VPCID),
@@ -84,13 +84,13 @@ func modifyVPCEndpoint(r *request) ([]wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := world.CheckID("vpce", id); err != nil {
+	if err := aws.CheckID("vpce", id); err != nil {
 		return nil, err
 	}
 	ref := native.Ref{Kind: native.Endpoint, Name: id}
 	s, err := r.region.Services().Get(ref)
 	if err != nil {
-		return nil, world.NotFound(id)
+		return nil, aws.NotFound(id)
 	}
 	add, remove := r.params.Strings("AddSecurityGroupId"), r.params.Strings("RemoveSecurityGroupId")
 	after := slices.Clone(s.Groups)
@@ -109,7 +109,7 @@ func modifyVPCEndpoint(r *request) ([]wire.Element, error) {
 		return done(nil)
 	}
 	_, err = r.region.Services().SetGroups(r.call.Action, ref, after)
-	refused := (*world.Error)(nil)
+	refused := (*aws.Error)(nil)
 	if errors.As(err, &refused) {
 		switch refused.Code {
 		case "ServiceInvalid", "DifferentNetworks":

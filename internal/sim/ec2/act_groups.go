@@ -4,14 +4,14 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/ec2/wire"
-	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 func describeSecurityGroups(r *request) ([]wire.Element, error) {
 	names := r.params.Strings("GroupName")
 	ids := r.params.Strings("GroupId")
-	var groups []world.SecurityGroup
+	var groups []aws.SecurityGroup
 	var err error
 	if len(ids) > 0 || len(names) == 0 {
 		if groups, err = r.region.SecurityGroups(ids...); err != nil {
@@ -28,17 +28,17 @@ func describeSecurityGroups(r *request) ([]wire.Element, error) {
 		}
 	}
 	region := r.region.Name()
-	page, err := list(r, listing[world.SecurityGroup]{
+	page, err := list(r, listing[aws.SecurityGroup]{
 		items: groups,
-		key:   func(g world.SecurityGroup) string { return g.ID },
+		key:   func(g aws.SecurityGroup) string { return g.ID },
 		known: groupAttributes(),
-		tags:  func(g world.SecurityGroup) map[string]string { return g.Tags },
+		tags:  func(g aws.SecurityGroup) map[string]string { return g.Tags },
 		page:  pageRule{min: 5, max: 1000},
 	})
 	if err != nil {
 		return nil, err
 	}
-	return pageOf("securityGroupInfo", page, func(g world.SecurityGroup) []wire.Element { return groupBody(region, g) }), nil
+	return pageOf("securityGroupInfo", page, func(g aws.SecurityGroup) []wire.Element { return groupBody(region, g) }), nil
 }
 
 // describeSecurityGroupReferences takes no filters and knows no pages.
@@ -51,7 +51,7 @@ func describeSecurityGroupReferences(r *request) ([]wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []wire.Element{wire.List("securityGroupReferenceSet", refs, func(x world.GroupReference) []wire.Element {
+	return []wire.Element{wire.List("securityGroupReferenceSet", refs, func(x aws.GroupReference) []wire.Element {
 		return []wire.Element{
 			wire.Text("groupId", x.GroupID), wire.Text("referencingVpcId", x.VPCID), wire.Text("vpcPeeringConnectionId", x.PeeringID),
 		}
@@ -59,7 +59,7 @@ func describeSecurityGroupReferences(r *request) ([]wire.Element, error) {
 }
 
 // groupsByName looks groups up by name, which works in the default VPC only.
-func groupsByName(r *request, names []string) ([]world.SecurityGroup, error) {
+func groupsByName(r *request, names []string) ([]aws.SecurityGroup, error) {
 	if len(names) == 0 {
 		return nil, nil
 	}
@@ -67,7 +67,7 @@ func groupsByName(r *request, names []string) ([]world.SecurityGroup, error) {
 	if err != nil {
 		return nil, err
 	}
-	i := slices.IndexFunc(vpcs, func(v world.VPC) bool { return v.IsDefault })
+	i := slices.IndexFunc(vpcs, func(v aws.VPC) bool { return v.IsDefault })
 	if i < 0 {
 		return nil, fail("VPCIdNotSpecified", "No default VPC for this user")
 	}
@@ -75,9 +75,9 @@ func groupsByName(r *request, names []string) ([]world.SecurityGroup, error) {
 	if err != nil {
 		return nil, err
 	}
-	var out []world.SecurityGroup
+	var out []aws.SecurityGroup
 	for _, name := range names {
-		n := slices.IndexFunc(all, func(g world.SecurityGroup) bool { return g.VPCID == vpcs[i].ID && g.Name == name })
+		n := slices.IndexFunc(all, func(g aws.SecurityGroup) bool { return g.VPCID == vpcs[i].ID && g.Name == name })
 		if n < 0 {
 			return nil, fail("InvalidGroup.NotFound", "The security group '%s' does not exist in default VPC '%s'", name, vpcs[i].ID)
 		}
@@ -95,20 +95,20 @@ func describeSecurityGroupRules(r *request) ([]wire.Element, error) {
 		return nil, err
 	}
 	region := r.region.Name()
-	page, err := list(r, listing[world.SecurityGroupRule]{
+	page, err := list(r, listing[aws.SecurityGroupRule]{
 		items: rules,
-		key:   func(g world.SecurityGroupRule) string { return g.ID },
-		known: wire.Attributes[world.SecurityGroupRule]{
-			"group-id":               func(g world.SecurityGroupRule) []string { return []string{g.GroupID} },
-			"security-group-rule-id": func(g world.SecurityGroupRule) []string { return []string{g.ID} },
+		key:   func(g aws.SecurityGroupRule) string { return g.ID },
+		known: wire.Attributes[aws.SecurityGroupRule]{
+			"group-id":               func(g aws.SecurityGroupRule) []string { return []string{g.GroupID} },
+			"security-group-rule-id": func(g aws.SecurityGroupRule) []string { return []string{g.ID} },
 		},
-		tags: func(g world.SecurityGroupRule) map[string]string { return g.Tags },
+		tags: func(g aws.SecurityGroupRule) map[string]string { return g.Tags },
 		page: pageRule{min: 5, max: 1000},
 	})
 	if err != nil {
 		return nil, err
 	}
-	return pageOf("securityGroupRuleSet", page, func(g world.SecurityGroupRule) []wire.Element {
+	return pageOf("securityGroupRuleSet", page, func(g aws.SecurityGroupRule) []wire.Element {
 		return ruleBody(region, g)
 	}), nil
 }
@@ -124,7 +124,7 @@ func checkGroupFilter(r *request) error {
 			if f.Name != "group-id" || strings.ContainsAny(v, `*?\`) {
 				continue
 			}
-			if err := world.CheckID("sg", v); err != nil {
+			if err := aws.CheckID("sg", v); err != nil {
 				return err
 			}
 		}
@@ -145,7 +145,7 @@ func createSecurityGroup(r *request) ([]wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
-	group, err := r.region.CreateSecurityGroup(world.CreateSecurityGroupInput{
+	group, err := r.region.CreateSecurityGroup(aws.CreateSecurityGroupInput{
 		Name: name, Description: description, VPCID: r.params.String("VpcId"), Tags: tags,
 	})
 	if err != nil {
@@ -154,7 +154,7 @@ func createSecurityGroup(r *request) ([]wire.Element, error) {
 	return []wire.Element{
 		wire.Bool("return", true),
 		wire.Text("groupId", group.ID),
-		wire.Text("securityGroupArn", world.ARN(r.region.Name(), group.Account, group.ID)),
+		wire.Text("securityGroupArn", aws.ARN(r.region.Name(), group.Account, group.ID)),
 		someTags(group.Tags),
 	}, nil
 }
@@ -181,7 +181,7 @@ func authorize(egress bool) action {
 		if err != nil {
 			return nil, err
 		}
-		in := world.AuthorizeInput{Egress: egress, RuleTags: tags}
+		in := aws.AuthorizeInput{Egress: egress, RuleTags: tags}
 		if in.GroupID, in.GroupName, err = targetGroup(r); err != nil {
 			return nil, err
 		}
@@ -198,7 +198,7 @@ func authorize(egress bool) action {
 		region := r.region.Name()
 		return []wire.Element{
 			wire.Bool("return", true),
-			wire.List("securityGroupRuleSet", rules, func(g world.SecurityGroupRule) []wire.Element { return ruleBody(region, g) }),
+			wire.List("securityGroupRuleSet", rules, func(g aws.SecurityGroupRule) []wire.Element { return ruleBody(region, g) }),
 		}, nil
 	}
 }
@@ -213,7 +213,7 @@ func targetGroup(r *request) (id, name string, err error) {
 
 func revoke(egress bool) action {
 	return func(r *request) ([]wire.Element, error) {
-		in := world.RevokeInput{Egress: egress, RuleIDs: r.params.Strings("SecurityGroupRuleId")}
+		in := aws.RevokeInput{Egress: egress, RuleIDs: r.params.Strings("SecurityGroupRuleId")}
 		var err error
 		if in.GroupID, in.GroupName, err = targetGroup(r); err != nil {
 			return nil, err
@@ -245,7 +245,7 @@ func modifySecurityGroupRules(r *request) ([]wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
-	var updates []world.RuleUpdate
+	var updates []aws.RuleUpdate
 	for _, e := range r.params.Elements("SecurityGroupRule") {
 		update, err := ruleUpdate(e)
 		if err != nil {
@@ -259,8 +259,8 @@ func modifySecurityGroupRules(r *request) ([]wire.Element, error) {
 	return done(r.region.ModifySecurityGroupRules(group, updates))
 }
 
-func ruleUpdate(e wire.Params) (world.RuleUpdate, error) {
-	u := world.RuleUpdate{RuleID: e.String("SecurityGroupRuleId")}
+func ruleUpdate(e wire.Params) (aws.RuleUpdate, error) {
+	u := aws.RuleUpdate{RuleID: e.String("SecurityGroupRuleId")}
 	if u.RuleID == "" {
 		return u, missing(e.Name("SecurityGroupRuleId"))
 	}
@@ -281,7 +281,7 @@ func ruleUpdate(e wire.Params) (world.RuleUpdate, error) {
 
 func updateRuleDescriptions(egress bool) action {
 	return func(r *request) ([]wire.Element, error) {
-		in := world.UpdateDescriptionsInput{Egress: egress}
+		in := aws.UpdateDescriptionsInput{Egress: egress}
 		var err error
 		if in.GroupID, in.GroupName, err = targetGroup(r); err != nil {
 			return nil, err
@@ -290,7 +290,7 @@ func updateRuleDescriptions(egress bool) action {
 			return nil, err
 		}
 		for _, e := range r.params.Elements("SecurityGroupRuleDescription") {
-			in.Rules = append(in.Rules, world.RuleDescription{
+			in.Rules = append(in.Rules, aws.RuleDescription{
 				RuleID: e.String("SecurityGroupRuleId"), Description: stringPtr(e, "Description"),
 			})
 		}

@@ -1,8 +1,8 @@
 package ec2
 
 import (
+	"github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/ec2/wire"
-	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 func describeInstances(r *request) ([]wire.Element, error) {
@@ -23,11 +23,11 @@ func describeInstances(r *request) ([]wire.Element, error) {
 		return nil, err
 	}
 	region := r.region.Name()
-	page, err := list(r, listing[world.Instance]{
+	page, err := list(r, listing[aws.Instance]{
 		items: instances,
-		key:   func(i world.Instance) string { return i.ID },
+		key:   func(i aws.Instance) string { return i.ID },
 		known: instanceAttributes(),
-		tags:  func(i world.Instance) map[string]string { return i.Tags },
+		tags:  func(i aws.Instance) map[string]string { return i.Tags },
 		page:  rule,
 	})
 	if err != nil {
@@ -35,7 +35,7 @@ func describeInstances(r *request) ([]wire.Element, error) {
 	}
 	// Instances of one launch come back as one reservation, as far as they are on the same page.
 	var order []string
-	byReservation := map[string][]world.Instance{}
+	byReservation := map[string][]aws.Instance{}
 	for _, i := range page.Items {
 		if byReservation[i.ReservationID] == nil {
 			order = append(order, i.ReservationID)
@@ -44,17 +44,17 @@ func describeInstances(r *request) ([]wire.Element, error) {
 	}
 	set := wire.List("reservationSet", order, func(id string) []wire.Element {
 		members := byReservation[id]
-		return reservationBody(region, world.Reservation{ID: id, OwnerID: members[0].Account, Instances: members})
+		return reservationBody(region, aws.Reservation{ID: id, OwnerID: members[0].Account, Instances: members})
 	})
 	return []wire.Element{set, wire.Text("nextToken", page.Next)}, nil
 }
 
-func reservationBody(region string, res world.Reservation) []wire.Element {
+func reservationBody(region string, res aws.Reservation) []wire.Element {
 	return []wire.Element{
 		wire.Text("reservationId", res.ID),
 		wire.Text("ownerId", res.OwnerID),
 		wire.Node("groupSet"),
-		wire.List("instancesSet", res.Instances, func(i world.Instance) []wire.Element { return instanceBody(region, i) }),
+		wire.List("instancesSet", res.Instances, func(i aws.Instance) []wire.Element { return instanceBody(region, i) }),
 	}
 }
 
@@ -62,7 +62,7 @@ func runInstances(r *request) ([]wire.Element, error) {
 	if err := launchWith(r); err != nil {
 		return nil, err
 	}
-	in := world.RunInstancesInput{
+	in := aws.RunInstancesInput{
 		ImageID:      r.params.String("ImageId"),
 		InstanceType: r.params.String("InstanceType"),
 		KeyName:      r.params.String("KeyName"),
@@ -105,8 +105,8 @@ func runInstances(r *request) ([]wire.Element, error) {
 }
 
 // launchAttributes reads the attributes that an instance can be launched with.
-func launchAttributes(r *request) (world.InstanceAttributes, error) {
-	a := world.InstanceAttributes{UserData: r.params.String("UserData"), OnShutdown: r.params.String("InstanceInitiatedShutdownBehavior")}
+func launchAttributes(r *request) (aws.InstanceAttributes, error) {
+	a := aws.InstanceAttributes{UserData: r.params.String("UserData"), OnShutdown: r.params.String("InstanceInitiatedShutdownBehavior")}
 	for name, on := range map[string]*bool{"DisableApiTermination": &a.KeepAlive, "DisableApiStop": &a.KeepRunning, "EbsOptimized": &a.EBSOptimized} {
 		v, _, err := r.params.Bool(name)
 		if err != nil {
@@ -134,14 +134,14 @@ func stopInstances(r *request) ([]wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
-	return changeState(r, func(ids []string) ([]world.StateChange, error) { return r.region.StopInstances(ids, force) })
+	return changeState(r, func(ids []string) ([]aws.StateChange, error) { return r.region.StopInstances(ids, force) })
 }
 
 func terminateInstances(r *request) ([]wire.Element, error) {
 	return changeState(r, r.region.TerminateInstances)
 }
 
-func changeState(r *request, change func([]string) ([]world.StateChange, error)) ([]wire.Element, error) {
+func changeState(r *request, change func([]string) ([]aws.StateChange, error)) ([]wire.Element, error) {
 	ids, err := needList(r, "InstanceId")
 	if err != nil {
 		return nil, err
@@ -150,7 +150,7 @@ func changeState(r *request, change func([]string) ([]world.StateChange, error))
 	if err != nil {
 		return nil, err
 	}
-	return []wire.Element{wire.List("instancesSet", changes, func(c world.StateChange) []wire.Element {
+	return []wire.Element{wire.List("instancesSet", changes, func(c aws.StateChange) []wire.Element {
 		return []wire.Element{
 			wire.Text("instanceId", c.InstanceID),
 			instanceState("currentState", c.Current),
@@ -172,17 +172,17 @@ func describeNetworkInterfaces(r *request) ([]wire.Element, error) {
 		return nil, err
 	}
 	region := r.region.Name()
-	page, err := list(r, listing[world.NetworkInterface]{
+	page, err := list(r, listing[aws.NetworkInterface]{
 		items: nics,
-		key:   func(n world.NetworkInterface) string { return n.ID },
+		key:   func(n aws.NetworkInterface) string { return n.ID },
 		known: interfaceAttributes(),
-		tags:  func(n world.NetworkInterface) map[string]string { return n.Tags },
+		tags:  func(n aws.NetworkInterface) map[string]string { return n.Tags },
 		page:  rule,
 	})
 	if err != nil {
 		return nil, err
 	}
-	return pageOf("networkInterfaceSet", page, func(n world.NetworkInterface) []wire.Element {
+	return pageOf("networkInterfaceSet", page, func(n aws.NetworkInterface) []wire.Element {
 		return interfaceBody(region, n)
 	}), nil
 }

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/ec2/wire"
-	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 // interfaceActions are those on interfaces and instances by themselves.
@@ -162,7 +162,7 @@ func modifyNetworkInterfaceAttribute(r *request) ([]wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
-	var c world.InterfaceChange
+	var c aws.InterfaceChange
 	switch given {
 	case "Description":
 		c.Description = stringPtr(r.params, "Description.Value")
@@ -256,7 +256,7 @@ func describeInstanceAttribute(r *request) ([]wire.Element, error) {
 	case "sourceDestCheck", "groupSet":
 		nic := i.Primary()
 		if nic == nil {
-			nic = &world.NetworkInterface{}
+			nic = &aws.NetworkInterface{}
 		}
 		if name == "groupSet" {
 			out = append(out, groupSet(nic.Groups))
@@ -287,17 +287,17 @@ func modifyInstanceAttribute(r *request) ([]wire.Element, error) {
 		return done(r.region.ModifyInstanceGroups(id, groups))
 	}
 	text := r.params.String(given + ".Value")
-	var c world.InstanceChange
+	var c aws.InstanceChange
 	switch given {
 	case "InstanceType":
 		c.Type = text
 	case "UserData":
-		c.Attributes = func(a *world.InstanceAttributes) { a.UserData = text }
+		c.Attributes = func(a *aws.InstanceAttributes) { a.UserData = text }
 	case "InstanceInitiatedShutdownBehavior":
 		if text != "stop" && text != "terminate" {
 			return nil, invalidValue("Value (%s) for parameter instanceInitiatedShutdownBehavior is invalid. Expecting stop or terminate.", text)
 		}
-		c.Attributes = func(a *world.InstanceAttributes) { a.OnShutdown = text }
+		c.Attributes = func(a *aws.InstanceAttributes) { a.OnShutdown = text }
 	default:
 		on, ok, err := r.params.Bool(given + ".Value")
 		if err == nil && !ok {
@@ -312,14 +312,14 @@ func modifyInstanceAttribute(r *request) ([]wire.Element, error) {
 }
 
 // switchOf is the change of an attribute that is on or off.
-func switchOf(name string, on bool) world.InstanceChange {
+func switchOf(name string, on bool) aws.InstanceChange {
 	switch name {
 	case "DisableApiTermination":
-		return world.InstanceChange{Attributes: func(a *world.InstanceAttributes) { a.KeepAlive = on }}
+		return aws.InstanceChange{Attributes: func(a *aws.InstanceAttributes) { a.KeepAlive = on }}
 	case "DisableApiStop":
-		return world.InstanceChange{Attributes: func(a *world.InstanceAttributes) { a.KeepRunning = on }}
+		return aws.InstanceChange{Attributes: func(a *aws.InstanceAttributes) { a.KeepRunning = on }}
 	case "EbsOptimized":
-		return world.InstanceChange{Attributes: func(a *world.InstanceAttributes) { a.EBSOptimized = on }}
+		return aws.InstanceChange{Attributes: func(a *aws.InstanceAttributes) { a.EBSOptimized = on }}
 	}
-	return world.InstanceChange{SourceDestCheck: &on}
+	return aws.InstanceChange{SourceDestCheck: &on}
 }

@@ -4,8 +4,8 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/ec2/wire"
-	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 func describeRegions(r *request) ([]wire.Element, error) {
@@ -23,21 +23,21 @@ func describeRegions(r *request) ([]wire.Element, error) {
 		}
 	}
 	if names := r.params.Strings("RegionName"); len(names) > 0 {
-		regions = slices.DeleteFunc(regions, func(i world.RegionInfo) bool { return !slices.Contains(names, i.Name) })
+		regions = slices.DeleteFunc(regions, func(i aws.RegionInfo) bool { return !slices.Contains(names, i.Name) })
 	}
-	page, err := list(r, listing[world.RegionInfo]{
+	page, err := list(r, listing[aws.RegionInfo]{
 		items: regions,
-		key:   func(i world.RegionInfo) string { return i.Name },
-		known: wire.Attributes[world.RegionInfo]{
-			"region-name":   func(i world.RegionInfo) []string { return []string{i.Name} },
-			"endpoint":      func(i world.RegionInfo) []string { return []string{i.Endpoint} },
-			"opt-in-status": func(i world.RegionInfo) []string { return []string{i.OptInStatus} },
+		key:   func(i aws.RegionInfo) string { return i.Name },
+		known: wire.Attributes[aws.RegionInfo]{
+			"region-name":   func(i aws.RegionInfo) []string { return []string{i.Name} },
+			"endpoint":      func(i aws.RegionInfo) []string { return []string{i.Endpoint} },
+			"opt-in-status": func(i aws.RegionInfo) []string { return []string{i.OptInStatus} },
 		},
 	})
 	if err != nil {
 		return nil, err
 	}
-	return []wire.Element{wire.List("regionInfo", page.Items, func(i world.RegionInfo) []wire.Element {
+	return []wire.Element{wire.List("regionInfo", page.Items, func(i aws.RegionInfo) []wire.Element {
 		return []wire.Element{
 			wire.Text("regionName", i.Name),
 			wire.Text("regionEndpoint", i.Endpoint),
@@ -48,8 +48,8 @@ func describeRegions(r *request) ([]wire.Element, error) {
 
 // otherRegions returns the regions that exist in this world but are not enabled for the caller's
 // account.
-func otherRegions(r *request, own []world.RegionInfo) []world.RegionInfo {
-	var out []world.RegionInfo
+func otherRegions(r *request, own []aws.RegionInfo) []aws.RegionInfo {
+	var out []aws.RegionInfo
 	for _, a := range r.world.Accounts() {
 		for _, i := range r.world.Regions(a.ID) {
 			if !hasRegion(own, i.Name) && !hasRegion(out, i.Name) {
@@ -68,36 +68,36 @@ func describeAvailabilityZones(r *request) ([]wire.Element, error) {
 	}
 	names, ids := r.params.Strings("ZoneName"), r.params.Strings("ZoneId")
 	for _, name := range names {
-		if !slices.ContainsFunc(zones, func(z world.Zone) bool { return z.Name == name }) {
+		if !slices.ContainsFunc(zones, func(z aws.Zone) bool { return z.Name == name }) {
 			return nil, invalidValue("Invalid availability zone: [%s]", name)
 		}
 	}
 	for _, id := range ids {
-		if !slices.ContainsFunc(zones, func(z world.Zone) bool { return z.ID == id }) {
+		if !slices.ContainsFunc(zones, func(z aws.Zone) bool { return z.ID == id }) {
 			return nil, invalidValue("Invalid availability zone-id: [%s]", id)
 		}
 	}
-	zones = slices.DeleteFunc(slices.Clone(zones), func(z world.Zone) bool {
+	zones = slices.DeleteFunc(slices.Clone(zones), func(z aws.Zone) bool {
 		return len(names) > 0 && !slices.Contains(names, z.Name) || len(ids) > 0 && !slices.Contains(ids, z.ID)
 	})
 	region := r.region.Name()
-	page, err := list(r, listing[world.Zone]{
+	page, err := list(r, listing[aws.Zone]{
 		items: zones,
-		key:   func(z world.Zone) string { return z.Name },
-		known: wire.Attributes[world.Zone]{
-			"zone-name":     func(z world.Zone) []string { return []string{z.Name} },
-			"zone-id":       func(z world.Zone) []string { return []string{z.ID} },
-			"region-name":   func(world.Zone) []string { return []string{region} },
-			"group-name":    func(world.Zone) []string { return []string{region} },
-			"state":         func(world.Zone) []string { return []string{"available"} },
-			"zone-type":     func(world.Zone) []string { return []string{"availability-zone"} },
-			"opt-in-status": func(world.Zone) []string { return []string{"opt-in-not-required"} },
+		key:   func(z aws.Zone) string { return z.Name },
+		known: wire.Attributes[aws.Zone]{
+			"zone-name":     func(z aws.Zone) []string { return []string{z.Name} },
+			"zone-id":       func(z aws.Zone) []string { return []string{z.ID} },
+			"region-name":   func(aws.Zone) []string { return []string{region} },
+			"group-name":    func(aws.Zone) []string { return []string{region} },
+			"state":         func(aws.Zone) []string { return []string{"available"} },
+			"zone-type":     func(aws.Zone) []string { return []string{"availability-zone"} },
+			"opt-in-status": func(aws.Zone) []string { return []string{"opt-in-not-required"} },
 		},
 	})
 	if err != nil {
 		return nil, err
 	}
-	return []wire.Element{wire.List("availabilityZoneInfo", page.Items, func(z world.Zone) []wire.Element {
+	return []wire.Element{wire.List("availabilityZoneInfo", page.Items, func(z aws.Zone) []wire.Element {
 		return []wire.Element{
 			wire.Text("zoneName", z.Name), wire.Text("zoneId", z.ID), wire.Text("zoneState", "available"),
 			wire.Text("regionName", region), wire.Text("groupName", region),
@@ -111,11 +111,11 @@ func describeVPCs(r *request) ([]wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
-	page, err := list(r, listing[world.VPC]{
+	page, err := list(r, listing[aws.VPC]{
 		items: vpcs,
-		key:   func(v world.VPC) string { return v.ID },
+		key:   func(v aws.VPC) string { return v.ID },
 		known: vpcAttributes(),
-		tags:  func(v world.VPC) map[string]string { return v.Tags },
+		tags:  func(v aws.VPC) map[string]string { return v.Tags },
 		page:  pageRule{min: 5, max: 1000},
 	})
 	if err != nil {
@@ -124,27 +124,27 @@ func describeVPCs(r *request) ([]wire.Element, error) {
 	return pageOf("vpcSet", page, vpcBody), nil
 }
 
-func vpcAttributes() wire.Attributes[world.VPC] {
-	return wire.Attributes[world.VPC]{
-		"vpc-id":     func(v world.VPC) []string { return []string{v.ID} },
-		"owner-id":   func(v world.VPC) []string { return []string{v.Account} },
-		"state":      func(v world.VPC) []string { return []string{v.State} },
-		"is-default": func(v world.VPC) []string { return []string{strconv.FormatBool(v.IsDefault)} },
+func vpcAttributes() wire.Attributes[aws.VPC] {
+	return wire.Attributes[aws.VPC]{
+		"vpc-id":     func(v aws.VPC) []string { return []string{v.ID} },
+		"owner-id":   func(v aws.VPC) []string { return []string{v.Account} },
+		"state":      func(v aws.VPC) []string { return []string{v.State} },
+		"is-default": func(v aws.VPC) []string { return []string{strconv.FormatBool(v.IsDefault)} },
 		// "cidr" is the primary block only.
-		"cidr":            func(v world.VPC) []string { return blocks(v.CIDRs[:min(1, len(v.CIDRs))], true) },
-		"dhcp-options-id": func(v world.VPC) []string { return []string{v.DHCPOptionsID} },
-		"cidr-block-association.cidr-block": func(v world.VPC) []string {
+		"cidr":            func(v aws.VPC) []string { return blocks(v.CIDRs[:min(1, len(v.CIDRs))], true) },
+		"dhcp-options-id": func(v aws.VPC) []string { return []string{v.DHCPOptionsID} },
+		"cidr-block-association.cidr-block": func(v aws.VPC) []string {
 			return blocks(v.CIDRs, true)
 		},
-		"cidr-block-association.association-id": func(v world.VPC) []string { return associationIDs(v.CIDRs, true) },
-		"ipv6-cidr-block-association.ipv6-cidr-block": func(v world.VPC) []string {
+		"cidr-block-association.association-id": func(v aws.VPC) []string { return associationIDs(v.CIDRs, true) },
+		"ipv6-cidr-block-association.ipv6-cidr-block": func(v aws.VPC) []string {
 			return blocks(v.CIDRs, false)
 		},
-		"ipv6-cidr-block-association.association-id": func(v world.VPC) []string { return associationIDs(v.CIDRs, false) },
+		"ipv6-cidr-block-association.association-id": func(v aws.VPC) []string { return associationIDs(v.CIDRs, false) },
 	}
 }
 
-func associationIDs(list []world.CIDRBlock, v4 bool) []string {
+func associationIDs(list []aws.CIDRBlock, v4 bool) []string {
 	var out []string
 	for _, b := range list {
 		if b.Prefix.Addr().Is4() == v4 {
@@ -160,34 +160,34 @@ func describeSubnets(r *request) ([]wire.Element, error) {
 		return nil, err
 	}
 	region := r.region.Name()
-	page, err := list(r, listing[world.Subnet]{
+	page, err := list(r, listing[aws.Subnet]{
 		items: subnets,
-		key:   func(s world.Subnet) string { return s.ID },
-		known: wire.Attributes[world.Subnet]{
-			"subnet-id":            func(s world.Subnet) []string { return []string{s.ID} },
-			"subnet-arn":           func(s world.Subnet) []string { return []string{world.ARN(region, s.Account, s.ID)} },
-			"vpc-id":               func(s world.Subnet) []string { return []string{s.VPCID} },
-			"owner-id":             func(s world.Subnet) []string { return []string{s.Account} },
-			"state":                func(s world.Subnet) []string { return []string{s.State} },
-			"availability-zone":    func(s world.Subnet) []string { return []string{s.Zone.Name} },
-			"availability-zone-id": func(s world.Subnet) []string { return []string{s.Zone.ID} },
-			"cidr-block":           func(s world.Subnet) []string { return cidrText(s.CIDR) },
-			"default-for-az":       func(s world.Subnet) []string { return []string{strconv.FormatBool(s.DefaultForAZ)} },
-			"available-ip-address-count": func(s world.Subnet) []string {
+		key:   func(s aws.Subnet) string { return s.ID },
+		known: wire.Attributes[aws.Subnet]{
+			"subnet-id":            func(s aws.Subnet) []string { return []string{s.ID} },
+			"subnet-arn":           func(s aws.Subnet) []string { return []string{aws.ARN(region, s.Account, s.ID)} },
+			"vpc-id":               func(s aws.Subnet) []string { return []string{s.VPCID} },
+			"owner-id":             func(s aws.Subnet) []string { return []string{s.Account} },
+			"state":                func(s aws.Subnet) []string { return []string{s.State} },
+			"availability-zone":    func(s aws.Subnet) []string { return []string{s.Zone.Name} },
+			"availability-zone-id": func(s aws.Subnet) []string { return []string{s.Zone.ID} },
+			"cidr-block":           func(s aws.Subnet) []string { return cidrText(s.CIDR) },
+			"default-for-az":       func(s aws.Subnet) []string { return []string{strconv.FormatBool(s.DefaultForAZ)} },
+			"available-ip-address-count": func(s aws.Subnet) []string {
 				return []string{strconv.Itoa(s.AvailableIPs)}
 			},
-			"map-public-ip-on-launch": func(s world.Subnet) []string {
+			"map-public-ip-on-launch": func(s aws.Subnet) []string {
 				return []string{strconv.FormatBool(s.MapPublicIPOnLaunch)}
 			},
-			"ipv6-cidr-block-association.ipv6-cidr-block": func(s world.Subnet) []string { return blocks(s.IPv6, false) },
+			"ipv6-cidr-block-association.ipv6-cidr-block": func(s aws.Subnet) []string { return blocks(s.IPv6, false) },
 		},
-		tags: func(s world.Subnet) map[string]string { return s.Tags },
+		tags: func(s aws.Subnet) map[string]string { return s.Tags },
 		page: pageRule{min: 5, max: 1000},
 	})
 	if err != nil {
 		return nil, err
 	}
-	return pageOf("subnetSet", page, func(s world.Subnet) []wire.Element { return subnetBody(region, s) }), nil
+	return pageOf("subnetSet", page, func(s aws.Subnet) []wire.Element { return subnetBody(region, s) }), nil
 }
 
 func createVPC(r *request) ([]wire.Element, error) {
@@ -203,7 +203,7 @@ func createVPC(r *request) ([]wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
-	vpc, err := r.region.CreateVPC(world.CreateVPCInput{
+	vpc, err := r.region.CreateVPC(aws.CreateVPCInput{
 		CIDR: cidr, AmazonProvidedIPv6: provided, IPv6CIDR: r.params.String("Ipv6CidrBlock"), Tags: tags,
 	})
 	if err != nil {
@@ -225,7 +225,7 @@ func createSubnet(r *request) ([]wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
-	subnet, err := r.region.CreateSubnet(world.CreateSubnetInput{
+	subnet, err := r.region.CreateSubnet(aws.CreateSubnetInput{
 		VPCID: vpc, CIDR: cidr, IPv6CIDR: r.params.String("Ipv6CidrBlock"),
 		Zone: r.params.String("AvailabilityZone"), Tags: tags,
 	})
@@ -240,19 +240,19 @@ func describePeerings(r *request) ([]wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
-	known := wire.Attributes[world.PeeringConnection]{
-		"vpc-peering-connection-id": func(p world.PeeringConnection) []string { return []string{p.ID} },
-		"status-code":               func(p world.PeeringConnection) []string { return []string{p.Status} },
-		"status-message":            func(p world.PeeringConnection) []string { return []string{p.Message} },
+	known := wire.Attributes[aws.PeeringConnection]{
+		"vpc-peering-connection-id": func(p aws.PeeringConnection) []string { return []string{p.ID} },
+		"status-code":               func(p aws.PeeringConnection) []string { return []string{p.Status} },
+		"status-message":            func(p aws.PeeringConnection) []string { return []string{p.Message} },
 	}
-	sides := map[string]func(world.PeeringConnection) world.PeeringVPC{
-		"requester": func(p world.PeeringConnection) world.PeeringVPC { return p.Requester },
-		"accepter":  func(p world.PeeringConnection) world.PeeringVPC { return p.Accepter },
+	sides := map[string]func(aws.PeeringConnection) aws.PeeringVPC{
+		"requester": func(p aws.PeeringConnection) aws.PeeringVPC { return p.Requester },
+		"accepter":  func(p aws.PeeringConnection) aws.PeeringVPC { return p.Accepter },
 	}
 	for name, side := range sides {
-		known[name+"-vpc-info.vpc-id"] = func(p world.PeeringConnection) []string { return []string{side(p).VPCID} }
-		known[name+"-vpc-info.owner-id"] = func(p world.PeeringConnection) []string { return []string{side(p).Account} }
-		known[name+"-vpc-info.cidr-block"] = func(p world.PeeringConnection) []string {
+		known[name+"-vpc-info.vpc-id"] = func(p aws.PeeringConnection) []string { return []string{side(p).VPCID} }
+		known[name+"-vpc-info.owner-id"] = func(p aws.PeeringConnection) []string { return []string{side(p).Account} }
+		known[name+"-vpc-info.cidr-block"] = func(p aws.PeeringConnection) []string {
 			var out []string
 			for _, c := range side(p).CIDRs {
 				out = append(out, c.String())
@@ -260,11 +260,11 @@ func describePeerings(r *request) ([]wire.Element, error) {
 			return out
 		}
 	}
-	page, err := list(r, listing[world.PeeringConnection]{
+	page, err := list(r, listing[aws.PeeringConnection]{
 		items: peerings,
-		key:   func(p world.PeeringConnection) string { return p.ID },
+		key:   func(p aws.PeeringConnection) string { return p.ID },
 		known: known,
-		tags:  func(p world.PeeringConnection) map[string]string { return p.Tags },
+		tags:  func(p aws.PeeringConnection) map[string]string { return p.Tags },
 		page:  pageRule{min: 5, max: 1000},
 	})
 	if err != nil {

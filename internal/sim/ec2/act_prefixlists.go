@@ -3,8 +3,8 @@ package ec2
 import (
 	"strconv"
 
+	"github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/ec2/wire"
-	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 func describeManagedPrefixLists(r *request) ([]wire.Element, error) {
@@ -13,21 +13,21 @@ func describeManagedPrefixLists(r *request) ([]wire.Element, error) {
 		return nil, err
 	}
 	region := r.region.Name()
-	page, err := list(r, listing[world.PrefixList]{
+	page, err := list(r, listing[aws.PrefixList]{
 		items: lists,
-		key:   func(l world.PrefixList) string { return l.ID },
-		known: wire.Attributes[world.PrefixList]{
-			"owner-id":         func(l world.PrefixList) []string { return []string{l.OwnerID} },
-			"prefix-list-id":   func(l world.PrefixList) []string { return []string{l.ID} },
-			"prefix-list-name": func(l world.PrefixList) []string { return []string{l.Name} },
+		key:   func(l aws.PrefixList) string { return l.ID },
+		known: wire.Attributes[aws.PrefixList]{
+			"owner-id":         func(l aws.PrefixList) []string { return []string{l.OwnerID} },
+			"prefix-list-id":   func(l aws.PrefixList) []string { return []string{l.ID} },
+			"prefix-list-name": func(l aws.PrefixList) []string { return []string{l.Name} },
 		},
-		tags: func(l world.PrefixList) map[string]string { return l.Tags },
+		tags: func(l aws.PrefixList) map[string]string { return l.Tags },
 		page: pageRule{min: 1, max: 100, whole: 100},
 	})
 	if err != nil {
 		return nil, err
 	}
-	return pageOf("prefixListSet", page, func(l world.PrefixList) []wire.Element { return prefixListBody(region, l) }), nil
+	return pageOf("prefixListSet", page, func(l aws.PrefixList) []wire.Element { return prefixListBody(region, l) }), nil
 }
 
 func getManagedPrefixListEntries(r *request) ([]wire.Element, error) {
@@ -43,9 +43,9 @@ func getManagedPrefixListEntries(r *request) ([]wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
-	page, err := list(r, listing[world.PrefixListEntry]{
+	page, err := list(r, listing[aws.PrefixListEntry]{
 		items: entries,
-		key:   func(e world.PrefixListEntry) string { return e.CIDR.String() },
+		key:   func(e aws.PrefixListEntry) string { return e.CIDR.String() },
 		page:  pageRule{min: 1, max: 100, whole: 100},
 	})
 	if err != nil {
@@ -62,7 +62,7 @@ func createManagedPrefixList(r *request) ([]wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
-	in := world.CreatePrefixListInput{ClientToken: r.params.String("ClientToken"), Tags: tags}
+	in := aws.CreatePrefixListInput{ClientToken: r.params.String("ClientToken"), Tags: tags}
 	if in.Name, err = need(r, "PrefixListName"); err != nil {
 		return nil, err
 	}
@@ -82,7 +82,7 @@ func createManagedPrefixList(r *request) ([]wire.Element, error) {
 	return []wire.Element{wire.Node("prefixList", prefixListBody(r.region.Name(), created)...)}, nil
 }
 
-func entryChanges(r *request, key string) ([]world.EntrySpec, error) {
+func entryChanges(r *request, key string) ([]aws.EntrySpec, error) {
 	list := entries(r.params, key)
 	if len(list) > maxEntryChanges {
 		return nil, invalidValue("%s holds %s entries, at most %d are possible in one call",
@@ -96,7 +96,7 @@ func modifyManagedPrefixList(r *request) ([]wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
-	in := world.ModifyPrefixListInput{PrefixListID: id, Name: stringPtr(r.params, "PrefixListName")}
+	in := aws.ModifyPrefixListInput{PrefixListID: id, Name: stringPtr(r.params, "PrefixListName")}
 	if in.CurrentVersion, err = optionalInt(r, "CurrentVersion"); err != nil {
 		return nil, err
 	}

@@ -5,8 +5,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/ec2/wire"
-	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 // routeActions are those on route tables.
@@ -18,9 +18,9 @@ func routeActions() map[string]action {
 		"AssociateRouteTable":          associateRouteTable,
 		"DisassociateRouteTable":       byOneID("AssociationId", func(r *request, id string) error { return r.region.Routes().DisassociateRouteTable(id) }),
 		"ReplaceRouteTableAssociation": replaceRouteTableAssociation,
-		"CreateRoute":                  onRoute(func(r *request, in world.RouteInput) error { return r.region.Routes().CreateRoute(in) }),
-		"ReplaceRoute":                 onRoute(func(r *request, in world.RouteInput) error { return r.region.Routes().ReplaceRoute(in) }),
-		"DeleteRoute":                  onRoute(func(r *request, in world.RouteInput) error { return r.region.Routes().DeleteRoute(in) }),
+		"CreateRoute":                  onRoute(func(r *request, in aws.RouteInput) error { return r.region.Routes().CreateRoute(in) }),
+		"ReplaceRoute":                 onRoute(func(r *request, in aws.RouteInput) error { return r.region.Routes().ReplaceRoute(in) }),
+		"DeleteRoute":                  onRoute(func(r *request, in aws.RouteInput) error { return r.region.Routes().DeleteRoute(in) }),
 	}
 }
 
@@ -45,13 +45,13 @@ func targetElement(id string) wire.Element {
 	return wire.Text("gatewayId", id)
 }
 
-func onRoute(act func(*request, world.RouteInput) error) action {
+func onRoute(act func(*request, aws.RouteInput) error) action {
 	return func(r *request) ([]wire.Element, error) {
 		table, err := need(r, "RouteTableId")
 		if err != nil {
 			return nil, err
 		}
-		in := world.RouteInput{
+		in := aws.RouteInput{
 			TableID: table, Destination: r.params.String("DestinationCidrBlock"),
 			DestinationIPv6: r.params.String("DestinationIpv6CidrBlock"), PrefixListID: r.params.String("DestinationPrefixListId"),
 		}
@@ -123,11 +123,11 @@ func describeRouteTables(r *request) ([]wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
-	page, err := list(r, listing[world.RouteTable]{
+	page, err := list(r, listing[aws.RouteTable]{
 		items: tables,
-		key:   func(t world.RouteTable) string { return t.ID },
+		key:   func(t aws.RouteTable) string { return t.ID },
 		known: tableAttributes(),
-		tags:  func(t world.RouteTable) map[string]string { return t.Tags },
+		tags:  func(t aws.RouteTable) map[string]string { return t.Tags },
 		page:  pageRule{min: 5, max: 100},
 	})
 	if err != nil {
@@ -136,22 +136,22 @@ func describeRouteTables(r *request) ([]wire.Element, error) {
 	return pageOf("routeTableSet", page, tableBody), nil
 }
 
-func tableAttributes() wire.Attributes[world.RouteTable] {
-	type table = world.RouteTable
+func tableAttributes() wire.Attributes[aws.RouteTable] {
+	type table = aws.RouteTable
 	known := wire.Attributes[table]{
 		"route-table-id":             func(t table) []string { return []string{t.ID} },
 		"vpc-id":                     func(t table) []string { return []string{t.VPCID} },
 		"owner-id":                   func(t table) []string { return []string{t.Account} },
 		"association.main":           boolField(func(t table) bool { return t.Main != "" }),
-		"association.route-table-id": func(t table) []string { return onAssociations(t, func(world.SubnetAssociation) string { return t.ID }) },
+		"association.route-table-id": func(t table) []string { return onAssociations(t, func(aws.SubnetAssociation) string { return t.ID }) },
 		"association.subnet-id": func(t table) []string {
-			return onAssociations(t, func(a world.SubnetAssociation) string { return a.SubnetID })
+			return onAssociations(t, func(a aws.SubnetAssociation) string { return a.SubnetID })
 		},
 		"association.route-table-association-id": func(t table) []string {
-			return onAssociations(t, func(a world.SubnetAssociation) string { return a.ID })
+			return onAssociations(t, func(a aws.SubnetAssociation) string { return a.ID })
 		},
 	}
-	onRoutes := func(get func(world.Route) string) func(table) []string {
+	onRoutes := func(get func(aws.Route) string) func(table) []string {
 		return func(t table) []string {
 			var out []string
 			for _, r := range t.Routes {
@@ -162,15 +162,15 @@ func tableAttributes() wire.Attributes[world.RouteTable] {
 			return out
 		}
 	}
-	known["route.state"] = onRoutes(func(r world.Route) string { return r.State })
-	known["route.destination-prefix-list-id"] = onRoutes(func(r world.Route) string { return r.PrefixListID })
-	known["route.destination-cidr-block"] = onRoutes(func(r world.Route) string { return blockText(r, true) })
-	known["route.destination-ipv6-cidr-block"] = onRoutes(func(r world.Route) string { return blockText(r, false) })
+	known["route.state"] = onRoutes(func(r aws.Route) string { return r.State })
+	known["route.destination-prefix-list-id"] = onRoutes(func(r aws.Route) string { return r.PrefixListID })
+	known["route.destination-cidr-block"] = onRoutes(func(r aws.Route) string { return blockText(r, true) })
+	known["route.destination-ipv6-cidr-block"] = onRoutes(func(r aws.Route) string { return blockText(r, false) })
 	for _, t := range routeTargets {
 		name := map[string]string{"gatewayId": "gateway-id", "natGatewayId": "nat-gateway-id", "vpcPeeringConnectionId": "vpc-peering-connection-id",
 			"transitGatewayId": "transit-gateway-id", "instanceId": "instance-id"}[t.element]
 		if name != "" {
-			known["route."+name] = onRoutes(func(r world.Route) string {
+			known["route."+name] = onRoutes(func(r aws.Route) string {
 				if e := targetElement(r.Target); e.Name == t.element {
 					return e.Text
 				}
@@ -182,7 +182,7 @@ func tableAttributes() wire.Attributes[world.RouteTable] {
 }
 
 // onAssociations reads the associations of a table, that with the VPC included.
-func onAssociations(t world.RouteTable, get func(world.SubnetAssociation) string) []string {
+func onAssociations(t aws.RouteTable, get func(aws.SubnetAssociation) string) []string {
 	var out []string
 	for _, a := range tableAssociations(t) {
 		if v := get(a); v != "" {
@@ -192,31 +192,31 @@ func onAssociations(t world.RouteTable, get func(world.SubnetAssociation) string
 	return out
 }
 
-func tableAssociations(t world.RouteTable) []world.SubnetAssociation {
+func tableAssociations(t aws.RouteTable) []aws.SubnetAssociation {
 	if t.Main == "" {
 		return t.Associations
 	}
-	return append([]world.SubnetAssociation{{ID: t.Main}}, t.Associations...)
+	return append([]aws.SubnetAssociation{{ID: t.Main}}, t.Associations...)
 }
 
-func blockText(r world.Route, v4 bool) string {
+func blockText(r aws.Route, v4 bool) string {
 	if !r.Destination.IsValid() || r.Destination.Addr().Is4() != v4 {
 		return ""
 	}
 	return r.Destination.String()
 }
 
-func tableBody(t world.RouteTable) []wire.Element {
+func tableBody(t aws.RouteTable) []wire.Element {
 	return []wire.Element{
 		wire.Text("routeTableId", t.ID), wire.Text("vpcId", t.VPCID), wire.Text("ownerId", t.Account),
-		wire.List("routeSet", t.Routes, func(r world.Route) []wire.Element {
+		wire.List("routeSet", t.Routes, func(r aws.Route) []wire.Element {
 			return []wire.Element{
 				wire.Text("destinationCidrBlock", blockText(r, true)), wire.Text("destinationIpv6CidrBlock", blockText(r, false)),
 				wire.Text("destinationPrefixListId", r.PrefixListID), targetElement(r.Target), wire.Text("state", r.State),
 				wire.Text("origin", cmp.Or(r.Origin, "CreateRoute")),
 			}
 		}),
-		wire.List("associationSet", tableAssociations(t), func(a world.SubnetAssociation) []wire.Element {
+		wire.List("associationSet", tableAssociations(t), func(a aws.SubnetAssociation) []wire.Element {
 			return []wire.Element{
 				wire.Text("routeTableAssociationId", a.ID), wire.Text("routeTableId", t.ID), wire.Text("subnetId", a.SubnetID),
 				wire.Text("main", strconv.FormatBool(a.SubnetID == "")), associated(),

@@ -1,8 +1,8 @@
 package ec2
 
 import (
+	"github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/ec2/wire"
-	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 // describeInstanceStatus tells of running instances, or of all if that is asked for, that they are
@@ -24,28 +24,28 @@ func describeInstanceStatus(r *request) ([]wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
-	var shown []world.Instance
+	var shown []aws.Instance
 	for _, i := range instances {
-		if all || i.State == world.Running {
+		if all || i.State == aws.Running {
 			shown = append(shown, i)
 		}
 	}
 	known := instanceAttributes()
-	page, err := list(r, listing[world.Instance]{
+	page, err := list(r, listing[aws.Instance]{
 		items: shown,
-		key:   func(i world.Instance) string { return i.ID },
-		known: wire.Attributes[world.Instance]{
+		key:   func(i aws.Instance) string { return i.ID },
+		known: wire.Attributes[aws.Instance]{
 			"availability-zone": known["availability-zone"], "instance-state-name": known["instance-state-name"], "instance-state-code": known["instance-state-code"],
 		},
-		tags: func(i world.Instance) map[string]string { return i.Tags },
+		tags: func(i aws.Instance) map[string]string { return i.Tags },
 		page: rule,
 	})
 	if err != nil {
 		return nil, err
 	}
-	set := wire.List("instanceStatusSet", page.Items, func(i world.Instance) []wire.Element {
+	set := wire.List("instanceStatusSet", page.Items, func(i aws.Instance) []wire.Element {
 		health := "ok"
-		if i.State != world.Running {
+		if i.State != aws.Running {
 			health = "not-applicable"
 		}
 		return []wire.Element{

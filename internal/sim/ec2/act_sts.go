@@ -1,8 +1,8 @@
 package ec2
 
 import (
+	"github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/ec2/wire"
-	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 func getCallerIdentity(r *request) ([]wire.Element, error) {
@@ -14,7 +14,7 @@ func getCallerIdentity(r *request) ([]wire.Element, error) {
 }
 
 func assumeRole(r *request) ([]wire.Element, error) {
-	in := world.AssumeRoleInput{
+	in := aws.AssumeRoleInput{
 		RoleARN:     r.params.String("RoleArn"),
 		SessionName: r.params.String("RoleSessionName"),
 		ExternalID:  r.params.String("ExternalId"),

@@ -1,27 +1,27 @@
 package ec2
 
 import (
+	"github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/ec2/wire"
-	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 func describeTags(r *request) ([]wire.Element, error) {
-	page, err := list(r, listing[world.ResourceTag]{
+	page, err := list(r, listing[aws.ResourceTag]{
 		items: r.region.Tags(),
-		key:   func(t world.ResourceTag) string { return t.ResourceID + "\x00" + t.Key },
-		known: wire.Attributes[world.ResourceTag]{
-			"resource-id":   func(t world.ResourceTag) []string { return []string{t.ResourceID} },
-			"resource-type": func(t world.ResourceTag) []string { return []string{t.ResourceType} },
-			"key":           func(t world.ResourceTag) []string { return []string{t.Key} },
-			"value":         func(t world.ResourceTag) []string { return []string{t.Value} },
+		key:   func(t aws.ResourceTag) string { return t.ResourceID + "\x00" + t.Key },
+		known: wire.Attributes[aws.ResourceTag]{
+			"resource-id":   func(t aws.ResourceTag) []string { return []string{t.ResourceID} },
+			"resource-type": func(t aws.ResourceTag) []string { return []string{t.ResourceType} },
+			"key":           func(t aws.ResourceTag) []string { return []string{t.Key} },
+			"value":         func(t aws.ResourceTag) []string { return []string{t.Value} },
 		},
-		tags: func(t world.ResourceTag) map[string]string { return map[string]string{t.Key: t.Value} },
+		tags: func(t aws.ResourceTag) map[string]string { return map[string]string{t.Key: t.Value} },
 		page: pageRule{min: 5, max: 1000, whole: 1000},
 	})
 	if err != nil {
 		return nil, err
 	}
-	return pageOf("tagSet", page, func(t world.ResourceTag) []wire.Element {
+	return pageOf("tagSet", page, func(t aws.ResourceTag) []wire.Element {
 		return []wire.Element{
 			wire.Text("resourceId", t.ResourceID), wire.Text("resourceType", t.ResourceType),
 			{Name: "key", Text: t.Key}, {Name: "value", Text: t.Value},
@@ -44,9 +44,9 @@ func createTags(r *request) ([]wire.Element, error) {
 	if len(set) == 0 {
 		return nil, missing("Tag")
 	}
-	tags := make([]world.Tag, 0, len(set))
+	tags := make([]aws.Tag, 0, len(set))
 	for _, k := range set.Keys() {
-		tags = append(tags, world.Tag{Key: k, Value: set[k]})
+		tags = append(tags, aws.Tag{Key: k, Value: set[k]})
 	}
 	return done(r.region.CreateTags(ids, tags))
 }
@@ -56,13 +56,13 @@ func deleteTags(r *request) ([]wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
-	var keys []world.TagKey
+	var keys []aws.TagKey
 	for _, t := range r.params.Elements("Tag") {
 		key := t.String("Key")
 		if key == "" {
 			return nil, invalidValue("Tag keys cannot be empty")
 		}
-		keys = append(keys, world.TagKey{Key: key, Value: stringPtr(t, "Value")})
+		keys = append(keys, aws.TagKey{Key: key, Value: stringPtr(t, "Value")})
 	}
 	if len(keys) > maxTagged {
 		return nil, invalidValue("The request names %d tags, at most %d can be deleted at once", len(keys), maxTagged)

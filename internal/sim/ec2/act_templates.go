@@ -7,8 +7,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/ec2/wire"
-	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 // templateActions are those on launch templates.
@@ -30,8 +30,8 @@ func namedTemplate(r *request) (id, name string) {
 
 // templateData reads what a version says. What it says is checked when an instance is launched with
 // it.
-func templateData(r *request) (world.TemplateVersion, error) {
-	v := world.TemplateVersion{Description: r.params.String("VersionDescription"), Data: map[string]string{}}
+func templateData(r *request) (aws.TemplateVersion, error) {
+	v := aws.TemplateVersion{Description: r.params.String("VersionDescription"), Data: map[string]string{}}
 	data := r.params.Sub("LaunchTemplateData")
 	for key := range r.call.Params {
 		if name, ok := strings.CutPrefix(key, "LaunchTemplateData."); ok {
@@ -118,13 +118,13 @@ func describeLaunchTemplates(r *request) ([]wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
-	page, err := list(r, listing[world.LaunchTemplate]{
+	page, err := list(r, listing[aws.LaunchTemplate]{
 		items: templates,
-		key:   func(t world.LaunchTemplate) string { return t.ID },
-		known: wire.Attributes[world.LaunchTemplate]{
-			"launch-template-name": func(t world.LaunchTemplate) []string { return []string{t.Name} },
+		key:   func(t aws.LaunchTemplate) string { return t.ID },
+		known: wire.Attributes[aws.LaunchTemplate]{
+			"launch-template-name": func(t aws.LaunchTemplate) []string { return []string{t.Name} },
 		},
-		tags: func(t world.LaunchTemplate) map[string]string { return t.Tags },
+		tags: func(t aws.LaunchTemplate) map[string]string { return t.Tags },
 		page: pageRule{min: 1, max: 200},
 	})
 	if err != nil {
@@ -142,13 +142,13 @@ func describeLaunchTemplateVersions(r *request) ([]wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
-	slices.SortFunc(versions, func(a, b world.TemplateVersion) int { return b.Number - a.Number })
-	return []wire.Element{wire.List("launchTemplateVersionSet", versions, func(v world.TemplateVersion) []wire.Element {
+	slices.SortFunc(versions, func(a, b aws.TemplateVersion) int { return b.Number - a.Number })
+	return []wire.Element{wire.List("launchTemplateVersionSet", versions, func(v aws.TemplateVersion) []wire.Element {
 		return versionBody(t, v)
 	})}, nil
 }
 
-func templateBody(t world.LaunchTemplate) []wire.Element {
+func templateBody(t aws.LaunchTemplate) []wire.Element {
 	return []wire.Element{
 		wire.Text("launchTemplateId", t.ID), wire.Text("launchTemplateName", t.Name), wire.Time("createTime", t.Created),
 		wire.Text("createdBy", t.CreatedBy), wire.Int("defaultVersionNumber", t.DefaultVersion), wire.Int("latestVersionNumber", t.Latest()),
@@ -156,7 +156,7 @@ func templateBody(t world.LaunchTemplate) []wire.Element {
 	}
 }
 
-func versionBody(t world.LaunchTemplate, v world.TemplateVersion) []wire.Element {
+func versionBody(t aws.LaunchTemplate, v aws.TemplateVersion) []wire.Element {
 	return []wire.Element{
 		wire.Text("launchTemplateId", t.ID), wire.Text("launchTemplateName", t.Name), wire.Int("versionNumber", v.Number),
 		wire.Text("versionDescription", v.Description), wire.Time("createTime", v.Created), wire.Text("createdBy", t.CreatedBy),

@@ -3,8 +3,8 @@ package ec2
 import (
 	"strconv"
 
+	"github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/ec2/wire"
-	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 // vpcActions are those that change VPCs, join them with one another and with the internet.
@@ -90,7 +90,7 @@ func modifyVPCAttribute(r *request) ([]wire.Element, error) {
 	if !ok {
 		return nil, fail("InvalidParameterCombination", "No attributes specified.")
 	}
-	return done(r.region.ModifyVPC(id, func(a *world.VPCAttributes) {
+	return done(r.region.ModifyVPC(id, func(a *aws.VPCAttributes) {
 		switch given {
 		case "EnableDnsSupport":
 			a.DNSSupportOff = !on
@@ -148,7 +148,7 @@ func disassociateVPCCIDRBlock(r *request) ([]wire.Element, error) {
 	return blockAnswer(vpc, b, "disassociating"), nil
 }
 
-func blockAnswer(vpc string, b world.CIDRBlock, state string) []wire.Element {
+func blockAnswer(vpc string, b aws.CIDRBlock, state string) []wire.Element {
 	name, block := "cidrBlockAssociation", "cidrBlock"
 	if b.Prefix.Addr().Is6() {
 		name, block = "ipv6CidrBlockAssociation", "ipv6CidrBlock"
@@ -166,7 +166,7 @@ func createPeering(r *request) ([]wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := r.region.Peerings().CreatePeering(vpc, world.PeeringVPC{
+	p, err := r.region.Peerings().CreatePeering(vpc, aws.PeeringVPC{
 		VPCID: r.params.String("PeerVpcId"), Account: r.params.String("PeerOwnerId"), Region: r.params.String("PeerRegion"),
 	}, tags)
 	if err != nil {
@@ -209,8 +209,8 @@ func describeInternetGateways(r *request) ([]wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
-	attached := func(v string) func(world.InternetGateway) []string {
-		return func(g world.InternetGateway) []string {
+	attached := func(v string) func(aws.InternetGateway) []string {
+		return func(g aws.InternetGateway) []string {
 			switch {
 			case g.VPCID == "":
 				return nil
@@ -220,16 +220,16 @@ func describeInternetGateways(r *request) ([]wire.Element, error) {
 			return []string{g.VPCID}
 		}
 	}
-	page, err := list(r, listing[world.InternetGateway]{
+	page, err := list(r, listing[aws.InternetGateway]{
 		items: gateways,
-		key:   func(g world.InternetGateway) string { return g.ID },
-		known: wire.Attributes[world.InternetGateway]{
-			"internet-gateway-id": func(g world.InternetGateway) []string { return []string{g.ID} },
-			"owner-id":            func(g world.InternetGateway) []string { return []string{g.Account} },
+		key:   func(g aws.InternetGateway) string { return g.ID },
+		known: wire.Attributes[aws.InternetGateway]{
+			"internet-gateway-id": func(g aws.InternetGateway) []string { return []string{g.ID} },
+			"owner-id":            func(g aws.InternetGateway) []string { return []string{g.Account} },
 			"attachment.vpc-id":   attached(""),
 			"attachment.state":    attached("available"),
 		},
-		tags: func(g world.InternetGateway) map[string]string { return g.Tags },
+		tags: func(g aws.InternetGateway) map[string]string { return g.Tags },
 		page: pageRule{min: 5, max: 1000},
 	})
 	if err != nil {
@@ -238,7 +238,7 @@ func describeInternetGateways(r *request) ([]wire.Element, error) {
 	return pageOf("internetGatewaySet", page, gatewayBody), nil
 }
 
-func gatewayBody(g world.InternetGateway) []wire.Element {
+func gatewayBody(g aws.InternetGateway) []wire.Element {
 	var vpcs []string
 	if g.VPCID != "" {
 		vpcs = []string{g.VPCID}

@@ -3,27 +3,27 @@ package ec2
 import (
 	"strconv"
 
+	"github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/ec2/wire"
-	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 // instanceAttributes are the filters of DescribeInstances. The filters network-interface.* hold for
 // any of the interfaces.
-func instanceAttributes() wire.Attributes[world.Instance] {
-	known := wire.Attributes[world.Instance]{
-		"instance-id":         func(i world.Instance) []string { return []string{i.ID} },
-		"image-id":            func(i world.Instance) []string { return []string{i.ImageID} },
-		"instance-type":       func(i world.Instance) []string { return []string{i.InstanceType} },
-		"key-name":            func(i world.Instance) []string { return []string{i.KeyName} },
-		"client-token":        func(i world.Instance) []string { return []string{i.ClientToken} },
-		"owner-id":            func(i world.Instance) []string { return []string{i.Account} },
-		"reservation-id":      func(i world.Instance) []string { return []string{i.ReservationID} },
-		"availability-zone":   func(i world.Instance) []string { return []string{i.Zone} },
-		"tenancy":             func(i world.Instance) []string { return []string{i.Tenancy} },
-		"vpc-id":              func(i world.Instance) []string { return []string{i.VPCID} },
-		"subnet-id":           func(i world.Instance) []string { return []string{i.SubnetID} },
-		"instance-state-name": func(i world.Instance) []string { return []string{i.State.String()} },
-		"instance-state-code": func(i world.Instance) []string { return []string{strconv.Itoa(int(i.State))} },
+func instanceAttributes() wire.Attributes[aws.Instance] {
+	known := wire.Attributes[aws.Instance]{
+		"instance-id":         func(i aws.Instance) []string { return []string{i.ID} },
+		"image-id":            func(i aws.Instance) []string { return []string{i.ImageID} },
+		"instance-type":       func(i aws.Instance) []string { return []string{i.InstanceType} },
+		"key-name":            func(i aws.Instance) []string { return []string{i.KeyName} },
+		"client-token":        func(i aws.Instance) []string { return []string{i.ClientToken} },
+		"owner-id":            func(i aws.Instance) []string { return []string{i.Account} },
+		"reservation-id":      func(i aws.Instance) []string { return []string{i.ReservationID} },
+		"availability-zone":   func(i aws.Instance) []string { return []string{i.Zone} },
+		"tenancy":             func(i aws.Instance) []string { return []string{i.Tenancy} },
+		"vpc-id":              func(i aws.Instance) []string { return []string{i.VPCID} },
+		"subnet-id":           func(i aws.Instance) []string { return []string{i.SubnetID} },
+		"instance-state-name": func(i aws.Instance) []string { return []string{i.State.String()} },
+		"instance-state-code": func(i aws.Instance) []string { return []string{strconv.Itoa(int(i.State))} },
 	}
 	primary := map[string]string{
 		"instance.group-id":   "group-id",
@@ -36,7 +36,7 @@ func instanceAttributes() wire.Attributes[world.Instance] {
 	onNIC := interfaceAttributes()
 	for name, attribute := range primary {
 		get := onNIC[attribute]
-		known[name] = func(i world.Instance) []string {
+		known[name] = func(i aws.Instance) []string {
 			if nic := i.Primary(); nic != nil {
 				return get(*nic)
 			}
@@ -44,7 +44,7 @@ func instanceAttributes() wire.Attributes[world.Instance] {
 		}
 	}
 	for name, get := range onNIC {
-		known["network-interface."+name] = func(i world.Instance) []string {
+		known["network-interface."+name] = func(i aws.Instance) []string {
 			var out []string
 			for _, nic := range i.NetworkInterfaces {
 				out = append(out, get(nic)...)
@@ -56,9 +56,9 @@ func instanceAttributes() wire.Attributes[world.Instance] {
 }
 
 // interfaceAttributes are the filters of DescribeNetworkInterfaces.
-func interfaceAttributes() wire.Attributes[world.NetworkInterface] {
-	type nic = world.NetworkInterface
-	onAttachment := func(get func(world.Attachment) string) func(nic) []string {
+func interfaceAttributes() wire.Attributes[aws.NetworkInterface] {
+	type nic = aws.NetworkInterface
+	onAttachment := func(get func(aws.Attachment) string) func(nic) []string {
 		return func(n nic) []string {
 			if n.Attachment == nil {
 				return nil
@@ -79,33 +79,33 @@ func interfaceAttributes() wire.Attributes[world.NetworkInterface] {
 		"requester-id":         func(n nic) []string { return []string{n.RequesterID} },
 		"requester-managed":    func(n nic) []string { return []string{strconv.FormatBool(n.RequesterManaged)} },
 		"source-dest-check":    func(n nic) []string { return []string{strconv.FormatBool(n.SourceDestCheck)} },
-		"group-id":             func(n nic) []string { return groupField(n, func(g world.GroupName) string { return g.ID }) },
-		"group-name":           func(n nic) []string { return groupField(n, func(g world.GroupName) string { return g.Name }) },
+		"group-id":             func(n nic) []string { return groupField(n, func(g aws.GroupName) string { return g.ID }) },
+		"group-name":           func(n nic) []string { return groupField(n, func(g aws.GroupName) string { return g.Name }) },
 		"private-ip-address":   func(n nic) []string { return addrs(n.PrimaryIP().Addr) },
 		"association.public-ip": func(n nic) []string {
 			return addrs(n.PrimaryIP().Public)
 		},
 		"addresses.private-ip-address": func(n nic) []string {
-			return addressField(n, func(p world.PrivateIP) []string { return addrs(p.Addr) })
+			return addressField(n, func(p aws.PrivateIP) []string { return addrs(p.Addr) })
 		},
 		"addresses.primary": func(n nic) []string {
-			return addressField(n, func(p world.PrivateIP) []string { return []string{strconv.FormatBool(p.Primary)} })
+			return addressField(n, func(p aws.PrivateIP) []string { return []string{strconv.FormatBool(p.Primary)} })
 		},
 		"addresses.association.public-ip": func(n nic) []string {
-			return addressField(n, func(p world.PrivateIP) []string { return addrs(p.Public) })
+			return addressField(n, func(p aws.PrivateIP) []string { return addrs(p.Public) })
 		},
 		"ipv6-addresses.ipv6-address": func(n nic) []string { return addrs(n.IPv6...) },
-		"attachment.instance-id":      onAttachment(func(a world.Attachment) string { return a.InstanceID }),
-		"attachment.attachment-id":    onAttachment(func(a world.Attachment) string { return a.ID }),
-		"attachment.status":           onAttachment(func(a world.Attachment) string { return a.Status }),
-		"attachment.device-index":     onAttachment(func(a world.Attachment) string { return strconv.Itoa(a.DeviceIndex) }),
-		"attachment.delete-on-termination": onAttachment(func(a world.Attachment) string {
+		"attachment.instance-id":      onAttachment(func(a aws.Attachment) string { return a.InstanceID }),
+		"attachment.attachment-id":    onAttachment(func(a aws.Attachment) string { return a.ID }),
+		"attachment.status":           onAttachment(func(a aws.Attachment) string { return a.Status }),
+		"attachment.device-index":     onAttachment(func(a aws.Attachment) string { return strconv.Itoa(a.DeviceIndex) }),
+		"attachment.delete-on-termination": onAttachment(func(a aws.Attachment) string {
 			return strconv.FormatBool(a.DeleteOnTermination)
 		}),
 	}
 }
 
-func groupField(n world.NetworkInterface, get func(world.GroupName) string) []string {
+func groupField(n aws.NetworkInterface, get func(aws.GroupName) string) []string {
 	var out []string
 	for _, g := range n.Groups {
 		out = append(out, get(g))
@@ -113,7 +113,7 @@ func groupField(n world.NetworkInterface, get func(world.GroupName) string) []st
 	return out
 }
 
-func addressField(n world.NetworkInterface, get func(world.PrivateIP) []string) []string {
+func addressField(n aws.NetworkInterface, get func(aws.PrivateIP) []string) []string {
 	var out []string
 	for _, p := range n.PrivateIPs {
 		out = append(out, get(p)...)
@@ -123,8 +123,8 @@ func addressField(n world.NetworkInterface, get func(world.PrivateIP) []string) 
 
 // groupAttributes are the filters of DescribeSecurityGroups. Each of several filters on rules may
 // be met by another rule of the group.
-func groupAttributes() wire.Attributes[world.SecurityGroup] {
-	type group = world.SecurityGroup
+func groupAttributes() wire.Attributes[aws.SecurityGroup] {
+	type group = aws.SecurityGroup
 	known := wire.Attributes[group]{
 		"group-id":    func(g group) []string { return []string{g.ID} },
 		"group-name":  func(g group) []string { return []string{g.Name} },
@@ -132,7 +132,7 @@ func groupAttributes() wire.Attributes[world.SecurityGroup] {
 		"owner-id":    func(g group) []string { return []string{g.Account} },
 		"vpc-id":      func(g group) []string { return []string{g.VPCID} },
 	}
-	type rule = world.SecurityGroupRule
+	type rule = aws.SecurityGroupRule
 	block := func(v4 bool) func(rule) string {
 		return func(r rule) string {
 			if !r.CIDR.IsValid() || r.CIDR.Addr().Is4() != v4 {
@@ -149,7 +149,7 @@ func groupAttributes() wire.Attributes[world.SecurityGroup] {
 			return strconv.Itoa(int(get(r)))
 		}
 	}
-	peer := func(get func(world.GroupPeer) string) func(rule) string {
+	peer := func(get func(aws.GroupPeer) string) func(rule) string {
 		return func(r rule) string {
 			if r.Group == nil {
 				return ""
@@ -163,8 +163,8 @@ func groupAttributes() wire.Attributes[world.SecurityGroup] {
 		"protocol":       func(r rule) string { return r.Protocol },
 		"from-port":      port(func(r rule) int32 { return r.FromPort }),
 		"to-port":        port(func(r rule) int32 { return r.ToPort }),
-		"group-id":       peer(func(p world.GroupPeer) string { return p.GroupID }),
-		"user-id":        peer(func(p world.GroupPeer) string { return p.UserID }),
+		"group-id":       peer(func(p aws.GroupPeer) string { return p.GroupID }),
+		"user-id":        peer(func(p aws.GroupPeer) string { return p.UserID }),
 		"prefix-list-id": func(r rule) string { return r.PrefixListID },
 	}
 	for name, get := range fields {
@@ -174,8 +174,8 @@ func groupAttributes() wire.Attributes[world.SecurityGroup] {
 	return known
 }
 
-func ruleField(egress bool, get func(world.SecurityGroupRule) string) func(world.SecurityGroup) []string {
-	return func(g world.SecurityGroup) []string {
+func ruleField(egress bool, get func(aws.SecurityGroupRule) string) func(aws.SecurityGroup) []string {
+	return func(g aws.SecurityGroup) []string {
 		var out []string
 		for _, r := range g.Rules {
 			if v := get(r); r.Egress == egress && v != "" {

@@ -5,9 +5,9 @@ import (
 	"errors"
 	"net/http"
 
+	"github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/ec2/nativeapi"
 	"github.com/nephele-io/nephele/internal/sim/ec2/sigv4"
-	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 // authenticate finds out who calls which service in which region, and writes it into req. Errors
@@ -84,7 +84,7 @@ func (h *Handler) assumeIdentity(req *request, signed sigv4.Authorization) error
 		if len(accounts) == 0 {
 			return unknownKey(req.call.Service)
 		}
-		cred = world.Credential{AccessKeyID: signed.AccessKeyID, Account: accounts[0].ID}
+		cred = aws.Credential{AccessKeyID: signed.AccessKeyID, Account: accounts[0].ID}
 	}
 	req.caller = cred
 	if regions := h.cfg.World.Regions(cred.Account); req.call.Region == "" && len(regions) > 0 {
@@ -107,7 +107,7 @@ func (h *Handler) checkSTSRegion(req *request) error {
 	return fail("SignatureDoesNotMatch", "Credential should be scoped to a valid region.")
 }
 
-func hasRegion(regions []world.RegionInfo, name string) bool {
+func hasRegion(regions []aws.RegionInfo, name string) bool {
 	for _, r := range regions {
 		if r.Name == name {
 			return true

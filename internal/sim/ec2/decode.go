@@ -3,8 +3,8 @@ package ec2
 import (
 	"math"
 
+	"github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/ec2/wire"
-	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 // intPtr reads an optional number that fits into 32 bits.
@@ -29,10 +29,10 @@ func stringPtr(p wire.Params, key string) *string {
 }
 
 // permissions reads the list IpPermissions.
-func permissions(p wire.Params) ([]world.Permission, error) {
-	var out []world.Permission
+func permissions(p wire.Params) ([]aws.Permission, error) {
+	var out []aws.Permission
 	for _, e := range p.Elements("IpPermissions") {
-		perm := world.Permission{Protocol: e.String("IpProtocol")}
+		perm := aws.Permission{Protocol: e.String("IpProtocol")}
 		var err error
 		if perm.FromPort, err = intPtr(e, "FromPort"); err != nil {
 			return nil, err
@@ -41,17 +41,17 @@ func permissions(p wire.Params) ([]world.Permission, error) {
 			return nil, err
 		}
 		for _, r := range e.Elements("IpRanges") {
-			perm.CIDRs = append(perm.CIDRs, world.CIDRPeer{CIDR: r.String("CidrIp"), Description: r.String("Description")})
+			perm.CIDRs = append(perm.CIDRs, aws.CIDRPeer{CIDR: r.String("CidrIp"), Description: r.String("Description")})
 		}
 		for _, r := range e.Elements("Ipv6Ranges") {
-			peer := world.CIDRPeer{CIDR: r.String("CidrIpv6"), IPv6: true, Description: r.String("Description")}
+			peer := aws.CIDRPeer{CIDR: r.String("CidrIpv6"), IPv6: true, Description: r.String("Description")}
 			perm.CIDRs = append(perm.CIDRs, peer)
 		}
 		for _, g := range e.Elements("Groups") {
 			perm.Groups = append(perm.Groups, groupRef(g))
 		}
 		for _, l := range e.Elements("PrefixListIds") {
-			peer := world.PrefixListPeer{PrefixListID: l.String("PrefixListId"), Description: l.String("Description")}
+			peer := aws.PrefixListPeer{PrefixListID: l.String("PrefixListId"), Description: l.String("Description")}
 			perm.PrefixLists = append(perm.PrefixLists, peer)
 		}
 		out = append(out, perm)
@@ -59,8 +59,8 @@ func permissions(p wire.Params) ([]world.Permission, error) {
 	return out, nil
 }
 
-func groupRef(g wire.Params) world.GroupRef {
-	return world.GroupRef{
+func groupRef(g wire.Params) aws.GroupRef {
+	return aws.GroupRef{
 		GroupID:     g.String("GroupId"),
 		GroupName:   g.String("GroupName"),
 		UserID:      g.String("UserId"),
@@ -72,11 +72,11 @@ func groupRef(g wire.Params) world.GroupRef {
 
 // flatPermission reads the older form of a rule, whose parts are parameters of the request itself;
 // nil when the request does not use it.
-func flatPermission(p wire.Params) (*world.Permission, error) {
+func flatPermission(p wire.Params) (*aws.Permission, error) {
 	if !p.Has("IpProtocol") && !p.Has("CidrIp") && !p.Has("SourceSecurityGroupName") {
 		return nil, nil
 	}
-	perm := &world.Permission{Protocol: p.String("IpProtocol")}
+	perm := &aws.Permission{Protocol: p.String("IpProtocol")}
 	var err error
 	if perm.FromPort, err = intPtr(p, "FromPort"); err != nil {
 		return nil, err
@@ -85,17 +85,17 @@ func flatPermission(p wire.Params) (*world.Permission, error) {
 		return nil, err
 	}
 	if cidr := p.String("CidrIp"); cidr != "" {
-		perm.CIDRs = []world.CIDRPeer{{CIDR: cidr}}
+		perm.CIDRs = []aws.CIDRPeer{{CIDR: cidr}}
 	}
 	if name := p.String("SourceSecurityGroupName"); name != "" {
-		ref := world.GroupRef{GroupName: name, UserID: p.String("SourceSecurityGroupOwnerId")}
-		perm.Groups = []world.GroupRef{ref}
+		ref := aws.GroupRef{GroupName: name, UserID: p.String("SourceSecurityGroupOwnerId")}
+		perm.Groups = []aws.GroupRef{ref}
 	}
 	return perm, nil
 }
 
 // ruleRequest reads what Authorize and Revoke have in common.
-func ruleRequest(p wire.Params) ([]world.Permission, error) {
+func ruleRequest(p wire.Params) ([]aws.Permission, error) {
 	flat, err := flatPermission(p)
 	if err != nil {
 		return nil, err
@@ -110,12 +110,12 @@ func ruleRequest(p wire.Params) ([]world.Permission, error) {
 	if len(perms) > 0 {
 		return nil, fail("InvalidParameterCombination", "The parameter ipPermissions cannot be used with the parameter ipProtocol")
 	}
-	return []world.Permission{*flat}, nil
+	return []aws.Permission{*flat}, nil
 }
 
 // tagList reads the list Tag.N.Key, Tag.N.Value. A tag without a value has the empty one.
-func tagList(p wire.Params, key string) (world.Tags, error) {
-	var tags world.Tags
+func tagList(p wire.Params, key string) (aws.Tags, error) {
+	var tags aws.Tags
 	for _, t := range p.Elements(key) {
 		name := t.String("Key")
 		if name == "" {
@@ -125,7 +125,7 @@ func tagList(p wire.Params, key string) (world.Tags, error) {
 			return nil, invalidValue("Duplicate tag key '%s' specified.", name)
 		}
 		if tags == nil {
-			tags = world.Tags{}
+			tags = aws.Tags{}
 		}
 		tags[name] = t.String("Value")
 	}
@@ -134,8 +134,8 @@ func tagList(p wire.Params, key string) (world.Tags, error) {
 
 // tagSpecs reads the list TagSpecification; only the resource types that the action creates are
 // accepted.
-func tagSpecs(p wire.Params, types ...string) (map[string]world.Tags, error) {
-	out := map[string]world.Tags{}
+func tagSpecs(p wire.Params, types ...string) (map[string]aws.Tags, error) {
+	out := map[string]aws.Tags{}
 	for _, spec := range p.Elements("TagSpecification") {
 		kind := spec.String("ResourceType")
 		known := false
@@ -158,22 +158,22 @@ func tagSpecs(p wire.Params, types ...string) (map[string]world.Tags, error) {
 }
 
 // tagSpec is tagSpecs for an action that creates one kind of resource.
-func tagSpec(p wire.Params, kind string) (world.Tags, error) {
+func tagSpec(p wire.Params, kind string) (aws.Tags, error) {
 	specs, err := tagSpecs(p, kind)
 	return specs[kind], err
 }
 
-func entries(p wire.Params, key string) []world.EntrySpec {
-	var out []world.EntrySpec
+func entries(p wire.Params, key string) []aws.EntrySpec {
+	var out []aws.EntrySpec
 	for _, e := range p.Elements(key) {
-		out = append(out, world.EntrySpec{CIDR: e.String("Cidr"), Description: e.String("Description")})
+		out = append(out, aws.EntrySpec{CIDR: e.String("Cidr"), Description: e.String("Description")})
 	}
 	return out
 }
 
 // interfaceSpecs reads the list NetworkInterface of RunInstances.
-func interfaceSpecs(p wire.Params) ([]world.InterfaceSpec, error) {
-	var out []world.InterfaceSpec
+func interfaceSpecs(p wire.Params) ([]aws.InterfaceSpec, error) {
+	var out []aws.InterfaceSpec
 	for _, e := range p.Elements("NetworkInterface") {
 		index, ok, err := e.Int("DeviceIndex")
 		if err != nil {
@@ -196,8 +196,8 @@ func interfaceSpecs(p wire.Params) ([]world.InterfaceSpec, error) {
 }
 
 // interfaceSpec reads what RunInstances and CreateNetworkInterface say alike of an interface.
-func interfaceSpec(e wire.Params) (world.InterfaceSpec, error) {
-	spec := world.InterfaceSpec{
+func interfaceSpec(e wire.Params) (aws.InterfaceSpec, error) {
+	spec := aws.InterfaceSpec{
 		SubnetID:    e.String("SubnetId"),
 		GroupIDs:    e.Strings("SecurityGroupId"),
 		PrivateIP:   e.String("PrivateIpAddress"),
@@ -222,7 +222,7 @@ func interfaceSpec(e wire.Params) (world.InterfaceSpec, error) {
 	return spec, err
 }
 
-func interfaceSwitches(e wire.Params, spec *world.InterfaceSpec) error {
+func interfaceSwitches(e wire.Params, spec *aws.InterfaceSpec) error {
 	public, ok, err := e.Bool("AssociatePublicIpAddress")
 	if err != nil {
 		return err

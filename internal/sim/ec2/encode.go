@@ -6,14 +6,14 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/ec2/wire"
-	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 // Every function here writes one shape of the EC2 answers; the names of the elements are those of
 // the service.
 
-func tagSet(tags world.Tags) wire.Element {
+func tagSet(tags aws.Tags) wire.Element {
 	return wire.List("tagSet", tags.Keys(), func(k string) []wire.Element {
 		// An empty value is written as an empty element, unlike an absent one.
 		return []wire.Element{{Name: "key", Text: k}, {Name: "value", Text: tags[k]}}
@@ -22,7 +22,7 @@ func tagSet(tags world.Tags) wire.Element {
 
 // someTags is tagSet for the things that the service answers without a list when they have no tags:
 // VPCs, subnets, groups and instances.
-func someTags(tags world.Tags) wire.Element {
+func someTags(tags aws.Tags) wire.Element {
 	if len(tags) == 0 {
 		return wire.Element{}
 	}
@@ -44,8 +44,8 @@ func cidr(name string, p netip.Prefix) wire.Element {
 	return wire.Text(name, p.String())
 }
 
-func vpcBody(v world.VPC) []wire.Element {
-	var v4, v6 []world.CIDRBlock
+func vpcBody(v aws.VPC) []wire.Element {
+	var v4, v6 []aws.CIDRBlock
 	for _, b := range v.CIDRs {
 		if b.Prefix.Addr().Is4() {
 			v4 = append(v4, b)
@@ -65,19 +65,19 @@ func vpcBody(v world.VPC) []wire.Element {
 	if len(v4) > 0 {
 		body = append(body, cidr("cidrBlock", v4[0].Prefix))
 	}
-	body = append(body, wire.List("cidrBlockAssociationSet", v4, func(b world.CIDRBlock) []wire.Element {
+	body = append(body, wire.List("cidrBlockAssociationSet", v4, func(b aws.CIDRBlock) []wire.Element {
 		return association(b, "cidrBlock", "cidrBlockState")
 	}))
 	return append(body, ipv6Associations(v6))
 }
 
-func ipv6Associations(blocks []world.CIDRBlock) wire.Element {
-	return wire.List("ipv6CidrBlockAssociationSet", blocks, func(b world.CIDRBlock) []wire.Element {
+func ipv6Associations(blocks []aws.CIDRBlock) wire.Element {
+	return wire.List("ipv6CidrBlockAssociationSet", blocks, func(b aws.CIDRBlock) []wire.Element {
 		return association(b, "ipv6CidrBlock", "ipv6CidrBlockState")
 	})
 }
 
-func association(b world.CIDRBlock, block, state string) []wire.Element {
+func association(b aws.CIDRBlock, block, state string) []wire.Element {
 	return []wire.Element{
 		wire.Text("associationId", b.AssociationID),
 		cidr(block, b.Prefix),
@@ -85,10 +85,10 @@ func association(b world.CIDRBlock, block, state string) []wire.Element {
 	}
 }
 
-func subnetBody(region string, s world.Subnet) []wire.Element {
+func subnetBody(region string, s aws.Subnet) []wire.Element {
 	return []wire.Element{
 		wire.Text("subnetId", s.ID),
-		wire.Text("subnetArn", world.ARN(region, s.Account, s.ID)),
+		wire.Text("subnetArn", aws.ARN(region, s.Account, s.ID)),
 		wire.Text("vpcId", s.VPCID),
 		wire.Text("ownerId", s.Account),
 		wire.Text("state", s.State),
@@ -104,17 +104,17 @@ func subnetBody(region string, s world.Subnet) []wire.Element {
 	}
 }
 
-func groupSet(groups []world.GroupName) wire.Element {
-	return wire.List("groupSet", groups, func(g world.GroupName) []wire.Element {
+func groupSet(groups []aws.GroupName) wire.Element {
+	return wire.List("groupSet", groups, func(g aws.GroupName) []wire.Element {
 		return []wire.Element{wire.Text("groupId", g.ID), wire.Text("groupName", g.Name)}
 	})
 }
 
-func instanceState(name string, s world.InstanceState) wire.Element {
+func instanceState(name string, s aws.InstanceState) wire.Element {
 	return wire.Node(name, wire.Int("code", int(s)), wire.Text("name", s.String()))
 }
 
-func instanceBody(region string, i world.Instance) []wire.Element {
+func instanceBody(region string, i aws.Instance) []wire.Element {
 	body := []wire.Element{
 		wire.Text("instanceId", i.ID),
 		wire.Text("imageId", i.ImageID),
@@ -130,7 +130,7 @@ func instanceBody(region string, i world.Instance) []wire.Element {
 		wire.Text("vpcId", i.VPCID),
 		someTags(i.Tags),
 	}
-	var groups []world.GroupName
+	var groups []aws.GroupName
 	if nic := i.Primary(); nic != nil {
 		groups = nic.Groups
 		ip := nic.PrimaryIP()
@@ -145,13 +145,13 @@ func instanceBody(region string, i world.Instance) []wire.Element {
 		}
 	}
 	return append(body, groupSet(groups),
-		wire.List("networkInterfaceSet", i.NetworkInterfaces, func(n world.NetworkInterface) []wire.Element {
+		wire.List("networkInterfaceSet", i.NetworkInterfaces, func(n aws.NetworkInterface) []wire.Element {
 			return append(interfaceCore(region, n), attachment(n, false))
 		}))
 }
 
 // interfaceCore is what an interface looks like both on its own and inside an instance.
-func interfaceCore(region string, n world.NetworkInterface) []wire.Element {
+func interfaceCore(region string, n aws.NetworkInterface) []wire.Element {
 	primary := n.PrimaryIP()
 	return []wire.Element{
 		wire.Text("networkInterfaceId", n.ID),
@@ -167,7 +167,7 @@ func interfaceCore(region string, n world.NetworkInterface) []wire.Element {
 		wire.Text("interfaceType", n.InterfaceType),
 		groupSet(n.Groups),
 		publicAssociation(region, n.Account, primary.Public),
-		wire.List("privateIpAddressesSet", n.PrivateIPs, func(p world.PrivateIP) []wire.Element {
+		wire.List("privateIpAddressesSet", n.PrivateIPs, func(p aws.PrivateIP) []wire.Element {
 			return []wire.Element{
 				wire.Addr("privateIpAddress", p.Addr),
 				privateDNS("privateDnsName", region, p.Addr),
@@ -196,7 +196,7 @@ func prefixSet(family string, all []netip.Prefix, v6 bool) wire.Element {
 	})
 }
 
-func interfaceBody(region string, n world.NetworkInterface) []wire.Element {
+func interfaceBody(region string, n aws.NetworkInterface) []wire.Element {
 	return append(interfaceCore(region, n),
 		wire.Text("availabilityZone", n.Zone),
 		wire.Text("requesterId", n.RequesterID),
@@ -205,7 +205,7 @@ func interfaceBody(region string, n world.NetworkInterface) []wire.Element {
 		tagSet(n.Tags))
 }
 
-func attachment(n world.NetworkInterface, withInstance bool) wire.Element {
+func attachment(n aws.NetworkInterface, withInstance bool) wire.Element {
 	a := n.Attachment
 	if a == nil {
 		return wire.Element{}
@@ -268,7 +268,7 @@ func publicDNS(name, region string, a netip.Addr) wire.Element {
 	return wire.Text(name, "ec2"+dashed(a)+"."+region+".compute.amazonaws.com")
 }
 
-func peeringBody(p world.PeeringConnection) []wire.Element {
+func peeringBody(p aws.PeeringConnection) []wire.Element {
 	return []wire.Element{
 		wire.Text("vpcPeeringConnectionId", p.ID),
 		wire.Node("status", wire.Text("code", p.Status), wire.Text("message", p.Message)),
@@ -278,7 +278,7 @@ func peeringBody(p world.PeeringConnection) []wire.Element {
 	}
 }
 
-func peeringSide(name string, s world.PeeringVPC) wire.Element {
+func peeringSide(name string, s aws.PeeringVPC) wire.Element {
 	v4 := slices.DeleteFunc(slices.Clone(s.CIDRs), func(p netip.Prefix) bool { return !p.Addr().Is4() })
 	v6 := slices.DeleteFunc(slices.Clone(s.CIDRs), func(p netip.Prefix) bool { return p.Addr().Is4() })
 	side := wire.Node(name, wire.Text("vpcId", s.VPCID), wire.Text("ownerId", s.Account), wire.Text("region", s.Region))
@@ -293,17 +293,17 @@ func peeringSide(name string, s world.PeeringVPC) wire.Element {
 	return side
 }
 
-func prefixListBody(region string, l world.PrefixList) []wire.Element {
+func prefixListBody(region string, l aws.PrefixList) []wire.Element {
 	body := []wire.Element{
 		wire.Text("prefixListId", l.ID),
 		wire.Text("prefixListName", l.Name),
-		wire.Text("prefixListArn", world.ARN(region, l.OwnerID, l.ID)),
+		wire.Text("prefixListArn", aws.ARN(region, l.OwnerID, l.ID)),
 		wire.Text("addressFamily", l.Family),
 		wire.Text("state", l.State),
 		wire.Text("ownerId", l.OwnerID),
 		tagSet(l.Tags),
 	}
-	if l.OwnerID != world.AWSOwned {
+	if l.OwnerID != aws.AWSOwned {
 		body = append(body, wire.Int("maxEntries", l.MaxEntries), wire.Int("version", l.Version()))
 	}
 	return body

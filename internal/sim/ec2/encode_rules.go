@@ -3,18 +3,18 @@ package ec2
 import (
 	"net/netip"
 
+	"github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/ec2/wire"
-	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
-func groupBody(region string, g world.SecurityGroup) []wire.Element {
+func groupBody(region string, g aws.SecurityGroup) []wire.Element {
 	return []wire.Element{
 		wire.Text("ownerId", g.Account),
 		wire.Text("groupId", g.ID),
 		wire.Text("groupName", g.Name),
 		wire.Text("groupDescription", g.Description),
 		wire.Text("vpcId", g.VPCID),
-		wire.Text("securityGroupArn", world.ARN(region, g.Account, g.ID)),
+		wire.Text("securityGroupArn", aws.ARN(region, g.Account, g.ID)),
 		permissionSet("ipPermissions", g.Rules, false),
 		permissionSet("ipPermissionsEgress", g.Rules, true),
 		someTags(g.Tags),
@@ -29,9 +29,9 @@ type portSpec struct {
 
 // permissionSet writes the rules of one direction as the service does for whole groups: one
 // permission per protocol and port range, with all its peers.
-func permissionSet(name string, rules []world.SecurityGroupRule, egress bool) wire.Element {
+func permissionSet(name string, rules []aws.SecurityGroupRule, egress bool) wire.Element {
 	var order []portSpec
-	peers := map[portSpec][]world.SecurityGroupRule{}
+	peers := map[portSpec][]aws.SecurityGroupRule{}
 	for _, r := range rules {
 		if r.Egress != egress {
 			continue
@@ -51,8 +51,8 @@ func permissionSet(name string, rules []world.SecurityGroupRule, egress bool) wi
 	})
 }
 
-func peerSets(rules []world.SecurityGroupRule) []wire.Element {
-	var groups, v4, v6, lists []world.SecurityGroupRule
+func peerSets(rules []aws.SecurityGroupRule) []wire.Element {
+	var groups, v4, v6, lists []aws.SecurityGroupRule
 	for _, r := range rules {
 		switch {
 		case r.Group != nil:
@@ -66,22 +66,22 @@ func peerSets(rules []world.SecurityGroupRule) []wire.Element {
 		}
 	}
 	return []wire.Element{
-		wire.List("groups", groups, func(r world.SecurityGroupRule) []wire.Element {
+		wire.List("groups", groups, func(r aws.SecurityGroupRule) []wire.Element {
 			return append(groupPeer(*r.Group), wire.Text("description", r.Description))
 		}),
-		wire.List("ipRanges", v4, func(r world.SecurityGroupRule) []wire.Element {
+		wire.List("ipRanges", v4, func(r aws.SecurityGroupRule) []wire.Element {
 			return []wire.Element{cidr("cidrIp", r.CIDR), wire.Text("description", r.Description)}
 		}),
-		wire.List("ipv6Ranges", v6, func(r world.SecurityGroupRule) []wire.Element {
+		wire.List("ipv6Ranges", v6, func(r aws.SecurityGroupRule) []wire.Element {
 			return []wire.Element{cidr("cidrIpv6", r.CIDR), wire.Text("description", r.Description)}
 		}),
-		wire.List("prefixListIds", lists, func(r world.SecurityGroupRule) []wire.Element {
+		wire.List("prefixListIds", lists, func(r aws.SecurityGroupRule) []wire.Element {
 			return []wire.Element{wire.Text("prefixListId", r.PrefixListID), wire.Text("description", r.Description)}
 		}),
 	}
 }
 
-func groupPeer(g world.GroupPeer) []wire.Element {
+func groupPeer(g aws.GroupPeer) []wire.Element {
 	return []wire.Element{
 		wire.Text("userId", g.UserID),
 		wire.Text("groupId", g.GroupID),
@@ -93,7 +93,7 @@ func groupPeer(g world.GroupPeer) []wire.Element {
 
 // ruleBody is a rule on its own. Unlike in permissionSet, ports are always written: -1 when the
 // protocol has none.
-func ruleBody(region string, r world.SecurityGroupRule) []wire.Element {
+func ruleBody(region string, r aws.SecurityGroupRule) []wire.Element {
 	body := []wire.Element{
 		wire.Text("securityGroupRuleId", r.ID),
 		wire.Text("groupId", r.GroupID),
@@ -103,7 +103,7 @@ func ruleBody(region string, r world.SecurityGroupRule) []wire.Element {
 		wire.Int("fromPort", int(r.FromPort)),
 		wire.Int("toPort", int(r.ToPort)),
 		wire.Text("description", r.Description),
-		wire.Text("securityGroupRuleArn", world.ARN(region, r.Account, r.ID)),
+		wire.Text("securityGroupRuleArn", aws.ARN(region, r.Account, r.ID)),
 		tagSet(r.Tags),
 	}
 	if r.Group != nil {
@@ -113,7 +113,7 @@ func ruleBody(region string, r world.SecurityGroupRule) []wire.Element {
 }
 
 // plainPeer is the peer of a rule that is not a group.
-func plainPeer(r world.SecurityGroupRule) wire.Element {
+func plainPeer(r aws.SecurityGroupRule) wire.Element {
 	switch {
 	case r.PrefixListID != "":
 		return wire.Text("prefixListId", r.PrefixListID)
@@ -124,7 +124,7 @@ func plainPeer(r world.SecurityGroupRule) wire.Element {
 }
 
 // revokedBody is a rule in the answer of a revoke call, which has its own names for some parts.
-func revokedBody(r world.SecurityGroupRule) []wire.Element {
+func revokedBody(r aws.SecurityGroupRule) []wire.Element {
 	body := []wire.Element{
 		wire.Text("securityGroupRuleId", r.ID),
 		wire.Text("groupId", r.GroupID),
@@ -141,7 +141,7 @@ func revokedBody(r world.SecurityGroupRule) []wire.Element {
 }
 
 // permissionBody writes a permission of a request back, for the set of those that matched no rule.
-func permissionBody(p world.Permission) []wire.Element {
+func permissionBody(p aws.Permission) []wire.Element {
 	body := []wire.Element{wire.Text("ipProtocol", p.Protocol)}
 	if p.FromPort != nil {
 		body = append(body, wire.Int("fromPort", int(*p.FromPort)))
@@ -149,7 +149,7 @@ func permissionBody(p world.Permission) []wire.Element {
 	if p.ToPort != nil {
 		body = append(body, wire.Int("toPort", int(*p.ToPort)))
 	}
-	var v4, v6 []world.CIDRPeer
+	var v4, v6 []aws.CIDRPeer
 	for _, c := range p.CIDRs {
 		if c.IPv6 {
 			v6 = append(v6, c)
@@ -158,24 +158,24 @@ func permissionBody(p world.Permission) []wire.Element {
 		}
 	}
 	return append(body,
-		wire.List("groups", p.Groups, func(g world.GroupRef) []wire.Element {
+		wire.List("groups", p.Groups, func(g aws.GroupRef) []wire.Element {
 			return []wire.Element{wire.Text("userId", g.UserID), wire.Text("groupId", g.GroupID), wire.Text("groupName", g.GroupName)}
 		}),
-		wire.List("ipRanges", v4, func(c world.CIDRPeer) []wire.Element { return []wire.Element{wire.Text("cidrIp", c.CIDR)} }),
-		wire.List("ipv6Ranges", v6, func(c world.CIDRPeer) []wire.Element {
+		wire.List("ipRanges", v4, func(c aws.CIDRPeer) []wire.Element { return []wire.Element{wire.Text("cidrIp", c.CIDR)} }),
+		wire.List("ipv6Ranges", v6, func(c aws.CIDRPeer) []wire.Element {
 			return []wire.Element{wire.Text("cidrIpv6", c.CIDR)}
 		}),
-		wire.List("prefixListIds", p.PrefixLists, func(l world.PrefixListPeer) []wire.Element {
+		wire.List("prefixListIds", p.PrefixLists, func(l aws.PrefixListPeer) []wire.Element {
 			return []wire.Element{wire.Text("prefixListId", l.PrefixListID)}
 		}))
 }
 
-func entryBody(e world.PrefixListEntry) []wire.Element {
+func entryBody(e aws.PrefixListEntry) []wire.Element {
 	return []wire.Element{cidr("cidr", e.CIDR), wire.Text("description", e.Description)}
 }
 
 // blocks returns the IPv4 or the IPv6 blocks of a list, as text.
-func blocks(list []world.CIDRBlock, v4 bool) []string {
+func blocks(list []aws.CIDRBlock, v4 bool) []string {
 	var out []string
 	for _, b := range list {
 		if b.Prefix.Addr().Is4() == v4 {

@@ -18,7 +18,7 @@ import (
 	"github.com/aws/smithy-go"
 
 	"github.com/nephele-io/nephele/internal/sim"
-	"github.com/nephele-io/nephele/internal/sim/world"
+	simaws "github.com/nephele-io/nephele/internal/sim/aws"
 )
 
 const (
@@ -44,55 +44,55 @@ type fixture struct {
 
 func prefix(s string) netip.Prefix { return netip.MustParsePrefix(s) }
 
-func defaultVPC(account, vpc, subnet, group, v4, v6 string) world.RegionState {
-	open := func(id, cidr string) world.SecurityGroupRule {
-		return world.SecurityGroupRule{
+func defaultVPC(account, vpc, subnet, group, v4, v6 string) simaws.RegionState {
+	open := func(id, cidr string) simaws.SecurityGroupRule {
+		return simaws.SecurityGroupRule{
 			ID: id, GroupID: group, Account: account, Egress: true, Protocol: "-1", FromPort: -1, ToPort: -1, CIDR: prefix(cidr),
 		}
 	}
 	suffix := group[len("sg-"):]
-	return world.RegionState{
+	return simaws.RegionState{
 		Account: account, Name: region,
-		VPCs: []world.VPC{{
+		VPCs: []simaws.VPC{{
 			ID: vpc, Account: account, Region: region, IsDefault: true, State: "available", Tenancy: "default",
 			DHCPOptionsID: "dopt-00000001",
-			CIDRs: []world.CIDRBlock{
+			CIDRs: []simaws.CIDRBlock{
 				{AssociationID: "vpc-cidr-assoc-1", Prefix: prefix(v4)}, {AssociationID: "vpc-cidr-assoc-2", Prefix: prefix(v6)},
 			},
-			Tags: world.Tags{"Name": "first", "empty": ""},
+			Tags: simaws.Tags{"Name": "first", "empty": ""},
 		}},
-		Subnets: []world.Subnet{{
+		Subnets: []simaws.Subnet{{
 			ID: subnet, Account: account, VPCID: vpc, CIDR: prefix(v4), State: "available", DefaultForAZ: true,
-			MapPublicIPOnLaunch: true, IPv6: []world.CIDRBlock{{AssociationID: "subnet-cidr-assoc-1", Prefix: prefix(v6)}},
-			Zone: world.Zone{Name: region + "a", ID: "euw1-az1"},
+			MapPublicIPOnLaunch: true, IPv6: []simaws.CIDRBlock{{AssociationID: "subnet-cidr-assoc-1", Prefix: prefix(v6)}},
+			Zone: simaws.Zone{Name: region + "a", ID: "euw1-az1"},
 		}},
-		SecurityGroups: []world.SecurityGroup{{
+		SecurityGroups: []simaws.SecurityGroup{{
 			ID: group, Account: account, VPCID: vpc, Name: "default", Description: "default VPC security group",
-			Rules: []world.SecurityGroupRule{
+			Rules: []simaws.SecurityGroupRule{
 				open("sgr-1"+suffix[1:], "0.0.0.0/0"), open("sgr-2"+suffix[1:], "::/0"),
 			},
 		}},
-		Zones: []world.Zone{{Name: region + "a", ID: "euw1-az1"}, {Name: region + "b", ID: "euw1-az2"}},
+		Zones: []simaws.Zone{{Name: region + "a", ID: "euw1-az1"}, {Name: region + "b", ID: "euw1-az2"}},
 	}
 }
 
-func startState() world.State {
-	side := func(account, vpc, cidr string) world.PeeringVPC {
-		return world.PeeringVPC{VPCID: vpc, Account: account, Region: region, CIDRs: []netip.Prefix{prefix(cidr)}}
+func startState() simaws.State {
+	side := func(account, vpc, cidr string) simaws.PeeringVPC {
+		return simaws.PeeringVPC{VPCID: vpc, Account: account, Region: region, CIDRs: []netip.Prefix{prefix(cidr)}}
 	}
-	return world.State{
-		Accounts: []world.Account{{ID: home, Regions: []string{region, "us-east-1"}}, {ID: other, Regions: []string{region, "ap-east-1"}}},
-		Credentials: []world.Credential{
+	return simaws.State{
+		Accounts: []simaws.Account{{ID: home, Regions: []string{region, "us-east-1"}}, {ID: other, Regions: []string{region, "ap-east-1"}}},
+		Credentials: []simaws.Credential{
 			{AccessKeyID: keyID, Secret: secret, Account: home, User: "tester"},
 			{AccessKeyID: otherKey, Secret: secret, Account: other},
 		},
-		Roles: []world.Role{{Account: other, Name: "guest", Trusted: []string{home}, ExternalID: "shibboleth"}},
-		Regions: []world.RegionState{
+		Roles: []simaws.Role{{Account: other, Name: "guest", Trusted: []string{home}, ExternalID: "shibboleth"}},
+		Regions: []simaws.RegionState{
 			defaultVPC(home, defaultID, subnetID, groupID, "10.0.0.0/16", "2001:db8:1::/64"),
 			defaultVPC(other, otherVPC, "subnet-0000000000000000e", otherSG, "10.1.0.0/16", "2001:db8:2::/64"),
 		},
-		Peerings: []world.PeeringConnection{{
-			ID: peeringID, Status: world.PeeringActive, Message: "Active", Tags: world.Tags{"Name": "bridge"},
+		Peerings: []simaws.PeeringConnection{{
+			ID: peeringID, Status: simaws.PeeringActive, Message: "Active", Tags: simaws.Tags{"Name": "bridge"},
 			Requester: side(home, defaultID, "10.0.0.0/16"), Accepter: side(other, otherVPC, "10.1.0.0/16"),
 		}},
 	}

@@ -9,10 +9,10 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/ec2/nativeapi"
 	"github.com/nephele-io/nephele/internal/sim/ec2/wire"
 	"github.com/nephele-io/nephele/internal/sim/sqs"
-	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 const (
@@ -27,7 +27,7 @@ const (
 
 // Config is what a Handler is made of. World is required; nil parts are left out.
 type Config struct {
-	World *world.World
+	World *aws.World
 	// Clock tells the simulated time: it dates journal entries and ends session keys. nil means
 	// time.Now.
 	Clock func() time.Time
@@ -63,10 +63,10 @@ type request struct {
 	ctx    context.Context
 	params wire.Params
 	call   Call
-	caller world.Credential
-	world  *world.World
+	caller aws.Credential
+	world  *aws.World
 	// region is nil for STS calls.
-	region *world.Region
+	region *aws.Region
 
 	// keys are the tag keys of a REST call.
 	keys []string
@@ -267,7 +267,7 @@ func asAPIError(err error) *APIError {
 	if api := (*APIError)(nil); errors.As(err, &api) {
 		return api
 	}
-	if refused := (*world.Error)(nil); errors.As(err, &refused) {
+	if refused := (*aws.Error)(nil); errors.As(err, &refused) {
 		return &APIError{Code: refused.Code, Message: refused.Message, Status: refused.HTTPStatus}
 	}
 	if refused := (*sqs.Error)(nil); errors.As(err, &refused) {

@@ -10,9 +10,9 @@ import (
 	"net/url"
 	"strings"
 
+	"github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/ec2/wire"
 	"github.com/nephele-io/nephele/internal/sim/sqs"
-	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 // This file is the door of the JSON protocol, which SQS speaks: the action stands in a header, the
@@ -56,12 +56,12 @@ func plainJSON(v json.RawMessage) string {
 }
 
 // cause is what the world is told about who asks for a mutation.
-func (h *Handler) cause(r *http.Request, req *request) *world.Cause {
+func (h *Handler) cause(r *http.Request, req *request) *aws.Cause {
 	source, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {
 		source = r.RemoteAddr
 	}
-	return &world.Cause{Request: req.call.RequestID(), Caller: req.caller, Params: req.call.Params, Agent: r.UserAgent(), Source: source}
+	return &aws.Cause{Request: req.call.RequestID(), Caller: req.caller, Params: req.call.Params, Agent: r.UserAgent(), Source: source}
 }
 
 // respondJSON writes an answer, or an error with the code of the query protocol in a header, which

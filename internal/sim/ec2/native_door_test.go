@@ -21,10 +21,10 @@ import (
 	rdstypes "github.com/aws/aws-sdk-go-v2/service/rds/types"
 
 	"github.com/nephele-io/nephele/internal/sim"
+	simaws "github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/ec2"
 	"github.com/nephele-io/nephele/internal/sim/iam"
 	"github.com/nephele-io/nephele/internal/sim/native"
-	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 // reads calls each native service's inventory with a client configuration, by service and action.
@@ -89,7 +89,7 @@ func TestRightsOfServices(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		state.Credentials = append(state.Credentials, world.Credential{AccessKeyID: fmt.Sprint("AKIAONLY", i), Secret: secret, Account: home, User: fmt.Sprint("only", i), Policy: policy})
+		state.Credentials = append(state.Credentials, simaws.Credential{AccessKeyID: fmt.Sprint("AKIAONLY", i), Secret: secret, Account: home, User: fmt.Sprint("only", i), Policy: policy})
 	}
 	f := start(t, sim.Options{State: state})
 	for i, allowed := range actions {
@@ -130,7 +130,7 @@ func TestRightsByTag(t *testing.T) {
 		t.Fatal(err)
 	}
 	state := startState()
-	state.Credentials = append(state.Credentials, world.Credential{AccessKeyID: "AKIALIMITED", Secret: secret, Account: home, User: "limited", Policy: policy})
+	state.Credentials = append(state.Credentials, simaws.Credential{AccessKeyID: "AKIALIMITED", Secret: secret, Account: home, User: "limited", Policy: policy})
 	f := start(t, sim.Options{State: state})
 	shop := map[string]string{"team": "shop"}
 	mine := f.service(t, native.Service{Kind: native.Database, Name: "mine", Engine: "mysql", Nodes: oneNode(), Tags: shop})

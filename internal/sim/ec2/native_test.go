@@ -16,8 +16,8 @@ import (
 	rdstypes "github.com/aws/aws-sdk-go-v2/service/rds/types"
 
 	"github.com/nephele-io/nephele/internal/sim"
+	simaws "github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/native"
-	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 func (f *fixture) rds() *rds.Client { return rds.NewFromConfig(f.config(keyID, secret, "")) }
@@ -30,7 +30,7 @@ func (f *fixture) efs() *efs.Client       { return efs.NewFromConfig(f.config(ke
 func (f *fixture) lambda() *lambda.Client { return lambda.NewFromConfig(f.config(keyID, secret, "")) }
 
 // region is the region that the services of the tests are in.
-func (f *fixture) region(t *testing.T) *world.Region {
+func (f *fixture) region(t *testing.T) *simaws.Region {
 	t.Helper()
 	r, err := f.World().Region(home, region)
 	if err != nil {
@@ -55,7 +55,7 @@ func (f *fixture) service(t *testing.T, s native.Service) native.Service {
 	return out
 }
 
-func (f *fixture) nic(t *testing.T, id string) world.NetworkInterface {
+func (f *fixture) nic(t *testing.T, id string) simaws.NetworkInterface {
 	t.Helper()
 	found, err := f.region(t).NetworkInterfaces(id)
 	if err != nil {

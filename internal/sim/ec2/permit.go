@@ -9,8 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/iam"
-	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 // permit refuses what the caller's IAM policy does not allow. A caller without a policy may do
@@ -83,7 +83,7 @@ func (r *request) permissions(h *Handler) []iam.Request {
 
 // about is the action on a resource with the tags that it has and the VPC that it is in.
 func (r *request) about(id string) iam.Request {
-	out := iam.Request{Action: "ec2:" + r.call.Action, Resource: r.arn(world.ResourceType(id), id), Keys: r.place()}
+	out := iam.Request{Action: "ec2:" + r.call.Action, Resource: r.arn(aws.ResourceType(id), id), Keys: r.place()}
 	for k, v := range r.region.TagsOf(id) {
 		out.Keys["aws:ResourceTag/"+k] = []string{v}
 		out.Keys["ec2:ResourceTag/"+k] = []string{v}
@@ -103,15 +103,15 @@ func (r *request) arn(kind, id string) string {
 	return "arn:aws:ec2:" + r.call.Region + ":" + r.call.Account + ":" + kind + "/" + id
 }
 
-func (r *request) requestTags() world.Tags {
-	out := world.Tags{}
+func (r *request) requestTags() aws.Tags {
+	out := aws.Tags{}
 	for _, t := range r.params.Elements("Tag") {
 		out[t.String("Key")] = t.String("Value")
 	}
 	return out
 }
 
-func tagKeys(tags world.Tags) map[string][]string {
+func tagKeys(tags aws.Tags) map[string][]string {
 	out := map[string][]string{"aws:TagKeys": slices.Sorted(maps.Keys(tags))}
 	for k, v := range tags {
 		out["aws:RequestTag/"+k] = []string{v}

@@ -3,8 +3,8 @@ package ec2
 import (
 	"maps"
 
+	"github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/iam"
-	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 // concerns says by which parameters an action names the resources that it needs permission on. It
@@ -55,7 +55,7 @@ func (r *request) named(keys []string) []iam.Request {
 			ids = []string{id}
 		}
 		for _, id := range ids {
-			if world.ResourceType(id) != "" {
+			if aws.ResourceType(id) != "" {
 				out = append(out, r.about(id))
 			}
 		}

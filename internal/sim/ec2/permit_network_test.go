@@ -8,8 +8,8 @@ import (
 	awsec2 "github.com/aws/aws-sdk-go-v2/service/ec2"
 
 	"github.com/nephele-io/nephele/internal/sim"
+	simaws "github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/iam"
-	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 // TestRightsOfNetworks gives a caller rights on what has a tag, and on nothing else.
@@ -23,7 +23,7 @@ func TestRightsOfNetworks(t *testing.T) {
 		t.Fatal(err)
 	}
 	state := startState()
-	state.Credentials = append(state.Credentials, world.Credential{AccessKeyID: "AKIALIMITED", Secret: secret, Account: home, User: "limited", Policy: policy})
+	state.Credentials = append(state.Credentials, simaws.Credential{AccessKeyID: "AKIALIMITED", Secret: secret, Account: home, User: "limited", Policy: policy})
 	f := start(t, sim.Options{State: state})
 	owner, limited := f.client(), awsec2.NewFromConfig(f.config("AKIALIMITED", secret, ""))
 	table := func(c *awsec2.Client, tag string) (string, error) {

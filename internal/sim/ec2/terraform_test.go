@@ -12,7 +12,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
 	"github.com/nephele-io/nephele/internal/sim"
-	"github.com/nephele-io/nephele/internal/sim/world"
+	simaws "github.com/nephele-io/nephele/internal/sim/aws"
 )
 
 // TestTerraform makes, reads, changes and destroys a small network as the AWS provider of Terraform
@@ -52,7 +52,7 @@ func TestTerraform(t *testing.T) {
 }
 
 // emptyState has an account with nothing in it.
-func emptyState() world.State {
+func emptyState() simaws.State {
 	s := startState()
 	s.Regions, s.Peerings = nil, nil
 	return s
@@ -436,9 +436,9 @@ func (p *plan) interfaceUp() {
 }
 
 // reach asks the simulator's verdict.
-func (p *plan) reach(from, to string, port int) world.Verdict {
+func (p *plan) reach(from, to string, port int) simaws.Verdict {
 	p.Helper()
-	v, err := p.World().Allowed(world.Flow{Src: world.End{Addr: netip.MustParseAddr(from)}, Dst: world.End{Addr: netip.MustParseAddr(to)}, Protocol: 6, Port: port})
+	v, err := p.World().Allowed(simaws.Flow{Src: simaws.End{Addr: netip.MustParseAddr(from)}, Dst: simaws.End{Addr: netip.MustParseAddr(to)}, Protocol: 6, Port: port})
 	if err != nil {
 		p.Fatal(err)
 	}
@@ -460,7 +460,7 @@ func (p *plan) peer() {
 	}
 	// The front has routes of its own, and no packet finds the other VPC before there is one to it.
 	web, db := aws.ToString(p.instance(p.web).PrivateIpAddress), aws.ToString(p.instance(p.db).PrivateIpAddress)
-	from := world.Flow{Src: p.end(p.web), Dst: world.End{Addr: netip.MustParseAddr(db), VPC: p.far}, Protocol: 6, Port: 443}
+	from := simaws.Flow{Src: p.end(p.web), Dst: simaws.End{Addr: netip.MustParseAddr(db), VPC: p.far}, Protocol: 6, Port: 443}
 	v, err := p.World().Allowed(from)
 	if must(p.T, v, err).Allowed || !strings.Contains(v.Obstacle, "sends "+db+" through "+p.igw) {
 		p.Errorf("%s to %s without a route: %+v", web, db, v)
@@ -476,14 +476,14 @@ func (p *plan) peer() {
 }
 
 // end is the first interface of an instance.
-func (p *plan) end(instance string) world.End {
+func (p *plan) end(instance string) simaws.End {
 	for _, n := range p.instance(instance).NetworkInterfaces {
 		if aws.ToInt32(n.Attachment.DeviceIndex) == 0 {
-			return world.End{NIC: aws.ToString(n.NetworkInterfaceId)}
+			return simaws.End{NIC: aws.ToString(n.NetworkInterfaceId)}
 		}
 	}
 	p.Fatalf("%s has no interface", instance)
-	return world.End{}
+	return simaws.End{}
 }
 
 func (p *plan) entry(number int32, egress bool, action types.RuleAction, from, to int32) {

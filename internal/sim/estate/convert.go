@@ -11,8 +11,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/native"
-	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 var (
@@ -32,17 +32,17 @@ func digestOf(parts ...string) [sha256.Size]byte {
 
 // convert turns what a dump says into a State of one account.
 // An empty account is the owner of what is in the dump.
-func (l *loader) convert(regions []rawRegion, account string) (world.State, error) {
+func (l *loader) convert(regions []rawRegion, account string) (aws.State, error) {
 	if account == "" {
 		account = l.owner(regions)
 	}
-	s := world.State{Accounts: []world.Account{{ID: account}}}
+	s := aws.State{Accounts: []aws.Account{{ID: account}}}
 	for i := range regions {
 		b := &builder{
 			l: l, raw: &regions[i], account: account,
-			vpcs: map[string]*world.VPC{}, subnets: map[string]*world.Subnet{}, groups: map[string]*world.SecurityGroup{},
-			nics: map[string]*world.NetworkInterface{}, instances: map[string]*world.Instance{},
-			lists: map[string]*world.PrefixList{}, foreign: map[string]int{},
+			vpcs: map[string]*aws.VPC{}, subnets: map[string]*aws.Subnet{}, groups: map[string]*aws.SecurityGroup{},
+			nics: map[string]*aws.NetworkInterface{}, instances: map[string]*aws.Instance{},
+			lists: map[string]*aws.PrefixList{}, foreign: map[string]int{},
 		}
 		if err := b.build(); err != nil {
 			return s, err
@@ -50,7 +50,7 @@ func (l *loader) convert(regions []rawRegion, account string) (world.State, erro
 		s.Accounts[0].Regions = append(s.Accounts[0].Regions, b.raw.name)
 		s.Regions = append(s.Regions, b.state())
 		for _, p := range b.peerings {
-			if !slices.ContainsFunc(s.Peerings, func(x world.PeeringConnection) bool { return x.ID == p.ID }) {
+			if !slices.ContainsFunc(s.Peerings, func(x aws.PeeringConnection) bool { return x.ID == p.ID }) {
 				s.Peerings = append(s.Peerings, p)
 			}
 		}
@@ -100,17 +100,17 @@ type builder struct {
 	l         *loader
 	raw       *rawRegion
 	account   string
-	zones     []world.Zone
-	vpcs      map[string]*world.VPC
-	subnets   map[string]*world.Subnet
-	groups    map[string]*world.SecurityGroup
-	nics      map[string]*world.NetworkInterface
-	instances map[string]*world.Instance
-	lists     map[string]*world.PrefixList
-	peerings  []world.PeeringConnection
+	zones     []aws.Zone
+	vpcs      map[string]*aws.VPC
+	subnets   map[string]*aws.Subnet
+	groups    map[string]*aws.SecurityGroup
+	nics      map[string]*aws.NetworkInterface
+	instances map[string]*aws.Instance
+	lists     map[string]*aws.PrefixList
+	peerings  []aws.PeeringConnection
 	foreign   map[string]int // owners other than the account, with how many objects say so
 	renamed   map[string]int // kinds of ids that were not wire ids
-	fabric    world.FabricState
+	fabric    aws.FabricState
 	fabricIDs map[string]bool
 	// services are the native services, claimed the interfaces that one of them has.
 	services     []native.Service
@@ -129,7 +129,7 @@ func (b *builder) fault(member, object, field, format string, args ...any) error
 
 // id returns the wire id for an id of the dump.
 func (b *builder) id(prefix, id string) string {
-	if world.WellFormed(prefix, id) {
+	if aws.WellFormed(prefix, id) {
 		return id
 	}
 	if mapped, ok := b.l.report.Renamed[id]; ok && strings.HasPrefix(mapped, prefix+"-") {
@@ -143,7 +143,7 @@ func (b *builder) id(prefix, id string) string {
 	if b.renamed == nil {
 		b.renamed = map[string]int{}
 	}
-	b.renamed[world.ResourceType(mapped)]++
+	b.renamed[aws.ResourceType(mapped)]++
 	return mapped
 }
 
@@ -157,7 +157,7 @@ func (b *builder) own(member, owner string) {
 
 func (b *builder) build() error {
 	for _, z := range b.raw.zones {
-		b.zones = append(b.zones, world.Zone{Name: z.ZoneName, ID: z.ZoneId})
+		b.zones = append(b.zones, aws.Zone{Name: z.ZoneName, ID: z.ZoneId})
 	}
 	for _, step := range []func() error{
 		b.buildVPCs, b.buildSubnets, b.buildPrefixLists, b.buildGroups, b.buildInstances, b.buildNICs, b.attachRules,
@@ -182,13 +182,13 @@ func (b *builder) build() error {
 	return nil
 }
 
-func (b *builder) state() world.RegionState {
-	return world.RegionState{
+func (b *builder) state() aws.RegionState {
+	return aws.RegionState{
 		Account: b.account, Name: b.raw.name, Zones: b.zones,
 		VPCs: sorted(b.vpcs), Subnets: sorted(b.subnets), SecurityGroups: sorted(b.groups),
 		NetworkInterfaces: sorted(b.nics), Instances: sorted(b.instances), PrefixLists: sorted(b.lists),
 		FabricState:  b.fabric,
-		ServiceState: world.ServiceState{Services: b.services, TargetGroups: b.targetGroups},
+		ServiceState: aws.ServiceState{Services: b.services, TargetGroups: b.targetGroups},
 	}
 }
 
@@ -200,11 +200,11 @@ func sorted[T any](m map[string]*T) []T {
 	return out
 }
 
-func tagsOf(raw []rawTag) world.Tags {
+func tagsOf(raw []rawTag) aws.Tags {
 	if len(raw) == 0 {
 		return nil
 	}
-	out := world.Tags{}
+	out := aws.Tags{}
 	for _, t := range raw {
 		out[t.Key] = t.Value
 	}
@@ -235,8 +235,8 @@ func (b *builder) buildVPCs() error {
 			continue
 		}
 		b.own("Vpcs", raw.OwnerId)
-		v := &world.VPC{
-			ID: id, Account: b.account, Region: b.raw.name, IsDefault: raw.IsDefault, State: cmp.Or(raw.State, world.StateAvailable),
+		v := &aws.VPC{
+			ID: id, Account: b.account, Region: b.raw.name, IsDefault: raw.IsDefault, State: cmp.Or(raw.State, aws.StateAvailable),
 			DHCPOptionsID: raw.DhcpOptionsId, Tenancy: cmp.Or(raw.InstanceTenancy, "default"), Tags: tagsOf(raw.Tags),
 		}
 		blocks := []rawBlock{}
@@ -255,7 +255,7 @@ func (b *builder) buildVPCs() error {
 			if err != nil {
 				return err
 			}
-			v.CIDRs = append(v.CIDRs, world.CIDRBlock{AssociationID: cmp.Or(a.id, idOf("vpc-cidr-assoc", id, a.cidr)), Prefix: p})
+			v.CIDRs = append(v.CIDRs, aws.CIDRBlock{AssociationID: cmp.Or(a.id, idOf("vpc-cidr-assoc", id, a.cidr)), Prefix: p})
 		}
 		b.vpcs[id] = v
 	}
@@ -274,7 +274,7 @@ func primary(x rawBlock, v *rawVPC) int {
 
 // vpc returns the VPC with this id of the dump; one that is not there is made up, around the block
 // near.
-func (b *builder) vpc(member, object, rawID string, near netip.Prefix) *world.VPC {
+func (b *builder) vpc(member, object, rawID string, near netip.Prefix) *aws.VPC {
 	id := b.id("vpc", cmp.Or(rawID, "unnamed"))
 	if v := b.vpcs[id]; v != nil {
 		return v
@@ -284,9 +284,9 @@ func (b *builder) vpc(member, object, rawID string, near netip.Prefix) *world.VP
 	}
 	b.warn(member, object, "refers to VPC %q, which is not in the dump; a VPC with block %s was made up", rawID, near)
 	b.notTold("Vpcs", cmp.Or(rawID, id), "this VPC, because "+object+" is in it", "a VPC with the block "+near.String())
-	v := &world.VPC{
-		ID: id, Account: b.account, Region: b.raw.name, State: world.StateAvailable, Tenancy: "default",
-		CIDRs: []world.CIDRBlock{{AssociationID: idOf("vpc-cidr-assoc", id), Prefix: near}},
+	v := &aws.VPC{
+		ID: id, Account: b.account, Region: b.raw.name, State: aws.StateAvailable, Tenancy: "default",
+		CIDRs: []aws.CIDRBlock{{AssociationID: idOf("vpc-cidr-assoc", id), Prefix: near}},
 	}
 	b.vpcs[id] = v
 	return v
@@ -316,18 +316,18 @@ func (b *builder) buildSubnets() error {
 		} else if near, _ = netip.ParsePrefix(raw.Ipv6CidrBlockAssociationSet[0].Ipv6CidrBlock); near.IsValid() {
 			near = near.Masked()
 		}
-		s := &world.Subnet{
+		s := &aws.Subnet{
 			ID: id, Account: b.account, VPCID: b.vpc("Subnets", raw.SubnetId, raw.VpcId, near).ID, CIDR: p,
-			Zone:         world.Zone{Name: raw.AvailabilityZone, ID: raw.AvailabilityZoneId},
+			Zone:         aws.Zone{Name: raw.AvailabilityZone, ID: raw.AvailabilityZoneId},
 			DefaultForAZ: raw.DefaultForAz, MapPublicIPOnLaunch: raw.MapPublicIpOnLaunch,
-			State: cmp.Or(raw.State, world.StateAvailable), Tags: tagsOf(raw.Tags),
+			State: cmp.Or(raw.State, aws.StateAvailable), Tags: tagsOf(raw.Tags),
 		}
 		for _, a := range raw.Ipv6CidrBlockAssociationSet {
 			p, err := b.block("Subnets", raw.SubnetId, "Ipv6CidrBlock", a.Ipv6CidrBlock)
 			if err != nil {
 				return err
 			}
-			s.IPv6 = append(s.IPv6, world.CIDRBlock{AssociationID: a.AssociationId, Prefix: p})
+			s.IPv6 = append(s.IPv6, aws.CIDRBlock{AssociationID: a.AssociationId, Prefix: p})
 		}
 		b.subnets[id] = s
 	}
@@ -336,7 +336,7 @@ func (b *builder) buildSubnets() error {
 
 // subnet returns the subnet with this id of the dump; one that is not there is made up, around the
 // address.
-func (b *builder) subnet(member, object, rawID, rawVPC string, near netip.Addr) *world.Subnet {
+func (b *builder) subnet(member, object, rawID, rawVPC string, near netip.Addr) *aws.Subnet {
 	id := b.id("subnet", cmp.Or(rawID, "unnamed in "+rawVPC))
 	if s := b.subnets[id]; s != nil {
 		return s
@@ -352,16 +352,16 @@ func (b *builder) subnet(member, object, rawID, rawVPC string, near netip.Addr) 
 	v := b.vpc(member, object, rawVPC, block)
 	b.warn(member, object, "refers to subnet %q, which is not in the dump; a subnet with block %s was made up", rawID, block)
 	b.notTold("Subnets", cmp.Or(rawID, id), "this subnet, because "+object+" is in it", "a subnet with the block "+block.String())
-	if !slices.ContainsFunc(v.CIDRs, func(c world.CIDRBlock) bool { return c.Prefix.Contains(block.Addr()) }) {
+	if !slices.ContainsFunc(v.CIDRs, func(c aws.CIDRBlock) bool { return c.Prefix.Contains(block.Addr()) }) {
 		b.warn(member, object, "the made-up subnet %s is outside VPC %s; the VPC is given the block too", block, v.ID)
-		v.CIDRs = append(v.CIDRs, world.CIDRBlock{AssociationID: idOf("vpc-cidr-assoc", v.ID, block.String()), Prefix: block})
-		slices.SortStableFunc(v.CIDRs, func(x, y world.CIDRBlock) int { return x.Prefix.Addr().BitLen() - y.Prefix.Addr().BitLen() })
+		v.CIDRs = append(v.CIDRs, aws.CIDRBlock{AssociationID: idOf("vpc-cidr-assoc", v.ID, block.String()), Prefix: block})
+		slices.SortStableFunc(v.CIDRs, func(x, y aws.CIDRBlock) int { return x.Prefix.Addr().BitLen() - y.Prefix.Addr().BitLen() })
 	}
-	s := &world.Subnet{ID: id, Account: b.account, VPCID: v.ID, State: world.StateAvailable}
+	s := &aws.Subnet{ID: id, Account: b.account, VPCID: v.ID, State: aws.StateAvailable}
 	if block.Addr().Is4() {
 		s.CIDR = block
 	} else {
-		s.IPv6 = []world.CIDRBlock{{AssociationID: idOf("subnet-cidr-assoc", id), Prefix: block}}
+		s.IPv6 = []aws.CIDRBlock{{AssociationID: idOf("subnet-cidr-assoc", id), Prefix: block}}
 	}
 	b.subnets[id] = s
 	return s
@@ -374,7 +374,7 @@ func (b *builder) fillZones() {
 		if z.Name == "" {
 			z.Name = b.raw.name + "a"
 		}
-		i := slices.IndexFunc(b.zones, func(x world.Zone) bool { return x.Name == z.Name })
+		i := slices.IndexFunc(b.zones, func(x aws.Zone) bool { return x.Name == z.Name })
 		if i < 0 {
 			b.zones = append(b.zones, *z)
 			i = len(b.zones) - 1
@@ -383,14 +383,14 @@ func (b *builder) fillZones() {
 			b.zones[i].ID = z.ID
 		}
 	}
-	slices.SortFunc(b.zones, func(x, y world.Zone) int { return cmp.Compare(x.Name, y.Name) })
+	slices.SortFunc(b.zones, func(x, y aws.Zone) int { return cmp.Compare(x.Name, y.Name) })
 	for i := range b.zones {
 		if b.zones[i].ID == "" {
 			b.zones[i].ID = fmt.Sprintf("%s-az%d", strings.ReplaceAll(b.raw.name, "-", ""), i+1)
 		}
 	}
 	for _, s := range b.subnets {
-		i := slices.IndexFunc(b.zones, func(x world.Zone) bool { return x.Name == s.Zone.Name })
+		i := slices.IndexFunc(b.zones, func(x aws.Zone) bool { return x.Name == s.Zone.Name })
 		s.Zone = b.zones[i]
 	}
 	for _, n := range b.nics {

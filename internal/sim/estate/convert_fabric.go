@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/nephele-io/nephele/internal/sim/world"
+	"github.com/nephele-io/nephele/internal/sim/aws"
 )
 
 type rawSubnetAssociation struct {
@@ -106,7 +106,7 @@ func (b *builder) buildGateway(i int, raw *rawGateway) error {
 	if id == "" {
 		return err
 	}
-	g := world.InternetGateway{ID: id, Account: b.account, Tags: tagsOf(raw.Tags)}
+	g := aws.InternetGateway{ID: id, Account: b.account, Tags: tagsOf(raw.Tags)}
 	if vpc != "" {
 		g.VPCID = b.id("vpc", vpc)
 	}
@@ -115,8 +115,8 @@ func (b *builder) buildGateway(i int, raw *rawGateway) error {
 }
 
 // associations are those with subnets of the dump.
-func (b *builder) associations(member, object, vpc string, all []rawSubnetAssociation) []world.SubnetAssociation {
-	var out []world.SubnetAssociation
+func (b *builder) associations(member, object, vpc string, all []rawSubnetAssociation) []aws.SubnetAssociation {
+	var out []aws.SubnetAssociation
 	for _, a := range all {
 		if a.SubnetId == "" {
 			continue
@@ -127,7 +127,7 @@ func (b *builder) associations(member, object, vpc string, all []rawSubnetAssoci
 			continue
 		}
 		id := cmp.Or(a.RouteTableAssociationId, a.NetworkAclAssociationId, idOf("assoc", object, subnet))
-		out = append(out, world.SubnetAssociation{ID: id, SubnetID: subnet})
+		out = append(out, aws.SubnetAssociation{ID: id, SubnetID: subnet})
 	}
 	return out
 }
@@ -137,7 +137,7 @@ func (b *builder) buildTable(i int, raw *rawRouteTable) error {
 	if id == "" {
 		return err
 	}
-	t := world.RouteTable{ID: id, Account: b.account, VPCID: b.id("vpc", raw.VpcId), Tags: tagsOf(raw.Tags)}
+	t := aws.RouteTable{ID: id, Account: b.account, VPCID: b.id("vpc", raw.VpcId), Tags: tagsOf(raw.Tags)}
 	t.Associations = b.associations("RouteTables", id, t.VPCID, raw.Associations)
 	for _, a := range raw.Associations {
 		if a.Main {
@@ -145,7 +145,7 @@ func (b *builder) buildTable(i int, raw *rawRouteTable) error {
 		}
 	}
 	for _, r := range raw.Routes {
-		route := world.Route{PrefixListID: r.DestinationPrefixListId, Origin: r.Origin}
+		route := aws.Route{PrefixListID: r.DestinationPrefixListId, Origin: r.Origin}
 		if r.State == "blackhole" {
 			route.State = r.State
 		}
@@ -177,20 +177,20 @@ func (b *builder) buildTable(i int, raw *rawRouteTable) error {
 }
 
 // lastEntry is the number of the entries at the end of every ACL, which need not be kept.
-const lastEntry = world.LastACLEntry
+const lastEntry = aws.LastACLEntry
 
 func (b *builder) buildACL(i int, raw *rawACL) error {
 	id, err := b.fabricID("NetworkAcls", "acl", raw.NetworkAclId, raw.VpcId, i)
 	if id == "" {
 		return err
 	}
-	a := world.NetworkACL{ID: id, Account: b.account, VPCID: b.id("vpc", raw.VpcId), Default: raw.IsDefault, Tags: tagsOf(raw.Tags)}
+	a := aws.NetworkACL{ID: id, Account: b.account, VPCID: b.id("vpc", raw.VpcId), Default: raw.IsDefault, Tags: tagsOf(raw.Tags)}
 	a.Associations = b.associations("NetworkAcls", id, a.VPCID, raw.Associations)
 	for _, e := range raw.Entries {
 		if e.RuleNumber >= lastEntry {
 			continue
 		}
-		entry := world.ACLEntry{Number: e.RuleNumber, Egress: e.Egress, Allow: e.RuleAction == "allow", FromPort: e.PortRange.From, ToPort: e.PortRange.To}
+		entry := aws.ACLEntry{Number: e.RuleNumber, Egress: e.Egress, Allow: e.RuleAction == "allow", FromPort: e.PortRange.From, ToPort: e.PortRange.To}
 		if entry.Protocol, err = strconv.Atoi(e.Protocol); err != nil {
 			return b.fault("NetworkAcls", raw.NetworkAclId, "Protocol", "expected a number such as 6, or -1, found %q", e.Protocol)
 		}
@@ -207,10 +207,10 @@ func (b *builder) buildACL(i int, raw *rawACL) error {
 }
 
 // joinAccounts makes one State of several accounts' ones.
-func joinAccounts(all []world.State) world.State {
-	var out world.State
+func joinAccounts(all []aws.State) aws.State {
+	var out aws.State
 	for _, s := range all {
-		at := slices.IndexFunc(out.Accounts, func(a world.Account) bool { return a.ID == s.Accounts[0].ID })
+		at := slices.IndexFunc(out.Accounts, func(a aws.Account) bool { return a.ID == s.Accounts[0].ID })
 		if at < 0 {
 			out.Accounts = append(out.Accounts, s.Accounts...)
 		} else {
@@ -218,7 +218,7 @@ func joinAccounts(all []world.State) world.State {
 		}
 		out.Regions = append(out.Regions, s.Regions...)
 		for _, p := range s.Peerings {
-			if !slices.ContainsFunc(out.Peerings, func(x world.PeeringConnection) bool { return x.ID == p.ID }) {
+			if !slices.ContainsFunc(out.Peerings, func(x aws.PeeringConnection) bool { return x.ID == p.ID }) {
 				out.Peerings = append(out.Peerings, p)
 			}
 		}
@@ -227,8 +227,8 @@ func joinAccounts(all []world.State) world.State {
 }
 
 // accounts reads folders that hold one folder for each region: ACCOUNT/REGION.
-func (l *loader) accounts(byFolder map[string][]rawRegion) (world.State, error) {
-	var all []world.State
+func (l *loader) accounts(byFolder map[string][]rawRegion) (aws.State, error) {
+	var all []aws.State
 	for _, folder := range slices.Sorted(maps.Keys(byFolder)) {
 		account := ""
 		if twelveDigits.MatchString(folder) {

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/nephele-io/nephele/internal/sim/world"
+	"github.com/nephele-io/nephele/internal/sim/aws"
 )
 
 const (
@@ -30,14 +30,14 @@ func (b *builder) buildPrefixLists() error {
 		if raw.PrefixListId == "" {
 			return b.fault("PrefixLists", fmt.Sprintf("element %d", i), "PrefixListId", "expected an id")
 		}
-		p := &world.PrefixList{
+		p := &aws.PrefixList{
 			ID: b.id("pl", raw.PrefixListId), Name: raw.PrefixListName, OwnerID: raw.OwnerId,
 			Family: cmp.Or(raw.AddressFamily, "IPv4"), MaxEntries: raw.MaxEntries, State: "create-complete", Tags: tagsOf(raw.Tags),
 		}
 		if strings.HasPrefix(p.Name, "com.amazonaws.") || p.OwnerID == "" {
-			p.OwnerID = world.AWSOwned
+			p.OwnerID = aws.AWSOwned
 		}
-		entries := []world.PrefixListEntry{}
+		entries := []aws.PrefixListEntry{}
 		for _, e := range raw.Entries {
 			raw.Cidrs = append(raw.Cidrs, e.Cidr)
 		}
@@ -46,18 +46,18 @@ func (b *builder) buildPrefixLists() error {
 			if err != nil {
 				return err
 			}
-			entries = append(entries, world.PrefixListEntry{CIDR: block})
+			entries = append(entries, aws.PrefixListEntry{CIDR: block})
 		}
 		if len(raw.Cidrs) == 0 {
 			b.warn("PrefixLists", raw.PrefixListId, "the dump does not hold its entries; it matches nothing")
 		}
 		if p.MaxEntries == 0 {
 			p.MaxEntries = max(1, len(entries))
-			if p.OwnerID == world.AWSOwned {
+			if p.OwnerID == aws.AWSOwned {
 				p.MaxEntries = weight(p.Name)
 			}
 		}
-		p.Versions = [][]world.PrefixListEntry{entries}
+		p.Versions = [][]aws.PrefixListEntry{entries}
 		b.lists[p.ID] = p
 	}
 	return nil
@@ -84,7 +84,7 @@ func (b *builder) buildGroups() error {
 			continue
 		}
 		b.own("SecurityGroups", raw.OwnerId)
-		g := &world.SecurityGroup{
+		g := &aws.SecurityGroup{
 			ID: id, Account: b.account, Name: raw.GroupName, Description: raw.Description, Tags: tagsOf(raw.Tags),
 			VPCID: b.vpc("SecurityGroups", raw.GroupId, raw.VpcId, netip.MustParsePrefix("10.0.0.0/16")).ID,
 		}
@@ -106,7 +106,7 @@ func (b *builder) buildGroups() error {
 	return nil
 }
 
-func (b *builder) named(vpcID, name string) *world.SecurityGroup {
+func (b *builder) named(vpcID, name string) *aws.SecurityGroup {
 	for _, g := range b.groups {
 		if g.VPCID == vpcID && g.Name == name {
 			return g
@@ -117,14 +117,14 @@ func (b *builder) named(vpcID, name string) *world.SecurityGroup {
 
 // group returns the group of an interface; one that is not there, or is of another VPC, is made up
 // without rules.
-func (b *builder) group(member, object string, raw rawGroupName, vpcID string) world.GroupName {
+func (b *builder) group(member, object string, raw rawGroupName, vpcID string) aws.GroupName {
 	id := b.id("sg", raw.GroupId)
 	g := b.groups[id]
 	if g != nil && g.VPCID == vpcID {
 		if raw.GroupName != "" && raw.GroupName != g.Name && !strings.HasPrefix(raw.GroupName, "GroupName:") {
 			b.warn(member, object, "calls group %s %q, its name is %q", raw.GroupId, raw.GroupName, g.Name)
 		}
-		return world.GroupName{ID: id, Name: g.Name}
+		return aws.GroupName{ID: id, Name: g.Name}
 	}
 	why := "is not in the dump"
 	if g != nil {
@@ -135,12 +135,12 @@ func (b *builder) group(member, object string, raw rawGroupName, vpcID string) w
 		if b.named(vpcID, name) != nil {
 			name = "missing " + id
 		}
-		g = &world.SecurityGroup{ID: id, Account: b.account, VPCID: vpcID, Name: name, Description: "not in the dump"}
+		g = &aws.SecurityGroup{ID: id, Account: b.account, VPCID: vpcID, Name: name, Description: "not in the dump"}
 		b.groups[id] = g
 		b.warn(member, object, "holds group %s (%s), which %s; an empty group was made up", raw.GroupId, raw.GroupName, why)
 		b.notTold("SecurityGroups", raw.GroupId, "this group with its rules, because "+object+" holds it", "a group without rules")
 	}
-	return world.GroupName{ID: id, Name: g.Name}
+	return aws.GroupName{ID: id, Name: g.Name}
 }
 
 // defaultGroups gives every VPC that has none its default group.
@@ -156,11 +156,11 @@ func (b *builder) defaultGroups() {
 }
 
 // defaultGroupOf makes the default group of a VPC as the cloud does.
-func defaultGroupOf(v *world.VPC) world.SecurityGroup {
-	g := world.SecurityGroup{ID: idOf("sg", v.ID, defaultName), Account: v.Account, VPCID: v.ID, Name: defaultName, Description: defaultDescription}
-	g.Rules = append(g.Rules, world.SecurityGroupRule{
-		GroupID: g.ID, Account: g.Account, Protocol: world.AllProtocols, FromPort: -1, ToPort: -1,
-		Group: &world.GroupPeer{GroupID: g.ID, UserID: g.Account},
+func defaultGroupOf(v *aws.VPC) aws.SecurityGroup {
+	g := aws.SecurityGroup{ID: idOf("sg", v.ID, defaultName), Account: v.Account, VPCID: v.ID, Name: defaultName, Description: defaultDescription}
+	g.Rules = append(g.Rules, aws.SecurityGroupRule{
+		GroupID: g.ID, Account: g.Account, Protocol: aws.AllProtocols, FromPort: -1, ToPort: -1,
+		Group: &aws.GroupPeer{GroupID: g.ID, UserID: g.Account},
 	})
 	g.Rules = append(g.Rules, defaultEgress(v, g.ID)...)
 	numberRules(&g)
@@ -168,11 +168,11 @@ func defaultGroupOf(v *world.VPC) world.SecurityGroup {
 }
 
 // defaultEgress are the egress rules of a new group.
-func defaultEgress(v *world.VPC, groupID string) []world.SecurityGroupRule {
-	rule := world.SecurityGroupRule{GroupID: groupID, Account: v.Account, Egress: true, Protocol: world.AllProtocols, FromPort: -1, ToPort: -1}
+func defaultEgress(v *aws.VPC, groupID string) []aws.SecurityGroupRule {
+	rule := aws.SecurityGroupRule{GroupID: groupID, Account: v.Account, Egress: true, Protocol: aws.AllProtocols, FromPort: -1, ToPort: -1}
 	rule.CIDR = netip.MustParsePrefix("0.0.0.0/0")
-	out := []world.SecurityGroupRule{rule}
-	if slices.ContainsFunc(v.CIDRs, func(c world.CIDRBlock) bool { return c.Prefix.Addr().Is6() }) {
+	out := []aws.SecurityGroupRule{rule}
+	if slices.ContainsFunc(v.CIDRs, func(c aws.CIDRBlock) bool { return c.Prefix.Addr().Is6() }) {
 		rule.CIDR = netip.MustParsePrefix("::/0")
 		out = append(out, rule)
 	}
@@ -180,7 +180,7 @@ func defaultEgress(v *world.VPC, groupID string) []world.SecurityGroupRule {
 }
 
 // numberRules gives the rules of a group ids that depend on the group and on what the rules say.
-func numberRules(g *world.SecurityGroup) {
+func numberRules(g *aws.SecurityGroup) {
 	for i := range g.Rules {
 		g.Rules[i].ID = idOf("sgr", g.ID, g.Rules[i].String())
 	}
@@ -223,33 +223,33 @@ func (b *builder) attachRules() error {
 }
 
 // rules turns one permission of a dump into rules.
-func (b *builder) rules(g *world.SecurityGroup, raw *rawGroup, p *rawPermission, egress bool) ([]world.SecurityGroupRule, error) {
-	perm := world.Permission{Protocol: p.IpProtocol, FromPort: p.FromPort, ToPort: p.ToPort}
+func (b *builder) rules(g *aws.SecurityGroup, raw *rawGroup, p *rawPermission, egress bool) ([]aws.SecurityGroupRule, error) {
+	perm := aws.Permission{Protocol: p.IpProtocol, FromPort: p.FromPort, ToPort: p.ToPort}
 	for _, c := range p.IpRanges {
 		block, err := b.block("SecurityGroups", raw.GroupId, "CidrIp", c.CidrIp)
 		if err != nil {
 			return nil, err
 		}
-		perm.CIDRs = append(perm.CIDRs, world.CIDRPeer{CIDR: block.String(), Description: c.Description})
+		perm.CIDRs = append(perm.CIDRs, aws.CIDRPeer{CIDR: block.String(), Description: c.Description})
 	}
 	for _, c := range p.Ipv6Ranges {
 		block, err := b.block("SecurityGroups", raw.GroupId, "CidrIpv6", c.CidrIpv6)
 		if err != nil {
 			return nil, err
 		}
-		perm.CIDRs = append(perm.CIDRs, world.CIDRPeer{CIDR: block.String(), IPv6: true, Description: c.Description})
+		perm.CIDRs = append(perm.CIDRs, aws.CIDRPeer{CIDR: block.String(), IPv6: true, Description: c.Description})
 	}
 	for _, x := range p.PrefixListIds {
 		id := b.id("pl", x.PrefixListId)
 		if b.lists[id] == nil {
 			b.warn("SecurityGroups", raw.GroupId, "refers to prefix list %s, which is not in the dump; an empty list of the cloud was made up", x.PrefixListId)
-			b.lists[id] = &world.PrefixList{ID: id, Name: "com.amazonaws." + b.raw.name + ".missing." + id, OwnerID: world.AWSOwned,
-				Family: "IPv4", MaxEntries: 1, State: "create-complete", Versions: [][]world.PrefixListEntry{{}}}
+			b.lists[id] = &aws.PrefixList{ID: id, Name: "com.amazonaws." + b.raw.name + ".missing." + id, OwnerID: aws.AWSOwned,
+				Family: "IPv4", MaxEntries: 1, State: "create-complete", Versions: [][]aws.PrefixListEntry{{}}}
 		}
-		perm.PrefixLists = append(perm.PrefixLists, world.PrefixListPeer{PrefixListID: id, Description: x.Description})
+		perm.PrefixLists = append(perm.PrefixLists, aws.PrefixListPeer{PrefixListID: id, Description: x.Description})
 	}
 	for _, x := range p.UserIdGroupPairs {
-		ref := world.GroupRef{GroupID: b.id("sg", x.GroupId), UserID: b.account, Description: x.Description}
+		ref := aws.GroupRef{GroupID: b.id("sg", x.GroupId), UserID: b.account, Description: x.Description}
 		if twelveDigits.MatchString(x.UserId) {
 			ref.UserID = x.UserId
 		}
@@ -265,10 +265,10 @@ func (b *builder) rules(g *world.SecurityGroup, raw *rawGroup, p *rawPermission,
 		b.warn("SecurityGroups", raw.GroupId, "a permission for protocol %s has no peer; it allows nothing and is left out", p.IpProtocol)
 		return nil, nil
 	}
-	var out []world.SecurityGroupRule
+	var out []aws.SecurityGroupRule
 	for _, one := range singlePeers(perm) {
-		rules, err := world.Expand(g.ID, b.account, egress, []world.Permission{one})
-		var refused *world.Error
+		rules, err := aws.Expand(g.ID, b.account, egress, []aws.Permission{one})
+		var refused *aws.Error
 		if errors.As(err, &refused) {
 			return nil, errors.New(refused.Message)
 		}
@@ -281,9 +281,9 @@ func (b *builder) rules(g *world.SecurityGroup, raw *rawGroup, p *rawPermission,
 }
 
 // singlePeers splits a permission by its peers: equal peers are then no error of the whole.
-func singlePeers(p world.Permission) []world.Permission {
-	base := world.Permission{Protocol: p.Protocol, FromPort: p.FromPort, ToPort: p.ToPort}
-	var out []world.Permission
+func singlePeers(p aws.Permission) []aws.Permission {
+	base := aws.Permission{Protocol: p.Protocol, FromPort: p.FromPort, ToPort: p.ToPort}
+	var out []aws.Permission
 	for i := range p.CIDRs {
 		one := base
 		one.CIDRs = p.CIDRs[i : i+1]

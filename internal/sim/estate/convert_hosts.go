@@ -7,7 +7,7 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/nephele-io/nephele/internal/sim/world"
+	"github.com/nephele-io/nephele/internal/sim/aws"
 )
 
 // buildInstances makes the instances and the interfaces that their answers hold.
@@ -33,18 +33,18 @@ func (b *builder) instance(r *rawReservation, raw *rawInstance) error {
 		id = idOf("i", b.raw.name, raw.InstanceId, fmt.Sprint(n))
 		b.warn("Reservations", raw.InstanceId, "appears again; this one is given the id %s", id)
 	}
-	state, ok := world.ParseInstanceState(cmp.Or(raw.State.Name, "running"))
+	state, ok := aws.ParseInstanceState(cmp.Or(raw.State.Name, "running"))
 	if !ok {
 		return b.fault("Reservations", raw.InstanceId, "State.Name", "expected the state of an instance, found %q", raw.State.Name)
 	}
-	x := &world.Instance{
+	x := &aws.Instance{
 		ID: id, Account: b.account, ReservationID: cmp.Or(r.ReservationId, idOf("r", id)), ImageID: raw.ImageId,
 		InstanceType: raw.InstanceType, KeyName: raw.KeyName, ClientToken: raw.ClientToken, LaunchIndex: raw.AmiLaunchIndex,
 		LaunchTime: raw.LaunchTime.Time, Zone: raw.Placement.AvailabilityZone, Tenancy: cmp.Or(raw.Placement.Tenancy, "default"),
 		State: state, TransitionReason: raw.StateTransitionReason, Tags: tagsOf(raw.Tags),
 	}
 	b.instances[id] = x
-	if state == world.Terminated {
+	if state == aws.Terminated {
 		return nil
 	}
 	if len(raw.NetworkInterfaces) == 0 {
@@ -73,7 +73,7 @@ func (b *builder) instance(r *rawReservation, raw *rawInstance) error {
 // primaryNIC is the interface of an instance whose answer has none.
 func primaryNIC(raw *rawInstance) rawNIC {
 	n := rawNIC{
-		NetworkInterfaceId: "made up for " + raw.InstanceId, VpcId: raw.VpcId, SubnetId: raw.SubnetId, Status: world.StatusInUse,
+		NetworkInterfaceId: "made up for " + raw.InstanceId, VpcId: raw.VpcId, SubnetId: raw.SubnetId, Status: aws.StatusInUse,
 		PrivateIpAddress: raw.PrivateIpAddress, Ipv6Address: raw.Ipv6Address, Groups: raw.SecurityGroups,
 	}
 	if raw.PublicIpAddress != "" {
@@ -83,17 +83,17 @@ func primaryNIC(raw *rawInstance) rawNIC {
 }
 
 // nic makes one interface. An id that another interface has already is replaced.
-func (b *builder) nic(member, owner string, raw *rawNIC) (*world.NetworkInterface, error) {
+func (b *builder) nic(member, owner string, raw *rawNIC) (*aws.NetworkInterface, error) {
 	b.own(member, raw.OwnerId)
 	if raw.NetworkInterfaceId == "" {
 		return nil, b.fault(member, owner, "NetworkInterfaceId", "expected an id")
 	}
 	id := b.id("eni", raw.NetworkInterfaceId)
-	n := &world.NetworkInterface{
+	n := &aws.NetworkInterface{
 		ID: id, Account: b.account, Zone: raw.AvailabilityZone, Description: raw.Description,
 		InterfaceType: cmp.Or(raw.InterfaceType, "interface"), MAC: raw.MacAddress, RequesterID: raw.RequesterId,
 		RequesterManaged: raw.RequesterManaged, SourceDestCheck: raw.SourceDestCheck == nil || *raw.SourceDestCheck,
-		Status: cmp.Or(raw.Status, world.StatusAvailable), Tags: tagsOf(raw.TagSet),
+		Status: cmp.Or(raw.Status, aws.StatusAvailable), Tags: tagsOf(raw.TagSet),
 	}
 	if b.nics[id] != nil {
 		n.ID = idOf("eni", b.raw.name, owner, raw.NetworkInterfaceId, raw.PrivateIpAddress)
@@ -116,11 +116,11 @@ func (b *builder) nic(member, owner string, raw *rawNIC) (*world.NetworkInterfac
 		n.Groups = append(n.Groups, b.group(member, raw.NetworkInterfaceId, g, n.VPCID))
 	}
 	if len(n.Groups) == 0 && mustHoldGroups(raw) {
-		n.Groups = []world.GroupName{b.fallbackGroup(member, raw.NetworkInterfaceId, n.VPCID)}
+		n.Groups = []aws.GroupName{b.fallbackGroup(member, raw.NetworkInterfaceId, n.VPCID)}
 	}
 	if a := raw.Attachment; a != nil {
-		n.Status = world.StatusInUse
-		n.Attachment = &world.Attachment{
+		n.Status = aws.StatusInUse
+		n.Attachment = &aws.Attachment{
 			ID: a.AttachmentId, InstanceID: a.InstanceId, DeviceIndex: a.DeviceIndex, Status: cmp.Or(a.Status, "attached"),
 			AttachTime: a.AttachTime.Time, DeleteOnTermination: a.DeleteOnTermination,
 		}
@@ -149,7 +149,7 @@ func mustHoldGroups(raw *rawNIC) bool {
 }
 
 // fallbackGroup is the default group of the VPC, for an interface without groups.
-func (b *builder) fallbackGroup(member, object, vpcID string) world.GroupName {
+func (b *builder) fallbackGroup(member, object, vpcID string) aws.GroupName {
 	g := b.named(vpcID, defaultName)
 	if g == nil {
 		made := defaultGroupOf(b.vpcs[vpcID])
@@ -158,10 +158,10 @@ func (b *builder) fallbackGroup(member, object, vpcID string) world.GroupName {
 		b.warn("SecurityGroups", vpcID, "has no default group in the dump; one was made up")
 	}
 	b.warn(member, object, "has no security group; it is given the default group %s", g.ID)
-	return world.GroupName{ID: g.ID, Name: g.Name}
+	return aws.GroupName{ID: g.ID, Name: g.Name}
 }
 
-func (b *builder) addresses(member string, n *world.NetworkInterface, raw *rawNIC) error {
+func (b *builder) addresses(member string, n *aws.NetworkInterface, raw *rawNIC) error {
 	ips := raw.PrivateIpAddresses
 	if len(ips) == 0 && raw.PrivateIpAddress != "" {
 		ips = []rawPrivateIP{{raw.PrivateIpAddress, true, raw.Association}}
@@ -171,7 +171,7 @@ func (b *builder) addresses(member string, n *world.NetworkInterface, raw *rawNI
 		if err != nil || !a.Is4() {
 			return b.fault(member, raw.NetworkInterfaceId, "PrivateIpAddress", "expected an IPv4 address, found %q", p.PrivateIpAddress)
 		}
-		ip := world.PrivateIP{Addr: a, Primary: p.Primary}
+		ip := aws.PrivateIP{Addr: a, Primary: p.Primary}
 		if p.Association != nil && p.Association.PublicIp != "" {
 			if ip.Public, err = netip.ParseAddr(p.Association.PublicIp); err != nil {
 				return b.fault(member, raw.NetworkInterfaceId, "PublicIp", "expected an IPv4 address, found %q", p.Association.PublicIp)
@@ -180,7 +180,7 @@ func (b *builder) addresses(member string, n *world.NetworkInterface, raw *rawNI
 		}
 		n.PrivateIPs = append(n.PrivateIPs, ip)
 	}
-	slices.SortStableFunc(n.PrivateIPs, func(x, y world.PrivateIP) int {
+	slices.SortStableFunc(n.PrivateIPs, func(x, y aws.PrivateIP) int {
 		return cmp.Compare(boolInt(!x.Primary), boolInt(!y.Primary))
 	})
 	for i := range n.PrivateIPs {
@@ -201,7 +201,7 @@ func (b *builder) addresses(member string, n *world.NetworkInterface, raw *rawNI
 }
 
 // prefixes takes the blocks that are delegated to an interface.
-func (b *builder) prefixes(member string, n *world.NetworkInterface, raw *rawNIC) error {
+func (b *builder) prefixes(member string, n *aws.NetworkInterface, raw *rawNIC) error {
 	add := func(field, text string, v6 bool) error {
 		p, err := b.block(member, raw.NetworkInterfaceId, field, text)
 		if err == nil && p.Addr().Is6() != v6 {
@@ -290,13 +290,13 @@ func (b *builder) buildPeerings() error {
 		if raw.VpcPeeringConnectionId == "" {
 			return b.fault("VpcPeeringConnections", fmt.Sprintf("element %d", i), "VpcPeeringConnectionId", "expected an id")
 		}
-		p := world.PeeringConnection{
-			ID: b.id("pcx", raw.VpcPeeringConnectionId), Status: cmp.Or(raw.Status.Code, world.PeeringActive),
+		p := aws.PeeringConnection{
+			ID: b.id("pcx", raw.VpcPeeringConnectionId), Status: cmp.Or(raw.Status.Code, aws.PeeringActive),
 			Message: raw.Status.Message, Tags: tagsOf(raw.Tags),
 		}
 		for _, side := range []struct {
 			from *rawPeeringSide
-			to   *world.PeeringVPC
+			to   *aws.PeeringVPC
 		}{{&raw.RequesterVpcInfo, &p.Requester}, {&raw.AccepterVpcInfo, &p.Accepter}} {
 			side.to.VPCID = b.id("vpc", side.from.VpcId)
 			side.to.Account = b.account
@@ -330,7 +330,7 @@ func (b *builder) buildPeerings() error {
 // applyTags adds what DescribeTags knows beyond the tags that the objects bring themselves.
 func (b *builder) applyTags() {
 	for _, t := range b.raw.tags {
-		var tags *world.Tags
+		var tags *aws.Tags
 		switch id := t.ResourceId; {
 		case b.vpcs[id] != nil:
 			tags = &b.vpcs[id].Tags
@@ -346,7 +346,7 @@ func (b *builder) applyTags() {
 			continue
 		}
 		if *tags == nil {
-			*tags = world.Tags{}
+			*tags = aws.Tags{}
 		}
 		if have, ok := (*tags)[t.Key]; !ok {
 			(*tags)[t.Key] = t.Value

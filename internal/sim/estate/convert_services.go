@@ -7,8 +7,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/native"
-	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 // This file turns describe answers of native services into services. Their interfaces are those of
@@ -149,7 +149,7 @@ func (b *builder) buildServices() {
 			groups = append(groups, g.GroupId)
 		}
 		// An endpoint names its interfaces, so none is made up for those that the dump lacks.
-		own := func(n *world.NetworkInterface) bool { return slices.Contains(raw.NetworkInterfaceIds, b.rawID(n.ID)) }
+		own := func(n *aws.NetworkInterface) bool { return slices.Contains(raw.NetworkInterfaceIds, b.rawID(n.ID)) }
 		there := 0
 		for _, n := range b.nics {
 			if own(n) {
@@ -180,7 +180,7 @@ func (b *builder) buildServices() {
 				groups = append(groups, g.ID)
 			}
 		}
-		b.add("MountTargets", s, vpc, []string{raw.SubnetId}, groups, 1, func(n *world.NetworkInterface) bool { return b.rawID(n.ID) == raw.NetworkInterfaceId })
+		b.add("MountTargets", s, vpc, []string{raw.SubnetId}, groups, 1, func(n *aws.NetworkInterface) bool { return b.rawID(n.ID) == raw.NetworkInterfaceId })
 	}
 	for i := range b.raw.functions {
 		raw := &b.raw.functions[i]
@@ -190,7 +190,7 @@ func (b *builder) buildServices() {
 			continue
 		}
 		b.add("Functions", s, raw.VpcConfig.VpcId, raw.VpcConfig.SubnetIds, raw.VpcConfig.SecurityGroupIds, len(raw.VpcConfig.SubnetIds),
-			func(n *world.NetworkInterface) bool {
+			func(n *aws.NetworkInterface) bool {
 				return strings.HasPrefix(n.Description, "AWS Lambda VPC ENI-"+raw.FunctionName+"-")
 			})
 	}
@@ -219,7 +219,7 @@ func (b *builder) keep(member string, s native.Service) {
 
 // add completes a service of a VPC with what the dump has of it: its subnets, groups and
 // interfaces. Of the latter it wants a number; those that mine finds are taken first.
-func (b *builder) add(member string, s native.Service, vpc string, subnets, groups []string, wanted int, mine func(*world.NetworkInterface) bool) {
+func (b *builder) add(member string, s native.Service, vpc string, subnets, groups []string, wanted int, mine func(*aws.NetworkInterface) bool) {
 	v := b.vpcs[b.id("vpc", cmp.Or(vpc, "unnamed"))]
 	if v == nil {
 		b.warn(member, s.Name, "is in VPC %q, which is not in the dump; left out", vpc)
@@ -296,7 +296,7 @@ func (b *builder) buildDatabases() {
 				}
 			}
 		}
-		b.add("DBClusters", s, vpc, subnets, memberships(raw.VpcSecurityGroups), 0, func(*world.NetworkInterface) bool { return false })
+		b.add("DBClusters", s, vpc, subnets, memberships(raw.VpcSecurityGroups), 0, func(*aws.NetworkInterface) bool { return false })
 	}
 	for i := range b.raw.databases {
 		raw := &b.raw.databases[i]
@@ -310,7 +310,7 @@ func (b *builder) buildDatabases() {
 			subnets = append(subnets, sub.SubnetIdentifier)
 		}
 		groups := memberships(raw.VpcSecurityGroups)
-		b.add("DBInstances", s, raw.DBSubnetGroup.VpcId, subnets, groups, 1, func(n *world.NetworkInterface) bool {
+		b.add("DBInstances", s, raw.DBSubnetGroup.VpcId, subnets, groups, 1, func(n *aws.NetworkInterface) bool {
 			if n.Description != "RDSNetworkInterface" || raw.AvailabilityZone != "" && n.Zone != "" && n.Zone != raw.AvailabilityZone || len(n.Groups) != len(groups) {
 				return false
 			}
@@ -362,7 +362,7 @@ func (b *builder) buildCaches() {
 				vpc, subnets = place(c.CacheSubnetGroupName)
 			}
 		}
-		b.add("ReplicationGroups", s, vpc, subnets, groups, 0, func(*world.NetworkInterface) bool { return false })
+		b.add("ReplicationGroups", s, vpc, subnets, groups, 0, func(*aws.NetworkInterface) bool { return false })
 	}
 	for i := range b.raw.caches {
 		raw := &b.raw.caches[i]
@@ -372,7 +372,7 @@ func (b *builder) buildCaches() {
 			s.Host, s.Port = raw.CacheNodes[0].Endpoint.Address, raw.CacheNodes[0].Endpoint.Port
 		}
 		vpc, subnets := place(raw.CacheSubnetGroupName)
-		b.add("CacheClusters", s, vpc, subnets, memberships(raw.SecurityGroups), max(raw.NumCacheNodes, 1), func(n *world.NetworkInterface) bool {
+		b.add("CacheClusters", s, vpc, subnets, memberships(raw.SecurityGroups), max(raw.NumCacheNodes, 1), func(n *aws.NetworkInterface) bool {
 			return n.Description == "ElastiCache "+raw.CacheClusterId || strings.HasPrefix(n.Description, "ElastiCache "+raw.CacheClusterId+" ")
 		})
 	}
@@ -422,7 +422,7 @@ func (b *builder) buildBalancers() {
 		for _, z := range raw.AvailabilityZones {
 			subnets = append(subnets, z.SubnetId)
 		}
-		b.add("LoadBalancers", s, raw.VpcId, subnets, raw.SecurityGroups, len(subnets), func(n *world.NetworkInterface) bool { return n.Description == "ELB "+s.Name })
+		b.add("LoadBalancers", s, raw.VpcId, subnets, raw.SecurityGroups, len(subnets), func(n *aws.NetworkInterface) bool { return n.Description == "ELB "+s.Name })
 	}
 }
 

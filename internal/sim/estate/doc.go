@@ -1,6 +1,6 @@
 // Package estate reads descriptions of cloud accounts for the simulator: dumps of real accounts
 // (see Load for the formats) and short YAML files of our own (see docs/simulator.md). The result is
-// a world.State.
+// a aws.State.
 //
 // Real dumps are rarely consistent: ids repeat, things refer to what is not there, host bits are
 // set. Load repairs what it can, always in the same way for the same input, and tells every repair

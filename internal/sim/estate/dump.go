@@ -8,7 +8,7 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/nephele-io/nephele/internal/sim/world"
+	"github.com/nephele-io/nephele/internal/sim/aws"
 )
 
 // calls maps the describe calls that matter, as the command line names them, to the member that
@@ -142,7 +142,7 @@ func (r *rawRegion) decode(file, member string, content json.RawMessage) error {
 
 // collector reads a collector dump: like the answers above, but in one object, with other names for
 // the members and instances without reservations.
-func (l *loader) collector(name string, members map[string]json.RawMessage) (world.State, error) {
+func (l *loader) collector(name string, members map[string]json.RawMessage) (aws.State, error) {
 	r := rawRegion{files: map[string]string{}, present: map[string]bool{}}
 	var instances []rawInstance
 	for member, part := range map[string]struct {
@@ -158,7 +158,7 @@ func (l *loader) collector(name string, members map[string]json.RawMessage) (wor
 			continue
 		}
 		if err := decode(l.path(name), member, members[member], part.into); err != nil {
-			return world.State{}, err
+			return aws.State{}, err
 		}
 		r.present[part.as] = true
 	}
@@ -189,7 +189,7 @@ func regionOfZones(subnets []rawSubnet) string {
 
 // collectorRegions finds out which region a collector dump is of: the one that its VPCs name, or
 // the one of its zones.
-func (l *loader) collectorRegions(name string, all rawRegion) (world.State, error) {
+func (l *loader) collectorRegions(name string, all rawRegion) (aws.State, error) {
 	region, zoned := "", regionOfZones(all.subnets)
 	for _, v := range all.vpcs {
 		if v.Region == "" {
@@ -197,11 +197,11 @@ func (l *loader) collectorRegions(name string, all rawRegion) (world.State, erro
 		}
 		switch {
 		case v.Region == "":
-			return world.State{}, fmt.Errorf("%s: vpcs: %s: Region: expected the name of a region, or subnets with an AvailabilityZone", name, v.VpcId)
+			return aws.State{}, fmt.Errorf("%s: vpcs: %s: Region: expected the name of a region, or subnets with an AvailabilityZone", name, v.VpcId)
 		case region == "":
 			region = v.Region
 		case region != v.Region:
-			return world.State{}, fmt.Errorf(
+			return aws.State{}, fmt.Errorf(
 				"%s: vpcs: %s: Region: expected %s as for the other VPCs, found %s; dumps of several regions must be split",
 				name,
 				v.VpcId,
@@ -211,7 +211,7 @@ func (l *loader) collectorRegions(name string, all rawRegion) (world.State, erro
 		}
 	}
 	if region == "" {
-		return world.State{}, fmt.Errorf("%s: vpcs: expected at least one VPC", name)
+		return aws.State{}, fmt.Errorf("%s: vpcs: expected at least one VPC", name)
 	}
 	all.name = region
 	return l.convert([]rawRegion{all}, "")

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/estate"
 	"github.com/nephele-io/nephele/internal/sim/native"
-	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 // TestDumpedServices reads answers as the command line prints them, and finds the interfaces that
@@ -75,7 +75,7 @@ func TestDumpedServices(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, err := world.New(s, world.Options{})
+	w, err := aws.New(s, aws.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +127,7 @@ func TestDatabaseOfARealAccount(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, err := world.New(s, world.Options{})
+	w, err := aws.New(s, aws.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

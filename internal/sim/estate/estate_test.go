@@ -11,8 +11,8 @@ import (
 	"testing"
 	"testing/fstest"
 
+	"github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/iam"
-	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 // documented returns the example of docs/simulator.md, so that it stays true.
@@ -25,7 +25,7 @@ func documented(t *testing.T) string {
 	return string(text)
 }
 
-func loadYAML(t *testing.T, text string) world.State {
+func loadYAML(t *testing.T, text string) aws.State {
 	t.Helper()
 	s, _, err := LoadFS(fstest.MapFS{"e.yaml": {Data: []byte(text)}}, "e.yaml")
 	if err != nil {
@@ -34,13 +34,13 @@ func loadYAML(t *testing.T, text string) world.State {
 	return s
 }
 
-func mustLoad(t *testing.T, name string) (world.State, Report) {
+func mustLoad(t *testing.T, name string) (aws.State, Report) {
 	t.Helper()
 	s, r, err := Load(name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := world.New(s, world.Options{}); err != nil {
+	if _, err := aws.New(s, aws.Options{}); err != nil {
 		t.Fatal(err)
 	}
 	again, r2, err := Load(name)
@@ -51,7 +51,7 @@ func mustLoad(t *testing.T, name string) (world.State, Report) {
 }
 
 // counts are numbers of VPCs, subnets, groups, rules, interfaces and instances.
-func counts(s world.State) [6]int {
+func counts(s aws.State) [6]int {
 	var n [6]int
 	for _, r := range s.Regions {
 		n[0] += len(r.VPCs)
@@ -127,11 +127,11 @@ func TestEmbeddedEstate(t *testing.T) {
 		t.Error("the embedded estate differs from the one on disk")
 	}
 	r := s.Regions[0]
-	i := slices.IndexFunc(r.Instances, func(x world.Instance) bool { return x.Tags["Name"] == "core_01" })
-	if i < 0 || r.Instances[i].State != world.Stopped || r.Instances[i].SubnetID != "subnet-1641fa70" {
+	i := slices.IndexFunc(r.Instances, func(x aws.Instance) bool { return x.Tags["Name"] == "core_01" })
+	if i < 0 || r.Instances[i].State != aws.Stopped || r.Instances[i].SubnetID != "subnet-1641fa70" {
 		t.Fatalf("core_01: %+v", r.Instances[i])
 	}
-	n := slices.IndexFunc(r.NetworkInterfaces, func(x world.NetworkInterface) bool { return x.ID == "eni-297b5c07" })
+	n := slices.IndexFunc(r.NetworkInterfaces, func(x aws.NetworkInterface) bool { return x.ID == "eni-297b5c07" })
 	if got := r.NetworkInterfaces[n]; got.Attachment.DeviceIndex != 1 || got.Tags["Name"] != "core_01-eth1" || got.Groups[0].Name != "Arista Demo" {
 		t.Errorf("eni-297b5c07: %+v", got)
 	}
@@ -139,7 +139,7 @@ func TestEmbeddedEstate(t *testing.T) {
 
 func TestDocumentedEstate(t *testing.T) {
 	s := loadYAML(t, documented(t))
-	w, err := world.New(s, world.Options{})
+	w, err := aws.New(s, aws.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,16 +151,16 @@ func TestDocumentedEstate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	nic := map[string]world.End{}
+	nic := map[string]aws.End{}
 	for _, i := range instances {
-		nic[i.Tags["Name"]] = world.End{NIC: i.NetworkInterfaces[0].ID}
+		nic[i.Tags["Name"]] = aws.End{NIC: i.NetworkInterfaces[0].ID}
 		if i.Tags["Name"] == "router" && (len(i.NetworkInterfaces) != 2 || len(i.NetworkInterfaces[0].PrivateIPs) != 2) {
 			t.Errorf("router: %+v", i)
 		}
 	}
-	office, stranger := world.End{Addr: netip.MustParseAddr("203.0.113.7")}, world.End{Addr: netip.MustParseAddr("8.8.8.8")}
+	office, stranger := aws.End{Addr: netip.MustParseAddr("203.0.113.7")}, aws.End{Addr: netip.MustParseAddr("8.8.8.8")}
 	for _, c := range []struct {
-		from, to world.End
+		from, to aws.End
 		port     int
 		want     bool
 	}{
@@ -169,7 +169,7 @@ func TestDocumentedEstate(t *testing.T) {
 		{nic["jump"], nic["db-1"], 5432, true}, {nic["db-1"], stranger, 443, false}, {nic["jump"], stranger, 443, true},
 		{stranger, nic["db-1"], 5432, false}, {office, nic["jump"], 22, true},
 	} {
-		flow := world.Flow{Src: c.from, Dst: c.to, Protocol: 6, Port: c.port}
+		flow := aws.Flow{Src: c.from, Dst: c.to, Protocol: 6, Port: c.port}
 		v, err := w.Allowed(flow)
 		passes, also := w.Passes(flow)
 		if err != nil || also != nil || v.Allowed != c.want || passes != c.want {
@@ -179,7 +179,7 @@ func TestDocumentedEstate(t *testing.T) {
 	if q := w.Quotas("111122223333"); q.RulesPerGroup != 40 || q.GroupsPerInterface != 5 {
 		t.Errorf("quotas %+v", q)
 	}
-	if _, err := w.AssumeRole(s.Credentials[0], world.AssumeRoleInput{RoleARN: "arn:aws:iam::111122223333:role/nephele", SessionName: "me", ExternalID: "four-eyes"}); err == nil {
+	if _, err := w.AssumeRole(s.Credentials[0], aws.AssumeRoleInput{RoleARN: "arn:aws:iam::111122223333:role/nephele", SessionName: "me", ExternalID: "four-eyes"}); err == nil {
 		t.Error("the role trusts its own account")
 	}
 }
@@ -328,7 +328,7 @@ func TestPeeredRegions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, err := world.New(s, world.Options{})
+	w, err := aws.New(s, aws.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -339,7 +339,7 @@ func TestPeeredRegions(t *testing.T) {
 	if v := west.VPCs[0]; v.CIDRs[0].Prefix.String() != "10.1.0.0/16" || len(v.CIDRs) != 3 || v.Tags["Name"] != "west" {
 		t.Errorf("VPC %+v", v)
 	}
-	if l := west.PrefixLists; l[0].MaxEntries != 55 || l[0].OwnerID != world.AWSOwned || l[1].MaxEntries != 7 || len(l[1].Entries()) != 1 {
+	if l := west.PrefixLists; l[0].MaxEntries != 55 || l[0].OwnerID != aws.AWSOwned || l[1].MaxEntries != 7 || len(l[1].Entries()) != 1 {
 		t.Errorf("prefix lists %+v", l)
 	}
 	region, err := w.Region("123456789012", "us-west-2")
@@ -382,7 +382,7 @@ accounts:
 	if err != nil {
 		t.Fatal(err)
 	}
-	var again world.State
+	var again aws.State
 	if err := json.Unmarshal(saved, &again); err != nil {
 		t.Fatal(err)
 	}

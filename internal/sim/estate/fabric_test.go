@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/nephele-io/nephele/internal/sim/world"
+	"github.com/nephele-io/nephele/internal/sim/aws"
 )
 
 // TestACLsOfADump holds a flow that the groups let through against the network ACL that the dump
@@ -22,26 +22,26 @@ func TestACLsOfADump(t *testing.T) {
 		t.Fatalf("%d ACLs, %d route tables, %d gateways", len(r.NetworkACLs), len(r.RouteTables), len(r.InternetGateways))
 	}
 	// The VPC has no instance; one is put behind its ACL, in a group that lets everybody in.
-	subnet, group := "subnet-1f315846", world.GroupName{}
+	subnet, group := "subnet-1f315846", aws.GroupName{}
 	for i := range r.SecurityGroups {
 		if g := &r.SecurityGroups[i]; g.VPCID == "vpc-f8fad69d" && g.Name == "default" {
-			group = world.GroupName{ID: g.ID, Name: g.Name}
-			g.Rules = append(g.Rules, world.SecurityGroupRule{
+			group = aws.GroupName{ID: g.ID, Name: g.Name}
+			g.Rules = append(g.Rules, aws.SecurityGroupRule{
 				ID: "sgr-00000000000000001", GroupID: g.ID, Account: g.Account, Protocol: "tcp", FromPort: 0, ToPort: 65535,
 				CIDR: netip.MustParsePrefix("0.0.0.0/0"),
 			})
 		}
 	}
-	r.NetworkInterfaces = append(r.NetworkInterfaces, world.NetworkInterface{
-		ID: "eni-00000000000000001", Account: r.Account, VPCID: "vpc-f8fad69d", SubnetID: subnet, Status: world.StatusAvailable,
-		Groups: []world.GroupName{group}, PrivateIPs: []world.PrivateIP{{Addr: netip.MustParseAddr("172.31.0.10"), Primary: true}},
+	r.NetworkInterfaces = append(r.NetworkInterfaces, aws.NetworkInterface{
+		ID: "eni-00000000000000001", Account: r.Account, VPCID: "vpc-f8fad69d", SubnetID: subnet, Status: aws.StatusAvailable,
+		Groups: []aws.GroupName{group}, PrivateIPs: []aws.PrivateIP{{Addr: netip.MustParseAddr("172.31.0.10"), Primary: true}},
 	})
-	w, err := world.New(s, world.Options{})
+	w, err := aws.New(s, aws.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for from, want := range map[string]bool{"162.243.144.192": true, "203.0.113.7": false} {
-		flow := world.Flow{Src: world.End{Addr: netip.MustParseAddr(from)}, Dst: world.End{NIC: "eni-00000000000000001"}, Protocol: 6, Port: 3306}
+		flow := aws.Flow{Src: aws.End{Addr: netip.MustParseAddr(from)}, Dst: aws.End{NIC: "eni-00000000000000001"}, Protocol: 6, Port: 3306}
 		if passes, err := w.Passes(flow); err != nil || passes != want {
 			t.Errorf("%s: passes: %t, %v", flow, passes, err)
 		}
@@ -55,7 +55,7 @@ func TestACLsOfADump(t *testing.T) {
 // TestRoutesOfADump takes the routes of a dump: those that lead nowhere stop a flow, whatever the
 // groups say.
 func TestRoutesOfADump(t *testing.T) {
-	load := func(routes string) *world.World {
+	load := func(routes string) *aws.World {
 		t.Helper()
 		dir := t.TempDir()
 		region := filepath.Join(dir, "eu-west-1")
@@ -80,7 +80,7 @@ func TestRoutesOfADump(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w, err := world.New(s, world.Options{})
+		w, err := aws.New(s, aws.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -91,7 +91,7 @@ func TestRoutesOfADump(t *testing.T) {
 		`, {"DestinationCidrBlock": "0.0.0.0/0", "NatGatewayId": "nat-00000001"}`:                                                                                                "",
 		`, {"DestinationCidrBlock": "0.0.0.0/0", "NatGatewayId": "nat-00000001"}, {"DestinationCidrBlock": "203.0.113.0/24", "TransitGatewayId": "tgw-1", "State": "blackhole"}`: "is a black hole: tgw-1",
 	} {
-		v, err := load(routes).Allowed(world.Flow{Src: world.End{NIC: "eni-00000001"}, Dst: world.End{Addr: netip.MustParseAddr("203.0.113.7")}, Protocol: 6, Port: 443})
+		v, err := load(routes).Allowed(aws.Flow{Src: aws.End{NIC: "eni-00000001"}, Dst: aws.End{Addr: netip.MustParseAddr("203.0.113.7")}, Protocol: 6, Port: 443})
 		if err != nil || v.Allowed != (want == "") || !strings.Contains(v.Obstacle, want) {
 			t.Errorf("%s: %+v, %v", routes, v, err)
 		}

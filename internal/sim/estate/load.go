@@ -15,7 +15,7 @@ import (
 	"strings"
 
 	"github.com/nephele-io/nephele/internal/platform/unicodetext"
-	"github.com/nephele-io/nephele/internal/sim/world"
+	"github.com/nephele-io/nephele/internal/sim/aws"
 )
 
 // The key that every account gets whose description names none.
@@ -29,7 +29,7 @@ var embedded embed.FS
 
 // HybridCloud is the account that the demonstration uses: a real one, published by the Batfish
 // project.
-func HybridCloud() (world.State, Report, error) {
+func HybridCloud() (aws.State, Report, error) {
 	return LoadFS(embedded, "data/hybrid-cloud")
 }
 
@@ -41,14 +41,14 @@ func HybridCloud() (world.State, Report, error) {
 //   - such region folders in one folder per account
 //   - a collector dump: one JSON file with the members vpcs, subnets, instances and security_groups
 //   - estate YAML, a file (.yaml, .yml) or a folder of them
-//   - a state saved by world.Save
+//   - a state saved by aws.Save
 //
 // The first account of a description without credentials gets DefaultAccessKeyID and DefaultSecret,
 // the second one DefaultAccessKeyID with a 2 at its end, and so on.
-func Load(name string) (world.State, Report, error) {
+func Load(name string) (aws.State, Report, error) {
 	info, err := os.Stat(name)
 	if err != nil {
-		return world.State{}, Report{Source: name}, fmt.Errorf("load an estate: %w", err)
+		return aws.State{}, Report{Source: name}, fmt.Errorf("load an estate: %w", err)
 	}
 	dir, base := filepath.Split(filepath.Clean(name))
 	if info.IsDir() {
@@ -63,33 +63,33 @@ func Load(name string) (world.State, Report, error) {
 }
 
 // LoadFS is Load for a file or folder of a file system.
-func LoadFS(fsys fs.FS, name string) (world.State, Report, error) { return load(fsys, name, "") }
+func LoadFS(fsys fs.FS, name string) (aws.State, Report, error) { return load(fsys, name, "") }
 
 // load reads name below fsys, which messages call root.
-func load(fsys fs.FS, name, root string) (world.State, Report, error) {
+func load(fsys fs.FS, name, root string) (aws.State, Report, error) {
 	l := &loader{fsys: fsys, root: root, report: Report{Source: name, Renamed: map[string]string{}}}
 	s, err := l.load(name)
 	if err != nil {
-		return world.State{}, l.report, err
+		return aws.State{}, l.report, err
 	}
 	if len(s.Credentials) == 0 {
 		s.Credentials = defaultKeys(s.Accounts)
 	}
 	if err := s.Check(); err != nil {
-		return world.State{}, l.report, fmt.Errorf("%s: the estate is not consistent: %w", l.path(name), err)
+		return aws.State{}, l.report, fmt.Errorf("%s: the estate is not consistent: %w", l.path(name), err)
 	}
 	return s, l.report, nil
 }
 
 // defaultKeys are a key for each account; those after the first are numbered.
-func defaultKeys(accounts []world.Account) []world.Credential {
-	var out []world.Credential
+func defaultKeys(accounts []aws.Account) []aws.Credential {
+	var out []aws.Credential
 	for i, a := range accounts {
 		id := DefaultAccessKeyID
 		if i > 0 {
 			id += strconv.Itoa(i + 1)
 		}
-		out = append(out, world.Credential{AccessKeyID: id, Secret: DefaultSecret, Account: a.ID})
+		out = append(out, aws.Credential{AccessKeyID: id, Secret: DefaultSecret, Account: a.ID})
 	}
 	return out
 }
@@ -104,17 +104,17 @@ type loader struct {
 // path is the name of a file as messages spell it.
 func (l *loader) path(name string) string { return path.Join(l.root, name) }
 
-func (l *loader) load(name string) (world.State, error) {
+func (l *loader) load(name string) (aws.State, error) {
 	info, err := fs.Stat(l.fsys, name)
 	if err != nil {
-		return world.State{}, fmt.Errorf("load an estate: %w", err)
+		return aws.State{}, fmt.Errorf("load an estate: %w", err)
 	}
 	if info.IsDir() {
 		return l.dir(name)
 	}
 	data, err := l.read(name)
 	if err != nil {
-		return world.State{}, err
+		return aws.State{}, err
 	}
 	if isYAML(name) {
 		return l.yamlFiles([]string{name})
@@ -142,10 +142,10 @@ func (l *loader) read(name string) ([]byte, error) {
 }
 
 // jsonFile reads one file that is a whole description: a collector dump or a saved state.
-func (l *loader) jsonFile(name string, data []byte) (world.State, error) {
+func (l *loader) jsonFile(name string, data []byte) (aws.State, error) {
 	members, err := membersOf(l.path(name), data)
 	if err != nil {
-		return world.State{}, err
+		return aws.State{}, err
 	}
 	switch {
 	case members["security_groups"] != nil && members["vpcs"] != nil:
@@ -153,13 +153,13 @@ func (l *loader) jsonFile(name string, data []byte) (world.State, error) {
 		return l.collector(name, members)
 	case members["version"] != nil && members["accounts"] != nil:
 		l.report.Format = "saved state"
-		var s world.State
+		var s aws.State
 		if err := decode(l.path(name), "", data, &s); err != nil {
-			return world.State{}, err
+			return aws.State{}, err
 		}
 		return s, nil
 	}
-	return world.State{}, fmt.Errorf(
+	return aws.State{}, fmt.Errorf(
 		"%s: not a description of an account: expected a collector dump (vpcs, security_groups, ...) or a saved state (version, accounts), found %s",
 		l.path(name),
 		listMembers(members),
@@ -167,10 +167,10 @@ func (l *loader) jsonFile(name string, data []byte) (world.State, error) {
 }
 
 // dir reads a folder of YAML files or of describe answers.
-func (l *loader) dir(name string) (world.State, error) {
+func (l *loader) dir(name string) (aws.State, error) {
 	entries, err := fs.ReadDir(l.fsys, name)
 	if err != nil {
-		return world.State{}, fmt.Errorf("load an estate: %w", err)
+		return aws.State{}, fmt.Errorf("load an estate: %w", err)
 	}
 	var yamls, folders []string
 	answers := false
@@ -197,7 +197,7 @@ func (l *loader) dir(name string) (world.State, error) {
 	for _, f := range folders {
 		r, found, err := l.region(f)
 		if err != nil {
-			return world.State{}, err
+			return aws.State{}, err
 		}
 		if found {
 			regions = append(regions, r)
@@ -205,7 +205,7 @@ func (l *loader) dir(name string) (world.State, error) {
 		}
 		inside, err := l.regionsIn(f)
 		if err != nil {
-			return world.State{}, err
+			return aws.State{}, err
 		}
 		if len(inside) > 0 {
 			accounts[path.Base(f)] = inside
@@ -213,11 +213,11 @@ func (l *loader) dir(name string) (world.State, error) {
 	}
 	switch {
 	case len(regions) > 0 && len(accounts) > 0:
-		return world.State{}, fmt.Errorf("%s: expected either one folder for each region or one for each account, with one for each region in it; found both", l.path(name))
+		return aws.State{}, fmt.Errorf("%s: expected either one folder for each region or one for each account, with one for each region in it; found both", l.path(name))
 	case len(accounts) > 0:
 		return l.accounts(accounts)
 	case len(regions) == 0:
-		return world.State{}, fmt.Errorf(
+		return aws.State{}, fmt.Errorf(
 			"%s: no description of an account here: expected region folders with describe answers (Vpcs.json or ec2-describe-vpcs.json, ...) or estate YAML files",
 			l.path(name),
 		)

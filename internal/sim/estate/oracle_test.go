@@ -8,7 +8,7 @@ import (
 	"regexp"
 	"testing"
 
-	"github.com/nephele-io/nephele/internal/sim/world"
+	"github.com/nephele-io/nephele/internal/sim/aws"
 )
 
 const internet = "Public Internet (all ranges)"
@@ -57,13 +57,13 @@ func TestCollectorConnectivity(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, err := world.New(s, world.Options{})
+	w, err := aws.New(s, aws.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	ends := map[string][]world.End{internet: nil}
+	ends := map[string][]aws.End{internet: nil}
 	for _, a := range []string{"1.1.1.1", "8.8.8.8", "9.255.255.255", "11.0.0.0", "100.63.255.255", "126.0.0.1", "203.0.114.1", "223.255.255.254"} {
-		ends[internet] = append(ends[internet], world.End{Addr: netip.MustParseAddr(a)})
+		ends[internet] = append(ends[internet], aws.End{Addr: netip.MustParseAddr(a)})
 	}
 	r := s.Regions[0]
 	for _, n := range r.NetworkInterfaces {
@@ -71,7 +71,7 @@ func TestCollectorConnectivity(t *testing.T) {
 			if n.Attachment != nil && n.Attachment.InstanceID == i.ID {
 				name := fmt.Sprintf("%s[%s]", i.Tags["Name"], n.PrivateIPs[0].Addr)
 				// By interface and by address: both ways to name an end must agree.
-				ends[name] = []world.End{{NIC: n.ID}, {Addr: n.PrivateIPs[0].Addr, VPC: n.VPCID}}
+				ends[name] = []aws.End{{NIC: n.ID}, {Addr: n.PrivateIPs[0].Addr, VPC: n.VPCID}}
 			}
 		}
 	}
@@ -111,13 +111,13 @@ func TestCollectorConnectivity(t *testing.T) {
 }
 
 // probes are flows of all kinds between two ends.
-func probes(src, dst world.End) []world.Flow {
-	var out []world.Flow
+func probes(src, dst aws.End) []aws.Flow {
+	var out []aws.Flow
 	for _, port := range []int{0, 1, 22, 80, 443, 9079, 9080, 9081, 65535} {
-		out = append(out, world.Flow{Src: src, Dst: dst, Protocol: 6, Port: port}, world.Flow{Src: src, Dst: dst, Protocol: 17, Port: port})
+		out = append(out, aws.Flow{Src: src, Dst: dst, Protocol: 6, Port: port}, aws.Flow{Src: src, Dst: dst, Protocol: 17, Port: port})
 	}
 	for _, kind := range []int{0, 3, 8, 255} {
-		out = append(out, world.Flow{Src: src, Dst: dst, Protocol: 1, ICMPType: kind})
+		out = append(out, aws.Flow{Src: src, Dst: dst, Protocol: 1, ICMPType: kind})
 	}
-	return append(out, world.Flow{Src: src, Dst: dst, Protocol: 47})
+	return append(out, aws.Flow{Src: src, Dst: dst, Protocol: 47})
 }

@@ -6,7 +6,7 @@ import (
 	"math/rand/v2"
 	"strings"
 
-	"github.com/nephele-io/nephele/internal/sim/world"
+	"github.com/nephele-io/nephele/internal/sim/aws"
 )
 
 // Shape sizes a random estate. Zero fields take the defaults in brackets.
@@ -37,15 +37,15 @@ var randomRegions = [...]string{"us-west-2", "us-east-1", "eu-west-1", "ap-south
 // stopped, some with public or IPv6 addresses, services' interfaces, prefix lists and peerings,
 // also across regions and accounts. The same arguments give the same estate. The quota of VPCs is
 // raised as needed; no other quota is exceeded.
-func Random(seed uint64, shape Shape) (world.State, error) {
+func Random(seed uint64, shape Shape) (aws.State, error) {
 	d := &dice{Rand: rand.New(rand.NewPCG(seed, 1)), shape: shape.withDefaults()}
-	s := world.State{Seed: seed}
+	s := aws.State{Seed: seed}
 	e := d.estate()
 	draw := &drawing{files: []yamlFile{{fmt.Sprintf("random estate %d", seed), e}}, state: &s, places: map[string]*place{}}
 	if err := draw.draw(); err != nil {
 		return s, err
 	}
-	s.Credentials = []world.Credential{{AccessKeyID: DefaultAccessKeyID, Secret: DefaultSecret, Account: s.Accounts[0].ID}}
+	s.Credentials = []aws.Credential{{AccessKeyID: DefaultAccessKeyID, Secret: DefaultSecret, Account: s.Accounts[0].ID}}
 	return s, s.Check()
 }
 
@@ -67,7 +67,7 @@ func (d *dice) estate() yamlEstate {
 	var sites []site
 	peered := map[string][]string{}
 	for a := range d.shape.Accounts {
-		account := yamlAccount{ID: fmt.Sprintf("%012d", 100000000001+a*1111), Quotas: world.Quotas{VPCsPerRegion: max(5, d.shape.VPCs+2)}}
+		account := yamlAccount{ID: fmt.Sprintf("%012d", 100000000001+a*1111), Quotas: aws.Quotas{VPCsPerRegion: max(5, d.shape.VPCs+2)}}
 		for r := range d.shape.Regions {
 			region := yamlRegion{Name: randomRegions[r], PrefixLists: d.prefixLists()}
 			for range d.shape.VPCs {
@@ -84,7 +84,7 @@ func (d *dice) estate() yamlEstate {
 			if !d.one(d.shape.PeeringsOdds) {
 				continue
 			}
-			status := world.PeeringActive
+			status := aws.PeeringActive
 			if d.one(5) {
 				status = "pending-acceptance"
 			}
@@ -133,7 +133,7 @@ func (d *dice) vpc() yamlVPC {
 		v.Groups = append(v.Groups, yamlGroup{Name: fmt.Sprintf("group%d", i)})
 	}
 	for i := range d.shape.VMs {
-		vm := yamlVM{Name: fmt.Sprintf("%s-vm%d", v.Name, i), Tags: world.Tags{"app": pick(d, []string{"web", "db", "api", "batch"})}}
+		vm := yamlVM{Name: fmt.Sprintf("%s-vm%d", v.Name, i), Tags: aws.Tags{"app": pick(d, []string{"web", "db", "api", "batch"})}}
 		if d.one(5) {
 			vm.State = "stopped"
 		}

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	seeds "github.com/nephele-io/nephele/internal/seed"
-	"github.com/nephele-io/nephele/internal/sim/world"
+	"github.com/nephele-io/nephele/internal/sim/aws"
 )
 
 var seedFlag = flag.Uint64("seed", 0, "seed of the random tests; 0 = a new one")
@@ -50,7 +50,7 @@ func TestAllowedAgreesWithAddresses(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w, err := world.New(s, world.Options{})
+		w, err := aws.New(s, aws.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -82,20 +82,20 @@ func TestAllowedAgreesWithAddresses(t *testing.T) {
 
 // model holds each group's rules with every peer as a list of blocks.
 type model struct {
-	nics   []world.NetworkInterface
+	nics   []aws.NetworkInterface
 	groups map[string][]flatRule
 	peered map[[2]string]bool
 }
 
 type flatRule struct {
-	world.SecurityGroupRule
+	aws.SecurityGroupRule
 	blocks []netip.Prefix
 }
 
-func newModel(s world.State) *model {
+func newModel(s aws.State) *model {
 	m := &model{groups: map[string][]flatRule{}, peered: map[[2]string]bool{}}
 	for _, p := range s.Peerings {
-		if p.Status == world.PeeringActive && p.Requester.Region == p.Accepter.Region {
+		if p.Status == aws.PeeringActive && p.Requester.Region == p.Accepter.Region {
 			m.peered[[2]string{p.Requester.VPCID, p.Accepter.VPCID}] = true
 			m.peered[[2]string{p.Accepter.VPCID, p.Requester.VPCID}] = true
 		}
@@ -144,45 +144,45 @@ func newModel(s world.State) *model {
 }
 
 // flow picks a flow between two interfaces, or between one and an outside address.
-func (m *model) flow(rng *rand.Rand) (world.Flow, bool) {
+func (m *model) flow(rng *rand.Rand) (aws.Flow, bool) {
 	six := rng.IntN(3) == 0
-	end := func() (world.End, bool) {
+	end := func() (aws.End, bool) {
 		if rng.IntN(5) == 0 {
 			out := []string{"8.8.8.8", "198.51.100.7", "203.0.113.1", "10.200.0.1"}
 			if six {
 				out = []string{"2001:4860::1", "2001:db8:ff11::1"}
 			}
-			return world.End{Addr: netip.MustParseAddr(out[rng.IntN(len(out))])}, true
+			return aws.End{Addr: netip.MustParseAddr(out[rng.IntN(len(out))])}, true
 		}
 		n := m.nics[rng.IntN(len(m.nics))]
 		if six {
 			if len(n.IPv6) == 0 {
-				return world.End{}, false
+				return aws.End{}, false
 			}
-			return world.End{NIC: n.ID, Addr: n.IPv6[0]}, true
+			return aws.End{NIC: n.ID, Addr: n.IPv6[0]}, true
 		}
-		return world.End{NIC: n.ID, Addr: n.PrivateIPs[0].Addr}, true
+		return aws.End{NIC: n.ID, Addr: n.PrivateIPs[0].Addr}, true
 	}
 	src, ok1 := end()
 	dst, ok2 := end()
-	f := world.Flow{Src: src, Dst: dst, Protocol: []int{6, 6, 6, 17, 1, 58, 50, 132}[rng.IntN(8)]}
+	f := aws.Flow{Src: src, Dst: dst, Protocol: []int{6, 6, 6, 17, 1, 58, 50, 132}[rng.IntN(8)]}
 	f.Port = []int{21, 22, 53, 80, 81, 443, 3306, 5432, 8080, 9080, 9100, 65535}[rng.IntN(12)]
 	f.ICMPType, f.ICMPCode = []int{3, 8, 128}[rng.IntN(3)], []int{0, 4}[rng.IntN(2)]
 	return f, ok1 && ok2 && (src.NIC != "" || dst.NIC != "")
 }
 
-func (m *model) allowed(f world.Flow) bool {
+func (m *model) allowed(f aws.Flow) bool {
 	if f.Src.NIC == f.Dst.NIC {
 		return true
 	}
 	return m.half(f.Src, f.Dst, true, f) && m.half(f.Dst, f.Src, false, f)
 }
 
-func (m *model) half(self, other world.End, egress bool, f world.Flow) bool {
+func (m *model) half(self, other aws.End, egress bool, f aws.Flow) bool {
 	if self.NIC == "" {
 		return true
 	}
-	i := slices.IndexFunc(m.nics, func(n world.NetworkInterface) bool { return n.ID == self.NIC })
+	i := slices.IndexFunc(m.nics, func(n aws.NetworkInterface) bool { return n.ID == self.NIC })
 	for _, g := range m.nics[i].Groups {
 		for _, r := range m.groups[g.ID] {
 			if r.Egress != egress || !service(r.SecurityGroupRule, f) {
@@ -197,7 +197,7 @@ func (m *model) half(self, other world.End, egress bool, f world.Flow) bool {
 }
 
 // service matches protocol and ports.
-func service(r world.SecurityGroupRule, f world.Flow) bool {
+func service(r aws.SecurityGroupRule, f aws.Flow) bool {
 	names := map[int]string{6: "tcp", 17: "udp", 1: "icmp", 58: "icmpv6"}
 	name := names[f.Protocol]
 	if name == "" {

@@ -7,8 +7,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/native"
-	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 // This file reads native services of estate YAML. Their interfaces are made by the world.
@@ -27,22 +27,22 @@ type yamlService struct {
 	IP      yamlList    `json:"ip"`      // of the nodes, in their order
 	Groups  []string    `json:"groups"`
 	// Members are the instances of a cluster or replication group, or the nodes of a cache.
-	Members   int        `json:"members"`
-	Public    bool       `json:"public"`
-	MultiZone bool       `json:"multiZone"`
-	Listeners []string   `json:"listeners"` // such as "HTTP 80 to web"
-	Tags      world.Tags `json:"tags"`
+	Members   int      `json:"members"`
+	Public    bool     `json:"public"`
+	MultiZone bool     `json:"multiZone"`
+	Listeners []string `json:"listeners"` // such as "HTTP 80 to web"
+	Tags      aws.Tags `json:"tags"`
 }
 
 type yamlTargetGroup struct {
-	Name             string     `json:"name"`
-	Protocol         string     `json:"protocol"`
-	Port             int        `json:"port"`
-	Targets          []string   `json:"targets"` // names of VMs, or addresses; each may end in :PORT
-	PreserveClientIP *bool      `json:"preserveClientIP"`
-	HealthPort       int        `json:"healthPort"`
-	HealthProtocol   string     `json:"healthProtocol"`
-	Tags             world.Tags `json:"tags"`
+	Name             string   `json:"name"`
+	Protocol         string   `json:"protocol"`
+	Port             int      `json:"port"`
+	Targets          []string `json:"targets"` // names of VMs, or addresses; each may end in :PORT
+	PreserveClientIP *bool    `json:"preserveClientIP"`
+	HealthPort       int      `json:"healthPort"`
+	HealthProtocol   string   `json:"healthProtocol"`
+	Tags             aws.Tags `json:"tags"`
 }
 
 // services makes the target groups and services of a VPC. VMs must be there already.

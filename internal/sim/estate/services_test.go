@@ -11,9 +11,9 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/estate"
 	"github.com/nephele-io/nephele/internal/sim/native"
-	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 const shopYAML = `
@@ -53,7 +53,7 @@ accounts:
       - {kind: file-system, name: homes, groups: [db]}
 `
 
-func loadText(t *testing.T, text string) (world.State, error) {
+func loadText(t *testing.T, text string) (aws.State, error) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "estate.yaml")
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
@@ -63,13 +63,13 @@ func loadText(t *testing.T, text string) (world.State, error) {
 	return s, err
 }
 
-func shop(t *testing.T) (*world.World, *world.Region) {
+func shop(t *testing.T) (*aws.World, *aws.Region) {
 	t.Helper()
 	s, err := loadText(t, shopYAML)
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, err := world.New(s, world.Options{})
+	w, err := aws.New(s, aws.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +80,7 @@ func shop(t *testing.T) (*world.World, *world.Region) {
 	return w, r
 }
 
-func vpcOf(t *testing.T, r *world.Region) string {
+func vpcOf(t *testing.T, r *aws.Region) string {
 	t.Helper()
 	all, err := r.VPCs()
 	if err != nil {
@@ -125,7 +125,7 @@ func TestServicesOfAnEstate(t *testing.T) {
 		}
 	}
 	// What a world says of itself makes the same world again.
-	again, err := world.New(w.State(), world.Options{})
+	again, err := aws.New(w.State(), aws.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,10 +151,10 @@ func TestServicesOfAnEstate(t *testing.T) {
 func TestThroughBalancers(t *testing.T) {
 	w, r := shop(t)
 	vpc := vpcOf(t, r)
-	through := func(to string, port int) world.Passage {
+	through := func(to string, port int) aws.Passage {
 		t.Helper()
-		p, ok, err := w.Through(world.Flow{
-			Src: world.End{VPC: vpc, Addr: netip.MustParseAddr("10.1.1.50")}, Dst: world.End{VPC: vpc, Addr: netip.MustParseAddr(to)}, Protocol: 6, Port: port,
+		p, ok, err := w.Through(aws.Flow{
+			Src: aws.End{VPC: vpc, Addr: netip.MustParseAddr("10.1.1.50")}, Dst: aws.End{VPC: vpc, Addr: netip.MustParseAddr(to)}, Protocol: 6, Port: port,
 		})
 		if err != nil || !ok {
 			t.Fatalf("to %s port %d: %v %v", to, port, ok, err)
@@ -178,8 +178,8 @@ func TestThroughBalancers(t *testing.T) {
 		t.Errorf("without preserved clients: %+v", p)
 	}
 	for to, port := range map[string]int{"10.1.1.90": 81, "10.1.1.50": 80} {
-		_, ok, err := w.Through(world.Flow{
-			Src: world.End{VPC: vpc, Addr: netip.MustParseAddr("10.1.2.99")}, Dst: world.End{VPC: vpc, Addr: netip.MustParseAddr(to)}, Protocol: 6, Port: port,
+		_, ok, err := w.Through(aws.Flow{
+			Src: aws.End{VPC: vpc, Addr: netip.MustParseAddr("10.1.2.99")}, Dst: aws.End{VPC: vpc, Addr: netip.MustParseAddr(to)}, Protocol: 6, Port: port,
 		})
 		if ok || err != nil {
 			t.Errorf("%s port %d is taken for a front end: %v", to, port, err)
@@ -196,16 +196,16 @@ func TestUnhealthyTargets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	known := groups[slices.IndexFunc(groups, func(g world.SecurityGroup) bool { return g.Name == "known" })]
+	known := groups[slices.IndexFunc(groups, func(g aws.SecurityGroup) bool { return g.Name == "known" })]
 	for _, rule := range known.Rules {
 		if rule.CIDR.String() == "10.1.2.80/32" {
-			if _, err := r.RevokeSecurityGroup(world.RevokeInput{GroupID: known.ID, RuleIDs: []string{rule.ID}}); err != nil {
+			if _, err := r.RevokeSecurityGroup(aws.RevokeInput{GroupID: known.ID, RuleIDs: []string{rule.ID}}); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	p, _, err := w.Through(world.Flow{
-		Src: world.End{VPC: vpc, Addr: netip.MustParseAddr("10.1.1.50")}, Dst: world.End{VPC: vpc, Addr: netip.MustParseAddr("10.1.2.80")}, Protocol: 6, Port: 80,
+	p, _, err := w.Through(aws.Flow{
+		Src: aws.End{VPC: vpc, Addr: netip.MustParseAddr("10.1.1.50")}, Dst: aws.End{VPC: vpc, Addr: netip.MustParseAddr("10.1.2.80")}, Protocol: 6, Port: 80,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -277,7 +277,7 @@ func TestDocumentedServices(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := world.New(s, world.Options{}); err != nil {
+	if _, err := aws.New(s, aws.Options{}); err != nil {
 		t.Fatal(err)
 	}
 	have := map[native.Kind]bool{}
@@ -307,8 +307,8 @@ func TestServicesAtOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	flow := world.Flow{
-		Src: world.End{VPC: vpc, Addr: netip.MustParseAddr("10.1.1.50")}, Dst: world.End{VPC: vpc, Addr: netip.MustParseAddr("10.1.2.80")}, Protocol: 6, Port: 80,
+	flow := aws.Flow{
+		Src: aws.End{VPC: vpc, Addr: netip.MustParseAddr("10.1.1.50")}, Dst: aws.End{VPC: vpc, Addr: netip.MustParseAddr("10.1.2.80")}, Protocol: 6, Port: 80,
 	}
 	var wg sync.WaitGroup
 	for k := range 4 {

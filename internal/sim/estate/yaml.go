@@ -8,8 +8,8 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/iam"
-	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 // The types of this file are the estate YAML; docs/simulator.md is its reference.
@@ -24,7 +24,7 @@ type yamlAccount struct {
 	Alias       string           `json:"alias"`
 	Credentials []yamlCredential `json:"credentials"`
 	Roles       []yamlRole       `json:"roles"`
-	Quotas      world.Quotas     `json:"quotas"`
+	Quotas      aws.Quotas       `json:"quotas"`
 	Regions     []yamlRegion     `json:"regions"`
 }
 
@@ -52,12 +52,12 @@ type yamlRegion struct {
 }
 
 type yamlPrefixList struct {
-	Name       string     `json:"name"`
-	ID         string     `json:"id"`
-	AWS        bool       `json:"aws"`
-	MaxEntries int        `json:"maxEntries"`
-	Entries    []string   `json:"entries"`
-	Tags       world.Tags `json:"tags"`
+	Name       string   `json:"name"`
+	ID         string   `json:"id"`
+	AWS        bool     `json:"aws"`
+	MaxEntries int      `json:"maxEntries"`
+	Entries    []string `json:"entries"`
+	Tags       aws.Tags `json:"tags"`
 }
 
 type yamlVPC struct {
@@ -65,7 +65,7 @@ type yamlVPC struct {
 	ID      string       `json:"id"`
 	CIDRs   []string     `json:"cidrs"`
 	Default bool         `json:"default"`
-	Tags    world.Tags   `json:"tags"`
+	Tags    aws.Tags     `json:"tags"`
 	Subnets []yamlSubnet `json:"subnets"`
 	Groups  []yamlGroup  `json:"groups"`
 	VMs     []yamlVM     `json:"vms"`
@@ -76,57 +76,57 @@ type yamlVPC struct {
 }
 
 type yamlSubnet struct {
-	Name      string     `json:"name"`
-	ID        string     `json:"id"`
-	CIDR      string     `json:"cidr"`
-	IPv6      string     `json:"ipv6"`
-	Zone      string     `json:"zone"`
-	PublicIPs bool       `json:"publicIPs"`
-	Tags      world.Tags `json:"tags"`
+	Name      string   `json:"name"`
+	ID        string   `json:"id"`
+	CIDR      string   `json:"cidr"`
+	IPv6      string   `json:"ipv6"`
+	Zone      string   `json:"zone"`
+	PublicIPs bool     `json:"publicIPs"`
+	Tags      aws.Tags `json:"tags"`
 }
 
 type yamlGroup struct {
-	Name        string     `json:"name"`
-	ID          string     `json:"id"`
-	Description string     `json:"description"`
-	Tags        world.Tags `json:"tags"`
-	Egress      string     `json:"egress"` // "" or "none"
-	Rules       []string   `json:"rules"`
+	Name        string   `json:"name"`
+	ID          string   `json:"id"`
+	Description string   `json:"description"`
+	Tags        aws.Tags `json:"tags"`
+	Egress      string   `json:"egress"` // "" or "none"
+	Rules       []string `json:"rules"`
 }
 
 type yamlVM struct {
-	Name   string     `json:"name"`
-	ID     string     `json:"id"`
-	Type   string     `json:"type"`
-	State  string     `json:"state"`
-	Tags   world.Tags `json:"tags"`
-	NICs   []yamlNIC  `json:"nics"`
-	Subnet string     `json:"subnet"`
-	IP     yamlList   `json:"ip"`
-	IPv6   yamlList   `json:"ipv6"`
-	Public string     `json:"public"`
-	Groups []string   `json:"groups"`
+	Name   string    `json:"name"`
+	ID     string    `json:"id"`
+	Type   string    `json:"type"`
+	State  string    `json:"state"`
+	Tags   aws.Tags  `json:"tags"`
+	NICs   []yamlNIC `json:"nics"`
+	Subnet string    `json:"subnet"`
+	IP     yamlList  `json:"ip"`
+	IPv6   yamlList  `json:"ipv6"`
+	Public string    `json:"public"`
+	Groups []string  `json:"groups"`
 }
 
 type yamlNIC struct {
-	Name        string     `json:"name"`
-	ID          string     `json:"id"`
-	Subnet      string     `json:"subnet"`
-	IP          yamlList   `json:"ip"`
-	IPv6        yamlList   `json:"ipv6"`
-	Public      string     `json:"public"`
-	Groups      []string   `json:"groups"`
-	Managed     bool       `json:"managed"`
-	Type        string     `json:"type"`
-	Description string     `json:"description"`
-	Tags        world.Tags `json:"tags"`
+	Name        string   `json:"name"`
+	ID          string   `json:"id"`
+	Subnet      string   `json:"subnet"`
+	IP          yamlList `json:"ip"`
+	IPv6        yamlList `json:"ipv6"`
+	Public      string   `json:"public"`
+	Groups      []string `json:"groups"`
+	Managed     bool     `json:"managed"`
+	Type        string   `json:"type"`
+	Description string   `json:"description"`
+	Tags        aws.Tags `json:"tags"`
 }
 
 type yamlPeering struct {
-	ID      string     `json:"id"`
-	Between []string   `json:"between"`
-	Status  string     `json:"status"`
-	Tags    world.Tags `json:"tags"`
+	ID      string   `json:"id"`
+	Between []string `json:"between"`
+	Status  string   `json:"status"`
+	Tags    aws.Tags `json:"tags"`
 }
 
 // yamlList is a list of texts that may be written as a single one.
@@ -153,9 +153,9 @@ func (l *yamlList) UnmarshalJSON(b []byte) error {
 }
 
 // yamlFiles reads estate YAML files; together they are one estate.
-func (l *loader) yamlFiles(names []string) (world.State, error) {
+func (l *loader) yamlFiles(names []string) (aws.State, error) {
 	l.report.Format = "estate YAML"
-	s := world.State{}
+	s := aws.State{}
 	d := &drawing{state: &s, places: map[string]*place{}}
 	for _, name := range names {
 		data, err := l.read(name)
@@ -182,8 +182,8 @@ type yamlFile struct {
 // drawing builds a State from estate YAML.
 type drawing struct {
 	files   []yamlFile
-	state   *world.State
-	regions []*world.RegionState
+	state   *aws.State
+	regions []*aws.RegionState
 	places  map[string]*place // VPCs by account/region/name
 }
 
@@ -191,10 +191,10 @@ type drawing struct {
 type place struct {
 	at      string // where it stands in the YAML
 	spec    *yamlVPC
-	region  *world.RegionState
-	vpc     *world.VPC
-	subnets map[string]*world.Subnet // by name
-	groups  map[string]*world.SecurityGroup
+	region  *aws.RegionState
+	vpc     *aws.VPC
+	subnets map[string]*aws.Subnet // by name
+	groups  map[string]*aws.SecurityGroup
 	order   []string          // subnet names in the order of the file
 	lists   map[string]string // prefix list names to ids
 	taken   map[string]bool   // addresses
@@ -245,12 +245,12 @@ func (d *drawing) account(at string, y *yamlAccount) ([]*place, error) {
 	if !twelveDigits.MatchString(y.ID) {
 		return nil, fmt.Errorf("%s: id: expected 12 digits in quotes, found %q", at, y.ID)
 	}
-	a := world.Account{ID: y.ID, Alias: y.Alias, Quotas: y.Quotas}
+	a := aws.Account{ID: y.ID, Alias: y.Alias, Quotas: y.Quotas}
 	for i, c := range y.Credentials {
 		if c.AccessKeyID == "" || c.Secret == "" {
 			return nil, fmt.Errorf("%s.credentials[%d]: expected accessKeyId and secret", at, i)
 		}
-		d.state.Credentials = append(d.state.Credentials, world.Credential{
+		d.state.Credentials = append(d.state.Credentials, aws.Credential{
 			AccessKeyID: c.AccessKeyID, Secret: c.Secret, SessionToken: c.SessionToken, User: c.User, Account: y.ID, Policy: c.Policy,
 		})
 	}
@@ -258,7 +258,7 @@ func (d *drawing) account(at string, y *yamlAccount) ([]*place, error) {
 		if r.Name == "" || len(r.Trusted) == 0 {
 			return nil, fmt.Errorf("%s.roles[%d]: expected a name and at least one trusted account", at, i)
 		}
-		d.state.Roles = append(d.state.Roles, world.Role{
+		d.state.Roles = append(d.state.Roles, aws.Role{
 			Account: y.ID, Name: r.Name, Trusted: r.Trusted, ExternalID: r.ExternalID, MaxSession: r.MaxSessionSeconds,
 			Policy: r.Policy,
 		})
@@ -281,13 +281,13 @@ func (d *drawing) account(at string, y *yamlAccount) ([]*place, error) {
 }
 
 func (d *drawing) region(at, account string, y *yamlRegion) ([]*place, error) {
-	region := &world.RegionState{Account: account, Name: y.Name}
+	region := &aws.RegionState{Account: account, Name: y.Name}
 	zones := y.Zones
 	if len(zones) == 0 {
 		zones = []string{y.Name + "a", y.Name + "b", y.Name + "c"}
 	}
 	for i, z := range zones {
-		region.Zones = append(region.Zones, world.Zone{Name: z, ID: fmt.Sprintf("%s-az%d", strings.ReplaceAll(y.Name, "-", ""), i+1)})
+		region.Zones = append(region.Zones, aws.Zone{Name: z, ID: fmt.Sprintf("%s-az%d", strings.ReplaceAll(y.Name, "-", ""), i+1)})
 	}
 	lists := map[string]string{}
 	for i := range y.PrefixLists {
@@ -302,7 +302,7 @@ func (d *drawing) region(at, account string, y *yamlRegion) ([]*place, error) {
 	for i := range y.VPCs {
 		p := &place{
 			at: fmt.Sprintf("%s.vpcs[%d]", at, i), spec: &y.VPCs[i], region: region, lists: lists,
-			subnets: map[string]*world.Subnet{}, groups: map[string]*world.SecurityGroup{}, taken: map[string]bool{},
+			subnets: map[string]*aws.Subnet{}, groups: map[string]*aws.SecurityGroup{}, taken: map[string]bool{},
 		}
 		if err := p.build(); err != nil {
 			return nil, err
@@ -318,8 +318,8 @@ func (d *drawing) region(at, account string, y *yamlRegion) ([]*place, error) {
 	return out, nil
 }
 
-func prefixList(account, region string, y *yamlPrefixList) (world.PrefixList, error) {
-	p := world.PrefixList{
+func prefixList(account, region string, y *yamlPrefixList) (aws.PrefixList, error) {
+	p := aws.PrefixList{
 		ID: cmp.Or(y.ID, idOf("pl", account, region, y.Name)), Name: y.Name, OwnerID: account, MaxEntries: y.MaxEntries,
 		State: "create-complete", Tags: y.Tags,
 	}
@@ -327,9 +327,9 @@ func prefixList(account, region string, y *yamlPrefixList) (world.PrefixList, er
 		return p, fmt.Errorf("name: expected a name")
 	}
 	if y.AWS {
-		p.OwnerID = world.AWSOwned
+		p.OwnerID = aws.AWSOwned
 	}
-	entries := []world.PrefixListEntry{}
+	entries := []aws.PrefixListEntry{}
 	for i, text := range y.Entries {
 		cidr, description, _ := strings.Cut(text, " ")
 		block, err := parseBlock(cidr)
@@ -344,11 +344,11 @@ func prefixList(account, region string, y *yamlPrefixList) (world.PrefixList, er
 			return p, fmt.Errorf("entries[%d]: expected an %s block as before, found %s", i, p.Family, block)
 		}
 		p.Family = family
-		entries = append(entries, world.PrefixListEntry{CIDR: block, Description: strings.TrimSpace(description)})
+		entries = append(entries, aws.PrefixListEntry{CIDR: block, Description: strings.TrimSpace(description)})
 	}
 	p.Family = cmp.Or(p.Family, "IPv4")
 	p.MaxEntries = max(p.MaxEntries, len(entries), 1)
-	p.Versions = [][]world.PrefixListEntry{entries}
-	slices.SortFunc(entries, func(a, b world.PrefixListEntry) int { return a.CIDR.Compare(b.CIDR) })
+	p.Versions = [][]aws.PrefixListEntry{entries}
+	slices.SortFunc(entries, func(a, b aws.PrefixListEntry) int { return a.CIDR.Compare(b.CIDR) })
 	return p, nil
 }

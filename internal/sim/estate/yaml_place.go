@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/nephele-io/nephele/internal/sim/world"
+	"github.com/nephele-io/nephele/internal/sim/aws"
 )
 
 // launchTime is the launch time of every machine of an estate: a description has no clock.
@@ -29,13 +29,13 @@ func parseBlock(text string) (netip.Prefix, error) {
 	return p, nil
 }
 
-func withName(tags world.Tags, name string) world.Tags {
+func withName(tags aws.Tags, name string) aws.Tags {
 	out := maps.Clone(tags)
 	if name == "" {
 		return out
 	}
 	if out == nil {
-		out = world.Tags{}
+		out = aws.Tags{}
 	}
 	if _, ok := out["Name"]; !ok {
 		out["Name"] = name
@@ -50,18 +50,18 @@ func (p *place) build() error {
 		return fmt.Errorf("%s: name: expected a name", p.at)
 	}
 	account, region := p.region.Account, p.region.Name
-	p.vpc = &world.VPC{
+	p.vpc = &aws.VPC{
 		ID: cmp.Or(y.ID, idOf("vpc", account, region, y.Name)), Account: account, Region: region, IsDefault: y.Default,
-		State: world.StateAvailable, Tenancy: "default", DHCPOptionsID: "dopt-00000000", Tags: withName(y.Tags, y.Name),
+		State: aws.StateAvailable, Tenancy: "default", DHCPOptionsID: "dopt-00000000", Tags: withName(y.Tags, y.Name),
 	}
 	for i, text := range y.CIDRs {
 		block, err := parseBlock(text)
 		if err != nil {
 			return fmt.Errorf("%s.cidrs[%d]: %w", p.at, i, err)
 		}
-		p.vpc.CIDRs = append(p.vpc.CIDRs, world.CIDRBlock{AssociationID: idOf("vpc-cidr-assoc", p.vpc.ID, text), Prefix: block})
+		p.vpc.CIDRs = append(p.vpc.CIDRs, aws.CIDRBlock{AssociationID: idOf("vpc-cidr-assoc", p.vpc.ID, text), Prefix: block})
 	}
-	slices.SortStableFunc(p.vpc.CIDRs, func(a, b world.CIDRBlock) int { return a.Prefix.Addr().BitLen() - b.Prefix.Addr().BitLen() })
+	slices.SortStableFunc(p.vpc.CIDRs, func(a, b aws.CIDRBlock) int { return a.Prefix.Addr().BitLen() - b.Prefix.Addr().BitLen() })
 	if len(p.vpc.CIDRs) == 0 || p.vpc.CIDRs[0].Prefix.Addr().Is6() {
 		return fmt.Errorf("%s.cidrs: expected at least one IPv4 block", p.at)
 	}
@@ -80,7 +80,7 @@ func (p *place) build() error {
 		if g.Name == "" || p.groups[g.Name] != nil {
 			return fmt.Errorf("%s: name: expected a name that is unique in the VPC, found %q", at, g.Name)
 		}
-		p.groups[g.Name] = &world.SecurityGroup{
+		p.groups[g.Name] = &aws.SecurityGroup{
 			ID: cmp.Or(g.ID, idOf("sg", p.vpc.ID, g.Name)), Account: account, VPCID: p.vpc.ID, Name: g.Name,
 			Description: cmp.Or(g.Description, g.Name), Tags: maps.Clone(g.Tags),
 		}
@@ -115,13 +115,13 @@ func (p *place) subnet(at string, y *yamlSubnet) error {
 	if p.subnets[name] != nil {
 		return fmt.Errorf("%s: name: the VPC has another subnet named %q", at, name)
 	}
-	s := &world.Subnet{
+	s := &aws.Subnet{
 		ID: cmp.Or(y.ID, idOf("subnet", p.vpc.ID, name)), Account: p.vpc.Account, VPCID: p.vpc.ID, CIDR: block,
 		Zone: p.region.Zones[0], MapPublicIPOnLaunch: y.PublicIPs, DefaultForAZ: p.vpc.IsDefault,
-		State: world.StateAvailable, Tags: withName(y.Tags, y.Name),
+		State: aws.StateAvailable, Tags: withName(y.Tags, y.Name),
 	}
 	if y.Zone != "" {
-		i := slices.IndexFunc(p.region.Zones, func(z world.Zone) bool { return z.Name == y.Zone })
+		i := slices.IndexFunc(p.region.Zones, func(z aws.Zone) bool { return z.Name == y.Zone })
 		if i < 0 {
 			return fmt.Errorf("%s: zone: expected a zone of %s, found %q", at, p.region.Name, y.Zone)
 		}
@@ -133,11 +133,11 @@ func (p *place) subnet(at string, y *yamlSubnet) error {
 		if err != nil {
 			return fmt.Errorf("%s: ipv6: %w", at, err)
 		}
-		s.IPv6 = []world.CIDRBlock{{AssociationID: idOf("subnet-cidr-assoc", s.ID, y.IPv6), Prefix: v6}}
+		s.IPv6 = []aws.CIDRBlock{{AssociationID: idOf("subnet-cidr-assoc", s.ID, y.IPv6), Prefix: v6}}
 		blocks = append(blocks, v6)
 	}
 	for _, b := range blocks {
-		if !slices.ContainsFunc(p.vpc.CIDRs, func(c world.CIDRBlock) bool { return c.Prefix.Contains(b.Addr()) && c.Prefix.Bits() <= b.Bits() }) {
+		if !slices.ContainsFunc(p.vpc.CIDRs, func(c aws.CIDRBlock) bool { return c.Prefix.Contains(b.Addr()) && c.Prefix.Bits() <= b.Bits() }) {
 			return fmt.Errorf("%s: %s is not inside a block of the VPC", at, b)
 		}
 	}
@@ -179,8 +179,8 @@ func (p *place) hosts() error {
 			return err
 		}
 		if y.Managed {
-			n.RequesterManaged, n.RequesterID, n.Status = true, "amazon-elb", world.StatusInUse
-			n.Attachment = &world.Attachment{ID: idOf("eni-attach", id), DeviceIndex: 1, Status: "attached", AttachTime: launchTime}
+			n.RequesterManaged, n.RequesterID, n.Status = true, "amazon-elb", aws.StatusInUse
+			n.Attachment = &aws.Attachment{ID: idOf("eni-attach", id), DeviceIndex: 1, Status: "attached", AttachTime: launchTime}
 		}
 		p.region.NetworkInterfaces = append(p.region.NetworkInterfaces, *n)
 	}
@@ -197,11 +197,11 @@ func (p *place) vm(at string, y *yamlVM) error {
 	if y.Name == "" {
 		return fmt.Errorf("%s: name: expected a name", at)
 	}
-	state, ok := world.ParseInstanceState(cmp.Or(y.State, "running"))
+	state, ok := aws.ParseInstanceState(cmp.Or(y.State, "running"))
 	if !ok {
 		return fmt.Errorf("%s: state: expected running, stopped, terminated, ..., found %q", at, y.State)
 	}
-	x := world.Instance{
+	x := aws.Instance{
 		ID: cmp.Or(y.ID, idOf("i", p.vpc.ID, y.Name)), Account: p.vpc.Account, ImageID: "ami-00000000",
 		InstanceType: cmp.Or(y.Type, "t3.micro"), LaunchTime: launchTime, Tenancy: "default", State: state,
 		Tags: withName(y.Tags, y.Name),
@@ -216,32 +216,32 @@ func (p *place) vm(at string, y *yamlVM) error {
 		if k == 0 {
 			x.VPCID, x.SubnetID, x.Zone = n.VPCID, n.SubnetID, n.Zone
 		}
-		if state == world.Stopped && n.PrivateIPs[0].AutoPublic {
+		if state == aws.Stopped && n.PrivateIPs[0].AutoPublic {
 			n.PrivateIPs[0].Public = netip.Addr{}
 		}
-		n.Status = world.StatusInUse
-		n.Attachment = &world.Attachment{
+		n.Status = aws.StatusInUse
+		n.Attachment = &aws.Attachment{
 			ID: idOf("eni-attach", n.ID), InstanceID: x.ID, DeviceIndex: k, Status: "attached", AttachTime: launchTime, DeleteOnTermination: true,
 		}
-		if state != world.Terminated {
+		if state != aws.Terminated {
 			p.region.NetworkInterfaces = append(p.region.NetworkInterfaces, *n)
 		}
 	}
-	if state == world.Terminated {
+	if state == aws.Terminated {
 		x.VPCID, x.SubnetID = "", ""
 	}
 	p.region.Instances = append(p.region.Instances, x)
 	return nil
 }
 
-func (p *place) nic(at, id string, y *yamlNIC) (*world.NetworkInterface, error) {
+func (p *place) nic(at, id string, y *yamlNIC) (*aws.NetworkInterface, error) {
 	s, err := p.subnetFor(y)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", at, err)
 	}
-	n := &world.NetworkInterface{
+	n := &aws.NetworkInterface{
 		ID: id, Account: p.vpc.Account, VPCID: p.vpc.ID, SubnetID: s.ID, Zone: s.Zone.Name, Description: y.Description,
-		InterfaceType: cmp.Or(y.Type, "interface"), MAC: macOf(id), SourceDestCheck: true, Status: world.StatusAvailable,
+		InterfaceType: cmp.Or(y.Type, "interface"), MAC: macOf(id), SourceDestCheck: true, Status: aws.StatusAvailable,
 		Tags: withName(y.Tags, y.Name),
 	}
 	for _, name := range y.Groups {
@@ -249,11 +249,11 @@ func (p *place) nic(at, id string, y *yamlNIC) (*world.NetworkInterface, error) 
 		if g == nil {
 			return nil, fmt.Errorf("%s: groups: the VPC has no group named %q", at, name)
 		}
-		n.Groups = append(n.Groups, world.GroupName{ID: g.ID, Name: g.Name})
+		n.Groups = append(n.Groups, aws.GroupName{ID: g.ID, Name: g.Name})
 	}
 	if len(n.Groups) == 0 {
 		g := p.groups[defaultName]
-		n.Groups = []world.GroupName{{ID: g.ID, Name: g.Name}}
+		n.Groups = []aws.GroupName{{ID: g.ID, Name: g.Name}}
 	}
 	ips := y.IP
 	if len(ips) == 0 {
@@ -268,7 +268,7 @@ func (p *place) nic(at, id string, y *yamlNIC) (*world.NetworkInterface, error) 
 		if err != nil || !s.CIDR.Contains(a) {
 			return nil, fmt.Errorf("%s: ip: expected an address in %s, found %q", at, s.CIDR, text)
 		}
-		n.PrivateIPs = append(n.PrivateIPs, world.PrivateIP{Addr: a, Primary: i == 0})
+		n.PrivateIPs = append(n.PrivateIPs, aws.PrivateIP{Addr: a, Primary: i == 0})
 	}
 	for _, text := range y.IPv6 {
 		a, err := p.ipv6(s, id, text)
@@ -285,7 +285,7 @@ func (p *place) nic(at, id string, y *yamlNIC) (*world.NetworkInterface, error) 
 
 // setPublic gives the primary address a public one: an Elastic IP, or with "auto" one that is lent
 // while the VM runs.
-func setPublic(n *world.NetworkInterface, text string) error {
+func setPublic(n *aws.NetworkInterface, text string) error {
 	if text == "" {
 		return nil
 	}
@@ -303,7 +303,7 @@ func setPublic(n *world.NetworkInterface, text string) error {
 	return nil
 }
 
-func (p *place) subnetFor(y *yamlNIC) (*world.Subnet, error) {
+func (p *place) subnetFor(y *yamlNIC) (*aws.Subnet, error) {
 	if y.Subnet != "" {
 		if s := p.subnets[y.Subnet]; s != nil {
 			return s, nil
@@ -324,7 +324,7 @@ func (p *place) subnetFor(y *yamlNIC) (*world.Subnet, error) {
 }
 
 // free takes the lowest address of the subnet that is not taken.
-func (p *place) free(s *world.Subnet) (string, bool) {
+func (p *place) free(s *aws.Subnet) (string, bool) {
 	a := s.CIDR.Addr()
 	for range 4 {
 		a = a.Next()
@@ -338,7 +338,7 @@ func (p *place) free(s *world.Subnet) (string, bool) {
 	return "", false
 }
 
-func (p *place) ipv6(s *world.Subnet, id, text string) (netip.Addr, error) {
+func (p *place) ipv6(s *aws.Subnet, id, text string) (netip.Addr, error) {
 	if len(s.IPv6) == 0 {
 		return netip.Addr{}, fmt.Errorf("the subnet has no IPv6 block")
 	}

@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/nephele-io/nephele/internal/sim/world"
+	"github.com/nephele-io/nephele/internal/sim/aws"
 )
 
 // lookup finds a VPC of the estate by account/region/name, or by its name alone if only one VPC has
@@ -36,20 +36,20 @@ func (d *drawing) peering(at string, y *yamlPeering) error {
 	if len(y.Between) != 2 {
 		return fmt.Errorf("%s: between: expected two VPCs, found %d", at, len(y.Between))
 	}
-	var sides [2]world.PeeringVPC
+	var sides [2]aws.PeeringVPC
 	for i, name := range y.Between {
 		p, err := d.lookup(name)
 		if err != nil {
 			return fmt.Errorf("%s: between[%d]: %w", at, i, err)
 		}
-		sides[i] = world.PeeringVPC{VPCID: p.vpc.ID, Account: p.vpc.Account, Region: p.vpc.Region}
+		sides[i] = aws.PeeringVPC{VPCID: p.vpc.ID, Account: p.vpc.Account, Region: p.vpc.Region}
 		for _, c := range p.vpc.CIDRs {
 			sides[i].CIDRs = append(sides[i].CIDRs, c.Prefix)
 		}
 	}
-	d.state.Peerings = append(d.state.Peerings, world.PeeringConnection{
+	d.state.Peerings = append(d.state.Peerings, aws.PeeringConnection{
 		ID:     cmp.Or(y.ID, idOf("pcx", sides[0].VPCID, sides[1].VPCID)),
-		Status: cmp.Or(y.Status, world.PeeringActive), Requester: sides[0], Accepter: sides[1], Tags: y.Tags,
+		Status: cmp.Or(y.Status, aws.PeeringActive), Requester: sides[0], Accepter: sides[1], Tags: y.Tags,
 	})
 	return nil
 }
@@ -70,13 +70,13 @@ func (d *drawing) rules(p *place) error {
 				return fmt.Errorf("%s.rules[%d]: %q: %w", at, k, text, err)
 			}
 			for _, x := range rules {
-				if slices.ContainsFunc(g.Rules, func(o world.SecurityGroupRule) bool { return o.String() == x.String() }) {
+				if slices.ContainsFunc(g.Rules, func(o aws.SecurityGroupRule) bool { return o.String() == x.String() }) {
 					return fmt.Errorf("%s.rules[%d]: %q: the group has the rule %q already", at, k, text, &x)
 				}
 				g.Rules = append(g.Rules, x)
 			}
 		}
-		egress := slices.ContainsFunc(g.Rules, func(x world.SecurityGroupRule) bool { return x.Egress })
+		egress := slices.ContainsFunc(g.Rules, func(x aws.SecurityGroupRule) bool { return x.Egress })
 		if egress && y.Egress == "none" {
 			return fmt.Errorf("%s: egress: expected no \"to\" rule beside egress: none", at)
 		}
@@ -91,7 +91,7 @@ func (d *drawing) rules(p *place) error {
 const ruleShape = "expected PROTOCOL [PORTS] from|to PEERS, such as tcp 80 from 0.0.0.0/0"
 
 // rule reads one rule text. It may make several rules: one per port range and peer.
-func (d *drawing) rule(p *place, g *world.SecurityGroup, text string) ([]world.SecurityGroupRule, error) {
+func (d *drawing) rule(p *place, g *aws.SecurityGroup, text string) ([]aws.SecurityGroupRule, error) {
 	text, description, _ := strings.Cut(text, " -- ")
 	fields := strings.Fields(text)
 	at := slices.IndexFunc(fields, func(f string) bool { return f == "from" || f == "to" })
@@ -106,7 +106,7 @@ func (d *drawing) rule(p *place, g *world.SecurityGroup, text string) ([]world.S
 	if err != nil {
 		return nil, err
 	}
-	var peers world.Permission
+	var peers aws.Permission
 	for _, name := range strings.FieldsFunc(strings.Join(fields[at+1:], ","), func(c rune) bool { return c == ',' }) {
 		if err := d.peer(p, g, name, strings.TrimSpace(description), &peers); err != nil {
 			return nil, err
@@ -115,8 +115,8 @@ func (d *drawing) rule(p *place, g *world.SecurityGroup, text string) ([]world.S
 	for i := range perms {
 		perms[i].CIDRs, perms[i].Groups, perms[i].PrefixLists = peers.CIDRs, peers.Groups, peers.PrefixLists
 	}
-	rules, err := world.Expand(g.ID, g.Account, fields[at] == "to", perms)
-	var refused *world.Error
+	rules, err := aws.Expand(g.ID, g.Account, fields[at] == "to", perms)
+	var refused *aws.Error
 	if errors.As(err, &refused) {
 		return nil, errors.New(refused.Message)
 	}
@@ -124,13 +124,13 @@ func (d *drawing) rule(p *place, g *world.SecurityGroup, text string) ([]world.S
 }
 
 // permissions reads protocol and ports: one permission per port range.
-func permissions(protocol, ports string) ([]world.Permission, error) {
+func permissions(protocol, ports string) ([]aws.Permission, error) {
 	switch protocol {
 	case "tcp", "udp":
 		if ports == "" {
 			ports = "0-65535"
 		}
-		var out []world.Permission
+		var out []aws.Permission
 		for _, r := range strings.Split(ports, ",") {
 			first, last, ranged := strings.Cut(r, "-")
 			if !ranged {
@@ -141,7 +141,7 @@ func permissions(protocol, ports string) ([]world.Permission, error) {
 			if err1 != nil || err2 != nil {
 				return nil, fmt.Errorf("expected ports such as 80, 8000-8080 or 80,443, found %q", ports)
 			}
-			out = append(out, world.Permission{Protocol: protocol, FromPort: &from, ToPort: &to})
+			out = append(out, aws.Permission{Protocol: protocol, FromPort: &from, ToPort: &to})
 		}
 		return out, nil
 	case "icmp", "icmpv6":
@@ -157,12 +157,12 @@ func permissions(protocol, ports string) ([]world.Permission, error) {
 				return nil, fmt.Errorf("expected an ICMP type such as 8 or 3/4 (type/code), found %q", ports)
 			}
 		}
-		return []world.Permission{{Protocol: protocol, FromPort: &kind, ToPort: &code}}, nil
+		return []aws.Permission{{Protocol: protocol, FromPort: &kind, ToPort: &code}}, nil
 	}
 	if ports != "" {
 		return nil, fmt.Errorf("expected no ports with protocol %q", protocol)
 	}
-	return []world.Permission{{Protocol: protocol}}, nil
+	return []aws.Permission{{Protocol: protocol}}, nil
 }
 
 func number(s string) (int32, error) {
@@ -172,11 +172,11 @@ func number(s string) (int32, error) {
 
 // peer adds one peer of a rule text to the permission: any, any4, any6, self, a block or address,
 // list:NAME, the id or the name of a group of the VPC, or VPC/NAME for a group of another one.
-func (d *drawing) peer(p *place, g *world.SecurityGroup, name, description string, to *world.Permission) error {
+func (d *drawing) peer(p *place, g *aws.SecurityGroup, name, description string, to *aws.Permission) error {
 	block := func(cidr string, v6 bool) {
-		to.CIDRs = append(to.CIDRs, world.CIDRPeer{CIDR: cidr, IPv6: v6, Description: description})
+		to.CIDRs = append(to.CIDRs, aws.CIDRPeer{CIDR: cidr, IPv6: v6, Description: description})
 	}
-	group := func(x *world.SecurityGroup, ref world.GroupRef) {
+	group := func(x *aws.SecurityGroup, ref aws.GroupRef) {
 		ref.GroupID, ref.UserID, ref.Description = x.ID, x.Account, description
 		to.Groups = append(to.Groups, ref)
 	}
@@ -191,17 +191,17 @@ func (d *drawing) peer(p *place, g *world.SecurityGroup, name, description strin
 	case name == "any6":
 		block("::/0", true)
 	case name == "self":
-		group(g, world.GroupRef{})
+		group(g, aws.GroupRef{})
 	case isList:
 		id := p.lists[list]
 		if id == "" {
 			return fmt.Errorf("the region has no prefix list named %q", list)
 		}
-		to.PrefixLists = append(to.PrefixLists, world.PrefixListPeer{PrefixListID: id, Description: description})
+		to.PrefixLists = append(to.PrefixLists, aws.PrefixListPeer{PrefixListID: id, Description: description})
 	case p.groups[name] != nil:
-		group(p.groups[name], world.GroupRef{})
-	case world.WellFormed("sg", name):
-		to.Groups = append(to.Groups, world.GroupRef{GroupID: name, UserID: g.Account, Description: description})
+		group(p.groups[name], aws.GroupRef{})
+	case aws.WellFormed("sg", name):
+		to.Groups = append(to.Groups, aws.GroupRef{GroupID: name, UserID: g.Account, Description: description})
 	default:
 		if b, err := parseBlock(name); err == nil {
 			block(b.String(), b.Addr().Is6())
@@ -215,7 +215,7 @@ func (d *drawing) peer(p *place, g *world.SecurityGroup, name, description strin
 }
 
 // foreignGroup finds VPC/NAME and the peering that leads there.
-func (d *drawing) foreignGroup(p *place, name string, add func(*world.SecurityGroup, world.GroupRef)) error {
+func (d *drawing) foreignGroup(p *place, name string, add func(*aws.SecurityGroup, aws.GroupRef)) error {
 	cut := strings.LastIndex(name, "/")
 	if cut < 0 {
 		return fmt.Errorf("expected a block, any, self, list:NAME or a group of the VPC, found %q", name)
@@ -231,7 +231,7 @@ func (d *drawing) foreignGroup(p *place, name string, add func(*world.SecurityGr
 	for _, c := range d.state.Peerings {
 		ends := [2]string{c.Requester.VPCID, c.Accepter.VPCID}
 		if ends == [2]string{p.vpc.ID, other.vpc.ID} || ends == [2]string{other.vpc.ID, p.vpc.ID} {
-			add(g, world.GroupRef{VPCID: other.vpc.ID, PeeringID: c.ID})
+			add(g, aws.GroupRef{VPCID: other.vpc.ID, PeeringID: c.ID})
 			return nil
 		}
 	}

@@ -11,12 +11,12 @@ import (
 	"testing"
 	"testing/fstest"
 
+	"github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/estate"
-	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 // Parse reads a description in YAML (docs/simulator.md).
-func Parse(t testing.TB, text string) world.State {
+func Parse(t testing.TB, text string) aws.State {
 	t.Helper()
 	const name = "estate.yaml"
 	state, _, err := estate.LoadFS(fstest.MapFS{name: {Data: []byte(text)}}, name)
@@ -34,7 +34,7 @@ const (
 
 // Fleet is an account of one VPC with so many VMs, which have roles in turn. The VM number i, of
 // the role r, is called rR-I and has the group rR, the tag role=rR, and tags env and team.
-func Fleet(t testing.TB, region string, vms, roles int) world.State {
+func Fleet(t testing.TB, region string, vms, roles int) aws.State {
 	t.Helper()
 	var b strings.Builder
 	fmt.Fprintf(&b, "accounts:\n- id: %q\n  regions:\n  - name: %s\n    vpcs:\n    - name: fleet\n      id: %s\n      cidrs: [10.0.0.0/8]\n      groups:\n",

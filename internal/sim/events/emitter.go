@@ -18,7 +18,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/nephele-io/nephele/internal/sim/world"
+	"github.com/nephele-io/nephele/internal/sim/aws"
 )
 
 // Options are the knobs of an Emitter.
@@ -38,7 +38,7 @@ type Options struct {
 // Emitter watches a World. Make it with Watch.
 type Emitter struct {
 	o    Options
-	w    *world.World
+	w    *aws.World
 	stop []func()
 
 	mu  sync.Mutex
@@ -46,7 +46,7 @@ type Emitter struct {
 }
 
 // Watch begins to emit events about the world, until Close.
-func Watch(w *world.World, o Options) *Emitter {
+func Watch(w *aws.World, o Options) *Emitter {
 	e := &Emitter{o: o, w: w}
 	e.stop = []func(){w.OnMutation(e.mutation), w.OnTransition(e.transition)}
 	return e
@@ -113,17 +113,17 @@ func (e *Emitter) send(p place, kind string, resources []string, detail func(id 
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
 // transition tells of a state that an instance has reached by itself.
-func (e *Emitter) transition(t world.Transition) {
-	if world.ResourceType(t.ID) != "instance" {
+func (e *Emitter) transition(t aws.Transition) {
+	if aws.ResourceType(t.ID) != "instance" {
 		return
 	}
-	if _, known := world.ParseInstanceState(t.To); known {
+	if _, known := aws.ParseInstanceState(t.To); known {
 		e.state(place{t.Account, t.Region, t.At, ""}, t.ID, t.To)
 	}
 }
 
 func (e *Emitter) state(p place, instance, state string) {
-	e.send(p, "EC2 Instance State-change Notification", []string{world.ARN(p.region, p.account, instance)}, func(string) any {
+	e.send(p, "EC2 Instance State-change Notification", []string{aws.ARN(p.region, p.account, instance)}, func(string) any {
 		return map[string]string{"instance-id": instance, "state": state}
 	})
 }
@@ -142,7 +142,7 @@ func stateAfter(action string) string {
 }
 
 // mutation tells of a call, and of the states that it has brought instances into.
-func (e *Emitter) mutation(m world.Mutation) {
+func (e *Emitter) mutation(m aws.Mutation) {
 	switch m.Action {
 	case "AddCredential", "RemoveCredential", "AssumeRole", "SetQuotas":
 		return
@@ -166,7 +166,7 @@ func (e *Emitter) mutation(m world.Mutation) {
 }
 
 // serviceOf is the service whose API a mutation is of: that of the ARN that it names first.
-func serviceOf(m world.Mutation) string {
+func serviceOf(m aws.Mutation) string {
 	if len(m.Resources) > 0 {
 		if parts := strings.Split(m.Resources[0], ":"); len(parts) > 2 && parts[0] == "arn" {
 			return parts[2]
@@ -177,7 +177,7 @@ func serviceOf(m world.Mutation) string {
 
 // service tells of a call to the API of a native service, and of what that service then does to its
 // interfaces, which is recorded as calls of its own to EC2.
-func (e *Emitter) service(p place, m world.Mutation) {
+func (e *Emitter) service(p place, m aws.Mutation) {
 	if m.Cause != nil {
 		p.source = serviceOf(m)
 		e.send(p, "AWS API Call via CloudTrail", nil, func(id string) any { return record(m, id) })
@@ -205,7 +205,7 @@ func (e *Emitter) service(p place, m world.Mutation) {
 }
 
 // peering tells both sides of a peering about its new status.
-func (e *Emitter) peering(m world.Mutation) {
+func (e *Emitter) peering(m aws.Mutation) {
 	for _, a := range e.w.Accounts() {
 		for _, info := range e.w.Regions(a.ID) {
 			r, err := e.w.Region(a.ID, info.Name)
@@ -218,7 +218,7 @@ func (e *Emitter) peering(m world.Mutation) {
 			}
 			here := m
 			here.Account, here.Region, here.Action = a.ID, info.Name, "AcceptVpcPeeringConnection"
-			if sides[0].Status != world.PeeringActive {
+			if sides[0].Status != aws.PeeringActive {
 				here.Action = "DeleteVpcPeeringConnection"
 			}
 			e.send(place{a.ID, info.Name, m.Time, ""}, "AWS API Call via CloudTrail", nil, func(id string) any { return record(here, id) })

@@ -6,14 +6,14 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/nephele-io/nephele/internal/sim/world"
+	"github.com/nephele-io/nephele/internal/sim/aws"
 )
 
 // object is a JSON object.
 type object = map[string]any
 
 // record is CloudTrail's record of a call.
-func record(m world.Mutation, id string) object {
+func record(m aws.Mutation, id string) object {
 	request, response := parameters(m)
 	out := object{
 		"eventVersion": "1.10", "userIdentity": identity(m), "eventTime": stamp(m.Time), "eventSource": serviceOf(m) + ".amazonaws.com",
@@ -29,7 +29,7 @@ func record(m world.Mutation, id string) object {
 }
 
 // identity is who called. What happens behind the scenes is said to be done by a service.
-func identity(m world.Mutation) object {
+func identity(m aws.Mutation) object {
 	if m.Cause == nil {
 		return object{"type": "AWSService", "invokedBy": "simulator.amazonaws.com"}
 	}
@@ -80,7 +80,7 @@ func first(ids []string, prefix string) string {
 
 // parameters are the request parameters and response elements in the form that CloudTrail gives
 // them for EC2.
-func parameters(m world.Mutation) (request, response object) {
+func parameters(m aws.Mutation) (request, response object) {
 	ok := object{"requestId": "", "_return": true}
 	switch m.Action {
 	case "CreateTags", "DeleteTags":
@@ -146,7 +146,7 @@ func launched(ids []string) []object {
 	return out
 }
 
-func param(m world.Mutation, key string) string {
+func param(m aws.Mutation, key string) string {
 	if m.Cause == nil {
 		return ""
 	}
@@ -154,7 +154,7 @@ func param(m world.Mutation, key string) string {
 }
 
 // listed are the values of a list parameter.
-func listed(m world.Mutation, parameter, key string) []object {
+func listed(m aws.Mutation, parameter, key string) []object {
 	var out []object
 	for n := 1; ; n++ {
 		v := param(m, parameter+"."+strconv.Itoa(n))
@@ -165,7 +165,7 @@ func listed(m world.Mutation, parameter, key string) []object {
 	}
 }
 
-func tags(m world.Mutation) []object {
+func tags(m aws.Mutation) []object {
 	var out []object
 	for n := 1; ; n++ {
 		key := fmt.Sprintf("Tag.%d.", n)

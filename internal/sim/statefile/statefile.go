@@ -10,13 +10,13 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/nephele-io/nephele/internal/sim/world"
+	"github.com/nephele-io/nephele/internal/sim/aws"
 )
 
 // Save writes the state of a world to a file so that a crash at any instant leaves either the old
 // or the new content: to a temporary file beside it, which is synced and then renamed. It may be
 // called from a hook of World.OnMutation.
-func Save(w *world.World, path string) (err error) {
+func Save(w *aws.World, path string) (err error) {
 	data, err := json.MarshalIndent(w.State(), "", " ")
 	if err != nil {
 		return fmt.Errorf("encode the state: %w", err)
@@ -56,19 +56,19 @@ func syncDir(dir string) error {
 
 // Load reads what Save has written. The error tells a file that is missing (fs.ErrNotExist) from
 // one that is not a state.
-func Load(path string, o world.Options) (*world.World, error) {
+func Load(path string, o aws.Options) (*aws.World, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("load the state: %w", err)
 	}
-	var s world.State
+	var s aws.State
 	if err := json.Unmarshal(data, &s); err != nil {
 		return nil, fmt.Errorf("load the state: %s is not a saved state: %w", path, err)
 	}
 	if s.Version == 0 || len(s.Accounts) == 0 && s.Azure == nil {
-		return nil, fmt.Errorf("load the state: %s is not a saved state: expected \"version\": %d and accounts", path, world.StateVersion)
+		return nil, fmt.Errorf("load the state: %s is not a saved state: expected \"version\": %d and accounts", path, aws.StateVersion)
 	}
-	w, err := world.New(s, o)
+	w, err := aws.New(s, o)
 	if err != nil {
 		return nil, fmt.Errorf("load the state from %s: %w", path, err)
 	}

@@ -25,8 +25,8 @@ import (
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/api/generated/crd"
 	"github.com/nephele-io/nephele/internal/sim"
+	"github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/estatetest"
-	"github.com/nephele-io/nephele/internal/sim/world"
 	"github.com/nephele-io/nephele/internal/tier"
 	"github.com/nephele-io/nephele/standalone/internal/controlplane"
 )
@@ -39,7 +39,7 @@ var (
 )
 
 // manyAccounts describes n cloud accounts with as many VMs each, in ten roles.
-func manyAccounts(t *testing.T, n, vms int) world.State {
+func manyAccounts(t *testing.T, n, vms int) aws.State {
 	t.Helper()
 	var b strings.Builder
 	b.WriteString("accounts:\n")
@@ -53,7 +53,7 @@ func manyAccounts(t *testing.T, n, vms int) world.State {
 	state := estatetest.Parse(t, b.String())
 	state.Credentials = nil
 	for i := range n {
-		state.Credentials = append(state.Credentials, world.Credential{AccessKeyID: fmt.Sprintf("AKIAMANY%012d", i), Secret: "secret", Account: fmt.Sprintf("2%011d", i)})
+		state.Credentials = append(state.Credentials, aws.Credential{AccessKeyID: fmt.Sprintf("AKIAMANY%012d", i), Secret: "secret", Account: fmt.Sprintf("2%011d", i)})
 	}
 	return state
 }

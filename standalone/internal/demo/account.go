@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/nephele-io/nephele/internal/sim"
-	"github.com/nephele-io/nephele/internal/sim/world"
+	"github.com/nephele-io/nephele/internal/sim/aws"
 )
 
 const (
@@ -24,11 +24,11 @@ const (
 type account struct{ server *sim.Server }
 
 // regionState is the region as it is now.
-func (a account) regionState() world.RegionState {
+func (a account) regionState() aws.RegionState {
 	s := a.server.World().State()
-	i := slices.IndexFunc(s.Regions, func(r world.RegionState) bool { return r.Name == region })
+	i := slices.IndexFunc(s.Regions, func(r aws.RegionState) bool { return r.Name == region })
 	if i < 0 {
-		return world.RegionState{}
+		return aws.RegionState{}
 	}
 	return s.Regions[i]
 }
@@ -36,18 +36,18 @@ func (a account) regionState() world.RegionState {
 // vm is one VM of the story.
 type vm struct {
 	id, name, state string
-	nics            []world.NetworkInterface
+	nics            []aws.NetworkInterface
 }
 
 // vms returns the VMs of the VPC in the order of the story's tables, interfaces in the order of
 // their devices.
-func vms(r world.RegionState) ([]vm, error) {
+func vms(r aws.RegionState) ([]vm, error) {
 	var out []vm
 	for _, name := range destinations() {
 		if name == internet {
 			continue
 		}
-		i := slices.IndexFunc(r.Instances, func(i world.Instance) bool { return i.VPCID == vpcID && i.Tags["Name"] == name })
+		i := slices.IndexFunc(r.Instances, func(i aws.Instance) bool { return i.VPCID == vpcID && i.Tags["Name"] == name })
 		if i < 0 {
 			return nil, fmt.Errorf("the simulated account has no VM called %q in %s; was it changed by hand? Start on a new data directory", name, vpcID)
 		}
@@ -57,7 +57,7 @@ func vms(r world.RegionState) ([]vm, error) {
 				v.nics = append(v.nics, n)
 			}
 		}
-		slices.SortFunc(v.nics, func(x, y world.NetworkInterface) int { return x.Attachment.DeviceIndex - y.Attachment.DeviceIndex })
+		slices.SortFunc(v.nics, func(x, y aws.NetworkInterface) int { return x.Attachment.DeviceIndex - y.Attachment.DeviceIndex })
 		out = append(out, v)
 	}
 	return out, nil
@@ -84,15 +84,15 @@ func (a account) matrix() (matrix, error) {
 }
 
 // ours tells a security group that Nephele has made.
-func ours(g world.SecurityGroup) bool { return hasOurTag(g.Tags) }
+func ours(g aws.SecurityGroup) bool { return hasOurTag(g.Tags) }
 
-func hasOurTag(t world.Tags) bool {
+func hasOurTag(t aws.Tags) bool {
 	return slices.ContainsFunc(t.Keys(), func(k string) bool { return strings.HasPrefix(k, tagPrefix) })
 }
 
 // objects returns everything that policies could change, each as text: groups with rules,
 // interfaces with groups, VPCs, all with tags.
-func objects(r world.RegionState) map[string]string {
+func objects(r aws.RegionState) map[string]string {
 	out := map[string]string{}
 	add := func(kind, id string, v any) {
 		text, err := json.Marshal(v)
@@ -115,7 +115,7 @@ func objects(r world.RegionState) map[string]string {
 
 // bystanders returns what no policy of the story is about: all groups but ours, interfaces that
 // belong to no VM of the story, other VPCs.
-func bystanders(r world.RegionState) map[string]string {
+func bystanders(r aws.RegionState) map[string]string {
 	all := objects(r)
 	for _, g := range r.SecurityGroups {
 		if ours(g) {

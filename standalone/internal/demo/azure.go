@@ -17,9 +17,9 @@ import (
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	"github.com/nephele-io/nephele/internal/sim"
+	simaws "github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/azure"
 	"github.com/nephele-io/nephele/internal/sim/estate"
-	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 // The second cloud: a subscription of Azure with two databases, which a VPN is taken to connect
@@ -41,7 +41,7 @@ type database struct {
 }
 
 // dataTier adds the subscription to a state.
-func dataTier(s *world.State) {
+func dataTier(s *simaws.State) {
 	b := azure.NewBuilder(azureTenant, azureSubscription, azureLocation)
 	b.Principal(estate.DefaultApplication, estate.DefaultClientSecret)
 	nsg := b.SecurityGroup(azureGroup, "nsg-data",
@@ -226,8 +226,8 @@ func (a account) dataMatrix() (matrix, error) {
 // crosses asks both ends about one flow.
 func (a account) crosses(from place, nic int, addr netip.Addr, to database, s service) (bool, error) {
 	if from.nics != nil {
-		v, err := a.server.World().Allowed(world.Flow{
-			Src: world.End{NIC: from.nics[nic]}, Dst: world.End{Addr: to.addr}, Protocol: s.protocol, Port: s.port, ICMPType: s.icmpType,
+		v, err := a.server.World().Allowed(simaws.Flow{
+			Src: simaws.End{NIC: from.nics[nic]}, Dst: simaws.End{Addr: to.addr}, Protocol: s.protocol, Port: s.port, ICMPType: s.icmpType,
 		})
 		if err != nil || !v.Allowed {
 			return false, err
@@ -251,7 +251,7 @@ func (a account) halves(from string) (aws, azureSide string, err error) {
 	}
 	i := slices.IndexFunc(machines, func(v vm) bool { return v.name == from })
 	nic, to := machines[i].nics[0], databaseVMs(a.azureState())[0]
-	v, err := a.server.World().Allowed(world.Flow{Src: world.End{NIC: nic.ID}, Dst: world.End{Addr: to.addr}, Protocol: protocolTCP, Port: 5432})
+	v, err := a.server.World().Allowed(simaws.Flow{Src: simaws.End{NIC: nic.ID}, Dst: simaws.End{Addr: to.addr}, Protocol: protocolTCP, Port: 5432})
 	if err != nil {
 		return "", "", err
 	}

@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"github.com/nephele-io/nephele/internal/sim"
+	simaws "github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/estate"
-	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 func bothClouds(t *testing.T) account {
@@ -89,7 +89,7 @@ func TestBothEndsAreAsked(t *testing.T) {
 			}
 		}
 	}
-	if _, err := r.RevokeSecurityGroup(world.RevokeInput{GroupID: "sg-331ad04e", Egress: true, RuleIDs: rules}); err != nil {
+	if _, err := r.RevokeSecurityGroup(simaws.RevokeInput{GroupID: "sg-331ad04e", Egress: true, RuleIDs: rules}); err != nil {
 		t.Fatal(err)
 	}
 	after, err := a.dataMatrix()

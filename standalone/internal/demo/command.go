@@ -17,8 +17,8 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 	"github.com/nephele-io/nephele/internal/platform/progress"
 	"github.com/nephele-io/nephele/internal/sim"
+	"github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/estate"
-	"github.com/nephele-io/nephele/internal/sim/world"
 	"github.com/nephele-io/nephele/standalone/internal/up"
 )
 
@@ -248,17 +248,17 @@ func (d *demonstration) story(ctx context.Context, s *story) error {
 	return s.watch(ctx)
 }
 
-func regionOf(s world.State) (world.RegionState, error) {
+func regionOf(s aws.State) (aws.RegionState, error) {
 	for _, r := range s.Regions {
 		if r.Name == region {
 			return r, nil
 		}
 	}
-	return world.RegionState{}, fmt.Errorf("the built-in account has nothing in %s", region)
+	return aws.RegionState{}, fmt.Errorf("the built-in account has nothing in %s", region)
 }
 
 // introduce says what runs.
-func (d *demonstration) introduce(session up.Session, report estate.Report, r world.RegionState, link string) {
+func (d *demonstration) introduce(session up.Session, report estate.Report, r aws.RegionState, link string) {
 	d.heading("What runs")
 	d.say("Everything runs in this process, on this machine only. It was ready after %s.", session.StartUp.Round(100*time.Millisecond))
 	d.item("the Kubernetes API server with etcd: %s", session.URL)

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
-	"github.com/nephele-io/nephele/internal/sim/world"
+	"github.com/nephele-io/nephele/internal/sim/aws"
 )
 
 // The manifests of the story, in the order in which they are applied.
@@ -48,7 +48,7 @@ type login struct {
 	Location, Network, AzureURL, AzureCA         string
 }
 
-func loginOf(endpoint string, s world.State) (login, error) {
+func loginOf(endpoint string, s aws.State) (login, error) {
 	for _, c := range s.Credentials {
 		if c.SessionToken == "" {
 			return login{Endpoint: endpoint, Region: region, AccessKeyID: c.AccessKeyID, Secret: c.Secret}, nil

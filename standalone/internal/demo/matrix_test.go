@@ -7,8 +7,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/nephele-io/nephele/internal/sim"
+	"github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/estate"
-	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 // published is the account of the story as it is published, simulated.
@@ -126,7 +126,7 @@ func TestAChangeOfOneInterfaceIsNeverHidden(t *testing.T) {
 	}
 }
 
-func asPublished(t *testing.T) world.RegionState {
+func asPublished(t *testing.T) aws.RegionState {
 	t.Helper()
 	state, _, err := estate.HybridCloud()
 	if err != nil {
@@ -187,7 +187,7 @@ func TestChangesOfBystandersAreSeen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := r.CreateTags([]string{"sg-331ad04e", "eni-0681f828", "vpc-925131f4", vpcID}, []world.Tag{{Key: "touched", Value: "yes"}}); err != nil {
+	if err := r.CreateTags([]string{"sg-331ad04e", "eni-0681f828", "vpc-925131f4", vpcID}, []aws.Tag{{Key: "touched", Value: "yes"}}); err != nil {
 		t.Fatal(err)
 	}
 	want := []string{"VPC vpc-925131f4 has changed", "interface eni-0681f828 has changed", "security group sg-331ad04e has changed"}

@@ -12,7 +12,7 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 	planrender "github.com/nephele-io/nephele/internal/cloud/plan/render"
-	"github.com/nephele-io/nephele/internal/sim/world"
+	"github.com/nephele-io/nephele/internal/sim/aws"
 )
 
 // This file holds what the story shows of the account, of the API's objects and of the plan.
@@ -163,7 +163,7 @@ func (s *story) groups() string {
 }
 
 // ruleLines spells the rules of a group, ingress first.
-func ruleLines(g world.SecurityGroup, names map[string]string) []string {
+func ruleLines(g aws.SecurityGroup, names map[string]string) []string {
 	var in, out []string
 	for i := range g.Rules {
 		rule := &g.Rules[i]
@@ -183,7 +183,7 @@ func ruleLines(g world.SecurityGroup, names map[string]string) []string {
 }
 
 // holders names the VMs of the interfaces that hold a group.
-func holders(r world.RegionState, group string, owner map[string]string) []string {
+func holders(r aws.RegionState, group string, owner map[string]string) []string {
 	var out []string
 	for _, n := range r.NetworkInterfaces {
 		for _, g := range n.Groups {

@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
-	"github.com/nephele-io/nephele/internal/sim/world"
+	"github.com/nephele-io/nephele/internal/sim/aws"
 )
 
 const (
@@ -136,7 +136,7 @@ func (s *story) byHand(l login) {
 // watch prints what changes until ctx ends.
 func (s *story) watch(ctx context.Context) error {
 	changes := make(chan struct{}, 1)
-	stop := s.account.server.World().OnMutation(func(world.Mutation) {
+	stop := s.account.server.World().OnMutation(func(aws.Mutation) {
 		select {
 		case changes <- struct{}{}:
 		default:

@@ -12,9 +12,9 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/plan"
 )
 
-// TestGroupsWithTheReport: a report on a VM with policies brings the groups of its interfaces in the
-// same write, but never an older reading than the object shows; those of a VM of which nothing is
-// said it leaves alone.
+// TestGroupsWithTheReport: a report on a VM with policies brings the groups of its interfaces in
+// the same write, but never an older reading than the object shows. The groups of a VM without
+// policies it leaves alone.
 func TestGroupsWithTheReport(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t, interceptor.Funcs{})

@@ -234,9 +234,9 @@ func (s *Writer) write(ctx context.Context, a *accountStatus, r Report) (behind 
 	return behind, errors.Join(errs...)
 }
 
-// showGroups brings the groups of a VM's interfaces, as a snapshot has them, into its status, unless
-// that shows a younger reading, and reports whether that changes it. Those of a VM of which nothing
-// is said are the inventory's.
+// showGroups brings the groups of a VM's interfaces, as a snapshot has them, into its status,
+// unless that shows a younger reading, and reports whether that changes it. Without the condition
+// Realized the inventory writes them.
 func showGroups(status *cloudv1.VirtualMachineStatus, seen *cloud.Snapshot) (changed bool) {
 	if seen == nil || meta.FindStatusCondition(status.Conditions, cloudv1.ConditionRealized) == nil ||
 		status.LastSeen != nil && seen.ObservedAt.Before(status.LastSeen.Time) {

@@ -20,10 +20,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/ec2/wire"
 	"github.com/nephele-io/nephele/internal/sim/iam"
 	"github.com/nephele-io/nephele/internal/sim/native"
-	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 // The services, as the credential scope of a signature names them.
@@ -41,7 +41,7 @@ type Call struct {
 	Params          wire.Params // of the query, the form or the path
 	Body            []byte      // the JSON body of a REST call
 	Keys            []string    // the query parameters tagKeys of a REST call
-	Region          *world.Region
+	Region          *aws.Region
 	Now             time.Time
 }
 
@@ -51,7 +51,7 @@ type Answer struct {
 	JSON any // nil: there is no content
 }
 
-// Action runs a call. Its errors are *world.Error with the codes of the service, or those of
+// Action runs a call. Its errors are *aws.Error with the codes of the service, or those of
 // package wire.
 type Action func(*Call) (Answer, error)
 
@@ -95,12 +95,12 @@ func ServiceOfVersion(version string) string {
 }
 
 // Throttled is the refusal of a call beyond the rate.
-func Throttled(service string) *world.Error {
+func Throttled(service string) *aws.Error {
 	switch service {
 	case EFS:
-		return &world.Error{Code: "ThrottlingException", Message: "Rate exceeded", HTTPStatus: http.StatusTooManyRequests}
+		return &aws.Error{Code: "ThrottlingException", Message: "Rate exceeded", HTTPStatus: http.StatusTooManyRequests}
 	case Lambda:
-		return &world.Error{Code: "TooManyRequestsException", Message: "Rate exceeded", HTTPStatus: http.StatusTooManyRequests}
+		return &aws.Error{Code: "TooManyRequestsException", Message: "Rate exceeded", HTTPStatus: http.StatusTooManyRequests}
 	}
 	return refuse("Throttling", "Rate exceeded")
 }
@@ -219,9 +219,9 @@ func (c *Call) byARN(arn string, kinds ...native.Kind) (native.Service, bool) {
 }
 
 // zones are the zones of the subnets that the account sees, by subnet.
-func (c *Call) zones() (map[string]world.Zone, error) {
+func (c *Call) zones() (map[string]aws.Zone, error) {
 	subnets, err := c.Region.Subnets()
-	out := map[string]world.Zone{}
+	out := map[string]aws.Zone{}
 	for i := range subnets {
 		out[subnets[i].ID] = subnets[i].Zone
 	}
@@ -229,9 +229,9 @@ func (c *Call) zones() (map[string]world.Zone, error) {
 }
 
 // interfaces are the interfaces of services, by id.
-func (c *Call) interfaces() (map[string]world.NetworkInterface, error) {
+func (c *Call) interfaces() (map[string]aws.NetworkInterface, error) {
 	all, err := c.Region.NetworkInterfaces()
-	out := map[string]world.NetworkInterface{}
+	out := map[string]aws.NetworkInterface{}
 	for i := range all {
 		out[all[i].ID] = all[i]
 	}
@@ -332,11 +332,11 @@ func (c *Call) decode(into any) error {
 	return nil
 }
 
-func refuse(code, format string, args ...any) *world.Error {
-	return &world.Error{Code: code, Message: fmt.Sprintf(format, args...), HTTPStatus: http.StatusBadRequest}
+func refuse(code, format string, args ...any) *aws.Error {
+	return &aws.Error{Code: code, Message: fmt.Sprintf(format, args...), HTTPStatus: http.StatusBadRequest}
 }
 
-func withStatus(status int, code, format string, args ...any) *world.Error {
+func withStatus(status int, code, format string, args ...any) *aws.Error {
 	e := refuse(code, format, args...)
 	e.HTTPStatus = status
 	return e
@@ -345,7 +345,7 @@ func withStatus(status int, code, format string, args ...any) *world.Error {
 // translate gives a refusal of the world the name that a service has for it, and its HTTP status if
 // that stands behind a slash. Codes that are in no row stay.
 func translate(err error, names map[string]string) error {
-	e := (*world.Error)(nil)
+	e := (*aws.Error)(nil)
 	if !errors.As(err, &e) || names[e.Code] == "" {
 		return err
 	}

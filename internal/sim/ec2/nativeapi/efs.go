@@ -5,9 +5,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/iam"
 	"github.com/nephele-io/nephele/internal/sim/native"
-	"github.com/nephele-io/nephele/internal/sim/world"
 )
 
 func fileActions() map[string]Action {
@@ -48,7 +48,7 @@ func (c *Call) filePermissions() []iam.Request {
 	services := c.Region.Services()
 	fs := strings.TrimPrefix(c.Params.String("FileSystemId"), native.ARN(native.FileSystem, c.Region.Name(), c.Region.Account(), ""))
 	if id := c.Params.String("ResourceId"); id != "" {
-		var body struct{ Tags []world.Tag }
+		var body struct{ Tags []aws.Tag }
 		sets := map[string]string(nil)
 		// A body that cannot be read is refused by the action.
 		if c.decode(&body) == nil && len(body.Tags) > 0 {
@@ -77,7 +77,7 @@ func (c *Call) filePermissions() []iam.Request {
 	}[c.Action]
 	for _, nic := range target.NICs() {
 		if extra != "" {
-			asked := c.ask(world.ARN(c.Region.Name(), c.Region.Account(), nic), nil, nil)
+			asked := c.ask(aws.ARN(c.Region.Name(), c.Region.Account(), nic), nil, nil)
 			asked.Action = extra
 			out = append(out, asked)
 		}

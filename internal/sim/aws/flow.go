@@ -1,0 +1,358 @@
+package aws
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nephele-io/nephele/internal/sim/effect"
+)
+
+// addressIndex finds interfaces by address. It is built on demand and thrown away by every change.
+type addressIndex struct {
+	private map[vpcAddress]*NetworkInterface
+	blocks  map[string][]delegated // by VPC
+	public  map[netip.Addr]*NetworkInterface
+	nics    map[string]placed
+	peers   map[string][]string // VPC -> VPCs of active peerings, any region
+	sameReg map[[2]string]bool  // pairs of VPCs with an active peering within one region
+	borders map[string]border   // subnet -> its ACL and route table, where they say something
+	hosts   map[string]hosted   // host name of a service, in small letters
+	effects *effect.Log
+}
+
+type vpcAddress struct {
+	vpc  string
+	addr netip.Addr
+}
+
+// delegated is a block that is addresses of an interface as a whole.
+type delegated struct {
+	block netip.Prefix
+	nic   *NetworkInterface
+}
+
+// owner is the interface of a VPC that has a private address; nil if none does.
+func (x *addressIndex) owner(vpc string, a netip.Addr) *NetworkInterface {
+	if n := x.private[vpcAddress{vpc, a}]; n != nil {
+		return n
+	}
+	for _, d := range x.blocks[vpc] {
+		if d.block.Contains(a) {
+			return d.nic
+		}
+	}
+	return nil
+}
+
+// placed is an interface with the region data that its groups are in.
+type placed struct {
+	nic  *NetworkInterface
+	data *regionData
+}
+
+func (w *World) addresses() *addressIndex {
+	if x := w.index.Load(); x != nil {
+		return x
+	}
+	x := &addressIndex{map[vpcAddress]*NetworkInterface{}, map[string][]delegated{}, map[netip.Addr]*NetworkInterface{}, map[string]placed{},
+		map[string][]string{}, map[[2]string]bool{}, w.borders(), map[string]hosted{}, w.effects}
+	for _, d := range w.regions {
+		for _, s := range d.services {
+			x.hosts[strings.ToLower(s.HostName())], x.hosts[strings.ToLower(s.ReaderHost())] = hosted{s, d, false}, hosted{s, d, true}
+		}
+		delete(x.hosts, "")
+		for _, n := range d.nics {
+			x.nics[n.ID] = placed{n, d}
+			for _, p := range n.PrivateIPs {
+				x.private[vpcAddress{n.VPCID, p.Addr}] = n
+				if p.Public.IsValid() {
+					x.public[p.Public] = n
+				}
+			}
+			for _, a := range n.IPv6 {
+				x.private[vpcAddress{n.VPCID, a}] = n
+			}
+			for _, p := range n.Prefixes {
+				x.blocks[n.VPCID] = append(x.blocks[n.VPCID], delegated{p, n})
+			}
+		}
+	}
+	for _, p := range w.peerings {
+		if p.Status != PeeringActive {
+			continue
+		}
+		a, b := p.Requester.VPCID, p.Accepter.VPCID
+		x.peers[a], x.peers[b] = append(x.peers[a], b), append(x.peers[b], a)
+		if p.Requester.Region == p.Accepter.Region {
+			x.sameReg[[2]string{a, b}], x.sameReg[[2]string{b, a}] = true, true
+		}
+	}
+	w.index.Store(x)
+	return x
+}
+
+// party is an End made definite: an address, and the interface that has it (nil = outside).
+type party struct {
+	placed
+	addr   netip.Addr // as the other end sees it
+	public bool       // reached through a public address: group references do not match
+}
+
+func (p party) String() string {
+	if p.nic == nil {
+		return p.addr.String()
+	}
+	return p.nic.ID + " (" + p.addr.String() + ")"
+}
+
+// Allowed decides a new flow by the security groups of both ends: the egress rules of the source's
+// interface and the ingress rules of the destination's must both allow it. An outside end has no
+// half of its own; traffic from an interface to itself is not filtered. Between them the route
+// tables of both subnets must lead to the other end, and their network ACLs let the flow and its
+// answer pass; those that nobody has told or written say nothing. Power states play no part. An
+// error means that the flow makes no sense: an unknown interface, two outside ends, or ends of
+// different address families.
+func (w *World) Allowed(f Flow) (v Verdict, err error) {
+	w.read(func(time.Time) { v, err = w.allowed(f) })
+	return v, err
+}
+
+// Passes is Verdict.Allowed of what Allowed returns, without words, which take longer.
+func (w *World) Passes(f Flow) (_ bool, err error) {
+	var v Verdict
+	w.read(func(time.Time) { v, _, _, err = w.decide(w.addresses(), f) })
+	return v.Allowed, err
+}
+
+func (w *World) allowed(f Flow) (Verdict, error) {
+	x := w.addresses()
+	v, src, dst, err := w.decide(x, f)
+	if err == nil {
+		v.Reason = x.reason(v, src, dst, f)
+	}
+	return v, err
+}
+
+// decide is allowed without words.
+func (w *World) decide(x *addressIndex, f Flow) (v Verdict, src, dst party, err error) {
+	if src, dst, err = x.parties(f); err != nil {
+		return v, src, dst, fmt.Errorf("flow %s: %w", f, err)
+	}
+	v = Verdict{Allowed: true, Egress: Half{Allowed: true}, Ingress: Half{Allowed: true}}
+	if src.nic == nil || src.nic != dst.nic {
+		v = w.judge(x, src, src, dst, f)
+	}
+	return v, src, dst, nil
+}
+
+// judge decides about a packet of src that dst sees coming from seen.
+func (w *World) judge(x *addressIndex, src, seen, dst party, f Flow) Verdict {
+	v := Verdict{Egress: x.half(src, dst, true, f), Ingress: x.half(dst, seen, false, f)}
+	v.Obstacle, v.StoppedBy = w.obstacle(x, seen, dst, f)
+	v.Allowed = v.Egress.Allowed && v.Ingress.Allowed && v.Obstacle == ""
+	return v
+}
+
+// parties makes both ends definite.
+func (x *addressIndex) parties(f Flow) (src, dst party, err error) {
+	srcVPC, dstVPC := f.Src.VPC, f.Dst.VPC
+	if p, ok := x.nics[f.Src.NIC]; ok {
+		srcVPC = p.nic.VPCID
+	}
+	if p, ok := x.nics[f.Dst.NIC]; ok {
+		dstVPC = p.nic.VPCID
+	}
+	v6 := f.Src.Addr.Is6() || f.Dst.Addr.Is6()
+	if !f.Src.Addr.IsValid() && !f.Dst.Addr.IsValid() {
+		v6 = !x.hasIPv4(f.Src.NIC) || !x.hasIPv4(f.Dst.NIC)
+	}
+	if src, err = x.party(f.Src, srcVPC, dstVPC, v6); err != nil {
+		return src, dst, fmt.Errorf("source: %w", err)
+	}
+	if dst, err = x.party(f.Dst, dstVPC, srcVPC, v6); err != nil {
+		return src, dst, fmt.Errorf("destination: %w", err)
+	}
+	if src.nic == nil && dst.nic == nil {
+		return src, dst, fmt.Errorf("neither %s nor %s is an address of the cloud", src.addr, dst.addr)
+	}
+	if src.addr.Is4() != dst.addr.Is4() {
+		return src, dst, fmt.Errorf("%s and %s are of different families", src.addr, dst.addr)
+	}
+	if src.public && dst.nic != nil || dst.public && src.nic != nil {
+		// Through the internet gateway both ends see public addresses and no interface.
+		src, dst = src.throughInternet(), dst.throughInternet()
+	}
+	return src, dst, nil
+}
+
+func (p party) throughInternet() party {
+	p.public = true
+	if p.nic != nil {
+		for _, ip := range p.nic.PrivateIPs {
+			if ip.Addr == p.addr && ip.Public.IsValid() {
+				p.addr = ip.Public
+			}
+		}
+	}
+	return p
+}
+
+func (x *addressIndex) hasIPv4(nic string) bool {
+	p, ok := x.nics[nic]
+	return !ok || len(p.nic.PrivateIPs) > 0
+}
+
+func (x *addressIndex) party(e End, vpc, otherVPC string, v6 bool) (party, error) {
+	e.Addr = e.Addr.Unmap()
+	if e.NIC != "" {
+		p, ok := x.nics[e.NIC]
+		if !ok {
+			return party{}, fmt.Errorf("there is no network interface %s", e.NIC)
+		}
+		return x.nicParty(p, e.Addr, v6)
+	}
+	if !e.Addr.IsValid() {
+		return party{}, fmt.Errorf("neither an interface nor an address is given")
+	}
+	where := append([]string{vpc, otherVPC}, x.peers[otherVPC]...)
+	for _, v := range where {
+		if n := x.owner(v, e.Addr); v != "" && n != nil {
+			return party{placed: x.nics[n.ID], addr: e.Addr}, nil
+		}
+	}
+	if n := x.public[e.Addr]; n != nil {
+		return party{placed: x.nics[n.ID], addr: e.Addr, public: true}, nil
+	}
+	return party{addr: e.Addr}, nil
+}
+
+// nicParty picks the address of an interface that takes part in the flow.
+func (x *addressIndex) nicParty(p placed, addr netip.Addr, v6 bool) (party, error) {
+	n := p.nic
+	if !addr.IsValid() {
+		if v6 && len(n.IPv6) > 0 {
+			return party{placed: p, addr: n.IPv6[0]}, nil
+		}
+		if !v6 && len(n.PrivateIPs) > 0 {
+			return party{placed: p, addr: n.PrivateIPs[0].Addr}, nil
+		}
+		return party{}, fmt.Errorf("%s has no address of the flow's family", n.ID)
+	}
+	if x.owner(n.VPCID, addr) == n {
+		return party{placed: p, addr: addr}, nil
+	}
+	if x.public[addr] == n {
+		return party{placed: p, addr: addr, public: true}, nil
+	}
+	return party{}, fmt.Errorf("%s does not have the address %s", n.ID, addr)
+}
+
+// half judges one end: the rules of its groups in one direction against the other end.
+func (x *addressIndex) half(self, other party, egress bool, f Flow) Half {
+	if self.nic == nil || len(self.nic.Groups) == 0 && self.nic.mayHoldNone() {
+		return Half{Allowed: true}
+	}
+	h := Half{Filtered: true, NIC: self.nic.ID}
+	for _, g := range x.groupsAt(self.nic, self.nic) {
+		rules := x.rulesAt(self.placed, g.ID)
+		for i := range rules {
+			rule := &rules[i]
+			if rule.Egress == egress && rule.matches(f) && x.peerMatches(rule, self, other) {
+				h.Allowed, h.GroupID, h.RuleID = true, g.ID, rule.ID
+				return h
+			}
+		}
+	}
+	return h
+}
+
+// peerMatches reports whether the other end is in the peer of a rule.
+func (x *addressIndex) peerMatches(rule *SecurityGroupRule, self, other party) bool {
+	switch {
+	case rule.Group != nil:
+		if other.nic == nil || other.public || !slices.ContainsFunc(x.groupsAt(self.nic, other.nic), func(g GroupName) bool { return g.ID == rule.Group.GroupID }) {
+			return false
+		}
+		return other.nic.VPCID == self.nic.VPCID || x.sameReg[[2]string{self.nic.VPCID, other.nic.VPCID}]
+	case rule.PrefixListID != "":
+		return slices.ContainsFunc(x.entriesAt(self.placed, rule.PrefixListID), func(e PrefixListEntry) bool { return e.CIDR.Contains(other.addr) })
+	}
+	return rule.CIDR.Contains(other.addr)
+}
+
+// reason puts a verdict into one line.
+func (x *addressIndex) reason(v Verdict, src, dst party, f Flow) string {
+	if src.nic != nil && src.nic == dst.nic {
+		return "allowed: both ends are " + src.nic.ID + ", which never filters itself"
+	}
+	var parts []string
+	for _, side := range []struct {
+		name string
+		half Half
+		self party
+		peer string
+	}{{"egress", v.Egress, src, "to " + dst.String()}, {"ingress", v.Ingress, dst, "from " + src.String()}} {
+		h := side.half
+		switch {
+		case !h.Filtered:
+			continue
+		case h.Allowed:
+			g := side.self.data.groups[h.GroupID]
+			for i := range g.Rules {
+				if g.Rules[i].ID == h.RuleID {
+					parts = append(parts, fmt.Sprintf("%s of %s: %s of %s (%s) allows %s", side.name, h.NIC, h.RuleID, g.ID, g.Name, &g.Rules[i]))
+				}
+			}
+		default:
+			parts = append(parts, fmt.Sprintf("%s of %s: no rule of %s allows %s %s", side.name, h.NIC, groupList(side.self.nic), f.service(), side.peer))
+		}
+	}
+	word := "denied: "
+	if v.Egress.Allowed && v.Ingress.Allowed {
+		word = "allowed: "
+	}
+	if v.Obstacle == "" {
+		return word + strings.Join(parts, "; ")
+	}
+	return "denied: " + v.Obstacle + " (the security groups: " + word + strings.Join(parts, "; ") + ")"
+}
+
+func groupList(n *NetworkInterface) string {
+	var names []string
+	for _, g := range n.Groups {
+		names = append(names, fmt.Sprintf("%s (%s)", g.ID, g.Name))
+	}
+	return strings.Join(names, ", ")
+}
+
+// service is protocol and port of the flow in words.
+func (f Flow) service() string {
+	switch f.Protocol {
+	case 6:
+		return fmt.Sprintf("tcp %d", f.Port)
+	case 17:
+		return fmt.Sprintf("udp %d", f.Port)
+	case 1, 58:
+		return fmt.Sprintf("%s %d/%d", map[int]string{1: "icmp", 58: "icmpv6"}[f.Protocol], f.ICMPType, f.ICMPCode)
+	}
+	return fmt.Sprintf("protocol %d", f.Protocol)
+}
+
+// String prints the flow, such as "tcp 443 from eni-0a to 10.0.0.7".
+func (f Flow) String() string {
+	return f.service() + " from " + f.Src.String() + " to " + f.Dst.String()
+}
+
+// String prints the end as it was given.
+func (e End) String() string {
+	switch {
+	case e.NIC != "" && e.Addr.IsValid():
+		return e.NIC + "/" + e.Addr.String()
+	case e.NIC != "":
+		return e.NIC
+	}
+	return e.Addr.String()
+}

@@ -1,0 +1,186 @@
+package aws
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nephele-io/nephele/internal/sim/native"
+)
+
+// This file follows flows through load balancers: from the client to the front end, and from there
+// to each target. Cross-zone balancing is taken as on.
+
+// Passage is what becomes of a flow to the front end of a balancer.
+type Passage struct {
+	// Allowed is true if the client reaches the front end and, from there, a target that is in use.
+	Allowed  bool
+	Balancer native.Ref
+	// Front is the interface of the balancer that the client comes to, Entry the verdict on the way
+	// to it.
+	Front string
+	Entry Verdict
+	// Listener is what takes the flow, and TargetGroup what it is handed to.
+	Listener    native.Listener
+	TargetGroup string
+	// Preserved is true if the targets see the address of the client instead of the balancer's.
+	Preserved bool
+	Targets   []TargetPassage
+}
+
+// TargetPassage is the way from a balancer to one target.
+type TargetPassage struct {
+	Target native.Target
+	NIC    string     // the target's interface; empty if there is none
+	From   netip.Addr // the address that the target sees
+	Port   int
+	// Verdict is that of the traffic, Health that of the health checks, which come from the
+	// balancer always.
+	Verdict Verdict
+	Health  Verdict
+	// InUse is true if the balancer sends traffic to it: it is healthy, or no target is.
+	InUse bool
+}
+
+// Through follows a flow whose destination is the front end of a balancer. ok is false if it is
+// not, or if no listener takes the flow. A target is healthy if the health checks of the front end
+// reach it; if none is, all are in use, as the balancers of AWS do it.
+func (w *World) Through(f Flow) (out Passage, ok bool, err error) {
+	w.read(func(time.Time) { out, ok, err = w.through(f) })
+	return out, ok, err
+}
+
+func (w *World) through(f Flow) (out Passage, ok bool, err error) {
+	x := w.addresses()
+	client, front, err := x.parties(f)
+	if err != nil {
+		return out, false, fmt.Errorf("flow %s: %w", f, err)
+	}
+	if front.nic == nil {
+		return out, false, nil
+	}
+	b := front.data.balancerOf(front.nic.ID)
+	if b == nil {
+		return out, false, nil
+	}
+	at := slices.IndexFunc(b.Listeners, func(l native.Listener) bool { return l.Port == f.Port && native.Carries(l.Protocol, f.Protocol) })
+	if at < 0 {
+		return out, false, nil
+	}
+	out.Balancer, out.Front, out.Listener = b.Ref(), front.nic.ID, b.Listeners[at]
+	if out.Entry, err = w.allowed(f); err != nil {
+		return out, false, err
+	}
+	g := front.data.targets[out.Listener.Target]
+	if g == nil {
+		return out, true, nil
+	}
+	out.TargetGroup, out.Preserved = g.Name, g.Preserves(b.Kind)
+	for _, t := range g.Targets {
+		out.Targets = append(out.Targets, w.toTarget(x, placed{front.nic, front.data}, client, g, t, f.Protocol, out.Preserved))
+	}
+	anyHealthy := slices.ContainsFunc(out.Targets, func(t TargetPassage) bool { return t.Health.Allowed })
+	for i := range out.Targets {
+		t := &out.Targets[i]
+		t.InUse = t.Health.Allowed || !anyHealthy && t.NIC != ""
+		out.Allowed = out.Allowed || out.Entry.Allowed && t.InUse && t.Verdict.Allowed
+	}
+	return out, true, nil
+}
+
+// balancerOf finds the balancer that has an interface.
+func (d *regionData) balancerOf(nic string) *native.Service {
+	for _, s := range d.services {
+		if s.Kind.Balances() && slices.Contains(s.NICs(), nic) {
+			return s
+		}
+	}
+	return nil
+}
+
+// toTarget judges the hop from one interface of a balancer to a target. Where the client is
+// preserved the target's rules see its address, but the groups of the balancer: "Security groups
+// for your Network Load Balancer" lets targets refer to the balancer's groups in both cases.
+func (w *World) toTarget(x *addressIndex, via placed, client party, g *native.TargetGroup, t native.Target, protocol int, preserved bool) TargetPassage {
+	out := TargetPassage{Target: t, Port: g.PortOf(t)}
+	target, ok := via.data.target(x, g, t, client.addr.Is6() && preserved)
+	from := party{placed: via}
+	if own, err := x.nicParty(via, netip.Addr{}, ok && target.addr.Is6()); err == nil {
+		from.addr = own.addr
+	}
+	out.From = from.addr
+	if preserved {
+		out.From = client.addr
+	}
+	if !ok {
+		out.Verdict.Reason = "denied: there is no interface of target " + t.ID
+		out.Health = out.Verdict
+		return out
+	}
+	out.NIC = target.nic.ID
+	seen := party{placed: via, addr: out.From}
+	out.Verdict = w.hop(x, from, seen, target, Flow{Protocol: protocol, Port: out.Port})
+	health := Flow{Protocol: protoTCP, Port: g.HealthPortOf(t)}
+	out.Health = w.hop(x, from, from, target, health)
+	return out
+}
+
+// hop judges one leg: from the balancer's interface, whose rules see the target, to the target,
+// whose rules see the address that the packet carries.
+func (w *World) hop(x *addressIndex, from, seen, to party, f Flow) Verdict {
+	f.Src, f.Dst = End{NIC: from.nic.ID, Addr: seen.addr}, End{NIC: to.nic.ID, Addr: to.addr}
+	v := w.judge(x, from, seen, to, f)
+	v.Reason = x.reason(v, seen, to, f)
+	return v
+}
+
+// target makes a target definite: the first interface of an instance, or whatever has the address.
+func (d *regionData) target(x *addressIndex, g *native.TargetGroup, t native.Target, v6 bool) (party, bool) {
+	if strings.HasPrefix(t.ID, "i-") {
+		attached := d.attached(t.ID)
+		if len(attached) == 0 {
+			return party{}, false
+		}
+		p, err := x.nicParty(placed{attached[0], d}, netip.Addr{}, v6)
+		return p, err == nil
+	}
+	a, err := netip.ParseAddr(t.ID)
+	if err != nil {
+		return party{}, false
+	}
+	p, err := x.party(End{Addr: a}, g.VPCID, g.VPCID, a.Is6())
+	return p, err == nil && p.nic != nil
+}
+
+// Health tells the state of each target of a group, as DescribeTargetHealth does: unused if no
+// balancer listens for it, healthy if the health checks from every interface of its balancers
+// reach it, else unhealthy.
+func (s Services) Health(group string) (out []native.TargetHealth, err error) {
+	s.r.w.read(func(time.Time) {
+		g := s.r.data.targets[group]
+		if g == nil {
+			err = refuse("ServiceNotFound", "target group %s not found.", group)
+			return
+		}
+		x := s.r.w.addresses()
+		for _, t := range g.Targets {
+			h := native.TargetHealth{Target: native.Target{ID: t.ID, Port: g.PortOf(t)}, HealthPort: g.HealthPortOf(t), State: "unused"}
+			for _, b := range s.r.data.services {
+				if !slices.ContainsFunc(b.Listeners, func(l native.Listener) bool { return l.Target == g.Name }) {
+					continue
+				}
+				h.State = "healthy"
+				for _, id := range b.NICs() {
+					n := s.r.data.nics[id]
+					if n != nil && !s.r.w.toTarget(x, placed{n, s.r.data}, party{}, g, t, protoTCP, false).Health.Allowed {
+						h.State = "unhealthy"
+					}
+				}
+			}
+			out = append(out, h)
+		}
+	})
+	return out, err
+}
