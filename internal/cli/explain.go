@@ -103,7 +103,7 @@ func runExplain(cmd *cobra.Command, f explainFlags) error {
 	}
 	if f.output == "" {
 		fmt.Fprint(terminal.WindowOf(cmd.OutOrStdout()), show.Explanation(answer))
-	} else if err := printValue(cmd.OutOrStdout(), f.output, answer); err != nil {
+	} else if err := terminal.PrintValue(cmd.OutOrStdout(), f.output, answer); err != nil {
 		return err
 	}
 	if !explain.Passes(answer) {

@@ -11,6 +11,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/nephele-io/nephele/internal/cli/terminal"
 	"github.com/nephele-io/nephele/internal/cloud"
 	"github.com/nephele-io/nephele/internal/controller"
 	"github.com/nephele-io/nephele/internal/platform/egress"
@@ -44,8 +45,8 @@ func (f *explainFlags) read(cmd *cobra.Command) (*preview.Computation, error) {
 			return nil, err
 		}
 		c := preview.Compute(in)
-		notes(cmd, in.Notes)
-		return c, reportRefused(cmd, in.Refused)
+		terminal.Notes(cmd, in.Notes)
+		return c, terminal.Refused(cmd, in.Refused)
 	}
 	return f.readCluster(cmd)
 }
@@ -64,8 +65,8 @@ func (f *explainFlags) readSnapshot(cmd *cobra.Command) (*preview.Computation, e
 	if err != nil {
 		return nil, err
 	}
-	notes(cmd, p.In.Notes)
-	return c, reportRefused(cmd, p.In.Refused)
+	terminal.Notes(cmd, p.In.Notes)
+	return c, terminal.Refused(cmd, p.In.Refused)
 }
 
 // readCluster takes everything from the cluster, and the clouds of the accounts that the two ends
@@ -79,7 +80,7 @@ func (f *explainFlags) readCluster(cmd *cobra.Command) (*preview.Computation, er
 	if err != nil {
 		return nil, err
 	}
-	notes(cmd, computed.In.Notes)
+	terminal.Notes(cmd, computed.In.Notes)
 	return computed, nil
 }
 

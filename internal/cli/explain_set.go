@@ -32,7 +32,7 @@ func explainSet(cmd *cobra.Command, f explainFlags) error {
 		return errors.New("the controller of the hub does not answer, and nobody else knows of its clusters")
 	}
 	if f.output != "" {
-		err = printValue(cmd.OutOrStdout(), f.output, &question.Status)
+		err = terminal.PrintValue(cmd.OutOrStdout(), f.output, &question.Status)
 	} else {
 		fmt.Fprint(terminal.WindowOf(cmd.OutOrStdout()), show.SetExplanation(&question.Status.FlowAnswer))
 	}

@@ -60,7 +60,7 @@ func (f *explainFlags) readAll(cmd *cobra.Command) (*explain.Computation, error)
 	}
 	f.readClouds(cmd.Context(), c, in, keys)
 	computed := preview.Compute(in)
-	notes(cmd, in.Notes)
+	terminal.Notes(cmd, in.Notes)
 	return computed.Computation, nil
 }
 

@@ -55,8 +55,8 @@ The exit code is 0 if the policies say all that the groups do, 1 if something is
 				return err
 			}
 			computed := preview.Compute(in)
-			notes(cmd, in.Notes)
-			if err := reportRefused(cmd, in.Refused); err != nil {
+			terminal.Notes(cmd, in.Notes)
+			if err := terminal.Refused(cmd, in.Refused); err != nil {
 				return err
 			}
 			chosen, err := chosenMachines(computed.World(true), f.of)

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/go-logr/logr"
-	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -15,9 +13,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	setv1alpha1 "github.com/nephele-io/nephele/api/set/v1alpha1"
-	"github.com/nephele-io/nephele/internal/cli/consolecmd"
-	"github.com/nephele-io/nephele/internal/cli/nodecmd"
-	"github.com/nephele-io/nephele/internal/cli/releasecmd"
 	"github.com/nephele-io/nephele/internal/cli/terminal"
 	"github.com/nephele-io/nephele/internal/clusterset/peers"
 	"github.com/nephele-io/nephele/internal/clusterset/remote"
@@ -38,33 +33,6 @@ type clusterFlags struct {
 // registerLocal adds the flag of commands that ask the controller.
 func (f *clusterFlags) registerLocal(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.local, "local", false, "do not ask the controller: work the answer out here, from what you may read yourself")
-}
-
-// consoleNeeds are the cluster and the log of "console".
-func consoleNeeds() consolecmd.Needs {
-	var f clusterFlags
-	var format terminal.LogFormat
-	return consolecmd.Needs{
-		Register: func(flags *pflag.FlagSet) {
-			f.Register(flags)
-			terminal.RegisterLogFormat(flags, "log-format", &format)
-		},
-		Cluster: func() (*rest.Config, string, error) { return f.Named() }, Version: Version(),
-		Log: func(cmd *cobra.Command) logr.Logger {
-			log, _ := format.New(cmd.ErrOrStderr(), false)
-			return log
-		},
-	}
-}
-
-func releaseNeeds() releasecmd.Needs {
-	var f clusterFlags
-	return releasecmd.Needs{Register: f.Register, Client: func() (client.Client, error) { return f.client() }, Printable: terminal.Printable, Now: time.Now}
-}
-
-func nodeNeeds() nodecmd.Needs {
-	var f clusterFlags
-	return nodecmd.Needs{Register: f.Register, Client: func() (client.Client, error) { return f.client() }, Now: time.Now}
 }
 
 // client returns a client that reads the cluster as it is now.

@@ -114,7 +114,7 @@ func runPlan(cmd *cobra.Command, f *planFlags) error {
 	if f.output == "" {
 		err = show.Plans(terminal.WindowOf(cmd.OutOrStdout()), *answer, f.all)
 	} else {
-		err = printValue(cmd.OutOrStdout(), f.output, answer)
+		err = terminal.PrintValue(cmd.OutOrStdout(), f.output, answer)
 	}
 	if err != nil {
 		return err
@@ -134,7 +134,7 @@ func (f *planFlags) workOut(cmd *cobra.Command) (*analysis.PlanAnswer, error) {
 		return &analysis.PlanAnswer{}, nil
 	}
 	made, err := p.Plan(cmd.Context())
-	notes(cmd, p.In.Notes)
+	terminal.Notes(cmd, p.In.Notes)
 	if err != nil {
 		return nil, err
 	}
@@ -156,7 +156,7 @@ func (f *planFlags) prepare(cmd *cobra.Command) (*preview.Planner, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := reportRefused(cmd, in.Refused); err != nil {
+		if err := terminal.Refused(cmd, in.Refused); err != nil {
 			return nil, err
 		}
 		open, stop, err := simulate(cmd.Context(), in, f.snapshot)
@@ -181,7 +181,7 @@ func (f *planFlags) prepare(cmd *cobra.Command) (*preview.Planner, error) {
 	if err != nil {
 		return nil, err
 	}
-	return p, reportRefused(cmd, p.In.Refused)
+	return p, terminal.Refused(cmd, p.In.Refused)
 }
 
 // planOver plans for a cluster with the manifests in files applied to it. What of these admission

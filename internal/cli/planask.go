@@ -14,6 +14,7 @@ import (
 
 	"github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	"github.com/nephele-io/nephele/internal/cli/flowscmd"
+	"github.com/nephele-io/nephele/internal/cli/terminal"
 	"github.com/nephele-io/nephele/internal/manifest"
 	"github.com/nephele-io/nephele/internal/preview"
 )
@@ -40,7 +41,7 @@ func (f *planFlags) ask(cmd *cobra.Command) (*v1alpha1.PlanAnswer, error) {
 		return nil, err
 	}
 	if why != "" {
-		notes(cmd, []string{"worked out here, from what you may read: " + why})
+		terminal.Notes(cmd, []string{"worked out here, from what you may read: " + why})
 		return nil, nil
 	}
 	question := &v1alpha1.PlanReview{Spec: v1alpha1.PlanReviewSpec{Manifests: text, Staged: f.staged.with}}
@@ -56,17 +57,17 @@ func (f *planFlags) ask(cmd *cobra.Command) (*v1alpha1.PlanAnswer, error) {
 		return nil, err
 	}
 	if refused := refusalsOf(question.Status.Errors, set); len(refused) > 0 {
-		return nil, reportRefused(cmd, refused)
+		return nil, terminal.Refused(cmd, refused)
 	}
 	if question.Status.Limited && f.flows == "" {
 		return nil, errors.New("the controller tells plans of clouds only to those who may list the network policies of every Namespace and of the cluster, and the accounts")
 	}
 	answer := &question.Status.PlanAnswer
 	if account := unknownTo(answer, set); account != "" {
-		notes(cmd, []string{"worked out here, from what you may read: the controller has not read all of account " + account + " as it stands in the manifests"})
+		terminal.Notes(cmd, []string{"worked out here, from what you may read: the controller has not read all of account " + account + " as it stands in the manifests"})
 		return nil, nil
 	}
-	notes(cmd, slices.Concat(set.Notes, question.Status.Notes))
+	terminal.Notes(cmd, slices.Concat(set.Notes, question.Status.Notes))
 	tellCut(cmd, answer)
 	return answer, nil
 }
@@ -148,7 +149,7 @@ func tellCut(cmd *cobra.Command, a *v1alpha1.PlanAnswer) {
 		}
 		if len(parts) > 0 {
 			slices.Sort(parts)
-			notes(cmd, []string{fmt.Sprintf("account %s: too much to tell; left out are %s (--local tells all)", x.Account, strings.Join(parts, ", "))})
+			terminal.Notes(cmd, []string{fmt.Sprintf("account %s: too much to tell; left out are %s (--local tells all)", x.Account, strings.Join(parts, ", "))})
 		}
 	}
 }

@@ -87,7 +87,7 @@ func runTest(cmd *cobra.Command, f *testFlags) error {
 	case "junit":
 		err = printJUnit(cmd.OutOrStdout(), report)
 	case "json":
-		err = printValue(cmd.OutOrStdout(), "json", report.json())
+		err = terminal.PrintValue(cmd.OutOrStdout(), "json", report.json())
 	default:
 		err = printTests(cmd.OutOrStdout(), report, f.coverage)
 	}
@@ -123,8 +123,8 @@ func (f *testFlags) report(cmd *cobra.Command) (*testReport, error) {
 	}
 	in.WithStaged = f.staged.with
 	shared := preview.Compute(in)
-	notes(cmd, in.Notes)
-	if err := reportRefused(cmd, in.Refused); err != nil {
+	terminal.Notes(cmd, in.Notes)
+	if err := terminal.Refused(cmd, in.Refused); err != nil {
 		return nil, err
 	}
 	tests := testsAmong(in)

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/nephele-io/nephele/api/analysis/v1alpha1"
+	"github.com/nephele-io/nephele/internal/cli/terminal"
 	"github.com/nephele-io/nephele/internal/clusterset/hub"
 	"github.com/nephele-io/nephele/internal/expect"
 	"github.com/nephele-io/nephele/internal/manifest"
@@ -50,7 +51,7 @@ func (f *testFlags) setReport(cmd *cobra.Command) (*testReport, error) {
 		return err
 	})
 	slices.Sort(unread)
-	notes(cmd, slices.Compact(unread))
+	terminal.Notes(cmd, slices.Compact(unread))
 	return report, err
 }
 

@@ -90,7 +90,7 @@ func runReach(cmd *cobra.Command, f *reachFlags) error {
 	case "dot":
 		err = show.ReachDot(cmd.OutOrStdout(), rows)
 	default:
-		err = printValue(cmd.OutOrStdout(), f.output, map[string]any{"flows": rows})
+		err = terminal.PrintValue(cmd.OutOrStdout(), f.output, map[string]any{"flows": rows})
 	}
 	if err != nil {
 		return err
@@ -135,7 +135,7 @@ func (f *reachFlags) rowsOfSet(cmd *cobra.Command, spec v1alpha1.ReachReviewSpec
 		return nil, errors.New("the controller of the hub does not answer, and nobody else knows of its clusters")
 	}
 	for _, why := range question.Status.Unread {
-		notes(cmd, []string{"half an answer: " + why})
+		terminal.Notes(cmd, []string{"half an answer: " + why})
 	}
 	return question.Status.Flows, nil
 }

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"github.com/nephele-io/nephele/api/analysis/v1alpha1"
+	"github.com/nephele-io/nephele/internal/cli/terminal"
 )
 
 // reviewPage is how many rows are asked for at a time.
@@ -38,7 +39,7 @@ func (f clusterFlags) ask(cmd *cobra.Command, question client.Object, seen *v1al
 		f.tellSeen(cmd, seen)
 		return true, nil
 	case apierrors.IsForbidden(err):
-		notes(cmd, []string{fmt.Sprintf("worked out here, from what you may read: the controller may not be asked: %v", err)})
+		terminal.Notes(cmd, []string{fmt.Sprintf("worked out here, from what you may read: the controller may not be asked: %v", err)})
 		return false, nil
 	case meta.IsNoMatchError(err), apierrors.IsNotFound(err), apierrors.IsServiceUnavailable(err), errors.As(err, &undiscovered):
 		return false, nil
@@ -78,7 +79,7 @@ func (clusterFlags) tellSeen(cmd *cobra.Command, seen *v1alpha1.Seen) {
 	for _, r := range seen.Unread {
 		out = append(out, "not known now, only what statuses say is told: "+r)
 	}
-	notes(cmd, out)
+	terminal.Notes(cmd, out)
 }
 
 // askReach asks who reaches whom, page by page.

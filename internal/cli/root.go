@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"time"
 
@@ -11,14 +10,18 @@ import (
 	"github.com/nephele-io/nephele/internal/cli/agentcmd"
 	"github.com/nephele-io/nephele/internal/cli/auditcmd"
 	"github.com/nephele-io/nephele/internal/cli/backupcmd"
+	"github.com/nephele-io/nephele/internal/cli/checkcmd"
 	"github.com/nephele-io/nephele/internal/cli/clustercmd"
+	"github.com/nephele-io/nephele/internal/cli/computecmd"
 	"github.com/nephele-io/nephele/internal/cli/consolecmd"
 	"github.com/nephele-io/nephele/internal/cli/enrollcmd"
 	"github.com/nephele-io/nephele/internal/cli/flowscmd"
+	"github.com/nephele-io/nephele/internal/cli/historycmd"
 	"github.com/nephele-io/nephele/internal/cli/keyscmd"
 	"github.com/nephele-io/nephele/internal/cli/nodecmd"
 	"github.com/nephele-io/nephele/internal/cli/releasecmd"
 	"github.com/nephele-io/nephele/internal/cli/rolecmd"
+	"github.com/nephele-io/nephele/internal/cli/simcmd"
 	"github.com/nephele-io/nephele/internal/cli/terminal"
 )
 
@@ -63,7 +66,7 @@ Exit codes: 0 done; 1 the answer is "no", or something differs; 2 bad input or f
 		Args:  terminal.NoSuchCommand,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	policy.AddCommand(newComputeCommand(), newFromGroupsCommand())
+	policy.AddCommand(computecmd.Command(), newFromGroupsCommand())
 	root.AddCommand(
 		policy,
 		newExplainCommand(),
@@ -72,14 +75,14 @@ Exit codes: 0 done; 1 the answer is "no", or something differs; 2 bad input or f
 		newTestCommand(),
 		newPlanCommand(),
 		NewControllerCommand(),
-		NewSimCommand(),
+		simcmd.Command(),
 		newTakeOverCommand(),
 		terminal.NewVersionCommand("nephele", built()),
 	)
-	root.AddCommand(newStatusCommand(), newCheckCommand(), newUninstallCommand(), newSupportCommand(), newPluginCommand(), newHistoryCommand())
+	root.AddCommand(newStatusCommand(), checkcmd.Command(checkNeeds()), newUninstallCommand(), newSupportCommand(), newPluginCommand(), historycmd.Command(historyNeeds()))
 	root.AddCommand(flowscmd.Command(flowsNeeds()), flowscmd.RecommendCommand(flowsNeeds()), consolecmd.Command(consoleNeeds()), releasecmd.Command(releaseNeeds()))
 	root.AddCommand(nodecmd.Command(nodeNeeds()), nodecmd.TraceCommand(nodeNeeds()), auditcmd.Command())
-	root.AddCommand(rolecmd.Commands(notes)...)
+	root.AddCommand(rolecmd.Commands(terminal.Notes)...)
 	root.AddCommand(agentcmd.Commands(Version())...)
 	root.AddCommand(enrollcmd.Commands(newClient)...)
 	root.AddCommand(NewKeysCommand(nil))
@@ -104,11 +107,4 @@ func NewKeysCommand(directory func(dir string) ([]keyscmd.List, error)) *cobra.C
 // NewBackupCommands returns "backup" and "restore". With local they work on data directories, too.
 func NewBackupCommands(local *backupcmd.Local) []*cobra.Command {
 	return backupcmd.Commands(backupcmd.Needs{Client: newClient, Version: Version(), Local: local})
-}
-
-// notes prints remarks for people to standard error.
-func notes(cmd *cobra.Command, lines []string) {
-	for _, n := range lines {
-		fmt.Fprintf(cmd.ErrOrStderr(), "note: %s\n", terminal.PrintableLines(n))
-	}
 }

@@ -108,13 +108,13 @@ func (f *worldFlags) rules(cmd *cobra.Command, spec v1alpha1.EffectiveRulesSpec)
 // notesOfTraffic says what the counts of rules rest on.
 func notesOfTraffic(cmd *cobra.Command, t *v1alpha1.RuleTraffic) {
 	if t == nil {
-		notes(cmd, []string{"the controller does not say what rules have decided: it is of another version"})
+		terminal.Notes(cmd, []string{"the controller does not say what rules have decided: it is of another version"})
 		return
 	}
-	notes(cmd, []string{fmt.Sprintf("seen since %s, by %d agents that have reported within the last hour; a rule may be for what happens more rarely, or for machines without an agent",
+	terminal.Notes(cmd, []string{fmt.Sprintf("seen since %s, by %d agents that have reported within the last hour; a rule may be for what happens more rarely, or for machines without an agent",
 		t.Since.UTC().Format(time.RFC3339), t.Enforcers)})
 	if t.More > 0 {
-		notes(cmd, []string{fmt.Sprintf("%d entries are not counted, they are of too many rules", t.More)})
+		terminal.Notes(cmd, []string{fmt.Sprintf("%d entries are not counted, they are of too many rules", t.More)})
 	}
 }
 
@@ -123,7 +123,7 @@ func runUses(out io.Writer, rows []v1alpha1.RuleUse, unused bool, output string)
 	if output == "table" {
 		err = show.RuleUses(out, rows)
 	} else {
-		err = printValue(out, output, map[string]any{"rules": rows})
+		err = terminal.PrintValue(out, output, map[string]any{"rules": rows})
 	}
 	if err == nil && unused && len(rows) > 0 {
 		return terminal.ErrNo
@@ -133,7 +133,7 @@ func runUses(out io.Writer, rows []v1alpha1.RuleUse, unused bool, output string)
 
 func runEffective(out io.Writer, endpoints []v1alpha1.EffectiveEndpoint, output string) error {
 	if output != "table" {
-		return printValue(out, output, map[string]any{"endpoints": endpoints})
+		return terminal.PrintValue(out, output, map[string]any{"endpoints": endpoints})
 	}
 	for _, e := range endpoints {
 		if err := show.EffectiveRules(out, e); err != nil {

@@ -35,7 +35,7 @@ func startSim(t *testing.T, args ...string) *simRun {
 	r := &simRun{cancel: cancel, lines: make(chan string, 1000), done: make(chan int, 1)}
 	reader, writer := io.Pipe()
 	go func() {
-		code := cli.Main(ctx, append([]string{"sim"}, args...), cli.Streams{Out: writer, Err: &r.errs}, cli.NewSimCommand())
+		code := cli.Main(ctx, append([]string{"sim"}, args...), cli.Streams{Out: writer, Err: &r.errs})
 		writer.Close()
 		r.done <- code
 	}()
@@ -176,7 +176,7 @@ func TestSimBadInput(t *testing.T) {
 		{"argument", []string{"x"}, "x"},
 	} {
 		var out, errs strings.Builder
-		code := cli.Main(context.Background(), append([]string{"sim"}, c.args...), cli.Streams{Out: &out, Err: &errs}, cli.NewSimCommand())
+		code := cli.Main(context.Background(), append([]string{"sim"}, c.args...), cli.Streams{Out: &out, Err: &errs})
 		if code != cli.ExitBadInput || !strings.Contains(errs.String(), c.want) {
 			t.Errorf("%s: exit code %d, %q; want %q", c.name, code, errs.String(), c.want)
 		}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/nephele-io/nephele/internal/cli/checkcmd"
 	"github.com/nephele-io/nephele/internal/cli/terminal"
 	"github.com/nephele-io/nephele/internal/support"
 )
@@ -109,7 +110,7 @@ func readVersions(cluster clusterFlags) func(context.Context) (io.ReadCloser, er
 	return func(ctx context.Context) (io.ReadCloser, error) {
 		versions := map[string]any{"nephele": built()}
 		if cfg, err := cluster.Config(); err == nil {
-			if info, _, err := versionOf(cfg)(ctx); err == nil {
+			if info, _, err := checkcmd.VersionOf(cfg)(ctx); err == nil {
 				versions["kubernetes"] = info
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/nephele-io/nephele/internal/cli/terminal"
 	"github.com/nephele-io/nephele/internal/controller"
 	"github.com/nephele-io/nephele/internal/explain"
 	"github.com/nephele-io/nephele/internal/preview"
@@ -43,8 +44,8 @@ func (f *worldFlags) world(cmd *cobra.Command) (*explain.World, error) {
 		}
 		in.Refused = nil
 	}
-	notes(cmd, in.Notes)
-	if err := reportRefused(cmd, in.Refused); err != nil {
+	terminal.Notes(cmd, in.Notes)
+	if err := terminal.Refused(cmd, in.Refused); err != nil {
 		return nil, err
 	}
 	return c.World(f.asEnforced), nil

@@ -1,4 +1,4 @@
-package cli
+package simcmd
 
 import (
 	"fmt"
@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/nephele-io/nephele/internal/cli/terminal"
 	"github.com/nephele-io/nephele/internal/sim"
 	"github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/azure"
@@ -60,7 +61,7 @@ func (f *simAzureFlags) load(cmd *cobra.Command, state *aws.State, quiet bool) e
 		if more := len(lines) - most; more > 0 {
 			lines = append(lines[:most], fmt.Sprintf("and %d more that the description does not tell", more))
 		}
-		notes(cmd, lines)
+		terminal.Notes(cmd, lines)
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package cli
+package historycmd
 
 import (
 	"bytes"
@@ -84,7 +84,7 @@ func TestHistoryTable(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := historyTable(all)
+		got := table(all)
 		if !strings.HasPrefix(x.want, "WHEN") {
 			var names []string
 			for _, r := range all {
@@ -110,6 +110,11 @@ func TestHistoryTable(t *testing.T) {
 		}
 	}
 }
+
+// noPlan is a cluster for which no plan can be made.
+type noPlan struct{ Planner }
+
+func (noPlan) Plan(*cobra.Command, []byte) error { return errors.New("no such kubeconfig") }
 
 // TestHistoryApply: what was is written again, with the spec and the annotations of ours and
 // nothing else, into this policy and no other, and only after a yes. What somebody has changed
@@ -169,8 +174,7 @@ func TestHistoryApply(t *testing.T) {
 		var out bytes.Buffer
 		cmd.SetOut(&out)
 		cmd.SetErr(&out)
-		f := historyPlanFlags{}
-		f.cluster.Kubeconfig = "/does/not/exist" // so no plan can be made
+		f := plansWith(noPlan{})
 		err = f.apply(cmd, c, r, then, x.yes, x.without)
 		if errors.Is(err, terminal.ErrNo) != x.no || (x.err == "") == (err != nil && !x.no) || err != nil && !strings.Contains(err.Error(), x.err) {
 			t.Errorf("%s: %v\n%s", name, err, out.String())
@@ -237,8 +241,8 @@ func TestUnprovenIsShown(t *testing.T) {
 	if notes := proofs(t.Context(), c, pointers(all)); len(notes) > 0 {
 		t.Error(notes)
 	}
-	if table := historyTable(all); strings.Count(table, "unproven") != 1 || !strings.Contains(table, "Changed, unproven") {
-		t.Error(table)
+	if shown := table(all); strings.Count(shown, "unproven") != 1 || !strings.Contains(shown, "Changed, unproven") {
+		t.Error(shown)
 	}
 	if notes := proofs(t.Context(), c, pointers(all)[1:]); len(notes) != 1 || !strings.Contains(notes[0], "shop/annp-p-2 is unproven: it carries no proof") {
 		t.Error(notes)

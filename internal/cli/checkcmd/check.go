@@ -1,4 +1,4 @@
-package cli
+package checkcmd
 
 import (
 	"bytes"
@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
@@ -30,16 +31,23 @@ import (
 	"github.com/nephele-io/nephele/internal/cloud/accountspec"
 	"github.com/nephele-io/nephele/internal/cloud/selection"
 	"github.com/nephele-io/nephele/internal/controller"
-	"github.com/nephele-io/nephele/internal/platform/egress"
 	"github.com/nephele-io/nephele/internal/preflight"
 )
 
 // checkTimeout bounds a whole check.
 const checkTimeout = 5 * time.Minute
 
-func newCheckCommand() *cobra.Command {
-	var cluster clusterFlags
-	var access AccessFlags
+// Needs are what the command takes from the others.
+type Needs struct {
+	// Register adds the flags that say which cluster it is and which endpoints of accounts may be
+	// called; Config and Access return what they say.
+	Register func(*pflag.FlagSet)
+	Config   func() (*rest.Config, error)
+	Access   func() (controller.Access, error)
+}
+
+// Command is "check".
+func Command(n Needs) *cobra.Command {
 	var output, rights string
 	cmd := &cobra.Command{
 		Use:   "check",
@@ -60,11 +68,11 @@ Exit codes: 0 nothing fails; 1 something does; 2 the input is wrong.`,
 			if output != "" && output != "json" {
 				return fmt.Errorf("--output %q: want json, or nothing for text", output)
 			}
-			cfg, err := cluster.Config()
+			cfg, err := n.Config()
 			if err != nil {
 				return fmt.Errorf("finding the cluster: %w", err)
 			}
-			allowed, err := access.Access()
+			allowed, err := n.Access()
 			if err != nil {
 				return err
 			}
@@ -78,15 +86,14 @@ Exit codes: 0 nothing fails; 1 something does; 2 the input is wrong.`,
 		},
 	}
 	f := cmd.Flags()
-	cluster.Register(f)
-	access.Register(f, egress.Loopback)
+	n.Register(f)
 	f.StringVarP(&output, "output", "o", "", "json, or nothing for text")
 	f.StringVar(&rights, "rights", "auditor", "the rights to hold you against: auditor (to read everything but Secrets) or controller")
 	return cmd
 }
 
 func preflightOptions(ctx context.Context, cfg *rest.Config, rights string, access controller.Access) (preflight.Options, error) {
-	o := preflight.Options{Definitions: crd.FS(), Policies: grants.Policies(), Deletion: grants.DeletionPolicies(), Now: time.Now, Version: versionOf(cfg)}
+	o := preflight.Options{Definitions: crd.FS(), Policies: grants.Policies(), Deletion: grants.DeletionPolicies(), Now: time.Now, Version: VersionOf(cfg)}
 	var err error
 	switch rights {
 	case "auditor":
@@ -165,8 +172,8 @@ func unreachable(o preflight.Options, err error) preflight.Options {
 	return o
 }
 
-// versionOf asks for the version of an API server, and returns the header of the answer too.
-func versionOf(cfg *rest.Config) func(context.Context) (*version.Info, http.Header, error) {
+// VersionOf asks for the version of an API server, and returns the header of the answer too.
+func VersionOf(cfg *rest.Config) func(context.Context) (*version.Info, http.Header, error) {
 	return func(ctx context.Context) (*version.Info, http.Header, error) {
 		c, err := rest.HTTPClientFor(cfg)
 		if err != nil {

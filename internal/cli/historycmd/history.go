@@ -1,8 +1,6 @@
-package cli
+package historycmd
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -23,25 +21,47 @@ import (
 	"github.com/nephele-io/nephele/internal/cli/terminal"
 	"github.com/nephele-io/nephele/internal/controller"
 	"github.com/nephele-io/nephele/internal/history"
-	"github.com/nephele-io/nephele/internal/platform/egress"
 )
 
-// historyManager is the field manager of what is applied again.
-const historyManager = "nephele-history"
+// manager is the field manager of what is applied again.
+const manager = "nephele-history"
 
-// historyFlags are those of all commands about the history.
-type historyFlags struct {
-	cluster   clusterFlags
+// Needs are what the commands take from the others.
+type Needs struct {
+	// Cluster makes the flags that say which cluster it is, and Plan those of a plan, of which the
+	// former are some; each command has its own.
+	Cluster func() Cluster
+	Plan    func() Planner
+}
+
+// Cluster says which cluster it is.
+type Cluster interface {
+	Register(flags *pflag.FlagSet)
+	Client() (client.Client, error)
+}
+
+// Planner plans for a cluster.
+type Planner interface {
+	Cluster
+	// Plan prints what would change in the cloud with the manifest applied. Its errors are those
+	// of "nephele plan".
+	Plan(cmd *cobra.Command, manifest []byte) error
+}
+
+// revisionFlags are those of all commands about the history.
+type revisionFlags struct {
+	cluster   Cluster
 	namespace string
 }
 
-func (f *historyFlags) register(flags *pflag.FlagSet) {
+func (f *revisionFlags) register(flags *pflag.FlagSet) {
 	f.cluster.Register(flags)
 	flags.StringVarP(&f.namespace, "namespace", "n", "", "namespace of the policy or revision, where its name says none (default: those of all namespaces, and what is in none)")
 }
 
-func newHistoryCommand() *cobra.Command {
-	var f historyFlags
+// Command is "history".
+func Command(n Needs) *cobra.Command {
+	f := revisionFlags{cluster: n.Cluster()}
 	var filter history.Filter
 	var since time.Duration
 	var limit int
@@ -68,7 +88,7 @@ With a revision from the list, "history show" tells what changed, "history plan"
 			if limit < 1 {
 				return fmt.Errorf("--limit %d: want 1 or more", limit)
 			}
-			c, err := f.cluster.reading()
+			c, err := f.cluster.Client()
 			if err != nil {
 				return err
 			}
@@ -83,19 +103,19 @@ With a revision from the list, "history show" tells what changed, "history plan"
 			if err != nil {
 				return err
 			}
-			notes(cmd, missing.Reasons)
+			terminal.Notes(cmd, missing.Reasons)
 			if more := len(all) - limit; more > 0 {
 				all = all[:limit]
-				notes(cmd, []string{fmt.Sprintf("%d older ones are left out: --limit %d shows them, too", more, limit+more)})
+				terminal.Notes(cmd, []string{fmt.Sprintf("%d older ones are left out: --limit %d shows them, too", more, limit+more)})
 			}
-			notes(cmd, proofs(cmd.Context(), c, pointers(all)))
+			terminal.Notes(cmd, proofs(cmd.Context(), c, pointers(all)))
 			if output != "" {
 				if all == nil {
 					all = []history.Revision{}
 				}
-				return printValue(cmd.OutOrStdout(), output, all)
+				return terminal.PrintValue(cmd.OutOrStdout(), output, all)
 			}
-			_, err = io.WriteString(cmd.OutOrStdout(), historyTable(all))
+			_, err = io.WriteString(cmd.OutOrStdout(), table(all))
 			return err
 		},
 	}
@@ -105,12 +125,12 @@ With a revision from the list, "history show" tells what changed, "history plan"
 	flags.DurationVar(&since, "since", 0, "only those of so long ago, for example 24h")
 	flags.IntVar(&limit, "limit", 50, "how many are shown")
 	flags.StringVarP(&output, "output", "o", "", "json or yaml, or nothing for text")
-	cmd.AddCommand(newHistoryShowCommand(), newHistoryPlanCommand(), newHistoryApplyCommand())
+	cmd.AddCommand(newShowCommand(n), newPlanCommand(n), newApplyCommand(n))
 	return cmd
 }
 
-func newHistoryShowCommand() *cobra.Command {
-	var f historyFlags
+func newShowCommand(n Needs) *cobra.Command {
+	f := revisionFlags{cluster: n.Cluster()}
 	var output string
 	var manifest bool
 	cmd := &cobra.Command{
@@ -123,7 +143,7 @@ func newHistoryShowCommand() *cobra.Command {
 			if output != "" && output != "json" && output != "yaml" {
 				return fmt.Errorf("--output %q: want json or yaml, or nothing for text", output)
 			}
-			c, err := f.cluster.reading()
+			c, err := f.cluster.Client()
 			if err != nil {
 				return err
 			}
@@ -131,17 +151,17 @@ func newHistoryShowCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			notes(cmd, proofs(cmd.Context(), c, []*history.Revision{r}))
+			terminal.Notes(cmd, proofs(cmd.Context(), c, []*history.Revision{r}))
 			out := cmd.OutOrStdout()
 			if manifest {
 				then, err := history.Content(&r.Spec)
 				if err != nil {
 					return fmt.Errorf("revision %s: %w", r.Name, err)
 				}
-				return printValue(out, "yaml", then.Object)
+				return terminal.PrintValue(out, "yaml", then.Object)
 			}
 			if output != "" {
-				return printValue(out, output, r)
+				return terminal.PrintValue(out, output, r)
 			}
 			return showRevision(cmd.Context(), c, r, out)
 		},
@@ -152,35 +172,25 @@ func newHistoryShowCommand() *cobra.Command {
 	return cmd
 }
 
-// historyPlanFlags are those that a plan needs.
-type historyPlanFlags struct {
-	historyFlags
-	access AccessFlags
-	all    bool
+// planFlags are those of the commands that show a plan.
+type planFlags struct {
+	revisionFlags
+	planner Planner
 }
 
-func (f *historyPlanFlags) register(flags *pflag.FlagSet) {
-	f.historyFlags.register(flags)
-	f.access.Register(flags, egress.Loopback)
-	flags.BoolVar(&f.all, "all", false, "name all that is changed, in place of some and a number")
-}
+func plansWith(p Planner) planFlags { return planFlags{revisionFlags{cluster: p}, p} }
 
 // plan plans for the cluster with the manifest applied to it.
-func (f *historyPlanFlags) plan(cmd *cobra.Command, manifest *unstructured.Unstructured) error {
+func (f *planFlags) plan(cmd *cobra.Command, manifest *unstructured.Unstructured) error {
 	text, err := yaml.Marshal(manifest.Object)
 	if err != nil {
 		return fmt.Errorf("write the manifest: %w", err)
 	}
-	sub := &cobra.Command{Use: cmd.Use}
-	sub.SetContext(cmd.Context())
-	sub.SetIn(bytes.NewReader(text))
-	sub.SetOut(cmd.OutOrStdout())
-	sub.SetErr(cmd.ErrOrStderr())
-	return runPlan(sub, &planFlags{files: []string{"-"}, cluster: f.cluster, access: f.access, all: f.all})
+	return f.planner.Plan(cmd, text)
 }
 
-func newHistoryPlanCommand() *cobra.Command {
-	var f historyPlanFlags
+func newPlanCommand(n Needs) *cobra.Command {
+	f := plansWith(n.Plan())
 	cmd := &cobra.Command{
 		Use:   "plan REVISION",
 		Short: "Show what would change in the cloud if a policy were again what it was",
@@ -189,7 +199,7 @@ Nothing is changed. The exit codes are those of "nephele plan": 0 nothing would 
 		Example: `  nephele history plan shop/annp-db-from-app-2`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := f.cluster.reading()
+			c, err := f.cluster.Client()
 			if err != nil {
 				return err
 			}
@@ -197,7 +207,7 @@ Nothing is changed. The exit codes are those of "nephele plan": 0 nothing would 
 			if err != nil {
 				return err
 			}
-			notes(cmd, proofs(cmd.Context(), c, []*history.Revision{r}))
+			terminal.Notes(cmd, proofs(cmd.Context(), c, []*history.Revision{r}))
 			return f.plan(cmd, then)
 		},
 	}
@@ -230,8 +240,8 @@ func contentOf(ctx context.Context, c client.Reader, namespace, name string) (*h
 	return r, then, nil
 }
 
-func newHistoryApplyCommand() *cobra.Command {
-	var f historyPlanFlags
+func newApplyCommand(n Needs) *cobra.Command {
+	f := plansWith(n.Plan())
 	var yes, without bool
 	cmd := &cobra.Command{
 		Use:   "apply REVISION",
@@ -247,7 +257,7 @@ Exit codes: 0 done, or it was so already; 1 not done, because the answer was no;
   nephele history apply shop/annp-db-from-app-2 --yes`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := f.cluster.reading()
+			c, err := f.cluster.Client()
 			if err != nil {
 				return err
 			}
@@ -255,7 +265,7 @@ Exit codes: 0 done, or it was so already; 1 not done, because the answer was no;
 			if err != nil {
 				return err
 			}
-			notes(cmd, proofs(cmd.Context(), c, []*history.Revision{r}))
+			terminal.Notes(cmd, proofs(cmd.Context(), c, []*history.Revision{r}))
 			return f.apply(cmd, c, r, then, yes, without)
 		},
 	}
@@ -266,7 +276,7 @@ Exit codes: 0 done, or it was so already; 1 not done, because the answer was no;
 }
 
 // apply makes an object again what it was.
-func (f *historyPlanFlags) apply(cmd *cobra.Command, c client.Client, r *history.Revision, then *unstructured.Unstructured, yes, without bool) error {
+func (f *planFlags) apply(cmd *cobra.Command, c client.Client, r *history.Revision, then *unstructured.Unstructured, yes, without bool) error {
 	ctx, out := cmd.Context(), cmd.OutOrStdout()
 	live := &unstructured.Unstructured{}
 	live.SetGroupVersionKind(schema.GroupVersionKind{Group: r.Spec.Object.Group, Version: r.Spec.Object.Version, Kind: r.Spec.Object.Kind})
@@ -312,14 +322,14 @@ func (f *historyPlanFlags) apply(cmd *cobra.Command, c client.Client, r *history
 	default:
 		fmt.Fprintf(out, "What this changes in the cloud is not known: %s\n", terminal.Printable(err.Error()))
 	}
-	if !yes && !confirmed(cmd.InOrStdin(), out, fmt.Sprintf("\nApply revision %s of %s?", r.Name, named(r))) {
+	if !yes && !terminal.Confirmed(cmd.InOrStdin(), out, fmt.Sprintf("\nApply revision %s of %s?", r.Name, named(r))) {
 		fmt.Fprintln(out, "Nothing was changed.")
 		return terminal.ErrNo
 	}
 	if live == nil {
-		err = c.Create(ctx, next, client.FieldOwner(historyManager))
+		err = c.Create(ctx, next, client.FieldOwner(manager))
 	} else {
-		err = c.Update(ctx, next, client.FieldOwner(historyManager))
+		err = c.Update(ctx, next, client.FieldOwner(manager))
 	}
 	switch {
 	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
@@ -335,17 +345,6 @@ func (f *historyPlanFlags) apply(cmd *cobra.Command, c client.Client, r *history
 		strings.TrimPrefix(r.Spec.Object.Namespace+"/"+r.Spec.Object.Name, "/"),
 	)
 	return nil
-}
-
-// confirmed asks; only yes is yes.
-func confirmed(in io.Reader, out io.Writer, question string) bool {
-	fmt.Fprintf(out, "%s [y/N] ", question)
-	answer, err := bufio.NewReader(in).ReadString('\n')
-	if err != nil {
-		fmt.Fprintln(out)
-	}
-	answer = strings.ToLower(strings.TrimSpace(answer))
-	return answer == "y" || answer == "yes"
 }
 
 // named is the object of a revision.
@@ -367,8 +366,8 @@ func manifestText(o *unstructured.Unstructured) (string, error) {
 	return string(text), nil
 }
 
-// historyTable is the list for people.
-func historyTable(all []history.Revision) string {
+// table is the list for people.
+func table(all []history.Revision) string {
 	if len(all) == 0 {
 		return "No change is recorded.\n"
 	}
@@ -519,4 +518,12 @@ func accountCalls(calls map[string]int64, account string) string {
 		return account + ": no call has succeeded"
 	}
 	return account + ": " + strings.Join(parts, ", ")
+}
+
+func pointers(all []history.Revision) []*history.Revision {
+	out := make([]*history.Revision, len(all))
+	for i := range all {
+		out[i] = &all[i]
+	}
+	return out
 }

@@ -1,4 +1,4 @@
-package cli
+package simcmd
 
 import (
 	"context"
@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/nephele-io/nephele/internal/cli/terminal"
 	"github.com/nephele-io/nephele/internal/sim"
 	"github.com/nephele-io/nephele/internal/sim/aws"
 	"github.com/nephele-io/nephele/internal/sim/effect"
@@ -33,8 +34,8 @@ type simFlags struct {
 	azure                   simAzureFlags
 }
 
-// NewSimCommand returns the command nephele sim: the cloud simulator alone.
-func NewSimCommand() *cobra.Command {
+// Command is "sim": the cloud simulator alone.
+func Command() *cobra.Command {
 	var f simFlags
 	cmd := &cobra.Command{
 		Use:   "sim [--estate FILE_OR_DIR]",
@@ -172,7 +173,7 @@ func loadEstate(cmd *cobra.Command, f simFlags) (aws.State, string, error) {
 		if more := len(lines) - most; more > 0 {
 			lines = append(lines[:most], fmt.Sprintf("and %d more repairs of the description", more))
 		}
-		notes(cmd, lines)
+		terminal.Notes(cmd, lines)
 	}
 	return state, f.estate + " (" + report.Format + ")", nil
 }

@@ -1,22 +1,19 @@
-package cli
+package computecmd
 
 import (
-	"encoding/json"
 	"fmt"
-	"io"
 	"slices"
 
 	"github.com/spf13/cobra"
-	"sigs.k8s.io/yaml"
 
 	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
 	"github.com/nephele-io/nephele/internal/cli/terminal"
 	"github.com/nephele-io/nephele/internal/convert"
-	"github.com/nephele-io/nephele/internal/manifest"
 	"github.com/nephele-io/nephele/internal/preview"
 )
 
-func newComputeCommand() *cobra.Command {
+// Command is "policy compute".
+func Command() *cobra.Command {
 	var files []string
 	var key, output string
 	c := &cobra.Command{
@@ -50,14 +47,14 @@ The exit code is 2 if an object was refused; the rest is computed and printed al
 				return err
 			}
 			out, err := computeOutput(preview.Compute(in), key)
-			notes(cmd, in.Notes)
+			terminal.Notes(cmd, in.Notes)
 			if err != nil {
 				return err
 			}
-			if err := printValue(cmd.OutOrStdout(), output, out); err != nil {
+			if err := terminal.PrintValue(cmd.OutOrStdout(), output, out); err != nil {
 				return err
 			}
-			return reportRefused(cmd, in.Refused)
+			return terminal.Refused(cmd, in.Refused)
 		},
 	}
 	c.Flags().StringArrayVarP(&files, "filename", "f", nil, "file or directory with manifests, or - for the standard input; may be repeated")
@@ -95,31 +92,4 @@ func keysOf(c *preview.Computation) []string {
 	}
 	slices.Sort(keys)
 	return slices.Compact(keys)
-}
-
-// reportRefused says on standard error what was refused.
-func reportRefused(cmd *cobra.Command, refused []manifest.Refusal) error {
-	for _, r := range refused {
-		fmt.Fprintf(cmd.ErrOrStderr(), "error: %s\n", r)
-	}
-	if len(refused) > 0 {
-		return terminal.ErrRefused
-	}
-	return nil
-}
-
-// printValue prints a value as JSON or YAML.
-func printValue(out io.Writer, format string, v any) error {
-	if format == "yaml" {
-		raw, err := yaml.Marshal(v)
-		if err != nil {
-			return fmt.Errorf("writing YAML: %w", err)
-		}
-		_, err = out.Write(raw)
-		return err
-	}
-	enc := json.NewEncoder(out)
-	enc.SetIndent("", "  ")
-	enc.SetEscapeHTML(false)
-	return enc.Encode(v)
 }
