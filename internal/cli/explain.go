@@ -130,7 +130,7 @@ func (f *explainFlags) answer(cmd *cobra.Command) (*v1alpha1.FlowAnswer, error) 
 	if err != nil {
 		return nil, err
 	}
-	out, err := c.Answer(q)
+	out, err := c.Computed.Answer(q)
 	return out, aboutFlag(err)
 }
 

@@ -135,7 +135,7 @@ func (w *azureBalanced) compareHops(t *testing.T, when string, seen map[string]i
 	if err != nil {
 		t.Fatal(err)
 	}
-	snap := c.Observed[0].Snapshots[0]
+	snap := c.Computed.Objects.Observed[0].Snapshots[0]
 	sources := []simazure.End{{Addr: netip.MustParseAddr("198.51.100.7")}}
 	for _, n := range snap.Interfaces {
 		if n.VMID != "" {
@@ -149,7 +149,7 @@ func (w *azureBalanced) compareHops(t *testing.T, when string, seen map[string]i
 			}
 			protocol, port := []string{"TCP", "UDP"}[w.IntN(5)/4], []int{80, 81}[w.IntN(2)]
 			q := explain.Question{From: from.Addr.String(), To: front.String(), Protocol: protocol, Port: strconv.Itoa(port)}
-			got, err := c.Answer(q)
+			got, err := c.Computed.Answer(q)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -121,7 +121,7 @@ func (w *balancedWorld) compareHops(t *testing.T, when string, seen map[string]i
 	if err != nil {
 		t.Fatal(err)
 	}
-	snap := c.Observed[0].Snapshots[0]
+	snap := c.Computed.Objects.Observed[0].Snapshots[0]
 	for _, n := range snap.Interfaces {
 		if n.VMID == "" {
 			continue
@@ -135,7 +135,7 @@ func (w *balancedWorld) compareHops(t *testing.T, when string, seen map[string]i
 				if err != nil {
 					t.Fatal(err)
 				}
-				got, err := c.Answer(q)
+				got, err := c.Computed.Answer(q)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -280,7 +280,7 @@ func TestPlanWarnsOfCutBalancers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	snap := computed.Observed[0].Snapshots[0]
+	snap := computed.Computed.Objects.Observed[0].Snapshots[0]
 	for name, parts := range map[string][]string{
 		"front": {
 			"TCP port 80: Drop", "the load balancer front takes it, and none of its targets does", "load balancer front hands it on:", "to VM vms/web-1 (target group web), TCP port 8080, from 10.1.",
@@ -290,7 +290,7 @@ func TestPlanWarnsOfCutBalancers(t *testing.T) {
 		"pass": {"to VM vms/web-1 (target group direct), TCP port 8080, from 10.1.1.20 (the client's address, which is preserved): Drop", "if everything were enforced: Allow", "allow the client by its address"},
 	} {
 		i := slices.IndexFunc(snap.Services, func(s cloud.Service) bool { return s.Name == name })
-		answer, err := computed.Answer(explain.Question{From: "vms/client", To: snap.Services[i].Private[0].String(), Protocol: "TCP", Port: "80"})
+		answer, err := computed.Computed.Answer(explain.Question{From: "vms/client", To: snap.Services[i].Private[0].String(), Protocol: "TCP", Port: "80"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -302,7 +302,7 @@ func TestPlanWarnsOfCutBalancers(t *testing.T) {
 		}
 	}
 	i := slices.IndexFunc(snap.Services, func(s cloud.Service) bool { return s.Name == "front" })
-	nobody, err := computed.Answer(explain.Question{From: "vms/client", To: snap.Services[i].Private[0].String(), Protocol: "TCP", Port: "443"})
+	nobody, err := computed.Computed.Answer(explain.Question{From: "vms/client", To: snap.Services[i].Private[0].String(), Protocol: "TCP", Port: "443"})
 	if err != nil || nobody.Balanced != nil || !strings.Contains(show.Explanation(nobody), "does not listen at TCP port 443") {
 		t.Errorf("%v %s", err, show.Explanation(nobody))
 	}

@@ -87,7 +87,7 @@ spec:
 		nic, to, port string
 		passes        bool
 	}{{sql, "10.1.1.21", "1433", true}, {sql, "10.1.1.21", "443", false}, {blob, "10.1.1.22", "443", false}, {blob, "10.1.1.22", "1433", false}} {
-		got, err := c.Answer(explain.Question{From: "vms/app", To: x.to, Protocol: "TCP", Port: x.port})
+		got, err := c.Computed.Answer(explain.Question{From: "vms/app", To: x.to, Protocol: "TCP", Port: x.port})
 		if err != nil {
 			t.Fatal(err)
 		}

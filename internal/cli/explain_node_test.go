@@ -117,7 +117,7 @@ func question(t *testing.T, c *preview.Computation, args string) (*analysis.Flow
 	if err := flags.Parse(strings.Fields(args)); err != nil {
 		t.Fatalf("%s: %v", args, err)
 	}
-	a, err := c.Answer(f.question(flags))
+	a, err := c.Computed.Answer(f.question(flags))
 	return a, aboutFlag(err)
 }
 

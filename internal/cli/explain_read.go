@@ -58,7 +58,7 @@ func (f *explainFlags) readSnapshot(cmd *cobra.Command) (*preview.Computation, e
 		return nil, err
 	}
 	defer p.Close()
-	if len(p.In.Accounts) == 0 {
+	if len(p.In.Objects.Accounts) == 0 {
 		return nil, errors.New("--snapshot: there is no CloudProviderAccount in the manifests that says which account it is of")
 	}
 	c, err := p.ReadAll(cmd.Context())
@@ -93,10 +93,10 @@ func (f *explainFlags) readFrom(ctx context.Context, c client.Reader) (*preview.
 	if err := c.List(ctx, &slices); err != nil {
 		in.Notes = append(in.Notes, fmt.Sprintf("who is behind Services is told by their selectors, because EndpointSlices cannot be read: %v", err))
 	}
-	in.Slices = pointers(slices.Items)
+	in.Objects.Slices = pointers(slices.Items)
 	computed := preview.Compute(in)
 	if !f.clouds.unread {
-		if concerned := computed.AccountsOf(f.from, f.to); len(concerned) > 0 {
+		if concerned := computed.Computed.AccountsOf(f.from, f.to); len(concerned) > 0 {
 			f.readClouds(ctx, c, in, concerned)
 			computed = preview.Recompute(in)
 		}
@@ -124,7 +124,7 @@ func (f *explainFlags) readClouds(ctx context.Context, c client.Reader, in *prev
 	}
 	p := &preview.Planner{In: in, ClusterID: id, Lowerers: controller.LowererOf, Open: openFromCluster(c, nil, controller.CloudParts{Cluster: id, Access: access})}
 	var read preview.ObservedAccounts
-	for _, a := range in.Accounts {
+	for _, a := range in.Objects.Accounts {
 		if !slices.Contains(keys, cloud.AccountKey(a.Namespace, a.Name)) {
 			continue
 		}

@@ -146,7 +146,7 @@ data: {k: e30=}
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := computed.Answer(f.question(flags))
+		got, err := computed.Computed.Answer(f.question(flags))
 		if err != nil {
 			t.Fatal(err)
 		}

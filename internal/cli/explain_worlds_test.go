@@ -268,7 +268,7 @@ func (w *explainWorld) compare(t *testing.T, when string, seen map[string]int) {
 		t.Fatal(err)
 	}
 	var inside, outside []site
-	for _, n := range c.Observed[0].Snapshots[0].Interfaces {
+	for _, n := range c.Computed.Objects.Observed[0].Snapshots[0].Interfaces {
 		for _, a := range n.PrivateIPs {
 			inside = append(inside, site{a.String(), aws.End{NIC: n.ID, Addr: a}})
 		}
@@ -304,7 +304,7 @@ func (w *explainWorld) compare(t *testing.T, when string, seen map[string]int) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := c.Answer(q)
+		got, err := c.Computed.Answer(q)
 		if err != nil {
 			t.Fatalf("seed %d, %s: %+v: %v", w.seed, when, q, err)
 		}

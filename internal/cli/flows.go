@@ -44,7 +44,7 @@ func (f *explainFlags) readAll(cmd *cobra.Command) (*explain.Computation, error)
 		if err != nil {
 			return nil, err
 		}
-		return c.Computation, nil
+		return c.Computed, nil
 	}
 	c, err := f.cluster.client()
 	if err != nil {
@@ -55,13 +55,13 @@ func (f *explainFlags) readAll(cmd *cobra.Command) (*explain.Computation, error)
 		return nil, err
 	}
 	var keys []string
-	for _, a := range in.Accounts {
+	for _, a := range in.Objects.Accounts {
 		keys = append(keys, cloud.AccountKey(a.Namespace, a.Name))
 	}
 	f.readClouds(cmd.Context(), c, in, keys)
 	computed := preview.Compute(in)
 	terminal.Notes(cmd, in.Notes)
-	return computed.Computation, nil
+	return computed.Computed, nil
 }
 
 // asker has the controller of the cluster answer questions about flows. Nobody else knows the

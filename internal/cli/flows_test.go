@@ -88,12 +88,12 @@ func (e *livingEstate) rowsOf(t *testing.T, files map[string][]byte) ([]flows.Ro
 // observed computes anew from what the simulated cloud holds now.
 func (e *livingEstate) observed(t *testing.T) *preview.Computation {
 	t.Helper()
-	e.In.Observed = nil
+	e.In.Objects.Observed = nil
 	c, err := e.ReadAll(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	e.snapshot = e.In.Observed[0].Snapshots[0]
+	e.snapshot = e.In.Objects.Observed[0].Snapshots[0]
 	return c
 }
 
@@ -116,7 +116,7 @@ func TestFlowsAreJudgedAsTheCloudDid(t *testing.T) {
 		}
 		enforced++
 		perform(t, e.provider, e.Planner)
-		j := judge.New(e.observed(t).Computation)
+		j := judge.New(e.observed(t).Computed)
 		place := simlog.Place{Account: "111122223333", Region: "eu-west-1"}
 		lines := e.traffic(t, r, 600, at)
 		fields := [][]string{simlog.Full(), simlog.Default()}[seed%2]
@@ -218,13 +218,13 @@ func TestRecommendedPoliciesCutNothingThatWasSeen(t *testing.T) {
 		computed := e.observed(t)
 		lines := e.traffic(t, rand.New(rand.NewPCG(seed, 44)), 150, at)
 		rows, _, _ := e.rowsOf(t, simlog.Deliver(lines, place, simlog.Full(), simlog.Faults{}, r))
-		edges, judged := flowscmd.EdgesOf(rows, judge.New(computed.Computation))
+		edges, judged := flowscmd.EdgesOf(rows, judge.New(computed.Computed))
 		options := recommend.Options{Namespace: "shop", Tier: "application", Priority: 100, Keys: []string{"nephe.antrea.io/owner-vm"}}
 		if seed%2 == 0 {
 			options.Keys = []string{"nephe.antrea.io/tag-app"}
 		}
-		result := recommend.Policies(edges, computed.Ends, options)
-		proof := flowscmd.Prove(computed.Computation, result.Policies, rows, judged)
+		result := recommend.Policies(edges, computed.Computed.Ends, options)
+		proof := flowscmd.Prove(computed.Computed, result.Policies, rows, judged)
 		if proof.Allowed == 0 || len(proof.Cut) > 0 {
 			t.Errorf("seed %d: %+v", seed, proof)
 		}
@@ -235,7 +235,7 @@ func TestRecommendedPoliciesCutNothingThatWasSeen(t *testing.T) {
 		}
 		for _, p := range result.Policies {
 			p.Annotations = nil
-			e.In.Policies = append(e.In.Policies, p)
+			e.In.Objects.Policies = append(e.In.Objects.Policies, p)
 			written++
 		}
 		planned, err := e.Plan(t.Context())

@@ -59,11 +59,11 @@ The exit code is 0 if the policies say all that the groups do, 1 if something is
 			if err := terminal.Refused(cmd, in.Refused); err != nil {
 				return err
 			}
-			chosen, err := chosenMachines(computed.World(true), f.of)
+			chosen, err := chosenMachines(computed.Computed.World(true), f.of)
 			if err != nil {
 				return err
 			}
-			return printAdopted(cmd, adopted(in.Observed, chosen, f.priority))
+			return printAdopted(cmd, adopted(in.Objects.Observed, chosen, f.priority))
 		},
 	}
 	c.Flags().StringArrayVarP(&f.files, "filename", "f", nil, "file or directory with manifests, or - for the standard input; may be repeated")

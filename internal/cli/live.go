@@ -86,10 +86,10 @@ func readInputs(ctx context.Context, c client.Reader) (*preview.Inputs, error) {
 		if err != nil {
 			return nil, fmt.Errorf("reading the cluster: %w", err)
 		}
-		in.Add(objects...)
+		in.Objects.Add(objects...)
 	}
 	var err error
-	if in.Remote, in.OwnLabels, err = readElsewhere(ctx, c); err != nil {
+	if in.Objects.Remote, in.Objects.OwnLabels, err = readElsewhere(ctx, c); err != nil {
 		return nil, fmt.Errorf("reading the cluster: %w", err)
 	}
 	return in, nil

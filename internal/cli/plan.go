@@ -129,8 +129,8 @@ func (f *planFlags) workOut(cmd *cobra.Command) (*analysis.PlanAnswer, error) {
 		return nil, err
 	}
 	defer p.Close()
-	p.In.WithStaged = f.staged.with
-	if len(p.In.Accounts) == 0 {
+	p.In.Objects.WithStaged = f.staged.with
+	if len(p.In.Objects.Accounts) == 0 {
 		return &analysis.PlanAnswer{}, nil
 	}
 	made, err := p.Plan(cmd.Context())
@@ -196,7 +196,7 @@ func planOver(ctx context.Context, c client.Reader, files []string, stdin io.Rea
 		return nil, err
 	}
 	if len(files) > 0 {
-		over, err := preview.ReadManifests(files, stdin, in.Tiers)
+		over, err := preview.ReadManifests(files, stdin, in.Objects.Tiers)
 		if err != nil {
 			return nil, err
 		}
@@ -222,16 +222,16 @@ func Preview(ctx context.Context, cfg *rest.Config, account types.NamespacedName
 	if len(p.In.Refused) > 0 {
 		return nil, errors.New(p.In.Refused[0].String())
 	}
-	all := p.In.Accounts
-	p.In.Accounts = nil
+	all := p.In.Objects.Accounts
+	p.In.Objects.Accounts = nil
 	for _, a := range all {
 		if client.ObjectKeyFromObject(a) == account {
-			p.In.Accounts = append(p.In.Accounts, a)
+			p.In.Objects.Accounts = append(p.In.Objects.Accounts, a)
 		} else {
 			p.Neighbours = append(p.Neighbours, a)
 		}
 	}
-	if len(p.In.Accounts) == 0 {
+	if len(p.In.Objects.Accounts) == 0 {
 		return nil, fmt.Errorf("there is no CloudProviderAccount %s", account)
 	}
 	made, err := p.Plan(ctx)

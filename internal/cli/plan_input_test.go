@@ -184,7 +184,7 @@ func TestPlanInputIsTheControllers(t *testing.T) {
 	}
 	known := preview.ObservedAccounts{observed("a", "i-0000000000000001a"), observed("b", "i-b")}
 	store := watchstore.New(watchstore.Options{})
-	store.Publish(convert.Delta(preview.Compute(in).Delta))
+	store.Publish(convert.Delta(preview.Compute(in).Computed.Delta))
 	acct := preview.Describe(known, "vms/a", controller.LowererOf)
 	got, err := (&preview.Planner{In: in, ClusterID: "cluster", Lowerers: controller.LowererOf}).Input(acct, known[0], store)
 	if err != nil {

@@ -130,13 +130,13 @@ func (h *heard) Report(_ context.Context, s *v1beta2.NetworkPolicyStatus) error 
 func (w *explainWorld) controllerSays(t *testing.T) (metav1.Condition, map[string]string) {
 	t.Helper()
 	p := w.planner
-	o, err := p.Observe(t.Context(), p.In.Accounts[0])
+	o, err := p.Observe(t.Context(), p.In.Objects.Accounts[0])
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.In.ImportEntities(p.In.Accounts[0], o)
+	p.In.ImportEntities(p.In.Objects.Accounts[0], o)
 	store := watchstore.New(watchstore.Options{})
-	store.Publish(convert.Delta(preview.Compute(p.In).Delta))
+	store.Publish(convert.Delta(preview.Compute(p.In).Computed.Delta))
 	acct := preview.Describe(preview.ObservedAccounts{o}, o.Key, controller.LowererOf)
 	in, err := p.Input(acct, o, store)
 	if err != nil {
@@ -153,8 +153,8 @@ func (w *explainWorld) controllerSays(t *testing.T) (metav1.Condition, map[strin
 	if err != nil {
 		t.Fatal(err)
 	}
-	selector := p.In.Selectors[0].DeepCopy()
-	objects := []client.Object{selector, p.In.Accounts[0].DeepCopy()}
+	selector := p.In.Objects.Selectors[0].DeepCopy()
+	objects := []client.Object{selector, p.In.Objects.Accounts[0].DeepCopy()}
 	for ref := range in.Entities {
 		vm := &cloudv1alpha1.VirtualMachine{}
 		vm.Namespace, vm.Name = ref.Namespace, strings.TrimPrefix(ref.Name, "virtualmachine-")

@@ -121,7 +121,7 @@ func (f *testFlags) report(cmd *cobra.Command) (*testReport, error) {
 			return nil, err
 		}
 	}
-	in.WithStaged = f.staged.with
+	in.Objects.WithStaged = f.staged.with
 	shared := preview.Compute(in)
 	terminal.Notes(cmd, in.Notes)
 	if err := terminal.Refused(cmd, in.Refused); err != nil {
@@ -146,7 +146,7 @@ func (f *testFlags) report(cmd *cobra.Command) (*testReport, error) {
 			}
 			w = c.World(true)
 		case everybody == nil:
-			everybody = shared.World(true)
+			everybody = shared.Computed.World(true)
 			w = everybody
 		}
 		uses.add(w.RuleUses())

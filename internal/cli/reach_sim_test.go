@@ -194,14 +194,14 @@ func bringToLife(t *testing.T, text, manifests string) *livingEstate {
 // look reads the account.
 func (e *livingEstate) look(t *testing.T) {
 	t.Helper()
-	o, err := e.Observe(t.Context(), e.In.Accounts[0])
+	o, err := e.Observe(t.Context(), e.In.Objects.Accounts[0])
 	if err != nil {
 		t.Fatal(err)
 	}
-	e.In.ImportEntities(e.In.Accounts[0], o)
+	e.In.ImportEntities(e.In.Objects.Accounts[0], o)
 	e.snapshot = o.Regions[0].Snapshot
 	e.In.KnowClouds(preview.ObservedAccounts{o})
-	e.who = preview.Compute(e.In).World(false)
+	e.who = preview.Compute(e.In).Computed.World(false)
 }
 
 // party is an end of a flow, as reach and as the simulator know it.
@@ -339,8 +339,8 @@ func TestReachIsWhatEnforcementLeadsTo(t *testing.T) {
 // not know what the groups decide.
 func TestReachWithoutSnapshotSaysNative(t *testing.T) {
 	e := bringToLife(t, randomEstate(rand.New(rand.NewPCG(1, 31)), true), reachAccount)
-	e.In.Observed = nil
-	w := preview.Compute(e.In).World(false)
+	e.In.Objects.Observed = nil
+	w := preview.Compute(e.In).Computed.World(false)
 	flows := w.Reach(reach.Question{From: reach.Everybody(), To: reach.Everybody(), Refused: true})
 	if len(flows) == 0 || slices.ContainsFunc(flows, func(f reach.Flows) bool { return f.Outcome != reach.Native }) {
 		t.Errorf("%d flows, want all Native", len(flows))

@@ -21,7 +21,7 @@ import (
 // returned function ends it. A description that leaves out what its rest refers to is an error: a
 // plan made on it would be one for another account.
 func simulate(ctx context.Context, in *preview.Inputs, description string) (preview.Opener, func(), error) {
-	if azure, err := onlyAzure(in.Accounts); azure || err != nil {
+	if azure, err := onlyAzure(in.Objects.Accounts); azure || err != nil {
 		if err != nil {
 			return nil, nil, err
 		}
@@ -31,7 +31,7 @@ func simulate(ctx context.Context, in *preview.Inputs, description string) (prev
 	if err != nil {
 		return nil, nil, fmt.Errorf("--snapshot: %w", err)
 	}
-	if in.Gaps, err = gapsOf(report, in.Accounts); err != nil {
+	if in.Gaps, err = gapsOf(report, in.Objects.Accounts); err != nil {
 		return nil, nil, err
 	}
 	for _, w := range report.Warnings {

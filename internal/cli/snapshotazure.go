@@ -46,7 +46,7 @@ func describe(ctx context.Context, in *preview.Inputs, name string) (preview.Ope
 		}
 		return d.Account(subscription, a.Spec.AzureConfig.Quotas, time.Now), nil
 	}
-	if in.Claimants, err = claimantsOf(ctx, in.Accounts, open); err != nil {
+	if in.Claimants, err = claimantsOf(ctx, in.Objects.Accounts, open); err != nil {
 		return nil, nil, err
 	}
 	return open, func() {}, nil

@@ -127,7 +127,7 @@ func (j *bothLoops) start() {
 		j.Fatal(err)
 	}
 	store := watchstore.New(watchstore.Options{})
-	store.Publish(convert.Delta(preview.Compute(in).Delta))
+	store.Publish(convert.Delta(preview.Compute(in).Computed.Delta))
 	clk := clock.RealClock{}
 	j.realizer, err = realize.New(
 		realize.Options{ClusterID: "cluster", Follower: enforcer.Follower{Source: storeSource{store}, Clock: clk}, Accounts: controller.Accounts{Inventory: j.inv},

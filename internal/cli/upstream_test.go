@@ -323,7 +323,7 @@ func TestUpstreamKindsNeedNotBeServed(t *testing.T) {
 		}).Build()
 	}
 	kind := schema.GroupKind{Group: "policy.networking.k8s.io", Kind: "ClusterNetworkPolicy"}
-	if in, err := readInputs(t.Context(), failing(&meta.NoKindMatchError{GroupKind: kind})); err != nil || len(in.UpstreamPolicies) != 0 {
+	if in, err := readInputs(t.Context(), failing(&meta.NoKindMatchError{GroupKind: kind})); err != nil || len(in.Objects.UpstreamPolicies) != 0 {
 		t.Errorf("without the kind: %v", err)
 	}
 	if _, err := readInputs(t.Context(), failing(errors.New("no answer"))); err == nil {

@@ -36,7 +36,7 @@ func (f *worldFlags) world(cmd *cobra.Command) (*explain.World, error) {
 	if err != nil {
 		return nil, err
 	}
-	in.WithStaged = f.staged.with
+	in.Objects.WithStaged = f.staged.with
 	c := preview.Compute(in)
 	if len(f.files) == 0 {
 		for _, r := range in.Refused {
@@ -48,7 +48,7 @@ func (f *worldFlags) world(cmd *cobra.Command) (*explain.World, error) {
 	if err := terminal.Refused(cmd, in.Refused); err != nil {
 		return nil, err
 	}
-	return c.World(f.asEnforced), nil
+	return c.Computed.World(f.asEnforced), nil
 }
 
 func (f *worldFlags) read(cmd *cobra.Command) (*preview.Inputs, error) {
@@ -76,12 +76,12 @@ func readSnapshot(cmd *cobra.Command, in *preview.Inputs, path string) error {
 		return err
 	}
 	defer stop()
-	if len(in.Accounts) == 0 {
+	if len(in.Objects.Accounts) == 0 {
 		return errors.New("there is no CloudProviderAccount: it says which account and regions of the snapshot are meant")
 	}
 	p := &preview.Planner{In: in, ClusterID: preview.OfflineCluster, Lowerers: controller.LowererOf, Open: open, Close: stop}
 	var read preview.ObservedAccounts
-	for _, a := range in.Accounts {
+	for _, a := range in.Objects.Accounts {
 		o, err := p.Observe(cmd.Context(), a)
 		if err != nil {
 			return err

@@ -61,9 +61,9 @@ type Options struct {
 
 // Controller is the loop. See the package comment; use New.
 type Controller struct {
-	Options
-	engine *policy.Engine
-	parts  convert.Parts
+	Options Options
+	engine  *policy.Engine
+	parts   convert.Parts
 	// addresses are where those of a Pod are listed for the engine.
 	addresses []netip.Addr
 	intake    *intake
@@ -143,20 +143,20 @@ func (c *Controller) Start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := c.directory.follow(ctx, c.Informers); err != nil {
+	if err := c.directory.follow(ctx, c.Options.Informers); err != nil {
 		return err
 	}
 	c.tasks.Add(task{kind: taskTiers})
-	for range c.Workers {
+	for range c.Options.Workers {
 		workers.Go(func() { c.work(ctx) })
 	}
 	workers.Go(func() {
-		recovered.Repeat(ctx, c.Clock, func(err error) {
-			c.Logger.Error(err, "Looking for upstream kinds panicked", "stack", recovered.StackOf(err))
+		recovered.Repeat(ctx, c.Options.Clock, func(err error) {
+			c.Options.Logger.Error(err, "Looking for upstream kinds panicked", "stack", recovered.StackOf(err))
 		}, func() { c.upstream.follow(ctx) })
 	})
-	if c.Remote != nil {
-		sources = append(sources, source{kindRemote, c.Remote})
+	if c.Options.Remote != nil {
+		sources = append(sources, source{kindRemote, c.Options.Remote})
 	}
 	if !c.awaitSources(ctx, sources) {
 		return nil
@@ -182,7 +182,7 @@ func (c *Controller) Start(ctx context.Context) error {
 // ended. What has arrived goes to the engine at once: that way it is taken in while the rest is
 // still read and decoded.
 func (c *Controller) awaitSources(ctx context.Context, sources []source) bool {
-	ticker := c.Clock.NewTicker(10 * time.Second)
+	ticker := c.Options.Clock.NewTicker(10 * time.Second)
 	defer ticker.Stop()
 	for _, s := range sources {
 		for waiting := true; waiting; {
@@ -192,7 +192,7 @@ func (c *Controller) awaitSources(ctx context.Context, sources []source) bool {
 			case <-c.intake.wake:
 				c.absorb()
 			case <-ticker.C():
-				c.Logger.Info("Waiting for the first listing before policies are computed", "kind", s.name)
+				c.Options.Logger.Info("Waiting for the first listing before policies are computed", "kind", s.name)
 			case <-ctx.Done():
 				return false
 			}
@@ -239,7 +239,7 @@ func (c *Controller) event(o client.Object, eventType, reason, action, note stri
 	if len(note) > maxNote {
 		note = strings.ToValidUTF8(note[:maxNote-3], "") + "..."
 	}
-	c.Recorder.Eventf(o, nil, eventType, reason, action, "%s", note)
+	c.Options.Recorder.Eventf(o, nil, eventType, reason, action, "%s", note)
 }
 
 // maxDueKept is the length up to which the list of tasks is used again.
@@ -255,18 +255,18 @@ func (c *Controller) guardedRound() {
 		if fault = recovered.Do(c.round); fault == nil {
 			return
 		}
-		c.Logger.Error(fault, "Computing policies panicked, looking for what it is about", "stack", recovered.StackOf(fault))
+		c.Options.Logger.Error(fault, "Computing policies panicked, looking for what it is about", "stack", recovered.StackOf(fault))
 	default:
 		c.absorb()
-		if c.Clock.Now().Before(c.healAt) {
+		if c.Options.Clock.Now().Before(c.healAt) {
 			return
 		}
 		fault = *c.fault.Load()
 	}
 	if err := recovered.Call(func() error { return c.heal(fault) }); err != nil {
 		c.fault.Store(&fault)
-		c.healAt = c.Clock.Now().Add(healAgain)
-		c.Logger.Error(err, "Policies cannot be computed: what was computed stays in force, trying again when something changes", "stack", recovered.StackOf(err))
+		c.healAt = c.Options.Clock.Now().Add(healAgain)
+		c.Options.Logger.Error(err, "Policies cannot be computed: what was computed stays in force, trying again when something changes", "stack", recovered.StackOf(err))
 		return
 	}
 	c.fault.Store(nil)
@@ -283,7 +283,7 @@ func (c *Controller) Faulty() error {
 // unreadable leaves out an object that nobody can read because of a mistake of ours. What is known
 // of it by an earlier version stays.
 func (c *Controller) unreadable(in input, fault error) {
-	c.Logger.Error(fault, "An object is left out, because reading it panicked", "kind", in.kind, "stack", recovered.StackOf(fault))
+	c.Options.Logger.Error(fault, "An object is left out, because reading it panicked", "kind", in.kind, "stack", recovered.StackOf(fault))
 	if o, is := in.object.(client.Object); is && in.gone == nil {
 		c.event(o, corev1.EventTypeWarning, "NotRead", "ComputePolicies", "it is left out: "+fault.Error())
 	}
@@ -303,7 +303,7 @@ func (c *Controller) queueDue() {
 // round gives the engine what has arrived, publishes what that changes and notes whose status may
 // change.
 func (c *Controller) round() {
-	begin := c.Clock.Now()
+	begin := c.Options.Clock.Now()
 	inputs := c.absorb()
 	span := c.traced.begin()
 	changes := c.engine.CommitChanges()
@@ -314,10 +314,10 @@ func (c *Controller) round() {
 	span.Number("inputs", inputs)
 	span.End("")
 	c.traced.end()
-	c.Metrics.round(inputs, changes, c.Clock.Since(begin))
+	c.Options.Metrics.round(inputs, changes, c.Options.Clock.Since(begin))
 	if !changes.Empty() {
 		policies, addressGroups, appliedToGroups, problems := changes.Size()
-		c.Logger.V(1).Info("Computed policies", "inputs", inputs, "policies", policies,
+		c.Options.Logger.V(1).Info("Computed policies", "inputs", inputs, "policies", policies,
 			"addressGroups", addressGroups, "appliedToGroups", appliedToGroups, "problems", problems)
 	}
 }

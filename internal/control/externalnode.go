@@ -49,11 +49,11 @@ func (c *takenNames) replace(namespace string, now map[string]string) (fresh []s
 // the ExternalNode is told so.
 func (c *Controller) keepEntities(ctx context.Context, namespace string) error {
 	var nodes v1alpha1.ExternalNodeList
-	if err := c.Client.List(ctx, &nodes, client.InNamespace(namespace)); err != nil {
+	if err := c.Options.Client.List(ctx, &nodes, client.InNamespace(namespace)); err != nil {
 		return fmt.Errorf("listing external nodes: %w", err)
 	}
 	var entities v1alpha2.ExternalEntityList
-	if err := c.Client.List(ctx, &entities, client.InNamespace(namespace)); err != nil {
+	if err := c.Options.Client.List(ctx, &entities, client.InNamespace(namespace)); err != nil {
 		return fmt.Errorf("listing external entities: %w", err)
 	}
 	wanted, taken := wantedEntities(nodes.Items, entities.Items)
@@ -68,20 +68,20 @@ func (c *Controller) keepEntities(ctx context.Context, namespace string) error {
 				taken[want.OwnerReferences[0].Name] = takenText(have.Name, "is there already and belongs to no ExternalNode")
 			}
 		case !ok:
-			if err := c.Client.Delete(ctx, have, client.Preconditions{UID: &have.UID}); client.IgnoreNotFound(err) != nil {
+			if err := c.Options.Client.Delete(ctx, have, client.Preconditions{UID: &have.UID}); client.IgnoreNotFound(err) != nil {
 				return fmt.Errorf("deleting the external entity %s/%s: %w", namespace, have.Name, err)
 			}
 		case owner.Name != want.OwnerReferences[0].Name:
 			taken[want.OwnerReferences[0].Name] = takenText(have.Name, "belongs to ExternalNode "+owner.Name)
 		case !equality.Semantic.DeepEqual(have.Spec, want.Spec) || !equality.Semantic.DeepEqual(have.Labels, want.Labels) || owner.UID != want.OwnerReferences[0].UID:
 			have.Spec, have.Labels, have.OwnerReferences = want.Spec, want.Labels, want.OwnerReferences
-			if err := c.Client.Update(ctx, have); err != nil {
+			if err := c.Options.Client.Update(ctx, have); err != nil {
 				return fmt.Errorf("updating the external entity %s/%s: %w", namespace, have.Name, err)
 			}
 		}
 	}
 	for _, want := range wanted {
-		if err := c.Client.Create(ctx, want); err != nil && !apierrors.IsAlreadyExists(err) {
+		if err := c.Options.Client.Create(ctx, want); err != nil && !apierrors.IsAlreadyExists(err) {
 			return fmt.Errorf("creating the external entity %s/%s: %w", namespace, want.Name, err)
 		}
 	}
@@ -125,7 +125,7 @@ func takenText(entity, whose string) string {
 // tellTaken tells of ExternalNodes without ExternalEntity, once of each.
 func (c *Controller) tellTaken(nodes []v1alpha1.ExternalNode, namespace string, taken map[string]string) {
 	for _, name := range c.takenNames.replace(namespace, taken) {
-		c.Logger.Info("An ExternalNode has no ExternalEntity", "namespace", namespace, "externalNode", name, "reason", taken[name])
+		c.Options.Logger.Info("An ExternalNode has no ExternalEntity", "namespace", namespace, "externalNode", name, "reason", taken[name])
 		for i := range nodes {
 			if nodes[i].Name == name {
 				c.event(&nodes[i], corev1.EventTypeWarning, "EntityNotMade", "KeepEntities", taken[name])

@@ -39,7 +39,7 @@ func TestPanicsStopNobodyElse(t *testing.T) {
 	}
 	// A kind with an object of another kind is a mistake that panics.
 	c.handler(kindPolicy).OnAdd(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "odd", UID: "odd"}}, false)
-	informers := c.Informers.(*handInformers)
+	informers := c.Options.Informers.(*handInformers)
 	informers.of(&v1beta1.ClusterGroup{}).Add(&v1beta1.ClusterGroup{
 		ObjectMeta: metav1.ObjectMeta{Name: "g", UID: "u"}, Spec: v1beta1.GroupSpec{PodSelector: &metav1.LabelSelector{}},
 	})

@@ -122,7 +122,7 @@ func (c *Controller) heal(fault error) error {
 
 // leftOut tells of an object that computing panics about.
 func (c *Controller) leftOut(ref policy.Input, in input, fault error) {
-	c.Logger.Error(fault, "An object stays as it was, because computing it panics", "kind", ref.Kind, "namespace", ref.Namespace, "name", ref.Name)
+	c.Options.Logger.Error(fault, "An object stays as it was, because computing it panics", "kind", ref.Kind, "namespace", ref.Namespace, "name", ref.Name)
 	if o, is := in.object.(client.Object); is && in.gone == nil {
 		c.event(o, corev1.EventTypeWarning, "NotComputed", "ComputePolicies", "it stays as it was before, if it was: "+fault.Error())
 	}

@@ -28,7 +28,7 @@ func (c *Controller) explainIdle(ctx context.Context, object client.Object, s *v
 		return
 	}
 	var list v1alpha2.ExternalEntityList
-	if err := c.Client.List(ctx, &list, append(options, client.UnsafeDisableDeepCopy)...); err != nil {
+	if err := c.Options.Client.List(ctx, &list, append(options, client.UnsafeDisableDeepCopy)...); err != nil {
 		return
 	}
 	var pods iter.Seq[admission.Entity]

@@ -164,7 +164,7 @@ type source struct {
 func (c *Controller) listen(ctx context.Context) ([]source, error) {
 	var sources []source
 	for k, object := range watched() {
-		informer, err := c.Informers.GetInformer(ctx, object, cache.BlockUntilSynced(false))
+		informer, err := c.Options.Informers.GetInformer(ctx, object, cache.BlockUntilSynced(false))
 		if err != nil {
 			return nil, fmt.Errorf("watching %s: %w", k, err)
 		}
@@ -181,7 +181,7 @@ func (c *Controller) listen(ctx context.Context) ([]source, error) {
 // yet has read it all when it is. It does not wait.
 func (c *Controller) Warm(ctx context.Context) error {
 	for k, object := range watched() {
-		if _, err := c.Informers.GetInformer(ctx, object, cache.BlockUntilSynced(false)); err != nil {
+		if _, err := c.Options.Informers.GetInformer(ctx, object, cache.BlockUntilSynced(false)); err != nil {
 			return fmt.Errorf("watching %s: %w", k, err)
 		}
 	}
@@ -231,7 +231,7 @@ func (c *Controller) apply(in input) {
 	case in.kind.isPolicy():
 		c.applyPolicy(in)
 	case !c.applyObject(in):
-		c.Logger.Error(nil, "An object has no part in policies, though its kind is watched", "kind", in.kind)
+		c.Options.Logger.Error(nil, "An object has no part in policies, though its kind is watched", "kind", in.kind)
 	}
 }
 

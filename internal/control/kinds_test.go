@@ -26,7 +26,7 @@ func TestComputedKinds(t *testing.T) {
 	if got, want := len(sources), len(kinds.Of(kinds.Computed)); got != want {
 		t.Errorf("%d kinds are listened to, want the %d of the table: %v", got, want, sources)
 	}
-	informers := w.Informers.(*handInformers)
+	informers := w.Options.Informers.(*handInformers)
 	for _, k := range kinds.Of(kinds.Computed) {
 		object := k.New()
 		object.SetName("x")

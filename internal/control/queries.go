@@ -34,7 +34,7 @@ func (c *Controller) query(ctx context.Context, ask func(*policy.Engine)) error 
 	}:
 		err := <-done
 		if err != nil {
-			c.Logger.Error(err, "A question to the policy engine panicked", "stack", recovered.StackOf(err))
+			c.Options.Logger.Error(err, "A question to the policy engine panicked", "stack", recovered.StackOf(err))
 		}
 		return err
 	case <-c.ended:

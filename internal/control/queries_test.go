@@ -483,7 +483,7 @@ func TestQuestionsBetweenRounds(t *testing.T) {
 		_, _, _, err := c.Computed(ctx)
 		return err == nil
 	})
-	informers := c.Informers.(*handInformers)
+	informers := c.Options.Informers.(*handInformers)
 	informers.of(&v1beta1.ClusterGroup{}).Add(&v1beta1.ClusterGroup{
 		ObjectMeta: metav1.ObjectMeta{Name: "g", UID: "u"}, Spec: v1beta1.GroupSpec{PodSelector: &metav1.LabelSelector{}},
 	})

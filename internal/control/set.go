@@ -116,8 +116,8 @@ func (c *Controller) rename(own ownLabels) {
 	var nodes corev1.NodeList
 	for _, list := range []client.ObjectList{&namespaces, &nodes} {
 		// Of a cache, they are only read. What the list does not have yet is still to be heard.
-		if err := c.Client.List(context.Background(), list, client.UnsafeDisableDeepCopy); err != nil {
-			c.Logger.Error(err, "Namespaces and Nodes do not have the labels of this cluster before they change", "list", fmt.Sprintf("%T", list))
+		if err := c.Options.Client.List(context.Background(), list, client.UnsafeDisableDeepCopy); err != nil {
+			c.Options.Logger.Error(err, "Namespaces and Nodes do not have the labels of this cluster before they change", "list", fmt.Sprintf("%T", list))
 		}
 	}
 	for i := range namespaces.Items {

@@ -100,7 +100,7 @@ func (c *Controller) work(ctx context.Context) {
 		default:
 			// A conflict only says that the object was read before somebody wrote it.
 			if !apierrors.IsConflict(err) {
-				c.Logger.Error(err, "Writing to the Kubernetes API failed, trying again", "attempt", c.tasks.NumRequeues(t)+1, "stack", recovered.StackOf(err))
+				c.Options.Logger.Error(err, "Writing to the Kubernetes API failed, trying again", "attempt", c.tasks.NumRequeues(t)+1, "stack", recovered.StackOf(err))
 			}
 			c.tasks.AddRateLimited(t)
 		}
@@ -142,7 +142,7 @@ func (c *Controller) writePolicyStatus(ctx context.Context, uid types.UID) error
 	default:
 		object = &networkingv1.NetworkPolicy{}
 	}
-	if err := c.Client.Get(ctx, types.NamespacedName{Namespace: v.Namespace, Name: v.Name}, object); err != nil {
+	if err := c.Options.Client.Get(ctx, types.NamespacedName{Namespace: v.Namespace, Name: v.Name}, object); err != nil {
 		return client.IgnoreNotFound(err)
 	}
 	if object.GetUID() != uid {
@@ -166,7 +166,7 @@ func (c *Controller) writePolicyStatus(ctx context.Context, uid types.UID) error
 		return nil
 	}
 	*status = next
-	if err := c.Client.Status().Update(ctx, object); err != nil {
+	if err := c.Options.Client.Status().Update(ctx, object); err != nil {
 		return client.IgnoreNotFound(err)
 	}
 	if former.Phase != next.Phase {
@@ -182,7 +182,7 @@ func (c *Controller) since(now v1beta1.NetworkPolicyCondition, former []v1beta1.
 			return f.LastTransitionTime
 		}
 	}
-	return metav1.NewTime(c.Clock.Now())
+	return metav1.NewTime(c.Options.Clock.Now())
 }
 
 // equalStatus compares all but times.
@@ -227,10 +227,10 @@ func (c *Controller) writeGroupStatus(ctx context.Context, name types.Namespaced
 		g := &v1beta1.Group{}
 		object, status = g, &g.Status
 	}
-	if err := c.Client.Get(ctx, name, object); err != nil {
+	if err := c.Options.Client.Get(ctx, name, object); err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	want.LastTransitionTime = metav1.NewTime(c.Clock.Now())
+	want.LastTransitionTime = metav1.NewTime(c.Options.Clock.Now())
 	if len(status.Conditions) == 1 && status.Conditions[0].Type == want.Type && status.Conditions[0].Status == want.Status {
 		former := status.Conditions[0]
 		want.LastTransitionTime = former.LastTransitionTime
@@ -239,7 +239,7 @@ func (c *Controller) writeGroupStatus(ctx context.Context, name types.Namespaced
 		}
 	}
 	status.Conditions = []v1beta1.GroupCondition{want}
-	if err := c.Client.Status().Update(ctx, object); err != nil {
+	if err := c.Options.Client.Status().Update(ctx, object); err != nil {
 		return client.IgnoreNotFound(err)
 	}
 	if want.Message != "" {

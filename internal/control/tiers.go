@@ -55,10 +55,10 @@ func (c *Controller) keepTiers(ctx context.Context) error {
 
 func (c *Controller) keepTier(ctx context.Context, want *v1beta1.Tier) error {
 	have := &v1beta1.Tier{}
-	err := c.Client.Get(ctx, types.NamespacedName{Name: want.Name}, have)
+	err := c.Options.Client.Get(ctx, types.NamespacedName{Name: want.Name}, have)
 	switch {
 	case apierrors.IsNotFound(err):
-		if err := c.Client.Create(ctx, want); err != nil && !apierrors.IsAlreadyExists(err) {
+		if err := c.Options.Client.Create(ctx, want); err != nil && !apierrors.IsAlreadyExists(err) {
 			return fmt.Errorf("creating the system tier %s: %w", want.Name, err)
 		}
 	case err != nil:
@@ -66,7 +66,7 @@ func (c *Controller) keepTier(ctx context.Context, want *v1beta1.Tier) error {
 	case have.Spec.Priority != want.Spec.Priority:
 		former := have.Spec.Priority
 		have.Spec.Priority = want.Spec.Priority
-		if err := c.Client.Update(ctx, have); err != nil {
+		if err := c.Options.Client.Update(ctx, have); err != nil {
 			return fmt.Errorf("correcting the system tier %s: %w", want.Name, err)
 		}
 		c.event(have, corev1.EventTypeWarning, "SystemTierCorrected", "KeepTiers",
@@ -79,7 +79,7 @@ func (c *Controller) keepTier(ctx context.Context, want *v1beta1.Tier) error {
 // Admission prevents that unless two are made at the same instant, or there is none.
 func (c *Controller) tellClashes(ctx context.Context) error {
 	var tiers v1beta1.TierList
-	if err := c.Client.List(ctx, &tiers); err != nil {
+	if err := c.Options.Client.List(ctx, &tiers); err != nil {
 		return fmt.Errorf("listing the tiers: %w", err)
 	}
 	slices.SortFunc(tiers.Items, func(a, b v1beta1.Tier) int { return strings.Compare(a.Name, b.Name) })

@@ -48,7 +48,7 @@ const (
 // upstream watches those upstream kinds that are served. begin comes before follow, which one
 // goroutine runs; the rest is safe for concurrent use.
 type upstream struct {
-	*Controller
+	c       *Controller
 	watches []*upstreamWatch
 
 	mu sync.Mutex
@@ -68,7 +68,7 @@ type upstreamWatch struct {
 }
 
 func newUpstream(c *Controller) *upstream {
-	u := &upstream{Controller: c, held: map[types.UID]client.Object{}}
+	u := &upstream{c: c, held: map[types.UID]client.Object{}}
 	for _, k := range kinds.Of(kinds.Computed | kinds.Optional) {
 		u.watches = append(u.watches, &upstreamWatch{kind: nameOf(k), version: k.GroupVersion(), resource: k.Resource, object: k.New()})
 	}
@@ -78,10 +78,10 @@ func newUpstream(c *Controller) *upstream {
 // begin starts to watch the kinds that are served now, and returns them as sources: what they begin
 // with is part of the first computation. It tries until it knows, or ctx ends.
 func (u *upstream) begin(ctx context.Context) []source {
-	if u.Options.Discovery == nil {
+	if u.c.Options.Discovery == nil {
 		return nil
 	}
-	ticker := u.Clock.NewTicker(discoverEvery)
+	ticker := u.c.Options.Clock.NewTicker(discoverEvery)
 	defer ticker.Stop()
 	var sources []source
 	for {
@@ -90,7 +90,7 @@ func (u *upstream) begin(ctx context.Context) []source {
 		if err == nil {
 			return sources
 		}
-		u.Logger.Error(err, "Cannot tell whether the policy kinds of policy.networking.k8s.io are served, trying again")
+		u.c.Options.Logger.Error(err, "Cannot tell whether the policy kinds of policy.networking.k8s.io are served, trying again")
 		select {
 		case <-ticker.C():
 		case <-ctx.Done():
@@ -101,10 +101,10 @@ func (u *upstream) begin(ctx context.Context) []source {
 
 // follow notices kinds that are installed and removed, until ctx ends.
 func (u *upstream) follow(ctx context.Context) {
-	if u.Options.Discovery == nil {
+	if u.c.Options.Discovery == nil {
 		return
 	}
-	ticker := u.Clock.NewTicker(discoverEvery)
+	ticker := u.c.Options.Clock.NewTicker(discoverEvery)
 	defer ticker.Stop()
 	for {
 		select {
@@ -113,7 +113,7 @@ func (u *upstream) follow(ctx context.Context) {
 			return
 		}
 		if _, err := u.look(ctx); err != nil && ctx.Err() == nil {
-			u.Logger.V(1).Info("Cannot tell whether the policy kinds of policy.networking.k8s.io are served", "error", err.Error())
+			u.c.Options.Logger.V(1).Info("Cannot tell whether the policy kinds of policy.networking.k8s.io are served", "error", err.Error())
 		}
 	}
 }
@@ -127,7 +127,7 @@ func (u *upstream) look(ctx context.Context) ([]source, error) {
 		list, known := served[w.version]
 		if !known {
 			var err error
-			list, err = u.Options.Discovery.ServerResourcesForGroupVersion(w.version.String())
+			list, err = u.c.Options.Discovery.ServerResourcesForGroupVersion(w.version.String())
 			if err != nil && !apierrors.IsNotFound(err) {
 				return started, fmt.Errorf("discovering %s: %w", w.version, err)
 			}
@@ -156,30 +156,30 @@ func (u *upstream) look(ctx context.Context) ([]source, error) {
 }
 
 func (u *upstream) start(ctx context.Context, w *upstreamWatch) (source, error) {
-	informer, err := u.Informers.GetInformer(ctx, w.object, cache.BlockUntilSynced(false))
+	informer, err := u.c.Options.Informers.GetInformer(ctx, w.object, cache.BlockUntilSynced(false))
 	if err != nil {
 		return source{}, fmt.Errorf("watching %s: %w", w.kind, err)
 	}
-	f := &feed{to: u.handler(w.kind), kind: w.kind, known: map[inputKey]struct{}{}}
+	f := &feed{to: u.c.handler(w.kind), kind: w.kind, known: map[inputKey]struct{}{}}
 	registration, err := informer.AddEventHandler(f)
 	if err != nil {
 		return source{}, fmt.Errorf("watching %s: %w", w.kind, err)
 	}
 	w.feed = f
-	u.Logger.Info("Computing policies of this kind as well", "kind", w.kind)
+	u.c.Options.Logger.Info("Computing policies of this kind as well", "kind", w.kind)
 	return source{w.kind, registration.HasSyncedChecker().Done()}, nil
 }
 
 // stop ends the watch of a kind that is gone, and its policies with it.
 func (u *upstream) stop(ctx context.Context, w *upstreamWatch) {
-	if err := u.Informers.RemoveInformer(ctx, w.object); err != nil {
-		u.Logger.Error(err, "Cannot stop watching a kind that is not served any more", "kind", w.kind)
+	if err := u.c.Options.Informers.RemoveInformer(ctx, w.object); err != nil {
+		u.c.Options.Logger.Error(err, "Cannot stop watching a kind that is not served any more", "kind", w.kind)
 	}
 	for _, key := range w.feed.close() {
-		u.intake.remove(key)
+		u.c.intake.remove(key)
 	}
 	w.feed = nil
-	u.Logger.Info("Not computing policies of this kind any more: it is not served", "kind", w.kind)
+	u.c.Options.Logger.Info("Not computing policies of this kind any more: it is not served", "kind", w.kind)
 }
 
 // hold keeps a policy as it was last seen.

@@ -53,7 +53,7 @@ func (c *Controller) writeUpstreamStatus(ctx context.Context, uid types.UID, v v
 	changed := false
 	for i := range next {
 		n := &next[i]
-		n.LastTransitionTime = metav1.NewTime(c.Clock.Now())
+		n.LastTransitionTime = metav1.NewTime(c.Options.Clock.Now())
 		at := slices.IndexFunc(former, func(f metav1.Condition) bool { return f.Type == n.Type })
 		if at >= 0 && former[at].Status == n.Status {
 			n.LastTransitionTime = former[at].LastTransitionTime
@@ -80,7 +80,7 @@ func (c *Controller) writeUpstreamStatus(ctx context.Context, uid types.UID, v v
 // applyConditions writes conditions to the status of that very object; it is no error if the object
 // is gone.
 func (c *Controller) applyConditions(ctx context.Context, o client.Object, conditions []metav1.Condition) error {
-	gvk, err := apiutil.GVKForObject(o, c.Client.Scheme())
+	gvk, err := apiutil.GVKForObject(o, c.Options.Client.Scheme())
 	if err != nil {
 		return fmt.Errorf("status of a policy: %w", err)
 	}
@@ -92,7 +92,7 @@ func (c *Controller) applyConditions(ctx context.Context, o client.Object, condi
 	patch.SetGroupVersionKind(gvk)
 	patch.SetName(o.GetName())
 	patch.SetUID(o.GetUID())
-	err = c.Client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(patch), upstreamOwner, client.ForceOwnership)
+	err = c.Options.Client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(patch), upstreamOwner, client.ForceOwnership)
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		return nil // another object of the same name, or none: the watch will tell
 	}

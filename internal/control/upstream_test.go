@@ -142,7 +142,7 @@ func TestUpstreamKindsComeAndGo(t *testing.T) {
 			t.Errorf("look starts %d watches, want %d (%v)", len(started), want, err)
 		}
 	}
-	informers := w.Informers.(*handInformers)
+	informers := w.Options.Informers.(*handInformers)
 	admin := decode[adminv1.AdminNetworkPolicy](t, `
 metadata: {name: a, uid: uid-a, generation: 1}
 spec: {priority: 1, subject: {namespaces: {}}, egress: [{action: Deny, to: [{nodes: {}}]}]}`)

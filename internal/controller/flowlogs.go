@@ -351,7 +351,7 @@ func (r *reviews) picture(ctx context.Context, account string) (*explain.Computa
 		return nil, nil, err
 	}
 	acls, _ := r.networkACLs(ctx, s, []string{account})
-	return s.WithACLs(acls), acls, nil
+	return s.computed.WithACLs(acls), acls, nil
 }
 
 // pictureOf is another number when policies, machines or groups are others than before. Pods count
@@ -365,19 +365,19 @@ func pictureOf(c *explain.Computation, acls []cloud.NetworkACL) (sum uint64) {
 	for _, p := range policiesOf(c.Objects) {
 		add("policy %s %d %v", p.GetUID(), p.GetGeneration(), p.GetAnnotations())
 	}
-	for _, g := range c.Groups {
+	for _, g := range c.Objects.Groups {
 		add("group %s %d", g.UID, g.Generation)
 	}
-	for _, g := range c.ClusterGroups {
+	for _, g := range c.Objects.ClusterGroups {
 		add("group %s %d", g.UID, g.Generation)
 	}
-	for _, t := range c.Tiers {
+	for _, t := range c.Objects.Tiers {
 		add("tier %s %d", t.UID, t.Generation)
 	}
-	for _, s := range c.Selectors {
+	for _, s := range c.Objects.Selectors {
 		add("selector %s %d %v", s.UID, s.Generation, s.Annotations)
 	}
-	for _, a := range c.Accounts {
+	for _, a := range c.Objects.Accounts {
 		add("account %s %d %v", a.UID, a.Generation, a.Annotations)
 	}
 	for ref, e := range c.Ends {
@@ -385,7 +385,7 @@ func pictureOf(c *explain.Computation, acls []cloud.NetworkACL) (sum uint64) {
 			add("entity %v %v %v", ref, e.Labels, e.Addresses)
 		}
 	}
-	for _, a := range c.Observed {
+	for _, a := range c.Objects.Observed {
 		for _, s := range a.Snapshots {
 			for i := range s.Interfaces {
 				add("interface %s %v %v %v", s.Interfaces[i].ID, s.Interfaces[i].GroupIDs, s.Interfaces[i].PrivateIPs, s.Interfaces[i].SubnetID)
@@ -454,7 +454,7 @@ func uidsOf(o *explain.Objects) func(analysis.Policy) string {
 // addressesOf are those of the interfaces of an account, and these by ID and MAC address.
 func addressesOf(c *explain.Computation, account string) (addresses map[string][]netip.Addr, own map[string]bool) {
 	addresses, own = map[string][]netip.Addr{}, map[string]bool{}
-	for _, a := range c.Observed {
+	for _, a := range c.Objects.Observed {
 		if a.Key != account {
 			continue
 		}

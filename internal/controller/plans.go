@@ -29,11 +29,11 @@ func (r *reviews) plan(
 	if !whole {
 		rights.May = sight.May
 	}
-	proposal, errs, err := preview.Propose(spec, s.Tiers, rights)
+	proposal, errs, err := preview.Propose(spec, s.computed.Objects.Tiers, rights)
 	if err != nil || len(errs) > 0 {
 		return preview.Refused(errs), err
 	}
-	before := preview.Before{Computation: computation, World: world, Budget: budget, Traffic: func(since metav1.MicroTime) ([]analysis.SeenFlow, int64, error) {
+	before := preview.Before{Computed: computation, World: world, Budget: budget, Traffic: func(since metav1.MicroTime) ([]analysis.SeenFlow, int64, error) {
 		q := &analysis.FlowQuery{Spec: analysis.FlowQuerySpec{Since: &since, Limit: mostJudgedFlows}}
 		err := r.traffic.query(ctx, q, sight)
 		return q.Status.Flows, q.Status.More, err
@@ -42,7 +42,7 @@ func (r *reviews) plan(
 		return preview.Limited(ctx, before, explain.View{Namespace: sight.Namespace, Cluster: sight.Cluster}, proposal, spec)
 	}
 	p := &preview.Planner{
-		In: &preview.Inputs{Objects: *s.Objects}, ClusterID: r.cluster, Lowerers: LowererOf, Close: func() {},
+		In: &preview.Inputs{Objects: *s.computed.Objects}, ClusterID: r.cluster, Lowerers: LowererOf, Close: func() {},
 		Open: func(_ context.Context, a *cloudv1.CloudProviderAccount) (preview.Reader, error) {
 			return known{r, a}, nil
 		},

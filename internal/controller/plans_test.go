@@ -24,7 +24,7 @@ func TestPlansCallNoCloud(t *testing.T) {
 	stored := &cloudv1.CloudProviderAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "stored", UID: "1"}}
 	stored.Spec.AWSConfig = &cloudv1.CloudProviderAccountAWSConfig{Region: []string{"eu-west-1"}}
 	c := explain.Compute(&explain.Objects{Accounts: []*cloudv1.CloudProviderAccount{stored}})
-	s := &seen{Computation: c}
+	s := &seen{computed: c}
 	world := func() *explain.World { return c.World(false) }
 	manifest := func(name string) string {
 		return "---\napiVersion: crd.cloud.antrea.io/v1alpha1\nkind: CloudProviderAccount\nmetadata: {name: " + name + ", namespace: shop}\n" +
@@ -44,7 +44,7 @@ func TestPlansCallNoCloud(t *testing.T) {
 	if calls.Load() > 0 {
 		t.Errorf("%d calls reached the endpoint of the manifests", calls.Load())
 	}
-	if c.Accounts[0] != stored || stored.Spec.AWSConfig.Endpoint != "" || stored.UID != "1" {
+	if c.Objects.Accounts[0] != stored || stored.Spec.AWSConfig.Endpoint != "" || stored.UID != "1" {
 		t.Errorf("planning has changed what the informers hold: %+v", stored)
 	}
 

@@ -92,9 +92,9 @@ type readACLs struct {
 
 // seen is what reviews are answered from.
 type seen struct {
-	*explain.Computation
-	unread []string
-	asOf   time.Time
+	computed *explain.Computation
+	unread   []string
+	asOf     time.Time
 	// changes tells whether it is still so.
 	changes uint64
 	// everything is the world of those who may see everything.
@@ -197,11 +197,11 @@ func (r *reviews) Review(ctx context.Context, object runtime.Object, sight apise
 		return err
 	}
 	told := analysis.Seen{AsOf: metav1.NewMicroTime(s.asOf), Limited: !sight.All, Unread: s.unread}
-	computation, world := s.Computation, s.everything
+	computation, world := s.computed, s.everything
 	if !sight.All {
 		// When it was looked, hangs on what others ask and change. What is older than reviewAge is
 		// as it was then, and time itself is that of the question.
-		computation = s.For(explain.View{Namespace: sight.Namespace, Cluster: sight.Cluster})
+		computation = s.computed.For(explain.View{Namespace: sight.Namespace, Cluster: sight.Cluster})
 		computation.At = r.clock.Now()
 		world = func() *explain.World { return computation.World(false) }
 		told.AsOf, told.Unread = metav1.NewMicroTime(computation.At.Add(-reviewAge)), nil
@@ -337,8 +337,8 @@ func (r *reviews) look(ctx context.Context) (*seen, error) {
 		return nil, err
 	}
 	in.Observed = observed
-	s := &seen{Computation: explain.Compute(in), unread: unread, asOf: now, changes: changes}
-	s.everything = sync.OnceValue(func() *explain.World { return s.World(false) })
+	s := &seen{computed: explain.Compute(in), unread: unread, asOf: now, changes: changes}
+	s.everything = sync.OnceValue(func() *explain.World { return s.computed.World(false) })
 	r.last = s
 	return s, nil
 }
@@ -346,7 +346,7 @@ func (r *reviews) look(ctx context.Context) (*seen, error) {
 // fresh reports whether answers may still be made from what was seen.
 func (s *seen) fresh(now time.Time, changes uint64, observed []explain.ObservedAccount) bool {
 	age := now.Sub(s.asOf)
-	return age < reviewAge || age < reviewMost && s.changes == changes && sameClouds(s.Observed, observed)
+	return age < reviewAge || age < reviewMost && s.changes == changes && sameClouds(s.computed.Objects.Observed, observed)
 }
 
 // observed is what the inventory knows of the clouds, and of which regions nothing is known now.
@@ -373,7 +373,7 @@ func (r *reviews) observed() (all []explain.ObservedAccount, unread []string) {
 // networkACLs returns those of the accounts that a question is about, which are part of no
 // observation, and whose could not be read.
 func (r *reviews) networkACLs(ctx context.Context, s *seen, accounts []string) (all []cloud.NetworkACL, unread []string) {
-	for _, a := range s.Observed {
+	for _, a := range s.computed.Objects.Observed {
 		provider, _ := r.provider(a.Key)
 		reader, able := provider.(cloud.ACLReader)
 		if !able || !slices.Contains(accounts, a.Key) {

@@ -45,7 +45,7 @@ func (c *Computation) accountOf(at end, direction cloud.Direction, packet policy
 		return byAccount{}
 	}
 	out := byAccount{suspended: c.suspended(at.ref, key)}
-	for _, a := range c.Accounts {
+	for _, a := range c.Objects.Accounts {
 		if cloud.AccountKey(a.Namespace, a.Name) == key && slices.ContainsFunc(plan.ParseFailsafe(a.Spec.Failsafe), func(f plan.FailsafeFlow) bool {
 			return f.Direction == direction && allows(f, packet, other)
 		}) {
@@ -144,14 +144,14 @@ func (c *Computation) breakGlass(o imported, account string) string {
 	if !c.hasSay(account, o.GetNamespace()) {
 		return ""
 	}
-	if why, _, broken := selection.BreakGlass(o.GetAnnotations(), c.At); broken {
+	if why, _, broken := selection.BreakGlass(o.GetAnnotations(), c.Objects.At); broken {
 		return fmt.Sprintf("break-glass (%s %s/%s: %s)", o.kind, o.GetNamespace(), o.GetName(), why)
 	}
-	for _, s := range c.Selectors {
+	for _, s := range c.Objects.Selectors {
 		if s.Namespace != o.GetNamespace() || s.Name != o.GetLabels()[cloudv1alpha1.LabelCESName] || cloud.AccountKey(s.Spec.AccountNamespace, s.Spec.AccountName) != account {
 			continue
 		}
-		if why, _, broken := selection.BreakGlass(s.Annotations, c.At); broken {
+		if why, _, broken := selection.BreakGlass(s.Annotations, c.Objects.At); broken {
 			return fmt.Sprintf("break-glass (CloudEntitySelector %s/%s: %s)", s.Namespace, s.Name, why)
 		}
 	}
@@ -162,7 +162,7 @@ func (c *Computation) breakGlass(o imported, account string) string {
 // "namespace/name". Of an account that is not among the inputs only its own namespace is known to
 // have a say.
 func (c *Computation) hasSay(account, namespace string) bool {
-	for _, a := range c.Accounts {
+	for _, a := range c.Objects.Accounts {
 		if cloud.AccountKey(a.Namespace, a.Name) == account {
 			return selection.HasSay(a, namespace)
 		}

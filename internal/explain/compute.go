@@ -21,7 +21,7 @@ import (
 
 // Computation is what objects mean: they and what the engine makes of them.
 type Computation struct {
-	*Objects
+	Objects *Objects
 	Delta   *policy.Delta
 	Listing *policy.Listing
 	// Ends are the entities that a flow may begin or end at.
@@ -155,24 +155,24 @@ func (c *Computation) putEntities(engine *policy.Engine) {
 		c.Ends[e.EntityRef] = e
 		engine.PutEntity(e)
 	}
-	for _, p := range c.Pods {
+	for _, p := range c.Objects.Pods {
 		e, errs := convert.Pod(p)
 		put("Pod", e, errs)
 	}
-	for _, p := range c.TrimmedPods {
+	for _, p := range c.Objects.TrimmedPods {
 		e, errs := p.Entity()
 		put("Pod", e, errs)
 	}
-	for _, n := range c.Nodes {
+	for _, n := range c.Objects.Nodes {
 		e, errs := convert.Node(n)
-		e.Labels = c.withOwn(e.Labels)
+		e.Labels = c.Objects.withOwn(e.Labels)
 		put("Node", e, errs)
 	}
-	for _, x := range c.Entities {
+	for _, x := range c.Objects.Entities {
 		e, errs := convert.ExternalEntity(x)
 		put("ExternalEntity", e, errs)
 	}
-	for _, n := range c.ExternalNodes {
+	for _, n := range c.Objects.ExternalNodes {
 		x := convert.EntityOfExternalNode(n)
 		if x == nil {
 			continue
@@ -192,7 +192,7 @@ func (c *Computation) putEntities(engine *policy.Engine) {
 // madeFor reports whether an entity that is given is the one that a controller has made for an
 // ExternalNode.
 func (c *Computation) madeFor(n *v1alpha1.ExternalNode, ref policy.EntityRef) bool {
-	return slices.ContainsFunc(c.Entities, func(x *v1alpha2.ExternalEntity) bool {
+	return slices.ContainsFunc(c.Objects.Entities, func(x *v1alpha2.ExternalEntity) bool {
 		return x.Namespace == ref.Namespace && x.Name == ref.Name && n.UID != "" &&
 			slices.ContainsFunc(x.OwnerReferences, func(o metav1.OwnerReference) bool { return o.Kind == "ExternalNode" && o.UID == n.UID })
 	})

@@ -59,7 +59,7 @@ func (c *Computation) Cuts() []Cut {
 	if len(machines) == 0 {
 		return nil
 	}
-	f := cutFinder{Computation: c, evaluator: c.evaluator(), found: map[cutKey]*Cut{}}
+	f := cutFinder{c: c, evaluator: c.evaluator(), found: map[cutKey]*Cut{}}
 	for _, snap := range c.snapshots() {
 		byAddress, byVM := interfacesOf(snap)
 		for i := range snap.Services {
@@ -117,7 +117,7 @@ func interfacesOf(snap *cloud.Snapshot) (byAddress map[placedAddr]*cloud.Interfa
 
 // cutFinder collects cuts.
 type cutFinder struct {
-	*Computation
+	c         *Computation
 	evaluator *policy.Evaluator
 	found     map[cutKey]*Cut
 }
@@ -129,7 +129,7 @@ func (f *cutFinder) target(s *cloud.Service, l *cloud.ServiceListener, g *cloud.
 		protocol = policy.UDP
 	}
 	// What our own groups always let in is cut only by agents on hosts.
-	if checks := s.Private; t.HealthPort != 0 && (g.Probes == nil || !f.endOf(f.Ends[ref]).isCloudVM()) {
+	if checks := s.Private; t.HealthPort != 0 && (g.Probes == nil || !f.c.endOf(f.c.Ends[ref]).isCloudVM()) {
 		if g.Probes != nil {
 			checks = g.Probes
 		}
@@ -141,7 +141,7 @@ func (f *cutFinder) target(s *cloud.Service, l *cloud.ServiceListener, g *cloud.
 }
 
 func (f *cutFinder) ask(s *cloud.Service, g *cloud.TargetGroup, sources []netip.Addr, ref policy.EntityRef, to netip.Addr, protocol policy.Protocol, port uint16, what func(*Cut)) {
-	at := f.endOf(f.Ends[ref])
+	at := f.c.endOf(f.c.Ends[ref])
 	var from []netip.Addr
 	var by []analysis.Policy
 	for _, a := range sources {
@@ -150,7 +150,7 @@ func (f *cutFinder) ask(s *cloud.Service, g *cloud.TargetGroup, sources []netip.
 		}
 		flow := policy.Flow{Protocol: protocol, Port: port, Source: end{}.endpoint(a), Destination: at.endpoint(to)}
 		d := f.evaluator.Evaluate(flow).Ingress
-		if d.Outcome != policy.OutcomeDrop && d.Outcome != policy.OutcomeReject || f.accountOf(at, cloud.Ingress, flow, a, d).allowed() {
+		if d.Outcome != policy.OutcomeDrop && d.Outcome != policy.OutcomeReject || f.c.accountOf(at, cloud.Ingress, flow, a, d).allowed() {
 			continue
 		}
 		from = append(from, a)

@@ -271,7 +271,7 @@ func (c *Computation) named(kind meantKind, namespace, name string) []policy.Ent
 		return hosts
 	}
 	objects := map[string]bool{strings.ToLower(name): true}
-	for _, vm := range c.VMs {
+	for _, vm := range c.Objects.VMs {
 		if vm.Namespace == namespace && (vm.Status.CloudName == name || vm.Status.CloudId == name) {
 			objects[strings.ToLower(vm.Name)] = true
 		}

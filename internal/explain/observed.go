@@ -90,7 +90,7 @@ func cloudsOf(accounts []ObservedAccount) *clouds {
 // snapshots are all that was read.
 func (c *Computation) snapshots() []*cloud.Snapshot {
 	var out []*cloud.Snapshot
-	for _, a := range c.Observed {
+	for _, a := range c.Objects.Observed {
 		out = append(out, a.Snapshots...)
 	}
 	return out

@@ -159,7 +159,7 @@ func (c *Computation) pointAt(e end, stage string) analysis.Point {
 
 // told fills in what an agent has told about a host and a Pod on it.
 func (c *Computation) told(p *analysis.Point, kind, key, pod string) {
-	for _, i := range c.AgentInfos {
+	for _, i := range c.Objects.AgentInfos {
 		name := i.NodeRef.Name
 		if kind == "ExternalNode" {
 			name = i.NodeRef.Namespace + "/" + name

@@ -42,7 +42,7 @@ func (w *World) Within(b *work.Budget) *World {
 // break-glass do not count.
 func (c *Computation) World(asEnforced bool) *World {
 	b := worldBuilder{
-		Computation: c, asEnforced: asEnforced, openings: map[string]*reach.Openings{}, owners: map[string]owner{}, others: map[string]map[netip.Addr]bool{},
+		c: c, asEnforced: asEnforced, openings: map[string]*reach.Openings{}, owners: map[string]owner{}, others: map[string]map[netip.Addr]bool{},
 	}
 	refs := make([]policy.EntityRef, 0, len(c.Ends))
 	for ref := range c.Ends {
@@ -85,7 +85,7 @@ func compareRefs(a, b policy.EntityRef) int {
 
 // worldBuilder makes the endpoints.
 type worldBuilder struct {
-	*Computation
+	c          *Computation
 	asEnforced bool
 	openings   map[string]*reach.Openings
 	// owners are the endpoints that interfaces have, by their IDs.
@@ -99,14 +99,14 @@ type worldBuilder struct {
 type owner struct{ private, public *reach.Endpoint }
 
 // inCloud reports whether an entity is a machine in a cloud.
-func (b *worldBuilder) inCloud(e policy.Entity) bool { return b.endOf(e).isCloudVM() }
+func (b *worldBuilder) inCloud(e policy.Entity) bool { return b.c.endOf(e).isCloudVM() }
 
 // beside notes which addresses of interfaces are those of Pods.
 func (b *worldBuilder) beside(e policy.Entity) {
-	if b.clouds == nil || e.Terminated || e.HostNetwork || e.Kind != policy.KindPod {
+	if b.c.clouds == nil || e.Terminated || e.HostNetwork || e.Kind != policy.KindPod {
 		return
 	}
-	for _, p := range b.clouds.seats[e.EntityRef] {
+	for _, p := range b.c.clouds.seats[e.EntityRef] {
 		if b.others[p.Interface.ID] == nil {
 			b.others[p.Interface.ID] = map[netip.Addr]bool{}
 		}
@@ -120,7 +120,7 @@ func (b *worldBuilder) entity(e policy.Entity) {
 	if e.Terminated || e.HostNetwork {
 		return
 	}
-	at := b.endOf(e)
+	at := b.c.endOf(e)
 	p := reach.Endpoint{EntityRef: e.EntityRef, Name: nameOfEntity(e), Addresses: e.Addresses, Ports: withProtocol(e.Ports), Host: e.Host}
 	p.Semantics, p.Grouped = at.semantics(), at.isCloudVM()
 	switch {
@@ -133,12 +133,12 @@ func (b *worldBuilder) entity(e policy.Entity) {
 		account, _ := strings.CutPrefix(e.Host, cloud.EnforcerPrefix)
 		p.Openings = b.openingsOf(account)
 		if !b.asEnforced {
-			p.Suspended = b.suspended(e.EntityRef, account)
+			p.Suspended = b.c.suspended(e.EntityRef, account)
 		}
 	}
 	var seats []trace.Point
-	if b.clouds != nil {
-		seats = b.clouds.seats[e.EntityRef]
+	if b.c.clouds != nil {
+		seats = b.c.clouds.seats[e.EntityRef]
 	}
 	if at.isCloudVM() && len(seats) > 0 {
 		var seen []string
@@ -246,7 +246,7 @@ func sharedSpace() netip.Prefix { return netip.PrefixFrom(netip.AddrFrom4([4]byt
 
 // strangers adds the interfaces in sight that no entity has: no policy applies to them.
 func (b *worldBuilder) strangers() {
-	for _, s := range b.snapshots() {
+	for _, s := range b.c.snapshots() {
 		names := map[string]string{}
 		for i := range s.VMs {
 			names[s.VMs[i].ID] = s.VMs[i].Name
@@ -310,7 +310,7 @@ func (b *worldBuilder) openingsOf(account string) *reach.Openings {
 		return o
 	}
 	var out *reach.Openings
-	for _, a := range b.Accounts {
+	for _, a := range b.c.Objects.Accounts {
 		if cloud.AccountKey(a.Namespace, a.Name) != account || len(a.Spec.Failsafe) == 0 {
 			continue
 		}
@@ -322,7 +322,7 @@ func (b *worldBuilder) openingsOf(account string) *reach.Openings {
 
 // openingsOfHost are the failsafe flows that our agent on a host tells of; nil if it tells none.
 func (b *worldBuilder) openingsOfHost(host string) *reach.Openings {
-	told := b.hostInfos[host].failsafe
+	told := b.c.hostInfos[host].failsafe
 	if len(told) == 0 {
 		return nil
 	}

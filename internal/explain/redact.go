@@ -28,14 +28,14 @@ func (c *Computation) For(v View) *Computation {
 	out.Objects = c.Objects.seen(&out)
 	out.Listing = out.seenListing(c.Listing)
 	if c.clouds != nil {
-		out.clouds = cloudsOf(out.Observed)
+		out.clouds = cloudsOf(out.Objects.Observed)
 		if out.clouds != nil {
 			out.clouds.now.Partly()
 			out.clouds.native.Partly()
 			out.clouds.place(out.Ends)
 		}
 	}
-	out.vmObjects, out.serviceObjects, out.interfaceObjects = byName(out.VMs), byName(out.NativeServices), byName(out.Interfaces)
+	out.vmObjects, out.serviceObjects, out.interfaceObjects = byName(out.Objects.VMs), byName(out.Objects.NativeServices), byName(out.Objects.Interfaces)
 	return &out
 }
 

@@ -56,11 +56,11 @@ func (c *Computation) findService(flag, text, namespace, name string) (end, erro
 
 // service returns the Service of a name; nil if there is none.
 func (c *Computation) service(name policy.NamespacedName) *corev1.Service {
-	i := slices.IndexFunc(c.Services, func(s *corev1.Service) bool { return nameOf(s) == name })
+	i := slices.IndexFunc(c.Objects.Services, func(s *corev1.Service) bool { return nameOf(s) == name })
 	if i < 0 {
 		return nil
 	}
-	return c.Services[i]
+	return c.Objects.Services[i]
 }
 
 func nameOf(s *corev1.Service) policy.NamespacedName {
@@ -109,7 +109,7 @@ func (c *Computation) throughService(to end, f policy.Flow) (through *frontend, 
 		}
 		return nil, "", wrong("to", ": %s has no %s; it has %s", to, flowText(f), portsText(to.service))
 	}
-	for _, s := range c.Services {
+	for _, s := range c.Objects.Services {
 		if !c.sees(policy.EntityRef{Kind: policy.KindService, Namespace: s.Namespace, Name: s.Name}) {
 			continue
 		}
@@ -176,7 +176,7 @@ func (c *Computation) behind(via *frontend, family netip.Addr) []backend {
 // slicesOf returns the EndpointSlices of a Service.
 func (c *Computation) slicesOf(s *corev1.Service) []*discoveryv1.EndpointSlice {
 	var out []*discoveryv1.EndpointSlice
-	for _, slice := range c.Slices {
+	for _, slice := range c.Objects.Slices {
 		if slice.Namespace == s.Namespace && slice.Labels[discoveryv1.LabelServiceName] == s.Name {
 			out = append(out, slice)
 		}
@@ -241,12 +241,12 @@ func (c *Computation) podsOf(s *corev1.Service) []selectedPod {
 	}
 	var out []selectedPod
 	selector := labels.SelectorFromSet(s.Spec.Selector)
-	for _, p := range c.Pods {
+	for _, p := range c.Objects.Pods {
 		if p.Namespace == s.Namespace && selector.Matches(labels.Set(p.Labels)) {
 			out = append(out, selectedPod{podRef(p), ready(p)})
 		}
 	}
-	for _, p := range c.TrimmedPods {
+	for _, p := range c.Objects.TrimmedPods {
 		if p.Namespace == s.Namespace && selector.Matches(labels.Set(p.Labels)) {
 			out = append(out, selectedPod{p.Ref(), true})
 		}
@@ -283,7 +283,7 @@ func (c *Computation) mayLead(name policy.NamespacedName, f *policy.Flow) bool {
 	s := c.service(name)
 	switch {
 	case s == nil:
-		return c.Partial // a cluster has no others than those that were read
+		return c.Objects.Partial // a cluster has no others than those that were read
 	case !balanced(s):
 		return false
 	}

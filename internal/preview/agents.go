@@ -72,7 +72,7 @@ func (p *Planner) agents(acct realize.Account, computed *watchstore.Store) (agen
 // that has told nothing, or is not well, has not been heard.
 func (p *Planner) agentOf(to realize.VMAgent, isolates handover.Directions) (handover.State, handover.Agent) {
 	agent := handover.Agent{Denied: to.Denied, Healthy: true, Connected: true, Heeds: true, Isolates: isolates}
-	for _, vm := range p.In.VMs {
+	for _, vm := range p.In.Objects.VMs {
 		if vm.Namespace+"/"+cloudv1alpha1.EntityNamePrefix+vm.Name != to.Node {
 			continue
 		}

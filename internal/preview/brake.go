@@ -35,7 +35,7 @@ func braked(a realize.Account, actual plan.Input, enforced *plan.Result) *analys
 
 // BrakedLive is what the controller says to wait for.
 func (p *Planner) BrakedLive(key string) string {
-	for _, a := range p.In.Accounts {
+	for _, a := range p.In.Objects.Accounts {
 		if a.Namespace+"/"+a.Name != key {
 			continue
 		}

@@ -166,7 +166,7 @@ func TestNothingHiddenIsToldWithClouds(t *testing.T) {
 		if err != nil || len(errs) > 0 {
 			t.Fatalf("world %d: %v, %v\n%s", seed+n, errs, err, spec.Manifests)
 		}
-		status, err := preview.Limited(t.Context(), preview.Before{Computation: c, World: world}, view, proposal, spec)
+		status, err := preview.Limited(t.Context(), preview.Before{Computed: c, World: world}, view, proposal, spec)
 		if err != nil {
 			t.Fatalf("world %d: %v", seed+n, err)
 		}

@@ -21,7 +21,7 @@ import (
 
 // Inputs is what policies are computed from, with where it stands and what is to be said about it.
 type Inputs struct {
-	explain.Objects
+	Objects explain.Objects
 	// Secrets are those of manifests only; those of a cluster are read one by one, where an account
 	// needs one.
 	Secrets []*corev1.Secret
@@ -92,14 +92,14 @@ func (in *Inputs) add(object manifest.Object) {
 		in.Secrets = append(in.Secrets, o)
 		return
 	}
-	in.Add(object)
+	in.Objects.Add(object)
 }
 
 // supposeNamespaces adds the Namespaces that objects are in but no manifest defines: they must
 // exist where the manifests are applied. Their labels are not known.
 func (in *Inputs) supposeNamespaces() {
 	known := map[string]bool{}
-	for _, n := range in.Namespaces {
+	for _, n := range in.Objects.Namespaces {
 		known[n.Name] = true
 	}
 	for _, d := range in.Documents {
@@ -108,7 +108,7 @@ func (in *Inputs) supposeNamespaces() {
 			continue
 		}
 		known[ns] = true
-		in.Namespaces = append(in.Namespaces, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}})
+		in.Objects.Namespaces = append(in.Objects.Namespaces, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}})
 		in.Notes = append(in.Notes, fmt.Sprintf("Namespace %s is not in the manifests; it is supposed to have no labels but its name", ns))
 	}
 	slices.Sort(in.Notes)
@@ -116,21 +116,21 @@ func (in *Inputs) supposeNamespaces() {
 
 // Computation is what inputs mean: they and what the engine makes of them.
 type Computation struct {
-	*explain.Computation
-	In *Inputs
+	Computed *explain.Computation
+	In       *Inputs
 }
 
 // Compute runs the engine over the inputs. What the engine refuses is added to in.refused.
 func Compute(in *Inputs) *Computation {
 	c := &Computation{explain.Compute(&in.Objects), in}
-	for _, p := range in.Policies {
+	for _, p := range in.Objects.Policies {
 		in.warnOfAnnotations(p.ObjectMeta)
 	}
-	for _, p := range in.ClusterPolicies {
+	for _, p := range in.Objects.ClusterPolicies {
 		in.warnOfAnnotations(p.ObjectMeta)
 	}
 	in.noteStaged()
-	for _, p := range c.Problems {
+	for _, p := range c.Computed.Problems {
 		in.report(p)
 	}
 	return c

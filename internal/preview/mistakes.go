@@ -23,10 +23,10 @@ import (
 // manifests it is about their policies only.
 func (in *Inputs) Mistakes() (out []Warning) {
 	groups := map[string][]string{}
-	for _, g := range in.Groups {
+	for _, g := range in.Objects.Groups {
 		groups[g.Namespace] = append(groups[g.Namespace], g.Name)
 	}
-	for _, g := range in.ClusterGroups {
+	for _, g := range in.Objects.ClusterGroups {
 		groups[""] = append(groups[""], g.Name)
 	}
 	look := func(p policy.Policy) {
@@ -52,13 +52,13 @@ func (in *Inputs) Mistakes() (out []Warning) {
 			add(reason, []policy.FieldError{f})
 		}
 	}
-	for _, p := range in.Policies {
+	for _, p := range in.Objects.Policies {
 		look(convert.NetworkPolicy(p))
 	}
-	for _, p := range in.ClusterPolicies {
+	for _, p := range in.Objects.ClusterPolicies {
 		look(convert.ClusterNetworkPolicy(p))
 	}
-	for _, k := range in.K8sPolicies {
+	for _, k := range in.Objects.K8sPolicies {
 		p := convert.KubernetesNetworkPolicy(k)
 		for _, f := range admission.HostBits(&p) { // of one that an older API server has stored
 			out = append(out, Warning{warnHostBits, plan.PolicyRef{Kind: v1beta2.K8sNetworkPolicy, Namespace: p.Namespace, Name: p.Name}.String() + ": " + f.Error()})
@@ -94,7 +94,7 @@ func kindOf(p policy.Policy) string {
 // selectable are the entities as selectors see them.
 func (in *Inputs) selectable() iter.Seq[admission.Entity] {
 	return func(yield func(admission.Entity) bool) {
-		for _, e := range in.Entities {
+		for _, e := range in.Objects.Entities {
 			if !yield(admission.Entity{Namespace: e.Namespace, Labels: e.Labels}) {
 				return
 			}

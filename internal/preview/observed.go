@@ -172,7 +172,7 @@ func (in *Inputs) ImportEntities(a *cloudv1alpha1.CloudProviderAccount, o *Obser
 	config, _ := accountspec.ConfigOf(a)
 	o.Preview = selection.Preview(a, config.Cloud, in.surroundings(), snapshots)
 	ports := map[client.ObjectKey][]v1alpha2.NamedPort{}
-	for _, x := range in.Entities {
+	for _, x := range in.Objects.Entities {
 		ports[client.ObjectKeyFromObject(x)] = x.Spec.Ports
 	}
 	for _, x := range o.Preview.Entities {
@@ -180,18 +180,19 @@ func (in *Inputs) ImportEntities(a *cloudv1alpha1.CloudProviderAccount, o *Obser
 			x.Spec.Ports = ports[client.ObjectKeyFromObject(x)]
 		}
 	}
-	in.Entities = slices.DeleteFunc(slices.Clone(in.Entities), func(x *v1alpha2.ExternalEntity) bool {
+	in.Objects.Entities = slices.DeleteFunc(slices.Clone(in.Objects.Entities), func(x *v1alpha2.ExternalEntity) bool {
 		_, again := o.Preview.Refs[client.ObjectKeyFromObject(x)]
 		_, service := o.Preview.Services[client.ObjectKeyFromObject(x)]
 		return again || service || x.Spec.ExternalNode == o.EnforcerKey && (o.snapshot(x.Labels[cloudv1alpha1.LabelCloudRegion]) != nil || !o.Preview.Selecting[x.Namespace])
 	})
-	in.Entities = append(in.Entities, o.Preview.Entities...)
+	in.Objects.Entities = append(in.Objects.Entities, o.Preview.Entities...)
 	in.Objects.Overlay(&explain.Objects{Groups: o.Preview.Groups})
 }
 
 // surroundings are the objects that decide what is imported of an account.
 func (in *Inputs) surroundings() selection.Surroundings {
-	return selection.Surroundings{Selectors: in.Selectors, VMs: in.VMs, Services: in.NativeServices, Interfaces: in.Interfaces, Namespaces: in.Namespaces, At: in.At}
+	o := &in.Objects
+	return selection.Surroundings{Selectors: o.Selectors, VMs: o.VMs, Services: o.NativeServices, Interfaces: o.Interfaces, Namespaces: o.Namespaces, At: o.At}
 }
 
 // Overlay replaces and adds objects, as applying manifests to a cluster does.

@@ -82,7 +82,7 @@ func (p plans) Unreadable() error {
 func (p *Planner) Plan(ctx context.Context) (plans, error) {
 	var observed ObservedAccounts
 	var out plans
-	for _, a := range p.In.Accounts {
+	for _, a := range p.In.Objects.Accounts {
 		if ctx.Err() != nil {
 			return plans{}, ctx.Err()
 		}
@@ -106,7 +106,7 @@ func (p *Planner) Plan(ctx context.Context) (plans, error) {
 		p.In.Notes = append(p.In.Notes, "left out, as by the controller: "+r.String())
 	}
 	store := watchstore.New(watchstore.Options{})
-	store.Publish(convert.Delta(c.Delta))
+	store.Publish(convert.Delta(c.Computed.Delta))
 	var err error
 	if out.computed, err = ViewOf(store, ""); err != nil {
 		return plans{}, err

@@ -196,5 +196,5 @@ func (in *Inputs) apply(p *Proposal) (errs []analysis.ManifestError) {
 // remove takes an object away; false if there is none.
 func (in *Inputs) remove(ref analysis.ObjectReference) bool {
 	k, ok := takenKind(ref.Group, ref.Kind)
-	return ok && in.Remove(k, ref.Namespace, ref.Name)
+	return ok && in.Objects.Remove(k, ref.Namespace, ref.Name)
 }

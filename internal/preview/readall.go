@@ -22,7 +22,7 @@ import (
 // ReadAll reads all accounts and computes what stands there.
 func (p *Planner) ReadAll(ctx context.Context) (*Computation, error) {
 	var read ObservedAccounts
-	for _, a := range p.In.Accounts {
+	for _, a := range p.In.Objects.Accounts {
 		o, err := p.Observe(ctx, a)
 		if err != nil {
 			return nil, err
@@ -61,7 +61,7 @@ func (o *ObservedAccount) ReadACLs(ctx context.Context) {
 
 // KnowClouds hands on what was read of accounts, in the place of what was known of them.
 func (in *Inputs) KnowClouds(read ObservedAccounts) {
-	known := slices.Clone(in.Observed)
+	known := slices.Clone(in.Objects.Observed)
 	for _, o := range read {
 		a := explain.ObservedAccount{Key: o.Key, VMs: o.Preview.Refs, Services: o.Preview.Services, ACLs: o.acls}
 		for _, r := range o.Regions {
@@ -73,7 +73,7 @@ func (in *Inputs) KnowClouds(read ObservedAccounts) {
 			known = append(known, a)
 		}
 	}
-	in.Observed = known
+	in.Objects.Observed = known
 }
 
 // NoteUnread says what could not be read of accounts.
@@ -117,14 +117,14 @@ func (p *Planner) foresee(read ObservedAccounts) error {
 // virtualMachine returns the VirtualMachine of an entity; one that is not there yet is added.
 func (in *Inputs) virtualMachine(entity types.NamespacedName) *cloudv1alpha1.VirtualMachine {
 	name := strings.TrimPrefix(entity.Name, cloudv1alpha1.EntityNamePrefix)
-	i := slices.IndexFunc(in.VMs, func(vm *cloudv1alpha1.VirtualMachine) bool {
+	i := slices.IndexFunc(in.Objects.VMs, func(vm *cloudv1alpha1.VirtualMachine) bool {
 		return vm.Namespace == entity.Namespace && vm.Name == name
 	})
 	if i >= 0 {
-		return in.VMs[i]
+		return in.Objects.VMs[i]
 	}
 	vm := &cloudv1alpha1.VirtualMachine{ObjectMeta: metav1.ObjectMeta{Namespace: entity.Namespace, Name: name}}
-	in.VMs = append(in.VMs, vm)
+	in.Objects.VMs = append(in.Objects.VMs, vm)
 	return vm
 }
 

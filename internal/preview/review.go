@@ -25,7 +25,7 @@ const (
 
 // Before is what there is before anything is changed.
 type Before struct {
-	*explain.Computation
+	Computed *explain.Computation
 	// World is that of the computation.
 	World func() *explain.World
 	// Budget is what the maps may cost.
@@ -43,7 +43,7 @@ func (b Before) effects(ctx context.Context, after *explain.Computation, spec an
 	if err != nil {
 		return nil, err
 	}
-	out, err := review.Effects(ctx.Err, b.Computation, after, seen)
+	out, err := review.Effects(ctx.Err, b.Computed, after, seen)
 	if out != nil {
 		out.Since, out.Unseen = *spec.FlowsSince, more
 	}
@@ -56,7 +56,7 @@ func (p *Planner) Review(ctx context.Context, before Before, with *Proposal, spe
 	if errs := p.In.apply(with); len(errs) > 0 {
 		return told(errs), nil
 	}
-	p.In.WithStaged = spec.Staged
+	p.In.Objects.WithStaged = spec.Staged
 	if spec.Account != "" {
 		if err := p.only(spec.Account); err != nil {
 			return analysis.PlanReviewStatus{}, err
@@ -73,28 +73,28 @@ func (p *Planner) Review(ctx context.Context, before Before, with *Proposal, spe
 	out := told(nil)
 	out.PlanAnswer = answer
 	out.Notes = some(p.In.Notes, mostRemarks)
-	if out.Flows, err = before.effects(ctx, made.computation.Computation, spec); err != nil {
+	if out.Flows, err = before.effects(ctx, made.computation.Computed, spec); err != nil {
 		return out, err
 	}
 	if !spec.Map || ctx.Err() != nil {
 		return out, ctx.Err()
 	}
-	out.Map = review.Map(before.World().Within(before.Budget), made.computation.World(false).Within(before.Budget), review.MapQuestion{})
+	out.Map = review.Map(before.World().Within(before.Budget), made.computation.Computed.World(false).Within(before.Budget), review.MapQuestion{})
 	return out, nil
 }
 
 // only leaves one account to plan for.
 func (p *Planner) only(account string) error {
-	all := p.In.Accounts
-	p.In.Accounts = nil
+	all := p.In.Objects.Accounts
+	p.In.Objects.Accounts = nil
 	for _, a := range all {
 		if cloud.AccountKey(a.Namespace, a.Name) == account {
-			p.In.Accounts = append(p.In.Accounts, a)
+			p.In.Objects.Accounts = append(p.In.Objects.Accounts, a)
 		} else {
 			p.Neighbours = append(p.Neighbours, a)
 		}
 	}
-	if len(p.In.Accounts) == 0 {
+	if len(p.In.Objects.Accounts) == 0 {
 		return &review.WrongError{Field: "account", Text: fmt.Sprintf(" %q: there is no such CloudProviderAccount", account)}
 	}
 	return nil
@@ -105,27 +105,27 @@ func (p *Planner) only(account string) error {
 // quotas, refusals and operations tell of the machines and policies of others, and what a selector
 // selects there.
 func Limited(ctx context.Context, before Before, view explain.View, with *Proposal, spec analysis.PlanReviewSpec) (analysis.PlanReviewStatus, error) {
-	in := &Inputs{Objects: *before.Objects}
+	in := &Inputs{Objects: *before.Computed.Objects}
 	notes := with.over.Notes
 	in.apply(with) // whether there was something to delete is not told
-	in.WithStaged = spec.Staged
+	in.Objects.WithStaged = spec.Staged
 	out := told(nil)
 	out.Limited = true
 	seen := &Inputs{Documents: in.Documents}
-	for _, e := range in.Entities {
+	for _, e := range in.Objects.Entities {
 		if view.Namespace(e.Namespace) {
-			seen.Entities = append(seen.Entities, e)
+			seen.Objects.Entities = append(seen.Objects.Entities, e)
 		}
 	}
-	for _, g := range in.Groups {
+	for _, g := range in.Objects.Groups {
 		if view.Namespace(g.Namespace) {
-			seen.Groups = append(seen.Groups, g)
+			seen.Objects.Groups = append(seen.Objects.Groups, g)
 		}
 	}
 	if view.Cluster {
-		seen.ClusterGroups = in.ClusterGroups
+		seen.Objects.ClusterGroups = in.Objects.ClusterGroups
 	}
-	seen.Policies, seen.ClusterPolicies = with.over.Policies, with.over.ClusterPolicies
+	seen.Objects.Policies, seen.Objects.ClusterPolicies = with.over.Objects.Policies, with.over.Objects.ClusterPolicies
 	if len(in.Documents) > 0 {
 		for _, w := range seen.Mistakes() {
 			out.Warnings, out.WarningReasons = append(out.Warnings, w.Message), append(out.WarningReasons, string(w.Reason))

@@ -153,7 +153,7 @@ spec:
 		}
 		view := explain.View{Namespace: func(n string) bool { return n == "mine" }}
 		c := explain.Compute(in).For(view)
-		before := preview.Before{Computation: c, World: func() *explain.World { return c.World(false) }}
+		before := preview.Before{Computed: c, World: func() *explain.World { return c.World(false) }}
 		spec := v1alpha1.PlanReviewSpec{Manifests: policy, Map: true}
 		p, errs, err := propose(t, spec, preview.Rights{May: func(_, _, _, namespace, _ string) bool { return namespace == "mine" }})
 		if err != nil || len(errs) > 0 {

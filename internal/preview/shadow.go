@@ -23,7 +23,7 @@ func (p *Planner) shadowed(made plans) (out []Warning) {
 	if made.computation == nil {
 		return nil
 	}
-	world, given := made.computation.World(true), p.given
+	world, given := made.computation.Computed.World(true), p.given
 	all := len(p.In.Documents) == 0
 	for _, u := range world.RuleUses() {
 		rule := explain.RuleOf(u.RuleRef)
@@ -78,7 +78,7 @@ func (p *Planner) cut(made plans) (out []Warning) {
 	if made.computation == nil {
 		return nil
 	}
-	for _, c := range made.computation.Cuts() {
+	for _, c := range made.computation.Computed.Cuts() {
 		if len(p.In.Documents) > 0 && !slices.ContainsFunc(c.Policies, p.given) {
 			continue
 		}

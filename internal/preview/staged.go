@@ -17,23 +17,23 @@ func staged(annotations map[string]string) func(code int, errs []policy.FieldErr
 
 // noteStaged says what becomes of staged policies.
 func (in *Inputs) noteStaged() {
-	if list := in.Staged(); len(list) > 0 {
+	if list := in.Objects.Staged(); len(list) > 0 {
 		text := "staged, so not enforced and left out here (--staged takes it in, where a command has that flag)"
-		if in.WithStaged {
+		if in.Objects.WithStaged {
 			text = "staged: taken in here, but not enforced"
 		}
 		in.Notes = append(in.Notes, fmt.Sprintf("%s: %s", explain.PoliciesText(list), text))
 	}
-	for _, p := range in.K8sPolicies {
+	for _, p := range in.Objects.K8sPolicies {
 		in.noteUnheeded("NetworkPolicy "+p.Namespace+"/"+p.Name, p.Annotations)
 	}
-	for _, p := range in.AdminPolicies {
+	for _, p := range in.Objects.AdminPolicies {
 		in.noteUnheeded("AdminNetworkPolicy "+p.Name, p.Annotations)
 	}
-	for _, p := range in.BaselinePolicies {
+	for _, p := range in.Objects.BaselinePolicies {
 		in.noteUnheeded("BaselineAdminNetworkPolicy "+p.Name, p.Annotations)
 	}
-	for _, p := range in.UpstreamPolicies {
+	for _, p := range in.Objects.UpstreamPolicies {
 		in.noteUnheeded("ClusterNetworkPolicy "+p.Name, p.Annotations)
 	}
 }

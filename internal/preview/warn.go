@@ -19,7 +19,7 @@ import (
 func (p *Planner) warnings(made plans) []Warning {
 	out := slices.Clone(p.In.Warnings)
 	narrow := p.In.narrow()
-	for _, s := range p.In.Selectors {
+	for _, s := range p.In.Objects.Selectors {
 		if narrow {
 			break // what is to be said of them is so whatever the policies are
 		}
@@ -52,9 +52,9 @@ func (p *Planner) selectorWarnings(s *cloudv1alpha1.CloudEntitySelector, made pl
 	if slices.ContainsFunc(p.Neighbours, exists) {
 		return nil // nothing is planned there
 	}
-	if !slices.ContainsFunc(p.In.Accounts, exists) {
+	if !slices.ContainsFunc(p.In.Objects.Accounts, exists) {
 		var names []string
-		for _, a := range p.In.Accounts {
+		for _, a := range p.In.Objects.Accounts {
 			names = append(names, cloud.AccountKey(a.Namespace, a.Name))
 		}
 		return []Warning{{warnNoSuchAccount, fmt.Sprintf("there is no CloudProviderAccount %s, so it selects nothing; there is %s", key, cloud.Listed(names, false))}}
@@ -103,8 +103,8 @@ func (v View) selectingNobody(asked func(plan.PolicyRef) bool) (out []string) {
 // invented reports whether one of the objects that the names of groups are made from has not been
 // stored anywhere yet: its identity will be another one.
 func (in *Inputs) invented() bool {
-	return anyInvented(in.Policies, "NetworkPolicy") || anyInvented(in.ClusterPolicies, "ClusterNetworkPolicy") ||
-		anyInvented(in.Groups, "Group") || anyInvented(in.ClusterGroups, "ClusterGroup")
+	return anyInvented(in.Objects.Policies, "NetworkPolicy") || anyInvented(in.Objects.ClusterPolicies, "ClusterNetworkPolicy") ||
+		anyInvented(in.Objects.Groups, "Group") || anyInvented(in.Objects.ClusterGroups, "ClusterGroup")
 }
 
 func anyInvented[T client.Object](objects []T, kind string) bool {

@@ -66,7 +66,7 @@ The exit code is 2 if an object was refused; the rest is computed and printed al
 // computeOutput publishes what was computed and reads it back as enforcers do.
 func computeOutput(c *preview.Computation, key string) (computedOutput, error) {
 	store := watchstore.New(watchstore.Options{})
-	store.Publish(convert.Delta(c.Delta))
+	store.Publish(convert.Delta(c.Computed.Delta))
 	v, err := preview.ViewOf(store, key)
 	if err != nil {
 		return computedOutput{}, err
@@ -85,7 +85,7 @@ func computeOutput(c *preview.Computation, key string) (computedOutput, error) {
 // keys are the enforcers of the entities.
 func keysOf(c *preview.Computation) []string {
 	var keys []string
-	for _, e := range c.Ends {
+	for _, e := range c.Computed.Ends {
 		if e.Host != "" {
 			keys = append(keys, e.Host)
 		}

@@ -374,7 +374,7 @@ func rowsOf(ctx context.Context, files []string, computed *explain.Computation, 
 // addressesOf are the addresses of all interfaces that were read.
 func addressesOf(c *explain.Computation) map[string][]netip.Addr {
 	out := map[string][]netip.Addr{}
-	for _, a := range c.Observed {
+	for _, a := range c.Objects.Observed {
 		for _, s := range a.Snapshots {
 			for i := range s.Interfaces {
 				out[s.Interfaces[i].ID] = s.Interfaces[i].PrivateIPs

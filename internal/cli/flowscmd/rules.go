@@ -116,7 +116,7 @@ func usesOf(c *explain.Computation, j *judge.Judge, rows []flows.Row) []Use {
 	for _, r := range j.Rules() {
 		add(placeOfRule(&r), Use{Rule: &r})
 	}
-	for _, a := range c.Observed {
+	for _, a := range c.Objects.Observed {
 		for _, s := range a.Snapshots {
 			for i := range s.Groups {
 				addGroup(s, &s.Groups[i], add)

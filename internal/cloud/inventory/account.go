@@ -502,7 +502,7 @@ func (i *Inventory) Settings(key string) accountspec.Settings {
 // settle keeps the account's settings and reports whether they are others than before. The caller
 // holds the account's lock.
 func (p *pass) settle(a *account) (changed bool) {
-	s := accountspec.SettingsOf(p.cpa, p.opts.Propagation)
+	s := accountspec.SettingsOf(p.cpa, p.loop.opts.Propagation)
 	changed = !equality.Semantic.DeepEqual(a.settings, s)
 	a.settings = s
 	return changed

@@ -129,7 +129,7 @@ func (s *syncer) fetch(ctx context.Context, v selection.View, ids map[string]boo
 
 // fetch reads one object, if it exists and is the account's.
 func fetch[T client.Object](ctx context.Context, s *syncer, into map[types.NamespacedName]T, key types.NamespacedName, o T) error {
-	err := s.opts.Client.Get(ctx, key, o)
+	err := s.loop.opts.Client.Get(ctx, key, o)
 	if apierrors.IsNotFound(err) {
 		return nil
 	}

@@ -20,5 +20,5 @@ func (p *pass) setUnprotected(live *v1alpha1.CloudProviderAccount) (news bool) {
 		meta.RemoveStatusCondition(&live.Status.Conditions, v1alpha1.ConditionDeletionProtected)
 		return false
 	}
-	return p.set(&live.Status.Conditions, v1alpha1.ConditionDeletionProtected, notProtected(), live.Generation)
+	return p.loop.set(&live.Status.Conditions, v1alpha1.ConditionDeletionProtected, notProtected(), live.Generation)
 }

@@ -168,7 +168,7 @@ func (i *Inventory) reconcile(ctx context.Context, req reconcile.Request) (recon
 	if err := i.hold(ctx, cpa); err != nil {
 		return reconcile.Result{}, err
 	}
-	p := &pass{Inventory: i, cpa: cpa, account: i.open(req.NamespacedName)}
+	p := &pass{loop: i, cpa: cpa, account: i.open(req.NamespacedName)}
 	if p.selectors, p.refused, err = selection.Granted(cpa, selectors, i.namespaceLabels(ctx)); err != nil {
 		return reconcile.Result{}, err
 	}
@@ -218,7 +218,7 @@ func (i *Inventory) forget(ctx context.Context, key types.NamespacedName, select
 
 // clear deletes all objects of the account.
 func (i *Inventory) clear(ctx context.Context, key types.NamespacedName) error {
-	s := &syncer{Inventory: i, account: key, gone: true}
+	s := &syncer{loop: i, account: key, gone: true}
 	if err := s.list(ctx); err != nil {
 		return err
 	}

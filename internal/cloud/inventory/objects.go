@@ -25,7 +25,7 @@ const writers = 8
 
 // syncer brings the objects of one account into the desired state. It is used once.
 type syncer struct {
-	*Inventory
+	loop    *Inventory
 	account types.NamespacedName
 	// stale says of the regions whose snapshot is too old what to put on their objects.
 	stale map[string]string
@@ -118,7 +118,7 @@ func (s *syncer) listOf(ctx context.Context, into client.ObjectList) error {
 	marked := client.MatchingFields{FieldAccount: cloud.AccountKey(s.account.Namespace, s.account.Name)}
 	// The objects are only read: what is changed is a copy (see put). Copying them all would be
 	// most of the work.
-	if err := s.opts.Client.List(ctx, into, marked, client.UnsafeDisableDeepCopy); err != nil {
+	if err := s.loop.opts.Client.List(ctx, into, marked, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("list the objects of account %s: %w", s.account, err)
 	}
 	return nil
@@ -234,7 +234,7 @@ func inParallel(ctx context.Context, keys []types.NamespacedName, do func(types.
 // account's is left alone and noted.
 func (s *syncer) create(ctx context.Context, o client.Object) (bool, error) {
 	key := client.ObjectKeyFromObject(o)
-	err := s.opts.Client.Create(ctx, o)
+	err := s.loop.opts.Client.Create(ctx, o)
 	if err == nil {
 		s.wrote(0, version(o))
 		return true, nil
@@ -249,7 +249,7 @@ func (s *syncer) create(ctx context.Context, o client.Object) (bool, error) {
 	if !ok {
 		return false, fmt.Errorf("create %T %s: %w", o, key, err)
 	}
-	err = s.opts.Client.Get(ctx, key, there)
+	err = s.loop.opts.Client.Get(ctx, key, there)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
@@ -273,7 +273,7 @@ func (s *syncer) remove(ctx context.Context, o client.Object) error {
 		return nil
 	}
 	uid := o.GetUID()
-	err := s.opts.Client.Delete(ctx, o, client.Preconditions{UID: &uid})
+	err := s.loop.opts.Client.Delete(ctx, o, client.Preconditions{UID: &uid})
 	if err == nil {
 		s.wrote(version(o), 0)
 	}
@@ -292,9 +292,9 @@ func (s *syncer) patch(ctx context.Context, o, base client.Object, status bool) 
 	if status {
 		o.SetLabels(nil) // the API server keeps these, and would decode them for nothing
 		o.SetAnnotations(nil)
-		err = s.opts.Client.Status().Update(ctx, o)
+		err = s.loop.opts.Client.Status().Update(ctx, o)
 	} else {
-		err = s.opts.Client.Patch(ctx, o, client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{}))
+		err = s.loop.opts.Client.Patch(ctx, o, client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{}))
 	}
 	if err == nil {
 		s.wrote(before, version(o))

@@ -47,7 +47,7 @@ type outcome struct {
 // have ended when it returns. What publish fails to write then is written, or fails for good, at
 // the end of the pass.
 func (p *pass) observe(ctx context.Context, jobs []job, publish func() error) {
-	provider, ok := p.Provider(cloud.AccountKey(p.cpa.Namespace, p.cpa.Name))
+	provider, ok := p.loop.Provider(cloud.AccountKey(p.cpa.Namespace, p.cpa.Name))
 	if !ok || len(jobs) == 0 {
 		return
 	}
@@ -75,7 +75,7 @@ func (p *pass) observe(ctx context.Context, jobs []job, publish func() error) {
 				more = false
 			}
 		}
-		if pending > 0 && ctx.Err() == nil && p.mine(p.key()) {
+		if pending > 0 && ctx.Err() == nil && p.loop.mine(p.key()) {
 			_ = publish()
 		}
 	}
@@ -85,15 +85,15 @@ func (p *pass) observe(ctx context.Context, jobs []job, publish func() error) {
 // began, and reports whether there is anything to make objects of. What it cannot take over in the
 // middle of a pass is left to the next one.
 func (p *pass) reread(ctx context.Context) bool {
-	selectors, err := p.selectorsOf(ctx, p.key())
+	selectors, err := p.loop.selectorsOf(ctx, p.key())
 	cpa := &v1alpha1.CloudProviderAccount{}
-	if err = errors.Join(err, p.opts.Client.Get(ctx, p.key(), cpa)); err != nil || !p.mine(p.key()) {
+	if err = errors.Join(err, p.loop.opts.Client.Get(ctx, p.key(), cpa)); err != nil || !p.loop.mine(p.key()) {
 		return false
 	}
 	if cpa.UID != p.cpa.UID || cpa.DeletionTimestamp.IsZero() == p.deleting() {
 		return false
 	}
-	may, refused, err := selection.Granted(cpa, selectors, p.namespaceLabels(ctx))
+	may, refused, err := selection.Granted(cpa, selectors, p.loop.namespaceLabels(ctx))
 	if err != nil {
 		return false
 	}
@@ -107,7 +107,7 @@ func (p *pass) reread(ctx context.Context) bool {
 
 // guarded is observeRegion in which a panic is a failure of that region.
 func (p *pass) guarded(ctx context.Context, provider cloud.Provider, j job) (o outcome) {
-	started := p.opts.Now()
+	started := p.loop.opts.Now()
 	if fault := recovered.Do(func() { o = p.observeRegion(ctx, provider, j) }); fault != nil {
 		logr.FromContextOrDiscard(ctx).Error(fault, "A panic was recovered", "account", p.account.key, "region", j.region, "stack", recovered.StackOf(fault))
 		return outcome{job: j, started: started, err: &cloud.Error{Class: cloud.Terminal, Call: "Observe", Err: fault}}
@@ -116,8 +116,8 @@ func (p *pass) guarded(ctx context.Context, provider cloud.Provider, j job) (o o
 }
 
 func (p *pass) observeRegion(ctx context.Context, provider cloud.Provider, j job) outcome {
-	o := outcome{job: j, started: p.opts.Now()}
-	bounded, cancel := context.WithTimeout(ctx, p.opts.ObserveTimeout)
+	o := outcome{job: j, started: p.loop.opts.Now()}
+	bounded, cancel := context.WithTimeout(ctx, p.loop.opts.ObserveTimeout)
 	defer cancel()
 	refresher, ok := provider.(cloud.Refresher)
 	if !ok {
@@ -134,7 +134,7 @@ func (p *pass) observeRegion(ctx context.Context, provider cloud.Provider, j job
 	switch {
 	case o.err != nil && bounded.Err() != nil && ctx.Err() == nil:
 		o.err = &cloud.Error{Class: cloud.Unavailable, Call: "Observe",
-			Err: fmt.Errorf("not finished after %s: %w", p.opts.ObserveTimeout, o.err)}
+			Err: fmt.Errorf("not finished after %s: %w", p.loop.opts.ObserveTimeout, o.err)}
 	case o.err == nil && o.snapshot == nil:
 		o.err = &cloud.Error{Class: cloud.Terminal, Call: "Observe", Err: errors.New("the provider returned nothing")}
 	case ctx.Err() != nil:
@@ -160,14 +160,14 @@ func (p *pass) record(o outcome) {
 		p.recordPart(r, o)
 		return
 	}
-	took := p.opts.Now().Sub(o.started)
-	r.decided = p.opts.Now()
-	r.calm, r.misses = p.opts.Now().Add(max(wholePause, wholeShare*took)), 0
+	took := p.loop.opts.Now().Sub(o.started)
+	r.decided = p.loop.opts.Now()
+	r.calm, r.misses = p.loop.opts.Now().Add(max(wholePause, wholeShare*took)), 0
 	p.news = p.news || (r.err == nil) != (o.err == nil)
 	r.err = o.err
 	switch {
 	case o.err == nil && o.asked < r.covered: // what was handed over meanwhile is not in it
-		r.next, r.rest = p.opts.Now(), time.Time{}
+		r.next, r.rest = p.loop.opts.Now(), time.Time{}
 		return
 	case o.err == nil:
 		p.news = r.replace(o.snapshot) || p.news
@@ -177,14 +177,14 @@ func (p *pass) record(o outcome) {
 		return
 	}
 	p.news = true
-	r.fails(p.opts.Now().Add(p.backoff(r.failures+1, o.err)))
+	r.fails(p.loop.opts.Now().Add(p.backoff(r.failures+1, o.err)))
 }
 
 // recordPart keeps what was read because of events. It says nothing about the rest of the region,
 // and so does its failure: the time of the next whole observation stays, unless hints fail again
 // and again.
 func (p *pass) recordPart(r *region, o outcome) {
-	now := p.opts.Now()
+	now := p.loop.opts.Now()
 	outdated := o.asked < r.covered // what was handed over meanwhile is not in it
 	if o.err == nil && !outdated {
 		r.misses, r.patience, r.renewed = 0, now.Add(hintPause), o.started
@@ -215,7 +215,7 @@ func (p *pass) backoff(n int, err error) time.Duration {
 	if n <= 6 {
 		d = min(firstBackoff<<(n-1), maxBackoff)
 	}
-	d = time.Duration(float64(d) * (0.8 + 0.4*p.opts.Random()))
+	d = time.Duration(float64(d) * (0.8 + 0.4*p.loop.opts.Random()))
 	var e *cloud.Error
 	if errors.As(err, &e) {
 		d = max(d, e.RetryAfter)

@@ -94,7 +94,7 @@ func TestObserved(t *testing.T) {
 
 	// Readings on their way when something was handed over are made again.
 	a := l.inv.lookup(key)
-	p := &pass{Inventory: l.inv, cpa: l.account(), account: a}
+	p := &pass{loop: l.inv, cpa: l.account(), account: a}
 	for _, begin := range []func(){func() { l.inv.Trigger(key) }, func() { l.inv.Touched(key, map[string][]string{oregon: {vm}}) }} {
 		l.advance(time.Second)
 		before := read("four")

@@ -24,7 +24,7 @@ import (
 
 // pass is one Reconcile of one account.
 type pass struct {
-	*Inventory
+	loop    *Inventory
 	cpa     *v1alpha1.CloudProviderAccount
 	account *account
 	// selectors are those that the account lets select; refused are the others.
@@ -77,16 +77,16 @@ func (p *pass) run(ctx context.Context) (reconcile.Result, error) {
 	var s *syncer
 	var d selection.Desired
 	publish := func() (written error) {
-		s = &syncer{Inventory: p.Inventory, account: p.key()}
+		s = &syncer{loop: p.loop, account: p.key()}
 		d, written, err = p.publish(ctx, s)
 		return written
 	}
-	due := p.account.due(p.opts.Now(), changed)
+	due := p.account.due(p.loop.opts.Now(), changed)
 	p.quick = p.account.onlyHints(due) && !p.deleting()
 	if p.problem == nil {
 		p.observe(ctx, due, publish)
 	}
-	if ctx.Err() != nil || !p.mine(p.key()) {
+	if ctx.Err() != nil || !p.loop.mine(p.key()) {
 		return reconcile.Result{}, ctx.Err() // what could not be read any more is no news about the account
 	}
 	p.news = p.account.dropReleased(p.interval()) || p.news
@@ -102,13 +102,13 @@ func (p *pass) run(ctx context.Context) (reconcile.Result, error) {
 	}
 	wait := p.interval()
 	if p.problem == nil {
-		wait = p.account.wait(p.opts.Now(), wait)
+		wait = p.account.wait(p.loop.opts.Now(), wait)
 	}
 	if s.again {
 		wait = min(wait, staleWait)
 	}
 	if !p.ends.IsZero() {
-		wait = min(wait, max(p.ends.Sub(p.opts.Now()), time.Millisecond))
+		wait = min(wait, max(p.ends.Sub(p.loop.opts.Now()), time.Millisecond))
 	}
 	return reconcile.Result{RequeueAfter: wait}, nil
 }
@@ -120,8 +120,8 @@ func (p *pass) configure(ctx context.Context) (changed bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	if p.opts.ExternalID != nil {
-		p.externalID = p.opts.ExternalID(config)
+	if p.loop.opts.ExternalID != nil {
+		p.externalID = p.loop.opts.ExternalID(config)
 	}
 	encoded, err := json.Marshal(config)
 	if err != nil {
@@ -138,20 +138,20 @@ func (p *pass) configure(ctx context.Context) (changed bool, err error) {
 	if a.inputs.config != inputs.config || (a.provider == nil && p.problem == nil) {
 		a.provider, a.whole = nil, nil
 		if p.problem == nil {
-			a.whole, err = p.opts.Clouds[config.Cloud](config)
+			a.whole, err = p.loop.opts.Clouds[config.Cloud](config)
 			if err != nil {
 				a.whole, p.problem = nil, p.unopened(err)
 			}
 		}
-		p.Inventory.listen(a, config.Queues)
+		p.loop.listen(a, config.Queues)
 	}
 	p.narrow(a)
 	a.inputs, a.deleting, a.interval = inputs, p.deleting(), p.interval()
-	a.underway = p.opts.Underway != nil && p.opts.Underway(cloud.AccountKey(p.cpa.Namespace, p.cpa.Name))
+	a.underway = p.loop.opts.Underway != nil && p.loop.opts.Underway(cloud.AccountKey(p.cpa.Namespace, p.cpa.Name))
 	if len(config.Regions) == 0 {
 		return changed, nil // a configuration without regions is none; what is known stays
 	}
-	a.setRegions(config.Regions, p.cpa.Status.Regions, p.opts.Releaser != nil, p.opts.Now())
+	a.setRegions(config.Regions, p.cpa.Status.Regions, p.loop.opts.Releaser != nil, p.loop.opts.Now())
 	if p.problem != nil {
 		for _, r := range a.regions {
 			r.err = errors.New(p.problem.message)
@@ -193,7 +193,7 @@ func (p *pass) config(ctx context.Context) (accountspec.Config, error) {
 		return c, nil
 	}
 	switch {
-	case p.opts.Clouds[c.Cloud] == nil:
+	case p.loop.opts.Clouds[c.Cloud] == nil:
 		p.problem = &problem{v1alpha1.ReasonProviderUnsupported, fmt.Sprintf("accounts of %s are not supported", c.Cloud)}
 		return c, nil
 	case ref == nil:
@@ -201,7 +201,7 @@ func (p *pass) config(ctx context.Context) (accountspec.Config, error) {
 		return c, nil
 	}
 	c.Secret, c.SecretKey = ref.Namespace+"/"+ref.Name, ref.Key
-	value, found, err := p.secretValue(ctx, *ref)
+	value, found, err := p.loop.secretValue(ctx, *ref)
 	var missing *missingGrant
 	if err != nil && !errors.As(err, &missing) {
 		return c, err
@@ -234,7 +234,7 @@ func (p *pass) publish(ctx context.Context, s *syncer) (d selection.Desired, wri
 		v.Selectors = p.selectors
 	}
 	inputs, last := p.inputsOf(s.stale), p.account.basis
-	if !last.lasts(p.opts.Now()) {
+	if !last.lasts(p.loop.opts.Now()) {
 		last = nil
 	}
 	v.Keep = p.keep(v)
@@ -258,7 +258,7 @@ func (p *pass) publish(ctx context.Context, s *syncer) (d selection.Desired, wri
 		p.account.basis = nil
 		if p.news { // the next pass will not know of it
 			p.news = false
-			p.notify(p.key())
+			p.loop.notify(p.key())
 		}
 		return selection.Desired{}, nil, err
 	}
@@ -301,7 +301,7 @@ func (p *pass) tellRefs(t selection.Tally) {
 	p.account.mu.Unlock()
 	if p.news {
 		p.news = false
-		p.notify(p.key())
+		p.loop.notify(p.key())
 	}
 }
 
@@ -346,7 +346,7 @@ func (p *pass) stale() map[string]string {
 		case r.err == nil:
 		case r.snapshot == nil:
 			out[name] = fmt.Sprintf("region %s could not be read since the controller started", name)
-		case p.opts.Now().Sub(r.known) > 2*p.interval():
+		case p.loop.opts.Now().Sub(r.known) > 2*p.interval():
 			out[name] = fmt.Sprintf("region %s could not be read since %s", name, r.known.UTC().Format(time.RFC3339))
 		}
 	}
@@ -362,17 +362,17 @@ func everRead(cpa *v1alpha1.CloudProviderAccount) bool {
 // release lets a deleted account go once nothing of ours is left in it.
 func (p *pass) release(ctx context.Context) (reconcile.Result, error) {
 	key := cloud.AccountKey(p.cpa.Namespace, p.cpa.Name)
-	if p.opts.Releaser != nil && everRead(p.cpa) && !p.opts.Releaser.Released(key) {
-		wait := min(releasePoll, p.account.wait(p.opts.Now(), releasePoll))
+	if p.loop.opts.Releaser != nil && everRead(p.cpa) && !p.loop.opts.Releaser.Released(key) {
+		wait := min(releasePoll, p.account.wait(p.loop.opts.Now(), releasePoll))
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
-	if err := p.clear(ctx, p.key()); err != nil {
+	if err := p.loop.clear(ctx, p.key()); err != nil {
 		return reconcile.Result{}, err
 	}
 	if controllerutil.ContainsFinalizer(p.cpa, Finalizer) {
 		base := p.cpa.DeepCopy()
 		controllerutil.RemoveFinalizer(p.cpa, Finalizer)
-		err := p.opts.Client.Patch(ctx, p.cpa, client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{}))
+		err := p.loop.opts.Client.Patch(ctx, p.cpa, client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{}))
 		if client.IgnoreNotFound(err) != nil {
 			return reconcile.Result{}, fmt.Errorf("release account %s: %w", key, err)
 		}
@@ -382,7 +382,7 @@ func (p *pass) release(ctx context.Context) (reconcile.Result, error) {
 
 // modes collects what decides the modes of what the account has.
 func (p *pass) modes(s *syncer) selection.Modes {
-	out := selection.Modes{Fallback: p.cpa.Spec.Mode, Release: p.cpa.Spec.ReleaseNamespaces, Now: p.opts.Now()}
+	out := selection.Modes{Fallback: p.cpa.Spec.Mode, Release: p.cpa.Spec.ReleaseNamespaces, Now: p.loop.opts.Now()}
 	for _, o := range s.vms {
 		out.Look(o)
 	}

@@ -85,14 +85,15 @@ func (p *pass) report(ctx context.Context, d selection.Desired, s *syncer, writt
 			v := p.judgeSelector(&p.selectors[n], selectorFacts{Selected: d.Selected[n], all: total, allServices: services, allInterfaces: interfaces,
 				noServices: p.problem == nil && !shows, account: ready, read: p.anyRead(), taken: untold(s.taken, d.Clashes)})
 			v.deletion = accountspec.DeletionPolicyOf(p.cpa)
-			if reason, message := selection.Unheeded(p.key(), p.cpa.Spec.ReleaseNamespaces, &p.selectors[n], d.Selected[n].Unheeded, p.opts.Now()); reason != "" {
+			if reason, message := selection.Unheeded(p.key(), p.cpa.Spec.ReleaseNamespaces, &p.selectors[n], d.Selected[n].Unheeded, p.loop.opts.Now()); reason != "" {
 				v.heeded = no(reason, message)
 			}
-			errs = append(errs, p.reportSelector(ctx, &p.selectors[n], v, p.account.told))
+			errs = append(errs, p.loop.reportSelector(ctx, &p.selectors[n], v, p.account.told))
 		}
 		for n := range p.refused {
-			v := no(v1alpha1.ReasonNotGranted, p.refused[n].Why)
-			errs = append(errs, p.reportSelector(ctx, &p.refused[n].Selector, selectorVerdict{ready: v, matched: v, deletion: accountspec.DeletionPolicyOf(p.cpa)}, p.account.told))
+			not := no(v1alpha1.ReasonNotGranted, p.refused[n].Why)
+			v := selectorVerdict{ready: not, matched: not, deletion: accountspec.DeletionPolicyOf(p.cpa)}
+			errs = append(errs, p.loop.reportSelector(ctx, &p.refused[n].Selector, v, p.account.told))
 		}
 	}
 	return errors.Join(errs...)
@@ -270,27 +271,27 @@ func (p *pass) reportAccount(ctx context.Context, regions []v1alpha1.RegionStatu
 	if ready.status == metav1.ConditionFalse {
 		st.Error = ready.message
 	}
-	news := p.set(&st.Conditions, v1alpha1.ConditionReady, ready, generation)
-	p.set(&st.Conditions, v1alpha1.ConditionCredentialsValid, verdicts[1], generation)
-	p.set(&st.Conditions, v1alpha1.ConditionReachable, verdicts[2], generation)
+	news := p.loop.set(&st.Conditions, v1alpha1.ConditionReady, ready, generation)
+	p.loop.set(&st.Conditions, v1alpha1.ConditionCredentialsValid, verdicts[1], generation)
+	p.loop.set(&st.Conditions, v1alpha1.ConditionReachable, verdicts[2], generation)
 	if v, has := p.judgeQueues(); has {
-		p.set(&st.Conditions, v1alpha1.ConditionEventsReceived, v, generation)
+		p.loop.set(&st.Conditions, v1alpha1.ConditionEventsReceived, v, generation)
 	} else {
 		meta.RemoveStatusCondition(&st.Conditions, v1alpha1.ConditionEventsReceived)
 	}
 	servicesNews := false
 	services, asked := p.judgeServices()
 	if asked {
-		servicesNews = p.set(&st.Conditions, v1alpha1.ConditionServicesRead, services, generation) && services.status == metav1.ConditionFalse
+		servicesNews = p.loop.set(&st.Conditions, v1alpha1.ConditionServicesRead, services, generation) && services.status == metav1.ConditionFalse
 	} else {
 		meta.RemoveStatusCondition(&st.Conditions, v1alpha1.ConditionServicesRead)
 	}
 	unchecked := ""
-	if p.opts.AuthorsUnchecked != nil {
-		unchecked = p.opts.AuthorsUnchecked()
+	if p.loop.opts.AuthorsUnchecked != nil {
+		unchecked = p.loop.opts.AuthorsUnchecked()
 	}
 	if unchecked != "" {
-		p.set(&st.Conditions, v1alpha1.ConditionAuthorsChecked, no(v1alpha1.ReasonPoliciesMissing, unchecked), generation)
+		p.loop.set(&st.Conditions, v1alpha1.ConditionAuthorsChecked, no(v1alpha1.ReasonPoliciesMissing, unchecked), generation)
 	} else {
 		meta.RemoveStatusCondition(&st.Conditions, v1alpha1.ConditionAuthorsChecked)
 	}
@@ -298,7 +299,7 @@ func (p *pass) reportAccount(ctx context.Context, regions []v1alpha1.RegionStatu
 	if equality.Semantic.DeepEqual(base.Status, live.Status) {
 		return nil
 	}
-	if err := p.opts.Client.Status().Patch(ctx, live, client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})); err != nil {
+	if err := p.loop.opts.Client.Status().Patch(ctx, live, client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})); err != nil {
 		if client.IgnoreNotFound(err) == nil {
 			return nil
 		}
@@ -306,13 +307,13 @@ func (p *pass) reportAccount(ctx context.Context, regions []v1alpha1.RegionStatu
 	}
 	p.cpa = live
 	if news {
-		p.tell(live, v1alpha1.ConditionReady, ready, "Observe", p.account.told)
+		p.loop.tell(live, v1alpha1.ConditionReady, ready, "Observe", p.account.told)
 	}
 	if servicesNews {
-		p.tell(live, v1alpha1.ConditionServicesRead, services, "Observe", p.account.told)
+		p.loop.tell(live, v1alpha1.ConditionServicesRead, services, "Observe", p.account.told)
 	}
 	if unprotected {
-		p.tell(live, v1alpha1.ConditionDeletionProtected, notProtected(), "Observe", p.account.told)
+		p.loop.tell(live, v1alpha1.ConditionDeletionProtected, notProtected(), "Observe", p.account.told)
 	}
 	return nil
 }

@@ -80,7 +80,7 @@ func TestTouched(t *testing.T) {
 	pending("asked for everything", oregon)
 	jobs := a.due(l.clock(), false)
 	l.inv.Touched(key, touched)
-	p := &pass{Inventory: l.inv, cpa: l.account(), account: a}
+	p := &pass{loop: l.inv, cpa: l.account(), account: a}
 	s, _ := l.inv.Latest(key, oregon)
 	p.record(outcome{job: jobs[0], started: l.clock(), snapshot: s})
 	pending("touched meanwhile", oregon)

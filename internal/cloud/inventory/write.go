@@ -110,7 +110,7 @@ func (s *syncer) tellApart(want, have *antreav1alpha2.ExternalEntity) {
 		return
 	}
 	slices.Sort(keys)
-	s.opts.Events.Eventf(vm, nil, corev1.EventTypeWarning, "UserTagsApart", "Import", "tags in spec.tags are labels %sKEY now and not %sKEY (spec.userTags of the account: "+
+	s.loop.opts.Events.Eventf(vm, nil, corev1.EventTypeWarning, "UserTagsApart", "Import", "tags in spec.tags are labels %sKEY now and not %sKEY (spec.userTags of the account: "+
 		"Merge brings the latter back), so policies that select by these tags do not select the VM any more: %s", v1alpha1.LabelUserTagPrefix, v1alpha1.LabelTagPrefix, strings.Join(keys, ", "))
 }
 
@@ -133,7 +133,7 @@ func (s *syncer) putVM(ctx context.Context, want, have *v1alpha1.VirtualMachine)
 		live.Status.Conditions = append([]metav1.Condition(nil), before.Conditions...)
 		live.Status.LastSeen = before.LastSeen
 		s.setObserved(&live.Status.Conditions, want.Status.Region, live.Generation)
-		news = s.setHeeded(&live.Status.Conditions, meta.FindStatusCondition(want.Status.Conditions, v1alpha1.ConditionHeeded), live.Generation)
+		news = s.loop.setHeeded(&live.Status.Conditions, meta.FindStatusCondition(want.Status.Conditions, v1alpha1.ConditionHeeded), live.Generation)
 		if equality.Semantic.DeepEqual(before, live.Status) {
 			return false
 		}
@@ -149,7 +149,7 @@ func (s *syncer) putVM(ctx context.Context, want, have *v1alpha1.VirtualMachine)
 // tellUnheard records an event if it is news that break-glass on an object is not heeded.
 func (s *syncer) tellUnheard(o client.Object, conditions []metav1.Condition, news bool) {
 	if c := meta.FindStatusCondition(conditions, v1alpha1.ConditionHeeded); c != nil && news {
-		s.opts.Events.Eventf(o, nil, corev1.EventTypeWarning, c.Reason, "Import", "%s", c.Message)
+		s.loop.opts.Events.Eventf(o, nil, corev1.EventTypeWarning, c.Reason, "Import", "%s", c.Message)
 	}
 }
 
@@ -192,10 +192,10 @@ func (s *syncer) putNative(ctx context.Context, want, have *v1alpha1.CloudNative
 		live.Status = want.Status
 		keepOutcome(&live.Status.ImportedStatus, &before.ImportedStatus)
 		if c := meta.FindStatusCondition(want.Status.Conditions, v1alpha1.ConditionAddressed); c != nil {
-			s.set(&live.Status.Conditions, c.Type, verdict{c.Status, c.Reason, c.Message}, live.Generation)
+			s.loop.set(&live.Status.Conditions, c.Type, verdict{c.Status, c.Reason, c.Message}, live.Generation)
 		}
 		s.setObserved(&live.Status.Conditions, want.Status.Region, live.Generation)
-		news = s.setHeeded(&live.Status.Conditions, meta.FindStatusCondition(want.Status.Conditions, v1alpha1.ConditionHeeded), live.Generation)
+		news = s.loop.setHeeded(&live.Status.Conditions, meta.FindStatusCondition(want.Status.Conditions, v1alpha1.ConditionHeeded), live.Generation)
 		return !equality.Semantic.DeepEqual(before, live.Status)
 	})
 	s.tellUnheard(want, want.Status.Conditions, news && err == nil)
@@ -214,7 +214,7 @@ func (s *syncer) markNativeStale(ctx context.Context, have *v1alpha1.CloudNative
 func (s *syncer) setObserved(conditions *[]metav1.Condition, region string, generation int64) bool {
 	c := metav1.Condition{
 		Type: v1alpha1.ConditionObserved, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonOK,
-		Message: "as the cloud shows it", ObservedGeneration: generation, LastTransitionTime: metav1.NewTime(s.opts.Now()),
+		Message: "as the cloud shows it", ObservedGeneration: generation, LastTransitionTime: metav1.NewTime(s.loop.opts.Now()),
 	}
 	if message := s.stale[region]; message != "" {
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, v1alpha1.ReasonStale, message
@@ -246,7 +246,7 @@ func (s *syncer) putInterface(ctx context.Context, want, have *v1alpha1.NetworkI
 		live.Status = want.Status
 		keepOutcome(&live.Status.ImportedStatus, &before.ImportedStatus)
 		s.setObserved(&live.Status.Conditions, want.Status.Region, live.Generation)
-		news = s.setHeeded(&live.Status.Conditions, meta.FindStatusCondition(want.Status.Conditions, v1alpha1.ConditionHeeded), live.Generation)
+		news = s.loop.setHeeded(&live.Status.Conditions, meta.FindStatusCondition(want.Status.Conditions, v1alpha1.ConditionHeeded), live.Generation)
 		return !equality.Semantic.DeepEqual(before, live.Status)
 	})
 	s.tellUnheard(want, want.Status.Conditions, news && err == nil)
