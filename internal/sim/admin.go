@@ -19,9 +19,12 @@ type badRequest struct{ error }
 
 func badf(format string, args ...any) error { return badRequest{fmt.Errorf(format, args...)} }
 
+// operator answers what no cloud answers: below /_sim/, to callers on this machine.
+type operator struct{ s *Server }
+
 // admin serves the endpoints below /_sim/. They carry no authentication and are therefore answered
 // only to callers on this machine, whatever address the simulator listens on.
-func (s *Server) admin() http.Handler {
+func (o operator) admin() http.Handler {
 	mux := http.NewServeMux()
 	handle := func(pattern string, f func(*http.Request) (any, error)) {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
@@ -29,29 +32,29 @@ func (s *Server) admin() http.Handler {
 			writeJSON(w, v, err)
 		})
 	}
-	handle("GET /_sim/{$}", func(*http.Request) (any, error) { return s.overview(), nil })
-	handle("GET /_sim/state", func(*http.Request) (any, error) { return s.world.State(), nil })
-	handle("GET /_sim/journal", s.getJournal)
-	handle("DELETE /_sim/journal", func(*http.Request) (any, error) { s.journal.Reset(); return nil, nil })
-	handle("GET /_sim/counts", func(*http.Request) (any, error) { return s.journal.Counts(), nil })
-	handle("GET /_sim/faults", func(*http.Request) (any, error) { return faultList(s.faults), nil })
-	handle("POST /_sim/faults", s.postFault)
-	handle("DELETE /_sim/faults", s.deleteFaults)
-	handle("POST /_sim/advance", s.postAdvance)
-	handle("GET /_sim/allowed", s.getAllowed)
-	handle("POST /_sim/visibility-delay", s.postVisibility)
-	handle("POST /_sim/effect-delay", s.postEffectDelay)
-	handle("POST /_sim/quotas", s.postQuotas)
-	handle("POST /_sim/peering", s.postPeering)
-	handle("GET /_sim/queues", func(*http.Request) (any, error) { return s.queueList() })
-	handle("POST /_sim/queues", s.postQueue)
-	handle("DELETE /_sim/queues", s.deleteQueue)
-	handle("POST /_sim/event-delay", s.postEventDelay)
-	handle("POST /_sim/run", s.postRun)
-	handle("POST /_sim/terminate", s.postTerminate)
-	handle("POST /_sim/tags", s.postTags)
-	s.adminServices(handle)
-	s.adminAzure(mux, handle)
+	handle("GET /_sim/{$}", func(*http.Request) (any, error) { return o.overview(), nil })
+	handle("GET /_sim/state", func(*http.Request) (any, error) { return o.s.world.State(), nil })
+	handle("GET /_sim/journal", o.getJournal)
+	handle("DELETE /_sim/journal", func(*http.Request) (any, error) { o.s.journal.Reset(); return nil, nil })
+	handle("GET /_sim/counts", func(*http.Request) (any, error) { return o.s.journal.Counts(), nil })
+	handle("GET /_sim/faults", func(*http.Request) (any, error) { return faultList(o.s.faults), nil })
+	handle("POST /_sim/faults", o.postFault)
+	handle("DELETE /_sim/faults", o.deleteFaults)
+	handle("POST /_sim/advance", o.postAdvance)
+	handle("GET /_sim/allowed", o.getAllowed)
+	handle("POST /_sim/visibility-delay", o.postVisibility)
+	handle("POST /_sim/effect-delay", o.postEffectDelay)
+	handle("POST /_sim/quotas", o.postQuotas)
+	handle("POST /_sim/peering", o.postPeering)
+	handle("GET /_sim/queues", func(*http.Request) (any, error) { return o.queueList() })
+	handle("POST /_sim/queues", o.postQueue)
+	handle("DELETE /_sim/queues", o.deleteQueue)
+	handle("POST /_sim/event-delay", o.postEventDelay)
+	handle("POST /_sim/run", o.postRun)
+	handle("POST /_sim/terminate", o.postTerminate)
+	handle("POST /_sim/tags", o.postTags)
+	o.adminServices(handle)
+	o.adminAzure(mux, handle)
 	return localOnly(mux)
 }
 
@@ -98,15 +101,15 @@ type overview struct {
 	Throttled bool          `json:"throttled"`
 }
 
-func (s *Server) overview() overview {
+func (o operator) overview() overview {
 	return overview{
-		Time: s.Now(), Accounts: s.world.Accounts(), Calls: s.journal.Total(),
-		Faults: len(s.faults.List()), Throttled: s.throttle != nil,
+		Time: o.s.Now(), Accounts: o.s.world.Accounts(), Calls: o.s.journal.Total(),
+		Faults: len(o.s.faults.List()), Throttled: o.s.throttle != nil,
 	}
 }
 
 // getJournal: after=SEQ and action=NAME restrict the answer.
-func (s *Server) getJournal(r *http.Request) (any, error) {
+func (o operator) getJournal(r *http.Request) (any, error) {
 	after := 0
 	if text := r.FormValue("after"); text != "" {
 		var err error
@@ -114,7 +117,7 @@ func (s *Server) getJournal(r *http.Request) (any, error) {
 			return nil, badf("after is %q, expected the sequence number of a call", text)
 		}
 	}
-	calls := s.journal.Calls(after)
+	calls := o.s.journal.Calls(after)
 	action := r.FormValue("action")
 	out := make([]ec2.Call, 0, len(calls))
 	for _, c := range calls {
@@ -143,7 +146,7 @@ func faultList(f *ec2.Faults) map[int]faultBody {
 	return out
 }
 
-func (s *Server) postFault(r *http.Request) (any, error) {
+func (o operator) postFault(r *http.Request) (any, error) {
 	var body faultBody
 	if err := readJSON(r, &body); err != nil {
 		return nil, err
@@ -158,43 +161,43 @@ func (s *Server) postFault(r *http.Request) (any, error) {
 		}
 		body.Fault.Delay = d
 	}
-	return map[string]int{"id": s.faults.Add(body.Fault)}, nil
+	return map[string]int{"id": o.s.faults.Add(body.Fault)}, nil
 }
 
-func (s *Server) deleteFaults(r *http.Request) (any, error) {
+func (o operator) deleteFaults(r *http.Request) (any, error) {
 	text := r.FormValue("id")
 	if text == "" {
-		s.faults.Clear()
+		o.s.faults.Clear()
 		return nil, nil
 	}
 	id, err := strconv.Atoi(text)
 	if err != nil {
 		return nil, badf("id is %q, expected the id of a fault", text)
 	}
-	s.faults.Remove(id)
+	o.s.faults.Remove(id)
 	return nil, nil
 }
 
-func (s *Server) postAdvance(r *http.Request) (any, error) {
+func (o operator) postAdvance(r *http.Request) (any, error) {
 	d, err := formDuration(r, "by")
 	if err != nil {
 		return nil, err
 	}
-	s.Advance(d)
-	return s.overview(), nil
+	o.s.Advance(d)
+	return o.overview(), nil
 }
 
-func (s *Server) postVisibility(r *http.Request) (any, error) {
+func (o operator) postVisibility(r *http.Request) (any, error) {
 	d, err := formDuration(r, "delay")
 	if err != nil {
 		return nil, err
 	}
-	s.world.SetVisibilityDelay(d)
+	o.s.world.SetVisibilityDelay(d)
 	return nil, nil
 }
 
 // postEffectDelay: delay= is the bound and seed= the seed, 0 without it.
-func (s *Server) postEffectDelay(r *http.Request) (any, error) {
+func (o operator) postEffectDelay(r *http.Request) (any, error) {
 	bound, err := formDuration(r, "delay")
 	if err != nil {
 		return nil, err
@@ -205,7 +208,7 @@ func (s *Server) postEffectDelay(r *http.Request) (any, error) {
 			return nil, badf("seed is %q, expected a number from 0", text)
 		}
 	}
-	if err := s.world.SetEffects(d); err != nil {
+	if err := o.s.world.SetEffects(d); err != nil {
 		return nil, badRequest{err}
 	}
 	return nil, nil
@@ -219,37 +222,37 @@ func formDuration(r *http.Request, key string) (time.Duration, error) {
 	return d, nil
 }
 
-func (s *Server) postQuotas(r *http.Request) (any, error) {
+func (o operator) postQuotas(r *http.Request) (any, error) {
 	var q aws.Quotas
 	if err := readJSON(r, &q); err != nil {
 		return nil, err
 	}
-	account := s.account(r.FormValue("account"))
-	if err := s.world.SetQuotas(account, q); err != nil {
+	account := o.account(r.FormValue("account"))
+	if err := o.s.world.SetQuotas(account, q); err != nil {
 		return nil, err
 	}
-	return s.world.Quotas(account), nil
+	return o.s.world.Quotas(account), nil
 }
 
-func (s *Server) postPeering(r *http.Request) (any, error) {
-	return nil, s.world.SetPeeringStatus(r.FormValue("id"), r.FormValue("status"))
+func (o operator) postPeering(r *http.Request) (any, error) {
+	return nil, o.s.world.SetPeeringStatus(r.FormValue("id"), r.FormValue("status"))
 }
 
 // account returns the given account, or the first one of the world.
-func (s *Server) account(id string) string {
-	if all := s.world.Accounts(); id == "" && len(all) > 0 {
+func (o operator) account(id string) string {
+	if all := o.s.world.Accounts(); id == "" && len(all) > 0 {
 		return all[0].ID
 	}
 	return id
 }
 
 // region returns the given region of the account, or the account's first one.
-func (s *Server) region(account, name string) (*aws.Region, error) {
-	account = s.account(account)
-	if all := s.world.Regions(account); name == "" && len(all) > 0 {
+func (o operator) region(account, name string) (*aws.Region, error) {
+	account = o.account(account)
+	if all := o.s.world.Regions(account); name == "" && len(all) > 0 {
 		name = all[0].Name
 	}
-	return s.world.Region(account, name)
+	return o.s.world.Region(account, name)
 }
 
 func readJSON(r *http.Request, v any) error {

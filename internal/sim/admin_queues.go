@@ -17,55 +17,55 @@ type queueStatus struct {
 	Hidden  int    `json:"hidden"`
 }
 
-func (s *Server) queueList() (any, error) {
+func (o operator) queueList() (any, error) {
 	out := []queueStatus{}
-	for _, ref := range s.queues.Refs() {
-		visible, hidden, err := s.queues.Depth(ref)
+	for _, ref := range o.s.queues.Refs() {
+		visible, hidden, err := o.s.queues.Depth(ref)
 		if err != nil {
 			continue // deleted since
 		}
-		out = append(out, queueStatus{URL: s.URL() + ref.Path(), ARN: ref.ARN(), Visible: visible, Hidden: hidden})
+		out = append(out, queueStatus{URL: o.s.URL() + ref.Path(), ARN: ref.ARN(), Visible: visible, Hidden: hidden})
 	}
 	return out, nil
 }
 
 // queueRef: account, region and name default to the first account, its first region and the queue
 // for events.
-func (s *Server) queueRef(r *http.Request) (sqs.Ref, error) {
-	region, err := s.region(r.FormValue("account"), r.FormValue("region"))
+func (o operator) queueRef(r *http.Request) (sqs.Ref, error) {
+	region, err := o.region(r.FormValue("account"), r.FormValue("region"))
 	if err != nil {
 		return sqs.Ref{}, err
 	}
 	return sqs.Ref{Account: region.Account(), Region: region.Name(), Name: cmp.Or(r.FormValue("name"), DefaultEventQueue)}, nil
 }
 
-func (s *Server) postQueue(r *http.Request) (any, error) {
-	ref, err := s.queueRef(r)
+func (o operator) postQueue(r *http.Request) (any, error) {
+	ref, err := o.queueRef(r)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.queues.Create(ref, nil); err != nil {
+	if err := o.s.queues.Create(ref, nil); err != nil {
 		return nil, badRequest{err}
 	}
-	return queueStatus{URL: s.URL() + ref.Path(), ARN: ref.ARN()}, nil
+	return queueStatus{URL: o.s.URL() + ref.Path(), ARN: ref.ARN()}, nil
 }
 
-func (s *Server) deleteQueue(r *http.Request) (any, error) {
-	ref, err := s.queueRef(r)
+func (o operator) deleteQueue(r *http.Request) (any, error) {
+	ref, err := o.queueRef(r)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.queues.Delete(ref); err != nil {
+	if err := o.s.queues.Delete(ref); err != nil {
 		return nil, badRequest{err}
 	}
 	return nil, nil
 }
 
-func (s *Server) postEventDelay(r *http.Request) (any, error) {
+func (o operator) postEventDelay(r *http.Request) (any, error) {
 	d, err := formDuration(r, "delay")
 	if err != nil {
 		return nil, err
 	}
-	s.SetEventDelay(d)
+	o.s.SetEventDelay(d)
 	return nil, nil
 }

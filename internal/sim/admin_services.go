@@ -12,16 +12,16 @@ import (
 
 // adminServices adds them: what there is, where a host name leads, how a flow passes a balancer; a
 // failover, and a balancer that gets more or fewer interfaces.
-func (s *Server) adminServices(handle func(pattern string, f func(*http.Request) (any, error))) {
-	handle("GET /_sim/services", s.getServices)
-	handle("GET /_sim/lookup", func(r *http.Request) (any, error) { return s.world.LookUp(r.FormValue("host")), nil })
-	handle("GET /_sim/through", s.getThrough)
-	handle("POST /_sim/failover", s.postFailover)
-	handle("POST /_sim/scale", s.postScale)
+func (o operator) adminServices(handle func(pattern string, f func(*http.Request) (any, error))) {
+	handle("GET /_sim/services", o.getServices)
+	handle("GET /_sim/lookup", func(r *http.Request) (any, error) { return o.s.world.LookUp(r.FormValue("host")), nil })
+	handle("GET /_sim/through", o.getThrough)
+	handle("POST /_sim/failover", o.postFailover)
+	handle("POST /_sim/scale", o.postScale)
 }
 
-func (s *Server) getServices(r *http.Request) (any, error) {
-	region, err := s.region(r.FormValue("account"), r.FormValue("region"))
+func (o operator) getServices(r *http.Request) (any, error) {
+	region, err := o.region(r.FormValue("account"), r.FormValue("region"))
 	if err != nil {
 		return nil, err
 	}
@@ -33,13 +33,13 @@ func (s *Server) getServices(r *http.Request) (any, error) {
 }
 
 // serviceRef finds a service by kind and name; a balancer also by the name that people gave it.
-func (s *Server) serviceRef(r *http.Request) (native.Ref, error) {
+func (o operator) serviceRef(r *http.Request) (native.Ref, error) {
 	ref := native.Ref{Kind: native.Kind(r.FormValue("kind")), Name: r.FormValue("name")}
 	if ref.Kind == "" || ref.Name == "" {
 		return ref, badf("expected kind and name of a service")
 	}
 	if ref.Kind.Balances() && !strings.Contains(ref.Name, "/") {
-		region, err := s.region(r.FormValue("account"), r.FormValue("region"))
+		region, err := o.region(r.FormValue("account"), r.FormValue("region"))
 		if err != nil {
 			return ref, err
 		}
@@ -52,12 +52,12 @@ func (s *Server) serviceRef(r *http.Request) (native.Ref, error) {
 	return ref, nil
 }
 
-func (s *Server) postFailover(r *http.Request) (any, error) {
-	ref, err := s.serviceRef(r)
+func (o operator) postFailover(r *http.Request) (any, error) {
+	ref, err := o.serviceRef(r)
 	if err != nil {
 		return nil, err
 	}
-	region, err := s.region(r.FormValue("account"), r.FormValue("region"))
+	region, err := o.region(r.FormValue("account"), r.FormValue("region"))
 	if err != nil {
 		return nil, err
 	}
@@ -65,8 +65,8 @@ func (s *Server) postFailover(r *http.Request) (any, error) {
 }
 
 // postScale: interfaces is how many the balancer shall have in each subnet.
-func (s *Server) postScale(r *http.Request) (any, error) {
-	ref, err := s.serviceRef(r)
+func (o operator) postScale(r *http.Request) (any, error) {
+	ref, err := o.serviceRef(r)
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +74,7 @@ func (s *Server) postScale(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, badf("interfaces is %q, expected how many in each subnet", r.FormValue("interfaces"))
 	}
-	region, err := s.region(r.FormValue("account"), r.FormValue("region"))
+	region, err := o.region(r.FormValue("account"), r.FormValue("region"))
 	if err != nil {
 		return nil, err
 	}
@@ -82,12 +82,12 @@ func (s *Server) postScale(r *http.Request) (any, error) {
 }
 
 // getThrough takes the parameters of allowed.
-func (s *Server) getThrough(r *http.Request) (any, error) {
-	flow, err := s.flow(r)
+func (o operator) getThrough(r *http.Request) (any, error) {
+	flow, err := o.flow(r)
 	if err != nil {
 		return nil, err
 	}
-	passage, ok, err := s.world.Through(flow)
+	passage, ok, err := o.s.world.Through(flow)
 	if err != nil {
 		return nil, badRequest{err}
 	}

@@ -153,33 +153,33 @@ func (s *Server) AzureThrottle() *arm.Throttle {
 }
 
 // adminAzure adds the admin endpoints of the Azure side.
-func (s *Server) adminAzure(mux *http.ServeMux, handle func(string, func(*http.Request) (any, error))) {
+func (o operator) adminAzure(mux *http.ServeMux, handle func(string, func(*http.Request) (any, error))) {
 	mux.HandleFunc("GET /_sim/azure/ca.pem", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/x-pem-file")
-		_, _ = w.Write(s.AzureCertificate()) // a caller that has gone away is told nothing
+		_, _ = w.Write(o.s.AzureCertificate()) // a caller that has gone away is told nothing
 	})
-	handle("GET /_sim/azure/allowed", s.getAzureAllowed)
-	handle("POST /_sim/azure/settings", s.postAzureSettings)
+	handle("GET /_sim/azure/allowed", o.getAzureAllowed)
+	handle("POST /_sim/azure/settings", o.postAzureSettings)
 	handle("POST /_sim/azure/denials", func(r *http.Request) (any, error) {
 		var all []azure.Denial
 		if err := readJSON(r, &all); err != nil {
 			return nil, err
 		}
-		return nil, s.changeAzure("SetDenials", func(c *azure.Cloud) error { c.SetDenials(all); return nil })
+		return nil, o.changeAzure("SetDenials", func(c *azure.Cloud) error { c.SetDenials(all); return nil })
 	})
 	handle("POST /_sim/azure/locks", func(r *http.Request) (any, error) {
 		var all []azure.Lock
 		if err := readJSON(r, &all); err != nil {
 			return nil, err
 		}
-		return nil, s.changeAzure("SetLocks", func(c *azure.Cloud) error { c.SetLocks(all); return nil })
+		return nil, o.changeAzure("SetLocks", func(c *azure.Cloud) error { c.SetLocks(all); return nil })
 	})
 	handle("POST /_sim/azure/limits", func(r *http.Request) (any, error) {
 		var l azure.Limits
 		if err := readJSON(r, &l); err != nil {
 			return nil, err
 		}
-		return nil, s.changeAzure("SetLimits", func(c *azure.Cloud) error {
+		return nil, o.changeAzure("SetLimits", func(c *azure.Cloud) error {
 			if err := c.SetLimits(r.FormValue("subscription"), l); err != nil {
 				return badRequest{err}
 			}
@@ -188,15 +188,15 @@ func (s *Server) adminAzure(mux *http.ServeMux, handle func(string, func(*http.R
 	})
 }
 
-func (s *Server) changeAzure(action string, f func(*azure.Cloud) error) error {
-	return s.world.ChangeAzure("", "", action, func(c *azure.Cloud, _ time.Time) ([]string, error) { return nil, f(c) })
+func (o operator) changeAzure(action string, f func(*azure.Cloud) error) error {
+	return o.s.world.ChangeAzure("", "", action, func(c *azure.Cloud, _ time.Time) ([]string, error) { return nil, f(c) })
 }
 
 // postAzureSettings: delay= is how long operations take, lag= how far Resource Graph is behind;
 // what is not given stays.
-func (s *Server) postAzureSettings(r *http.Request) (any, error) {
+func (o operator) postAzureSettings(r *http.Request) (any, error) {
 	var out azure.Settings
-	s.world.ReadAzure(func(c *azure.Cloud, _ time.Time) { out = c.Settings() })
+	o.s.world.ReadAzure(func(c *azure.Cloud, _ time.Time) { out = c.Settings() })
 	for name, into := range map[string]*time.Duration{"delay": &out.Delay, "lag": &out.Lag} {
 		text := r.FormValue(name)
 		if text == "" {
@@ -208,15 +208,15 @@ func (s *Server) postAzureSettings(r *http.Request) (any, error) {
 		}
 		*into = d
 	}
-	return map[string]string{"delay": out.Delay.String(), "lag": out.Lag.String()}, s.changeAzure("Set", func(c *azure.Cloud) error { c.Set(out); return nil })
+	return map[string]string{"delay": out.Delay.String(), "lag": out.Lag.String()}, o.changeAzure("Set", func(c *azure.Cloud) error { c.Set(out); return nil })
 }
 
 // getAzureAllowed: src and dst are an address, the id of an interface, or the name of an interface
 // or of a virtual machine that is the only one of that name.
-func (s *Server) getAzureAllowed(r *http.Request) (any, error) {
+func (o operator) getAzureAllowed(r *http.Request) (any, error) {
 	var v azure.Verdict
 	var err error
-	s.world.ReadAzure(func(c *azure.Cloud, _ time.Time) {
+	o.s.world.ReadAzure(func(c *azure.Cloud, _ time.Time) {
 		f := azure.Flow{}
 		if f.Src, err = azureEnd(c, r.FormValue("src"), r.FormValue("srcvnet")); err != nil {
 			return

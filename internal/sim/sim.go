@@ -267,7 +267,7 @@ func (s *Server) serve(ctx context.Context, o Options) {
 		Throttle: s.throttle, Queues: s.queues, Faults: s.faults, Journal: s.journal, OnCall: s.onCall(o.OnCall),
 	})
 	mux := http.NewServeMux()
-	mux.Handle("/_sim/", s.admin())
+	mux.Handle("/_sim/", operator{s}.admin())
 	mux.Handle("/{$}", handler)
 	for _, prefix := range nativeapi.Prefixes() {
 		mux.Handle(prefix, handler)

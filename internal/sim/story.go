@@ -23,12 +23,12 @@ type runBody struct {
 	Tags      map[string]string `json:"tags,omitempty"`
 }
 
-func (s *Server) postRun(r *http.Request) (any, error) {
+func (o operator) postRun(r *http.Request) (any, error) {
 	var body runBody
 	if err := readJSON(r, &body); err != nil {
 		return nil, err
 	}
-	region, err := s.region(body.Account, body.Region)
+	region, err := o.region(body.Account, body.Region)
 	if err != nil {
 		return nil, err
 	}
@@ -53,12 +53,12 @@ type instancesBody struct {
 	Instances []string `json:"instances"`
 }
 
-func (s *Server) postTerminate(r *http.Request) (any, error) {
+func (o operator) postTerminate(r *http.Request) (any, error) {
 	var body instancesBody
 	if err := readJSON(r, &body); err != nil {
 		return nil, err
 	}
-	region, err := s.region(body.Account, body.Region)
+	region, err := o.region(body.Account, body.Region)
 	if err != nil {
 		return nil, err
 	}
@@ -74,12 +74,12 @@ type tagsBody struct {
 	Remove    []string          `json:"remove,omitempty"`
 }
 
-func (s *Server) postTags(r *http.Request) (any, error) {
+func (o operator) postTags(r *http.Request) (any, error) {
 	var body tagsBody
 	if err := readJSON(r, &body); err != nil {
 		return nil, err
 	}
-	region, err := s.region(body.Account, body.Region)
+	region, err := o.region(body.Account, body.Region)
 	if err != nil {
 		return nil, err
 	}
@@ -104,12 +104,12 @@ func (s *Server) postTags(r *http.Request) (any, error) {
 
 // getAllowed: src and dst are an address, an interface id, an instance id or the Name tag of an
 // instance; proto is tcp, udp, icmp, icmpv6 or a number; port, type and code belong to it.
-func (s *Server) getAllowed(r *http.Request) (any, error) {
-	flow, err := s.flow(r)
+func (o operator) getAllowed(r *http.Request) (any, error) {
+	flow, err := o.flow(r)
 	if err != nil {
 		return nil, err
 	}
-	verdict, err := s.world.Allowed(flow)
+	verdict, err := o.s.world.Allowed(flow)
 	if err != nil {
 		return nil, badRequest{err}
 	}
@@ -117,11 +117,11 @@ func (s *Server) getAllowed(r *http.Request) (any, error) {
 }
 
 // flow reads a flow: src, dst, proto, port, type and code.
-func (s *Server) flow(r *http.Request) (flow aws.Flow, err error) {
-	if flow.Src, err = s.end(r, "src"); err != nil {
+func (o operator) flow(r *http.Request) (flow aws.Flow, err error) {
+	if flow.Src, err = o.end(r, "src"); err != nil {
 		return flow, err
 	}
-	if flow.Dst, err = s.end(r, "dst"); err != nil {
+	if flow.Dst, err = o.end(r, "dst"); err != nil {
 		return flow, err
 	}
 	if flow.Protocol, err = protocol(r.FormValue("proto")); err != nil {
@@ -165,7 +165,7 @@ func protocol(name string) (int, error) {
 	return n, nil
 }
 
-func (s *Server) end(r *http.Request, key string) (aws.End, error) {
+func (o operator) end(r *http.Request, key string) (aws.End, error) {
 	text := r.FormValue(key)
 	vpc := r.FormValue(key + "vpc")
 	if addr, err := netip.ParseAddr(text); err == nil {
@@ -174,7 +174,7 @@ func (s *Server) end(r *http.Request, key string) (aws.End, error) {
 	if strings.HasPrefix(text, "eni-") {
 		return aws.End{NIC: text}, nil
 	}
-	nic, err := s.findInstance(text)
+	nic, err := o.findInstance(text)
 	if err != nil {
 		return aws.End{}, badf("%s: %w", key, err)
 	}
@@ -182,10 +182,10 @@ func (s *Server) end(r *http.Request, key string) (aws.End, error) {
 }
 
 // findInstance returns the primary interface of the one instance with this id or Name tag.
-func (s *Server) findInstance(name string) (nic string, err error) {
-	for _, account := range s.world.Accounts() {
-		for _, info := range s.world.Regions(account.ID) {
-			region, err := s.world.Region(account.ID, info.Name)
+func (o operator) findInstance(name string) (nic string, err error) {
+	for _, account := range o.s.world.Accounts() {
+		for _, info := range o.s.world.Regions(account.ID) {
+			region, err := o.s.world.Region(account.ID, info.Name)
 			if err != nil {
 				return "", err
 			}

@@ -34,7 +34,7 @@ func (p *Provider) Apply(ctx context.Context, s cloud.Scope, op cloud.Op) (strin
 	}
 	id := op.Target
 	if isService(op.Target) {
-		if err := w.eachService(ctx); err != nil {
+		if err := (services{w}).eachService(ctx); err != nil {
 			return "", p.explainAuth(ctx, s.Region, err)
 		}
 		return id, nil

@@ -196,62 +196,62 @@ func (r *serviceReader) tagCaches() {
 	}
 }
 
-func (w writer) elastiCache() *elasticache.Client {
-	return elasticache.NewFromConfig(w.p.base, func(o *elasticache.Options) { o.Region = w.scope.Region })
+func (s services) elastiCache() *elasticache.Client {
+	return elasticache.NewFromConfig(s.w.p.base, func(o *elasticache.Options) { o.Region = s.w.scope.Region })
 }
 
 // setCache gives a cache the groups, which ElastiCache does at once. ApplyImmediately would apply,
 // too, what the owner has put off to the next maintenance window; see setDatabase.
-func (w writer) setCache(ctx context.Context, name string) error {
-	return w.given(ctx, "ModifyCacheCluster", func() error {
-		_, err := w.elastiCache().ModifyCacheCluster(ctx, &elasticache.ModifyCacheClusterInput{CacheClusterId: awssdk.String(name), SecurityGroupIds: w.op.GroupIDs})
+func (s services) setCache(ctx context.Context, name string) error {
+	return s.given(ctx, "ModifyCacheCluster", func() error {
+		_, err := s.elastiCache().ModifyCacheCluster(ctx, &elasticache.ModifyCacheClusterInput{CacheClusterId: awssdk.String(name), SecurityGroupIds: s.w.op.GroupIDs})
 		return err
 	})
 }
 
 // setReplicationGroup gives a replication group, and so all its members, the groups.
-func (w writer) setReplicationGroup(ctx context.Context, name string) error {
-	return w.given(ctx, "ModifyReplicationGroup", func() error {
-		_, err := w.elastiCache().ModifyReplicationGroup(ctx, &elasticache.ModifyReplicationGroupInput{ReplicationGroupId: awssdk.String(name), SecurityGroupIds: w.op.GroupIDs})
+func (s services) setReplicationGroup(ctx context.Context, name string) error {
+	return s.given(ctx, "ModifyReplicationGroup", func() error {
+		_, err := s.elastiCache().ModifyReplicationGroup(ctx, &elasticache.ModifyReplicationGroupInput{ReplicationGroupId: awssdk.String(name), SecurityGroupIds: s.w.op.GroupIDs})
 		return err
 	})
 }
 
-func (w writer) tagCache(ctx context.Context, name string) error {
-	tags := tagsOf(w, func(k, v *string) cachetypes.Tag { return cachetypes.Tag{Key: k, Value: v} })
-	return w.whenAvailable(ctx, "AddTagsToResource", name, func() error {
-		_, err := w.elastiCache().AddTagsToResource(ctx, &elasticache.AddTagsToResourceInput{ResourceName: awssdk.String(w.op.Target), Tags: tags})
+func (s services) tagCache(ctx context.Context, name string) error {
+	tags := tagsOf(s.w, func(k, v *string) cachetypes.Tag { return cachetypes.Tag{Key: k, Value: v} })
+	return s.whenAvailable(ctx, "AddTagsToResource", name, func() error {
+		_, err := s.elastiCache().AddTagsToResource(ctx, &elasticache.AddTagsToResourceInput{ResourceName: awssdk.String(s.w.op.Target), Tags: tags})
 		return err
 	})
 }
 
-func (w writer) untagCache(ctx context.Context, name string) error {
-	return w.whenAvailable(ctx, "RemoveTagsFromResource", name, func() error {
-		_, err := w.elastiCache().RemoveTagsFromResource(ctx, &elasticache.RemoveTagsFromResourceInput{ResourceName: awssdk.String(w.op.Target), TagKeys: w.keys()})
+func (s services) untagCache(ctx context.Context, name string) error {
+	return s.whenAvailable(ctx, "RemoveTagsFromResource", name, func() error {
+		_, err := s.elastiCache().RemoveTagsFromResource(ctx, &elasticache.RemoveTagsFromResourceInput{ResourceName: awssdk.String(s.w.op.Target), TagKeys: s.w.keys()})
 		return err
 	})
 }
 
 // whenAvailable does a call about the tags of a cache once nothing is being changed, as after its
 // groups were set: until then ElastiCache says that it is not there.
-func (w writer) whenAvailable(ctx context.Context, call, name string, do func() error) error {
-	wait, deadline := firstWait, w.p.cfg.Now().Add(arriveTime)
+func (s services) whenAvailable(ctx context.Context, call, name string, do func() error) error {
+	wait, deadline := firstWait, s.w.p.cfg.Now().Add(arriveTime)
 	for {
-		state, err := w.stateOfCache(ctx, name)
+		state, err := s.stateOfCache(ctx, name)
 		if err != nil {
 			return err
 		}
 		if state == available {
-			err := w.classify(call, do())
+			err := s.w.classify(call, do())
 			if !changing(err) && cloud.ClassOf(err) != cloud.NotFound {
 				return err
 			}
 		}
-		if !w.p.cfg.Now().Before(deadline) {
-			return &cloud.Error{Class: cloud.Terminal, Call: call, Err: fmt.Errorf("%s is still %s after %s, and takes no tags until it is %s", w.op.Target, cloud.Words(state), arriveTime, available)}
+		if !s.w.p.cfg.Now().Before(deadline) {
+			return &cloud.Error{Class: cloud.Terminal, Call: call, Err: fmt.Errorf("%s is still %s after %s, and takes no tags until it is %s", s.w.op.Target, cloud.Words(state), arriveTime, available)}
 		}
-		if err := w.p.cfg.Sleep(ctx, wait); err != nil {
-			return w.classify(call, err)
+		if err := s.w.p.cfg.Sleep(ctx, wait); err != nil {
+			return s.w.classify(call, err)
 		}
 		wait = min(2*wait, maxWait)
 	}
@@ -259,20 +259,20 @@ func (w writer) whenAvailable(ctx context.Context, call, name string, do func() 
 
 // stateOfCache is the state of the cache or replication group that the op is about; an error of the
 // class NotFound if it is not there.
-func (w writer) stateOfCache(ctx context.Context, name string) (string, error) {
-	if strings.HasSuffix(w.op.Target, ":replicationgroup:"+name) {
-		out, err := w.elastiCache().DescribeReplicationGroups(ctx, &elasticache.DescribeReplicationGroupsInput{ReplicationGroupId: awssdk.String(name)})
+func (s services) stateOfCache(ctx context.Context, name string) (string, error) {
+	if strings.HasSuffix(s.w.op.Target, ":replicationgroup:"+name) {
+		out, err := s.elastiCache().DescribeReplicationGroups(ctx, &elasticache.DescribeReplicationGroupsInput{ReplicationGroupId: awssdk.String(name)})
 		if err != nil {
-			return "", w.classify("DescribeReplicationGroups", err)
+			return "", s.w.classify("DescribeReplicationGroups", err)
 		}
 		for _, x := range out.ReplicationGroups {
 			return awssdk.ToString(x.Status), nil
 		}
 		return "", &cloud.Error{Class: cloud.NotFound, Call: "DescribeReplicationGroups", Err: fmt.Errorf("the replication group %s is not there", name)}
 	}
-	out, err := w.elastiCache().DescribeCacheClusters(ctx, &elasticache.DescribeCacheClustersInput{CacheClusterId: awssdk.String(name)})
+	out, err := s.elastiCache().DescribeCacheClusters(ctx, &elasticache.DescribeCacheClustersInput{CacheClusterId: awssdk.String(name)})
 	if err != nil {
-		return "", w.classify("DescribeCacheClusters", err)
+		return "", s.w.classify("DescribeCacheClusters", err)
 	}
 	for _, x := range out.CacheClusters {
 		return awssdk.ToString(x.CacheClusterStatus), nil

@@ -47,22 +47,22 @@ func differ(s *cloud.Service, nics []*cloud.Interface) bool {
 	return cloud.FormerGroups(s.Tags) == nil && slices.ContainsFunc(nics, func(n *cloud.Interface) bool { return !slices.Equal(n.GroupIDs, nics[0].GroupIDs) })
 }
 
-func (w writer) efs() *efs.Client {
-	return efs.NewFromConfig(w.p.base, func(o *efs.Options) { o.Region = w.scope.Region })
+func (s services) efs() *efs.Client {
+	return efs.NewFromConfig(s.w.p.base, func(o *efs.Options) { o.Region = s.w.scope.Region })
 }
 
 // setFileSystem gives all mount targets of a file system the groups, one after the other.
-func (w writer) setFileSystem(ctx context.Context, id string) error {
-	api := w.efs()
+func (s services) setFileSystem(ctx context.Context, id string) error {
+	api := s.efs()
 	var targets []string
 	in := &efs.DescribeMountTargetsInput{FileSystemId: awssdk.String(id)}
 	for n := 0; n == 0 || awssdk.ToString(in.Marker) != ""; n++ {
-		if bound := w.p.cfg.Bounds.Pages; n == bound {
-			return w.classify("DescribeMountTargets", &cloud.BoundError{What: "the listing has", Bound: int64(bound), Unit: "pages", Flag: flagPages})
+		if bound := s.w.p.cfg.Bounds.Pages; n == bound {
+			return s.w.classify("DescribeMountTargets", &cloud.BoundError{What: "the listing has", Bound: int64(bound), Unit: "pages", Flag: flagPages})
 		}
 		out, err := api.DescribeMountTargets(ctx, in)
 		if err != nil {
-			return w.classify("DescribeMountTargets", err)
+			return s.w.classify("DescribeMountTargets", err)
 		}
 		for _, x := range out.MountTargets {
 			if x.LifeCycleState != efstypes.LifeCycleStateDeleting && x.LifeCycleState != efstypes.LifeCycleStateDeleted {
@@ -72,8 +72,8 @@ func (w writer) setFileSystem(ctx context.Context, id string) error {
 		in.Marker = out.NextMarker
 	}
 	for _, target := range targets {
-		if err := w.given(ctx, "ModifyMountTargetSecurityGroups", func() error {
-			_, err := api.ModifyMountTargetSecurityGroups(ctx, &efs.ModifyMountTargetSecurityGroupsInput{MountTargetId: awssdk.String(target), SecurityGroups: w.op.GroupIDs})
+		if err := s.given(ctx, "ModifyMountTargetSecurityGroups", func() error {
+			_, err := api.ModifyMountTargetSecurityGroups(ctx, &efs.ModifyMountTargetSecurityGroupsInput{MountTargetId: awssdk.String(target), SecurityGroups: s.w.op.GroupIDs})
 			return err
 		}); err != nil {
 			return err
@@ -82,13 +82,13 @@ func (w writer) setFileSystem(ctx context.Context, id string) error {
 	return nil
 }
 
-func (w writer) tagFileSystem(ctx context.Context, id string) error {
-	tags := tagsOf(w, func(k, v *string) efstypes.Tag { return efstypes.Tag{Key: k, Value: v} })
-	_, err := w.efs().TagResource(ctx, &efs.TagResourceInput{ResourceId: awssdk.String(id), Tags: tags})
-	return w.classify("TagResource", err)
+func (s services) tagFileSystem(ctx context.Context, id string) error {
+	tags := tagsOf(s.w, func(k, v *string) efstypes.Tag { return efstypes.Tag{Key: k, Value: v} })
+	_, err := s.efs().TagResource(ctx, &efs.TagResourceInput{ResourceId: awssdk.String(id), Tags: tags})
+	return s.w.classify("TagResource", err)
 }
 
-func (w writer) untagFileSystem(ctx context.Context, id string) error {
-	_, err := w.efs().UntagResource(ctx, &efs.UntagResourceInput{ResourceId: awssdk.String(id), TagKeys: w.keys()})
-	return w.classify("UntagResource", err)
+func (s services) untagFileSystem(ctx context.Context, id string) error {
+	_, err := s.efs().UntagResource(ctx, &efs.UntagResourceInput{ResourceId: awssdk.String(id), TagKeys: s.w.keys()})
+	return s.w.classify("UntagResource", err)
 }

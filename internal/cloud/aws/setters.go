@@ -26,27 +26,30 @@ import (
 // arriveTime is how long the interfaces of a service may take to hold the groups that it was given.
 const arriveTime = 3 * time.Minute
 
+// services does an op on native services.
+type services struct{ w writer }
+
 // setter is how the groups and tags of one kind of services are set. name is what the calls of the
 // service take: the last part of the ARN, or the ARN itself.
 type setter struct {
 	// prefix is that of the ARNs, behind the partition: service, and after a slash the resource.
 	service, resource string
-	set               func(w writer, ctx context.Context, name string) error
-	tag               func(w writer, ctx context.Context, name string) error
-	untag             func(w writer, ctx context.Context, name string) error
+	set               func(s services, ctx context.Context, name string) error
+	tag               func(s services, ctx context.Context, name string) error
+	untag             func(s services, ctx context.Context, name string) error
 }
 
 // setters has a row for each kind of services that fixed lets be changed.
 func setters() []setter {
 	return []setter{
-		{"ec2", "vpc-endpoint/", writer.setEndpoint, writer.tagEndpoint, writer.untagEndpoint},
-		{"elasticache", "cluster:", writer.setCache, writer.tagCache, writer.untagCache},
-		{"elasticache", "replicationgroup:", writer.setReplicationGroup, writer.tagCache, writer.untagCache},
-		{"elasticfilesystem", "file-system/", writer.setFileSystem, writer.tagFileSystem, writer.untagFileSystem},
-		{"elasticloadbalancing", "loadbalancer/app/", writer.setBalancer, writer.tagBalancer, writer.untagBalancer},
-		{"elasticloadbalancing", "loadbalancer/net/", writer.setBalancer, writer.tagBalancer, writer.untagBalancer},
-		{"rds", "cluster:", writer.setCluster, writer.tagDatabase, writer.untagDatabase},
-		{"rds", "db:", writer.setDatabase, writer.tagDatabase, writer.untagDatabase},
+		{"ec2", "vpc-endpoint/", services.setEndpoint, services.tagEndpoint, services.untagEndpoint},
+		{"elasticache", "cluster:", services.setCache, services.tagCache, services.untagCache},
+		{"elasticache", "replicationgroup:", services.setReplicationGroup, services.tagCache, services.untagCache},
+		{"elasticfilesystem", "file-system/", services.setFileSystem, services.tagFileSystem, services.untagFileSystem},
+		{"elasticloadbalancing", "loadbalancer/app/", services.setBalancer, services.tagBalancer, services.untagBalancer},
+		{"elasticloadbalancing", "loadbalancer/net/", services.setBalancer, services.tagBalancer, services.untagBalancer},
+		{"rds", "cluster:", services.setCluster, services.tagDatabase, services.untagDatabase},
+		{"rds", "db:", services.setDatabase, services.tagDatabase, services.untagDatabase},
 	}
 }
 
@@ -55,54 +58,54 @@ func isService(id string) bool { return strings.HasPrefix(id, "arn:") }
 
 // eachService does the op for one service after the other, and returns the error of the first one
 // that fails.
-func (w writer) eachService(ctx context.Context) (first error) {
-	for _, id := range w.op.Subjects() {
-		one := w
-		one.op.Target, one.op.Others = id, nil
-		if err := one.service(withOp(ctx, w.scope, one.op)); err != nil && first == nil {
+func (s services) eachService(ctx context.Context) (first error) {
+	for _, id := range s.w.op.Subjects() {
+		one := services{s.w}
+		one.w.op.Target, one.w.op.Others = id, nil
+		if err := one.service(withOp(ctx, s.w.scope, one.w.op)); err != nil && first == nil {
 			first = err
 		}
 	}
 	return first
 }
 
-func (w writer) service(ctx context.Context) error {
-	parts := strings.SplitN(w.op.Target, ":", 6)
+func (s services) service(ctx context.Context) error {
+	parts := strings.SplitN(s.w.op.Target, ":", 6)
 	if len(parts) != 6 {
-		return refuse(w.op, "%q is not the ARN of a service", w.op.Target)
+		return refuse(s.w.op, "%q is not the ARN of a service", s.w.op.Target)
 	}
-	for _, s := range setters() {
-		if s.service != parts[2] || !strings.HasPrefix(parts[5], s.resource) {
+	for _, row := range setters() {
+		if row.service != parts[2] || !strings.HasPrefix(parts[5], row.resource) {
 			continue
 		}
-		name := strings.TrimPrefix(parts[5], s.resource)
-		switch w.op.Kind {
+		name := strings.TrimPrefix(parts[5], row.resource)
+		switch s.w.op.Kind {
 		case cloud.OpSetInterfaceGroups:
-			if err := w.checkGroups("a service"); err != nil {
+			if err := s.w.checkGroups("a service"); err != nil {
 				return err
 			}
-			return w.lasting(s.set(w, ctx, name))
+			return s.lasting(row.set(s, ctx, name))
 		case cloud.OpTag:
-			if len(w.op.Tags) == 0 {
+			if len(s.w.op.Tags) == 0 {
 				return nil
 			}
-			return s.tag(w, ctx, name)
+			return row.tag(s, ctx, name)
 		case cloud.OpUntag:
-			if len(w.op.Tags) == 0 { // some APIs would remove all
+			if len(s.w.op.Tags) == 0 { // some APIs would remove all
 				return nil
 			}
-			if err := s.untag(w, ctx, name); cloud.ClassOf(err) != cloud.NotFound {
+			if err := row.untag(s, ctx, name); cloud.ClassOf(err) != cloud.NotFound {
 				return err
 			}
 			return nil
 		}
 	}
-	return refuse(w.op, "%s: the groups of this service cannot be set", w.op.Target)
+	return refuse(s.w.op, "%s: the groups of this service cannot be set", s.w.op.Target)
 }
 
 // lasting is the error of a service that is in no state to be changed: it may stay so for long, and
 // nothing else waits for it.
-func (w writer) lasting(err error) error {
+func (s services) lasting(err error) error {
 	var refused *cloud.Error
 	if errors.As(err, &refused) && refused.Class == cloud.Conflict {
 		out := *refused
@@ -114,10 +117,10 @@ func (w writer) lasting(err error) error {
 
 // given repeats a call that gives groups to a service while it does not see one of them that this
 // provider has created moments ago. Services call that by other names than EC2.
-func (w writer) given(ctx context.Context, call string, do func() error) error {
-	return w.visible(ctx, call, w.op.GroupIDs, func() error {
-		err := w.classify(call, do())
-		if code := codeOf(err); (code == "InvalidSecurityGroup" || code == "InvalidParameterValue" || code == "SecurityGroupNotFound") && w.p.isFresh(w.op.GroupIDs) {
+func (s services) given(ctx context.Context, call string, do func() error) error {
+	return s.w.visible(ctx, call, s.w.op.GroupIDs, func() error {
+		err := s.w.classify(call, do())
+		if code := codeOf(err); (code == "InvalidSecurityGroup" || code == "InvalidParameterValue" || code == "SecurityGroupNotFound") && s.w.p.isFresh(s.w.op.GroupIDs) {
 			return &cloud.Error{Class: cloud.NotFound, Call: call, Code: code, Err: err}
 		}
 		return err
@@ -125,10 +128,10 @@ func (w writer) given(ctx context.Context, call string, do func() error) error {
 }
 
 // setEndpoint gives an endpoint the groups, which EC2 only takes as additions and removals.
-func (w writer) setEndpoint(ctx context.Context, id string) error {
-	out, err := w.api.DescribeVpcEndpoints(ctx, &ec2.DescribeVpcEndpointsInput{VpcEndpointIds: []string{id}})
+func (s services) setEndpoint(ctx context.Context, id string) error {
+	out, err := s.w.api.DescribeVpcEndpoints(ctx, &ec2.DescribeVpcEndpointsInput{VpcEndpointIds: []string{id}})
 	if err != nil {
-		return w.classify("DescribeVpcEndpoints", err)
+		return s.w.classify("DescribeVpcEndpoints", err)
 	}
 	if len(out.VpcEndpoints) != 1 {
 		return &cloud.Error{Class: cloud.NotFound, Call: "DescribeVpcEndpoints", Err: fmt.Errorf("the endpoint %s is not there", id)}
@@ -137,12 +140,12 @@ func (w writer) setEndpoint(ctx context.Context, id string) error {
 	for _, g := range out.VpcEndpoints[0].Groups {
 		has = append(has, awssdk.ToString(g.GroupId))
 	}
-	in := &ec2.ModifyVpcEndpointInput{VpcEndpointId: awssdk.String(id), AddSecurityGroupIds: beside(w.op.GroupIDs, has), RemoveSecurityGroupIds: beside(has, w.op.GroupIDs)}
+	in := &ec2.ModifyVpcEndpointInput{VpcEndpointId: awssdk.String(id), AddSecurityGroupIds: beside(s.w.op.GroupIDs, has), RemoveSecurityGroupIds: beside(has, s.w.op.GroupIDs)}
 	if len(in.AddSecurityGroupIds)+len(in.RemoveSecurityGroupIds) == 0 {
 		return nil
 	}
-	return w.given(ctx, "ModifyVpcEndpoint", func() error {
-		_, err := w.api.ModifyVpcEndpoint(ctx, in)
+	return s.given(ctx, "ModifyVpcEndpoint", func() error {
+		_, err := s.w.api.ModifyVpcEndpoint(ctx, in)
 		return err
 	})
 }
@@ -152,18 +155,18 @@ func beside(a, b []string) []string {
 	return slices.DeleteFunc(slices.Clone(a), func(x string) bool { return slices.Contains(b, x) })
 }
 
-func (w writer) tagEndpoint(ctx context.Context, id string) error {
-	_, err := w.api.CreateTags(ctx, &ec2.CreateTagsInput{Resources: []string{id}, Tags: tagList(w.op.Tags)})
-	return w.classify("CreateTags", err)
+func (s services) tagEndpoint(ctx context.Context, id string) error {
+	_, err := s.w.api.CreateTags(ctx, &ec2.CreateTagsInput{Resources: []string{id}, Tags: tagList(s.w.op.Tags)})
+	return s.w.classify("CreateTags", err)
 }
 
-func (w writer) untagEndpoint(ctx context.Context, id string) error {
+func (s services) untagEndpoint(ctx context.Context, id string) error {
 	var keys []types.Tag
-	for _, k := range w.keys() {
+	for _, k := range s.w.keys() {
 		keys = append(keys, types.Tag{Key: awssdk.String(k)})
 	}
-	_, err := w.api.DeleteTags(ctx, &ec2.DeleteTagsInput{Resources: []string{id}, Tags: keys})
-	return w.classify("DeleteTags", err)
+	_, err := s.w.api.DeleteTags(ctx, &ec2.DeleteTagsInput{Resources: []string{id}, Tags: keys})
+	return s.w.classify("DeleteTags", err)
 }
 
 // keys are those of the op's tags, sorted.
@@ -178,59 +181,59 @@ func tagsOf[T any](w writer, made func(key, value *string) T) []T {
 	return out
 }
 
-func (w writer) balancers() *elb.Client {
-	return elb.NewFromConfig(w.p.base, func(o *elb.Options) { o.Region = w.scope.Region })
+func (s services) balancers() *elb.Client {
+	return elb.NewFromConfig(s.w.p.base, func(o *elb.Options) { o.Region = s.w.scope.Region })
 }
 
-func (w writer) setBalancer(ctx context.Context, _ string) error {
-	return w.given(ctx, "SetSecurityGroups", func() error {
-		_, err := w.balancers().SetSecurityGroups(ctx, &elb.SetSecurityGroupsInput{LoadBalancerArn: awssdk.String(w.op.Target), SecurityGroups: w.op.GroupIDs})
+func (s services) setBalancer(ctx context.Context, _ string) error {
+	return s.given(ctx, "SetSecurityGroups", func() error {
+		_, err := s.balancers().SetSecurityGroups(ctx, &elb.SetSecurityGroupsInput{LoadBalancerArn: awssdk.String(s.w.op.Target), SecurityGroups: s.w.op.GroupIDs})
 		return err
 	})
 }
 
-func (w writer) tagBalancer(ctx context.Context, _ string) error {
-	tags := tagsOf(w, func(k, v *string) elbtypes.Tag { return elbtypes.Tag{Key: k, Value: v} })
-	_, err := w.balancers().AddTags(ctx, &elb.AddTagsInput{ResourceArns: []string{w.op.Target}, Tags: tags})
-	return w.classify("AddTags", err)
+func (s services) tagBalancer(ctx context.Context, _ string) error {
+	tags := tagsOf(s.w, func(k, v *string) elbtypes.Tag { return elbtypes.Tag{Key: k, Value: v} })
+	_, err := s.balancers().AddTags(ctx, &elb.AddTagsInput{ResourceArns: []string{s.w.op.Target}, Tags: tags})
+	return s.w.classify("AddTags", err)
 }
 
-func (w writer) untagBalancer(ctx context.Context, _ string) error {
-	_, err := w.balancers().RemoveTags(ctx, &elb.RemoveTagsInput{ResourceArns: []string{w.op.Target}, TagKeys: w.keys()})
-	return w.classify("RemoveTags", err)
+func (s services) untagBalancer(ctx context.Context, _ string) error {
+	_, err := s.balancers().RemoveTags(ctx, &elb.RemoveTagsInput{ResourceArns: []string{s.w.op.Target}, TagKeys: s.w.keys()})
+	return s.w.classify("RemoveTags", err)
 }
 
-func (w writer) rds() *rds.Client {
-	return rds.NewFromConfig(w.p.base, func(o *rds.Options) { o.Region = w.scope.Region })
+func (s services) rds() *rds.Client {
+	return rds.NewFromConfig(s.w.p.base, func(o *rds.Options) { o.Region = s.w.scope.Region })
 }
 
 // setDatabase gives a database the groups. RDS applies that as soon as possible in any case.
 // ApplyImmediately would apply, too, what the owner has put off to the next maintenance window,
 // such as a restart.
-func (w writer) setDatabase(ctx context.Context, name string) error {
-	return w.given(ctx, "ModifyDBInstance", func() error {
-		_, err := w.rds().ModifyDBInstance(ctx, &rds.ModifyDBInstanceInput{DBInstanceIdentifier: awssdk.String(name), VpcSecurityGroupIds: w.op.GroupIDs})
+func (s services) setDatabase(ctx context.Context, name string) error {
+	return s.given(ctx, "ModifyDBInstance", func() error {
+		_, err := s.rds().ModifyDBInstance(ctx, &rds.ModifyDBInstanceInput{DBInstanceIdentifier: awssdk.String(name), VpcSecurityGroupIds: s.w.op.GroupIDs})
 		return err
 	})
 }
 
 // setCluster gives a cluster, and so all its members, the groups; see setDatabase.
-func (w writer) setCluster(ctx context.Context, name string) error {
-	return w.given(ctx, "ModifyDBCluster", func() error {
-		_, err := w.rds().ModifyDBCluster(ctx, &rds.ModifyDBClusterInput{DBClusterIdentifier: awssdk.String(name), VpcSecurityGroupIds: w.op.GroupIDs})
+func (s services) setCluster(ctx context.Context, name string) error {
+	return s.given(ctx, "ModifyDBCluster", func() error {
+		_, err := s.rds().ModifyDBCluster(ctx, &rds.ModifyDBClusterInput{DBClusterIdentifier: awssdk.String(name), VpcSecurityGroupIds: s.w.op.GroupIDs})
 		return err
 	})
 }
 
-func (w writer) tagDatabase(ctx context.Context, _ string) error {
-	tags := tagsOf(w, func(k, v *string) rdstypes.Tag { return rdstypes.Tag{Key: k, Value: v} })
-	_, err := w.rds().AddTagsToResource(ctx, &rds.AddTagsToResourceInput{ResourceName: awssdk.String(w.op.Target), Tags: tags})
-	return w.classify("AddTagsToResource", err)
+func (s services) tagDatabase(ctx context.Context, _ string) error {
+	tags := tagsOf(s.w, func(k, v *string) rdstypes.Tag { return rdstypes.Tag{Key: k, Value: v} })
+	_, err := s.rds().AddTagsToResource(ctx, &rds.AddTagsToResourceInput{ResourceName: awssdk.String(s.w.op.Target), Tags: tags})
+	return s.w.classify("AddTagsToResource", err)
 }
 
-func (w writer) untagDatabase(ctx context.Context, _ string) error {
-	_, err := w.rds().RemoveTagsFromResource(ctx, &rds.RemoveTagsFromResourceInput{ResourceName: awssdk.String(w.op.Target), TagKeys: w.keys()})
-	return w.classify("RemoveTagsFromResource", err)
+func (s services) untagDatabase(ctx context.Context, _ string) error {
+	_, err := s.rds().RemoveTagsFromResource(ctx, &rds.RemoveTagsFromResourceInput{ResourceName: awssdk.String(s.w.op.Target), TagKeys: s.w.keys()})
+	return s.w.classify("RemoveTagsFromResource", err)
 }
 
 // Apply implements cloud.Provider. What sets the groups of a service says only that it will do so;

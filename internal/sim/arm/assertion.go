@@ -104,12 +104,12 @@ func publicKey(text string) any {
 
 // checkAssertion refuses an assertion that is not one of the principal: signed with one of its
 // certificates, or a token of an issuer that it is federated with.
-func (h *Handler) checkAssertion(req *request, p azure.Principal, t azure.Tenant, token string) error {
+func (l login) checkAssertion(req *request, p azure.Principal, t azure.Tenant, token string) error {
 	a, ok := readAssertion(token)
 	if !ok {
 		return loginf(http.StatusUnauthorized, "invalid_client", 50027, "JWT token is invalid or malformed.")
 	}
-	now := h.cfg.WallClock()
+	now := l.h.cfg.WallClock()
 	if now.After(time.Unix(a.Expires, 0).Add(skew)) || now.Add(skew).Before(time.Unix(a.NotBefore, 0)) {
 		return loginf(http.StatusUnauthorized, "invalid_client", 700024, "Client assertion is not within its valid time range.")
 	}

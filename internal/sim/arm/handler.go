@@ -53,8 +53,8 @@ type Config struct {
 
 // Handler is the http.Handler of login and Resource Manager; see the package comment.
 type Handler struct {
-	cfg Config
-	key [sha256.Size]byte // signs tokens
+	cfg   Config
+	login login
 }
 
 // NewHandler returns a Handler over cfg.World.
@@ -75,7 +75,9 @@ func NewHandler(cfg Config) *Handler {
 		cfg.PageSize = defaultPage
 	}
 	cfg.PollAfter = max(cfg.PollAfter, time.Second)
-	return &Handler{cfg: cfg, key: sha256.Sum256([]byte("tokens of the simulator"))}
+	h := &Handler{cfg: cfg}
+	h.login = login{h, sha256.Sum256([]byte("tokens of the simulator"))}
+	return h
 }
 
 // request is one call on its way.
@@ -166,7 +168,7 @@ func recorded(r *http.Request, body []byte, service string) map[string]string {
 // rate, run it.
 func (h *Handler) process(req *request, to route, routeErr error) (answer, calls.Fault, error) {
 	if !to.open {
-		by, err := h.authenticate(req)
+		by, err := h.login.authenticate(req)
 		if err != nil {
 			return answer{}, calls.Fault{}, err
 		}

@@ -39,10 +39,16 @@ func (e *loginError) document(id string, now time.Time) any {
 	}
 }
 
+// login is the side of a Handler that says who calls: it gives tokens and reads them.
+type login struct {
+	h   *Handler
+	key [sha256.Size]byte // signs tokens
+}
+
 // tenant finds a tenant by id or domain.
-func (h *Handler) tenant(name string) (azure.Tenant, error) {
+func (l login) tenant(name string) (azure.Tenant, error) {
 	var all []azure.Tenant
-	h.read(func(c *azure.Cloud) { all = c.Tenants() })
+	l.h.read(func(c *azure.Cloud) { all = c.Tenants() })
 	for _, t := range all {
 		if strings.EqualFold(t.ID, name) || t.Domain != "" && strings.EqualFold(t.Domain, name) {
 			return t, nil
@@ -52,8 +58,8 @@ func (h *Handler) tenant(name string) (azure.Tenant, error) {
 		"and are signing into the correct cloud.")
 }
 
-func (h *Handler) openID(req *request, name string) (answer, error) {
-	t, err := h.tenant(name)
+func (l login) openID(req *request, name string) (answer, error) {
+	t, err := l.tenant(name)
 	if err != nil {
 		return answer{}, err
 	}
@@ -72,7 +78,7 @@ func (h *Handler) openID(req *request, name string) (answer, error) {
 // any other login than this one.
 const federation = "adfs"
 
-func (h *Handler) openIDOfFederation(req *request) (answer, error) {
+func (l login) openIDOfFederation(req *request) (answer, error) {
 	base := "https://" + req.Host + "/" + federation
 	return ok(map[string]any{
 		"issuer": base, "authorization_endpoint": base + "/oauth2/authorize", "token_endpoint": base + "/oauth2/token",
@@ -83,13 +89,13 @@ func (h *Handler) openIDOfFederation(req *request) (answer, error) {
 }
 
 // clientOf finds an application, and its tenant if the login is of none.
-func (h *Handler) clientOf(tenant, client string) (p azure.Principal, t azure.Tenant, err error) {
+func (l login) clientOf(tenant, client string) (p azure.Principal, t azure.Tenant, err error) {
 	if tenant != federation {
-		if t, err = h.tenant(tenant); err != nil {
+		if t, err = l.tenant(tenant); err != nil {
 			return p, t, err
 		}
 	}
-	p, found := h.principal(func(p azure.Principal) bool {
+	p, found := l.principal(func(p azure.Principal) bool {
 		return strings.EqualFold(p.ClientID, client) && (tenant == federation || strings.EqualFold(p.Tenant, t.ID)) && p.Managed == ""
 	})
 	switch {
@@ -98,13 +104,13 @@ func (h *Handler) clientOf(tenant, client string) (p azure.Principal, t azure.Te
 	case p.Disabled:
 		return p, t, loginf(http.StatusUnauthorized, "unauthorized_client", 7000112, "Application '"+client+"' is disabled.")
 	case tenant == federation:
-		t, err = h.tenant(p.Tenant)
+		t, err = l.tenant(p.Tenant)
 	}
 	return p, t, err
 }
 
 // instance tells clients that ask whether this login is one: it is.
-func (h *Handler) instance(req *request) (answer, error) {
+func (l login) instance(req *request) (answer, error) {
 	endpoint := req.URL.Query().Get("authorization_endpoint")
 	u, err := url.Parse(endpoint)
 	if err != nil || u.Host == "" {
@@ -118,7 +124,7 @@ func (h *Handler) instance(req *request) (answer, error) {
 }
 
 // endpoints describes the cloud, for the az command line.
-func (h *Handler) endpoints(req *request) (answer, error) {
+func (l login) endpoints(req *request) (answer, error) {
 	self := "https://" + req.Host
 	one := map[string]any{
 		"name":                     "Nephele",
@@ -141,7 +147,7 @@ func (h *Handler) endpoints(req *request) (answer, error) {
 }
 
 // token answers a request for a token: client credentials with a secret, or with an assertion.
-func (h *Handler) token(req *request, name string) (answer, error) {
+func (l login) token(req *request, name string) (answer, error) {
 	if req.Method != http.MethodPost {
 		return answer{}, loginf(http.StatusBadRequest, "invalid_request", 900561, "The endpoint only accepts POST requests.")
 	}
@@ -153,7 +159,7 @@ func (h *Handler) token(req *request, name string) (answer, error) {
 		return answer{}, loginf(http.StatusBadRequest, "unsupported_grant_type", 70003, "The app requested an unsupported grant type '"+grant+"'.")
 	}
 	client := form.Get("client_id")
-	p, t, err := h.clientOf(name, client)
+	p, t, err := l.clientOf(name, client)
 	if err != nil {
 		return answer{}, err
 	}
@@ -162,7 +168,7 @@ func (h *Handler) token(req *request, name string) (answer, error) {
 		if kind := form.Get("client_assertion_type"); kind != "urn:ietf:params:oauth:client-assertion-type:jwt-bearer" {
 			return answer{}, loginf(http.StatusBadRequest, "invalid_request", 50027, "The type of the assertion is '"+kind+"'.")
 		}
-		if err := h.checkAssertion(req, p, t, form.Get("client_assertion")); err != nil {
+		if err := l.checkAssertion(req, p, t, form.Get("client_assertion")); err != nil {
 			return answer{}, err
 		}
 	case form.Get("client_secret") != "":
@@ -185,13 +191,13 @@ func (h *Handler) token(req *request, name string) (answer, error) {
 	}
 	seconds := int(tokenLife/time.Second) - 1
 	return ok(map[string]any{
-		"token_type": "Bearer", "expires_in": seconds, "ext_expires_in": seconds, "access_token": h.mint(p, audience),
+		"token_type": "Bearer", "expires_in": seconds, "ext_expires_in": seconds, "access_token": l.mint(p, audience),
 	}), nil
 }
 
-func (h *Handler) principal(wanted func(azure.Principal) bool) (azure.Principal, bool) {
+func (l login) principal(wanted func(azure.Principal) bool) (azure.Principal, bool) {
 	var all []azure.Principal
-	h.read(func(c *azure.Cloud) { all = c.Principals() })
+	l.h.read(func(c *azure.Cloud) { all = c.Principals() })
 	for _, p := range all {
 		if wanted(p) {
 			return p, true
@@ -202,7 +208,7 @@ func (h *Handler) principal(wanted func(azure.Principal) bool) (azure.Principal,
 
 // identityToken is the metadata service: it gives the token of a managed identity to whoever is on
 // the machine.
-func (h *Handler) identityToken(req *request) (answer, error) {
+func (l login) identityToken(req *request) (answer, error) {
 	q := req.URL.Query()
 	refuse := func(description string) (answer, error) {
 		return answer{}, &loginError{http.StatusBadRequest, "invalid_request", description, 0}
@@ -215,7 +221,7 @@ func (h *Handler) identityToken(req *request) (answer, error) {
 	case q.Get("resource") == "":
 		return refuse("Required query variable 'resource' is missing.")
 	}
-	p, found := h.principal(func(p azure.Principal) bool {
+	p, found := l.principal(func(p azure.Principal) bool {
 		switch {
 		case p.Managed == "" || p.Disabled:
 			return false
@@ -231,9 +237,9 @@ func (h *Handler) identityToken(req *request) (answer, error) {
 	if !found {
 		return refuse("Identity not found")
 	}
-	now := h.cfg.WallClock()
+	now := l.h.cfg.WallClock()
 	return ok(map[string]any{
-		"access_token": h.mint(p, strings.TrimSuffix(q.Get("resource"), "/")), "client_id": p.ClientID, "resource": q.Get("resource"), "token_type": "Bearer",
+		"access_token": l.mint(p, strings.TrimSuffix(q.Get("resource"), "/")), "client_id": p.ClientID, "resource": q.Get("resource"), "token_type": "Bearer",
 		"expires_in": strconv.Itoa(int(tokenLife / time.Second)), "ext_expires_in": strconv.Itoa(int(tokenLife / time.Second)),
 		"expires_on": strconv.FormatInt(now.Add(tokenLife).Unix(), 10), "not_before": strconv.FormatInt(now.Unix(), 10),
 	}), nil
@@ -253,26 +259,26 @@ var encoding = base64.RawURLEncoding
 
 // mint makes an access token. It is good until the simulated time is over its end, also after a
 // restart.
-func (h *Handler) mint(p azure.Principal, audience string) string {
-	now := h.cfg.Clock()
+func (l login) mint(p azure.Principal, audience string) string {
+	now := l.h.cfg.Clock()
 	raw, err := json.Marshal(claims{audience, p.Tenant, p.ClientID, p.ObjectID, now.Add(tokenLife).Unix(), now.Unix()})
 	if err != nil {
 		return "" // the claims are always encodable
 	}
 	head := encoding.EncodeToString([]byte(`{"typ":"JWT","alg":"HS256"}`)) + "." + encoding.EncodeToString(raw)
-	return head + "." + encoding.EncodeToString(h.seal(head))
+	return head + "." + encoding.EncodeToString(l.seal(head))
 }
 
-func (h *Handler) seal(text string) []byte {
-	m := hmac.New(sha256.New, h.key[:])
+func (l login) seal(text string) []byte {
+	m := hmac.New(sha256.New, l.key[:])
 	m.Write([]byte(text))
 	return m.Sum(nil)
 }
 
 // authenticate finds out who sends a call to Resource Manager.
-func (h *Handler) authenticate(req *request) (azure.Principal, error) {
-	if h.cfg.NoAuth {
-		p, _ := h.principal(func(azure.Principal) bool { return true })
+func (l login) authenticate(req *request) (azure.Principal, error) {
+	if l.h.cfg.NoAuth {
+		p, _ := l.principal(func(azure.Principal) bool { return true })
 		return p, nil
 	}
 	refuse := func(code, message string) (azure.Principal, error) {
@@ -287,24 +293,24 @@ func (h *Handler) authenticate(req *request) (azure.Principal, error) {
 	_, middle, _ := strings.Cut(head, ".")
 	raw, err := encoding.DecodeString(middle)
 	sum, err2 := encoding.DecodeString(signature)
-	if err != nil || err2 != nil || !hmac.Equal(sum, h.seal(head)) || json.Unmarshal(raw, &c) != nil {
+	if err != nil || err2 != nil || !hmac.Equal(sum, l.seal(head)) || json.Unmarshal(raw, &c) != nil {
 		return refuse("InvalidAuthenticationToken", "The access token is invalid.")
 	}
-	if now := h.cfg.Clock(); now.Unix() >= c.Expires {
+	if now := l.h.cfg.Clock(); now.Unix() >= c.Expires {
 		return refuse(
 			"ExpiredAuthenticationToken",
 			"The access token expiry UTC time '"+time.Unix(c.Expires, 0).UTC().Format("1/2/2006 3:04:05 PM")+"' is earlier than current UTC time '"+
 				now.UTC().Format("1/2/2006 3:04:05 PM")+"'.",
 		)
 	}
-	allowed := append([]string{"https://management.azure.com", "https://management.core.windows.net", "https://" + req.Host}, h.cfg.Audiences...)
+	allowed := append([]string{"https://management.azure.com", "https://management.core.windows.net", "https://" + req.Host}, l.h.cfg.Audiences...)
 	if !slices.ContainsFunc(allowed, func(a string) bool {
 		return strings.EqualFold(strings.Trim(a, "/"), strings.Trim(c.Audience, "/"))
 	}) {
 		return refuse("InvalidAuthenticationTokenAudience", "The access token has been obtained for wrong audience or resource '"+c.Audience+
 			"'. It should exactly match with one of the allowed audiences '"+strings.Join(allowed, "','")+"'.")
 	}
-	p, found := h.principal(func(p azure.Principal) bool { return p.ClientID == c.Client && p.Tenant == c.Tenant && !p.Disabled })
+	p, found := l.principal(func(p azure.Principal) bool { return p.ClientID == c.Client && p.Tenant == c.Tenant && !p.Disabled })
 	if !found {
 		return refuse("InvalidAuthenticationToken", "The principal of the access token is not there any more.")
 	}

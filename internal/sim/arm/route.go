@@ -17,19 +17,19 @@ func (h *Handler) route(r *http.Request) (route, error) {
 	}
 	switch {
 	case lower[0] == "metadata" && strings.HasPrefix(strings.Join(lower, "/"), "metadata/identity/oauth2/token"):
-		return route{service: serviceIdentity, name: "identity/token", run: h.identityToken, open: true}, nil
+		return route{service: serviceIdentity, name: "identity/token", run: h.login.identityToken, open: true}, nil
 	case lower[0] == "metadata" && len(lower) == 2 && lower[1] == "endpoints":
-		return open("login/endpoints", h.endpoints)
+		return open("login/endpoints", h.login.endpoints)
 	case len(lower) == 3 && lower[0] == "common" && lower[1] == "discovery":
-		return open("login/instance", h.instance)
+		return open("login/instance", h.login.instance)
 	case len(lower) == 3 && lower[0] == federation && lower[2] == "openid-configuration":
-		return open("login/openid-configuration", h.openIDOfFederation)
+		return open("login/openid-configuration", h.login.openIDOfFederation)
 	case len(lower) == 3 && lower[0] == federation && lower[1] == "oauth2" && lower[2] == "token":
-		return open("login/token", func(req *request) (answer, error) { return h.token(req, federation) })
+		return open("login/token", func(req *request) (answer, error) { return h.login.token(req, federation) })
 	case len(lower) == 4 && lower[1] == "v2.0" && lower[3] == "openid-configuration":
-		return open("login/openid-configuration", func(req *request) (answer, error) { return h.openID(req, parts[0]) })
+		return open("login/openid-configuration", func(req *request) (answer, error) { return h.login.openID(req, parts[0]) })
 	case len(lower) == 4 && lower[1] == "oauth2" && lower[2] == "v2.0" && lower[3] == "token":
-		return open("login/token", func(req *request) (answer, error) { return h.token(req, parts[0]) })
+		return open("login/token", func(req *request) (answer, error) { return h.login.token(req, parts[0]) })
 	case lower[0] == "subscriptions" || lower[0] == "tenants" || lower[0] == "providers":
 		return h.routeARM(r, parts, lower)
 	}
