@@ -148,7 +148,7 @@ func (c *Controller) Start(ctx context.Context) error {
 	}
 	c.tasks.Add(task{kind: taskTiers})
 	for range c.Options.Workers {
-		workers.Go(func() { c.work(ctx) })
+		workers.Go(func() { c.statuses().work(ctx) })
 	}
 	workers.Go(func() {
 		recovered.Repeat(ctx, c.Options.Clock, func(err error) {

@@ -16,7 +16,7 @@ import (
 
 // explainIdle adds to the status of a policy that applies to nothing which of its selectors match
 // nothing, and what may have been meant. What cannot be looked up is not told.
-func (c *Controller) explainIdle(ctx context.Context, object client.Object, s *v1beta1.NetworkPolicyStatus) {
+func (w statuses) explainIdle(ctx context.Context, object client.Object, s *v1beta1.NetworkPolicyStatus) {
 	var p policy.Policy
 	var options []client.ListOption
 	switch o := object.(type) {
@@ -28,12 +28,12 @@ func (c *Controller) explainIdle(ctx context.Context, object client.Object, s *v
 		return
 	}
 	var list v1alpha2.ExternalEntityList
-	if err := c.Options.Client.List(ctx, &list, append(options, client.UnsafeDisableDeepCopy)...); err != nil {
+	if err := w.c.Options.Client.List(ctx, &list, append(options, client.UnsafeDisableDeepCopy)...); err != nil {
 		return
 	}
 	var pods iter.Seq[admission.Entity]
 	if selectsPods(&p) {
-		pods = c.podLabels(ctx, p.Namespace)
+		pods = w.podLabels(ctx, p.Namespace)
 	}
 	wrong := admission.AppliesToNobody(&p, func(yield func(admission.Entity) bool) {
 		for i := range list.Items {
@@ -59,9 +59,9 @@ const mostLabelSets = 5000
 
 // podLabels are the labels of the Pods of a namespace, or with an empty name of all; nil if they
 // are not known now.
-func (c *Controller) podLabels(ctx context.Context, namespace string) iter.Seq[admission.Entity] {
+func (w statuses) podLabels(ctx context.Context, namespace string) iter.Seq[admission.Entity] {
 	var pods []admission.Entity
-	if err := c.query(ctx, func(e *policy.Engine) {
+	if err := w.c.query(ctx, func(e *policy.Engine) {
 		policy.LabelSets(e, policy.KindPod, namespace, func(name string, labels map[string]string) bool {
 			pods = append(pods, admission.Entity{Namespace: name, Labels: labels})
 			return len(pods) < mostLabelSets

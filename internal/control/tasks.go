@@ -85,50 +85,55 @@ func (c *Controller) Reported(uid types.UID, enforcer string) (v1beta2.NetworkPo
 	return c.book.reported(uid, enforcer)
 }
 
+// statuses writes what was computed, and what enforcers report of it, into the objects' statuses.
+type statuses struct{ c *Controller }
+
+func (c *Controller) statuses() statuses { return statuses{c} }
+
 // work does tasks until the queue is shut down.
-func (c *Controller) work(ctx context.Context) {
+func (w statuses) work(ctx context.Context) {
 	for {
-		t, shutdown := c.tasks.Get()
+		t, shutdown := w.c.tasks.Get()
 		if shutdown {
 			return
 		}
-		err := recovered.Call(func() error { return c.do(ctx, t) })
+		err := recovered.Call(func() error { return w.do(ctx, t) })
 		switch {
 		case err == nil:
-			c.tasks.Forget(t)
+			w.c.tasks.Forget(t)
 		case ctx.Err() != nil:
 		default:
 			// A conflict only says that the object was read before somebody wrote it.
 			if !apierrors.IsConflict(err) {
-				c.Options.Logger.Error(err, "Writing to the Kubernetes API failed, trying again", "attempt", c.tasks.NumRequeues(t)+1, "stack", recovered.StackOf(err))
+				w.c.Options.Logger.Error(err, "Writing to the Kubernetes API failed, trying again", "attempt", w.c.tasks.NumRequeues(t)+1, "stack", recovered.StackOf(err))
 			}
-			c.tasks.AddRateLimited(t)
+			w.c.tasks.AddRateLimited(t)
 		}
-		c.tasks.Done(t)
+		w.c.tasks.Done(t)
 	}
 }
 
-func (c *Controller) do(ctx context.Context, t task) error {
+func (w statuses) do(ctx context.Context, t task) error {
 	switch t.kind {
 	case taskPolicy:
-		return c.writePolicyStatus(ctx, types.UID(t.name))
+		return w.writePolicyStatus(ctx, types.UID(t.name))
 	case taskGroup:
-		return c.writeGroupStatus(ctx, types.NamespacedName{Namespace: t.namespace, Name: t.name})
+		return w.writeGroupStatus(ctx, types.NamespacedName{Namespace: t.namespace, Name: t.name})
 	case taskTiers:
-		return c.keepTiers(ctx)
+		return w.c.keepTiers(ctx)
 	case taskExternalNodes:
-		return c.keepEntities(ctx, t.namespace)
+		return w.c.keepEntities(ctx, t.namespace)
 	}
 	return nil
 }
 
-func (c *Controller) writePolicyStatus(ctx context.Context, uid types.UID) error {
-	v, ok := c.book.policyVerdict(uid)
+func (w statuses) writePolicyStatus(ctx context.Context, uid types.UID) error {
+	v, ok := w.c.book.policyVerdict(uid)
 	if !ok {
 		return nil
 	}
 	if v.kind.isUpstream() {
-		return c.writeUpstreamStatus(ctx, uid, v)
+		return w.writeUpstreamStatus(ctx, uid, v)
 	}
 	var object client.Object
 	var status *v1beta1.NetworkPolicyStatus
@@ -142,47 +147,47 @@ func (c *Controller) writePolicyStatus(ctx context.Context, uid types.UID) error
 	default:
 		object = &networkingv1.NetworkPolicy{}
 	}
-	if err := c.Options.Client.Get(ctx, types.NamespacedName{Namespace: v.Namespace, Name: v.Name}, object); err != nil {
+	if err := w.c.Options.Client.Get(ctx, types.NamespacedName{Namespace: v.Namespace, Name: v.Name}, object); err != nil {
 		return client.IgnoreNotFound(err)
 	}
 	if object.GetUID() != uid {
 		return nil
 	}
 	if v.tell {
-		c.event(object, corev1.EventTypeWarning, "PolicyProblem", "ComputePolicies", v.problem)
+		w.c.event(object, corev1.EventTypeWarning, "PolicyProblem", "ComputePolicies", v.problem)
 	}
 	if status == nil {
 		return nil
 	}
 	if v.status.Phase == v1beta1.NetworkPolicyIdle {
-		c.explainIdle(ctx, object, &v.status)
+		w.explainIdle(ctx, object, &v.status)
 	}
 	former := *status
 	next := remember(former, v.status)
 	for i := range next.Conditions {
-		next.Conditions[i].LastTransitionTime = c.since(next.Conditions[i], former.Conditions)
+		next.Conditions[i].LastTransitionTime = w.since(next.Conditions[i], former.Conditions)
 	}
 	if equalStatus(former, next) {
 		return nil
 	}
 	*status = next
-	if err := c.Options.Client.Status().Update(ctx, object); err != nil {
+	if err := w.c.Options.Client.Status().Update(ctx, object); err != nil {
 		return client.IgnoreNotFound(err)
 	}
 	if former.Phase != next.Phase {
-		c.tellPhase(object, next)
+		w.tellPhase(object, next)
 	}
 	return nil
 }
 
 // since is when a condition took its present value.
-func (c *Controller) since(now v1beta1.NetworkPolicyCondition, former []v1beta1.NetworkPolicyCondition) metav1.Time {
+func (w statuses) since(now v1beta1.NetworkPolicyCondition, former []v1beta1.NetworkPolicyCondition) metav1.Time {
 	for _, f := range former {
 		if f.Type == now.Type && f.Status == now.Status && !f.LastTransitionTime.IsZero() {
 			return f.LastTransitionTime
 		}
 	}
-	return metav1.NewTime(c.Options.Clock.Now())
+	return metav1.NewTime(w.c.Options.Clock.Now())
 }
 
 // equalStatus compares all but times.
@@ -200,24 +205,24 @@ func equalStatus(a, b v1beta1.NetworkPolicyStatus) bool {
 }
 
 // tellPhase records an Event for a phase that somebody waits for, or must act on.
-func (c *Controller) tellPhase(o client.Object, s v1beta1.NetworkPolicyStatus) {
+func (w statuses) tellPhase(o client.Object, s v1beta1.NetworkPolicyStatus) {
 	switch {
 	case s.Phase == v1beta1.NetworkPolicyIdle:
-		c.event(o, corev1.EventTypeWarning, "PolicySelectsNothing", "RealizePolicies", s.Message)
+		w.c.event(o, corev1.EventTypeWarning, "PolicySelectsNothing", "RealizePolicies", s.Message)
 	case s.Phase == v1beta1.NetworkPolicyRealized:
-		c.event(o, corev1.EventTypeNormal, "PolicyRealized", "RealizePolicies",
+		w.c.event(o, corev1.EventTypeNormal, "PolicyRealized", "RealizePolicies",
 			fmt.Sprintf("Generation %d is realized by all %d enforcers", s.ObservedGeneration, s.DesiredNodesRealized))
 	case s.Phase == v1beta1.NetworkPolicySuspended:
-		c.event(o, corev1.EventTypeWarning, "PolicySuspended", "RealizePolicies", s.Message)
+		w.c.event(o, corev1.EventTypeWarning, "PolicySuspended", "RealizePolicies", s.Message)
 	case s.Phase == v1beta1.NetworkPolicyNotEnforced:
-		c.event(o, corev1.EventTypeWarning, "PolicyNotEnforced", "RealizePolicies", s.Conditions[0].Message)
+		w.c.event(o, corev1.EventTypeWarning, "PolicyNotEnforced", "RealizePolicies", s.Conditions[0].Message)
 	case s.Phase == v1beta1.NetworkPolicyFailed && len(s.Conditions) > 1 && s.Conditions[1].Type == v1beta1.NetworkPolicyConditionRealizationFailure:
-		c.event(o, corev1.EventTypeWarning, "PolicyFailed", "RealizePolicies", s.Conditions[1].Message)
+		w.c.event(o, corev1.EventTypeWarning, "PolicyFailed", "RealizePolicies", s.Conditions[1].Message)
 	}
 }
 
-func (c *Controller) writeGroupStatus(ctx context.Context, name types.NamespacedName) error {
-	want := c.book.groupCondition(policy.NamespacedName{Namespace: name.Namespace, Name: name.Name})
+func (w statuses) writeGroupStatus(ctx context.Context, name types.NamespacedName) error {
+	want := w.c.book.groupCondition(policy.NamespacedName{Namespace: name.Namespace, Name: name.Name})
 	var object client.Object
 	var status *v1beta1.GroupStatus
 	if name.Namespace == "" {
@@ -227,10 +232,10 @@ func (c *Controller) writeGroupStatus(ctx context.Context, name types.Namespaced
 		g := &v1beta1.Group{}
 		object, status = g, &g.Status
 	}
-	if err := c.Options.Client.Get(ctx, name, object); err != nil {
+	if err := w.c.Options.Client.Get(ctx, name, object); err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	want.LastTransitionTime = metav1.NewTime(c.Options.Clock.Now())
+	want.LastTransitionTime = metav1.NewTime(w.c.Options.Clock.Now())
 	if len(status.Conditions) == 1 && status.Conditions[0].Type == want.Type && status.Conditions[0].Status == want.Status {
 		former := status.Conditions[0]
 		want.LastTransitionTime = former.LastTransitionTime
@@ -239,11 +244,11 @@ func (c *Controller) writeGroupStatus(ctx context.Context, name types.Namespaced
 		}
 	}
 	status.Conditions = []v1beta1.GroupCondition{want}
-	if err := c.Options.Client.Status().Update(ctx, object); err != nil {
+	if err := w.c.Options.Client.Status().Update(ctx, object); err != nil {
 		return client.IgnoreNotFound(err)
 	}
 	if want.Message != "" {
-		c.event(object, corev1.EventTypeWarning, "GroupProblem", "ComputePolicies", want.Message)
+		w.c.event(object, corev1.EventTypeWarning, "GroupProblem", "ComputePolicies", want.Message)
 	}
 	return nil
 }

@@ -40,20 +40,20 @@ const upstreamOwner = client.FieldOwner("nephele")
 // writeUpstreamStatus writes the conditions of a policy of an upstream kind, and no others: other
 // network plugins may write theirs. It needs no reading, so that it does not wait for a kind that
 // has just been removed.
-func (c *Controller) writeUpstreamStatus(ctx context.Context, uid types.UID, v verdict) error {
-	o := c.upstream.lastSeen(uid)
+func (w statuses) writeUpstreamStatus(ctx context.Context, uid types.UID, v verdict) error {
+	o := w.c.upstream.lastSeen(uid)
 	if o == nil {
 		return nil
 	}
 	if v.tell {
-		c.event(o, corev1.EventTypeWarning, "PolicyProblem", "ComputePolicies", v.problem)
+		w.c.event(o, corev1.EventTypeWarning, "PolicyProblem", "ComputePolicies", v.problem)
 	}
 	former := conditionsOf(o)
 	next := upstreamConditions(v.status)
 	changed := false
 	for i := range next {
 		n := &next[i]
-		n.LastTransitionTime = metav1.NewTime(c.Options.Clock.Now())
+		n.LastTransitionTime = metav1.NewTime(w.c.Options.Clock.Now())
 		at := slices.IndexFunc(former, func(f metav1.Condition) bool { return f.Type == n.Type })
 		if at >= 0 && former[at].Status == n.Status {
 			n.LastTransitionTime = former[at].LastTransitionTime
@@ -67,20 +67,20 @@ func (c *Controller) writeUpstreamStatus(ctx context.Context, uid types.UID, v v
 	if !changed {
 		return nil
 	}
-	if err := c.applyConditions(ctx, o, next); err != nil {
+	if err := w.applyConditions(ctx, o, next); err != nil {
 		return err
 	}
 	phase := string(v.status.Phase)
 	if !slices.ContainsFunc(former, func(f metav1.Condition) bool { return f.Type == ConditionRealized && f.Reason == phase }) {
-		c.tellPhase(o, v.status)
+		w.tellPhase(o, v.status)
 	}
 	return nil
 }
 
 // applyConditions writes conditions to the status of that very object; it is no error if the object
 // is gone.
-func (c *Controller) applyConditions(ctx context.Context, o client.Object, conditions []metav1.Condition) error {
-	gvk, err := apiutil.GVKForObject(o, c.Options.Client.Scheme())
+func (w statuses) applyConditions(ctx context.Context, o client.Object, conditions []metav1.Condition) error {
+	gvk, err := apiutil.GVKForObject(o, w.c.Options.Client.Scheme())
 	if err != nil {
 		return fmt.Errorf("status of a policy: %w", err)
 	}
@@ -92,7 +92,7 @@ func (c *Controller) applyConditions(ctx context.Context, o client.Object, condi
 	patch.SetGroupVersionKind(gvk)
 	patch.SetName(o.GetName())
 	patch.SetUID(o.GetUID())
-	err = c.Options.Client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(patch), upstreamOwner, client.ForceOwnership)
+	err = w.c.Options.Client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(patch), upstreamOwner, client.ForceOwnership)
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		return nil // another object of the same name, or none: the watch will tell
 	}

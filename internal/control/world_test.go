@@ -210,7 +210,7 @@ func (w *testWorld) settle() {
 	w.round()
 	for w.tasks.Len() > 0 {
 		task, _ := w.tasks.Get()
-		if err := w.do(w.t.Context(), task); err != nil {
+		if err := w.statuses().do(w.t.Context(), task); err != nil {
 			w.t.Fatal(err)
 		}
 		w.tasks.Forget(task)

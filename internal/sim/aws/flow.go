@@ -53,13 +53,18 @@ type placed struct {
 	data *regionData
 }
 
-func (w *World) addresses() *addressIndex {
-	if x := w.index.Load(); x != nil {
+// packets says what becomes of packets. It is asked within a read of the world.
+type packets struct{ w *World }
+
+func (w *World) packets() packets { return packets{w} }
+
+func (way packets) addresses() *addressIndex {
+	if x := way.w.index.Load(); x != nil {
 		return x
 	}
 	x := &addressIndex{map[vpcAddress]*NetworkInterface{}, map[string][]delegated{}, map[netip.Addr]*NetworkInterface{}, map[string]placed{},
-		map[string][]string{}, map[[2]string]bool{}, w.borders(), map[string]hosted{}, w.effects}
-	for _, d := range w.regions {
+		map[string][]string{}, map[[2]string]bool{}, way.borders(), map[string]hosted{}, way.w.effects}
+	for _, d := range way.w.regions {
 		for _, s := range d.services {
 			x.hosts[strings.ToLower(s.HostName())], x.hosts[strings.ToLower(s.ReaderHost())] = hosted{s, d, false}, hosted{s, d, true}
 		}
@@ -80,7 +85,7 @@ func (w *World) addresses() *addressIndex {
 			}
 		}
 	}
-	for _, p := range w.peerings {
+	for _, p := range way.w.peerings {
 		if p.Status != PeeringActive {
 			continue
 		}
@@ -90,7 +95,7 @@ func (w *World) addresses() *addressIndex {
 			x.sameReg[[2]string{a, b}], x.sameReg[[2]string{b, a}] = true, true
 		}
 	}
-	w.index.Store(x)
+	way.w.index.Store(x)
 	return x
 }
 
@@ -116,20 +121,20 @@ func (p party) String() string {
 // error means that the flow makes no sense: an unknown interface, two outside ends, or ends of
 // different address families.
 func (w *World) Allowed(f Flow) (v Verdict, err error) {
-	w.read(func(time.Time) { v, err = w.allowed(f) })
+	w.read(func(time.Time) { v, err = w.packets().allowed(f) })
 	return v, err
 }
 
 // Passes is Verdict.Allowed of what Allowed returns, without words, which take longer.
 func (w *World) Passes(f Flow) (_ bool, err error) {
 	var v Verdict
-	w.read(func(time.Time) { v, _, _, err = w.decide(w.addresses(), f) })
+	w.read(func(time.Time) { v, _, _, err = w.packets().decide(w.packets().addresses(), f) })
 	return v.Allowed, err
 }
 
-func (w *World) allowed(f Flow) (Verdict, error) {
-	x := w.addresses()
-	v, src, dst, err := w.decide(x, f)
+func (way packets) allowed(f Flow) (Verdict, error) {
+	x := way.addresses()
+	v, src, dst, err := way.decide(x, f)
 	if err == nil {
 		v.Reason = x.reason(v, src, dst, f)
 	}
@@ -137,21 +142,21 @@ func (w *World) allowed(f Flow) (Verdict, error) {
 }
 
 // decide is allowed without words.
-func (w *World) decide(x *addressIndex, f Flow) (v Verdict, src, dst party, err error) {
+func (way packets) decide(x *addressIndex, f Flow) (v Verdict, src, dst party, err error) {
 	if src, dst, err = x.parties(f); err != nil {
 		return v, src, dst, fmt.Errorf("flow %s: %w", f, err)
 	}
 	v = Verdict{Allowed: true, Egress: Half{Allowed: true}, Ingress: Half{Allowed: true}}
 	if src.nic == nil || src.nic != dst.nic {
-		v = w.judge(x, src, src, dst, f)
+		v = way.judge(x, src, src, dst, f)
 	}
 	return v, src, dst, nil
 }
 
 // judge decides about a packet of src that dst sees coming from seen.
-func (w *World) judge(x *addressIndex, src, seen, dst party, f Flow) Verdict {
+func (way packets) judge(x *addressIndex, src, seen, dst party, f Flow) Verdict {
 	v := Verdict{Egress: x.half(src, dst, true, f), Ingress: x.half(dst, seen, false, f)}
-	v.Obstacle, v.StoppedBy = w.obstacle(x, seen, dst, f)
+	v.Obstacle, v.StoppedBy = way.obstacle(x, seen, dst, f)
 	v.Allowed = v.Egress.Allowed && v.Ingress.Allowed && v.Obstacle == ""
 	return v
 }

@@ -48,12 +48,12 @@ type TargetPassage struct {
 // not, or if no listener takes the flow. A target is healthy if the health checks of the front end
 // reach it; if none is, all are in use, as the balancers of AWS do it.
 func (w *World) Through(f Flow) (out Passage, ok bool, err error) {
-	w.read(func(time.Time) { out, ok, err = w.through(f) })
+	w.read(func(time.Time) { out, ok, err = w.packets().through(f) })
 	return out, ok, err
 }
 
-func (w *World) through(f Flow) (out Passage, ok bool, err error) {
-	x := w.addresses()
+func (way packets) through(f Flow) (out Passage, ok bool, err error) {
+	x := way.addresses()
 	client, front, err := x.parties(f)
 	if err != nil {
 		return out, false, fmt.Errorf("flow %s: %w", f, err)
@@ -70,7 +70,7 @@ func (w *World) through(f Flow) (out Passage, ok bool, err error) {
 		return out, false, nil
 	}
 	out.Balancer, out.Front, out.Listener = b.Ref(), front.nic.ID, b.Listeners[at]
-	if out.Entry, err = w.allowed(f); err != nil {
+	if out.Entry, err = way.allowed(f); err != nil {
 		return out, false, err
 	}
 	g := front.data.targets[out.Listener.Target]
@@ -79,7 +79,7 @@ func (w *World) through(f Flow) (out Passage, ok bool, err error) {
 	}
 	out.TargetGroup, out.Preserved = g.Name, g.Preserves(b.Kind)
 	for _, t := range g.Targets {
-		out.Targets = append(out.Targets, w.toTarget(x, placed{front.nic, front.data}, client, g, t, f.Protocol, out.Preserved))
+		out.Targets = append(out.Targets, way.toTarget(x, placed{front.nic, front.data}, client, g, t, f.Protocol, out.Preserved))
 	}
 	anyHealthy := slices.ContainsFunc(out.Targets, func(t TargetPassage) bool { return t.Health.Allowed })
 	for i := range out.Targets {
@@ -103,7 +103,7 @@ func (d *regionData) balancerOf(nic string) *native.Service {
 // toTarget judges the hop from one interface of a balancer to a target. Where the client is
 // preserved the target's rules see its address, but the groups of the balancer: "Security groups
 // for your Network Load Balancer" lets targets refer to the balancer's groups in both cases.
-func (w *World) toTarget(x *addressIndex, via placed, client party, g *native.TargetGroup, t native.Target, protocol int, preserved bool) TargetPassage {
+func (way packets) toTarget(x *addressIndex, via placed, client party, g *native.TargetGroup, t native.Target, protocol int, preserved bool) TargetPassage {
 	out := TargetPassage{Target: t, Port: g.PortOf(t)}
 	target, ok := via.data.target(x, g, t, client.addr.Is6() && preserved)
 	from := party{placed: via}
@@ -121,17 +121,17 @@ func (w *World) toTarget(x *addressIndex, via placed, client party, g *native.Ta
 	}
 	out.NIC = target.nic.ID
 	seen := party{placed: via, addr: out.From}
-	out.Verdict = w.hop(x, from, seen, target, Flow{Protocol: protocol, Port: out.Port})
+	out.Verdict = way.hop(x, from, seen, target, Flow{Protocol: protocol, Port: out.Port})
 	health := Flow{Protocol: protoTCP, Port: g.HealthPortOf(t)}
-	out.Health = w.hop(x, from, from, target, health)
+	out.Health = way.hop(x, from, from, target, health)
 	return out
 }
 
 // hop judges one leg: from the balancer's interface, whose rules see the target, to the target,
 // whose rules see the address that the packet carries.
-func (w *World) hop(x *addressIndex, from, seen, to party, f Flow) Verdict {
+func (way packets) hop(x *addressIndex, from, seen, to party, f Flow) Verdict {
 	f.Src, f.Dst = End{NIC: from.nic.ID, Addr: seen.addr}, End{NIC: to.nic.ID, Addr: to.addr}
-	v := w.judge(x, from, seen, to, f)
+	v := way.judge(x, from, seen, to, f)
 	v.Reason = x.reason(v, seen, to, f)
 	return v
 }
@@ -164,7 +164,7 @@ func (s Services) Health(group string) (out []native.TargetHealth, err error) {
 			err = refuse("ServiceNotFound", "target group %s not found.", group)
 			return
 		}
-		x := s.r.w.addresses()
+		x := s.r.w.packets().addresses()
 		for _, t := range g.Targets {
 			h := native.TargetHealth{Target: native.Target{ID: t.ID, Port: g.PortOf(t)}, HealthPort: g.HealthPortOf(t), State: "unused"}
 			for _, b := range s.r.data.services {
@@ -174,7 +174,7 @@ func (s Services) Health(group string) (out []native.TargetHealth, err error) {
 				h.State = "healthy"
 				for _, id := range b.NICs() {
 					n := s.r.data.nics[id]
-					if n != nil && !s.r.w.toTarget(x, placed{n, s.r.data}, party{}, g, t, protoTCP, false).Health.Allowed {
+					if n != nil && !s.r.w.packets().toTarget(x, placed{n, s.r.data}, party{}, g, t, protoTCP, false).Health.Allowed {
 						h.State = "unhealthy"
 					}
 				}

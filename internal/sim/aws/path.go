@@ -46,9 +46,9 @@ type border struct {
 }
 
 // borders finds the subnets whose ACL or route table has been told or written.
-func (w *World) borders() map[string]border {
+func (way packets) borders() map[string]border {
 	out := map[string]border{}
-	for _, d := range w.regions {
+	for _, d := range way.w.regions {
 		for id, s := range d.subnets {
 			b := border{vpc: s.VPCID, data: d, acl: d.aclOf(s), table: d.tableOf(s)}
 			if b.acl != nil && b.acl.Implied {
@@ -73,12 +73,12 @@ type Filter struct {
 
 // obstacle says what on the way stops a flow that the security groups let through, and which filter
 // that is, if one is; "" if nothing does.
-func (w *World) obstacle(x *addressIndex, src, dst party, f Flow) (string, Filter) {
+func (way packets) obstacle(x *addressIndex, src, dst party, f Flow) (string, Filter) {
 	if len(x.borders) == 0 || src.nic != nil && dst.nic != nil && src.nic.SubnetID == dst.nic.SubnetID && !src.public && !dst.public {
 		return "", Filter{}
 	}
 	for _, end := range []struct{ self, other party }{{src, dst}, {dst, src}} {
-		if why := w.noRoute(x, end.self, end.other); why != "" {
+		if why := way.noRoute(x, end.self, end.other); why != "" {
 			return why, Filter{}
 		}
 	}
@@ -119,7 +119,7 @@ func entryName(n int) string {
 
 // noRoute says why packets of an interface do not find the other end; "" if they do, or if nobody
 // told of routes.
-func (w *World) noRoute(x *addressIndex, self, other party) string {
+func (way packets) noRoute(x *addressIndex, self, other party) string {
 	if self.nic == nil {
 		return ""
 	}
@@ -131,7 +131,7 @@ func (w *World) noRoute(x *addressIndex, self, other party) string {
 	if r == nil {
 		return fmt.Sprintf("route table %s of %s has no route to %s", b.table.ID, self.nic.SubnetID, other.addr)
 	}
-	if w.routeState(b.data, b.vpc, r) != "active" {
+	if way.routeState(b.data, b.vpc, r) != "active" {
 		return fmt.Sprintf("the route of %s to %s is a black hole: %s", b.table.ID, r.to(), r.Target)
 	}
 	if ResourceType(r.Target) != "vpc-peering-connection" {
@@ -141,7 +141,7 @@ func (w *World) noRoute(x *addressIndex, self, other party) string {
 		return ""
 	}
 	// A peering connection leads to its other VPC and no further.
-	p := w.peerings[r.Target]
+	p := way.w.peerings[r.Target]
 	far := p.Accepter.VPCID
 	if far == b.vpc {
 		far = p.Requester.VPCID

@@ -9,9 +9,9 @@ import (
 
 // activePeering returns the active peering connection between two VPCs, the one with the lowest id
 // if there are several.
-func (w *World) activePeering(a, b string) *PeeringConnection {
-	for _, id := range slices.Sorted(maps.Keys(w.peerings)) {
-		p := w.peerings[id]
+func (way packets) activePeering(a, b string) *PeeringConnection {
+	for _, id := range slices.Sorted(maps.Keys(way.w.peerings)) {
+		p := way.w.peerings[id]
 		if p.Status != PeeringActive {
 			continue
 		}
@@ -92,7 +92,7 @@ func (r *Region) SecurityGroupReferences(ids ...string) ([]GroupReference, error
 				default:
 					continue
 				}
-				if r.w.refersFrom(far, g.ID) {
+				if r.w.packets().refersFrom(far, g.ID) {
 					out = append(out, GroupReference{g.ID, far, p.ID})
 				}
 			}
@@ -103,8 +103,8 @@ func (r *Region) SecurityGroupReferences(ids ...string) ([]GroupReference, error
 
 // refersFrom reports whether any group in the VPC, whoever owns it, has a rule that refers to a
 // group.
-func (w *World) refersFrom(vpc, group string) bool {
-	for _, d := range w.regions {
+func (way packets) refersFrom(vpc, group string) bool {
+	for _, d := range way.w.regions {
 		for _, g := range d.groups {
 			if g.VPCID == vpc && slices.ContainsFunc(g.Rules, func(x SecurityGroupRule) bool { return x.Group != nil && x.Group.GroupID == group }) {
 				return true

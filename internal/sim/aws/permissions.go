@@ -186,7 +186,7 @@ func (r *Region) checkPeer(g *SecurityGroup, rule *SecurityGroupRule, now time.T
 	if ref.VPCID == g.VPCID {
 		return nil
 	}
-	p := r.w.activePeering(g.VPCID, ref.VPCID)
+	p := r.w.packets().activePeering(g.VPCID, ref.VPCID)
 	if p == nil || p.Requester.Region != p.Accepter.Region {
 		return refuse("InvalidGroup.NotFound", "You have specified two resources that belong to different networks.")
 	}

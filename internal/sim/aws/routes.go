@@ -104,14 +104,14 @@ func (r Routes) described(t *RouteTable) RouteTable {
 	}
 	c.Routes = append(local, c.Routes...)
 	for i := range c.Routes {
-		c.Routes[i].State = r.w.routeState(r.data, t.VPCID, &c.Routes[i])
+		c.Routes[i].State = r.w.packets().routeState(r.data, t.VPCID, &c.Routes[i])
 	}
 	return c
 }
 
 // routeState says whether a target still takes packets. Of targets that are not modelled it is
 // taken that they do.
-func (w *World) routeState(d *regionData, vpc string, route *Route) string {
+func (way packets) routeState(d *regionData, vpc string, route *Route) string {
 	target, good := route.Target, route.State != blackhole
 	switch ResourceType(target) {
 	case "internet-gateway":
@@ -119,7 +119,7 @@ func (w *World) routeState(d *regionData, vpc string, route *Route) string {
 		// A description that tells of routes need not tell of gateways.
 		good = g == nil && len(d.gateways) == 0 || g != nil && g.VPCID == vpc
 	case "vpc-peering-connection":
-		p := w.peerings[target]
+		p := way.w.peerings[target]
 		good = p != nil && p.Status == PeeringActive
 	case "network-interface":
 		n := d.nics[target]

@@ -378,7 +378,7 @@ func (s Services) Scale(ref native.Ref, perSubnet int) (native.Service, error) {
 // names that no service has.
 func (w *World) LookUp(host string) (out []netip.Addr) {
 	w.read(func(time.Time) {
-		at, ok := w.addresses().hosts[strings.ToLower(host)]
+		at, ok := w.packets().addresses().hosts[strings.ToLower(host)]
 		if !ok {
 			return
 		}

@@ -90,8 +90,8 @@ func setTable(text string) expectation { return tableOf(text, 3) }
 // setStory is the story of several clusters. Its embedded story is about east, which has the
 // account.
 type setStory struct {
-	*story
-	flags
+	story           *story
+	flags           flags
 	hub, east, west *plane
 	lastSet         matrix
 	// ended means that it has been told to its end.
@@ -138,7 +138,7 @@ func runClusters(ctx context.Context, p Parts, f flags, out, errOut io.Writer) (
 	}}
 	l, err := loginOf(server.URL(), state)
 	if err == nil {
-		err = writeFiles(s.dir, l, false, fileAccount, fileSelector, fileSetRoles, fileSetPods, fileSetSwitches, fileSetNewPod, fileSetMoved)
+		err = writeFiles(s.story.dir, l, false, fileAccount, fileSelector, fileSetRoles, fileSetPods, fileSetSwitches, fileSetNewPod, fileSetMoved)
 	}
 	if err != nil {
 		return err
@@ -157,12 +157,12 @@ func runClusters(ctx context.Context, p Parts, f flags, out, errOut io.Writer) (
 	var late *timeout
 	switch {
 	case ctx.Err() != nil && !s.ended:
-		s.say("Interrupted before the end of the story.")
+		s.story.say("Interrupted before the end of the story.")
 		return nil
 	case err != nil && !errors.As(err, &late):
 		return err
 	}
-	over, held = true, s.sum(err)
+	over, held = true, s.story.sum(err)
 	if f.once || err != nil {
 		return nil
 	}
@@ -195,12 +195,12 @@ func (s *setStory) planes(dir string, broken context.CancelCauseFunc) error {
 // told tells the story.
 func (s *setStory) told(ctx context.Context) error {
 	steps := []func(context.Context) error{s.start, s.joins, s.imports, s.policy, s.questions, s.hubKilled, s.hubBack}
-	if s.once {
+	if s.flags.once {
 		steps = append(steps, s.leaves)
 	}
 	for _, step := range steps {
-		limit := waitsOfStep * s.limit
-		bounded, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("chapter %d of the story was not told within %s", s.step, limit))
+		limit := waitsOfStep * s.story.limit
+		bounded, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("chapter %d of the story was not told within %s", s.story.step, limit))
 		err := step(bounded)
 		if bounded.Err() != nil { // what then failed is not the reason
 			err = context.Cause(bounded)
@@ -216,7 +216,7 @@ func (s *setStory) told(ctx context.Context) error {
 
 // awaitReady waits until a process is.
 func (s *setStory) awaitReady(ctx context.Context, p *plane) error {
-	err := s.await(ctx, p.name+" is ready", func(context.Context) (string, error) {
+	err := s.story.await(ctx, p.name+" is ready", func(context.Context) (string, error) {
 		select {
 		case <-p.ready:
 			return "", nil
@@ -231,8 +231,8 @@ func (s *setStory) awaitReady(ctx context.Context, p *plane) error {
 }
 
 func (s *setStory) start(ctx context.Context) error {
-	s.heading("What runs")
-	s.say("Three control planes, each a process of its own on this machine as \"nephele up\" runs it: a hub, and the clusters east and west. " +
+	s.story.heading("What runs")
+	s.story.say("Three control planes, each a process of its own on this machine as \"nephele up\" runs it: a hub, and the clusters east and west. " +
 		"A simulated AWS account, which will be east's, is a real one published by the Batfish project.")
 	begin := time.Now()
 	for _, p := range []*plane{s.hub, s.east, s.west} {
@@ -245,8 +245,8 @@ func (s *setStory) start(ctx context.Context) error {
 			return err
 		}
 	}
-	s.cluster = s.east.cluster
-	s.say("All three were ready after %s.", seconds(time.Since(begin)))
+	s.story.cluster = s.east.cluster
+	s.story.say("All three were ready after %s.", seconds(time.Since(begin)))
 	return nil
 }
 
@@ -256,10 +256,10 @@ func (s *setStory) run(ctx context.Context, p *plane, args ...string) (code int,
 	for _, a := range args {
 		shown = append(shown, shellWord(a))
 	}
-	fmt.Fprintf(s.out, "  %s$ nephele %s\n", p.name, withoutSecret(strings.Join(shown, " ")))
-	s.steps.Step("running nephele " + args[0])
-	code, out, errOut, err := p.nephele(ctx, s.limit, args...)
-	s.steps.Step("")
+	fmt.Fprintf(s.story.out, "  %s$ nephele %s\n", p.name, withoutSecret(strings.Join(shown, " ")))
+	s.story.steps.Step("running nephele " + args[0])
+	code, out, errOut, err := p.nephele(ctx, s.story.limit, args...)
+	s.story.steps.Step("")
 	if ctx.Err() != nil {
 		return 0, "", context.Cause(ctx)
 	}
@@ -267,7 +267,7 @@ func (s *setStory) run(ctx context.Context, p *plane, args ...string) (code int,
 		return 0, "", err
 	}
 	for line := range strings.Lines(withoutSecret(out + errOut)) {
-		s.print("    " + line)
+		s.story.print("    " + line)
 	}
 	return code, out, nil
 }
@@ -289,12 +289,12 @@ func (s *setStory) succeeds(code int, format string, args ...any) {
 	if code != 0 {
 		wrong = []string{fmt.Sprintf("the command ended with %d", code)}
 	}
-	s.check(wrong, format, args...)
+	s.story.check(wrong, format, args...)
 }
 
 func (s *setStory) joins(ctx context.Context) error {
-	s.heading("Three clusters become a set")
-	s.say("The hub makes a token for each, which works once, and says which addresses the cluster may speak for. The line that it prints is " +
+	s.story.heading("Three clusters become a set")
+	s.story.say("The hub makes a token for each, which works once, and says which addresses the cluster may speak for. The line that it prints is " +
 		"run in the other cluster. Only members connect.")
 	begin := time.Now()
 	for _, m := range []struct {
@@ -315,16 +315,16 @@ func (s *setStory) joins(ctx context.Context) error {
 		}
 		s.succeeds(code, "%s has joined by the printed line", m.plane.name)
 	}
-	if err := s.await(ctx, "both are in sync", s.inSync); err != nil {
+	if err := s.story.await(ctx, "both are in sync", s.inSync); err != nil {
 		return err
 	}
-	s.say("Both are in sync %s after the first token.", seconds(time.Since(begin)))
+	s.story.say("Both are in sync %s after the first token.", seconds(time.Since(begin)))
 	return nil
 }
 
 // inSync says what is missing until the hub finds all members in sync.
 func (s *setStory) inSync(ctx context.Context) (string, error) {
-	code, out, errOut, err := s.hub.nephele(ctx, s.limit, "status", "--clusters")
+	code, out, errOut, err := s.hub.nephele(ctx, s.story.limit, "status", "--clusters")
 	if err != nil || code == 0 && strings.Count(out, " InSync ") == 2 {
 		return "", err
 	}
@@ -332,28 +332,32 @@ func (s *setStory) inSync(ctx context.Context) (string, error) {
 }
 
 func (s *setStory) imports(ctx context.Context) error {
-	s.heading("What east and west have")
-	machines, err := vms(s.account.regionState())
+	s.story.heading("What east and west have")
+	machines, err := vms(s.story.account.regionState())
 	if err != nil {
 		return err
 	}
-	s.machines = slices.DeleteFunc(machines, func(m vm) bool { return m.name == cvp })
-	s.say("east has the account. border_01 and border_02 get the tag role=switch; core_01 has none yet.")
+	s.story.machines = slices.DeleteFunc(machines, func(m vm) bool { return m.name == cvp })
+	s.story.say("east has the account. border_01 and border_02 get the tag role=switch; core_01 has none yet.")
 	for _, name := range []string{fileAccount, fileSelector} {
 		if err := s.applyAt(ctx, s.east, name); err != nil {
 			return err
 		}
 	}
-	if err := s.await(ctx, "the VMs are imported", func(ctx context.Context) (string, error) { return s.cluster.imported(ctx, s.machines, false) }); err != nil {
+	if err := s.story.await(ctx, "the VMs are imported", func(ctx context.Context) (string, error) {
+		return s.story.cluster.imported(ctx, s.story.machines, false)
+	}); err != nil {
 		return err
 	}
 	if err := s.applyAt(ctx, s.east, fileSetRoles); err != nil {
 		return err
 	}
-	if err := s.await(ctx, "they have their roles", func(ctx context.Context) (string, error) { return s.cluster.imported(ctx, s.machines, true) }); err != nil {
+	if err := s.story.await(ctx, "they have their roles", func(ctx context.Context) (string, error) {
+		return s.story.cluster.imported(ctx, s.story.machines, true)
+	}); err != nil {
 		return err
 	}
-	s.say("west has Pods: netops and batch, and one that says it has an address which is none of west's (%s).", podAddresses()["forged"])
+	s.story.say("west has Pods: netops and batch, and one that says it has an address which is none of west's (%s).", podAddresses()["forged"])
 	if err := s.applyAt(ctx, s.west, fileSetPods); err != nil {
 		return err
 	}
@@ -362,14 +366,14 @@ func (s *setStory) imports(ctx context.Context) error {
 			return err
 		}
 	}
-	s.say("Who may open a connection to the VMs of east, by the security groups of the account:")
+	s.story.say("Who may open a connection to the VMs of east, by the security groups of the account:")
 	return s.lookAtSet(expectSetBefore, false)
 }
 
 // applyAt is apply in a cluster of the story.
 func (s *setStory) applyAt(ctx context.Context, p *plane, name string) error {
-	fmt.Fprintf(s.out, "  %s$ kubectl apply -f %s\n", p.name, name)
-	return p.cluster.apply(ctx, s.file(name))
+	fmt.Fprintf(s.story.out, "  %s$ kubectl apply -f %s\n", p.name, name)
+	return p.cluster.apply(ctx, s.story.file(name))
 }
 
 // giveAddress does what a kubelet would.
@@ -384,7 +388,7 @@ func (c cluster) giveAddress(ctx context.Context, name, address string) error {
 
 // setMatrix asks the simulator who reaches the VMs of east.
 func (s *setStory) setMatrix() (matrix, error) {
-	machines, err := vms(s.account.regionState())
+	machines, err := vms(s.story.account.regionState())
 	if err != nil {
 		return matrix{}, err
 	}
@@ -405,7 +409,7 @@ func (s *setStory) setMatrix() (matrix, error) {
 		}
 	}
 	from = append(from, place{name: internet, addr: netip.MustParseAddr(internet)})
-	return reach(from, to, s.account.server.World().Allowed)
+	return reach(from, to, s.story.account.server.World().Allowed)
 }
 
 // lookAtSet prints who reaches the VMs of east, and checks it.
@@ -418,7 +422,7 @@ func (s *setStory) lookAtSet(want string, marks bool) error {
 	if marks {
 		former = s.lastSet.cells
 	}
-	s.compare(m, former, setTable(want).cells, "the simulator")
+	s.story.compare(m, former, setTable(want).cells, "the simulator")
 	s.lastSet = m
 	return nil
 }
@@ -427,7 +431,7 @@ func (s *setStory) lookAtSet(want string, marks bool) error {
 func (s *setStory) awaitSet(ctx context.Context, what, want string, also func(context.Context) (string, error)) (time.Duration, error) {
 	begin := time.Now()
 	var inForce time.Duration
-	err := s.await(ctx, what, func(ctx context.Context) (string, error) {
+	err := s.story.await(ctx, what, func(ctx context.Context) (string, error) {
 		m, err := s.setMatrix()
 		if err != nil {
 			return "", err
@@ -485,7 +489,7 @@ func (p *plane) guardedPods(ctx context.Context) ([]string, error) {
 
 // awaitGuarded waits until the policies of the hub apply to these Pods of west, in order.
 func (s *setStory) awaitGuarded(ctx context.Context, want ...string) error {
-	return s.await(ctx, "the policies of the hub apply to the Pods of west", func(ctx context.Context) (string, error) {
+	return s.story.await(ctx, "the policies of the hub apply to the Pods of west", func(ctx context.Context) (string, error) {
 		names, err := s.west.guardedPods(ctx)
 		if err != nil || slices.Equal(names, want) {
 			return "", err
@@ -495,8 +499,8 @@ func (s *setStory) awaitGuarded(ctx context.Context, want ...string) error {
 }
 
 func (s *setStory) policy(ctx context.Context) error {
-	s.heading("A policy of the hub")
-	s.say("Written once, in the hub, for all clusters with the label stage=prod: switches are managed by the Pods netops of any cluster " +
+	s.story.heading("A policy of the hub")
+	s.story.say("Written once, in the hub, for all clusters with the label stage=prod: switches are managed by the Pods netops of any cluster " +
 		"(scope: ClusterSet), and these take telemetry from switches.")
 	if err := s.applyAt(ctx, s.hub, fileSetSwitches); err != nil {
 		return err
@@ -505,17 +509,17 @@ func (s *setStory) policy(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.say("In force in the account of east after %s:", seconds(took))
+	s.story.say("In force in the account of east after %s:", seconds(took))
 	if err := s.lookAtSet(expectSetGuarded, true); err != nil {
 		return err
 	}
-	s.check(nil, "the hub's status of the policy says that it is realized in east")
+	s.story.check(nil, "the hub's status of the policy says that it is realized in east")
 	if err := s.awaitGuarded(ctx, "forged", "netops"); err != nil {
 		return err
 	}
-	s.check(nil, "in west the other policy applies to the Pods netops")
-	if err := s.await(ctx, "the forged address is told", func(ctx context.Context) (string, error) {
-		code, out, errOut, err := s.hub.nephele(ctx, s.limit, "cluster", "list")
+	s.story.check(nil, "in west the other policy applies to the Pods netops")
+	if err := s.story.await(ctx, "the forged address is told", func(ctx context.Context) (string, error) {
+		code, out, errOut, err := s.hub.nephele(ctx, s.story.limit, "cluster", "list")
 		if err != nil || code == 1 && strings.Contains(out, "west: not believed: Pod demo/forged: "+podAddresses()["forged"]) {
 			return "", err
 		}
@@ -523,15 +527,15 @@ func (s *setStory) policy(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
-	s.check(nil, "the hub has not believed the address that is none of west's, and says so")
-	fmt.Fprintf(s.out, "  %s$ kubectl delete pod -n %s forged\n", westName, namespace)
+	s.story.check(nil, "the hub has not believed the address that is none of west's, and says so")
+	fmt.Fprintf(s.story.out, "  %s$ kubectl delete pod -n %s forged\n", westName, namespace)
 	return s.west.cluster.Delete(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "forged"}}, client.GracePeriodSeconds(0))
 }
 
 func (s *setStory) questions(ctx context.Context) error {
-	s.heading("Questions")
-	s.say("Each half of the answer comes from the cluster that knows it.")
-	to := eastName + ":" + namespace + "/" + cloudv1.EntityNamePrefix + s.machines[0].id
+	s.story.heading("Questions")
+	s.story.say("Each half of the answer comes from the cluster that knows it.")
+	to := eastName + ":" + namespace + "/" + cloudv1.EntityNamePrefix + s.story.machines[0].id
 	for _, q := range []struct {
 		from string
 		code int
@@ -545,22 +549,22 @@ func (s *setStory) questions(ctx context.Context) error {
 		if code != q.code || !strings.Contains(out, "hub-switches") {
 			wrong = []string{fmt.Sprintf("the command ended with %d", code)}
 		}
-		s.check(wrong, "%s %s, and the answer names the policy of the hub", q.from, q.says)
+		s.story.check(wrong, "%s %s, and the answer names the policy of the hub", q.from, q.says)
 	}
 	return nil
 }
 
 func (s *setStory) hubKilled(ctx context.Context) error {
-	s.heading("The hub is killed")
-	fmt.Fprintf(s.out, "  $ kill -9 %d\n", s.hub.cmd.Process.Pid)
+	s.story.heading("The hub is killed")
+	fmt.Fprintf(s.story.out, "  $ kill -9 %d\n", s.hub.cmd.Process.Pid)
 	if err := s.hub.kill(); err != nil {
 		return err
 	}
-	s.say("Nothing changes in the account:")
+	s.story.say("Nothing changes in the account:")
 	if err := s.lookAtSet(expectSetGuarded, true); err != nil {
 		return err
 	}
-	s.say("What is new in a member is guarded all the same: in east core_01 becomes a switch, and west gets one more Pod netops.")
+	s.story.say("What is new in a member is guarded all the same: in east core_01 becomes a switch, and west gets one more Pod netops.")
 	if err := s.applyAt(ctx, s.east, fileSetMoved); err != nil {
 		return err
 	}
@@ -573,17 +577,17 @@ func (s *setStory) hubKilled(ctx context.Context) error {
 	if err := s.awaitGuarded(ctx, "netops", "netops-2"); err != nil {
 		return err
 	}
-	s.check(nil, "in west the policy of the hub applies to the new Pod")
+	s.story.check(nil, "in west the policy of the hub applies to the new Pod")
 	took, err := s.awaitSet(ctx, "core_01 is guarded", expectSetAway, nothingMore)
 	if err != nil {
 		return err
 	}
-	s.say("core_01 is guarded after %s. As east hears nothing of the new Pod, netops-2 does not reach the switches yet:", seconds(took))
+	s.story.say("core_01 is guarded after %s. As east hears nothing of the new Pod, netops-2 does not reach the switches yet:", seconds(took))
 	return s.lookAtSet(expectSetAway, true)
 }
 
 func (s *setStory) hubBack(ctx context.Context) error {
-	s.heading("The hub is back")
+	s.story.heading("The hub is back")
 	begin := time.Now()
 	if err := s.hub.start(); err != nil {
 		return err
@@ -596,11 +600,11 @@ func (s *setStory) hubBack(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.say("It was ready after %s, and %s later east knew the new Pod of west:", seconds(ready), seconds(took))
+	s.story.say("It was ready after %s, and %s later east knew the new Pod of west:", seconds(ready), seconds(took))
 	if err := s.lookAtSet(expectSetBack, true); err != nil {
 		return err
 	}
-	if err := s.await(ctx, "both are in sync", s.inSync); err != nil {
+	if err := s.story.await(ctx, "both are in sync", s.inSync); err != nil {
 		return err
 	}
 	code, _, err := s.run(ctx, s.hub, "status", "--clusters")
@@ -613,7 +617,7 @@ func (s *setStory) hubBack(ctx context.Context) error {
 
 // leaves takes everything back.
 func (s *setStory) leaves(ctx context.Context) error {
-	s.heading("Back to the beginning")
+	s.story.heading("Back to the beginning")
 	for _, p := range []*plane{s.east, s.west} {
 		code, _, err := s.run(ctx, p, "leave", "--drop")
 		if err != nil {
@@ -624,27 +628,27 @@ func (s *setStory) leaves(ctx context.Context) error {
 	if _, err := s.awaitSet(ctx, "the policies are gone", expectSetBefore, nothingMore); err != nil {
 		return err
 	}
-	if err := s.leave(ctx); err != nil {
+	if err := s.story.leave(ctx); err != nil {
 		return err
 	}
-	s.check(changed(s.pristine, objects(s.account.regionState())),
-		"the account is exactly as it was found: groups, rules, interfaces and tags (%d objects compared)", len(s.pristine))
+	s.story.check(changed(s.story.pristine, objects(s.story.account.regionState())),
+		"the account is exactly as it was found: groups, rules, interfaces and tags (%d objects compared)", len(s.story.pristine))
 	return nil
 }
 
 // byHand says how to go on.
 func (s *setStory) byHand(l login) {
-	s.heading("Go on by hand")
-	s.say("Everything goes on running. In other terminals:")
+	s.story.heading("Go on by hand")
+	s.story.say("Everything goes on running. In other terminals:")
 	for _, p := range []*plane{s.hub, s.east, s.west} {
-		fmt.Fprintf(s.out, "  export KUBECONFIG=%s   # %s\n", shellWord(p.kubeconfig()), p.name)
+		fmt.Fprintf(s.story.out, "  export KUBECONFIG=%s   # %s\n", shellWord(p.kubeconfig()), p.name)
 	}
-	fmt.Fprintf(s.out, `
+	fmt.Fprintf(s.story.out, `
   kubectl get clusters.set.nephele.io,acnp        # in the hub
   kubectl apply -f %[1]s
   kubectl get membership,acnp,vm -A               # in east
   curl '%[2]s/_sim/allowed?src=%[3]s&dst=%[4]s&proto=tcp&port=22'
 
-`, shellWord(s.file(fileSetSwitches)), l.Endpoint, border01, core01)
-	s.say("Ctrl-C stops.")
+`, shellWord(s.story.file(fileSetSwitches)), l.Endpoint, border01, core01)
+	s.story.say("Ctrl-C stops.")
 }
