@@ -31,21 +31,26 @@ type byAccount struct {
 // allowed reports whether it is allowed whatever policies say.
 func (b byAccount) allowed() bool { return b.failsafe != "" || b.host != "" }
 
+// accountView is how the accounts of clouds see entities: which they import, and in which mode.
+type accountView struct{ c *Computation }
+
+func (c *Computation) accountView() accountView { return accountView{c} }
+
 // accountOf says what the account of a VM, or the agent of a host, says about a packet at it, whose
 // other end has an address. Where no policy applies it says nothing: neither modes nor failsafe
 // flows are about such VMs.
-func (c *Computation) accountOf(at end, direction cloud.Direction, packet policy.Flow, other netip.Addr, d policy.Decision) byAccount {
+func (acc accountView) accountOf(at end, direction cloud.Direction, packet policy.Flow, other netip.Addr, d policy.Decision) byAccount {
 	key, enforced := strings.CutPrefix(at.enforcer, cloud.EnforcerPrefix)
-	if h, told := c.hostInfos[at.enforcer]; told && at.agent == AgentOurs && d.Exempt == "" && c.selected(at.ref) {
+	if h, told := acc.c.hostInfos[at.enforcer]; told && at.agent == AgentOurs && d.Exempt == "" && acc.selected(at.ref) {
 		if slices.ContainsFunc(h.failsafe, func(f plan.FailsafeFlow) bool { return f.Direction == direction && allows(f, packet, other) }) {
 			return byAccount{host: at.enforcer}
 		}
 	}
-	if !enforced || d.Exempt != "" || !c.selected(at.ref) {
+	if !enforced || d.Exempt != "" || !acc.selected(at.ref) {
 		return byAccount{}
 	}
-	out := byAccount{suspended: c.suspended(at.ref, key)}
-	for _, a := range c.Objects.Accounts {
+	out := byAccount{suspended: acc.suspended(at.ref, key)}
+	for _, a := range acc.c.Objects.Accounts {
 		if cloud.AccountKey(a.Namespace, a.Name) == key && slices.ContainsFunc(plan.ParseFailsafe(a.Spec.Failsafe), func(f plan.FailsafeFlow) bool {
 			return f.Direction == direction && allows(f, packet, other)
 		}) {
@@ -65,15 +70,15 @@ func allows(f plan.FailsafeFlow, packet policy.Flow, other netip.Addr) bool {
 }
 
 // selected reports whether a rule of any policy applies to an entity.
-func (c *Computation) selected(ref policy.EntityRef) bool {
+func (acc accountView) selected(ref policy.EntityRef) bool {
 	groups := map[string]bool{}
-	for _, g := range c.Listing.AppliedToGroups {
+	for _, g := range acc.c.Listing.AppliedToGroups {
 		if slices.ContainsFunc(g.Members, func(m *policy.Member) bool { return m.EntityRef == ref }) {
 			groups[g.Name] = true
 		}
 	}
 	applied := func(list []string) bool { return slices.ContainsFunc(list, func(g string) bool { return groups[g] }) }
-	return slices.ContainsFunc(c.Listing.Policies, func(p policy.PolicySpan) bool {
+	return slices.ContainsFunc(acc.c.Listing.Policies, func(p policy.PolicySpan) bool {
 		return slices.ContainsFunc(p.Rules, func(r policy.ComputedRule) bool {
 			return applied(r.AppliedToGroups) || len(r.AppliedToGroups) == 0 && applied(p.AppliedToGroups)
 		})
@@ -89,21 +94,21 @@ type imported struct {
 }
 
 // importedAs is the object that an entity stands for; false if there is none.
-func (c *Computation) importedAs(ref policy.EntityRef) (imported, bool) {
+func (acc accountView) importedAs(ref policy.EntityRef) (imported, bool) {
 	at := func(name string) types.NamespacedName {
 		return types.NamespacedName{Namespace: ref.Namespace, Name: name}
 	}
 	if name, is := strings.CutPrefix(ref.Name, cloudv1alpha1.ServiceEntityNamePrefix); is {
-		if o := c.serviceObjects[at(name)]; o != nil {
+		if o := acc.c.serviceObjects[at(name)]; o != nil {
 			return imported{"CloudNativeService", o, o.Status.Mode, o.Status.ModeReason}, true
 		}
 	}
 	if name, is := strings.CutPrefix(ref.Name, cloudv1alpha1.InterfaceEntityNamePrefix); is {
-		if o := c.interfaceObjects[at(name)]; o != nil {
+		if o := acc.c.interfaceObjects[at(name)]; o != nil {
 			return imported{"NetworkInterface", o, o.Status.Mode, o.Status.ModeReason}, true
 		}
 	}
-	if o := c.vmObjects[at(strings.TrimPrefix(ref.Name, cloudv1alpha1.EntityNamePrefix))]; o != nil {
+	if o := acc.c.vmObjects[at(strings.TrimPrefix(ref.Name, cloudv1alpha1.EntityNamePrefix))]; o != nil {
 		return imported{"VirtualMachine", o, o.Status.Mode, o.Status.ModeReason}, true
 	}
 	return imported{}, false
@@ -121,14 +126,14 @@ func byName[T metav1.Object](list []T) map[types.NamespacedName]T {
 // suspended says in which mode what an entity stands for is in which policies are not enforced, and
 // who says so: the annotations on its object and on the selector that imports it, where they are
 // heeded, and else what was read of its account, or its status where nothing was.
-func (c *Computation) suspended(ref policy.EntityRef, account string) string {
-	o, known := c.importedAs(ref)
+func (acc accountView) suspended(ref policy.EntityRef, account string) string {
+	o, known := acc.importedAs(ref)
 	mode, reason := o.mode, o.reason
-	if read, why, is := c.clouds.mode(ref); is {
+	if read, why, is := acc.c.clouds.mode(ref); is {
 		mode, reason = read, why
 	}
 	if known {
-		if why := c.breakGlass(o, account); why != "" {
+		if why := acc.breakGlass(o, account); why != "" {
 			return why
 		}
 	}
@@ -140,18 +145,18 @@ func (c *Computation) suspended(ref policy.EntityRef, account string) string {
 
 // breakGlass says by whose word policies are not enforced on what an object stands for; empty if
 // nobody has spoken it, or it is not heeded.
-func (c *Computation) breakGlass(o imported, account string) string {
-	if !c.hasSay(account, o.GetNamespace()) {
+func (acc accountView) breakGlass(o imported, account string) string {
+	if !acc.hasSay(account, o.GetNamespace()) {
 		return ""
 	}
-	if why, _, broken := selection.BreakGlass(o.GetAnnotations(), c.Objects.At); broken {
+	if why, _, broken := selection.BreakGlass(o.GetAnnotations(), acc.c.Objects.At); broken {
 		return fmt.Sprintf("break-glass (%s %s/%s: %s)", o.kind, o.GetNamespace(), o.GetName(), why)
 	}
-	for _, s := range c.Objects.Selectors {
+	for _, s := range acc.c.Objects.Selectors {
 		if s.Namespace != o.GetNamespace() || s.Name != o.GetLabels()[cloudv1alpha1.LabelCESName] || cloud.AccountKey(s.Spec.AccountNamespace, s.Spec.AccountName) != account {
 			continue
 		}
-		if why, _, broken := selection.BreakGlass(s.Annotations, c.Objects.At); broken {
+		if why, _, broken := selection.BreakGlass(s.Annotations, acc.c.Objects.At); broken {
 			return fmt.Sprintf("break-glass (CloudEntitySelector %s/%s: %s)", s.Namespace, s.Name, why)
 		}
 	}
@@ -161,8 +166,8 @@ func (c *Computation) breakGlass(o imported, account string) string {
 // hasSay reports whether break-glass is heeded in a namespace for VMs of an account,
 // "namespace/name". Of an account that is not among the inputs only its own namespace is known to
 // have a say.
-func (c *Computation) hasSay(account, namespace string) bool {
-	for _, a := range c.Objects.Accounts {
+func (acc accountView) hasSay(account, namespace string) bool {
+	for _, a := range acc.c.Objects.Accounts {
 		if cloud.AccountKey(a.Namespace, a.Name) == account {
 			return selection.HasSay(a, namespace)
 		}

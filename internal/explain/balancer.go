@@ -208,7 +208,7 @@ func (c *Computation) target(front trace.Point, g *cloud.TargetGroup, t cloud.Ta
 		}
 	}
 	if at.Addr.IsValid() && at.VM == nil {
-		if e, err := c.findAddress("to", at.Addr); err == nil {
+		if e, err := c.finder().findAddress("to", at.Addr); err == nil {
 			return e, at
 		}
 	}
@@ -249,10 +249,11 @@ func (x *answering) hop(h hop, f policy.Flow) analysis.Hop {
 	if p.now != nil {
 		now, native = *p.now, *p.native
 	}
-	account := c.accountOf(h.at, cloud.Ingress, p.come, p.come.Source.Addr, v.Ingress)
-	flow.Egress = c.decide(h.front, c.explainEnd(h.front), v.Egress, c.accountOf(h.front, cloud.Egress, p.sent, p.sent.Destination.Addr, v.Egress), now.Egress, native.Egress)
+	account := c.accountView().accountOf(h.at, cloud.Ingress, p.come, p.come.Source.Addr, v.Ingress)
+	sender := c.accountView().accountOf(h.front, cloud.Egress, p.sent, p.sent.Destination.Addr, v.Egress)
+	flow.Egress = c.decide(h.front, c.explainEnd(h.front), v.Egress, sender, now.Egress, native.Egress)
 	flow.Ingress = c.decide(h.at, c.explainEnd(h.at), v.Ingress, account, now.Ingress, native.Ingress)
-	if h.admitted && h.at.isCloudVM() && c.selected(h.at.ref) {
+	if h.admitted && h.at.isCloudVM() && c.accountView().selected(h.at.ref) {
 		flow.Ingress = admitted(flow.Ingress, account.suspended, now.Ingress)
 	}
 	if d := flow.Ingress; d.Differs == DiffersChanged && h.source.ref != h.front.ref && !h.transparent {

@@ -105,7 +105,7 @@ func (c *Computation) endAt(p trace.Point) (end, error) {
 		}
 		return end{}, fmt.Errorf("%s: %w", p.VM.ID, ErrSharedVM)
 	}
-	found, err := c.findAddress("", p.Addr)
+	found, err := c.finder().findAddress("", p.Addr)
 	if err != nil { // several have it, and which one is meant the address does not tell
 		return alone, nil
 	}

@@ -52,7 +52,7 @@ func (c *Computation) Cuts() []Cut {
 	}
 	machines := map[string][]policy.EntityRef{} // by VM
 	for ref, vm := range c.clouds.vms {
-		if account, _ := strings.CutPrefix(c.Ends[ref].Host, cloud.EnforcerPrefix); applied[ref] && c.suspended(ref, account) == "" {
+		if account, _ := strings.CutPrefix(c.Ends[ref].Host, cloud.EnforcerPrefix); applied[ref] && c.accountView().suspended(ref, account) == "" {
 			machines[vm.VMID] = append(machines[vm.VMID], ref)
 		}
 	}
@@ -150,7 +150,7 @@ func (f *cutFinder) ask(s *cloud.Service, g *cloud.TargetGroup, sources []netip.
 		}
 		flow := policy.Flow{Protocol: protocol, Port: port, Source: end{}.endpoint(a), Destination: at.endpoint(to)}
 		d := f.evaluator.Evaluate(flow).Ingress
-		if d.Outcome != policy.OutcomeDrop && d.Outcome != policy.OutcomeReject || f.c.accountOf(at, cloud.Ingress, flow, a, d).allowed() {
+		if d.Outcome != policy.OutcomeDrop && d.Outcome != policy.OutcomeReject || f.c.accountView().accountOf(at, cloud.Ingress, flow, a, d).allowed() {
 			continue
 		}
 		from = append(from, a)

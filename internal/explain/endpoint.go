@@ -117,43 +117,48 @@ func kindWords() map[string]meantKind {
 	}
 }
 
+// finder finds whom a text means.
+type finder struct{ c *Computation }
+
+func (c *Computation) finder() finder { return finder{c} }
+
 // findEnd finds what a user calls NS/NAME, KIND/NS/NAME, svc/NS/NAME, node/NAME, or an address. A
 // virtual machine is found by the name of its entity, of its VirtualMachine object, and by its id
 // and name in the cloud; a native service and a network interface are found in the same way, and a
 // host with an agent by that of its ExternalNode. An address that exactly one entity has is that
 // entity.
-func (c *Computation) findEnd(flag, text string) (end, error) {
+func (who finder) findEnd(flag, text string) (end, error) {
 	if a, err := netip.ParseAddr(text); err == nil {
-		return c.findAddress(flag, a.Unmap())
+		return who.findAddress(flag, a.Unmap())
 	}
 	words := strings.Split(text, "/")
 	kind, known := kindWords()[strings.ToLower(words[0])]
 	var found []policy.EntityRef
 	switch {
 	case len(words) == 2 && known && kind.EntityKind == policy.KindNode:
-		found = c.named(kind, "", words[1])
+		found = who.named(kind, "", words[1])
 	case len(words) == 2:
-		found = c.anybodyNamed(words[0], words[1])
+		found = who.anybodyNamed(words[0], words[1])
 	case len(words) == 3 && known && kind.EntityKind == policy.KindService:
-		return c.findService(flag, text, words[1], words[2])
+		return who.findService(flag, text, words[1], words[2])
 	case len(words) == 3 && known && kind.EntityKind != policy.KindNode:
-		found = c.named(kind, words[1], words[2])
+		found = who.named(kind, words[1], words[2])
 	default:
 		return end{}, wrong(flag, " %q: want NAMESPACE/NAME (of a Pod, VM, host, ExternalEntity, native service or interface), "+
 			"the same after pod/, vm/, host/, ee/, cns/, nic/ or svc/, node/NAME, or an IP address", text)
 	}
 	switch len(found) {
 	case 0:
-		return end{}, c.nobody(flag, text)
+		return end{}, who.nobody(flag, text)
 	case 1:
-		return c.endOf(c.Ends[found[0]]), nil
+		return who.c.endOf(who.c.Ends[found[0]]), nil
 	}
 	return end{}, wrong(flag, " %[1]q: could be %[2]s; say pod/%[1]s or ee/NAMESPACE/NAME", text, refTexts(found))
 }
 
 // nobody is what is wrong with the name of nobody, and who may have been meant, of those that the
 // asker may see.
-func (c *Computation) nobody(part, text string) error {
+func (who finder) nobody(part, text string) error {
 	words := strings.Split(text, "/")
 	namespace, name := "", words[len(words)-1]
 	if len(words) > 1 {
@@ -163,11 +168,11 @@ func (c *Computation) nobody(part, text string) error {
 		namespace = ""
 	}
 	here, elsewhere, namespaces := []string(nil), []string(nil), map[string]bool{}
-	for ref, e := range c.Ends {
-		if !c.sees(ref) {
+	for ref, e := range who.c.Ends {
+		if !who.c.sees(ref) {
 			continue
 		}
-		called := c.callName(e)
+		called := who.callName(e)
 		namespaces[ref.Namespace] = true
 		if ref.Namespace == namespace {
 			here = append(here, called)
@@ -188,8 +193,8 @@ func (c *Computation) nobody(part, text string) error {
 }
 
 // callName is what people call an entity, without its namespace.
-func (c *Computation) callName(e policy.Entity) string {
-	if e.Kind == policy.KindExternalEntity && !c.endOf(e).isCloudVM() {
+func (who finder) callName(e policy.Entity) string {
+	if e.Kind == policy.KindExternalEntity && !who.c.endOf(e).isCloudVM() {
 		if _, host, is := strings.Cut(e.Host, "/"); is {
 			return host
 		}
@@ -212,72 +217,72 @@ func refTexts(refs []policy.EntityRef) string {
 
 // findAddress finds who has an address. That of a Pod in the network of its Node is the Node's, and
 // that of a Pod at an interface of a machine is the Pod's.
-func (c *Computation) findAddress(flag string, a netip.Addr) (end, error) {
+func (who finder) findAddress(flag string, a netip.Addr) (end, error) {
 	var owners []policy.EntityRef
-	for _, e := range c.Ends {
+	for _, e := range who.c.Ends {
 		if e.Terminated || !slices.Contains(e.Addresses, a) {
 			continue
 		}
-		if at := c.endOf(e).at; !slices.Contains(owners, at) {
+		if at := who.c.endOf(e).at; !slices.Contains(owners, at) {
 			owners = append(owners, at)
 		}
 	}
-	if c.clouds != nil && len(owners) > 1 {
-		owners = c.clouds.whoReally(owners, a)
+	if who.c.clouds != nil && len(owners) > 1 {
+		owners = who.c.clouds.whoReally(owners, a)
 	}
 	if len(owners) == 0 {
-		owners = c.clouds.delegatedTo(policy.EntityRef{}, a)
+		owners = who.c.clouds.delegatedTo(policy.EntityRef{}, a)
 	}
 	switch len(owners) {
 	case 0:
 		return end{addresses: []netip.Addr{a}, byAddress: true}, nil
 	case 1:
-		e, known := c.Ends[owners[0]]
+		e, known := who.c.Ends[owners[0]]
 		if !known { // a Node that nothing is known of but a Pod in its network
 			e.EntityRef = owners[0]
 		}
-		out := c.endOf(e)
+		out := who.c.endOf(e)
 		out.addresses, out.byAddress = []netip.Addr{a}, true
 		return out, nil
 	}
-	if slices.ContainsFunc(owners, func(r policy.EntityRef) bool { return !c.sees(r) }) {
+	if slices.ContainsFunc(owners, func(r policy.EntityRef) bool { return !who.c.sees(r) }) {
 		return end{}, wrong(flag, " %s: several have this address, and not all of them are for you to see; name the one you mean", a)
 	}
 	return end{}, wrong(flag, " %s: this is the address of %s; name the one you mean", a, refTexts(owners))
 }
 
 // anybodyNamed finds Pods and ExternalEntities by their names.
-func (c *Computation) anybodyNamed(namespace, name string) []policy.EntityRef {
-	pods := c.named(meantKind{EntityKind: policy.KindPod}, namespace, name)
-	return append(pods, c.named(meantKind{EntityKind: policy.KindExternalEntity}, namespace, name)...)
+func (who finder) anybodyNamed(namespace, name string) []policy.EntityRef {
+	pods := who.named(meantKind{EntityKind: policy.KindPod}, namespace, name)
+	return append(pods, who.named(meantKind{EntityKind: policy.KindExternalEntity}, namespace, name)...)
 }
 
 // named finds entities by their names, of which those of what is in a cloud have several.
-func (c *Computation) named(kind meantKind, namespace, name string) []policy.EntityRef {
+func (who finder) named(kind meantKind, namespace, name string) []policy.EntityRef {
 	exact := policy.EntityRef{Kind: kind.EntityKind, Namespace: namespace, Name: name}
-	if !c.sees(exact) {
+	if !who.c.sees(exact) {
 		return nil
 	}
 	if kind.standsFor == objectHost {
-		return c.hostNamed(namespace, name)
+		return who.hostNamed(namespace, name)
 	}
-	if _, ok := c.Ends[exact]; ok || kind.EntityKind != policy.KindExternalEntity {
+	if _, ok := who.c.Ends[exact]; ok || kind.EntityKind != policy.KindExternalEntity {
 		if ok && kind.means(exact) {
 			return []policy.EntityRef{exact}
 		}
 		return nil
 	}
-	if hosts := c.hostNamed(namespace, name); len(hosts) > 0 && kind.standsFor == "" {
+	if hosts := who.hostNamed(namespace, name); len(hosts) > 0 && kind.standsFor == "" {
 		return hosts
 	}
 	objects := map[string]bool{strings.ToLower(name): true}
-	for _, vm := range c.Objects.VMs {
+	for _, vm := range who.c.Objects.VMs {
 		if vm.Namespace == namespace && (vm.Status.CloudName == name || vm.Status.CloudId == name) {
 			objects[strings.ToLower(vm.Name)] = true
 		}
 	}
 	var out []policy.EntityRef
-	for ref, e := range c.Ends {
+	for ref, e := range who.c.Ends {
 		if ref.Kind != kind.EntityKind || ref.Namespace != namespace || !kind.means(ref) {
 			continue
 		}
@@ -292,10 +297,10 @@ func (c *Computation) named(kind meantKind, namespace, name string) []policy.Ent
 
 // hostNamed finds the entities of a host with an agent by the name of its ExternalNode, by which
 // its agent enforces.
-func (c *Computation) hostNamed(namespace, name string) []policy.EntityRef {
+func (who finder) hostNamed(namespace, name string) []policy.EntityRef {
 	var out []policy.EntityRef
-	for ref, e := range c.Ends {
-		if ref.Kind == policy.KindExternalEntity && ref.Namespace == namespace && e.Host == namespace+"/"+name && !c.endOf(e).isCloudVM() {
+	for ref, e := range who.c.Ends {
+		if ref.Kind == policy.KindExternalEntity && ref.Namespace == namespace && e.Host == namespace+"/"+name && !who.c.endOf(e).isCloudVM() {
 			out = append(out, ref)
 		}
 	}

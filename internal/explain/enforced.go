@@ -188,11 +188,11 @@ func (x *answering) behind(own *analysis.Decision, at end, direction cloud.Direc
 	if direction == cloud.Egress {
 		packet.Source.EntityRef, packet.Source.Semantics = machine.at, machine.semantics()
 		d = x.evaluator.Evaluate(packet).Egress
-		b = x.c.accountOf(machine, direction, packet, packet.Destination.Addr, d)
+		b = x.c.accountView().accountOf(machine, direction, packet, packet.Destination.Addr, d)
 	} else {
 		packet.Destination.EntityRef, packet.Destination.Semantics = machine.at, machine.semantics()
 		d = x.evaluator.Evaluate(packet).Ingress
-		b = x.c.accountOf(machine, direction, packet, packet.Source.Addr, d)
+		b = x.c.accountView().accountOf(machine, direction, packet, packet.Source.Addr, d)
 	}
 	outer := x.c.decide(machine, x.c.explainEnd(machine), d, b, now, native)
 	switch {

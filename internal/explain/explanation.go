@@ -123,8 +123,8 @@ func (c *Computation) explainEnd(e end) analysis.End {
 // end given. P is how it goes, which differs from that if a Service hands it on.
 func (x *answering) add(source, destination netip.Addr, p passage, to end, via *corev1.Service, v policy.Verdict) {
 	f, at := analysis.Flow{Path: pathOf(p)}, x.c.explainEnd(to)
-	out := x.c.accountOf(x.source, cloud.Egress, p.sent, p.sent.Destination.Addr, v.Egress)
-	in := x.c.accountOf(to, cloud.Ingress, p.come, p.come.Source.Addr, v.Ingress)
+	out := x.c.accountView().accountOf(x.source, cloud.Egress, p.sent, p.sent.Destination.Addr, v.Egress)
+	in := x.c.accountView().accountOf(to, cloud.Ingress, p.come, p.come.Source.Addr, v.Ingress)
 	var now, native trace.Path
 	if p.now != nil {
 		now, native = *p.now, *p.native
@@ -151,12 +151,12 @@ func (x *answering) add(source, destination netip.Addr, p passage, to end, via *
 	if v.Service != nil {
 		f.AtService = x.c.wanted(end{}, analysis.End{Enforcer: "every Node"}, *v.Service, byAccount{}, nil)
 	}
-	f.Points = x.c.pointsOf(x.source, to, via, &f, func(seen end) policy.Outcome {
+	f.Points = x.c.waypoints().pointsOf(x.source, to, via, &f, func(seen end) policy.Outcome {
 		come := p.come
 		come.Source = seen.seenFrom(p.come.Source.Addr)
 		return x.evaluator.Evaluate(come).Ingress.Outcome
 	})
-	x.c.unguarded(&f)
+	x.c.waypoints().unguarded(&f)
 	f.Verdict = verdictOn(f.Path, together(f.Egress, f.AtService, f.Ingress))
 	f.Wanted = verdictOn(f.Path, together(ifEnforced(f.Egress), f.AtService, ifEnforced(f.Ingress)))
 	x.throughBalancer(&f, p, to)
@@ -261,12 +261,12 @@ func (c *Computation) tellOfService(x *answering, via *frontend) {
 	}
 	switch {
 	case len(x.Flows) > 0:
-	case c.hidden(via.service):
+	case c.services().hidden(via.service):
 		x.Reason = fmt.Sprintf("%s has neither a selector nor EndpointSlices: who is behind it is not known here", ServiceText(x.Service))
 	default:
 		x.Reason = fmt.Sprintf("nobody is known to be behind %s, with an address of the family and the port that it hands packets to", ServiceText(x.Service))
 	}
-	applied := c.appliedToService(name)
+	applied := c.services().appliedToService(name)
 	if inside := x.From.Kind == policy.KindPod.String() || x.From.Kind == policy.KindNode.String(); inside && len(applied) > 0 {
 		x.Notes = append(x.Notes, fmt.Sprintf("what applies to %s holds for clients outside the cluster only: %s", ServiceText(x.Service), PoliciesText(applied)))
 	} else if !inside && via.service.Spec.ExternalTrafficPolicy != corev1.ServiceExternalTrafficPolicyLocal {

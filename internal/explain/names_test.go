@@ -35,7 +35,7 @@ func TestNames(t *testing.T) {
 		"sho/i-2":             "there is nobody in namespace sho; did you mean shop?",
 		"shop/My Servr (old)": "did you mean my server (old)?",
 	} {
-		_, explained := c.findEnd("to", text)
+		_, explained := c.finder().findEnd("to", text)
 		_, reached := world.Party("to", text)
 		for _, err := range []error{explained, reached} {
 			if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(strings.ToLower(err.Error()), strings.ToLower(want))) {

@@ -52,19 +52,24 @@ const (
 // Node, so that rules for the real source do not match further on.
 const LossSource = "Source"
 
+// waypoints finds where on its way a flow is decided.
+type waypoints struct{ c *Computation }
+
+func (c *Computation) waypoints() waypoints { return waypoints{c} }
+
 // pointsOf are the points on the way from one end to another. Asked tells what the destination
 // decides about a packet with another source.
-func (c *Computation) pointsOf(from, to end, via *corev1.Service, f *analysis.Flow, asked func(source end) policy.Outcome) []analysis.Point {
+func (line waypoints) pointsOf(from, to end, via *corev1.Service, f *analysis.Flow, asked func(source end) policy.Outcome) []analysis.Point {
 	var out []analysis.Point
 	if from.ref != (policy.EntityRef{}) {
-		out = append(out, c.pointAt(from, StageEgress))
+		out = append(out, line.pointAt(from, StageEgress))
 	}
 	if f.AtService != nil {
 		out = append(out, analysis.Point{At: serviceText(nameOf(via)), Stage: StageService, By: MeansNodes, State: PointUntold, Why: "what applies to a Service is for the agents of all Nodes"})
 	}
-	if hides, where := c.hidesSource(from, to, via); hides {
+	if hides, where := line.hidesSource(from, to, via); hides {
 		p := analysis.Point{At: where.String(), Stage: StageTranslation, Lost: LossSource}
-		if !c.sees(where.at) {
+		if !line.c.sees(where.at) {
 			p.At = "the Node"
 		}
 		if to.ref != (policy.EntityRef{}) {
@@ -79,7 +84,7 @@ func (c *Computation) pointsOf(from, to end, via *corev1.Service, f *analysis.Fl
 		out = append(out, p)
 	}
 	if to.ref != (policy.EntityRef{}) {
-		out = append(out, c.pointAt(to, StageIngress))
+		out = append(out, line.pointAt(to, StageIngress))
 	}
 	return out
 }
@@ -87,53 +92,53 @@ func (c *Computation) pointsOf(from, to end, via *corev1.Service, f *analysis.Fl
 // hidesSource reports whether a Node may put its own address in the place of the source, and which
 // one: with what a Pod sends to somebody outside of the cluster, and with what comes from outside
 // to a Service.
-func (c *Computation) hidesSource(from, to end, via *corev1.Service) (bool, end) {
+func (line waypoints) hidesSource(from, to end, via *corev1.Service) (bool, end) {
 	inside := func(e end) bool { return e.ref.Kind == policy.KindPod || e.ref.Kind == policy.KindNode }
 	switch {
 	case from.ref.Kind == policy.KindPod && from.at == from.ref && !inside(to):
-		return true, c.nodeOf(from)
+		return true, line.nodeOf(from)
 	case via != nil && !inside(from) && inside(to) && via.Spec.ExternalTrafficPolicy != corev1.ServiceExternalTrafficPolicyLocal:
-		return true, c.otherNode(c.nodeOf(to))
+		return true, line.otherNode(line.nodeOf(to))
 	}
 	return false, end{}
 }
 
 // nodeOf is the Node that a Pod is on, or one of which only the name is known.
-func (c *Computation) nodeOf(e end) end {
+func (line waypoints) nodeOf(e end) end {
 	name := e.enforcer
 	if e.at.Kind == policy.KindNode {
 		name = e.at.Name
 	}
 	ref := policy.EntityRef{Kind: policy.KindNode, Name: name}
-	if known, ok := c.Ends[ref]; ok {
-		return c.endOf(known)
+	if known, ok := line.c.Ends[ref]; ok {
+		return line.c.endOf(known)
 	}
 	return end{ref: ref, at: ref, enforcer: name}
 }
 
 // otherNode is the first Node by name that is another one: what comes from outside may come to
 // any.
-func (c *Computation) otherNode(own end) end {
+func (line waypoints) otherNode(own end) end {
 	out, found := own, false
-	for ref, e := range c.Ends {
+	for ref, e := range line.c.Ends {
 		if ref.Kind == policy.KindNode && ref != own.ref && (!found || ref.Name < out.ref.Name) {
-			out, found = c.endOf(e), true
+			out, found = line.c.endOf(e), true
 		}
 	}
 	return out
 }
 
 // pointAt says who enforces policies at an end, and how far.
-func (c *Computation) pointAt(e end, stage string) analysis.Point {
-	out := analysis.Point{At: c.title(e), Stage: stage, Enforcer: e.enforcer, State: PointEnforced}
+func (line waypoints) pointAt(e end, stage string) analysis.Point {
+	out := analysis.Point{At: line.c.title(e), Stage: stage, Enforcer: e.enforcer, State: PointEnforced}
 	switch {
-	case !c.sees(e.at):
+	case !line.c.sees(e.at):
 		return analysis.Point{At: "somebody else", Stage: stage}
 	case e.enforcer == "":
 		out.State = PointNobody
 	case e.isCloudVM():
 		out.By = MeansGroups
-		if vm := c.vmObject(e.ref); vm != nil {
+		if vm := line.c.vmObject(e.ref); vm != nil {
 			if told := meta.FindStatusCondition(vm.Status.Conditions, cloudv1alpha1.ConditionAgented); told != nil && told.Status == "True" {
 				out.By, out.Why = MeansHostAgent, "handed to the agent in the VM; the security groups let in what it decides"
 			} else if told != nil {
@@ -145,21 +150,21 @@ func (c *Computation) pointAt(e end, stage string) analysis.Point {
 		}
 	case e.agent != "":
 		out.By = MeansHostAgent
-		c.told(&out, "ExternalNode", e.enforcer, "")
+		line.told(&out, "ExternalNode", e.enforcer, "")
 	default:
 		out.By = MeansNodeAgent
 		pod := ""
 		if e.ref.Kind == policy.KindPod && e.at == e.ref {
 			pod = e.ref.Namespace + "/" + e.ref.Name
 		}
-		c.told(&out, "Node", e.enforcer, pod)
+		line.told(&out, "Node", e.enforcer, pod)
 	}
 	return out
 }
 
 // told fills in what an agent has told about a host and a Pod on it.
-func (c *Computation) told(p *analysis.Point, kind, key, pod string) {
-	for _, i := range c.Objects.AgentInfos {
+func (line waypoints) told(p *analysis.Point, kind, key, pod string) {
+	for _, i := range line.c.Objects.AgentInfos {
 		name := i.NodeRef.Name
 		if kind == "ExternalNode" {
 			name = i.NodeRef.Namespace + "/" + name
@@ -189,7 +194,7 @@ func (c *Computation) told(p *analysis.Point, kind, key, pod string) {
 
 // unguarded puts what is so in the place of what policies want at an end where they cannot be
 // enforced.
-func (c *Computation) unguarded(f *analysis.Flow) {
+func (line waypoints) unguarded(f *analysis.Flow) {
 	for _, p := range f.Points {
 		d := &f.Egress
 		if p.Stage == StageIngress {

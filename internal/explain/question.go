@@ -49,11 +49,11 @@ const (
 
 // Answer answers a question.
 func (c *Computation) Answer(q Question) (*analysis.FlowAnswer, error) {
-	from, err := c.findEnd("from", q.From)
+	from, err := c.finder().findEnd("from", q.From)
 	if err != nil {
 		return nil, err
 	}
-	to, err := c.findEnd("to", q.To)
+	to, err := c.finder().findEnd("to", q.To)
 	if err != nil {
 		return nil, err
 	}
@@ -154,7 +154,7 @@ func (c *Computation) packets(q Question, from, to end, flow policy.Flow) ([]pas
 // explain asks about every packet. If they are treated alike, as nearly always, there is one
 // answer.
 func (c *Computation) explain(from, to end, flow policy.Flow, packets []passage) (*analysis.FlowAnswer, error) {
-	through, note, err := c.throughService(to, flow)
+	through, note, err := c.services().throughService(to, flow)
 	if err != nil {
 		return nil, err
 	}
@@ -184,7 +184,7 @@ func (c *Computation) explain(from, to end, flow policy.Flow, packets []passage)
 
 // evaluator answers for flows as those who enforce the policies do.
 func (c *Computation) evaluator() *policy.Evaluator {
-	return policy.NewEvaluator(c.Listing).WithServices(c.mayLead).WithDelegated(c.clouds.delegatedTo)
+	return policy.NewEvaluator(c.Listing).WithServices(c.services().mayLead).WithDelegated(c.clouds.delegatedTo)
 }
 
 // evaluated is what policies want at each end, of the packet as it is seen there.
@@ -202,7 +202,7 @@ func (c *Computation) explainThrough(out *answering, evaluator *policy.Evaluator
 	if !family.IsValid() {
 		family = to.src.Addr
 	}
-	for _, b := range c.behind(via, family) {
+	for _, b := range c.services().behind(via, family) {
 		one := to.sent
 		one.Port, one.Service = b.port, nameOf(via.service)
 		chosen := b.end
@@ -221,7 +221,7 @@ func (c *Computation) explainThrough(out *answering, evaluator *policy.Evaluator
 func (c *Computation) AccountsOf(from, to string) []string {
 	var out []string
 	for _, text := range []string{from, to} {
-		e, err := c.findEnd("", text)
+		e, err := c.finder().findEnd("", text)
 		if err != nil {
 			continue
 		}

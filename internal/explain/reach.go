@@ -133,7 +133,7 @@ func (b *worldBuilder) entity(e policy.Entity) {
 		account, _ := strings.CutPrefix(e.Host, cloud.EnforcerPrefix)
 		p.Openings = b.openingsOf(account)
 		if !b.asEnforced {
-			p.Suspended = b.c.suspended(e.EntityRef, account)
+			p.Suspended = b.c.accountView().suspended(e.EntityRef, account)
 		}
 	}
 	var seats []trace.Point
@@ -442,12 +442,12 @@ func (w *World) chosen(part, text string) (func(*reach.Endpoint) bool, error) {
 			return in(e) && selector.Matches(labels.Set(w.computation.Ends[e.EntityRef].Labels))
 		}, nil
 	}
-	refs := w.computation.anybodyNamed(namespace, name)
+	refs := w.computation.finder().anybodyNamed(namespace, name)
 	if known {
-		refs = w.computation.named(kind, namespace, name)
+		refs = w.computation.finder().named(kind, namespace, name)
 	}
 	if len(refs) == 0 {
-		return nil, w.computation.nobody(part, text)
+		return nil, w.computation.finder().nobody(part, text)
 	}
 	var found []policy.EntityRef
 	for _, ref := range refs {

@@ -30,12 +30,12 @@ type backend struct {
 }
 
 // findService finds the Service that the user names as the destination.
-func (c *Computation) findService(flag, text, namespace, name string) (end, error) {
+func (who finder) findService(flag, text, namespace, name string) (end, error) {
 	if flag != "to" {
 		return end{}, wrong(flag, " %q: a Service sends nothing; name a Pod behind it", text)
 	}
-	s := c.service(policy.NamespacedName{Namespace: namespace, Name: name})
-	if s == nil || !c.sees(policy.EntityRef{Kind: policy.KindService, Namespace: namespace, Name: name}) {
+	s := who.c.services().service(policy.NamespacedName{Namespace: namespace, Name: name})
+	if s == nil || !who.c.sees(policy.EntityRef{Kind: policy.KindService, Namespace: namespace, Name: name}) {
 		return end{}, wrong(flag, " %q: there is no Service of this name", text)
 	}
 	out := end{ref: policy.EntityRef{Kind: policy.KindService, Namespace: namespace, Name: name}, service: s}
@@ -54,13 +54,18 @@ func (c *Computation) findService(flag, text, namespace, name string) (end, erro
 	return out, nil
 }
 
+// services knows who is behind a Service, and through which addresses.
+type services struct{ c *Computation }
+
+func (c *Computation) services() services { return services{c} }
+
 // service returns the Service of a name; nil if there is none.
-func (c *Computation) service(name policy.NamespacedName) *corev1.Service {
-	i := slices.IndexFunc(c.Objects.Services, func(s *corev1.Service) bool { return nameOf(s) == name })
+func (svc services) service(name policy.NamespacedName) *corev1.Service {
+	i := slices.IndexFunc(svc.c.Objects.Services, func(s *corev1.Service) bool { return nameOf(s) == name })
 	if i < 0 {
 		return nil
 	}
-	return c.Objects.Services[i]
+	return svc.c.Objects.Services[i]
 }
 
 func nameOf(s *corev1.Service) policy.NamespacedName {
@@ -99,7 +104,7 @@ func addressesOf(s *corev1.Service) []netip.Addr {
 
 // throughService finds the Service that a flow is sent to. The note tells of one that has the
 // address, but not the port.
-func (c *Computation) throughService(to end, f policy.Flow) (through *frontend, note string, err error) {
+func (svc services) throughService(to end, f policy.Flow) (through *frontend, note string, err error) {
 	if to.service != nil {
 		if i := slices.IndexFunc(to.service.Spec.Ports, func(p corev1.ServicePort) bool { return serves(&p, f) }); i >= 0 && balanced(to.service) {
 			return &frontend{to.service, &to.service.Spec.Ports[i]}, "", nil
@@ -109,8 +114,8 @@ func (c *Computation) throughService(to end, f policy.Flow) (through *frontend, 
 		}
 		return nil, "", wrong("to", ": %s has no %s; it has %s", to, flowText(f), portsText(to.service))
 	}
-	for _, s := range c.Objects.Services {
-		if !c.sees(policy.EntityRef{Kind: policy.KindService, Namespace: s.Namespace, Name: s.Name}) {
+	for _, s := range svc.c.Objects.Services {
+		if !svc.c.sees(policy.EntityRef{Kind: policy.KindService, Namespace: s.Namespace, Name: s.Name}) {
 			continue
 		}
 		hasAddress := to.byAddress && slices.Contains(addressesOf(s), to.addresses[0])
@@ -151,19 +156,19 @@ func portsText(s *corev1.Service) string {
 
 // behind returns who is behind a Service with an address of the family of another; of any family if
 // that is not valid.
-func (c *Computation) behind(via *frontend, family netip.Addr) []backend {
+func (svc services) behind(via *frontend, family netip.Addr) []backend {
 	suits := func(a netip.Addr) bool { return !family.IsValid() || a.Is4() == family.Is4() }
 	var out []backend
-	if told := c.slicesOf(via.service); len(told) > 0 {
+	if told := svc.slicesOf(via.service); len(told) > 0 {
 		for _, s := range told {
-			out = append(out, c.inSlice(s, via, suits)...)
+			out = append(out, svc.inSlice(s, via, suits)...)
 		}
 	} else {
-		for _, p := range c.podsOf(via.service) {
-			e := c.Ends[p.ref]
+		for _, p := range svc.podsOf(via.service) {
+			e := svc.c.Ends[p.ref]
 			port, i := targetPort(via.port, e.Ports), slices.IndexFunc(e.Addresses, suits)
 			if port != 0 && i >= 0 && !e.Terminated && (p.ready || via.service.Spec.PublishNotReadyAddresses) {
-				out = append(out, backend{c.endOf(e), e.Addresses[i], port})
+				out = append(out, backend{svc.c.endOf(e), e.Addresses[i], port})
 			}
 		}
 	}
@@ -174,9 +179,9 @@ func (c *Computation) behind(via *frontend, family netip.Addr) []backend {
 }
 
 // slicesOf returns the EndpointSlices of a Service.
-func (c *Computation) slicesOf(s *corev1.Service) []*discoveryv1.EndpointSlice {
+func (svc services) slicesOf(s *corev1.Service) []*discoveryv1.EndpointSlice {
 	var out []*discoveryv1.EndpointSlice
-	for _, slice := range c.Objects.Slices {
+	for _, slice := range svc.c.Objects.Slices {
 		if slice.Namespace == s.Namespace && slice.Labels[discoveryv1.LabelServiceName] == s.Name {
 			out = append(out, slice)
 		}
@@ -186,7 +191,7 @@ func (c *Computation) slicesOf(s *corev1.Service) []*discoveryv1.EndpointSlice {
 
 // inSlice returns those behind a port of a Service whom an EndpointSlice tells, and who are not
 // unready.
-func (c *Computation) inSlice(s *discoveryv1.EndpointSlice, via *frontend, suits func(netip.Addr) bool) []backend {
+func (svc services) inSlice(s *discoveryv1.EndpointSlice, via *frontend, suits func(netip.Addr) bool) []backend {
 	var out []backend
 	for _, p := range s.Ports {
 		protocol := policy.Protocol(cmp.Or(value(p.Protocol), corev1.ProtocolTCP))
@@ -199,7 +204,7 @@ func (c *Computation) inSlice(s *discoveryv1.EndpointSlice, via *frontend, suits
 			}
 			for _, text := range e.Addresses {
 				if a, err := netip.ParseAddr(text); err == nil && suits(a) {
-					out = append(out, backend{c.ownerOf(e.TargetRef, a), a, uint16(*p.Port)})
+					out = append(out, backend{svc.ownerOf(e.TargetRef, a), a, uint16(*p.Port)})
 				}
 			}
 		}
@@ -216,13 +221,13 @@ func value[T any](p *T) T {
 }
 
 // ownerOf returns the end that an EndpointSlice says has the address, or who else has it alone.
-func (c *Computation) ownerOf(ref *corev1.ObjectReference, a netip.Addr) end {
+func (svc services) ownerOf(ref *corev1.ObjectReference, a netip.Addr) end {
 	if ref != nil && ref.Kind == "Pod" {
-		if e, ok := c.Ends[policy.EntityRef{Kind: policy.KindPod, Namespace: ref.Namespace, Name: ref.Name}]; ok {
-			return c.endOf(e)
+		if e, ok := svc.c.Ends[policy.EntityRef{Kind: policy.KindPod, Namespace: ref.Namespace, Name: ref.Name}]; ok {
+			return svc.c.endOf(e)
 		}
 	}
-	if e, err := c.findAddress("to", a); err == nil {
+	if e, err := svc.c.finder().findAddress("to", a); err == nil {
 		return e
 	}
 	return end{addresses: []netip.Addr{a}}
@@ -235,18 +240,18 @@ type selectedPod struct {
 }
 
 // podsOf returns the Pods that a Service selects.
-func (c *Computation) podsOf(s *corev1.Service) []selectedPod {
+func (svc services) podsOf(s *corev1.Service) []selectedPod {
 	if len(s.Spec.Selector) == 0 {
 		return nil
 	}
 	var out []selectedPod
 	selector := labels.SelectorFromSet(s.Spec.Selector)
-	for _, p := range c.Objects.Pods {
+	for _, p := range svc.c.Objects.Pods {
 		if p.Namespace == s.Namespace && selector.Matches(labels.Set(p.Labels)) {
 			out = append(out, selectedPod{podRef(p), ready(p)})
 		}
 	}
-	for _, p := range c.Objects.TrimmedPods {
+	for _, p := range svc.c.Objects.TrimmedPods {
 		if p.Namespace == s.Namespace && selector.Matches(labels.Set(p.Labels)) {
 			out = append(out, selectedPod{p.Ref(), true})
 		}
@@ -279,11 +284,11 @@ func targetPort(p *corev1.ServicePort, named []policy.NamedPort) uint16 {
 
 // mayLead reports whether a packet to the end may have been sent to the Service, if the user does
 // not say by which address it goes. It is what the evaluator is given to judge toServices.
-func (c *Computation) mayLead(name policy.NamespacedName, f *policy.Flow) bool {
-	s := c.service(name)
+func (svc services) mayLead(name policy.NamespacedName, f *policy.Flow) bool {
+	s := svc.service(name)
 	switch {
 	case s == nil:
-		return c.Objects.Partial // a cluster has no others than those that were read
+		return svc.c.Objects.Partial // a cluster has no others than those that were read
 	case !balanced(s):
 		return false
 	}
@@ -296,10 +301,10 @@ func (c *Computation) mayLead(name policy.NamespacedName, f *policy.Flow) bool {
 		if portProtocol(p) != f.Protocol {
 			continue
 		}
-		if c.hidden(s) && (p.Port == int32(f.Port) || targetPort(p, c.Ends[to].Ports) == f.Port) {
+		if svc.hidden(s) && (p.Port == int32(f.Port) || targetPort(p, svc.c.Ends[to].Ports) == f.Port) {
 			return true
 		}
-		for _, b := range c.behind(&frontend{s, p}, netip.Addr{}) {
+		for _, b := range svc.behind(&frontend{s, p}, netip.Addr{}) {
 			if b.at == to && (p.Port == int32(f.Port) || b.port == f.Port) {
 				return true
 			}
@@ -309,8 +314,8 @@ func (c *Computation) mayLead(name policy.NamespacedName, f *policy.Flow) bool {
 }
 
 // hidden reports whether nothing tells who is behind the Service.
-func (c *Computation) hidden(s *corev1.Service) bool {
-	return len(s.Spec.Selector) == 0 && len(c.slicesOf(s)) == 0
+func (svc services) hidden(s *corev1.Service) bool {
+	return len(s.Spec.Selector) == 0 && len(svc.slicesOf(s)) == 0
 }
 
 func podRef(p *corev1.Pod) policy.EntityRef {
@@ -318,19 +323,19 @@ func podRef(p *corev1.Pod) policy.EntityRef {
 }
 
 // appliedToService returns the policies that have rules for a Service.
-func (c *Computation) appliedToService(name policy.NamespacedName) []analysis.Policy {
+func (svc services) appliedToService(name policy.NamespacedName) []analysis.Policy {
 	ref := policy.EntityRef{Kind: policy.KindService, Namespace: name.Namespace, Name: name.Name}
 	groups := map[string]bool{}
-	for _, g := range c.Listing.AppliedToGroups {
+	for _, g := range svc.c.Listing.AppliedToGroups {
 		if slices.ContainsFunc(g.Members, func(m *policy.Member) bool { return m.EntityRef == ref }) {
 			groups[g.Name] = true
 		}
 	}
 	var out []analysis.Policy
 	applied := func(list []string) bool { return slices.ContainsFunc(list, func(g string) bool { return groups[g] }) }
-	for _, p := range c.Listing.Policies {
+	for _, p := range svc.c.Listing.Policies {
 		if applied(p.AppliedToGroups) || slices.ContainsFunc(p.Rules, func(r policy.ComputedRule) bool { return applied(r.AppliedToGroups) }) {
-			out = append(out, c.Policy(explainPolicy(p.Source)))
+			out = append(out, svc.c.Policy(explainPolicy(p.Source)))
 		}
 	}
 	return out

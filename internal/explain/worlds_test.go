@@ -435,13 +435,13 @@ func (w *drawnWorld) compare(t *testing.T, seen map[string]int) {
 	for i := range world.Endpoints { // machines that nothing has imported, by their addresses
 		e := &world.Endpoints[i]
 		for _, p := range e.Blocks.Prefixes() {
-			if found, err := c.findAddress("", p.Addr()); err == nil && found.at == e.EntityRef {
+			if found, err := c.finder().findAddress("", p.Addr()); err == nil && found.at == e.EntityRef {
 				ends = append(ends, found)
 			}
 		}
 		if e.Kind == 0 {
 			for _, a := range e.Addresses {
-				if found, err := c.findAddress("", a); err == nil && found.ref.Kind == 0 && !e.Public {
+				if found, err := c.finder().findAddress("", a); err == nil && found.ref.Kind == 0 && !e.Public {
 					ends = append(ends, found)
 				}
 			}
