@@ -202,9 +202,9 @@ func (r *reviews) Review(ctx context.Context, object runtime.Object, sight apise
 		// When it was looked, hangs on what others ask and change. What is older than reviewAge is
 		// as it was then, and time itself is that of the question.
 		computation = s.computed.For(explain.View{Namespace: sight.Namespace, Cluster: sight.Cluster})
-		computation.At = r.clock.Now()
+		computation.Objects.At = r.clock.Now()
 		world = func() *explain.World { return computation.World(false) }
-		told.AsOf, told.Unread = metav1.NewMicroTime(computation.At.Add(-reviewAge)), nil
+		told.AsOf, told.Unread = metav1.NewMicroTime(computation.Objects.At.Add(-reviewAge)), nil
 	}
 	err = work.Within(func() error { return r.answer(ctx, s, object, computation, world, sight, told) })
 	if errors.Is(err, work.ErrTooMuch) {

@@ -117,7 +117,7 @@ func kindWords() map[string]meantKind {
 	}
 }
 
-// finder finds whom a text means.
+// finder finds the object that a text names.
 type finder struct{ c *Computation }
 
 func (c *Computation) finder() finder { return finder{c} }

@@ -28,7 +28,7 @@ const manager = "nephele-history"
 
 // Needs are what the commands take from the others.
 type Needs struct {
-	// Cluster makes the flags that say which cluster it is, and Plan those of a plan, of which the
+	// Cluster makes the flags that say which cluster it is, and Plan the flags of a plan, of which the
 	// former are some; each command has its own.
 	Cluster func() Cluster
 	Plan    func() Planner
@@ -48,7 +48,7 @@ type Planner interface {
 	Plan(cmd *cobra.Command, manifest []byte) error
 }
 
-// revisionFlags are those of all commands about the history.
+// revisionFlags are the flags of all commands about the history.
 type revisionFlags struct {
 	cluster   Cluster
 	namespace string
@@ -56,7 +56,7 @@ type revisionFlags struct {
 
 func (f *revisionFlags) register(flags *pflag.FlagSet) {
 	f.cluster.Register(flags)
-	flags.StringVarP(&f.namespace, "namespace", "n", "", "namespace of the policy or revision, where its name says none (default: those of all namespaces, and what is in none)")
+	flags.StringVarP(&f.namespace, "namespace", "n", "", "namespace of the policy or revision, where its name says none (default: all namespaces, and what is in none)")
 }
 
 // Command is "history".
@@ -172,7 +172,7 @@ func newShowCommand(n Needs) *cobra.Command {
 	return cmd
 }
 
-// planFlags are those of the commands that show a plan.
+// planFlags are the flags of the commands that show a plan.
 type planFlags struct {
 	revisionFlags
 	planner Planner
