@@ -28,8 +28,8 @@ const manager = "nephele-history"
 
 // Needs are what the commands take from the others.
 type Needs struct {
-	// Cluster makes the flags that say which cluster it is, and Plan the flags of a plan, of which the
-	// former are some; each command has its own.
+	// Cluster makes the flags that name the cluster, Plan the flags of a plan, which include them.
+	// Each command has its own.
 	Cluster func() Cluster
 	Plan    func() Planner
 }
