@@ -183,7 +183,7 @@ func All() []Kind {
 			Shown|Bundled),
 		row[antreav1alpha1.PacketCapture, antreav1alpha1.PacketCaptureList](antreav1alpha1.GroupVersion(), "PacketCapture", "packetcaptures", clusterWide, Bundled),
 		row[antreav1alpha1.NodeLatencyMonitor, antreav1alpha1.NodeLatencyMonitorList](antreav1alpha1.GroupVersion(), "NodeLatencyMonitor", "nodelatencymonitors", clusterWide, Bundled),
-		row[antreav1beta1.Traceflow, antreav1beta1.TraceflowList](antrea, "Traceflow", "traceflows", clusterWide, Bundled),
+		row[antreav1beta1.Traceflow, antreav1beta1.TraceflowList](antrea, "Traceflow", "traceflows", clusterWide, Shown|Edited|Bundled),
 		row[cloudv1.CloudProviderAccount, cloudv1.CloudProviderAccountList](cloud, "CloudProviderAccount", "cloudprovideraccounts", namespaced, imported).
 			topic("accounts"),
 		row[cloudv1.CloudEntitySelector, cloudv1.CloudEntitySelectorList](cloud, "CloudEntitySelector", "cloudentityselectors", namespaced, imported|BreaksGlass).

@@ -430,6 +430,7 @@ spec:
 		})
 	})
 	t.Run("clusters of a set", p.playClusters)
+	t.Run("traced packets", p.playTraces)
 }
 
 // sameAsSimulator compares the matrix on the page with the verdicts of the cloud for every pair of

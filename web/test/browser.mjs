@@ -393,6 +393,40 @@ scenes.clusters = async () => {
   return {}
 }
 
+/** What became of a packet is shown, as text; one is traced, and forgotten again. */
+scenes.traces = async () => {
+  await go('/traces')
+  const list = page.getByRole('region', { name: 'Traced packets' })
+  await list.getByRole('link', { name: 'done', exact: true }).click()
+  const became = page.getByRole('region', { name: 'What became of it' })
+  await became.getByText(`NetworkPolicy (${what.hostile}) Dropped by AntreaNetworkPolicy:shop/no rule r`, { exact: true }).waitFor()
+  const nodes = await became.getByRole('heading', { level: 3 }).allTextContents()
+  must(nodes.join() === 'Node n0 (sender),Node n1 (receiver)', 'the Nodes are in another order: ' + nodes)
+  await list.getByText('Dropped', { exact: true }).waitFor()
+  await page.getByLabel('From', { exact: true }).fill('shop/nobody;id')
+  await page.getByText('From: give the Pod that sends').waitFor()
+  await page.getByLabel('From', { exact: true }).fill('shop/nobody')
+  await page.getByLabel('To', { exact: true }).fill('shop/db')
+  await page.getByLabel('Port', { exact: true }).fill('5432')
+  await page.getByRole('button', { name: 'Trace', exact: true }).click()
+  await became.getByText('Failed: source').waitFor()
+  await picture('traces')
+  await clean('traces')
+  const name = new URL(page.url()).searchParams.get('name')
+  must(name.startsWith('console-'), 'it is called ' + name)
+  await page.getByRole('button', { name: 'Delete ' + name }).click()
+  await list.getByText('shop/nobody').waitFor({ state: 'detached' })
+  return {}
+}
+
+/** A console that only reads traces nothing. */
+scenes.tracesRead = async () => {
+  await go('/traces?name=done')
+  await page.getByRole('region', { name: 'What became of it' }).getByText('Forwarded to Node 192.168.1.2').waitFor()
+  must((await page.getByRole('button', { name: /Trace|Delete/ }).count()) === 0, 'it can be changed')
+  return {}
+}
+
 /** A release ends by itself while one looks at it. */
 scenes.over = async () => {
   const banner = page.getByRole('alert').filter({ hasText: 'Released in an emergency' })
