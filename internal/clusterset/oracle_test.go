@@ -28,6 +28,7 @@ type site struct {
 	labels     map[string]string
 	namespaces map[string]map[string]string
 	entities   map[policy.EntityRef]policy.Entity
+	exports    map[policy.NamespacedName]feed.Export
 
 	engine *policy.Engine
 	feed   *feed.Feed
@@ -74,7 +75,7 @@ func newWorld(t *testing.T, r *rand.Rand) *world {
 	w := &world{T: t, Rand: r, policies: map[string]policy.Policy{}, wanted: map[string]*wire.Policy{}, kept: map[string][]*wire.Up{}}
 	for _, name := range []string{"east", "west", "north"} {
 		s := &site{name: name, labels: map[string]string{"env": pick(r, "prod", "test")}, namespaces: map[string]map[string]string{}, entities: map[policy.EntityRef]policy.Entity{},
-			records: map[string][]byte{}, policies: map[string]*wire.Policy{}, own: map[string]policy.Policy{}}
+			exports: map[policy.NamespacedName]feed.Export{}, records: map[string][]byte{}, policies: map[string]*wire.Policy{}, own: map[string]policy.Policy{}}
 		w.sites = append(w.sites, s)
 		w.boot(s)
 	}
@@ -122,6 +123,9 @@ func (w *world) boot(s *site) {
 	for _, e := range s.entities {
 		w.putEntity(s, e)
 	}
+	for _, x := range s.exports {
+		s.feed.PutExport(&x)
+	}
 	w.take(s)
 	for uid := range s.policies {
 		w.enforce(s, uid)
@@ -162,6 +166,7 @@ func (w *world) enforce(s *site, uid string) {
 
 // take brings the book's changes into the engine, and on disk.
 func (w *world) take(s *site) {
+	w.serve(s)
 	change, groups := s.book.Take()
 	for _, e := range change.Put {
 		s.engine.PutEntity(e)
@@ -324,7 +329,10 @@ func (s *site) groups() map[string]bool {
 // change makes a random change of the world.
 func (w *world) change() {
 	s := pick(w.Rand, w.sites...)
-	switch w.IntN(17) {
+	defer w.take(s)
+	switch w.IntN(19) {
+	case 17, 18:
+		w.export(s)
 	case 13:
 		s.visible = pick(w.Rand, nil, []string{"shop"}, []string{"shop", "d*"}, []string{"*"})
 		w.hub.PutCluster(s.name, s.labels, s.bounds())
@@ -459,7 +467,10 @@ func (w *world) randomPolicy(hubs bool) policy.Policy {
 		p.AppliedTo = []policy.AppliedTo{{PodSelector: all}}
 	}
 	var peer policy.Peer
-	switch w.IntN(6) {
+	switch w.IntN(7) {
+	case 6:
+		w.toServices(&p)
+		return p
 	case 0:
 		peer.NodeSelector = w.selector()
 		if w.IntN(2) == 0 {
@@ -626,6 +637,10 @@ func TestUnionIsWhatMembersEnforce(t *testing.T) {
 					all := maps.Clone(w.policies)
 					maps.Copy(all, s.own)
 					for uid, p := range all {
+						if len(p.Egress) > 0 {
+							w.services(s, &p)
+							continue
+						}
 						if got, want := w.got(s, uid), w.expect(s, &p); !maps.Equal(got, want) {
 							t.Fatalf("%s, policy %s %+v: %v, want %v", s.name, uid, p.Ingress[0].Peers[0], got, want)
 						}
@@ -650,7 +665,7 @@ func (w *world) local() {
 		all := maps.Clone(w.policies)
 		maps.Copy(all, s.own)
 		for uid, p := range all {
-			if p.Ingress[0].Peers[0].Scope == peers.ScopeClusterSet {
+			if len(p.Egress) > 0 || p.Ingress[0].Peers[0].Scope == peers.ScopeClusterSet {
 				continue
 			}
 			for a := range w.got(s, uid) {

@@ -11,7 +11,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -47,6 +49,10 @@ func newStore(t testing.TB) *store {
 	if err := errors.Join(corev1.AddToScheme(scheme), networkingv1.AddToScheme(scheme), v1beta1.AddToScheme(scheme), v1alpha2.AddToScheme(scheme), cloudv1.AddToScheme(scheme), setv1alpha1.AddToScheme(scheme)); err != nil {
 		t.Fatal(err)
 	}
+	export := schema.GroupVersionKind{Group: "multicluster.x-k8s.io", Version: "v1beta1", Kind: "ServiceExport"}
+	scheme.AddKnownTypeWithName(export, &unstructured.Unstructured{})
+	export.Kind += "List"
+	scheme.AddKnownTypeWithName(export, &unstructured.UnstructuredList{})
 	s := &store{handlers: map[reflect.Type][]*registration{}}
 	s.Client = fake.NewClientBuilder().WithScheme(scheme).
 		WithStatusSubresource(&setv1alpha1.Cluster{}, &setv1alpha1.Membership{}, &v1beta1.ClusterNetworkPolicy{}, &v1beta1.NetworkPolicy{}).
@@ -82,6 +88,9 @@ func (s *store) change(ctx context.Context, o client.Object, do func() error) er
 	kind := reflect.TypeOf(o)
 	read := func() client.Object {
 		found := reflect.New(kind.Elem()).Interface().(client.Object)
+		if u, is := o.(*unstructured.Unstructured); is {
+			found.(*unstructured.Unstructured).SetGroupVersionKind(u.GroupVersionKind())
+		}
 		if s.Get(ctx, client.ObjectKeyFromObject(o), found) != nil {
 			return nil
 		}
@@ -133,6 +142,9 @@ func (i *informer) AddEventHandler(h toolscache.ResourceEventHandler) (toolscach
 	list, err := i.store.Scheme().New(kind)
 	if err != nil {
 		return nil, err
+	}
+	if u, is := list.(*unstructured.UnstructuredList); is {
+		u.SetGroupVersionKind(kind)
 	}
 	if err := i.store.List(context.Background(), list.(client.ObjectList)); err != nil {
 		return nil, err

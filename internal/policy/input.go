@@ -313,6 +313,10 @@ type ServicePeer struct {
 	Namespace string
 	Name      string
 	Scope     string
+	// RemoteGroup is the id of the group of what serves an exported Service in the clusters of the
+	// set, and RemotePort the name that the members have for the ports at which they serve it. The
+	// entry means these members at these ports, and neither Name nor Scope count then.
+	RemoteGroup, RemotePort string
 }
 
 // PortRef is a port number, or a name if Name is not empty.

@@ -227,15 +227,37 @@ func (t *translation) plainRule(out RuleContent, in *Rule, plain []indexedPeer, 
 		}
 	}
 	appliedTo := t.groupNames(groups)
-	var peer ComputedPeer
 	switch {
 	case out.Direction == Egress && len(in.ToServices) > 0:
-		peer.ToServices = t.toServices(in.ToServices)
+		t.serviceRules(out, in.ToServices, appliedTo)
 	case in.NoPeers && len(in.Peers) == 0:
+		t.addRule(out, ComputedPeer{}, appliedTo)
 	default:
-		peer = t.indexedPeers(out.Direction, plain, named)
+		t.addRule(out, t.indexedPeers(out.Direction, plain, named), appliedTo)
 	}
-	t.addRule(out, peer, appliedTo)
+}
+
+// serviceRules adds the rule for Services of this cluster, and one of the same rank for Services of
+// the set. A name of ports is one that only members of its own group have.
+func (t *translation) serviceRules(out RuleContent, in []ServicePeer, appliedTo []string) {
+	var here []ServicePeer
+	var groups []indexedPeer
+	var ports []ServiceMatch
+	for i := range in {
+		if in[i].RemoteGroup == "" {
+			here = append(here, in[i])
+			continue
+		}
+		groups = append(groups, indexedPeer{&Peer{RemoteGroup: in[i].RemoteGroup}, ""})
+		ports = append(ports, ServiceMatch{Port: &PortRef{Name: in[i].RemotePort}})
+	}
+	if len(here) > 0 {
+		t.addRule(out, ComputedPeer{ToServices: t.toServices(here)}, appliedTo)
+	}
+	if len(groups) > 0 {
+		out.Services = ports
+		t.addRule(out, t.indexedPeers(Egress, groups, true), appliedTo)
+	}
 }
 
 func peerPath(d Direction, path string) string {

@@ -74,6 +74,14 @@ type ClusterAddresses struct {
 	// +listType=set
 	// +optional
 	Machines []string `json:"machines,omitempty"`
+	// LoadBalancers are those at which Services that it exports are reached besides its Pods and
+	// Nodes.
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=43
+	// +kubebuilder:validation:XValidation:rule="self.all(c, isCIDR(c))",message="want CIDRs, such as 203.0.113.0/28"
+	// +listType=set
+	// +optional
+	LoadBalancers []string `json:"loadBalancers,omitempty"`
 }
 
 // Seen is as what the Pods of a cluster are seen elsewhere.
@@ -116,7 +124,8 @@ const (
 
 // ClusterLimits bound what is kept for a member.
 type ClusterLimits struct {
-	// Entities are its Pods, machines and Nodes; 50000 if absent.
+	// Entities are its Pods, machines and Nodes, and the endpoints of Services that it exports;
+	// 50000 if absent.
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000000
 	// +optional

@@ -107,7 +107,7 @@ has is believed before somebody writes them into spec.addresses.
 				return err
 			}
 			a := found.Spec.Addresses
-			if len(a.Pods)+len(a.Nodes)+len(a.Machines) == 0 {
+			if len(a.Pods)+len(a.Nodes)+len(a.Machines)+len(a.LoadBalancers) == 0 {
 				fmt.Fprintf(cmd.ErrOrStderr(), "note: Cluster %s has no spec.addresses: nothing that it has will be believed\n", found.Name)
 			}
 			fmt.Fprintf(cmd.ErrOrStderr(), "Until %s, in the other cluster:\n", end.UTC().Format(time.RFC3339))
@@ -122,6 +122,7 @@ has is believed before somebody writes them into spec.addresses.
 	f.StringSliceVar(&bounds.Pods, "pods", nil, "CIDRs of the Pods of a new Cluster")
 	f.StringSliceVar(&bounds.Nodes, "nodes", nil, "CIDRs of the Nodes of a new Cluster")
 	f.StringSliceVar(&bounds.Machines, "machines", nil, "CIDRs of the virtual machines and hosts of a new Cluster")
+	f.StringSliceVar(&bounds.LoadBalancers, "load-balancers", nil, "CIDRs of load balancers in front of Services that a new Cluster exports")
 	f.StringArrayVar(&seen, "seen-as", nil, "as what the Pods of a new Cluster are seen by those whom they send to: CIDR=Routable, CIDR=Node, or CIDR=ADDRESS,ADDRESS; may be repeated")
 	f.StringSliceVar(&visible, "visible-namespaces", nil, "Namespaces of a new Cluster whose workloads the own policies of other members may name: names, or beginnings followed by *")
 	f.StringVar(&profile, "profile", "", "NAMESPACE/NAME of a ClusterProfile whose labels a new Cluster gets, where --label does not say otherwise")

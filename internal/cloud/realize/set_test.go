@@ -229,6 +229,49 @@ func TestRemotePeersOnAccounts(t *testing.T) {
 	}
 }
 
+// TestServicesOnAccounts: a VM reaches a Service that another cluster exports, at its Pods and its
+// load balancer, each at its own port, and nothing else there; over its scaling, while the hub is
+// away, and until it is exported no more.
+func TestServicesOnAccounts(t *testing.T) {
+	t.Parallel()
+	s := &clusterSet{T: t, hub: union.New(), wanted: map[string]*wire.Policy{}}
+	west, south := s.join("west", "198.51.100.0/24", newLab(t, labConfig{})), s.join("south", "203.0.113.0/24", nil)
+	const pod, second, other, balancer = "203.0.113.7", "203.0.113.8", "203.0.113.9", "203.0.113.100"
+	south.has(policy.KindPod, "db-0", "db", pod)
+	south.has(policy.KindPod, "other", "other", other)
+	service := feed.Export{NamespacedName: policy.NamespacedName{Namespace: labNamespace, Name: "db"}, Selector: map[string]string{"role": "db"},
+		Ports: []feed.ExportedPort{{Protocol: policy.TCP, Port: 443, Target: 5432}}, Balancers: []netip.Addr{netip.MustParseAddr(balancer)}}
+	south.feed.PutExport(&service)
+	s.want(policy.Policy{Kind: policy.AntreaClusterNetworkPolicy, Name: "hub-p", UID: "p", Tier: "application", Priority: 5,
+		AppliedTo: []policy.AppliedTo{{ExternalEntitySelector: &policy.Selector{MatchLabels: map[string]string{"role": "web"}}, NamespaceSelector: &policy.Selector{}}},
+		Egress:    []policy.Rule{{Name: "db", Action: policy.Allow, ToServices: []policy.ServicePeer{{Namespace: labNamespace, Name: "db", Scope: peers.ScopeClusterSet}}}}})
+	west.start()
+	check := func(what string, open ...probe) {
+		t.Helper()
+		s.settle()
+		for _, to := range []string{pod, second, other, balancer} {
+			for _, port := range []uint16{443, 5432} {
+				p := probe{"web-1", to, port}
+				if got, want := west.passes(p), slices.Contains(open, p); got != want {
+					t.Errorf("%s: %s: passes = %t, want %t", what, p, got, want)
+				}
+			}
+		}
+		if d := compare(west.actual(), west.wanted()); d != "" {
+			t.Errorf("%s: the packets are not as the engine says:\n%s", what, d)
+		}
+	}
+	toPod, toSecond, toBalancer := probe{"web-1", pod, 5432}, probe{"web-1", second, 5432}, probe{"web-1", balancer, 443}
+	check("at first", toPod, toBalancer)
+	south.has(policy.KindPod, "db-1", "db", second)
+	check("scaled", toPod, toSecond, toBalancer)
+	west.away = true
+	south.feed.DropExport(service.NamespacedName)
+	check("the hub is away", toPod, toSecond, toBalancer)
+	west.away = false
+	check("exported no more")
+}
+
 // TestRemotePeersOnAzure: the same on an account of Azure: a rule of the hub means Pods of another
 // cluster there as the packets show, over relabelling and absence.
 func TestRemotePeersOnAzure(t *testing.T) {

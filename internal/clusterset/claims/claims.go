@@ -43,7 +43,7 @@ type Range struct {
 // Ranges are all addresses of a Cluster. What is no CIDR is left out.
 func Ranges(c *setv1alpha1.Cluster) []Range {
 	var out []Range
-	for _, list := range [][]string{c.Spec.Addresses.Pods, c.Spec.Addresses.Nodes, c.Spec.Addresses.Machines} {
+	for _, list := range [][]string{c.Spec.Addresses.Pods, c.Spec.Addresses.Nodes, c.Spec.Addresses.Machines, c.Spec.Addresses.LoadBalancers} {
 		for _, p := range prefixes(list) {
 			out = append(out, Range{p, c.Name})
 		}
@@ -64,9 +64,11 @@ func prefixes(list []string) []netip.Prefix {
 // Of returns the bounds of a member. Earlier are the Clusters that were there before it: what they
 // have is not its.
 func Of(c *setv1alpha1.Cluster, earlier []*setv1alpha1.Cluster) *Bounds {
+	a := &c.Spec.Addresses
 	b := &Bounds{
 		own: map[wire.Kind][]netip.Prefix{
-			wire.Pod: prefixes(c.Spec.Addresses.Pods), wire.Node: prefixes(c.Spec.Addresses.Nodes), wire.Machine: prefixes(c.Spec.Addresses.Machines),
+			wire.Pod: prefixes(a.Pods), wire.Node: prefixes(a.Nodes), wire.Machine: prefixes(a.Machines),
+			wire.Service: prefixes(slices.Concat(a.Pods, a.Nodes, a.LoadBalancers)),
 		},
 		namespaces: c.Spec.Namespaces, all: c.Spec.Namespaces == nil, accounts: c.Spec.Accounts, visible: c.Spec.VisibleNamespaces,
 		Entities: setv1alpha1.DefaultMostEntities, LabelSets: setv1alpha1.DefaultMostLabelSets, Selectors: setv1alpha1.DefaultMostSelectors,
@@ -188,7 +190,7 @@ func (b *Bounds) address(kind wire.Kind, a netip.Addr) error {
 		return fmt.Errorf("%s is no address of a workload", a)
 	}
 	if !slices.ContainsFunc(b.own[kind], func(p netip.Prefix) bool { return p.Contains(a) }) {
-		return fmt.Errorf("%s is not among its spec.addresses.%s", a, map[wire.Kind]string{wire.Pod: "pods", wire.Node: "nodes", wire.Machine: "machines"}[kind])
+		return fmt.Errorf("%s is not among its spec.addresses.%s", a, lists[kind])
 	}
 	for _, f := range b.foreign {
 		if f.Prefix.Contains(a) {
@@ -198,11 +200,15 @@ func (b *Bounds) address(kind wire.Kind, a netip.Addr) error {
 	return nil
 }
 
+// lists say in words which addresses of a Cluster count for a kind.
+var lists = map[wire.Kind]string{wire.Pod: "pods", wire.Node: "nodes", wire.Machine: "machines", wire.Service: "pods, nodes and loadBalancers"}
+
 // Equal reports whether two bounds are the same.
 func (b *Bounds) Equal(o *Bounds) bool {
 	return o != nil && b.all == o.all && slices.Equal(b.namespaces, o.namespaces) &&
 		(b.accounts == nil) == (o.accounts == nil) && slices.Equal(b.accounts, o.accounts) && slices.Equal(b.foreign, o.foreign) &&
 		b.Entities == o.Entities && b.LabelSets == o.LabelSets && b.Selectors == o.Selectors &&
 		slices.Equal(b.visible, o.visible) && slices.Equal(b.own[wire.Pod], o.own[wire.Pod]) &&
-		slices.Equal(b.own[wire.Node], o.own[wire.Node]) && slices.Equal(b.own[wire.Machine], o.own[wire.Machine])
+		slices.Equal(b.own[wire.Node], o.own[wire.Node]) && slices.Equal(b.own[wire.Machine], o.own[wire.Machine]) &&
+		slices.Equal(b.own[wire.Service], o.own[wire.Service])
 }

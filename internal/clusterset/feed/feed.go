@@ -48,6 +48,11 @@ type Feed struct {
 	accountsTold            uint64
 	// resuming says that the hub waits to be told that all has been told.
 	resuming bool
+	// exports are the Services that are exported, by Namespace and name; served are those of them
+	// of which something has changed. unserved says that the hub does not understand them.
+	exports  map[string]map[string]*export
+	served   map[policy.NamespacedName]struct{}
+	unserved bool
 }
 
 // mostGone bounds how many are remembered that are gone.
@@ -89,6 +94,7 @@ func New() *Feed {
 		dirtyEntities: map[wire.Ref]struct{}{}, dirtyNamespaces: map[string]struct{}{}, accounts: map[string][]string{},
 		interests: map[string][]string{}, asked: map[string]*asked{}, dirtyInterests: map[string]struct{}{},
 		gone: map[wire.Ref]uint64{}, goneNamespaces: map[string]uint64{}, goneInterests: map[string]uint64{},
+		exports: map[string]map[string]*export{}, served: map[policy.NamespacedName]struct{}{},
 	}
 }
 
@@ -250,36 +256,59 @@ func (f *Feed) PutEntity(in *policy.Entity) {
 	if next.set != nil {
 		next.Labels = next.set.id
 	}
+	if f.put(ref, next) {
+		f.follow(ref)
+	}
+}
+
+// put makes an entity what it is now, and reports whether it was something else.
+func (f *Feed) put(ref wire.Ref, next *entity) bool {
 	if was := f.entities[ref]; was != nil {
 		next.told = was.told
 		f.release(was.set)
 		if was.set == next.set && was.Account == next.Account && slices.Equal(was.Addresses, next.Addresses) && slices.Equal(was.Ports, next.Ports) {
 			f.entities[ref] = next
-			return
+			return false
 		}
 	}
 	f.entities[ref] = next
-	f.dirtyEntities[ref] = struct{}{}
+	if ref.Kind != wire.Service || !f.unserved {
+		f.dirtyEntities[ref] = struct{}{}
+	}
+	return true
 }
 
 // DropEntity notes that an entity is gone.
 func (f *Feed) DropEntity(r policy.EntityRef) {
-	ref, ok := RefOf(r)
-	if !ok {
-		return
+	if ref, ok := RefOf(r); ok && f.drop(ref) {
+		f.follow(ref)
 	}
-	if e := f.entities[ref]; e != nil {
-		f.release(e.set)
-		delete(f.entities, ref)
+}
+
+// drop forgets an entity, and reports whether there was one.
+func (f *Feed) drop(ref wire.Ref) bool {
+	e := f.entities[ref]
+	if e == nil {
+		return false
+	}
+	f.release(e.set)
+	delete(f.entities, ref)
+	if ref.Kind != wire.Service || !f.unserved {
 		f.dirtyEntities[ref] = struct{}{}
 	}
+	return true
 }
 
 // Size is how many entities there are to tell of.
 func (f *Feed) Size() int { return len(f.entities) }
 
 // Begin begins a stream: all is to be told, as one listing.
-func (f *Feed) Begin() {
+func (f *Feed) Begin() { f.BeginAs(wire.Version) }
+
+// BeginAs is Begin for a hub with which an older version is spoken: what it does not understand is
+// not told.
+func (f *Feed) BeginAs(version int) {
+	f.unserved = version < wire.VersionServices
 	for _, s := range f.sets {
 		s.told = 0
 	}
@@ -290,7 +319,9 @@ func (f *Feed) Begin() {
 	clear(f.dirtyEntities)
 	clear(f.dirtyNamespaces)
 	for ref := range f.entities {
-		f.dirtyEntities[ref] = struct{}{}
+		if ref.Kind != wire.Service || !f.unserved {
+			f.dirtyEntities[ref] = struct{}{}
+		}
 	}
 	for name := range f.namespaces {
 		f.dirtyNamespaces[name] = struct{}{}

@@ -229,6 +229,9 @@ func (in *inputs) message(s *spread) (*wire.Policy, error) {
 	for _, g := range peers.Groups(&s.policy) {
 		out.Groups = append(out.Groups, g.ID)
 	}
+	if len(peers.Services(&s.policy)) > 0 {
+		out.Kind += wire.KindServices
+	}
 	var err error
 	if out.Object, err = json.Marshal(plain(s.object)); err != nil {
 		return nil, fmt.Errorf("write the policy: %w", err)

@@ -10,6 +10,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -26,6 +27,7 @@ import (
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	setv1alpha1 "github.com/nephele-io/nephele/api/set/v1alpha1"
 	"github.com/nephele-io/nephele/internal/clusterset/claims"
+	"github.com/nephele-io/nephele/internal/clusterset/peers"
 	"github.com/nephele-io/nephele/internal/clusterset/plain"
 	"github.com/nephele-io/nephele/internal/clusterset/wire"
 	"github.com/nephele-io/nephele/internal/convert"
@@ -184,6 +186,9 @@ func (m *Member) put(ctx context.Context, membership *setv1alpha1.Membership, p 
 	if needs, err = m.inPlain(object, needs, p.UID); err != nil {
 		return err
 	}
+	if err := m.understood(object, p); err != nil {
+		return err
+	}
 	if _, err := m.record(ctx, p.Groups); err != nil {
 		return err
 	}
@@ -200,9 +205,27 @@ func (m *Member) put(ctx context.Context, membership *setv1alpha1.Membership, p 
 	return m.keepObject(ctx, object, p)
 }
 
+// understood fails if a policy names other remote groups than the hub has told with it: then one of
+// the two does not understand what the other does.
+func (m *Member) understood(object client.Object, p *wire.Policy) error {
+	converted, is := policyOf(object)
+	if !is || m.entities != nil { // there it is in the words of an Antrea Controller by now
+		return nil
+	}
+	for _, g := range peers.Groups(&converted) {
+		if !slices.Contains(p.Groups, g.ID) {
+			return refuse(reasonNeedsNewer, "%s names peers in other clusters that the hub does not understand: upgrade the hub", object.GetName())
+		}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.noteServices(&converted)
+	return nil
+}
+
 // empty is an empty object of a kind of policies, as the hub names kinds.
 func empty(kind string) client.Object {
-	switch kind {
+	switch strings.TrimSuffix(kind, wire.KindServices) {
 	case "ClusterNetworkPolicy.crd.antrea.io":
 		return &v1beta1.ClusterNetworkPolicy{}
 	case "NetworkPolicy.crd.antrea.io":
@@ -472,6 +495,7 @@ func (m *Member) prune(ctx context.Context) (behind bool, err error) {
 		if !slices.Contains(keep, g) {
 			m.book.Forget(g)
 			delete(m.sent, g)
+			delete(m.services.groups, g)
 		}
 	}
 	m.give()
@@ -633,6 +657,9 @@ func (m *Member) hearCopy(o client.Object, gone bool) {
 		return
 	}
 	m.copies[uid] = o
+	if p, is := policyOf(o); is && m.entities == nil {
+		m.noteServices(&p)
+	}
 	r := realizationOf(o)
 	if m.seen[uid] != r {
 		m.seen[uid] = r

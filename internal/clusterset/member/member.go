@@ -148,6 +148,7 @@ type Member struct {
 	// accepted is the generation of the Membership by which policies were judged last.
 	accepted int64
 	state    state
+	services services
 }
 
 // state is what the status of the Membership says.
@@ -180,8 +181,8 @@ func New(o Options) *Member {
 		asking: make(chan struct{}, 1),
 		feed:   feed.New(), book: remote.New(peers.Allows), recorded: map[string]bool{}, stale: map[string]bool{}, wanted: map[string]*wire.Policy{},
 		dirty: map[string]bool{}, outcome: map[string]wire.Realization{}, seen: map[string]wire.Realization{}, generations: map[string]int64{}, retell: map[string]bool{},
-		copies: map[string]client.Object{},
-		notes:  map[string]string{}, untellable: map[string]map[string]string{},
+		copies: map[string]client.Object{}, services: newServices(),
+		notes: map[string]string{}, untellable: map[string]map[string]string{},
 	}
 	if o.Policies == nil {
 		m.Policies = elsewhere{}
@@ -431,6 +432,7 @@ func (m *Member) tell(ctx context.Context) {
 			continue
 		}
 		m.look(present)
+		m.followExports(ctx)
 		next := present.DeepCopy()
 		if !m.describe(next) {
 			continue

@@ -58,6 +58,9 @@ func (m *Member) hearOwn(o client.Object, gone bool) {
 		}
 		return err != nil
 	})
+	if len(all) > 0 {
+		m.noteServices(&p)
+	}
 	changed := m.feed.PutInterests(key, all) || !maps.Equal(untellable, m.untellable[key])
 	if m.untellable[key] = untellable; len(untellable) == 0 {
 		delete(m.untellable, key)
@@ -72,6 +75,9 @@ func (m *Member) hearOwn(o client.Object, gone bool) {
 func scoped(s *v1beta1.NetworkPolicySpec) bool {
 	for _, rules := range [][]v1beta1.Rule{s.Ingress, s.Egress} {
 		for i := range rules {
+			if slices.ContainsFunc(rules[i].ToServices, func(s v1beta1.PeerService) bool { return s.Scope == v1beta1.ScopeClusterSet }) {
+				return true
+			}
 			for _, list := range [][]v1beta1.NetworkPolicyPeer{rules[i].From, rules[i].To} {
 				if slices.ContainsFunc(list, func(p v1beta1.NetworkPolicyPeer) bool { return p.Scope == v1beta1.ScopeClusterSet }) {
 					return true

@@ -31,10 +31,11 @@ func (m *Member) listen(ctx context.Context) error {
 	if fed {
 		return nil
 	}
+	m.followExports(ctx)
 	var synced []toolscache.InformerSynced
 	for _, o := range []client.Object{
 		&corev1.Namespace{}, &corev1.Pod{}, &corev1.Node{}, &v1alpha2.ExternalEntity{}, &v1beta1.ClusterNetworkPolicy{}, &v1beta1.NetworkPolicy{}, &networkingv1.NetworkPolicy{},
-		&cloudv1.CloudProviderAccount{},
+		&cloudv1.CloudProviderAccount{}, &corev1.Service{},
 	} {
 		informer, err := m.Informers.GetInformer(ctx, o, cache.BlockUntilSynced(false))
 		if _, account := o.(*cloudv1.CloudProviderAccount); account && meta.IsNoMatchError(err) {
@@ -61,6 +62,11 @@ func (m *Member) listen(ctx context.Context) error {
 	if !toolscache.WaitForCacheSync(ctx.Done(), synced...) {
 		return ctx.Err()
 	}
+	m.awaitExports(ctx)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.services.heard = true
+	m.serveAll()
 	return nil
 }
 
@@ -107,6 +113,8 @@ func (m *Member) hear(o any, gone bool) {
 		}
 		e, _ := convert.ExternalEntity(o)
 		m.hearEntity(&e, gone)
+	case *corev1.Service:
+		m.hearService(o, gone)
 	case *cloudv1.CloudProviderAccount:
 		m.feed.PutAccount(o.Namespace+"/"+o.Name, regionsOf(o, gone))
 	case client.Object:
@@ -117,6 +125,7 @@ func (m *Member) hear(o any, gone bool) {
 			m.hearOwn(o, gone)
 		}
 	}
+	m.serve()
 	wake(m.told)
 }
 

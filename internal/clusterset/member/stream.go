@@ -328,11 +328,11 @@ func (m *Member) welcomed(w *wire.Welcome) {
 	m.counted, m.uncounted = map[string]wire.Counted{}, nil
 	if m.state.stream = w.Stream; w.Resumed {
 		if !m.feed.Resume(w.Taken) {
-			m.feed.Begin()
+			m.feed.BeginAs(w.Version)
 		}
 	} else {
 		m.state.received, m.sent = 0, map[string]map[string]bool{}
-		m.feed.Begin()
+		m.feed.BeginAs(w.Version)
 		m.book.Begin()
 	}
 	for uid := range m.seen {

@@ -36,6 +36,12 @@ func Interests(p *policy.Policy) []wire.Interest {
 		}
 		out = append(out, i)
 	})
+	eachService(p, func(_ string, u use, s *policy.ServicePeer) {
+		g := serviceGroup(p.Namespace, u, s)
+		if u.own && !slices.ContainsFunc(out, func(o wire.Interest) bool { return o.Group == g.ID }) {
+			out = append(out, wire.Interest{Group: g.ID, Egress: true, Allows: u.allows, Service: g.Service.Namespace + "/" + g.Service.Name})
+		}
+	})
 	return out
 }
 
@@ -50,6 +56,11 @@ func Paths(p *policy.Policy) map[string]string {
 			out[id] = path
 		}
 	})
+	eachService(p, func(path string, u use, s *policy.ServicePeer) {
+		if id := serviceGroup(p.Namespace, u, s).ID; u.own && out[id] == "" {
+			out[id] = path
+		}
+	})
 	return out
 }
 
@@ -61,6 +72,13 @@ var ErrNewer = errors.New("the hub does not understand all of this peer: upgrade
 func OfInterest(i *wire.Interest) (Group, error) {
 	if err := i.Check(); err != nil {
 		return Group{}, err
+	}
+	if namespace, name, is := strings.Cut(i.Service, "/"); is {
+		g := serviceGroup("", use{own: true, egress: i.Egress, allows: i.Allows}, &policy.ServicePeer{Namespace: namespace, Name: name})
+		if g.ID != i.Group || i.Pods != nil || i.Machines != nil || i.Nodes != nil || i.Namespaces != nil || i.Account != "" {
+			return g, ErrNewer
+		}
+		return g, nil
 	}
 	p := policy.Peer{PodSelector: heard(i.Pods), ExternalEntitySelector: heard(i.Machines), NodeSelector: heard(i.Nodes), NamespaceSelector: heard(i.Namespaces)}
 	if namespace, name, is := strings.Cut(i.Account, "/"); is {

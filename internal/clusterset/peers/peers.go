@@ -109,6 +109,8 @@ func Given(cluster string, own map[string]string) map[string]string {
 type Group struct {
 	ID   string
 	Peer policy.Peer
+	// Service is the Service that it is of, if it is of one.
+	Service policy.NamespacedName
 }
 
 // Groups are the remote groups that the peers of a policy name, each once. What cannot be one is
@@ -119,17 +121,26 @@ func Groups(p *policy.Policy) []Group {
 		if peer.Scope != ScopeClusterSet || check(peer) != nil {
 			return
 		}
-		if g := groupOf(p.Namespace, use, peer); !slices.ContainsFunc(out, func(o Group) bool { return o.ID == g.ID }) {
-			out = append(out, g)
-		}
+		out = with(out, groupOf(p.Namespace, use, peer))
 	})
+	eachService(p, func(_ string, use use, s *policy.ServicePeer) { out = with(out, serviceGroup(p.Namespace, use, s)) })
 	return out
 }
 
+func with(all []Group, g Group) []Group {
+	if slices.ContainsFunc(all, func(o Group) bool { return o.ID == g.ID }) {
+		return all
+	}
+	return append(all, g)
+}
+
 // Localize returns a policy as a member computes it: to each peer with the scope ClusterSet comes
-// its remote group. A policy without such peers is returned as it is.
+// its remote group. A Service with that scope is its remote group; in a member's own policy it is
+// besides the Service that Antrea Multi-cluster may have imported. A policy without such peers is
+// returned as it is.
 func Localize(p policy.Policy) policy.Policy {
 	p.Ingress, p.Egress = localized(&p, use{}, p.Ingress), localized(&p, use{egress: true}, p.Egress)
+	p.Egress = servicesLocalized(&p)
 	return p
 }
 
@@ -267,19 +278,17 @@ func groupOf(namespace string, u use, peer *policy.Peer) Group {
 	}
 	p.PodSelector, p.NamespaceSelector = sorted(p.PodSelector), sorted(p.NamespaceSelector)
 	p.ExternalEntitySelector, p.NodeSelector = sorted(p.ExternalEntitySelector), sorted(p.NodeSelector)
-	if u.own { // over the wire, none and an empty list are the same
-		for _, s := range []*policy.Selector{p.PodSelector, p.NamespaceSelector, p.ExternalEntitySelector, p.NodeSelector} {
-			if s != nil && len(s.MatchLabels) == 0 {
-				s.MatchLabels = nil
-			}
-		}
-	}
-	text, err := json.Marshal([]*policy.Selector{p.PodSelector, p.NamespaceSelector, p.ExternalEntitySelector, p.NodeSelector})
+	return Group{ID: idOf(u, []*policy.Selector{p.PodSelector, p.NamespaceSelector, p.ExternalEntitySelector, p.NodeSelector}), Peer: p}
+}
+
+// idOf is the id of a group in a use, made from what it means.
+func idOf(u use, meaning any) string {
+	text, err := json.Marshal(meaning)
 	if err != nil {
 		panic("selectors are texts: " + err.Error())
 	}
 	sum := sha256.Sum256(text)
-	return Group{ID: prefixes[u] + hex.EncodeToString(sum[:16]), Peer: p}
+	return prefixes[u] + hex.EncodeToString(sum[:16])
 }
 
 // named selects one value of a label.
@@ -293,6 +302,9 @@ func sorted(s *policy.Selector) *policy.Selector {
 		return nil
 	}
 	out := &policy.Selector{MatchLabels: s.MatchLabels}
+	if len(s.MatchLabels) == 0 { // over the wire, none and an empty list are the same
+		out.MatchLabels = nil
+	}
 	for _, r := range s.MatchExpressions {
 		r.Values = slices.Sorted(slices.Values(r.Values))
 		out.MatchExpressions = append(out.MatchExpressions, r)

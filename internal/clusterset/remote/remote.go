@@ -132,10 +132,8 @@ func (b *Book) Apply(p *wire.Part) error {
 	if !isID(p.Group) || p.Cluster == "" || len(p.Cluster) > 63 {
 		return errors.New("a part of no group")
 	}
-	for _, text := range p.Add {
-		if _, err := wire.ParseRemoteMember(text); err != nil {
-			return fmt.Errorf("group %s: %w", p.Group, err)
-		}
+	if err := checkMembers(p.Add); err != nil {
+		return fmt.Errorf("group %s: %w", p.Group, err)
 	}
 	if p.Recalled && b.before[p.Group] {
 		return nil // what is here came from the cluster, and is as new or newer
@@ -175,6 +173,15 @@ func (b *Book) Apply(p *wire.Part) error {
 		}
 	}
 	b.know(p.Group)
+	return nil
+}
+
+func checkMembers(all []string) error {
+	for _, text := range all {
+		if _, err := wire.ParseRemoteMember(text); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
@@ -282,7 +289,7 @@ func (b *Book) Sync(s *wire.Sync, groups []string, sent map[string]map[string]bo
 func (b *Book) Told(group string, unheard []string, sent map[string]bool) {
 	b.Know(group)
 	for cluster, part := range b.groups[group] {
-		if sent[cluster] || slices.Contains(unheard, cluster) {
+		if cluster == own || sent[cluster] || slices.Contains(unheard, cluster) {
 			continue
 		}
 		for text := range part {
@@ -291,7 +298,29 @@ func (b *Book) Told(group string, unheard []string, sent map[string]bool) {
 	}
 }
 
-// Empty takes everything out of a group.
+// Own makes what this cluster itself has in a group, as one that serves an exported Service, these
+// members. No hub says it, and it does not expire.
+func (b *Book) Own(group string, members []string) {
+	if !isID(group) {
+		return
+	}
+	b.know(group)
+	stay := map[string]bool{}
+	for _, text := range members {
+		stay[text] = true
+		b.add(group, own, text)
+	}
+	for text := range b.groups[group][own] {
+		if !stay[text] {
+			b.remove(group, own, text)
+		}
+	}
+}
+
+// own stands for this cluster among those that have members in a group.
+const own = ""
+
+// Empty takes everything out of a group that other clusters have there.
 func (b *Book) Empty(group string) {
 	if b.groups[group] != nil {
 		b.Told(group, nil, nil)
@@ -396,7 +425,8 @@ func (b *Book) entity(at string) policy.Entity {
 			}
 		}
 		b.groupsOf(text, func(group string) {
-			if !b.expired || !b.expires(group) {
+			_, ours := b.groups[group][own][text]
+			if ours || !b.expired || !b.expires(group) {
 				e.Labels[group] = ""
 			}
 		})
@@ -445,6 +475,13 @@ func (b *Book) Load(group string, record []byte) error {
 		return fmt.Errorf("the record of group %s: %w", group, err)
 	}
 	for cluster, members := range content {
+		if cluster == own {
+			if err := checkMembers(members); err != nil {
+				return fmt.Errorf("the record of group %s: %w", group, err)
+			}
+			b.Own(group, members)
+			continue
+		}
 		if err := b.Apply(&wire.Part{Group: group, Cluster: cluster, Add: members}); err != nil {
 			return fmt.Errorf("the record of group %s: %w", group, err)
 		}

@@ -31,6 +31,13 @@ func addresses(list ...string) []netip.Addr {
 	return out
 }
 
+// served makes the entity a part of a Service, at an address.
+func served(name, address string) func(*wire.Up) {
+	return func(u *wire.Up) {
+		u.Entities[0] = wire.Entity{Ref: wire.Ref{Kind: wire.Service, Namespace: "shop", Name: name}, Addresses: addresses(address), Ports: []wire.Port{{Name: "p", Protocol: "TCP", Port: 80}}}
+	}
+}
+
 // TestForgedClaims: a member that somebody has taken over gets nothing into anybody's peers but its
 // own addresses.
 func TestForgedClaims(t *testing.T) {
@@ -59,14 +66,26 @@ func TestForgedClaims(t *testing.T) {
 		"an account by its label": {change: func(u *wire.Up) {
 			u.LabelSets[0].Labels = map[string]string{"app": "web", "internal.antrea.io/service-account": "x"}
 		}, why: "not for members"},
-		"labels never told":   {change: func(u *wire.Up) { u.Entities[0].Labels = 7 }, why: "not told"},
-		"too many label sets": {change: func(u *wire.Up) { u.LabelSets[0].ID, u.Entities[0].Labels = 5001, 5001 }, why: "sets of labels"},
-		"a quota":             {change: func(u *wire.Up) {}, bounds: func(c *setv1alpha1.Cluster) { one := int32(1); c.Spec.Limits.Entities = &one }, why: "spec.limits.entities"},
-		"no addresses at all": {change: func(u *wire.Up) {}, bounds: func(c *setv1alpha1.Cluster) { c.Spec.Addresses.Pods = nil }, why: "spec.addresses.pods"},
+		"labels never told":                   {change: func(u *wire.Up) { u.Entities[0].Labels = 7 }, why: "not told"},
+		"too many label sets":                 {change: func(u *wire.Up) { u.LabelSets[0].ID, u.Entities[0].Labels = 5001, 5001 }, why: "sets of labels"},
+		"a quota":                             {change: func(u *wire.Up) {}, bounds: func(c *setv1alpha1.Cluster) { one := int32(1); c.Spec.Limits.Entities = &one }, why: "spec.limits.entities"},
+		"a Service of another Namespace":      {change: served("db.web", "10.1.0.9"), bounds: func(c *setv1alpha1.Cluster) { c.Spec.Namespaces = []string{"own"} }, why: "spec.namespaces"},
+		"a Service at an address of nobody's": {change: served("db.web", "192.0.2.1"), why: "spec.addresses.pods, nodes and loadBalancers"},
+		"a Service at another's load balancer": {change: served("db._lb", "203.0.113.1"), bounds: func(c *setv1alpha1.Cluster) { c.Spec.Addresses.LoadBalancers = []string{"203.0.113.0/24"} },
+			why: "had it first"},
+		"a Service at a machine": {change: served("db.web", "10.9.0.1"), bounds: func(c *setv1alpha1.Cluster) { c.Spec.Addresses.Machines = []string{"10.9.0.0/16"} },
+			why: "loadBalancers"},
+		"a Service everywhere":       {change: served("db.web", "0.0.0.0"), why: "no address of a workload"},
+		"a part of no Service":       {change: served("db", "10.1.0.9"), why: "no part of a Service"},
+		"a Service without a name":   {change: served(".web", "10.1.0.9"), why: "no part of a Service"},
+		"a Service at no port":       {change: func(u *wire.Up) { served("db.web", "10.1.0.9")(u); u.Entities[0].Ports = nil }, why: "without address or port"},
+		"a Service beyond the quota": {change: served("db.web", "10.1.0.9"), bounds: func(c *setv1alpha1.Cluster) { one := int32(1); c.Spec.Limits.Entities = &one }, why: "spec.limits.entities"},
+		"no addresses at all":        {change: func(u *wire.Up) {}, bounds: func(c *setv1alpha1.Cluster) { c.Spec.Addresses.Pods = nil }, why: "spec.addresses.pods"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			u := New()
 			west, east := made("west", "10.2.0.0/16"), made("east", "10.1.0.0/16")
+			west.Spec.Addresses.LoadBalancers = []string{"203.0.113.0/28"}
 			if c.bounds != nil {
 				c.bounds(east)
 			}
@@ -74,6 +93,8 @@ func TestForgedClaims(t *testing.T) {
 			u.PutCluster("east", nil, claims.Of(east, []*setv1alpha1.Cluster{west}))
 			group := peers.Groups(&policy.Policy{Ingress: []policy.Rule{{Peers: []policy.Peer{{Scope: peers.ScopeClusterSet, PodSelector: &policy.Selector{MatchLabels: map[string]string{"app": "web"}}}}}}})[0]
 			u.Want(group)
+			service := peers.Services(&policy.Policy{Set: true, Egress: []policy.Rule{{ToServices: []policy.ServicePeer{{Namespace: "shop", Name: "db", Scope: peers.ScopeClusterSet}}}}})[0]
+			u.Want(service)
 			first := wire.Entity{Ref: wire.Ref{Kind: wire.Pod, Namespace: "own", Name: "first"}, Addresses: addresses("10.1.0.1"), Labels: 2}
 			up := &wire.Up{Whole: true, Listed: true, LabelSets: []wire.LabelSet{{ID: 1, Labels: map[string]string{"app": "web"}}, {ID: 2, Labels: map[string]string{"app": "other"}}},
 				Namespaces: []wire.Namespace{{Name: "shop"}, {Name: "own"}},
@@ -82,7 +103,7 @@ func TestForgedClaims(t *testing.T) {
 			up.Entities = append([]wire.Entity{first}, up.Entities...)
 			told := append(u.Apply("east", up), u.Refused("east", 10)...)
 			u.Commit()
-			if got := u.Part(group.ID, "east"); len(got) > 0 {
+			if got := slices.Concat(u.Part(group.ID, "east"), u.Part(service.ID, "east")); len(got) > 0 {
 				t.Errorf("believed: %v", got)
 			}
 			if !slices.ContainsFunc(told, func(s string) bool { return strings.Contains(s, c.why) }) {

@@ -388,9 +388,18 @@ func (u *Union) Refused(name string, most int) []string {
 
 // Words names an entity for people.
 func Words(r wire.Ref) string {
-	kind := map[wire.Kind]string{wire.Pod: "Pod", wire.Machine: "ExternalEntity", wire.Node: "Node"}[r.Kind]
-	if r.Namespace == "" {
+	kind := map[wire.Kind]string{wire.Pod: "Pod", wire.Machine: "ExternalEntity", wire.Node: "Node", wire.Service: "exported Service"}[r.Kind]
+	switch {
+	case r.Namespace == "":
 		return kind + " " + r.Name
+	case r.Kind == wire.Service:
+		part := strings.TrimPrefix(r.Name, r.ServiceOf()+".")
+		if node, is := strings.CutPrefix(part, wire.PartOfNode); is {
+			part = "Node " + node
+		} else if part = "Pod " + part; strings.HasSuffix(part, wire.PartOfBalancers) {
+			part = "its load balancers"
+		}
+		return kind + " " + r.Namespace + "/" + r.ServiceOf() + ", " + part
 	}
 	return kind + " " + r.Namespace + "/" + r.Name
 }
@@ -640,6 +649,10 @@ func (u *Union) judgeEntity(c *cluster, e *entityClaim) {
 		}
 		return
 	}
+	if e.Kind == wire.Service {
+		u.engine.PutEntity(c.serves(e))
+		return
+	}
 	in := policy.Entity{EntityRef: ref, Labels: e.set.labels, Addresses: e.Addresses, ServiceAccount: e.Account}
 	if e.Kind == wire.Pod && e.Account == "" {
 		in.ServiceAccount = wire.DefaultAccount
@@ -660,10 +673,23 @@ func (u *Union) judgeEntity(c *cluster, e *entityClaim) {
 	u.engine.PutEntity(in)
 }
 
+// serves is a part of an exported Service as what only groups of this Service choose.
+func (c *cluster) serves(e *entityClaim) policy.Entity {
+	service := policy.NamespacedName{Namespace: e.Namespace, Name: e.ServiceOf()}
+	out := policy.Entity{EntityRef: c.ref(e.Ref), Labels: peers.LabelsOfService(service, c.bounds.Visible(e.Namespace)), Addresses: e.Addresses}
+	for _, p := range e.Ports {
+		out.Ports = append(out.Ports, policy.NamedPort{Name: peers.PortOf(service), Protocol: policy.Protocol(p.Protocol), Port: p.Port})
+	}
+	return out
+}
+
 // ref is an entity of a member among those of all. No name of a Cluster holds a slash.
 func (c *cluster) ref(r wire.Ref) policy.EntityRef {
-	if r.Kind == wire.Node {
+	switch r.Kind {
+	case wire.Node:
 		return policy.EntityRef{Kind: policy.KindNode, Name: c.name + "/" + r.Name}
+	case wire.Service:
+		return policy.EntityRef{Kind: policy.KindRemote, Name: c.name + "/" + r.Namespace + "/" + r.Name}
 	}
 	kind := policy.KindPod
 	if r.Kind == wire.Machine {
@@ -674,7 +700,7 @@ func (c *cluster) ref(r wire.Ref) policy.EntityRef {
 
 // clusterOf is whose an entity is.
 func clusterOf(r policy.EntityRef) string {
-	if r.Kind == policy.KindNode {
+	if r.Kind == policy.KindNode || r.Kind == policy.KindRemote {
 		name, _, _ := strings.Cut(r.Name, "/")
 		return name
 	}

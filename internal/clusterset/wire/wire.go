@@ -24,23 +24,28 @@ import (
 )
 
 // Version is that of what is spoken here, Oldest the oldest that is understood. VersionInterests is
-// the first in which hubs answer interests.
+// the first in which hubs answer interests, VersionServices the first with exported Services.
 const (
-	Version          = 2
+	Version          = 3
 	Oldest           = 1
 	VersionInterests = 2
+	VersionServices  = 3
 )
+
+// KindServices ends the kind of a policy that names exported Services of other clusters. A member
+// that knows none does not know the kind either, so that it does not take half of the policy.
+const KindServices = "+services"
 
 const (
 	// MostLine is the length of the longest line, in bytes.
 	MostLine = 1 << 20
-	// mostText bounds names, keys and values, mostLabels what one set of labels holds;
-	// mostAddresses and mostPorts what one entity has.
-	mostText      = 253
-	mostValue     = 63
-	mostLabels    = 128
-	mostAddresses = 16
-	mostPorts     = 64
+	// MostAddresses and MostPorts bound what one entity has.
+	MostAddresses = 16
+	MostPorts     = 64
+	// mostText bounds names, keys and values, mostLabels what one set of labels holds.
+	mostText   = 253
+	mostValue  = 63
+	mostLabels = 128
 	// mostExpressions and mostValues bound a selector.
 	mostExpressions = 64
 	mostValues      = 256
@@ -85,6 +90,9 @@ const (
 	Pod     Kind = "p"
 	Machine Kind = "m"
 	Node    Kind = "n"
+	// Service is a part of an exported Service: addresses, and the ports at which it is served
+	// there. Its name is that of the Service, a dot, and what tells the parts apart.
+	Service Kind = "s"
 )
 
 // Ref names an entity of a member. The Namespace of a Node is empty.
@@ -92,6 +100,16 @@ type Ref struct {
 	Kind      Kind   `json:"k"`
 	Namespace string `json:"s,omitempty"`
 	Name      string `json:"n"`
+}
+
+// The parts of a Service that are of no Pod have names that no Pod has; PartOfNode is followed by
+// the name of the Node.
+const PartOfBalancers, PartOfNode = "_lb", "_node."
+
+// ServiceOf is the name of the Service of which an entity is a part.
+func (r *Ref) ServiceOf() string {
+	name, _, _ := strings.Cut(r.Name, ".")
+	return name
 }
 
 // Port is a named port.
@@ -225,7 +243,8 @@ type Policy struct {
 	// UID and Generation are those in the hub.
 	UID        string `json:"uid"`
 	Generation int64  `json:"generation"`
-	// Kind is the kind of the object, with its group as in "ClusterNetworkPolicy.crd.antrea.io".
+	// Kind is the kind of the object, with its group as in "ClusterNetworkPolicy.crd.antrea.io", and
+	// perhaps KindServices.
 	Kind string `json:"kind"`
 	// Groups are the ids of the remote groups that it names.
 	Groups []string `json:"groups,omitempty"`
@@ -308,8 +327,9 @@ type Interest struct {
 	Machines   *Selector `json:"m,omitempty"`
 	Nodes      *Selector `json:"n,omitempty"`
 	Namespaces *Selector `json:"a,omitempty"`
-	// Account is a ServiceAccount, NAMESPACE/NAME.
+	// Account is a ServiceAccount, NAMESPACE/NAME, and Service a Service that is exported.
 	Account string `json:"c,omitempty"`
+	Service string `json:"v,omitempty"`
 	// Has says that the member has had members of the group, so that it does not lose them because
 	// they have become too many.
 	Has bool `json:"h,omitempty"`
@@ -476,9 +496,12 @@ func (i *Interest) Check() error {
 			return err
 		}
 	}
-	if i.Account != "" {
-		namespace, name, _ := strings.Cut(i.Account, "/")
-		if err := errors.Join(checkName("Namespace", namespace), checkName("ServiceAccount", name)); err != nil {
+	for of, text := range map[string]string{"ServiceAccount": i.Account, "Service": i.Service} {
+		if text == "" {
+			continue
+		}
+		namespace, name, _ := strings.Cut(text, "/")
+		if err := errors.Join(checkName("Namespace", namespace), checkName(of, name)); err != nil {
 			return err
 		}
 	}
@@ -492,7 +515,7 @@ func (i *Interest) Check() error {
 
 // Size is about how long an interest is when it is written.
 func (i *Interest) Size() int {
-	n := len(i.Group) + len(i.Namespace) + len(i.Account)
+	n := len(i.Group) + len(i.Namespace) + len(i.Account) + len(i.Service)
 	for _, s := range []*Selector{i.Pods, i.Machines, i.Nodes, i.Namespaces} {
 		if s == nil {
 			continue
@@ -541,9 +564,12 @@ func (s *Selector) check() error {
 // Check fails unless a reference may be one.
 func (r *Ref) Check() error {
 	switch r.Kind {
-	case Pod, Machine:
+	case Pod, Machine, Service:
 		if err := checkName("Namespace", r.Namespace); err != nil {
 			return err
+		}
+		if r.Kind == Service && (r.ServiceOf() == "" || r.ServiceOf() == r.Name) {
+			return fmt.Errorf("%q is no part of a Service", shown(r.Name))
 		}
 	case Node:
 		if r.Namespace != "" {
@@ -560,13 +586,16 @@ func (e *Entity) Check() error {
 	if err := e.Ref.Check(); err != nil {
 		return err
 	}
-	if len(e.Addresses) > mostAddresses || len(e.Ports) > mostPorts {
-		return fmt.Errorf("%d addresses and %d named ports, want at most %d and %d", len(e.Addresses), len(e.Ports), mostAddresses, mostPorts)
+	if len(e.Addresses) > MostAddresses || len(e.Ports) > MostPorts {
+		return fmt.Errorf("%d addresses and %d named ports, want at most %d and %d", len(e.Addresses), len(e.Ports), MostAddresses, MostPorts)
 	}
 	for _, p := range e.Ports {
 		if err := p.check(); err != nil {
 			return err
 		}
+	}
+	if e.Kind == Service && (len(e.Ports) == 0 || len(e.Addresses) == 0) {
+		return errors.New("a part of a Service without address or port")
 	}
 	if e.Account != "" {
 		return checkName("ServiceAccount", e.Account)
@@ -647,7 +676,7 @@ func (m *RemoteMember) String() string {
 func ParseRemoteMember(text string) (RemoteMember, error) {
 	var m RemoteMember
 	addresses, ports, more := strings.Cut(text, ";")
-	for _, part := range strings.SplitN(addresses, ",", mostAddresses+1) {
+	for _, part := range strings.SplitN(addresses, ",", MostAddresses+1) {
 		a, err := netip.ParseAddr(part)
 		if err != nil || a.Zone() != "" || a.Is4In6() {
 			return m, fmt.Errorf("%q is no address", shown(part))
@@ -655,7 +684,7 @@ func ParseRemoteMember(text string) (RemoteMember, error) {
 		m.Addresses = append(m.Addresses, a)
 	}
 	if more {
-		for _, part := range strings.SplitN(ports, ";", mostPorts+1) {
+		for _, part := range strings.SplitN(ports, ";", MostPorts+1) {
 			name, rest, _ := strings.Cut(part, "/")
 			protocol, number, _ := strings.Cut(rest, "=")
 			n, err := strconv.ParseUint(number, 10, 16)
@@ -666,7 +695,7 @@ func ParseRemoteMember(text string) (RemoteMember, error) {
 			m.Ports = append(m.Ports, p)
 		}
 	}
-	if m.String() != text || len(m.Addresses) > mostAddresses || len(m.Ports) > mostPorts {
+	if m.String() != text || len(m.Addresses) > MostAddresses || len(m.Ports) > MostPorts {
 		return m, fmt.Errorf("%q is not as members of groups are written", shown(text))
 	}
 	return m, nil

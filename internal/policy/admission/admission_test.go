@@ -182,8 +182,8 @@ func TestPitfallsAndWarnings(t *testing.T) {
 		{func(p *policy.Policy) { p.Ingress[0].Peers[0].Scope = "Cluster" }, "", ""},
 		{func(p *policy.Policy) {
 			p.Egress[0] = policy.Rule{ToServices: []policy.ServicePeer{{Namespace: "n", Name: "s", Scope: "ClusterSet"}}}
-		}, "", `spec.egress[0].toServices[0].scope: invalid value "ClusterSet": want Cluster, unless something imports Services of other clusters: ` +
-			"the rule is about the Service antrea-mc-s of this one"},
+		}, "", `spec.egress[0].toServices[0].scope: invalid value "ClusterSet": want Cluster, unless clusters of a set that this one is in export the Service, ` +
+			"or Antrea Multi-cluster has imported it as antrea-mc-s"},
 		{func(p *policy.Policy) { p.AppliedTo[0] = policy.AppliedTo{} }, "",
 			"spec.appliedTo[0]: got nothing, want a field that selects; without any, the entry means nothing"},
 		{func(p *policy.Policy) {

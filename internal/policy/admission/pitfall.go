@@ -95,9 +95,9 @@ func Warnings(p *policy.Policy) []policy.FieldError {
 	eachRule(p, func(path string, r *policy.Rule) {
 		appliedTo(r.AppliedTo, path+".appliedTo")
 		for i, s := range r.ToServices {
-			if s.Scope == scopeClusterSet {
-				c.add(at(path+".toServices", i)+".scope", s.Scope, "Cluster, unless something imports Services of other clusters: "+
-					"the rule is about the Service antrea-mc-"+strings.TrimPrefix(s.Name, "antrea-mc-")+" of this one")
+			if s.Scope == scopeClusterSet && !p.Set {
+				c.add(at(path+".toServices", i)+".scope", s.Scope, "Cluster, unless clusters of a set that this one is in export the Service, "+
+					"or Antrea Multi-cluster has imported it as antrea-mc-"+strings.TrimPrefix(s.Name, "antrea-mc-"))
 			}
 		}
 	})

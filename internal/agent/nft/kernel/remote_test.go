@@ -20,17 +20,24 @@ import (
 
 // TestRemotePeersOnNodes: what a policy of the hub means of another cluster is what passes on a
 // Node, at the cluster of the destination, which judges what comes in, and at that of the source,
-// which judges what leaves; over relabelling in the other cluster.
+// which judges what leaves; over relabelling in the other cluster. So it is with a Service that the
+// other cluster exports, whose Pods serve it at the one port.
 func TestRemotePeersOnNodes(t *testing.T) {
 	c := newCluster(t)
 	var compiler nft.Compiler
 	web := policy.Peer{PodSelector: &policy.Selector{MatchLabels: map[string]string{"app": "web"}}, NamespaceSelector: &policy.Selector{}, Scope: peers.ScopeClusterSet}
 	rule := policy.Rule{Name: "r", Action: policy.Allow, Peers: []policy.Peer{web}, Ports: []policy.Port{{Protocol: policy.TCP, Port: &policy.PortRef{Number: 80}}}}
-	for _, egress := range []bool{false, true} {
+	service := policy.NamespacedName{Namespace: "x", Name: "db"}
+	for _, way := range []string{"ingress", "egress", "service"} {
+		egress := way != "ingress"
 		p := policy.Policy{Kind: policy.AntreaClusterNetworkPolicy, Name: "hub-p", UID: "u", Tier: "application", Priority: 5, Set: true,
 			AppliedTo: []policy.AppliedTo{{PodSelector: &policy.Selector{MatchLabels: map[string]string{"pod": "a"}}, NamespaceSelector: &policy.Selector{MatchLabels: map[string]string{"ns": "x"}}}}}
 		if p.Ingress = []policy.Rule{rule, {Name: "rest", Action: policy.Drop}}; egress {
 			p.Ingress, p.Egress = nil, p.Ingress
+		}
+		if way == "service" {
+			p.Egress[0].Peers, p.Egress[0].Ports = nil, nil
+			p.Egress[0].ToServices = []policy.ServicePeer{{Namespace: service.Namespace, Name: service.Name, Scope: peers.ScopeClusterSet}}
 		}
 		w := newCaseWorld(homes(c.Lab))
 		elsewhere := []string{"x/c", "y/b"} // Pods of the other cluster, of which this one knows no more than addresses
@@ -47,6 +54,9 @@ func TestRemotePeersOnNodes(t *testing.T) {
 			part := wire.Part{Group: peers.Groups(&p)[0].ID, Cluster: "other", Whole: true}
 			for _, name := range chosen {
 				m := wire.RemoteMember{Addresses: w.places[name].addresses}
+				if way == "service" {
+					m.Ports = []wire.Port{{Name: peers.PortOf(service), Protocol: "TCP", Port: 80}}
+				}
 				part.Add = append(part.Add, m.String())
 			}
 			if err := book.Apply(&part); err != nil {
@@ -91,7 +101,7 @@ func TestRemotePeersOnNodes(t *testing.T) {
 							Destination: netip.AddrPortFrom(w.addressOf(f.to, six), uint16(port))}
 						running.Go(func() {
 							if got, err := a.Run(limit); err != nil || (got == nfttest.Passed) != want {
-								t.Errorf("egress %t, step %d: %+v (%s): %s, %v, want it to pass: %t", egress, at, f, a, got, err, want)
+								t.Errorf("%s, step %d: %+v (%s): %s, %v, want it to pass: %t", way, at, f, a, got, err, want)
 							}
 						})
 					}

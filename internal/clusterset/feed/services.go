@@ -1,0 +1,212 @@
+package feed
+
+import (
+	"maps"
+	"net/netip"
+	"slices"
+
+	"github.com/nephele-io/nephele/internal/clusterset/peers"
+	"github.com/nephele-io/nephele/internal/clusterset/wire"
+	"github.com/nephele-io/nephele/internal/policy"
+)
+
+// Services that are exported are told as who serves them, each at its own ports: the Pods behind a
+// Service, its load balancers and, where it has ports of Nodes and nothing else leads to it from
+// elsewhere, the Nodes. The address that it has in the cluster means nothing elsewhere.
+
+// Export is a Service that is exported.
+type Export struct {
+	policy.NamespacedName
+	// Selector selects the Pods behind it by their labels. An empty one selects none: whatever is
+	// behind such a Service is not told.
+	Selector map[string]string
+	Ports    []ExportedPort
+	// Balancers are the addresses of its load balancers; OnNodes says that it has ports of Nodes.
+	Balancers []netip.Addr
+	OnNodes   bool
+}
+
+// ExportedPort is a port of a Service: its number, that of the Pods or its name there, and that of
+// the Nodes.
+type ExportedPort struct {
+	Protocol   policy.Protocol
+	Port       int32
+	Target     int32
+	TargetName string
+	Node       int32
+}
+
+type export struct {
+	Export
+	// parts are what is told of it, by the workload that each is of.
+	parts map[wire.Ref]wire.Ref
+}
+
+// podName is a label that each Pod of a StatefulSet has for itself, and is not told: by it Services
+// of single Pods select.
+const podName = "statefulset.kubernetes.io/pod-name"
+
+// PutExport notes a Service that is exported.
+func (f *Feed) PutExport(e *Export) {
+	x := f.exports[e.Namespace][e.Name]
+	if x == nil {
+		x = &export{parts: map[wire.Ref]wire.Ref{}}
+		if f.exports[e.Namespace] == nil {
+			f.exports[e.Namespace] = map[string]*export{}
+		}
+		f.exports[e.Namespace][e.Name] = x
+	}
+	x.Export = *e
+	f.part(x, wire.Ref{}, wire.PartOfBalancers, x.balancers())
+	for ref := range f.entities {
+		f.behind(x, ref)
+	}
+}
+
+// DropExport notes that a Service is not exported any more.
+func (f *Feed) DropExport(name policy.NamespacedName) {
+	x := f.exports[name.Namespace][name.Name]
+	if x == nil {
+		return
+	}
+	for of := range x.parts {
+		f.part(x, of, "", nil)
+	}
+	if delete(f.exports[name.Namespace], name.Name); len(f.exports[name.Namespace]) == 0 {
+		delete(f.exports, name.Namespace)
+	}
+}
+
+// TakeServed returns the Services that are or were exported and of which something has changed
+// since the last time.
+func (f *Feed) TakeServed() []policy.NamespacedName {
+	out := slices.Collect(maps.Keys(f.served))
+	clear(f.served)
+	return out
+}
+
+// Serving returns who serves an exported Service, as members of its remote group are written.
+func (f *Feed) Serving(name policy.NamespacedName) []string {
+	x := f.exports[name.Namespace][name.Name]
+	if x == nil {
+		return nil
+	}
+	var out []string
+	for _, ref := range x.parts {
+		m := wire.RemoteMember{Addresses: f.entities[ref].Addresses}
+		for _, p := range f.entities[ref].Ports {
+			m.Ports = append(m.Ports, wire.Port{Name: peers.PortOf(name), Protocol: p.Protocol, Port: p.Port})
+		}
+		out = append(out, m.String())
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// follow takes over for exported Services what has become of a workload.
+func (f *Feed) follow(ref wire.Ref) {
+	switch ref.Kind {
+	case wire.Pod:
+		for _, x := range f.exports[ref.Namespace] {
+			f.behind(x, ref)
+		}
+	case wire.Node:
+		for _, in := range f.exports {
+			for _, x := range in {
+				f.behind(x, ref)
+			}
+		}
+	}
+}
+
+// behind makes a Pod or a Node a part of a Service if it is one, and no part otherwise.
+func (f *Feed) behind(x *export, ref wire.Ref) {
+	switch {
+	case ref.Kind == wire.Pod && ref.Namespace == x.Namespace:
+		f.part(x, ref, ref.Name, x.pod(f.entities[ref]))
+	case ref.Kind == wire.Node:
+		f.part(x, ref, wire.PartOfNode+ref.Name, x.node(f.entities[ref]))
+	}
+}
+
+// part makes a workload a part of a Service, at these addresses and ports; nil if it is none.
+func (f *Feed) part(x *export, of wire.Ref, name string, is *wire.Entity) {
+	at, was := x.parts[of]
+	if is == nil || len(is.Addresses) == 0 || len(is.Ports) == 0 {
+		if was {
+			f.drop(at)
+			delete(x.parts, of)
+			f.served[x.NamespacedName] = struct{}{}
+		}
+		return
+	}
+	ref := wire.Ref{Kind: wire.Service, Namespace: x.Namespace, Name: x.Name + "." + name}
+	is.Ref = ref
+	x.parts[of] = ref
+	if f.put(ref, &entity{Entity: *is}) {
+		f.served[x.NamespacedName] = struct{}{}
+	}
+}
+
+// pod is a Pod as a part of the Service; nil if it is none.
+func (x *export) pod(e *entity) *wire.Entity {
+	if e == nil || len(x.Selector) == 0 {
+		return nil
+	}
+	for k, v := range x.Selector {
+		switch has, is := e.label(k); {
+		case k == podName && v == e.Name:
+		case !is || has != v:
+			return nil
+		}
+	}
+	out := &wire.Entity{Addresses: e.Addresses}
+	for _, p := range x.Ports {
+		number := p.Target
+		for _, named := range e.Ports {
+			if p.TargetName != "" && named.Name == p.TargetName && named.Protocol == string(p.Protocol) {
+				number = named.Port
+			}
+		}
+		out.Ports = serving(out.Ports, p.Protocol, number)
+	}
+	return out
+}
+
+func (e *entity) label(key string) (string, bool) {
+	if e.set == nil {
+		return "", false
+	}
+	v, is := e.set.labels[key]
+	return v, is
+}
+
+// node is a Node as a part of the Service.
+func (x *export) node(e *entity) *wire.Entity {
+	if e == nil || !x.OnNodes {
+		return nil
+	}
+	out := &wire.Entity{Addresses: e.Addresses}
+	for _, p := range x.Ports {
+		out.Ports = serving(out.Ports, p.Protocol, p.Node)
+	}
+	return out
+}
+
+// balancers are the load balancers as a part of the Service.
+func (x *export) balancers() *wire.Entity {
+	out := &wire.Entity{Addresses: x.Balancers[:min(len(x.Balancers), wire.MostAddresses)]}
+	for _, p := range x.Ports {
+		out.Ports = serving(out.Ports, p.Protocol, p.Port)
+	}
+	return out
+}
+
+// serving adds a port, unless there is none of the number, or it is there.
+func serving(all []wire.Port, protocol policy.Protocol, number int32) []wire.Port {
+	p := wire.Port{Name: "p", Protocol: string(protocol), Port: number}
+	if number < 1 || len(all) == wire.MostPorts || slices.Contains(all, p) {
+		return all
+	}
+	return append(all, p)
+}
