@@ -31,6 +31,7 @@ import (
 	cloudv1 "github.com/nephele-io/nephele/api/cloud/v1alpha1"
 	nephelev1alpha1 "github.com/nephele-io/nephele/api/nephele/v1alpha1"
 	setv1alpha1 "github.com/nephele-io/nephele/api/set/v1alpha1"
+	statsv1alpha1 "github.com/nephele-io/nephele/api/stats/v1alpha1"
 	"github.com/nephele-io/nephele/internal/apiserver"
 	"github.com/nephele-io/nephele/internal/apiserver/watchstore"
 	"github.com/nephele-io/nephele/internal/cloud/inventory"
@@ -106,7 +107,7 @@ func Scheme() (*runtime.Scheme, error) {
 	s := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, cloudv1.AddToScheme,
 		antreav1alpha1.AddToScheme, antreav1alpha2.AddToScheme, antreav1beta1.AddToScheme, nephelev1alpha1.AddToScheme, setv1alpha1.AddToScheme, analysisv1alpha1.AddToScheme,
-		upstreamv1alpha1.Install, upstreamv1alpha2.Install} {
+		statsv1alpha1.AddToScheme, upstreamv1alpha1.Install, upstreamv1alpha2.Install} {
 		if err := add(s); err != nil {
 			return nil, fmt.Errorf("build the scheme: %w", err)
 		}

@@ -20,6 +20,7 @@ import (
 	statsv1alpha1 "github.com/nephele-io/nephele/api/stats/v1alpha1"
 	"github.com/nephele-io/nephele/internal/apiserver"
 	"github.com/nephele-io/nephele/internal/apiserver/stats"
+	"github.com/nephele-io/nephele/internal/clusterset/counters"
 	"github.com/nephele-io/nephele/internal/clusterset/hub"
 	"github.com/nephele-io/nephele/internal/clusterset/member"
 	"github.com/nephele-io/nephele/internal/clusterset/wire"
@@ -36,6 +37,8 @@ type set struct {
 	reviews atomic.Pointer[reviews]
 	// book has what enforcers count; nil where the API is not served.
 	book atomic.Pointer[stats.Book]
+	// foreign is what an Antrea Controller counts, where one computes the policies.
+	foreign *counters.Counters
 }
 
 // newSet makes both sides of a set. They hear of policies by what is joined later; with nil, an
@@ -53,7 +56,16 @@ func newSet(ctx context.Context, mgr manager.Manager, clk clock.WithTicker, poli
 	if policies == nil {
 		// Antrea's definitions may lack what a policy says: then it is refused.
 		options.Client = client.WithFieldValidation(options.Client, metav1.FieldValidationStrict)
+		s.foreign = counters.New(mgr.GetAPIReader(), clk, proc.Log.WithName("member"))
+		options.Counted = s.foreign.Of
 		s.member = member.New(options)
+		// The hub's questions are answered by what the objects of the cluster mean: the copies in
+		// Antrea's words, and who of other clusters is in their peers as ExternalEntities.
+		answers, err := newReviews(ctx, mgr.GetCache(), mgr.GetCache(), mgr.GetAPIReader(), &unheard{}, id, func() error { return nil }, clk, proc)
+		if err != nil {
+			return nil, err
+		}
+		s.reviews.Store(answers)
 		return s, nil
 	}
 	options.Policies = policies
@@ -64,6 +76,12 @@ func newSet(ctx context.Context, mgr manager.Manager, clk clock.WithTicker, poli
 	})
 	return s, nil
 }
+
+// unheard stands for a policy controller where there is none: something may always have changed.
+type unheard struct{ asked atomic.Uint64 }
+
+// Heard implements heard.
+func (u *unheard) Heard() uint64 { return u.asked.Add(1) }
 
 // flow answers a question of the hub about this cluster, as for somebody who may see everything.
 func (s *set) flow(ctx context.Context, spec analysis.FlowReviewSpec) (analysis.FlowReviewStatus, error) {
@@ -129,6 +147,9 @@ func (s *set) start(mgr manager.Manager) error {
 	err := mgr.Add(s.member)
 	if s.hub != nil {
 		err = errors.Join(err, mgr.Add(s.hub))
+	}
+	if s.foreign != nil {
+		err = errors.Join(err, mgr.Add(s.foreign))
 	}
 	if err != nil {
 		return fmt.Errorf("start what other clusters are told: %w", err)

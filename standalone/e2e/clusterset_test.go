@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -18,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -114,6 +116,22 @@ func TestClusterSet(t *testing.T) {
 	if code != 1 || !strings.Contains(text, "2 expectations: 1 met, 1 not met") || !strings.Contains(text, "Allow: TCP 5432 from east:shop/web to west:shop/db") {
 		t.Errorf("test: %d %s %s", code, text, errOut)
 	}
+
+	// A Service that east exports is a peer in west; the kind ServiceExport is installed late.
+	must(t, hub.client.Create(t.Context(), &v1beta1.ClusterNetworkPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: "to-api", Annotations: map[string]string{"nephele.io/clusters": "env=prod"}},
+		Spec: v1beta1.NetworkPolicySpec{
+			Priority: 6, Tier: "platform", AppliedTo: []v1beta1.AppliedTo{{PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "db"}}}},
+			Egress: []v1beta1.Rule{{Action: v1beta1.RuleActionAllow, ToServices: []v1beta1.PeerService{{Namespace: "shop", Name: "api", Scope: v1beta1.ScopeClusterSet}}}},
+		},
+	}))
+	east.exports(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "api"}, Spec: corev1.ServiceSpec{
+		Selector: map[string]string{"app": "web"}, Ports: []corev1.ServicePort{{Port: 443, TargetPort: intstr.FromInt32(8443)}}}})
+	for _, c := range []*cluster{west, east} {
+		c.serves("10.1.0.5:8443")
+	}
+	must(t, hub.client.Delete(t.Context(), &v1beta1.ClusterNetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "to-api"}}))
+	west.serves()
 
 	// An own policy of west means what east shows.
 	shown := &unstructured.Unstructured{}
@@ -212,6 +230,18 @@ func TestAntreaMember(t *testing.T) {
 		t.Errorf("%+v", from)
 	}
 	hub.tells("west", "Pending") // nobody computes there
+	db := web.DeepCopy()
+	db.ObjectMeta, db.Status = metav1.ObjectMeta{Namespace: "shop", Name: "db", Labels: map[string]string{"app": "db"}}, corev1.PodStatus{}
+	must(t, west.client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}))
+	must(t, west.client.Create(t.Context(), db))
+	db.Status.PodIP, db.Status.PodIPs = "10.2.0.7", []corev1.PodIP{{IP: "10.2.0.7"}}
+	must(t, west.client.Status().Update(t.Context(), db))
+	for from, byRule := range map[string]bool{"east:shop/web": true, "192.0.2.7": false} {
+		eventually(t, time.Minute, "west answers what becomes of what comes from "+from, func(context.Context) (bool, string) {
+			_, out, errOut := run(t, "explain", "--from", from, "--to", "west:shop/db", "--port", "5432", "--kubeconfig", hub.kubeconfig())
+			return strings.Contains(out, "ingress west: Allow") && strings.Contains(out, "hub-db-from-web") == byRule, out + errOut
+		})
+	}
 	var list v1alpha2.ExternalEntityList
 	must(t, west.client.List(t.Context(), &list, client.InNamespace("nephele-set")))
 	edit(t, west.client, &list.Items[0], func() { list.Items[0].Spec.Endpoints[0].IP = "192.0.2.1" })
@@ -286,6 +316,70 @@ func (c *cluster) admits(want ...string) {
 		}
 		return slices.Equal(slices.Sorted(maps.Keys(got)), want) || len(got)+len(want) == 0, fmt.Sprint(got)
 	})
+}
+
+// exports makes a Service and exports it, where nobody knows yet what a ServiceExport is.
+func (c *cluster) exports(s *corev1.Service) {
+	c.t.Helper()
+	object := func(version, kind, name string, content map[string]any) *unstructured.Unstructured {
+		o := &unstructured.Unstructured{Object: content}
+		o.SetAPIVersion(version)
+		o.SetKind(kind)
+		o.SetName(name)
+		return o
+	}
+	must(c.t, c.client.Create(c.t.Context(), object("apiextensions.k8s.io/v1", "CustomResourceDefinition", "serviceexports.multicluster.x-k8s.io", map[string]any{
+		"metadata": map[string]any{"annotations": map[string]any{"api-approved.kubernetes.io": "https://github.com/kubernetes/enhancements/pull/1711"}},
+		"spec": map[string]any{
+			"group": "multicluster.x-k8s.io", "scope": "Namespaced", "names": map[string]any{"kind": "ServiceExport", "plural": "serviceexports"},
+			"versions": []any{map[string]any{"name": "v1alpha1", "served": true, "storage": true,
+				"schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}},
+		},
+	})))
+	must(c.t, c.client.Create(c.t.Context(), s))
+	export := object("multicluster.x-k8s.io/v1alpha1", "ServiceExport", s.Name, map[string]any{})
+	export.SetNamespace(s.Namespace)
+	eventually(c.t, time.Minute, "the Service is exported", func(ctx context.Context) (bool, string) {
+		err := c.client.Create(ctx, export)
+		return err == nil, fmt.Sprint(err)
+	})
+}
+
+// serves waits until these are the addresses and ports of Services of the set that are peers.
+func (c *cluster) serves(want ...string) {
+	c.t.Helper()
+	eventually(c.t, 3*time.Minute, fmt.Sprintf("Services are at %v", want), func(ctx context.Context) (bool, string) {
+		var policies v1beta2.NetworkPolicyList
+		var groups v1beta2.AddressGroupList
+		if err := errors.Join(c.computed(ctx, "networkpolicies", &policies), c.computed(ctx, "addressgroups", &groups)); err != nil {
+			return false, err.Error()
+		}
+		var got []string
+		for i := range policies.Items {
+			for _, r := range policies.Items[i].Rules {
+				for _, s := range r.Services {
+					got = append(got, named(groups.Items, r.To.AddressGroups, s)...)
+				}
+			}
+		}
+		return slices.Equal(got, want), fmt.Sprint(got)
+	})
+}
+
+// named are the addresses and ports that members of groups have by the name that a rule says.
+func named(groups []v1beta2.AddressGroup, in []string, s v1beta2.Service) []string {
+	var out []string
+	for i := range groups {
+		for _, m := range groups[i].GroupMembers {
+			for _, p := range m.Ports {
+				if slices.Contains(in, groups[i].Name) && s.Port != nil && p.Name == s.Port.StrVal {
+					a, _ := netip.AddrFromSlice(m.IPs[0])
+					out = append(out, netip.AddrPortFrom(a.Unmap(), uint16(p.Port)).String())
+				}
+			}
+		}
+	}
+	return out
 }
 
 // guards waits until policies apply to these Pods.
