@@ -1,5 +1,5 @@
-// Package counters reads what an Antrea Controller has counted for the policies of a cluster, from the
-// statistics that it serves, so that a member tells its hub.
+// Package counters reads what an Antrea Controller has counted for the policies of a cluster, from
+// the statistics that it serves, so that a member tells its hub.
 //
 // It owns what was read last, and reads only while somebody asks. What cannot be read is as it was.
 // All methods may be called from anywhere. Start may be called once.
@@ -66,7 +66,7 @@ func (c *Counters) Start(ctx context.Context) error {
 			continue
 		}
 		if err := c.read(ctx); err != nil && ctx.Err() == nil {
-			c.log.V(1).Info("Antrea's statistics cannot be read; the hub is told what was counted before", "reason", err.Error())
+			c.log.V(1).Info("Antrea's statistics cannot be read; the hub keeps what was counted before", "reason", err.Error())
 		}
 	}
 }

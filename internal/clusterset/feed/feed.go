@@ -48,8 +48,8 @@ type Feed struct {
 	accountsTold            uint64
 	// resuming says that the hub waits to be told that all has been told.
 	resuming bool
-	// exports are the Services that are exported, by Namespace and name; served are those of them
-	// of which something has changed. unserved says that the hub does not understand them.
+	// exports are the exported Services by Namespace and name; served are the names of Services
+	// whose endpoints have changed. unserved says that the hub does not understand Services.
 	exports  map[string]map[string]*export
 	served   map[policy.NamespacedName]struct{}
 	unserved bool

@@ -10,15 +10,15 @@ import (
 	"github.com/nephele-io/nephele/internal/policy"
 )
 
-// Services that are exported are told as who serves them, each at its own ports: the Pods behind a
-// Service, its load balancers and, where it has ports of Nodes and nothing else leads to it from
-// elsewhere, the Nodes. The address that it has in the cluster means nothing elsewhere.
+// An exported Service is reported as the endpoints that serve it, each with its own ports: the Pods
+// that it selects, its load balancers and, for type NodePort, the Nodes. The cluster IP means
+// nothing in other clusters.
 
 // Export is a Service that is exported.
 type Export struct {
 	policy.NamespacedName
-	// Selector selects the Pods behind it by their labels. An empty one selects none: whatever is
-	// behind such a Service is not told.
+	// Selector selects the Pods behind it by their labels. An empty one selects none: endpoints of
+	// such a Service are not reported.
 	Selector map[string]string
 	Ports    []ExportedPort
 	// Balancers are the addresses of its load balancers; OnNodes says that it has ports of Nodes.
@@ -38,12 +38,12 @@ type ExportedPort struct {
 
 type export struct {
 	Export
-	// parts are what is told of it, by the workload that each is of.
+	// parts are the endpoints that are reported, by the workload.
 	parts map[wire.Ref]wire.Ref
 }
 
-// podName is a label that each Pod of a StatefulSet has for itself, and is not told: by it Services
-// of single Pods select.
+// podName is a label that each Pod of a StatefulSet has for itself, and that the feed leaves out:
+// Services of single Pods select by it.
 const podName = "statefulset.kubernetes.io/pod-name"
 
 // PutExport notes a Service that is exported.
@@ -85,7 +85,7 @@ func (f *Feed) TakeServed() []policy.NamespacedName {
 	return out
 }
 
-// Serving returns who serves an exported Service, as members of its remote group are written.
+// Serving returns the endpoints of an exported Service, as members of its remote group are written.
 func (f *Feed) Serving(name policy.NamespacedName) []string {
 	x := f.exports[name.Namespace][name.Name]
 	if x == nil {
@@ -195,7 +195,7 @@ func (x *export) node(e *entity) *wire.Entity {
 
 // balancers are the load balancers as a part of the Service.
 func (x *export) balancers() *wire.Entity {
-	out := &wire.Entity{Addresses: x.Balancers[:min(len(x.Balancers), wire.MostAddresses)]}
+	out := &wire.Entity{Addresses: x.Balancers[:min(len(x.Balancers), wire.MaxAddresses)]}
 	for _, p := range x.Ports {
 		out.Ports = serving(out.Ports, p.Protocol, p.Port)
 	}
@@ -205,7 +205,7 @@ func (x *export) balancers() *wire.Entity {
 // serving adds a port, unless there is none of the number, or it is there.
 func serving(all []wire.Port, protocol policy.Protocol, number int32) []wire.Port {
 	p := wire.Port{Name: "p", Protocol: string(protocol), Port: number}
-	if number < 1 || len(all) == wire.MostPorts || slices.Contains(all, p) {
+	if number < 1 || len(all) == wire.MaxPorts || slices.Contains(all, p) {
 		return all
 	}
 	return append(all, p)

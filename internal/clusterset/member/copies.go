@@ -205,8 +205,8 @@ func (m *Member) put(ctx context.Context, membership *setv1alpha1.Membership, p 
 	return m.keepObject(ctx, object, p)
 }
 
-// understood fails if a policy names other remote groups than the hub has told with it: then one of
-// the two does not understand what the other does.
+// understood fails if a policy names a remote group that the hub has not named with it: then the
+// hub does not understand all of the policy.
 func (m *Member) understood(object client.Object, p *wire.Policy) error {
 	converted, is := policyOf(object)
 	if !is || m.entities != nil { // there it is in the words of an Antrea Controller by now
@@ -219,7 +219,8 @@ func (m *Member) understood(object client.Object, p *wire.Policy) error {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.noteServices(&converted)
+	m.services.note(&converted)
+	m.give()
 	return nil
 }
 
@@ -658,7 +659,7 @@ func (m *Member) hearCopy(o client.Object, gone bool) {
 	}
 	m.copies[uid] = o
 	if p, is := policyOf(o); is && m.entities == nil {
-		m.noteServices(&p)
+		m.services.note(&p)
 	}
 	r := realizationOf(o)
 	if m.seen[uid] != r {

@@ -148,7 +148,7 @@ type Member struct {
 	// accepted is the generation of the Membership by which policies were judged last.
 	accepted int64
 	state    state
-	services services
+	services *services
 }
 
 // state is what the status of the Membership says.
@@ -181,9 +181,10 @@ func New(o Options) *Member {
 		asking: make(chan struct{}, 1),
 		feed:   feed.New(), book: remote.New(peers.Allows), recorded: map[string]bool{}, stale: map[string]bool{}, wanted: map[string]*wire.Policy{},
 		dirty: map[string]bool{}, outcome: map[string]wire.Realization{}, seen: map[string]wire.Realization{}, generations: map[string]int64{}, retell: map[string]bool{},
-		copies: map[string]client.Object{}, services: newServices(),
-		notes: map[string]string{}, untellable: map[string]map[string]string{},
+		copies: map[string]client.Object{},
+		notes:  map[string]string{}, untellable: map[string]map[string]string{},
 	}
+	m.services = newServices(m.feed, m.book)
 	if o.Policies == nil {
 		m.Policies = elsewhere{}
 		m.entities, m.made = plain.NewEntities(), map[string][]string{}

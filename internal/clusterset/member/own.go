@@ -59,7 +59,7 @@ func (m *Member) hearOwn(o client.Object, gone bool) {
 		return err != nil
 	})
 	if len(all) > 0 {
-		m.noteServices(&p)
+		m.services.note(&p)
 	}
 	changed := m.feed.PutInterests(key, all) || !maps.Equal(untellable, m.untellable[key])
 	if m.untellable[key] = untellable; len(untellable) == 0 {

@@ -17,12 +17,13 @@ import (
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
 	"github.com/nephele-io/nephele/internal/clusterset/feed"
 	"github.com/nephele-io/nephele/internal/clusterset/peers"
+	"github.com/nephele-io/nephele/internal/clusterset/remote"
 	"github.com/nephele-io/nephele/internal/convert"
 	"github.com/nephele-io/nephele/internal/policy"
 )
 
-// Services: those that this cluster exports by a ServiceExport of the MCS-API are told to the hub,
-// and are a part of the remote groups of Services here, too.
+// Services that this cluster exports by a ServiceExport of the MCS-API are reported to the hub, and
+// are a part of the remote groups of Services here, too.
 
 const (
 	// exportsPause is how often it is looked whether there are ServiceExports now, exportsWait how
@@ -30,23 +31,25 @@ const (
 	exportsPause, exportsWait = time.Minute, 10 * time.Second
 )
 
-// services is what is known of Services.
+// services is what is known of Services. The lock of the Member guards it.
 type services struct {
-	// all are those of this cluster, exported those that have a ServiceExport.
+	feed *feed.Feed
+	book *remote.Book
+	// all are the Services of this cluster; exported are the names that have a ServiceExport.
 	all      map[policy.NamespacedName]*corev1.Service
 	exported map[policy.NamespacedName]bool
-	// followed tells whether all ServiceExports have been heard; nil if they are not followed.
+	// followed reports whether all ServiceExports are known; nil if they are not followed.
 	// looked is when that was tried last.
 	followed func() bool
 	looked   time.Time
-	// groups are the remote groups of Services that policies name. heard says that all that there
-	// is of this cluster has been heard: before, nobody goes from the groups who is there.
-	groups map[string]policy.NamespacedName
-	heard  bool
+	// groups are the remote groups of Services that policies name. complete says that all objects
+	// of this cluster are known: before, no member leaves these groups.
+	groups   map[string]policy.NamespacedName
+	complete bool
 }
 
-func newServices() services {
-	return services{all: map[policy.NamespacedName]*corev1.Service{}, exported: map[policy.NamespacedName]bool{}, groups: map[string]policy.NamespacedName{}}
+func newServices(f *feed.Feed, b *remote.Book) *services {
+	return &services{feed: f, book: b, all: map[policy.NamespacedName]*corev1.Service{}, exported: map[policy.NamespacedName]bool{}, groups: map[string]policy.NamespacedName{}}
 }
 
 // followExports begins to follow ServiceExports, where the kind is installed.
@@ -69,12 +72,12 @@ func (m *Member) followExports(ctx context.Context) {
 			continue // it is not installed, or not in this version
 		}
 		registration, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-			AddFunc: func(o any) { m.hearExport(o, true) },
+			AddFunc: func(o any) { m.exportChanged(o, true) },
 			DeleteFunc: func(o any) {
 				if last, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
 					o = last.Obj
 				}
-				m.hearExport(o, false)
+				m.exportChanged(o, false)
 			},
 		})
 		if err != nil {
@@ -88,8 +91,8 @@ func (m *Member) followExports(ctx context.Context) {
 	}
 }
 
-// awaitExports waits until all ServiceExports have been heard, but not for ever: perhaps this
-// process may not read them.
+// awaitExports waits until all ServiceExports are known, but not for ever: perhaps this process may
+// not read them.
 func (m *Member) awaitExports(ctx context.Context) {
 	m.mu.Lock()
 	followed := m.services.followed
@@ -103,8 +106,8 @@ func (m *Member) awaitExports(ctx context.Context) {
 	}
 }
 
-// hearExport takes over that a Service is exported, or is not any more.
-func (m *Member) hearExport(o any, exported bool) {
+// exportChanged takes over that a Service is exported, or is not any more.
+func (m *Member) exportChanged(o any, exported bool) {
 	export, is := o.(client.Object)
 	if !is {
 		return
@@ -115,26 +118,27 @@ func (m *Member) hearExport(o any, exported bool) {
 	if m.services.exported[name] = exported; !exported {
 		delete(m.services.exported, name)
 	}
-	m.export(name)
-	m.serve()
+	m.services.export(name)
+	m.services.serve()
+	m.give()
 	wake(m.told)
 }
 
-// hearService takes over what has become of a Service. The caller holds the lock.
-func (m *Member) hearService(o *corev1.Service, gone bool) {
+// update takes over what has become of a Service.
+func (s *services) update(o *corev1.Service, gone bool) {
 	name := policy.NamespacedName{Namespace: o.Namespace, Name: o.Name}
-	if m.services.all[name] = o; gone {
-		delete(m.services.all, name)
+	if s.all[name] = o; gone {
+		delete(s.all, name)
 	}
-	m.export(name)
+	s.export(name)
 }
 
-// export tells of a Service what there is to be told. The caller holds the lock.
-func (m *Member) export(name policy.NamespacedName) {
-	if s := m.services.all[name]; s != nil && m.services.exported[name] {
-		m.feed.PutExport(exportOf(s))
+// export makes the feed report a Service if it is exported.
+func (s *services) export(name policy.NamespacedName) {
+	if o := s.all[name]; o != nil && s.exported[name] {
+		s.feed.PutExport(exportOf(o))
 	} else {
-		m.feed.DropExport(name)
+		s.feed.DropExport(name)
 	}
 }
 
@@ -155,14 +159,14 @@ func exportOf(s *corev1.Service) *feed.Export {
 		out.Ports = append(out.Ports, to)
 	}
 	for _, b := range s.Status.LoadBalancer.Ingress {
-		if a, err := netip.ParseAddr(b.IP); err == nil { // one that has a name only is looked up by nobody
+		if a, err := netip.ParseAddr(b.IP); err == nil { // a name is not resolved
 			out.Balancers = append(out.Balancers, a.Unmap())
 		}
 	}
 	return out
 }
 
-// policyOf is a copy of a policy of the hub, or one of this cluster's own, as it says what it means.
+// policyOf is what a policy says.
 func policyOf(o client.Object) (policy.Policy, bool) {
 	switch o := o.(type) {
 	case *v1beta1.ClusterNetworkPolicy:
@@ -175,43 +179,37 @@ func policyOf(o client.Object) (policy.Policy, bool) {
 	return policy.Policy{}, false
 }
 
-// noteServices notes which remote groups of Services a policy names. The caller holds the lock.
-func (m *Member) noteServices(p *policy.Policy) {
-	fresh := false
+// note notes which remote groups of Services a policy names.
+func (s *services) note(p *policy.Policy) {
 	for _, g := range peers.Services(p) {
-		if _, known := m.services.groups[g.ID]; !known {
-			m.services.groups[g.ID], fresh = g.Service, true
-		}
-	}
-	if fresh {
-		m.serveAll()
-	}
-}
-
-// serve brings the remote groups of Services in line with who serves them in this cluster. The
-// caller holds the lock.
-func (m *Member) serve() {
-	if !m.services.heard {
-		return
-	}
-	for _, name := range m.feed.TakeServed() {
-		for id, service := range m.services.groups {
-			if service == name {
-				m.book.Own(id, m.feed.Serving(name))
+		if _, known := s.groups[g.ID]; !known {
+			s.groups[g.ID] = g.Service
+			if s.complete {
+				s.book.Own(g.ID, s.feed.Serving(g.Service))
 			}
 		}
 	}
-	m.give()
 }
 
-// serveAll is serve for all of them. The caller holds the lock.
-func (m *Member) serveAll() {
-	if !m.services.heard {
+// serve brings the remote groups of Services in line with what serves them in this cluster.
+func (s *services) serve() {
+	if !s.complete {
 		return
 	}
-	m.feed.TakeServed()
-	for id, service := range m.services.groups {
-		m.book.Own(id, m.feed.Serving(service))
+	for _, name := range s.feed.TakeServed() {
+		for id, service := range s.groups {
+			if service == name {
+				s.book.Own(id, s.feed.Serving(name))
+			}
+		}
 	}
-	m.give()
+}
+
+// begin does so for all of them, when all objects of this cluster are known.
+func (s *services) begin() {
+	s.complete = true
+	s.feed.TakeServed()
+	for id, service := range s.groups {
+		s.book.Own(id, s.feed.Serving(service))
+	}
 }

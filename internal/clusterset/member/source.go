@@ -65,8 +65,8 @@ func (m *Member) listen(ctx context.Context) error {
 	m.awaitExports(ctx)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.services.heard = true
-	m.serveAll()
+	m.services.begin()
+	m.give()
 	return nil
 }
 
@@ -114,7 +114,7 @@ func (m *Member) hear(o any, gone bool) {
 		e, _ := convert.ExternalEntity(o)
 		m.hearEntity(&e, gone)
 	case *corev1.Service:
-		m.hearService(o, gone)
+		m.services.update(o, gone)
 	case *cloudv1.CloudProviderAccount:
 		m.feed.PutAccount(o.Namespace+"/"+o.Name, regionsOf(o, gone))
 	case client.Object:
@@ -125,7 +125,8 @@ func (m *Member) hear(o any, gone bool) {
 			m.hearOwn(o, gone)
 		}
 	}
-	m.serve()
+	m.services.serve()
+	m.give()
 	wake(m.told)
 }
 

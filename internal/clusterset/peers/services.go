@@ -12,17 +12,17 @@ import (
 )
 
 // Services that clusters export, as toServices with the scope ClusterSet names them. A remote group
-// of one holds what serves it in all clusters that export it. Members have their ports there under
-// the name PortOf, which nobody else has, so that a rule means each member at its own ports.
+// of one holds its endpoints in all clusters that export it. These have their ports under the name
+// PortOf, which no other group uses, so that a rule means each member at its own ports.
 
 // importedPrefix begins the names of Services that Antrea Multi-cluster imports.
 const importedPrefix = "antrea-mc-"
 
-// PortOf is the name of the ports at which a Service is served, for who serves it.
+// PortOf is the name that the endpoints of a Service have for their ports.
 func PortOf(service policy.NamespacedName) string { return "s" + sumOf(service) }
 
-// LabelsOfService are the labels of what serves a Service in a hub's engine: one for policies of
-// the hub and, if others may see it, one for own policies of other members.
+// LabelsOfService are the labels of an endpoint of a Service in a hub's engine: one for policies of
+// the hub and, if it is visible, one for own policies of other members.
 func LabelsOfService(service policy.NamespacedName, visible bool) map[string]string {
 	out := map[string]string{labelOf(service, false): ""}
 	if visible {

@@ -317,7 +317,7 @@ func (b *Book) Own(group string, members []string) {
 	}
 }
 
-// own stands for this cluster among those that have members in a group.
+// own is the name of this cluster's own part of a group.
 const own = ""
 
 // Empty takes everything out of a group that other clusters have there.

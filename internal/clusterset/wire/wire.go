@@ -39,9 +39,9 @@ const KindServices = "+services"
 const (
 	// MostLine is the length of the longest line, in bytes.
 	MostLine = 1 << 20
-	// MostAddresses and MostPorts bound what one entity has.
-	MostAddresses = 16
-	MostPorts     = 64
+	// MaxAddresses and MaxPorts bound what one entity has.
+	MaxAddresses = 16
+	MaxPorts     = 64
 	// mostText bounds names, keys and values, mostLabels what one set of labels holds.
 	mostText   = 253
 	mostValue  = 63
@@ -243,8 +243,8 @@ type Policy struct {
 	// UID and Generation are those in the hub.
 	UID        string `json:"uid"`
 	Generation int64  `json:"generation"`
-	// Kind is the kind of the object, with its group as in "ClusterNetworkPolicy.crd.antrea.io", and
-	// perhaps KindServices.
+	// Kind is the kind of the object, with its group as in "ClusterNetworkPolicy.crd.antrea.io",
+	// and perhaps KindServices.
 	Kind string `json:"kind"`
 	// Groups are the ids of the remote groups that it names.
 	Groups []string `json:"groups,omitempty"`
@@ -586,8 +586,8 @@ func (e *Entity) Check() error {
 	if err := e.Ref.Check(); err != nil {
 		return err
 	}
-	if len(e.Addresses) > MostAddresses || len(e.Ports) > MostPorts {
-		return fmt.Errorf("%d addresses and %d named ports, want at most %d and %d", len(e.Addresses), len(e.Ports), MostAddresses, MostPorts)
+	if len(e.Addresses) > MaxAddresses || len(e.Ports) > MaxPorts {
+		return fmt.Errorf("%d addresses and %d named ports, want at most %d and %d", len(e.Addresses), len(e.Ports), MaxAddresses, MaxPorts)
 	}
 	for _, p := range e.Ports {
 		if err := p.check(); err != nil {
@@ -676,7 +676,7 @@ func (m *RemoteMember) String() string {
 func ParseRemoteMember(text string) (RemoteMember, error) {
 	var m RemoteMember
 	addresses, ports, more := strings.Cut(text, ";")
-	for _, part := range strings.SplitN(addresses, ",", MostAddresses+1) {
+	for _, part := range strings.SplitN(addresses, ",", MaxAddresses+1) {
 		a, err := netip.ParseAddr(part)
 		if err != nil || a.Zone() != "" || a.Is4In6() {
 			return m, fmt.Errorf("%q is no address", shown(part))
@@ -684,7 +684,7 @@ func ParseRemoteMember(text string) (RemoteMember, error) {
 		m.Addresses = append(m.Addresses, a)
 	}
 	if more {
-		for _, part := range strings.SplitN(ports, ";", MostPorts+1) {
+		for _, part := range strings.SplitN(ports, ";", MaxPorts+1) {
 			name, rest, _ := strings.Cut(part, "/")
 			protocol, number, _ := strings.Cut(rest, "=")
 			n, err := strconv.ParseUint(number, 10, 16)
@@ -695,7 +695,7 @@ func ParseRemoteMember(text string) (RemoteMember, error) {
 			m.Ports = append(m.Ports, p)
 		}
 	}
-	if m.String() != text || len(m.Addresses) > MostAddresses || len(m.Ports) > MostPorts {
+	if m.String() != text || len(m.Addresses) > MaxAddresses || len(m.Ports) > MaxPorts {
 		return m, fmt.Errorf("%q is not as members of groups are written", shown(text))
 	}
 	return m, nil
