@@ -64,7 +64,7 @@ type reviews struct {
 	clock   clock.PassiveClock
 	// work is what one answer may cost.
 	work int64
-	// traffic holds the connections that enforcers have reported; nil where nobody reports any.
+	// traffic holds the connections that enforcers have reported; nil where there are no reports.
 	traffic *traffic
 	// set is what there is of other clusters; nil in tests.
 	set *set

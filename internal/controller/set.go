@@ -61,7 +61,7 @@ func newSet(ctx context.Context, mgr manager.Manager, clk clock.WithTicker, poli
 		s.member = member.New(options)
 		// The hub's questions are answered by what the objects of the cluster mean: the copies in
 		// Antrea's words, and who of other clusters is in their peers as ExternalEntities.
-		answers, err := newReviews(ctx, mgr.GetCache(), mgr.GetCache(), mgr.GetAPIReader(), &unheard{}, id, func() error { return nil }, clk, proc)
+		answers, err := newReviews(ctx, mgr.GetCache(), mgr.GetCache(), mgr.GetAPIReader(), &alwaysChanged{}, id, func() error { return nil }, clk, proc)
 		if err != nil {
 			return nil, err
 		}
@@ -77,11 +77,11 @@ func newSet(ctx context.Context, mgr manager.Manager, clk clock.WithTicker, poli
 	return s, nil
 }
 
-// unheard stands for a policy controller where there is none: something may always have changed.
-type unheard struct{ asked atomic.Uint64 }
+// alwaysChanged takes the place of a policy controller where there is none: each call is a change.
+type alwaysChanged struct{ calls atomic.Uint64 }
 
 // Heard implements heard.
-func (u *unheard) Heard() uint64 { return u.asked.Add(1) }
+func (a *alwaysChanged) Heard() uint64 { return a.calls.Add(1) }
 
 // flow answers a question of the hub about this cluster, as for somebody who may see everything.
 func (s *set) flow(ctx context.Context, spec analysis.FlowReviewSpec) (analysis.FlowReviewStatus, error) {
