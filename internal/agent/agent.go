@@ -764,6 +764,9 @@ func (a *Agent) enforce(ctx context.Context, heard time.Time) {
 	if a.Pods != nil {
 		kept.Attachments = a.Pods.settled()
 		kept.HostPorts, _ = a.Pods.hostPorts()
+		if a.Pods.blind() { // what is known is not all
+			kept.Node = nil
+		}
 	}
 	if a.Network != nil {
 		kept.Network = a.Network.kept()

@@ -69,6 +69,15 @@ func (p *Pods) Refreshed() *nft.Node {
 	return node
 }
 
+// MakesNetwork has the agent make the network of the Node.
+func (p *Pods) MakesNetwork() { p.makes = true }
+
+// Blind reports whether nothing is known of Pods that the Node may have.
+func (p *Pods) Blind() bool { return p.blind() }
+
+// Version is that of what is known.
+func (p *Pods) Version() uint64 { _, v := p.current(); return v }
+
 // Restore takes in what was kept.
 func (p *Pods) Restore(k *Kept) { p.restore(k) }
 

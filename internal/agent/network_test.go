@@ -655,7 +655,12 @@ func TestNetworkBeforeTheController(t *testing.T) {
 	if got := s.seenBy(a, netip.MustParseAddr("192.168.2.254"), 7000); got != here.at[0] {
 		t.Errorf("what is outside sees %s, want the Node", got)
 	}
-	s.both(a, s.nodes[1].pod("controller"), 80, true)
+	b := s.nodes[1].pod("controller")
+	s.both(a, b, 80, true)
+	// Nor does it take what it knew for all that there is when it starts again.
+	here.ended()
+	here.serve()
+	s.both(a, b, 80, true)
 }
 
 // TestNetworkOfAnother: what cannot be is refused with its reason.

@@ -242,7 +242,7 @@ func (p *Pods) refresh() {
 	}
 	here, trouble := p.ownNow()
 	maps.Copy(own, here)
-	if p.blind() { // Pods of another plugin would be closed
+	if all == nil && !complete { // Pods of another plugin would be closed
 		node.Ranges = nil
 	}
 	slices.SortFunc(node.Ranges, netip.Prefix.Compare)
@@ -294,8 +294,9 @@ func (p *Pods) refresh() {
 	slices.Sort(node.Bridges)
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	learned := complete && !p.complete && p.before == nil // for which Pods policies are enforced can be reported now
 	p.trouble, p.own, p.complete = trouble, own, complete
-	if p.node == nil || !sameNode(p.node, node) {
+	if p.node == nil || learned || !sameNode(p.node, node) {
 		p.node = node
 		p.version++
 		if p.others != nil {

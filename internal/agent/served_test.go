@@ -279,12 +279,12 @@ func TestKeptPodsWithoutController(t *testing.T) {
 	at := func(text string) []netip.Addr { return []netip.Addr{netip.MustParseAddr(text)} }
 	port := proxy.HostPort{Protocol: corev1.ProtocolTCP, Port: 80, To: netip.MustParseAddrPort("10.0.0.1:8080")}
 	p.Restore(&agent.Kept{
-		Node:        &nft.Node{Pods: []nft.Pod{{Namespace: "n", Name: "plain", Addresses: at("10.0.0.1")}, {Namespace: "n", Name: "attached", Addresses: at("10.0.0.2")}, {Namespace: "n", Name: "goes", Addresses: at("10.0.0.3")}}},
+		Node: &nft.Node{Pods: []nft.Pod{{Namespace: "n", Name: "plain", Addresses: at("10.0.0.1")}, {Namespace: "n", Name: "attached", Addresses: at("10.0.0.2")}, {Namespace: "n", Name: "goes", Addresses: at("10.0.0.3")},
+			{Namespace: "n", Name: "waits", Addresses: at("10.0.0.5"), Waiting: true}}},
 		Attachments: []cni.Attachment{attached("attached", "10.0.0.2"), attached("goes", "10.0.0.3")},
 		HostPorts:   []proxy.HostPort{port},
 	})
 	knows := follows(t, p)
-	knows("as it was", "plain[10.0.0.1] attached[10.0.0.2] goes[10.0.0.3]")
 	for range 2 {
 		s.asked(t, 1)
 		knows("again", "plain[10.0.0.1] attached[10.0.0.2] goes[10.0.0.3]")
@@ -304,6 +304,39 @@ func TestKeptPodsWithoutController(t *testing.T) {
 	knows("and then they are served", "plain[10.0.0.1] essential[10.0.0.3] new[10.0.0.4]?")
 	if p.State() != "" || len(p.HostPorts()) != 0 {
 		t.Errorf("ports %v, state %q", p.HostPorts(), p.State())
+	}
+}
+
+// TestFirstPodsOfANetwork: an agent that makes the network and has never learned which Pods there
+// are gives new ones their place, closes no address, and knows it when it learns that there are no
+// others, so that it reports then.
+func TestFirstPodsOfANetwork(t *testing.T) {
+	t.Parallel()
+	for _, ranges := range [][]string{nil, {"10.0.0.0/24"}} {
+		s := &podServer{fails: apierrors.NewServiceUnavailable("away")}
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "w"}, Spec: corev1.NodeSpec{PodCIDRs: ranges}}
+		p := podsFrom(s, fake.NewClientset(node), &setClock{})
+		p.MakesNetwork()
+		knows := follows(t, p)
+		a := cni.Attachment{Container: "c", Interface: "eth0", Namespace: "n", Name: "a", UID: "u", Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.1")}}
+		if err := p.Attach(a, true); err != nil {
+			t.Fatal(err)
+		}
+		knows("a Pod of a Namespace that does not wait", "a[10.0.0.1]")
+		if got := p.Refreshed(); len(got.Ranges) != 0 || !p.Blind() {
+			t.Errorf("closed is %v, blind %t", got.Ranges, p.Blind())
+		}
+		before := p.Version()
+		s.becomes(nil, "1", localPod("a", "10.0.0.1"))
+		for deadline := time.Now().Add(2 * time.Minute); p.Blind(); time.Sleep(10 * time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatal("it does not learn that there is one Pod")
+			}
+		}
+		knows("the same", "a[10.0.0.1]")
+		if got := p.Refreshed(); len(got.Ranges) != len(ranges) || p.Version() == before {
+			t.Errorf("closed is %v, version %d", got.Ranges, p.Version())
+		}
 	}
 }
 

@@ -11,10 +11,13 @@ import (
 )
 
 // Former returns the Pods that an agent has kept, which is in the order of their age, as Source
-// would give them. It is never nil.
+// would give them, without the ones that had not started. It is never nil.
 func Former(kept []nft.Pod, attachments []cni.Attachment, ports []proxy.HostPort) []*corev1.Pod {
 	out := []*corev1.Pod{}
 	for n, x := range kept {
+		if x.Waiting {
+			continue
+		}
 		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: x.Namespace, Name: x.Name, CreationTimestamp: metav1.Unix(int64(n), 0)}}
 		for i := range attachments {
 			if a := &attachments[i]; a.Namespace == x.Namespace && a.Name == x.Name {
