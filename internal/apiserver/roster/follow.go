@@ -21,11 +21,11 @@ type Informers interface {
 func (b *Index) Follow(ctx context.Context, in Informers) error {
 	informer, err := in.GetInformer(ctx, &corev1.Pod{}, cache.BlockUntilSynced(false))
 	if err != nil {
-		return fmt.Errorf("Pods of Nodes: watch Pods: %w", err)
+		return fmt.Errorf("follow the Pods of Nodes: %w", err)
 	}
 	registered, err := informer.AddEventHandler(b.Handler())
 	if err != nil {
-		return fmt.Errorf("Pods of Nodes: watch Pods: %w", err)
+		return fmt.Errorf("follow the Pods of Nodes: %w", err)
 	}
 	versioned, _ := informer.(interface{ LastSyncResourceVersion() string })
 	b.source = func() (string, bool) {
