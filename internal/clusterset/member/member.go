@@ -433,7 +433,9 @@ func (m *Member) tell(ctx context.Context) {
 			continue
 		}
 		m.look(present)
-		m.followExports(ctx)
+		if err := m.followExports(ctx, true); err != nil && ctx.Err() == nil {
+			m.Log.V(1).Info("It cannot be found out whether Services are exported, trying again", "reason", err.Error())
+		}
 		next := present.DeepCopy()
 		if !m.describe(next) {
 			continue

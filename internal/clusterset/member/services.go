@@ -2,11 +2,13 @@ package member
 
 import (
 	"context"
+	"fmt"
 	"net/netip"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -52,24 +54,35 @@ func newServices(f *feed.Feed, b *remote.Book) *services {
 	return &services{feed: f, book: b, all: map[policy.NamespacedName]*corev1.Service{}, exported: map[policy.NamespacedName]bool{}, groups: map[string]policy.NamespacedName{}}
 }
 
-// followExports begins to follow ServiceExports, where the kind is installed.
-func (m *Member) followExports(ctx context.Context) {
+// followExports begins to follow ServiceExports, where the kind is installed. It fails where that
+// cannot be found out: then it is not known what is exported. With late, it looks for a kind that
+// was not installed when the other kinds began to be followed, and does nothing before that.
+func (m *Member) followExports(ctx context.Context, late bool) error {
 	m.mu.Lock()
 	now := m.Clock.Now()
-	due := m.services.followed == nil && (m.services.looked.IsZero() || now.Sub(m.services.looked) >= exportsPause)
+	due := m.services.followed == nil && (!late || m.services.complete) && (m.services.looked.IsZero() || now.Sub(m.services.looked) >= exportsPause)
 	if due {
 		m.services.looked = now
 	}
 	m.mu.Unlock()
 	if !due {
-		return
+		return nil
+	}
+	failed := func(err error) error {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.services.looked = time.Time{}
+		return fmt.Errorf("watch ServiceExports: %w", err)
 	}
 	for _, version := range []string{"v1beta1", "v1alpha1"} {
 		o := &unstructured.Unstructured{}
 		o.SetGroupVersionKind(schema.GroupVersionKind{Group: "multicluster.x-k8s.io", Version: version, Kind: "ServiceExport"})
 		informer, err := m.Informers.GetInformer(ctx, o, cache.BlockUntilSynced(false))
-		if err != nil {
+		if meta.IsNoMatchError(err) {
 			continue // it is not installed, or not in this version
+		}
+		if err != nil {
+			return failed(err)
 		}
 		registration, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
 			AddFunc: func(o any) { m.exportChanged(o, true) },
@@ -81,14 +94,14 @@ func (m *Member) followExports(ctx context.Context) {
 			},
 		})
 		if err != nil {
-			m.Log.Error(err, "ServiceExports cannot be followed, trying again")
-			return
+			return failed(err)
 		}
 		m.mu.Lock()
 		m.services.followed = registration.HasSynced
 		m.mu.Unlock()
-		return
+		break
 	}
+	return nil
 }
 
 // awaitExports waits until all ServiceExports are known, but not for ever: perhaps this process may

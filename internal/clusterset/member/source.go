@@ -31,7 +31,9 @@ func (m *Member) listen(ctx context.Context) error {
 	if fed {
 		return nil
 	}
-	m.followExports(ctx)
+	if err := m.followExports(ctx, false); err != nil {
+		return m.unfed(err)
+	}
 	var synced []toolscache.InformerSynced
 	for _, o := range []client.Object{
 		&corev1.Namespace{}, &corev1.Pod{}, &corev1.Node{}, &v1alpha2.ExternalEntity{}, &v1beta1.ClusterNetworkPolicy{}, &v1beta1.NetworkPolicy{}, &networkingv1.NetworkPolicy{},
