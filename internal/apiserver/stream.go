@@ -3,9 +3,11 @@ package apiserver
 import (
 	"context"
 	"io"
+	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/klog/v2"
 
@@ -22,6 +24,7 @@ const ahead = 32
 type stream struct {
 	source  *watchstore.Watcher
 	metrics *Metrics
+	logger  klog.Logger
 	out     chan watch.Event
 	cancel  context.CancelFunc
 	ended   func()
@@ -31,15 +34,20 @@ type stream struct {
 // when the store cuts the receiver off; then the channel is closed and ended is called.
 func startStream(ctx context.Context, source *watchstore.Watcher, f filter, mark bool, m *Metrics, ended func()) *stream {
 	ctx, cancel := context.WithCancel(ctx)
-	s := &stream{source: source, metrics: m, out: make(chan watch.Event, ahead), cancel: cancel, ended: ended}
+	s := &stream{source: source, metrics: m, logger: klog.FromContext(ctx), out: make(chan watch.Event, ahead), cancel: cancel, ended: ended}
 	go func() {
 		// One that panics ends, and its receiver asks again.
 		if fault := recovered.Do(func() { s.run(ctx, f, mark) }); fault != nil {
-			klog.FromContext(ctx).Error(fault, "A watch panicked", "resource", source.Resource(), "stack", recovered.StackOf(fault))
-			m.panicked("watches")
+			s.tell(fault)
 		}
 	}()
 	return s
+}
+
+// tell tells of a panic.
+func (s *stream) tell(fault error) {
+	s.logger.Error(fault, "A watch panicked", "resource", s.source.Resource(), "stack", recovered.StackOf(fault))
+	s.metrics.panicked("watches")
 }
 
 // Stop implements watch.Interface.
@@ -60,7 +68,7 @@ func (s *stream) run(ctx context.Context, f filter, mark bool) {
 			return
 		}
 		for i := range taken[:n] {
-			event, ok := outgoing(&taken[i], f, mark)
+			event, ok := s.outgoing(&taken[i], f, mark)
 			if !ok {
 				continue
 			}
@@ -76,37 +84,48 @@ func (s *stream) run(ctx context.Context, f filter, mark bool) {
 }
 
 // outgoing is an event as the server encodes it; false means that the client did not ask for it.
-func outgoing(e *watchstore.Event, f filter, mark bool) (watch.Event, bool) {
+func (s *stream) outgoing(e *watchstore.Event, f filter, mark bool) (watch.Event, bool) {
 	if e.Type == watch.Bookmark {
+		object := e.Object()
 		if mark {
-			e.Object.(metav1.Object).SetAnnotations(map[string]string{metav1.InitialEventsAnnotationKey: "true"})
+			object.(metav1.Object).SetAnnotations(map[string]string{metav1.InitialEventsAnnotationKey: "true"})
 		}
-		return watch.Event{Type: e.Type, Object: e.Object}, true
+		return watch.Event{Type: e.Type, Object: object}, true
 	}
-	if !f.wants(e.Object.(metav1.Object).GetName()) {
+	if !f.wants(e.Name()) {
 		return watch.Event{}, false
 	}
-	if e.Frames == nil {
-		return watch.Event{Type: e.Type, Object: e.Object}, true
-	}
-	return watch.Event{Type: e.Type, Object: &encodedOnce{e.Object, e.Frames}}, true
+	return watch.Event{Type: e.Type, Object: &carried{*e, s}}, true
 }
 
-// encodedOnce is an object that many clients are sent: it is encoded once for each kind of event
-// and media type.
-type encodedOnce struct {
-	runtime.Object
-	frames *watchstore.Frames
+// carried is the object of an event. It is made to be encoded, in memory that is used again; what
+// many clients are sent is encoded once for each kind of event and media type.
+type carried struct {
+	watchstore.Event
+	by *stream
 }
 
-var _ runtime.CacheableObject = (*encodedOnce)(nil)
+var _ runtime.CacheableObject = (*carried)(nil)
+
+// scratches are for objects while they are encoded.
+var scratches = sync.Pool{New: func() any { return new(watchstore.Scratch) }}
+
+// GetObjectKind implements runtime.Object.
+func (c *carried) GetObjectKind() schema.ObjectKind { return c.Object().GetObjectKind() }
+
+// DeepCopyObject implements runtime.Object.
+func (c *carried) DeepCopyObject() runtime.Object { return c.Object().DeepCopyObject() }
 
 // GetObject implements runtime.CacheableObject.
-func (o *encodedOnce) GetObject() runtime.Object { return private(o.Object) }
+func (c *carried) GetObject() runtime.Object { return private(c.Object()) }
 
 // CacheEncode implements runtime.CacheableObject.
-func (o *encodedOnce) CacheEncode(id runtime.Identifier, encode func(runtime.Object, io.Writer) error, w io.Writer) error {
-	data, err := o.frames.Encode(string(id), func(w io.Writer) error { return encode(o.GetObject(), w) })
+func (c *carried) CacheEncode(id runtime.Identifier, encode func(runtime.Object, io.Writer) error, w io.Writer) error {
+	frames := c.Frames()
+	if frames == nil {
+		return c.write(encode, w)
+	}
+	data, err := frames.Encode(string(id), func(w io.Writer) error { return c.write(encode, w) })
 	if err != nil {
 		return err
 	}
@@ -115,5 +134,22 @@ func (o *encodedOnce) CacheEncode(id runtime.Identifier, encode func(runtime.Obj
 		return nil
 	}
 	_, err = w.Write(data)
+	return err
+}
+
+// write encodes the object. A panic is an error, which ends the watch.
+func (c *carried) write(encode func(runtime.Object, io.Writer) error, w io.Writer) error {
+	err := recovered.Call(func() error {
+		scratch := scratches.Get().(*watchstore.Scratch)
+		defer scratches.Put(scratch)
+		object, own := c.View(scratch)
+		if !own {
+			object = private(object)
+		}
+		return encode(object, w)
+	})
+	if recovered.StackOf(err) != "" {
+		c.by.tell(err)
+	}
 	return err
 }

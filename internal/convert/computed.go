@@ -3,6 +3,7 @@ package convert
 import (
 	"iter"
 	"net/netip"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -126,11 +127,13 @@ func policyChange(p *policy.PolicyDelta) watchstore.PolicyChange {
 type computed policy.ComputedPolicy
 
 // Identity implements watchstore.PolicySource.
-func (c *computed) Identity() *v1beta2.NetworkPolicy { return identity((*policy.ComputedPolicy)(c)) }
+func (c *computed) Identity() *v1beta2.NetworkPolicy {
+	return identity((*policy.ComputedPolicy)(c), &watchstore.PolicyRoom{})
+}
 
 // NetworkPolicy implements watchstore.PolicySource.
-func (c *computed) NetworkPolicy() *v1beta2.NetworkPolicy {
-	return ComputedPolicy((*policy.ComputedPolicy)(c))
+func (c *computed) NetworkPolicy(room *watchstore.PolicyRoom) *v1beta2.NetworkPolicy {
+	return policyIn(room, (*policy.ComputedPolicy)(c))
 }
 
 // groupChange returns what converts changes of groups of a role, with members in a room.
@@ -274,33 +277,34 @@ func namedPorts(in []policy.NamedPort) []v1beta2.NamedPort {
 }
 
 // identity is the policy without what it says.
-func identity(p *policy.ComputedPolicy) *v1beta2.NetworkPolicy {
-	var made struct { // in one piece of memory: there are very many
-		v1beta2.NetworkPolicy
-		source v1beta2.NetworkPolicyReference
-	}
-	out := &made.NetworkPolicy
-	out.Name, out.UID, out.Generation, out.SourceRef = p.Source.UID, types.UID(p.Source.UID), p.Generation, &made.source
-	made.source = v1beta2.NetworkPolicyReference{
+func identity(p *policy.ComputedPolicy, room *watchstore.PolicyRoom) *v1beta2.NetworkPolicy {
+	room.Source = v1beta2.NetworkPolicyReference{
 		Type: v1beta2.NetworkPolicyType(p.Source.Kind), Namespace: p.Source.Namespace, Name: p.Source.Name, UID: types.UID(p.Source.UID),
 	}
+	out := &room.Policy
+	*out = v1beta2.NetworkPolicy{SourceRef: &room.Source}
+	out.Name, out.UID, out.Generation = p.Source.UID, types.UID(p.Source.UID), p.Generation
 	return out
 }
 
 // ComputedPolicy converts a computed policy.
 func ComputedPolicy(p *policy.ComputedPolicy) *v1beta2.NetworkPolicy {
-	out := identity(p)
+	return policyIn(&watchstore.PolicyRoom{}, p)
+}
+
+// policyIn converts a computed policy in a room.
+func policyIn(room *watchstore.PolicyRoom, p *policy.ComputedPolicy) *v1beta2.NetworkPolicy {
+	out := identity(p, room)
 	out.AppliedToGroups, out.Priority, out.TierPriority = p.AppliedToGroups, p.Priority, p.TierPriority
 	if rules := denials(p.Rules); rules != nil {
 		out.Rules = rules
 		return out
 	}
-	if len(p.Rules) > 0 {
-		out.Rules = make([]v1beta2.NetworkPolicyRule, len(p.Rules))
-	}
+	room.Rules = slices.Grow(room.Rules[:0], len(p.Rules))
 	for i := range p.Rules {
-		out.Rules[i] = computedRule(&p.Rules[i])
+		room.Rules = append(room.Rules, computedRule(&p.Rules[i]))
 	}
+	out.Rules = room.Rules
 	return out
 }
 

@@ -255,6 +255,9 @@ func newRig(tb testing.TB, objects []held, keys []string) *rig {
 	return r
 }
 
+// scratches are where subscribers look at the objects that they receive.
+var scratches = sync.Pool{New: func() any { return new(watchstore.Scratch) }}
+
 func (r *rig) subscribe(w *watchstore.Watcher) {
 	defer w.Stop()
 	into := make([]watchstore.Event, 64)
@@ -263,11 +266,16 @@ func (r *rig) subscribe(w *watchstore.Watcher) {
 		if err != nil {
 			return
 		}
+		scratch := scratches.Get().(*watchstore.Scratch)
 		for i := range into[:n] {
+			if object, _ := into[i].View(scratch); object == nil {
+				panic("an event without an object")
+			}
 			if into[i].Type == watch.Bookmark {
 				r.synced.Done()
 			}
 		}
+		scratches.Put(scratch)
 		r.events.Add(int64(n))
 		clear(into)
 		if _, behind := r.controller.Store().Progress(); behind == 0 {

@@ -51,13 +51,21 @@ func (c Changes) Empty() bool {
 	return len(c.AddressGroups)+len(c.AppliedToGroups)+len(c.Policies) == 0
 }
 
-// PolicySource makes a policy when it is needed, each time a new object: a store of a hundred
+// PolicySource makes a policy when it is needed: a store of a hundred
 // thousand policies, most of which nobody asks for at the moment, need not hold them as they are on
 // the wire. It may be called at any time by any goroutine.
 type PolicySource interface {
-	NetworkPolicy() *v1beta2.NetworkPolicy
+	// NetworkPolicy makes it in a room, in which there may be a policy that nobody needs any more.
+	NetworkPolicy(*PolicyRoom) *v1beta2.NetworkPolicy
 	// Identity makes it with no more than its name, uid, generation and SourceRef.
 	Identity() *v1beta2.NetworkPolicy
+}
+
+// PolicyRoom is a piece of memory for a policy and for what most policies point at.
+type PolicyRoom struct {
+	Policy v1beta2.NetworkPolicy
+	Source v1beta2.NetworkPolicyReference
+	Rules  []v1beta2.NetworkPolicyRule
 }
 
 // PolicyChange adds, replaces or removes one policy.
@@ -95,9 +103,9 @@ func (g givenPolicy) Identity() *v1beta2.NetworkPolicy {
 }
 
 // NetworkPolicy implements PolicySource.
-func (g givenPolicy) NetworkPolicy() *v1beta2.NetworkPolicy {
-	p := *g.policy
-	return &p
+func (g givenPolicy) NetworkPolicy(room *PolicyRoom) *v1beta2.NetworkPolicy {
+	room.Policy = *g.policy
+	return &room.Policy
 }
 
 // GroupChange adds, changes or removes one group.
@@ -200,6 +208,8 @@ type Room struct {
 	left int
 	pods []v1beta2.PodReference
 	at   []podAt
+	// scratch, if not nil, keeps what is made.
+	scratch *Scratch
 }
 
 // podAt is what a Pod with one address points at.
@@ -215,19 +225,28 @@ const maxRoom = 64
 func roomFor(members int) Room { return Room{left: members} }
 
 // some is the number of members for which to make room now.
-func (r *Room) some() int { return max(1, min(r.left, maxRoom)) }
+func (r *Room) some() int {
+	if r.scratch != nil {
+		return maxRoom
+	}
+	return max(1, min(r.left, maxRoom))
+}
 
-// filled writes a member.
-func (r *Room) filled(m Member) (out v1beta2.GroupMember) {
-	m.Fill(&out, r)
+// append writes a member behind others.
+func (r *Room) append(to []v1beta2.GroupMember, m Member) []v1beta2.GroupMember {
+	to = append(to, v1beta2.GroupMember{})
+	m.Fill(&to[len(to)-1], r)
 	r.left--
-	return out
+	return to
 }
 
 // Pod makes the member a Pod without addresses.
 func (r *Room) Pod(m *v1beta2.GroupMember, namespace, name string) {
 	if len(r.pods) == 0 {
 		r.pods = make([]v1beta2.PodReference, r.some())
+		if r.scratch != nil {
+			r.scratch.pods = r.pods
+		}
 	}
 	m.Pod, r.pods = &r.pods[0], r.pods[1:]
 	m.Pod.Namespace, m.Pod.Name = namespace, name
@@ -237,6 +256,9 @@ func (r *Room) Pod(m *v1beta2.GroupMember, namespace, name string) {
 func (r *Room) PodAt(m *v1beta2.GroupMember, namespace, name string, address [16]byte) {
 	if len(r.at) == 0 {
 		r.at = make([]podAt, r.some())
+		if r.scratch != nil {
+			r.scratch.at = r.at
+		}
 	}
 	var x *podAt
 	x, r.at = &r.at[0], r.at[1:]

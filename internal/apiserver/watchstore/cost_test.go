@@ -2,6 +2,7 @@ package watchstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"runtime"
@@ -9,6 +10,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	apiruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
@@ -40,14 +42,14 @@ func TestManyReceiversShareOneObject(t *testing.T) {
 	same := func(r Resource, eventType watch.EventType) Event {
 		t.Helper()
 		x, y := takeOne(t, pairs[r][0]), takeOne(t, pairs[r][1])
-		if x.Type != eventType || x.Object != y.Object || x.Frames == nil || x.Frames != y.Frames {
-			t.Fatalf("%s of %s: %p and %p", x.Type, r, x.Object, y.Object)
+		if x.Type != eventType || x.Object() != y.Object() || x.Frames() == nil || x.Frames() != y.Frames() {
+			t.Fatalf("%s of %s: %p and %p", x.Type, r, x.Object(), y.Object())
 		}
 		return x
 	}
 	e := same(AddressGroups, watch.Added)
 	same(NetworkPolicies, watch.Added)
-	if x, y := takeOne(t, pairs[AppliedToGroups][0]), takeOne(t, pairs[AppliedToGroups][1]); x.Object == y.Object || x.Frames != nil {
+	if x, y := takeOne(t, pairs[AppliedToGroups][0]), takeOne(t, pairs[AppliedToGroups][1]); x.Object() == y.Object() || x.Frames() != nil {
 		t.Fatal("applied-to groups are each receiver's own")
 	}
 	for _, pair := range pairs {
@@ -67,11 +69,15 @@ func TestManyReceiversShareOneObject(t *testing.T) {
 	same(AddressGroups, watch.Modified)
 	same(NetworkPolicies, watch.Modified)
 
+	broken := errors.New("not this time")
+	if _, err := e.Frames().Encode("encoding 0", func(io.Writer) error { return broken }); !errors.Is(err, broken) {
+		t.Fatal(err)
+	}
 	var times [2]int
 	var running sync.WaitGroup
 	for i := range 20 {
 		running.Go(func() {
-			data, err := e.Frames.Encode(fmt.Sprint("encoding ", i%2), func(w io.Writer) error {
+			data, err := e.Frames().Encode(fmt.Sprint("encoding ", i%2), func(w io.Writer) error {
 				times[i%2]++
 				_, err := fmt.Fprint(w, i%2)
 				return err
@@ -166,7 +172,7 @@ type yieldingSource struct {
 }
 
 // NetworkPolicy implements PolicySource.
-func (y *yieldingSource) NetworkPolicy() *v1beta2.NetworkPolicy {
+func (y *yieldingSource) NetworkPolicy(room *PolicyRoom) *v1beta2.NetworkPolicy {
 	y.asked.Add(1)
 	for range 1000 {
 		runtime.Gosched()
@@ -174,7 +180,7 @@ func (y *yieldingSource) NetworkPolicy() *v1beta2.NetworkPolicy {
 	if y.panics.Add(-1) >= 0 {
 		panic("not this time")
 	}
-	return y.givenPolicy.NetworkPolicy()
+	return y.givenPolicy.NetworkPolicy(room)
 }
 
 // TestReceiversWaitForOneThatMakesTheObject: many that ask for an object at the same time have it
@@ -202,6 +208,7 @@ func TestReceiversWaitForOneThatMakesTheObject(t *testing.T) {
 			if _, err := w.Take(context.Background(), one[:]); err != nil {
 				t.Error(err)
 			}
+			one[0].Object()
 			got[i] = one[0]
 		})
 	}
@@ -209,16 +216,16 @@ func TestReceiversWaitForOneThatMakesTheObject(t *testing.T) {
 	if n := source.asked.Load(); n != 2 || panicked.Load() != 1 {
 		t.Errorf("made %d times, %d panicked", n, panicked.Load())
 	}
-	var all Event
+	var all apiruntime.Object
 	for _, e := range got {
-		if e.Object == nil { // of the one that panicked
+		if e.source == nil { // of the one that panicked
 			continue
 		}
-		if all.Object == nil {
-			all = e
+		if all == nil {
+			all = e.Object()
 		}
-		if e != all {
-			t.Fatalf("%v and %v", e, all)
+		if e.Object() != all {
+			t.Fatalf("%v and %v", e.Object(), all)
 		}
 	}
 }

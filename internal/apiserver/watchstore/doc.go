@@ -22,11 +22,12 @@
 // more than Options.MaxPending objects is cut off and must watch anew. No receiver ever delays
 // another one, or the writer. There are no goroutines.
 //
-// What the store holds of a group are the members as their maker has them; the objects that
-// enforcers receive are made when somebody is to have them. Those of policies and address groups
-// are made and encoded once for all receivers. Watches that begin with the same list of them share
-// a run, from which events are copied many at a time. Of an applied-to group each receiver gets its
-// own.
+// What the store holds of a group are the members as their maker has them. An event carries what
+// its object is made from: the object is made when its receiver asks for it, in the receiver's
+// scratch (View) or for good (Object). Those of policies and address groups are encoded once for all
+// receivers, and made once for all if more than few keys are concerned. Watches that begin with the
+// same list of them share a run, from which events are copied many at a time. Of an applied-to
+// group each receiver gets its own.
 //
 // Store is safe for concurrent use. A Watcher has one receiver; Stop may be called from anywhere.
 // Objects that the store hands out are shared and must not be modified.

@@ -48,11 +48,14 @@ func (e *entry) setUID(uid types.UID) {
 	}
 }
 
-func (e *entry) uid() types.UID {
-	if e.alias != nil {
-		return *e.alias
+func (e *entry) uid() types.UID { return uidOf(e.name, e.alias) }
+
+// uidOf is the uid of an object that has another one than its name, or nil for none.
+func uidOf(name string, other *types.UID) types.UID {
+	if other != nil {
+		return *other
 	}
-	return types.UID(e.name)
+	return types.UID(name)
 }
 
 // formatRevision is the resource version of an object that last changed in a revision.
@@ -72,13 +75,18 @@ type version struct {
 }
 
 // of is formatRevision.
-func (v *versions) of(revision uint64) string {
+func (v *versions) of(revision uint64) *version {
 	last := v.last.Load()
 	if last == nil || last.revision != revision {
 		last = &version{revision, formatRevision(revision)}
 		v.last.Store(last)
 	}
-	return last.text
+	return last
+}
+
+// headerOf returns the header of an object.
+func (s *Store) headerOf(e *entry) header {
+	return header{name: e.name, uid: e.alias, version: s.versions.of(e.revision)}
 }
 
 func (e *entry) meta(version string) metav1.ObjectMeta {
@@ -88,40 +96,23 @@ func (e *entry) meta(version string) metav1.ObjectMeta {
 // whole is the object as a key sees it, as far as it fits into one event; last is the last member
 // in it if there are more.
 func (s *Store) whole(e *entry, key string, limit int) (object runtime.Object, last Member) {
-	version := s.versions.of(e.revision)
+	version := s.versions.of(e.revision).text
 	switch e.resource() {
 	case AddressGroups:
 		members, last := e.members.piece(key, nil, limit)
 		return &v1beta2.AddressGroup{ObjectMeta: e.meta(version), GroupMembers: members}, last
 	case AppliedToGroups:
-		if m := e.members.only(key); m != nil {
-			return oneMember(e.meta(version), m), nil
-		}
 		members, last := e.members.piece(key, nil, limit)
 		return &v1beta2.AppliedToGroup{ObjectMeta: e.meta(version), GroupMembers: members}, last
 	}
-	p := e.policy.NetworkPolicy()
+	p := e.policy.NetworkPolicy(&PolicyRoom{})
 	p.ResourceVersion = version
 	return p, nil
 }
 
-// oneMember is an applied-to group with one member, in one piece of memory: most enforcers have one
-// member of most groups.
-func oneMember(meta metav1.ObjectMeta, m Member) *v1beta2.AppliedToGroup {
-	var x struct {
-		v1beta2.AppliedToGroup
-		list [1]v1beta2.GroupMember
-		pod  [1]v1beta2.PodReference
-	}
-	room := Room{left: 1, pods: x.pod[:]}
-	m.Fill(&x.list[0], &room)
-	x.ObjectMeta, x.GroupMembers = meta, x.list[:]
-	return &x.AppliedToGroup
-}
-
 // patched is what MODIFIED of a group carries.
 func (s *Store) patched(e *entry, revision uint64, added, removed []v1beta2.GroupMember) runtime.Object {
-	meta := e.meta(s.versions.of(revision))
+	meta := e.meta(s.versions.of(revision).text)
 	if e.resource() == AddressGroups {
 		return &v1beta2.AddressGroupPatch{ObjectMeta: meta, AddedGroupMembers: added, RemovedGroupMembers: removed}
 	}
@@ -132,11 +123,11 @@ func (s *Store) patched(e *entry, revision uint64, added, removed []v1beta2.Grou
 func (e *entry) tombstone() *rendering {
 	switch e.resource() {
 	case AddressGroups:
-		return &rendering{object: &v1beta2.AddressGroup{ObjectMeta: e.meta(formatRevision(e.revision))}}
+		return finished(&v1beta2.AddressGroup{ObjectMeta: e.meta(formatRevision(e.revision))})
 	case AppliedToGroups:
-		return &rendering{object: &v1beta2.AppliedToGroup{ObjectMeta: e.meta(formatRevision(e.revision))}}
+		return finished(&v1beta2.AppliedToGroup{ObjectMeta: e.meta(formatRevision(e.revision))})
 	}
 	p := e.policy.Identity()
 	p.ResourceVersion = formatRevision(e.revision)
-	return &rendering{object: p}
+	return finished(p)
 }

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/nephele-io/nephele/api/controlplane/v1beta2"
 )
@@ -15,7 +16,26 @@ import (
 // stands for all.
 type memberList struct {
 	placed bool
-	list   []Member
+	// lent says that somebody may still read the list, who was given it whole: it is not changed any
+	// more, but replaced.
+	lent atomic.Bool
+	list []Member
+}
+
+// lend returns the list for somebody who reads it later, if it is short and fits into one event.
+func (l *memberList) lend(limit int) (list []Member, ok bool) {
+	if len(l.list) > maxRoom {
+		return nil, false
+	}
+	size := 0
+	for _, m := range l.list {
+		size += weigh(m)
+	}
+	if size > limit && len(l.list) > 1 {
+		return nil, false
+	}
+	l.lent.Store(true)
+	return l.list, true
 }
 
 // comparePlace compares where applied-to groups hold members.
@@ -117,6 +137,9 @@ func (t touchedMember) either() Member {
 
 // apply takes over a change and returns what it made of every identity that it is about, in order.
 func (l *memberList) apply(added, removed []Member) []touchedMember {
+	if l.lent.Swap(false) {
+		l.list = slices.Clone(l.list)
+	}
 	about := make([]Member, 0, len(added)+len(removed))
 	about = append(append(about, removed...), added...)
 	slices.SortStableFunc(about, l.order)
@@ -253,7 +276,7 @@ func (l *memberList) piece(key string, behind Member, limit int) (members []v1be
 				room = roomFor(min(len(part)-i, limit/80+1))
 				members = make([]v1beta2.GroupMember, 0, room.left)
 			}
-			members, last = append(members, room.filled(m)), m
+			members, last = room.append(members, m), m
 		}
 		return true
 	}

@@ -101,9 +101,9 @@ func (p *memberPatch) lists() (added, removed []v1beta2.GroupMember) {
 	room := roomFor(len(p.changes))
 	for _, c := range p.changes {
 		if c.verb == leave {
-			removed = append(removed, room.filled(c.member))
+			removed = room.append(removed, c.member)
 		} else {
-			added = append(added, room.filled(c.member))
+			added = room.append(added, c.member)
 		}
 	}
 	return added, removed
@@ -127,8 +127,10 @@ func sameMember(a, b Member) bool {
 	if m+n == 0 {
 		return true
 	}
+	both := make([]v1beta2.GroupMember, 0, 2)
 	var room Room
-	return slices.Equal(room.filled(a).Ports, room.filled(b).Ports)
+	both = room.append(room.append(both, a), b)
+	return slices.Equal(both[0].Ports, both[1].Ports)
 }
 
 // groupDiff is one change of a group, from which each view's patch is cut.

@@ -101,7 +101,7 @@ func policyDifference(e *entry, want PolicyChange) (PolicyChange, bool) {
 	out := want
 	out.SpanAdded, out.SpanRemoved = e.span.difference(want.SpanAdded)
 	_, source := want.source()
-	return out, len(out.SpanAdded)+len(out.SpanRemoved) > 0 || !reflect.DeepEqual(e.policy.NetworkPolicy(), source.NetworkPolicy())
+	return out, len(out.SpanAdded)+len(out.SpanRemoved) > 0 || !reflect.DeepEqual(e.policy.NetworkPolicy(&PolicyRoom{}), source.NetworkPolicy(&PolicyRoom{}))
 }
 
 // difference returns which keys are to be added and removed so that a span is the wanted one.

@@ -61,6 +61,9 @@ func (s *Store) pieceOf(r *run, first []*entry, number int) []Event {
 			p.events = nil
 			break
 		}
+		if !r.few {
+			r.object() // now, and not by everybody at once
+		}
 		p.events[i] = r.event(watch.Added)
 	}
 	r.pieces[number].Store(p)

@@ -3,6 +3,7 @@ package watchstore
 import (
 	"fmt"
 	"math/rand/v2"
+	"reflect"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/watch"
@@ -34,6 +35,7 @@ func TestRunsAreWhatIsListed(t *testing.T) {
 			*client
 		}
 		var all []pair
+		var scratch Scratch
 		begin := func() {
 			for _, r := range []Resource{NetworkPolicies, AddressGroups} {
 				all = append(all, pair{mustWatch(t, s, r, "a"), newClient(r)})
@@ -46,11 +48,6 @@ func TestRunsAreWhatIsListed(t *testing.T) {
 			n, err := p.TryTake(into)
 			if err != nil {
 				t.Fatal(err)
-			}
-			for _, e := range into[:n] {
-				if err := p.receive(watch.Event{Type: e.Type, Object: e.Object}); err != nil {
-					t.Fatalf("seed %d, round %d: %v", seed, round, err)
-				}
 			}
 			i := random.IntN(objects)
 			switch random.IntN(12) {
@@ -66,6 +63,16 @@ func TestRunsAreWhatIsListed(t *testing.T) {
 				s.Publish(Changes{AddressGroups: []GroupChange{g}})
 			case 4:
 				s.Publish(Changes{AddressGroups: []GroupChange{{Name: fmt.Sprint("g", i), Deleted: true}}})
+			}
+			// What was taken is what there was then, in a scratch as well.
+			for _, e := range into[:n] {
+				viewed, _ := e.View(&scratch)
+				if !reflect.DeepEqual(viewed, e.Object()) {
+					t.Fatalf("seed %d, round %d: %v in a scratch is %v", seed, round, e.Object(), viewed)
+				}
+				if err := p.receive(watch.Event{Type: e.Type, Object: e.Object()}); err != nil {
+					t.Fatalf("seed %d, round %d: %v", seed, round, err)
+				}
 			}
 		}
 		for _, p := range all {
@@ -96,7 +103,7 @@ func TestRunIsMadeOnce(t *testing.T) {
 		t.Fatalf("%d and %d events (%v, %v)", n, m, errA, errB)
 	}
 	for i := range a {
-		if a[i] != b[i] || a[i].Frames == nil {
+		if a[i].Object() != b[i].Object() || a[i].Frames() == nil {
 			t.Fatalf("event %d is made twice", i)
 		}
 	}

@@ -374,22 +374,39 @@ func (s *Store) Get(r Resource, name string) (runtime.Object, bool, error) {
 // render returns a policy or an address group as all receivers get it. It needs the store locked
 // for reading.
 func (s *Store) render(e *entry) *rendering {
-	r, first := sharedBy(&e.shared)
-	if first {
-		s.rendering.Lock()
-		s.rendered = append(s.rendered, e)
-		s.rendering.Unlock()
+	r := e.shared.Load()
+	if r == nil {
+		r = s.newRendering(e)
+		var first bool
+		if r, first = sharedAt(&e.shared, r); first {
+			s.rendering.Lock()
+			s.rendered = append(s.rendered, e)
+			s.rendering.Unlock()
+		}
 	}
-	r.fill(func() { r.object, r.last = s.whole(e, "", s.maxEventBytes) })
+	if r.policy == nil && r.members == nil { // nothing to make it from later
+		r.fill(func() { r.whole, r.last = s.whole(e, "", s.maxEventBytes) })
+	}
+	return r
+}
+
+func (s *Store) newRendering(e *entry) *rendering {
+	r := &rendering{header: s.headerOf(e), policy: e.policy, few: len(e.span.keys) <= fewKeys}
+	if e.policy == nil {
+		r.members, _ = e.members.lend(s.maxEventBytes)
+	}
 	return r
 }
 
 // renderPatch returns a patch as all receivers get it who are due the same.
 func (s *Store) renderPatch(e *entry, p *memberPatch) *rendering {
-	r, _ := sharedBy(&p.shared)
+	r := p.shared.Load()
+	if r == nil {
+		r, _ = sharedAt(&p.shared, &rendering{})
+	}
 	r.fill(func() {
 		added, removed := p.lists()
-		r.object = s.patched(e, p.revision, added, removed)
+		r.whole = s.patched(e, p.revision, added, removed)
 	})
 	return r
 }

@@ -92,14 +92,16 @@ func (w *Watcher) Next(ctx context.Context) (watch.Event, error) {
 	if _, err := w.Take(ctx, one[:]); err != nil {
 		return watch.Event{}, err
 	}
-	return watch.Event{Type: one[0].Type, Object: one[0].Object}, nil
+	return watch.Event{Type: one[0].Type, Object: one[0].Object()}, nil
 }
 
 // TryNext returns the next event if there is one. It fails with ErrCutOff or ErrStopped.
 func (w *Watcher) TryNext() (watch.Event, bool, error) {
 	var one [1]Event
-	n, err := w.TryTake(one[:])
-	return watch.Event{Type: one[0].Type, Object: one[0].Object}, n > 0, err
+	if n, err := w.TryTake(one[:]); n == 0 {
+		return watch.Event{}, false, err
+	}
+	return watch.Event{Type: one[0].Type, Object: one[0].Object()}, true, nil
 }
 
 // Take waits for events, writes as many as there are and fit into the buffer, and returns their
@@ -174,7 +176,7 @@ func (w *Watcher) deliver() (Event, bool) {
 			return event, true
 		}
 		w.beginning, w.first, w.run, w.at = false, nil, nil, 0
-		return Event{Type: watch.Bookmark, Object: emptyObject(w.resource, w.revision)}, true
+		return Event{Type: watch.Bookmark, ready: emptyObject(w.resource, w.revision)}, true
 	}
 	for next := w.due.first(); next != nil; next = w.due.first() {
 		if next.step == replace {
@@ -228,8 +230,11 @@ func (w *Watcher) deliverFirst() (Event, bool) {
 // added is ADDED with as much of the object as fits; last is its last member if there are more.
 func (w *Watcher) added(e *entry) (event Event, last Member) {
 	if e.resource() == AppliedToGroups {
+		if m := e.members.only(w.name); m != nil {
+			return Event{Type: watch.Added, source: &ownGroup{w.store.headerOf(e), m}}, nil
+		}
 		object, last := w.store.whole(e, w.name, w.store.maxEventBytes)
-		return Event{Type: watch.Added, Object: object}, last
+		return Event{Type: watch.Added, ready: object}, last
 	}
 	r := w.store.render(e)
 	return r.event(watch.Added), r.last
@@ -250,7 +255,7 @@ func (w *Watcher) modified(e *entry, d delivery) (Event, bool) {
 		if last != nil {
 			w.due.put(e, delivery{step: modify, upTo: last})
 		}
-		return Event{Type: watch.Modified, Object: w.store.patched(e, e.revision, members, nil)}, len(members) > 0
+		return Event{Type: watch.Modified, ready: w.store.patched(e, e.revision, members, nil)}, len(members) > 0
 	}
 	first, rest := d.patch.split(limit)
 	if rest != nil || d.upTo != nil {
