@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -59,7 +60,7 @@ func (o *oracle) Review(ctx context.Context, review runtime.Object, sight apiser
 
 // inNamespace lets user-a see the Namespace mine, user-b all of them, user-c the cluster as well,
 // and cannot say what user-d may.
-func inNamespace(asked *int) authorizer.AuthorizerFunc {
+func inNamespace(asked *atomic.Int64) authorizer.AuthorizerFunc {
 	return func(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
 		name := a.GetUser().GetName()
 		if name == "agent" {
@@ -71,7 +72,7 @@ func inNamespace(asked *int) authorizer.AuthorizerFunc {
 			}
 			return authorizer.DecisionAllow, "", nil
 		}
-		*asked++
+		asked.Add(1)
 		allowed := map[string]bool{
 			"user-a networkpolicies mine": true, "user-b networkpolicies ": true, "user-c networkpolicies ": true, "user-c clusternetworkpolicies ": true,
 		}
@@ -87,9 +88,9 @@ func inNamespace(asked *int) authorizer.AuthorizerFunc {
 	}
 }
 
-func newReviewWorld(t *testing.T) (*world, *oracle, *int) {
+func newReviewWorld(t *testing.T) (*world, *oracle, *atomic.Int64) {
 	t.Helper()
-	o, asked, access := &oracle{make(chan struct{}), make(chan struct{})}, new(int), tokenAccess()
+	o, asked, access := &oracle{make(chan struct{}), make(chan struct{})}, new(atomic.Int64), tokenAccess()
 	access.Authorizer = inNamespace(asked)
 	w := &world{store: watchstore.New(watchstore.Options{}), reports: &reportBook{}, dir: t.TempDir(), reviews: o, book: stats.New(clock.RealClock{}), access: &access}
 	w.start(t, "127.0.0.1:0")
@@ -148,9 +149,9 @@ func TestReviewsShowWhatMayBeRead(t *testing.T) {
 	if _, err := reviewFlow(t, w, "user-c", "fault"); !apierrors.IsInternalError(err) || !strings.Contains(err.Error(), "a mistake in an answer") {
 		t.Errorf("an answer that panics: %v", err)
 	}
-	*asked = 0
-	if _, err := reviewFlow(t, w, "user-a", "broad"); err != nil || *asked > 1002 {
-		t.Errorf("%d questions about one review: %v", *asked, err)
+	asked.Store(0)
+	if _, err := reviewFlow(t, w, "user-a", "broad"); err != nil || asked.Load() > 1002 {
+		t.Errorf("%d questions about one review: %v", asked.Load(), err)
 	}
 }
 
