@@ -19,6 +19,7 @@ import (
 
 	analysis "github.com/nephele-io/nephele/api/analysis/v1alpha1"
 	"github.com/nephele-io/nephele/api/antrea/v1beta1"
+	"github.com/nephele-io/nephele/internal/apiserver/turns"
 	"github.com/nephele-io/nephele/internal/platform/recovered"
 )
 
@@ -77,7 +78,7 @@ type reviews struct {
 	answers Reviews
 	access  authorizer.Authorizer
 	held    *tally[string]
-	turns   *turns
+	turns   *turns.Turns
 	// patience bounds how long one waits for its turn, and is worked on.
 	patience time.Duration
 	metrics  *Metrics
@@ -87,10 +88,10 @@ type reviews struct {
 func newReviews(o Options, g gate) map[string]rest.Storage {
 	r := &reviews{
 		answers: o.Reviews, access: o.Access.Authorizer, held: newTally[string](reviewsAtOnce+reviewsKept+reviewsWaiting, reviewsOfOne),
-		turns: newTurns(reviewsAtOnce, reviewsKept), patience: reviewPatience, metrics: o.Metrics,
+		turns: turns.New(reviewsAtOnce, reviewsKept), patience: reviewPatience, metrics: o.Metrics,
 	}
 	plans := *r
-	plans.held, plans.turns, plans.patience = newTally[string](plansAtOnce+reviewsKept+reviewsWaiting, reviewsOfOne), newTurns(plansAtOnce, reviewsKept), planPatience
+	plans.held, plans.turns, plans.patience = newTally[string](plansAtOnce+reviewsKept+reviewsWaiting, reviewsOfOne), turns.New(plansAtOnce, reviewsKept), planPatience
 	resource := func(plural, singular string, kind func() runtime.Object) resource {
 		return newResource(schema.GroupResource{Group: analysis.GroupName, Resource: plural}, singular, false, kind)
 	}
@@ -142,7 +143,7 @@ func (r *reviewed) Create(ctx context.Context, object runtime.Object, validate r
 	ctx, cancel := context.WithTimeout(ctx, r.patience)
 	defer cancel()
 	sight, failed := r.sight(ctx, caller)
-	done, ok := r.turns.take(ctx, identity(caller), sight.All)
+	done, ok := r.turns.Take(ctx, identity(caller), sight.All)
 	if !ok {
 		return nil, apierrors.NewTooManyRequests(fmt.Sprintf("the turn of this review has not come within %s; try again later", r.patience), int(limitRetry/time.Second))
 	}

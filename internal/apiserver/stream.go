@@ -38,14 +38,14 @@ func startStream(ctx context.Context, source *watchstore.Watcher, f filter, mark
 	go func() {
 		// One that panics ends, and its receiver asks again.
 		if fault := recovered.Do(func() { s.run(ctx, f, mark) }); fault != nil {
-			s.tell(fault)
+			s.report(fault)
 		}
 	}()
 	return s
 }
 
-// tell tells of a panic.
-func (s *stream) tell(fault error) {
+// report logs and counts a panic.
+func (s *stream) report(fault error) {
 	s.logger.Error(fault, "A watch panicked", "resource", s.source.Resource(), "stack", recovered.StackOf(fault))
 	s.metrics.panicked("watches")
 }
@@ -149,7 +149,7 @@ func (c *carried) write(encode func(runtime.Object, io.Writer) error, w io.Write
 		return encode(object, w)
 	})
 	if recovered.StackOf(err) != "" {
-		c.by.tell(err)
+		c.by.report(err)
 	}
 	return err
 }

@@ -55,7 +55,7 @@ func (c Changes) Empty() bool {
 // thousand policies, most of which nobody asks for at the moment, need not hold them as they are on
 // the wire. It may be called at any time by any goroutine.
 type PolicySource interface {
-	// NetworkPolicy makes it in a room, in which there may be a policy that nobody needs any more.
+	// NetworkPolicy makes it in a room, which may hold a policy that is no longer needed.
 	NetworkPolicy(*PolicyRoom) *v1beta2.NetworkPolicy
 	// Identity makes it with no more than its name, uid, generation and SourceRef.
 	Identity() *v1beta2.NetworkPolicy

@@ -24,7 +24,7 @@
 //
 // What the store holds of a group are the members as their maker has them. An event carries what
 // its object is made from: the object is made when its receiver asks for it, in the receiver's
-// scratch (View) or for good (Object). Those of policies and address groups are encoded once for all
+// scratch (View) or for good (Object). Policies and address groups are encoded once for all
 // receivers, and made once for all if more than few keys are concerned. Watches that begin with the
 // same list of them share a run, from which events are copied many at a time. Of an applied-to
 // group each receiver gets its own.

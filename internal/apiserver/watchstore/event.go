@@ -13,11 +13,11 @@ import (
 )
 
 // Event is an event of a watch. What it carries is of the moment at which it was taken, however
-// late its receiver asks for it, and may be asked for by any goroutine.
+// late its receiver asks. Any goroutine may ask.
 type Event struct {
 	Type watch.EventType
-	// ready is the object, if there was one when the event was made; nil is one that is made when
-	// somebody asks for it. source is what it is made from, or shared with; nil if there is no such.
+	// ready is the object, if there was one when the event was made; nil is one that is made on
+	// demand. source is what it is made from, or shared with; nil if there is no such.
 	ready  runtime.Object
 	source source
 }
@@ -27,7 +27,7 @@ type source interface {
 	nameOf() string
 	// object makes the object, for all who share it if it is shared.
 	object() runtime.Object
-	// view is object, which may be in the scratch; own tells whether.
+	// view is object, which may be in the scratch: then own is true.
 	view(*Scratch) (object runtime.Object, own bool)
 	encodings() *Frames
 }

@@ -16,14 +16,13 @@ import (
 // stands for all.
 type memberList struct {
 	placed bool
-	// lent says that somebody may still read the list, who was given it whole: it is not changed any
-	// more, but replaced.
-	lent atomic.Bool
-	list []Member
+	// borrowed says that an event may still read the whole list: it is replaced, not changed.
+	borrowed atomic.Bool
+	list     []Member
 }
 
-// lend returns the list for somebody who reads it later, if it is short and fits into one event.
-func (l *memberList) lend(limit int) (list []Member, ok bool) {
+// borrow returns the list for an event to read later, if it is short and fits into one event.
+func (l *memberList) borrow(limit int) (list []Member, ok bool) {
 	if len(l.list) > maxRoom {
 		return nil, false
 	}
@@ -34,7 +33,7 @@ func (l *memberList) lend(limit int) (list []Member, ok bool) {
 	if size > limit && len(l.list) > 1 {
 		return nil, false
 	}
-	l.lent.Store(true)
+	l.borrowed.Store(true)
 	return l.list, true
 }
 
@@ -137,7 +136,7 @@ func (t touchedMember) either() Member {
 
 // apply takes over a change and returns what it made of every identity that it is about, in order.
 func (l *memberList) apply(added, removed []Member) []touchedMember {
-	if l.lent.Swap(false) {
+	if l.borrowed.Swap(false) {
 		l.list = slices.Clone(l.list)
 	}
 	about := make([]Member, 0, len(added)+len(removed))

@@ -393,7 +393,7 @@ func (s *Store) render(e *entry) *rendering {
 func (s *Store) newRendering(e *entry) *rendering {
 	r := &rendering{header: s.headerOf(e), policy: e.policy, few: len(e.span.keys) <= fewKeys}
 	if e.policy == nil {
-		r.members, _ = e.members.lend(s.maxEventBytes)
+		r.members, _ = e.members.borrow(s.maxEventBytes)
 	}
 	return r
 }

@@ -1,4 +1,4 @@
-package apiserver
+package turns
 
 import (
 	"context"
@@ -8,10 +8,10 @@ import (
 // TestTurns: one user has one turn at a time, somebody who may see everything has one that is kept,
 // and who waits longest comes first.
 func TestTurns(t *testing.T) {
-	turns := newTurns(2, 1)
+	turns := New(2, 1)
 	take := func(who string, wide bool) func() {
 		t.Helper()
-		leave, ok := turns.take(t.Context(), who, wide)
+		leave, ok := turns.Take(t.Context(), who, wide)
 		if !ok {
 			t.Fatalf("%s has no turn", who)
 		}
@@ -21,7 +21,7 @@ func TestTurns(t *testing.T) {
 		t.Helper()
 		gone, cancel := context.WithCancel(t.Context())
 		cancel()
-		if leave, ok := turns.take(gone, who, wide); ok {
+		if leave, ok := turns.Take(gone, who, wide); ok {
 			leave()
 			t.Errorf("%s does not wait", who)
 		}
@@ -42,7 +42,7 @@ func TestTurns(t *testing.T) {
 		before := len(turns.waiting)
 		turns.mu.Unlock()
 		go func() {
-			leave, _ := turns.take(t.Context(), who, false)
+			leave, _ := turns.Take(t.Context(), who, false)
 			begun <- who
 			into <- leave
 		}()

@@ -1,4 +1,9 @@
-package apiserver
+// Package turns shares out who may work next: so many callers work at the same time, each once, and
+// a turn is kept for callers with wide rights, so that others cannot keep them waiting. A caller
+// that waits longer comes first.
+//
+// Turns is safe for concurrent use.
+package turns
 
 import (
 	"context"
@@ -6,19 +11,17 @@ import (
 	"sync"
 )
 
-// turns are those of reviews: so many are worked on at the same time, of one user one, and one more
-// of those who may see the whole cluster, so that nobody else can keep them waiting. Who waits
-// longest comes first.
-type turns struct {
+// Turns are the turns of some callers.
+type Turns struct {
 	mu sync.Mutex
-	// open and kept are how many turns are free, the latter for those who may see everything.
+	// open and kept are how many turns are free, the latter for callers with wide rights.
 	open, kept int
 	// working are the users whose reviews are worked on.
 	working map[string]bool
 	waiting []*waiter
 }
 
-// waiter is somebody who waits for a turn. Begin is closed when it has come.
+// waiter is a caller that waits for a turn. Begin is closed when it has come.
 type waiter struct {
 	who   string
 	wide  bool
@@ -27,12 +30,13 @@ type waiter struct {
 	fromKept bool
 }
 
-func newTurns(open, kept int) *turns {
-	return &turns{open: open, kept: kept, working: map[string]bool{}}
+// New returns Turns for so many callers at the same time, and kept ones more with wide rights.
+func New(open, kept int) *Turns {
+	return &Turns{open: open, kept: kept, working: map[string]bool{}}
 }
 
-// take waits for a turn, and returns what ends it; false if the context ends first.
-func (t *turns) take(ctx context.Context, who string, wide bool) (leave func(), ok bool) {
+// Take waits for a turn, and returns what ends it; false if the context ends first.
+func (t *Turns) Take(ctx context.Context, who string, wide bool) (leave func(), ok bool) {
 	w := &waiter{who: who, wide: wide, begin: make(chan struct{})}
 	t.mu.Lock()
 	t.waiting = append(t.waiting, w)
@@ -65,7 +69,7 @@ func (t *turns) take(ctx context.Context, who string, wide bool) (leave func(), 
 }
 
 // advance begins what can begin. The caller holds the lock.
-func (t *turns) advance() {
+func (t *Turns) advance() {
 	t.waiting = slices.DeleteFunc(t.waiting, func(w *waiter) bool {
 		switch {
 		case t.working[w.who]:
