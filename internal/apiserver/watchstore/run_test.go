@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 )
 
@@ -63,6 +64,13 @@ func TestRunsAreWhatIsListed(t *testing.T) {
 				s.Publish(Changes{AddressGroups: []GroupChange{g}})
 			case 4:
 				s.Publish(Changes{AddressGroups: []GroupChange{{Name: fmt.Sprint("g", i), Deleted: true}}})
+			case 5, 6, 7:
+				var leave Changes // the first member of all groups
+				for i := range objects {
+					name := fmt.Sprint("g", i)
+					leave.AddressGroups = append(leave.AddressGroups, GroupChange{Name: name, UID: types.UID(name), Removed: hugeGroup(i, i+1).Added})
+				}
+				s.Publish(leave)
 			}
 			// What was taken is what there was then, in a scratch as well.
 			for _, e := range into[:n] {
