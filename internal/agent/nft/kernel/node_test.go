@@ -225,13 +225,17 @@ func TestPodsUnderChangesOpenAndCutNothing(t *testing.T) {
 	}
 	// From begun on a scene may be in force, up to done it is no more the one before.
 	var begun, done atomic.Int64
-	deadline := time.Now().Add(6 * time.Second)
+	var passed, stopped, certain atomic.Int64
+	enough := func() bool {
+		return done.Load() >= 40 && passed.Load() >= 100 && stopped.Load() >= 100 && certain.Load() >= 300
+	}
+	goesOn := atLeast(6*time.Second, enough)
 	at := func(n int64) scene { return list[int(n)%len(list)] }
 	var running sync.WaitGroup
 	running.Go(func() {
 		pace := time.NewTicker(25 * time.Millisecond)
 		defer pace.Stop()
-		for n := int64(1); time.Now().Before(deadline); n++ {
+		for n := int64(1); goesOn(); n++ {
 			<-pace.C
 			begun.Store(n)
 			if _, err := c.table.Apply(at(n).program); err != nil {
@@ -241,11 +245,10 @@ func TestPodsUnderChangesOpenAndCutNothing(t *testing.T) {
 			done.Store(n)
 		}
 	})
-	var passed, stopped, certain atomic.Int64
 	for worker := range crowd {
 		running.Go(func() {
 			random := rand.New(rand.NewPCG(uint64(worker), 15))
-			for time.Now().Before(deadline) {
+			for goesOn() {
 				f, a := c.draw(random)
 				always := true
 				for _, s := range list {
@@ -286,7 +289,7 @@ func TestPodsUnderChangesOpenAndCutNothing(t *testing.T) {
 	}
 	running.Wait()
 	t.Logf("%d changes; %d connections passed, %d did not, of %d there was one right end", done.Load(), passed.Load(), stopped.Load(), certain.Load())
-	if done.Load() < 40 || passed.Load() < 100 || stopped.Load() < 100 || certain.Load() < 300 {
+	if !enough() {
 		t.Error("too little has happened")
 	}
 }

@@ -208,13 +208,17 @@ func TestChangesOpenAndCutNothing(t *testing.T) {
 	}
 	// From begun on a scene may be in force, up to done it is no more the one before.
 	var begun, done atomic.Int64
-	deadline := time.Now().Add(8 * time.Second)
+	var passed, stopped, spanning, certain atomic.Int64
+	enough := func() bool {
+		return done.Load() >= 50 && passed.Load() >= 100 && stopped.Load() >= 100 && spanning.Load() >= 50 && certain.Load() >= 500
+	}
+	goesOn := atLeast(8*time.Second, enough)
 	at := func(n int64) scene { return list[int(n)%len(list)] }
 	var running sync.WaitGroup
 	running.Go(func() {
 		pace := time.NewTicker(20 * time.Millisecond) // so that most connections meet one change or none
 		defer pace.Stop()
-		for n := int64(1); time.Now().Before(deadline); n++ {
+		for n := int64(1); goesOn(); n++ {
 			<-pace.C
 			begun.Store(n)
 			if _, err := l.table.Apply(at(n).program); err != nil {
@@ -224,11 +228,10 @@ func TestChangesOpenAndCutNothing(t *testing.T) {
 			done.Store(n)
 		}
 	})
-	var passed, stopped, spanning, certain atomic.Int64
 	for worker := range crowd {
 		running.Go(func() {
 			random := rand.New(rand.NewPCG(uint64(worker), 6))
-			for time.Now().Before(deadline) {
+			for goesOn() {
 				f, d, a := l.draw(random, entity)
 				always := true
 				for _, s := range list {
@@ -279,7 +282,17 @@ func TestChangesOpenAndCutNothing(t *testing.T) {
 		spanning.Load(),
 		certain.Load(),
 	)
-	if done.Load() < 50 || passed.Load() < 100 || stopped.Load() < 100 || spanning.Load() < 50 || certain.Load() < 500 {
+	if !enough() {
 		t.Error("too little has happened")
+	}
+}
+
+// atLeast reports whether something goes on: for a while, and on a busy machine until it is enough,
+// but for two minutes at most.
+func atLeast(while time.Duration, enough func() bool) (goesOn func() bool) {
+	begin := time.Now()
+	return func() bool {
+		took := time.Since(begin)
+		return took < while || !enough() && took < 2*time.Minute
 	}
 }
